@@ -1,0 +1,130 @@
+package rendezvous
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// Exit codes of gorun that are not a worker's own.
+const (
+	// ExitUsage is returned for a command line or a file that cannot be used.
+	ExitUsage = 2
+	// ExitRendezvous (EX_TEMPFAIL of sysexits.h) is returned when the nodes did
+	// not come together: time-out, refusal, wrong run id.
+	ExitRendezvous = 75
+	// ExitLost is returned when the first failure is the loss of an agent or of
+	// its node: what a shell reports for a process that was killed with SIGKILL,
+	// and therefore also what the keeper of a killed agent returns.
+	ExitLost = 128 + int(syscall.SIGKILL)
+)
+
+// Kind says what sort of event a Cause is.
+type Kind string
+
+const (
+	// KindExit: a worker ended with a non-zero exit code.
+	KindExit Kind = "exit"
+	// KindSignal: a worker was killed by a signal that gorun did not send.
+	KindSignal Kind = "signal"
+	// KindReport: a worker told its agent through the worker socket that it failed.
+	KindReport Kind = "report"
+	// KindStart: a worker could not be started (no such program, no permission).
+	KindStart Kind = "start"
+	// KindLost: an agent died or its node cannot be reached any more.
+	KindLost Kind = "lost"
+	// KindStopped: gorun itself was told to stop (SIGTERM, Ctrl-C, ...).
+	KindStopped Kind = "stopped"
+	// KindRendezvous: the nodes did not come together.
+	KindRendezvous Kind = "rendezvous"
+)
+
+// Cause is one failure: what failed, where, when and why. The first primary
+// one of a round is the round's cause, the same on every node.
+type Cause struct {
+	Kind Kind `json:"kind"`
+
+	// Where. Rank and LocalRank are -1 when no worker is concerned; GroupRank is
+	// -1 for a node that has none yet.
+	Node      NodeID `json:"node,omitempty"`
+	Host      string `json:"host,omitempty"`
+	Addr      string `json:"addr,omitempty"`
+	GroupRank int    `json:"group_rank"`
+	Rank      int    `json:"rank"`
+	LocalRank int    `json:"local_rank"`
+	Role      string `json:"role,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+
+	// What. ExitCode is the worker's exit code; Signal the signal that killed it
+	// (0: none). For KindStopped, Signal is the one that gorun received.
+	ExitCode int            `json:"exit_code"`
+	Signal   syscall.Signal `json:"signal,omitempty"`
+	// Message is one line for the reader: the exception, the start error, what
+	// the worker reported, why an agent counts as lost.
+	Message string `json:"message,omitempty"`
+	// Traceback, ErrorFile: from the worker's TORCHELASTIC_ERROR_FILE, if it wrote one.
+	Traceback string `json:"traceback,omitempty"`
+	ErrorFile string `json:"error_file,omitempty"`
+	// Tail is the end of the worker's standard error, at most 20 lines.
+	Tail []string `json:"stderr_tail,omitempty"`
+
+	// Time is the wall clock of the node where the failure was seen. Clocks of
+	// nodes differ, so Age (how long before it was sent the failure was seen)
+	// is what orders failures of several nodes.
+	Time time.Time     `json:"time"`
+	Age  time.Duration `json:"age_ns,omitempty"`
+
+	// Consequence is set when what the worker printed shows that it fell over
+	// because a peer was gone: never named as the cause while a primary exists.
+	Consequence bool `json:"consequence,omitempty"`
+}
+
+// Code is the exit code that this cause gives to gorun on every node:
+// the worker's own, 128+n for a signal, else the code of the kind.
+func (c *Cause) Code() int {
+	switch {
+	case c.Kind == KindRendezvous:
+		return ExitRendezvous
+	case c.Kind == KindLost:
+		return ExitLost
+	case c.Signal != 0:
+		return 128 + int(c.Signal)
+	case c.ExitCode != 0:
+		return c.ExitCode
+	default:
+		return 1
+	}
+}
+
+// Line describes the cause in one line, without a trailing full stop.
+func (c *Cause) Line() string {
+	at := c.Host
+	if c.Addr != "" && c.Addr != c.Host {
+		at = fmt.Sprintf("%s (%s)", c.Host, c.Addr)
+	}
+	who := "node " + at
+	if c.Rank >= 0 {
+		who = fmt.Sprintf("rank %d on %s, pid %d", c.Rank, at, c.PID)
+	}
+	var what string
+	switch c.Kind {
+	case KindExit:
+		what = fmt.Sprintf("exited with code %d", c.ExitCode)
+	case KindSignal:
+		what = fmt.Sprintf("was killed by %s", SignalName(c.Signal))
+	case KindReport:
+		what = "reported a failure"
+	case KindStart:
+		what = "could not be started"
+	case KindLost:
+		what = "was lost"
+	case KindStopped:
+		what = fmt.Sprintf("received %s", SignalName(c.Signal))
+	case KindRendezvous:
+		return c.Message
+	}
+	if c.Message == "" {
+		return who + " " + what
+	}
+	return who + " " + what + ": " + c.Message
+}

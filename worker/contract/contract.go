@@ -1,0 +1,58 @@
+// Package contract is all that an agent and a worker share: the names of the
+// environment variables and the frames on the worker socket. It uses the
+// standard library only, so that linking it into a user's program costs nothing.
+//
+// The socket is a Unix stream socket in a folder that only the job's user can
+// enter. Frames are JSON objects, one a line, at most MaxFrame bytes. The worker
+// sends hello first; the agent answers with welcome. Afterwards either side may
+// send at any time. A connection that ends without a bye or an abort means that
+// the other side is gone.
+package contract
+
+import "time"
+
+// Version of the socket protocol; a side that sees a higher one keeps to its own.
+const Version = 1
+
+// MaxFrame is the longest line that either side accepts, in bytes.
+const MaxFrame = 64 << 10
+
+// Environment variables that gorun adds to torchrun's.
+const (
+	EnvSocket = "GORUN_WORKER_SOCKET" // path of the agent's worker socket
+	EnvRunID  = "GORUN_RUN_ID"        // names the job
+	EnvRound  = "GORUN_ROUND"         // round number, grows with every attempt
+	EnvDevice = "GORUN_DEVICE"        // UUID of the worker's own GPU, if it has one
+	EnvAddr   = "GORUN_NODE_ADDR"     // address of this node that the others reach
+	EnvToken  = "GORUN_WORLD_TOKEN"   // shared by the workers of one world, fresh every round
+)
+
+// Frame types.
+const (
+	TypeHello   = "hello"   // worker → agent: Rank, PID, Version
+	TypeWelcome = "welcome" // agent → worker: Version
+	TypeFail    = "fail"    // worker → agent: Message; ends the round
+	TypeAbort   = "abort"   // agent → worker: Cause; the round is over
+	TypeBye     = "bye"     // worker → agent: it closes on purpose
+)
+
+// Frame is one line on the worker socket.
+type Frame struct {
+	Type    string `json:"type"`
+	Version int    `json:"version,omitempty"`
+	Rank    int    `json:"rank,omitempty"`
+	PID     int    `json:"pid,omitempty"`
+	Message string `json:"message,omitempty"`
+	Cause   *Cause `json:"cause,omitempty"`
+}
+
+// Cause is why a round was aborted, as told to a worker.
+type Cause struct {
+	Kind     string    `json:"kind"`           // exit, signal, report, start, lost, stopped
+	Host     string    `json:"host,omitempty"` // node of the first failure
+	Rank     int       `json:"rank"`           // -1: no rank is to blame
+	ExitCode int       `json:"exit_code"`
+	Signal   int       `json:"signal,omitempty"`
+	Text     string    `json:"text"` // one line for a person
+	Time     time.Time `json:"time"`
+}
