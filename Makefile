@@ -1,0 +1,73 @@
+# gorun's build. `make help` lists the targets.
+GO     ?= go
+PREFIX ?= /usr/local
+BIN    := bin
+
+# go-nvml's C header declares functions that it marks as deprecated itself.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
+# grpcnotrace drops golang.org/x/net/trace, an HTTP page that gorun never serves.
+BUILDFLAGS := -trimpath -tags grpcnotrace -ldflags "-s -w"
+
+# The packages where several goroutines meet; the rest has nothing to race.
+RACE ?= ./rendezvous/... ./launch/... ./worker/... ./envprop/...
+
+FUZZTIME  ?= 10s
+BENCHARGS ?=
+
+# Modules of their own below this one, other than the lint tools.
+NESTED := $(patsubst %/go.mod,%,$(filter-out tools/go.mod,$(wildcard */go.mod */*/go.mod */*/*/go.mod)))
+
+.DEFAULT_GOAL := build
+.PHONY: build build-static install test test-deps race lint fuzz-smoke bench bench-peers cover clean help
+
+build: ## bin/gorun, with NVML (needs a C compiler)
+	$(GO) build $(BUILDFLAGS) -o $(BIN)/gorun ./cmd/gorun
+
+build-static: ## bin/gorun-static: no C, no NVML, runs on any Linux
+	CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -o $(BIN)/gorun-static ./cmd/gorun
+
+install: build ## copy bin/gorun to $(PREFIX)/bin
+	install -D -m 755 $(BIN)/gorun $(DESTDIR)$(PREFIX)/bin/gorun
+
+test: test-deps ## every test (installs Debian packages first when root)
+	@for m in $(NESTED); do echo "== $$m"; $(GO) -C $$m test $(TESTFLAGS) ./... || exit 1; done
+	$(GO) test $(TESTFLAGS) ./...
+
+test-deps:
+	@scripts/install-test-deps.sh
+
+race: ## the concurrent packages under the race detector
+	$(GO) test -race $(TESTFLAGS) $(RACE)
+
+lint: $(BIN)/gofumpt $(BIN)/staticcheck ## formatting, go vet, staticcheck
+	@out=$$($(BIN)/gofumpt -l .) || exit 1; \
+	if [ -n "$$out" ]; then echo "not formatted (run bin/gofumpt -w .):"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	$(BIN)/staticcheck ./...
+
+$(BIN)/gofumpt: tools/go.mod
+	$(GO) -C tools build -o ../$@ mvdan.cc/gofumpt
+
+$(BIN)/staticcheck: tools/go.mod
+	$(GO) -C tools build -o ../$@ honnef.co/go/tools/cmd/staticcheck
+
+fuzz-smoke: ## every Fuzz function for $(FUZZTIME)
+	@GO="$(GO)" scripts/fuzz-smoke.sh $(FUZZTIME)
+
+bench: build ## gorun beside its peers (BENCHARGS="-quick -only abort")
+	$(GO) run ./bench -gorun $(BIN)/gorun $(BENCHARGS)
+
+bench-peers: ## install the peers that bench compares with
+	@scripts/install-test-deps.sh python3-torch openmpi-bin mpich
+
+cover: ## statement coverage, by package and in total
+	@mkdir -p $(BIN)
+	$(GO) test -coverprofile=$(BIN)/cover.out ./...
+	@$(GO) tool cover -func=$(BIN)/cover.out | tail -n 1
+
+clean: ## remove bin and bench/out
+	rm -rf $(BIN) bench/out
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile

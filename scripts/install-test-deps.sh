@@ -1,0 +1,50 @@
+#!/bin/sh
+# Installs the Debian packages that the tests use, or those named as arguments.
+# Nothing happens when all are there. Without root or apt-get it names what is
+# missing and goes on: tests skip what they cannot do, unless CI=true.
+set -eu
+
+packages=${*:-python3-torch iproute2 iptables}
+
+# has PACKAGE: by what the tests call, so that a torch from pip counts as well.
+has() {
+	case $1 in
+	python3-torch) has_torch /usr/bin/python3 || has_torch python3 ;;
+	iproute2) PATH=$PATH:/sbin:/usr/sbin command -v ip >/dev/null ;;
+	iptables) PATH=$PATH:/sbin:/usr/sbin command -v iptables >/dev/null ;;
+	openmpi-bin) command -v mpirun.openmpi >/dev/null ;;
+	mpich) command -v mpiexec.hydra >/dev/null ;;
+	*) dpkg -s "$1" >/dev/null 2>&1 ;;
+	esac
+}
+
+has_torch() {
+	"$1" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null
+}
+
+missing=
+for p in $packages; do
+	has "$p" || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+	echo "missing:$missing (as root on Debian: apt-get install$missing); going on without" >&2
+	exit 0
+fi
+
+echo "installing:$missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+install() {
+	# shellcheck disable=SC2086 # a list of words
+	apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends $missing </dev/null >"$log" 2>&1
+}
+# The package lists of an image are often absent or old: fetch them only then.
+if install || { apt-get update -q </dev/null >"$log" 2>&1 && install; }; then
+	exit 0
+fi
+tail -n 20 "$log" >&2
+echo "cannot install$missing" >&2
+[ "${CI:-}" != true ]
