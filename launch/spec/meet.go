@@ -1,0 +1,201 @@
+package spec
+
+import (
+	"crypto/rand"
+	"fmt"
+)
+
+// rendezvous decides how the nodes meet and reads what that way needs.
+func (in *input) rendezvous(s *Spec) {
+	m := in.meeting()
+	if in.on("standalone") {
+		in.standalone(s, m)
+	} else {
+		in.choose(s, m)
+	}
+	text := in.get("rdzv_conf")
+	pairs, err := ParseConf(text.text)
+	if err != nil {
+		in.fail("cannot use %s: %w", text.from, err)
+		return
+	}
+	conf, err := resolveConf(pairs, s.Backend)
+	in.check(err)
+	s.Conf, s.Notes = conf.Conf, append(s.Notes, conf.notes...)
+	if s.NodeRank < 0 {
+		s.NodeRank = conf.rank
+	}
+	if s.NodeRank < 0 && s.Backend != Gossip {
+		s.NodeRank = 0
+	}
+	if s.NodeRank >= s.MaxNodes {
+		in.fail("cannot use --node-rank %d: with --nnodes %d ranks go from 0 to %d", s.NodeRank, s.MaxNodes, s.MaxNodes-1)
+	}
+}
+
+// meeting is what was said about where the nodes meet.
+type meeting struct {
+	backend, endpoint, addr, portFlag value
+	port                              int // 0: not given, or any free port
+}
+
+func (in *input) meeting() meeting {
+	m := meeting{
+		backend:  in.text("rdzv_backend", ""),
+		endpoint: in.text("rdzv_endpoint", ""),
+		addr:     in.text("master_addr", ""),
+	}
+	m.port, m.portFlag = in.number("master_port", 0, 0)
+	if m.port > 65535 {
+		in.fail("%s is %d: ports end at 65535", m.portFlag.from, m.port)
+	}
+	if m.addr.given && !validHost(m.addr.text) {
+		in.fail("cannot use %s: %q is not a host name or an address", m.addr.from, m.addr.text)
+	}
+	return m
+}
+
+// standalone obeys --standalone, which overrides backend, endpoint and id.
+func (in *input) standalone(s *Spec, m meeting) {
+	if s.MinNodes > 1 {
+		in.fail("cannot use --standalone with --nnodes %d: it is for one node", s.MinNodes)
+	}
+	for _, v := range []value{m.backend, m.endpoint, in.text("rdzv_id", "")} {
+		if v.given {
+			s.note("%s %s is ignored: --standalone decides it", v.from, v.text)
+		}
+	}
+	if s.NodeRank > 0 {
+		s.note("node rank %d is ignored: --standalone is the only node", s.NodeRank)
+	}
+	s.NodeRank, s.RunID = 0, newRunID()
+	s.alone(m)
+}
+
+// alone makes this node the whole job.
+func (s *Spec) alone(m meeting) {
+	s.Backend, s.MinNodes, s.MaxNodes = Standalone, 1, 1
+	s.MasterAddr, s.MasterPort = "127.0.0.1", m.port
+	if m.addr.given {
+		s.MasterAddr = m.addr.text
+	}
+}
+
+// choose picks the backend. torchrun takes static when none is named; here an
+// endpoint means gossip, since that is what an endpoint is mostly given for,
+// and one node needs no rendezvous at all.
+func (in *input) choose(s *Spec, m meeting) {
+	name := m.backend.text
+	switch {
+	case m.backend.given || s.LocalNodes > 0:
+	case m.endpoint.given:
+		name = string(Gossip)
+	case s.MaxNodes == 1:
+		name = string(Standalone)
+	case m.addr.given || m.portFlag.given:
+		name = string(Static)
+	default:
+		in.fail("cannot find the other nodes: with --nnodes above 1 give --rdzv-endpoint HOST[:PORT], or --master-addr and --node-rank")
+		return
+	}
+	switch {
+	case s.LocalNodes > 0:
+		s.Backend = Gossip
+		in.unused(s, Gossip, m.portFlag)
+	case name == "c10d" || name == string(Gossip):
+		in.gossip(s, m)
+	case name == string(Static):
+		in.static(s, m)
+	case name == string(Standalone):
+		if s.MinNodes > 1 {
+			in.fail("cannot use --rdzv-backend standalone with --nnodes %d: it is for one node", s.MinNodes)
+		}
+		in.unused(s, Standalone, m.endpoint)
+		s.alone(m)
+	default:
+		in.fail("cannot use --rdzv-backend %s: this build has gossip (also called c10d), static and standalone", name)
+	}
+}
+
+func (in *input) gossip(s *Spec, m meeting) {
+	if !m.endpoint.given {
+		if s.MaxNodes > 1 {
+			in.fail("cannot use --rdzv-backend %s without --rdzv-endpoint HOST[:PORT] when --nnodes is above 1", m.backend.text)
+		}
+		s.alone(m)
+		return
+	}
+	list, err := ParseEndpoints(m.endpoint.text, DefaultPort)
+	if err != nil {
+		in.fail("cannot use %s: %w", m.endpoint.from, err)
+	}
+	for _, e := range list {
+		if e.Port != 0 {
+			continue
+		}
+		// "localhost:0" is torchrun's way to write --standalone: a port that no
+		// other node can know.
+		if s.MinNodes > 1 || len(list) > 1 {
+			in.fail("cannot use %s %s: port 0 (any free port) is for one node, the others cannot know it", m.endpoint.from, e)
+		}
+		s.alone(m)
+		return
+	}
+	s.Backend, s.Endpoints = Gossip, list
+	in.unused(s, Gossip, m.addr)
+	in.unused(s, Gossip, m.portFlag)
+}
+
+// static meets at one fixed place, named by the endpoint or, as mostly, by
+// --master-addr and --master-port.
+func (in *input) static(s *Spec, m meeting) {
+	if s.MinNodes != s.MaxNodes {
+		in.fail("cannot use --nnodes %d:%d with the static rendezvous, whose size is fixed: give --nnodes N, or --rdzv-endpoint without --rdzv-backend static", s.MinNodes, s.MaxNodes)
+	}
+	at := Endpoint{"127.0.0.1", DefaultMasterPort}
+	if m.portFlag.given {
+		at.Port = m.port
+	}
+	if m.addr.given {
+		at.Host = m.addr.text
+	}
+	if m.endpoint.given {
+		list, err := ParseEndpoints(m.endpoint.text, at.Port)
+		switch {
+		case err != nil:
+			in.fail("cannot use %s: %w", m.endpoint.from, err)
+			return
+		case len(list) != 1:
+			in.fail("cannot use %s %s: the static rendezvous has one endpoint", m.endpoint.from, m.endpoint.text)
+			return
+		}
+		if m.addr.given && m.addr.text != list[0].Host || m.portFlag.given && m.port != list[0].Port {
+			s.note("--master-addr and --master-port are ignored: %s %s decides", m.endpoint.from, m.endpoint.text)
+		}
+		at = list[0]
+	}
+	if at.Port == 0 && s.MaxNodes > 1 {
+		in.fail("cannot use port 0 (any free port) with several nodes: the others cannot know it")
+	}
+	s.Backend, s.Endpoints = Static, []Endpoint{at}
+	s.MasterAddr, s.MasterPort = at.Host, at.Port
+}
+
+// unused notes a flag that torchrun would silently ignore too.
+func (in *input) unused(s *Spec, b Backend, v value) {
+	if v.given {
+		s.note("%s %s has no meaning with the %s rendezvous and is ignored", v.from, v.text, b)
+	}
+}
+
+func (s *Spec) note(format string, args ...any) {
+	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
+
+// newRunID gives a random (version 4) UUID, as torchrun does for --standalone.
+func newRunID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,105 @@
+package spec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Raw is a command line before it is understood.
+type Raw struct {
+	// Flags holds the flags that were given, by torchrun's name of the variable
+	// ("nproc_per_node"), as text. A switch is "1" or "0".
+	Flags map[string]string
+	// Command is the program and its arguments.
+	Command []string
+}
+
+// Lookup reads one environment variable, like os.LookupEnv.
+type Lookup func(name string) (value string, ok bool)
+
+// ownFlags are flags that torchrun does not have, so PET_ variables neither.
+var ownFlags = map[string]bool{"local_nodes": true, "port_range": true, "report": true}
+
+// input reads flags and their PET_ variables and remembers the first error.
+type input struct {
+	raw    Raw
+	lookup Lookup
+	err    error
+}
+
+// value is one flag's text, where it comes from, and whether it was given.
+type value struct {
+	text  string
+	from  string // "--nnodes" or "PET_NNODES", for messages
+	given bool
+	env   bool // from the environment, not from the command line
+}
+
+// get finds a flag: the command line wins over PET_<NAME>.
+func (in *input) get(name string) value {
+	flag := "--" + strings.ReplaceAll(name, "_", "-")
+	if text, ok := in.raw.Flags[name]; ok {
+		return value{text: text, from: flag, given: true}
+	}
+	if !ownFlags[name] {
+		pet := "PET_" + strings.ToUpper(name)
+		if text, ok := in.lookup(pet); ok {
+			return value{text: text, from: pet, given: true, env: true}
+		}
+	}
+	return value{from: flag}
+}
+
+// text is a flag for which an empty value means the same as none.
+func (in *input) text(name, unset string) value {
+	v := in.get(name)
+	if v.given = v.given && v.text != ""; !v.given {
+		v.text = unset
+	}
+	return v
+}
+
+// number is a whole number of at least min.
+func (in *input) number(name string, unset, min int) (int, value) {
+	v := in.get(name)
+	if !v.given {
+		return unset, v
+	}
+	n, err := parseInt(v.text)
+	if err != nil {
+		in.fail("%s %q is not a whole number", v.from, v.text)
+	} else if n < min {
+		in.fail("%s is %d: it must be at least %d", v.from, n, min)
+	}
+	return n, v
+}
+
+// on is a switch. torchrun reads the variables of switches with int(): 0 is
+// off, any other number on, text an error.
+func (in *input) on(name string) bool {
+	v := in.get(name)
+	if !v.given {
+		return false
+	}
+	n, err := parseInt(v.text)
+	if err != nil {
+		in.fail("%s is %q: it must be 0 (off) or 1 (on)", v.from, v.text)
+	}
+	return n != 0
+}
+
+func (in *input) fail(format string, args ...any) {
+	if in.err == nil {
+		in.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (in *input) check(err error) {
+	if in.err == nil {
+		in.err = err
+	}
+}
+
+// parseInt reads a decimal number as Python's int() does: with spaces around it.
+func parseInt(s string) (int, error) { return strconv.Atoi(strings.TrimSpace(s)) }

@@ -1,0 +1,133 @@
+package spec
+
+import "fmt"
+
+// Resolve turns what was written into what is meant: the command line first,
+// then PET_<NAME>, then the default. The error is one line.
+func (r Raw) Resolve(lookup Lookup) (Spec, error) {
+	in := &input{raw: r, lookup: lookup}
+	s := Spec{
+		RunID:      in.text("rdzv_id", "none").text,
+		Role:       in.text("role", "default").text,
+		LogDir:     in.get("log_dir").text,
+		Redirects:  in.text("redirects", "0").text,
+		Tee:        in.text("tee", "0").text,
+		ReportFile: in.get("report").text,
+		NoPython:   in.on("no_python"),
+		Module:     in.on("module"),
+	}
+	s.MaxRestarts, _ = in.number("max_restarts", 0, 0)
+	in.nproc(&s)
+	in.network(&s)
+	in.shutdown(&s)
+	in.program(&s)
+	in.nodes(&s)
+	if in.err == nil {
+		in.rendezvous(&s)
+	}
+	if in.err != nil {
+		return Spec{}, in.err
+	}
+	return s, nil
+}
+
+func (in *input) nproc(s *Spec) {
+	s.Nproc = Nproc{Count: 1}
+	if v := in.get("nproc_per_node"); v.given {
+		var err error
+		if s.Nproc, err = ParseNproc(v.text); err != nil {
+			in.fail("cannot use %s: %w", v.from, err)
+		}
+	}
+}
+
+func (in *input) network(s *Spec) {
+	if v := in.text("local_addr", ""); v.given {
+		if s.LocalAddr = v.text; !validHost(v.text) {
+			in.fail("cannot use %s: %q is not a host name or an address", v.from, v.text)
+		}
+	}
+	if v := in.text("port_range", ""); v.given {
+		var err error
+		if s.Ports, err = ParsePortRange(v.text); err != nil {
+			in.fail("cannot use %s: %w", v.from, err)
+		}
+	}
+}
+
+// shutdown reads the grace period: flag, PET_ variable, torch's own variable,
+// torchrun's default.
+func (in *input) shutdown(s *Spec) {
+	s.ShutdownTimeout = DefaultShutdownTimeout
+	v := in.get("shutdown_timeout")
+	if !v.given {
+		v.from = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+		v.text, v.given = in.lookup(v.from)
+	}
+	if !v.given {
+		return
+	}
+	var err error
+	if s.ShutdownTimeout, err = ParseSeconds(v.text); err != nil {
+		in.fail("cannot use %s: %w", v.from, err)
+	}
+}
+
+func (in *input) program(s *Spec) {
+	if s.NoPython && s.Module {
+		in.fail("cannot use --no-python together with -m: a module is run by Python")
+	}
+	if len(in.raw.Command) == 0 || in.raw.Command[0] == "" {
+		in.fail("no program given: name a Python script, a Go package or a program after the flags")
+		return
+	}
+	s.Program, s.Args = in.raw.Command[0], in.raw.Command[1:]
+}
+
+// nodes reads how many nodes take part and which one this is.
+func (in *input) nodes(s *Spec) {
+	s.MinNodes, s.MaxNodes, s.NodeRank = 1, 1, -1
+	nnodes := in.get("nnodes")
+	if nnodes.given {
+		var err error
+		if s.MinNodes, s.MaxNodes, err = ParseNodes(nnodes.text); err != nil {
+			in.fail("cannot use %s: %w", nnodes.from, err)
+		}
+	}
+	s.LocalNodes, _ = in.number("local_nodes", 0, 1)
+	if s.LocalNodes > 0 {
+		in.localNodes(s, nnodes)
+		return
+	}
+	s.NodeRank, _ = in.number("node_rank", -1, 0)
+}
+
+// localNodes sets the size of a job whose nodes are all started here. What
+// contradicts it is an error on the command line, and a note where it comes
+// from the environment, which a scheduler may have set.
+func (in *input) localNodes(s *Spec, nnodes value) {
+	n := s.LocalNodes
+	if nnodes.given && (s.MinNodes != n || s.MaxNodes != n) {
+		in.conflict(s, nnodes, fmt.Sprintf("starts %d nodes; drop %s or make them equal", n, nnodes.from))
+	}
+	s.MinNodes, s.MaxNodes = n, n
+	in.conflict(s, in.get("node_rank"), "numbers its nodes itself")
+	in.conflict(s, in.text("rdzv_endpoint", ""), "chooses the endpoint itself")
+	in.conflict(s, in.text("master_addr", ""), "chooses the addresses itself")
+	if in.on("standalone") {
+		in.fail("cannot use --standalone together with --local-nodes: it is for one node")
+	}
+	if b := in.text("rdzv_backend", ""); b.given && b.text != "c10d" && b.text != string(Gossip) {
+		in.conflict(s, b, "uses the gossip rendezvous")
+	}
+}
+
+func (in *input) conflict(s *Spec, v value, why string) {
+	switch {
+	case !v.given:
+	case v.env:
+		s.note("%s=%s is ignored: --local-nodes %s", v.from, v.text, why)
+	default:
+		in.fail("cannot use %s %s together with --local-nodes: that %s", v.from, v.text, why)
+	}
+}

@@ -1,0 +1,119 @@
+// Package spec holds what the user asked for, as plain data: Raw is the flags
+// as they were written, Spec is what they mean.
+//
+// Invariants: Resolve reads nothing but its arguments (the one exception is the
+// random run id of --standalone); a Spec that it returns is complete and
+// consistent, so later stages check nothing again; its errors are one line for
+// the person at the terminal and all mean "wrong command line" (exit code 2).
+//
+// Names, defaults and checks are torchrun's where torchrun has the flag, and
+// the variable PET_<NAME> gives the flag's default, as there.
+package spec
+
+import (
+	"net"
+	"strconv"
+	"time"
+)
+
+// Backend says how the nodes of a job find each other.
+type Backend string
+
+// The backends of this build. "c10d", torchrun's name for the rendezvous that
+// needs nothing installed, means Gossip.
+const (
+	Gossip     Backend = "gossip"
+	Static     Backend = "static"
+	Standalone Backend = "standalone"
+)
+
+// Ports and times that are used when the user names none.
+const (
+	DefaultPort       = 29400 // of an endpoint (torchrun's c10d)
+	DefaultMasterPort = 29500 // of --master-port (torchrun's static)
+
+	// DefaultShutdownTimeout is torchrun's time between SIGTERM and SIGKILL.
+	DefaultShutdownTimeout = 30 * time.Second
+)
+
+// Spec is a checked request.
+type Spec struct {
+	// MinNodes and MaxNodes bound the number of nodes: 0 < MinNodes <= MaxNodes.
+	// They are equal unless the job is elastic.
+	MinNodes, MaxNodes int
+	// LocalNodes is the number of agents to start on this machine (--local-nodes);
+	// 0: this process is one agent. When it is set, Backend is Gossip without
+	// Endpoints, and who starts the agents chooses the endpoint and node ranks.
+	LocalNodes int
+	Nproc      Nproc
+	// NodeRank is the wished group rank, -1 when the user gave none. Static and
+	// Standalone always have one.
+	NodeRank int
+
+	Backend Backend
+	// Endpoints are where the nodes meet: for Gossip at least one, all with a
+	// port (except with LocalNodes: none); for Static exactly one, equal to
+	// MasterAddr:MasterPort; for Standalone none.
+	Endpoints []Endpoint
+	RunID     string
+	Conf      Conf
+
+	// LocalAddr is the address that this node tells the others, "" to choose one.
+	LocalAddr string
+	// MasterAddr and MasterPort are where the workers' store must be. With Gossip
+	// they are "" and 0: agreed in the rendezvous. With Standalone port 0 means
+	// any free port.
+	MasterAddr string
+	MasterPort int
+	// Ports confines every other port that gorun opens.
+	Ports PortRange
+
+	MaxRestarts     int
+	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once
+	Role            string
+
+	// LogDir is the base folder of log files, "" for a temporary one; Redirects
+	// and Tee are the flags' text, which package launch/logs understands.
+	LogDir, Redirects, Tee string
+	ReportFile             string // "" for none
+
+	NoPython, Module bool
+	Program          string
+	Args             []string
+
+	// Notes are lines for the user: what was asked and has no effect here.
+	Notes []string
+}
+
+// Nproc is the number of workers on this node: Count, or when Count is 0 what
+// Of names ("auto", "cpu" or "gpu") at the time of the start.
+type Nproc struct {
+	Count int
+	Of    string
+}
+
+// Conf is --rdzv-conf.
+type Conf struct {
+	JoinTimeout     time.Duration // for the whole rendezvous (600 s)
+	LastCallTimeout time.Duration // for more nodes after MinNodes are there (30 s)
+	// A node that is silent for KeepAliveMaxAttempt times KeepAliveInterval counts
+	// as lost. The defaults (10 times 1 s) notice a dead node sooner than torchrun's
+	// 3 times 5 s and forgive more lost packets.
+	KeepAliveInterval   time.Duration
+	KeepAliveMaxAttempt int
+	// IsHost forces whether this node serves the endpoint; nil: found out by
+	// comparing the endpoint with this node's addresses.
+	IsHost *bool
+}
+
+// PortRange is an inclusive range of TCP and UDP ports; the zero value allows all.
+type PortRange struct{ Lo, Hi int }
+
+// Endpoint is a place where nodes meet.
+type Endpoint struct {
+	Host string // name or IP address, without brackets
+	Port int
+}
+
+// String gives host:port, with brackets around an IPv6 address.
+func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
