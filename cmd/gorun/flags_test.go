@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/spf13/pflag"
+)
+
+func TestParseRun(t *testing.T) {
+	type flags = map[string]string
+	tests := []struct {
+		args  string // separated by spaces
+		flags flags
+		cmd   string
+	}{
+		{"", flags{}, ""},
+		{"train.py", flags{}, "train.py"},
+		{"--nnodes 2 --nproc-per-node=4 train.py", flags{"nnodes": "2", "nproc_per_node": "4"}, "train.py"},
+		{"--nproc_per_node 4 --rdzv_backend=c10d train.py", flags{"nproc_per_node": "4", "rdzv_backend": "c10d"}, "train.py"},
+		{"--nproc 4 x", flags{"nproc_per_node": "4"}, "x"},
+		{"--nproc_per 4 x", flags{"nproc_per_node": "4"}, "x"},
+		{"--redirect=3 x", flags{"redirects": "3"}, "x"},
+		{"--re=3 x", flags{"redirects": "3"}, "x"}, // as in torchrun, which has no --report
+		{"--rep f x", flags{"report": "f"}, "x"},
+		{"--stand x", flags{"standalone": "1"}, "x"},
+		{"--standalone=false x", flags{"standalone": "0"}, "x"},
+		{"-r3 -t 0:3,1:0 x", flags{"redirects": "3", "tee": "0:3,1:0"}, "x"},
+		{"-r 3 -t=1 x", flags{"redirects": "3", "tee": "1"}, "x"},
+		{"-m pkg.mod --flag", flags{"module": "1"}, "pkg.mod --flag"},
+		{"-mr3 x", flags{"module": "1", "redirects": "3"}, "x"},
+		{"-mr 3 x", flags{"module": "1", "redirects": "3"}, "x"},
+		{"--tee 1 --tee 2 x", flags{"tee": "2"}, "x"},
+		{"--rdzv-conf 'a=1,b=2' x", flags{"rdzv_conf": "'a=1,b=2'"}, "x"},
+		{"--max-restarts -1 x", flags{"max_restarts": "-1"}, "x"},
+		// Nothing after the program is ours.
+		{"--nnodes 1 x --nnodes 2 --unknown -r -- -z", flags{"nnodes": "1"}, "x --nnodes 2 --unknown -r -- -z"},
+		{"x --help", flags{}, "x --help"},
+		{"--nnodes 1 -- --odd --n", flags{"nnodes": "1"}, "--odd --n"},
+		{"-- x -- y", flags{}, "x -- y"},
+		{"- x", flags{}, "- x"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			raw, err := parseRun(strings.Fields(tt.args))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !maps.Equal(raw.Flags, tt.flags) {
+				t.Errorf("flags %v, want %v", raw.Flags, tt.flags)
+			}
+			if got := strings.Join(raw.Command, " "); got != tt.cmd {
+				t.Errorf("command %q, want %q", got, tt.cmd)
+			}
+		})
+	}
+}
+
+func TestParseRunKeepsArguments(t *testing.T) {
+	args := []string{"--role", "a b", "--log-dir=", "p", "", "a b", "--x=$local_rank"}
+	given := slices.Clone(args)
+	raw, err := parseRun(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"p", "", "a b", "--x=$local_rank"}; !reflect.DeepEqual(raw.Command, want) {
+		t.Errorf("command %q, want %q", raw.Command, want)
+	}
+	if raw.Flags["role"] != "a b" {
+		t.Errorf("role %q", raw.Flags["role"])
+	}
+	if v, given := raw.Flags["log_dir"]; !given || v != "" {
+		t.Error("an empty value must count as given")
+	}
+	if !slices.Equal(args, given) {
+		t.Error("the caller's arguments were changed")
+	}
+}
+
+func TestParseRunErrors(t *testing.T) {
+	tests := map[string]string{
+		"--n 4 x":                      "--n could be any of --nnodes, --nproc-per-node, --node-rank, --no-python",
+		"--s x":                        "--standalone, --shutdown-timeout",
+		"--monitor-interval 1 x":       "unknown flag --monitor-interval",
+		"-z x":                         "unknown flag -z",
+		"-mz x":                        "unknown flag -z",
+		"--nnodes":                     "--nnodes needs a value",
+		"-r":                           "--redirects needs a value",
+		"--rdzv-id --standalone x":     "--rdzv-id needs a value",
+		"--standalone=perhaps x":       "standalone",
+		"-m=2 x":                       "unknown flag -2",
+		"--nproc_per_node_and_more 1 ": "unknown flag --nproc-per-node-and-more",
+	}
+	for args, want := range tests {
+		raw, err := parseRun(strings.Fields(args))
+		if err == nil {
+			t.Errorf("%s: accepted as %+v", args, raw)
+		} else if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %q, want one line with %q", args, err, want)
+		}
+	}
+	for _, args := range []string{"-h", "--help", "--he", "--nnodes 2 -h x"} {
+		if _, err := parseRun(strings.Fields(args)); !errors.Is(err, pflag.ErrHelp) {
+			t.Errorf("%s: got %v, want pflag.ErrHelp", args, err)
+		}
+	}
+}
+
+// Every flag of the set reaches Raw under its name, and the help shows it.
+func TestEveryFlag(t *testing.T) {
+	usage := runUsage()
+	for _, group := range runFlags() {
+		for _, f := range group.flags {
+			args, want := []string{"--" + f.name, "v", "prog"}, "v"
+			if f.arg == "" {
+				args, want = []string{"--" + f.name, "prog"}, "1"
+			}
+			raw, err := parseRun(args)
+			if name := strings.ReplaceAll(f.name, "-", "_"); err != nil || raw.Flags[name] != want || len(raw.Command) != 1 {
+				t.Errorf("%v: got %+v, %v", args, raw, err)
+			}
+			if f.usage == "" || unicode.IsUpper([]rune(f.usage)[0]) || strings.HasSuffix(f.usage, ".") || strings.Contains(f.usage, "\n") {
+				t.Errorf("--%s: help %q is not one line that starts lower case", f.name, f.usage)
+			}
+			if !strings.Contains(usage, "--"+f.name) {
+				t.Errorf("the help does not mention --%s", f.name)
+			}
+		}
+	}
+}
