@@ -1,0 +1,143 @@
+package envprop
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// vars has a different value in every field.
+func vars() Vars {
+	return Vars{
+		Rank: 5, LocalRank: 1, GroupRank: 2, RoleRank: 6,
+		WorldSize: 8, LocalWorldSize: 3, GroupWorldSize: 4, RoleWorldSize: 7,
+		RoleName: "trainer", MasterAddr: "127.0.0.9", MasterPort: 29511,
+		RestartCount: 10, MaxRestarts: 11, RunID: "job", ErrorFile: "/tmp/e.json", Round: 12,
+		WorkerSocket: "/run/w.sock", Device: "GPU-1", NodeAddr: "127.0.0.8", WorldToken: "t",
+	}
+}
+
+func asMap(t *testing.T, env []string) map[string]string {
+	t.Helper()
+	m := map[string]string{}
+	for _, entry := range env {
+		name, value, ok := strings.Cut(entry, "=")
+		if _, twice := m[name]; twice || !ok {
+			t.Errorf("%q is doubled or malformed", entry)
+		}
+		m[name] = value
+	}
+	return m
+}
+
+func TestWorkerSetsEverything(t *testing.T) {
+	got := asMap(t, Worker([]string{"SENTINEL=1"}, vars()))
+	want := map[string]string{
+		"RANK": "5", "LOCAL_RANK": "1", "GROUP_RANK": "2", "ROLE_RANK": "6", "ROLE_NAME": "trainer",
+		"LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "8", "GROUP_WORLD_SIZE": "4", "ROLE_WORLD_SIZE": "7",
+		"MASTER_ADDR": "127.0.0.9", "MASTER_PORT": "29511",
+		"TORCHELASTIC_RESTART_COUNT": "10", "TORCHELASTIC_MAX_RESTARTS": "11", "TORCHELASTIC_RUN_ID": "job",
+		"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_ERROR_FILE": "/tmp/e.json",
+		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "1",
+		contract.EnvSocket: "/run/w.sock", contract.EnvRunID: "job", contract.EnvRound: "12",
+		contract.EnvDevice: "GPU-1", contract.EnvAddr: "127.0.0.8", contract.EnvToken: "t",
+		"SENTINEL": "1",
+	}
+	for name, value := range want {
+		if v, ok := got[name]; !ok || v != value {
+			t.Errorf("%s is %q (set: %v), want %q", name, v, ok, value)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d variables, want %d: %v", len(got), len(want), got)
+	}
+}
+
+// torch's own test script fails when one of these is missing.
+func TestTorchTestScript(t *testing.T) {
+	got := asMap(t, Worker([]string{"TEST_SENTINEL_PARENT=FOOBAR"}, vars()))
+	for name := range strings.FieldsSeq(`LOCAL_RANK RANK GROUP_RANK ROLE_RANK ROLE_NAME LOCAL_WORLD_SIZE WORLD_SIZE
+		ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS
+		TORCHELASTIC_RUN_ID OMP_NUM_THREADS TORCHELASTIC_ERROR_FILE TEST_SENTINEL_PARENT GROUP_WORLD_SIZE
+		TORCHELASTIC_USE_AGENT_STORE TORCH_NCCL_ASYNC_ERROR_HANDLING`) {
+		if _, ok := got[name]; !ok {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+func TestWorkerInherits(t *testing.T) {
+	one := vars()
+	one.LocalWorldSize = 1
+	bare := vars()
+	bare.WorkerSocket, bare.Device, bare.NodeAddr, bare.WorldToken, bare.ErrorFile = "", "", "", "", ""
+	tests := []struct {
+		name   string
+		base   []string
+		vars   Vars
+		has    []string
+		hasNot []string // names
+	}{
+		{"user's values stay", []string{"OMP_NUM_THREADS=4", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3"}, vars(),
+			[]string{"OMP_NUM_THREADS=4", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3"}, nil},
+		{"set but empty counts as set", []string{"OMP_NUM_THREADS=", "TORCH_NCCL_ASYNC_ERROR_HANDLING="}, vars(),
+			[]string{"OMP_NUM_THREADS=", "TORCH_NCCL_ASYNC_ERROR_HANDLING="}, nil},
+		{"one worker keeps its threads", nil, one, nil, []string{"OMP_NUM_THREADS"}},
+		{"outer launcher's values go", []string{"RANK=99", "MASTER_PORT=1", "TORCHELASTIC_ERROR_FILE=/outer", "GORUN_ROUND=7"}, vars(),
+			[]string{"RANK=5", "MASTER_PORT=29511", "TORCHELASTIC_ERROR_FILE=/tmp/e.json", "GORUN_ROUND=12"}, nil},
+		{"no leftovers of an outer gorun", []string{"GORUN_WORKER_SOCKET=/outer", "GORUN_DEVICE=x", "GORUN_NODE_ADDR=y", "GORUN_WORLD_TOKEN=z"}, bare,
+			[]string{"TORCHELASTIC_ERROR_FILE="}, []string{contract.EnvSocket, contract.EnvDevice, contract.EnvAddr, contract.EnvToken}},
+		{"internals and the secret go", []string{"GORUN_INTERNAL_KEEPER=1", "GORUN_SECRET=s"}, vars(),
+			nil, []string{"GORUN_INTERNAL_KEEPER", "GORUN_SECRET"}},
+		{"the rest stays", []string{"PATH=/bin", "PET_NNODES=2", "CUDA_VISIBLE_DEVICES=1", "GORUN_MINE=1", "EMPTY=", "EQ=a=b", "PYTHONPATH=x"}, vars(),
+			[]string{"PATH=/bin", "PET_NNODES=2", "CUDA_VISIBLE_DEVICES=1", "GORUN_MINE=1", "EMPTY=", "EQ=a=b", "PYTHONPATH=x"}, nil},
+		{"the later of two wins", []string{"A=1", "B=2", "A=3"}, vars(), []string{"A=3", "B=2"}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			env := Worker(tt.base, tt.vars)
+			got := asMap(t, env)
+			for _, entry := range tt.has {
+				if !slices.Contains(env, entry) {
+					t.Errorf("%q is missing from %q", entry, env)
+				}
+			}
+			for _, name := range tt.hasNot {
+				if v, ok := got[name]; ok {
+					t.Errorf("%s=%q must not be there", name, v)
+				}
+			}
+		})
+	}
+}
+
+func TestWorkerIsPure(t *testing.T) {
+	base := []string{"B=1", "A=2", "RANK=9", "", "B=3"}
+	given := slices.Clone(base)
+	first := Worker(base, vars())
+	if !slices.Equal(first, Worker(base, vars())) {
+		t.Error("two calls give different results")
+	}
+	if !slices.Equal(base, given) {
+		t.Error("base was changed")
+	}
+	if first[0] != "A=2" || first[1] != "B=3" || first[2] != "LOCAL_RANK=1" {
+		t.Errorf("unexpected order: %q", first[:3])
+	}
+}
+
+func TestOMPNote(t *testing.T) {
+	if note := OMPNote(nil, 2); !strings.Contains(note, "OMP_NUM_THREADS") {
+		t.Errorf("no note for two workers: %q", note)
+	}
+	for _, base := range [][]string{{"OMP_NUM_THREADS=4"}, {"OMP_NUM_THREADS="}} {
+		if note := OMPNote(base, 2); note != "" {
+			t.Errorf("%q: unexpected note %q", base, note)
+		}
+	}
+	if note := OMPNote(nil, 1); note != "" {
+		t.Errorf("one worker: unexpected note %q", note)
+	}
+}
