@@ -1,0 +1,150 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// WorkerOptions says what becomes of one worker's output.
+type WorkerOptions struct {
+	LocalRank int
+	// Dir is the attempt's folder (Dir.Attempt); "": keep no files.
+	Dir string
+	// Redirect names the streams that go to a file and not to the console, Tee
+	// those that go to both. Tee wins. Without Dir, what is redirected is
+	// dropped and what is teed is only shown.
+	Redirect, Tee Std
+	// Prefix stands before every line that Tee shows.
+	Prefix string
+	// Console is where output is shown; nil: nowhere.
+	Console *Console
+}
+
+// DefaultPrefix is what torchrun puts before a line: no space follows.
+func DefaultPrefix(role string, localRank int) string {
+	return fmt.Sprintf("[%s%d]:", role, localRank)
+}
+
+// Open makes what a worker needs for its output. Nothing runs before
+// CloseChildEnds.
+func Open(o WorkerOptions) (*Worker, error) {
+	w := &Worker{giveUp: make(chan struct{})}
+	err := w.open(o)
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("cannot prepare the output of local rank %d: %w", o.LocalRank, err)
+	}
+	return w, nil
+}
+
+func (w *Worker) open(o WorkerOptions) (err error) {
+	if o.Dir != "" {
+		w.dir = filepath.Join(o.Dir, strconv.Itoa(o.LocalRank))
+		if err := os.MkdirAll(w.dir, 0o700); err != nil {
+			return err
+		}
+		w.ErrorFile = filepath.Join(w.dir, "error.json")
+	}
+	console := o.Console
+	if console == nil {
+		console = &Console{}
+	}
+	if w.Stdout, err = w.openStd(o, Stdout, "stdout.log", console.stdout); err != nil {
+		return err
+	}
+	w.Stderr, err = w.openStd(o, Stderr, "stderr.log", console.stderr)
+	return err
+}
+
+// openStd returns the child's end of one stream. to is the console's, nil if
+// there is none.
+func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.File, error) {
+	tee := o.Tee&std != 0
+	redirect := o.Redirect&std != 0 && !tee
+	switch {
+	case redirect && w.dir != "":
+		// The child writes the file itself: nothing to copy.
+		return w.openChildFile(std, filepath.Join(w.dir, name))
+	case std == Stdout && !tee && (redirect || to == nil):
+		f, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		return w.childEnd(f, err)
+	case std == Stdout && !tee:
+		return to.file, nil
+	}
+
+	s := &stream{done: make(chan struct{})}
+	if std == Stderr {
+		s.tail = &tail{}
+		w.stderr = s
+	}
+	if tee && w.dir != "" {
+		f, err := createLog(filepath.Join(w.dir, name))
+		if err != nil {
+			return nil, err
+		}
+		s.file = f
+	}
+	terminal := false
+	switch {
+	case redirect || to == nil: // only the tail is kept
+	case tee:
+		s.on = &prefixed{sink: to, giveUp: w.giveUp, prefix: o.Prefix}
+	default:
+		s.on = raw{sink: to, giveUp: w.giveUp}
+		terminal = to.terminal
+	}
+	return w.openStream(s, terminal, to)
+}
+
+// openStream gives s its source and returns the other end.
+func (w *Worker) openStream(s *stream, terminal bool, to *sink) (*os.File, error) {
+	var r, end *os.File
+	err := errors.ErrUnsupported
+	if terminal {
+		// So that what looks different on a terminal still does: progress bars, colours.
+		if r, end, err = openPTY(); err == nil {
+			w.pty, w.terminal = r, to.file
+			w.Resize()
+		}
+	}
+	if err != nil {
+		// Also without /dev/ptmx (a bare container): the job runs, bars look poorer.
+		if r, end, err = openPipe(); err != nil {
+			if s.file != nil {
+				s.file.Close()
+			}
+			return nil, err
+		}
+	}
+	s.src = r
+	w.streams = append(w.streams, s)
+	return w.childEnd(end, nil)
+}
+
+func (w *Worker) openChildFile(std Std, path string) (*os.File, error) {
+	f, err := createLog(path)
+	if err == nil {
+		w.childFiles = append(w.childFiles, path)
+		if std == Stderr {
+			w.stderrFile = path
+		}
+	}
+	return w.childEnd(f, err)
+}
+
+// createLog opens for appending, so that several processes of a worker never
+// overwrite each other's lines.
+func createLog(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o666)
+}
+
+func (w *Worker) childEnd(f *os.File, err error) (*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	w.ends = append(w.ends, f)
+	return f, nil
+}

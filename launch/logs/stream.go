@@ -1,0 +1,153 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// readSize is how many bytes are taken at once: half a pipe.
+	readSize = 32 << 10
+	// maxDrain is the most that a pipe can hold, in bytes (/proc/sys/fs/pipe-max-size).
+	maxDrain = 1 << 20
+)
+
+// stream copies what comes out of src to a file, the tail and the console, in
+// this order: a slow console must not keep the others from what is known.
+type stream struct {
+	src  *os.File // non-blocking
+	file *os.File // nil: not kept
+	tail *tail    // nil: not kept
+	on   shower   // nil: not shown
+
+	last atomic.Int64 // when something was last read, Unix nanoseconds; 0: never
+	done chan struct{}
+	err  error // why output was lost; to be read when done is closed
+
+	mu    sync.Mutex
+	asked []chan struct{} // drains that wait for an answer
+	stop  bool
+}
+
+// copy runs until src ends or stop is asked for, then releases everything.
+func (s *stream) copy() {
+	defer close(s.done)
+	defer s.release()
+	buf := make([]byte, readSize)
+	for {
+		n, err := s.src.Read(buf)
+		s.take(buf[:n])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if s.answer(buf) {
+				return
+			}
+		} else if err != nil {
+			// EOF; of a pseudo-terminal EIO. Whatever it is, nothing more comes.
+			return
+		}
+	}
+}
+
+func (s *stream) release() {
+	if s.on != nil {
+		s.on.finish()
+	}
+	if s.file != nil {
+		s.lost(s.file.Close())
+	}
+	s.src.Close()
+}
+
+func (s *stream) take(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	s.last.Store(time.Now().UnixNano())
+	if s.file != nil {
+		_, err := s.file.Write(p)
+		s.lost(err)
+	}
+	if s.tail != nil {
+		s.tail.write(p)
+	}
+	if s.on != nil {
+		s.on.show(p)
+	}
+}
+
+func (s *stream) lost(err error) {
+	if err != nil && s.err == nil {
+		s.err = fmt.Errorf("cannot keep all of a worker's output: %w", err)
+	}
+}
+
+// drain waits until everything that was written before the call has been taken.
+func (s *stream) drain(ctx context.Context) error {
+	c := make(chan struct{})
+	s.kick(func() { s.asked = append(s.asked, c) })
+	select {
+	case <-c:
+		return nil
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end makes copy take what is there and return.
+func (s *stream) end() { s.kick(func() { s.stop = true }) }
+
+// kick changes what copy has to do and wakes it from its read.
+func (s *stream) kick(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	_ = s.src.SetReadDeadline(time.Unix(1, 0)) // fails only when copy has returned
+}
+
+// answer takes what is in src, for those who asked, and reports whether copy
+// is to return.
+func (s *stream) answer(buf []byte) bool {
+	s.mu.Lock()
+	asked, stop := s.asked, s.stop
+	s.asked = nil
+	// Under the lock: a later kick must find its deadline in place.
+	_ = s.src.SetReadDeadline(time.Time{})
+	s.mu.Unlock()
+
+	ended := s.takeAll(buf)
+	for _, c := range asked {
+		close(c)
+	}
+	return stop || ended
+}
+
+// takeAll reads until there is nothing left for now. A writer that goes on
+// writing is left alone after the most that can have been there at the start.
+func (s *stream) takeAll(buf []byte) (ended bool) {
+	for taken := 0; taken < maxDrain; {
+		n, err := 0, error(nil)
+		// File.Read would wait; a read of the descriptor itself does not.
+		if ctlErr := control(s.src, func(fd int) error { n, err = syscall.Read(fd, buf); return nil }); ctlErr != nil {
+			return true
+		}
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			return false
+		case err != nil || n <= 0:
+			return true
+		}
+		s.take(buf[:n])
+		taken += n
+	}
+	return false
+}

@@ -1,0 +1,129 @@
+package logs
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"sync"
+)
+
+const (
+	// TailLines is how many lines of standard error a report shows.
+	TailLines = 20
+	// maxTailLine cuts a line of the tail, in bytes: 20 lines stay below 100 KiB.
+	maxTailLine = 4 << 10
+	// fileTail is how much of a file's end is searched for its last lines, in
+	// bytes. A progress bar may be far longer than what is seen of it.
+	fileTail = 1 << 20
+)
+
+// tail keeps the last lines of what is written to it, as a terminal would show
+// them: of a line that was overwritten with \r, the text after the last \r.
+type tail struct {
+	mu      sync.Mutex
+	lines   [TailLines]string
+	count   int    // lines seen
+	current []byte // the line that has not ended
+	cut     bool   // current is longer than what is kept
+	afterCR bool   // a \r ends the current text, unless \n follows
+}
+
+func (t *tail) write(p []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := lastLines(p); i > 0 {
+		// Older lines would be pushed out anyway; do not make strings of them.
+		t.clear()
+		p = p[i:]
+	}
+	for len(p) > 0 {
+		if t.afterCR && p[0] != '\n' {
+			t.clear()
+		}
+		end := bytes.IndexAny(p, "\r\n")
+		if end < 0 {
+			t.add(p)
+			return
+		}
+		t.add(p[:end])
+		if p[end] == '\n' {
+			t.lines[t.count%TailLines] = t.text()
+			t.count++
+			t.clear()
+		} else {
+			t.afterCR = true
+		}
+		p = p[end+1:]
+	}
+}
+
+// lastLines returns where the last TailLines complete lines of p begin, 0 if p
+// has fewer.
+func lastLines(p []byte) int {
+	end := len(p)
+	for range TailLines + 1 {
+		end = bytes.LastIndexByte(p[:end], '\n')
+		if end < 0 {
+			return 0
+		}
+	}
+	return end + 1
+}
+
+func (t *tail) add(text []byte) {
+	if room := maxTailLine - len(t.current); len(text) > room {
+		text, t.cut = text[:room], true
+	}
+	t.current = append(t.current, text...)
+}
+
+func (t *tail) clear() { t.current, t.cut, t.afterCR = t.current[:0], false, false }
+
+func (t *tail) text() string {
+	if t.cut {
+		return string(t.current) + "…"
+	}
+	return string(t.current)
+}
+
+// get returns the last lines, oldest first; a last line without \n counts.
+func (t *tail) get() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var lines []string
+	for i := max(0, t.count-TailLines); i < t.count; i++ {
+		lines = append(lines, t.lines[i%TailLines])
+	}
+	if len(t.current) > 0 {
+		lines = append(lines, t.text())
+	}
+	return lines[max(0, len(lines)-TailLines):]
+}
+
+// tailOfFile returns the last lines of a file, nil if it cannot be read: a
+// report without a tail is better than no report.
+func tailOfFile(path string) []string {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	start := max(0, info.Size()-fileTail)
+	// The file may still grow: read no more than was there.
+	text, err := io.ReadAll(io.NewSectionReader(f, start, info.Size()-start))
+	if err != nil {
+		return nil
+	}
+	if start > 0 {
+		if i := bytes.IndexByte(text, '\n'); i >= 0 {
+			text = text[i+1:] // the first line is not whole
+		}
+	}
+	var t tail
+	t.write(text)
+	return t.get()
+}

@@ -1,0 +1,158 @@
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// closeGrace is how long the end of a worker's output may take to be written
+// once nobody wants to wait for it any more.
+const closeGrace = 200 * time.Millisecond
+
+// Worker is the output of one worker, from before its start until after its end:
+//
+//	w, err := Open(...)
+//	// start the child with w.Stdout and w.Stderr
+//	w.CloseChildEnds() // whether it started or not
+//	// the child dies
+//	w.Drain(ctx)
+//	w.Tail()
+//	w.Wait(ctx)
+type Worker struct {
+	// Stdout and Stderr are for the child. They may be gorun's own: do not close them.
+	Stdout, Stderr *os.File
+	// ErrorFile is the path for TORCHELASTIC_ERROR_FILE; "": none.
+	ErrorFile string
+
+	dir        string     // this worker's folder; "": none
+	ends       []*os.File // the child's ends, to be closed here
+	childFiles []string   // what the child itself writes
+	stderrFile string     // stderr among them; "": stderr is a stream
+	streams    []*stream
+	stderr     *stream  // nil: the child writes stderrFile
+	pty        *os.File // gorun's end of the pseudo-terminal; nil: none
+	terminal   *os.File // whose window size the pty has
+
+	begin  sync.Once
+	giveUp chan struct{} // closed when nothing waits for the console any more
+	cancel sync.Once
+}
+
+// CloseChildEnds closes what only the child needs and begins to copy. Call it
+// once the child has been started, or has failed to.
+func (w *Worker) CloseChildEnds() {
+	w.begin.Do(func() {
+		for _, f := range w.ends {
+			f.Close()
+		}
+		for _, s := range w.streams {
+			go s.copy()
+		}
+	})
+}
+
+// Drain waits until all that was written before the call has been kept and
+// shown. After the child's death it returns at once, whoever else still has the
+// output open; only a console that does not read makes it wait for ctx.
+func (w *Worker) Drain(ctx context.Context) error {
+	for _, s := range w.streams {
+		if err := s.drain(ctx); err != nil {
+			return fmt.Errorf("cannot take the end of a worker's output, the console does not read: %w", err)
+		}
+	}
+	return nil
+}
+
+// Tail returns the last lines of standard error, at most TailLines, each of at
+// most 4 KiB, oldest first.
+func (w *Worker) Tail() []string {
+	if w.stderr != nil {
+		return w.stderr.tail.get()
+	}
+	return tailOfFile(w.stderrFile)
+}
+
+// LastOutput returns when the worker last printed something, as far as gorun
+// can see: a standard output that is inherited is not seen. Zero: never.
+func (w *Worker) LastOutput() time.Time {
+	var last time.Time
+	for _, s := range w.streams {
+		if ns := s.last.Load(); ns != 0 {
+			if t := time.Unix(0, ns); t.After(last) {
+				last = t
+			}
+		}
+	}
+	for _, path := range w.childFiles {
+		// An empty file's time is that of its making.
+		if info, err := os.Stat(path); err == nil && info.Size() > 0 && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
+}
+
+// Resize gives the worker's terminal, if it has one, the window size of
+// gorun's. Call it on SIGWINCH.
+func (w *Worker) Resize() {
+	if w.pty != nil {
+		// Fails when the worker has gone or the terminal knows no size: no matter.
+		_ = copySize(w.terminal, w.pty)
+	}
+}
+
+// Wait waits until the output has ended, which is when the last process that
+// has it open is gone, or ctx is done; then it takes what is there and releases
+// everything. Afterwards such a process gets SIGPIPE for its output. The error
+// says what output was lost.
+func (w *Worker) Wait(ctx context.Context) error {
+	w.CloseChildEnds() // else the output never ends
+	await(w.streams, ctx.Done())
+	for _, s := range w.streams {
+		s.end()
+	}
+	grace := time.NewTimer(closeGrace)
+	defer grace.Stop()
+	if !await(w.streams, grace.C) {
+		// Some worker's write to the console blocks. This one need not stand in
+		// line for it.
+		w.cancel.Do(func() { close(w.giveUp) })
+		grace.Reset(closeGrace / 4)
+		await(w.streams, grace.C)
+	}
+	var errs []error
+	for _, s := range w.streams {
+		select {
+		case <-s.done:
+			errs = append(errs, s.err)
+		default:
+			// Nothing interrupts a write to a terminal that was stopped. The
+			// copying ends with it, or with gorun.
+			errs = append(errs, errors.New("cannot show the end of a worker's output: the console does not read"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close is Wait without waiting.
+func (w *Worker) Close() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return w.Wait(ctx)
+}
+
+// await reports whether all streams ended before limit fired.
+func await[T any](streams []*stream, limit <-chan T) bool {
+	for _, s := range streams {
+		select {
+		case <-s.done:
+		case <-limit:
+			return false
+		}
+	}
+	return true
+}

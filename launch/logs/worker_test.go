@@ -1,0 +1,340 @@
+package logs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func devNull(t testing.TB) *os.File {
+	f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestPassThroughIsIdentical(t *testing.T) {
+	c := captureFiles(t)
+	w := open(t, WorkerOptions{Console: c.Console})
+	if w.Stdout != c.out {
+		t.Error("stdout is not gorun's own")
+	}
+	run(t, w, helper("binary"))
+	for name, f := range map[string]*os.File{"stdout": c.out, "stderr": c.err} {
+		if got := text(t, f); got != string(allBytes()) {
+			t.Errorf("%s changed on its way: %d bytes of %d", name, len(got), len(allBytes()))
+		}
+	}
+}
+
+func TestPassThroughIsPrompt(t *testing.T) {
+	c := captureFiles(t)
+	w := open(t, WorkerOptions{Console: c.Console})
+	start(t, w, shell("printf 'no line end' >&2; exec sleep 60"))
+	eventually(t, "a partial line", func() bool { return text(t, c.err) == "no line end" })
+	if w.LastOutput().IsZero() {
+		t.Error("no time of the last output")
+	}
+}
+
+func TestChildEndsBlock(t *testing.T) {
+	for _, tee := range []Std{0, Stdout | Stderr} {
+		w := open(t, WorkerOptions{Tee: tee, Console: captureFiles(t).Console})
+		run(t, w, helper("flags"))
+		if got := strings.Join(w.Tail(), "\n"); got != "fd1 nonblock=false\nfd2 nonblock=false" {
+			t.Errorf("tee %d: %s", tee, got)
+		}
+	}
+	// Whoever starts the child may not go through os/exec, which unblocks.
+	_, end, err := openPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sh", "-c", `grep flags /proc/$$/fdinfo/3`)
+	cmd.ExtraFiles = []*os.File{end}
+	out, err := cmd.Output()
+	if err != nil || !regexp.MustCompile(`flags:\s+01\b`).Match(out) {
+		t.Errorf("flags of the child's end: %s (%v)", out, err)
+	}
+}
+
+func TestRedirect(t *testing.T) {
+	dir := t.TempDir()
+	c := captureFiles(t)
+	w := open(t, WorkerOptions{LocalRank: 3, Dir: dir, Redirect: Stdout | Stderr, Console: c.Console})
+	if len(w.streams) != 0 {
+		t.Error("redirected output is copied")
+	}
+	run(t, w, shell("echo out; for i in $(seq 30); do echo err $i >&2; done; printf '\\rend' >&2"))
+	if got := read(t, dir+"/3/stdout.log"); got != "out\n" {
+		t.Errorf("stdout.log has %q", got)
+	}
+	if got := text(t, c.out) + text(t, c.err); got != "" {
+		t.Errorf("the console shows %q", got)
+	}
+	tail := w.Tail()
+	if len(tail) != TailLines || tail[0] != "err 12" || tail[TailLines-1] != "end" {
+		t.Errorf("tail %q", tail)
+	}
+	if since := time.Since(w.LastOutput()); since > time.Minute {
+		t.Errorf("last output %v ago", since)
+	}
+}
+
+func TestTeeWinsOverRedirect(t *testing.T) {
+	dir := t.TempDir()
+	c := captureFiles(t)
+	w := open(t, WorkerOptions{Dir: dir, Redirect: 3, Tee: Stdout, Prefix: DefaultPrefix("default", 0), Console: c.Console})
+	run(t, w, shell("echo hello; printf 'part\\rial'; echo err >&2"))
+	if got, want := text(t, c.out), "[default0]:hello\n[default0]:part\n[default0]:ial\n"; got != want {
+		t.Errorf("the console shows %q, want %q", got, want)
+	}
+	if got := read(t, dir+"/0/stdout.log"); got != "hello\npart\rial" {
+		t.Errorf("stdout.log has %q", got)
+	}
+	if got := read(t, dir+"/0/stderr.log"); got != "err\n" || text(t, c.err) != "" {
+		t.Errorf("stderr.log has %q, the console shows %q", got, text(t, c.err))
+	}
+}
+
+func TestTeeIsPrompt(t *testing.T) {
+	c := captureFiles(t)
+	w := open(t, WorkerOptions{Tee: 3, Prefix: "p:", Console: c.Console})
+	start(t, w, shell("echo line; printf part; exec sleep 60"))
+	eventually(t, "a line", func() bool { return text(t, c.out) == "p:line\n" })
+}
+
+func TestTeeNeverTearsLines(t *testing.T) {
+	// stdout and stderr of gorun are one pipe, as in `gorun ... 2>&1 | cat`.
+	r, pw, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	c := newCapture(t, pw, pw)
+	var got bytes.Buffer
+	read := make(chan struct{})
+	go func() { got.ReadFrom(r); close(read) }()
+
+	const workers, lines = 16, 20
+	var wg sync.WaitGroup
+	for i := range workers {
+		w := open(t, WorkerOptions{LocalRank: i, Tee: 3, Prefix: DefaultPrefix("default", i), Console: c.Console})
+		cmd := helper(fmt.Sprintf("pieces %d", i))
+		start(t, w, cmd)
+		wg.Go(func() {
+			cmd.Wait()
+			if err := w.Wait(limit(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	c.Close()
+	pw.Close()
+	<-read
+
+	seen := map[string]bool{}
+	line := regexp.MustCompile(`^\[default(\d+)\]:worker (\d+) line (\d+)(x*)$`)
+	for text := range strings.Lines(got.String()) {
+		m := line.FindStringSubmatch(strings.TrimSuffix(text, "\n"))
+		if m == nil || m[1] != m[2] || fmt.Sprint(len(m[4])) != m[3] {
+			t.Fatalf("torn: %q", text)
+		}
+		seen[text] = true
+	}
+	if len(seen) != workers*lines {
+		t.Errorf("%d lines, want %d", len(seen), workers*lines)
+	}
+}
+
+func TestTailAfterCrash(t *testing.T) {
+	for range 20 {
+		w := open(t, WorkerOptions{Console: captureFiles(t).Console})
+		cmd := shell("for i in 1 2 3; do echo step $i >&2; done; printf 'last words' >&2; kill -9 $$")
+		start(t, w, cmd)
+		cmd.Wait()
+		if err := w.Drain(limit(t)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(w.Tail(), "|"); got != "step 1|step 2|step 3|last words" {
+			t.Fatalf("tail %q", got)
+		}
+	}
+}
+
+func TestGrandchildThatHoldsTheOutput(t *testing.T) {
+	c := captureFiles(t)
+	w := open(t, WorkerOptions{Console: c.Console})
+	// The grandchild dies with the process group at the test's end.
+	cmd := shell("sleep 60 & echo died of this >&2; exit 3")
+	start(t, w, cmd)
+	cmd.Wait()
+	begin := time.Now()
+	if err := w.Drain(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Tail(); len(got) != 1 || got[0] != "died of this" {
+		t.Errorf("tail %q", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := w.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if got := text(t, c.err); got != "died of this\n" {
+		t.Errorf("the console shows %q", got)
+	}
+}
+
+// A descendant that never stops writing must not keep Close busy.
+func TestGrandchildThatKeepsWriting(t *testing.T) {
+	w := open(t, WorkerOptions{Tee: Stderr})
+	start(t, w, shell("while :; do echo more >&2; done"))
+	eventually(t, "output", func() bool { return len(w.Tail()) > 0 })
+	if err := w.Drain(limit(t)); err != nil {
+		t.Error(err)
+	}
+	done := make(chan error)
+	go func() { done <- w.Close() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-limit(t).Done():
+		t.Fatal("Close hangs")
+	}
+}
+
+func TestConsoleClosed(t *testing.T) {
+	r, pw, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer pw.Close()
+	dir := t.TempDir()
+	w := open(t, WorkerOptions{Dir: dir, Tee: 3, Prefix: "p:", Console: newCapture(t, pw, pw).Console})
+	cmd := shell("echo out; echo err >&2; exit 7")
+	run(t, w, cmd)
+	if code := cmd.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("the worker ended with %d: %v", code, cmd.ProcessState)
+	}
+	if got := read(t, dir+"/0/stdout.log") + strings.Join(w.Tail(), "|"); got != "out\nerr" {
+		t.Errorf("kept %q", got)
+	}
+}
+
+func TestConsoleThatDoesNotRead(t *testing.T) {
+	r, pw, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer pw.Close()
+	pw.Fd() // blocking, as gorun's own stdout is
+	c := newCapture(t, pw, pw)
+	dir := t.TempDir()
+	flood := shell("head -c 100000 /dev/zero >&2; exec sleep 60")
+	first := open(t, WorkerOptions{Console: c.Console})
+	start(t, first, flood)
+	eventually(t, "a console that is full", func() bool { return len(c.stderr.lock) == 1 && !first.LastOutput().IsZero() })
+
+	second := open(t, WorkerOptions{LocalRank: 1, Dir: dir, Tee: Stderr, Console: c.Console})
+	cmd := shell("echo my end >&2")
+	start(t, second, cmd)
+	cmd.Wait()
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(second.Tail(), "|") + read(t, dir+"/1/stderr.log"); got != "my endmy end\n" {
+		t.Errorf("kept %q", got)
+	}
+	if err := first.Close(); err == nil || !strings.Contains(err.Error(), "console") {
+		t.Errorf("first worker: %v", err)
+	}
+}
+
+func TestLogFileThatCannotBeWritten(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full")
+	}
+	dir := t.TempDir()
+	if err := os.MkdirAll(dir+"/0", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/full", filepath.Join(dir, "0/stderr.log")); err != nil {
+		t.Fatal(err)
+	}
+	c := captureFiles(t)
+	w := open(t, WorkerOptions{Dir: dir, Tee: Stderr, Prefix: "p:", Console: c.Console})
+	start(t, w, shell("echo a >&2"))
+	if err := w.Wait(limit(t)); err == nil || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("error %v", err)
+	}
+	if got := text(t, c.err); got != "p:a\n" {
+		t.Errorf("the console shows %q", got)
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	w := open(t, WorkerOptions{Dir: t.TempDir(), Tee: 3})
+	cmd := exec.Command("/no/such/program")
+	cmd.Stdout, cmd.Stderr = w.Stdout, w.Stderr
+	if cmd.Start() == nil {
+		t.Fatal("it started")
+	}
+	w.CloseChildEnds()
+	if err := w.Wait(limit(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkEightWorkers measures what the output of 8 workers costs, without
+// the workers.
+func BenchmarkEightWorkers(b *testing.B) {
+	for _, tee := range []Std{0, 3} {
+		b.Run(fmt.Sprintf("tee=%d", tee), func(b *testing.B) {
+			con, err := NewConsole(devNull(b), devNull(b))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer con.Close()
+			dir := Dir{Path: b.TempDir()}
+			for b.Loop() {
+				attempt, err := dir.Attempt(0)
+				if err != nil {
+					b.Fatal(err)
+				}
+				var ws [8]*Worker
+				for i := range ws {
+					if ws[i], err = Open(WorkerOptions{LocalRank: i, Dir: attempt, Tee: tee, Console: con}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				for _, w := range ws {
+					w.CloseChildEnds()
+				}
+				for _, w := range ws {
+					if err := w.Wait(context.Background()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
