@@ -1,0 +1,106 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+)
+
+// Transport carries messages between the ranks of one world. Messages from one
+// rank to another arrive in the order in which they were sent.
+//
+// Send and Recv may be called from several goroutines. A failure of either, the
+// end of its context included, breaks the transport as Break does: half a
+// message leaves nothing to go on with, and other ranks wait for the whole.
+type Transport interface {
+	// Send returns when payload may be changed again, which may be before the
+	// other side has it and may be only when the other side receives.
+	Send(ctx context.Context, to int, call Call, payload []byte) error
+	// Recv fills into with the payload of the next message of rank from, which
+	// must belong to the same call and be as long as into; otherwise the error
+	// is a *MismatchError. When Recv has returned, into is not written any more.
+	Recv(ctx context.Context, from int, want Call, into []byte) error
+	// Break makes everything that blocks, and every later call, return why; the
+	// ranks that this one is connected to are told. The first reason stays.
+	Break(why error)
+	// Close says goodbye to the others and releases everything.
+	Close() error
+}
+
+// Kind is which operation a message belongs to; the values are part of the protocol.
+type Kind uint8
+
+// Operations.
+const (
+	KindAllReduce Kind = 1
+	KindBroadcast Kind = 2
+	KindBarrier   Kind = 3
+	KindSend      Kind = 4
+)
+
+func (k Kind) String() string {
+	switch k {
+	case KindAllReduce:
+		return "all-reduce"
+	case KindBroadcast:
+		return "broadcast"
+	case KindBarrier:
+		return "barrier"
+	case KindSend:
+		return "send/receive"
+	}
+	return fmt.Sprintf("operation(%d)", uint8(k))
+}
+
+// Call is what one message is about. Both sides of a message must agree on all of it.
+type Call struct {
+	Kind  Kind
+	Type  DType
+	Op    Op     // all-reduce only
+	Root  int32  // broadcast only
+	Seq   uint64 // collectives: the how many'th of the world; send: of the pair, that way; from 1
+	Count uint64 // elements of the whole buffer
+	Step  uint32 // which message of the call
+}
+
+// String is the call as a person knows it, without the step.
+func (c Call) String() string {
+	s := fmt.Sprintf("%v #%d", c.Kind, c.Seq)
+	switch c.Kind {
+	case KindAllReduce:
+		return fmt.Sprintf("%s (%v of %v x %d)", s, c.Op, c.Type, c.Count)
+	case KindBroadcast:
+		return fmt.Sprintf("%s (%v x %d from rank %d)", s, c.Type, c.Count, c.Root)
+	case KindSend:
+		return fmt.Sprintf("%s (%v x %d)", s, c.Type, c.Count)
+	}
+	return s
+}
+
+// MismatchError: two ranks are in different calls, or in the same one with
+// different arguments.
+type MismatchError struct {
+	Rank   int // this rank
+	Mine   Call
+	Peer   int // the rank whose message came
+	Theirs Call
+}
+
+func (e *MismatchError) Error() string {
+	theirs, mine := e.Theirs.String(), e.Mine.String()
+	if theirs == mine {
+		theirs = fmt.Sprintf("%s, step %d", theirs, e.Theirs.Step)
+		mine = fmt.Sprintf("%s, step %d", mine, e.Mine.Step)
+	}
+	return fmt.Sprintf("ranks do not make the same calls: rank %d is in %s, rank %d is in %s",
+		e.Peer, theirs, e.Rank, mine)
+}
+
+// PeerError: rank Rank cannot be talked to any more, or gave up.
+type PeerError struct {
+	Rank int
+	Err  error // why, as seen here or as the peer said
+}
+
+func (e *PeerError) Error() string { return fmt.Sprintf("rank %d %v", e.Rank, e.Err) }
+
+func (e *PeerError) Unwrap() error { return e.Err }
