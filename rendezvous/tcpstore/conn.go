@@ -1,0 +1,121 @@
+package tcpstore
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// conn is one client's connection. Its fields in, out and dialect belong to its
+// goroutine; those below session are guarded by the store's lock.
+type conn struct {
+	store   *store
+	in      input
+	out     output
+	dialect dialect
+
+	session
+	remote   netip.AddrPort
+	since    time.Time
+	pid      int
+	requests int64
+}
+
+func newConn(nc net.Conn, s *store, o Options) *conn {
+	c := &conn{store: s, since: time.Now()}
+	c.in.init(nc, &s.budget, o.FrameTimeout)
+	c.out = output{conn: nc, timeout: o.WriteTimeout}
+	// A deadline in the past ends a read that blocks; start and source.Read
+	// know it from a real one.
+	c.wake = func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) }
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		ap := a.AddrPort()
+		c.remote = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return c
+}
+
+// serve answers requests until the connection ends.
+func (c *conn) serve() error {
+	defer func() { c.in.budget.give(c.in.taken) }()
+	for {
+		// The check of hasMail comes after a deadline was cleared and before
+		// the read blocks; whoever posts mail sets the deadline afterwards. So
+		// one of the two sees the other.
+		if c.hasMail.Load() {
+			mail, err := c.store.drain(&c.session)
+			if err != nil {
+				return err
+			}
+			c.out.raw(mail)
+			if err := c.out.flush(); err != nil {
+				return err
+			}
+		}
+		code, interrupted, err := c.in.start()
+		if err != nil {
+			return err
+		}
+		if interrupted {
+			continue
+		}
+		if err := c.frame(code); err != nil {
+			return err
+		}
+		if err := c.in.end(); err != nil {
+			return err
+		}
+	}
+}
+
+// frame reads the rest of a frame, obeys it and answers.
+func (c *conn) frame(code byte) error {
+	if c.dialect == dialectUnknown {
+		done, err := c.greet(code)
+		if done || err != nil {
+			return err
+		}
+	}
+	cmd, ok := c.dialect.command(code)
+	if !ok {
+		return fmt.Errorf("sent the unknown command %d", code)
+	}
+	if err := c.obey(cmd); err != nil {
+		return err
+	}
+	return c.out.flush()
+}
+
+// greet finds the dialect out; done is true if the frame was VALIDATE.
+func (c *conn) greet(code byte) (done bool, err error) {
+	if command(code) == cmdValidate {
+		p, err := c.in.buf.Peek(4)
+		if err != nil {
+			return false, err
+		}
+		if uint32(p[0])|uint32(p[1])<<8|uint32(p[2])<<16|uint32(p[3])<<24 == validateMagic {
+			c.dialect = dialectModern
+			_, err = c.in.buf.Discard(4)
+			return true, err
+		}
+	}
+	c.dialect = dialectLegacy
+	return false, nil
+}
+
+// apply runs f on the store and queues the messages that come before its reply.
+func (c *conn) apply(f func() error) error {
+	mail, err := c.store.apply(&c.session, func() error {
+		c.requests++
+		c.store.requests++
+		if c.dialect == dialectLegacy {
+			// Such a client gives a wait up without a word when its time is
+			// over. An answer that comes later would be taken for another's.
+			c.store.cancel(&c.session)
+		}
+		return f()
+	})
+	c.out.raw(mail)
+	return err
+}

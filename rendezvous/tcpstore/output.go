@@ -1,0 +1,78 @@
+package tcpstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"time"
+)
+
+const (
+	outputFlush = 32 << 10 // a reply is sent on when so much of it is ready
+	outputChunk = 1 << 20  // the write deadline starts anew after so many bytes
+	outputKeep  = 1 << 10  // the largest buffer that an idle connection keeps
+)
+
+// output writes the replies of one connection. The first error sticks and is
+// returned by flush.
+type output struct {
+	conn    net.Conn
+	timeout time.Duration
+	buf     []byte
+	err     error
+}
+
+func (o *output) byte(v byte) { o.buf = append(o.buf, v) }
+
+func (o *output) uint32(v uint32) { o.buf = binary.LittleEndian.AppendUint32(o.buf, v) }
+
+func (o *output) int64(v int64) { o.buf = binary.LittleEndian.AppendUint64(o.buf, uint64(v)) }
+
+// bytes adds a length and its bytes; a long v is written from where it lies.
+func (o *output) bytes(v []byte) {
+	o.int64(int64(len(v)))
+	if len(v) <= outputFlush {
+		o.buf = append(o.buf, v...)
+		if len(o.buf) >= outputFlush {
+			o.write(o.buf)
+			o.buf = o.buf[:0]
+		}
+		return
+	}
+	o.write(o.buf)
+	o.buf = o.buf[:0]
+	o.write(v)
+}
+
+// raw adds bytes that are complete messages already.
+func (o *output) raw(v []byte) { o.buf = append(o.buf, v...) }
+
+func (o *output) write(p []byte) {
+	for len(p) > 0 && o.err == nil {
+		n := min(len(p), outputChunk)
+		if o.err = o.conn.SetWriteDeadline(time.Now().Add(o.timeout)); o.err == nil {
+			_, o.err = o.conn.Write(p[:n])
+		}
+		if errors.Is(o.err, os.ErrDeadlineExceeded) {
+			o.err = errDeaf
+		}
+		p = p[n:]
+	}
+}
+
+// flush sends what is left of a reply and leaves no timer behind.
+func (o *output) flush() error {
+	if len(o.buf) == 0 || o.err != nil {
+		return o.err
+	}
+	o.write(o.buf)
+	o.buf = o.buf[:0]
+	if cap(o.buf) > outputKeep {
+		o.buf = nil
+	}
+	if o.err == nil {
+		o.err = o.conn.SetWriteDeadline(time.Time{})
+	}
+	return o.err
+}

@@ -1,0 +1,189 @@
+package tcpstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options bound what clients may cost. A zero field means its default.
+type Options struct {
+	// MaxBytes bounds keys, values, pending waits and requests being read, all
+	// together, in bytes. Default 1 GiB.
+	MaxBytes int64
+	// MaxClients bounds the connections served at a time; further ones are
+	// closed at once. torch before 2.1 opens two a process, NCCL's watchdog
+	// another. Default 65536.
+	MaxClients int
+	// FrameTimeout is how long the rest of a request may take once it has begun
+	// and paused. Default 30 s.
+	FrameTimeout time.Duration
+	// WriteTimeout is how long a client may take to accept a reply, for each
+	// MiB of it. Default 30 s.
+	WriteTimeout time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 1 << 30
+	}
+	if o.MaxClients <= 0 {
+		o.MaxClients = 64 << 10
+	}
+	if o.FrameTimeout <= 0 {
+		o.FrameTimeout = 30 * time.Second
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = 30 * time.Second
+	}
+	return o
+}
+
+// Server is the store of one round. Make one with New; it is safe for
+// concurrent use.
+type Server struct {
+	options Options
+	store   *store
+
+	// Guarded by the store's lock.
+	conns         map[*conn]struct{}
+	accepted      int64
+	rejected      int64
+	lastRejection error
+}
+
+// New returns an empty store. It starts nothing.
+func New(o Options) *Server {
+	o = o.withDefaults()
+	return &Server{options: o, store: newStore(o.MaxBytes), conns: make(map[*conn]struct{})}
+}
+
+// Serve accepts and serves connections from l until ctx ends or l is closed,
+// and then returns nil. It returns an error if l cannot be used any more. In
+// every case l and all its connections are closed and their goroutines gone
+// before it returns.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer cancel()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { l.Close(); close(closed) })
+	defer func() {
+		if stop() {
+			l.Close()
+		} else {
+			<-closed
+		}
+	}()
+
+	pause := time.Duration(0)
+	for {
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			// What goes wrong with one connection is in Stats.
+			conns.Go(func() { _ = s.ServeConn(ctx, nc) })
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		case passing(err):
+			// No file descriptors or no memory: connections wait in the kernel's
+			// queue until others end.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			t := time.NewTimer(pause)
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				t.Stop()
+				return nil
+			}
+		default:
+			return fmt.Errorf("cannot accept store clients on %s: %w", l.Addr(), err)
+		}
+	}
+}
+
+// passing tells whether an accept is worth another try (accept(2)).
+func passing(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// ServeConn serves one connection until it or ctx ends, and closes it. Bytes
+// that the caller has read from it must come first out of nc.Read. The error
+// says what the client did wrong; it is nil if the client just left.
+func (s *Server) ServeConn(ctx context.Context, nc net.Conn) error {
+	defer nc.Close()
+	c, err := s.admit(nc)
+	if err != nil {
+		return err
+	}
+	var closing sync.WaitGroup
+	closing.Add(1)
+	stop := context.AfterFunc(ctx, func() { nc.Close(); closing.Done() })
+	err = c.serve()
+	if !stop() {
+		closing.Wait()
+	}
+	if ctx.Err() != nil || left(err) {
+		err = nil
+	}
+	return s.dismiss(c, err)
+}
+
+// left tells whether a connection ended because the peer or the network went
+// away, in the middle of a request perhaps: that is what a crash looks like.
+func left(err error) bool {
+	if _, ok := errors.AsType[*net.OpError](err); ok {
+		return true
+	}
+	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) admit(nc net.Conn) (*conn, error) {
+	c := newConn(nc, s.store, s.options)
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if len(s.conns) >= s.options.MaxClients {
+		return nil, s.reject(c, fmt.Errorf("is one more than the %d clients allowed", s.options.MaxClients))
+	}
+	s.accepted++
+	s.conns[c] = struct{}{}
+	return c, nil
+}
+
+// dismiss forgets a connection that ended with err and returns err with the
+// client's name.
+func (s *Server) dismiss(c *conn, err error) error {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	delete(s.conns, c)
+	s.store.leave(&c.session)
+	if err == nil {
+		return nil
+	}
+	return s.reject(c, err)
+}
+
+// reject counts a client that was sent away; it is called with the lock held.
+func (s *Server) reject(c *conn, err error) error {
+	err = fmt.Errorf("store client %s: %w", c.remote, err)
+	s.rejected++
+	s.lastRejection = err
+	return err
+}
