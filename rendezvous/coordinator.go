@@ -1,0 +1,276 @@
+package rendezvous
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// stage of the round, seen by its coordinator.
+type stage int
+
+const (
+	recovering stage = iota // collecting the survivors of a lost coordinator
+	forming                 // waiting for enough nodes
+	proposing               // waiting for every acceptance
+	executing               // every member has accepted; workers run
+	halting                 // waiting until no worker of the round lives
+	decided                 // waiting until everyone has the outcome
+)
+
+func (s stage) String() string {
+	return [...]string{"recovering", "forming", "accepting", "running", "stopping", "ending"}[s]
+}
+
+// chair is one member, seen by the coordinator.
+type chair struct {
+	conn     Conn
+	node     Node
+	inWorld  bool // in the world that is proposed or runs
+	accepted bool
+	done     bool
+	over     bool
+}
+
+// failure is a Cause with the coordinator's own idea of when it happened.
+type failure struct {
+	Cause
+	at time.Time
+}
+
+// coordinator is the half of an agent that forms worlds. It owns no workers:
+// its own node's member is one of its seats, at Self.
+//
+//	recovering ─► forming ─► proposing ─► executing ─► halting ─┬─► decided
+//	                 ▲           │ a member left: round burnt   │
+//	                 ├───────────┘                              │
+//	                 └───────────────── restarts left ──────────┘
+type coordinator struct {
+	m     *Machine
+	phase stage
+	seats []*chair // in order of arrival
+
+	term, round, restart int
+	maxRestarts          int
+	world                *World // proposed or running
+	last                 *World // the last one that was committed
+	dead                 map[NodeID]bool
+	final                bool // no further round: this agent decides for its node alone
+	outcome              *Outcome
+
+	deadline time.Time // of the phase
+	lastCall time.Time
+	statusAt time.Time
+
+	failures []failure // of the round
+	ends     []End
+	records  []Record
+	began    time.Time // of the round's workers
+}
+
+// newCoordinator starts as a first coordinator, or as the successor of one that
+// was lost.
+func newCoordinator(m *Machine) *coordinator {
+	c := &coordinator{
+		m: m, phase: forming, term: 1, maxRestarts: m.cfg.MaxRestarts,
+		dead: map[NodeID]bool{}, deadline: m.joinBy, statusAt: m.now.Add(statusEvery),
+	}
+	if w := m.mem.sealed; w != nil {
+		c.phase, c.last, c.world = recovering, w, w
+		c.term, c.round, c.restart, c.maxRestarts = w.Term+1, w.Round, w.Restart, w.MaxRestarts
+		c.deadline, c.began = m.now.Add(m.cfg.Rejoin), m.now
+		c.final = !m.cfg.Takeover
+		for id, dead := range m.mem.gone {
+			c.dead[id] = c.dead[id] || dead
+		}
+		m.emit(Note{fmt.Sprintf("the coordinator was lost; %s coordinates from now on", m.self.Name())})
+	}
+	return c
+}
+
+func (c *coordinator) wakeups() []time.Time {
+	w := []time.Time{c.lastCall}
+	if c.phase != executing {
+		w = append(w, c.deadline)
+	}
+	if c.phase != executing && c.phase != decided {
+		w = append(w, c.statusAt)
+	}
+	return w
+}
+
+func (c *coordinator) enter(s stage, limit time.Duration) {
+	c.phase, c.lastCall = s, time.Time{}
+	c.statusAt = c.m.now.Add(statusEvery)
+	c.deadline = time.Time{}
+	if limit > 0 {
+		c.deadline = c.m.now.Add(limit)
+	}
+}
+
+func (c *coordinator) send(s *chair, msg Message) { c.m.send(s.conn, false, msg) }
+
+// each calls f for the members of the current world that are still connected.
+func (c *coordinator) each(f func(*chair)) {
+	for _, s := range slices.Clone(c.seats) {
+		if s.inWorld {
+			f(s)
+		}
+	}
+}
+
+// all reports whether f holds for every connected member of the current world.
+func (c *coordinator) all(f func(*chair) bool) bool {
+	return !slices.ContainsFunc(c.seats, func(s *chair) bool { return s.inWorld && !f(s) })
+}
+
+func (c *coordinator) seat(conn Conn) *chair {
+	if i := slices.IndexFunc(c.seats, func(s *chair) bool { return s.conn == conn }); i >= 0 {
+		return c.seats[i]
+	}
+	return nil
+}
+
+// receive handles a message from a seat, or the hello of a newcomer.
+func (c *coordinator) receive(conn Conn, msg Message) {
+	s := c.seat(conn)
+	if s == nil {
+		if msg.Type == MsgHello && msg.Node != nil {
+			c.hello(conn, *msg.Node, msg.Last)
+		} else {
+			c.m.emit(Close{conn})
+		}
+		return
+	}
+	current := c.world != nil && s.inWorld && msg.Round == c.world.Round
+	switch msg.Type {
+	case MsgAccept:
+		if current && c.phase == proposing && msg.Term == c.term && msg.Digest == c.world.Digest() {
+			s.accepted = true
+		}
+	case MsgFailed:
+		c.failed(s, msg, current)
+	case MsgDone:
+		if current && (c.phase == executing || c.phase == halting) {
+			s.done = true
+			c.ends = append(c.ends, msg.Ends...)
+		}
+	case MsgOver:
+		if msg.Store != "" {
+			s.node.Store = msg.Store
+		}
+		if current && c.phase == halting && !s.over {
+			s.over = true
+			c.add(msg.Failures...)
+			if !s.done {
+				c.ends = append(c.ends, msg.Ends...)
+			}
+		}
+	case MsgAck:
+		if c.phase == decided {
+			c.leave(s)
+		}
+	}
+}
+
+// failed: a member says that the round, or the job, cannot go on.
+func (c *coordinator) failed(s *chair, msg Message, current bool) {
+	if len(msg.Failures) == 0 || c.phase == decided {
+		return
+	}
+	ends := slices.ContainsFunc(msg.Failures, func(f Cause) bool { return f.Kind == KindStopped })
+	switch {
+	case ends && !s.inWorld && (c.phase == proposing || c.phase == executing || c.phase == halting):
+		f := msg.Failures[0] // it only waited for a place: the job goes on without it
+		c.send(s, Message{Type: MsgFinish, Outcome: &Outcome{Code: f.Code(), Cause: &f}})
+	case c.phase == executing && (current || ends), c.phase == halting && (current || ends):
+		c.add(msg.Failures...)
+		c.abort(msg.Kill)
+	case c.phase == proposing && current, ends && c.phase != recovering:
+		c.failures = nil
+		c.add(msg.Failures...)
+		c.decide()
+	case ends:
+		c.add(msg.Failures...)
+	}
+}
+
+// add notes failures once each, with the time at which they happened by this
+// agent's clock.
+func (c *coordinator) add(fs ...Cause) {
+	for _, f := range fs {
+		same := func(o failure) bool {
+			return o.Kind == f.Kind && o.Node == f.Node && o.Rank == f.Rank
+		}
+		at := c.m.now.Add(-max(0, f.Age))
+		if i := slices.IndexFunc(c.failures, same); i >= 0 {
+			c.failures[i].Cause = f // the later telling knows more (the end of stderr)
+			continue
+		}
+		c.failures = append(c.failures, failure{f, at})
+	}
+}
+
+// first is the round's cause: the earliest failure that is not the consequence
+// of another one.
+func (c *coordinator) first() Cause {
+	slices.SortStableFunc(c.failures, func(a, b failure) int { return a.at.Compare(b.at) })
+	if i := slices.IndexFunc(c.failures, func(f failure) bool { return !f.Consequence }); i >= 0 {
+		return c.failures[i].Cause
+	}
+	return c.failures[0].Cause
+}
+
+// abort stops the workers of the round everywhere.
+func (c *coordinator) abort(kill bool) {
+	if c.phase == halting && !kill {
+		return
+	}
+	if c.phase != halting {
+		c.enter(halting, 0)
+	}
+	cause := c.first()
+	c.each(func(s *chair) {
+		c.send(s, Message{Type: MsgAbort, Round: c.world.Round, Cause: &cause, Kill: kill})
+	})
+}
+
+// lost: the stream of a seat ended.
+func (c *coordinator) lost(conn Conn, silent bool, text string) {
+	s := c.seat(conn)
+	if s == nil {
+		return
+	}
+	c.remove(s)
+	c.dead[s.node.ID] = !silent
+	switch {
+	case c.phase == decided:
+	case !s.inWorld || c.phase == forming || c.phase == proposing:
+		c.m.emit(Note{fmt.Sprintf("%s left before the job started: %s", s.node.Name(), lostText(silent, text))})
+		if c.phase == proposing && s.inWorld {
+			c.burn()
+		}
+	case s.over || s.done && c.phase == executing:
+	default:
+		i := c.world.Index(s.node.ID)
+		c.add(Cause{
+			Kind: KindLost, Node: s.node.ID, Host: s.node.Host, Addr: s.node.Addr, GroupRank: i,
+			Rank: -1, LocalRank: -1, Message: lostText(silent, text), Time: c.m.now,
+		})
+		if c.phase == executing {
+			c.abort(false)
+		}
+	}
+}
+
+func (c *coordinator) remove(s *chair) {
+	c.seats = slices.DeleteFunc(c.seats, func(o *chair) bool { return o == s })
+}
+
+// leave ends a seat after it has taken the outcome.
+func (c *coordinator) leave(s *chair) {
+	c.remove(s)
+	if s.conn != Self {
+		c.m.emit(Close{s.conn})
+	}
+}

@@ -1,0 +1,241 @@
+package rendezvous
+
+import (
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Config is what a Machine is told once.
+type Config struct {
+	Self        Node
+	MaxRestarts int
+	Endpoints   int           // number of endpoints; the first world needs nodes that serve a majority of them
+	Where       string        // the endpoints, for messages
+	Takeover    bool          // another agent may coordinate when the coordinator is lost
+	Join        time.Duration // the whole rendezvous of a round
+	LastCall    time.Duration // wait for more nodes above the minimum
+	Rejoin      time.Duration // wait for survivors after the loss of the coordinator
+	Retry       time.Duration // between two attempts to reach a coordinator
+	Token       func() string // draws a world's token
+}
+
+// The time that a decided job waits for the others to take the outcome.
+const (
+	ackTimeout    = 2 * time.Second
+	killTimeout   = 10 * time.Second // after a kill, the job ends here with or without the others
+	statusEvery   = time.Second
+	maxNodes      = 100_000 // more is a mistake on the command line, or an attack
+	maxPerMessage = 1 << 16 // failures or worker ends in one message
+)
+
+// Machine is one agent's part in the rendezvous: a member, and when it is this
+// agent's turn the coordinator as well. It is deterministic: the same events at
+// the same times give the same commands. It is not safe for concurrent use.
+//
+// As a member:
+//
+//	seeking ─Dialed─► joined ─propose/accept─► accepted ─commit─► running ─┬─► done
+//	   ▲                │                                                  │     │
+//	   └──Closed────────┴──── over ◄── Over ── stopping ◄── abort, failure─┴─────┘
+type Machine struct {
+	cfg   Config
+	self  Node
+	now   time.Time
+	born  time.Time
+	out   []Command
+	local []localMessage // between own member and own coordinator
+
+	peers  []Peer
+	avoid  map[string]time.Time // address → not before
+	mem    member
+	coord  *coordinator
+	ended  bool // Finish was emitted
+	joinBy time.Time
+}
+
+type localMessage struct {
+	toCoordinator bool
+	msg           Message
+}
+
+// New makes the machine of an agent that starts now.
+func New(cfg Config, now time.Time) *Machine {
+	return &Machine{
+		cfg: cfg, self: cfg.Self, now: now, born: now,
+		avoid: map[string]time.Time{}, mem: newMember(), joinBy: now.Add(cfg.Join),
+	}
+}
+
+// Step takes one event at a time that never goes back and returns what to do,
+// in order.
+func (m *Machine) Step(now time.Time, e Event) []Command {
+	if now.After(m.now) {
+		m.now = now
+	}
+	m.out = nil
+	if m.ended {
+		return nil
+	}
+	switch e := e.(type) {
+	case Peers:
+		m.peers = e.All
+	case Dialed:
+		m.dialed(e)
+	case DialFailed:
+		m.dialFailed(e)
+	case Received:
+		m.received(e.Conn, e.Msg)
+	case Closed:
+		m.closed(e)
+	case Ready:
+		m.ready(e.Cause)
+	case Failed:
+		m.localFailed(e)
+	case Done:
+		m.localDone(e)
+	case Over:
+		m.localOver(e)
+	case StopJob:
+		m.stopJob(e)
+	case Tick:
+	}
+	m.settle()
+	return m.out
+}
+
+// settle delivers what the two halves of this agent told each other and does
+// what the time demands, until nothing is left to do.
+func (m *Machine) settle() {
+	for {
+		for len(m.local) > 0 {
+			l := m.local[0]
+			m.local = m.local[1:]
+			if l.toCoordinator {
+				if m.coord != nil {
+					m.coord.receive(Self, l.msg)
+				}
+			} else {
+				m.fromCoordinator(l.msg)
+			}
+		}
+		if m.ended {
+			return
+		}
+		if m.coord != nil {
+			m.coord.tick()
+		}
+		m.memberTick()
+		if len(m.local) == 0 {
+			return
+		}
+	}
+}
+
+// Next is when the machine wants a Tick; the zero time if it does not.
+func (m *Machine) Next() time.Time {
+	if m.ended {
+		return time.Time{}
+	}
+	next := m.mem.wakeups(m)
+	if m.coord != nil {
+		next = append(next, m.coord.wakeups()...)
+	}
+	// What was due has been done by settle; asking for it again would spin.
+	next = slices.DeleteFunc(next, func(t time.Time) bool { return !t.After(m.now) })
+	if len(next) == 0 {
+		return time.Time{}
+	}
+	return slices.MinFunc(next, time.Time.Compare)
+}
+
+// World is the world that runs on this node, or ran last; nil before the first.
+func (m *Machine) World() *World { return m.mem.sealed }
+
+// Coordinates reports whether this agent is the coordinator.
+func (m *Machine) Coordinates() bool { return m.coord != nil }
+
+func (m *Machine) emit(c Command) { m.out = append(m.out, c) }
+
+// send puts a message on a stream or hands it over within the agent.
+func (m *Machine) send(c Conn, toCoordinator bool, msg Message) {
+	if c == Self {
+		m.local = append(m.local, localMessage{toCoordinator, msg})
+		return
+	}
+	m.emit(Send{c, msg})
+}
+
+// received routes a message: the coordinator of this agent hears its seats, the
+// member hears its coordinator, and a hello is for whoever coordinates.
+func (m *Machine) received(c Conn, msg Message) {
+	if len(msg.Failures) > maxPerMessage || len(msg.Ends) > maxPerMessage {
+		return
+	}
+	switch {
+	case c == m.mem.conn && m.mem.linked:
+		m.fromCoordinator(msg)
+	case m.coord != nil:
+		m.coord.receive(c, msg)
+	case msg.Type == MsgHello && m.mem.outcome != nil:
+		m.emit(Send{c, Message{Type: MsgFinish, Outcome: m.mem.outcome}})
+	case msg.Type == MsgHello:
+		m.emit(Send{c, Message{Type: MsgRedirect, Addr: m.mem.addr()}})
+		m.emit(Close{c})
+	}
+}
+
+func (m *Machine) closed(e Closed) {
+	if m.mem.linked && e.Conn == m.mem.conn {
+		m.lostCoordinator(e)
+		return
+	}
+	if m.coord != nil {
+		m.coord.lost(e.Conn, e.Silent, e.Text)
+	}
+}
+
+// finish ends the agent.
+func (m *Machine) finish(o Outcome) {
+	if m.ended {
+		return
+	}
+	m.ended = true
+	m.emit(Show{nil})
+	m.emit(Finish{o})
+}
+
+// here is a Cause that concerns this node as a whole.
+func (m *Machine) here(k Kind, text string) Cause {
+	return Cause{
+		Kind: k, Node: m.self.ID, Host: m.self.Host, Addr: m.self.Addr,
+		GroupRank: m.group(), Rank: -1, LocalRank: -1, Message: text, Time: m.now,
+	}
+}
+
+func (m *Machine) group() int {
+	if m.mem.sealed == nil {
+		return -1
+	}
+	return m.mem.sealed.Index(m.self.ID)
+}
+
+// aged marks how long ago the failures were seen here: clocks of nodes differ,
+// durations do not.
+func (m *Machine) aged(fs []Cause) []Cause {
+	out := slices.Clone(fs)
+	for i := range out {
+		out[i].Age = max(0, m.now.Sub(out[i].Time))
+	}
+	return out
+}
+
+func stopSignal(c *Cause) syscall.Signal {
+	if c.Kind == KindStopped && c.Signal != 0 && c.Signal != syscall.SIGKILL {
+		return c.Signal
+	}
+	return syscall.SIGTERM
+}
+
+func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,288 @@
+package rendezvous
+
+import (
+	"fmt"
+	"time"
+)
+
+// phase of the workers of the accepted world on this node.
+type phase int
+
+const (
+	idle     phase = iota // no worker lives here
+	running               // Start was emitted
+	done                  // every worker ended with 0
+	stopping              // Stop was emitted
+)
+
+// member is the half of an agent that follows a coordinator.
+type member struct {
+	linked  bool   // there is a coordinator at conn
+	conn    Conn   // meaningful if linked
+	at      string // the coordinator's address, "" for Self
+	dialing string // address, "" if not dialing
+
+	isReady  bool
+	unfit    *Cause // the program cannot be started here
+	proposed *World // not answered yet: the program is still being built
+	accepted *World
+	sealed   *World // accepted and committed
+
+	work     phase
+	failures []Cause
+	ends     []End
+	told     *Cause // why the coordinator aborted the round
+	stop     *Cause // somebody asked this agent to end the job
+	killBy   time.Time
+
+	orphanBy time.Time       // no coordinator since the last world: deadline
+	gone     map[NodeID]bool // members of the last world that cannot be asked; true: known to be dead
+
+	outcome *Outcome
+	byeBy   time.Time
+	lastErr string // the last failed attempt to reach a coordinator
+	shownAt time.Time
+}
+
+func newMember() member { return member{gone: map[NodeID]bool{}} }
+
+func (mem *member) addr() string { return mem.at }
+
+func (mem *member) wakeups(m *Machine) []time.Time {
+	w := []time.Time{mem.orphanBy, mem.byeBy, mem.killBy}
+	if !mem.linked {
+		w = append(w, m.joinBy, mem.shownAt.Add(statusEvery))
+		for _, t := range m.avoid {
+			if t.After(m.now) {
+				w = append(w, t)
+			}
+		}
+	}
+	return w
+}
+
+// tell sends a message to the coordinator, if there is one.
+func (m *Machine) tell(msg Message) {
+	if m.mem.linked {
+		m.send(m.mem.conn, true, msg)
+	}
+}
+
+// link makes conn the stream to the coordinator and says hello.
+func (m *Machine) link(c Conn, at string) {
+	m.mem.linked, m.mem.conn, m.mem.at, m.mem.dialing = true, c, at, ""
+	m.mem.orphanBy = time.Time{}
+	node := m.self
+	msg := Message{Type: MsgHello, Node: &node}
+	if m.mem.accepted != nil {
+		msg.Last = m.last()
+	}
+	m.tell(msg)
+	if m.mem.stop != nil {
+		m.tell(Message{Type: MsgFailed, Failures: m.aged([]Cause{*m.mem.stop})})
+	}
+}
+
+func (m *Machine) last() *Last {
+	mem := &m.mem
+	l := &Last{
+		World: mem.accepted, Started: mem.sealed == mem.accepted, Done: mem.work == done,
+		Over: mem.work == idle, Failures: m.aged(mem.failures), Ends: mem.ends, Outcome: mem.outcome,
+	}
+	if mem.told != nil && len(l.Failures) == 0 {
+		l.Failures = []Cause{*mem.told}
+	}
+	return l
+}
+
+func (m *Machine) ready(cause *Cause) {
+	m.mem.isReady, m.mem.unfit = true, cause
+	if m.mem.proposed != nil {
+		w := m.mem.proposed
+		m.mem.proposed = nil
+		m.answer(w)
+	}
+}
+
+// fromCoordinator handles what the coordinator says.
+func (m *Machine) fromCoordinator(msg Message) {
+	mem := &m.mem
+	switch msg.Type {
+	case MsgStatus:
+		if msg.Status != nil {
+			if msg.Status.Phase == forming.String() && mem.work == idle { // the last round is settled
+				mem.failures, mem.ends, mem.told = nil, nil, nil
+			}
+			m.emit(Show{msg.Status})
+		}
+	case MsgRefuse:
+		m.refused(msg.Text)
+	case MsgRedirect:
+		m.redirected(msg.Addr)
+	case MsgPropose:
+		if w := msg.World; w != nil && w.Index(m.self.ID) >= 0 && mem.work == idle &&
+			(mem.accepted == nil || w.Round > mem.accepted.Round && w.Term >= mem.accepted.Term) {
+			m.answer(w)
+		}
+	case MsgCommit:
+		if w := mem.accepted; w != nil && mem.sealed != w && w.Round == msg.Round && w.Term == msg.Term && w.Digest() == msg.Digest {
+			mem.sealed, mem.work = w, running
+			mem.failures, mem.ends, mem.told = nil, nil, nil
+			m.emit(Show{nil})
+			m.emit(Start{*w, w.Index(m.self.ID)})
+		}
+	case MsgAbort:
+		m.aborted(msg)
+	case MsgFinish:
+		if msg.Outcome != nil && mem.outcome == nil {
+			mem.outcome, mem.byeBy = msg.Outcome, m.now.Add(ackTimeout/2)
+			m.tell(Message{Type: MsgAck})
+		}
+	}
+}
+
+// answer accepts a proposed world once the program can be started here.
+func (m *Machine) answer(w *World) {
+	switch {
+	case !m.mem.isReady:
+		m.mem.proposed = w
+	case m.mem.unfit != nil:
+		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: m.aged([]Cause{*m.mem.unfit})})
+	default:
+		m.mem.accepted = w
+		m.tell(Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: w.Digest()})
+	}
+}
+
+func (m *Machine) aborted(msg Message) {
+	mem := &m.mem
+	if mem.work == idle {
+		m.tellOver(msg.Round)
+		return
+	}
+	if mem.sealed == nil || mem.sealed.Round != msg.Round || msg.Cause == nil {
+		return
+	}
+	if mem.told == nil {
+		mem.told = msg.Cause
+	}
+	m.stopWorkers(*msg.Cause, msg.Kill)
+}
+
+// stopWorkers ends the workers of the round on this node.
+func (m *Machine) stopWorkers(c Cause, kill bool) {
+	mem := &m.mem
+	if mem.work == idle || mem.work == stopping && !kill {
+		return
+	}
+	mem.work = stopping
+	m.emit(Stop{Round: mem.sealed.Round, Cause: c, Signal: stopSignal(&c), Kill: kill})
+}
+
+func (m *Machine) tellOver(round int) {
+	m.tell(Message{
+		Type: MsgOver, Round: round, Store: m.self.Store,
+		Failures: m.aged(m.mem.failures), Ends: m.mem.ends,
+	})
+}
+
+func (m *Machine) localFailed(e Failed) {
+	mem := &m.mem
+	if mem.work != running || mem.sealed.Round != e.Round {
+		return
+	}
+	mem.failures = append(mem.failures, e.Cause)
+	m.stopWorkers(e.Cause, false)
+	m.tell(Message{Type: MsgFailed, Round: e.Round, Failures: m.aged([]Cause{e.Cause})})
+}
+
+func (m *Machine) localDone(e Done) {
+	mem := &m.mem
+	if mem.work != running || mem.sealed.Round != e.Round {
+		return
+	}
+	mem.work, mem.ends = done, e.Ends
+	m.tell(Message{Type: MsgDone, Round: e.Round, Ends: e.Ends})
+}
+
+func (m *Machine) localOver(e Over) {
+	mem := &m.mem
+	if e.Store != "" {
+		m.self.Store = e.Store
+	}
+	if mem.work == idle || mem.sealed.Round != e.Round {
+		return
+	}
+	mem.work, mem.failures, mem.ends = idle, e.Failures, e.Ends
+	m.tellOver(e.Round)
+}
+
+// stopJob: this agent was told to end the job, with a signal or because its
+// keeper died.
+func (m *Machine) stopJob(e StopJob) {
+	mem := &m.mem
+	if mem.stop == nil {
+		c := e.Cause
+		mem.stop = &c
+		if mem.work == running {
+			mem.failures = append(mem.failures, c)
+		}
+	}
+	if e.Kill && mem.killBy.IsZero() {
+		mem.killBy = m.now.Add(killTimeout)
+	}
+	round := 0
+	if mem.sealed != nil {
+		round = mem.sealed.Round
+	}
+	m.stopWorkers(*mem.stop, e.Kill)
+	m.tell(Message{Type: MsgFailed, Round: round, Kill: e.Kill, Failures: m.aged([]Cause{*mem.stop})})
+}
+
+// memberTick does what the time demands of the member.
+func (m *Machine) memberTick() {
+	mem := &m.mem
+	switch {
+	case m.ended:
+	case mem.outcome != nil && m.coord == nil:
+		if !m.now.Before(mem.byeBy) {
+			m.finish(*mem.outcome)
+		}
+	case !mem.killBy.IsZero() && !m.now.Before(mem.killBy) && mem.work == idle:
+		m.finish(m.alone(*mem.stop))
+	case m.coord != nil:
+		m.probe()
+	case mem.linked:
+	case mem.stop != nil && mem.work == idle && mem.outcome == nil:
+		m.finish(m.alone(*mem.stop))
+	case mem.sealed == nil && !m.now.Before(m.joinBy):
+		m.finish(m.alone(m.here(KindRendezvous, m.nobody())))
+	default:
+		m.seek()
+		if !mem.linked && m.coord == nil && !m.now.Before(mem.shownAt.Add(statusEvery)) {
+			mem.shownAt = m.now
+			m.emit(Show{m.seekStatus()})
+		}
+	}
+}
+
+// alone is an outcome that this agent had to decide without the others.
+func (m *Machine) alone(c Cause) Outcome {
+	return Outcome{Code: c.Code(), Cause: &c, Failures: []Cause{c}}
+}
+
+func (m *Machine) nobody() string {
+	text := fmt.Sprintf("no coordinator of run %q answered at %s within %v", m.self.RunID, m.cfg.Where, m.cfg.Join)
+	if m.mem.lastErr != "" {
+		text += " (last attempt: " + m.mem.lastErr + ")"
+	}
+	return text + "; check that gorun runs on the endpoint's node, that the address is right and that no firewall drops the port"
+}
+
+func (m *Machine) seekStatus() *Status {
+	s := &Status{Phase: "seeking", Min: m.self.Min, Max: m.self.Max, Left: m.joinBy.Sub(m.now), Note: m.mem.lastErr, Here: []string{m.self.Name()}}
+	if !m.mem.orphanBy.IsZero() {
+		s.Phase, s.Left = "recovering", m.mem.orphanBy.Sub(m.now)
+	}
+	return s
+}

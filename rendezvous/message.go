@@ -1,0 +1,101 @@
+package rendezvous
+
+import (
+	"syscall"
+	"time"
+)
+
+// Type says what a Message is.
+type Type string
+
+// Messages from a member to its coordinator.
+const (
+	MsgHello  Type = "hello"  // Node, Last: I want to be a member
+	MsgAccept Type = "accept" // Term, Round, Digest: I accept exactly this world
+	MsgFailed Type = "failed" // Round, Failures, Kill: the round is over, this is why
+	MsgDone   Type = "done"   // Round, Ends: all my workers ended with 0
+	MsgOver   Type = "over"   // Round, Failures, Ends, Store: nothing of that round lives here
+	MsgAck    Type = "ack"    // I have the outcome
+)
+
+// Messages from a coordinator to a member.
+const (
+	MsgStatus   Type = "status"   // Status: what the job waits for
+	MsgRefuse   Type = "refuse"   // Text: you cannot be a member, and why
+	MsgRedirect Type = "redirect" // Addr: not me, ask there (empty: nobody yet, ask again)
+	MsgPropose  Type = "propose"  // World
+	MsgCommit   Type = "commit"   // Term, Round, Digest: everyone has accepted, start
+	MsgAbort    Type = "abort"    // Round, Cause, Kill: stop the workers
+	MsgFinish   Type = "finish"   // Outcome: the job is over
+)
+
+// Message is everything that agents say to each other; Type tells which fields
+// are set.
+type Message struct {
+	Type     Type     `json:"type"`
+	Term     int      `json:"term,omitempty"`
+	Round    int      `json:"round,omitempty"`
+	Digest   string   `json:"digest,omitempty"`
+	Text     string   `json:"text,omitempty"`
+	Addr     string   `json:"addr,omitempty"`
+	Store    string   `json:"store,omitempty"`
+	Kill     bool     `json:"kill,omitempty"` // no grace period
+	Node     *Node    `json:"node,omitempty"`
+	Last     *Last    `json:"last,omitempty"`
+	World    *World   `json:"world,omitempty"`
+	Cause    *Cause   `json:"cause,omitempty"`
+	Failures []Cause  `json:"failures,omitempty"`
+	Ends     []End    `json:"ends,omitempty"`
+	Status   *Status  `json:"status,omitempty"`
+	Outcome  *Outcome `json:"outcome,omitempty"`
+}
+
+// Last is what a member that lost its coordinator tells the next one.
+type Last struct {
+	World    *World   `json:"world"`    // the last world that it accepted
+	Started  bool     `json:"started"`  // that world was committed here
+	Done     bool     `json:"done"`     // all local workers ended with 0
+	Over     bool     `json:"over"`     // no worker lives here
+	Failures []Cause  `json:"failures"` // seen here, or told by the lost coordinator
+	Ends     []End    `json:"ends"`
+	Outcome  *Outcome `json:"outcome"` // the lost coordinator had already decided
+}
+
+// End is how one worker ended.
+type End struct {
+	Rank      int            `json:"rank"`
+	LocalRank int            `json:"local_rank"`
+	PID       int            `json:"pid"`
+	ExitCode  int            `json:"exit_code"`
+	Signal    syscall.Signal `json:"signal,omitempty"`
+	Started   time.Time      `json:"started"`
+	Ended     time.Time      `json:"ended"`
+}
+
+// Record is what happened in one round.
+type Record struct {
+	World   World     `json:"world"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+	Ends    []End     `json:"ends"`
+	Cause   *Cause    `json:"cause,omitempty"` // nil: the round succeeded
+}
+
+// Outcome is how the job ended: the same on every node.
+type Outcome struct {
+	Code     int      `json:"code"`            // exit code of gorun
+	Cause    *Cause   `json:"cause,omitempty"` // nil: success
+	Failures []Cause  `json:"failures,omitempty"`
+	Rounds   []Record `json:"rounds,omitempty"`
+}
+
+// Status is what a job that does not run yet waits for.
+type Status struct {
+	Phase   string        `json:"phase"`   // forming, accepting, stopping, recovering
+	Here    []string      `json:"here"`    // names of the nodes that came
+	Waiting []string      `json:"waiting"` // names of the nodes that have not answered yet
+	Min     int           `json:"min"`
+	Max     int           `json:"max"`
+	Left    time.Duration `json:"left_ns"` // until the deadline
+	Note    string        `json:"note,omitempty"`
+}

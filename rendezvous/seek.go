@@ -1,0 +1,226 @@
+package rendezvous
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// seek looks for a coordinator: before the first world among the agents that
+// serve an endpoint, afterwards among the members of the last world, in order.
+func (m *Machine) seek() {
+	mem := &m.mem
+	if mem.dialing != "" || mem.outcome != nil {
+		return
+	}
+	addr, self := m.firstChoice()
+	if mem.sealed != nil {
+		addr, self = m.successor()
+	}
+	switch {
+	case self:
+		m.coordinate()
+	case addr != "":
+		mem.dialing = addr
+		m.emit(Dial{addr})
+	}
+}
+
+// firstChoice is the best agent that serves an endpoint and is worth a try now.
+func (m *Machine) firstChoice() (addr string, self bool) {
+	for _, p := range m.servers() {
+		if p.ID == m.self.ID {
+			return "", true
+		}
+		if !m.now.Before(m.avoid[p.Control]) {
+			return p.Control, false
+		}
+	}
+	return "", false
+}
+
+func (m *Machine) servers() []Peer {
+	ps := slices.DeleteFunc(slices.Clone(m.peers), func(p Peer) bool { return p.Endpoint < 0 })
+	slices.SortFunc(ps, func(a, b Peer) int {
+		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.ID, b.ID))
+	})
+	return ps
+}
+
+// successor is the member of the last world whose turn it is to coordinate.
+func (m *Machine) successor() (addr string, self bool) {
+	if !m.now.Before(m.mem.orphanBy) {
+		return "", true
+	}
+	for _, p := range m.mem.sealed.Members {
+		if _, gone := m.mem.gone[p.ID]; gone {
+			continue
+		}
+		if p.ID == m.self.ID {
+			return "", true
+		}
+		if m.now.Before(m.avoid[p.Control]) {
+			return "", false // its turn, but not yet: the order matters
+		}
+		return p.Control, false
+	}
+	return "", true
+}
+
+func (m *Machine) dialed(e Dialed) {
+	if m.mem.dialing != e.Addr || m.coord != nil && !m.mayYield() || m.coord == nil && m.mem.linked {
+		m.emit(Close{e.Conn})
+		if m.mem.dialing == e.Addr {
+			m.mem.dialing = ""
+		}
+		return
+	}
+	if m.coord != nil {
+		m.yield(e.Addr)
+	}
+	m.link(e.Conn, e.Addr)
+}
+
+func (m *Machine) dialFailed(e DialFailed) {
+	if m.mem.dialing != e.Addr {
+		return
+	}
+	m.mem.dialing, m.mem.lastErr = "", e.Text
+	m.avoid[e.Addr] = m.now.Add(m.cfg.Retry)
+	if m.coord != nil { // it was only a probe
+		m.avoid[e.Addr] = m.now.Add(statusEvery)
+		return
+	}
+	if m.mem.sealed != nil {
+		m.markGone(e.Addr, e.Refused)
+	}
+}
+
+// markGone takes a member of the last world out of the order of succession.
+func (m *Machine) markGone(control string, dead bool) {
+	for _, p := range m.mem.sealed.Members {
+		if p.Control == control && p.ID != m.self.ID {
+			m.mem.gone[p.ID] = m.mem.gone[p.ID] || dead
+		}
+	}
+}
+
+// redirected: the agent that was asked does not coordinate.
+func (m *Machine) redirected(addr string) {
+	from := m.mem.at
+	m.unlink()
+	if m.mem.sealed != nil && m.mem.orphanBy.IsZero() {
+		m.mem.orphanBy = m.now.Add(m.cfg.Rejoin)
+	}
+	m.avoid[from] = m.now.Add(m.cfg.Retry)
+	if addr != "" && addr != from && !m.now.Before(m.avoid[addr]) {
+		m.mem.dialing = addr
+		m.emit(Dial{addr})
+	}
+}
+
+func (m *Machine) unlink() {
+	if m.mem.linked && m.mem.conn != Self {
+		m.emit(Close{m.mem.conn})
+	}
+	m.mem.linked, m.mem.at = false, ""
+}
+
+// refused: the coordinator will not have this agent.
+func (m *Machine) refused(text string) {
+	m.unlink()
+	m.finish(m.alone(m.here(KindRendezvous, text)))
+}
+
+// lostCoordinator: the stream to the coordinator ended.
+func (m *Machine) lostCoordinator(e Closed) {
+	mem := &m.mem
+	at := mem.at
+	mem.linked, mem.at, mem.proposed = false, "", nil
+	if mem.outcome != nil { // decided; after a crash stay a moment for members that have not heard
+		if e.Clean {
+			m.finish(*mem.outcome)
+		}
+		return
+	}
+	m.avoid[at] = m.now.Add(m.cfg.Retry)
+	mem.lastErr = e.Text
+	if mem.sealed == nil {
+		return
+	}
+	lost := m.lostMember(at, e)
+	if lost.Node != "" {
+		mem.gone[lost.Node] = !e.Silent
+	}
+	if mem.told == nil && len(mem.failures) == 0 {
+		mem.failures = append(mem.failures, lost)
+	}
+	if mem.told != nil {
+		lost = *mem.told
+	}
+	if mem.work == running || mem.work == done {
+		m.stopWorkers(lost, false)
+	}
+	mem.orphanBy = m.now.Add(m.cfg.Rejoin)
+	if !m.cfg.Takeover {
+		m.coordinate() // nobody else can be asked: decide here, for this node
+	}
+}
+
+// lostMember is the loss of the member of the last world at that address.
+func (m *Machine) lostMember(control string, e Closed) Cause {
+	c := m.here(KindLost, lostText(e.Silent, e.Text))
+	c.Node, c.Host, c.Addr, c.GroupRank = "", control, "", -1
+	for i, p := range m.mem.sealed.Members {
+		if p.Control == control {
+			c.Node, c.Host, c.Addr, c.GroupRank = p.ID, p.Host, p.Addr, i
+		}
+	}
+	return c
+}
+
+func lostText(silent bool, text string) string {
+	if silent {
+		return "no sign of life from its agent (" + text + "); the node or the network between is down"
+	}
+	return "its agent closed the connection without a word (" + text + "); it was killed or crashed"
+}
+
+// mayYield: before the first world an agent that serves a better endpoint
+// coordinates. Two agents can take themselves for the first one for a moment,
+// as their views of the others differ; the world's need for a majority of the
+// endpoints keeps that harmless.
+func (m *Machine) mayYield() bool {
+	return m.coord != nil && m.coord.last == nil && m.coord.phase == forming && m.mem.stop == nil
+}
+
+// probe asks the agents that should coordinate rather than this one.
+func (m *Machine) probe() {
+	if !m.mayYield() || m.mem.dialing != "" {
+		return
+	}
+	if addr, self := m.firstChoice(); !self && addr != "" {
+		m.mem.dialing = addr
+		m.emit(Dial{addr})
+	}
+}
+
+// yield hands this agent's seats over to a better coordinator.
+func (m *Machine) yield(to string) {
+	for _, s := range m.coord.seats {
+		if s.conn != Self {
+			m.emit(Send{s.conn, Message{Type: MsgRedirect, Addr: to}})
+			m.emit(Close{s.conn})
+		}
+	}
+	m.coord = nil
+	m.mem.linked, m.mem.at = false, ""
+}
+
+// coordinate makes this agent the coordinator.
+func (m *Machine) coordinate() {
+	m.mem.dialing = ""
+	m.coord = newCoordinator(m)
+	m.mem.orphanBy = time.Time{}
+	m.link(Self, "")
+}

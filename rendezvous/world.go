@@ -1,0 +1,153 @@
+package rendezvous
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Member is one node of a sealed world. Members stand in the order of their
+// group ranks; a member's ranks are FirstRank .. FirstRank+Workers-1.
+type Member struct {
+	ID        NodeID `json:"id"`
+	Host      string `json:"host"`
+	Addr      string `json:"addr"`
+	Control   string `json:"control"`
+	Workers   int    `json:"workers"`
+	Role      string `json:"role"`
+	FirstRank int    `json:"first_rank"`
+	RoleRank  int    `json:"role_rank"` // role rank of its first worker
+}
+
+// Name is how messages call the member.
+func (m *Member) Name() string { return displayName(m.Host, m.Addr) }
+
+// World is the sealed result of one round's rendezvous.
+type World struct {
+	RunID       string         `json:"run_id"`
+	Term        int            `json:"term"`  // of the coordinator that proposed it
+	Round       int            `json:"round"` // grows with every proposal, burnt ones included
+	Restart     int            `json:"restart"`
+	MaxRestarts int            `json:"max_restarts"`
+	Coordinator NodeID         `json:"coordinator"`
+	Token       string         `json:"token"` // shared by the workers of this world only
+	Store       string         `json:"store"` // host:port, served by group rank 0
+	Size        int            `json:"size"`  // number of workers
+	Roles       map[string]int `json:"roles"` // workers of each role
+	Members     []Member       `json:"members"`
+}
+
+// Index is the group rank of a node, -1 if the node is not in the world.
+func (w *World) Index(id NodeID) int {
+	return slices.IndexFunc(w.Members, func(m Member) bool { return m.ID == id })
+}
+
+// Digest identifies the world's content: what a member accepts is exactly this.
+func (w *World) Digest() string {
+	b, err := json.Marshal(w) // fields and sorted map keys: the same bytes everywhere
+	if err != nil {
+		panic("rendezvous: a world is always JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// seat numbers the nodes: the order of group ranks. Explicit node ranks come
+// first; survivors of the last world keep their group rank when the size is the
+// same and their order when it is not; the others fill the gaps in the order of
+// host name and address.
+func seat(nodes []Node, last *World) []Node {
+	n := len(nodes)
+	slots := make([]*Node, n)
+	rest := slices.Clone(nodes)
+	slices.SortStableFunc(rest, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(oldRank(last, a.ID), oldRank(last, b.ID)), compareNatural(a.Host, b.Host),
+			compareNatural(a.Addr, b.Addr), cmp.Compare(a.ID, b.ID))
+	})
+	place := func(want func(Node) int) {
+		rest = slices.DeleteFunc(rest, func(nd Node) bool {
+			i := want(nd)
+			if i < 0 || i >= n || slots[i] != nil {
+				return false
+			}
+			slots[i] = &nd
+			return true
+		})
+	}
+	explicit := slices.ContainsFunc(nodes, func(nd Node) bool { return nd.NodeRank >= n })
+	if explicit { // an elastic job below its maximum: the given ranks only order
+		slices.SortStableFunc(rest, func(a, b Node) int { return cmp.Compare(uint(a.NodeRank), uint(b.NodeRank)) })
+	} else {
+		place(func(nd Node) int { return nd.NodeRank })
+		if last != nil && len(last.Members) == n {
+			place(func(nd Node) int { return last.Index(nd.ID) })
+		}
+	}
+	for i := range slots {
+		if slots[i] == nil {
+			slots[i], rest = &rest[0], rest[1:]
+		}
+	}
+	out := make([]Node, n)
+	for i, s := range slots {
+		out[i] = *s
+	}
+	return out
+}
+
+func oldRank(last *World, id NodeID) int {
+	if last != nil {
+		if i := last.Index(id); i >= 0 {
+			return i
+		}
+	}
+	return int(^uint(0) >> 1)
+}
+
+// newWorld numbers the workers of nodes that stand in group order.
+func newWorld(nodes []Node, w World) World {
+	w.Roles = map[string]int{}
+	w.Members = make([]Member, len(nodes))
+	w.Size = 0
+	for i, n := range nodes {
+		w.Members[i] = Member{
+			ID: n.ID, Host: n.Host, Addr: n.Addr, Control: n.Control,
+			Workers: n.Workers, Role: n.Role, FirstRank: w.Size, RoleRank: w.Roles[n.Role],
+		}
+		w.Size += n.Workers
+		w.Roles[n.Role] += n.Workers
+	}
+	w.RunID, w.Store = nodes[0].RunID, nodes[0].Store
+	return w
+}
+
+// compareNatural orders node2 before node10 and 10.0.0.2 before 10.0.0.10.
+func compareNatural(a, b string) int {
+	for a != "" && b != "" {
+		da, db := digits(a), digits(b)
+		if da == 0 || db == 0 {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		na, nb := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
+		if c := cmp.Or(cmp.Compare(len(na), len(nb)), cmp.Compare(na, nb)); c != 0 {
+			return c
+		}
+		a, b = a[da:], b[db:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func digits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}
