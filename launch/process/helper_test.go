@@ -1,0 +1,335 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// playFlag, then a mode of play, is what the test binary gets to be one of
+	// the processes under test. It is an argument because the environment is
+	// inherited: an agent that took itself for a keeper would start agents.
+	playFlag = "-play"
+	envToken = "PROCESS_TEST_TOKEN" // marks everything that one test started
+	patience = 20 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == playFlag {
+		os.Exit(play(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// bench is one test's table, and what it started.
+type bench struct {
+	testing.TB
+	*Table
+	token string
+	procs []*Process
+	out   *os.File // what the processes print
+	lines *bufio.Reader
+	write *os.File
+}
+
+var tokens atomic.Int64
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	table, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{TB: t, Table: table, out: r, write: w, lines: bufio.NewReader(r)}
+	b.token = fmt.Sprintf("%s=%d.%d", envToken, os.Getpid(), tokens.Add(1))
+	t.Cleanup(func() {
+		if _, err := b.Stop(context.Background(), StopOptions{}, b.procs...); err != nil {
+			t.Error(err)
+		}
+		b.nothingLeft()
+		b.Close()
+		r.Close()
+		w.Close()
+	})
+	return b
+}
+
+func (b *bench) start(s Spec) *Process {
+	b.Helper()
+	if s.Env == nil {
+		s.Env = os.Environ()
+	}
+	s.Env = append(s.Env, b.token)
+	if s.Stdout == nil {
+		s.Stdout, s.Stderr = b.write, os.Stderr
+	}
+	p, err := b.Table.Start(s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.procs = append(b.procs, p)
+	return p
+}
+
+func shell(script string) Spec {
+	return Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Session: true}
+}
+
+// shellThen runs a script and then, in the same process, the test binary in a mode of play.
+func shellThen(script, mode string) Spec {
+	return Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script + ` exec "$0" "$@"`, os.Args[0], playFlag, mode}, Session: true}
+}
+
+func (b *bench) shell(script string) *Process { b.Helper(); return b.start(shell(script)) }
+
+// helper starts the test binary in a mode of play.
+func (b *bench) helper(mode string) *Process {
+	b.Helper()
+	return b.start(Spec{Path: "/proc/self/exe", Args: []string{"helper", playFlag, mode}, Session: true})
+}
+
+// line returns the next line that something started here prints.
+func (b *bench) line() string {
+	b.Helper()
+	b.out.SetReadDeadline(time.Now().Add(patience))
+	s, err := b.lines.ReadString('\n')
+	if err != nil {
+		b.Fatalf("no line within %v: %v", patience, err)
+	}
+	return strings.TrimSpace(s)
+}
+
+// expect reads lines, in any order, until each of want has come.
+func (b *bench) expect(want ...string) {
+	b.Helper()
+	missing := map[string]int{}
+	for _, w := range want {
+		missing[w]++
+	}
+	for n := len(want); n > 0; n-- {
+		got := b.line()
+		if missing[got] == 0 {
+			b.Fatalf("line %q, want one of %v", got, missing)
+		}
+		missing[got]--
+	}
+}
+
+func (b *bench) exit(p *Process) Exit {
+	b.Helper()
+	select {
+	case <-p.Done():
+		return p.Exit()
+	case <-time.After(patience):
+		b.Fatalf("process %d still lives after %v", p.Pid(), patience)
+		panic("unreachable")
+	}
+}
+
+func (b *bench) stop(o StopOptions, procs ...*Process) (killed int) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	killed, err := b.Stop(ctx, o, procs...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		b.Fatalf("the grace ended only after %v", patience)
+	}
+	return killed
+}
+
+// alive returns the processes that carry the token in their environment.
+func alive(token string) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, f := range files {
+		env, err := os.ReadFile(f) // of a zombie: empty
+		if err == nil && bytes.Contains(append(env, 0), append([]byte(token), 0)) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (b *bench) nothingLeft() {
+	b.Helper()
+	for _, pid := range alive(b.token) {
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		b.Errorf("process %d is left: %q", pid, cmdline)
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// daemon is a script that leaves a process of its own session, twice forked,
+// that ignores every polite signal and says so.
+func daemon(says string) string {
+	return `(setsid sh -c 'trap "" TERM INT HUP; echo ` + says + `; sleep 1000; :' &);`
+}
+
+// play is the test binary as one of the processes under test.
+func play(mode string) int {
+	mode, arg, _ := strings.Cut(mode, ":")
+	fail := func(err error) int {
+		fmt.Fprintln(os.Stderr, err)
+		return 99
+	}
+	switch mode {
+	case "open": // says whether a table can be opened
+		if _, err := Open(); err != nil {
+			fmt.Println(err)
+		} else {
+			fmt.Println("opened")
+		}
+	case "run": // runs a script in a table
+		table, err := Open()
+		if err != nil {
+			return fail(err)
+		}
+		s := shell(arg)
+		s.Stdout, s.Stderr = os.Stdout, os.Stderr
+		p, err := table.Start(s)
+		if err != nil {
+			return fail(err)
+		}
+		<-p.Done()
+		if _, err := table.Stop(context.Background(), StopOptions{Grace: patience}, p); err != nil {
+			return fail(err)
+		}
+		fmt.Println("stopped")
+	case "fds":
+		names, _ := filepath.Glob("/proc/self/fd/*")
+		for _, name := range names {
+			link, _ := os.Readlink(name)
+			fmt.Println(filepath.Base(name), link)
+		}
+		fmt.Println("end")
+	case "forwarded":
+		fmt.Println(Forwarded())
+	case "pid1":
+		return playPID1()
+	case "keeper":
+		return playKeeper(arg)
+	case "agent":
+		return playAgent(arg)
+	default:
+		return fail(fmt.Errorf("no mode %q", mode))
+	}
+	return 0
+}
+
+// playKeeper keeps as many agents as arg says.
+func playKeeper(arg string) int {
+	n, _ := strconv.Atoi(arg)
+	k := Keeper{OnExit: func(i int, e Exit, killed int) {
+		fmt.Printf("agent %d %v, killed %v\n", i, e, killed > 0)
+	}}
+	for i := range n {
+		k.Agents = append(k.Agents, Spec{
+			Path: "/proc/self/exe", Args: []string{"agent", playFlag, fmt.Sprintf("agent:%d", i)},
+			Stdout: os.Stdout, Stderr: os.Stderr,
+		})
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, Forwarded()...)
+	k.Signals = signals
+	if err := k.Run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 99
+	}
+	return 0
+}
+
+// playAgent starts a stubborn worker with a stubborn daemon and waits for
+// SIGTERM (ends leaving all of it), or the keeper's end (stops all of it).
+func playAgent(name string) int {
+	table, err := Open()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 99
+	}
+	line, err := OpenLifeline(LifelineFD)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 99
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
+	s := shell(daemon("daemon "+name) + ` trap "" TERM; echo worker ` + name + `; sleep 1000; :`)
+	s.Stdout = os.Stdout
+	p, err := table.Start(s)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 99
+	}
+	fmt.Printf("agent %s pid %d group %v\n", name, os.Getpid(), syscall.Getpgrp() == os.Getpid())
+	for {
+		select {
+		case sig := <-signals:
+			fmt.Printf("agent %s got %v\n", name, sig)
+			if sig == syscall.SIGTERM {
+				return 7
+			}
+		case <-line.Lost():
+			table.Stop(context.Background(), StopOptions{}, p)
+			fmt.Printf("agent %s is alone\n", name)
+			return 8
+		}
+	}
+}
+
+// playPID1 makes orphans that end, as PID 1, and checks that none stays a zombie.
+func playPID1() int {
+	table, err := Open()
+	if err != nil {
+		fmt.Println(err)
+		return 99
+	}
+	p, err := table.Start(shell(`for i in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'exit 3' &); done; (setsid sleep 1000 &)`))
+	if err != nil {
+		fmt.Println(err)
+		return 99
+	}
+	<-p.Done()
+	zombies := func() (n int) {
+		pids, _ := table.fs.children(os.Getpid())
+		for _, pid := range pids {
+			if s, err := table.fs.stat(pid); err == nil && s.dead() {
+				n++
+			}
+		}
+		return n
+	}
+	end := time.Now().Add(patience)
+	for zombies() > 0 && time.Now().Before(end) {
+		time.Sleep(time.Millisecond)
+	}
+	_, err = table.Stop(context.Background(), StopOptions{Grace: time.Second}, p)
+	fmt.Printf("pid %d zombies %d stop %v\n", os.Getpid(), zombies(), err)
+	return 0
+}

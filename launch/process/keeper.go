@@ -1,0 +1,120 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Keeper is the small process above one or more agents. It starts them, passes
+// signals on, waits for orphans (it may be PID 1 of a container), and when an
+// agent ends, in whatever way, kills what that agent left. It opens the table
+// of its process, so the process does nothing else.
+type Keeper struct {
+	// Agents are started in order, each in a process group of its own (a
+	// terminal's Ctrl-C reaches the keeper alone) and with the lifeline as
+	// descriptor LifelineFD; their ExtraFiles follow from LifelineFD+1. They
+	// should be subreapers (have a Table open), else what they leave while they
+	// live cannot be told from what another one left.
+	Agents []Spec
+	// Signals are passed on, each once to each living agent (not to its group);
+	// usually [Forwarded] through signal.Notify.
+	Signals <-chan os.Signal
+	// OnExit, if set, is called from Run for each agent that has ended, after
+	// what it left is gone; killed counts the processes that had to be killed
+	// for that. Of agents that end at the same time, any may get the count.
+	OnExit func(agent int, e Exit, killed int)
+}
+
+// Forwarded returns the signals that a keeper passes on: SIGTERM, SIGINT, SIGHUP,
+// SIGQUIT, SIGUSR1 and SIGUSR2, without those that this process's caller ignores
+// on purpose (SIGHUP under nohup, SIGINT of a shell's background job): to listen
+// to one would end that. Call it before signal.Notify.
+func Forwarded() []os.Signal {
+	all := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+	var on []os.Signal
+	for _, sig := range all {
+		if !signal.Ignored(sig) {
+			on = append(on, sig)
+		}
+	}
+	return on
+}
+
+// Run starts the agents and returns when all have ended and nothing is left of
+// them. When ctx is done it kills them. The error is about the keeper's own work
+// (an agent that cannot be started, a process that does not die); how an agent
+// ended is OnExit's.
+func (k *Keeper) Run(ctx context.Context) error {
+	table, err := Open()
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("cannot make the lifeline: %w", err)
+	}
+	defer ours.Close()
+
+	agents := make([]*Process, len(k.Agents))
+	for i, spec := range k.Agents {
+		spec.Group = true
+		spec.ExtraFiles = append([]*os.File{theirs}, spec.ExtraFiles...)
+		if agents[i], err = table.Start(spec); err != nil {
+			theirs.Close()
+			_, stopErr := table.Stop(ctx, StopOptions{}, agents[:i]...)
+			return errors.Join(err, stopErr)
+		}
+	}
+	theirs.Close()
+	return k.watch(ctx, table, agents)
+}
+
+// watch returns when all agents have ended and their leftovers with them.
+func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process) error {
+	type end struct {
+		agent, killed int
+		err           error
+	}
+	ends := make(chan end, len(agents))
+	for i, p := range agents {
+		go func() { // ends, because the kernel reports the agent's end and Stop has a deadline
+			<-p.Done()
+			killed, err := table.Stop(ctx, StopOptions{}, p)
+			ends <- end{i, killed, err}
+		}()
+	}
+	var errs []error
+	signals, cancelled := k.Signals, ctx.Done()
+	for left := len(agents); left > 0; {
+		select {
+		case sig, open := <-signals:
+			if !open {
+				signals = nil
+			}
+			for _, p := range agents {
+				if s, ok := sig.(syscall.Signal); ok {
+					p.signalAlone(s) // one that has ended needs no signal
+				}
+			}
+		case e := <-ends:
+			left--
+			if e.err != nil {
+				errs = append(errs, e.err)
+			}
+			if k.OnExit != nil {
+				k.OnExit(e.agent, agents[e.agent].Exit(), e.killed)
+			}
+		case <-cancelled:
+			cancelled = nil
+			for _, p := range agents {
+				p.Signal(syscall.SIGKILL)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

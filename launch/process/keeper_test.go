@@ -1,0 +1,210 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func contains(s string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(s, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// keeper starts a keeper of n agents, waits until all is up, and returns the
+// agents' pids. Each agent has a worker and a daemon, which has a sleep each.
+func (b *bench) keeper(n int) (keeper *Process, agents []int) {
+	b.Helper()
+	keeper = b.helper(fmt.Sprintf("keeper:%d", n))
+	agents = make([]int, n)
+	for range 3 * n {
+		line := b.line()
+		var i, pid int
+		if _, err := fmt.Sscanf(line, "agent %d pid %d group true", &i, &pid); err == nil {
+			agents[i] = pid
+		} else if !strings.HasPrefix(line, "daemon ") && !strings.HasPrefix(line, "worker ") {
+			b.Fatalf("unexpected %q", line)
+		}
+	}
+	return keeper, agents
+}
+
+func TestKeeperKillsWhatAKilledAgentLeft(t *testing.T) {
+	b := newBench(t)
+	keeper, agents := b.keeper(1)
+	syscall.Kill(agents[0], syscall.SIGKILL)
+	b.expect("agent 0 was killed by SIGKILL, killed true")
+	b.nothingLeftBut(keeper)
+	if e := b.exit(keeper); !e.Success() {
+		t.Error(e)
+	}
+}
+
+// nothingLeftBut: all of the test's processes except p are gone already.
+func (b *bench) nothingLeftBut(p *Process) {
+	b.Helper()
+	for _, pid := range alive(b.token) {
+		if pid != p.Pid() {
+			b.Errorf("process %d is left", pid)
+		}
+	}
+}
+
+func TestKeeperKillsWhatAnExitedAgentLeft(t *testing.T) {
+	b := newBench(t)
+	keeper, _ := b.keeper(1)
+	syscall.Kill(keeper.Pid(), syscall.SIGTERM) // passed on
+	b.expect("agent 0 got terminated")
+	b.expect("agent 0 exited with code 7, killed true")
+	b.nothingLeftBut(keeper)
+	b.exit(keeper)
+}
+
+func TestKeeperSparesTheOtherAgent(t *testing.T) {
+	b := newBench(t)
+	keeper, agents := b.keeper(2)
+	before := len(alive(b.token))
+	syscall.Kill(agents[0], syscall.SIGKILL)
+	b.expect("agent 0 was killed by SIGKILL, killed true")
+	// Of a keeper, two agents, two workers and two daemons, each with a sleep.
+	if left := alive(b.token); before != 11 || len(left) != 6 {
+		t.Errorf("%d processes, then %d; want 11, then 6", before, len(left))
+	}
+	syscall.Kill(keeper.Pid(), syscall.SIGTERM)
+	b.expect("agent 1 got terminated")
+	b.expect("agent 1 exited with code 7, killed true")
+	b.exit(keeper)
+	b.nothingLeft()
+}
+
+func TestAgentSeesKeepersDeath(t *testing.T) {
+	b := newBench(t)
+	keeper, _ := b.keeper(2)
+	syscall.Kill(keeper.Pid(), syscall.SIGKILL)
+	b.expect("agent 0 is alone", "agent 1 is alone")
+	until(t, "the agents have ended", func() bool { return len(alive(b.token)) == 0 })
+}
+
+func TestKeeperForwardsOnce(t *testing.T) {
+	b := newBench(t)
+	keeper, _ := b.keeper(2)
+	// To the whole group, as a terminal does: agents are not in it.
+	if err := keeper.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("agent 0 got user defined signal 1", "agent 1 got user defined signal 1")
+	keeper.Signal(syscall.SIGTERM)
+	b.expect("agent 0 got terminated", "agent 1 got terminated",
+		"agent 0 exited with code 7, killed true", "agent 1 exited with code 7, killed true")
+	b.exit(keeper)
+}
+
+// The keeper within this process: a cancelled context, a failed start.
+func TestKeeperRun(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	var ends []Exit
+	k := Keeper{
+		Agents: []Spec{
+			{Path: "/bin/sleep", Args: []string{"sleep", "1000"}},
+			{Path: "/bin/sleep", Args: []string{"sleep", "1000"}},
+		},
+		Signals: signals,
+		OnExit:  func(_ int, e Exit, killed int) { ends = append(ends, e) },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := k.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if len(ends) != 2 || ends[0].Signal != syscall.SIGKILL || ends[1].Signal != syscall.SIGKILL {
+		t.Error("cancelled:", ends)
+	}
+
+	ends = nil
+	signals <- syscall.SIGTERM
+	close(signals)
+	if err := k.Run(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if len(ends) != 2 || ends[0].Signal != syscall.SIGTERM || ends[1].Signal != syscall.SIGTERM {
+		t.Error("signalled:", ends)
+	}
+
+	ends = nil
+	k.Agents[1].Path = "/no/such/agent"
+	if err := k.Run(context.Background()); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if len(ends) != 0 {
+		t.Error("not started:", ends)
+	}
+	fs, err := openProcfs("/proc", os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "no child is left", func() bool {
+		left, err := fs.children(os.Getpid())
+		return err == nil && len(left) == 0
+	})
+}
+
+func TestLifeline(t *testing.T) {
+	pipe := func() (r int, w *os.File) {
+		var p [2]int
+		if err := syscall.Pipe(p[:]); err != nil {
+			t.Fatal(err)
+		}
+		return p[0], os.NewFile(uintptr(p[1]), "w")
+	}
+	r, w := pipe()
+	l, err := OpenLifeline(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-l.Lost():
+		t.Error("lost while the other end is open")
+	default:
+	}
+	w.Close()
+	until(t, "lost", func() bool {
+		select {
+		case <-l.Lost():
+			return true
+		default:
+			return false
+		}
+	})
+	l.Close()
+
+	r, w = pipe()
+	defer w.Close()
+	if l, err = OpenLifeline(r); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	select {
+	case <-l.Lost():
+		t.Error("lost by closing it")
+	default:
+	}
+
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, fd := range []int{int(null.Fd()), 1 << 20} {
+		if _, err := OpenLifeline(fd); err == nil {
+			t.Errorf("descriptor %d is taken for a lifeline", fd)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package process
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// identity names a process for good: a pid alone is given to another one later.
+type identity struct {
+	pid   int
+	start uint64
+}
+
+func (s stat) identity() identity { return identity{s.pid, s.start} }
+
+func (s stat) String() string {
+	return fmt.Sprintf("process %d (%q, state %c)", s.pid, s.name, s.state)
+}
+
+// leftovers returns the living children of this process that the table neither
+// started nor inherited: orphans whose parent has ended. kept are the process
+// groups that no signal to a leftover's group may reach: those of this process,
+// of inherited children, and of the table's processes except stopped ones. The
+// lock is held, so that none of them can be waited for before the caller has
+// signalled it.
+func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool, err error) {
+	children, err := t.fs.children(t.self)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept = map[int]bool{syscall.Getpgrp(): true}
+	for pid := range t.living {
+		kept[pid] = !stopped[pid]
+	}
+	for _, pid := range children {
+		if t.living[pid] != nil {
+			continue
+		}
+		s, err := t.fs.stat(pid)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case t.inherited[pid]:
+			kept[s.group] = true
+		case !s.dead():
+			left = append(left, s)
+		}
+	}
+	return left, kept, nil
+}
+
+// killBelow sends SIGKILL to everything below the processes that do not die.
+// Without it, what hangs below one that is stuck in the kernel would outlive us.
+func (s *stopping) killBelow() {
+	var roots []identity
+	s.table.mu.Lock()
+	for _, p := range s.procs {
+		if s.table.living[p.pid] == p {
+			if st, err := s.table.fs.stat(p.pid); err == nil {
+				roots = append(roots, st.identity())
+			}
+		}
+	}
+	s.table.mu.Unlock()
+	for _, l := range s.left {
+		roots = append(roots, l.identity())
+	}
+	for _, id := range s.table.fs.descendants(roots) {
+		killExactly(s.table.fs, id)
+	}
+}
+
+// maxDescendants bounds one walk of a tree that may be growing meanwhile.
+const maxDescendants = 1 << 16
+
+// descendants returns what is below roots, without them. No lock protects these
+// processes from being waited for by their own parents, hence identities, and
+// the second look at a parent: only if it is still the same were the children
+// its own.
+func (f procfs) descendants(roots []identity) []identity {
+	var all []identity
+	for todo := roots; len(todo) > 0 && len(all) < maxDescendants; {
+		parent := todo[0]
+		todo = todo[1:]
+		pids, err := f.children(parent.pid)
+		if err != nil {
+			continue
+		}
+		var kids []identity
+		for _, pid := range pids {
+			if s, err := f.stat(pid); err == nil && s.parent == parent.pid {
+				kids = append(kids, s.identity())
+			}
+		}
+		if again, err := f.stat(parent.pid); err == nil && again.identity() == parent {
+			all = append(all, kids...)
+			todo = append(todo, kids...)
+		}
+	}
+	return all
+}
+
+// killExactly sends SIGKILL to the process that id names and to no later one
+// with its pid: the pid file descriptor holds on to whichever process it was
+// opened for, and that one is then compared.
+func killExactly(fs procfs, id identity) {
+	fd, err := unix.PidfdOpen(id.pid, 0)
+	if err == nil {
+		defer unix.Close(fd)
+	}
+	if s, e := fs.stat(id.pid); e != nil || s.identity() != id {
+		return
+	}
+	if err == nil {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	} else if err == unix.ENOSYS { // before Linux 5.3
+		unix.Kill(id.pid, unix.SIGKILL)
+	}
+}

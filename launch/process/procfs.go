@@ -1,0 +1,184 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// maxFile bounds what is read of one file of /proc: a stat line has less than
+// 1 KiB, a list of 32768 children less than 256 KiB.
+const maxFile = 1 << 20
+
+// procfs reads a /proc file system (proc(5)).
+type procfs struct {
+	root  string
+	lists bool // the kernel lists children (CONFIG_PROC_CHILDREN)
+}
+
+// stat is what this package needs of /proc/PID/stat.
+type stat struct {
+	pid     int
+	name    string
+	state   byte // R, S, D, T, t, Z, X, ...
+	parent  int
+	group   int
+	session int
+	threads int
+	start   uint64 // clock ticks after boot; with the pid it names a process for good
+}
+
+// dead reports whether only a zombie is left. The leader of a process that
+// lives on in other threads looks like a zombie too.
+func (s stat) dead() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
+
+// openProcfs returns the /proc at root, which must be that of pid's namespace:
+// in another one the numbers name other processes.
+func openProcfs(root string, self int) (procfs, error) {
+	link, err := os.Readlink(root + "/self")
+	if err != nil {
+		return procfs{}, fmt.Errorf("%s is not readable: %w; mount it (mount -t proc proc %s)", root, err, root)
+	}
+	if link != strconv.Itoa(self) {
+		return procfs{}, fmt.Errorf("%s belongs to another pid namespace (it calls this process %s, not %d); mount a new one (unshare --mount-proc)", root, link, self)
+	}
+	_, err = os.Stat(root + "/thread-self/children")
+	return procfs{root: root, lists: err == nil}, nil
+}
+
+// children returns the pids of pid's children, zombies included; none if pid is
+// gone. It is exact as long as none of them is waited for meanwhile (proc(5) on
+// "children").
+func (f procfs) children(pid int) ([]int, error) {
+	if !f.lists {
+		return f.childrenByParent(pid)
+	}
+	tasks := f.root + "/" + strconv.Itoa(pid) + "/task/"
+	tids, err := readNumbers(tasks)
+	if gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, tid := range tids {
+		list, err := readFile(tasks + strconv.Itoa(tid) + "/children")
+		if err != nil && !gone(err) {
+			return nil, err
+		}
+		for _, field := range bytes.Fields(list) {
+			if n, err := strconv.Atoi(string(field)); err == nil && n > 0 {
+				pids = append(pids, n)
+			}
+		}
+	}
+	return pids, nil
+}
+
+// childrenByParent looks through all processes, for kernels without the lists.
+func (f procfs) childrenByParent(pid int) ([]int, error) {
+	all, err := readNumbers(f.root)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, n := range all {
+		if s, err := f.stat(n); err == nil && s.parent == pid {
+			pids = append(pids, n)
+		}
+	}
+	return pids, nil
+}
+
+func (f procfs) stat(pid int) (stat, error) {
+	line, err := readFile(f.root + "/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(line)
+}
+
+// parseStat reads a line of /proc/PID/stat. The name, the second field, may hold
+// anything (blanks, parentheses, line breaks), so the last parenthesis ends it.
+func parseStat(line []byte) (stat, error) {
+	bad := errors.New("not a line of /proc/PID/stat")
+	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
+	if open < 1 || end < open {
+		return stat{}, bad
+	}
+	// Fields 3 (state) onwards of proc(5) become rest[0] onwards.
+	rest := bytes.Fields(line[end+1:])
+	if len(rest) < 20 || len(rest[0]) != 1 {
+		return stat{}, bad
+	}
+	s := stat{name: string(line[open+1 : end]), state: rest[0][0]}
+	var err error
+	number := func(b []byte) int {
+		n, e := strconv.ParseInt(string(b), 10, 32)
+		err = errors.Join(err, e)
+		return int(n)
+	}
+	s.pid = number(bytes.TrimSpace(line[:open]))
+	s.parent, s.group, s.session = number(rest[1]), number(rest[2]), number(rest[3])
+	s.threads = number(rest[17])
+	var e error
+	s.start, e = strconv.ParseUint(string(rest[19]), 10, 64)
+	if errors.Join(err, e) != nil || s.pid <= 0 {
+		return stat{}, bad
+	}
+	return s, nil
+}
+
+// readFile reads without the poller's and the growing buffer's costs: it is on
+// the way of every stop, several times.
+func readFile(name string) ([]byte, error) {
+	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer syscall.Close(fd)
+	buf := make([]byte, 0, 1024)
+	for {
+		n, err := syscall.Read(fd, buf[len(buf):cap(buf)])
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: name, Err: err}
+		case n == 0:
+			return buf, nil
+		}
+		buf = buf[:len(buf)+max(n, 0)]
+		if len(buf) == cap(buf) {
+			if len(buf) >= maxFile {
+				return nil, fmt.Errorf("%s is longer than %d bytes", name, maxFile)
+			}
+			buf = append(make([]byte, 0, 4*cap(buf)), buf...)
+		}
+	}
+}
+
+// readNumbers returns the numeric names in a directory.
+func readNumbers(dir string) ([]int, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	var numbers []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil && n > 0 {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, err
+}
+
+// gone reports whether err says that the process (or thread) has ended.
+func gone(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)
+}

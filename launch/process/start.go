@@ -1,0 +1,116 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+)
+
+// Spec says what to start.
+type Spec struct {
+	// Path is the program's file: absolute, or relative to Dir. It is not looked
+	// up in $PATH.
+	Path string
+	// Args is the argument vector, the program's name included; nil: {Path}.
+	Args []string
+	// Env is the whole environment as KEY=VALUE; nil: this process's own.
+	Env []string
+	// Dir is the working directory; "": this process's own.
+	Dir string
+
+	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2; nil: /dev/null.
+	// The caller still owns them and closes its copies.
+	Stdin, Stdout, Stderr *os.File
+	// ExtraFiles become descriptors 3, 4, ...; a nil one is /dev/null.
+	ExtraFiles []*os.File
+
+	// Session starts a new session (and process group), away from any terminal.
+	Session bool
+	// Group starts a new process group in this process's session.
+	Group bool
+	// Terminal, with Session, makes Stdin the controlling terminal.
+	Terminal bool
+}
+
+// Start starts a process. It returns once the program is running: a program
+// that cannot be executed is an error here, not an exit code.
+//
+// The lock is held from fork to registration, so that a process that ends at
+// once is already known when it is waited for, and none is taken for a leftover.
+func (t *Table) Start(s Spec) (*Process, error) {
+	if s.Args == nil {
+		s.Args = []string{s.Path}
+	}
+	if s.Env == nil {
+		s.Env = os.Environ()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, fmt.Errorf("cannot start %s: %w", s.Path, os.ErrClosed)
+	}
+	files := append([]*os.File{s.Stdin, s.Stdout, s.Stderr}, s.ExtraFiles...)
+	fds := make([]uintptr, len(files))
+	for i, f := range files {
+		if f == nil {
+			f = t.null
+		}
+		fds[i] = f.Fd()
+	}
+	attr := syscall.ProcAttr{
+		Dir:   s.Dir,
+		Env:   s.Env,
+		Files: fds,
+		Sys: &syscall.SysProcAttr{
+			Setsid:  s.Session,
+			Setpgid: s.Group && !s.Session, // a session's leader leads a group already
+			Setctty: s.Session && s.Terminal,
+		},
+	}
+	pid, err := syscall.ForkExec(s.Path, s.Args, &attr)
+	runtime.KeepAlive(files)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start %s: %w", s.Path, explain(s, err))
+	}
+	p := &Process{
+		table:  t,
+		pid:    pid,
+		leader: s.Session || s.Group,
+		done:   make(chan struct{}),
+	}
+	t.living[pid] = p
+	return p, nil
+}
+
+// explain adds to an error of fork, chdir or execve what the number alone does
+// not say. The kernel's meanings are those of execve(2) and fork(2).
+func explain(s Spec, err error) error {
+	if s.Dir != "" {
+		if info, e := os.Stat(s.Dir); e != nil {
+			return fmt.Errorf("its working directory: %w", e)
+		} else if !info.IsDir() {
+			return fmt.Errorf("its working directory: %s is not a directory", s.Dir)
+		}
+	}
+	var hint string
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		if _, e := os.Stat(s.Path); e == nil {
+			hint = "the file is there, but the interpreter in its first line (or its dynamic loader) is not"
+		}
+	case errors.Is(err, syscall.EACCES):
+		hint = "is it a program, with the execute permission (chmod +x) and not on a noexec mount?"
+	case errors.Is(err, syscall.ENOEXEC):
+		hint = "neither a program for this machine nor a script that begins with #!"
+	case errors.Is(err, syscall.E2BIG):
+		hint = "the arguments and the environment together are too large"
+	case errors.Is(err, syscall.EAGAIN):
+		hint = "the limit of processes is reached (ulimit -u, or pids.max of the container)"
+	}
+	if hint == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, hint)
+}

@@ -1,0 +1,237 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// linger is how long leftovers have between SIGTERM and SIGKILL. They get no
+	// grace of their own: the process that could have ended them is gone.
+	linger = 100 * time.Millisecond
+	// deepAfter is how long after SIGKILL, and how often, the whole tree is
+	// looked through: for what hangs below a process that takes long to die (a
+	// GPU driver tearing down, a file system that does not answer).
+	deepAfter = 50 * time.Millisecond
+	// KillTimeout is how long Stop waits for the effect of SIGKILL.
+	KillTimeout = 10 * time.Second
+)
+
+// StopOptions says how processes are asked to end.
+type StopOptions struct {
+	// Signal is sent first; 0: SIGTERM.
+	Signal syscall.Signal
+	// Grace is how long the processes have before SIGKILL; 0: none at all.
+	Grace time.Duration
+}
+
+// Stop ends procs and everything that they left, and returns when all of it is
+// gone; killed counts the leftovers (not procs) that got SIGKILL.
+//
+//   - Each process's group gets the signal, and SIGCONT in case it is stopped.
+//     Whoever still lives after the grace gets SIGKILL. A cancelled ctx ends the
+//     grace, not the stop.
+//   - What a process left in its session gets SIGTERM as soon as the process has
+//     ended, and SIGKILL 100 ms later. What left the session cannot be told
+//     apart by owner and is treated so when the last of procs has ended.
+//   - Other processes of the table and what is below them are left alone, except
+//     for what they have pushed out of their tree and session (daemons): stop
+//     together what was started together.
+//
+// Several Stops may run at once, also of the same processes: one without grace
+// cuts the others short. The error names what is still there [KillTimeout] after
+// SIGKILL.
+func (t *Table) Stop(ctx context.Context, o StopOptions, procs ...*Process) (killed int, err error) {
+	if o.Signal == 0 {
+		o.Signal = syscall.SIGTERM
+	}
+	now := time.Now()
+	s := &stopping{
+		table:    t,
+		procs:    procs,
+		graceEnd: now.Add(o.Grace),
+		told:     make(map[identity]time.Time),
+		toldTo:   make(map[int]bool),
+		killed:   make(map[identity]bool),
+	}
+	if o.Grace > 0 && ctx.Err() == nil {
+		for _, p := range procs {
+			// The only failure that matters, staying alive, is seen below.
+			s.toldTo[p.pid] = p.Signal(o.Signal) == nil && p.leader
+			p.Signal(syscall.SIGCONT)
+		}
+	} else {
+		s.kill(now)
+	}
+
+	timer := time.NewTimer(o.Grace)
+	defer timer.Stop()
+	cancelled := ctx.Done()
+	for {
+		t.mu.Lock()
+		changed := t.changed() // before the look: what ends after it counts
+		s.look(time.Now())
+		t.mu.Unlock()
+		if s.living+len(s.left) == 0 && s.err == nil {
+			return len(s.killed), nil
+		}
+		now := time.Now()
+		if s.killing && now.After(s.deadline) {
+			return len(s.killed), s.failure()
+		}
+		if s.killing && now.After(s.deepAt) {
+			s.killBelow()
+			s.deepAt = time.Now().Add(deepAfter)
+		}
+		timer.Reset(time.Until(s.next()))
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-cancelled:
+			cancelled = nil
+			s.kill(time.Now())
+		}
+	}
+}
+
+// stopping is the state of one Stop.
+type stopping struct {
+	table *Table
+	procs []*Process
+
+	graceEnd time.Time
+	endedAt  time.Time // when the last of procs was seen to have ended
+	killing  bool      // everything gets SIGKILL
+	deadline time.Time // while killing: when to give up
+	deepAt   time.Time // while killing: when to look through the whole tree
+
+	told   map[identity]time.Time // leftovers that got SIGTERM, and when
+	toldTo map[int]bool           // process groups that got it, or the first signal
+	killed map[identity]bool      // leftovers that got SIGKILL
+
+	// What the last look saw.
+	living int    // of procs
+	left   []stat // leftovers
+	err    error  // why leftovers could not be seen
+}
+
+func (s *stopping) kill(now time.Time) {
+	if !s.killing {
+		s.killing = true
+		s.deadline = now.Add(KillTimeout)
+		s.deepAt = now.Add(deepAfter)
+	}
+}
+
+// look takes stock and signals what is due. The lock is held.
+func (s *stopping) look(now time.Time) {
+	living := make(map[int]bool)
+	for _, p := range s.procs {
+		if s.table.living[p.pid] == p {
+			living[p.pid] = true
+		}
+	}
+	s.living = len(living)
+	if s.living == 0 && s.endedAt.IsZero() {
+		s.endedAt = now
+	}
+	if !now.Before(s.graceEnd) || s.living == 0 && now.Sub(s.endedAt) >= linger {
+		s.kill(now)
+	}
+	if s.killing {
+		for _, p := range s.procs {
+			if living[p.pid] {
+				syscall.Kill(p.target(), syscall.SIGKILL)
+			}
+		}
+	}
+	var kept map[int]bool
+	if s.left, kept, s.err = s.table.leftovers(living); s.err != nil {
+		return
+	}
+	for _, l := range s.left {
+		s.treat(l, kept, now)
+	}
+}
+
+// treat sends a leftover what is due to it, with the rest of its group unless
+// that is one of kept.
+func (s *stopping) treat(l stat, kept map[int]bool, now time.Time) {
+	group := l.group > 1 && !kept[l.group] // 1 and 0: a group of another pid namespace
+	target := l.pid
+	if group {
+		target = -l.group
+	}
+	toldAt, told := s.told[l.identity()]
+	switch {
+	case s.killing || told && now.Sub(toldAt) >= linger:
+		syscall.Kill(target, syscall.SIGKILL)
+		s.killed[l.identity()] = true
+	case !told && (s.living == 0 || s.endedLeader(l.session)):
+		s.told[l.identity()] = now
+		if group && s.toldTo[l.group] {
+			return // once each: to some programs a second SIGTERM means "at once"
+		}
+		s.toldTo[l.group] = group
+		syscall.Kill(target, syscall.SIGTERM)
+		syscall.Kill(target, syscall.SIGCONT)
+	}
+}
+
+// endedLeader reports whether session is that of one of procs that has ended.
+// Its number cannot have been given away: a leftover is still in the session.
+func (s *stopping) endedLeader(session int) bool {
+	for _, p := range s.procs {
+		if p.pid == session && s.table.living[p.pid] != p {
+			return true
+		}
+	}
+	return false
+}
+
+// next is when to look again if nothing changes.
+func (s *stopping) next() time.Time {
+	if s.killing {
+		return s.deepAt
+	}
+	next := s.graceEnd
+	earlier := func(t time.Time) {
+		if t.Before(next) {
+			next = t
+		}
+	}
+	if s.living == 0 {
+		earlier(s.endedAt.Add(linger))
+	}
+	for _, l := range s.left {
+		if at, ok := s.told[l.identity()]; ok && !s.killed[l.identity()] {
+			earlier(at.Add(linger))
+		}
+	}
+	return next
+}
+
+// failure describes what SIGKILL did not end.
+func (s *stopping) failure() error {
+	if s.err != nil {
+		return fmt.Errorf("cannot tell whether processes were left behind: %w", s.err)
+	}
+	var names []string
+	for _, p := range s.procs {
+		if st, err := s.table.fs.stat(p.pid); err == nil && st.parent == s.table.self {
+			names = append(names, st.String())
+		}
+	}
+	for _, l := range s.left {
+		names = append(names, l.String())
+	}
+	const most = 8
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Errorf("cannot end %s: still there %v after SIGKILL; one in state D waits inside the kernel (a driver or a network file system; see /proc/PID/wchan) and ends when that answers",
+		strings.Join(names, ", "), KillTimeout)
+}

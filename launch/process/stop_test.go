@@ -1,0 +1,217 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const stubborn = `trap "" TERM; echo ready; sleep 1000; :`
+
+func TestStopLadder(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		o            StopOptions
+		want         Exit
+	}{
+		{"dies of SIGTERM", `echo ready; sleep 1000; :`, StopOptions{Grace: time.Hour}, Exit{Code: -1, Signal: syscall.SIGTERM}},
+		{"handles SIGTERM", `trap 'exit 5' TERM; echo ready; sleep 1000 & wait`, StopOptions{Grace: time.Hour}, Exit{Code: 5}},
+		{"other signal", `trap 'exit 6' USR2; echo ready; sleep 1000 & wait`, StopOptions{Signal: syscall.SIGUSR2, Grace: time.Hour}, Exit{Code: 6}},
+		{"ignores SIGTERM", stubborn, StopOptions{Grace: 50 * time.Millisecond}, Exit{Code: -1, Signal: syscall.SIGKILL}},
+		{"no grace", `echo ready; sleep 1000; :`, StopOptions{}, Exit{Code: -1, Signal: syscall.SIGKILL}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			p, q := b.shell(tt.script), b.shell(tt.script)
+			b.expect("ready", "ready")
+			begin := time.Now()
+			b.stop(tt.o, p, q)
+			if took := time.Since(begin); tt.want.Signal == syscall.SIGKILL && took < tt.o.Grace {
+				t.Errorf("killed after %v, before the grace of %v was over", took, tt.o.Grace)
+			}
+			for _, p := range []*Process{p, q} {
+				got := b.exit(p)
+				got.At = time.Time{}
+				if got != tt.want {
+					t.Errorf("%v, want %v", got, tt.want)
+				}
+			}
+			b.nothingLeft()
+		})
+	}
+}
+
+func TestStopStopped(t *testing.T) {
+	b := newBench(t)
+	p := b.shell(`echo ready; kill -STOP $$; sleep 1000; :`)
+	b.expect("ready")
+	until(t, "the process is stopped", func() bool {
+		s, err := b.fs.stat(p.Pid())
+		return err == nil && s.state == 'T'
+	})
+	b.stop(StopOptions{Grace: time.Hour}, p)
+	if e := p.Exit(); e.Signal != syscall.SIGTERM {
+		t.Error(e)
+	}
+}
+
+// What the process left goes too, in time not tied to the grace.
+func TestStopLeftovers(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		lines        []string
+		killed       int // -1: any
+	}{
+		{"daemon of its own session that ignores SIGTERM", daemon("up") + `sleep 1000; :`, []string{"up"}, -1},
+		{"daemon whose parent has ended before", daemon("up"), []string{"up"}, -1},
+		{"polite daemon", `(setsid sh -c 'trap "exit" TERM; echo up; while :; do sleep 0.01; done' &); sleep 1000; :`, []string{"up"}, 0},
+		{"child in the session that ignores SIGTERM", `sh -c '` + stubborn + `' & sleep 1000; :`, []string{"ready"}, -1},
+		{"stopped daemon", `(setsid sh -c 'echo up; kill -STOP $$; sleep 1000' &); sleep 1000; :`, []string{"up"}, 0},
+		{"daemon of a daemon", `(setsid sh -c '(setsid sh -c "trap \"\" TERM; echo up; sleep 1000; :" &); trap "" TERM; echo up; sleep 1000; :' &); sleep 1000; :`, []string{"up", "up"}, -1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			p := b.shell(tt.script)
+			b.expect(tt.lines...)
+			killed := b.stop(StopOptions{Grace: time.Hour}, p)
+			b.nothingLeft()
+			if (tt.killed == 0) != (killed == 0) {
+				t.Errorf("%d killed", killed)
+			}
+		})
+	}
+}
+
+// While one process uses its grace, what an ended one left in its session goes
+// at once; a daemon (which could be anybody's) stays until the last has ended.
+func TestStopLeftoversDuringGrace(t *testing.T) {
+	b := newBench(t)
+	ended := b.shell(`sh -c '` + stubborn + `' &`)
+	slow := b.shell(daemon("daemon") + stubborn)
+	b.expect("ready", "ready", "daemon")
+	b.exit(ended)
+	ctx, cut := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Stop(ctx, StopOptions{Grace: time.Hour}, ended, slow)
+		done <- err
+	}()
+	until(t, "the session of the ended process is gone", func() bool {
+		for _, pid := range alive(b.token) {
+			if s, err := b.fs.stat(pid); err == nil && s.session == ended.Pid() {
+				return false
+			}
+		}
+		return true
+	})
+	own := 0
+	for _, pid := range alive(b.token) {
+		if s, err := b.fs.stat(pid); err == nil && s.session != slow.Pid() {
+			own++
+		}
+	}
+	if own == 0 {
+		t.Error("the daemon is gone although a process has grace left")
+	}
+	cut() // "kill now"
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if e := b.exit(slow); e.Signal != syscall.SIGKILL {
+		t.Error(e)
+	}
+	b.nothingLeft()
+}
+
+func TestSecondStopCutsTheFirst(t *testing.T) {
+	b := newBench(t)
+	p := b.shell(stubborn)
+	b.expect("ready")
+	first := make(chan error, 1)
+	go func() {
+		_, err := b.Stop(context.Background(), StopOptions{Grace: time.Hour}, p)
+		first <- err
+	}()
+	b.stop(StopOptions{}, p)
+	select {
+	case err := <-first:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the first Stop goes on")
+	}
+}
+
+func TestStopSparesOthers(t *testing.T) {
+	b := newBench(t)
+	p, other := b.shell(daemon("up")+"sleep 1000; :"), b.shell(`sh -c 'echo below; sleep 1000; :'; :`)
+	b.expect("up", "below")
+	b.stop(StopOptions{Grace: time.Hour}, p)
+	select {
+	case <-other.Done():
+		t.Error("the other process ended:", other.Exit())
+	default:
+	}
+	if left := alive(b.token); len(left) != 3 { // the shell, its shell, sleep
+		t.Errorf("alive: %v", left)
+	}
+}
+
+// Processes that appear while they are being killed are found as well.
+func TestStopForkStorm(t *testing.T) {
+	b := newBench(t)
+	p := b.shell(`
+		storm() {
+			if [ $1 -gt 0 ]; then
+				storm $(($1 - 1)) & (setsid sh -c 'trap "" TERM; sleep 1000; :' &)
+				storm $(($1 - 1)) &
+			fi
+			trap "" TERM; echo $1; sleep 1000; :
+		}
+		storm 5`)
+	b.line()
+	b.stop(StopOptions{Grace: 20 * time.Millisecond}, p)
+	b.nothingLeft()
+	if left, err := b.fs.children(b.self); err != nil || len(left) > 1 { // 1: a zombie about to be waited for
+		t.Errorf("children %v, %v", left, err)
+	}
+}
+
+// A process below one that does not die is found by the walk of the tree.
+func TestKillBelow(t *testing.T) {
+	b := newBench(t)
+	p := b.shell(`sh -c 'setsid sh -c "echo up; sleep 1000; :"; :'; echo freed; sleep 1000; :`)
+	b.expect("up")
+	s := &stopping{table: b.Table, procs: []*Process{p}}
+	below := func() []identity {
+		st, err := b.fs.stat(p.Pid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.fs.descendants([]identity{st.identity(), {pid: p.Pid(), start: 1}}) // the second: an impostor
+	}
+	until(t, "three processes below", func() bool { return len(below()) == 3 })
+	s.killBelow()
+	b.expect("freed")
+	select {
+	case <-p.Done():
+		t.Error("the root was killed too")
+	default:
+	}
+}
+
+func TestFailureNamesWhatIsLeft(t *testing.T) {
+	b := newBench(t)
+	p := b.shell(`sleep 1000; :`)
+	s := &stopping{table: b.Table, procs: []*Process{p}}
+	for i := range 10 {
+		s.left = append(s.left, stat{pid: 100 + i, name: "python3", state: 'D'})
+	}
+	want := fmt.Sprintf(`process %d ("sh", state `, p.Pid())
+	if got := s.failure().Error(); !contains(got, want, `process 100 ("python3", state D)`, "3 more") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,148 @@
+package process
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Table is the one owner of all children of this process.
+type Table struct {
+	fs   procfs
+	self int      // own pid
+	null *os.File // /dev/null, for what a Spec leaves out
+
+	sigchld chan os.Signal
+	quit    chan struct{} // closed by Close
+	done    chan struct{} // closed when the collector has ended
+
+	mu        sync.Mutex
+	closed    bool
+	living    map[int]*Process // started here and not yet waited for
+	inherited map[int]bool     // children that were there before the table
+	change    chan struct{}    // closed at the next end of a child; nil: nobody waits
+}
+
+// Open makes this process the reaper of all its descendants and starts to
+// collect their ends, until Close. It marks every descriptor above 2 that this
+// process has (an inherited one too) close-on-exec.
+func Open() (*Table, error) {
+	t := &Table{
+		self:      os.Getpid(),
+		sigchld:   make(chan os.Signal, 1),
+		quit:      make(chan struct{}),
+		done:      make(chan struct{}),
+		living:    make(map[int]*Process),
+		inherited: make(map[int]bool),
+	}
+	fail := func(err error) (*Table, error) {
+		return nil, fmt.Errorf("cannot take charge of child processes: %w", err)
+	}
+	var err error
+	if t.fs, err = openProcfs("/proc", t.self); err != nil {
+		return fail(err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fail(fmt.Errorf("prctl(PR_SET_CHILD_SUBREAPER): %w", err))
+	}
+	closeOnExec()
+	children, err := t.fs.children(t.self)
+	if err != nil {
+		return fail(err)
+	}
+	for _, pid := range children {
+		t.inherited[pid] = true
+	}
+	if t.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return fail(err)
+	}
+	signal.Notify(t.sigchld, syscall.SIGCHLD)
+	go t.collect()
+	return t, nil
+}
+
+// Close stops collecting. It ends no process; a Process that still lives then
+// never becomes Done. The process remains a subreaper.
+func (t *Table) Close() {
+	t.mu.Lock()
+	if !t.closed {
+		t.closed = true
+		signal.Stop(t.sigchld)
+		close(t.quit)
+		t.null.Close()
+	}
+	t.mu.Unlock()
+	<-t.done
+}
+
+// collect waits for children until Close. SIGCHLD is what wakes it, not a
+// blocking wait: as PID 1 of a container this process can be given children
+// while it has none to wait for.
+func (t *Table) collect() {
+	defer close(t.done)
+	for {
+		for t.reap() {
+		}
+		select {
+		case <-t.sigchld:
+		case <-t.quit:
+			return
+		}
+	}
+}
+
+// reap waits for one child that has ended; false: there is none.
+func (t *Table) reap() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ws syscall.WaitStatus
+	pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG|syscall.WALL, nil)
+	if err == syscall.EINTR {
+		return true
+	}
+	if err != nil || pid <= 0 {
+		return false
+	}
+	delete(t.inherited, pid)
+	if p := t.living[pid]; p != nil {
+		delete(t.living, pid)
+		p.exit = exitOf(ws, time.Now())
+		close(p.done)
+	}
+	if t.change != nil {
+		close(t.change)
+		t.change = nil
+	}
+	return true
+}
+
+// changed returns a channel that is closed at the next end of a child. The lock
+// is held.
+func (t *Table) changed() <-chan struct{} {
+	if t.change == nil {
+		t.change = make(chan struct{})
+	}
+	return t.change
+}
+
+// closeOnExec keeps the descriptors that this process inherited away from its
+// children, as torchrun (Python's close_fds) does.
+func closeOnExec() {
+	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	fds, _ := filepath.Glob("/proc/self/fd/*") // before Linux 5.11
+	for _, name := range fds {
+		if fd, err := strconv.Atoi(filepath.Base(name)); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+}
