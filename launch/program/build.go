@@ -1,0 +1,94 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxBuildOutput bounds what an error repeats of the Go tool's output, in bytes.
+const maxBuildOutput = 8 << 10
+
+// Build makes the program ready. For Go it runs "go build" once, in the
+// package's own folder, so that the package's module is found wherever the user
+// stands. The error holds the tool's output.
+func (p Plan) Build(ctx context.Context) (Program, error) {
+	prog := Program{Path: p.path, Title: p.in.Program, Cleanup: func() error { return nil }}
+	name := p.path // argv[0] is a path, so that Python finds its virtual environment
+	switch p.kind {
+	case direct:
+		name = p.in.Program
+	case golang:
+		path, cleanup, err := p.goBuild(ctx)
+		if err != nil {
+			return Program{}, err
+		}
+		prog.Path, prog.Cleanup, name = path, cleanup, path
+	}
+	prog.Argv = func(localRank int) []string {
+		argv := append([]string{name}, p.head...)
+		for _, arg := range p.in.Args {
+			argv = append(argv, Substitute(arg, localRank))
+		}
+		return argv
+	}
+	return prog, nil
+}
+
+// goBuild makes a temporary folder with the program in it.
+func (p Plan) goBuild(ctx context.Context) (path string, cleanup func() error, err error) {
+	tmp, err := os.MkdirTemp(p.in.TempDir, "gorun-build-")
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot build %s: %w", p.in.Program, err)
+	}
+	path = filepath.Join(tmp, strings.TrimSuffix(filepath.Base(p.path), ".go"))
+	if err := p.compile(ctx, path); err != nil {
+		_ = os.RemoveAll(tmp)
+		return "", nil, err
+	}
+	return path, func() error { return os.RemoveAll(tmp) }, nil
+}
+
+func (p Plan) compile(ctx context.Context, output string) error {
+	tool := p.in.lookPath("go")
+	if root := p.in.getenv("GOROOT"); tool == "" && root != "" && isExecutable(filepath.Join(root, "bin", "go")) {
+		tool = filepath.Join(root, "bin", "go")
+	}
+	if tool == "" {
+		return fmt.Errorf("cannot build %s: no go on PATH (install Go, or build it elsewhere and name the built program)", p.in.Program)
+	}
+	dir, target := p.path, "."
+	if p.single {
+		dir, target = filepath.Dir(p.path), "./"+filepath.Base(p.path)
+	}
+	argv := []string{"go", "build", "-o", output, target}
+	command := fmt.Sprintf("%s in %s", strings.Join(argv, " "), dir)
+	text, exit, err := p.in.Run(ctx, tool, argv, p.in.Env, dir)
+	if err != nil {
+		return fmt.Errorf("cannot build %s: %s: %w", p.in.Program, command, err)
+	}
+	if exit != 0 {
+		return fmt.Errorf("cannot build %s: %s ended with code %d:\n%s", p.in.Program, command, exit, excerpt(text))
+	}
+	// Of a package that is no command the Go tool makes an archive.
+	head, err := firstBytes(output)
+	if err != nil {
+		return fmt.Errorf("cannot build %s: %s made no program: %w", p.in.Program, command, err)
+	}
+	if !isELF(head) {
+		return fmt.Errorf("cannot start %s: it is not a Linux program after %s (is it package main?)", p.in.Program, command)
+	}
+	return nil
+}
+
+// excerpt is the beginning of the output, where compilers tell the first error.
+func excerpt(output []byte) []byte {
+	output = bytes.TrimSpace(output)
+	if len(output) > maxBuildOutput {
+		output = append(bytes.ToValidUTF8(output[:maxBuildOutput:maxBuildOutput], nil), " [...]"...)
+	}
+	return output
+}

@@ -1,0 +1,90 @@
+package program
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// python plans "python -u [-m] PROGRAM ARGS".
+func (in Input) python(flags ...string) (Plan, error) {
+	path, err := in.interpreter()
+	head := append(append([]string{"-u"}, flags...), in.Program)
+	return Plan{in: in, kind: python, path: path, head: head}, err
+}
+
+// interpreter finds Python: PYTHON_EXEC (torchrun's variable), the active
+// virtual environment, python3 or python on PATH. Links are not followed: a
+// virtual environment is one that is known by its link's place.
+func (in Input) interpreter() (string, error) {
+	if name := in.getenv("PYTHON_EXEC"); name != "" {
+		path, err := in.executable(name)
+		if err != nil {
+			return "", fmt.Errorf("cannot use PYTHON_EXEC=%s: %w", name, err)
+		}
+		return path, nil
+	}
+	if venv := in.getenv("VIRTUAL_ENV"); venv != "" {
+		if path := in.abs(filepath.Join(venv, "bin", "python")); isExecutable(path) {
+			return path, nil
+		}
+	}
+	for _, name := range []string{"python3", "python"} {
+		if path := in.lookPath(name); path != "" {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("cannot start %s: no python3 or python on PATH (set PYTHON_EXEC, or use --no-python for a program that is not Python)", in.Program)
+}
+
+// executable finds what a shell would run for this name.
+func (in Input) executable(name string) (string, error) {
+	if !strings.Contains(name, "/") {
+		if path := in.lookPath(name); path != "" {
+			return path, nil
+		}
+		if isExecutable(in.abs(name)) {
+			return "", fmt.Errorf("no such program on PATH: %s (for the file here write ./%s)", name, name)
+		}
+		return "", fmt.Errorf("no such program on PATH: %s", name)
+	}
+	path := in.abs(name)
+	switch info, err := os.Stat(path); {
+	case os.IsNotExist(err):
+		return "", fmt.Errorf("no such program: %s (looked for %s)", name, path)
+	case err != nil:
+		return "", fmt.Errorf("cannot start %s: %w", name, err)
+	case info.IsDir():
+		return "", fmt.Errorf("cannot start %s: it is a folder", name)
+	case info.Mode()&0o111 == 0:
+		return "", fmt.Errorf("cannot start %s: no permission to execute it (chmod +x %s)", name, name)
+	}
+	return path, nil
+}
+
+// lookPath searches PATH; "" when nothing fits. Relative entries of PATH are
+// skipped, as os/exec does, since what they hold depends on where one stands.
+func (in Input) lookPath(name string) string {
+	for _, dir := range filepath.SplitList(in.getenv("PATH")) {
+		if path := filepath.Join(dir, name); filepath.IsAbs(dir) && isExecutable(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+func isExecutable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// getenv reads Input.Env; the later of two entries wins, as in os/exec.
+func (in Input) getenv(name string) string {
+	for i := len(in.Env) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(in.Env[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}

@@ -1,0 +1,204 @@
+// Package program decides how to start what the user named: with Python, by
+// building a Go package once, or directly.
+//
+// It looks at files and builds; it starts no worker. Check is quick and touches
+// files only, so that a mistyped name is told at once; Build may take a minute
+// and is meant to run while the nodes meet. Child processes are started by the
+// Runner that the caller gives, because the agent alone reaps its children.
+//
+// Without --no-python and -m the first rule that fits decides:
+//
+//  1. a directory: Go if it has .go files, Python if it has __main__.py;
+//  2. a file ending in .go: Go; in .py: Python;
+//  3. an ELF file, or an executable file whose first line names an interpreter
+//     (#!): started directly. If that interpreter is Python, rule 4 holds,
+//     since PYTHON_EXEC and -u must hold for scripts with the x bit too;
+//  4. any other file: Python, as torchrun does with every file;
+//  5. no such file, but a bare name on PATH: started directly.
+//
+// A file in the working directory thus comes before a program on PATH.
+package program
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Runner runs a program to its end and gives what it wrote to standard output
+// and standard error and its exit code. err is only for a program that could
+// not be started or waited for, or for the end of ctx.
+type Runner func(ctx context.Context, path string, argv, env []string, dir string) (output []byte, exit int, err error)
+
+// Input is what the user named and where.
+type Input struct {
+	Program  string
+	Args     []string
+	NoPython bool // start it directly, whatever it is
+	Module   bool // Program is a Python module
+
+	Dir     string   // working directory of the workers, absolute
+	Env     []string // environment: PATH, PYTHON_EXEC, VIRTUAL_ENV; given to the Go tool
+	TempDir string   // where a built program is put, "" for os.TempDir
+	Run     Runner   // needed for Go packages
+}
+
+// Program is ready to be started.
+type Program struct {
+	Path string // of the file to execute, absolute
+	// Argv gives the arguments of one worker, the program's name first.
+	Argv func(localRank int) []string
+	// Title heads the failure report: what the user named, never the interpreter.
+	Title string
+	// Cleanup removes what was built, after the last worker has started. It may
+	// be called more than once and is never nil.
+	Cleanup func() error
+}
+
+// Plan is a checked Input: how it will be started is known.
+type Plan struct {
+	in     Input
+	kind   kind
+	path   string   // executable; for Go the directory or file to build
+	single bool     // for Go: path is one file
+	head   []string // arguments between the executable and the user's
+}
+
+type kind int
+
+const (
+	direct kind = iota
+	python
+	golang
+)
+
+// Resolve is Check and Build in one.
+func Resolve(ctx context.Context, in Input) (Program, error) {
+	plan, err := Check(in)
+	if err != nil {
+		return Program{}, err
+	}
+	return plan.Build(ctx)
+}
+
+// NeedsBuild says whether Build takes longer than a moment.
+func (p Plan) NeedsBuild() bool { return p.kind == golang }
+
+// Check finds out what the program is. Its errors are about the command line.
+func Check(in Input) (Plan, error) {
+	switch {
+	case in.Program == "":
+		return Plan{}, fmt.Errorf("no program given")
+	case in.NoPython && in.Module:
+		return Plan{}, fmt.Errorf("cannot use --no-python together with -m: a module is run by Python")
+	case in.Module:
+		return in.python("-m")
+	case in.NoPython:
+		path, err := in.executable(in.Program)
+		return Plan{in: in, kind: direct, path: path}, err
+	}
+	path := in.abs(in.Program)
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return in.directory(path)
+	case err == nil && !info.Mode().IsRegular():
+		return Plan{}, fmt.Errorf("cannot start %s: it is neither a file nor a folder", in.Program)
+	case err == nil:
+		return in.file(path, info)
+	}
+	if !strings.Contains(in.Program, "/") {
+		if found := in.lookPath(in.Program); found != "" {
+			return Plan{in: in, kind: direct, path: found}, nil
+		}
+	}
+	if !os.IsNotExist(err) {
+		return Plan{}, fmt.Errorf("cannot start %s: %w", in.Program, err)
+	}
+	return Plan{}, fmt.Errorf("no such program: %s%s", in.Program, in.hint())
+}
+
+// hint guesses what a name that is no file was meant to be.
+func (in Input) hint() string {
+	name := in.Program
+	switch {
+	case strings.HasSuffix(name, ".py") || strings.HasPrefix(name, "/"):
+		return fmt.Sprintf(" (looked in %s)", filepath.Dir(in.abs(name)))
+	case strings.Contains(name, "/"):
+		return fmt.Sprintf(" (looked for %s; a Go package is named by its folder)", in.abs(name))
+	case strings.Contains(name, "."):
+		return fmt.Sprintf(" (neither in %s nor on PATH; a Python module needs -m)", in.Dir)
+	}
+	return fmt.Sprintf(" (neither in %s nor on PATH)", in.Dir)
+}
+
+func (in Input) directory(path string) (Plan, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return Plan{}, fmt.Errorf("cannot start %s: %w", in.Program, err)
+	}
+	has := func(fits func(name string) bool) bool {
+		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !e.IsDir() && fits(e.Name()) })
+	}
+	switch {
+	case has(func(name string) bool { return strings.HasSuffix(name, ".go") }):
+		return Plan{in: in, kind: golang, path: path}, nil
+	case has(func(name string) bool { return name == "__main__.py" }):
+		return in.python()
+	}
+	return Plan{}, fmt.Errorf("cannot start %s: the folder has neither Go files nor a __main__.py", in.Program)
+}
+
+func (in Input) file(path string, info os.FileInfo) (Plan, error) {
+	if strings.HasSuffix(path, ".go") {
+		return Plan{in: in, kind: golang, path: path, single: true}, nil
+	}
+	if strings.HasSuffix(path, ".py") {
+		return in.python()
+	}
+	head, err := firstBytes(path)
+	mayExecute := info.Mode()&0o111 != 0
+	switch {
+	// A program that may be executed but not read is fine.
+	case err != nil && !mayExecute:
+		return Plan{}, fmt.Errorf("cannot start %s: %w", in.Program, err)
+	case isELF(head) && !mayExecute:
+		return Plan{}, fmt.Errorf("cannot start %s: it is a program without permission to execute (chmod +x %s)", in.Program, in.Program)
+	case isELF(head), err != nil, mayExecute && bytes.HasPrefix(head, []byte("#!")) && !namesPython(head):
+		return Plan{in: in, kind: direct, path: path}, nil
+	}
+	return in.python()
+}
+
+// abs is where a name leads from the workers' working directory.
+func (in Input) abs(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(in.Dir, name)
+}
+
+func firstBytes(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	buf := make([]byte, 256)
+	n, _ := f.Read(buf)
+	return buf[:n], nil
+}
+
+func isELF(head []byte) bool { return bytes.HasPrefix(head, []byte("\x7fELF")) }
+
+// namesPython reads a first line such as "#!/usr/bin/env -S python3 -u".
+func namesPython(head []byte) bool {
+	line, _, _ := strings.Cut(string(head[2:]), "\n")
+	return slices.ContainsFunc(strings.Fields(line), func(word string) bool {
+		return strings.HasPrefix(filepath.Base(word), "python")
+	})
+}
