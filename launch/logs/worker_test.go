@@ -315,8 +315,8 @@ func BenchmarkEightWorkers(b *testing.B) {
 			}
 			defer con.Close()
 			dir := Dir{Path: b.TempDir()}
-			for b.Loop() {
-				attempt, err := dir.Attempt(0)
+			for n := 0; b.Loop(); n++ {
+				attempt, err := dir.Attempt(n)
 				if err != nil {
 					b.Fatal(err)
 				}
