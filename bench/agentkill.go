@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// agentKill is the time from the SIGKILL of a node's agent (the parent of its
+// workers), or of the process that the user started there, to the death of the
+// last worker on that node and on the others; 4 nodes of 2.
+func agentKill(bound time.Duration) []scenario {
+	s := shape{4, 2}
+	var all []scenario
+	for _, keeper := range []bool{false, true} {
+		name := "agent"
+		only := []string{nameGorun, "torchrun", "mpirun", "hydra", "srun -K"}
+		if keeper {
+			name = "keeper"
+			only = []string{nameGorun} // the others have no second process a node
+		}
+		victim := 0
+		all = append(all, scenario{
+			measure: "agentkill", name: name, only: only,
+			run: func(ctx context.Context, l *lab, p *peer) ([]reading, error) {
+				victim++
+				return killAgent(ctx, l, p, s, agentFault{victim, keeper, bound})
+			},
+		})
+	}
+	return all
+}
+
+type agentFault struct {
+	victim int  // a worker of the node, as for abortion
+	keeper bool // kill the agent's parent, not the agent
+	bound  time.Duration
+}
+
+func killAgent(ctx context.Context, l *lab, p *peer, s shape, f agentFault) (_ []reading, err error) {
+	j, err := startJob(l, p, s, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, j.close()) }()
+	t, err := readyTeam(ctx, j, s)
+	if err != nil {
+		return nil, err
+	}
+	defer t.deaths.close()
+
+	node := t.nodes[f.victim%len(t.nodes)]
+	target := node
+	if f.keeper {
+		if target, err = keeperOf(j, node); err != nil {
+			return nil, err
+		}
+	}
+	agent, err := watchDeaths([]int{target})
+	if err != nil {
+		return nil, err
+	}
+	defer agent.close()
+	if err := unix.Kill(target, unix.SIGKILL); err != nil {
+		return nil, fmt.Errorf("cannot kill agent %d: %w", target, err)
+	}
+	if err := agent.wait(time.Second); err != nil {
+		return nil, err
+	}
+	begin := agent.when[0]
+	if begin == 0 {
+		return nil, fmt.Errorf("process %d survives SIGKILL", target)
+	}
+	if err := t.deaths.wait(f.bound); err != nil {
+		return nil, err
+	}
+	note := "launcher still runs"
+	if codes, err := j.wait(ctx, exitBound); err == nil {
+		note = exitNote(codes)
+	}
+	return []reading{
+		{metric: "own workers", unit: "ms", note: note, value: t.last(begin, func(i int) bool { return t.nodes[i] == node })},
+		{metric: "other nodes", unit: "ms", note: note, value: t.last(begin, func(i int) bool { return t.nodes[i] != node })},
+	}, nil
+}
+
+// keeperOf is the process started by hand whose child the agent is.
+func keeperOf(j *job, agent int) (int, error) {
+	p, err := readProcess(agent)
+	if err != nil {
+		return 0, err
+	}
+	for _, cmd := range j.cmds {
+		if cmd.Process.Pid == p.parent {
+			return p.parent, nil
+		}
+	}
+	return 0, fmt.Errorf("agent %d has no keeper: its parent %d was not started by hand", agent, p.parent)
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// job is one run of a launcher: the processes that a user would start, and all
+// that comes from them. The benchmark is a subreaper, so everything that a
+// launcher leaves behind becomes its child and close ends it.
+type job struct {
+	dir      string // output of the launchers and the file of started workers
+	cmds     []*exec.Cmd
+	begin    int64 // monotonic ns, before the first launcher was started
+	finished chan struct{}
+	end      int64 // monotonic ns, after the last one ended; valid after finished
+}
+
+// startJob starts all commands at once. The caller must call close.
+func startJob(l *lab, p *peer, s shape, program []string) (*job, error) {
+	dir, err := os.MkdirTemp(l.scratch, "")
+	if err != nil {
+		return nil, err
+	}
+	j := &job{dir: dir, finished: make(chan struct{})}
+	if program == nil {
+		program = []string{l.helper, "worker", j.startedFile()}
+	}
+	lines, err := p.commands(l, s, program)
+	if err != nil {
+		return nil, err
+	}
+	out, err := os.Create(j.outputFile())
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+
+	for _, line := range lines {
+		cmd := exec.Command(line[0], line[1:]...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir, "OMP_NUM_THREADS=1")
+		cmd.Env = append(cmd.Env, p.env...)
+		cmd.Stdout, cmd.Stderr = out, out
+		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+		j.cmds = append(j.cmds, cmd)
+	}
+	j.begin = monotonic()
+	for i, cmd := range j.cmds {
+		if err := cmd.Start(); err != nil {
+			j.cmds = j.cmds[:i]
+			go j.await()
+			return nil, errors.Join(fmt.Errorf("cannot start %s: %w", p.name, err), j.close())
+		}
+	}
+	go j.await()
+	return j, nil
+}
+
+// await reaps the launchers; close waits for it.
+func (j *job) await() {
+	var all sync.WaitGroup
+	for _, cmd := range j.cmds {
+		all.Go(func() { _ = cmd.Wait() }) // the code is in cmd.ProcessState
+	}
+	all.Wait()
+	j.end = monotonic()
+	close(j.finished)
+}
+
+// wait returns the launchers' exit codes, -1 for one that a signal ended.
+func (j *job) wait(ctx context.Context, bound time.Duration) ([]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	select {
+	case <-j.finished:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("launchers still run after %v: %w", bound, ctx.Err())
+	}
+	var codes []int
+	for _, cmd := range j.cmds {
+		codes = append(codes, cmd.ProcessState.ExitCode())
+	}
+	return codes, nil
+}
+
+// started is what a worker wrote down at its first instruction.
+type started struct {
+	at  int64 // monotonic ns
+	pid int
+}
+
+// workers waits until n workers have started.
+func (j *job) workers(ctx context.Context, n int, bound time.Duration) ([]started, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		all := j.startedWorkers()
+		if len(all) >= n {
+			return all, nil
+		}
+		select {
+		case <-tick.C:
+		case <-j.finished:
+			return nil, fmt.Errorf("launchers ended with %d of %d workers started: %s", len(all), n, j.lastOutput())
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%d of %d workers started in %v: %s", len(all), n, bound, j.lastOutput())
+		}
+	}
+}
+
+func (j *job) startedWorkers() []started {
+	text, _ := os.ReadFile(j.startedFile()) // absent until the first has started
+	var all []started
+	for line := range strings.Lines(string(text)) {
+		var s started
+		if n, _ := fmt.Sscan(line, &s.at, &s.pid); n == 2 && strings.HasSuffix(line, "\n") {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// close ends every process of the job and removes its files.
+func (j *job) close() error {
+	const bound = 20 * time.Second
+	left := j.kill()
+	for deadline := time.Now().Add(bound); time.Now().Before(deadline); left = j.kill() {
+		if left == 0 && j.isFinished() {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	if left > 0 || !j.isFinished() {
+		return fmt.Errorf("%d processes survive SIGKILL for %v", left, bound)
+	}
+	// What the launchers left behind became ours to reap; they are reaped.
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if pid <= 0 || err != nil {
+			break
+		}
+	}
+	return os.RemoveAll(j.dir)
+}
+
+// kill sends SIGKILL to all that still runs and says how many that were.
+func (j *job) kill() int {
+	below := descendants()
+	for _, p := range below {
+		_ = unix.Kill(p.pid, unix.SIGKILL) // gone already: just as well
+	}
+	n := len(below)
+	// Slurm's workers are slurmd's children, not ours: known by their argument.
+	for _, w := range j.startedWorkers() {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.pid))
+		if err == nil && bytes.Contains(text, []byte(j.startedFile())) {
+			_ = unix.Kill(w.pid, unix.SIGKILL)
+			n++
+		}
+	}
+	return n
+}
+
+func (j *job) isFinished() bool {
+	select {
+	case <-j.finished:
+		return true
+	default:
+		return false
+	}
+}
+
+func (j *job) startedFile() string { return filepath.Join(j.dir, "started") }
+func (j *job) outputFile() string  { return filepath.Join(j.dir, "output") }
+
+// lastOutput is the end of what the launchers printed, for an error.
+func (j *job) lastOutput() string {
+	text, _ := os.ReadFile(j.outputFile())
+	if len(text) > 600 {
+		text = text[len(text)-600:]
+	}
+	return strings.TrimSpace(string(text))
+}

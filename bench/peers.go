@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// shape is the size of a job.
+type shape struct{ nodes, perNode int }
+
+func (s shape) workers() int { return s.nodes * s.perNode }
+
+func (s shape) String() string { return fmt.Sprintf("%d x %d", s.nodes, s.perNode) }
+
+// peer is a launcher that is measured.
+type peer struct {
+	name    string
+	missing string // why it cannot run here, "" if it can
+	env     []string
+	// commands are the processes that a user starts for the job: one, or one a
+	// node. A shape of one node is started the way that is meant for one node.
+	commands func(l *lab, s shape, program []string) ([][]string, error)
+}
+
+const (
+	nameGorun = "gorun"
+	nameFloor = "floor"
+)
+
+// peers are gorun and all that it is compared with; the missing ones too, so
+// that the table says so.
+func peers(ctx context.Context, l *lab) []*peer {
+	hydra := lookPath("mpiexec.hydra")
+	mpirun := openMPI(ctx)
+	all := []*peer{
+		{name: nameGorun, missing: l.gorunWhy, commands: gorunCommands},
+		{name: "torchrun", missing: torchMissing(ctx), commands: torchrunCommands},
+		{
+			name: "mpirun", missing: missing(mpirun),
+			env: []string{
+				"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+				"OMPI_MCA_oob_tcp_if_include=lo",
+			},
+			commands: func(l *lab, s shape, program []string) ([][]string, error) {
+				return mpirunCommands(mpirun, l, s, program), nil
+			},
+		},
+		{
+			name: "hydra", missing: missing(hydra),
+			commands: func(l *lab, s shape, program []string) ([][]string, error) {
+				return hydraCommands(hydra, l, s, program), nil
+			},
+		},
+		{name: nameFloor, commands: floorCommands},
+	}
+	if nodes := slurmNodes(ctx); nodes > 0 { // no row without a Slurm that is up
+		all = append(all, &peer{name: "srun -K", commands: func(_ *lab, s shape, program []string) ([][]string, error) {
+			return srunCommands(nodes, s, program)
+		}})
+	}
+	return all
+}
+
+func gorunCommands(l *lab, s shape, program []string) ([][]string, error) {
+	head := []string{l.gorun, "--nproc-per-node", strconv.Itoa(s.perNode)}
+	if s.nodes == 1 {
+		return [][]string{join(head, []string{"--standalone", "--no-python"}, program)}, nil
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	var lines [][]string
+	for i := range s.nodes {
+		lines = append(lines, join(head, []string{
+			"--nnodes", strconv.Itoa(s.nodes), "--local-addr", loopback(i),
+			"--rdzv-endpoint", port, "--rdzv-id", "bench", "--no-python",
+		}, program))
+	}
+	return lines, nil
+}
+
+// torchrunCommands uses 0.1 s as the monitor interval, today's default;
+// PyTorch 1.13 has 5 s. It knows options with underscores only.
+func torchrunCommands(l *lab, s shape, program []string) ([][]string, error) {
+	head := []string{python, l.torchrun, "--nproc_per_node", strconv.Itoa(s.perNode), "--monitor_interval", "0.1"}
+	if s.nodes == 1 {
+		return [][]string{join(head, []string{"--standalone", "--no_python"}, program)}, nil
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	line := join(head, []string{
+		"--nnodes", strconv.Itoa(s.nodes), "--rdzv_backend", "c10d",
+		"--rdzv_endpoint", port, "--rdzv_id", "bench", "--no_python",
+	}, program)
+	var lines [][]string
+	for range s.nodes {
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// mpirunCommands raises the number of ssh at a time: the default adds 5 s at 8 nodes.
+func mpirunCommands(mpirun string, l *lab, s shape, program []string) [][]string {
+	line := []string{mpirun, "--oversubscribe", "--bind-to", "none", "-n", strconv.Itoa(s.workers())}
+	if s.nodes > 1 {
+		var hosts []string
+		for i := range s.nodes {
+			hosts = append(hosts, fmt.Sprintf("n%d:%d", i+1, s.perNode))
+		}
+		line = append(line, "-H", strings.Join(hosts, ","),
+			"--mca", "plm_rsh_agent", l.ssh, "--mca", "plm_rsh_num_concurrent", "128")
+	}
+	return [][]string{join(line, program)}
+}
+
+func hydraCommands(hydra string, l *lab, s shape, program []string) [][]string {
+	line := []string{hydra, "-n", strconv.Itoa(s.workers())}
+	if s.nodes > 1 {
+		var hosts []string
+		for i := range s.nodes {
+			hosts = append(hosts, fmt.Sprintf("n%d", i+1))
+		}
+		line = append(line, "-launcher", "ssh", "-launcher-exec", l.ssh,
+			"-hosts", strings.Join(hosts, ","), "-ppn", strconv.Itoa(s.perNode))
+	}
+	return [][]string{join(line, program)}
+}
+
+// srunCommands has -K: without it srun never stops the others.
+func srunCommands(have int, s shape, program []string) ([][]string, error) {
+	if s.nodes > have {
+		return nil, fmt.Errorf("the Slurm here has %d nodes", have)
+	}
+	return [][]string{join([]string{
+		"srun", "-K", "--overcommit", "--mem=0", "-N", strconv.Itoa(s.nodes),
+		"-n", strconv.Itoa(s.workers()), "--ntasks-per-node", strconv.Itoa(s.perNode),
+	}, program)}, nil
+}
+
+// floorCommands is what no launcher can undercut: one process that starts all
+// workers of a node, and for several nodes all of them at once.
+func floorCommands(l *lab, s shape, program []string) ([][]string, error) {
+	line := join([]string{l.helper, "spawn", strconv.Itoa(s.perNode)}, program)
+	var lines [][]string
+	for range s.nodes {
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// python is Debian's: python3-torch is installed for that one.
+const python = "/usr/bin/python3"
+
+func torchMissing(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if exec.CommandContext(ctx, python, "-c", "import torch.distributed.run").Run() != nil {
+		return "not installed"
+	}
+	return ""
+}
+
+// openMPI finds Open MPI's mpirun: MPICH has one of the same name.
+func openMPI(ctx context.Context) string {
+	for _, name := range []string{"mpirun.openmpi", "mpirun"} {
+		path := lookPath(name)
+		if path == "" {
+			continue
+		}
+		out, err := exec.CommandContext(ctx, path, "--version").Output()
+		if err == nil && strings.Contains(string(out), "Open MPI") {
+			return path
+		}
+	}
+	return ""
+}
+
+// slurmNodes is the number of idle nodes of a Slurm that answers, else 0.
+func slurmNodes(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "sinfo", "-h", "-t", "idle", "-o", "%D").Output()
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(out))) // empty: none is idle
+	return n
+}
+
+// freePort is an address that was free for TCP and UDP a moment ago; two
+// programs cannot be handed a bound socket, so a race remains.
+func freePort() (string, error) {
+	for range 20 {
+		t, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		u, err := net.ListenPacket("udp", t.Addr().String())
+		t.Close()
+		if err == nil {
+			u.Close()
+			return t.Addr().String(), nil
+		}
+	}
+	return "", fmt.Errorf("no port is free for both TCP and UDP")
+}
+
+func loopback(i int) string { return fmt.Sprintf("127.0.0.%d", i+1) }
+
+func missing(path string) string {
+	if path == "" {
+		return "not installed"
+	}
+	return ""
+}
+
+// lookPath is the absolute path of a program, or "".
+func lookPath(name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+func join(parts ...[]string) []string {
+	var all []string
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}

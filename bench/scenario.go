@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"time"
+)
+
+// reading is one number of one run.
+type reading struct {
+	metric string  // what, where a scenario yields several: "own node"
+	value  float64 // in unit; never: it did not happen within the bound
+	unit   string
+	note   string // what else was seen: "exit 3"
+}
+
+var never = math.Inf(1)
+
+// scenario is one thing that is measured with every peer.
+type scenario struct {
+	measure string // what -only selects
+	name    string
+	only    []string // the peers it is for; empty: all
+	run     func(ctx context.Context, l *lab, p *peer) ([]reading, error)
+}
+
+// effort says how often a scenario is run.
+type effort struct {
+	reps   int           // rounds; gorun and every quick peer run in each
+	budget time.Duration // of one peer in one scenario; a slow one skips rounds
+}
+
+// maxFailures of a peer in a scenario end its turns.
+const maxFailures = 3
+
+// turns is what one peer did in one scenario.
+type turns struct {
+	peer     *peer
+	spent    time.Duration
+	failures int
+	lastErr  error
+	readings []reading
+}
+
+// due spreads a slow peer's runs evenly over the rounds: it has a turn while
+// the share of its budget that is spent is not above the share of the rounds
+// that are done. So everybody runs at least once, and gorun always.
+func (t *turns) due(round int, e effort) bool {
+	if t.peer.missing != "" || t.failures == maxFailures {
+		return false
+	}
+	done := float64(round) / float64(e.reps)
+	return t.peer.name == nameGorun || float64(t.spent)/float64(e.budget) <= done
+}
+
+// measure runs the scenario in interleaved rounds: what drifts on the machine
+// drifts for all.
+func (sc scenario) runAll(ctx context.Context, l *lab, all []*peer, e effort) ([]*turns, error) {
+	var each []*turns
+	for _, p := range all {
+		if sc.isFor(p) {
+			each = append(each, &turns{peer: p})
+		}
+	}
+	for round := range e.reps {
+		for _, t := range each {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if !t.due(round, e) {
+				continue
+			}
+			progress(fmt.Sprintf("%s %s: %s %d/%d", sc.measure, sc.name, t.peer.name, round+1, e.reps))
+			begin := time.Now()
+			got, err := sc.run(ctx, l, t.peer)
+			t.spent += time.Since(begin)
+			t.readings = append(t.readings, got...)
+			if err != nil {
+				t.failures++
+				t.lastErr = err
+			}
+		}
+	}
+	progress("")
+	return each, ctx.Err()
+}
+
+func (sc scenario) isFor(p *peer) bool {
+	for _, name := range sc.only {
+		if name == p.name {
+			return true
+		}
+	}
+	return len(sc.only) == 0
+}
+
+// progress overwrites one line on a terminal's standard error.
+func progress(text string) {
+	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		fmt.Fprintf(os.Stderr, "\r\033[K%s", text)
+	}
+}
+
+func ms(ns int64) float64     { return float64(ns) / 1e6 }
+func mib(b int64) float64     { return float64(b) / (1 << 20) }
+func one(r reading) []reading { return []reading{r} }
