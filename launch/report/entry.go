@@ -1,0 +1,129 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// maxTextLines is how many lines of a traceback are shown.
+const maxTextLines = 200
+
+// entry is one failure in torchrun's layout. Of those that are not the root
+// cause, which may be many, no standard error is shown, and of consequences no
+// traceback.
+func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string {
+	lines := []string{fmt.Sprintf("[%d]:", n)}
+	field := func(name, value string) {
+		// Of a field of several lines all but the first are indented by 2.
+		for i, line := range strings.Split(value, "\n") {
+			if i == 0 {
+				line = fmt.Sprintf("%-10s: %s", name, line)
+			}
+			lines = append(lines, strings.TrimRight("  "+line, " "))
+		}
+	}
+	field("time", c.Time.In(zone).Format("2006-01-02_15:04:05"))
+	field("host", orNA(oneLine(c.Host)))
+	if node := nodeText(c); node != "" {
+		field("node", node)
+	}
+	if c.Rank < 0 {
+		field("rank", "none ("+event(c.Kind)+")")
+		field("reason", orNA(reason(c)))
+	} else {
+		field("rank", fmt.Sprintf("%d (local_rank: %d)", c.Rank, c.LocalRank))
+		field("exitcode", exitText(c))
+		field("error_file", orNA(oneLine(c.ErrorFile)))
+		field("traceback", traceback(c, root || !c.Consequence))
+	}
+	if root && len(c.Tail) > 0 {
+		field("stderr", plainLines(c.Tail))
+	}
+	if c.Consequence && !root {
+		field("note", "consequence of the root cause (its peer was gone)")
+	}
+	return lines
+}
+
+// nodeText is the node's group rank and address, as far as they are known.
+func nodeText(c *rendezvous.Cause) string {
+	addr := oneLine(c.Addr)
+	switch {
+	case c.GroupRank < 0:
+		return addr
+	case addr == "":
+		return strconv.Itoa(c.GroupRank)
+	default:
+		return fmt.Sprintf("%d (%s)", c.GroupRank, addr)
+	}
+}
+
+// event says what happened where no worker is concerned.
+func event(k rendezvous.Kind) string {
+	switch k {
+	case rendezvous.KindLost:
+		return "node lost"
+	case rendezvous.KindStopped:
+		return "gorun was told to stop"
+	case rendezvous.KindRendezvous:
+		return "the nodes did not come together"
+	default:
+		return "no worker is concerned"
+	}
+}
+
+func reason(c *rendezvous.Cause) string {
+	if c.Message == "" && c.Kind == rendezvous.KindStopped && c.Signal != 0 {
+		return "received " + rendezvous.SignalName(c.Signal)
+	}
+	return oneLine(c.Message)
+}
+
+// exitText is the exit code as Python's subprocess has it: a signal is negative.
+func exitText(c *rendezvous.Cause) string {
+	code := orNA("")
+	switch {
+	case c.Kind == rendezvous.KindStart:
+		return code + " (not started)"
+	case c.Signal != 0:
+		code = strconv.Itoa(-int(c.Signal))
+	case c.ExitCode != 0 || c.Kind == rendezvous.KindExit:
+		code = strconv.Itoa(c.ExitCode)
+	}
+	return fmt.Sprintf("%s (pid: %d)", code, c.PID)
+}
+
+// traceback is the worker's own account, or what is known without one. If it is
+// not wanted whole, it is the line that matters.
+func traceback(c *rendezvous.Cause, whole bool) string {
+	text := strings.TrimRight(c.Traceback, "\n")
+	switch {
+	case text != "" && whole:
+		return plainLines(strings.Split(text, "\n"))
+	case c.Message != "":
+		return oneLine(c.Message)
+	case text != "":
+		return oneLine(text[strings.LastIndexByte(text, '\n')+1:])
+	case c.Signal != 0:
+		return fmt.Sprintf("Signal %d (%s) received by PID %d", int(c.Signal), rendezvous.SignalName(c.Signal), c.PID)
+	default:
+		return "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
+	}
+}
+
+// plainLines joins the last maxTextLines of lines.
+func plainLines(lines []string) string {
+	var out []string
+	if more := len(lines) - maxTextLines; more > 0 {
+		out = append(out, fmt.Sprintf("... (%d lines left out)", more))
+		lines = lines[more:]
+	}
+	for _, line := range lines {
+		out = append(out, shorten(plain(line), maxMessage))
+	}
+	return strings.Join(out, "\n")
+}

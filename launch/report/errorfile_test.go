@@ -1,0 +1,134 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "error.json")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const torchForm = `{"message": {"message": "RuntimeError: foo", "extraInfo": {"py_callstack": "Traceback (most recent call last):\n  …", "timestamp": "1605774851"}}}`
+
+func TestReadErrorFile(t *testing.T) {
+	at := time.Unix(1605774851, 0)
+	for _, c := range []struct {
+		name, in string
+		want     ErrorFile
+		err      string
+	}{
+		{name: "torch", in: torchForm, want: ErrorFile{"RuntimeError: foo", "Traceback (most recent call last):\n  …", at}},
+		{name: "copied by torchrun", in: strings.Replace(torchForm, `"RuntimeError: foo",`, `"RuntimeError: foo", "errorCode": 3,`, 1),
+			want: ErrorFile{"RuntimeError: foo", "Traceback (most recent call last):\n  …", at}},
+		{name: "text", in: `{"message": "it broke", "timestamp": 1605774851}`, want: ErrorFile{Message: "it broke", Time: at}},
+		{name: "text, time as text", in: `{"message": "it broke", "timestamp": "1605774851"}`, want: ErrorFile{Message: "it broke", Time: at}},
+		{name: "text, time with a fraction", in: `{"message": "it broke", "timestamp": 1605774851.5}`, want: ErrorFile{Message: "it broke", Time: at}},
+		{name: "text, no time", in: `{"message": "it broke"}`, want: ErrorFile{Message: "it broke"}},
+		{name: "nothing said", in: `{"message": "<NONE>"}`, want: ErrorFile{Message: "<NONE>"}},
+		{name: "no message", in: `{"error": 7, "timestamp": 1605774851}`, want: ErrorFile{Message: `{"error":7,"timestamp":1605774851}`, Time: at}},
+		{name: "no callstack", in: `{"message": {"message": "x"}}`, want: ErrorFile{Message: "x"}},
+		{name: "odd types", in: `{"message": {"message": {"a": 1}, "extraInfo": ["x"]}, "timestamp": []}`, want: ErrorFile{Message: `{"a": 1}`}},
+		{name: "impossible times", in: `{"message": "x", "timestamp": "NaN"}`, want: ErrorFile{Message: "x"}},
+		{name: "far time", in: `{"message": "x", "timestamp": 1e300}`, want: ErrorFile{Message: "x"}},
+		{name: "long", in: `{"message": "` + strings.Repeat("é", 5000) + `"}`, want: ErrorFile{Message: strings.Repeat("é", 2048) + "…"}},
+		{name: "half", in: torchForm[:60], err: "ends in the middle"},
+		{name: "empty", err: "it is empty"},
+		{name: "no JSON", in: "Traceback", err: "not what torch writes"},
+		{name: "no object", in: `[1]`, err: "not what torch writes"},
+		{name: "huge", in: `{"message": "` + strings.Repeat("x", MaxErrorFile) + `"}`, err: "larger than"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := ReadErrorFile(write(t, c.in))
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("error %v, want %q", err, c.err)
+			}
+		})
+	}
+}
+
+func TestReadErrorFileThatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{"", dir + "/none"} {
+		if _, err := ReadErrorFile(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	fifo := dir + "/fifo"
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, fifo} { // a read of the FIFO would wait for ever
+		if _, err := ReadErrorFile(path); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
+func FuzzParseErrorFile(f *testing.F) {
+	for _, s := range []string{torchForm, torchForm[:60], `{"message":"a","timestamp":10}`, `{}`, `null`, `{"message":null}`, `{"message":{"extraInfo":3}}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := parseErrorFile(b)
+		if err != nil && e != (ErrorFile{}) {
+			t.Errorf("an error and content: %+v", e)
+		}
+		if len(e.Message) > maxMessage+len("…") {
+			t.Errorf("a message of %d bytes", len(e.Message))
+		}
+		if _, err := json.Marshal(e); err != nil {
+			t.Errorf("cannot be passed on: %v", err)
+		}
+	})
+}
+
+func TestCopyErrorFile(t *testing.T) {
+	for _, c := range []struct {
+		name, in, want string
+		code           int
+	}{
+		{"code", `{"message": {"message": "x", "extraInfo": {"n": 12345678901234567890}}, "more": 1}`,
+			`{"message":{"errorCode":3,"extraInfo":{"n":12345678901234567890},"message":"x"},"more":1}`, 3},
+		{"signal", `{"message": {"message": "x"}}`, `{"message":{"errorCode":-11,"message":"x"}}`, -11},
+		{"no code", `{"message": {"message": "x"}}`, `{"message":{"message":"x"}}`, 0},
+		{"text", `{"message": "x", "timestamp": 10}`, `{"message":"x","timestamp":10}`, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			to := write(t, "what an earlier run left")
+			if err := CopyErrorFile(write(t, c.in), to, c.code); err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile(to)
+			if err != nil || string(b) != c.want {
+				t.Errorf("got %s (%v), want %s", b, err, c.want)
+			}
+		})
+	}
+	to := write(t, "old")
+	if err := CopyErrorFile(write(t, torchForm[:60]), to, 1); err == nil || !strings.Contains(err.Error(), "ends in the middle") {
+		t.Errorf("half a file: %v", err)
+	}
+	if err := CopyErrorFile(to+".none", to, 1); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if b, _ := os.ReadFile(to); string(b) != "old" {
+		t.Errorf("nothing was copied, but the file has %q", b)
+	}
+}

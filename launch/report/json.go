@@ -1,0 +1,97 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Outcome is how a job ended.
+type Outcome string
+
+const (
+	Succeeded  Outcome = "succeeded"
+	Failed     Outcome = "failed"
+	Stopped    Outcome = "stopped"    // gorun was told to stop
+	Rendezvous Outcome = "rendezvous" // the nodes did not come together
+)
+
+// Report is the JSON of --report. Names are stable: fields may be added, none
+// is renamed or removed. Times are RFC 3339 and left out where not known.
+type Report struct {
+	RunID    string    `json:"run_id"`
+	Started  time.Time `json:"started,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+	ExitCode int       `json:"exit_code"` // gorun's
+	Outcome  Outcome   `json:"outcome"`
+
+	// Cause is the job's first failure, null if it succeeded. Failures are all
+	// that were seen in the last round, the cause among them.
+	Cause    *rendezvous.Cause  `json:"cause"`
+	Failures []rendezvous.Cause `json:"failures"`
+	Rounds   []Round            `json:"rounds"`
+}
+
+// Round is one attempt.
+type Round struct {
+	Round   int               `json:"round"`   // its number, grows
+	Restart int               `json:"restart"` // restarts that came before it
+	Started time.Time         `json:"started,omitzero"`
+	Ended   time.Time         `json:"ended,omitzero"`
+	Nodes   []Node            `json:"nodes"` // by group rank
+	Cause   *rendezvous.Cause `json:"cause"` // why it ended, null if it succeeded
+}
+
+// Node is one node of a round.
+type Node struct {
+	GroupRank int    `json:"group_rank"`
+	Host      string `json:"host"`
+	Addr      string `json:"addr,omitempty"`
+	Ranks     []Rank `json:"ranks"` // by local rank
+}
+
+// Rank is one worker of a round.
+type Rank struct {
+	Rank      int            `json:"rank"`
+	LocalRank int            `json:"local_rank"`
+	PID       int            `json:"pid,omitempty"` // 0: it was never started
+	ExitCode  int            `json:"exit_code"`
+	Signal    syscall.Signal `json:"signal,omitempty"` // that ended it, 0: none
+	Started   time.Time      `json:"started,omitzero"`
+	Ended     time.Time      `json:"ended,omitzero"`
+}
+
+// WriteJSON writes r to path, as a whole or not at all.
+func WriteJSON(path string, r Report) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // tracebacks are full of <module>
+	enc.SetIndent("", "  ")
+	err := enc.Encode(r.withLists())
+	if err == nil {
+		err = writeWhole(path, b.Bytes())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the report of --report: %w", err)
+	}
+	return nil
+}
+
+// withLists has empty lists where there were none, so that a reader may loop
+// over them without asking: JSON would say null.
+func (r Report) withLists() Report {
+	r.Failures = append([]rendezvous.Cause{}, r.Failures...)
+	r.Rounds = append([]Round{}, r.Rounds...)
+	for i := range r.Rounds {
+		round := &r.Rounds[i]
+		round.Nodes = append([]Node{}, round.Nodes...)
+		for j := range round.Nodes {
+			round.Nodes[j].Ranks = append([]Rank{}, round.Nodes[j].Ranks...)
+		}
+	}
+	return r
+}

@@ -1,0 +1,152 @@
+package report
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares got with testdata/name.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test -update accepts it); got:\n%s", path, got)
+	}
+}
+
+var when = time.Date(2026, 11, 21, 16, 39, 58, 0, time.UTC)
+
+// worker is a failure of a worker on the second of two nodes.
+func worker(rank int, change func(*rendezvous.Cause)) rendezvous.Cause {
+	c := rendezvous.Cause{Kind: rendezvous.KindExit, Node: "n2", Host: "node2.example", Addr: "10.0.0.2", GroupRank: 1,
+		Rank: rank, LocalRank: rank - 2, Role: "default", PID: 78970 + rank, ExitCode: 1, Time: when}
+	if change != nil {
+		change(&c)
+	}
+	return c
+}
+
+func node(kind rendezvous.Kind, message string) rendezvous.Cause {
+	return rendezvous.Cause{Kind: kind, Node: "n2", Host: "node2.example", Addr: "10.0.0.2", GroupRank: 1,
+		Rank: -1, LocalRank: -1, Message: message, Time: when}
+}
+
+func TestTextGolden(t *testing.T) {
+	signal := worker(2, func(c *rendezvous.Cause) {
+		c.Kind, c.Signal, c.ExitCode = rendezvous.KindSignal, syscall.SIGSEGV, 0
+	})
+	traced := worker(3, func(c *rendezvous.Cause) {
+		c.ExitCode = 3
+		c.ErrorFile = "/tmp/torchelastic_x/none_y/attempt_0/1/error.json"
+		c.Message = "ValueError: loss is NaN"
+		c.Traceback = "Traceback (most recent call last):\n  File \"train.py\", line 13, in train\n    raise ValueError(\"loss is NaN\")\nValueError: loss is NaN\n"
+		c.Tail = []string{"step 4", "", "\x1b[31mValueError\x1b[0m: loss is NaN\x07"}
+	})
+	lost := worker(0, func(c *rendezvous.Cause) {
+		c.Host, c.Addr, c.GroupRank, c.LocalRank = "node1.example", "10.0.0.1", 0, 0
+		c.Consequence = true
+		c.Tail = []string{"RuntimeError: Connection closed by peer"}
+		c.Traceback = "Traceback (most recent call last):\n  File \"train.py\", line 9\nRuntimeError: Connection closed by peer"
+	})
+	for _, c := range []struct {
+		name string
+		in   TextInput
+	}{
+		{"alone", TextInput{Entrypoint: "train.py", Cause: &traced, Failures: []rendezvous.Cause{traced}, ExitCode: 3}},
+		{"others", TextInput{Entrypoint: "train.py", Cause: &signal, Failures: []rendezvous.Cause{lost, signal, traced}, ExitCode: 139}},
+		{"bare", TextInput{Entrypoint: "./bench", Cause: ptr(worker(2, func(c *rendezvous.Cause) { c.Addr = "node2.example" })), ExitCode: 1}},
+		{"start", TextInput{Entrypoint: "tarin.py", Cause: ptr(worker(2, func(c *rendezvous.Cause) {
+			c.Kind, c.PID, c.Message = rendezvous.KindStart, 0, "fork/exec /usr/bin/pyhton3: no such file or directory"
+		})), ExitCode: 1}},
+		{"report", TextInput{Entrypoint: "train", Cause: ptr(worker(2, func(c *rendezvous.Cause) {
+			c.Kind, c.ExitCode, c.Message = rendezvous.KindReport, 0, "shard 7 cannot be read"
+		})), ExitCode: 1}},
+		{"lost", TextInput{Entrypoint: "train.py", Cause: ptr(node(rendezvous.KindLost, "no answer for 5 s")), Failures: []rendezvous.Cause{lost}, ExitCode: 137}},
+		{"stopped", TextInput{Entrypoint: "train.py", Cause: ptr(func() rendezvous.Cause {
+			c := node(rendezvous.KindStopped, "")
+			c.Signal = syscall.SIGTERM
+			return c
+		}()), ExitCode: 143}},
+		{"rendezvous", TextInput{Entrypoint: "train.py", Cause: &rendezvous.Cause{Kind: rendezvous.KindRendezvous, GroupRank: -1, Rank: -1, LocalRank: -1,
+			Host: "node1.example", Message: "2 of 3 nodes came within 10m0s: node1, node2", Time: when}, ExitCode: 75}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.in.Location = time.UTC
+			golden(t, "text-"+c.name+".txt", Text(c.in))
+		})
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestTextIsBounded(t *testing.T) {
+	root := worker(2, nil)
+	var all []rendezvous.Cause
+	for i := range 1000 {
+		all = append(all, worker(i, nil))
+	}
+	got := Text(TextInput{Entrypoint: "train.py", Cause: &root, Failures: all, ExitCode: 1})
+	for _, want := range []string{"  rank      : 2 (local_rank: 0)\n", "[32]:\n", "... and 967 more", "; 999 more failed; exit code 1\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "[33]:") {
+		t.Error("more than 32 others are listed")
+	}
+	if Text(TextInput{}) != "" {
+		t.Error("a report without a cause")
+	}
+}
+
+// Nothing that another node sends may control the terminal or forge a line.
+func FuzzText(f *testing.F) {
+	f.Add("node\n[0]:", "\x1b[2J\x1b]0;title\x07", "\r\x9b31m\xff")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		cause := rendezvous.Cause{Kind: rendezvous.KindExit, Host: a, Addr: b, Message: c, Traceback: a + b, Tail: []string{c, a}, ErrorFile: c}
+		got := Text(TextInput{Entrypoint: b, Cause: &cause, Failures: []rendezvous.Cause{{Rank: 7, Host: c, Message: a}}, Location: time.UTC})
+		for _, r := range got {
+			if r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) {
+				t.Fatalf("the report has %q:\n%q", r, got)
+			}
+		}
+		if n := strings.Count(got, "\nRoot Cause (first observed failure):\n[0]:\n"); n != 1 {
+			t.Errorf("%d root causes:\n%s", n, got)
+		}
+	})
+}
+
+func TestEntrypoint(t *testing.T) {
+	for want, argv := range map[string][]string{
+		"":           nil,
+		"./bench":    {"./bench", "-v"},
+		"train.py":   {"/usr/bin/python3.11", "-u", "train.py", "--lr", "1"},
+		"pkg.module": {"python", "-u", "-m", "pkg.module"},
+	} {
+		if got := Entrypoint(argv); got != want {
+			t.Errorf("Entrypoint(%q) = %q, want %q", argv, got, want)
+		}
+	}
+	if got := Entrypoint([]string{"python3", "-V"}); got != "" {
+		t.Errorf("python without a script: %q", got)
+	}
+}
