@@ -253,7 +253,7 @@ func (m *Machine) memberTick() {
 	case m.coord != nil:
 		m.probe()
 	case mem.linked:
-	case mem.stop != nil && mem.work == idle && mem.outcome == nil:
+	case mem.stop != nil && mem.sealed == nil:
 		m.finish(m.alone(*mem.stop))
 	case mem.sealed == nil && !m.now.Before(m.joinBy):
 		m.finish(m.alone(m.here(KindRendezvous, m.nobody())))

@@ -177,7 +177,9 @@ func (s *sim) dial(a *simAgent, addr string) {
 		s.conns += 2
 		p := &pipe{a: a, b: b, ca: s.conns - 1, cb: s.conns}
 		s.pipes[p.ca], s.pipes[p.cb] = p, p
-		s.after(s.delay(), func() { s.step(a, Dialed{Addr: addr, Conn: p.ca}) })
+		d := s.delay()
+		p.ready[1] = s.now.Add(d)
+		s.after(d, func() { s.step(a, Dialed{Addr: addr, Conn: p.ca}) })
 	}
 }
 

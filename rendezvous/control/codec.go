@@ -1,0 +1,55 @@
+package control
+
+import (
+	"encoding/json"
+
+	"github.com/gorun/gorun/rendezvous"
+	"google.golang.org/grpc"
+)
+
+// Limits of what an agent accepts from the network.
+const (
+	maxMessage = 32 << 20 // bytes: a world of 100,000 nodes
+	maxStreams = 1 << 16
+	maxQueued  = 4096 // messages that wait for a slow peer
+)
+
+// jsonCodec writes messages as JSON: readable in a packet capture, and one
+// struct on both sides instead of a generated mirror of it.
+type jsonCodec struct{}
+
+func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+func (jsonCodec) Name() string                       { return "json" }
+
+// msgPing keeps a stream alive; it never reaches the state machine.
+const msgPing rendezvous.Type = "ping"
+
+// stream is what client and server streams have in common.
+type stream interface {
+	SendMsg(any) error
+	RecvMsg(any) error
+}
+
+// joiner is the service's server side.
+type joiner interface{ join(grpc.ServerStream) error }
+
+const (
+	serviceName = "gorun.Control"
+	joinMethod  = "/" + serviceName + "/Join"
+)
+
+// serviceDesc is what protoc would generate for one method with a stream of
+// messages in both directions.
+func serviceDesc() *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{
+		ServiceName: serviceName,
+		HandlerType: (*joiner)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName:    "Join",
+			ServerStreams: true,
+			ClientStreams: true,
+			Handler:       func(srv any, s grpc.ServerStream) error { return srv.(joiner).join(s) },
+		}},
+	}
+}

@@ -1,0 +1,52 @@
+package gossip
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/hashicorp/memberlist"
+)
+
+// meta is what an agent tells all others of itself, at most
+// memberlist.MetaMaxSize (512) bytes: more would make memberlist panic.
+type meta struct {
+	Protocol int    `json:"p"`
+	Run      string `json:"r"` // run id, cut to maxRun bytes and a hash when longer
+	Name     string `json:"n"`
+	Control  string `json:"c"`
+	Endpoint int    `json:"e"`
+}
+
+const (
+	maxName = 128
+	maxRun  = 128
+)
+
+func (m meta) encode() ([]byte, error) {
+	m.Name = m.Name[:min(len(m.Name), maxName)]
+	b, err := json.Marshal(m)
+	if err == nil && len(b) > memberlist.MetaMaxSize {
+		err = fmt.Errorf("%d bytes are over memberlist's limit of %d", len(b), memberlist.MetaMaxSize)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot describe this agent to the others: %w", err)
+	}
+	return b, nil
+}
+
+// decodeMeta reads what another process says it is.
+func decodeMeta(b []byte) (meta, error) {
+	var m meta
+	if len(b) > memberlist.MetaMaxSize {
+		return m, fmt.Errorf("node metadata of %d bytes", len(b))
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("node metadata is not gorun's: %w", err)
+	}
+	return m, nil
+}
+
+func (m meta) peer(id string) rendezvous.Peer {
+	return rendezvous.Peer{ID: rendezvous.NodeID(id), Name: m.Name, Control: m.Control, Endpoint: m.Endpoint}
+}
