@@ -305,16 +305,23 @@ func TestStartFails(t *testing.T) {
 }
 
 // BenchmarkEightWorkers measures what the output of 8 workers costs, without
-// the workers.
+// the workers. With files it is the file system that takes the time.
 func BenchmarkEightWorkers(b *testing.B) {
-	for _, tee := range []Std{0, 3} {
-		b.Run(fmt.Sprintf("tee=%d", tee), func(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		tee   Std
+		files bool
+	}{{"passed-through", 0, false}, {"teed", 3, false}, {"teed-with-files", 3, true}} {
+		b.Run(c.name, func(b *testing.B) {
 			con, err := NewConsole(devNull(b), devNull(b))
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer con.Close()
-			dir := Dir{Path: b.TempDir()}
+			var dir Dir
+			if c.files {
+				dir.Path = b.TempDir()
+			}
 			for n := 0; b.Loop(); n++ {
 				attempt, err := dir.Attempt(n)
 				if err != nil {
@@ -322,7 +329,7 @@ func BenchmarkEightWorkers(b *testing.B) {
 				}
 				var ws [8]*Worker
 				for i := range ws {
-					if ws[i], err = Open(WorkerOptions{LocalRank: i, Dir: attempt, Tee: tee, Console: con}); err != nil {
+					if ws[i], err = Open(WorkerOptions{LocalRank: i, Dir: attempt, Tee: c.tee, Console: con}); err != nil {
 						b.Fatal(err)
 					}
 				}
