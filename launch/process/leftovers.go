@@ -19,8 +19,9 @@ func (s stat) String() string {
 	return fmt.Sprintf("process %d (%q, state %c)", s.pid, s.name, s.state)
 }
 
-// leftovers returns the living children of this process that the table neither
-// started nor inherited: orphans whose parent has ended. kept are the process
+// leftovers returns the children of this process that the table neither started
+// nor inherited: orphans whose parent has ended, and, until they are waited for,
+// their remains. kept are the process
 // groups that no signal to a leftover's group may reach: those of this process,
 // of inherited children, and of the table's processes except stopped ones. The
 // lock is held, so that none of them can be waited for before the caller has
@@ -44,7 +45,7 @@ func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool,
 			return nil, nil, err
 		case t.inherited[pid]:
 			kept[s.group] = true
-		case !s.dead():
+		default:
 			left = append(left, s)
 		}
 	}

@@ -160,6 +160,9 @@ func (s *stopping) look(now time.Time) {
 // treat sends a leftover what is due to it, with the rest of its group unless
 // that is one of kept.
 func (s *stopping) treat(l stat, kept map[int]bool, now time.Time) {
+	if l.dead() {
+		return // about to be waited for
+	}
 	group := l.group > 1 && !kept[l.group] // 1 and 0: a group of another pid namespace
 	target := l.pid
 	if group {

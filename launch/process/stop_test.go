@@ -149,13 +149,21 @@ func TestStopSparesOthers(t *testing.T) {
 	b := newBench(t)
 	p, other := b.shell(daemon("up")+"sleep 1000; :"), b.shell(`sh -c 'echo below; sleep 1000; :'; :`)
 	b.expect("up", "below")
+	below := func() int {
+		st, err := b.fs.stat(other.Pid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(b.fs.descendants([]identity{st.identity()}))
+	}
+	until(t, "two processes below", func() bool { return below() == 2 })
 	b.stop(StopOptions{Grace: time.Hour}, p)
 	select {
 	case <-other.Done():
 		t.Error("the other process ended:", other.Exit())
 	default:
 	}
-	if left := alive(b.token); len(left) != 3 { // the shell, its shell, sleep
+	if left := alive(b.token); len(left) != 3 || below() != 2 {
 		t.Errorf("alive: %v", left)
 	}
 }
@@ -175,7 +183,7 @@ func TestStopForkStorm(t *testing.T) {
 	b.line()
 	b.stop(StopOptions{Grace: 20 * time.Millisecond}, p)
 	b.nothingLeft()
-	if left, err := b.fs.children(b.self); err != nil || len(left) > 1 { // 1: a zombie about to be waited for
+	if left, err := b.fs.children(b.self); err != nil || len(left) > 0 {
 		t.Errorf("children %v, %v", left, err)
 	}
 }
