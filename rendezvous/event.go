@@ -13,8 +13,12 @@ const Self Conn = 0
 type Event interface{ event() }
 
 type (
-	// Peers: the backend sees exactly these agents, this one included.
-	Peers struct{ All []Peer }
+	// Peers: the backend sees exactly these agents, this one included. Trouble is
+	// why it may not see more, for the person who waits.
+	Peers struct {
+		All     []Peer
+		Trouble string
+	}
 	// Dialed: the stream that Dial asked for is open.
 	Dialed struct {
 		Addr string

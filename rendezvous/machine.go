@@ -81,6 +81,9 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	switch e := e.(type) {
 	case Peers:
 		m.peers = e.All
+		if e.Trouble != "" {
+			m.mem.lastErr = e.Trouble
+		}
 	case Dialed:
 		m.dialed(e)
 	case DialFailed:

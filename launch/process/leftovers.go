@@ -21,20 +21,18 @@ func (s stat) String() string {
 
 // leftovers returns the children of this process that the table neither started
 // nor inherited: orphans whose parent has ended, and, until they are waited for,
-// their remains. kept are the process
-// groups that no signal to a leftover's group may reach: those of this process,
-// of inherited children, and of the table's processes except stopped ones. The
-// lock is held, so that none of them can be waited for before the caller has
-// signalled it.
+// their remains. It leaves out what is in the session or group of a process of
+// the table that lives and is not being stopped. kept are the process groups
+// that no signal to a leftover's group may reach: those of this process and of
+// inherited children. The lock is held, so that no leftover can be waited for
+// before the caller has signalled it.
 func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool, err error) {
 	children, err := t.fs.children(t.self)
 	if err != nil {
 		return nil, nil, err
 	}
 	kept = map[int]bool{syscall.Getpgrp(): true}
-	for pid := range t.living {
-		kept[pid] = !stopped[pid]
-	}
+	owned := func(pid int) bool { return t.living[pid] != nil && !stopped[pid] }
 	for _, pid := range children {
 		if t.living[pid] != nil {
 			continue
@@ -45,7 +43,7 @@ func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool,
 			return nil, nil, err
 		case t.inherited[pid]:
 			kept[s.group] = true
-		default:
+		case !owned(s.session) && !owned(s.group):
 			left = append(left, s)
 		}
 	}

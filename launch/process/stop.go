@@ -37,9 +37,9 @@ type StopOptions struct {
 //   - What a process left in its session gets SIGTERM as soon as the process has
 //     ended, and SIGKILL 100 ms later. What left the session cannot be told
 //     apart by owner and is treated so when the last of procs has ended.
-//   - Other processes of the table and what is below them are left alone, except
-//     for what they have pushed out of their tree and session (daemons): stop
-//     together what was started together.
+//   - Other processes of the table, what is below them and what is in their
+//     sessions are left alone, but not what they have pushed out of both
+//     (daemons): stop together what was started together.
 //
 // Several Stops may run at once, also of the same processes: one without grace
 // cuts the others short. The error names what is still there [KillTimeout] after
@@ -224,8 +224,15 @@ func (s *stopping) failure() error {
 	}
 	var names []string
 	for _, p := range s.procs {
+		select {
+		case <-p.done:
+			continue
+		default:
+		}
 		if st, err := s.table.fs.stat(p.pid); err == nil && st.parent == s.table.self {
 			names = append(names, st.String())
+		} else {
+			names = append(names, fmt.Sprintf("process %d (gone, but its end was collected by something other than its table)", p.pid))
 		}
 	}
 	for _, l := range s.left {

@@ -41,7 +41,8 @@ func New(opts Options) *Plane {
 }
 
 // Serve accepts streams from other agents until ctx ends, then ends every
-// stream, after what was sent on it has left, and waits for all of them.
+// stream, after what was sent on it has left, and waits for all of them. Without
+// a listener (nil) it only looks after the streams that this agent dialed.
 func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
 	srv := grpc.NewServer(
 		grpc.ForceServerCodec(jsonCodec{}),
@@ -52,7 +53,9 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
 	)
 	srv.RegisterService(serviceDesc(), p)
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(l) }()
+	if l != nil {
+		go func() { done <- srv.Serve(l) }()
+	}
 	heart := time.NewTicker(p.opts.Interval)
 	defer heart.Stop()
 	var err error
@@ -81,7 +84,7 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
 		<-ended
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("cannot serve the control plane at %s: %w", l.Addr(), err)
+		return fmt.Errorf("cannot serve the control plane: %w", err)
 	}
 	return nil
 }

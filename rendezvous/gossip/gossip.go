@@ -45,6 +45,7 @@ type Gossip struct {
 	mu      sync.Mutex
 	peers   map[rendezvous.NodeID]rendezvous.Peer
 	foreign string
+	trouble string // why the endpoints do not answer
 	changed chan struct{}
 }
 
@@ -124,7 +125,7 @@ func (g *Gossip) Port() int { return int(g.list.LocalNode().Port) }
 // Run keeps this agent among the others until ctx ends, and calls update with
 // everyone it sees, first now and then at every change. The error is a Foreign
 // if the endpoint belongs to another run or protocol.
-func (g *Gossip) Run(ctx context.Context, update func([]rendezvous.Peer)) error {
+func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { g.join(ctx) })
@@ -158,9 +159,9 @@ func (g *Gossip) join(ctx context.Context) {
 			if i == g.cfg.Serves {
 				continue
 			}
-			if n, err := g.list.Join(resolve(ctx, e)); err == nil {
-				found += n
-			}
+			n, err := g.ask(ctx, e)
+			found += n
+			g.report(err)
 		}
 		if found > 0 || len(g.cfg.Endpoints) == 1 && g.cfg.Serves == 0 {
 			wait = 5 * time.Second
@@ -175,26 +176,45 @@ func (g *Gossip) join(ctx context.Context) {
 	}
 }
 
-// resolve gives all addresses of an endpoint: a name may not be known yet, or
+// ask joins at all addresses of an endpoint: its name may not be known yet, or
 // have an address that does not answer.
-func resolve(ctx context.Context, endpoint string) []string {
+func (g *Gossip) ask(ctx context.Context, endpoint string) (int, error) {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil {
-		return nil
+		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	ips, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		return nil
+		return 0, fmt.Errorf("cannot resolve the endpoint: %w", err)
 	}
 	for i := range ips {
 		ips[i] = net.JoinHostPort(ips[i], port)
 	}
-	return ips
+	n, err := g.list.Join(ips)
+	if n > 0 {
+		return n, nil
+	}
+	var many interface{ WrappedErrors() []error }
+	if errors.As(err, &many) && len(many.WrappedErrors()) > 0 {
+		err = many.WrappedErrors()[0]
+	}
+	return n, err
 }
 
-func (g *Gossip) snapshot() []rendezvous.Peer {
+// report keeps why an endpoint did not answer, for the one who waits.
+func (g *Gossip) report(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trouble = ""
+	if err != nil {
+		g.trouble = strings.TrimSpace(err.Error())
+		g.wake()
+	}
+}
+
+func (g *Gossip) snapshot() rendezvous.Peers {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	out := make([]rendezvous.Peer, 0, len(g.peers))
@@ -202,7 +222,7 @@ func (g *Gossip) snapshot() []rendezvous.Peer {
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b rendezvous.Peer) int { return strings.Compare(string(a.ID), string(b.ID)) })
-	return out
+	return rendezvous.Peers{All: out, Trouble: g.trouble}
 }
 
 func (g *Gossip) stranger() string {

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gorun/gorun/launch"
+	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// exitStatus carries a job's exit code through cobra.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// run is the whole program: arguments in, exit code out.
+func run(args []string) int {
+	if agentRole() { // this process was started by a keeper: no detour
+		return status(runAgent(args))
+	}
+	root := newRoot()
+	root.SetArgs(route(root, args))
+	return status(root.Execute())
+}
+
+// status maps an error to the exit code, and prints what has not been told yet.
+func status(err error) int {
+	var exit exitStatus
+	var usage *launch.UsageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
+		return rendezvous.ExitUsage
+	}
+	fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
+	return 1
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "gorun [flags] PROGRAM [ARGS...]",
+		Short:         "Start the workers of a training job on one node or many",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version(),
+	}
+	root.SetVersionTemplate("gorun {{.Version}}\n")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newRun(), newProbe())
+	return root
+}
+
+// route makes "gorun [flags] PROGRAM" mean "gorun run [flags] PROGRAM". Only the
+// first argument can name a command, so no value of a flag is taken for one.
+func route(root *cobra.Command, args []string) []string {
+	if len(args) == 0 {
+		return []string{"--help"}
+	}
+	known := []string{"help", "completion", "--version", "__complete", "__completeNoDesc"}
+	for _, c := range root.Commands() {
+		known = append(known, c.Name())
+	}
+	if slices.Contains(known, args[0]) {
+		return args
+	}
+	return append([]string{"run"}, args...)
+}
+
+func newRun() *cobra.Command {
+	return &cobra.Command{
+		Use:                "run [flags] PROGRAM [ARGS...]",
+		Short:              "Run a job (the default command)",
+		DisableFlagParsing: true, // torchrun's rules, in flags.go
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, err := parseRun(args)
+			if errors.Is(err, pflag.ErrHelp) {
+				fmt.Fprint(cmd.OutOrStdout(), runUsage())
+				return nil
+			}
+			if err != nil {
+				return &launch.UsageError{Err: err}
+			}
+			sp, err := raw.Resolve(os.LookupEnv)
+			if err != nil {
+				return &launch.UsageError{Err: err}
+			}
+			return runKeeper(sp, args)
+		},
+	}
+}
+
+// probeCommand is what the agent starts to ask the GPU driver: a library that
+// may hang or crash must not do so in the agent.
+const probeCommand = "probe-gpu"
+
+func newProbe() *cobra.Command {
+	return &cobra.Command{
+		Use:    probeCommand + " nvml|procfs",
+		Short:  "Print what the GPU driver says, as JSON",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(device.Probe(device.Source(args[0]), os.DirFS("/")))
+		},
+	}
+}
+
+// version is the module's version, or the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+			v = s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return strings.Trim(v, "()")
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/spec"
+)
+
+// gorun is two processes: the one that the user starts is the keeper, which
+// starts this program again as the agent. Whichever of the two is killed, the
+// other one sees to it that nothing is left.
+//
+// envAgent marks the agent; its value is its index among the agents of the
+// machine and their number, "0/1" without --local-nodes.
+const envAgent = envprop.InternalPrefix + "AGENT"
+
+// Descriptors of an agent of --local-nodes, after the keeper's lifeline: node 0
+// writes the endpoint into the pipe, once for each other node, which read it.
+const (
+	endpointFD     = process.LifelineFD + 1
+	endpointRecord = 64 // bytes, padded with spaces
+	endpointWait   = 10 * time.Second
+	selfPath       = "/proc/self/exe"
+)
+
+func agentRole() bool { return os.Getenv(envAgent) != "" }
+
+// runKeeper starts the agents and waits for them.
+func runKeeper(sp spec.Spec, args []string) error {
+	n := max(1, sp.LocalNodes)
+	rd, wr, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, process.Forwarded()...)
+	k := process.Keeper{Signals: signals}
+	code := 0
+	for i := range n {
+		s := process.Spec{
+			Path: selfPath, Args: append([]string{"gorun"}, args...),
+			Env:   append(os.Environ(), fmt.Sprintf("%s=%d/%d", envAgent, i, n)),
+			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,
+		}
+		if n > 1 {
+			s.ExtraFiles = []*os.File{rd}
+			if i == 0 {
+				s.ExtraFiles = []*os.File{wr}
+			}
+		}
+		k.Agents = append(k.Agents, s)
+	}
+	k.OnExit = func(i int, e process.Exit, killed int) {
+		if e.Signal != 0 {
+			fmt.Fprintf(os.Stderr, "gorun: the agent of node %d %v; %d processes that it left were killed\n", i, e, killed)
+		}
+		if code == 0 {
+			code = e.Status()
+		}
+	}
+	if n == 1 {
+		rd.Close()
+		wr.Close()
+	}
+	err = k.Run(context.Background())
+	if err == nil && code != 0 {
+		return exitStatus(code)
+	}
+	return err
+}
+
+// runAgent is one node's part in the job.
+func runAgent(args []string) error {
+	index, count, err := agentPlace(os.Getenv(envAgent))
+	if err != nil {
+		return err
+	}
+	raw, err := parseRun(args)
+	if err != nil {
+		return &launch.UsageError{Err: err}
+	}
+	sp, err := raw.Resolve(os.LookupEnv)
+	if err != nil {
+		return &launch.UsageError{Err: err}
+	}
+	life, err := process.OpenLifeline(process.LifelineFD)
+	if err != nil {
+		return err
+	}
+	defer life.Close()
+	dir, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("cannot find the working directory: %w", err)
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, append(process.Forwarded(), unix.SIGWINCH)...)
+	opts := launch.Options{
+		Spec: sp, Version: version(), Env: agentEnv(), Dir: dir,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Signals: signals, Keeper: life.Lost(), Self: selfPath, Probe: []string{"gorun", probeCommand},
+	}
+	if count > 1 {
+		opts.Local = localNode(index, count)
+	}
+	code, err := launch.Run(context.Background(), opts)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return exitStatus(code)
+	}
+	return nil
+}
+
+// agentEnv is the environment without what only gorun's own processes say to
+// each other.
+func agentEnv() []string {
+	var out []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, envprop.InternalPrefix) {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+func agentPlace(s string) (index, count int, err error) {
+	i, n, ok := strings.Cut(s, "/")
+	index, err1 := strconv.Atoi(i)
+	count, err2 := strconv.Atoi(n)
+	if !ok || err1 != nil || err2 != nil || index < 0 || index >= count {
+		return 0, 0, &launch.UsageError{Err: fmt.Errorf("%s is set in the environment; it is gorun's own, unset it", envAgent)}
+	}
+	return index, count, nil
+}
+
+// localNode places an agent of --local-nodes at 127.0.0.(1+index).
+func localNode(index, count int) *launch.LocalNode {
+	pipe := os.NewFile(endpointFD, "endpoint")
+	return &launch.LocalNode{
+		Index: index,
+		Addr:  fmt.Sprintf("127.0.%d.%d", (index+1)/256, (index+1)%256),
+		Announce: func(endpoint string) {
+			for range count - 1 {
+				_, _ = fmt.Fprintf(pipe, "%-*s", endpointRecord, endpoint)
+			}
+			pipe.Close()
+		},
+		Endpoint: func() (string, error) {
+			defer pipe.Close()
+			_ = pipe.SetReadDeadline(time.Now().Add(endpointWait))
+			b := make([]byte, endpointRecord)
+			if _, err := io.ReadFull(pipe, b); err != nil {
+				if errors.Is(err, io.EOF) {
+					return "", errors.New("node 0 ended before it said where to meet")
+				}
+				return "", fmt.Errorf("node 0 has not said within %v where to meet: %w", endpointWait, err)
+			}
+			return strings.TrimSpace(string(b)), nil
+		},
+	}
+}

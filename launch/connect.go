@@ -1,0 +1,220 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/control"
+	"github.com/gorun/gorun/rendezvous/gossip"
+	"github.com/gorun/gorun/rendezvous/portshare"
+)
+
+// retry is the pause between two attempts to reach a coordinator.
+const retry = 50 * time.Millisecond
+
+// countWorkers settles --nproc-per-node.
+func (a *agent) countWorkers(ctx context.Context) (int, error) {
+	n := a.opts.Spec.Nproc
+	if n.Count > 0 {
+		return n.Count, nil
+	}
+	var gpus []device.GPU
+	if n.Of != "cpu" {
+		var err error
+		gpus, err = device.List(ctx, device.Child{
+			Run: runner{a.table}.run, Path: a.opts.Self, Argv: a.opts.Probe, Env: a.opts.Env,
+		})
+		if err != nil {
+			return 0, fmt.Errorf("--nproc-per-node %s: %w", n.Of, err)
+		}
+		if list := lookupEnv(a.opts.Env, "CUDA_VISIBLE_DEVICES"); list != "" {
+			var note string
+			if gpus, note = device.Visible(gpus, list); note != "" {
+				a.console.say("%s", note)
+			}
+		}
+	}
+	return device.Workers(n.Of, gpus)
+}
+
+// connect opens this agent's ports and starts looking for the others.
+func (a *agent) connect(ctx context.Context) error {
+	switch a.opts.Spec.Backend {
+	case spec.Standalone:
+		return a.connectAlone(ctx)
+	case spec.Static:
+		return a.connectStatic(ctx)
+	default:
+		return a.connectGossip(ctx)
+	}
+}
+
+// offerStore binds the first store.
+func (a *agent) offerStore(ctx context.Context, open func() (net.Listener, error)) error {
+	a.stores = &stores{open: open, addr: a.node.Addr}
+	var err error
+	a.node.Store, err = a.stores.renew(context.WithoutCancel(ctx))
+	return err
+}
+
+// connectAlone: one node needs nobody.
+func (a *agent) connectAlone(ctx context.Context) error {
+	sp := a.opts.Spec
+	a.node.Addr, a.node.Endpoint = "127.0.0.1", 0
+	if sp.LocalAddr != "" {
+		a.node.Addr = sp.LocalAddr
+	}
+	open := func() (net.Listener, error) { return listen(a.node.Addr, sp.Ports) }
+	if sp.MasterPort > 0 {
+		open = func() (net.Listener, error) { return listenAt(a.node.Addr, sp.MasterPort) }
+	}
+	if err := a.offerStore(ctx, open); err != nil {
+		return err
+	}
+	a.newMachine(1, "this node", false)
+	a.events.post(rendezvous.Peers{All: []rendezvous.Peer{{ID: a.node.ID, Endpoint: 0}}})
+	return nil
+}
+
+func listenAt(addr string, port int) (net.Listener, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(addr, fmt.Sprint(port)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open port %d on %s: %w; is another job running there? Give --master-port", port, addr, err)
+	}
+	return l, nil
+}
+
+// connectStatic: everyone knows the one port of node 0, which serves the
+// rendezvous and the store.
+func (a *agent) connectStatic(ctx context.Context) error {
+	sp := a.opts.Spec
+	place, err := findPlace(ctx, sp)
+	if err != nil {
+		return err
+	}
+	a.node.Addr = place.addr
+	master := sp.Endpoints[0].String()
+	if sp.NodeRank != 0 {
+		if err := a.offerNothing(); err != nil {
+			return err
+		}
+		a.newMachine(1, master, false)
+		a.startPlane(ctx, nil)
+		a.events.post(rendezvous.Peers{All: []rendezvous.Peer{{ID: "master", Name: master, Control: master, Endpoint: 0}}})
+		return nil
+	}
+	bind := place.bind
+	if place.serves < 0 { // the name leads elsewhere (NAT): the port is still ours
+		bind = ""
+	}
+	l, err := listenAt(bind, sp.MasterPort)
+	if err != nil {
+		return err
+	}
+	share := portshare.New(l)
+	a.wg.Go(func() { _ = share.Serve(ctx) })
+	a.node.Control, a.node.Endpoint = l.Addr().String(), 0
+	if err := a.offerStore(ctx, func() (net.Listener, error) { return share.Others(), nil }); err != nil {
+		return err
+	}
+	a.newMachine(1, master, false)
+	a.startPlane(ctx, share.GRPC())
+	a.events.post(rendezvous.Peers{All: []rendezvous.Peer{{ID: a.node.ID, Name: a.node.Name(), Control: a.node.Control, Endpoint: 0}}})
+	return nil
+}
+
+// offerNothing: only node 0 can serve the store.
+func (a *agent) offerNothing() error {
+	a.stores = &stores{}
+	return nil
+}
+
+// connectGossip finds the others with memberlist.
+func (a *agent) connectGossip(ctx context.Context) error {
+	sp := a.opts.Spec
+	var err error
+	if local := a.opts.Local; local != nil {
+		sp.LocalAddr, sp.NodeRank = local.Addr, local.Index
+		a.node.NodeRank = local.Index
+		sp.Endpoints = []spec.Endpoint{{Host: local.Addr}}
+		if local.Index > 0 {
+			at, err := local.Endpoint()
+			if err != nil {
+				return err
+			}
+			if sp.Endpoints, err = spec.ParseEndpoints(at, spec.DefaultPort); err != nil {
+				return err
+			}
+		}
+	}
+	place, err := findPlace(ctx, sp)
+	if err != nil {
+		return err
+	}
+	a.node.Addr = place.addr
+	l, err := listen(place.bind, sp.Ports)
+	if err != nil {
+		return err
+	}
+	a.node.Control = net.JoinHostPort(place.addr, portOf(l))
+	if err := a.offerStore(ctx, func() (net.Listener, error) { return listen(place.bind, sp.Ports) }); err != nil {
+		l.Close()
+		return err
+	}
+	var endpoints []string
+	for _, e := range sp.Endpoints {
+		endpoints = append(endpoints, e.String())
+	}
+	g, err := gossip.Open(gossip.Config{
+		ID: a.node.ID, Name: a.node.Name(), RunID: sp.RunID, Control: a.node.Control, Bind: place.bind,
+		Advertise: place.addr, Endpoints: endpoints, Serves: place.serves, Ports: func() []int { return ports(sp.Ports) },
+	})
+	if err != nil {
+		l.Close()
+		return err
+	}
+	a.node.Endpoint = g.Serves()
+	if local := a.opts.Local; local != nil && local.Index == 0 {
+		local.Announce(net.JoinHostPort(place.addr, fmt.Sprint(g.Port())))
+	}
+	a.newMachine(len(endpoints), strings.Join(endpoints, ", "), true)
+	a.startPlane(ctx, l)
+	a.wg.Go(func() {
+		if err := g.Run(ctx, func(p rendezvous.Peers) { a.events.post(p) }); err != nil {
+			a.events.put(err)
+		}
+	})
+	return nil
+}
+
+func (a *agent) newMachine(endpoints int, where string, takeover bool) {
+	c := a.opts.Spec.Conf
+	a.machine = rendezvous.New(rendezvous.Config{
+		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Endpoints: endpoints, Where: where, Takeover: takeover,
+		Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silence(c), Retry: retry, Token: newToken,
+	}, time.Now())
+}
+
+// silence is the time after which a node that says nothing counts as lost.
+func silence(c spec.Conf) time.Duration {
+	return time.Duration(c.KeepAliveMaxAttempt) * c.KeepAliveInterval
+}
+
+// startPlane serves the control plane; without a listener it only dials.
+func (a *agent) startPlane(ctx context.Context, l net.Listener) {
+	c := a.opts.Spec.Conf
+	a.plane = control.New(control.Options{
+		Interval: c.KeepAliveInterval, Silence: silence(c), Dial: 3 * time.Second, Post: a.events.post,
+	})
+	a.wg.Go(func() {
+		if err := a.plane.Serve(ctx, l); err != nil {
+			a.events.put(err)
+		}
+	})
+}

@@ -1,0 +1,35 @@
+package launch
+
+import (
+	"os"
+
+	"github.com/gorun/gorun/launch/spec"
+)
+
+// Options is all that an agent is given.
+type Options struct {
+	Spec    spec.Spec
+	Version string   // gorun's, for display
+	Env     []string // environment of gorun
+	Dir     string   // working directory
+
+	Stdin, Stdout, Stderr *os.File
+
+	Signals <-chan os.Signal // what gorun receives
+	Keeper  <-chan struct{}  // closed when the keeper is gone; nil: there is none
+	Probe   []string         // argv of a child that prints what package device probes
+	Self    string           // path of gorun's own file, to start that child
+	Local   *LocalNode       // set for --local-nodes
+}
+
+// LocalNode is an agent's place among the agents that --local-nodes started on
+// this machine.
+type LocalNode struct {
+	Index    int
+	Addr     string                 // 127.0.0.1, .2, ...
+	Endpoint func() (string, error) // waits for the first node's endpoint; not called by node 0
+	Announce func(endpoint string)  // tells the others the endpoint; called by node 0
+}
+
+// Quiet agents leave the full report to the first node of the machine.
+func (o *Options) quiet() bool { return o.Local != nil && o.Local.Index > 0 }

@@ -1,0 +1,50 @@
+package launch
+
+import (
+	"sync"
+	"syscall"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Events of the agent that are not the machine's.
+type (
+	signalEvent   struct{ sig syscall.Signal }
+	keeperEvent   struct{}
+	reportedEvent struct {
+		rank    int
+		message string
+	}
+)
+
+// queue is an unbounded mailbox: whoever posts never waits for the loop. What
+// fills it is bounded elsewhere (streams, workers).
+type queue struct {
+	ready chan struct{} // has an element while there may be events
+
+	mu     sync.Mutex
+	events []any
+}
+
+func newQueue() *queue { return &queue{ready: make(chan struct{}, 1)} }
+
+func (q *queue) put(e any) {
+	q.mu.Lock()
+	q.events = append(q.events, e)
+	q.mu.Unlock()
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) take() []any {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := q.events
+	q.events = nil
+	return out
+}
+
+// post is put for the machine's events.
+func (q *queue) post(e rendezvous.Event) { q.put(e) }

@@ -1,0 +1,144 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// socket is the agent's end of the worker socket: it hears what workers report
+// and tells them why their round was aborted.
+type socket struct {
+	dir  string
+	l    net.Listener
+	fail func(rank, pid int, message string)
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	cause *contract.Cause // of the abort in progress: told to late comers too
+}
+
+// openSocket makes the socket in a folder that only this user can enter.
+func openSocket(fail func(rank, pid int, message string)) (*socket, error) {
+	dir, err := os.MkdirTemp("", "gorun-")
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a folder for the worker socket: %w", err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "worker.sock"))
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("cannot open the worker socket: %w (is TMPDIR=%s too long a path?)", err, os.TempDir())
+	}
+	return &socket{dir: dir, l: l, fail: fail, conns: map[net.Conn]bool{}}, nil
+}
+
+func (s *socket) path() string { return s.l.Addr().String() }
+
+// serve accepts workers until ctx ends, and then closes all connections.
+func (s *socket) serve(ctx context.Context) error {
+	defer os.RemoveAll(s.dir)
+	stop := context.AfterFunc(ctx, func() { s.l.Close() })
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer s.closeAll()
+	for {
+		c, err := s.l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("cannot accept on the worker socket: %w", err)
+		}
+		s.mu.Lock()
+		s.conns[c] = true
+		s.mu.Unlock()
+		wg.Go(func() { s.talk(c) })
+	}
+}
+
+func (s *socket) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.Close()
+	}
+}
+
+// talk serves one worker. Anything that is no frame ends the connection.
+func (s *socket) talk(c net.Conn) {
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+		c.Close()
+	}()
+	lines := bufio.NewScanner(c)
+	lines.Buffer(make([]byte, 0, 512), contract.MaxFrame)
+	hello := contract.Frame{}
+	for lines.Scan() {
+		var f contract.Frame
+		if json.Unmarshal(lines.Bytes(), &f) != nil {
+			return
+		}
+		switch {
+		case f.Type == contract.TypeHello && hello.Type == "":
+			hello = f
+			s.write(c, contract.Frame{Type: contract.TypeWelcome, Version: contract.Version})
+			s.mu.Lock()
+			cause := s.cause
+			s.mu.Unlock()
+			if cause != nil {
+				s.write(c, contract.Frame{Type: contract.TypeAbort, Cause: cause})
+			}
+		case f.Type == contract.TypeFail && hello.Type != "":
+			s.fail(hello.Rank, hello.PID, f.Message)
+		case f.Type == contract.TypeBye:
+			return
+		}
+	}
+}
+
+func (s *socket) write(c net.Conn, f contract.Frame) {
+	b, err := json.Marshal(f)
+	if err != nil {
+		return
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read does not matter
+	_, _ = c.Write(append(b, '\n'))
+}
+
+// abort tells every connected worker why its round is over.
+func (s *socket) abort(c rendezvous.Cause) {
+	told := &contract.Cause{
+		Kind: string(c.Kind), Host: c.Host, Rank: c.Rank, ExitCode: c.ExitCode, Signal: int(c.Signal),
+		Text: c.Line(), Time: c.Time,
+	}
+	s.mu.Lock()
+	s.cause = told
+	conns := make([]net.Conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, conn := range conns {
+		s.write(conn, contract.Frame{Type: contract.TypeAbort, Cause: told})
+	}
+}
+
+// begin starts a new round: nothing is aborted any more.
+func (s *socket) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cause = nil
+}
