@@ -17,7 +17,7 @@ func (g *Group) AllReduce(ctx context.Context, b Buffer, op Op) error {
 		return fmt.Errorf("cannot all-reduce: unknown operation %v", op)
 	}
 	call := Call{Kind: KindAllReduce, Type: b.Type, Op: op, Count: uint64(b.Count)}
-	return g.collective(call, func(call Call) error {
+	return g.collective(ctx, call, func(call Call) error {
 		if len(b.Data) >= ringFrom && b.Count >= g.size {
 			return g.ring(ctx, call, b)
 		}
@@ -101,7 +101,7 @@ func (g *Group) Broadcast(ctx context.Context, b Buffer, root int) error {
 		return fmt.Errorf("cannot broadcast from rank %d: the world has ranks 0 to %d", root, g.size-1)
 	}
 	call := Call{Kind: KindBroadcast, Type: b.Type, Root: int32(root), Count: uint64(b.Count)}
-	return g.collective(call, func(call Call) error {
+	return g.collective(ctx, call, func(call Call) error {
 		v := (g.rank - root + g.size) % g.size // this rank, counted from the root
 		at := func(v int) int { return (v + root) % g.size }
 		top := 1 << bits.Len(uint(g.size-1))
@@ -126,7 +126,7 @@ func (g *Group) Broadcast(ctx context.Context, b Buffer, root int) error {
 // Barrier returns when every rank has called it: in step k a rank hears from
 // the one 2^k before it, and so of all 2^(k+1) before it.
 func (g *Group) Barrier(ctx context.Context) error {
-	return g.collective(Call{Kind: KindBarrier}, func(call Call) error {
+	return g.collective(ctx, Call{Kind: KindBarrier}, func(call Call) error {
 		for d := 1; d < g.size; d <<= 1 {
 			to, from := (g.rank+d)%g.size, (g.rank-d+g.size)%g.size
 			if err := g.exchange(ctx, call, to, nil, from, nil); err != nil {

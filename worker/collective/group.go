@@ -55,6 +55,29 @@ func (g *Group) Recv(ctx context.Context, b Buffer, from int) error {
 	return wrap(call, g.t.Recv(ctx, from, call, b.Data))
 }
 
+// SendRecv sends out to rank to and fills in from rank from, at once.
+func (g *Group) SendRecv(ctx context.Context, out Buffer, to int, in Buffer, from int) error {
+	if to == g.rank && from == g.rank { // a circle of one
+		if in.Type != out.Type || in.Count != out.Count {
+			return fmt.Errorf("cannot send %v x %d and receive %v x %d", out.Type, out.Count, in.Type, in.Count)
+		}
+		copy(in.Data, out.Data)
+		return context.Cause(ctx)
+	}
+	for _, rank := range []int{to, from} {
+		if err := g.checkPeer(rank); err != nil {
+			return fmt.Errorf("cannot send and receive: %w", err)
+		}
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- g.Send(ctx, out, to) }()
+	err := g.Recv(ctx, in, from)
+	if sendErr := <-sent; err == nil {
+		err = sendErr
+	}
+	return err
+}
+
 func (g *Group) checkPeer(rank int) error {
 	switch {
 	case rank < 0 || rank >= g.size:
@@ -73,7 +96,7 @@ func (g *Group) next(counts map[int]uint64, peer int) uint64 {
 }
 
 // collective numbers call and runs it.
-func (g *Group) collective(call Call, run func(Call) error) error {
+func (g *Group) collective(ctx context.Context, call Call, run func(Call) error) error {
 	if !g.busy.CompareAndSwap(false, true) {
 		return fmt.Errorf("cannot start %v: another collective of this rank is running; they must be made one at a time, in the same order on all ranks", call.Kind)
 	}
@@ -81,7 +104,7 @@ func (g *Group) collective(call Call, run func(Call) error) error {
 	g.seq++
 	call.Seq = g.seq
 	if g.size == 1 {
-		return nil
+		return context.Cause(ctx)
 	}
 	return wrap(call, run(call))
 }

@@ -12,8 +12,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun/gorun/worker/store/storetest"
+	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
+
+// serveStore serves gorun's own store on a loopback port until the test ends.
+func serveStore(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- tcpstore.New(tcpstore.Options{}).Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return ln.Addr().String()
+}
 
 func dial(t *testing.T, addr string) *Client {
 	t.Helper()
@@ -26,7 +45,7 @@ func dial(t *testing.T, addr string) *Client {
 }
 
 func TestCalls(t *testing.T) {
-	ctx, addr := t.Context(), storetest.Start(t)
+	ctx, addr := t.Context(), serveStore(t)
 	c := dial(t, addr)
 	must := func(err error) {
 		t.Helper()
@@ -84,7 +103,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestGetWaitsForTheKey(t *testing.T) {
-	addr := storetest.Start(t)
+	addr := serveStore(t)
 	a, b := dial(t, addr), dial(t, addr)
 	got := make(chan string, 1)
 	go func() {
@@ -107,7 +126,7 @@ func errText(err error) string {
 }
 
 func TestCancelReturnsAtOnceWithTheCause(t *testing.T) {
-	c := dial(t, storetest.Start(t))
+	c := dial(t, serveStore(t))
 	why := errors.New("the job is over")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	got := make(chan error, 2)
@@ -128,7 +147,7 @@ func TestCancelReturnsAtOnceWithTheCause(t *testing.T) {
 }
 
 func TestClientIsUselessAfterACancelledRequest(t *testing.T) {
-	c := dial(t, storetest.Start(t))
+	c := dial(t, serveStore(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := c.Wait(ctx, "never"); !errors.Is(err, context.DeadlineExceeded) {

@@ -1,0 +1,185 @@
+package examples
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/tcpstore"
+)
+
+// job is what the ranks of one run of an example share.
+type job struct {
+	size int
+	env  []string
+}
+
+// newJob serves a store and describes a world of size ranks on this node.
+func newJob(t *testing.T, size int) job {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- tcpstore.New(tcpstore.Options{}).Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job{size, append(os.Environ(),
+		"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port, "TORCHELASTIC_USE_AGENT_STORE=True",
+		"TORCHELASTIC_RESTART_COUNT=0", "GROUP_RANK=0", "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo",
+		fmt.Sprintf("WORLD_SIZE=%d", size), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", size))}
+}
+
+// result is how one rank ended.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// run runs one rank until it ends or ctx does.
+func (j job) run(ctx context.Context, rank int, args ...string) result {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(slices.Clip(j.env), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	code := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		code = -2
+		stderr.WriteString(err.Error())
+	}
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// all runs every rank at once.
+func (j job) all(ctx context.Context, args ...string) []result {
+	results := make([]result, j.size)
+	var wg sync.WaitGroup
+	for r := range results {
+		wg.Go(func() { results[r] = j.run(ctx, r, args...) })
+	}
+	wg.Wait()
+	return results
+}
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestAllReduce(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "allreduce")
+	if out, err := exec.CommandContext(soon(t), "go", "build", "-o", bin, "./allreduce").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, size := range []int{1, 2, 4} {
+		for r, res := range newJob(t, size).all(soon(t), bin) {
+			if res.code != 0 {
+				t.Errorf("rank %d of %d exited with %d: %s", r, size, res.code, res.stderr)
+			}
+			if r > 0 {
+				if res.stdout != "" {
+					t.Errorf("rank %d wrote %q", r, res.stdout)
+				}
+				continue
+			}
+			for _, want := range []string{
+				fmt.Sprintf("allreduce: %d ranks, float32 x 1048576: sum verified", size),
+				"float64 x 1000: prod verified", "int64 x 1: min verified", "max verified",
+				fmt.Sprintf("broadcast from rank %d verified", size-1), "send/receive ring verified",
+			} {
+				if !strings.Contains(res.stdout, want) {
+					t.Errorf("%d ranks: no %q in the output:\n%s", size, want, res.stdout)
+				}
+			}
+		}
+	}
+}
+
+// python is an interpreter with the module, preferring Debian's with its torch.
+func python(t *testing.T, module string) string {
+	t.Helper()
+	for _, p := range []string{"/usr/bin/python3", "python3"} {
+		if exec.CommandContext(soon(t), p, "-c", "import "+module).Run() == nil {
+			return p
+		}
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("no python3 with the module %s", module)
+	}
+	t.Skipf("no python3 with the module %s", module)
+	return ""
+}
+
+func TestDDP(t *testing.T) {
+	py := python(t, "torch")
+	for _, size := range []int{1, 2} {
+		for r, res := range newJob(t, size).all(soon(t), py, "ddp/train.py") {
+			if res.code != 0 {
+				t.Errorf("rank %d of %d exited with %d: %s", r, size, res.code, res.stderr)
+			}
+			if want := fmt.Sprintf("ddp: %d ranks on ", size); (r == 0) != strings.HasPrefix(res.stdout, want) {
+				t.Errorf("rank %d of %d wrote %q", r, size, res.stdout)
+			}
+		}
+	}
+}
+
+func TestFailing(t *testing.T) {
+	py := python(t, "argparse")
+	j := newJob(t, 2)
+	for _, tc := range []struct {
+		name string
+		rank int
+		args []string
+		code int
+		text string
+	}{
+		{"exception", 1, []string{"--after", "0"}, 1, "RuntimeError: loss is NaN"},
+		{"code", 1, []string{"--after", "0", "--code", "7"}, 7, ""},
+		{"rank", 0, []string{"--after", "0", "--code", "3", "--rank", "0"}, 3, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			res := j.run(soon(t), tc.rank, append([]string{py, "failing/train.py"}, tc.args...)...)
+			if res.code != tc.code || !strings.Contains(res.stderr, tc.text) {
+				t.Errorf("exit code %d, want %d; stderr %s", res.code, tc.code, res.stderr)
+			}
+			if want := fmt.Sprintf("rank %d: training\n", tc.rank); res.stdout != want {
+				t.Errorf("stdout %q", res.stdout)
+			}
+		})
+	}
+	t.Run("others wait", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if res := j.run(ctx, 0, py, "failing/train.py", "--after", "0"); res.code != -1 {
+			t.Errorf("rank 0 ended by itself with %d: %s", res.code, res.stderr)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorun/gorun/worker/contract"
+)
+
+const (
+	// welcomeTime bounds reaching the agent and its welcome.
+	welcomeTime = 10 * time.Second
+	// deliverTime bounds handing a frame to the agent.
+	deliverTime = 5 * time.Second
+	// maxMessage is the longest message in a fail frame, in bytes: escaped as
+	// JSON (six bytes for one at worst) it still fits a frame.
+	maxMessage = 8 << 10
+)
+
+// agent is the worker's end of the worker socket.
+type agent struct {
+	conn net.Conn
+	r    *bufio.Reader
+	wmu  sync.Mutex
+}
+
+// dialAgent says hello on the socket and waits for the welcome. The error is an
+// *AbortError if the round is over already.
+func dialAgent(ctx context.Context, path string, rank int) (*agent, error) {
+	ctx, cancel := context.WithTimeout(ctx, welcomeTime)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach gorun's agent (%s is %s): %w", contract.EnvSocket, path, err)
+	}
+	a := &agent{conn: conn, r: bufio.NewReaderSize(conn, contract.MaxFrame)}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	f := contract.Frame{Type: contract.TypeHello, Version: contract.Version, Rank: rank, PID: os.Getpid()}
+	if err = a.send(f); err == nil {
+		f, err = readFrame(a.r)
+	}
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case err != nil:
+	case f.Type == contract.TypeAbort:
+		err = aborted(f.Cause)
+	case f.Type != contract.TypeWelcome:
+		err = fmt.Errorf("it answered with %q instead of a welcome", f.Type)
+	default:
+		return a, nil
+	}
+	conn.Close()
+	if abort, ok := errors.AsType[*AbortError](err); ok {
+		return nil, abort
+	}
+	return nil, fmt.Errorf("no welcome from gorun's agent at %s: %w", path, err)
+}
+
+// listen reads frames until the round is over for this worker and says why.
+// An agent that is gone or talks rubbish counts as lost.
+func (a *agent) listen() *AbortError {
+	for {
+		f, err := readFrame(a.r)
+		if err != nil {
+			text := "the agent of this node sent something that is no frame: " + err.Error()
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isNet(err) {
+				text = "the agent of this node is gone"
+			}
+			host, _ := os.Hostname()
+			return aborted(&contract.Cause{Kind: "lost", Host: host, Rank: -1, Text: text, Time: time.Now()})
+		}
+		if f.Type == contract.TypeAbort {
+			return aborted(f.Cause)
+		}
+		// Frames of other types belong to later versions.
+	}
+}
+
+func isNet(err error) bool {
+	_, ok := errors.AsType[*net.OpError](err)
+	return ok
+}
+
+func (a *agent) send(f contract.Frame) error {
+	line, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	a.wmu.Lock()
+	defer a.wmu.Unlock()
+	a.conn.SetWriteDeadline(time.Now().Add(deliverTime))
+	_, err = a.conn.Write(append(line, '\n'))
+	return err
+}
+
+// readFrame reads one line. r's buffer, contract.MaxFrame bytes, bounds it.
+func readFrame(r *bufio.Reader) (contract.Frame, error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		if errors.Is(err, bufio.ErrBufferFull) {
+			err = fmt.Errorf("a line of more than %d bytes", contract.MaxFrame)
+		}
+		return contract.Frame{}, err
+	}
+	var f contract.Frame
+	if err := json.Unmarshal(line, &f); err != nil {
+		return contract.Frame{}, fmt.Errorf("not a JSON object: %w", err)
+	}
+	return f, nil
+}
+
+// message is err for a fail frame: valid text that is not too long.
+func message(err error) string {
+	if err == nil {
+		return "no reason given"
+	}
+	text := err.Error()
+	return strings.ToValidUTF8(text[:min(len(text), maxMessage)], "")
+}

@@ -1,0 +1,63 @@
+package worker
+
+import (
+	"context"
+
+	"github.com/gorun/gorun/worker/collective"
+)
+
+// Element is what buffers hold: float32, float64 or int64.
+type Element = collective.Element
+
+// Op is how AllReduce combines elements.
+type Op = collective.Op
+
+// Operations. Max and Min of floats are NaN if any rank's element is.
+const (
+	Sum  = collective.Sum
+	Max  = collective.Max
+	Min  = collective.Min
+	Prod = collective.Prod
+)
+
+// PeerError names the rank that is gone or gave up.
+type PeerError = collective.PeerError
+
+// MismatchError: two ranks made different calls; it names both.
+type MismatchError = collective.MismatchError
+
+// AllReduce replaces buf on every rank by the op over all ranks' buf, element
+// by element, with the same bits everywhere. The order in which floats are
+// added depends on the number of ranks and on len(buf).
+func AllReduce[T Element](ctx context.Context, c *Comm, buf []T, op Op) error {
+	return c.outcome(c.b.AllReduce(ctx, collective.Of(buf), op))
+}
+
+// Broadcast replaces buf on every rank by the one of rank root.
+func Broadcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
+	return c.outcome(c.b.Broadcast(ctx, collective.Of(buf), root))
+}
+
+// Send sends buf to rank dst, which must call Recv with as many elements of the
+// same type. It returns when buf may be changed; a big buffer is on its way only
+// when dst receives. Messages between two ranks arrive in order, also relative
+// to the collectives that both take part in.
+func Send[T Element](ctx context.Context, c *Comm, buf []T, dst int) error {
+	return c.outcome(c.b.Send(ctx, collective.Of(buf), dst))
+}
+
+// Recv fills buf with what rank src sends.
+func Recv[T Element](ctx context.Context, c *Comm, buf []T, src int) error {
+	return c.outcome(c.b.Recv(ctx, collective.Of(buf), src))
+}
+
+// SendRecv sends out to rank dst and fills in from rank src at the same time,
+// which, unlike a Send and then a Recv, cannot block in a circle of ranks.
+func SendRecv[T Element](ctx context.Context, c *Comm, out []T, dst int, in []T, src int) error {
+	return c.outcome(c.b.SendRecv(ctx, collective.Of(out), dst, collective.Of(in), src))
+}
+
+// Barrier returns when all ranks have called it.
+func Barrier(ctx context.Context, c *Comm) error {
+	return c.outcome(c.b.Barrier(ctx))
+}

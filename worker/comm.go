@@ -1,0 +1,177 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/gorun/gorun/worker/collective"
+	"github.com/gorun/gorun/worker/store"
+	"github.com/gorun/gorun/worker/tcp"
+)
+
+// causeTime is how long the failure of a peer waits for the abort that the
+// agent is about to send because of it, and which says what really happened.
+const causeTime = 50 * time.Millisecond
+
+// backend carries collectives out. Over TCP it is a collective.Group; one that
+// brings its own algorithms, as NCCL does, takes its place.
+type backend interface {
+	AllReduce(ctx context.Context, b collective.Buffer, op collective.Op) error
+	Broadcast(ctx context.Context, b collective.Buffer, root int) error
+	Send(ctx context.Context, b collective.Buffer, to int) error
+	Recv(ctx context.Context, b collective.Buffer, from int) error
+	SendRecv(ctx context.Context, out collective.Buffer, to int, in collective.Buffer, from int) error
+	Barrier(ctx context.Context) error
+	Close() error
+}
+
+// Comm is a communicator of all ranks of a world. All ranks must make the same
+// collective calls (AllReduce, Broadcast, Barrier) on it in the same order, one
+// at a time. After a call failed for another reason than its arguments, the end
+// of its context included, the communicator is broken on all ranks and every
+// later call fails.
+//
+// Send and Recv may run beside a collective, but at most one of each at a time
+// for one peer.
+type Comm struct {
+	w *World
+	b backend
+	// forget ends the watch over the world's context, whose end breaks b.
+	forget func() bool
+}
+
+// Comm returns the world's communicator. The first call announces this rank in
+// the store; connections are made when they are first needed, so it does not
+// wait for the other ranks (but for rank 0 where the launcher gives no token).
+func (w *World) Comm(ctx context.Context) (*Comm, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil {
+		return nil, context.Cause(w.ctx)
+	}
+	if w.comm != nil {
+		return w.comm, nil
+	}
+	if w.set.Size == 1 {
+		w.comm = &Comm{w: w, b: collective.New(nil, 0, 1)}
+		return w.comm, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })()
+	mesh, err := w.mesh(ctx)
+	if err != nil {
+		if w.ctx.Err() != nil {
+			return nil, context.Cause(w.ctx)
+		}
+		return nil, fmt.Errorf("gorun: rank %d cannot join the others: %w", w.set.Rank, err)
+	}
+	w.comm = &Comm{
+		w:      w,
+		b:      collective.New(mesh, w.set.Rank, w.set.Size),
+		forget: context.AfterFunc(w.ctx, func() { mesh.Break(context.Cause(w.ctx)) }),
+	}
+	return w.comm, nil
+}
+
+// mesh opens this rank's part of the TCP mesh.
+func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
+	if w.set.Store == "" {
+		return nil, errors.New("MASTER_ADDR and MASTER_PORT are not set, so there is no store to meet at; gorun and torchrun set them")
+	}
+	c, err := store.Dial(ctx, w.set.Store)
+	if err != nil {
+		return nil, fmt.Errorf("%w (gorun and torchrun serve it at MASTER_ADDR:MASTER_PORT)", err)
+	}
+	defer c.Close()
+	d := directory{
+		addr: w.set.Store,
+		// A store may outlive a round; what an earlier one left must not be found.
+		prefix: fmt.Sprintf("gorun/worker/%d.%d/", w.set.Round, w.set.RestartCount),
+	}
+	cfg := tcp.Config{Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Host: w.set.NodeAddr, Directory: d}
+	if cfg.Token == "" {
+		if cfg.Token, err = d.token(ctx, c, w.set.Rank); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Host == "" {
+		if cfg.Host, _, err = net.SplitHostPort(c.LocalAddr().String()); err != nil {
+			return nil, err
+		}
+	}
+	return tcp.Open(ctx, cfg)
+}
+
+// directory is a tcp.Directory in the store. Each lookup has its own connection,
+// because one may have to wait for a rank that starts late.
+type directory struct{ addr, prefix string }
+
+func (d directory) key(rank int) string { return fmt.Sprintf("%saddr/%d", d.prefix, rank) }
+
+func (d directory) Publish(ctx context.Context, rank int, addr string) error {
+	c, err := store.Dial(ctx, d.addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	got, err := c.CompareSet(ctx, d.key(rank), nil, []byte(addr))
+	if err == nil && string(got) != addr {
+		err = fmt.Errorf("another process, at %q, has announced itself as rank %d: are two started with the same RANK?", got, rank)
+	}
+	return err
+}
+
+func (d directory) Lookup(ctx context.Context, rank int) (string, error) {
+	c, err := store.Dial(ctx, d.addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	addr, err := c.Get(ctx, d.key(rank))
+	return string(addr), err
+}
+
+// token returns the secret that rank 0 puts into the store.
+func (d directory) token(ctx context.Context, c *store.Client, rank int) (string, error) {
+	key := d.prefix + "token"
+	if rank == 0 {
+		token, err := c.CompareSet(ctx, key, nil, []byte(rand.Text()))
+		return string(token), err
+	}
+	token, err := c.Get(ctx, key)
+	return string(token), err
+}
+
+// close says goodbye to the other ranks, unless the world has ended already.
+func (c *Comm) close() error {
+	if c.forget != nil {
+		c.forget()
+	}
+	return c.b.Close()
+}
+
+// outcome is what a call returns for err of the backend: the abort, if there is
+// one or one comes at once, because it says what the failure is a consequence of.
+func (c *Comm) outcome(err error) error {
+	if err == nil {
+		return nil
+	}
+	if abort, ok := errors.AsType[*AbortError](err); ok {
+		return abort
+	}
+	if _, ok := errors.AsType[*PeerError](err); ok && c.w.agent != nil {
+		select {
+		case <-c.w.ctx.Done():
+		case <-time.After(causeTime):
+		}
+	}
+	if abort, ok := errors.AsType[*AbortError](context.Cause(c.w.ctx)); ok {
+		return abort
+	}
+	return fmt.Errorf("gorun: %w", err)
+}

@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// World is this process's place among the ranks of its job.
+type World struct {
+	set   Settings
+	agent *agent // nil without an agent
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	wg    sync.WaitGroup // the reader of the agent's frames
+
+	mu   sync.Mutex
+	comm *Comm
+}
+
+// Init makes the World that the environment describes; see Start.
+func Init(ctx context.Context) (*World, error) {
+	s, err := FromEnv(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	return Start(ctx, s)
+}
+
+// Start makes the World that s describes and connects to the agent if there is
+// one, for which it waits 10 s at most. The world lives until Close, until ctx
+// ends or until the job is aborted. If it is aborted already, the error is an
+// *AbortError.
+func Start(ctx context.Context, s Settings) (*World, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	w := &World{set: s}
+	w.ctx, w.end = context.WithCancelCause(ctx)
+	if s.Socket == "" {
+		return w, nil
+	}
+	a, err := dialAgent(ctx, s.Socket, s.Rank)
+	if err != nil {
+		w.end(err)
+		return nil, err
+	}
+	w.agent = a
+	w.wg.Go(func() { w.end(a.listen()) }) // ends when Close closes the connection
+	return w, nil
+}
+
+// Rank is this worker's number in the world, from 0 to Size-1.
+func (w *World) Rank() int { return w.set.Rank }
+
+// Size is the number of workers in the world.
+func (w *World) Size() int { return w.set.Size }
+
+// LocalRank is this worker's number on its node, from 0 to LocalSize-1.
+func (w *World) LocalRank() int { return w.set.LocalRank }
+
+// LocalSize is the number of workers on this node.
+func (w *World) LocalSize() int { return w.set.LocalSize }
+
+// Node is the number of this node (torchrun's group rank).
+func (w *World) Node() int { return w.set.Node }
+
+// RestartCount is how many times the job was restarted because of a failure.
+func (w *World) RestartCount() int { return w.set.RestartCount }
+
+// Device is the UUID of this worker's own GPU, empty if it has none.
+func (w *World) Device() string { return w.set.Device }
+
+// RunID names the job; it is empty when gorun did not start it.
+func (w *World) RunID() string { return w.set.RunID }
+
+// Context ends with the world. After an abort context.Cause of it is an
+// *AbortError, after Close ErrClosed.
+func (w *World) Context() context.Context { return w.ctx }
+
+// Fail tells the agent that this rank failed because of err, which ends the
+// round for all ranks. It returns when the agent's socket has the message, which
+// takes 5 s at most; the process may end then. Without an agent, or if err is
+// the consequence of an abort, there is nothing to tell.
+func (w *World) Fail(err error) error {
+	if w.agent == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*AbortError](err); ok {
+		return nil
+	}
+	f := contract.Frame{Type: contract.TypeFail, Rank: w.set.Rank, Message: message(err)}
+	if err := w.agent.send(f); err != nil {
+		return fmt.Errorf("cannot tell the agent that rank %d failed: %w", w.set.Rank, err)
+	}
+	return nil
+}
+
+// Close leaves the world: it closes the communicator, says goodbye to the agent
+// and waits for all that Start started. It may be called more than once.
+func (w *World) Close() error {
+	w.mu.Lock()
+	comm := w.comm
+	w.comm = nil
+	w.mu.Unlock()
+	var err error
+	if comm != nil {
+		err = comm.close()
+	}
+	w.end(ErrClosed)
+	if w.agent != nil {
+		// If the agent is gone, it does not miss the goodbye.
+		_ = w.agent.send(contract.Frame{Type: contract.TypeBye, Rank: w.set.Rank})
+		w.agent.conn.Close()
+		w.wg.Wait()
+	}
+	return err
+}
