@@ -62,10 +62,11 @@ func killWorker(ctx context.Context, l *lab, p *peer, a abortion) (_ []reading, 
 	defer t.deaths.close()
 
 	victim := a.victim % len(t.pids)
+	wait := t.deaths.watch(a.bound)
 	if err := unix.Kill(t.pids[victim], a.fault.signal); err != nil {
-		return nil, fmt.Errorf("cannot kill worker %d: %w", t.pids[victim], err)
+		return nil, errors.Join(fmt.Errorf("cannot kill worker %d: %w", t.pids[victim], err), wait())
 	}
-	if err := t.deaths.wait(a.bound); err != nil {
+	if err := wait(); err != nil {
 		return nil, err
 	}
 	begin := t.deaths.when[victim]
@@ -115,14 +116,15 @@ func readyTeam(ctx context.Context, j *job, s shape) (*team, error) {
 	if found := len(slices.Compact(slices.Sorted(slices.Values(t.nodes)))); found != s.nodes {
 		return nil, fmt.Errorf("workers have %d parents, not one a node (%d)", found, s.nodes)
 	}
-	t.deaths, err = watchDeaths(t.pids)
+	t.deaths, err = newDeaths(t.pids...)
 	return t, err
 }
 
 // last is when the last of the chosen workers died, in ms after begin.
 func (t *team) last(begin int64, chosen func(int) bool) float64 {
 	var last int64
-	for i, when := range t.deaths.when {
+	for i := range t.pids {
+		when := t.deaths.when[i]
 		switch {
 		case !chosen(i):
 		case when == 0:

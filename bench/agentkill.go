@@ -59,23 +59,19 @@ func killAgent(ctx context.Context, l *lab, p *peer, s shape, f agentFault) (_ [
 			return nil, err
 		}
 	}
-	agent, err := watchDeaths([]int{target})
-	if err != nil {
+	if err := t.deaths.add(target); err != nil {
 		return nil, err
 	}
-	defer agent.close()
+	wait := t.deaths.watch(f.bound)
 	if err := unix.Kill(target, unix.SIGKILL); err != nil {
-		return nil, fmt.Errorf("cannot kill agent %d: %w", target, err)
+		return nil, errors.Join(fmt.Errorf("cannot kill agent %d: %w", target, err), wait())
 	}
-	if err := agent.wait(time.Second); err != nil {
+	if err := wait(); err != nil {
 		return nil, err
 	}
-	begin := agent.when[0]
+	begin := t.deaths.when[len(t.pids)] // target
 	if begin == 0 {
 		return nil, fmt.Errorf("process %d survives SIGKILL", target)
-	}
-	if err := t.deaths.wait(f.bound); err != nil {
-		return nil, err
 	}
 	note := "launcher still runs"
 	if codes, err := j.wait(ctx, exitBound); err == nil {

@@ -147,10 +147,11 @@ func TestJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer team.deaths.close()
+	wait := team.deaths.watch(200 * time.Millisecond)
 	if err := unix.Kill(team.pids[1], unix.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	if err := team.deaths.wait(200 * time.Millisecond); err != nil {
+	if err := wait(); err != nil {
 		t.Fatal(err)
 	}
 	for i, when := range team.deaths.when {

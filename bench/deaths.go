@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,22 +14,49 @@ type deaths struct {
 	when []int64 // monotonic ns; 0: alive
 }
 
-func watchDeaths(pids []int) (*deaths, error) {
-	d := &deaths{when: make([]int64, len(pids))}
+func newDeaths(pids ...int) (*deaths, error) {
+	d := &deaths{}
 	for _, pid := range pids {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
+		if err := d.add(pid); err != nil {
 			d.close()
-			return nil, fmt.Errorf("cannot watch process %d: %w", pid, err)
+			return nil, err
 		}
-		d.fds = append(d.fds, fd)
 	}
 	return d, nil
 }
 
-// wait returns when all have ended, or after the bound.
-func (d *deaths) wait(bound time.Duration) error {
-	deadline := time.Now().Add(bound)
+func (d *deaths) add(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("cannot watch process %d: %w", pid, err)
+	}
+	d.fds = append(d.fds, fd)
+	d.when = append(d.when, 0)
+	return nil
+}
+
+// watch begins to wait until all have ended or the bound is over; what it
+// returns awaits that. It begins before it returns, so that a signal sent
+// afterwards is never seen late.
+func (d *deaths) watch(bound time.Duration) (wait func() error) {
+	ready := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		// Locked for good: the thread ends with the goroutine, its priority too.
+		runtime.LockOSThread()
+		// On a busy machine an event that is seen late shortens a time that
+		// begins with it, so the watcher goes first. Without root it does not.
+		_ = unix.SchedSetAttr(0, &unix.SchedAttr{
+			Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1,
+		}, 0)
+		close(ready)
+		done <- d.poll(time.Now().Add(bound))
+	}()
+	<-ready
+	return func() error { return <-done }
+}
+
+func (d *deaths) poll(deadline time.Time) error {
 	for {
 		var polled []unix.PollFd
 		var index []int

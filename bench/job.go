@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,7 +78,7 @@ func (j *job) await() {
 	close(j.finished)
 }
 
-// wait returns the launchers' exit codes, -1 for one that a signal ended.
+// wait returns the launchers' exit codes, 128+n for one that signal n ended.
 func (j *job) wait(ctx context.Context, bound time.Duration) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -88,7 +89,11 @@ func (j *job) wait(ctx context.Context, bound time.Duration) ([]int, error) {
 	}
 	var codes []int
 	for _, cmd := range j.cmds {
-		codes = append(codes, cmd.ProcessState.ExitCode())
+		code := cmd.ProcessState.ExitCode()
+		if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+			code = 128 + int(s.Signal())
+		}
+		codes = append(codes, code)
 	}
 	return codes, nil
 }
