@@ -84,6 +84,17 @@ func TestStopLeftovers(t *testing.T) {
 	}
 }
 
+// A process without a group of its own, and its orphan, are in ours: the signals
+// must not reach this test.
+func TestStopInOwnGroup(t *testing.T) {
+	b := newBench(t)
+	p := b.start(Spec{Path: "/bin/sh", Args: []string{"sh", "-c", `(sh -c '` + stubborn + `' &); sleep 1000; :`}})
+	b.expect("ready")
+	// Its sleeps stay behind when the shells die, and are found as well.
+	b.stop(StopOptions{Grace: 20 * time.Millisecond}, p)
+	b.nothingLeft()
+}
+
 // While one process uses its grace, what an ended one left in its session goes
 // at once; a daemon (which could be anybody's) stays until the last has ended.
 func TestStopLeftoversDuringGrace(t *testing.T) {
