@@ -134,12 +134,13 @@ func TestMaxClients(t *testing.T) {
 func TestDeafReader(t *testing.T) {
 	s, addr := start(t, Options{WriteTimeout: 300 * time.Millisecond})
 	other := dialModern(t, addr)
-	other.send(frame(1, "k", strings.Repeat("v", MaxValue)))
+	other.call(append(frame(1, "k", strings.Repeat("v", MaxValue)), frame(7)...), encode(1))
 	deaf := dialModern(t, addr)
 	deaf.send(bytes.Repeat(frame(3, "k"), 10))
-	for s.Stats().Rejected == 0 {
+	until(t, "the deaf one's end", func() bool {
 		other.call(frame(4, "n", 0), encode(0))
-	}
+		return s.Stats().Rejected == 1
+	})
 	if err := s.Stats().LastRejection; !strings.Contains(err.Error(), errDeaf.Error()) {
 		t.Error(err)
 	}

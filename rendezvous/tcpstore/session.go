@@ -29,10 +29,12 @@ type session struct {
 	hasMail  atomic.Bool
 }
 
-// await is a session's place in the queue for one key.
+// await is a session's place among those who wait for a key.
 type await struct {
-	key  string
-	elem *list.Element
+	key     string
+	by      *session
+	elem    *list.Element
+	arrived bool
 }
 
 // apply runs f under the lock for self and then wakes those whom f set free. It
@@ -108,7 +110,8 @@ func (s *store) wait(self *session, keys []string) (ready bool, err error) {
 			l = list.New()
 			s.waits[key] = l
 		}
-		self.awaits[i] = await{key, l.PushBack(self)}
+		a := &self.awaits[i]
+		a.key, a.by, a.elem = key, self, l.PushBack(a)
 	}
 	s.waiting++
 	return false, nil
@@ -146,7 +149,7 @@ func (s *store) arrived(key string) {
 	}
 	delete(s.waits, key)
 	for l.Len() > 0 {
-		s.hit(l.Remove(l.Front()).(*session))
+		s.hit(l.Remove(l.Front()).(*await))
 	}
 }
 
@@ -157,15 +160,17 @@ func (s *store) arrivedOne(key string) {
 	if l == nil {
 		return
 	}
-	for l.Len() > 0 && !s.hit(l.Remove(l.Front()).(*session)) {
+	for l.Len() > 0 && !s.hit(l.Remove(l.Front()).(*await)) {
 	}
 	if l.Len() == 0 {
 		delete(s.waits, key)
 	}
 }
 
-// hit counts one key of w's wait as there and reports whether it was the last.
-func (s *store) hit(w *session) bool {
+// hit notes that a's key is there and reports whether it was the last of the wait.
+func (s *store) hit(a *await) bool {
+	w := a.by
+	a.arrived = true
 	if w.missing--; w.missing > 0 {
 		return false
 	}

@@ -51,8 +51,8 @@ type Client struct {
 	// which normally stays silent.
 	Requests int64
 
-	// Waiting names keys that it is blocked for and that do not exist yet, at
-	// most 8; WaitingFor is how many it lacks.
+	// Waiting names keys that it is blocked for and that have not been set yet,
+	// at most 8 of them; WaitingFor is how many it lacks.
 	Waiting    []string
 	WaitingFor int
 }
@@ -68,7 +68,7 @@ func (s *Server) Clients() []Client {
 			if len(cl.Waiting) == maxShown {
 				break
 			}
-			if !s.store.exists(a.key) {
+			if !a.arrived {
 				cl.Waiting = append(cl.Waiting, a.key)
 			}
 		}

@@ -18,7 +18,7 @@ type store struct {
 	budget  budget
 	values  map[string][]byte
 	queues  map[string][][]byte
-	waits   map[string]*list.List // of *session, oldest first
+	waits   map[string]*list.List // of *await, oldest first
 	watches map[string][]*session // legacy WATCH_KEY
 	waiting int                   // sessions with a pending wait
 	posted  []*session            // got mail since mu was locked

@@ -1,6 +1,7 @@
 package tcpstore
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -47,7 +48,9 @@ func TestWaitForSeveral(t *testing.T) {
 	}
 	// A comparison that fails sets nothing and wakes nobody.
 	c.call(frame(2, "c", "x", "y"), encode("x"))
-	if cl := s.Clients(); cl[0].WaitingFor != 1 {
+	cl := s.Clients()
+	slices.SortFunc(cl, func(a, b Client) int { return b.WaitingFor - a.WaitingFor })
+	if cl[0].WaitingFor != 1 || !slices.Equal(cl[0].Waiting, []string{"c"}) {
 		t.Fatalf("clients: %+v", cl)
 	}
 	c.call(frame(4, "c", 1), encode(1))
