@@ -104,6 +104,32 @@ except RuntimeError:
 s.set("never%d" % rank, "late")
 same(s.get("never%d" % rank), b"late")
 same(s.add("after%d" % rank, 3), 3)
+
+if hasattr(s, "multi_get"):  # torch 2.0
+    keys = ["m%d/%d" % (rank, i) for i in range(50)]
+    same(s.check(keys), False)
+    s.multi_set(keys, [k + "!" for k in keys])
+    same(s.check(keys), True)
+    same(s.multi_get(keys), [k.encode() + b"!" for k in keys])
+    s.append("text", "abc")
+    meet("append")
+    same(s.get("text"), b"abc" * n)
+
+if hasattr(s, "queue_push"):  # torch 2.8
+    same(s.queue_len("q"), 0)
+    meet("queue")
+    if rank == 0:
+        for r in range(1, n):
+            s.queue_push("q", "job")
+    else:
+        same(s.queue_pop("q"), b"job")
+    meet("popped")
+    same(s.queue_len("q"), 0)
+    try:
+        s.queue_pop("q", False)
+        raise SystemExit("the queue should be empty")
+    except dist.QueueEmptyError:
+        pass
 print("ok")
 `
 
@@ -161,7 +187,7 @@ func TestTorchProcessGroup(t *testing.T) {
 	until(t, "rank 0 to wait", func() bool { return s.Stats().Waiting == 1 })
 	for _, c := range s.Clients() {
 		if c.Requests > 0 {
-			t.Logf("rank 0 is at %v, waits for %q", c.Remote, c.Waiting)
+			t.Logf("rank 0 is at %v, pid %d, waits for %q", c.Remote, c.PID, c.Waiting)
 		}
 	}
 	wg.Go(func() { runTorch(t, python, torchAllReduce, append(env, "RANK=1")...) })
