@@ -22,7 +22,7 @@ def batch(generator, device):
 
 
 def train(device):
-    """Returns the trained model and the first and last loss, averaged over the ranks."""
+    """Returns the trained model and the first and last loss, summed over the ranks."""
     torch.manual_seed(dist.get_rank())  # DDP gives every rank the model of rank 0
     model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
     ids = [device.index] if device.type == "cuda" else None
@@ -39,15 +39,15 @@ def train(device):
         losses.append(loss.detach())
     ends = torch.stack([losses[0], losses[-1]])
     dist.all_reduce(ends)
-    return model, (ends / dist.get_world_size()).tolist()
+    return model, ends
 
 
 def same_everywhere(model):
-    """Says whether every rank has exactly these parameters."""
+    """Says whether every rank has exactly these parameters, and what was exchanged."""
     mine = torch.cat([p.detach().flatten() for p in model.parameters()])
     all_ranks = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(all_ranks, mine)
-    return all(torch.equal(mine, theirs) for theirs in all_ranks)
+    return all(torch.equal(mine, theirs) for theirs in all_ranks), [mine, *all_ranks]
 
 
 def main():
@@ -57,9 +57,14 @@ def main():
     else:
         backend, device = "gloo", torch.device("cpu")
     dist.init_process_group(backend, init_method="env://")
-    model, (first, last) = train(device)
-    same = same_everywhere(model)
     rank, size = dist.get_rank(), dist.get_world_size()
+    model, ends = train(device)
+    first, last = (ends / size).tolist()
+    same, exchanged = same_everywhere(model)
+    # Old releases (1.13) can hang in the group's destructor when it waits, with
+    # Python's lock held, for a thread that wants that lock to free a tensor: so
+    # the barrier lets the threads finish, and ends and exchanged stay alive.
+    dist.barrier()
     dist.destroy_process_group()
     if not same:
         sys.exit(f"ddp: rank {rank}: the ranks' parameters differ")
