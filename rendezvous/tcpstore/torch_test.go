@@ -87,6 +87,7 @@ same(s.compare_set("winner", "nobody", "new"), won)
 meet("compared")
 
 if rank == 0:
+    s.add("meet/deleted", 0)  # the others' next step adds no key
     before = s.num_keys()
     s.set("gone", "1")
     same(s.num_keys(), before + 1)
