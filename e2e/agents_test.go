@@ -1,0 +1,117 @@
+package e2e_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whichever of gorun's two processes is killed, on the node of the endpoint or
+// on another: the rest of the job ends soon with 137 and names the lost node,
+// and nothing is left anywhere.
+func TestAgentKilled(t *testing.T) {
+	t.Parallel()
+	for victim, where := range map[int]string{0: "endpoint", 2: "member"} {
+		for _, what := range []string{"agent", "keeper"} {
+			t.Run(what+" of "+where, func(t *testing.T) {
+				t.Parallel()
+				j := newJob(t)
+				agents := j.nodes(3, with(sh(stay), "--nproc-per-node", "2")...)
+				for _, a := range agents {
+					a.prints("up", 2)
+				}
+				pid := agents[victim].keeper()
+				if what == "agent" {
+					pid = agents[victim].pid()
+				}
+				killed := time.Now()
+				j.kill(pid)
+				j.end(patience, 137, agents...)
+				var others []*agent
+				for i, a := range agents {
+					if took := a.ended.Sub(killed); took > soon {
+						t.Errorf("%s ended %v after the kill", a.name, took)
+					}
+					if i != victim {
+						others = append(others, a)
+					}
+				}
+				j.causes(others, "127.0.0."+fmt.Sprint(victim+1))
+				if what == "agent" {
+					j.causes(others, "was lost")
+					if !strings.Contains(agents[victim].err.String(), "was killed by") {
+						t.Errorf("the keeper of the killed agent does not say so: %s", agents[victim].err)
+					}
+				}
+				j.agree(others...)
+				j.nothingLeft()
+				t.Logf("all gone after %v", time.Since(killed).Round(time.Millisecond))
+			})
+		}
+	}
+}
+
+// An agent that dies before the nodes are complete leaves its place to another.
+func TestAgentKilledWhileWaiting(t *testing.T) {
+	t.Parallel()
+	for victim, where := range []string{"endpoint", "member"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			two := []*agent{j.node(1, "3", sh("exit 0")...), j.node(2, "3", sh("exit 0")...)}
+			for _, a := range two {
+				a.says("have 2 of 3 nodes")
+			}
+			j.kill(two[victim].pid())
+			j.end(patience, 137, two[victim])
+			again := j.node(victim+1, "3", sh("exit 0")...)
+			third := j.node(3, "3", sh("exit 0")...)
+			j.end(patience, 0, two[1-victim], again, third)
+		})
+	}
+}
+
+// A kill at any moment of the start hangs nobody: the survivors end with one
+// code, or wait for a node to take the dead one's place.
+func TestAgentKilledWhileSealing(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for i := range 24 {
+		victim, delay := rnd.IntN(3), time.Duration(rnd.IntN(100_000))*time.Microsecond
+		ok := t.Run(fmt.Sprintf("%d node %d after %v", i, victim+1, delay), func(t *testing.T) {
+			j := newJob(t, "--rdzv-conf", "join_timeout=2")
+			agents := j.nodes(3, sh("sleep 0.2")...)
+			timer := time.After(delay)
+			pid := 0
+			for pid == 0 && agents[victim].running() {
+				pid = agents[victim].findPid()
+			}
+			<-timer
+			if pid != 0 && agents[victim].running() {
+				j.kill(pid)
+			}
+			codes := map[int]bool{}
+			for i, a := range agents {
+				code := a.wait(patience)
+				if i != victim {
+					codes[code] = true
+				}
+			}
+			if len(codes) != 1 {
+				t.Errorf("the survivors do not agree: %v", codes)
+			}
+			for code := range codes {
+				if code != 0 && code != 75 && code != 137 {
+					t.Errorf("exit code %d", code)
+				}
+			}
+		})
+		if !ok {
+			break
+		}
+	}
+}

@@ -1,0 +1,6 @@
+// Package e2e tests gorun as its user sees it: the real binary, several agents
+// on the loopback addresses 127.0.0.x, real signals and real network cuts.
+//
+// Every test asserts what each agent prints, its exit code, and that no process
+// of the run is left. E2E_GORUN names a binary to test instead of a fresh one.
+package e2e

@@ -1,0 +1,197 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	envToken = "E2E_TOKEN" // marks every process of a job
+	envDir   = "E2E_DIR"   // the job's folder, for its workers
+	patience = 30 * time.Second
+	soon     = 5 * time.Second // what must not take long, on a busy machine
+)
+
+// job is the agents of one run on this machine and all that they started.
+type job struct {
+	testing.TB
+	token    string
+	id       string   // --rdzv-id
+	endpoint string   // --rdzv-endpoint
+	dir      string   // scratch
+	flags    []string // of every agent
+	env      []string // of every agent
+	agents   []*agent
+}
+
+var jobs atomic.Int64
+
+// newJob is a job without agents; the flags are for each of them. When the test
+// ends, nothing of the job may be left.
+func newJob(t testing.TB, flags ...string) *job {
+	t.Helper()
+	n := jobs.Add(1)
+	j := &job{
+		TB: t, token: fmt.Sprintf("%s=%d.%d", envToken, os.Getpid(), n), id: fmt.Sprintf("e2e-%d", n),
+		endpoint: fmt.Sprintf("127.0.0.1:%d", freePort(t)), dir: t.TempDir(), flags: flags,
+	}
+	t.Cleanup(func() {
+		j.nothingLeft()
+		j.killAll()
+		for _, a := range j.agents {
+			<-a.done
+		}
+		if t.Failed() {
+			j.dump()
+		}
+	})
+	return j
+}
+
+var nextPort atomic.Int64
+
+// freePort is free for TCP and UDP. It lies below the range from which the
+// kernel chooses, so that no other test gets it meanwhile.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 2000 {
+		port := 20000 + int((int64(os.Getpid())*37+nextPort.Add(1))%12000)
+		tcp, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err != nil {
+			continue
+		}
+		udp, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
+		tcp.Close()
+		if err == nil {
+			udp.Close()
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+// command is gorun with the job's flags and environment, not started.
+func (j *job) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Getenv(envGorun), append(append([]string{}, j.flags...), args...)...)
+	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", j.token, envDir+"="+j.dir)
+	cmd.Env = append(cmd.Env, j.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	return cmd
+}
+
+// run starts one agent with the given arguments.
+func (j *job) run(name string, args ...string) *agent {
+	j.Helper()
+	return j.launch(name, j.command(args...))
+}
+
+// node starts the agent of 127.0.0.i, in a job that meets at the endpoint. The
+// arguments, flags and program, come after --nnodes.
+func (j *job) node(i int, nnodes string, args ...string) *agent {
+	j.Helper()
+	addr := fmt.Sprintf("127.0.0.%d", i)
+	return j.run(addr, append([]string{
+		"--nnodes", nnodes, "--rdzv-endpoint", j.endpoint, "--rdzv-id", j.id, "--local-addr", addr,
+	}, args...)...)
+}
+
+// nodes starts n agents at 127.0.0.1 to n.
+func (j *job) nodes(n int, args ...string) []*agent {
+	j.Helper()
+	var out []*agent
+	for i := range n {
+		out = append(out, j.node(i+1, fmt.Sprint(n), args...))
+	}
+	return out
+}
+
+// sh makes the arguments of a worker that is a shell script. As torchrun does,
+// gorun turns $$ in arguments into $.
+func sh(script string) []string {
+	return []string{"/bin/sh", "-c", strings.ReplaceAll(script, "$$", "$$$$")}
+}
+
+// with joins flags and a program.
+func with(program []string, flags ...string) []string {
+	return append(append([]string{}, flags...), program...)
+}
+
+// end waits until all agents have ended, each with code.
+func (j *job) end(limit time.Duration, code int, agents ...*agent) {
+	j.Helper()
+	deadline := time.Now().Add(limit)
+	for _, a := range agents {
+		if got := a.wait(time.Until(deadline)); got != code {
+			j.Errorf("%s: exit code %d, want %d", a.name, got, code)
+		}
+	}
+}
+
+// causes asserts that the last line of each agent, which tells the cause, has
+// all the texts.
+func (j *job) causes(agents []*agent, texts ...string) {
+	j.Helper()
+	for _, a := range agents {
+		line := a.lastLine()
+		for _, text := range texts {
+			if !strings.Contains(line, text) {
+				j.Errorf("%s: no %q in the last line: %s", a.name, text, line)
+			}
+		}
+	}
+}
+
+// agree asserts that all agents tell the same cause.
+func (j *job) agree(agents ...*agent) {
+	j.Helper()
+	for _, a := range agents[1:] {
+		if a.lastLine() != agents[0].lastLine() {
+			j.Errorf("%s says:\n%s\n%s says:\n%s", agents[0].name, agents[0].lastLine(), a.name, a.lastLine())
+		}
+	}
+}
+
+func (j *job) dump() {
+	for _, a := range j.agents {
+		j.Logf("--- %s: exit code %d after %v\n--- stdout\n%s--- stderr\n%s", a.name, a.code,
+			a.ended.Sub(a.began).Round(time.Millisecond), clip(a.out.String()), clip(a.err.String()))
+	}
+}
+
+func clip(s string) string {
+	const most = 6000
+	if len(s) > most {
+		return s[:most/2] + "\n[...]\n" + s[len(s)-most/2:]
+	}
+	return s
+}
+
+// eventually polls a condition.
+func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// need skips the test on a laptop and fails it in CI when a part is missing.
+func need(t testing.TB, ok bool, what string) {
+	t.Helper()
+	if ok {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("missing: %s", what)
+	}
+	t.Skipf("missing: %s", what)
+}

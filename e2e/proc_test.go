@@ -1,0 +1,129 @@
+package e2e_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// proc is a process of a job.
+type proc struct {
+	pid, parent int
+	name        string
+	cmdline     string
+	environ     []byte
+}
+
+// env reports whether the process has a variable of that name.
+func (p proc) env(name string) bool { return bytes.Contains(p.environ, []byte("\x00"+name+"=")) }
+
+// processes lists what lives of the job, found by the token in its environment.
+func (j *job) processes() []proc {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	var out []proc
+	for _, dir := range dirs {
+		environ, err := os.ReadFile(dir + "/environ")
+		if err != nil || !hasToken(environ, j.token) {
+			continue
+		}
+		stat, err := os.ReadFile(dir + "/stat")
+		if err != nil {
+			continue
+		}
+		p := proc{environ: append([]byte{0}, environ...)}
+		p.pid, _ = strconv.Atoi(filepath.Base(dir))
+		open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+		fields := strings.Fields(string(stat[end+1:]))
+		if open < 0 || len(fields) < 2 || fields[0] == "Z" || fields[0] == "X" {
+			continue
+		}
+		p.name = string(stat[open+1 : end])
+		p.parent, _ = strconv.Atoi(fields[1])
+		cmdline, _ := os.ReadFile(dir + "/cmdline")
+		p.cmdline = strings.ReplaceAll(strings.TrimRight(string(cmdline), "\x00"), "\x00", " ")
+		out = append(out, p)
+	}
+	return out
+}
+
+func hasToken(environ []byte, token string) bool {
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if string(kv) == token {
+			return true
+		}
+	}
+	return false
+}
+
+// nothingLeft asserts that no process of the job lives.
+func (j *job) nothingLeft() {
+	j.Helper()
+	var left []proc
+	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
+		if left = j.processes(); len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			break
+		}
+	}
+	for _, p := range left {
+		j.Errorf("left behind: pid %d, parent %d, %s: %s", p.pid, p.parent, p.name, p.cmdline)
+	}
+}
+
+// killAll ends what a failed test left.
+func (j *job) killAll() {
+	for range 20 {
+		left := j.processes()
+		if len(left) == 0 {
+			return
+		}
+		for _, p := range left {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// kill sends SIGKILL to one process.
+func (j *job) kill(pid int) {
+	j.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		j.Errorf("cannot kill %d: %v", pid, err)
+	}
+}
+
+// workers lists the processes with a RANK whose parent has none.
+func (j *job) workers() []proc {
+	all := j.processes()
+	ranked := map[int]bool{}
+	for _, p := range all {
+		ranked[p.pid] = p.env("RANK")
+	}
+	var out []proc
+	for _, p := range all {
+		if ranked[p.pid] && !ranked[p.parent] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// stamp reads a time that a worker wrote with date +%s%N.
+func (j *job) stamp(file string) time.Time {
+	j.Helper()
+	b, err := os.ReadFile(filepath.Join(j.dir, file))
+	if err != nil {
+		j.Fatal(err)
+	}
+	ns, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		j.Fatal(err)
+	}
+	return time.Unix(0, ns)
+}
