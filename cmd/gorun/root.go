@@ -24,8 +24,8 @@ func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)
 
 // run is the whole program: arguments in, exit code out.
 func run(args []string) int {
-	if agentRole() { // this process was started by a keeper: no detour
-		return status(runAgent(args))
+	if len(args) > 0 && args[0] == agentCommand { // started by a keeper: no detour
+		return status(runAgent(args[1:]))
 	}
 	root := newRoot()
 	root.SetArgs(route(root, args))
@@ -58,6 +58,9 @@ func newRoot() *cobra.Command {
 		Version:       version(),
 	}
 	root.SetVersionTemplate("gorun {{.Version}}\n")
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprint(cmd.OutOrStdout(), runUsage())
+	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(), newProbe())
 	return root
@@ -67,9 +70,9 @@ func newRoot() *cobra.Command {
 // first argument can name a command, so no value of a flag is taken for one.
 func route(root *cobra.Command, args []string) []string {
 	if len(args) == 0 {
-		return []string{"--help"}
+		return []string{"run"}
 	}
-	known := []string{"help", "completion", "--version", "__complete", "__completeNoDesc"}
+	known := []string{"help", "--help", "-h", "completion", "--version", "__complete", "__completeNoDesc"}
 	for _, c := range root.Commands() {
 		known = append(known, c.Name())
 	}

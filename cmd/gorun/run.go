@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/spec"
@@ -23,9 +22,10 @@ import (
 // starts this program again as the agent. Whichever of the two is killed, the
 // other one sees to it that nothing is left.
 //
-// envAgent marks the agent; its value is its index among the agents of the
-// machine and their number, "0/1" without --local-nodes.
-const envAgent = envprop.InternalPrefix + "AGENT"
+// agentCommand is the first argument of an agent; the second is its index among
+// the agents of the machine and their number, "0/1" without --local-nodes. An
+// argument, not a variable: what a process inherits must never make it an agent.
+const agentCommand = "agent-of-keeper"
 
 // Descriptors of an agent of --local-nodes, after the keeper's lifeline: node 0
 // writes the endpoint into the pipe, once for each other node, which read it.
@@ -35,8 +35,6 @@ const (
 	endpointWait   = 10 * time.Second
 	selfPath       = "/proc/self/exe"
 )
-
-func agentRole() bool { return os.Getenv(envAgent) != "" }
 
 // runKeeper starts the agents and waits for them.
 func runKeeper(sp spec.Spec, args []string) error {
@@ -51,8 +49,7 @@ func runKeeper(sp spec.Spec, args []string) error {
 	code := 0
 	for i := range n {
 		s := process.Spec{
-			Path: selfPath, Args: append([]string{"gorun"}, args...),
-			Env:   append(os.Environ(), fmt.Sprintf("%s=%d/%d", envAgent, i, n)),
+			Path: selfPath, Args: append([]string{"gorun", agentCommand, fmt.Sprintf("%d/%d", i, n)}, args...),
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,
 		}
 		if n > 1 {
@@ -82,13 +79,17 @@ func runKeeper(sp spec.Spec, args []string) error {
 	return err
 }
 
-// runAgent is one node's part in the job.
+// runAgent is one node's part in the job. args are the keeper's, after where
+// this agent stands.
 func runAgent(args []string) error {
-	index, count, err := agentPlace(os.Getenv(envAgent))
+	if len(args) == 0 {
+		return errNotKeeper
+	}
+	index, count, err := agentPlace(args[0])
 	if err != nil {
 		return err
 	}
-	raw, err := parseRun(args)
+	raw, err := parseRun(args[1:])
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
@@ -108,7 +109,7 @@ func runAgent(args []string) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, append(process.Forwarded(), unix.SIGWINCH)...)
 	opts := launch.Options{
-		Spec: sp, Version: version(), Env: agentEnv(), Dir: dir,
+		Spec: sp, Version: version(), Env: os.Environ(), Dir: dir,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Signals: signals, Keeper: life.Lost(), Self: selfPath, Probe: []string{"gorun", probeCommand},
 	}
@@ -125,27 +126,17 @@ func runAgent(args []string) error {
 	return nil
 }
 
-// agentEnv is the environment without what only gorun's own processes say to
-// each other.
-func agentEnv() []string {
-	var out []string
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, envprop.InternalPrefix) {
-			out = append(out, kv)
-		}
-	}
-	return out
-}
-
 func agentPlace(s string) (index, count int, err error) {
 	i, n, ok := strings.Cut(s, "/")
 	index, err1 := strconv.Atoi(i)
 	count, err2 := strconv.Atoi(n)
 	if !ok || err1 != nil || err2 != nil || index < 0 || index >= count {
-		return 0, 0, &launch.UsageError{Err: fmt.Errorf("%s is set in the environment; it is gorun's own, unset it", envAgent)}
+		return 0, 0, errNotKeeper
 	}
 	return index, count, nil
 }
+
+var errNotKeeper = &launch.UsageError{Err: errors.New(agentCommand + " is for gorun itself; run gorun PROGRAM")}
 
 // localNode places an agent of --local-nodes at 127.0.0.(1+index).
 func localNode(index, count int) *launch.LocalNode {

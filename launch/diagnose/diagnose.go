@@ -6,7 +6,6 @@
 package diagnose
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -44,11 +43,11 @@ func nativeLostPeer(lines []string) bool {
 	for i := len(lines) - 1; i >= 0; i-- {
 		line := lines[i]
 		switch {
-		case harmless.MatchString(line):
+		case harmless().MatchString(line):
 			continue
-		case lostPeer.MatchString(line) && !ownFault.MatchString(line):
+		case lostPeer().MatchString(line) && !ownFault().MatchString(line):
 			lost = lost || words < lastWords
-		case ownFault.MatchString(line) || ownNative.MatchString(line):
+		case ownFault().MatchString(line) || ownNative().MatchString(line):
 			return false
 		}
 		words++
@@ -57,9 +56,9 @@ func nativeLostPeer(lines []string) bool {
 }
 
 var (
-	colours = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]")
+	colours = lazily("\x1b\\[[0-?]*[ -/]*[@-~]")
 	// torch puts the rank before the lines of a traceback.
-	torchRank = regexp.MustCompile(`^\[rank\d+\]:? ?`)
+	torchRank = lazily(`^\[rank\d+\]:? ?`)
 )
 
 // clean returns the last lines without what only decorates them. Indentation stays.
@@ -69,9 +68,9 @@ func clean(tail []string) []string {
 	for _, line := range tail {
 		line = line[:min(len(line), maxLine)]
 		if strings.Contains(line, "\x1b") {
-			line = colours.ReplaceAllString(line, "")
+			line = colours().ReplaceAllString(line, "")
 		}
-		line = strings.TrimRight(torchRank.ReplaceAllString(line, ""), " \t\r")
+		line = strings.TrimRight(torchRank().ReplaceAllString(line, ""), " \t\r")
 		if line != "" {
 			lines = append(lines, line)
 		}

@@ -3,11 +3,18 @@ package diagnose
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
+// lazily compiles an expression when it is first used: together they would cost
+// half a millisecond at the start of every process, and most never look at one.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
 // anyOf makes one expression of several.
-func anyOf(patterns ...string) *regexp.Regexp {
-	return regexp.MustCompile("(?:" + strings.Join(patterns, ")|(?:") + ")")
+func anyOf(patterns ...string) func() *regexp.Regexp {
+	return lazily("(?:" + strings.Join(patterns, ")|(?:") + ")")
 }
 
 // gone are the words of the system for a connection whose other side is gone.
@@ -49,7 +56,7 @@ var lostPeer = anyOf(
 
 // weakLostPeer are words that other connections of a program (data, logging)
 // lose as well: they need to come out of torch.distributed.
-var weakLostPeer = regexp.MustCompile(gone)
+var weakLostPeer = lazily(gone)
 
 // ownFault are failures of the worker itself, even where NCCL or its watchdog
 // tells of them.

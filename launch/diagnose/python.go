@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -18,11 +17,11 @@ type exception struct {
 const maxMessageLines = 8
 
 var (
-	tracebackLine = regexp.MustCompile(`^Traceback \(most recent call last\):`)
-	frameLine     = regexp.MustCompile(`^\s+File ".*", line \d+`)
-	ignoredLine   = regexp.MustCompile(`^Exception ignored (?:in|on)\b`)
-	chainLine     = regexp.MustCompile(`^(?:During handling of the above exception, another exception occurred|The above exception was the direct cause of the following exception):`)
-	classLine     = regexp.MustCompile(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
+	tracebackLine = lazily(`^Traceback \(most recent call last\):`)
+	frameLine     = lazily(`^\s+File ".*", line \d+`)
+	ignoredLine   = lazily(`^Exception ignored (?:in|on)\b`)
+	chainLine     = lazily(`^(?:During handling of the above exception, another exception occurred|The above exception was the direct cause of the following exception):`)
+	classLine     = lazily(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
 	// messageEnd begins a line that is no part of a message before it.
 	messageEnd = anyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
 		`^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `)
@@ -51,20 +50,20 @@ func exceptions(lines []string) []exception {
 	}
 	for _, line := range lines {
 		switch {
-		case chainLine.MatchString(line):
+		case chainLine().MatchString(line):
 			finish()
 			chained = true
-		case ignoredLine.MatchString(line):
+		case ignoredLine().MatchString(line):
 			finish()
 			ignored = true
-		case tracebackLine.MatchString(line), frameLine.MatchString(line) && state != frames:
+		case tracebackLine().MatchString(line), frameLine().MatchString(line) && state != frames:
 			finish()
 			e = exception{chained: chained && len(found) > 0}
 			chained, state = false, frames
 			if line[0] != 'T' {
 				e.file = line
 			}
-		case state == frames && frameLine.MatchString(line):
+		case state == frames && frameLine().MatchString(line):
 			e.file, e.source = line, ""
 		case state == frames && (line[0] == ' ' || line[0] == '\t'):
 			if strings.Trim(line, " ^~") != "" {
@@ -72,12 +71,12 @@ func exceptions(lines []string) []exception {
 			}
 		case state == frames:
 			state = message
-			if m := classLine.FindStringSubmatch(line); m != nil {
+			if m := classLine().FindStringSubmatch(line); m != nil {
 				e.class, e.message = m[1], []string{m[2]}
 			} else {
 				e.message = []string{line}
 			}
-		case state == message && (len(e.message) == maxMessageLines || messageEnd.MatchString(line)):
+		case state == message && (len(e.message) == maxMessageLines || messageEnd().MatchString(line)):
 			finish()
 		case state == message:
 			e.message = append(e.message, line)
@@ -99,26 +98,26 @@ func origin(found []exception) exception {
 // lostPeer reports whether e was raised because a peer or the store was gone.
 func (e exception) lostPeer() bool {
 	text := e.class + ": " + strings.Join(e.message, "\n")
-	if ownFault.MatchString(text) {
+	if ownFault().MatchString(text) {
 		return false
 	}
 	for _, line := range strings.Split(text, "\n") {
-		if lostPeer.MatchString(line) {
+		if lostPeer().MatchString(line) {
 			return true
 		}
 	}
-	return e.distributed() && weakLostPeer.MatchString(text)
+	return e.distributed() && weakLostPeer().MatchString(text)
 }
 
 var (
-	distributedFile = regexp.MustCompile(`/torch/distributed/|torch[/\\]_?c10d`)
+	distributedFile = lazily(`/torch/distributed/|torch[/\\]_?c10d`)
 	// Old versions raise a bare "RuntimeError: Connection reset by peer" from a
 	// method of the store, which is no Python frame: the line that calls it tells.
-	storeSource = regexp.MustCompile(`(?i)store(?:\(\))?\.(?:get|set|add|wait|check|compare_set|delete_key|num_keys)\(`)
+	storeSource = lazily(`(?i)store(?:\(\))?\.(?:get|set|add|wait|check|compare_set|delete_key|num_keys)\(`)
 )
 
 // distributed reports whether e came out of torch.distributed.
 func (e exception) distributed() bool {
 	return strings.HasPrefix(e.class, "torch.distributed.") ||
-		e.class == "RuntimeError" && (distributedFile.MatchString(e.file) || storeSource.MatchString(e.source))
+		e.class == "RuntimeError" && (distributedFile().MatchString(e.file) || storeSource().MatchString(e.source))
 }
