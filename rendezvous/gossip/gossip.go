@@ -128,6 +128,8 @@ func (g *Gossip) Port() int { return int(g.list.LocalNode().Port) }
 func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	wg.Go(func() { g.join(ctx) })
 	defer g.close()
 	update(g.snapshot())
