@@ -288,6 +288,9 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Close:
 		a.plane.Close(c.Conn)
 	case rendezvous.Start:
+		if w := c.World; w.Restart > 0 && !a.opts.quiet() {
+			a.console.say("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
+		}
 		a.socket.begin()
 		cfg := a.config
 		cfg.program = a.program
