@@ -79,7 +79,8 @@ func noErrors(t testing.TB, errs []error) {
 	}
 }
 
-var sizes = []int{0, 1, 2, 3, 7, 1000, 1 << 20}
+// 20011 goes round the ring in parts of different lengths.
+var sizes = []int{0, 1, 2, 3, 7, 1000, 20011}
 
 // value is small and whole, so that every order of operations is exact.
 func value(rank, i int) int { return []int{1, -2, 2, -1, 1, 1, 2}[(rank*5+i*3+i/1000)%7] }
@@ -130,6 +131,9 @@ func TestAllReduceEqualsTheSequentialResult(t *testing.T) {
 					allReduce[int64](t, gs, n, op)
 				}
 			}
+			allReduce[float32](t, gs, 1<<20, collective.Sum)
+			allReduce[float64](t, gs, 1<<20, collective.Max)
+			allReduce[int64](t, gs, 1<<20, collective.Prod)
 		})
 	}
 }
@@ -248,24 +252,25 @@ func TestSendAndReceiveRoundTheRing(t *testing.T) {
 // says what both did.
 func TestMismatch(t *testing.T) {
 	ctx := t.Context()
-	f32 := func(n int) collective.Buffer { return collective.Of(make([]float32, n)) }
-	f64 := func(n int) collective.Buffer { return collective.Of(make([]float64, n)) }
-	sum := func(b collective.Buffer) func(*collective.Group) error {
-		return func(g *collective.Group) error { return g.AllReduce(ctx, b, collective.Sum) }
+	type call = func(*collective.Group) error
+	f32 := func(n int, op collective.Op) call {
+		return func(g *collective.Group) error { return g.AllReduce(ctx, collective.Of(make([]float32, n)), op) }
+	}
+	f64 := func(n int, op collective.Op) call {
+		return func(g *collective.Group) error { return g.AllReduce(ctx, collective.Of(make([]float64, n)), op) }
 	}
 	for _, tc := range []struct {
-		name       string
-		most, odd  func(*collective.Group) error
-		oddWords   string
-		mostsWords string
+		name                string
+		most, odd           call
+		mostWords, oddWords string
 	}{
-		{"count", sum(f32(1000)), sum(f32(999)), "float32 x 999", "float32 x 1000"},
-		{"count zero", sum(f32(5)), sum(f32(0)), "float32 x 0", "float32 x 5"},
-		{"small and big", sum(f32(1000)), sum(f32(1 << 20)), "float32 x 1048576", "float32 x 1000"},
-		{"both big", sum(f32(1 << 20)), sum(f32(1<<20 + 1)), "float32 x 1048577", "float32 x 1048576"},
-		{"dtype", sum(f32(1000)), sum(f64(1000)), "float64 x 1000", "float32 x 1000"},
-		{"op", sum(f32(10)), func(g *collective.Group) error { return g.AllReduce(ctx, f32(10), collective.Max) }, "max of", "sum of"},
-		{"kind", sum(f32(10)), func(g *collective.Group) error { return g.Barrier(ctx) }, "barrier #1", "all-reduce #1"},
+		{"count", f32(1000, collective.Sum), f32(999, collective.Sum), "float32 x 1000", "float32 x 999"},
+		{"count zero", f32(5, collective.Sum), f32(0, collective.Sum), "float32 x 5", "float32 x 0"},
+		{"small and big", f32(1000, collective.Sum), f32(1<<18, collective.Sum), "float32 x 1000", "float32 x 262144"},
+		{"both big", f32(1<<18, collective.Sum), f32(1<<18+1, collective.Sum), "float32 x 262144", "float32 x 262145"},
+		{"dtype", f32(1000, collective.Sum), f64(1000, collective.Sum), "float32 x 1000", "float64 x 1000"},
+		{"op", f32(10, collective.Sum), f32(10, collective.Max), "sum of", "max of"},
+		{"kind", f32(10, collective.Sum), func(g *collective.Group) error { return g.Barrier(ctx) }, "all-reduce #1", "barrier #1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, ranks := range []int{2, 3, 4, 8} {
@@ -282,7 +287,7 @@ func TestMismatch(t *testing.T) {
 							t.Fatalf("%d ranks, %d is odd: rank %d has no error", ranks, odd, r)
 						}
 						mm, ok := errors.AsType[*collective.MismatchError](err)
-						named = named || ok && strings.Contains(mm.Error(), tc.oddWords) && strings.Contains(mm.Error(), tc.mostsWords)
+						named = named || ok && strings.Contains(mm.Error(), tc.oddWords) && strings.Contains(mm.Error(), tc.mostWords)
 					}
 					if !named {
 						t.Errorf("%d ranks, %d is odd: nobody names both: %v", ranks, odd, errs)

@@ -15,8 +15,6 @@ const (
 	// handshakeTime bounds dialling and a handshake; nobody is asked to compute
 	// anything in it.
 	handshakeTime = 10 * time.Second
-	// maxStrangers is how many connections may be in a handshake at once.
-	maxStrangers = 256
 	// busyPause is the wait before a rank calls again one that said that it is
 	// calling itself; its connection normally arrives long before.
 	busyPause = 100 * time.Millisecond
@@ -31,6 +29,21 @@ type peer struct {
 	claimed bool          // l is decided; guarded by Mesh.mu
 	l       *link
 	ready   chan struct{} // closed when l can be used
+}
+
+// ended tells whether there was a connection and its reader has ended.
+func (p *peer) ended() bool {
+	select {
+	case <-p.ready:
+	default:
+		return false
+	}
+	select {
+	case <-p.l.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // link returns the connection to rank, which it makes if there is none.
@@ -126,10 +139,13 @@ func (m *Mesh) dial(ctx context.Context, p *peer, addr string) error {
 		return err
 	}
 	conn.Close()
-	if answer != answerBusy && answer != answerOK {
-		return fmt.Errorf("%s is not a rank of this world (answer %d)", addr, answer)
+	switch answer {
+	case answerOK, answerBusy:
+		return errBusy
+	case answerLost:
+		return errors.New("its connection with this rank has ended before")
 	}
-	return errBusy
+	return fmt.Errorf("%s is not a rank of this world (answer %d)", addr, answer)
 }
 
 // call connects, says hello and returns the answer.
@@ -154,76 +170,4 @@ func (m *Mesh) call(ctx context.Context, rank int, addr string) (net.Conn, byte,
 		return nil, 0, fmt.Errorf("no answer from %s: %w", addr, err)
 	}
 	return conn, answer[0], nil
-}
-
-// accept takes connections until the mesh ends.
-func (m *Mesh) accept() {
-	places := make(chan struct{}, maxStrangers)
-	for {
-		conn, err := m.ln.Accept()
-		if err != nil {
-			select {
-			case <-m.life.Done():
-				return
-			case <-time.After(busyPause): // no file descriptor, say
-			}
-			continue
-		}
-		select {
-		case places <- struct{}{}:
-			m.wg.Go(func() {
-				defer func() { <-places }()
-				m.answer(conn)
-			})
-		default:
-			conn.Close()
-		}
-	}
-}
-
-// answer makes conn the connection of whoever dialled, or closes it.
-func (m *Mesh) answer(conn net.Conn) {
-	defer context.AfterFunc(m.life, func() { conn.Close() })()
-	conn.SetDeadline(time.Now().Add(handshakeTime))
-	b := make([]byte, helloSize)
-	if _, err := io.ReadFull(conn, b); err != nil {
-		conn.Close()
-		return
-	}
-	from, err := parseHello(b, m.cfg.Token, m.cfg.Rank, m.cfg.Size)
-	if err != nil {
-		conn.Close()
-		return
-	}
-	p := m.peers[from]
-	m.mu.Lock()
-	busy := p.claimed || p.dialing && m.cfg.Rank < from
-	if !busy {
-		p.claimed = true
-	}
-	m.mu.Unlock()
-	if busy {
-		conn.Write([]byte{answerBusy})
-		conn.Close()
-		return
-	}
-	conn.Write([]byte{answerOK}) // if it fails, the reader finds out
-	conn.SetDeadline(time.Time{})
-	m.adopt(p, conn)
-}
-
-// adopt makes conn, whose handshake is done, the link to p and starts its reader.
-func (m *Mesh) adopt(p *peer, conn net.Conn) {
-	l := &link{m: m, peer: p.rank, conn: conn, posts: make(chan *post), done: make(chan struct{})}
-	m.mu.Lock()
-	if m.life.Err() != nil {
-		m.mu.Unlock()
-		conn.Close()
-		return
-	}
-	m.links = append(m.links, l)
-	m.wg.Go(l.read)
-	m.mu.Unlock()
-	p.l = l
-	close(p.ready)
 }

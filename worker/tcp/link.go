@@ -45,12 +45,13 @@ func (l *link) write(h header, payload []byte) error {
 	return nil
 }
 
-// lastWords writes, unless a message is being written: then the connection's
-// end has to do.
-func (l *link) lastWords(h header, payload []byte) {
+// lastWords writes a frame, unless a message is being written: then the
+// connection's end has to do.
+func (l *link) lastWords(frame []byte, deadline time.Time) {
 	if l.wmu.TryLock() {
 		defer l.wmu.Unlock()
-		l.conn.Write(append(h.encode(), payload...))
+		l.conn.SetWriteDeadline(deadline)
+		l.conn.Write(frame)
 	}
 }
 
@@ -98,6 +99,7 @@ func (l *link) read() {
 		select {
 		case p := <-l.posts:
 			if l.err = l.fill(r, h, p); l.err != nil {
+				l.m.Break(l.err) // before the connection closes, so that the peer hears why
 				p.done <- l.err
 				return
 			}

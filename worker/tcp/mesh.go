@@ -42,12 +42,14 @@ type Mesh struct {
 	peers []*peer
 	wg    sync.WaitGroup // the accept loop, handshakes, readers
 
-	// life ends when the mesh is broken or closed; its cause is why.
-	life context.Context
-	end  context.CancelCauseFunc
+	// life ends when the mesh is broken or closed; its cause is why. open ends
+	// with Close: until then ranks that call a broken mesh are told the reason.
+	life, open     context.Context
+	end, endOfOpen context.CancelCauseFunc
 
-	mu    sync.Mutex // guards peers' claimed and dialing, and links
+	mu    sync.Mutex // guards peers' claimed and dialing, and what follows
 	links []*link
+	last  []byte // the last frame for every rank, once life has ended
 }
 
 var _ collective.Transport = (*Mesh)(nil)
@@ -60,7 +62,8 @@ func Open(ctx context.Context, cfg Config) (*Mesh, error) {
 		return nil, fmt.Errorf("cannot listen for the other ranks: %w", err)
 	}
 	m := &Mesh{cfg: cfg, ln: ln, peers: make([]*peer, cfg.Size)}
-	m.life, m.end = context.WithCancelCause(context.Background())
+	m.open, m.endOfOpen = context.WithCancelCause(context.Background())
+	m.life, m.end = context.WithCancelCause(m.open)
 	for r := range m.peers {
 		m.peers[r] = &peer{rank: r, ready: make(chan struct{}), turn: make(chan struct{}, 1)}
 	}
@@ -144,6 +147,8 @@ func (m *Mesh) gaveUp(h header, peer int, reason []byte) error {
 // Close says goodbye, closes all connections and waits for their readers.
 func (m *Mesh) Close() error {
 	m.stop(ErrClosed, header{frame: frameBye}, nil)
+	m.endOfOpen(ErrClosed)
+	m.ln.Close()
 	m.wg.Wait()
 	return nil
 }
@@ -155,15 +160,14 @@ func (m *Mesh) stop(why error, last header, payload []byte) {
 		m.mu.Unlock()
 		return
 	}
+	last.length = uint64(len(payload))
+	m.last = append(last.encode(), payload...)
 	m.end(why)
 	links := m.links
 	m.mu.Unlock()
-	m.ln.Close()
-	last.length = uint64(len(payload))
 	deadline := time.Now().Add(goodbyeTime)
 	for _, l := range links {
-		l.conn.SetWriteDeadline(deadline)
-		l.lastWords(last, payload)
+		l.lastWords(m.last, deadline)
 		l.conn.Close()
 	}
 }

@@ -142,7 +142,7 @@ func TestMessagesOutliveTheirSender(t *testing.T) {
 }
 
 func TestBreakReachesRanksThatWait(t *testing.T) {
-	ms := meshes(t, 3)
+	ms := meshes(t, 4)[:3] // the last one is replaced below
 	why := errors.New("out of luck")
 	// 1 waits for 0, 2 waits for 1: the reason travels along.
 	got := make([]error, 3)
@@ -167,6 +167,17 @@ func TestBreakReachesRanksThatWait(t *testing.T) {
 		if want := "rank 0 gave up: out of luck"; got[r] == nil || got[r].Error() != want {
 			t.Errorf("rank %d: %v, want %s", r, got[r], want)
 		}
+	}
+	// Who calls a rank that has given up is told, too.
+	late := open(t, ms[0].cfg.Directory.(*book), 3, 4, "token")
+	err := within(t, time.Second, func() error { return late.Recv(t.Context(), 2, call(0), nil) })
+	if want := "rank 0 gave up: out of luck"; err == nil || err.Error() != want {
+		t.Errorf("late call: %v", err)
+	}
+	again := open(t, ms[0].cfg.Directory.(*book), 1, 4, "token")
+	err = within(t, time.Second, func() error { return again.Recv(t.Context(), 2, call(0), nil) })
+	if err == nil || !strings.Contains(err.Error(), "has ended before") {
+		t.Errorf("second call by rank 1: %v", err)
 	}
 	if err := ms[0].Send(t.Context(), 1, call(0), nil); err != why {
 		t.Errorf("Send after Break: %v", err)

@@ -26,6 +26,7 @@ const (
 const (
 	answerOK   = 1 // the connection is the pair's
 	answerBusy = 2 // the pair has, or is about to have, another one
+	answerLost = 3 // the pair had one, and it has ended
 )
 
 // Frames that are not messages; their numbers are beside collective's kinds.

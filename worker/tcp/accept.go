@@ -1,0 +1,90 @@
+package tcp
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+)
+
+// maxStrangers is how many connections may be in a handshake at once.
+const maxStrangers = 256
+
+// accept takes connections until the mesh ends.
+func (m *Mesh) accept() {
+	places := make(chan struct{}, maxStrangers)
+	for {
+		conn, err := m.ln.Accept()
+		if err != nil {
+			select {
+			case <-m.open.Done():
+				return
+			case <-time.After(busyPause): // no file descriptor, say
+			}
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+			m.wg.Go(func() {
+				defer func() { <-places }()
+				m.answer(conn)
+			})
+		default:
+			conn.Close()
+		}
+	}
+}
+
+// answer makes conn the connection of whoever dialled, or closes it.
+func (m *Mesh) answer(conn net.Conn) {
+	defer context.AfterFunc(m.open, func() { conn.Close() })()
+	conn.SetDeadline(time.Now().Add(handshakeTime))
+	b := make([]byte, helloSize)
+	if _, err := io.ReadFull(conn, b); err != nil {
+		conn.Close()
+		return
+	}
+	from, err := parseHello(b, m.cfg.Token, m.cfg.Rank, m.cfg.Size)
+	if err != nil {
+		conn.Close()
+		return
+	}
+	p := m.peers[from]
+	m.mu.Lock()
+	answer := byte(answerOK)
+	switch {
+	case p.claimed && p.ended():
+		answer = answerLost
+	case p.claimed, p.dialing && m.cfg.Rank < from:
+		answer = answerBusy
+	default:
+		p.claimed = true
+	}
+	m.mu.Unlock()
+	if answer != answerOK {
+		conn.Write([]byte{answer})
+		conn.Close()
+		return
+	}
+	conn.Write([]byte{answerOK}) // if it fails, the reader finds out
+	conn.SetDeadline(time.Time{})
+	m.adopt(p, conn)
+}
+
+// adopt makes conn, whose handshake is done, the link to p and starts its
+// reader. If the mesh has ended, conn gets no more than its last words.
+func (m *Mesh) adopt(p *peer, conn net.Conn) {
+	l := &link{m: m, peer: p.rank, conn: conn, posts: make(chan *post), done: make(chan struct{})}
+	m.mu.Lock()
+	if m.life.Err() != nil {
+		m.mu.Unlock()
+		l.lastWords(m.last, time.Now().Add(goodbyeTime))
+		conn.Close()
+		return
+	}
+	m.links = append(m.links, l)
+	m.wg.Go(l.read)
+	m.mu.Unlock()
+	p.l = l
+	close(p.ready)
+}
