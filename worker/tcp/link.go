@@ -117,8 +117,10 @@ func (l *link) fill(r io.Reader, h header, p *post) error {
 		return &collective.MismatchError{Rank: l.m.cfg.Rank, Mine: p.want, Peer: l.peer, Theirs: h.call}
 	}
 	if h.length != uint64(len(p.into)) {
-		return &collective.PeerError{Rank: l.peer,
-			Err: fmt.Errorf("sent %d bytes instead of %d in %v", h.length, len(p.into), p.want)}
+		return &collective.PeerError{
+			Rank: l.peer,
+			Err:  fmt.Errorf("sent %d bytes instead of %d in %v", h.length, len(p.into), p.want),
+		}
 	}
 	if _, err := io.ReadFull(r, p.into); err != nil {
 		return l.gone(err)
