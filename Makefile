@@ -3,9 +3,6 @@ GO     ?= go
 PREFIX ?= /usr/local
 BIN    := bin
 
-# go-nvml's C header declares functions that it marks as deprecated itself.
-export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-
 # grpcnotrace drops golang.org/x/net/trace, an HTTP page that gorun never serves.
 BUILDFLAGS := -trimpath -tags grpcnotrace -ldflags "-s -w"
 

@@ -41,8 +41,9 @@ func readNVML() ([]GPU, error) {
 	return gpus, nil
 }
 
-// cString reads a C string of at most len(chars) characters.
-func cString(chars []int8) string {
+// cString reads a C string of at most len(chars) characters. go-nvml has had both
+// element types.
+func cString[C int8 | uint8](chars []C) string {
 	var b []byte
 	for _, c := range chars {
 		if c == 0 {
