@@ -52,6 +52,7 @@ var lostPeer = anyOf(
 
 	// Programs that link gorun's worker package.
 	`\bgorun: aborted: `,
+	`\bgorun: .* failed: rank \d+ (?:is gone|gave up|cannot be reached)`,
 )
 
 // weakLostPeer are words that other connections of a program (data, logging)
