@@ -160,14 +160,7 @@ func (a *agent) prepareProgram(ctx context.Context, undo *[]func()) error {
 		if err == nil {
 			a.program, err = plan.Build(ctx)
 		}
-		var cause *rendezvous.Cause
-		if err != nil {
-			cause = &rendezvous.Cause{
-				Kind: rendezvous.KindStart, Node: a.node.ID, Host: a.node.Host, Addr: a.node.Addr, GroupRank: -1,
-				Rank: -1, LocalRank: -1, ExitCode: programCode(plan, err), Message: err.Error(), Time: time.Now(),
-			}
-		}
-		a.events.post(rendezvous.Ready{Cause: cause})
+		a.events.put(builtEvent{programCode(plan, err), err})
 	}
 	*undo = append(*undo, func() {
 		if a.program.Cleanup != nil {
@@ -189,6 +182,17 @@ func programCode(plan program.Plan, err error) int {
 		return 1
 	}
 	return rendezvous.ExitUsage
+}
+
+// ready: the program can be started here, or cannot. Only now, not while it was
+// built, is this node's address known for sure.
+func (a *agent) ready(e builtEvent) rendezvous.Event {
+	if e.err == nil {
+		return rendezvous.Ready{}
+	}
+	c := a.self(rendezvous.KindStart, e.err.Error())
+	c.ExitCode = e.code
+	return rendezvous.Ready{Cause: &c}
 }
 
 // watch turns signals and the keeper's death into events.
@@ -246,6 +250,8 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 	switch e := e.(type) {
 	case rendezvous.Event:
 		event = e
+	case builtEvent:
+		event = a.ready(e)
 	case signalEvent:
 		event = a.signalled(e.sig)
 	case keeperEvent:

@@ -9,8 +9,12 @@ import (
 
 // Events of the agent that are not the machine's.
 type (
-	signalEvent   struct{ sig syscall.Signal }
-	keeperEvent   struct{}
+	signalEvent struct{ sig syscall.Signal }
+	keeperEvent struct{}
+	builtEvent  struct {
+		code int // exit code if err is not nil
+		err  error
+	}
 	reportedEvent struct {
 		rank    int
 		message string
