@@ -28,6 +28,7 @@ type job struct {
 	dir      string   // scratch
 	flags    []string // of every agent
 	env      []string // of every agent
+	wd       string   // working directory of every agent
 	agents   []*agent
 }
 
@@ -83,6 +84,7 @@ func (j *job) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Getenv(envGorun), append(append([]string{}, j.flags...), args...)...)
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", j.token, envDir+"="+j.dir)
 	cmd.Env = append(cmd.Env, j.env...)
+	cmd.Dir = j.wd
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return cmd
 }

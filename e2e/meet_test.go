@@ -1,0 +1,119 @@
+package e2e_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// untilGo is a worker that ends with 0 once the job's folder has the file.
+const untilGo = `echo up; while [ ! -e $E2E_DIR/go ]; do sleep 0.05; done`
+
+// Of two agents with one --node-rank the later one is refused, and the job goes
+// on waiting for the right one.
+func TestSameNodeRank(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	first := j.node(1, "2", with(sh("exit 0"), "--node-rank", "0")...)
+	first.says("have 1 of 2 nodes")
+	second := j.node(2, "2", with(sh("exit 0"), "--node-rank", "0")...)
+	j.end(soon, 75, second)
+	j.causes([]*agent{second}, "--node-rank 0", "127.0.0.1")
+	first.says("refused")
+	if !first.running() {
+		t.Fatalf("the first agent ended with %d", first.code)
+	}
+	first.signal(syscall.SIGTERM)
+	j.end(soon, 143, first)
+	j.causes([]*agent{first}, "received SIGTERM")
+}
+
+// The right node still completes a job that refused a wrong one.
+func TestRightNodeAfterRefusal(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	first := j.node(1, "2", with(sh("exit 0"), "--node-rank", "0")...)
+	first.says("have 1 of 2 nodes")
+	j.end(soon, 75, j.node(2, "2", with(sh("exit 0"), "--node-rank", "0")...))
+	j.end(soon, 0, j.node(2, "2", with(sh("exit 0"), "--node-rank", "1")...), first)
+}
+
+// Agents that disagree about the size of the job do not make one.
+func TestOtherSize(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	first := j.node(1, "2", sh("exit 0")...)
+	first.says("have 1 of 2 nodes")
+	other := j.node(2, "3", sh("exit 0")...)
+	j.end(soon, 75, other)
+	j.causes([]*agent{other}, "--nnodes 3", "--nnodes 2", "127.0.0.1")
+	j.end(soon, 0, j.node(3, "2", sh("exit 0")...), first)
+}
+
+// One node too many is refused at once and does not disturb the job.
+func TestOneTooMany(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	two := j.nodes(2, sh(untilGo)...)
+	for _, a := range two {
+		a.prints("up", 1)
+	}
+	third := j.node(3, "2", sh(untilGo)...)
+	j.end(soon, 75, third)
+	j.causes([]*agent{third}, "one too many", "127.0.0.1", "127.0.0.2")
+	for _, a := range two {
+		if !a.running() {
+			t.Errorf("%s ended", a.name)
+		}
+	}
+	j.touch("go")
+	j.end(soon, 0, two...)
+	if n := strings.Count(two[0].out.String()+two[1].out.String(), "up"); n != 2 {
+		t.Errorf("%d workers were started", n)
+	}
+}
+
+// When a node is missing, the others give up in time and say who came.
+func TestOneMissing(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--rdzv-conf", "join_timeout=3")
+	two := []*agent{j.node(1, "3", sh("exit 0")...), j.node(2, "3", sh("exit 0")...)}
+	j.end(patience, 75, two...)
+	j.causes(two, "2 of 3 nodes", "3s", "127.0.0.1", "127.0.0.2", "--rdzv-endpoint", j.endpoint)
+	j.agree(two...)
+	for _, a := range two {
+		if took := a.ended.Sub(a.began); took < 2900*time.Millisecond || took > 3*time.Second+soon {
+			t.Errorf("%s gave up after %v", a.name, took)
+		}
+	}
+}
+
+// When the endpoint's node is missing, the others name it.
+func TestEndpointMissing(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--rdzv-conf", "join_timeout=2")
+	a := j.node(2, "2", sh("exit 0")...)
+	j.end(patience, 75, a)
+	j.causes(j.agents, j.endpoint, j.id, "2s", "refused")
+}
+
+// An endpoint is one run's: another run is sent away with both names.
+func TestOtherRunID(t *testing.T) {
+	t.Parallel()
+	for name, addr := range map[string]int{"another node": 2, "the endpoint's node": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			first := j.node(1, "2", sh("exit 0")...)
+			first.says("have 1 of 2 nodes")
+			run := j.id
+			j.id = "stranger"
+			other := j.node(addr, "2", sh("exit 0")...)
+			j.id = run
+			j.end(patience, 75, other)
+			j.causes([]*agent{other}, `"stranger"`, run, j.endpoint)
+			j.end(patience, 0, j.node(3, "2", sh("exit 0")...), first)
+		})
+	}
+}

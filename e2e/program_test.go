@@ -1,0 +1,97 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// write makes a file in the job's folder.
+func (j *job) write(name, text string, mode os.FileMode) string {
+	j.Helper()
+	path := filepath.Join(j.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		j.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		j.Fatal(err)
+	}
+	return path
+}
+
+// A program that one node does not have starts nowhere: every node ends with 2
+// and names the node and the program.
+func TestProgramMissingOnOneNode(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*job) []string{
+		"no such file": func(j *job) []string { return []string{j.dir + "/absent"} },
+		"no such name": func(*job) []string { return []string{"e2e-no-such-program"} },
+		"not executable": func(j *job) []string {
+			return []string{"--no-python", j.write("prog", "#!/bin/sh\nexit 0\n", 0o600)}
+		},
+		"no permission on a binary": func(j *job) []string { return []string{j.write("prog", "\x7fELF", 0o600)} },
+	} {
+		for victim, where := range []string{"endpoint", "member"} {
+			t.Run(name+" at "+where, func(t *testing.T) {
+				t.Parallel()
+				j := newJob(t)
+				bad := prepare(j)
+				agents := make([]*agent, 2)
+				for i := range agents {
+					args := sh("touch $E2E_DIR/started")
+					if i == victim {
+						args = bad
+					}
+					agents[i] = j.node(i+1, "2", args...)
+				}
+				j.end(soon, 2, agents...)
+				j.causes(agents, agents[victim].name, "could not be started", bad[len(bad)-1])
+				j.agree(agents...)
+				if _, err := os.Stat(j.dir + "/started"); err == nil {
+					t.Error("a worker was started")
+				}
+			})
+		}
+	}
+}
+
+// A file that the kernel does not execute fails when it is started, as in a shell.
+func TestProgramNotExecutableByKernel(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	bad := j.write("prog", "#!/nonexistent/interpreter\n", 0o700)
+	agents := []*agent{j.node(1, "2", sh(stay)...), j.node(2, "2", bad)}
+	j.end(patience, 127, agents...)
+	j.causes(agents, "127.0.0.2", "could not be started", bad)
+	j.agree(agents...)
+}
+
+// A Go package that does not compile on one node ends the job with 1, and every
+// node shows the compiler's words.
+func TestGoPackageDoesNotCompile(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	for _, name := range []string{"good", "bad"} {
+		j.write(name+"/go.mod", "module example.com/prog\n\ngo 1.21\n", 0o600)
+		j.write(name+"/main.go", "package main\n\nfunc main() {}\n", 0o600)
+	}
+	j.write("bad/more.go", "package main\n\nvar _ = undefinedThing\n", 0o600)
+	agents := []*agent{j.node(1, "2", j.dir+"/good"), j.node(2, "2", j.dir+"/bad")}
+	j.end(2*patience, 1, agents...)
+	j.causes(agents, "127.0.0.2", "could not be started")
+	for _, a := range agents {
+		if !strings.Contains(a.err.String(), "undefined: undefinedThing") {
+			t.Errorf("%s does not show what the compiler said", a.name)
+		}
+	}
+}
+
+// A single node tells a wrong program as a wrong command line.
+func TestProgramMissing(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	a := j.run("alone", "e2e-no-such-program")
+	j.end(soon, 2, a)
+	j.causes(j.agents, "gorun: no such program: e2e-no-such-program")
+}

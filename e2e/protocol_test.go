@@ -1,0 +1,151 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/control"
+	"github.com/hashicorp/memberlist"
+)
+
+// otherProtocol is a version that this gorun does not speak.
+const otherProtocol = rendezvous.Protocol + 98
+
+// An agent of another version is told so on the control plane, and the job goes
+// on waiting for the right one.
+func TestOtherProtocolOnControlPlane(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	first := j.node(1, "2", sh("exit 0")...)
+	first.says("have 1 of 2 nodes")
+	refused := 0
+	for _, at := range portsOf(t, first.pid()).tcp {
+		if text := j.hello(at); text != "" {
+			refused++
+			for _, want := range []string{fmt.Sprint("protocol ", otherProtocol), fmt.Sprint(rendezvous.Protocol), "gorun 9.9"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("no %q in the refusal: %s", want, text)
+				}
+			}
+		}
+	}
+	if refused != 1 {
+		t.Errorf("%d ports refused the hello, want the one of the control plane", refused)
+	}
+	j.end(patience, 0, j.node(2, "2", sh("exit 0")...), first)
+}
+
+// hello greets with another protocol; the result is the refusal, "" if nobody
+// at that port speaks gorun's protocol.
+func (j *job) hello(at netip.AddrPort) string {
+	j.Helper()
+	events := make(chan rendezvous.Event, 16)
+	plane := control.New(control.Options{
+		Interval: 100 * time.Millisecond, Silence: time.Second, Dial: time.Second,
+		Post: func(e rendezvous.Event) { events <- e },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- plane.Serve(ctx, nil) }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			j.Error(err)
+		}
+	}()
+	plane.Dial(ctx, at.String())
+	for {
+		var event rendezvous.Event
+		select {
+		case event = <-events:
+		case <-time.After(soon):
+			j.Errorf("%v answers nothing", at)
+			return ""
+		}
+		switch e := event.(type) {
+		case rendezvous.Dialed:
+			plane.Send(e.Conn, rendezvous.Message{Type: rendezvous.MsgHello, Node: &rendezvous.Node{
+				ID: "old", RunID: j.id, Protocol: otherProtocol, Version: "9.9", Host: "old", Workers: 1,
+				NodeRank: -1, Endpoint: -1, Min: 2, Max: 2,
+			}})
+		case rendezvous.DialFailed, rendezvous.Closed:
+			return ""
+		case rendezvous.Received:
+			if e.Msg.Type == rendezvous.MsgRefuse {
+				return e.Msg.Text
+			}
+		}
+	}
+}
+
+// An endpoint that an agent of another version serves is named as that.
+func TestOtherProtocolAtEndpoint(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	j.gossip(fmt.Sprintf(`{"p":%d,"r":%q,"n":"old","c":"127.0.0.1:9","e":0}`, otherProtocol, j.id), j.endpoint)
+	a := j.node(2, "2", sh("exit 0")...)
+	j.end(patience, 75, a)
+	j.causes(j.agents, j.endpoint, fmt.Sprint("protocol ", otherProtocol), fmt.Sprint("speaks ", rendezvous.Protocol))
+}
+
+// A program that is not gorun at the endpoint is named as that.
+func TestNoGorunAtEndpoint(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	j.gossip("consul", j.endpoint)
+	a := j.node(2, "2", sh("exit 0")...)
+	j.end(patience, 75, a)
+	j.causes(j.agents, j.endpoint, "not gorun")
+}
+
+// Strangers that join a gossip do not disturb its job.
+func TestStrangersInGossip(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	first := j.node(1, "2", sh(untilGo)...)
+	first.says("have 1 of 2 nodes")
+	for i, meta := range []string{
+		"", "consul", `{"p":99}`, strings.Repeat("[", 500), `{"p":1,"r":"other","n":"x","c":"127.0.0.1:9","e":0}`,
+	} {
+		list := j.gossip(meta, fmt.Sprintf("127.0.0.%d:%d", 10+i, freePort(t)))
+		_, _ = list.Join([]string{j.endpoint})
+	}
+	second := j.node(2, "2", sh(untilGo)...)
+	second.prints("up", 1)
+	j.touch("go")
+	j.end(patience, 0, first, second)
+}
+
+// gossip makes a member of memberlist that says meta of itself.
+func (j *job) gossip(meta, at string) *memberlist.Memberlist {
+	j.Helper()
+	addr := netip.MustParseAddrPort(at)
+	c := memberlist.DefaultLANConfig()
+	c.Name = "stranger at " + at
+	c.BindAddr, c.BindPort = addr.Addr().String(), int(addr.Port())
+	c.AdvertiseAddr, c.AdvertisePort = c.BindAddr, c.BindPort
+	c.Logger = log.New(io.Discard, "", 0)
+	c.Delegate = says(meta)
+	list, err := memberlist.Create(c)
+	if err != nil {
+		j.Fatal(err)
+	}
+	j.Cleanup(func() { _ = list.Shutdown() })
+	return list
+}
+
+// says is a memberlist delegate that only has metadata.
+type says string
+
+func (s says) NodeMeta(int) []byte           { return []byte(s) }
+func (says) NotifyMsg([]byte)                {}
+func (says) GetBroadcasts(int, int) [][]byte { return nil }
+func (says) LocalState(bool) []byte          { return nil }
+func (says) MergeRemoteState([]byte, bool)   {}

@@ -1,0 +1,111 @@
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Workers that fail twice succeed with two restarts, and see how often they
+// were started.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--max-restarts", "2")
+	agents := j.nodes(2, with(sh(`echo start $RANK $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; `+
+		`[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0; [ $RANK = 3 ] && exit 9; `+stay), "--nproc-per-node", "2")...)
+	j.end(patience, 0, agents...)
+	for rank := range 4 {
+		for restart := range 3 {
+			agents[rank/2].prints(fmt.Sprintf("start %d %d of 2\n", rank, restart), 1)
+		}
+	}
+	agents[0].says("restart 1 of 2")
+	agents[1].says("restart 2 of 2")
+}
+
+// Restarts are the job's, not each agent's: with one of them, a failure on one
+// node and then on the other ends it, with the last cause.
+func TestRestartsAreCountedForTheJob(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--max-restarts", "1")
+	agents := j.nodes(2, sh(`[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit $((11 + RANK)); `+stay)...)
+	j.end(patience, 12, agents...)
+	j.causes(agents, "rank 1", "exited with code 12")
+	j.agree(agents...)
+}
+
+// No worker of a round starts while one of the round before lives anywhere.
+func TestRoundsDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--max-restarts", "2")
+	now := `$(date +%s%N)`
+	agents := j.nodes(2, with(sh(`r=$TORCHELASTIC_RESTART_COUNT; echo `+now+` >$E2E_DIR/begin.$r.$RANK; `+
+		`trap "sleep 0.$((RANK * 2)); echo \`+now+` >$E2E_DIR/end.$r.$RANK; exit 0" TERM; echo up; [ $r = 2 ] && exit 0; `+
+		`[ $RANK = 0 ] && { sleep 0.3; echo `+now+` >$E2E_DIR/end.$r.0; exit 1; }; while :; do sleep 0.02; done`), "--nproc-per-node", "2")...)
+	j.end(patience, 0, agents...)
+	for r := range 2 {
+		for a := range 4 {
+			for b := range 4 {
+				end, begin := j.stamp(fmt.Sprintf("end.%d.%d", r, a)), j.stamp(fmt.Sprintf("begin.%d.%d", r+1, b))
+				if !end.Before(begin) {
+					t.Errorf("rank %d of round %d started %v before rank %d of round %d ended", b, r+1, end.Sub(begin), a, r)
+				}
+			}
+		}
+	}
+}
+
+// An elastic job goes on with the nodes that are left, whichever one dies.
+func TestElastic(t *testing.T) {
+	t.Parallel()
+	for victim, where := range []string{"endpoint", "member"} {
+		for _, what := range []string{"agent", "keeper"} {
+			t.Run(what+" of "+where, func(t *testing.T) {
+				t.Parallel()
+				j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1")
+				agents := j.nodesOf("1:2", 2, sh(`echo up $RANK of $WORLD_SIZE, $TORCHELASTIC_RESTART_COUNT restarts; [ $WORLD_SIZE = 1 ] || { `+stay+`; }`)...)
+				for _, a := range agents {
+					a.prints("of 2, 0 restarts", 1)
+				}
+				pid := agents[victim].pid()
+				if what == "keeper" {
+					pid = agents[victim].keeper()
+				}
+				j.kill(pid)
+				j.end(patience, 137, agents[victim])
+				other := agents[1-victim]
+				if what == "keeper" { // somebody killed gorun on purpose, as with a signal
+					j.end(patience, 137, other)
+					return
+				}
+				j.end(patience, 0, other)
+				other.prints("up 0 of 1, 1 restarts", 1)
+				other.says("127.0.0." + fmt.Sprint(victim+1))
+			})
+		}
+	}
+}
+
+// A node that comes later joins the next round.
+func TestElasticGrows(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1")
+	script := `echo up $RANK of $WORLD_SIZE; [ $WORLD_SIZE = 2 ] && exit 0; while [ ! -e $E2E_DIR/fail ]; do sleep 0.05; done; exit 5`
+	first := j.node(1, "1:2", sh(script)...)
+	first.prints("up 0 of 1", 1)
+	second := j.node(2, "1:2", sh(script)...)
+	second.says("127.0.0.1")
+	j.touch("fail")
+	j.end(patience, 0, first, second)
+	first.prints("up 0 of 2", 1)
+	second.prints("up 1 of 2", 1)
+}
+
+// nodesOf starts n agents of a job with those bounds.
+func (j *job) nodesOf(nnodes string, n int, args ...string) []*agent {
+	j.Helper()
+	var out []*agent
+	for i := range n {
+		out = append(out, j.node(i+1, nnodes, args...))
+	}
+	return out
+}

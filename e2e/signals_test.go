@@ -1,0 +1,125 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// trapping is a worker that notes which signals it gets and ends with 0.
+const trapping = `for s in TERM INT HUP QUIT; do trap "echo $s >>$E2E_DIR/got.$RANK; exit 0" $s; done; ` + stay
+
+// got is what a worker noted.
+func (j *job) got(rank int) string {
+	b, _ := os.ReadFile(filepath.Join(j.dir, fmt.Sprint("got.", rank)))
+	return strings.Join(strings.Fields(string(b)), " ")
+}
+
+// A signal to one gorun ends the whole job: every worker on every node gets
+// exactly that signal, once, and every node exits with 128+n.
+func TestSignalEndsJob(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+		for victim, where := range map[int]string{0: "endpoint", 1: "member"} {
+			t.Run(unix.SignalName(sig)+" to "+where, func(t *testing.T) {
+				t.Parallel()
+				if signal.Ignored(sig) {
+					t.Skip("this signal is ignored here, as under nohup, and gorun respects that")
+				}
+				j := newJob(t)
+				agents := j.nodes(2, with(sh(trapping), "--nproc-per-node", "2")...)
+				for _, a := range agents {
+					a.prints("up", 2)
+				}
+				agents[victim].signal(sig)
+				j.end(soon, 128+int(sig), agents...)
+				j.causes(agents, "stopped:", "127.0.0."+fmt.Sprint(victim+1), "received "+unix.SignalName(sig))
+				j.agree(agents...)
+				for rank := range 4 {
+					if got, want := j.got(rank), strings.TrimPrefix(unix.SignalName(sig), "SIG"); got != want {
+						t.Errorf("rank %d got %q, want %q", rank, got, want)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A second signal ends the grace period everywhere, for workers that ignore the
+// first.
+func TestSecondSignalKills(t *testing.T) {
+	t.Parallel()
+	for victim, where := range []string{"endpoint", "member"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			agents := j.nodes(2, with(sh(`trap "" TERM INT; `+stay), "--nproc-per-node", "2")...)
+			for _, a := range agents {
+				a.prints("up", 2)
+			}
+			agents[victim].signal(unix.SIGINT)
+			for _, a := range agents {
+				a.says("stopping the workers")
+			}
+			second := time.Now()
+			agents[victim].signal(unix.SIGINT)
+			j.end(soon, 130, agents...)
+			for _, a := range agents {
+				if took := a.ended.Sub(second); took > 2*time.Second {
+					t.Errorf("%s ended %v after the second signal", a.name, took)
+				}
+			}
+			j.nothingLeft()
+		})
+	}
+}
+
+// A signal while the nodes meet ends that node; the others go on waiting.
+func TestSignalWhileWaiting(t *testing.T) {
+	t.Parallel()
+	for victim, where := range []string{"endpoint", "member"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, "--rdzv-conf", "join_timeout=6")
+			two := []*agent{j.node(1, "3", sh("exit 0")...), j.node(2, "3", sh("exit 0")...)}
+			for _, a := range two {
+				a.says("have 2 of 3 nodes")
+			}
+			two[victim].signal(unix.SIGTERM)
+			j.end(soon, 143, two[victim])
+			j.causes(two[victim:victim+1], "received SIGTERM")
+			if code := two[1-victim].wait(patience); code != 143 && code != 75 {
+				t.Errorf("the other ended with %d", code)
+			}
+		})
+	}
+}
+
+// USR1 and USR2 reach the workers of that node, once each, and end nothing.
+func TestUserSignals(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	note := `for s in USR1 USR2; do trap "echo $s >>$E2E_DIR/got.$RANK" $s; done; `
+	agents := j.nodes(2, with(sh(note+untilGo), "--nproc-per-node", "2")...)
+	for _, a := range agents {
+		a.prints("up", 2)
+	}
+	for i, want := range []string{"USR1", "USR1 USR2"} {
+		agents[0].signal([]syscall.Signal{unix.SIGUSR1, unix.SIGUSR2}[i])
+		eventually(t, patience, "both workers got "+want, func() bool { return j.got(0) == want && j.got(1) == want })
+	}
+	j.touch("go")
+	j.end(soon, 0, agents...)
+	for rank, want := range []string{"USR1 USR2", "USR1 USR2", "", ""} {
+		if got := j.got(rank); got != want {
+			t.Errorf("rank %d got %q, want %q", rank, got, want)
+		}
+	}
+}

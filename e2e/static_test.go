@@ -1,0 +1,114 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+)
+
+// static starts n agents with torchrun's static flags.
+func (j *job) static(n int, args ...string) []*agent {
+	j.Helper()
+	_, port, err := net.SplitHostPort(j.endpoint)
+	if err != nil {
+		j.Fatal(err)
+	}
+	var out []*agent
+	for i := range n {
+		out = append(out, j.run(fmt.Sprint("node ", i), append([]string{
+			"--nnodes", fmt.Sprint(n), "--node-rank", fmt.Sprint(i), "--master-addr", "127.0.0.1", "--master-port", port,
+		}, args...)...))
+	}
+	return out
+}
+
+// The static rendezvous needs the one port that was named, for everything, and
+// the workers find their store there.
+func TestStaticNeedsOnePort(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--max-restarts", "1")
+	agents := j.static(2, with(sh(`echo at $RANK $MASTER_ADDR:$MASTER_PORT; [ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 1 ] && exit 3; `+untilGo),
+		"--nproc-per-node", "2")...)
+	agents[0].prints("up", 2)
+	agents[1].prints("up", 2)
+	for i, a := range agents {
+		p := portsOf(t, a.pid())
+		if len(p.udp) > 0 {
+			t.Errorf("%s: UDP ports %v", a.name, p.udp)
+		}
+		switch {
+		case i == 0 && (len(p.tcp) != 1 || fmt.Sprint("127.0.0.1:", p.tcp[0].Port()) != j.endpoint):
+			t.Errorf("node 0 listens at %v, want %s alone", p.tcp, j.endpoint)
+		case i > 0 && len(p.tcp) > 0:
+			t.Errorf("node %d listens at %v, want nowhere", i, p.tcp)
+		}
+	}
+	j.touch("go")
+	j.end(patience, 0, agents...)
+	for rank := range 4 {
+		agents[rank/2].prints(fmt.Sprintf("at %d %s\n", rank, j.endpoint), 1)
+	}
+}
+
+// Nodes may come in any order, and a failure is everyone's.
+func TestStaticFails(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	agents := j.static(3, onRank("1", "exit 6")...)
+	j.end(patience, 6, agents...)
+	j.causes(agents, "rank 1 on", "exited with code 6")
+	j.agree(agents...)
+}
+
+// The loss of the master, or of another node, ends the job everywhere with 137.
+func TestStaticNodeLost(t *testing.T) {
+	t.Parallel()
+	for victim := range 2 {
+		t.Run(fmt.Sprint("node ", victim), func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, "--max-restarts", "0")
+			agents := j.static(2, sh(stay)...)
+			for _, a := range agents {
+				a.prints("up", 1)
+			}
+			killed := time.Now()
+			j.kill(agents[victim].pid())
+			j.end(patience, 137, agents...)
+			if took := time.Since(killed); took > soon {
+				t.Errorf("took %v", took)
+			}
+			j.causes(agents[1-victim:2-victim], "was lost")
+		})
+	}
+}
+
+// Without the master the others give up in time and name its address.
+func TestStaticMasterMissing(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--rdzv-conf", "join_timeout=2")
+	_, port, _ := net.SplitHostPort(j.endpoint)
+	a := j.run("node 1", append([]string{
+		"--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", port,
+	}, sh("exit 0")...)...)
+	j.end(patience, 75, a)
+	j.causes(j.agents, j.endpoint, "refused")
+}
+
+// Two nodes with one rank: the second is refused.
+func TestStaticSameNodeRank(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--rdzv-conf", "join_timeout=20")
+	_, port, _ := net.SplitHostPort(j.endpoint)
+	node := func(rank string) *agent {
+		return j.run("node "+rank, append([]string{
+			"--nnodes", "3", "--node-rank", rank, "--master-addr", "127.0.0.1", "--master-port", port,
+		}, sh("exit 0")...)...)
+	}
+	first, second := node("0"), node("1")
+	first.says("have 2 of 3 nodes")
+	third := node("1")
+	j.end(soon, 75, third)
+	j.causes([]*agent{third}, "--node-rank 1")
+	j.end(soon, 0, node("2"), first, second)
+}

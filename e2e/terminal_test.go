@@ -1,0 +1,71 @@
+package e2e_test
+
+import (
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+// terminal starts gorun as the foreground job of a terminal of its own; what it
+// prints is on a.out. The result is the other end of the terminal.
+func (j *job) terminal(args ...string) (*agent, *os.File) {
+	j.Helper()
+	ptmx, tty, err := pty.Open()
+	if err != nil {
+		j.Fatal(err)
+	}
+	j.Cleanup(func() { ptmx.Close() })
+	cmd := j.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
+	a := j.launch("terminal", cmd)
+	tty.Close()
+	go func() { _, _ = io.Copy(a.out, ptmx) }() // ends with the last process that has the terminal open
+	return a, ptmx
+}
+
+// Ctrl-C in a terminal reaches every worker once, and ends the job with 130.
+func TestCtrlC(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{
+		"one node":    {"--standalone", "--nproc-per-node", "2"},
+		"local nodes": {"--local-nodes", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			a, ptmx := j.terminal(with(sh(trapping), flags...)...)
+			a.prints("up", 2)
+			if _, err := ptmx.Write([]byte{3}); err != nil {
+				t.Fatal(err)
+			}
+			j.end(soon, 130, a)
+			for rank := range 2 {
+				if got := j.got(rank); got != "INT" {
+					t.Errorf("rank %d got %q, want one INT", rank, got)
+				}
+			}
+			eventually(t, soon, "the reason", func() bool { return strings.Contains(a.out.String(), "received SIGINT") })
+		})
+	}
+}
+
+// On a terminal the workers' standard error is one too (progress bars look at
+// it), and without a terminal it is none.
+func TestWorkerSeesTerminal(t *testing.T) {
+	t.Parallel()
+	script := `for fd in 1 2; do if [ -t $fd ]; then echo $fd is a terminal; else echo $fd is none; fi; done`
+	j := newJob(t)
+	a, _ := j.terminal(with(sh(script), "--standalone")...)
+	j.end(soon, 0, a)
+	a.prints("1 is a terminal", 1)
+	a.prints("2 is a terminal", 1)
+	b := j.run("pipes", with(sh(script), "--standalone")...)
+	j.end(soon, 0, b)
+	b.prints("1 is none", 1)
+	b.prints("2 is none", 1)
+}

@@ -1,0 +1,47 @@
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// tellWho is a worker that tells who it is.
+const tellWho = `echo "rank $RANK of $WORLD_SIZE in $TORCHELASTIC_RUN_ID"; sleep 0.3`
+
+// Two jobs on one machine do not see each other, however they are started.
+func TestTwoJobsAtOnce(t *testing.T) {
+	t.Parallel()
+	a, b := newJob(t), newJob(t)
+	as, bs := a.nodes(2, sh(tellWho)...), b.nodes(2, sh(tellWho)...)
+	a.end(patience, 0, as...)
+	b.end(patience, 0, bs...)
+	for rank := range 2 {
+		as[rank].prints(fmt.Sprintf("rank %d of 2 in %s\n", rank, a.id), 1)
+		bs[rank].prints(fmt.Sprintf("rank %d of 2 in %s\n", rank, b.id), 1)
+	}
+}
+
+// --local-nodes may be used several times at once, and one such job's failure
+// is not another's.
+func TestLocalNodesTwice(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--local-nodes", "3")
+	good := j.run("good", sh(tellWho)...)
+	bad := j.run("bad", onRank("2", "exit 7")...)
+	alone := j.run("standalone", append([]string{"--standalone"}, sh("exit 0")...)...)
+	j.end(patience, 0, good)
+	j.end(patience, 7, bad)
+	j.end(patience, 2, alone) // contradicts --local-nodes
+	for rank := range 3 {
+		good.prints(fmt.Sprintf("rank %d of 3", rank), 1)
+	}
+	j.causes([]*agent{bad}, "rank 2 on", "exited with code 7")
+}
+
+// Jobs on one node that choose no port get along.
+func TestStandaloneTwice(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--standalone", "--nproc-per-node", "2")
+	a, b := j.run("a", sh(tellWho)...), j.run("b", sh(tellWho)...)
+	j.end(patience, 0, a, b)
+}
