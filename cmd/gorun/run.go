@@ -36,6 +36,11 @@ const (
 	selfPath       = "/proc/self/exe"
 )
 
+// survivePipes makes a write to a terminal or a pipe that is gone fail, where Go
+// would let SIGPIPE end this process: a remark that nobody can read must not
+// cost the job. Workers still get the default.
+func survivePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
+
 // runKeeper starts the agents and waits for them.
 func runKeeper(sp spec.Spec, args []string) error {
 	n := max(1, sp.LocalNodes)
@@ -45,6 +50,7 @@ func runKeeper(sp spec.Spec, args []string) error {
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, process.Forwarded()...)
+	survivePipes()
 	k := process.Keeper{Signals: signals}
 	code := 0
 	for i := range n {
@@ -108,6 +114,7 @@ func runAgent(args []string) error {
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, append(process.Forwarded(), unix.SIGWINCH)...)
+	survivePipes()
 	opts := launch.Options{
 		Spec: sp, Version: version(), Env: os.Environ(), Dir: dir,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
