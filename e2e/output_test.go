@@ -1,0 +1,150 @@
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// loud prints 2000 lines on both streams, one write a line.
+const loud = `i=0; while [ $i -lt 2000 ]; do echo "out of $RANK line $i end"; echo "err of $RANK line $i end" >&2; i=$((i + 1)); done`
+
+// Lines of workers that print at the same time are never torn, and none is lost.
+func TestTeeKeepsLinesWhole(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--standalone", "--nproc-per-node", "4", "--tee", "3", "--log-dir", t.TempDir())
+	a := j.run("alone", sh(loud)...)
+	j.end(patience, 0, a)
+	for stream, text := range map[string]string{"out": a.out.String(), "err": a.err.String()} {
+		line := regexp.MustCompile(fmt.Sprintf(`^\[default([0-3])\]:%s of ([0-3]) line (\d+) end$`, stream))
+		next := map[string]int{}
+		for l := range strings.Lines(text) {
+			m := line.FindStringSubmatch(strings.TrimSuffix(l, "\n"))
+			switch {
+			case m == nil:
+				t.Fatalf("torn line %q", l)
+			case m[1] != m[2]:
+				t.Fatalf("another rank's prefix: %q", l)
+			case m[3] != fmt.Sprint(next[m[1]]):
+				t.Fatalf("line %d of rank %s is missing before %q", next[m[1]], m[1], l)
+			}
+			next[m[1]]++
+		}
+		for rank := range 4 {
+			if n := next[fmt.Sprint(rank)]; n != 2000 {
+				t.Errorf("%d lines of rank %d on std%s", n, rank, stream)
+			}
+		}
+	}
+}
+
+// --redirects makes torchrun's files, and the console stays empty.
+func TestRedirectsLayout(t *testing.T) {
+	t.Parallel()
+	logs := t.TempDir()
+	j := newJob(t, "--nproc-per-node", "2", "--redirects", "3", "--log-dir", logs, "--max-restarts", "1")
+	a := j.nodes(2, sh(`echo out $RANK; echo err $RANK >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ]`)...)
+	j.end(patience, 0, a...)
+	for _, a := range a {
+		if strings.Contains(a.out.String()+a.err.String(), "err ") || a.out.String() != "" {
+			t.Errorf("%s shows what was redirected", a.name)
+		}
+	}
+	runs, _ := filepath.Glob(filepath.Join(logs, j.id+"_*"))
+	if len(runs) != 2 {
+		t.Fatalf("folders of runs: %v", runs)
+	}
+	seen := map[string]bool{}
+	for _, run := range runs {
+		for local := range 2 {
+			dir := filepath.Join(run, "attempt_1", fmt.Sprint(local))
+			out, err := os.ReadFile(filepath.Join(dir, "stdout.log"))
+			errs, err2 := os.ReadFile(filepath.Join(dir, "stderr.log"))
+			if err != nil || err2 != nil {
+				t.Fatal(err, err2)
+			}
+			if strings.Replace(string(out), "out", "err", 1) != string(errs) {
+				t.Errorf("stdout %q, stderr %q", out, errs)
+			}
+			seen[string(out)] = true
+			if _, err := os.Stat(filepath.Join(run, "attempt_0", fmt.Sprint(local), "stdout.log")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for rank := range 4 {
+		if !seen[fmt.Sprintf("out %d\n", rank)] {
+			t.Errorf("no file has the output of rank %d", rank)
+		}
+	}
+}
+
+// Without flags a worker's output is gorun's, byte by byte: what is no text, what
+// has no line end.
+func TestOutputUntouched(t *testing.T) {
+	t.Parallel()
+	want := make([]byte, 300_000)
+	for i := range want {
+		want[i] = byte(i * 7 / 3)
+	}
+	j := newJob(t, "--standalone")
+	j.write("bytes", string(want), 0o600)
+	a := j.run("alone", sh(`cat $E2E_DIR/bytes; cat $E2E_DIR/bytes >&2`)...)
+	j.end(patience, 0, a)
+	if got := a.out.String(); got != string(want) {
+		t.Errorf("stdout: %d bytes, want %d, equal up to %d", len(got), len(want), same(got, string(want)))
+	}
+	if got := a.err.String(); got != string(want) {
+		t.Errorf("stderr: %d bytes, want %d, equal up to %d", len(got), len(want), same(got, string(want)))
+	}
+}
+
+func same(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// Standard input is the workers' too, and a worker that is alone may read it all.
+func TestStandardInput(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--standalone")
+	cmd := j.command(sh("cat")...)
+	cmd.Stdin = bytes.NewReader(bytes.Repeat([]byte("a line of input\n"), 10_000))
+	a := j.launch("alone", cmd)
+	j.end(patience, 0, a)
+	if n := len(a.out.String()); n != 160_000 {
+		t.Errorf("%d bytes came through, want 160000", n)
+	}
+}
+
+// A reader of gorun's output that goes away costs neither the job nor the truth
+// about it: what the agent wants to say is lost, nothing else.
+func TestReaderIsGone(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newJob(t, "--tee", "3", "--log-dir", t.TempDir())
+	script := `echo up; while [ ! -e $E2E_DIR/go ]; do echo more; echo more >&2; sleep 0.02; done; exit $((RANK * 3))`
+	first := j.node(1, "2", sh(script)...)
+	cmd := j.command(with(sh(script), "--nnodes", "2", "--rdzv-endpoint", j.endpoint, "--rdzv-id", j.id, "--local-addr", "127.0.0.2")...)
+	cmd.Stdout, cmd.Stderr = w, w
+	second := j.launch("127.0.0.2", cmd)
+	w.Close()
+	if _, err := r.Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	first.prints("more", 20)
+	j.touch("go")
+	j.end(soon, 3, first, second)
+	j.causes([]*agent{first}, "rank 1", "exited with code 3")
+}

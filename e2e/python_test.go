@@ -1,0 +1,108 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// python is an interpreter with the module, Debian's first, which has its torch.
+func python(t testing.TB, module string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	for _, p := range []string{"/usr/bin/python3", "python3"} {
+		if exec.CommandContext(ctx, p, "-c", "import "+module).Run() == nil {
+			return p
+		}
+	}
+	need(t, false, "python3 with the module "+module)
+	return ""
+}
+
+// PyTorch's DistributedDataParallel on two nodes, with gorun's store.
+func TestExampleDDP(t *testing.T) {
+	t.Parallel()
+	py := python(t, "torch")
+	j := newJob(t)
+	j.wd, j.env = "..", []string{"PYTHON_EXEC=" + py, "GLOO_SOCKET_IFNAME=lo"}
+	agents := j.nodes(2, "--nproc-per-node", "2", "examples/ddp/train.py")
+	j.end(4*patience, 0, agents...)
+	agents[0].prints("ddp: 4 ranks on ", 1)
+	agents[0].prints("parameters identical", 1)
+}
+
+// The failing example's report is that of torchrun, with the exception.
+func TestExampleFailing(t *testing.T) {
+	t.Parallel()
+	py := python(t, "argparse")
+	for name, c := range map[string]struct {
+		args   []string
+		code   int
+		report string
+	}{
+		"exception": {nil, 1, "RuntimeError: loss is NaN at step 42"},
+		"exit code": {[]string{"--code", "7", "--rank", "2"}, 7, "exitcode  : 7 (pid: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			j.wd, j.env = "..", []string{"PYTHON_EXEC=" + py}
+			agents := j.nodes(2, append([]string{"--nproc-per-node", "2", "examples/failing/train.py", "--after", "0.2"}, c.args...)...)
+			j.end(patience, c.code, agents...)
+			j.agree(agents...)
+			for _, a := range agents {
+				for _, want := range []string{
+					"examples/failing/train.py FAILED", "Root Cause (first observed failure):", "<NO_OTHER_FAILURES>", c.report,
+				} {
+					if !strings.Contains(a.err.String(), want) {
+						t.Errorf("%s: no %q in the report", a.name, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A rank that falls over because a peer is gone is not the root cause, on any
+// node, however often it is tried. E2E_ROUNDS says how often.
+func TestConsequenceIsNoCause(t *testing.T) {
+	t.Parallel()
+	py := python(t, "torch")
+	rounds := 4
+	if n, err := strconv.Atoi(os.Getenv("E2E_ROUNDS")); err == nil {
+		rounds = n
+	}
+	j := newJob(t, "--max-restarts", fmt.Sprint(rounds-1), "--shutdown-timeout", "5")
+	j.env = []string{"PYTHON_EXEC=" + py, "GLOO_SOCKET_IFNAME=lo"}
+	var agents []*agent
+	for i := range 2 {
+		agents = append(agents, j.node(i+1, "2", "--report", fmt.Sprint(j.dir, "/report.", i), "testdata/consequence.py"))
+	}
+	code := 5
+	if rounds%2 == 1 {
+		code = 1
+	}
+	j.end(time.Duration(rounds)*patience, code, agents...)
+	j.agree(agents...)
+	for i, a := range agents {
+		r := j.report(fmt.Sprint("report.", i))
+		if len(r.Rounds) != rounds {
+			t.Errorf("%s reports %d rounds, want %d", a.name, len(r.Rounds), rounds)
+		}
+		for n, round := range r.Rounds {
+			want := 1 + 4*(n%2)
+			if c := round.Cause; c == nil || c.Rank != 1 || c.ExitCode != want {
+				t.Errorf("%s: the cause of round %d is %+v, want rank 1 with exit code %d", a.name, n, c, want)
+			}
+		}
+		if strings.Contains(a.out.String(), "went on") {
+			t.Errorf("%s: %s", a.name, a.out)
+		}
+	}
+}
