@@ -53,8 +53,9 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
 	)
 	srv.RegisterService(serviceDesc(), p)
 	done := make(chan error, 1)
+	in := newAcceptor(l)
 	if l != nil {
-		go func() { done <- srv.Serve(l) }()
+		go func() { done <- srv.Serve(in) }()
 	}
 	heart := time.NewTicker(p.opts.Interval)
 	defer heart.Stop()
@@ -80,6 +81,7 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
 	case <-ended:
 	case <-time.After(drainTimeout):
 		p.breakAll()
+		in.closeAll()
 		srv.Stop()
 		<-ended
 	}
