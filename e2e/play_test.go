@@ -7,11 +7,13 @@ import (
 
 // play is the test binary as a worker; every mode ends by itself.
 func play(args []string) int {
-	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "play: no mode")
+	if len(args) != 1 {
+		fmt.Fprintln(os.Stderr, "play: one mode is needed")
 		return 2
 	}
 	switch args[0] {
+	case playKilled, playFails:
+		return collective(args[0])
 	default:
 		fmt.Fprintf(os.Stderr, "play: no mode %s\n", args[0])
 		return 2

@@ -1,0 +1,120 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/worker"
+)
+
+// A collective whose peer is killed returns with the cause on every other rank,
+// and the report blames the killed one alone.
+func TestCollectiveAborts(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		mode string
+		code int
+		text string
+	}{
+		{playKilled, 137, "was killed by SIGKILL"},
+		{playFails, 1, "reported a failure: no more data"},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, "--nproc-per-node", "2", "--shutdown-timeout", "5")
+			agents := j.nodes(2, self, playFlag, c.mode)
+			j.end(patience, c.code, agents...)
+			j.causes(agents, "rank 1 on", c.text)
+			j.agree(agents...)
+			out := agents[0].out.String() + agents[1].out.String()
+			for _, rank := range []int{0, 2, 3} {
+				line := fmt.Sprintf("rank %d aborted: ", rank)
+				if _, after, ok := strings.Cut(out, line); !ok || !strings.HasPrefix(after, "gorun: aborted: rank 1 on") {
+					t.Errorf("no %q with the cause in %s", line, out)
+				}
+			}
+		})
+	}
+}
+
+// The allreduce example is built once a node and verifies its sums.
+func TestExampleAllReduce(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--local-nodes", "2", "--nproc-per-node", "2")
+	j.wd = ".."
+	a := j.run("allreduce", "./examples/allreduce")
+	j.end(4*patience, 0, a)
+	a.prints("allreduce: 4 ranks, float32 x 1048576: sum verified", 1)
+	a.prints("send/receive ring verified", 1)
+}
+
+// Modes of play in which rank 1 fails while the others wait for it.
+const (
+	playKilled = "killed"
+	playFails  = "fails"
+)
+
+// collective is a rank of TestCollectiveAborts.
+func collective(mode string) int {
+	// What is tested is the abort through the worker socket, not the signal that
+	// follows it for programs that have none.
+	signal.Ignore(syscall.SIGTERM)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	w, err := worker.Init(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	defer w.Close()
+	comm, err := w.Comm(ctx)
+	if err == nil {
+		err = worker.Barrier(ctx, comm)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	mark := filepath.Join(os.Getenv(envDir), "waits.")
+	if w.Rank() == 1 {
+		return die(ctx, w, mode, mark)
+	}
+	if err := os.WriteFile(mark+fmt.Sprint(w.Rank()), nil, 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	err = worker.AllReduce(ctx, comm, []float32{1}, worker.Sum)
+	if abort, ok := errors.AsType[*worker.AbortError](err); ok {
+		fmt.Printf("rank %d aborted: %v\n", w.Rank(), abort)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// die is rank 1, once the others are in the collective.
+func die(ctx context.Context, w *worker.World, mode, mark string) int {
+	for n := 0; n < w.Size()-1 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		files, _ := filepath.Glob(mark + "*")
+		n = len(files)
+	}
+	if mode == playFails {
+		if err := w.Fail(errors.New("no more data")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return 1
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	return 2
+}

@@ -1,0 +1,84 @@
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What TestPartition sets: a node that is silent for so long counts as lost.
+const (
+	detection     = 1500 * time.Millisecond
+	detectionConf = "keep_alive_interval=0.3,keep_alive_max_attempt=5"
+)
+
+// noting is a worker that notes when it was told to stop.
+const noting = `trap "date +%s%N >$E2E_DIR/stopped.$TORCHELASTIC_RESTART_COUNT.$RANK; exit 0" TERM; ` +
+	`echo up $RANK of $WORLD_SIZE; while :; do sleep 0.02; done`
+
+// A node that is cut off without a word is noticed by both sides, which stop
+// their workers, say why, and end.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	for _, victim := range []int{1, 3} {
+		t.Run(fmt.Sprint("node ", victim), func(t *testing.T) {
+			t.Parallel()
+			l := newLAN(t, 3)
+			j := newJob(t, "--rdzv-conf", detectionConf)
+			agents := l.nodes(j, "3", sh(noting)...)
+			for _, a := range agents {
+				a.prints("up", 1)
+			}
+			cut := l.cut(victim)
+			j.end(patience, 137, agents...)
+			for rank, a := range agents {
+				stopped := j.stamp(fmt.Sprint("stopped.0.", rank)).Sub(cut)
+				t.Logf("%s: workers stopped %v after the cut, agent ended %v after it", a.name,
+					stopped.Round(time.Millisecond), a.ended.Sub(cut).Round(time.Millisecond))
+				if stopped > 2*detection+time.Second {
+					t.Errorf("%s: workers stopped %v after the cut", a.name, stopped)
+				}
+				if took := a.ended.Sub(cut); took > 4*detection+2*time.Second {
+					t.Errorf("%s ended %v after the cut", a.name, took)
+				}
+			}
+			others := slices.Delete(slices.Clone(agents), victim-1, victim)
+			j.causes(others, l.addr(victim), "was lost")
+			j.agree(others...)
+			j.causes(agents[victim-1:victim], "was lost")
+		})
+	}
+}
+
+// In an elastic job the larger part goes on without the one that was cut off,
+// which stops and says why.
+func TestElasticPartition(t *testing.T) {
+	t.Parallel()
+	for _, victim := range []int{1, 3} {
+		t.Run(fmt.Sprint("node ", victim), func(t *testing.T) {
+			t.Parallel()
+			l := newLAN(t, 3)
+			j := newJob(t, "--max-restarts", "1", "--rdzv-conf", detectionConf+",last_call_timeout=1,join_timeout=6")
+			agents := l.nodes(j, "2:3", sh(`[ $TORCHELASTIC_RESTART_COUNT = 1 ] && { echo again $RANK of $WORLD_SIZE; exit 0; }; `+noting)...)
+			for _, a := range agents {
+				a.prints("of 3", 1)
+			}
+			l.cut(victim)
+			others := slices.Delete(slices.Clone(agents), victim-1, victim)
+			j.end(patience, 0, others...)
+			for rank, a := range others {
+				a.prints(fmt.Sprintf("again %d of 2", rank), 1)
+			}
+			alone := agents[victim-1]
+			if code := alone.wait(patience); code != 75 && code != 137 {
+				t.Errorf("%s ended with %d", alone.name, code)
+			}
+			if strings.Contains(alone.out.String(), "again") {
+				t.Errorf("%s went on alone", alone.name)
+			}
+			t.Logf("%s says: %s", alone.name, alone.lastLine())
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// container starts gorun as PID 1 of a pid namespace of its own, as a container
+// does. The result is unshare, which ends with gorun's exit code.
+func (j *job) container(args ...string) *agent {
+	j.Helper()
+	path, err := exec.LookPath("unshare")
+	need(j, err == nil && os.Getuid() == 0, "unshare and root, for gorun as PID 1")
+	probe := exec.Command(path, "--pid", "--fork", "--mount-proc", "true")
+	if out, err := probe.CombinedOutput(); err != nil {
+		need(j, false, "pid namespaces: "+string(out))
+	}
+	cmd := j.command(args...)
+	cmd.Args = append([]string{path, "--pid", "--fork", "--mount-proc", "--kill-child"}, append([]string{cmd.Path}, cmd.Args[1:]...)...)
+	cmd.Path = path
+	return j.launch("container", cmd)
+}
+
+// As PID 1 gorun waits for the orphans that end up with it, and its exit code
+// is the job's.
+func TestPID1(t *testing.T) {
+	t.Parallel()
+	// A hundred orphans; then nothing that is dead may still have an entry.
+	orphans := `i=0; while [ $i -lt 100 ]; do (sleep 0.01 &); i=$((i + 1)); done; sleep 0.5; ` +
+		`echo zombies $(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '); echo keeper is $(tr '\0' ' ' </proc/1/cmdline); `
+	for name, c := range map[string]struct {
+		end  string
+		code int
+	}{"success": {"exit 0", 0}, "failure": {"exit 3", 3}, "killed": {"kill -KILL $$", 137}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			a := j.container(with(sh(orphans+c.end), "--standalone")...)
+			j.end(patience, c.code, a)
+			a.prints("zombies 0\n", 1)
+			if !strings.Contains(a.out.String(), "keeper is "+os.Getenv(envGorun)) {
+				t.Errorf("PID 1 was not gorun: %s", a.out)
+			}
+		})
+	}
+}
+
+// The signals of `docker stop` and of Ctrl-C reach the workers through PID 1.
+func TestPID1Signal(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	a := j.container(with(sh(trapping), "--standalone")...)
+	a.prints("up", 1)
+	pid := 0
+	for _, p := range j.processes() {
+		if p.parent == a.keeper() {
+			pid = p.pid // PID 1 in there
+		}
+	}
+	if pid == 0 {
+		t.Fatal("no process below unshare")
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	j.end(soon, 143, a)
+	if got := j.got(0); got != "TERM" {
+		t.Errorf("the worker got %q", got)
+	}
+}
+
+// The agent's death below PID 1 is told by the exit code.
+func TestPID1AgentKilled(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	a := j.container(with(sh(stay), "--standalone")...)
+	a.prints("up", 1)
+	keeper := 0
+	for _, p := range j.processes() {
+		if p.parent == a.keeper() {
+			keeper = p.pid
+		}
+	}
+	for _, p := range j.processes() {
+		if p.parent == keeper {
+			j.kill(p.pid)
+		}
+	}
+	j.end(soon, 137, a)
+}
