@@ -21,22 +21,23 @@ import (
 
 // agent is the state of Run. Only the loop touches it.
 type agent struct {
-	opts    Options
-	born    time.Time
-	node    rendezvous.Node
-	table   *process.Table
-	console *console
-	out     *logs.Console
-	program program.Program
-	events  *queue
-	machine *rendezvous.Machine
-	plane   *control.Plane // nil for a node alone
-	stores  *stores
-	socket  *socket
-	config  workersConfig
-	current *workers
-	signals int // that asked the job to end
-	wg      sync.WaitGroup
+	opts     Options
+	born     time.Time
+	node     rendezvous.Node
+	table    *process.Table
+	console  *console
+	out      *logs.Console
+	program  program.Program
+	events   *queue
+	machine  *rendezvous.Machine
+	plane    *control.Plane // nil for a node alone
+	stores   *stores
+	socket   *socket
+	config   workersConfig
+	current  *workers
+	signals  int                // that asked the job to end
+	endWatch context.CancelFunc // of watchArrivals; nil: it does not run
+	wg       sync.WaitGroup
 }
 
 // UsageError is an error of the command line or of a file that it names: exit
@@ -258,6 +259,8 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 		c := a.self(rendezvous.KindStopped, "gorun's own first process, the keeper, was killed")
 		c.Signal = unix.SIGKILL
 		event = rendezvous.StopJob{Cause: c}
+	case noteEvent:
+		a.console.say("%s", e.text)
 	case reportedEvent:
 		if a.current != nil {
 			a.current.reported(e.rank, e.message)
@@ -302,6 +305,12 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 		cfg.program = a.program
 		a.current = &workers{cfg: cfg, world: c.World, group: c.Index}
 		a.current.start()
+		if c.Index == 0 && !a.opts.quiet() { // this node serves the store
+			watch, end := context.WithCancel(ctx)
+			a.endWatch = end
+			w, server := a.current, a.stores.server
+			a.wg.Go(func() { a.watchArrivals(watch, w, server) })
+		}
 	case rendezvous.Stop:
 		a.stop(ctx, c)
 	case rendezvous.Show:
@@ -318,6 +327,13 @@ func (a *agent) stop(ctx context.Context, c rendezvous.Stop) {
 	w := a.current
 	if !a.opts.quiet() && !c.Kill {
 		a.console.say("%s; stopping the workers", c.Cause.Line())
+	}
+	if a.endWatch != nil {
+		a.endWatch()
+		a.endWatch = nil
+		if text := w.arrivals().missing(a.stores.server.Clients()); text != "" {
+			a.console.say("when it failed, %s", text)
+		}
 	}
 	a.wg.Go(func() {
 		a.socket.abort(c.Cause)

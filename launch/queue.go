@@ -11,6 +11,7 @@ import (
 type (
 	signalEvent struct{ sig syscall.Signal }
 	keeperEvent struct{}
+	noteEvent   struct{ text string }
 	builtEvent  struct {
 		code int // exit code if err is not nil
 		err  error

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // Keeper is the small process above one or more agents. It starts them, passes
@@ -72,6 +73,23 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 	theirs.Close()
 	return k.watch(ctx, table, agents)
+}
+
+// Finish is the end of Run in a process whose only agent was forked from it
+// before it had a table, and has ended, as ws says: every child that this process
+// has is what the agent left.
+func (k *Keeper) Finish(ctx context.Context, ws syscall.WaitStatus) error {
+	e := exitOf(ws, time.Now())
+	table, err := open(true)
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	killed, err := table.Stop(ctx, StopOptions{})
+	if k.OnExit != nil {
+		k.OnExit(0, e, killed)
+	}
+	return err
 }
 
 // watch returns when all agents have ended and their leftovers with them.

@@ -34,7 +34,10 @@ type Table struct {
 // Open makes this process the reaper of all its descendants and starts to
 // collect their ends, until Close. It marks every descriptor above 2 that this
 // process has (an inherited one too) close-on-exec.
-func Open() (*Table, error) {
+func Open() (*Table, error) { return open(false) }
+
+// open is Open; with claim, the children that are there are leftovers too.
+func open(claim bool) (*Table, error) {
 	t := &Table{
 		self:      os.Getpid(),
 		sigchld:   make(chan os.Signal, 1),
@@ -54,12 +57,14 @@ func Open() (*Table, error) {
 		return fail(fmt.Errorf("prctl(PR_SET_CHILD_SUBREAPER): %w", err))
 	}
 	closeOnExec()
-	children, err := t.fs.children(t.self)
-	if err != nil {
-		return fail(err)
-	}
-	for _, pid := range children {
-		t.inherited[pid] = true
+	if !claim && !childless() {
+		children, err := t.fs.children(t.self)
+		if err != nil {
+			return fail(err)
+		}
+		for _, pid := range children {
+			t.inherited[pid] = true
+		}
 	}
 	if t.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return fail(err)
@@ -67,6 +72,11 @@ func Open() (*Table, error) {
 	signal.Notify(t.sigchld, syscall.SIGCHLD)
 	go t.collect()
 	return t, nil
+}
+
+// childless asks the kernel, which is quicker than to look through /proc.
+func childless() bool {
+	return unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil) == unix.ECHILD
 }
 
 // Close stops collecting. It ends no process; a Process that still lives then

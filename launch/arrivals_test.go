@@ -1,0 +1,60 @@
+package launch
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/tcpstore"
+)
+
+func TestMissingArrivals(t *testing.T) {
+	client := func(addr string, pid int, requests int64) tcpstore.Client {
+		return tcpstore.Client{Remote: netip.AddrPortFrom(netip.MustParseAddr(addr), 4000), PID: pid, Requests: requests}
+	}
+	two := []rendezvous.Member{
+		{Host: "a", Addr: "10.0.0.1", Workers: 2}, {Host: "b", Addr: "10.0.0.2", Workers: 2, FirstRank: 2},
+	}
+	loop := []rendezvous.Member{
+		{Host: "m", Addr: "127.0.0.1", Workers: 1}, {Host: "m", Addr: "127.0.0.2", Workers: 1, FirstRank: 1},
+	}
+	tests := []struct {
+		name    string
+		members []rendezvous.Member
+		clients []tcpstore.Client
+		want    string
+	}{
+		{"nobody uses the store", two, nil, ""},
+		{"everybody", loop, []tcpstore.Client{client("127.0.0.1", 7, 1), client("127.0.0.1", 8, 1)}, ""},
+		{
+			"a rank of this node", two,
+			[]tcpstore.Client{client("10.0.0.1", 100, 3), client("10.0.0.2", 50, 3), client("10.0.0.2", 51, 3)},
+			"3 of 4 workers have connected to the store; missing: rank 1",
+		},
+		{
+			"callback connections do not count", two,
+			[]tcpstore.Client{client("10.0.0.1", 0, 3), client("10.0.0.1", 0, 0), client("10.0.0.2", 0, 2), client("10.0.0.2", 0, 0)},
+			"2 of 4 workers have connected to the store; missing: 1 of 2 workers of a (10.0.0.1), 1 of 2 workers of b (10.0.0.2)",
+		},
+		{
+			"a whole node", two, []tcpstore.Client{client("10.0.0.1", 100, 3), client("10.0.0.1", 101, 3)},
+			"2 of 4 workers have connected to the store; missing: all 2 workers of b (10.0.0.2)",
+		},
+		{
+			"nodes at one address cannot be told apart", loop, []tcpstore.Client{client("127.0.0.1", 0, 1)},
+			"1 of 2 workers have connected to the store",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := rendezvous.World{Members: tt.members}
+			for _, m := range tt.members {
+				w.Size += m.Workers
+			}
+			a := arrivals{world: w, group: 0, pids: map[int]int{100: 0, 101: 1}}
+			if got := a.missing(tt.clients); got != tt.want {
+				t.Errorf("got  %q\nwant %q", got, tt.want)
+			}
+		})
+	}
+}
