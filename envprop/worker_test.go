@@ -80,19 +80,49 @@ func TestWorkerInherits(t *testing.T) {
 		has    []string
 		hasNot []string // names
 	}{
-		{"user's values stay", []string{"OMP_NUM_THREADS=4", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3"}, vars(),
-			[]string{"OMP_NUM_THREADS=4", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3"}, nil},
-		{"set but empty counts as set", []string{"OMP_NUM_THREADS=", "TORCH_NCCL_ASYNC_ERROR_HANDLING="}, vars(),
-			[]string{"OMP_NUM_THREADS=", "TORCH_NCCL_ASYNC_ERROR_HANDLING="}, nil},
+		{
+			"user's values stay",
+			[]string{"OMP_NUM_THREADS=4", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3"},
+			vars(),
+			[]string{"OMP_NUM_THREADS=4", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3"},
+			nil,
+		},
+		{
+			"set but empty counts as set",
+			[]string{"OMP_NUM_THREADS=", "TORCH_NCCL_ASYNC_ERROR_HANDLING="},
+			vars(),
+			[]string{"OMP_NUM_THREADS=", "TORCH_NCCL_ASYNC_ERROR_HANDLING="},
+			nil,
+		},
 		{"one worker keeps its threads", nil, one, nil, []string{"OMP_NUM_THREADS"}},
-		{"outer launcher's values go", []string{"RANK=99", "MASTER_PORT=1", "TORCHELASTIC_ERROR_FILE=/outer", "GORUN_ROUND=7"}, vars(),
-			[]string{"RANK=5", "MASTER_PORT=29511", "TORCHELASTIC_ERROR_FILE=/tmp/e.json", "GORUN_ROUND=12"}, nil},
-		{"no leftovers of an outer gorun", []string{"GORUN_WORKER_SOCKET=/outer", "GORUN_DEVICE=x", "GORUN_NODE_ADDR=y", "GORUN_WORLD_TOKEN=z"}, bare,
-			[]string{"TORCHELASTIC_ERROR_FILE="}, []string{contract.EnvSocket, contract.EnvDevice, contract.EnvAddr, contract.EnvToken}},
-		{"internals and the secret go", []string{"GORUN_INTERNAL_KEEPER=1", "GORUN_SECRET=s"}, vars(),
-			nil, []string{"GORUN_INTERNAL_KEEPER", "GORUN_SECRET"}},
-		{"the rest stays", []string{"PATH=/bin", "PET_NNODES=2", "CUDA_VISIBLE_DEVICES=1", "GORUN_MINE=1", "EMPTY=", "EQ=a=b", "PYTHONPATH=x"}, vars(),
-			[]string{"PATH=/bin", "PET_NNODES=2", "CUDA_VISIBLE_DEVICES=1", "GORUN_MINE=1", "EMPTY=", "EQ=a=b", "PYTHONPATH=x"}, nil},
+		{
+			"outer launcher's values go",
+			[]string{"RANK=99", "MASTER_PORT=1", "TORCHELASTIC_ERROR_FILE=/outer", "GORUN_ROUND=7"},
+			vars(),
+			[]string{"RANK=5", "MASTER_PORT=29511", "TORCHELASTIC_ERROR_FILE=/tmp/e.json", "GORUN_ROUND=12"},
+			nil,
+		},
+		{
+			"no leftovers of an outer gorun",
+			[]string{"GORUN_WORKER_SOCKET=/outer", "GORUN_DEVICE=x", "GORUN_NODE_ADDR=y", "GORUN_WORLD_TOKEN=z"},
+			bare,
+			[]string{"TORCHELASTIC_ERROR_FILE="},
+			[]string{contract.EnvSocket, contract.EnvDevice, contract.EnvAddr, contract.EnvToken},
+		},
+		{
+			"internals and the secret go",
+			[]string{"GORUN_INTERNAL_KEEPER=1", "GORUN_SECRET=s"},
+			vars(),
+			nil,
+			[]string{"GORUN_INTERNAL_KEEPER", "GORUN_SECRET"},
+		},
+		{
+			"the rest stays",
+			[]string{"PATH=/bin", "PET_NNODES=2", "CUDA_VISIBLE_DEVICES=1", "GORUN_MINE=1", "EMPTY=", "EQ=a=b", "PYTHONPATH=x"},
+			vars(),
+			[]string{"PATH=/bin", "PET_NNODES=2", "CUDA_VISIBLE_DEVICES=1", "GORUN_MINE=1", "EMPTY=", "EQ=a=b", "PYTHONPATH=x"},
+			nil,
+		},
 		{"the later of two wins", []string{"A=1", "B=2", "A=3"}, vars(), []string{"A=3", "B=2"}, nil},
 	}
 	for _, tt := range tests {

@@ -37,11 +37,13 @@ func TestMissingArrivals(t *testing.T) {
 			"2 of 4 workers have connected to the store; missing: 1 of 2 workers of a (10.0.0.1), 1 of 2 workers of b (10.0.0.2)",
 		},
 		{
-			"a whole node", two, []tcpstore.Client{client("10.0.0.1", 100, 3), client("10.0.0.1", 101, 3)},
+			"a whole node", two,
+			[]tcpstore.Client{client("10.0.0.1", 100, 3), client("10.0.0.1", 101, 3)},
 			"2 of 4 workers have connected to the store; missing: all 2 workers of b (10.0.0.2)",
 		},
 		{
-			"nodes at one address cannot be told apart", loop, []tcpstore.Client{client("127.0.0.1", 0, 1)},
+			"nodes at one address cannot be told apart", loop,
+			[]tcpstore.Client{client("127.0.0.1", 0, 1)},
 			"1 of 2 workers have connected to the store",
 		},
 	}

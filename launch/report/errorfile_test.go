@@ -32,8 +32,10 @@ func TestReadErrorFile(t *testing.T) {
 		err      string
 	}{
 		{name: "torch", in: torchForm, want: ErrorFile{"RuntimeError: foo", "Traceback (most recent call last):\n  …", at}},
-		{name: "copied by torchrun", in: strings.Replace(torchForm, `"RuntimeError: foo",`, `"RuntimeError: foo", "errorCode": 3,`, 1),
-			want: ErrorFile{"RuntimeError: foo", "Traceback (most recent call last):\n  …", at}},
+		{
+			name: "copied by torchrun", in: strings.Replace(torchForm, `"RuntimeError: foo",`, `"RuntimeError: foo", "errorCode": 3,`, 1),
+			want: ErrorFile{"RuntimeError: foo", "Traceback (most recent call last):\n  …", at},
+		},
 		{name: "text", in: `{"message": "it broke", "timestamp": 1605774851}`, want: ErrorFile{Message: "it broke", Time: at}},
 		{name: "text, time as text", in: `{"message": "it broke", "timestamp": "1605774851"}`, want: ErrorFile{Message: "it broke", Time: at}},
 		{name: "text, time with a fraction", in: `{"message": "it broke", "timestamp": 1605774851.5}`, want: ErrorFile{Message: "it broke", Time: at}},
@@ -104,8 +106,10 @@ func TestCopyErrorFile(t *testing.T) {
 		name, in, want string
 		code           int
 	}{
-		{"code", `{"message": {"message": "x", "extraInfo": {"n": 12345678901234567890}}, "more": 1}`,
-			`{"message":{"errorCode":3,"extraInfo":{"n":12345678901234567890},"message":"x"},"more":1}`, 3},
+		{
+			"code", `{"message": {"message": "x", "extraInfo": {"n": 12345678901234567890}}, "more": 1}`,
+			`{"message":{"errorCode":3,"extraInfo":{"n":12345678901234567890},"message":"x"},"more":1}`, 3,
+		},
 		{"signal", `{"message": {"message": "x"}}`, `{"message":{"errorCode":-11,"message":"x"}}`, -11},
 		{"no code", `{"message": {"message": "x"}}`, `{"message":{"message":"x"}}`, 0},
 		{"text", `{"message": "x", "timestamp": 10}`, `{"message":"x","timestamp":10}`, 3},

@@ -25,7 +25,8 @@ func sample() Report {
 			Round: 4, Restart: 1, Started: when.Add(-30 * time.Second), Ended: when, Cause: &cause,
 			Nodes: []Node{
 				{GroupRank: 0, Host: "node1.example", Addr: "10.0.0.1", Ranks: []Rank{
-					{Rank: 0, LocalRank: 0, PID: 100, ExitCode: 0, Signal: syscall.SIGTERM, Started: when.Add(-29 * time.Second), Ended: when}}},
+					{Rank: 0, LocalRank: 0, PID: 100, ExitCode: 0, Signal: syscall.SIGTERM, Started: when.Add(-29 * time.Second), Ended: when},
+				}},
 				{GroupRank: 1, Host: "node2.example"},
 			},
 		}},

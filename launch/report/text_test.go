@@ -37,8 +37,10 @@ var when = time.Date(2026, 11, 21, 16, 39, 58, 0, time.UTC)
 
 // worker is a failure of a worker on the second of two nodes.
 func worker(rank int, change func(*rendezvous.Cause)) rendezvous.Cause {
-	c := rendezvous.Cause{Kind: rendezvous.KindExit, Node: "n2", Host: "node2.example", Addr: "10.0.0.2", GroupRank: 1,
-		Rank: rank, LocalRank: rank - 2, Role: "default", PID: 78970 + rank, ExitCode: 1, Time: when}
+	c := rendezvous.Cause{
+		Kind: rendezvous.KindExit, Node: "n2", Host: "node2.example", Addr: "10.0.0.2", GroupRank: 1,
+		Rank: rank, LocalRank: rank - 2, Role: "default", PID: 78970 + rank, ExitCode: 1, Time: when,
+	}
 	if change != nil {
 		change(&c)
 	}
@@ -46,8 +48,10 @@ func worker(rank int, change func(*rendezvous.Cause)) rendezvous.Cause {
 }
 
 func node(kind rendezvous.Kind, message string) rendezvous.Cause {
-	return rendezvous.Cause{Kind: kind, Node: "n2", Host: "node2.example", Addr: "10.0.0.2", GroupRank: 1,
-		Rank: -1, LocalRank: -1, Message: message, Time: when}
+	return rendezvous.Cause{
+		Kind: kind, Node: "n2", Host: "node2.example", Addr: "10.0.0.2", GroupRank: 1,
+		Rank: -1, LocalRank: -1, Message: message, Time: when,
+	}
 }
 
 func TestTextGolden(t *testing.T) {
@@ -86,8 +90,10 @@ func TestTextGolden(t *testing.T) {
 			c.Signal = syscall.SIGTERM
 			return c
 		}()), ExitCode: 143}},
-		{"rendezvous", TextInput{Entrypoint: "train.py", Cause: &rendezvous.Cause{Kind: rendezvous.KindRendezvous, GroupRank: -1, Rank: -1, LocalRank: -1,
-			Host: "node1.example", Message: "2 of 3 nodes came within 10m0s: node1, node2", Time: when}, ExitCode: 75}},
+		{"rendezvous", TextInput{Entrypoint: "train.py", Cause: &rendezvous.Cause{
+			Kind: rendezvous.KindRendezvous, GroupRank: -1, Rank: -1, LocalRank: -1,
+			Host: "node1.example", Message: "2 of 3 nodes came within 10m0s: node1, node2", Time: when,
+		}, ExitCode: 75}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.in.Location = time.UTC

@@ -20,8 +20,10 @@ func TestParseEndpoints(t *testing.T) {
 			t.Errorf("%q: got %v, %v, want %v", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", ",", "a,", ":5", "a:", "a:65536", "a:-1", "a:b", "a b", "-x", "[::1", "[::1]5",
-		"[::1]:", "[a]:5", "1:2:3x", "tcp://a:1", "a,a:1", "a/b"} {
+	for _, in := range []string{
+		"", ",", "a,", ":5", "a:", "a:65536", "a:-1", "a:b", "a b", "-x", "[::1", "[::1]5",
+		"[::1]:", "[a]:5", "1:2:3x", "tcp://a:1", "a,a:1", "a/b",
+	} {
 		if got, err := ParseEndpoints(in, 1); err == nil {
 			t.Errorf("%q is accepted as %v", in, got)
 		}

@@ -25,8 +25,10 @@ func resolve(f flags, e env) (Spec, error) {
 func defaults() Spec {
 	return Spec{
 		MinNodes: 1, MaxNodes: 1, Nproc: Nproc{Count: 1}, Backend: Standalone, RunID: "none",
-		Conf: Conf{JoinTimeout: 10 * time.Minute, LastCallTimeout: 30 * time.Second,
-			KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10},
+		Conf: Conf{
+			JoinTimeout: 10 * time.Minute, LastCallTimeout: 30 * time.Second,
+			KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10,
+		},
 		MasterAddr: "127.0.0.1", ShutdownTimeout: 30 * time.Second, Role: "default",
 		Redirects: "0", Tee: "0", Program: "train.py", Args: []string{"--lr", "1"},
 	}
@@ -51,103 +53,157 @@ func TestResolve(t *testing.T) {
 		want  func(*Spec)
 	}{
 		{name: "defaults", want: func(*Spec) {}},
-		{name: "plain values", flags: flags{"role": "trainer", "max_restarts": "3", "rdzv_id": "j1", "log_dir": "/l",
-			"redirects": "0:3,1:0", "tee": "3", "local_addr": "127.0.0.1", "report": "r.json", "port_range": "4000-4010",
-			"nproc_per_node": "8", "module": "1"},
+		{
+			name: "plain values", flags: flags{
+				"role": "trainer", "max_restarts": "3", "rdzv_id": "j1", "log_dir": "/l",
+				"redirects": "0:3,1:0", "tee": "3", "local_addr": "127.0.0.1", "report": "r.json", "port_range": "4000-4010",
+				"nproc_per_node": "8", "module": "1",
+			},
 			want: func(s *Spec) {
 				s.Role, s.MaxRestarts, s.RunID, s.LogDir, s.Redirects, s.Tee = "trainer", 3, "j1", "/l", "0:3,1:0", "3"
 				s.LocalAddr, s.ReportFile, s.Ports, s.Nproc.Count, s.Module = "127.0.0.1", "r.json", PortRange{4000, 4010}, 8, true
-			}},
-		{name: "every PET variable", env: env{"PET_NNODES": "2", "PET_NPROC_PER_NODE": "auto", "PET_RDZV_BACKEND": "c10d",
-			"PET_RDZV_ENDPOINT": "127.0.0.2:1", "PET_RDZV_ID": "j2", "PET_RDZV_CONF": "join_timeout=5", "PET_MAX_RESTARTS": "2",
-			"PET_ROLE": "r", "PET_MODULE": "1", "PET_NO_PYTHON": "0", "PET_STANDALONE": "0", "PET_LOG_DIR": "/l", "PET_REDIRECTS": "1",
-			"PET_TEE": "2", "PET_NODE_RANK": "1", "PET_LOCAL_ADDR": "127.0.0.3", "PET_SHUTDOWN_TIMEOUT": "7"},
+			},
+		},
+		{
+			name: "every PET variable", env: env{
+				"PET_NNODES": "2", "PET_NPROC_PER_NODE": "auto", "PET_RDZV_BACKEND": "c10d",
+				"PET_RDZV_ENDPOINT": "127.0.0.2:1", "PET_RDZV_ID": "j2", "PET_RDZV_CONF": "join_timeout=5", "PET_MAX_RESTARTS": "2",
+				"PET_ROLE": "r", "PET_MODULE": "1", "PET_NO_PYTHON": "0", "PET_STANDALONE": "0", "PET_LOG_DIR": "/l", "PET_REDIRECTS": "1",
+				"PET_TEE": "2", "PET_NODE_RANK": "1", "PET_LOCAL_ADDR": "127.0.0.3", "PET_SHUTDOWN_TIMEOUT": "7",
+			},
 			want: func(s *Spec) {
 				gossip(s, 2, Endpoint{"127.0.0.2", 1})
 				s.Nproc, s.RunID, s.Conf.JoinTimeout, s.MaxRestarts = Nproc{Of: "auto"}, "j2", 5*time.Second, 2
 				s.Role, s.Module, s.LogDir, s.Redirects, s.Tee, s.NodeRank = "r", true, "/l", "1", "2", 1
 				s.LocalAddr, s.ShutdownTimeout = "127.0.0.3", 7*time.Second
-			}},
-		{name: "PET master of a static job", env: env{"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.2", "PET_MASTER_PORT": "5", "PET_NODE_RANK": "1"},
-			want: func(s *Spec) { static(s, 2, 1, "127.0.0.2", 5) }},
-		{name: "command line wins over PET", flags: flags{"nproc_per_node": "2", "module": "0", "max_restarts": "1"},
+			},
+		},
+		{
+			name: "PET master of a static job", env: env{"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.2", "PET_MASTER_PORT": "5", "PET_NODE_RANK": "1"},
+			want: func(s *Spec) { static(s, 2, 1, "127.0.0.2", 5) },
+		},
+		{
+			name: "command line wins over PET", flags: flags{"nproc_per_node": "2", "module": "0", "max_restarts": "1"},
 			env:  env{"PET_NPROC_PER_NODE": "nonsense", "PET_MODULE": "1", "PET_MAX_RESTARTS": "9"},
-			want: func(s *Spec) { s.Nproc.Count, s.MaxRestarts = 2, 1 }},
+			want: func(s *Spec) { s.Nproc.Count, s.MaxRestarts = 2, 1 },
+		},
 		{name: "own flags have no PET variable", env: env{"PET_LOCAL_NODES": "4", "PET_REPORT": "x", "PET_PORT_RANGE": "z"}, want: func(*Spec) {}},
 		{name: "empty text means none", env: env{"PET_RDZV_ENDPOINT": "", "PET_RDZV_ID": "", "PET_LOG_DIR": "", "PET_RDZV_CONF": ""}, want: func(*Spec) {}},
 
 		// Which backend.
-		{name: "endpoint means gossip", flags: flags{"nnodes": "2", "rdzv_endpoint": "a"},
-			want: func(s *Spec) { gossip(s, 2, Endpoint{"a", 29400}) }},
-		{name: "endpoint means gossip even for one node", flags: flags{"rdzv_endpoint": "a:5"},
-			want: func(s *Spec) { gossip(s, 1, Endpoint{"a", 5}) }},
-		{name: "loopback endpoint for several nodes", flags: flags{"nnodes": "2", "rdzv_endpoint": "127.0.0.1"},
-			want: func(s *Spec) { gossip(s, 2, Endpoint{"127.0.0.1", 29400}) }},
-		{name: "several endpoints", flags: flags{"nnodes": "1:4", "rdzv_endpoint": "a,b:29401,[::1]:29402", "rdzv_backend": "gossip"},
+		{
+			name: "endpoint means gossip", flags: flags{"nnodes": "2", "rdzv_endpoint": "a"},
+			want: func(s *Spec) { gossip(s, 2, Endpoint{"a", 29400}) },
+		},
+		{
+			name: "endpoint means gossip even for one node", flags: flags{"rdzv_endpoint": "a:5"},
+			want: func(s *Spec) { gossip(s, 1, Endpoint{"a", 5}) },
+		},
+		{
+			name: "loopback endpoint for several nodes", flags: flags{"nnodes": "2", "rdzv_endpoint": "127.0.0.1"},
+			want: func(s *Spec) { gossip(s, 2, Endpoint{"127.0.0.1", 29400}) },
+		},
+		{
+			name: "several endpoints", flags: flags{"nnodes": "1:4", "rdzv_endpoint": "a,b:29401,[::1]:29402", "rdzv_backend": "gossip"},
 			want: func(s *Spec) {
 				gossip(s, 4, Endpoint{"a", 29400}, Endpoint{"b", 29401}, Endpoint{"::1", 29402})
 				s.MinNodes = 1
-			}},
-		{name: "gossip ignores the master as torchrun does", flags: flags{"nnodes": "2", "rdzv_endpoint": "a", "master_addr": "b", "master_port": "7"},
+			},
+		},
+		{
+			name: "gossip ignores the master as torchrun does", flags: flags{"nnodes": "2", "rdzv_endpoint": "a", "master_addr": "b", "master_port": "7"},
 			want: func(s *Spec) {
 				gossip(s, 2, Endpoint{"a", 29400})
-				s.Notes = []string{"--master-addr b has no meaning with the gossip rendezvous and is ignored",
-					"--master-port 7 has no meaning with the gossip rendezvous and is ignored"}
-			}},
+				s.Notes = []string{
+					"--master-addr b has no meaning with the gossip rendezvous and is ignored",
+					"--master-port 7 has no meaning with the gossip rendezvous and is ignored",
+				}
+			},
+		},
 		{name: "c10d without endpoint, one node", flags: flags{"rdzv_backend": "c10d"}, want: func(*Spec) {}},
-		{name: "port 0 is standalone", flags: flags{"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "nnodes": "1:4", "rdzv_id": "x"},
-			want: func(s *Spec) { s.RunID = "x" }},
+		{
+			name: "port 0 is standalone", flags: flags{"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "nnodes": "1:4", "rdzv_id": "x"},
+			want: func(s *Spec) { s.RunID = "x" },
+		},
 		{name: "master port of one node", flags: flags{"master_port": "29501"}, want: func(s *Spec) { s.MasterPort = 29501 }},
-		{name: "master means static", flags: flags{"nnodes": "2", "master_addr": "a"},
-			want: func(s *Spec) { static(s, 2, 0, "a", 29500) }},
-		{name: "master port alone means static", flags: flags{"nnodes": "2", "master_port": "6", "node_rank": "1"},
-			want: func(s *Spec) { static(s, 2, 1, "127.0.0.1", 6) }},
+		{
+			name: "master means static", flags: flags{"nnodes": "2", "master_addr": "a"},
+			want: func(s *Spec) { static(s, 2, 0, "a", 29500) },
+		},
+		{
+			name: "master port alone means static", flags: flags{"nnodes": "2", "master_port": "6", "node_rank": "1"},
+			want: func(s *Spec) { static(s, 2, 1, "127.0.0.1", 6) },
+		},
 		{name: "static by name", flags: flags{"rdzv_backend": "static"}, want: func(s *Spec) { static(s, 1, 0, "127.0.0.1", 29500) }},
-		{name: "static with endpoint", flags: flags{"rdzv_backend": "static", "nnodes": "2", "rdzv_endpoint": "a:7"},
-			want: func(s *Spec) { static(s, 2, 0, "a", 7) }},
-		{name: "static endpoint wins over master", flags: flags{"rdzv_backend": "static", "nnodes": "2", "rdzv_endpoint": "a", "master_addr": "b", "master_port": "8"},
+		{
+			name: "static with endpoint", flags: flags{"rdzv_backend": "static", "nnodes": "2", "rdzv_endpoint": "a:7"},
+			want: func(s *Spec) { static(s, 2, 0, "a", 7) },
+		},
+		{
+			name: "static endpoint wins over master", flags: flags{"rdzv_backend": "static", "nnodes": "2", "rdzv_endpoint": "a", "master_addr": "b", "master_port": "8"},
 			want: func(s *Spec) {
 				static(s, 2, 0, "a", 8)
 				s.Notes = []string{"--master-addr and --master-port are ignored: --rdzv-endpoint a decides"}
-			}},
+			},
+		},
 		{name: "standalone by backend", flags: flags{"rdzv_backend": "standalone", "nnodes": "1:3"}, want: func(*Spec) {}},
-		{name: "node rank is kept for gossip", flags: flags{"nnodes": "2", "rdzv_endpoint": "a", "node_rank": "1"},
-			want: func(s *Spec) { gossip(s, 2, Endpoint{"a", 29400}); s.NodeRank = 1 }},
+		{
+			name: "node rank is kept for gossip", flags: flags{"nnodes": "2", "rdzv_endpoint": "a", "node_rank": "1"},
+			want: func(s *Spec) { gossip(s, 2, Endpoint{"a", 29400}); s.NodeRank = 1 },
+		},
 
 		// Local nodes.
 		{name: "local nodes", flags: flags{"local_nodes": "3"}, want: func(s *Spec) { gossip(s, 3); s.LocalNodes = 3 }},
-		{name: "local nodes, same nnodes", flags: flags{"local_nodes": "3", "nnodes": "3", "rdzv_backend": "c10d"},
-			want: func(s *Spec) { gossip(s, 3); s.LocalNodes = 3 }},
-		{name: "local nodes in a scheduler's environment", flags: flags{"local_nodes": "2"}, env: env{"PET_NNODES": "4", "PET_NODE_RANK": "1"},
+		{
+			name: "local nodes, same nnodes", flags: flags{"local_nodes": "3", "nnodes": "3", "rdzv_backend": "c10d"},
+			want: func(s *Spec) { gossip(s, 3); s.LocalNodes = 3 },
+		},
+		{
+			name: "local nodes in a scheduler's environment", flags: flags{"local_nodes": "2"}, env: env{"PET_NNODES": "4", "PET_NODE_RANK": "1"},
 			want: func(s *Spec) {
 				gossip(s, 2)
 				s.LocalNodes = 2
-				s.Notes = []string{"PET_NNODES=4 is ignored: --local-nodes starts 2 nodes; drop PET_NNODES or make them equal",
-					"PET_NODE_RANK=1 is ignored: --local-nodes numbers its nodes itself"}
-			}},
+				s.Notes = []string{
+					"PET_NNODES=4 is ignored: --local-nodes starts 2 nodes; drop PET_NNODES or make them equal",
+					"PET_NODE_RANK=1 is ignored: --local-nodes numbers its nodes itself",
+				}
+			},
+		},
 
 		// Configuration.
-		{name: "all of rdzv-conf", flags: flags{"rdzv_endpoint": "a", "rdzv_conf": "join_timeout=5,last_call_timeout=0.5,keep_alive_interval=2s,keep_alive_max_attempt=3,is_host=Yes"},
+		{
+			name: "all of rdzv-conf", flags: flags{"rdzv_endpoint": "a", "rdzv_conf": "join_timeout=5,last_call_timeout=0.5,keep_alive_interval=2s,keep_alive_max_attempt=3,is_host=Yes"},
 			want: func(s *Spec) {
 				gossip(s, 1, Endpoint{"a", 29400})
 				s.Conf = Conf{5 * time.Second, 500 * time.Millisecond, 2 * time.Second, 3, &yes}
-			}},
-		{name: "quotes that no shell removed, unknown keys", flags: flags{"rdzv_endpoint": "a", "rdzv_conf": "'join_timeout=5,is_host=0,timeout=5,store_type=file'"},
+			},
+		},
+		{
+			name: "quotes that no shell removed, unknown keys", flags: flags{"rdzv_endpoint": "a", "rdzv_conf": "'join_timeout=5,is_host=0,timeout=5,store_type=file'"},
 			want: func(s *Spec) {
 				gossip(s, 1, Endpoint{"a", 29400})
 				s.Conf.JoinTimeout, s.Conf.IsHost = 5*time.Second, &no
-				s.Notes = []string{"--rdzv-conf store_type has no meaning with the gossip rendezvous and is ignored",
-					"--rdzv-conf timeout has no meaning with the gossip rendezvous and is ignored"}
-			}},
-		{name: "static reads timeout and rank", flags: flags{"nnodes": "2", "master_addr": "a", "rdzv_conf": "timeout=9,rank=1"},
-			want: func(s *Spec) { static(s, 2, 1, "a", 29500); s.Conf.JoinTimeout = 9 * time.Second }},
-		{name: "node rank wins over rank", flags: flags{"nnodes": "3", "master_addr": "a", "node_rank": "2", "rdzv_conf": "rank=1"},
-			want: func(s *Spec) { static(s, 3, 2, "a", 29500) }},
+				s.Notes = []string{
+					"--rdzv-conf store_type has no meaning with the gossip rendezvous and is ignored",
+					"--rdzv-conf timeout has no meaning with the gossip rendezvous and is ignored",
+				}
+			},
+		},
+		{
+			name: "static reads timeout and rank", flags: flags{"nnodes": "2", "master_addr": "a", "rdzv_conf": "timeout=9,rank=1"},
+			want: func(s *Spec) { static(s, 2, 1, "a", 29500); s.Conf.JoinTimeout = 9 * time.Second },
+		},
+		{
+			name: "node rank wins over rank", flags: flags{"nnodes": "3", "master_addr": "a", "node_rank": "2", "rdzv_conf": "rank=1"},
+			want: func(s *Spec) { static(s, 3, 2, "a", 29500) },
+		},
 
 		// Shutdown time-out.
 		{name: "torch's variable", env: env{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "4.5"}, want: func(s *Spec) { s.ShutdownTimeout = 4500 * time.Millisecond }},
-		{name: "flag wins over torch's variable", flags: flags{"shutdown_timeout": "5s"}, env: env{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "-1"},
-			want: func(s *Spec) { s.ShutdownTimeout = 5 * time.Second }},
+		{
+			name: "flag wins over torch's variable", flags: flags{"shutdown_timeout": "5s"}, env: env{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "-1"},
+			want: func(s *Spec) { s.ShutdownTimeout = 5 * time.Second },
+		},
 		{name: "zero grace", flags: flags{"shutdown_timeout": "0"}, want: func(s *Spec) { s.ShutdownTimeout = 0 }},
 	}
 	for _, tt := range tests {

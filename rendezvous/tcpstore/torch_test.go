@@ -180,8 +180,10 @@ func TestTorchProcessGroup(t *testing.T) {
 	t.Logf("torch %s", version)
 	s, addr := start(t, Options{})
 	host, port, _ := net.SplitHostPort(addr)
-	env := []string{"WORLD_SIZE=2", "MASTER_ADDR=" + host, "MASTER_PORT=" + port, "GLOO_SOCKET_IFNAME=lo",
-		"TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_RESTART_COUNT=0", "OMP_NUM_THREADS=1"}
+	env := []string{
+		"WORLD_SIZE=2", "MASTER_ADDR=" + host, "MASTER_PORT=" + port, "GLOO_SOCKET_IFNAME=lo",
+		"TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_RESTART_COUNT=0", "OMP_NUM_THREADS=1",
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { runTorch(t, python, torchAllReduce, append(env, "RANK=0")...) })
 	// The first rank is there and waits for the other: that can be seen.

@@ -23,17 +23,24 @@ func scripts(code func(command) byte) map[string][]step {
 		"GET missing":        {get("k", "")},
 		"COMPARE_SET absent": {{f(cmdCompareSet, "k", "", "v"), encode("v")}, get("k", "v")},
 		"COMPARE_SET absent, other expected": {
-			{f(cmdCompareSet, "k", "e", "v"), encode("e")}, {f(cmdGetNumKeys), encode(0)}},
+			{f(cmdCompareSet, "k", "e", "v"), encode("e")}, {f(cmdGetNumKeys), encode(0)},
+		},
 		"COMPARE_SET equal":     {set("k", "a"), {f(cmdCompareSet, "k", "a", "b"), encode("b")}, get("k", "b")},
 		"COMPARE_SET different": {set("k", "a"), {f(cmdCompareSet, "k", "x", "b"), encode("a")}, get("k", "a")},
 		"COMPARE_SET empty expected of a key that is there": {
-			set("k", "a"), {f(cmdCompareSet, "k", "", "b"), encode("a")}},
+			set("k", "a"), {f(cmdCompareSet, "k", "", "b"), encode("a")},
+		},
 		"ADD": {{f(cmdAdd, "n", 5), encode(5)}, {f(cmdAdd, "n", -7), encode(-2)}, get("n", "-2")},
 		"ADD to text that starts with a number": {
-			set("n", " 12 apples"), {f(cmdAdd, "n", 1), encode(13)}, get("n", "13")},
+			set("n", " 12 apples"), {f(cmdAdd, "n", 1), encode(13)}, get("n", "13"),
+		},
 		"CHECK": {
-			{f(cmdCheck, 1, "a"), []byte{1}}, set("a", ""), {f(cmdCheck, 1, "a"), []byte{0}},
-			{f(cmdCheck, 2, "a", "b"), []byte{1}}, {f(cmdCheck, 0), []byte{0}}},
+			{f(cmdCheck, 1, "a"), []byte{1}},
+			set("a", ""),
+			{f(cmdCheck, 1, "a"), []byte{0}},
+			{f(cmdCheck, 2, "a", "b"), []byte{1}},
+			{f(cmdCheck, 0), []byte{0}},
+		},
 		"WAIT for what is there": {set("a", "1"), set("b", "2"), {f(cmdWait, 2, "a", "b"), []byte{0}}, {f(cmdWait, 0), []byte{0}}},
 		"GETNUMKEYS":             {{f(cmdGetNumKeys), encode(0)}, set("a", "1"), set("a", "2"), set("b", "1"), {f(cmdGetNumKeys), encode(2)}},
 		"DELETE_KEY":             {set("a", "1"), {f(cmdDeleteKey, "a"), encode(1)}, {f(cmdDeleteKey, "a"), encode(0)}, get("a", "")},
@@ -52,13 +59,18 @@ func TestCommands(t *testing.T) {
 	modern["QUEUE"] = []step{
 		{f(cmdQueueLen, "q"), encode(0)},
 		{f(cmdQueuePop, "q"), encode(0)},
-		{f(cmdQueuePush, "q", "one"), nil}, {f(cmdQueuePush, "q", ""), nil},
+		{f(cmdQueuePush, "q", "one"), nil},
+		{f(cmdQueuePush, "q", ""), nil},
 		{f(cmdQueueLen, "q"), encode(2)},
-		{f(cmdCheck, 1, "q"), []byte{0}}, {f(cmdWait, 1, "q"), []byte{0}}, // a filled queue exists
-		{f(cmdGetNumKeys), encode(0)}, {f(cmdGet, "q"), encode("")}, // but is no value
+		{f(cmdCheck, 1, "q"), []byte{0}},
+		{f(cmdWait, 1, "q"), []byte{0}}, // a filled queue exists
+		{f(cmdGetNumKeys), encode(0)},
+		{f(cmdGet, "q"), encode("")}, // but is no value
 		{f(cmdDeleteKey, "q"), encode(0)},
-		{f(cmdQueuePop, "q"), encode(2, "one")}, {f(cmdQueuePop, "q"), encode(1, "")},
-		{f(cmdQueuePop, "q"), encode(0)}, {f(cmdCheck, 1, "q"), []byte{1}},
+		{f(cmdQueuePop, "q"), encode(2, "one")},
+		{f(cmdQueuePop, "q"), encode(1, "")},
+		{f(cmdQueuePop, "q"), encode(0)},
+		{f(cmdCheck, 1, "q"), []byte{1}},
 	}
 	for name, script := range modern {
 		t.Run("modern/"+name, func(t *testing.T) {
@@ -68,8 +80,10 @@ func TestCommands(t *testing.T) {
 	}
 
 	// The numbers of torch 1.13 and, from 9 on, of torch 2.0.
-	legacy := map[command]byte{cmdSet: 0, cmdCompareSet: 1, cmdGet: 2, cmdAdd: 3, cmdCheck: 4, cmdWait: 5,
-		cmdGetNumKeys: 6, cmdDeleteKey: 8, cmdAppend: 9, cmdMultiGet: 10, cmdMultiSet: 11, cmdCancelWait: 12}
+	legacy := map[command]byte{
+		cmdSet: 0, cmdCompareSet: 1, cmdGet: 2, cmdAdd: 3, cmdCheck: 4, cmdWait: 5,
+		cmdGetNumKeys: 6, cmdDeleteKey: 8, cmdAppend: 9, cmdMultiGet: 10, cmdMultiSet: 11, cmdCancelWait: 12,
+	}
 	for name, script := range scripts(func(c command) byte { return legacy[c] }) {
 		t.Run("legacy/"+name, func(t *testing.T) {
 			_, addr := start(t, Options{})
