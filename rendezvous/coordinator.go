@@ -30,6 +30,7 @@ type chair struct {
 	accepted bool
 	done     bool
 	over     bool
+	busy     bool // it came while workers of an earlier round were being stopped there
 }
 
 // failure is a Cause with the coordinator's own idea of when it happened.
@@ -53,9 +54,12 @@ type coordinator struct {
 	term, round, restart int
 	maxRestarts          int
 	world                *World // proposed or running
+	digest               string // of the world that was proposed
 	last                 *World // the last one that was committed
 	dead                 map[NodeID]bool
-	final                bool // no further round: this agent decides for its node alone
+	calls                map[string]call // by address, not answered yet
+	away                 map[NodeID]bool // stream broke, may come back
+	final                bool            // no further round: this agent decides for its node alone
 	outcome              *Outcome
 
 	deadline time.Time // of the phase
@@ -73,7 +77,7 @@ type coordinator struct {
 func newCoordinator(m *Machine) *coordinator {
 	c := &coordinator{
 		m: m, phase: forming, term: 1, maxRestarts: m.cfg.MaxRestarts,
-		dead: map[NodeID]bool{}, deadline: m.joinBy, statusAt: m.now.Add(statusEvery),
+		dead: map[NodeID]bool{}, calls: map[string]call{}, away: map[NodeID]bool{}, deadline: m.joinBy, statusAt: m.now.Add(statusEvery),
 	}
 	if w := m.mem.sealed; w != nil {
 		c.phase, c.last, c.world = recovering, w, w
@@ -82,6 +86,11 @@ func newCoordinator(m *Machine) *coordinator {
 		c.final = !m.cfg.Takeover
 		for id, dead := range m.mem.gone {
 			c.dead[id] = c.dead[id] || dead
+		}
+		for _, p := range w.Members {
+			if _, gone := m.mem.gone[p.ID]; !gone && p.ID != m.self.ID && !c.final {
+				c.away[p.ID] = true
+			}
 		}
 		m.emit(Note{fmt.Sprintf("the coordinator was lost; %s coordinates from now on", m.self.Name())})
 	}
@@ -145,7 +154,7 @@ func (c *coordinator) receive(conn Conn, msg Message) {
 	current := c.world != nil && s.inWorld && msg.Round == c.world.Round
 	switch msg.Type {
 	case MsgAccept:
-		if current && c.phase == proposing && msg.Term == c.term && msg.Digest == c.world.Digest() {
+		if current && c.phase == proposing && msg.Term == c.term && msg.Digest == c.digest {
 			s.accepted = true
 		}
 	case MsgFailed:
@@ -156,7 +165,8 @@ func (c *coordinator) receive(conn Conn, msg Message) {
 			c.ends = append(c.ends, msg.Ends...)
 		}
 	case MsgOver:
-		if msg.Store != "" {
+		s.busy = false
+		if msg.Store != "" && words(msg.Store) == nil {
 			s.node.Store = msg.Store
 		}
 		if current && c.phase == halting && !s.over {
@@ -167,7 +177,7 @@ func (c *coordinator) receive(conn Conn, msg Message) {
 			}
 		}
 	case MsgAck:
-		if c.phase == decided {
+		if c.phase == decided || !s.inWorld { // one that only waited for a place may leave before
 			c.leave(s)
 		}
 	}
@@ -209,6 +219,15 @@ func (c *coordinator) add(fs ...Cause) {
 		}
 		c.failures = append(c.failures, failure{f, at})
 	}
+	if len(c.failures) > maxFailures {
+		slices.SortStableFunc(c.failures, func(a, b failure) int {
+			if a.Consequence != b.Consequence {
+				return map[bool]int{false: -1, true: 1}[a.Consequence]
+			}
+			return a.at.Compare(b.at)
+		})
+		c.failures = c.failures[:maxFailures]
+	}
 }
 
 // first is the round's cause: the earliest failure that is not the consequence
@@ -241,8 +260,23 @@ func (c *coordinator) lost(conn Conn, silent bool, text string) {
 	if s == nil {
 		return
 	}
+	c.drop(s, silent, text)
+	if silent || c.last == nil || c.phase == decided {
+		return
+	}
+	// A broken stream is a dead agent or a broken connection. Who counts as dead
+	// has no vote in who may go on, so it is called to tell them apart.
+	if s.node.Control == "" {
+		c.dead[s.node.ID] = true
+		return
+	}
+	c.away[s.node.ID] = true
+	c.call(s.node.Control, call{id: s.node.ID, broken: true})
+}
+
+// drop takes a seat away and does what its absence demands.
+func (c *coordinator) drop(s *chair, silent bool, text string) {
 	c.remove(s)
-	c.dead[s.node.ID] = !silent
 	switch {
 	case c.phase == decided:
 	case !s.inWorld || c.phase == forming || c.phase == proposing:

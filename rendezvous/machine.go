@@ -23,11 +23,9 @@ type Config struct {
 
 // The time that a decided job waits for the others to take the outcome.
 const (
-	ackTimeout    = 2 * time.Second
-	killTimeout   = 10 * time.Second // after a kill, the job ends here with or without the others
-	statusEvery   = time.Second
-	maxNodes      = 100_000 // more is a mistake on the command line, or an attack
-	maxPerMessage = 1 << 16 // failures or worker ends in one message
+	ackTimeout  = 2 * time.Second
+	killTimeout = 10 * time.Second // after a kill, the job ends here with or without the others
+	statusEvery = time.Second
 )
 
 // Machine is one agent's part in the rendezvous: a member, and when it is this
@@ -47,12 +45,13 @@ type Machine struct {
 	out   []Command
 	local []localMessage // between own member and own coordinator
 
-	peers  []Peer
-	avoid  map[string]time.Time // address → not before
-	mem    member
-	coord  *coordinator
-	ended  bool // Finish was emitted
-	joinBy time.Time
+	peers   []Peer
+	avoid   map[string]time.Time // address → not before
+	mem     member
+	coord   *coordinator
+	leaving *Outcome // decided; the workers here are being stopped
+	ended   bool     // Finish was emitted
+	joinBy  time.Time
 }
 
 type localMessage struct {
@@ -83,6 +82,9 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.peers = e.All
 		if e.Trouble != "" {
 			m.mem.lastErr = e.Trouble
+		}
+		if m.coord != nil {
+			m.coord.gather()
 		}
 	case Dialed:
 		m.dialed(e)
@@ -124,6 +126,10 @@ func (m *Machine) settle() {
 			}
 		}
 		if m.ended {
+			return
+		}
+		if m.leaving != nil {
+			m.finish(*m.leaving)
 			return
 		}
 		if m.coord != nil {
@@ -173,19 +179,26 @@ func (m *Machine) send(c Conn, toCoordinator bool, msg Message) {
 // received routes a message: the coordinator of this agent hears its seats, the
 // member hears its coordinator, and a hello is for whoever coordinates.
 func (m *Machine) received(c Conn, msg Message) {
-	if len(msg.Failures) > maxPerMessage || len(msg.Ends) > maxPerMessage {
-		return
-	}
+	msg.trim()
 	switch {
 	case c == m.mem.conn && m.mem.linked:
 		m.fromCoordinator(msg)
+	case msg.Type == MsgRedirect:
+		m.emit(Close{c})
+		m.summoned(msg)
 	case m.coord != nil:
 		m.coord.receive(c, msg)
 	case msg.Type == MsgHello && m.mem.outcome != nil:
 		m.emit(Send{c, Message{Type: MsgFinish, Outcome: m.mem.outcome}})
 	case msg.Type == MsgHello:
-		m.emit(Send{c, Message{Type: MsgRedirect, Addr: m.mem.addr()}})
+		addr := m.mem.addr()
+		if msg.Node != nil && msg.Node.Control == addr {
+			addr = "" // this agent hoped that the other one coordinates
+		}
+		m.emit(Send{c, Message{Type: MsgRedirect, Addr: addr}})
 		m.emit(Close{c})
+	case msg.Type != MsgAck:
+		m.emit(Close{c}) // nobody here waits for it
 	}
 }
 
@@ -199,9 +212,18 @@ func (m *Machine) closed(e Closed) {
 	}
 }
 
-// finish ends the agent.
+// finish ends the agent, after the workers that still run here.
 func (m *Machine) finish(o Outcome) {
 	if m.ended {
+		return
+	}
+	if w := m.mem.work; w == running || w == stopping {
+		m.leaving = &o
+		cause := o.Cause
+		if cause == nil {
+			cause = &Cause{Kind: KindLost, Node: m.self.ID, Host: m.self.Host, GroupRank: m.group(), Rank: -1, LocalRank: -1, Message: "the job ended without this node", Time: m.now}
+		}
+		m.stopWorkers(*cause, false)
 		return
 	}
 	m.ended = true

@@ -155,22 +155,52 @@ func playRandom(t *testing.T, seed uint64) {
 		s.after(time.Duration(rng.IntN(3000))*time.Millisecond, func() { s.step(a, Ready{}) })
 	}
 	s.announce()
-	cuts := 0
+	cuts, breaks, freezes := 0, 0, 0
 	for range rng.IntN(4) {
-		a := s.agents[rng.IntN(n)]
+		i := rng.IntN(n)
+		a := s.agents[i]
 		at := time.Duration(rng.IntN(6_000_000)) * time.Microsecond
-		switch k := rng.IntN(10); {
-		case k < 6:
+		switch rng.IntN(16) {
+		case 0, 1, 2:
 			s.after(at, func() { s.crash(a) })
-		case k < 8:
+		case 3, 4: // in the middle of telling the others something
+			s.after(at, func() { a.fuse = 1 + rng.IntN(8) })
+		case 5:
 			s.after(at, func() { s.isolate(a) })
 			cuts++
+		case 6:
+			s.after(at, func() { s.part(s.agents[:1+rng.IntN(n)]) })
+			if rng.IntN(2) == 0 {
+				s.after(at+time.Duration(rng.IntN(30_000))*time.Millisecond, s.heal)
+			}
+			cuts++
+		case 7, 8:
+			s.after(at, func() { s.freeze(a, time.Duration(rng.IntN(2000))*time.Millisecond) })
+			freezes++
+		case 9:
+			s.after(at, func() { s.freeze(a, time.Duration(rng.IntN(20_000))*time.Millisecond) })
+			cuts++ // silent for too long is cut off
+		case 10, 11:
+			s.after(at, func() { s.reset(a) })
+			breaks++
+		case 12:
+			s.after(at, func() { s.join(cfg, max(i, cfg.endpoints)) })
+		case 13: // the node's agent is started anew; at an endpoint that would be a new job
+			s.after(at, func() {
+				s.crash(a)
+				if !a.crashed || a.node.Endpoint >= 0 {
+					return
+				}
+				s.after(time.Duration(rng.IntN(3000))*time.Millisecond, func() { s.join(cfg, i) })
+			})
 		default:
 			s.after(at, func() { s.signal(a, rng.IntN(2) == 0) })
 		}
 	}
 	s.run(20 * time.Minute)
-	if cuts == 0 {
+	// Agents that are cut off, or whose stream breaks while they cannot answer,
+	// end by what they know.
+	if cuts == 0 && (breaks == 0 || freezes == 0) {
 		for _, a := range s.agents {
 			a.wasCut = !a.took // agents that never met the others cannot agree with them
 		}

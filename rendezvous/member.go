@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -36,6 +37,9 @@ type member struct {
 	killBy   time.Time
 
 	orphanBy time.Time       // no coordinator since the last world: deadline
+	follows  bool            // the coordinator at conn committed the sealed world
+	silent   bool            // the coordinator fell silent: who does not answer now may have gone on without this node
+	summons  Message         // of the coordinator that called this agent last
 	gone     map[NodeID]bool // members of the last world that cannot be asked; true: known to be dead
 
 	outcome *Outcome
@@ -52,9 +56,11 @@ func (mem *member) wakeups(m *Machine) []time.Time {
 	w := []time.Time{mem.orphanBy, mem.byeBy, mem.killBy}
 	if !mem.linked {
 		w = append(w, m.joinBy, mem.shownAt.Add(statusEvery))
-		for _, t := range m.avoid {
+		for addr, t := range m.avoid {
 			if t.After(m.now) {
 				w = append(w, t)
+			} else {
+				delete(m.avoid, addr)
 			}
 		}
 	}
@@ -118,15 +124,17 @@ func (m *Machine) fromCoordinator(msg Message) {
 	case MsgRefuse:
 		m.refused(msg.Text)
 	case MsgRedirect:
+		if mem.follows && mem.work != idle { // it committed the world and now denies it
+			m.emit(Close{mem.conn})
+			m.lostCoordinator(Closed{Conn: mem.conn, Text: "it does not coordinate any more"})
+			return
+		}
 		m.redirected(msg.Addr)
 	case MsgPropose:
-		if w := msg.World; w != nil && w.Index(m.self.ID) >= 0 && mem.work == idle &&
-			(mem.accepted == nil || w.Round > mem.accepted.Round && w.Term >= mem.accepted.Term) {
-			m.answer(w)
-		}
+		m.considered(msg.World)
 	case MsgCommit:
 		if w := mem.accepted; w != nil && mem.sealed != w && w.Round == msg.Round && w.Term == msg.Term && w.Digest() == msg.Digest {
-			mem.sealed, mem.work = w, running
+			mem.sealed, mem.work, mem.follows = w, running, true
 			mem.failures, mem.ends, mem.told = nil, nil, nil
 			m.emit(Show{nil})
 			m.emit(Start{*w, w.Index(m.self.ID)})
@@ -134,11 +142,39 @@ func (m *Machine) fromCoordinator(msg Message) {
 	case MsgAbort:
 		m.aborted(msg)
 	case MsgFinish:
-		if msg.Outcome != nil && mem.outcome == nil {
-			mem.outcome, mem.byeBy = msg.Outcome, m.now.Add(ackTimeout/2)
-			m.tell(Message{Type: MsgAck})
+		if msg.Outcome == nil {
+			return
 		}
+		if mem.outcome == nil {
+			mem.outcome, mem.byeBy = msg.Outcome, m.now.Add(ackTimeout/2)
+		}
+		m.tell(Message{Type: MsgAck})
 	}
+}
+
+// considered looks at a proposal before the program is asked for.
+func (m *Machine) considered(w *World) {
+	mem := &m.mem
+	if w == nil || mem.work != idle || mem.accepted != nil && (w.Round <= mem.accepted.Round || w.Term < mem.accepted.Term) {
+		return
+	}
+	err := w.validate()
+	i := w.Index(m.self.ID)
+	switch {
+	case err != nil:
+	case w.RunID != m.self.RunID:
+		err = fmt.Errorf("it is run %q's, not %q's", clip(w.RunID), m.self.RunID)
+	case i < 0:
+		err = errors.New("this node is not in it")
+	case w.Members[i].Workers != m.self.Workers || w.Members[i].Role != m.self.Role:
+		err = fmt.Errorf("this node has %d workers of role %q in it, not %d of %q", w.Members[i].Workers, w.Members[i].Role, m.self.Workers, m.self.Role)
+	}
+	if err != nil {
+		c := m.here(KindRendezvous, fmt.Sprintf("%s cannot take part in the world that the coordinator proposes: %v", m.self.Name(), err))
+		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: []Cause{c}})
+		return
+	}
+	m.answer(w)
 }
 
 // answer accepts a proposed world once the program can be started here.
@@ -247,6 +283,8 @@ func (m *Machine) memberTick() {
 	case mem.outcome != nil && m.coord == nil:
 		if !m.now.Before(mem.byeBy) {
 			m.finish(*mem.outcome)
+		} else if !mem.linked && mem.sealed != nil {
+			m.seek()
 		}
 	case !mem.killBy.IsZero() && !m.now.Before(mem.killBy) && mem.work == idle:
 		m.finish(m.alone(*mem.stop))

@@ -22,7 +22,7 @@ const (
 const (
 	MsgStatus   Type = "status"   // Status: what the job waits for
 	MsgRefuse   Type = "refuse"   // Text: you cannot be a member, and why
-	MsgRedirect Type = "redirect" // Addr: not me, ask there (empty: nobody yet, ask again)
+	MsgRedirect Type = "redirect" // Addr: not me, ask there (empty: nobody yet, ask again); Term with a call: come to me
 	MsgPropose  Type = "propose"  // World
 	MsgCommit   Type = "commit"   // Term, Round, Digest: everyone has accepted, start
 	MsgAbort    Type = "abort"    // Round, Cause, Kill: stop the workers

@@ -10,11 +10,18 @@ import (
 // hello seats a newcomer, or says why not.
 func (c *coordinator) hello(conn Conn, n Node, last *Last) {
 	if c.phase == decided {
+		delete(c.away, n.ID)
 		c.m.send(conn, false, Message{Type: MsgFinish, Outcome: c.outcome})
 		c.seats = append(c.seats, &chair{conn: conn, node: n})
 		return
 	}
-	if why := c.refusal(n); why != "" {
+	why := c.refusal(conn, n)
+	if why == "" && last != nil && last.World != nil {
+		if err := last.World.validate(); err != nil {
+			why = fmt.Sprintf("the last world that it tells of makes no sense: %v", err)
+		}
+	}
+	if why != "" {
 		c.m.emit(Note{fmt.Sprintf("refused %s: %s", n.Name(), why)})
 		c.m.send(conn, false, Message{Type: MsgRefuse, Text: why})
 		c.m.emit(Close{conn})
@@ -22,17 +29,24 @@ func (c *coordinator) hello(conn Conn, n Node, last *Last) {
 	}
 	if i := slices.IndexFunc(c.seats, func(s *chair) bool { return s.node.ID == n.ID }); i >= 0 {
 		old := c.seats[i] // it came back before the loss of its old stream was seen
-		c.lost(old.conn, false, "it connected again")
+		c.drop(old, false, "it connected again")
 		c.m.emit(Close{old.conn})
 	}
 	s := &chair{conn: conn, node: n}
 	c.seats = append(c.seats, s)
 	delete(c.dead, n.ID)
+	delete(c.away, n.ID)
 	if last == nil || last.World == nil {
 		return
 	}
+	s.busy = !last.Over
 	c.comeBack(s, last)
-	if last.Outcome != nil {
+	if s.busy && !s.inWorld {
+		cause := c.m.here(KindLost, "its round went on without it")
+		c.send(s, Message{Type: MsgAbort, Round: last.World.Round, Cause: &cause})
+	}
+	undecided := c.phase == recovering || c.phase == halting || c.phase == forming
+	if last.Outcome != nil && undecided && c.last != nil && c.last.Digest() == last.World.Digest() {
 		c.announce(*last.Outcome)
 	}
 }
@@ -57,6 +71,12 @@ func (c *coordinator) comeBack(s *chair, last *Last) {
 		if w.Digest() != c.world.Digest() {
 			return
 		}
+	case executing: // its workers are done, or this round would have ended with its stream
+		if !last.Done || w.Digest() != c.digest {
+			return
+		}
+		s.inWorld, s.done, s.busy = true, true, false
+		return
 	default:
 		return
 	}
@@ -71,17 +91,22 @@ func (c *coordinator) comeBack(s *chair, last *Last) {
 }
 
 // refusal is why a node cannot take part; empty if it can.
-func (c *coordinator) refusal(n Node) string {
+func (c *coordinator) refusal(conn Conn, n Node) string {
 	me := c.m.self
+	invalid := n.validate()
 	switch {
 	case n.Protocol != Protocol:
-		return fmt.Sprintf("it speaks protocol %d (gorun %s), this job speaks %d (gorun %s); start the same gorun on every node", n.Protocol, n.Version, Protocol, me.Version)
+		return fmt.Sprintf("it speaks protocol %d (gorun %s), this job speaks %d (gorun %s); start the same gorun on every node", n.Protocol, clip(n.Version), Protocol, me.Version)
 	case n.RunID != me.RunID:
-		return fmt.Sprintf("it belongs to run %q, this is run %q; give both the same --rdzv-id, or another --rdzv-endpoint", n.RunID, me.RunID)
+		return fmt.Sprintf("it belongs to run %q, this is run %q; give both the same --rdzv-id, or another --rdzv-endpoint", clip(n.RunID), me.RunID)
+	case invalid != nil:
+		return fmt.Sprintf("what it says of itself makes no sense: %v", invalid)
+	case n.ID == me.ID && conn != Self:
+		return "it uses the id of the coordinator"
 	case n.Min != me.Min || n.Max != me.Max:
 		return fmt.Sprintf("it was started with --nnodes %s, %s with --nnodes %s", nnodes(n), me.Name(), nnodes(me))
-	case n.Workers < 1 || n.Workers > maxNodes:
-		return fmt.Sprintf("it has %d workers", n.Workers)
+	case n.Endpoint >= max(1, c.m.cfg.Endpoints):
+		return fmt.Sprintf("it serves endpoint %d, this job has %d; give every node the same --rdzv-endpoint", n.Endpoint+1, c.m.cfg.Endpoints)
 	case n.NodeRank >= me.Max:
 		return fmt.Sprintf("its --node-rank %d is not below --nnodes %s", n.NodeRank, nnodes(n))
 	}
@@ -162,7 +187,7 @@ func (c *coordinator) tick() {
 			c.conclude()
 		}
 	case decided:
-		if late || len(c.seats) == 0 {
+		if late || len(c.seats) == 0 && len(c.away) == 0 {
 			for _, s := range slices.Clone(c.seats) {
 				c.leave(s)
 			}
@@ -175,18 +200,23 @@ func (c *coordinator) tick() {
 		for _, s := range c.seats {
 			c.send(s, Message{Type: MsgStatus, Status: st})
 		}
+		c.gather()
 	}
 }
 
 // allBack: every member of the last world that is not known to be dead is here.
 func (c *coordinator) allBack() bool {
-	for _, p := range c.world.Members {
-		here := slices.ContainsFunc(c.seats, func(s *chair) bool { return s.node.ID == p.ID && s.inWorld })
-		if !here && !c.dead[p.ID] {
-			return false
-		}
+	here := c.present()
+	return !slices.ContainsFunc(c.world.Members, func(p Member) bool { return !here[p.ID] && !c.dead[p.ID] })
+}
+
+// present are the nodes that have a seat.
+func (c *coordinator) present() map[NodeID]bool {
+	here := make(map[NodeID]bool, len(c.seats))
+	for _, s := range c.seats {
+		here[s.node.ID] = true
 	}
-	return true
+	return here
 }
 
 // resume: the survivors of a lost coordinator are here. Their round is over; a
@@ -218,7 +248,12 @@ func (c *coordinator) seatOf(id NodeID) *chair {
 // form proposes a world as soon as the seats make one.
 func (c *coordinator) form(late bool) {
 	me := c.m.self
-	n := len(c.seats)
+	n := 0
+	for _, s := range c.seats {
+		if !s.busy {
+			n++
+		}
+	}
 	ok := n >= me.Min && c.entitled() == ""
 	switch {
 	case ok && n >= me.Max:
@@ -251,16 +286,16 @@ func (c *coordinator) entitled() string {
 		return ""
 	}
 	alive, here, lowest := 0, 0, false
+	present := c.present()
 	for _, p := range c.last.Members {
 		if c.dead[p.ID] {
 			continue
 		}
-		present := slices.ContainsFunc(c.seats, func(s *chair) bool { return s.node.ID == p.ID })
 		if alive == 0 {
-			lowest = present
+			lowest = present[p.ID]
 		}
 		alive++
-		if present {
+		if present[p.ID] {
 			here++
 		}
 	}
@@ -272,7 +307,7 @@ func (c *coordinator) entitled() string {
 
 // propose asks the chosen seats to accept one world.
 func (c *coordinator) propose() {
-	chosen := slices.Clone(c.seats)
+	chosen := slices.DeleteFunc(slices.Clone(c.seats), func(s *chair) bool { return s.busy })
 	slices.SortStableFunc(chosen, func(a, b *chair) int { // survivors before newcomers
 		return min(oldRank(c.last, a.node.ID), maxNodes) - min(oldRank(c.last, b.node.ID), maxNodes)
 	})
@@ -289,7 +324,7 @@ func (c *coordinator) propose() {
 		Term: c.term, Round: c.round, Restart: c.restart, MaxRestarts: c.maxRestarts,
 		Coordinator: c.m.self.ID, Token: c.m.cfg.Token(),
 	})
-	c.world, c.failures, c.ends = &w, nil, nil
+	c.world, c.digest, c.failures, c.ends = &w, w.Digest(), nil, nil
 	deadline := c.deadline
 	c.enter(proposing, 0)
 	c.deadline = deadline
@@ -311,7 +346,7 @@ func (c *coordinator) commit() {
 	c.enter(executing, 0)
 	c.last, c.began = c.world, c.m.now
 	c.each(func(s *chair) {
-		c.send(s, Message{Type: MsgCommit, Term: c.term, Round: c.world.Round, Digest: c.world.Digest()})
+		c.send(s, Message{Type: MsgCommit, Term: c.term, Round: c.world.Round, Digest: c.digest})
 	})
 }
 

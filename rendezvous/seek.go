@@ -10,14 +10,17 @@ import (
 // serve an endpoint, afterwards among the members of the last world, in order.
 func (m *Machine) seek() {
 	mem := &m.mem
-	if mem.dialing != "" || mem.outcome != nil {
+	if mem.dialing != "" {
 		return
 	}
 	addr, self := m.firstChoice()
 	if mem.sealed != nil {
 		addr, self = m.successor()
+	} else if addr == "" && !self {
+		addr = m.witness()
 	}
 	switch {
+	case self && mem.outcome != nil: // whoever has not heard it will ask here
 	case self:
 		m.coordinate()
 	case addr != "":
@@ -47,6 +50,28 @@ func (m *Machine) servers() []Peer {
 	return ps
 }
 
+// witness is a member of the world that this agent has accepted without
+// hearing more: it may have been committed, and the coordinator lost then.
+func (m *Machine) witness() string {
+	if m.mem.accepted == nil {
+		return ""
+	}
+	for _, p := range m.mem.accepted.Members {
+		if p.ID != m.self.ID && p.Control != "" && !m.now.Before(m.avoid[p.Control]) {
+			m.shun(p.Control, statusEvery)
+			return p.Control
+		}
+	}
+	return ""
+}
+
+// shun leaves an address alone for a while.
+func (m *Machine) shun(addr string, d time.Duration) {
+	if t := m.now.Add(d); t.After(m.avoid[addr]) {
+		m.avoid[addr] = t
+	}
+}
+
 // successor is the member of the last world whose turn it is to coordinate.
 func (m *Machine) successor() (addr string, self bool) {
 	if !m.now.Before(m.mem.orphanBy) {
@@ -68,7 +93,11 @@ func (m *Machine) successor() (addr string, self bool) {
 }
 
 func (m *Machine) dialed(e Dialed) {
-	if m.mem.dialing != e.Addr || m.coord != nil && !m.mayYield() || m.coord == nil && m.mem.linked {
+	if m.coord != nil && m.coord.called(e) {
+		return
+	}
+	follow := m.coord != nil && (m.mayYield() || m.mem.summons.Addr == e.Addr && m.mayFollow(m.mem.summons))
+	if m.mem.dialing != e.Addr || m.coord != nil && !follow || m.coord == nil && m.mem.linked {
 		m.emit(Close{e.Conn})
 		if m.mem.dialing == e.Addr {
 			m.mem.dialing = ""
@@ -82,17 +111,17 @@ func (m *Machine) dialed(e Dialed) {
 }
 
 func (m *Machine) dialFailed(e DialFailed) {
-	if m.mem.dialing != e.Addr {
+	if m.coord != nil && m.coord.missed(e) || m.mem.dialing != e.Addr {
 		return
 	}
 	m.mem.dialing, m.mem.lastErr = "", e.Text
-	m.avoid[e.Addr] = m.now.Add(m.cfg.Retry)
+	m.shun(e.Addr, m.cfg.Retry)
 	if m.coord != nil { // it was only a probe
-		m.avoid[e.Addr] = m.now.Add(statusEvery)
+		m.shun(e.Addr, statusEvery)
 		return
 	}
 	if m.mem.sealed != nil {
-		m.markGone(e.Addr, e.Refused)
+		m.markGone(e.Addr, e.Refused && !m.mem.silent)
 	}
 }
 
@@ -112,8 +141,8 @@ func (m *Machine) redirected(addr string) {
 	if m.mem.sealed != nil && m.mem.orphanBy.IsZero() {
 		m.mem.orphanBy = m.now.Add(m.cfg.Rejoin)
 	}
-	m.avoid[from] = m.now.Add(m.cfg.Retry)
-	if addr != "" && addr != from && !m.now.Before(m.avoid[addr]) {
+	m.shun(from, m.cfg.Retry)
+	if addr != "" && addr != from && addr != m.self.Control && words(addr) == nil && !m.now.Before(m.avoid[addr]) {
 		m.mem.dialing = addr
 		m.emit(Dial{addr})
 	}
@@ -123,7 +152,7 @@ func (m *Machine) unlink() {
 	if m.mem.linked && m.mem.conn != Self {
 		m.emit(Close{m.mem.conn})
 	}
-	m.mem.linked, m.mem.at = false, ""
+	m.mem.linked, m.mem.at, m.mem.proposed, m.mem.follows = false, "", nil, false
 }
 
 // refused: the coordinator will not have this agent.
@@ -136,21 +165,29 @@ func (m *Machine) refused(text string) {
 func (m *Machine) lostCoordinator(e Closed) {
 	mem := &m.mem
 	at := mem.at
-	mem.linked, mem.at, mem.proposed = false, "", nil
-	if mem.outcome != nil { // decided; after a crash stay a moment for members that have not heard
-		if e.Clean {
+	mem.linked, mem.at, mem.proposed, mem.follows = false, "", nil, false
+	if mem.outcome != nil {
+		if e.Clean || mem.sealed == nil {
 			m.finish(*mem.outcome)
+			return
 		}
+		// The coordinator crashed while it told everyone: pass the outcome on.
+		mem.byeBy = m.now.Add(ackTimeout)
+		mem.orphanBy = mem.byeBy
+		m.markGone(at, !e.Silent)
 		return
 	}
-	m.avoid[at] = m.now.Add(m.cfg.Retry)
-	mem.lastErr = e.Text
+	m.shun(at, m.cfg.Retry)
+	mem.lastErr, mem.silent = e.Text, e.Silent
 	if mem.sealed == nil {
 		return
 	}
 	lost := m.lostMember(at, e)
-	if lost.Node != "" {
-		mem.gone[lost.Node] = !e.Silent
+	if e.Silent {
+		m.markGone(at, false)
+	} else if m.cfg.Takeover { // perhaps only the connection broke: ask it first
+		mem.dialing = at
+		m.emit(Dial{at})
 	}
 	if mem.told == nil && len(mem.failures) == 0 {
 		mem.failures = append(mem.failures, lost)
@@ -158,7 +195,7 @@ func (m *Machine) lostCoordinator(e Closed) {
 	if mem.told != nil {
 		lost = *mem.told
 	}
-	if mem.work == running || mem.work == done {
+	if mem.work == running { // what is done stays done: the job may succeed without a word from here
 		m.stopWorkers(lost, false)
 	}
 	mem.orphanBy = m.now.Add(m.cfg.Rejoin)
@@ -214,7 +251,7 @@ func (m *Machine) yield(to string) {
 		}
 	}
 	m.coord = nil
-	m.mem.linked, m.mem.at = false, ""
+	m.mem.linked, m.mem.at, m.mem.proposed, m.mem.follows = false, "", nil, false
 }
 
 // coordinate makes this agent the coordinator.

@@ -22,6 +22,8 @@ type sim struct {
 
 	accepts map[string]map[NodeID]bool // world digest → who sent accept
 	started map[int]string             // round → digest of the world that was started
+	worlds  []World                    // that were started, in that order
+	stuck   []func()                   // messages that a cut holds up
 }
 
 type simEvent struct {
@@ -35,9 +37,13 @@ type simAgent struct {
 	node    Node
 	m       *Machine
 	crashed bool
-	cut     bool // partitioned: its packets vanish
+	side    int // packets between agents of different sides vanish
 	wasCut  bool
-	took    bool // took part in a round
+	frozen  bool    // its events wait
+	thawed  bool    // it was frozen once
+	held    []Event // while it is frozen
+	fuse    int     // commands until it crashes, 0: never
+	took    bool    // took part in a round
 	running *World
 	outcome *Outcome
 	stopped bool
@@ -88,11 +94,12 @@ func (s *sim) add(c simConfig, i int) *simAgent {
 	if i < c.endpoints {
 		ep = i
 	}
+	id := len(s.agents) // i again: a node whose agent is started anew
 	n := Node{
-		ID: NodeID(fmt.Sprintf("id%02d", i)), RunID: "r", Protocol: Protocol, Host: fmt.Sprintf("n%d", i), Addr: fmt.Sprintf("10.0.0.%d", i+1),
-		Control: fmt.Sprintf("c%d", i), Store: fmt.Sprintf("s%d", i), Workers: 1 + i%2, NodeRank: -1, Endpoint: ep, Min: c.min, Max: c.max,
+		ID: NodeID(fmt.Sprintf("id%02d", id)), RunID: "r", Protocol: Protocol, Host: fmt.Sprintf("n%d", i), Addr: fmt.Sprintf("10.0.0.%d", i+1),
+		Control: fmt.Sprintf("c%d", id), Store: fmt.Sprintf("s%d", id), Workers: 1 + i%2, NodeRank: -1, Endpoint: ep, Min: c.min, Max: c.max,
 	}
-	a := &simAgent{id: i, node: n, plan: func(r int) (time.Duration, bool) { return c.plan(i, r) }}
+	a := &simAgent{id: id, node: n, plan: func(r int) (time.Duration, bool) { return c.plan(i, r) }}
 	a.m = New(Config{
 		Self: n, MaxRestarts: c.restarts, Endpoints: c.endpoints, Where: "here", Takeover: true,
 		Join: 30 * time.Second, LastCall: time.Second, Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond,
@@ -117,8 +124,18 @@ func (s *sim) step(a *simAgent, e Event) {
 	if a.crashed || a.outcome != nil {
 		return
 	}
+	if a.frozen {
+		a.held = append(a.held, e)
+		return
+	}
 	for _, c := range a.m.Step(s.now, e) {
 		s.do(a, c)
+		if a.fuse > 0 {
+			if a.fuse--; a.fuse == 0 {
+				s.crash(a)
+				return
+			}
+		}
 	}
 	if next := a.m.Next(); a.outcome == nil && !next.IsZero() && (a.wake.IsZero() || next.Before(a.wake) || !a.wake.After(s.now)) {
 		a.wake = next
@@ -165,12 +182,20 @@ func causeLine(c *Cause) string {
 	return c.Line()
 }
 
-func (s *sim) dial(a *simAgent, addr string) {
+func (s *sim) dial(a *simAgent, addr string) { s.dialUntil(a, addr, s.now.Add(2*time.Second)) }
+
+func (s *sim) dialUntil(a *simAgent, addr string, end time.Time) {
 	i := slices.IndexFunc(s.agents, func(o *simAgent) bool { return o.node.Control == addr })
 	b := s.agents[i]
 	switch {
-	case a.cut || b.cut:
-		s.after(2*time.Second, func() { s.step(a, DialFailed{Addr: addr, Text: "timed out"}) })
+	case a == b:
+		s.fatalf("n%d dials itself", a.id)
+	case a.side != b.side || b.frozen:
+		if s.now.Before(end) {
+			s.after(10*time.Millisecond, func() { s.dialUntil(a, addr, end) })
+			return
+		}
+		s.step(a, DialFailed{Addr: addr, Text: "timed out"})
 	case b.crashed || b.outcome != nil:
 		s.after(s.delay(), func() { s.step(a, DialFailed{Addr: addr, Refused: true, Text: "refused"}) })
 	default:
@@ -195,7 +220,7 @@ func (s *sim) pipesOf(a *simAgent) []*pipe {
 
 func (s *sim) send(a *simAgent, c Conn, msg Message) {
 	p := s.pipes[c]
-	if p == nil || p.closed || a.cut {
+	if p == nil || p.closed {
 		return
 	}
 	if msg.Type == MsgAccept {
@@ -213,11 +238,19 @@ func (s *sim) send(a *simAgent, c Conn, msg Message) {
 		at = p.ready[dir]
 	}
 	p.ready[dir] = at
-	s.after(at.Sub(s.now), func() {
-		if !to.cut {
+	held := false
+	var arrive func()
+	arrive = func() {
+		switch {
+		case held && p.closed: // given up
+		case p.a.side == p.b.side:
 			s.step(to, Received{Conn: conn, Msg: msg})
+		default: // it is sent again until it arrives
+			held = true
+			s.stuck = append(s.stuck, arrive)
 		}
-	})
+	}
+	s.after(at.Sub(s.now), arrive)
 }
 
 func (s *sim) hangUp(a *simAgent, c Conn, clean bool, text string) {
@@ -237,7 +270,13 @@ func (s *sim) breakPipe(p *pipe, by *simAgent, clean bool, text string) {
 	if at.Before(p.ready[dir]) {
 		at = p.ready[dir]
 	}
-	s.after(at.Sub(s.now), func() { s.step(other, Closed{Conn: conn, Clean: clean, Text: text}) })
+	s.after(at.Sub(s.now), func() {
+		if p.a.side == p.b.side {
+			s.step(other, Closed{Conn: conn, Clean: clean, Text: text})
+			return
+		}
+		s.after(simSilence, func() { s.step(other, Closed{Conn: conn, Silent: true, Text: "silent"}) })
+	})
 }
 
 func (s *sim) start(a *simAgent, w World) {
@@ -255,11 +294,13 @@ func (s *sim) start(a *simAgent, w World) {
 			s.fatalf("n%d starts round %d, which %s has not accepted", a.id, w.Round, mb.ID)
 		}
 		for _, o := range s.agents {
-			if o.node.ID == mb.ID && !o.crashed && o.running != nil && !o.done && o.running.Round != w.Round {
+			late := a.thawed && o.running != nil && w.Round < o.running.Round // it hears now what was true long ago
+			if o.node.ID == mb.ID && !o.crashed && o.running != nil && !o.done && o.running.Round != w.Round && !late {
 				s.fatalf("round %d starts on n%d while round %d runs on n%d", w.Round, a.id, o.running.Round, o.id)
 			}
 		}
 	}
+	s.checkSplit(w, d)
 	a.running, a.stopped, a.done, a.took = &w, false, false, true
 	after, fail := a.plan(w.Round)
 	s.after(after, func() {
@@ -298,22 +339,6 @@ func (s *sim) crash(a *simAgent) {
 		s.breakPipe(p, a, false, "connection reset")
 	}
 	s.announce()
-}
-
-// isolate makes an agent's packets vanish; every side notices after a while.
-func (s *sim) isolate(a *simAgent) {
-	if a.crashed || a.outcome != nil {
-		return
-	}
-	s.logf("n%d is cut off", a.id)
-	a.cut, a.wasCut = true, true
-	for _, p := range s.pipesOf(a) {
-		p.closed = true
-		for i, o := range []*simAgent{p.a, p.b} {
-			conn := []Conn{p.ca, p.cb}[i]
-			s.after(10*time.Second+s.delay(), func() { s.step(o, Closed{Conn: conn, Silent: true, Text: "silent"}) })
-		}
-	}
 }
 
 // announce tells every agent whom the backend sees.

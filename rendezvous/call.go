@@ -1,0 +1,93 @@
+package rendezvous
+
+// call is an attempt of a coordinator to reach an agent that should have a seat.
+// One that answers is told where the coordinator is (a redirect on a stream
+// that it did not open); one that does not is perhaps dead.
+type call struct {
+	id     NodeID
+	broken bool // the stream to it broke: if its host refuses now, it is dead
+}
+
+const maxCalls = 16 // at a time
+
+func (c *coordinator) call(addr string, to call) {
+	if _, ok := c.calls[addr]; ok || len(c.calls) >= maxCalls || addr == "" || addr == c.m.self.Control || c.final {
+		return
+	}
+	c.calls[addr] = to
+	c.m.emit(Dial{addr})
+}
+
+// gather calls the members of the last world that are missing, and agents that
+// look for this job where it no longer is: the endpoint's agent may be lost.
+func (c *coordinator) gather() {
+	if c.last == nil || c.final || c.phase == decided || c.phase == halting {
+		return
+	}
+	here := c.present()
+	if c.phase != executing {
+		for _, p := range c.last.Members {
+			if !here[p.ID] && !c.dead[p.ID] {
+				c.call(p.Control, call{id: p.ID})
+			}
+		}
+	}
+	if len(here) >= c.m.self.Max {
+		return
+	}
+	for _, p := range c.m.peers {
+		if !here[p.ID] && c.last.Index(p.ID) < 0 {
+			c.call(p.Control, call{id: p.ID})
+		}
+	}
+}
+
+// called: a call was answered.
+func (c *coordinator) called(e Dialed) bool {
+	_, ok := c.calls[e.Addr]
+	if !ok {
+		return false
+	}
+	delete(c.calls, e.Addr)
+	c.m.emit(Send{e.Conn, Message{Type: MsgRedirect, Addr: c.m.self.Control, Term: c.term}})
+	c.m.emit(Close{e.Conn})
+	return true
+}
+
+// missed: a call was not answered. After silence even a refused connection says
+// nothing: the agent may have gone on without this one and ended since.
+func (c *coordinator) missed(e DialFailed) bool {
+	to, ok := c.calls[e.Addr]
+	delete(c.calls, e.Addr)
+	if ok && to.broken && e.Refused && !c.present()[to.id] {
+		c.dead[to.id] = true
+		delete(c.away, to.id)
+	}
+	return ok
+}
+
+// summoned: a coordinator that this agent does not follow calls it.
+func (m *Machine) summoned(msg Message) {
+	if msg.Addr == "" || msg.Addr == m.self.Control || words(msg.Addr) != nil || m.mem.outcome != nil {
+		return
+	}
+	if m.coord == nil && m.mem.linked || m.coord != nil && !m.mayFollow(msg) || m.mem.dialing != "" {
+		return
+	}
+	m.mem.summons, m.mem.dialing = msg, msg.Addr
+	m.emit(Dial{msg.Addr})
+}
+
+// mayFollow reports whether this coordinator gives way to another one. Of two
+// that lost each other, the later one leads.
+func (m *Machine) mayFollow(other Message) bool {
+	c := m.coord
+	switch {
+	case m.mayYield():
+		return true
+	case c.final || c.last == nil || c.phase != recovering && c.phase != forming || m.mem.stop != nil:
+		return false
+	default:
+		return other.Term > c.term || other.Term == c.term && other.Addr < m.self.Control
+	}
+}

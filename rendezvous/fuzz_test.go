@@ -1,0 +1,169 @@
+package rendezvous
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostile are messages that no agent sends.
+func hostile() []Message {
+	many := make([]Member, maxNodes+1)
+	w := func(ms ...Member) *World { return &World{RunID: "r", Term: 1, Members: ms, Size: len(ms)} }
+	me := Member{ID: "id00", Workers: 1}
+	node := func(f func(*Node)) *Node {
+		n := Node{ID: "x", RunID: "r", Protocol: Protocol, Workers: 1, NodeRank: -1, Endpoint: -1, Min: 2, Max: 3}
+		f(&n)
+		return &n
+	}
+	worlds := []*World{
+		nil, w(), w(me), w(me, me), w(Member{}), w(Member{ID: "id00", Workers: -1}), w(Member{ID: "id00", Workers: 1 << 40}),
+		w(Member{ID: "id00", Workers: 1, FirstRank: 7}), {RunID: "r", Members: many},
+		{RunID: "r", Round: -5, Members: []Member{me}}, {RunID: "r", Round: 1 << 62, Members: []Member{me}},
+		{RunID: "r", Term: 1, Members: []Member{me}, Size: 1, Roles: map[string]int{"": 2}},
+		{RunID: "other", Term: 1, Members: []Member{me}, Size: 1, Roles: map[string]int{"": 1}},
+	}
+	nodes := []*Node{
+		nil, node(func(*Node) {}), node(func(n *Node) { n.ID = "" }), node(func(n *Node) { n.ID = "id00" }),
+		node(func(n *Node) { n.Workers = -1 }), node(func(n *Node) { n.Workers = 1 << 50 }), node(func(n *Node) { n.NodeRank = 1 << 60 }),
+		node(func(n *Node) { n.Endpoint = 1 << 60 }), node(func(n *Node) { n.Host = strings.Repeat("h", 1<<20) }),
+		node(func(n *Node) { n.Host = "\x1b[2J" }), node(func(n *Node) { n.RunID = strings.Repeat("r", 1<<20) }),
+	}
+	var out []Message
+	for _, n := range nodes {
+		out = append(out, Message{Type: MsgHello, Node: n})
+	}
+	for _, w := range worlds {
+		out = append(out,
+			Message{Type: MsgPropose, World: w}, Message{Type: MsgHello, Node: nodes[1], Last: &Last{World: w, Started: true}},
+			Message{Type: MsgHello, Node: nodes[1], Last: &Last{World: w, Outcome: &Outcome{}}})
+	}
+	for _, t := range []Type{
+		MsgHello, MsgAccept, MsgFailed, MsgDone, MsgOver, MsgAck, MsgStatus, MsgRefuse, MsgRedirect, MsgPropose, MsgCommit,
+		MsgAbort, MsgFinish, "", "ping", "nonsense",
+	} {
+		out = append(out, Message{Type: t}, Message{Type: t, Round: -1, Term: 1 << 60, Failures: make([]Cause, 1<<17), Ends: make([]End, 1<<17)},
+			Message{Type: t, Cause: &Cause{}, Outcome: &Outcome{}, Status: &Status{Phase: "forming"}, Addr: "c0", Store: strings.Repeat("s", 1<<20)})
+	}
+	return out
+}
+
+// states brings a machine to each of the situations in which a message can
+// come; conn is a stranger's stream, its own coordinator's or a seat's.
+func states() map[string]func() (*Machine, Conn) {
+	now := time.Unix(0, 0)
+	machine := func(endpoint int) *Machine {
+		n := Node{
+			ID: "id00", RunID: "r", Protocol: Protocol, Host: "n0", Control: "c0", Store: "s0", Workers: 1,
+			NodeRank: -1, Endpoint: endpoint, Min: 1, Max: 3,
+		}
+		m := New(Config{
+			Self: n, MaxRestarts: 2, Endpoints: 1, Where: "here", Takeover: true, Join: time.Minute, LastCall: time.Second,
+			Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond, Token: func() string { return "t" },
+		}, now)
+		m.Step(now, Ready{})
+		m.Step(now, Peers{All: []Peer{{ID: "id00", Control: "c0", Endpoint: endpoint}, {ID: "boss", Control: "c9", Endpoint: 1 + endpoint}}})
+		return m
+	}
+	member := func() *Machine {
+		m := machine(-1)
+		m.Step(now, Dialed{"c9", 9})
+		return m
+	}
+	works := func() *Machine {
+		m := member()
+		w := newWorld([]Node{m.self, {ID: "boss", RunID: "r", Control: "c9", Workers: 1}}, World{Term: 1, Coordinator: "boss"})
+		m.Step(now, Received{9, Message{Type: MsgPropose, World: &w}})
+		m.Step(now, Received{9, Message{Type: MsgCommit, Term: 1, Digest: w.Digest()}})
+		return m
+	}
+	leads := func() *Machine {
+		m := machine(0)
+		m.Step(now.Add(2*time.Second), Tick{})
+		return m
+	}
+	return map[string]func() (*Machine, Conn){
+		"seeking":    func() (*Machine, Conn) { return machine(-1), 7 },
+		"member":     func() (*Machine, Conn) { return member(), 9 },
+		"working":    func() (*Machine, Conn) { return works(), 9 },
+		"stranger":   func() (*Machine, Conn) { return works(), 7 },
+		"forming":    func() (*Machine, Conn) { return machine(0), 7 },
+		"leading":    func() (*Machine, Conn) { return leads(), 7 },
+		"recovering": func() (*Machine, Conn) { m := works(); m.Step(now, Closed{Conn: 9, Silent: true}); return m, 7 },
+		"lost":       func() (*Machine, Conn) { m := works(); m.Step(now, Closed{Conn: 9}); return m, 7 },
+	}
+}
+
+// settleDown gives the machine the time to act on what it heard, and checks
+// that it asks for a bounded number of ticks.
+func settleDown(t *testing.T, m *Machine) {
+	t.Helper()
+	end := m.now.Add(3 * time.Minute)
+	for range 20_000 {
+		next := m.Next()
+		if next.IsZero() || next.After(end) {
+			return
+		}
+		m.Step(next, Tick{})
+	}
+	t.Fatal("the machine asks for tick after tick")
+}
+
+func TestHostileMessages(t *testing.T) {
+	for name, make := range states() {
+		t.Run(name, func(t *testing.T) {
+			for _, msg := range hostile() {
+				m, c := make()
+				running := m.mem.work
+				for _, cmd := range append(m.Step(m.now, Received{c, msg}), m.Step(m.now, Received{c, msg})...) {
+					if s, ok := cmd.(Start); ok && len(s.World.Members) == 0 {
+						t.Fatalf("%+v started a world without nodes", msg)
+					}
+					if _, ok := cmd.(Finish); ok && running != idle {
+						t.Fatalf("%+v ended an agent whose workers run", msg)
+					}
+				}
+				settleDown(t, m)
+			}
+		})
+	}
+}
+
+// TestStrangersStartNothing: no message of a stream that is not the
+// coordinator's or a seat's makes this agent stop its workers.
+func TestStrangersStartNothing(t *testing.T) {
+	for _, msg := range hostile() {
+		m, c := states()["stranger"]()
+		for _, cmd := range m.Step(m.now, Received{c, msg}) {
+			switch cmd.(type) {
+			case Start, Stop, Finish:
+				t.Errorf("%s from a stranger: %#v", msg.Type, cmd)
+			}
+		}
+	}
+}
+
+// FuzzMessages feeds two messages to a machine in each state.
+func FuzzMessages(f *testing.F) {
+	for _, msg := range hostile() {
+		if b, err := json.Marshal(msg); err == nil && len(b) < 1<<14 {
+			f.Add(b, b)
+		}
+	}
+	all := states()
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		var first, second Message
+		if json.Unmarshal(one, &first) != nil || json.Unmarshal(two, &second) != nil {
+			return
+		}
+		for _, name := range sortedKeys(all) {
+			m, c := all[name]()
+			m.Step(m.now, Received{c, first})
+			m.Step(m.now, Received{c, second})
+			settleDown(t, m)
+			m.Step(m.now, Closed{Conn: c})
+			settleDown(t, m)
+		}
+	})
+}
