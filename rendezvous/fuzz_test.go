@@ -30,6 +30,7 @@ func hostile() []Message {
 		node(func(n *Node) { n.Endpoint = 1 << 60 }), node(func(n *Node) { n.Host = strings.Repeat("h", 1<<20) }),
 		node(func(n *Node) { n.Host = "\x1b[2J" }), node(func(n *Node) { n.RunID = strings.Repeat("r", 1<<20) }),
 	}
+	causes, ends := make([]Cause, 2*maxWorkers), make([]End, 2*maxWorkers)
 	var out []Message
 	for _, n := range nodes {
 		out = append(out, Message{Type: MsgHello, Node: n})
@@ -43,7 +44,7 @@ func hostile() []Message {
 		MsgHello, MsgAccept, MsgFailed, MsgDone, MsgOver, MsgAck, MsgStatus, MsgRefuse, MsgRedirect, MsgPropose, MsgCommit,
 		MsgAbort, MsgFinish, "", "ping", "nonsense",
 	} {
-		out = append(out, Message{Type: t}, Message{Type: t, Round: -1, Term: 1 << 60, Failures: make([]Cause, 1<<17), Ends: make([]End, 1<<17)},
+		out = append(out, Message{Type: t}, Message{Type: t, Round: -1, Term: 1 << 60, Failures: causes, Ends: ends},
 			Message{Type: t, Cause: &Cause{}, Outcome: &Outcome{}, Status: &Status{Phase: "forming"}, Addr: "c0", Store: strings.Repeat("s", 1<<20)})
 	}
 	return out
@@ -111,10 +112,10 @@ func settleDown(t *testing.T, m *Machine) {
 }
 
 func TestHostileMessages(t *testing.T) {
-	for name, make := range states() {
+	for name, state := range states() {
 		t.Run(name, func(t *testing.T) {
 			for _, msg := range hostile() {
-				m, c := make()
+				m, c := state()
 				running := m.mem.work
 				for _, cmd := range append(m.Step(m.now, Received{c, msg}), m.Step(m.now, Received{c, msg})...) {
 					if s, ok := cmd.(Start); ok && len(s.World.Members) == 0 {
