@@ -41,6 +41,11 @@ func startJob(l *lab, p *peer, s shape, program []string) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range s.nodes { // see ssh-stand-in.sh
+		if err := os.Mkdir(filepath.Join(dir, loopback(i+1)), 0o700); err != nil {
+			return nil, err
+		}
+	}
 	out, err := os.Create(j.outputFile())
 	if err != nil {
 		return nil, err
