@@ -206,11 +206,13 @@ func silence(c spec.Conf) time.Duration {
 	return time.Duration(c.KeepAliveMaxAttempt) * c.KeepAliveInterval
 }
 
-// startPlane serves the control plane; without a listener it only dials.
+// startPlane serves the control plane; without a listener it only dials. A dial
+// to a node that was cut off must fail well within the time that survivors of a
+// lost coordinator have to find each other, which is that of the silence.
 func (a *agent) startPlane(ctx context.Context, l net.Listener) {
 	c := a.opts.Spec.Conf
 	a.plane = control.New(control.Options{
-		Interval: c.KeepAliveInterval, Silence: silence(c), Dial: 3 * time.Second, Post: a.events.post,
+		Interval: c.KeepAliveInterval, Silence: silence(c), Dial: min(3*time.Second, silence(c)/3), Post: a.events.post,
 	})
 	a.wg.Go(func() {
 		if err := a.plane.Serve(ctx, l); err != nil {
