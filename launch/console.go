@@ -107,6 +107,8 @@ func describe(s *rendezvous.Status) string {
 		fmt.Fprintf(&b, "all %d nodes are here, not ready yet: %s%s", len(s.Here), strings.Join(s.Waiting, ", "), left)
 	case "stopping":
 		fmt.Fprintf(&b, "waiting until the workers have stopped on %s", strings.Join(s.Waiting, ", "))
+	case "running":
+		fmt.Fprintf(&b, "the job runs on %s; this node gets a place when its workers are started again", strings.Join(s.Here, ", "))
 	default:
 		b.WriteString(s.Phase)
 	}

@@ -102,10 +102,15 @@ func (c *coordinator) wakeups() []time.Time {
 	if c.phase != executing {
 		w = append(w, c.deadline)
 	}
-	if c.phase != executing && c.phase != decided {
+	if c.phase != decided && (c.phase != executing || c.queued()) {
 		w = append(w, c.statusAt)
 	}
 	return w
+}
+
+// queued reports whether a node waits for a place in the next round.
+func (c *coordinator) queued() bool {
+	return slices.ContainsFunc(c.seats, func(s *chair) bool { return !s.inWorld })
 }
 
 func (c *coordinator) enter(s stage, limit time.Duration) {

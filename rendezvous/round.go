@@ -194,12 +194,17 @@ func (c *coordinator) tick() {
 			c.m.finish(*c.outcome)
 		}
 	}
-	if c.phase != decided && c.phase != executing && !now.Before(c.statusAt) {
-		c.statusAt = now.Add(statusEvery)
-		st := c.status()
-		for _, s := range c.seats {
+	if c.phase == decided || now.Before(c.statusAt) || c.phase == executing && !c.queued() {
+		return
+	}
+	c.statusAt = now.Add(statusEvery)
+	st := c.status()
+	for _, s := range c.seats {
+		if c.phase != executing || !s.inWorld {
 			c.send(s, Message{Type: MsgStatus, Status: st})
 		}
+	}
+	if c.phase != executing {
 		c.gather()
 	}
 }
@@ -424,6 +429,8 @@ func (c *coordinator) status() *Status {
 		st.Left = c.deadline.Sub(c.m.now)
 	}
 	switch c.phase {
+	case executing:
+		st.Here = c.list(func(s *chair) bool { return s.inWorld })
 	case proposing:
 		st.Waiting = c.list(func(s *chair) bool { return s.inWorld && !s.accepted })
 	case halting:
