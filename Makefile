@@ -4,7 +4,8 @@ PREFIX ?= /usr/local
 BIN    := bin
 
 # grpcnotrace drops golang.org/x/net/trace, an HTTP page that gorun never serves.
-BUILDFLAGS := -trimpath -tags grpcnotrace -ldflags "-s -w"
+# earlyfork starts keeper and agent at once (cmd/gorun/early.c); it needs cgo.
+BUILDFLAGS := -trimpath -tags grpcnotrace,earlyfork -ldflags "-s -w"
 
 # The packages where several goroutines meet; the rest has nothing to race.
 RACE ?= ./rendezvous/... ./launch/... ./worker/... ./envprop/...

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/device"
@@ -24,11 +23,21 @@ func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)
 
 // run is the whole program: arguments in, exit code out.
 func run(args []string) int {
-	if len(args) > 0 && args[0] == agentCommand { // started by a keeper: no detour
-		return status(runAgent(args[1:]))
+	ws, ended := earlyEnd()
+	switch {
+	case ended:
+		return status(finishKeeper(ws))
+	case len(args) > 0 && args[0] == agentCommand:
+		return status(runStarted(args[1:]))
+	case len(args) > 0 && args[0] == "run":
+		return status(runJob(args[1:]))
+	case !isCommand(args):
+		return status(runJob(args))
+	case stepBack():
+		return 0
 	}
 	root := newRoot()
-	root.SetArgs(route(root, args))
+	root.SetArgs(args)
 	return status(root.Execute())
 }
 
@@ -66,20 +75,12 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// route makes "gorun [flags] PROGRAM" mean "gorun run [flags] PROGRAM". Only the
-// first argument can name a command, so no value of a flag is taken for one.
-func route(root *cobra.Command, args []string) []string {
-	if len(args) == 0 {
-		return []string{"run"}
-	}
-	known := []string{"help", "--help", "-h", "completion", "--version", "__complete", "__completeNoDesc"}
-	for _, c := range root.Commands() {
-		known = append(known, c.Name())
-	}
-	if slices.Contains(known, args[0]) {
-		return args
-	}
-	return append([]string{"run"}, args...)
+// isCommand: anything else is a job, "gorun [flags] PROGRAM", which is on its way
+// without cobra. Only the first argument can name a command, so no value of a
+// flag is taken for one.
+func isCommand(args []string) bool {
+	commands := []string{"help", "--help", "-h", "completion", "--version", "__complete", "__completeNoDesc", probeCommand}
+	return len(args) > 0 && slices.Contains(commands, args[0])
 }
 
 func newRun() *cobra.Command {
@@ -87,21 +88,7 @@ func newRun() *cobra.Command {
 		Use:                "run [flags] PROGRAM [ARGS...]",
 		Short:              "Run a job (the default command)",
 		DisableFlagParsing: true, // torchrun's rules, in flags.go
-		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := parseRun(args)
-			if errors.Is(err, pflag.ErrHelp) {
-				fmt.Fprint(cmd.OutOrStdout(), runUsage())
-				return nil
-			}
-			if err != nil {
-				return &launch.UsageError{Err: err}
-			}
-			sp, err := raw.Resolve(os.LookupEnv)
-			if err != nil {
-				return &launch.UsageError{Err: err}
-			}
-			return runKeeper(sp, args)
-		},
+		RunE:               func(_ *cobra.Command, args []string) error { return runJob(args) },
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/launch"
@@ -19,8 +21,8 @@ import (
 )
 
 // gorun is two processes: the one that the user starts is the keeper, which
-// starts this program again as the agent. Whichever of the two is killed, the
-// other one sees to it that nothing is left.
+// forks the agent (early.c) or starts this program again as the agent. Whichever
+// of the two is killed, the other one sees to it that nothing is left.
 //
 // agentCommand is the first argument of an agent; the second is its index among
 // the agents of the machine and their number, "0/1" without --local-nodes. An
@@ -41,6 +43,29 @@ const (
 // cost the job. Workers still get the default.
 func survivePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
+// runJob is this process's part in the job that the arguments describe.
+func runJob(args []string) error {
+	raw, err := parseRun(args)
+	var sp spec.Spec
+	if err == nil {
+		sp, err = raw.Resolve(os.LookupEnv)
+	}
+	lifeline, early := earlyAgent()
+	switch {
+	case early && (err != nil || sp.LocalNodes > 1):
+		stepBack() // the keeper says what is wrong, or starts several agents
+		return nil
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Print(runUsage())
+		return nil
+	case err != nil:
+		return &launch.UsageError{Err: err}
+	case early:
+		return runAgent(launch.Options{Spec: sp}, lifeline)
+	}
+	return runKeeper(sp, args)
+}
+
 // runKeeper starts the agents and waits for them.
 func runKeeper(sp spec.Spec, args []string) error {
 	n := max(1, sp.LocalNodes)
@@ -48,11 +73,7 @@ func runKeeper(sp spec.Spec, args []string) error {
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, process.Forwarded()...)
-	survivePipes()
-	k := process.Keeper{Signals: signals}
-	code := 0
+	k, verdict := newKeeper()
 	for i := range n {
 		s := process.Spec{
 			Path: selfPath, Args: append([]string{"gorun", agentCommand, fmt.Sprintf("%d/%d", i, n)}, args...),
@@ -66,6 +87,28 @@ func runKeeper(sp spec.Spec, args []string) error {
 		}
 		k.Agents = append(k.Agents, s)
 	}
+	if n == 1 {
+		rd.Close()
+		wr.Close()
+	}
+	return verdict(k.Run(context.Background()))
+}
+
+// finishKeeper is what is left to do for the keeper of an early agent, which has
+// ended as ws says.
+func finishKeeper(ws syscall.WaitStatus) error {
+	k, verdict := newKeeper()
+	return verdict(k.Finish(context.Background(), ws))
+}
+
+// newKeeper returns a keeper without agents, and what turns the error of its run
+// into that of this process.
+func newKeeper() (k *process.Keeper, verdict func(error) error) {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, process.Forwarded()...)
+	survivePipes()
+	code := 0
+	k = &process.Keeper{Signals: signals}
 	k.OnExit = func(i int, e process.Exit, killed int) {
 		if e.Signal != 0 {
 			fmt.Fprintf(os.Stderr, "gorun: the agent of node %d %v; %d processes that it left were killed\n", i, e, killed)
@@ -74,20 +117,17 @@ func runKeeper(sp spec.Spec, args []string) error {
 			code = e.Status()
 		}
 	}
-	if n == 1 {
-		rd.Close()
-		wr.Close()
+	return k, func(err error) error {
+		if err == nil && code != 0 {
+			return exitStatus(code)
+		}
+		return err
 	}
-	err = k.Run(context.Background())
-	if err == nil && code != 0 {
-		return exitStatus(code)
-	}
-	return err
 }
 
-// runAgent is one node's part in the job. args are the keeper's, after where
-// this agent stands.
-func runAgent(args []string) error {
+// runStarted is an agent that a keeper has started: args are the keeper's, after
+// where this agent stands.
+func runStarted(args []string) error {
 	if len(args) == 0 {
 		return errNotKeeper
 	}
@@ -103,7 +143,16 @@ func runAgent(args []string) error {
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
-	life, err := process.OpenLifeline(process.LifelineFD)
+	opts := launch.Options{Spec: sp}
+	if count > 1 {
+		opts.Local = localNode(index, count)
+	}
+	return runAgent(opts, process.LifelineFD)
+}
+
+// runAgent is one node's part in the job. It completes the options.
+func runAgent(opts launch.Options, lifeline int) error {
+	life, err := process.OpenLifeline(lifeline)
 	if err != nil {
 		return err
 	}
@@ -115,14 +164,10 @@ func runAgent(args []string) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, append(process.Forwarded(), unix.SIGWINCH)...)
 	survivePipes()
-	opts := launch.Options{
-		Spec: sp, Version: version(), Env: os.Environ(), Dir: dir,
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Signals: signals, Keeper: life.Lost(), Self: selfPath, Probe: []string{"gorun", probeCommand},
-	}
-	if count > 1 {
-		opts.Local = localNode(index, count)
-	}
+	opts.Version, opts.Env, opts.Dir = version(), os.Environ(), dir
+	opts.Stdin, opts.Stdout, opts.Stderr = os.Stdin, os.Stdout, os.Stderr
+	opts.Signals, opts.Keeper = signals, life.Lost()
+	opts.Self, opts.Probe = selfPath, []string{"gorun", probeCommand}
 	code, err := launch.Run(context.Background(), opts)
 	if err != nil {
 		return err

@@ -1,0 +1,104 @@
+//go:build earlyfork && cgo
+
+// The keeper, as long as it has nothing to do but wait.
+//
+// To start the Go runtime and this program's packages takes longer than to start
+// eight workers, and gorun is two processes. So this one forks before there is a
+// runtime (and a second thread): the child becomes the agent, and the parent,
+// the keeper, only passes signals on and waits. Its own runtime starts when the
+// agent has left something to do; see package process for the rules of that.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "early.h"
+
+struct early early = {-1, 0, 0};
+
+static volatile int *stepped_back; // shared by both processes
+
+void early_step_back(void) { *stepped_back = 1; }
+
+// childless: "exec gorun > >(tee log)" is not, and needs the table's care.
+static int childless(void) {
+	siginfo_t any;
+	return waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+}
+
+// rename_agent: who looks for gorun's processes by name, to send them a signal,
+// must find the keeper alone, as the agent takes a second signal for "at once".
+static void rename_agent(char *path) {
+	char *base = strrchr(path, '/');
+	base = base ? base + 1 : path;
+	if (strcmp(base, "gorun") == 0)
+		memcpy(base, "agent", 5);
+	prctl(PR_SET_NAME, "agent");
+}
+
+// forwarded are the signals of process.Forwarded, and SIGCHLD.
+static sigset_t forwarded(void) {
+	const int all[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+		struct sigaction now;
+		if (sigaction(all[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			sigaddset(&set, all[i]);
+	}
+	return set;
+}
+
+// keep returns the agent's status once it has ended. It waits for orphans too:
+// the keeper may be PID 1 of a container.
+static int keep(pid_t agent, const sigset_t *signals) {
+	for (;;) {
+		int status;
+		pid_t pid = waitpid(-1, &status, WNOHANG | __WALL);
+		if (pid == agent)
+			return status;
+		if (pid > 0)
+			continue;
+		int sig = sigwaitinfo(signals, NULL);
+		if (sig > 0 && sig != SIGCHLD)
+			kill(agent, sig); // not waited for yet: the pid is still its own
+	}
+}
+
+__attribute__((constructor)) static void early_start(int argc, char **argv) {
+	// What gorun itself starts has its role already.
+	if (argc < 1 || (argc > 1 && (!strcmp(argv[1], "agent-of-keeper") || !strcmp(argv[1], "probe-gpu"))) || !childless())
+		return;
+	int life[2];
+	stepped_back = mmap(NULL, sizeof *stepped_back, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (stepped_back == MAP_FAILED || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || pipe2(life, O_CLOEXEC) < 0)
+		return;
+	signal(SIGCHLD, SIG_DFL); // a caller that ignores it would take the status away
+	sigset_t signals = forwarded(), before;
+	sigprocmask(SIG_BLOCK, &signals, &before);
+	// Below 3 the caller has closed a standard stream; the runtime mends that.
+	pid_t agent = life[0] < 3 ? -1 : fork();
+	if (agent > 0) {
+		close(life[0]);
+		early.status = keep(agent, &signals);
+		if (!*stepped_back && WIFEXITED(early.status) && childless())
+			_exit(WEXITSTATUS(early.status));
+		early.ended = !*stepped_back;
+		life[0] = -1;
+	} else if (agent == 0) {
+		setpgid(0, 0); // a terminal's Ctrl-C reaches the keeper alone
+		early.lifeline = life[0];
+		life[0] = -1;
+		rename_agent(argv[0]);
+	}
+	if (life[0] >= 0)
+		close(life[0]);
+	close(life[1]);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}

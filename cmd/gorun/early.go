@@ -1,0 +1,30 @@
+//go:build earlyfork && cgo
+
+package main
+
+// #include "early.h"
+import "C"
+
+import "syscall"
+
+// earlyAgent returns the lifeline's descriptor if this process is an agent that
+// was forked from its keeper before the runtime started.
+func earlyAgent() (lifeline int, ok bool) {
+	return int(C.early.lifeline), C.early.lifeline >= 0
+}
+
+// stepBack tells the keeper of an early agent that there is to be no such agent;
+// the caller then ends. It reports whether this process is one.
+func stepBack() bool {
+	_, agent := earlyAgent()
+	if agent {
+		C.early_step_back()
+	}
+	return agent
+}
+
+// earlyEnd returns how the agent ended if this process is the keeper of an early
+// one, which has left something to do.
+func earlyEnd() (ws syscall.WaitStatus, ok bool) {
+	return syscall.WaitStatus(C.early.status), C.early.ended != 0
+}

@@ -1,0 +1,11 @@
+// What early.c has done before the Go runtime started.
+struct early {
+	int lifeline; // in the agent: descriptor that ends with the keeper
+	int ended;    // in the keeper: whether the agent has ended and something is left to do
+	int status;   // how it ended, as waitpid(2) says it
+};
+
+extern struct early early;
+
+// early_step_back makes the keeper go on as if this process had never been there.
+void early_step_back(void);

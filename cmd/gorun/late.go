@@ -1,0 +1,13 @@
+//go:build !earlyfork || !cgo
+
+package main
+
+import "syscall"
+
+// Without early.c the keeper starts every agent as a new process.
+
+func earlyAgent() (lifeline int, ok bool) { return 0, false }
+
+func stepBack() bool { return false }
+
+func earlyEnd() (ws syscall.WaitStatus, ok bool) { return 0, false }
