@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 var (
@@ -30,7 +31,7 @@ type lab struct {
 	module   string // root of the module
 }
 
-// newLab builds what is needed; gorun is a path or "", which builds ./cmd/gorun.
+// newLab builds what is needed; gorun is a path or "", which runs "make build".
 func newLab(ctx context.Context, module, gorun string) (*lab, error) {
 	// Short: a path of a Unix socket below it has 107 bytes at most.
 	scratch, err := os.MkdirTemp("", "gorun-bench-")
@@ -78,7 +79,7 @@ func (l *lab) buildHelper(ctx context.Context) error {
 		}
 	}
 	l.compiler = "Go"
-	return l.goBuild(ctx, l.helper, "./bench/helper")
+	return l.build(ctx, "go", "build", "-o", l.helper, "./bench/helper")
 }
 
 func (l *lab) findGorun(ctx context.Context) error {
@@ -93,19 +94,20 @@ func (l *lab) findGorun(ctx context.Context) error {
 		l.gorun = path
 		return nil
 	}
-	l.gorun = filepath.Join(l.scratch, "gorun")
-	if err := l.goBuild(ctx, l.gorun, "./cmd/gorun"); err != nil {
+	l.gorun = filepath.Join(l.module, "bin", "gorun")
+	if err := l.build(ctx, "make", "build"); err != nil {
 		l.gorun, l.gorunWhy = "", "does not build"
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
 	return nil
 }
 
-func (l *lab) goBuild(ctx context.Context, out, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", out, pkg)
+// build runs a command in the module's root.
+func (l *lab) build(ctx context.Context, line ...string) error {
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Dir = l.module
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build %s: %w\n%s", pkg, err, text)
+		return fmt.Errorf("cannot run %s: %w\n%s", strings.Join(line, " "), err, text)
 	}
 	return nil
 }

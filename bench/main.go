@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string) (err error) {
 func parseOptions(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&o.gorun, "gorun", "", "path of gorun (default: build ./cmd/gorun)")
+	f.StringVar(&o.gorun, "gorun", "", "path of gorun (default: bin/gorun, after make build)")
 	f.StringVar(&o.out, "out", "bench/out", "folder for the JSON files")
 	f.StringVar(&o.only, "only", "", "measurements, with commas: "+strings.Join(measures(), ","))
 	f.StringVar(&o.peers, "peers", "", "peers, with commas (default: all that are installed)")
