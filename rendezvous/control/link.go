@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
@@ -17,10 +18,14 @@ type link struct {
 	id rendezvous.Conn
 	s  stream
 
-	mu     sync.Mutex
-	queue  []*rendezvous.Message
-	last   time.Time // of the latest message that came in
-	closed bool      // by this side: nothing more is reported
+	mu      sync.Mutex
+	queue   []*rendezvous.Message
+	last    time.Time // of the latest message that came in
+	sending time.Time // since when one message has been waiting to leave, zero: none
+	closed  bool      // by this side: nothing more is reported
+
+	report sync.Mutex // held while something is posted
+	over   bool       // Closed was posted, or never will be
 
 	more  chan struct{} // the queue has something, or closed changed
 	ended chan ending   // the first reason to end
@@ -36,10 +41,21 @@ func newLink(p *Plane, id rendezvous.Conn, s stream) *link {
 	return &link{p: p, id: id, s: s, last: time.Now(), more: make(chan struct{}, 1), ended: make(chan ending, 1)}
 }
 
-func (l *link) heard() time.Time {
+// state is when the peer was last heard, and since when it has not taken a message.
+func (l *link) state() (heard, stuck time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.last
+	return l.last, l.sending
+}
+
+// post reports an event of this stream, and nothing after the last one.
+func (l *link) post(e rendezvous.Event, last bool) {
+	l.report.Lock()
+	defer l.report.Unlock()
+	if !l.over {
+		l.over = last
+		l.p.opts.Post(e)
+	}
 }
 
 func (l *link) wake() {
@@ -109,7 +125,11 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 	l.mu.Unlock()
 	l.wake()
 	if !quiet {
-		l.p.opts.Post(rendezvous.Closed{Conn: l.id, Clean: e.clean, Silent: e.silent, Text: e.text})
+		if l.p.wasAway(time.Now()) { // what ended meanwhile proves nothing
+			e.clean, e.silent = false, true
+			e.text += "; this agent itself did not run for a while"
+		}
+		l.post(rendezvous.Closed{Conn: l.id, Clean: e.clean, Silent: e.silent, Text: e.text}, true)
 	}
 	if e.clean || quiet {
 		return nil
@@ -129,7 +149,7 @@ func (l *link) read() {
 		closed := l.closed
 		l.mu.Unlock()
 		if m.Type != msgPing && !closed {
-			l.p.opts.Post(rendezvous.Received{Conn: l.id, Msg: m})
+			l.post(rendezvous.Received{Conn: l.id, Msg: m}, false)
 		}
 	}
 }
@@ -144,8 +164,14 @@ func (l *link) write(closing chan<- struct{}) {
 			l.queue = nil
 			l.mu.Unlock()
 			for _, m := range batch {
-				if err := l.s.SendMsg(m); err != nil {
-					return // the reader learns why
+				l.sends(time.Now())
+				err := l.s.SendMsg(m)
+				l.sends(time.Time{})
+				if err != nil {
+					if s, ok := status.FromError(err); ok && s.Code() == codes.ResourceExhausted {
+						l.end(ending{text: "a message is too large: " + brief(err)})
+					}
+					return // else the reader learns why
 				}
 			}
 			if len(batch) == 0 {
@@ -157,6 +183,12 @@ func (l *link) write(closing chan<- struct{}) {
 			}
 		}
 	}
+}
+
+func (l *link) sends(since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sending = since
 }
 
 // brief is the cause inside gRPC's wrapping.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 )
 
 // Options of a Plane.
@@ -29,10 +29,12 @@ type Plane struct {
 	opts Options
 	wg   sync.WaitGroup
 
-	mu    sync.Mutex
-	next  rendezvous.Conn
-	links map[rendezvous.Conn]*link
-	ended bool
+	mu     sync.Mutex
+	next   rendezvous.Conn
+	links  map[rendezvous.Conn]*link
+	beaten time.Time // the last heartbeat
+	away   time.Time // the last heartbeat that came much too late
+	ended  bool
 }
 
 // New makes a plane that does nothing until Serve.
@@ -49,6 +51,7 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(8<<10),
 		grpc.ConnectionTimeout(10*time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Minute}), // a connection without a stream
 		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
 	)
 	srv.RegisterService(serviceDesc(), p)
@@ -59,6 +62,9 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
 	}
 	heart := time.NewTicker(p.opts.Interval)
 	defer heart.Stop()
+	p.mu.Lock()
+	p.beaten = time.Now()
+	p.mu.Unlock()
 	var err error
 	for run := true; run; {
 		select {
@@ -95,65 +101,22 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
 // leave.
 const drainTimeout = time.Second
 
+// greeting is the header with which a gorun answers a dial.
+const greeting = "gorun-answers"
+
+var errEnding = errors.New("this agent is ending")
+
 // join serves one incoming stream. It implements joiner.
 func (p *Plane) join(s grpc.ServerStream) error {
 	l := p.open(s)
 	if l == nil {
-		return errors.New("this agent is ending")
+		return errEnding
+	}
+	if err := s.SendHeader(metadata.Pairs(greeting, serviceName)); err != nil {
+		p.forget(l.id)
+		return err
 	}
 	return l.run(s.Context(), nil)
-}
-
-// Dial opens a stream to the agent at addr and reports Dialed or DialFailed.
-func (p *Plane) Dial(ctx context.Context, addr string) {
-	p.wg.Go(func() {
-		tcp, err := (&net.Dialer{Timeout: p.opts.Dial}).DialContext(ctx, "tcp", addr)
-		if err != nil {
-			p.opts.Post(rendezvous.DialFailed{Addr: addr, Refused: errors.Is(err, syscall.ECONNREFUSED), Text: err.Error()})
-			return
-		}
-		if err := p.dialed(ctx, addr, tcp); err != nil {
-			p.opts.Post(rendezvous.DialFailed{Addr: addr, Text: err.Error()})
-		}
-	})
-}
-
-// dialed runs the stream on a connection to its end.
-func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
-	given := make(chan net.Conn, 1)
-	given <- tcp
-	defer tcp.Close()
-	cc, err := grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			select {
-			case c := <-given:
-				return c, nil
-			default: // one connection a stream: a broken one is never replaced behind the state machine's back
-				return nil, errors.New("the connection is gone")
-			}
-		}),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
-	if err != nil {
-		return fmt.Errorf("cannot set up the stream to %s: %w", addr, err)
-	}
-	defer cc.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	giveUp := time.AfterFunc(p.opts.Dial, cancel)
-	s, err := cc.NewStream(ctx, &serviceDesc().Streams[0], joinMethod)
-	giveUp.Stop()
-	if err != nil {
-		return fmt.Errorf("%s does not speak gorun's control protocol: %w", addr, err)
-	}
-	l := p.open(s)
-	if l == nil {
-		return errors.New("this agent is ending")
-	}
-	p.opts.Post(rendezvous.Dialed{Addr: addr, Conn: l.id})
-	_ = l.run(ctx, s.CloseSend)
-	return nil
 }
 
 func (p *Plane) open(s stream) *link {
@@ -221,11 +184,32 @@ func (p *Plane) breakAll() {
 
 // beat sends a sign of life on every stream and ends the silent ones.
 func (p *Plane) beat(now time.Time) {
+	p.mu.Lock()
+	if now.Sub(p.beaten) >= 2*p.opts.Interval {
+		p.away = now
+	}
+	p.beaten = now
+	p.mu.Unlock()
 	for _, l := range p.all() {
-		if quiet := now.Sub(l.heard()); quiet >= p.opts.Silence {
+		heard, stuck := l.state()
+		if quiet := now.Sub(heard); quiet >= p.opts.Silence {
 			l.end(ending{silent: true, text: fmt.Sprintf("silent for %v", quiet.Round(100*time.Millisecond))})
+			continue
+		}
+		if !stuck.IsZero() && now.Sub(stuck) >= p.opts.Silence {
+			l.end(ending{silent: true, text: "it does not take its messages"})
 			continue
 		}
 		l.send(&rendezvous.Message{Type: msgPing})
 	}
+}
+
+// wasAway reports whether this agent itself did not run lately: a stopped
+// process, a suspended machine. The others have given it up meanwhile, and what
+// it finds broken or refused now is no sign of their death.
+func (p *Plane) wasAway(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	late := !p.beaten.IsZero() && now.Sub(p.beaten) >= 2*p.opts.Interval
+	return !p.ended && (late || !p.away.IsZero() && now.Sub(p.away) < p.opts.Interval)
 }

@@ -1,0 +1,91 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+)
+
+// Dial opens a stream to the agent at addr and reports Dialed or DialFailed.
+// The end of ctx ends the attempt; an open stream ends with Serve.
+func (p *Plane) Dial(ctx context.Context, addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		p.opts.Post(rendezvous.DialFailed{Addr: addr, Text: errEnding.Error()})
+		return
+	}
+	p.wg.Go(func() {
+		tcp, err := (&net.Dialer{Timeout: p.opts.Dial}).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			p.opts.Post(rendezvous.DialFailed{Addr: addr, Refused: errors.Is(err, syscall.ECONNREFUSED), Text: err.Error()})
+			return
+		}
+		if err := p.dialed(ctx, addr, tcp); err != nil {
+			p.opts.Post(rendezvous.DialFailed{Addr: addr, Text: err.Error()})
+		}
+	})
+}
+
+// dialed runs the stream on a connection to its end.
+func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
+	given := make(chan net.Conn, 1)
+	given <- tcp
+	defer tcp.Close()
+	cc, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case c := <-given:
+				return c, nil
+			default: // one connection a stream: a broken one is never replaced behind the state machine's back
+				return nil, errors.New("the connection is gone")
+			}
+		}),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+	if err != nil {
+		return fmt.Errorf("cannot set up the stream to %s: %w", addr, err)
+	}
+	defer cc.Close()
+	// The stream outlives ctx: Serve ends it after what was sent on it.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	giveUp := time.AfterFunc(p.opts.Dial, cancel)
+	attempt := context.AfterFunc(ctx, cancel)
+	defer attempt()
+	s, err := cc.NewStream(life, &serviceDesc().Streams[0], joinMethod)
+	if err == nil {
+		var head metadata.MD
+		if head, err = s.Header(); err == nil && len(head.Get(greeting)) == 0 {
+			err = cmp.Or(s.RecvMsg(new(rendezvous.Message)), errors.New("it does not greet")) // says why
+		}
+		if err == nil && (!giveUp.Stop() || !attempt()) {
+			err = context.DeadlineExceeded
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case life.Err() != nil:
+		return fmt.Errorf("%s accepts connections, but no gorun answered within %v; is the port used by another program?", addr, p.opts.Dial)
+	case err != nil:
+		return fmt.Errorf("%s does not speak gorun's control protocol (%s); is the port used by another program?", addr, brief(err))
+	}
+	l := p.open(s)
+	if l == nil {
+		return errEnding
+	}
+	l.post(rendezvous.Dialed{Addr: addr, Conn: l.id}, false)
+	_ = l.run(life, s.CloseSend)
+	return nil
+}

@@ -1,0 +1,261 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// agent is a plane with its listener and all that it reported.
+type agent struct {
+	t    *testing.T
+	p    *Plane
+	addr string
+	stop func() // ends Serve and waits for it
+
+	mu     sync.Mutex
+	events []rendezvous.Event
+}
+
+func quick() Options {
+	return Options{Interval: 50 * time.Millisecond, Silence: 2 * time.Second, Dial: 2 * time.Second}
+}
+
+// start serves a plane on a loopback port until the test ends.
+func start(t *testing.T, opts Options) *agent {
+	t.Helper()
+	a := &agent{t: t}
+	opts.Post = func(e rendezvous.Event) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.events = append(a.events, e)
+	}
+	a.p = New(opts)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.addr = l.Addr().String()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.p.Serve(ctx, l) }()
+	a.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("Serve does not end")
+		}
+	})
+	t.Cleanup(a.stop)
+	return a
+}
+
+func (a *agent) all() []rendezvous.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.events)
+}
+
+// await waits for an event that f accepts.
+func await[E rendezvous.Event](a *agent, f func(E) bool) E {
+	a.t.Helper()
+	var found E
+	eventually(a.t, func() bool {
+		for _, e := range a.all() {
+			if x, ok := e.(E); ok && (f == nil || f(x)) {
+				found = x
+				return true
+			}
+		}
+		return false
+	}, func() string {
+		return fmt.Sprintf("no such %T among %d events: %.2000s", found, len(a.all()), fmt.Sprint(a.all()))
+	})
+	return found
+}
+
+func eventually(t *testing.T, ok func() bool, why func() string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatal(why())
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// texts are the Text fields of what came in on a stream.
+func (a *agent) texts(c rendezvous.Conn) (out []string) {
+	for _, e := range a.all() {
+		if r, ok := e.(rendezvous.Received); ok && r.Conn == c {
+			out = append(out, r.Msg.Text)
+		}
+	}
+	return out
+}
+
+// pair opens a stream from one agent to another; the first message tells the
+// server which stream it is.
+func pair(from, to *agent, addr, name string) (at, in rendezvous.Conn) {
+	from.t.Helper()
+	before := len(from.all())
+	from.p.Dial(from.t.Context(), addr)
+	eventually(from.t, func() bool {
+		for _, e := range from.all()[before:] {
+			switch e := e.(type) {
+			case rendezvous.Dialed:
+				if e.Addr == addr {
+					at = e.Conn
+					return true
+				}
+			case rendezvous.DialFailed:
+				from.t.Fatalf("cannot dial: %s", e.Text)
+			}
+		}
+		return false
+	}, func() string { return "not dialed" })
+	from.p.Send(at, rendezvous.Message{Type: rendezvous.MsgHello, Text: name})
+	r := await(to, func(r rendezvous.Received) bool { return r.Msg.Text == name })
+	return at, r.Conn
+}
+
+// check verifies the order of every stream's events: nothing after Closed.
+func (a *agent) check() {
+	a.t.Helper()
+	closed := map[rendezvous.Conn]bool{}
+	for _, e := range a.all() {
+		switch e := e.(type) {
+		case rendezvous.Received:
+			if closed[e.Conn] {
+				a.t.Errorf("stream %d: %v after Closed", e.Conn, e.Msg)
+			}
+		case rendezvous.Closed:
+			if closed[e.Conn] {
+				a.t.Errorf("stream %d: closed twice", e.Conn)
+			}
+			closed[e.Conn] = true
+		}
+	}
+}
+
+// noLeak fails if goroutines of this module or of gRPC outlive the test.
+func noLeak(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		var left string
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+			buf := make([]byte, 1<<20)
+			buf = buf[:runtime.Stack(buf, true)]
+			left = ""
+			for g := range strings.SplitSeq(string(buf), "\n\n") {
+				if (strings.Contains(g, "rendezvous/control.(") || strings.Contains(g, "grpc")) && !strings.Contains(g, "testing.(*T).Run") && !strings.Contains(g, "noLeak") {
+					left += g + "\n\n"
+				}
+			}
+			if left == "" {
+				return
+			}
+		}
+		t.Errorf("goroutines are left:\n%.4000s", left)
+	})
+}
+
+// proxy forwards TCP between a dialer and an agent until it is told not to.
+type proxy struct {
+	l    net.Listener
+	to   string
+	mu   sync.Mutex
+	cond *sync.Cond
+	mute bool
+	end  bool
+	open []net.Conn
+	wg   sync.WaitGroup
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &proxy{l: l, to: to}
+	x.cond = sync.NewCond(&x.mu)
+	x.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			d, err := net.Dial("tcp", to)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			x.mu.Lock()
+			x.open = append(x.open, c, d)
+			x.mu.Unlock()
+			x.wg.Go(func() { x.pump(c, d) })
+			x.wg.Go(func() { x.pump(d, c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		x.cut()
+		x.wg.Wait()
+	})
+	return x
+}
+
+func (x *proxy) addr() string { return x.l.Addr().String() }
+
+func (x *proxy) pump(from, to net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		x.mu.Lock()
+		for x.mute && !x.end {
+			x.cond.Wait()
+		}
+		x.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// silence keeps the connections open and forwards nothing.
+func (x *proxy) silence() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.mute = true
+}
+
+// cut breaks all connections.
+func (x *proxy) cut() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.end = true
+	x.cond.Broadcast()
+	for _, c := range x.open {
+		if tc, ok := c.(*net.TCPConn); ok {
+			_ = tc.SetLinger(0) // a reset, as a killed process leaves
+		}
+		c.Close()
+	}
+	x.open = nil
+}
