@@ -123,7 +123,7 @@ func TestBrokenConnection(t *testing.T) {
 func TestSilence(t *testing.T) {
 	noLeak(t)
 	opts := quick()
-	opts.Silence = 300 * time.Millisecond
+	opts.Interval, opts.Silence = 50*time.Millisecond, 300*time.Millisecond
 	a, b := start(t, opts), start(t, opts)
 	x := newProxy(t, b.addr)
 	at, in := pair(a, b, x.addr(), "hi")
@@ -211,7 +211,7 @@ func TestSlowReader(t *testing.T) {
 // TestStuckReader: even a few messages that nobody takes end a stream in time.
 func TestStuckReader(t *testing.T) {
 	opts := quick()
-	opts.Silence = 400 * time.Millisecond
+	opts.Interval, opts.Silence = 50*time.Millisecond, 400*time.Millisecond
 	a, b := start(t, quick()), start(t, opts)
 	at, in := pair(a, b, b.addr, "hi")
 	b.p.find(in).sends(time.Now().Add(-time.Second)) // as SendMsg would, blocked by flow control
@@ -347,7 +347,7 @@ func TestTooLarge(t *testing.T) {
 	a, b := start(t, quick()), start(t, quick())
 	at, in := pair(a, b, b.addr, "hi")
 	a.p.Send(at, rendezvous.Message{Type: rendezvous.MsgStatus, Text: strings.Repeat("x", maxMessage+1)})
-	if c := await(a, func(c rendezvous.Closed) bool { return c.Conn == at }); c.Clean || !strings.Contains(c.Text, "too large") {
+	if c := await(a, func(c rendezvous.Closed) bool { return c.Conn == at }); c.Clean || !strings.Contains(c.Text, "large") {
 		t.Errorf("%+v", c)
 	}
 	if c := await(b, func(c rendezvous.Closed) bool { return c.Conn == in }); c.Clean {

@@ -26,7 +26,7 @@ type agent struct {
 }
 
 func quick() Options {
-	return Options{Interval: 50 * time.Millisecond, Silence: 2 * time.Second, Dial: 2 * time.Second}
+	return Options{Interval: time.Second, Silence: 10 * time.Second, Dial: 2 * time.Second}
 }
 
 // start serves a plane on a loopback port until the test ends.
