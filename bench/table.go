@@ -95,13 +95,13 @@ func (sc scenario) rows(each []*turns) []row {
 func (t *turns) row(metric string) (row, bool) {
 	var values []float64
 	r := row{Peer: t.peer.name}
-	notes := map[string]bool{}
+	notes := map[string]int{}
 	for _, got := range t.readings {
 		if got.metric == metric {
 			values = append(values, got.value)
 			r.Samples = append(r.Samples, number(got.value))
 			r.Unit = got.unit
-			notes[got.note] = got.note != ""
+			notes[got.note]++
 		}
 	}
 	if len(values) == 0 {
@@ -111,8 +111,13 @@ func (t *turns) row(metric string) (row, bool) {
 	r.Median, r.Min, r.Max = number(median(values)), number(values[0]), number(values[len(values)-1])
 	delete(notes, "")
 	words := slices.Sorted(maps.Keys(notes))
+	if len(words) > 1 {
+		for i, w := range words {
+			words[i] = fmt.Sprintf("%s (%d)", w, notes[w])
+		}
+	}
 	if t.failures > 0 {
-		words = append(words, fmt.Sprintf("%d runs failed", t.failures))
+		words = append(words, fmt.Sprintf("%d failed", t.failures))
 	}
 	r.Note = strings.Join(words, ", ")
 	return r, true
