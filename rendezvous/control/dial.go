@@ -26,14 +26,41 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 	}
 	p.wg.Go(func() {
 		tcp, err := (&net.Dialer{Timeout: p.opts.Dial}).DialContext(ctx, "tcp", addr)
-		if err != nil {
-			p.opts.Post(rendezvous.DialFailed{Addr: addr, Refused: errors.Is(err, syscall.ECONNREFUSED), Text: err.Error()})
+		answered := err == nil || errors.Is(err, syscall.ECONNRESET)
+		if err == nil {
+			err = p.dialed(ctx, addr, tcp)
+		}
+		if err == nil {
 			return
 		}
-		if err := p.dialed(ctx, addr, tcp); err != nil {
-			p.opts.Post(rendezvous.DialFailed{Addr: addr, Text: err.Error()})
+		if answered {
+			err = cmp.Or(p.dies(ctx, addr), err)
 		}
+		p.opts.Post(rendezvous.DialFailed{Addr: addr, Refused: errors.Is(err, syscall.ECONNREFUSED), Text: err.Error()})
 	})
+}
+
+// dies waits a moment for the refusal of an address that has just answered, and
+// returns it; nil if none comes. A process that is killed loses its sockets one
+// after the other: who saw its stream break may find its listener still there.
+func (p *Plane) dies(ctx context.Context, addr string) error {
+	for range 10 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(20 * time.Millisecond):
+		}
+		tcp, err := (&net.Dialer{Timeout: p.opts.Dial}).DialContext(ctx, "tcp", addr)
+		switch {
+		case err == nil:
+			tcp.Close()
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return err
+		case !errors.Is(err, syscall.ECONNRESET):
+			return nil
+		}
+	}
+	return nil
 }
 
 // dialed runs the stream on a connection to its end.
