@@ -72,14 +72,23 @@ type worker struct {
 const outputTimeout = time.Second
 
 // start starts all of them; Failed is posted for the first that cannot be.
+// Nothing but the starts is between the first and the last of them, so that all
+// workers begin at about the same time.
 func (w *workers) start() {
 	m := w.world.Members[w.group]
 	w.mu.Lock()
 	w.left = m.Workers
 	w.mu.Unlock()
 	attempt, err := w.cfg.dir.Attempt(w.world.Restart)
+	ready := make([]*worker, m.Workers)
 	for i := 0; i < m.Workers && err == nil; i++ {
-		err = w.startOne(attempt, i)
+		ready[i], err = w.open(attempt, i)
+	}
+	for i := 0; i < m.Workers && err == nil; i++ {
+		err = w.startOne(ready[i])
+	}
+	for _, wk := range ready {
+		w.follow(wk)
 	}
 	if err != nil {
 		c := w.cause(rendezvous.KindStart, nil)
@@ -114,13 +123,8 @@ func startCode(err error) int {
 	return 1
 }
 
-func (w *workers) startOne(attempt string, local int) error {
-	w.mu.Lock()
-	off := !w.stopped.IsZero()
-	w.mu.Unlock()
-	if off {
-		return nil
-	}
+// open makes what a worker's output needs.
+func (w *workers) open(attempt string, local int) (*worker, error) {
 	m := w.world.Members[w.group]
 	out, err := logs.Open(logs.WorkerOptions{
 		LocalRank: local, Dir: attempt, Console: w.cfg.console,
@@ -128,27 +132,47 @@ func (w *workers) startOne(attempt string, local int) error {
 		Prefix: logs.DefaultPrefix(m.Role, local),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	wk := &worker{local: local, rank: m.FirstRank + local, out: out, started: time.Now()}
+	return &worker{local: local, rank: m.FirstRank + local, out: out}, nil
+}
+
+func (w *workers) startOne(wk *worker) error {
+	w.mu.Lock()
+	off := !w.stopped.IsZero()
+	w.mu.Unlock()
+	if off {
+		return nil
+	}
+	wk.started = time.Now()
 	proc, err := w.cfg.table.Start(process.Spec{
-		Path: w.cfg.program.Path, Args: w.cfg.program.Argv(local), Env: w.env(wk), Dir: w.cfg.wd,
-		Stdin: w.cfg.stdin, Stdout: out.Stdout, Stderr: out.Stderr, Session: true,
+		Path: w.cfg.program.Path, Args: w.cfg.program.Argv(wk.local), Env: w.env(wk), Dir: w.cfg.wd,
+		Stdin: w.cfg.stdin, Stdout: wk.out.Stdout, Stderr: wk.out.Stderr, Session: true,
 	})
-	out.CloseChildEnds()
 	if err != nil {
-		_ = out.Close()
 		return err
 	}
 	wk.proc = proc
 	w.mu.Lock()
 	w.list = append(w.list, wk)
 	w.mu.Unlock()
-	w.wg.Go(func() {
-		<-proc.Done()
-		w.ended(wk)
-	})
 	return nil
+}
+
+// follow takes a worker's output and waits for its end; one that does not run
+// has none.
+func (w *workers) follow(wk *worker) {
+	switch {
+	case wk == nil:
+	case wk.proc == nil:
+		_ = wk.out.Close()
+	default:
+		wk.out.CloseChildEnds()
+		w.wg.Go(func() {
+			<-wk.proc.Done()
+			w.ended(wk)
+		})
+	}
 }
 
 // env is the environment of one worker.
