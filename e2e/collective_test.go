@@ -105,7 +105,7 @@ func collective(mode string) int {
 
 // die is rank 1, once the others are in the collective.
 func die(ctx context.Context, w *worker.World, mode, mark string) int {
-	for n := 0; n < w.Size()-1 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+	for n := 0; n < w.Size()-1 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // sleep: between two looks
 		files, _ := filepath.Glob(mark + "*")
 		n = len(files)
 	}

@@ -179,7 +179,7 @@ func clip(s string) string {
 // eventually polls a condition.
 func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) { // sleep: between two looks
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", limit, what)
 		}

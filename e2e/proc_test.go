@@ -63,7 +63,7 @@ func hasToken(environ []byte, token string) bool {
 func (j *job) nothingLeft() {
 	j.Helper()
 	var left []proc
-	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) { // sleep: between two looks
 		if left = j.processes(); len(left) == 0 {
 			return
 		}
@@ -86,7 +86,7 @@ func (j *job) killAll() {
 		for _, p := range left {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // sleep: between two looks
 	}
 }
 

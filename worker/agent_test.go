@@ -215,7 +215,7 @@ func TestAbortFreesWhateverBlocks(t *testing.T) {
 					})
 				}
 				started.Wait()
-				time.Sleep(30 * time.Millisecond) // lets them get as far as they can; correct without
+				time.Sleep(30 * time.Millisecond) // sleep: lets them get as far as they can; correct without
 				at := time.Now()
 				for _, conn := range conns {
 					io.WriteString(conn, abortLine("rank 3 exited with code 7"))

@@ -113,7 +113,7 @@ func limit(t *testing.T) context.Context {
 // eventually polls until ok, which tells what it saw if it never comes true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) { // sleep: between two looks
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within 10 s", what)
 		}

@@ -179,7 +179,7 @@ func (b *bench) nothingLeft() {
 
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) { // sleep: between two looks
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
@@ -334,7 +334,7 @@ func playPID1() int {
 	}
 	end := time.Now().Add(patience)
 	for zombies() > 0 && time.Now().Before(end) {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // sleep: between two looks
 	}
 	_, err = table.Stop(context.Background(), StopOptions{Grace: time.Second}, p)
 	fmt.Printf("pid %d zombies %d stop %v\n", os.Getpid(), zombies(), err)

@@ -203,8 +203,10 @@ func TestDescriptorsDoNotLeak(t *testing.T) {
 // What the Go runtime changes for itself is not what children get.
 func TestChildrenGetOriginalLimitsAndSignals(t *testing.T) {
 	b := newBench(t)
-	b.start(shellThen(`ulimit -Sn 256; trap "" HUP;`, `run:ulimit -Sn; grep -E "Sig(Ign|Blk)" /proc/self/status | tr -d "\t"`))
-	b.expect("256", "SigBlk:0000000000000000", "SigIgn:0000000000000001", "stopped") // bit 0: SIGHUP
+	b.start(shellThen(`ulimit -Sn 256; trap "" HUP;`, `run:ulimit -Sn; grep -E "Sig(Ign|Blk)" /proc/self/status | tr -d "\t" | sed 's/Ign:.*\(.......\)$/Ign:\1/'`))
+	// Bit 0 is SIGHUP. Above the low 28 bits are signals of libc's own, which
+	// some callers have ignored.
+	b.expect("256", "SigBlk:0000000000000000", "SigIgn:0000001", "stopped")
 
 	b.start(shellThen(`trap "" HUP;`, "forwarded"))
 	b.expect("[terminated interrupt quit user defined signal 1 user defined signal 2]")

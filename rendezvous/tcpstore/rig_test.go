@@ -124,7 +124,7 @@ func encode(fields ...any) (p []byte) {
 // until polls a condition.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) { // sleep: between two looks
 		if time.Now().After(end) {
 			t.Fatalf("waited %v for: %s", patience, what)
 		}

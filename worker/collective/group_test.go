@@ -205,7 +205,7 @@ func TestBarrierWaitsForAll(t *testing.T) {
 			arrived := 0
 			noErrors(t, each(t, gs, func(r int, g *collective.Group) error {
 				if r == late {
-					time.Sleep(2 * time.Millisecond) // lets a barrier that does not wait show
+					time.Sleep(2 * time.Millisecond) // sleep: lets a barrier that does not wait show
 				}
 				mu.Lock()
 				arrived++

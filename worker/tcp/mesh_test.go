@@ -190,7 +190,7 @@ func waitFor(t *testing.T, cond func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatal("the condition did not come true in 10 s")
 		}
-		time.Sleep(time.Millisecond) // poll
+		time.Sleep(time.Millisecond) // sleep: poll
 	}
 }
 
