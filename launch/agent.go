@@ -109,7 +109,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	if err := a.prepareProgram(ctx, &undo); err != nil {
 		return finish, err
 	}
-	if a.socket, err = openSocket(func(rank, pid int, msg string) { a.events.put(reportedEvent{rank, msg}) }); err != nil {
+	if a.socket, err = openSocket(ctx, func(rank, pid int, msg string) { a.events.put(reportedEvent{rank, msg}) }); err != nil {
 		return finish, err
 	}
 	a.config.socket = a.socket.path()
@@ -137,9 +137,12 @@ func (a *agent) prepareWorkers() error {
 	if c.tee, err = logs.ParseStd(sp.Tee); err != nil {
 		return &UsageError{fmt.Errorf("--tee: %w", err)}
 	}
-	if c.dir, err = logs.NewDir(sp.LogDir, sp.RunID); err != nil {
+	dir, err := logs.NewDir(sp.LogDir, sp.RunID)
+	if err != nil {
 		return &UsageError{err}
 	}
+	c.folders = newFolders(dir, a.node.Workers)
+	a.wg.Go(c.folders.ahead)
 	if note := envprop.OMPNote(a.opts.Env, a.node.Workers); note != "" && !a.opts.quiet() {
 		a.console.say("%s", note)
 	}

@@ -3,6 +3,7 @@ package launch
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,16 +11,17 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/worker/contract"
+	"golang.org/x/sys/unix"
 )
 
 // socket is the agent's end of the worker socket: it hears what workers report
 // and tells them why their round was aborted.
 type socket struct {
-	dir  string
 	l    net.Listener
 	fail func(rank, pid int, message string)
 
@@ -28,25 +30,26 @@ type socket struct {
 	cause *contract.Cause // of the abort in progress: told to late comers too
 }
 
-// openSocket makes the socket in a folder that only this user can enter.
-func openSocket(fail func(rank, pid int, message string)) (*socket, error) {
-	dir, err := os.MkdirTemp("", "gorun-")
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a folder for the worker socket: %w", err)
+// openSocket makes the socket, which only this user can connect to: Linux gives
+// the file the mode that the socket has before it is bound.
+func openSocket(ctx context.Context, fail func(rank, pid int, message string)) (*socket, error) {
+	private := func(_, _ string, c syscall.RawConn) (err error) {
+		e := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, e)
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, "worker.sock"))
+	lc := net.ListenConfig{Control: private}
+	l, err := lc.Listen(ctx, "unix", filepath.Join(os.TempDir(), "gorun-"+rand.Text()[:16]+".sock"))
 	if err != nil {
-		os.RemoveAll(dir)
 		return nil, fmt.Errorf("cannot open the worker socket: %w (is TMPDIR=%s too long a path?)", err, os.TempDir())
 	}
-	return &socket{dir: dir, l: l, fail: fail, conns: map[net.Conn]bool{}}, nil
+	return &socket{l: l, fail: fail, conns: map[net.Conn]bool{}}, nil
 }
 
 func (s *socket) path() string { return s.l.Addr().String() }
 
 // serve accepts workers until ctx ends, and then closes all connections.
 func (s *socket) serve(ctx context.Context) error {
-	defer os.RemoveAll(s.dir)
+	defer s.l.Close() // removes the file
 	stop := context.AfterFunc(ctx, func() { s.l.Close() })
 	defer stop()
 	var wg sync.WaitGroup

@@ -43,7 +43,7 @@ type workersConfig struct {
 	table    *process.Table
 	program  program.Program
 	console  *logs.Console
-	dir      logs.Dir
+	folders  *folders
 	redirect logs.StdSpec
 	tee      logs.StdSpec
 	env      []string
@@ -79,7 +79,7 @@ func (w *workers) start() {
 	w.mu.Lock()
 	w.left = m.Workers
 	w.mu.Unlock()
-	attempt, err := w.cfg.dir.Attempt(w.world.Restart)
+	attempt, err := w.cfg.folders.attempt(w.world.Restart)
 	ready := make([]*worker, m.Workers)
 	for i := 0; i < m.Workers && err == nil; i++ {
 		ready[i], err = w.open(attempt, i)

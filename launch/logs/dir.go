@@ -58,9 +58,9 @@ func NewDir(base, runID string) (Dir, error) {
 	return Dir{}, fmt.Errorf("cannot make a folder for the workers' logs: %w", err)
 }
 
-// Attempt removes what an earlier attempt n left and makes its folder anew. The
-// result is "" if nothing is kept.
-func (d Dir) Attempt(n int) (string, error) {
+// Attempt removes what an earlier attempt n left and makes its folder anew, with
+// one for each worker. The result is "" if nothing is kept.
+func (d Dir) Attempt(n, workers int) (string, error) {
 	if d.Path == "" {
 		return "", nil
 	}
@@ -69,7 +69,11 @@ func (d Dir) Attempt(n int) (string, error) {
 		return "", fmt.Errorf("cannot remove the logs of an earlier attempt: %w", err)
 	}
 	// MkdirAll: a cleaner of temporary files may have taken the run's folder.
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	err := os.MkdirAll(path, 0o700)
+	for i := 0; i < workers && err == nil; i++ {
+		err = os.Mkdir(filepath.Join(path, strconv.Itoa(i)), 0o700)
+	}
+	if err != nil {
 		return "", fmt.Errorf("cannot make a folder for the workers' logs: %w", err)
 	}
 	return path, nil

@@ -27,6 +27,9 @@ func (s stat) String() string {
 // inherited children. The lock is held, so that no leftover can be waited for
 // before the caller has signalled it.
 func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool, err error) {
+	if childless() {
+		return nil, nil, nil
+	}
 	children, err := t.fs.children(t.self)
 	if err != nil {
 		return nil, nil, err
