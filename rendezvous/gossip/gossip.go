@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"
@@ -39,8 +41,11 @@ func (f *Foreign) Error() string { return f.Text }
 
 // Gossip is one agent among the others.
 type Gossip struct {
-	cfg  Config
-	list *memberlist.Memberlist
+	cfg      Config
+	protocol int
+	list     *memberlist.Memberlist
+	ended    context.Context // ends with Run: no dial outlives it
+	end      context.CancelFunc
 
 	mu      sync.Mutex
 	peers   map[rendezvous.NodeID]rendezvous.Peer
@@ -51,9 +56,12 @@ type Gossip struct {
 
 // Open binds this agent's gossip port: the endpoint's if it serves one and
 // nobody does yet, else a free one. Run must follow.
-func Open(cfg Config) (*Gossip, error) {
+func Open(cfg Config) (*Gossip, error) { return openAs(cfg, rendezvous.Protocol) }
+
+func openAs(cfg Config, protocol int) (*Gossip, error) {
 	cfg.RunID = shortRun(cfg.RunID)
-	g := &Gossip{cfg: cfg, peers: map[rendezvous.NodeID]rendezvous.Peer{}, changed: make(chan struct{}, 1)}
+	g := &Gossip{cfg: cfg, protocol: protocol, peers: map[rendezvous.NodeID]rendezvous.Peer{}, changed: make(chan struct{}, 1)}
+	g.ended, g.end = context.WithCancel(context.Background())
 	ports := cfg.Ports()
 	if cfg.Serves >= 0 {
 		port, err := portOf(cfg.Endpoints[cfg.Serves])
@@ -76,12 +84,14 @@ func Open(cfg Config) (*Gossip, error) {
 	return nil, fmt.Errorf("cannot open a gossip port on %s: %w", cfg.Bind, err)
 }
 
+// shortRun is a run id as it travels: one that would be too long in JSON, or
+// would not come back the same, is cut and told apart by a hash.
 func shortRun(id string) string {
-	if len(id) <= maxRun {
+	if b, err := json.Marshal(id); err == nil && len(b) <= maxRun && utf8.ValidString(id) {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id))
-	return id[:maxRun/2] + hex.EncodeToString(sum[:16])
+	return cut(strings.ToValidUTF8(id, ""), maxRun/8) + hex.EncodeToString(sum[:16])
 }
 
 func portOf(endpoint string) (int, error) {
@@ -93,7 +103,7 @@ func portOf(endpoint string) (int, error) {
 }
 
 func (g *Gossip) create(port, serves int) error {
-	m := meta{Protocol: rendezvous.Protocol, Run: g.cfg.RunID, Name: g.cfg.Name, Control: g.cfg.Control, Endpoint: serves}
+	m := meta{Protocol: g.protocol, Run: g.cfg.RunID, Name: g.cfg.Name, Control: g.cfg.Control, Endpoint: serves}
 	b, err := m.encode()
 	if err != nil {
 		return err
@@ -107,13 +117,36 @@ func (g *Gossip) create(port, serves int) error {
 	c.PushPullInterval = 10 * time.Second
 	c.EnableCompression = false // little to gain on packets of 1,400 bytes
 	c.Logger = log.New(io.Discard, "", 0)
+	nt, err := bind(g.cfg.Bind, port, c.Logger)
+	if err != nil {
+		return err
+	}
+	if port == 0 {
+		port = nt.GetAutoBindPort()
+		c.BindPort, c.AdvertisePort = port, port
+	}
+	c.Transport = transport{nt, g.ended}
 	c.Delegate, c.Events, c.Alive = delegate(b), events{g}, g
 	list, err := memberlist.Create(c)
 	if err != nil {
+		_ = nt.Shutdown()
 		return err
 	}
 	g.list = list
 	return nil
+}
+
+// bind opens a TCP and a UDP port of the same number. The one that the kernel
+// chooses for TCP (port 0) may be taken for UDP, so that is tried again.
+func bind(addr string, port int, l *log.Logger) (*memberlist.NetTransport, error) {
+	var nt *memberlist.NetTransport
+	var err error
+	for try := 0; try < 10 && (try == 0 || port == 0); try++ {
+		if nt, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{addr}, BindPort: port, Logger: l}); err == nil {
+			return nt, nil
+		}
+	}
+	return nil, err
 }
 
 // Serves is the index of the endpoint that this agent serves, -1 if none.
@@ -147,6 +180,7 @@ func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 }
 
 func (g *Gossip) close() {
+	g.end() // breaks off what join waits for
 	_ = g.list.Leave(200 * time.Millisecond)
 	_ = g.list.Shutdown()
 }
@@ -154,55 +188,76 @@ func (g *Gossip) close() {
 // join asks the endpoints until one answers, and again now and then: gossip
 // never heals a cut by itself, and an endpoint's agent may be started anew.
 func (g *Gossip) join(ctx context.Context) {
-	wait := 5 * time.Millisecond
+	wait, idle := 5*time.Millisecond, time.Duration(0)
 	for {
-		found := 0
-		for i, e := range g.cfg.Endpoints {
-			if i == g.cfg.Serves {
-				continue
+		if !g.served() || idle >= rejoin {
+			idle = 0
+			for i, e := range g.cfg.Endpoints {
+				if i != g.cfg.Serves {
+					g.report(g.ask(ctx, e))
+				}
 			}
-			n, err := g.ask(ctx, e)
-			found += n
-			g.report(err)
-		}
-		if found > 0 || len(g.cfg.Endpoints) == 1 && g.cfg.Serves == 0 {
-			wait = 5 * time.Second
-		} else {
-			wait = min(2*wait, 500*time.Millisecond)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
+			idle += wait
+			wait = min(2*wait, 500*time.Millisecond)
 		}
 	}
 }
 
+// rejoin is the pause between two questions to the endpoints while one of them
+// is served by somebody who is seen.
+const rejoin = 5 * time.Second
+
+// served reports whether another endpoint's agent is among those seen.
+func (g *Gossip) served() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.peers {
+		if p.Endpoint >= 0 && p.ID != g.cfg.ID {
+			return true
+		}
+	}
+	return false
+}
+
 // ask joins at all addresses of an endpoint: its name may not be known yet, or
 // have an address that does not answer.
-func (g *Gossip) ask(ctx context.Context, endpoint string) (int, error) {
+func (g *Gossip) ask(ctx context.Context, endpoint string) error {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	ips, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		return 0, fmt.Errorf("cannot resolve the endpoint: %w", err)
+		return fmt.Errorf("cannot resolve the endpoint: %w", err)
 	}
 	for i := range ips {
 		ips[i] = net.JoinHostPort(ips[i], port)
 	}
 	n, err := g.list.Join(ips)
-	if n > 0 {
-		return n, nil
+	if n > 0 || g.stranger() != "" {
+		return nil
 	}
 	var many interface{ WrappedErrors() []error }
 	if errors.As(err, &many) && len(many.WrappedErrors()) > 0 {
 		err = many.WrappedErrors()[0]
 	}
-	return n, err
+	if err != nil && !isDial(err) { // it accepts connections and does not answer as memberlist does
+		err = fmt.Errorf("%s is in use, but no gorun answers there; is it another program's port? (%w)", endpoint, err)
+	}
+	return err
+}
+
+// isDial reports whether a connection could not even be opened. memberlist
+// keeps the words of errors, not the errors.
+func isDial(err error) bool {
+	return strings.Contains(err.Error(), "dial tcp")
 }
 
 // report keeps why an endpoint did not answer, for the one who waits.
@@ -246,7 +301,7 @@ var errForeign = errors.New("an agent of another run")
 // not serve its endpoint and finds a stranger there has nobody to join.
 func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 	m, err := decodeMeta(n.Meta)
-	if err == nil && m.Run == g.cfg.RunID && m.Protocol == rendezvous.Protocol {
+	if err == nil && m.Run == g.cfg.RunID && m.Protocol == g.protocol {
 		return nil
 	}
 	if n.Name == string(g.cfg.ID) {
@@ -258,8 +313,8 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 		switch {
 		case err != nil:
 			g.foreign = fmt.Sprintf("%s is used by a program that is not gorun (%v); choose another port for --rdzv-endpoint", at, err)
-		case m.Protocol != rendezvous.Protocol:
-			g.foreign = fmt.Sprintf("%s is served by %s with protocol %d, this gorun speaks %d; start the same gorun on every node", at, m.Name, m.Protocol, rendezvous.Protocol)
+		case m.Protocol != g.protocol:
+			g.foreign = fmt.Sprintf("%s is served by %s with protocol %d, this gorun speaks %d; start the same gorun on every node", at, m.Name, m.Protocol, g.protocol)
 		default:
 			g.foreign = fmt.Sprintf("%s is served by %s for run %q, not %q; give both the same --rdzv-id, or this job another port in --rdzv-endpoint", at, m.Name, m.Run, g.cfg.RunID)
 		}

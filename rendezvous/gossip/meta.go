@@ -2,7 +2,10 @@ package gossip
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"
@@ -20,12 +23,16 @@ type meta struct {
 
 const (
 	maxName = 128
-	maxRun  = 128
+	maxRun  = 128 // in JSON
 )
 
 func (m meta) encode() ([]byte, error) {
-	m.Name = m.Name[:min(len(m.Name), maxName)]
+	m.Name = cut(m.Name, maxName)
 	b, err := json.Marshal(m)
+	for err == nil && len(b) > memberlist.MetaMaxSize && m.Name != "" { // characters that JSON escapes
+		m.Name = cut(m.Name, len(m.Name)/2)
+		b, err = json.Marshal(m)
+	}
 	if err == nil && len(b) > memberlist.MetaMaxSize {
 		err = fmt.Errorf("%d bytes are over memberlist's limit of %d", len(b), memberlist.MetaMaxSize)
 	}
@@ -33,6 +40,14 @@ func (m meta) encode() ([]byte, error) {
 		return nil, fmt.Errorf("cannot describe this agent to the others: %w", err)
 	}
 	return b, nil
+}
+
+// cut shortens s to at most n bytes of whole characters.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
 }
 
 // decodeMeta reads what another process says it is.
@@ -43,6 +58,9 @@ func decodeMeta(b []byte) (meta, error) {
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("node metadata is not gorun's: %w", err)
+	}
+	if strings.ContainsFunc(m.Name+m.Control, unicode.IsControl) { // they reach a terminal
+		return meta{}, errors.New("node metadata with control characters")
 	}
 	return m, nil
 }
