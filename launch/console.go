@@ -60,8 +60,8 @@ func (c *console) status(s *rendezvous.Status) {
 		c.clear()
 		return
 	}
-	if c.quiet {
-		return
+	if c.quiet || s.Phase == "forming" && len(s.Here) >= s.Max && s.Note == "" {
+		return // nothing to wait for
 	}
 	now := time.Now()
 	if c.live {

@@ -33,12 +33,6 @@ type chair struct {
 	busy     bool // it came while workers of an earlier round were being stopped there
 }
 
-// failure is a Cause with the coordinator's own idea of when it happened.
-type failure struct {
-	Cause
-	at time.Time
-}
-
 // coordinator is the half of an agent that forms worlds. It owns no workers:
 // its own node's member is one of its seats, at Self.
 //
@@ -184,120 +178,6 @@ func (c *coordinator) receive(conn Conn, msg Message) {
 	case MsgAck:
 		if c.phase == decided || !s.inWorld { // one that only waited for a place may leave before
 			c.leave(s)
-		}
-	}
-}
-
-// failed: a member says that the round, or the job, cannot go on.
-func (c *coordinator) failed(s *chair, msg Message, current bool) {
-	if len(msg.Failures) == 0 || c.phase == decided {
-		return
-	}
-	ends := slices.ContainsFunc(msg.Failures, func(f Cause) bool { return f.Kind == KindStopped })
-	switch {
-	case ends && !s.inWorld && (c.phase == proposing || c.phase == executing || c.phase == halting):
-		f := msg.Failures[0] // it only waited for a place: the job goes on without it
-		c.send(s, Message{Type: MsgFinish, Outcome: &Outcome{Code: f.Code(), Cause: &f}})
-	case c.phase == executing && (current || ends), c.phase == halting && (current || ends):
-		c.add(msg.Failures...)
-		c.abort(msg.Kill)
-	case c.phase == proposing && current, ends && c.phase != recovering:
-		c.failures = nil
-		c.add(msg.Failures...)
-		c.decide()
-	case ends:
-		c.add(msg.Failures...)
-	}
-}
-
-// add notes failures once each, with the time at which they happened by this
-// agent's clock.
-func (c *coordinator) add(fs ...Cause) {
-	for _, f := range fs {
-		same := func(o failure) bool {
-			return o.Kind == f.Kind && o.Node == f.Node && o.Rank == f.Rank
-		}
-		at := c.m.now.Add(-max(0, f.Age))
-		if i := slices.IndexFunc(c.failures, same); i >= 0 {
-			c.failures[i].Cause = f // the later telling knows more (the end of stderr)
-			continue
-		}
-		c.failures = append(c.failures, failure{f, at})
-	}
-	if len(c.failures) > maxFailures {
-		slices.SortStableFunc(c.failures, func(a, b failure) int {
-			if a.Consequence != b.Consequence {
-				return map[bool]int{false: -1, true: 1}[a.Consequence]
-			}
-			return a.at.Compare(b.at)
-		})
-		c.failures = c.failures[:maxFailures]
-	}
-}
-
-// first is the round's cause: the earliest failure that is not the consequence
-// of another one.
-func (c *coordinator) first() Cause {
-	slices.SortStableFunc(c.failures, func(a, b failure) int { return a.at.Compare(b.at) })
-	if i := slices.IndexFunc(c.failures, func(f failure) bool { return !f.Consequence }); i >= 0 {
-		return c.failures[i].Cause
-	}
-	return c.failures[0].Cause
-}
-
-// abort stops the workers of the round everywhere.
-func (c *coordinator) abort(kill bool) {
-	if c.phase == halting && !kill {
-		return
-	}
-	if c.phase != halting {
-		c.enter(halting, 0)
-	}
-	cause := c.first()
-	c.each(func(s *chair) {
-		c.send(s, Message{Type: MsgAbort, Round: c.world.Round, Cause: &cause, Kill: kill})
-	})
-}
-
-// lost: the stream of a seat ended.
-func (c *coordinator) lost(conn Conn, silent bool, text string) {
-	s := c.seat(conn)
-	if s == nil {
-		return
-	}
-	c.drop(s, silent, text)
-	if silent || c.last == nil || c.phase == decided {
-		return
-	}
-	// A broken stream is a dead agent or a broken connection. Who counts as dead
-	// has no vote in who may go on, so it is called to tell them apart.
-	if s.node.Control == "" {
-		c.dead[s.node.ID] = true
-		return
-	}
-	c.away[s.node.ID] = true
-	c.call(s.node.Control, call{id: s.node.ID, broken: true})
-}
-
-// drop takes a seat away and does what its absence demands.
-func (c *coordinator) drop(s *chair, silent bool, text string) {
-	c.remove(s)
-	switch {
-	case c.phase == decided:
-	case !s.inWorld || c.phase == forming || c.phase == proposing:
-		c.m.emit(Note{fmt.Sprintf("%s left before the job started: %s", s.node.Name(), lostText(silent, text))})
-		if c.phase == proposing && s.inWorld {
-			c.burn()
-		}
-	case s.over || s.done && c.phase == executing:
-	default:
-		i := c.world.Index(s.node.ID)
-		c.add(Cause{
-			Kind: KindLost, Node: s.node.ID, Host: s.node.Host, Addr: s.node.Addr, GroupRank: i,
-			Rank: -1, LocalRank: -1, Message: lostText(silent, text), Time: c.m.now,
-		})
-		if c.phase == executing {
-			c.abort(false)
 		}
 	}
 }

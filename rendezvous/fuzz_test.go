@@ -2,6 +2,8 @@ package rendezvous
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +21,10 @@ func hostile() []Message {
 	}
 	worlds := []*World{
 		nil, w(), w(me), w(me, me), w(Member{}), w(Member{ID: "id00", Workers: -1}), w(Member{ID: "id00", Workers: 1 << 40}),
-		w(Member{ID: "id00", Workers: 1, FirstRank: 7}), {RunID: "r", Members: many},
-		{RunID: "r", Round: -5, Members: []Member{me}}, {RunID: "r", Round: 1 << 62, Members: []Member{me}},
+		w(Member{ID: "id00", Workers: 1, FirstRank: 7}),
+		{RunID: "r", Members: many},
+		{RunID: "r", Round: -5, Members: []Member{me}},
+		{RunID: "r", Round: 1 << 62, Members: []Member{me}},
 		{RunID: "r", Term: 1, Members: []Member{me}, Size: 1, Roles: map[string]int{"": 2}},
 		{RunID: "other", Term: 1, Members: []Member{me}, Size: 1, Roles: map[string]int{"": 1}},
 	}
@@ -158,7 +162,7 @@ func FuzzMessages(f *testing.F) {
 		if json.Unmarshal(one, &first) != nil || json.Unmarshal(two, &second) != nil {
 			return
 		}
-		for _, name := range sortedKeys(all) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
 			m, c := all[name]()
 			m.Step(m.now, Received{c, first})
 			m.Step(m.now, Received{c, second})

@@ -1,7 +1,6 @@
 package rendezvous
 
 import (
-	"maps"
 	"slices"
 	"syscall"
 	"time"
@@ -162,9 +161,6 @@ func (m *Machine) Next() time.Time {
 // World is the world that runs on this node, or ran last; nil before the first.
 func (m *Machine) World() *World { return m.mem.sealed }
 
-// Coordinates reports whether this agent is the coordinator.
-func (m *Machine) Coordinates() bool { return m.coord != nil }
-
 func (m *Machine) emit(c Command) { m.out = append(m.out, c) }
 
 // send puts a message on a stream or hands it over within the agent.
@@ -262,5 +258,3 @@ func stopSignal(c *Cause) syscall.Signal {
 	}
 	return syscall.SIGTERM
 }
-
-func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,133 @@
+package rendezvous
+
+import (
+	"fmt"
+	"slices"
+)
+
+// hello seats a newcomer, or says why not.
+func (c *coordinator) hello(conn Conn, n Node, last *Last) {
+	if c.phase == decided {
+		delete(c.away, n.ID)
+		c.m.send(conn, false, Message{Type: MsgFinish, Outcome: c.outcome})
+		c.seats = append(c.seats, &chair{conn: conn, node: n})
+		return
+	}
+	why := c.refusal(conn, n)
+	if why == "" && last != nil && last.World != nil {
+		if err := last.World.validate(); err != nil {
+			why = fmt.Sprintf("the last world that it tells of makes no sense: %v", err)
+		}
+	}
+	if why != "" {
+		c.m.emit(Note{fmt.Sprintf("refused %s: %s", n.Name(), why)})
+		c.m.send(conn, false, Message{Type: MsgRefuse, Text: why})
+		c.m.emit(Close{conn})
+		return
+	}
+	if i := slices.IndexFunc(c.seats, func(s *chair) bool { return s.node.ID == n.ID }); i >= 0 {
+		old := c.seats[i] // it came back before the loss of its old stream was seen
+		c.drop(old, false, "it connected again")
+		c.m.emit(Close{old.conn})
+	}
+	s := &chair{conn: conn, node: n}
+	c.seats = append(c.seats, s)
+	delete(c.dead, n.ID)
+	delete(c.away, n.ID)
+	if last == nil || last.World == nil {
+		return
+	}
+	s.busy = !last.Over
+	c.comeBack(s, last)
+	if s.busy && !s.inWorld {
+		cause := c.m.here(KindLost, "its round went on without it")
+		c.send(s, Message{Type: MsgAbort, Round: last.World.Round, Cause: &cause})
+	}
+	undecided := c.phase == recovering || c.phase == halting || c.phase == forming
+	if last.Outcome != nil && undecided && c.last != nil && c.last.Digest() == last.World.Digest() {
+		c.announce(*last.Outcome)
+	}
+}
+
+// comeBack takes over what a member knows of the last world.
+func (c *coordinator) comeBack(s *chair, last *Last) {
+	w := last.World
+	c.term = max(c.term, w.Term)
+	c.round = max(c.round, w.Round)
+	switch c.phase {
+	case forming:
+		c.round = max(c.round, w.Round+1)
+		return
+	case recovering:
+		if last.Started && w.Round > c.world.Round { // sealed, but the commit did not reach this agent
+			c.world, c.last = w, w
+			for _, o := range c.seats {
+				o.inWorld = w.Index(o.node.ID) >= 0
+			}
+		}
+	case halting:
+		if w.Digest() != c.world.Digest() {
+			return
+		}
+	case executing: // its workers are done, or this round would have ended with its stream
+		if !last.Done || w.Digest() != c.digest {
+			return
+		}
+		s.inWorld, s.done, s.busy = true, true, false
+		return
+	default:
+		return
+	}
+	s.inWorld = c.world.Index(s.node.ID) >= 0
+	s.over, s.done = last.Over, last.Done && w.Digest() == c.world.Digest()
+	c.add(last.Failures...)
+	c.ends = append(c.ends, last.Ends...)
+	if c.phase == halting && !s.over {
+		cause := c.first()
+		c.send(s, Message{Type: MsgAbort, Round: c.world.Round, Cause: &cause})
+	}
+}
+
+// refusal is why a node cannot take part; empty if it can.
+func (c *coordinator) refusal(conn Conn, n Node) string {
+	me := c.m.self
+	invalid := n.validate()
+	switch {
+	case n.Protocol != Protocol:
+		return fmt.Sprintf("it speaks protocol %d (gorun %s), this job speaks %d (gorun %s); start the same gorun on every node", n.Protocol, clip(n.Version), Protocol, me.Version)
+	case n.RunID != me.RunID:
+		return fmt.Sprintf("it belongs to run %q, this is run %q; give both the same --rdzv-id, or another --rdzv-endpoint", clip(n.RunID), me.RunID)
+	case invalid != nil:
+		return fmt.Sprintf("what it says of itself makes no sense: %v", invalid)
+	case n.ID == me.ID && conn != Self:
+		return "it uses the id of the coordinator"
+	case n.Min != me.Min || n.Max != me.Max:
+		return fmt.Sprintf("it was started with --nnodes %s, %s with --nnodes %s", nnodes(n), me.Name(), nnodes(me))
+	case n.Endpoint >= max(1, c.m.cfg.Endpoints):
+		return fmt.Sprintf("it serves endpoint %d, this job has %d; give every node the same --rdzv-endpoint", n.Endpoint+1, c.m.cfg.Endpoints)
+	case n.NodeRank >= me.Max:
+		return fmt.Sprintf("its --node-rank %d is not below --nnodes %s", n.NodeRank, nnodes(n))
+	}
+	for _, s := range c.seats {
+		if n.NodeRank >= 0 && s.node.NodeRank == n.NodeRank && s.node.ID != n.ID {
+			return fmt.Sprintf("--node-rank %d is taken by %s; give every node a rank of its own", n.NodeRank, s.node.Name())
+		}
+	}
+	members := 0
+	for _, s := range c.seats {
+		if s.inWorld && s.node.ID != n.ID {
+			members++
+		}
+	}
+	if (c.phase == executing || c.phase == proposing) && members >= me.Max {
+		return fmt.Sprintf("the job has all of its %d nodes (%s); this one is one too many", me.Max, c.names(func(s *chair) bool { return s.inWorld }))
+	}
+	return ""
+}
+
+func nnodes(n Node) string {
+	if n.Min == n.Max {
+		return fmt.Sprint(n.Max)
+	}
+	return fmt.Sprintf("%d:%d", n.Min, n.Max)
+}

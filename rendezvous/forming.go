@@ -1,0 +1,129 @@
+package rendezvous
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// form proposes a world as soon as the seats make one.
+func (c *coordinator) form(late bool) {
+	me := c.m.self
+	n := 0
+	for _, s := range c.seats {
+		if !s.busy {
+			n++
+		}
+	}
+	ok := n >= me.Min && c.entitled() == ""
+	switch {
+	case ok && n >= me.Max:
+		c.propose()
+	case ok && c.lastCall.IsZero():
+		c.lastCall = c.m.now.Add(c.m.cfg.LastCall)
+	case ok && !c.m.now.Before(c.lastCall):
+		c.propose()
+	case !ok:
+		c.lastCall = time.Time{}
+	}
+	if late && c.phase == forming {
+		c.expire()
+	}
+}
+
+// entitled says why these seats may not form a world although they are enough:
+// another part of a cut network might form one too. Empty if they may.
+func (c *coordinator) entitled() string {
+	if c.last == nil {
+		served := map[int]bool{}
+		for _, s := range c.seats {
+			if s.node.Endpoint >= 0 {
+				served[s.node.Endpoint] = true
+			}
+		}
+		if len(served)*2 <= c.m.cfg.Endpoints {
+			return fmt.Sprintf("only %d of %d endpoints are served by the nodes that came", len(served), c.m.cfg.Endpoints)
+		}
+		return ""
+	}
+	alive, here, lowest := 0, 0, false
+	present := c.present()
+	for _, p := range c.last.Members {
+		if c.dead[p.ID] {
+			continue
+		}
+		if alive == 0 {
+			lowest = present[p.ID]
+		}
+		alive++
+		if present[p.ID] {
+			here++
+		}
+	}
+	if here*2 > alive || here*2 == alive && lowest {
+		return ""
+	}
+	return fmt.Sprintf("only %d of the %d nodes of the last world that may be alive are here; the others may go on without them", here, alive)
+}
+
+// propose asks the chosen seats to accept one world.
+func (c *coordinator) propose() {
+	chosen := slices.DeleteFunc(slices.Clone(c.seats), func(s *chair) bool { return s.busy })
+	slices.SortStableFunc(chosen, func(a, b *chair) int { // survivors before newcomers
+		return min(oldRank(c.last, a.node.ID), maxNodes) - min(oldRank(c.last, b.node.ID), maxNodes)
+	})
+	chosen = chosen[:min(len(chosen), c.m.self.Max)]
+	var nodes []Node
+	for _, s := range c.seats {
+		s.inWorld = slices.Contains(chosen, s)
+		s.accepted, s.done, s.over = false, false, false
+		if s.inWorld {
+			nodes = append(nodes, s.node)
+		}
+	}
+	w := newWorld(seat(nodes, c.last), World{
+		Term: c.term, Round: c.round, Restart: c.restart, MaxRestarts: c.maxRestarts,
+		Coordinator: c.m.self.ID, Token: c.m.cfg.Token(),
+	})
+	c.world, c.digest, c.failures, c.ends = &w, w.Digest(), nil, nil
+	deadline := c.deadline
+	c.enter(proposing, 0)
+	c.deadline = deadline
+	c.each(func(s *chair) { c.send(s, Message{Type: MsgPropose, World: c.world}) })
+}
+
+// burn gives a proposal up: its round number is never used again.
+func (c *coordinator) burn() {
+	deadline := c.deadline
+	c.enter(forming, 0)
+	c.deadline = deadline
+	c.round++
+	for _, s := range c.seats {
+		s.inWorld = false
+	}
+}
+
+func (c *coordinator) commit() {
+	c.enter(executing, 0)
+	c.last, c.began = c.world, c.m.now
+	c.each(func(s *chair) {
+		c.send(s, Message{Type: MsgCommit, Term: c.term, Round: c.world.Round, Digest: c.digest})
+	})
+}
+
+// expire: the nodes did not come together in time.
+func (c *coordinator) expire() {
+	st := c.status()
+	text := fmt.Sprintf("%d of %s nodes came within %v: %s", len(c.seats), nnodes(c.m.self), c.m.cfg.Join, strings.Join(st.Here, ", "))
+	if len(st.Waiting) > 0 {
+		text += "; not ready: " + strings.Join(st.Waiting, ", ")
+	}
+	if why := c.entitled(); why != "" {
+		text += "; " + why
+	}
+	text += ". Check that gorun was started on the others with the same --rdzv-endpoint and --rdzv-id, and that they reach " + c.m.cfg.Where
+	c.failures = nil
+	c.add(c.m.here(KindRendezvous, text))
+	c.decide()
+}

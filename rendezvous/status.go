@@ -1,0 +1,59 @@
+package rendezvous
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+func (c *coordinator) names(f func(*chair) bool) string {
+	return strings.Join(c.list(f), ", ")
+}
+
+// list names at most 16 seats.
+func (c *coordinator) list(f func(*chair) bool) []string {
+	var out []string
+	more := 0
+	for _, s := range c.seats {
+		if !f(s) {
+			continue
+		}
+		if len(out) == 16 {
+			more++
+			continue
+		}
+		out = append(out, s.node.Name())
+	}
+	slices.SortFunc(out, compareNatural)
+	if more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return out
+}
+
+func (c *coordinator) status() *Status {
+	st := &Status{
+		Phase: c.phase.String(), Min: c.m.self.Min, Max: c.m.self.Max, Here: c.list(func(*chair) bool { return true }),
+	}
+	if !c.deadline.IsZero() {
+		st.Left = c.deadline.Sub(c.m.now)
+	}
+	switch c.phase {
+	case executing:
+		st.Here = c.list(func(s *chair) bool { return s.inWorld })
+	case proposing:
+		st.Waiting = c.list(func(s *chair) bool { return s.inWorld && !s.accepted })
+	case halting:
+		st.Waiting = c.list(func(s *chair) bool { return s.inWorld && !s.over })
+	case forming:
+		st.Note = ""
+		if len(c.seats) >= c.m.self.Min {
+			st.Note = c.entitled()
+			if !c.lastCall.IsZero() {
+				st.Note = fmt.Sprintf("last call for more nodes: %v", c.lastCall.Sub(c.m.now).Round(time.Second))
+			}
+		}
+	}
+	return st
+}
