@@ -112,7 +112,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	if a.socket, err = openSocket(ctx, func(rank, pid int, msg string) { a.events.put(reportedEvent{rank, msg}) }); err != nil {
 		return finish, err
 	}
-	a.config.socket = a.socket.path()
+	a.config.socket = a.socket
 	a.wg.Go(func() { _ = a.socket.serve(ctx) })
 	if err := a.connect(ctx); err != nil {
 		return finish, err

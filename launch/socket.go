@@ -28,6 +28,13 @@ type socket struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	cause *contract.Cause // of the abort in progress: told to late comers too
+	talks map[int]*talk   // of this round, by rank
+}
+
+// talk is what one worker has said.
+type talk struct {
+	message string        // of its failure, guarded by the socket's mu
+	ended   chan struct{} // closed with its connection
 }
 
 // openSocket makes the socket, which only this user can connect to: Linux gives
@@ -42,7 +49,7 @@ func openSocket(ctx context.Context, fail func(rank, pid int, message string)) (
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the worker socket: %w (is TMPDIR=%s too long a path?)", err, os.TempDir())
 	}
-	return &socket{l: l, fail: fail, conns: map[net.Conn]bool{}}, nil
+	return &socket{l: l, fail: fail, conns: map[net.Conn]bool{}, talks: map[int]*talk{}}, nil
 }
 
 func (s *socket) path() string { return s.l.Addr().String() }
@@ -89,6 +96,8 @@ func (s *socket) talk(c net.Conn) {
 	lines := bufio.NewScanner(c)
 	lines.Buffer(make([]byte, 0, 512), contract.MaxFrame)
 	hello := contract.Frame{}
+	said := &talk{ended: make(chan struct{})}
+	defer close(said.ended)
 	for lines.Scan() {
 		var f contract.Frame
 		if json.Unmarshal(lines.Bytes(), &f) != nil {
@@ -99,12 +108,16 @@ func (s *socket) talk(c net.Conn) {
 			hello = f
 			s.write(c, contract.Frame{Type: contract.TypeWelcome, Version: contract.Version})
 			s.mu.Lock()
+			s.talks[f.Rank] = said
 			cause := s.cause
 			s.mu.Unlock()
 			if cause != nil {
 				s.write(c, contract.Frame{Type: contract.TypeAbort, Cause: cause})
 			}
 		case f.Type == contract.TypeFail && hello.Type != "":
+			s.mu.Lock()
+			said.message = f.Message
+			s.mu.Unlock()
 			s.fail(hello.Rank, hello.PID, f.Message)
 		case f.Type == contract.TypeBye:
 			return
@@ -139,9 +152,28 @@ func (s *socket) abort(c rendezvous.Cause) {
 	}
 }
 
+// lastWords returns what a worker that has died reported as its failure, "" if
+// nothing. Its death may be known before its last frame has been read.
+func (s *socket) lastWords(ctx context.Context, rank int) string {
+	s.mu.Lock()
+	said := s.talks[rank]
+	s.mu.Unlock()
+	if said == nil {
+		return ""
+	}
+	select {
+	case <-said.ended:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return said.message
+}
+
 // begin starts a new round: nothing is aborted any more.
 func (s *socket) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cause = nil
+	clear(s.talks)
 }

@@ -49,7 +49,7 @@ type workersConfig struct {
 	env      []string
 	wd       string
 	stdin    *os.File
-	socket   string
+	socket   *socket
 	addr     string
 	host     string
 	node     rendezvous.NodeID
@@ -185,7 +185,7 @@ func (w *workers) env(wk *worker) []string {
 		WorldSize: w.world.Size, LocalWorldSize: m.Workers, GroupWorldSize: len(w.world.Members),
 		RoleWorldSize: w.world.Roles[m.Role], RoleName: m.Role, MasterAddr: host, MasterPort: n,
 		RestartCount: w.world.Restart, MaxRestarts: w.world.MaxRestarts, RunID: w.cfg.runID,
-		ErrorFile: wk.out.ErrorFile, Round: w.world.Round, WorkerSocket: w.cfg.socket,
+		ErrorFile: wk.out.ErrorFile, Round: w.world.Round, WorkerSocket: w.cfg.socket.path(),
 		NodeAddr: w.cfg.addr, WorldToken: w.world.Token,
 	})
 }
@@ -219,6 +219,10 @@ func (w *workers) autopsy(wk *worker, exit process.Exit) rendezvous.Cause {
 	_ = wk.out.Drain(ctx)
 	c.Tail = wk.out.Tail()
 	c.Consequence = diagnose.IsConsequence(c.Tail)
+	if text := w.cfg.socket.lastWords(ctx, c.Rank); text != "" && exit.Signal == 0 {
+		c.Kind, c.ExitCode, c.Message, c.Consequence = rendezvous.KindReport, 1, text, false
+		return c
+	}
 	if f, err := report.ReadErrorFile(wk.out.ErrorFile); err == nil {
 		c.ErrorFile, c.Message, c.Traceback = wk.out.ErrorFile, f.Message, f.Traceback
 		if len(c.Tail) == 0 {
