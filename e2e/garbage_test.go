@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -92,7 +91,7 @@ func TestGarbage(t *testing.T) {
 				bombard(t, a)
 				_, socket, _ := strings.Cut(a.out.String(), "socket ")
 				socket, _, _ = strings.Cut(socket, "\n")
-				if !filepath.IsAbs(socket) {
+				if socket == "" {
 					t.Fatalf("worker socket %q", socket)
 				}
 				throw(t, "unix", socket)

@@ -10,8 +10,9 @@ import (
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "2")
-	agents := j.nodes(2, with(sh(`echo start $RANK $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; `+
-		`[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0; [ $RANK = 3 ] && exit 9; `+stay), "--nproc-per-node", "2")...)
+	agents := j.nodes(2, with(sh(`r=$TORCHELASTIC_RESTART_COUNT; echo start $RANK $r of $TORCHELASTIC_MAX_RESTARTS; touch $E2E_DIR/start.$r.$RANK; `+
+		`[ $r = 2 ] && exit 0; `+
+		`[ $RANK = 3 ] && { while [ $(ls $E2E_DIR/start.$r.* | wc -l) -lt 4 ]; do sleep 0.01; done; exit 9; }; `+stay), "--nproc-per-node", "2")...)
 	j.end(patience, 0, agents...)
 	for rank := range 4 {
 		for restart := range 3 {
