@@ -7,8 +7,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -71,7 +73,14 @@ func (s *Share) Serve(ctx context.Context) error {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			return err
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED) {
+				select { // no file descriptor is left now; one will be
+				case <-ctx.Done():
+				case <-time.After(10 * time.Millisecond):
+				}
+				continue
+			}
+			return fmt.Errorf("cannot accept on %s: %w", s.l.Addr(), err)
 		}
 		wg.Go(func() { s.sort(ctx, c) })
 	}
