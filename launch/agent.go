@@ -2,15 +2,11 @@ package launch
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"net"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
@@ -45,6 +41,7 @@ type agent struct {
 type UsageError struct{ Err error }
 
 func (u *UsageError) Error() string { return u.Err.Error() }
+
 func (u *UsageError) Unwrap() error { return u.Err }
 
 // Run is the life of one agent. It returns gorun's exit code; the error is only
@@ -86,108 +83,6 @@ func Run(ctx context.Context, opts Options) (int, error) {
 	return outcome.Code, nil
 }
 
-// prepare makes everything that the loop needs; finish undoes it.
-func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
-	var undo []func()
-	finish = func() {
-		for i := len(undo) - 1; i >= 0; i-- {
-			undo[i]()
-		}
-	}
-	sp := a.opts.Spec
-	a.node = rendezvous.Node{
-		ID: rendezvous.NewNodeID(), RunID: sp.RunID, Protocol: rendezvous.Protocol, Version: a.opts.Version,
-		Host: hostName(), PID: os.Getpid(), Role: sp.Role, NodeRank: sp.NodeRank, Endpoint: -1,
-		Min: sp.MinNodes, Max: sp.MaxNodes,
-	}
-	if a.node.Workers, err = a.countWorkers(ctx); err != nil {
-		return finish, &UsageError{err}
-	}
-	if err := a.prepareWorkers(); err != nil {
-		return finish, err
-	}
-	if err := a.prepareProgram(ctx, &undo); err != nil {
-		return finish, err
-	}
-	if a.socket, err = openSocket(ctx, func(rank, pid int, msg string) { a.events.put(reportedEvent{rank, msg}) }); err != nil {
-		return finish, err
-	}
-	a.config.socket = a.socket
-	a.wg.Go(func() { _ = a.socket.serve(ctx) })
-	if err := a.connect(ctx); err != nil {
-		return finish, err
-	}
-	a.config.addr = a.node.Addr
-	undo = append(undo, a.stores.end)
-	a.watch(ctx)
-	return finish, nil
-}
-
-// prepareWorkers settles what all rounds of workers have in common.
-func (a *agent) prepareWorkers() error {
-	sp := a.opts.Spec
-	c := workersConfig{
-		table: a.table, console: a.out, env: a.opts.Env, wd: a.opts.Dir, stdin: a.opts.Stdin,
-		host: a.node.Host, node: a.node.ID, runID: sp.RunID, grace: sp.ShutdownTimeout, post: a.events.post,
-	}
-	var err error
-	if c.redirect, err = logs.ParseStd(sp.Redirects); err != nil {
-		return &UsageError{fmt.Errorf("--redirects: %w", err)}
-	}
-	if c.tee, err = logs.ParseStd(sp.Tee); err != nil {
-		return &UsageError{fmt.Errorf("--tee: %w", err)}
-	}
-	dir, err := logs.NewDir(sp.LogDir, sp.RunID)
-	if err != nil {
-		return &UsageError{err}
-	}
-	c.folders = newFolders(dir, a.node.Workers)
-	a.wg.Go(c.folders.ahead)
-	if note := envprop.OMPNote(a.opts.Env, a.node.Workers); note != "" && !a.opts.quiet() {
-		a.console.say("%s", note)
-	}
-	a.config = c
-	return nil
-}
-
-// prepareProgram looks at the program now and builds it while the nodes meet.
-func (a *agent) prepareProgram(ctx context.Context, undo *[]func()) error {
-	sp := a.opts.Spec
-	plan, err := program.Check(program.Input{
-		Program: sp.Program, Args: sp.Args, NoPython: sp.NoPython, Module: sp.Module, Dir: a.opts.Dir,
-		Env: a.opts.Env, Run: runner{a.table}.run,
-	})
-	if err != nil && sp.MaxNodes == 1 {
-		return &UsageError{err}
-	}
-	build := func() {
-		if err == nil {
-			a.program, err = plan.Build(ctx)
-		}
-		a.events.put(builtEvent{programCode(plan, err), err})
-	}
-	*undo = append(*undo, func() {
-		if a.program.Cleanup != nil {
-			_ = a.program.Cleanup()
-		}
-	})
-	if err != nil || !plan.NeedsBuild() {
-		build()
-		return nil
-	}
-	a.wg.Go(build)
-	return nil
-}
-
-// programCode: a program that is not there is bad input; one that does not
-// build has failed.
-func programCode(plan program.Plan, err error) int {
-	if plan.NeedsBuild() {
-		return 1
-	}
-	return rendezvous.ExitUsage
-}
-
 // ready: the program can be started here, or cannot. Only now, not while it was
 // built, is this node's address known for sure.
 func (a *agent) ready(e builtEvent) rendezvous.Event {
@@ -198,27 +93,6 @@ func (a *agent) ready(e builtEvent) rendezvous.Event {
 	c.ExitCode = e.code
 	return rendezvous.Ready{Cause: &c}
 }
-
-// watch turns signals and the keeper's death into events.
-func (a *agent) watch(ctx context.Context) {
-	a.wg.Go(func() {
-		keeper := a.opts.Keeper
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case s := <-a.opts.Signals:
-				a.events.put(signalEvent{s.(syscall.Signal)})
-			case <-keeper:
-				keeper = nil
-				a.events.put(keeperEvent{})
-			}
-		}
-	})
-}
-
-// newToken draws what the workers of one world have in common.
-func newToken() string { return rand.Text() }
 
 // loop owns the machine: events in, commands out, until the job is decided.
 func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
@@ -351,37 +225,4 @@ func (a *agent) stop(ctx context.Context, c rendezvous.Stop) {
 			return next
 		})
 	})
-}
-
-// signalled: the first signal ends the job, a second one at once; USR1 and USR2
-// are the workers'.
-func (a *agent) signalled(sig syscall.Signal) rendezvous.Event {
-	switch sig {
-	case unix.SIGWINCH:
-		if a.current != nil {
-			a.current.resize()
-		}
-		return nil
-	case unix.SIGUSR1, unix.SIGUSR2:
-		if a.current != nil {
-			a.current.signal(sig)
-		}
-		return nil
-	}
-	a.signals++
-	c := a.self(rendezvous.KindStopped, "")
-	c.Signal = sig
-	return rendezvous.StopJob{Cause: c, Kill: a.signals > 1}
-}
-
-// self is a cause that concerns this node as a whole.
-func (a *agent) self(k rendezvous.Kind, text string) rendezvous.Cause {
-	c := rendezvous.Cause{
-		Kind: k, Node: a.node.ID, Host: a.node.Host, Addr: a.node.Addr, GroupRank: -1, Rank: -1, LocalRank: -1,
-		Message: text, Time: time.Now(),
-	}
-	if a.machine != nil && a.machine.World() != nil {
-		c.GroupRank = a.machine.World().Index(a.node.ID)
-	}
-	return c
 }

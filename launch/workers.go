@@ -1,23 +1,16 @@
 package launch
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/envprop"
-	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
-	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -112,17 +105,6 @@ func (w *workers) maybeDone() {
 	}
 }
 
-// startCode is what a shell returns for a program that cannot be started.
-func startCode(err error) int {
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return 127
-	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
-		return 126
-	}
-	return 1
-}
-
 // open makes what a worker's output needs.
 func (w *workers) open(attempt string, local int) (*worker, error) {
 	m := w.world.Members[w.group]
@@ -188,200 +170,4 @@ func (w *workers) env(wk *worker) []string {
 		ErrorFile: wk.out.ErrorFile, Round: w.world.Round, WorkerSocket: w.cfg.socket.path(),
 		NodeAddr: w.cfg.addr, WorldToken: w.world.Token,
 	})
-}
-
-// ended: a worker's process is gone.
-func (w *workers) ended(wk *worker) {
-	exit := wk.proc.Exit()
-	w.mu.Lock()
-	w.left--
-	ours := !w.stopped.IsZero() && exit.At.After(w.stopped)
-	w.mu.Unlock()
-	if !exit.Success() {
-		if !ours {
-			w.fail(w.autopsy(wk, exit))
-		}
-		return
-	}
-	w.maybeDone()
-}
-
-// autopsy finds out why a worker failed.
-func (w *workers) autopsy(wk *worker, exit process.Exit) rendezvous.Cause {
-	kind := rendezvous.KindExit
-	if exit.Signal != 0 {
-		kind = rendezvous.KindSignal
-	}
-	c := w.cause(kind, wk)
-	c.ExitCode, c.Signal, c.Time = max(0, exit.Code), exit.Signal, exit.At
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	_ = wk.out.Drain(ctx)
-	c.Tail = wk.out.Tail()
-	c.Consequence = diagnose.IsConsequence(c.Tail)
-	if text := w.cfg.socket.lastWords(ctx, c.Rank); text != "" && exit.Signal == 0 {
-		c.Kind, c.ExitCode, c.Message, c.Consequence = rendezvous.KindReport, 1, text, false
-		return c
-	}
-	if f, err := report.ReadErrorFile(wk.out.ErrorFile); err == nil {
-		c.ErrorFile, c.Message, c.Traceback = wk.out.ErrorFile, f.Message, f.Traceback
-		if len(c.Tail) == 0 {
-			c.Consequence = diagnose.IsConsequence(strings.Split(f.Traceback, "\n"))
-		}
-	}
-	return c
-}
-
-// cause is a Cause with its place filled in.
-func (w *workers) cause(k rendezvous.Kind, wk *worker) rendezvous.Cause {
-	m := w.world.Members[w.group]
-	c := rendezvous.Cause{
-		Kind: k, Node: w.cfg.node, Host: w.cfg.host, Addr: w.cfg.addr, GroupRank: w.group,
-		Rank: -1, LocalRank: -1, Role: m.Role, Time: time.Now(),
-	}
-	if wk != nil {
-		c.Rank, c.LocalRank = wk.rank, wk.local
-		if wk.proc != nil {
-			c.PID = wk.proc.Pid()
-		}
-	}
-	return c
-}
-
-// fail notes a failure and posts the first one.
-func (w *workers) fail(c rendezvous.Cause) {
-	w.mu.Lock()
-	first := !w.failed
-	w.failed = true
-	for _, wk := range w.list {
-		if wk.rank == c.Rank && wk.cause == nil {
-			wk.cause = &c
-		}
-	}
-	w.mu.Unlock()
-	if first {
-		w.cfg.post(rendezvous.Failed{Round: w.world.Round, Cause: c})
-	}
-}
-
-// reported: the worker of that rank says through the socket that it failed.
-func (w *workers) reported(rank int, message string) {
-	w.mu.Lock()
-	var who *worker
-	for _, wk := range w.list {
-		if wk.rank == rank {
-			who = wk
-		}
-	}
-	w.mu.Unlock()
-	if who == nil {
-		return
-	}
-	c := w.cause(rendezvous.KindReport, who)
-	c.ExitCode, c.Message = 1, message
-	c.Tail = who.out.Tail()
-	w.fail(c)
-}
-
-// stop ends the workers and posts Over when nothing of them is left.
-func (w *workers) stop(sig syscall.Signal, kill bool, store func() string) {
-	w.mu.Lock()
-	again := !w.stopped.IsZero()
-	if !again {
-		w.stopped = time.Now()
-	}
-	procs := w.procs()
-	w.mu.Unlock()
-	grace := w.cfg.grace
-	if kill {
-		grace = 0
-	}
-	_, err := w.cfg.table.Stop(context.Background(), process.StopOptions{Signal: sig, Grace: grace}, procs...)
-	if again {
-		return // the first stop reports
-	}
-	w.wg.Wait()
-	w.close()
-	over := rendezvous.Over{Round: w.world.Round, Ends: w.ends(), Store: store()}
-	w.mu.Lock()
-	for _, wk := range w.list {
-		if wk.cause != nil {
-			over.Failures = append(over.Failures, *wk.cause)
-		}
-	}
-	w.mu.Unlock()
-	if err != nil {
-		c := w.cause(rendezvous.KindStart, nil)
-		c.Message = fmt.Sprintf("cannot stop all processes: %v", err)
-		over.Failures = append(over.Failures, c)
-	}
-	w.cfg.post(over)
-}
-
-// procs must be called with mu held.
-func (w *workers) procs() []*process.Process {
-	out := make([]*process.Process, 0, len(w.list))
-	for _, wk := range w.list {
-		out = append(out, wk.proc)
-	}
-	return out
-}
-
-// signal passes a signal on to every worker's group.
-func (w *workers) signal(sig syscall.Signal) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, wk := range w.list {
-		_ = wk.proc.Signal(sig)
-	}
-}
-
-func (w *workers) resize() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, wk := range w.list {
-		wk.out.Resize()
-	}
-}
-
-// sweep kills what workers that succeeded left behind.
-func (w *workers) sweep() {
-	w.mu.Lock()
-	procs := w.procs()
-	w.mu.Unlock()
-	_, _ = w.cfg.table.Stop(context.Background(), process.StopOptions{}, procs...)
-	w.wg.Wait()
-	w.close()
-}
-
-// close takes the last output.
-func (w *workers) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), outputTimeout)
-	defer cancel()
-	w.mu.Lock()
-	list := w.list
-	w.mu.Unlock()
-	for _, wk := range list {
-		_ = wk.out.Wait(ctx)
-	}
-}
-
-// ends lists how the workers that have ended did so.
-func (w *workers) ends() []rendezvous.End {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var out []rendezvous.End
-	for _, wk := range w.list {
-		select {
-		case <-wk.proc.Done():
-		default:
-			continue
-		}
-		e := wk.proc.Exit()
-		out = append(out, rendezvous.End{
-			Rank: wk.rank, LocalRank: wk.local, PID: wk.proc.Pid(), ExitCode: max(0, e.Code), Signal: e.Signal,
-			Started: wk.started, Ended: e.At,
-		})
-	}
-	return out
 }

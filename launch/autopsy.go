@@ -1,0 +1,119 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/launch/diagnose"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/report"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// startCode is what a shell returns for a program that cannot be started.
+func startCode(err error) int {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return 127
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
+		return 126
+	}
+	return 1
+}
+
+// ended: a worker's process is gone.
+func (w *workers) ended(wk *worker) {
+	exit := wk.proc.Exit()
+	w.mu.Lock()
+	w.left--
+	ours := !w.stopped.IsZero() && exit.At.After(w.stopped)
+	w.mu.Unlock()
+	if !exit.Success() {
+		if !ours {
+			w.fail(w.autopsy(wk, exit))
+		}
+		return
+	}
+	w.maybeDone()
+}
+
+// autopsy finds out why a worker failed.
+func (w *workers) autopsy(wk *worker, exit process.Exit) rendezvous.Cause {
+	kind := rendezvous.KindExit
+	if exit.Signal != 0 {
+		kind = rendezvous.KindSignal
+	}
+	c := w.cause(kind, wk)
+	c.ExitCode, c.Signal, c.Time = max(0, exit.Code), exit.Signal, exit.At
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	_ = wk.out.Drain(ctx)
+	c.Tail = wk.out.Tail()
+	c.Consequence = diagnose.IsConsequence(c.Tail)
+	if text := w.cfg.socket.lastWords(ctx, c.Rank); text != "" && exit.Signal == 0 {
+		c.Kind, c.ExitCode, c.Message, c.Consequence = rendezvous.KindReport, 1, text, false
+		return c
+	}
+	if f, err := report.ReadErrorFile(wk.out.ErrorFile); err == nil {
+		c.ErrorFile, c.Message, c.Traceback = wk.out.ErrorFile, f.Message, f.Traceback
+		if len(c.Tail) == 0 {
+			c.Consequence = diagnose.IsConsequence(strings.Split(f.Traceback, "\n"))
+		}
+	}
+	return c
+}
+
+// cause is a Cause with its place filled in.
+func (w *workers) cause(k rendezvous.Kind, wk *worker) rendezvous.Cause {
+	m := w.world.Members[w.group]
+	c := rendezvous.Cause{
+		Kind: k, Node: w.cfg.node, Host: w.cfg.host, Addr: w.cfg.addr, GroupRank: w.group,
+		Rank: -1, LocalRank: -1, Role: m.Role, Time: time.Now(),
+	}
+	if wk != nil {
+		c.Rank, c.LocalRank = wk.rank, wk.local
+		if wk.proc != nil {
+			c.PID = wk.proc.Pid()
+		}
+	}
+	return c
+}
+
+// fail notes a failure and posts the first one.
+func (w *workers) fail(c rendezvous.Cause) {
+	w.mu.Lock()
+	first := !w.failed
+	w.failed = true
+	for _, wk := range w.list {
+		if wk.rank == c.Rank && wk.cause == nil {
+			wk.cause = &c
+		}
+	}
+	w.mu.Unlock()
+	if first {
+		w.cfg.post(rendezvous.Failed{Round: w.world.Round, Cause: c})
+	}
+}
+
+// reported: the worker of that rank says through the socket that it failed.
+func (w *workers) reported(rank int, message string) {
+	w.mu.Lock()
+	var who *worker
+	for _, wk := range w.list {
+		if wk.rank == rank {
+			who = wk
+		}
+	}
+	w.mu.Unlock()
+	if who == nil {
+		return
+	}
+	c := w.cause(rendezvous.KindReport, who)
+	c.ExitCode, c.Message = 1, message
+	c.Tail = who.out.Tail()
+	w.fail(c)
+}

@@ -1,0 +1,114 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// stop ends the workers and posts Over when nothing of them is left.
+func (w *workers) stop(sig syscall.Signal, kill bool, store func() string) {
+	w.mu.Lock()
+	again := !w.stopped.IsZero()
+	if !again {
+		w.stopped = time.Now()
+	}
+	procs := w.procs()
+	w.mu.Unlock()
+	grace := w.cfg.grace
+	if kill {
+		grace = 0
+	}
+	_, err := w.cfg.table.Stop(context.Background(), process.StopOptions{Signal: sig, Grace: grace}, procs...)
+	if again {
+		return // the first stop reports
+	}
+	w.wg.Wait()
+	w.close()
+	over := rendezvous.Over{Round: w.world.Round, Ends: w.ends(), Store: store()}
+	w.mu.Lock()
+	for _, wk := range w.list {
+		if wk.cause != nil {
+			over.Failures = append(over.Failures, *wk.cause)
+		}
+	}
+	w.mu.Unlock()
+	if err != nil {
+		c := w.cause(rendezvous.KindStart, nil)
+		c.Message = fmt.Sprintf("cannot stop all processes: %v", err)
+		over.Failures = append(over.Failures, c)
+	}
+	w.cfg.post(over)
+}
+
+// procs must be called with mu held.
+func (w *workers) procs() []*process.Process {
+	out := make([]*process.Process, 0, len(w.list))
+	for _, wk := range w.list {
+		out = append(out, wk.proc)
+	}
+	return out
+}
+
+// signal passes a signal on to every worker's group.
+func (w *workers) signal(sig syscall.Signal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, wk := range w.list {
+		_ = wk.proc.Signal(sig)
+	}
+}
+
+func (w *workers) resize() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, wk := range w.list {
+		wk.out.Resize()
+	}
+}
+
+// sweep kills what workers that succeeded left behind.
+func (w *workers) sweep() {
+	w.mu.Lock()
+	procs := w.procs()
+	w.mu.Unlock()
+	_, _ = w.cfg.table.Stop(context.Background(), process.StopOptions{}, procs...)
+	w.wg.Wait()
+	w.close()
+}
+
+// close takes the last output.
+func (w *workers) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), outputTimeout)
+	defer cancel()
+	w.mu.Lock()
+	list := w.list
+	w.mu.Unlock()
+	for _, wk := range list {
+		_ = wk.out.Wait(ctx)
+	}
+}
+
+// ends lists how the workers that have ended did so.
+func (w *workers) ends() []rendezvous.End {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []rendezvous.End
+	for _, wk := range w.list {
+		select {
+		case <-wk.proc.Done():
+		default:
+			continue
+		}
+		e := wk.proc.Exit()
+		out = append(out, rendezvous.End{
+			Rank: wk.rank, LocalRank: wk.local, PID: wk.proc.Pid(), ExitCode: max(0, e.Code), Signal: e.Signal,
+			Started: wk.started, Ended: e.At,
+		})
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package launch
+
+import (
+	"context"
+	"crypto/rand"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"golang.org/x/sys/unix"
+)
+
+// watch turns signals and the keeper's death into events.
+func (a *agent) watch(ctx context.Context) {
+	a.wg.Go(func() {
+		keeper := a.opts.Keeper
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-a.opts.Signals:
+				a.events.put(signalEvent{s.(syscall.Signal)})
+			case <-keeper:
+				keeper = nil
+				a.events.put(keeperEvent{})
+			}
+		}
+	})
+}
+
+// newToken draws what the workers of one world have in common.
+func newToken() string { return rand.Text() }
+
+// signalled: the first signal ends the job, a second one at once; USR1 and USR2
+// are the workers'.
+func (a *agent) signalled(sig syscall.Signal) rendezvous.Event {
+	switch sig {
+	case unix.SIGWINCH:
+		if a.current != nil {
+			a.current.resize()
+		}
+		return nil
+	case unix.SIGUSR1, unix.SIGUSR2:
+		if a.current != nil {
+			a.current.signal(sig)
+		}
+		return nil
+	}
+	a.signals++
+	c := a.self(rendezvous.KindStopped, "")
+	c.Signal = sig
+	return rendezvous.StopJob{Cause: c, Kill: a.signals > 1}
+}
+
+// self is a cause that concerns this node as a whole.
+func (a *agent) self(k rendezvous.Kind, text string) rendezvous.Cause {
+	c := rendezvous.Cause{
+		Kind: k, Node: a.node.ID, Host: a.node.Host, Addr: a.node.Addr, GroupRank: -1, Rank: -1, LocalRank: -1,
+		Message: text, Time: time.Now(),
+	}
+	if a.machine != nil && a.machine.World() != nil {
+		c.GroupRank = a.machine.World().Index(a.node.ID)
+	}
+	return c
+}
