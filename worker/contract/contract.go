@@ -2,8 +2,8 @@
 // environment variables and the frames on the worker socket. It uses the
 // standard library only, so that linking it into a user's program costs nothing.
 //
-// The socket is a Unix stream socket in a folder that only the job's user can
-// enter. Frames are JSON objects, one a line, at most MaxFrame bytes. The worker
+// The socket is a Unix stream socket that only the job's user can connect to (mode
+// 0600). Frames are JSON objects, one a line, at most MaxFrame bytes. The worker
 // sends hello first; the agent answers with welcome. Afterwards either side may
 // send at any time. A connection that ends without a bye or an abort means that
 // the other side is gone.
