@@ -15,11 +15,7 @@ type proc struct {
 	pid, parent int
 	name        string
 	cmdline     string
-	environ     []byte
 }
-
-// env reports whether the process has a variable of that name.
-func (p proc) env(name string) bool { return bytes.Contains(p.environ, []byte("\x00"+name+"=")) }
 
 // processes lists what lives of the job, found by the token in its environment.
 func (j *job) processes() []proc {
@@ -34,7 +30,7 @@ func (j *job) processes() []proc {
 		if err != nil {
 			continue
 		}
-		p := proc{environ: append([]byte{0}, environ...)}
+		p := proc{}
 		p.pid, _ = strconv.Atoi(filepath.Base(dir))
 		open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 		fields := strings.Fields(string(stat[end+1:]))
@@ -96,22 +92,6 @@ func (j *job) kill(pid int) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		j.Errorf("cannot kill %d: %v", pid, err)
 	}
-}
-
-// workers lists the processes with a RANK whose parent has none.
-func (j *job) workers() []proc {
-	all := j.processes()
-	ranked := map[int]bool{}
-	for _, p := range all {
-		ranked[p.pid] = p.env("RANK")
-	}
-	var out []proc
-	for _, p := range all {
-		if ranked[p.pid] && !ranked[p.parent] {
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // stamp reads a time that a worker wrote with date +%s%N.
