@@ -23,8 +23,9 @@ func stepBack() bool {
 	return agent
 }
 
-// earlyEnd returns how the agent ended if this process is the keeper of an early
-// one, which has left something to do.
-func earlyEnd() (ws syscall.WaitStatus, ok bool) {
-	return syscall.WaitStatus(C.early.status), C.early.ended != 0
+// earlyEnd returns how the agent ended, and how many processes that it left were
+// killed, if this process is the keeper of an early one, which has left something
+// to do.
+func earlyEnd() (ws syscall.WaitStatus, killed int, ok bool) {
+	return syscall.WaitStatus(C.early.status), int(C.early.killed), C.early.ended != 0
 }

@@ -3,6 +3,7 @@ struct early {
 	int lifeline; // in the agent: descriptor that ends with the keeper
 	int ended;    // in the keeper: whether the agent has ended and something is left to do
 	int status;   // how it ended, as waitpid(2) says it
+	int killed;   // how many processes that it left were sent SIGKILL
 };
 
 extern struct early early;

@@ -10,4 +10,4 @@ func earlyAgent() (lifeline int, ok bool) { return 0, false }
 
 func stepBack() bool { return false }
 
-func earlyEnd() (ws syscall.WaitStatus, ok bool) { return 0, false }
+func earlyEnd() (ws syscall.WaitStatus, killed int, ok bool) { return 0, 0, false }

@@ -23,10 +23,10 @@ func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)
 
 // run is the whole program: arguments in, exit code out.
 func run(args []string) int {
-	ws, ended := earlyEnd()
+	ws, killed, ended := earlyEnd()
 	switch {
 	case ended:
-		return status(finishKeeper(ws))
+		return status(finishKeeper(ws, killed))
 	case len(args) > 0 && args[0] == agentCommand:
 		return status(runStarted(args[1:]))
 	case len(args) > 0 && args[0] == "run":

@@ -95,10 +95,10 @@ func runKeeper(sp spec.Spec, args []string) error {
 }
 
 // finishKeeper is what is left to do for the keeper of an early agent, which has
-// ended as ws says.
-func finishKeeper(ws syscall.WaitStatus) error {
+// ended as ws says; some of what it left was killed already.
+func finishKeeper(ws syscall.WaitStatus, killed int) error {
 	k, verdict := newKeeper()
-	return verdict(k.Finish(context.Background(), ws))
+	return verdict(k.Finish(context.Background(), ws, killed))
 }
 
 // newKeeper returns a keeper without agents, and what turns the error of its run

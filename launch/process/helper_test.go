@@ -239,7 +239,7 @@ func play(mode string) int {
 		k := Keeper{OnExit: func(i int, e Exit, killed int) {
 			fmt.Printf("agent %d %v, killed %v\n", i, e, killed > 0)
 		}}
-		if err := k.Finish(context.Background(), syscall.WaitStatus(7<<8)); err != nil {
+		if err := k.Finish(context.Background(), syscall.WaitStatus(7<<8), 0); err != nil {
 			return fail(err)
 		}
 	case "agent":

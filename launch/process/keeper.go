@@ -77,17 +77,17 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // Finish is the end of Run in a process whose only agent was forked from it
 // before it had a table, and has ended, as ws says: every child that this process
-// has is what the agent left.
-func (k *Keeper) Finish(ctx context.Context, ws syscall.WaitStatus) error {
+// has is what the agent left; killed of them have been sent SIGKILL already.
+func (k *Keeper) Finish(ctx context.Context, ws syscall.WaitStatus, killed int) error {
 	e := exitOf(ws, time.Now())
 	table, err := open(true)
 	if err != nil {
 		return err
 	}
 	defer table.Close()
-	killed, err := table.Stop(ctx, StopOptions{})
+	more, err := table.Stop(ctx, StopOptions{})
 	if k.OnExit != nil {
-		k.OnExit(0, e, killed)
+		k.OnExit(0, e, killed+more)
 	}
 	return err
 }

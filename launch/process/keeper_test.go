@@ -113,8 +113,10 @@ func TestKeeperForwardsOnce(t *testing.T) {
 // Children that were there before are what the agent left.
 func TestKeeperFinish(t *testing.T) {
 	b := newBench(t)
-	keeper := b.start(shellThen(`sh -c 'trap "" TERM; echo up; sleep 1000; :' &`, "finish"))
-	b.expect("up", "agent 0 exited with code 7, killed true")
+	up := t.TempDir() + "/up"
+	keeper := b.start(shellThen(fmt.Sprintf(
+		`sh -c 'trap "" TERM; echo > %[1]s; sleep 1000; :' & until [ -e %[1]s ]; do sleep 0.01; done;`, up), "finish"))
+	b.expect("agent 0 exited with code 7, killed true")
 	b.nothingLeftBut(keeper)
 	if e := b.exit(keeper); !e.Success() {
 		t.Error(e)
