@@ -17,6 +17,8 @@ func (c *coordinator) hello(conn Conn, n Node, last *Last) {
 	if why == "" && last != nil && last.World != nil {
 		if err := last.World.validate(); err != nil {
 			why = fmt.Sprintf("the last world that it tells of makes no sense: %v", err)
+		} else if w := last.World; w.RunID != c.m.self.RunID {
+			why = fmt.Sprintf("the last world that it tells of is run %q's", clip(w.RunID))
 		}
 	}
 	if why != "" {

@@ -159,7 +159,7 @@ func (c *coordinator) receive(conn Conn, msg Message) {
 	case MsgFailed:
 		c.failed(s, msg, current)
 	case MsgDone:
-		if current && (c.phase == executing || c.phase == halting) {
+		if current && !s.done && (c.phase == executing || c.phase == halting) {
 			s.done = true
 			c.ends = append(c.ends, msg.Ends...)
 		}

@@ -1,5 +1,7 @@
 package rendezvous
 
+import "slices"
+
 func (m *Machine) aborted(msg Message) {
 	mem := &m.mem
 	if mem.work == idle {
@@ -59,7 +61,9 @@ func (m *Machine) localOver(e Over) {
 	if mem.work == idle || mem.sealed.Round != e.Round {
 		return
 	}
-	mem.work, mem.failures, mem.ends = idle, e.Failures, e.Ends
+	// What concerns the whole node (a lost coordinator, a signal) is not the workers' to tell.
+	mine := slices.DeleteFunc(slices.Clone(mem.failures), func(c Cause) bool { return c.Rank >= 0 })
+	mem.work, mem.failures, mem.ends = idle, append(mine, e.Failures...), e.Ends
 	m.tellOver(e.Round)
 }
 

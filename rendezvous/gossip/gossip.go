@@ -185,29 +185,6 @@ func (g *Gossip) close() {
 	_ = g.list.Shutdown()
 }
 
-// join asks the endpoints until one answers, and again now and then: gossip
-// never heals a cut by itself, and an endpoint's agent may be started anew.
-func (g *Gossip) join(ctx context.Context) {
-	wait, idle := 5*time.Millisecond, time.Duration(0)
-	for {
-		if !g.served() || idle >= rejoin {
-			idle = 0
-			for i, e := range g.cfg.Endpoints {
-				if i != g.cfg.Serves {
-					g.report(g.ask(ctx, e))
-				}
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-			idle += wait
-			wait = min(2*wait, 500*time.Millisecond)
-		}
-	}
-}
-
 // rejoin is the pause between two questions to the endpoints while one of them
 // is served by somebody who is seen.
 const rejoin = 5 * time.Second
@@ -224,51 +201,10 @@ func (g *Gossip) served() bool {
 	return false
 }
 
-// ask joins at all addresses of an endpoint: its name may not be known yet, or
-// have an address that does not answer.
-func (g *Gossip) ask(ctx context.Context, endpoint string) error {
-	host, port, err := net.SplitHostPort(endpoint)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	ips, err := net.DefaultResolver.LookupHost(ctx, host)
-	if err != nil {
-		return fmt.Errorf("cannot resolve the endpoint: %w", err)
-	}
-	for i := range ips {
-		ips[i] = net.JoinHostPort(ips[i], port)
-	}
-	n, err := g.list.Join(ips)
-	if n > 0 || g.stranger() != "" {
-		return nil
-	}
-	var many interface{ WrappedErrors() []error }
-	if errors.As(err, &many) && len(many.WrappedErrors()) > 0 {
-		err = many.WrappedErrors()[0]
-	}
-	if err != nil && !isDial(err) { // it accepts connections and does not answer as memberlist does
-		err = fmt.Errorf("%s is in use, but no gorun answers there; is it another program's port? (%w)", endpoint, err)
-	}
-	return err
-}
-
 // isDial reports whether a connection could not even be opened. memberlist
 // keeps the words of errors, not the errors.
 func isDial(err error) bool {
 	return strings.Contains(err.Error(), "dial tcp")
-}
-
-// report keeps why an endpoint did not answer, for the one who waits.
-func (g *Gossip) report(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.trouble = ""
-	if err != nil {
-		g.trouble = strings.TrimSpace(err.Error())
-		g.wake()
-	}
 }
 
 func (g *Gossip) snapshot() rendezvous.Peers {
@@ -296,62 +232,3 @@ func (g *Gossip) wake() {
 }
 
 var errForeign = errors.New("an agent of another run")
-
-// NotifyAlive refuses agents of other runs and protocols. An agent that does
-// not serve its endpoint and finds a stranger there has nobody to join.
-func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
-	m, err := decodeMeta(n.Meta)
-	if err == nil && m.Run == g.cfg.RunID && m.Protocol == g.protocol {
-		return nil
-	}
-	if n.Name == string(g.cfg.ID) {
-		return nil
-	}
-	g.mu.Lock()
-	if g.cfg.Serves < 0 && m.Endpoint >= 0 && g.foreign == "" {
-		at := net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
-		switch {
-		case err != nil:
-			g.foreign = fmt.Sprintf("%s is used by a program that is not gorun (%v); choose another port for --rdzv-endpoint", at, err)
-		case m.Protocol != g.protocol:
-			g.foreign = fmt.Sprintf("%s is served by %s with protocol %d, this gorun speaks %d; start the same gorun on every node", at, m.Name, m.Protocol, g.protocol)
-		default:
-			g.foreign = fmt.Sprintf("%s is served by %s for run %q, not %q; give both the same --rdzv-id, or this job another port in --rdzv-endpoint", at, m.Name, m.Run, g.cfg.RunID)
-		}
-		g.wake()
-	}
-	g.mu.Unlock()
-	return errForeign
-}
-
-// events copies what memberlist reports: its callbacks hold its locks.
-type events struct{ g *Gossip }
-
-func (e events) NotifyJoin(n *memberlist.Node) {
-	m, err := decodeMeta(n.Meta)
-	if err != nil {
-		return
-	}
-	e.g.mu.Lock()
-	e.g.peers[rendezvous.NodeID(n.Name)] = m.peer(n.Name)
-	e.g.mu.Unlock()
-	e.g.wake()
-}
-
-func (e events) NotifyUpdate(n *memberlist.Node) { e.NotifyJoin(n) }
-
-func (e events) NotifyLeave(n *memberlist.Node) {
-	e.g.mu.Lock()
-	delete(e.g.peers, rendezvous.NodeID(n.Name))
-	e.g.mu.Unlock()
-	e.g.wake()
-}
-
-// delegate hands out this agent's meta and carries nothing else.
-type delegate []byte
-
-func (d delegate) NodeMeta(int) []byte           { return d }
-func (delegate) NotifyMsg([]byte)                {}
-func (delegate) GetBroadcasts(int, int) [][]byte { return nil }
-func (delegate) LocalState(bool) []byte          { return nil }
-func (delegate) MergeRemoteState([]byte, bool)   {}
