@@ -1,0 +1,86 @@
+package gossip
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/hashicorp/memberlist"
+)
+
+// join asks the endpoints until one answers, and again now and then: gossip
+// never heals a cut by itself, and an endpoint's agent may be started anew.
+func (g *Gossip) join(ctx context.Context) {
+	wait, idle := 5*time.Millisecond, time.Duration(0)
+	for {
+		if !g.served() || idle >= rejoin {
+			idle = 0
+			for i, e := range g.cfg.Endpoints {
+				if i != g.cfg.Serves {
+					g.report(g.ask(ctx, e))
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+			idle += wait
+			wait = min(2*wait, 500*time.Millisecond)
+		}
+	}
+}
+
+// ask joins at all addresses of an endpoint: its name may not be known yet, or
+// have an address that does not answer.
+func (g *Gossip) ask(ctx context.Context, endpoint string) error {
+	host, port, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return fmt.Errorf("cannot resolve the endpoint: %w", err)
+	}
+	for i := range ips {
+		ips[i] = net.JoinHostPort(ips[i], port)
+	}
+	n, err := g.list.Join(ips)
+	if n > 0 || g.stranger() != "" {
+		return nil
+	}
+	var many interface{ WrappedErrors() []error }
+	if errors.As(err, &many) && len(many.WrappedErrors()) > 0 {
+		err = many.WrappedErrors()[0]
+	}
+	if err != nil && !isDial(err) { // it accepts connections and does not answer as memberlist does
+		err = fmt.Errorf("%s is in use, but no gorun answers there; is it another program's port? (%w)", endpoint, err)
+	}
+	return err
+}
+
+// report keeps why an endpoint did not answer, for the one who waits.
+func (g *Gossip) report(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trouble = ""
+	if err != nil {
+		g.trouble = strings.TrimSpace(err.Error())
+		g.wake()
+	}
+}
