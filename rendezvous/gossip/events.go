@@ -1,21 +1,9 @@
 package gossip
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
-	"sync"
-	"time"
-	"unicode/utf8"
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"

@@ -2,23 +2,11 @@ package gossip
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
-	"unicode/utf8"
-
-	"github.com/gorun/gorun/rendezvous"
-	"github.com/hashicorp/memberlist"
 )
 
 // join asks the endpoints until one answers, and again now and then: gossip
