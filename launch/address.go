@@ -2,10 +2,12 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/launch/spec"
@@ -147,8 +149,11 @@ func listen(addr string, r spec.PortRange) (net.Listener, error) {
 		if l, err = net.Listen("tcp", net.JoinHostPort(addr, fmt.Sprint(p))); err == nil {
 			return l, nil
 		}
+		if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
+			break // no port of that address can be opened
+		}
 	}
-	if r != (spec.PortRange{}) {
+	if r != (spec.PortRange{}) && errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("cannot open a port of %d-%d on %s: all are taken (%w)", r.Lo, r.Hi, addr, err)
 	}
 	return nil, fmt.Errorf("cannot open a port on %s: %w", addr, err)

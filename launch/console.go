@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gorun/gorun/rendezvous"
 	"golang.org/x/term"
@@ -20,17 +21,20 @@ type console struct {
 	prefix  string
 	quiet   bool // status and progress are another agent's to tell
 	drawn   bool // a live line stands on the terminal
+	now     func() time.Time
 	born    time.Time
 	lastOut time.Time
 }
 
 const (
 	firstStatus = 2 * time.Second // a job that forms faster needs no words
-	statusEvery = 5 * time.Second
+	// A status comes about once a second, and nobody waits in silence for more
+	// than five: the next one after 4.5 s is in time, the next after 5 s is not.
+	statusEvery = 4500 * time.Millisecond
 )
 
 func newConsole(f *os.File, prefix string, quiet bool) *console {
-	c := &console{w: f, prefix: prefix, quiet: quiet, born: time.Now()}
+	c := &console{w: f, prefix: prefix, quiet: quiet, now: time.Now, born: time.Now()}
 	if term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
 		c.live = true
 		c.width = 100
@@ -44,7 +48,18 @@ func newConsole(f *os.File, prefix string, quiet bool) *console {
 // say prints one line.
 func (c *console) say(format string, args ...any) {
 	c.clear()
-	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, fmt.Sprintf(format, args...))
+	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, printable(fmt.Sprintf(format, args...)))
+}
+
+// printable keeps what other nodes say (host names, causes) from commanding the
+// terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return '?'
+		}
+		return r
+	}, s)
 }
 
 func (c *console) clear() {
@@ -60,25 +75,28 @@ func (c *console) status(s *rendezvous.Status) {
 		c.clear()
 		return
 	}
-	if c.quiet || s.Phase == "forming" && len(s.Here) >= s.Max && s.Note == "" {
+	if c.quiet || s.Phase == "forming" && came(s) >= s.Max && s.Note == "" {
 		return // nothing to wait for
 	}
-	now := time.Now()
 	if c.live {
-		line := c.prefix + ": " + describe(s)
+		line := []rune(strings.ReplaceAll(printable(c.prefix+": "+describe(s)), "\n", " "))
 		if len(line) >= c.width {
 			line = line[:c.width-1]
 		}
-		fmt.Fprintf(c.w, "\r\033[K%s", line)
+		fmt.Fprintf(c.w, "\r\033[K%s", string(line))
 		c.drawn = true
 		return
 	}
+	now := c.now()
 	if now.Sub(c.born) < firstStatus || now.Sub(c.lastOut) < statusEvery {
 		return
 	}
 	c.lastOut = now
 	c.say("%s", describe(s))
 }
+
+// came is how many nodes are there: of many, not all are named.
+func came(s *rendezvous.Status) int { return max(s.Came, len(s.Here)) }
 
 // describe puts a status into words.
 func describe(s *rendezvous.Status) string {
@@ -93,18 +111,18 @@ func describe(s *rendezvous.Status) string {
 	case "recovering":
 		fmt.Fprintf(&b, "the coordinator was lost, asking the survivors%s", left)
 	case "forming":
-		missing := max(0, s.Min-len(s.Here))
+		missing := max(0, s.Min-came(s))
 		if s.Min == s.Max {
-			fmt.Fprintf(&b, "have %d of %d nodes (%s)", len(s.Here), s.Max, strings.Join(s.Here, ", "))
+			fmt.Fprintf(&b, "have %d of %d nodes (%s)", came(s), s.Max, strings.Join(s.Here, ", "))
 		} else {
-			fmt.Fprintf(&b, "have %d of %d to %d nodes (%s)", len(s.Here), s.Min, s.Max, strings.Join(s.Here, ", "))
+			fmt.Fprintf(&b, "have %d of %d to %d nodes (%s)", came(s), s.Min, s.Max, strings.Join(s.Here, ", "))
 		}
 		if missing > 0 {
 			fmt.Fprintf(&b, ", %d missing", missing)
 		}
 		b.WriteString(left)
 	case "accepting":
-		fmt.Fprintf(&b, "all %d nodes are here, not ready yet: %s%s", len(s.Here), strings.Join(s.Waiting, ", "), left)
+		fmt.Fprintf(&b, "all %d nodes are here, not ready yet: %s%s", came(s), strings.Join(s.Waiting, ", "), left)
 	case "stopping":
 		fmt.Fprintf(&b, "waiting until the workers have stopped on %s", strings.Join(s.Waiting, ", "))
 	case "running":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"time"
 
 	"github.com/gorun/gorun/launch/process"
 )
@@ -31,6 +32,10 @@ func (r runner) run(ctx context.Context, path string, argv, env []string, dir st
 		_, _ = r.table.Stop(context.Background(), process.StopOptions{}, p)
 	})
 	defer kill()
+	go func() { // what it left behind may keep the pipe open for ever
+		<-p.Done()
+		_ = rd.SetReadDeadline(time.Now().Add(outputTimeout))
+	}()
 	out, _ := io.ReadAll(io.LimitReader(rd, maxOutput))
 	_, _ = io.Copy(io.Discard, rd)
 	<-p.Done()

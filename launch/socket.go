@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -26,9 +27,9 @@ type socket struct {
 	fail func(rank, pid int, message string)
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool
-	cause *contract.Cause // of the abort in progress: told to late comers too
-	talks map[int]*talk   // of this round, by rank
+	conns map[net.Conn]bool // true: it has said hello
+	cause *contract.Cause   // of the abort in progress: told to late comers too
+	talks map[int]*talk     // of this round, by rank
 }
 
 // talk is what one worker has said.
@@ -68,10 +69,17 @@ func (s *socket) serve(ctx context.Context) error {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
+			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+				select { // no file descriptor is left now; one will be
+				case <-ctx.Done():
+				case <-time.After(10 * time.Millisecond):
+				}
+				continue
+			}
 			return fmt.Errorf("cannot accept on the worker socket: %w", err)
 		}
 		s.mu.Lock()
-		s.conns[c] = true
+		s.conns[c] = false
 		s.mu.Unlock()
 		wg.Go(func() { s.talk(c) })
 	}
@@ -109,6 +117,7 @@ func (s *socket) talk(c net.Conn) {
 			s.write(c, contract.Frame{Type: contract.TypeWelcome, Version: contract.Version})
 			s.mu.Lock()
 			s.talks[f.Rank] = said
+			s.conns[c] = true // from here on abort writes to it
 			cause := s.cause
 			s.mu.Unlock()
 			if cause != nil {
@@ -134,17 +143,31 @@ func (s *socket) write(c net.Conn, f contract.Frame) {
 	_, _ = c.Write(append(b, '\n'))
 }
 
+// maxTold keeps a cause's texts within contract.MaxFrame, in bytes: JSON takes
+// up to six for one.
+const maxTold = contract.MaxFrame / 16
+
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "..."
+}
+
 // abort tells every connected worker why its round is over.
 func (s *socket) abort(c rendezvous.Cause) {
 	told := &contract.Cause{
 		Kind: string(c.Kind), Host: c.Host, Rank: c.Rank, ExitCode: c.ExitCode, Signal: int(c.Signal),
 		Text: c.Line(), Time: c.Time,
 	}
+	told.Host, told.Text = shorten(told.Host, maxTold), shorten(told.Text, maxTold)
 	s.mu.Lock()
 	s.cause = told
 	conns := make([]net.Conn, 0, len(s.conns))
-	for c := range s.conns {
-		conns = append(conns, c)
+	for c, greeted := range s.conns {
+		if greeted { // the others are told with their welcome
+			conns = append(conns, c)
+		}
 	}
 	s.mu.Unlock()
 	for _, conn := range conns {

@@ -14,6 +14,8 @@ type stores struct {
 	open func() (net.Listener, error) // binds the next one
 	addr string                       // address that the others reach
 
+	mu     sync.Mutex // of renew and end: a round may end while the agent does
+	over   bool
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
 	offer  string
@@ -21,9 +23,14 @@ type stores struct {
 }
 
 // renew ends the store that was served, if any, and serves an empty one; the
-// result is its host:port.
+// result is its host:port. After end nothing is served any more.
 func (s *stores) renew(ctx context.Context) (string, error) {
-	s.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.open == nil {
+		return s.offer, nil
+	}
+	s.stop()
 	l, err := s.open()
 	if err != nil {
 		return "", err
@@ -36,8 +43,15 @@ func (s *stores) renew(ctx context.Context) (string, error) {
 	return s.offer, nil
 }
 
-// end stops serving and waits for it.
+// end stops serving for good and waits for it.
 func (s *stores) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	s.stop()
+}
+
+func (s *stores) stop() {
 	if s.cancel != nil {
 		s.cancel()
 		s.wg.Wait()

@@ -92,7 +92,8 @@ type Outcome struct {
 // Status is what a job that does not run yet waits for.
 type Status struct {
 	Phase   string        `json:"phase"`   // forming, accepting, stopping, recovering
-	Here    []string      `json:"here"`    // names of the nodes that came
+	Came    int           `json:"came"`    // number of nodes that came
+	Here    []string      `json:"here"`    // their names; of many the first ones and how many more
 	Waiting []string      `json:"waiting"` // names of the nodes that have not answered yet
 	Min     int           `json:"min"`
 	Max     int           `json:"max"`

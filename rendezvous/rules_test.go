@@ -138,7 +138,7 @@ func TestBurntRoundsAreNotUsedAgain(t *testing.T) {
 	hello(m, 1, 2, 3, nil)
 	first := sent(hello(m, 2, 2, 3, nil), MsgPropose)
 	m.Step(m.now, Closed{Conn: 2, Text: "gone"})
-	second := sent(hello(m, 2, 2, 3, &Last{World: first[0].World, Over: true}), MsgPropose)
+	second := sent(hello(m, 3, 2, 3, nil), MsgPropose) // a newcomer that has promised nothing
 	if len(second) == 0 || second[0].World.Round <= first[0].World.Round {
 		t.Errorf("%+v, then %+v", first, second)
 	}

@@ -34,7 +34,7 @@ func (c *coordinator) list(f func(*chair) bool) []string {
 
 func (c *coordinator) status() *Status {
 	st := &Status{
-		Phase: c.phase.String(), Min: c.m.self.Min, Max: c.m.self.Max, Here: c.list(func(*chair) bool { return true }),
+		Phase: c.phase.String(), Came: len(c.seats), Min: c.m.self.Min, Max: c.m.self.Max, Here: c.list(func(*chair) bool { return true }),
 	}
 	if !c.deadline.IsZero() {
 		st.Left = c.deadline.Sub(c.m.now)
