@@ -222,20 +222,79 @@ func TestWhoMayGoOn(t *testing.T) {
 	}
 }
 
+// third makes the machine the second of three members whose coordinator, the
+// last one, is gone; the first one is asked now.
+func third(t *testing.T, silent bool) *Machine {
+	t.Helper()
+	m, c := states()["member"]()
+	w := newWorld([]Node{seatNode(1, 3, 1), m.self, {ID: "boss", RunID: "r", Control: "c9", Workers: 1}}, World{Term: 1, Coordinator: "boss"})
+	m.Step(m.now, Received{c, Message{Type: MsgPropose, World: &w}})
+	m.Step(m.now, Received{c, Message{Type: MsgCommit, Term: 1, Digest: w.Digest()}})
+	m.Step(m.now, Done{Round: 0})
+	m.Step(m.now, Closed{Conn: c, Silent: silent, Text: "x"})
+	m.Step(m.now, DialFailed{Addr: "c9", Refused: true, Text: "refused"})
+	if m.mem.dialing != "c1" {
+		t.Fatalf("dialing %q, not the first of those that are left", m.mem.dialing)
+	}
+	return m
+}
+
 // TestOrphansKnowLittle: after silence a refused connection is no death; after
 // a broken stream it is.
 func TestOrphansKnowLittle(t *testing.T) {
 	for _, silent := range []bool{true, false} {
-		m, c := states()["working"]()
-		m.Step(m.now, Closed{Conn: c, Silent: silent, Text: "x"})
-		m.Step(m.now, Over{})
-		m.Step(m.now, DialFailed{Addr: "c9", Refused: true, Text: "refused"})
-		m.Step(m.now.Add(time.Second), Tick{})
+		m := third(t, silent)
+		m.Step(m.now, DialFailed{Addr: "c1", Refused: true, Text: "refused"})
 		if m.coord == nil {
 			t.Fatal("nobody coordinates")
 		}
-		if m.coord.dead["boss"] == silent {
-			t.Errorf("silent %v: dead %v", silent, m.coord.dead)
+		for _, id := range []NodeID{"id1", "boss"} {
+			if m.coord.dead[id] == silent {
+				t.Errorf("silent %v: dead %v", silent, m.coord.dead)
+			}
+		}
+	}
+}
+
+// TestSuccessorsWait: who takes over and learns that the job is decided waits a
+// moment for those that have not heard.
+func TestSuccessorsWait(t *testing.T) {
+	m, c := states()["working"]()
+	m.Step(m.now, Done{Round: 0})
+	w := newWorld([]Node{m.self, seatNode(1, 3, 1), seatNode(2, 3, 1), {ID: "boss", Workers: 1}}, World{RunID: "r", Term: 1})
+	m.mem.accepted, m.mem.sealed = &w, &w
+	m.Step(m.now, Closed{Conn: c, Text: "x"})
+	m.Step(m.now, DialFailed{Addr: "c9", Refused: true, Text: "refused"})
+	node := seatNode(1, 2, 1)
+	node.Min, node.Max = m.self.Min, m.self.Max
+	m.Step(m.now, Received{1, Message{Type: MsgHello, Node: &node, Last: &Last{World: &w, Started: true, Over: true, Outcome: &Outcome{}}}})
+	m.Step(m.now, Received{1, Message{Type: MsgAck}})
+	if m.coord == nil || m.coord.phase != decided {
+		t.Fatal("the outcome is not taken over")
+	}
+	if m.ended {
+		t.Fatal("it left before the third member came")
+	}
+	node = seatNode(2, 2, 1)
+	node.Min, node.Max = m.self.Min, m.self.Max
+	if got := sent(m.Step(m.now, Received{2, Message{Type: MsgHello, Node: &node}}), MsgFinish); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if m.Step(m.now.Add(ackTimeout), Tick{}); !m.ended {
+		t.Error("it never leaves")
+	}
+}
+
+// TestRedirectsLeadSomewhere: never to the one who asks, never to oneself.
+func TestRedirectsLeadSomewhere(t *testing.T) {
+	m, c := states()["member"]()
+	asker := seatNode(9, 3, 1)
+	if got := sent(m.Step(m.now, Received{5, Message{Type: MsgHello, Node: &asker}}), MsgRedirect); len(got) != 1 || got[0].Addr != "" {
+		t.Errorf("the one that it follows is sent to %+v", got)
+	}
+	for _, cmd := range m.Step(m.now, Received{c, Message{Type: MsgRedirect, Addr: m.self.Control}}) {
+		if d, ok := cmd.(Dial); ok && d.Addr == m.self.Control {
+			t.Error("it dials itself")
 		}
 	}
 }

@@ -1,0 +1,148 @@
+package launch
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/launch/spec"
+)
+
+func TestFindPlace(t *testing.T) {
+	yes, no := true, false
+	const away = "192.0.2.7" // TEST-NET-1: nobody's
+	outside := sourceTo(away)
+	at := func(hosts ...string) (es []spec.Endpoint) {
+		for _, h := range hosts {
+			es = append(es, spec.Endpoint{Host: h, Port: 29400})
+		}
+		return es
+	}
+	tests := []struct {
+		name      string
+		local     string
+		endpoints []spec.Endpoint
+		isHost    *bool
+		want      place
+		err       string
+	}{
+		{name: "the endpoint is here", endpoints: at("127.0.0.5"), want: place{"127.0.0.5", "127.0.0.5", 0}},
+		{name: "the second endpoint is here", endpoints: at(away, "127.0.0.5"), want: place{"127.0.0.5", "127.0.0.5", 1}},
+		{name: "two are here: the first", endpoints: at("127.0.0.5", "127.0.0.6"), want: place{"127.0.0.5", "127.0.0.5", 0}},
+		{name: "localhost means it", endpoints: at("localhost"), want: place{"127.0.0.1", "127.0.0.1", 0}},
+		{name: "own address given", local: "127.0.0.3", endpoints: at("127.0.0.5"), want: place{"127.0.0.3", "127.0.0.3", -1}},
+		{name: "own address is the endpoint's", local: "127.0.0.5", endpoints: at(away, "127.0.0.5"), want: place{"127.0.0.5", "127.0.0.5", 1}},
+		{name: "an address behind NAT", local: away, endpoints: at("127.0.0.5"), want: place{away, "0.0.0.0", -1}},
+		{name: "and of IPv6", local: "2001:db8::7", endpoints: at("127.0.0.5"), want: place{"2001:db8::7", "::", -1}},
+		{name: "is_host says no", endpoints: at("127.0.0.5"), isHost: &no, want: place{"127.0.0.5", "127.0.0.5", -1}},
+		{name: "is_host says yes", local: "127.0.0.3", endpoints: at(away), isHost: &yes, want: place{"127.0.0.3", "127.0.0.3", 0}},
+		{name: "no such own address", local: "no-such-host.invalid", endpoints: at("127.0.0.5"), err: "--local-addr no-such-host.invalid"},
+		{name: "IPv6 loopback", endpoints: at("::1"), want: place{"::1", "::1", 0}},
+	}
+	if outside != "" {
+		tests = append(tests, struct {
+			name      string
+			local     string
+			endpoints []spec.Endpoint
+			isHost    *bool
+			want      place
+			err       string
+		}{name: "the endpoint is elsewhere", endpoints: at(away), want: place{outside, outside, -1}})
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			sp := spec.Spec{LocalAddr: tt.local, Endpoints: tt.endpoints, Conf: spec.Conf{IsHost: tt.isHost}}
+			got, err := findPlace(t.Context(), sp)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("%v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil || got != tt.want {
+				t.Errorf("%+v, %v; want %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestIsLocal(t *testing.T) {
+	for ip, want := range map[string]bool{
+		"127.0.0.1": true, "127.9.9.9": true, "::1": true, "192.0.2.1": false, "2001:db8::1": false, "::ffff:127.0.0.1": true,
+	} {
+		if got := isLocal(netip.MustParseAddr(ip)); got != want {
+			t.Errorf("%s: %v", ip, got)
+		}
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && !isLocal(p.Addr()) {
+			t.Errorf("%s is an interface's and not local", p)
+		}
+	}
+}
+
+func TestOutward(t *testing.T) {
+	loop := netip.MustParseAddr("127.0.1.1")
+	real := sourceTo("192.0.2.1")
+	if real == "" {
+		real = "127.0.1.1" // no way out: what the name said
+	}
+	for host, want := range map[string]string{"127.0.1.1": "127.0.1.1", "localhost": "127.0.1.1", "myself": real} {
+		if got := outward(loop, host); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+	if got := outward(netip.MustParseAddr("192.0.2.9"), "myself"); got != "192.0.2.9" {
+		t.Error(got)
+	}
+}
+
+func TestListen(t *testing.T) {
+	any, err := listen("127.0.0.1", spec.PortRange{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer any.Close()
+	var taken int
+	if _, err := fmt.Sscan(portOf(any), &taken); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("exhausted", func(t *testing.T) {
+		_, err := listen("127.0.0.1", spec.PortRange{Lo: taken, Hi: taken})
+		if want := fmt.Sprintf("cannot open a port of %d-%d on 127.0.0.1: all are taken", taken, taken); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	})
+	t.Run("in the range", func(t *testing.T) {
+		r := spec.PortRange{Lo: 42000, Hi: 42500}
+		l, err := listen("127.0.0.9", r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		var p int
+		if _, err := fmt.Sscan(portOf(l), &p); err != nil || p < r.Lo || p > r.Hi {
+			t.Errorf("port %d (%v)", p, err)
+		}
+	})
+	t.Run("no such address", func(t *testing.T) {
+		_, err := listen("192.0.2.1", spec.PortRange{Lo: 42000, Hi: 62000})
+		if err == nil || strings.Contains(err.Error(), "taken") || !strings.Contains(err.Error(), "cannot open a port") {
+			t.Error(err)
+		}
+	})
+	t.Run("every port once", func(t *testing.T) {
+		got := ports(spec.PortRange{Lo: 5, Hi: 9})
+		slices.Sort(got)
+		if fmt.Sprint(got) != "[5 6 7 8 9]" {
+			t.Error(got)
+		}
+	})
+}

@@ -1,0 +1,239 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+func TestQueue(t *testing.T) {
+	q := newQueue()
+	const writers, each = 8, 200
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				q.put([2]int{w, i})
+			}
+		})
+	}
+	var next [writers]int
+	for n := 0; n < writers*each; {
+		select {
+		case <-q.ready:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("no word of the rest after %d", n)
+		}
+		for _, e := range q.take() {
+			p := e.([2]int)
+			if p[1] != next[p[0]] {
+				t.Fatalf("%v came, %d is next", p, next[p[0]])
+			}
+			next[p[0]]++
+			n++
+		}
+	}
+	wg.Wait()
+	if got := q.take(); len(got) != 0 {
+		t.Errorf("left: %v", got)
+	}
+}
+
+func TestStores(t *testing.T) {
+	var opened int
+	s := &stores{addr: "127.0.0.1", open: func() (net.Listener, error) {
+		if opened++; opened == 3 {
+			return nil, errors.New("no port")
+		}
+		return net.Listen("tcp", "127.0.0.1:0")
+	}}
+	t.Cleanup(s.end)
+	reach := func(at string) bool {
+		c, err := net.Dial("tcp", at)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}
+	one, err := s.renew(t.Context())
+	if err != nil || !reach(one) || s.offer != one {
+		t.Fatalf("%q %v", one, err)
+	}
+	stuck, err := net.Dial("tcp", one) // a worker that keeps its connection
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	two, err := s.renew(t.Context())
+	if err != nil || !reach(two) || two == one {
+		t.Fatalf("%q after %q: %v", two, one, err)
+	}
+	_ = stuck.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := stuck.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("a connection to the old store: %v", err)
+	}
+	if reach(one) {
+		t.Error("the old store still answers")
+	}
+	if _, err := s.renew(t.Context()); err == nil {
+		t.Error("no error without a port")
+	}
+	s.end()
+	if _, err := s.renew(t.Context()); err != nil || opened != 3 {
+		t.Errorf("opened %d times, the last one after the end (%v)", opened, err)
+	}
+}
+
+func newRunner(t *testing.T) runner {
+	t.Helper()
+	table, err := process.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(table.Close)
+	return runner{table}
+}
+
+func TestRunner(t *testing.T) {
+	r := newRunner(t)
+	sh := func(ctx context.Context, script string) (string, int, error) {
+		out, code, err := r.run(ctx, "/bin/sh", []string{"sh", "-c", script}, []string{"WORD=hi", "PATH=/bin:/usr/bin"}, "/")
+		return string(out), code, err
+	}
+	tests := []struct {
+		script, out string
+		code        int
+	}{
+		{"echo $WORD; pwd", "hi\n/\n", 0},
+		{"echo out; echo err >&2; exit 7", "out\nerr\n", 7},
+		{"kill -9 $$", "", 137},
+	}
+	for _, tt := range tests {
+		if out, code, err := sh(t.Context(), tt.script); out != tt.out || code != tt.code || err != nil {
+			t.Errorf("%q: %q, %d, %v", tt.script, out, code, err)
+		}
+	}
+	t.Run("much output", func(t *testing.T) {
+		out, code, err := sh(t.Context(), "head -c 3000000 /dev/zero; exit 3")
+		if len(out) != maxOutput || code != 3 || err != nil {
+			t.Errorf("%d bytes, %d, %v", len(out), code, err)
+		}
+	})
+	t.Run("no such program", func(t *testing.T) {
+		if _, _, err := r.run(t.Context(), "/no/such", []string{"x"}, nil, "/"); !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if _, _, err := sh(ctx, "trap '' TERM; sleep 60 & wait; sleep 60"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if d := time.Since(began); d > 10*time.Second {
+			t.Errorf("took %v", d)
+		}
+	})
+	t.Run("a leftover keeps the pipe", func(t *testing.T) {
+		began := time.Now()
+		out, code, err := sh(t.Context(), "sleep 20 & echo $!")
+		if code != 0 || err != nil {
+			t.Errorf("%q, %d, %v", out, code, err)
+		}
+		if d := time.Since(began); d > 10*time.Second {
+			t.Errorf("took %v", d)
+		}
+		var pid int
+		if _, err := fmt.Sscan(out, &pid); err == nil && pid > 1 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+}
+
+func TestDescribe(t *testing.T) {
+	many := append(strings.Split(strings.Repeat("n ", 16), " ")[:16], "24 more")
+	tests := []struct {
+		s    rendezvous.Status
+		want string
+	}{
+		{rendezvous.Status{Phase: "seeking", Left: 61 * time.Second, Note: "refused"}, "looking for the other nodes, 1m1s left (refused)"},
+		{rendezvous.Status{Phase: "recovering"}, "the coordinator was lost, asking the survivors"},
+		{rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a"}, Left: time.Second}, "have 1 of 2 nodes (a), 1 missing, 1s left"},
+		{rendezvous.Status{Phase: "forming", Min: 1, Max: 3, Here: []string{"a", "b"}, Note: "last call"}, "have 2 of 1 to 3 nodes (a, b) (last call)"},
+		{rendezvous.Status{Phase: "forming", Min: 64, Max: 64, Came: 40, Here: many}, "have 40 of 64 nodes (n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, 24 more), 24 missing"},
+		{rendezvous.Status{Phase: "accepting", Here: []string{"a", "b"}, Waiting: []string{"b"}}, "all 2 nodes are here, not ready yet: b"},
+		{rendezvous.Status{Phase: "stopping", Waiting: []string{"a", "b"}}, "waiting until the workers have stopped on a, b"},
+		{rendezvous.Status{Phase: "ending"}, "ending"},
+	}
+	for _, tt := range tests {
+		if got := describe(&tt.s); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestConsole(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var out bytes.Buffer
+	c := &console{w: &out, prefix: "gorun", now: func() time.Time { return now }, born: now}
+	wait := &rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a\x1b[2J"}}
+	took := func() string { defer out.Reset(); return out.String() }
+
+	t.Run("plain", func(t *testing.T) {
+		var at []int
+		for s := range 20 {
+			now = c.born.Add(time.Duration(s)*time.Second + time.Duration(s%3)*10*time.Millisecond)
+			c.status(wait)
+			if text := took(); text != "" {
+				at = append(at, s)
+				if strings.Contains(text, "\x1b") || !strings.HasSuffix(text, "\n") {
+					t.Errorf("%q", text)
+				}
+			}
+		}
+		if got := fmt.Sprint(at); got != "[2 7 12 17]" {
+			t.Errorf("lines after %s s", got)
+		}
+	})
+	t.Run("live", func(t *testing.T) {
+		c.live, c.width = true, 30
+		c.status(wait)
+		if got := took(); got != "\r\x1b[Kgorun: have 1 of 2 nodes (a?[" {
+			t.Errorf("%q", got)
+		}
+		c.say("node %s", "\u00e9\x07")
+		if got := took(); got != "\r\x1b[Kgorun: node \u00e9?\n" {
+			t.Errorf("%q", got)
+		}
+		c.status(wait)
+		took()
+		c.status(nil)
+		if got := took(); got != "\r\x1b[K" {
+			t.Errorf("%q", got)
+		}
+		c.status(nil)
+		if got := took(); got != "" {
+			t.Errorf("cleared twice: %q", got)
+		}
+	})
+	t.Run("quiet", func(t *testing.T) {
+		c.quiet = true
+		c.status(wait)
+		if got := took(); got != "" {
+			t.Errorf("%q", got)
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// openTestSocket serves a socket and collects what workers report.
+func openTestSocket(t *testing.T) (s *socket, reported func() []string) {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	var mu sync.Mutex
+	var got []string
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := openSocket(ctx, func(rank, pid int, message string) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, fmt.Sprintf("rank %d pid %d: %s", rank, pid, message))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Error("serve does not end")
+		}
+	})
+	return s, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), got...)
+	}
+}
+
+// peer is a worker's end of the socket.
+type peer struct {
+	t *testing.T
+	net.Conn
+	lines *bufio.Scanner
+}
+
+func connect(t *testing.T, s *socket, say string) *peer {
+	t.Helper()
+	c, err := net.Dial("unix", s.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	p := &peer{t, c, bufio.NewScanner(c)}
+	p.lines.Buffer(nil, contract.MaxFrame)
+	_, _ = c.Write([]byte(say)) // a hostile one may have been hung up on
+	return p
+}
+
+const greet = `{"type":"hello","rank":3,"pid":77,"version":1}` + "\n"
+
+// next is the next frame's type, "" at the end of the connection.
+func (p *peer) next() contract.Frame {
+	p.t.Helper()
+	var f contract.Frame
+	if p.lines.Scan() {
+		if err := json.Unmarshal(p.lines.Bytes(), &f); err != nil {
+			p.t.Fatalf("%v: %s", err, p.lines.Bytes())
+		}
+	}
+	return f
+}
+
+func poll(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !ok(); <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+func TestTalk(t *testing.T) {
+	s, reported := openTestSocket(t)
+	p := connect(t, s, greet)
+	if f := p.next(); f.Type != contract.TypeWelcome || f.Version != contract.Version {
+		t.Fatalf("%+v", f)
+	}
+	fmt.Fprintln(p, `{"type":"progress","step":1}`) // of a later version
+	fmt.Fprintln(p, `{"type":"fail","message":"loss is NaN"}`)
+	poll(t, "no report", func() bool { return len(reported()) > 0 })
+	if got := reported(); got[0] != "rank 3 pid 77: loss is NaN" {
+		t.Errorf("%q", got)
+	}
+	s.abort(rendezvous.Cause{Kind: rendezvous.KindExit, Host: "n1", Rank: 1, ExitCode: 9, Message: "boom"})
+	if f := p.next(); f.Type != contract.TypeAbort || f.Cause == nil || f.Cause.Rank != 1 || f.Cause.ExitCode != 9 || !strings.Contains(f.Cause.Text, "boom") {
+		t.Fatalf("%+v", f)
+	}
+	late := connect(t, s, greet)
+	if a, b := late.next(), late.next(); a.Type != contract.TypeWelcome || b.Type != contract.TypeAbort {
+		t.Errorf("a late comer hears %q and %q", a.Type, b.Type)
+	}
+	s.begin()
+	fresh := connect(t, s, greet+`{"type":"bye"}`+"\n")
+	if a, b := fresh.next(), fresh.next(); a.Type != contract.TypeWelcome || b.Type != "" {
+		t.Errorf("in the next round one hears %q and %q", a.Type, b.Type)
+	}
+}
+
+// TestAbortIsHeardOnce: whenever a worker comes, it hears its welcome first and
+// then of one abort.
+func TestAbortIsHeardOnce(t *testing.T) {
+	s, _ := openTestSocket(t)
+	var peers []*peer
+	var wg sync.WaitGroup
+	wg.Go(func() { s.abort(rendezvous.Cause{Kind: rendezvous.KindExit, Rank: -1}) })
+	for range 50 {
+		peers = append(peers, connect(t, s, greet+`{"type":"bye"}`+"\n"))
+	}
+	wg.Wait()
+	for _, p := range peers {
+		var types []string
+		for f := p.next(); f.Type != ""; f = p.next() {
+			types = append(types, f.Type)
+		}
+		if got := strings.Join(types, " "); got != "welcome abort" && got != "welcome" { // one that left first
+			t.Fatalf("heard %q", got)
+		}
+	}
+	silent := connect(t, s, "")
+	s.abort(rendezvous.Cause{Kind: rendezvous.KindExit, Rank: -1})
+	fmt.Fprint(silent, greet)
+	if a, b := silent.next(), silent.next(); a.Type != contract.TypeWelcome || b.Type != contract.TypeAbort {
+		t.Errorf("%q, then %q", a.Type, b.Type)
+	}
+}
+
+func TestHostileFrames(t *testing.T) {
+	s, reported := openTestSocket(t)
+	for _, junk := range []string{
+		"nonsense\n", "\x00\x01\x02\n", `{"type":"hello"` + "\n", `[]` + "\n", `{"type":5}` + "\n",
+		strings.Repeat("x", contract.MaxFrame+1) + "\n", strings.Repeat("x", 1<<20),
+		`{"type":"hello","rank":1e99}` + "\n",
+	} {
+		p := connect(t, s, junk)
+		if f := p.next(); f.Type != "" {
+			t.Errorf("%.40q was answered with %+v", junk, f)
+		}
+	}
+	connect(t, s, `{"type":"fail","message":"before hello"}`+"\n"+greet).next()
+	if got := reported(); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+	connect(t, s, "half a fra").Close()
+	if f := connect(t, s, greet).next(); f.Type != contract.TypeWelcome {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestLongCauses fit a frame whatever they hold.
+func TestLongCauses(t *testing.T) {
+	s, _ := openTestSocket(t)
+	p := connect(t, s, greet)
+	p.next()
+	s.abort(rendezvous.Cause{Kind: rendezvous.KindStart, Rank: -1, Host: strings.Repeat("h", 1<<20), Message: strings.Repeat("<\x01", 1<<20)})
+	if f := p.next(); f.Type != contract.TypeAbort || f.Cause == nil {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestLastWords: what a worker reported before its death is not lost.
+func TestLastWords(t *testing.T) {
+	s, _ := openTestSocket(t)
+	connect(t, s, greet+`{"type":"fail","message":"the end"}`+"\n").Close()
+	poll(t, "its last words are lost", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return s.lastWords(ctx, 3) == "the end"
+	})
+	if got := s.lastWords(t.Context(), 4); got != "" {
+		t.Errorf("of a stranger: %q", got)
+	}
+}
