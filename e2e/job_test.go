@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -58,12 +59,15 @@ func newJob(t testing.TB, flags ...string) *job {
 
 var nextPort atomic.Int64
 
+// firstPort keeps apart what runs at the same time.
+var firstPort = rand.Int64N(12000)
+
 // freePort is free for TCP and UDP. It lies below the range from which the
 // kernel chooses, so that no other test gets it meanwhile.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 2000 {
-		port := 20000 + int((int64(os.Getpid())*37+nextPort.Add(1))%12000)
+		port := 20000 + int((firstPort+nextPort.Add(1))%12000)
 		tcp, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
 			continue
