@@ -90,11 +90,12 @@ func (c *coordinator) lost(conn Conn, silent bool, text string) {
 		return
 	}
 	c.drop(s, silent, text)
-	if silent || c.last == nil || c.phase == decided {
+	if silent || c.last == nil {
 		return
 	}
 	// A broken stream is a dead agent or a broken connection. Who counts as dead
-	// has no vote in who may go on, so it is called to tell them apart.
+	// has no vote in who may go on, nor is it waited for with the outcome, so it
+	// is called to tell them apart.
 	if s.node.Control == "" {
 		c.dead[s.node.ID] = true
 		return

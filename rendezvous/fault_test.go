@@ -100,7 +100,11 @@ func (s *sim) reset(a *simAgent) {
 	p.closed = true
 	for i, o := range []*simAgent{p.a, p.b} {
 		conn := []Conn{p.ca, p.cb}[i]
-		s.after(s.delay(), func() { s.step(o, Closed{Conn: conn, Text: "connection reset"}) })
+		at := s.now.Add(s.delay())
+		if r := p.ready[1-i]; at.Before(r) { // not before it was open
+			at = r
+		}
+		s.after(at.Sub(s.now), func() { s.step(o, Closed{Conn: conn, Text: "connection reset"}) })
 	}
 }
 
