@@ -69,12 +69,16 @@ func New(cfg Config, now time.Time) *Machine {
 // Step takes one event at a time that never goes back and returns what to do,
 // in order.
 func (m *Machine) Step(now time.Time, e Event) []Command {
+	away := now.Sub(m.now) >= m.cfg.Rejoin/2
 	if now.After(m.now) {
 		m.now = now
 	}
 	m.out = nil
 	if m.ended {
 		return nil
+	}
+	if away && m.coord != nil && m.coord.phase == proposing {
+		m.coord.burn() // it ticks every second there: its process was stopped, and who accepted may have gone on
 	}
 	switch e := e.(type) {
 	case Peers:

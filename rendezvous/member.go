@@ -77,7 +77,6 @@ func (m *Machine) tell(msg Message) {
 // link makes conn the stream to the coordinator and says hello.
 func (m *Machine) link(c Conn, at string) {
 	m.mem.linked, m.mem.conn, m.mem.at, m.mem.dialing = true, c, at, ""
-	m.mem.orphanBy = time.Time{}
 	node := m.self
 	msg := Message{Type: MsgHello, Node: &node}
 	if m.mem.accepted != nil {
@@ -113,6 +112,9 @@ func (m *Machine) ready(cause *Cause) {
 // fromCoordinator handles what the coordinator says.
 func (m *Machine) fromCoordinator(msg Message) {
 	mem := &m.mem
+	if msg.Type != MsgRedirect { // it coordinates: the search is over
+		mem.orphanBy = time.Time{}
+	}
 	switch msg.Type {
 	case MsgStatus:
 		if msg.Status != nil {

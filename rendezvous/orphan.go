@@ -66,7 +66,9 @@ func (m *Machine) lostCoordinator(e Closed) {
 	if mem.work == running { // what is done stays done: the job may succeed without a word from here
 		m.stopWorkers(lost, false)
 	}
-	mem.orphanBy = m.now.Add(m.cfg.Rejoin)
+	if mem.orphanBy.IsZero() { // the search goes on, it does not begin again
+		mem.orphanBy = m.now.Add(m.cfg.Rejoin)
+	}
 	if !m.cfg.Takeover {
 		m.coordinate() // nobody else can be asked: decide here, for this node
 	}

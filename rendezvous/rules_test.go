@@ -515,3 +515,42 @@ func TestManyFailuresAreBounded(t *testing.T) {
 		t.Errorf("the cause is rank %d", c.Rank)
 	}
 }
+
+// TestTheSearchForACoordinatorEnds: agents that know of none, one after the
+// other, do not keep a survivor from taking over in time.
+func TestTheSearchForACoordinatorEnds(t *testing.T) {
+	m := third(t, false)
+	began := m.now
+	for conn := Conn(20); m.coord == nil; conn++ {
+		if m.now.Sub(began) > 2*m.cfg.Rejoin {
+			t.Fatalf("still asking after %v", m.now.Sub(began))
+		}
+		if m.mem.dialing != "" {
+			m.Step(m.now, Dialed{m.mem.dialing, conn})
+			m.Step(m.now, Received{conn, Message{Type: MsgRedirect}})
+		}
+		if next := m.Next(); !next.IsZero() {
+			m.Step(next, Tick{})
+		}
+	}
+}
+
+// TestStoppedCoordinatorCommitsNothing: acceptances that waited while its
+// process was stopped are not worth anything any more.
+func TestStoppedCoordinatorCommitsNothing(t *testing.T) {
+	for away, starts := range map[time.Duration]bool{time.Second: true, 10 * time.Second: false} {
+		m := boss(t, 2, 3)
+		hello(m, 1, 2, 3, nil)
+		cmds := hello(m, 2, 2, 3, nil)
+		m.now = m.now.Add(statusEvery)
+		m.Step(m.now, Tick{})
+		at := m.now.Add(away)
+		for i, msg := range sent(cmds, MsgPropose) {
+			w := msg.World
+			m.Step(at, Received{Conn(1 + i), Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: w.Digest()}})
+		}
+		if got := m.World() != nil; got != starts {
+			t.Errorf("after %v away: started %v", away, got)
+		}
+	}
+}
