@@ -157,11 +157,15 @@ func TestReportOfStop(t *testing.T) {
 	}
 }
 
-// A report that cannot be written is told, and does not change the exit code.
+// A report that has no place is told before the job, one that cannot be written
+// after it, and that does not change the exit code.
 func TestReportNowhere(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	a := j.run("alone", with(sh("exit 4"), "--report", j.dir+"/no/such/folder")...)
-	j.end(soon, 4, a)
-	a.says("cannot write the report of --report")
+	early := j.run("early", with(sh("exit 4"), "--report", j.dir+"/no/such/folder")...)
+	j.end(soon, 2, early)
+	early.says("there is no folder")
+	late := j.run("late", with(sh("exit 4"), "--report", j.dir)...) // is a folder
+	j.end(soon, 4, late)
+	late.says("cannot write the report of --report")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ func (u *UsageError) Unwrap() error { return u.Err }
 // Run is the life of one agent. It returns gorun's exit code; the error is only
 // for what happened before there was a job to report on.
 func Run(ctx context.Context, opts Options) (int, error) {
+	runtime.LockOSThread() // workers die with the thread that starts them, this one
 	a := &agent{opts: opts, born: time.Now(), events: newQueue()}
 	prefix := "gorun"
 	if opts.Local != nil {
@@ -80,6 +82,7 @@ func Run(ctx context.Context, opts Options) (int, error) {
 		a.current.sweep()
 	}
 	a.conclude(outcome)
+	a.config.folders.clean()
 	return outcome.Code, nil
 }
 
@@ -91,6 +94,9 @@ func (a *agent) ready(e builtEvent) rendezvous.Event {
 	}
 	c := a.self(rendezvous.KindStart, e.err.Error())
 	c.ExitCode = e.code
+	if a.opts.Spec.MaxNodes > 1 {
+		a.console.say("%v; the other nodes are told when they are here", e.err)
+	}
 	return rendezvous.Ready{Cause: &c}
 }
 

@@ -1,14 +1,22 @@
 package launch
 
-import "github.com/gorun/gorun/launch/logs"
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/gorun/gorun/launch/logs"
+)
 
 // folders makes the log folders of the attempts. Those of the first are made
 // beside everything else that comes before the workers' start: on a disk a
 // folder takes 20 to 200 µs.
 type folders struct {
 	dir     logs.Dir
+	ours    bool // a temporary folder that nobody asked for
 	workers int
 	first   chan attemptFolder // nil once it has been read
+	made    []string
 }
 
 type attemptFolder struct {
@@ -16,8 +24,8 @@ type attemptFolder struct {
 	err  error
 }
 
-func newFolders(dir logs.Dir, workers int) *folders {
-	return &folders{dir: dir, workers: workers, first: make(chan attemptFolder, 1)}
+func newFolders(dir logs.Dir, ours bool, workers int) *folders {
+	return &folders{dir: dir, ours: ours, workers: workers, first: make(chan attemptFolder, 1)}
 }
 
 // ahead makes those of the first attempt; to be called once, beside the rest.
@@ -27,13 +35,36 @@ func (f *folders) ahead() {
 }
 
 // attempt returns the folder of attempt n, with one for each worker.
-func (f *folders) attempt(n int) (string, error) {
+func (f *folders) attempt(n int) (path string, err error) {
 	if f.first != nil {
 		a := <-f.first
 		f.first = nil
+		f.made = append(f.made, a.path)
 		if n == 0 {
 			return a.path, a.err
 		}
 	}
-	return f.dir.Attempt(n, f.workers)
+	path, err = f.dir.Attempt(n, f.workers)
+	f.made = append(f.made, path)
+	return path, err
+}
+
+// clean removes the empty ones, after the last worker has ended: nobody asked
+// for them, and without output or error files there is nothing in them.
+func (f *folders) clean() {
+	if !f.ours || f.dir.Path == "" {
+		return
+	}
+	if f.first != nil {
+		f.made = append(f.made, (<-f.first).path)
+		f.first = nil
+	}
+	for _, path := range f.made {
+		for i := range f.workers {
+			_ = os.Remove(filepath.Join(path, strconv.Itoa(i)))
+		}
+		_ = os.Remove(path)
+	}
+	_ = os.Remove(f.dir.Path)
+	_ = os.Remove(filepath.Dir(f.dir.Path))
 }

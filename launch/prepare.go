@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/logs"
@@ -62,12 +63,20 @@ func (a *agent) prepareWorkers() error {
 	if c.tee, err = logs.ParseStd(sp.Tee); err != nil {
 		return &UsageError{fmt.Errorf("--tee: %w", err)}
 	}
+	if f := sp.ReportFile; f != "" { // not after days of training
+		if info, err := os.Stat(filepath.Dir(f)); err != nil || !info.IsDir() {
+			return &UsageError{fmt.Errorf("--report %s: there is no folder %s", f, filepath.Dir(f))}
+		}
+	}
 	dir, err := logs.NewDir(sp.LogDir, sp.RunID)
 	if err != nil {
 		return &UsageError{err}
 	}
-	c.folders = newFolders(dir, a.node.Workers)
+	c.folders = newFolders(dir, sp.LogDir == "", a.node.Workers)
 	a.wg.Go(c.folders.ahead)
+	if sp.LogDir == "" && (c.redirect.String() != "0" || c.tee.String() != "0") && !a.opts.quiet() {
+		a.console.say("the workers' output is in %s", dir.Path)
+	}
 	if note := envprop.OMPNote(a.opts.Env, a.node.Workers); note != "" && !a.opts.quiet() {
 		a.console.say("%s", note)
 	}

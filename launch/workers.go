@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/envprop"
@@ -130,6 +131,7 @@ func (w *workers) startOne(wk *worker) error {
 	proc, err := w.cfg.table.Start(process.Spec{
 		Path: w.cfg.program.Path, Args: w.cfg.program.Argv(wk.local), Env: w.env(wk), Dir: w.cfg.wd,
 		Stdin: w.cfg.stdin, Stdout: wk.out.Stdout, Stderr: wk.out.Stderr, Session: true,
+		Death: syscall.SIGKILL, // should keeper and agent be killed at the same time
 	})
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ type localMessage struct {
 func New(cfg Config, now time.Time) *Machine {
 	return &Machine{
 		cfg: cfg, self: cfg.Self, now: now, born: now,
-		avoid: map[string]time.Time{}, mem: newMember(), joinBy: now.Add(cfg.Join),
+		avoid: map[string]time.Time{}, mem: newMember(now), joinBy: now.Add(cfg.Join),
 	}
 }
 

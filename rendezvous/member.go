@@ -48,7 +48,7 @@ type member struct {
 	shownAt time.Time
 }
 
-func newMember() member { return member{gone: map[NodeID]bool{}} }
+func newMember(now time.Time) member { return member{gone: map[NodeID]bool{}, shownAt: now} }
 
 func (mem *member) addr() string { return mem.at }
 

@@ -108,6 +108,17 @@ func runFlagSet() *pflag.FlagSet {
 // runUsage is the flags' part of the help.
 func runUsage() string {
 	var b strings.Builder
+	b.WriteString(`Start the workers of a training job on one node or many.
+
+Usage:
+  gorun [flags] PROGRAM [ARGS...]     run a job ("gorun run ..." is the same)
+  gorun completion SHELL              print a completion script
+  gorun --version | --help
+
+PROGRAM is a Python script, a Go package or any executable. Exit codes and files
+are in docs/usage.md.
+
+`)
 	for _, group := range runFlags() {
 		fmt.Fprintf(&b, "%s:\n", group.title)
 		for _, f := range group.flags {

@@ -30,6 +30,10 @@ type Spec struct {
 	Session bool
 	// Group starts a new process group in this process's session.
 	Group bool
+	// Death, if not 0, is the signal that the kernel sends to the process when the
+	// thread that started it ends (PR_SET_PDEATHSIG): start it from a goroutine
+	// that is locked to its thread for as long as this process lives.
+	Death syscall.Signal
 	// Terminal, with Session, makes Stdin the controlling terminal.
 	Terminal bool
 }
@@ -64,9 +68,10 @@ func (t *Table) Start(s Spec) (*Process, error) {
 		Env:   s.Env,
 		Files: fds,
 		Sys: &syscall.SysProcAttr{
-			Setsid:  s.Session,
-			Setpgid: s.Group && !s.Session, // a session's leader leads a group already
-			Setctty: s.Session && s.Terminal,
+			Setsid:    s.Session,
+			Setpgid:   s.Group && !s.Session, // a session's leader leads a group already
+			Setctty:   s.Session && s.Terminal,
+			Pdeathsig: s.Death,
 		},
 	}
 	pid, err := syscall.ForkExec(s.Path, s.Args, &attr)
