@@ -55,6 +55,10 @@ func Run(ctx context.Context, opts Options) (int, error) {
 		prefix = "gorun[" + opts.Local.Addr + "]"
 	}
 	a.console = newConsole(opts.Stderr, prefix, opts.quiet())
+	out := newPatient(opts.Stderr)
+	go out.run()
+	defer out.finish()
+	a.console.w = out
 	if !opts.quiet() {
 		for _, n := range opts.Spec.Notes {
 			a.console.say("%s", n)

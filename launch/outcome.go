@@ -58,7 +58,7 @@ func (a *agent) tellFailure(o rendezvous.Outcome) {
 	if a.program.Title != "" {
 		title = a.program.Title
 	}
-	fmt.Fprint(a.opts.Stderr, report.Text(report.TextInput{
+	fmt.Fprint(a.console.w, report.Text(report.TextInput{
 		Entrypoint: title, Cause: o.Cause, Failures: o.Failures, ExitCode: o.Code,
 	}))
 }

@@ -27,7 +27,7 @@ func (w *workers) stop(sig syscall.Signal, kill bool, store func() string) {
 	if again {
 		return // the first stop reports
 	}
-	w.wg.Wait()
+	w.await(err)
 	w.close()
 	over := rendezvous.Over{Round: w.world.Round, Ends: w.ends(), Store: store()}
 	w.mu.Lock()
@@ -76,9 +76,27 @@ func (w *workers) sweep() {
 	w.mu.Lock()
 	procs := w.procs()
 	w.mu.Unlock()
-	_, _ = w.cfg.table.Stop(context.Background(), process.StopOptions{}, procs...)
-	w.wg.Wait()
+	_, err := w.cfg.table.Stop(context.Background(), process.StopOptions{}, procs...)
+	w.await(err)
 	w.close()
+}
+
+// await waits until every worker's end has been looked at; after a stop that
+// failed only for a moment: what is stuck in the kernel may never end.
+func (w *workers) await(stop error) {
+	done := make(chan struct{})
+	go func() {
+		w.wg.Wait()
+		close(done)
+	}()
+	var limit <-chan time.Time
+	if stop != nil {
+		limit = time.After(outputTimeout)
+	}
+	select {
+	case <-done:
+	case <-limit:
+	}
 }
 
 // close takes the last output.

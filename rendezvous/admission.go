@@ -8,6 +8,11 @@ import (
 // hello seats a newcomer, or says why not.
 func (c *coordinator) hello(conn Conn, n Node, last *Last) {
 	if c.phase == decided {
+		if !concerns(n, last, c.last) || n.RunID != c.m.self.RunID || n.Protocol != Protocol {
+			c.m.send(conn, false, Message{Type: MsgRedirect})
+			c.m.emit(Close{conn})
+			return
+		}
 		delete(c.away, n.ID)
 		c.m.send(conn, false, Message{Type: MsgFinish, Outcome: c.outcome})
 		c.seats = append(c.seats, &chair{conn: conn, node: n})
@@ -49,6 +54,13 @@ func (c *coordinator) hello(conn Conn, n Node, last *Last) {
 	if last.Outcome != nil && undecided && c.last != nil && c.last.Digest() == last.World.Digest() {
 		c.announce(*last.Outcome)
 	}
+}
+
+// concerns reports whether a job that has been decided, and whose last world was
+// w, was this node's: the outcome of one job must not end the next one, which may
+// meet at the same endpoint. A job without any world was everybody's who came.
+func concerns(n Node, last *Last, w *World) bool {
+	return w == nil || w.Index(n.ID) >= 0 || last != nil && last.World != nil && last.World.Job == w.Job
 }
 
 // comeBack takes over what a member knows of the last world.

@@ -47,6 +47,7 @@ type coordinator struct {
 
 	term, round, restart int
 	maxRestarts          int
+	job                  string // identity of the worlds that follow each other
 	world                *World // proposed or running
 	digest               string // of the world that was proposed
 	last                 *World // the last one that was committed
@@ -73,8 +74,10 @@ func newCoordinator(m *Machine) *coordinator {
 		m: m, phase: forming, term: 1, maxRestarts: m.cfg.MaxRestarts,
 		dead: map[NodeID]bool{}, calls: map[string]call{}, away: map[NodeID]bool{}, deadline: m.joinBy, statusAt: m.now.Add(statusEvery),
 	}
+	c.job = m.cfg.Token()
 	if w := m.mem.sealed; w != nil {
 		c.phase, c.last, c.world = recovering, w, w
+		c.job = w.Job
 		c.term, c.round, c.restart, c.maxRestarts = w.Term+1, w.Round, w.Restart, w.MaxRestarts
 		c.deadline, c.began = m.now.Add(m.cfg.Rejoin), m.now
 		c.final = !m.cfg.Takeover
@@ -153,7 +156,7 @@ func (c *coordinator) receive(conn Conn, msg Message) {
 	current := c.world != nil && s.inWorld && msg.Round == c.world.Round
 	switch msg.Type {
 	case MsgAccept:
-		if current && c.phase == proposing && msg.Term == c.term && msg.Digest == c.digest {
+		if current && c.phase == proposing && msg.Term == c.world.Term && msg.Digest == c.digest {
 			s.accepted = true
 		}
 	case MsgFailed:

@@ -84,7 +84,7 @@ func (c *coordinator) propose() {
 	}
 	w := newWorld(seat(nodes, c.last), World{
 		Term: c.term, Round: c.round, Restart: c.restart, MaxRestarts: c.maxRestarts,
-		Coordinator: c.m.self.ID, Token: c.m.cfg.Token(),
+		Coordinator: c.m.self.ID, Job: c.job, Token: c.m.cfg.Token(),
 	})
 	c.world, c.digest, c.failures, c.ends = &w, w.Digest(), nil, nil
 	deadline := c.deadline
@@ -108,7 +108,7 @@ func (c *coordinator) commit() {
 	c.enter(executing, 0)
 	c.last, c.began = c.world, c.m.now
 	c.each(func(s *chair) {
-		c.send(s, Message{Type: MsgCommit, Term: c.term, Round: c.world.Round, Digest: c.digest})
+		c.send(s, Message{Type: MsgCommit, Term: c.world.Term, Round: c.world.Round, Digest: c.digest})
 	})
 }
 

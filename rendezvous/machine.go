@@ -188,7 +188,7 @@ func (m *Machine) received(c Conn, msg Message) {
 		m.summoned(msg)
 	case m.coord != nil:
 		m.coord.receive(c, msg)
-	case msg.Type == MsgHello && m.mem.outcome != nil:
+	case msg.Type == MsgHello && m.mem.outcome != nil && msg.Node != nil && concerns(*msg.Node, msg.Last, m.mem.sealed):
 		m.emit(Send{c, Message{Type: MsgFinish, Outcome: m.mem.outcome}})
 	case msg.Type == MsgHello:
 		addr := m.mem.addr()

@@ -103,11 +103,10 @@ func (c *coordinator) record(cause *Cause) {
 func (c *coordinator) conclude() {
 	cause := c.first()
 	c.record(&cause)
-	again := cause.Kind != KindStopped && cause.Kind != KindStart && !c.final && c.restart < c.maxRestarts
-	if slices.ContainsFunc(c.failures, func(f failure) bool { return f.Kind == KindStopped }) {
-		again = false // somebody wants the job to end, whatever came first
-	}
-	if !again {
+	// Somebody wants the job to end, whatever came first; or a node cannot start
+	// workers, or cannot get rid of them.
+	over := slices.ContainsFunc(c.failures, func(f failure) bool { return f.Kind == KindStopped || f.Kind == KindStart })
+	if over || c.final || c.restart >= c.maxRestarts {
 		c.decide()
 		return
 	}

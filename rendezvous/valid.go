@@ -29,7 +29,7 @@ func (w *World) validate() error {
 			return fmt.Errorf("it counts to %d (term %d, round %d, restart %d of %d)", n, w.Term, w.Round, w.Restart, w.MaxRestarts)
 		}
 	}
-	if err := words(string(w.Coordinator), w.Token, w.Store); err != nil {
+	if err := words(string(w.Coordinator), w.Job, w.Token, w.Store); err != nil {
 		return err
 	}
 	seen, roles, size := make(map[NodeID]bool, len(w.Members)), map[string]int{}, 0

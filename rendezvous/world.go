@@ -33,6 +33,7 @@ type World struct {
 	Restart     int            `json:"restart"`
 	MaxRestarts int            `json:"max_restarts"`
 	Coordinator NodeID         `json:"coordinator"`
+	Job         string         `json:"job"`   // drawn for the first world, the same in all that follow
 	Token       string         `json:"token"` // shared by the workers of this world only
 	Store       string         `json:"store"` // host:port, served by group rank 0
 	Size        int            `json:"size"`  // number of workers

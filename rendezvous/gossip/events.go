@@ -20,7 +20,7 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 		return nil
 	}
 	g.mu.Lock()
-	if g.cfg.Serves < 0 && m.Endpoint >= 0 && g.foreign == "" {
+	if !g.met && g.cfg.Serves < 0 && m.Endpoint >= 0 && g.foreign == "" {
 		at := net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
 		switch {
 		case err != nil:
@@ -46,6 +46,7 @@ func (e events) NotifyJoin(n *memberlist.Node) {
 	}
 	e.g.mu.Lock()
 	e.g.peers[rendezvous.NodeID(n.Name)] = m.peer(n.Name)
+	e.g.met = e.g.met || n.Name != string(e.g.cfg.ID)
 	e.g.mu.Unlock()
 	e.g.wake()
 }

@@ -49,6 +49,7 @@ type Gossip struct {
 
 	mu      sync.Mutex
 	peers   map[rendezvous.NodeID]rendezvous.Peer
+	met     bool // another agent of this run was seen: a stranger at its endpoint came later
 	foreign string
 	trouble string // why the endpoints do not answer
 	changed chan struct{}
