@@ -118,8 +118,12 @@ func (a *agent) connectStatic(ctx context.Context) error {
 		return err
 	}
 	share := portshare.New(l)
-	a.wg.Go(func() { _ = share.Serve(ctx) })
-	a.node.Control, a.node.Endpoint = l.Addr().String(), 0
+	a.wg.Go(func() {
+		if err := share.Serve(ctx); err != nil {
+			a.events.put(err)
+		}
+	})
+	a.node.Control, a.node.Endpoint = master, 0 // as the others call it
 	if err := a.offerStore(ctx, func() (net.Listener, error) { return share.Others(), nil }); err != nil {
 		return err
 	}
