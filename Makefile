@@ -35,7 +35,7 @@ test: test-deps ## every test (installs Debian packages first when root)
 test-deps:
 	@scripts/install-test-deps.sh
 
-race: ## the concurrent packages under the race detector
+race: test-deps ## the concurrent packages under the race detector
 	$(GO) test -race $(TESTFLAGS) $(RACE)
 
 lint: $(BIN)/gofumpt $(BIN)/staticcheck ## formatting, go vet, staticcheck
