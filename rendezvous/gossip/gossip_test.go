@@ -177,7 +177,6 @@ func TestSameHost(t *testing.T) {
 
 // TestEndpointComesBack: a new agent at the endpoint finds those that are left.
 func TestEndpointComesBack(t *testing.T) {
-	began := time.Now()
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
 	first.Serves = 0
@@ -188,9 +187,6 @@ func TestEndpointComesBack(t *testing.T) {
 	again := config(1, at)
 	again.Serves = 0
 	meet(t, b, c, open(t, again))
-	if d := time.Since(began); d > 4*time.Second {
-		t.Errorf("found again after %v", d)
-	}
 }
 
 func TestTwoEndpoints(t *testing.T) {
