@@ -6,9 +6,10 @@ import (
 )
 
 // hello seats a newcomer, or says why not.
-func (c *coordinator) hello(conn Conn, n Node, last *Last) {
+func (c *coordinator) hello(conn Conn, msg Message) {
+	n, last := *msg.Node, msg.Last
 	if c.phase == decided {
-		if !concerns(n, last, c.last) || n.RunID != c.m.self.RunID || n.Protocol != Protocol {
+		if !(concerns(n, last, c.last) || msg.Job != "" && msg.Job == c.job) || n.RunID != c.m.self.RunID || n.Protocol != Protocol {
 			c.m.send(conn, false, Message{Type: MsgRedirect})
 			c.m.emit(Close{conn})
 			return
@@ -18,7 +19,7 @@ func (c *coordinator) hello(conn Conn, n Node, last *Last) {
 		c.seats = append(c.seats, &chair{conn: conn, node: n})
 		return
 	}
-	why := c.refusal(conn, n)
+	why := c.refusal(conn, n, last)
 	if why == "" && last != nil && last.World != nil {
 		if err := last.World.validate(); err != nil {
 			why = fmt.Sprintf("the last world that it tells of makes no sense: %v", err)
@@ -40,7 +41,22 @@ func (c *coordinator) hello(conn Conn, n Node, last *Last) {
 	s := &chair{conn: conn, node: n}
 	c.seats = append(c.seats, s)
 	delete(c.dead, n.ID)
+	delete(c.expired, n.ID)
 	delete(c.away, n.ID)
+	delete(c.gone, n.ID)
+	s.fit = !c.m.cfg.Check || !n.Facts
+	if c.phase == executing && !c.knows(last) {
+		as := "it takes part in the next round"
+		if len(c.world.Members) >= c.m.self.Max {
+			as = "it waits as a hot spare"
+		}
+		c.m.emit(Note{fmt.Sprintf("%s came: %s", n.Name(), as)})
+	}
+	defer func() {
+		if c.phase == executing && !s.inWorld { // it must not take over by what an earlier world says
+			c.send(s, Message{Type: MsgStatus, Status: c.status()})
+		}
+	}()
 	if last == nil || last.World == nil {
 		return
 	}
@@ -63,6 +79,12 @@ func concerns(n Node, last *Last, w *World) bool {
 	return w == nil || w.Index(n.ID) >= 0 || last != nil && last.World != nil && last.World.Job == w.Job
 }
 
+// knows reports whether a node was in a world of this job before. If somebody
+// else has its place by now it waits for another one, and hears how the job ends.
+func (c *coordinator) knows(last *Last) bool {
+	return last != nil && last.World != nil && last.World.Job == c.job
+}
+
 // comeBack takes over what a member knows of the last world.
 func (c *coordinator) comeBack(s *chair, last *Last) {
 	w := last.World
@@ -71,6 +93,9 @@ func (c *coordinator) comeBack(s *chair, last *Last) {
 	switch c.phase {
 	case forming:
 		c.round = max(c.round, w.Round+1)
+		if l := c.last; l != nil && last.Started && w.Job == l.Job && (w.Term > l.Term || w.Term == l.Term && w.Round > l.Round) {
+			c.last, c.restart = w, max(c.restart, w.Restart) // its members have the say in who goes on
+		}
 		return
 	case recovering:
 		if last.Started && w.Round > c.world.Round { // sealed, but the commit did not reach this agent
@@ -103,7 +128,7 @@ func (c *coordinator) comeBack(s *chair, last *Last) {
 }
 
 // refusal is why a node cannot take part; empty if it can.
-func (c *coordinator) refusal(conn Conn, n Node) string {
+func (c *coordinator) refusal(conn Conn, n Node, last *Last) string {
 	me := c.m.self
 	invalid := n.validate()
 	switch {
@@ -126,15 +151,6 @@ func (c *coordinator) refusal(conn Conn, n Node) string {
 		if n.NodeRank >= 0 && s.node.NodeRank == n.NodeRank && s.node.ID != n.ID {
 			return fmt.Sprintf("--node-rank %d is taken by %s; give every node a rank of its own", n.NodeRank, s.node.Name())
 		}
-	}
-	members := 0
-	for _, s := range c.seats {
-		if s.inWorld && s.node.ID != n.ID {
-			members++
-		}
-	}
-	if (c.phase == executing || c.phase == proposing) && members >= me.Max {
-		return fmt.Sprintf("the job has all of its %d nodes (%s); this one is one too many", me.Max, c.names(func(s *chair) bool { return s.inWorld }))
 	}
 	return ""
 }

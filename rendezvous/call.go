@@ -21,24 +21,31 @@ func (c *coordinator) call(addr string, to call) {
 // gather calls the members of the last world that are missing, and agents that
 // look for this job where it no longer is: the endpoint's agent may be lost.
 func (c *coordinator) gather() {
-	if c.last == nil || c.final || c.phase == decided || c.phase == halting {
+	if c.last == nil || c.final || c.phase == decided && !c.took {
 		return
 	}
 	here := c.present()
-	if c.phase != executing {
+	if c.phase != executing && c.phase != halting && c.phase != decided {
 		for _, p := range c.last.Members {
 			if !here[p.ID] && !c.dead[p.ID] {
 				c.call(p.Control, call{id: p.ID})
 			}
 		}
 	}
-	if len(here) >= c.m.self.Max {
+	if len(here) >= c.m.self.Max && c.phase != decided {
 		return
 	}
 	for _, p := range c.m.peers {
-		if !here[p.ID] && c.last.Index(p.ID) < 0 {
-			c.call(p.Control, call{id: p.ID})
+		if here[p.ID] || c.last.Index(p.ID) >= 0 {
+			continue
 		}
+		if c.phase == decided { // a spare of the coordinator that was lost: it must hear how the job ended
+			if c.sought[p.ID] {
+				continue
+			}
+			c.sought[p.ID], c.away[p.ID] = true, true
+		}
+		c.call(p.Control, call{id: p.ID})
 	}
 }
 
@@ -59,9 +66,15 @@ func (c *coordinator) called(e Dialed) bool {
 func (c *coordinator) missed(e DialFailed) bool {
 	to, ok := c.calls[e.Addr]
 	delete(c.calls, e.Addr)
+	if ok && c.phase == decided && c.sought[to.id] {
+		delete(c.away, to.id)
+	}
 	if ok && to.broken && e.Refused && !c.present()[to.id] {
 		c.dead[to.id] = true
 		delete(c.away, to.id)
+		if c.phase == sealing {
+			c.seal() // the fence need not wait for the end of its membership
+		}
 	}
 	return ok
 }
@@ -71,7 +84,11 @@ func (m *Machine) summoned(msg Message) {
 	if msg.Addr == "" || msg.Addr == m.self.Control || words(msg.Addr) != nil || m.mem.outcome != nil {
 		return
 	}
-	if m.coord == nil && m.mem.linked || m.coord != nil && !m.mayFollow(msg) || m.mem.dialing != "" {
+	if m.coord == nil && m.mem.linked || m.coord != nil && !m.mayFollow(msg) {
+		return
+	}
+	if m.mem.dialing != "" { // next
+		m.mem.leads = Message{Addr: msg.Addr, Term: msg.Term}
 		return
 	}
 	m.mem.summons, m.mem.dialing = msg, msg.Addr
@@ -79,13 +96,17 @@ func (m *Machine) summoned(msg Message) {
 }
 
 // mayFollow reports whether this coordinator gives way to another one. Of two
-// that lost each other, the later one leads.
+// that lost each other, the later one leads. One that was told to end the job
+// gives way like any other and takes that order along: two that both decide
+// would tell their nodes two outcomes.
 func (m *Machine) mayFollow(other Message) bool {
 	c := m.coord
 	switch {
 	case m.mayYield():
 		return true
-	case c.final || c.last == nil || c.phase != recovering && c.phase != forming || m.mem.stop != nil:
+	case c.outvoted != "":
+		return true
+	case c.final || c.last == nil || c.phase != recovering && c.phase != forming:
 		return false
 	default:
 		return other.Term > c.term || other.Term == c.term && other.Addr < m.self.Control

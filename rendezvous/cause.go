@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -13,6 +14,9 @@ const (
 	// ExitRendezvous (EX_TEMPFAIL of sysexits.h) is returned when the nodes did
 	// not come together: time-out, refusal, wrong run id.
 	ExitRendezvous = 75
+	// ExitPreflight (EX_CONFIG of sysexits.h) is returned when the nodes' facts
+	// or the probes between them show that the job cannot work.
+	ExitPreflight = 78
 	// ExitLost is returned when the first failure is the loss of an agent or of
 	// its node: what a shell reports for a process that was killed with SIGKILL,
 	// and therefore also what the keeper of a killed agent returns.
@@ -35,9 +39,35 @@ const (
 	KindLost Kind = "lost"
 	// KindStopped: gorun itself was told to stop (SIGTERM, Ctrl-C, ...).
 	KindStopped Kind = "stopped"
+	// KindAborted: somebody ordered the end of the job (gorun abort); Message says
+	// who, where and why, Signal is SIGTERM.
+	KindAborted Kind = "aborted"
 	// KindRendezvous: the nodes did not come together.
 	KindRendezvous Kind = "rendezvous"
+	// KindPreflight: the nodes would not work together; the outcome's Preflight says why.
+	KindPreflight Kind = "preflight"
+	// KindWitness: no failure. A worker that was stopped after the failure of
+	// another one had written what explains it.
+	KindWitness Kind = "witness"
+	// KindJoined and KindLeft: no failure. A node came to an elastic job, or was
+	// told to leave it; the next round has other members, and is no restart.
+	KindJoined Kind = "joined"
+	KindLeft   Kind = "left"
+	// KindGPU: the driver reports an error of a GPU that a worker cannot get over;
+	// Message says which.
+	KindGPU Kind = "gpu"
+	// KindAgent: gorun itself cannot go on at a node (no port left, no descriptor).
+	KindAgent Kind = "agent"
 )
+
+// final reports whether no restart follows: somebody wants the job to end, or
+// an agent cannot serve it any more.
+func (c *Cause) final() bool {
+	return c.Kind == KindStopped || c.Kind == KindAborted || c.Kind == KindAgent || c.Kind == KindRendezvous || c.Kind == KindPreflight
+}
+
+// moves reports whether it is a change of the job's nodes and no failure.
+func (c *Cause) moves() bool { return c.Kind == KindJoined || c.Kind == KindLeft }
 
 // Cause is one failure: what failed, where, when and why. The first primary
 // one of a round is the round's cause, the same on every node.
@@ -65,6 +95,8 @@ type Cause struct {
 	// Traceback, ErrorFile: from the worker's TORCHELASTIC_ERROR_FILE, if it wrote one.
 	Traceback string `json:"traceback,omitempty"`
 	ErrorFile string `json:"error_file,omitempty"`
+	// Logs are the files on Host that hold what the worker printed, if there are any.
+	Logs []string `json:"logs,omitempty"`
 	// Tail is the end of the worker's standard error, at most 20 lines.
 	Tail []string `json:"stderr_tail,omitempty"`
 
@@ -85,6 +117,8 @@ func (c *Cause) Code() int {
 	switch {
 	case c.Kind == KindRendezvous:
 		return ExitRendezvous
+	case c.Kind == KindPreflight:
+		return ExitPreflight
 	case c.Kind == KindLost:
 		return ExitLost
 	case c.Signal != 0:
@@ -114,17 +148,57 @@ func (c *Cause) Line() string {
 		what = fmt.Sprintf("was killed by %s", SignalName(c.Signal))
 	case KindReport:
 		what = "reported a failure"
+	case KindGPU:
+		what = "has a GPU that failed"
 	case KindStart:
 		what = "could not be started"
 	case KindLost:
 		what = "was lost"
 	case KindStopped:
 		what = fmt.Sprintf("received %s", SignalName(c.Signal))
-	case KindRendezvous:
+	case KindRendezvous, KindPreflight, KindAborted:
 		return c.Message
+	case KindAgent:
+		what = "cannot go on"
+	case KindJoined:
+		what = "joined the job"
+	case KindLeft:
+		what = "left the job"
 	}
 	if c.Message == "" {
 		return who + " " + what
 	}
 	return who + " " + what + ": " + c.Message
+}
+
+// here is a Cause that concerns this node as a whole.
+func (m *Machine) here(k Kind, text string) Cause {
+	return Cause{
+		Kind: k, Node: m.self.ID, Host: m.self.Host, Addr: m.self.Addr,
+		GroupRank: m.group(), Rank: -1, LocalRank: -1, Message: text, Time: m.now,
+	}
+}
+
+func (m *Machine) group() int {
+	if m.mem.sealed == nil {
+		return -1
+	}
+	return m.mem.sealed.Index(m.self.ID)
+}
+
+// aged marks how long ago the failures were seen here: clocks of nodes differ,
+// durations do not.
+func (m *Machine) aged(fs []Cause) []Cause {
+	out := slices.Clone(fs)
+	for i := range out {
+		out[i].Age = max(0, m.now.Sub(out[i].Time))
+	}
+	return out
+}
+
+func stopSignal(c *Cause) syscall.Signal {
+	if c.Kind == KindStopped && c.Signal != 0 && c.Signal != syscall.SIGKILL {
+		return c.Signal
+	}
+	return syscall.SIGTERM
 }

@@ -1,6 +1,10 @@
 package rendezvous
 
-import "syscall"
+import (
+	"encoding/json"
+	"syscall"
+	"time"
+)
 
 // Conn names one control stream of this agent. Self is the stream between the
 // agent's own member and its own coordinator, which never leaves the Machine.
@@ -17,6 +21,7 @@ type (
 	// why it may not see more, for the person who waits.
 	Peers struct {
 		All     []Peer
+		Whole   bool // of a Fence: these are all whose membership has not ended
 		Trouble string
 	}
 	// Dialed: the stream that Dial asked for is open.
@@ -63,10 +68,42 @@ type (
 		Ends     []End
 		Store    string
 	}
-	// StopJob: somebody wants the job to end: a signal, a dead keeper.
+	// StopJob: the job is to end on every node: a signal, a dead keeper, a trouble of
+	// this agent's own that it cannot get over. Its Cause is of a final kind.
 	StopJob struct {
 		Cause Cause
 		Kill  bool // at once, without a grace period
+	}
+	// Facts: what this agent tells of its node is gathered; JSON, never nil. Env is
+	// what it tells of its environment, MaxEnv bytes at most, or nil: apart from the
+	// facts, as it may hold what no record or report may have.
+	Facts struct {
+		Body json.RawMessage
+		Env  []byte
+	}
+	// Answered: the answer to Ask.
+	Answered struct {
+		Serial int
+		Body   json.RawMessage
+	}
+	// Compared: the verdict that Compare asked for. An Outcome ends the job
+	// before this world starts, or, with Only, dismisses these nodes. Ask, one body
+	// a member, asks the members (at most twice a world). Else the world is offered, with Env,
+	// what its workers' environment is to be, for each member (MaxGiven bytes at most).
+	// Nobody but the member hears it; the world has its hash.
+	Compared struct {
+		Serial  int
+		Outcome *Outcome
+		Only    []NodeID
+		Ask     []json.RawMessage
+		Env     [][]byte
+	}
+	// Query: somebody at this node asks how the job stands; answered by Present.
+	Query struct{}
+	// Reported: what this node does, to Report; JSON.
+	Reported struct {
+		Serial int
+		Body   json.RawMessage
 	}
 	// Tick: the time that Next asked for has come.
 	Tick struct{}
@@ -82,6 +119,11 @@ func (Failed) event()     {}
 func (Done) event()       {}
 func (Over) event()       {}
 func (StopJob) event()    {}
+func (Facts) event()      {}
+func (Answered) event()   {}
+func (Compared) event()   {}
+func (Query) event()      {}
+func (Reported) event()   {}
 func (Tick) event()       {}
 
 // Command is something that the agent must do.
@@ -97,10 +139,12 @@ type (
 	}
 	// Close ends a stream after what was sent on it has left. No Closed follows.
 	Close struct{ Conn Conn }
-	// Start starts this node's workers of the world; Index is the group rank.
+	// Start starts this node's workers of the world; Index is the group rank, and Env
+	// what Compared gave for this node.
 	Start struct {
 		World World
 		Index int
+		Env   []byte
 	}
 	// Stop ends this node's workers of the round; answered by Over. A second one
 	// with Kill cuts the grace period short.
@@ -112,17 +156,47 @@ type (
 	}
 	// Finish ends the agent.
 	Finish struct{ Outcome Outcome }
+	// Compare asks whether the nodes of a world fit together; answered by Compared.
+	// Facts, Envs and Answers (to the last question, the Questions-th) stand in the order
+	// of group ranks; nil for a member that told none. New are the group ranks of nodes
+	// that no committed world has had; nil in a job's first world. Late: the world
+	// runs already without the new node, which waits for the next round.
+	Compare struct {
+		Serial    int
+		World     World
+		New       []int
+		Late      bool
+		Facts     []json.RawMessage
+		Envs      [][]byte
+		Questions int
+		Answers   []json.RawMessage
+		Asked     time.Time   // when the question left
+		Heard     []time.Time // when each answer came
+	}
+	// Ask is the coordinator's question to this node; answered by Answered.
+	Ask struct {
+		Serial int
+		Body   json.RawMessage
+	}
+	// Report asks what this node does; answered by Reported, from memory and at once.
+	Report struct{ Serial int }
+	// Present answers every Query that has come: a View, as JSON.
+	Present struct{ View json.RawMessage }
 	// Show tells the person at the terminal what the job waits for; nil: nothing any more.
 	Show struct{ Status *Status }
 	// Note is one line for the person at the terminal.
 	Note struct{ Text string }
 )
 
-func (Dial) command()   {}
-func (Send) command()   {}
-func (Close) command()  {}
-func (Start) command()  {}
-func (Stop) command()   {}
-func (Finish) command() {}
-func (Show) command()   {}
-func (Note) command()   {}
+func (Dial) command()    {}
+func (Send) command()    {}
+func (Close) command()   {}
+func (Start) command()   {}
+func (Stop) command()    {}
+func (Finish) command()  {}
+func (Compare) command() {}
+func (Ask) command()     {}
+func (Report) command()  {}
+func (Present) command() {}
+func (Show) command()    {}
+func (Note) command()    {}

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -17,15 +18,18 @@ func (c *coordinator) failed(s *chair, msg Message, current bool) {
 	if len(msg.Failures) == 0 || c.phase == decided {
 		return
 	}
-	ends := slices.ContainsFunc(msg.Failures, func(f Cause) bool { return f.Kind == KindStopped })
+	ends := slices.ContainsFunc(msg.Failures, func(f Cause) bool { return f.final() })
 	switch {
-	case ends && !s.inWorld && (c.phase == proposing || c.phase == executing || c.phase == halting):
+	case ends && !s.inWorld && !ordered(msg.Failures) && (c.offering() || c.phase == executing || c.phase == halting):
 		f := msg.Failures[0] // it only waited for a place: the job goes on without it
 		c.send(s, Message{Type: MsgFinish, Outcome: &Outcome{Code: f.Code(), Cause: &f}})
+	case s.leaving != nil:
+	case ends && c.spares(s, msg):
+		c.leaves(s, msg.Failures[0])
 	case c.phase == executing && (current || ends), c.phase == halting && (current || ends):
 		c.add(msg.Failures...)
 		c.abort(msg.Kill)
-	case c.phase == proposing && current, ends && c.phase != recovering:
+	case (c.phase == proposing || c.phase == sealing) && current, ends && c.phase != recovering:
 		c.failures = nil
 		c.add(msg.Failures...)
 		c.decide()
@@ -38,6 +42,7 @@ func (c *coordinator) failed(s *chair, msg Message, current bool) {
 // agent's clock.
 func (c *coordinator) add(fs ...Cause) {
 	for _, f := range fs {
+		f = f.bounded()
 		same := func(o failure) bool {
 			return o.Kind == f.Kind && o.Node == f.Node && o.Rank == f.Rank
 		}
@@ -60,13 +65,23 @@ func (c *coordinator) add(fs ...Cause) {
 }
 
 // first is the round's cause: the earliest failure that is not the consequence
-// of another one.
+// of another one. That a node came or left is no failure, nor is a witness one.
 func (c *coordinator) first() Cause {
-	slices.SortStableFunc(c.failures, func(a, b failure) int { return a.at.Compare(b.at) })
-	if i := slices.IndexFunc(c.failures, func(f failure) bool { return !f.Consequence }); i >= 0 {
-		return c.failures[i].Cause
+	weight := func(f failure) int {
+		switch {
+		case f.Kind == KindWitness:
+			return 3
+		case f.moves():
+			return 2
+		case f.Consequence:
+			return 1
+		default:
+			return 0
+		}
 	}
-	return c.failures[0].Cause
+	return slices.MinFunc(c.failures, func(a, b failure) int {
+		return cmp.Or(cmp.Compare(weight(a), weight(b)), a.at.Compare(b.at))
+	}).Cause
 }
 
 // abort stops the workers of the round everywhere.
@@ -109,12 +124,17 @@ func (c *coordinator) drop(s *chair, silent bool, text string) {
 	c.remove(s)
 	switch {
 	case c.phase == decided:
-	case !s.inWorld || c.phase == forming || c.phase == proposing:
-		c.m.emit(Note{fmt.Sprintf("%s left before the job started: %s", s.node.Name(), lostText(silent, text))})
-		if c.phase == proposing && s.inWorld {
+	case !s.inWorld || c.phase == forming || c.offering():
+		next := "the job"
+		if c.last != nil {
+			next = "the next round"
+		}
+		c.m.emit(Note{fmt.Sprintf("%s left before %s started: %s", s.node.Name(), next, lostText(silent, text))})
+		if c.offering() && s.inWorld {
 			c.burn()
 		}
-	case s.over || s.done && c.phase == executing:
+	case s.over || s.done && c.phase == executing || s.leaving != nil:
+		c.gone[s.node.ID] = true
 	default:
 		i := c.world.Index(s.node.ID)
 		c.add(Cause{

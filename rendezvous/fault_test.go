@@ -5,14 +5,11 @@ import (
 	"time"
 )
 
-// silence is the time after which the simulated streams give a silent peer up.
+// simSilence is the time after which the simulated streams give a silent peer up.
 const simSilence = 10 * time.Second
 
-// isolate makes an agent's packets vanish; both ends of every stream notice
-// after a while.
-func (s *sim) isolate(a *simAgent) { s.part([]*simAgent{a}) }
-
-// part cuts the network: agents of the group reach only each other.
+// part cuts the network: agents of the group reach only each other; both ends of
+// a stream that is cut notice after a while.
 func (s *sim) part(group []*simAgent) {
 	s.logf("the network is cut: %d agents on one side", len(group))
 	side := len(s.log) // a number that no other side has
@@ -37,6 +34,7 @@ func (s *sim) heal() {
 		a.side = 0
 	}
 	s.resend()
+	s.unhush()
 }
 
 // resend tries again to deliver what a cut holds up.
@@ -50,6 +48,7 @@ func (s *sim) resend() {
 
 // fallSilent ends a stream on which nothing moves any more.
 func (s *sim) fallSilent(p *pipe) {
+	s.hush(p)
 	s.after(simSilence, func() {
 		if p.closed || p.a.side == p.b.side && !p.a.frozen && !p.b.frozen {
 			return
@@ -75,7 +74,7 @@ func (s *sim) freeze(a *simAgent, d time.Duration) {
 	}
 	s.after(d, func() {
 		s.logf("n%d thaws", a.id)
-		a.frozen = false
+		a.frozen, a.woken = false, s.now
 		held := a.held
 		a.held = nil
 		for _, e := range held {
@@ -85,8 +84,18 @@ func (s *sim) freeze(a *simAgent, d time.Duration) {
 			}
 			s.step(a, e)
 		}
-		s.step(a, Tick{})
+		s.tick(a)
+		s.unhush()
 	})
+}
+
+// leap moves an agent's own clock forward.
+func (s *sim) leap(a *simAgent, d time.Duration) {
+	s.logf("n%d's clock jumps by %v", a.id, d)
+	a.ahead += d
+	if !a.crashed && a.outcome == nil {
+		s.tick(a)
+	}
 }
 
 // reset breaks one stream between two agents that both live.
@@ -124,7 +133,9 @@ func (s *sim) checkSplit(w World, digest string) {
 		return
 	}
 	for _, v := range s.worlds {
-		apart := max(v.Restart-w.Restart, w.Restart-v.Restart) <= 1
+		apart := !slices.ContainsFunc(s.worlds, func(o World) bool { // nothing between them
+			return v.Round < o.Round && o.Round < w.Round || w.Round < o.Round && o.Round < v.Round
+		})
 		for _, m := range v.Members {
 			apart = apart && w.Index(m.ID) < 0
 		}

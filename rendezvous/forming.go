@@ -35,6 +35,9 @@ func (c *coordinator) form(late bool) {
 // entitled says why these seats may not form a world although they are enough:
 // another part of a cut network might form one too. Empty if they may.
 func (c *coordinator) entitled() string {
+	if c.m.cfg.Fenced { // it decides when it is asked to seal
+		return c.outvoted
+	}
 	if c.last == nil {
 		served := map[int]bool{}
 		for _, s := range c.seats {
@@ -67,30 +70,47 @@ func (c *coordinator) entitled() string {
 	return fmt.Sprintf("only %d of the %d nodes of the last world that may be alive are here; the others may go on without them", here, alive)
 }
 
-// propose asks the chosen seats to accept one world.
+// propose makes a world of the chosen seats, to be examined and offered.
 func (c *coordinator) propose() {
 	chosen := slices.DeleteFunc(slices.Clone(c.seats), func(s *chair) bool { return s.busy })
 	slices.SortStableFunc(chosen, func(a, b *chair) int { // survivors before newcomers
+		if c.last == nil { // whoever is left out must not be able to make a first world, too
+			return min(b.node.Endpoint, 0) - min(a.node.Endpoint, 0)
+		}
 		return min(oldRank(c.last, a.node.ID), maxNodes) - min(oldRank(c.last, b.node.ID), maxNodes)
 	})
 	chosen = chosen[:min(len(chosen), c.m.self.Max)]
 	var nodes []Node
 	for _, s := range c.seats {
 		s.inWorld = slices.Contains(chosen, s)
-		s.accepted, s.done, s.over = false, false, false
+		s.accepted, s.done, s.over, s.leaving, s.given = false, false, false, nil, nil
 		if s.inWorld {
 			nodes = append(nodes, s.node)
 		}
+	}
+	if e := c.m.mem.elsewhere; e.Job == c.job { // no round twice
+		c.term, c.round = max(c.term, e.Term), max(c.round, e.Round+1)
 	}
 	w := newWorld(seat(nodes, c.last), World{
 		Term: c.term, Round: c.round, Restart: c.restart, MaxRestarts: c.maxRestarts,
 		Coordinator: c.m.self.ID, Job: c.job, Token: c.m.cfg.Token(),
 	})
-	c.world, c.digest, c.failures, c.ends = &w, w.Digest(), nil, nil
+	c.world, c.digest, c.failures, c.ends = &w, "", nil, nil
+	c.gone, c.killed = map[NodeID]bool{}, false
+	if c.m.cfg.Check {
+		c.check()
+	} else {
+		c.offer()
+	}
+}
+
+// offer asks the members of the world to accept it.
+func (c *coordinator) offer() {
+	c.digest = c.world.Digest()
 	deadline := c.deadline
 	c.enter(proposing, 0)
 	c.deadline = deadline
-	c.each(func(s *chair) { c.send(s, Message{Type: MsgPropose, World: c.world}) })
+	c.each(func(s *chair) { c.send(s, Message{Type: MsgPropose, World: c.world, Env: s.given}) })
 }
 
 // burn gives a proposal up: its round number is never used again.
@@ -106,10 +126,21 @@ func (c *coordinator) burn() {
 
 func (c *coordinator) commit() {
 	c.enter(executing, 0)
+	c.m.changed = true
 	c.last, c.began = c.world, c.m.now
+	for _, s := range c.seats { // first: who has no place must not take over by what an earlier world says
+		if !s.inWorld {
+			c.send(s, Message{Type: MsgStatus, Status: c.status()})
+		}
+	}
 	c.each(func(s *chair) {
 		c.send(s, Message{Type: MsgCommit, Term: c.world.Term, Round: c.world.Round, Digest: c.digest})
 	})
+	for _, s := range c.seats { // who came while the world was examined
+		if c.m.cfg.Check && !s.inWorld && s.facts != nil {
+			c.inspect(s)
+		}
+	}
 }
 
 // expire: the nodes did not come together in time.
@@ -122,7 +153,11 @@ func (c *coordinator) expire() {
 	if why := c.entitled(); why != "" {
 		text += "; " + why
 	}
-	text += ". Check that gorun was started on the others with the same --rdzv-endpoint and --rdzv-id, and that they reach " + c.m.cfg.Where
+	if c.phase == sealing {
+		text = fmt.Sprintf("no world of %d nodes could be sealed in %s within %v: waiting for %s", len(c.world.Members), c.m.cfg.Where, c.m.cfg.Join, c.waits)
+	} else {
+		text += ". Check that gorun was started on the others with the same --rdzv-endpoint and --rdzv-id, and that they reach " + c.m.cfg.Where
+	}
 	c.failures = nil
 	c.add(c.m.here(KindRendezvous, text))
 	c.decide()

@@ -36,6 +36,13 @@ func hostile() []Message {
 	}
 	causes, ends := make([]Cause, 2*maxWorkers), make([]End, 2*maxWorkers)
 	var out []Message
+	bound := me
+	bound.Env = envHash([]byte("other"))
+	for _, m := range []Member{me, bound} { // an environment that does not belong to the world, or that is missing
+		lone := &World{RunID: "r", Term: 1, Members: []Member{m}, Size: 1, Roles: map[string]int{"": 1}}
+		out = append(out, Message{Type: MsgPropose, World: lone, Env: []byte("env")}, Message{Type: MsgPropose, World: lone, Env: make([]byte, MaxGiven+1)})
+	}
+	out = append(out, Message{Type: MsgFacts, Body: json.RawMessage("{}"), Env: make([]byte, MaxEnv+1)})
 	for _, n := range nodes {
 		out = append(out, Message{Type: MsgHello, Node: n})
 	}
@@ -46,7 +53,7 @@ func hostile() []Message {
 	}
 	for _, t := range []Type{
 		MsgHello, MsgAccept, MsgFailed, MsgDone, MsgOver, MsgAck, MsgStatus, MsgRefuse, MsgRedirect, MsgPropose, MsgCommit,
-		MsgAbort, MsgFinish, "", "ping", "nonsense",
+		MsgAbort, MsgFinish, MsgQuery, MsgReport, MsgInquire, MsgView, "", "ping", "nonsense",
 	} {
 		out = append(out, Message{Type: t}, Message{Type: t, Round: -1, Term: 1 << 60, Failures: causes, Ends: ends},
 			Message{Type: t, Cause: &Cause{}, Outcome: &Outcome{}, Status: &Status{Phase: "forming"}, Addr: "c0", Store: strings.Repeat("s", 1<<20)})

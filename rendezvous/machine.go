@@ -2,29 +2,7 @@ package rendezvous
 
 import (
 	"slices"
-	"syscall"
 	"time"
-)
-
-// Config is what a Machine is told once.
-type Config struct {
-	Self        Node
-	MaxRestarts int
-	Endpoints   int           // number of endpoints; the first world needs nodes that serve a majority of them
-	Where       string        // the endpoints, for messages
-	Takeover    bool          // another agent may coordinate when the coordinator is lost
-	Join        time.Duration // the whole rendezvous of a round
-	LastCall    time.Duration // wait for more nodes above the minimum
-	Rejoin      time.Duration // wait for survivors after the loss of the coordinator
-	Retry       time.Duration // between two attempts to reach a coordinator
-	Token       func() string // draws a world's token
-}
-
-// The time that a decided job waits for the others to take the outcome.
-const (
-	ackTimeout  = 2 * time.Second
-	killTimeout = 10 * time.Second // after a kill, the job ends here with or without the others
-	statusEvery = time.Second
 )
 
 // Machine is one agent's part in the rendezvous: a member, and when it is this
@@ -45,12 +23,19 @@ type Machine struct {
 	local []localMessage // between own member and own coordinator
 
 	peers   []Peer
+	known   map[NodeID]bool // the peers' ids
+	changed bool            // peers, or who has a seat, since the dead were counted
+	whole   bool            // peers are everyone
+	lapsed  bool            // the fence does not confirm this agent
+	lapse   string
+	quiet   map[Conn]bool        // streams on which nothing comes
 	avoid   map[string]time.Time // address → not before
 	mem     member
 	coord   *coordinator
 	leaving *Outcome // decided; the workers here are being stopped
 	ended   bool     // Finish was emitted
 	joinBy  time.Time
+	query   query
 }
 
 type localMessage struct {
@@ -62,7 +47,7 @@ type localMessage struct {
 func New(cfg Config, now time.Time) *Machine {
 	return &Machine{
 		cfg: cfg, self: cfg.Self, now: now, born: now,
-		avoid: map[string]time.Time{}, mem: newMember(now), joinBy: now.Add(cfg.Join),
+		avoid: map[string]time.Time{}, quiet: map[Conn]bool{}, mem: newMember(now), joinBy: now.Add(cfg.Join),
 	}
 }
 
@@ -77,12 +62,17 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	if m.ended {
 		return nil
 	}
-	if away && m.coord != nil && m.coord.phase == proposing {
-		m.coord.burn() // it ticks every second there: its process was stopped, and who accepted may have gone on
+	if away && m.coord != nil && m.coord.offering() {
+		m.coord.burn() // it ticks more often there: its process was stopped, and who accepted may have gone on
 	}
 	switch e := e.(type) {
 	case Peers:
-		m.peers = e.All
+		m.peers, m.whole = e.All, e.Whole
+		m.changed = true
+		m.known = make(map[NodeID]bool, len(e.All))
+		for _, p := range e.All {
+			m.known[p.ID] = true
+		}
 		if e.Trouble != "" {
 			m.mem.lastErr = e.Trouble
 		}
@@ -107,8 +97,35 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.localOver(e)
 	case StopJob:
 		m.stopJob(e)
+	case Facts:
+		m.facts(e)
+	case Answered:
+		m.answered(e)
+	case Compared:
+		if m.coord != nil {
+			m.coord.compared(e)
+		}
+	case Lapsed:
+		m.lapsing(e)
+	case Hushed:
+		m.hushed(e)
+	case Elsewhere:
+		m.elsewhere(e)
+	case Sealed:
+		if m.coord != nil {
+			m.coord.sealed(e)
+		}
+	case Waiting:
+		if m.coord != nil && m.coord.phase == sealing && e.Serial == m.coord.asked {
+			m.coord.waits = e.Text
+		}
+	case Query:
+		m.queried()
+	case Reported:
+		m.reported(e)
 	case Tick:
 	}
+	m.expire()
 	m.settle()
 	return m.out
 }
@@ -131,12 +148,16 @@ func (m *Machine) settle() {
 		if m.ended {
 			return
 		}
+		m.queryTick()
 		if m.leaving != nil {
 			m.finish(*m.leaving)
 			return
 		}
 		if m.coord != nil {
 			m.coord.tick()
+		}
+		if m.coord != nil { // it may have left the job
+			m.coord.surveyTick()
 		}
 		m.memberTick()
 		if len(m.local) == 0 {
@@ -150,7 +171,7 @@ func (m *Machine) Next() time.Time {
 	if m.ended {
 		return time.Time{}
 	}
-	next := m.mem.wakeups(m)
+	next := append(m.mem.wakeups(m), m.query.by)
 	if m.coord != nil {
 		next = append(next, m.coord.wakeups()...)
 	}
@@ -191,7 +212,7 @@ func (m *Machine) received(c Conn, msg Message) {
 	case msg.Type == MsgHello && m.mem.outcome != nil && msg.Node != nil && concerns(*msg.Node, msg.Last, m.mem.sealed):
 		m.emit(Send{c, Message{Type: MsgFinish, Outcome: m.mem.outcome}})
 	case msg.Type == MsgHello:
-		addr := m.mem.addr()
+		addr := m.mem.at
 		if msg.Node != nil && msg.Node.Control == addr {
 			addr = "" // this agent hoped that the other one coordinates
 		}
@@ -203,6 +224,7 @@ func (m *Machine) received(c Conn, msg Message) {
 }
 
 func (m *Machine) closed(e Closed) {
+	delete(m.quiet, e.Conn)
 	if m.mem.linked && e.Conn == m.mem.conn {
 		m.lostCoordinator(e)
 		return
@@ -229,36 +251,4 @@ func (m *Machine) finish(o Outcome) {
 	m.ended = true
 	m.emit(Show{nil})
 	m.emit(Finish{o})
-}
-
-// here is a Cause that concerns this node as a whole.
-func (m *Machine) here(k Kind, text string) Cause {
-	return Cause{
-		Kind: k, Node: m.self.ID, Host: m.self.Host, Addr: m.self.Addr,
-		GroupRank: m.group(), Rank: -1, LocalRank: -1, Message: text, Time: m.now,
-	}
-}
-
-func (m *Machine) group() int {
-	if m.mem.sealed == nil {
-		return -1
-	}
-	return m.mem.sealed.Index(m.self.ID)
-}
-
-// aged marks how long ago the failures were seen here: clocks of nodes differ,
-// durations do not.
-func (m *Machine) aged(fs []Cause) []Cause {
-	out := slices.Clone(fs)
-	for i := range out {
-		out[i].Age = max(0, m.now.Sub(out[i].Time))
-	}
-	return out
-}
-
-func stopSignal(c *Cause) syscall.Signal {
-	if c.Kind == KindStopped && c.Signal != 0 && c.Signal != syscall.SIGKILL {
-		return c.Signal
-	}
-	return syscall.SIGTERM
 }

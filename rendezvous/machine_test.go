@@ -1,39 +1,37 @@
 package rendezvous
 
 import (
-	"flag"
-	"math/rand/v2"
+	"syscall"
 	"testing"
 	"time"
 )
 
-var (
-	schedules = flag.Int("schedules", 2000, "random schedules to play")
-	firstSeed = flag.Uint64("seed", 0, "first seed; a failing test names the seed to replay")
-)
-
 func forever(int, int) (time.Duration, bool) { return time.Second, false }
 
-// outcomes checks that all agents that lived ended alike and returns that outcome.
+// outcomes checks that all agents of a job that lived ended alike and returns
+// that outcome, of one job.
 func (s *sim) outcomes() Outcome {
 	s.t.Helper()
-	var first *simAgent
+	first := map[string]*simAgent{} // by job; "" for those that never had a part in one
 	for _, a := range s.agents {
-		if a.crashed || a.wasCut {
+		if a.crashed || a.wasCut || a.left || s.exam.dismissed[a.node.ID] {
 			continue
 		}
-		if first == nil {
-			first = a
+		o := first[a.took]
+		if o == nil {
+			first[a.took], o = a, a
 		}
-		if a.outcome.Code != first.outcome.Code || causeLine(a.outcome.Cause) != causeLine(first.outcome.Cause) {
-			s.fatalf("n%d ended with %d (%s), n%d with %d (%s)", first.id, first.outcome.Code, causeLine(first.outcome.Cause),
+		if a.outcome.Code != o.outcome.Code || causeLine(a.outcome.Cause) != causeLine(o.outcome.Cause) {
+			s.fatalf("n%d ended with %d (%s), n%d with %d (%s)", o.id, o.outcome.Code, causeLine(o.outcome.Cause),
 				a.id, a.outcome.Code, causeLine(a.outcome.Cause))
 		}
 	}
-	if first == nil {
-		return Outcome{}
+	for _, a := range s.agents {
+		if first[a.took] == a {
+			return *a.outcome
+		}
 	}
-	return *first.outcome
+	return Outcome{}
 }
 
 func TestJob(t *testing.T) {
@@ -82,11 +80,11 @@ func TestJob(t *testing.T) {
 		},
 		{
 			name: "signal while waiting", cfg: simConfig{nodes: 2, min: 3, max: 3, endpoints: 1, plan: forever}, code: 130, kind: KindStopped,
-			fault: func(s *sim) { s.after(time.Second, func() { s.signal(s.agents[1], false) }) },
+			fault: func(s *sim) { s.after(time.Second, func() { s.signal(s.agents[1], syscall.SIGINT, false) }) },
 		},
 		{
 			name: "signal while running", cfg: simConfig{nodes: 2, min: 2, max: 2, restarts: 3, endpoints: 1, plan: forever}, code: 130, kind: KindStopped,
-			fault: func(s *sim) { s.after(500*time.Millisecond, func() { s.signal(s.agents[1], true) }) },
+			fault: func(s *sim) { s.after(500*time.Millisecond, func() { s.signal(s.agents[1], syscall.SIGINT, true) }) },
 		},
 	}
 	for _, tt := range tests {
@@ -114,96 +112,13 @@ func (s *sim) boot(a *simAgent) {
 	s.after(s.delay(), func() { s.step(a, Ready{}) })
 }
 
-func (s *sim) signal(a *simAgent, kill bool) {
-	s.logf("n%d gets SIGINT", a.id)
+func (s *sim) signal(a *simAgent, sig syscall.Signal, kill bool) {
+	if a.crashed || a.outcome != nil {
+		return
+	}
+	s.logf("n%d gets %s (kill %v)", a.id, SignalName(sig), kill)
+	a.told = a.told || sig == syscall.SIGTERM
 	c := a.m.here(KindStopped, "")
-	c.Signal, c.Time = 2, s.now
+	c.Signal, c.Time = sig, a.clock(s)
 	s.step(a, StopJob{Cause: c, Kill: kill})
-}
-
-// TestRandomSchedules plays jobs in which anything may happen at any moment.
-// The simulation itself checks that no two worlds share a round, that every
-// member has accepted what starts, that rounds do not overlap and that every
-// agent ends.
-func TestRandomSchedules(t *testing.T) {
-	for seed := *firstSeed; seed < *firstSeed+uint64(*schedules); seed++ {
-		playRandom(t, seed)
-		if t.Failed() {
-			return
-		}
-	}
-}
-
-func playRandom(t *testing.T, seed uint64) {
-	defer func() {
-		if t.Failed() {
-			t.Logf("replay with -run TestRandomSchedules -seed %d -schedules 1", seed)
-		}
-	}()
-	rng := rand.New(rand.NewPCG(seed, 2))
-	n := 1 + rng.IntN(6)
-	cfg := simConfig{nodes: n, min: 1 + rng.IntN(n), max: n, restarts: rng.IntN(3), endpoints: 1 + rng.IntN(min(n, 3))}
-	if rng.IntN(2) == 0 {
-		cfg.min = n
-	}
-	cfg.plan = func(agent, round int) (time.Duration, bool) {
-		return time.Duration(rng.IntN(4000)) * time.Millisecond, rng.IntN(6) == 0
-	}
-	s := newSim(t, seed)
-	for i := range n {
-		a := s.add(cfg, i)
-		s.after(time.Duration(rng.IntN(3000))*time.Millisecond, func() { s.step(a, Ready{}) })
-	}
-	s.announce()
-	cuts, breaks, freezes := 0, 0, 0
-	for range rng.IntN(4) {
-		i := rng.IntN(n)
-		a := s.agents[i]
-		at := time.Duration(rng.IntN(6_000_000)) * time.Microsecond
-		switch rng.IntN(16) {
-		case 0, 1, 2:
-			s.after(at, func() { s.crash(a) })
-		case 3, 4: // in the middle of telling the others something
-			s.after(at, func() { a.fuse = 1 + rng.IntN(8) })
-		case 5:
-			s.after(at, func() { s.isolate(a) })
-			cuts++
-		case 6:
-			s.after(at, func() { s.part(s.agents[:1+rng.IntN(n)]) })
-			if rng.IntN(2) == 0 {
-				s.after(at+time.Duration(rng.IntN(30_000))*time.Millisecond, s.heal)
-			}
-			cuts++
-		case 7, 8:
-			s.after(at, func() { s.freeze(a, time.Duration(rng.IntN(2000))*time.Millisecond) })
-			freezes++
-		case 9:
-			s.after(at, func() { s.freeze(a, time.Duration(rng.IntN(20_000))*time.Millisecond) })
-			cuts++ // silent for too long is cut off
-		case 10, 11:
-			s.after(at, func() { s.reset(a) })
-			breaks++
-		case 12:
-			s.after(at, func() { s.join(cfg, max(i, cfg.endpoints)) })
-		case 13: // the node's agent is started anew; at an endpoint that would be a new job
-			s.after(at, func() {
-				s.crash(a)
-				if !a.crashed || a.node.Endpoint >= 0 {
-					return
-				}
-				s.after(time.Duration(rng.IntN(3000))*time.Millisecond, func() { s.join(cfg, i) })
-			})
-		default:
-			s.after(at, func() { s.signal(a, rng.IntN(2) == 0) })
-		}
-	}
-	s.run(20 * time.Minute)
-	// Agents that are cut off, or whose stream breaks while they cannot answer,
-	// end by what they know.
-	if cuts == 0 && (breaks == 0 || freezes == 0) {
-		for _, a := range s.agents {
-			a.wasCut = !a.took // agents that never met the others cannot agree with them
-		}
-		s.outcomes()
-	}
 }

@@ -1,7 +1,6 @@
 package rendezvous
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -24,9 +23,12 @@ type member struct {
 	dialing string // address, "" if not dialing
 
 	isReady  bool
-	unfit    *Cause // the program cannot be started here
-	proposed *World // not answered yet: the program is still being built
+	facts    *Facts   // what this agent tells of its node; nil: not gathered yet
+	unfit    *Cause   // the program cannot be started here
+	proposed *Message // not answered yet: the program is still being built
 	accepted *World
+	digest   string // of accepted
+	env      []byte // for the workers of the accepted world
 	sealed   *World // accepted and committed
 
 	work     phase
@@ -35,6 +37,16 @@ type member struct {
 	told     *Cause // why the coordinator aborted the round
 	stop     *Cause // somebody asked this agent to end the job
 	killBy   time.Time
+	killed   bool      // the workers were killed, as others may go on without this node
+	vacateAt time.Time // when to tell the fence that no worker lives here; zero: told, or not asked for
+	handed   *Message  // the coordinator left and handed the job over
+	leads    Message   // where the fence has seen a coordinator: Addr, Term
+	// elsewhere is the world that the fence has seen.
+	elsewhere Elsewhere
+	// spare: a world runs in which this agent has no place. It waits to be called,
+	// and has no vote in who goes on, whatever world it was in before.
+	spare bool
+	job   string // of that world
 
 	orphanBy time.Time       // no coordinator since the last world: deadline
 	follows  bool            // the coordinator at conn committed the sealed world
@@ -48,12 +60,13 @@ type member struct {
 	shownAt time.Time
 }
 
+// placed reports whether this agent is a member of the last world, for all it knows.
+func (mem *member) placed() bool { return mem.sealed != nil && !mem.spare }
+
 func newMember(now time.Time) member { return member{gone: map[NodeID]bool{}, shownAt: now} }
 
-func (mem *member) addr() string { return mem.at }
-
 func (mem *member) wakeups(m *Machine) []time.Time {
-	w := []time.Time{mem.orphanBy, mem.byeBy, mem.killBy}
+	w := []time.Time{mem.orphanBy, mem.byeBy, mem.killBy, mem.vacateAt}
 	if !mem.linked {
 		w = append(w, m.joinBy, mem.shownAt.Add(statusEvery))
 		for addr, t := range m.avoid {
@@ -77,12 +90,16 @@ func (m *Machine) tell(msg Message) {
 // link makes conn the stream to the coordinator and says hello.
 func (m *Machine) link(c Conn, at string) {
 	m.mem.linked, m.mem.conn, m.mem.at, m.mem.dialing = true, c, at, ""
+	m.mem.handed = nil
 	node := m.self
-	msg := Message{Type: MsgHello, Node: &node}
+	msg := Message{Type: MsgHello, Node: &node, Job: m.mem.job}
 	if m.mem.accepted != nil {
 		msg.Last = m.last()
 	}
 	m.tell(msg)
+	if m.mem.facts != nil {
+		m.tell(Message{Type: MsgFacts, Body: m.mem.facts.Body, Env: m.mem.facts.Env})
+	}
 	if m.mem.stop != nil {
 		m.tell(Message{Type: MsgFailed, Failures: m.aged([]Cause{*m.mem.stop})})
 	}
@@ -100,15 +117,6 @@ func (m *Machine) last() *Last {
 	return l
 }
 
-func (m *Machine) ready(cause *Cause) {
-	m.mem.isReady, m.mem.unfit = true, cause
-	if m.mem.proposed != nil {
-		w := m.mem.proposed
-		m.mem.proposed = nil
-		m.answer(w)
-	}
-}
-
 // fromCoordinator handles what the coordinator says.
 func (m *Machine) fromCoordinator(msg Message) {
 	mem := &m.mem
@@ -121,6 +129,9 @@ func (m *Machine) fromCoordinator(msg Message) {
 			if msg.Status.Phase == forming.String() && mem.work == idle { // the last round is settled
 				mem.failures, mem.ends, mem.told = nil, nil, nil
 			}
+			if msg.Status.Phase == executing.String() {
+				mem.spare, mem.job = true, msg.Status.Job
+			}
 			m.emit(Show{msg.Status})
 		}
 	case MsgRefuse:
@@ -132,17 +143,26 @@ func (m *Machine) fromCoordinator(msg Message) {
 			return
 		}
 		m.redirected(msg.Addr)
+	case MsgAsk:
+		m.asked(msg)
+	case MsgInquire:
+		m.emit(Report{msg.Serial})
+	case MsgView:
+		m.viewed(msg)
 	case MsgPropose:
-		m.considered(msg.World)
+		m.considered(msg)
 	case MsgCommit:
-		if w := mem.accepted; w != nil && mem.sealed != w && w.Round == msg.Round && w.Term == msg.Term && w.Digest() == msg.Digest {
-			mem.sealed, mem.work, mem.follows = w, running, true
+		if w := mem.accepted; w != nil && mem.sealed != w && w.Round == msg.Round && w.Term == msg.Term && mem.digest == msg.Digest {
+			mem.sealed, mem.work, mem.follows, mem.killed, mem.vacateAt = w, running, true, false, time.Time{}
+			mem.spare, mem.gone = false, map[NodeID]bool{} // who was lost once may be in it
 			mem.failures, mem.ends, mem.told = nil, nil, nil
 			m.emit(Show{nil})
-			m.emit(Start{*w, w.Index(m.self.ID)})
+			m.emit(Start{*w, w.Index(m.self.ID), mem.env})
 		}
 	case MsgAbort:
 		m.aborted(msg)
+	case MsgHandover:
+		m.handedOver(msg)
 	case MsgFinish:
 		if msg.Outcome == nil {
 			return
@@ -154,47 +174,13 @@ func (m *Machine) fromCoordinator(msg Message) {
 	}
 }
 
-// considered looks at a proposal before the program is asked for.
-func (m *Machine) considered(w *World) {
-	mem := &m.mem
-	if w == nil || mem.work != idle || mem.accepted != nil && (w.Round <= mem.accepted.Round || w.Term < mem.accepted.Term) {
-		return
-	}
-	err := w.validate()
-	i := w.Index(m.self.ID)
-	switch {
-	case err != nil:
-	case w.RunID != m.self.RunID:
-		err = fmt.Errorf("it is run %q's, not %q's", clip(w.RunID), m.self.RunID)
-	case i < 0:
-		err = errors.New("this node is not in it")
-	case w.Members[i].Workers != m.self.Workers || w.Members[i].Role != m.self.Role:
-		err = fmt.Errorf("this node has %d workers of role %q in it, not %d of %q", w.Members[i].Workers, w.Members[i].Role, m.self.Workers, m.self.Role)
-	}
-	if err != nil {
-		c := m.here(KindRendezvous, fmt.Sprintf("%s cannot take part in the world that the coordinator proposes: %v", m.self.Name(), err))
-		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: []Cause{c}})
-		return
-	}
-	m.answer(w)
-}
-
-// answer accepts a proposed world once the program can be started here.
-func (m *Machine) answer(w *World) {
-	switch {
-	case !m.mem.isReady:
-		m.mem.proposed = w
-	case m.mem.unfit != nil:
-		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: m.aged([]Cause{*m.mem.unfit})})
-	default:
-		m.mem.accepted = w
-		m.tell(Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: w.Digest()})
-	}
-}
-
 // memberTick does what the time demands of the member.
 func (m *Machine) memberTick() {
 	mem := &m.mem
+	if !m.ended && !mem.vacateAt.IsZero() && !m.now.Before(mem.vacateAt) && mem.work == idle {
+		mem.vacateAt = time.Time{}
+		m.emit(Vacate{mem.sealed.Round})
+	}
 	switch {
 	case m.ended:
 	case mem.outcome != nil && m.coord == nil:
@@ -208,9 +194,9 @@ func (m *Machine) memberTick() {
 	case m.coord != nil:
 		m.probe()
 	case mem.linked:
-	case mem.stop != nil && mem.sealed == nil:
+	case mem.stop != nil && !mem.placed():
 		m.finish(m.alone(*mem.stop))
-	case mem.sealed == nil && !m.now.Before(m.joinBy):
+	case !mem.placed() && !m.now.Before(m.joinBy):
 		m.finish(m.alone(m.here(KindRendezvous, m.nobody())))
 	default:
 		m.seek()
@@ -230,6 +216,9 @@ func (m *Machine) nobody() string {
 	text := fmt.Sprintf("no coordinator of run %q answered at %s within %v", m.self.RunID, m.cfg.Where, m.cfg.Join)
 	if m.mem.lastErr != "" {
 		text += " (last attempt: " + m.mem.lastErr + ")"
+	}
+	if m.cfg.Fenced { // nobody leads before this agent reaches it
+		return text + "; check that every node reaches it and was started with the same --rdzv-id"
 	}
 	return text + "; check that gorun runs on the endpoint's node, that the address is right and that no firewall drops the port"
 }

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"encoding/json"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,10 @@ const (
 	MsgDone   Type = "done"   // Round, Ends: all my workers ended with 0
 	MsgOver   Type = "over"   // Round, Failures, Ends, Store: nothing of that round lives here
 	MsgAck    Type = "ack"    // I have the outcome
+	MsgFacts  Type = "facts"  // Body, Env: what my node and its environment are
+	MsgAnswer Type = "answer" // Serial, Body: to a question
+	MsgQuery  Type = "query"  // Serial: how does the job stand?
+	MsgReport Type = "report" // Serial, Body: what my node does, when it was inquired
 )
 
 // Messages from a coordinator to a member.
@@ -23,31 +28,40 @@ const (
 	MsgStatus   Type = "status"   // Status: what the job waits for
 	MsgRefuse   Type = "refuse"   // Text: you cannot be a member, and why
 	MsgRedirect Type = "redirect" // Addr: not me, ask there (empty: nobody yet, ask again); Term with a call: come to me
-	MsgPropose  Type = "propose"  // World
+	MsgPropose  Type = "propose"  // World, Env: for your workers, of which the world has the hash
 	MsgCommit   Type = "commit"   // Term, Round, Digest: everyone has accepted, start
 	MsgAbort    Type = "abort"    // Round, Cause, Kill: stop the workers
+	MsgHandover Type = "handover" // Round, Restart, Digest (of the last world): I leave; form the next round without me
+	MsgAsk      Type = "ask"      // Serial, Body: a question
+	MsgInquire  Type = "inquire"  // Serial: what does your node do?
+	MsgView     Type = "view"     // Serial, Body: how the job stands, to a query
 	MsgFinish   Type = "finish"   // Outcome: the job is over
 )
 
 // Message is everything that agents say to each other; Type tells which fields
 // are set.
 type Message struct {
-	Type     Type     `json:"type"`
-	Term     int      `json:"term,omitempty"`
-	Round    int      `json:"round,omitempty"`
-	Digest   string   `json:"digest,omitempty"`
-	Text     string   `json:"text,omitempty"`
-	Addr     string   `json:"addr,omitempty"`
-	Store    string   `json:"store,omitempty"`
-	Kill     bool     `json:"kill,omitempty"` // no grace period
-	Node     *Node    `json:"node,omitempty"`
-	Last     *Last    `json:"last,omitempty"`
-	World    *World   `json:"world,omitempty"`
-	Cause    *Cause   `json:"cause,omitempty"`
-	Failures []Cause  `json:"failures,omitempty"`
-	Ends     []End    `json:"ends,omitempty"`
-	Status   *Status  `json:"status,omitempty"`
-	Outcome  *Outcome `json:"outcome,omitempty"`
+	Type     Type            `json:"type"`
+	Term     int             `json:"term,omitempty"`
+	Round    int             `json:"round,omitempty"`
+	Restart  int             `json:"restart,omitempty"`
+	Digest   string          `json:"digest,omitempty"`
+	Text     string          `json:"text,omitempty"`
+	Job      string          `json:"job,omitempty"` // of hello: whose outcome concerns me, though I had no place in it
+	Addr     string          `json:"addr,omitempty"`
+	Store    string          `json:"store,omitempty"`
+	Kill     bool            `json:"kill,omitempty"` // no grace period
+	Node     *Node           `json:"node,omitempty"`
+	Last     *Last           `json:"last,omitempty"`
+	World    *World          `json:"world,omitempty"`
+	Cause    *Cause          `json:"cause,omitempty"`
+	Failures []Cause         `json:"failures,omitempty"`
+	Ends     []End           `json:"ends,omitempty"`
+	Status   *Status         `json:"status,omitempty"`
+	Outcome  *Outcome        `json:"outcome,omitempty"`
+	Serial   int             `json:"serial,omitempty"`
+	Body     json.RawMessage `json:"body,omitempty"`
+	Env      []byte          `json:"env,omitempty"`
 }
 
 // Last is what a member that lost its coordinator tells the next one.
@@ -72,31 +86,51 @@ type End struct {
 	Ended     time.Time      `json:"ended"`
 }
 
-// Record is what happened in one round.
+// Record is what happened in one round. Of an early round of a job with many
+// rounds or nodes it is shortened: its world has no members then, nor are there
+// Ends. Members have what a report tells of.
 type Record struct {
 	World   World     `json:"world"`
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
 	Ends    []End     `json:"ends"`
 	Cause   *Cause    `json:"cause,omitempty"` // nil: the round succeeded
+
+	Shortened bool `json:"shortened,omitempty"`
 }
 
-// Outcome is how the job ended: the same on every node.
+// Outcome is how the job ended: the same on every node. Its size is bounded
+// (see shorten): the latest 1024 rounds; nodes and ranks of the latest of them,
+// 32,768 in all; 1 MiB of what the workers of all failures printed, and of all
+// rounds.
 type Outcome struct {
-	Code     int      `json:"code"`            // exit code of gorun
-	Cause    *Cause   `json:"cause,omitempty"` // nil: success
-	Failures []Cause  `json:"failures,omitempty"`
-	Rounds   []Record `json:"rounds,omitempty"`
+	Code     int      `json:"code"`               // exit code of gorun
+	Cause    *Cause   `json:"cause,omitempty"`    // nil: success
+	Failures []Cause  `json:"failures,omitempty"` // of the last round, the earliest first
+	Rounds   []Record `json:"rounds,omitempty"`   // in their order
+	// Preflight is what the examination found, when it ended the job.
+	Preflight *Verdict `json:"preflight,omitempty"`
+}
+
+// Verdict is what the examination of a world found.
+type Verdict struct {
+	Nodes    int             `json:"nodes"`             // that were compared
+	Summary  string          `json:"summary,omitempty"` // what the nodes have, lines for a person
+	Table    string          `json:"table"`             // lines for a person, at most 64 KiB
+	Names    []string        `json:"names,omitempty"`   // of the nodes, in the order of their numbers in Findings
+	Findings json.RawMessage `json:"findings"`          // a list
 }
 
 // Status is what a job that does not run yet waits for.
 type Status struct {
-	Phase   string        `json:"phase"`   // forming, accepting, stopping, recovering
+	Phase   string        `json:"phase"`   // forming, checking, accepting, sealing, running, stopping, recovering
 	Came    int           `json:"came"`    // number of nodes that came
+	Members int           `json:"members"` // nodes of the world that runs, for one that has no place in it
 	Here    []string      `json:"here"`    // their names; of many the first ones and how many more
 	Waiting []string      `json:"waiting"` // names of the nodes that have not answered yet
 	Min     int           `json:"min"`
 	Max     int           `json:"max"`
 	Left    time.Duration `json:"left_ns"` // until the deadline
+	Job     string        `json:"job,omitempty"`
 	Note    string        `json:"note,omitempty"`
 }

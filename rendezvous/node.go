@@ -36,6 +36,7 @@ type Node struct {
 	Endpoint int    `json:"endpoint"`  // index of the endpoint that it serves, -1: none
 	Min      int    `json:"min"`       // --nnodes, must agree
 	Max      int    `json:"max"`
+	Facts    bool   `json:"facts"` // it will tell facts
 }
 
 // Name is how messages call the node: its host and, where that does not say

@@ -47,7 +47,11 @@ func (m *Machine) lostCoordinator(e Closed) {
 	}
 	m.shun(at, m.cfg.Retry)
 	mem.lastErr, mem.silent = e.Text, e.Silent
-	if mem.sealed == nil {
+	if mem.spare { // whoever goes on with the job has as long as for any rendezvous
+		m.joinBy = m.now.Add(m.cfg.Join)
+	}
+	m.adopt()
+	if !mem.placed() {
 		return
 	}
 	lost := m.lostMember(at, e)

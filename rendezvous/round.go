@@ -15,31 +15,48 @@ func (c *coordinator) tick() {
 		}
 	case forming:
 		c.form(late)
+	case checking:
+		if late {
+			c.expire()
+		} else {
+			c.examine()
+		}
 	case proposing:
 		switch {
 		case c.all(func(s *chair) bool { return s.accepted }):
-			c.commit()
+			if c.m.cfg.Fenced {
+				c.seal()
+			} else {
+				c.commit()
+			}
 		case late:
+			c.expire()
+		}
+	case sealing:
+		if late {
 			c.expire()
 		}
 	case executing:
 		if c.all(func(s *chair) bool { return s.done }) {
 			c.record(nil)
 			c.announce(Outcome{Rounds: c.records})
+		} else if c.grows() {
+			c.grow()
 		}
 	case halting:
 		if c.all(func(s *chair) bool { return s.over }) {
 			c.conclude()
 		}
 	case decided:
-		if late || len(c.seats) == 0 && len(c.away) == 0 {
+		blind := c.took && c.m.cfg.Fenced && !c.m.whole // it does not know yet who else waits
+		if late || len(c.seats) == 0 && len(c.away) == 0 && !blind {
 			for _, s := range slices.Clone(c.seats) {
 				c.leave(s)
 			}
 			c.m.finish(*c.outcome)
 		}
 	}
-	if c.phase == decided || now.Before(c.statusAt) || c.phase == executing && !c.queued() {
+	if c.m.coord != c || c.phase == decided || now.Before(c.statusAt) || c.phase == executing && !c.queued() {
 		return
 	}
 	c.statusAt = now.Add(statusEvery)
@@ -95,23 +112,24 @@ func (c *coordinator) seatOf(id NodeID) *chair {
 	return nil
 }
 
-func (c *coordinator) record(cause *Cause) {
-	c.records = append(c.records, Record{World: *c.world, Started: c.began, Ended: c.m.now, Ends: c.ends, Cause: cause})
-}
-
 // conclude: no worker of the round lives any more.
 func (c *coordinator) conclude() {
 	cause := c.first()
 	c.record(&cause)
-	// Somebody wants the job to end, whatever came first; or a node cannot start
-	// workers, or cannot get rid of them.
-	over := slices.ContainsFunc(c.failures, func(f failure) bool { return f.Kind == KindStopped || f.Kind == KindStart })
-	if over || c.final || c.restart >= c.maxRestarts {
+	// The job is to end, whatever came first; or a node cannot start workers.
+	over := slices.ContainsFunc(c.failures, func(f failure) bool { return f.final() || f.Kind == KindStart })
+	counts := !cause.moves()
+	if over || c.final || counts && c.restart >= c.maxRestarts {
 		c.decide()
 		return
 	}
-	c.restart++
+	if counts {
+		c.restart++
+	}
 	c.round++
+	if c.release() {
+		return
+	}
 	c.enter(forming, c.m.cfg.Join)
 	for _, s := range c.seats {
 		s.inWorld = false
@@ -123,12 +141,13 @@ func (c *coordinator) conclude() {
 	c.failures = nil
 }
 
-// decide ends the job with the first failure.
+// decide ends the job with its cause.
 func (c *coordinator) decide() {
-	cause := c.first()
+	cause := c.verdict()
 	o := Outcome{Code: cause.Code(), Cause: &cause, Rounds: c.records}
+	texts := budget(maxTexts)
 	for _, f := range c.failures {
-		o.Failures = append(o.Failures, f.Cause)
+		o.Failures = append(o.Failures, texts.spend(f.Cause))
 	}
 	c.announce(o)
 }
@@ -136,7 +155,9 @@ func (c *coordinator) decide() {
 // announce tells everyone how the job ended.
 func (c *coordinator) announce(o Outcome) {
 	c.outcome = &o
+	c.unseal()
 	c.enter(decided, ackTimeout)
+	c.gather()
 	for _, s := range slices.Clone(c.seats) {
 		c.send(s, Message{Type: MsgFinish, Outcome: c.outcome})
 	}

@@ -14,13 +14,16 @@ func (m *Machine) seek() {
 		return
 	}
 	addr, self := m.firstChoice()
-	if mem.sealed != nil {
+	if led := m.leader(); led != "" {
+		addr, self = led, false
+	} else if mem.placed() {
 		addr, self = m.successor()
 	} else if addr == "" && !self {
 		addr = m.witness()
 	}
 	switch {
 	case self && mem.outcome != nil: // whoever has not heard it will ask here
+	case self && mem.spare: // a first world has been made; who goes on with it will call
 	case self:
 		m.coordinate()
 	case addr != "":
@@ -50,16 +53,26 @@ func (m *Machine) servers() []Peer {
 	return ps
 }
 
-// witness is a member of the world that this agent has accepted without
-// hearing more: it may have been committed, and the coordinator lost then.
+// witness is an agent that may know who coordinates. A world that this agent has
+// accepted without hearing more may have been committed, and the coordinator lost
+// then: its members know. A spare asks anyone, for whoever leads the job now may
+// not know of it.
 func (m *Machine) witness() string {
-	if m.mem.accepted == nil {
-		return ""
+	var at []string
+	if w := m.mem.accepted; w != nil {
+		for _, p := range w.Members {
+			at = append(at, p.Control)
+		}
 	}
-	for _, p := range m.mem.accepted.Members {
-		if p.ID != m.self.ID && p.Control != "" && !m.now.Before(m.avoid[p.Control]) {
-			m.shun(p.Control, statusEvery)
-			return p.Control
+	if m.mem.spare {
+		for _, p := range m.peers {
+			at = append(at, p.Control)
+		}
+	}
+	for _, addr := range at {
+		if addr != "" && addr != m.self.Control && !m.now.Before(m.avoid[addr]) {
+			m.shun(addr, statusEvery)
+			return addr
 		}
 	}
 	return ""
@@ -96,11 +109,18 @@ func (m *Machine) dialFailed(e DialFailed) {
 	}
 	m.mem.dialing, m.mem.lastErr = "", e.Text
 	m.shun(e.Addr, m.cfg.Retry)
+	if e.Addr == m.mem.leads.Addr {
+		if e.Refused {
+			m.mem.leads = Message{} // it is dead; whoever follows it will be heard of
+		} else {
+			m.shun(e.Addr, statusEvery)
+		}
+	}
 	if m.coord != nil { // it was only a probe
 		m.shun(e.Addr, statusEvery)
 		return
 	}
-	if m.mem.sealed != nil {
+	if m.mem.placed() {
 		m.markGone(e.Addr, e.Refused && !m.mem.silent)
 	}
 }
@@ -109,7 +129,7 @@ func (m *Machine) dialFailed(e DialFailed) {
 func (m *Machine) redirected(addr string) {
 	from := m.mem.at
 	m.unlink()
-	if m.mem.sealed != nil && m.mem.orphanBy.IsZero() {
+	if m.mem.placed() && m.mem.orphanBy.IsZero() {
 		m.mem.orphanBy = m.now.Add(m.cfg.Rejoin)
 	}
 	m.shun(from, m.cfg.Retry)
@@ -142,7 +162,15 @@ func (m *Machine) mayYield() bool {
 
 // probe asks the agents that should coordinate rather than this one.
 func (m *Machine) probe() {
-	if !m.mayYield() || m.mem.dialing != "" {
+	if m.mem.dialing != "" {
+		return
+	}
+	if led := m.leader(); led != "" && m.mayFollow(m.mem.leads) {
+		m.mem.summons, m.mem.dialing = m.mem.leads, led
+		m.emit(Dial{led})
+		return
+	}
+	if !m.mayYield() {
 		return
 	}
 	if addr, self := m.firstChoice(); !self && addr != "" {
@@ -153,6 +181,9 @@ func (m *Machine) probe() {
 
 // yield hands this agent's seats over to a better coordinator.
 func (m *Machine) yield(to string) {
+	if m.coord.phase == sealing {
+		m.emit(GiveUp{})
+	}
 	for _, s := range m.coord.seats {
 		if s.conn != Self {
 			m.emit(Send{s.conn, Message{Type: MsgRedirect, Addr: to}})
@@ -167,6 +198,9 @@ func (m *Machine) yield(to string) {
 func (m *Machine) coordinate() {
 	m.mem.dialing = ""
 	m.coord = newCoordinator(m)
+	if m.cfg.Fenced {
+		m.emit(Lead{})
+	}
 	m.mem.orphanBy = time.Time{}
 	m.link(Self, "")
 }

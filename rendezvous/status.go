@@ -3,13 +3,8 @@ package rendezvous
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
-
-func (c *coordinator) names(f func(*chair) bool) string {
-	return strings.Join(c.list(f), ", ")
-}
 
 // list names at most 16 seats.
 func (c *coordinator) list(f func(*chair) bool) []string {
@@ -41,7 +36,12 @@ func (c *coordinator) status() *Status {
 	}
 	switch c.phase {
 	case executing:
+		st.Members, st.Job = len(c.world.Members), c.job
 		st.Here = c.list(func(s *chair) bool { return s.inWorld })
+	case checking:
+		st.Waiting = c.list(func(s *chair) bool { return s.inWorld && c.exam.waits(s) })
+	case sealing:
+		st.Note = c.waits
 	case proposing:
 		st.Waiting = c.list(func(s *chair) bool { return s.inWorld && !s.accepted })
 	case halting:

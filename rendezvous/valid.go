@@ -35,7 +35,7 @@ func (w *World) validate() error {
 	seen, roles, size := make(map[NodeID]bool, len(w.Members)), map[string]int{}, 0
 	for i := range w.Members {
 		m := &w.Members[i]
-		if err := words(string(m.ID), m.Host, m.Addr, m.Control, m.Role); err != nil {
+		if err := words(string(m.ID), m.Host, m.Addr, m.Control, m.Role, m.Env); err != nil {
 			return fmt.Errorf("node %d: %w", i, err)
 		}
 		switch {
@@ -83,10 +83,13 @@ func words(ws ...string) error {
 	return nil
 }
 
-// clip shortens a text that is only shown.
-func clip(s string) string {
-	if len(s) > maxWord {
-		return strings.ToValidUTF8(s[:maxWord], "") + "..."
+// clip shortens a name that is only shown.
+func clip(s string) string { return cut(s, maxWord) }
+
+// cut shortens a text to n bytes and says so.
+func cut(s string, n int) string {
+	if len(s) > n {
+		return strings.ToValidUTF8(s[:n], "") + "..."
 	}
 	return s
 }

@@ -20,6 +20,9 @@ type Member struct {
 	Role      string `json:"role"`
 	FirstRank int    `json:"first_rank"`
 	RoleRank  int    `json:"role_rank"` // role rank of its first worker
+	// Env is the hash of what its workers' environment is to be: who accepts the
+	// world accepts that too. Empty when nothing was decided.
+	Env string `json:"env,omitempty"`
 }
 
 // Name is how messages call the member.
@@ -44,6 +47,15 @@ type World struct {
 // Index is the group rank of a node, -1 if the node is not in the world.
 func (w *World) Index(id NodeID) int {
 	return slices.IndexFunc(w.Members, func(m Member) bool { return m.ID == id })
+}
+
+// envHash is the hash of a member's environment, "" of none.
+func envHash(env []byte) string {
+	if len(env) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(env)
+	return hex.EncodeToString(sum[:])
 }
 
 // Digest identifies the world's content: what a member accepts is exactly this.

@@ -1,0 +1,166 @@
+package rendezvous
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSpareTakesALostPlaceAtOnce: without a last call, and it hears meanwhile
+// what it waits for.
+func TestSpareTakesALostPlaceAtOnce(t *testing.T) {
+	c := newCast(t, 3, 3, 3, nil)
+	c.comes(3)
+	if len(c.told(3, MsgRefuse)) != 0 || !strings.Contains(c.notes(), "hot spare") || c.standing("id3") != NodeSpare {
+		t.Fatalf("it is no spare (%s; %s)", c.notes(), c.standing("id3"))
+	}
+	c.pass(statusEvery)
+	if got := c.told(3, MsgStatus); len(got) == 0 || got[0].Status.Phase != "running" || got[0].Status.Members != 3 {
+		t.Errorf("it is told %+v", got)
+	}
+	c.runs(0, 0, "id0 id1 id2")
+	c.dies(1)
+	c.runs(1, 1, "id0 id3 id2")
+}
+
+// TestUnfitSpareIsDismissed, and costs the job nothing, whether it could grow or not.
+func TestUnfitSpareIsDismissed(t *testing.T) {
+	c := newCast(t, 2, 1, 4, elastic)
+	c.m.cfg.Check = true
+	c.comes(2)
+	asked := all[Compare](c)
+	if len(asked) != 1 || !asked[0].Late {
+		t.Fatalf("asked: %+v", asked)
+	}
+	c.pass(10 * c.m.cfg.LastCall)
+	c.runs(0, 0, "id0 id1") // nobody has found it fit yet
+	c.step(Compared{Serial: asked[0].Serial, Outcome: &Outcome{Code: ExitPreflight}})
+	if got := c.told(2, MsgFinish); len(got) != 1 || got[0].Outcome.Code != ExitPreflight || c.standing("id2") != "" {
+		t.Errorf("it is told %+v", got)
+	}
+	c.pass(10 * c.m.cfg.LastCall)
+	c.runs(0, 0, "id0 id1")
+}
+
+// TestLateVerdictDoesNotDismissMembers: what was found of a newcomer comes when
+// it has a place; a world that is offered does not start without it.
+func TestLateVerdictDoesNotDismissMembers(t *testing.T) {
+	t.Run("its world is being offered", func(t *testing.T) {
+		c := newCast(t, 3, 2, 3, nil)
+		c.m.cfg.Check = true
+		c.comes(3)
+		late := all[Compare](c)[0]
+		c.m.cfg.Check = false
+		c.mute[2] = true
+		c.dies(1)
+		c.says(2, Message{Type: MsgOver, Round: 0})
+		if c.m.coord.phase != proposing || c.m.coord.world.Index("id3") < 0 {
+			t.Fatalf("phase %s", c.m.coord.phase)
+		}
+		c.mute[2] = false
+		c.step(Compared{Serial: late.Serial, Outcome: &Outcome{Code: ExitPreflight}})
+		c.pass(c.m.cfg.LastCall)
+		if w := c.m.World(); w.Round < 2 || w.Index("id3") >= 0 {
+			t.Errorf("round %d of %s", w.Round, c.members())
+		}
+	})
+	t.Run("its workers are being stopped", func(t *testing.T) {
+		c := newCast(t, 3, 2, 3, nil)
+		c.m.cfg.Check = true
+		c.comes(3)
+		late := all[Compare](c)[0]
+		c.m.cfg.Check = false
+		c.dies(1)
+		c.runs(1, 1, "id0 id3 id2")
+		c.mute[3] = true
+		c.dies(2)
+		c.step(Compared{Serial: late.Serial, Outcome: &Outcome{Code: ExitPreflight}})
+		if c.m.coord.phase != halting || len(c.told(3, MsgFinish)) != 0 {
+			t.Errorf("%s, with %+v for it", c.m.coord.phase, c.told(3, MsgFinish))
+		}
+	})
+}
+
+// TestGrowth: when an elastic job takes in who has come.
+func TestGrowth(t *testing.T) {
+	tests := []struct {
+		name        string
+		n, most     int
+		come        int
+		wait        bool // --on-join=wait
+		done        bool // a member's workers have ended
+		atOnce, yet bool
+	}{
+		{name: "the job can be full", n: 2, most: 3, come: 1, atOnce: true, yet: true},
+		{name: "more than it can take", n: 2, most: 3, come: 3, atOnce: true, yet: true},
+		{name: "others may follow", n: 2, most: 5, come: 1, yet: true},
+		{name: "it shall not grow", n: 2, most: 3, come: 1, wait: true},
+		{name: "it is about to end", n: 2, most: 3, come: 1, done: true},
+		{name: "it is full", n: 3, most: 3, come: 1},
+		{name: "nobody came", n: 2, most: 3},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCast(t, tt.n, 1, tt.most, func(cfg *Config) { cfg.Grow, cfg.MaxRestarts = !tt.wait, 0 })
+			before := c.members()
+			if tt.done {
+				c.says(1, Message{Type: MsgDone, Round: 0})
+			}
+			for i := range tt.come {
+				c.comes(tt.n + i)
+			}
+			if got := c.m.World().Round == 1; got != tt.atOnce {
+				t.Fatalf("grown at once: %v", got)
+			}
+			if next := c.m.Next(); tt.yet && !tt.atOnce && next.After(c.m.now.Add(c.m.cfg.LastCall)) {
+				t.Errorf("it does not ask for the end of the last call (%v)", next)
+			}
+			c.pass(c.m.cfg.LastCall - 1)
+			if got := c.m.World().Round == 1; got != tt.atOnce {
+				t.Fatalf("grown before the last call has ended: %v", got)
+			}
+			c.pass(1)
+			c.pass(c.m.cfg.LastCall) // of the next round, for still more
+			w := c.m.World()
+			if !tt.yet {
+				c.runs(0, 0, before)
+				return
+			}
+			if w.Round != 1 || w.Restart != 0 || len(w.Members) != min(tt.most, tt.n+tt.come) || !strings.HasPrefix(c.members(), before) {
+				t.Errorf("round %d, restart %d of %s, before %s", w.Round, w.Restart, c.members(), before)
+			}
+			if r := c.m.coord.records; len(r) != 1 || r[0].Cause.Kind != KindJoined {
+				t.Errorf("recorded: %+v", r)
+			}
+		})
+	}
+}
+
+// TestFailureWhileGrowing is counted: the round ended by it, too.
+func TestFailureWhileGrowing(t *testing.T) {
+	c := newCast(t, 2, 1, 3, elastic)
+	c.mute[1] = true
+	c.comes(2)
+	c.says(1, Message{Type: MsgFailed, Round: 0, Failures: []Cause{{Kind: KindExit, Node: "id1", Rank: 1, ExitCode: 5}}})
+	c.mute[1] = false
+	c.says(1, Message{Type: MsgOver, Round: 0})
+	c.runs(1, 1, "id0 id1 id2")
+}
+
+// TestFirstWorldHasTheEndpoints: who is left out could not make another one.
+func TestFirstWorldHasTheEndpoints(t *testing.T) {
+	m := boss(t, 2, 3)
+	m.cfg.Endpoints = 3
+	var cmds []Command
+	for i, endpoint := range []int{-1, -1, 1} { // three places for four nodes
+		node := seatNode(i+1, 2, 3)
+		node.Endpoint = endpoint
+		cmds = append(cmds, m.Step(m.now, Received{Conn(i + 1), Message{Type: MsgHello, Node: &node}})...)
+	}
+	got := sent(cmds, MsgPropose)
+	if len(got) == 0 {
+		t.Fatal("nothing is proposed")
+	}
+	if w := got[len(got)-1].World; w.Index("id0") < 0 || w.Index("id3") < 0 {
+		t.Errorf("%+v", w.Members)
+	}
+}

@@ -1,0 +1,213 @@
+package rendezvous
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asks brings a job of three nodes, one of which is lost, and with one more that
+// waits, to the point where its next world is to be sealed.
+func asks(t *testing.T) (*cast, Seal) {
+	t.Helper()
+	c := newCast(t, 3, 3, 3, fenced)
+	first := c.members()
+	c.comes(3)
+	c.comes(4)
+	c.seals, c.log = false, nil
+	c.dies(2)
+	got := all[Seal](c)
+	if len(got) != 2 || c.m.coord.phase != sealing || first != "id0 id1 id2" {
+		t.Fatalf("%d seals, phase %s", len(got), c.m.coord.phase)
+	}
+	c.log = nil // that member 2 is dead was known a moment after the first seal: it was asked again
+	return c, got[1]
+}
+
+func committed(c *cast) bool { return len(c.told(1, MsgCommit)) > 0 }
+
+// TestSealComesFirst: everyone has accepted, but nothing starts without the
+// fence's word, and only its word on this very world counts.
+func TestSealComesFirst(t *testing.T) {
+	c, cmd := asks(t)
+	if committed(c) || c.m.mem.work != idle {
+		t.Fatal("it starts unsealed")
+	}
+	if !cmd.Later || cmd.World.Digest() != c.m.coord.digest || !slices.Equal(cmd.Here, []NodeID{"id4"}) || !slices.Equal(cmd.Dead, []NodeID{"id2"}) || len(all[GiveUp](c)) != 0 {
+		t.Errorf("it asks for %+v", cmd)
+	}
+	c.step(Sealed{Serial: cmd.Serial - 1, OK: true})
+	c.step(Sealed{Serial: cmd.Serial - 1, Refused: true})
+	if committed(c) || c.m.coord.phase != sealing {
+		t.Fatal("another seal's answer counts")
+	}
+	c.step(Sealed{Serial: cmd.Serial, OK: true})
+	if !committed(c) || len(all[GiveUp](c)) != 0 {
+		t.Error("it does not start")
+	}
+	if st := c.told(4, MsgStatus); len(st) != 1 || st[0].Status.Phase != "running" {
+		t.Errorf("who has no place is told %+v", st)
+	}
+	c.runs(1, 1, "id0 id1 id3")
+}
+
+func TestFirstWorldIsNoLaterOne(t *testing.T) {
+	m := boss(t, 1, 2)
+	m.cfg.Fenced = true
+	c := &cast{t: t, m: m, now: m.now, least: 2, most: 2, mute: map[Conn]bool{}}
+	c.comes(1)
+	if got := all[Seal](c); len(got) != 1 || got[0].Later || len(all[Lead](c)) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestSealThatIsGivenUp: the round is burnt and the next one asked for; what the
+// fence says of the earlier one does not count any more.
+func TestSealThatIsGivenUp(t *testing.T) {
+	for name, end := range map[string]func(*cast, Seal){
+		"by the fence":    func(c *cast, s Seal) { c.step(Sealed{Serial: s.Serial, Text: "no"}) },
+		"a member leaves": func(c *cast, _ Seal) { c.step(Closed{Conn: 3, Text: "reset"}) },
+		"it was stopped":  func(c *cast, _ Seal) { c.pass(10 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, old := asks(t)
+			end(c, old)
+			got := all[Seal](c)
+			if len(got) != 1 || got[0].World.Round <= old.World.Round || got[0].Serial == old.Serial {
+				t.Fatalf("it asks for %+v", got)
+			}
+			if len(all[GiveUp](c)) != 1 {
+				t.Error("the earlier one goes on")
+			}
+			c.step(Sealed{Serial: old.Serial, OK: true})
+			if committed(c) {
+				t.Fatal("the late answer starts a world")
+			}
+			c.step(Sealed{Serial: got[0].Serial, OK: true})
+			if w := c.m.World(); !committed(c) || w.Digest() != got[0].World.Digest() {
+				t.Error("the later one does not start")
+			}
+		})
+	}
+}
+
+// TestOutvoted: who is refused follows the coordinator that the fence names, with
+// all its members; if that one is gone it tries again, with a later round.
+func TestOutvoted(t *testing.T) {
+	there := func(c *cast, addrs ...string) Peers {
+		p := Peers{Whole: true}
+		for _, a := range addrs {
+			p.All = append(p.All, Peer{ID: NodeID("id" + a[1:]), Control: a, Endpoint: -1})
+		}
+		return p
+	}
+	for _, gone := range []bool{false, true} {
+		c, cmd := asks(t)
+		c.step(there(c, "c0", "c1", "c3", "c4", "c7"))
+		c.step(Sealed{Serial: cmd.Serial, Refused: true, Text: "c7 has sealed round 5"})
+		if !strings.Contains(c.notes(), "c7 has sealed round 5") || len(all[Seal](c)) != 0 || c.m.coord.phase != forming {
+			t.Fatalf("phase %s, %s", c.m.coord.phase, c.notes())
+		}
+		c.step(Elsewhere{Job: cmd.World.Job, Term: 4, Round: 5, Members: []NodeID{"id7"}, Control: "c7"})
+		if d := all[Dial](c); !slices.Contains(d, Dial{"c7"}) {
+			t.Fatalf("it dials %+v", d)
+		}
+		if !gone {
+			c.step(Dialed{"c7", 70})
+			if c.m.coord != nil || len(c.told(70, MsgHello)) != 1 {
+				t.Error("it does not follow")
+			}
+			if r := c.told(1, MsgRedirect); len(r) != 1 || r[0].Addr != "c7" {
+				t.Errorf("its members are told %+v", r)
+			}
+			continue
+		}
+		c.step(DialFailed{Addr: "c7", Text: "timed out"})
+		c.pass(time.Second)
+		if len(all[Seal](c)) != 0 {
+			t.Fatal("it tries again while the other one may live")
+		}
+		c.step(DialFailed{Addr: "c7", Text: "timed out"})
+		c.step(there(c, "c0", "c1", "c3", "c4"))
+		got := all[Seal](c)
+		if len(got) != 1 || got[0].World.Round != 6 || got[0].World.Term < 4 {
+			t.Errorf("then it asks for %+v", got)
+		}
+	}
+}
+
+// TestYieldingEndsTheSeal: a first coordinator learns while it seals that it is
+// not the first.
+func TestYieldingEndsTheSeal(t *testing.T) {
+	m := boss(t, 1, 2)
+	m.cfg.Fenced = true
+	c := &cast{t: t, m: m, now: m.now, least: 2, most: 2, mute: map[Conn]bool{}}
+	c.comes(1)
+	if m.coord.phase != sealing {
+		t.Fatalf("phase %s", m.coord.phase)
+	}
+	c.step(Elsewhere{Job: "other", Term: 1, Control: "c7"})
+	c.step(Dialed{"c7", 70})
+	if m.coord != nil || len(all[GiveUp](c)) != 1 || len(c.told(70, MsgHello)) != 1 {
+		t.Errorf("coordinates %v, %+v", m.coord != nil, c.log)
+	}
+}
+
+// TestElsewhereThatIsOld: what the machine knows already, or cannot use, changes nothing.
+func TestElsewhereThatIsOld(t *testing.T) {
+	for name, e := range map[string]Elsewhere{
+		"its own":           {Term: 9, Round: 9, Control: "c0"},
+		"another job":       {Job: "x", Term: 9, Round: 9, Control: "c7"},
+		"an earlier round":  {Term: 1, Round: -1, Control: "c7"},
+		"an earlier term":   {Term: 0, Round: 9, Control: "c7"},
+		"the same":          {Term: 1, Round: 0, Control: "c7"},
+		"an unusable place": {Term: 9, Round: 9, Control: "\x1b[2J"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCast(t, 2, 2, 2, fenced)
+			if e.Job == "" {
+				e.Job = c.m.World().Job
+			}
+			c.step(e)
+			c.pass(time.Second)
+			if c.m.leader() != "" || len(all[Dial](c)) != 0 {
+				t.Errorf("it looks for %q", c.m.leader())
+			}
+			c.runs(0, 0, "id0 id1")
+		})
+	}
+}
+
+// TestJobThatHasEnded is not run again.
+func TestJobThatHasEnded(t *testing.T) {
+	c, cmd := asks(t)
+	c.step(Sealed{Serial: cmd.Serial, Refused: true, Ended: true, Text: "no record"})
+	c.ended(ExitRendezvous, 1, 3, 4)
+	if why := c.m.coord.outcome.Cause.Message; !strings.Contains(why, "no record") {
+		t.Errorf("it says %q", why)
+	}
+	if len(all[Unseal](c)) != 0 {
+		t.Error("it gives back what is not its own")
+	}
+}
+
+// TestJoinTimeoutWhileSealing names what the seal waits for, as the status does.
+func TestJoinTimeoutWhileSealing(t *testing.T) {
+	c, cmd := asks(t)
+	c.step(Waiting{cmd.Serial - 1, "nonsense"})
+	c.step(Waiting{cmd.Serial, "n9 to stop its workers"})
+	if st := c.m.coord.status(); st.Phase != "sealing" || st.Note != "n9 to stop its workers" {
+		t.Errorf("status %+v", st)
+	}
+	for left := c.m.cfg.Join; left >= 0 && c.m.coord.phase != decided; left -= statusEvery {
+		c.pass(statusEvery)
+	}
+	c.ended(ExitRendezvous, 1)
+	if why := c.m.coord.outcome.Cause.Message; !strings.Contains(why, "waiting for n9 to stop its workers") {
+		t.Errorf("it says %q", why)
+	}
+	if len(all[GiveUp](c)) == 0 && len(all[Unseal](c)) == 0 {
+		t.Error("the seal goes on")
+	}
+}

@@ -1,0 +1,265 @@
+package rendezvous
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLapsed: an agent that the fence does not confirm goes on while it hears
+// the others; when it does not, its workers and those of its members are killed.
+func TestLapsed(t *testing.T) {
+	lapsed, silent := Lapsed{On: true, Text: "no answer"}, Hushed{Conn: 1, On: true}
+	tests := []struct {
+		name   string
+		events []Event
+		killed bool
+	}{
+		{"everyone is heard", []Event{lapsed}, false},
+		{"silence alone", []Event{silent}, false},
+		{"lapsed, then silence", []Event{lapsed, silent}, true},
+		{"silence, then lapsed", []Event{silent, lapsed}, true},
+		{"silence that ended", []Event{silent, Hushed{Conn: 1}, lapsed}, false},
+		{"lapse that ended", []Event{lapsed, Lapsed{}, silent}, false},
+		{"a spare's silence", []Event{lapsed, Hushed{Conn: 3, On: true}}, false},
+	}
+	for _, tt := range tests {
+		t.Run("coordinator: "+tt.name, func(t *testing.T) {
+			c := newCast(t, 3, 3, 3, fenced)
+			c.comes(3)
+			c.log = nil
+			c.mute[Self], c.mute[2] = true, true
+			for _, e := range tt.events {
+				c.step(e)
+			}
+			c.pass(time.Second)
+			stops, aborts := all[Stop](c), c.told(2, MsgAbort)
+			if !tt.killed {
+				if len(stops)+len(aborts)+len(all[Close](c)) != 0 {
+					t.Fatalf("%+v", c.log)
+				}
+				c.runs(0, 0, "id0 id1 id2")
+				return
+			}
+			if n := len(stops); n == 0 || !stops[n-1].Kill {
+				t.Errorf("its own workers: %+v", stops)
+			}
+			if n := len(aborts); n == 0 || !aborts[n-1].Kill {
+				t.Errorf("the other's workers: %+v", aborts)
+			}
+			if !slices.Contains(all[Close](c), Close{1}) {
+				t.Error("the silent stream is not closed")
+			}
+		})
+		if strings.Contains(tt.name, "spare") {
+			continue
+		}
+		t.Run("member: "+tt.name, func(t *testing.T) {
+			m, conn := states()["working"]()
+			m.cfg.Fenced = true
+			var log []Command
+			for _, e := range tt.events {
+				if h, ok := e.(Hushed); ok {
+					h.Conn = conn
+					e = h
+				}
+				log = append(log, m.Step(m.now, e)...)
+			}
+			stops, closes := 0, 0
+			for _, cmd := range log {
+				switch cmd := cmd.(type) {
+				case Stop:
+					stops = map[bool]int{true: 10, false: 1}[cmd.Kill]
+				case Close:
+					closes++
+				}
+			}
+			if want := map[bool]int{true: 10}[tt.killed]; stops != want || closes > 0 != tt.killed {
+				t.Errorf("stops %d, want %d, closed %d", stops, want, closes)
+			}
+		})
+	}
+}
+
+// TestLapseKeepsTheGracePeriod of a failure that has nothing to do with it.
+func TestLapseKeepsTheGracePeriod(t *testing.T) {
+	c := newCast(t, 3, 3, 3, fenced)
+	c.mute[Self], c.mute[2] = true, true
+	c.step(Lapsed{On: true, Text: "no answer"})
+	c.says(1, Message{Type: MsgFailed, Round: 0, Failures: []Cause{{Kind: KindExit, Node: "id1", Rank: 1, ExitCode: 5}}})
+	c.pass(time.Second)
+	for _, s := range all[Stop](c) {
+		if s.Kill {
+			t.Error("its own workers are killed")
+		}
+	}
+	for _, a := range c.told(2, MsgAbort) {
+		if a.Kill {
+			t.Error("the other's workers are killed")
+		}
+	}
+	if c.m.coord.phase != halting {
+		t.Errorf("phase %s", c.m.coord.phase)
+	}
+	c.step(Hushed{Conn: 2, On: true}) // now it may be left out
+	if a := c.told(1, MsgAbort); len(a) == 0 || !a[len(a)-1].Kill {
+		t.Errorf("whoever still runs is told %+v", a)
+	}
+}
+
+// TestEndedMembership: a peer that is quiet is lost as soon as its membership
+// ends; one that is heard, or is still a member, or perhaps not shown, is not.
+func TestEndedMembership(t *testing.T) {
+	who := func(whole bool, ids ...NodeID) Peers {
+		p := Peers{Whole: whole}
+		for _, id := range ids {
+			p.All = append(p.All, Peer{ID: id, Control: "c" + string(id[2:]), Endpoint: -1})
+		}
+		return p
+	}
+	tests := []struct {
+		name  string
+		peers Peers
+		quiet bool
+		lost  bool
+	}{
+		{"quiet and gone", who(true, "id0", "id2"), true, true},
+		{"quiet and a member", who(true, "id0", "id1", "id2"), true, false},
+		{"quiet, not everyone is shown", who(false, "id0", "id2"), true, false},
+		{"heard and gone", who(true, "id0", "id2"), false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCast(t, 3, 2, 3, fenced)
+			c.step(tt.peers)
+			c.step(Hushed{Conn: 1, On: tt.quiet})
+			if got := len(c.told(2, MsgAbort)) > 0; got != tt.lost {
+				t.Fatalf("lost: %v", got)
+			}
+			if !tt.lost {
+				return
+			}
+			c.pass(c.m.cfg.LastCall)
+			c.runs(1, 1, "id0 id2")
+			if got := all[Seal](c); len(got) != 1 || len(got[0].Dead) != 0 { // it may come back before that
+				t.Errorf("sealed with %+v", got)
+			}
+		})
+	}
+	m, conn := states()["working"]() // and the member whose coordinator's membership ends
+	m.cfg.Fenced = true
+	m.Step(m.now, Hushed{Conn: conn, On: true})
+	if !m.mem.linked || m.mem.work != running {
+		t.Fatal("silence alone ends the round")
+	}
+	m.Step(m.now, Peers{All: []Peer{{ID: m.self.ID, Control: "c0"}}})
+	if m.mem.work != stopping || m.mem.killed {
+		t.Errorf("work %d, killed %v", m.mem.work, m.mem.killed)
+	}
+}
+
+// TestBury: a successor does not wait for members whose membership has ended.
+func TestBury(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		m := third(t, true)
+		m.cfg.Fenced = true
+		m.Step(m.now, DialFailed{Addr: "c1", Text: "timed out"})
+		m.Step(m.now, Peers{All: []Peer{{ID: m.self.ID, Control: "c0"}}, Whole: whole})
+		if m.coord == nil || m.coord.dead["id1"] != whole || m.coord.dead["boss"] != whole {
+			t.Errorf("whole %v: %+v", whole, m.coord)
+		}
+		if buried := m.coord.phase != recovering; buried != whole {
+			t.Errorf("whole %v: phase %s", whole, m.coord.phase)
+		}
+	}
+}
+
+// TestVacate: whom no coordinator knows to be idle tells the fence at once, others
+// only if the next round does not begin soon; nobody while workers run.
+func TestVacate(t *testing.T) {
+	vacated := func(cmds []Command) bool {
+		return slices.ContainsFunc(cmds, func(c Command) bool { _, ok := c.(Vacate); return ok })
+	}
+	t.Run("an orphan", func(t *testing.T) {
+		m, c := states()["working"]()
+		m.cfg.Fenced = true
+		if vacated(m.Step(m.now, Closed{Conn: c, Text: "x"})) {
+			t.Fatal("while its workers are being stopped")
+		}
+		if !vacated(m.Step(m.now, Over{})) {
+			t.Error("not at once")
+		}
+	})
+	t.Run("a follower", func(t *testing.T) {
+		m, c := states()["working"]()
+		m.cfg.Fenced = true
+		m.Step(m.now, Received{c, Message{Type: MsgAbort, Cause: &Cause{Kind: KindLost}}})
+		if vacated(m.Step(m.now, Over{})) {
+			t.Fatal("at once")
+		}
+		if next := m.Next(); next.After(m.now.Add(vacateAfter)) {
+			t.Errorf("it wakes at %v", next)
+		}
+		if !vacated(m.Step(m.now.Add(vacateAfter), Tick{})) {
+			t.Error("never")
+		}
+		if vacated(m.Step(m.now.Add(vacateAfter), Tick{})) {
+			t.Error("again")
+		}
+	})
+	t.Run("the next round begins", func(t *testing.T) {
+		m, c := states()["working"]()
+		m.cfg.Fenced = true
+		m.Step(m.now, Received{c, Message{Type: MsgAbort, Cause: &Cause{Kind: KindLost}}})
+		m.Step(m.now, Over{})
+		w := worldOf(m, 1, 1, "t")
+		m.Step(m.now, Received{c, Message{Type: MsgPropose, World: w}})
+		m.Step(m.now, Received{c, Message{Type: MsgCommit, Term: 1, Round: 1, Digest: w.Digest()}})
+		if m.mem.work != running || vacated(m.Step(m.now.Add(10*vacateAfter), Tick{})) {
+			t.Errorf("work %d", m.mem.work)
+		}
+	})
+}
+
+// TestUnseal: the run id is given back when no worker of the job can live anywhere.
+func TestUnseal(t *testing.T) {
+	tests := []struct {
+		name string
+		end  func(*cast)
+		want bool
+	}{
+		{"everyone is done", func(c *cast) {
+			c.says(1, Message{Type: MsgDone})
+			c.says(2, Message{Type: MsgDone})
+			c.step(Done{})
+		}, true},
+		{"everyone has stopped", func(c *cast) { c.signalled(1, 2, false) }, true},
+		{"one is dead", func(c *cast) {
+			c.mute[Self] = true // its workers take longer than the call that finds the other one dead
+			c.dies(1)
+			c.step(Over{})
+		}, true},
+		{"one is silent", func(c *cast) { c.step(Closed{Conn: 1, Silent: true, Text: "silent"}) }, false},
+		{"one was done and left", func(c *cast) {
+			c.says(1, Message{Type: MsgDone})
+			c.step(Closed{Conn: 1, Text: "reset"})
+			c.says(2, Message{Type: MsgDone})
+			c.step(Done{})
+		}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCast(t, 3, 3, 3, func(cfg *Config) { cfg.Fenced, cfg.MaxRestarts = true, 0 })
+			w := c.m.World()
+			tt.end(c)
+			if c.m.coord.phase != decided {
+				t.Fatalf("phase %s", c.m.coord.phase)
+			}
+			got := all[Unseal](c)
+			if len(got) > 0 != tt.want || tt.want && got[0] != (Unseal{w.Job, 0}) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package rendezvous
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestLeaving: what a signal to one node does to an elastic job.
+func TestLeaving(t *testing.T) {
+	const term, intr = syscall.SIGTERM, syscall.SIGINT
+	tests := []struct {
+		name           string
+		n, least, most int
+		sig            syscall.Signal
+		kill           bool
+		leaves         bool
+	}{
+		{"enough are left", 3, 2, 4, term, false, true},
+		{"too few are left", 3, 3, 4, term, false, false},
+		{"a job of a fixed size", 3, 3, 3, term, false, false},
+		{"SIGINT", 3, 1, 4, intr, false, false},
+		{"killed", 3, 1, 4, term, true, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCast(t, tt.n, tt.least, tt.most, func(cfg *Config) { cfg.MaxRestarts = 0 })
+			c.signalled(1, tt.sig, tt.kill)
+			if !tt.leaves {
+				c.ended(128+int(tt.sig), 1, 2)
+				return
+			}
+			if got := c.told(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 || got[0].Outcome.Cause.Kind != KindStopped {
+				t.Errorf("it is told %+v", got)
+			}
+			c.pass(c.m.cfg.LastCall)
+			c.runs(1, 0, "id0 id2")
+			if len(c.told(2, MsgFinish)) != 0 {
+				t.Error("another one ends, too")
+			}
+			if r := c.m.coord.records; len(r) != 1 || r[0].Cause.Kind != KindLeft || r[0].Cause.Node != "id1" {
+				t.Errorf("recorded: %+v", r)
+			}
+			c.signalled(2, term, false) // now it would be below its minimum
+			c.ended(143, 2)
+		})
+	}
+}
+
+func TestLeaverDiesOrIsKilledMeanwhile(t *testing.T) {
+	for name, more := range map[string]func(*cast){
+		"dies":                 func(c *cast) { c.dies(1) },
+		"falls silent":         func(c *cast) { c.step(Closed{Conn: 1, Silent: true, Text: "silent"}) },
+		"gets a second signal": func(c *cast) { c.signalled(1, syscall.SIGINT, true); c.says(1, Message{Type: MsgOver, Round: 0}) },
+		"tells the signal over": func(c *cast) {
+			c.says(1, Message{Type: MsgOver, Round: 0, Failures: []Cause{{Kind: KindStopped, Node: "id1", Rank: -1, Signal: 15}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCast(t, 3, 1, 4, func(cfg *Config) { cfg.MaxRestarts = 0 })
+			c.mute[1] = true
+			c.signalled(1, syscall.SIGTERM, false)
+			if c.m.coord.phase != halting {
+				t.Fatalf("phase %s", c.m.coord.phase)
+			}
+			more(c)
+			c.pass(c.m.cfg.LastCall)
+			c.runs(1, 0, "id0 id2")
+		})
+	}
+}
+
+// TestLeaverBetweenRounds: who leaves while the next world forms is let go at
+// once, and is in none that starts.
+func TestLeaverBetweenRounds(t *testing.T) {
+	for _, offered := range []bool{false, true} {
+		c := newCast(t, 4, 2, 5, nil)
+		c.dies(3)
+		if offered {
+			c.mute[2] = true
+			c.pass(c.m.cfg.LastCall)
+		}
+		want := map[bool]stage{false: forming, true: proposing}[offered]
+		if c.m.coord.phase != want {
+			t.Fatalf("phase %s, want %s", c.m.coord.phase, want)
+		}
+		c.mute[2] = false
+		c.signalled(1, syscall.SIGTERM, false)
+		if got := c.told(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 {
+			t.Fatalf("%s: it is told %+v", want, got)
+		}
+		c.pass(c.m.cfg.LastCall)
+		c.pass(c.m.cfg.LastCall)
+		if w := c.m.World(); c.members() != "id0 id2" || w.Restart != 1 || w.Round == 0 {
+			t.Errorf("%s: round %d, restart %d of %s", want, w.Round, w.Restart, c.members())
+		}
+	}
+}
+
+// TestCoordinatorLeaves: it ends with 143 after the round, and whoever was in it
+// learns which one to form next.
+func TestCoordinatorLeaves(t *testing.T) {
+	c := newCast(t, 3, 2, 3, nil)
+	w := *c.m.World()
+	c.comes(3) // a spare
+	c.signalled(0, syscall.SIGTERM, false)
+	for i := range 3 {
+		if got := c.told(i+1, MsgHandover); len(got) != 1 || got[0].Round != 1 || got[0].Restart != 0 || got[0].Digest != w.Digest() {
+			t.Errorf("member %d is told %+v", i+1, got)
+		}
+	}
+	if got := all[Finish](c); len(got) != 1 || got[0].Outcome.Code != 143 {
+		t.Errorf("it ends with %+v", got)
+	}
+}
+
+// TestCoordinatorWithoutAnHeir: a spare has no world to go on from.
+func TestCoordinatorWithoutAnHeir(t *testing.T) {
+	c := newCast(t, 1, 1, 2, nil)
+	c.comes(1)
+	c.signalled(0, syscall.SIGTERM, false)
+	c.ended(143, 1)
+}
+
+// TestHandedOver: the first member in line forms the next round at once; who has
+// no place in the last world waits to be called, however long it has waited.
+func TestHandedOver(t *testing.T) {
+	handover := func(m *Machine, c Conn, digest string) []Command {
+		m.Step(m.now, Received{c, Message{Type: MsgAbort, Round: m.World().Round, Cause: &Cause{Kind: KindLeft}}})
+		m.Step(m.now, Over{Round: m.World().Round})
+		return m.Step(m.now, Received{c, Message{Type: MsgHandover, Round: 7, Restart: 2, Digest: digest}})
+	}
+	m, c := states()["working"]()
+	handover(m, c, m.World().Digest())
+	if m.coord == nil || m.coord.phase != forming || m.coord.round != 7 || m.coord.restart != 2 || !m.coord.dead["boss"] {
+		t.Fatalf("it does not take over: %+v", m.coord)
+	}
+	for name, place := range map[string]func() (*Machine, Conn){
+		"never had a place": states()["member"],
+		"had a place earlier": func() (*Machine, Conn) {
+			m, c := states()["working"]()
+			m.Step(m.now, Received{c, Message{Type: MsgAbort, Cause: &Cause{Kind: KindLost}}})
+			m.Step(m.now, Over{})
+			return m, c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := place()
+			m.Step(m.now.Add(2*m.cfg.Join), Received{c, Message{Type: MsgStatus, Status: &Status{Phase: "running", Members: 2}}})
+			m.Step(m.now, Received{c, Message{Type: MsgHandover, Round: 7, Restart: 2, Digest: "of the last one"}})
+			m.Step(m.now.Add(m.cfg.Rejoin+time.Second), Tick{})
+			if m.ended || m.coord != nil {
+				t.Fatalf("ended %v, coordinates %v", m.ended, m.coord != nil)
+			}
+			m.Step(m.now, DialFailed{Addr: m.mem.dialing, Refused: true})
+			m.Step(m.now, Received{33, Message{Type: MsgRedirect, Addr: "c5", Term: 2}})
+			if m.mem.dialing != "c5" {
+				t.Errorf("it does not answer the call (dialing %q)", m.mem.dialing)
+			}
+		})
+	}
+}
+
+// TestSpareOutlivesTheCoordinator: its own join time-out has long passed when the
+// coordinator is lost; it waits for the next one, and makes no world of its own.
+func TestSpareOutlivesTheCoordinator(t *testing.T) {
+	m, c := states()["member"]()
+	m.Step(m.now.Add(time.Second), Received{c, Message{Type: MsgStatus, Status: &Status{Phase: "running", Members: 2}}})
+	m.Step(m.now.Add(time.Hour), Closed{Conn: c, Text: "reset"})
+	m.Step(m.now, DialFailed{Addr: "c9", Refused: true})
+	m.Step(m.now, Peers{All: []Peer{{ID: m.self.ID, Control: m.self.Control, Endpoint: 0}}})
+	m.Step(m.now.Add(m.cfg.Rejoin), Tick{})
+	if m.ended || m.coord != nil {
+		t.Fatalf("ended %v, coordinates %v", m.ended, m.coord != nil)
+	}
+	for m.mem.byeBy.IsZero() && !m.ended {
+		next := m.Next()
+		if next.IsZero() {
+			t.Fatal("it waits for ever")
+		}
+		m.Step(next, Tick{})
+	}
+	if got := m.now.Sub(time.Unix(3601, 0)); got != m.cfg.Join {
+		t.Errorf("it gave up after %v", got)
+	}
+}
