@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/json"
+	"sync"
 
 	"github.com/gorun/gorun/rendezvous"
 	"google.golang.org/grpc"
@@ -12,15 +13,50 @@ const (
 	maxMessage = 32 << 20 // bytes: a world of 100,000 nodes
 	maxStreams = 1 << 16
 	maxQueued  = 4096 // messages that wait for a slow peer
+
+	// Messages of one stream that wait for this agent, and their bytes. Agents
+	// have few on the way at any time: more is a flood.
+	maxWaiting      = 64
+	maxWaitingBytes = 1 << 20 // the last one may exceed it
 )
 
 // jsonCodec writes messages as JSON: readable in a packet capture, and one
 // struct on both sides instead of a generated mirror of it.
 type jsonCodec struct{}
 
-func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
-func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
-func (jsonCodec) Name() string                       { return "json" }
+func (jsonCodec) Marshal(v any) ([]byte, error) {
+	if l, ok := v.(*letter); ok {
+		return l.data()
+	}
+	return json.Marshal(v)
+}
+
+func (jsonCodec) Unmarshal(data []byte, v any) error {
+	if a, ok := v.(*arrival); ok {
+		a.size = len(data)
+		return json.Unmarshal(data, &a.msg)
+	}
+	return json.Unmarshal(data, v)
+}
+
+func (jsonCodec) Name() string { return "json" }
+
+// letter is a message that leaves, marshalled once on however many streams: a
+// coordinator tells each of its members the same.
+type letter struct {
+	msg  rendezvous.Message
+	data func() ([]byte, error)
+}
+
+func newLetter(msg rendezvous.Message) *letter {
+	return &letter{msg, sync.OnceValues(func() ([]byte, error) { return json.Marshal(msg) })}
+}
+
+// arrival is a message that came in.
+type arrival struct {
+	msg  rendezvous.Message
+	size int // bytes
+}
 
 // msgPing keeps a stream alive; it never reaches the state machine.
 const msgPing rendezvous.Type = "ping"

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/secret"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 )
 
@@ -25,7 +26,7 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 		return
 	}
 	p.wg.Go(func() {
-		tcp, err := (&net.Dialer{Timeout: p.opts.Dial}).DialContext(ctx, "tcp", addr)
+		tcp, err := (&net.Dialer{Timeout: p.opts.Dial, Control: smallSegments}).DialContext(ctx, "tcp", addr)
 		answered := err == nil || errors.Is(err, syscall.ECONNRESET)
 		if err == nil {
 			err = p.dialed(ctx, addr, tcp)
@@ -33,10 +34,23 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 		if err == nil {
 			return
 		}
-		if answered {
+		if _, other := errors.AsType[*secret.Other](err); answered && !other {
 			err = cmp.Or(p.dies(ctx, addr), err)
 		}
 		p.opts.Post(rendezvous.DialFailed{Addr: addr, Refused: errors.Is(err, syscall.ECONNREFUSED), Text: err.Error()})
+	})
+}
+
+// segment is what a TCP segment of a stream carries at most, in bytes: it fits
+// into every path that IPv6 allows (1280, RFC 8200). On a path that swallows
+// larger packets without a word, a verdict about just that must arrive.
+const segment = 1220
+
+// smallSegments limits both directions: what this side sends and, through the
+// connection's first packet, what the other side sends.
+func smallSegments(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) {
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, segment)
 	})
 }
 
@@ -68,8 +82,10 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 	given := make(chan net.Conn, 1)
 	given <- tcp
 	defer tcp.Close()
+	var other atomic.Bool
+	creds := newGuard(p.opts.TLS, func(net.Addr) { other.Store(true) })
 	cc, err := grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(creds), grpc.WithNoProxy(),
 		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			select {
@@ -103,6 +119,9 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case other.Load():
+		p.other(tcp.RemoteAddr(), true)
+		return &secret.Other{At: addr}
 	case life.Err() != nil:
 		return fmt.Errorf("%s accepts connections, but no gorun answered within %v; is the port used by another program?", addr, p.opts.Dial)
 	case err != nil:

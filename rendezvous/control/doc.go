@@ -3,9 +3,11 @@
 //
 // Invariants: messages of one stream arrive in the order in which they were
 // sent; nothing here waits for a slow peer (a stream that cannot keep up ends);
-// a stream that is silent for Options.Silence ends; every stream that was
-// reported with Dialed or Received and was not closed by this side is reported
-// with Closed exactly once.
+// a stream whose messages are not handled is not read any further, so that flow
+// control holds its sender back and nobody fills this agent's memory; a stream
+// that is silent for Options.Silence ends; every stream that was reported with
+// Dialed or Received and was not closed by this side is reported with Closed
+// exactly once.
 //
 // The package knows neither how peers were found nor what the messages mean.
 package control

@@ -12,17 +12,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// link is one stream: a queue that never blocks its sender, a writer, a reader.
+// link is one stream: a queue that never blocks its sender, a writer, and a
+// reader that stops while too much of what it read waits to be handled.
 type link struct {
 	p  *Plane
 	id rendezvous.Conn
 	s  stream
 
 	mu      sync.Mutex
-	queue   []*rendezvous.Message
+	queue   []*letter
 	last    time.Time // of the latest message that came in
 	sending time.Time // since when one message has been waiting to leave, zero: none
 	closed  bool      // by this side: nothing more is reported
+	waiting []int     // sizes of the messages that were reported and not handled
+	held    bool      // the reader waits for room
+	hushed  bool      // reported as that
+	room    *sync.Cond
 
 	report sync.Mutex // held while something is posted
 	over   bool       // Closed was posted, or never will be
@@ -38,13 +43,19 @@ type ending struct {
 }
 
 func newLink(p *Plane, id rendezvous.Conn, s stream) *link {
-	return &link{p: p, id: id, s: s, last: time.Now(), more: make(chan struct{}, 1), ended: make(chan ending, 1)}
+	l := &link{p: p, id: id, s: s, last: time.Now(), more: make(chan struct{}, 1), ended: make(chan ending, 1)}
+	l.room = sync.NewCond(&l.mu)
+	return l
 }
 
-// state is when the peer was last heard, and since when it has not taken a message.
-func (l *link) state() (heard, stuck time.Time) {
+// state is when the peer was last heard, and since when it has not taken a
+// message. Who is not listened to is not silent.
+func (l *link) state(now time.Time) (heard, stuck time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.held {
+		l.last = now
+	}
 	return l.last, l.sending
 }
 
@@ -58,6 +69,17 @@ func (l *link) post(e rendezvous.Event, last bool) {
 	}
 }
 
+// hush reports that nothing comes in, or that something does again.
+func (l *link) hush(on bool) {
+	l.mu.Lock()
+	changed := l.hushed != on && !l.closed
+	l.hushed = on
+	l.mu.Unlock()
+	if changed {
+		l.post(rendezvous.Hushed{Conn: l.id, On: on}, false)
+	}
+}
+
 func (l *link) wake() {
 	select {
 	case l.more <- struct{}{}:
@@ -65,7 +87,7 @@ func (l *link) wake() {
 	}
 }
 
-func (l *link) send(m *rendezvous.Message) {
+func (l *link) send(m *letter) {
 	l.mu.Lock()
 	full := len(l.queue) >= maxQueued
 	if !l.closed && !full {
@@ -81,6 +103,7 @@ func (l *link) send(m *rendezvous.Message) {
 func (l *link) close() {
 	l.mu.Lock()
 	l.closed = true
+	l.room.Broadcast()
 	l.mu.Unlock()
 	l.wake()
 }
@@ -103,7 +126,7 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 	select {
 	case e = <-l.ended:
 	case <-ctx.Done():
-		e = ending{text: ctx.Err().Error()}
+		e = ending{text: "the connection is gone"}
 		select { // the reader knows better why
 		case e = <-l.ended:
 		case <-time.After(10 * time.Millisecond):
@@ -122,6 +145,7 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 	l.mu.Lock()
 	quiet := l.closed
 	l.closed = true
+	l.room.Broadcast()
 	l.mu.Unlock()
 	l.wake()
 	if !quiet {
@@ -135,23 +159,6 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 		return nil
 	}
 	return errors.New(e.text)
-}
-
-func (l *link) read() {
-	for {
-		var m rendezvous.Message
-		if err := l.s.RecvMsg(&m); err != nil {
-			l.end(ending{clean: errors.Is(err, io.EOF), text: brief(err)})
-			return
-		}
-		l.mu.Lock()
-		l.last = time.Now()
-		closed := l.closed
-		l.mu.Unlock()
-		if m.Type != msgPing && !closed {
-			l.post(rendezvous.Received{Conn: l.id, Msg: m}, false)
-		}
-	}
 }
 
 // write sends what is queued, and closes closing once this side has closed the

@@ -2,9 +2,11 @@ package control
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"sync"
 	"time"
 
@@ -18,13 +20,22 @@ import (
 type Options struct {
 	Interval time.Duration // between two signs of life on a stream
 	Silence  time.Duration // without any sign of life the stream ends
+	Hush     time.Duration // without any sign of life it is reported as Hushed; 0: never
 	Dial     time.Duration // limit of one attempt to connect
 	Post     func(rendezvous.Event)
+	Failed   func(error) // nobody can connect any more; the streams that are open go on
+
+	TLS *tls.Config // of both sides (secret.Secret.TLS); nil: streams are not protected
+	// Other, if not nil, is called when the agent at an IP address has another
+	// secret than this one, or only one of the two has any. dialed: it is where this
+	// agent wanted to, and DialFailed follows.
+	Other func(ip string, dialed bool)
 }
 
 // Plane is one agent's end of the control plane: it serves the streams of
 // others and opens its own. Post receives what happens, one event at a time
-// for each stream; it must not block.
+// for each stream; it must not block. Whoever gets a Received calls Handled
+// when it has been dealt with.
 type Plane struct {
 	opts Options
 	wg   sync.WaitGroup
@@ -32,6 +43,7 @@ type Plane struct {
 	mu     sync.Mutex
 	next   rendezvous.Conn
 	links  map[rendezvous.Conn]*link
+	latest *letter   // that was sent
 	beaten time.Time // the last heartbeat
 	away   time.Time // the last heartbeat that came much too late
 	ended  bool
@@ -45,35 +57,36 @@ func New(opts Options) *Plane {
 // Serve accepts streams from other agents until ctx ends, then ends every
 // stream, after what was sent on it has left, and waits for all of them. Without
 // a listener (nil) it only looks after the streams that this agent dialed.
-func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
+func (p *Plane) Serve(ctx context.Context, l net.Listener) {
 	srv := grpc.NewServer(
 		grpc.ForceServerCodec(jsonCodec{}),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(8<<10),
 		grpc.ConnectionTimeout(10*time.Second),
+		grpc.Creds(newGuard(p.opts.TLS, func(a net.Addr) { p.other(a, false) })),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Minute}), // a connection without a stream
-		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10),
+		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(32<<10),
 	)
 	srv.RegisterService(serviceDesc(), p)
-	done := make(chan error, 1)
+	accepting := make(chan error, 1)
 	in := newAcceptor(l)
 	if l != nil {
-		go func() { done <- srv.Serve(in) }()
+		go func() { accepting <- srv.Serve(in) }()
 	}
 	heart := time.NewTicker(p.opts.Interval)
 	defer heart.Stop()
 	p.mu.Lock()
 	p.beaten = time.Now()
 	p.mu.Unlock()
-	var err error
-	for run := true; run; {
+	for ctx.Err() == nil {
 		select {
 		case <-heart.C:
 			p.beat(time.Now())
-		case err = <-done:
-			run = false
+		case err := <-accepting:
+			if err != nil && !errors.Is(err, net.ErrClosed) {
+				p.opts.Failed(fmt.Errorf("cannot serve the control plane: %w", err))
+			}
 		case <-ctx.Done():
-			run = false
 		}
 	}
 	p.closeAll()
@@ -91,10 +104,6 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) error {
 		srv.Stop()
 		<-ended
 	}
-	if err != nil && ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("cannot serve the control plane: %w", err)
-	}
-	return nil
 }
 
 // drainTimeout bounds how long an ending agent waits for its last messages to
@@ -117,6 +126,14 @@ func (p *Plane) join(s grpc.ServerStream) error {
 		return err
 	}
 	return l.run(s.Context(), nil)
+}
+
+// other reports who has another secret.
+func (p *Plane) other(a net.Addr, dialed bool) {
+	ip, _, err := net.SplitHostPort(a.String())
+	if err == nil && p.opts.Other != nil {
+		p.opts.Other(ip, dialed)
+	}
 }
 
 func (p *Plane) open(s stream) *link {
@@ -153,10 +170,30 @@ func (p *Plane) all() []*link {
 	return out
 }
 
-// Send queues a message; it is dropped if the stream has ended.
+// Send queues a message; it is dropped if the stream has ended. What the message
+// points to must not change any more.
 func (p *Plane) Send(id rendezvous.Conn, msg rendezvous.Message) {
 	if l := p.find(id); l != nil {
-		l.send(&msg)
+		l.send(p.letter(msg))
+	}
+}
+
+// letter is the latest one if that says the same: a coordinator tells one member
+// after the other.
+func (p *Plane) letter(msg rendezvous.Message) *letter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.latest == nil || !reflect.DeepEqual(p.latest.msg, msg) {
+		p.latest = newLetter(msg)
+	}
+	return p.latest
+}
+
+// Handled tells that the oldest Received of a stream that was not handled yet
+// has been dealt with. A stream of which too many wait is not read.
+func (p *Plane) Handled(id rendezvous.Conn) {
+	if l := p.find(id); l != nil {
+		l.handled()
 	}
 }
 
@@ -190,8 +227,12 @@ func (p *Plane) beat(now time.Time) {
 	}
 	p.beaten = now
 	p.mu.Unlock()
+	ping := newLetter(rendezvous.Message{Type: msgPing})
 	for _, l := range p.all() {
-		heard, stuck := l.state()
+		heard, stuck := l.state(now)
+		if p.opts.Hush > 0 && now.Sub(heard) >= p.opts.Hush {
+			l.hush(true)
+		}
 		if quiet := now.Sub(heard); quiet >= p.opts.Silence {
 			l.end(ending{silent: true, text: fmt.Sprintf("silent for %v", quiet.Round(100*time.Millisecond))})
 			continue
@@ -200,7 +241,7 @@ func (p *Plane) beat(now time.Time) {
 			l.end(ending{silent: true, text: "it does not take its messages"})
 			continue
 		}
-		l.send(&rendezvous.Message{Type: msgPing})
+		l.send(ping)
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package portshare serves two protocols on one port: gRPC's HTTP/2 and
-// whatever else connects, told apart by the first byte that a client sends.
-// Both protocols here have clients that speak first.
+// Package portshare serves two protocols on one port: gRPC's HTTP/2, over TLS or
+// not, and whatever else connects, told apart by the first byte that a client
+// sends. All protocols here have clients that speak first.
 package portshare
 
 import (
@@ -38,7 +38,7 @@ func (s *Share) half() *half {
 	return &half{addr: s.l.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// GRPC is the listener of connections that open with HTTP/2's preface.
+// GRPC is the listener of connections that open with HTTP/2's preface or as TLS.
 func (s *Share) GRPC() net.Listener { return s.grpc }
 
 // Others gives a fresh listener for all other connections and closes the one
@@ -98,7 +98,7 @@ func (s *Share) sort(ctx context.Context, c net.Conn) {
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	to := s.current()
-	if b[0] == 'P' { // "PRI * HTTP/2.0"
+	if b[0] == 'P' || b[0] == 0x16 { // "PRI * HTTP/2.0"; a record of TLS's handshake
 		to = s.grpc
 	}
 	if !stop() {

@@ -116,7 +116,7 @@ func TestSorting(t *testing.T) {
 		{"store", "\x00\x3c\x85\xf7\x3c", others}, // torch's VALIDATE query with its magic number
 		{"store, much at once", "\x01" + long, others},
 		{"one byte", "\x08", others},
-		{"TLS", "\x16\x03\x01", others},
+		{"gRPC over TLS", "\x16\x03\x01" + long, s.GRPC()},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

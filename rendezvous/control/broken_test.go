@@ -1,0 +1,88 @@
+package control
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+func TestBrokenConnection(t *testing.T) {
+	noLeak(t)
+	a, b := start(t, quick()), start(t, quick())
+	x := newProxy(t, b.addr)
+	at, in := pair(a, b, x.addr(), "hi")
+	x.cut()
+	for who, c := range map[*agent]rendezvous.Conn{a: at, b: in} {
+		if c := await(who, func(e rendezvous.Closed) bool { return e.Conn == c }); c.Clean || c.Silent || c.Text == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	b.p.Send(in, rendezvous.Message{}) // into the void
+	b.p.Close(in)
+	a.stop()
+	b.stop()
+	a.check()
+	b.check()
+}
+
+func TestSilence(t *testing.T) {
+	noLeak(t)
+	opts := quick()
+	opts.Interval, opts.Silence = 50*time.Millisecond, 300*time.Millisecond
+	a, b := start(t, opts), start(t, opts)
+	x := newProxy(t, b.addr)
+	at, in := pair(a, b, x.addr(), "hi")
+	// Longer than Silence: signs of life keep the stream open.
+	for end := time.Now().Add(2 * opts.Silence); time.Now().Before(end); <-time.After(opts.Interval) {
+		if n := len(a.all()) + len(b.all()); n != 2 {
+			t.Fatalf("%d events on a quiet stream: %v %v", n, a.all(), b.all())
+		}
+	}
+	x.silence()
+	began := time.Now()
+	for who, c := range map[*agent]rendezvous.Conn{a: at, b: in} {
+		if c := await(who, func(e rendezvous.Closed) bool { return e.Conn == c }); c.Clean || !c.Silent {
+			t.Errorf("%+v", c)
+		}
+	}
+	if d := time.Since(began); d > opts.Silence+2*time.Second {
+		t.Errorf("noticed after %v", d)
+	}
+}
+
+// TestStoppedAgent: an agent that did not run for a while does not take the
+// others for dead.
+func TestStoppedAgent(t *testing.T) {
+	a, b := start(t, quick()), start(t, quick())
+	at, _ := pair(a, b, b.addr, "hi")
+	a.p.mu.Lock()
+	a.p.away = time.Now() // what beat notes after a stop
+	a.p.opts.Interval = time.Hour
+	a.p.mu.Unlock()
+	b.stop()
+	if c := await(a, func(c rendezvous.Closed) bool { return c.Conn == at }); !c.Silent || c.Clean {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestBeatNotesItsOwnAbsence(t *testing.T) {
+	now := time.Unix(1000, 0)
+	p := New(Options{Interval: time.Second, Silence: 3 * time.Second})
+	p.beaten = now
+	p.beat(now.Add(time.Second))
+	if p.wasAway(now.Add(2 * time.Second)) {
+		t.Error("away although the heart beats")
+	}
+	if !p.wasAway(now.Add(5 * time.Second)) {
+		t.Error("not away although the heart stood still")
+	}
+	p.beat(now.Add(5 * time.Second))
+	if !p.wasAway(now.Add(5500 * time.Millisecond)) {
+		t.Error("forgotten at once")
+	}
+	p.beat(now.Add(6 * time.Second))
+	if p.wasAway(now.Add(6500 * time.Millisecond)) {
+		t.Error("never forgotten")
+	}
+}

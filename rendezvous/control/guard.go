@@ -1,0 +1,117 @@
+package control
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/gorun/gorun/secret"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// guard is the credentials of one side of a stream. It tells an agent with
+// another secret, or with none where this one has one, from any other program.
+type guard struct {
+	credentials.TransportCredentials
+	tls   bool
+	other func(net.Addr) // somebody has another secret
+}
+
+func newGuard(cfg *tls.Config, other func(net.Addr)) *guard {
+	if cfg == nil {
+		return &guard{insecure.NewCredentials(), false, other}
+	}
+	return &guard{credentials.NewTLS(cfg), true, other}
+}
+
+func (g *guard) Clone() credentials.TransportCredentials {
+	return &guard{g.TransportCredentials.Clone(), g.tls, g.other}
+}
+
+// noSecret is a fatal TLS alert (handshake_failure). It is what an agent says to
+// one with another secret where TLS itself would not: one of them speaks no TLS.
+const noSecret = "\x15\x03\x03\x00\x02\x02\x28"
+
+// ServerHandshake runs within the server's ConnectionTimeout.
+func (g *guard) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	in := &opened{Conn: raw}
+	first, err := in.peek(3)
+	if err != nil {
+		return nil, nil, err
+	}
+	speaks := map[string]bool{"PRI": false, "\x16\x03\x01": true} // HTTP/2's preface, TLS's hello
+	if tls, known := speaks[first]; known && tls != g.tls {
+		g.refuse(raw)
+		return nil, nil, secret.ErrOther
+	}
+	conn, info, err := g.TransportCredentials.ServerHandshake(in)
+	if differ(err) {
+		g.other(raw.RemoteAddr())
+	}
+	return conn, info, err
+}
+
+// refuse tells both sides. What the other one has sent is read, a moment long: a
+// connection that is closed with input unread takes back what was said on it.
+func (g *guard) refuse(raw net.Conn) {
+	g.other(raw.RemoteAddr())
+	_ = raw.SetDeadline(time.Now().Add(time.Second))
+	_, _ = io.WriteString(raw, noSecret)
+	_, _ = io.Copy(io.Discard, io.LimitReader(raw, 64<<10))
+}
+
+func (g *guard) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if !g.tls {
+		return g.TransportCredentials.ClientHandshake(ctx, authority, &opened{Conn: raw, alert: g.other})
+	}
+	conn, info, err := g.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	if differ(err) {
+		g.other(raw.RemoteAddr())
+	}
+	return conn, info, err
+}
+
+// differ reports whether a handshake failed because of the secret: this side
+// says so, or the other one does.
+func differ(err error) bool {
+	remote, ok := errors.AsType[*net.OpError](err)
+	return ok && remote.Op == "remote error" || errors.Is(err, secret.ErrOther)
+}
+
+// opened is a connection of which the first thing that the other side says can be
+// looked at.
+type opened struct {
+	net.Conn
+	heard  bool
+	unread []byte
+	alert  func(net.Addr) // called when a TLS alert is the first thing said; nil: not
+}
+
+// peek waits for the first n bytes, which later Reads return.
+func (o *opened) peek(n int) (string, error) {
+	b := make([]byte, n)
+	_, err := io.ReadFull(o.Conn, b)
+	o.unread = b
+	return string(b), err
+}
+
+func (o *opened) Read(b []byte) (int, error) {
+	if len(o.unread) > 0 {
+		n := copy(b, o.unread)
+		o.unread = o.unread[n:]
+		return n, nil
+	}
+	n, err := o.Conn.Read(b)
+	if n > 0 && !o.heard {
+		o.heard = true
+		if b[0] == noSecret[0] && o.alert != nil {
+			o.alert(o.RemoteAddr())
+			return 0, secret.ErrOther
+		}
+	}
+	return n, err
+}

@@ -1,0 +1,54 @@
+package secret
+
+import (
+	"crypto/ed25519"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+)
+
+// ErrOther is the error of a TLS handshake with someone who has another secret.
+var ErrOther = errors.New("it has another secret (or none)")
+
+// TLS is the configuration of either side of a connection, nil without a secret.
+// Both sides show the certificate of one key, which is derived from the secret,
+// and prove that they have that key; nothing else in a certificate counts: neither
+// names nor dates, as clocks of nodes may be wrong.
+func (s Secret) TLS() (*tls.Config, error) {
+	if !s.Given() {
+		return nil, nil
+	}
+	seed := s.Key("tls")
+	key := ed25519.NewKeyFromSeed(seed[:])
+	public := key.Public().(ed25519.PublicKey)
+	ever := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
+	cert, err := x509.CreateCertificate(nil, ever, ever, public, key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a certificate of the secret: %w", err)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// Half the time of the default, which withstands a quantum computer in decades:
+		// by then nobody cares for what agents tell each other. P256 is for FIPS.
+		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256},
+		Certificates:     []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}},
+		// There is no authority and no name to verify: VerifyConnection does it all.
+		InsecureSkipVerify:     true,
+		ClientAuth:             tls.RequireAnyClientCert,
+		SessionTicketsDisabled: true,
+		VerifyConnection: func(c tls.ConnectionState) error {
+			if len(c.PeerCertificates) == 0 {
+				return ErrOther
+			}
+			peer, ok := c.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+			if !ok || subtle.ConstantTimeCompare(peer, public) != 1 {
+				return ErrOther
+			}
+			return nil
+		},
+	}, nil
+}
