@@ -9,17 +9,27 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// NotifyAlive refuses agents of other runs and protocols. An agent that does
-// not serve its endpoint and finds a stranger there has nobody to join.
+// acquaintances are the agents that one which serves no endpoint knows at least,
+// beside those that serve one.
+const acquaintances = 16
+
+// NotifyAlive refuses agents of other runs and protocols, and whom this one need
+// not know. An agent that does not serve its endpoint and finds a stranger there
+// has nobody to join.
 func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
-	m, err := decodeMeta(n.Meta)
-	if err == nil && m.Run == g.cfg.RunID && m.Protocol == g.protocol {
-		return nil
-	}
+	m, err := g.decode(n.Meta)
 	if n.Name == string(g.cfg.ID) {
 		return nil
 	}
 	g.mu.Lock()
+	if err == nil && m.Run == g.cfg.RunID && m.Protocol == g.protocol {
+		defer g.mu.Unlock()
+		_, known := g.peers[rendezvous.NodeID(n.Name)]
+		if known || m.Endpoint >= 0 || g.cfg.Serves >= 0 || len(g.peers) <= acquaintances {
+			return nil
+		}
+		return errEnough
+	}
 	if !g.met && g.cfg.Serves < 0 && m.Endpoint >= 0 && g.foreign == "" {
 		at := net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
 		switch {
@@ -36,11 +46,32 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 	return errForeign
 }
 
+// decoded is a meta as it travels and what it says.
+type decoded struct {
+	raw string
+	meta
+}
+
+// decode is decodeMeta; memberlist asks for one twice, and is told of the same one
+// many times.
+func (g *Gossip) decode(b []byte) (meta, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if string(b) == g.last.raw {
+		return g.last.meta, nil
+	}
+	m, err := decodeMeta(b)
+	if err == nil {
+		g.last = decoded{string(b), m}
+	}
+	return m, err
+}
+
 // events copies what memberlist reports: its callbacks hold its locks.
 type events struct{ g *Gossip }
 
 func (e events) NotifyJoin(n *memberlist.Node) {
-	m, err := decodeMeta(n.Meta)
+	m, err := e.g.decode(n.Meta)
 	if err != nil {
 		return
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"slices"
@@ -32,6 +31,11 @@ type Config struct {
 	Endpoints []string // ip:port or host:port, in the order of preference
 	Serves    int      // index of the endpoint that this agent tries to serve, -1: none
 	Ports     func() []int
+
+	Key []byte // of 32 bytes encrypts everything; nil: nothing is
+	// Other, if not nil, is called when the agent on a host (a name or an IP address)
+	// has another key than this one, or only one of the two has any; maybe often.
+	Other func(host string)
 }
 
 // Foreign is the error of an agent whose endpoint is served for somebody else.
@@ -44,14 +48,17 @@ type Gossip struct {
 	cfg      Config
 	protocol int
 	list     *memberlist.Memberlist
+	taken    string          // this agent's own endpoint, whose port it could not get
 	ended    context.Context // ends with Run: no dial outlives it
 	end      context.CancelFunc
 
 	mu      sync.Mutex
 	peers   map[rendezvous.NodeID]rendezvous.Peer
-	met     bool // another agent of this run was seen: a stranger at its endpoint came later
+	last    decoded // what was decoded last
+	met     bool    // another agent of this run was seen: a stranger at its endpoint came later
 	foreign string
-	trouble string // why the endpoints do not answer
+	deaf    time.Time // since when taken's port answers as no gorun does; zero: it does not
+	trouble string    // why the endpoints do not answer
 	changed chan struct{}
 }
 
@@ -77,9 +84,12 @@ func openAs(cfg Config, protocol int) (*Gossip, error) {
 		if cfg.Serves >= 0 && i == 0 {
 			serves = cfg.Serves
 		}
+		g.cfg.Serves = serves // others may come as soon as the port is open
 		if err = g.create(port, serves); err == nil {
-			g.cfg.Serves = serves
 			return g, nil
+		}
+		if serves >= 0 {
+			g.taken = cfg.Endpoints[serves]
 		}
 	}
 	return nil, fmt.Errorf("cannot open a gossip port on %s: %w", cfg.Bind, err)
@@ -117,7 +127,10 @@ func (g *Gossip) create(port, serves int) error {
 	c.GossipNodes = 4
 	c.PushPullInterval = 10 * time.Second
 	c.EnableCompression = false // little to gain on packets of 1,400 bytes
-	c.Logger = log.New(io.Discard, "", 0)
+	c.Logger = log.New(&ear{g.cfg.Other}, "", 0)
+	if g.cfg.Key != nil { // both ways: GossipVerifyIncoming and GossipVerifyOutgoing are on
+		c.SecretKey = g.cfg.Key
+	}
 	nt, err := bind(g.cfg.Bind, port, c.Logger)
 	if err != nil {
 		return err
@@ -157,8 +170,10 @@ func (g *Gossip) Serves() int { return g.cfg.Serves }
 func (g *Gossip) Port() int { return int(g.list.LocalNode().Port) }
 
 // Run keeps this agent among the others until ctx ends, and calls update with
-// everyone it sees, first now and then at every change. The error is a Foreign
-// if the endpoint belongs to another run or protocol.
+// everyone it sees, first now and then when that has changed; where many come, not
+// for each of them. The error is a Foreign if the endpoint belongs to another run,
+// protocol or key; otherwise another program has the port of the only endpoint,
+// which is this agent's to serve.
 func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -175,8 +190,23 @@ func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 			if text := g.stranger(); text != "" {
 				return &Foreign{text}
 			}
-			update(g.snapshot())
+			if g.robbed(time.Now()) {
+				return fmt.Errorf("the port of %s, which is this node's, is used by another program; give --rdzv-endpoint another port, or end that program", g.taken)
+			}
+			p := g.snapshot()
+			update(p)
+			pause(ctx, time.Duration(len(p.All))*time.Millisecond)
 		}
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
 }
 
@@ -186,20 +216,22 @@ func (g *Gossip) close() {
 	_ = g.list.Shutdown()
 }
 
-// rejoin is the pause between two questions to the endpoints while one of them
-// is served by somebody who is seen.
+// rejoin is the pause between two questions to the endpoints while one of them is
+// served by somebody who is seen.
 const rejoin = 5 * time.Second
 
-// served reports whether another endpoint's agent is among those seen.
-func (g *Gossip) served() bool {
+// served are the endpoints of which another agent is among those seen; few: these
+// are not many. Of many, each would be sent all that an endpoint's agent knows.
+func (g *Gossip) served() (by map[int]bool, few bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	by = map[int]bool{}
 	for _, p := range g.peers {
 		if p.Endpoint >= 0 && p.ID != g.cfg.ID {
-			return true
+			by[p.Endpoint] = true
 		}
 	}
-	return false
+	return by, len(g.peers) <= acquaintances
 }
 
 // isDial reports whether a connection could not even be opened. memberlist
@@ -232,4 +264,7 @@ func (g *Gossip) wake() {
 	}
 }
 
-var errForeign = errors.New("an agent of another run")
+var (
+	errForeign = errors.New("an agent of another run")
+	errEnough  = errors.New("it knows enough others")
+)

@@ -7,18 +7,21 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/gorun/gorun/secret"
 )
 
-// join asks the endpoints until one answers, and again now and then: gossip
-// never heals a cut by itself, and an endpoint's agent may be started anew.
+// join asks the endpoints until one answers, and again now and then: gossip never
+// heals a cut by itself, and an endpoint's agent may be started anew, long before
+// its predecessor is given up.
 func (g *Gossip) join(ctx context.Context) {
 	wait, idle := 5*time.Millisecond, time.Duration(0)
 	for {
-		if !g.served() || idle >= rejoin {
+		if by, few := g.served(); len(by) == 0 || idle >= rejoin {
 			idle = 0
 			for i, e := range g.cfg.Endpoints {
-				if i != g.cfg.Serves {
-					g.report(g.ask(ctx, e))
+				if i != g.cfg.Serves && (few || !by[i]) {
+					g.report(e, g.ask(ctx, e))
 				}
 			}
 		}
@@ -56,16 +59,40 @@ func (g *Gossip) ask(ctx context.Context, endpoint string) error {
 	if errors.As(err, &many) && len(many.WrappedErrors()) > 0 {
 		err = many.WrappedErrors()[0]
 	}
+	if err != nil && otherKey(err.Error()) {
+		g.alien(host, endpoint)
+		return &secret.Other{At: endpoint}
+	}
 	if err != nil && !isDial(err) { // it accepts connections and does not answer as memberlist does
-		err = fmt.Errorf("%s is in use, but no gorun answers there; is it another program's port? (%w)", endpoint, err)
+		err = fmt.Errorf("%s is in use, but %w; is it another program's port? (%w)", endpoint, errDeaf, err)
 	}
 	return err
 }
 
-// report keeps why an endpoint did not answer, for the one who waits.
-func (g *Gossip) report(err error) {
+var errDeaf = errors.New("no gorun answers there")
+
+// deafFor is how long a port on this machine may answer as no gorun does: an
+// agent that is ending, or slow, is no other program.
+const deafFor = 2 * time.Second
+
+// robbed reports whether another program has the only endpoint's port, and that
+// is this agent's. Who has met others of its run can do without.
+func (g *Gossip) robbed(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return len(g.cfg.Endpoints) == 1 && !g.met && !g.deaf.IsZero() && now.Sub(g.deaf) >= deafFor
+}
+
+// report keeps why an endpoint did not answer, for the one who waits.
+func (g *Gossip) report(endpoint string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case endpoint != g.taken || !errors.Is(err, errDeaf):
+		g.deaf = time.Time{}
+	case g.deaf.IsZero():
+		g.deaf = time.Now()
+	}
 	g.trouble = ""
 	if err != nil {
 		g.trouble = strings.TrimSpace(err.Error())

@@ -1,0 +1,109 @@
+package gossip
+
+import (
+	"bytes"
+	"crypto/rand"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// heard collects what Config.Other is told.
+type heard struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (h *heard) add(host string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, host)
+}
+
+func (h *heard) has(host string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Contains(h.list, host)
+}
+
+// keyed is a config with a key of one byte's repetition, 0 for none.
+func keyed(key byte, i int, endpoints ...string) (Config, *heard) {
+	c, h := config(i, endpoints...), &heard{}
+	if c.Other = h.add; key != 0 {
+		c.Key = bytes.Repeat([]byte{key}, 32)
+	}
+	return c, h
+}
+
+// TestKey: agents of one key meet; another agent is told, and so are they, by
+// their own agent at the endpoint.
+func TestKey(t *testing.T) {
+	for name, key := range map[string]struct{ ours, theirs byte }{
+		"different": {1, 2}, "stranger has none": {1, 0}, "job has none": {0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := freePort(t, "127.0.0.1")
+			c, told := keyed(key.ours, 1, at)
+			c.Serves = 0
+			boss := open(t, c)
+			c, _ = keyed(key.theirs, 2, at)
+			wantForeign(t, open(t, c), at+" has another secret (or none); give every node the same --secret-file")
+			eventually(t, 5*time.Second, func() bool { return told.has("127.0.0.2") || told.has("127.0.0.1") }, func() string { return "the job is not told" })
+			c, none := keyed(key.ours, 3, at)
+			member := open(t, c)
+			meet(t, boss, member)
+			if none.has("127.0.0.1") {
+				t.Error("agents of one key take each other for strangers")
+			}
+		})
+	}
+}
+
+// TestKeyOfTwoEndpoints: two agents that each serve an endpoint go on waiting for
+// others, and both say so.
+func TestKeyOfTwoEndpoints(t *testing.T) {
+	one, two := freePort(t, "127.0.0.1"), freePort(t, "127.0.0.2")
+	var told []*heard
+	for i := range 2 {
+		c, h := keyed(byte(i+1), i+1, one, two)
+		c.Serves = i
+		open(t, c)
+		told = append(told, h)
+	}
+	eventually(t, 10*time.Second, func() bool { return told[0].has("127.0.0.2") && told[1].has("127.0.0.1") }, func() string { return "they are not told" })
+}
+
+// TestKeyedGarbage: what has no key changes nothing, whatever it looks like.
+func TestKeyedGarbage(t *testing.T) {
+	at := freePort(t, "127.0.0.1")
+	c, _ := keyed(1, 1, at)
+	c.Serves = 0
+	a := open(t, c)
+	c, _ = keyed(1, 2, at)
+	b := open(t, c)
+	meet(t, a, b)
+	udp, err := net.Dial("udp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	for i := range 300 {
+		noise := make([]byte, 1+i*4)
+		_, _ = rand.Read(noise)
+		noise[0] = byte(i % 16) // message types, and versions of encryption
+		_, _ = udp.Write(noise)
+		if i%20 == 0 {
+			conn, err := net.Dial("tcp", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, _ = conn.Write(append([]byte{10, 0, 0, 0, byte(i)}, noise...)) // encrypted, of that length
+		}
+	}
+	c, _ = keyed(1, 3, at)
+	meet(t, a, b, open(t, c))
+}

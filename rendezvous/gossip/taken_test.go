@@ -1,0 +1,57 @@
+package gossip
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestOwnPortIsTaken: an agent whose endpoint's port another program has does
+// not wait for the job's whole time; one that serves it, or nobody, is waited for.
+func TestOwnPortIsTaken(t *testing.T) {
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { web.Close() })
+	go func() {
+		for {
+			c, err := web.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			c.Close()
+		}
+	}()
+	start := func(i int, endpoints ...string) *agent {
+		c := config(i, endpoints...)
+		c.Serves = 0
+		return open(t, c)
+	}
+	at := freePort(t, "127.0.0.1")
+	first := start(1, at)
+	second := start(1, at) // on the same machine
+	meet(t, first, second)
+	elsewhere := start(1, web.Addr().String(), freePort(t, "127.0.0.2"))
+	robbed := start(1, web.Addr().String())
+	select {
+	case err := <-robbed.done:
+		robbed.done <- err
+		if _, foreign := errors.AsType[*Foreign](err); err == nil || foreign || !strings.Contains(err.Error(), web.Addr().String()) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it waits")
+	}
+	for _, a := range []*agent{first, second, elsewhere} {
+		select {
+		case err := <-a.done:
+			a.done <- err
+			t.Errorf("ended: %v", err)
+		default:
+		}
+	}
+}
