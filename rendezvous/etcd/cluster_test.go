@@ -1,0 +1,24 @@
+package etcd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
+)
+
+// TestAnotherCluster: what a cluster says that has taken the first one's place
+// is not believed, neither an answer nor that a lease is kept.
+func TestAnotherCluster(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	r := start(t, config(1, c.Endpoints()...))
+	meet(t, r)
+	met := r.e.cluster.Swap(1)
+	eventually(t, func() bool {
+		return strings.Contains(latest[rendezvous.Peers](r).Trouble, "another etcd cluster") && latest[rendezvous.Lapsed](r).On
+	}, func() string { return "it believes another cluster: " + latest[rendezvous.Peers](r).Trouble })
+	r.e.cluster.Store(met)
+	eventually(t, func() bool { return latest[rendezvous.Peers](r).Trouble == "" && !latest[rendezvous.Lapsed](r).On },
+		func() string { return "still in trouble: " + latest[rendezvous.Peers](r).Trouble })
+}

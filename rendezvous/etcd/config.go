@@ -1,0 +1,196 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// Config of one agent. Only ID, RunID, Control and Endpoints must be given.
+type Config struct {
+	ID      rendezvous.NodeID
+	Name    string // for messages
+	RunID   string // agents of another run are not seen
+	Control string // host:port of this agent's control plane
+
+	Endpoints []string // host:port, or a URL with http:// or https://
+	Prefix    string   // of all keys, "/gorun" if empty
+	TLS       TLS
+	User      string
+	Password  string
+
+	TTL         time.Duration // of this agent's membership: whole seconds, at least 1; 5 s if zero
+	LostTimeout time.Duration // how long a running job may do without etcd; 60 s if zero
+	Grace       time.Duration // what stopping the workers may take at most
+
+	// Lost is called at most once, from Run's goroutines, and must not block: this
+	// agent sealed the world that runs and cannot keep the run id any longer.
+	Lost func(error)
+	// Clock is the time since some moment; the machine's time since boot if nil.
+	Clock func() time.Duration
+}
+
+// TLS of the connection to etcd. With any of it given, an endpoint without a
+// scheme means https.
+type TLS struct {
+	CA         string // file with the authorities to believe; the system's if empty
+	Cert, Key  string // files of this client's certificate
+	From       Files  // where the files were named, for messages: "--etcd-cacert"
+	ServerName string // name that the server's certificate must have; the endpoint's host if empty
+}
+
+// Files is something for each file of TLS.
+type Files struct{ CA, Cert, Key string }
+
+// Etcd is one agent among the others.
+type Etcd struct {
+	cfg    Config
+	client clientv3.Config
+	keys   keys
+	state
+}
+
+const (
+	defaultTTL  = 5 * time.Second
+	defaultLost = time.Minute
+	// callLimit is the time for one request; another member of the cluster may
+	// answer the next one.
+	callLimit = 2 * time.Second
+)
+
+// New checks the configuration and reads the certificates. Its errors are bad input.
+func New(cfg Config) (*Etcd, error) {
+	if cfg.Prefix == "" {
+		cfg.Prefix = "/gorun"
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = defaultTTL
+	}
+	if cfg.LostTimeout == 0 {
+		cfg.LostTimeout = defaultLost
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = sinceBoot
+	}
+	switch {
+	case cfg.TTL < time.Second || cfg.LostTimeout < time.Second || cfg.Grace < 0:
+		return nil, fmt.Errorf("etcd: a lease of %v, %v without etcd and a grace of %v: the first two must be at least 1s, the third not negative", cfg.TTL, cfg.LostTimeout, cfg.Grace)
+	case (cfg.User == "") != (cfg.Password == ""):
+		return nil, errors.New("etcd: user and password must be given together")
+	case len(cfg.Endpoints) == 0:
+		return nil, errors.New("etcd: no endpoint is given; write its host:port")
+	}
+	t, err := cfg.TLS.load()
+	if err != nil {
+		return nil, err
+	}
+	urls, err := urls(cfg.Endpoints, t != nil)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil && strings.HasPrefix(urls[0], "https://") {
+		t = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	e := &Etcd{
+		cfg: cfg, keys: newKeys(cfg.Prefix, cfg.RunID, cfg.ID),
+		client: clientv3.Config{
+			Endpoints: urls, TLS: t, Username: cfg.User, Password: cfg.Password, Logger: zap.NewNop(),
+			DialTimeout: callLimit, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+			MaxCallRecvMsgSize: 16 << 20, // the keys of as many nodes as one round has room for
+			DialOptions:        []grpc.DialOption{grpc.WithNoProxy()},
+		},
+	}
+	if cfg.TLS.ServerName != "" { // else gRPC takes the endpoint's host, whatever the TLS configuration says
+		e.client.DialOptions = append(e.client.DialOptions, grpc.WithAuthority(cfg.TLS.ServerName))
+	}
+	e.client.DialOptions = append(e.client.DialOptions, e.dialOptions()...)
+	e.prepare()
+	return e, nil
+}
+
+// load returns nil if no TLS is asked for.
+func (t TLS) load() (*tls.Config, error) {
+	if t == (TLS{}) {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CA != "" {
+		b, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("etcd: cannot read the CA%s: %w", of(t.From.CA), err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(b) {
+			return nil, fmt.Errorf("etcd: %s%s holds no certificate in PEM", t.CA, of(t.From.CA))
+		}
+	}
+	if (t.Cert == "") != (t.Key == "") {
+		return nil, errors.New("etcd: a client certificate and its key must be given together")
+	}
+	if t.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("etcd: cannot use the client certificate %s%s with the key %s%s: %w", t.Cert, of(t.From.Cert), t.Key, of(t.From.Key), err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+func of(source string) string {
+	if source == "" {
+		return ""
+	}
+	return " of " + source
+}
+
+// urls gives every endpoint a scheme, the same for all.
+func urls(endpoints []string, secure bool) ([]string, error) {
+	scheme := "http"
+	if secure {
+		scheme = "https"
+	}
+	var out []string
+	for _, e := range endpoints {
+		s, host, found := strings.Cut(strings.TrimSpace(e), "://")
+		if !found {
+			s, host = scheme, s
+		}
+		host = strings.TrimSuffix(host, "/")
+		if _, _, err := net.SplitHostPort(host); err != nil || s != "http" && s != "https" {
+			return nil, fmt.Errorf("etcd: %q is no endpoint; write host:port, http://host:port or https://host:port", e)
+		}
+		if secure && s == "http" {
+			return nil, fmt.Errorf("etcd: %s means no TLS, but certificates are given; write https://%s", e, host)
+		}
+		if len(out) > 0 && !strings.HasPrefix(out[0], s+"://") {
+			return nil, fmt.Errorf("etcd: %s and %s: either all endpoints use TLS or none does", out[0], e)
+		}
+		out = append(out, s+"://"+host)
+	}
+	return out, nil
+}
+
+// at names the endpoints in messages.
+func (e *Etcd) at() string {
+	hosts := make([]string, len(e.client.Endpoints))
+	for i, u := range e.client.Endpoints {
+		hosts[i] = hostOf(u)
+	}
+	return strings.Join(hosts, ", ")
+}
+
+func hostOf(url string) string {
+	_, host, _ := strings.Cut(url, "://")
+	return host
+}

@@ -1,0 +1,164 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+)
+
+type leaseID = clientv3.LeaseID
+
+var _ rendezvous.Fence = (*Etcd)(nil)
+
+// state is what changes while an agent runs.
+type state struct {
+	cl      *clientv3.Client // set before started is closed
+	cluster atomic.Uint64    // the one that cl has met, 0: none yet
+	running context.Context  // Run's, likewise
+	started chan struct{}    // closed when etcd has answered
+	led     chan struct{}    // closed by Lead
+	doomed  chan error       // what ends Run
+	sealing chan struct{}    // holds a token while nobody writes the round's key
+
+	changed signal // there is something new for Peers
+	contest signal // somebody may have to take the coordinator's key
+	chore   signal // Vacate or Unseal is to be done
+	hold    signal // there is a job's lease to keep
+	renew   signal // the node's lease is to be confirmed at once
+
+	mu        sync.Mutex
+	post      func(rendezvous.Event)
+	lease     leaseID       // of the node's key, 0: not registered
+	drop      func()        // ends the keeping of lease
+	confirmed time.Duration // when the last request was sent that etcd granted
+	lapsed    bool
+	leading   bool
+	trouble   string // why etcd cannot be asked
+	blocked   string // why this agent cannot become the one that forms the first world
+	vacated   int    // what Vacate said
+	told      int    // what the node's key says
+	over      *rendezvous.Unseal
+	owed      bool // over is not done yet
+	seen      view
+	job       *jobLease
+}
+
+func (s *state) prepare() {
+	s.started, s.led, s.sealing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	s.doomed = make(chan error, 1)
+	s.changed, s.contest, s.chore, s.hold, s.renew = newSignal(), newSignal(), newSignal(), newSignal(), newSignal()
+	s.post, s.vacated, s.told = func(rendezvous.Event) {}, -1, -1
+	s.sealing <- struct{}{}
+}
+
+// signal wakes one goroutine; several before it looks are one.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) wake() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// Run is that of rendezvous.Backend. It may be called once. While etcd cannot
+// be reached it waits and says so in Peers.Trouble; what only the person can
+// mend (TLS, password, permission, an address of something else, a world that
+// etcd has no room for) ends it.
+func (e *Etcd) Run(ctx context.Context, post func(rendezvous.Event)) error {
+	e.mu.Lock()
+	e.post = post
+	e.mu.Unlock()
+	err := e.connect(ctx)
+	if e.cl != nil {
+		defer e.cl.Close()
+	}
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	defer e.leave()
+	g, ctx := errgroup.WithContext(ctx)
+	e.running = ctx
+	close(e.started)
+	for _, f := range []func(context.Context) error{e.register, e.tick, e.publish, e.followJob, e.followNodes, e.contend, e.chores, e.keepJob} {
+		g.Go(func() error { return f(ctx) })
+	}
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-e.doomed:
+			return err
+		}
+	})
+	return g.Wait()
+}
+
+// Lead is that of rendezvous.Fence.
+func (e *Etcd) Lead() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.leading {
+		e.leading = true
+		close(e.led)
+	}
+}
+
+// call bounds one request. Without a leader, etcd is to say so at once.
+func call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(clientv3.WithRequireLeader(ctx), callLimit)
+}
+
+// txn commits a transaction: cmps, then what to do if all hold, else what if not.
+func (e *Etcd) txn(ctx context.Context, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := call(ctx)
+	defer cancel()
+	return e.cl.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
+}
+
+func (e *Etcd) revoke(ctx context.Context, id leaseID) error {
+	ctx, cancel := call(ctx)
+	defer cancel()
+	if _, err := e.cl.Revoke(ctx, id); err != nil && !gone(err) {
+		return err
+	}
+	return nil
+}
+
+func (e *Etcd) grant(ctx context.Context, ttl time.Duration) (leaseID, error) {
+	ctx, cancel := call(ctx)
+	defer cancel()
+	got, err := e.cl.Grant(ctx, seconds(ttl))
+	if err != nil {
+		return 0, err
+	}
+	return got.ID, nil
+}
+
+// seconds rounds up: etcd counts leases in whole seconds.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// leaveLimit is the time for taking this agent's keys away; what then remains
+// ends with its lease.
+const leaveLimit = 2 * time.Second
+
+// leave takes away what is this agent's.
+func (e *Etcd) leave() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.running), leaveLimit)
+	defer cancel()
+	for !e.settle(ctx) && pause(ctx, 50*time.Millisecond) {
+	}
+	e.clear(ctx)
+	e.mu.Lock()
+	id := e.lease
+	e.mu.Unlock()
+	for id != 0 && e.revoke(ctx, id) != nil && pause(ctx, 50*time.Millisecond) {
+	}
+}

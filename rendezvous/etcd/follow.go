@@ -1,0 +1,143 @@
+package etcd
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// part is a group of keys that an agent follows.
+type part struct {
+	prefix string
+	loaded func() // they have been read
+	known  map[string]int64
+}
+
+// followJob sees to the coordinator's and the round's key.
+func (e *Etcd) followJob(ctx context.Context) error {
+	return e.follow(ctx, &part{prefix: e.keys.job, loaded: func() { e.seen.jobs = true }})
+}
+
+// followNodes sees to all nodes' keys, once this agent leads.
+func (e *Etcd) followNodes(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-e.led:
+	}
+	e.mu.Lock()
+	e.seen.nodes = map[string]entry[agent]{}
+	e.mu.Unlock()
+	return e.follow(ctx, &part{prefix: e.keys.nodes, loaded: func() { e.seen.whole = true }})
+}
+
+// follow reads the keys of a part, watches them from there on, and begins anew
+// when the watch breaks, or when a look at the revisions shows that it has
+// missed something.
+func (e *Etcd) follow(ctx context.Context, p *part) error {
+	for ctx.Err() == nil {
+		rev, err := e.load(ctx, p)
+		if err != nil {
+			e.fail(ctx, err)
+			pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		e.report(nil)
+		e.watch(ctx, p, rev+1)
+	}
+	return nil
+}
+
+// fail reports an error of a request, unless it only means that Run ends.
+func (e *Etcd) fail(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		e.report(e.explain(err))
+	}
+}
+
+// load reads a part and returns the revision at which it did.
+func (e *Etcd) load(ctx context.Context, p *part) (int64, error) {
+	rctx, cancel := call(ctx)
+	defer cancel()
+	got, err := e.cl.Get(rctx, p.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return 0, err
+	}
+	before := p.known
+	p.known = make(map[string]int64, len(got.Kvs))
+	for _, kv := range got.Kvs {
+		p.known[string(kv.Key)] = kv.ModRevision
+		e.see(kv)
+	}
+	for key := range before {
+		if _, there := p.known[key]; !there {
+			e.see(&mvccpb.KeyValue{Key: []byte(key), ModRevision: got.Header.Revision})
+		}
+	}
+	e.mu.Lock()
+	p.loaded()
+	e.mu.Unlock()
+	e.changed.wake()
+	e.contest.wake()
+	return got.Header.Revision, nil
+}
+
+// watch follows a part from a revision until that does not work any more.
+func (e *Etcd) watch(ctx context.Context, p *part, rev int64) {
+	wctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	events := e.cl.Watch(wctx, p.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev))
+	look := time.NewTicker(e.lookEvery())
+	defer look.Stop()
+	for {
+		select {
+		case got, ok := <-events:
+			if !ok || got.Err() != nil {
+				return
+			}
+			for _, ev := range got.Events {
+				if ev.Type == clientv3.EventTypeDelete {
+					delete(p.known, string(ev.Kv.Key))
+				} else {
+					p.known[string(ev.Kv.Key)] = ev.Kv.ModRevision
+				}
+				e.see(ev.Kv)
+			}
+		case <-look.C:
+			if !e.look(ctx, p) {
+				return
+			}
+		}
+	}
+}
+
+// lookEvery is how long a change may stay unseen if the watch is silent.
+func (e *Etcd) lookEvery() time.Duration { return min(max(e.cfg.TTL/3, time.Second), 5*time.Second) }
+
+// look compares revisions. A watch may be behind for a moment, which costs a
+// needless load. It sees also whether this agent's own key is still there.
+func (e *Etcd) look(ctx context.Context, p *part) bool {
+	e.mu.Lock()
+	id := e.lease
+	e.mu.Unlock()
+	got, err := e.txn(ctx, nil, []clientv3.Op{
+		clientv3.OpGet(p.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+		clientv3.OpGet(e.keys.self, clientv3.WithKeysOnly()),
+	}, nil)
+	if err != nil {
+		e.fail(ctx, err)
+		return ctx.Err() == nil // the watch may be sound
+	}
+	e.report(nil)
+	if len(got.Responses[1].GetResponseRange().Kvs) == 0 && id != 0 {
+		e.expel(id, "somebody has deleted this node's key in etcd")
+	}
+	now := map[string]int64{}
+	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
+		now[string(kv.Key)] = kv.ModRevision
+	}
+	return maps.Equal(now, p.known)
+}

@@ -1,0 +1,195 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Seal is that of rendezvous.Fence.
+func (e *Etcd) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
+	s := &seal{Etcd: e, Seal: c, began: time.Now(), base: -1}
+	w := c.World
+	s.record = round{Job: w.Job, Term: w.Term, Round: w.Round, Digest: w.Digest(), Sealer: e.cfg.ID, Control: e.cfg.Control}
+	s.free = map[rendezvous.NodeID]bool{e.cfg.ID: true}
+	for _, m := range w.Members {
+		s.record.Members = append(s.record.Members, member{m.ID, m.Control})
+		s.free[m.ID] = true
+	}
+	for _, id := range slices.Concat(c.Here, c.Dead) {
+		s.free[id] = true
+	}
+	return s.run(ctx)
+}
+
+// seal is one call of Seal on its way.
+type seal struct {
+	*Etcd
+	rendezvous.Seal
+	record round
+	free   map[rendezvous.NodeID]bool // nodes where no worker of an earlier world lives
+	began  time.Time
+	said   string
+	base   int64 // the round key's revision when this began, -1: not read yet
+}
+
+// errBusy: the seal must wait for something; its text says for what.
+type errBusy struct{ text string }
+
+func (b errBusy) Error() string { return b.text }
+
+// errRefused: somebody else has sealed a world.
+type errRefused struct {
+	text  string
+	ended bool // as the job is over
+}
+
+func (r errRefused) Error() string { return r.text }
+
+func (s *seal) run(ctx context.Context) rendezvous.Sealed {
+	out := rendezvous.Sealed{Serial: s.Serial}
+	select {
+	case <-ctx.Done():
+		out.Text = "etcd at " + s.at() + " has not answered yet"
+		return out
+	case <-s.started:
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.running, cancel)()
+	select {
+	case <-ctx.Done():
+		out.Text = "an earlier seal is on its way"
+		return out
+	case <-s.sealing:
+	}
+	defer func() { s.sealing <- struct{}{} }()
+	if t := s.fits(); t != nil {
+		s.doom(t)
+		out.Text = t.text
+		return out
+	}
+	for wait := 10 * time.Millisecond; ; wait = min(wait*3/2, 250*time.Millisecond) {
+		err := s.try(ctx)
+		if errors.Is(rpctypes.Error(err), rpctypes.ErrRequestTooLarge) {
+			s.doom(s.explain(err))
+		}
+		if refused, ok := errors.AsType[errRefused](err); ok {
+			out.Refused, out.Ended, out.Text = true, refused.ended, refused.text
+			return out
+		}
+		if err == nil {
+			out.OK = true
+			return out
+		}
+		s.tell(err)
+		if !pause(ctx, wait) {
+			out.Text = s.words(err)
+			return out
+		}
+	}
+}
+
+// fits says why nobody could read the record. A forged round of this job may be
+// so late that none can follow it.
+func (s *seal) fits() *trouble {
+	switch text := encode(s.record); {
+	case len(text) > maxRound:
+		return final("the record of %d nodes has %d bytes, etcd takes %d: use fewer nodes, or --rdzv-backend gossip", len(s.record.Members), len(text), maxRound)
+	case s.record.Term > maxCount || s.record.Round > maxCount:
+		return final("the key %s in etcd at %s led to term %d and round %d, which no job reaches: delete it, or give another --rdzv-id", s.keys.round, s.at(), s.record.Term, s.record.Round)
+	}
+	return nil
+}
+
+// doom ends Run, since waiting does not help.
+func (e *Etcd) doom(t *trouble) {
+	select {
+	case e.doomed <- t:
+	default:
+	}
+}
+
+func (s *seal) words(err error) string {
+	if busy, ok := errors.AsType[errBusy](err); ok {
+		return busy.text
+	}
+	return s.explain(err).text
+}
+
+// tell posts what this waits for, once that takes a second.
+func (s *seal) tell(err error) {
+	if text := s.words(err); text != s.said && time.Since(s.began) > time.Second {
+		s.said = text
+		s.emit(rendezvous.Waiting{Serial: s.Serial, Text: text})
+	}
+}
+
+// try goes all the way once. It must come to the same end if an earlier try's
+// write has come true without a word.
+func (s *seal) try(ctx context.Context) error {
+	own := s.certain()
+	if own == 0 {
+		return errBusy{"etcd at " + s.at() + " does not confirm this node's membership"}
+	}
+	if err := s.bury(ctx, own); err != nil {
+		return err
+	}
+	r, holder, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	done, err := s.before(ctx, r)
+	if done || err != nil {
+		return err
+	}
+	if err := s.claimable(ctx, r, holder); err != nil {
+		return err
+	}
+	job, err := s.jobFor(ctx, s.record.Job)
+	if err != nil {
+		return err
+	}
+	got, err := s.txn(ctx, []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(s.keys.round), "=", r.rev),
+		clientv3.Compare(clientv3.ModRevision(s.keys.coordinator), "=", holder.rev),
+		clientv3.Compare(clientv3.LeaseValue(s.keys.self), "=", own),
+	}, []clientv3.Op{
+		clientv3.OpPut(s.keys.round, encode(s.record), clientv3.WithLease(job)),
+		clientv3.OpPut(s.keys.coordinator, encode(s.self(-1)), clientv3.WithLease(own)),
+	}, nil)
+	switch {
+	case gone(err):
+		s.forgetJob(job) // or this node's, which is found out elsewhere
+		return errBusy{"etcd at " + s.at() + " has ended a lease"}
+	case err != nil:
+		return err
+	case !got.Succeeded:
+		return errBusy{"somebody writes to etcd at the same time"}
+	}
+	return s.settled(job, got.Header.Revision, r)
+}
+
+// settled takes note that the record is in etcd.
+func (s *seal) settled(job leaseID, rev int64, before entry[round]) error {
+	s.mu.Lock()
+	if j := s.job; j != nil && j.id == job {
+		j.rev = max(j.rev, rev)
+	}
+	s.mu.Unlock()
+	s.hold.wake()
+	if before.lease != 0 && before.lease != job { // nothing is under it any more
+		ctx, cancel := context.WithTimeout(s.running, callLimit)
+		defer cancel()
+		_ = s.revoke(ctx, before.lease)
+	}
+	if s.certain() == 0 { // it came true, but perhaps long ago
+		return errBusy{"etcd at " + s.at() + " does not confirm this node's membership"}
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package etcd
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
+)
+
+// pair is a job of two agents whose first round a has sealed.
+func pair(t *testing.T, c *etcdtest.Cluster) (a, b *rig) {
+	t.Helper()
+	a, b = start(t, config(1, c.Endpoints()...)), start(t, config(2, c.Endpoints()...))
+	if meet(t, a, b) == b {
+		a, b = b, a
+	}
+	a.e.Lead()
+	a.sealed(rendezvous.Seal{Serial: 1, World: world("j", 0, a, b)})
+	return a, b
+}
+
+// waits reports whether a seal goes on, and for what.
+func waits(t *testing.T, r *rig, got chan rendezvous.Sealed, what string) {
+	t.Helper()
+	eventually(t, func() bool { return strings.Contains(latest[rendezvous.Waiting](r).Text, what) },
+		func() string { return "no word of " + what + " in " + latest[rendezvous.Waiting](r).Text })
+	select {
+	case s := <-got:
+		t.Fatalf("it did not wait: %+v", s)
+	default:
+	}
+}
+
+func answer(t *testing.T, got chan rendezvous.Sealed) rendezvous.Sealed {
+	t.Helper()
+	select {
+	case s := <-got:
+		return s
+	case <-time.After(patience):
+		t.Fatal("no answer")
+	}
+	return rendezvous.Sealed{}
+}
+
+func TestSealIsToldToAll(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	a, b := pair(t, c)
+	for _, r := range []*rig{a, b} {
+		eventually(t, func() bool {
+			e := latest[rendezvous.Elsewhere](r)
+			return e.Job == "j" && e.Round == 0 && e.Term == 1 && len(e.Members) == 2 && e.Control == a.e.cfg.Control
+		}, func() string { return "not told" })
+	}
+	a.sealed(rendezvous.Seal{Serial: 2, World: world("j", 1, a, b)})
+	eventually(t, func() bool { return latest[rendezvous.Elsewhere](b).Round == 1 }, func() string { return "not told of the next" })
+}
+
+// TestOneOfTwoSeals: a coordinator that others believed gone does not get through.
+func TestOneOfTwoSeals(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	a, b := pair(t, c)
+	b.e.Lead()
+	got := b.seal(t.Context(), rendezvous.Seal{Serial: 1, World: world("j", 1, b)})
+	waits(t, b, got, a.e.cfg.Name)
+	a.sealed(rendezvous.Seal{Serial: 2, World: world("j", 2, a, b)})
+	if s := answer(t, got); !s.Refused || s.OK {
+		t.Errorf("%+v", s)
+	}
+	if s := answer(t, b.seal(t.Context(), rendezvous.Seal{Serial: 2, World: world("j", 2, b, a)})); !s.Refused {
+		t.Errorf("the same round again: %+v", s)
+	}
+	b.sealed(rendezvous.Seal{Serial: 3, World: world("j", 3, b, a)}) // a follows b now
+	if s := answer(t, a.seal(t.Context(), rendezvous.Seal{Serial: 3, World: world("j", 3, a, b)})); !s.Refused {
+		t.Errorf("behind the other's back: %+v", s)
+	}
+}
+
+// TestWhoIsLeftOutMustBeIdle: a seal waits for each member of the last sealed
+// world that it leaves out, until that is certain to run nothing.
+func TestWhoIsLeftOutMustBeIdle(t *testing.T) {
+	tests := []struct {
+		name string
+		free func(t *testing.T, b *rig)
+		edit func(s *rendezvous.Seal, b *rig)
+	}{
+		{"it vacates", func(_ *testing.T, b *rig) { b.e.Vacate(0) }, nil},
+		{"it leaves", func(t *testing.T, b *rig) {
+			if err := b.stop(); err != nil {
+				t.Error(err)
+			}
+		}, nil},
+		{"it answers and is idle", nil, func(s *rendezvous.Seal, b *rig) { s.Here = append(s.Here, b.id) }},
+		{"it is dead", nil, func(s *rendezvous.Seal, b *rig) { s.Dead = append(s.Dead, b.id) }},
+	}
+	c := etcdtest.Start(t, etcdtest.Options{})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := pair(t, c)
+			s := rendezvous.Seal{Serial: 2, World: world("j", 1, a)}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := a.seal(ctx, s)
+			waits(t, a, got, b.e.cfg.Name)
+			if tt.free != nil {
+				tt.free(t, b)
+			} else {
+				cancel()
+				if s := answer(t, got); s.OK || s.Refused || s.Text == "" {
+					t.Errorf("given up: %+v", s)
+				}
+				tt.edit(&s, b)
+				got = a.seal(t.Context(), s)
+			}
+			if s := answer(t, got); !s.OK {
+				t.Errorf("%+v", s)
+			}
+			a.e.Unseal("j", 1)
+		})
+	}
+}
+
+// TestNothingIsLeft: after a job's end etcd is empty, whoever coordinated it.
+func TestNothingIsLeft(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	a, b := pair(t, c)
+	const last = 20 // many rounds leave no leases either
+	for n := range last {
+		a.sealed(rendezvous.Seal{World: world("j", n+1, a, b)})
+	}
+	b.sealed(rendezvous.Seal{World: world("j", last+1, b, a)})
+	b.e.Unseal("j", last+1)
+	for _, r := range []*rig{a, b} {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if k := keysOf(t, c); len(k) != 0 {
+		t.Errorf("keys: %v", k)
+	}
+	if got, err := c.Client().Leases(t.Context()); err != nil || len(got.Leases) != 0 {
+		t.Errorf("leases: %v %v", got, err)
+	}
+}
+
+// TestUnsealIsForItsRound: an earlier coordinator's word does not give away
+// what a later one holds.
+func TestUnsealIsForItsRound(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	a, b := pair(t, c)
+	b.sealed(rendezvous.Seal{World: world("j", 1, b, a)})
+	a.e.Unseal("j", 0)
+	if err := a.stop(); err != nil {
+		t.Error(err)
+	}
+	if !has(t, c, a.e.keys.round) {
+		t.Error("the later round's key is gone")
+	}
+}
+
+// TestCorpse: a crashed job's key does not keep its run id, while one whose
+// nodes have only lost etcd does.
+func TestCorpse(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := config(1, c.Endpoints()...)
+	conf.Control = l.Addr().String()
+	old := start(t, conf)
+	meet(t, old)
+	old.sealed(rendezvous.Seal{World: world("old", 0, old)})
+	if err := old.stop(); err != nil { // without Unseal: as if it had crashed
+		t.Error(err)
+	}
+	next := start(t, config(2, c.Endpoints()...))
+	eventually(t, func() bool {
+		return strings.Contains(latest[rendezvous.Peers](next).Trouble, conf.Control+" still answers")
+	},
+		func() string { return "it says: " + latest[rendezvous.Peers](next).Trouble })
+	next.e.Lead() // it was told to, say
+	got := next.seal(t.Context(), rendezvous.Seal{Serial: 1, World: world("new", 0, next)})
+	waits(t, next, got, conf.Control)
+	l.Close()
+	if s := answer(t, got); !s.OK {
+		t.Errorf("%+v", s)
+	}
+	if err := next.stop(); err != nil {
+		t.Error(err)
+	}
+	third := start(t, config(3, c.Endpoints()...)) // and without a seal
+	meet(t, third)
+	if has(t, c, third.e.keys.round) {
+		t.Error("the dead job's key is still there")
+	}
+}
+
+// TestDeadMembershipEnds: who is known to be dead is taken out of etcd.
+func TestDeadMembershipEnds(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	a, b := pair(t, c)
+	a.sealed(rendezvous.Seal{World: world("j", 1, a), Dead: []rendezvous.NodeID{b.id}})
+	eventually(t, func() bool { return len(all[rendezvous.Lapsed](b)) >= 2 }, func() string { return "who was taken for dead does not know" })
+	if l := all[rendezvous.Lapsed](b); !l[0].On || l[0].Text == "" || l[1].On {
+		t.Errorf("%+v", l)
+	}
+	a.sealed(rendezvous.Seal{World: world("j", 2, a), Here: []rendezvous.NodeID{b.id}})
+}
+
+// TestSealedAndNeverStarted: the coordinator has died after its first seal and
+// before anyone started. The job is its members'; nobody else begins before they
+// are gone, whatever they have vacated.
+func TestSealedAndNeverStarted(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	a, b := pair(t, c)
+	third := start(t, config(3, c.Endpoints()...))
+	meet(t, a, b, third)
+	if err := a.stop(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, func() bool { return strings.Contains(latest[rendezvous.Peers](third).Trouble, "waiting for its end") },
+		func() string { return "it says: " + latest[rendezvous.Peers](third).Trouble })
+	if h := b.holder(); h != "" {
+		t.Errorf("%s may form a world while node b may run one", h)
+	}
+	b.e.Vacate(0)
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+	meet(t, third)
+	eventually(t, func() bool { return latest[rendezvous.Peers](third).Trouble == "" }, func() string { return "still in trouble" })
+}

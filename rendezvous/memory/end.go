@@ -1,0 +1,132 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// End is one agent's end of the net: what control.Plane is elsewhere.
+type End struct {
+	net  *Net
+	addr string
+	post func(rendezvous.Event)
+
+	next  rendezvous.Conn
+	halfs map[rendezvous.Conn]*half
+	open  bool // Serve runs
+	dead  bool // nothing is reported any more
+}
+
+// Attach makes an end that can be reached while Serve runs. post never blocks.
+func (n *Net) Attach(addr string, post func(rendezvous.Event)) *End {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e := &End{net: n, addr: addr, post: post, halfs: map[rendezvous.Conn]*half{}}
+	n.ends[addr] = e
+	return e
+}
+
+// Serve lets others connect until ctx ends, and then ends all streams after what
+// was sent on them.
+func (e *End) Serve(ctx context.Context) {
+	e.net.mu.Lock()
+	e.open = !e.dead
+	e.net.mu.Unlock()
+	<-ctx.Done()
+	e.shut(rendezvous.Closed{Clean: true, Text: "closed"})
+}
+
+// Kill ends the agent as SIGKILL would.
+func (e *End) Kill() { e.shut(rendezvous.Closed{Text: "connection reset by peer"}) }
+
+func (e *End) shut(why rendezvous.Closed) {
+	n := e.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if e.dead {
+		return
+	}
+	e.open, e.dead = false, true
+	for c := rendezvous.Conn(1); c <= e.next; c++ {
+		if h := e.halfs[c]; h != nil && !h.over {
+			e.part(h, why)
+		}
+	}
+}
+
+// part ends a half from this side.
+func (e *End) part(h *half, why rendezvous.Closed) {
+	e.net.end(h)
+	why.Conn = h.peer.conn
+	e.net.ship(h.peer, parcel{event: why, last: true})
+}
+
+// Dial opens a stream: Dialed or DialFailed.
+func (e *End) Dial(ctx context.Context, addr string) {
+	n := e.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	wait := n.delay(e.addr, addr)
+	if n.apart[pair(e.addr, addr)] {
+		wait = n.opts.Dial
+	}
+	time.AfterFunc(wait, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		to := n.ends[addr]
+		switch {
+		case e.dead:
+		case ctx.Err() != nil:
+			e.post(rendezvous.DialFailed{Addr: addr, Text: ctx.Err().Error()})
+		case n.apart[pair(e.addr, addr)]:
+			e.post(rendezvous.DialFailed{Addr: addr, Text: fmt.Sprintf("%s did not answer within %v", addr, n.opts.Dial)})
+		case to == nil || !to.open:
+			e.post(rendezvous.DialFailed{Addr: addr, Refused: true, Text: addr + ": connection refused"})
+		default:
+			near, far := e.half(), to.half()
+			near.peer, far.peer, near.known = far, near, true
+			e.post(rendezvous.Dialed{Addr: addr, Conn: near.conn})
+		}
+	})
+}
+
+func (e *End) half() *half {
+	e.next++
+	h := &half{end: e, conn: e.next}
+	e.halfs[e.next] = h
+	e.net.halves = append(e.net.halves, h)
+	return h
+}
+
+// Send puts a message on a stream; it travels as JSON, as everywhere.
+func (e *End) Send(c rendezvous.Conn, msg rendezvous.Message) {
+	b, err := json.Marshal(msg)
+	var copied rendezvous.Message
+	if err == nil {
+		err = json.Unmarshal(b, &copied)
+	}
+	if err != nil {
+		panic("memory: a message is always JSON: " + err.Error())
+	}
+	e.net.mu.Lock()
+	defer e.net.mu.Unlock()
+	if h := e.halfs[c]; h != nil && !h.over {
+		e.net.ship(h.peer, parcel{event: rendezvous.Received{Conn: h.peer.conn, Msg: copied}})
+	}
+}
+
+// Handled does nothing: a test's messages find room.
+func (e *End) Handled(rendezvous.Conn) {}
+
+// Close ends a stream after what was sent on it.
+func (e *End) Close(c rendezvous.Conn) {
+	e.net.mu.Lock()
+	defer e.net.mu.Unlock()
+	if h := e.halfs[c]; h != nil && !h.over {
+		e.part(h, rendezvous.Closed{Clean: true, Text: "closed"})
+	}
+}

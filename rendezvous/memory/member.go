@@ -1,0 +1,210 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Config of one agent's membership.
+type Config struct {
+	RunID string
+	Peer  rendezvous.Peer // Endpoint only counts for a Member that does not fence
+}
+
+// Member is one agent among the others: a rendezvous.Backend that shows everyone
+// to everyone.
+type Member struct {
+	hub    *Hub
+	cfg    Config
+	fenced bool
+	lag    time.Duration          // of its way to the hub, not quite that of any other agent
+	post   func(rendezvous.Event) // set by Run
+	posts  chan struct{}          // closed when post is set
+
+	mu      sync.Mutex
+	leads   bool
+	vacated int
+	gone    bool // Run has ended, or the agent was killed
+	kick    chan struct{}
+}
+
+// Join makes an agent's membership, which begins with Run.
+func (h *Hub) Join(cfg Config) *Member {
+	lag := fnv.New64a()
+	_, _ = lag.Write([]byte(cfg.Peer.ID))
+	return &Member{hub: h, lag: time.Duration(lag.Sum64() % uint64(time.Millisecond)), cfg: cfg, vacated: -1, kick: make(chan struct{}, 1), posts: make(chan struct{})}
+}
+
+// JoinFenced is Join with everything that rendezvous.Fence asks for.
+func (h *Hub) JoinFenced(cfg Config) *Fence {
+	m := h.Join(cfg)
+	m.fenced = true
+	return &Fence{m}
+}
+
+// Kill makes the end of Run that of a killed process: the hub is not told.
+func (m *Member) Kill() {
+	m.hub.mu.Lock()
+	m.hub.ended[m.cfg.Peer.ID] = true
+	m.hub.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone = true
+}
+
+// Run implements rendezvous.Backend.
+func (m *Member) Run(ctx context.Context, post func(rendezvous.Event)) error {
+	m.post = post
+	close(m.posts)
+	defer m.leave()
+	confirmed, lapsed := time.Now(), false
+	var seen rendezvous.Peers
+	var sealed rendezvous.Elsewhere
+	for {
+		time.Sleep(m.lag)
+		s := m.confirm()
+		now := time.Now()
+		if s.ok {
+			confirmed = now
+		}
+		if m.fenced && lapsed != (now.Sub(confirmed) >= m.hub.ttl/2) {
+			lapsed = !lapsed
+			text := ""
+			if lapsed {
+				text = fmt.Sprintf("the hub has not answered for %v", now.Sub(confirmed).Round(time.Millisecond))
+			}
+			post(rendezvous.Lapsed{On: lapsed, Text: text})
+		}
+		if s.ok && !reflect.DeepEqual(seen, s.peers) {
+			seen = s.peers
+			post(s.peers)
+		}
+		if s.ok && m.fenced && s.sealed != nil && !reflect.DeepEqual(sealed, *s.sealed) {
+			sealed = *s.sealed
+			post(sealed)
+		}
+		wait := min(m.hub.ttl/8, s.next.Sub(now))
+		if late := confirmed.Add(m.hub.ttl / 2).Sub(now); late > 0 {
+			wait = min(wait, late)
+		}
+		pause := time.NewTimer(max(wait, time.Microsecond))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil
+		case <-pause.C:
+		case <-s.changed:
+		case <-m.kick:
+		}
+		pause.Stop()
+	}
+}
+
+// sight is what the hub answered.
+type sight struct {
+	ok      bool // it did
+	peers   rendezvous.Peers
+	sealed  *rendezvous.Elsewhere
+	next    time.Time // when the next membership ends
+	changed <-chan struct{}
+}
+
+// confirm tells the hub that this agent lives and takes its answer.
+func (m *Member) confirm() sight {
+	h := m.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweep()
+	s := sight{next: h.soonest(), changed: h.changed}
+	if !m.reaches() {
+		return s
+	}
+	s.ok = true
+	m.mu.Lock()
+	leads, vacated := m.leads, m.vacated
+	m.mu.Unlock()
+	r := h.runs[m.cfg.RunID]
+	if r == nil {
+		r = &run{}
+		h.runs[m.cfg.RunID] = r
+	}
+	e := r.find(m.cfg.Peer.ID)
+	if e == nil {
+		e = &entry{peer: m.cfg.Peer}
+		r.members = append(r.members, e)
+		h.tidy(m.cfg.RunID)
+		h.stir()
+	}
+	e.ends = time.Now().Add(h.ttl)
+	if e.vacated != vacated {
+		e.vacated = vacated
+		h.stir()
+	}
+	s.changed, s.next = h.changed, h.soonest()
+	s.peers = m.view(r, leads)
+	if r.record != nil {
+		s.sealed = &r.record.elsewhere
+	}
+	return s
+}
+
+// view is what this agent is shown.
+func (m *Member) view(r *run, leads bool) rendezvous.Peers {
+	p := rendezvous.Peers{Whole: m.fenced && leads}
+	for _, e := range r.members {
+		peer := e.peer
+		if m.fenced {
+			peer.Endpoint = -1
+			if peer.ID == r.first {
+				peer.Endpoint = 0
+			}
+			if !leads && peer.ID != m.cfg.Peer.ID && peer.Endpoint < 0 {
+				continue
+			}
+		}
+		p.All = append(p.All, peer)
+	}
+	return p
+}
+
+// reaches reports whether the hub answers this agent; its lock is held.
+func (m *Member) reaches() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.gone && !m.hub.down && !m.hub.apart[m.cfg.Peer.ID]
+}
+
+// leave ends the membership, if the hub can be told.
+func (m *Member) leave() {
+	h := m.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweep()
+	tell := m.reaches()
+	h.ended[m.cfg.Peer.ID] = true
+	m.mu.Lock()
+	m.gone = true
+	m.mu.Unlock()
+	r := h.runs[m.cfg.RunID]
+	if !tell || r == nil {
+		return
+	}
+	if e := r.find(m.cfg.Peer.ID); e != nil {
+		e.ends = time.Now()
+		h.sweep()
+	}
+}
+
+// now makes Run tell the hub at once what has changed.
+func (m *Member) now() {
+	select {
+	case m.kick <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,178 @@
+package memory
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// NetOptions of a Net.
+type NetOptions struct {
+	// Delay is how long the n-th thing that travels from one address to another is
+	// on its way. It may depend on nothing else, so that a schedule can be replayed.
+	Delay   func(from, to string, n int) time.Duration
+	Hush    time.Duration // of a cut, after which its streams count as quiet
+	Silence time.Duration // of a cut, after which they end
+	Dial    time.Duration // limit of one attempt to connect
+}
+
+// Net carries messages between agents of one process, with the promises of
+// package control: order within a stream, and one Closed for each that broke.
+type Net struct {
+	opts NetOptions
+
+	mu     sync.Mutex
+	ends   map[string]*End
+	apart  map[[2]string]bool // by both addresses, in order
+	sent   map[[2]string]int  // by sender and receiver
+	halves []*half            // that are open
+}
+
+// NewNet makes a net of which nobody is part yet.
+func NewNet(opts NetOptions) *Net {
+	return &Net{opts: opts, ends: map[string]*End{}, apart: map[[2]string]bool{}, sent: map[[2]string]int{}}
+}
+
+// half is one end of a stream.
+type half struct {
+	end   *End
+	conn  rendezvous.Conn
+	peer  *half
+	known bool // the agent has heard of the stream
+	over  bool // nothing more is reported to it
+	queue []parcel
+	ready time.Time // when what was sent last arrives here
+	quiet bool
+	since time.Time // of the cut, zero: there is none
+}
+
+// parcel is something on its way to a half.
+type parcel struct {
+	event rendezvous.Event
+	last  bool
+	at    time.Time // when it arrives, unless it is held up
+}
+
+func pair(a, b string) [2]string {
+	if b < a {
+		a, b = b, a
+	}
+	return [2]string{a, b}
+}
+
+func (n *Net) cut(h *half) bool { return n.apart[pair(h.end.addr, h.peer.end.addr)] }
+
+// delay is that of the next thing from a to b.
+func (n *Net) delay(a, b string) time.Duration {
+	k := [2]string{a, b}
+	n.sent[k]++
+	return n.opts.Delay(a, b, n.sent[k])
+}
+
+// ship sends something to a half, after all that was sent to it before.
+func (n *Net) ship(to *half, p parcel) {
+	now := time.Now()
+	at := now.Add(n.delay(to.peer.end.addr, to.end.addr))
+	if !at.After(to.ready) {
+		at = to.ready.Add(1)
+	}
+	to.ready, p.at = at, at
+	to.queue = append(to.queue, p)
+	time.AfterFunc(at.Sub(now), func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.deliver(to)
+	})
+}
+
+// deliver hands over what has arrived.
+func (n *Net) deliver(h *half) {
+	for !n.cut(h) && len(h.queue) > 0 && !h.queue[0].at.After(time.Now()) {
+		p := h.queue[0]
+		h.queue = h.queue[1:]
+		n.hand(h, p)
+	}
+}
+
+func (n *Net) hand(h *half, p parcel) {
+	if h.over || h.end.dead {
+		return
+	}
+	if p.last {
+		n.end(h)
+		if !h.known {
+			return
+		}
+	}
+	h.known = true
+	h.end.post(p.event)
+}
+
+// end takes a half from those that are open.
+func (n *Net) end(h *half) {
+	h.over = true
+	for i, o := range n.halves {
+		if o == h {
+			n.halves = append(n.halves[:i:i], n.halves[i+1:]...)
+			break
+		}
+	}
+}
+
+// Cut stops everything between two addresses, or lets it go on: what was sent
+// meanwhile arrives then, unless the stream has ended of silence.
+func (n *Net) Cut(a, b string, cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := pair(a, b)
+	if n.apart[k] == cut {
+		return
+	}
+	n.apart[k] = cut
+	for _, h := range append([]*half(nil), n.halves...) {
+		if pair(h.end.addr, h.peer.end.addr) != k {
+			continue
+		}
+		if cut {
+			n.silence(h)
+		} else {
+			n.mend(h)
+		}
+	}
+}
+
+// silence lets a half notice the cut.
+func (n *Net) silence(h *half) {
+	since := time.Now()
+	h.since = since
+	still := func(do func()) func() {
+		return func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if !h.over && !h.end.dead && h.known && h.since.Equal(since) {
+				do()
+			}
+		}
+	}
+	// No two streams notice at the same moment, so that a schedule can be replayed.
+	apart := n.opts.Delay(h.end.addr, h.peer.end.addr, int(h.conn)) / 100
+	time.AfterFunc(n.opts.Hush+apart, still(func() {
+		h.quiet = true
+		h.end.post(rendezvous.Hushed{Conn: h.conn, On: true})
+	}))
+	time.AfterFunc(n.opts.Silence+apart, still(func() {
+		n.end(h)
+		h.end.post(rendezvous.Closed{Conn: h.conn, Silent: true, Text: "silent for " + n.opts.Silence.String()})
+		n.ship(h.peer, parcel{event: rendezvous.Closed{Conn: h.peer.conn, Text: "connection reset"}, last: true})
+	}))
+}
+
+func (n *Net) mend(h *half) {
+	h.since = time.Time{}
+	if h.quiet && !h.over && !h.end.dead {
+		h.quiet = false
+		h.end.post(rendezvous.Hushed{Conn: h.conn})
+	}
+	n.deliver(h)
+}

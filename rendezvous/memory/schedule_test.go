@@ -1,0 +1,54 @@
+package memory_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gorun/gorun/rendezvous/rendezvoustest"
+)
+
+var (
+	schedules = flag.Int("rendezvous.schedules", 300, "random schedules to play, with a fence and without")
+	firstSeed = flag.Uint64("rendezvous.seed", 0, "first seed, 0: a random one; a failing test names the seed to replay")
+)
+
+func TestSchedules(t *testing.T) {
+	first := *firstSeed
+	if first == 0 {
+		first = rand.Uint64N(1 << 40)
+	}
+	for _, fences := range []bool{true, false} {
+		for i := range *schedules {
+			seed := first + uint64(i)
+			ok := t.Run(fmt.Sprintf("fence %v, -rendezvous.seed=%d -rendezvous.schedules=1", fences, seed), func(t *testing.T) {
+				rendezvoustest.Play(t, seed, func() rendezvoustest.Fleet { return newFleet(fences) })
+			})
+			if !ok {
+				break
+			}
+		}
+	}
+}
+
+// TestReplay: a seed plays the same schedule again, or it would be of no use.
+func TestReplay(t *testing.T) {
+	for seed := range uint64(20) {
+		var once []string
+		for range 3 {
+			lines := rendezvoustest.Play(t, seed, func() rendezvoustest.Fleet { return newFleet(true) })
+			if once == nil {
+				once = lines
+			}
+			if !slices.Equal(once, lines) {
+				i := 0
+				for i < min(len(once), len(lines)) && once[i] == lines[i] {
+					i++
+				}
+				t.Fatalf("seed %d: line %d: %q, then %q", seed, i, once[i:], lines[i:])
+			}
+		}
+	}
+}

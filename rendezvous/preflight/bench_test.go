@@ -1,0 +1,50 @@
+package preflight
+
+import (
+	"fmt"
+	"testing"
+)
+
+// BenchmarkCompare asks all rules about large fleets: healthy ones, and ones in
+// which something differs on every tenth node.
+func BenchmarkCompare(b *testing.B) {
+	for _, nodes := range []int{1000, 10_000} {
+		for _, sick := range []bool{false, true} {
+			f := h100s(nodes)
+			name := fmt.Sprintf("nodes=%d/healthy", nodes)
+			if sick {
+				name = fmt.Sprintf("nodes=%d/sick", nodes)
+				for i := 0; i < nodes; i += 10 {
+					n := &f.Nodes[i]
+					n.nccl("2.19.3", 21903)
+					n.set("NCCL_PROTO", "LL")
+					n.set("NCCL_SOCKET_IFNAMES", fmt.Sprint("eth", i))
+					n.eth0().MTU = 1500
+					n.address("eth0", fmt.Sprintf("10.%d.0.1", i/10%250+1), 24)
+					n.RDMA.Devices[0].Ports[0].State = "DOWN"
+				}
+			}
+			b.Run(name, func(b *testing.B) {
+				for b.Loop() {
+					found := Compare(f, Options{})
+					if sick == (Worst(found) != Error) {
+						b.Fatalf("worst %q, sick %v", Worst(found), sick)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	text, err := Encode(h100s(1).Nodes[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := Decode(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package preflight
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Options of Compare.
+type Options struct {
+	Ignore []string // ids or names of rules that are not asked, in any case
+	Only   []string // ids of rules; the others are not asked. nil: all
+}
+
+// Compare asks every rule and gives what they found: errors first, then by id.
+// The same fleet gives the same findings, whoever asks.
+func Compare(f *Fleet, o Options) []Finding {
+	g := *f
+	g.seen = look(f)
+	var all []Finding
+	for _, r := range Rules() {
+		if slices.ContainsFunc(o.Ignore, r.Called) || o.Only != nil && !slices.ContainsFunc(o.Only, r.Called) {
+			continue
+		}
+		all = append(all, r.ask(&g)...)
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Severity.order(), b.Severity.order()), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// ask runs the check and completes what it found.
+func (r *Rule) ask(f *Fleet) []Finding {
+	found := r.Check(f)
+	for i := range found {
+		found[i].ID, found[i].Title = r.ID, r.Name
+		found[i].Severity = cmp.Or(found[i].Severity, r.Severity)
+		found[i].Fix = cmp.Or(found[i].Fix, r.Fix)
+	}
+	return found
+}
+
+// Worst is the gravest severity of the findings, "" when there are none.
+func Worst(found []Finding) Severity {
+	var worst Severity
+	for _, x := range found {
+		if worst == "" || x.Severity.order() < worst.order() {
+			worst = x.Severity
+		}
+	}
+	return worst
+}
+
+// order is 0 for the gravest.
+func (s Severity) order() int {
+	switch s {
+	case Error:
+		return 0
+	case Warning:
+		return 1
+	default:
+		return 2
+	}
+}

@@ -1,0 +1,188 @@
+package preflight
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+)
+
+// Bounds of facts in JSON. Encode stays within them, and Decode refuses what
+// does not.
+const (
+	MaxSize   = 256 << 10 // bytes of one node's facts
+	maxList   = 1024      // entries of a list
+	maxString = 16 << 10  // bytes of a string
+	maxWorker = 1 << 16   // workers of a node
+)
+
+// Encode gives the facts as Decode accepts them. What cannot be printed becomes
+// "?", and facts that are too large lose the ends of their lists and strings,
+// with a line in Unknown that says so.
+func Encode(f Facts) ([]byte, error) {
+	b, err := json.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the facts of this node: %w", err)
+	}
+	if len(b) <= MaxSize && bounded(reflect.ValueOf(f)) == nil { // as nearly always
+		return b, nil
+	}
+	for list, text := maxList, maxString; ; list, text = list/4, text/4 {
+		var own Facts // a copy: the caller's stays as it is
+		if err := json.Unmarshal(b, &own); err != nil {
+			return nil, fmt.Errorf("cannot write the facts of this node: %w", err)
+		}
+		t := trimmer{list: list, text: text}
+		t.walk(reflect.ValueOf(&own).Elem())
+		if t.cut {
+			why := fmt.Sprintf("there is more than fits: lists are cut to %d entries, texts to %d bytes", list, text)
+			own.Unknown = append(own.Unknown[:min(len(own.Unknown), list-1)], Unknown{Source: "facts", Why: why})
+		}
+		out, err := json.Marshal(own)
+		if err != nil || len(out) <= MaxSize {
+			return out, err
+		}
+		if list < 8 {
+			return nil, fmt.Errorf("cannot write the facts of this node: %d bytes are left where %d are allowed", len(out), MaxSize)
+		}
+	}
+}
+
+// trimmer brings a value within bounds, in place.
+type trimmer struct {
+	list, text int
+	cut        bool // something was cut
+}
+
+func (t *trimmer) walk(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		s := v.String()
+		t.cut = t.cut || len(s) > t.text
+		v.SetString(clean(s, t.text))
+	case reflect.Slice:
+		if v.Len() > t.list {
+			t.cut = true
+			v.SetLen(t.list)
+		}
+		for i := range v.Len() {
+			t.walk(v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			t.walk(v.Field(i))
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			t.walk(v.Elem())
+		}
+	}
+}
+
+// Decode reads the facts of a node from the network or a file. What it returns
+// is within the bounds above and has no control character in it.
+func Decode(b []byte) (Facts, error) {
+	if len(b) > MaxSize {
+		return Facts{}, fmt.Errorf("facts of %d bytes: at most %d are read", len(b), MaxSize)
+	}
+	var head struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(b, &head); err != nil {
+		var other *json.UnmarshalTypeError
+		if errors.As(err, &other) && other.Field == "" {
+			return Facts{}, fmt.Errorf("it holds a JSON %s, not the facts of a node", jsonKind(other.Value))
+		}
+		return Facts{}, fmt.Errorf("facts that are not JSON: %w", err)
+	}
+	if head.Format != Format {
+		return Facts{}, fmt.Errorf("facts of format %d: this gorun reads format %d; use the same gorun on every node", head.Format, Format)
+	}
+	var f Facts
+	if err := json.Unmarshal(b, &f); err != nil {
+		return Facts{}, fmt.Errorf("facts that are not as gorun writes them: %w", err)
+	}
+	if err := bounded(reflect.ValueOf(f)); err != nil {
+		return Facts{}, fmt.Errorf("facts%w", err)
+	}
+	return f, sane(&f)
+}
+
+// jsonKind is what people call a kind of JSON value.
+func jsonKind(value string) string {
+	if value == "array" {
+		return "list"
+	}
+	word, _, _ := strings.Cut(value, " ") // "number 7"
+	return word
+}
+
+// bounded is the error of the first string or list that is out of bounds.
+func bounded(v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.String:
+		switch s := v.String(); {
+		case len(s) > maxString:
+			return fmt.Errorf(": a text of %d bytes, at most %d are read", len(s), maxString)
+		case !isClean(s):
+			return errors.New(": a text with control characters")
+		}
+	case reflect.Slice:
+		if v.Len() > maxList {
+			return fmt.Errorf(": a list of %d entries, at most %d are read", v.Len(), maxList)
+		}
+		for i := range v.Len() {
+			if err := bounded(v.Index(i)); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if err := bounded(v.Field(i)); err != nil {
+				return fmt.Errorf(".%s%w", v.Type().Field(i).Name, err)
+			}
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return bounded(v.Elem())
+		}
+	}
+	return nil
+}
+
+// sane refuses numbers that no node has and addresses that are none: a rule that
+// cannot read an address would judge the node as one without it, and others
+// connect to what Listeners says.
+func sane(f *Facts) error {
+	if f.Node.Workers < 0 || f.Node.Workers > maxWorker {
+		return fmt.Errorf("facts of a node with %d workers", f.Node.Workers)
+	}
+	for _, a := range f.Network.Addresses {
+		ip, err := netip.ParseAddr(a.IP)
+		if err != nil {
+			return fmt.Errorf("facts with an interface %s at %q, which is not an IP address", clip(a.Label), clip(a.IP))
+		}
+		if a.Bits < 0 || a.Bits > ip.BitLen() {
+			return fmt.Errorf("facts with an interface %s at %s/%d", clip(a.Label), clip(a.IP), a.Bits)
+		}
+	}
+	for _, h := range f.Network.Hostname {
+		if _, err := netip.ParseAddr(h); err != nil {
+			return fmt.Errorf("facts with a host name at %q, which is not an IP address", clip(h))
+		}
+	}
+	for _, l := range f.Listeners {
+		if _, err := netip.ParseAddr(l.Addr); err != nil {
+			return fmt.Errorf("facts with a listener at %q, which is not an IP address", clip(l.Addr))
+		}
+		if l.Port <= 0 || l.Port > 65535 {
+			return fmt.Errorf("facts with a listener at port %d", l.Port)
+		}
+	}
+	return nil
+}
+
+// clip cuts a text that others sent for a message.
+func clip(s string) string { return clean(s, 80) }

@@ -1,0 +1,145 @@
+package preflight
+
+import (
+	"github.com/gorun/gorun/rendezvous/preflight/host"
+	"github.com/gorun/gorun/rendezvous/preflight/library"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/rdma"
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
+)
+
+// Format is the version of Facts in JSON; facts of another format are refused.
+const Format = 1
+
+// Facts is what an agent learnt about its node.
+type Facts struct {
+	Format    int                `json:"format"`
+	Node      Node               `json:"node"`
+	Program   Program            `json:"program"`
+	Host      host.Facts         `json:"host"`
+	GPU       GPU                `json:"gpu"`
+	Libraries library.Facts      `json:"libraries"`
+	Network   netif.Facts        `json:"network"`
+	RDMA      rdma.Facts         `json:"rdma"`
+	Settings  []setting.Value    `json:"settings,omitempty"`   // effective NCCL_, TORCH_, GLOO_, ... as the workers will have them
+	ConfFiles []setting.ConfFile `json:"conf_files,omitempty"` // nccl.conf files that were looked at and exist
+	Lost      *Lost              `json:"lost,omitempty"`       // nil: no wrapper stands in front of the program, or it was not looked behind
+	Listeners []Listener         `json:"listeners,omitempty"`  // for the probes of the other nodes
+	Unknown   []Unknown          `json:"unknown,omitempty"`    // what could not be learnt
+	TookMS    float64            `json:"took_ms"`              // time of gathering, milliseconds
+}
+
+// Node is who the agent is and what it was asked to start.
+type Node struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"` // as messages call it, e.g. "node1 (10.0.0.1)"
+	Host     string `json:"host"`
+	Addr     string `json:"addr"`     // IP address that the other agents reach
+	Version  string `json:"version"`  // gorun's
+	Protocol int    `json:"protocol"` // gorun's
+	Workers  int    `json:"workers"`  // local world size
+	Role     string `json:"role,omitempty"`
+	NodeRank int    `json:"node_rank"` // --node-rank, -1: none
+	RunID    string `json:"run_id"`
+	Offset   int64  `json:"clock_offset_ns"` // of this node's clock to the coordinator's, known only after the join; 0: same or unknown
+}
+
+// Program is what the node would start.
+type Program struct {
+	Title  string   `json:"title,omitempty"`  // what the user named; empty: nothing to run (gorun check)
+	Path   string   `json:"path,omitempty"`   // file that is executed
+	Args   []string `json:"args,omitempty"`   // arguments of the user's program
+	Script string   `json:"script,omitempty"` // file that the user named, absolute; of a Go package or a module: empty
+	Hash   string   `json:"hash,omitempty"`   // SHA-256 of Script in hex
+	Dir    string   `json:"dir,omitempty"`    // working directory
+	Python string   `json:"python,omitempty"` // interpreter, if there is one
+}
+
+// Lost is what a wrapper in front of the program (docker run, ssh, sudo) does not
+// hand on of the environment of a worker: names of variables, as a program in the
+// place of the worker's saw it. Without names everything arrives.
+type Lost struct {
+	Wrapper string   `json:"wrapper"`
+	Missing []string `json:"missing,omitempty"`
+	Changed []string `json:"changed,omitempty"`
+	Forced  []string `json:"forced,omitempty"` // what a worker cannot do without: the command line gives it its own value
+	Fix     []string `json:"fix,omitempty"`    // lines of a Finding.Fix
+}
+
+// GPU is what is known of the node's NVIDIA devices. Driver says whether there
+// is a driver at all: without one nothing else is known, and the rules about
+// NCCL do not concern the node.
+type GPU struct {
+	Driver  bool     `json:"driver"`            // a device node or the driver's /proc folder exists
+	Devices []Device `json:"devices,omitempty"` // as NVML lists them, whatever CUDA_VISIBLE_DEVICES says
+	Visible []string `json:"visible,omitempty"` // UUIDs that CUDA_VISIBLE_DEVICES leaves, in CUDA's order
+	Owned   []string `json:"owned,omitempty"`   // UUIDs that the agent gives to its workers for themselves; empty: it gives none, or they may be shared
+	Error   string   `json:"error,omitempty"`   // why NVML does not work
+	NVML    string   `json:"nvml,omitempty"`    // NVML's version
+	Busy    []Holder `json:"busy,omitempty"`    // processes that hold a device now
+}
+
+// Device is one GPU as NVML sees it.
+type Device struct {
+	Index int    `json:"index"` // in PCI order
+	UUID  string `json:"uuid,omitempty"`
+	PCI   string `json:"pci,omitempty"`
+	Name  string `json:"name,omitempty"`
+	Error string `json:"error,omitempty"` // why its handle could not be had: a sick GPU
+
+	// What follows is nil, empty or "" where the driver does not tell it.
+	Denied    string   `json:"denied,omitempty"`    // why the node's processes may not use it
+	NUMA      *int     `json:"numa,omitempty"`      // node of the CPUs next to it
+	MIG       *bool    `json:"mig,omitempty"`       // whether it is cut into MIG instances
+	Instances []string `json:"instances,omitempty"` // UUIDs of these
+
+	MemoryMiB   *uint64 `json:"memory_mib,omitempty"`   // in total
+	Capability  string  `json:"capability,omitempty"`   // of CUDA: "9.0"
+	ComputeMode string  `json:"compute_mode,omitempty"` // "default", "exclusive-process", "prohibited"
+	Persistence *bool   `json:"persistence,omitempty"`
+
+	ECC           *bool    `json:"ecc,omitempty"`            // it is on
+	Uncorrected   *uint64  `json:"uncorrected,omitempty"`    // errors of memory since the driver was loaded
+	RemapPending  *bool    `json:"remap_pending,omitempty"`  // rows of memory are remapped at the next reset
+	RemapFailed   *bool    `json:"remap_failed,omitempty"`   // no row is left to remap to
+	RetirePending *bool    `json:"retire_pending,omitempty"` // pages are retired at the next reset
+	Slowed        []string `json:"slowed,omitempty"`         // why its clocks are held down, where that is a fault
+	Links         []bool   `json:"nvlinks,omitempty"`        // of each NVLink that it has, whether it is up
+	Fabric        string   `json:"fabric,omitempty"`         // as the Fabric Manager left it: "unsupported", "not started", "in progress", "completed", "unknown"
+	FabricError   string   `json:"fabric_error,omitempty"`   // of a fabric that is completed, but not with success
+
+	NICs     []string `json:"nearest_nics,omitempty"` // all equally near
+	Distance string   `json:"distance,omitempty"`     // to them, in nvidia-smi's words: "PIX"
+}
+
+// Holder is a process that holds a GPU.
+type Holder struct {
+	GPU    string `json:"gpu"` // UUID
+	PID    int    `json:"pid"`
+	Name   string `json:"name,omitempty"`
+	User   string `json:"user,omitempty"`
+	MemMiB int64  `json:"mem_mib,omitempty"`
+}
+
+// Listener is an open port of the agent's for the probes of the others.
+type Listener struct {
+	Iface string `json:"iface"`
+	Addr  string `json:"addr"` // IP address, with its zone if it has one
+	Port  int    `json:"port"`
+	Use   Use    `json:"use"`
+}
+
+// Use is what workers would use an address for.
+type Use string
+
+const (
+	UseBootstrap Use = "bootstrap" // the first address that NCCL would choose
+	UseData      Use = "data"      // NET/Socket's further addresses
+	UseGloo      Use = "gloo"      // the address that Gloo would choose
+)
+
+// Unknown is something that could not be learnt.
+type Unknown struct {
+	Source string `json:"source"` // "gpu", "library", "host", "network", "rdma", "settings"
+	Why    string `json:"why"`
+}

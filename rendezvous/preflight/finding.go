@@ -1,0 +1,66 @@
+package preflight
+
+// Severity of a finding.
+type Severity string
+
+const (
+	Error   Severity = "error" // would fail, hang or give wrong results: the job is refused
+	Warning Severity = "warning"
+	Note    Severity = "note" // recorded only
+)
+
+// Finding is one rule's verdict on a fleet.
+type Finding struct {
+	ID       string   `json:"id"` // "V01"
+	Severity Severity `json:"severity"`
+	Title    string   `json:"title"`            // of the rule: "nccl-version"
+	Text     string   `json:"text"`             // one sentence: what is wrong, and what would happen
+	Values   []Value  `json:"values,omitempty"` // the differing values, most frequent first
+	Fix      string   `json:"fix"`              // what to do: prose, and lines that begin with two blanks are commands, which can be pasted
+	Matrix   *Matrix  `json:"matrix,omitempty"` // of the probes: who cannot reach whom
+}
+
+// Value is what a group of nodes has in common.
+type Value struct {
+	Value string  `json:"value"`
+	Nodes []int   `json:"nodes"` // group ranks, ascending
+	Ranks []Range `json:"ranks,omitempty"`
+	Odd   bool    `json:"odd,omitempty"` // differs from what most nodes have
+
+	Names []string `json:"names,omitempty"` // of Nodes, as Named gives them
+}
+
+// Range is global ranks from First to Last, both included.
+type Range struct {
+	First int `json:"first"`
+	Last  int `json:"last"`
+}
+
+// Matrix is the result of the probes, for display: Cells[i][j] is what node
+// Nodes[i] found when it connected to Nodes[j], "" for not tried.
+type Matrix struct {
+	Nodes []int      `json:"nodes"`
+	Cells [][]string `json:"cells"` // "ok", "refused", "no route", "timed out", "other source", ...
+
+	Names []string `json:"names,omitempty"` // of Nodes, as Named gives them
+}
+
+// Named gives the findings the names of their nodes, for those who keep them.
+// Compare does not: names once for each node travel better.
+func Named(found []Finding, names []string) {
+	of := func(nodes []int) []string {
+		list := make([]string, len(nodes))
+		for k, i := range nodes {
+			list[k] = nameOf(i, names)
+		}
+		return list
+	}
+	for _, x := range found {
+		for k := range x.Values {
+			x.Values[k].Names = of(x.Values[k].Nodes)
+		}
+		if x.Matrix != nil {
+			x.Matrix.Names = of(x.Matrix.Nodes)
+		}
+	}
+}

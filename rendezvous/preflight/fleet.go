@@ -1,0 +1,59 @@
+package preflight
+
+// Fleet is the facts of all nodes of a world and, once they were made, the
+// probes between them.
+type Fleet struct {
+	Nodes  []Facts // in the order of group ranks; facts of a node that sent none have Format 0
+	Probes []Probe // of all nodes; nil before the probes were made
+	Asked  string  // why --iface auto has no answer; "" when it has one or was not asked
+	Master string  // host:port of the store that workers will be told; "" when no job is started
+
+	// Differences are what was found when one environment was decided from those of
+	// all nodes, by name. Settings are what workers have after that.
+	Differences []Difference
+
+	seen *view // set by Compare, so that rules share what they look up
+}
+
+// Difference is a variable in which the nodes of a job differ.
+type Difference struct {
+	Name   string
+	Text   string  // what a difference leads to, as part of a sentence
+	Values []Value // group ranks by value; the first is that of the node whose word counts
+	Asked  bool    // the nodes were asked for different values, and Values are the requests
+	Left   bool    // workers still differ; else all get the first value
+	Error  bool    // the job must not start like that
+}
+
+// Probe is what one node found when it connected to an address of another.
+type Probe struct {
+	From   int     `json:"from"` // group ranks
+	To     int     `json:"to"`
+	Use    Use     `json:"use"`
+	Iface  string  `json:"iface"` // of the sender's side
+	Source string  `json:"source"`
+	Target string  `json:"target"`           // address:port
+	Seen   string  `json:"seen,omitempty"`   // source address that the other side saw
+	Answer string  `json:"answer,omitempty"` // id of the node that answered, if an agent of this job did
+	Large  bool    `json:"large,omitempty"`  // 64 KiB were to pass each way, too
+	Result Result  `json:"result"`
+	Text   string  `json:"text,omitempty"` // the system's words
+	TookMS float64 `json:"took_ms"`
+}
+
+// Result of a probe.
+type Result string
+
+const (
+	OK          Result = "ok"
+	Refused     Result = "refused"      // ECONNREFUSED: nothing listens there, or a firewall rejects
+	NoRoute     Result = "no route"     // EHOSTUNREACH, ENETUNREACH, ENETDOWN
+	TimedOut    Result = "timed out"    // nothing came back: a firewall that drops, or a wrong route
+	Stalled     Result = "stalled"      // connected, but a large write did not arrive: MTU
+	Reset       Result = "reset"        // ECONNRESET: a proxy, or a duplicate address
+	Denied      Result = "denied"       // EPERM, EACCES: this node's own firewall or SELinux
+	NoAddress   Result = "no address"   // EADDRNOTAVAIL: the source address is not on this node
+	Stranger    Result = "other agent"  // somebody else answered: a duplicate or translated address
+	OtherSource Result = "other source" // all arrived, but the other side saw another source address: NAT
+	Failed      Result = "failed"       // anything else; Text says what
+)

@@ -1,0 +1,119 @@
+package gather
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/host"
+	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+)
+
+func TestThisMachine(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "train.py")
+	if err := os.WriteFile(script, []byte("print(1)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := Facts(t.Context(), Options{
+		Node: preflight.Node{ID: "id1", RunID: "none"}, Env: []string{"NCCL_DEBUG=INFO", "PATH=" + os.Getenv("PATH")},
+		Program: preflight.Program{Title: "train.py", Path: "/usr/bin/python3", Python: "/usr/bin/python3", Script: script, Dir: "/"},
+	})
+	name, _ := os.Hostname()
+	if f.Format != preflight.Format || f.Node.ID != "id1" || f.Host.Hostname != name || len(f.Network.Interfaces) == 0 {
+		t.Errorf("the node is not told: %+v", f)
+	}
+	// printf 'print(1)\n' | sha256sum
+	if want := "cc42155088fca5730758db72b2a5bca33112a941dfaa2d43098ec422ce4ea213"; f.Program.Hash != want {
+		t.Errorf("hash %s, want %s", f.Program.Hash, want)
+	}
+	if len(f.Settings) == 0 {
+		t.Error("NCCL_DEBUG is not told")
+	}
+	if f.GPU.Driver || len(f.Host.DevNodes) > 0 || f.RDMA.Verbs.Path != "" {
+		t.Error("GPUs were looked for although there is no driver")
+	}
+	if b, err := preflight.Encode(f); err != nil {
+		t.Error(err)
+	} else if _, err := preflight.Decode(b); err != nil {
+		t.Errorf("the facts are not read by who gets them: %v", err)
+	}
+}
+
+// What is not looked at is unknown, never zero.
+func TestBrief(t *testing.T) {
+	f := Facts(t.Context(), Options{Program: preflight.Program{Path: "/bin/true", Dir: "/"}})
+	if f.Host.Hostname == "" || f.Host.BootID == "" || len(f.Network.Addresses) == 0 {
+		t.Errorf("who the node is, is not told: %+v", f.Host)
+	}
+	if l := f.Host.Limits; l.NoFileHard != host.Unknown || l.MemLock != host.Unknown || f.Host.Sysctl.SomaxConn != host.Unknown {
+		t.Errorf("limits %+v", l)
+	}
+}
+
+// What an ELF worker loads is known on a node without a GPU, too.
+func TestWorkerWithoutGPU(t *testing.T) {
+	dir := t.TempDir()
+	lib := filepath.Join(dir, "libnccl.so.2")
+	worker := filepath.Join(dir, "worker")
+	for path, l := range map[string]elftest.Library{
+		lib:    {Soname: "libnccl.so.2", Rodata: elftest.NCCL("2.27.5", "12.8")},
+		worker: {Needed: []string{"libnccl.so.2"}, Rpath: "$ORIGIN"},
+	} {
+		if err := os.WriteFile(path, l.Bytes(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := Facts(t.Context(), Options{Program: preflight.Program{Path: worker, Dir: dir}})
+	if n := f.Libraries.NCCL; n == nil || n.Path != lib || n.Code != 22705 {
+		t.Errorf("NCCL %+v", n)
+	}
+	f = Facts(t.Context(), Options{Whole: true, Program: preflight.Program{Path: worker, Dir: dir}})
+	if f.Host.Limits.NoFileHard == host.Unknown {
+		t.Error("gorun check leaves limits out")
+	}
+}
+
+// A source that hangs costs its own facts and its own time, not the others'.
+func TestSourceThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		begin := time.Now()
+		f := Facts(t.Context(), Options{
+			GPU: func(context.Context) (preflight.GPU, []string) {
+				<-release
+				return preflight.GPU{Driver: true}, nil
+			},
+		})
+		if took := time.Since(begin); took < gpuTime || took > gpuTime+time.Second {
+			t.Errorf("it took %v, want %v", took, gpuTime)
+		}
+		if f.GPU.Driver || f.Host.Hostname == "" {
+			t.Errorf("GPU %+v, host %q", f.GPU, f.Host.Hostname)
+		}
+		for _, u := range f.Unknown {
+			if u.Source == "gpu" && strings.Contains(u.Why, "nothing came within") {
+				return
+			}
+		}
+		t.Errorf("the GPUs are not named as unknown: %v", f.Unknown)
+	})
+}
+
+// What a source could not learn is told with its name.
+func TestUnknown(t *testing.T) {
+	f := Facts(t.Context(), Options{GPU: func(context.Context) (preflight.GPU, []string) {
+		return preflight.GPU{Driver: true}, []string{"no NVML here"}
+	}})
+	for _, u := range f.Unknown {
+		if u == (preflight.Unknown{Source: "gpu", Why: "no NVML here"}) {
+			return
+		}
+	}
+	t.Errorf("unknown: %v", f.Unknown)
+}

@@ -1,0 +1,101 @@
+package gather
+
+import (
+	"context"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/host"
+	"github.com/gorun/gorun/rendezvous/preflight/library"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/rdma"
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
+)
+
+// unnamed is the run id of those who gave none: many jobs have it.
+const unnamed = "none"
+
+// brief: without GPUs and Python no rule asks for limits or what /sys knows of
+// interfaces, and the job starts sooner.
+func (o Options) brief() bool { return !o.Whole && o.GPU == nil && o.Program.Python == "" }
+
+func (o Options) host(ctx context.Context) (func(*preflight.Facts), []string) {
+	in := host.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, Driver: o.GPU != nil, Brief: o.brief()}
+	if o.GPU != nil && o.Node.RunID != unnamed { // a look at every process is for those with much to lose
+		in.RunID = o.Node.RunID
+	}
+	f, unknown := host.Gather(ctx, in)
+	return func(all *preflight.Facts) { all.Host = f }, unknown
+}
+
+func (o Options) library(ctx context.Context) (func(*preflight.Facts), []string) {
+	f, unknown := library.Gather(ctx, library.Options{
+		Root: o.Root, Env: o.Env, Dir: o.Program.Dir, Program: o.Program.Path, Python: o.Program.Python,
+		Args: o.Program.Args, Script: o.Program.Script,
+	})
+	return func(all *preflight.Facts) { all.Libraries = f }, unknown
+}
+
+// network asks a name server only for programs that may use Gloo.
+func (o Options) network(ctx context.Context) (func(*preflight.Facts), []string) {
+	in := netif.Options{Root: o.Root, Brief: o.brief()}
+	if o.Program.Python != "" {
+		in.Ask = nameServer
+	}
+	f, unknown := netif.Gather(ctx, in)
+	return func(all *preflight.Facts) { all.Network = f }, unknown
+}
+
+func (o Options) settings(ctx context.Context) (func(*preflight.Facts), []string) {
+	values, files, unknown := setting.Gather(ctx, setting.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, NCCL: o.nccl})
+	return func(all *preflight.Facts) { all.Settings, all.ConfFiles = values, files }, unknown
+}
+
+func (o Options) rdma(ctx context.Context) (func(*preflight.Facts), []string) {
+	f, unknown := rdma.Gather(ctx, rdma.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, Code: o.nccl})
+	return func(all *preflight.Facts) { all.RDMA = f }, unknown
+}
+
+func (o Options) gpu(ctx context.Context) (func(*preflight.Facts), []string) {
+	f, unknown := o.GPU(ctx)
+	return func(all *preflight.Facts) { all.GPU = f }, unknown
+}
+
+func (o Options) lost(ctx context.Context) (func(*preflight.Facts), []string) {
+	f, unknown := o.Lost(ctx)
+	return func(all *preflight.Facts) { all.Lost = f }, unknown
+}
+
+func (o Options) program(context.Context) (func(*preflight.Facts), []string) {
+	hash, err := fileHash(o.Root, o.Program)
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	return func(all *preflight.Facts) { all.Program.Hash = hash }, nil
+}
+
+// nccl is the version that the workers load.
+func (g *gathering) nccl() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := g.Libraries.NCCL; n != nil {
+		return n.Code
+	}
+	return 0
+}
+
+// fromFiles are the variables that nccl.conf files add to the environment.
+func (g *gathering) fromFiles() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []string
+	for _, v := range g.Settings {
+		if v.Source != setting.Environment {
+			out = append(out, v.Name+"="+v.Value)
+		}
+	}
+	return out
+}
+
+// nameServer is how long a name server may be asked for this host's name.
+const nameServer = 500 * time.Millisecond

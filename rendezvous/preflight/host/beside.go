@@ -1,0 +1,41 @@
+package host
+
+import "context"
+
+// beside is work that may block: opening a device, a remote file system, the
+// /proc files of a process that hangs. Nothing can interrupt that in the kernel,
+// so when it does not come back in time its goroutine stays behind, and nothing
+// else.
+type beside[T any] struct {
+	what string
+	done chan answer[T]
+}
+
+type answer[T any] struct {
+	value T
+	why   string // what stays unknown
+}
+
+func start[T any](what string, work func() (T, string)) beside[T] {
+	b := beside[T]{what, make(chan answer[T], 1)}
+	go func() {
+		value, why := work()
+		b.done <- answer[T]{value, why}
+	}()
+	return b
+}
+
+// wait takes the answer, until ctx ends.
+func (b beside[T]) wait(ctx context.Context) (value T, why string) {
+	select {
+	case a := <-b.done:
+		return a.value, a.why
+	default: // it may have come together with the end
+	}
+	select {
+	case a := <-b.done:
+		return a.value, a.why
+	case <-ctx.Done():
+		return value, b.what + " took too long"
+	}
+}

@@ -1,0 +1,98 @@
+package host
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say which host, and for which workers.
+type Options struct {
+	Root   string   // where /proc, /sys, /dev and /etc are; "" for the real ones. Limits are always the real ones.
+	Env    []string // the workers' environment, as KEY=VALUE
+	Dir    string   // the workers' working directory, for a relative NCCL_DEBUG_FILE
+	RunID  string   // look for live processes of this run; "" leaves it out. Give it only when the user chose it.
+	Log    string   // NCCL_DEBUG_FILE, when it comes from a conf file; "": the one of Env
+	Brief  bool     // only who the host is: for workers that no library of GPUs or torch concerns
+	Driver bool     // there is a GPU driver: open its device files and look for what NCCL left
+}
+
+// Gather reads the facts. Unknown says what could not be learnt.
+func Gather(ctx context.Context, o Options) (f Facts, unknown []string) {
+	f = Facts{UnixNano: time.Now().UnixNano()}
+	lacks := func(why string) {
+		if why != "" {
+			unknown = append(unknown, why)
+		}
+	}
+	if o.Brief {
+		lacks(o.identity(&f))
+		f.Limits, f.Sysctl, f.SHM.Free = unread(), Sysctl{Unknown, Unknown, Unknown, Unknown, Unknown}, Unknown
+		return f, unknown
+	}
+	ctx, cancel := context.WithTimeout(ctx, blockTime)
+	defer cancel()
+	devices := start("opening the GPU's device files", o.devices)
+	logs := start("looking at the folder of NCCL_DEBUG_FILE", o.logs)
+	segments := start("looking for what earlier jobs left in /dev/shm", func() (Leftover, string) { return o.segments(ctx) })
+	jobs := start("looking for processes of an earlier job", func() ([]Job, string) { return o.jobs(ctx) })
+
+	lacks(o.identity(&f))
+	lacks(o.shm(&f.SHM))
+	lacks(o.limits(&f.Limits))
+	f.Sysctl = o.sysctl()
+
+	var why string
+	f.Leftover, why = segments.wait(ctx)
+	lacks(why)
+	f.Leftover.Jobs, why = jobs.wait(ctx)
+	lacks(why)
+	f.Leftover.Log, why = logs.wait(ctx)
+	lacks(why)
+	f.DevNodes, why = devices.wait(ctx)
+	lacks(why)
+	return f, unknown
+}
+
+// blockTime is how long a device or a remote file system may take to answer.
+const blockTime = time.Second
+
+// identity fills who the host is.
+func (o Options) identity(f *Facts) (why string) {
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		f.Hostname = unix.ByteSliceToString(u.Nodename[:])
+		f.Kernel = unix.ByteSliceToString(u.Release[:])
+		f.Arch = unix.ByteSliceToString(u.Machine[:])
+	}
+	f.BootID = o.line("/proc/sys/kernel/random/boot_id")
+	f.MachineID = o.line("/etc/machine-id")
+	f.NS = NS{Net: o.link("net"), IPC: o.link("ipc"), PID: o.link("pid"), Mnt: o.link("mnt"), User: o.link("user")}
+	f.CPUVendor = cpuVendor(o.head("/proc/cpuinfo", 4096))
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) == nil {
+		f.CPUs = set.Count()
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		f.MemKiB = int64(uint64(info.Totalram) * uint64(info.Unit) / 1024)
+	}
+	f.SysPCI = o.readable("/sys/class/pci_bus")
+	f.ProcGPU = o.readable("/proc/driver/nvidia")
+	f.Container = o.container()
+	if f.BootID == "" || f.NS.PID == "" {
+		return "who this host is: /proc is not readable"
+	}
+	return ""
+}
+
+func (o Options) link(ns string) string {
+	target, _ := os.Readlink(o.Root + "/proc/self/ns/" + ns)
+	return bounded(target)
+}
+
+func (o Options) readable(dir string) bool {
+	return unix.Access(o.Root+dir, unix.R_OK|unix.X_OK) == nil
+}

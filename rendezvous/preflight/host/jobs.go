@@ -1,0 +1,96 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds on looking for live workers.
+const (
+	maxJobs    = 16
+	maxEnviron = 128 << 10 // bytes of one process's environment
+	maxParents = 64
+)
+
+// jobs finds live processes of this user whose environment names the run. This
+// process and its ancestors do not count: they have it from the job that they are
+// a part of.
+func (o Options) jobs(ctx context.Context) (jobs []Job, why string) {
+	if o.RunID == "" {
+		return nil, ""
+	}
+	want := []byte("TORCHELASTIC_RUN_ID=" + o.RunID)
+	uid := uint32(os.Geteuid())
+	parents := o.ancestors(os.Getpid())
+	buf := make([]byte, 0, 16<<10)
+	for _, pid := range o.names("/proc", maxPIDs, isNumber) {
+		if ctx.Err() != nil {
+			return jobs, "whether processes of an earlier job of this run live: there are too many processes to look at"
+		}
+		var st unix.Stat_t
+		if unix.Stat(o.Root+"/proc/"+pid, &st) != nil || st.Uid != uid {
+			continue
+		}
+		env := readHead(o.Root+"/proc/"+pid+"/environ", maxEnviron, buf)
+		if !hasEntry(env, want) {
+			continue
+		}
+		n, _ := strconv.Atoi(pid)
+		if parents[n] {
+			continue
+		}
+		jobs = append(jobs, Job{PID: n, RunID: bounded(o.RunID), Name: o.line("/proc/" + pid + "/comm"), Gorun: hasEntry(env, []byte("GORUN_RUN_ID="+o.RunID))})
+		if len(jobs) == maxJobs {
+			break
+		}
+	}
+	return jobs, ""
+}
+
+// hasEntry reports whether an environment, with a zero byte after every entry,
+// has this one.
+func hasEntry(env, entry []byte) bool {
+	for rest := env; ; {
+		i := bytes.Index(rest, entry)
+		if i < 0 {
+			return false
+		}
+		end := i + len(entry)
+		if (i == 0 || rest[i-1] == 0) && (end == len(rest) || rest[end] == 0) {
+			return true
+		}
+		rest = rest[i+1:]
+	}
+}
+
+// ancestors is a process and all above it.
+func (o Options) ancestors(pid int) map[int]bool {
+	all := map[int]bool{}
+	for range maxParents {
+		if pid <= 0 || all[pid] {
+			break
+		}
+		all[pid] = true
+		pid = parent(o.head("/proc/"+strconv.Itoa(pid)+"/stat", 1024))
+	}
+	return all
+}
+
+// parent reads the fourth field of /proc/PID/stat, 0 when there is none. The
+// second, the name, may hold anything; the last parenthesis ends it.
+func parent(stat []byte) int {
+	end := bytes.LastIndexByte(stat, ')')
+	if end < 0 {
+		return 0
+	}
+	fields := bytes.Fields(stat[end+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(fields[1]))
+	return n
+}

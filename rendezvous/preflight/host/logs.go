@@ -1,0 +1,47 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// logs looks at the folder that NCCL_DEBUG_FILE names: NCCL makes none, and drops
+// the log without one. %h in the folder's name is the host's.
+func (o Options) logs() (files []File, why string) {
+	name := o.Log
+	if name == "" {
+		name = lookup(o.Env, "NCCL_DEBUG_FILE")
+	}
+	if name == "" || name == "/dev/stdout" || name == "/dev/stderr" || name == os.DevNull {
+		return nil, ""
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(o.Dir, name)
+	}
+	dir := filepath.Dir(name)
+	if strings.Contains(dir, "%h") {
+		host, _ := os.Hostname()
+		dir = strings.ReplaceAll(dir, "%h", host)
+	}
+	return []File{o.folder(dir)}, ""
+}
+
+func (o Options) folder(dir string) File {
+	f := File{Path: dir, Free: -1}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(o.Root+dir, &fs); err != nil {
+		f.Error = err.Error()
+		return f
+	}
+	f.Free = space(fs.Bavail, fs.Bsize)
+	// As the kernel would judge an open: by the effective user.
+	if err := unix.Faccessat(unix.AT_FDCWD, o.Root+dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		f.Error = err.Error()
+		return f
+	}
+	f.Writable = true
+	return f
+}

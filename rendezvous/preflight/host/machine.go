@@ -1,0 +1,116 @@
+package host
+
+import (
+	"bytes"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpuVendor finds the vendor in the first lines of /proc/cpuinfo: vendor_id on
+// x86 and s390, the implementer's number on ARM.
+func cpuVendor(cpuinfo []byte) string {
+	for line := range bytes.Lines(cpuinfo) {
+		key, value, ok := strings.Cut(string(line), ":")
+		if !ok {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		switch strings.TrimSpace(key) {
+		case "vendor_id":
+			return bounded(value)
+		case "CPU implementer":
+			return implementer(strings.ToLower(value))
+		}
+	}
+	return ""
+}
+
+// implementer names the makers of servers' processors in Arm's MIDR register
+// (arch/arm64/include/asm/cputype.h).
+func implementer(code string) string {
+	switch code {
+	case "0x41":
+		return "ARM"
+	case "0x46":
+		return "Fujitsu"
+	case "0x48":
+		return "HiSilicon"
+	case "0x4e":
+		return "NVIDIA"
+	case "0x6d":
+		return "Microsoft"
+	case "0xc0":
+		return "Ampere"
+	}
+	return bounded("ARM implementer " + code)
+}
+
+// container names the kind of container that this process runs in, "" when there
+// is no sign of one.
+func (o Options) container() string {
+	exists := func(name string) bool { return unix.Access(o.Root+name, unix.F_OK) == nil }
+	cgroup := o.head("/proc/self/cgroup", 4096)
+	switch kind := lookup(o.Env, "container"); {
+	case lookup(o.Env, "KUBERNETES_SERVICE_HOST") != "" || bytes.Contains(cgroup, []byte("kubepods")):
+		return "kubernetes"
+	case lookup(o.Env, "APPTAINER_CONTAINER") != "" || lookup(o.Env, "SINGULARITY_CONTAINER") != "":
+		return "apptainer"
+	case lookup(o.Env, "ENROOT_ROOTFS") != "" || exists("/etc/enroot"):
+		return "enroot"
+	case exists("/.dockerenv") || bytes.Contains(cgroup, []byte("/docker")):
+		return "docker"
+	case exists("/run/.containerenv") || bytes.Contains(cgroup, []byte("libpod")):
+		return "podman"
+	case kind != "": // systemd-nspawn, LXC and podman set it
+		return bounded(kind)
+	}
+	return ""
+}
+
+// sysctl reads the kernel's limits that depend on the size of a job.
+func (o Options) sysctl() Sysctl {
+	return Sysctl{
+		SomaxConn:     o.number("/proc/sys/net/core/somaxconn"),
+		GCThresh3:     o.number("/proc/sys/net/ipv4/neigh/default/gc_thresh3"),
+		ConntrackMax:  o.number("/proc/sys/net/netfilter/nf_conntrack_max"),
+		ConntrackUsed: o.number("/proc/sys/net/netfilter/nf_conntrack_count"),
+		FileMax:       o.number("/proc/sys/fs/file-max"),
+	}
+}
+
+// devices opens the files that CUDA opens, without waiting: O_NONBLOCK makes the
+// driver set a sleeping GPU up behind the caller's back. Only an open shows what a
+// container's device filter forbids. The control and memory files must be there;
+// GPUs that are not there are no fault: a container may have some of them.
+func (o Options) devices() (nodes []Node, why string) {
+	if !o.Driver {
+		return nil, ""
+	}
+	const maxDevices = 64
+	if unix.Access(o.Root+"/dev/nvidiactl", unix.F_OK) != nil && unix.Access(o.Root+WSL, unix.F_OK) == nil {
+		return []Node{{Path: WSL, Error: o.openDevice(WSL)}}, ""
+	}
+	names := []string{"nvidiactl", "nvidia-uvm"}
+	names = append(names, o.names("/dev", maxDevices, func(name string) bool {
+		digits, ok := strings.CutPrefix(name, "nvidia")
+		return ok && isNumber(digits)
+	})...)
+	nodes = make([]Node, len(names))
+	for i, name := range names {
+		nodes[i] = Node{Path: "/dev/" + name, Error: o.openDevice("/dev/" + name)}
+	}
+	return nodes, ""
+}
+
+func (o Options) openDevice(name string) string {
+	fd, err := unix.Open(o.Root+name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	switch err {
+	case nil:
+		unix.Close(fd)
+		return ""
+	case unix.ENOENT:
+		return "missing"
+	}
+	return err.Error()
+}

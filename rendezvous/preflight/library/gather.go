@@ -1,0 +1,107 @@
+package library
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/loader"
+	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+)
+
+// Bounds of what the facts list.
+const (
+	maxCandidates = 32
+	maxSites      = 64
+	maxPaths      = 256
+)
+
+// Options says whose libraries are meant.
+type Options struct {
+	Root    string   // stands for "/"; "" for the machine itself
+	Env     []string // of the workers; the later of two entries wins
+	Dir     string   // their working directory, absolute
+	Program string   // file that is executed, absolute; a folder or .go file is a Go worker; "": nothing to run
+	Args    []string // of Program, after argv[0]: tells the flags of a Python interpreter; nil if not known
+	Python  string   // the interpreter if the worker is known to be Python's, else "" to find out from Program
+	Script  string   // Python's main file or module; its folder leads sys.path. "" to take it from Args
+}
+
+// gatherer is one Gather under way.
+type gatherer struct {
+	Options
+	ctx     context.Context
+	env     environ
+	files   tree.Tree
+	linker  *loader.Resolver
+	facts   Facts
+	seen    map[tree.ID]bool // libnccl files that are in the facts
+	torch   bool             // found
+	unknown []string
+}
+
+// Gather predicts what the workers will load. The second result says what stays
+// unknown and why. When ctx ends it returns what is known by then.
+func Gather(ctx context.Context, o Options) (Facts, []string) {
+	env := environ(o.Env)
+	g := &gatherer{Options: o, ctx: ctx, env: env, files: tree.New(o.Root), seen: map[tree.ID]bool{}}
+	g.linker = loader.New(loader.Config{Root: o.Root, Dir: o.Dir, LibraryPath: env.get("LD_LIBRARY_PATH"), Preload: env.get("LD_PRELOAD")})
+	g.facts.LDPath = split(env.get("LD_LIBRARY_PATH"), ":;")
+	g.facts.Preload = split(env.get("LD_PRELOAD"), ": ")
+
+	w := g.worker()
+	var py *python
+	switch w.kind {
+	case elfWorker:
+		g.predictProgram(w.path)
+	case pythonWorker:
+		py = g.python(w)
+		g.predictPython(py)
+	case noWorker:
+		if py = g.anyPython(); py != nil {
+			g.predictPython(py)
+		}
+		g.predictAnything()
+	case unknownWorker:
+		g.miss(w.why)
+	}
+	if py != nil {
+		g.facts.Python = py.version
+		for _, s := range py.sites {
+			g.facts.Sites = append(g.facts.Sites, s.dir)
+			g.facts.Wheels = append(g.facts.Wheels, s.wheels...)
+		}
+	}
+	g.candidates(py)
+	if w.kind == pythonWorker && !g.torch && len(g.facts.Candidates) > 0 {
+		g.miss("no torch in the site directories of " + py.exe + ": whether the worker loads an NCCL, and which, is not known")
+	}
+	g.driver()
+	if g.linker.CacheError != nil {
+		g.miss(g.linker.CacheError.Error())
+	}
+	if ctx.Err() != nil {
+		g.miss(fmt.Sprintf("the search for libraries ended early: %v", context.Cause(ctx)))
+	}
+	return g.facts, g.unknown
+}
+
+func (g *gatherer) miss(why string) { g.unknown = append(g.unknown, why) }
+
+// environ is an environment as a process gets it.
+type environ []string
+
+func (e environ) get(name string) string {
+	for i := len(e) - 1; i >= 0; i-- {
+		if rest, ok := strings.CutPrefix(e[i], name); ok && strings.HasPrefix(rest, "=") {
+			return rest[1:]
+		}
+	}
+	return ""
+}
+
+// split lists the elements of a path list that are not empty.
+func split(text, separators string) []string {
+	list := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(separators, c) })
+	return list[:min(len(list), maxPaths)]
+}

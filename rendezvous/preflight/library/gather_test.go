@@ -1,0 +1,261 @@
+package library_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/preflight/library"
+	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+)
+
+const (
+	venvSite = "/venv/lib/python3.11/site-packages"
+	userSite = "/home/u/.local/lib/python3.11/site-packages"
+	python   = "/venv/bin/python3"
+)
+
+// venv makes a virtual environment as python3 -m venv does.
+func (s *scene) venv(system string) {
+	s.t.Helper()
+	s.link("/usr/bin/python3", python)
+	s.write("/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = "+system+"\nversion = 3.11.2\n")
+	s.write(venvSite+"/pip/__init__.py", "")
+}
+
+// The wheel's library wins through torch's RPATH; the system's and that of
+// LD_LIBRARY_PATH lose; LD_PRELOAD wins over all.
+func TestTorchWheelBesideSystem(t *testing.T) {
+	s := newScene(t)
+	s.venv("false")
+	s.system("2.17.1", "12.1")
+	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
+	s.torch(venvSite, elftest.Library{Needed: []string{"libc.so.6", "libnccl.so.2"}, Rpath: ncclRPATH})
+	s.lib("/opt/nccl/build/lib/libnccl.so.2", elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL("2.14.3", "11.8")})
+	s.env = append(s.env, "LD_LIBRARY_PATH=/opt/nccl/build/lib:")
+
+	f, unknown := s.gather(library.Options{Program: python, Python: python, Args: []string{"-u", "train.py"}, Script: "train.py"})
+	const wheel = venvSite + "/nvidia/nccl/lib/libnccl.so.2"
+	s.wins(f, wheel, "2.19.3", "RPATH of "+venvSite+"/torch/lib/libtorch_cuda.so")
+	s.loses(f, "/opt/nccl/build/lib/libnccl.so.2", "2.14.3", "LD_LIBRARY_PATH: comes after RPATH of")
+	s.loses(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "ld.so.cache: comes after RPATH of")
+	if len(f.Candidates) != 2 || len(unknown) != 0 {
+		t.Errorf("candidates %+v, unknown %q", f.Candidates, unknown)
+	}
+	if f.NCCL.Code != 21903 || f.NCCL.CUDA != "12.3" || f.Torch != "2.1.2+cu121" || f.TorchCUDA != "12.1" || f.Python != "3.11" {
+		t.Errorf("facts %+v, NCCL %+v", f, f.NCCL)
+	}
+	if want := []library.Wheel{{Name: "nvidia-nccl-cu12", Version: "2.19.3", Site: venvSite, File: true}}; !slices.Equal(f.Wheels, want) {
+		t.Errorf("wheels %+v", f.Wheels)
+	}
+	if !slices.Equal(f.Sites, []string{venvSite}) || !slices.Equal(f.LDPath, []string{"/opt/nccl/build/lib"}) {
+		t.Errorf("sites %q, LD_LIBRARY_PATH %q", f.Sites, f.LDPath)
+	}
+
+	f, _ = s.gather(library.Options{Python: python, Env: []string{"LD_PRELOAD=/opt/nccl/build/lib/libnccl.so.2"}})
+	s.wins(f, "/opt/nccl/build/lib/libnccl.so.2", "2.14.3", "LD_PRELOAD")
+	s.loses(f, wheel, "2.19.3", "comes after LD_PRELOAD")
+	if !slices.Equal(f.Preload, []string{"/opt/nccl/build/lib/libnccl.so.2"}) {
+		t.Errorf("LD_PRELOAD %q", f.Preload)
+	}
+}
+
+// With a RUNPATH, LD_LIBRARY_PATH wins.
+func TestTorchWithRunpath(t *testing.T) {
+	s := newScene(t)
+	s.venv("false")
+	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
+	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Runpath: ncclRPATH})
+	s.lib("/opt/lib/libnccl.so.2", elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL("2.14.3", "11.8")})
+	f, _ := s.gather(library.Options{Python: python, Env: []string{"LD_LIBRARY_PATH=/opt/lib"}})
+	s.wins(f, "/opt/lib/libnccl.so.2", "2.14.3", "LD_LIBRARY_PATH")
+	s.loses(f, venvSite+"/nvidia/nccl/lib/libnccl.so.2", "2.19.3", "RUNPATH of "+venvSite)
+}
+
+func TestTwoWheelsAndAMissingFile(t *testing.T) {
+	s := newScene(t)
+	s.venv("false")
+	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
+	s.wheel(venvSite, "nvidia-nccl-cu11", "2.14.3", "11.7")
+	f, unknown := s.gather(library.Options{Python: python})
+	if f.NCCL != nil || len(unknown) != 1 || !strings.Contains(unknown[0], "no torch in the site directories") {
+		t.Errorf("without torch: %+v, unknown %q", f.NCCL, unknown)
+	}
+	if len(f.Wheels) != 2 || f.Wheels[0].Name != "nvidia-nccl-cu11" || f.Wheels[1].Version != "2.19.3" || !f.Wheels[1].File {
+		t.Errorf("wheels %+v", f.Wheels)
+	}
+	if err := syscall.Unlink(s.at(venvSite + "/nvidia/nccl/lib/libnccl.so.2")); err != nil {
+		t.Fatal(err)
+	}
+	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	f, _ = s.gather(library.Options{Python: python})
+	if f.NCCL != nil || !strings.Contains(f.NCCLError, "libtorch_cuda.so needs libnccl.so.2: not found (searched: RPATH of ") || f.Wheels[0].File {
+		t.Errorf("error %q, NCCL %+v, wheels %+v", f.NCCLError, f.NCCL, f.Wheels)
+	}
+}
+
+func TestStaticTorch(t *testing.T) {
+	s := newScene(t)
+	s.venv("false")
+	s.system("2.17.1", "12.1")
+	s.torch(venvSite, elftest.Library{Rodata: strings.Repeat("NCCL version of nothing\x00", 20000) + elftest.NCCL("2.14.3", "11.7")})
+	f, unknown := s.gather(library.Options{Python: python})
+	s.wins(f, venvSite+"/torch/lib/libtorch_cuda.so", "2.14.3", "statically")
+	s.loses(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "the worker gets "+venvSite)
+	if !f.NCCL.Static || len(unknown) != 0 {
+		t.Errorf("%+v, unknown %q", f.NCCL, unknown)
+	}
+	s.torch(venvSite, elftest.Library{Rodata: "built without NCCL"})
+	if f, unknown := s.gather(library.Options{Python: python}); f.NCCL != nil || len(unknown) != 0 {
+		t.Errorf("torch without NCCL: %+v, unknown %q", f.NCCL, unknown)
+	}
+	s.write(venvSite+"/torch/lib/libtorch_cuda.so", "not a library")
+	if f, unknown := s.gather(library.Options{Python: python}); f.NCCL != nil || len(unknown) != 1 || f.Torch == "" {
+		t.Errorf("a broken libtorch_cuda: %+v, unknown %q", f.NCCL, unknown)
+	}
+}
+
+// Torch loads NVIDIA's wheels itself when the loader alone fails.
+func TestTorchPreloads(t *testing.T) {
+	s := newScene(t)
+	s.venv("true")
+	s.wheel(userSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
+	s.system("2.17.1", "12.1")
+	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	deps := func(needed ...string) {
+		s.lib(venvSite+"/torch/lib/libtorch_global_deps.so", elftest.Library{Soname: "libtorch_global_deps.so", Needed: needed, Rpath: ncclRPATH})
+	}
+	deps("libc.so.6")
+	f, _ := s.gather(library.Options{Python: python})
+	s.wins(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "ld.so.cache")
+	deps("libc.so.6", "libcublas.so.12")
+	f, _ = s.gather(library.Options{Python: python})
+	s.wins(f, userSite+"/nvidia/nccl/lib/libnccl.so.2", "2.19.3", "torch preloads it, as libcublas.so.12 is not found")
+}
+
+func TestUserSite(t *testing.T) {
+	s := newScene(t)
+	s.wheel(userSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
+	s.torch(userSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	s.write("/usr/lib/python3/dist-packages/apt_pkg.py", "")
+	for _, tt := range []struct {
+		name  string
+		o     library.Options
+		found bool
+	}{
+		{"plain", library.Options{Program: "/usr/bin/python3", Args: []string{"x.py"}}, true},
+		{"-s", library.Options{Program: "/usr/bin/python3", Args: []string{"-us", "x.py"}}, false},
+		{"-I", library.Options{Program: "/usr/bin/python3", Args: []string{"-W", "error", "-I", "x.py"}}, false},
+		{"-S", library.Options{Program: "/usr/bin/python3", Args: []string{"-X", "dev", "-S", "x.py"}}, false},
+		{"-s of the user's", library.Options{Program: "/usr/bin/python3", Python: "/usr/bin/python3", Script: "x.py", Args: []string{"-s"}}, true},
+		{"-s before the script", library.Options{Program: "/usr/bin/python3", Python: "/usr/bin/python3", Script: "x.py", Args: []string{"-s", "x.py"}}, false},
+		{"-s of the script", library.Options{Program: "/usr/bin/python3", Args: []string{"x.py", "-s"}}, true},
+		{"PYTHONNOUSERSITE", library.Options{Python: "/usr/bin/python3", Env: []string{"PYTHONNOUSERSITE=1"}}, false},
+		{"PYTHONNOUSERSITE and -E", library.Options{Program: "/usr/bin/python3", Args: []string{"-E", "x.py"}, Env: []string{"PYTHONNOUSERSITE=1"}}, true},
+		{"PYTHONUSERBASE", library.Options{Python: "/usr/bin/python3", Env: []string{"PYTHONUSERBASE=/elsewhere"}}, false},
+		{"PYTHONPATH", library.Options{Python: "/usr/bin/python3", Env: []string{"PYTHONNOUSERSITE=1", "PYTHONPATH=/none::" + userSite}}, true},
+		{"venv", library.Options{Python: python}, false},
+	} {
+		if tt.name == "venv" {
+			s.venv("false")
+		}
+		f, _ := s.gather(tt.o)
+		if found := f.Torch != "" && f.NCCL != nil; found != tt.found {
+			t.Errorf("%s: found %v, sites %q", tt.name, found, f.Sites)
+		}
+	}
+}
+
+func TestWorkers(t *testing.T) {
+	s := newScene(t)
+	s.venv("false")
+	s.system("2.17.1", "12.1")
+	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
+	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	s.lib("/work/all_reduce_perf", elftest.Library{Needed: []string{"libc.so.6", "libnccl.so.2"}, Interp: "/lib64/ld-linux-x86-64.so.2"})
+	s.lib("/work/plain", elftest.Library{Needed: []string{"libc.so.6"}, Interp: "/lib64/ld-linux-x86-64.so.2"})
+	s.lib("/bin/bash", elftest.Library{Needed: []string{"libc.so.6"}, Interp: "/lib64/ld-linux-x86-64.so.2"})
+	s.write("/work/main.go", "package main")
+	s.write("/work/data.txt", "no program")
+	for name, line := range map[string]string{"direct": "#!" + python, "env": "#!/usr/bin/env python3", "split": "#!/usr/bin/env -S X=1 python3 -s", "shell": "#!/bin/bash -e", "gone": "#!/usr/bin/env python9", "ring": "#! /work/ring"} {
+		s.write("/work/"+name, line+"\nimport torch\n")
+	}
+	path := library.Options{Env: []string{"PATH=/venv/bin:/usr/bin"}}
+	const wheel, system = venvSite + "/nvidia/nccl/lib/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
+	for program, want := range map[string]struct{ nccl, unknown string }{
+		"/work/direct": {nccl: wheel}, "/work/env": {nccl: wheel}, "/work/split": {nccl: wheel}, "/venv/bin/python3": {nccl: wheel},
+		"":                      {nccl: wheel}, // nothing to run: what python3 here would load
+		"/work/all_reduce_perf": {nccl: system},
+		"/work/plain":           {}, "/work/main.go": {}, "/work": {},
+		"/work/shell": {unknown: "what bash starts is not known"}, "/bin/bash": {unknown: "what bash starts is not known"},
+		"/work/gone": {unknown: "the interpreter of /work/gone is not found"}, "/work/ring": {unknown: "too many scripts"},
+		"/work/data.txt": {unknown: "neither an ELF file nor a script"}, "/work/none": {unknown: "no such file"},
+	} {
+		o := path
+		o.Program = program
+		f, unknown := s.gather(o)
+		got := ""
+		if f.NCCL != nil {
+			got = f.NCCL.Path
+		}
+		if got != want.nccl || !strings.Contains(strings.Join(unknown, "\n"), want.unknown) || (want.unknown == "") != (len(unknown) == 0) {
+			t.Errorf("%q: got %s, unknown %q, want %+v", program, got, unknown, want)
+		}
+		if want.nccl == "" {
+			s.loses(f, system, "2.17.1", "the worker does not ask the loader for libnccl")
+		}
+		if (f.Worker != "") != (program == "/work/all_reduce_perf" || program == "/work/plain") {
+			t.Errorf("%q: worker %q", program, f.Worker)
+		}
+	}
+	// Without Python and torch: what a program here would get.
+	f, _ := s.gather(library.Options{Env: []string{"PATH=/none"}})
+	s.wins(f, system, "2.17.1", "what a program that needs libnccl.so.2 would get: ld.so.cache")
+}
+
+// Whatever lies in the places that are read, Gather ends and says something.
+func TestHostileFiles(t *testing.T) {
+	s := newScene(t)
+	s.venv("false")
+	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	if err := syscall.Mkfifo(s.at(venvSite+"/nvidia"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.write("/etc/ld.so.cache", "glibc-ld.so.cache1.1\xff\xff\xff\xff")
+	s.write(venvSite+"/torch/version.py", strings.Repeat("x", 1<<20))
+	s.write(venvSite+"/loop.pth", venvSite+"\n"+strings.Repeat("/\n", 1000)+"import os; os.exit()\n")
+	s.write("/opt/lib/libnccl.so.2", "\x7fELF\x02\x01\x01")
+	s.link("/venv", "/venv/venv")
+	f, unknown := s.gather(library.Options{Python: python, Env: []string{"LD_LIBRARY_PATH=/opt/lib"}})
+	if f.NCCL != nil || !strings.Contains(f.NCCLError, "the loader gives up at /opt/lib/libnccl.so.2 (LD_LIBRARY_PATH)") {
+		t.Errorf("NCCL %+v, error %q", f.NCCL, f.NCCLError)
+	}
+	if all := strings.Join(unknown, "\n"); !strings.Contains(all, "cannot read torch's version") {
+		t.Errorf("unknown %q", unknown)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the test is over"))
+	if _, unknown := library.Gather(ctx, library.Options{Root: s.root, Python: python, Dir: "/"}); !strings.Contains(strings.Join(unknown, "\n"), "ended early: the test is over") {
+		t.Errorf("a context that has ended: unknown %q", unknown)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer stop()
+	if f, _ := library.Gather(ctx, library.Options{Root: s.root, Dir: "/"}); f.NCCL != nil {
+		t.Errorf("without time: %+v", f.NCCL)
+	}
+}
+
+func BenchmarkGather(b *testing.B) {
+	for _, o := range []library.Options{{Program: "/usr/bin/python3", Args: []string{"train.py"}}, {Program: "/bin/ls"}, {Program: "/usr"}} {
+		o.Dir, o.Env = "/", []string{"HOME=/root", "PATH=/usr/bin:/bin"}
+		b.Run(o.Program, func(b *testing.B) {
+			for b.Loop() {
+				library.Gather(b.Context(), o)
+			}
+		})
+	}
+}

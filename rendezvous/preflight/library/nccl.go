@@ -1,0 +1,98 @@
+package library
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+)
+
+// nccl describes a libnccl.
+func (g *gatherer) nccl(path, why string) NCCL {
+	n := NCCL{Path: path, Why: why}
+	found, err := g.readVersion(&n, libraryBound)
+	if !found {
+		g.guess(&n)
+	}
+	if err != nil && n.Version == "" {
+		g.miss(fmt.Sprintf("cannot read the NCCL version of %s: %v", path, err))
+	}
+	return n
+}
+
+// readVersion fills in what the file says of itself.
+func (g *gatherer) readVersion(n *NCCL, limit bound) (found bool, err error) {
+	f, err := g.files.Open(n.Path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	g.seen[f.ID()] = true
+	v, found, err := scanVersion(g.ctx, f, f.Size(), limit)
+	n.Version, n.Code, n.CUDA = v.text, v.code, v.cuda
+	return found, err
+}
+
+// guess takes the version from the name of the file behind the links, or from
+// the wheel that owns it.
+func (g *gatherer) guess(n *NCCL) {
+	real, err := g.files.Resolve(n.Path)
+	if err != nil {
+		return
+	}
+	from := "the file's name"
+	text, ok := strings.CutPrefix(filepath.Base(real), "libnccl.so.")
+	if _, _, is := parseRelease(text); !ok || !is {
+		if text = g.wheelVersion(n.Path); text == "" {
+			return
+		}
+		from = "the wheel's name"
+	}
+	var is bool
+	if n.Version, n.Code, is = parseRelease(text); is {
+		n.Why += "; version from " + from
+	}
+}
+
+// wheelVersion is the version of the one wheel that owns the file.
+func (g *gatherer) wheelVersion(path string) string {
+	siteDir, ok := strings.CutSuffix(filepath.Dir(path), "/"+wheelLib)
+	if !ok {
+		return ""
+	}
+	names, _ := g.files.ReadDir(siteDir, maxNames)
+	wheels := g.wheels(site{dir: siteDir, names: names})
+	if len(wheels) != 1 {
+		return ""
+	}
+	return wheels[0].Version
+}
+
+// numberAfter is the version in the name of the file behind the links:
+// "550.54.15" of libcuda.so.550.54.15. The plain ".1" is none.
+func numberAfter(files tree.Tree, path, prefix string) string {
+	real, err := files.Resolve(path)
+	if err != nil {
+		return ""
+	}
+	v, ok := strings.CutPrefix(filepath.Base(real), prefix)
+	if !ok || !isDriverVersion(v) {
+		return ""
+	}
+	return v
+}
+
+// isDriverVersion accepts "550.54.15" and "470.57.02".
+func isDriverVersion(s string) bool {
+	parts := strings.Split(s, ".")
+	if len(parts) < 2 || len(parts) > 4 || len(parts[0]) < 3 {
+		return false
+	}
+	for _, p := range parts {
+		if !isNumber(p) {
+			return false
+		}
+	}
+	return true
+}

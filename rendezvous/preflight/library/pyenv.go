@@ -1,0 +1,41 @@
+package library
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// unshim finds the interpreter behind pyenv's script of that name; any other
+// path stays as it is.
+func (g *gatherer) unshim(path string) string {
+	shims := filepath.Dir(path)
+	root := filepath.Dir(shims)
+	if filepath.Base(shims) != "shims" || !g.files.IsDir(filepath.Join(root, "versions")) {
+		return path
+	}
+	for _, version := range g.pyenvVersions(root) {
+		exe := filepath.Join(root, "versions", version, "bin", filepath.Base(path))
+		if version != "system" && filepath.IsLocal(version) && g.files.IsFile(exe) {
+			return exe
+		}
+	}
+	return path
+}
+
+// pyenvVersions are those that pyenv would try: of PYENV_VERSION, else of
+// .python-version above the working directory, else the global ones.
+func (g *gatherer) pyenvVersions(root string) []string {
+	if v := g.env.get("PYENV_VERSION"); v != "" {
+		return split(v, ":")
+	}
+	for dir := g.Dir; filepath.IsAbs(dir); dir = filepath.Dir(dir) {
+		if text, err := g.files.ReadFile(filepath.Join(dir, ".python-version"), maxConfig); err == nil {
+			return strings.Fields(string(text))
+		}
+		if dir == "/" {
+			break
+		}
+	}
+	text, _ := g.files.ReadFile(filepath.Join(root, "version"), maxConfig)
+	return strings.Fields(string(text))
+}

@@ -1,0 +1,234 @@
+package library
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/loader"
+)
+
+const maxConfig = 64 << 10 // bytes of pyvenv.cfg, .python-version, a .pth file, torch/version.py
+
+// python is an interpreter and where it looks for packages.
+type python struct {
+	exe     string // as it is named: a virtual environment is known by this place
+	real    string // the file that is executed, "" unknown
+	version string // "3.11", "3.13t"; "" unknown
+	venv    string // folder of the virtual environment, "" for none
+	system  bool   // the environment shows the system's packages too
+	prefix  string // of the installation that has the standard library, "" unknown
+	flags   flags
+	sites   []site // in the order of sys.path
+}
+
+// flags are those of the interpreter that decide about sys.path.
+type flags struct {
+	noUser, noSite, noEnv, safePath bool
+	here                            bool   // -m and -c: the working directory leads sys.path
+	script                          string // or the name of a module
+}
+
+// python finds out about the worker's interpreter.
+func (g *gatherer) python(w worker) *python {
+	p := &python{exe: g.unshim(w.path)}
+	p.flags = readFlags(w.args)
+	if w.script != "" {
+		p.flags.script = w.script
+	}
+	if g.env.get("PYTHONNOUSERSITE") != "" && !p.flags.noEnv {
+		p.flags.noUser = true
+	}
+	if g.env.get("PYTHONSAFEPATH") != "" && !p.flags.noEnv {
+		p.flags.safePath = true
+	}
+	p.real, _ = g.files.Resolve(p.exe)
+	home, told := "", ""
+	for _, dir := range []string{filepath.Dir(p.exe), filepath.Dir(filepath.Dir(p.exe))} {
+		text, err := g.files.ReadFile(filepath.Join(dir, "pyvenv.cfg"), maxConfig)
+		if err == nil {
+			cfg := parseConfig(string(text))
+			p.venv, home, told = dir, cfg["home"], cfg["version"]
+			p.system = strings.EqualFold(cfg["include-system-site-packages"], "true")
+			if told == "" {
+				told = cfg["version_info"]
+			}
+			break
+		}
+	}
+	p.version = g.pythonVersion(p.real, told)
+	starts := []string{filepath.Dir(p.real)}
+	if home != "" {
+		starts = []string{home, filepath.Dir(p.real)}
+	}
+	if set := g.env.get("PYTHONHOME"); set != "" && !p.flags.noEnv {
+		p.prefix, _, _ = strings.Cut(set, ":")
+	} else {
+		p.prefix = g.prefix(starts, p.version)
+	}
+	if p.version == "" && p.prefix != "" {
+		p.version = g.onlyVersion(p.prefix)
+	}
+	if p.version == "" {
+		g.miss("the version of " + p.exe + " is not known, so its packages are not found")
+	}
+	g.sites(p)
+	return p
+}
+
+// anyPython is the interpreter that gorun would start for a script, for when
+// there is nothing to run; nil when there is none.
+func (g *gatherer) anyPython() *python {
+	path := g.lookPath(g.env.get("PYTHON_EXEC"))
+	if venv := g.env.get("VIRTUAL_ENV"); path == "" && venv != "" {
+		if name := filepath.Join(venv, "bin/python"); g.files.IsFile(name) {
+			path = name
+		}
+	}
+	for _, name := range []string{"python3", "python"} {
+		if path == "" {
+			path = g.lookPath(name)
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	return g.python(worker{kind: pythonWorker, path: path})
+}
+
+// readFlags reads what stands before the script in the interpreter's arguments
+// (Python/getopt.c).
+func readFlags(args []string) (f flags) {
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		if arg == "-" || !strings.HasPrefix(arg, "-") {
+			f.script = arg
+			return f
+		}
+		if strings.HasPrefix(arg, "--") {
+			if arg == "--check-hash-based-pycs" && len(args) > 0 {
+				args = args[1:]
+			}
+			continue
+		}
+		for i, c := range arg[1:] {
+			switch c {
+			case 's':
+				f.noUser = true
+			case 'S':
+				f.noSite = true
+			case 'E':
+				f.noEnv = true
+			case 'P':
+				f.safePath = true
+			case 'I':
+				f.noUser, f.noEnv, f.safePath = true, true, true
+			case 'c', 'm':
+				f.here = true
+				return f
+			}
+			if c == 'W' || c == 'X' {
+				if arg[2+i:] == "" && len(args) > 0 {
+					args = args[1:]
+				}
+				break
+			}
+		}
+	}
+	return f
+}
+
+// parseConfig reads lines of "key = value", as pyvenv.cfg has them.
+func parseConfig(text string) map[string]string {
+	cfg := map[string]string{}
+	for line := range strings.Lines(text) {
+		key, value, ok := strings.Cut(line, "=")
+		if ok && len(cfg) < 100 {
+			cfg[strings.ToLower(strings.TrimSpace(key))] = strings.TrimSpace(value)
+		}
+	}
+	return cfg
+}
+
+// pythonVersion is "3.11": from the name of the file, the libpython that it
+// needs, or what the virtual environment was told.
+func (g *gatherer) pythonVersion(real, told string) string {
+	if v := minorVersion(strings.TrimPrefix(filepath.Base(real), "python")); v != "" {
+		return v
+	}
+	if f, err := g.files.Open(real); err == nil {
+		defer f.Close()
+		if file, err := loader.Read(f, f.Size()); err == nil {
+			for _, name := range file.Needed {
+				if rest, ok := strings.CutPrefix(name, "libpython"); ok {
+					rest, _, _ = strings.Cut(rest, ".so")
+					if v := minorVersion(rest); v != "" {
+						return v
+					}
+				}
+			}
+		}
+	}
+	if parts := strings.SplitN(told, ".", 3); len(parts) > 1 {
+		return minorVersion(parts[0] + "." + parts[1])
+	}
+	return ""
+}
+
+// minorVersion accepts "3.11" and "3.13t" only.
+func minorVersion(s string) string {
+	major, minor, ok := strings.Cut(s, ".")
+	if !ok || !isNumber(major) || !isNumber(strings.TrimSuffix(minor, "t")) {
+		return ""
+	}
+	return s
+}
+
+func isNumber(s string) bool {
+	return len(s) > 0 && len(s) < 6 && strings.Trim(s, "0123456789") == ""
+}
+
+// prefix goes up from the interpreter's folder to the one that holds the
+// standard library (Modules/getpath.py).
+func (g *gatherer) prefix(starts []string, version string) string {
+	for _, start := range starts {
+		if !filepath.IsAbs(start) {
+			continue
+		}
+		for dir := filepath.Clean(start); ; dir = filepath.Dir(dir) {
+			for _, lib := range []string{"lib", "lib64"} {
+				if version != "" && g.files.IsFile(filepath.Join(dir, lib, "python"+version, "os.py")) {
+					return dir
+				}
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	// An installation without its library, or of an unknown version.
+	if start := starts[0]; filepath.Base(start) == "bin" {
+		return filepath.Dir(start)
+	}
+	return ""
+}
+
+// onlyVersion is the version of the one Python that a prefix has a library of.
+func (g *gatherer) onlyVersion(prefix string) string {
+	names, _ := g.files.ReadDir(filepath.Join(prefix, "lib"), maxNames)
+	found := ""
+	for _, name := range names {
+		v := ""
+		if rest, ok := strings.CutPrefix(name, "python"); ok {
+			v = minorVersion(rest)
+		}
+		if v == "" || v == found {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = v
+	}
+	return found
+}

@@ -1,0 +1,131 @@
+package library
+
+import (
+	"debug/elf"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxInterpreters is how many scripts may be run by scripts, as in the kernel.
+const maxInterpreters = 4
+
+type workerKind int
+
+const (
+	noWorker workerKind = iota // nothing was named
+	elfWorker
+	pythonWorker
+	goWorker // opens no library of NVIDIA's: package worker speaks TCP only
+	unknownWorker
+)
+
+// worker is what will be executed.
+type worker struct {
+	kind   workerKind
+	path   string   // ELF file, or Python's interpreter as it is named
+	args   []string // of the interpreter: flags, then the script
+	script string
+	why    string // of unknownWorker
+}
+
+// wrappers start something else, which is not looked for.
+var wrappers = []string{
+	"sh", "bash", "dash", "zsh", "ksh", "fish", "env", "nice", "timeout", "numactl", "taskset", "nsys", "ncu", "strace", "gdb", "sudo",
+	"conda", "mamba", "micromamba", "uv", "poetry", "pixi", "docker", "podman", "apptainer", "singularity", "enroot", "srun", "mpirun",
+}
+
+// worker finds out what is executed in the end.
+func (g *gatherer) worker() worker {
+	w := worker{kind: pythonWorker, path: g.Python, script: g.Script}
+	if g.Python != "" {
+		// Without the script among them they are the user's own arguments.
+		if g.Program == g.Python && (g.Script == "" || slices.Contains(g.Args, g.Script)) {
+			w.args = g.Args
+		}
+		return w
+	}
+	w.path, w.args = g.Program, g.Args
+	if w.path == "" {
+		return worker{kind: noWorker}
+	}
+	if strings.HasSuffix(w.path, ".go") || g.files.IsDir(w.path) {
+		return worker{kind: goWorker}
+	}
+	for range maxInterpreters {
+		head, _, err := g.files.ReadHead(w.path, 4096)
+		text := string(head)
+		switch {
+		case err != nil:
+			return unknown("cannot tell which libraries the worker loads: " + err.Error())
+		case isPython(w.path) && !strings.HasPrefix(text, "#!"):
+			w.kind = pythonWorker
+			return w
+		case strings.HasPrefix(text, elf.ELFMAG):
+			if base := filepath.Base(w.path); slices.Contains(wrappers, base) {
+				return unknown("what " + base + " starts is not known, so the NCCL that workers load is not predicted")
+			}
+			return worker{kind: elfWorker, path: w.path}
+		case !strings.HasPrefix(text, "#!"):
+			return unknown(w.path + " is neither an ELF file nor a script with #!, so the NCCL that workers load is not predicted")
+		}
+		if isPython(w.path) {
+			w.kind = pythonWorker // a version manager's shim
+			return w
+		}
+		next, arg := g.interpreter(text)
+		if next == "" {
+			return unknown("the interpreter of " + w.path + " is not found, so the NCCL that workers load is not predicted")
+		}
+		w.args = slices.Concat(arg, []string{w.path}, w.args)
+		w.path = next
+		if isPython(next) {
+			w.kind = pythonWorker
+			return w
+		}
+	}
+	return unknown(g.Program + ": too many scripts that run scripts")
+}
+
+func unknown(why string) worker { return worker{kind: unknownWorker, why: why} }
+
+func isPython(path string) bool { return strings.HasPrefix(filepath.Base(path), "python") }
+
+// interpreter reads the first line of a script: the program that runs it and
+// the arguments that come before the script's name.
+func (g *gatherer) interpreter(text string) (path string, args []string) {
+	line, _, _ := strings.Cut(strings.TrimPrefix(text, "#!"), "\n")
+	path, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	rest = strings.TrimSpace(rest)
+	if filepath.Base(path) != "env" {
+		if rest != "" {
+			args = []string{rest} // the kernel does not split it
+		}
+		return path, args
+	}
+	words := []string{rest}
+	if split, ok := strings.CutPrefix(rest, "-S"); ok {
+		words = strings.Fields(split)
+	}
+	for len(words) > 0 && strings.Contains(words[0], "=") {
+		words = words[1:]
+	}
+	if len(words) == 0 || words[0] == "" {
+		return "", nil
+	}
+	return g.lookPath(words[0]), words[1:]
+}
+
+// lookPath searches PATH of the workers' environment.
+func (g *gatherer) lookPath(name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	for _, dir := range filepath.SplitList(g.env.get("PATH")) {
+		path := filepath.Join(dir, name)
+		if _, mode, err := g.files.Stat(path); filepath.IsAbs(dir) && err == nil && mode.IsRegular() && mode&0o111 != 0 {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,149 @@
+package preflight
+
+import (
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/rdma"
+)
+
+// view is what several rules need to know of a fleet, looked up once.
+type view struct {
+	nccl     bool           // a node has a GPU driver: the rules of NCCL concern the fleet
+	gloo     bool           // no node has one, and torch is there: the rules of Gloo do
+	places   int            // distinct places of nodes whose facts are known
+	place    []int          // of each node; nodes of one place share machine and network namespace, -1 unknown facts
+	machine  []int          // of each node; nodes of one machine share the boot id, -1 unknown facts
+	shared   []bool         // of each node: another node of the fleet is on the same machine
+	ranks    int            // workers of the nodes whose facts are known
+	first    []int          // first rank of each node and, last, the number of ranks; nil when a node is unknown
+	choice   []netif.Choice // of addresses, by NCCL or Gloo
+	carrier  []carrier      // NCCL's, of each node with a GPU driver
+	ports    [][]rdma.HCA   // of such a node: those that NCCL would use
+	proposal *string        // what propose says; nil until somebody asked
+}
+
+// carrier is the network over which NCCL moves data.
+type carrier struct {
+	kind string // "IB", "Socket" or a plugin's file name; "" unknown, or it fails
+	why  string // the rule that decided
+	err  string // what NCCL fails with
+}
+
+// look gives the view that Compare prepared, or looks anew.
+func (f *Fleet) look() *view {
+	if f.seen != nil {
+		return f.seen
+	}
+	return look(f)
+}
+
+func look(f *Fleet) *view {
+	v := &view{}
+	v.concerns(f)
+	v.locate(f)
+	v.rank(f)
+	v.choose(f)
+	v.carry(f)
+	return v
+}
+
+func (v *view) concerns(f *Fleet) {
+	torch := false
+	for _, n := range f.known() {
+		v.nccl = v.nccl || n.GPU.Driver
+		torch = torch || n.Libraries.Torch != ""
+	}
+	v.gloo = torch && !v.nccl
+}
+
+// locate numbers places and machines. A node that knows neither boot id nor
+// namespace is a place of its own.
+func (v *view) locate(f *Fleet) {
+	type spot struct{ boot, net string }
+	places, machines := map[spot]int{}, map[string]int{}
+	count := map[int]int{}
+	v.place, v.machine = make([]int, len(f.Nodes)), make([]int, len(f.Nodes))
+	v.shared = make([]bool, len(f.Nodes))
+	for i := range f.Nodes {
+		v.place[i], v.machine[i] = -1, -1
+	}
+	fresh := 0
+	for i, n := range f.known() {
+		boot, net := n.Host.BootID, n.Host.NS.Net
+		if boot == "" {
+			v.place[i], v.machine[i] = fresh, fresh
+			fresh++
+			continue
+		}
+		if _, ok := machines[boot]; !ok {
+			machines[boot] = fresh
+			fresh++
+		}
+		v.machine[i] = machines[boot]
+		count[v.machine[i]]++
+		if net == "" {
+			v.place[i] = fresh
+			fresh++
+			continue
+		}
+		s := spot{boot, net}
+		if _, ok := places[s]; !ok {
+			places[s] = fresh
+			fresh++
+		}
+		v.place[i] = places[s]
+	}
+	distinct := map[int]bool{}
+	for i := range f.known() {
+		distinct[v.place[i]] = true
+		v.shared[i] = count[v.machine[i]] > 1
+	}
+	v.places = len(distinct)
+}
+
+func (v *view) rank(f *Fleet) {
+	first := make([]int, len(f.Nodes)+1)
+	for _, n := range f.known() {
+		v.ranks += n.Node.Workers
+	}
+	for i := range f.Nodes {
+		if f.Nodes[i].Format == 0 {
+			return
+		}
+		first[i+1] = first[i] + f.Nodes[i].Node.Workers
+	}
+	v.first = first
+}
+
+// choose finds the addresses that the workers' library takes on each node.
+func (v *view) choose(f *Fleet) {
+	v.choice = make([]netif.Choice, len(f.Nodes))
+	if v.ranks < 2 || !v.nccl && (v.places < 2 || !v.gloo) {
+		return
+	}
+	for i, n := range f.known() {
+		if v.nccl {
+			v.choice[i] = netif.NCCL(n.Network, n.env, n.ncclCode())
+			continue
+		}
+		v.choice[i] = netif.Gloo(n.Network, n.env)
+	}
+}
+
+// carry finds the network of NCCL on each node.
+func (v *view) carry(f *Fleet) {
+	v.carrier, v.ports = make([]carrier, len(f.Nodes)), make([][]rdma.HCA, len(f.Nodes))
+	if !v.nccl {
+		return
+	}
+	for i, n := range f.known() {
+		if n.GPU.Driver && n.knows("rdma") {
+			c := &v.carrier[i]
+			c.kind, c.why, c.err = rdma.Transport(n.RDMA, n.env, n.ncclCode())
+			v.ports[i] = rdma.HCAs(n.RDMA, n.env)
+		}
+	}
+}
+
+// between reports whether the nodes talk over a network, and with a library
+// that gorun knows.
+func (v *view) between() bool { return v.places > 1 && (v.nccl || v.gloo) }

@@ -1,0 +1,126 @@
+package netif
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+)
+
+// Options say where to look.
+type Options struct {
+	Root string // "" is "/": lets tests fake /sys, /proc and /etc
+	Host string // "" is the machine's host name
+
+	// Ask is how long the name server may be asked for the host name when
+	// /etc/hosts does not have it; 0: it is not asked, and Facts.HostKnown stays
+	// false. Only Gloo cares.
+	Ask time.Duration
+
+	Brief bool // addresses only, not what /proc and /sys know of interfaces
+
+	dump func(request int) ([]byte, error) // for tests: a netlink dump
+}
+
+// maxSys is how many interfaces are looked up in /sys: four reads each.
+const maxSys = 64
+
+// Gather reads the node's network; the strings say what stays unknown and why.
+// Without Options.Ask it blocks on nothing.
+func Gather(ctx context.Context, o Options) (Facts, []string) {
+	f := Facts{RPFilter: -1, ARPIgnore: -1}
+	var unknown []string
+	missing := func(what string, err error) { unknown = append(unknown, what+": "+err.Error()) }
+
+	if o.dump == nil {
+		o.dump = func(request int) ([]byte, error) { return syscall.NetlinkRIB(request, syscall.AF_UNSPEC) }
+	}
+	links, err := o.dump(syscall.RTM_GETLINK)
+	if err == nil {
+		f.Interfaces, err = parseLinks(links)
+	}
+	if err != nil {
+		missing("interfaces", err)
+	}
+	addresses, err := o.dump(syscall.RTM_GETADDR)
+	if err == nil {
+		f.Addresses, err = parseAddresses(addresses, f.Interfaces)
+	}
+	if err != nil {
+		missing("addresses", err)
+	}
+	if err := ctx.Err(); err != nil {
+		missing("the rest of the network", err)
+		return f, unknown
+	}
+	if o.Brief {
+		return f, unknown
+	}
+	o.devices(&f)
+
+	f.Namespace, _ = os.Readlink(filepath.Join(o.Root, "/proc/thread-self/ns/net"))
+	f.RPFilter = o.number("/proc/sys/net/ipv4/conf/all/rp_filter", -1)
+	f.ARPIgnore = o.number("/proc/sys/net/ipv4/conf/all/arp_ignore", -1)
+	_, _ = fmt.Sscan(o.read("/proc/sys/net/ipv4/ip_local_port_range"), &f.PortFirst, &f.PortLast)
+	if err := o.resolve(ctx, &f); err != nil {
+		missing("host name", err)
+	}
+	return f, unknown
+}
+
+// devices adds what only /sys knows of the interfaces that have addresses and
+// of those below them.
+func (o Options) devices(f *Facts) {
+	wanted := map[string]bool{}
+	used := map[int]bool{}
+	for _, a := range f.Addresses {
+		used[a.Index] = true
+	}
+	for _, i := range f.Interfaces {
+		if used[i.Index] {
+			wanted[i.Name] = true
+			for _, slave := range i.Slaves {
+				wanted[slave] = true
+			}
+		}
+	}
+	looked := 0
+	for n := range f.Interfaces {
+		i := &f.Interfaces[n]
+		if !wanted[i.Name] || i.Loopback || looked == maxSys || !filepath.IsLocal(i.Name) {
+			continue
+		}
+		looked++
+		dir := "/sys/class/net/" + i.Name + "/"
+		// In a network namespace /sys may still show the interfaces of another.
+		if o.number(dir+"ifindex", 0) != i.Index {
+			continue
+		}
+		i.Device = tree.New(o.Root).IsDir(dir + "device")
+		switch i.Kind {
+		case "", "bond", "team", "vlan", "ipoib": // of others the number is made up: a veth's is always 10000
+			i.Speed = max(o.number(dir+"speed", 0), 0)
+		}
+	}
+}
+
+// read is the first line of a small file, "" when it cannot be read.
+func (o Options) read(p string) string {
+	b, _, _ := tree.New(o.Root).ReadHead(p, 128)
+	s, _, _ := strings.Cut(string(b), "\n")
+	return strings.TrimSpace(s)
+}
+
+func (o Options) number(p string, otherwise int) int {
+	n, err := strconv.Atoi(o.read(p))
+	if err != nil {
+		return otherwise
+	}
+	return n
+}

@@ -1,0 +1,89 @@
+package netif
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// reach is an address by which other nodes might reach this one.
+type reach struct {
+	addr  netip.Addr
+	pick  Pick
+	mac   string
+	class class
+	speed int    // Mbit/s, 0 unknown
+	why   string // why libraries cannot be told to use it; "" when they can
+}
+
+// class is how much an interface promises, the best last.
+type class int
+
+const (
+	inner  class = iota // a bridge or the like: ends on this machine
+	tunnel              // a VPN: reaches others, slowly
+	plain               // neither: mostly a container's own end of a veth
+	wired               // hardware, or what stands for it
+)
+
+// better reports whether r is to be preferred to o.
+func (r reach) better(o reach) bool {
+	switch {
+	case r.class != o.class:
+		return r.class > o.class
+	case r.speed != o.speed:
+		return r.speed > o.speed
+	default:
+		return r.addr.Is4() && !o.addr.Is4()
+	}
+}
+
+// reachable lists the addresses that are neither loopback nor link-local, in
+// getifaddrs' order.
+func (f Facts) reachable() []reach {
+	links := byIndex(f)
+	type family struct {
+		label string
+		v4    bool
+	}
+	seen := map[family]string{}
+	var out []reach
+	for _, a := range f.Addresses {
+		ip, err := netip.ParseAddr(a.IP)
+		if err != nil {
+			continue
+		}
+		first := seen[family{a.Label, ip.Is4()}]
+		if first == "" {
+			seen[family{a.Label, ip.Is4()}] = a.IP
+		}
+		if !ip.IsGlobalUnicast() {
+			continue
+		}
+		i := links[a.Index]
+		r := reach{addr: ip, pick: a.pick(), mac: i.MAC, speed: i.Speed, class: f.class(i)}
+		switch {
+		case strings.Contains(a.Label, ":"):
+			r.why = a.IP + " has the label " + a.Label + ", which NCCL_SOCKET_IFNAME cannot name"
+		case first != "":
+			r.why = a.IP + " is not the first address of " + a.Label + ", and libraries take the first, " + first
+		case !i.Running:
+			r.why = a.Label + " is down or has no carrier"
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (f Facts) class(i Interface) class {
+	switch f.Virtual(i) {
+	case "":
+		if f.hardware(i) {
+			return wired
+		}
+		return plain
+	case "tun", "wireguard", "vxlan", "geneve", "gre", "ipip":
+		return tunnel
+	default:
+		return inner
+	}
+}

@@ -1,0 +1,169 @@
+package netif
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// Proposal is a choice of interfaces by which all nodes would reach each other,
+// as far as facts can tell: only probes know what a firewall lets through.
+type Proposal struct {
+	Network string     `json:"network,omitempty"` // that the addresses have in common, "" when they are on several
+	Nodes   []Proposed `json:"nodes"`             // in the order of the nodes
+	Why     string     `json:"why"`               // why this one, or why there is none
+}
+
+// Proposed is one node's part. Without an interface Why says what it lacks.
+type Proposed struct {
+	Pick
+	Why string `json:"why,omitempty"`
+}
+
+// Works reports whether every node has its part.
+func (p Proposal) Works() bool {
+	return len(p.Nodes) > 0 && !slices.ContainsFunc(p.Nodes, func(n Proposed) bool { return n.Iface == "" })
+}
+
+// candidates is how many networks are looked at: those that most nodes have.
+const candidates = 8
+
+// Suggest finds what nodes should use when their automatic choices do not
+// reach each other: of the networks in which every node has an address the
+// fastest that is wired; where there is none, the addresses by which agents
+// reach each other already (reached, one for each node, "" unknown, or nil).
+// Loopback, link-local addresses, bridges and veths of containers, and
+// addresses that two nodes share are never proposed.
+func Suggest(nodes []Facts, reached []string) Proposal {
+	all := make([][]reach, len(nodes))
+	count := map[netip.Prefix]int{}
+	for n, f := range nodes {
+		all[n] = slices.DeleteFunc(f.reachable(), func(r reach) bool { return r.why != "" || r.class == inner })
+		for _, p := range networks(all[n]) {
+			count[p]++
+		}
+	}
+	order := slices.SortedFunc(maps.Keys(count), func(a, b netip.Prefix) int {
+		return cmp.Or(count[b]-count[a], a.Addr().Compare(b.Addr()), a.Bits()-b.Bits())
+	})
+	var best *trial
+	for _, p := range order[:min(len(order), candidates)] {
+		t := try(nodes, all, p)
+		if best == nil || t.better(best, reached) {
+			best = t
+		}
+	}
+	if best != nil && best.missing == 0 {
+		return best.Proposal
+	}
+	if p, ok := byReached(all, reached); ok {
+		return p
+	}
+	if best != nil {
+		return best.Proposal
+	}
+	p := Proposal{Nodes: make([]Proposed, len(nodes)), Why: "no node has an address that others could reach"}
+	for n, f := range nodes {
+		p.Nodes[n].Why = "has " + f.list()
+	}
+	return p
+}
+
+// networks of a node, each once.
+func networks(list []reach) []netip.Prefix {
+	var out []netip.Prefix
+	for _, r := range list {
+		p, err := r.addr.Prefix(r.pick.Bits)
+		if err == nil && p.Bits() < r.addr.BitLen() && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// trial is a proposal that is being weighed.
+type trial struct {
+	Proposal
+	missing int // nodes without a part
+	worst   reach
+}
+
+// try gives each node its best address in a network.
+func try(nodes []Facts, all [][]reach, network netip.Prefix) *trial {
+	t := &trial{Proposal: Proposal{Network: network.String(), Nodes: make([]Proposed, len(nodes))}}
+	owner := map[netip.Addr]reach{}
+	found := 0
+	for n := range nodes {
+		var pick *reach
+		for i := range all[n] {
+			if r := &all[n][i]; network.Contains(r.addr) && (pick == nil || r.better(*pick)) {
+				pick = r
+			}
+		}
+		if pick == nil {
+			t.missing++
+			t.Nodes[n].Why = "has no address in " + t.Network + " but " + nodes[n].list()
+			continue
+		}
+		// The same hardware address: agents that share a machine.
+		if other, taken := owner[pick.addr]; taken && (other.mac != pick.mac || pick.mac == "") {
+			t.missing++
+			t.Nodes[n].Why = pick.addr.String() + " is also another node's address"
+			continue
+		}
+		owner[pick.addr] = *pick
+		t.Nodes[n].Pick = pick.pick
+		if found++; found == 1 || t.worst.better(*pick) {
+			t.worst = *pick
+		}
+	}
+	t.Why = fmt.Sprintf("%d of %d nodes have an address in %s", found, len(nodes), t.Network)
+	if t.missing == 0 {
+		t.Why = "all nodes have an address in " + t.Network
+		if t.worst.speed > 0 {
+			t.Why += fmt.Sprintf(", at %d Mbit/s or more", t.worst.speed)
+		}
+	}
+	return t
+}
+
+func (t *trial) better(o *trial, reached []string) bool {
+	if t.missing != o.missing {
+		return t.missing < o.missing
+	}
+	if t.worst.better(o.worst) != o.worst.better(t.worst) {
+		return t.worst.better(o.worst)
+	}
+	return t.known(reached) > o.known(reached)
+}
+
+// known is how many nodes are reached by the proposed address already.
+func (t *trial) known(reached []string) int {
+	n := 0
+	for i, p := range t.Nodes {
+		if i < len(reached) && p.IP != "" && p.IP == reached[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// byReached proposes the interfaces of the addresses that agents use.
+func byReached(all [][]reach, reached []string) (Proposal, bool) {
+	if len(reached) != len(all) {
+		return Proposal{}, false
+	}
+	p := Proposal{Nodes: make([]Proposed, len(all)), Why: "the nodes have no network in common, but these are the addresses by which the agents reach each other"}
+	var v4 bool
+	for n, list := range all {
+		i := slices.IndexFunc(list, func(r reach) bool { return r.pick.IP == reached[n] })
+		if i < 0 || n > 0 && v4 != list[i].addr.Is4() {
+			return Proposal{}, false
+		}
+		v4 = list[i].addr.Is4()
+		p.Nodes[n].Pick = list[i].pick
+	}
+	return p, true
+}

@@ -1,0 +1,66 @@
+package probe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// maxText bounds the system's words in a report, in bytes.
+const maxText = 256
+
+// DecodeReport reads what the node of a plan says that it found. Only what it
+// found is believed: each result must be of a target of the plan, in the plan's
+// order.
+func DecodeReport(data []byte, p Plan) ([]preflight.Probe, error) {
+	if len(data) > MaxBytes {
+		return nil, fmt.Errorf("a report of probes of %d bytes; at most %d are allowed", len(data), MaxBytes)
+	}
+	got, err := list[preflight.Probe](data, len(p.Targets))
+	if err != nil {
+		return nil, fmt.Errorf("a report of probes that is none: %w", err)
+	}
+	at := 0
+	for i, r := range got {
+		for at < len(p.Targets) && !p.Targets[at].is(p.Node, r) {
+			at++
+		}
+		if at == len(p.Targets) {
+			return nil, fmt.Errorf("a report of probes has a result that is not of the plan: node %d to %s", r.From, clean(r.Target))
+		}
+		at++
+		if !slices.Contains(results(), r.Result) {
+			return nil, fmt.Errorf("a report of probes has the result %q", clean(string(r.Result)))
+		}
+		if len(r.Answer) > maxID || len(r.Seen) > maxSeen || r.TookMS < 0 {
+			return nil, fmt.Errorf("a report of probes makes no sense at result %d", i)
+		}
+		got[i].Text, got[i].Seen, got[i].Answer = clean(r.Text), clean(r.Seen), clean(r.Answer)
+	}
+	return got, nil
+}
+
+func (t Target) is(from int, r preflight.Probe) bool {
+	return r.From == from && r.To == t.To && r.Use == t.Use && r.Iface == t.Iface &&
+		r.Source == t.Source && r.Target == t.Target && r.Large == t.Large
+}
+
+func results() []preflight.Result {
+	return []preflight.Result{
+		preflight.OK, preflight.Refused, preflight.NoRoute, preflight.TimedOut, preflight.Stalled, preflight.Reset,
+		preflight.Denied, preflight.NoAddress, preflight.Stranger, preflight.OtherSource, preflight.Failed,
+	}
+}
+
+// clean is text that can be shown on a terminal.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, shorten(s))
+}

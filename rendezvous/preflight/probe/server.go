@@ -1,0 +1,187 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// Address is where a node listens for the probes of the others.
+type Address struct {
+	Iface string
+	IP    string // with its zone if it has one
+	Use   preflight.Use
+}
+
+// Ports is an inclusive range of ports; the zero value allows all.
+type Ports struct{ Lo, Hi int }
+
+// Server answers the probes of the other nodes.
+type Server struct {
+	options   Options
+	key       []byte
+	listeners []preflight.Listener
+	open      []net.Listener
+	zeros     []byte
+}
+
+// Listen binds one port for each address, at that address itself, so that an
+// address which is not on this node shows here. Each (address, use) gets a port
+// of its own while the range has one, then shares the address's. The errors name
+// the addresses left out. Nothing is accepted before Serve.
+func Listen(o Options, addrs []Address, ports Ports) (*Server, []error) {
+	s := &Server{options: o.withDefaults(), key: o.key(), zeros: make([]byte, 16<<10)}
+	var errs []error
+	for _, a := range addrs {
+		port, err := s.bind(a.IP, ports)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot listen for probes on %s (%s): %w", a.IP, a.Iface, err))
+			continue
+		}
+		s.listeners = append(s.listeners, preflight.Listener{Iface: a.Iface, Addr: a.IP, Port: port, Use: a.Use})
+	}
+	return s, errs
+}
+
+func (s *Server) bind(ip string, ports Ports) (port int, err error) {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil || addr.IsUnspecified() || addr.IsMulticast() {
+		return 0, errors.New("it is no address of one host")
+	}
+	for _, p := range ports.order() {
+		l, e := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(p)))
+		if e == nil {
+			s.open = append(s.open, l)
+			return l.Addr().(*net.TCPAddr).Port, nil
+		}
+		if err = e; !errors.Is(e, syscall.EADDRINUSE) && !errors.Is(e, syscall.EACCES) {
+			return 0, e // no port of that address can be opened
+		}
+	}
+	i := slices.IndexFunc(s.listeners, func(l preflight.Listener) bool { return l.Addr == ip })
+	if i < 0 {
+		return 0, fmt.Errorf("no port of %d-%d is free: %w", ports.Lo, ports.Hi, err)
+	}
+	return s.listeners[i].Port, nil
+}
+
+// order lists the ports to try, at random: neighbouring ports would say less
+// about a firewall.
+func (p Ports) order() []int {
+	if p.Lo <= 0 || p.Hi < p.Lo || p.Hi > 65535 {
+		return []int{0}
+	}
+	out := rand.Perm(p.Hi - p.Lo + 1)
+	for i := range out {
+		out[i] += p.Lo
+	}
+	return out
+}
+
+// Listeners are what to publish among the node's facts.
+func (s *Server) Listeners() []preflight.Listener { return slices.Clone(s.listeners) }
+
+// Close closes a server that is not served.
+func (s *Server) Close() {
+	for _, l := range s.open {
+		l.Close()
+	}
+}
+
+// Serve answers probes until ctx ends. When it returns, all ports and
+// connections are closed and their goroutines gone.
+func (s *Server) Serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	slots := make(chan struct{}, s.options.Connections)
+	var all sync.WaitGroup
+	for _, l := range s.open {
+		all.Go(func() { s.accept(ctx, l, slots, &all) })
+	}
+	<-ctx.Done()
+	s.Close()
+	all.Wait()
+}
+
+// accept serves one port.
+func (s *Server) accept(ctx context.Context, l net.Listener, slots chan struct{}, all *sync.WaitGroup) {
+	for {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+		case errors.Is(err, net.ErrClosed):
+			return
+		default: // out of file descriptors, or a connection that was gone at once
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+			all.Go(func() {
+				defer func() { <-slots }()
+				s.answer(ctx, c)
+			})
+		case <-ctx.Done():
+			c.Close()
+		}
+	}
+}
+
+// answer serves one connection. What goes wrong with it is the client's to say,
+// so the client's deadline is the first to pass.
+func (s *Server) answer(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	_ = c.SetDeadline(time.Now().Add(2*s.options.Exchange + time.Second))
+
+	h, err := readHello(c, s.key)
+	if err != nil {
+		return
+	}
+	if _, err := c.Write(reply{s.options.ID, host(c.RemoteAddr())}.encode(s.key, h.nonce)); err != nil || h.size == 0 {
+		return
+	}
+	if _, err := io.CopyN(io.Discard, c, int64(h.size)); err != nil {
+		return
+	}
+	if _, err := c.Write([]byte{received}); err != nil {
+		return
+	}
+	_ = sendZeros(c, s.zeros, int(h.size))
+}
+
+// sendZeros writes n zero bytes.
+func sendZeros(c net.Conn, zeros []byte, n int) error {
+	for n > 0 {
+		wrote, err := c.Write(zeros[:min(n, len(zeros))])
+		if err != nil {
+			return err
+		}
+		n -= wrote
+	}
+	return nil
+}
+
+// host is the IP of an address, without a zone: zones are each node's own.
+func host(a net.Addr) netip.Addr {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return t.AddrPort().Addr().Unmap().WithZone("")
+}

@@ -1,0 +1,157 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// send gives the server bytes and returns all that it answers until it closes.
+func send(t *testing.T, to string, data []byte) []byte {
+	t.Helper()
+	c, err := net.Dial("tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := c.Write(data); err != nil {
+		return nil // closed meanwhile
+	}
+	got, err := io.ReadAll(c)
+	if err, ok := err.(net.Error); ok && err.Timeout() {
+		t.Fatal("the server neither answers nor closes")
+	}
+	return got
+}
+
+func TestHostileClientsGetNothingAndDisturbNobody(t *testing.T) {
+	o := hurried("b")
+	s := serve(t, o, "127.0.0.1")
+	good := target(s, 0)
+	key := o.key()
+	big := newHello("a", maxPayload+1)
+	cases := map[string][]byte{
+		"nothing":          {},
+		"http":             []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n" + strings.Repeat(" ", 100)),
+		"half a hello":     newHello("a", 0).encode(key)[:20],
+		"another key":      newHello("a", 0).encode([]byte("other")),
+		"a long id":        newHello(strings.Repeat("x", maxID+1), 0).encode(key),
+		"a large payload":  big.encode(key),
+		"an announced id":  append([]byte(magic), bytes.Repeat([]byte{0xff}, 100)...),
+		"no payload comes": nil,
+	}
+	for name, data := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := 0
+			if name == "no payload comes" {
+				h := newHello("a", payload)
+				data, want = h.encode(key), len(reply{"b", host(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})}.encode(key, h.nonce))
+			}
+			if got := send(t, good.Target, data); len(got) != want {
+				t.Errorf("%d bytes of an answer, want %d", len(got), want)
+			}
+			if r := one(t, patient("a"), good); r.Result != preflight.OK {
+				t.Errorf("the next one: %+v", r)
+			}
+		})
+	}
+}
+
+// More connections than are served at a time wait for their turn.
+func TestConnectionsAreLimited(t *testing.T) {
+	o := patient("b")
+	o.Connections = 2
+	s := serve(t, o, "127.0.0.1")
+	g := target(s, 0)
+	var silent []net.Conn
+	for range 3 { // two that hold the places, one that waits accepted
+		c, err := net.Dial("tcp", g.Target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		silent = append(silent, c)
+	}
+	if r := one(t, hurried("a"), g); r.Result != preflight.Failed {
+		t.Errorf("there is no place, and yet: %+v", r)
+	}
+	for _, c := range silent {
+		c.Close()
+	}
+	if r := one(t, patient("a"), g); r.Result != preflight.OK {
+		t.Errorf("the silent ones are gone, and yet: %+v", r)
+	}
+}
+
+func TestServerStopsWithItsOwner(t *testing.T) {
+	o := Options{Key: "job 1", ID: "b", Exchange: time.Hour}
+	s, errs := Listen(o, []Address{{"lo", "127.0.0.1", preflight.UseData}}, Ports{})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Serve(ctx) }()
+	c, err := net.Dial("tcp", target(s, 0).Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	h := newHello("a", payload)
+	if _, err := c.Write(h.encode(o.key())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readReply(c, o.key(), h.nonce); err != nil { // it is served now
+		t.Fatal(err)
+	}
+	cancel()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal("a client holds the server up")
+	}
+	if _, err := net.Dial("tcp", target(s, 0).Target); err == nil {
+		t.Error("the port is still open")
+	}
+}
+
+func TestListen(t *testing.T) {
+	addrs := []Address{
+		{"lo", "127.0.0.1", preflight.UseBootstrap},
+		{"lo", "127.0.0.1", preflight.UseData},
+		{"eth7", "203.0.113.9", preflight.UseData},
+		{"all", "0.0.0.0", preflight.UseData},
+		{"none", "host", preflight.UseData},
+	}
+	s, errs := Listen(Options{}, addrs, Ports{})
+	defer s.Close()
+	got := s.Listeners()
+	if len(got) != 2 || got[0].Use != preflight.UseBootstrap || got[1].Use != preflight.UseData || got[0].Port == got[1].Port {
+		t.Errorf("%+v", got)
+	}
+	if len(errs) != 3 || !strings.Contains(errs[0].Error(), "203.0.113.9 (eth7)") || !strings.Contains(errs[0].Error(), "cannot assign") {
+		t.Errorf("%v", errs)
+	}
+
+	// A range of one port serves every use of an address, but not two nodes.
+	only := Ports{got[0].Port, got[0].Port}
+	s.Close()
+	s, errs = Listen(Options{}, addrs[:2], only)
+	defer s.Close()
+	if got := s.Listeners(); len(errs) > 0 || len(got) != 2 || got[0].Port != only.Lo || got[1].Port != only.Lo {
+		t.Errorf("%v, %v", got, errs)
+	}
+	s2, errs := Listen(Options{}, addrs[:1], only)
+	s2.Close()
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "no port of") {
+		t.Errorf("%v", errs)
+	}
+}

@@ -1,0 +1,143 @@
+package rdma
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/loader"
+)
+
+const (
+	maxPluginNames = 14       // NCCL_NET_MAX_PLUGINS without the two that NCCL has inside
+	maxHashed      = 64 << 20 // bytes
+	maxVersions    = 64
+)
+
+// plugins finds the net plugins that NCCL would try, in its order, and the tuner.
+// Source: src/plugin/net.cc, plugin_open.cc, tuner.cc.
+func (g *gatherer) plugins(ctx context.Context) []Plugin {
+	var out []Plugin
+	for _, name := range g.netPlugins() {
+		p := Plugin{Name: "net", Asked: name}
+		if g.load(ctx, &p, "libnccl-net", "ncclNetPlugin_v") || name != "" {
+			out = append(out, p)
+		}
+	}
+	if p, ok := g.tuner(ctx, out); ok {
+		out = append(out, p)
+	}
+	return out
+}
+
+// netPlugins are the names in NCCL_NET_PLUGIN; "" for the default.
+func (g *gatherer) netPlugins() []string {
+	list, set := g.lookup("NCCL_NET_PLUGIN")
+	if !set {
+		return []string{""}
+	}
+	var names []string
+	for name := range strings.FieldsFuncSeq(list, func(c rune) bool { return c == ',' }) {
+		if len(names) == maxPluginNames || strings.EqualFold(list, "none") {
+			break
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// tuner is NCCL_TUNER_PLUGIN or libnccl-tuner.so, else the net plugin if that
+// has a tuner in it.
+func (g *gatherer) tuner(ctx context.Context, net []Plugin) (Plugin, bool) {
+	p := Plugin{Name: "tuner", Asked: g.env("NCCL_TUNER_PLUGIN")}
+	if strings.EqualFold(p.Asked, "none") {
+		return p, false
+	}
+	if g.load(ctx, &p, "libnccl-tuner", "ncclTunerPlugin_v") {
+		return p, true
+	}
+	for _, n := range net {
+		if n.Error == "" && slices.ContainsFunc(n.Versions, func(s string) bool { return strings.HasPrefix(s, "ncclTunerPlugin_v") }) {
+			n.Name, n.Asked = "tuner", ""
+			return n, true
+		}
+	}
+	return p, p.Asked != ""
+}
+
+// load finds a plugin and reads it; it is false where there is no file. What
+// does not export a symbol that begins with must is no plugin for NCCL.
+func (g *gatherer) load(ctx context.Context, p *Plugin, prefix, must string) bool {
+	names := []string{prefix + ".so"}
+	if p.Asked != "" {
+		names[0] = p.Asked
+		if !strings.Contains(p.Asked, "/") && !(strings.HasPrefix(p.Asked, "lib") && strings.HasSuffix(p.Asked, ".so")) {
+			names = append(names, prefix+"-"+p.Asked+".so")
+		}
+	}
+	var found loader.Found
+	var err error
+	for _, name := range names {
+		if found, err = g.find(name); err == nil {
+			break
+		}
+		p.Error = err.Error()
+		if len(found.Others) > 0 { // the file is there, and cannot be loaded
+			p.Path = found.Others[0].Path
+		}
+	}
+	if err != nil {
+		return p.Path != ""
+	}
+	p.Path, p.Error = found.Path, ""
+	if err := g.read(ctx, p); err != nil {
+		p.Error = err.Error()
+	} else if !slices.ContainsFunc(p.Versions, func(s string) bool { return strings.HasPrefix(s, must) }) {
+		p.Error = fmt.Sprintf("%s exports no %s*: NCCL does not use it", p.Path, must)
+	}
+	return true
+}
+
+// read fills in what a plugin exports, and its hash.
+func (g *gatherer) read(ctx context.Context, p *Plugin) error {
+	err := g.names(p.Path, func(s string) bool {
+		for _, prefix := range []string{"ncclNetPlugin_v", "ncclCollNetPlugin_v", "ncclTunerPlugin_v", "ncclProfiler_v", "ncclEnvPlugin_v", "ncclGinPlugin_v"} {
+			if strings.HasPrefix(s, prefix) && len(s) < len(prefix)+4 {
+				p.Versions = append(p.Versions, s)
+			}
+		}
+		return len(p.Versions) < maxVersions
+	})
+	slices.SortFunc(p.Versions, compareNames)
+	if err != nil {
+		return err
+	}
+	p.Hash, err = g.hash(ctx, p.Path)
+	return err
+}
+
+// hash is "" for a file that is too large.
+func (g *gatherer) hash(ctx context.Context, path string) (string, error) {
+	f, err := g.files.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	if f.Size() > maxHashed {
+		return "", nil
+	}
+	sum := sha256.New()
+	for off := int64(0); off < f.Size(); off += 1 << 20 {
+		if ctx.Err() != nil {
+			return "", nil
+		}
+		if _, err := io.Copy(sum, io.NewSectionReader(f, off, min(1<<20, f.Size()-off))); err != nil {
+			return "", fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

@@ -1,0 +1,93 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// sinceNetPlugins is the first version that tries a list of net plugins, and
+// says "Failed to initialize any NET plugin".
+const sinceNetPlugins = 22703
+
+// Transport reproduces which network NCCL takes: kind is "IB", "Socket", or a
+// plugin's file name; why is the rule that decided, err what NCCL would fail
+// with, "" when it works; facts that were never gathered give neither kind nor
+// err. That a plugin which is there also works cannot be told from its file: why
+// says so. code is NCCL's version, 0 unknown.
+// Source: src/plugin/net.cc (src/net.cc before 2.27), ncclNetInit.
+func Transport(f Facts, env func(string) string, code int) (kind, why, err string) {
+	want := env("NCCL_NET")
+	plugin, missing := netPlugin(f)
+	verbs := verbsUsable(f, env)
+	switch {
+	case want == "":
+	case strings.EqualFold(want, "Socket"):
+		return "Socket", "NCCL_NET=" + want, ""
+	case !gathered(f):
+	case strings.EqualFold(want, "IB"):
+		if verbs == "" {
+			return "IB", "NCCL_NET=" + want, ""
+		}
+		return "", "NCCL_NET=" + want, notFound(want, code) + ": " + verbs
+	case plugin != nil:
+		return filepath.Base(plugin.Path), "NCCL_NET=" + want + ", which " + plugin.Path + " has to be, and to work", ""
+	default:
+		if missing == "" {
+			missing = "there is no net plugin libnccl-net.so"
+		}
+		return "", "NCCL_NET=" + want, notFound(want, code) + ": NCCL itself has only IB and Socket, and " + missing
+	}
+	switch {
+	case !gathered(f):
+		return "", "what the node has for RDMA is not known", ""
+	case plugin != nil:
+		return filepath.Base(plugin.Path), "NCCL takes the net plugin " + plugin.Path + " if it works", ""
+	case verbs == "":
+		return "IB", count(len(HCAs(f, env))) + "; NCCL_NET is not set", ""
+	}
+	why = "NCCL_NET is not set, and IB does not work: " + verbs
+	if missing != "" {
+		why += "; no plugin: " + missing
+	}
+	return "Socket", why, ""
+}
+
+// gathered reports whether Gather made the facts: it always says something of
+// libibverbs.
+func gathered(f Facts) bool {
+	return f.Verbs != Library{} || len(f.Devices) > 0
+}
+
+// netPlugin is the first that NCCL can load; missing says why another that was
+// asked for is not.
+func netPlugin(f Facts) (p *Plugin, missing string) {
+	for i := range f.Plugin {
+		switch p := &f.Plugin[i]; {
+		case p.Name != "net":
+		case p.Error == "":
+			return p, missing
+		case missing == "":
+			missing = p.Error
+		}
+	}
+	return nil, missing
+}
+
+func notFound(want string, code int) string {
+	if code != 0 && code < sinceNetPlugins {
+		return fmt.Sprintf("Error: network %s not found.", want)
+	}
+	return "Failed to initialize any NET plugin"
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 active port"
+	}
+	return strconv.Itoa(n) + " active ports"
+}
+
+func isRange(err error) bool { return errors.Is(err, strconv.ErrRange) }

@@ -1,0 +1,119 @@
+package preflight
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// impostors are what the probes say to I06: addresses at which somebody else
+// answers, or whom several nodes hold.
+func (f *Fleet) impostors() []Finding {
+	if !slices.ContainsFunc(f.Probes, func(p Probe) bool { return !passed(p.Result) || p.Result == Stalled }) {
+		return nil
+	}
+	twice := f.held()
+	names := f.Names()
+	byID := map[string]int{}
+	for i, n := range f.known() {
+		byID[n.Node.ID] = i
+	}
+	what := map[string][]int{} // what is wrong at an address → the nodes it was published by
+	var order []string
+	note := func(node int, text string) {
+		if what[text] == nil {
+			order = append(order, text)
+		}
+		if !slices.Contains(what[text], node) {
+			what[text] = append(what[text], node)
+		}
+	}
+	var sample *Probe
+	for p := range f.tries {
+		host := hostOf(p.Target)
+		switch {
+		case p.Result == Stranger && p.Answer != "":
+			who, known := byID[p.Answer]
+			text := host + ": another node of this job answered"
+			if known {
+				text = host + ": " + names[who] + " answered"
+			}
+			note(p.To, text)
+		case p.Result == Stranger:
+			note(p.To, host+": somebody answered who is not of this job")
+		case failed(p.Result) || p.Result == Stalled:
+			for _, a := range []string{host, hostOf(p.Source)} {
+				if len(twice[a]) < 2 {
+					continue
+				}
+				if sample == nil {
+					sample = p
+				}
+				for _, n := range twice[a] {
+					note(n, fmt.Sprintf("%s: held by %d nodes", a, len(twice[a])))
+				}
+			}
+			continue
+		default:
+			continue
+		}
+		if sample == nil {
+			sample = p
+		}
+	}
+	if sample == nil {
+		return nil
+	}
+	var values []Value
+	for _, text := range order {
+		slices.Sort(what[text])
+		values = append(values, Value{Value: text, Nodes: what[text], Odd: true})
+	}
+	return one(f.finish(values), Finding{
+		Severity: Error,
+		Text:     "Who connects to these nodes reaches another machine: the address exists twice in the network, or is translated (NAT, a proxy). Ranks would talk to the wrong one.",
+		Fix: "find out who holds the address, and give every node one of its own; on " + names[sample.From] + ":\n" +
+			fmt.Sprintf("  ip neigh show %[1]s; ip route get %[1]s from %[2]s", hostOf(sample.Target), hostOf(sample.Source)),
+	})
+}
+
+// doubtful tells of probes with an address that several nodes hold: what they
+// found is I06's.
+func (f *Fleet) doubtful() func(*Probe) bool {
+	held := f.held()
+	maps.DeleteFunc(held, func(_ string, nodes []int) bool { return len(nodes) < 2 })
+	return func(p *Probe) bool {
+		return len(held) > 0 && (held[hostOf(p.Source)] != nil || held[hostOf(p.Target)] != nil)
+	}
+}
+
+// held are the nodes that published an address to be probed at, ascending, one
+// of those that share a machine and its network: they share addresses, too.
+func (f *Fleet) held() map[string][]int {
+	held, place := map[string][]int{}, f.look().place
+	for i, n := range f.known() {
+		for _, l := range n.Listeners {
+			a := hostOf(l.Addr)
+			if !slices.ContainsFunc(held[a], func(k int) bool { return place[k] == place[i] }) {
+				held[a] = append(held[a], i)
+			}
+		}
+	}
+	return held
+}
+
+// translated is a warning: connections work, and their source address is not
+// what the sender would publish.
+func (f *Fleet) translated() []Finding {
+	values := map[int]string{}
+	for p := range f.tries {
+		if p.Result == OtherSource && values[p.From] == "" {
+			values[p.From] = fmt.Sprintf("%s arrives as %s", p.Source, p.Seen)
+		}
+	}
+	return one(f.faults(func(i int, _ *Facts) string { return values[i] }), Finding{
+		Severity: Warning,
+		Text:     "Connections from these nodes arrive from another address than the one they are sent from: they pass a translation (NAT, masquerading). It works as long as nobody has to connect back to that address.",
+		Fix:      "take the translation out of the way between the nodes, or use the host's network (docker run --network=host, hostNetwork: true); look at:\n  iptables -t nat -S; nft list ruleset",
+	})
+}

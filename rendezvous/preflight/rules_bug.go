@@ -1,0 +1,68 @@
+package preflight
+
+import (
+	"path"
+	"slices"
+)
+
+// bugRules is V04: known faults of NCCL's releases.
+func bugRules() []Rule {
+	return []Rule{{
+		ID: "V04", Name: "nccl-known-bug", Severity: Warning,
+		Meaning: "What the job asks for has no known fault in the NCCL that it loads: RAS queries, NVLS, and other numbers of workers on some nodes.",
+		Users:   "A segmentation fault in NCCL's RAS thread while communicators are made, or a hang.",
+		Fix:     "upgrade NCCL",
+		Check:   checkBugs,
+	}}
+}
+
+// bug is a fault of the releases from first to last, which shows when used
+// holds.
+type bug struct {
+	first, last int // version codes, both included
+	used        func(f *Fleet, n *Facts) bool
+	text, fix   string
+}
+
+const noRAS = "upgrade NCCL; until then do not query RAS while communicators are made. gorun itself never queries it. To be safe:\n  export NCCL_RAS_ENABLE=0"
+
+// bugs is section 1.5 of the catalogue of checks, with the fault's thread.
+func bugs() []bug {
+	ras := func(_ *Fleet, n *Facts) bool { return asksRAS(n) }
+	nvls := func(_ *Fleet, n *Facts) bool { return n.on("NCCL_NVLS_ENABLE") }
+	uneven := func(f *Fleet, _ *Facts) bool { return f.uneven() != nil }
+	return []bug{
+		{22602, 22606, ras, "a RAS query while a communicator is being made can crash the rank (NCCL issues 1669 and 1718, fixed in 2.27.3); polling less often does not help", noRAS},
+		{22703, 22899, ras, "RAS' VERBOSE STATUS corrupts memory (NCCL issue 1762, fixed in 2.29.2)", noRAS},
+		{22907, 23007, ras, "a RAS query while a communicator is being made can crash the rank (NCCL issue 2346)", noRAS},
+		{22703, 22899, nvls, "where NVLS does not work on one node, the silent fallback of these releases can hang", "upgrade NCCL to 2.29 or newer, or\n  export NCCL_NVLS_ENABLE=0"},
+		{23102, 23102, uneven, "this release can deadlock when nodes have different numbers of ranks (NCCL issue 2385)", "give every node the same --nproc-per-node, or use another release of NCCL"},
+	}
+}
+
+func checkBugs(f *Fleet) []Finding {
+	if !f.look().nccl {
+		return nil
+	}
+	var all []Finding
+	for _, b := range bugs() {
+		values := f.faults(func(_ int, n *Facts) string {
+			code := n.ncclCode()
+			if code < b.first || code > b.last || !b.used(f, n) {
+				return ""
+			}
+			return "NCCL " + versionOf(code)
+		})
+		all = append(all, one(values, Finding{Text: "Known fault of this NCCL: " + b.text + ".", Fix: b.fix})...)
+	}
+	return all
+}
+
+// asksRAS reports whether the user asked for RAS: it is on by itself, but only
+// a client makes it dangerous.
+func asksRAS(n *Facts) bool {
+	_, addr := n.setting("NCCL_RAS_ADDR")
+	isClient := func(arg string) bool { return path.Base(arg) == "ncclras" }
+	return addr && n.env("NCCL_RAS_ENABLE") != "0" || n.on("NCCL_RAS_ENABLE") ||
+		isClient(n.Program.Title) || isClient(n.Program.Path) || slices.ContainsFunc(n.Program.Args, isClient)
+}

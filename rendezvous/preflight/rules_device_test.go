@@ -1,0 +1,52 @@
+package preflight
+
+import "github.com/gorun/gorun/rendezvous/preflight/library"
+
+func deviceCases() map[string][]ruleCase {
+	// own puts the first two nodes onto one machine, in containers, and gives them GPUs.
+	own := func(f *Fleet, first, second []string) {
+		f.Nodes[1].Host.BootID = f.Nodes[0].Host.BootID
+		f.Nodes[0].GPU.Owned, f.Nodes[1].GPU.Owned = first, second
+	}
+	same := []string{"GPU-a", "GPU-b"}
+	return map[string][]ruleCase{
+		"D01": {
+			{
+				name: "two containers", severity: Error, odd: []int{0, 1}, change: func(f *Fleet) { own(f, same, same) },
+				says: []string{"2 GPUs: GPU-a, GPU-b", "--oversubscribe-gpus", "docker run --gpus"},
+			},
+			{
+				name: "--local-nodes, one GPU of two", nodes: 2, severity: Error, odd: []int{0, 1},
+				change: func(f *Fleet) { here(f); own(f, []string{"GPU-a", "GPU-b"}, []string{"GPU-b", "GPU-c"}) },
+				says:   []string{"1 GPU: GPU-b"}, hushes: []string{"GPU-a", "GPU-c"},
+			},
+			{
+				name: "many", nodes: 2, severity: Error, odd: []int{0, 1},
+				change: func(f *Fleet) { own(f, f.Nodes[0].GPU.Visible, f.Nodes[0].GPU.Visible) }, says: []string{"8 GPUs: GPU-0-0, GPU-0-1, GPU-0-2, GPU-0-3 and 4 more"},
+			},
+			{
+				name: "three agents, by pairs", nodes: 3, severity: Error, odd: []int{0, 1, 2}, says: []string{"1 GPU: GPU-a", "1 GPU: GPU-b"},
+				change: func(f *Fleet) {
+					own(f, []string{"GPU-a"}, same)
+					f.Nodes[2].Host.BootID, f.Nodes[2].GPU.Owned = f.Nodes[0].Host.BootID, []string{"GPU-b"}
+				},
+			},
+			{name: "a program that may need none", severity: Warning, odd: []int{0, 1}, change: func(f *Fleet) {
+				own(f, same, same)
+				f.all(func(n *Facts) { n.Libraries = library.Facts{} })
+			}},
+			{name: "GPUs of its own each", change: func(f *Fleet) { own(f, same, []string{"GPU-c", "GPU-d"}) }},
+			{name: "two machines", change: func(f *Fleet) { f.Nodes[0].GPU.Owned, f.Nodes[1].GPU.Owned = same, same }},
+			{name: "shared on purpose", change: func(f *Fleet) { own(f, same, nil) }},
+			{name: "several ranks a GPU are wanted", change: func(f *Fleet) {
+				own(f, same, same)
+				f.all(func(n *Facts) { n.set("NCCL_MULTI_RANK_GPU_ENABLE", "1") })
+			}},
+			{name: "one agent, by hand", nodes: 1, change: func(f *Fleet) { f.Nodes[0].GPU.Owned = []string{"GPU-a", "GPU-a"} }},
+			{name: "machines that are not known", change: func(f *Fleet) {
+				f.Nodes[0].Host.BootID = ""
+				own(f, same, same)
+			}},
+		},
+	}
+}

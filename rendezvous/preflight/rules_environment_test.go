@@ -1,0 +1,271 @@
+package preflight
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gorun/gorun/rendezvous/preflight/library"
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
+)
+
+func environmentCases() map[string][]ruleCase {
+	all := func(name, value string) func(*Fleet) {
+		return func(f *Fleet) { f.all(func(n *Facts) { n.set(name, value) }) }
+	}
+	program := func(path string, args ...string) func(*Fleet) {
+		return func(f *Fleet) {
+			f.all(func(n *Facts) {
+				n.set("NCCL_SOCKET_IFNAME", "=eth0")
+				n.Program = Program{Title: path, Path: path, Args: args}
+			})
+		}
+	}
+	behind := func(l Lost, nodes ...int) func(*Fleet) {
+		return func(f *Fleet) {
+			l.Wrapper = "docker run"
+			program("docker", "run", "image", "python")(f)
+			for i := range f.Nodes {
+				f.Nodes[i].Lost = &Lost{Wrapper: "docker run"}
+			}
+			for _, i := range nodes {
+				f.Nodes[i].Lost = &l
+			}
+		}
+	}
+	alone := func(change func(*Fleet)) func(*Fleet) {
+		return func(f *Fleet) { change(f); f.Nodes[0].Node.Workers = 1 }
+	}
+	return map[string][]ruleCase{
+		"E01": {
+			{
+				name: "another protocol from a conf file", severity: Error, odd: []int{1}, change: func(f *Fleet) {
+					f.Nodes[1].setFrom("NCCL_PROTO", "LL", "/etc/nccl.conf")
+					f.leaves("NCCL_PROTO")
+				},
+				says: []string{"NCCL_PROTO=LL: from /etc/nccl.conf", "NCCL_PROTO unset", "remove NCCL_PROTO from /etc/nccl.conf on node2: not set on most nodes"},
+			},
+			{
+				name: "one of two nodes has a conf file", nodes: 2, severity: Error, odd: nil, change: func(f *Fleet) {
+					f.Nodes[1].setFrom("NCCL_ALGO", "Ring", "/etc/nccl.conf")
+					f.leaves("NCCL_ALGO")
+				},
+				says: []string{"remove NCCL_ALGO from /etc/nccl.conf on node2: not set on node1"},
+			},
+			{
+				name: "conf files that differ", severity: Error, odd: []int{1, 2}, change: func(f *Fleet) {
+					f.all(func(n *Facts) { n.setFrom("NCCL_ALGO", "Ring", "/etc/nccl.conf") })
+					f.Nodes[1].Settings, f.Nodes[2].Settings = nil, nil
+					f.Nodes[1].setFrom("NCCL_ALGO", "Tree", "/etc/nccl.conf")
+					f.Nodes[2].set("NCCL_IB_HCA", "mlx5")
+					f.Nodes = append(f.Nodes, h100s(5).Nodes[4])
+					f.Nodes[4].setFrom("NCCL_ALGO", "Ring", "/etc/nccl.conf")
+					f.leaves("NCCL_ALGO")
+				},
+				says: []string{"write NCCL_ALGO=Ring into /etc/nccl.conf on node2, as on most nodes", "set it as on most nodes on node3, in the environment or in nccl.conf: export NCCL_ALGO=Ring"},
+			},
+			{name: "two values that -x gives", nodes: 2, severity: Error, odd: nil, change: func(f *Fleet) {
+				f.Nodes[0].set("NCCL_ALGO", "Ring")
+				f.Nodes[1].set("NCCL_ALGO", "Tree")
+				f.leaves("NCCL_ALGO")
+			}},
+			{name: "several variables of one node", severity: Error, odd: []int{3}, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.set("NCCL_ALGO", "Ring,Tree"); n.set("NCCL_BUFFSIZE", "8388608") })
+				f.Nodes[3].Settings = f.Nodes[3].Settings[:0]
+				f.leaves("NCCL_ALGO")
+				f.leaves("NCCL_BUFFSIZE")
+			}, says: []string{"NCCL_ALGO unset, NCCL_BUFFSIZE unset", "Several variables"}},
+			{name: "torch's watchdog", severity: Warning, odd: []int{0}, change: func(f *Fleet) {
+				f.Nodes[0].set("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "60")
+				f.leaves("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC")
+			}},
+			{name: "a variable that this NCCL does not read", change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.nccl("2.20.5", 22005) })
+				f.Nodes[0].setFrom("NCCL_NET_MERGE_LEVEL", "LOC", "/etc/nccl.conf")
+				f.leaves("NCCL_NET_MERGE_LEVEL")
+			}},
+			{name: "a conf file without GPUs", base: cpus, change: func(f *Fleet) {
+				f.Nodes[0].setFrom("NCCL_ALGO", "Ring", "/etc/nccl.conf")
+				f.leaves("NCCL_ALGO")
+			}},
+			{name: "the first value counts", base: cpus, severity: Warning, odd: []int{0, 2, 3}, change: func(f *Fleet) {
+				f.Differences = []Difference{{Name: "NCCL_ALGO", Text: "a hang", Values: []Value{{Value: "NCCL_ALGO=Ring", Nodes: []int{1}}, {Value: "NCCL_ALGO unset", Nodes: []int{0, 2, 3}}}}}
+			}, says: []string{"NCCL_ALGO differs, and every rank gets what node2 has. Otherwise: a hang.", "-x NCCL_ALGO=VALUE", "--env-conflict=error"}},
+			{name: "several values of the first node count", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				for _, name := range []string{"NCCL_ALGO", "NCCL_PROTO"} {
+					f.Differences = append(f.Differences, Difference{Name: name, Values: []Value{{Value: name + "=x", Nodes: []int{0, 2, 3}}, {Value: name + " unset", Nodes: []int{1}}}})
+				}
+			}, says: []string{"Several variables differ", "NCCL_ALGO=x, NCCL_PROTO=x", "-x NAME=VALUE"}},
+			{name: "the first value is not to count", severity: Error, odd: []int{1}, change: func(f *Fleet) {
+				f.Differences = []Difference{{Name: "NCCL_ALGO", Text: "a hang", Error: true, Values: []Value{{Value: "NCCL_ALGO=Ring", Nodes: []int{0, 2, 3}}, {Value: "NCCL_ALGO=Tree", Nodes: []int{1}}}}}
+			}, says: []string{"NCCL_ALGO has to be the same on every rank: a hang", "-x NAME=VALUE"}, hushes: []string{"every rank gets"}},
+			{name: "different wishes", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.Differences = []Difference{{Name: "SEED", Asked: true, Values: []Value{{Value: "SEED=1", Nodes: []int{0}}, {Value: "SEED=2", Nodes: []int{1}}}}}
+			}, says: []string{"SEED is asked for with different values, and every rank gets that of node1"}},
+			{name: "nodes that told nothing", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.Format = 0 })
+				f.Differences = []Difference{{Name: "GLOO_DEVICE_TRANSPORT", Text: "no connection", Left: true, Values: []Value{{Value: "GLOO_DEVICE_TRANSPORT=TCP", Nodes: []int{0, 2}}, {Value: "GLOO_DEVICE_TRANSPORT=TCP_TLS", Nodes: []int{1}}}}}
+			}},
+			{name: "no difference", change: all("NCCL_ALGO", "Ring,Tree")},
+		},
+		"E02": {
+			{name: "left from debugging", severity: Warning, odd: []int{0, 1, 2, 3}, change: all("NCCL_P2P_DISABLE", "1"), says: []string{"NCCL_P2P_DISABLE=1 is forced"}},
+			{name: "corrupts data, from a file", severity: Warning, odd: []int{0, 1, 2, 3}, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.setFrom("NCCL_PROTO", "LL128", "/etc/nccl.conf") })
+			}, says: []string{"LL128 corrupts data", "remove NCCL_PROTO from /etc/nccl.conf on all 4 nodes unless you need it"}},
+			{name: "a file and an environment", severity: Warning, odd: []int{0, 1}, change: func(f *Fleet) {
+				f.Nodes[0].setFrom("NCCL_PROTO", "LL128", "/etc/nccl.conf")
+				f.Nodes[1].set("NCCL_P2P_DISABLE", "1")
+			}, says: []string{"remove NCCL_PROTO from /etc/nccl.conf on node1 unless you need it unset the others unless you need them"}},
+			{name: "a provider's file", severity: Note, odd: []int{0, 1, 2, 3}, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.setFrom("NCCL_TOPO_FILE", "/opt/topo.xml", "/etc/nccl.conf") })
+			}},
+			{name: "two at once", severity: Warning, odd: []int{0, 1}, change: func(f *Fleet) {
+				f.Nodes[0].set("NCCL_COMM_ID", "10.0.0.1:5000")
+				f.Nodes[1].set("NCCL_SHM_DISABLE", "1")
+			}, says: []string{"NCCL_COMM_ID=", "NCCL_SHM_DISABLE=1"}},
+			{name: "INFO in a large job", nodes: 128, severity: Warning, odd: indices(128), change: func(f *Fleet) { f.all(func(n *Facts) { n.Settings = nil; n.set("NCCL_DEBUG", "INFO") }) }},
+			{name: "INFO in a small job", change: func(f *Fleet) { f.all(func(n *Facts) { n.Settings = nil; n.set("NCCL_DEBUG", "INFO") }) }},
+			{name: "off", change: all("NCCL_P2P_DISABLE", "0")},
+			{name: "without GPUs", base: cpus, change: all("NCCL_P2P_DISABLE", "1")},
+		},
+		"E03": {
+			{name: "a container without the variable", severity: Error, odd: []int{2}, change: func(f *Fleet) {
+				all("NCCL_SOCKET_IFNAME", "=eth0")(f)
+				f.Nodes[2].Settings = nil
+				f.Nodes[2].Host.Container = "docker"
+			}, says: []string{"without NCCL_SOCKET_IFNAME (in a container: docker)"}},
+			{name: "several variables", nodes: 2, severity: Error, odd: []int{1}, change: func(f *Fleet) {
+				all("NCCL_SOCKET_IFNAME", "=eth0")(f)
+				all("NCCL_ALGO", "Ring,Tree")(f)
+				f.Nodes[1].Settings = nil
+			}, says: []string{"without NCCL_ALGO, NCCL_SOCKET_IFNAME"}},
+			{name: "half of the nodes need variables", nodes: 2, severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.Nodes[0].set("NCCL_SOCKET_IFNAME", "=eth0")
+				f.Nodes[0].set("NCCL_IB_HCA", "=mlx5_0,mlx5_1,mlx5_2,mlx5_3")
+				f.Nodes[1].Host.Container = "docker"
+			}},
+			{name: "one variable", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				all("NCCL_SOCKET_IFNAME", "=eth0")(f)
+				f.Nodes[1].Settings = nil
+			}},
+			{name: "Gloo's", base: cpus, severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				all("GLOO_SOCKET_IFNAME", "eth0")(f)
+				f.Nodes[1].Settings = nil
+			}},
+			{name: "NCCL's without GPUs", base: cpus, change: func(f *Fleet) {
+				all("NCCL_SOCKET_IFNAME", "=eth0")(f)
+				f.Nodes[1].Settings = nil
+			}},
+			{name: "only one node has it", change: func(f *Fleet) { f.Nodes[1].set("NCCL_SOCKET_IFNAME", "=eth0") }},
+			{
+				name: "docker run without -e", severity: Error, odd: []int{0, 1, 2, 3}, change: program("/usr/bin/docker", "run", "--gpus", "all", "image", "python", "train.py"),
+				says: []string{"docker passes on neither RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, NCCL_SOCKET_IFNAME"},
+			},
+			{
+				name: "docker run with some", severity: Error, odd: []int{0, 1, 2, 3}, change: program("docker", "run", "-e", "RANK", "--env", "LOCAL_RANK", "--env=WORLD_SIZE", "-eMASTER_ADDR=x", "-e", "MASTER_PORT", "image"),
+				says: []string{"docker passes on neither NCCL_SOCKET_IFNAME"},
+			},
+			{name: "podman with patterns", change: program("podman", "run", "--env", "NCCL_*", "--env=*RANK", "-eRANK", "-e", "LOCAL_RANK", "-e", "WORLD_SIZE", "-e", "MASTER_*", "image")},
+			{name: "docker with a file", change: program("docker", "run", "--env-file", "job.env", "image")},
+			{
+				name: "seen to be lost", base: cpus, severity: Error, odd: []int{1, 2},
+				change: behind(Lost{Missing: []string{"RANK", "NCCL_ALGO"}, Changed: []string{"OMP_NUM_THREADS"}, Fix: []string{"pass them on:", "  docker run -e RANK -e NCCL_ALGO ..."}}, 1, 2),
+				says:   []string{"behind docker run: without RANK, NCCL_ALGO; changed: OMP_NUM_THREADS", "docker run -e RANK -e NCCL_ALGO ..."},
+				hushes: []string{"passes on neither"},
+			},
+			{name: "a rank that was changed", base: cpus, severity: Error, odd: []int{0}, change: behind(Lost{Changed: []string{"RANK"}}, 0)},
+			{name: "a rank that the user gives", base: cpus, severity: Warning, odd: []int{0}, change: behind(Lost{Forced: []string{"RANK"}}, 0), says: []string{"set by the command line: RANK"}},
+			{name: "a rank of one worker", base: cpus, nodes: 1, severity: Warning, odd: []int{0}, change: alone(behind(Lost{Missing: contract()}, 0))},
+			{name: "a library's variable", base: cpus, severity: Warning, odd: []int{3}, change: behind(Lost{Missing: []string{"NCCL_ALGO"}}, 3)},
+			{name: "who opens the store", base: cpus, severity: Warning, odd: []int{3}, change: behind(Lost{Missing: []string{"TORCHELASTIC_USE_AGENT_STORE"}}, 3)},
+			{name: "what few programs read", base: cpus, severity: Note, odd: []int{3}, change: behind(Lost{Missing: []string{"ROLE_NAME", "GORUN_ROUND"}}, 3)},
+			{name: "seen to arrive", change: behind(Lost{})},
+			{name: "docker ps", change: program("docker", "ps")},
+			{name: "sudo", severity: Error, odd: []int{0, 1, 2, 3}, change: program("/usr/bin/sudo", "-u", "me", "python", "-E", "train.py")},
+			{name: "sudo -E", change: program("/usr/bin/sudo", "-nE", "python", "train.py")},
+			{name: "sudo with a list", severity: Error, odd: []int{0, 1, 2, 3}, change: program("sudo", "--preserve-env=RANK,LOCAL_RANK,WORLD_SIZE", "MASTER_ADDR=x", "MASTER_PORT=1", "python"), says: []string{"sudo passes on neither NCCL_SOCKET_IFNAME"}},
+			{name: "ssh without GPUs", base: cpus, severity: Warning, odd: []int{0, 1, 2, 3}, change: program("ssh", "node1", "python")},
+			{name: "env -i", severity: Error, odd: []int{0, 1, 2, 3}, change: program("/usr/bin/env", "-i", "RANK=1", "python")},
+			{name: "env", change: program("/usr/bin/env", "A=1", "python")},
+		},
+		"E04": {
+			{name: "misspelt", severity: Warning, odd: []int{0, 1, 2, 3}, change: all("NCCL_SOCKET_IFNAMES", "eth0"), says: []string{"NCCL_SOCKET_IFNAMES: nothing reads it; did you mean NCCL_SOCKET_IFNAME?"}},
+			{name: "Gloo's misspelt", base: cpus, severity: Warning, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].set("GLOO_SOCKET_IFNAMES", "eth0") }},
+			{name: "NCCL's without GPUs", base: cpus, change: all("NCCL_SOCKET_IFNAMES", "eth0")},
+			{name: "a release newer than the list", change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.nccl("2.99.0", 29900); n.set("NCCL_SOCKET_IFNAMES", "eth0") })
+			}},
+			{name: "well written", change: all("NCCL_SOCKET_IFNAME", "=eth0")},
+		},
+		"E05": {
+			{name: "a file on one node", severity: Warning, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].ConfFiles = conf("aa") }, says: []string{"/etc/nccl.conf (aa): sets NCCL_IB_TC", "no nccl.conf"}},
+			{name: "another file", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.ConfFiles = conf("aa") })
+				f.Nodes[1].ConfFiles = conf("bb")
+			}},
+			{name: "a fault everywhere", severity: Warning, odd: []int{0, 1, 2, 3}, change: func(f *Fleet) {
+				f.all(func(n *Facts) {
+					n.ConfFiles = conf("aa")
+					n.ConfFiles[0].Faults = []string{"line 3: the value ends with a blank"}
+				})
+			}, says: []string{"/etc/nccl.conf: line 3: the value ends with a blank"}},
+			{name: "cannot be read", severity: Warning, odd: []int{2}, change: func(f *Fleet) {
+				f.Nodes[2].ConfFiles = []setting.ConfFile{{Path: "/etc/nccl.conf", Error: "permission denied"}}
+			}},
+			{name: "the same", change: func(f *Fleet) { f.all(func(n *Facts) { n.ConfFiles = conf("aa") }) }},
+			{name: "without GPUs", base: cpus, change: func(f *Fleet) { f.Nodes[1].ConfFiles = conf("aa") }},
+		},
+	}
+}
+
+func conf(hash string) []setting.ConfFile {
+	return []setting.ConfFile{{Path: "/etc/nccl.conf", Hash: hash, Names: []string{"NCCL_IB_TC"}}}
+}
+
+func indices(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// Behind which wrapper nobody could look is told of jobs without GPUs, too.
+func TestUnknownDelivery(t *testing.T) {
+	f := cpus(2)
+	f.all(func(n *Facts) { n.Libraries = library.Facts{} })
+	f.Nodes[1].Unknown = []Unknown{{LostSource, "kubectl: its command line is not understood here"}, {"gpu", "no answer"}}
+	found := of("F01", Compare(f, Options{}))
+	if len(found) != 1 || len(found[0].Values) != 1 || found[0].Values[0].Value != "delivery: kubectl: its command line is not understood here" {
+		t.Errorf("%+v", found)
+	}
+}
+
+// A program of which gorun knows nothing passes its environment on.
+func TestWithheldNeedsAKnownWrapper(t *testing.T) {
+	for _, path := range []string{"", "python", "/usr/bin/dockerize", "./ssh-agent", "bash"} {
+		n := Facts{Program: Program{Title: path, Path: path, Args: []string{"run", "-i"}}}
+		if got := withheld(&n); got != "" {
+			t.Errorf("%q: %s", path, got)
+		}
+	}
+}
+
+// leaves makes a variable one in which workers differ, as their settings do.
+func (f *Fleet) leaves(name string) {
+	v, _ := setting.Lookup(name)
+	d := Difference{Name: name, Text: v.Text, Left: true, Error: !v.Soft()}
+	for i, n := range f.known() {
+		text := name + " unset"
+		if value, set := n.setting(name); set {
+			text = name + "=" + value
+		}
+		k := slices.IndexFunc(d.Values, func(x Value) bool { return x.Value == text })
+		if k < 0 {
+			k = len(d.Values)
+			d.Values = append(d.Values, Value{Value: text})
+		}
+		d.Values[k].Nodes = append(d.Values[k].Nodes, i)
+	}
+	f.Differences = append(f.Differences, d)
+}

@@ -1,0 +1,100 @@
+package preflight
+
+import "strings"
+
+// glooRules are I07 and I08: what torch's Gloo takes.
+func glooRules() []Rule {
+	return []Rule{
+		{
+			ID: "I07", Name: "gloo-hostname", Severity: Error,
+			Meaning: "Where GLOO_SOCKET_IFNAME is not set, the node's host name resolves to an address of the node that others can reach.",
+			Users:   "`Gloo connectFullMesh failed with ...`, `connect [127.0.1.1]:...: Connection refused`.",
+			Fix:     "name the interface, or make the host name resolve to the node's address in /etc/hosts instead of 127.0.1.1:\n  export GLOO_SOCKET_IFNAME=eth0",
+			Check:   checkGlooHostname,
+		},
+		{
+			ID: "I08", Name: "gloo-exact", Severity: Error,
+			Meaning: "GLOO_SOCKET_IFNAME and TP_SOCKET_IFNAME hold full names of interfaces of the node, and GLOO_SOCKET_IFNAME as many on every node.",
+			Users:   "`Unable to find address for: eth`.",
+			Fix:     "Gloo and TensorPipe need one full name, no prefix and no ^ or = as NCCL has them:\n  export GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0",
+			Check:   checkGlooExact,
+		},
+	}
+}
+
+func checkGlooHostname(f *Fleet) []Finding {
+	v := f.look()
+	if !v.gloo || !v.between() {
+		return nil
+	}
+	linked := f.linked(func(i int) string { p, _ := f.lead(i); return p.IP })
+	values := f.faults(func(i int, n *Facts) string {
+		c := v.choice[i]
+		if c.Unknown || linked || n.Libraries.Torch == "" || n.env("GLOO_SOCKET_IFNAME") != "" {
+			return ""
+		}
+		if len(c.Picked) == 0 {
+			return c.Why
+		}
+		if what := local(c.Picked[0]); what != "" {
+			return c.Picked[0].IP + " (" + what + "): " + c.Why
+		}
+		return ""
+	})
+	return f.proposed(one(values, Finding{Text: "Gloo would use an address that the other nodes cannot reach."}))
+}
+
+func checkGlooExact(f *Fleet) []Finding {
+	if f.look().places < 2 {
+		return nil
+	}
+	var all []Finding
+	for _, name := range []string{"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"} {
+		all = append(all, one(f.faults(func(_ int, n *Facts) string {
+			value := n.env(name)
+			if n.Libraries.Torch == "" || len(n.Network.Addresses) == 0 || len(value) < 2 {
+				return ""
+			}
+			for want := range strings.SplitSeq(value, ",") {
+				if !n.hasAddress(want) {
+					return name + "=" + value + ": there are " + n.labels()
+				}
+			}
+			return ""
+		}), Finding{Text: name + " names no interface with an address, written in full."})...)
+	}
+	return append(all, one(f.differ(func(_ int, n *Facts) string {
+		if value := n.env("GLOO_SOCKET_IFNAME"); value != "" && n.Libraries.Torch != "" {
+			return plural(strings.Count(value, ",")+1, "interface")
+		}
+		return ""
+	}), Finding{
+		Text: "GLOO_SOCKET_IFNAME names different numbers of interfaces; torch opens one Gloo device for each, and every node needs as many.",
+		Fix:  "name as many interfaces on every node; one is enough",
+	})...)
+}
+
+// hasAddress reports whether an interface of exactly this name has an address.
+func (n *Facts) hasAddress(label string) bool {
+	for _, a := range n.Network.Addresses {
+		if a.Label == label {
+			return true
+		}
+	}
+	return false
+}
+
+// labels lists the names that have addresses, for messages.
+func (n *Facts) labels() string {
+	var list []string
+	for _, a := range n.Network.Addresses {
+		if len(list) > 7 {
+			list = append(list, "...")
+			break
+		}
+		if len(list) == 0 || list[len(list)-1] != a.Label {
+			list = append(list, a.Label)
+		}
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,196 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/preflight/host"
+)
+
+// hostRules are H01 to H04: what the machines are.
+func hostRules() []Rule {
+	return []Rule{
+		{
+			ID: "H01", Name: "host-id", Severity: Error,
+			Meaning: "NCCL_HOSTID does not make two machines one; containers on one machine that look like one node share /dev/shm, and those that share it look like one (else a warning).",
+			Users:   "`Error while attaching to shared memory segment /dev/shm/nccl-...`, `Duplicate GPU detected` across machines, or the network used inside a machine.",
+			Fix:     "give containers of one machine a host name of their own, or one /dev/shm:\n  docker run --ipc=host --hostname=$(hostname) ...",
+			Check:   checkHostID,
+		},
+		{
+			ID: "H02", Name: "clock", Severity: Warning,
+			Meaning: "No clock is off by more than 100 ms from the coordinator's.",
+			Users:   "Logs of several nodes in the wrong order: the wrong rank is blamed.",
+			Fix:     "synchronise the clocks:\n  systemctl enable --now chronyd && chronyc makestep",
+			Check:   checkClock,
+		},
+		{
+			ID: "H03", Name: "arch", Severity: Warning,
+			Meaning: "All nodes have the same architecture and CPU vendor (an error where the loaded NCCL cannot mix architectures); different kernels are a note.",
+			Users:   "A hang with CPUs of several vendors (NCCL 2.18.1 to 2.19.3) or architectures (before 2.24).",
+			Fix:     "use machines of one kind, or upgrade NCCL",
+			Check:   checkArch,
+		},
+		{
+			ID: "H04", Name: "sysfs", Severity: Error,
+			Meaning: "/sys/class/pci_bus is readable, from which NCCL learns how GPUs and network cards are connected; a missing /proc/driver/nvidia is a warning.",
+			Users:   "`Could not find real path of /sys/class/pci_bus/...`.",
+			Fix:     "mount /sys (and /proc) in the container or sandbox",
+			Check:   checkSysfs,
+		},
+	}
+}
+
+func checkHostID(f *Fleet) []Finding {
+	v := f.look()
+	if !v.nccl {
+		return nil
+	}
+	// The same hash on different machines: only NCCL_HOSTID does that.
+	first := map[string]int{}
+	clash := map[string]bool{}
+	for i, n := range f.known() {
+		id := n.env("NCCL_HOSTID")
+		if id == "" || n.Host.BootID == "" {
+			continue
+		}
+		if j, ok := first[id]; ok && v.machine[j] != v.machine[i] {
+			clash[id] = true
+		} else if !ok {
+			first[id] = i
+		}
+	}
+	all := one(f.faults(func(_ int, n *Facts) string {
+		if id := n.env("NCCL_HOSTID"); clash[id] {
+			return "NCCL_HOSTID=" + id
+		}
+		return ""
+	}), Finding{
+		Text: "NCCL_HOSTID makes NCCL believe that different machines are one and share their memory.",
+		Fix:  "unset it:\n  unset NCCL_HOSTID",
+	})
+	return append(all, f.strangers()...)
+}
+
+// strangers finds nodes of one machine that NCCL takes for one host though they
+// share no memory, or for two though they do.
+func (f *Fleet) strangers() []Finding {
+	v := f.look()
+	type machine struct {
+		hashes map[string]uint64 // device of /dev/shm of the first node with this host hash
+		apart  bool              // one hash, several /dev/shm
+	}
+	machines := map[int]*machine{}
+	hash := func(n *Facts) string { return cmp.Or(n.env("NCCL_HOSTID"), n.Host.Hostname) }
+	concerned := func(i int, n *Facts) bool { return v.shared[i] && n.GPU.Driver && n.Host.Hostname != "" }
+	for i, n := range f.known() {
+		if !concerned(i, n) {
+			continue
+		}
+		m := machines[v.machine[i]]
+		if m == nil {
+			m = &machine{hashes: map[string]uint64{}}
+			machines[v.machine[i]] = m
+		}
+		dev, ok := m.hashes[hash(n)]
+		if !ok {
+			m.hashes[hash(n)] = n.Host.SHM.Dev
+		}
+		m.apart = m.apart || ok && dev != n.Host.SHM.Dev
+	}
+	show := func(want func(*machine) bool) []Value {
+		return f.faults(func(i int, n *Facts) string {
+			if !concerned(i, n) || !want(machines[v.machine[i]]) {
+				return ""
+			}
+			return fmt.Sprintf("host %s, /dev/shm on device %d", hash(n), n.Host.SHM.Dev)
+		})
+	}
+	all := one(show(func(m *machine) bool { return m.apart }), Finding{
+		Severity: Warning,
+		Text:     "Nodes on one machine have one host name but not one /dev/shm: NCCL takes them for one host, and they cannot share memory.",
+	})
+	return append(all, one(show(func(m *machine) bool { return !m.apart && len(m.hashes) > 1 }), Finding{
+		Severity: Warning,
+		Text:     "Nodes on one machine have different host names: NCCL takes them for several hosts and uses the network between their GPUs.",
+	})...)
+}
+
+// maxOffset is how far clocks may be apart.
+const maxOffset = 100 * time.Millisecond
+
+func checkClock(f *Fleet) []Finding {
+	return one(f.faults(func(_ int, n *Facts) string {
+		d := time.Duration(n.Node.Offset)
+		switch {
+		case d > maxOffset:
+			return d.Round(step(d)).String() + " ahead"
+		case d < -maxOffset && d > -1<<62:
+			return (-d).Round(step(-d)).String() + " behind"
+		default:
+			return ""
+		}
+	}), Finding{Text: "Clocks differ from the coordinator's, so that the order of events in logs is not theirs."})
+}
+
+// step is a tenth of the offset's magnitude, so that similar ones are grouped.
+func step(d time.Duration) time.Duration {
+	s := 100 * time.Millisecond
+	for ; s < d/10; s *= 10 {
+	}
+	return s
+}
+
+func checkArch(f *Fleet) []Finding {
+	v := f.look()
+	if !v.nccl && !v.gloo {
+		return nil
+	}
+	oldest := 0 // of the known NCCLs
+	vendorBug := false
+	for _, n := range f.known() {
+		code := n.ncclCode()
+		vendorBug = vendorBug || code >= 21801 && code <= 21903
+		if code > 0 && (oldest == 0 || code < oldest) {
+			oldest = code
+		}
+	}
+	arch := Finding{Text: "The nodes have different architectures; numbers may differ, and each needs its own programs."}
+	if v.nccl && oldest > 0 && oldest < 22400 {
+		arch.Severity = Error
+		arch.Text = "The nodes have different architectures, which NCCL " + versionOf(oldest) + " cannot mix (2.24 can)."
+	}
+	all := one(f.differ(func(_ int, n *Facts) string { return n.Host.Arch }), arch)
+	if v.nccl && len(all) == 0 {
+		vendor := Finding{Text: "The nodes have CPUs of different vendors; NCCL may choose differently on them."}
+		if vendorBug {
+			vendor.Text = "The nodes have CPUs of different vendors, with which NCCL 2.18.1 to 2.19.3 may hang."
+			vendor.Fix = "upgrade NCCL, or:\n  export NCCL_NET_OVERHEAD=0"
+		}
+		all = append(all, one(f.differ(func(_ int, n *Facts) string { return n.Host.CPUVendor }), vendor)...)
+	}
+	return append(all, one(f.differ(func(_ int, n *Facts) string { return n.Host.Kernel }), Finding{
+		Severity: Note,
+		Text:     "The nodes run different kernels.",
+		Fix:      "nothing has to be done",
+	})...)
+}
+
+func checkSysfs(f *Fleet) []Finding {
+	concerned := func(n *Facts) bool { return n.GPU.Driver && n.Host.Arch != "" }
+	all := one(f.faults(func(_ int, n *Facts) string {
+		if !concerned(n) || n.Host.SysPCI {
+			return ""
+		}
+		return "/sys/class/pci_bus cannot be read"
+	}), Finding{Text: "NCCL cannot learn how the GPUs are connected."})
+	return append(all, one(f.faults(func(_ int, n *Facts) string {
+		wsl := slices.ContainsFunc(n.Host.DevNodes, func(d host.Node) bool { return d.Path == host.WSL })
+		if !concerned(n) || n.Host.ProcGPU || wsl { // there the driver is Windows'
+			return ""
+		}
+		return "/proc/driver/nvidia cannot be read"
+	}), Finding{Severity: Warning, Text: "The driver's folder in /proc is missing: the container has only a part of the driver."})...)
+}

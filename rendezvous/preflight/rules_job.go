@@ -1,0 +1,232 @@
+package preflight
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/http/httpproxy"
+)
+
+// jobRules are R01, R02 and R04 to R07: what the nodes were told about the job.
+func jobRules() []Rule {
+	return []Rule{
+		{
+			ID: "R01", Name: "rank-map", Severity: Error,
+			Meaning: "Every node has workers, and no --node-rank is given twice, so that the ranks are 0 to the world size less one, each once.",
+			Users:   "`rank 3 of 16 ranks has already checked in`, `mismatch in info from procs`, or a hang that waits for ranks.",
+			Fix:     "give every node a --node-rank of its own, or none at all",
+			Check:   checkRanks,
+		},
+		{
+			ID: "R02", Name: "master-addr", Severity: Error,
+			Meaning: "The address of the store that workers are told is one of node 0's, and no loopback or link-local address when there are several machines.",
+			Users:   "`client socket has timed out after 60s while trying to connect to (..., 29500)`.",
+			Fix:     "let node 0 tell the others an address that they reach:\n  gorun --local-addr 10.0.0.1 ...",
+			Check:   checkMaster,
+		},
+		{
+			ID: "R04", Name: "gorun-same", Severity: Error,
+			Meaning: "All nodes run the same protocol of gorun; another version with the same protocol is a warning.",
+			Users:   "Nodes that refuse each other, or behave in different ways.",
+			Fix:     "install the same gorun on every node",
+			Check:   checkGorun,
+		},
+		{
+			ID: "R05", Name: "job-collision", Severity: Error,
+			Meaning: "All nodes belong to one run, and no process of an earlier job with the same run id is alive.",
+			Users:   "Two jobs mix: `has already checked in`, a port that is in use, GPUs that are full.",
+			Fix:     "wait for the other job to end or end it, or choose another --rdzv-id",
+			Check:   checkCollision,
+		},
+		{
+			ID: "R06", Name: "proxy-env", Severity: Warning,
+			Meaning: "No proxy variable leads connections between nodes to a proxy.",
+			Users:   "Errors 403 and 503, or timeouts, when a library of the workers speaks HTTP or gRPC to another node. gorun itself uses no proxy.",
+			Fix:     "name the nodes in NO_PROXY, by address, network or domain:\n  export NO_PROXY=10.0.0.0/8 no_proxy=10.0.0.0/8",
+			Check:   checkProxy,
+		},
+		{
+			ID: "R07", Name: "uneven-local", Severity: Warning,
+			Meaning: "Every node has the same number of workers.",
+			Users:   "Slower collectives; some algorithms and releases of NCCL need it.",
+			Fix:     "give every node the same --nproc-per-node",
+			Check:   checkUneven,
+		},
+	}
+}
+
+func checkRanks(f *Fleet) []Finding {
+	all := one(f.faults(func(_ int, n *Facts) string {
+		if n.Program.Title != "" && n.Node.Workers < 1 {
+			return plural(n.Node.Workers, "worker")
+		}
+		return ""
+	}), Finding{Text: "A node has no workers.", Fix: "give every node at least --nproc-per-node 1"})
+	return append(all, one(f.doubled(func(n *Facts) string {
+		if n.Node.NodeRank < 0 {
+			return ""
+		}
+		return fmt.Sprintf("--node-rank %d", n.Node.NodeRank)
+	}), Finding{Text: "Several nodes were given the same --node-rank."})...)
+}
+
+// doubled are the keys that several nodes have.
+func (f *Fleet) doubled(key func(n *Facts) string) []Value {
+	var values []Value
+	for _, v := range f.group(func(_ int, n *Facts) string { return key(n) }) {
+		if len(v.Nodes) > 1 {
+			values = append(values, v)
+		}
+	}
+	return odd(values)
+}
+
+func checkMaster(f *Fleet) []Finding {
+	host, _, err := net.SplitHostPort(f.Master)
+	if err != nil || f.look().places < 2 || f.Nodes[0].Format == 0 {
+		return nil
+	}
+	ip, err := netip.ParseAddr(host)
+	linked := ip.Is4() && f.linked(func(i int) string { return f.Nodes[i].Node.Addr })
+	if host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast() && !linked) {
+		return []Finding{{
+			Text:   "Workers on other nodes cannot reach the store at " + clip(f.Master) + ": the address means their own machine, or their own link.",
+			Values: f.finish([]Value{{Value: clip(f.Master), Nodes: []int{0}, Odd: true}}),
+		}}
+	}
+	if err != nil || len(f.Nodes[0].Network.Addresses) == 0 {
+		return nil
+	}
+	for _, a := range f.Nodes[0].Network.Addresses {
+		if own, err := netip.ParseAddr(a.IP); err == nil && own.WithZone("") == ip.WithZone("").Unmap() {
+			return nil
+		}
+	}
+	return []Finding{{
+		Severity: Warning,
+		Text:     "The store's address is none of node 0's own: it is translated on the way, or belongs to another machine.",
+		Values:   f.finish([]Value{{Value: clip(f.Master) + "; the node has " + f.Nodes[0].addresses(), Nodes: []int{0}, Odd: true}}),
+	}}
+}
+
+// addresses lists those of the node that are not loopback.
+func (n *Facts) addresses() string {
+	var list []string
+	for _, a := range n.Network.Addresses {
+		if ip, err := netip.ParseAddr(a.IP); err != nil || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+			continue
+		}
+		if list = append(list, a.Label+" "+a.IP); len(list) == 6 {
+			break
+		}
+	}
+	if len(list) == 0 {
+		return "none but loopback"
+	}
+	return strings.Join(list, ", ")
+}
+
+func checkGorun(f *Fleet) []Finding {
+	values := f.differ(func(_ int, n *Facts) string {
+		if n.Node.Protocol == 0 {
+			return ""
+		}
+		return fmt.Sprintf("protocol %d", n.Node.Protocol)
+	})
+	f.describe(values, func(i int) string { return f.Nodes[i].Node.Version })
+	if values != nil {
+		return one(values, Finding{Text: "The nodes run releases of gorun that do not understand each other."})
+	}
+	return one(f.differ(func(_ int, n *Facts) string { return n.Node.Version }),
+		Finding{Severity: Warning, Text: "The nodes run different releases of gorun."})
+}
+
+func checkCollision(f *Fleet) []Finding {
+	all := one(f.differ(func(_ int, n *Facts) string { return n.Node.RunID }),
+		Finding{Text: "The nodes belong to different runs.", Fix: "give every node the same --rdzv-id"})
+	v := f.look()
+	return append(all, one(f.faults(func(i int, n *Facts) string {
+		if v.shared[i] { // the processes may be those of this job's other nodes
+			return ""
+		}
+		for _, j := range n.Host.Leftover.Jobs {
+			return fmt.Sprintf("pid %d (%s) of run %q", j.PID, j.Name, j.RunID)
+		}
+		return ""
+	}), Finding{Text: "Processes of a job with the same run id are still alive."})...)
+}
+
+// proxyPeers bounds the nodes whose addresses are looked at.
+const proxyPeers = 16
+
+func checkProxy(f *Fleet) []Finding {
+	if !f.look().between() {
+		return nil
+	}
+	verdicts := map[httpproxy.Config]string{}
+	return one(f.faults(func(_ int, n *Facts) string {
+		first := func(names ...string) string {
+			for _, name := range names {
+				if value := n.env(name); value != "" {
+					return value
+				}
+			}
+			return ""
+		}
+		c := httpproxy.Config{
+			HTTPProxy:  first("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),
+			HTTPSProxy: first("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
+			NoProxy:    first("no_proxy", "NO_PROXY"),
+		}
+		if c.HTTPProxy == "" && c.HTTPSProxy == "" {
+			return ""
+		}
+		verdict, ok := verdicts[c]
+		if !ok {
+			verdict = f.proxied(c)
+			verdicts[c] = verdict
+		}
+		return verdict
+	}), Finding{Text: "A proxy is set, and NO_PROXY does not name the job's own nodes."})
+}
+
+// proxied says which node the proxy would be asked for.
+func (f *Fleet) proxied(c httpproxy.Config) string {
+	ask := c.ProxyFunc()
+	seen := 0
+	for _, n := range f.known() {
+		if _, err := netip.ParseAddr(n.Node.Addr); err != nil {
+			continue
+		}
+		if seen++; seen > proxyPeers {
+			break
+		}
+		for _, scheme := range []string{"http", "https"} {
+			proxy, err := ask(&url.URL{Scheme: scheme, Host: net.JoinHostPort(n.Node.Addr, "29500")})
+			if err == nil && proxy != nil {
+				return fmt.Sprintf("%s for %s goes to %s", scheme, n.Node.Addr, proxy.Host)
+			}
+		}
+	}
+	return ""
+}
+
+// uneven groups the nodes by their number of workers; nil when all have the same.
+func (f *Fleet) uneven() []Value {
+	return f.differ(func(_ int, n *Facts) string {
+		if n.Node.Workers < 1 {
+			return ""
+		}
+		return plural(n.Node.Workers, "worker")
+	})
+}
+
+func checkUneven(f *Fleet) []Finding {
+	if !f.look().nccl {
+		return nil
+	}
+	return one(f.uneven(), Finding{Text: "The nodes have different numbers of workers."})
+}

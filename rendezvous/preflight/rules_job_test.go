@@ -1,0 +1,111 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/host"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+)
+
+func jobCases() map[string][]ruleCase {
+	return map[string][]ruleCase{
+		"R01": {
+			{name: "one node rank twice", base: cpus, severity: Error, odd: []int{1, 3}, change: func(f *Fleet) {
+				for i, rank := range []int{0, 1, 2, 1} {
+					f.Nodes[i].Node.NodeRank = rank
+				}
+			}, says: []string{"--node-rank 1"}},
+			{name: "no workers", base: cpus, severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Node.Workers = 0 }},
+			{name: "nothing to run", base: cpus, change: func(f *Fleet) { f.all(func(n *Facts) { n.Node.Workers = 0; n.Program = Program{} }) }},
+			{name: "each its own", base: cpus, change: func(f *Fleet) {
+				for i := range f.Nodes {
+					f.Nodes[i].Node.NodeRank = i
+				}
+			}},
+		},
+		"R02": {
+			{name: "loopback", base: cpus, severity: Error, odd: []int{0}, change: func(f *Fleet) { f.Master = "127.0.0.1:29500" }, says: []string{"their own machine"}},
+			{name: "localhost", base: cpus, severity: Error, odd: []int{0}, change: func(f *Fleet) { f.Master = "localhost:29500" }},
+			{name: "link-local", base: cpus, severity: Error, odd: []int{0}, change: func(f *Fleet) { f.Master = "[fe80::1%eth0]:29500" }},
+			{name: "link-local, as all nodes", base: cpus, change: func(f *Fleet) {
+				for i := range f.Nodes {
+					f.Nodes[i].Node.Addr = fmt.Sprintf("169.254.3.%d", i+1)
+				}
+				f.Nodes[0].address("eth0", "169.254.3.1", 16)
+				f.Master = "169.254.3.1:29500"
+			}},
+			{name: "link-local, as no other node", base: cpus, severity: Error, odd: []int{0}, change: func(f *Fleet) { f.Master = "169.254.3.1:29500" }},
+			{name: "a foreign address", base: cpus, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Master = "192.168.1.1:29500" }, says: []string{"the node has eth0 10.0.0.1, docker0 172.17.0.1"}},
+			{name: "a name", base: cpus, change: func(f *Fleet) { f.Master = "node1:29500" }},
+			{name: "no job", base: cpus, change: func(f *Fleet) { f.Master = "" }},
+			{name: "interfaces not known", base: cpus, change: func(f *Fleet) { f.Master = "192.168.1.1:29500"; f.Nodes[0].Network = netif.Facts{} }},
+		},
+		"R03": {
+			{name: "another script", base: cpus, severity: Error, odd: []int{3}, change: func(f *Fleet) { f.Nodes[3].Program.Hash = strings.Repeat("cd", 32) }, says: []string{"SHA-256 cdcdcdcdcdcd: /job/train.py"}},
+			{name: "another torch", base: cpus, severity: Error, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].Libraries.Torch = "2.8.0" }, says: []string{"2.8.0"}},
+			{name: "other arguments", base: cpus, severity: Warning, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].Program.Args = []string{"--lr", "3e-5"} }, says: []string{"--lr 3e-5"}},
+			{name: "another Python", base: cpus, severity: Warning, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Libraries.Python = "3.10" }},
+			{name: "a system program", base: cpus, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.Program = Program{Title: "hostname", Path: "/usr/bin/hostname", Hash: n.Node.ID} })
+			}},
+			{name: "another script for another role", base: cpus, change: func(f *Fleet) {
+				f.Nodes[3].Program.Hash, f.Nodes[3].Program.Args, f.Nodes[3].Node.Role = strings.Repeat("cd", 32), nil, "evaluator"
+			}},
+			{name: "hash not known", base: cpus, change: func(f *Fleet) { f.Nodes[2].Program.Hash = "" }},
+		},
+		"R04": {
+			{name: "another protocol", base: cpus, severity: Error, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Node.Protocol, f.Nodes[0].Node.Version = 2, "2.0.0" }, says: []string{"protocol 2: 2.0.0"}},
+			{name: "another version", base: cpus, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Node.Version = "1.0.1" }},
+			{name: "the same", base: cpus, change: func(*Fleet) {}},
+		},
+		"R05": {
+			{name: "a process of the same run", base: cpus, severity: Error, odd: []int{1}, change: leftJob, says: []string{`pid 4242 (python) of run "run42"`}},
+			{name: "several runs", base: cpus, severity: Error, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].Node.RunID = "run41" }},
+			{name: "agents of one machine", base: cpus, change: func(f *Fleet) { here(f); leftJob(f) }},
+		},
+		"R06": {
+			{name: "a proxy for all", severity: Warning, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].set("http_proxy", "http://proxy.example:3128") }, says: []string{"http for 10.0.0.1 goes to proxy.example:3128"}},
+			{name: "without http", severity: Warning, odd: []int{0, 1, 2, 3}, change: func(f *Fleet) { f.all(func(n *Facts) { n.set("HTTPS_PROXY", "proxy.example:3128") }) }},
+			{name: "another network in NO_PROXY", base: cpus, severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.Nodes[1].set("http_proxy", "http://proxy.example:3128")
+				f.Nodes[1].set("NO_PROXY", "192.168.0.0/16,.example")
+			}},
+			{name: "the nodes in NO_PROXY", change: func(f *Fleet) {
+				f.all(func(n *Facts) {
+					n.set("all_proxy", "http://proxy.example:3128")
+					n.set("no_proxy", "localhost,10.0.0.0/8")
+				})
+			}},
+			{name: "without torch", base: cpus, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.Libraries.Torch = ""; n.set("http_proxy", "http://proxy.example:3128") })
+			}},
+			{name: "one node", nodes: 1, change: func(f *Fleet) { f.Nodes[0].set("http_proxy", "http://proxy.example:3128") }},
+		},
+		"R07": {
+			{name: "fewer workers on one node", severity: Warning, odd: []int{3}, change: func(f *Fleet) { f.Nodes[3].Node.Workers = 4 }, says: []string{"node4 (ranks 24-27) 4 workers"}},
+			{name: "without GPUs", base: cpus, change: func(f *Fleet) { f.Nodes[3].Node.Workers = 2 }},
+		},
+		"I14": {
+			{name: "a name that one node lacks", base: cpus, severity: Error, change: func(f *Fleet) {
+				f.Nodes[2].Unknown = []Unknown{{AskedSource, "this node has no interface bond0"}}
+			}, says: []string{"node3 (ranks 8-11) this node has no interface bond0"}},
+			{name: "auto without an answer", base: cpus, severity: Error, change: func(f *Fleet) { f.Asked = "3 of 4 nodes have an address in 10.0.0.0/16" }, says: []string{"--iface auto finds no choice", "3 of 4 nodes"}},
+			{name: "nobody asked", base: cpus, change: func(*Fleet) {}},
+		},
+		"F01": {
+			{name: "something unknown", severity: Note, odd: nil, change: func(f *Fleet) { f.Nodes[3].Unknown = []Unknown{{"gpu", "nothing came within 12s"}} }, says: []string{"node4 (ranks 24-31) gpu: nothing came within 12s"}},
+			{name: "what --iface lacks is I14's", change: func(f *Fleet) { f.Nodes[3].Unknown = []Unknown{{AskedSource, "no bond0"}} }},
+			{name: "no facts", severity: Note, change: func(f *Fleet) { f.Nodes[3] = Facts{} }, says: []string{"node 3 no facts came"}},
+			{name: "what nobody needs", base: cpus, change: func(f *Fleet) { f.Nodes[3].Unknown = []Unknown{{"gpu", "no time"}} }},
+			{name: "without torch", base: cpus, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.Libraries.Torch = "" })
+				f.Nodes[3].Unknown = []Unknown{{"host", "no /proc"}}
+			}},
+		},
+	}
+}
+
+func leftJob(f *Fleet) {
+	f.Nodes[1].Host.Leftover.Jobs = []host.Job{{PID: 4242, RunID: "run42", Name: "python"}}
+}

@@ -1,0 +1,89 @@
+package preflight
+
+import "github.com/gorun/gorun/rendezvous/preflight/host"
+
+func limitCases() map[string][]ruleCase {
+	blind := func(f *Fleet) { f.all(func(n *Facts) { n.Host = host.Facts{BootID: n.Host.BootID} }) }
+	small := func(n *Facts) { n.Host.SHM.Size, n.Host.SHM.Free = 64<<20, 60<<20 }
+	limit := func(change func(*host.Limits)) func(*Fleet) {
+		return func(f *Fleet) { change(&f.Nodes[1].Host.Limits) }
+	}
+	return map[string][]ruleCase{
+		"L01": {
+			{name: "Docker's default for half of the ranks", nodes: 1, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Node.Workers = 4; small(&f.Nodes[0]) }},
+			{name: "Docker's default", nodes: 1, severity: Error, odd: []int{0}, change: func(f *Fleet) { small(&f.Nodes[0]) }, says: []string{"60 MiB free of 64 MiB, about 73 MiB needed", "--shm-size=8g"}},
+			{name: "full", severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Host.SHM.Free = 0 }},
+			{name: "small", severity: Warning, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Host.SHM.Size, f.Nodes[2].Host.SHM.Free = 512<<20, 500<<20 }},
+			{name: "one worker", change: func(f *Fleet) { f.all(func(n *Facts) { n.Node.Workers = 1; small(n) }) }},
+			{name: "shared memory is off", change: func(f *Fleet) { f.all(func(n *Facts) { small(n); n.set("NCCL_SHM_DISABLE", "1") }) }},
+			{name: "not known", change: func(f *Fleet) { f.all(func(n *Facts) { n.Host.SHM.Free = -1 }) }},
+			{name: "without GPUs", base: cpus, change: func(f *Fleet) { f.all(small) }},
+		},
+		"L02": {
+			{name: "too few for anything", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = 128, 128 }), says: []string{"hard limit 128, about 160 needed"}},
+			{name: "too few for all to all", nodes: 64, severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = 1024, 1024 }), says: []string{"hard limit 1024, about 2048 needed"}},
+			{name: "fewer than advised", severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = 4096, 4096 }), says: []string{"65536 open files is advised"}},
+			{name: "fewer than advised on one node", nodes: 1, change: func(f *Fleet) { f.Nodes[0].Host.Limits.NoFileHard = 4096 }},
+			{name: "no limit", change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = -1, -1 })},
+			{name: "not known", change: blind},
+			{name: "without GPUs", base: cpus, change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = 8, 8 })},
+		},
+		"L03": {
+			{name: "8 MiB", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.MemLockSoft = 8 << 20 }), says: []string{"limit 8 MiB", "LimitMEMLOCK=infinity"}},
+			{name: "many GiB", severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.MemLockSoft = 16 << 30 })},
+			{name: "privileged", change: limit(func(l *host.Limits) { l.MemLockSoft, l.Caps = 8<<20, capIPCLock })},
+			{name: "over sockets", change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.set("NCCL_IB_DISABLE", "1"); n.Host.Limits.MemLockSoft = 8 << 20 })
+			}},
+			{name: "one node", nodes: 1, change: func(f *Fleet) { f.Nodes[0].Host.Limits.MemLockSoft = 8 << 20 }},
+			{name: "not known", change: blind},
+		},
+		"L04": {
+			{name: "the cgroup is full", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.PidsMax, l.PidsCurrent = 600, 200 }), says: []string{"left by the cgroup's pids.max 400, about 512 needed"}},
+			{name: "ulimit", severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.NProc = 1024 }), says: []string{"ulimit -u 1024, about 512 needed; 4096 advised"}},
+			{name: "just enough", severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.NProc = 512 }), says: []string{"ulimit -u 512, all of it needed; 4096 advised"}},
+			{name: "ulimit for root", change: limit(func(l *host.Limits) { l.NProc, l.Caps = 1024, capSysResource })},
+			{name: "not known", change: blind},
+			{name: "without GPUs", base: cpus, change: limit(func(l *host.Limits) { l.NProc = 10 })},
+		},
+		"L05": {
+			{name: "NVLink across nodes", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.Nodes[1].Host.Limits.Stack = -1
+				f.all(func(n *Facts) { n.GPU.Devices[0].Name = "NVIDIA GB200" })
+			}, says: []string{"unlimited, NCCL 2.27.5"}},
+			{name: "asked for", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.Nodes[1].Host.Limits.Stack = -1
+				f.all(func(n *Facts) { n.set("NCCL_MNNVL_ENABLE", "1") })
+			}},
+			{name: "a newer NCCL", change: func(f *Fleet) {
+				f.all(func(n *Facts) {
+					n.Host.Limits.Stack = -1
+					n.nccl("2.28.3", 22803)
+					n.GPU.Devices[0].Name = "NVIDIA GB200"
+				})
+			}},
+			{name: "no such GPUs", change: func(f *Fleet) { f.all(func(n *Facts) { n.Host.Limits.Stack = -1 }) }},
+		},
+		"L06": {
+			{name: "somaxconn", nodes: 32, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Host.Sysctl.SomaxConn = 128 }, says: []string{"net.core.somaxconn 128, wanted 256"}},
+			{name: "neighbours", nodes: 300, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Host.Sysctl.GCThresh3 = 1024 }, says: []string{"gc_thresh3 1024, wanted 1200"}},
+			{name: "connection tracking", severity: Warning, odd: []int{0}, change: func(f *Fleet) {
+				f.Nodes[0].Host.Sysctl.ConntrackMax, f.Nodes[0].Host.Sysctl.ConntrackUsed = 262144, 262000
+			}, says: []string{"connection tracking is full"}},
+			{name: "the defaults in a small job", change: func(f *Fleet) {
+				f.all(func(n *Facts) {
+					n.Host.Sysctl = host.Sysctl{SomaxConn: 4096, GCThresh3: 1024, ConntrackMax: 262144, ConntrackUsed: 300}
+				})
+			}},
+			{name: "without GPUs", base: cpus, nodes: 300, change: func(f *Fleet) { f.Nodes[0].Host.Sysctl.GCThresh3 = 1024 }},
+			{name: "not known", nodes: 300, change: blind},
+		},
+		"L07": {
+			{name: "a tight cgroup", nodes: 1, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Host.Limits.MemMax, f.Nodes[0].Host.Limits.MemCurrent = 8<<30, 3<<30 }, says: []string{"5.0 GiB left of 8.0 GiB for 8 workers"}},
+			{name: "a limited address space", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.AS = 64 << 30 }), says: []string{"ulimit -v unlimited"}},
+			{name: "enough", change: limit(func(l *host.Limits) { l.MemMax, l.MemCurrent = 900<<30, 3<<30 })},
+			{name: "without GPUs", base: cpus, change: limit(func(l *host.Limits) { l.AS, l.MemMax, l.MemCurrent = 1, 1, 1 })},
+			{name: "not known", change: blind},
+		},
+	}
+}

@@ -1,0 +1,100 @@
+package preflight
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// LostSource is the source in Unknown of what a wrapper hands on.
+const LostSource = "delivery"
+
+// undelivered is what nodes saw not to arrive behind a wrapper: an error where
+// workers would not find each other, a warning where they would work otherwise
+// than was asked, a note where they lack what only some programs read.
+func (f *Fleet) undelivered() []Finding {
+	var all []Finding
+	for _, grade := range []struct {
+		severity Severity
+		text     string
+	}{
+		{Error, "Variables without which workers cannot find their place do not arrive behind the program that starts them."},
+		{Warning, "Variables do not arrive behind the program that starts the workers."},
+		{Note, "Variables that only some programs read do not arrive behind the program that starts the workers."},
+	} {
+		x := Finding{Severity: grade.severity, Text: grade.text}
+		values := f.faults(func(_ int, n *Facts) string {
+			if f.gravity(n.Lost) != grade.severity {
+				return ""
+			}
+			if x.Fix == "" {
+				x.Fix = strings.Join(n.Lost.Fix, "\n")
+			}
+			return n.Lost.describe()
+		})
+		all = append(all, one(values, x)...)
+	}
+	return all
+}
+
+// gravity of what is lost; "" for nothing.
+func (f *Fleet) gravity(l *Lost) Severity {
+	if l == nil {
+		return ""
+	}
+	lost := slices.Concat(l.Missing, l.Changed)
+	has := func(names []string, is func(string) bool) bool { return slices.ContainsFunc(names, is) }
+	essential := func(name string) bool { return slices.Contains(contract(), name) }
+	switch {
+	case has(lost, essential) && f.workers() > 1:
+		return Error
+	case has(lost, essential), len(l.Forced) > 0, has(lost, weighty):
+		return Warning
+	case len(lost) > 0:
+		return Note
+	}
+	return ""
+}
+
+// weighty: its loss changes what libraries do, or, for torch, who opens the store
+// at MASTER_PORT, which gorun has open.
+func weighty(name string) bool {
+	if name == "TORCHELASTIC_USE_AGENT_STORE" {
+		return true
+	}
+	for _, own := range []string{"TORCHELASTIC_", "GORUN_", "GROUP_", "ROLE_", "LOCAL_WORLD_SIZE"} {
+		if strings.HasPrefix(name, own) {
+			return false
+		}
+	}
+	return true
+}
+
+// workers of all nodes, as far as they are known.
+func (f *Fleet) workers() int {
+	sum := 0
+	for i := range f.Nodes {
+		sum += f.Nodes[i].Node.Workers
+	}
+	return sum
+}
+
+// describe names the variables, the important ones first.
+func (l *Lost) describe() string {
+	var parts []string
+	for _, p := range []struct {
+		word  string
+		names []string
+	}{{"without ", l.Missing}, {"changed: ", l.Changed}, {"set by the command line: ", l.Forced}} {
+		if len(p.names) == 0 {
+			continue
+		}
+		const most = 10
+		text := p.word + strings.Join(p.names[:min(len(p.names), most)], ", ")
+		if more := len(p.names) - most; more > 0 {
+			text += " and " + strconv.Itoa(more) + " more"
+		}
+		parts = append(parts, text)
+	}
+	return "behind " + l.Wrapper + ": " + strings.Join(parts, "; ")
+}

@@ -1,0 +1,136 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/host"
+)
+
+// memoryRules are L01, L03, L05 and L07: what memory workers may have.
+func memoryRules() []Rule {
+	return []Rule{
+		{
+			ID: "L01", Name: "shm", Severity: Error,
+			Meaning: "/dev/shm has room for the segments of the node's ranks; less than 1 GiB in all is a warning.",
+			Users:   "`failed to extend /dev/shm/nccl-... No space left on device (28)`, `Bus error` (signal 7).",
+			Fix:     "make /dev/shm larger; in Kubernetes mount an emptyDir with medium: Memory there:\n  docker run --shm-size=8g ...   # or --ipc=host\n  mount -o remount,size=8G /dev/shm",
+			Check:   checkSHM,
+		},
+		{
+			ID: "L03", Name: "memlock", Severity: Error,
+			Meaning: "Where NCCL uses InfiniBand or RoCE, locked memory is not limited; a limit of 1 GiB or more is a warning.",
+			Users:   "`Call to ibv_reg_mr_iova2 failed ... Cannot allocate memory`, `ibv_create_qp failed`.",
+			Fix:     "lift the limit, also of the service that starts the containers or the jobs (LimitMEMLOCK=infinity for containerd, docker, slurmd):\n  ulimit -l unlimited\n  docker run --ulimit memlock=-1 ...",
+			Check:   checkMemLock,
+		},
+		{
+			ID: "L05", Name: "stack", Severity: Warning,
+			Meaning: "The stack is limited where NCCL before 2.28 uses NVLink across nodes: an unlimited one gives its threads too small a stack.",
+			Users:   "A segmentation fault in a thread of NCCL's.",
+			Fix:     "limit it, or upgrade NCCL:\n  ulimit -s 8192",
+			Check:   checkStack,
+		},
+		{
+			ID: "L07", Name: "memory", Severity: Warning,
+			Meaning: "The cgroup leaves every worker 1 GiB; a limit of the address space, which CUDA cannot live with, is an error.",
+			Users:   "Exit code 137, or `CUDA error: out of memory` at the start.",
+			Fix:     "raise the memory limit of the container or job",
+			Check:   checkMemory,
+		},
+	}
+}
+
+// load is what the node's needs depend on.
+func (f *Fleet) load(i int, n *Facts) host.Load {
+	l := host.Load{Ranks: f.look().ranks, Local: n.Node.Workers}
+	if !f.sockets(i) {
+		l.Local = l.Ranks // the data's connections are no files
+	}
+	return l
+}
+
+// measured reports whether the node's limits were read at all.
+func (n *Facts) measured() bool { return n.Host.Arch != "" }
+
+func checkSHM(f *Fleet) []Finding {
+	find := func(grave bool) []Value {
+		return f.faults(func(_ int, n *Facts) string {
+			s := n.Host.SHM
+			if !n.GPU.Driver || !n.measured() || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.on("NCCL_SHM_DISABLE") {
+				return ""
+			}
+			// One segment a rank is the pool of its proxy, whatever links the GPUs.
+			need := host.Load{Ranks: n.Node.Workers, Local: n.Node.Workers, Channels: 1}.SHM()
+			if low := s.Free < need; low != grave || !low && s.Size >= host.SHMWanted {
+				return ""
+			}
+			return fmt.Sprintf("%s free of %s, about %s needed", size(s.Free), size(s.Size), size(need))
+		})
+	}
+	return append(one(find(true), Finding{Text: "/dev/shm is too small for the ranks of the node."}),
+		one(find(false), Finding{Severity: Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders."})...)
+}
+
+// capIPCLock and capSysResource are bits of CapEff (linux/capability.h).
+const capIPCLock, capSysResource = 1 << 14, 1 << 24
+
+func checkMemLock(f *Fleet) []Finding {
+	find := func(grave bool) []Value {
+		return f.faults(func(i int, n *Facts) string {
+			limit := n.Host.Limits.MemLockSoft
+			if !f.verbs(i) || !n.measured() || limit < 0 || n.Host.Limits.Caps&capIPCLock != 0 || grave != (limit < 1<<30) {
+				return ""
+			}
+			return "limit " + size(limit)
+		})
+	}
+	const text = "NCCL registers memory with the adapters, and the limit of locked memory forbids it"
+	return append(one(find(true), Finding{Text: text + "."}), one(find(false), Finding{Severity: Warning, Text: text + " beyond this size."})...)
+}
+
+func checkStack(f *Fleet) []Finding {
+	return one(f.faults(func(_ int, n *Facts) string {
+		code := n.ncclCode()
+		if !n.measured() || code == 0 || code >= 22800 || n.Host.Limits.Stack != host.Unlimited || !n.multiNodeNVLink() {
+			return ""
+		}
+		return "unlimited, NCCL " + versionOf(code)
+	}), Finding{Text: "An unlimited stack makes glibc give threads 2 MiB, on which this NCCL crashes when it uses NVLink across nodes."})
+}
+
+// multiNodeNVLink reports whether NCCL may use NVLink between nodes.
+func (n *Facts) multiNodeNVLink() bool {
+	if n.env("NCCL_MNNVL_ENABLE") == "0" {
+		return false
+	}
+	for _, d := range n.GPU.Devices {
+		if strings.Contains(d.Name, "GB200") || strings.Contains(d.Name, "GB300") || strings.Contains(d.Name, "GH200") {
+			return true
+		}
+	}
+	return n.on("NCCL_MNNVL_ENABLE")
+}
+
+func checkMemory(f *Fleet) []Finding {
+	all := one(f.faults(func(_ int, n *Facts) string {
+		if !n.GPU.Driver || !n.measured() || n.Host.Limits.AS < 0 {
+			return ""
+		}
+		return "limit " + size(n.Host.Limits.AS)
+	}), Finding{
+		Severity: Error,
+		Text:     "The address space is limited; CUDA reserves more than the machine has memory and fails.",
+		Fix:      "lift the limit:\n  ulimit -v unlimited",
+	})
+	return append(all, one(f.faults(func(_ int, n *Facts) string {
+		l := n.Host.Limits
+		if !n.GPU.Driver || !n.measured() || l.MemMax < 0 || l.MemCurrent < 0 {
+			return ""
+		}
+		if left := max(0, l.MemMax-l.MemCurrent); left/(1<<30) < int64(n.Node.Workers) {
+			return fmt.Sprintf("%s left of %s for %s", size(left), size(l.MemMax), plural(n.Node.Workers, "worker"))
+		}
+		return ""
+	}), Finding{Text: "The cgroup leaves too little memory for the workers."})...)
+}

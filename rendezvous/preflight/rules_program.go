@@ -1,0 +1,102 @@
+package preflight
+
+import (
+	"path"
+	"strings"
+)
+
+// programRules is R03: whether all nodes run the same program.
+func programRules() []Rule {
+	return []Rule{{
+		ID: "R03", Name: "script-same", Severity: Error,
+		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments or another Python are a warning. System programs may differ.",
+		Users:   "The ranks run different code: a hang, or `shape mismatch`.",
+		Fix:     "copy the program to every node anew, or start it from a shared file system",
+		Check:   checkProgram,
+	}}
+}
+
+func checkProgram(f *Fleet) []Finding {
+	values := f.differInRole(func(n *Facts) string {
+		if n.Program.Hash == "" || system(n.Program) {
+			return ""
+		}
+		return "SHA-256 " + short(n.Program.Hash)
+	})
+	f.describe(values, func(i int) string { return f.Nodes[i].Program.file() })
+	all := one(values, Finding{Text: "The nodes would run different programs."})
+
+	values = f.differ(func(_ int, n *Facts) string { return n.Libraries.Torch })
+	all = append(all, one(values, Finding{
+		Text: "The nodes have different versions of torch.",
+		Fix:  "install the same torch on every node",
+	})...)
+
+	values = f.differInRole(func(n *Facts) string {
+		if n.Program.Title == "" || len(n.Program.Args) == 0 {
+			return ""
+		}
+		return strings.Join(n.Program.Args, " ")
+	})
+	all = append(all, one(values, Finding{
+		Severity: Warning,
+		Text:     "The nodes give the program different arguments.",
+		Fix:      "start the same command on every node, unless the difference is meant",
+	})...)
+
+	return append(all, one(f.differ(func(_ int, n *Facts) string {
+		if n.Libraries.Torch == "" {
+			return ""
+		}
+		return n.Libraries.Python
+	}), Finding{
+		Severity: Warning,
+		Text:     "The nodes run different releases of Python; what one rank pickles another may not read.",
+		Fix:      "use the same Python on every node",
+	})...)
+}
+
+// differInRole is differ among the nodes of each role: a trainer and an
+// evaluator may run different programs.
+func (f *Fleet) differInRole(key func(n *Facts) string) []Value {
+	first, differs := map[string]string{}, map[string]bool{}
+	for _, n := range f.known() {
+		k := key(n)
+		if other, ok := first[n.Node.Role]; !ok && k != "" {
+			first[n.Node.Role] = k
+		} else if ok && k != "" && k != other {
+			differs[n.Node.Role] = true
+		}
+	}
+	return f.differ(func(_ int, n *Facts) string {
+		if !differs[n.Node.Role] {
+			return ""
+		}
+		return key(n)
+	})
+}
+
+// file is what the user named.
+func (p Program) file() string {
+	for _, s := range []string{p.Script, p.Path, p.Title} {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// system reports whether the program came with the machine: two releases of a
+// distribution have different ones.
+func system(p Program) bool {
+	dir := path.Dir(p.file()) + "/"
+	for _, prefix := range []string{"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/lib/"} {
+		if strings.HasPrefix(dir, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// short is as much of a hash as a person compares.
+func short(hash string) string { return hash[:min(len(hash), 12)] }

@@ -1,0 +1,177 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/library"
+)
+
+// versionRules are V01 to V03: which libraries the workers load.
+func versionRules() []Rule {
+	return append([]Rule{
+		{
+			ID: "V01", Name: "nccl-version", Severity: Error,
+			Meaning: "The NCCL that the workers will load has the same version on every node; a different build of it is a warning.",
+			Users:   "`Message truncated : received 64 bytes instead of 172`, `family 0 is neither AF_INET(2) nor AF_INET6(10)`, `Mismatched NCCL version detected`, or a hang in the first collective.",
+			Fix:     "install the same NCCL on every node: the same nvidia-nccl-cu* wheel for torch, or the same libnccl2 package, and no LD_LIBRARY_PATH or LD_PRELOAD that leads to another one",
+			Check:   checkNCCLVersion,
+		},
+		{
+			ID: "V02", Name: "nccl-single", Severity: Error,
+			Meaning: "A worker finds its NCCL, and not two wheels own the same file; in a site directory from which the workers load none it is a warning.",
+			Users:   "Another version than the one that was installed, `libnccl.so.2: cannot open shared object file`, `undefined symbol: ncclCommShrink`.",
+			Fix:     "uninstall every nvidia-nccl-cu* wheel and install the one of torch's CUDA again:\n  pip uninstall -y nvidia-nccl-cu11 nvidia-nccl-cu12 nvidia-nccl-cu13\n  pip install --force-reinstall nvidia-nccl-cu12   # the CUDA and version that torch needs",
+			Check:   checkNCCLSingle,
+		},
+		{
+			ID: "V03", Name: "driver-cuda", Severity: Error,
+			Meaning: "The NVIDIA driver is new enough for the CUDA of NCCL and torch, and libcuda and NVML belong to the driver that runs; drivers that differ between nodes are a warning.",
+			Users:   "`CUDA driver version is insufficient for CUDA runtime version`, `Failed to initialize NVML: Driver/library version mismatch`, CUDA error 803 or 804.",
+			Fix:     "upgrade the driver, or install builds of torch and NCCL for an older CUDA",
+			Check:   checkDriver,
+		},
+	}, bugRules()...)
+}
+
+// loaded is the NCCL of a node if its version is known.
+func (n *Facts) loaded() *library.NCCL {
+	if x := n.Libraries.NCCL; x != nil && x.Version != "" {
+		return x
+	}
+	return nil
+}
+
+func checkNCCLVersion(f *Fleet) []Finding {
+	if !f.look().nccl {
+		return nil
+	}
+	values := f.differ(func(_ int, n *Facts) string {
+		if x := n.loaded(); x != nil {
+			return release(x)
+		}
+		return ""
+	})
+	if values != nil {
+		fix := f.fixNCCL(values)
+		f.describe(values, func(i int) string { return whence(&f.Nodes[i]) })
+		return one(values, Finding{
+			Fix:  fix,
+			Text: "The workers would load different versions of NCCL. Ranks of different versions do not understand each other: they hang or crash when the communicator is made.",
+		})
+	}
+	values = f.differ(func(_ int, n *Facts) string {
+		if x := n.loaded(); x != nil {
+			return x.Version + " for CUDA " + orUnknown(x.CUDA)
+		}
+		return ""
+	})
+	f.describe(values, func(i int) string { return f.Nodes[i].Libraries.NCCL.Path })
+	return one(values, Finding{
+		Severity: Warning,
+		Text:     "The workers would load different builds of the same NCCL.",
+	})
+}
+
+// release is what has to agree: the version without a vendor's suffix.
+func release(x *library.NCCL) string {
+	if x.Code > 0 {
+		return versionOf(x.Code)
+	}
+	return x.Version
+}
+
+// versionOf writes a version code as ncclGetVersion gives it: 2804 is 2.8.4,
+// 20906 is 2.9.6.
+func versionOf(code int) string {
+	if code < 10000 {
+		return fmt.Sprintf("%d.%d.%d", code/1000, code/100%10, code%100)
+	}
+	return fmt.Sprintf("%d.%d.%d", code/10000, code/100%100, code%100)
+}
+
+// whence says which file the version is of, why it wins, and which others lose.
+func whence(n *Facts) string {
+	x := n.Libraries.NCCL
+	text := x.Path
+	if x.Why != "" {
+		text += " (" + x.Why + ")"
+	}
+	lost := 0
+	for _, c := range n.Libraries.Candidates {
+		if c.Version == "" || c.Path == x.Path {
+			continue
+		}
+		if lost++; lost > 2 {
+			break
+		}
+		text += fmt.Sprintf("; not %s %s", c.Version, c.Path)
+		if c.Why != "" {
+			text += " (" + c.Why + ")"
+		}
+	}
+	return text
+}
+
+func checkNCCLSingle(f *Fleet) []Finding {
+	if !f.look().nccl {
+		return nil
+	}
+	var all []Finding
+	for _, severity := range []Severity{Error, Warning} {
+		all = append(all, f.wheels(severity)...)
+	}
+	return append(all, one(f.faults(func(_ int, n *Facts) string {
+		if !n.GPU.Driver {
+			return ""
+		}
+		return n.Libraries.NCCLError
+	}), Finding{
+		Text: "The workers need libnccl.so.2, and the loader would not find it.",
+		Fix:  "install NCCL where the loader looks: the nvidia-nccl-cu* wheel of torch, the package libnccl2, or its folder in LD_LIBRARY_PATH",
+	})...)
+}
+
+// wheels finds faults of NCCL's wheels: errors in the site directory from which
+// the workers load it, or where they find none; warnings in others.
+func (f *Fleet) wheels(severity Severity) []Finding {
+	of := func(n *Facts) []library.Wheel {
+		if !n.GPU.Driver {
+			return nil
+		}
+		return slices.DeleteFunc(slices.Clone(n.Libraries.Wheels), func(w library.Wheel) bool {
+			x := n.Libraries.NCCL
+			used := n.Libraries.NCCLError != "" || x != nil && strings.HasPrefix(x.Path, w.Site+"/")
+			return used != (severity == Error)
+		})
+	}
+	all := one(f.faults(func(_ int, n *Facts) string { return twoWheels(of(n)) }), Finding{Severity: severity, Text: "Two NCCL wheels in one site directory own the same file, libnccl.so.2: which version lies there depends on the order in which they were installed, and uninstalling one takes the file from the other."})
+	return append(all, one(f.faults(func(_ int, n *Facts) string {
+		for _, w := range of(n) {
+			if !w.File {
+				return fmt.Sprintf("%s %s in %s", w.Name, w.Version, w.Site)
+			}
+		}
+		return ""
+	}), Finding{Severity: severity, Text: "An NCCL wheel is installed, but its libnccl.so.2 is gone: uninstalling another nvidia-nccl wheel deletes it."})...)
+}
+
+// twoWheels names the wheels of a site directory that has more than one.
+func twoWheels(wheels []library.Wheel) string {
+	for i, a := range wheels {
+		for _, b := range wheels[:i] {
+			if a.Site == b.Site && a.Name != b.Name {
+				return fmt.Sprintf("%s %s and %s %s in %s", b.Name, b.Version, a.Name, a.Version, a.Site)
+			}
+		}
+	}
+	return ""
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}

@@ -1,0 +1,79 @@
+package setting
+
+import "strings"
+
+// checked are the families whose names are looked up. The library that reads
+// them ignores any other name in silence.
+var checked = [...]string{"TORCH_NCCL_", "TORCH_FR_", "NCCL_", "GLOO_SOCKET_", "TP_SOCKET_"}
+
+// maxName bounds the names that are compared, in bytes: the longest known one
+// has 58.
+const maxName = 96
+
+// Misspelt reports whether nothing reads a variable that looks like one of
+// NCCL's, PyTorch's or Gloo's, and the known name that it resembles most, if
+// one is near.
+func Misspelt(name string) (nearest string, unknown bool) {
+	for _, prefix := range checked {
+		if rest, ok := strings.CutPrefix(name, prefix); ok && rest != "" && !Known(name) {
+			return near(name, prefix), true
+		}
+	}
+	return "", false
+}
+
+// near returns the known name of the family with the fewest typing errors, at
+// most one for every five letters after the prefix and three in all; the first
+// of several by name.
+func near(name, prefix string) string {
+	if len(name) > maxName {
+		return ""
+	}
+	rest := name[len(prefix):]
+	best, limit := "", min(1+len(rest)/5, 3)
+	try := func(known string) {
+		if !strings.HasPrefix(known, prefix) {
+			return
+		}
+		if n := len(known) - len(name); n > limit || -n > limit {
+			return
+		}
+		d := distance(rest, known[len(prefix):])
+		if d < limit || d == limit && (best == "" || known < best) {
+			best, limit = known, d
+		}
+	}
+	x := index()
+	for known := range x.entries {
+		try(known)
+	}
+	for known := range x.others {
+		try(known)
+	}
+	return best
+}
+
+// distance counts the letters to insert, delete, replace or swap with their
+// neighbour that make a into b. Both are at most maxName long.
+func distance(a, b string) int {
+	var rows [3][maxName + 1]int
+	before, last, row := &rows[0], &rows[1], &rows[2]
+	for j := range len(b) + 1 {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

@@ -1,0 +1,204 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Style is how a table looks.
+type Style struct {
+	Width  int  // columns, 100 when 0; commands that can be pasted are never broken
+	Colour bool // with a terminal's colours
+	Notes  bool // show notes, too
+	Check  bool // of gorun check, which starts nothing whatever it finds
+}
+
+// shownNodes is how many nodes of a group are named; of a longer list some are
+// named and the rest is counted.
+const shownNodes = 8
+
+// Render gives the findings as one table for people, "" when there is nothing to
+// show. names are the nodes' by group rank (Fleet.Names). It depends on its
+// arguments alone, so every node shows the same.
+func Render(found []Finding, names []string, s Style) string {
+	if s.Width <= 0 {
+		s.Width = 100
+	}
+	w := writer{Style: s, names: names}
+	count := map[Severity]int{}
+	for _, x := range found {
+		if x.Severity != Note || s.Notes {
+			count[x.Severity]++
+			w.finding(x)
+		}
+	}
+	if len(count) == 0 {
+		return ""
+	}
+	head := fmt.Sprintf("preflight: %s on %s\n", counts(count), plural(len(names), "node"))
+	if len(count) > 1 || count[Note] == 0 {
+		w.end(found)
+	}
+	return head + w.String()
+}
+
+func counts(n map[Severity]int) string {
+	var parts []string
+	for _, s := range []Severity{Error, Warning, Note} {
+		if n[s] > 0 {
+			parts = append(parts, plural(n[s], string(s)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// writer collects the lines of a table.
+type writer struct {
+	strings.Builder
+	Style
+	names []string
+}
+
+func (w *writer) finding(x Finding) {
+	fmt.Fprintf(w, "\n%s %s %s\n", w.paint(x.Severity), clip(x.ID), clip(x.Title))
+	w.block("  ", "  ", x.Text)
+	for _, v := range x.Values {
+		w.value(v)
+	}
+	if x.Matrix != nil {
+		w.matrix(x.Matrix)
+	}
+	w.fix(x.Fix)
+}
+
+// value shows whom it concerns on the left, odd ones marked, and what on the right.
+func (w *writer) value(v Value) {
+	const left = 34
+	mark := "    "
+	if v.Odd {
+		mark = "  > "
+	}
+	who := wrap(w.who(v), left)
+	what := wrap(clean(v.Value, 2000), max(20, w.Width-left-len(mark)-2))
+	for i := range max(len(who), len(what)) {
+		line := mark + fmt.Sprintf("%-*s", left, at(who, i)) + "  " + at(what, i)
+		w.WriteString(strings.TrimRight(line, " ") + "\n")
+		mark = "    "
+	}
+}
+
+// who names the nodes of a group and their ranks.
+func (w *writer) who(v Value) string {
+	s := nameList(v.Nodes, w.names, len(w.names), v.Odd)
+	if len(v.Ranks) == 0 || len(v.Ranks) > 3 || len(v.Nodes) == len(w.names) {
+		return s
+	}
+	var ranks []string
+	word := "ranks "
+	for _, r := range v.Ranks {
+		if r.First == r.Last {
+			ranks = append(ranks, fmt.Sprint(r.First))
+			continue
+		}
+		ranks = append(ranks, fmt.Sprintf("%d-%d", r.First, r.Last))
+	}
+	if len(v.Ranks) == 1 && v.Ranks[0].First == v.Ranks[0].Last {
+		word = "rank "
+	}
+	return s + " (" + word + strings.Join(ranks, ", ") + ")"
+}
+
+// nameList names nodes. Of many it names the first and counts the others; of a
+// large group that is as it should be, and of all nodes, it gives only the number.
+func nameList(nodes []int, names []string, all int, odd bool) string {
+	switch {
+	case len(nodes) == all && all == 2:
+		return "both nodes"
+	case len(nodes) == all && all > 2:
+		return fmt.Sprintf("all %d nodes", all)
+	case len(nodes) > shownNodes && !odd:
+		return fmt.Sprintf("%d nodes", len(nodes))
+	}
+	shown, rest := nodes, ""
+	if len(nodes) > shownNodes {
+		shown, rest = nodes[:shownNodes-1], fmt.Sprintf(" and %d more", len(nodes)-shownNodes+1)
+	}
+	var list []string
+	for _, i := range shown {
+		list = append(list, nameOf(i, names))
+	}
+	return strings.Join(list, ", ") + rest
+}
+
+// nameOf is the node's name; findings may come from another machine.
+func nameOf(i int, names []string) string {
+	if i < 0 || i >= len(names) {
+		return fmt.Sprintf("node %d", i)
+	}
+	return clean(names[i], 120)
+}
+
+// fix shows what to do: lines that begin with two blanks are commands.
+func (w *writer) fix(text string) {
+	first := "  fix: "
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if command, ok := strings.CutPrefix(line, "  "); ok {
+			w.WriteString("         " + clean(command, 4000) + "\n")
+			continue
+		}
+		w.block(first, "       ", line)
+		first = "       "
+	}
+}
+
+// end says how to go on without repairing anything.
+func (w *writer) end(found []Finding) {
+	var ids []string
+	gpu := false
+	for _, x := range found {
+		gpu = gpu || x.Severity == Error && strings.ContainsAny(x.ID[:min(1, len(x.ID))], "VDN")
+		if n := len(ids); x.Severity != Note && (n == 0 || ids[n-1] != x.ID) {
+			ids = append(ids, clip(x.ID))
+		}
+	}
+	w.WriteString("\n")
+	if Worst(found) == Error && !w.Check {
+		if gpu { // a machine with a GPU is taken for one that uses it
+			w.block("", "", "For workers that use no GPU, hide them: CUDA_VISIBLE_DEVICES= gorun ...")
+		}
+		w.block("", "", "--preflight=warn starts the workers all the same; --ignore "+strings.Join(ids, ",")+" leaves these checks out.")
+		return
+	}
+	w.block("", "", "--ignore "+strings.Join(ids, ",")+" leaves these checks out.")
+}
+
+// block writes prose, wrapped.
+func (w *writer) block(first, next, text string) {
+	for _, line := range wrap(clean(text, 4000), w.Width-len(next)) {
+		w.WriteString(first + line + "\n")
+		first = next
+	}
+}
+
+func (w *writer) paint(s Severity) string {
+	word := clip(string(s))
+	if !w.Colour {
+		return word
+	}
+	switch s {
+	case Error:
+		return "\x1b[1;31m" + word + "\x1b[0m"
+	case Warning:
+		return "\x1b[1;33m" + word + "\x1b[0m"
+	default:
+		return "\x1b[1m" + word + "\x1b[0m"
+	}
+}

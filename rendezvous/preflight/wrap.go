@@ -1,0 +1,36 @@
+package preflight
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// wrap breaks text at blanks into lines of at most width characters; a word that
+// is longer stands on a line of its own.
+func wrap(text string, width int) []string {
+	var lines []string
+	line, n := "", 0
+	for _, word := range strings.Fields(text) {
+		long := utf8.RuneCountInString(word)
+		if n > 0 && n+1+long > width {
+			lines = append(lines, line)
+			line, n = "", 0
+		}
+		if n > 0 {
+			line, n = line+" ", n+1
+		}
+		line, n = line+word, n+long
+	}
+	if n > 0 {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// at is the i-th line, "" after the last.
+func at(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return ""
+}

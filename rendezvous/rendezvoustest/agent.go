@@ -1,0 +1,258 @@
+package rendezvoustest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Agent drives one machine as launch does, with pretended workers.
+type Agent struct {
+	Node rendezvous.Node
+
+	label   string
+	ledger  *Ledger
+	machine *rendezvous.Machine
+	backend rendezvous.Backend
+	fence   rendezvous.Fence // nil: it does not fence
+	end     End
+	events  *queue
+	stop    context.CancelFunc
+	unsay   context.CancelFunc // of the Seal that goes on
+	gone    chan struct{}      // closed when everything of it has ended
+	wg      sync.WaitGroup
+	takes   time.Duration // to stop workers
+	kills   time.Duration // to kill them
+	plan    func(rendezvous.World) (after time.Duration, code int, ok bool)
+	fuse    func(rendezvous.Command) bool // true: it is killed in front of this command
+	killed  func()                        // tells the backend
+
+	mu       sync.Mutex
+	world    *rendezvous.World // whose workers run, or ran last
+	running  bool
+	dying    *time.Timer        // until the workers that are being stopped are gone
+	failures []rendezvous.Cause // of workers of this round
+	leads    bool               // it has told others what to do
+	lapsed   bool
+	outcome  *rendezvous.Outcome
+	failed   error // of the backend
+	status   *rendezvous.Status
+	crashed  bool
+	seals    []rendezvous.Sealed
+	stopping bool
+}
+
+// run is the agent's life. Only it touches the machine.
+func (a *Agent) run(ctx context.Context) {
+	defer close(a.gone)
+	defer a.wg.Wait()
+	defer a.stop()
+	a.wg.Go(func() { a.end.Serve(ctx) })
+	a.wg.Go(func() {
+		if err := a.backend.Run(ctx, a.events.post); err != nil {
+			a.ledger.note("%s: its backend fails: %v", a.label, err)
+			a.mu.Lock()
+			a.failed = err
+			a.mu.Unlock()
+			a.events.post(rendezvous.StopJob{Cause: a.cause(rendezvous.KindAgent, err.Error())})
+		}
+	})
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		if next := a.machine.Next(); !next.IsZero() {
+			timer.Reset(max(0, time.Until(next)))
+		} else {
+			timer.Stop()
+		}
+		batch := []rendezvous.Event{rendezvous.Tick{}}
+		select {
+		case <-timer.C:
+		case <-a.events.ready:
+			batch = a.events.take()
+		case <-ctx.Done():
+			return
+		}
+		for _, e := range batch {
+			if ctx.Err() != nil || a.handle(ctx, e) {
+				return
+			}
+		}
+	}
+}
+
+// handle feeds one event to the machine; true: this was the last one.
+func (a *Agent) handle(ctx context.Context, e rendezvous.Event) (last bool) {
+	if l, ok := e.(rendezvous.Lapsed); ok {
+		a.ledger.note("%s: lapsed %v: %s", a.label, l.On, l.Text)
+		a.mu.Lock()
+		a.lapsed = l.On
+		a.mu.Unlock()
+	}
+	for _, c := range a.machine.Step(time.Now(), e) {
+		if a.fuse != nil && a.fuse(c) {
+			a.ledger.note("%s: in front of %T", a.label, c)
+			a.Crash()
+		}
+		if ctx.Err() != nil || look(a, func() bool { return a.crashed }) {
+			return true
+		}
+		if f, ok := c.(rendezvous.Finish); ok {
+			last = true
+			a.ledger.finished(a.Node.ID, f.Outcome)
+			a.mu.Lock()
+			a.outcome = &f.Outcome
+			a.mu.Unlock()
+			continue
+		}
+		a.do(ctx, c)
+	}
+	if r, ok := e.(rendezvous.Received); ok {
+		a.end.Handled(r.Conn)
+	}
+	return last
+}
+
+func (a *Agent) do(ctx context.Context, c rendezvous.Command) {
+	switch c := c.(type) {
+	case rendezvous.Dial:
+		a.end.Dial(ctx, c.Addr)
+	case rendezvous.Send:
+		a.sends(c.Msg)
+		a.end.Send(c.Conn, c.Msg)
+	case rendezvous.Close:
+		a.end.Close(c.Conn)
+	case rendezvous.Start:
+		a.start(c.World)
+	case rendezvous.Stop:
+		a.stopWorkers(c)
+	case rendezvous.Show:
+		a.mu.Lock()
+		a.status = c.Status
+		a.mu.Unlock()
+	case rendezvous.Note:
+		a.ledger.note("%s notes: %s", a.label, c.Text)
+	case rendezvous.Lead:
+		a.fence.Lead()
+	case rendezvous.Vacate:
+		a.ledger.note("%s vacates round %d", a.label, c.Round)
+		a.fence.Vacate(c.Round)
+	case rendezvous.GiveUp:
+		a.replace()
+	case rendezvous.Unseal:
+		a.replace()
+		a.ledger.note("%s unseals round %d", a.label, c.Round)
+		a.fence.Unseal(c.Job, c.Round)
+	case rendezvous.Seal:
+		a.seal(ctx, c)
+	}
+}
+
+func (a *Agent) sends(msg rendezvous.Message) {
+	switch msg.Type {
+	case rendezvous.MsgAccept:
+		a.ledger.accepted(a.Node.ID, msg.Digest)
+	case rendezvous.MsgStatus, rendezvous.MsgPropose, rendezvous.MsgCommit:
+		a.mu.Lock()
+		a.leads = true
+		a.mu.Unlock()
+	}
+}
+
+// replace ends the Seal that goes on.
+func (a *Agent) replace() {
+	if a.unsay != nil {
+		a.unsay()
+	}
+}
+
+func (a *Agent) seal(ctx context.Context, c rendezvous.Seal) {
+	a.replace()
+	a.ledger.note("%s wants to seal round %d (term %d) with %d nodes", a.label, c.World.Round, c.World.Term, len(c.World.Members))
+	ctx, a.unsay = context.WithCancel(ctx)
+	a.wg.Go(func() {
+		s := a.fence.Seal(ctx, c)
+		a.ledger.note("%s: seal of round %d: ok %v, refused %v, ended %v %s", a.label, c.World.Round, s.OK, s.Refused, s.Ended, s.Text)
+		a.mu.Lock()
+		a.seals = append(a.seals, s)
+		a.mu.Unlock()
+		a.events.post(s)
+	})
+}
+
+// cause is one that concerns this node.
+func (a *Agent) cause(k rendezvous.Kind, text string) rendezvous.Cause {
+	return rendezvous.Cause{
+		Kind: k, Node: a.Node.ID, Host: a.Node.Host, Addr: a.Node.Addr, GroupRank: -1, Rank: -1, LocalRank: -1, Message: text, Time: time.Now(),
+	}
+}
+
+// Ready tells that the program can be started here.
+func (a *Agent) Ready() { a.events.post(rendezvous.Ready{}) }
+
+// StopJob gives the agent a signal.
+func (a *Agent) StopJob(sig syscall.Signal) {
+	a.ledger.note("%s gets %s", a.label, rendezvous.SignalName(sig))
+	c := a.cause(rendezvous.KindStopped, "")
+	c.Signal = sig
+	a.events.post(rendezvous.StopJob{Cause: c})
+}
+
+// Crash kills the agent; its keeper ends its workers.
+func (a *Agent) Crash() {
+	a.mu.Lock()
+	again := a.crashed || a.outcome != nil
+	a.crashed = a.crashed || !again
+	a.running = false
+	a.mu.Unlock()
+	if again {
+		return
+	}
+	a.ledger.note("%s is killed", a.label)
+	a.killed()
+	a.end.Kill() // before Serve ends the streams in order
+	a.stop()
+	a.ledger.over(a.Node.ID, "it was killed")
+}
+
+// look gives what is read of an agent that lives.
+func look[T any](a *Agent, f func() T) T {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return f()
+}
+
+// Outcome is how the job ended here, nil while it has not.
+func (a *Agent) Outcome() *rendezvous.Outcome {
+	return look(a, func() *rendezvous.Outcome { return a.outcome })
+}
+
+// Running is the world whose workers run here, nil if none do.
+func (a *Agent) Running() *rendezvous.World {
+	return look(a, func() *rendezvous.World {
+		if !a.running {
+			return nil
+		}
+		return a.world
+	})
+}
+
+func (a *Agent) String() string {
+	return look(a, func() string {
+		switch {
+		case a.crashed:
+			return a.label + " was killed"
+		case a.outcome != nil:
+			return a.label + " ended with " + told(a.outcome)
+		case a.running:
+			return fmt.Sprintf("%s runs round %d of %d nodes", a.label, a.world.Round, len(a.world.Members))
+		case a.status != nil:
+			return fmt.Sprintf("%s waits: %+v", a.label, *a.status)
+		}
+		return a.label + " waits"
+	})
+}

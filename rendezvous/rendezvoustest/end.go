@@ -1,0 +1,198 @@
+package rendezvoustest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/control"
+	"github.com/gorun/gorun/rendezvous/memory"
+)
+
+// End is one agent's end of the network: see control.Plane.
+type End interface {
+	Addr() string // host:port
+	Serve(ctx context.Context)
+	Dial(ctx context.Context, addr string)
+	Send(c rendezvous.Conn, msg rendezvous.Message)
+	Handled(c rendezvous.Conn)
+	Close(c rendezvous.Conn)
+	Kill() // as SIGKILL would: every stream breaks, nobody listens
+}
+
+// simulated is a memory.Net.
+type simulated struct{ *memory.Net }
+
+type simulatedEnd struct {
+	*memory.End
+	addr string
+}
+
+func (e simulatedEnd) Addr() string { return e.addr }
+
+func (s simulated) Attach(host string, post func(rendezvous.Event)) (End, error) {
+	addr := host + ":1"
+	return simulatedEnd{s.Net.Attach(addr, post), addr}, nil
+}
+
+func simulate(t Timing, delay func(from, to string, n int) time.Duration) Wiring {
+	return simulated{memory.NewNet(memory.NetOptions{Delay: delay, Hush: t.Hush, Silence: t.Silence, Dial: t.Dial})}
+}
+
+// loopback joins control planes with bridges, one for each direction of dialing
+// between two agents, so that a case can break what it likes.
+type loopback struct {
+	timing Timing
+
+	mu      sync.Mutex
+	ends    map[string]bool       // that can be reached, by address
+	bridges map[[2]string]*bridge // by who dials and who is dialed
+	names   map[string]string     // where a bridge leads, by its own address
+	apart   map[[2]string]bool    // both ways
+}
+
+func newLoopback(t Timing) *loopback {
+	return &loopback{timing: t, ends: map[string]bool{}, bridges: map[[2]string]*bridge{}, names: map[string]string{}, apart: map[[2]string]bool{}}
+}
+
+type planeEnd struct {
+	*control.Plane
+	w    *loopback
+	l    net.Listener
+	post func(rendezvous.Event)
+	dead bool
+}
+
+func (w *loopback) Attach(host string, post func(rendezvous.Event)) (End, error) {
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		return nil, err
+	}
+	e := &planeEnd{w: w, l: l, post: post}
+	e.Plane = control.New(control.Options{
+		Interval: w.timing.Interval, Silence: w.timing.Silence, Hush: w.timing.Hush, Dial: w.timing.Dial,
+		Post:   func(ev rendezvous.Event) { post(w.named(ev)) },
+		Failed: func(err error) { panic(fmt.Sprint("rendezvoustest: ", err)) },
+	})
+	return e, nil
+}
+
+// named gives an event the address that was asked for, not the bridge's.
+func (w *loopback) named(e rendezvous.Event) rendezvous.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch e := e.(type) {
+	case rendezvous.Dialed:
+		e.Addr = cmp.Or(w.names[e.Addr], e.Addr)
+		return e
+	case rendezvous.DialFailed:
+		e.Addr = cmp.Or(w.names[e.Addr], e.Addr)
+		return e
+	}
+	return e
+}
+
+func (e *planeEnd) Addr() string { return e.l.Addr().String() }
+
+func (e *planeEnd) Serve(ctx context.Context) {
+	e.w.mu.Lock()
+	e.w.ends[e.Addr()] = true
+	e.w.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { e.w.refuse(e.Addr()) })
+	defer stop()
+	e.Plane.Serve(ctx, e.l)
+}
+
+func (e *planeEnd) Dial(ctx context.Context, addr string) {
+	via, err := e.w.bridge(e, addr)
+	if err != nil {
+		e.post(rendezvous.DialFailed{Addr: addr, Text: err.Error()})
+		return
+	}
+	e.Plane.Dial(ctx, via)
+}
+
+func (e *planeEnd) Kill() {
+	e.w.refuse(e.Addr())
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	e.dead = true
+	for k, b := range e.w.bridges {
+		if k[0] == e.Addr() || k[1] == e.Addr() {
+			b.refuse()
+			b.reset()
+		}
+	}
+	_ = e.l.Close()
+}
+
+// bridge is the way from one agent to another; to one that has ended there is
+// none, and its own address refuses.
+func (w *loopback) bridge(by *planeEnd, to string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from := by.Addr()
+	k := [2]string{from, to}
+	if by.dead {
+		return "", net.ErrClosed
+	}
+	if !w.ends[to] {
+		delete(w.names, to)
+		return to, nil
+	}
+	if b := w.bridges[k]; b != nil {
+		return b.addr(), nil
+	}
+	b, err := newBridge(to)
+	if err != nil {
+		return "", err
+	}
+	b.set(w.apart[pair(from, to)])
+	w.bridges[k], w.names[b.addr()] = b, to
+	return b.addr(), nil
+}
+
+// refuse makes every new connection to an agent fail.
+func (w *loopback) refuse(addr string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.ends, addr)
+	for k, b := range w.bridges {
+		if k[1] == addr {
+			b.refuse()
+		}
+	}
+}
+
+func pair(a, b string) [2]string {
+	if b < a {
+		a, b = b, a
+	}
+	return [2]string{a, b}
+}
+
+func (w *loopback) Cut(a, b string, cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.apart[pair(a, b)] = cut
+	for k, br := range w.bridges {
+		if pair(k[0], k[1]) == pair(a, b) {
+			br.set(cut)
+		}
+	}
+}
+
+func (w *loopback) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, b := range w.bridges {
+		b.refuse()
+		b.set(false)
+		b.reset()
+		b.wg.Wait()
+	}
+}

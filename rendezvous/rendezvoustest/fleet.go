@@ -1,0 +1,66 @@
+package rendezvoustest
+
+import (
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Fleet makes the backends of agents and does to them what a test asks for.
+type Fleet interface {
+	Traits() Traits
+	// Open makes the backend of a node, whose Endpoint it sets.
+	Open(Seat) (rendezvous.Backend, error)
+	// Kill parts an agent that is about to end from its backend for good, so that
+	// nobody is told: a killed process. A backend that cannot do that lets it leave.
+	Kill(id rendezvous.NodeID)
+	// Cut parts an agent from the backend, or mends that.
+	Cut(id rendezvous.NodeID, cut bool)
+	// Halt takes the whole backend away, or gives it back.
+	Halt(down bool)
+	// Left is what the backend still holds of a run, a line each.
+	Left(runID string) ([]string, error)
+}
+
+// Seat is a node that needs a backend.
+type Seat struct {
+	Node      *rendezvous.Node
+	Index     int                    // of the node in its run, from 0
+	Endpoints int                    // nodes below this index serve an endpoint, if the backend knows of such
+	Host      func(index int) string // IP address of a node of this run
+}
+
+// Traits are what a fleet is and can do.
+type Traits struct {
+	Fences bool          // its backends implement rendezvous.Fence
+	Cuts   bool          // Cut works
+	Halts  bool          // Halt works
+	TTL    time.Duration // how long a membership lasts without its agent
+}
+
+// Timing of a job. Everything is well below what a person would choose.
+type Timing struct {
+	Interval time.Duration // between signs of life on a stream
+	Hush     time.Duration
+	Silence  time.Duration
+	Dial     time.Duration
+	Rejoin   time.Duration
+	Limit    time.Duration // within which a case expects anything to happen
+}
+
+// timing fits the time in which the backend's memberships end.
+func timing(tr Traits) Timing {
+	ttl := max(tr.TTL, 2*time.Second)
+	return Timing{
+		Interval: ttl / 12, Hush: ttl / 4, Silence: ttl + ttl/4, Dial: ttl / 3, Rejoin: ttl + ttl/4,
+		Limit: 60 * time.Second,
+	}
+}
+
+// Wiring is the network between the agents.
+type Wiring interface {
+	// Attach makes the end of the agent at a host (an IP address).
+	Attach(host string, post func(rendezvous.Event)) (End, error)
+	// Cut stops everything between two agents' addresses, or mends that.
+	Cut(a, b string, cut bool)
+}

@@ -1,0 +1,122 @@
+package rendezvoustest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Ledger watches all agents of one run id and notes what must not happen.
+type Ledger struct {
+	fenced bool
+	began  time.Time
+
+	mu      sync.Mutex
+	lines   []string
+	broken  []string
+	worlds  map[string]string                       // digest, by job and round
+	accepts map[string]map[rendezvous.NodeID]bool   // by digest
+	alive   map[rendezvous.NodeID]*rendezvous.World // whose workers live there
+	spans   map[rendezvous.NodeID][]span            // of workers
+	labels  map[rendezvous.NodeID]string
+}
+
+// span is the life of a node's workers of one round.
+type span struct {
+	Job         string
+	Round       int
+	Begin, Over time.Time // Over is zero while they live
+}
+
+func newLedger(fenced bool) *Ledger {
+	return &Ledger{
+		fenced: fenced, began: time.Now(), worlds: map[string]string{}, accepts: map[string]map[rendezvous.NodeID]bool{},
+		alive: map[rendezvous.NodeID]*rendezvous.World{}, spans: map[rendezvous.NodeID][]span{}, labels: map[rendezvous.NodeID]string{},
+	}
+}
+
+// note keeps a line for whoever reads why a case failed.
+func (l *Ledger) note(f string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteLocked(f, args...)
+}
+
+func (l *Ledger) noteLocked(f string, args ...any) {
+	l.lines = append(l.lines, fmt.Sprintf("%9.3f ", time.Since(l.began).Seconds())+fmt.Sprintf(f, args...))
+}
+
+func (l *Ledger) breach(f string, args ...any) {
+	l.noteLocked("BREACH: "+f, args...)
+	l.broken = append(l.broken, fmt.Sprintf(f, args...))
+}
+
+func (l *Ledger) accepted(id rendezvous.NodeID, digest string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.accepts[digest] == nil {
+		l.accepts[digest] = map[rendezvous.NodeID]bool{}
+	}
+	l.accepts[digest][id] = true
+}
+
+// started: workers of a world begin at a node.
+func (l *Ledger) started(id rendezvous.NodeID, w rendezvous.World) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d, who := w.Digest(), l.labels[id]
+	l.noteLocked("%s starts round %d of %s (term %d, %s) with %d nodes", who, w.Round, w.Job, w.Term, d[:6], len(w.Members))
+	key := fmt.Sprintf("%s/%d", w.Job, w.Round)
+	if old, ok := l.worlds[key]; ok && old != d {
+		l.breach("two worlds in round %d: %s and %s", w.Round, old[:6], d[:6])
+	}
+	l.worlds[key] = d
+	if l.alive[id] != nil {
+		l.breach("%s starts round %d while round %d runs there", who, w.Round, l.alive[id].Round)
+	}
+	for _, m := range w.Members {
+		if m.ID != w.Coordinator && !l.accepts[d][m.ID] {
+			l.breach("%s starts round %d, which %s has not accepted", who, w.Round, l.labels[m.ID])
+		}
+	}
+	for o, lives := range l.alive {
+		if (l.fenced || w.Index(o) >= 0) && lives.Digest() != d {
+			l.breach("round %d of %s starts on %s while round %d of %s runs on %s", w.Round, w.Job, who, lives.Round, lives.Job, l.labels[o])
+		}
+	}
+	l.alive[id] = &w
+	l.spans[id] = append(l.spans[id], span{Job: w.Job, Round: w.Round, Begin: time.Now()})
+}
+
+// over: no worker lives at a node any more.
+func (l *Ledger) over(id rendezvous.NodeID, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.alive[id]; w != nil {
+		l.noteLocked("%s: no worker of round %d lives any more: %s", l.labels[id], w.Round, why)
+		delete(l.alive, id)
+		s := l.spans[id]
+		s[len(s)-1].Over = time.Now()
+	}
+}
+
+func (l *Ledger) finished(id rendezvous.NodeID, o rendezvous.Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteLocked("%s finishes: %s", l.labels[id], told(&o))
+	if l.alive[id] != nil {
+		l.breach("%s finishes while its workers run", l.labels[id])
+	}
+}
+
+func told(o *rendezvous.Outcome) string {
+	if o == nil {
+		return "nothing"
+	}
+	if o.Cause == nil {
+		return fmt.Sprintf("%d (success)", o.Code)
+	}
+	return fmt.Sprintf("%d (%s: %s)", o.Code, o.Cause.Kind, o.Cause.Line())
+}

@@ -1,0 +1,96 @@
+package rendezvoustest
+
+import (
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// parting: cuts of the network between nodes.
+func parting() []trial {
+	apart := func(name string, withLeader bool) trial {
+		return trial{name: name, play: func(r *Rig) {
+			j := r.Job(2, 5)
+			j.Restarts, j.Join = 2, 4*r.Timing.Silence
+			as := r.Team(j, 5)
+			w := r.World(0, as...)
+			c := r.Coordinator(as...)
+			few := But(as, c)[:2]
+			if withLeader {
+				few = []*Agent{c, But(as, c)[0]}
+			}
+			many := But(as, few...)
+			r.Cut(few, many, true)
+			for _, a := range few {
+				if r.Traits.Cuts {
+					r.Fleet.Cut(a.Node.ID, true)
+				}
+			}
+			v := r.World(w.Round+1, many...)
+			r.Await("the smaller part has stopped its workers", func() bool { return few[0].Running() == nil && few[1].Running() == nil })
+			r.Success(many...)
+			for _, a := range few {
+				if r.Traits.Cuts {
+					r.Fleet.Cut(a.Node.ID, false)
+				}
+			}
+			r.Cut(few, many, false)
+			for _, a := range few {
+				if o := r.End(a); o.Code == 0 || a.Running() != nil {
+					r.Errorf("%s of the smaller part ended with %s", a.label, told(&o))
+				}
+			}
+			if v.Job != w.Job {
+				r.Errorf("job %s became %s", w.Job, v.Job)
+			}
+			r.Nothing(j)
+		}}
+	}
+	return []trial{
+		apart("the coordinator is in the larger part", false),
+		apart("the coordinator is in the smaller part", true),
+		{name: "a cut that heals in time", play: func(r *Rig) {
+			j := r.Job(3, 3)
+			as := r.Team(j, 3)
+			w := r.World(0, as...)
+			c := r.Coordinator(as...)
+			others := But(as, c)
+			r.Cut([]*Agent{c}, others, true)
+			others[0].Done() // is told late
+			time.Sleep(r.Timing.Hush / 2)
+			r.Cut([]*Agent{c}, others, false)
+			r.Success(as...)
+			if len(c.Outcome().Rounds) != 1 || c.Outcome().Rounds[0].World.Round != w.Round {
+				r.Errorf("%d rounds", len(c.Outcome().Rounds))
+			}
+			r.Nothing(j)
+		}},
+		{name: "cut while the world is proposed", play: func(r *Rig) {
+			j := r.Job(2, 3)
+			j.LastCall = 200 * time.Millisecond
+			as := []*Agent{r.Start(j, 0), r.Start(j, 1), r.Start(j, 2, unready)}
+			r.Await("the slow node is waited for", func() bool { return phase(as[0]) == "accepting" || phase(as[1]) == "accepting" })
+			c := r.Coordinator(as...)
+			if c == as[2] {
+				r.Skip("the slow node coordinates")
+			}
+			slow, fast := as[2:], as[:2]
+			r.Cut(slow, fast, true)
+			if r.Traits.Cuts {
+				r.Fleet.Cut(as[2].Node.ID, true)
+			}
+			as[2].Ready()
+			r.World(0, fast...)
+			if r.Traits.Cuts {
+				r.Fleet.Cut(as[2].Node.ID, false)
+			}
+			r.Cut(slow, fast, false)
+			r.Await("the slow node waits for a place", func() bool { return phase(as[2]) == "running" })
+			r.Success(fast...)
+			if o := r.End(as[2]); o.Code != 0 && o.Code != rendezvous.ExitRendezvous {
+				r.Errorf("the slow node ended with %s", told(&o))
+			}
+			r.Nothing(j)
+		}},
+	}
+}

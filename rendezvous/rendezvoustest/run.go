@@ -1,0 +1,84 @@
+package rendezvoustest
+
+import (
+	"hash/fnv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// trial is one case. alone: it takes the backend from everyone.
+type trial struct {
+	name                string
+	fences, cuts, halts bool // it needs a fleet that does
+	play                func(*Rig)
+}
+
+func trials() []trial {
+	var all []trial
+	for _, ts := range [][]trial{forming(), failing(), coordinating(), elastic(), refusing(), parting(), fencing()} {
+		all = append(all, ts...)
+	}
+	return all
+}
+
+func (tr trial) fits(t Traits) bool {
+	return (!tr.fences || t.Fences) && (!tr.cuts || t.Cuts) && (!tr.halts || t.Halts)
+}
+
+// Run plays every case that the fleet can play in real time, with control
+// planes on loopback: two at a time, but one by one those that halt the backend.
+func Run(t *testing.T, f Fleet) {
+	run := func(tr trial) func(*testing.T) {
+		return func(t *testing.T) {
+			if !tr.halts {
+				t.Parallel()
+			}
+			tm := timing(f.Traits())
+			wires := newLoopback(tm)
+			t.Cleanup(wires.close)
+			tr.play(newRig(t, f, wires, tm))
+		}
+	}
+	t.Run("together", func(t *testing.T) {
+		for _, tr := range trials() {
+			if tr.fits(f.Traits()) && !tr.halts {
+				t.Run(tr.name, run(tr))
+			}
+		}
+	})
+	for _, tr := range trials() {
+		if tr.fits(f.Traits()) && tr.halts {
+			t.Run(tr.name, run(tr))
+		}
+	}
+}
+
+// Simulate plays every case in virtual time, each with a fleet of its own.
+func Simulate(t *testing.T, fleet func() Fleet) {
+	traits := fleet().Traits()
+	for _, tr := range trials() {
+		if !tr.fits(traits) {
+			continue
+		}
+		t.Run(tr.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tm := timing(traits)
+				tr.play(newRig(t, fleet(), simulate(tm, jitter(0)), tm))
+			})
+		})
+	}
+}
+
+// jitter is a delay of up to 3 ms that depends on a seed and on what travels.
+func jitter(seed uint64) func(from, to string, n int) time.Duration {
+	return func(from, to string, n int) time.Duration {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(from + to))
+		x := h.Sum64() ^ seed*0x9e3779b97f4a7c15 ^ uint64(n)*0xbf58476d1ce4e5b9
+		x ^= x >> 31
+		x *= 0x94d049bb133111eb
+		x ^= x >> 29
+		return time.Duration(100_000 + x%3_000_000)
+	}
+}
