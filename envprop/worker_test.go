@@ -33,7 +33,7 @@ func asMap(t *testing.T, env []string) map[string]string {
 }
 
 func TestWorkerSetsEverything(t *testing.T) {
-	got := asMap(t, Worker([]string{"SENTINEL=1"}, vars()))
+	got := asMap(t, NewBase([]string{"SENTINEL=1"}).Worker(vars()))
 	want := map[string]string{
 		"RANK": "5", "LOCAL_RANK": "1", "GROUP_RANK": "2", "ROLE_RANK": "6", "ROLE_NAME": "trainer",
 		"LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "8", "GROUP_WORLD_SIZE": "4", "ROLE_WORLD_SIZE": "7",
@@ -57,7 +57,7 @@ func TestWorkerSetsEverything(t *testing.T) {
 
 // torch's own test script fails when one of these is missing.
 func TestTorchTestScript(t *testing.T) {
-	got := asMap(t, Worker([]string{"TEST_SENTINEL_PARENT=FOOBAR"}, vars()))
+	got := asMap(t, NewBase([]string{"TEST_SENTINEL_PARENT=FOOBAR"}).Worker(vars()))
 	for name := range strings.FieldsSeq(`LOCAL_RANK RANK GROUP_RANK ROLE_RANK ROLE_NAME LOCAL_WORLD_SIZE WORLD_SIZE
 		ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS
 		TORCHELASTIC_RUN_ID OMP_NUM_THREADS TORCHELASTIC_ERROR_FILE TEST_SENTINEL_PARENT GROUP_WORLD_SIZE
@@ -127,7 +127,7 @@ func TestWorkerInherits(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			env := Worker(tt.base, tt.vars)
+			env := NewBase(tt.base).Worker(tt.vars)
 			got := asMap(t, env)
 			for _, entry := range tt.has {
 				if !slices.Contains(env, entry) {
@@ -146,8 +146,8 @@ func TestWorkerInherits(t *testing.T) {
 func TestWorkerIsPure(t *testing.T) {
 	base := []string{"B=1", "A=2", "RANK=9", "", "B=3"}
 	given := slices.Clone(base)
-	first := Worker(base, vars())
-	if !slices.Equal(first, Worker(base, vars())) {
+	first := NewBase(base).Worker(vars())
+	if !slices.Equal(first, NewBase(base).Worker(vars())) {
 		t.Error("two calls give different results")
 	}
 	if !slices.Equal(base, given) {
@@ -155,19 +155,5 @@ func TestWorkerIsPure(t *testing.T) {
 	}
 	if first[0] != "A=2" || first[1] != "B=3" || first[2] != "LOCAL_RANK=1" {
 		t.Errorf("unexpected order: %q", first[:3])
-	}
-}
-
-func TestOMPNote(t *testing.T) {
-	if note := OMPNote(nil, 2); !strings.Contains(note, "OMP_NUM_THREADS") {
-		t.Errorf("no note for two workers: %q", note)
-	}
-	for _, base := range [][]string{{"OMP_NUM_THREADS=4"}, {"OMP_NUM_THREADS="}} {
-		if note := OMPNote(base, 2); note != "" {
-			t.Errorf("%q: unexpected note %q", base, note)
-		}
-	}
-	if note := OMPNote(nil, 1); note != "" {
-		t.Errorf("one worker: unexpected note %q", note)
 	}
 }

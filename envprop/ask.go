@@ -1,0 +1,77 @@
+package envprop
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Ask is one thing that the user wants of the environment.
+type Ask struct {
+	To    Target
+	Name  string // of --unset it may be a pattern
+	Value Value  // nothing with --unset
+	Kind  Kind   // FromFlag, FromUnset or FromEnvFile
+	Whole bool   // the user wrote this very name, no pattern that matches it
+	At    string // the argument without its value, or "job.env:3"
+}
+
+// weight orders what is asked of one variable of one node: -x and --unset count
+// over an env file, then the closer target, then a name in full over a pattern,
+// then -x over --unset.
+func (a *Ask) weight() int {
+	w := 4 * a.To.weight()
+	if a.Kind != FromEnvFile {
+		w += 16
+	}
+	if a.Whole {
+		w += 2
+	}
+	if a.Kind != FromUnset {
+		w++
+	}
+	return w
+}
+
+// parseFlag reads the argument of -x (FromFlag) or --unset (FromUnset). Given is
+// whether it has a value; without one it is this node's, or for a pattern those
+// of all that match. Errors do not show the value.
+func parseFlag(kind Kind, arg string) (a Ask, given bool, err error) {
+	fail := func(err error) (Ask, bool, error) {
+		head, _, _ := strings.Cut(arg, "=")
+		for _, by := range []By{ByNode, ByRole} {
+			if after, ok := strings.CutPrefix(arg, string(by)+"="); ok && strings.Contains(after, ":") {
+				after, _, _ = strings.Cut(after, "=")
+				head = string(by) + "=" + after
+			}
+		}
+		return Ask{}, false, fmt.Errorf("%s %s: %w", kind, line(head), err)
+	}
+	to, rest, err := cutTarget(arg)
+	if err != nil {
+		return fail(err)
+	}
+	name, value, given := strings.Cut(rest, "=")
+	a = Ask{To: to, Name: name, Kind: kind, Whole: !isPattern(name), At: string(kind) + " " + to.String() + name}
+	switch {
+	case given && kind == FromUnset:
+		return fail(errors.New("a name is expected, without a value"))
+	case given && !a.Whole:
+		return fail(errors.New("a pattern takes the values of this node: it cannot be given one"))
+	case a.Whole:
+		err = checkName(name)
+	default:
+		err = checkPattern(name)
+		if kind == FromUnset && strings.ContainsRune(meta, rune(name[0])) {
+			err = errors.New("it could take PATH and HOME away: begin the pattern with letters")
+		}
+	}
+	if err == nil && given {
+		err = checkValue(name, value)
+		a.Value = NewValue(name, value)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return a, given, nil
+}

@@ -1,0 +1,147 @@
+package envprop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
+)
+
+// Bounds on what is shown of differences.
+const (
+	maxGroups = 24
+	maxShown  = 300 // bytes of a value
+)
+
+// Difference is a variable in which the nodes of a job differ, for finding E01.
+type Difference struct {
+	Name  string        `json:"name"`
+	Scope setting.Scope `json:"scope,omitempty"` // "" for one that is not governed
+	Text  string        `json:"text,omitempty"`  // what a difference leads to, as part of a sentence
+	// Groups are the nodes by value: that of the first node first, then by size.
+	Groups []Group `json:"groups"`
+	// Asked: the nodes were asked for different values with -x or --env-file, and
+	// Groups are the requests.
+	Asked bool `json:"asked,omitempty"`
+	// Left: the workers still differ after the decision, and Groups are what they
+	// get. Else Groups are what the nodes have, and all get what the first has.
+	Left bool `json:"left,omitempty"`
+	// Error: the job must not start: the variable has to agree, and it does not
+	// or --env-conflict=error.
+	Error bool `json:"error,omitempty"`
+}
+
+// Group is the nodes that have one value.
+type Group struct {
+	Value string `json:"value"` // as it may be shown
+	Set   bool   `json:"set"`
+	Nodes []int  `json:"nodes"` // group ranks, ascending
+}
+
+// String is one line for a person: the variable, the values and how many nodes
+// have each.
+func (x Difference) String() string {
+	var parts []string
+	for _, g := range x.Groups {
+		what := "unset"
+		if g.Set {
+			what = g.Value
+			if what == "" {
+				what = "empty"
+			}
+		}
+		who := fmt.Sprintf("nodes %d and %d more", g.Nodes[0], len(g.Nodes)-1)
+		switch len(g.Nodes) {
+		case 1:
+			who = fmt.Sprintf("node %d", g.Nodes[0])
+		case 2:
+			who = fmt.Sprintf("nodes %d and %d", g.Nodes[0], g.Nodes[1])
+		}
+		parts = append(parts, what+" on "+who)
+	}
+	text := x.Name + ": " + strings.Join(parts, ", ")
+	if x.Asked {
+		text = x.Name + " is asked for with different values: " + strings.Join(parts, ", ")
+	}
+	if !x.Left && !x.Error {
+		text += "; every node gets that of node " + fmt.Sprint(x.Groups[0].Nodes[0])
+	}
+	return text
+}
+
+// difference compares the nodes, nil when there is nothing to tell. Asked is on
+// how many of them the user decided.
+func (u *unifier) difference(v setting.Variable, name string, asked int, before, after []state) *Difference {
+	x := Difference{Name: name, Scope: v.Scope, Text: v.Text}
+	matter := v.Scope == setting.All || v.Scope == setting.AllSoft || v.Scope == setting.NodeKeepAll
+	if matter {
+		if x.Groups = groups(after); len(x.Groups) > 1 {
+			x.Left, x.Error = true, !v.Soft()
+			return &x
+		}
+	}
+	if matter && asked == 0 {
+		if x.Groups = groups(before); len(x.Groups) > 1 {
+			x.Error = u.policy.Conflict == ConflictError && !v.Soft()
+			return &x
+		}
+	}
+	switch v.Scope {
+	case setting.Node, setting.NodeKeepAll, setting.Rank, setting.Never:
+		return nil // each node got what it asked for itself
+	}
+	wanted := make([]state, len(before))
+	for _, o := range u.offers.rivals[name] {
+		wanted[o.node] = state{true, true, o.ask.Value}
+	}
+	if x.Groups = groups(wanted); len(x.Groups) > 1 {
+		x.Asked = true
+		x.Error = u.policy.Conflict == ConflictError && matter && !v.Soft()
+		return &x
+	}
+	return nil
+}
+
+// groups puts the known nodes together that have one value.
+func groups(states []state) []Group {
+	type key struct {
+		set  bool
+		text string
+	}
+	at := map[key]int{}
+	var list []Group
+	for i, s := range states {
+		if !s.known {
+			continue
+		}
+		k := key{s.set, s.value.Reveal()}
+		g, ok := at[k]
+		if !ok {
+			g = len(list)
+			at[k] = g
+			list = append(list, Group{Value: clip(s.value.String()), Set: s.set})
+		}
+		list[g].Nodes = append(list[g].Nodes, i)
+	}
+	if len(list) < 3 {
+		return list
+	}
+	slices.SortStableFunc(list[1:], func(a, b Group) int { return len(b.Nodes) - len(a.Nodes) })
+	if n := len(list); n > maxGroups {
+		rest := Group{Value: fmt.Sprintf("other values (%d)", n-maxGroups+1), Set: true}
+		for _, g := range list[maxGroups-1:] {
+			rest.Nodes = append(rest.Nodes, g.Nodes...)
+		}
+		slices.Sort(rest.Nodes)
+		list = append(list[:maxGroups-1], rest)
+	}
+	return list
+}
+
+func clip(s string) string {
+	if len(s) > maxShown {
+		return strings.ToValidUTF8(s[:maxShown], "") + "..."
+	}
+	return s
+}

@@ -1,0 +1,97 @@
+package envprop
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Bounds of names and values, in bytes. The kernel takes no longer value.
+const (
+	maxName = 256
+	maxText = 128<<10 - 1
+)
+
+// meta begins what is special in a pattern of path.Match.
+const meta = `*?[\`
+
+func isPattern(s string) bool { return strings.ContainsAny(s, meta) }
+
+// checkName is the error of a name that cannot travel: what a shell could not
+// export either, and what gorun gives to workers itself.
+func checkName(name string) error {
+	if name == "" {
+		return errors.New("a name is missing")
+	}
+	if len(name) > maxName {
+		return fmt.Errorf("a name has %d bytes, at most %d are allowed", len(name), maxName)
+	}
+	if !isName(name) {
+		return fmt.Errorf("%q is not the name of a variable: letters, digits and _ are allowed, and no digit first", name)
+	}
+	if reserved(name) {
+		return fmt.Errorf("%s is gorun's own: every worker gets it from gorun, or none does", name)
+	}
+	return nil
+}
+
+func isName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// checkPattern is the error of a pattern that cannot be one.
+func checkPattern(pattern string) error {
+	if len(pattern) > maxName {
+		return fmt.Errorf("a pattern has %d bytes, at most %d are allowed", len(pattern), maxName)
+	}
+	for _, c := range []byte(pattern) {
+		if c <= ' ' || c >= 0x7f || c == '=' || c == ':' || c == '/' {
+			return fmt.Errorf("%q is not a pattern of names", pattern)
+		}
+	}
+	if _, err := path.Match(pattern, ""); err != nil {
+		return fmt.Errorf("%q is not a pattern: *, ? and [a-z] are known", pattern)
+	}
+	return nil
+}
+
+// checkValue is the error of a value that no worker can be given. It does not
+// show the value.
+func checkValue(name, value string) error {
+	if strings.IndexByte(value, 0) >= 0 {
+		return fmt.Errorf("the value of %s has a zero byte", name)
+	}
+	if n := len(name) + len("=") + len(value); n > maxText {
+		return fmt.Errorf("%s has %d bytes with its value, at most %d are allowed", name, n, maxText)
+	}
+	return nil
+}
+
+// reserved reports whether a variable is never anybody else's to give.
+func reserved(name string) bool {
+	if name == secret || strings.HasPrefix(name, InternalPrefix) {
+		return true
+	}
+	for _, v := range (Vars{}).list() {
+		if v.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// matches reports whether a removal, by name or pattern, means a variable.
+func matches(pattern, name string) bool {
+	if pattern == name {
+		return true
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}

@@ -1,0 +1,134 @@
+package envprop
+
+import "github.com/gorun/gorun/rendezvous/preflight/setting"
+
+// offer is what a node asks for a variable.
+type offer struct {
+	node int
+	ask  *Ask
+}
+
+// offers is what all nodes ask for, by what it is looked up with.
+type offers struct {
+	// best is the winning ask for a variable and target, of the first node that
+	// has one of its weight.
+	best map[string]map[Target]offer
+	// own is each node's own for all nodes: where nodes may differ it counts over
+	// another node's of the same weight.
+	own []map[string]offer
+	// rivals are the asks for all nodes that have the weight of the best one, for
+	// each node the last.
+	rivals map[string][]offer
+	// removals are the distinct things to take away, patterns among them.
+	removals []offer
+}
+
+func collect(reports []Report) offers {
+	x := offers{
+		best:   map[string]map[Target]offer{},
+		own:    make([]map[string]offer, len(reports)),
+		rivals: map[string][]offer{},
+	}
+	type thing struct {
+		to   Target
+		name string
+	}
+	seen := map[thing]bool{}
+	for i := range reports {
+		asks := reports[i].Asks
+		for k := range asks {
+			o := offer{i, &asks[k]}
+			if o.ask.Kind == FromUnset {
+				if t := (thing{o.ask.To, o.ask.Name}); !seen[t] {
+					seen[t] = true
+					x.removals = append(x.removals, o)
+				}
+			}
+			if o.ask.Kind == FromUnset && !o.ask.Whole {
+				continue
+			}
+			x.keep(o)
+		}
+	}
+	for name, byTarget := range x.best {
+		b, ok := byTarget[Target{}]
+		if !ok || b.ask.Kind == FromUnset {
+			continue
+		}
+		for i := range x.own {
+			if o, ok := x.own[i][name]; ok && o.ask.weight() == b.ask.weight() {
+				x.rivals[name] = append(x.rivals[name], o)
+			}
+		}
+	}
+	return x
+}
+
+// keep puts an offer to those that it wins over.
+func (x *offers) keep(o offer) {
+	name, to, w := o.ask.Name, o.ask.To, o.ask.weight()
+	if x.best[name] == nil {
+		x.best[name] = map[Target]offer{}
+	}
+	if b, ok := x.best[name][to]; !ok || w > b.ask.weight() || w == b.ask.weight() && b.node == o.node {
+		x.best[name][to] = o
+	}
+	if to != (Target{}) {
+		return
+	}
+	if x.own[o.node] == nil {
+		x.own[o.node] = map[string]offer{}
+	}
+	if b, ok := x.own[o.node][name]; !ok || w >= b.ask.weight() {
+		x.own[o.node][name] = o
+	}
+}
+
+// member is a node for which is decided.
+type member struct {
+	rank    int
+	report  *Report
+	targets []Target
+}
+
+// means reports whether a target is this node.
+func (m *member) means(t Target) bool {
+	for _, own := range m.targets {
+		if own == t {
+			return true
+		}
+	}
+	return false
+}
+
+// winner is what counts for a variable of a scope on a node.
+func (x *offers) winner(name string, m *member, scope setting.Scope) (won offer, ok bool) {
+	try := func(o offer) {
+		// A pattern takes a node's interfaces or paths only to nodes that have none.
+		if scope == setting.Node && o.ask.Kind == FromFlag && !o.ask.Whole && o.node != m.rank && m.report.find(name) != nil {
+			return
+		}
+		if !ok || o.ask.weight() > won.ask.weight() {
+			won, ok = o, true
+		}
+	}
+	switch scope {
+	case setting.Node, setting.NodeKeepAll, setting.Rank, setting.Never: // the node's own request first
+		if o, mine := x.own[m.rank][name]; mine {
+			try(o)
+		}
+	}
+	if byTarget := x.best[name]; byTarget != nil {
+		for _, t := range m.targets {
+			if o, wanted := byTarget[t]; wanted {
+				try(o)
+			}
+		}
+	}
+	for _, o := range x.removals { // patterns: whole names are among the best
+		if !o.ask.Whole && m.means(o.ask.To) && matches(o.ask.Name, name) {
+			try(o)
+		}
+	}
+	return won, ok
+}

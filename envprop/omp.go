@@ -1,0 +1,44 @@
+package envprop
+
+import "fmt"
+
+// Threads is what OMP_NUM_THREADS follows from where nobody sets it. The zero
+// value is torchrun's rule: 1 for each of several workers of a node.
+type Threads struct {
+	Cores    int  // those that the worker is bound to; 0: unknown, torchrun's rule
+	Workers  int  // that share these cores; 0: all of the node
+	Torchrun bool // --omp=torchrun
+}
+
+// threads is the number for one worker, 0 to leave the variable out, and why.
+func (w Vars) threads() (n int, why string) {
+	t := w.Threads
+	if t.Torchrun || t.Cores <= 0 {
+		if w.LocalWorldSize <= 1 {
+			return 0, ""
+		}
+		return 1, "torchrun's default, so that several workers do not overload the node"
+	}
+	sharing := t.Workers
+	if sharing <= 0 {
+		sharing = w.LocalWorldSize
+	}
+	if sharing <= 1 {
+		return t.Cores, fmt.Sprintf("cores of each: %d", t.Cores)
+	}
+	return max(1, t.Cores/sharing), fmt.Sprintf("%d cores for %d workers", t.Cores, sharing)
+}
+
+// OMPNote is the line for the user when Worker sets OMP_NUM_THREADS for one of
+// several workers, else "".
+func (b Base) OMPNote(w Vars) string {
+	n, why := w.threads()
+	switch {
+	case n == 0 || w.LocalWorldSize <= 1 || b.has("OMP_NUM_THREADS"):
+		return ""
+	case w.Threads.Torchrun || w.Threads.Cores <= 0:
+		return fmt.Sprintf("OMP_NUM_THREADS is set to 1 for each of the %d workers, so that they do not overload the node; set it yourself to tune it", w.LocalWorldSize)
+	default:
+		return fmt.Sprintf("OMP_NUM_THREADS is set to %d for each of the %d workers (%s); set it yourself to tune it, or use --omp=torchrun for 1", n, w.LocalWorldSize, why)
+	}
+}

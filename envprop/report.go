@@ -1,0 +1,94 @@
+package envprop
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
+)
+
+// format is the version of reports and assignments on the wire.
+const format = 1
+
+// Node is by what names a node is meant.
+type Node struct {
+	Host string // its host name
+	Addr string // its address, with or without a port
+	Role string // of its workers
+}
+
+// Report is what a node tells of its environment, for the decision. It is no
+// part of the facts that the preflight keeps: what it carries at the user's word
+// may be a credential, which Encode writes in clear.
+type Report struct {
+	Format int // 0: the node did not tell
+	Node   Node
+	Own    []Own // by name
+	Asks   []Ask
+}
+
+// Own is the effective value of a governed variable on a node.
+type Own struct {
+	Name  string
+	Value Value
+	Conf  string // the nccl.conf that sets it; "" when it is exported
+	Under string // the nccl.conf that would set it were it not exported
+}
+
+// NewReport tells of a node whose workers would have this environment and whose
+// NCCL would read these files. What is named like a credential, or has one
+// within, is not told, nor what belongs to one machine, rank or contract.
+func NewReport(n Node, env []string, files []setting.File, r Request) Report {
+	report := Report{Format: format, Node: n, Asks: r.Asks}
+	all := map[string]*Own{}
+	add := func(name, text, conf string) {
+		if have := all[name]; have != nil {
+			if have.Conf == "" && have.Under == "" {
+				have.Under = conf
+			}
+			return
+		}
+		if told(name) && !setting.Secret(name, text) && checkValue(name, text) == nil {
+			all[name] = &Own{Name: name, Value: NewValue(name, text), Conf: conf}
+		}
+	}
+	exported := environment(env)
+	for name, text := range exported {
+		add(name, text, "")
+	}
+	for _, f := range files {
+		for _, e := range f.Entries {
+			if _, hidden := exported[e.Name]; hidden && all[e.Name] == nil {
+				continue
+			}
+			add(e.Name, e.Value, place(f.Facts.Path))
+		}
+	}
+	for _, name := range names(all) {
+		report.Own = append(report.Own, *all[name])
+	}
+	return report
+}
+
+// told reports whether nodes tell each other of their own value of a variable.
+func told(name string) bool {
+	v, ok := setting.Governed(name)
+	if !ok || v.Ours || checkName(name) != nil || setting.Credential(name) {
+		return false
+	}
+	switch v.Scope {
+	case setting.All, setting.AllSoft, setting.Node, setting.NodeKeepAll, setting.Free:
+		return true
+	default:
+		return false
+	}
+}
+
+// find is the node's own value of a variable, nil without one.
+func (r *Report) find(name string) *Own {
+	i, ok := slices.BinarySearchFunc(r.Own, name, func(o Own, name string) int { return strings.Compare(o.Name, name) })
+	if !ok || r.Format == 0 {
+		return nil
+	}
+	return &r.Own[i]
+}

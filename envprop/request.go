@@ -1,0 +1,188 @@
+package envprop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
+)
+
+// Options are what the user gave on one node.
+type Options struct {
+	X     []string  // arguments of -x
+	Unset []string  // arguments of --unset
+	Files []EnvFile // --env-file, in order: of a name that comes twice the later file counts
+}
+
+// EnvFile is the text of an env file, read by the caller.
+type EnvFile struct {
+	Name string
+	Text []byte
+}
+
+// Request is what one node asks for, with the values that it gives.
+type Request struct {
+	Asks  []Ask    // to travel; of two with one weight the later counts
+	Stay  []Ask    // of env files: credentials, for this node's own workers
+	Notes []string // for the user, one line each
+}
+
+// NewRequest reads what the user asked for on a node with this environment.
+//
+//	-x NAME               this node's value
+//	-x NAME=value
+//	-x 'NCCL_*'           this node's values of all that match, but what names one
+//	                      machine, a rank's devices or a credential
+//	-x node1:NAME=value   for one node: by host name, address or (node=0:) group rank
+//	-x role=ps:NAME=value
+//	--unset NAME          also with a pattern or a target
+//
+// A variable that looks like a credential leaves the node only when -x names it
+// in full. Every error is one of the user's input and names the argument, or file
+// and line.
+func NewRequest(o Options, env []string) (Request, error) {
+	var r Request
+	filed := map[string]envLine{}
+	for _, f := range o.Files {
+		lines, err := parseEnvFile(f.Name, f.Text)
+		if err != nil {
+			return Request{}, err
+		}
+		for _, l := range lines {
+			filed[l.name] = l
+			ask := Ask{Name: l.name, Value: NewValue(l.name, l.value), Kind: FromEnvFile, Whole: true, At: fmt.Sprintf("%s:%d", place(f.Name), l.line)}
+			if setting.Credential(l.name) {
+				r.Stay = append(r.Stay, ask)
+				continue
+			}
+			r.Asks = append(r.Asks, ask)
+		}
+	}
+	own := environment(env)
+	named := map[string]bool{}
+	for _, arg := range o.X {
+		ask, given, err := parseFlag(FromFlag, arg)
+		if err != nil {
+			return Request{}, err
+		}
+		named[ask.Name] = true
+		switch {
+		case given:
+			if setting.Credential(ask.Name) {
+				r.note("%s: its value stands in the list of processes; set it in the environment and write -x %s%s", ask.At, ask.To, ask.Name)
+			}
+			r.add(ask)
+		case ask.Whole:
+			if err := r.take(ask, own, filed); err != nil {
+				return Request{}, err
+			}
+		default:
+			r.expand(ask, own)
+		}
+	}
+	for _, arg := range o.Unset {
+		ask, _, err := parseFlag(FromUnset, arg)
+		if err != nil {
+			return Request{}, err
+		}
+		r.add(ask)
+	}
+	if len(r.Asks) > maxAsks {
+		return Request{}, fmt.Errorf("%d variables are asked for with -x, --unset and --env-file, at most %d are allowed", len(r.Asks), maxAsks)
+	}
+	for _, a := range r.Stay {
+		if !named[a.Name] {
+			r.note("%s of %s stays on this node, as it looks like a credential: add -x %s to give it to every node", a.Name, a.At, a.Name)
+		}
+	}
+	return r, nil
+}
+
+// Keep is what the node's own workers get of the request and no other node does.
+func (r Request) Keep() Assignment {
+	var a Assignment
+	for _, ask := range r.Stay {
+		a.Set = append(a.Set, Setting{ask.Name, ask.Value, Source{Kind: ask.Kind, At: ask.At}})
+	}
+	return a
+}
+
+func (r *Request) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// add takes an ask, and says what a value of one machine does to others.
+func (r *Request) add(a Ask) {
+	r.Asks = append(r.Asks, a)
+	if v, ok := setting.Governed(a.Name); ok && a.Kind == FromFlag && a.To == (Target{}) && (v.Scope == setting.Never || v.Scope == setting.Rank) {
+		r.note("%s: every node gets this one value, though %s", a.At, v.Text)
+	}
+}
+
+// take is -x NAME.
+func (r *Request) take(a Ask, own map[string]string, filed map[string]envLine) error {
+	text, ok := own[a.Name]
+	if !ok {
+		l, in := filed[a.Name]
+		if !in {
+			r.note("%s: not set on this node", a.At)
+			return nil
+		}
+		text = l.value
+	}
+	if err := checkValue(a.Name, text); err != nil {
+		return fmt.Errorf("%s: %w", a.At, err)
+	}
+	a.Value = NewValue(a.Name, text)
+	r.add(a)
+	return nil
+}
+
+// expand is -x with a pattern.
+func (r *Request) expand(a Ask, own map[string]string) {
+	var left []string
+	found := false
+	for _, name := range names(own) {
+		if !matches(a.Name, name) || checkName(name) != nil || checkValue(name, own[name]) != nil {
+			continue
+		}
+		found = true
+		v, governed := setting.Governed(name)
+		if setting.Secret(name, own[name]) || setting.Credential(name) || governed && (v.Scope == setting.Never || v.Scope == setting.Rank) {
+			left = append(left, name)
+			continue
+		}
+		one := a
+		one.Name, one.Value = name, NewValue(name, own[name])
+		r.Asks = append(r.Asks, one)
+	}
+	switch n := len(left); {
+	case !found:
+		r.note("%s: no variable of this node matches", a.At)
+	case n > 8:
+		r.note("%s leaves %s and %d more on this node: name in full what is to travel", a.At, strings.Join(left[:8], ", "), n-8)
+	case n > 0:
+		r.note("%s leaves %s on this node: name in full what is to travel", a.At, strings.Join(left, ", "))
+	}
+}
+
+// environment is env as a map: of an entry that comes twice the later counts.
+func environment(env []string) map[string]string {
+	m := make(map[string]string, len(env))
+	for _, entry := range env {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+func names[V any](m map[string]V) []string {
+	list := make([]string, 0, len(m))
+	for name := range m {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}

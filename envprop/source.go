@@ -1,0 +1,94 @@
+package envprop
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
+)
+
+// Kind is where a value, or the lack of one, comes from. A kind that is listed
+// earlier wins.
+type Kind string
+
+const (
+	FromFlag    Kind = "-x"
+	FromUnset   Kind = "--unset"
+	FromEnvFile Kind = "env file"
+	FromFirst   Kind = "first node"  // its word, where all have to agree
+	FromOwn     Kind = "environment" // the node's own
+	FromConf    Kind = "conf file"   // an nccl.conf: NCCL reads it where nothing is exported
+	FromGorun   Kind = "gorun"       // computed
+)
+
+// Source says where a value comes from and why it counts.
+type Source struct {
+	Kind Kind   `json:"kind"`
+	Node string `json:"node,omitempty"` // whose request or environment; "" for the node itself
+	At   string `json:"at,omitempty"`   // the argument without its value, "job.env:3", or the conf file
+	Rule string `json:"rule,omitempty"` // how the scope of the variable decides, and what a difference leads to
+}
+
+// String is the source without the rule, for a person.
+func (s Source) String() string {
+	var text string
+	switch s.Kind {
+	case FromFlag, FromUnset, FromEnvFile:
+		text = s.At
+		if s.Node != "" {
+			text += " on " + s.Node
+		}
+	case FromFirst:
+		text = "first node"
+		if s.Node != "" {
+			text += " (" + s.Node + ")"
+		}
+		if s.At != "" {
+			text += ", " + s.At
+		}
+	case FromOwn:
+		text = "this node's environment"
+		if s.Node != "" {
+			text = "environment of " + s.Node
+		}
+	case FromConf:
+		text = s.At
+	default:
+		text = string(s.Kind)
+	}
+	return line(strings.TrimSpace(text))
+}
+
+// Setting is a variable with its value and where it comes from.
+type Setting struct {
+	Name   string `json:"name"`
+	Value  Value  `json:"value"`
+	Source Source `json:"source"`
+}
+
+// Removal is a variable that a node's workers do not get. What the user took
+// away, gorun does not compute either.
+type Removal struct {
+	Name   string `json:"name"` // of --unset it may be a pattern
+	Source Source `json:"source"`
+}
+
+// Assignment is what the decision changes on one node: Unset goes first, then
+// Set counts over all that the node has.
+type Assignment struct {
+	Set   []Setting `json:"set,omitempty"` // by name
+	Unset []Removal `json:"unset,omitempty"`
+}
+
+// Removes reports whether it takes a variable away.
+func (a Assignment) Removes(name string) bool {
+	return slices.ContainsFunc(a.Unset, func(r Removal) bool { return matches(r.Name, name) })
+}
+
+// rule is why a variable is treated as it is; "" for one that is not governed.
+func rule(name string) string {
+	if v, ok := setting.Governed(name); ok {
+		return string(v.Scope) + ": " + v.Text
+	}
+	return ""
+}

@@ -1,0 +1,215 @@
+package envprop
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Bounds of what travels, in bytes and entries.
+const (
+	MaxReport     = 1 << 20
+	MaxAssignment = 2 << 20
+	maxOwn        = 4096
+	maxSet        = 8192
+	maxNote       = 1024 // bytes of an At or Rule
+)
+
+// wireValue is a value on its way: in clear, and any bytes.
+type wireValue struct {
+	Name  string `json:"n"`
+	Text  []byte `json:"v,omitempty"`
+	Conf  string `json:"c,omitempty"`
+	Under string `json:"u,omitempty"`
+}
+
+func (w wireValue) value() (Value, error) {
+	return NewValue(w.Name, string(w.Text)), checkValue(w.Name, string(w.Text))
+}
+
+type wireReport struct {
+	Format int         `json:"format"`
+	Node   Node        `json:"node"`
+	Own    []wireValue `json:"own,omitempty"`
+	Asks   []wireAsk   `json:"asks,omitempty"`
+}
+
+type wireAsk struct {
+	wireValue
+	To    Target `json:"to,omitzero"`
+	Kind  Kind   `json:"kind"`
+	Whole bool   `json:"whole,omitempty"`
+	At    string `json:"at,omitempty"`
+}
+
+// Encode writes the report for DecodeReport. Credentials that -x names are in it
+// in clear: it is for an encrypted connection, never for a file or a terminal.
+func (r Report) Encode() ([]byte, error) {
+	w := wireReport{Format: r.Format, Node: r.Node}
+	for _, o := range r.Own {
+		w.Own = append(w.Own, wireValue{o.Name, []byte(o.Value.Reveal()), o.Conf, o.Under})
+	}
+	for _, a := range r.Asks {
+		w.Asks = append(w.Asks, wireAsk{wireValue{Name: a.Name, Text: []byte(a.Value.Reveal())}, a.To, a.Kind, a.Whole, a.At})
+	}
+	return encode(w, MaxReport, "what this node tells of its environment")
+}
+
+// DecodeReport reads another node's report, which may be anything: the error of
+// what Encode does not write names no value.
+func DecodeReport(data []byte) (Report, error) {
+	var w wireReport
+	if err := decode(data, &w, MaxReport); err != nil {
+		return Report{}, err
+	}
+	if w.Format != format {
+		return Report{}, fmt.Errorf("an environment of format %d, and %d is known: run the same gorun on every node", w.Format, format)
+	}
+	if len(w.Own) > maxOwn || len(w.Asks) > maxAsks {
+		return Report{}, fmt.Errorf("an environment of %d variables and %d requests, at most %d and %d are allowed", len(w.Own), len(w.Asks), maxOwn, maxAsks)
+	}
+	if err := texts(maxName, w.Node.Host, w.Node.Addr, w.Node.Role); err != nil {
+		return Report{}, err
+	}
+	r := Report{Format: w.Format, Node: w.Node}
+	for i, o := range w.Own {
+		v, err := o.value()
+		if err := cmp.Or(err, checkName(o.Name), texts(maxNote, o.Conf, o.Under)); err != nil {
+			return Report{}, err
+		}
+		if i > 0 && w.Own[i-1].Name >= o.Name {
+			return Report{}, fmt.Errorf("%s is not in its place among the variables", o.Name)
+		}
+		r.Own = append(r.Own, Own{o.Name, v, o.Conf, o.Under})
+	}
+	for _, a := range w.Asks {
+		ask := Ask{To: a.To, Name: a.Name, Kind: a.Kind, Whole: a.Whole, At: a.At}
+		var err error
+		if ask.Value, err = a.value(); err != nil {
+			return Report{}, err
+		}
+		if err := ask.check(); err != nil {
+			return Report{}, err
+		}
+		r.Asks = append(r.Asks, ask)
+	}
+	return r, nil
+}
+
+// check is the error of an ask that no request has.
+func (a *Ask) check() error {
+	if err := cmp.Or(a.To.check(), texts(maxNote, a.At)); err != nil {
+		return err
+	}
+	switch a.Kind {
+	case FromUnset:
+		if a.Value.Reveal() != "" || a.Whole == isPattern(a.Name) || a.Name == "" || strings.ContainsRune(meta, rune(a.Name[0])) {
+			return errors.New("a request that takes a variable away is none")
+		}
+		if !a.Whole {
+			return checkPattern(a.Name)
+		}
+	case FromFlag:
+	case FromEnvFile:
+		if a.To != (Target{}) || !a.Whole {
+			return errors.New("a line of an env file is for all nodes")
+		}
+	default:
+		return errors.New("a request of an unknown kind")
+	}
+	return checkName(a.Name)
+}
+
+type wireAssignment struct {
+	Format int           `json:"format"`
+	Set    []wireSetting `json:"set,omitempty"`
+	Unset  []Removal     `json:"unset,omitempty"`
+}
+
+type wireSetting struct {
+	wireValue
+	Source Source `json:"source"`
+}
+
+// Encode writes the assignment for DecodeAssignment, credentials in clear, as
+// Report.Encode does.
+func (a Assignment) Encode() ([]byte, error) {
+	w := wireAssignment{Format: format, Unset: a.Unset}
+	for _, s := range a.Set {
+		w.Set = append(w.Set, wireSetting{wireValue{Name: s.Name, Text: []byte(s.Value.Reveal())}, s.Source})
+	}
+	return encode(w, MaxAssignment, "what a node's workers are given")
+}
+
+// DecodeAssignment reads what another node decided, with errors as DecodeReport.
+func DecodeAssignment(data []byte) (Assignment, error) {
+	var w wireAssignment
+	if err := decode(data, &w, MaxAssignment); err != nil {
+		return Assignment{}, err
+	}
+	if w.Format != format || len(w.Set) > maxSet || len(w.Unset) > maxSet {
+		return Assignment{}, fmt.Errorf("an environment of format %d with %d and %d variables is not known here", w.Format, len(w.Set), len(w.Unset))
+	}
+	var a Assignment
+	for _, s := range w.Set {
+		v, err := s.value()
+		if err := cmp.Or(err, checkName(s.Name), s.Source.check()); err != nil {
+			return Assignment{}, err
+		}
+		a.Set = append(a.Set, Setting{s.Name, v, s.Source})
+	}
+	for _, u := range w.Unset {
+		err := checkPattern(u.Name)
+		if !isPattern(u.Name) {
+			err = checkName(u.Name)
+		}
+		if err := cmp.Or(err, u.Source.check()); err != nil {
+			return Assignment{}, err
+		}
+		a.Unset = append(a.Unset, u)
+	}
+	return a, nil
+}
+
+func (s Source) check() error {
+	switch s.Kind {
+	case FromFlag, FromUnset, FromEnvFile, FromFirst, FromGorun:
+		return texts(maxNote, s.Node, s.At, s.Rule)
+	default:
+		return errors.New("a value of an unknown source")
+	}
+}
+
+// texts is the error of words that are too long or unfit for a terminal.
+func texts(most int, words ...string) error {
+	for _, w := range words {
+		if len(w) > most || line(w) != w {
+			return fmt.Errorf("a word of the environment has more than %d bytes, or what cannot be printed", most)
+		}
+	}
+	return nil
+}
+
+func encode(w any, most int, what string) ([]byte, error) {
+	b, err := json.Marshal(w)
+	if err == nil && len(b) > most {
+		err = fmt.Errorf("%s has %d bytes, at most %d are allowed: ask for fewer variables with -x and --env-file", what, len(b), most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// decode does not repeat the text in its error, as encoding/json may.
+func decode(data []byte, into any, most int) error {
+	if len(data) > most {
+		return fmt.Errorf("an environment of %d bytes, at most %d are allowed", len(data), most)
+	}
+	if json.Unmarshal(data, into) != nil {
+		return errors.New("an environment that is not in the form that gorun writes: run the same gorun on every node")
+	}
+	return nil
+}
