@@ -2,8 +2,12 @@
 //
 // NVML, the driver's library, can hang, crash or end the process that loads it
 // (a missing symbol is fatal), so Probe runs in a child process and List, in
-// the agent, reads what the child printed. List touches neither the library nor
-// files of the driver's that a sick GPU could block.
+// the agent, reads what the child printed. Nothing in the agent touches the
+// library, nor files of the driver's that a sick GPU could block.
+//
+// List reads what counting and pinning need, Look everything, Holding who
+// computes where, and Listen stays and tells what goes wrong with a GPU. See
+// says which of the GPUs the workers may use.
 //
 // GPUs are in PCI order, as NVML and nvidia-smi number them. CUDA numbers them
 // so too when CUDA_DEVICE_ORDER=PCI_BUS_ID, and on nodes with equal GPUs.
@@ -14,12 +18,38 @@ import (
 	"runtime"
 )
 
-// GPU is one device.
+// GPU is one device, or one MIG instance of one. A nil pointer and an empty text
+// mean unknown, which is never the same as zero.
 type GPU struct {
-	Index int    `json:"index"`          // in PCI order, from 0; -1 for a MIG instance
-	UUID  string `json:"uuid,omitempty"` // "GPU-..." or "MIG-...", "" when unknown
-	PCI   string `json:"pci,omitempty"`  // "0000:1a:00.0", as in /sys/bus/pci/devices
-	Name  string `json:"name,omitempty"` // as the driver names the model
+	Index int    `json:"index"`           // in PCI order, from 0; -1 for a MIG instance
+	UUID  string `json:"uuid,omitempty"`  // "GPU-..." or "MIG-...", "" when unknown
+	PCI   string `json:"pci,omitempty"`   // "0000:1a:00.0", as in /sys/bus/pci/devices; a MIG instance has its parent's
+	Name  string `json:"name,omitempty"`  // as the driver names the model
+	Error string `json:"error,omitempty"` // why the driver does not open it: nothing else is known then
+
+	Minor     *int       `json:"minor,omitempty"`     // N of /dev/nvidiaN
+	Denied    string     `json:"denied,omitempty"`    // why this process may not use it: a cgroup, no file in /dev
+	NUMA      *int       `json:"numa,omitempty"`      // node of the CPUs next to it
+	MIG       *bool      `json:"mig,omitempty"`       // whether it is cut into MIG instances, which are used in its place
+	Instances []Instance `json:"instances,omitempty"` // of a GPU in MIG mode
+	Parent    string     `json:"parent,omitempty"`    // UUID of the GPU that a MIG instance is a part of
+
+	Facts *Facts `json:"facts,omitempty"` // what takes longer to read: only Look asks for it
+}
+
+// Instance is one MIG compute instance.
+type Instance struct {
+	UUID string `json:"uuid"` // "MIG-...", from drivers before R470 "MIG-GPU-.../GI/CI"
+	Name string `json:"name,omitempty"`
+	GI   *int   `json:"gi,omitempty"` // its GPU instance
+	CI   *int   `json:"ci,omitempty"` // its compute instance
+}
+
+// Held is one process's hold on a GPU.
+type Held struct {
+	UUID   string `json:"uuid"` // of the GPU or of the MIG instance
+	PID    int    `json:"pid"`
+	MemMiB uint64 `json:"mem_mib,omitempty"`
 }
 
 // Workers gives the number of workers for --nproc-per-node: "gpu" is one per

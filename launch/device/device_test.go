@@ -2,7 +2,6 @@ package device
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +17,7 @@ import (
 // TestMain makes the test binary its own probe, as the command does.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "probe" {
-		_ = json.NewEncoder(os.Stdout).Encode(Probe(Source(os.Args[2]), os.DirFS("/")))
+		_ = Answer(os.Stdout, Source(os.Args[2]), os.DirFS("/"))
 		return
 	}
 	os.Exit(m.Run())
@@ -104,13 +103,15 @@ func FuzzVisible(f *testing.F) {
 func TestProcfs(t *testing.T) {
 	const dir = "proc/driver/nvidia/gpus/"
 	root := fstest.MapFS{
-		dir + "0000:1a:00.0/information": {Data: []byte("Model: \t\t NVIDIA H100\nIRQ:   \t\t 5\nGPU UUID: \t GPU-1\nBus Location: \t 0000:1a:00.0\n")},
+		dir + "0000:1a:00.0/information": {Data: []byte("Model: \t\t NVIDIA H100\nIRQ:   \t\t 5\nGPU UUID: \t GPU-1\nBus Location: \t 0000:1a:00.0\nDevice Minor: \t 0\n")},
 		dir + "0000:0B:00.0/information": {Data: []byte("Model: NVIDIA H100\nGPU UUID: GPU-????????-????\n")},
 		dir + "0001:00:00.0/power":       {Data: []byte("no information")},
 	}
 	got := Probe(Procfs, root)
 	want := Report{Probe: reportVersion, GPUs: []GPU{
-		{0, "", "0000:0b:00.0", "NVIDIA H100"}, {1, "GPU-1", "0000:1a:00.0", "NVIDIA H100"}, {2, "", "0001:00:00.0", ""},
+		{Index: 0, PCI: "0000:0b:00.0", Name: "NVIDIA H100"},
+		{Index: 1, UUID: "GPU-1", PCI: "0000:1a:00.0", Name: "NVIDIA H100", Minor: new(0)},
+		{Index: 2, PCI: "0001:00:00.0"},
 	}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -143,7 +144,7 @@ func fakeRoot(t *testing.T) string {
 }
 
 func TestList(t *testing.T) {
-	const answer = `{"gorun_gpu_probe":1,"gpus":[{"index":0,"uuid":"GPU-1"}]}` + "\n"
+	const answer = `{"gorun_gpu_probe":2,"gpus":[{"index":0,"uuid":"GPU-1"}]}` + "\n"
 	one := []GPU{{Index: 0, UUID: "GPU-1"}}
 	type result struct {
 		output string
@@ -161,9 +162,9 @@ func TestList(t *testing.T) {
 		{"noise around the answer", result{output: "ERROR: ld.so: object\n{not json}\n" + answer + "bye\n"}, result{}, one, "", "nvml"},
 		{"NVML kills the child", result{"symbol lookup error", 127, nil}, result{output: answer}, one, "", "nvml procfs"},
 		{"answer, then a crash", result{answer, 1, nil}, result{output: answer}, one, "", "nvml procfs"},
-		{"no library", result{output: `{"gorun_gpu_probe":1,"gpus":null,"error":"not found"}`}, result{output: answer}, one, "", "nvml procfs"},
-		{"another version's answer", result{output: `{"gorun_gpu_probe":2}`}, result{output: answer}, one, "", "nvml procfs"},
-		{"too many GPUs", result{output: `{"gorun_gpu_probe":1,"gpus":[` + strings.Repeat("{},", maxGPUs) + "{}]}"}, result{output: answer}, one, "", "nvml procfs"},
+		{"no library", result{output: `{"gorun_gpu_probe":2,"gpus":null,"error":"not found"}`}, result{output: answer}, one, "", "nvml procfs"},
+		{"another version's answer", result{output: `{"gorun_gpu_probe":1}`}, result{output: answer}, one, "", "nvml procfs"},
+		{"too many GPUs", result{output: `{"gorun_gpu_probe":2,"gpus":[` + strings.Repeat("{},", maxGPUs) + "{}]}"}, result{output: answer}, one, "", "nvml procfs"},
 		{"nothing works", result{err: errors.New("cannot fork")}, result{exit: 3}, nil, "NVML: cannot fork; /proc/driver/nvidia: the probe ended with code 3", "nvml procfs"},
 	}
 	for _, tt := range tests {
@@ -231,7 +232,7 @@ func TestRealChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("GPUs: %+v", gpus)
-	if !driverPresent("") {
+	if !Present("") {
 		c.Root = fakeRoot(t) // ask NVML all the same
 		if gpus, err := List(t.Context(), c); err == nil || len(gpus) > 0 || !strings.Contains(err.Error(), "NVML") {
 			t.Errorf("without a driver: %v, %v", gpus, err)

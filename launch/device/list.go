@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,7 @@ import (
 
 // probeTimeout bounds each child. A healthy driver answers in well under a
 // second; loading an idle one on a node with many GPUs takes some.
-const probeTimeout = 10 * time.Second
+const probeTimeout = 20 * time.Second
 
 // maxGPUs bounds what a child's answer may hold.
 const maxGPUs = 1024
@@ -24,60 +25,127 @@ const maxGPUs = 1024
 type Child struct {
 	// Run starts a program, waits for its end (or ends it with ctx) and gives
 	// what it printed and its exit code, as program.Runner does.
-	Run  func(ctx context.Context, path string, argv, env []string, dir string) (output []byte, exit int, err error)
-	Path string
-	Argv []string // the source ("nvml", "procfs") is appended
-	Env  []string
-	Root string // where /dev and /proc are looked for; "" for the real ones
+	Run func(ctx context.Context, path string, argv, env []string, dir string) (output []byte, exit int, err error)
+	// Stream does the same for a program that goes on: what it prints goes to out as
+	// it comes. Only Listen needs it.
+	Stream func(ctx context.Context, path string, argv, env []string, dir string, out io.Writer) (exit int, err error)
+	Path   string
+	Argv   []string // the Source is appended
+	Env    []string
+	Root   string // where /dev and /proc are looked for; "" for the real ones
 }
 
 // List gives the GPUs of this node, whatever CUDA_VISIBLE_DEVICES says; none
-// without an error on a node without a driver. It takes at most 20 s.
+// without an error on a node without a driver. It takes at most 40 s.
 func List(ctx context.Context, c Child) ([]GPU, error) {
-	if !driverPresent(c.Root) {
+	if !Present(c.Root) {
 		return nil, nil
 	}
-	gpus, err := c.probe(ctx, NVML)
+	r, err := c.probe(ctx, NVML)
+	return c.count(ctx, r.GPUs, err)
+}
+
+// count gives what NVML told, or else what /proc/driver/nvidia does.
+func (c Child) count(ctx context.Context, gpus []GPU, err error) ([]GPU, error) {
+	if err == nil {
+		err = sick(gpus)
+	}
 	if err == nil {
 		return gpus, nil
 	}
-	gpus, err2 := c.probe(ctx, Procfs)
+	r, err2 := c.probe(ctx, Procfs)
 	if err2 == nil {
-		return gpus, nil
+		return r.GPUs, nil
 	}
 	return nil, fmt.Errorf("cannot list GPUs: NVML: %w; /proc/driver/nvidia: %w", err, err2)
 }
 
-// driverPresent saves a node without GPUs the child processes. /dev/dxg is the
-// driver under WSL.
-func driverPresent(root string) bool {
-	return slices.ContainsFunc([]string{"dev/nvidiactl", "proc/driver/nvidia/version", "dev/dxg"}, func(name string) bool {
+// sick is the error of the first GPU that the driver does not open.
+func sick(gpus []GPU) error {
+	for _, g := range gpus {
+		if g.Error != "" {
+			return fmt.Errorf("cannot open GPU %d: %s", g.Index, g.Error)
+		}
+	}
+	return nil
+}
+
+// Survey is what NVML says of a node.
+type Survey struct {
+	Driver bool  // there is a driver; without one all else is empty
+	GPUs   []GPU // all of the node, the sick ones too
+	Held   []Held
+	NVML   string // the library's version
+	Err    error  // why NVML does not answer
+}
+
+// Look asks NVML about this node; it takes at most 20 s.
+func Look(ctx context.Context, c Child) Survey {
+	if !Present(c.Root) {
+		return Survey{}
+	}
+	r, err := c.probe(ctx, All)
+	return Survey{Driver: true, GPUs: r.GPUs, Held: r.Held, NVML: r.NVML, Err: err}
+}
+
+// List is what the function of that name gives, without asking NVML again.
+func (s Survey) List(ctx context.Context, c Child) ([]GPU, error) {
+	if !s.Driver {
+		return nil, nil
+	}
+	return c.count(ctx, s.GPUs, s.Err)
+}
+
+// Holding gives the processes that compute on this node's GPUs now, by their
+// numbers in the machine's own pid namespace; it takes at most 20 s.
+func Holding(ctx context.Context, c Child) ([]Held, error) {
+	if !Present(c.Root) {
+		return nil, nil
+	}
+	r, err := c.probe(ctx, Processes)
+	return r.Held, err
+}
+
+// Present reports whether the node has a driver, which saves the others the child
+// processes. A container may see it in /proc only.
+func Present(root string) bool { return Given(root) || exists(root, "proc/driver/nvidia/version") }
+
+// Given reports whether there is a file by which the driver is called. /dev/dxg
+// is the driver's under WSL.
+func Given(root string) bool { return exists(root, "dev/nvidiactl", "dev/dxg") }
+
+func exists(root string, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
 		_, err := os.Lstat(filepath.Join("/", root, name))
 		return err == nil
 	})
 }
 
-func (c Child) probe(ctx context.Context, from Source) ([]GPU, error) {
+func (c Child) probe(ctx context.Context, from Source) (Report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("no answer within %v", probeTimeout))
 	defer cancel()
-	// LD_BIND_NOW makes the loader look for every function of NVML before main.
-	env := slices.DeleteFunc(slices.Clone(c.Env), func(entry string) bool {
-		return strings.HasPrefix(entry, "LD_BIND_NOW=")
-	})
-	argv := append(slices.Clone(c.Argv), string(from))
+	argv, env := c.command(from)
 	output, exit, err := c.Run(ctx, c.Path, argv, env, "/")
 	switch report, ok := readReport(output); {
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return Report{}, context.Cause(ctx)
 	case err != nil:
-		return nil, err
+		return Report{}, err
 	case exit != 0 || !ok:
-		return nil, fmt.Errorf("the probe ended with code %d and no answer", exit)
+		return Report{}, fmt.Errorf("the probe ended with code %d and no answer", exit)
 	case report.Error != "":
-		return nil, errors.New(report.Error)
+		return report, errors.New(report.Error)
 	default:
-		return report.GPUs, nil
+		return report, nil
 	}
+}
+
+func (c Child) command(from Source) (argv, env []string) {
+	// LD_BIND_NOW makes the loader look for every function of NVML before main.
+	env = slices.DeleteFunc(slices.Clone(c.Env), func(entry string) bool {
+		return strings.HasPrefix(entry, "LD_BIND_NOW=")
+	})
+	return append(slices.Clone(c.Argv), string(from)), env
 }
 
 // readReport finds the report among whatever else libraries print.

@@ -1,17 +1,20 @@
 package device
 
 import (
-	"bufio"
+	"encoding/json"
+	"io"
 	"io/fs"
-	"strings"
 )
 
-// Source is where a probe looks.
+// Source is what a probe is asked for.
 type Source string
 
 const (
-	NVML   Source = "nvml"   // the driver's library: everything about each GPU
-	Procfs Source = "procfs" // /proc/driver/nvidia: works without the library
+	NVML      Source = "nvml"   // of the driver's library: what counting and pinning need
+	All       Source = "facts"  // of the driver's library: everything about each GPU
+	Processes Source = "held"   // of the driver's library: who computes where
+	Troubles  Source = "events" // of the driver's library: what goes wrong, for as long as somebody reads
+	Procfs    Source = "procfs" // of /proc/driver/nvidia: works without the library
 )
 
 // Report is what a probe found. The child process prints it as one line of
@@ -19,70 +22,39 @@ const (
 type Report struct {
 	Probe int    `json:"gorun_gpu_probe"` // reportVersion; marks the line
 	GPUs  []GPU  `json:"gpus"`
+	Held  []Held `json:"held,omitempty"`  // processes that compute on a GPU now
+	NVML  string `json:"nvml,omitempty"`  // the library's version
 	Error string `json:"error,omitempty"` // why there is no answer
 }
 
-const reportVersion = 1
+const (
+	reportVersion = 2
+	maxHeld       = 64 // processes of one GPU that are told
+)
 
 // Probe looks for GPUs. It may never return or end the process: call it only
 // in a child process made for it. It prints nothing.
 func Probe(from Source, root fs.FS) Report {
-	var gpus []GPU
+	var r Report
 	var err error
 	if from == Procfs {
-		gpus, err = readProcfs(root)
+		r.GPUs, err = readProcfs(root)
 	} else {
-		gpus, err = readNVML()
+		r, err = readNVML(from, root)
 	}
-	r := Report{Probe: reportVersion, GPUs: gpus}
+	locate(root, r.GPUs, from == All)
+	r.Probe = reportVersion
 	if err != nil {
 		r.Error = err.Error()
 	}
 	return r
 }
 
-// readProcfs reads /proc/driver/nvidia/gpus/<PCI address>/information below
-// root. The folder's name is enough to count a GPU.
-func readProcfs(root fs.FS) ([]GPU, error) {
-	const folder = "proc/driver/nvidia/gpus"
-	entries, err := fs.ReadDir(root, folder)
-	if err != nil {
-		return nil, err
+// Answer is the whole of the child process: it prints what Probe found, or each
+// event as it comes until the reader has gone.
+func Answer(w io.Writer, from Source, root fs.FS) error {
+	if from == Troubles {
+		return tellEvents(w)
 	}
-	gpus := make([]GPU, 0, len(entries))
-	for _, e := range entries { // sorted by name, which is PCI order
-		g := GPU{Index: len(gpus), PCI: sysfsPCI(e.Name())}
-		if f, err := root.Open(folder + "/" + e.Name() + "/information"); err == nil {
-			lines := bufio.NewScanner(f) // stops at a line above 64 KiB
-			for lines.Scan() {
-				key, value, _ := strings.Cut(lines.Text(), ":")
-				switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
-				case "Model":
-					g.Name = value
-				// The driver shows question marks until the GPU was used once.
-				case "GPU UUID":
-					if !strings.Contains(value, "?") {
-						g.UUID = value
-					}
-				}
-			}
-			f.Close()
-		}
-		gpus = append(gpus, g)
-	}
-	return gpus, nil
-}
-
-// sysfsPCI turns a PCI address into the form of /sys/bus/pci/devices: lower
-// case, a domain of four digits (NVML writes eight) unless it needs more.
-func sysfsPCI(s string) string {
-	s = strings.ToLower(s)
-	domain, rest, ok := strings.Cut(s, ":")
-	for ok && len(domain) > 4 && domain[0] == '0' {
-		domain = domain[1:]
-	}
-	if !ok {
-		return s
-	}
-	return domain + ":" + rest
+	return json.NewEncoder(w).Encode(Probe(from, root))
 }

@@ -3,30 +3,32 @@ package device
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
-// Visible gives the GPUs that CUDA shows under CUDA_VISIBLE_DEVICES=list, in
-// CUDA's order; call it only when the variable is set. The rules are those of
-// CUDA and of torch.cuda.device_count: an invalid entry hides itself and all
-// that follow; an entry that is named twice hides everything; indexes and UUIDs
-// (whole or their unambiguous beginning) do not mix. MIG instances cannot be
-// looked up here and are believed. note says, for the user, what was cut off.
-func Visible(gpus []GPU, list string) (visible []GPU, note string) {
+// Visible gives the GPUs that CUDA shows under CUDA_VISIBLE_DEVICES=list, of
+// those that it can open, in CUDA's order; call it only when the variable is set.
+// The rules are those of CUDA and of torch.cuda.device_count: an invalid entry
+// hides itself and all that follow; an entry that is named twice hides
+// everything; indexes, UUIDs (whole or their unambiguous beginning) and MIG
+// instances do not mix. A GPU in MIG mode stands for its first instance. note
+// says, for the user, what was cut off.
+func Visible(open []GPU, list string) (visible []GPU, note string) {
 	seen := map[string]bool{}
 	mode := ""
 	for entry := range strings.SplitSeq(list, ",") {
 		entry = strings.TrimSpace(entry)
-		gpu, kind, why := lookup(gpus, entry)
+		gpu, kind, why := lookup(open, entry)
 		if mode == "" {
 			mode = kind
 		}
 		if why == "" && kind != mode {
-			why = "mixes indexes and UUIDs"
+			why = "mixes indexes, UUIDs and MIG instances"
 		}
 		if why != "" {
-			// An empty list and -1 are the usual ways to say "none".
-			if len(visible) == 0 && (entry == "" || entry == "-1") {
+			// An empty list and -1 are the usual ways to say "none"; NoDevFiles is Slurm's.
+			if len(visible) == 0 && (entry == "" || entry == "-1" || entry == "NoDevFiles") {
 				return nil, ""
 			}
 			return visible, fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s: %q %s, so CUDA ignores it and what follows", list, entry, why)
@@ -42,13 +44,14 @@ func Visible(gpus []GPU, list string) (visible []GPU, note string) {
 }
 
 // lookup finds what one entry names; why says why it names nothing.
-func lookup(gpus []GPU, entry string) (gpu GPU, kind, why string) {
+func lookup(open []GPU, entry string) (gpu GPU, kind, why string) {
 	switch {
 	case strings.HasPrefix(entry, "MIG-"):
-		return GPU{Index: -1, UUID: entry}, "MIG", ""
+		gpu, why = lookupMIG(open, entry)
+		return gpu, "MIG", why
 	case strings.HasPrefix(entry, "GPU-"):
 		found := 0
-		for _, g := range gpus {
+		for _, g := range open {
 			if strings.HasPrefix(g.UUID, entry) {
 				gpu, found = g, found+1
 			}
@@ -57,18 +60,70 @@ func lookup(gpus []GPU, entry string) (gpu GPU, kind, why string) {
 			return gpu, "UUID", "fits several GPUs of this node"
 		}
 		if found == 0 {
-			why = "is no GPU of this node"
+			return gpu, "UUID", "is no GPU of this node"
 		}
+		gpu, why = shown(gpu)
 		return gpu, "UUID", why
 	}
 	n, ok := leadingNumber(entry)
 	if !ok || n < 0 {
 		return gpu, "index", "is no GPU"
 	}
-	if n >= len(gpus) {
-		return gpu, "index", fmt.Sprintf("is no GPU of this node, which has %d", len(gpus))
+	if n >= len(open) {
+		return gpu, "index", fmt.Sprintf("is no GPU of this node, which has %d", len(open))
 	}
-	return gpus[n], "index", ""
+	gpu, why = shown(open[n])
+	return gpu, "index", why
+}
+
+// shown is what CUDA uses of a GPU that is named as a whole.
+func shown(g GPU) (GPU, string) {
+	if g.MIG == nil || !*g.MIG {
+		return g, ""
+	}
+	if len(g.Instances) == 0 {
+		return g, "is in MIG mode and has no instance"
+	}
+	return instances(g)[0], ""
+}
+
+// lookupMIG finds an instance by its UUID or by its GPU's and its numbers. Where
+// a GPU's instances are unknown, as without NVML, it is believed.
+func lookupMIG(open []GPU, entry string) (gpu GPU, why string) {
+	found := 0
+	for _, g := range open {
+		for _, part := range instances(g) {
+			if matches(open, part, entry) {
+				gpu, found = part, found+1
+			}
+		}
+	}
+	switch {
+	case found == 1:
+		return gpu, ""
+	case found > 1:
+		return gpu, "fits several MIG instances of this node"
+	case len(open) == 0 || slices.ContainsFunc(open, func(g GPU) bool { return g.MIG == nil }):
+		return GPU{Index: -1, UUID: entry}, ""
+	}
+	return gpu, "is no MIG instance of this node"
+}
+
+// matches reports whether name is an instance's UUID, the beginning of it, or
+// "MIG-<its GPU's UUID>/<GPU instance>/<compute instance>".
+func matches(open []GPU, part GPU, name string) bool {
+	if strings.HasPrefix(part.UUID, name) {
+		return true
+	}
+	for _, g := range open {
+		for _, in := range g.Instances {
+			if in.UUID == part.UUID && in.GI != nil && in.CI != nil &&
+				name == fmt.Sprintf("MIG-%s/%d/%d", g.UUID, *in.GI, *in.CI) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // leadingNumber reads as C's strtol does: a sign, digits, and anything after.

@@ -1,0 +1,144 @@
+package device
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxNICs bounds the adapters that are looked at.
+const maxNICs = 256
+
+// Distance is how far an adapter is from a GPU, in nvidia-smi's words.
+type Distance int
+
+const (
+	PIX  Distance = iota // behind the same PCI switch
+	PXB                  // behind switches of the same root port
+	PHB                  // at the same host bridge of the CPU
+	NODE                 // at another host bridge of the same NUMA node
+	SYS                  // at another NUMA node, or it is not known
+)
+
+func (d Distance) String() string { return [...]string{"PIX", "PXB", "PHB", "NODE", "SYS"}[d] }
+
+// Near is the adapters that are nearest to a GPU, all equally near.
+type Near struct {
+	NICs     []string `json:"nics"`     // "mlx5_0"; where no adapter speaks verbs, interfaces: "eth0"
+	Distance string   `json:"distance"` // a Distance
+}
+
+// spot is a place on the PCI buses.
+type spot struct {
+	name string
+	path []string // "pci0000:15", "0000:15:01.0", ... down to the device itself
+	numa *int
+}
+
+// locate tells each GPU's NUMA node and, if asked to, its nearest adapters, from
+// /sys below root. What is not there stays unknown.
+func locate(root fs.FS, gpus []GPU, nics bool) {
+	var adapters []spot
+	if nics {
+		adapters = listNICs(root)
+	}
+	for i := range gpus {
+		g := &gpus[i]
+		if g.PCI == "" {
+			continue
+		}
+		at, ok := find(root, "sys/bus/pci/devices/"+g.PCI)
+		g.NUMA = at.numa
+		if ok && g.Facts != nil {
+			g.Facts.Near = nearest(at, adapters)
+		}
+	}
+}
+
+// listNICs gives the node's adapters: those with verbs, which NCCL prefers, else
+// the interfaces that are on a PCI bus.
+func listNICs(root fs.FS) []spot {
+	for _, class := range []string{"sys/class/infiniband", "sys/class/net"} {
+		var found []spot
+		entries, _ := fs.ReadDir(root, class)
+		for _, e := range entries[:min(len(entries), maxNICs)] {
+			if at, ok := find(root, class+"/"+e.Name()); ok {
+				at.name = e.Name()
+				found = append(found, at)
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// find follows a link of /sys to the PCI device that it is, or is a part of.
+func find(root fs.FS, link string) (at spot, ok bool) {
+	target, err := fs.ReadLink(root, link)
+	if err != nil {
+		return at, false
+	}
+	place := path.Join(path.Dir(link), target)
+	parts := strings.Split(place, "/")
+	first := slices.IndexFunc(parts, func(s string) bool { return strings.HasPrefix(s, "pci") })
+	last := len(parts) - 1
+	for last > first && !isPCI(parts[last]) {
+		last--
+	}
+	if first < 0 || last == first {
+		return at, false
+	}
+	at.path = parts[first : last+1]
+	if b, err := fs.ReadFile(root, strings.Join(parts[:last+1], "/")+"/numa_node"); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && n >= 0 { // -1: the firmware does not say
+			at.numa = &n
+		}
+	}
+	return at, true
+}
+
+// isPCI reports whether s is an address as "0000:1a:00.0".
+func isPCI(s string) bool {
+	return strings.Count(s, ":") == 2 && strings.Contains(s, ".") && strings.Trim(s, "0123456789abcdef:.") == ""
+}
+
+func nearest(gpu spot, adapters []spot) *Near {
+	best := &Near{}
+	limit := SYS + 1
+	for _, nic := range adapters {
+		switch d := distance(gpu, nic); {
+		case d < limit:
+			limit, best.NICs = d, []string{nic.name}
+		case d == limit:
+			best.NICs = append(best.NICs, nic.name)
+		}
+	}
+	if limit > SYS {
+		return nil
+	}
+	best.Distance = limit.String()
+	return best
+}
+
+// distance is NCCL's: what the paths of two devices have in common.
+func distance(gpu, nic spot) Distance {
+	common := 0
+	for common < min(len(gpu.path), len(nic.path)) && gpu.path[common] == nic.path[common] {
+		common++
+	}
+	switch {
+	case common == 0 && gpu.numa != nil && nic.numa != nil && *gpu.numa == *nic.numa:
+		return NODE
+	case common == 0:
+		return SYS
+	case common == 1:
+		return PHB
+	case common >= len(gpu.path)-2: // but for the switch's port and the GPU itself
+		return PIX
+	}
+	return PXB
+}

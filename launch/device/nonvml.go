@@ -1,0 +1,19 @@
+//go:build !(linux && cgo && !nonvml)
+
+package device
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+)
+
+// Linked says whether this build can ask NVML at all.
+const Linked = false
+
+var errNotLinked = errors.New("this build has no NVML (built without cgo or with -tags nonvml)")
+
+// readNVML is for builds without cgo, in which NVML cannot be loaded.
+func readNVML(Source, fs.FS) (Report, error) { return Report{}, errNotLinked }
+
+func tellEvents(w io.Writer) error { return refuse(w, errNotLinked) }

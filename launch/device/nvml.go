@@ -1,0 +1,151 @@
+//go:build linux && cgo && !nonvml
+
+package device
+
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// Linked says whether this build can ask NVML at all.
+const Linked = true
+
+// reader asks the driver's library. Of a function that the library lacks, the
+// call ends the process; the functions that came after the R418 drivers are
+// looked up first.
+type reader struct {
+	lib  nvml.Interface
+	root fs.FS // where /dev is
+}
+
+// readNVML opens the library for one answer.
+func readNVML(from Source, root fs.FS) (Report, error) {
+	return reader{nvml.New(), root}.read(from)
+}
+
+// open makes the library ready. After an Init that failed no other function of
+// it may be called, not even Shutdown: the loader would end the process.
+func (r reader) open() (done func(), err error) {
+	if ret := r.lib.Init(); ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("cannot load NVML: %w", ret)
+	}
+	return func() { r.lib.Shutdown() }, nil
+}
+
+func (r reader) read(from Source) (report Report, err error) {
+	done, err := r.open()
+	if err != nil {
+		return report, err
+	}
+	defer done()
+	report.NVML, _ = r.lib.SystemGetNVMLVersion()
+	n, ret := r.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return report, fmt.Errorf("cannot count GPUs: %w", ret)
+	}
+	report.GPUs = make([]GPU, 0, min(n, maxGPUs))
+	for i := range min(n, maxGPUs) {
+		g, dev := r.gpu(i)
+		if dev != nil && (from == All || from == Processes) {
+			report.Held = append(report.Held, r.holders(g, dev)...)
+		}
+		if dev != nil && from == All {
+			g.Facts = r.facts(dev)
+		}
+		report.GPUs = append(report.GPUs, g)
+	}
+	return report, nil
+}
+
+// gpu reads what counting and pinning need; dev is nil where nothing more can be asked.
+func (r reader) gpu(i int) (g GPU, dev nvml.Device) {
+	g.Index = i
+	dev, ret := r.lib.DeviceGetHandleByIndex(i)
+	if ret == nvml.ERROR_NO_PERMISSION {
+		g.Denied = "the driver does not allow this process to use it"
+		return g, nil
+	}
+	if ret != nvml.SUCCESS {
+		g.Error = ret.Error()
+		return g, nil
+	}
+	if g.UUID, ret = dev.GetUUID(); ret != nvml.SUCCESS {
+		g.Error = "its UUID cannot be read: " + ret.Error()
+		return g, nil
+	}
+	g.Name = value(ask(dev.GetName))
+	if pci := ask(dev.GetPciInfo); pci != nil {
+		g.PCI = sysfsPCI(cString(pci.BusId[:]))
+	}
+	if g.Minor = ask(dev.GetMinorNumber); g.Minor != nil && exposed(r.root) {
+		g.Denied = denied(r.root, *g.Minor)
+	}
+	g.MIG = r.migMode(dev)
+	if g.MIG != nil && *g.MIG {
+		r.eachInstance(dev, func(in Instance, _ nvml.Device) { g.Instances = append(g.Instances, in) })
+	}
+	return g, dev
+}
+
+// holders gives the processes that compute on a GPU, or on its MIG instances.
+func (r reader) holders(g GPU, dev nvml.Device) (held []Held) {
+	add := func(uuid string, dev nvml.Device) {
+		all, _ := dev.GetComputeRunningProcesses()
+		for _, p := range all[:min(len(all), maxHeld)] {
+			h := Held{UUID: uuid, PID: int(p.Pid)}
+			if p.UsedGpuMemory < 1<<62 { // else not available
+				h.MemMiB = p.UsedGpuMemory >> 20
+			}
+			held = append(held, h)
+		}
+	}
+	if len(g.Instances) == 0 {
+		add(g.UUID, dev)
+		return held
+	}
+	r.eachInstance(dev, func(in Instance, dev nvml.Device) { add(in.UUID, dev) })
+	return held
+}
+
+// has reports whether the installed library has a function.
+func (r reader) has(symbol string) bool { return r.lib.Extensions().LookupSymbol(symbol) == nil }
+
+// ask is the answer to one question, nil when there is none.
+func ask[T any](question func() (T, nvml.Return)) *T {
+	v, ret := question()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	return &v
+}
+
+// askOf is ask of a function that an older library may not have.
+func askOf[T any](r reader, symbol string, question func() (T, nvml.Return)) *T {
+	if !r.has(symbol) {
+		return nil
+	}
+	return ask(question)
+}
+
+// value is what p points to, or nothing.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// cString reads a C string of at most len(chars) characters. go-nvml has had both
+// element types.
+func cString[C int8 | uint8](chars []C) string {
+	var b []byte
+	for _, c := range chars {
+		if c == 0 {
+			break
+		}
+		b = append(b, byte(c))
+	}
+	return string(b)
+}

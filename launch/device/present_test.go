@@ -1,0 +1,25 @@
+package device
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A container without GPUs sees the driver in /proc and cannot call it.
+func TestPresent(t *testing.T) {
+	for file, want := range map[string][2]bool{
+		"dev/nvidiactl": {true, true}, "dev/dxg": {true, true}, "proc/driver/nvidia/version": {true, false}, "dev/null": {},
+	} {
+		root := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, file), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]bool{Present(root), Given(root)}; got != want {
+			t.Errorf("%s: present, given %v, want %v", file, got, want)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package device
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Grants is what says which of a node's GPUs a job may use; nil: nothing is said.
+type Grants struct {
+	CUDA   *string // CUDA_VISIBLE_DEVICES, which CUDA itself obeys
+	Order  string  // CUDA_DEVICE_ORDER
+	NVIDIA *string // NVIDIA_VISIBLE_DEVICES, which a container was made with
+	Slurm  *string // what Slurm gave to the step, or else to the job
+	// SlurmName is the variable that Slurm has.
+	SlurmName string
+}
+
+// ReadGrants finds them in an environment, in which the last entry of a name counts.
+func ReadGrants(env []string) Grants {
+	get := func(name string) *string {
+		for _, entry := range slices.Backward(env) {
+			if v, ok := strings.CutPrefix(entry, name+"="); ok {
+				return &v
+			}
+		}
+		return nil
+	}
+	g := Grants{CUDA: get("CUDA_VISIBLE_DEVICES"), NVIDIA: get("NVIDIA_VISIBLE_DEVICES")}
+	if order := get("CUDA_DEVICE_ORDER"); order != nil {
+		g.Order = *order
+	}
+	for _, name := range []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"} {
+		if g.Slurm == nil {
+			g.Slurm, g.SlurmName = get(name), name
+		}
+	}
+	return g
+}
+
+// See gives the GPUs that the job's workers may use, in the order in which CUDA
+// numbers them, and what the user may not expect, a line each. A GPU is seen when
+// the driver opens it for this process, CUDA_VISIBLE_DEVICES shows it, and both
+// the container and Slurm gave it. Of a GPU in MIG mode its instances are seen.
+func See(gpus []GPU, grants Grants) (visible []GPU, notes []string) {
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	// CUDA numbers what the driver opens, whatever else was given.
+	open := slices.DeleteFunc(slices.Clone(gpus), func(g GPU) bool { return g.Denied != "" })
+	if len(open) == 0 && len(gpus) > 0 {
+		note("this process may use none of the node's %d GPUs: GPU %d: %s", len(gpus), gpus[0].Index, gpus[0].Denied)
+	}
+	if grants.CUDA == nil {
+		visible, notes = uncut(open, notes)
+	} else {
+		var why string
+		if visible, why = Visible(open, *grants.CUDA); why != "" {
+			note("%s", why)
+		}
+	}
+	if why := ambiguous(open, grants); why != "" {
+		note("%s", why)
+	}
+	for _, from := range []struct {
+		name string
+		list *string
+		read func([]GPU, string) (filter, string)
+	}{
+		{"NVIDIA_VISIBLE_DEVICES", grants.NVIDIA, containerGrant},
+		{grants.SlurmName, grants.Slurm, slurmGrant},
+	} {
+		if from.list == nil {
+			continue
+		}
+		allows, why := from.read(open, *from.list)
+		if why != "" {
+			note("%s=%s %s, so it is left out of account", from.name, *from.list, why)
+		}
+		if allows == nil {
+			continue
+		}
+		before := len(visible)
+		visible = slices.DeleteFunc(visible, func(g GPU) bool { return !allows(g) })
+		if hidden := before - len(visible); hidden > 0 && (grants.CUDA != nil || len(visible) == 0) {
+			note("%s=%s does not give %d of the %d GPUs that CUDA shows, so they are not used", from.name, *from.list, hidden, before)
+		}
+	}
+	return visible, notes
+}
+
+// uncut is what is seen without CUDA_VISIBLE_DEVICES: the GPUs, or the MIG
+// instances if there are any, as CUDA then shows no whole GPU.
+func uncut(open []GPU, notes []string) ([]GPU, []string) {
+	var whole, parts []GPU
+	for _, g := range open {
+		if g.MIG != nil && *g.MIG {
+			parts = append(parts, instances(g)...)
+		} else {
+			whole = append(whole, g)
+		}
+	}
+	switch cut := len(open) - len(whole); {
+	case len(parts) > 0 && len(whole) > 0:
+		return parts, append(notes, fmt.Sprintf("%d of the node's %d GPUs are cut into MIG instances, and CUDA then shows no whole GPU; to use those, name them by UUID in CUDA_VISIBLE_DEVICES", cut, len(open)))
+	case len(parts) > 0:
+		return parts, notes
+	case cut > 0:
+		notes = append(notes, fmt.Sprintf("%d of the node's %d GPUs are in MIG mode and have no instance, so they cannot be used (nvidia-smi mig -cgi ... -C makes some, nvidia-smi -mig 0 ends the mode)", cut, len(open)))
+	}
+	return whole, notes
+}
+
+// instances gives the MIG instances of a GPU as devices.
+func instances(g GPU) []GPU {
+	parts := make([]GPU, 0, len(g.Instances))
+	for _, in := range g.Instances {
+		parts = append(parts, GPU{Index: -1, UUID: in.UUID, Name: in.Name, PCI: g.PCI, Minor: g.Minor, NUMA: g.NUMA, Parent: g.UUID})
+	}
+	return parts
+}
+
+// ambiguous says that CUDA's numbers are not those of NVML: it puts the fastest
+// first unless it is told otherwise, and how fast a model is only CUDA knows.
+func ambiguous(open []GPU, grants Grants) string {
+	var models []string
+	for _, g := range open {
+		if g.Name != "" && !slices.Contains(models, g.Name) {
+			models = append(models, g.Name)
+		}
+	}
+	if len(models) < 2 || grants.Order == "PCI_BUS_ID" {
+		return ""
+	}
+	const fix = "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID"
+	if grants.CUDA == nil {
+		return fmt.Sprintf("the GPUs of this node differ (%s) and CUDA numbers the fastest first, others than nvidia-smi: %s", strings.Join(models, ", "), fix)
+	}
+	if first, _, _ := strings.Cut(*grants.CUDA, ","); first == "" || strings.Contains(first, "-") {
+		return ""
+	}
+	return fmt.Sprintf("the GPUs of this node differ (%s) and CUDA numbers the fastest first, so CUDA_VISIBLE_DEVICES=%s, read here as nvidia-smi numbers them, may mean others: %s", strings.Join(models, ", "), *grants.CUDA, fix)
+}

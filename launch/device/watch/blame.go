@@ -1,0 +1,98 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/launch/device"
+)
+
+// Cause is a GPU's error that concerns the job.
+type Cause struct {
+	UUID  string // of the GPU; "" when the driver does not say which
+	Xid   uint64 // 0: it was no Xid
+	Class Class
+	Ranks []int  // whose GPU it is, ascending
+	Text  string // one line: which GPU, whose, what
+	Fix   string
+	// Critical says that --on-gpu-error=abort ends the round; the others are worth
+	// a warning.
+	Critical bool
+}
+
+// Blame says what an event means for a job. ok is false for one that means
+// nothing to it: no error, or of a GPU that no rank of this node owns. Where
+// nothing is planned, every GPU of the node may be the job's.
+func Blame(e device.Event, gpus []device.GPU, ranks []Rank) (c Cause, ok bool) {
+	n := node(gpus)
+	planned := false
+	for _, r := range ranks {
+		planned = planned || len(r.Own) > 0
+		if e.UUID != "" && n.hit(e, r) {
+			c.Ranks = append(c.Ranks, r.Rank)
+		}
+	}
+	if e.UUID != "" && planned && len(c.Ranks) == 0 {
+		return c, false
+	}
+	slices.Sort(c.Ranks)
+	c.UUID = e.UUID
+	var what string
+	switch e.Kind {
+	case device.Xid:
+		x := Explain(e.Code)
+		c.Xid, c.Class, c.Fix, c.Critical, what = e.Code, x.Class, x.Fix, x.Critical(), x.String()
+	case device.DoubleBit:
+		x := Explain(48)
+		c.Class, c.Fix, c.Critical, what = x.Class, x.Fix, true, x.Text
+	case device.Lost:
+		x := Explain(79)
+		c.Class, c.Fix, c.Critical, what = x.Class, x.Fix, true, "the driver does not reach it any more"
+		if e.Text != "" {
+			what += " (" + e.Text + ")"
+		}
+	default:
+		return c, false
+	}
+	c.Text = fmt.Sprintf("%s: %s", n.whose(e.UUID, c.Ranks), what)
+	return c, true
+}
+
+// hit reports whether an event concerns a rank: a MIG instance's error leaves the
+// other instances of the GPU alone.
+func (n node) hit(e device.Event, r Rank) bool {
+	if !n.owns(r, e.UUID) {
+		return false
+	}
+	for _, g := range n {
+		for _, in := range g.Instances {
+			if g.UUID == e.UUID && slices.Contains(r.Own, in.UUID) &&
+				(differs(e.GI, in.GI) || differs(e.CI, in.CI)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// differs reports whether both are known and not the same.
+func differs(a, b *int) bool { return a != nil && b != nil && *a != *b }
+
+// whose names a GPU and its owners.
+func (n node) whose(uuid string, ranks []int) string {
+	if uuid == "" {
+		return "a GPU of this node"
+	}
+	name := n.label(uuid)
+	if name != uuid {
+		name += " (" + uuid + ")"
+	}
+	switch len(ranks) {
+	case 0:
+		return name
+	case 1:
+		return fmt.Sprintf("%s of rank %d", name, ranks[0])
+	}
+	return fmt.Sprintf("%s of ranks %s", name, strings.Trim(fmt.Sprint(ranks), "[]"))
+}

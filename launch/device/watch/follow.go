@@ -1,0 +1,52 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gorun/gorun/launch/device"
+)
+
+// The pauses before a child that ended is started again. One that has lived for
+// the longest of them was well, and the next pause is the shortest again.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// Follow passes on what goes wrong with the node's GPUs until ctx ends, starting
+// the child again when it dies, which it says once. It returns early, and says
+// why, where the driver tells of no events. listen is device.Listen.
+func Follow(ctx context.Context, listen func(ctx context.Context, got func(device.Event)) error, got func(device.Event), say func(string)) {
+	pause, said := firstPause, false
+	for {
+		start := time.Now()
+		err := listen(ctx, func(e device.Event) {
+			if e.Kind != device.Watching && e.Kind != device.Alive {
+				got(e)
+			}
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, device.ErrNoEvents) {
+			say(fmt.Sprintf("errors of the GPUs cannot be watched: %v", err))
+			return
+		}
+		if time.Since(start) >= lastPause {
+			pause = firstPause
+		}
+		if !said {
+			said = true
+			say(fmt.Sprintf("errors of the GPUs are not watched while the probe is started again: %v", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastPause)
+	}
+}

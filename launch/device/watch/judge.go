@@ -1,0 +1,137 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/launch/device"
+)
+
+// The rules whose findings Judge gives, as the preflight catalogue names them.
+const (
+	DistinctGPU = "D01" // every rank on its own GPU
+	Leftovers   = "S01" // nobody else on the ranks' GPUs
+)
+
+// Finding is something about the GPUs that a user should know.
+type Finding struct {
+	ID   string // of a rule; "" for a note
+	Text string // one line, with what to do
+}
+
+// View is what is known of a node at one moment.
+type View struct {
+	GPUs  []device.GPU // all of the node
+	Ranks []Rank
+	Held  []device.Held // as NVML tells
+	// Name is what a process is called, "" when there is none of that number.
+	Name func(pid int) string
+	// Machine says that this process numbers processes as NVML does; false: it is
+	// in a pid namespace of its own.
+	Machine bool
+}
+
+// Judge compares views with the plan. It says each thing once.
+type Judge struct {
+	said map[string]bool
+}
+
+// Judge gives what is new in a view.
+func (j *Judge) Judge(v View) []Finding {
+	if j.said == nil {
+		j.said = map[string]bool{}
+	}
+	owner := map[int]Rank{}
+	for _, r := range v.Ranks {
+		for _, pid := range r.PIDs {
+			owner[pid] = r
+		}
+	}
+	var found []Finding
+	add := func(key, id, format string, args ...any) {
+		if !j.said[key] {
+			j.said[key] = true
+			found = append(found, Finding{id, fmt.Sprintf(format, args...)})
+		}
+	}
+	known := slices.ContainsFunc(v.Held, func(h device.Held) bool { _, ours := owner[h.PID]; return ours })
+	if len(v.Held) > 0 && !known && !v.Machine {
+		add("namespace", "", "which worker runs on which GPU cannot be told: the driver numbers processes as the machine does, and this container has numbers of its own (start it with --pid=host)")
+		return found
+	}
+	n := node(v.GPUs)
+	for _, h := range v.Held {
+		r, ours := owner[h.PID]
+		switch {
+		case ours && len(r.Own) > 0 && !n.owns(r, h.UUID):
+			runs := "runs on"
+			if slices.ContainsFunc(v.Held, func(o device.Held) bool {
+				at, ours := owner[o.PID]
+				return ours && at.Rank == r.Rank && n.owns(r, o.UUID)
+			}) {
+				runs = "also runs on"
+			}
+			add(fmt.Sprint("astray", r.Rank, h.UUID), DistinctGPU,
+				"%s %s %s, its own is %s: call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive",
+				r.who(h.PID), runs, n.label(h.UUID), n.labels(r.Own))
+		case !ours:
+			j.stranger(v, h, add)
+		}
+	}
+	shared(v, owner, add)
+	return found
+}
+
+// stranger tells of a process on a rank's GPU that is none of the job's.
+func (j *Judge) stranger(v View, h device.Held, add func(key, id, format string, args ...any)) {
+	name := v.Name(h.PID)
+	switch {
+	case name == "": // it has ended meanwhile, or lives in another container
+		return
+	case strings.HasPrefix(name, "nvidia-cuda-mps"): // computes for others, the ranks among them
+		return
+	}
+	n := node(v.GPUs)
+	for _, r := range v.Ranks {
+		if n.owns(r, h.UUID) {
+			add(fmt.Sprint("stranger", h.PID, h.UUID), Leftovers,
+				"pid %d (%s), which is not of this job, runs on %s, the GPU of rank %d%s: end it, or leave that GPU out",
+				h.PID, name, n.label(h.UUID), r.Rank, memory(h))
+			return
+		}
+	}
+}
+
+// shared tells of several ranks on one GPU that nobody planned: those that are on
+// another rank's GPU have been told already.
+func shared(v View, owner map[int]Rank, add func(key, id, format string, args ...any)) {
+	on := map[string][]string{}
+	var order []string
+	ranks := map[string]map[int]bool{}
+	for _, h := range v.Held {
+		r, ours := owner[h.PID]
+		if !ours || len(r.Own) > 0 || ranks[h.UUID][r.Rank] {
+			continue
+		}
+		if ranks[h.UUID] == nil {
+			ranks[h.UUID] = map[int]bool{}
+			order = append(order, h.UUID)
+		}
+		ranks[h.UUID][r.Rank] = true
+		on[h.UUID] = append(on[h.UUID], r.who(h.PID))
+	}
+	for _, uuid := range order {
+		if who := on[uuid]; len(who) > 1 {
+			add("shared"+uuid, DistinctGPU, "%s and %s run on the same %s: call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive",
+				strings.Join(who[:len(who)-1], ", "), who[len(who)-1], node(v.GPUs).label(uuid))
+		}
+	}
+}
+
+func memory(h device.Held) string {
+	if h.MemMiB == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", with %d MiB of its memory", h.MemMiB)
+}

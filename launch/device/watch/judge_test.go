@@ -1,0 +1,145 @@
+package watch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/launch/device"
+)
+
+func gpus() []device.GPU {
+	all := []device.GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 2, UUID: "GPU-c"}, {Index: 3, UUID: "GPU-d"}}
+	all[2].Instances = []device.Instance{{UUID: "MIG-1", GI: new(1), CI: new(0)}, {UUID: "MIG-2", GI: new(2), CI: new(0)}}
+	return all
+}
+
+func rank(n, pid int, own ...string) Rank { return Rank{n, []int{pid, pid + 1}, own} }
+
+func TestJudge(t *testing.T) {
+	const fix = ": call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive"
+	planned := []Rank{rank(2, 4700, "GPU-a"), rank(3, 4710, "GPU-d")}
+	tests := []struct {
+		name  string
+		ranks []Rank
+		held  string // uuid=pid, separated by blanks
+		here  string // pids that exist here, but for the ranks'
+		away  bool   // in a pid namespace of its own
+		want  []string
+	}{
+		{name: "as planned", ranks: planned, held: "GPU-a=4700 GPU-d=4710"},
+		{name: "nobody yet", ranks: planned},
+		{name: "a rank on another's GPU", ranks: planned, held: "GPU-a=4700 GPU-a=4710", want: []string{
+			"D01 rank 3 (pid 4710) runs on GPU 0, its own is GPU 3" + fix,
+		}},
+		{name: "a rank's child on another's GPU", ranks: planned, held: "GPU-a=4711", want: []string{
+			"D01 rank 3 (pid 4711) runs on GPU 0, its own is GPU 3" + fix,
+		}},
+		{name: "a rank on its own and another's GPU", ranks: planned, held: "GPU-a=4710 GPU-d=4710", want: []string{
+			"D01 rank 3 (pid 4710) also runs on GPU 0, its own is GPU 3" + fix,
+		}},
+		{name: "all on GPU 1, which is nobody's", ranks: planned, held: "GPU-b=4700 GPU-b=4710", want: []string{
+			"D01 rank 2 (pid 4700) runs on GPU 1, its own is GPU 0" + fix,
+			"D01 rank 3 (pid 4710) runs on GPU 1, its own is GPU 3" + fix,
+		}},
+		{name: "nothing planned, one each", ranks: []Rank{rank(0, 10), rank(1, 20)}, held: "GPU-b=10 GPU-a=20"},
+		{name: "nothing planned, two on one", ranks: []Rank{rank(0, 10), rank(1, 20), rank(2, 30)}, held: "GPU-b=10 GPU-b=11 GPU-b=20 GPU-b=30", want: []string{
+			"D01 rank 0 (pid 10), rank 1 (pid 20) and rank 2 (pid 30) run on the same GPU 1" + fix,
+		}},
+		{name: "two on one, as planned", ranks: []Rank{rank(0, 10, "GPU-a"), rank(1, 20, "GPU-a")}, held: "GPU-a=10 GPU-a=20"},
+		{name: "two GPUs each", ranks: []Rank{rank(0, 10, "GPU-a", "GPU-b")}, held: "GPU-a=10 GPU-b=10 GPU-d=10", want: []string{
+			"D01 rank 0 (pid 10) also runs on GPU 3, its own is GPU 0, GPU 1" + fix,
+		}},
+		{name: "a MIG instance", ranks: []Rank{rank(0, 10, "MIG-1")}, held: "MIG-1=10 GPU-c=10"},
+		{name: "the other MIG instance", ranks: []Rank{rank(0, 10, "MIG-1")}, held: "MIG-2=10", want: []string{
+			"D01 rank 0 (pid 10) runs on MIG-2 of GPU 2, its own is MIG-1 of GPU 2" + fix,
+		}},
+		{name: "a stranger on a rank's GPU", ranks: planned, held: "GPU-a=4700 GPU-d=99", here: "99", want: []string{
+			"S01 pid 99 (p99), which is not of this job, runs on GPU 3, the GPU of rank 3, with 64 MiB of its memory: end it, or leave that GPU out",
+		}},
+		{name: "a stranger before any worker computes", ranks: planned, held: "GPU-d=99", here: "99", want: []string{
+			"S01 pid 99 (p99), which is not of this job, runs on GPU 3, the GPU of rank 3, with 64 MiB of its memory: end it, or leave that GPU out",
+		}},
+		{name: "a stranger elsewhere", ranks: planned, held: "GPU-b=99", here: "99"},
+		{name: "a stranger that has gone", ranks: planned, held: "GPU-a=4700 GPU-d=99"},
+		{name: "the MPS server", ranks: planned, held: "GPU-a=7", here: "7"},
+		{name: "a container", ranks: planned, held: "GPU-a=70001 GPU-d=99", here: "99", away: true, want: []string{
+			" which worker runs on which GPU cannot be told: the driver numbers processes as the machine does, and this container has numbers of its own (start it with --pid=host)",
+		}},
+		{name: "a container whose driver translates", ranks: planned, held: "GPU-a=4710 GPU-d=70001", away: true, want: []string{
+			"D01 rank 3 (pid 4710) runs on GPU 0, its own is GPU 3" + fix,
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			v := View{GPUs: gpus(), Ranks: tt.ranks, Machine: !tt.away, Name: func(pid int) string {
+				if pid == 7 {
+					return "nvidia-cuda-mps"
+				}
+				if strings.Contains(" "+tt.here+" ", fmt.Sprintf(" %d ", pid)) {
+					return fmt.Sprintf("p%d", pid)
+				}
+				return ""
+			}}
+			for _, h := range strings.Fields(tt.held) {
+				uuid, pid, _ := strings.Cut(h, "=")
+				n := 0
+				fmt.Sscan(pid, &n)
+				v.Held = append(v.Held, device.Held{UUID: uuid, PID: n, MemMiB: 64})
+			}
+			var j Judge
+			var got []string
+			for _, f := range j.Judge(v) {
+				got = append(got, f.ID+" "+f.Text)
+			}
+			if strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+			if again := j.Judge(v); len(again) > 0 {
+				t.Errorf("said again: %+v", again)
+			}
+		})
+	}
+}
+
+func TestBlame(t *testing.T) {
+	ranks := []Rank{rank(4, 10, "GPU-a"), rank(5, 20, "MIG-1"), rank(6, 30, "MIG-2"), rank(7, 40, "GPU-d"), rank(8, 50, "GPU-d")}
+	tests := []struct {
+		name     string
+		event    device.Event
+		ranks    []Rank
+		text     string // "": it means nothing to the job
+		critical bool
+	}{
+		{"off the bus", device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 79}, ranks, "GPU 0 (GPU-a) of rank 4: Xid 79: the GPU has fallen off the bus", true},
+		{"shared", device.Event{Kind: device.DoubleBit, UUID: "GPU-d"}, ranks, "GPU 3 (GPU-d) of ranks 7 8: double-bit ECC error of the memory: data is lost", true},
+		{"lost", device.Event{Kind: device.Lost, UUID: "GPU-a", Text: "GPU is lost"}, ranks, "GPU 0 (GPU-a) of rank 4: the driver does not reach it any more (GPU is lost)", true},
+		{"a program's error", device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 31}, ranks, "GPU 0 (GPU-a) of rank 4: Xid 31: GPU memory page fault: an access to an address that is not mapped", false},
+		{"an Xid that is not known", device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 9999}, ranks, "GPU 0 (GPU-a) of rank 4: Xid 9999: an error that gorun does not know", false},
+		{"one MIG instance", device.Event{Kind: device.Xid, UUID: "GPU-c", Code: 94, GI: new(2), CI: new(0)}, ranks, "GPU 2 (GPU-c) of rank 6: Xid 94: memory error, contained: only the program that used that memory is hurt", true},
+		{"a GPU with MIG instances", device.Event{Kind: device.Xid, UUID: "GPU-c", Code: 95}, ranks, "GPU 2 (GPU-c) of ranks 5 6: Xid 95: memory error, uncontained: every program on the GPU is hurt", true},
+		{"nobody's", device.Event{Kind: device.Xid, UUID: "GPU-b", Code: 79}, ranks, "", false},
+		{"nothing planned", device.Event{Kind: device.Xid, UUID: "GPU-b", Code: 79}, []Rank{rank(0, 10)}, "GPU 1 (GPU-b): Xid 79: the GPU has fallen off the bus", true},
+		{"which one is not known", device.Event{Kind: device.Xid, Code: 79}, ranks, "a GPU of this node: Xid 79: the GPU has fallen off the bus", true},
+		{"no error", device.Event{Kind: device.Alive}, ranks, "", false},
+	}
+	for _, tt := range tests {
+		c, ok := Blame(tt.event, gpus(), tt.ranks)
+		if ok != (tt.text != "") || ok && (c.Text != tt.text || c.Fix == "") || c.Critical != tt.critical {
+			t.Errorf("%s: %+v, %v; want %q, critical %v", tt.name, c, ok, tt.text, tt.critical)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for _, code := range []uint64{48, 64, 74, 79, 94, 95, 119, 120, 140, 144, 149} {
+		if x := Explain(code); !x.Critical() || x.Code != code {
+			t.Errorf("not critical: %+v", x)
+		}
+	}
+	for _, code := range []uint64{13, 31, 43, 45, 63, 68, 92, 109, 154, 0, 1 << 40} { // of programs, or only advice
+		if x := Explain(code); x.Critical() || x.Text == "" || x.Fix == "" {
+			t.Errorf("critical or empty: %+v", x)
+		}
+	}
+}

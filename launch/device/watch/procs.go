@@ -1,0 +1,92 @@
+package watch
+
+import (
+	"bytes"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorun/gorun/launch/device"
+)
+
+// Procs is a /proc file system.
+type Procs struct {
+	FS fs.FS // os.DirFS("/proc")
+}
+
+const (
+	maxDepth = 100 // of processes that start processes
+	// machineNamespace is what the kernel calls the first pid namespace
+	// (PROC_PID_INIT_INO), whatever machine it is.
+	machineNamespace = "pid:[4026531836]"
+)
+
+// Name is what a process is called and whose it is, "" when there is none.
+func (p Procs) Name(pid int) string {
+	if pid <= 0 {
+		return ""
+	}
+	b, err := fs.ReadFile(p.FS, strconv.Itoa(pid)+"/comm")
+	if err != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(string(b[:min(len(b), 64)])), "?")
+}
+
+// Machine reports whether /proc numbers processes as the machine does.
+func (p Procs) Machine() bool {
+	link, err := fs.ReadLink(p.FS, "self/ns/pid")
+	return err == nil && link == machineNamespace
+}
+
+// adopt adds to each rank's processes those that hold a GPU and were started by
+// one of them, at any depth. Of one whose parent has ended, the group or the
+// session still is the worker's.
+func (p Procs) adopt(ranks []Rank, held []device.Held) []Rank {
+	out := slices.Clone(ranks)
+	owner := map[int]int{} // process to position in out
+	for i := range out {
+		out[i].PIDs = slices.Clone(out[i].PIDs)
+		for _, pid := range out[i].PIDs {
+			owner[pid] = i
+		}
+	}
+	for _, h := range held {
+		if _, known := owner[h.PID]; known {
+			continue
+		}
+		if i, ok := p.ancestor(h.PID, owner); ok {
+			out[i].PIDs = append(out[i].PIDs, h.PID)
+			owner[h.PID] = i
+		}
+	}
+	return out
+}
+
+// ancestor looks for a process that is known among those above pid.
+func (p Procs) ancestor(pid int, known map[int]int) (owner int, ok bool) {
+	for range maxDepth {
+		if pid <= 1 {
+			break
+		}
+		b, err := fs.ReadFile(p.FS, strconv.Itoa(pid)+"/stat")
+		if err != nil {
+			break
+		}
+		// "7 (a name, which may hold anything) S parent group session ..."
+		fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+		if len(fields) < 4 {
+			break
+		}
+		var ids [3]int
+		for i := range ids {
+			ids[i], _ = strconv.Atoi(string(fields[i+1]))
+			if owner, ok := known[ids[i]]; ok {
+				return owner, true
+			}
+		}
+		pid = ids[0]
+	}
+	return 0, false
+}

@@ -1,0 +1,127 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorun/gorun/launch/device"
+)
+
+const (
+	firstPoll = 100 * time.Millisecond
+	lastPoll  = time.Second
+	sayAfter  = 3 * time.Second // well within the 5 s that a wait may be silent
+)
+
+// Release says what is waited for.
+type Release struct {
+	GPUs   []device.GPU  // all of the node
+	UUIDs  []string      // the ranks' GPUs and MIG instances; none: all
+	PIDs   []int         // every process of the job that was seen; a dead one may still hold
+	Before []device.Held // who was there before the job
+	// Held is device.Holding.
+	Held  func(context.Context) ([]device.Held, error)
+	Procs Procs
+	// Within is how long it may take (--gpu-release-timeout).
+	Within time.Duration
+	Say    func(string)
+}
+
+// ErrHeld is returned when the GPUs are not free in time.
+var ErrHeld = errors.New("the GPUs are not free")
+
+// WaitReleased waits until no process of the job holds one of its GPUs. After
+// 3 s it says who does. The error is ErrHeld, naming the holders, the end of
+// ctx, or why nobody can know.
+//
+// What ended is listed by the driver until it has taken everything back, so a
+// process that exists no more is taken for the job's unless it was there before.
+func WaitReleased(ctx context.Context, r Release) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Within, ErrHeld)
+	defer cancel()
+	start, said := time.Now(), ""
+	var holding []device.Held
+	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
+		all, err := r.ask(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return r.late(context.Cause(ctx), holding)
+		case err != nil:
+			return fmt.Errorf("whether the GPUs are free again cannot be told: %w", err)
+		}
+		if holding = r.ours(all); len(holding) == 0 {
+			return nil
+		}
+		if who := r.name(holding); who != said && time.Since(start) >= sayAfter {
+			said = who
+			r.Say(fmt.Sprintf("waiting until the GPUs are free (at most %v): %s", r.Within, who))
+		}
+		select {
+		case <-ctx.Done():
+			return r.late(context.Cause(ctx), holding)
+		case <-time.After(poll):
+		}
+	}
+}
+
+// ask reads the process list, and says so when the driver is slow to answer.
+func (r Release) ask(ctx context.Context) (held []device.Held, err error) {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		held, err = r.Held(ctx)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(sayAfter):
+		r.Say(fmt.Sprintf("waiting until the GPUs are free (at most %v): the driver has not answered yet", r.Within))
+		<-answered
+	}
+	return held, err
+}
+
+func (r Release) late(cause error, holding []device.Held) error {
+	if !errors.Is(cause, ErrHeld) {
+		return cause
+	}
+	who := r.name(holding)
+	if who == "" {
+		who = "the driver does not say who holds them"
+	}
+	return fmt.Errorf("%w after %v: %s; end what is left, look at nvidia-smi, or give a longer --gpu-release-timeout", ErrHeld, r.Within, who)
+}
+
+// ours gives those of the job's processes that hold one of its GPUs.
+func (r Release) ours(held []device.Held) []device.Held {
+	n, machine := node(r.GPUs), r.Procs.Machine()
+	job := Rank{Own: r.UUIDs}
+	return slices.DeleteFunc(slices.Clone(held), func(h device.Held) bool {
+		if len(r.UUIDs) > 0 && !n.owns(job, h.UUID) {
+			return true
+		}
+		if slices.ContainsFunc(r.Before, func(b device.Held) bool { return b.PID == h.PID }) {
+			return true
+		}
+		if slices.Contains(r.PIDs, h.PID) || r.Procs.Name(h.PID) == "" {
+			return false
+		}
+		return machine // else the number is the machine's, and its name here another one's
+	})
+}
+
+// name lists the holders: "GPU 0: pid 7 (python); GPU 1: pid 8 (ended, 512 MiB)".
+func (r Release) name(held []device.Held) string {
+	var all []string
+	for _, h := range held {
+		what := r.Procs.Name(h.PID)
+		if what == "" {
+			what = "ended, or of another container"
+		}
+		all = append(all, fmt.Sprintf("%s: pid %d (%s)%s", node(r.GPUs).label(h.UUID), h.PID, what, memory(h)))
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,204 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorun/gorun/launch/device"
+)
+
+// proc is a /proc with processes, by "parent group session".
+func proc(machine bool, all map[int]string) Procs {
+	link := "pid:[4026532999]"
+	if machine {
+		link = machineNamespace
+	}
+	root := fstest.MapFS{"self/ns/pid": {Mode: fs.ModeSymlink, Data: []byte(link)}, "uptime": {}}
+	for pid, above := range all {
+		root[fmt.Sprintf("%d/comm", pid)] = &fstest.MapFile{Data: []byte("python\n")}
+		root[fmt.Sprintf("%d/stat", pid)] = &fstest.MapFile{Data: fmt.Appendf(nil, "%d (a) b) 7 (c) S %s 0 -1", pid, above)}
+	}
+	return Procs{root}
+}
+
+func TestAdopt(t *testing.T) {
+	p := proc(true, map[int]string{
+		1: "0 1 1", 100: "1 100 100", 101: "100 101 100", 102: "101 102 102", 103: "1 103 100", 200: "1 200 200", 300: "1 300 300", 400: "400 400 400",
+	})
+	held := []device.Held{{PID: 102}, {PID: 103}, {PID: 200}, {PID: 300}, {PID: 400}, {PID: 999}, {PID: 0}, {PID: -1}}
+	got := p.adopt([]Rank{{0, []int{100}, nil}, {1, []int{200}, nil}}, held)
+	if want := []Rank{{0, []int{100, 102, 103}, nil}, {1, []int{200}, nil}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if p.Name(100) != "python" || p.Name(999) != "" || p.Name(-1) != "" || !p.Machine() || proc(false, nil).Machine() {
+		t.Error("names or namespaces are wrong")
+	}
+}
+
+// The real /proc: this process descends from its parent.
+func TestAdoptReal(t *testing.T) {
+	p := Procs{os.DirFS("/proc")}
+	got := p.adopt([]Rank{{0, []int{os.Getppid()}, nil}}, []device.Held{{PID: os.Getpid()}})
+	if len(got[0].PIDs) != 2 || p.Name(os.Getpid()) == "" {
+		t.Errorf("got %v, %q", got, p.Name(os.Getpid()))
+	}
+}
+
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var reads []time.Duration
+		var found []string
+		ctx, cancel := context.WithCancel(t.Context())
+		c := Config{
+			GPUs: gpus(), Every: time.Second, Procs: proc(true, map[int]string{10: "1 10 10", 12: "10 10 10"}),
+			Ranks: func() []Rank { return []Rank{{3, []int{10}, []string{"GPU-d"}}} },
+			Held: func(context.Context) ([]device.Held, error) {
+				switch reads = append(reads, time.Since(start)); len(reads) {
+				case 1, 2:
+					return nil, errors.New("the driver is busy")
+				case 5:
+					cancel()
+				}
+				return []device.Held{{UUID: "GPU-a", PID: 12}}, nil
+			},
+			Found: func(f Finding) { found = append(found, f.Text) },
+		}
+		Watch(ctx, c)
+		if want := []time.Duration{0, minInterval, 2 * minInterval, 3 * minInterval, 4 * minInterval}; !reflect.DeepEqual(reads, want) {
+			t.Errorf("read after %v, want %v", reads, want)
+		}
+		if len(found) != 2 || !strings.Contains(found[0], "the driver is busy") || !strings.HasPrefix(found[1], "rank 3 (pid 12) runs on GPU 0, its own is GPU 3") {
+			t.Errorf("found %q", found)
+		}
+	})
+}
+
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var starts []time.Duration
+		var got []device.EventKind
+		var said []string
+		listen := func(_ context.Context, tell func(device.Event)) error {
+			starts = append(starts, time.Since(start))
+			tell(device.Event{Kind: device.Watching})
+			switch len(starts) {
+			case 2:
+				tell(device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 79}) // a simulated Xid
+			case 9: // this one lives
+				time.Sleep(time.Hour) // sleep: in the bubble's time
+				tell(device.Event{Kind: device.Alive})
+			case 11:
+				return fmt.Errorf("%w: no library", device.ErrNoEvents)
+			}
+			return errors.New("the probe ended with code 139")
+		}
+		Follow(t.Context(), listen, func(e device.Event) { got = append(got, e.Kind) }, func(s string) { said = append(said, s) })
+		s := time.Second
+		want := []time.Duration{0, s, 3 * s, 7 * s, 15 * s, 31 * s, 63 * s, 123 * s, 183 * s, 183*s + time.Hour + s, 183*s + time.Hour + 3*s}
+		if !reflect.DeepEqual(starts, want) {
+			t.Errorf("started after %v, want %v", starts, want)
+		}
+		if !reflect.DeepEqual(got, []device.EventKind{device.Xid}) || len(said) != 2 || !strings.Contains(said[0], "code 139") || !strings.Contains(said[1], "no library") {
+			t.Errorf("got %v, said %q", got, said)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	Follow(ctx, func(ctx context.Context, _ func(device.Event)) error {
+		cancel()
+		return ctx.Err()
+	}, nil, func(s string) { t.Errorf("said %q", s) })
+}
+
+func TestWaitReleased(t *testing.T) {
+	const never = time.Hour
+	theirs := []device.Held{{UUID: "GPU-a", PID: 10}}
+	tests := []struct {
+		name   string
+		until  time.Duration // it is held
+		held   []device.Held
+		before []device.Held
+		away   bool
+		said   string
+		err    string
+		within time.Duration // it returns
+	}{
+		{name: "free", within: 0},
+		{name: "free soon", until: time.Second, held: theirs, within: 2 * time.Second},
+		{name: "free late", until: 10 * time.Second, held: theirs, said: "GPU 0: pid 10 (python)", within: 12 * time.Second},
+		{name: "never free", until: never, held: theirs, said: "GPU 0: pid 10 (python)", err: "not free after 50s: GPU 0: pid 10 (python); end", within: 51 * time.Second},
+		{name: "a process that has ended", until: never, held: []device.Held{{UUID: "GPU-b", PID: 77, MemMiB: 9}}, said: "GPU 1: pid 77 (ended, or of another container), with 9 MiB", err: "pid 77", within: 51 * time.Second},
+		{name: "a stranger", until: never, held: []device.Held{{UUID: "GPU-a", PID: 99}}},
+		{name: "another GPU", until: never, held: []device.Held{{UUID: "GPU-d", PID: 10}}},
+		{name: "there before", until: never, held: []device.Held{{UUID: "GPU-a", PID: 77}}, before: []device.Held{{UUID: "GPU-a", PID: 77}}},
+		{name: "in a container", until: 4 * time.Second, held: []device.Held{{UUID: "GPU-a", PID: 99}}, away: true, said: "pid 99", within: 6 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				var said []string
+				var first time.Duration
+				err := WaitReleased(t.Context(), Release{
+					GPUs: gpus(), UUIDs: []string{"GPU-a", "GPU-b"}, PIDs: []int{10}, Before: tt.before, Within: 50 * time.Second,
+					Procs: proc(!tt.away, map[int]string{10: "1 1 1", 99: "1 1 1"}),
+					Held: func(context.Context) ([]device.Held, error) {
+						if time.Since(start) < tt.until {
+							return tt.held, nil
+						}
+						return nil, nil
+					},
+					Say: func(s string) {
+						if said = append(said, s); len(said) == 1 {
+							first = time.Since(start)
+						}
+					},
+				})
+				if took := time.Since(start); took > tt.within {
+					t.Errorf("it took %v", took)
+				}
+				if (err == nil) != (tt.err == "") || err != nil && (!errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), tt.err)) {
+					t.Errorf("got %v, want %q", err, tt.err)
+				}
+				if (tt.said == "") != (len(said) == 0) || len(said) > 1 || tt.said != "" && (!strings.Contains(said[0], tt.said) || first > 5*time.Second) {
+					t.Errorf("said %q after %v, want %q", said, first, tt.said)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitReleasedDriver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("no NVML")
+		r := Release{Within: 50 * time.Second, Held: func(context.Context) ([]device.Held, error) { return nil, broken }, Procs: proc(true, nil)}
+		if err := WaitReleased(t.Context(), r); !errors.Is(err, broken) || errors.Is(err, ErrHeld) {
+			t.Errorf("got %v", err)
+		}
+		start := time.Now()
+		var said time.Duration
+		r.Say = func(s string) { said = time.Since(start) }
+		r.Held = func(ctx context.Context) ([]device.Held, error) { // a hanging driver
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		if err := WaitReleased(t.Context(), r); !errors.Is(err, ErrHeld) || said != sayAfter {
+			t.Errorf("got %v, said after %v", err, said)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if err := WaitReleased(ctx, r); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the context's end", err)
+		}
+	})
+}

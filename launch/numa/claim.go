@@ -1,0 +1,169 @@
+package numa
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// claim is one GPU, or one worker without a GPU, that wants CPUs of a node.
+type claim struct {
+	worker int  // local rank; -1: a GPU that no worker of this agent owns
+	node   Node // whose CPUs are those that may be used; ID Unknown: all CPUs
+	what   string
+	nth    int // among the claims on this node, from 0
+	of     int // claims on this node
+}
+
+// claims are all, in the order of the GPUs, or of workers where there are none.
+// doubt says why they all go to the node of all CPUs.
+func (r *Request) claims() (all []claim, doubt string, err error) {
+	if slices.ContainsFunc(r.Workers, func(own []int) bool { return len(own) == 0 }) {
+		all, err = r.byWorker()
+	} else {
+		all, doubt = r.byGPU()
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	count := map[int]int{}
+	for i := range all {
+		c := &all[i]
+		wide := c.node.CPUs
+		c.node.CPUs = wide.And(r.CPUs)
+		if len(c.node.CPUs) == 0 && c.worker >= 0 {
+			return nil, "", fmt.Errorf("--numa-binding %s: %s is on NUMA node %d (CPUs %v), and this process may use CPUs %v only: give the job CPUs of that node, or leave out --numa-binding", r.Mode, c.what, c.node.ID, wide, r.CPUs)
+		}
+		c.nth = count[c.node.ID]
+		count[c.node.ID]++
+	}
+	for i := range all {
+		all[i].of = count[all[i].node.ID]
+	}
+	return all, doubt, nil
+}
+
+func (r *Request) byGPU() (all []claim, doubt string) {
+	everywhere := Node{ID: Unknown, CPUs: r.CPUs, Package: Unknown}
+	for g, pci := range r.GPUs {
+		node, ok := r.node(pci)
+		if !ok && doubt == "" {
+			doubt = fmt.Sprintf("--numa-binding %s: this machine does not say on which NUMA node GPU %s is (numa_node of /sys, often -1 in virtual machines), so workers are not brought near their GPUs", r.Mode, cmp.Or(pci, fmt.Sprint(g)))
+		}
+		idle := true
+		for w, own := range r.Workers {
+			if slices.Contains(own, g) {
+				idle = false
+				all = append(all, claim{worker: w, node: node, what: fmt.Sprintf("GPU %s of local rank %d", pci, w)})
+			}
+		}
+		if idle {
+			all = append(all, claim{worker: -1, node: node})
+		}
+	}
+	if doubt != "" {
+		for i := range all {
+			all[i].node = everywhere
+		}
+	}
+	return all, doubt
+}
+
+// byWorker spreads workers over the nodes that have CPUs for them, in blocks.
+func (r *Request) byWorker() ([]claim, error) {
+	nodes := slices.DeleteFunc(slices.Clone(r.Topology.Nodes), func(n Node) bool { return len(n.CPUs.And(r.CPUs)) == 0 })
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("--numa-binding %s: this process may use CPUs %v, and none of them is on a NUMA node that /sys tells of", r.Mode, r.CPUs)
+	}
+	all := make([]claim, len(r.Workers))
+	for w := range all {
+		all[w] = claim{worker: w, node: nodes[w*len(nodes)/len(all)]}
+	}
+	return all, nil
+}
+
+func (r *Request) node(pci string) (Node, bool) {
+	id, ok := r.Topology.GPUs[pci]
+	if !ok && len(r.Topology.Nodes) == 1 {
+		return r.Topology.Nodes[0], true
+	}
+	at := slices.IndexFunc(r.Topology.Nodes, func(n Node) bool { return n.ID == id })
+	if !ok || at < 0 {
+		return Node{}, false
+	}
+	return r.Topology.Nodes[at], true
+}
+
+// cpus are what the claim gets.
+func (c *claim) cpus(r Request) (Set, error) {
+	switch {
+	case c.worker < 0:
+		return nil, nil
+	case r.Mode == BySocket && c.node.ID != Unknown:
+		var all Set
+		for _, n := range r.Topology.Nodes {
+			if n.Package == c.node.Package {
+				all = all.Or(n.CPUs)
+			}
+		}
+		return all.And(r.CPUs), nil
+	case r.Mode == Exclusive:
+		cores := within(r.Topology.Cores, c.node.CPUs)
+		each, more := len(cores)/c.of, len(cores)%c.of // the first get the cores that are left over
+		if each == 0 {
+			return nil, fmt.Errorf("--numa-binding exclusive: %s cannot be divided among %d GPUs or workers: use --numa-binding node, or give the job more CPUs", c.room(len(cores)), c.of)
+		}
+		first := c.nth*each + min(c.nth, more)
+		if c.nth < more {
+			each++
+		}
+		return slices.Concat(cores[first : first+each]...).tidy(), nil
+	case r.Mode == CoreComplex:
+		parts := within(r.Topology.Complexes, c.node.CPUs)
+		if len(parts) == 0 {
+			return c.node.CPUs, nil
+		}
+		// Those with most CPUs first: a mask may leave little of some.
+		slices.SortStableFunc(parts, func(a, b Set) int { return cmp.Compare(len(b), len(a)) })
+		return parts[c.nth%len(parts)], nil
+	}
+	return c.node.CPUs, nil
+}
+
+// room says how many cores the claim's node has.
+func (c *claim) room(cores int) string {
+	text := fmt.Sprintf("%d physical cores", cores)
+	if cores == 1 {
+		text = "1 physical core"
+	}
+	if c.node.ID == Unknown {
+		return text
+	}
+	return fmt.Sprintf("%s of NUMA node %d", text, c.node.ID)
+}
+
+// within are the parts of groups that lie in a set.
+func within(groups []Set, in Set) []Set {
+	var all []Set
+	for _, g := range groups {
+		if part := g.And(in); len(part) > 0 {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// memory are the nodes of the CPUs that have memory which may be used; none where
+// the place is unknown.
+func (c *claim) memory(r Request, cpus Set) Set {
+	if c.node.ID == Unknown {
+		return nil
+	}
+	var near Set
+	for _, n := range r.Topology.Nodes {
+		if len(n.CPUs.And(cpus)) > 0 {
+			near = append(near, n.ID)
+		}
+	}
+	return near.And(r.Memory).And(r.Topology.Memory)
+}

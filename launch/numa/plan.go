@@ -1,0 +1,147 @@
+package numa
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Mode is --numa-binding.
+type Mode string
+
+const (
+	ByNode      Mode = "node"         // all CPUs of the GPU's NUMA node
+	BySocket    Mode = "socket"       // all CPUs of the socket that the node is on
+	Exclusive   Mode = "exclusive"    // physical cores of the node, divided among its GPUs
+	CoreComplex Mode = "core-complex" // CPUs of the node that share a last-level cache, others for each of its GPUs if possible
+)
+
+// ParseMode reads the value of --numa-binding.
+func ParseMode(text string) (Mode, error) {
+	switch m := Mode(text); m {
+	case ByNode, BySocket, Exclusive, CoreComplex:
+		return m, nil
+	}
+	return "", fmt.Errorf("cannot use --numa-binding %s: it is neither node, socket, exclusive nor core-complex", text)
+}
+
+// enough is the number of CPUs below which NCCL's own threads wait for the
+// program's.
+const enough = 4
+
+// Request is what a plan is made for.
+type Request struct {
+	Mode     Mode // "": nobody is bound, and the plan says only how many CPUs each worker has
+	Topology Topology
+	CPUs     Set      // that this process may use; see Allowed
+	Memory   Set      // nodes whose memory it may use
+	GPUs     []string // PCI addresses of all visible GPUs, in one order for all agents of the machine; "" unknown
+	// Workers is, by local rank, the GPUs that the worker owns, as positions in
+	// GPUs. Where one owns none, all are taken for workers that compute on CPUs. A
+	// GPU that no worker owns keeps its part of a node (Exclusive, CoreComplex), as
+	// with torchrun: it is another agent's.
+	Workers [][]int
+}
+
+// Plan is where the workers of a node run.
+type Plan struct {
+	Workers  []Binding // by local rank
+	Warnings []string  // for the user, a line each
+}
+
+// Binding is where one worker runs.
+type Binding struct {
+	CPUs   Set
+	Memory Set // nodes whose memory it prefers; none: no policy
+	// Threads is its fair part of the physical cores, at least 1: a core that n
+	// workers may use counts 1/n.
+	Threads int
+	// Bound: CPUs or Memory differ from what the worker would inherit.
+	Bound bool
+}
+
+// Make plans.
+func Make(r Request) (Plan, error) {
+	p := Plan{Workers: make([]Binding, len(r.Workers))}
+	if err := p.place(r); err != nil {
+		return Plan{}, err
+	}
+	for i := range p.Workers {
+		w := &p.Workers[i]
+		if len(w.CPUs) == 0 {
+			return Plan{}, fmt.Errorf("local rank %d has no CPU to run on: its GPUs are not among the visible ones, or this process may use no CPU", i)
+		}
+		w.Bound = len(w.Memory) > 0 || !slices.Equal(w.CPUs, r.CPUs)
+	}
+	p.share(r)
+	p.warn(r)
+	return p, nil
+}
+
+// place gives every worker its CPUs and memory.
+func (p *Plan) place(r Request) error {
+	if r.Mode == "" {
+		for i := range p.Workers {
+			p.Workers[i].CPUs = r.CPUs
+		}
+		return nil
+	}
+	claims, doubt, err := r.claims()
+	if err != nil {
+		return err
+	}
+	if doubt != "" {
+		p.Warnings = append(p.Warnings, doubt)
+	}
+	for _, c := range claims {
+		cpus, err := c.cpus(r)
+		if err != nil {
+			return err
+		}
+		if c.worker >= 0 {
+			w := &p.Workers[c.worker]
+			w.CPUs, w.Memory = w.CPUs.Or(cpus), w.Memory.Or(c.memory(r, cpus))
+		}
+	}
+	return nil
+}
+
+// share counts each worker's part of the cores.
+func (p *Plan) share(r Request) {
+	parts := make([]float64, len(p.Workers))
+	for _, core := range r.Topology.Cores {
+		var users []int
+		for i, w := range p.Workers {
+			if slices.ContainsFunc(core, w.CPUs.Has) {
+				users = append(users, i)
+			}
+		}
+		for _, i := range users {
+			parts[i] += 1 / float64(len(users))
+		}
+	}
+	for i, part := range parts {
+		p.Workers[i].Threads = max(1, int(part+1e-6)) // thirds add up to a little less than 1
+	}
+}
+
+// warn tells of workers with few CPUs.
+func (p *Plan) warn(r Request) {
+	if r.Mode == "" {
+		return
+	}
+	var few []string
+	for i, w := range p.Workers {
+		if len(w.CPUs) < enough {
+			few = append(few, fmt.Sprintf("%d (CPUs %v)", i, w.CPUs))
+		}
+	}
+	if len(few) == 0 {
+		return
+	}
+	shown := few
+	if len(shown) > enough {
+		shown = append(slices.Clone(few[:enough]), fmt.Sprintf("and %d more", len(few)-enough))
+	}
+	p.Warnings = append(p.Warnings, fmt.Sprintf("--numa-binding %s leaves fewer than %d CPUs to local rank %s; NCCL's threads need some beside the program's", r.Mode, enough, strings.Join(shown, ", ")))
+}

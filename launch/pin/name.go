@@ -1,0 +1,73 @@
+package pin
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// caller gives the names by which CUDA knows the visible GPUs: UUIDs, or if one
+// is not known, indexes for all, because CUDA does not mix them.
+func caller(n Node) (func(at int) string, error) {
+	byUUID, byIndex := true, true
+	for _, g := range n.Visible {
+		byUUID = byUUID && g.UUID != ""
+		byIndex = byIndex && g.Index >= 0
+	}
+	switch {
+	case byUUID:
+		return func(at int) string { return n.Visible[at].UUID }, nil
+	case byIndex:
+		return func(at int) string { return strconv.Itoa(n.Visible[at].Index) }, nil
+	}
+	return nil, fmt.Errorf("the GPUs of node %s cannot be named: some have no UUID and some no index; use --pin=none", n.Name)
+}
+
+// virtual is torchrun's --virtual-local-rank: every worker is local rank 0 and
+// sees one device, the entry of the list that its local rank counts, as it is
+// written there, or its local rank where no list is set.
+func (p *Plan) virtual(n Node) error {
+	p.Mode = Exclusive
+	var entries []string
+	if n.List != nil {
+		entries = strings.Split(*n.List, ",")
+	}
+	for r := range p.Workers {
+		at := n.Skip + r
+		entry := strconv.Itoa(at)
+		if n.List != nil {
+			if at >= len(entries) {
+				return fmt.Errorf("--virtual-local-rank: local rank %d on node %s has no entry in CUDA_VISIBLE_DEVICES=%s: name more GPUs, or start fewer workers", r, n.Name, *n.List)
+			}
+			entry = strings.TrimSpace(entries[at])
+		}
+		w := &p.Workers[r]
+		w.Set = []Variable{{localRank, "0"}, {visibleDevices, entry}}
+		if at < len(n.Visible) { // else CUDA shows it nothing, which is right for a worker that uses the CPU
+			w.give(n, at)
+			if id := n.Visible[at].UUID; id != "" {
+				w.Set = append(w.Set, Variable{contract.EnvDevice, id})
+			}
+		}
+	}
+	return nil
+}
+
+func isMIG(g device.GPU) bool { return strings.HasPrefix(g.UUID, "MIG-") }
+
+func visible(n int) string {
+	if n == 1 {
+		return "1 GPU is visible"
+	}
+	return fmt.Sprintf("%d GPUs are visible", n)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,95 @@
+package pin
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Mode is --pin.
+type Mode string
+
+const (
+	Order     Mode = "order"     // every worker sees all GPUs, in one order
+	Exclusive Mode = "exclusive" // a worker sees its own only
+	None      Mode = "none"      // nothing is set
+)
+
+// Options is what the user asked for on the command line. The zero value is
+// who asked for nothing.
+type Options struct {
+	Mode          Mode  // "": not given, which means Order but never an error
+	PerWorker     int   // --gpus-per-worker; 0: not given, which means 1
+	Map           []int // --map gpu=...: the GPUs of rank 0, of rank 1, ..., as positions among the visible ones
+	Virtual       bool  // --virtual-local-rank
+	Oversubscribe bool  // --oversubscribe-gpus
+	ByGPU         bool  // --nproc-per-node gpu
+}
+
+// ParseMode reads the value of --pin.
+func ParseMode(text string) (Mode, error) {
+	switch m := Mode(text); m {
+	case Order, Exclusive, None:
+		return m, nil
+	}
+	return "", fmt.Errorf("cannot use --pin=%s: it is neither order, exclusive nor none", text)
+}
+
+// maxGPUs bounds what --map and --gpus-per-worker may ask for.
+const maxGPUs = 1024
+
+// ParseMap reads the value of --map: "gpu=0,2,1,3".
+func ParseMap(text string) ([]int, error) {
+	list, ok := strings.CutPrefix(text, "gpu=")
+	if !ok {
+		return nil, fmt.Errorf("cannot use --map %s: it has the form gpu=0,2,1,3", text)
+	}
+	var at []int
+	for entry := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(entry))
+		if err != nil || n < 0 || n >= maxGPUs || len(at) == maxGPUs {
+			return nil, fmt.Errorf("cannot use --map %s: %q is no position among the visible GPUs, which count from 0", text, entry)
+		}
+		at = append(at, n)
+	}
+	return at, nil
+}
+
+// Check says what does not fit together, whatever the node has.
+func (o Options) Check() error {
+	switch {
+	case o.PerWorker < 0 || o.PerWorker > maxGPUs:
+		return fmt.Errorf("cannot use --gpus-per-worker %d: a worker owns from 1 to %d GPUs", o.PerWorker, maxGPUs)
+	case o.Virtual && (o.Mode != "" || o.PerWorker > 1 || o.Map != nil || o.Oversubscribe):
+		return fmt.Errorf("--virtual-local-rank decides what each worker sees, as torchrun does: leave out --pin, --map, --gpus-per-worker and --oversubscribe-gpus, or use --pin=exclusive instead of it")
+	case o.Mode == None && (o.PerWorker > 1 || o.Map != nil):
+		return fmt.Errorf("--pin=none leaves the GPUs as they are: leave out --map and --gpus-per-worker, or --pin=none")
+	case o.Mode != Exclusive && repeats(o.Map):
+		return fmt.Errorf("--map gives a GPU to two workers, and CUDA shows none at all when its list names one twice: use --pin=exclusive with --oversubscribe-gpus")
+	case repeats(o.Map) && !o.Oversubscribe:
+		return fmt.Errorf("--map gives a GPU to two workers: name each once, or use --oversubscribe-gpus")
+	}
+	return nil
+}
+
+// Strict reports whether the user named GPUs, so that a plan is owed.
+func (o Options) Strict() bool {
+	return o.Mode == Order || o.Mode == Exclusive || o.PerWorker > 1 || o.Map != nil || o.ByGPU
+}
+
+func (o Options) perWorker() int { return max(o.PerWorker, 1) }
+
+// Carried is the number of workers that so many GPUs carry: what
+// --nproc-per-node gpu means beside --gpus-per-worker.
+func (o Options) Carried(gpus int) int { return gpus / o.perWorker() }
+
+func repeats(list []int) bool {
+	seen := map[int]bool{}
+	for _, n := range list {
+		if seen[n] {
+			return true
+		}
+		seen[n] = true
+	}
+	return false
+}

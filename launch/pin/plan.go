@@ -1,0 +1,227 @@
+package pin
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// Node is what a plan is made for.
+type Node struct {
+	Name    string // for messages
+	Workers int
+	// Skip is the number of workers that other agents of this machine start before
+	// this one's (--local-nodes): their GPUs are taken.
+	Skip    int
+	Visible []device.GPU // to CUDA, in its order
+	List    *string      // CUDA_VISIBLE_DEVICES of this node's environment; nil: not set
+}
+
+// Plan is who owns what on one node.
+type Plan struct {
+	// Mode is what the variables bring about; None: they bring about nothing, and
+	// that a worker uses another one's GPU is no mistake. A virtual local rank is Exclusive.
+	Mode    Mode
+	Workers []Worker // by local rank
+	Shared  bool     // the user lets workers share GPUs
+	Notes   []string // for the user, a line each
+}
+
+// Worker is the part of one local rank.
+type Worker struct {
+	At   []int        // its GPUs, as positions in Node.Visible; none: it owns none
+	GPUs []device.GPU // the same
+	Set  []Variable   // what its environment has instead of what was inherited
+}
+
+// Variable is one entry of an environment.
+type Variable struct{ Name, Value string }
+
+// The variables that CUDA and torch look at.
+const (
+	visibleDevices = "CUDA_VISIBLE_DEVICES"
+	deviceOrder    = "CUDA_DEVICE_ORDER"
+	localRank      = "LOCAL_RANK"
+)
+
+// Make plans. Its errors are the command line's (exit code 2).
+func Make(n Node, o Options) (Plan, error) {
+	if err := o.Check(); err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Mode: o.Mode, Workers: make([]Worker, n.Workers), Shared: o.Oversubscribe}
+	if p.Mode == "" {
+		p.Mode = Order
+	}
+	if o.Virtual {
+		return p, p.virtual(n)
+	}
+	if len(n.Visible) == 0 {
+		p.Mode = None
+		if o.Strict() {
+			p.note("no GPU is visible on node %s, so there is nothing to give to its workers", n.Name)
+		}
+		return p, nil
+	}
+	err := p.own(n, o)
+	if err == nil {
+		err = p.name(n, o.Strict())
+	}
+	if err != nil && o.Strict() {
+		return Plan{}, err
+	}
+	if err != nil { // nobody asked, and torchrun would start them
+		p = Plan{Mode: None, Workers: make([]Worker, n.Workers)}
+		p.note("no worker gets a GPU of its own, and CUDA_VISIBLE_DEVICES stays as it is: %v", err)
+	}
+	return p, nil
+}
+
+func (p *Plan) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// own gives each worker its GPUs.
+func (p *Plan) own(n Node, o Options) error {
+	if o.Mode == None { // torchrun's assumption, for who asks which GPU is near
+		for r := range p.Workers {
+			if r += n.Skip; r < len(n.Visible) {
+				p.Workers[r-n.Skip].give(n, r)
+			}
+		}
+		return nil
+	}
+	each, from := o.perWorker(), o.Map
+	if from == nil {
+		from = make([]int, len(n.Visible))
+		for i := range from {
+			from[i] = i
+		}
+	}
+	if bad := slices.Max(from); bad >= len(n.Visible) {
+		return fmt.Errorf("--map names GPU %d, but %s on node %s, counted from 0", bad, visible(len(n.Visible)), n.Name)
+	}
+	if each > len(from) {
+		return fmt.Errorf("cannot give %d GPUs to a worker: %s on node %s", each, visible(len(from)), n.Name)
+	}
+	need := (n.Skip + n.Workers) * each
+	if need > len(from) && !o.Oversubscribe {
+		return short(n, o, len(from))
+	}
+	for r := range p.Workers {
+		for k := range each {
+			p.Workers[r].give(n, from[((n.Skip+r)*each+k)%len(from)])
+		}
+	}
+	switch last := each - 1; {
+	case p.Mode != Order:
+	case each > 1:
+		p.note("each worker sees all GPUs and owns %d of them, local rank 1 from device %d on; --pin=exclusive shows each its own as devices 0 to %d", each, each, last)
+	case n.Workers > len(from):
+		p.note("%s share %s: take device LOCAL_RANK modulo %d, or use --pin=exclusive and device 0", plural(n.Workers, "worker"), plural(len(from), "GPU"), len(from))
+	}
+	return nil
+}
+
+func (w *Worker) give(n Node, at int) {
+	w.At, w.GPUs = append(w.At, at), append(w.GPUs, n.Visible[at])
+}
+
+// short says that there are more workers than GPUs.
+func short(n Node, o Options, have int) error {
+	what := plural(n.Workers, "worker")
+	if each := o.perWorker(); each > 1 {
+		what += fmt.Sprintf(" with %d GPUs each", each)
+	}
+	if n.Skip > 0 {
+		what += fmt.Sprintf(" after the %d of this machine's other nodes", n.Skip)
+	}
+	if o.Map != nil {
+		return fmt.Errorf("%s on node %s, but --map names %s: name more, or use --oversubscribe-gpus", what, n.Name, plural(have, "GPU"))
+	}
+	return fmt.Errorf("%s, but %s on node %s: use --nproc-per-node gpu, or --oversubscribe-gpus", what, visible(have), n.Name)
+}
+
+// name writes the variables.
+func (p *Plan) name(n Node, strict bool) error {
+	if p.Mode == None {
+		return nil
+	}
+	call, err := caller(n)
+	if err != nil {
+		return err
+	}
+	if p.Mode == Order && n.Workers > 1 && slices.ContainsFunc(n.Visible, isMIG) {
+		err := errors.New("CUDA shows a process one MIG instance of a list, so that only local rank 0 finds device LOCAL_RANK; use --virtual-local-rank, or --pin=exclusive and device 0")
+		if !strict {
+			return err
+		}
+		p.note("%v", err)
+	}
+	all := p.sequence(len(n.Visible))
+	for r := range p.Workers {
+		w := &p.Workers[r]
+		list := all
+		if p.Mode == Exclusive {
+			list = w.At
+		}
+		w.Set = []Variable{
+			{deviceOrder, "PCI_BUS_ID"},
+			{visibleDevices, join(list, call)},
+		}
+		if id := join(w.At, func(at int) string { return n.Visible[at].UUID }); strings.Trim(id, ",") != "" {
+			w.Set = append(w.Set, Variable{contract.EnvDevice, id})
+		}
+	}
+	return nil
+}
+
+// sequence is every visible GPU once, first those of rank 0, then of rank 1, ...
+func (p *Plan) sequence(visible int) []int {
+	var all []int
+	seen := make([]bool, visible)
+	add := func(at int) {
+		if !seen[at] {
+			all, seen[at] = append(all, at), true
+		}
+	}
+	for _, w := range p.Workers {
+		for _, at := range w.At {
+			add(at)
+		}
+	}
+	for at := range visible {
+		add(at)
+	}
+	return all
+}
+
+// Owned is the UUIDs of the GPUs that this node's workers own, for the check
+// that no other agent of the machine has them too; none where sharing is wanted
+// or nothing is planned.
+func (p *Plan) Owned() []string {
+	if p.Mode == None || p.Shared {
+		return nil
+	}
+	var owned []string
+	for _, w := range p.Workers {
+		for _, g := range w.GPUs {
+			if g.UUID != "" {
+				owned = append(owned, g.UUID)
+			}
+		}
+	}
+	return owned
+}
+
+func join(at []int, call func(int) string) string {
+	names := make([]string, len(at))
+	for i, a := range at {
+		names[i] = call(a)
+	}
+	return strings.Join(names, ",")
+}
