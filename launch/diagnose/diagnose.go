@@ -1,8 +1,16 @@
-// Package diagnose says what the captured output of a worker means. It is given
-// text and gives a verdict; it does not know who captured it, and keeps nothing.
+// Package diagnose says what captured output means: of one worker, whether it
+// fell over because a peer had (IsConsequence); of a whole job, what its root
+// cause is, whom to blame, why the other errors are only consequences, and what
+// to do (Scanner). It is given text and does not know who captured it.
 //
-// Invariants: a verdict needs evidence in the text, so no text means none; its
-// cost is bounded and linear in the text; the same text gives the same verdict.
+// What lines mean is data: the rows of the map (Rows), from which docs/explain.md
+// is written. A finder looks for words of all rows at once, and only a line that
+// has one is read further. Order in time and the class of lines decide, not the
+// first match and not the loudest line.
+//
+// Invariants: a finding needs evidence in the text, so the text of a job that
+// works has none; the cost is linear in the text and memory is bounded, whatever
+// the text; the same text gives the same findings.
 package diagnose
 
 import (

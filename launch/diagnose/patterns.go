@@ -20,40 +20,18 @@ func anyOf(patterns ...string) func() *regexp.Regexp {
 // gone are the words of the system for a connection whose other side is gone.
 const gone = `(?:[Cc]onnection closed|[Cc]onnection reset by peer|[Bb]roken pipe|[Ss]ocket closed)`
 
-// lostPeer are lines that only a lost peer or store explains. The words are
-// those of gloo, NCCL (all versions from 2.3.7) and torch's c10d.
-var lostPeer = anyOf(
-	// gloo names its source file, also where the build folder differs.
-	`gloo/transport/\S+:\d+\].*`+gone,
-	`gloo/transport/\S+:\d+\] Timed out waiting \d+ ?ms for (?:recv|send) operation`,
+var groupName = lazily(`\(\?P<\w+>`)
 
-	`remote process exited or there was a network error`,
-	`ncclRemoteError`,
-	`Connection closed by remote peer`,
-	`Call to \w+ (?:from|to) \S+ failed ?: `+gone,
-	// A local proxy that went away, after an abort: never the first to fail.
-	`Socket recv failed while polling for opId`,
-	`Could not receive type from localRank \d+, res=3`,
-	`NCCL WARN .*Accept failed Resource temporarily unavailable`,
-	`communicator encountered a fatal error`,
-
-	// torch. A time-out means that some other rank did not come.
-	`Watchdog caught collective operation timeout`,
-	`NCCL communicator was aborted on rank`,
-	`(?i)dump signal .*(?:from|by) (?:another |other )?rank`,
-	`Timed out initializing process group in store based barrier`,
-
-	// torch's store.
-	`Connection was likely closed\. Did the remote server shutdown or crash`,
-	`store->\w+\(.*got error: .*`+gone,
-	`This may indicate a possible application crash on rank 0`,
-	`TCPStore.*`+gone,
-	`Stop_waiting response is expected`,
-
-	// Programs that link gorun's worker package.
-	`\bgorun: aborted: `,
-	`\bgorun: .* failed: rank \d+ (?:is gone|gave up|cannot be reached)`,
-)
+// lostPeer are lines that only a lost peer or store explains.
+var lostPeer = sync.OnceValue(func() *regexp.Regexp {
+	var patterns []string
+	for _, row := range Rows() {
+		if row.PeerLost {
+			patterns = append(patterns, groupName().ReplaceAllString(row.Pattern, "(?:"))
+		}
+	}
+	return regexp.MustCompile("(?i)(?:" + strings.Join(patterns, ")|(?:") + ")")
+})
 
 // weakLostPeer are words that other connections of a program (data, logging)
 // lose as well: they need to come out of torch.distributed.

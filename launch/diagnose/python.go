@@ -9,8 +9,11 @@ type exception struct {
 	class   string   // "torch.distributed.DistBackendError"
 	message []string // the rest of its line, and lines that follow
 	file    string   // the innermost frame: `  File "…", line 1, in f`
+	script  string   // the innermost that is not a library's
 	source  string   // and the program's line there
-	chained bool     // raised while the exception before it was handled, or from it
+	// launcher: a launcher raised it, and it has no frame of a program.
+	launcher bool
+	chained  bool // raised while the exception before it was handled, or from it
 }
 
 // maxMessageLines is how many lines of an exception's message are looked at.
@@ -18,10 +21,15 @@ const maxMessageLines = 8
 
 var (
 	tracebackLine = lazily(`^Traceback \(most recent call last\):`)
+	nativeFrame   = lazily(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
 	frameLine     = lazily(`^\s+File ".*", line \d+`)
 	ignoredLine   = lazily(`^Exception ignored (?:in|on)\b`)
 	chainLine     = lazily(`^(?:During handling of the above exception, another exception occurred|The above exception was the direct cause of the following exception):`)
 	classLine     = lazily(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
+	errorLine     = lazily(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
+	framePlace    = lazily(`File "([^"]+)", line (\d+)`)
+	libraryFile   = lazily(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
+	launcherFile  = lazily(`/bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
 	// messageEnd begins a line that is no part of a message before it.
 	messageEnd = anyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
 		`^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `)
@@ -31,59 +39,147 @@ var (
 // Python ignored. The beginning of the first may be cut off.
 func exceptions(lines []string) []exception {
 	var found []exception
-	var e exception
-	const (
-		outside = iota
-		frames
-		message
-	)
-	state := outside
-	chained, ignored := false, false
-	finish := func() {
-		if state == message && !ignored {
+	var t tracer
+	for _, line := range lines {
+		if e, ok := t.line(line); ok {
 			found = append(found, e)
 		}
-		if state == message {
-			ignored = false
-		}
-		state = outside
 	}
-	for _, line := range lines {
-		switch {
-		case chainLine().MatchString(line):
-			finish()
-			chained = true
-		case ignoredLine().MatchString(line):
-			finish()
-			ignored = true
-		case tracebackLine().MatchString(line), frameLine().MatchString(line) && state != frames:
-			finish()
-			e = exception{chained: chained && len(found) > 0}
-			chained, state = false, frames
-			if line[0] != 'T' {
-				e.file = line
-			}
-		case state == frames && frameLine().MatchString(line):
-			e.file, e.source = line, ""
-		case state == frames && (line[0] == ' ' || line[0] == '\t'):
-			if strings.Trim(line, " ^~") != "" {
-				e.source = line
-			}
-		case state == frames:
-			state = message
-			if m := classLine().FindStringSubmatch(line); m != nil {
-				e.class, e.message = m[1], []string{m[2]}
-			} else {
-				e.message = []string{line}
-			}
-		case state == message && (len(e.message) == maxMessageLines || messageEnd().MatchString(line)):
-			finish()
-		case state == message:
-			e.message = append(e.message, line)
-		}
+	if e, ok := t.end(); ok {
+		found = append(found, e)
 	}
-	finish()
 	return found
+}
+
+// Where a tracer is.
+const (
+	outside = iota
+	inFrames
+	inMessage
+)
+
+// tracer reads tracebacks from the lines of one process. The zero value is ready.
+type tracer struct {
+	e                exception
+	state            int
+	chained, ignored bool // what the next exception is
+	any              bool // one has ended
+	open             int  // tracebacks that began inside another: their lines are mixed
+}
+
+// line takes the next line, which must not be empty, and returns the exception
+// that it ends.
+func (t *tracer) line(line string) (done exception, ok bool) {
+	switch {
+	case chainLine().MatchString(line):
+		done, ok = t.end()
+		t.chained = true
+	case ignoredLine().MatchString(line):
+		done, ok = t.end()
+		t.ignored = true
+	case t.state == inFrames && tracebackLine().MatchString(line):
+		t.open++
+	case tracebackLine().MatchString(line), t.state != inFrames && frameLine().MatchString(line) && !nativeFrame().MatchString(line):
+		done, ok = t.end()
+		t.e = exception{chained: t.chained && t.any}
+		t.chained, t.state = false, inFrames
+		if line[0] != 'T' {
+			t.e.frame(line)
+		}
+	case t.state == inFrames && frameLine().MatchString(line):
+		t.e.frame(line)
+	case t.state == inFrames && (line[0] == ' ' || line[0] == '\t'):
+		if strings.Trim(line, " ^~") != "" {
+			t.e.source = line
+		}
+	case t.state == inFrames:
+		t.begin(line)
+	case t.state == inMessage && t.open > 0 && errorLine().MatchString(line):
+		e := t.e
+		done, ok = t.end()
+		t.open--
+		t.e = exception{file: e.file, script: e.script}
+		t.begin(line)
+	case t.state == inMessage && (len(t.e.message) == maxMessageLines || messageEnd().MatchString(line)):
+		done, ok = t.end()
+	case t.state == inMessage:
+		t.e.message = append(t.e.message, line)
+	}
+	return done, ok
+}
+
+// begin takes the line with the class.
+func (t *tracer) begin(line string) {
+	t.state = inMessage
+	if m := classLine().FindStringSubmatch(line); m != nil {
+		t.e.class, t.e.message = m[1], []string{m[2]}
+	} else {
+		t.e.message = []string{line}
+	}
+}
+
+// end returns the exception that was being read: no line follows.
+func (t *tracer) end() (done exception, ok bool) {
+	if t.state == inMessage {
+		done, ok = t.e, !t.ignored
+		t.any = t.any || ok
+		t.ignored = false
+	}
+	t.state = outside
+	return done, ok
+}
+
+// frame takes a line of a frame.
+func (e *exception) frame(line string) {
+	e.file, e.source = line, ""
+	switch {
+	case launcherFile().MatchString(line):
+		e.launcher = true
+	case !libraryFile().MatchString(line):
+		e.script = line
+	}
+}
+
+// at is where in the program e was raised, "train.py:30", "" if that is unknown.
+func (e *exception) at() string {
+	for _, frame := range []string{e.script, e.file} {
+		if m := framePlace().FindStringSubmatch(frame); m != nil {
+			return m[1] + ":" + m[2]
+		}
+	}
+	return ""
+}
+
+// after is how many lines of the message may be no part of it, but output that
+// followed.
+func (e *exception) after() int {
+	n := 0
+	if len(e.message) == maxMessageLines {
+		n++
+	}
+	for _, line := range e.message[min(1, len(e.message)):] {
+		if line[0] != ' ' {
+			n++
+		}
+	}
+	return n
+}
+
+// text is the class and the first line of the message.
+func (e *exception) text() string {
+	message := ""
+	for _, line := range e.message {
+		if message = strings.TrimSpace(line); message != "" {
+			break
+		}
+	}
+	switch {
+	case e.class == "":
+		return message
+	case message == "":
+		return e.class
+	}
+	return e.class + ": " + message
 }
 
 // origin returns the exception that the last one goes back to.

@@ -24,7 +24,7 @@ func BenchmarkEightWorkers(b *testing.B) {
 				dir.Path = b.TempDir()
 			}
 			for n := 0; b.Loop(); n++ {
-				attempt, err := dir.Attempt(n, 8)
+				attempt, err := dir.Attempt(n, 0, 8)
 				if err != nil {
 					b.Fatal(err)
 				}

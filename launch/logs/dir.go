@@ -20,15 +20,20 @@ type Dir struct {
 }
 
 // NewDir makes the log folder of a run below base. An empty base means a new
-// folder torchelastic_* in the system's place for temporary files; os.DevNull
+// folder temp, with "" one of the system's choice, torchelastic_*; os.DevNull
 // means that nothing is kept. The random part keeps nodes apart that share a
 // machine or a file system.
-func NewDir(base, runID string) (Dir, error) {
+func NewDir(base, temp, runID string) (Dir, error) {
 	switch base {
 	case os.DevNull:
 		return Dir{}, nil
 	case "":
-		temp, err := os.MkdirTemp("", "torchelastic_*")
+		var err error
+		if temp == "" {
+			temp, err = os.MkdirTemp("", "torchelastic_*")
+		} else {
+			err = os.Mkdir(temp, 0o700)
+		}
 		if err != nil {
 			return Dir{}, fmt.Errorf("cannot make a folder for the workers' logs (name one with --log-dir): %w", err)
 		}
@@ -58,13 +63,19 @@ func NewDir(base, runID string) (Dir, error) {
 	return Dir{}, fmt.Errorf("cannot make a folder for the workers' logs: %w", err)
 }
 
-// Attempt removes what an earlier attempt n left and makes its folder anew, with
-// one for each worker. The result is "" if nothing is kept.
-func (d Dir) Attempt(n, workers int) (string, error) {
+// Attempt removes what an earlier job left of attempt n and makes its folder
+// anew, with one for each worker. Rounds that are no restart, because a node came
+// or left, have the number of the attempt before: again counts them, and the
+// folder of the second is attempt_<n>.1. The result is "" if nothing is kept.
+func (d Dir) Attempt(n, again, workers int) (string, error) {
 	if d.Path == "" {
 		return "", nil
 	}
-	path := filepath.Join(d.Path, "attempt_"+strconv.Itoa(n))
+	name := "attempt_" + strconv.Itoa(n)
+	if again > 0 {
+		name += "." + strconv.Itoa(again)
+	}
+	path := filepath.Join(d.Path, name)
 	if err := os.RemoveAll(path); err != nil {
 		return "", fmt.Errorf("cannot remove the logs of an earlier attempt: %w", err)
 	}

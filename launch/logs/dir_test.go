@@ -11,19 +11,19 @@ import (
 
 func TestDirLayout(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "not", "there")
-	d, err := NewDir(base, "job 7")
+	d, err := NewDir(base, "", "job 7")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if rel, _ := filepath.Rel(base, d.Path); !regexp.MustCompile(`^job_7_[a-z0-9_]{8}$`).MatchString(rel) {
 		t.Errorf("run folder %q", rel)
 	}
-	other, err := NewDir(base, "job 7")
+	other, err := NewDir(base, "", "job 7")
 	if err != nil || other.Path == d.Path {
 		t.Errorf("a second node gets %q (%v), the first has %q", other.Path, err, d.Path)
 	}
 
-	attempt, err := d.Attempt(2, 2)
+	attempt, err := d.Attempt(2, 0, 2)
 	if err != nil || attempt != filepath.Join(d.Path, "attempt_2") {
 		t.Fatalf("attempt folder %q (%v)", attempt, err)
 	}
@@ -39,7 +39,11 @@ func TestDirLayout(t *testing.T) {
 		t.Errorf("error file %q, want %q", w.ErrorFile, want)
 	}
 
-	if attempt, err = d.Attempt(2, 2); err != nil {
+	again, err := d.Attempt(2, 1, 1)
+	if err != nil || again != filepath.Join(d.Path, "attempt_2.1") || read(t, attempt+"/11/stdout.log") != "out\n" {
+		t.Errorf("a round that is no restart gets %q (%v)", again, err)
+	}
+	if attempt, err = d.Attempt(2, 0, 2); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(attempt + "/*"); !slices.Equal(left, []string{attempt + "/0", attempt + "/1"}) {
@@ -49,7 +53,7 @@ func TestDirLayout(t *testing.T) {
 
 func TestDirDefault(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	d, err := NewDir("", "none")
+	d, err := NewDir("", "", "none")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,11 +63,11 @@ func TestDirDefault(t *testing.T) {
 }
 
 func TestDirNothingKept(t *testing.T) {
-	d, err := NewDir(os.DevNull, "x")
+	d, err := NewDir(os.DevNull, "", "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	attempt, err := d.Attempt(0, 2)
+	attempt, err := d.Attempt(0, 0, 2)
 	if err != nil || attempt != "" {
 		t.Fatalf("attempt folder %q (%v)", attempt, err)
 	}
@@ -83,7 +87,7 @@ func TestDirNothingKept(t *testing.T) {
 
 func TestDirErrors(t *testing.T) {
 	file := create(t, t.TempDir()+"/file").Name()
-	if _, err := NewDir(file+"/below", "x"); err == nil || !strings.Contains(err.Error(), "cannot make") {
+	if _, err := NewDir(file+"/below", "", "x"); err == nil || !strings.Contains(err.Error(), "cannot make") {
 		t.Errorf("a folder below a file: %v", err)
 	}
 	if _, err := Open(WorkerOptions{LocalRank: 5, Dir: file}); err == nil || !strings.Contains(err.Error(), "local rank 5") {

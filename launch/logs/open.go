@@ -69,9 +69,11 @@ func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.F
 		// The child writes the file itself: nothing to copy.
 		return w.openChildFile(std, filepath.Join(w.dir, name))
 	case std == Stdout && !tee && (redirect || to == nil):
+		w.hidden = true
 		f, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		return w.childEnd(f, err)
 	case std == Stdout && !tee:
+		w.hidden = true
 		return to.file, nil
 	}
 
@@ -81,11 +83,12 @@ func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.F
 		w.stderr = s
 	}
 	if tee && w.dir != "" {
-		f, err := createLog(filepath.Join(w.dir, name))
+		path := filepath.Join(w.dir, name)
+		f, err := createLog(path)
 		if err != nil {
 			return nil, err
 		}
-		s.file = f
+		s.file, w.teeFiles = f, append(w.teeFiles, path)
 	}
 	terminal := false
 	switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -31,9 +32,11 @@ type Worker struct {
 	dir        string     // this worker's folder; "": none
 	ends       []*os.File // the child's ends, to be closed here
 	childFiles []string   // what the child itself writes
+	teeFiles   []string   // what gorun writes for it
 	stderrFile string     // stderr among them; "": stderr is a stream
 	streams    []*stream
 	stderr     *stream  // nil: the child writes stderrFile
+	hidden     bool     // standard output goes past gorun
 	pty        *os.File // gorun's end of the pseudo-terminal; nil: none
 	terminal   *os.File // whose window size the pty has
 
@@ -76,6 +79,9 @@ func (w *Worker) Tail() []string {
 	return tailOfFile(w.stderrFile)
 }
 
+// Files are the paths of the files that get the output.
+func (w *Worker) Files() []string { return slices.Concat(w.childFiles, w.teeFiles) }
+
 // LastOutput returns when the worker last printed something, as far as gorun
 // can see: a standard output that is inherited is not seen. Zero: never.
 func (w *Worker) LastOutput() time.Time {
@@ -95,6 +101,9 @@ func (w *Worker) LastOutput() time.Time {
 	}
 	return last
 }
+
+// Hidden reports whether LastOutput does not see the standard output.
+func (w *Worker) Hidden() bool { return w.hidden }
 
 // Resize gives the worker's terminal, if it has one, the window size of
 // gorun's. Call it on SIGWINCH.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,9 @@ func TestRedirect(t *testing.T) {
 	if got := text(t, c.out) + text(t, c.err); got != "" {
 		t.Errorf("the console shows %q", got)
 	}
+	if got := fmt.Sprint(w.Files()); got != fmt.Sprint([]string{dir + "/3/stdout.log", dir + "/3/stderr.log"}) {
+		t.Errorf("files %s", got)
+	}
 	tail := w.Tail()
 	if len(tail) != TailLines || tail[0] != "err 12" || tail[TailLines-1] != "end" {
 		t.Errorf("tail %q", tail)
@@ -98,6 +102,9 @@ func TestTeeWinsOverRedirect(t *testing.T) {
 	run(t, w, shell("echo hello; printf 'part\\rial'; echo err >&2"))
 	if got, want := text(t, c.out), "[default0]:hello\n[default0]:part\n[default0]:ial\n"; got != want {
 		t.Errorf("the console shows %q, want %q", got, want)
+	}
+	if got := w.Files(); !slices.Contains(got, dir+"/0/stdout.log") || !slices.Contains(got, dir+"/0/stderr.log") || len(got) != 2 {
+		t.Errorf("files %q", got)
 	}
 	if got := read(t, dir+"/0/stdout.log"); got != "hello\npart\rial" {
 		t.Errorf("stdout.log has %q", got)

@@ -3,7 +3,7 @@
 // cause, gorun's own error file, and the JSON of --report.
 //
 // It is given what happened and decides nothing: which failure was first, and
-// which are consequences, is known before. It prints nothing.
+// which are consequences, and what explains it, is known before. It prints nothing.
 //
 // Invariants: whatever a worker wrote into its error file, reading it is
 // bounded and never fails the report; text that came from workers cannot

@@ -40,6 +40,9 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 		field("error_file", orNA(oneLine(c.ErrorFile)))
 		field("traceback", traceback(c, root || !c.Consequence))
 	}
+	if len(c.Logs) > 0 && (root || !c.Consequence) {
+		field("logs", oneLine(strings.Join(c.Logs, ", ")))
+	}
 	if root && len(c.Tail) > 0 {
 		field("stderr", plainLines(c.Tail))
 	}
@@ -69,8 +72,12 @@ func event(k rendezvous.Kind) string {
 		return "node lost"
 	case rendezvous.KindStopped:
 		return "gorun was told to stop"
+	case rendezvous.KindAborted:
+		return "the job was aborted"
 	case rendezvous.KindRendezvous:
 		return "the nodes did not come together"
+	case rendezvous.KindAgent:
+		return "gorun cannot go on there"
 	default:
 		return "no worker is concerned"
 	}
@@ -80,7 +87,7 @@ func reason(c *rendezvous.Cause) string {
 	if c.Message == "" && c.Kind == rendezvous.KindStopped && c.Signal != 0 {
 		return "received " + rendezvous.SignalName(c.Signal)
 	}
-	return oneLine(c.Message)
+	return plainLines(strings.Split(strings.TrimSpace(c.Message), "\n")) // a compiler's words have lines
 }
 
 // exitText is the exit code as Python's subprocess has it: a signal is negative.

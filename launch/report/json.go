@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -18,6 +19,7 @@ const (
 	Failed     Outcome = "failed"
 	Stopped    Outcome = "stopped"    // gorun was told to stop
 	Rendezvous Outcome = "rendezvous" // the nodes did not come together
+	Refused    Outcome = "refused"    // the preflight found why the job cannot work
 )
 
 // Report is the JSON of --report. Names are stable: fields may be added, none
@@ -29,14 +31,23 @@ type Report struct {
 	ExitCode int       `json:"exit_code"` // gorun's
 	Outcome  Outcome   `json:"outcome"`
 
-	// Cause is the job's first failure, null if it succeeded. Failures are all
-	// that were seen in the last round, the cause among them.
+	// Cause is the job's first failure, null if it succeeded. Failures are those
+	// that were seen in the last round, the cause among them: the earliest 1024;
+	// of very many only the first ones come with traceback and stderr_tail.
 	Cause    *rendezvous.Cause  `json:"cause"`
 	Failures []rendezvous.Cause `json:"failures"`
 	Rounds   []Round            `json:"rounds"`
+	// Explanation is what the last words of all workers that failed mean
+	// together, the most probable cause first, as gorun explain --json has it.
+	Explanation []diagnose.Finding `json:"explanation,omitempty"`
+
+	// Findings are those of a preflight that ended the job, as gorun check --json
+	// prints them.
+	Findings json.RawMessage `json:"findings,omitempty"`
 }
 
-// Round is one attempt.
+// Round is one attempt. A job with very many rounds, nodes or ranks tells the
+// early ones shortened: without nodes.
 type Round struct {
 	Round   int               `json:"round"`   // its number, grows
 	Restart int               `json:"restart"` // restarts that came before it
@@ -44,6 +55,8 @@ type Round struct {
 	Ended   time.Time         `json:"ended,omitzero"`
 	Nodes   []Node            `json:"nodes"` // by group rank
 	Cause   *rendezvous.Cause `json:"cause"` // why it ended, null if it succeeded
+
+	Shortened bool `json:"shortened,omitempty"` // nodes and ranks are left out
 }
 
 // Node is one node of a round.

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -30,6 +31,9 @@ type TextInput struct {
 	Failures []rendezvous.Cause
 	// ExitCode is gorun's.
 	ExitCode int
+	// Explanation is what all that the workers printed means together, the most
+	// probable cause first.
+	Explanation []diagnose.Finding
 	// Location is the time zone to tell times in; nil means the local one.
 	Location *time.Location
 }
@@ -62,6 +66,7 @@ func Text(in TextInput) string {
 		failures = append(failures, fmt.Sprintf("  ... and %d more (gorun --report FILE keeps all)", more))
 	}
 	root := append([]string{"Root Cause (first observed failure):"}, entry(0, in.Cause, in.Location, true)...)
+	root = append(root, explained(in.Explanation)...)
 
 	width := utf8.RuneCountInString(title)
 	for _, line := range slices.Concat(failures, root) {
@@ -72,6 +77,18 @@ func Text(in TextInput) string {
 	lines := slices.Concat([]string{"", double, title, single}, failures, []string{single}, root,
 		[]string{double, summary(in, others), ""})
 	return strings.Join(lines, "\n")
+}
+
+// explained is the likely cause and what to do, nothing if what was printed tells
+// of none.
+func explained(found []diagnose.Finding) []string {
+	if len(found) == 0 || found[0].Severity != diagnose.SeverityCause {
+		return nil
+	}
+	return []string{
+		"  likely cause: " + shorten(oneLine(found[0].OneLine()), maxSummary),
+		"  fix: " + shorten(oneLine(found[0].Fix), maxSummary),
+	}
 }
 
 // summary is the report in one line.

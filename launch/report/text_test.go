@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -76,6 +77,11 @@ func TestTextGolden(t *testing.T) {
 		in   TextInput
 	}{
 		{"alone", TextInput{Entrypoint: "train.py", Cause: &traced, Failures: []rendezvous.Cause{traced}, ExitCode: 3}},
+		{"explained", TextInput{Entrypoint: "train.py", Cause: &lost, Failures: []rendezvous.Cause{lost, traced}, ExitCode: 1, Explanation: []diagnose.Finding{{
+			ID: "X-CUDAOOM", Severity: diagnose.SeverityCause, Rank: 3, Ranks: []int{3}, Host: "node2.example",
+			Text: "CUDA out of memory\x1b[31m", Meaning: "the worker ran out of GPU memory", Fix: "smaller batches",
+		}}}},
+		{"unexplained", TextInput{Entrypoint: "train.py", Cause: &lost, ExitCode: 1, Explanation: []diagnose.Finding{{ID: "X-PEER-LOST", Severity: diagnose.SeverityConsequence}}}},
 		{"others", TextInput{Entrypoint: "train.py", Cause: &signal, Failures: []rendezvous.Cause{lost, signal, traced}, ExitCode: 139}},
 		{"bare", TextInput{Entrypoint: "./bench", Cause: ptr(worker(2, func(c *rendezvous.Cause) { c.Addr = "node2.example" })), ExitCode: 1}},
 		{"start", TextInput{Entrypoint: "tarin.py", Cause: ptr(worker(2, func(c *rendezvous.Cause) {
@@ -83,6 +89,12 @@ func TestTextGolden(t *testing.T) {
 		})), ExitCode: 1}},
 		{"report", TextInput{Entrypoint: "train", Cause: ptr(worker(2, func(c *rendezvous.Cause) {
 			c.Kind, c.ExitCode, c.Message = rendezvous.KindReport, 0, "shard 7 cannot be read"
+		})), ExitCode: 1}},
+		{"build", TextInput{Entrypoint: "./train", Cause: ptr(node(rendezvous.KindStart, "cannot build ./train: go build ended with code 1:\n# example.com/train\n./main.go:3:2: undefined: \x1b[31mx\n./main.go:4:2: undefined: y\n")), ExitCode: 1}},
+		{"agent", TextInput{Entrypoint: "train.py", Cause: ptr(node(rendezvous.KindAgent, "cannot open a port on 10.0.0.2: too many open files")), ExitCode: 1}},
+		{"logs", TextInput{Entrypoint: "train.py", Cause: ptr(worker(3, func(c *rendezvous.Cause) {
+			c.Logs = []string{"/logs/none_y/attempt_0/1/stdout.log", "/logs/none_y/attempt_0/1/stderr.log"}
+			c.Tail = []string{"ValueError: loss is NaN"}
 		})), ExitCode: 1}},
 		{"lost", TextInput{Entrypoint: "train.py", Cause: ptr(node(rendezvous.KindLost, "no answer for 5 s")), Failures: []rendezvous.Cause{lost}, ExitCode: 137}},
 		{"stopped", TextInput{Entrypoint: "train.py", Cause: ptr(func() rendezvous.Cause {

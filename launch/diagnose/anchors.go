@@ -1,0 +1,152 @@
+package diagnose
+
+import (
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// anchors returns literals in lower case of which every match of pattern has at
+// least one, nil if there is none: what is looked for before the expression is
+// tried.
+func anchors(pattern string) []string {
+	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
+	if err != nil {
+		return nil
+	}
+	return required(re)
+}
+
+// maxExact is how many texts an expression may stand for to be written out.
+const maxExact = 48
+
+// required returns the best set of literals of re, nil if it has none.
+func required(re *syntax.Regexp) []string {
+	if all := exact(re); shortest(all) > 0 {
+		return all
+	}
+	switch re.Op {
+	case syntax.OpCapture, syntax.OpPlus:
+		return required(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return required(re.Sub[0])
+		}
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range re.Sub {
+			one := required(sub)
+			if one == nil {
+				return nil
+			}
+			all = append(all, one...)
+		}
+		return all
+	case syntax.OpConcat:
+		var best []string
+		better := func(one []string) {
+			if shortest(one) > shortest(best) {
+				best = one
+			}
+		}
+		run := []string{""} // what stands before, as far back as it is written out
+		for i, sub := range re.Sub {
+			next := product(run, exact(sub))
+			if next == nil {
+				better(run)
+				better(required(sub))
+				if sub.Op == syntax.OpAlternate { // the parser takes what they begin with out of them
+					better(spread(re.Sub[:i], sub.Sub))
+				}
+				next = []string{""}
+			}
+			run = next
+		}
+		better(run)
+		return best
+	}
+	return nil
+}
+
+// spread is required of alternatives, each behind the same front.
+func spread(front, alternatives []*syntax.Regexp) []string {
+	var all []string
+	for _, sub := range alternatives {
+		one := required(&syntax.Regexp{Op: syntax.OpConcat, Sub: append(slices.Clone(front), flat(sub)...)})
+		if one == nil {
+			return nil
+		}
+		all = append(all, one...)
+	}
+	return all
+}
+
+// flat are the parts of a concatenation.
+func flat(re *syntax.Regexp) []*syntax.Regexp {
+	if re.Op == syntax.OpConcat {
+		return re.Sub
+	}
+	return []*syntax.Regexp{re}
+}
+
+// exact returns all texts that re stands for, in lower case, nil if they are too
+// many.
+func exact(re *syntax.Regexp) []string {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return []string{strings.Map(unicode.ToLower, string(re.Rune))}
+	case syntax.OpEmptyMatch, syntax.OpWordBoundary, syntax.OpNoWordBoundary, syntax.OpBeginText, syntax.OpBeginLine, syntax.OpEndText, syntax.OpEndLine:
+		return []string{""}
+	case syntax.OpCapture:
+		return exact(re.Sub[0])
+	case syntax.OpQuest:
+		if all := exact(re.Sub[0]); all != nil {
+			return append(all, "")
+		}
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range re.Sub {
+			one := exact(sub)
+			if one == nil || len(all)+len(one) > maxExact {
+				return nil
+			}
+			all = append(all, one...)
+		}
+		return all
+	case syntax.OpConcat:
+		all := []string{""}
+		for _, sub := range re.Sub {
+			if all = product(all, exact(sub)); all == nil {
+				return nil
+			}
+		}
+		return all
+	}
+	return nil
+}
+
+// product joins each of a with each of b, nil if there are none or too many.
+func product(a, b []string) []string {
+	if len(a)*len(b) > maxExact {
+		return nil
+	}
+	var all []string
+	for _, x := range a {
+		for _, y := range b {
+			all = append(all, x+y)
+		}
+	}
+	return all
+}
+
+// shortest is the length of the shortest of all, 0 if there is none.
+func shortest(all []string) int {
+	n := 0
+	for i, s := range all {
+		if i == 0 || len(s) < n {
+			n = len(s)
+		}
+	}
+	return n
+}

@@ -1,0 +1,170 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Frames of a crash handler are no traceback, whatever follows them.
+func TestNativeFrames(t *testing.T) {
+	log := "!!!!!!! Segfault encountered !!!!!!!\n  File \"./misc/sigaction.c\", line 0, in __restore_rt\n  File \"<unknown>\", line 0, in at::native::add(at::Tensor const&)\n" +
+		"E1121 03:00:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -11) local_rank: 1 (pid: 77) of binary: python\n"
+	found := scan(t, "job.log", log)
+	if len(found) != 1 || found[0].ID != "X-SEGV" || found[0].Line != 1 {
+		t.Errorf("got %+v", found)
+	}
+}
+
+// Pods number ranks and processes alike: only their names tell them apart.
+func TestLocalRanksOfSeveralHosts(t *testing.T) {
+	end := func(pod, pid int) string {
+		return fmt.Sprintf("[pod/t-%d/main] E1121 03:00:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: %d) local_rank: 0 (pid: 77) of binary: python\n", pod, pid)
+	}
+	for _, c := range []struct{ name, log, who string }{
+		{"one pod of several", "[pod/t-0/main] step\n" + end(2, -11), "local rank 0 on t-2"},
+		{"one pod", end(2, -11), "local rank 0 on t-2"},
+		{"all of the world", "[pod/t-2/main] [default0]:world_size=1\n" + end(2, -11), "rank 0 on t-2"},
+		{"no name", strings.TrimPrefix(end(2, -11), "[pod/t-2/main] "), "rank 0"},
+		{"one pid in two pods", end(1, 1) + "[pod/t-1/main] Failures:\n[pod/t-1/main]   time : 2026-11-21_03:10:00\n[pod/t-1/main]   host : t-1\n[pod/t-1/main]   rank : 1 (local_rank: 0)\n[pod/t-1/main]   exitcode : 1 (pid: 77)\n" + end(2, -11), "local rank 0 on t-2"},
+	} {
+		found := scan(t, "job.log", c.log)
+		if len(found) == 0 || found[0].ID != "X-SEGV" || found[0].who() != c.who {
+			t.Errorf("%s: want %s, got %+v", c.name, c.who, found)
+		}
+	}
+}
+
+// A scheduler that ends a job explains what its workers say afterwards, and
+// nothing that they said before.
+func TestAJobThatTheSchedulerEnds(t *testing.T) {
+	const (
+		limit   = "slurmstepd: error: *** STEP 42.0 ON gpu01 CANCELLED AT 2026-11-21T03:00:00 DUE TO TIME LIMIT ***\n"
+		preempt = "slurmstepd: error: *** JOB 42 ON gpu01 CANCELLED AT 2026-11-21T03:00:00 DUE TO PREEMPTION ***\n"
+		node    = "srun: error: Node failure on gpu07\n"
+		scancel = "slurmstepd: error: *** STEP 42.0 ON gpu01 CANCELLED AT 2026-11-21T03:00:00 ***\n"
+		loader  = "1: RuntimeError: DataLoader worker (pid 123) is killed by signal: Terminated.\n"
+		raised  = "1: Traceback (most recent call last):\n1:   File \"train.py\", line 9, in main\n1: ValueError: x\n"
+		killed  = "srun: error: gpu01: task 0: Killed\n"
+		closed  = "0: [rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:1111\n"
+	)
+	for _, c := range []struct {
+		name string
+		logs []string
+		id   string
+		host string
+	}{
+		{"the limit", []string{"a", limit + killed + closed}, "X-TIMELIMIT", ""},
+		{"... in other words afterwards", []string{"a", limit + loader + raised}, "X-TIMELIMIT", ""},
+		{"... after a failure", []string{"a", raised + limit + killed}, "X-PYEXC", ""},
+		{"... in a log without times", []string{"a", limit, "b", raised}, "X-PYEXC", ""},
+		{"preempted", []string{"a", preempt + closed}, "X-PREEMPTED", ""},
+		{"a node", []string{"a", node + closed}, "X-NODE-LOST", "gpu07"},
+	} {
+		found := scan(t, c.logs...)
+		if len(found) == 0 || found[0].ID != c.id || found[0].Severity != SeverityCause || found[0].Host != c.host {
+			t.Errorf("%s: want %s, got %+v", c.name, c.id, found)
+		}
+	}
+	if found := scan(t, "a", scancel+closed); len(found) == 0 || found[0].Severity == SeverityCause {
+		t.Errorf("stopped by a person, or after a task's end: %+v", found)
+	}
+}
+
+// A launcher's own traceback explains nothing while another line does, behind
+// whatever prefix the log has.
+func TestTheLaunchersOwnTraceback(t *testing.T) {
+	const launcher = "Traceback (most recent call last):\n  File \"/opt/venv/bin/torchrun\", line 8, in <module>\n    sys.exit(main())\n" +
+		"  File \"/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py\", line 355, in wrapper\n    return f(*args, **kwargs)\n" +
+		"  File \"/opt/venv/lib/python3.11/site-packages/torch/distributed/run.py\", line 918, in main\n    run(args)\n%s\n"
+	const worker = "Traceback (most recent call last):\n  File \"/data/train.py\", line 41, in <module>\n    main()\n" +
+		"  File \"/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py\", line 355, in wrapper\n    return f(*args, **kwargs)\n" +
+		"KeyError: 'label'\n"
+	const elastic = "E1121 03:10:01.000000 1 torch/distributed/elastic/multiprocessing/api.py:870] failed (exitcode: 1) local_rank: 2 (pid: 102) of binary: python\n"
+	failed := fmt.Sprintf(launcher, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:")
+	other := fmt.Sprintf(launcher, "ValueError: host not found")
+	for _, c := range []struct{ name, log, row, text string }{
+		{"a worker's exception", worker + elastic + failed, rowRaised, "KeyError: 'label' (data/train.py:41)"},
+		{"... after the launcher's", other + worker, rowRaised, "KeyError: 'label' (data/train.py:41)"},
+		{"an exit code", elastic + other, rowSilent, ""},
+		{"SIGKILL", strings.ReplaceAll(elastic, "code: 1", "code: -9") + other, rowKilled, ""},
+		{"nothing else", other, rowLauncher, "ValueError: host not found (distributed/run.py:918)"},
+	} {
+		for _, front := range []string{"", "{job 7} ", "train-0 pytorch ", "2026-11-21T03:00:00.123456789Z stderr F "} {
+			log := strings.ReplaceAll(front+strings.ReplaceAll(strings.TrimSuffix(c.log, "\n"), "\n", "\n"+front), "  \n", "\n") + "\n"
+			found := scan(t, "job.log", log)
+			if len(found) == 0 || found[0].Row != c.row || !strings.HasPrefix(found[0].Text, c.text) || found[0].Severity != SeverityCause {
+				t.Errorf("%s behind %q: want %s, got %+v", c.name, front, c.row, found)
+			}
+		}
+	}
+}
+
+// An error after which there was more output, with nothing else that tells of a
+// failure, is told as what it is.
+func TestAnErrorThatMayHaveBeenHandled(t *testing.T) {
+	const caught = "Traceback (most recent call last):\n  File \"a.py\", line 3, in load\nFileNotFoundError: cache.json\n"
+	const elastic = "E1121 03:10:01.000000 1 torch/distributed/elastic/multiprocessing/api.py:870] failed (exitcode: 1) local_rank: 2 (pid: 102) of binary: python\n"
+	for _, c := range []struct {
+		name, log string
+		doubtful  bool
+	}{
+		{"more output", caught + "rebuilding\nepoch 1\n", true},
+		{"the last words", "epoch 1\n" + caught, false},
+		{"a chain of the last words", caught + "\nDuring handling of the above exception, another exception occurred:\n\n" + caught, false},
+		{"an exit code", caught + "rebuilding\n" + elastic, false},
+		{"a peer that lost it", caught + "syncing\n" + "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:1111\n", false},
+		{"another one that was the last", caught + "rebuilding\n" + strings.ReplaceAll(caught, "cache", "data"), false},
+		{"an abort", caught + "rebuilding\nterminate called after throwing an instance of 'std::runtime_error'\n", false},
+	} {
+		found := scan(t, "job.log", c.log)
+		if len(found) == 0 || found[0].Doubtful != c.doubtful {
+			t.Errorf("%s: want doubtful %v, got %+v", c.name, c.doubtful, found)
+		}
+	}
+}
+
+// A worker that wrote nothing to its standard error has its reason elsewhere.
+func TestAWorkerThatWroteNothing(t *testing.T) {
+	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n%s  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n  error_file: <N/A>\n%s" +
+		"============================================================\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
+	const node, words = "  node      : 1 (10.0.0.2)\n", "  stderr    : loading\n"
+	for _, c := range []struct{ name, log, row string }{
+		{"gorun's report", fmt.Sprintf(fields, node, ""), rowMute},
+		{"... with its words", fmt.Sprintf(fields, node, words), rowSilent},
+		{"torchrun's report", fmt.Sprintf(fields, "", ""), rowSilent},
+	} {
+		if found := scan(t, "job.log", c.log); len(found) != 1 || found[0].Row != c.row || found[0].who() != "rank 3 on node2" {
+			t.Errorf("%s: want %s, got %+v", c.name, c.row, found)
+		}
+	}
+	for tail, row := range map[string]string{"\n": rowMute, "loading\n": rowSilent} {
+		s := NewScanner()
+		if err := s.Read(t.Context(), Log{Name: "stderr", Rank: 3, Local: 1, Host: "node2", Tail: true}, strings.NewReader(tail)); err != nil {
+			t.Fatal(err)
+		}
+		s.Ended(78973, 1)
+		if found := s.Findings(); len(found) != 1 || found[0].Row != row {
+			t.Errorf("%q: want %s, got %+v", tail, row, found)
+		}
+	}
+}
+
+func TestLogsThatAreNoText(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":         false,
+		"step 1\n": false,
+		strings.Repeat("\x00", 9000) + "\x1b[31mloss\x1b[0m 2\r 10%|██   |\n": false,
+		"épreuve, 试验: \xff\xfe\n":                                             false,
+		"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10text", 2000):  true,
+		strings.Repeat("s\x00t\x00e\x00p\x00", 100):                           true,
+	} {
+		s := NewScanner()
+		if err := s.Read(t.Context(), LogOf("core"), strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(s.NotText()) == 1; got != want {
+			t.Errorf("%.20q: %v, want %v", text, got, want)
+		}
+	}
+}

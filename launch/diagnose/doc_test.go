@@ -1,0 +1,60 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// What is said to be looked for beforehand is.
+func TestChecksAreThoseOfGorunCheck(t *testing.T) {
+	checks := read(t, "../../docs/checks.md")
+	for _, r := range Rows() {
+		for _, id := range r.Checks {
+			if is := strings.Contains(checks, "\n## "+id+" "); is != checked(id) {
+				t.Errorf("row %s: %s is a check: %v, explain says %v", r.Key, id, is, checked(id))
+			}
+		}
+	}
+}
+
+// docs/explain.md is the map, so that it cannot drift from it.
+func TestDocumentation(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`# What gorun explain knows
+
+<!-- Written by go test ./launch/diagnose -update from the map; do not edit. -->
+
+` + "`gorun explain [LOG...|-]`" + ` looks for these lines. The first row that matches a line counts. Of causes the earliest is the root cause: in time where lines tell it, else in the order of logs and lines. Beside a cause, lines that are consequences, or that can be explained by the cause, are consequences; ` + "*weak*" + ` lines are printed by jobs that work as well and count only beside other evidence.
+
+Numbers are those of the NCCL catalogue; rows with an x are beyond it. A check without X is one of ` + "`gorun check`" + ` ([checks.md](checks.md)), but for ` + strings.Join(onlyTold(), ", ") + `, which nothing shows beforehand.
+
+`)
+	fmt.Fprintf(&b, "| row | checks | class | line (RE2, any case) | means | fix | printed by | source |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	cell := func(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+	for _, r := range Rows() {
+		class := string(r.Class)
+		if r.AfterDeath {
+			class += "; consequence after another cause"
+		}
+		if r.Ordered {
+			class += "; cause before all that came after it"
+		}
+		if r.Last {
+			class += "; after all other causes"
+		}
+		if r.IfIB {
+			class += "; cause if InfiniBand was asked for"
+		}
+		if r.Weak {
+			class += ", *weak*"
+		}
+		pattern := "`` " + cell(r.Pattern) + " ``"
+		if r.Pattern == noLine {
+			pattern = "(several lines together)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",
+			r.Key, strings.Join(r.Checks, ", "), class, pattern, cell(r.Cause), cell(r.Fix), cell(r.Seen), cell(r.Source))
+	}
+	golden(t, "../../docs/explain.md", b.String())
+}

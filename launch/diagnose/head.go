@@ -1,0 +1,179 @@
+package diagnose
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// head is what stands before the text of a line: who printed it, and when.
+type head struct {
+	label uint64 // of all that names the stream, hashed; 0: nothing does
+	rank  int    // -1: not told
+	local int    // -1: not told
+	task  int    // of srun -l; -1: not told
+	host  string
+	pid   int
+	when  stamp
+}
+
+// readHead takes the prefixes of launchers and collectors from a line, in any
+// order and number (gorun, torchrun, torch, srun, mpirun, kubectl, CRI, docker
+// compose, syslog, dmesg, times), and reads the head of NCCL's lines. It returns
+// the rest, with its indentation.
+func readHead(line []byte) (head, []byte) {
+	h := head{rank: -1, local: -1, task: -1}
+	for range 8 {
+		rest, more := h.prefix(line)
+		line = rest
+		if !more {
+			break
+		}
+	}
+	h.nccl(line)
+	return h, line
+}
+
+// prefix takes one prefix; more: there may be another.
+func (h *head) prefix(line []byte) (rest []byte, more bool) {
+	if len(line) < 3 {
+		return line, false
+	}
+	switch c := line[0]; {
+	case c == '[':
+		return h.bracket(line)
+	case '0' <= c && c <= '9':
+		if t, rest := readTime(line); t.known() {
+			h.at(t)
+			return cri(skipSpace(rest)), true
+		}
+		n, after := digits(line)
+		if n >= 0 && len(after) > 1 && after[0] == ':' && after[1] == ' ' { // srun -l
+			h.task = n
+			h.name(line[:len(line)-len(after)])
+			return after[2:], true
+		}
+	case 'A' <= c && c <= 'Z':
+		t, rest := readTime(line)
+		if !t.known() {
+			return line, false
+		}
+		h.at(t)
+		if '0' <= line[1] && line[1] <= '9' {
+			return line, false // glog: pid and file belong to the text
+		}
+		return h.syslog(skipSpace(rest)), true
+	}
+	return h.named(line)
+}
+
+// syslog takes the host of `node2 kernel: `, which follows syslog's times.
+func (h *head) syslog(line []byte) []byte {
+	host, rest, ok := cut(line[:min(len(line), 200)], ' ')
+	tag, _, also := cut(rest, ' ')
+	if !ok || !also || host == "" || !word([]byte(host)) || tag == "" || tag[len(tag)-1] != ':' {
+		return line
+	}
+	h.host = host
+	h.name(line[:len(host)])
+	return line[len(host)+1:]
+}
+
+// named takes `trainer-1  | ` of docker compose and `node1: ` of pdsh.
+func (h *head) named(line []byte) (rest []byte, more bool) {
+	i, digit := 0, false
+	for i < len(line) && i < 64 && (line[i] >= 'a' && line[i] <= 'z' || line[i] >= '0' && line[i] <= '9' || i > 0 && (line[i] == '-' || line[i] == '.' || line[i] == '_')) {
+		digit = digit || line[i] <= '9' && line[i] >= '0'
+		i++
+	}
+	if i < 2 || i+2 > len(line) {
+		return line, false
+	}
+	name, after := line[:i], line[i:]
+	if after[0] == ':' && after[1] == ' ' && digit {
+		h.name(name)
+		h.host = text(name)
+		return after[2:], true
+	}
+	if bar := bytes.TrimLeft(after, " "); len(bar) < len(after) && len(bar) > 0 && bar[0] == '|' {
+		h.name(name)
+		if h.host == "" {
+			h.host = text(name)
+		}
+		return skipSpace(bar[1:]), true
+	}
+	return line, false
+}
+
+// nccl reads host:pid:tid, with which NCCL's lines begin.
+func (h *head) nccl(line []byte) {
+	if i := bytes.IndexByte(line[:min(len(line), 128)], ' '); i > 0 {
+		host, tail, ok := cut(line[:i], ':')
+		if !ok || host == "" {
+			return
+		}
+		pid, tail := digits(tail)
+		if pid <= 0 || len(tail) < 2 || tail[0] != ':' {
+			return
+		}
+		if tid, end := digits(tail[1:]); tid > 0 && len(end) == 0 {
+			h.host, h.pid = host, pid
+		}
+	}
+}
+
+// at keeps the outermost time: it is of the collector that wrote all lines.
+func (h *head) at(t stamp) {
+	if !h.when.known() {
+		h.when = t
+	}
+}
+
+// name adds to what names the stream (FNV-1a).
+func (h *head) name(p []byte) {
+	sum := h.label
+	if sum == 0 {
+		sum = 14695981039346656037
+	}
+	for _, c := range p {
+		sum = (sum ^ uint64(c)) * 1099511628211
+	}
+	h.label = max(1, (sum^'/')*1099511628211)
+}
+
+// digits reads a number of at most 9 digits, -1 if p does not begin with one.
+func digits(p []byte) (int, []byte) {
+	i := 0
+	for i < len(p) && '0' <= p[i] && p[i] <= '9' {
+		i++
+	}
+	if i == 0 || i > 9 {
+		return -1, p
+	}
+	n, _ := strconv.Atoi(string(p[:i]))
+	return n, p[i:]
+}
+
+func cut(p []byte, sep byte) (string, []byte, bool) {
+	i := bytes.IndexByte(p, sep)
+	if i < 0 {
+		return text(p), nil, false
+	}
+	return text(p[:i]), p[i+1:], true
+}
+
+func skipSpace(p []byte) []byte {
+	if len(p) > 0 && p[0] == ' ' {
+		return p[1:]
+	}
+	return p
+}
+
+// word reports whether p is a role's name.
+func word(p []byte) bool {
+	for _, c := range p {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return true
+}

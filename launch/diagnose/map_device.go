@@ -1,0 +1,117 @@
+package diagnose
+
+// deviceRows are lines about GPUs, the driver and memory on the GPU.
+func deviceRows() []Row {
+	const (
+		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call, start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not silence it with NCCL_MULTI_RANK_GPU_ENABLE"
+		drain  = "take the node out of the job (drain it) and reset or replace the GPU"
+		nvml   = "`nvidia-smi` must work for all GPUs of the node: reboot after a driver upgrade, drain a node with a broken GPU"
+		memory = "smaller batches or sequences, activation checkpointing, sharding; if it happens at the start: `nvidia-smi` shows what else is on the GPU"
+	)
+	return []Row{
+		{
+			Key: "46", Checks: ids("D01"), Class: Primary, Pattern: `Duplicate GPU detected\s*:\s*rank (?P<rank>\d+) and rank (?P<rank2>\d+) both on CUDA device`,
+			Cause: "two ranks use the same GPU", Fix: oneGPU, Seen: "2.5.6-2.29.7", Source: "pytorch#68666, Megatron-LM#661",
+		},
+		{
+			Key: "47", Checks: ids("D01"), Class: Primary, Pattern: `multiple ranks (?:detected using|are using) the same GPU`,
+			Cause: "several ranks use the same GPU", Fix: oneGPU, Seen: "2.30.3+", Source: "src/graph/topo.cc, src/init.cc:1057",
+		},
+		{
+			Key: "48", Checks: ids("D01"), Class: Primary, Pattern: `allocated on device \d+ mismatchs? with NCCL device \d+`,
+			Cause: "a tensor is on another GPU than the rank's communicator", Fix: oneGPU, Seen: "all", Source: "src/misc/argcheck.cc",
+		},
+		{
+			Key: "49", Checks: ids("D02"), Class: Primary, Pattern: `invalid device ordinal`,
+			Cause: "a worker asked for a GPU that it cannot see: more workers than visible GPUs", Fix: "--nproc-per-node gpu, or make more GPUs visible (CUDA_VISIBLE_DEVICES, Slurm --gpus-per-node, the container)", Seen: "CUDA", Source: "nccl-tests#300",
+		},
+		{
+			Key: "50", Checks: ids("V03"), Class: Primary, Pattern: `CUDA driver version is insufficient`,
+			Cause: "the GPU driver is too old for this CUDA", Fix: "upgrade the driver (CUDA 12 needs 525.60.13), or install a build for an older CUDA", Seen: "CUDA", Source: "CUDA error 35",
+		},
+		{
+			Key: "51", Checks: ids("D03"), Class: Primary, Pattern: `Cuda failure.*(?:system not yet initialized|\b802\b)|CUDA error: system not yet initialized`,
+			Cause: "the fabric manager of this NVSwitch machine does not run", Fix: "systemctl start nvidia-fabricmanager (of the driver's version); reset the GPUs after its restart", Seen: "CUDA 802", Source: "pytorch#35710, nccl-tests#264",
+		},
+		{
+			Key: "52", Checks: ids("S01", "X-CUDAOOM"), Class: Primary, Pattern: `Cuda failure.*out of memory`,
+			Cause: "no memory was left on the GPU when NCCL needed some: a process that was left behind, or the program took it all", Fix: "`nvidia-smi` shows who holds it; " + memory, Seen: "all", Source: "src/include/checks.h",
+		},
+		{
+			Key: "53", Checks: ids("V01", "V03"), Class: Primary, Pattern: `Cuda failure.*(?:invalid device function|no kernel image)`,
+			Cause: "this NCCL was not built for this GPU", Fix: "install a newer nvidia-nccl-cuXX", Seen: "CUDA", Source: "nccl#444",
+		},
+		{
+			Key: "54", Checks: ids("D10"), Class: Primary, Pattern: `Cuda failure.*unknown error|CUDA unknown error|CUDA error: unknown error`,
+			Cause: "the driver's device files or modules are not in order (CUDA 999)", Fix: "nvidia-modprobe -u; in a container --gpus all", Seen: "CUDA 999", Source: "section 4",
+		},
+		{
+			Key: "x01", Checks: ids("D10"), Class: Primary, Pattern: `no CUDA-capable device is detected|No CUDA GPUs are available`,
+			Cause: "the worker sees no GPU", Fix: "in a container --gpus all; check CUDA_VISIBLE_DEVICES and the scheduler's GPU option", Seen: "CUDA 100", Source: "section 4.2",
+		},
+		{
+			Key: "x02", Checks: ids("D09"), Class: Primary, Pattern: `all CUDA-capable devices are busy or unavailable`,
+			Cause: "another process has the GPU, which is in exclusive mode", Fix: "nvidia-smi -c 0", Seen: "CUDA 46", Source: "section 4",
+		},
+		{
+			Key: "x03", Checks: ids("G01"), Class: Primary, Pattern: `uncorrectable (?:ECC|NVLink) error|CUDA error: .*(?:ECC error|hardware error|GPU is lost)`,
+			Cause: "a GPU's hardware failed", Fix: drain, Seen: "CUDA 214, 220", Source: "section 6.4",
+		},
+		{
+			Key: "x04", Checks: ids("X-CUDAOOM"), Class: Primary, MayGoOn: true, Pattern: `CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED`,
+			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "torch", Source: "CUDACachingAllocator.cpp",
+		},
+		{
+			Key: "x05", Checks: ids("X-CUDAERR"), Class: Primary, Pattern: `CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|invalid program counter)|Cuda failure.*(?:illegal memory access|device-side assert|misaligned address)|device-side assert triggered`,
+			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look at indices (labels, embedding ids) out of range; compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
+		},
+		{
+			Key: "x06", Checks: ids("X-CUDAERR"), Class: Hint, Pattern: `CUDA error: |Cuda failure|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+`,
+			Cause: "a call of CUDA failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1; look for Xid lines in the kernel's log", Seen: "CUDA", Source: "CUDAException.cpp, src/include/checks.h",
+		},
+		{
+			Key: "55", Checks: ids("D04"), Class: Primary, Pattern: `nvmlInit\w*\(\) failed|Failed to initialize NVML`,
+			Cause: "NVML does not work on this node: driver and library differ, or a GPU is sick", Fix: nvml, Seen: "all", Source: "src/misc/nvmlwrap.cc",
+		},
+		{
+			Key: "56", Checks: ids("D04"), Class: Primary, Pattern: `nvmlDeviceGetHandleByIndex\w*\(\d+\) failed`,
+			Cause: "a GPU of this node is sick; NCCL looks at all of them, also at those that the job does not use", Fix: nvml, Seen: "2.12.7+", Source: "sglang#24666",
+		},
+		{
+			Key: "57", Checks: ids("D04", "D10"), Class: Primary, Pattern: `Failed to open libnvidia-ml\.so\.1`,
+			Cause: "the container has no libnvidia-ml", Fix: "NVIDIA_DRIVER_CAPABILITIES=compute,utility", Seen: "all", Source: "src/os/linux.cc:615",
+		},
+		{
+			Key: "58", Checks: ids("D10"), Class: Primary, Pattern: `Failed to find CUDA library`,
+			Cause: "there is no libcuda.so.1", Fix: "start the container with --gpus all, or install the driver", Seen: "2.13.4-2.20.5", Source: "src/misc/cudawrap.cc",
+		},
+		{
+			Key: "77", Checks: ids("D03", "E02"), Class: Primary, Pattern: `MNNVL \(cliqueSize \d+\) is available but not (?:working|supported)`,
+			Cause: "NVLink between nodes is there, but its IMEX daemon or channels are not", Fix: "start nvidia-imex and map /dev/nvidia-caps-imex-channels, or NCCL_MNNVL_ENABLE=0 on all ranks", Seen: "2.25+", Source: "src/mnnvl.cc",
+		},
+		{
+			Key: "78", Checks: ids("D03", "E02"), Class: Primary, Pattern: `Failed to bind NVLink SHARP \(NVLS\) Multicast memory`,
+			Cause: "the fabric manager's state or another process keeps NVLink SHARP from working", Fix: "restart nvidia-fabricmanager and reset the GPUs, or NCCL_NVLS_ENABLE=0 on all ranks", Seen: "2.27.3+", Source: "nccl#976, #1705; src/transport/nvls.cc:376",
+		},
+		{
+			Key: "79", Checks: ids("G02", "E02"), Class: Hint, Weak: true, Pattern: `P2P is disabled between NVLINK connected GPUs`,
+			Cause: "GPUs with NVLink may not use it: a driver setting, NCCL_P2P_*, IOMMU or a virtual machine", Fix: "unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL; check `nvidia-smi topo -p2p r`", Seen: "2.12.7+", Source: "src/graph/paths.cc",
+		},
+		{
+			Key: "80", Checks: ids("H04"), Class: Primary, Pattern: `Could not find real path of /sys/class`,
+			Cause: "/sys is not mounted in the sandbox", Fix: "mount /sys (gVisor and chroots leave it out)", Seen: "all", Source: "src/os/linux.cc:637",
+		},
+		{
+			Key: "92", Checks: ids("G01"), Class: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:48|63|64|74|79|94|95|119|120|140|14[3-9]|154)\b`,
+			Cause: "a GPU's hardware failed", Fix: drain, Seen: "kernel", Source: "k8s-device-plugin internal/rm/health.go, NVIDIA Xid docs",
+		},
+		{
+			Key: "93a", Checks: ids("X-CUDAERR", "G01"), Class: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:13|31)\b`,
+			Cause: "the program did an illegal access on the GPU: not the node's fault", Fix: "look at that process's stack; compute-sanitizer names the kernel", Seen: "kernel", Source: "the same",
+		},
+		{
+			Key: "93b", Checks: ids("G01"), Class: Consequence, Pattern: `NVRM: Xid \(PCI:\S+\): (?:43|45)\b`,
+			Cause: "the driver cleaned up after a process that had failed before", Fix: "look for the earlier error", Seen: "kernel", Source: "the same",
+		},
+	}
+}

@@ -1,0 +1,77 @@
+package diagnose
+
+// systemRows are lines about the limits of the system and its memory.
+func systemRows() []Row {
+	const (
+		shm     = "docker run --shm-size=8g or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm"
+		nofile  = "ulimit -n 131072; LimitNOFILE= for the service, --ulimit nofile= for the container"
+		threads = "--pids-limit=-1 for the container; TasksMax=infinity and LimitNPROC=infinity for the service"
+		host    = "fewer dataloader workers or smaller shards in memory, or a higher limit (container memory, Slurm --mem)"
+	)
+	return []Row{
+		{
+			Key: "59", Checks: ids("L01"), Class: Primary, Pattern: `failed to extend \S+ to \d+ bytes`,
+			Cause: "/dev/shm is full", Fix: shm, Seen: "2.12+", Source: "nccl#290, #342, #525; src/os/linux.cc:795",
+		},
+		{
+			Key: "60", Checks: ids("L01"), Class: Primary, Pattern: `posix_fallocate failed\s*:\s*No space left on device`,
+			Cause: "/dev/shm is full", Fix: shm, Seen: "up to 2.11", Source: "nccl#290",
+		},
+		{
+			Key: "x20", Checks: ids("L01", "X-DATALOADER"), Class: Primary, Pattern: `DataLoader worker.* killed by signal: Bus error|Unexpected bus error encountered in worker`,
+			Cause: "/dev/shm is too small for the dataloader", Fix: shm, Seen: "torch", Source: "DataLoader.cpp",
+		},
+		{
+			Key: "62", Checks: ids("L11"), Class: Hint, Weak: true, Pattern: `unlink shared memory \S+ failed,? ?(?:error:)? ?.*No such file or directory`,
+			Cause: "files in /dev/shm were deleted while they were in use: systemd's RemoveIPC, a cleaner, or an abort", Fix: "RemoveIPC=no in /etc/systemd/logind.conf, and no cleaner for /dev/shm", Seen: "2.16.2+", Source: "src/os/linux.cc:861",
+		},
+		{
+			Key: "61", Checks: ids("L01", "H01"), Class: Primary, Pattern: `Error while (?:creating|attaching to) shared memory segment`,
+			Cause: "/dev/shm is full, or containers that do not share it look like one machine", Fix: shm + "; a hostname of its own for each container", Seen: "2.4.2+", Source: "src/os/linux.cc:842",
+		},
+		{
+			Key: "63", Checks: ids("L02"), Class: Primary, MayGoOn: true, Pattern: `Too many open files`,
+			Cause: "the limit of open files was reached", Fix: nofile, Seen: "OS", Source: "nccl#1917",
+		},
+		{
+			Key: "64", Checks: ids("L04"), Class: Primary, Pattern: `Thread creation failed`,
+			Cause: "no thread could be started: the limit of processes", Fix: threads, Seen: "2.29.2+", Source: "src/include/checks.h",
+		},
+		{
+			Key: "65", Checks: ids("L04"), Class: Primary, Pattern: `pthread_create.*Resource temporarily unavailable|can't start new thread|OpenBLAS blas_thread_init: pthread_create failed`,
+			Cause: "no thread could be started: the limit of processes", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
+		},
+		{
+			Key: "x23", Checks: ids("X-SEGV", "L01"), Class: Primary, Pattern: `Caught signal 7 \(Bus error|Signal: Bus error|Fatal Python error: Bus error|SIGBUS`,
+			Cause: "the worker was killed by a bus error, most often because /dev/shm is full", Fix: shm, Seen: "OS", Source: "section 6.5",
+		},
+		{
+			Key: "x24", Checks: ids("X-SEGV"), Class: Primary, Pattern: `Segfault encountered|Caught signal 11 \(Segmentation fault|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|\bSegmentation fault\b|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
+			Cause: "the worker crashed in native code", Fix: "python -X faulthandler, and a core file (ulimit -c unlimited) for the stack; mixed builds of torch and its extensions are the usual reason", Seen: "OS", Source: "section 6.5",
+		},
+		{
+			Key: "x25", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Pattern: `DefaultCPUAllocator: (?:can't allocate|not enough) memory|\bMemoryError\b|std::bad_alloc|(?:OSError|RuntimeError)\b.*Cannot allocate memory|fork: Cannot allocate memory`,
+			Cause: "the worker could not get memory of the machine", Fix: host, Seen: "torch, Python", Source: "malloc(3)",
+		},
+		{
+			Key: "96", Quote: "Killed process ", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Pattern: `oom-kill:(?:.*,pid=(?P<pid>\d+))?|(?:Memory cgroup )?out of memory: Killed process (?P<pid2>\d+)|invoked oom-killer|Memory cgroup out of memory`,
+			Cause: "the kernel killed a process because memory was used up", Fix: host, Seen: "kernel", Source: "section 5",
+		},
+		{
+			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Pattern: `\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|DataLoader worker.* killed by signal: Killed`,
+			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
+		},
+		{
+			Key: "x27", Checks: ids("X-DATALOADER"), Class: Primary, MayGoOn: true, Pattern: `Caught \w+ in DataLoader worker process`,
+			Cause: "the dataset raised an exception in a worker of the dataloader", Fix: "the original traceback is below it; num_workers=0 shows it directly", Seen: "torch", Source: "torch/_utils.py",
+		},
+		{
+			Key: "x28", Checks: ids("X-DATALOADER"), Class: Primary, MayGoOn: true, Pattern: `DataLoader worker \(pid.*(?:killed by signal|exited unexpectedly)|DataLoader timed out after`,
+			Cause: "a worker of the dataloader died or hung", Fix: "num_workers=0 shows the error; look for the OOM killer (dmesg) and at the storage", Seen: "torch", Source: "dataloader.py",
+		},
+		{
+			Key: "x29", Checks: ids("X-DISK"), Class: Primary, MayGoOn: true, Pattern: `No space left on device|Disk quota exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
+			Cause: "a disk is full, read-only or broken", Fix: "`df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
+		},
+	}
+}

@@ -1,0 +1,138 @@
+package diagnose
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// samples are lines made from the format strings of the programs, by row.
+func samples(tb testing.TB) map[string]string {
+	tb.Helper()
+	b, err := os.ReadFile("testdata/rows.tsv")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		key, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !ok {
+			tb.Fatalf("no tab: %q", line)
+		}
+		all[key] = text
+	}
+	return all
+}
+
+func TestEachRowHasASample(t *testing.T) {
+	all := samples(t)
+	for _, row := range Rows() {
+		text, ok := all[row.Key]
+		delete(all, row.Key)
+		if row.Pattern == noLine {
+			continue
+		}
+		if _, err := regexp.Compile(row.Pattern); err != nil {
+			t.Errorf("row %s: %v", row.Key, err)
+		}
+		if !ok {
+			t.Errorf("row %s has no sample", row.Key)
+			continue
+		}
+		for _, line := range []string{text, strings.ReplaceAll(text, " : ", ": "), strings.ReplaceAll(text, " NCCL WARN ", " (ncclCommInitRankFunc) NCCL WARN "), strings.ToUpper(text), "3: [default1]:[rank3]:" + text, text + " and more"} {
+			if line != text && strings.HasPrefix(row.Pattern, "^") {
+				continue
+			}
+			if got := matchRow(line); got != row.Key {
+				t.Errorf("row %s: the sample is of row %q: %s", row.Key, got, line)
+			}
+		}
+	}
+	for key := range all {
+		t.Errorf("the sample of %s has no row", key)
+	}
+}
+
+// matchRow goes the way of a log's line: words first, then expressions.
+func matchRow(text string) string {
+	m := theMatcher()
+	var may entries
+	m.finder.all([]byte(text), func(e, _ int) { may.add(e) })
+	if row, _ := m.match(&may, []byte(text)); row != nil {
+		return row.Key
+	}
+	return ""
+}
+
+// All rows of the catalogue are here.
+func TestTheCatalogueIsComplete(t *testing.T) {
+	have := map[int]bool{}
+	keys := map[string]bool{}
+	for _, row := range Rows() {
+		if keys[row.Key] {
+			t.Errorf("two rows %s", row.Key)
+		}
+		keys[row.Key] = true
+		if n, err := strconv.Atoi(strings.TrimRight(row.Key, "ab")); err == nil {
+			have[n] = true
+		}
+	}
+	for n := 1; n <= 96; n++ {
+		if !have[n] {
+			t.Errorf("row %d is missing", n)
+		}
+	}
+	if len(have) != 96 {
+		t.Errorf("%d rows of the catalogue, not 96", len(have))
+	}
+}
+
+func TestRowsAreWhole(t *testing.T) {
+	id := regexp.MustCompile(`^(?:[A-Z]\d\d|X-[A-Z-]+)$`)
+	for _, row := range Rows() {
+		if len(row.Checks) == 0 || row.Cause == "" || row.Fix == "" || row.Seen == "" || row.Source == "" {
+			t.Errorf("row %s lacks something: %+v", row.Key, row)
+		}
+		for _, c := range row.Checks {
+			if !id.MatchString(c) {
+				t.Errorf("row %s: %q is no id", row.Key, c)
+			}
+		}
+		if !slices.Contains([]Class{Primary, Hint, Consequence, Harmless}, row.Class) {
+			t.Errorf("row %s: class %q", row.Key, row.Class)
+		}
+		if strings.HasSuffix(row.Cause, ".") || strings.HasSuffix(row.Fix, ".") {
+			t.Errorf("row %s ends with a full stop", row.Key)
+		}
+		// Without a long literal every line of a log would need an expression.
+		if row.Pattern != noLine && shortest(anchors(row.Pattern)) < 6 {
+			t.Errorf("row %s: only %q must be in a line", row.Key, anchors(row.Pattern))
+		}
+	}
+	if n := len(theMatcher().rows) + len(theMatcher().facts); n > 64*len(entries{}) {
+		t.Errorf("%d entries are too many", n)
+	}
+}
+
+// These words stand in logs of jobs that work.
+func TestWordsOfHealthyLogs(t *testing.T) {
+	for _, line := range []string{
+		"step 12 loss 2.31 error 0 failed 0 timeouts 0",
+		"epoch 1 errors: 0, retries: 0, HTTP 500: 0",
+		"INFO:root:GET /health 500",
+		"eval: word error rate 0.12",
+		"node1:4242:4250 [0] NCCL INFO [Service thread] Connection closed by localRank 0",
+		"node1:4242:4250 [0] NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open shared object file: No such file or directory",
+		"node1:4242:4250 [0] NCCL INFO init.cc:1358 -> 3",
+		"node1:4242:4250 [0] NCCL INFO RAS client listening socket at ::1<28028>",
+		"UserWarning: CUDA initialization: memory is low",
+		"the model has 12 ranks and no errors",
+	} {
+		if got := matchRow(line); got != "" {
+			t.Errorf("row %s: %s", got, line)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// matcher has what is looked for in a line: the rows and the facts.
+type matcher struct {
+	finder *finder
+	rows   []*compiled // entries of the finder from 0 on, by place in the map
+	byKey  map[string]*compiled
+	facts  []fact // the entries that follow
+}
+
+// fact is a line that is no finding, but tells something that findings need.
+type fact struct {
+	words []string
+	note  func(*Scanner, *line)
+}
+
+// entries is a set of the finder's entries.
+type entries [4]uint64
+
+func (e *entries) add(i int)      { e[i>>6] |= 1 << (i & 63) }
+func (e *entries) has(i int) bool { return e[i>>6]>>(i&63)&1 != 0 }
+
+// theMatcher is made when it is first needed: that takes milliseconds.
+var theMatcher = sync.OnceValue(newMatcher)
+
+func newMatcher() *matcher {
+	m := &matcher{byKey: map[string]*compiled{}}
+	var words [][]string
+	for _, row := range Rows() {
+		c := &compiled{Row: row}
+		m.byKey[row.Key] = c
+		if row.Pattern != noLine {
+			c.re = lazily("(?i)" + row.Pattern)
+			m.rows = append(m.rows, c)
+			words = append(words, anchors(row.Pattern))
+		}
+	}
+	m.facts = facts()
+	for _, f := range m.facts {
+		words = append(words, f.words)
+	}
+	m.finder = newFinder(words)
+	return m
+}
+
+// match returns the first row that matches text, of those that may.
+func (m *matcher) match(may *entries, text []byte) (*compiled, []int) {
+	for i, row := range m.rows {
+		if may.has(i) {
+			if at := row.re().FindSubmatchIndex(text); at != nil {
+				return row, at
+			}
+		}
+	}
+	return nil, nil
+}
+
+// group returns what the group of that name matched, "" if it did not.
+func (c *compiled) group(name string, text []byte, at []int) string {
+	if i := slices.Index(c.re().SubexpNames(), name); i > 0 && at[2*i] >= 0 {
+		return strings.Trim(string(text[at[2*i]:at[2*i+1]]), `"'(),;`)
+	}
+	return ""
+}

@@ -1,0 +1,152 @@
+package diagnose
+
+import (
+	"bytes"
+	"strconv"
+)
+
+const (
+	maxGroups  = 512  // kinds of events
+	keptEvents = 64   // of each kind, half of them the first ones and half the last
+	maxWaiting = 64   // events after which a program may go on
+	maxKnown   = 4096 // ranks of a group, streams with a traceback
+	// manyLines are more than other workers print into a log that does not tell
+	// whose lines they are, after one of them has failed.
+	manyLines = 2000
+)
+
+// event is one line, or one traceback, that means something.
+type event struct {
+	row    *compiled
+	class  Class // the row's, or what the event makes of it
+	log    int
+	number int64
+	when   stamp
+	stream streamKey
+
+	rank, local, task, pid int
+	host, peer             string
+	named                  []int // ranks that the line itself names
+	text                   string
+
+	later  int  // lines of its stream that followed
+	alone  bool // the stream is one worker's
+	raised bool // a traceback tells it
+}
+
+// doubtful: more came after it than the last words of a worker.
+func (e *event) doubtful() bool {
+	return e.later > manyLines || e.row.MayGoOn && e.later > lastWords
+}
+
+// wentOn: the worker survived it.
+func (e *event) wentOn() bool { return e.later > manyLines || e.alone && e.doubtful() }
+
+// take completes whose an event is with what a launcher says of its end, if the
+// same host tells both.
+func (e *event) take(end *event) {
+	if e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && e.host == end.host {
+		e.rank, e.local, e.pid = end.rank, end.local, end.pid
+	}
+}
+
+// group is all events of one meaning.
+type group struct {
+	row    *compiled
+	count  int64
+	events []*event
+	ring   int // where the next event goes among the last ones
+}
+
+// record notes an event.
+func (s *Scanner) record(e *event, detail string) *event {
+	key := e.row.Key + "\x00" + detail
+	g := s.groups[key]
+	if g == nil && len(s.groups) >= maxGroups {
+		key = e.row.Key
+		g = s.groups[key]
+	}
+	if g == nil {
+		g = &group{row: e.row}
+		s.groups[key] = g
+	}
+	g.count++
+	if len(g.events) < keptEvents {
+		g.events = append(g.events, e)
+	} else {
+		g.events[keptEvents/2+g.ring] = e
+		g.ring = (g.ring + 1) % (keptEvents / 2)
+	}
+	if (e.class == Primary || e.class == Hint) && !e.row.Weak && len(s.waiting) < maxWaiting {
+		s.waiting = append(s.waiting, e)
+	}
+	return e
+}
+
+// event makes an event of a line.
+func (s *Scanner) event(row *compiled, l *line) *event {
+	return &event{
+		row: row, class: row.Class, log: l.stream.log, number: l.number, when: l.when, stream: l.stream,
+		alone: l.rank >= 0 || l.local >= 0, rank: l.rank, local: l.local, task: l.task, pid: l.pid, host: l.host, text: text(l.raw),
+	}
+}
+
+// matched notes a line that a row matches.
+func (s *Scanner) matched(row *compiled, at []int, l *line) {
+	e := s.event(row, l)
+	if len(l.raw) > maxText && at[0] > maxText/2 { // the start of a long line says little
+		e.text = "… " + text(l.raw[at[0]:])
+	}
+	for _, name := range []string{"rank", "rank2"} {
+		if n, err := strconv.Atoi(row.group(name, l.raw, at)); err == nil {
+			e.named = append(e.named, n)
+		}
+	}
+	e.peer = text([]byte(row.group("peer", l.raw, at)))
+	if host := row.group("host", l.raw, at); host != "" {
+		e.host = text([]byte(host))
+	}
+	for _, name := range []string{"pid", "pid2"} {
+		if pid, err := strconv.Atoi(row.group(name, l.raw, at)); err == nil {
+			e.pid = pid
+		}
+	}
+	s.record(e, "")
+	if st := s.streams[l.stream]; st != nil && st.reading() {
+		st.said = append(st.said[:min(len(st.said), 16)], e)
+	}
+}
+
+// wentOn counts what streams print after an error that their program may have
+// caught.
+func (s *Scanner) wentOn(l *line) {
+	if len(s.waiting) == 0 || len(l.raw) == 0 || l.raw[0] == ' ' || dying(l.raw) {
+		return
+	}
+	kept := s.waiting[:0]
+	for _, e := range s.waiting {
+		if e.stream == l.stream {
+			e.later++
+		}
+		if !e.wentOn() && l.number-e.number < patience {
+			kept = append(kept, e)
+		}
+	}
+	s.waiting = kept
+}
+
+// dying reports whether a worker that ends prints such lines: torch's warnings,
+// stack frames, NCCL's words on its way down.
+func dying(line []byte) bool {
+	return len(line) > 2 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 ||
+		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL "))
+}
+
+// giveUp closes what did not end.
+func (s *Scanner) giveUp(l *line) {
+	for key, st := range s.streams {
+		if l.number-st.began > patience || l.number < st.began {
+			s.finish(st, key)
+		}
+	}
+}

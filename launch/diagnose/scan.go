@@ -1,0 +1,188 @@
+package diagnose
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"slices"
+)
+
+const (
+	// blockSize is how much of a log is in memory, in bytes. A line that does
+	// not end within it is looked at in pieces.
+	blockSize = 256 << 10
+	// maxJudged is how much of a line expressions look at, around the first word
+	// that is known, in bytes.
+	maxJudged = 8 << 10
+	// learnLines is how many lines at the front of a log are read for the ranks
+	// that print into it.
+	learnLines = 5000
+	// patience is after how many lines what is awaited of a stream is given up.
+	patience = 20000
+)
+
+// Scanner reads logs of one job and says what they mean. Its memory is bounded,
+// however much it reads. It is for one goroutine.
+type Scanner struct {
+	m    *matcher
+	logs []Log
+
+	current
+	notText []string        // names of logs that are no text
+	pods    map[string]bool // what stern puts before lines
+
+	streams map[streamKey]*stream // with a traceback that has not ended
+	waiting []*event              // errors after which a program may have gone on
+	job     job
+	groups  map[string]*group
+}
+
+// current is where the scanner is in the log that it reads.
+type current struct {
+	number  int64 // of the line, from 1
+	now     stamp // the last time that the log told
+	inside  report
+	wrapped bool // its lines are JSON
+	wrote   bool // it has a line that is not empty
+	looked  bool // whether it is text
+}
+
+// streamKey names what prints lines of its own: a log's labels.
+type streamKey struct {
+	log   int
+	label uint64
+}
+
+// line is one line, or a piece of one, on its way.
+type line struct {
+	head
+	stream streamKey
+	number int64
+	raw    []byte // without prefixes
+	may    entries
+}
+
+// NewScanner returns a scanner that has read nothing.
+func NewScanner() *Scanner {
+	return &Scanner{m: theMatcher(), streams: map[streamKey]*stream{}, pods: map[string]bool{}, groups: map[string]*group{}, job: newJob()}
+}
+
+// Read reads a log to its end; gzip is unpacked. Logs are read in the order in
+// which they are to be judged where their lines tell no time. An error is that
+// of r or of ctx; what was read before it counts.
+func (s *Scanner) Read(ctx context.Context, log Log, r io.Reader) error {
+	s.logs = append(s.logs, log)
+	s.current = current{number: 1}
+	defer s.endLog()
+	in := bufio.NewReaderSize(r, 16)
+	if magic, _ := in.Peek(3); bytes.Equal(magic, []byte{0x1f, 0x8b, 8}) {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return err
+		}
+		return s.read(ctx, z)
+	}
+	return s.read(ctx, in)
+}
+
+// NotText are the names of the logs that are no text, in their order: of them
+// nothing can be told.
+func (s *Scanner) NotText() []string { return slices.Clone(s.notText) }
+
+func (s *Scanner) read(ctx context.Context, r io.Reader) error {
+	buf := make([]byte, blockSize)
+	n := 0
+	for empty := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		got, err := r.Read(buf[n:])
+		n += got
+		if got > 0 {
+			empty = 0
+		} else if empty++; err == nil && empty > 100 {
+			return io.ErrNoProgress
+		}
+		whole := bytes.LastIndexByte(buf[:n], '\n') + 1
+		switch {
+		case err != nil:
+			whole = n
+		case whole == 0 && n == len(buf):
+			whole = n
+		case whole < n/2 && n < len(buf):
+			continue // small pieces of a pipe are not worth a pass
+		}
+		s.block(buf[:whole])
+		n = copy(buf, buf[whole:n])
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// block takes whole lines. Most lines of a log have none of the words that are
+// looked for: they are only counted.
+func (s *Scanner) block(p []byte) {
+	if !s.looked && len(p) > 0 {
+		s.looked = true
+		if log := s.logs[len(s.logs)-1]; binary(p) {
+			s.notText = append(s.notText, log.Name)
+		}
+	}
+	for len(p) > 0 {
+		if s.busy() {
+			p = p[s.next(p):]
+			continue
+		}
+		at := s.m.finder.first(p)
+		if at < 0 {
+			s.number += int64(bytes.Count(p, []byte{'\n'}))
+			return
+		}
+		start := max(bytes.LastIndexByte(p[:at], '\n'), 0)
+		start = max(start, bytes.LastIndexByte(p[start:at], '\r')+start)
+		if start > 0 {
+			start++
+			s.number += int64(bytes.Count(p[:start], []byte{'\n'}))
+			p = p[start:]
+		}
+		p = p[s.next(p):]
+	}
+}
+
+// next takes the first line of p and returns its length with its end. A line
+// ends with \n or, as those of progress bars, with \r.
+func (s *Scanner) next(p []byte) int {
+	end := bytes.IndexByte(p, '\n')
+	ends := 0
+	if end >= 0 {
+		ends = 1
+	} else {
+		end = len(p)
+	}
+	if cr := bytes.IndexByte(p[:end], '\r'); cr >= 0 && cr < end-1 {
+		s.line(p[:cr])
+		return cr + 1
+	}
+	s.line(p[:end])
+	s.number += int64(ends)
+	return end + ends
+}
+
+// busy: every line matters.
+func (s *Scanner) busy() bool {
+	return s.number <= learnLines || len(s.streams) > 0 || len(s.waiting) > 0 || s.inside.open || s.wrapped
+}
+
+// endLog: nothing follows in this log.
+func (s *Scanner) endLog() {
+	for key, st := range s.streams {
+		s.finish(st, key)
+	}
+	s.waiting = nil
+}

@@ -1,0 +1,189 @@
+package diagnose
+
+// stamp is a wall clock's time without its year, which many logs leave out.
+type stamp struct {
+	sec  int64 // since the year began, every month counted as 31 days; 0: unknown
+	nano int   // -1: the log tells seconds only
+}
+
+func (t stamp) known() bool { return t.sec != 0 }
+
+// makeStamp is 0 for what is no time.
+func makeStamp(month, day, hour, minute, sec, nano int) stamp {
+	if month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || sec > 60 {
+		return stamp{}
+	}
+	return stamp{sec: int64(((month*31+day)*24+hour)*3600 + minute*60 + sec), nano: nano}
+}
+
+// year is what the seconds of a year are at most.
+const year = 13 * 31 * 24 * 3600
+
+// cmp orders two known times: at the turn of a year January comes after
+// December.
+func (t stamp) cmp(u stamp) int {
+	d := t.sec - u.sec
+	switch {
+	case d > year/2:
+		d -= year
+	case d < -year/2:
+		d += year
+	case d == 0 && t.nano >= 0 && u.nano >= 0:
+		d = int64(t.nano - u.nano)
+	}
+	switch {
+	case d < 0:
+		return -1
+	case d > 0:
+		return 1
+	}
+	return 0
+}
+
+// reader reads the parts of a time from the front of p; bad sticks.
+type reader struct {
+	p   []byte
+	bad bool
+}
+
+// number reads low to high digits.
+func (r *reader) number(low, high int) int {
+	n, i := 0, 0
+	for i < len(r.p) && i < high && '0' <= r.p[i] && r.p[i] <= '9' {
+		n = n*10 + int(r.p[i]-'0')
+		i++
+	}
+	r.bad = r.bad || i < low
+	r.p = r.p[i:]
+	return n
+}
+
+// one reads one of the bytes in set.
+func (r *reader) one(set string) {
+	if len(r.p) > 0 {
+		for i := range len(set) {
+			if r.p[0] == set[i] {
+				r.p = r.p[1:]
+				return
+			}
+		}
+	}
+	r.bad = true
+}
+
+// clock reads 10:12, 10:12:01 or 10:12:01.5
+func (r *reader) clock() (h, m, s, nano int) {
+	h = r.number(1, 2)
+	r.one(":")
+	m = r.number(2, 2)
+	if len(r.p) == 0 || r.p[0] != ':' {
+		return h, m, 0, -1
+	}
+	r.one(":")
+	s = r.number(2, 2)
+	if r.bad || len(r.p) < 2 || r.p[0] != '.' && r.p[0] != ',' || r.p[1] < '0' || r.p[1] > '9' {
+		return h, m, s, -1
+	}
+	r.p = r.p[1:]
+	before := len(r.p)
+	nano = r.number(1, 9)
+	for range 9 - (before - len(r.p)) {
+		nano *= 10
+	}
+	return h, m, s, nano
+}
+
+// readTime reads the time that p begins with, in one of the ways of logs, and
+// returns what follows it.
+func readTime(p []byte) (stamp, []byte) {
+	for _, read := range []func(*reader) stamp{isoTime, glogTime, syslogTime, usTime} {
+		r := reader{p: p}
+		if t := read(&r); !r.bad && t.known() {
+			return t, r.p
+		}
+	}
+	return stamp{}, p
+}
+
+// isoTime: 2026-11-21T16:39:58.5Z, 2026-11-21 16:39:58,123, 2026-11-21_16:39:58
+func isoTime(r *reader) stamp {
+	r.number(4, 4)
+	r.one("-/")
+	month := r.number(2, 2)
+	r.one("-/")
+	day := r.number(2, 2)
+	r.one("T _:")
+	h, m, s, nano := r.clock()
+	// The zone is not looked at: one collector writes one zone.
+	if len(r.p) > 0 && r.p[0] == 'Z' {
+		r.p = r.p[1:]
+	} else if len(r.p) > 2 && (r.p[0] == '+' || r.p[0] == '-') && '0' <= r.p[1] && r.p[1] <= '9' {
+		r.p = r.p[1:]
+		r.number(2, 4)
+		if len(r.p) > 0 && r.p[0] == ':' {
+			r.p = r.p[1:]
+			r.number(2, 2)
+		}
+	}
+	return makeStamp(month, day, h, m, s, nano)
+}
+
+// glogTime: E1121 16:39:58.123456789, with a month of one digit in some releases
+func glogTime(r *reader) stamp {
+	r.one("EWIF")
+	n := r.number(3, 4)
+	r.one(" ")
+	h, m, s, nano := r.clock()
+	return makeStamp(n/100, n%100, h, m, s, nano)
+}
+
+// syslogTime: Nov 21 16:39:58, Sat Nov 21 16:39:58 2026
+func syslogTime(r *reader) stamp {
+	const days, months = "MonTueWedThuFriSatSun", "JanFebMarAprMayJunJulAugSepOctNovDec"
+	if index(r.p, days) >= 0 && len(r.p) > 4 {
+		r.p = r.p[4:]
+	}
+	month := index(r.p, months) + 1
+	if month < 1 || len(r.p) < 5 {
+		r.bad = true
+		return stamp{}
+	}
+	r.p = r.p[3:]
+	r.one(" ")
+	if len(r.p) > 0 && r.p[0] == ' ' {
+		r.p = r.p[1:]
+	}
+	day := r.number(1, 2)
+	r.one(" ")
+	h, m, s, nano := r.clock()
+	if len(r.p) > 4 && r.p[0] == ' ' && r.p[1] == '2' && r.p[2] == '0' {
+		r.p = r.p[1:]
+		r.number(4, 4)
+	}
+	return makeStamp(month, day, h, m, s, nano)
+}
+
+// usTime: 04/18/23 21:09:53
+func usTime(r *reader) stamp {
+	month := r.number(2, 2)
+	r.one("/")
+	day := r.number(2, 2)
+	r.one("/")
+	r.number(2, 4)
+	r.one(" ")
+	h, m, s, nano := r.clock()
+	return makeStamp(month, day, h, m, s, nano)
+}
+
+// index returns which of the words of three letters in set p begins with, -1: none.
+func index(p []byte, set string) int {
+	if len(p) < 3 {
+		return -1
+	}
+	for i := 0; i < len(set); i += 3 {
+		if string(p[:3]) == set[i:i+3] {
+			return i / 3
+		}
+	}
+	return -1
+}

@@ -1,0 +1,136 @@
+package diagnose
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// WriteText writes findings for a reader: the root cause with its place and its
+// fix, then what else may be one, then why the rest are only consequences.
+func WriteText(w io.Writer, findings []Finding) error {
+	var b strings.Builder
+	by := map[Severity][]Finding{}
+	for _, f := range findings {
+		by[f.Severity] = append(by[f.Severity], f)
+	}
+	causes := by[SeverityCause]
+	switch {
+	case len(findings) == 0:
+		b.WriteString("nothing found: no line tells of a failure\n")
+	case len(causes) == 0:
+		b.WriteString("Root cause: not in what was read; all that it has are consequences.\n")
+		if peers := lostPeers(findings); peers != "" {
+			fmt.Fprintf(&b, "  look at: %s, which the others lost\n", peers)
+		}
+	default:
+		f := causes[0]
+		title := "Root cause"
+		if f.Doubtful {
+			b.WriteString("No line tells that the job failed: more output followed this error, which the program may have handled.\n")
+			title = "If it failed"
+		}
+		fmt.Fprintf(&b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
+		if who := f.who(); who != "" {
+			fmt.Fprintf(&b, "  blame: %s\n", who)
+		}
+		fmt.Fprintf(&b, "  %s\n  fix: %s\n", f.where(), f.Fix)
+		if checks := f.beforehand(); checks != "" {
+			fmt.Fprintf(&b, "  gorun check looks for this beforehand: %s\n", checks)
+		}
+	}
+	section := func(title string, list []Finding, fix bool) {
+		if len(list) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "\n%s\n", title)
+		for _, f := range list {
+			who := ""
+			if s := f.who(); s != "" {
+				who = s + ": "
+			}
+			fmt.Fprintf(&b, "- %s%s [%s]%s\n  %s\n", who, f.Meaning, f.ID, f.times(), f.where())
+			if fix {
+				fmt.Fprintf(&b, "  fix: %s\n", f.Fix)
+			}
+		}
+	}
+	if len(causes) > 1 {
+		same := func(f Finding) bool { return f.ID == causes[0].ID }
+		section("The same, told again:", slices.DeleteFunc(slices.Clone(causes[1:]), func(f Finding) bool { return !same(f) }), false)
+		section("Less probable:", slices.DeleteFunc(slices.Clone(causes[1:]), same), true)
+	}
+	section("Only consequences:", by[SeverityConsequence], false)
+	section("Harmless:", by[SeverityHarmless], false)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// beforehand are the checks of `gorun check` that concern it.
+func (f *Finding) beforehand() string {
+	other := func(id string) bool { return !checked(id) }
+	return strings.Join(slices.DeleteFunc(append([]string{f.ID}, f.Checks...), other), ", ")
+}
+
+// OneLine is whose it is, what it means, the id and the line, without the fix.
+func (f *Finding) OneLine() string {
+	line := f.Meaning
+	if who := f.who(); who != "" {
+		line = who + ": " + line
+	}
+	return fmt.Sprintf("%s [%s]: %s", line, f.ID, f.Text)
+}
+
+// who is the rank and the host to blame.
+func (f *Finding) who() string {
+	who := ""
+	switch {
+	case len(f.Ranks) > 1:
+		who = rankList(f.Ranks)
+	case f.Rank >= 0:
+		who = fmt.Sprintf("rank %d", f.Rank)
+	case f.Local >= 0:
+		who = fmt.Sprintf("local rank %d", f.Local)
+	}
+	switch {
+	case f.Host == "":
+	case who == "":
+		who = "host " + f.Host
+	default:
+		who += " on " + f.Host
+	}
+	if f.Peer != "" {
+		if who != "" {
+			who += " "
+		}
+		who += "(peer " + f.Peer + ")"
+	}
+	return who
+}
+
+// where is the line and its text.
+func (f *Finding) where() string {
+	if f.Line == 0 {
+		return f.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Text)
+}
+
+func (f *Finding) times() string {
+	if f.Count > 1 {
+		return fmt.Sprintf(" (%d times)", f.Count)
+	}
+	return ""
+}
+
+// lostPeers are whom consequences name.
+func lostPeers(findings []Finding) string {
+	var peers []string
+	for _, f := range findings {
+		if f.Peer != "" && !slices.Contains(peers, f.Peer) && len(peers) < 8 {
+			peers = append(peers, f.Peer)
+		}
+	}
+	return strings.Join(peers, ", ")
+}
