@@ -2,17 +2,20 @@ package launch
 
 import (
 	"context"
-	"fmt"
-	"net"
+	"crypto/tls"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
 
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/control"
+	"github.com/gorun/gorun/secret"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,6 +24,9 @@ type agent struct {
 	opts     Options
 	born     time.Time
 	node     rendezvous.Node
+	secret   secret.Secret
+	tls      *tls.Config     // of the control plane; nil without a secret
+	strange  map[string]bool // hosts with another secret that were told of
 	table    *process.Table
 	console  *console
 	out      *logs.Console
@@ -28,12 +34,23 @@ type agent struct {
 	events   *queue
 	machine  *rendezvous.Machine
 	plane    *control.Plane // nil for a node alone
+	fencing  fencing
 	stores   *stores
 	socket   *socket
 	config   workersConfig
 	current  *workers
+	subject  program.Subject
+	exam     *exam.Examiner // nil: nodes are not compared
+	devices  *devices
+	built    *builtEvent // not yet passed on
+	look     gpuWatch
+	request  envprop.Request // what the user asks of the workers' environment here
+	toldOMP  bool
+	unshown  error              // why a dry run has nothing to show
 	signals  int                // that asked the job to end
+	killAt   time.Time          // when the workers that are being stopped get SIGKILL
 	endWatch context.CancelFunc // of watchArrivals; nil: it does not run
+	status   status
 	wg       sync.WaitGroup
 }
 
@@ -69,30 +86,53 @@ func Run(ctx context.Context, opts Options) (int, error) {
 		return 1, err
 	}
 	defer a.table.Close()
+	process.RaiseFiles()
 	if a.out, err = logs.NewConsole(opts.Stdout, opts.Stderr); err != nil {
 		return 1, err
 	}
 	defer a.out.Close()
 	ctx, cancel := context.WithCancel(ctx)
+	defer opts.Scratch.Remove()
 	defer a.wg.Wait()
 	defer cancel()
 	finish, err := a.prepare(ctx)
 	defer finish()
-	if err != nil {
+	var outcome rendezvous.Outcome
+	if stop, ok := errors.AsType[*stopped](err); ok {
+		outcome = rendezvous.Outcome{Code: stop.cause.Code(), Cause: &stop.cause}
+	} else if err != nil {
 		return 1, err
+	} else {
+		outcome = a.loop(ctx)
 	}
-	outcome := a.loop(ctx)
 	if a.current != nil {
 		a.current.sweep()
 	}
+	if a.unshown != nil && outcome.Code == 0 {
+		return 1, a.unshown
+	}
 	a.conclude(outcome)
-	a.config.folders.clean()
 	return outcome.Code, nil
 }
 
-// ready: the program can be started here, or cannot. Only now, not while it was
-// built, is this node's address known for sure.
-func (a *agent) ready(e builtEvent) rendezvous.Event {
+// ready: the program can be started here, with the GPUs and CPUs that it should
+// have, or cannot. Only now, not while it was built, is this node's address known
+// for sure.
+func (a *agent) ready() rendezvous.Event {
+	if a.built == nil {
+		return nil
+	}
+	e := *a.built
+	if e.err == nil {
+		select {
+		case <-a.devices.ready:
+		default:
+			return nil
+		}
+		e.err, e.code = a.devices.err, rendezvous.ExitUsage
+	}
+	a.built = nil
+	a.program = e.program
 	if e.err == nil {
 		return rendezvous.Ready{}
 	}
@@ -130,109 +170,4 @@ func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
 			}
 		}
 	}
-}
-
-// handle feeds one event to the machine and does what it commands.
-func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
-	var event rendezvous.Event
-	switch e := e.(type) {
-	case rendezvous.Event:
-		event = e
-	case builtEvent:
-		event = a.ready(e)
-	case signalEvent:
-		event = a.signalled(e.sig)
-	case keeperEvent:
-		c := a.self(rendezvous.KindStopped, "gorun's own first process, the keeper, was killed")
-		c.Signal = unix.SIGKILL
-		event = rendezvous.StopJob{Cause: c}
-	case noteEvent:
-		a.console.say("%s", e.text)
-	case reportedEvent:
-		if a.current != nil {
-			a.current.reported(e.rank, e.message)
-		}
-	case error:
-		return &rendezvous.Outcome{Code: rendezvous.ExitRendezvous, Cause: a.ended(e)}
-	}
-	if event == nil {
-		return nil
-	}
-	var outcome *rendezvous.Outcome
-	for _, c := range a.machine.Step(time.Now(), event) {
-		if f, ok := c.(rendezvous.Finish); ok {
-			outcome = &f.Outcome
-			continue
-		}
-		a.do(ctx, c)
-	}
-	return outcome
-}
-
-// ended is the cause of a backend that gave up.
-func (a *agent) ended(err error) *rendezvous.Cause {
-	c := a.self(rendezvous.KindRendezvous, err.Error())
-	return &c
-}
-
-func (a *agent) do(ctx context.Context, c rendezvous.Command) {
-	switch c := c.(type) {
-	case rendezvous.Dial:
-		a.plane.Dial(ctx, c.Addr)
-	case rendezvous.Send:
-		a.plane.Send(c.Conn, c.Msg)
-	case rendezvous.Close:
-		a.plane.Close(c.Conn)
-	case rendezvous.Start:
-		if w := c.World; w.Restart > 0 && !a.opts.quiet() {
-			a.console.say("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
-		}
-		a.socket.begin()
-		cfg := a.config
-		cfg.program = a.program
-		a.current = &workers{cfg: cfg, world: c.World, group: c.Index}
-		a.current.start()
-		if c.Index == 0 && !a.opts.quiet() { // this node serves the store
-			watch, end := context.WithCancel(ctx)
-			a.endWatch = end
-			w, server := a.current, a.stores.server
-			a.wg.Go(func() { a.watchArrivals(watch, w, server) })
-		}
-	case rendezvous.Stop:
-		a.stop(ctx, c)
-	case rendezvous.Show:
-		a.console.status(c.Status)
-	case rendezvous.Note:
-		if !a.opts.quiet() {
-			a.console.say("%s", c.Text)
-		}
-	}
-}
-
-// stop ends the workers beside the loop, which stays free for a second signal.
-func (a *agent) stop(ctx context.Context, c rendezvous.Stop) {
-	w := a.current
-	if !a.opts.quiet() && !c.Kill {
-		a.console.say("%s; stopping the workers", c.Cause.Line())
-	}
-	if a.endWatch != nil {
-		a.endWatch()
-		a.endWatch = nil
-		if text := w.arrivals().missing(a.stores.server.Clients()); text != "" {
-			a.console.say("when it failed, %s", text)
-		}
-	}
-	a.wg.Go(func() {
-		a.socket.abort(c.Cause)
-		w.stop(c.Signal, c.Kill, func() string {
-			if host, _, _ := net.SplitHostPort(w.world.Store); w.group != 0 || host == "" {
-				return a.stores.offer // nobody used it
-			}
-			next, err := a.stores.renew(context.WithoutCancel(ctx))
-			if err != nil {
-				a.events.put(fmt.Errorf("cannot open a store for the next round: %w", err))
-			}
-			return next
-		})
-	})
 }

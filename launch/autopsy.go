@@ -52,7 +52,7 @@ func (w *workers) autopsy(wk *worker, exit process.Exit) rendezvous.Cause {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	_ = wk.out.Drain(ctx)
-	c.Tail = wk.out.Tail()
+	c.Tail, c.Logs = wk.out.Tail(), wk.out.Files()
 	c.Consequence = diagnose.IsConsequence(c.Tail)
 	if text := w.cfg.socket.lastWords(ctx, c.Rank); text != "" && exit.Signal == 0 {
 		c.Kind, c.ExitCode, c.Message, c.Consequence = rendezvous.KindReport, 1, text, false
@@ -114,6 +114,6 @@ func (w *workers) reported(rank int, message string) {
 	}
 	c := w.cause(rendezvous.KindReport, who)
 	c.ExitCode, c.Message = 1, message
-	c.Tail = who.out.Tail()
+	c.Tail, c.Logs = who.out.Tail(), who.out.Files()
 	w.fail(c)
 }

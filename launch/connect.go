@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
-	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/control"
@@ -18,31 +18,6 @@ import (
 // retry is the pause between two attempts to reach a coordinator.
 const retry = 50 * time.Millisecond
 
-// countWorkers settles --nproc-per-node.
-func (a *agent) countWorkers(ctx context.Context) (int, error) {
-	n := a.opts.Spec.Nproc
-	if n.Count > 0 {
-		return n.Count, nil
-	}
-	var gpus []device.GPU
-	if n.Of != "cpu" {
-		var err error
-		gpus, err = device.List(ctx, device.Child{
-			Run: runner{a.table}.run, Path: a.opts.Self, Argv: a.opts.Probe, Env: a.opts.Env,
-		})
-		if err != nil {
-			return 0, fmt.Errorf("--nproc-per-node %s: %w", n.Of, err)
-		}
-		if list := lookupEnv(a.opts.Env, "CUDA_VISIBLE_DEVICES"); list != "" {
-			var note string
-			if gpus, note = device.Visible(gpus, list); note != "" {
-				a.console.say("%s", note)
-			}
-		}
-	}
-	return device.Workers(n.Of, gpus)
-}
-
 // connect opens this agent's ports and starts looking for the others.
 func (a *agent) connect(ctx context.Context) error {
 	switch a.opts.Spec.Backend {
@@ -50,6 +25,8 @@ func (a *agent) connect(ctx context.Context) error {
 		return a.connectAlone(ctx)
 	case spec.Static:
 		return a.connectStatic(ctx)
+	case spec.EtcdV3:
+		return a.connectEtcd(ctx)
 	default:
 		return a.connectGossip(ctx)
 	}
@@ -63,16 +40,34 @@ func (a *agent) offerStore(ctx context.Context, open func() (net.Listener, error
 	return err
 }
 
+// findPlace looks this node and the endpoints up.
+func (a *agent) findPlace(ctx context.Context, sp spec.Spec) (place, error) {
+	var names []string
+	for _, e := range sp.Endpoints {
+		names = append(names, e.Host)
+	}
+	what := "looking up " + strings.Join(names, ", ")
+	p, err := await(ctx, a, what, func(ctx context.Context) (place, error) { return findPlace(ctx, sp) })
+	return reachable(sp, p), err
+}
+
 // connectAlone: one node needs nobody.
 func (a *agent) connectAlone(ctx context.Context) error {
 	sp := a.opts.Spec
 	a.node.Addr, a.node.Endpoint = "127.0.0.1", 0
+	bind := a.node.Addr
 	if sp.LocalAddr != "" {
-		a.node.Addr = sp.LocalAddr
+		ips, err := await(ctx, a, "looking up "+sp.LocalAddr, func(ctx context.Context) ([]netip.Addr, error) {
+			return lookup(ctx, sp.LocalAddr)
+		})
+		if err != nil {
+			return fmt.Errorf("cannot use --local-addr %s: %w", sp.LocalAddr, err)
+		}
+		a.node.Addr, bind = sp.LocalAddr, ips[0].String()
 	}
-	open := func() (net.Listener, error) { return listen(a.node.Addr, sp.Ports) }
+	open := func() (net.Listener, error) { return listen(bind, sp.Ports) }
 	if sp.MasterPort > 0 {
-		open = func() (net.Listener, error) { return listenAt(a.node.Addr, sp.MasterPort) }
+		open = func() (net.Listener, error) { return listenAt(bind, sp.MasterPort) }
 	}
 	if err := a.offerStore(ctx, open); err != nil {
 		return err
@@ -94,16 +89,14 @@ func listenAt(addr string, port int) (net.Listener, error) {
 // rendezvous and the store.
 func (a *agent) connectStatic(ctx context.Context) error {
 	sp := a.opts.Spec
-	place, err := findPlace(ctx, sp)
+	place, err := a.findPlace(ctx, sp)
 	if err != nil {
 		return err
 	}
 	a.node.Addr = place.addr
 	master := sp.Endpoints[0].String()
 	if sp.NodeRank != 0 {
-		if err := a.offerNothing(); err != nil {
-			return err
-		}
+		a.stores = &stores{} // only node 0 can serve the store
 		a.newMachine(1, master, false)
 		a.startPlane(ctx, nil)
 		a.events.post(rendezvous.Peers{All: []rendezvous.Peer{{ID: "master", Name: master, Control: master, Endpoint: 0}}})
@@ -120,7 +113,7 @@ func (a *agent) connectStatic(ctx context.Context) error {
 	share := portshare.New(l)
 	a.wg.Go(func() {
 		if err := share.Serve(ctx); err != nil {
-			a.events.put(err)
+			a.events.trouble(err)
 		}
 	})
 	a.node.Control, a.node.Endpoint = master, 0 // as the others call it
@@ -133,12 +126,6 @@ func (a *agent) connectStatic(ctx context.Context) error {
 	return nil
 }
 
-// offerNothing: only node 0 can serve the store.
-func (a *agent) offerNothing() error {
-	a.stores = &stores{}
-	return nil
-}
-
 // connectGossip finds the others with memberlist.
 func (a *agent) connectGossip(ctx context.Context) error {
 	sp := a.opts.Spec
@@ -148,7 +135,7 @@ func (a *agent) connectGossip(ctx context.Context) error {
 		a.node.NodeRank = local.Index
 		sp.Endpoints = []spec.Endpoint{{Host: local.Addr}}
 		if local.Index > 0 {
-			at, err := local.Endpoint()
+			at, err := await(ctx, a, "waiting for the first node of this machine to say where to meet", local.Endpoint)
 			if err != nil {
 				return err
 			}
@@ -157,7 +144,7 @@ func (a *agent) connectGossip(ctx context.Context) error {
 			}
 		}
 	}
-	place, err := findPlace(ctx, sp)
+	place, err := a.findPlace(ctx, sp)
 	if err != nil {
 		return err
 	}
@@ -178,6 +165,7 @@ func (a *agent) connectGossip(ctx context.Context) error {
 	g, err := gossip.Open(gossip.Config{
 		ID: a.node.ID, Name: a.node.Name(), RunID: sp.RunID, Control: a.node.Control, Bind: place.bind,
 		Advertise: place.addr, Endpoints: endpoints, Serves: place.serves, Ports: func() []int { return ports(sp.Ports) },
+		Key: a.gossipKey(), Other: func(host string) { a.events.put(otherEvent{at: host}) },
 	})
 	if err != nil {
 		l.Close()
@@ -191,7 +179,7 @@ func (a *agent) connectGossip(ctx context.Context) error {
 	a.startPlane(ctx, l)
 	a.wg.Go(func() {
 		if err := g.Run(ctx, func(p rendezvous.Peers) { a.events.post(p) }); err != nil {
-			a.events.put(err)
+			a.events.trouble(err)
 		}
 	})
 	return nil
@@ -200,7 +188,8 @@ func (a *agent) connectGossip(ctx context.Context) error {
 func (a *agent) newMachine(endpoints int, where string, takeover bool) {
 	c := a.opts.Spec.Conf
 	a.machine = rendezvous.New(rendezvous.Config{
-		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Endpoints: endpoints, Where: where, Takeover: takeover,
+		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Check: a.exam != nil, Endpoints: endpoints, Where: where, Takeover: takeover,
+		Fenced: a.fencing.fence != nil, Grow: !a.opts.Spec.JoinWaits,
 		Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silence(c), Retry: retry, Token: newToken,
 	}, time.Now())
 }
@@ -215,12 +204,17 @@ func silence(c spec.Conf) time.Duration {
 // lost coordinator have to find each other, which is that of the silence.
 func (a *agent) startPlane(ctx context.Context, l net.Listener) {
 	c := a.opts.Spec.Conf
+	var hush time.Duration
+	if a.fencing.fence != nil {
+		// A node that is cut off is quiet for a third of the time after which its
+		// membership lapses, and has been asked for a sign of life twice by then.
+		ttl := a.opts.Spec.Etcd.TTL
+		hush, c.KeepAliveInterval = ttl*3/10, min(c.KeepAliveInterval, ttl/8)
+	}
 	a.plane = control.New(control.Options{
-		Interval: c.KeepAliveInterval, Silence: silence(c), Dial: min(3*time.Second, silence(c)/3), Post: a.events.post,
+		Interval: c.KeepAliveInterval, Silence: silence(a.opts.Spec.Conf), Hush: hush, Dial: min(3*time.Second, silence(a.opts.Spec.Conf)/3),
+		Post: a.events.post, Failed: a.events.trouble,
+		TLS: a.tls, Other: func(ip string, dialed bool) { a.events.put(otherEvent{ip, dialed}) },
 	})
-	a.wg.Go(func() {
-		if err := a.plane.Serve(ctx, l); err != nil {
-			a.events.put(err)
-		}
-	})
+	a.wg.Go(func() { a.plane.Serve(ctx, l) })
 }

@@ -24,6 +24,7 @@ type console struct {
 	now     func() time.Time
 	born    time.Time
 	lastOut time.Time
+	waits   string // phase of the latest status
 }
 
 const (
@@ -31,6 +32,7 @@ const (
 	// A status comes about once a second, and nobody waits in silence for more
 	// than five: the next one after 4.5 s is in time, the next after 5 s is not.
 	statusEvery = 4500 * time.Millisecond
+	spareEvery  = time.Minute
 )
 
 func newConsole(f *os.File, prefix string, quiet bool) *console {
@@ -49,6 +51,12 @@ func newConsole(f *os.File, prefix string, quiet bool) *console {
 func (c *console) say(format string, args ...any) {
 	c.clear()
 	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, printable(fmt.Sprintf(format, args...)))
+}
+
+// table prints lines as they are, under one with the prefix.
+func (c *console) table(lines string) {
+	c.clear()
+	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, strings.TrimSuffix(printable(lines), "\n"))
 }
 
 // printable keeps what other nodes say (host names, causes) from commanding the
@@ -88,15 +96,30 @@ func (c *console) status(s *rendezvous.Status) {
 		return
 	}
 	now := c.now()
-	if now.Sub(c.born) < firstStatus || now.Sub(c.lastOut) < statusEvery {
+	pause := statusEvery
+	if s.Phase == "running" && c.waits == s.Phase { // said once; a spare may wait for days
+		pause = spareEvery
+	}
+	if now.Sub(c.born) < firstStatus || now.Sub(c.lastOut) < pause {
 		return
 	}
+	c.waits = s.Phase
 	c.lastOut = now
 	c.say("%s", describe(s))
 }
 
 // came is how many nodes are there: of many, not all are named.
 func came(s *rendezvous.Status) int { return max(s.Came, len(s.Here)) }
+
+// stopping adds to a status what this node knows: the time until SIGKILL, and how
+// a person who has sent so many signals can have it now.
+func stopping(s rendezvous.Status, left time.Duration, signals int) *rendezvous.Status {
+	s.Left = max(0, left)
+	if s.Left > 0 && signals < 2 {
+		s.Note = [...]string{"Ctrl-C twice", "Ctrl-C again"}[signals] + " kills them now"
+	}
+	return &s
+}
 
 // describe puts a status into words.
 func describe(s *rendezvous.Status) string {
@@ -121,12 +144,27 @@ func describe(s *rendezvous.Status) string {
 			fmt.Fprintf(&b, ", %d missing", missing)
 		}
 		b.WriteString(left)
+	case "checking":
+		fmt.Fprintf(&b, "all %d nodes are here and are compared", came(s))
+		if len(s.Waiting) > 0 {
+			fmt.Fprintf(&b, ", waiting for %s", strings.Join(s.Waiting, ", "))
+		}
+		b.WriteString(left)
 	case "accepting":
 		fmt.Fprintf(&b, "all %d nodes are here, not ready yet: %s%s", came(s), strings.Join(s.Waiting, ", "), left)
 	case "stopping":
 		fmt.Fprintf(&b, "waiting until the workers have stopped on %s", strings.Join(s.Waiting, ", "))
+		if s.Left > 0 {
+			fmt.Fprintf(&b, ", SIGKILL in %v", s.Left.Round(time.Second))
+		}
+	case "sealing":
+		fmt.Fprintf(&b, "all %d nodes are ready%s", came(s), left)
 	case "running":
-		fmt.Fprintf(&b, "the job runs on %s; this node gets a place when its workers are started again", strings.Join(s.Here, ", "))
+		as := "gets a place when the next round starts"
+		if s.Members >= s.Max {
+			as = "is a hot spare and takes the place of one that is lost"
+		}
+		fmt.Fprintf(&b, "the job runs on %s; this node %s", strings.Join(s.Here, ", "), as)
 	default:
 		b.WriteString(s.Phase)
 	}

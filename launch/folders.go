@@ -17,6 +17,7 @@ type folders struct {
 	workers int
 	first   chan attemptFolder // nil once it has been read
 	made    []string
+	used    map[int]int // rounds of each attempt so far
 }
 
 type attemptFolder struct {
@@ -25,26 +26,28 @@ type attemptFolder struct {
 }
 
 func newFolders(dir logs.Dir, ours bool, workers int) *folders {
-	return &folders{dir: dir, ours: ours, workers: workers, first: make(chan attemptFolder, 1)}
+	return &folders{dir: dir, ours: ours, workers: workers, first: make(chan attemptFolder, 1), used: map[int]int{}}
 }
 
 // ahead makes those of the first attempt; to be called once, beside the rest.
 func (f *folders) ahead() {
-	path, err := f.dir.Attempt(0, f.workers)
+	path, err := f.dir.Attempt(0, 0, f.workers)
 	f.first <- attemptFolder{path, err}
 }
 
-// attempt returns the folder of attempt n, with one for each worker.
+// attempt returns a folder for a round of attempt n, with one for each worker.
 func (f *folders) attempt(n int) (path string, err error) {
+	again := f.used[n]
+	f.used[n]++
 	if f.first != nil {
 		a := <-f.first
 		f.first = nil
 		f.made = append(f.made, a.path)
-		if n == 0 {
+		if n == 0 && again == 0 {
 			return a.path, a.err
 		}
 	}
-	path, err = f.dir.Attempt(n, f.workers)
+	path, err = f.dir.Attempt(n, again, f.workers)
 	f.made = append(f.made, path)
 	return path, err
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"os"
 
 	"github.com/gorun/gorun/launch/spec"
@@ -19,6 +20,7 @@ type Options struct {
 	Keeper  <-chan struct{}  // closed when the keeper is gone; nil: there is none
 	Probe   []string         // argv of a child that prints what package device probes
 	Self    string           // path of gorun's own file, to start that child
+	Scratch Scratch          // for temporary files
 	Local   *LocalNode       // set for --local-nodes
 }
 
@@ -26,9 +28,9 @@ type Options struct {
 // this machine.
 type LocalNode struct {
 	Index    int
-	Addr     string                 // 127.0.0.1, .2, ...
-	Endpoint func() (string, error) // waits for the first node's endpoint; not called by node 0
-	Announce func(endpoint string)  // tells the others the endpoint; called by node 0
+	Addr     string                                // 127.0.0.1, .2, ...
+	Endpoint func(context.Context) (string, error) // waits for the first node's endpoint; not called by node 0
+	Announce func(endpoint string)                 // tells the others the endpoint; called by node 0
 }
 
 // Quiet agents leave the full report to the first node of the machine.

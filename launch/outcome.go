@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorun/gorun/launch/diagnose"
+	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -15,7 +17,13 @@ import (
 func (a *agent) conclude(o rendezvous.Outcome) {
 	a.console.clear()
 	kind := report.Succeeded
-	if c := o.Cause; c != nil {
+	var found []diagnose.Finding
+	if !a.opts.quiet() {
+		found = explain(o)
+	}
+	if o.Preflight != nil {
+		kind = a.tellVerdict(o)
+	} else if c := o.Cause; c != nil {
 		switch c.Kind {
 		case rendezvous.KindRendezvous:
 			kind = report.Rendezvous
@@ -23,9 +31,12 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 		case rendezvous.KindStopped:
 			kind = report.Stopped
 			a.console.say("stopped: %s", c.Line())
+		case rendezvous.KindAborted:
+			kind = report.Stopped
+			a.console.say("%s; exit code %d", c.Line(), o.Code)
 		default:
 			kind = report.Failed
-			a.tellFailure(o)
+			a.tellFailure(o, found)
 		}
 	}
 	if a.opts.quiet() {
@@ -43,13 +54,15 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 		}
 	}
 	if file := a.opts.Spec.ReportFile; file != "" {
-		if err := report.WriteJSON(file, a.json(kind, o)); err != nil {
+		r := a.json(kind, o)
+		r.Explanation = found
+		if err := report.WriteJSON(file, r); err != nil {
 			a.console.say("%v", err)
 		}
 	}
 }
 
-func (a *agent) tellFailure(o rendezvous.Outcome) {
+func (a *agent) tellFailure(o rendezvous.Outcome, found []diagnose.Finding) {
 	if a.opts.quiet() {
 		a.console.say("job failed: %s; exit code %d", o.Cause.Line(), o.Code)
 		return
@@ -59,18 +72,27 @@ func (a *agent) tellFailure(o rendezvous.Outcome) {
 		title = a.program.Title
 	}
 	fmt.Fprint(a.console.w, report.Text(report.TextInput{
-		Entrypoint: title, Cause: o.Cause, Failures: o.Failures, ExitCode: o.Code,
+		Entrypoint: title, Cause: o.Cause, Failures: failed(o), ExitCode: o.Code, Explanation: found,
 	}))
+}
+
+// failed are the failures without those who only knew something.
+func failed(o rendezvous.Outcome) []rendezvous.Cause {
+	return slices.DeleteFunc(slices.Clone(o.Failures), func(c rendezvous.Cause) bool { return c.Kind == rendezvous.KindWitness })
 }
 
 func (a *agent) json(kind report.Outcome, o rendezvous.Outcome) report.Report {
 	r := report.Report{
 		RunID: a.node.RunID, Started: a.born, Ended: time.Now(), ExitCode: o.Code, Outcome: kind,
-		Cause: o.Cause, Failures: o.Failures,
+		Cause: o.Cause, Failures: failed(o),
+	}
+	if o.Preflight != nil {
+		r.Findings = exam.Findings(o.Preflight)
 	}
 	for _, rec := range o.Rounds {
 		rd := report.Round{
 			Round: rec.World.Round, Restart: rec.World.Restart, Started: rec.Started, Ended: rec.Ended, Cause: rec.Cause,
+			Shortened: rec.Shortened,
 		}
 		for g, m := range rec.World.Members {
 			n := report.Node{GroupRank: g, Host: m.Host, Addr: m.Addr}
@@ -94,12 +116,17 @@ func rankOf(rank, local int, ends []rendezvous.End) report.Rank {
 }
 
 func lookupEnv(env []string, name string) string {
+	value, _ := findEnv(env, name)
+	return value
+}
+
+func findEnv(env []string, name string) (value string, ok bool) {
 	for _, kv := range slices.Backward(env) {
 		if len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {
-			return kv[len(name)+1:]
+			return kv[len(name)+1:], true
 		}
 	}
-	return ""
+	return "", false
 }
 
 func hostName() string {

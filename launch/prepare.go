@@ -2,11 +2,14 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
-	"github.com/gorun/gorun/envprop"
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
@@ -20,22 +23,35 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 			undo[i]()
 		}
 	}
+	if err := a.findSecret(); err != nil {
+		return finish, err
+	}
+	if err := a.findRequest(); err != nil {
+		return finish, err
+	}
 	sp := a.opts.Spec
 	a.node = rendezvous.Node{
 		ID: rendezvous.NewNodeID(), RunID: sp.RunID, Protocol: rendezvous.Protocol, Version: a.opts.Version,
 		Host: hostName(), PID: os.Getpid(), Role: sp.Role, NodeRank: sp.NodeRank, Endpoint: -1,
 		Min: sp.MinNodes, Max: sp.MaxNodes,
 	}
+	a.devices = a.newDevices()
 	if a.node.Workers, err = a.countWorkers(ctx); err != nil {
 		return finish, &UsageError{err}
 	}
 	if err := a.prepareWorkers(); err != nil {
 		return finish, err
 	}
-	if err := a.prepareProgram(ctx, &undo); err != nil {
+	undo = append(undo, a.config.folders.clean)
+	if err := a.prepareProgram(ctx); err != nil {
 		return finish, err
 	}
-	if a.socket, err = openSocket(ctx, func(rank, pid int, msg string) { a.events.put(reportedEvent{rank, msg}) }); err != nil {
+	if err := a.prepareExam(ctx); err != nil {
+		return finish, err
+	}
+	a.placeWorkers(ctx)
+	heard := func(round, rank int, msg string) { a.events.put(reportedEvent{round, rank, msg}) }
+	if a.socket, err = openSocket(ctx, a.opts.Scratch.socket(), heard); err != nil {
 		return finish, err
 	}
 	a.config.socket = a.socket
@@ -44,7 +60,16 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 		return finish, err
 	}
 	a.config.addr = a.node.Addr
+	a.warnOfStrangers()
+	a.warnOfClearText()
+	time.AfterFunc(statusAfter, func() { a.events.put(statusEvent{}) })
+	if a.exam != nil {
+		a.exam.Start(ctx, a.node)
+	}
 	undo = append(undo, a.stores.end)
+	if err := a.placed(ctx); err != nil {
+		return finish, err
+	}
 	a.watch(ctx)
 	return finish, nil
 }
@@ -53,8 +78,9 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 func (a *agent) prepareWorkers() error {
 	sp := a.opts.Spec
 	c := workersConfig{
-		table: a.table, console: a.out, env: a.opts.Env, wd: a.opts.Dir, stdin: a.opts.Stdin,
+		table: a.table, console: a.out, wd: a.opts.Dir, stdin: a.opts.Stdin,
 		host: a.node.Host, node: a.node.ID, runID: sp.RunID, grace: sp.ShutdownTimeout, post: a.events.post,
+		torchrun: sp.Env.TorchrunOMP,
 	}
 	var err error
 	if c.redirect, err = logs.ParseStd(sp.Redirects); err != nil {
@@ -63,48 +89,75 @@ func (a *agent) prepareWorkers() error {
 	if c.tee, err = logs.ParseStd(sp.Tee); err != nil {
 		return &UsageError{fmt.Errorf("--tee: %w", err)}
 	}
-	if f := sp.ReportFile; f != "" { // not after days of training
-		if info, err := os.Stat(filepath.Dir(f)); err != nil || !info.IsDir() {
-			return &UsageError{fmt.Errorf("--report %s: there is no folder %s", f, filepath.Dir(f))}
+	if err := writable(sp.ReportFile); err != nil {
+		return &UsageError{fmt.Errorf("--report %s: %w", sp.ReportFile, err)}
+	}
+	if sp.Check != nil {
+		if err := writable(sp.Check.Save); err != nil {
+			return &UsageError{fmt.Errorf("--save %s: %w", sp.Check.Save, err)}
 		}
 	}
-	dir, err := logs.NewDir(sp.LogDir, sp.RunID)
+	written := c.redirect.String() != "0" || c.tee.String() != "0"
+	dir, err := logs.NewDir(sp.LogDir, a.opts.Scratch.logs(written), sp.RunID)
 	if err != nil {
 		return &UsageError{err}
 	}
 	c.folders = newFolders(dir, sp.LogDir == "", a.node.Workers)
 	a.wg.Go(c.folders.ahead)
-	if sp.LogDir == "" && (c.redirect.String() != "0" || c.tee.String() != "0") && !a.opts.quiet() {
+	if sp.LogDir == "" && written && !a.opts.quiet() {
 		a.console.say("the workers' output is in %s", dir.Path)
-	}
-	if note := envprop.OMPNote(a.opts.Env, a.node.Workers); note != "" && !a.opts.quiet() {
-		a.console.say("%s", note)
 	}
 	a.config = c
 	return nil
 }
 
+// writable is the error of a file that could not be written: not after days of
+// training. No name is no file.
+func writable(name string) error {
+	if name == "" {
+		return nil
+	}
+	folder := filepath.Dir(name)
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return fmt.Errorf("there is no folder %s", folder)
+	}
+	at := folder
+	if info, err := os.Stat(name); err == nil {
+		if info.IsDir() {
+			return errors.New("it is a folder")
+		}
+		at = name
+	}
+	if err := unix.Access(at, unix.W_OK); err != nil {
+		return fmt.Errorf("it cannot be written: %w", err)
+	}
+	return nil
+}
+
 // prepareProgram looks at the program now and builds it while the nodes meet.
-func (a *agent) prepareProgram(ctx context.Context, undo *[]func()) error {
+func (a *agent) prepareProgram(ctx context.Context) error {
 	sp := a.opts.Spec
-	plan, err := program.Check(program.Input{
+	in := program.Input{
 		Program: sp.Program, Args: sp.Args, NoPython: sp.NoPython, Module: sp.Module, Dir: a.opts.Dir,
-		Env: a.opts.Env, Run: runner{a.table}.run,
-	})
+		Env: a.opts.Env, BuildDir: a.opts.Scratch.build(), Run: runner{a.table}.run,
+	}
+	if sp.Program == "" { // gorun check
+		a.subject = in.Unnamed()
+		a.events.put(builtEvent{})
+		return nil
+	}
+	plan, err := program.Check(in)
+	a.subject = plan.Subject()
 	if err != nil && sp.MaxNodes == 1 {
 		return &UsageError{err}
 	}
 	build := func() {
+		var p program.Program
 		if err == nil {
-			a.program, err = plan.Build(ctx)
+			p, err = plan.Build(ctx)
 		}
-		a.events.put(builtEvent{programCode(plan, err), err})
+		a.events.put(builtEvent{p, programCode(plan), err})
 	}
-	*undo = append(*undo, func() {
-		if a.program.Cleanup != nil {
-			_ = a.program.Cleanup()
-		}
-	})
 	if err != nil || !plan.NeedsBuild() {
 		build()
 		return nil
@@ -115,7 +168,7 @@ func (a *agent) prepareProgram(ctx context.Context, undo *[]func()) error {
 
 // programCode: a program that is not there is bad input; one that does not
 // build has failed.
-func programCode(plan program.Plan, err error) int {
+func programCode(plan program.Plan) int {
 	if plan.NeedsBuild() {
 		return 1
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -12,14 +13,24 @@ type (
 	signalEvent struct{ sig syscall.Signal }
 	keeperEvent struct{}
 	noteEvent   struct{ text string }
-	builtEvent  struct {
-		code int // exit code if err is not nil
-		err  error
+	tableEvent  struct{ text string } // lines of a table
+	otherEvent  struct {              // an agent with another secret
+		at     string // its host
+		dialed bool   // this agent wanted to reach it
+	}
+	builtEvent struct {
+		program program.Program
+		code    int // exit code if err is not nil
+		err     error
 	}
 	reportedEvent struct {
-		rank    int
-		message string
+		round, rank int
+		message     string
 	}
+	placedEvent struct{} // the devices are ready
+	endedEvent  struct{} // the workers have ended; what follows waits for their GPUs
+	// troubleEvent is what this agent cannot get over.
+	troubleEvent struct{ err error }
 )
 
 // queue is an unbounded mailbox: whoever posts never waits for the loop. What
@@ -50,6 +61,9 @@ func (q *queue) take() []any {
 	q.events = nil
 	return out
 }
+
+// trouble is put for an error after which this agent cannot go on.
+func (q *queue) trouble(err error) { q.put(troubleEvent{err}) }
 
 // post is put for the machine's events.
 func (q *queue) post(e rendezvous.Event) { q.put(e) }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -18,30 +19,55 @@ type runner struct{ table *process.Table }
 
 // run has the signature of program.Runner.
 func (r runner) run(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
+	var out bytes.Buffer
+	exit, err := r.stream(ctx, path, argv, env, dir, &head{&out, maxOutput})
+	return out.Bytes(), exit, err
+}
+
+// stream is run for a program that goes on: what it prints goes to out as it comes.
+func (r runner) stream(ctx context.Context, path string, argv, env []string, dir string, out io.Writer) (int, error) {
 	rd, wr, err := os.Pipe()
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	defer rd.Close()
 	p, err := r.table.Start(process.Spec{Path: path, Args: argv, Env: env, Dir: dir, Stdout: wr, Stderr: wr, Session: true})
 	wr.Close()
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	kill := context.AfterFunc(ctx, func() {
+	killed := make(chan struct{}) // closed when nothing of it lives any more, or cannot be ended
+	spare := context.AfterFunc(ctx, func() {
+		defer close(killed)
 		_, _ = r.table.Stop(context.Background(), process.StopOptions{}, p)
+		_ = rd.SetReadDeadline(time.Now())
 	})
-	defer kill()
 	go func() { // what it left behind may keep the pipe open for ever
 		<-p.Done()
 		_ = rd.SetReadDeadline(time.Now().Add(outputTimeout))
 	}()
-	out, _ := io.ReadAll(io.LimitReader(rd, maxOutput))
-	_, _ = io.Copy(io.Discard, rd)
-	<-p.Done()
-	if ctx.Err() != nil {
-		return out, 0, ctx.Err()
+	_, _ = io.Copy(out, rd)
+	select {
+	case <-p.Done():
+	case <-killed:
+	}
+	if !spare() {
+		<-killed
+		return 0, ctx.Err()
 	}
 	e := p.Exit()
-	return out, e.Status(), nil
+	return e.Status(), nil
+}
+
+// head keeps the beginning of what is written.
+type head struct {
+	to   *bytes.Buffer
+	left int
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	keep := p[:min(len(p), h.left)]
+	h.left -= len(keep)
+	h.to.Write(keep)
+	return len(p), nil
 }

@@ -174,8 +174,12 @@ func TestDescribe(t *testing.T) {
 		{rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a"}, Left: time.Second}, "have 1 of 2 nodes (a), 1 missing, 1s left"},
 		{rendezvous.Status{Phase: "forming", Min: 1, Max: 3, Here: []string{"a", "b"}, Note: "last call"}, "have 2 of 1 to 3 nodes (a, b) (last call)"},
 		{rendezvous.Status{Phase: "forming", Min: 64, Max: 64, Came: 40, Here: many}, "have 40 of 64 nodes (n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, 24 more), 24 missing"},
+		{rendezvous.Status{Phase: "checking", Came: 3, Waiting: []string{"b"}}, "all 3 nodes are here and are compared, waiting for b"},
 		{rendezvous.Status{Phase: "accepting", Here: []string{"a", "b"}, Waiting: []string{"b"}}, "all 2 nodes are here, not ready yet: b"},
 		{rendezvous.Status{Phase: "stopping", Waiting: []string{"a", "b"}}, "waiting until the workers have stopped on a, b"},
+		{*stopping(rendezvous.Status{Phase: "stopping", Waiting: []string{"a"}}, 21*time.Second, 0), "waiting until the workers have stopped on a, SIGKILL in 21s (Ctrl-C twice kills them now)"},
+		{*stopping(rendezvous.Status{Phase: "stopping", Waiting: []string{"a"}}, 21*time.Second, 1), "waiting until the workers have stopped on a, SIGKILL in 21s (Ctrl-C again kills them now)"},
+		{*stopping(rendezvous.Status{Phase: "stopping", Waiting: []string{"a"}}, -time.Second, 1), "waiting until the workers have stopped on a"},
 		{rendezvous.Status{Phase: "ending"}, "ending"},
 	}
 	for _, tt := range tests {
@@ -236,4 +240,24 @@ func TestConsole(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+}
+
+// TMPDIR is the user's word; without it small things are not put on a disk.
+func TestMemoryDir(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	if got := memoryDir(); got != dir {
+		t.Errorf("with TMPDIR=%s: %s", dir, got)
+	}
+	t.Setenv("TMPDIR", "")
+	got := memoryDir()
+	if got != "/dev/shm" && got != os.TempDir() {
+		t.Errorf("without TMPDIR: %s", got)
+	}
+	f, err := os.CreateTemp(got, "gorun-test*")
+	if err != nil {
+		t.Fatalf("%s cannot be used: %v", got, err)
+	}
+	f.Close()
+	_ = os.Remove(f.Name())
 }

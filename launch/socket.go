@@ -3,12 +3,10 @@ package launch
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,12 +19,14 @@ import (
 )
 
 // socket is the agent's end of the worker socket: it hears what workers report
-// and tells them why their round was aborted.
+// and tells them why their round was aborted. A connection belongs to the round
+// in which it said hello; one that names another round is not talked to.
 type socket struct {
 	l    net.Listener
-	fail func(rank, pid int, message string)
+	fail func(round, rank int, message string)
 
 	mu    sync.Mutex
+	round int               // that runs, or ran last
 	conns map[net.Conn]bool // true: it has said hello
 	cause *contract.Cause   // of the abort in progress: told to late comers too
 	talks map[int]*talk     // of this round, by rank
@@ -40,20 +40,26 @@ type talk struct {
 
 // openSocket makes the socket, which only this user can connect to: Linux gives
 // the file the mode that the socket has before it is bound.
-func openSocket(ctx context.Context, fail func(rank, pid int, message string)) (*socket, error) {
+func openSocket(ctx context.Context, path string, fail func(round, rank int, message string)) (*socket, error) {
 	private := func(_, _ string, c syscall.RawConn) (err error) {
 		e := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
 		return errors.Join(err, e)
 	}
 	lc := net.ListenConfig{Control: private}
-	l, err := lc.Listen(ctx, "unix", filepath.Join(os.TempDir(), "gorun-"+rand.Text()[:16]+".sock"))
+	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the worker socket: %w (is TMPDIR=%s too long a path?)", err, os.TempDir())
+		return nil, fmt.Errorf("cannot open the worker socket: %w (is %s too long a path, or no place for sockets? TMPDIR names another)", err, filepath.Dir(path))
 	}
 	return &socket{l: l, fail: fail, conns: map[net.Conn]bool{}, talks: map[int]*talk{}}, nil
 }
 
 func (s *socket) path() string { return s.l.Addr().String() }
+
+func (s *socket) current() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.round
+}
 
 // serve accepts workers until ctx ends, and then closes all connections.
 func (s *socket) serve(ctx context.Context) error {
@@ -103,7 +109,7 @@ func (s *socket) talk(c net.Conn) {
 	}()
 	lines := bufio.NewScanner(c)
 	lines.Buffer(make([]byte, 0, 512), contract.MaxFrame)
-	hello := contract.Frame{}
+	hello, round := contract.Frame{}, 0
 	said := &talk{ended: make(chan struct{})}
 	defer close(said.ended)
 	for lines.Scan() {
@@ -113,10 +119,15 @@ func (s *socket) talk(c net.Conn) {
 		}
 		switch {
 		case f.Type == contract.TypeHello && hello.Type == "":
-			hello = f
+			hello, round = f, s.current()
+			if f.Round != nil && *f.Round != round {
+				return
+			}
 			s.write(c, contract.Frame{Type: contract.TypeWelcome, Version: contract.Version})
 			s.mu.Lock()
-			s.talks[f.Rank] = said
+			if s.round == round {
+				s.talks[f.Rank] = said
+			}
 			s.conns[c] = true // from here on abort writes to it
 			cause := s.cause
 			s.mu.Unlock()
@@ -127,7 +138,7 @@ func (s *socket) talk(c net.Conn) {
 			s.mu.Lock()
 			said.message = f.Message
 			s.mu.Unlock()
-			s.fail(hello.Rank, hello.PID, f.Message)
+			s.fail(round, hello.Rank, f.Message)
 		case f.Type == contract.TypeBye:
 			return
 		}
@@ -194,9 +205,9 @@ func (s *socket) lastWords(ctx context.Context, rank int) string {
 }
 
 // begin starts a new round: nothing is aborted any more.
-func (s *socket) begin() {
+func (s *socket) begin(round int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cause = nil
+	s.round, s.cause = round, nil
 	clear(s.talks)
 }

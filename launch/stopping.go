@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"fmt"
 	"syscall"
 	"time"
 
@@ -11,16 +10,18 @@ import (
 )
 
 // stop ends the workers and posts Over when nothing of them is left.
-func (w *workers) stop(sig syscall.Signal, kill bool, store func() string) {
+func (w *workers) stop(sig syscall.Signal, kill bool, store func() (string, error)) {
 	w.mu.Lock()
 	again := !w.stopped.IsZero()
 	if !again {
 		w.stopped = time.Now()
 	}
 	procs := w.procs()
+	words := w.words()
 	w.mu.Unlock()
 	grace := w.cfg.grace
 	if kill {
+		w.rush()
 		grace = 0
 	}
 	_, err := w.cfg.table.Stop(context.Background(), process.StopOptions{Signal: sig, Grace: grace}, procs...)
@@ -29,7 +30,9 @@ func (w *workers) stop(sig syscall.Signal, kill bool, store func() string) {
 	}
 	w.await(err)
 	w.close()
-	over := rendezvous.Over{Round: w.world.Round, Ends: w.ends(), Store: store()}
+	w.freed()
+	next, storeErr := store()
+	over := rendezvous.Over{Round: w.world.Round, Ends: w.ends(), Store: next}
 	w.mu.Lock()
 	for _, wk := range w.list {
 		if wk.cause != nil {
@@ -37,10 +40,13 @@ func (w *workers) stop(sig syscall.Signal, kill bool, store func() string) {
 		}
 	}
 	w.mu.Unlock()
-	if err != nil {
-		c := w.cause(rendezvous.KindStart, nil)
-		c.Message = fmt.Sprintf("cannot stop all processes: %v", err)
-		over.Failures = append(over.Failures, c)
+	over.Failures = append(over.Failures, w.witnesses(words)...)
+	for _, err := range []error{err, storeErr} {
+		if err != nil {
+			c := w.cause(rendezvous.KindAgent, nil)
+			c.Message = err.Error()
+			over.Failures = append(over.Failures, c)
+		}
 	}
 	w.cfg.post(over)
 }

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 
@@ -56,4 +57,19 @@ func (s *stores) stop() {
 		s.cancel()
 		s.wg.Wait()
 	}
+}
+
+// nextStore is the store that this node offers after a round. The one of before
+// will do if nobody has used it, or nobody will.
+func (a *agent) nextStore(ctx context.Context, w *workers) (string, error) {
+	host, _, _ := net.SplitHostPort(w.world.Store)
+	last := w.world.Restart >= w.world.MaxRestarts && a.node.Min == a.node.Max // an elastic job goes on when nodes come and go
+	if w.group != 0 || host == "" || last {
+		return a.stores.offer, nil
+	}
+	next, err := a.stores.renew(context.WithoutCancel(ctx))
+	if err != nil {
+		return "", fmt.Errorf("cannot open a store for the next round: %w", err)
+	}
+	return next, nil
 }

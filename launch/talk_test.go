@@ -22,10 +22,10 @@ func openTestSocket(t *testing.T) (s *socket, reported func() []string) {
 	var mu sync.Mutex
 	var got []string
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := openSocket(ctx, func(rank, pid int, message string) {
+	s, err := openSocket(ctx, NewScratch("test").socket(), func(round, rank int, message string) {
 		mu.Lock()
 		defer mu.Unlock()
-		got = append(got, fmt.Sprintf("rank %d pid %d: %s", rank, pid, message))
+		got = append(got, fmt.Sprintf("round %d rank %d: %s", round, rank, message))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestTalk(t *testing.T) {
 	fmt.Fprintln(p, `{"type":"progress","step":1}`) // of a later version
 	fmt.Fprintln(p, `{"type":"fail","message":"loss is NaN"}`)
 	poll(t, "no report", func() bool { return len(reported()) > 0 })
-	if got := reported(); got[0] != "rank 3 pid 77: loss is NaN" {
+	if got := reported(); got[0] != "round 0 rank 3: loss is NaN" {
 		t.Errorf("%q", got)
 	}
 	s.abort(rendezvous.Cause{Kind: rendezvous.KindExit, Host: "n1", Rank: 1, ExitCode: 9, Message: "boom"})
@@ -114,10 +114,38 @@ func TestTalk(t *testing.T) {
 	if a, b := late.next(), late.next(); a.Type != contract.TypeWelcome || b.Type != contract.TypeAbort {
 		t.Errorf("a late comer hears %q and %q", a.Type, b.Type)
 	}
-	s.begin()
+	s.begin(1)
 	fresh := connect(t, s, greet+`{"type":"bye"}`+"\n")
 	if a, b := fresh.next(), fresh.next(); a.Type != contract.TypeWelcome || b.Type != "" {
 		t.Errorf("in the next round one hears %q and %q", a.Type, b.Type)
+	}
+}
+
+// TestReportsBelongToTheirRound: what a worker of an earlier round says late is
+// never taken for the word of one that runs now.
+func TestReportsBelongToTheirRound(t *testing.T) {
+	s, reported := openTestSocket(t)
+	s.begin(4)
+	old := connect(t, s, greet)
+	old.next()
+	s.begin(5)
+	fmt.Fprintln(old, `{"type":"fail","message":"late"}`)
+	poll(t, "no report", func() bool { return len(reported()) > 0 })
+	if got := reported(); got[0] != "round 4 rank 3: late" {
+		t.Errorf("%q", got)
+	}
+	hello := func(round int) string {
+		return fmt.Sprintf(`{"type":"hello","rank":3,"version":1,"round":%d}`+"\n"+`{"type":"fail","message":"of %d"}`+"\n", round, round)
+	}
+	if f := connect(t, s, hello(4)).next(); f.Type != "" {
+		t.Errorf("one of an earlier round is greeted with %+v", f)
+	}
+	if f := connect(t, s, hello(5)).next(); f.Type != contract.TypeWelcome {
+		t.Errorf("one of this round is greeted with %+v", f)
+	}
+	poll(t, "no report", func() bool { return len(reported()) > 1 })
+	if got := reported(); len(got) != 2 || got[1] != "round 5 rank 3: of 5" {
+		t.Errorf("%q", got)
 	}
 }
 

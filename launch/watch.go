@@ -3,10 +3,13 @@ package launch
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/gossip"
+	"github.com/gorun/gorun/secret"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,6 +31,30 @@ func (a *agent) watch(ctx context.Context) {
 	})
 }
 
+// keeperGone: without its keeper this agent has nobody to clean up after it.
+func (a *agent) keeperGone() rendezvous.Cause {
+	c := a.self(rendezvous.KindStopped, "gorun's own first process, the keeper, was killed")
+	c.Signal = unix.SIGKILL
+	return c
+}
+
+// told: this agent received a signal that ends the job.
+func (a *agent) told(sig syscall.Signal) rendezvous.Cause {
+	c := a.self(rendezvous.KindStopped, "")
+	c.Signal = sig
+	return c
+}
+
+// trouble: an error ends the job on every node, as this node cannot go on.
+func (a *agent) trouble(err error) rendezvous.Cause {
+	_, other := errors.AsType[*secret.Other](err)
+	_, alone := errors.AsType[*apart](err)
+	if _, ok := errors.AsType[*gossip.Foreign](err); ok || other || alone {
+		return a.self(rendezvous.KindRendezvous, err.Error())
+	}
+	return a.self(rendezvous.KindAgent, err.Error())
+}
+
 // newToken draws what the workers of one world have in common.
 func newToken() string { return rand.Text() }
 
@@ -47,9 +74,7 @@ func (a *agent) signalled(sig syscall.Signal) rendezvous.Event {
 		return nil
 	}
 	a.signals++
-	c := a.self(rendezvous.KindStopped, "")
-	c.Signal = sig
-	return rendezvous.StopJob{Cause: c, Kill: a.signals > 1}
+	return rendezvous.StopJob{Cause: a.told(sig), Kill: a.signals > 1}
 }
 
 // self is a cause that concerns this node as a whole.

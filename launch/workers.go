@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"net"
 	"os"
 	"strconv"
@@ -20,6 +21,8 @@ type workers struct {
 	cfg   workersConfig
 	world rendezvous.World
 	group int // this node's group rank
+	env   envprop.Base
+	unfit error // why there is no such environment
 
 	mu      sync.Mutex
 	list    []*worker
@@ -28,6 +31,9 @@ type workers struct {
 	started bool      // every Start has been tried
 	done    bool      // Done was posted
 	stopped time.Time // when Stop was called; failures after it are consequences of it
+
+	hurry context.Context // ends when somebody orders the end at once
+	rush  context.CancelFunc
 
 	wg sync.WaitGroup
 }
@@ -40,7 +46,6 @@ type workersConfig struct {
 	folders  *folders
 	redirect logs.StdSpec
 	tee      logs.StdSpec
-	env      []string
 	wd       string
 	stdin    *os.File
 	socket   *socket
@@ -49,7 +54,10 @@ type workersConfig struct {
 	node     rendezvous.NodeID
 	runID    string
 	grace    time.Duration
+	torchrun bool // --omp=torchrun
 	post     func(rendezvous.Event)
+	slots    []slot                                // by local rank
+	release  func(ctx context.Context, pids []int) // waits for the GPUs of workers that have ended; nil: nothing to wait for
 }
 
 // worker is one process and its output.
@@ -60,6 +68,12 @@ type worker struct {
 	out     *logs.Worker
 	started time.Time
 	cause   *rendezvous.Cause // its failure, once known
+}
+
+func newWorkers(cfg workersConfig, world rendezvous.World, group int) *workers {
+	w := &workers{cfg: cfg, world: world, group: group}
+	w.hurry, w.rush = context.WithCancel(context.Background())
+	return w
 }
 
 // outputTimeout bounds the wait for the last output of a dead worker.
@@ -74,12 +88,15 @@ func (w *workers) start() {
 	w.left = m.Workers
 	w.mu.Unlock()
 	attempt, err := w.cfg.folders.attempt(w.world.Restart)
+	if w.unfit != nil {
+		err = w.unfit
+	}
 	ready := make([]*worker, m.Workers)
 	for i := 0; i < m.Workers && err == nil; i++ {
 		ready[i], err = w.open(attempt, i)
 	}
-	for i := 0; i < m.Workers && err == nil; i++ {
-		err = w.startOne(ready[i])
+	if err == nil {
+		err = w.startAll(ready)
 	}
 	for _, wk := range ready {
 		w.follow(wk)
@@ -120,27 +137,26 @@ func (w *workers) open(attempt string, local int) (*worker, error) {
 	return &worker{local: local, rank: m.FirstRank + local, out: out}, nil
 }
 
-func (w *workers) startOne(wk *worker) error {
-	w.mu.Lock()
-	off := !w.stopped.IsZero()
-	w.mu.Unlock()
-	if off {
-		return nil
+// startAll starts the processes, up to the first that cannot be.
+func (w *workers) startAll(ready []*worker) error {
+	specs := make([]process.Spec, len(ready))
+	for i, wk := range ready {
+		specs[i] = process.Spec{
+			Path: w.cfg.program.Path, Args: w.cfg.program.Argv(wk.local), Env: w.environ(wk), Dir: w.cfg.wd,
+			Stdin: w.cfg.stdin, Stdout: wk.out.Stdout, Stderr: wk.out.Stderr, Session: true,
+			Death:  syscall.SIGKILL, // should keeper and agent be killed at the same time
+			Around: w.slot(wk.local).around,
+		}
 	}
-	wk.started = time.Now()
-	proc, err := w.cfg.table.Start(process.Spec{
-		Path: w.cfg.program.Path, Args: w.cfg.program.Argv(wk.local), Env: w.env(wk), Dir: w.cfg.wd,
-		Stdin: w.cfg.stdin, Stdout: wk.out.Stdout, Stderr: wk.out.Stderr, Session: true,
-		Death: syscall.SIGKILL, // should keeper and agent be killed at the same time
-	})
-	if err != nil {
-		return err
-	}
-	wk.proc = proc
+	began := time.Now()
+	started, err := w.cfg.table.StartAll(specs)
 	w.mu.Lock()
-	w.list = append(w.list, wk)
-	w.mu.Unlock()
-	return nil
+	defer w.mu.Unlock()
+	for i, proc := range started {
+		ready[i].proc, ready[i].started = proc, began
+		w.list = append(w.list, ready[i])
+	}
+	return err
 }
 
 // follow takes a worker's output and waits for its end; one that does not run
@@ -159,17 +175,26 @@ func (w *workers) follow(wk *worker) {
 	}
 }
 
-// env is the environment of one worker.
-func (w *workers) env(wk *worker) []string {
+// environ is the environment of one worker.
+func (w *workers) environ(wk *worker) []string {
+	v := w.vars(wk.local)
+	v.ErrorFile = wk.out.ErrorFile
+	return overlay(w.env.Worker(v), w.slot(wk.local).set)
+}
+
+// vars is what distinguishes the worker of a local rank, without its error file.
+func (w *workers) vars(local int) envprop.Vars {
 	m := w.world.Members[w.group]
 	host, port, _ := net.SplitHostPort(w.world.Store)
 	n, _ := strconv.Atoi(port)
-	return envprop.Worker(w.cfg.env, envprop.Vars{
-		Rank: wk.rank, LocalRank: wk.local, GroupRank: w.group, RoleRank: m.RoleRank + wk.local,
+	s := w.slot(local)
+	s.threads.Torchrun = w.cfg.torchrun
+	return envprop.Vars{
+		Rank: m.FirstRank + local, LocalRank: local, GroupRank: w.group, RoleRank: m.RoleRank + local,
 		WorldSize: w.world.Size, LocalWorldSize: m.Workers, GroupWorldSize: len(w.world.Members),
 		RoleWorldSize: w.world.Roles[m.Role], RoleName: m.Role, MasterAddr: host, MasterPort: n,
 		RestartCount: w.world.Restart, MaxRestarts: w.world.MaxRestarts, RunID: w.cfg.runID,
-		ErrorFile: wk.out.ErrorFile, Round: w.world.Round, WorkerSocket: w.cfg.socket.path(),
-		NodeAddr: w.cfg.addr, WorldToken: w.world.Token,
-	})
+		Round: w.world.Round, WorkerSocket: w.cfg.socket.path(), NodeAddr: w.cfg.addr, WorldToken: w.world.Token,
+		Device: s.device, Threads: s.threads,
+	}
 }

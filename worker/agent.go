@@ -35,7 +35,7 @@ type agent struct {
 
 // dialAgent says hello on the socket and waits for the welcome. The error is an
 // *AbortError if the round is over already.
-func dialAgent(ctx context.Context, path string, rank int) (*agent, error) {
+func dialAgent(ctx context.Context, path string, rank, round int) (*agent, error) {
 	ctx, cancel := context.WithTimeout(ctx, welcomeTime)
 	defer cancel()
 	var d net.Dialer
@@ -45,7 +45,7 @@ func dialAgent(ctx context.Context, path string, rank int) (*agent, error) {
 	}
 	a := &agent{conn: conn, r: bufio.NewReaderSize(conn, contract.MaxFrame)}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	f := contract.Frame{Type: contract.TypeHello, Version: contract.Version, Rank: rank, PID: os.Getpid()}
+	f := contract.Frame{Type: contract.TypeHello, Version: contract.Version, Rank: rank, PID: os.Getpid(), Round: &round}
 	if err = a.send(f); err == nil {
 		f, err = readFrame(a.r)
 	}

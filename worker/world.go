@@ -44,7 +44,7 @@ func Start(ctx context.Context, s Settings) (*World, error) {
 	if s.Socket == "" {
 		return w, nil
 	}
-	a, err := dialAgent(ctx, s.Socket, s.Rank)
+	a, err := dialAgent(ctx, s.Socket, s.Rank, s.Round)
 	if err != nil {
 		w.end(err)
 		return nil, err

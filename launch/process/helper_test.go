@@ -287,6 +287,7 @@ func playAgent(name string) int {
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
+	line.Listens()
 	s := shell(daemon("daemon "+name) + ` trap "" TERM; echo worker ` + name + `; sleep 1000; :`)
 	s.Stdout = os.Stdout
 	p, err := table.Start(s)

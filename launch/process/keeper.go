@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Keeper is the small process above one or more agents. It starts them, passes
@@ -21,8 +24,9 @@ type Keeper struct {
 	// should be subreapers (have a Table open), else what they leave while they
 	// live cannot be told from what another one left.
 	Agents []Spec
-	// Signals are passed on, each once to each living agent (not to its group);
-	// usually [Forwarded] through signal.Notify.
+	// Signals are passed on, each once to each living agent (not to its group),
+	// once all agents take them ([Lifeline.Listens]) or should; usually
+	// [Forwarded] through signal.Notify.
 	Signals <-chan os.Signal
 	// OnExit, if set, is called from Run for each agent that has ended, after
 	// what it left is gone; killed counts the processes that had to be killed
@@ -55,9 +59,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	defer table.Close()
-	theirs, ours, err := os.Pipe()
+	theirs, ours, err := newLifeline()
 	if err != nil {
-		return fmt.Errorf("cannot make the lifeline: %w", err)
+		return err
 	}
 	defer ours.Close()
 
@@ -72,8 +76,27 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 	}
 	theirs.Close()
-	return k.watch(ctx, table, agents)
+	listen := make(chan struct{})
+	go func() { // ends with ours
+		if _, err := io.ReadFull(ours, make([]byte, len(agents))); err == nil {
+			close(listen)
+		}
+	}()
+	return k.watch(ctx, table, agents, listen)
 }
+
+// newLifeline makes the two ends.
+func newLifeline() (theirs, ours *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot make the lifeline: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "lifeline"), os.NewFile(uintptr(fds[1]), "lifeline"), nil
+}
+
+// listenTimeout is how long a keeper holds signals back for agents that do not
+// say that they take them.
+const listenTimeout = 2 * time.Second
 
 // Finish is the end of Run in a process whose only agent was forked from it
 // before it had a table, and has ended, as ws says: every child that this process
@@ -81,19 +104,20 @@ func (k *Keeper) Run(ctx context.Context) error {
 func (k *Keeper) Finish(ctx context.Context, ws syscall.WaitStatus, killed int) error {
 	e := exitOf(ws, time.Now())
 	table, err := open(true)
-	if err != nil {
-		return err
+	more := 0
+	if err == nil {
+		defer table.Close()
+		more, err = table.Stop(ctx, StopOptions{})
 	}
-	defer table.Close()
-	more, err := table.Stop(ctx, StopOptions{})
 	if k.OnExit != nil {
 		k.OnExit(0, e, killed+more)
 	}
 	return err
 }
 
-// watch returns when all agents have ended and their leftovers with them.
-func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process) error {
+// watch returns when all agents have ended and their leftovers with them. listen
+// is closed when all take signals.
+func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process, listen <-chan struct{}) error {
 	type end struct {
 		agent, killed int
 		err           error
@@ -108,17 +132,34 @@ func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process) err
 	}
 	var errs []error
 	signals, cancelled := k.Signals, ctx.Done()
+	var held []syscall.Signal
+	pass := func() {
+		for _, sig := range held {
+			for _, p := range agents {
+				p.signalAlone(sig) // one that has ended needs no signal
+			}
+		}
+		held = nil
+	}
+	late := time.After(listenTimeout)
 	for left := len(agents); left > 0; {
 		select {
 		case sig, open := <-signals:
 			if !open {
 				signals = nil
 			}
-			for _, p := range agents {
-				if s, ok := sig.(syscall.Signal); ok {
-					p.signalAlone(s) // one that has ended needs no signal
-				}
+			if s, ok := sig.(syscall.Signal); ok {
+				held = append(held, s)
 			}
+			if listen == nil {
+				pass()
+			}
+		case <-listen:
+			listen = nil
+			pass()
+		case <-late:
+			listen = nil
+			pass()
 		case e := <-ends:
 			left--
 			if e.err != nil {

@@ -176,14 +176,18 @@ func TestKeeperRun(t *testing.T) {
 }
 
 func TestLifeline(t *testing.T) {
-	pipe := func() (r int, w *os.File) {
-		var p [2]int
-		if err := syscall.Pipe(p[:]); err != nil {
+	pair := func() (fd int, keepers *os.File) {
+		theirs, ours, err := newLifeline()
+		if err != nil {
 			t.Fatal(err)
 		}
-		return p[0], os.NewFile(uintptr(p[1]), "w")
+		defer theirs.Close()
+		if fd, err = syscall.Dup(int(theirs.Fd())); err != nil {
+			t.Fatal(err)
+		}
+		return fd, ours
 	}
-	r, w := pipe()
+	r, w := pair()
 	l, err := OpenLifeline(r)
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +197,7 @@ func TestLifeline(t *testing.T) {
 		t.Error("lost while the other end is open")
 	default:
 	}
+	l.Listens() // unread, as by a keeper that is killed at once
 	w.Close()
 	until(t, "lost", func() bool {
 		select {
@@ -204,7 +209,7 @@ func TestLifeline(t *testing.T) {
 	})
 	l.Close()
 
-	r, w = pipe()
+	r, w = pair()
 	defer w.Close()
 	if l, err = OpenLifeline(r); err != nil {
 		t.Fatal(err)

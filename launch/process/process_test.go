@@ -122,6 +122,40 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
+// Around starts the process, and what it returns without that is the error.
+func TestAround(t *testing.T) {
+	b := newBench(t)
+	s := shell("echo started")
+	calls := 0
+	s.Around = func(start func() error) error { calls++; return start() }
+	if e := b.exit(b.start(s)); !e.Success() || calls != 1 {
+		t.Errorf("%v, %d calls", e, calls)
+	}
+	b.line()
+
+	refused := errors.New("refused")
+	for _, tt := range []struct {
+		path   string
+		around func(start func() error) error
+		want   string
+	}{
+		{"/bin/true", func(func() error) error { return refused }, "cannot start /bin/true: refused"},
+		{"/bin/true", func(func() error) error { return nil }, "not called"},
+		{"/bin/absent", func(start func() error) error { return start() }, "cannot start /bin/absent: no such file"},
+	} {
+		if p, err := b.Table.Start(Spec{Path: tt.path, Around: tt.around}); err == nil || p != nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, %v, want %q", p, err, tt.want)
+		}
+	}
+
+	// One that runs is not lost, whatever Around says.
+	s.Around = func(start func() error) error { _ = start(); return refused }
+	if e := b.exit(b.start(s)); !e.Success() {
+		t.Error(e)
+	}
+	b.line()
+}
+
 func TestSignal(t *testing.T) {
 	b := newBench(t)
 	// The group gets it: the shell and its child.

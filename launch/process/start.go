@@ -34,8 +34,10 @@ type Spec struct {
 	// thread that started it ends (PR_SET_PDEATHSIG): start it from a goroutine
 	// that is locked to its thread for as long as this process lives.
 	Death syscall.Signal
-	// Terminal, with Session, makes Stdin the controlling terminal.
-	Terminal bool
+	// Around, if set, calls start, once, on the thread that it is called on: what it
+	// sets on that thread (a CPU mask, a memory policy) the process inherits. Without
+	// having called it, it returns why; else what start returned.
+	Around func(start func() error) error
 }
 
 // Start starts a process. It returns once the program is running: a program
@@ -44,14 +46,38 @@ type Spec struct {
 // The lock is held from fork to registration, so that a process that ends at
 // once is already known when it is waited for, and none is taken for a leftover.
 func (t *Table) Start(s Spec) (*Process, error) {
+	started, err := t.StartAll([]Spec{s})
+	if err != nil {
+		return nil, err
+	}
+	return started[0], nil
+}
+
+// StartAll is Start for several, in their order, up to the first that cannot be
+// started; it returns those that were. No end is looked at before all have been
+// tried: the collector would take the CPU from them.
+func (t *Table) StartAll(all []Spec) ([]*Process, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var started []*Process
+	for _, s := range all {
+		p, err := t.start(s)
+		if err != nil {
+			return started, err
+		}
+		started = append(started, p)
+	}
+	return started, nil
+}
+
+// start is called with mu held.
+func (t *Table) start(s Spec) (*Process, error) {
 	if s.Args == nil {
 		s.Args = []string{s.Path}
 	}
 	if s.Env == nil {
 		s.Env = os.Environ()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.closed {
 		return nil, fmt.Errorf("cannot start %s: %w", s.Path, os.ErrClosed)
 	}
@@ -70,14 +96,13 @@ func (t *Table) Start(s Spec) (*Process, error) {
 		Sys: &syscall.SysProcAttr{
 			Setsid:    s.Session,
 			Setpgid:   s.Group && !s.Session, // a session's leader leads a group already
-			Setctty:   s.Session && s.Terminal,
 			Pdeathsig: s.Death,
 		},
 	}
-	pid, err := syscall.ForkExec(s.Path, s.Args, &attr)
+	pid, err := fork(s, &attr)
 	runtime.KeepAlive(files)
 	if err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w", s.Path, explain(s, err))
+		return nil, fmt.Errorf("cannot start %s: %w", s.Path, err)
 	}
 	p := &Process{
 		table:  t,
@@ -87,6 +112,29 @@ func (t *Table) Start(s Spec) (*Process, error) {
 	}
 	t.living[pid] = p
 	return p, nil
+}
+
+// fork starts the program. The table owns what runs, so a pid is never lost to an
+// error of Around's.
+func fork(s Spec, attr *syscall.ProcAttr) (pid int, err error) {
+	start := func() (err error) {
+		if pid, err = syscall.ForkExec(s.Path, s.Args, attr); err != nil {
+			return explain(s, err)
+		}
+		return nil
+	}
+	if s.Around == nil {
+		err = start()
+	} else {
+		err = s.Around(start)
+	}
+	if pid <= 0 && err == nil {
+		err = errors.New("it was not called to start")
+	}
+	if pid > 0 {
+		err = nil
+	}
+	return pid, err
 }
 
 // explain adds to an error of fork, chdir or execve what the number alone does

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -16,17 +17,17 @@ const maxBuildOutput = 8 << 10
 // package's own folder, so that the package's module is found wherever the user
 // stands. The error holds the tool's output.
 func (p Plan) Build(ctx context.Context) (Program, error) {
-	prog := Program{Path: p.path, Title: p.in.Program, Cleanup: func() error { return nil }}
+	prog := Program{Path: p.path, Title: p.in.Program}
 	name := p.path // argv[0] is a path, so that Python finds its virtual environment
 	switch p.kind {
 	case direct:
 		name = p.in.Program
 	case golang:
-		path, cleanup, err := p.goBuild(ctx)
+		path, err := p.goBuild(ctx)
 		if err != nil {
 			return Program{}, err
 		}
-		prog.Path, prog.Cleanup, name = path, cleanup, path
+		prog.Path, name = path, path
 	}
 	prog.Argv = func(localRank int) []string {
 		argv := append([]string{name}, p.head...)
@@ -38,18 +39,13 @@ func (p Plan) Build(ctx context.Context) (Program, error) {
 	return prog, nil
 }
 
-// goBuild makes a temporary folder with the program in it.
-func (p Plan) goBuild(ctx context.Context) (path string, cleanup func() error, err error) {
-	tmp, err := os.MkdirTemp(p.in.TempDir, "gorun-build-")
-	if err != nil {
-		return "", nil, fmt.Errorf("cannot build %s: %w", p.in.Program, err)
+// goBuild makes BuildDir with the program in it.
+func (p Plan) goBuild(ctx context.Context) (path string, err error) {
+	if err := os.Mkdir(p.in.BuildDir, 0o700); err != nil {
+		return "", fmt.Errorf("cannot build %s: %w", p.in.Program, err)
 	}
-	path = filepath.Join(tmp, strings.TrimSuffix(filepath.Base(p.path), ".go"))
-	if err := p.compile(ctx, path); err != nil {
-		_ = os.RemoveAll(tmp)
-		return "", nil, err
-	}
-	return path, func() error { return os.RemoveAll(tmp) }, nil
+	path = filepath.Join(p.in.BuildDir, strings.TrimSuffix(filepath.Base(p.path), ".go"))
+	return path, p.compile(ctx, path)
 }
 
 func (p Plan) compile(ctx context.Context, output string) error {
@@ -66,7 +62,8 @@ func (p Plan) compile(ctx context.Context, output string) error {
 	}
 	argv := []string{"go", "build", "-o", output, target}
 	command := fmt.Sprintf("%s in %s", strings.Join(argv, " "), dir)
-	text, exit, err := p.in.Run(ctx, tool, argv, p.in.Env, dir)
+	env := append(slices.Clone(p.in.Env), "GOTMPDIR="+filepath.Dir(output)) // a killed tool does not remove its own
+	text, exit, err := p.in.Run(ctx, tool, argv, env, dir)
 	if err != nil {
 		return fmt.Errorf("cannot build %s: %s: %w", p.in.Program, command, err)
 	}

@@ -31,6 +31,32 @@ func goTool(t *testing.T) {
 	}
 }
 
+// resolve is Check and Build in one.
+func resolve(t *testing.T, in Input) (Program, error) {
+	t.Helper()
+	plan, err := Check(in)
+	if err != nil {
+		return Program{}, err
+	}
+	return plan.Build(t.Context())
+}
+
+// TestKilledBuild: what a tool that was killed leaves is in the build's folder.
+func TestKilledBuild(t *testing.T) {
+	dir := tree(t, map[string]string{"p/main.go": "package main", "bin/go*": "#!/bin/sh\nmkdir \"${GOTMPDIR:-$TMPDIR}/go-build1\"; kill -9 $$\n"})
+	temp, built := t.TempDir(), filepath.Join(t.TempDir(), "built")
+	env := []string{"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH"), "TMPDIR=" + temp}
+	if _, err := resolve(t, Input{Program: "p", Dir: dir, Env: env, BuildDir: built, Run: run}); err == nil {
+		t.Error("no error")
+	}
+	if left, _ := os.ReadDir(temp); len(left) > 0 {
+		t.Errorf("left in TMPDIR: %v", left)
+	}
+	if left, _ := os.ReadDir(built); len(left) != 1 {
+		t.Errorf("in the build's folder: %v", left)
+	}
+}
+
 const hello = "package main\n\nimport (\"fmt\"; \"os\")\n\nfunc main() { fmt.Println(\"hello\", os.Args[1]) }\n"
 
 func TestBuild(t *testing.T) {
@@ -51,20 +77,15 @@ func TestBuild(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			temp := t.TempDir()
-			prog, err := Resolve(t.Context(), Input{Program: tt.program, Args: []string{"$local_rank"}, Dir: dir, Env: os.Environ(), TempDir: temp, Run: run})
-			left := func() int {
-				entries, err := os.ReadDir(temp)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return len(entries)
+			t.Setenv("TMPDIR", temp)
+			built := filepath.Join(t.TempDir(), "built")
+			prog, err := resolve(t, Input{Program: tt.program, Args: []string{"$local_rank"}, Dir: dir, Env: os.Environ(), BuildDir: built, Run: run})
+			if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+				t.Errorf("outside its folder a build leaves %v (%v)", left, err)
 			}
 			if tt.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
 					t.Errorf("got error %v, want %q", err, tt.wantErr)
-				}
-				if left() != 0 {
-					t.Error("a failed build leaves files behind")
 				}
 				return
 			}
@@ -75,13 +96,8 @@ func TestBuild(t *testing.T) {
 			if err != nil || string(out) != "hello 4\n" {
 				t.Errorf("got %q, %v", out, err)
 			}
-			for range 2 {
-				if err := prog.Cleanup(); err != nil {
-					t.Error(err)
-				}
-			}
-			if left() != 0 {
-				t.Error("Cleanup leaves files behind")
+			if filepath.Dir(prog.Path) != built {
+				t.Errorf("built %s, not in %s", prog.Path, built)
 			}
 		})
 	}
@@ -89,21 +105,26 @@ func TestBuild(t *testing.T) {
 
 func TestBuildFailures(t *testing.T) {
 	dir := tree(t, map[string]string{"p/main.go": "package main", "bin/go*": "#!/bin/sh"})
-	in := Input{Program: "p", Dir: dir, Env: []string{"PATH=/nowhere"}, TempDir: t.TempDir()}
-	if _, err := Resolve(t.Context(), in); err == nil || !strings.Contains(err.Error(), "no go on PATH") {
+	in := Input{Program: "p", Dir: dir, Env: []string{"PATH=/nowhere"}}
+	try := func() error {
+		in.BuildDir = filepath.Join(t.TempDir(), "built")
+		_, err := resolve(t, in)
+		return err
+	}
+	if err := try(); err == nil || !strings.Contains(err.Error(), "no go on PATH") {
 		t.Errorf("without the Go tool: %v", err)
 	}
 	in.Env = []string{"PATH=" + filepath.Join(dir, "bin")}
 	in.Run = func(context.Context, string, []string, []string, string) ([]byte, int, error) {
 		return nil, 0, context.DeadlineExceeded
 	}
-	if _, err := Resolve(t.Context(), in); !errors.Is(err, context.DeadlineExceeded) {
+	if err := try(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a build out of time: %v", err)
 	}
 	in.Run = func(context.Context, string, []string, []string, string) ([]byte, int, error) {
 		return []byte(strings.Repeat("é", maxBuildOutput)), 1, nil
 	}
-	if _, err := Resolve(t.Context(), in); err == nil || len(err.Error()) > 2*maxBuildOutput || !strings.Contains(err.Error(), "ended with code 1") {
+	if err := try(); err == nil || len(err.Error()) > 2*maxBuildOutput || !strings.Contains(err.Error(), "ended with code 1") {
 		t.Errorf("a build with endless output: %.100v", err)
 	}
 }

@@ -41,10 +41,12 @@ type Input struct {
 	NoPython bool // start it directly, whatever it is
 	Module   bool // Program is a Python module
 
-	Dir     string   // working directory of the workers, absolute
-	Env     []string // environment: PATH, PYTHON_EXEC, VIRTUAL_ENV; given to the Go tool
-	TempDir string   // where a built program is put, "" for os.TempDir
-	Run     Runner   // needed for Go packages
+	Dir string   // working directory of the workers, absolute
+	Env []string // environment: PATH, PYTHON_EXEC, VIRTUAL_ENV; given to the Go tool
+	Run Runner   // needed for Go packages
+	// BuildDir, needed for Go packages, is the folder that Build makes for the
+	// program and all that the Go tool leaves; the caller removes it in the end.
+	BuildDir string
 }
 
 // Program is ready to be started.
@@ -54,9 +56,6 @@ type Program struct {
 	Argv func(localRank int) []string
 	// Title heads the failure report: what the user named, never the interpreter.
 	Title string
-	// Cleanup removes what was built, after the last worker has started. It may
-	// be called more than once and is never nil.
-	Cleanup func() error
 }
 
 // Plan is a checked Input: how it will be started is known.
@@ -75,15 +74,6 @@ const (
 	python
 	golang
 )
-
-// Resolve is Check and Build in one.
-func Resolve(ctx context.Context, in Input) (Program, error) {
-	plan, err := Check(in)
-	if err != nil {
-		return Program{}, err
-	}
-	return plan.Build(ctx)
-}
 
 // NeedsBuild says whether Build takes longer than a moment.
 func (p Plan) NeedsBuild() bool { return p.kind == golang }

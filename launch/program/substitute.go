@@ -3,16 +3,23 @@ package program
 import (
 	"regexp"
 	"strconv"
+	"strings"
+	"sync"
 )
 
 // placeholder matches what Python's string.Template knows: $$, $name, ${name}.
-var placeholder = regexp.MustCompile(`\$(?:\$|[_a-zA-Z][_a-zA-Z0-9]*|\{[_a-zA-Z][_a-zA-Z0-9]*\})`)
+var placeholder = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\$(?:\$|[_a-zA-Z][_a-zA-Z0-9]*|\{[_a-zA-Z][_a-zA-Z0-9]*\})`)
+})
 
 // Substitute replaces $local_rank and ${local_rank} in a program's argument and
 // turns $$ into $. Every other text stays, as with the safe_substitute of
 // Python's string.Template, through which torchrun passes arguments.
 func Substitute(arg string, localRank int) string {
-	return placeholder.ReplaceAllStringFunc(arg, func(found string) string {
+	if !strings.Contains(arg, "$") {
+		return arg
+	}
+	return placeholder().ReplaceAllStringFunc(arg, func(found string) string {
 		switch found {
 		case "$$":
 			return "$"

@@ -19,13 +19,19 @@ func (in *input) rendezvous(s *Spec) {
 		in.fail("cannot use %s: %w", text.from, err)
 		return
 	}
+	if s.Backend == EtcdV3 {
+		in.etcdConf(s, pairs)
+	} else {
+		in.etcdless(s)
+	}
 	conf, err := resolveConf(pairs, s.Backend)
 	in.check(err)
 	s.Conf, s.Notes = conf.Conf, append(s.Notes, conf.notes...)
+	in.onJoin(s)
 	if s.NodeRank < 0 {
 		s.NodeRank = conf.rank
 	}
-	if s.NodeRank < 0 && s.Backend != Gossip {
+	if s.NodeRank < 0 && s.Backend != Gossip && s.Backend != EtcdV3 {
 		s.NodeRank = 0
 	}
 	if s.NodeRank >= s.MaxNodes {
@@ -99,6 +105,8 @@ func (in *input) choose(s *Spec, m meeting) {
 		return
 	}
 	switch {
+	case isEtcd(name):
+		in.etcd(s, m)
 	case s.LocalNodes > 0:
 		s.Backend = Gossip
 		in.unused(s, Gossip, m.portFlag)
@@ -113,7 +121,7 @@ func (in *input) choose(s *Spec, m meeting) {
 		in.unused(s, Standalone, m.endpoint)
 		s.alone(m)
 	default:
-		in.fail("cannot use --rdzv-backend %s: this build has gossip (also called c10d), static and standalone", name)
+		in.fail("cannot use --rdzv-backend %s: this build has gossip (also called c10d), etcd, static and standalone", name)
 	}
 }
 

@@ -11,15 +11,28 @@ type Raw struct {
 	// Flags holds the flags that were given, by torchrun's name of the variable
 	// ("nproc_per_node"), as text. A switch is "1" or "0".
 	Flags map[string]string
+	// Lists holds the flags that may be given several times, likewise.
+	Lists map[string][]string
 	// Command is the program and its arguments.
 	Command []string
+	// Check: the nodes are only compared (gorun check), so a program may be missing.
+	Check bool
+	// Show: it is only shown what each rank would get (gorun env).
+	Show bool
 }
 
 // Lookup reads one environment variable, like os.LookupEnv.
 type Lookup func(name string) (value string, ok bool)
 
 // ownFlags are flags that torchrun does not have, so PET_ variables neither.
-var ownFlags = map[string]bool{"local_nodes": true, "port_range": true, "report": true}
+var ownFlags = map[string]bool{
+	"local_nodes": true, "port_range": true, "report": true, "preflight": true, "ignore": true, "iface": true,
+	"strict": true, "json": true, "save": true, "from": true, "on_join": true, "secret_file": true,
+	"export": true, "env_file": true, "unset": true, "env_conflict": true, "omp": true,
+	"dry_run": true, "run_id": true, "pid": true, "rank": true, "node": true, "diff": true,
+	"etcd_cacert": true, "etcd_cert": true, "etcd_key": true, "etcd_server_name": true, "etcd_user": true, "etcd_password": true,
+	"pin": true, "map": true, "gpus_per_worker": true, "oversubscribe_gpus": true, "on_gpu_error": true, "gpu_release_timeout": true,
+}
 
 // input reads flags and their PET_ variables and remembers the first error.
 type input struct {

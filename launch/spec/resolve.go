@@ -18,10 +18,13 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	}
 	s.MaxRestarts, _ = in.number("max_restarts", 0, 0)
 	in.nproc(&s)
+	in.devices(&s)
 	in.network(&s)
 	in.shutdown(&s)
 	in.program(&s)
 	in.nodes(&s)
+	in.preflight(&s)
+	in.environment(&s)
 	if in.err == nil {
 		in.rendezvous(&s)
 	}
@@ -42,6 +45,11 @@ func (in *input) nproc(s *Spec) {
 }
 
 func (in *input) network(s *Spec) {
+	if v := in.get("secret_file"); v.given {
+		if s.SecretFile = v.text; v.text == "" { // a variable of the shell that is not set
+			in.fail("cannot use %s without a file", v.from)
+		}
+	}
 	if v := in.text("local_addr", ""); v.given {
 		if s.LocalAddr = v.text; !validHost(v.text) {
 			in.fail("cannot use %s: %q is not a host name or an address", v.from, v.text)
@@ -76,6 +84,9 @@ func (in *input) shutdown(s *Spec) {
 func (in *input) program(s *Spec) {
 	if s.NoPython && s.Module {
 		in.fail("cannot use --no-python together with -m: a module is run by Python")
+	}
+	if len(in.raw.Command) == 0 && in.raw.Check {
+		return
 	}
 	if len(in.raw.Command) == 0 || in.raw.Command[0] == "" {
 		in.fail("no program given: name a Python script, a Go package or a program after the flags")
@@ -112,12 +123,16 @@ func (in *input) localNodes(s *Spec, nnodes value) {
 	}
 	s.MinNodes, s.MaxNodes = n, n
 	in.conflict(s, in.get("node_rank"), "numbers its nodes itself")
-	in.conflict(s, in.text("rdzv_endpoint", ""), "chooses the endpoint itself")
 	in.conflict(s, in.text("master_addr", ""), "chooses the addresses itself")
 	if in.on("standalone") {
 		in.fail("cannot use --standalone together with --local-nodes: it is for one node")
 	}
-	if b := in.text("rdzv_backend", ""); b.given && b.text != "c10d" && b.text != string(Gossip) {
+	b := in.text("rdzv_backend", "")
+	if isEtcd(b.text) {
+		return
+	}
+	in.conflict(s, in.text("rdzv_endpoint", ""), "chooses the endpoint itself")
+	if b.given && b.text != "c10d" && b.text != string(Gossip) {
 		in.conflict(s, b, "uses the gossip rendezvous")
 	}
 }

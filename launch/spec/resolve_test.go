@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorun/gorun/envprop"
 )
 
 // flags is what a test's command line holds, env its environment.
@@ -30,7 +32,8 @@ func defaults() Spec {
 			KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10,
 		},
 		MasterAddr: "127.0.0.1", ShutdownTimeout: 30 * time.Second, Role: "default",
-		Redirects: "0", Tee: "0", Program: "train.py", Args: []string{"--lr", "1"},
+		Devices:   Devices{OnError: AbortOnGPUError, Release: 50 * time.Second},
+		Redirects: "0", Tee: "0", Preflight: PreflightError, Env: Env{Conflict: envprop.ConflictFirst}, Program: "train.py", Args: []string{"--lr", "1"},
 	}
 }
 
@@ -269,7 +272,13 @@ func TestResolveErrors(t *testing.T) {
 		{"module and no python", flags{"module": "1", "no_python": "1"}, nil, "--no-python together with -m"},
 		{"nobody to meet", flags{"nnodes": "2"}, nil, "give --rdzv-endpoint"},
 		{"gossip without endpoint", flags{"nnodes": "2", "rdzv_backend": "c10d"}, nil, "without --rdzv-endpoint"},
-		{"etcd", flags{"rdzv_backend": "etcd-v2"}, nil, "this build has gossip (also called c10d), static and standalone"},
+		{"backend", flags{"rdzv_backend": "zookeeper"}, nil, "this build has gossip (also called c10d), etcd, static and standalone"},
+		{"etcd without endpoint", flags{"rdzv_backend": "etcd-v2"}, nil, "without --rdzv-endpoint HOST[:PORT],... of etcd"},
+		{"etcd port", flags{"rdzv_backend": "etcd", "rdzv_endpoint": "a:0"}, nil, "etcd has no port 0"},
+		{"etcd cert alone", flags{"rdzv_backend": "etcd", "rdzv_endpoint": "a", "etcd_cert": "c.pem"}, nil, "a certificate for etcd without its key"},
+		{"etcd user alone", flags{"rdzv_backend": "etcd", "rdzv_endpoint": "a", "etcd_user": "me"}, nil, "the etcd user me without a password"},
+		{"etcd ttl", flags{"rdzv_backend": "etcd", "rdzv_endpoint": "a", "rdzv_conf": "ttl=1"}, nil, "ttl: 1s is less than 2s"},
+		{"on join", flags{"nnodes": "1:2", "rdzv_endpoint": "a", "on_join": "stop"}, nil, "neither restart nor wait"},
 		{"bad endpoint", flags{"rdzv_endpoint": "http://a"}, nil, "--rdzv-endpoint"},
 		{"port 0 of several", flags{"nnodes": "2", "rdzv_endpoint": "a:0"}, nil, "port 0"},
 		{"elastic static", flags{"nnodes": "1:2", "master_addr": "a"}, nil, "size is fixed"},
@@ -311,6 +320,10 @@ func TestResolveErrors(t *testing.T) {
 				t.Errorf("got %q, want one line with %q", err, tt.want)
 			}
 		})
+	}
+	check := Raw{Flags: flags{"save": "f.json", "local_nodes": "2"}, Check: true}
+	if _, err := check.Resolve(func(string) (string, bool) { return "", false }); err == nil || !strings.Contains(err.Error(), "--save together with --local-nodes 2") {
+		t.Errorf("one file for two nodes: %v", err)
 	}
 	if _, err := (Raw{}).Resolve(func(string) (string, bool) { return "", false }); err == nil || !strings.Contains(err.Error(), "no program given") {
 		t.Errorf("without a program: %v", err)

@@ -25,11 +25,13 @@ const (
 	Gossip     Backend = "gossip"
 	Static     Backend = "static"
 	Standalone Backend = "standalone"
+	EtcdV3     Backend = "etcd"
 )
 
 // Ports and times that are used when the user names none.
 const (
 	DefaultPort       = 29400 // of an endpoint (torchrun's c10d)
+	DefaultEtcdPort   = 2379  // of etcd's clients
 	DefaultMasterPort = 29500 // of --master-port (torchrun's static)
 
 	// DefaultShutdownTimeout is torchrun's time between SIGTERM and SIGKILL.
@@ -42,10 +44,11 @@ type Spec struct {
 	// They are equal unless the job is elastic.
 	MinNodes, MaxNodes int
 	// LocalNodes is the number of agents to start on this machine (--local-nodes);
-	// 0: this process is one agent. When it is set, Backend is Gossip without
+	// 0: this process is one agent. When it is set, Backend is EtcdV3, or Gossip without
 	// Endpoints, and who starts the agents chooses the endpoint and node ranks.
 	LocalNodes int
 	Nproc      Nproc
+	Devices    Devices
 	// NodeRank is the wished group rank, -1 when the user gave none. Static and
 	// Standalone always have one.
 	NodeRank int
@@ -53,10 +56,14 @@ type Spec struct {
 	Backend Backend
 	// Endpoints are where the nodes meet: for Gossip at least one, all with a
 	// port (except with LocalNodes: none); for Static exactly one, equal to
-	// MasterAddr:MasterPort; for Standalone none.
+	// MasterAddr:MasterPort; for EtcdV3 etcd's own; for Standalone none.
 	Endpoints []Endpoint
 	RunID     string
 	Conf      Conf
+	Etcd      Etcd
+	// JoinWaits: a node that comes while an elastic job runs waits for the next
+	// round (--on-join=wait) instead of starting it.
+	JoinWaits bool
 
 	// LocalAddr is the address that this node tells the others, "" to choose one.
 	LocalAddr string
@@ -68,6 +75,8 @@ type Spec struct {
 	// Ports confines every other port that gorun opens.
 	Ports PortRange
 
+	SecretFile string // whose text every node must have; "" for GORUN_SECRET or none
+
 	MaxRestarts     int
 	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once
 	Role            string
@@ -76,6 +85,19 @@ type Spec struct {
 	// and Tee are the flags' text, which package launch/logs understands.
 	LogDir, Redirects, Tee string
 	ReportFile             string // "" for none
+
+	Preflight Preflight
+	Ignore    []string // checks whose findings are dropped, by id or name as the user wrote it: "V01", "nccl-version"
+	// Iface is what the workers' libraries shall talk over: "" leaves it to them,
+	// "auto" finds a common choice, else an interface's name or a network in CIDR.
+	Iface string
+	// Check: the nodes are compared and nothing is started; Program may be "".
+	Check *Check
+
+	Env Env
+	// Dry: the nodes meet and decide, and nothing is started (gorun run --dry-run,
+	// gorun env).
+	Dry *Dry
 
 	NoPython, Module bool
 	Program          string

@@ -29,7 +29,7 @@ const (
 
 // Frame types.
 const (
-	TypeHello   = "hello"   // worker → agent: Rank, PID, Version
+	TypeHello   = "hello"   // worker → agent: Rank, PID, Version, Round
 	TypeWelcome = "welcome" // agent → worker: Version
 	TypeFail    = "fail"    // worker → agent: Message; ends the round
 	TypeAbort   = "abort"   // agent → worker: Cause; the round is over
@@ -42,6 +42,7 @@ type Frame struct {
 	Version int    `json:"version,omitempty"`
 	Rank    int    `json:"rank,omitempty"`
 	PID     int    `json:"pid,omitempty"`
+	Round   *int   `json:"round,omitempty"` // nil: the one that runs; of another one the agent wants to hear nothing
 	Message string `json:"message,omitempty"`
 	Cause   *Cause `json:"cause,omitempty"`
 }

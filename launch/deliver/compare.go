@@ -1,0 +1,119 @@
+package deliver
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// Lost is what does not reach the program as it was sent: names of variables,
+// those without which a worker cannot find its place first, then the user's.
+type Lost struct {
+	Missing []string
+	Changed []string // by somebody: a start file, an image
+	Forced  []string // of those that a worker cannot do without: the command line gives its own value
+}
+
+// Any reports whether there is anything.
+func (l Lost) Any() bool { return len(l.Missing)+len(l.Changed)+len(l.Forced) > 0 }
+
+// names are all of them.
+func (l Lost) names() []string { return slices.Concat(l.Missing, l.Changed, l.Forced) }
+
+// Sent is what a worker is given.
+type Sent struct {
+	Env   []string // NAME=value, as for a worker; of two entries of a name the later counts
+	Own   []string // names that gorun gives to every worker
+	Asked []string // names that the user asked for by -x
+}
+
+// Essential are the variables without which a worker cannot find its place.
+func Essential() []string {
+	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+}
+
+// Compare says which of the variables that matter did not arrive. What the
+// wrappers' command lines set or take away by name is meant so.
+func (p Prefix) Compare(sent Sent, got map[string]string) Lost {
+	var l Lost
+	values := map[string]string{}
+	var order []string
+	for _, e := range sent.Env {
+		name, value, ok := strings.Cut(e, "=")
+		if _, seen := values[name]; ok && !seen && sent.matters(name) && !(p.Slow() && isPath(name)) {
+			order = append(order, name)
+		}
+		values[name] = value
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return sent.weight(a) - sent.weight(b) })
+	for _, name := range order {
+		value, arrived := got[name]
+		switch {
+		case arrived && value == values[name]:
+		case !p.meant(name) && !arrived:
+			l.Missing = append(l.Missing, name)
+		case !p.meant(name):
+			l.Changed = append(l.Changed, name)
+		case slices.Contains(Essential(), name):
+			l.Forced = append(l.Forced, name)
+		}
+	}
+	return l
+}
+
+// isPath: it names a file of this machine, which means nothing in a container or on
+// another host.
+func isPath(name string) bool {
+	return name == "TORCHELASTIC_ERROR_FILE" || name == contract.EnvSocket
+}
+
+func (p Prefix) meant(name string) bool {
+	return slices.ContainsFunc(p.layers, func(l layer) bool { return slices.Contains(l.meant, name) })
+}
+
+// matters: gorun gives it, somebody asked for it, or a library reads it to the
+// harm of others. What an image or another host rightly has of its own does not.
+func (s Sent) matters(name string) bool {
+	if slices.Contains(s.Own, name) || slices.Contains(s.Asked, name) {
+		return true
+	}
+	switch name {
+	case "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX":
+		return false
+	}
+	v, ok := setting.Lookup(name)
+	if !ok {
+		v, ok = setting.Governed(name)
+		return ok && (v.Scope == setting.All || v.Scope == setting.AllSoft)
+	}
+	return v.Scope == setting.Node || v.Scope.Travels() && v.Scope != setting.Free
+}
+
+func (s Sent) weight(name string) int {
+	if i := slices.Index(Essential(), name); i >= 0 {
+		return i
+	}
+	if !slices.Contains(s.Own, name) {
+		return 10 // the user's
+	}
+	return 20
+}
+
+// parse reads what a program printed of its environment. Before it something
+// else, a start file's greeting, may have been printed.
+func parse(out []byte) map[string]string {
+	got := map[string]string{}
+	for entry := range bytes.SplitSeq(out, []byte{0}) {
+		name, value, ok := strings.Cut(string(entry), "=")
+		if i := strings.LastIndexAny(name, "\r\n"); i >= 0 {
+			name = name[i+1:]
+		}
+		if ok {
+			got[name] = value
+		}
+	}
+	return got
+}

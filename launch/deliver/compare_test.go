@@ -1,0 +1,120 @@
+package deliver
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestCompare(t *testing.T) {
+	sent := Sent{
+		Env: []string{
+			"PATH=/bin", "HOSTNAME=a", "LD_LIBRARY_PATH=/x", "HF_TOKEN=x", "MINE=1", "CUDA_HOME=/usr/local/cuda", "NCCL_VERSION=2.27",
+			"NCCL_ALGO=Tree", "NCCL_SOCKET_IFNAME=eth0", "NCCL_ALGO=Ring", "CUDA_VISIBLE_DEVICES=0", "ROLE_NAME=default",
+			"WORLD_SIZE=11", "RANK=7", "MASTER_ADDR=192.0.2.1", "OMP_NUM_THREADS=4", "TORCHELASTIC_ERROR_FILE=/tmp/x",
+		},
+		Own:   []string{"WORLD_SIZE", "RANK", "MASTER_ADDR", "ROLE_NAME", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"},
+		Asked: []string{"MINE"},
+	}
+	for _, c := range []struct {
+		line string
+		got  string
+		want Lost
+	}{
+		{
+			line: "sudo python", got: "PATH=/usr/bin",
+			want: Lost{Missing: []string{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MINE", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "ROLE_NAME", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"}},
+		},
+		{
+			line: "docker run image python",
+			got:  "RANK=7 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Tree NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=1 LD_LIBRARY_PATH=/image",
+			want: Lost{Changed: []string{"NCCL_ALGO", "OMP_NUM_THREADS"}},
+		},
+		{
+			line: "docker run -e RANK=0 -e OMP_NUM_THREADS=1 -e NCCL_ALGO=Tree image python",
+			got:  "RANK=0 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Tree NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=1",
+			want: Lost{Forced: []string{"RANK"}},
+		},
+		{
+			line: "sudo env -u NCCL_SOCKET_IFNAME python",
+			got:  "RANK=7 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Ring ROLE_NAME=default OMP_NUM_THREADS=4 TORCHELASTIC_ERROR_FILE=/tmp/x",
+		},
+		{
+			line: "bash -lc NCCL_ALGO=Tree~exec~python",
+			got:  "RANK=7 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=LL NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=4 TORCHELASTIC_ERROR_FILE=/tmp/x",
+		},
+	} {
+		p, err := Wrap(words(c.line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.Compare(sent, parse([]byte("Welcome to\r\nthis host\n"+strings.ReplaceAll(c.got, " ", "\x00")+"\x00Bye=\n")))
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.line, got, c.want)
+		}
+	}
+}
+
+func TestFix(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		lost Lost
+		want string
+	}{
+		{"docker run -e NCCL_ALGO image x", Lost{Missing: []string{"RANK", "NCCL_IB_HCA"}}, "\n  docker run -e RANK -e NCCL_IB_HCA ..."},
+		{"sudo docker run -e RANK image x", Lost{Missing: []string{"RANK"}}, "\n  sudo --preserve-env=RANK ..."},
+		{"sudo docker run image x", Lost{Missing: []string{"RANK"}}, "\n  docker run -e RANK ..."},
+		{"podman run --env NCCL_* -e RANK image x", Lost{Missing: []string{"RANK", "NCCL_ALGO", "OMP_NUM_THREADS"}}, "\n  podman run -e OMP_NUM_THREADS ..."},
+		{"sudo x", Lost{Missing: []string{"RANK"}, Changed: []string{"NCCL_ALGO"}}, "\n  sudo --preserve-env=RANK,NCCL_ALGO ..."},
+		{"ssh host x", Lost{Missing: []string{"RANK", "NCCL_ALGO"}}, "\n  ssh -o SendEnv='RANK NCCL_ALGO' ..."},
+		{"srun --export=NONE x", Lost{Missing: []string{"RANK"}}, "\n  srun --export=ALL ..."},
+		{"mpirun -n 1 -x A x", Lost{Missing: []string{"RANK"}}, "\n  mpirun -x RANK ..."},
+		{"su - me -c x", Lost{Missing: []string{"RANK"}}, "--whitelist-environment=RANK ..."},
+		{"env -i x", Lost{Missing: []string{"RANK"}}, "leave out env's -i"},
+		{"setpriv --reset-env x", Lost{Missing: []string{"RANK"}}, "leave out setpriv's --reset-env"},
+		{"singularity exec -e a.sif x", Lost{Missing: []string{"RANK"}}, "leave out singularity's --cleanenv"},
+		{"conda run x", Lost{Changed: []string{"NCCL_ALGO"}}, "etc/conda/activate.d"},
+		{"bash -lc x", Lost{Changed: []string{"NCCL_ALGO"}}, "/etc/profile.d/nccl.sh sets NCCL_ALGO: take it out there, or start bash without -l"},
+		{"docker run image bash -lc x", Lost{Changed: []string{"NCCL_ALGO"}}, "start bash without -l"},
+		{"docker run -e RANK=0 image x", Lost{Forced: []string{"RANK"}}, "do not give RANK a value of your own"},
+	} {
+		p, err := Wrap(words(c.line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.Fix(c.lost, func(name string) string { return "/etc/profile.d/nccl.sh" })
+		if !strings.Contains("\n"+got, c.want) {
+			t.Errorf("%s: %q, want %q", c.line, got, c.want)
+		}
+		if strings.Contains(c.line, "image bash") && strings.Contains(got, "nccl.sh") {
+			t.Errorf("%s: a file of this machine is blamed for what happens in an image", c.line)
+		}
+	}
+}
+
+func TestStartFile(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"etc/profile":            "# RANK=1\nif [ -z x ]; then PATH=/bin; fi\nMY_RANK=1\n",
+		"etc/profile.d/nccl.sh":  "export A=1 NCCL_ALGO=Ring; :\n",
+		"home/me/.bash_profile":  "unset WORLD_SIZE\necho LOCAL_RANK\n",
+		"home/me/.bashrc/is-dir": "",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"NCCL_ALGO": "/etc/profile.d/nccl.sh", "WORLD_SIZE": "/home/me/.bash_profile", "RANK": "", "LOCAL_RANK": "", "A": "/etc/profile.d/nccl.sh",
+	} {
+		if got := StartFile(root, "/home/me", name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

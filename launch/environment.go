@@ -1,0 +1,97 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch/exam"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
+)
+
+// findRequest reads what the user asks of the workers' environment.
+func (a *agent) findRequest() error {
+	want := &a.opts.Spec.Env
+	o := envprop.Options{X: want.Export, Unset: want.Unset}
+	for _, name := range want.Files {
+		text, err := readEnvFile(name)
+		if err != nil {
+			return &UsageError{fmt.Errorf("--env-file %s: %w", name, err)}
+		}
+		o.Files = append(o.Files, envprop.EnvFile{Name: name, Text: text})
+	}
+	r, err := envprop.NewRequest(o, a.opts.Env)
+	if err != nil {
+		return &UsageError{err}
+	}
+	if a.warns() {
+		for _, note := range r.Notes {
+			a.console.say("%s", note)
+		}
+	}
+	a.request = r
+	return nil
+}
+
+// readEnvFile reads what is not too long to be one. It may be a pipe, as of
+// --env-file <(...).
+func readEnvFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, envprop.MaxEnvFile+1))
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return nil, path.Err
+	}
+	return text, err
+}
+
+// warnOfClearText says that credentials travel unencrypted, where they do.
+func (a *agent) warnOfClearText() {
+	i := slices.IndexFunc(a.request.Asks, func(ask envprop.Ask) bool {
+		return setting.Credential(ask.Name) || ask.Value.Secret()
+	})
+	if i >= 0 && a.open() {
+		a.console.say("warning: %s travels to the other nodes in clear: give every node the same --secret-file", a.request.Asks[i].At)
+	}
+}
+
+// base is what the workers of a round have in common on this node.
+func (a *agent) base(c rendezvous.Start) (envprop.Base, error) {
+	if c.Env == nil { // alone: nobody else had to be heard
+		return a.guess(), nil
+	}
+	b := envprop.NewBase(a.opts.Env).Apply(a.request.Keep())
+	given, err := envprop.DecodeAssignment(c.Env)
+	if err != nil {
+		return b, err
+	}
+	return b.Apply(given), nil
+}
+
+// guess is what the workers will have in common as far as this node decides it.
+func (a *agent) guess() envprop.Base {
+	b := envprop.NewBase(a.opts.Env).Apply(a.request.Keep())
+	if len(a.request.Asks) == 0 {
+		return b
+	}
+	n := envprop.Node{Host: a.node.Host, Addr: a.node.Addr, Role: a.node.Role}
+	return b.Apply(exam.Alone(n, a.opts.Env, a.request))
+}
+
+// noteThreads says once what OMP_NUM_THREADS is.
+func (a *agent) noteThreads(w *workers) {
+	if a.toldOMP || a.opts.quiet() {
+		return
+	}
+	a.toldOMP = true
+	if note := w.env.OMPNote(w.vars(0)); note != "" {
+		a.console.say("%s", note)
+	}
+}

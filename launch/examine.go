@@ -1,0 +1,77 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/exam"
+	"github.com/gorun/gorun/launch/report"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// prepareExam decides whether nodes are compared, and by what.
+func (a *agent) prepareExam(ctx context.Context) error {
+	sp := &a.opts.Spec
+	if err := exam.Known(sp.Ignore); err != nil {
+		return &UsageError{err}
+	}
+	gpu := device.Present("")
+	wrapper, doubt := a.wrapper()
+	if !exam.Wanted(sp, gpu || wrapper.Loses() || doubt != nil) {
+		return nil
+	}
+	s := a.subject
+	o := exam.Options{
+		Spec: *sp, Env: a.opts.Env, Request: a.request, Key: a.probeKey(), Post: a.events.post, Wait: &a.wg,
+		Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
+		Say:     func(format string, args ...any) { a.events.put(noteEvent{fmt.Sprintf(format, args...)}) },
+		Show:    func(table string) { a.events.put(tableEvent{table}) },
+		Found:   a.warned,
+	}
+	if sp.Preflight != spec.PreflightOff {
+		if gpu {
+			o.GPU = a.gpus
+		}
+		o.Lost = a.delivery(ctx, wrapper, doubt)
+	}
+	a.exam, a.node.Facts = exam.New(o), true
+	return nil
+}
+
+// examined carries out what the machine asks of the examiner.
+func (a *agent) examined(ctx context.Context, c rendezvous.Command) {
+	switch c := c.(type) {
+	case rendezvous.Compare:
+		a.exam.Compare(ctx, c)
+	case rendezvous.Ask:
+		if a.exam == nil { // it told no facts, so nobody can know where it is reached
+			a.events.post(rendezvous.Answered{Serial: c.Serial, Body: []byte("{}")})
+			return
+		}
+		a.exam.Answer(ctx, c)
+	}
+}
+
+// tellVerdict shows why the nodes were not started, or what gorun check found.
+func (a *agent) tellVerdict(o rendezvous.Outcome) report.Outcome {
+	kind := report.Refused
+	if o.Cause == nil {
+		kind = report.Succeeded
+	}
+	switch c := a.opts.Spec.Check; {
+	case a.opts.quiet():
+		if c == nil {
+			a.console.say("%s; exit code %d", o.Cause.Line(), o.Code)
+		}
+	case c != nil:
+		if err := exam.Print(a.opts.Stdout, o.Preflight, c.JSON); err != nil {
+			a.console.say("cannot print the findings: %v", err)
+		}
+	default:
+		a.console.table(o.Preflight.Table)
+	}
+	return kind
+}

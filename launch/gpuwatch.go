@@ -1,0 +1,179 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/device/watch"
+	"github.com/gorun/gorun/launch/inspect"
+	"github.com/gorun/gorun/launch/pin"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+const (
+	// The driver's events are asked for once, while the first workers still load
+	// their libraries; a job that is over by then is not worth it.
+	followAfter = 2 * time.Second
+	// Who computes where is asked after the first collective set-up, for which the
+	// driver's locks are needed, and then as seldom.
+	watchEvery = 30 * time.Second
+)
+
+// gpuWatch is the agent's look at the GPUs while workers run. Only the loop
+// touches it.
+type gpuWatch struct {
+	follows bool
+	end     context.CancelFunc // of the round's look; nil: there is none
+	said    map[string]bool    // texts of events
+}
+
+// Events of it.
+type (
+	gpuEvent  struct{ device.Event }
+	seenEvent struct{ watch.Finding }
+)
+
+// usesGPUs reports whether workers of this node may compute on GPUs that can be asked.
+func (d *devices) usesGPUs() bool {
+	return d.there && device.Linked && (!d.seen || len(d.node.Visible) > 0)
+}
+
+// watchGPUs begins to look after the GPUs of a round's workers.
+func (a *agent) watchGPUs(ctx context.Context, w *workers) {
+	d := a.devices
+	if !d.usesGPUs() {
+		return
+	}
+	if !a.look.follows {
+		a.look.follows, a.look.said = true, map[string]bool{}
+		a.wg.Go(func() {
+			if !pause(ctx, followAfter) {
+				return
+			}
+			listen := func(ctx context.Context, got func(device.Event)) error { return device.Listen(ctx, d.child, got) }
+			watch.Follow(ctx, listen, func(e device.Event) { a.events.put(gpuEvent{e}) }, a.note)
+		})
+	}
+	round, end := context.WithCancel(ctx)
+	a.look.end = end
+	a.wg.Go(func() {
+		if !pause(round, watchEvery) {
+			return
+		}
+		all := d.all
+		if !d.seen {
+			var err error
+			if all, err = device.List(round, d.child); err != nil {
+				return // nobody asked for GPUs, and there are none to tell of
+			}
+		}
+		watch.Watch(round, watch.Config{
+			GPUs: all, Ranks: w.gpuRanks, Every: watchEvery, Procs: procs(),
+			Held:  func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },
+			Found: func(f watch.Finding) { a.events.put(seenEvent{f}) },
+		})
+	})
+}
+
+// endWatchGPUs: the workers are being stopped.
+func (a *agent) endWatchGPUs() {
+	if a.look.end != nil {
+		a.look.end()
+		a.look.end = nil
+	}
+}
+
+func (a *agent) note(text string) { a.events.put(noteEvent{text}) }
+
+func procs() watch.Procs { return watch.Procs{FS: os.DirFS("/proc")} }
+
+// pause reports whether ctx was still going on after d.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// gpuRanks are this node's workers, for package watch.
+func (w *workers) gpuRanks() []watch.Rank {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []watch.Rank
+	for _, wk := range w.list {
+		all = append(all, watch.Rank{Rank: wk.rank, PIDs: []int{wk.proc.Pid()}, Own: w.slot(wk.local).own})
+	}
+	return all
+}
+
+// gpuFailed: the driver reports an error of a GPU. One that the workers cannot
+// get over ends their round.
+func (a *agent) gpuFailed(e device.Event) {
+	w, d := a.current, a.devices
+	if w == nil {
+		return
+	}
+	c, ok := watch.Blame(e, d.all, w.gpuRanks())
+	if !ok || a.look.said[c.Text] {
+		return
+	}
+	a.look.said[c.Text] = true
+	// Where nothing is planned, workers may not use that GPU; but with --pin=none
+	// somebody else has given it to them.
+	concerns := len(d.owned()) > 0 || d.want.Pin.Mode == pin.None
+	if c.Critical && concerns && d.want.OnError == spec.AbortOnGPUError {
+		w.gpuFailed(c)
+		return
+	}
+	a.tell(inspect.Finding{ID: "G01", Title: "gpu-health", Severity: string(preflight.Warning), Text: fmt.Sprintf("%s: %s", c.Text, c.Fix)})
+}
+
+// gpuFailed ends the round with that cause.
+func (w *workers) gpuFailed(g watch.Cause) {
+	w.mu.Lock()
+	var who *worker
+	for _, wk := range w.list {
+		if len(g.Ranks) > 0 && wk.rank == g.Ranks[0] {
+			who = wk
+		}
+	}
+	w.mu.Unlock()
+	c := w.cause(rendezvous.KindGPU, who)
+	c.Message = g.Text + "; " + g.Fix
+	if who != nil {
+		c.Tail, c.Logs = who.out.Tail(), who.out.Files()
+	}
+	w.fail(c)
+}
+
+// tell prints something about the running job, and keeps it for gorun status.
+func (a *agent) tell(f inspect.Finding) {
+	a.console.say("%s", f.Text)
+	if f.ID == "" {
+		return
+	}
+	var all []inspect.Finding
+	if old := a.status.findings.Load(); old != nil {
+		all = append(all, *old...)
+	}
+	all = append(all[:min(len(all), maxFindings)], f)
+	a.status.findings.Store(&all)
+}
+
+// maxFindings bounds what gorun status tells of one node.
+const maxFindings = 64
+
+// misplaced: package watch found something about who computes where.
+func (a *agent) misplaced(f watch.Finding) {
+	title := map[string]string{watch.DistinctGPU: "distinct-gpu", watch.Leftovers: "leftovers"}[f.ID]
+	a.tell(inspect.Finding{ID: f.ID, Title: title, Severity: string(preflight.Warning), Text: f.Text})
+}

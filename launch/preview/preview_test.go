@@ -1,0 +1,112 @@
+package preview
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+func node(i int, env ...[]Variable) Node {
+	n := Node{Node: i, Host: "host", Addr: "10.0.0.1"}
+	for k, e := range env {
+		n.Ranks = append(n.Ranks, Rank{Rank: 2*i + k, LocalRank: k, Env: e})
+	}
+	return n
+}
+
+func own(name, value string) Variable {
+	return Variable{Name: name, Value: value, Kind: envprop.FromOwn}
+}
+
+func ours(name, value string) Variable {
+	return Variable{Name: name, Value: value, Kind: envprop.FromGorun, Rule: "why"}
+}
+
+func TestSelect(t *testing.T) {
+	all := []Node{node(0, nil, nil), node(1, nil, nil)}
+	got := Select(all, func(_, rank int) bool { return rank == 3 })
+	if len(got) != 1 || got[0].Node != 1 || len(got[0].Ranks) != 1 || got[0].Ranks[0].Rank != 3 {
+		t.Errorf("rank 3: %+v", got)
+	}
+	if got := Select(all, func(node, _ int) bool { return node == 7 }); got != nil {
+		t.Errorf("node 7: %+v", got)
+	}
+}
+
+// What every rank has from its own node is no difference; a value that only some
+// have is one, wherever it is from.
+func TestDiff(t *testing.T) {
+	all := []Node{
+		node(0, []Variable{own("PATH", "/bin"), own("IF", "eth0"), ours("RANK", "0")}, []Variable{own("PATH", "/bin"), own("IF", "eth0"), ours("RANK", "1")}),
+		node(1, []Variable{own("PATH", "/bin"), own("IF", "eth1"), ours("RANK", "2"), own("ONE", "1")}),
+	}
+	var names []string
+	for _, n := range Diff(all) {
+		for _, r := range n.Ranks {
+			for _, v := range r.Env {
+				names = append(names, v.Name+"="+v.Value)
+			}
+		}
+	}
+	if want := []string{"IF=eth0", "RANK=0", "IF=eth0", "RANK=1", "IF=eth1", "RANK=2", "ONE=1"}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
+	}
+	if len(all[0].Ranks[0].Env) != 3 {
+		t.Error("what was given has changed")
+	}
+}
+
+// What one node tells another's terminal cannot command it, and credentials are
+// not there in the first place.
+func TestTextIsPrintable(t *testing.T) {
+	v := Variables([]envprop.Setting{
+		{Name: "ODD", Value: envprop.NewValue("ODD", "a\x1b[2Jb\n"), Source: envprop.Source{Kind: envprop.FromFlag, At: "-x ODD", Node: "n\x1b"}},
+		{Name: "HF_TOKEN", Value: envprop.NewValue("HF_TOKEN", "hunter2"), Source: envprop.Source{Kind: envprop.FromOwn}},
+	})
+	n := node(0, v)
+	n.Host, n.Removed = "h\x1b]0;x", Removals([]envprop.Removal{{Name: "GONE\x1b", Source: envprop.Source{Kind: envprop.FromUnset, At: "--unset GONE"}}})
+	n.Ranks[0].Command = []string{"/bin/sh", "-c", "echo 'a b'\x1b"}
+	var b bytes.Buffer
+	if err := WriteText(&b, []Node{n}); err != nil {
+		t.Fatal(err)
+	}
+	if err := WritePlan(&b, n); err != nil {
+		t.Fatal(err)
+	}
+	w := rendezvous.World{RunID: "r\x1b", Members: []rendezvous.Member{{Host: "a\x1b", Workers: 1, Role: "x\x1b"}}}
+	if err := WriteWorld(&b, &w); err != nil {
+		t.Fatal(err)
+	}
+	if text := b.String(); strings.ContainsRune(text, 0x1b) || strings.Contains(text, "hunter2") || !strings.Contains(text, "HF_TOKEN=(hidden)") || !strings.Contains(text, "GONE") {
+		t.Errorf("%q", text)
+	}
+	b.Reset()
+	if err := WriteJSON(&b, []Node{n, {Node: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(lines) != 2 || strings.Contains(b.String(), "hunter2") {
+		t.Fatalf("%s", b.String())
+	}
+	var back Node
+	if err := json.Unmarshal([]byte(lines[0]), &back); err != nil || back.Ranks[0].Env[0].Value != "a\x1b[2Jb\n" {
+		t.Errorf("%v: %+v", err, back)
+	}
+}
+
+// What all ranks of a node share is told once, and what is one's own with it.
+func TestTextTellsOnce(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteText(&b, []Node{node(0, []Variable{own("A", "1"), ours("RANK", "0")}, []Variable{own("A", "1"), ours("RANK", "1")})}); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	if strings.Count(text, "A=1") != 1 || !strings.Contains(text, "all 2 ranks:") || !strings.Contains(text, "  rank 1:\n    RANK=1") || !strings.Contains(text, "gorun: why") {
+		t.Errorf("%s", text)
+	}
+}

@@ -1,0 +1,161 @@
+package preview
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// WriteJSON writes one object a node, one a line.
+func WriteJSON(w io.Writer, nodes []Node) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, n := range nodes {
+		if n.Ranks == nil {
+			n.Ranks = []Rank{}
+		}
+		if err := enc.Encode(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteText writes the environments for a person: of each node what its ranks
+// have in common, then what is each rank's own.
+func WriteText(w io.Writer, nodes []Node) error {
+	var b strings.Builder
+	for i := range nodes {
+		n := &nodes[i]
+		fmt.Fprintf(&b, "node %d, %s: %s\n", n.Node, n.Name(), ranks(n.Ranks))
+		environment(&b, n)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func environment(b *strings.Builder, n *Node) {
+	common := map[Variable]int{}
+	for _, r := range n.Ranks {
+		for _, v := range r.Env {
+			common[v]++
+		}
+	}
+	write := func(title string, env []Variable, shared bool) {
+		head := false
+		for _, v := range env {
+			if (common[v] == len(n.Ranks)) != shared {
+				continue
+			}
+			if !head {
+				fmt.Fprintf(b, "  %s:\n", title)
+				head = true
+			}
+			line(b, v.Name+"="+printable(v.Value), v)
+		}
+	}
+	if len(n.Ranks) > 0 {
+		write(title(n.Ranks), n.Ranks[0].Env, true)
+	}
+	for _, r := range n.Ranks {
+		write(fmt.Sprintf("rank %d", r.Rank), r.Env, false)
+	}
+	if len(n.Removed) > 0 {
+		fmt.Fprintf(b, "  taken away:\n")
+		for _, v := range n.Removed {
+			line(b, v.Name, v)
+		}
+	}
+}
+
+func title(all []Rank) string {
+	if len(all) == 1 {
+		return ranks(all)
+	}
+	return fmt.Sprintf("all %d ranks", len(all))
+}
+
+// line shows a variable and where it comes from.
+func line(b *strings.Builder, what string, v Variable) {
+	source := v.source()
+	text := source.String()
+	switch scope, _, found := strings.Cut(v.Rule, ":"); {
+	case v.Rule == "":
+	case v.Kind == envprop.FromGorun || !found:
+		text += ": " + v.Rule
+	default:
+		text += " [" + scope + "]"
+	}
+	fmt.Fprintf(b, "    %-42s  %s\n", printable(what), printable(text))
+}
+
+// WriteWorld writes who takes part in a job.
+func WriteWorld(w io.Writer, world *rendezvous.World) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "world of run %s: %d nodes, %d workers; nothing is started\n", printable(world.RunID), len(world.Members), world.Size)
+	for i := range world.Members {
+		m := &world.Members[i]
+		last := m.FirstRank + m.Workers - 1
+		where := fmt.Sprintf("ranks %d-%d", m.FirstRank, last)
+		if m.Workers == 1 {
+			where = fmt.Sprintf("rank %d", m.FirstRank)
+		}
+		fmt.Fprintf(&b, "  node %d, %s: %s, role %s\n", i, printable(m.Name()), where, printable(m.Role))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WritePlan writes what a node would start: commands, devices and what is added
+// to the node's own environment or taken from it.
+func WritePlan(w io.Writer, n Node) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "node %d, %s: %s\n", n.Node, n.Name(), ranks(n.Ranks))
+	same := true
+	for _, r := range n.Ranks {
+		same = same && command(r) == command(n.Ranks[0])
+	}
+	for i, r := range n.Ranks {
+		if i == 0 && same {
+			fmt.Fprintf(&b, "  command of %s: %s\n", ranks(n.Ranks), command(r))
+		} else if !same {
+			fmt.Fprintf(&b, "  command of rank %d: %s\n", r.Rank, command(r))
+		}
+	}
+	for _, r := range n.Ranks {
+		if len(r.Devices) > 0 {
+			fmt.Fprintf(&b, "  devices of rank %d: %s\n", r.Rank, printable(strings.Join(r.Devices, ", ")))
+		}
+	}
+	b.WriteString("  environment, besides this node's own (gorun env shows that, too):\n")
+	only := Diff([]Node{n})
+	environment(&b, &only[0])
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// command is what could be pasted into a shell.
+func command(r Rank) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+"
+	words := make([]string, len(r.Command))
+	for i, s := range r.Command {
+		if words[i] = s; s == "" || strings.Trim(s, safe) != "" {
+			words[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		}
+	}
+	return printable(strings.Join(words, " "))
+}
+
+// printable makes a text fit for a terminal.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}

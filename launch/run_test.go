@@ -1,0 +1,89 @@
+package launch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/launch/spec"
+	"golang.org/x/sys/unix"
+)
+
+// try runs an agent in this process; nothing may be left of it. It returns the
+// exit code and what the agent said.
+func try(t *testing.T, flags map[string]string, command []string, opts Options) (int, string) {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	raw := spec.Raw{Flags: flags, Command: command}
+	if opts.Spec, err = raw.Resolve(func(string) (string, bool) { return "", false }); err != nil {
+		t.Fatal(err)
+	}
+	opts.Stdin, opts.Stdout, opts.Stderr, opts.Scratch = null, null, said, NewScratch("test")
+	code, err := Run(t.Context(), opts)
+	if err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	text, _ := os.ReadFile(said.Name())
+	return code, string(text)
+}
+
+// TestSignalBeforeTheJob: an agent that waits for its place in the network ends
+// at once, tells why and returns the signal's code.
+func TestSignalBeforeTheJob(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	endpoint := func(ctx context.Context) (string, error) {
+		signals <- unix.SIGTERM
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	code, said := try(t, map[string]string{"local_nodes": "2", "no_python": "1"}, []string{"/bin/true"}, Options{
+		Dir: "/", Signals: signals, Local: &LocalNode{Index: 1, Addr: "127.0.0.2", Endpoint: endpoint},
+	})
+	if code != 143 || !strings.Contains(said, "received SIGTERM") {
+		t.Errorf("%d: %s", code, said)
+	}
+}
+
+// TestSignalDuringTheBuild: the build ends with the agent, and so does what it
+// has made so far.
+func TestSignalDuringTheBuild(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"prog.go": "package main",
+		"go":      "#!/bin/sh\nmkdir ${GOTMPDIR:-$TMPDIR}/go-build1\ntouch " + dir + "/builds\nsleep 100 & wait\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signals := make(chan os.Signal, 1)
+	go func() {
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
+			if _, err := os.Stat(dir + "/builds"); err == nil {
+				break
+			}
+		}
+		signals <- unix.SIGINT
+	}()
+	env := []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	code, said := try(t, nil, []string{"./prog.go"}, Options{Dir: dir, Env: env, Signals: signals})
+	if code != 130 || !strings.Contains(said, "received SIGINT") {
+		t.Errorf("%d: %s", code, said)
+	}
+}

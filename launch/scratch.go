@@ -1,0 +1,70 @@
+package launch
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Scratch is the tag in the names of what an agent keeps outside its own memory
+// while it lives. The keeper that drew the tag knows it too, and so removes what
+// an agent leaves that was killed.
+type Scratch string
+
+// NewScratch makes the Scratch of an agent; nobody else may have the tag.
+func NewScratch(tag string) Scratch { return Scratch(tag) }
+
+func (s Scratch) socket() string { return filepath.Join(memoryDir(), "gorun-"+string(s)+".sock") }
+
+// build is the folder of a Go program that is built here.
+func (s Scratch) build() string { return filepath.Join(os.TempDir(), "gorun-"+string(s)+".build") }
+
+// logs is the folder for log files when the user names none; without output in
+// it, only error files come there.
+func (s Scratch) logs(output bool) string {
+	dir := os.TempDir()
+	if !output {
+		dir = memoryDir()
+	}
+	return filepath.Join(dir, "torchelastic_"+string(s))
+}
+
+// Remove removes what is there, of the folder for log files what is empty.
+func (s Scratch) Remove() {
+	_ = os.Remove(s.socket())
+	_ = os.RemoveAll(s.build())
+	removeEmpty(s.logs(true))
+	removeEmpty(s.logs(false))
+}
+
+// removeEmpty removes the folders of a tree in which there is no file.
+func removeEmpty(root string) {
+	var dirs []string
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	for _, dir := range slices.Backward(dirs) {
+		_ = os.Remove(dir) // not if something is in it
+	}
+}
+
+// memoryDir is where the small things of a job are: sockets, and folders for
+// error files that hardly any worker writes. That is TMPDIR if the user set it,
+// else memory: a disk takes up to a millisecond to make or remove a folder (ext4
+// passes over inodes that were freed in the last seconds, and discards blocks
+// when one is removed), and a job has one for each rank.
+func memoryDir() string {
+	const memory = "/dev/shm"
+	var fs unix.Statfs_t
+	if os.Getenv("TMPDIR") == "" && unix.Statfs(memory, &fs) == nil && fs.Type == unix.TMPFS_MAGIC &&
+		unix.Access(memory, unix.W_OK|unix.X_OK) == nil {
+		return memory
+	}
+	return os.TempDir()
+}

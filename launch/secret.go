@@ -1,0 +1,96 @@
+package launch
+
+import (
+	"encoding/hex"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/secret"
+)
+
+// findSecret takes the secret out of the environment, so that nothing that this
+// agent starts, and no fact that it tells, has it.
+func (a *agent) findSecret() error {
+	s, warning, err := secret.Find(a.opts.Spec.SecretFile, func(name string) (string, bool) { return findEnv(a.opts.Env, name) })
+	if err != nil {
+		return &UsageError{err}
+	}
+	if a.tls, err = s.TLS(); err != nil {
+		return err
+	}
+	a.secret = s
+	a.opts.Env = slices.DeleteFunc(slices.Clone(a.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, secret.Env+"=") })
+	if warning != "" && a.warns() {
+		a.console.say("%s", warning)
+	}
+	return nil
+}
+
+// warns reports whether somebody reads warnings: a program that asked for JSON
+// does not, and the first node of a machine tells what concerns all.
+func (a *agent) warns() bool {
+	c := a.opts.Spec.Check
+	return !a.opts.quiet() && (c == nil || !c.JSON)
+}
+
+// gossipKey is nil without a secret.
+func (a *agent) gossipKey() []byte {
+	if !a.secret.Given() {
+		return nil
+	}
+	key := a.secret.Key("gossip")
+	return key[:]
+}
+
+// probeKey is what preflight's probes prove: without a secret, that both are of
+// the same run.
+func (a *agent) probeKey() string {
+	if !a.secret.Given() {
+		return a.opts.Spec.RunID
+	}
+	key := a.secret.Key("probe")
+	return hex.EncodeToString(key[:]) + " " + a.opts.Spec.RunID
+}
+
+// warnOfStrangers says what a job without a secret is open to, where others than
+// this machine can reach it.
+func (a *agent) warnOfStrangers() {
+	if a.open() {
+		a.console.say("warning: this job has no secret: whoever reaches its ports can join it, set variables of its workers, or end it; " +
+			"give every node the same --secret-file FILE, made with: openssl rand -hex 32 >FILE")
+	}
+}
+
+// open reports whether others than this machine hear and reach this job, and
+// somebody reads warnings.
+func (a *agent) open() bool {
+	ip, err := netip.ParseAddr(a.node.Addr)
+	return !a.secret.Given() && a.opts.Spec.MaxNodes > 1 && (err != nil || !ip.IsLoopback()) && a.warns()
+}
+
+// maxStrange is of how many hosts with another secret the user is told.
+const maxStrange = 16
+
+// otherSecret: this agent and the one on a host do not have the same secret. An
+// agent of a static job that has not met the others yet has nobody but the master
+// to meet: it ends. The others say it, once for each host, and wait for the right
+// nodes; whoever could make them end by a wrong secret would need none.
+func (a *agent) otherSecret(e otherEvent) rendezvous.Event {
+	other := &secret.Other{At: e.at}
+	if e.dialed && a.opts.Spec.Backend == spec.Static && a.machine.World() == nil {
+		other.At = a.opts.Spec.Endpoints[0].String()
+		return rendezvous.StopJob{Cause: a.trouble(other)}
+	}
+	if a.opts.quiet() || a.strange[e.at] || len(a.strange) >= maxStrange {
+		return nil
+	}
+	if a.strange == nil {
+		a.strange = map[string]bool{}
+	}
+	a.strange[e.at] = true
+	a.console.say("%v", other)
+	return nil
+}

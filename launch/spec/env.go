@@ -1,0 +1,93 @@
+package spec
+
+import (
+	"fmt"
+
+	"github.com/gorun/gorun/envprop"
+)
+
+// Env is what the user asks of the workers' environment.
+type Env struct {
+	Export, Unset []string // arguments of -x and --unset, which package envprop understands
+	Files         []string // of --env-file
+	Conflict      envprop.Conflict
+	TorchrunOMP   bool // --omp=torchrun
+}
+
+// Dry is what is shown of a job that is not started.
+type Dry struct {
+	Whole bool // world, commands and environment: --dry-run; else gorun env
+	Shown
+}
+
+// Shown says what gorun env prints.
+type Shown struct {
+	Rank, Node int  // -1: all
+	Diff       bool // only what differs
+	JSON       bool
+}
+
+func (in *input) environment(s *Spec) {
+	lists := in.raw.Lists
+	s.Env = Env{Export: lists["export"], Unset: lists["unset"], Files: lists["env_file"]}
+	v := in.get("env_conflict")
+	var err error
+	if s.Env.Conflict, err = envprop.ParseConflict(v.text); err != nil {
+		in.fail("%w", err)
+	}
+	switch v := in.text("omp", "cores"); v.text {
+	case "cores":
+	case "torchrun":
+		s.Env.TorchrunOMP = true
+	default:
+		in.fail("cannot use %s: %q is neither cores nor torchrun", v.from, v.text)
+	}
+	dry := in.on("dry_run")
+	switch {
+	case in.raw.Show:
+		for _, name := range []string{"run_id", "pid"} {
+			if v := in.get(name); v.given {
+				in.fail("cannot use %s with a program: it means a job that runs", v.from)
+			}
+		}
+		s.Dry = &Dry{Shown: in.shown()}
+	case dry && in.raw.Check:
+		in.fail("cannot use --dry-run with gorun check, which starts nothing anyway")
+	case dry:
+		s.Dry = &Dry{Whole: true, Shown: Shown{Rank: -1, Node: -1, Diff: true}}
+	}
+}
+
+// Shown reads what gorun env is to print of a job that runs.
+func (r Raw) Shown() (Shown, error) {
+	in := &input{raw: r}
+	s := in.shown()
+	return s, in.err
+}
+
+func (in *input) shown() Shown {
+	s := Shown{Diff: in.on("diff"), JSON: in.on("json")}
+	s.Rank, _ = in.number("rank", -1, 0)
+	s.Node, _ = in.number("node", -1, 0)
+	if s.Rank >= 0 && s.Node >= 0 {
+		in.fail("cannot use --rank together with --node: a rank is on one node")
+	}
+	return s
+}
+
+// Wants reports whether a rank of a node is to be shown.
+func (s Shown) Wants(node, rank int) bool {
+	return (s.Rank < 0 || s.Rank == rank) && (s.Node < 0 || s.Node == node)
+}
+
+// What names what was asked for, for messages.
+func (s Shown) What() string {
+	switch {
+	case s.Rank >= 0:
+		return fmt.Sprintf("rank %d", s.Rank)
+	case s.Node >= 0:
+		return fmt.Sprintf("node %d", s.Node)
+	default:
+		return "any rank"
+	}
+}

@@ -1,0 +1,56 @@
+package spec
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Preflight says what becomes of a finding that would refuse the job.
+type Preflight string
+
+// The values of --preflight.
+const (
+	PreflightError Preflight = "error" // the job is refused (the default)
+	PreflightWarn  Preflight = "warn"  // it is printed, and the job starts
+	PreflightOff   Preflight = "off"   // nothing is looked at
+)
+
+// Check is what `gorun check` was asked for besides the comparison.
+type Check struct {
+	Strict bool   // a warning ends it with 1
+	JSON   bool   // findings as JSON on stdout
+	Save   string // file for this node's facts, "" for none
+}
+
+// preflight reads what the nodes are compared by.
+func (in *input) preflight(s *Spec) {
+	v := in.text("preflight", string(PreflightError))
+	s.Preflight = Preflight(v.text)
+	if !slices.Contains([]Preflight{PreflightError, PreflightWarn, PreflightOff}, s.Preflight) {
+		in.fail("cannot use %s: %q is neither error, warn nor off", v.from, v.text)
+	}
+	v = in.text("ignore", "")
+	for word := range strings.SplitSeq(v.text, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			s.Ignore = append(s.Ignore, word)
+		}
+	}
+	v = in.text("iface", "")
+	s.Iface = v.text
+	if _, err := netip.ParsePrefix(v.text); strings.Contains(v.text, "/") && err != nil || strings.ContainsAny(v.text, " ,=^") || len(v.text) > 64 {
+		in.fail("cannot use %s: %q is neither auto, the name of an interface nor a network such as 10.37.8.0/24", v.from, v.text)
+	}
+	if s.Iface != "" && s.Preflight == PreflightOff {
+		in.fail("cannot use %s together with --preflight off: interfaces are chosen by comparing the nodes", v.from)
+	}
+	if in.raw.Check {
+		s.Check = &Check{Strict: in.on("strict"), JSON: in.on("json"), Save: in.get("save").text}
+		if s.Preflight == PreflightOff {
+			in.fail("cannot use --preflight off with gorun check, which does nothing else")
+		}
+		if s.Check.Save != "" && s.LocalNodes > 1 {
+			in.fail("cannot use --save together with --local-nodes %d: one file has room for one node, and all of them are this machine", s.LocalNodes)
+		}
+	}
+}
