@@ -15,6 +15,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,7 +31,7 @@ void early_step_back(void) { *stepped_back = 1; }
 // childless: "exec gorun > >(tee log)" is not, and needs the table's care.
 static int childless(void) {
 	siginfo_t any;
-	return waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+	return waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 && errno == ECHILD;
 }
 
 // rename_agent: who looks for gorun's processes by name, to send them a signal,
@@ -57,18 +59,36 @@ static sigset_t forwarded(void) {
 }
 
 // keep returns the agent's status once it has ended. It waits for orphans too:
-// the keeper may be PID 1 of a container.
-static int keep(pid_t agent, const sigset_t *signals) {
+// the keeper may be PID 1 of a container. A signal that comes before the agent
+// takes any, which is soon, would kill it, so it is held back; held is what the
+// agent never got.
+static int keep(pid_t agent, int life, const sigset_t *signals, sigset_t *held) {
+	const struct timespec often = {.tv_nsec = 2000000};
+	int status, waits = 0, listens = 0;
+	char byte;
+	sigemptyset(held);
 	for (;;) {
-		int status;
 		pid_t pid = waitpid(-1, &status, WNOHANG | __WALL);
 		if (pid == agent)
 			return status;
 		if (pid > 0)
 			continue;
-		int sig = sigwaitinfo(signals, NULL);
+		int holds = 0;
+		listens = listens || recv(life, &byte, 1, MSG_DONTWAIT) == 1;
+		for (int sig = 1; sig < NSIG; sig++) {
+			if (sigismember(held, sig) != 1)
+				continue;
+			if (listens || waits > 1000) { // not waited for yet: the pid is still its own
+				kill(agent, sig);
+				sigdelset(held, sig);
+			} else {
+				holds = 1;
+			}
+		}
+		waits += holds;
+		int sig = holds ? sigtimedwait(signals, NULL, &often) : sigwaitinfo(signals, NULL);
 		if (sig > 0 && sig != SIGCHLD)
-			kill(agent, sig); // not waited for yet: the pid is still its own
+			sigaddset(held, sig);
 	}
 }
 
@@ -94,19 +114,23 @@ __attribute__((constructor)) static void early_start(int argc, char **argv) {
 		return;
 	int life[2];
 	stepped_back = mmap(NULL, sizeof *stepped_back, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (stepped_back == MAP_FAILED || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || pipe2(life, O_CLOEXEC) < 0)
+	if (stepped_back == MAP_FAILED || getrandom(&early.tag, sizeof early.tag, GRND_NONBLOCK) != sizeof early.tag ||
+	    prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life) < 0)
 		return;
 	signal(SIGCHLD, SIG_DFL); // a caller that ignores it would take the status away
-	sigset_t signals = forwarded(), before;
+	sigset_t signals = forwarded(), before, held;
 	sigprocmask(SIG_BLOCK, &signals, &before);
 	// Below 3 the caller has closed a standard stream; the runtime mends that.
 	pid_t agent = life[0] < 3 ? -1 : fork();
 	if (agent > 0) {
 		close(life[0]);
-		early.status = keep(agent, &signals);
+		early.status = keep(agent, life[1], &signals, &held);
 		if (!*stepped_back && WIFEXITED(early.status) && childless())
 			_exit(WEXITSTATUS(early.status));
 		early.ended = !*stepped_back;
+		for (int sig = 1; *stepped_back && sig < NSIG; sig++)
+			if (sigismember(&held, sig) == 1)
+				raise(sig); // taken when it is not blocked any more
 		if (WIFSIGNALED(early.status))
 			early.killed = kill_left();
 		life[0] = -1;

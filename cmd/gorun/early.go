@@ -5,7 +5,10 @@ package main
 // #include "early.h"
 import "C"
 
-import "syscall"
+import (
+	"strconv"
+	"syscall"
+)
 
 // earlyAgent returns the lifeline's descriptor if this process is an agent that
 // was forked from its keeper before the runtime started.
@@ -22,6 +25,9 @@ func stepBack() bool {
 	}
 	return agent
 }
+
+// earlyTag is what both processes call the agent's temporary files.
+func earlyTag() string { return strconv.FormatUint(uint64(C.early.tag), 36) }
 
 // earlyEnd returns how the agent ended, and how many processes that it left were
 // killed, if this process is the keeper of an early one, which has left something

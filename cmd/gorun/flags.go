@@ -2,13 +2,7 @@ package main
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/spf13/pflag"
-
-	"github.com/gorun/gorun/launch/spec"
 )
 
 // runFlag describes one flag of `gorun run`. Its value is only understood in
@@ -18,6 +12,7 @@ type runFlag struct {
 	arg         string // what the value is called in the help; "" for a switch
 	usage       string
 	own         bool // torchrun does not have it
+	many        bool // it may be given several times
 }
 
 // flagGroup is a paragraph of the help.
@@ -38,19 +33,51 @@ func runFlags() []flagGroup {
 			{name: "role", arg: "NAME", usage: "name of the workers' role, in ROLE_NAME and in prefixes of output (default \"default\")"},
 		}},
 		{"Rendezvous", []runFlag{
-			{name: "rdzv-endpoint", arg: "HOST[:PORT],...", usage: "where the nodes meet; several keep working when one is lost (default port 29400)"},
-			{name: "rdzv-backend", arg: "NAME", usage: "gossip (or c10d), static or standalone (default: what the other flags imply)"},
+			{name: "rdzv-endpoint", arg: "HOST[:PORT],...", usage: "where the nodes meet, or etcd's own; several keep working when one is lost (default port 29400, etcd 2379)"},
+			{name: "rdzv-backend", arg: "NAME", usage: "gossip (or c10d), etcd, static or standalone (default: what the other flags imply)"},
 			{name: "rdzv-id", arg: "ID", usage: "name of the job; nodes of one name meet (default \"none\")"},
-			{name: "rdzv-conf", arg: "KEY=VALUE,...", usage: "join_timeout, last_call_timeout, keep_alive_interval (seconds), keep_alive_max_attempt, is_host; static: timeout, rank"},
+			{name: "rdzv-conf", arg: "KEY=VALUE,...", usage: "join_timeout, last_call_timeout, keep_alive_interval (seconds), keep_alive_max_attempt, is_host; static: timeout, rank; etcd: ttl, lost_timeout, prefix"},
+			{name: "on-join", arg: "restart|wait", usage: "a node that comes while an elastic job runs starts the next round, or waits for it (default restart)", own: true},
 			{name: "standalone", usage: "run on this node alone, whatever the other rendezvous flags say"},
 			{name: "local-addr", arg: "ADDR", usage: "address of this node that the others reach (default: found out)"},
 			{name: "master-addr", arg: "ADDR", usage: "static: address of the node with rank 0 (default 127.0.0.1)"},
 			{name: "master-port", arg: "PORT", usage: "static: port on that node (default 29500)"},
 			{name: "port-range", arg: "A-B", usage: "open ports in this range only", own: true},
+			{name: "secret-file", arg: "FILE", usage: "what only the nodes of this job know; whoever does not is not heard (or GORUN_SECRET)", own: true},
+		}},
+		{"etcd", []runFlag{
+			{name: "etcd-cacert", arg: "FILE", usage: "authorities that the servers' certificates must come from (or ETCDCTL_CACERT)", own: true},
+			{name: "etcd-cert", arg: "FILE", usage: "this client's certificate (or ETCDCTL_CERT)", own: true},
+			{name: "etcd-key", arg: "FILE", usage: "its key (or ETCDCTL_KEY)", own: true},
+			{name: "etcd-server-name", arg: "NAME", usage: "name in the servers' certificates (default: that of the endpoint)", own: true},
+			{name: "etcd-user", arg: "USER[:PASSWORD]", usage: "user to log in as (or ETCDCTL_USER)", own: true},
+			{name: "etcd-password", arg: "PASSWORD", usage: "its password; others see it in the list of processes, ETCDCTL_PASSWORD they do not", own: true},
 		}},
 		{"Program", []runFlag{
 			{name: "module", short: "m", usage: "run the program as a Python module, like python -m"},
 			{name: "no-python", usage: "run the program directly, even if it looks like a Python script"},
+		}},
+		{"Devices", []runFlag{
+			{name: "pin", arg: "order|exclusive|none", usage: "each worker has a GPU of its own and sees all, in one order; sees only its own; or nothing is set (default order)", own: true},
+			{name: "gpus-per-worker", arg: "K", usage: "how many GPUs each worker owns (default 1)", own: true},
+			{name: "map", arg: "gpu=0,2,1,3", usage: "the GPUs of local rank 0, 1, ..., as positions among the visible ones", own: true},
+			{name: "oversubscribe-gpus", usage: "workers may share GPUs", own: true},
+			{name: "virtual-local-rank", usage: "every worker is local rank 0 and sees one GPU"},
+			{name: "numa-binding", arg: "MODE", usage: "bind workers to CPUs and memory next to their GPUs: node, socket, exclusive or core-complex"},
+			{name: "on-gpu-error", arg: "abort|warn", usage: "what a critical error of a worker's GPU does (default abort)", own: true},
+			{name: "gpu-release-timeout", arg: "SECONDS", usage: "how long a stop waits until the workers' GPUs are free; 0: not at all (default 50)", own: true},
+		}},
+		{"Environment", []runFlag{
+			{name: "export", short: "x", arg: "NAME[=VALUE]", usage: "give every node's workers this value, or this node's; also 'NCCL_*', HOST:NAME, node=0:NAME, role=R:NAME", own: true, many: true},
+			{name: "env-file", arg: "FILE", usage: "likewise for the NAME=VALUE lines of a file", own: true, many: true},
+			{name: "unset", arg: "NAME", usage: "take it away from every node's workers", own: true, many: true},
+			{name: "env-conflict", arg: "first|error", usage: "variables that must agree and do not: all get what the first node has, or the job is refused (default first)", own: true},
+			{name: "omp", arg: "cores|torchrun", usage: "what OMP_NUM_THREADS is where nobody sets it: a fair share of the cores, or 1 (default cores)", own: true},
+		}},
+		{"Preflight", []runFlag{
+			{name: "preflight", arg: "error|warn|off", usage: "what becomes of a check that fails: the job is refused, or told of it; off: no checks (default error)", own: true},
+			{name: "ignore", arg: "ID,...", usage: "checks whose findings do not count, such as V01,I05", own: true},
+			{name: "iface", arg: "auto|NAME|CIDR", usage: "interface for NCCL, Gloo, TensorPipe and UCX on every node, each by its own name for it", own: true},
 		}},
 		{"Output and end", []runFlag{
 			{name: "log-dir", arg: "DIR", usage: "folder for log files (default: a new one under the temporary folder)"},
@@ -58,60 +85,23 @@ func runFlags() []flagGroup {
 			{name: "tee", short: "t", arg: "WHAT", usage: "as --redirects, and to the terminal too (default 0)"},
 			{name: "report", arg: "FILE", usage: "write how the job ended to FILE, as JSON", own: true},
 			{name: "shutdown-timeout", arg: "SECONDS", usage: "time between SIGTERM and SIGKILL (default 30)"},
+			{name: "dry-run", usage: "let the nodes meet, print world, commands and environment, and start nothing", own: true},
 		}},
 	}
 }
 
-// parseRun reads the arguments of `gorun run`: flags up to the program, and
-// what follows untouched. It returns pflag.ErrHelp for -h and --help. Every
-// other error means exit code 2.
-func parseRun(args []string) (spec.Raw, error) {
-	args, err := expandFlags(args)
-	if err != nil {
-		return spec.Raw{}, err
-	}
-	set := runFlagSet()
-	if err := set.Parse(args); err != nil {
-		return spec.Raw{}, err
-	}
-	raw := spec.Raw{Flags: map[string]string{}, Command: set.Args()}
-	set.Visit(func(f *pflag.Flag) {
-		text := f.Value.String()
-		if f.Value.Type() == "bool" {
-			text = map[string]string{"true": "1", "false": "0"}[text]
-		}
-		raw.Flags[strings.ReplaceAll(f.Name, "-", "_")] = text
-	})
-	return raw, nil
-}
-
-// runFlagSet builds the flags for parsing (and for shell completion).
-func runFlagSet() *pflag.FlagSet {
-	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
-	set.SetInterspersed(false)
-	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
-	})
-	set.Usage = func() {}
-	for _, group := range runFlags() {
-		for _, f := range group.flags {
-			if f.arg == "" {
-				set.BoolP(f.name, f.short, false, f.usage)
-			} else {
-				set.StringP(f.name, f.short, "", f.usage)
-			}
-		}
-	}
-	return set
-}
-
-// runUsage is the flags' part of the help.
+// runUsage is the help.
 func runUsage() string {
 	var b strings.Builder
 	b.WriteString(`Start the workers of a training job on one node or many.
 
 Usage:
   gorun [flags] PROGRAM [ARGS...]     run a job ("gorun run ..." is the same)
+  gorun check [flags] [PROGRAM]       compare the nodes and start nothing
+  gorun env [flags] [PROGRAM]         tell which environment each rank gets, or got
+  gorun status [--watch] [--json]     tell how a running job stands
+  gorun abort [-m MESSAGE]            end a running job on every node
+  gorun explain [LOG...]              say what the output of a failed job means
   gorun completion SHELL              print a completion script
   gorun --version | --help
 
@@ -119,121 +109,21 @@ PROGRAM is a Python script, a Go package or any executable. Exit codes and files
 are in docs/usage.md.
 
 `)
-	for _, group := range runFlags() {
-		fmt.Fprintf(&b, "%s:\n", group.title)
+	describe(&b, runFlags())
+	return b.String()
+}
+
+// describe lists flags for a help.
+func describe(b *strings.Builder, groups []flagGroup) {
+	for _, group := range groups {
+		fmt.Fprintf(b, "%s:\n", group.title)
 		for _, f := range group.flags {
 			short := "    "
 			if f.short != "" {
 				short = "-" + f.short + ", "
 			}
-			fmt.Fprintf(&b, "  %s%-34s %s\n", short, strings.TrimSpace("--"+f.name+" "+f.arg), f.usage)
+			fmt.Fprintf(b, "  %s%-34s %s\n", short, strings.TrimSpace("--"+f.name+" "+f.arg), f.usage)
 		}
 		b.WriteByte('\n')
 	}
-	return b.String()
-}
-
-// expandFlags rewrites the flags before the program as argparse, torchrun's
-// parser, understands them: unambiguous beginnings of names are completed,
-// clusters of short flags taken apart, and a value that looks like a flag is a
-// missing value. It never looks at the program and what follows.
-func expandFlags(args []string) ([]string, error) {
-	var out []string
-	for len(args) > 0 {
-		arg := args[0]
-		if len(arg) < 2 || arg[0] != '-' || arg == "--" {
-			break
-		}
-		args = args[1:]
-		name, text, hasText := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-		var f runFlag
-		var err error
-		if strings.HasPrefix(arg, "--") {
-			f, err = longFlag(name)
-		} else {
-			letter := string([]rune(arg[1:])[:1])
-			f, err = shortFlag(letter)
-			text, hasText = strings.CutPrefix(strings.TrimPrefix(arg[1:], letter), "=")
-			hasText = hasText || text != ""
-			// The rest of a cluster such as -mr3.
-			if f.arg == "" && text != "" {
-				args = slices.Insert(slices.Clone(args), 0, "-"+text)
-				hasText = false
-			}
-		}
-		switch {
-		case err != nil:
-			return nil, err
-		case f.arg == "" && !hasText:
-			out = append(out, "--"+f.name)
-			continue
-		case !hasText && (len(args) == 0 || looksLikeFlag(args[0])):
-			return nil, fmt.Errorf("--%s needs a value: --%s %s", f.name, f.name, f.arg)
-		case !hasText:
-			text, args = args[0], args[1:]
-		}
-		out = append(out, "--"+f.name+"="+text)
-	}
-	return append(out, args...), nil
-}
-
-// longFlag finds a flag by its name or the beginning of it. What torchrun
-// accepts means the same here, so its flags come before gorun's own ones.
-func longFlag(name string) (runFlag, error) {
-	name = strings.ReplaceAll(name, "_", "-")
-	var theirs, own []runFlag
-	for _, f := range allFlags() {
-		switch {
-		case f.name == name:
-			return f, nil
-		case !strings.HasPrefix(f.name, name):
-		case f.own:
-			own = append(own, f)
-		default:
-			theirs = append(theirs, f)
-		}
-	}
-	found := theirs
-	if len(found) == 0 {
-		found = own
-	}
-	switch len(found) {
-	case 0:
-		return runFlag{}, fmt.Errorf("unknown flag --%s", name)
-	case 1:
-		return found[0], nil
-	}
-	names := make([]string, len(found))
-	for i, f := range found {
-		names[i] = "--" + f.name
-	}
-	return runFlag{}, fmt.Errorf("--%s could be any of %s: write more of it", name, strings.Join(names, ", "))
-}
-
-func shortFlag(letter string) (runFlag, error) {
-	for _, f := range allFlags() {
-		if f.short == letter {
-			return f, nil
-		}
-	}
-	return runFlag{}, fmt.Errorf("unknown flag -%s", letter)
-}
-
-// allFlags are the flags of runFlags, and --help, which pflag adds by itself.
-func allFlags() []runFlag {
-	all := []runFlag{{name: "help", short: "h"}}
-	for _, group := range runFlags() {
-		all = append(all, group.flags...)
-	}
-	return all
-}
-
-// looksLikeFlag says whether an argument cannot be a value of the flag before
-// it: it starts with a dash, is no negative number and has no space.
-func looksLikeFlag(s string) bool {
-	if len(s) < 2 || s[0] != '-' || strings.Contains(s, " ") {
-		return false
-	}
-	_, err := strconv.ParseFloat(s, 64)
-	return err != nil
 }

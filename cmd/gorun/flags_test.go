@@ -47,7 +47,7 @@ func TestParseRun(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
-			raw, err := parseRun(strings.Fields(tt.args))
+			raw, err := parseJob(strings.Fields(tt.args))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func TestParseRun(t *testing.T) {
 func TestParseRunKeepsArguments(t *testing.T) {
 	args := []string{"--role", "a b", "--log-dir=", "p", "", "a b", "--x=$local_rank"}
 	given := slices.Clone(args)
-	raw, err := parseRun(args)
+	raw, err := parseJob(args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestParseRunErrors(t *testing.T) {
 		"--nproc_per_node_and_more 1 ": "unknown flag --nproc-per-node-and-more",
 	}
 	for args, want := range tests {
-		raw, err := parseRun(strings.Fields(args))
+		raw, err := parseJob(strings.Fields(args))
 		if err == nil {
 			t.Errorf("%s: accepted as %+v", args, raw)
 		} else if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -105,8 +105,32 @@ func TestParseRunErrors(t *testing.T) {
 		}
 	}
 	for _, args := range []string{"-h", "--help", "--he", "--nnodes 2 -h x"} {
-		if _, err := parseRun(strings.Fields(args)); !errors.Is(err, pflag.ErrHelp) {
+		if _, err := parseJob(strings.Fields(args)); !errors.Is(err, pflag.ErrHelp) {
 			t.Errorf("%s: got %v, want pflag.ErrHelp", args, err)
+		}
+	}
+}
+
+// A flag that may be given several times is a list, whatever is in its values.
+func TestRepeatedFlags(t *testing.T) {
+	raw, err := parseJob([]string{"-x", "A=1,2", "--export=B=-x C", "-xD", "--unset", "E,F", "prog", "-x", "G"})
+	if want := []string{"A=1,2", "B=-x C", "D"}; err != nil || !slices.Equal(raw.Lists["export"], want) {
+		t.Errorf("-x: %q, %v, want %q", raw.Lists["export"], err, want)
+	}
+	if !slices.Equal(raw.Lists["unset"], []string{"E,F"}) || !slices.Equal(raw.Command, []string{"prog", "-x", "G"}) {
+		t.Errorf("got %+v", raw)
+	}
+}
+
+// After the word run there are programs only.
+func TestProgramsNamedLikeCommands(t *testing.T) {
+	for _, args := range [][]string{{"env", "FOO=1", "true"}, {"check", "x"}} {
+		raw, err := parseJob(programArgs(args))
+		if err != nil || raw.Show || raw.Check || !slices.Equal(raw.Command, args) {
+			t.Errorf("%q: %+v, %v", args, raw, err)
+		}
+		if raw, err := parseJob(args); err != nil || !raw.Show && !raw.Check {
+			t.Errorf("%q without run: %+v, %v", args, raw, err)
 		}
 	}
 }
@@ -120,8 +144,8 @@ func TestEveryFlag(t *testing.T) {
 			if f.arg == "" {
 				args, want = []string{"--" + f.name, "prog"}, "1"
 			}
-			raw, err := parseRun(args)
-			if name := strings.ReplaceAll(f.name, "-", "_"); err != nil || raw.Flags[name] != want || len(raw.Command) != 1 {
+			raw, err := parseJob(args)
+			if name := strings.ReplaceAll(f.name, "-", "_"); err != nil || strings.Join(append(raw.Lists[name], raw.Flags[name]), "") != want || len(raw.Command) != 1 {
 				t.Errorf("%v: got %+v, %v", args, raw, err)
 			}
 			if f.usage == "" || unicode.IsUpper([]rune(f.usage)[0]) || strings.HasSuffix(f.usage, ".") || strings.Contains(f.usage, "\n") {

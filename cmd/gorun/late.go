@@ -10,4 +10,6 @@ func earlyAgent() (lifeline int, ok bool) { return 0, false }
 
 func stepBack() bool { return false }
 
+func earlyTag() string { return "" }
+
 func earlyEnd() (ws syscall.WaitStatus, killed int, ok bool) { return 0, 0, false }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/secret"
 )
 
 // gorun is two processes: the one that the user starts is the keeper, which
@@ -25,8 +27,9 @@ import (
 // of the two is killed, the other one sees to it that nothing is left.
 //
 // agentCommand is the first argument of an agent; the second is its index among
-// the agents of the machine and their number, "0/1" without --local-nodes. An
-// argument, not a variable: what a process inherits must never make it an agent.
+// the agents of the machine and their number, "0/1" without --local-nodes; the
+// third is the tag of its temporary files. Arguments, not variables: what a
+// process inherits must never make it an agent.
 const agentCommand = "agent-of-keeper"
 
 // Descriptors of an agent of --local-nodes, after the keeper's lifeline: node 0
@@ -45,23 +48,35 @@ func survivePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
 // runJob is this process's part in the job that the arguments describe.
 func runJob(args []string) error {
-	raw, err := parseRun(args)
+	raw, err := parseJob(args)
 	var sp spec.Spec
-	if err == nil {
+	offline := raw.Flags["from"] == "1"
+	got := raw.Show && len(raw.Command) == 0 // what a running job's ranks got
+	if err == nil && !offline && !got {
 		sp, err = raw.Resolve(os.LookupEnv)
 	}
 	lifeline, early := earlyAgent()
 	switch {
-	case early && (err != nil || sp.LocalNodes > 1):
+	case early && (err != nil || offline || got || sp.LocalNodes > 1):
 		stepBack() // the keeper says what is wrong, or starts several agents
+		return nil
+	case errors.Is(err, pflag.ErrHelp) && isCheck(args):
+		fmt.Print(checkUsage())
+		return nil
+	case errors.Is(err, pflag.ErrHelp) && isEnv(args):
+		fmt.Print(envUsage())
 		return nil
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Print(runUsage())
 		return nil
 	case err != nil:
 		return &launch.UsageError{Err: err}
+	case offline:
+		return checkOffline(raw)
+	case got:
+		return tellEnv(raw)
 	case early:
-		return runAgent(launch.Options{Spec: sp}, lifeline)
+		return runAgent(launch.Options{Spec: sp, Scratch: launch.NewScratch(earlyTag())}, lifeline)
 	}
 	return runKeeper(sp, args)
 }
@@ -75,8 +90,10 @@ func runKeeper(sp spec.Spec, args []string) error {
 	}
 	k, verdict := newKeeper()
 	for i := range n {
+		tag := rand.Text()[:13]
+		defer launch.NewScratch(tag).Remove() // what a killed agent leaves
 		s := process.Spec{
-			Path: selfPath, Args: append([]string{"gorun", agentCommand, fmt.Sprintf("%d/%d", i, n)}, args...),
+			Path: selfPath, Args: append([]string{"gorun", agentCommand, fmt.Sprintf("%d/%d", i, n), tag}, args...),
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,
 		}
 		if n > 1 {
@@ -98,18 +115,21 @@ func runKeeper(sp spec.Spec, args []string) error {
 // ended as ws says; some of what it left was killed already.
 func finishKeeper(ws syscall.WaitStatus, killed int) error {
 	k, verdict := newKeeper()
+	defer launch.NewScratch(earlyTag()).Remove()
 	return verdict(k.Finish(context.Background(), ws, killed))
 }
 
 // newKeeper returns a keeper without agents, and what turns the error of its run
-// into that of this process.
+// into that of this process. Once an agent has ended, the exit code is the job's;
+// what cannot be ended besides is only told.
 func newKeeper() (k *process.Keeper, verdict func(error) error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, process.Forwarded()...)
 	survivePipes()
-	code := 0
+	code, ended := 0, false
 	k = &process.Keeper{Signals: signals}
 	k.OnExit = func(i int, e process.Exit, killed int) {
+		ended = true
 		if e.Signal != 0 {
 			fmt.Fprintf(os.Stderr, "gorun: the agent of node %d %v; %d processes that it left were killed\n", i, e, killed)
 		}
@@ -118,24 +138,30 @@ func newKeeper() (k *process.Keeper, verdict func(error) error) {
 		}
 	}
 	return k, func(err error) error {
-		if err == nil && code != 0 {
+		if err != nil && !ended {
+			return err
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
+		}
+		if code != 0 {
 			return exitStatus(code)
 		}
-		return err
+		return nil
 	}
 }
 
 // runStarted is an agent that a keeper has started: args are the keeper's, after
 // where this agent stands.
 func runStarted(args []string) error {
-	if len(args) == 0 {
+	if len(args) < 2 {
 		return errNotKeeper
 	}
 	index, count, err := agentPlace(args[0])
 	if err != nil {
 		return err
 	}
-	raw, err := parseRun(args[1:])
+	raw, err := parseJob(args[2:])
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
@@ -143,7 +169,7 @@ func runStarted(args []string) error {
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
-	opts := launch.Options{Spec: sp}
+	opts := launch.Options{Spec: sp, Scratch: launch.NewScratch(args[1])}
 	if count > 1 {
 		opts.Local = localNode(index, count)
 	}
@@ -163,8 +189,10 @@ func runAgent(opts launch.Options, lifeline int) error {
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, append(process.Forwarded(), unix.SIGWINCH)...)
+	life.Listens()
 	survivePipes()
 	opts.Version, opts.Env, opts.Dir = version(), os.Environ(), dir
+	_ = os.Unsetenv(secret.Env) // whatever this process starts, it does not pass it on
 	opts.Stdin, opts.Stdout, opts.Stderr = os.Stdin, os.Stdout, os.Stderr
 	opts.Signals, opts.Keeper = signals, life.Lost()
 	opts.Self, opts.Probe = selfPath, []string{"gorun", probeCommand}
@@ -192,6 +220,7 @@ var errNotKeeper = &launch.UsageError{Err: errors.New(agentCommand + " is for go
 
 // localNode places an agent of --local-nodes at 127.0.0.(1+index).
 func localNode(index, count int) *launch.LocalNode {
+	_ = syscall.SetNonblock(endpointFD, true) // else a read has no deadline
 	pipe := os.NewFile(endpointFD, "endpoint")
 	return &launch.LocalNode{
 		Index: index,
@@ -202,9 +231,10 @@ func localNode(index, count int) *launch.LocalNode {
 			}
 			pipe.Close()
 		},
-		Endpoint: func() (string, error) {
+		Endpoint: func(ctx context.Context) (string, error) {
 			defer pipe.Close()
 			_ = pipe.SetReadDeadline(time.Now().Add(endpointWait))
+			defer context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Now()) })()
 			b := make([]byte, endpointRecord)
 			if _, err := io.ReadFull(pipe, b); err != nil {
 				if errors.Is(err, io.EOF) {

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/launch/diagnose"
+)
+
+const oomLog = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+
+// explained runs gorun explain with in as standard input.
+func explained(in string, args ...string) (code int, out string) {
+	var b bytes.Buffer
+	root := newRoot()
+	root.SetArgs(append([]string{explainCommand}, args...))
+	root.SetIn(strings.NewReader(in))
+	root.SetOut(&b)
+	root.SetErr(&b)
+	return status(root.Execute()), b.String()
+}
+
+func TestExplainCommand(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "job.log")
+	if err := os.WriteFile(log, []byte(oomLog), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		in   string
+		args []string
+		code int
+		want string
+	}{
+		{oomLog, nil, 0, "[X-CUDAOOM]\n  blame: rank 3\n  -:1: "},
+		{oomLog, []string{"-"}, 0, "Root cause: the worker ran out of GPU memory"},
+		{"", []string{log}, 0, log + ":1: "},
+		{"step 1\n", nil, 0, "nothing found"},
+		{"step 1\n", []string{"--json"}, 0, "[]\n"},
+		{"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10", 500), nil, 0, "gorun: - is no text: give explain what the job printed\n"},
+		{"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10", 500), []string{"--json"}, 0, "[]\n"},
+		{"", []string{filepath.Join(dir, "none")}, 2, ""},
+		{"", []string{log, dir}, 2, ""},
+		{"", []string{"--jason"}, 2, ""},
+		{"", []string{"--help"}, 0, "gorun explain [LOG...|-]"},
+	} {
+		code, out := explained(c.in, c.args...)
+		if code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("explain %q: code %d, want %d; output %q, want %q", c.args, code, c.code, out, c.want)
+		}
+	}
+}
+
+func TestExplainJSON(t *testing.T) {
+	_, out := explained(oomLog+"node1:1:2 [0] misc/socket.cc:58 NCCL WARN socketProgress: Connection closed by remote peer node2<4>\n", "--json")
+	var found []diagnose.Finding
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if len(found) != 2 || found[0].ID != "X-CUDAOOM" || found[0].Rank != 3 || found[0].File != "-" || found[0].Line != 1 || found[1].Severity != diagnose.SeverityConsequence {
+		t.Errorf("got %+v", found)
+	}
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gorun/gorun/launch/spec"
+)
+
+// grammar is the flags of one command.
+type grammar []flagGroup
+
+// parseJob reads the arguments of `gorun run` or, after the word check or env, of
+// `gorun check` or `gorun env`: flags up to the program, and what follows untouched. It returns
+// pflag.ErrHelp for -h and --help. Every other error means exit code 2.
+func parseJob(args []string) (spec.Raw, error) {
+	check := isCheck(args)
+	g := grammar(runFlags())
+	show := isEnv(args)
+	switch {
+	case check:
+		args, g = args[1:], checkFlags()
+	case show:
+		args, g = args[1:], envFlags()
+	}
+	args, err := g.expand(args)
+	if err != nil {
+		return spec.Raw{}, err
+	}
+	set := g.set()
+	if err := set.Parse(args); err != nil {
+		return spec.Raw{}, err
+	}
+	raw := spec.Raw{Flags: map[string]string{}, Lists: map[string][]string{}, Command: set.Args(), Check: check, Show: show}
+	set.Visit(func(f *pflag.Flag) {
+		name := strings.ReplaceAll(f.Name, "-", "_")
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			raw.Lists[name] = list.GetSlice()
+			return
+		}
+		text := f.Value.String()
+		if f.Value.Type() == "bool" {
+			text = map[string]string{"true": "1", "false": "0"}[text]
+		}
+		raw.Flags[name] = text
+	})
+	return raw, nil
+}
+
+// set builds the flags for parsing.
+func (g grammar) set() *pflag.FlagSet {
+	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	set.SetInterspersed(false)
+	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+	})
+	set.Usage = func() {}
+	for _, group := range g {
+		for _, f := range group.flags {
+			switch {
+			case f.arg == "":
+				set.BoolP(f.name, f.short, false, f.usage)
+			case f.many:
+				set.StringArrayP(f.name, f.short, nil, f.usage)
+			default:
+				set.StringP(f.name, f.short, "", f.usage)
+			}
+		}
+	}
+	return set
+}
+
+// expand rewrites the flags before the program as argparse, torchrun's
+// parser, understands them: unambiguous beginnings of names are completed,
+// clusters of short flags taken apart, and a value that looks like a flag is a
+// missing value. It never looks at the program and what follows.
+func (g grammar) expand(args []string) ([]string, error) {
+	var out []string
+	for len(args) > 0 {
+		arg := args[0]
+		if len(arg) < 2 || arg[0] != '-' || arg == "--" {
+			break
+		}
+		args = args[1:]
+		name, text, hasText := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		var f runFlag
+		var err error
+		if strings.HasPrefix(arg, "--") {
+			f, err = g.long(name)
+		} else {
+			letter := string([]rune(arg[1:])[:1])
+			f, err = g.short(letter)
+			text, hasText = strings.CutPrefix(strings.TrimPrefix(arg[1:], letter), "=")
+			hasText = hasText || text != ""
+			// The rest of a cluster such as -mr3.
+			if f.arg == "" && text != "" {
+				args = slices.Insert(slices.Clone(args), 0, "-"+text)
+				hasText = false
+			}
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case f.arg == "" && !hasText:
+			out = append(out, "--"+f.name)
+			continue
+		case !hasText && (len(args) == 0 || looksLikeFlag(args[0])):
+			return nil, fmt.Errorf("--%s needs a value: --%s %s", f.name, f.name, f.arg)
+		case !hasText:
+			text, args = args[0], args[1:]
+		}
+		out = append(out, "--"+f.name+"="+text)
+	}
+	return append(out, args...), nil
+}
+
+// long finds a flag by its name or the beginning of it. What torchrun
+// accepts means the same here, so its flags come before gorun's own ones.
+func (g grammar) long(name string) (runFlag, error) {
+	name = strings.ReplaceAll(name, "_", "-")
+	var theirs, own []runFlag
+	for _, f := range g.all() {
+		switch {
+		case f.name == name:
+			return f, nil
+		case !strings.HasPrefix(f.name, name):
+		case f.own:
+			own = append(own, f)
+		default:
+			theirs = append(theirs, f)
+		}
+	}
+	found := theirs
+	if len(found) == 0 {
+		found = own
+	}
+	switch len(found) {
+	case 0:
+		return runFlag{}, fmt.Errorf("unknown flag --%s", name)
+	case 1:
+		return found[0], nil
+	}
+	names := make([]string, len(found))
+	for i, f := range found {
+		names[i] = "--" + f.name
+	}
+	return runFlag{}, fmt.Errorf("--%s could be any of %s: write more of it", name, strings.Join(names, ", "))
+}
+
+func (g grammar) short(letter string) (runFlag, error) {
+	for _, f := range g.all() {
+		if f.short == letter {
+			return f, nil
+		}
+	}
+	return runFlag{}, fmt.Errorf("unknown flag -%s", letter)
+}
+
+// all are the flags, and --help, which pflag adds by itself.
+func (g grammar) all() []runFlag {
+	all := []runFlag{{name: "help", short: "h"}}
+	for _, group := range g {
+		all = append(all, group.flags...)
+	}
+	return all
+}
+
+// looksLikeFlag says whether an argument cannot be a value of the flag before
+// it: it starts with a dash, is no negative number and has no space.
+func looksLikeFlag(s string) bool {
+	if len(s) < 2 || s[0] != '-' || strings.Contains(s, " ") {
+		return false
+	}
+	_, err := strconv.ParseFloat(s, 64)
+	return err != nil
+}
