@@ -26,7 +26,7 @@ type fault struct {
 // the same node and on the others. Workers die at SIGTERM.
 func abort(bound time.Duration) []scenario {
 	var all []scenario
-	for _, s := range []shape{{4, 2}, {1, 8}} {
+	for _, s := range []shape{{nodes: 4, perNode: 2}, {nodes: 1, perNode: 8}} {
 		for _, f := range []fault{{"exit 3", unix.SIGUSR1}, {"SIGKILL", unix.SIGKILL}} {
 			victim := 0 // every worker has its turn, whichever peer runs
 			all = append(all, scenario{

@@ -13,7 +13,7 @@ import (
 // workers), or of the process that the user started there, to the death of the
 // last worker on that node and on the others; 4 nodes of 2.
 func agentKill(bound time.Duration) []scenario {
-	s := shape{4, 2}
+	s := shape{nodes: 4, perNode: 2}
 	var all []scenario
 	for _, keeper := range []bool{false, true} {
 		name := "agent"

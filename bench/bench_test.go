@@ -168,3 +168,29 @@ func TestJob(t *testing.T) {
 		}
 	}
 }
+
+// Five agents in this process seal a round, whoever comes last.
+func TestFleet(t *testing.T) {
+	for _, late := range []bool{true, false} {
+		got, err := sealFleet(t.Context(), &lab{}, &peer{name: nameGorun}, 5, late)
+		if err != nil || len(got) != 2 || got[0].value <= 0 {
+			t.Errorf("the last one waits for the others: %v: %+v, %v", late, got, err)
+		}
+	}
+}
+
+// The table says that etcd is not installed, and goes on without.
+func TestNoEtcd(t *testing.T) {
+	t.Setenv("GORUN_ETCD", "")
+	t.Setenv("PATH", t.TempDir())
+	l := &lab{scratch: t.TempDir(), gorun: "gorun"}
+	l.startEtcd()
+	if l.etcd != nil || l.etcdWhy != "missing: etcd" || l.aside() != nil {
+		t.Fatalf("%+v", l)
+	}
+	for _, p := range peers(t.Context(), l) {
+		if p.name == nameEtcd && p.missing != l.etcdWhy {
+			t.Errorf("%q", p.missing)
+		}
+	}
+}

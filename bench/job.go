@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,7 +23,9 @@ import (
 type job struct {
 	dir      string // output of the launchers and the file of started workers
 	cmds     []*exec.Cmd
-	begin    int64 // monotonic ns, before the first launcher was started
+	begin    int64  // monotonic ns, before the first launcher was started
+	aside    []int  // processes that are below this one and not the job's
+	memory   string // folder in memory for what a launcher that is killed leaves; "": there is none
 	finished chan struct{}
 	end      int64 // monotonic ns, after the last one ended; valid after finished
 }
@@ -33,7 +36,10 @@ func startJob(l *lab, p *peer, s shape, program []string) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{dir: dir, finished: make(chan struct{})}
+	j := &job{dir: dir, aside: l.aside(), finished: make(chan struct{})}
+	if !p.litters {
+		j.memory, _ = os.MkdirTemp("/dev/shm", "bench")
+	}
 	if program == nil {
 		program = []string{l.helper, "worker", j.startedFile()}
 	}
@@ -41,7 +47,7 @@ func startJob(l *lab, p *peer, s shape, program []string) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range s.nodes { // see ssh-stand-in.sh
+	for i := range s.nodes + s.spares { // see ssh-stand-in.sh
 		if err := os.Mkdir(filepath.Join(dir, loopback(i+1)), 0o700); err != nil {
 			return nil, err
 		}
@@ -54,7 +60,12 @@ func startJob(l *lab, p *peer, s shape, program []string) (*job, error) {
 
 	for _, line := range lines {
 		cmd := exec.Command(line[0], line[1:]...)
-		cmd.Env = append(os.Environ(), "TMPDIR="+dir, "OMP_NUM_THREADS=1")
+		cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
+		if p.litters {
+			cmd.Env = append(cmd.Env, "TMPDIR="+dir, "BENCH_TMPDIR="+dir)
+		} else if j.memory != "" {
+			cmd.Env = append(cmd.Env, "TMPDIR="+j.memory)
+		}
 		cmd.Env = append(cmd.Env, p.env...)
 		cmd.Stdout, cmd.Stderr = out, out
 		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
@@ -162,12 +173,20 @@ func (j *job) close() error {
 			break
 		}
 	}
+	if j.memory != "" {
+		_ = os.RemoveAll(j.memory)
+	}
 	return os.RemoveAll(j.dir)
+}
+
+// below are the processes of the job, and what they left behind.
+func (j *job) below() []process {
+	return slices.DeleteFunc(descendants(), func(p process) bool { return slices.Contains(j.aside, p.pid) })
 }
 
 // kill sends SIGKILL to all that still runs and says how many that were.
 func (j *job) kill() int {
-	below := descendants()
+	below := j.below()
 	for _, p := range below {
 		_ = unix.Kill(p.pid, unix.SIGKILL) // gone already: just as well
 	}

@@ -29,6 +29,9 @@ type lab struct {
 	torchrun string // path of the torchrun starter
 	ssh      string // path of the stand-in for ssh
 	module   string // root of the module
+	etcd     *service
+	etcdWhy  string // why there is none
+	runs     int    // jobs of several nodes that were started
 }
 
 // newLab builds what is needed; gorun is a path or "", which runs "make build".
@@ -112,4 +115,9 @@ func (l *lab) build(ctx context.Context, line ...string) error {
 	return nil
 }
 
-func (l *lab) close() { os.RemoveAll(l.scratch) }
+func (l *lab) close() {
+	if l.etcd != nil {
+		l.etcd.end()
+	}
+	os.RemoveAll(l.scratch)
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type options struct {
 	budget time.Duration
 	bound  time.Duration
 	quick  bool
+
+	profile string
 }
 
 // defaultReps of each measurement, in the order of the table.
@@ -35,9 +38,12 @@ var defaultReps = []struct {
 }{
 	{"start8", 30, 10},
 	{"nodes", 10, 3},
+	{"fleet", 5, 1},
 	{"memory", 3, 1},
 	{"abort", 50, 5},
 	{"agentkill", 10, 2},
+	{"spare", 12, 2},
+	{"preflight", 10, 3},
 }
 
 func main() {
@@ -68,6 +74,16 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer l.close()
+	if o.profile != "" {
+		end, err := profile(o.profile)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	if slices.ContainsFunc([]string{"nodes", "memory", "fleet", "spare"}, func(m string) bool { return selected(o.only, m) }) {
+		l.startEtcd()
+	}
 
 	who := choose(peers(ctx, l), o.peers)
 	m := describeMachine()
@@ -100,6 +116,19 @@ func run(ctx context.Context, args []string) (err error) {
 	return printTable(os.Stdout, all)
 }
 
+// profile writes a CPU profile to a file until end is called.
+func profile(file string) (end func(), err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { pprof.StopCPUProfile(); f.Close() }, nil
+}
+
 func parseOptions(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -110,6 +139,7 @@ func parseOptions(args []string) (options, error) {
 	f.IntVar(&o.reps, "reps", 0, "rounds (default: by measurement)")
 	f.DurationVar(&o.budget, "budget", 8*time.Second, "time for one peer in one scenario; a slow peer runs less often")
 	f.DurationVar(&o.bound, "bound", 3*time.Second, "after this long without a death, it counts as never")
+	f.StringVar(&o.profile, "profile", "", "write this process's CPU profile to a file: fleet and preflight run in it")
 	f.BoolVar(&o.quick, "quick", false, "few rounds, small sizes: under two minutes")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -137,12 +167,18 @@ func scenarios(measure string, o options) []scenario {
 		return start8()
 	case "nodes":
 		return nodes(o.quick)
+	case "fleet":
+		return fleets(o.quick)
 	case "memory":
 		return memory()
 	case "abort":
 		return abort(o.bound)
+	case "preflight":
+		return preflightCosts(o.quick)
 	case "agentkill":
 		return agentKill(o.bound + 2*time.Second)
+	case "spare":
+		return spares()
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func memory() []scenario {
 		s := shape{nodes: n, perNode: 1}
 		all = append(all, scenario{
 			measure: "memory", name: fmt.Sprintf("N = %d", n),
-			only: []string{nameGorun, "torchrun", "mpirun", "hydra"},
+			only: []string{nameGorun, nameEtcd, "torchrun", "mpirun", "hydra"},
 			run: func(ctx context.Context, l *lab, p *peer) ([]reading, error) {
 				return measureMemory(ctx, l, p, s)
 			},
@@ -86,7 +86,7 @@ func measureMemory(ctx context.Context, l *lab, p *peer, s shape) (_ []reading, 
 		{metric: "an agent, PSS", value: per(u.agent.pss, u.agents), unit: "MiB"},
 		{metric: "an agent, RSS", value: per(u.agent.rss, u.agents), unit: "MiB"},
 	}
-	if p.name == nameGorun && u.keepers > 0 {
+	if p.ours() && u.keepers > 0 {
 		all = append(all,
 			reading{metric: "a keeper, PSS", value: per(u.keeper.pss, u.keepers), unit: "MiB"},
 			reading{metric: "a keeper, RSS", value: per(u.keeper.rss, u.keepers), unit: "MiB"})
@@ -115,7 +115,7 @@ func launcherMemory(j *job, workers []started) usage {
 		byHand[cmd.Process.Pid] = true
 	}
 	var u usage
-	for _, p := range descendants() {
+	for _, p := range j.below() {
 		if isWorker[p.pid] {
 			continue
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -11,8 +12,8 @@ import (
 	"time"
 )
 
-// shape is the size of a job.
-type shape struct{ nodes, perNode int }
+// shape is the size of a job. Only gorun has spares and restarts.
+type shape struct{ nodes, perNode, spares, restarts int }
 
 func (s shape) workers() int { return s.nodes * s.perNode }
 
@@ -23,6 +24,7 @@ type peer struct {
 	name    string
 	missing string // why it cannot run here, "" if it can
 	env     []string
+	litters bool // it leaves files in TMPDIR, so it gets one of its own
 	// commands are the processes that a user starts for the job: one, or one a
 	// node. A shape of one node is started the way that is meant for one node.
 	commands func(l *lab, s shape, program []string) ([][]string, error)
@@ -30,8 +32,12 @@ type peer struct {
 
 const (
 	nameGorun = "gorun"
+	nameEtcd  = "gorun etcd" // meets in etcd instead of by gossip
 	nameFloor = "floor"
 )
+
+// ours reports whether this is gorun, whichever way its nodes meet.
+func (p *peer) ours() bool { return p.name == nameGorun || p.name == nameEtcd }
 
 // peers are gorun and all that it is compared with; the missing ones too, so
 // that the table says so.
@@ -40,9 +46,10 @@ func peers(ctx context.Context, l *lab) []*peer {
 	mpirun := openMPI(ctx)
 	all := []*peer{
 		{name: nameGorun, missing: l.gorunWhy, commands: gorunCommands},
-		{name: "torchrun", missing: torchMissing(ctx), commands: torchrunCommands},
+		{name: nameEtcd, missing: cmp.Or(l.gorunWhy, l.etcdWhy), commands: etcdCommands},
+		{name: "torchrun", missing: torchMissing(ctx), litters: true, commands: torchrunCommands},
 		{
-			name: "mpirun", missing: missing(mpirun),
+			name: "mpirun", missing: missing(mpirun), litters: true,
 			env: []string{
 				"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 				"OMPI_MCA_oob_tcp_if_include=lo",
@@ -68,22 +75,14 @@ func peers(ctx context.Context, l *lab) []*peer {
 }
 
 func gorunCommands(l *lab, s shape, program []string) ([][]string, error) {
-	head := []string{l.gorun, "--nproc-per-node", strconv.Itoa(s.perNode)}
 	if s.nodes == 1 {
-		return [][]string{join(head, []string{"--standalone", "--no-python"}, program)}, nil
+		return [][]string{join([]string{l.gorun, "--nproc-per-node", strconv.Itoa(s.perNode), "--standalone", "--no-python"}, program)}, nil
 	}
-	port, err := freePort()
+	port, err := freePort("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
-	var lines [][]string
-	for i := range s.nodes {
-		lines = append(lines, join(head, []string{
-			"--nnodes", strconv.Itoa(s.nodes), "--local-addr", loopback(i),
-			"--rdzv-endpoint", port, "--rdzv-id", "bench", "--no-python",
-		}, program))
-	}
-	return lines, nil
+	return byHand(l, s, []string{"--rdzv-endpoint", port}, program), nil
 }
 
 // torchrunCommands uses 0.1 s as the monitor interval, today's default;
@@ -93,7 +92,7 @@ func torchrunCommands(l *lab, s shape, program []string) ([][]string, error) {
 	if s.nodes == 1 {
 		return [][]string{join(head, []string{"--standalone", "--no_python"}, program)}, nil
 	}
-	port, err := freePort()
+	port, err := freePort("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
@@ -199,11 +198,11 @@ func slurmNodes(ctx context.Context) int {
 	return n
 }
 
-// freePort is an address that was free for TCP and UDP a moment ago; two
+// freePort is an address at an IP that was free for TCP and UDP a moment ago; two
 // programs cannot be handed a bound socket, so a race remains.
-func freePort() (string, error) {
+func freePort(ip string) (string, error) {
 	for range 20 {
-		t, err := net.Listen("tcp", "127.0.0.1:0")
+		t, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
 		if err != nil {
 			return "", err
 		}

@@ -52,7 +52,7 @@ func (t *turns) due(round int, e effort) bool {
 		return false
 	}
 	done := float64(round) / float64(e.reps)
-	return t.peer.name == nameGorun || float64(t.spent)/float64(e.budget) <= done
+	return t.peer.ours() || float64(t.spent)/float64(e.budget) <= done
 }
 
 // measure runs the scenario in interleaved rounds: what drifts on the machine

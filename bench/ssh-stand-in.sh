@@ -1,9 +1,9 @@
 #!/bin/sh
 # Takes the place of ssh for Hydra and Open MPI: drops the options and the host
-# name and runs the command here, so that N nodes fit on one machine. Each has
-# its own folder for temporary files, as it would on a machine of its own; the
-# benchmark has made it.
+# name and runs the command here, so that N nodes fit on one machine. Open MPI's
+# have folders of their own for temporary files, as on machines of their own; the
+# benchmark has made them.
 while [ "${1#-}" != "$1" ]; do shift; done
-export TMPDIR="$TMPDIR/$1"
+if [ -n "$BENCH_TMPDIR" ]; then export TMPDIR="$BENCH_TMPDIR/$1"; fi
 shift
 exec /bin/sh -c "$*"

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// spares is the time from the SIGKILL of all that gorun runs on one of four
+// nodes, agent and keeper, to the first instruction of the last worker of the
+// next round, in which a fifth node has the lost one's place.
+func spares() []scenario {
+	s := shape{nodes: 4, perNode: 1, spares: 1, restarts: 1}
+	var all []scenario
+	for _, coordinator := range []bool{false, true} {
+		name := "a member is lost"
+		if coordinator {
+			name = "the coordinator is lost"
+		}
+		victim := 0
+		all = append(all, scenario{
+			measure: "spare", name: name, only: []string{nameGorun, nameEtcd},
+			run: func(ctx context.Context, l *lab, p *peer) ([]reading, error) {
+				victim++
+				return replace(ctx, l, p, s, coordinator, victim)
+			},
+		})
+	}
+	return all
+}
+
+// standing is what gorun status tells of a job.
+type standing struct {
+	Coordinator string `json:"coordinator"`
+	Nodes       []struct {
+		Host, Addr, Standing string
+		PID, Keeper          int
+	} `json:"nodes"`
+}
+
+func replace(ctx context.Context, l *lab, p *peer, s shape, coordinator bool, victim int) (_ []reading, err error) {
+	j, err := startJob(l, p, s, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, j.close()) }()
+	first, err := j.workers(ctx, s.workers(), startBound)
+	if err != nil {
+		return nil, err
+	}
+	st, err := complete(ctx, l, s)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, j.lastOutput())
+	}
+	var lost []int // indices of the nodes to choose from
+	for i, n := range st.Nodes {
+		leads := st.Coordinator == fmt.Sprintf("%s (%s)", n.Host, n.Addr)
+		if n.Standing == "active" && leads == coordinator {
+			lost = append(lost, i)
+		}
+	}
+	if len(lost) == 0 {
+		return nil, fmt.Errorf("no node to lose in %+v", st)
+	}
+	node := st.Nodes[lost[victim%len(lost)]]
+	begin := monotonic()
+	for _, pid := range []int{node.PID, node.Keeper} {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			return nil, fmt.Errorf("cannot kill process %d: %w", pid, err)
+		}
+	}
+	all, err := j.workers(ctx, len(first)+s.workers(), startBound)
+	if err != nil {
+		return nil, err
+	}
+	var last int64
+	for _, w := range all {
+		last = max(last, w.at)
+	}
+	return one(reading{metric: "last worker starts again", value: ms(last - begin), unit: "ms"}), nil
+}
+
+// complete waits until all nodes are in the job or wait as spares.
+func complete(ctx context.Context, l *lab, s shape) (standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	for {
+		var st standing
+		out, err := exec.CommandContext(ctx, l.gorun, "status", "--json", "--run-id", l.runID()).Output()
+		if err == nil {
+			err = json.Unmarshal(out, &st)
+		}
+		count := map[string]int{}
+		for _, n := range st.Nodes {
+			count[n.Standing]++
+		}
+		if err == nil && count["active"] == s.nodes && count["spare"] == s.spares {
+			return st, nil
+		}
+		select {
+		case <-ctx.Done():
+			return st, fmt.Errorf("not all nodes came within %v (%v, %v): %s", startBound, count, err, strings.TrimSpace(string(out)))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
