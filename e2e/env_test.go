@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/launch/numa"
 )
 
 // The environment of every rank is torchrun's, on nodes with different numbers
@@ -75,16 +77,22 @@ func (j *job) environ(rank int) map[string]string {
 	return env
 }
 
-// OMP_NUM_THREADS is the user's if set, else 1 where several workers share a
-// node, as torchrun has it.
+// OMP_NUM_THREADS is the user's if set, else where several workers share a node
+// their share of its cores, or 1 with --omp=torchrun.
 func TestOMPNumThreads(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ nproc, given, want string }{
-		"given": {"2", "OMP_NUM_THREADS=5", "5"}, "several": {"2", "", "1"}, "one": {"1", "", "none"},
+	cpus, _, err := numa.Allowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := max(1, len(numa.Cores(os.DirFS("/"), cpus))/2)
+	for name, c := range map[string]struct{ nproc, omp, given, want string }{
+		"given": {"2", "cores", "OMP_NUM_THREADS=5", "5"}, "several": {"2", "cores", "", fmt.Sprint(share)},
+		"torchrun": {"2", "torchrun", "", "1"}, "one": {"1", "cores", "", "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, "--standalone", "--nproc-per-node", c.nproc)
+			j := newJob(t, "--standalone", "--nproc-per-node", c.nproc, "--omp", c.omp)
 			cmd := j.command(sh(`echo omp ${OMP_NUM_THREADS-none}`)...)
 			cmd.Env = slices.DeleteFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "OMP_") })
 			if c.given != "" {
@@ -93,7 +101,7 @@ func TestOMPNumThreads(t *testing.T) {
 			a := j.launch(name, cmd)
 			j.end(patience, 0, a)
 			a.prints("omp "+c.want+"\n", 1)
-			if noted := strings.Contains(a.err.String(), "OMP_NUM_THREADS"); noted != (name == "several") {
+			if noted := strings.Contains(a.err.String(), "OMP_NUM_THREADS"); noted != (name == "several" || name == "torchrun") {
 				t.Errorf("a note about OMP_NUM_THREADS: %v", noted)
 			}
 		})

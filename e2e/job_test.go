@@ -62,12 +62,13 @@ var nextPort atomic.Int64
 // firstPort keeps apart what runs at the same time.
 var firstPort = rand.Int64N(12000)
 
-// freePort is free for TCP and UDP. It lies below the range from which the
+// freePort is free for TCP and UDP. It lies outside the range from which the
 // kernel chooses, so that no other test gets it meanwhile.
 func freePort(t testing.TB) int {
 	t.Helper()
+	lo := outside(12000)
 	for range 2000 {
-		port := 20000 + int((firstPort+nextPort.Add(1))%12000)
+		port := lo + int((firstPort+nextPort.Add(1))%12000)
 		tcp, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
 			continue
@@ -81,6 +82,23 @@ func freePort(t testing.TB) int {
 	}
 	t.Fatal("no free port")
 	return 0
+}
+
+// outside is the first of n ports from which the kernel does not choose, if
+// there are so many.
+func outside(n int) int {
+	low, high := 32768, 60999
+	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+		_, _ = fmt.Sscan(string(b), &low, &high)
+	}
+	switch {
+	case low-n >= 1024:
+		return max(1024, low-n-768)
+	case high+n <= 65535:
+		return high + 1
+	default:
+		return 20000
+	}
 }
 
 // command is gorun with the job's flags and environment, not started.

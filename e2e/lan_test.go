@@ -21,22 +21,12 @@ type lan struct {
 // newLAN makes hosts 1 to n, or skips the test where it may not.
 func newLAN(t testing.TB, n int) *lan {
 	t.Helper()
-	_, err := exec.LookPath("ip")
-	_, err2 := exec.LookPath("bridge")
-	need(t, err == nil && err2 == nil && os.Getuid() == 0, "iproute2 and root, for network namespaces")
-	l := &lan{TB: t, name: fmt.Sprintf("e2e%d-%d", os.Getpid(), jobs.Add(1)), n: n}
-	t.Cleanup(func() {
-		for i := range n + 1 {
-			_ = exec.Command("ip", "netns", "del", l.host(i)).Run()
-		}
-	})
-	if out, err := exec.Command("ip", "netns", "add", l.host(0)).CombinedOutput(); err != nil {
-		need(t, false, "network namespaces: "+string(out))
-	}
+	_, err := exec.LookPath("bridge")
+	need(t, err == nil, "iproute2, for network namespaces")
+	l := newNamespaces(t, n)
 	l.ip(0, "link add br0 type bridge forward_delay 0 stp_state 0")
 	l.ip(0, "link set br0 up")
 	for i := 1; i <= n; i++ {
-		l.do("ip", "netns", "add", l.host(i))
 		l.ip(0, fmt.Sprintf("link add p%d type veth peer name eth0 netns %s", i, l.host(i)))
 		l.ip(0, fmt.Sprintf("link set p%d master br0 up", i))
 		l.ip(i, fmt.Sprintf("addr add %s/24 dev eth0", l.addr(i)))
@@ -47,6 +37,25 @@ func newLAN(t testing.TB, n int) *lan {
 		out, _ := exec.Command("bridge", "-n", l.host(0), "link", "show").Output()
 		return strings.Count(string(out), "state forwarding") == n
 	})
+	return l
+}
+
+// newNamespaces makes those of n hosts and of the switch, with nothing in them.
+func newNamespaces(t testing.TB, n int) *lan {
+	t.Helper()
+	_, err := exec.LookPath("ip")
+	need(t, err == nil && os.Getuid() == 0, "iproute2 and root, for network namespaces")
+	l := &lan{TB: t, name: fmt.Sprintf("e2e%d-%d", os.Getpid(), jobs.Add(1)), n: n}
+	t.Cleanup(func() {
+		for i := range n + 1 {
+			_ = exec.Command("ip", "netns", "del", l.host(i)).Run()
+		}
+	})
+	for i := range n + 1 {
+		if out, err := exec.Command("ip", "netns", "add", l.host(i)).CombinedOutput(); err != nil {
+			need(t, false, "network namespaces: "+string(out))
+		}
+	}
 	return l
 }
 
@@ -75,19 +84,42 @@ func (l *lan) cut(host int) time.Time {
 	return time.Now()
 }
 
+// mend undoes cut.
+func (l *lan) mend(host int) {
+	l.Helper()
+	l.do("bridge", "-n", l.host(0), "link", "set", "dev", fmt.Sprint("p", host), "state", "3")
+}
+
+// split moves hosts to another switch, without a word to anyone.
+func (l *lan) split(hosts ...int) time.Time {
+	l.Helper()
+	l.ip(0, "link add br1 type bridge forward_delay 0 stp_state 0")
+	l.ip(0, "link set br1 up")
+	for _, h := range hosts {
+		l.ip(0, fmt.Sprintf("link set p%d master br1", h))
+	}
+	return time.Now()
+}
+
 // nodes starts one agent on each host; the endpoint is host 1's.
 func (l *lan) nodes(j *job, nnodes string, args ...string) []*agent {
 	l.Helper()
 	var out []*agent
 	for i := 1; i <= l.n; i++ {
-		cmd := j.command(append([]string{"--nnodes", nnodes, "--rdzv-endpoint", l.addr(1), "--rdzv-id", j.id}, args...)...)
-		path, err := exec.LookPath("ip")
-		if err != nil {
-			l.Fatal(err)
-		}
-		cmd.Args = append([]string{path, "netns", "exec", l.host(i), cmd.Path}, cmd.Args[1:]...)
-		cmd.Path = path
-		out = append(out, j.launch(l.addr(i), cmd))
+		out = append(out, l.node(j, i, l.addr(1), nnodes, args...))
 	}
 	return out
+}
+
+// node starts an agent on one host.
+func (l *lan) node(j *job, i int, endpoint, nnodes string, args ...string) *agent {
+	l.Helper()
+	cmd := j.command(append([]string{"--nnodes", nnodes, "--rdzv-endpoint", endpoint, "--rdzv-id", j.id}, args...)...)
+	path, err := exec.LookPath("ip")
+	if err != nil {
+		l.Fatal(err)
+	}
+	cmd.Args = append([]string{path, "netns", "exec", l.host(i), cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = path
+	return j.launch(l.addr(i), cmd)
 }

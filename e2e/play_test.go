@@ -7,6 +7,9 @@ import (
 
 // play is the test binary as a worker; every mode ends by itself.
 func play(args []string) int {
+	if len(args) > 0 && args[0] == playHost {
+		return enter(args[1:])
+	}
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "play: one mode is needed")
 		return 2
@@ -14,6 +17,10 @@ func play(args []string) int {
 	switch args[0] {
 	case playKilled, playFails:
 		return collective(args[0])
+	case playWorld:
+		return beInWorld()
+	case playStore:
+		return countInStore()
 	default:
 		fmt.Fprintf(os.Stderr, "play: no mode %s\n", args[0])
 		return 2

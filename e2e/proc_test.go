@@ -72,15 +72,18 @@ func (j *job) nothingLeft() {
 	}
 }
 
-// killAll ends what a failed test left.
+// killAll kills all of a job as if at one instant: all are stopped first, so that
+// none does anything about the death of another.
 func (j *job) killAll() {
 	for range 20 {
 		left := j.processes()
 		if len(left) == 0 {
 			return
 		}
-		for _, p := range left {
-			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+			for _, p := range left {
+				_ = syscall.Kill(p.pid, sig)
+			}
 		}
 		time.Sleep(10 * time.Millisecond) // sleep: between two looks
 	}

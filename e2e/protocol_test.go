@@ -52,13 +52,14 @@ func (j *job) hello(at netip.AddrPort) string {
 		Post: func(e rendezvous.Event) { events <- e },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- plane.Serve(ctx, nil) }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		plane.Serve(ctx, nil)
+	}()
 	defer func() {
 		cancel()
-		if err := <-served; err != nil {
-			j.Error(err)
-		}
+		<-served
 	}()
 	plane.Dial(ctx, at.String())
 	for {
@@ -89,7 +90,7 @@ func (j *job) hello(at netip.AddrPort) string {
 func TestOtherProtocolAtEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	j.gossip(fmt.Sprintf(`{"p":%d,"r":%q,"n":"old","c":"127.0.0.1:9","e":0}`, otherProtocol, j.id), j.endpoint)
+	j.squat(fmt.Sprintf(`{"p":%d,"r":%q,"n":"old","c":"127.0.0.1:9","e":0}`, otherProtocol, j.id))
 	a := j.node(2, "2", sh("exit 0")...)
 	j.end(patience, 75, a)
 	j.causes(j.agents, j.endpoint, fmt.Sprint("protocol ", otherProtocol), fmt.Sprint("speaks ", rendezvous.Protocol))
@@ -99,7 +100,7 @@ func TestOtherProtocolAtEndpoint(t *testing.T) {
 func TestNoGorunAtEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	j.gossip("consul", j.endpoint)
+	j.squat("consul")
 	a := j.node(2, "2", sh("exit 0")...)
 	j.end(patience, 75, a)
 	j.causes(j.agents, j.endpoint, "not gorun")
@@ -114,7 +115,10 @@ func TestStrangersInGossip(t *testing.T) {
 	for i, meta := range []string{
 		"", "consul", `{"p":99}`, strings.Repeat("[", 500), `{"p":1,"r":"other","n":"x","c":"127.0.0.1:9","e":0}`,
 	} {
-		list := j.gossip(meta, fmt.Sprintf("127.0.0.%d:%d", 10+i, freePort(t)))
+		list, err := j.gossip(meta, fmt.Sprintf("127.0.0.%d:0", 10+i))
+		if err != nil {
+			t.Fatal(err)
+		}
 		_, _ = list.Join([]string{j.endpoint})
 	}
 	second := j.node(2, "2", sh(untilGo)...)
@@ -123,8 +127,18 @@ func TestStrangersInGossip(t *testing.T) {
 	j.end(patience, 0, first, second)
 }
 
+// squat makes a stranger the one that serves the job's endpoint.
+func (j *job) squat(meta string) {
+	j.Helper()
+	list, err := j.gossip(meta, "127.0.0.1:0")
+	if err != nil {
+		j.Fatal(err)
+	}
+	j.endpoint = list.LocalNode().Address()
+}
+
 // gossip makes a member of memberlist that says meta of itself.
-func (j *job) gossip(meta, at string) *memberlist.Memberlist {
+func (j *job) gossip(meta, at string) (*memberlist.Memberlist, error) {
 	j.Helper()
 	addr := netip.MustParseAddrPort(at)
 	c := memberlist.DefaultLANConfig()
@@ -135,10 +149,10 @@ func (j *job) gossip(meta, at string) *memberlist.Memberlist {
 	c.Delegate = says(meta)
 	list, err := memberlist.Create(c)
 	if err != nil {
-		j.Fatal(err)
+		return nil, err
 	}
 	j.Cleanup(func() { _ = list.Shutdown() })
-	return list
+	return list, nil
 }
 
 // says is a memberlist delegate that only has metadata.

@@ -165,7 +165,10 @@ func TestReportNowhere(t *testing.T) {
 	early := j.run("early", with(sh("exit 4"), "--report", j.dir+"/no/such/folder")...)
 	j.end(soon, 2, early)
 	early.says("there is no folder")
-	late := j.run("late", with(sh("exit 4"), "--report", j.dir)...) // is a folder
+	folder := j.run("folder", with(sh("exit 4"), "--report", j.dir)...)
+	j.end(soon, 2, folder)
+	folder.says("it is a folder")
+	late := j.run("late", with(sh("exit 4"), "--report", "/dev/full")...)
 	j.end(soon, 4, late)
 	late.says("cannot write the report of --report")
 }

@@ -86,10 +86,10 @@ func TestElastic(t *testing.T) {
 	}
 }
 
-// A node that comes later joins the next round.
+// A node that comes later and shall wait joins the next round.
 func TestElasticGrows(t *testing.T) {
 	t.Parallel()
-	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1")
+	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1", "--on-join=wait")
 	script := `echo up $RANK of $WORLD_SIZE; [ $WORLD_SIZE = 2 ] && exit 0; while [ ! -e $E2E_DIR/fail ]; do sleep 0.05; done; exit 5`
 	first := j.node(1, "1:2", sh(script)...)
 	first.prints("up 0 of 1", 1)

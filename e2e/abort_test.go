@@ -1,0 +1,159 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// An abort on any node, one without a place included, ends all alike; restarts do
+// not matter.
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	for from, where := range []string{"the endpoint", "a member", "a spare"} {
+		t.Run("on "+where, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, "--max-restarts", "3")
+			agents := j.nodes(2, sh(stay)...)
+			for _, a := range agents {
+				a.prints("up", 1)
+			}
+			agents = append(agents, j.node(3, "2", sh(stay)...))
+			agents[2].says("the job runs on ")
+			out, said, code := ask(t, agents[from].client("abort", "-m", "wrong learning rate"))
+			if code != 0 || !strings.Contains(out, "aborted run "+j.id) || from < 2 && !strings.Contains(out, ": 2 nodes") {
+				t.Errorf("exit code %d, %q, %q", code, out, said)
+			}
+			j.end(patience, 143, agents...)
+			j.causes(agents, "the job was aborted by ", fmt.Sprintf("(127.0.0.%d): wrong learning rate", from+1))
+			j.agree(agents...)
+			j.nothingLeft()
+		})
+	}
+}
+
+// Workers that do not heed SIGTERM have the grace period, unless the order is
+// given twice.
+func TestSecondAbortKills(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--shutdown-timeout", "300")
+	agents := j.nodes(2, sh(`trap "" TERM; echo up; while :; do sleep 0.1; done`)...)
+	for _, a := range agents {
+		a.prints("up", 1)
+	}
+	for range 2 {
+		if !agents[1].running() {
+			t.Fatal("one order was enough")
+		}
+		if _, said, code := ask(t, agents[1].client("abort")); code != 0 {
+			t.Fatalf("exit code %d, %s", code, said)
+		}
+		agents[0].says("the job was aborted")
+	}
+	j.end(patience, 143, agents...)
+	j.agree(agents...)
+}
+
+// Whoever is not the job's user learns nothing and is not obeyed, unless the
+// job's secret is proven.
+func TestStatusOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	need(t, os.Geteuid() == 0, "root, to become another user")
+	j := newJob(t)
+	j.env = []string{"GORUN_SECRET=" + oneSecret}
+	a := j.node(1, "1", sh(stay)...)
+	a.prints("up", 1)
+	bin := reachable(t, os.Getenv(envGorun))
+	for _, tt := range []struct {
+		secret string
+		ok     bool
+	}{{"", false}, {otherSecret, false}, {oneSecret, true}} {
+		for _, command := range []string{"status", "abort"} {
+			cmd := a.client(command)
+			cmd.Path, cmd.Dir = bin, "/"
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+			if tt.secret != "" {
+				cmd.Env = append(os.Environ(), "GORUN_SECRET="+tt.secret)
+			}
+			out, said, code := ask(t, cmd)
+			switch {
+			case tt.ok && (code != 0 || !strings.Contains(out, j.id)):
+				t.Errorf("%s with the secret: exit code %d, %q, %q", command, code, out, said)
+			case !tt.ok && (code != 1 || strings.Contains(out+said, j.id) || !strings.Contains(said, "no gorun job of this user")):
+				t.Errorf("%s with the secret %q: exit code %d, %q, %q", command, tt.secret, code, out, said)
+			}
+			if !tt.ok && !a.running() {
+				t.Fatalf("%s with the secret %q ended the job", command, tt.secret)
+			}
+		}
+	}
+	j.end(patience, 143, a)
+}
+
+// reachable copies a program to where every user may run it.
+func reachable(t testing.TB, bin string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gorun-e2e-bin-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	from, err := os.Open(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	name := filepath.Join(dir, "gorun")
+	to, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o755)
+	if err == nil {
+		_, err = io.Copy(to, from)
+	}
+	if err = errors.Join(err, to.Close(), os.Chmod(name, 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Which job is meant must be clear; where there is none, that is said.
+func TestStatusChoosesTheJob(t *testing.T) {
+	t.Parallel()
+	one, two := newJob(t), newJob(t)
+	id := fmt.Sprintf("%s-%d-", one.id, os.Getpid())
+	one.id, two.id = id+"0", id+"1"
+	agents := []*agent{one.node(1, "1", sh(stay)...), two.node(1, "1", sh(stay)...)}
+	for _, a := range agents {
+		a.prints("up", 1)
+	}
+	_, said, code := ask(t, exec.Command(os.Getenv(envGorun), "abort"))
+	if code != 2 || !strings.Contains(said, "run "+id+"0, ") || !strings.Contains(said, "run "+id+"1, ") || !strings.Contains(said, fmt.Sprint(agents[0].keeper())) {
+		t.Errorf("with two jobs: exit code %d, %q", code, said)
+	}
+	_, said, code = ask(t, exec.Command(os.Getenv(envGorun), "status", "--run-id", id))
+	if code != 1 || !strings.Contains(said, fmt.Sprintf("no gorun job %q", id)) {
+		t.Errorf("with a wrong run id: exit code %d, %q", code, said)
+	}
+	if out, said, code := ask(t, exec.Command(os.Getenv(envGorun), "abort", "--rdzv-id", id+"1")); code != 0 || out != "aborted run "+id+"1: 1 node\n" {
+		t.Errorf("of one: exit code %d, %q, %q", code, out, said)
+	}
+	two.end(patience, 143, agents[1])
+	if !agents[0].running() {
+		t.Error("the other job ended, too")
+	}
+	agents[0].signal(syscall.SIGTERM)
+	one.end(patience, 143, agents[0])
+	_, said, code = ask(t, agents[0].client("status"))
+	if code != 1 || !strings.Contains(said, "no gorun job of this user") {
+		t.Errorf("after the end: exit code %d, %q", code, said)
+	}
+	for _, args := range [][]string{{"status", "--what"}, {"status", "x"}, {"abort", "-m", "two\nlines"}, {"abort", "-m", strings.Repeat("x", 5000)}, {"status", "--pid", "-4"}} {
+		if _, said, code := ask(t, exec.Command(os.Getenv(envGorun), args...)); code != 2 || strings.Count(said, "\n") != 1 {
+			t.Errorf("%q: exit code %d, %q", args[:2], code, said)
+		}
+	}
+}

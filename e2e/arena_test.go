@@ -1,0 +1,254 @@
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
+)
+
+// arena is one job that is broken at random.
+type arena struct {
+	*job
+	plan
+	net     *lan              // nil: loopback
+	cluster *etcdtest.Cluster // nil: gossip
+	players []*player
+	began   time.Time
+	later   []later
+	halted  bool // an agent or keeper was stopped
+	severed bool // a link was cut
+	down    int  // members of etcd that do not run
+	gap     func() time.Duration
+}
+
+// player is one agent. Its fate is what was done to it, "" nothing.
+type player struct {
+	*agent
+	host   int
+	born   time.Duration
+	fate   string
+	frozen bool
+}
+
+// later is what undoes an action.
+type later struct {
+	at time.Time
+	do func()
+}
+
+func newArena(t *testing.T, p plan, c *etcdtest.Cluster) *arena {
+	a := &arena{plan: p, began: time.Now(), gap: watchMachine(t)}
+	t.Cleanup(func() { // runs after the job's own, so that nothing that is stopped stays
+		for _, l := range a.later {
+			l.do()
+		}
+	})
+	if p.lan {
+		a.net = newLAN(t, p.hosts)
+	}
+	conf := "keep_alive_interval=0.5,keep_alive_max_attempt=6"
+	switch {
+	case p.etcd:
+		conf += ",join_timeout=10,last_call_timeout=0.5,ttl=3,lost_timeout=10"
+	case p.min < p.max:
+		// An endpoint's agent that is started anew is found by the survivors of its job
+		// within 5 s; before, it could make a world of its own (docs/usage.md).
+		conf += ",join_timeout=20,last_call_timeout=7"
+	default:
+		conf += ",join_timeout=10,last_call_timeout=0.5"
+	}
+	a.job = newJob(t, "--rdzv-conf", conf, "--shutdown-timeout", "2", "--max-restarts", fmt.Sprint(p.restarts), "--nproc-per-node", fmt.Sprint(p.workers))
+	if p.stubborn {
+		a.touch("stubborn")
+	}
+	if p.lan {
+		a.endpoint = a.net.addr(1)
+	}
+	if p.etcd {
+		a.cluster = c
+		ends := c.Endpoints()
+		if p.lan {
+			ends = a.net.etcd(ends)
+		}
+		a.inEtcd(ends...)
+	}
+	return a
+}
+
+func (a *arena) note(format string, args ...any) {
+	a.Helper()
+	a.Logf("%6.2fs %s", time.Since(a.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// start starts an agent on a host.
+func (a *arena) start(host int) {
+	nnodes := fmt.Sprintf("%d:%d", a.min, a.max)
+	p := &player{host: host, born: time.Since(a.began)}
+	if a.net != nil {
+		p.agent = a.net.node(a.job, host, a.endpoint, nnodes, a.world()...)
+	} else {
+		p.agent = a.node(host, nnodes, a.world()...)
+	}
+	a.note("start %s, pid %d", p.name, p.keeper())
+	a.players = append(a.players, p)
+}
+
+// pass lets up to d go by and does what is due.
+func (a *arena) pass(d time.Duration) {
+	d = time.Duration(a.rnd.Int64N(int64(d)))
+	for end := time.Now().Add(d); ; time.Sleep(5 * time.Millisecond) { // sleep: between two looks
+		now := time.Now()
+		a.later = slices.DeleteFunc(a.later, func(l later) bool {
+			due := !now.Before(l.at)
+			if due {
+				l.do()
+			}
+			return due
+		})
+		if !now.Before(end) {
+			return
+		}
+	}
+}
+
+// undo does something after up to d.
+func (a *arena) undo(d time.Duration, do func()) {
+	a.later = append(a.later, later{time.Now().Add(time.Duration(a.rnd.Int64N(int64(d)))), do})
+}
+
+// act breaks something, or starts an agent where none runs.
+func (a *arena) act() {
+	switch n := a.rnd.IntN(12); {
+	case n < 2:
+		a.worker()
+	case n < 6:
+		a.gorun()
+	case n < 8 && a.cluster != nil:
+		a.member()
+	case n < 10 && a.net != nil:
+		a.link()
+	default:
+		a.fill()
+	}
+}
+
+// fill starts an agent on a host that has none.
+func (a *arena) fill() {
+	for h := 1; h <= a.hosts; h++ {
+		if !slices.ContainsFunc(a.players, func(p *player) bool { return p.host == h && p.running() }) {
+			a.start(h)
+			return
+		}
+	}
+}
+
+// worker kills or stops a worker, or lets one fail.
+func (a *arena) worker() {
+	seats := slices.DeleteFunc(notes[seat](a.dir, "seat.*"), func(s seat) bool { return !s.lives() })
+	if len(seats) == 0 {
+		return
+	}
+	s := seats[a.rnd.IntN(len(seats))]
+	switch a.rnd.IntN(3) {
+	case 0:
+		a.note("kill the worker of rank %d, round %d, on %s", s.Rank, s.Round, s.Node)
+		a.send(s.PID, syscall.SIGKILL)
+	case 1:
+		a.note("stop the worker of rank %d, round %d, on %s, for good", s.Rank, s.Round, s.Node)
+		a.send(s.PID, syscall.SIGSTOP)
+		a.undo(5*time.Second, func() { // or the job would run for ever
+			if s.lives() {
+				a.note("kill it")
+				a.send(s.PID, syscall.SIGKILL)
+			}
+		})
+	default:
+		a.note("fail the worker of rank %d, round %d, on %s", s.Rank, s.Round, s.Node)
+		a.touch(fmt.Sprint("fail.", s.Rank))
+	}
+}
+
+// gorun kills or stops an agent or its keeper.
+func (a *arena) gorun() {
+	var up []*player
+	for _, p := range a.players {
+		if p.running() && !p.frozen && p.findPid() != 0 {
+			up = append(up, p)
+		}
+	}
+	if len(up) == 0 {
+		return
+	}
+	p := up[a.rnd.IntN(len(up))]
+	what, pid := "agent", p.findPid()
+	if a.rnd.IntN(2) == 0 {
+		what, pid = "keeper", p.keeper()
+	}
+	if a.rnd.IntN(3) > 0 || pid == 0 {
+		a.note("kill the %s of %s", what, p.name)
+		p.fate += what + " killed "
+		a.send(pid, syscall.SIGKILL)
+		return
+	}
+	a.note("stop the %s of %s", what, p.name)
+	p.fate, p.frozen, a.halted = p.fate+what+" stopped ", true, true
+	a.send(pid, syscall.SIGSTOP)
+	a.undo(6*time.Second, func() {
+		a.note("let the %s of %s go on", what, p.name)
+		p.frozen = false
+		a.send(pid, syscall.SIGCONT)
+	})
+}
+
+// link cuts a host off.
+func (a *arena) link() {
+	h := 1 + a.rnd.IntN(a.hosts)
+	a.note("cut %s off", a.net.addr(h))
+	a.severed = true
+	for _, p := range a.players {
+		if p.host == h && p.running() {
+			p.fate += "cut "
+		}
+	}
+	a.net.cut(h)
+	a.undo(8*time.Second, func() {
+		a.note("mend the link of %s", a.net.addr(h))
+		a.net.mend(h)
+	})
+}
+
+// member kills or stops a member of etcd.
+func (a *arena) member() {
+	i := a.rnd.IntN(3)
+	if a.down>>i&1 == 1 {
+		return
+	}
+	a.down |= 1 << i
+	kill := a.rnd.IntN(2) == 0
+	a.note("etcd member %d: kill %v, else stop", i, kill)
+	back := func() error { return a.cluster.Cont(i) }
+	if kill {
+		a.cluster.Kill(i)
+		back = func() error { return a.cluster.Restart(i) }
+	} else if err := a.cluster.Stop(i); err != nil {
+		a.Error(err)
+	}
+	a.undo(5*time.Second, func() {
+		a.note("etcd member %d is back", i)
+		a.down &^= 1 << i
+		if err := back(); err != nil && !strings.Contains(err.Error(), "is not ready") { // without a majority it cannot be
+			a.Error(err)
+		}
+	})
+}
+
+func (a *arena) send(pid int, sig syscall.Signal) {
+	if err := syscall.Kill(pid, sig); err != nil && err != syscall.ESRCH {
+		a.Errorf("cannot send %v to %d: %v", sig, pid, err)
+	}
+}

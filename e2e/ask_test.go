@@ -1,0 +1,92 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// standing is what the tests read of gorun status --json.
+type standing struct {
+	RunID     string  `json:"run_id"`
+	State     string  `json:"state"`
+	Round     int     `json:"round"`
+	Restart   int     `json:"restart"`
+	Max       int     `json:"max_restarts"`
+	WorldSize int     `json:"world_size"`
+	Failure   string  `json:"last_failure"`
+	Note      string  `json:"note"`
+	Nodes     []stood `json:"nodes"`
+}
+
+// stood is one node of a job.
+type stood struct {
+	Addr      string `json:"addr"`
+	GroupRank int    `json:"group_rank"`
+	Standing  string `json:"standing"`
+	Answered  bool   `json:"answered"`
+	Trouble   string `json:"trouble"`
+	PID       int    `json:"pid"`
+	Keeper    int    `json:"keeper"`
+	Ranks     []struct {
+		Rank   int    `json:"rank"`
+		PID    int    `json:"pid"`
+		State  string `json:"state"`
+		Output *int64 `json:"last_output_ms"`
+		Seen   string `json:"output_seen"`
+	} `json:"ranks"`
+}
+
+// client is a gorun status or gorun abort about this agent's job, asked of this
+// agent. Other jobs may run on the machine. An agent can be asked a moment after
+// its workers have started.
+func (a *agent) client(command string, args ...string) *exec.Cmd {
+	a.j.Helper()
+	if a.running() {
+		name := fmt.Sprintf("@gorun.%d.%d", os.Getuid(), a.pid())
+		eventually(a.j, patience, a.name+" can be asked", func() bool {
+			sockets, _ := os.ReadFile("/proc/net/unix")
+			return strings.Contains(string(sockets), name) || !a.running()
+		})
+	}
+	return exec.Command(os.Getenv(envGorun), append([]string{command, "--pid", fmt.Sprint(a.keeper())}, args...)...)
+}
+
+// ask runs a client and gives its standard output, its errors and its exit code.
+func ask(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	err := cmd.Wait()
+	if !stop.Stop() {
+		t.Fatalf("%v has not ended after %v", cmd.Args, time.Since(began))
+	}
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// status asks the agent how its job stands.
+func (a *agent) status() (s standing) {
+	a.j.Helper()
+	out, said, code := ask(a.j, a.client("status", "--json"))
+	if code != 0 {
+		a.j.Fatalf("status of %s: exit code %d: %s", a.name, code, said)
+	}
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		a.j.Fatalf("status of %s: %v: %s", a.name, err, out)
+	}
+	return s
+}

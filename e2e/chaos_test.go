@@ -1,0 +1,209 @@
+package e2e_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
+)
+
+var (
+	chaosTime = flag.Duration("chaos.time", 0, "how long TestChaos breaks jobs (10 s, with CI=true 60 s)")
+	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of TestChaos's first job (random; with CI=true 1000)")
+)
+
+// chaosLimit is how long a job may take to end once nothing is broken any more:
+// the time to meet, to miss etcd and to stop, on a busy machine.
+const chaosLimit = 90 * time.Second
+
+// Whatever is killed, stopped or cut: a job ends, leaves nothing behind, never
+// has two worlds in one round nor workers of two rounds on a node, and all who
+// lived through it tell the same.
+func TestChaos(t *testing.T) {
+	seed := *chaosSeed
+	switch {
+	case seed != 0:
+	case os.Getenv("CI") == "true": // a change is judged by what it changes; a laptop looks for more
+		seed = 1000
+	default:
+		seed = rand.Uint64N(1e9)
+	}
+	span := *chaosTime
+	switch {
+	case span > 0:
+	case os.Getenv("CI") == "true":
+		span = time.Minute
+	default:
+		span = 10 * time.Second
+	}
+	var cluster *etcdtest.Cluster
+	for end := time.Now().Add(span); time.Now().Before(end) && !t.Failed(); seed++ {
+		p := newPlan(seed)
+		if p.etcd && cluster == nil {
+			c, err := etcdtest.Launch(t.TempDir(), etcdtest.Options{Members: 3})
+			need(t, err == nil, fmt.Sprint(err))
+			t.Cleanup(c.Close)
+			cluster = c
+		}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Log(p)
+			newArena(t, p, cluster).play()
+		})
+	}
+	if cluster != nil && !t.Failed() {
+		eventually(t, 2*patience, "nothing is left in etcd", func() bool { return len(keysIn(t, cluster)) == 0 })
+	}
+}
+
+// plan is a job and how it is broken.
+type plan struct {
+	rnd      *rand.Rand
+	etcd     bool
+	lan      bool // hosts with links that can be cut
+	min, max int  // nodes
+	hosts    int  // more than max: spares
+	workers  int  // of each node
+	restarts int
+	stubborn bool // workers do not heed SIGTERM
+	actions  int
+}
+
+func newPlan(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	p := plan{rnd: r, etcd: r.IntN(2) == 0, lan: r.IntN(3) > 0 && os.Getuid() == 0, max: 2 + r.IntN(3), workers: 1 + r.IntN(2), stubborn: r.IntN(4) == 0}
+	p.min = p.max
+	if r.IntN(2) == 0 {
+		p.min = max(1, p.max-1-r.IntN(2))
+	}
+	p.hosts, p.restarts, p.actions = p.max+r.IntN(3), r.IntN(10), 2+r.IntN(8)
+	return p
+}
+
+func (p plan) String() string {
+	backend, where := "gossip", "loopback"
+	if p.etcd {
+		backend = "etcd"
+	}
+	if p.lan {
+		where = "lan"
+	}
+	return fmt.Sprintf("%s, %s, %d to %d nodes on %d hosts, %d workers, %d restarts, %d actions, stubborn %v", backend, where, p.min, p.max, p.hosts, p.workers, p.restarts, p.actions, p.stubborn)
+}
+
+// play runs the job from its start to its end, and judges it.
+func (a *arena) play() {
+	for h := 1; h <= a.hosts; h++ {
+		a.start(h)
+		if a.rnd.IntN(2) == 0 {
+			a.pass(time.Second / 2)
+		}
+	}
+	a.pass(3 * time.Second)
+	for range a.actions {
+		a.act()
+		a.pass(2 * time.Second)
+	}
+	for len(a.later) > 0 { // what was stopped goes on, what was cut is mended
+		a.pass(time.Second)
+	}
+	a.note("nothing is broken any more")
+	a.pass(3 * time.Second)
+	a.touch("go")
+	deadline := time.Now().Add(chaosLimit)
+	for _, p := range a.players {
+		p.wait(time.Until(deadline))
+	}
+	a.judge()
+}
+
+// judge looks at how it went.
+func (a *arena) judge() {
+	a.uniform()
+	for _, o := range notes[overlap](a.dir, "overlap.*") {
+		switch {
+		case o.New.Round == o.Old.Round:
+			a.Errorf("two worlds in one round: %v", o)
+		case o.New.Node == o.Old.Node:
+			a.Errorf("two rounds on a node: %v", o)
+		case !a.halted && (a.plan.etcd || !a.severed):
+			a.Errorf("two rounds at once: %v", o)
+		}
+	}
+	for _, p := range a.players {
+		a.Logf("%s started %v: exit code %d, %s; %s", p.name, p.born.Round(time.Millisecond), p.code, p.fate, p.lastLine())
+		if !slices.Contains([]int{0, 5, 75, 137}, p.code) && p.fate == "" {
+			a.Errorf("%s: exit code %d", p.name, p.code)
+		}
+	}
+	if gap := a.gap(); gap > time.Second { // then nodes have lost each other without being cut
+		a.Logf("this machine stood still for %v: who tells what is not compared", gap)
+		return
+	}
+	for _, same := range a.together() {
+		same = slices.DeleteFunc(same, func(p *player) bool { return p.fate != "" }) // those who lived through it all
+		for i, p := range same {
+			switch first := same[0]; {
+			case i > 0 && first.code != p.code:
+				a.Errorf("%s ended with %d, %s with %d", first.name, first.code, p.name, p.code)
+			case i > 0 && p.code != 0 && first.lastLine() != p.lastLine():
+				a.Errorf("%s says:\n%s\n%s says:\n%s", first.name, first.lastLine(), p.name, p.lastLine())
+			}
+		}
+	}
+}
+
+// together are the agents of each job: when one has ended, agents that are started
+// later make another one. Who never had a place is in none.
+func (a *arena) together() [][]*player {
+	var jobs [][]*player
+	var worlds []map[string]bool
+	for _, p := range a.players {
+		mine, members := map[string]bool{}, []*player{p}
+		for line := range strings.Lines(p.out.String()) {
+			if _, token, ok := strings.Cut(strings.TrimSpace(line), ", world "); ok {
+				mine[token] = true
+			}
+		}
+		if len(mine) == 0 {
+			continue
+		}
+		for i := len(jobs) - 1; i >= 0; i-- {
+			common := false
+			for token := range worlds[i] {
+				common = common || mine[token]
+			}
+			if common {
+				maps.Copy(mine, worlds[i])
+				members = append(jobs[i], members...)
+				jobs, worlds = slices.Delete(jobs, i, i+1), slices.Delete(worlds, i, i+1)
+			}
+		}
+		jobs, worlds = append(jobs, members), append(worlds, mine)
+	}
+	return jobs
+}
+
+// watchMachine tells how long the machine let nobody run at most.
+func watchMachine(t *testing.T) func() time.Duration {
+	var most atomic.Int64
+	go func() {
+		const every = 50 * time.Millisecond
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for last := time.Now(); t.Context().Err() == nil; {
+			<-tick.C
+			now := time.Now()
+			most.Store(max(most.Load(), int64(now.Sub(last)-every)))
+			last = now
+		}
+	}()
+	return func() time.Duration { return time.Duration(most.Load()) }
+}

@@ -1,0 +1,82 @@
+package e2e_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// fakeDocker does with the environment what docker run does: only what -e names
+// gets through. The programs that it was told to run are listed in programs.
+const fakeDocker = `#!/bin/bash
+shift; pass=() entry=()
+while [ $# -gt 0 ]; do case $1 in
+  -e) pass+=("$2=${!2}"); shift 2 ;;
+  --entrypoint=*) entry=("${1#*=}"); shift ;;
+  -*) shift ;;
+  *) break ;;
+esac; done
+shift
+echo "${entry[@]} $1" >> "$0.programs"
+exec env -i PATH="$PATH" "${pass[@]}" "${entry[@]}" "$@"
+`
+
+func docker(j *job) (programs func() string) {
+	j.Helper()
+	path := j.write("docker", fakeDocker, 0o755)
+	j.env = append(j.env, "PATH="+strings.TrimSuffix(path, "/docker")+":"+os.Getenv("PATH"), "NCCL_ALGO=Ring")
+	return func() string {
+		text, _ := os.ReadFile(path + ".programs")
+		return string(text)
+	}
+}
+
+// A container without -e: every node says which variables do not arrive, and the
+// line that passes them on; that line works.
+func TestStoryContainerWithoutEnvironment(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--no-python", "--nproc-per-node", "2")
+	programs := docker(j)
+	run := func(options ...string) []*agent {
+		line := append(append([]string{"docker", "run"}, options...), "image", "sh", "-c", "echo rank=$RANK algo=$NCCL_ALGO store=${MASTER_PORT:+yes}")
+		return j.nodes(2, line...)
+	}
+	table := j.refused(run()...)
+	finds(t, table, "error E03")
+	has(t, table, "both nodes", "behind docker run: without RANK", "NCCL_ALGO", "docker run -e RANK -e LOCAL_RANK")
+	if strings.Contains(programs(), "echo") {
+		t.Errorf("the program was started: %s", programs())
+	}
+	_, fix, _ := strings.Cut(table, "  docker run ")
+	fix, _, _ = strings.Cut(fix, " ...")
+	agents := run(strings.Fields(fix)...)
+	j.end(patience, 0, agents...)
+	for i, a := range agents {
+		a.prints("rank="+string(rune('0'+2*i))+" algo=Ring store=yes\n", 1)
+		if table := a.table(); table != "" {
+			t.Errorf("%s says:\n%s", a.name, table)
+		}
+	}
+}
+
+// A node alone is told, too, and of one worker it is a warning.
+func TestWrapperOfOneNode(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--standalone", "--no-python")
+	j.write(".bash_profile", "export NCCL_ALGO=Tree\n", 0o600)
+	docker(j)
+	j.env = append(j.env, "HOME="+j.dir)
+	a := j.run("node", "bash", "-lc", "echo $NCCL_ALGO")
+	j.end(patience, 0, a)
+	has(t, a.table(), "warning E03", "behind bash -l: changed: NCCL_ALGO", j.dir+"/.bash_profile sets NCCL_ALGO")
+
+	a = j.run("node", "docker", "run", "image", "true")
+	j.end(patience, 0, a)
+	has(t, a.table(), "warning E03", "behind docker run: without RANK")
+
+	a = j.run("node", "timeout", "60", "sh", "-c", "exec true")
+	j.end(patience, 0, a)
+	if table := a.table(); table != "" {
+		t.Errorf("a program that hands everything on: %s", table)
+	}
+}

@@ -1,0 +1,270 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// gpuHost is one machine with GPUs, and the file that says what goes on there.
+type gpuHost struct {
+	*job
+	m    *machine
+	live string
+}
+
+func newGPUHost(t *testing.T, gpus int) *gpuHost {
+	f := newFleet(t, [][]nic{eth0("10.77.0.1/24")})
+	g := &gpuHost{job: f.job(t), m: f.machines[0]}
+	g.m.gpus(gpus)
+	g.live = filepath.Join(g.dir, "live")
+	g.m.nvml(fmt.Sprintf("gpus %d host %s live %s", gpus, g.m.Host, g.live))
+	g.m.env = append(g.m.env, "LIVE="+g.live)
+	return g
+}
+
+// run starts gorun there.
+func (g *gpuHost) run(args ...string) *agent {
+	g.Helper()
+	return g.launch(g.m.Host, g.m.on(g.command(args...)))
+}
+
+// happens adds to what goes on.
+func (g *gpuHost) happens(line string) {
+	g.Helper()
+	f, err := os.OpenFile(g.live, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		g.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintln(f, line); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// Which GPUs a worker sees and owns.
+func TestPin(t *testing.T) {
+	t.Parallel()
+	const a, b, c, d = "GPU-node1-0000", "GPU-node1-0001", "GPU-node1-0002", "GPU-node1-0003"
+	all := strings.Join([]string{a, b, c, d}, ",")
+	for name, tt := range map[string]struct {
+		flags string
+		env   []string
+		code  int
+		want  []string // RANK LOCAL_RANK CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER GORUN_DEVICE
+		says  string
+	}{
+		"as torchrun's scripts want it": {
+			flags: "--nproc-per-node 2",
+			want:  []string{"0 0 " + all + " PCI_BUS_ID " + a, "1 1 " + all + " PCI_BUS_ID " + b},
+		},
+		"all": {
+			flags: "--nproc-per-node gpu --gpus-per-worker 2",
+			want:  []string{"0 0 " + all + " PCI_BUS_ID " + a + "," + b, "1 1 " + all + " PCI_BUS_ID " + c + "," + d},
+			says:  "each worker sees all GPUs and owns 2 of them",
+		},
+		"exclusive": {
+			flags: "--nproc-per-node 2 --pin=exclusive",
+			want:  []string{"0 0 " + a + " PCI_BUS_ID " + a, "1 1 " + b + " PCI_BUS_ID " + b},
+		},
+		"none": {flags: "--nproc-per-node 2 --pin=none", want: []string{"0 0 - - -", "1 1 - - -"}},
+		"a map": {
+			flags: "--nproc-per-node 2 --pin=exclusive --map gpu=3,1",
+			want:  []string{"0 0 " + d + " PCI_BUS_ID " + d, "1 1 " + b + " PCI_BUS_ID " + b},
+		},
+		"virtual local rank": {
+			flags: "--nproc-per-node 2 --virtual-local-rank",
+			want:  []string{"0 0 0 - " + a, "1 0 1 - " + b},
+		},
+		"what is visible": {
+			flags: "--nproc-per-node gpu", env: []string{"CUDA_VISIBLE_DEVICES=2,GPU-node1-0000,0"},
+			want: []string{"0 0 " + c + " PCI_BUS_ID " + c}, says: "so CUDA ignores it and what follows",
+		},
+		"reversed": {
+			flags: "--nproc-per-node gpu", env: []string{"CUDA_VISIBLE_DEVICES=" + b + "," + a},
+			want: []string{"0 0 " + b + "," + a + " PCI_BUS_ID " + b, "1 1 " + b + "," + a + " PCI_BUS_ID " + a},
+		},
+		"hidden": {
+			flags: "--nproc-per-node 2", env: []string{"CUDA_VISIBLE_DEVICES="},
+			want: []string{"0 0  - -", "1 1  - -"},
+		},
+		"nodes of one machine": {
+			flags: "--local-nodes 2 --nproc-per-node gpu --pin=exclusive",
+			want: []string{
+				"0 0 " + a + " PCI_BUS_ID " + a, "1 1 " + b + " PCI_BUS_ID " + b,
+				"2 0 " + c + " PCI_BUS_ID " + c, "3 1 " + d + " PCI_BUS_ID " + d,
+			},
+		},
+		"more workers than GPUs": {
+			flags: "--nproc-per-node 5", says: "no worker gets a GPU of its own",
+			want: []string{"0 0 - - -", "1 1 - - -", "2 2 - - -", "3 3 - - -", "4 4 - - -"},
+		},
+		"more workers than GPUs, that were asked for": {
+			flags: "--nproc-per-node 5 --pin=order", code: 2, says: "gorun: 5 workers, but 4 GPUs are visible on node node1: use --nproc-per-node gpu, or --oversubscribe-gpus\n",
+		},
+		"more nodes than GPUs": {
+			flags: "--local-nodes 2 --nproc-per-node 3 --pin=order", code: 2, says: "3 workers after the 3 of this machine's other nodes, but 4 GPUs are visible",
+		},
+		"shared": {
+			flags: "--nproc-per-node 5 --pin=exclusive --oversubscribe-gpus",
+			want: []string{
+				"0 0 " + a + " PCI_BUS_ID " + a, "1 1 " + b + " PCI_BUS_ID " + b, "2 2 " + c + " PCI_BUS_ID " + c,
+				"3 3 " + d + " PCI_BUS_ID " + d, "4 4 " + a + " PCI_BUS_ID " + a,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGPUHost(t, 4)
+			g.m.env = append(g.m.env, tt.env...)
+			script := sh(`echo $RANK $LOCAL_RANK "${CUDA_VISIBLE_DEVICES--}" ${CUDA_DEVICE_ORDER--} ${GORUN_DEVICE--}`)
+			x := g.run(append(strings.Fields(tt.flags), script...)...)
+			g.end(patience, tt.code, x)
+			var got []string
+			for line := range strings.Lines(x.out.String()) {
+				got = append(got, strings.TrimSpace(line))
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("the workers have\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+			if !strings.Contains(x.err.String(), tt.says) {
+				t.Errorf("it does not say %q", tt.says)
+			}
+		})
+	}
+}
+
+// Two containers of one machine that give the same GPUs to their workers.
+func TestPinTwoContainers(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, twin()).healthy()
+	f.machines[1].write("boot_id", "00000000-0000-4000-8000-000000000001\n")
+	f.machines[1].nvml("gpus 2 host node1")
+	j := f.job(t)
+	agents := f.all(j, script)
+	j.end(patience, 78, agents...)
+	finds(t, agents[0].err.String(), "error D01", "warning H01")
+	has(t, agents[0].err.String(), "GPU-node1-0000")
+}
+
+// An error of a worker's GPU ends the job with that as its cause.
+func TestGPUError(t *testing.T) {
+	t.Parallel()
+	g := newGPUHost(t, 2)
+	a := g.run(with(sh(`echo up; exec sleep 100`), "--nproc-per-node", "2")...)
+	a.prints("up", 2)
+	g.happens("xid 1 13") // a program's own
+	g.happens("xid 1 79")
+	g.end(patience, 1, a)
+	g.causes([]*agent{a}, "rank 1", "GPU 1 (GPU-node1-0001) of rank 1", "Xid 79", "fallen off the bus")
+	a.says("Xid 13")
+}
+
+// A user may prefer to go on.
+func TestGPUErrorIsOnlyTold(t *testing.T) {
+	t.Parallel()
+	g := newGPUHost(t, 2)
+	a := g.run(with(sh(`echo up; until [ -e $LIVE.end ]; do sleep 0.1; done`), "--nproc-per-node", "2", "--on-gpu-error=warn")...)
+	a.prints("up", 2)
+	g.happens("xid 0 48")
+	a.says("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
+	if err := os.WriteFile(g.live+".end", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	g.end(patience, 0, a)
+}
+
+// A restart waits until the GPUs are free, and names who holds them.
+func TestGPURelease(t *testing.T) {
+	t.Parallel()
+	g := newGPUHost(t, 2)
+	// What the driver lists for the worker stays when that has ended.
+	a := g.run(with(sh(`echo up $$; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { echo busy 0 $$ >>$LIVE; exit 3; }`), "--max-restarts", "1")...)
+	a.says("waiting until the GPUs are free (at most 50s): GPU 0: pid ")
+	if n := strings.Count(a.out.String(), "up"); n != 1 {
+		t.Errorf("%d workers were started before the GPU was free", n)
+	}
+	if err := os.WriteFile(g.live, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	g.end(patience, 0, a)
+	a.prints("up", 2)
+}
+
+// Whoever is in a hurry does not wait: Ctrl-C twice.
+func TestGPUReleaseHurry(t *testing.T) {
+	t.Parallel()
+	g := newGPUHost(t, 2)
+	a := g.run(sh(`echo busy 0 $$ >>$LIVE; echo up; exec sleep 100`)...)
+	a.prints("up", 1)
+	a.signal(syscall.SIGINT)
+	a.says("waiting until the GPUs are free")
+	a.signal(syscall.SIGINT)
+	g.end(patience, 130, a)
+}
+
+// Nobody waits longer than the user wants to.
+func TestGPUReleaseTimeout(t *testing.T) {
+	t.Parallel()
+	for limit, says := range map[string]string{"4": "the GPUs are not free after 4s: GPU 0: pid ", "0": ""} {
+		g := newGPUHost(t, 2)
+		a := g.run(with(sh(`echo busy 0 $$ >>$LIVE; exit 3`), "--gpu-release-timeout", limit)...)
+		g.end(patience, 3, a)
+		if said := strings.Contains(a.err.String(), "the GPUs are not free"); said != (says != "") || !strings.Contains(a.err.String(), says) {
+			t.Errorf("--gpu-release-timeout %s: want %q", limit, says)
+		}
+	}
+}
+
+// Who computes on another rank's GPU is told, after the first half minute.
+func TestGPUMisplaced(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes more than 30 s")
+	}
+	g := newGPUHost(t, 2)
+	a := g.run(with(sh(`echo busy 0 $$ >>$LIVE; until [ -e $LIVE.end ]; do sleep 0.2; done`), "--nproc-per-node", "2")...)
+	eventually(t, patience+patience, "a word about rank 1", func() bool { return strings.Contains(a.err.String(), "rank 1 (pid ") })
+	if err := os.WriteFile(g.live+".end", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	g.end(patience, 0, a)
+	has(t, a.err.String(), "runs on GPU 0, its own is GPU 1: call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive")
+	if strings.Contains(a.err.String(), "rank 0 (pid") {
+		t.Error("rank 0 is accused")
+	}
+}
+
+// A worker's process has the mask that --numa-binding gives it.
+func TestNUMABinding(t *testing.T) {
+	t.Parallel()
+	cores, err := filepath.Glob("/sys/devices/system/cpu/cpu*/topology/thread_siblings_list")
+	need(t, err == nil && len(cores) > 0, "CPUs in /sys")
+	distinct := map[string]bool{}
+	for _, file := range cores {
+		b, _ := os.ReadFile(file)
+		distinct[string(b)] = true
+	}
+	j := newJob(t)
+	mask := sh(`grep Cpus_allowed_list: /proc/self/status`)
+	a := j.run("node", with(mask, "--nproc-per-node", "2", "--numa-binding", "node")...)
+	j.end(patience, 0, a)
+	a.prints("Cpus_allowed_list:", 2)
+	if len(distinct) < 2 {
+		t.Skip("exclusive: this machine has one core")
+	}
+	a = j.run("exclusive", with(mask, "--nproc-per-node", "2", "--numa-binding", "exclusive")...)
+	j.end(patience, 0, a)
+	var lists []string
+	for line := range strings.Lines(a.out.String()) {
+		lists = append(lists, line)
+	}
+	if len(lists) != 2 || lists[0] == lists[1] {
+		t.Errorf("the workers share CPUs: %q", lists)
+	}
+}

@@ -1,0 +1,99 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// doors is the switch's own address, where hosts find what runs outside.
+const doors = "10.77.0.254"
+
+// etcd makes a cluster of the machine outside reachable for the hosts, and tells
+// the endpoints where they find it.
+func (l *lan) etcd(targets []string) []string {
+	l.Helper()
+	l.ip(0, "addr add "+doors+"/24 dev br0")
+	var out []string
+	for _, target := range targets {
+		in := l.listen(0, doors+":0")
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				near, err := in.Accept()
+				if err != nil {
+					return
+				}
+				wg.Go(func() { forward(ctx, near, target) })
+			}
+		})
+		l.Cleanup(func() {
+			in.Close()
+			cancel()
+			wg.Wait()
+		})
+		out = append(out, in.Addr().String())
+	}
+	return out
+}
+
+// listen opens a port in a host's namespace.
+func (l *lan) listen(host int, addr string) net.Listener {
+	l.Helper()
+	// The thread must come back and live on: what it has started dies with it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		l.Fatal(err)
+	}
+	defer own.Close()
+	other, err := os.Open("/run/netns/" + l.host(host))
+	if err != nil {
+		l.Fatal(err)
+	}
+	defer other.Close()
+	if err := unix.Setns(int(other.Fd()), unix.CLONE_NEWNET); err != nil {
+		l.Fatal(err)
+	}
+	in, err := net.Listen("tcp", addr)
+	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
+		panic(fmt.Sprint("this thread cannot leave ", l.host(host), ": ", back)) // no test could go on
+	}
+	if err != nil {
+		l.Fatal(err)
+	}
+	return in
+}
+
+// forward carries bytes both ways until one side ends or ctx does: who was cut
+// off never ends.
+func forward(ctx context.Context, near net.Conn, target string) {
+	defer near.Close()
+	far, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		near.Close()
+		far.Close()
+	})()
+	var wg sync.WaitGroup
+	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+		wg.Go(func() {
+			defer cancel()
+			_, _ = io.Copy(way[0], way[1])
+		})
+	}
+	wg.Wait()
+	far.Close()
+}

@@ -1,0 +1,174 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
+)
+
+// inEtcd makes a job meet in etcd, at the given endpoints.
+func (j *job) inEtcd(endpoints ...string) *job {
+	j.endpoint = strings.Join(endpoints, ",")
+	j.flags = append([]string{"--rdzv-backend", "etcd"}, j.flags...)
+	return j
+}
+
+// overEtcd is a job that meets in a cluster.
+func overEtcd(t testing.TB, c *etcdtest.Cluster, flags ...string) *job {
+	t.Helper()
+	return newJob(t, flags...).inEtcd(c.Endpoints()...)
+}
+
+// eitherWay runs a story once over gossip and once over an etcd of its own, where
+// nothing may be left.
+func eitherWay(t *testing.T, story func(t *testing.T, newJob func(flags ...string) *job)) {
+	t.Run("gossip", func(t *testing.T) {
+		t.Parallel()
+		story(t, func(flags ...string) *job { return newJob(t, flags...) })
+	})
+	t.Run("etcd", func(t *testing.T) {
+		t.Parallel()
+		c := etcdtest.Start(t, etcdtest.Options{})
+		story(t, func(flags ...string) *job { return overEtcd(t, c, flags...) })
+		// A node that was killed is there until its lease ends, five seconds later.
+		eventually(t, patience, "nothing is left in etcd", func() bool { return len(keysIn(t, c)) == 0 })
+		nothingIn(t, c)
+	})
+}
+
+// nothingIn asserts that the jobs, which have ended in order, left nothing in etcd.
+func nothingIn(t testing.TB, c *etcdtest.Cluster) {
+	t.Helper()
+	if keys := keysIn(t, c); len(keys) > 0 {
+		t.Errorf("left in etcd: %v", keys)
+	}
+	leases, err := c.Client().Leases(t.Context())
+	if err != nil || len(leases.Leases) > 0 {
+		t.Errorf("left in etcd: %v leases (%v)", leases, err)
+	}
+}
+
+func keysIn(t testing.TB, c *etcdtest.Cluster) []string {
+	t.Helper()
+	keys, err := c.Keys("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// A job meets in one etcd or in a cluster of three, and however it ends nothing
+// stays there.
+func TestEtcd(t *testing.T) {
+	t.Parallel()
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			t.Parallel()
+			c := etcdtest.Start(t, etcdtest.Options{Members: members})
+			t.Run("success", func(t *testing.T) {
+				j := overEtcd(t, c)
+				agents := j.nodes(3, sh(tellWho)...)
+				j.end(patience, 0, agents...)
+				for rank, a := range agents {
+					a.prints(fmt.Sprint("rank ", rank, " of 3"), 1)
+				}
+				nothingIn(t, c)
+			})
+			t.Run("failure", func(t *testing.T) {
+				j := overEtcd(t, c)
+				agents := j.nodes(3, with(onRank("4", "echo oops >&2; exit 3"), "--nproc-per-node", "2")...)
+				j.end(patience, 3, agents...)
+				j.causes(agents, "rank 4 on", "127.0.0.3", "exited with code 3")
+				j.agree(agents...)
+				nothingIn(t, c)
+			})
+			t.Run("Ctrl-C", func(t *testing.T) {
+				j := overEtcd(t, c)
+				agents := j.nodes(3, sh(stay)...)
+				for _, a := range agents {
+					a.prints("up", 1)
+				}
+				if keys := keysIn(t, c); len(keys) != 5 { // one for each node, the coordinator's and the round's
+					t.Errorf("keys of a running job: %v", keys)
+				}
+				agents[2].signal(syscall.SIGINT)
+				j.end(patience, 130, agents...)
+				j.causes(agents, "stopped:", "127.0.0.3", "received SIGINT")
+				j.agree(agents...)
+				nothingIn(t, c)
+			})
+			t.Run("Ctrl-C while waiting", func(t *testing.T) {
+				j := overEtcd(t, c)
+				agents := []*agent{j.node(1, "3", sh(stay)...), j.node(2, "3", sh(stay)...)}
+				for _, a := range agents {
+					a.says("have 2 of 3 nodes")
+				}
+				agents[0].signal(syscall.SIGINT)
+				j.end(patience, 130, agents...)
+				j.agree(agents...)
+				nothingIn(t, c)
+			})
+		})
+	}
+}
+
+// etcd-v2 is a name for the same, with a word about it; nodes of one machine
+// meet in etcd too; and two jobs do not see each other.
+func TestEtcdNames(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	old := newJob(t, "--rdzv-backend", "etcd-v2")
+	old.endpoint = c.Endpoints()[0]
+	local := newJob(t, "--local-nodes", "3", "--rdzv-backend", "etcd", "--rdzv-endpoint", c.Endpoints()[0])
+	agents := old.nodes(2, sh(tellWho)...)
+	three := local.run("local", with(sh(tellWho), "--rdzv-id", local.id)...)
+	old.end(patience, 0, agents...)
+	local.end(patience, 0, three)
+	for rank, a := range agents {
+		a.says("etcd-v2 is taken for etcd: gorun speaks etcd's API v3")
+		a.prints(fmt.Sprintf("rank %d of 2 in %s\n", rank, old.id), 1)
+	}
+	for rank := range 3 {
+		three.prints(fmt.Sprintf("rank %d of 3 in %s\n", rank, local.id), 1)
+	}
+	nothingIn(t, c)
+}
+
+// What all processes of a killed job left in etcd ends with its leases, and its
+// run id can be used at once: its nodes refuse connections, so they are dead.
+func TestEtcdJobKilled(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	const conf = "ttl=2,lost_timeout=2"
+	killed := func(t *testing.T) *job {
+		j := overEtcd(t, c, "--rdzv-conf", conf, "--shutdown-timeout", "1")
+		agents := j.nodes(2, sh(stay)...)
+		for _, a := range agents {
+			a.prints("up", 1)
+		}
+		j.killAll()
+		j.end(patience, 137, agents...)
+		if keys := keysIn(t, c); len(keys) != 4 {
+			t.Errorf("keys of a job that was killed just now: %v", keys)
+		}
+		return j
+	}
+	t.Run("again", func(t *testing.T) {
+		first := killed(t)
+		again := overEtcd(t, c, "--rdzv-conf", conf)
+		again.id = first.id
+		began := time.Now()
+		agents := again.nodes(2, sh(tellWho)...)
+		again.end(patience, 0, agents...)
+		t.Logf("the same run id again: done %v after the kill", time.Since(began).Round(time.Millisecond))
+	})
+	t.Run("leases", func(t *testing.T) {
+		killed(t)
+		// The round's lease is the longest: lost_timeout, the grace and ten seconds.
+		eventually(t, patience, "everything is gone with the leases", func() bool { return len(keysIn(t, c)) == 0 })
+	})
+}

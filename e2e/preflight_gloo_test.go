@@ -1,0 +1,87 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// Machines that fit together are not bothered: the job runs, and nothing is said.
+func TestHealthyFleet(t *testing.T) {
+	t.Parallel()
+	for name, setup := range map[string]func(*fleet) []string{
+		"GPUs": func(f *fleet) []string {
+			f.healthy()
+			return []string{script}
+		},
+		"torch on CPUs": func(f *fleet) []string {
+			for _, m := range f.machines {
+				m.torch(nccl)
+			}
+			return []string{script}
+		},
+		"a shell script": func(*fleet) []string { return sh("echo up $RANK") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, twin())
+			worker := setup(f)
+			j := f.job(t, "--nproc-per-node", "2")
+			agents := f.all(j, worker...)
+			j.end(patience, 0, agents...)
+			for _, a := range agents {
+				a.prints("up", 2)
+				if strings.Contains(a.err.String(), "preflight") {
+					t.Errorf("%s: %s", a.name, a.err)
+				}
+			}
+		})
+	}
+}
+
+// Without GPUs it is Gloo that has to find the way.
+func TestPreflightGloo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		nics  [][]nic
+		setup func(*fleet)
+		finds []string
+		text  []string
+	}{
+		"the host's name is loopback": {
+			twin(),
+			func(f *fleet) {
+				f.machines[1].write("/etc/hosts", "127.0.0.1 localhost\n127.0.1.1 node2\n10.77.0.1 node1\n")
+			},
+			[]string{"error I07"},
+			[]string{"> node2 (rank 1)", "127.0.1.1", "loopback"},
+		},
+		"no interface of that name": {
+			twin(),
+			func(f *fleet) { f.setenv("GLOO_SOCKET_IFNAME=eth") },
+			[]string{"error I08"},
+			[]string{"GLOO_SOCKET_IFNAME=eth", "eth0"},
+		},
+		"a firewall": {
+			apart(2),
+			func(f *fleet) {
+				f.setenv("GLOO_SOCKET_IFNAME=eth0")
+				f.firewall(2, "reject with tcp reset")
+			},
+			[]string{"error I02"},
+			[]string{"Gloo connects every process to every other", "refused"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, c.nics)
+			for _, m := range f.machines {
+				m.torch(nccl)
+			}
+			c.setup(f)
+			j := f.job(t)
+			table := j.refused(f.all(j, script)...)
+			finds(t, table, c.finds...)
+			has(t, table, c.text...)
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	oneSecret   = "one secret of the end-to-end tests"
+	otherSecret = "another secret of the end-to-end tests"
+	sameSecret  = "has another secret (or none); give every node the same --secret-file"
+)
+
+// secretFile writes a secret and gives the flags for it.
+func (j *job) secretFile(text string) []string {
+	j.Helper()
+	if text == "" {
+		return nil
+	}
+	file := filepath.Join(j.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		j.Fatal(err)
+	}
+	return []string{"--secret-file", file}
+}
+
+// Agents of one secret make a job, whichever way each was given it, over several
+// rounds; no worker has it, nothing prints it, and no fact tells it.
+func TestSecret(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"gossip", "static", "local nodes"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, "--max-restarts", "1", "--preflight", "warn")
+			report := filepath.Join(j.dir, "report")
+			script := sh(`env -0 >$E2E_DIR/env.$RANK; exit $((1 - TORCHELASTIC_RESTART_COUNT))`)
+			file := j.secretFile(oneSecret)
+			var agents []*agent
+			switch kind {
+			case "gossip":
+				agents = append(agents, j.node(1, "2", with(script, append(file, "--report", report)...)...))
+				j.env = []string{"GORUN_SECRET=" + oneSecret}
+				agents = append(agents, j.node(2, "2", script...))
+			case "static":
+				j.env = []string{"GORUN_SECRET=" + oneSecret}
+				agents = j.static(2, script...)
+			case "local nodes":
+				j.env = []string{"GORUN_SECRET=" + oneSecret}
+				agents = []*agent{j.run("all", with(script, "--local-nodes", "2", "--report", report)...)}
+			}
+			j.end(patience, 0, agents...)
+			for rank := range 2 {
+				for name, value := range j.environ(rank) {
+					if name == "GORUN_SECRET" || strings.Contains(value, oneSecret) {
+						t.Errorf("rank %d has %s=%s", rank, name, value)
+					}
+				}
+			}
+			told, _ := os.ReadFile(report)
+			for _, a := range agents {
+				if all := a.out.String() + a.err.String() + string(told); strings.Contains(all, oneSecret) {
+					t.Errorf("%s tells the secret: %s", a.name, all)
+				}
+				if strings.Contains(a.err.String(), "secret") {
+					t.Errorf("%s says: %s", a.name, a.err)
+				}
+			}
+		})
+	}
+}
+
+// Facts that are saved do not have the secret.
+func TestSecretIsNoFact(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	j.env = []string{"GORUN_SECRET=" + oneSecret}
+	facts := filepath.Join(j.dir, "facts")
+	a := j.run("check", "check", "--save", facts, "--json")
+	a.wait(patience)
+	b, err := os.ReadFile(facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(b) || bytes.Contains(b, []byte(oneSecret)) || bytes.Contains(b, []byte("GORUN_SECRET")) {
+		t.Errorf("the facts:\n%s", b)
+	}
+	if strings.Contains(a.err.String()+a.out.String(), "secret") {
+		t.Errorf("it says: %s%s", a.out, a.err)
+	}
+}
+
+// Agents with different secrets, or of which one has none, say so within seconds.
+// The one that came to the wrong place ends; the other waits for the right one.
+func TestOtherSecret(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ first, second string }{
+		"different": {oneSecret, otherSecret}, "the second has none": {oneSecret, ""}, "the first has none": {"", oneSecret},
+	} {
+		for _, kind := range []string{"gossip", "static"} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				t.Parallel()
+				j := newJob(t)
+				start := func(rank int, text string) *agent {
+					args := append(j.secretFile(text), sh("echo up")...)
+					if kind == "gossip" {
+						return j.node(rank+1, "2", args...)
+					}
+					_, port, _ := strings.Cut(j.endpoint, ":")
+					return j.run(fmt.Sprint("node ", rank), append([]string{
+						"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--master-addr", "127.0.0.1", "--master-port", port,
+					}, args...)...)
+				}
+				first := start(0, c.first)
+				first.says("have 1 of 2 nodes")
+				second := start(1, c.second)
+				j.end(soon, 75, second)
+				j.causes([]*agent{second}, j.endpoint+" "+sameSecret)
+				first.says("127.0.0.1 " + sameSecret)
+				if out := first.out.String() + second.out.String(); strings.Contains(out, "up") || !first.running() {
+					t.Errorf("workers were started, or the first agent ended: %s", out)
+				}
+				j.end(patience, 0, start(1, c.first), first)
+			})
+		}
+	}
+}
+
+// A job whose nodes have different secrets ends with 75 on both.
+func TestOtherSecretEndsInTime(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--rdzv-conf", "join_timeout=3")
+	agents := []*agent{
+		j.node(1, "2", append(j.secretFile(oneSecret), sh("echo up")...)...),
+		j.node(2, "2", append(j.secretFile(otherSecret), sh("echo up")...)...),
+	}
+	j.end(patience, 75, agents...)
+	for _, a := range agents {
+		if !strings.Contains(a.err.String(), sameSecret) || a.out.String() != "" {
+			t.Errorf("%s says: %s%s", a.name, a.out, a.err)
+		}
+	}
+}
+
+// Whatever is thrown at the ports of agents with a secret, by those who have none,
+// the job starts, and ends with 0.
+func TestGarbageAndSecret(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"gossip", "static"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			j.env = []string{"GORUN_SECRET=" + oneSecret}
+			script := sh(untilGo)
+			var agents []*agent
+			if kind == "static" {
+				agents = j.static(2, script...)
+			} else {
+				agents = []*agent{j.node(1, "2", script...)}
+				agents[0].says("have 1 of 2 nodes")
+				bombard(t, agents[0])
+				agents = append(agents, j.node(2, "2", script...))
+			}
+			for _, a := range agents {
+				a.prints("up", 1)
+				bombard(t, a)
+			}
+			j.touch("go")
+			j.end(soon, 0, agents...)
+		})
+	}
+}
+
+// Between machines, a job without a secret gets a warning, and one with a secret
+// none, on every node.
+func TestSecretWarning(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"with": oneSecret, "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLAN(t, 2)
+			j := newJob(t)
+			agents := l.nodes(j, "2", append(j.secretFile(text), sh("exit 0")...)...)
+			j.end(patience, 0, agents...)
+			for _, a := range agents {
+				want := 0
+				if text == "" {
+					want = 1
+				}
+				if got := strings.Count(a.err.String(), "warning: this job has no secret"); got != want {
+					t.Errorf("%s: %d warnings: %s", a.name, got, a.err)
+				}
+			}
+		})
+	}
+}
+
+// A secret that cannot be used ends gorun with 2, on every node, and does not show it.
+func TestBadSecret(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ file, env, text string }{
+		"no file":    {"/nonexistent/secret", "", "cannot use --secret-file /nonexistent/secret: no such file"},
+		"a device":   {"/dev/zero", "", "not a regular file"},
+		"short":      {"", "hunter2", "GORUN_SECRET: it has 7 bytes, at least 16"},
+		"empty name": {"empty", "", "cannot use --secret-file without a file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, "--standalone")
+			var flags []string
+			if c.env != "" {
+				j.env = []string{"GORUN_SECRET=" + c.env}
+			}
+			if c.file != "" {
+				flags = []string{"--secret-file", strings.TrimPrefix(c.file, "empty")}
+			}
+			a := j.run(name, with(sh("echo up"), flags...)...)
+			j.end(soon, 2, a)
+			j.causes([]*agent{a}, c.text)
+			if s := a.err.String() + a.out.String(); strings.Contains(s, "hunter2") || strings.Contains(s, "up") {
+				t.Errorf("it says: %s", s)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// round tells of a worker's round; it stays until the job's folder has a file go.
+const round = `now() { date +%s%N >$E2E_DIR/$1.$GORUN_ROUND.$RANK.new; mv $E2E_DIR/$1.$GORUN_ROUND.$RANK.new $E2E_DIR/$1.$GORUN_ROUND.$RANK; }; ` +
+	`trap "now stopped; exit 0" TERM; now started; ` +
+	`echo round $GORUN_ROUND rank $RANK of $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT on $GORUN_NODE_ADDR; ` +
+	`while [ ! -e $E2E_DIR/go ]; do sleep 0.02; done`
+
+// The node that is one too many waits as a hot spare, which it and gorun status
+// tell, takes part in nothing, and ends with the job.
+func TestSpare(t *testing.T) {
+	t.Parallel()
+	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+		j := newJob()
+		two := j.nodes(2, sh(round)...)
+		for _, a := range two {
+			a.prints("of 2", 1)
+		}
+		third := j.node(3, "2", sh(round)...)
+		third.says("this node is a hot spare and takes the place of one that is lost")
+		for _, a := range append(two, third) {
+			s := a.status()
+			if len(s.Nodes) != 3 || s.Nodes[2].Addr != "127.0.0.3" || s.Nodes[2].Standing != "spare" || s.WorldSize != 2 {
+				t.Errorf("%s: %+v", a.name, s)
+			}
+		}
+		table, _, _ := ask(t, third.client("status"))
+		t.Logf("%s\n%s", third.err, table)
+		j.touch("go")
+		j.end(patience, 0, j.agents...)
+		if out := third.out.String(); out != "" {
+			t.Errorf("the spare started a worker: %s", out)
+		}
+		if !strings.Contains(two[0].err.String()+two[1].err.String(), "(127.0.0.3) came: it waits as a hot spare") {
+			t.Error("nobody said that a spare came")
+		}
+	})
+}
+
+// The spare takes the place of a node whose agent was killed, whichever it was;
+// the others keep their ranks.
+func TestSpareTakesOver(t *testing.T) {
+	t.Parallel()
+	for victim, where := range []string{"first", "second", "third"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+				j := newJob("--max-restarts", "1")
+				agents := j.nodes(3, sh(round)...)
+				for _, a := range agents {
+					a.prints("round 0 ", 1)
+				}
+				spare := j.node(4, "3", sh(round)...)
+				spare.says("hot spare")
+				killed := time.Now()
+				j.kill(agents[victim].pid())
+				for rank, a := range agents {
+					if rank == victim {
+						a = spare
+					}
+					a.prints(fmt.Sprintf("rank %d of 3 restart 1", rank), 1)
+				}
+				took := time.Duration(0)
+				for rank := range agents {
+					took = max(took, j.stamp(fmt.Sprint("started.1.", rank)).Sub(killed))
+				}
+				t.Logf("the last worker of the next round started %v after the kill", took.Round(time.Millisecond))
+				j.touch("go")
+				j.end(patience, 137, agents[victim])
+				for i, a := range append(agents, spare) {
+					if i != victim {
+						j.end(patience, 0, a)
+					}
+					if i != victim && i < 3 {
+						a.says(fmt.Sprintf("(127.0.0.%d) was lost: its agent closed the connection without a word", victim+1))
+					}
+				}
+			})
+		})
+	}
+}
+
+// Without restarts a spare is no help: the loss of a node ends the job, and its
+// cause is the spare's too.
+func TestSpareWithoutRestarts(t *testing.T) {
+	t.Parallel()
+	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+		for victim, name := range []string{"coordinator", "member"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				j := newJob()
+				j.TB = t
+				agents := []*agent{j.node(1, "2", sh(round)...)}
+				agents[0].says("have 1 of 2 nodes") // it coordinates
+				agents = append(agents, j.node(2, "2", sh(round)...))
+				for _, a := range agents {
+					a.prints("round 0 ", 1)
+				}
+				spare := j.node(3, "2", sh(round)...)
+				spare.says("hot spare")
+				j.kill(agents[victim].pid())
+				j.end(patience, 137, j.agents...)
+				rest := agents[1-victim]
+				j.causes([]*agent{rest, spare}, fmt.Sprintf("127.0.0.%d", 1+victim), "was lost")
+				j.agree(rest, spare)
+			})
+		}
+	})
+}
+
+// A spare that goes disturbs nobody, and a later one is as good.
+func TestSpareGoes(t *testing.T) {
+	t.Parallel()
+	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+		j := newJob("--max-restarts", "1")
+		agents := j.nodes(2, sh(round)...)
+		for _, a := range agents {
+			a.prints("round 0 ", 1)
+		}
+		gone := j.node(3, "2", sh(round)...)
+		gone.says("hot spare")
+		j.kill(gone.pid())
+		j.end(patience, 137, gone)
+		spare := j.node(4, "2", sh(round)...)
+		spare.says("hot spare")
+		j.kill(agents[0].pid())
+		agents[1].prints("rank 1 of 2 restart 1", 1)
+		spare.prints("rank 0 of 2 restart 1", 1)
+		j.touch("go")
+		j.end(patience, 0, agents[1], spare)
+		j.end(patience, 137, agents[0])
+	})
+}

@@ -1,0 +1,68 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/control"
+)
+
+// An agent goes on listening to a peer however much that has told already.
+func TestManyMessagesOnOneStream(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	first := j.node(1, "3", sh("exit 0")...)
+	first.says("have 1 of 3 nodes")
+	events, ended := make(chan rendezvous.Event, 1024), make(chan struct{})
+	var plane *control.Plane
+	plane = control.New(control.Options{
+		Interval: 100 * time.Millisecond, Silence: 10 * time.Second, Dial: time.Second,
+		Post: func(e rendezvous.Event) {
+			if r, ok := e.(rendezvous.Received); ok {
+				plane.Handled(r.Conn)
+			}
+			events <- e
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		plane.Serve(ctx, nil)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	for _, at := range portsOf(t, first.pid()).tcp { // one of them speaks gorun's protocol
+		plane.Dial(ctx, at.String())
+	}
+	for end, left := time.After(patience), false; !left; {
+		select {
+		case event := <-events:
+			switch e := event.(type) {
+			case rendezvous.Dialed:
+				plane.Send(e.Conn, rendezvous.Message{Type: rendezvous.MsgHello, Node: &rendezvous.Node{
+					ID: "other", RunID: j.id, Protocol: rendezvous.Protocol, Version: "9.9", Host: "other", Workers: 1,
+					NodeRank: -1, Endpoint: -1, Min: 3, Max: 3,
+				}})
+				for i := range 1000 {
+					plane.Send(e.Conn, rendezvous.Message{Type: rendezvous.MsgStatus, Text: fmt.Sprint(i)})
+				}
+				plane.Send(e.Conn, rendezvous.Message{Type: rendezvous.MsgAck}) // it leaves
+			case rendezvous.Closed:
+				left = true
+				if !e.Clean {
+					t.Errorf("%+v", e)
+				}
+			}
+		case <-end:
+			t.Fatal("the agent does not hear what was said last")
+		}
+	}
+	first.signal(syscall.SIGINT)
+	j.end(patience, 130, first)
+}
