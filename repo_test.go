@@ -152,10 +152,14 @@ func TestForbidden(t *testing.T) {
 		{"launch", module + "/rendezvous/control", false},
 		{"launch", module + "/cmd/gorun", true},
 		{"launch/logs", module + "/launch/process", false},
+		{"bench", module + "/launch/diagnose", false},
 		{"rendezvous", module + "/launch", true},
 		{"rendezvous", module + "/rendezvous/gossip", true},
 		{"rendezvous/gossip", module + "/rendezvous", false},
 		{"rendezvous/gossip", module + "/rendezvous/control", true},
+		{"rendezvous/rendezvoustest", module + "/rendezvous/control", false},
+		{"rendezvous/gossip", module + "/rendezvous/rendezvoustest", true},
+		{"bench", module + "/rendezvous/rendezvoustest", false},
 		{"rendezvous/gossip/wire", module + "/rendezvous/gossip", false},
 		{"envprop", module + "/launch/device", true},
 		{"worker", module + "/worker/contract", false},
@@ -183,8 +187,12 @@ func forbidden(pkg, imp string) string {
 		return ""
 	case within(inside, "cmd"):
 		return "nothing imports a command"
-	case within(inside, "launch") && !within(pkg, "launch", "cmd"):
-		return "launch stands above everything but cmd"
+	case strings.HasSuffix(path.Base(inside), "test") && !within(pkg, "bench") && !strings.HasSuffix(path.Base(pkg), "test"):
+		return "what only tests need is not part of the program"
+	case second(pkg) == "rendezvoustest": // it puts backends, streams and machines together
+		return ""
+	case within(inside, "launch") && !within(pkg, "launch", "cmd", "bench"):
+		return "launch stands above everything but cmd and bench"
 	case pkg == "rendezvous" && within(inside, "rendezvous"):
 		return "the domain does not know its backends"
 	case within(pkg, "rendezvous") && within(inside, "rendezvous") && inside != "rendezvous" && second(pkg) != second(inside):

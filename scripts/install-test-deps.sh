@@ -4,16 +4,21 @@
 # missing and goes on: tests skip what they cannot do, unless CI=true.
 set -eu
 
-packages=${*:-python3-torch iproute2 iptables}
+packages=${*:-python3-torch python3-venv iproute2 iptables nftables gcc libc6-dev etcd-server}
 
 # has PACKAGE: by what the tests call, so that a torch from pip counts as well.
 has() {
 	case $1 in
 	python3-torch) has_torch /usr/bin/python3 || has_torch python3 ;;
 	iproute2) PATH=$PATH:/sbin:/usr/sbin command -v ip >/dev/null ;;
+	python3-venv) /usr/bin/python3 -c 'import venv' 2>/dev/null || python3 -c 'import venv' 2>/dev/null ;;
 	iptables) PATH=$PATH:/sbin:/usr/sbin command -v iptables >/dev/null ;;
+	nftables) PATH=$PATH:/sbin:/usr/sbin command -v nft >/dev/null ;;
+	gcc) command -v gcc >/dev/null ;;
+	libc6-dev) [ -e /usr/include/stdio.h ] ;;
 	openmpi-bin) command -v mpirun.openmpi >/dev/null ;;
 	mpich) command -v mpiexec.hydra >/dev/null ;;
+	etcd-server) [ -n "${GORUN_ETCD:-}" ] || command -v etcd >/dev/null ;;
 	*) dpkg -s "$1" >/dev/null 2>&1 ;;
 	esac
 }
@@ -36,7 +41,16 @@ fi
 echo "installing:$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# Tests start their own servers: no daemon of a package is to run. invoke-rc.d
+# asks this program, which is nobody else's to keep.
+policy=/usr/sbin/policy-rc.d
+if [ -e "$policy" ]; then
+	trap 'rm -f "$log"' EXIT
+else
+	trap 'rm -f "$log" "$policy"' EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+fi
 install() {
 	# shellcheck disable=SC2086 # a list of words
 	apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends $missing </dev/null >"$log" 2>&1
