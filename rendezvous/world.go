@@ -3,8 +3,9 @@ package rendezvous
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -59,10 +60,31 @@ func envHash(env []byte) string {
 }
 
 // Digest identifies the world's content: what a member accepts is exactly this.
+// It is a hash of all fields in their order, each with its length: JSON would
+// take a world of thousands longer than reading it.
 func (w *World) Digest() string {
-	b, err := json.Marshal(w) // fields and sorted map keys: the same bytes everywhere
-	if err != nil {
-		panic("rendezvous: a world is always JSON: " + err.Error())
+	var b []byte
+	num := func(n int) { b = binary.AppendVarint(b, int64(n)) }
+	text := func(words ...string) {
+		for _, s := range words {
+			num(len(s))
+			b = append(b, s...)
+		}
+	}
+	text(w.RunID, string(w.Coordinator), w.Job, w.Token, w.Store)
+	for _, n := range []int{w.Term, w.Round, w.Restart, w.MaxRestarts, w.Size, len(w.Roles)} {
+		num(n)
+	}
+	for _, role := range slices.Sorted(maps.Keys(w.Roles)) {
+		text(role)
+		num(w.Roles[role])
+	}
+	for i := range w.Members {
+		m := &w.Members[i]
+		text(string(m.ID), m.Host, m.Addr, m.Control, m.Role, m.Env)
+		num(m.Workers)
+		num(m.FirstRank)
+		num(m.RoleRank)
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])

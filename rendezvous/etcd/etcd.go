@@ -17,13 +17,14 @@ var _ rendezvous.Fence = (*Etcd)(nil)
 
 // state is what changes while an agent runs.
 type state struct {
-	cl      *clientv3.Client // set before started is closed
-	cluster atomic.Uint64    // the one that cl has met, 0: none yet
-	running context.Context  // Run's, likewise
-	started chan struct{}    // closed when etcd has answered
-	led     chan struct{}    // closed by Lead
-	doomed  chan error       // what ends Run
-	sealing chan struct{}    // holds a token while nobody writes the round's key
+	cl       *clientv3.Client // set before started is closed
+	cluster  atomic.Uint64    // the one that cl has met, 0: none yet
+	running  context.Context  // Run's, likewise
+	started  chan struct{}    // closed when etcd has answered
+	led      chan struct{}    // closed by Lead
+	doomed   chan error       // what ends Run
+	sealing  chan struct{}    // holds a token while nobody writes the round's key
+	granting chan struct{}    // holds a token while nobody asks for a job's lease
 
 	changed signal // there is something new for Peers
 	contest signal // somebody may have to take the coordinator's key
@@ -54,6 +55,8 @@ func (s *state) prepare() {
 	s.changed, s.contest, s.chore, s.hold, s.renew = newSignal(), newSignal(), newSignal(), newSignal(), newSignal()
 	s.post, s.vacated, s.told = func(rendezvous.Event) {}, -1, -1
 	s.sealing <- struct{}{}
+	s.granting = make(chan struct{}, 1)
+	s.granting <- struct{}{}
 }
 
 // signal wakes one goroutine; several before it looks are one.
@@ -87,7 +90,7 @@ func (e *Etcd) Run(ctx context.Context, post func(rendezvous.Event)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	e.running = ctx
 	close(e.started)
-	for _, f := range []func(context.Context) error{e.register, e.tick, e.publish, e.followJob, e.followNodes, e.contend, e.chores, e.keepJob} {
+	for _, f := range []func(context.Context) error{e.register, e.tick, e.publish, e.followJob, e.followNodes, e.contend, e.chores, e.keepJob, e.foresee} {
 		g.Go(func() error { return f(ctx) })
 	}
 	g.Go(func() error {

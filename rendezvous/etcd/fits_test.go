@@ -20,7 +20,7 @@ func TestSealTooMuch(t *testing.T) {
 		want string
 	}{
 		"too many nodes": {func(w *rendezvous.World) {
-			for i := range maxRound / 40 {
+			for i := range maxRound / 20 {
 				w.Members = append(w.Members, rendezvous.Member{ID: rendezvous.NodeID(fmt.Sprintf("node%06d", i)), Control: "127.0.0.1:1"})
 			}
 		}, "use fewer nodes"},

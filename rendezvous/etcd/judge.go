@@ -9,6 +9,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// first says what a first world is compared with, by what was seen: nothing is
+// sealed, and this agent has the coordinator's key. If that is out of date the
+// seal fails, and is tried again by what is read then.
+func (s *seal) first() (r entry[round], holder entry[agent], ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	holder = s.seen.coordinator
+	ok = s.tries == 0 && !s.Later && s.seen.jobs && s.seen.round.rev == 0 && holder.value != nil && holder.value.ID == s.cfg.ID
+	s.tries++
+	if ok {
+		s.base = 0
+	}
+	return r, holder, ok
+}
+
 // read reads what the seal is compared with.
 func (s *seal) read(ctx context.Context) (r entry[round], holder entry[agent], err error) {
 	got, err := s.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(s.keys.round), clientv3.OpGet(s.keys.coordinator)}, nil)

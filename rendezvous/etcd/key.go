@@ -32,12 +32,12 @@ func newKeys(prefix, run string, id rendezvous.NodeID) keys {
 
 func (k keys) node(id rendezvous.NodeID) string { return k.nodes + url.PathEscape(string(id)) }
 
-// Values are JSON. What somebody else has written is bounded before it is read
+// Values are text. What somebody else has written is bounded before it is read
 // and checked before it is used.
 const (
 	maxAgent   = 8 << 10
 	maxRound   = 1536 << 10    // what etcd takes in one request, unless it is told otherwise
-	maxMembers = maxRound / 32 // about 20,000 with addresses and ids of usual length
+	maxMembers = maxRound / 32 // about 40,000 with addresses and ids of usual length
 	maxWord    = 1024          // bytes of an id, a name, an address
 	maxCount   = 1 << 30
 )
@@ -54,7 +54,8 @@ func (a agent) peer(endpoint int) rendezvous.Peer {
 	return rendezvous.Peer{ID: a.ID, Name: a.Name, Control: a.Control, Endpoint: endpoint}
 }
 
-// round is the value of the round's key.
+// round is the value of the round's key: a line of JSON, then a line for each
+// member, since all agents read it as soon as it is written.
 type round struct {
 	Job     string            `json:"job"`
 	Term    int               `json:"term"`
@@ -62,12 +63,12 @@ type round struct {
 	Digest  string            `json:"digest"` // of the whole world
 	Sealer  rendezvous.NodeID `json:"sealer"`
 	Control string            `json:"control"` // the sealer's
-	Members []member          `json:"members"`
+	Members []member          `json:"-"`
 }
 
 type member struct {
-	ID      rendezvous.NodeID `json:"id"`
-	Control string            `json:"control"`
+	ID      rendezvous.NodeID
+	Control string
 }
 
 // has reports whether a node is a member.
@@ -110,29 +111,40 @@ func decodeAgent(b []byte) (*agent, error) {
 	return &a, words(string(a.ID), a.Name, a.Control)
 }
 
+func (r *round) encode() string {
+	var b strings.Builder
+	b.WriteString(encode(r))
+	for _, m := range r.Members {
+		b.WriteString("\n" + string(m.ID) + "\t" + m.Control)
+	}
+	return b.String()
+}
+
 func decodeRound(b []byte) (*round, error) {
 	if len(b) > maxRound {
 		return nil, fmt.Errorf("it has %d bytes", len(b))
 	}
+	head, rest, _ := strings.Cut(string(b), "\n")
 	var r round
-	if err := json.Unmarshal(b, &r); err != nil {
+	if err := json.Unmarshal([]byte(head), &r); err != nil {
 		return nil, fmt.Errorf("it is not gorun's: %w", err)
 	}
-	if r.Sealer == "" || len(r.Members) == 0 || len(r.Members) > maxMembers || r.Term < 0 || r.Term > maxCount || r.Round < 0 || r.Round > maxCount {
+	n := strings.Count(rest, "\n") + 1
+	if r.Sealer == "" || n > maxMembers || r.Term < 0 || r.Term > maxCount || r.Round < 0 || r.Round > maxCount {
 		return nil, errors.New("it is not gorun's")
 	}
-	if err := words(r.Job, r.Digest, string(r.Sealer), r.Control); err != nil {
-		return nil, err
-	}
-	for _, m := range r.Members {
-		if m.ID == "" {
+	r.Members = make([]member, 0, n)
+	for line := range strings.SplitSeq(rest, "\n") {
+		id, control, ok := strings.Cut(line, "\t")
+		if !ok || id == "" {
 			return nil, errors.New("it is not gorun's")
 		}
-		if err := words(string(m.ID), m.Control); err != nil {
+		if err := words(id, control); err != nil {
 			return nil, err
 		}
+		r.Members = append(r.Members, member{rendezvous.NodeID(id), control})
 	}
-	return &r, nil
+	return &r, words(r.Job, r.Digest, string(r.Sealer), r.Control)
 }
 
 // words refuses what is too long or would reach a terminal as more than text.

@@ -14,7 +14,7 @@ func clean(words ...string) bool {
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(encode(agent{ID: "a", Name: "n", Control: "127.0.0.1:1", Vacated: 3})))
-	f.Add([]byte(encode(round{Job: "j", Sealer: "a", Members: []member{{"a", "c"}}})))
+	f.Add([]byte((&round{Job: "j", Sealer: "a", Members: []member{{"a", "c"}, {"b", ""}}}).encode()))
 	f.Add([]byte(`{"id":"a","name":"\u001b[2J","vacated":-2}`))
 	f.Add([]byte(`null`))
 	f.Add([]byte(nil))

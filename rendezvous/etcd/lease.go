@@ -13,16 +13,17 @@ import (
 // gone reports whether etcd does not know the lease.
 func gone(err error) bool { return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) }
 
-// keep asks etcd to keep a lease every so often until ctx ends or etcd does not
-// know the lease (true); at once when now is given. It calls confirm with the time at which a granted
-// request was sent. The client's own keeper does not tell that time, and its
-// single requests each open a stream, for which etcd checks the password anew.
+// keep asks etcd to keep a lease that was just granted every so often until ctx
+// ends or etcd does not know the lease (true); at once when now is given. It
+// calls confirm with the time at which a granted request was sent. The client's
+// own keeper does not tell that time, and its single requests each open a
+// stream, for which etcd checks the password anew.
 func (e *Etcd) keep(ctx context.Context, id leaseID, every time.Duration, now signal, confirm func(sent time.Duration)) bool {
 	var s *stream
 	defer func() { s.end() }()
 	shortest := every / 3
 	patience := shortest
-	for ctx.Err() == nil {
+	for await(ctx, now, every); ctx.Err() == nil; {
 		var err error
 		if s == nil {
 			s, err = e.open(ctx, every) // which may take the time of a password's check

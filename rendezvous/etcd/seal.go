@@ -36,6 +36,7 @@ type seal struct {
 	began  time.Time
 	said   string
 	base   int64 // the round key's revision when this began, -1: not read yet
+	tries  int
 }
 
 // errBusy: the seal must wait for something; its text says for what.
@@ -98,11 +99,15 @@ func (s *seal) run(ctx context.Context) rendezvous.Sealed {
 // fits says why nobody could read the record. A forged round of this job may be
 // so late that none can follow it.
 func (s *seal) fits() *trouble {
-	switch text := encode(s.record); {
+	text := s.record.encode()
+	_, unread := decodeRound([]byte(text))
+	switch {
 	case len(text) > maxRound:
 		return final("the record of %d nodes has %d bytes, etcd takes %d: use fewer nodes, or --rdzv-backend gossip", len(s.record.Members), len(text), maxRound)
 	case s.record.Term > maxCount || s.record.Round > maxCount:
 		return final("the key %s in etcd at %s led to term %d and round %d, which no job reaches: delete it, or give another --rdzv-id", s.keys.round, s.at(), s.record.Term, s.record.Round)
+	case unread != nil:
+		return final("the record of this world could not be read again: %v", unread)
 	}
 	return nil
 }
@@ -140,16 +145,19 @@ func (s *seal) try(ctx context.Context) error {
 	if err := s.bury(ctx, own); err != nil {
 		return err
 	}
-	r, holder, err := s.read(ctx)
-	if err != nil {
-		return err
-	}
-	done, err := s.before(ctx, r)
-	if done || err != nil {
-		return err
-	}
-	if err := s.claimable(ctx, r, holder); err != nil {
-		return err
+	r, holder, first := s.first()
+	if !first {
+		var err error
+		if r, holder, err = s.read(ctx); err != nil {
+			return err
+		}
+		done, err := s.before(ctx, r)
+		if done || err != nil {
+			return err
+		}
+		if err := s.claimable(ctx, r, holder); err != nil {
+			return err
+		}
 	}
 	job, err := s.jobFor(ctx, s.record.Job)
 	if err != nil {
@@ -160,7 +168,7 @@ func (s *seal) try(ctx context.Context) error {
 		clientv3.Compare(clientv3.ModRevision(s.keys.coordinator), "=", holder.rev),
 		clientv3.Compare(clientv3.LeaseValue(s.keys.self), "=", own),
 	}, []clientv3.Op{
-		clientv3.OpPut(s.keys.round, encode(s.record), clientv3.WithLease(job)),
+		clientv3.OpPut(s.keys.round, s.record.encode(), clientv3.WithLease(job)),
 		clientv3.OpPut(s.keys.coordinator, encode(s.self(-1)), clientv3.WithLease(own)),
 	}, nil)
 	switch {
