@@ -148,9 +148,9 @@ func (e *Etcd) grant(ctx context.Context, ttl time.Duration) (leaseID, error) {
 // seconds rounds up: etcd counts leases in whole seconds.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// leaveLimit is the time for taking this agent's keys away; what then remains
-// ends with its lease.
-const leaveLimit = 2 * time.Second
+// leaveLimit is the time for taking this agent's keys away, in which a cluster
+// may choose a new leader; what then remains ends with its lease.
+const leaveLimit = 5 * time.Second
 
 // leave takes away what is this agent's.
 func (e *Etcd) leave() {
