@@ -14,7 +14,7 @@ import (
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/rendezvous/control"
+	"github.com/gorun/gorun/rendezvous/drive"
 	"github.com/gorun/gorun/secret"
 	"golang.org/x/sys/unix"
 )
@@ -32,9 +32,8 @@ type agent struct {
 	out      *logs.Console
 	program  program.Program
 	events   *queue
-	machine  *rendezvous.Machine
-	plane    *control.Plane // nil for a node alone
-	fencing  fencing
+	machine  *drive.Machine
+	fence    rendezvous.Fence // nil: the backend is none
 	stores   *stores
 	socket   *socket
 	config   workersConfig
@@ -146,28 +145,15 @@ func (a *agent) ready() rendezvous.Event {
 
 // loop owns the machine: events in, commands out, until the job is decided.
 func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for {
-		if next := a.machine.Next(); !next.IsZero() {
-			timer.Reset(max(0, time.Until(next)))
-		} else {
-			timer.Stop()
-		}
-		var batch []any
-		select {
-		case <-timer.C:
-			batch = []any{rendezvous.Tick{}}
-		case <-a.events.ready:
-			batch = a.events.take()
-		case <-ctx.Done():
-			batch = []any{signalEvent{unix.SIGTERM}}
-			ctx = context.WithoutCancel(ctx)
-		}
-		for _, e := range batch {
+		for e := range drive.Events(ctx, a.machine, a.events.Queue) {
 			if o := a.handle(ctx, e); o != nil {
 				return *o
 			}
+		}
+		ctx = context.WithoutCancel(ctx) // the job still has to end in order
+		if o := a.handle(ctx, signalEvent{unix.SIGTERM}); o != nil {
+			return *o
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (a *agent) watchArrivals(ctx context.Context, w *workers, server *tcpstore.
 			}
 			if text := w.arrivals().missing(clients); text != "" {
 				said = now
-				a.events.put(noteEvent{text})
+				a.events.Put(noteEvent{text})
 			}
 		}
 	}

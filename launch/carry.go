@@ -58,27 +58,17 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 		return nil
 	}
 	var outcome *rendezvous.Outcome
-	for _, c := range a.machine.Step(time.Now(), event) {
+	for c := range a.machine.Step(ctx, event) {
 		if f, ok := c.(rendezvous.Finish); ok {
 			outcome = &f.Outcome
-			continue
 		}
 		a.do(ctx, c)
-	}
-	if r, ok := event.(rendezvous.Received); ok {
-		a.plane.Handled(r.Conn)
 	}
 	return outcome
 }
 
 func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	switch c := c.(type) {
-	case rendezvous.Dial:
-		a.plane.Dial(ctx, c.Addr)
-	case rendezvous.Send:
-		a.plane.Send(c.Conn, c.Msg)
-	case rendezvous.Close:
-		a.plane.Close(c.Conn)
 	case rendezvous.Start:
 		if w := c.World; w.Restart > 0 && !a.opts.quiet() {
 			a.console.say("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
@@ -112,8 +102,6 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 			c.Status = stopping(*c.Status, time.Until(a.killAt), a.signals)
 		}
 		a.console.status(c.Status)
-	case rendezvous.Seal, rendezvous.GiveUp, rendezvous.Lead, rendezvous.Vacate, rendezvous.Unseal:
-		a.fencing.do(ctx, c, a)
 	case rendezvous.Compare, rendezvous.Ask:
 		a.examined(ctx, c)
 	case rendezvous.Report:

@@ -11,6 +11,7 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/control"
+	"github.com/gorun/gorun/rendezvous/drive"
 	"github.com/gorun/gorun/rendezvous/gossip"
 	"github.com/gorun/gorun/rendezvous/portshare"
 )
@@ -165,7 +166,7 @@ func (a *agent) connectGossip(ctx context.Context) error {
 	g, err := gossip.Open(gossip.Config{
 		ID: a.node.ID, Name: a.node.Name(), RunID: sp.RunID, Control: a.node.Control, Bind: place.bind,
 		Advertise: place.addr, Endpoints: endpoints, Serves: place.serves, Ports: func() []int { return ports(sp.Ports) },
-		Key: a.gossipKey(), Other: func(host string) { a.events.put(otherEvent{at: host}) },
+		Key: a.gossipKey(), Other: func(host string) { a.events.Put(otherEvent{at: host}) },
 	})
 	if err != nil {
 		l.Close()
@@ -187,11 +188,12 @@ func (a *agent) connectGossip(ctx context.Context) error {
 
 func (a *agent) newMachine(endpoints int, where string, takeover bool) {
 	c := a.opts.Spec.Conf
-	a.machine = rendezvous.New(rendezvous.Config{
+	m := rendezvous.New(rendezvous.Config{
 		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Check: a.exam != nil, Endpoints: endpoints, Where: where, Takeover: takeover,
-		Fenced: a.fencing.fence != nil, Grow: !a.opts.Spec.JoinWaits,
+		Fenced: a.fence != nil, Grow: !a.opts.Spec.JoinWaits,
 		Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silence(c), Retry: retry, Token: newToken,
 	}, time.Now())
+	a.machine = &drive.Machine{Machine: m, Fence: a.fence, Post: a.events.post, Wait: &a.wg}
 }
 
 // silence is the time after which a node that says nothing counts as lost.
@@ -205,16 +207,17 @@ func silence(c spec.Conf) time.Duration {
 func (a *agent) startPlane(ctx context.Context, l net.Listener) {
 	c := a.opts.Spec.Conf
 	var hush time.Duration
-	if a.fencing.fence != nil {
+	if a.fence != nil {
 		// A node that is cut off is quiet for a third of the time after which its
 		// membership lapses, and has been asked for a sign of life twice by then.
 		ttl := a.opts.Spec.Etcd.TTL
 		hush, c.KeepAliveInterval = ttl*3/10, min(c.KeepAliveInterval, ttl/8)
 	}
-	a.plane = control.New(control.Options{
+	plane := control.New(control.Options{
 		Interval: c.KeepAliveInterval, Silence: silence(a.opts.Spec.Conf), Hush: hush, Dial: min(3*time.Second, silence(a.opts.Spec.Conf)/3),
 		Post: a.events.post, Failed: a.events.trouble,
-		TLS: a.tls, Other: func(ip string, dialed bool) { a.events.put(otherEvent{ip, dialed}) },
+		TLS: a.tls, Other: func(ip string, dialed bool) { a.events.Put(otherEvent{ip, dialed}) },
 	})
-	a.wg.Go(func() { a.plane.Serve(ctx, l) })
+	a.machine.Streams = plane
+	a.wg.Go(func() { plane.Serve(ctx, l) })
 }

@@ -39,7 +39,7 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 			lost, doubt = a.behind(ctx, p)
 		}
 		if doubt != nil && ctx.Err() == nil && !a.opts.quiet() {
-			a.events.put(noteEvent{fmt.Sprintf("preflight: cannot see which variables reach the program: %v", doubt)})
+			a.events.Put(noteEvent{fmt.Sprintf("preflight: cannot see which variables reach the program: %v", doubt)})
 		}
 	})
 	return func(ctx context.Context) (*preflight.Lost, []string) {
@@ -72,7 +72,7 @@ func (a *agent) behind(ctx context.Context, p deliver.Prefix) (*preflight.Lost, 
 		Prefix: p, Path: a.subject.Path, Dir: a.opts.Dir, Table: a.table,
 		Sent: deliver.Sent{Env: a.guess().Worker(made), Own: own},
 		Name: "gorun-probe-" + string(a.node.ID),
-		Say:  func(format string, args ...any) { a.events.put(noteEvent{fmt.Sprintf(format, args...)}) },
+		Say:  func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
 	}
 	lost, err := deliver.Probe(ctx, o)
 	if err != nil {

@@ -108,7 +108,7 @@ func (a *agent) placeWorkers(ctx context.Context) {
 	a.wg.Go(func() {
 		d.find(ctx)
 		close(d.ready)
-		a.events.put(placedEvent{})
+		a.events.Put(placedEvent{})
 	})
 	if a.opts.Spec.MaxNodes > 1 && d.there {
 		a.wg.Go(func() { a.sayWhile(ctx, d.ready, asking) })
@@ -153,7 +153,7 @@ func (a *agent) sayWhile(ctx context.Context, done <-chan struct{}, what string)
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			a.events.put(noteEvent{fmt.Sprintf("still %s (%v)", what, time.Since(began).Round(time.Second))})
+			a.events.Put(noteEvent{fmt.Sprintf("still %s (%v)", what, time.Since(began).Round(time.Second))})
 		}
 	}
 }

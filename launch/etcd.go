@@ -55,7 +55,7 @@ func (a *agent) connectEtcd(ctx context.Context) error {
 		l.Close()
 		return err
 	}
-	a.fencing.fence = backend
+	a.fence = backend
 	a.newMachine(0, where, true)
 	a.startPlane(ctx, l)
 	a.wg.Go(func() {

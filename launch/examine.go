@@ -27,8 +27,8 @@ func (a *agent) prepareExam(ctx context.Context) error {
 	o := exam.Options{
 		Spec: *sp, Env: a.opts.Env, Request: a.request, Key: a.probeKey(), Post: a.events.post, Wait: &a.wg,
 		Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
-		Say:     func(format string, args ...any) { a.events.put(noteEvent{fmt.Sprintf(format, args...)}) },
-		Show:    func(table string) { a.events.put(tableEvent{table}) },
+		Say:     func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
+		Show:    func(table string) { a.events.Put(tableEvent{table}) },
 		Found:   a.warned,
 	}
 	if sp.Preflight != spec.PreflightOff {

@@ -56,7 +56,7 @@ func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 				return
 			}
 			listen := func(ctx context.Context, got func(device.Event)) error { return device.Listen(ctx, d.child, got) }
-			watch.Follow(ctx, listen, func(e device.Event) { a.events.put(gpuEvent{e}) }, a.note)
+			watch.Follow(ctx, listen, func(e device.Event) { a.events.Put(gpuEvent{e}) }, a.note)
 		})
 	}
 	round, end := context.WithCancel(ctx)
@@ -75,7 +75,7 @@ func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 		watch.Watch(round, watch.Config{
 			GPUs: all, Ranks: w.gpuRanks, Every: watchEvery, Procs: procs(),
 			Held:  func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },
-			Found: func(f watch.Finding) { a.events.put(seenEvent{f}) },
+			Found: func(f watch.Finding) { a.events.Put(seenEvent{f}) },
 		})
 	})
 }
@@ -88,7 +88,7 @@ func (a *agent) endWatchGPUs() {
 	}
 }
 
-func (a *agent) note(text string) { a.events.put(noteEvent{text}) }
+func (a *agent) note(text string) { a.events.Put(noteEvent{text}) }
 
 func procs() watch.Procs { return watch.Procs{FS: os.DirFS("/proc")} }
 

@@ -50,7 +50,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 		return finish, err
 	}
 	a.placeWorkers(ctx)
-	heard := func(round, rank int, msg string) { a.events.put(reportedEvent{round, rank, msg}) }
+	heard := func(round, rank int, msg string) { a.events.Put(reportedEvent{round, rank, msg}) }
 	if a.socket, err = openSocket(ctx, a.opts.Scratch.socket(), heard); err != nil {
 		return finish, err
 	}
@@ -62,7 +62,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	a.config.addr = a.node.Addr
 	a.warnOfStrangers()
 	a.warnOfClearText()
-	time.AfterFunc(statusAfter, func() { a.events.put(statusEvent{}) })
+	time.AfterFunc(statusAfter, func() { a.events.Put(statusEvent{}) })
 	if a.exam != nil {
 		a.exam.Start(ctx, a.node)
 	}
@@ -143,7 +143,7 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 	}
 	if sp.Program == "" { // gorun check
 		a.subject = in.Unnamed()
-		a.events.put(builtEvent{})
+		a.events.Put(builtEvent{})
 		return nil
 	}
 	plan, err := program.Check(in)
@@ -156,7 +156,7 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 		if err == nil {
 			p, err = plan.Build(ctx)
 		}
-		a.events.put(builtEvent{p, programCode(plan), err})
+		a.events.Put(builtEvent{p, programCode(plan), err})
 	}
 	if err != nil || !plan.NeedsBuild() {
 		build()

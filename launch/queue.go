@@ -1,11 +1,11 @@
 package launch
 
 import (
-	"sync"
 	"syscall"
 
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/drive"
 )
 
 // Events of the agent that are not the machine's.
@@ -33,37 +33,13 @@ type (
 	troubleEvent struct{ err error }
 )
 
-// queue is an unbounded mailbox: whoever posts never waits for the loop. What
-// fills it is bounded elsewhere (streams, workers).
-type queue struct {
-	ready chan struct{} // has an element while there may be events
+// queue is the loop's mailbox.
+type queue struct{ *drive.Queue[any] }
 
-	mu     sync.Mutex
-	events []any
-}
+func newQueue() *queue { return &queue{drive.NewQueue[any]()} }
 
-func newQueue() *queue { return &queue{ready: make(chan struct{}, 1)} }
+// trouble is Put for an error after which this agent cannot go on.
+func (q *queue) trouble(err error) { q.Put(troubleEvent{err}) }
 
-func (q *queue) put(e any) {
-	q.mu.Lock()
-	q.events = append(q.events, e)
-	q.mu.Unlock()
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
-}
-
-func (q *queue) take() []any {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	out := q.events
-	q.events = nil
-	return out
-}
-
-// trouble is put for an error after which this agent cannot go on.
-func (q *queue) trouble(err error) { q.put(troubleEvent{err}) }
-
-// post is put for the machine's events.
-func (q *queue) post(e rendezvous.Event) { q.put(e) }
+// post is Put for the machine's events.
+func (q *queue) post(e rendezvous.Event) { q.Put(e) }

@@ -17,7 +17,7 @@ func (a *agent) releaser() func(ctx context.Context, pids []int) {
 		return nil
 	}
 	return func(ctx context.Context, pids []int) {
-		a.events.put(endedEvent{})
+		a.events.Put(endedEvent{})
 		err := watch.WaitReleased(ctx, watch.Release{
 			GPUs: d.all, UUIDs: owned, PIDs: pids, Before: d.survey.Held, Procs: procs(), Within: d.want.Release,
 			Held: func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,39 +16,6 @@ import (
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/rendezvous"
 )
-
-func TestQueue(t *testing.T) {
-	q := newQueue()
-	const writers, each = 8, 200
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for i := range each {
-				q.put([2]int{w, i})
-			}
-		})
-	}
-	var next [writers]int
-	for n := 0; n < writers*each; {
-		select {
-		case <-q.ready:
-		case <-time.After(5 * time.Second):
-			t.Fatalf("no word of the rest after %d", n)
-		}
-		for _, e := range q.take() {
-			p := e.([2]int)
-			if p[1] != next[p[0]] {
-				t.Fatalf("%v came, %d is next", p, next[p[0]])
-			}
-			next[p[0]]++
-			n++
-		}
-	}
-	wg.Wait()
-	if got := q.take(); len(got) != 0 {
-		t.Errorf("left: %v", got)
-	}
-}
 
 func TestStores(t *testing.T) {
 	var opened int

@@ -59,7 +59,7 @@ func (a *agent) serveStatus(ctx context.Context) {
 	}
 	a.wg.Go(func() {
 		if err := s.Serve(ctx); err != nil {
-			a.events.put(noteEvent{err.Error()})
+			a.events.Put(noteEvent{err.Error()})
 		}
 	})
 }
@@ -67,7 +67,7 @@ func (a *agent) serveStatus(ctx context.Context) {
 // answerStatus takes a request to the loop, and the answer back.
 func (a *agent) answerStatus(ctx context.Context, r inspect.Request) inspect.Reply {
 	reply := make(chan inspect.Reply, 1)
-	a.events.put(inspectEvent{r, reply})
+	a.events.Put(inspectEvent{r, reply})
 	limit := time.NewTimer(inspect.AnswerTime)
 	defer limit.Stop()
 	select {

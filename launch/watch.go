@@ -22,10 +22,10 @@ func (a *agent) watch(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case s := <-a.opts.Signals:
-				a.events.put(signalEvent{s.(syscall.Signal)})
+				a.events.Put(signalEvent{s.(syscall.Signal)})
 			case <-keeper:
 				keeper = nil
-				a.events.put(keeperEvent{})
+				a.events.Put(keeperEvent{})
 			}
 		}
 	})

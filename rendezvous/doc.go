@@ -13,7 +13,7 @@
 //     answers;
 //   - of two parts of a cut network at most one forms the next world.
 //
-// Packages below it find peers (gossip), carry messages (control) and serve
-// the workers' key-value store (tcpstore). They import this package and never
-// each other.
+// Packages below it put a Machine to work (drive), find peers (gossip), carry
+// messages (control) and serve the workers' key-value store (tcpstore). They
+// import this package and never each other.
 package rendezvous

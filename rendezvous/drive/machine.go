@@ -1,0 +1,84 @@
+package drive
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Streams carry messages between agents: a control.Plane.
+type Streams interface {
+	// Dial opens a stream while ctx lasts; Dialed or DialFailed follows.
+	Dial(ctx context.Context, addr string)
+	Send(c rendezvous.Conn, msg rendezvous.Message)
+	// Handled tells that the oldest Received of a stream has been dealt with.
+	Handled(c rendezvous.Conn)
+	// Close ends a stream after what was sent on it has left.
+	Close(c rendezvous.Conn)
+}
+
+// Machine is a rendezvous.Machine with what carries out its commands. Like that
+// one it is not safe for concurrent use.
+type Machine struct {
+	*rendezvous.Machine
+	Streams Streams                // nil: a node alone, which has none
+	Fence   rendezvous.Fence       // nil: the backend is none, and is never asked
+	Post    func(rendezvous.Event) // takes the answers of Seal; never blocks
+	Wait    *sync.WaitGroup        // has every Seal that goes on
+
+	giveUp context.CancelFunc // of the last Seal; nil: it was given up
+}
+
+// Step feeds one event to the machine and gives what that commands, in order.
+// The owner sees each command before it is carried out here, and itself does the
+// ones that concern neither streams nor the fence. A loop that breaks leaves this
+// command and the rest undone. ctx is that of the streams and Seals that begin.
+func (m *Machine) Step(ctx context.Context, e rendezvous.Event) iter.Seq[rendezvous.Command] {
+	return func(yield func(rendezvous.Command) bool) {
+		for _, c := range m.Machine.Step(time.Now(), e) {
+			if !yield(c) {
+				return
+			}
+			m.do(ctx, c)
+		}
+		if r, ok := e.(rendezvous.Received); ok {
+			m.Streams.Handled(r.Conn)
+		}
+	}
+}
+
+func (m *Machine) do(ctx context.Context, c rendezvous.Command) {
+	switch c := c.(type) {
+	case rendezvous.Dial:
+		m.Streams.Dial(ctx, c.Addr)
+	case rendezvous.Send:
+		m.Streams.Send(c.Conn, c.Msg)
+	case rendezvous.Close:
+		m.Streams.Close(c.Conn)
+	case rendezvous.Lead:
+		m.Fence.Lead()
+	case rendezvous.Seal:
+		m.drop()
+		attempt, cancel := context.WithCancel(ctx)
+		m.giveUp = cancel
+		m.Wait.Go(func() { m.Post(m.Fence.Seal(attempt, c)) })
+	case rendezvous.GiveUp:
+		m.drop()
+	case rendezvous.Vacate:
+		m.Fence.Vacate(c.Round)
+	case rendezvous.Unseal:
+		m.drop()
+		m.Fence.Unseal(c.Job, c.Round)
+	}
+}
+
+// drop gives up a Seal that goes on.
+func (m *Machine) drop() {
+	if m.giveUp != nil {
+		m.giveUp()
+		m.giveUp = nil
+	}
+}

@@ -1,0 +1,73 @@
+package drive
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Queue is an unbounded mailbox with one reader: whoever puts something never
+// waits. What fills it is bounded elsewhere (streams, workers).
+type Queue[E any] struct {
+	ready chan struct{} // has an element while there may be events
+
+	mu     sync.Mutex
+	events []E
+}
+
+// NewQueue makes an empty queue.
+func NewQueue[E any]() *Queue[E] { return &Queue[E]{ready: make(chan struct{}, 1)} }
+
+// Put adds an event.
+func (q *Queue[E]) Put(e E) {
+	q.mu.Lock()
+	q.events = append(q.events, e)
+	q.mu.Unlock()
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Take empties the queue: all events, in the order in which they were put.
+func (q *Queue[E]) Take() []E {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := q.events
+	q.events = nil
+	return out
+}
+
+// Events gives what is put into q, and a Tick whenever m wants one, until ctx ends;
+// what was taken out of q by then is given all the same. E is rendezvous.Event or,
+// for an owner with events of its own, any.
+func Events[E any](ctx context.Context, m *Machine, q *Queue[E]) iter.Seq[E] {
+	tick := []E{any(rendezvous.Tick{}).(E)}
+	return func(yield func(E) bool) {
+		timer := time.NewTimer(time.Hour)
+		defer timer.Stop()
+		for {
+			if next := m.Next(); !next.IsZero() {
+				timer.Reset(max(0, time.Until(next)))
+			} else {
+				timer.Stop()
+			}
+			batch := tick
+			select {
+			case <-timer.C:
+			case <-q.ready:
+				batch = q.Take()
+			case <-ctx.Done():
+				return
+			}
+			for _, e := range batch {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
