@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/drive"
 )
 
 // Agent drives one machine as launch does, with pretended workers.
@@ -16,14 +17,12 @@ type Agent struct {
 
 	label   string
 	ledger  *Ledger
-	machine *rendezvous.Machine
+	machine *drive.Machine
 	backend rendezvous.Backend
-	fence   rendezvous.Fence // nil: it does not fence
 	end     End
-	events  *queue
+	events  *drive.Queue[rendezvous.Event]
 	stop    context.CancelFunc
-	unsay   context.CancelFunc // of the Seal that goes on
-	gone    chan struct{}      // closed when everything of it has ended
+	gone    chan struct{} // closed when everything of it has ended
 	wg      sync.WaitGroup
 	takes   time.Duration // to stop workers
 	kills   time.Duration // to kill them
@@ -42,7 +41,6 @@ type Agent struct {
 	failed   error // of the backend
 	status   *rendezvous.Status
 	crashed  bool
-	seals    []rendezvous.Sealed
 	stopping bool
 }
 
@@ -53,47 +51,33 @@ func (a *Agent) run(ctx context.Context) {
 	defer a.stop()
 	a.wg.Go(func() { a.end.Serve(ctx) })
 	a.wg.Go(func() {
-		if err := a.backend.Run(ctx, a.events.post); err != nil {
+		if err := a.backend.Run(ctx, a.events.Put); err != nil {
 			a.ledger.note("%s: its backend fails: %v", a.label, err)
 			a.mu.Lock()
 			a.failed = err
 			a.mu.Unlock()
-			a.events.post(rendezvous.StopJob{Cause: a.cause(rendezvous.KindAgent, err.Error())})
+			a.events.Put(rendezvous.StopJob{Cause: a.cause(rendezvous.KindAgent, err.Error())})
 		}
 	})
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		if next := a.machine.Next(); !next.IsZero() {
-			timer.Reset(max(0, time.Until(next)))
-		} else {
-			timer.Stop()
-		}
-		batch := []rendezvous.Event{rendezvous.Tick{}}
-		select {
-		case <-timer.C:
-		case <-a.events.ready:
-			batch = a.events.take()
-		case <-ctx.Done():
+	for e := range drive.Events(ctx, a.machine, a.events) {
+		if ctx.Err() != nil || a.handle(ctx, e) {
 			return
-		}
-		for _, e := range batch {
-			if ctx.Err() != nil || a.handle(ctx, e) {
-				return
-			}
 		}
 	}
 }
 
 // handle feeds one event to the machine; true: this was the last one.
 func (a *Agent) handle(ctx context.Context, e rendezvous.Event) (last bool) {
-	if l, ok := e.(rendezvous.Lapsed); ok {
-		a.ledger.note("%s: lapsed %v: %s", a.label, l.On, l.Text)
+	switch e := e.(type) {
+	case rendezvous.Lapsed:
+		a.ledger.note("%s: lapsed %v: %s", a.label, e.On, e.Text)
 		a.mu.Lock()
-		a.lapsed = l.On
+		a.lapsed = e.On
 		a.mu.Unlock()
+	case rendezvous.Sealed:
+		a.ledger.note("%s: seal %d: ok %v, refused %v, ended %v %s", a.label, e.Serial, e.OK, e.Refused, e.Ended, e.Text)
 	}
-	for _, c := range a.machine.Step(time.Now(), e) {
+	for c := range a.machine.Step(ctx, e) {
 		if a.fuse != nil && a.fuse(c) {
 			a.ledger.note("%s: in front of %T", a.label, c)
 			a.Crash()
@@ -107,25 +91,16 @@ func (a *Agent) handle(ctx context.Context, e rendezvous.Event) (last bool) {
 			a.mu.Lock()
 			a.outcome = &f.Outcome
 			a.mu.Unlock()
-			continue
 		}
-		a.do(ctx, c)
-	}
-	if r, ok := e.(rendezvous.Received); ok {
-		a.end.Handled(r.Conn)
+		a.do(c)
 	}
 	return last
 }
 
-func (a *Agent) do(ctx context.Context, c rendezvous.Command) {
+func (a *Agent) do(c rendezvous.Command) {
 	switch c := c.(type) {
-	case rendezvous.Dial:
-		a.end.Dial(ctx, c.Addr)
 	case rendezvous.Send:
 		a.sends(c.Msg)
-		a.end.Send(c.Conn, c.Msg)
-	case rendezvous.Close:
-		a.end.Close(c.Conn)
 	case rendezvous.Start:
 		a.start(c.World)
 	case rendezvous.Stop:
@@ -136,19 +111,12 @@ func (a *Agent) do(ctx context.Context, c rendezvous.Command) {
 		a.mu.Unlock()
 	case rendezvous.Note:
 		a.ledger.note("%s notes: %s", a.label, c.Text)
-	case rendezvous.Lead:
-		a.fence.Lead()
 	case rendezvous.Vacate:
 		a.ledger.note("%s vacates round %d", a.label, c.Round)
-		a.fence.Vacate(c.Round)
-	case rendezvous.GiveUp:
-		a.replace()
 	case rendezvous.Unseal:
-		a.replace()
 		a.ledger.note("%s unseals round %d", a.label, c.Round)
-		a.fence.Unseal(c.Job, c.Round)
 	case rendezvous.Seal:
-		a.seal(ctx, c)
+		a.ledger.note("%s wants seal %d: round %d (term %d) with %d nodes", a.label, c.Serial, c.World.Round, c.World.Term, len(c.World.Members))
 	}
 }
 
@@ -163,27 +131,6 @@ func (a *Agent) sends(msg rendezvous.Message) {
 	}
 }
 
-// replace ends the Seal that goes on.
-func (a *Agent) replace() {
-	if a.unsay != nil {
-		a.unsay()
-	}
-}
-
-func (a *Agent) seal(ctx context.Context, c rendezvous.Seal) {
-	a.replace()
-	a.ledger.note("%s wants to seal round %d (term %d) with %d nodes", a.label, c.World.Round, c.World.Term, len(c.World.Members))
-	ctx, a.unsay = context.WithCancel(ctx)
-	a.wg.Go(func() {
-		s := a.fence.Seal(ctx, c)
-		a.ledger.note("%s: seal of round %d: ok %v, refused %v, ended %v %s", a.label, c.World.Round, s.OK, s.Refused, s.Ended, s.Text)
-		a.mu.Lock()
-		a.seals = append(a.seals, s)
-		a.mu.Unlock()
-		a.events.post(s)
-	})
-}
-
 // cause is one that concerns this node.
 func (a *Agent) cause(k rendezvous.Kind, text string) rendezvous.Cause {
 	return rendezvous.Cause{
@@ -192,14 +139,14 @@ func (a *Agent) cause(k rendezvous.Kind, text string) rendezvous.Cause {
 }
 
 // Ready tells that the program can be started here.
-func (a *Agent) Ready() { a.events.post(rendezvous.Ready{}) }
+func (a *Agent) Ready() { a.events.Put(rendezvous.Ready{}) }
 
 // StopJob gives the agent a signal.
 func (a *Agent) StopJob(sig syscall.Signal) {
 	a.ledger.note("%s gets %s", a.label, rendezvous.SignalName(sig))
 	c := a.cause(rendezvous.KindStopped, "")
 	c.Signal = sig
-	a.events.post(rendezvous.StopJob{Cause: c})
+	a.events.Put(rendezvous.StopJob{Cause: c})
 }
 
 // Crash kills the agent; its keeper ends its workers.

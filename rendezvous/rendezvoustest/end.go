@@ -10,17 +10,15 @@ import (
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/control"
+	"github.com/gorun/gorun/rendezvous/drive"
 	"github.com/gorun/gorun/rendezvous/memory"
 )
 
 // End is one agent's end of the network: see control.Plane.
 type End interface {
+	drive.Streams
 	Addr() string // host:port
 	Serve(ctx context.Context)
-	Dial(ctx context.Context, addr string)
-	Send(c rendezvous.Conn, msg rendezvous.Message)
-	Handled(c rendezvous.Conn)
-	Close(c rendezvous.Conn)
 	Kill() // as SIGKILL would: every stream breaks, nobody listens
 }
 

@@ -145,7 +145,7 @@ func forming() []trial {
 }
 
 // unready lets an agent wait for Ready.
-func unready(a *Agent) { a.events.take() }
+func unready(a *Agent) { a.events.Take() }
 
 func phase(a *Agent) string {
 	return look(a, func() string {

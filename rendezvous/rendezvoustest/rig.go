@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/drive"
 )
 
 // Rig is the place where one case is played.
@@ -98,13 +99,13 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 			ID: rendezvous.NodeID(fmt.Sprintf("%s%03d", r.name, r.seq)), RunID: j.Run, Protocol: rendezvous.Protocol, Version: "test",
 			Host: fmt.Sprintf("n%d", i), Addr: host, Store: host + ":2", Workers: 1, NodeRank: -1, Endpoint: -1, Min: j.Min, Max: j.Max,
 		},
-		label: fmt.Sprintf("n%d", i), ledger: l, events: newQueue(), gone: make(chan struct{}), takes: j.Takes, kills: 5 * time.Millisecond,
+		label: fmt.Sprintf("n%d", i), ledger: l, events: drive.NewQueue[rendezvous.Event](), gone: make(chan struct{}), takes: j.Takes, kills: 5 * time.Millisecond,
 	}
-	a.events.post(rendezvous.Ready{})
+	a.events.Put(rendezvous.Ready{})
 	for _, f := range shape {
 		f(a)
 	}
-	end, err := r.wires.Attach(host, a.events.post)
+	end, err := r.wires.Attach(host, a.events.Put)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -112,8 +113,8 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 	if a.backend, err = r.Fleet.Open(Seat{Node: &a.Node, Index: i, Endpoints: max(1, j.Endpoints), Host: j.host(r)}); err != nil {
 		r.Fatal(err)
 	}
-	a.fence, _ = a.backend.(rendezvous.Fence)
-	if fences := a.fence != nil; fences != r.Traits.Fences {
+	fence, fences := a.backend.(rendezvous.Fence)
+	if fences != r.Traits.Fences {
 		r.Fatalf("the backend fences: %v", fences)
 	}
 	a.killed = func() { r.Fleet.Kill(a.Node.ID) }
@@ -122,11 +123,12 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 	l.mu.Unlock()
 	l.note("%s starts (%s)", a.label, a.Node.Control)
 	jobs := 0
-	a.machine = rendezvous.New(rendezvous.Config{
-		Self: a.Node, MaxRestarts: j.Restarts, Endpoints: max(1, j.Endpoints), Where: "here", Takeover: true, Fenced: a.fence != nil, Grow: j.Grow,
+	m := rendezvous.New(rendezvous.Config{
+		Self: a.Node, MaxRestarts: j.Restarts, Endpoints: max(1, j.Endpoints), Where: "here", Takeover: true, Fenced: fences, Grow: j.Grow,
 		Join: j.Join, LastCall: j.LastCall, Rejoin: r.Timing.Rejoin, Retry: 50 * time.Millisecond,
 		Token: func() string { jobs++; return fmt.Sprintf("%s.%d", a.Node.ID, jobs) },
 	}, time.Now())
+	a.machine = &drive.Machine{Machine: m, Streams: end, Fence: fence, Post: a.events.Put, Wait: &a.wg}
 	ctx, cancel := context.WithCancel(r.ctx)
 	a.stop = cancel
 	r.agents = append(r.agents, a)

@@ -59,7 +59,7 @@ func (a *Agent) done(round int) {
 	}
 	a.running = false
 	a.ledger.over(a.Node.ID, "all ended with 0")
-	a.events.post(rendezvous.Done{Round: round})
+	a.events.Put(rendezvous.Done{Round: round})
 }
 
 func (a *Agent) fail(round, code int) {
@@ -73,7 +73,7 @@ func (a *Agent) fail(round, code int) {
 	c := a.cause(rendezvous.KindExit, fmt.Sprintf("boom %d", code))
 	c.GroupRank, c.Rank, c.LocalRank, c.ExitCode, c.PID = i, a.world.Members[i].FirstRank, 0, code, 100+i
 	a.failures = append(a.failures, c)
-	a.events.post(rendezvous.Failed{Round: round, Cause: c})
+	a.events.Put(rendezvous.Failed{Round: round, Cause: c})
 }
 
 // stopWorkers posts Over when the workers are gone: after takes, or kills from
@@ -105,6 +105,6 @@ func (a *Agent) stopWorkers(c rendezvous.Stop) {
 		}
 		a.running = false
 		a.ledger.over(a.Node.ID, "they were stopped")
-		a.events.post(rendezvous.Over{Round: c.Round, Failures: a.failures, Store: a.Node.Store})
+		a.events.Put(rendezvous.Over{Round: c.Round, Failures: a.failures, Store: a.Node.Store})
 	})
 }
