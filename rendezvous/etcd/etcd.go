@@ -19,6 +19,7 @@ var _ rendezvous.Fence = (*Etcd)(nil)
 type state struct {
 	cl       *clientv3.Client // set before started is closed
 	cluster  atomic.Uint64    // the one that cl has met, 0: none yet
+	early    early            // likewise, then register's
 	running  context.Context  // Run's, likewise
 	started  chan struct{}    // closed when etcd has answered
 	led      chan struct{}    // closed by Lead
@@ -47,6 +48,12 @@ type state struct {
 	owed      bool // over is not done yet
 	seen      view
 	job       *jobLease
+}
+
+// early is a lease that etcd granted while it was still being got to know.
+type early struct {
+	id   leaseID
+	sent time.Duration // when it was asked for
 }
 
 func (s *state) prepare() {
@@ -135,10 +142,10 @@ func (e *Etcd) revoke(ctx context.Context, id leaseID) error {
 	return nil
 }
 
-func (e *Etcd) grant(ctx context.Context, ttl time.Duration) (leaseID, error) {
+func (e *Etcd) grant(ctx context.Context, cl *clientv3.Client, ttl time.Duration) (leaseID, error) {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	got, err := e.cl.Grant(ctx, seconds(ttl))
+	got, err := cl.Grant(ctx, seconds(ttl))
 	if err != nil {
 		return 0, err
 	}

@@ -12,13 +12,13 @@ import (
 // part is a group of keys that an agent follows.
 type part struct {
 	prefix string
-	loaded func() // they have been read
+	learn  func(all []*mvccpb.KeyValue, rev int64) // they were read, at a revision
 	known  map[string]int64
 }
 
 // followJob sees to the coordinator's and the round's key.
 func (e *Etcd) followJob(ctx context.Context) error {
-	return e.follow(ctx, &part{prefix: e.keys.job, loaded: func() { e.seen.jobs = true }})
+	return e.follow(ctx, &part{prefix: e.keys.job, learn: e.learn})
 }
 
 // followNodes sees to all nodes' keys, once this agent leads.
@@ -28,10 +28,7 @@ func (e *Etcd) followNodes(ctx context.Context) error {
 		return nil
 	case <-e.led:
 	}
-	e.mu.Lock()
-	e.seen.nodes = map[string]entry[agent]{}
-	e.mu.Unlock()
-	return e.follow(ctx, &part{prefix: e.keys.nodes, loaded: func() { e.seen.whole = true }})
+	return e.follow(ctx, &part{prefix: e.keys.nodes, learn: e.learnNodes})
 }
 
 // follow reads the keys of a part, watches them from there on, and begins anew
@@ -66,22 +63,11 @@ func (e *Etcd) load(ctx context.Context, p *part) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	before := p.known
 	p.known = make(map[string]int64, len(got.Kvs))
 	for _, kv := range got.Kvs {
 		p.known[string(kv.Key)] = kv.ModRevision
-		e.see(kv)
 	}
-	for key := range before {
-		if _, there := p.known[key]; !there {
-			e.see(&mvccpb.KeyValue{Key: []byte(key), ModRevision: got.Header.Revision})
-		}
-	}
-	e.mu.Lock()
-	p.loaded()
-	e.mu.Unlock()
-	e.changed.wake()
-	e.contest.wake()
+	p.learn(got.Kvs, got.Header.Revision)
 	return got.Header.Revision, nil
 }
 

@@ -33,7 +33,7 @@ func (e *Etcd) jobFor(ctx context.Context, job string) (leaseID, error) {
 		return id, nil
 	}
 	sent := e.cfg.Clock()
-	id, err := e.grant(ctx, e.jobTTL())
+	id, err := e.grant(ctx, e.cl, e.jobTTL())
 	if err != nil {
 		return 0, err
 	}

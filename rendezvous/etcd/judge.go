@@ -10,13 +10,14 @@ import (
 )
 
 // first says what a first world is compared with, by what was seen: nothing is
-// sealed, and this agent has the coordinator's key. If that is out of date the
-// seal fails, and is tried again by what is read then.
+// sealed, not even by this agent, which has the coordinator's key. If that is
+// out of date the seal fails, and is tried again by what is read then.
 func (s *seal) first() (r entry[round], holder entry[agent], ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	holder = s.seen.coordinator
-	ok = s.tries == 0 && !s.Later && s.seen.jobs && s.seen.round.rev == 0 && holder.value != nil && holder.value.ID == s.cfg.ID
+	ok = s.tries == 0 && !s.Later && (s.job == nil || s.job.rev == 0) && s.seen.jobs && s.seen.round.rev == 0 &&
+		holder.value != nil && holder.value.ID == s.cfg.ID
 	s.tries++
 	if ok {
 		s.base = 0

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
@@ -35,23 +36,30 @@ func (e *Etcd) register(ctx context.Context) error {
 // enrol writes this agent's key under a new lease, and the coordinator's too if
 // nobody has it and nothing is sealed.
 func (e *Etcd) enrol(ctx context.Context) (leaseID, context.Context, error) {
-	sent := e.cfg.Clock()
-	id, err := e.grant(ctx, e.cfg.TTL)
-	if err != nil {
-		return 0, nil, err
+	sent, id := e.early.sent, e.early.id
+	if e.early = (early{}); id == 0 || e.cfg.Clock()-sent > e.cfg.TTL/4 {
+		var err error
+		sent = e.cfg.Clock()
+		if id, err = e.grant(ctx, e.cl, e.cfg.TTL); err != nil {
+			return 0, nil, err
+		}
 	}
 	e.mu.Lock()
 	vacated, hold := e.vacated, e.leading || e.over != nil
 	e.mu.Unlock()
 	put := []clientv3.Op{clientv3.OpPut(e.keys.self, encode(e.self(vacated)), clientv3.WithLease(id))}
-	then := put
-	if !hold {
-		then = append(put[:1:1], clientv3.OpPut(e.keys.coordinator, encode(e.self(-1)), clientv3.WithLease(id)))
+	coordinate := []clientv3.Op{clientv3.OpPut(e.keys.coordinator, encode(e.self(-1)), clientv3.WithLease(id))}
+	look := []clientv3.Op{clientv3.OpGet(e.keys.job, clientv3.WithPrefix())}
+	then := slices.Concat(put, coordinate, look)
+	if hold {
+		then = slices.Concat(put, look)
 	}
-	if _, err = e.txn(ctx, e.vacant(), then, put); err != nil {
+	got, err := e.txn(ctx, e.vacant(), then, slices.Concat(put, look))
+	if err != nil {
 		_ = e.revoke(context.WithoutCancel(ctx), id) // it may have come true; and it may be what has run out
 		return 0, nil, err
 	}
+	e.learn(got.Responses[len(got.Responses)-1].GetResponseRange().Kvs, got.Header.Revision)
 	keeping, drop := context.WithCancel(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()

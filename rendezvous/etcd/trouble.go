@@ -142,6 +142,12 @@ func (e *Etcd) ask(ctx context.Context) *trouble {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
+	granted := make(chan early, 1)
+	wg.Go(func() {
+		sent := e.cfg.Clock()
+		id, _ := e.grant(sctx, cl, e.cfg.TTL) // register asks again
+		granted <- early{id, sent}
+	})
 	for _, u := range conf.Endpoints {
 		wg.Go(func() { answers <- e.status(sctx, cl, u) })
 	}
@@ -166,7 +172,7 @@ func (e *Etcd) ask(ctx context.Context) *trouble {
 		cl.Close()
 		return worst
 	}
-	e.cl = cl
+	e.cl, e.early = cl, <-granted
 	e.cluster.Store(first.cluster)
 	return nil
 }

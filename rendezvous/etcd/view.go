@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
@@ -12,7 +13,9 @@ import (
 
 // view is what this agent has seen of the run's keys.
 type view struct {
-	jobs        bool // the job's keys have been read
+	jobs        bool  // the job's keys have been read
+	at          int64 // the revision at which that was done last: older changes are known
+	latest      int64 // change of them that a watch told of
 	coordinator entry[agent]
 	round       entry[round]
 	whole       bool // the nodes' keys have been read
@@ -27,7 +30,11 @@ type entry[T any] struct {
 	value *T
 }
 
+// entryOf is no key for nil.
 func entryOf[T any](kv *mvccpb.KeyValue, decode func([]byte) (*T, error)) entry[T] {
+	if kv == nil {
+		return entry[T]{}
+	}
 	e := entry[T]{rev: kv.ModRevision, lease: leaseID(kv.Lease)}
 	if v, err := decode(kv.Value); err == nil {
 		e.value = v
@@ -35,37 +42,80 @@ func entryOf[T any](kv *mvccpb.KeyValue, decode func([]byte) (*T, error)) entry[
 	return e
 }
 
-// see takes one of the run's keys into the view; deleted ones have no CreateRevision.
+// learn takes the job's keys into the view, all of them as they were at a
+// revision. Whoever has written to etcd need not wait until a watch tells.
+func (e *Etcd) learn(kvs []*mvccpb.KeyValue, rev int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if rev < e.seen.latest || rev <= e.seen.at {
+		return
+	}
+	e.seen.jobs, e.seen.at = true, rev
+	byKey := map[string]*mvccpb.KeyValue{}
+	for _, kv := range kvs {
+		byKey[string(kv.Key)] = kv
+	}
+	e.setCoordinator(byKey[e.keys.coordinator])
+	e.setRound(byKey[e.keys.round], rev)
+	e.changed.wake()
+	e.contest.wake()
+}
+
+// learnNodes takes all nodes' keys into the view.
+func (e *Etcd) learnNodes(kvs []*mvccpb.KeyValue, _ int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen.whole, e.seen.nodes = true, make(map[string]entry[agent], len(kvs))
+	for _, kv := range kvs {
+		e.setNode(string(kv.Key), kv)
+	}
+	e.changed.wake()
+}
+
+// see takes a change of one of the run's keys into the view; deleted ones have
+// no CreateRevision.
 func (e *Etcd) see(kv *mvccpb.KeyValue) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	there := kv.CreateRevision != 0
-	switch key := string(kv.Key); key {
-	case e.keys.coordinator:
-		e.seen.coordinator = entry[agent]{}
-		if there {
-			e.seen.coordinator = entryOf(kv, decodeAgent)
+	key, now := string(kv.Key), kv
+	if kv.CreateRevision == 0 {
+		now = nil
+	}
+	if strings.HasPrefix(key, e.keys.job) {
+		if kv.ModRevision <= e.seen.at {
+			return // that view had it
 		}
-	case e.keys.round:
-		old := e.seen.round.rev
-		e.seen.round = entry[round]{}
-		if there {
-			e.seen.round = entryOf(kv, decodeRound)
+		e.seen.latest = max(e.seen.latest, kv.ModRevision)
+		switch key {
+		case e.keys.coordinator:
+			e.setCoordinator(now)
+		case e.keys.round:
+			e.setRound(now, kv.ModRevision)
 		}
-		if e.seen.round.rev != old {
-			e.elsewhere(kv.ModRevision)
-		}
-	default:
-		if a := entryOf(kv, decodeAgent); there && a.value != nil && e.keys.node(a.value.ID) == key {
-			e.seen.nodes[key] = a
-		} else {
-			delete(e.seen.nodes, key)
-		}
-		e.changed.wake()
-		return
+		e.contest.wake()
+	} else {
+		e.setNode(key, now)
 	}
 	e.changed.wake()
-	e.contest.wake()
+}
+
+func (e *Etcd) setNode(key string, kv *mvccpb.KeyValue) {
+	if a := entryOf(kv, decodeAgent); a.value != nil && e.keys.node(a.value.ID) == key {
+		e.seen.nodes[key] = a
+	} else {
+		delete(e.seen.nodes, key)
+	}
+}
+
+func (e *Etcd) setCoordinator(kv *mvccpb.KeyValue) { e.seen.coordinator = entryOf(kv, decodeAgent) }
+
+// setRound takes the round's key as it was at a revision.
+func (e *Etcd) setRound(kv *mvccpb.KeyValue, rev int64) {
+	old := e.seen.round.rev
+	e.seen.round = entryOf(kv, decodeRound)
+	if e.seen.round.rev != old {
+		e.elsewhere(rev)
+	}
 }
 
 // elsewhere posts what was sealed, with mu held, and compares it with what this
