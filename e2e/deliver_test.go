@@ -68,7 +68,7 @@ func TestWrapperOfOneNode(t *testing.T) {
 	j.env = append(j.env, "HOME="+j.dir)
 	a := j.run("node", "bash", "-lc", "echo $NCCL_ALGO")
 	j.end(patience, 0, a)
-	has(t, a.table(), "warning E03", "behind bash -l: changed: NCCL_ALGO", j.dir+"/.bash_profile sets NCCL_ALGO")
+	has(t, a.table(), "warning E03", "behind bash -l: changed: NCCL_ALGO", j.dir+"/.bash_profile sets or unsets NCCL_ALGO")
 
 	a = j.run("node", "docker", "run", "image", "true")
 	j.end(patience, 0, a)
@@ -78,5 +78,41 @@ func TestWrapperOfOneNode(t *testing.T) {
 	j.end(patience, 0, a)
 	if table := a.table(); table != "" {
 		t.Errorf("a program that hands everything on: %s", table)
+	}
+}
+
+// What -x and the devices of a rank give has to arrive, too, and what a command
+// line gives a rank is told without looking behind it.
+func TestLostRequests(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--standalone", "--no-python", "--nproc-per-node", "2")
+	j.write(".bash_profile", "unset MYVAR\nexport CUDA_VISIBLE_DEVICES=0\n", 0o600)
+	j.env = append(j.env, "HOME="+j.dir)
+	a := j.run("node", "--virtual-local-rank", "-x", "MYVAR=1", "bash", "-lc", "true")
+	j.end(patience, 0, a)
+	has(t, a.table(), "warning E03", "behind bash -l: without MYVAR; changed: CUDA_VISIBLE_DEVICES",
+		j.dir+"/.bash_profile sets or unsets MYVAR", j.dir+"/.bash_profile sets or unsets CUDA_VISIBLE_DEVICES")
+
+	a = j.run("node", "env", "RANK=3", "true")
+	j.end(patience, 0, a)
+	has(t, a.table(), "warning E03", "behind env: set by the command line: RANK", "do not give RANK a value of your own")
+}
+
+// A preview starts no wrapper, and says so.
+func TestPreviewStartsNoWrapper(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"dry-run": {"run", "--dry-run"}, "env": {"env"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, append(flags, "--standalone", "--no-python", "--nproc-per-node", "2")...)
+			j.write(".bash_profile", "echo >> "+j.dir+"/started\n", 0o600)
+			j.env = append(j.env, "HOME="+j.dir)
+			a := j.run("node", "bash", "-lc", "true")
+			j.end(patience, 0, a)
+			has(t, a.out.String(), "not tried: what of it arrives behind bash -l (E03)")
+			if _, err := os.Stat(j.dir + "/started"); err == nil {
+				t.Error("the login shell was started")
+			}
+		})
 	}
 }

@@ -25,6 +25,7 @@ type EnvFile struct {
 type Request struct {
 	Asks  []Ask    // to travel; of two with one weight the later counts
 	Stay  []Ask    // of env files: credentials, for this node's own workers
+	Lack  []string // names of -x NAME that have no value here: another node may give one
 	Notes []string // for the user, one line each
 }
 
@@ -126,6 +127,7 @@ func (r *Request) take(a Ask, own map[string]string, filed map[string]envLine) e
 	if !ok {
 		l, in := filed[a.Name]
 		if !in {
+			r.Lack = append(r.Lack, a.Name)
 			r.note("%s: not set on this node", a.At)
 			return nil
 		}

@@ -3,10 +3,11 @@ package launch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/deliver"
+	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
@@ -20,15 +21,27 @@ func (a *agent) wrapper() (deliver.Prefix, error) {
 	}
 	argv := []string{s.Title}
 	for _, arg := range s.Args {
-		argv = append(argv, program.Substitute(arg, 0))
+		argv = append(argv, program.Substitute(arg, madeUp().LocalRank))
 	}
 	return deliver.Wrap(argv)
 }
 
 // delivery looks behind the wrapper while the nodes meet: what it gives waits for
-// that. It is nil when there is nothing to look at.
+// that. It is nil when there is nothing to look at. Of a wrapper that loses nothing
+// the command line tells enough, and what starts nothing (--dry-run, gorun env)
+// does not start a wrapper either.
 func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) func(context.Context) (*preflight.Lost, []string) {
-	if doubt == nil && !p.Loses() {
+	sent := a.sent()
+	switch {
+	case doubt != nil:
+	case !p.Loses():
+		forced := p.Forced(sent.Env)
+		if len(forced) == 0 {
+			return nil
+		}
+		lost := told(p.Full(), p, deliver.Lost{Forced: forced}, "")
+		return func(context.Context) (*preflight.Lost, []string) { return lost, nil }
+	case a.opts.Spec.Dry != nil:
 		return nil
 	}
 	var lost *preflight.Lost
@@ -36,7 +49,7 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 	a.wg.Go(func() {
 		defer close(done)
 		if doubt == nil {
-			lost, doubt = a.behind(ctx, p)
+			lost, doubt = a.behind(ctx, p, sent)
 		}
 		if doubt != nil && ctx.Err() == nil && !a.opts.quiet() {
 			a.events.Put(noteEvent{fmt.Sprintf("preflight: cannot see which variables reach the program: %v", doubt)})
@@ -55,33 +68,44 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 	}
 }
 
-// behind asks with the environment of a made-up worker, since the world is not
-// known yet: values that nobody else has, so that a replaced one is seen.
-func (a *agent) behind(ctx context.Context, p deliver.Prefix) (*preflight.Lost, error) {
-	made := envprop.Vars{
-		Rank: 7, LocalRank: 5, GroupRank: 3, RoleRank: 6, WorldSize: 11, LocalWorldSize: 9, GroupWorldSize: 8, RoleWorldSize: 10,
-		RoleName: a.opts.Spec.Role, MasterAddr: "192.0.2.1", MasterPort: 9, RestartCount: 1, MaxRestarts: 2,
-		RunID: a.opts.Spec.RunID, Round: 4, WorkerSocket: "/dev/null", NodeAddr: "192.0.2.2", WorldToken: "none",
-	}
-	var own []string
-	for _, e := range envprop.NewBase(nil).Worker(made) {
-		name, _, _ := strings.Cut(e, "=")
-		own = append(own, name)
-	}
-	o := deliver.Options{
-		Prefix: p, Path: a.subject.Path, Dir: a.opts.Dir, Table: a.table,
-		Sent: deliver.Sent{Env: a.guess().Worker(made), Own: own},
+// behind asks with what a made-up worker would be sent. The variables of its
+// devices count only if a worker of this node really gets them, which the driver
+// is asked meanwhile.
+func (a *agent) behind(ctx context.Context, p deliver.Prefix, sent deliver.Sent) (*preflight.Lost, error) {
+	lost, err := deliver.Probe(ctx, deliver.Options{
+		Prefix: p, Path: a.subject.Path, Dir: a.opts.Dir, Table: a.table, Sent: sent,
 		Name: "gorun-probe-" + string(a.node.ID),
 		Say:  func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
-	}
-	lost, err := deliver.Probe(ctx, o)
+	})
 	if err != nil {
 		return nil, err
 	}
-	out := &preflight.Lost{Wrapper: p.Name(), Missing: lost.Missing, Changed: lost.Changed, Forced: lost.Forced}
-	if lost.Any() {
-		home, _ := findEnv(a.opts.Env, "HOME")
-		out.Fix = strings.Split(p.Fix(lost, func(name string) string { return deliver.StartFile("", home, name) }), "\n")
+	_ = a.devices.wait(ctx) // of what is wrong with them the user hears elsewhere
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	lost = lost.Without(func(name string) bool {
+		return slices.Contains(pin.Names(), name) && !a.devices.sets(name) && !slices.Contains(sent.Asked, name) && !a.agreed(name)
+	})
+	home, _ := findEnv(a.opts.Env, "HOME")
+	out := told(p.Name(), p, lost, home)
+	_, perhaps := a.asked()
+	for _, name := range perhaps {
+		if slices.Contains(out.Missing, name) || slices.Contains(out.Changed, name) {
+			out.Perhaps = append(out.Perhaps, name)
+		}
 	}
 	return out, nil
+}
+
+// told is what the preflight hears of it. Start files are looked for in home.
+func told(wrapper string, p deliver.Prefix, lost deliver.Lost, home string) *preflight.Lost {
+	out := &preflight.Lost{
+		Wrapper: wrapper, Missing: lost.Missing, Changed: lost.Changed, Forced: lost.Forced,
+		Closed: lost.Closed, Passed: lost.Passed,
+	}
+	if lost.Any() {
+		out.Fix = strings.Split(p.Fix(lost, func(name string) string { return deliver.StartFile("", home, name) }), "\n")
+	}
+	return out
 }

@@ -20,7 +20,7 @@ func (a *agent) prepareExam(ctx context.Context) error {
 	}
 	gpu := device.Present("")
 	wrapper, doubt := a.wrapper()
-	if !exam.Wanted(sp, gpu || wrapper.Loses() || doubt != nil) {
+	if !exam.Wanted(sp, gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil
 	}
 	s := a.subject

@@ -43,6 +43,9 @@ func (a *agent) preview(w *workers) error {
 	}
 	errorFile := func(local int) string { return filepath.Join(attempt, strconv.Itoa(local), "error.json") }
 	all := []preview.Node{w.preview(errorFile, w.files(context.Background()))}
+	if wrapper, doubt := a.wrapper(); doubt == nil {
+		all[0].Wrapper = wrapper.Name()
+	}
 	mine := preview.Select(all, dry.Wants)
 	if len(mine) == 0 && a.opts.Local == nil && !dry.JSON {
 		a.console.say("%s is another node's: gorun env prints it there", dry.What())

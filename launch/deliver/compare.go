@@ -15,6 +15,10 @@ type Lost struct {
 	Missing []string
 	Changed []string // by somebody: a start file, an image
 	Forced  []string // of those that a worker cannot do without: the command line gives its own value
+
+	// Closed: a name that nobody knows did not arrive, and Passed are those that did.
+	Closed bool
+	Passed []string
 }
 
 // Any reports whether there is anything.
@@ -27,7 +31,18 @@ func (l Lost) names() []string { return slices.Concat(l.Missing, l.Changed, l.Fo
 type Sent struct {
 	Env   []string // NAME=value, as for a worker; of two entries of a name the later counts
 	Own   []string // names that gorun gives to every worker
-	Asked []string // names that the user asked for by -x
+	Asked []string // names that the user asked for
+}
+
+// stranger is a name that no option and no list of a wrapper can know.
+const stranger = "PROBE_OF_GORUN=sent"
+
+// Without leaves names out, as if they had arrived.
+func (l Lost) Without(drop func(name string) bool) Lost {
+	for _, list := range []*[]string{&l.Missing, &l.Changed, &l.Forced} {
+		*list = slices.DeleteFunc(slices.Clone(*list), drop)
+	}
+	return l
 }
 
 // Essential are the variables without which a worker cannot find its place.
@@ -47,6 +62,15 @@ func (p Prefix) Compare(sent Sent, got map[string]string) Lost {
 			order = append(order, name)
 		}
 		values[name] = value
+	}
+	if name, value, _ := strings.Cut(stranger, "="); values[name] == value && got[name] != value {
+		l.Closed = true
+		for name, value := range values {
+			if arrived, ok := got[name]; ok && arrived == value {
+				l.Passed = append(l.Passed, name)
+			}
+		}
+		slices.Sort(l.Passed)
 	}
 	slices.SortStableFunc(order, func(a, b string) int { return sent.weight(a) - sent.weight(b) })
 	for _, name := range order {
@@ -71,7 +95,27 @@ func isPath(name string) bool {
 }
 
 func (p Prefix) meant(name string) bool {
-	return slices.ContainsFunc(p.layers, func(l layer) bool { return slices.Contains(l.meant, name) })
+	return slices.ContainsFunc(p.layers, func(l layer) bool { return l.means(name) })
+}
+
+func (l layer) means(name string) bool {
+	return slices.ContainsFunc(l.meant, func(m string) bool { return m == name || strings.HasPrefix(m, name+"=") })
+}
+
+// Forced are the names without which a worker cannot find its place, and to which
+// the command line gives another value than env does, whatever it lets through.
+// What the text of a shell does is not known.
+func (p Prefix) Forced(env []string) []string {
+	var names []string
+	for _, l := range p.layers {
+		for _, name := range Essential() {
+			given := func(e string) bool { return strings.HasPrefix(e, name+"=") && slices.Contains(env, e) }
+			if l.text == "" && l.means(name) && !slices.ContainsFunc(l.meant, given) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // matters: gorun gives it, somebody asked for it, or a library reads it to the

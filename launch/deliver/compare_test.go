@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,6 +68,8 @@ func TestFix(t *testing.T) {
 		{"sudo docker run -e RANK image x", Lost{Missing: []string{"RANK"}}, "\n  sudo --preserve-env=RANK ..."},
 		{"sudo docker run image x", Lost{Missing: []string{"RANK"}}, "\n  docker run -e RANK ..."},
 		{"podman run --env NCCL_* -e RANK image x", Lost{Missing: []string{"RANK", "NCCL_ALGO", "OMP_NUM_THREADS"}}, "\n  podman run -e OMP_NUM_THREADS ..."},
+		{"sudo docker run -e CUDA_VISIBLE_DEVICES image x", Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "GORUN_DEVICE", "MINE"}}, "\n  sudo --preserve-env=CUDA_VISIBLE_DEVICES,GORUN_DEVICE,MINE ..."},
+		{"docker run -e CUDA_VISIBLE_DEVICES=0 image x", Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "MINE"}}, "\n  docker run -e MINE ..."},
 		{"sudo x", Lost{Missing: []string{"RANK"}, Changed: []string{"NCCL_ALGO"}}, "\n  sudo --preserve-env=RANK,NCCL_ALGO ..."},
 		{"ssh host x", Lost{Missing: []string{"RANK", "NCCL_ALGO"}}, "\n  ssh -o SendEnv='RANK NCCL_ALGO' ..."},
 		{"srun --export=NONE x", Lost{Missing: []string{"RANK"}}, "\n  srun --export=ALL ..."},
@@ -76,7 +79,7 @@ func TestFix(t *testing.T) {
 		{"setpriv --reset-env x", Lost{Missing: []string{"RANK"}}, "leave out setpriv's --reset-env"},
 		{"singularity exec -e a.sif x", Lost{Missing: []string{"RANK"}}, "leave out singularity's --cleanenv"},
 		{"conda run x", Lost{Changed: []string{"NCCL_ALGO"}}, "etc/conda/activate.d"},
-		{"bash -lc x", Lost{Changed: []string{"NCCL_ALGO"}}, "/etc/profile.d/nccl.sh sets NCCL_ALGO: take it out there, or start bash without -l"},
+		{"bash -lc x", Lost{Changed: []string{"NCCL_ALGO"}}, "/etc/profile.d/nccl.sh sets or unsets NCCL_ALGO: take it out there, or start bash without -l"},
 		{"docker run image bash -lc x", Lost{Changed: []string{"NCCL_ALGO"}}, "start bash without -l"},
 		{"docker run -e RANK=0 image x", Lost{Forced: []string{"RANK"}}, "do not give RANK a value of your own"},
 	} {
@@ -90,6 +93,29 @@ func TestFix(t *testing.T) {
 		}
 		if strings.Contains(c.line, "image bash") && strings.Contains(got, "nccl.sh") {
 			t.Errorf("%s: a file of this machine is blamed for what happens in an image", c.line)
+		}
+	}
+}
+
+// What a command line itself gives a rank needs no probe to be seen.
+func TestForced(t *testing.T) {
+	env := []string{"RANK=7", "LOCAL_RANK=5", "WORLD_SIZE=11", "MASTER_ADDR=192.0.2.1", "MASTER_PORT=9"}
+	for line, want := range map[string][]string{
+		"env RANK=3 x":                            {"RANK"},
+		"env -u MASTER_ADDR nice env RANK=3 x":    {"MASTER_ADDR", "RANK"},
+		"env LOCAL_RANK=5 MY_RANK=1 NCCL_ALGO=LL": nil, // as the worker has it
+		"env A=1 x":                              nil,
+		"bash -c RANK=$SLURM_PROCID~exec~x":      nil,
+		"docker run -e WORLD_SIZE=1 -e RANK i x": {"WORLD_SIZE"},
+		"sudo RANK=0 x":                          {"RANK"},
+		"nice x RANK=3":                          nil,
+	} {
+		p, err := Wrap(words(line + " x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Forced(env); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func (l *layer) exec(head, args []string) error {
 // variables reads -e NAME, by which a variable is passed, and -e NAME=value.
 func (l *layer) variables(opts []option) {
 	asked := given(opts, "-e", "--env")
-	l.meant = join(names(asked), given(opts, "--unsetenv"))
+	l.meant = join(assignments(asked), given(opts, "--unsetenv"))
 	l.passes = func(name string) bool {
 		return has(opts, "--env-host") || slices.ContainsFunc(asked, func(a string) bool {
 			ok, _ := path.Match(a, name)
@@ -165,7 +165,7 @@ func parseApptainer(argv []string) (layer, error) {
 	}
 	head := join(argv[:1], global.words(before), []string{"exec"}, g.words(opts), args[:1])
 	return layer{
-		name: base(argv[0]) + " " + rest[0], slow: true, program: args[1:], meant: names(pairs),
+		name: base(argv[0]) + " " + rest[0], slow: true, program: args[1:], meant: assignments(pairs),
 		around: func(probe []string) []string { return join(head, probe) },
 		fix: func([]string) string {
 			if has(opts, "-e", "--cleanenv", "-C", "--containall", "--compat") {

@@ -28,13 +28,13 @@ func (p Prefix) Fix(lost Lost, setBy func(name string) string) string {
 		}
 		open := lost.names()
 		if l.passes != nil { // else it is another wrapper that loses it
-			open = slices.DeleteFunc(slices.Clone(open), func(n string) bool { return l.passes(n) || slices.Contains(l.meant, n) })
+			open = slices.DeleteFunc(slices.Clone(open), func(n string) bool { return l.passes(n) || l.means(n) })
 		}
 		var found []string
 		if l.login && here {
 			for _, name := range open {
 				if file := setBy(name); file != "" {
-					found = append(found, fmt.Sprintf("%s sets %s: take it out there, or start %s", file, name, strings.TrimSuffix(l.name, " -l")+" without -l"))
+					found = append(found, fmt.Sprintf("%s sets or unsets %s: take it out there, or start %s", file, name, strings.TrimSuffix(l.name, " -l")+" without -l"))
 				}
 			}
 		}

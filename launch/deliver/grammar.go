@@ -146,15 +146,9 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// names are those of assignments.
-func names(assignments []string) []string {
-	var out []string
-	for _, a := range assignments {
-		if name, _, ok := strings.Cut(a, "="); ok {
-			out = append(out, name)
-		}
-	}
-	return out
+// assignments are the words of the form NAME=value.
+func assignments(words []string) []string {
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.Contains(w, "=") })
 }
 
 // join makes one list of words.

@@ -121,7 +121,7 @@ func parseEnv(argv []string) (layer, error) {
 		}
 	}
 	l := layer{
-		name: "env", keeps: !clear, program: rest, meant: join(names(settings), given(opts, "-u", "--unset")),
+		name: "env", keeps: !clear, program: rest, meant: join(assignments(settings), given(opts, "-u", "--unset")),
 		around: func(probe []string) []string { return join(argv[:1], words, settings, probe) },
 	}
 	if clear {

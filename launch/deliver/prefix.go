@@ -33,12 +33,12 @@ type Prefix struct {
 type layer struct {
 	name    string // "docker run"
 	program []string
-	text    string // a shell's text that is not one plain command, instead of program
-	keeps   bool   // everything it was given reaches the program
-	slow    bool   // it starts a container, or asks another host
-	needs   string // variable without which it must not be run
-	login   bool   // a login shell of this machine
-	meant   []string
+	text    string                        // a shell's text that is not one plain command, instead of program
+	keeps   bool                          // everything it was given reaches the program
+	slow    bool                          // it starts a container, or asks another host
+	needs   string                        // variable without which it must not be run
+	login   bool                          // a login shell of this machine
+	meant   []string                      // variables that the command line itself gives, NAME=value, or takes away, NAME
 	passes  func(name string) bool        // an option asks for this variable; nil: none does
 	around  func(probe []string) []string // the wrapper with another program, harmless
 	undo    []string                      // command that removes what a killed probe leaves; probeName stands for its name
@@ -97,6 +97,15 @@ func (p Prefix) Name() string {
 		if !l.keeps {
 			names = append(names, l.name)
 		}
+	}
+	return strings.Join(names, " ")
+}
+
+// Full is Name with those that lose nothing.
+func (p Prefix) Full() string {
+	var names []string
+	for _, l := range p.layers {
+		names = append(names, l.name)
 	}
 	return strings.Join(names, " ")
 }

@@ -55,6 +55,7 @@ func Probe(ctx context.Context, o Options) (Lost, error) {
 	defer cancel()
 	t := time.AfterFunc(spoken, func() { o.Say("preflight: waiting to see the environment behind %s, at most %v", p.Name(), limit) })
 	defer t.Stop()
+	o.Sent.Env = append(slices.Clone(o.Sent.Env), stranger)
 	why := errors.New("nothing was printed")
 	for _, program := range programs(p) {
 		out, err := o.run(ctx, p.Command(o.Name, program...))

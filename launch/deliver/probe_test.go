@@ -185,6 +185,23 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// Whether names that were not sent would arrive is seen by one that nobody knows.
+func TestProbeOfStrangers(t *testing.T) {
+	for line, closed := range map[string]bool{
+		"docker run -e RANK -e MINE image program": true, "bash -lc program": false, "sudo -E program": false, "env -i RANK=8 program": true,
+	} {
+		t.Run(line, func(t *testing.T) {
+			got, err := newBench(t, fakes()).probe(t.Context(), line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if passed := slices.Contains(got.Passed, "RANK") && slices.Contains(got.Passed, "MINE"); got.Closed != closed || passed != strings.Contains(line, "docker") {
+				t.Errorf("closed %v, passed %q", got.Closed, got.Passed)
+			}
+		})
+	}
+}
+
 func (b *bench) write(name, text string) {
 	b.Helper()
 	if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o700); err != nil {

@@ -74,7 +74,7 @@ func parseSrun(argv []string) (layer, error) {
 	exports := given(opts, "--export")
 	var meant []string
 	for _, e := range exports {
-		meant = append(meant, names(strings.Split(e, ","))...)
+		meant = append(meant, assignments(strings.Split(e, ","))...)
 	}
 	head := join(argv[:1], g.words(opts), []string{"--ntasks=1", "--nodes=1"})
 	return layer{
@@ -112,7 +112,7 @@ func parseMPI(argv []string) (layer, error) {
 	asked := given(opts, "-x")
 	head := join(argv[:1], g.words(opts))
 	return layer{
-		name: base(argv[0]), slow: true, program: rest, meant: names(asked),
+		name: base(argv[0]), slow: true, program: rest, meant: assignments(asked),
 		passes: func(name string) bool { return slices.Contains(asked, name) },
 		around: func(probe []string) []string { return join(head, probe) },
 		fix: func(names []string) string {

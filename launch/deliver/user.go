@@ -22,7 +22,7 @@ func parseSudo(argv []string) (layer, error) {
 	}
 	words := g.words(opts)
 	return layer{
-		name: "sudo", program: rest, meant: names(given(opts, "=")),
+		name: "sudo", program: rest, meant: assignments(given(opts, "=")),
 		around: func(probe []string) []string { return join(argv[:1], []string{"-n"}, words, probe) },
 		fix: func(names []string) string {
 			return "give sudo the names of the variables (sudoers must allow it: SETENV, or env_keep):\n  sudo --preserve-env=" + strings.Join(names, ",") + " ..."

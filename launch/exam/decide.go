@@ -31,6 +31,7 @@ func decide(s *spec.Spec, before *preflight.Fleet, reports []envprop.Report) dec
 	}
 	d := envprop.Unify(reports, envprop.Policy{Conflict: s.Env.Conflict, Chosen: chosen(f.Nodes)})
 	for i := range f.Nodes {
+		arrive(&f.Nodes[i], d.Members[i])
 		give(&f.Nodes[i], d.Members[i])
 	}
 	for _, x := range d.Differences {

@@ -29,6 +29,14 @@ func variables(iface string) [][2]string {
 	}
 }
 
+// IfaceNames are the variables that --iface sets.
+func IfaceNames() (names []string) {
+	for _, kv := range variables("") {
+		names = append(names, kv[0])
+	}
+	return names
+}
+
 // use makes the facts those of a node whose workers use one interface.
 func use(f *preflight.Facts, iface string) {
 	for _, kv := range variables(iface) {

@@ -48,6 +48,9 @@ const (
 	localRank      = "LOCAL_RANK"
 )
 
+// Names are the variables that a plan may set beside LOCAL_RANK.
+func Names() []string { return []string{deviceOrder, visibleDevices, contract.EnvDevice} }
+
 // Make plans. Its errors are the command line's (exit code 2).
 func Make(n Node, o Options) (Plan, error) {
 	if err := o.Check(); err != nil {

@@ -20,6 +20,8 @@ type Node struct {
 	Ranks []Rank `json:"ranks"`
 	// Removed are variables that the node has and its workers do not get.
 	Removed []Variable `json:"removed,omitempty"`
+	// Wrapper stands in front of the program, and nobody looked behind it.
+	Wrapper string `json:"wrapper,omitempty"`
 }
 
 // Rank is one worker.

@@ -99,6 +99,26 @@ func TestTextIsPrintable(t *testing.T) {
 	}
 }
 
+// A preview starts nothing, and says what it did not try.
+func TestWrapperIsNotTried(t *testing.T) {
+	n := node(0, []Variable{own("A", "1")})
+	for _, write := range []func(*bytes.Buffer) error{
+		func(b *bytes.Buffer) error { return WriteText(b, []Node{n}) },
+		func(b *bytes.Buffer) error { return WritePlan(b, n) },
+	} {
+		for _, wrapper := range []string{"", "sudo docker run"} {
+			n.Wrapper = wrapper
+			var b bytes.Buffer
+			if err := write(&b); err != nil {
+				t.Fatal(err)
+			}
+			if said := strings.Contains(b.String(), "not tried: what of it arrives behind sudo docker run (E03)"); said != (wrapper != "") {
+				t.Errorf("%s", b.String())
+			}
+		}
+	}
+}
+
 // What all ranks of a node share is told once, and what is one's own with it.
 func TestTextTellsOnce(t *testing.T) {
 	var b bytes.Buffer

@@ -72,6 +72,9 @@ func environment(b *strings.Builder, n *Node) {
 			line(b, v.Name, v)
 		}
 	}
+	if n.Wrapper != "" {
+		fmt.Fprintf(b, "  not tried: what of it arrives behind %s (E03), which would have to be started; gorun check does that\n", printable(n.Wrapper))
+	}
 }
 
 func title(all []Rank) string {

@@ -64,6 +64,12 @@ type Lost struct {
 	Changed []string `json:"changed,omitempty"`
 	Forced  []string `json:"forced,omitempty"` // what a worker cannot do without: the command line gives it its own value
 	Fix     []string `json:"fix,omitempty"`    // lines of a Finding.Fix
+
+	// What follows is for names that are given only when all nodes were heard.
+	Perhaps []string `json:"perhaps,omitempty"` // of those above: the ones that count only if they are given
+	Closed  bool     `json:"closed,omitempty"`  // a name that nobody knows did not arrive
+	Passed  []string `json:"passed,omitempty"`  // with Closed: what arrived
+	Untried []string `json:"untried,omitempty"` // given, not among what was sent, and not likely to arrive
 }
 
 // GPU is what is known of the node's NVIDIA devices. Driver says whether there

@@ -13,7 +13,7 @@ import (
 func nameRules() []Rule {
 	return []Rule{{
 		ID: "E03", Name: "env-delivered", Severity: Error,
-		Meaning: "No node lost variables that the others have, and no wrapper (docker run, ssh, sudo, srun, env -i, a login shell) keeps them from the workers: a program that prints its environment is started through it, in the place of the worker's. Only the five without which a worker cannot find its place are an error, and those in a job of several workers.",
+		Meaning: "No node lost variables that the others have, and no wrapper (docker run, ssh, sudo, srun, env -i, a login shell) keeps them from the workers: a program that prints its environment is started through it, in the place of the worker's, with what a rank, its devices and this node's -x, --env-file and --iface give it. What only another node gives is judged by its name, where no strange name arrives; otherwise, and in what `--dry-run` and `gorun env` show, it is not tried. Only the five without which a worker cannot find its place are an error, and those in a job of several workers.",
 		Users:   "As E01 and I01; a container that ignores NCCL_SOCKET_IFNAME; workers that do not know their rank.",
 		Fix:     "start gorun inside the container or on the remote host, or pass the variables on:\n  docker run -e RANK -e LOCAL_RANK -e WORLD_SIZE -e MASTER_ADDR -e MASTER_PORT -e NCCL_SOCKET_IFNAME ...\n  sudo --preserve-env=RANK,LOCAL_RANK,WORLD_SIZE,MASTER_ADDR,MASTER_PORT,NCCL_SOCKET_IFNAME ...",
 		Check:   checkDelivered,

@@ -179,6 +179,7 @@ func environmentCases() map[string][]ruleCase {
 			{name: "a library's variable", base: cpus, severity: Warning, odd: []int{3}, change: behind(Lost{Missing: []string{"NCCL_ALGO"}}, 3)},
 			{name: "who opens the store", base: cpus, severity: Warning, odd: []int{3}, change: behind(Lost{Missing: []string{"TORCHELASTIC_USE_AGENT_STORE"}}, 3)},
 			{name: "what few programs read", base: cpus, severity: Note, odd: []int{3}, change: behind(Lost{Missing: []string{"ROLE_NAME", "GORUN_ROUND"}}, 3)},
+			{name: "what only another node gives", base: cpus, severity: Warning, odd: []int{1}, change: behind(Lost{Untried: []string{"MINE"}}, 1), says: []string{"probably without MINE"}},
 			{name: "seen to arrive", change: behind(Lost{})},
 			{name: "docker ps", change: program("docker", "ps")},
 			{name: "sudo", severity: Error, odd: []int{0, 1, 2, 3}, change: program("/usr/bin/sudo", "-u", "me", "python", "-E", "train.py")},

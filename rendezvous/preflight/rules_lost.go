@@ -48,9 +48,9 @@ func (f *Fleet) gravity(l *Lost) Severity {
 	switch {
 	case has(lost, essential) && f.workers() > 1:
 		return Error
-	case has(lost, essential), len(l.Forced) > 0, has(lost, weighty):
+	case has(lost, essential), len(l.Forced) > 0, has(lost, weighty), has(l.Untried, weighty):
 		return Warning
-	case len(lost) > 0:
+	case len(lost)+len(l.Untried) > 0:
 		return Note
 	}
 	return ""
@@ -85,7 +85,7 @@ func (l *Lost) describe() string {
 	for _, p := range []struct {
 		word  string
 		names []string
-	}{{"without ", l.Missing}, {"changed: ", l.Changed}, {"set by the command line: ", l.Forced}} {
+	}{{"without ", l.Missing}, {"changed: ", l.Changed}, {"set by the command line: ", l.Forced}, {"probably without ", l.Untried}} {
 		if len(p.names) == 0 {
 			continue
 		}
