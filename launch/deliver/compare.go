@@ -140,8 +140,8 @@ func (s Sent) weight(name string) int {
 	if i := slices.Index(Essential(), name); i >= 0 {
 		return i
 	}
-	if !slices.Contains(s.Own, name) {
-		return 10 // the user's
+	if !slices.Contains(s.Own, name) || strings.HasPrefix(name, "CUDA_") {
+		return 10 // the user's, and by which a rank finds its GPU
 	}
 	return 20
 }

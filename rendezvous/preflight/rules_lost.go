@@ -23,12 +23,13 @@ func (f *Fleet) undelivered() []Finding {
 		{Note, "Variables that only some programs read do not arrive behind the program that starts the workers."},
 	} {
 		x := Finding{Severity: grade.severity, Text: grade.text}
+		most := 0 // names: the fix of who loses most serves the others, too
 		values := f.faults(func(_ int, n *Facts) string {
 			if f.gravity(n.Lost) != grade.severity {
 				return ""
 			}
-			if x.Fix == "" {
-				x.Fix = strings.Join(n.Lost.Fix, "\n")
+			if names := len(n.Lost.Missing) + len(n.Lost.Changed) + len(n.Lost.Forced) + len(n.Lost.Untried); names > most {
+				x.Fix, most = strings.Join(n.Lost.Fix, "\n"), names
 			}
 			return n.Lost.describe()
 		})
