@@ -10,6 +10,7 @@ import (
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // wrapper is what stands in front of the workers' program. The error is about one
@@ -52,7 +53,7 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 			lost, doubt = a.behind(ctx, p, sent)
 		}
 		if doubt != nil && ctx.Err() == nil && !a.opts.quiet() {
-			a.events.Put(noteEvent{fmt.Sprintf("preflight: cannot see which variables reach the program: %v", doubt)})
+			a.events.Put(noteEvent{fmt.Sprintf("preflight: cannot see which variables reach the program: %s", setting.ShownText(doubt.Error()))})
 		}
 	})
 	return func(ctx context.Context) (*preflight.Lost, []string) {
@@ -62,7 +63,7 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 			return nil, nil
 		}
 		if doubt != nil {
-			return nil, []string{doubt.Error()}
+			return nil, []string{setting.ShownText(doubt.Error())} // it may repeat what a wrapper printed of its arguments
 		}
 		return lost, nil
 	}

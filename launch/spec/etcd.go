@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // Etcd is how to reach etcd, and how long its answers hold.
@@ -73,9 +75,9 @@ func cutScheme(endpoints string) (bare, scheme string, err error) {
 		case !found:
 			host = part
 		case own != "http" && own != "https":
-			return "", "", fmt.Errorf("%q begins with neither http:// nor https://", part)
+			return "", "", fmt.Errorf("%q begins with neither http:// nor https://", setting.ShownAddress(part))
 		case scheme != "" && own != scheme:
-			return "", "", fmt.Errorf("%s and %s:// in one list: either all of etcd's endpoints use TLS or none does", part, scheme)
+			return "", "", fmt.Errorf("%s and %s:// in one list: either all of etcd's endpoints use TLS or none does", setting.ShownAddress(part), scheme)
 		default:
 			scheme = own
 		}

@@ -82,6 +82,8 @@ func TestResolveEtcdContradictions(t *testing.T) {
 		flags    map[string]string
 		want     string
 	}{
+		{"http://me:hush@a:b", nil, `"***@a:b" is not host[:port]`},
+		{"x://me:hush@a", nil, `"x://***@a" begins with neither`},
 		{"http://a,https://b", nil, "cannot use --rdzv-endpoint: https://b and http:// in one list: either all"},
 		{"ftp://a", nil, `cannot use --rdzv-endpoint: "ftp://a" begins with neither`},
 		{"http://a", map[string]string{"etcd_cacert": "f"}, "cannot use --etcd-cacert f together with --rdzv-endpoint http://a"},

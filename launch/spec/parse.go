@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // maxSeconds bounds durations, far below what time.Duration can hold (about 31 years).
@@ -103,32 +105,32 @@ func ParseEndpoints(s string, unset int) ([]Endpoint, error) {
 }
 
 func parseEndpoint(s string, unset int) (Endpoint, error) {
-	host, port := s, ""
+	host, port, shown := s, "", setting.ShownAddress(s)
 	if inner, rest, ok := strings.Cut(strings.TrimPrefix(s, "["), "]"); ok && strings.HasPrefix(s, "[") {
 		if !strings.Contains(inner, ":") || !validHost(inner) {
-			return Endpoint{}, fmt.Errorf("%q holds no IPv6 address between its brackets", s)
+			return Endpoint{}, fmt.Errorf("%q holds no IPv6 address between its brackets", shown)
 		}
 		host = inner
 		if rest != "" {
 			if port = strings.TrimPrefix(rest, ":"); port == rest || port == "" {
-				return Endpoint{}, fmt.Errorf("%q is not [address]:port", s)
+				return Endpoint{}, fmt.Errorf("%q is not [address]:port", shown)
 			}
 		}
 	} else if strings.Count(s, ":") == 1 {
 		host, port, _ = strings.Cut(s, ":")
 		if port == "" {
-			return Endpoint{}, fmt.Errorf("%q has no port after its colon", s)
+			return Endpoint{}, fmt.Errorf("%q has no port after its colon", shown)
 		}
 	}
 	if !validHost(host) {
-		return Endpoint{}, fmt.Errorf("%q is not host[:port]", s)
+		return Endpoint{}, fmt.Errorf("%q is not host[:port]", shown)
 	}
 	if port == "" {
 		return Endpoint{host, unset}, nil
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("%q has a port that is no number from 0 to 65535", s)
+		return Endpoint{}, fmt.Errorf("%q has a port that is no number from 0 to 65535", shown)
 	}
 	return Endpoint{host, int(n)}, nil
 }

@@ -48,7 +48,7 @@ type Node struct {
 type Program struct {
 	Title  string   `json:"title,omitempty"`  // what the user named; empty: nothing to run (gorun check)
 	Path   string   `json:"path,omitempty"`   // file that is executed
-	Args   []string `json:"args,omitempty"`   // arguments of the user's program
+	Args   []string `json:"args,omitempty"`   // arguments of the user's program, without credentials
 	Script string   `json:"script,omitempty"` // file that the user named, absolute; of a Go package or a module: empty
 	Hash   string   `json:"hash,omitempty"`   // SHA-256 of Script in hex
 	Dir    string   `json:"dir,omitempty"`    // working directory

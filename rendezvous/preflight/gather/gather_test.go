@@ -44,6 +44,18 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
+// Facts travel and are saved: no credential of the command line is in them.
+func TestArgumentsWithoutCredentials(t *testing.T) {
+	given := []string{"-e", "HF_TOKEN=hush", "train", "--api-key", "hush", "--lr", "3"}
+	f := Facts(t.Context(), Options{Program: preflight.Program{Title: "docker", Path: "/bin/true", Args: given, Dir: "/"}})
+	if want := "-e HF_TOKEN=(hidden) train --api-key (hidden) --lr 3"; strings.Join(f.Program.Args, " ") != want {
+		t.Errorf("%q, want %q", f.Program.Args, want)
+	}
+	if given[1] != "HF_TOKEN=hush" {
+		t.Error("the program's own arguments have changed")
+	}
+}
+
 // What is not looked at is unknown, never zero.
 func TestBrief(t *testing.T) {
 	f := Facts(t.Context(), Options{Program: preflight.Program{Path: "/bin/true", Dir: "/"}})

@@ -1,10 +1,15 @@
 package setting
 
-import "strings"
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
 
-// Credential reports whether a variable is named like something that must not
-// be told: by a whole word (so that NCCL_IB_PKEY, a partition, is not one), by
-// the end of a word, or as what services and tools are known to read.
+// Credential reports whether a variable, or an option of a command line, is named
+// like something that must not be told: by a whole word (so that NCCL_IB_PKEY, a
+// partition, is not one), by a part of a word that means nothing else, or as what
+// services and tools are known to read. Digits behind a word do not count.
 func Credential(name string) bool {
 	name = strings.ToUpper(name)
 	for _, prefix := range [...]string{"AWS_", "GITHUB_", "GITLAB_", "VAULT_", "KRB5CCNAME", "KUBECONFIG", "NETRC", "SSH_AUTH_SOCK"} {
@@ -12,81 +17,89 @@ func Credential(name string) bool {
 			return true
 		}
 	}
-	first := true
-	for word := range strings.SplitSeq(name, "_") {
-		switch word {
-		case "KEY", "PASS", "PSK", "AUTH", "CREDENTIAL", "CREDENTIALS", "CREDS", "COOKIE", "DSN", "JWT", "BEARER":
+	words := words(name)
+	for i := range words {
+		if credentialWord(words, i) {
 			return true
-		case "PWD": // MYSQL_PWD, but not the working directory
-			if !first {
-				return true
-			}
 		}
-		for _, end := range [...]string{"TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "ACCESSKEY", "PRIVATEKEY", "SECRETKEY"} {
-			if strings.HasSuffix(word, end) {
-				return true
-			}
-		}
-		first = false
 	}
 	return false
 }
 
-// Shown is a value as it may be told to the other nodes and printed: bounded,
-// and without credentials.
-func Shown(name, value string) string {
-	if value != "" && Credential(name) {
-		return Hidden
+// words are the parts of a name, without digits behind them.
+func words(name string) []string {
+	list := strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	for i, word := range list {
+		list[i] = strings.TrimRight(word, "0123456789")
 	}
-	if len(value) > maxValue {
-		value = strings.ToValidUTF8(value[:maxValue], "") + "..."
-	}
-	return withoutUser(value, isProxy(name))
+	return slices.DeleteFunc(list, func(word string) bool { return word == "" })
 }
 
-// Secret reports whether Shown keeps something of the value to itself, besides
-// its length.
-func Secret(name, value string) bool {
-	return value != "" && (Credential(name) || withoutUser(value, isProxy(name)) != value)
-}
-
-func isProxy(name string) bool { return strings.HasSuffix(strings.ToLower(name), "_proxy") }
-
-// Hidden stands for the value of a credential.
-const Hidden = "(hidden)"
-
-// withoutUser removes "user:password@" of every URL in a value; proxy says that
-// the value is an address even without a scheme.
-func withoutUser(value string, proxy bool) string {
-	var out strings.Builder
-	rest := value
-	for {
-		i := strings.Index(rest, "://")
-		if i < 0 {
-			break
+// credentialWord reports whether one word makes a name that of a credential.
+func credentialWord(words []string, i int) bool {
+	word, last := words[i], i == len(words)-1
+	switch word {
+	case "KEY", "KEYS", "PASS", "PSK", "CRED", "CREDS", "COOKIE", "COOKIES", "DSN", "JWT", "BEARER", "AUTHORIZATION", "SAS", "SIG", "SIGNATURE":
+		return true
+	case "PWD": // MYSQL_PWD, but not the working directory
+		return i > 0
+	case "PAT": // GH_PAT, but not NCCL_PAT_ENABLE
+		return last
+	case "CONNECTION", "CONN":
+		return !last && (strings.HasPrefix(words[i+1], "STRING") || words[i+1] == "STR")
+	}
+	for _, part := range [...]string{
+		"SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE", "CREDENTIAL", "CONNECTIONSTRING", "APIKEY", "ACCESSKEY",
+		"ACCOUNTKEY", "AUTHKEY", "ENCRYPTIONKEY", "MASTERKEY", "PRIVATEKEY", "SIGNINGKEY", "SSHKEY",
+	} {
+		if strings.Contains(word, part) {
+			return true
 		}
-		i += len("://")
-		out.WriteString(rest[:i])
-		rest = afterUser(rest[i:])
-		proxy = false
 	}
-	if proxy {
-		rest = afterUser(rest)
+	switch {
+	case strings.Contains(word, "TOKEN"):
+		return !tokensOfText(words, i)
+	case strings.HasSuffix(word, "PASS"):
+		return !passOfAnotherKind(word)
+	default:
+		return strings.HasSuffix(word, "AUTH")
 	}
-	out.WriteString(rest)
-	return out.String()
 }
 
-// afterUser replaces the user of an authority at the start of s. A password may
-// hold a '/' or an '@' that should have been escaped, so all up to the last '@'
-// before a blank or a comma goes.
-func afterUser(s string) string {
-	end := strings.IndexAny(s, " ,\t\n")
-	if end < 0 {
-		end = len(s)
+// tokensOfText reports whether a word is about what a language model reads:
+// TOKENIZERS_PARALLELISM, MAX_TOKENS, PAD_TOKEN, TOKEN_LIMIT.
+func tokensOfText(words []string, i int) bool {
+	at := strings.LastIndex(words[i], "TOKEN")
+	head, tail := words[i][:at], words[i][at+len("TOKEN"):]
+	if strings.HasPrefix(tail, "IZ") || strings.HasPrefix(tail, "IS") {
+		return true
 	}
-	if at := strings.LastIndexByte(s[:end], '@'); at >= 0 {
-		return "***" + s[at:]
+	vocabulary := func(word string) bool {
+		return slices.Contains([]string{"PAD", "EOS", "BOS", "UNK", "SEP", "CLS", "MASK", "STOP", "SPECIAL"}, word)
 	}
-	return s
+	count := func(word string) bool {
+		return slices.Contains([]string{"MAX", "MIN", "NUM", "N", "TOTAL", "COUNT", "LIMIT", "BUDGET", "LEN", "LENGTH", "PER", "BATCH", "BATCHED"}, word)
+	}
+	switch {
+	case tail != "" && tail != "S":
+		return false
+	case head != "":
+		return count(head) || vocabulary(head)
+	case i > 0 && vocabulary(words[i-1]):
+		return true
+	case tail == "S":
+		return slices.ContainsFunc(words, count)
+	default: // MAX_TOKEN_LEN, but not MAX_TOKEN
+		return i < len(words)-1 && count(words[i+1]) && words[i+1] != "PER"
+	}
+}
+
+// passOfAnotherKind: COMPASS_DIR and SSH_ASKPASS, a program, are not SSHPASS.
+func passOfAnotherKind(word string) bool {
+	for _, end := range [...]string{"ASKPASS", "BANDPASS", "BYPASS", "COMPASS", "HIGHPASS", "LOWPASS", "MULTIPASS", "OVERPASS", "SURPASS", "TRESPASS", "UNDERPASS"} {
+		if strings.HasSuffix(word, end) {
+			return true
+		}
+	}
+	return false
 }

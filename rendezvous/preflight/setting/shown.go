@@ -1,0 +1,166 @@
+package setting
+
+import "strings"
+
+// Hidden stands for what must not be told.
+const Hidden = "(hidden)"
+
+// Shown is a value as it may be told to the other nodes and printed: bounded,
+// and without credentials.
+func Shown(name, value string) string {
+	if value != "" && Credential(name) {
+		return Hidden
+	}
+	value = withoutNamed(withoutUser(value, isProxy(name)))
+	if len(value) > maxValue {
+		value = strings.ToValidUTF8(value[:maxValue], "") + "..."
+	}
+	return value
+}
+
+// Secret reports whether Shown keeps something of the value to itself, besides
+// its length.
+func Secret(name, value string) bool {
+	return value != "" && (Credential(name) || withoutNamed(withoutUser(value, isProxy(name))) != value)
+}
+
+// ShownText is a text that may hold a part of a command line, as it may be told.
+func ShownText(text string) string { return withoutNamed(withoutUser(text, false)) }
+
+// ShownAddress is where somebody is reached, as it may be told.
+func ShownAddress(address string) string { return withoutUser(address, true) }
+
+// ShownWords is a command line as it may be told: HF_TOKEN=..., --api-key ...
+// and what looks like either within a word, such as a shell's text, is hidden.
+// What has no name (the -p of sshpass) cannot be recognised.
+func ShownWords(words []string) []string {
+	shown := make([]string, len(words))
+	hide := false // the word before names a credential, and this is its value
+	for i, word := range words {
+		if shown[i] = ShownText(word); hide && word != "" && word[0] != '-' {
+			shown[i] = Hidden
+		}
+		hide = strings.HasPrefix(word, "-") && nameEnd(word, 0) == len(word) && isNamed(word)
+	}
+	return shown
+}
+
+func isProxy(name string) bool { return strings.HasSuffix(strings.ToLower(name), "_proxy") }
+
+// withoutNamed hides what follows the name of a credential within a text:
+// NAME=value, "name": value, Name: value, --name value. It hides all the rest:
+// where a value ends only whoever reads the text knows.
+func withoutNamed(text string) string {
+	for i := 0; i < len(text); {
+		end := nameEnd(text, i)
+		if end == i {
+			i++
+			continue
+		}
+		if value := valueAt(text, i, end); value < len(text) && isNamed(text[i:end]) {
+			return text[:value] + Hidden
+		}
+		i = end
+	}
+	return text
+}
+
+// nameEnd is the end of the name that begins at i, i for none.
+func nameEnd(text string, i int) int {
+	for ; i < len(text); i++ {
+		c := text[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
+			break
+		}
+	}
+	return i
+}
+
+// valueAt is where the value of the name text[i:end] begins; len(text): there is
+// none.
+func valueAt(text string, i, end int) int {
+	none := len(text)
+	next := func(at int) byte {
+		if at < none {
+			return text[at]
+		}
+		return 0
+	}
+	at := end
+	if next(at) == '\\' { // JSON within quotes of a shell
+		at++
+	}
+	quoted := false
+	if q := next(at); (q == '"' || q == '\'') && i > 0 && text[i-1] == q {
+		at++
+		quoted = true
+	} else {
+		at = end
+	}
+	separator := afterBlanks(text, at)
+	switch c := next(separator); {
+	case c == '=':
+		return afterBlanks(text, separator+1)
+	case c == ':' && (quoted || separator == at && isBlank(next(at+1))):
+		return afterBlanks(text, separator+1)
+	case !quoted && text[i] == '-' && separator > at && c != '-': // an option and its value
+		return separator
+	}
+	return none
+}
+
+func afterBlanks(text string, i int) int {
+	for i < len(text) && isBlank(text[i]) {
+		i++
+	}
+	return i
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+
+// isNamed is Credential for a name as a text has it: --hub-token, -eAWS_PROFILE.
+func isNamed(text string) bool {
+	const most = 256 // bytes; what is longer is no name
+	if len(text) > most {
+		return false
+	}
+	name := strings.ReplaceAll(strings.Trim(text, "-."), "-", "_")
+	after, glued := strings.CutPrefix(text, "-e")
+	return Credential(name) || glued && Credential(after)
+}
+
+// withoutUser removes "user:password@" of every URL in a value; proxy says that
+// the value is an address even without a scheme.
+func withoutUser(value string, proxy bool) string {
+	var out strings.Builder
+	rest := value
+	for {
+		i := strings.Index(rest, "://")
+		if i < 0 {
+			break
+		}
+		i += len("://")
+		out.WriteString(rest[:i])
+		rest = afterUser(rest[i:])
+		proxy = false
+	}
+	if proxy {
+		rest = afterUser(rest)
+	}
+	out.WriteString(rest)
+	return out.String()
+}
+
+// afterUser replaces the user of an authority at the start of s. A password may
+// hold a '/' or an '@' that should have been escaped, so all up to the last '@'
+// before a blank or a comma goes.
+func afterUser(s string) string {
+	end := strings.IndexAny(s, " ,\t\n")
+	if end < 0 {
+		end = len(s)
+	}
+	if at := strings.LastIndexByte(s[:end], '@'); at >= 0 {
+		return "***" + s[at:]
+	}
+	return s
+}
