@@ -176,9 +176,9 @@ func TestCredentialIsNotShown(t *testing.T) {
 	const secret = "hunter2-of-the-end-to-end-tests"
 	j := newJob(t)
 	facts, report := filepath.Join(j.dir, "facts"), filepath.Join(j.dir, "report")
-	agents := j.pair([2][]string{1: {"HF_TOKEN=" + secret, "NCCL_PSK=" + secret}}, [2][]string{
+	agents := j.pair([2][]string{1: {"HF_TOKEN=" + secret, "NCCL_PSK=" + secret, "NCCL_ALGO_TOKENS=" + secret}}, [2][]string{
 		{"--report", report}, {"-x", "HF_TOKEN", "-x", "NCCL_PSK"},
-	}, sh(`env -0 >$E2E_DIR/env.$RANK; `+untilGo+`; exit $RANK`)...)
+	}, "--no-python", "env", "WANDB_API_KEY="+secret, "sh", "-c", `env -0 >$E2E_DIR/env.$RANK; `+untilGo+`; exit $RANK`, "--hub-token", secret)
 	for _, a := range agents {
 		a.prints("up", 1)
 	}
@@ -200,8 +200,8 @@ func TestCredentialIsNotShown(t *testing.T) {
 	for _, mode := range []string{"check", "env", "dry"} {
 		flags := map[string][]string{"check": {"check", "--save", facts, "--json"}, "env": {"env"}, "dry": {"run", "--dry-run"}}[mode]
 		all := newJob(t)
-		all.env = []string{"HF_TOKEN=" + secret, "NCCL_PSK=" + secret}
-		a := all.run(mode, append(flags, "-x", "HF_TOKEN", "-x", "NCCL_PSK", "true")...)
+		all.env = []string{"HF_TOKEN=" + secret, "NCCL_PSK=" + secret, "TORCH_HUB_TOKENS=" + secret, "MY_CONNECTION_STRING=" + secret, "DB=Password=" + secret}
+		a := all.run(mode, append(flags, "-x", "HF_TOKEN", "-x", "NCCL_PSK", "-x", "*", "--no-python", "env", "WANDB_API_KEY="+secret, "true", "--hub-token", secret)...)
 		a.wait(patience)
 		shown += a.out.String() + a.err.String()
 	}
@@ -221,6 +221,9 @@ func TestCredentialIsNotShown(t *testing.T) {
 	for rank := range 2 {
 		if env := j.environ(rank); env["HF_TOKEN"] != secret || env["NCCL_PSK"] != secret {
 			t.Errorf("rank %d has HF_TOKEN=%q, NCCL_PSK=%q", rank, env["HF_TOKEN"], env["NCCL_PSK"])
+		}
+		if env := j.environ(rank); env["NCCL_ALGO_TOKENS"] != map[int]string{1: secret}[rank] || env["WANDB_API_KEY"] != secret {
+			t.Errorf("rank %d has NCCL_ALGO_TOKENS=%q, WANDB_API_KEY=%q", rank, env["NCCL_ALGO_TOKENS"], env["WANDB_API_KEY"])
 		}
 	}
 }
@@ -355,8 +358,10 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--rank", "2"}, 1, "no node of the job on this machine has rank 2"},
+		{[]string{"--rank", "2"}, 1, "rank 2 of the job is not on this machine: ask on"},
 		{[]string{"--rank", "x"}, 2, "not a whole number"},
+		{[]string{"--node", "3"}, 1, "node 3 of the job is not on this machine: ask on"},
+		{[]string{"-x", "A=1"}, 2, "-x (--export) needs a PROGRAM"},
 		{[]string{"--nnodes", "2"}, 2, "--nnodes needs a PROGRAM"},
 		{[]string{"--rank", "0", "--node", "0"}, 2, "--rank together with --node"},
 	} {

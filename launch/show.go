@@ -2,7 +2,6 @@ package launch
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/envprop"
-	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/preview"
@@ -42,13 +40,13 @@ func (a *agent) preview(w *workers) error {
 		return &UsageError{fmt.Errorf("there is no %s: this job has %d nodes and %d workers", dry.What(), n, w.world.Size)}
 	}
 	errorFile := func(local int) string { return filepath.Join(attempt, strconv.Itoa(local), "error.json") }
-	all := []preview.Node{w.preview(errorFile, w.files(context.Background()))}
+	all := []preview.Node{w.preview(errorFile)}
 	if wrapper, doubt := a.wrapper(); doubt == nil {
 		all[0].Wrapper = wrapper.Name()
 	}
 	mine := preview.Select(all, dry.Wants)
 	if len(mine) == 0 && a.opts.Local == nil && !dry.JSON {
-		a.console.say("%s is another node's: gorun env prints it there", dry.What())
+		a.console.say("%s is elsewhere: gorun env prints it there", dry.What())
 	}
 	var b bytes.Buffer // written at once: other nodes of this machine may write, too
 	if dry.Whole && !a.opts.quiet() {
@@ -78,21 +76,17 @@ func Print(w io.Writer, nodes []preview.Node, diff, asJSON bool) error {
 	return preview.WriteText(w, nodes)
 }
 
-// files are the nccl.conf files of these workers.
-func (w *workers) files(ctx context.Context) []setting.File {
-	return exam.ConfFiles(ctx, w.env.Worker(w.vars(0)), w.cfg.wd)
-}
-
 // preview is what the workers get.
-func (w *workers) preview(errorFile func(local int) string, files []setting.File) preview.Node {
+func (w *workers) preview(errorFile func(local int) string) preview.Node {
+	files := w.conf()
 	m := &w.world.Members[w.group]
 	n := preview.Node{Node: w.group, Host: m.Host, Addr: m.Addr, Removed: preview.Removals(w.env.Lost())}
 	for local := range m.Workers {
 		v := w.vars(local)
 		v.ErrorFile = errorFile(local)
 		n.Ranks = append(n.Ranks, preview.Rank{
-			Rank: m.FirstRank + local, LocalRank: local, Command: w.command(local), Devices: w.devices(local),
-			Env: preview.Variables(placed(w.env.Explain(v, files...), w.slot(local).set)),
+			Rank: m.FirstRank + local, LocalRank: local, Command: setting.ShownWords(w.command(local)), Devices: w.devices(local),
+			Env: preview.Variables(placed(w.env.Explain(v, files...), w.slot(local).set), w.world.Token),
 		})
 	}
 	return n
@@ -122,9 +116,9 @@ func placed(settings []envprop.Setting, set []pin.Variable) []envprop.Setting {
 	return settings
 }
 
-// tellEnv answers gorun env about the workers that run here. Files are looked at
-// beside the loop: a file system may hang.
-func (a *agent) tellEnv(ctx context.Context, reply chan<- inspect.Reply) {
+// tellEnv answers gorun env about the workers that run here, beside the loop:
+// their files may not have been read yet, and a file system may hang.
+func (a *agent) tellEnv(reply chan<- inspect.Reply) {
 	w := a.current
 	if w == nil {
 		reply <- inspect.Reply{Error: "no worker was started on this node yet"}
@@ -137,7 +131,7 @@ func (a *agent) tellEnv(ctx context.Context, reply chan<- inspect.Reply) {
 	}
 	w.mu.Unlock()
 	go func() {
-		n := w.preview(func(local int) string { return errorFiles[local] }, w.files(ctx))
+		n := w.preview(func(local int) string { return errorFiles[local] })
 		body, err := json.Marshal(n)
 		if err != nil {
 			reply <- inspect.Reply{Error: err.Error()}

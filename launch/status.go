@@ -92,7 +92,7 @@ func (a *agent) inspected(ctx context.Context, e inspectEvent) (event rendezvous
 		a.status.asked = append(a.status.asked, e.reply)
 		return rendezvous.Query{}, func() {}
 	case inspect.TypeEnv:
-		a.tellEnv(ctx, e.reply)
+		a.tellEnv(e.reply)
 		return nil, func() {}
 	case inspect.TypeAbort:
 		a.signals++ // as a signal: the second one means at once

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // workers are this node's workers of one round.
@@ -23,6 +25,8 @@ type workers struct {
 	group int // this node's group rank
 	env   envprop.Base
 	unfit error // why there is no such environment
+
+	conf func() []setting.File // the nccl.conf files as they were when it was first called
 
 	mu      sync.Mutex
 	list    []*worker
@@ -73,6 +77,9 @@ type worker struct {
 func newWorkers(cfg workersConfig, world rendezvous.World, group int) *workers {
 	w := &workers{cfg: cfg, world: world, group: group}
 	w.hurry, w.rush = context.WithCancel(context.Background())
+	w.conf = sync.OnceValue(func() []setting.File {
+		return exam.ConfFiles(w.hurry, w.env.Worker(w.vars(0)), w.cfg.wd)
+	})
 	return w
 }
 
@@ -101,6 +108,7 @@ func (w *workers) start() {
 	for _, wk := range ready {
 		w.follow(wk)
 	}
+	w.wg.Go(func() { w.conf() }) // gorun env is to tell what they found, not what is there later
 	if err != nil {
 		c := w.cause(rendezvous.KindStart, nil)
 		c.Message, c.ExitCode = err.Error(), startCode(err)

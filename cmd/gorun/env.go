@@ -106,7 +106,7 @@ func tellEnv(raw spec.Raw) error {
 	}
 	mine := preview.Select(nodes, shown.Wants)
 	if len(mine) == 0 {
-		return fmt.Errorf("no node of the job on this machine has %s: ask on the node that has it", shown.What())
+		return fmt.Errorf("%s of the job is not on this machine: ask on the one that has it", shown.What())
 	}
 	return launch.Print(os.Stdout, mine, shown.Diff, shown.JSON)
 }
@@ -117,7 +117,7 @@ func envTarget(raw spec.Raw) (*target, error) {
 	given := slices.Concat(slices.Sorted(maps.Keys(raw.Flags)), slices.Sorted(maps.Keys(raw.Lists)))
 	for _, name := range given {
 		if !slices.Contains(allowed, name) {
-			return nil, fmt.Errorf("--%s needs a PROGRAM: without one gorun env tells what the ranks of a running job got", strings.ReplaceAll(name, "_", "-"))
+			return nil, fmt.Errorf("%s needs a PROGRAM: without one gorun env tells what the ranks of a running job got", envFlags().called(name))
 		}
 	}
 	t := &target{runID: cmp.Or(raw.Flags["run_id"], raw.Flags["rdzv_id"]), secretFile: raw.Flags["secret_file"]}

@@ -122,6 +122,21 @@ func TestRepeatedFlags(t *testing.T) {
 	}
 }
 
+// What gorun env cannot use without a program is called as the help has it.
+func TestEnvNeedsAProgram(t *testing.T) {
+	for args, want := range map[string]string{
+		"-x A=1": "-x (--export) needs a PROGRAM", "--export=A=1": "-x (--export) needs a PROGRAM", "--nnodes 2": "--nnodes needs a PROGRAM",
+	} {
+		raw, err := parseJob(append([]string{"env"}, strings.Fields(args)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := envTarget(raw); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
 // After the word run there are programs only.
 func TestProgramsNamedLikeCommands(t *testing.T) {
 	for _, args := range [][]string{{"env", "FOO=1", "true"}, {"check", "x"}} {

@@ -160,6 +160,17 @@ func (g grammar) short(letter string) (runFlag, error) {
 	return runFlag{}, fmt.Errorf("unknown flag -%s", letter)
 }
 
+// called is a flag as people write it, by torchrun's name of its variable.
+func (g grammar) called(name string) string {
+	name = "--" + strings.ReplaceAll(name, "_", "-")
+	for _, f := range g.all() {
+		if "--"+f.name == name && f.short != "" {
+			return "-" + f.short + " (" + name + ")"
+		}
+	}
+	return name
+}
+
 // all are the flags, and --help, which pflag adds by itself.
 func (g grammar) all() []runFlag {
 	all := []runFlag{{name: "help", short: "h"}}

@@ -7,6 +7,9 @@
 package preview
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/gorun/gorun/envprop"
@@ -28,29 +31,44 @@ type Node struct {
 type Rank struct {
 	Rank      int        `json:"rank"`
 	LocalRank int        `json:"local_rank"`
-	Command   []string   `json:"command,omitempty"`
+	Command   []string   `json:"command,omitempty"` // without credentials
 	Devices   []string   `json:"devices,omitempty"` // its own, as they are told to a person
 	Env       []Variable `json:"env"`               // by name
 }
 
 // Variable is one that a rank gets, with its source.
 type Variable struct {
-	Name  string       `json:"name"`
-	Value string       `json:"value"` // without credentials
-	Kind  envprop.Kind `json:"kind"`
-	Node  string       `json:"from_node,omitempty"` // whose request or environment; "" for the node itself
-	At    string       `json:"at,omitempty"`        // the argument without its value, file and line, or the conf file
-	Rule  string       `json:"rule,omitempty"`
+	Name  string `json:"name"`
+	Value string `json:"value"` // without credentials
+	// Mark stands for a value that is hidden: of two ranks of one job it is the
+	// same if the value is. Nobody can learn the value from it who does not have
+	// what the job's workers have.
+	Mark string       `json:"mark,omitempty"`
+	Kind envprop.Kind `json:"kind"`
+	Node string       `json:"from_node,omitempty"` // whose request or environment; "" for the node itself
+	At   string       `json:"at,omitempty"`        // the argument without its value, file and line, or the conf file
+	Rule string       `json:"rule,omitempty"`
 }
 
-// Variables turns what an environment is explained by into what is told.
-func Variables(settings []envprop.Setting) []Variable {
+// Variables turns what an environment is explained by into what is told. The key
+// is for marks: what only the job's agents and workers know, and fresh.
+func Variables(settings []envprop.Setting, key string) []Variable {
 	list := make([]Variable, 0, len(settings))
 	for _, s := range settings {
 		text, _ := s.Value.MarshalText() // never fails
-		list = append(list, variable(s.Name, string(text), s.Source))
+		v := variable(s.Name, string(text), s.Source)
+		if s.Value.Secret() {
+			v.Mark = mark(key, s)
+		}
+		list = append(list, v)
 	}
 	return list
+}
+
+func mark(key string, s envprop.Setting) string {
+	h := hmac.New(sha256.New, []byte(key))
+	_, _ = fmt.Fprintf(h, "%s=%s", s.Name, s.Value.Reveal()) // never fails
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // Removals are likewise of what was taken away.
@@ -103,12 +121,13 @@ func Select(nodes []Node, wants func(node, rank int) bool) []Node {
 // Diff leaves what differs: between the ranks of these nodes, or from what the
 // rank's own node has in its environment.
 func Diff(nodes []Node) []Node {
-	count, ranks := map[[2]string]int{}, 0
+	type value struct{ name, text, mark string }
+	count, ranks := map[value]int{}, 0
 	for _, n := range nodes {
 		for _, r := range n.Ranks {
 			ranks++
 			for _, v := range r.Env {
-				count[[2]string{v.Name, v.Value}]++
+				count[value{v.Name, v.Value, v.Mark}]++
 			}
 		}
 	}
@@ -119,7 +138,7 @@ func Diff(nodes []Node) []Node {
 		for _, r := range n.Ranks {
 			var env []Variable
 			for _, v := range r.Env {
-				if v.Kind != envprop.FromOwn || count[[2]string{v.Name, v.Value}] < ranks {
+				if v.Kind != envprop.FromOwn || count[value{v.Name, v.Value, v.Mark}] < ranks {
 					env = append(env, v)
 				}
 			}

@@ -61,13 +61,37 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// Credentials that differ are a difference, though neither is shown; nor is one
+// told from the other without the key.
+func TestDiffOfCredentials(t *testing.T) {
+	token := func(value, key string) []Variable {
+		return Variables([]envprop.Setting{{Name: "HF_TOKEN", Value: envprop.NewValue("HF_TOKEN", value), Source: envprop.Source{Kind: envprop.FromOwn}}}, key)
+	}
+	left := func(a, b []Variable) int {
+		all := Diff([]Node{node(0, a), node(1, b)})
+		return len(all[0].Ranks[0].Env) + len(all[1].Ranks[0].Env)
+	}
+	if n := left(token("hushA", "k"), token("hushB", "k")); n != 2 {
+		t.Errorf("%d of 2 values that differ are listed", n)
+	}
+	if n := left(token("hushA", "k"), token("hushA", "k")); n != 0 {
+		t.Errorf("a value that is the same everywhere is listed %d times", n)
+	}
+	if v := token("hushA", "k")[0]; v.Mark == "" || v.Mark == token("hushA", "other")[0].Mark || v.Value != "(hidden)" {
+		t.Errorf("%+v", v)
+	}
+	if v := Variables([]envprop.Setting{{Name: "A", Value: envprop.NewValue("A", "1")}}, "k")[0]; v.Mark != "" {
+		t.Errorf("a mark of what is not hidden: %+v", v)
+	}
+}
+
 // What one node tells another's terminal cannot command it, and credentials are
 // not there in the first place.
 func TestTextIsPrintable(t *testing.T) {
 	v := Variables([]envprop.Setting{
 		{Name: "ODD", Value: envprop.NewValue("ODD", "a\x1b[2Jb\n"), Source: envprop.Source{Kind: envprop.FromFlag, At: "-x ODD", Node: "n\x1b"}},
 		{Name: "HF_TOKEN", Value: envprop.NewValue("HF_TOKEN", "hunter2"), Source: envprop.Source{Kind: envprop.FromOwn}},
-	})
+	}, "key")
 	n := node(0, v)
 	n.Host, n.Removed = "h\x1b]0;x", Removals([]envprop.Removal{{Name: "GONE\x1b", Source: envprop.Source{Kind: envprop.FromUnset, At: "--unset GONE"}}})
 	n.Ranks[0].Command = []string{"/bin/sh", "-c", "echo 'a b'\x1b"}
