@@ -99,15 +99,26 @@ func TestPin(t *testing.T) {
 				"2 0 " + c + " PCI_BUS_ID " + c, "3 1 " + d + " PCI_BUS_ID " + d,
 			},
 		},
-		"more workers than GPUs": {
-			flags: "--nproc-per-node 5", says: "no worker gets a GPU of its own",
-			want: []string{"0 0 - - -", "1 1 - - -", "2 2 - - -", "3 3 - - -", "4 4 - - -"},
+		"hidden, but asked for": {
+			flags: "--nproc-per-node 2 --pin=exclusive", env: []string{"CUDA_VISIBLE_DEVICES="}, code: 2,
+			says: "gorun: no GPU is visible on node node1: CUDA_VISIBLE_DEVICES= hides all; make some visible, or leave out --pin=exclusive\n",
 		},
-		"more workers than GPUs, that were asked for": {
-			flags: "--nproc-per-node 5 --pin=order", code: 2, says: "gorun: 5 workers, but 4 GPUs are visible on node node1: use --nproc-per-node gpu, or --oversubscribe-gpus\n",
+		"others than Slurm gave": {
+			flags: "--nproc-per-node 2", env: []string{"SLURM_STEP_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"},
+			want: []string{"0 0  - -", "1 1  - -"}, says: "SLURM_STEP_GPUS=2,3 does not give 2 of the 2 GPUs that CUDA shows\n",
+		},
+		"others than Slurm gave, asked for": {
+			flags: "--nproc-per-node 2 --pin=exclusive", env: []string{"SLURM_STEP_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"}, code: 2,
+			says: "gorun: no GPU is visible on node node1: SLURM_STEP_GPUS=2,3 does not give 2 of the 2 GPUs that CUDA shows; make some visible, or leave out --pin=exclusive\n",
+		},
+		"more workers than GPUs": {
+			flags: "--nproc-per-node 5", code: 2, says: "gorun: 5 workers, but 4 GPUs are visible on node node1: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none\n",
+		},
+		"more workers than GPUs, not for these": {
+			flags: "--nproc-per-node 5 --pin=none", want: []string{"0 0 - - -", "1 1 - - -", "2 2 - - -", "3 3 - - -", "4 4 - - -"},
 		},
 		"more nodes than GPUs": {
-			flags: "--local-nodes 2 --nproc-per-node 3 --pin=order", code: 2, says: "3 workers after the 3 of this machine's other nodes, but 4 GPUs are visible",
+			flags: "--local-nodes 2 --nproc-per-node 3", code: 2, says: "3 workers after the 3 of this machine's other nodes, but 4 GPUs are visible",
 		},
 		"shared": {
 			flags: "--nproc-per-node 5 --pin=exclusive --oversubscribe-gpus",

@@ -101,10 +101,16 @@ func outside(n int) int {
 	}
 }
 
+// hideGPUs is an entry of an environment.
+const hideGPUs = "CUDA_VISIBLE_DEVICES="
+
 // command is gorun with the job's flags and environment, not started.
 func (j *job) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Getenv(envGorun), append(append([]string{}, j.flags...), args...)...)
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", j.token, envDir+"="+j.dir)
+	if _, err := os.Stat("/dev/nvidiactl"); err == nil { // these workers need no GPU, and may be more than there are
+		cmd.Env = append(cmd.Env, hideGPUs)
+	}
 	cmd.Env = append(cmd.Env, j.env...)
 	cmd.Dir = j.wd
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

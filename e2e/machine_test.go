@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -99,6 +100,7 @@ func (m *machine) on(cmd *exec.Cmd) *exec.Cmd {
 	}
 	cmd.Args = append([]string{self, playFlag, playHost, file.Name(), cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = self
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(entry string) bool { return entry == hideGPUs }) // it has its own
 	cmd.Env = append(cmd.Env, m.env...)
 	return cmd
 }

@@ -136,6 +136,8 @@ func TestThreads(t *testing.T) {
 		{"at least one", Threads{Cores: 4}, 8, "1", "OMP_NUM_THREADS is set to 1 for each of the 8 workers (4 cores"},
 		{"bound by twos", Threads{Cores: 16, Workers: 2}, 8, "8", "OMP_NUM_THREADS is set to 8 for each of the 8 workers (16 cores for 2 workers)"},
 		{"bound alone", Threads{Cores: 6, Workers: 1}, 8, "6", "OMP_NUM_THREADS is set to 6 for each of the 8 workers (cores of each: 6)"},
+		{"a quota", Threads{Cores: 16, Workers: 8, Quota: true}, 8, "2", "OMP_NUM_THREADS is set to 2 for each of the 8 workers (a CPU quota of 16 for 8 workers)"},
+		{"a small quota", Threads{Cores: 1, Workers: 8, Quota: true}, 8, "1", "OMP_NUM_THREADS is set to 1 for each of the 8 workers (a CPU quota of 1"},
 		{"alone", Threads{Cores: 6}, 1, "6", ""},
 		{"nonsense", Threads{Cores: -1, Workers: -1}, 2, "1", "OMP_NUM_THREADS is set to 1"},
 	} {

@@ -7,6 +7,7 @@ import "fmt"
 type Threads struct {
 	Cores    int  // those that the worker is bound to; 0: unknown, torchrun's rule
 	Workers  int  // that share these cores; 0: all of the node
+	Quota    bool // Cores is the CPU time that a cgroup leaves them
 	Torchrun bool // --omp=torchrun
 }
 
@@ -22,6 +23,9 @@ func (w Vars) threads() (n int, why string) {
 	sharing := t.Workers
 	if sharing <= 0 {
 		sharing = w.LocalWorldSize
+	}
+	if t.Quota {
+		return max(1, t.Cores/sharing), fmt.Sprintf("a CPU quota of %d for %d workers", t.Cores, sharing)
 	}
 	if sharing <= 1 {
 		return t.Cores, fmt.Sprintf("cores of each: %d", t.Cores)

@@ -17,11 +17,7 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 		a.built = &e
 		event = a.ready()
 	case placedEvent:
-		if !a.opts.quiet() {
-			for _, note := range a.devices.notes {
-				a.console.say("%s", note)
-			}
-		}
+		a.sayNotes()
 		event = a.ready()
 	case endedEvent:
 		a.killAt = time.Now()

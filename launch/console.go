@@ -83,7 +83,8 @@ func (c *console) status(s *rendezvous.Status) {
 		c.clear()
 		return
 	}
-	if c.quiet || s.Phase == "forming" && came(s) >= s.Max && s.Note == "" {
+	arrived := s.Phase == "forming" && came(s) >= s.Max || s.Phase == "seeking" && s.Max == 1
+	if c.quiet || arrived && s.Note == "" {
 		return // nothing to wait for
 	}
 	if c.live {
@@ -111,6 +112,14 @@ func (c *console) status(s *rendezvous.Status) {
 // came is how many nodes are there: of many, not all are named.
 func came(s *rendezvous.Status) int { return max(s.Came, len(s.Here)) }
 
+// all begins a sentence about the nodes that are there.
+func all(s *rendezvous.Status) string {
+	if n := came(s); n != 1 {
+		return fmt.Sprintf("all %d nodes are", n)
+	}
+	return "this node is"
+}
+
 // stopping adds to a status what this node knows: the time until SIGKILL, and how
 // a person who has sent so many signals can have it now.
 func stopping(s rendezvous.Status, left time.Duration, signals int) *rendezvous.Status {
@@ -130,7 +139,11 @@ func describe(s *rendezvous.Status) string {
 	}
 	switch s.Phase {
 	case "seeking":
-		fmt.Fprintf(&b, "looking for the other nodes%s", left)
+		what := "other nodes"
+		if s.Max == 1 {
+			what = "endpoint's node"
+		}
+		fmt.Fprintf(&b, "looking for the %s%s", what, left)
 	case "recovering":
 		fmt.Fprintf(&b, "the coordinator was lost, asking the survivors%s", left)
 	case "forming":
@@ -145,20 +158,24 @@ func describe(s *rendezvous.Status) string {
 		}
 		b.WriteString(left)
 	case "checking":
-		fmt.Fprintf(&b, "all %d nodes are here and are compared", came(s))
+		if came(s) == 1 {
+			b.WriteString("this node is looked at")
+		} else {
+			fmt.Fprintf(&b, "all %d nodes are here and are compared", came(s))
+		}
 		if len(s.Waiting) > 0 {
 			fmt.Fprintf(&b, ", waiting for %s", strings.Join(s.Waiting, ", "))
 		}
 		b.WriteString(left)
 	case "accepting":
-		fmt.Fprintf(&b, "all %d nodes are here, not ready yet: %s%s", came(s), strings.Join(s.Waiting, ", "), left)
+		fmt.Fprintf(&b, "%s here, not ready yet: %s%s", all(s), strings.Join(s.Waiting, ", "), left)
 	case "stopping":
 		fmt.Fprintf(&b, "waiting until the workers have stopped on %s", strings.Join(s.Waiting, ", "))
 		if s.Left > 0 {
 			fmt.Fprintf(&b, ", SIGKILL in %v", s.Left.Round(time.Second))
 		}
 	case "sealing":
-		fmt.Fprintf(&b, "all %d nodes are ready%s", came(s), left)
+		fmt.Fprintf(&b, "%s ready%s", all(s), left)
 	case "running":
 		as := "gets a place when the next round starts"
 		if s.Members >= s.Max {

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
-	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/spec"
@@ -18,6 +19,7 @@ type devices struct {
 	want  spec.Devices
 	env   []string
 	child device.Child
+	root  fs.FS    // with /proc and /sys
 	there bool     // the node has a driver, and nobody hid all GPUs
 	full  bool     // the preflight wants to know everything about them
 	alike int      // agents of this machine that start as many workers each
@@ -27,30 +29,25 @@ type devices struct {
 	all    []device.GPU
 	survey device.Survey // only with full
 	plan   pin.Plan
-	slots  []slot // by local rank
-	notes  []string
+	slots  []slot        // by local rank
+	notes  []string      // that every agent of the machine has alike
+	own    []string      // about this agent's workers
 	err    error         // of the command line: these workers cannot be placed here
 	ready  chan struct{} // closed
-}
-
-// slot is what one worker gets of the node.
-type slot struct {
-	own     []string                       // UUIDs of its GPUs; none: nothing is planned for it
-	device  string                         // GORUN_DEVICE
-	set     []pin.Variable                 // what it has instead of what it would inherit
-	around  func(start func() error) error // binds it to CPUs; nil: it is not bound
-	threads envprop.Threads
 }
 
 func (a *agent) newDevices() *devices {
 	sp := &a.opts.Spec
 	d := &devices{
-		want: sp.Devices, env: a.opts.Env, child: a.probeChild(), ready: make(chan struct{}),
+		want: sp.Devices, env: a.opts.Env, child: a.probeChild(), root: os.DirFS("/"), ready: make(chan struct{}),
 		there: device.Present("") && !hidden(a.opts.Env), alike: max(1, sp.LocalNodes),
 		node: pin.Node{Name: a.node.Host},
 	}
 	if list, ok := findEnv(a.opts.Env, "CUDA_VISIBLE_DEVICES"); ok {
 		d.node.List = &list
+		if hidden(a.opts.Env) && device.Given("") {
+			d.node.Blind = fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s hides all", list)
+		}
 	}
 	return d
 }
@@ -75,10 +72,7 @@ func (a *agent) countWorkers(ctx context.Context) (int, error) {
 			return 0, fmt.Errorf("--nproc-per-node %s: %w", n.Of, err)
 		}
 		d.see(gpus)
-		for _, note := range d.notes {
-			a.console.say("%s", note)
-		}
-		d.notes = nil
+		a.sayNotes()
 	}
 	if carried := d.want.Pin.Carried(len(d.node.Visible)) / d.alike; n.Of != "cpu" && len(d.node.Visible) > 0 {
 		if carried == 0 {
@@ -92,9 +86,27 @@ func (a *agent) countWorkers(ctx context.Context) (int, error) {
 // see takes the GPUs of the node and finds those that the workers may use.
 func (d *devices) see(all []device.GPU) {
 	d.all, d.seen = all, true
-	visible, notes := device.See(all, device.ReadGrants(d.env))
-	d.node.Visible = visible
-	d.notes = append(d.notes, notes...)
+	s := device.See(all, device.ReadGrants(d.env))
+	d.node.Visible, d.node.Blind, d.node.Withheld, d.node.Doubt = s.Visible, s.Blind, s.Withheld, s.Doubt
+	d.notes = append(d.notes, s.Notes...)
+	if len(all) == 0 && device.Given("") {
+		d.node.Blind = "its driver shows this process none, as in a job or a container that was given none"
+	}
+}
+
+// sayNotes tells the user what was found, once: the agents of --local-nodes share
+// a terminal, and what concerns the machine is for the first to say.
+func (a *agent) sayNotes() {
+	d := a.devices
+	if !a.opts.quiet() {
+		for _, note := range d.notes {
+			a.console.say("%s", note)
+		}
+	}
+	for _, note := range d.own {
+		a.console.say("%s", note)
+	}
+	d.notes, d.own = nil, nil
 }
 
 // placeWorkers begins to find out, beside everything else, what the workers get.
@@ -194,30 +206,6 @@ func (d *devices) find(ctx context.Context) {
 		d.slots[i].take(w, d.plan.Mode != pin.None)
 	}
 	d.err = d.bind()
-}
-
-// slot is that of a local rank.
-func (w *workers) slot(local int) (s slot) {
-	if local < len(w.cfg.slots) {
-		s = w.cfg.slots[local]
-	}
-	return s
-}
-
-// take is the part of a plan that concerns one worker.
-func (s *slot) take(w pin.Worker, owns bool) {
-	for _, v := range w.Set {
-		if v.Name == envDevice {
-			s.device = v.Value
-			continue
-		}
-		s.set = append(s.set, v)
-	}
-	for _, g := range w.GPUs {
-		if owns && g.UUID != "" {
-			s.own = append(s.own, g.UUID)
-		}
-	}
 }
 
 // owned is the UUIDs of all that this node's workers own.

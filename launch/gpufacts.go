@@ -31,7 +31,7 @@ func (a *agent) gpus(ctx context.Context) (preflight.GPU, []string) {
 	if unused(s, device.Given("")) {
 		return preflight.GPU{}, nil
 	}
-	f := preflight.GPU{Driver: s.Driver, NVML: s.NVML, Owned: d.plan.Owned()}
+	f := preflight.GPU{Driver: s.Driver, NVML: s.NVML, Owned: d.plan.Owned(), Shared: d.want.Pin.Oversubscribe}
 	if s.Err != nil {
 		f.Error = s.Err.Error()
 	}
@@ -40,7 +40,7 @@ func (a *agent) gpus(ctx context.Context) (preflight.GPU, []string) {
 	}
 	visible := d.node.Visible
 	if !d.seen {
-		visible, _ = device.See(s.GPUs, device.ReadGrants(a.opts.Env))
+		visible = device.See(s.GPUs, device.ReadGrants(a.opts.Env)).Visible
 	}
 	for _, g := range visible {
 		f.Visible = append(f.Visible, g.UUID)

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"os"
 	"strings"
 
 	"github.com/gorun/gorun/envprop"
@@ -13,6 +12,39 @@ import (
 // envDevice is set by package envprop, the other variables of a plan by overlay.
 const envDevice = contract.EnvDevice
 
+// slot is what one worker gets of the node.
+type slot struct {
+	own     []string                       // UUIDs of its GPUs; none: nothing is planned for it
+	device  string                         // GORUN_DEVICE
+	set     []pin.Variable                 // what it has instead of what it would inherit
+	around  func(start func() error) error // binds it to CPUs; nil: it is not bound
+	threads envprop.Threads
+}
+
+// slot is that of a local rank.
+func (w *workers) slot(local int) (s slot) {
+	if local < len(w.cfg.slots) {
+		s = w.cfg.slots[local]
+	}
+	return s
+}
+
+// take is the part of a plan that concerns one worker.
+func (s *slot) take(w pin.Worker, owns bool) {
+	for _, v := range w.Set {
+		if v.Name == envDevice {
+			s.device = v.Value
+			continue
+		}
+		s.set = append(s.set, v)
+	}
+	for _, g := range w.GPUs {
+		if owns && g.UUID != "" {
+			s.own = append(s.own, g.UUID)
+		}
+	}
+}
+
 // bind finds the CPUs of each worker: those that it is bound to, or those that it
 // shares with the others, which say how many threads it should have.
 func (d *devices) bind() error {
@@ -22,39 +54,51 @@ func (d *devices) bind() error {
 	} else if err != nil {
 		return err
 	}
-	root := os.DirFS("/")
+	quota := numa.Quota(d.root)
 	if d.want.Binding == "" {
 		if _, set := findEnv(d.env, "OMP_NUM_THREADS"); set || d.node.Workers == 1 {
 			return nil
 		}
-		cores := len(numa.Cores(root, cpus))
+		t := envprop.Threads{Cores: len(numa.Cores(d.root, cpus)), Workers: d.node.Workers * d.alike}
 		for i := range d.slots {
-			d.slots[i].threads = envprop.Threads{Cores: cores, Workers: d.node.Workers * d.alike}
+			d.slots[i].threads = within(quota, t.Workers, t)
 		}
 		return nil
 	}
-	r := numa.Request{Mode: d.want.Binding, CPUs: cpus, Memory: memory}
+	r := numa.Request{Mode: d.want.Binding, CPUs: cpus, Memory: memory, Skip: d.node.Skip, Machine: d.node.Workers * d.alike}
 	for _, g := range d.node.Visible {
 		r.GPUs = append(r.GPUs, g.PCI)
 	}
 	for _, w := range d.plan.Workers {
 		r.Workers = append(r.Workers, w.At)
 	}
-	if r.Topology, err = numa.Read(root, r.GPUs); err != nil {
+	if r.Topology, err = numa.Read(d.root, r.GPUs); err != nil {
 		return err
 	}
 	p, err := numa.Make(r)
 	if err != nil {
 		return err
 	}
-	d.notes = append(d.notes, p.Warnings...)
+	if p.Doubt != "" {
+		d.notes = append(d.notes, p.Doubt)
+	}
+	d.own = append(d.own, p.Warnings...)
 	for i, b := range p.Workers {
 		d.slots[i].around = b.Around()
 		if d.node.Workers > 1 {
-			d.slots[i].threads = envprop.Threads{Cores: b.Threads, Workers: 1}
+			d.slots[i].threads = within(quota, d.node.Workers*d.alike, envprop.Threads{Cores: b.Threads, Workers: 1})
 		}
 	}
 	return nil
+}
+
+// within is a worker's part of the cores, or of the CPU quota that all workers of
+// the machine share, if that is less.
+func within(quota float64, workers int, t envprop.Threads) envprop.Threads {
+	if quota == 0 || quota*float64(t.Workers) >= float64(t.Cores*workers) {
+		return t
+	}
+	return envprop.Threads{Cores: max(1, int(quota)), Workers: workers, Quota: true}
 }
 
 // overlay replaces variables of an environment that has one entry a name.

@@ -136,6 +136,9 @@ func TestDescribe(t *testing.T) {
 		want string
 	}{
 		{rendezvous.Status{Phase: "seeking", Left: 61 * time.Second, Note: "refused"}, "looking for the other nodes, 1m1s left (refused)"},
+		{rendezvous.Status{Phase: "seeking", Max: 1, Note: "refused"}, "looking for the endpoint's node (refused)"},
+		{rendezvous.Status{Phase: "checking", Came: 1, Waiting: []string{"a"}}, "this node is looked at, waiting for a"},
+		{rendezvous.Status{Phase: "accepting", Came: 1, Waiting: []string{"a"}}, "this node is here, not ready yet: a"},
 		{rendezvous.Status{Phase: "recovering"}, "the coordinator was lost, asking the survivors"},
 		{rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a"}, Left: time.Second}, "have 1 of 2 nodes (a), 1 missing, 1s left"},
 		{rendezvous.Status{Phase: "forming", Min: 1, Max: 3, Here: []string{"a", "b"}, Note: "last call"}, "have 2 of 1 to 3 nodes (a, b) (last call)"},
@@ -176,6 +179,17 @@ func TestConsole(t *testing.T) {
 		}
 		if got := fmt.Sprint(at); got != "[2 7 12 17]" {
 			t.Errorf("lines after %s s", got)
+		}
+	})
+	t.Run("alone", func(t *testing.T) { // there are no others to look for
+		now = now.Add(time.Hour)
+		c.status(&rendezvous.Status{Phase: "seeking", Min: 1, Max: 1, Left: 9 * time.Minute})
+		if got := took(); got != "" {
+			t.Errorf("%q", got)
+		}
+		c.status(&rendezvous.Status{Phase: "seeking", Min: 1, Max: 1, Note: "refused"})
+		if got := took(); !strings.Contains(got, "the endpoint's node (refused)") {
+			t.Errorf("%q", got)
 		}
 	})
 	t.Run("live", func(t *testing.T) {

@@ -192,6 +192,24 @@ func TestList(t *testing.T) {
 	}
 }
 
+// A container sees the machine's GPUs in /proc, and without a file to call the
+// driver by it has none of them.
+func TestListInAContainerWithoutGPUs(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "proc/driver/nvidia/version"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gpus, err := List(t.Context(), Child{Root: root, Run: func(_ context.Context, _ string, argv, _ []string, _ string) ([]byte, int, error) {
+		if argv[len(argv)-1] == string(NVML) {
+			return []byte(`{"gorun_gpu_probe":2,"error":"no library"}`), 0, nil
+		}
+		return []byte(`{"gorun_gpu_probe":2,"gpus":[{"index":0,"uuid":"GPU-1"}]}`), 0, nil
+	}})
+	if len(gpus) > 0 || err != nil {
+		t.Errorf("got %v, %v", gpus, err)
+	}
+}
+
 func TestListEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := Child{Root: fakeRoot(t), Run: func(ctx context.Context, _ string, _, _ []string, _ string) ([]byte, int, error) {

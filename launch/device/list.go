@@ -54,8 +54,11 @@ func (c Child) count(ctx context.Context, gpus []GPU, err error) ([]GPU, error) 
 		return gpus, nil
 	}
 	r, err2 := c.probe(ctx, Procfs)
-	if err2 == nil {
+	if err2 == nil && Given(c.Root) {
 		return r.GPUs, nil
+	}
+	if err2 == nil {
+		return nil, nil // a container sees the machine's in /proc, and has none of them
 	}
 	return nil, fmt.Errorf("cannot list GPUs: NVML: %w; /proc/driver/nvidia: %w", err, err2)
 }

@@ -38,28 +38,61 @@ func ReadGrants(env []string) Grants {
 	return g
 }
 
-// See gives the GPUs that the job's workers may use, in the order in which CUDA
-// numbers them, and what the user may not expect, a line each. A GPU is seen when
-// the driver opens it for this process, CUDA_VISIBLE_DEVICES shows it, and both
-// the container and Slurm gave it. Of a GPU in MIG mode its instances are seen.
-func See(gpus []GPU, grants Grants) (visible []GPU, notes []string) {
-	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+// Sight is what the job's workers may use of a node's GPUs.
+type Sight struct {
+	Visible []GPU    // in the order in which CUDA numbers them, but for Doubt
+	Notes   []string // what the user may not expect, a line each
+	// Blind is why nothing is visible of the GPUs that the node has; "": something
+	// is, or it has none.
+	Blind string
+	// Withheld: Blind, and yet CUDA shows a worker some that were not given to it,
+	// unless CUDA_VISIBLE_DEVICES is set to nothing.
+	Withheld bool
+	// Doubt is why CUDA's numbers are not known; "": they are. Visible is then in
+	// PCI order, and a CUDA_VISIBLE_DEVICES of indexes may mean other GPUs.
+	Doubt string
+}
+
+func (s *Sight) note(format string, args ...any) {
+	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
+
+// See finds what the workers may use. A GPU is seen when the driver opens it for
+// this process, CUDA_VISIBLE_DEVICES shows it, and both the container and Slurm
+// gave it. Of a GPU in MIG mode its instances are seen.
+func See(gpus []GPU, grants Grants) (s Sight) {
 	// CUDA numbers what the driver opens, whatever else was given.
 	open := slices.DeleteFunc(slices.Clone(gpus), func(g GPU) bool { return g.Denied != "" })
 	if len(open) == 0 && len(gpus) > 0 {
-		note("this process may use none of the node's %d GPUs: GPU %d: %s", len(gpus), gpus[0].Index, gpus[0].Denied)
+		s.note("this process may use none of the node's %d GPUs: GPU %d: %s", len(gpus), gpus[0].Index, gpus[0].Denied)
 	}
 	if grants.CUDA == nil {
-		visible, notes = uncut(open, notes)
+		s.Visible, s.Notes = uncut(open, s.Notes)
 	} else {
 		var why string
-		if visible, why = Visible(open, *grants.CUDA); why != "" {
-			note("%s", why)
+		if s.Visible, why = Visible(open, *grants.CUDA); why != "" {
+			s.note("%s", why)
 		}
 	}
-	if why := ambiguous(open, grants); why != "" {
-		note("%s", why)
+	shown := len(s.Visible)
+	switch {
+	case shown > 0 || len(gpus) == 0:
+	case len(s.Notes) > 0:
+		s.Blind = s.Notes[len(s.Notes)-1]
+	default:
+		s.Blind = fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s shows none", *grants.CUDA)
 	}
+	s.restrict(open, grants)
+	if why := ambiguous(open, grants); why != "" && grants.CUDA == nil && len(s.Visible) < shown {
+		s.note("%s", why) // which of them are meant is known, and CUDA must be told so
+	} else {
+		s.Doubt = why
+	}
+	return s
+}
+
+// restrict leaves what the container and Slurm gave.
+func (s *Sight) restrict(open []GPU, grants Grants) {
 	for _, from := range []struct {
 		name string
 		list *string
@@ -73,18 +106,21 @@ func See(gpus []GPU, grants Grants) (visible []GPU, notes []string) {
 		}
 		allows, why := from.read(open, *from.list)
 		if why != "" {
-			note("%s=%s %s, so it is left out of account", from.name, *from.list, why)
+			s.note("%s=%s %s, so it is left out of account", from.name, *from.list, why)
 		}
 		if allows == nil {
 			continue
 		}
-		before := len(visible)
-		visible = slices.DeleteFunc(visible, func(g GPU) bool { return !allows(g) })
-		if hidden := before - len(visible); hidden > 0 && (grants.CUDA != nil || len(visible) == 0) {
-			note("%s=%s does not give %d of the %d GPUs that CUDA shows, so they are not used", from.name, *from.list, hidden, before)
+		before := len(s.Visible)
+		s.Visible = slices.DeleteFunc(s.Visible, func(g GPU) bool { return !allows(g) })
+		left := len(s.Visible)
+		if hidden := before - left; hidden > 0 && (grants.CUDA != nil || left == 0) {
+			s.note("%s=%s does not give %d of the %d GPUs that CUDA shows", from.name, *from.list, hidden, before)
+		}
+		if before > 0 && left == 0 {
+			s.Blind, s.Withheld = s.Notes[len(s.Notes)-1], true
 		}
 	}
-	return visible, notes
 }
 
 // uncut is what is seen without CUDA_VISIBLE_DEVICES: the GPUs, or the MIG
@@ -130,12 +166,12 @@ func ambiguous(open []GPU, grants Grants) string {
 	if len(models) < 2 || grants.Order == "PCI_BUS_ID" {
 		return ""
 	}
-	const fix = "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID"
+	const fix = "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID in CUDA_VISIBLE_DEVICES"
 	if grants.CUDA == nil {
 		return fmt.Sprintf("the GPUs of this node differ (%s) and CUDA numbers the fastest first, others than nvidia-smi: %s", strings.Join(models, ", "), fix)
 	}
 	if first, _, _ := strings.Cut(*grants.CUDA, ","); first == "" || strings.Contains(first, "-") {
 		return ""
 	}
-	return fmt.Sprintf("the GPUs of this node differ (%s) and CUDA numbers the fastest first, so CUDA_VISIBLE_DEVICES=%s, read here as nvidia-smi numbers them, may mean others: %s", strings.Join(models, ", "), *grants.CUDA, fix)
+	return fmt.Sprintf("the GPUs of this node differ (%s) and CUDA numbers the fastest first, so only CUDA knows which CUDA_VISIBLE_DEVICES=%s means: %s", strings.Join(models, ", "), *grants.CUDA, fix)
 }

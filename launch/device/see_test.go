@@ -116,20 +116,25 @@ func TestSee(t *testing.T) {
 		{"MIG under Slurm, which counts instances", cut(plain(0), 0, 3), "SLURM_STEP_GPUS=1 CUDA_VISIBLE_DEVICES=MIG-a01", "MIG-a01", ""},
 
 		{"mixed models", differ(four()), "", eight, "CUDA numbers the fastest first"},
-		{"mixed models by index", differ(four()), "CUDA_VISIBLE_DEVICES=0", "GPU-a0", "may mean others"},
+		{"mixed models by index", differ(four()), "CUDA_VISIBLE_DEVICES=0", "GPU-a0", "only CUDA knows which CUDA_VISIBLE_DEVICES=0 means"},
 		{"mixed models by UUID", differ(four()), "CUDA_VISIBLE_DEVICES=GPU-a0", "GPU-a0", ""},
 		{"mixed models in PCI order", differ(four()), "CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=PCI_BUS_ID", "GPU-a0", ""},
+		{"mixed models, of which Slurm gave some", differ(four()), "SLURM_STEP_GPUS=0,1", "GPU-a0 GPU-b1", "CUDA numbers the fastest first"},
 		{"mixed models, the odd one hidden", deny(differ(four()), 0), "", "GPU-b1 GPU-c2 GPU-d3", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before := fmt.Sprintf("%+v", tt.gpus)
-			visible, notes := See(tt.gpus, ReadGrants(strings.Fields(tt.env)))
+			s := See(tt.gpus, ReadGrants(strings.Fields(tt.env)))
 			var got []string
-			for _, g := range visible {
+			for _, g := range s.Visible {
 				got = append(got, g.UUID)
 			}
-			note := strings.Join(notes, "\n")
+			note := strings.Join(append(s.Notes, s.Doubt), "\n")
+			note = strings.TrimSpace(note)
+			if blind := len(got) == 0 && len(tt.gpus) > 0; blind != (s.Blind != "") || s.Withheld && !blind {
+				t.Errorf("%+v: blind %v", s, blind)
+			}
 			if strings.Join(got, " ") != tt.want || !strings.Contains(note, tt.note) || (note == "") != (tt.note == "") {
 				t.Errorf("got %q with note %q, want %q with %q", got, note, tt.want, tt.note)
 			}
@@ -140,11 +145,46 @@ func TestSee(t *testing.T) {
 	}
 }
 
+// Why nothing is visible, and whether CUDA must be told that it is nothing.
+func TestBlind(t *testing.T) {
+	four := func() []GPU { return plain(0, 1, 2, 3) }
+	for _, tt := range []struct {
+		name, env, blind string
+		gpus             []GPU
+		withheld         bool
+	}{
+		{"a GPU is visible", "CUDA_VISIBLE_DEVICES=3 SLURM_STEP_GPUS=2,3", "", four(), false},
+		{"there is none", "CUDA_VISIBLE_DEVICES=0", "", nil, false},
+		{"CUDA shows none", "CUDA_VISIBLE_DEVICES=-1,0", "CUDA_VISIBLE_DEVICES=-1,0 shows none", four(), false},
+		{"CUDA's list is no list", "CUDA_VISIBLE_DEVICES=9", "has 4, so CUDA ignores it", four(), false},
+		{"none may be opened", "SLURM_STEP_GPUS=2,3", "GPU 0: the cgroup does not allow it", deny(four(), 0, 1, 2, 3), false},
+		{"others than Slurm gave", "SLURM_STEP_GPUS=2,3 CUDA_VISIBLE_DEVICES=0,1", "SLURM_STEP_GPUS=2,3 does not give 2 of the 2 GPUs that CUDA shows", four(), true},
+		{"a container that was given none", "NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_VISIBLE_DEVICES=none does not give 4 of the 4", four(), true},
+	} {
+		s := See(tt.gpus, ReadGrants(strings.Fields(tt.env)))
+		if s.Withheld != tt.withheld || !strings.Contains(s.Blind, tt.blind) || (s.Blind == "") != (tt.blind == "") {
+			t.Errorf("%s: %+v, want %q, %v", tt.name, s, tt.blind, tt.withheld)
+		}
+	}
+}
+
+// What only CUDA can know is told from what the user may not expect.
+func TestDoubt(t *testing.T) {
+	for env, want := range map[string]bool{
+		"": true, "CUDA_VISIBLE_DEVICES=1,0": true, "CUDA_DEVICE_ORDER=FASTEST_FIRST": true, "CUDA_DEVICE_ORDER=PCI_BUS_ID": false,
+		"CUDA_VISIBLE_DEVICES=GPU-b1,GPU-a0": false, "SLURM_STEP_GPUS=0,1": false, "SLURM_STEP_GPUS=0,1 CUDA_VISIBLE_DEVICES=0,1,2": true,
+	} {
+		if s := See(differ(plain(0, 1, 2, 3)), ReadGrants(strings.Fields(env))); (s.Doubt != "") != want {
+			t.Errorf("%s: doubt %q, want %v", env, s.Doubt, want)
+		}
+	}
+}
+
 // An instance knows what its GPU is, for those who bind and pin.
 func TestInstance(t *testing.T) {
 	gpus := cut(plain(5), 0, 1)
 	gpus[0].NUMA = new(1)
-	visible, _ := See(gpus, Grants{})
+	visible := See(gpus, Grants{}).Visible
 	if len(visible) != 1 || visible[0].Parent != "GPU-a0" || visible[0].PCI != gpus[0].PCI || *visible[0].NUMA != 1 || visible[0].Index != -1 {
 		t.Errorf("got %+v", visible)
 	}
@@ -156,7 +196,7 @@ func FuzzSee(f *testing.F) {
 	f.Add("GPU-", "nvidia.com/gpu=0,none", "99999999999-")
 	gpus := cut(plain(0, 1, 2, 3), 1, 2)
 	f.Fuzz(func(t *testing.T, cuda, nvidia, slurm string) {
-		visible, _ := See(gpus, Grants{CUDA: &cuda, NVIDIA: &nvidia, Slurm: &slurm, SlurmName: "SLURM_JOB_GPUS"})
+		visible := See(gpus, Grants{CUDA: &cuda, NVIDIA: &nvidia, Slurm: &slurm, SlurmName: "SLURM_JOB_GPUS"}).Visible
 		uuids := map[string]bool{}
 		for _, g := range visible {
 			uuids[g.UUID] = true
@@ -164,7 +204,7 @@ func FuzzSee(f *testing.F) {
 		if len(uuids) != len(visible) {
 			t.Errorf("%q, %q, %q: something is seen twice: %+v", cuda, nvidia, slurm, visible)
 		}
-		whole, _ := See(plain(0, 1), Grants{NVIDIA: &nvidia, Slurm: &slurm})
+		whole := See(plain(0, 1), Grants{NVIDIA: &nvidia, Slurm: &slurm}).Visible
 		if !slices.IsSortedFunc(whole, func(a, b GPU) int { return a.Index - b.Index }) {
 			t.Errorf("%q, %q: out of order: %+v", nvidia, slurm, whole)
 		}

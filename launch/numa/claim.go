@@ -18,7 +18,7 @@ type claim struct {
 // claims are all, in the order of the GPUs, or of workers where there are none.
 // doubt says why they all go to the node of all CPUs.
 func (r *Request) claims() (all []claim, doubt string, err error) {
-	if slices.ContainsFunc(r.Workers, func(own []int) bool { return len(own) == 0 }) {
+	if r.bare() {
 		all, err = r.byWorker()
 	} else {
 		all, doubt = r.byGPU()
@@ -41,6 +41,11 @@ func (r *Request) claims() (all []claim, doubt string, err error) {
 		all[i].of = count[all[i].node.ID]
 	}
 	return all, doubt, nil
+}
+
+// bare reports whether workers are taken for such as compute on CPUs.
+func (r *Request) bare() bool {
+	return slices.ContainsFunc(r.Workers, func(own []int) bool { return len(own) == 0 })
 }
 
 func (r *Request) byGPU() (all []claim, doubt string) {

@@ -7,7 +7,8 @@
 // with one worker a GPU. Where torchrun fails or guesses, this package decides:
 //   - Workers without a GPU are spread over the NUMA nodes in blocks (of 8 workers
 //     on 2 nodes the first 4 are on the first), so that neighbours in a ring are
-//     neighbours in the machine, and divide a node as GPUs would.
+//     neighbours in the machine, and divide a node as GPUs would; those of other
+//     agents of the machine are counted with them.
 //   - A machine with one NUMA node that does not say where a GPU is (numa_node is
 //     -1) means that node. One with several leaves it unknown, as virtual machines
 //     do: then all CPUs count as one node for all workers, so that node and socket
@@ -17,6 +18,9 @@
 //     nodes MPOL_PREFERRED_MANY, as numactl --preferred): a worker whose data set
 //     fills its node takes memory farther away and goes on, where MPOL_BIND
 //     (numactl --membind) would have it killed. torchrun sets no policy.
+//
+// How much time a worker has on its CPUs is told too ([Quota]): its number of
+// threads follows from both.
 //
 // Invariants: a worker is never given a CPU that this process may not use (its
 // affinity mask, which its cgroup's cpuset bounds), and never none: that is an

@@ -41,12 +41,18 @@ type Request struct {
 	// GPU that no worker owns keeps its part of a node (Exclusive, CoreComplex), as
 	// with torchrun: it is another agent's.
 	Workers [][]int
+	// Skip is the number of workers that other agents of this machine have before
+	// these, and Machine of all that agents of this machine have together; 0: there
+	// are no other agents. Workers without a GPU are spread over the machine with
+	// theirs.
+	Skip, Machine int
 }
 
 // Plan is where the workers of a node run.
 type Plan struct {
 	Workers  []Binding // by local rank
-	Warnings []string  // for the user, a line each
+	Doubt    string    // a warning about the machine; "": there is none
+	Warnings []string  // about these workers, for the user, a line each
 }
 
 // Binding is where one worker runs.
@@ -62,6 +68,12 @@ type Binding struct {
 
 // Make plans.
 func Make(r Request) (Plan, error) {
+	own := len(r.Workers)
+	if r.Mode != "" && r.bare() { // all workers of the machine, as if one agent had them
+		r.Workers = make([][]int, max(r.Machine, r.Skip+own))
+	} else {
+		r.Skip = 0
+	}
 	p := Plan{Workers: make([]Binding, len(r.Workers))}
 	if err := p.place(r); err != nil {
 		return Plan{}, err
@@ -74,6 +86,7 @@ func Make(r Request) (Plan, error) {
 		w.Bound = len(w.Memory) > 0 || !slices.Equal(w.CPUs, r.CPUs)
 	}
 	p.share(r)
+	p.Workers = p.Workers[r.Skip:][:own]
 	p.warn(r)
 	return p, nil
 }
@@ -90,9 +103,7 @@ func (p *Plan) place(r Request) error {
 	if err != nil {
 		return err
 	}
-	if doubt != "" {
-		p.Warnings = append(p.Warnings, doubt)
-	}
+	p.Doubt = doubt
 	for _, c := range claims {
 		cpus, err := c.cpus(r)
 		if err != nil {

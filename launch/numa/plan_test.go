@@ -3,6 +3,7 @@ package numa
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -129,12 +130,16 @@ func TestMake(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got\n%q, want\n%q", got, c.want)
 			}
-			if len(p.Warnings) != len(c.warns) {
-				t.Fatalf("warnings %q, want %q", p.Warnings, c.warns)
+			said := p.Warnings
+			if p.Doubt != "" {
+				said = append([]string{p.Doubt}, said...)
+			}
+			if len(said) != len(c.warns) {
+				t.Fatalf("warnings %q, want %q", said, c.warns)
 			}
 			for i, w := range c.warns {
-				if !strings.Contains(p.Warnings[i], w) {
-					t.Errorf("warning %q does not say %q", p.Warnings[i], w)
+				if !strings.Contains(said[i], w) {
+					t.Errorf("warning %q does not say %q", said[i], w)
 				}
 			}
 		})
@@ -183,6 +188,39 @@ func TestMakeFails(t *testing.T) {
 				t.Errorf("%+v, %v, want %q", p, err, c.want)
 			}
 		})
+	}
+}
+
+// Agents of one machine bind workers without a GPU as one agent would bind all.
+func TestAgentsOfAMachine(t *testing.T) {
+	for _, mode := range []Mode{ByNode, BySocket, Exclusive, CoreComplex} {
+		for agents := 1; agents <= 4; agents++ {
+			const each = 3
+			r := request(t, xeon)
+			r.Mode, r.Workers = mode, make([][]int, agents*each)
+			whole, err := Make(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for a := range agents {
+				r.Workers, r.Skip, r.Machine = make([][]int, each), a*each, agents*each
+				part, err := Make(r)
+				if want := whole.Workers[a*each:][:each]; err != nil || !reflect.DeepEqual(part.Workers, want) {
+					t.Errorf("%s, agent %d of %d: %+v, %v, want %+v", mode, a, agents, part.Workers, err, want)
+				}
+			}
+		}
+	}
+	r := request(t, xeon) // GPUs say by themselves what is another agent's
+	r.Mode, r.Workers, r.Skip, r.Machine = Exclusive, [][]int{{2}, {3}}, 2, 4
+	p, err := Make(r)
+	if err != nil || len(p.Workers) != 2 || p.Workers[1].CPUs.String() != "24-31,56-63" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	r = request(t, tree{nodes: 1, sockets: 1, cores: 2, smt: 1})
+	r.Mode, r.Workers, r.Skip, r.Machine = Exclusive, make([][]int, 2), 2, 4
+	if p, err := Make(r); err == nil || !strings.Contains(err.Error(), "2 physical cores of NUMA node 0 cannot be divided among 4") {
+		t.Errorf("two cores for four workers: %+v, %v", p, err)
 	}
 }
 

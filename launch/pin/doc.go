@@ -1,14 +1,20 @@
 // Package pin decides which GPUs each local rank owns, and by which variables
 // its process learns so. It is pure: it looks at nothing but its arguments.
 //
-// What runs under torchrun runs unchanged, and torchrun never refuses. So the
-// user's words decide how strict a plan is. Who names GPUs (--pin, --map,
-// --gpus-per-worker, --nproc-per-node gpu) gets exactly that, or an error. Who
-// names none gets Order where there is a GPU for every worker, and otherwise
-// nothing is touched: 32 workers that compute on the CPUs of a machine with 8
-// GPUs are left in peace, with a note. A node on which no GPU is visible has
-// nothing to plan, whatever was asked: one command line serves all nodes of a job
-// (that a node lost its GPUs is for the preflight checks to say).
+// More workers than visible GPUs is an error, also where the user named none: of
+// two workers on one GPU NCCL refuses the second, or both run at half the speed,
+// after the time that loading takes. torchrun starts them, which is right only for
+// workers that compute on CPUs, and those gorun cannot tell from the others; the
+// error says how the user does (--pin=none, or CUDA_VISIBLE_DEVICES="").
+//
+// What else can stand in a plan's way is an error only for who named GPUs (--pin,
+// --map, --gpus-per-worker, --nproc-per-node gpu). Who named none starts the
+// workers with what they inherit, and a note: that is what torchrun does. So it is
+// where GPUs of several models are numbered in an order that only CUDA knows.
+//
+// Where no GPU is visible there is nothing to plan: a note to who named GPUs, as
+// one command line serves all nodes of a job, but an error if the node has some.
+// GPUs that CUDA would show and that were not given are kept from the workers.
 //
 // Invariants of a plan that is in force (Mode is not None):
 //   - Every worker owns the same number of GPUs, and no GPU has two owners

@@ -44,9 +44,12 @@ func (p *Plan) virtual(n Node) error {
 			}
 			entry = strings.TrimSpace(entries[at])
 		}
+		if n.Withheld {
+			entry = ""
+		}
 		w := &p.Workers[r]
 		w.Set = []Variable{{localRank, "0"}, {visibleDevices, entry}}
-		if at < len(n.Visible) { // else CUDA shows it nothing, which is right for a worker that uses the CPU
+		if at < len(n.Visible) && n.Doubt == "" { // else CUDA shows it nothing, which is right for a worker that uses the CPU
 			w.give(n, at)
 			if id := n.Visible[at].UUID; id != "" {
 				w.Set = append(w.Set, Variable{contract.EnvDevice, id})
@@ -54,6 +57,34 @@ func (p *Plan) virtual(n Node) error {
 		}
 	}
 	return nil
+}
+
+// sequence is every visible GPU once, first those of rank 0, then of rank 1, ...
+func (p *Plan) sequence(visible int) []int {
+	var all []int
+	seen := make([]bool, visible)
+	add := func(at int) {
+		if !seen[at] {
+			all, seen[at] = append(all, at), true
+		}
+	}
+	for _, w := range p.Workers {
+		for _, at := range w.At {
+			add(at)
+		}
+	}
+	for at := range visible {
+		add(at)
+	}
+	return all
+}
+
+func join(at []int, call func(int) string) string {
+	names := make([]string, len(at))
+	for i, a := range at {
+		names[i] = call(a)
+	}
+	return strings.Join(names, ",")
 }
 
 func isMIG(g device.GPU) bool { return strings.HasPrefix(g.UUID, "MIG-") }

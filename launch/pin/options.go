@@ -18,7 +18,7 @@ const (
 // Options is what the user asked for on the command line. The zero value is
 // who asked for nothing.
 type Options struct {
-	Mode          Mode  // "": not given, which means Order but never an error
+	Mode          Mode  // "": not given, which means Order where that can be had
 	PerWorker     int   // --gpus-per-worker; 0: not given, which means 1
 	Map           []int // --map gpu=...: the GPUs of rank 0, of rank 1, ..., as positions among the visible ones
 	Virtual       bool  // --virtual-local-rank
@@ -73,8 +73,24 @@ func (o Options) Check() error {
 }
 
 // Strict reports whether the user named GPUs, so that a plan is owed.
-func (o Options) Strict() bool {
-	return o.Mode == Order || o.Mode == Exclusive || o.PerWorker > 1 || o.Map != nil || o.ByGPU
+func (o Options) Strict() bool { return o.places() || o.ByGPU }
+
+// places reports whether the user said which worker has which GPU.
+func (o Options) places() bool {
+	return o.Mode == Order || o.Mode == Exclusive || o.PerWorker > 1 || o.Map != nil
+}
+
+// asked is the flag by which the user named GPUs.
+func (o Options) asked() string {
+	switch {
+	case o.Mode == Order || o.Mode == Exclusive:
+		return "--pin=" + string(o.Mode)
+	case o.Map != nil:
+		return "--map"
+	case o.PerWorker > 1:
+		return "--gpus-per-worker"
+	}
+	return "--nproc-per-node gpu"
 }
 
 func (o Options) perWorker() int { return max(o.PerWorker, 1) }

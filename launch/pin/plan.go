@@ -19,6 +19,10 @@ type Node struct {
 	Skip    int
 	Visible []device.GPU // to CUDA, in its order
 	List    *string      // CUDA_VISIBLE_DEVICES of this node's environment; nil: not set
+	// Blind, Withheld and Doubt are as in [device.Sight].
+	Blind    string
+	Withheld bool
+	Doubt    string
 }
 
 // Plan is who owns what on one node.
@@ -64,24 +68,48 @@ func Make(n Node, o Options) (Plan, error) {
 		return p, p.virtual(n)
 	}
 	if len(n.Visible) == 0 {
-		p.Mode = None
-		if o.Strict() {
-			p.note("no GPU is visible on node %s, so there is nothing to give to its workers", n.Name)
-		}
-		return p, nil
+		return p, p.blind(n, o)
 	}
-	err := p.own(n, o)
-	if err == nil {
-		err = p.name(n, o.Strict())
-	}
-	if err != nil && o.Strict() {
+	if err := p.own(n, o); err != nil {
 		return Plan{}, err
 	}
-	if err != nil { // nobody asked, and torchrun would start them
-		p = Plan{Mode: None, Workers: make([]Worker, n.Workers)}
+	if p.Mode == None {
+		return p, nil
+	}
+	strict := o.Strict()
+	err := p.name(n, strict)
+	if n.Doubt != "" && (n.List != nil || !o.places()) {
+		err, strict = errors.New(n.Doubt), o.places()
+	}
+	switch {
+	case err != nil && strict:
+		return Plan{}, err
+	case err != nil: // nobody asked, and torchrun would start them
+		p = Plan{Mode: None, Workers: make([]Worker, n.Workers), Shared: o.Oversubscribe}
 		p.note("no worker gets a GPU of its own, and CUDA_VISIBLE_DEVICES stays as it is: %v", err)
+	case n.Doubt != "":
+		p.note("%s; --pin counts as nvidia-smi does", n.Doubt)
 	}
 	return p, nil
+}
+
+// blind is for a node on which no GPU is visible. Whoever asked for GPUs made a
+// mistake there, unless the node has none: one command line serves all nodes of a
+// job.
+func (p *Plan) blind(n Node, o Options) error {
+	p.Mode = None
+	switch {
+	case n.Blind != "" && o.Strict():
+		return fmt.Errorf("no GPU is visible on node %s: %s; make some visible, or leave out %s", n.Name, n.Blind, o.asked())
+	case o.Strict():
+		p.note("no GPU is visible on node %s, so there is nothing to give to its workers", n.Name)
+	case n.Withheld && o.Mode != None:
+		for r := range p.Workers {
+			p.Workers[r].Set = []Variable{{visibleDevices, ""}}
+		}
+		p.note("no GPU is left for the workers, so they get CUDA_VISIBLE_DEVICES= (--pin=none leaves it as it is)")
+	}
+	return nil
 }
 
 func (p *Plan) note(format string, args ...any) {
@@ -92,7 +120,7 @@ func (p *Plan) note(format string, args ...any) {
 func (p *Plan) own(n Node, o Options) error {
 	if o.Mode == None { // torchrun's assumption, for who asks which GPU is near
 		for r := range p.Workers {
-			if r += n.Skip; r < len(n.Visible) {
+			if r += n.Skip; r < len(n.Visible) && n.Doubt == "" {
 				p.Workers[r-n.Skip].give(n, r)
 			}
 		}
@@ -146,14 +174,11 @@ func short(n Node, o Options, have int) error {
 	if o.Map != nil {
 		return fmt.Errorf("%s on node %s, but --map names %s: name more, or use --oversubscribe-gpus", what, n.Name, plural(have, "GPU"))
 	}
-	return fmt.Errorf("%s, but %s on node %s: use --nproc-per-node gpu, or --oversubscribe-gpus", what, visible(have), n.Name)
+	return fmt.Errorf("%s, but %s on node %s: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none", what, visible(have), n.Name)
 }
 
 // name writes the variables.
 func (p *Plan) name(n Node, strict bool) error {
-	if p.Mode == None {
-		return nil
-	}
 	call, err := caller(n)
 	if err != nil {
 		return err
@@ -183,26 +208,6 @@ func (p *Plan) name(n Node, strict bool) error {
 	return nil
 }
 
-// sequence is every visible GPU once, first those of rank 0, then of rank 1, ...
-func (p *Plan) sequence(visible int) []int {
-	var all []int
-	seen := make([]bool, visible)
-	add := func(at int) {
-		if !seen[at] {
-			all, seen[at] = append(all, at), true
-		}
-	}
-	for _, w := range p.Workers {
-		for _, at := range w.At {
-			add(at)
-		}
-	}
-	for at := range visible {
-		add(at)
-	}
-	return all
-}
-
 // Owned is the UUIDs of the GPUs that this node's workers own, for the check
 // that no other agent of the machine has them too; none where sharing is wanted
 // or nothing is planned.
@@ -219,12 +224,4 @@ func (p *Plan) Owned() []string {
 		}
 	}
 	return owned
-}
-
-func join(at []int, call func(int) string) string {
-	names := make([]string, len(at))
-	for i, a := range at {
-		names[i] = call(a)
-	}
-	return strings.Join(names, ",")
 }

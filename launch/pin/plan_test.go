@@ -115,9 +115,41 @@ func TestMake(t *testing.T) {
 			want: []string{"GPU-2,GPU-3,GPU-0,GPU-1 [2]", "GPU-2,GPU-3,GPU-0,GPU-1 [3]"},
 		},
 		{
-			name: "workers that compute on CPUs", node: Node{Workers: 5, Visible: gpus(4), Name: "n1"}, mode: None,
-			want:  []string{"- []", "- []", "- []", "- []", "- []"},
-			notes: []string{"no worker gets a GPU of its own, and CUDA_VISIBLE_DEVICES stays as it is: 5 workers, but 4 GPUs are visible on node n1"},
+			name: "workers that compute on CPUs", node: Node{Workers: 5, Visible: gpus(4)}, options: Options{Mode: None}, mode: None,
+			want: []string{"- [0]", "- [1]", "- [2]", "- [3]", "- []"},
+		},
+		{name: "all hidden", node: Node{Workers: 2, Blind: "CUDA_VISIBLE_DEVICES= hides all", List: list("")}, mode: None, want: []string{"- []", "- []"}},
+		{
+			name: "none was given of those that CUDA shows", node: Node{Workers: 2, Blind: "Slurm", Withheld: true, List: list("0,1")}, mode: None,
+			want: []string{" []", " []"}, notes: []string{"they get CUDA_VISIBLE_DEVICES= (--pin=none leaves"},
+		},
+		{
+			name: "none was given, and nothing shall be set", node: Node{Workers: 1, Blind: "Slurm", Withheld: true}, options: Options{Mode: None}, mode: None,
+			want: []string{"- []"},
+		},
+		{
+			name: "virtual, none was given", node: Node{Workers: 2, Blind: "Slurm", Withheld: true, List: list("0,1")}, options: Options{Virtual: true}, mode: Exclusive,
+			want: []string{" []", " []"},
+		},
+		{
+			name: "an order that only CUDA knows", node: Node{Workers: 1, Visible: gpus(1), Doubt: "they differ", List: list("0")}, mode: None,
+			want: []string{"- []"}, notes: []string{"CUDA_VISIBLE_DEVICES stays as it is: they differ"},
+		},
+		{
+			name: "an order that only CUDA knows, counted", node: Node{Workers: 2, Visible: gpus(2), Doubt: "they differ"}, options: Options{ByGPU: true}, mode: None,
+			want: []string{"- []", "- []"}, notes: []string{"stays as it is: they differ"},
+		},
+		{
+			name: "an order that gorun shall decide", node: Node{Workers: 1, Visible: gpus(2), Doubt: "they differ"}, options: Options{Mode: Order}, mode: Order,
+			want: []string{"GPU-0,GPU-1 [0]"}, notes: []string{"they differ; --pin counts as nvidia-smi does"},
+		},
+		{
+			name: "an order that only CUDA knows, nothing set", node: Node{Workers: 1, Visible: gpus(2), Doubt: "they differ"}, options: Options{Mode: None}, mode: None,
+			want: []string{"- []"},
+		},
+		{
+			name: "an order that only CUDA knows, virtual", node: Node{Workers: 1, Visible: gpus(2), Doubt: "they differ"}, options: Options{Virtual: true}, mode: Exclusive,
+			want: []string{"0 []"},
 		},
 		{name: "a node without GPUs", node: Node{Workers: 2}, mode: None, want: []string{"- []", "- []"}},
 		{
@@ -203,7 +235,12 @@ func TestMakeFails(t *testing.T) {
 		want    string
 	}{
 		{"by GPU, two agents", Node{Workers: 4, Skip: 4, Visible: gpus(4)}, Options{ByGPU: true}, "4 workers after the 4 of this machine's other nodes, but 4 GPUs are visible on node n1"},
-		{"order in so many words", Node{Workers: 8, Visible: gpus(4)}, Options{Mode: Order}, "8 workers, but 4 GPUs are visible on node n1: use --nproc-per-node gpu, or --oversubscribe-gpus"},
+		{"nothing asked", Node{Workers: 5, Visible: gpus(4)}, Options{}, "5 workers, but 4 GPUs are visible on node n1: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none"},
+		{"order in so many words", Node{Workers: 8, Visible: gpus(4)}, Options{Mode: Order}, "8 workers, but 4 GPUs are visible on node n1"},
+		{"too many, in an order that only CUDA knows", Node{Workers: 3, Visible: gpus(2), Doubt: "they differ"}, Options{}, "3 workers, but 2 GPUs are visible"},
+		{"GPUs that are hidden", Node{Workers: 1, Blind: "CUDA_VISIBLE_DEVICES= hides all"}, Options{Mode: Exclusive}, "no GPU is visible on node n1: CUDA_VISIBLE_DEVICES= hides all; make some visible, or leave out --pin=exclusive"},
+		{"GPUs that were not given", Node{Workers: 1, Blind: "Slurm", Withheld: true}, Options{PerWorker: 2}, "no GPU is visible on node n1: Slurm; make some visible, or leave out --gpus-per-worker"},
+		{"indexes that only CUDA knows", Node{Workers: 1, Visible: gpus(1), Doubt: "they differ", List: list("0")}, Options{Map: []int{0}}, "they differ"},
 		{"exclusive", Node{Workers: 2, Visible: gpus(1)}, Options{Mode: Exclusive}, "2 workers, but 1 GPU is visible on node n1"},
 		{"too many a worker", Node{Workers: 3, Visible: gpus(4)}, Options{PerWorker: 2}, "3 workers with 2 GPUs each, but 4 GPUs are visible"},
 		{"more a worker than there are", Node{Workers: 1, Visible: gpus(2)}, Options{PerWorker: 4, Oversubscribe: true}, "cannot give 4 GPUs to a worker: 2 GPUs are visible"},
@@ -256,7 +293,7 @@ func TestOwned(t *testing.T) {
 		{Node{Workers: 1, Visible: gpus(4)}, Options{Mode: Exclusive, PerWorker: 2, Map: []int{3, 2}}, []string{"GPU-3", "GPU-2"}},
 		{Node{Workers: 2, Visible: gpus(4)}, Options{Mode: None}, nil},
 		{Node{Workers: 2, Visible: gpus(4)}, Options{Oversubscribe: true}, nil},
-		{Node{Workers: 8, Visible: gpus(4)}, Options{}, nil},
+		{Node{Workers: 2, Visible: gpus(4), Doubt: "they differ"}, Options{}, nil},
 		{Node{Workers: 2, Visible: with(gpus(4), anonymous)}, Options{}, nil},
 	} {
 		p, err := Make(c.node, c.options)

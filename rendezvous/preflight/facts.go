@@ -80,6 +80,7 @@ type GPU struct {
 	Devices []Device `json:"devices,omitempty"` // as NVML lists them, whatever CUDA_VISIBLE_DEVICES says
 	Visible []string `json:"visible,omitempty"` // UUIDs that CUDA_VISIBLE_DEVICES leaves, in CUDA's order
 	Owned   []string `json:"owned,omitempty"`   // UUIDs that the agent gives to its workers for themselves; empty: it gives none, or they may be shared
+	Shared  bool     `json:"shared,omitempty"`  // the user lets workers share GPUs
 	Error   string   `json:"error,omitempty"`   // why NVML does not work
 	NVML    string   `json:"nvml,omitempty"`    // NVML's version
 	Busy    []Holder `json:"busy,omitempty"`    // processes that hold a device now

@@ -12,9 +12,9 @@ func gpuRules() []Rule {
 	return []Rule{
 		{
 			ID: "D02", Name: "enough-gpu", Severity: Error,
-			Meaning: "A node has at least as many visible GPUs as workers; on a single machine, and for a program of which gorun sees neither NCCL nor torch, it is a warning.",
+			Meaning: "A node has at least as many visible GPUs as workers; on a single machine, with --oversubscribe-gpus, and for a program of which gorun sees neither NCCL nor torch, it is a warning.",
 			Users:   "`invalid device ordinal`, `no CUDA-capable device`, `Duplicate GPU detected`.",
-			Fix:     "start as many workers as there are GPUs, or make more of them visible (CUDA_VISIBLE_DEVICES, --gres, --gpus):\n  gorun --nproc-per-node gpu ...",
+			Fix:     "start as many workers as there are GPUs, make more of them visible (CUDA_VISIBLE_DEVICES, --gres, --gpus), or share them on purpose with --oversubscribe-gpus:\n  gorun --nproc-per-node gpu ...",
 			Check:   checkEnoughGPUs,
 		},
 		{
@@ -50,7 +50,7 @@ func checkEnoughGPUs(f *Fleet) []Finding {
 			if !g.Driver || len(g.Devices) == 0 || n.Node.Workers <= len(g.Visible) || n.hides() || n.on("NCCL_MULTI_RANK_GPU_ENABLE") {
 				return ""
 			}
-			if grave != (n.usesGPU() && apart) {
+			if grave != (n.usesGPU() && apart && !g.Shared) {
 				return ""
 			}
 			return fmt.Sprintf("%s, %s visible of %d", plural(n.Node.Workers, "worker"), plural(len(g.Visible), "GPU"), len(g.Devices))

@@ -10,6 +10,9 @@ func gpuCases() map[string][]ruleCase {
 		"D02": {
 			{name: "4 of 8 are visible", severity: Error, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].GPU.Visible = f.Nodes[1].GPU.Visible[:4] }, says: []string{"8 workers, 4 GPUs visible of 8"}},
 			{name: "a single node", nodes: 1, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Node.Workers = 9 }},
+			{name: "shared on purpose", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.Nodes[1].GPU.Visible, f.Nodes[1].GPU.Shared = f.Nodes[1].GPU.Visible[:4], true
+			}},
 			{name: "several ranks a GPU are wanted", change: func(f *Fleet) {
 				f.all(func(n *Facts) { n.GPU.Visible = n.GPU.Visible[:4]; n.set("NCCL_MULTI_RANK_GPU_ENABLE", "1") })
 			}},

@@ -1,0 +1,90 @@
+package numa
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	cgroupDir = "sys/fs/cgroup"
+	// maxDepth bounds how far a cgroup's ancestors are followed.
+	maxDepth = 32
+)
+
+// Quota gives the CPU time that the cgroup of this process and its ancestors leave
+// it, in CPUs (docker run --cpus, a CPU limit of Kubernetes); 0: there is no limit.
+//
+// runtime.GOMAXPROCS follows a quota too, but also the variable of that name, which
+// is the user's word about Go programs; it rounds, and knows no ancestor's.
+func Quota(root fs.FS) float64 {
+	text, _ := readText(root, "proc/self/cgroup")
+	least := 0.0
+	take := func(cpus float64) {
+		if cpus > 0 && (least == 0 || cpus < least) {
+			least = cpus
+		}
+	}
+	// A line is ID:CONTROLLERS:PATH, without controllers for version 2 (cgroups(7)).
+	for line := range strings.Lines(text) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		switch controllers := strings.Split(parts[1], ","); {
+		case parts[1] == "":
+			ascend(cgroupDir, parts[2], func(dir string) { take(quota2(root, dir)) })
+		case slices.Contains(controllers, "cpu"):
+			for _, mount := range []string{"cpu", parts[1]} {
+				ascend(path.Join(cgroupDir, mount), parts[2], func(dir string) { take(quota1(root, dir)) })
+			}
+		}
+	}
+	return least
+}
+
+// ascend calls visit for a group's folder and those of its ancestors, up to the
+// mount. In a container the path may be the machine's, while the mount is the
+// container's own: what is not there has no limit.
+func ascend(mount, group string, visit func(dir string)) {
+	group = path.Clean("/" + group)
+	for range maxDepth {
+		visit(path.Join(mount, group))
+		if group == "/" {
+			return
+		}
+		group = path.Dir(group)
+	}
+}
+
+// quota2 reads "QUOTA PERIOD" in µs, or "max PERIOD".
+func quota2(root fs.FS, dir string) float64 {
+	text, err := readText(root, dir+"/cpu.max")
+	if err != nil {
+		return 0
+	}
+	quota, period, _ := strings.Cut(text, " ")
+	return ratio(quota, period)
+}
+
+// quota1 is that of version 1, where -1 is no limit.
+func quota1(root fs.FS, dir string) float64 {
+	quota, err := readText(root, dir+"/cpu.cfs_quota_us")
+	if err != nil {
+		return 0
+	}
+	period, _ := readText(root, dir+"/cpu.cfs_period_us")
+	return ratio(quota, period)
+}
+
+// ratio is 0 for what is no limit.
+func ratio(quota, period string) float64 {
+	q, err := strconv.ParseUint(quota, 10, 63)
+	p, err2 := strconv.ParseUint(period, 10, 63)
+	if err != nil || err2 != nil || p == 0 {
+		return 0
+	}
+	return float64(q) / float64(p)
+}
