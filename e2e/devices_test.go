@@ -163,33 +163,6 @@ func TestPinTwoContainers(t *testing.T) {
 	has(t, agents[0].err.String(), "GPU-node1-0000")
 }
 
-// An error of a worker's GPU ends the job with that as its cause.
-func TestGPUError(t *testing.T) {
-	t.Parallel()
-	g := newGPUHost(t, 2)
-	a := g.run(with(sh(`echo up; exec sleep 100`), "--nproc-per-node", "2")...)
-	a.prints("up", 2)
-	g.happens("xid 1 13") // a program's own
-	g.happens("xid 1 79")
-	g.end(patience, 1, a)
-	g.causes([]*agent{a}, "rank 1", "GPU 1 (GPU-node1-0001) of rank 1", "Xid 79", "fallen off the bus")
-	a.says("Xid 13")
-}
-
-// A user may prefer to go on.
-func TestGPUErrorIsOnlyTold(t *testing.T) {
-	t.Parallel()
-	g := newGPUHost(t, 2)
-	a := g.run(with(sh(`echo up; until [ -e $LIVE.end ]; do sleep 0.1; done`), "--nproc-per-node", "2", "--on-gpu-error=warn")...)
-	a.prints("up", 2)
-	g.happens("xid 0 48")
-	a.says("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
-	if err := os.WriteFile(g.live+".end", nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	g.end(patience, 0, a)
-}
-
 // A restart waits until the GPUs are free, and names who holds them.
 func TestGPURelease(t *testing.T) {
 	t.Parallel()
@@ -229,25 +202,6 @@ func TestGPUReleaseTimeout(t *testing.T) {
 		if said := strings.Contains(a.err.String(), "the GPUs are not free"); said != (says != "") || !strings.Contains(a.err.String(), says) {
 			t.Errorf("--gpu-release-timeout %s: want %q", limit, says)
 		}
-	}
-}
-
-// Who computes on another rank's GPU is told, after the first half minute.
-func TestGPUMisplaced(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("it takes more than 30 s")
-	}
-	g := newGPUHost(t, 2)
-	a := g.run(with(sh(`echo busy 0 $$ >>$LIVE; until [ -e $LIVE.end ]; do sleep 0.2; done`), "--nproc-per-node", "2")...)
-	eventually(t, patience+patience, "a word about rank 1", func() bool { return strings.Contains(a.err.String(), "rank 1 (pid ") })
-	if err := os.WriteFile(g.live+".end", nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	g.end(patience, 0, a)
-	has(t, a.err.String(), "runs on GPU 0, its own is GPU 1: call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive")
-	if strings.Contains(a.err.String(), "rank 0 (pid") {
-		t.Error("rank 0 is accused")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 	// their libraries; a job that is over by then is not worth it.
 	followAfter = 2 * time.Second
 	// Who computes where is asked after the first collective set-up, for which the
-	// driver's locks are needed, and then as seldom.
+	// driver's locks are needed (see workers.met), and then as seldom.
 	watchEvery = 30 * time.Second
 )
 
@@ -29,7 +30,7 @@ const (
 type gpuWatch struct {
 	follows bool
 	end     context.CancelFunc // of the round's look; nil: there is none
-	said    map[string]bool    // texts of events
+	said    map[string]bool    // texts of events that end nothing
 }
 
 // Events of it.
@@ -46,6 +47,9 @@ func (d *devices) usesGPUs() bool {
 // watchGPUs begins to look after the GPUs of a round's workers.
 func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 	d := a.devices
+	if w.group == 0 { // this node serves the store, which other nodes ask, too
+		a.stores.server.Expect(w.world.Size)
+	}
 	if !d.usesGPUs() {
 		return
 	}
@@ -62,7 +66,7 @@ func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 	round, end := context.WithCancel(ctx)
 	a.look.end = end
 	a.wg.Go(func() {
-		if !pause(round, watchEvery) {
+		if !pause(round, watchEvery) || !w.met(round, tcpstore.Settled) {
 			return
 		}
 		all := d.all
@@ -73,7 +77,7 @@ func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 			}
 		}
 		watch.Watch(round, watch.Config{
-			GPUs: all, Ranks: w.gpuRanks, Every: watchEvery, Procs: procs(),
+			GPUs: all, Ranks: w.gpuRanks, World: w.kin(), Every: watchEvery, Procs: procs(),
 			Held:  func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },
 			Found: func(f watch.Finding) { a.events.Put(seenEvent{f}) },
 		})
@@ -123,23 +127,27 @@ func (a *agent) gpuFailed(e device.Event) {
 		return
 	}
 	c, ok := watch.Blame(e, d.all, w.gpuRanks())
-	if !ok || a.look.said[c.Text] {
+	if !ok {
 		return
 	}
-	a.look.said[c.Text] = true
 	// Where nothing is planned, workers may not use that GPU; but with --pin=none
 	// somebody else has given it to them.
 	concerns := len(d.owned()) > 0 || d.want.Pin.Mode == pin.None
-	if c.Critical && concerns && d.want.OnError == spec.AbortOnGPUError {
-		w.gpuFailed(c)
+	if c.Critical && concerns && d.want.OnError == spec.AbortOnGPUError && w.gpuFailed(c) {
 		return
 	}
+	if a.look.said[c.Text] {
+		return
+	}
+	a.look.said[c.Text] = true
 	a.tell(inspect.Finding{ID: "G01", Title: "gpu-health", Severity: string(preflight.Warning), Text: fmt.Sprintf("%s: %s", c.Text, c.Fix)})
 }
 
-// gpuFailed ends the round with that cause.
-func (w *workers) gpuFailed(g watch.Cause) {
+// gpuFailed ends the round with that cause. It reports false where somebody else
+// ends it already.
+func (w *workers) gpuFailed(g watch.Cause) bool {
 	w.mu.Lock()
+	ending := !w.stopped.IsZero()
 	var who *worker
 	for _, wk := range w.list {
 		if len(g.Ranks) > 0 && wk.rank == g.Ranks[0] {
@@ -147,12 +155,16 @@ func (w *workers) gpuFailed(g watch.Cause) {
 		}
 	}
 	w.mu.Unlock()
+	if ending {
+		return false
+	}
 	c := w.cause(rendezvous.KindGPU, who)
 	c.Message = g.Text + "; " + g.Fix
 	if who != nil {
 		c.Tail, c.Logs = who.out.Tail(), who.out.Files()
 	}
 	w.fail(c)
+	return true
 }
 
 // tell prints something about the running job, and keeps it for gorun status.

@@ -10,16 +10,16 @@ import (
 
 // releaser waits, after the workers of a round have ended, until their GPUs are
 // free: a next round would fail with "out of memory". nil: nothing is waited for.
-func (a *agent) releaser() func(ctx context.Context, pids []int) {
+func (a *agent) releaser() func(ctx context.Context, of watch.World, pids []int) {
 	d := a.devices
 	owned := d.owned()
 	if len(owned) == 0 || d.want.Release == 0 || !d.usesGPUs() {
 		return nil
 	}
-	return func(ctx context.Context, pids []int) {
+	return func(ctx context.Context, of watch.World, pids []int) {
 		a.events.Put(endedEvent{})
 		err := watch.WaitReleased(ctx, watch.Release{
-			GPUs: d.all, UUIDs: owned, PIDs: pids, Before: d.survey.Held, Procs: procs(), Within: d.want.Release,
+			GPUs: d.all, UUIDs: owned, PIDs: pids, World: of, Before: d.survey.Held, Procs: procs(), Within: d.want.Release,
 			Held: func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },
 			Say:  a.note,
 		})
@@ -38,6 +38,6 @@ func (w *workers) freed() {
 	}
 	w.mu.Unlock()
 	if w.cfg.release != nil && len(pids) > 0 && hurry.Err() == nil {
-		w.cfg.release(hurry, pids)
+		w.cfg.release(hurry, w.kin(), pids)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch/device/watch"
 	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
@@ -60,8 +61,9 @@ type workersConfig struct {
 	grace    time.Duration
 	torchrun bool // --omp=torchrun
 	post     func(rendezvous.Event)
-	slots    []slot                                // by local rank
-	release  func(ctx context.Context, pids []int) // waits for the GPUs of workers that have ended; nil: nothing to wait for
+	slots    []slot // by local rank
+	// release waits for the GPUs of workers that have ended; nil: nothing to wait for.
+	release func(ctx context.Context, of watch.World, pids []int)
 }
 
 // worker is one process and its output.

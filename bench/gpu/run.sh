@@ -186,8 +186,8 @@ for mode in node socket exclusive core-complex; do
   [ "$mode" != exclusive ] || judge "exclusive: they differ" test "$(grep -o 'list:.* ' "$out" | sort -u | wc -l)" = "$n"
 done
 
-say "a script that forgets set_device: told after half a minute"
-try 100 "$GORUN" --nproc-per-node 2 "$worker" --alone --forget --stay 45
+say "a script that forgets set_device: told a minute after the workers have met"
+try 150 "$GORUN" --nproc-per-node 2 "$worker" --meet --forget --stay 80
 judge "mis-binding: it ends with 0" ended 0
 if prints 'cannot be told: the driver numbers processes'; then
   ok "mis-binding: this container's numbers are not the driver's, and gorun says so"

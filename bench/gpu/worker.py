@@ -18,10 +18,12 @@ def main():
     args = argparse.ArgumentParser()
     args.add_argument("--forget", action="store_true", help="do not call set_device")
     args.add_argument("--alone", action="store_true", help="no process group: only compute")
+    args.add_argument("--meet", action="store_true", help="as --alone, but over the CPUs the processes meet")
     args.add_argument("--stay", type=float, default=0, help="seconds to hold the GPU afterwards")
     args.add_argument("--fill", type=float, default=0, help="share of the GPU's memory to take")
     args.add_argument("--fail-once", default="", help="file: rank 0 fails while it does not exist")
     args = args.parse_args()
+    args.alone = args.alone or args.meet
 
     rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     count = torch.cuda.device_count()
@@ -33,6 +35,9 @@ def main():
     free, total = torch.cuda.mem_get_info()
     x = torch.ones(1 << 20, device="cuda")
     filled = torch.empty(int(args.fill * total), dtype=torch.uint8, device="cuda")
+    if args.meet:
+        dist.init_process_group("gloo")
+        dist.barrier()
     if not args.alone:
         dist.init_process_group("nccl", device_id=torch.device("cuda", device))
         dist.all_reduce(x)
@@ -50,7 +55,7 @@ def main():
         os._exit(7)
     time.sleep(args.stay)
     del filled
-    if not args.alone:
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 

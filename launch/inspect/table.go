@@ -45,7 +45,7 @@ func (s *Status) Table(w io.Writer, all bool) error {
 		}
 	}
 	if len(s.Findings) > 0 {
-		b.WriteString("\nfindings of the preflight:\n")
+		b.WriteString("\nfindings:\n")
 	}
 	for _, f := range s.Findings {
 		fmt.Fprintf(&b, "  %s %s %s: %s\n", f.Severity, f.ID, f.Title, f.Text)

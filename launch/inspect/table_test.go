@@ -21,7 +21,7 @@ func example() Node {
 			{Rank: 0, LocalRank: 0, PID: 12, State: Failed, ExitCode: &one, Up: 60_000, Seen: SeenAll, Output: ms(2_000), Message: "boom\x1b[2J"},
 			{Rank: 1, LocalRank: 1, PID: 13, State: Stopping, Up: 61_000, Seen: SeenStderr, Output: ms(70_000)},
 		},
-		Findings: []Finding{{ID: "V01", Title: "nccl-version", Severity: "warning", Text: "two versions"}},
+		Findings: []Finding{{ID: "V01", Title: "nccl-version", Severity: "warning", Text: "two versions"}, {ID: "S01", Title: "leftovers", Severity: "warning", Text: "pid 9 runs on GPU 0"}},
 	}
 }
 
@@ -65,8 +65,9 @@ RANK  NODE           LOCAL  PID  STATE            UP    LAST OUTPUT
 1     n1 (10.0.0.1)  1      13   stopping         1m1s  1m10s (stderr)
 rank 0: boom?[2J
 
-findings of the preflight:
+findings:
   warning V01 nccl-version: two versions
+  warning S01 leftovers: pid 9 runs on GPU 0
 `
 	var b bytes.Buffer
 	if err := s.Table(&b, false); err != nil || b.String() != want {

@@ -20,6 +20,7 @@ type conn struct {
 	since    time.Time
 	pid      int
 	requests int64
+	arrived  bool // as a process
 }
 
 func newConn(nc net.Conn, s *store, o Options) *conn {
@@ -114,7 +115,9 @@ func (c *conn) apply(f func() error) error {
 			// over. An answer that comes later would be taken for another's.
 			c.store.cancel(&c.session)
 		}
-		return f()
+		err := f() // of a PING, which tells the pid
+		c.store.arrive(c)
+		return err
 	})
 	c.out.raw(mail)
 	return err

@@ -8,6 +8,7 @@
 // about 1 GB, which no dialect allows.
 //
 // A Server is one round's store: it starts empty and is thrown away afterwards.
+// One question of gorun's own is answered beside the protocol: Settled.
 //
 // Invariants:
 //

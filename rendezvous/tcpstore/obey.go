@@ -53,6 +53,15 @@ func (c *conn) obeyKeys(cmd command, keys []string) error {
 	switch cmd {
 	case cmdCheck:
 		reply := byte(checkNotReady)
+		if len(keys) == 1 && keys[0] == settledKey { // no worker asks that
+			s.mu.Lock()
+			if s.settled() {
+				reply = checkReady
+			}
+			s.mu.Unlock()
+			c.out.byte(reply)
+			return nil
+		}
 		err := c.apply(func() error {
 			if s.check(keys) {
 				reply = checkReady

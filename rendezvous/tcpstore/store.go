@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // errNotNumber answers an ADD to a key that holds something else.
@@ -24,6 +25,10 @@ type store struct {
 	posted  []*session            // got mail since mu was locked
 
 	requests int64 // since the start
+
+	expected int              // workers
+	came     map[process]bool // at most as many as are expected
+	changed  time.Time        // when a value, a queue or came last did
 }
 
 func newStore(maxBytes int64) *store {
@@ -33,6 +38,7 @@ func newStore(maxBytes int64) *store {
 		queues:  make(map[string][][]byte),
 		waits:   make(map[string]*list.List),
 		watches: make(map[string][]*session),
+		came:    make(map[process]bool),
 	}
 }
 
@@ -65,6 +71,7 @@ func (s *store) set(key string, value []byte) error {
 		return err
 	}
 	s.values[key] = value
+	s.changed = time.Now()
 	s.arrived(key)
 	if existed {
 		s.notify(watchUpdated, key, old, value)
@@ -128,6 +135,7 @@ func (s *store) append(key string, data []byte) error {
 	}
 	// Replies under way see old's length only; nobody else appends to it.
 	s.values[key] = append(old, data...)
+	s.changed = time.Now()
 	s.notify(watchAppended, key, nil, data)
 	return nil
 }
@@ -140,6 +148,7 @@ func (s *store) delete(key string) int64 {
 	}
 	s.budget.give(int64(len(key)+len(old)) + entryOverhead)
 	delete(s.values, key)
+	s.changed = time.Now()
 	s.notify(watchDeleted, key, old, nil)
 	return 1
 }
@@ -149,6 +158,7 @@ func (s *store) push(key string, value []byte) error {
 		return err
 	}
 	s.queues[key] = append(s.queues[key], value)
+	s.changed = time.Now()
 	s.arrivedOne(key)
 	return nil
 }
@@ -160,6 +170,7 @@ func (s *store) pop(key string) (value []byte, length int64) {
 		return nil, 0
 	}
 	value, q[0] = q[0], nil
+	s.changed = time.Now()
 	s.budget.give(int64(len(key)+len(value)) + entryOverhead)
 	if len(q) == 1 {
 		delete(s.queues, key)

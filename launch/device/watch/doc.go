@@ -5,8 +5,13 @@
 // Judge, Blame and Explain are pure. Watch, Follow and WaitReleased read, through
 // functions that they are given and that ask NVML in a child process; each
 // returns when its context ends, leaves nothing behind, and never touches a worker.
-// Watch reads at most every 30 s, and not before it is called: the caller calls
-// it after the first collective set-up, which a reader of NVML would slow down.
+// Watch reads at most every 30 s, and not before it is called: a reader of NVML
+// slows the first collective set-up down, and only the caller can know of that.
+//
+// A process is a rank's if the rank's worker is an ancestor of it, or if its
+// environment says so: workers of other agents on this machine, and what a worker
+// runs in a container, have other ancestors. Who may be the job's is never called
+// a stranger.
 //
 // NVML numbers processes as the machine does. In a container the numbers mean
 // nothing, or other processes, so nobody is accused there unless some number is
@@ -21,11 +26,12 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// Rank is one worker of this node.
+// Rank is one worker of this machine.
 type Rank struct {
 	Rank int      // global
 	PIDs []int    // of the worker and of what it started
 	Own  []string // UUIDs of its GPUs or MIG instances; none: nothing is planned for it
+	Away bool     // of another node on this machine, whose agent watches it: its plan is not known here
 }
 
 // who names a worker for the reader.

@@ -25,6 +25,8 @@ type View struct {
 	GPUs  []device.GPU // all of the node
 	Ranks []Rank
 	Held  []device.Held // as NVML tells
+	// Strangers are processes that are surely none of the job's.
+	Strangers map[int]bool
 	// Name is what a process is called, "" when there is none of that number.
 	Name func(pid int) string
 	// Machine says that this process numbers processes as NVML does; false: it is
@@ -83,32 +85,41 @@ func (j *Judge) Judge(v View) []Finding {
 	return found
 }
 
-// stranger tells of a process on a rank's GPU that is none of the job's.
+// stranger tells of a process on a rank's GPU that is no rank's. Only one that is
+// surely none of the job's may be ended.
 func (j *Judge) stranger(v View, h device.Held, add func(key, id, format string, args ...any)) {
 	name := v.Name(h.PID)
 	switch {
 	case name == "": // it has ended meanwhile, or lives in another container
 		return
-	case strings.HasPrefix(name, "nvidia-cuda-mps"): // computes for others, the ranks among them
+	case computesForOthers(name):
 		return
 	}
 	n := node(v.GPUs)
 	for _, r := range v.Ranks {
-		if n.owns(r, h.UUID) {
-			add(fmt.Sprint("stranger", h.PID, h.UUID), Leftovers,
-				"pid %d (%s), which is not of this job, runs on %s, the GPU of rank %d%s: end it, or leave that GPU out",
-				h.PID, name, n.label(h.UUID), r.Rank, memory(h))
-			return
+		if !n.owns(r, h.UUID) {
+			continue
 		}
+		format := "pid %d (%s) runs on %s, the GPU of rank %d%s; whether it is of this job cannot be told"
+		if v.Strangers[h.PID] {
+			format = "pid %d (%s), which is not of this job, runs on %s, the GPU of rank %d%s: end it, or leave that GPU out"
+		}
+		add(fmt.Sprint("stranger", h.PID, h.UUID), Leftovers, format, h.PID, name, n.label(h.UUID), r.Rank, memory(h))
+		return
 	}
 }
 
+// computesForOthers: it is MPS's server, whose clients are the ranks among others.
+func computesForOthers(name string) bool { return strings.HasPrefix(name, "nvidia-cuda-mps") }
+
 // shared tells of several ranks on one GPU that nobody planned: those that are on
-// another rank's GPU have been told already.
+// another rank's GPU have been told already. Ranks of other nodes alone are for
+// their own agents to tell of.
 func shared(v View, owner map[int]Rank, add func(key, id, format string, args ...any)) {
 	on := map[string][]string{}
 	var order []string
 	ranks := map[string]map[int]bool{}
+	here := map[string]bool{}
 	for _, h := range v.Held {
 		r, ours := owner[h.PID]
 		if !ours || len(r.Own) > 0 || ranks[h.UUID][r.Rank] {
@@ -119,10 +130,11 @@ func shared(v View, owner map[int]Rank, add func(key, id, format string, args ..
 			order = append(order, h.UUID)
 		}
 		ranks[h.UUID][r.Rank] = true
+		here[h.UUID] = here[h.UUID] || !r.Away
 		on[h.UUID] = append(on[h.UUID], r.who(h.PID))
 	}
 	for _, uuid := range order {
-		if who := on[uuid]; len(who) > 1 {
+		if who := on[uuid]; len(who) > 1 && here[uuid] {
 			add("shared"+uuid, DistinctGPU, "%s and %s run on the same %s: call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive",
 				strings.Join(who[:len(who)-1], ", "), who[len(who)-1], node(v.GPUs).label(uuid))
 		}

@@ -14,7 +14,12 @@ func gpus() []device.GPU {
 	return all
 }
 
-func rank(n, pid int, own ...string) Rank { return Rank{n, []int{pid, pid + 1}, own} }
+func rank(n, pid int, own ...string) Rank {
+	return Rank{Rank: n, PIDs: []int{pid, pid + 1}, Own: own}
+}
+
+// away is a rank of another agent on this machine.
+func away(n, pid int) Rank { return Rank{Rank: n, PIDs: []int{pid}, Away: true} }
 
 func TestJudge(t *testing.T) {
 	const fix = ": call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive"
@@ -60,6 +65,14 @@ func TestJudge(t *testing.T) {
 		{name: "a stranger before any worker computes", ranks: planned, held: "GPU-d=99", here: "99", want: []string{
 			"S01 pid 99 (p99), which is not of this job, runs on GPU 3, the GPU of rank 3, with 64 MiB of its memory: end it, or leave that GPU out",
 		}},
+		{name: "one that nobody can tell", ranks: planned, held: "GPU-d=98", here: "98", want: []string{
+			"S01 pid 98 (p98) runs on GPU 3, the GPU of rank 3, with 64 MiB of its memory; whether it is of this job cannot be told",
+		}},
+		{name: "neighbours on a rank's GPU, of which their agent tells", ranks: append(planned[:2:2], away(4, 50), away(5, 60)), held: "GPU-a=4700 GPU-a=50 GPU-a=60", here: "50 60"},
+		{name: "nothing planned, a neighbour on the same", ranks: []Rank{rank(0, 10), rank(1, 20), away(2, 50)}, held: "GPU-b=10 GPU-b=50 GPU-a=20", here: "50", want: []string{
+			"D01 rank 0 (pid 10) and rank 2 (pid 50) run on the same GPU 1" + fix,
+		}},
+		{name: "nothing planned, neighbours alone", ranks: []Rank{rank(0, 10), away(2, 50), away(3, 60)}, held: "GPU-b=50 GPU-b=60 GPU-a=10", here: "50 60"},
 		{name: "a stranger elsewhere", ranks: planned, held: "GPU-b=99", here: "99"},
 		{name: "a stranger that has gone", ranks: planned, held: "GPU-a=4700 GPU-d=99"},
 		{name: "the MPS server", ranks: planned, held: "GPU-a=7", here: "7"},
@@ -72,7 +85,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v := View{GPUs: gpus(), Ranks: tt.ranks, Machine: !tt.away, Name: func(pid int) string {
+			v := View{GPUs: gpus(), Ranks: tt.ranks, Machine: !tt.away, Strangers: map[int]bool{99: true}, Name: func(pid int) string {
 				if pid == 7 {
 					return "nvidia-cuda-mps"
 				}

@@ -40,6 +40,17 @@ func (p Procs) Machine() bool {
 	return err == nil && link == machineNamespace
 }
 
+// alongside reports whether a process sees the same files as this one: it is of
+// no other container.
+func (p Procs) alongside(pid int) bool {
+	mine, err := fs.ReadLink(p.FS, "self/ns/mnt")
+	if err != nil {
+		return false
+	}
+	its, err := fs.ReadLink(p.FS, strconv.Itoa(pid)+"/ns/mnt")
+	return err == nil && its == mine
+}
+
 // adopt adds to each rank's processes those that hold a GPU and were started by
 // one of them, at any depth. Of one whose parent has ended, the group or the
 // session still is the worker's.

@@ -21,7 +21,8 @@ const (
 type Release struct {
 	GPUs   []device.GPU  // all of the node
 	UUIDs  []string      // the ranks' GPUs and MIG instances; none: all
-	PIDs   []int         // every process of the job that was seen; a dead one may still hold
+	PIDs   []int         // the workers; a dead one may still hold
+	World  World         // of the round that has ended
 	Before []device.Held // who was there before the job
 	// Held is device.Holding.
 	Held  func(context.Context) ([]device.Held, error)
@@ -40,11 +41,14 @@ var ErrHeld = errors.New("the GPUs are not free")
 //
 // What ended is listed by the driver until it has taken everything back, so a
 // process that exists no more is taken for the job's unless it was there before.
+// So is one that lives, unless it is surely none of the job's: what a worker ran
+// in a container may outlive it, and what hangs in the kernel tells nothing.
 func WaitReleased(ctx context.Context, r Release) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Within, ErrHeld)
 	defer cancel()
 	start, said := time.Now(), ""
 	var holding []device.Held
+	kin := newKin(r.Procs, r.World)
 	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
 		all, err := r.ask(ctx)
 		switch {
@@ -53,7 +57,7 @@ func WaitReleased(ctx context.Context, r Release) error {
 		case err != nil:
 			return fmt.Errorf("whether the GPUs are free again cannot be told: %w", err)
 		}
-		if holding = r.ours(all); len(holding) == 0 {
+		if holding = r.ours(kin, all); len(holding) == 0 {
 			return nil
 		}
 		if who := r.name(holding); who != said && time.Since(start) >= sayAfter {
@@ -96,7 +100,7 @@ func (r Release) late(cause error, holding []device.Held) error {
 }
 
 // ours gives those of the job's processes that hold one of its GPUs.
-func (r Release) ours(held []device.Held) []device.Held {
+func (r Release) ours(k *kin, held []device.Held) []device.Held {
 	n, machine := node(r.GPUs), r.Procs.Machine()
 	job := Rank{Own: r.UUIDs}
 	return slices.DeleteFunc(slices.Clone(held), func(h device.Held) bool {
@@ -106,10 +110,16 @@ func (r Release) ours(held []device.Held) []device.Held {
 		if slices.ContainsFunc(r.Before, func(b device.Held) bool { return b.PID == h.PID }) {
 			return true
 		}
-		if slices.Contains(r.PIDs, h.PID) || r.Procs.Name(h.PID) == "" {
+		name := r.Procs.Name(h.PID)
+		// Without the machine's numbers it may be the name of another process.
+		if slices.Contains(r.PIDs, h.PID) || name == "" || !machine {
 			return false
 		}
-		return machine // else the number is the machine's, and its name here another one's
+		if computesForOthers(name) {
+			return true
+		}
+		what, _ := k.of(h.PID)
+		return what == stranger
 	})
 }
 

@@ -16,6 +16,7 @@ const minInterval = 30 * time.Second
 type Config struct {
 	GPUs  []device.GPU
 	Ranks func() []Rank // as they are now; what the workers started is found
+	World World
 	// Held is device.Holding.
 	Held  func(context.Context) ([]device.Held, error)
 	Procs Procs
@@ -27,7 +28,7 @@ type Config struct {
 // be read is told once; the next may be read again.
 func Watch(ctx context.Context, c Config) {
 	var j Judge
-	failed := false
+	failed, kin := false, newKin(c.Procs, c.World)
 	tick := time.NewTicker(max(c.Every, minInterval))
 	defer tick.Stop()
 	for {
@@ -40,8 +41,8 @@ func Watch(ctx context.Context, c Config) {
 			c.Found(Finding{Text: fmt.Sprintf("which worker runs on which GPU cannot be told: %v", err)})
 		}
 		if err == nil {
-			ranks := c.Procs.adopt(c.Ranks(), held)
-			for _, f := range j.Judge(View{c.GPUs, ranks, held, c.Procs.Name, c.Procs.Machine()}) {
+			ranks, strangers := kin.adopt(c.Ranks(), held)
+			for _, f := range j.Judge(View{c.GPUs, ranks, held, strangers, c.Procs.Name, c.Procs.Machine()}) {
 				c.Found(f)
 			}
 		}

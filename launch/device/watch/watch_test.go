@@ -16,15 +16,21 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// proc is a /proc with processes, by "parent group session".
+// theirs is the environment of a process that no job knows.
+const theirs = "PATH=/bin\x00"
+
+// proc is a /proc with processes, by "parent group session"; they are strangers.
 func proc(machine bool, all map[int]string) Procs {
 	link := "pid:[4026532999]"
 	if machine {
 		link = machineNamespace
 	}
-	root := fstest.MapFS{"self/ns/pid": {Mode: fs.ModeSymlink, Data: []byte(link)}, "uptime": {}}
+	mnt := &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("mnt:[1]")}
+	root := fstest.MapFS{"self/ns/pid": {Mode: fs.ModeSymlink, Data: []byte(link)}, "self/ns/mnt": mnt, "uptime": {}}
 	for pid, above := range all {
 		root[fmt.Sprintf("%d/comm", pid)] = &fstest.MapFile{Data: []byte("python\n")}
+		root[fmt.Sprintf("%d/environ", pid)] = &fstest.MapFile{Data: []byte(theirs)}
+		root[fmt.Sprintf("%d/ns/mnt", pid)] = mnt
 		root[fmt.Sprintf("%d/stat", pid)] = &fstest.MapFile{Data: fmt.Appendf(nil, "%d (a) b) 7 (c) S %s 0 -1", pid, above)}
 	}
 	return Procs{root}
@@ -35,8 +41,8 @@ func TestAdopt(t *testing.T) {
 		1: "0 1 1", 100: "1 100 100", 101: "100 101 100", 102: "101 102 102", 103: "1 103 100", 200: "1 200 200", 300: "1 300 300", 400: "400 400 400",
 	})
 	held := []device.Held{{PID: 102}, {PID: 103}, {PID: 200}, {PID: 300}, {PID: 400}, {PID: 999}, {PID: 0}, {PID: -1}}
-	got := p.adopt([]Rank{{0, []int{100}, nil}, {1, []int{200}, nil}}, held)
-	if want := []Rank{{0, []int{100, 102, 103}, nil}, {1, []int{200}, nil}}; !reflect.DeepEqual(got, want) {
+	got := p.adopt([]Rank{{PIDs: []int{100}}, {Rank: 1, PIDs: []int{200}}}, held)
+	if want := []Rank{{PIDs: []int{100, 102, 103}}, {Rank: 1, PIDs: []int{200}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if p.Name(100) != "python" || p.Name(999) != "" || p.Name(-1) != "" || !p.Machine() || proc(false, nil).Machine() {
@@ -47,7 +53,7 @@ func TestAdopt(t *testing.T) {
 // The real /proc: this process descends from its parent.
 func TestAdoptReal(t *testing.T) {
 	p := Procs{os.DirFS("/proc")}
-	got := p.adopt([]Rank{{0, []int{os.Getppid()}, nil}}, []device.Held{{PID: os.Getpid()}})
+	got := p.adopt([]Rank{{PIDs: []int{os.Getppid()}}}, []device.Held{{PID: os.Getpid()}})
 	if len(got[0].PIDs) != 2 || p.Name(os.Getpid()) == "" {
 		t.Errorf("got %v, %q", got, p.Name(os.Getpid()))
 	}
@@ -61,7 +67,7 @@ func TestWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := Config{
 			GPUs: gpus(), Every: time.Second, Procs: proc(true, map[int]string{10: "1 10 10", 12: "10 10 10"}),
-			Ranks: func() []Rank { return []Rank{{3, []int{10}, []string{"GPU-d"}}} },
+			Ranks: func() []Rank { return []Rank{{Rank: 3, PIDs: []int{10}, Own: []string{"GPU-d"}}} },
 			Held: func(context.Context) ([]device.Held, error) {
 				switch reads = append(reads, time.Since(start)); len(reads) {
 				case 1, 2:
@@ -139,6 +145,10 @@ func TestWaitReleased(t *testing.T) {
 		{name: "never free", until: never, held: theirs, said: "GPU 0: pid 10 (python)", err: "not free after 50s: GPU 0: pid 10 (python); end", within: 51 * time.Second},
 		{name: "a process that has ended", until: never, held: []device.Held{{UUID: "GPU-b", PID: 77, MemMiB: 9}}, said: "GPU 1: pid 77 (ended, or of another container), with 9 MiB", err: "pid 77", within: 51 * time.Second},
 		{name: "a stranger", until: never, held: []device.Held{{UUID: "GPU-a", PID: 99}}},
+		{name: "a container that outlives its worker", until: 4 * time.Second, held: []device.Held{{UUID: "GPU-a", PID: 50}}, said: "GPU 0: pid 50 (python)", within: 6 * time.Second},
+		{name: "one that tells nothing", until: never, held: []device.Held{{UUID: "GPU-a", PID: 60}}, said: "pid 60 (python)", err: "pid 60", within: 51 * time.Second},
+		{name: "one that tells nothing, on another GPU", until: never, held: []device.Held{{UUID: "GPU-d", PID: 60}}},
+		{name: "the MPS server", until: never, held: []device.Held{{UUID: "GPU-a", PID: 70}}},
 		{name: "another GPU", until: never, held: []device.Held{{UUID: "GPU-d", PID: 10}}},
 		{name: "there before", until: never, held: []device.Held{{UUID: "GPU-a", PID: 77}}, before: []device.Held{{UUID: "GPU-a", PID: 77}}},
 		{name: "in a container", until: 4 * time.Second, held: []device.Held{{UUID: "GPU-a", PID: 99}}, away: true, said: "pid 99", within: 6 * time.Second},
@@ -149,9 +159,13 @@ func TestWaitReleased(t *testing.T) {
 				start := time.Now()
 				var said []string
 				var first time.Duration
+				p := proc(!tt.away, map[int]string{10: "1 1 1", 50: "40 1 1", 60: "40 1 1", 70: "1 1 1", 99: "1 1 1"})
+				p.FS.(fstest.MapFS)["50/environ"].Data = []byte("GORUN_WORLD_TOKEN=t\x00RANK=0\x00")
+				p.FS.(fstest.MapFS)["60/environ"].Data = nil // as of one that hangs while it ends
+				p.FS.(fstest.MapFS)["70/comm"].Data = []byte("nvidia-cuda-mps-server\n")
 				err := WaitReleased(t.Context(), Release{
 					GPUs: gpus(), UUIDs: []string{"GPU-a", "GPU-b"}, PIDs: []int{10}, Before: tt.before, Within: 50 * time.Second,
-					Procs: proc(!tt.away, map[int]string{10: "1 1 1", 99: "1 1 1"}),
+					Procs: p, World: World{Token: "t"},
 					Held: func(context.Context) ([]device.Held, error) {
 						if time.Since(start) < tt.until {
 							return tt.held, nil

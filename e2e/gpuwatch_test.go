@@ -1,0 +1,134 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// meets makes a bash script a worker that comes to the store, as torch does.
+const meets = `exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; printf '\x00\xCE\xF7\x85\x3C\x0D\x'$((RANK+1))'\0\0\0' >&3; `
+
+// bash is sh for what only bash can.
+func bash(t testing.TB, script string) []string {
+	t.Helper()
+	path, err := exec.LookPath("bash")
+	need(t, err == nil, "bash")
+	return append([]string{path}, sh(script)[1:]...)
+}
+
+// done makes the workers end that wait for it.
+func (g *gpuHost) done(file string) {
+	g.Helper()
+	if err := os.WriteFile(g.live+file, nil, 0o644); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// Who computes on another rank's GPU is told by the agent whose worker it is:
+// on two nodes of one machine, and of a process that is no descendant of its
+// worker, as in a container. It is told when the workers have met and their store
+// has been quiet for a minute, on the node that serves it and on the other one.
+func TestGPUMisplaced(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes more than a minute")
+	}
+	g := newGPUHost(t, 4)
+	script := bash(t, meets+`echo busy 0 $$ >>$LIVE
+[ $RANK != 3 ] || (setsid sh -c 'echo busy 1 $$ >>$LIVE; exec sleep 1000' </dev/null >/dev/null 2>&1 &)
+until [ -e $LIVE.end ]; do sleep 0.2; done`)
+	start := time.Now()
+	a := g.run(with(script, "--local-nodes", "2", "--nproc-per-node", "2")...)
+	g.happens(fmt.Sprint("busy 2 ", os.Getpid())) // of another container than gorun
+	const fix = ": call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive"
+	for _, want := range []string{"its own is GPU 1" + fix, "its own is GPU 2" + fix, "its own is GPU 3" + fix} {
+		eventually(t, 3*patience, "a word with "+want, func() bool { return strings.Count(a.err.String(), " runs on GPU 0, "+want) == 1 })
+	}
+	if took := time.Since(start); took < time.Minute {
+		t.Errorf("the driver was asked after %v, while the workers met", took)
+	}
+	eventually(t, patience, "a word about rank 3's other process", func() bool {
+		return strings.Contains(a.err.String(), " also runs on GPU 1, its own is GPU 3"+fix) || strings.Contains(a.err.String(), " runs on GPU 1, its own is GPU 3"+fix)
+	})
+	a.says(fmt.Sprintf("pid %d (", os.Getpid()))
+	g.done(".end")
+	g.end(patience, 0, a)
+	has(t, a.err.String(), "runs on GPU 2, the GPU of rank 2, with 1024 MiB of its memory; whether it is of this job cannot be told")
+	for _, wrong := range []string{"rank 0 (pid", "not of this job", "the GPU of rank 0", "the GPU of rank 1"} {
+		if strings.Contains(a.err.String(), wrong) {
+			t.Errorf("it says %q", wrong)
+		}
+	}
+}
+
+// An error of a worker's GPU ends the job with that as its cause.
+func TestGPUError(t *testing.T) {
+	t.Parallel()
+	g := newGPUHost(t, 2)
+	a := g.run(with(sh(`echo up; exec sleep 100`), "--nproc-per-node", "2")...)
+	a.prints("up", 2)
+	g.happens("xid 1 13") // a program's own
+	g.happens("xid 1 79")
+	g.end(patience, 1, a)
+	g.causes([]*agent{a}, "rank 1", "GPU 1 (GPU-node1-0001) of rank 1", "Xid 79", "fallen off the bus")
+	a.says("Xid 13")
+}
+
+// A user may prefer to go on.
+func TestGPUErrorIsOnlyTold(t *testing.T) {
+	t.Parallel()
+	g := newGPUHost(t, 2)
+	a := g.run(with(sh(`echo up; until [ -e $LIVE.end ]; do sleep 0.1; done`), "--nproc-per-node", "2", "--on-gpu-error=warn")...)
+	a.prints("up", 2)
+	g.happens("xid 0 48")
+	a.says("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
+	if err := os.WriteFile(g.live+".end", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	g.end(patience, 0, a)
+}
+
+// The same error ends each round in which it happens; one that happens while the
+// workers are being stopped is told, and stands in no later one's way.
+func TestGPUErrorAgain(t *testing.T) {
+	t.Parallel()
+	g := newGPUHost(t, 2)
+	a := g.run(with(sh(`trap 'until [ -e $LIVE.go ]; do sleep 0.05; done; exit 1' TERM; echo up; while :; do sleep 0.05; done`),
+		"--nproc-per-node", "2", "--max-restarts", "2")...)
+	a.prints("up", 2)
+	g.happens("xid 1 94")
+	a.says("stopping the workers")
+	g.happens("xid 0 48")
+	a.says("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
+	g.done(".go")
+	a.prints("up", 4)
+	g.happens("xid 1 94")
+	a.prints("up", 6)
+	g.happens("xid 0 48")
+	g.end(patience, 1, a)
+	g.causes([]*agent{a}, "rank 0", "GPU 0 (GPU-node1-0000) of rank 0", "Xid 48")
+}
+
+// A worker's container that outlives the worker is waited for: it is no child of
+// gorun's, and only its environment tells whose it is.
+func TestGPUReleaseContainer(t *testing.T) {
+	t.Parallel()
+	g := newGPUHost(t, 2)
+	a := g.run(with(sh(`[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; echo token $GORUN_WORLD_TOKEN; until [ -e $LIVE.go ]; do sleep 0.1; done; exit 3`), "--max-restarts", "1")...)
+	a.prints("token", 1)
+	container := exec.Command("sleep", "1000")
+	container.Env = []string{"RANK=0", "GORUN_WORLD_TOKEN=" + strings.Fields(a.out.String())[1]}
+	if err := container.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = container.Process.Kill(); _ = container.Wait() }()
+	g.happens(fmt.Sprint("busy 0 ", container.Process.Pid))
+	g.done(".go")
+	a.says(fmt.Sprintf("waiting until the GPUs are free (at most 50s): GPU 0: pid %d (sleep)", container.Process.Pid))
+	g.done("") // the driver lists nobody any more
+	g.end(patience, 0, a)
+}

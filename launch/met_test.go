@@ -1,0 +1,54 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// The GPUs are left alone until the store says that the workers have met; where
+// it never does, for half an hour.
+func TestMet(t *testing.T) {
+	tests := map[string]struct {
+		when time.Duration // they have met; 0: never
+		end  time.Duration // of the round; 0: it goes on
+		want time.Duration
+		goes bool
+	}{
+		"soon":            {when: 12 * time.Second, want: 15 * time.Second, goes: true},
+		"late":            {when: 20 * time.Minute, want: 20 * time.Minute, goes: true},
+		"never":           {want: metLimit, goes: true},
+		"the round ends":  {end: 7 * time.Second, want: 7 * time.Second},
+		"nothing answers": {want: metLimit, goes: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if tt.end > 0 {
+					time.AfterFunc(tt.end, cancel)
+				}
+				start := time.Now()
+				w := &workers{world: rendezvous.World{Store: "10.0.0.1:29500"}}
+				goes := w.met(ctx, func(ctx context.Context, addr string) (bool, error) {
+					if addr != "10.0.0.1:29500" {
+						t.Errorf("asked %s", addr)
+					}
+					if name == "nothing answers" {
+						<-ctx.Done()
+						return false, errors.New("no answer")
+					}
+					return tt.when > 0 && time.Since(start) >= tt.when, nil
+				})
+				if took := time.Since(start); goes != tt.goes || took != tt.want {
+					t.Errorf("%v after %v, want %v after %v", goes, took, tt.goes, tt.want)
+				}
+			})
+		})
+	}
+}

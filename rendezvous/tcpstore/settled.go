@@ -1,0 +1,89 @@
+package tcpstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// settledKey is no entry of the store: a CHECK of it alone says whether the
+// workers have met.
+const settledKey = "gorun/settled"
+
+// settleTime of silence ends the workers' meeting. What follows the exchange of
+// addresses, as in NCCL's set-up, goes past the store.
+const settleTime = time.Minute
+
+// process is a client that has spoken to the store: by its pid, or where it does
+// not tell that by its connection.
+type process struct {
+	from netip.AddrPort
+	pid  int
+}
+
+// Expect says how many workers there are. Without it they never settle.
+func (s *Server) Expect(workers int) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.store.expected = workers
+}
+
+// arrive notes that a client speaks. No more are kept than are expected.
+func (s *store) arrive(c *conn) {
+	if c.arrived || len(s.came) >= max(s.expected, 1) {
+		return
+	}
+	c.arrived = true
+	p := process{c.remote, c.pid}
+	if c.pid != 0 {
+		p.from = netip.AddrPortFrom(c.remote.Addr(), 0)
+	}
+	if !s.came[p] {
+		s.came[p] = true
+		s.changed = time.Now()
+	}
+}
+
+// settled reports whether the workers have met: as many processes as there are
+// workers have spoken to the store, whether or not they are still connected,
+// nobody waits for a key, and nothing has been written for settleTime. Reading
+// does not count: torch's watchdogs look for a key every second while they live.
+func (s *store) settled() bool {
+	return s.expected > 0 && len(s.came) >= s.expected && s.waiting == 0 && time.Since(s.changed) >= settleTime
+}
+
+// Settled asks the store at addr (host:port) whether all workers that it expects
+// have met and been silent for a minute. Asking does not count as arriving.
+func Settled(ctx context.Context, addr string) (bool, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return false, fmt.Errorf("cannot reach the store at %s: %w", addr, err)
+	}
+	defer nc.Close()
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
+	reply := make([]byte, 1)
+	if _, err = nc.Write(askSettled()); err == nil {
+		_, err = io.ReadFull(nc, reply)
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot ask the store at %s: %w", addr, err)
+	}
+	return reply[0] == checkReady, nil
+}
+
+// askSettled opens a connection and asks.
+func askSettled() []byte {
+	var b bytes.Buffer
+	b.WriteByte(byte(cmdValidate))
+	_ = binary.Write(&b, binary.LittleEndian, uint32(validateMagic))
+	b.WriteByte(byte(cmdCheck))
+	_ = binary.Write(&b, binary.LittleEndian, []uint64{1, uint64(len(settledKey))})
+	b.WriteString(settledKey)
+	return b.Bytes()
+}

@@ -1,0 +1,111 @@
+package tcpstore
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes serves a store over pipes, in the time of a bubble.
+type pipes struct {
+	t *testing.T
+	s *Server
+}
+
+func (p pipes) open() *client {
+	ours, theirs := net.Pipe()
+	go func() { _ = p.s.ServeConn(p.t.Context(), theirs) }()
+	return &client{p.t, ours}
+}
+
+// come is a process that begins to speak.
+func (p pipes) come(pid uint32) *client {
+	c := p.open()
+	c.send([]byte{0x00, 0xCE, 0xF7, 0x85, 0x3C})
+	c.call(frame(byte(cmdPing), pid), encode(pid))
+	return c
+}
+
+// settled asks as another agent would.
+func (p pipes) settled() bool {
+	c := p.open()
+	defer c.Close()
+	c.send(askSettled())
+	reply := make([]byte, 1)
+	if _, err := io.ReadFull(c, reply); err != nil {
+		p.t.Fatal(err)
+	}
+	return bytes.Equal(reply, []byte{checkReady})
+}
+
+func TestSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipes{t, New(Options{})}
+		is := func(want bool, when string) {
+			t.Helper()
+			if p.settled() != want {
+				t.Errorf("%s: settled is %v", when, !want)
+			}
+		}
+		pass := func(d time.Duration) { time.Sleep(d) } // of the bubble
+		pass(time.Hour)
+		is(false, "nobody is expected")
+		p.s.Expect(3)
+		is(false, "nobody has come")
+		a, a2 := p.come(1), p.come(1) // torch's watchdog has a connection of its own
+		defer a2.Close()
+		b := p.come(2)
+		pass(time.Hour)
+		is(false, "two of three have come")
+		c := p.come(3)
+		defer c.Close()
+		pass(settleTime - time.Second)
+		is(false, "the last has just come")
+		a.call(frame(byte(cmdAdd), "n", 1), encode(1))
+		pass(settleTime - time.Second)
+		is(false, "somebody has just written")
+		b.send(frame(byte(cmdWait), 1, "id"))
+		pass(time.Hour)
+		is(false, "somebody waits")
+		a.send(frame(byte(cmdSet), "id", "x"))
+		b.expect([]byte{waitStop})
+		b.Close() // Go workers leave when they have met
+		for range 70 {
+			a.call(frame(byte(cmdCheck), 1, "dump"), []byte{checkNotReady})
+			pass(time.Second)
+		}
+		is(true, "after a minute of reading only")
+		if st := p.s.Stats(); st.Keys != 2 {
+			t.Errorf("the workers see %d keys", st.Keys)
+		}
+		a.Close()
+	})
+}
+
+// Asking is no arrival, and ends with its context.
+func TestSettledAsks(t *testing.T) {
+	s, addr := start(t, Options{})
+	s.Expect(1)
+	for range 3 {
+		if ok, err := Settled(t.Context(), addr); ok || err != nil {
+			t.Fatalf("%v, %v", ok, err)
+		}
+	}
+	if st := s.Stats(); st.Requests != 0 || st.Rejected != 0 {
+		t.Errorf("%+v", st)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Settled(ctx, l.Addr().String()); err == nil {
+		t.Error("nobody answered, without an error")
+	}
+}
