@@ -63,7 +63,48 @@ func (e *evidence) blame() []fault {
 			faults = append(faults, fault{from: s.from, to: s.to, attempts: left})
 		}
 	}
-	return pairUp(e.findIslands(faults))
+	return pairUp(e.findIslands(e.prune(faults)))
+}
+
+// prune leaves out a fault when others explain all of its attempts as well: a
+// greedy choice can begin with a network of which most nodes are broken.
+func (e *evidence) prune(faults []fault) []fault {
+	chosen := map[[2]half]bool{}
+	for _, f := range faults {
+		chosen[[2]half{f.from, f.to}] = true
+	}
+	another := func(f fault, i int) ([2]half, bool) {
+		list, n := circles(e.attempts[i])
+		for _, k := range list[:n] {
+			if chosen[k] && k != [2]half{f.from, f.to} {
+				return k, true
+			}
+		}
+		return [2]half{}, false
+	}
+	for _, f := range faults {
+		needed := slices.ContainsFunc(f.attempts, func(i int) bool { _, ok := another(f, i); return !ok })
+		if !needed {
+			delete(chosen, [2]half{f.from, f.to})
+		}
+	}
+	var out []fault
+	at := map[[2]half]int{}
+	var spare []int
+	for _, f := range faults {
+		if k := [2]half{f.from, f.to}; chosen[k] {
+			at[k] = len(out)
+			out = append(out, f)
+		} else {
+			spare = append(spare, f.attempts...)
+		}
+	}
+	for _, i := range spare {
+		if k, ok := another(fault{}, i); ok {
+			out[at[k]].attempts = append(out[at[k]].attempts, i)
+		}
+	}
+	return out
 }
 
 // spread is how many nodes took part.

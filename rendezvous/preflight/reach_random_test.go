@@ -1,6 +1,7 @@
 package preflight_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -69,22 +70,28 @@ func blamed(x preflight.Finding) (nodes []int, nets []string) {
 	return nodes, nets
 }
 
+var reachSeed = flag.Uint64("reach.seed", 0, "of the random breakage; 0: any")
+
 // Whatever breaks, what is named is that and nothing else: all pairs of a small
 // fleet tell it, and the sample of a large one does.
 func TestReachNamesRandomBreakage(t *testing.T) {
-	rounds := map[int]int{6: 600, 17: 600, 64: 150, 65: 100, 200: 60, 1000: 10}
+	rounds := []struct{ n, times int }{{6, 600}, {17, 600}, {64, 150}, {65, 100}, {200, 60}, {1000, 10}}
 	if testing.Short() {
-		rounds = map[int]int{17: 50, 64: 20, 200: 20}
+		rounds = rounds[1:3]
 	}
 	seed := rand.Uint64()
+	if *reachSeed != 0 {
+		seed = *reachSeed
+	}
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	results := []preflight.Result{preflight.TimedOut, preflight.Refused, preflight.NoRoute, preflight.Reset, preflight.Stalled}
-	for n, times := range rounds {
+	for _, of := range rounds {
+		n := of.n
 		for _, subnets := range []int{1, 3} {
 			s := newSimnet(spread(n, subnets))
 			healthy := slices.Clone(s.run().Probes)
-			for range times {
+			for range of.times {
 				b := breakNodes(r, n)
 				if subnets > 1 && n/subnets > 3 { // so small a network may be told by its nodes
 					switch r.IntN(3) {
