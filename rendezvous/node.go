@@ -10,7 +10,7 @@ import (
 
 // Protocol is the version of the messages between agents. Agents of different
 // versions refuse each other.
-const Protocol = 1
+const Protocol = 2
 
 // NodeID names one agent process: random, never reused, so a restarted agent
 // can neither vote twice nor inherit what its predecessor promised.

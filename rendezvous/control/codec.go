@@ -2,7 +2,6 @@ package control
 
 import (
 	"encoding/json"
-	"sync"
 
 	"github.com/gorun/gorun/rendezvous"
 	"google.golang.org/grpc"
@@ -21,7 +20,8 @@ const (
 )
 
 // jsonCodec writes messages as JSON: readable in a packet capture, and one
-// struct on both sides instead of a generated mirror of it.
+// struct on both sides instead of a generated mirror of it. Behind the JSON of a
+// message with a world comes, on lines of its own, the world's roster.
 type jsonCodec struct{}
 
 func (jsonCodec) Marshal(v any) ([]byte, error) {
@@ -34,23 +34,12 @@ func (jsonCodec) Marshal(v any) ([]byte, error) {
 func (jsonCodec) Unmarshal(data []byte, v any) error {
 	if a, ok := v.(*arrival); ok {
 		a.size = len(data)
-		return json.Unmarshal(data, &a.msg)
+		return unmarshal(data, &a.msg)
 	}
 	return json.Unmarshal(data, v)
 }
 
 func (jsonCodec) Name() string { return "json" }
-
-// letter is a message that leaves, marshalled once on however many streams: a
-// coordinator tells each of its members the same.
-type letter struct {
-	msg  rendezvous.Message
-	data func() ([]byte, error)
-}
-
-func newLetter(msg rendezvous.Message) *letter {
-	return &letter{msg, sync.OnceValues(func() ([]byte, error) { return json.Marshal(msg) })}
-}
 
 // arrival is a message that came in.
 type arrival struct {

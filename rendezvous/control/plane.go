@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"reflect"
 	"sync"
 	"time"
 
@@ -44,6 +43,7 @@ type Plane struct {
 	next   rendezvous.Conn
 	links  map[rendezvous.Conn]*link
 	latest *letter   // that was sent
+	roster *roster   // of the latest world that was sent
 	beaten time.Time // the last heartbeat
 	away   time.Time // the last heartbeat that came much too late
 	ended  bool
@@ -178,17 +178,6 @@ func (p *Plane) Send(id rendezvous.Conn, msg rendezvous.Message) {
 	}
 }
 
-// letter is the latest one if that says the same: a coordinator tells one member
-// after the other.
-func (p *Plane) letter(msg rendezvous.Message) *letter {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.latest == nil || !reflect.DeepEqual(p.latest.msg, msg) {
-		p.latest = newLetter(msg)
-	}
-	return p.latest
-}
-
 // Handled tells that the oldest Received of a stream that was not handled yet
 // has been dealt with. A stream of which too many wait is not read.
 func (p *Plane) Handled(id rendezvous.Conn) {
@@ -227,7 +216,7 @@ func (p *Plane) beat(now time.Time) {
 	}
 	p.beaten = now
 	p.mu.Unlock()
-	ping := newLetter(rendezvous.Message{Type: msgPing})
+	ping := newLetter(rendezvous.Message{Type: msgPing}, nil)
 	for _, l := range p.all() {
 		heard, stuck := l.state(now)
 		if p.opts.Hush > 0 && now.Sub(heard) >= p.opts.Hush {
