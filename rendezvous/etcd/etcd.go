@@ -23,6 +23,7 @@ type state struct {
 	running  context.Context  // Run's, likewise
 	started  chan struct{}    // closed when etcd has answered
 	led      chan struct{}    // closed by Lead
+	met      chan content     // the job's keys, as they were when this agent registered
 	doomed   chan error       // what ends Run
 	sealing  chan struct{}    // holds a token while nobody writes the round's key
 	granting chan struct{}    // holds a token while nobody asks for a job's lease
@@ -62,7 +63,7 @@ func (s *state) prepare() {
 	s.changed, s.contest, s.chore, s.hold, s.renew = newSignal(), newSignal(), newSignal(), newSignal(), newSignal()
 	s.post, s.vacated, s.told = func(rendezvous.Event) {}, -1, -1
 	s.sealing <- struct{}{}
-	s.granting = make(chan struct{}, 1)
+	s.granting, s.met = make(chan struct{}, 1), make(chan content, 1)
 	s.granting <- struct{}{}
 }
 

@@ -16,9 +16,34 @@ type part struct {
 	known  map[string]int64
 }
 
-// followJob sees to the coordinator's and the round's key.
+// content is what a part had at a revision.
+type content struct {
+	kvs []*mvccpb.KeyValue
+	rev int64
+}
+
+func (p *part) take(c content) {
+	p.known = make(map[string]int64, len(c.kvs))
+	for _, kv := range c.kvs {
+		p.known[string(kv.Key)] = kv.ModRevision
+	}
+	p.learn(c.kvs, c.rev)
+}
+
+// followJob sees to the coordinator's and the round's key. Who has just
+// registered knows them, and leaves the machine to those who come.
 func (e *Etcd) followJob(ctx context.Context) error {
-	return e.follow(ctx, &part{prefix: e.keys.job, learn: e.learn})
+	p := &part{prefix: e.keys.job, learn: e.learn}
+	select {
+	case <-ctx.Done():
+	case c := <-e.met:
+		p.take(c)
+		e.report(nil)
+		pause(ctx, 100*time.Millisecond)
+		e.watch(ctx, p, c.rev+1)
+	case <-time.After(time.Second):
+	}
+	return e.follow(ctx, p)
 }
 
 // followNodes sees to all nodes' keys, once this agent leads.
@@ -36,14 +61,15 @@ func (e *Etcd) followNodes(ctx context.Context) error {
 // missed something.
 func (e *Etcd) follow(ctx context.Context, p *part) error {
 	for ctx.Err() == nil {
-		rev, err := e.load(ctx, p)
+		c, err := e.load(ctx, p)
 		if err != nil {
 			e.fail(ctx, err)
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
+		p.take(c)
 		e.report(nil)
-		e.watch(ctx, p, rev+1)
+		e.watch(ctx, p, c.rev+1)
 	}
 	return nil
 }
@@ -55,20 +81,15 @@ func (e *Etcd) fail(ctx context.Context, err error) {
 	}
 }
 
-// load reads a part and returns the revision at which it did.
-func (e *Etcd) load(ctx context.Context, p *part) (int64, error) {
-	rctx, cancel := call(ctx)
+// load reads a part.
+func (e *Etcd) load(ctx context.Context, p *part) (content, error) {
+	ctx, cancel := call(ctx)
 	defer cancel()
-	got, err := e.cl.Get(rctx, p.prefix, clientv3.WithPrefix())
+	got, err := e.cl.Get(ctx, p.prefix, clientv3.WithPrefix())
 	if err != nil {
-		return 0, err
+		return content{}, err
 	}
-	p.known = make(map[string]int64, len(got.Kvs))
-	for _, kv := range got.Kvs {
-		p.known[string(kv.Key)] = kv.ModRevision
-	}
-	p.learn(got.Kvs, got.Header.Revision)
-	return got.Header.Revision, nil
+	return content{got.Kvs, got.Header.Revision}, nil
 }
 
 // watch follows a part from a revision until that does not work any more.

@@ -59,7 +59,12 @@ func (e *Etcd) enrol(ctx context.Context) (leaseID, context.Context, error) {
 		_ = e.revoke(context.WithoutCancel(ctx), id) // it may have come true; and it may be what has run out
 		return 0, nil, err
 	}
-	e.learn(got.Responses[len(got.Responses)-1].GetResponseRange().Kvs, got.Header.Revision)
+	c := content{got.Responses[len(got.Responses)-1].GetResponseRange().Kvs, got.Header.Revision}
+	e.learn(c.kvs, c.rev)
+	select {
+	case e.met <- c:
+	default: // not the first time
+	}
 	keeping, drop := context.WithCancel(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
