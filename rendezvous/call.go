@@ -71,6 +71,7 @@ func (c *coordinator) missed(e DialFailed) bool {
 	}
 	if ok && to.broken && e.Refused && !c.present()[to.id] {
 		c.dead[to.id] = true
+		delete(c.expired, to.id) // seen here: the fence may still keep its membership
 		delete(c.away, to.id)
 		if c.phase == sealing {
 			c.seal() // the fence need not wait for the end of its membership

@@ -52,6 +52,20 @@ func TestSealComesFirst(t *testing.T) {
 	c.runs(1, 1, "id0 id1 id3")
 }
 
+// TestDeadThoughNotSeen: what the fence shows may be late, so who is not shown may
+// have a membership all the same; it is seen to be dead, and the fence is told.
+func TestDeadThoughNotSeen(t *testing.T) {
+	c := newCast(t, 3, 3, 3, fenced)
+	c.comes(3)
+	c.step(Peers{All: []Peer{c.m.peers[0]}, Whole: true})
+	c.seals, c.log = false, nil
+	c.dies(2)
+	got := all[Seal](c)
+	if len(got) == 0 || !slices.Equal(got[len(got)-1].Dead, []NodeID{"id2"}) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestFirstWorldIsNoLaterOne(t *testing.T) {
 	m := boss(t, 1, 2)
 	m.cfg.Fenced = true
