@@ -148,6 +148,14 @@ try 90 "$GORUN" --nproc-per-node "$n" --max-restarts 1 "$worker" --fill 0.9 --fa
 judge "restart: the second attempt works" ended 0
 judge "restart: all ranks computed, on free GPUs" lines $((2 * n)) '^rank .* found 9[5-9]% of its memory free'
 
+say "a restart waits for what is left on a GPU"
+timeout 120 "$PYTHON" "$here/left.py" "$tmp/left" 8 &
+try 120 "$GORUN" --nproc-per-node "$n" --max-restarts 1 "$worker" --alone --leave "$tmp/left"
+wait $!
+judge "left: it ends with 0" ended 0
+judge "left: gorun waits and says for what" prints 'waiting until the GPUs are free.*GPU 0: pid [0-9]+ \(python'
+judge "left: both attempts find the GPUs free" lines $((2 * n)) '^rank .* found 9[5-9]% of its memory free'
+
 say "one rank a device, across agents of one machine"
 agents() { # FLAGS...: two agents that know nothing of each other but the endpoint
   local port=$((20000 + RANDOM % 10000)) i

@@ -22,6 +22,7 @@ def main():
     args.add_argument("--stay", type=float, default=0, help="seconds to hold the GPU afterwards")
     args.add_argument("--fill", type=float, default=0, help="share of the GPU's memory to take")
     args.add_argument("--fail-once", default="", help="file: rank 0 fails while it does not exist")
+    args.add_argument("--leave", default="", help="file: once, rank 0 leaves its environment there for left.py, and fails when that computes")
     args = args.parse_args()
     args.alone = args.alone or args.meet
 
@@ -52,6 +53,15 @@ def main():
     os.write(1, line.encode())  # at once: the ranks share one standard output
     if args.fail_once and rank == 0 and not os.path.exists(args.fail_once):
         open(args.fail_once, "w").close()
+        os._exit(7)
+    if args.leave and rank == 0 and not os.path.exists(args.leave):
+        with open(args.leave + ".part", "wb") as f:
+            f.write(b"\0".join(k + b"=" + v for k, v in os.environb.items()))
+        os.rename(args.leave + ".part", args.leave)
+        for _ in range(600):
+            if os.path.exists(args.leave + ".up"):
+                break
+            time.sleep(0.1)
         os._exit(7)
     time.sleep(args.stay)
     del filled
