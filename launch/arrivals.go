@@ -87,12 +87,21 @@ func (a *agent) watchArrivals(ctx context.Context, w *workers, server *tcpstore.
 			if len(clients) == 0 || now.Sub(clients[0].Since) < lateAfter || now.Sub(said) < lateAfter {
 				continue
 			}
-			if text := w.arrivals().missing(clients); text != "" {
+			if text := w.missing(server); text != "" {
 				said = now
 				a.events.Put(noteEvent{text})
 			}
 		}
 	}
+}
+
+// missing says who never came to the store while others did. Who came and has
+// ended since is no news.
+func (w *workers) missing(server *tcpstore.Server) string {
+	if server.Complete() {
+		return ""
+	}
+	return w.arrivals().missing(server.Clients())
 }
 
 // arrivals is what is known of this round's workers.

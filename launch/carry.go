@@ -129,7 +129,7 @@ func (a *agent) stop(ctx context.Context, c rendezvous.Stop) {
 	if a.endWatch != nil {
 		a.endWatch()
 		a.endWatch = nil
-		if text := w.arrivals().missing(a.stores.server.Clients()); text != "" {
+		if text := w.missing(a.stores.server); text != "" {
 			a.console.say("when it failed, %s", text)
 		}
 	}

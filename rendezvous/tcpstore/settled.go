@@ -49,12 +49,23 @@ func (s *store) arrive(c *conn) {
 	}
 }
 
-// settled reports whether the workers have met: as many processes as there are
-// workers have spoken to the store, whether or not they are still connected,
-// nobody waits for a key, and nothing has been written for settleTime. Reading
-// does not count: torch's watchdogs look for a key every second while they live.
+// complete reports whether as many processes as there are workers have spoken to
+// the store, whether or not they are still connected.
+func (s *store) complete() bool { return s.expected > 0 && len(s.came) >= s.expected }
+
+// Complete reports whether all workers that are expected have spoken to the
+// store, whether or not they are still connected.
+func (s *Server) Complete() bool {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return s.store.complete()
+}
+
+// settled reports whether the workers have met: all have spoken, nobody waits for
+// a key, and nothing has been written for settleTime. Reading does not count:
+// torch's watchdogs look for a key every second while they live.
 func (s *store) settled() bool {
-	return s.expected > 0 && len(s.came) >= s.expected && s.waiting == 0 && time.Since(s.changed) >= settleTime
+	return s.complete() && s.waiting == 0 && time.Since(s.changed) >= settleTime
 }
 
 // Settled asks the store at addr (host:port) whether all workers that it expects

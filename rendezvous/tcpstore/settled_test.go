@@ -56,8 +56,15 @@ func TestSettled(t *testing.T) {
 		is(false, "nobody is expected")
 		p.s.Expect(3)
 		is(false, "nobody has come")
+		complete := func(want bool, when string) {
+			t.Helper()
+			if p.s.Complete() != want {
+				t.Errorf("%s: complete is %v", when, !want)
+			}
+		}
 		a, a2 := p.come(1), p.come(1) // torch's watchdog has a connection of its own
 		defer a2.Close()
+		complete(false, "one of three has come")
 		b := p.come(2)
 		pass(time.Hour)
 		is(false, "two of three have come")
@@ -74,6 +81,7 @@ func TestSettled(t *testing.T) {
 		a.send(frame(byte(cmdSet), "id", "x"))
 		b.expect([]byte{waitStop})
 		b.Close() // Go workers leave when they have met
+		complete(true, "all came, one has left")
 		for range 70 {
 			a.call(frame(byte(cmdCheck), 1, "dump"), []byte{checkNotReady})
 			pass(time.Second)
