@@ -50,7 +50,12 @@ func (e *Etcd) jobHas(job string) leaseID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	j := e.job
-	if j == nil || j.job != "" && j.job != job || j.ended || e.cfg.Clock()-j.confirmed >= e.cfg.LostTimeout {
+	switch {
+	case j == nil:
+		return 0
+	case job == "": // a Seal was quicker
+		return j.id
+	case j.job != "" && j.job != job || j.ended || e.cfg.Clock()-j.confirmed >= e.cfg.LostTimeout:
 		return 0
 	}
 	j.job = job
