@@ -147,7 +147,7 @@ func (w *workers) open(attempt string, local int) (*worker, error) {
 	return &worker{local: local, rank: m.FirstRank + local, out: out}, nil
 }
 
-// startAll starts the processes, up to the first that cannot be.
+// startAll starts the processes; once one cannot be, no further one is begun.
 func (w *workers) startAll(ready []*worker) error {
 	specs := make([]process.Spec, len(ready))
 	for i, wk := range ready {
@@ -163,8 +163,10 @@ func (w *workers) startAll(ready []*worker) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, proc := range started {
-		ready[i].proc, ready[i].started = proc, began
-		w.list = append(w.list, ready[i])
+		if proc != nil {
+			ready[i].proc, ready[i].started = proc, began
+			w.list = append(w.list, ready[i])
+		}
 	}
 	return err
 }

@@ -24,14 +24,41 @@
 
 struct early early = {.lifeline = -1};
 
-static volatile int *stepped_back; // shared by both processes
+// What the agent says, in memory of both processes.
+static volatile struct {
+	int stepped_back;
+	int told; // it ends at once, with
+	int code;
+} *word;
 
-void early_step_back(void) { *stepped_back = 1; }
+static pid_t keeper;
+
+void early_step_back(void) { word->stepped_back = 1; }
 
 // childless: "exec gorun > >(tee log)" is not, and needs the table's care.
 static int childless(void) {
 	siginfo_t any;
 	return waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 && errno == ECHILD;
+}
+
+// To take an agent's memory apart takes the kernel a millisecond, which nobody
+// need wait for. One that leaves children does not tell, so that the keeper waits.
+void early_tell(int code) {
+	if (!childless() || getppid() != keeper)
+		return;
+	word->code = code;
+	word->told = 1;
+	kill(keeper, SIGCHLD);
+}
+
+// only_child is how the keeper knows that nobody else needs it, as PID 1 does.
+static int only_child(pid_t agent) {
+	pid_t first = 0, next;
+	FILE *children = fopen("/proc/thread-self/children", "re");
+	int n = children ? fscanf(children, "%d %d", &first, &next) : 0;
+	if (children)
+		fclose(children);
+	return n == 1 && first == agent;
 }
 
 // rename_agent: who looks for gorun's processes by name, to send them a signal,
@@ -73,6 +100,8 @@ static int keep(pid_t agent, int life, const sigset_t *signals, sigset_t *held) 
 			return status;
 		if (pid > 0)
 			continue;
+		if (word->told && !word->stepped_back && only_child(agent))
+			_exit(word->code);
 		int holds = 0;
 		listens = listens || recv(life, &byte, 1, MSG_DONTWAIT) == 1;
 		for (int sig = 1; sig < NSIG; sig++) {
@@ -113,8 +142,9 @@ __attribute__((constructor)) static void early_start(int argc, char **argv) {
 	if (argc < 1 || (argc > 1 && (!strcmp(argv[1], "agent-of-keeper") || !strcmp(argv[1], "probe-gpu"))) || !childless())
 		return;
 	int life[2];
-	stepped_back = mmap(NULL, sizeof *stepped_back, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (stepped_back == MAP_FAILED || getrandom(&early.tag, sizeof early.tag, GRND_NONBLOCK) != sizeof early.tag ||
+	word = mmap(NULL, sizeof *word, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	keeper = getpid();
+	if (word == MAP_FAILED || getrandom(&early.tag, sizeof early.tag, GRND_NONBLOCK) != sizeof early.tag ||
 	    prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life) < 0)
 		return;
 	signal(SIGCHLD, SIG_DFL); // a caller that ignores it would take the status away
@@ -125,10 +155,10 @@ __attribute__((constructor)) static void early_start(int argc, char **argv) {
 	if (agent > 0) {
 		close(life[0]);
 		early.status = keep(agent, life[1], &signals, &held);
-		if (!*stepped_back && WIFEXITED(early.status) && childless())
+		if (!word->stepped_back && WIFEXITED(early.status) && childless())
 			_exit(WEXITSTATUS(early.status));
-		early.ended = !*stepped_back;
-		for (int sig = 1; *stepped_back && sig < NSIG; sig++)
+		early.ended = !word->stepped_back;
+		for (int sig = 1; word->stepped_back && sig < NSIG; sig++)
 			if (sigismember(&held, sig) == 1)
 				raise(sig); // taken when it is not blocked any more
 		if (WIFSIGNALED(early.status))

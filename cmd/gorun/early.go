@@ -26,6 +26,14 @@ func stepBack() bool {
 	return agent
 }
 
+// earlyTell is the last word of an early agent, its exit code, for which the keeper
+// would else wait until this process is gone.
+func earlyTell(code int) {
+	if _, agent := earlyAgent(); agent {
+		C.early_tell(C.int(code))
+	}
+}
+
 // earlyTag is what both processes call the agent's temporary files.
 func earlyTag() string { return strconv.FormatUint(uint64(C.early.tag), 36) }
 

@@ -9,5 +9,9 @@ struct early {
 
 extern struct early early;
 
+// early_tell says to the keeper of an agent that this process ends now, after all
+// that it had to do, with an exit code.
+void early_tell(int code);
+
 // early_step_back makes the keeper go on as if this process had never been there.
 void early_step_back(void);

@@ -10,6 +10,8 @@ func earlyAgent() (lifeline int, ok bool) { return 0, false }
 
 func stepBack() bool { return false }
 
+func earlyTell(int) {}
+
 func earlyTag() string { return "" }
 
 func earlyEnd() (ws syscall.WaitStatus, killed int, ok bool) { return 0, 0, false }

@@ -6,5 +6,7 @@ package main
 import "os"
 
 func main() {
-	os.Exit(run(os.Args[1:]))
+	code := run(os.Args[1:])
+	earlyTell(code)
+	os.Exit(code)
 }

@@ -32,7 +32,8 @@ type Spec struct {
 	Group bool
 	// Death, if not 0, is the signal that the kernel sends to the process when the
 	// thread that started it ends (PR_SET_PDEATHSIG): start it from a goroutine
-	// that is locked to its thread for as long as this process lives.
+	// that is locked to its thread for as long as this process lives. The table's
+	// own is so until Close.
 	Death syscall.Signal
 	// Around, if set, calls start, once, on the thread that it is called on: what it
 	// sets on that thread (a CPU mask, a memory policy) the process inherits. Without
@@ -47,39 +48,46 @@ type Spec struct {
 // once is already known when it is waited for, and none is taken for a leftover.
 func (t *Table) Start(s Spec) (*Process, error) {
 	started, err := t.StartAll([]Spec{s})
-	if err != nil {
-		return nil, err
-	}
-	return started[0], nil
+	return started[0], err
 }
 
-// StartAll is Start for several, in their order, up to the first that cannot be
-// started; it returns those that were. No end is looked at before all have been
-// tried: the collector would take the CPU from them.
+// StartAll is Start for several; once one cannot be started, no further one is
+// begun. It returns them in the order of their Specs, nil for who was not
+// started. No end is looked at before all have been tried: the collector has
+// better to do, it starts every other one.
 func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var started []*Process
-	for _, s := range all {
-		p, err := t.start(s)
-		if err != nil {
-			return started, err
-		}
-		started = append(started, p)
+	started := make([]*Process, len(all))
+	if t.closed {
+		return started, fmt.Errorf("cannot start %s: %w", all[0].Path, os.ErrClosed)
 	}
-	return started, nil
+	b := newBatch(all, t.start)
+	if len(all) > 1 {
+		t.shared <- b
+	}
+	b.work()
+	b.end()
+	select {
+	case <-t.shared: // the collector was somewhere else
+	default:
+	}
+	for i, pid := range b.pids {
+		if pid > 0 {
+			started[i] = &Process{table: t, pid: pid, leader: all[i].Session || all[i].Group, done: make(chan struct{})}
+			t.living[pid] = started[i]
+		}
+	}
+	return started, b.err()
 }
 
-// start is called with mu held.
-func (t *Table) start(s Spec) (*Process, error) {
+// start returns the pid.
+func (t *Table) start(s Spec) (int, error) {
 	if s.Args == nil {
 		s.Args = []string{s.Path}
 	}
 	if s.Env == nil {
 		s.Env = os.Environ()
-	}
-	if t.closed {
-		return nil, fmt.Errorf("cannot start %s: %w", s.Path, os.ErrClosed)
 	}
 	files := append([]*os.File{s.Stdin, s.Stdout, s.Stderr}, s.ExtraFiles...)
 	fds := make([]uintptr, len(files))
@@ -102,16 +110,9 @@ func (t *Table) start(s Spec) (*Process, error) {
 	pid, err := fork(s, &attr)
 	runtime.KeepAlive(files)
 	if err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w", s.Path, err)
+		return 0, fmt.Errorf("cannot start %s: %w", s.Path, err)
 	}
-	p := &Process{
-		table:  t,
-		pid:    pid,
-		leader: s.Session || s.Group,
-		done:   make(chan struct{}),
-	}
-	t.living[pid] = p
-	return p, nil
+	return pid, nil
 }
 
 // fork starts the program. The table owns what runs, so a pid is never lost to an

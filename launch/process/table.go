@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ type Table struct {
 	null *os.File // /dev/null, for what a Spec leaves out
 
 	sigchld chan os.Signal
+	shared  chan *batch   // what the collector is to help with
 	quit    chan struct{} // closed by Close
 	done    chan struct{} // closed when the collector has ended
 
@@ -41,6 +43,7 @@ func open(claim bool) (*Table, error) {
 	t := &Table{
 		self:      os.Getpid(),
 		sigchld:   make(chan os.Signal, 1),
+		shared:    make(chan *batch, 1),
 		quit:      make(chan struct{}),
 		done:      make(chan struct{}),
 		living:    make(map[int]*Process),
@@ -102,6 +105,9 @@ func (t *Table) collect() {
 		for t.reap() {
 		}
 		select {
+		case b := <-t.shared:
+			runtime.LockOSThread() // for Death: for good
+			b.help()
 		case <-t.sigchld:
 		case <-t.quit:
 			return

@@ -1,0 +1,82 @@
+package process
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Two threads share the starts: all programs live on when these are done, in the
+// order of their Specs, and nothing is begun once one cannot be.
+func TestStartAll(t *testing.T) {
+	runtime.LockOSThread() // as whoever uses Death has to be
+	defer runtime.UnlockOSThread()
+	table := newBench(t).Table
+	var specs []Spec
+	var ins, outs, theirs []*os.File
+	for range 8 {
+		in, give, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		take, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ins, outs = append(ins, give), append(outs, take)
+		defer give.Close()
+		defer take.Close()
+		theirs = append(theirs, in, out)
+		specs = append(specs, Spec{Path: "/bin/cat", Stdin: in, Stdout: out, Death: syscall.SIGKILL})
+	}
+	all, err := table.StartAll(specs)
+	for _, f := range theirs {
+		f.Close() // who has died says nothing more
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range all {
+		if p == nil {
+			t.Fatalf("process %d is missing", i)
+		}
+		line := fmt.Sprintf("this is %d\n", i)
+		if _, err := ins[i].WriteString(line); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(line))
+		if _, err := io.ReadFull(outs[i], got); err != nil || string(got) != line {
+			t.Errorf("process %d says %q, %v", i, got, err)
+		}
+	}
+	for _, p := range all {
+		if err := p.Signal(syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		<-p.Done()
+	}
+
+	bad := make([]Spec, 100)
+	for i := range bad {
+		bad[i] = Spec{Path: "/bin/true"}
+	}
+	bad[3].Path = "/no/such/program"
+	all, err = table.StartAll(bad)
+	if err == nil || !strings.Contains(err.Error(), "/no/such/program") || all[3] != nil || all[len(all)-1] != nil {
+		t.Errorf("%v, the last one: %v", err, all[len(all)-1])
+	}
+	for i, p := range all[:3] {
+		if p == nil {
+			t.Errorf("process %d was not started", i)
+		}
+	}
+	for _, p := range all {
+		if p != nil {
+			<-p.Done()
+		}
+	}
+}
