@@ -76,6 +76,9 @@ func (w *loopback) Attach(host string, post func(rendezvous.Event)) (End, error)
 		Post:   func(ev rendezvous.Event) { post(w.named(ev)) },
 		Failed: func(err error) { panic(fmt.Sprint("rendezvoustest: ", err)) },
 	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ends[e.Addr()] = true // it listens: who dials it from now on goes by a bridge
 	return e, nil
 }
 
@@ -97,9 +100,6 @@ func (w *loopback) named(e rendezvous.Event) rendezvous.Event {
 func (e *planeEnd) Addr() string { return e.l.Addr().String() }
 
 func (e *planeEnd) Serve(ctx context.Context) {
-	e.w.mu.Lock()
-	e.w.ends[e.Addr()] = true
-	e.w.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { e.w.refuse(e.Addr()) })
 	defer stop()
 	e.Plane.Serve(ctx, e.l)
