@@ -33,9 +33,17 @@ func (s *Server) Expect(workers int) {
 	s.store.expected = workers
 }
 
-// arrive notes that a client speaks. No more are kept than are expected.
+// maxEarly bounds who is remembered before it is known how many there are.
+const maxEarly = 1 << 16
+
+// arrive notes that a client speaks. No more are kept than are expected; the first
+// may be quicker than Expect, and never speak again.
 func (s *store) arrive(c *conn) {
-	if c.arrived || len(s.came) >= max(s.expected, 1) {
+	most := s.expected
+	if most == 0 {
+		most = maxEarly
+	}
+	if c.arrived || len(s.came) >= most {
 		return
 	}
 	c.arrived = true

@@ -94,6 +94,25 @@ func TestSettled(t *testing.T) {
 	})
 }
 
+// Workers may come, and say all that they ever say, before it is known how many
+// there are.
+func TestExpectedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipes{t, New(Options{})}
+		for pid := range uint32(3) {
+			defer p.come(pid + 1).Close()
+		}
+		p.s.Expect(3)
+		if !p.s.Complete() {
+			t.Error("who came early is not counted")
+		}
+		time.Sleep(settleTime) // of the bubble
+		if !p.settled() {
+			t.Error("they have met")
+		}
+	})
+}
+
 // Asking is no arrival, and ends with its context.
 func TestSettledAsks(t *testing.T) {
 	s, addr := start(t, Options{})
