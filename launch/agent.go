@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"runtime"
 	"sync"
 	"time"
 
@@ -64,7 +63,6 @@ func (u *UsageError) Unwrap() error { return u.Err }
 // Run is the life of one agent. It returns gorun's exit code; the error is only
 // for what happened before there was a job to report on.
 func Run(ctx context.Context, opts Options) (int, error) {
-	runtime.LockOSThread() // workers die with the thread that starts them, this one
 	a := &agent{opts: opts, born: time.Now(), events: newQueue()}
 	prefix := "gorun"
 	if opts.Local != nil {

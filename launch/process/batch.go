@@ -1,23 +1,24 @@
 package process
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
 
-// batch is what two threads start together: each waits for the kernel most of
-// the time.
-type batch struct {
-	specs []Spec
-	start func(Spec) (pid int, err error)
-	next  atomic.Int64 // the first that nobody has begun
-	bad   atomic.Bool  // one could not be started
-	pids  []int        // 0: not started
-	errs  []error
+// starters is the number of threads that start processes: each waits for the
+// kernel most of the time.
+const starters = 2
 
-	mu      sync.Mutex
-	over    bool // nobody may begin to help
-	helping sync.WaitGroup
+// batch is what the starters start together.
+type batch struct {
+	specs   []Spec
+	start   func(Spec) (pid int, err error)
+	next    atomic.Int64 // the first that nobody has begun
+	bad     atomic.Bool  // one could not be started
+	pids    []int        // 0: not started
+	errs    []error
+	working sync.WaitGroup
 }
 
 func newBatch(specs []Spec, start func(Spec) (int, error)) *batch {
@@ -37,26 +38,10 @@ func (b *batch) work() {
 	}
 }
 
-// help works, unless it comes too late.
-func (b *batch) help() {
-	b.mu.Lock()
-	late := b.over
-	if !late {
-		b.helping.Add(1)
-	}
-	b.mu.Unlock()
-	if !late {
-		defer b.helping.Done()
-		b.work()
-	}
-}
-
-// end returns when nobody helps any more.
-func (b *batch) end() {
-	b.mu.Lock()
-	b.over = true
-	b.mu.Unlock()
-	b.helping.Wait()
+// done is work for the starters, who are counted.
+func (b *batch) done() {
+	defer b.working.Done()
+	b.work()
 }
 
 // err is the first one's, in the order of the Specs.
@@ -67,4 +52,31 @@ func (b *batch) err() error {
 		}
 	}
 	return nil
+}
+
+// starter works on batches until Close, from the first one on on a thread of its
+// own: Death comes when the thread that started a process ends.
+func (t *Table) starter() {
+	for first := true; ; first = false {
+		select {
+		case b := <-t.batches:
+			if first {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread() // after Close the runtime may have it
+			}
+			b.done()
+		case <-t.quit:
+			return
+		}
+	}
+}
+
+// run has the starters do the batch. The lock is held, so they have nothing else
+// to do, and Close waits.
+func (t *Table) run(b *batch) {
+	for range min(starters, len(b.specs)) {
+		b.working.Add(1)
+		t.batches <- b
+	}
+	b.working.Wait()
 }

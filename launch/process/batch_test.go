@@ -13,8 +13,6 @@ import (
 // Two threads share the starts: all programs live on when these are done, in the
 // order of their Specs, and nothing is begun once one cannot be.
 func TestStartAll(t *testing.T) {
-	runtime.LockOSThread() // as whoever uses Death has to be
-	defer runtime.UnlockOSThread()
 	table := newBench(t).Table
 	var specs []Spec
 	var ins, outs, theirs []*os.File
@@ -33,7 +31,16 @@ func TestStartAll(t *testing.T) {
 		theirs = append(theirs, in, out)
 		specs = append(specs, Spec{Path: "/bin/cat", Stdin: in, Stdout: out, Death: syscall.SIGKILL})
 	}
-	all, err := table.StartAll(specs)
+	// Death comes with this process, not with the thread of whoever calls.
+	var all []*Process
+	var err error
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		runtime.LockOSThread() // and so the thread ends with this goroutine
+		all, err = table.StartAll(specs)
+	}()
+	<-called
 	for _, f := range theirs {
 		f.Close() // who has died says nothing more
 	}

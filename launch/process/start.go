@@ -31,9 +31,7 @@ type Spec struct {
 	// Group starts a new process group in this process's session.
 	Group bool
 	// Death, if not 0, is the signal that the kernel sends to the process when the
-	// thread that started it ends (PR_SET_PDEATHSIG): start it from a goroutine
-	// that is locked to its thread for as long as this process lives. The table's
-	// own is so until Close.
+	// thread that started it ends (PR_SET_PDEATHSIG): with this process.
 	Death syscall.Signal
 	// Around, if set, calls start, once, on the thread that it is called on: what it
 	// sets on that thread (a CPU mask, a memory policy) the process inherits. Without
@@ -53,8 +51,7 @@ func (t *Table) Start(s Spec) (*Process, error) {
 
 // StartAll is Start for several; once one cannot be started, no further one is
 // begun. It returns them in the order of their Specs, nil for who was not
-// started. No end is looked at before all have been tried: the collector has
-// better to do, it starts every other one.
+// started. No end is looked at before all have been tried.
 func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,14 +60,11 @@ func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 		return started, fmt.Errorf("cannot start %s: %w", all[0].Path, os.ErrClosed)
 	}
 	b := newBatch(all, t.start)
-	if len(all) > 1 {
-		t.shared <- b
-	}
-	b.work()
-	b.end()
+	t.run(b)
 	select {
-	case <-t.shared: // the collector was somewhere else
+	case <-t.parent:
 	default:
+		close(t.parent)
 	}
 	for i, pid := range b.pids {
 		if pid > 0 {

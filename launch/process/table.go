@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -22,9 +21,10 @@ type Table struct {
 	null *os.File // /dev/null, for what a Spec leaves out
 
 	sigchld chan os.Signal
-	shared  chan *batch   // what the collector is to help with
+	parent  chan struct{} // closed once there may be children
+	batches chan *batch   // for the starters
 	quit    chan struct{} // closed by Close
-	done    chan struct{} // closed when the collector has ended
+	running sync.WaitGroup
 
 	mu        sync.Mutex
 	closed    bool
@@ -43,9 +43,9 @@ func open(claim bool) (*Table, error) {
 	t := &Table{
 		self:      os.Getpid(),
 		sigchld:   make(chan os.Signal, 1),
-		shared:    make(chan *batch, 1),
+		parent:    make(chan struct{}),
+		batches:   make(chan *batch),
 		quit:      make(chan struct{}),
-		done:      make(chan struct{}),
 		living:    make(map[int]*Process),
 		inherited: make(map[int]bool),
 	}
@@ -60,7 +60,10 @@ func open(claim bool) (*Table, error) {
 		return fail(fmt.Errorf("prctl(PR_SET_CHILD_SUBREAPER): %w", err))
 	}
 	closeOnExec()
-	if !claim && !childless() {
+	if claim {
+		close(t.parent)
+	} else if !childless() {
+		close(t.parent)
 		children, err := t.fs.children(t.self)
 		if err != nil {
 			return fail(err)
@@ -72,8 +75,10 @@ func open(claim bool) (*Table, error) {
 	if t.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return fail(err)
 	}
-	signal.Notify(t.sigchld, syscall.SIGCHLD)
-	go t.collect()
+	t.running.Go(t.collect)
+	for range starters {
+		t.running.Go(t.starter)
+	}
 	return t, nil
 }
 
@@ -88,26 +93,28 @@ func (t *Table) Close() {
 	t.mu.Lock()
 	if !t.closed {
 		t.closed = true
-		signal.Stop(t.sigchld)
 		close(t.quit)
 		t.null.Close()
 	}
 	t.mu.Unlock()
-	<-t.done
+	t.running.Wait()
 }
 
 // collect waits for children until Close. SIGCHLD is what wakes it, not a
 // blocking wait: as PID 1 of a container this process can be given children
 // while it has none to wait for.
 func (t *Table) collect() {
-	defer close(t.done)
+	select { // the runtime takes a while to take a signal, and the first start need not wait for it
+	case <-t.parent:
+	case <-t.quit:
+		return
+	}
+	signal.Notify(t.sigchld, syscall.SIGCHLD)
+	defer signal.Stop(t.sigchld)
 	for {
 		for t.reap() {
 		}
 		select {
-		case b := <-t.shared:
-			runtime.LockOSThread() // for Death: for good
-			b.help()
 		case <-t.sigchld:
 		case <-t.quit:
 			return
