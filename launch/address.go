@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -146,7 +147,7 @@ func listen(addr string, r spec.PortRange) (net.Listener, error) {
 	var err error
 	for _, p := range ports(r) {
 		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort(addr, fmt.Sprint(p))); err == nil {
+		if l, err = listenTCP(addr, p); err == nil {
 			return l, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
@@ -157,6 +158,14 @@ func listen(addr string, r spec.PortRange) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot open a port of %d-%d on %s: all are taken (%w)", r.Lo, r.Hi, addr, err)
 	}
 	return nil, fmt.Errorf("cannot open a port on %s: %w", addr, err)
+}
+
+// listenTCP is net.Listen without Multipath TCP, which that would use where the
+// kernel has it: no client of ours speaks it.
+func listenTCP(addr string, port int) (net.Listener, error) {
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	return lc.Listen(context.Background(), "tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
 }
 
 func portOf(l net.Listener) string {

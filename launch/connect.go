@@ -79,7 +79,7 @@ func (a *agent) connectAlone(ctx context.Context) error {
 }
 
 func listenAt(addr string, port int) (net.Listener, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(addr, fmt.Sprint(port)))
+	l, err := listenTCP(addr, port)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open port %d on %s: %w; is another job running there? Give --master-port", port, addr, err)
 	}

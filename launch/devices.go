@@ -109,20 +109,26 @@ func (a *agent) sayNotes() {
 	d.notes, d.own = nil, nil
 }
 
-// placeWorkers begins to find out, beside everything else, what the workers get.
+// placeWorkers finds out what the workers get: beside everything else if a driver
+// is asked, which may take long.
 func (a *agent) placeWorkers(ctx context.Context) {
 	d := a.devices
-	d.full = a.exam != nil && d.there && a.opts.Spec.Preflight != spec.PreflightOff
+	d.full = d.there && a.opts.Spec.Preflight != spec.PreflightOff
 	d.node.Workers = a.node.Workers
 	if a.opts.Local != nil {
 		d.node.Skip = a.opts.Local.Index * d.node.Workers
 	}
-	a.wg.Go(func() {
+	find := func() {
 		d.find(ctx)
 		close(d.ready)
 		a.events.Put(placedEvent{})
-	})
-	if a.opts.Spec.MaxNodes > 1 && d.there {
+	}
+	if !d.there {
+		find()
+		return
+	}
+	a.wg.Go(find)
+	if a.opts.Spec.MaxNodes > 1 {
 		a.wg.Go(func() { a.sayWhile(ctx, d.ready, asking) })
 	}
 }
@@ -137,7 +143,13 @@ func (a *agent) placed(ctx context.Context) error {
 	if a.opts.Spec.MaxNodes > 1 {
 		return nil
 	}
-	_, err := await(ctx, a, asking, func(ctx context.Context) (struct{}, error) { return struct{}{}, d.wait(ctx) })
+	var err error
+	select {
+	case <-d.ready:
+		err = d.err
+	default:
+		_, err = await(ctx, a, asking, func(ctx context.Context) (struct{}, error) { return struct{}{}, d.wait(ctx) })
+	}
 	if _, ended := errors.AsType[*stopped](err); ended || err == nil {
 		return err
 	}

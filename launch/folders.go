@@ -3,7 +3,9 @@ package launch
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/gorun/gorun/launch/logs"
 )
@@ -15,40 +17,32 @@ type folders struct {
 	dir     logs.Dir
 	ours    bool // a temporary folder that nobody asked for
 	workers int
-	first   chan attemptFolder // nil once it has been read
+	first   func() (path string, err error) // once
 	made    []string
 	used    map[int]int // rounds of each attempt so far
 }
 
-type attemptFolder struct {
-	path string
-	err  error
-}
-
 func newFolders(dir logs.Dir, ours bool, workers int) *folders {
-	return &folders{dir: dir, ours: ours, workers: workers, first: make(chan attemptFolder, 1), used: map[int]int{}}
+	f := &folders{dir: dir, ours: ours, workers: workers, used: map[int]int{}}
+	f.first = sync.OnceValues(func() (string, error) { return dir.Attempt(0, 0, workers) })
+	return f
 }
 
-// ahead makes those of the first attempt; to be called once, beside the rest.
-func (f *folders) ahead() {
-	path, err := f.dir.Attempt(0, 0, f.workers)
-	f.first <- attemptFolder{path, err}
-}
+// ahead makes those of the first attempt, beside the rest.
+func (f *folders) ahead() { _, _ = f.first() }
 
 // attempt returns a folder for a round of attempt n, with one for each worker.
 func (f *folders) attempt(n int) (path string, err error) {
 	again := f.used[n]
 	f.used[n]++
-	if f.first != nil {
-		a := <-f.first
-		f.first = nil
-		f.made = append(f.made, a.path)
-		if n == 0 && again == 0 {
-			return a.path, a.err
-		}
+	if n == 0 && again == 0 {
+		path, err = f.first()
+	} else {
+		path, err = f.dir.Attempt(n, again, f.workers)
 	}
-	path, err = f.dir.Attempt(n, again, f.workers)
-	f.made = append(f.made, path)
+	if path != "" {
+		f.made = append(f.made, path)
+	}
 	return path, err
 }
 
@@ -58,9 +52,8 @@ func (f *folders) clean() {
 	if !f.ours || f.dir.Path == "" {
 		return
 	}
-	if f.first != nil {
-		f.made = append(f.made, (<-f.first).path)
-		f.first = nil
+	if path, err := f.first(); err == nil && path != "" && !slices.Contains(f.made, path) { // made ahead, and no worker came
+		f.made = append(f.made, path)
 	}
 	for _, path := range f.made {
 		for i := range f.workers {

@@ -37,7 +37,7 @@ func Quota(root fs.FS) float64 {
 		case parts[1] == "":
 			ascend(cgroupDir, parts[2], func(dir string) { take(quota2(root, dir)) })
 		case slices.Contains(controllers, "cpu"):
-			for _, mount := range []string{"cpu", parts[1]} {
+			for _, mount := range slices.Compact([]string{"cpu", parts[1]}) {
 				ascend(path.Join(cgroupDir, mount), parts[2], func(dir string) { take(quota1(root, dir)) })
 			}
 		}
@@ -72,7 +72,7 @@ func quota2(root fs.FS, dir string) float64 {
 // quota1 is that of version 1, where -1 is no limit.
 func quota1(root fs.FS, dir string) float64 {
 	quota, err := readText(root, dir+"/cpu.cfs_quota_us")
-	if err != nil {
+	if err != nil || strings.HasPrefix(quota, "-") {
 		return 0
 	}
 	period, _ := readText(root, dir+"/cpu.cfs_period_us")

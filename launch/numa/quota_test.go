@@ -32,6 +32,11 @@ func TestQuota(t *testing.T) {
 			map[string]string{"proc/self/cgroup": "2:cpu:/a/b\n0::/a\n", "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "300000\n", "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000\n", "sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us": "100000\n"},
 			3,
 		},
+		{
+			"version 1, mounted by two names",
+			map[string]string{"proc/self/cgroup": "2:cpu,cpuacct:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n", v1 + "/cpu.cfs_quota_us": "500000\n", v1 + "/cpu.cfs_period_us": "100000\n"},
+			5,
+		},
 		{"another controller's name", map[string]string{"proc/self/cgroup": "2:cpuset:/a\n", "sys/fs/cgroup/cpuset/a/cpu.cfs_quota_us": "1\n", "sys/fs/cgroup/cpuset/a/cpu.cfs_period_us": "1\n"}, 0},
 		{"rubbish", map[string]string{"proc/self/cgroup": "x\n0::/a\n0::/b\n0::/c\n", v2 + "/a/cpu.max": "1 0\n", v2 + "/b/cpu.max": "-5 7\n", v2 + "/c/cpu.max": "\n"}, 0},
 	} {

@@ -106,10 +106,15 @@ func (t *Topology) nodeOf(root fs.FS, pci string) int {
 
 // Cores groups CPUs (hardware threads) by physical core.
 func Cores(root fs.FS, cpus Set) []Set {
-	return shares(cpus, func(cpu int) Set {
+	siblings := func(cpu int) Set {
 		s, _ := readSet(root, fmt.Sprintf("%s/cpu%d/topology/thread_siblings_list", cpuDir, cpu))
 		return append(s, cpu) // a core of its own where the file is missing
-	})
+	}
+	// No core has two, if not only the scheduler (CONFIG_SCHED_SMT) knows of none.
+	if smt, _ := readText(root, cpuDir+"/smt/active"); smt == "0" && len(cpus) > 0 && len(siblings(cpus[0]).tidy()) == 1 {
+		siblings = func(cpu int) Set { return Set{cpu} }
+	}
+	return shares(cpus, siblings)
 }
 
 // shares groups CPUs that share something. Each CPU that a group names is asked
