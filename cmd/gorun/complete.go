@@ -30,7 +30,7 @@ func (g grammar) complete(args []string, typed string) ([]string, cobra.ShellCom
 	case open.arg != "":
 		offers = open.words()
 	case strings.HasPrefix(typed, "-") && !strings.Contains(typed, "="):
-		for _, f := range g.all() {
+		for f := range g.all() {
 			offers = append(offers, "--"+f.name+"\t"+f.usage)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,7 +124,7 @@ func (g grammar) expand(args []string) ([]string, error) {
 func (g grammar) long(name string) (runFlag, error) {
 	name = strings.ReplaceAll(name, "_", "-")
 	var theirs, own []runFlag
-	for _, f := range g.all() {
+	for f := range g.all() {
 		switch {
 		case f.name == name:
 			return f, nil
@@ -152,7 +153,7 @@ func (g grammar) long(name string) (runFlag, error) {
 }
 
 func (g grammar) short(letter string) (runFlag, error) {
-	for _, f := range g.all() {
+	for f := range g.all() {
 		if f.short == letter {
 			return f, nil
 		}
@@ -163,7 +164,7 @@ func (g grammar) short(letter string) (runFlag, error) {
 // called is a flag as people write it, by torchrun's name of its variable.
 func (g grammar) called(name string) string {
 	name = "--" + strings.ReplaceAll(name, "_", "-")
-	for _, f := range g.all() {
+	for f := range g.all() {
 		if "--"+f.name == name && f.short != "" {
 			return "-" + f.short + " (" + name + ")"
 		}
@@ -172,12 +173,19 @@ func (g grammar) called(name string) string {
 }
 
 // all are the flags, and --help, which pflag adds by itself.
-func (g grammar) all() []runFlag {
-	all := []runFlag{{name: "help", short: "h"}}
-	for _, group := range g {
-		all = append(all, group.flags...)
+func (g grammar) all() iter.Seq[runFlag] {
+	return func(yield func(runFlag) bool) {
+		if !yield(runFlag{name: "help", short: "h"}) {
+			return
+		}
+		for _, group := range g {
+			for _, f := range group.flags {
+				if !yield(f) {
+					return
+				}
+			}
+		}
 	}
-	return all
 }
 
 // looksLikeFlag says whether an argument cannot be a value of the flag before

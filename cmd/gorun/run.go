@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -46,8 +47,32 @@ const (
 // cost the job. Workers still get the default.
 func survivePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
+// ears are an agent's: the signals that it takes. The runtime needs a while for
+// each, so they are opened beside everything else.
+type ears struct {
+	signals chan os.Signal
+	safe    chan struct{} // closed when a broken pipe is no longer fatal
+	open    chan struct{} // closed when all are taken
+}
+
+func openEars() *ears {
+	e := &ears{signals: make(chan os.Signal, 16), safe: make(chan struct{}), open: make(chan struct{})}
+	go func() { // ends by itself; runAgent waits for it
+		defer close(e.open)
+		survivePipes()
+		close(e.safe)
+		signal.Notify(e.signals, process.Forwarded()...)
+	}()
+	return e
+}
+
 // runJob is this process's part in the job that the arguments describe.
 func runJob(args []string) error {
+	lifeline, early := earlyAgent()
+	var ears *ears
+	if early {
+		ears = openEars()
+	}
 	raw, err := parseJob(args)
 	var sp spec.Spec
 	offline := raw.Flags["from"] == "1"
@@ -55,7 +80,6 @@ func runJob(args []string) error {
 	if err == nil && !offline && !got {
 		sp, err = raw.Resolve(os.LookupEnv)
 	}
-	lifeline, early := earlyAgent()
 	switch {
 	case early && (err != nil || offline || got || sp.LocalNodes > 1):
 		stepBack() // the keeper says what is wrong, or starts several agents
@@ -76,7 +100,7 @@ func runJob(args []string) error {
 	case got:
 		return tellEnv(raw)
 	case early:
-		return runAgent(launch.Options{Spec: sp, Scratch: launch.NewScratch(earlyTag())}, lifeline)
+		return runAgent(launch.Options{Spec: sp, Scratch: launch.NewScratch(earlyTag())}, lifeline, ears)
 	}
 	return runKeeper(sp, args)
 }
@@ -157,6 +181,7 @@ func runStarted(args []string) error {
 	if len(args) < 2 {
 		return errNotKeeper
 	}
+	ears := openEars()
 	index, count, err := agentPlace(args[0])
 	if err != nil {
 		return err
@@ -173,11 +198,11 @@ func runStarted(args []string) error {
 	if count > 1 {
 		opts.Local = localNode(index, count)
 	}
-	return runAgent(opts, process.LifelineFD)
+	return runAgent(opts, process.LifelineFD, ears)
 }
 
 // runAgent is one node's part in the job. It completes the options.
-func runAgent(opts launch.Options, lifeline int) error {
+func runAgent(opts launch.Options, lifeline int, ears *ears) error {
 	life, err := process.OpenLifeline(lifeline)
 	if err != nil {
 		return err
@@ -187,15 +212,18 @@ func runAgent(opts launch.Options, lifeline int) error {
 	if err != nil {
 		return fmt.Errorf("cannot find the working directory: %w", err)
 	}
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, append(process.Forwarded(), unix.SIGWINCH)...)
-	life.Listens()
-	survivePipes()
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	listening.Go(func() { // until then the keeper holds signals back
+		<-ears.open
+		life.Listens()
+	})
 	opts.Version, opts.Env, opts.Dir = version(), os.Environ(), dir
 	_ = os.Unsetenv(secret.Env) // whatever this process starts, it does not pass it on
 	opts.Stdin, opts.Stdout, opts.Stderr = os.Stdin, os.Stdout, os.Stderr
-	opts.Signals, opts.Keeper = signals, life.Lost()
+	opts.Signals, opts.Keeper = ears.signals, life.Lost()
 	opts.Self, opts.Probe = selfPath, []string{"gorun", probeCommand}
+	<-ears.safe
 	code, err := launch.Run(context.Background(), opts)
 	if err != nil {
 		return err
