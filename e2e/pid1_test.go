@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,12 @@ import (
 // does. The result is unshare, which ends with gorun's exit code.
 func (j *job) container(args ...string) *agent {
 	j.Helper()
+	return j.below(nil, args...)
+}
+
+// below is container with another program as PID 1, which starts gorun.
+func (j *job) below(first []string, args ...string) *agent {
+	j.Helper()
 	path, err := exec.LookPath("unshare")
 	need(j, err == nil && os.Getuid() == 0, "unshare and root, for gorun as PID 1")
 	probe := exec.Command(path, "--pid", "--fork", "--mount-proc", "true")
@@ -19,7 +26,7 @@ func (j *job) container(args ...string) *agent {
 		need(j, false, "pid namespaces: "+string(out))
 	}
 	cmd := j.command(args...)
-	cmd.Args = append([]string{path, "--pid", "--fork", "--mount-proc", "--kill-child"}, append([]string{cmd.Path}, cmd.Args[1:]...)...)
+	cmd.Args = slices.Concat([]string{path, "--pid", "--fork", "--mount-proc", "--kill-child"}, first, []string{cmd.Path}, cmd.Args[1:])
 	cmd.Path = path
 	return j.launch("container", cmd)
 }
@@ -44,6 +51,35 @@ func TestPID1(t *testing.T) {
 			if !strings.Contains(a.out.String(), "keeper is "+os.Getenv(envGorun)) {
 				t.Errorf("PID 1 was not gorun: %s", a.out)
 			}
+		})
+	}
+}
+
+// What runs as PID 1 need not wait for anybody, and still nothing of gorun is left
+// that somebody would have to wait for; nor while it holds signals back for a moment,
+// as Python does until it knows that what it started runs.
+func TestPID1WaitsForNobody(t *testing.T) {
+	t.Parallel()
+	const first = `import os, signal, subprocess, sys, time
+how = (signal.SIG_UNBLOCK, signal.SIG_BLOCK)[sys.argv[1] == "busy"]
+def run():
+    job = subprocess.Popen(sys.argv[2:], preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []))
+    signal.pthread_sigmask(how, [signal.SIGCHLD])
+    while how == signal.SIG_BLOCK and ') Z ' not in open(f'/proc/{job.pid}/stat').read():
+        pass # waitpid would sleep for a moment
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    return job.wait()
+codes = [run() for _ in range(5)]
+time.sleep(0.2) # sleep: what is left stays
+dead = [s for s in (open(f'/proc/{p}/stat').read() for p in os.listdir('/proc') if p.isdigit()) if ') Z ' in s]
+print('codes', codes, 'zombies', dead, flush=True)`
+	for _, how := range []string{"idle", "busy"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			a := j.below([]string{python(t, "subprocess"), "-c", first, how}, with(sh("exit 0"), "--standalone")...)
+			j.end(patience, 0, a)
+			a.prints("codes [0, 0, 0, 0, 0] zombies []\n", 1)
 		})
 	}
 }

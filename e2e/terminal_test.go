@@ -28,13 +28,18 @@ func (j *job) terminal(args ...string) (*agent, *os.File) {
 	return a, ptmx
 }
 
+// twoWorkers are the flags for two workers: a keeper forks an agent, or starts two.
+func twoWorkers() map[string][]string {
+	return map[string][]string{
+		"one node":    {"--standalone", "--nproc-per-node", "2"},
+		"local nodes": {"--local-nodes", "2"},
+	}
+}
+
 // Ctrl-C in a terminal reaches every worker once, and ends the job with 130.
 func TestCtrlC(t *testing.T) {
 	t.Parallel()
-	for name, flags := range map[string][]string{
-		"one node":    {"--standalone", "--nproc-per-node", "2"},
-		"local nodes": {"--local-nodes", "2"},
-	} {
+	for name, flags := range twoWorkers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
@@ -54,6 +59,26 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
+// The workers' terminals follow the size of gorun's, which the kernel tells the
+// keeper's process group alone.
+func TestWindowSize(t *testing.T) {
+	t.Parallel()
+	const script = `echo up; until [ "$(stty size <&2)" = "33 77" ]; do sleep 0.05; done; echo fits`
+	for name, flags := range twoWorkers() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			a, ptmx := j.terminal(with(sh(script), flags...)...)
+			a.prints("up", 2)
+			if err := pty.Setsize(ptmx, &pty.Winsize{Rows: 33, Cols: 77}); err != nil {
+				t.Fatal(err)
+			}
+			a.prints("fits", 2)
+			j.end(soon, 0, a)
+		})
+	}
+}
+
 // On a terminal the workers' standard error is one too (progress bars look at
 // it), and without a terminal it is none.
 func TestWorkerSeesTerminal(t *testing.T) {
@@ -68,4 +93,24 @@ func TestWorkerSeesTerminal(t *testing.T) {
 	j.end(soon, 0, b)
 	b.prints("1 is none", 1)
 	b.prints("2 is none", 1)
+}
+
+// A terminal that is gone costs no job: what gorun says there is lost.
+func TestNobodyReads(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	for range 100 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		cmd := j.command(with(sh("exit 0"), "--standalone", "--redirects", "3")...)
+		cmd.Stderr = w
+		err = cmd.Run()
+		w.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -10,8 +10,10 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -53,12 +55,30 @@ void early_tell(int code) {
 
 // only_child is how the keeper knows that nobody else needs it, as PID 1 does.
 static int only_child(pid_t agent) {
-	pid_t first = 0, next;
-	FILE *children = fopen("/proc/thread-self/children", "re");
-	int n = children ? fscanf(children, "%d %d", &first, &next) : 0;
-	if (children)
-		fclose(children);
-	return n == 1 && first == agent;
+	char list[32], *end = list; // "1234 ", and more if there are more
+	int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, list, sizeof list - 1);
+	if (fd >= 0)
+		close(fd);
+	list[n > 0 ? n : 0] = 0;
+	return strtol(list, &end, 10) == agent && strcmp(end, " ") == 0;
+}
+
+// init_reaps: PID 1 waits for orphans, as init does: it catches or ignores SIGCHLD,
+// or sleeps with it held back. What runs first in a container may not, and would
+// keep what is left of an agent whose keeper has not waited for it; such a one holds
+// signals back too, but only while it starts something (Python does).
+static int init_reaps(void) {
+	char line[128], state = 0;
+	unsigned long long held = 0, set;
+	FILE *status = fopen("/proc/1/status", "re");
+	while (status && fgets(line, sizeof line, status))
+		if (sscanf(line, "State: %c", &state) == 0 &&
+		    ((state == 'S' && sscanf(line, "SigBlk: %llx", &set) == 1) || sscanf(line, "SigIgn: %llx", &set) == 1 || sscanf(line, "SigCgt: %llx", &set) == 1))
+			held |= set;
+	if (status)
+		fclose(status);
+	return held >> (SIGCHLD - 1) & 1;
 }
 
 // rename_agent: who looks for gorun's processes by name, to send them a signal,
@@ -73,7 +93,7 @@ static void rename_agent(char *path) {
 
 // forwarded are the signals of process.Forwarded, and SIGCHLD.
 static sigset_t forwarded(void) {
-	const int all[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+	const int all[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
 	sigset_t set;
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
@@ -91,7 +111,7 @@ static sigset_t forwarded(void) {
 // agent never got.
 static int keep(pid_t agent, int life, const sigset_t *signals, sigset_t *held) {
 	const struct timespec often = {.tv_nsec = 2000000};
-	int status, waits = 0, listens = 0;
+	int status, waits = 0, listens = 0, reaped = -1; // -1: looked up when the agent is on its way
 	char byte;
 	sigemptyset(held);
 	for (;;) {
@@ -100,7 +120,7 @@ static int keep(pid_t agent, int life, const sigset_t *signals, sigset_t *held) 
 			return status;
 		if (pid > 0)
 			continue;
-		if (word->told && !word->stepped_back && only_child(agent))
+		if (word->told && !word->stepped_back && reaped > 0 && only_child(agent))
 			_exit(word->code);
 		int holds = 0;
 		listens = listens || recv(life, &byte, 1, MSG_DONTWAIT) == 1;
@@ -115,7 +135,9 @@ static int keep(pid_t agent, int life, const sigset_t *signals, sigset_t *held) 
 			}
 		}
 		waits += holds;
-		int sig = holds ? sigtimedwait(signals, NULL, &often) : sigwaitinfo(signals, NULL);
+		int sig = holds || reaped < 0 ? sigtimedwait(signals, NULL, &often) : sigwaitinfo(signals, NULL);
+		if (sig < 0 && reaped < 0)
+			reaped = init_reaps();
 		if (sig > 0 && sig != SIGCHLD)
 			sigaddset(held, sig);
 	}
@@ -137,10 +159,12 @@ static int kill_left(void) {
 	return killed;
 }
 
+#ifdef __GLIBC__ // no other library gives constructors the arguments
 __attribute__((constructor)) static void early_start(int argc, char **argv) {
 	// What gorun itself starts has its role already.
 	if (argc < 1 || (argc > 1 && (!strcmp(argv[1], "agent-of-keeper") || !strcmp(argv[1], "probe-gpu"))) || !childless())
 		return;
+	const struct timespec none = {0};
 	int life[2];
 	word = mmap(NULL, sizeof *word, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	keeper = getpid();
@@ -166,8 +190,13 @@ __attribute__((constructor)) static void early_start(int argc, char **argv) {
 		life[0] = -1;
 	} else if (agent == 0) {
 		setpgid(0, 0); // a terminal's Ctrl-C reaches the keeper alone
+		while (sigtimedwait(&signals, NULL, &none) > 0)
+			; // and one that came before the keeper has too
 		early.lifeline = life[0];
 		life[0] = -1;
+#ifdef M_ARENA_MAX
+		mallopt(M_ARENA_MAX, 1); // else each of the runtime's threads maps one of its own
+#endif
 		rename_agent(argv[0]);
 	}
 	if (life[0] >= 0)
@@ -175,3 +204,4 @@ __attribute__((constructor)) static void early_start(int argc, char **argv) {
 	close(life[1]);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
+#endif

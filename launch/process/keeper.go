@@ -35,11 +35,12 @@ type Keeper struct {
 }
 
 // Forwarded returns the signals that a keeper passes on: SIGTERM, SIGINT, SIGHUP,
-// SIGQUIT, SIGUSR1 and SIGUSR2, without those that this process's caller ignores
-// on purpose (SIGHUP under nohup, SIGINT of a shell's background job): to listen
-// to one would end that. Call it before signal.Notify.
+// SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH (a terminal tells only the keeper's process
+// group of its size), without those that this process's caller ignores on purpose
+// (SIGHUP under nohup, SIGINT of a shell's background job): to listen to one would
+// end that. Call it before signal.Notify.
 func Forwarded() []os.Signal {
-	all := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+	all := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
 	var on []os.Signal
 	for _, sig := range all {
 		if !signal.Ignored(sig) {

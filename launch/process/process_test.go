@@ -243,7 +243,7 @@ func TestChildrenGetOriginalLimitsAndSignals(t *testing.T) {
 	b.expect("256", "SigBlk:0000000000000000", "SigIgn:0000001", "stopped")
 
 	b.start(shellThen(`trap "" HUP;`, "forwarded"))
-	b.expect("[terminated interrupt quit user defined signal 1 user defined signal 2]")
+	b.expect("[terminated interrupt quit user defined signal 1 user defined signal 2 window changed]")
 }
 
 func TestInheritedChildrenAreLeftAlone(t *testing.T) {
