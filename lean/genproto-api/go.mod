@@ -1,0 +1,3 @@
+module google.golang.org/genproto/googleapis/api
+
+go 1.26

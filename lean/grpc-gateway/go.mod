@@ -1,0 +1,3 @@
+module github.com/grpc-ecosystem/grpc-gateway/v2
+
+go 1.26
