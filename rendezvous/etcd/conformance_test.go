@@ -25,12 +25,12 @@ type fleet struct {
 }
 
 func (f *fleet) Traits() rendezvoustest.Traits {
-	return rendezvoustest.Traits{Fences: true, Cuts: true, Halts: true, TTL: ttl}
+	return rendezvoustest.Traits{Fences: true, Cuts: true, Halts: true, TTL: ttl, Record: 31 * time.Second}
 }
 
 func (f *fleet) Open(s rendezvoustest.Seat) (rendezvous.Backend, error) {
 	n := s.Node
-	c := etcd.Config{ID: n.ID, Name: n.Name(), RunID: n.RunID, Control: n.Control, TTL: ttl, LostTimeout: 20 * time.Second, Grace: 100 * time.Millisecond}
+	c := etcd.Config{ID: n.ID, Name: n.Name(), RunID: n.RunID, Control: n.Control, TTL: ttl, LostTimeout: 20 * time.Second /* and so Record */, Grace: 100 * time.Millisecond}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.cluster.Endpoints() {

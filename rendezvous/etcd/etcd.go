@@ -49,6 +49,13 @@ type state struct {
 	owed      bool // over is not done yet
 	seen      view
 	job       *jobLease
+	sealed    sealed
+}
+
+// sealed is what this agent has sealed last.
+type sealed struct {
+	rev     int64
+	members []rendezvous.NodeID
 }
 
 // early is a lease that etcd granted while it was still being got to know.

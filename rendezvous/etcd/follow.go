@@ -13,6 +13,7 @@ import (
 type part struct {
 	prefix string
 	learn  func(all []*mvccpb.KeyValue, rev int64) // they were read, at a revision
+	right  func(rev int64)                         // they were found to be as known, at a revision; nil: nobody asks
 	known  map[string]int64
 }
 
@@ -53,7 +54,7 @@ func (e *Etcd) followNodes(ctx context.Context) error {
 		return nil
 	case <-e.led:
 	}
-	return e.follow(ctx, &part{prefix: e.keys.nodes, learn: e.learnNodes})
+	return e.follow(ctx, &part{prefix: e.keys.nodes, learn: e.learnNodes, right: e.confirmNodes})
 }
 
 // follow reads the keys of a part, watches them from there on, and begins anew
@@ -146,5 +147,11 @@ func (e *Etcd) look(ctx context.Context, p *part) bool {
 	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
 		now[string(kv.Key)] = kv.ModRevision
 	}
-	return maps.Equal(now, p.known)
+	if !maps.Equal(now, p.known) {
+		return false
+	}
+	if p.right != nil {
+		p.right(got.Header.Revision)
+	}
+	return true
 }

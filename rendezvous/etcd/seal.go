@@ -189,8 +189,12 @@ func (s *seal) settled(job leaseID, rev int64, before entry[round]) error {
 	if j := s.job; j != nil && j.id == job {
 		j.rev = max(j.rev, rev)
 	}
+	if rev > s.sealed.rev {
+		s.sealed = sealed{rev, s.record.ids()}
+	}
 	s.mu.Unlock()
 	s.hold.wake()
+	s.changed.wake()
 	if before.lease != 0 && before.lease != job { // nothing is under it any more
 		ctx, cancel := context.WithTimeout(s.running, callLimit)
 		defer cancel()

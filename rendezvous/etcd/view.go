@@ -18,8 +18,22 @@ type view struct {
 	latest      int64 // change of them that a watch told of
 	coordinator entry[agent]
 	round       entry[round]
-	whole       bool // the nodes' keys have been read
+	whole       bool  // the nodes' keys have been read
+	nodesAt     int64 // the revision at which that was done, or found to be right, last
 	nodes       map[string]entry[agent]
+	shown       map[rendezvous.NodeID]bool // every node that it has ever had
+}
+
+// complete: who is not among the nodes is no member any more. That is not so while
+// the view is older than the world that this agent has sealed last and has not
+// shown all of it: a watch begins 100 ms behind, and a network may be cut meanwhile.
+// mu is held.
+func (e *Etcd) complete() bool {
+	v := &e.seen
+	if !v.whole || v.nodesAt >= e.sealed.rev {
+		return v.whole
+	}
+	return !slices.ContainsFunc(e.sealed.members, func(id rendezvous.NodeID) bool { return !v.shown[id] })
 }
 
 // entry is one key. A value that makes no sense is nil, and the key is there all
@@ -62,13 +76,21 @@ func (e *Etcd) learn(kvs []*mvccpb.KeyValue, rev int64) {
 }
 
 // learnNodes takes all nodes' keys into the view.
-func (e *Etcd) learnNodes(kvs []*mvccpb.KeyValue, _ int64) {
+func (e *Etcd) learnNodes(kvs []*mvccpb.KeyValue, rev int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.seen.whole, e.seen.nodes = true, make(map[string]entry[agent], len(kvs))
+	e.seen.whole, e.seen.nodes, e.seen.nodesAt = true, make(map[string]entry[agent], len(kvs)), rev
 	for _, kv := range kvs {
 		e.setNode(string(kv.Key), kv)
 	}
+	e.changed.wake()
+}
+
+// confirmNodes: they are in etcd, at a revision, as in the view.
+func (e *Etcd) confirmNodes(rev int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen.nodesAt = max(e.seen.nodesAt, rev)
 	e.changed.wake()
 }
 
@@ -102,6 +124,10 @@ func (e *Etcd) see(kv *mvccpb.KeyValue) {
 func (e *Etcd) setNode(key string, kv *mvccpb.KeyValue) {
 	if a := entryOf(kv, decodeAgent); a.value != nil && e.keys.node(a.value.ID) == key {
 		e.seen.nodes[key] = a
+		if e.seen.shown == nil {
+			e.seen.shown = map[rendezvous.NodeID]bool{}
+		}
+		e.seen.shown[a.value.ID] = true
 	} else {
 		delete(e.seen.nodes, key)
 	}
@@ -160,7 +186,8 @@ func same(a, b rendezvous.Peers) bool {
 func (e *Etcd) peers() (rendezvous.Peers, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := rendezvous.Peers{Trouble: cmp.Or(e.trouble, e.blocked), Whole: e.leading && e.seen.whole}
+	all := e.leading && e.seen.whole
+	p := rendezvous.Peers{Trouble: cmp.Or(e.trouble, e.blocked), Whole: all && e.complete()}
 	holder := e.seen.coordinator.value
 	add := func(a agent) {
 		endpoint := -1
@@ -171,7 +198,7 @@ func (e *Etcd) peers() (rendezvous.Peers, bool) {
 	}
 	add(e.self(-1))
 	met := map[rendezvous.NodeID]bool{e.cfg.ID: true}
-	if p.Whole {
+	if all {
 		for _, n := range e.seen.nodes {
 			if !met[n.value.ID] {
 				met[n.value.ID] = true

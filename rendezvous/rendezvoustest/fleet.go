@@ -36,6 +36,7 @@ type Traits struct {
 	Cuts   bool          // Cut works
 	Halts  bool          // Halt works
 	TTL    time.Duration // how long a membership lasts without its agent
+	Record time.Duration // how long, at most, a world's record does without who sealed it
 }
 
 // Timing of a job. Everything is well below what a person would choose.

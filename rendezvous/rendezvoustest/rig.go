@@ -241,10 +241,13 @@ func But(as []*Agent, without ...*Agent) []*Agent {
 }
 
 // Nothing waits until the backend has forgotten the run.
-func (r *Rig) Nothing(j Job) {
+func (r *Rig) Nothing(j Job) { r.Helper(); r.nothing(j, 0) }
+
+// nothing is Nothing that may take longer.
+func (r *Rig) nothing(j Job, longer time.Duration) {
 	r.Helper()
 	var left []string
-	r.Within(r.Traits.TTL*3+5*time.Second, "nothing is left in the backend", func() bool {
+	r.Within(r.Traits.TTL*3+5*time.Second+longer, "nothing is left in the backend", func() bool {
 		var err error
 		left, err = r.Fleet.Left(j.Run)
 		if err != nil {

@@ -1,0 +1,43 @@
+package etcd
+
+import (
+	"testing"
+
+	"github.com/gorun/gorun/rendezvous"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// Who is not among the nodes is no member any more only for a view that cannot be
+// older than the world.
+func TestViewIsComplete(t *testing.T) {
+	e, err := New(Config{ID: "a", Name: "a", RunID: "run", Control: "127.0.0.1:1", Endpoints: []string{"127.0.0.1:2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := func(id rendezvous.NodeID) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte(e.keys.node(id)), Value: []byte(encode(agent{ID: id, Name: "n", Control: "127.0.0.1:1"})), CreateRevision: 1}
+	}
+	is := func(want bool, when string) {
+		t.Helper()
+		if got := e.complete(); got != want {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	is(false, "nothing was read")
+	e.learnNodes([]*mvccpb.KeyValue{node("a")}, 5)
+	is(true, "no world")
+	e.sealed = sealed{9, []rendezvous.NodeID{"a", "b"}}
+	is(false, "b, a member at 9, was not seen at 5")
+	e.confirmNodes(8)
+	is(false, "nor at 8")
+	e.see(node("b"))
+	is(true, "b came")
+	gone := node("b")
+	gone.CreateRevision = 0
+	e.see(gone)
+	is(true, "b came and went")
+	e.sealed.members = append(e.sealed.members, "c")
+	is(false, "c was not seen")
+	e.confirmNodes(9)
+	is(true, "c is gone at 9")
+}
