@@ -75,13 +75,16 @@ func checkRanks(f *Fleet) []Finding {
 
 // doubled are the keys that several nodes have.
 func (f *Fleet) doubled(key func(n *Facts) string) []Value {
-	var values []Value
-	for _, v := range f.group(func(_ int, n *Facts) string { return key(n) }) {
-		if len(v.Nodes) > 1 {
-			values = append(values, v)
-		}
+	times := map[string]int{}
+	for _, n := range f.known() {
+		times[key(n)]++
 	}
-	return odd(values)
+	return f.faults(func(_ int, n *Facts) string {
+		if k := key(n); times[k] > 1 {
+			return k
+		}
+		return ""
+	})
 }
 
 func checkMaster(f *Fleet) []Finding {

@@ -18,11 +18,12 @@ func jobCases() map[string][]ruleCase {
 			}, says: []string{"--node-rank 1"}},
 			{name: "no workers", base: cpus, severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Node.Workers = 0 }},
 			{name: "nothing to run", base: cpus, change: func(f *Fleet) { f.all(func(n *Facts) { n.Node.Workers = 0; n.Program = Program{} }) }},
-			{name: "each its own", base: cpus, change: func(f *Fleet) {
-				for i := range f.Nodes {
-					f.Nodes[i].Node.NodeRank = i
-				}
-			}},
+			{name: "each its own", base: cpus, change: rankInOrder},
+			{name: "each its own, more than a finding shows", base: cpus, nodes: 300, change: rankInOrder},
+			{name: "twice among many", base: cpus, nodes: 300, severity: Error, odd: []int{7, 299}, change: func(f *Fleet) {
+				rankInOrder(f)
+				f.Nodes[299].Node.NodeRank = 7
+			}, says: []string{"--node-rank 7"}, hushes: []string{"other values"}},
 		},
 		"R02": {
 			{name: "loopback", base: cpus, severity: Error, odd: []int{0}, change: func(f *Fleet) { f.Master = "127.0.0.1:29500" }, says: []string{"their own machine"}},
@@ -108,4 +109,10 @@ func jobCases() map[string][]ruleCase {
 
 func leftJob(f *Fleet) {
 	f.Nodes[1].Host.Leftover.Jobs = []host.Job{{PID: 4242, RunID: "run42", Name: "python"}}
+}
+
+func rankInOrder(f *Fleet) {
+	for i := range f.Nodes {
+		f.Nodes[i].Node.NodeRank = i
+	}
 }
