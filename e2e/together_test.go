@@ -38,6 +38,20 @@ func TestLocalNodesTwice(t *testing.T) {
 	j.causes([]*agent{bad}, "rank 2 on", "exited with code 7")
 }
 
+// One local node is a node alone; and each of many has a rank of its own, also when
+// they are more than a finding about ranks shows.
+func TestLocalNodesOneAndMany(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 26} {
+		j := newJob(t, "--local-nodes", fmt.Sprint(n))
+		a := j.run("all", sh(`echo "$GROUP_RANK of $GROUP_WORLD_SIZE at $GORUN_NODE_ADDR"`)...)
+		j.end(patience, 0, a)
+		for i := range n {
+			a.prints(fmt.Sprintf("%d of %d at 127.0.0.%d\n", i, n, i+1), 1)
+		}
+	}
+}
+
 // Jobs on one node that choose no port get along.
 func TestStandaloneTwice(t *testing.T) {
 	t.Parallel()

@@ -39,6 +39,9 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	if a.node.Workers, err = a.countWorkers(ctx); err != nil {
 		return finish, &UsageError{err}
 	}
+	if err := a.node.Validate(); err != nil {
+		return finish, &UsageError{fmt.Errorf("this node can be part of no job: %w", err)}
+	}
 	if err := a.prepareWorkers(); err != nil {
 		return finish, err
 	}

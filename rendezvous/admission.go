@@ -130,7 +130,7 @@ func (c *coordinator) comeBack(s *chair, last *Last) {
 // refusal is why a node cannot take part; empty if it can.
 func (c *coordinator) refusal(conn Conn, n Node, last *Last) string {
 	me := c.m.self
-	invalid := n.validate()
+	invalid := n.Validate()
 	switch {
 	case n.Protocol != Protocol:
 		return fmt.Sprintf("it speaks protocol %d (gorun %s), this job speaks %d (gorun %s); start the same gorun on every node", n.Protocol, clip(n.Version), Protocol, me.Version)

@@ -77,7 +77,7 @@ func (c *coordinator) propose() {
 		if c.last == nil { // whoever is left out must not be able to make a first world, too
 			return min(b.node.Endpoint, 0) - min(a.node.Endpoint, 0)
 		}
-		return min(oldRank(c.last, a.node.ID), maxNodes) - min(oldRank(c.last, b.node.ID), maxNodes)
+		return min(oldRank(c.last, a.node.ID), MaxNodes) - min(oldRank(c.last, b.node.ID), MaxNodes)
 	})
 	chosen = chosen[:min(len(chosen), c.m.self.Max)]
 	var nodes []Node

@@ -11,7 +11,7 @@ import (
 
 // hostile are messages that no agent sends.
 func hostile() []Message {
-	many := make([]Member, maxNodes+1)
+	many := make([]Member, MaxNodes+1)
 	w := func(ms ...Member) *World { return &World{RunID: "r", Term: 1, Members: ms, Size: len(ms)} }
 	me := Member{ID: "id00", Workers: 1}
 	node := func(f func(*Node)) *Node {
@@ -34,7 +34,7 @@ func hostile() []Message {
 		node(func(n *Node) { n.Endpoint = 1 << 60 }), node(func(n *Node) { n.Host = strings.Repeat("h", 1<<20) }),
 		node(func(n *Node) { n.Host = "\x1b[2J" }), node(func(n *Node) { n.RunID = strings.Repeat("r", 1<<20) }),
 	}
-	causes, ends := make([]Cause, 2*maxWorkers), make([]End, 2*maxWorkers)
+	causes, ends := make([]Cause, 2*MaxWorkers), make([]End, 2*MaxWorkers)
 	var out []Message
 	bound := me
 	bound.Env = envHash([]byte("other"))

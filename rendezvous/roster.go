@@ -38,7 +38,7 @@ func Roster(members []Member) (text string, ok bool) {
 // ParseRoster reads what Roster has written. What the members say is not judged.
 func ParseRoster(text string) ([]Member, error) {
 	n := strings.Count(text, "\n")
-	if n > maxNodes {
+	if n > MaxNodes {
 		return nil, fmt.Errorf("a world of %d nodes", n)
 	}
 	members := make([]Member, 0, n)

@@ -33,7 +33,7 @@ func TestRoster(t *testing.T) {
 	for name, text := range map[string]string{
 		"no end": strings.TrimSuffix(line, "\n"), "a field too few": "a\tb\n", "a field too many": strings.Replace(line, "\n", "\t\n", 1),
 		"no number": strings.Replace(line, "1", "x", 1), "a number that is too large": strings.Replace(line, "1", "99999999999999999999", 1),
-		"too many nodes": strings.Repeat("\n", maxNodes+1),
+		"too many nodes": strings.Repeat("\n", MaxNodes+1),
 	} {
 		if got, err := ParseRoster(text); err == nil {
 			t.Errorf("%s: %+v", name, got)

@@ -11,8 +11,8 @@ import (
 // Limits of what is believed of another agent: far above any job that exists,
 // so that a wrong or hostile message costs no more than its own size.
 const (
-	maxNodes    = 100_000
-	maxWorkers  = 4096 // of one node
+	MaxNodes    = 100_000
+	MaxWorkers  = 4096 // of one node
 	maxWord     = 1024 // bytes of a host name, an address, a role
 	maxCount    = 1 << 30
 	maxFailures = 1024 // of one round that are kept, the earliest ones
@@ -21,7 +21,7 @@ const (
 // validate says why a world that came from the network makes no sense. What
 // passes can be counted, indexed and numbered without a further look.
 func (w *World) validate() error {
-	if n := len(w.Members); n == 0 || n > maxNodes {
+	if n := len(w.Members); n == 0 || n > MaxNodes {
 		return fmt.Errorf("it has %d nodes", n)
 	}
 	for _, n := range []int{w.Term, w.Round, w.Restart, w.MaxRestarts} {
@@ -41,7 +41,7 @@ func (w *World) validate() error {
 		switch {
 		case m.ID == "" || seen[m.ID]:
 			return fmt.Errorf("node %d has no id of its own (%q)", i, m.ID)
-		case m.Workers < 1 || m.Workers > maxWorkers:
+		case m.Workers < 1 || m.Workers > MaxWorkers:
 			return fmt.Errorf("node %d has %d workers", i, m.Workers)
 		case m.FirstRank != size || m.RoleRank != roles[m.Role]:
 			return fmt.Errorf("node %d begins with rank %d (%d of its role), not %d (%d)", i, m.FirstRank, m.RoleRank, size, roles[m.Role])
@@ -56,16 +56,16 @@ func (w *World) validate() error {
 	return nil
 }
 
-// validate says why what a node says of itself makes no sense.
-func (n *Node) validate() error {
+// Validate says why what a node says of itself makes no sense.
+func (n *Node) Validate() error {
 	if n.ID == "" {
 		return errors.New("it has no id")
 	}
 	if err := words(string(n.ID), n.Version, n.Host, n.Addr, n.Control, n.Store, n.Role); err != nil {
 		return err
 	}
-	if n.Workers < 1 || n.Workers > maxWorkers {
-		return fmt.Errorf("it has %d workers; a node can have 1 to %d", n.Workers, maxWorkers)
+	if n.Workers < 1 || n.Workers > MaxWorkers {
+		return fmt.Errorf("it has %d workers; a node can have 1 to %d", n.Workers, MaxWorkers)
 	}
 	return nil
 }
@@ -96,10 +96,10 @@ func cut(s string, n int) string {
 
 // trim bounds the lists of a message: no node has more to tell.
 func (m *Message) trim() {
-	m.Failures = m.Failures[:min(len(m.Failures), maxWorkers)]
-	m.Ends = m.Ends[:min(len(m.Ends), maxWorkers)]
+	m.Failures = m.Failures[:min(len(m.Failures), MaxWorkers)]
+	m.Ends = m.Ends[:min(len(m.Ends), MaxWorkers)]
 	if l := m.Last; l != nil {
-		l.Failures = l.Failures[:min(len(l.Failures), maxWorkers)]
-		l.Ends = l.Ends[:min(len(l.Ends), maxWorkers)]
+		l.Failures = l.Failures[:min(len(l.Failures), MaxWorkers)]
+		l.Ends = l.Ends[:min(len(l.Ends), MaxWorkers)]
 	}
 }

@@ -107,6 +107,9 @@ func (in *input) choose(s *Spec, m meeting) {
 	switch {
 	case isEtcd(name):
 		in.etcd(s, m)
+	case s.LocalNodes == 1:
+		in.unused(s, Standalone, m.portFlag)
+		s.alone(meeting{})
 	case s.LocalNodes > 0:
 		s.Backend = Gossip
 		in.unused(s, Gossip, m.portFlag)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
@@ -52,6 +53,8 @@ func ParseNodes(s string) (min, max int, err error) {
 		return 0, 0, fmt.Errorf("%q asks for fewer than one node", s)
 	case min > max:
 		return 0, 0, fmt.Errorf("%q has a minimum above its maximum", s)
+	case max > rendezvous.MaxNodes:
+		return 0, 0, fmt.Errorf("%q asks for more than %d nodes", s, rendezvous.MaxNodes)
 	}
 	return min, max, nil
 }
@@ -69,6 +72,8 @@ func ParseNproc(s string) (Nproc, error) {
 		return Nproc{}, fmt.Errorf("%q is neither a number nor auto, cpu or gpu", s)
 	case n < 1:
 		return Nproc{}, fmt.Errorf("%q asks for fewer than one worker", s)
+	case n > rendezvous.MaxWorkers:
+		return Nproc{}, fmt.Errorf("%q asks for more workers than the %d that a node can have", s, rendezvous.MaxWorkers)
 	}
 	return Nproc{Count: n}, nil
 }

@@ -105,13 +105,20 @@ func (in *input) nodes(s *Spec) {
 			in.fail("cannot use %s: %w", nnodes.from, err)
 		}
 	}
-	s.LocalNodes, _ = in.number("local_nodes", 0, 1)
+	var local value
+	s.LocalNodes, local = in.number("local_nodes", 0, 1)
+	if s.LocalNodes > maxLocalNodes {
+		in.fail("cannot use %s %d: there are %d loopback addresses for nodes, 127.0.0.1 to 127.0.255.254", local.from, s.LocalNodes, maxLocalNodes)
+	}
 	if s.LocalNodes > 0 {
 		in.localNodes(s, nnodes)
 		return
 	}
 	s.NodeRank, _ = in.number("node_rank", -1, 0)
 }
+
+// maxLocalNodes is the number of addresses from 127.0.0.1 to 127.0.255.254.
+const maxLocalNodes = 1<<16 - 2
 
 // localNodes sets the size of a job whose nodes are all started here. What
 // contradicts it is an error on the command line, and a note where it comes

@@ -157,6 +157,7 @@ func TestResolve(t *testing.T) {
 
 		// Local nodes.
 		{name: "local nodes", flags: flags{"local_nodes": "3"}, want: func(s *Spec) { gossip(s, 3); s.LocalNodes = 3 }},
+		{name: "one local node", flags: flags{"local_nodes": "1"}, want: func(s *Spec) { s.LocalNodes = 1 }},
 		{
 			name: "local nodes, same nnodes", flags: flags{"local_nodes": "3", "nnodes": "3", "rdzv_backend": "c10d"},
 			want: func(s *Spec) { gossip(s, 3); s.LocalNodes = 3 },
@@ -263,6 +264,8 @@ func TestResolveErrors(t *testing.T) {
 		{"nnodes order", flags{"nnodes": "4:1"}, nil, "minimum above its maximum"},
 		{"nnodes from PET", nil, env{"PET_NNODES": ""}, "PET_NNODES"},
 		{"nproc text", flags{"nproc_per_node": "tpu"}, nil, "neither a number nor auto, cpu or gpu"},
+		{"nnodes, too many", flags{"nnodes": "1:100001"}, nil, "more than 100000 nodes"},
+		{"nproc, too many", flags{"nproc_per_node": "4097"}, nil, "more workers than the 4096"},
 		{"nproc zero", flags{"nproc_per_node": "0"}, nil, "fewer than one worker"},
 		{"max restarts", flags{"max_restarts": "-1"}, nil, "--max-restarts is -1"},
 		{"PET switch", nil, env{"PET_MODULE": "true"}, "PET_MODULE"},
@@ -294,6 +297,7 @@ func TestResolveErrors(t *testing.T) {
 		{"local nodes and endpoint", flags{"local_nodes": "2", "rdzv_endpoint": "a"}, nil, "--rdzv-endpoint a together with --local-nodes"},
 		{"local nodes and static", flags{"local_nodes": "2", "rdzv_backend": "static"}, nil, "--rdzv-backend static together with --local-nodes"},
 		{"local nodes and standalone", flags{"local_nodes": "2", "standalone": "1"}, nil, "--standalone together with --local-nodes"},
+		{"local nodes, too many", flags{"local_nodes": "65535"}, nil, "there are 65534 loopback addresses"},
 		{"local nodes zero", flags{"local_nodes": "0"}, nil, "--local-nodes is 0"},
 		{"conf without value", flags{"rdzv_conf": "join_timeout"}, nil, "join_timeout has no value"},
 		{"conf without key", flags{"rdzv_conf": "=5"}, nil, "not key=value"},

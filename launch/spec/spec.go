@@ -44,7 +44,7 @@ type Spec struct {
 	// They are equal unless the job is elastic.
 	MinNodes, MaxNodes int
 	// LocalNodes is the number of agents to start on this machine (--local-nodes);
-	// 0: this process is one agent. When it is set, Backend is EtcdV3, or Gossip without
+	// 0: this process is one agent. Above 1 Backend is EtcdV3, or Gossip without
 	// Endpoints, and who starts the agents chooses the endpoint and node ranks.
 	LocalNodes int
 	Nproc      Nproc
