@@ -34,6 +34,21 @@ func TestRestartsAreCountedForTheJob(t *testing.T) {
 	j.agree(agents...)
 }
 
+// A job that cannot restart, as nobody takes the place of a lost node, says what it
+// was restarted for.
+func TestNobodyReplacesTheLost(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "join_timeout=2")
+	agents := j.nodes(2, sh("echo up; "+stay)...)
+	for _, a := range agents {
+		a.prints("up", 1)
+	}
+	j.kill(agents[1].pid())
+	j.end(patience, 75, agents[0])
+	j.causes(agents[:1], "1 of 2 nodes came within 2s", "127.0.0.2) was lost")
+	j.end(patience, 137, agents[1])
+}
+
 // No worker of a round starts while one of the round before lives anywhere.
 func TestRoundsDoNotOverlap(t *testing.T) {
 	t.Parallel()

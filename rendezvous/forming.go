@@ -153,6 +153,9 @@ func (c *coordinator) expire() {
 	if why := c.entitled(); why != "" {
 		text += "; " + why
 	}
+	if n := len(c.records); n > 0 && c.records[n-1].Cause != nil {
+		text += "; the round before ended because " + c.records[n-1].Cause.Line()
+	}
 	if c.phase == sealing {
 		text = fmt.Sprintf("no world of %d nodes could be sealed in %s within %v: waiting for %s", len(c.world.Members), c.m.cfg.Where, c.m.cfg.Join, c.waits)
 	} else {
