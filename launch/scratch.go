@@ -20,12 +20,12 @@ func NewScratch(tag string) Scratch { return Scratch(tag) }
 func (s Scratch) socket() string { return filepath.Join(memoryDir(), "gorun-"+string(s)+".sock") }
 
 // build is the folder of a Go program that is built here.
-func (s Scratch) build() string { return filepath.Join(os.TempDir(), "gorun-"+string(s)+".build") }
+func (s Scratch) build() string { return filepath.Join(tempDir(), "gorun-"+string(s)+".build") }
 
 // logs is the folder for log files when the user names none; without output in
 // it, only error files come there.
 func (s Scratch) logs(output bool) string {
-	dir := os.TempDir()
+	dir := tempDir()
 	if !output {
 		dir = memoryDir()
 	}
@@ -55,16 +55,32 @@ func removeEmpty(root string) {
 }
 
 // memoryDir is where the small things of a job are: sockets, and folders for
-// error files that hardly any worker writes. That is TMPDIR if the user set it,
-// else memory: a disk takes up to a millisecond to make or remove a folder (ext4
+// error files that hardly any worker writes. That is TMPDIR if the user set it and
+// it is of use, else memory: a disk takes up to a millisecond to make or remove a folder (ext4
 // passes over inodes that were freed in the last seconds, and discards blocks
 // when one is removed), and a job has one for each rank.
 func memoryDir() string {
 	const memory = "/dev/shm"
 	var fs unix.Statfs_t
-	if os.Getenv("TMPDIR") == "" && unix.Statfs(memory, &fs) == nil && fs.Type == unix.TMPFS_MAGIC &&
-		unix.Access(memory, unix.W_OK|unix.X_OK) == nil {
+	if !takesFiles(os.Getenv("TMPDIR")) && unix.Statfs(memory, &fs) == nil && fs.Type == unix.TMPFS_MAGIC && takesFiles(memory) {
 		return memory
 	}
-	return os.TempDir()
+	return tempDir()
+}
+
+// tempDir is where Python's tempfile, and so torchrun, puts its files: the first of
+// these in which one can be made.
+func tempDir() string {
+	for _, dir := range []string{os.Getenv("TMPDIR"), os.Getenv("TEMP"), os.Getenv("TMP"), "/tmp", "/var/tmp", "/usr/tmp", "."} {
+		if takesFiles(dir) {
+			if path, err := filepath.Abs(dir); err == nil {
+				return path
+			}
+		}
+	}
+	return os.TempDir() // the error names it
+}
+
+func takesFiles(dir string) bool {
+	return dir != "" && unix.Access(filepath.Clean(dir)+"/.", unix.W_OK|unix.X_OK) == nil
 }
