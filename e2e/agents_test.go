@@ -10,15 +10,17 @@ import (
 
 // Whichever of gorun's two processes is killed, on the node of the endpoint or
 // on another: the rest of the job ends soon with 137 and names the lost node,
-// and nothing is left anywhere.
+// and nothing is left anywhere, not even what has left its worker's session.
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
+	daemon := `setsid sh -c '(trap "" TERM HUP; touch $E2E_DIR/d.$RANK; exec sleep 300) &' & ` +
+		`until [ -e $E2E_DIR/d.$RANK ]; do sleep 0.01; done; `
 	for victim, where := range map[int]string{0: "endpoint", 2: "member"} {
 		for _, what := range []string{"agent", "keeper"} {
 			t.Run(what+" of "+where, func(t *testing.T) {
 				t.Parallel()
 				j := newJob(t)
-				agents := j.nodes(3, with(sh(stay), "--nproc-per-node", "2")...)
+				agents := j.nodes(3, with(sh(daemon+stay), "--nproc-per-node", "2")...)
 				for _, a := range agents {
 					a.prints("up", 2)
 				}
