@@ -43,7 +43,7 @@ func TestAgentKilled(t *testing.T) {
 				j.causes(others, "127.0.0."+fmt.Sprint(victim+1))
 				if what == "agent" {
 					j.causes(others, "was lost")
-					if !strings.Contains(agents[victim].err.String(), "was killed by") {
+					if !strings.Contains(agents[victim].err.String(), "gorun: the agent was killed by SIGKILL;") {
 						t.Errorf("the keeper of the killed agent does not say so: %s", agents[victim].err)
 					}
 				}
@@ -53,6 +53,36 @@ func TestAgentKilled(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A keeper of several agents says which of them was killed.
+func TestAgentOfLocalNodesKilled(t *testing.T) {
+	t.Parallel()
+	for victim := range 2 {
+		t.Run(fmt.Sprint(victim), func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, "--local-nodes", "2")
+			a := j.run("both", sh(stay)...)
+			a.prints("up", 2)
+			j.kill(j.agentOfLocalNode(victim))
+			j.end(patience, 137, a)
+			a.says(fmt.Sprintf("gorun: the agent of node %d was killed by SIGKILL;", victim))
+		})
+	}
+}
+
+// agentOfLocalNode is the pid of the agent of node i, once there is one.
+func (j *job) agentOfLocalNode(i int) (pid int) {
+	j.Helper()
+	eventually(j, patience, fmt.Sprintf("node %d has an agent", i), func() bool {
+		for _, p := range j.processes() {
+			if strings.Contains(p.cmdline, fmt.Sprintf("agent-of-keeper %d/", i)) {
+				pid = p.pid
+			}
+		}
+		return pid != 0
+	})
+	return pid
 }
 
 // An agent that dies before the nodes are complete leaves its place to another.

@@ -112,7 +112,7 @@ func earlySignal(t *testing.T, bin, who string, sig syscall.Signal) {
 	if code := cmd.ProcessState.ExitCode(); code != want {
 		t.Errorf("exit code %d, want %d\n%s", code, want, rest)
 	}
-	said := strings.Contains(string(rest), "the agent of node 0 was killed by SIGKILL; ")
+	said := strings.Contains(string(rest), "gorun: the agent was killed by SIGKILL; ")
 	if wanted := sig == syscall.SIGKILL && who == "agent"; said != wanted {
 		t.Errorf("said %v, want %v:\n%s", said, wanted, rest)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -103,76 +102,6 @@ func runJob(args []string) error {
 		return runAgent(launch.Options{Spec: sp, Scratch: launch.NewScratch(earlyTag())}, lifeline, ears)
 	}
 	return runKeeper(sp, args)
-}
-
-// runKeeper starts the agents and waits for them.
-func runKeeper(sp spec.Spec, args []string) error {
-	n := max(1, sp.LocalNodes)
-	rd, wr, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	k, verdict := newKeeper()
-	for i := range n {
-		tag := rand.Text()[:13]
-		defer launch.NewScratch(tag).Remove() // what a killed agent leaves
-		s := process.Spec{
-			Path: selfPath, Args: append([]string{"gorun", agentCommand, fmt.Sprintf("%d/%d", i, n), tag}, args...),
-			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,
-		}
-		if n > 1 {
-			s.ExtraFiles = []*os.File{rd}
-			if i == 0 {
-				s.ExtraFiles = []*os.File{wr}
-			}
-		}
-		k.Agents = append(k.Agents, s)
-	}
-	if n == 1 {
-		rd.Close()
-		wr.Close()
-	}
-	return verdict(k.Run(context.Background()))
-}
-
-// finishKeeper is what is left to do for the keeper of an early agent, which has
-// ended as ws says; some of what it left was killed already.
-func finishKeeper(ws syscall.WaitStatus, killed int) error {
-	k, verdict := newKeeper()
-	defer launch.NewScratch(earlyTag()).Remove()
-	return verdict(k.Finish(context.Background(), ws, killed))
-}
-
-// newKeeper returns a keeper without agents, and what turns the error of its run
-// into that of this process. Once an agent has ended, the exit code is the job's;
-// what cannot be ended besides is only told.
-func newKeeper() (k *process.Keeper, verdict func(error) error) {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, process.Forwarded()...)
-	survivePipes()
-	code, ended := 0, false
-	k = &process.Keeper{Signals: signals}
-	k.OnExit = func(i int, e process.Exit, killed int) {
-		ended = true
-		if e.Signal != 0 {
-			fmt.Fprintf(os.Stderr, "gorun: the agent of node %d %v; %d processes that it left were killed\n", i, e, killed)
-		}
-		if code == 0 {
-			code = e.Status()
-		}
-	}
-	return k, func(err error) error {
-		if err != nil && !ended {
-			return err
-		}
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
-		}
-		if code != 0 {
-			return exitStatus(code)
-		}
-		return nil
-	}
 }
 
 // runStarted is an agent that a keeper has started: args are the keeper's, after

@@ -24,11 +24,11 @@ func TestVerdict(t *testing.T) {
 		{"success and a leftover", []process.Exit{{}}, stuck, 0},
 	}
 	for _, tt := range tests {
-		k, verdict := newKeeper()
+		k := newKeeper(len(tt.exits))
 		for i, e := range tt.exits {
 			k.OnExit(i, e, 0)
 		}
-		if got := status(verdict(tt.err)); got != tt.want {
+		if got := status(k.verdict(tt.err)); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

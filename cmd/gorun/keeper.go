@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/gorun/gorun/launch"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/spec"
+)
+
+// keeper is a process.Keeper and what it has seen of its agents.
+type keeper struct {
+	process.Keeper
+	code  int  // of the first agent that failed
+	ended bool // an agent has
+}
+
+// newKeeper returns a keeper of n agents, none of which it has been told yet.
+func newKeeper(n int) *keeper {
+	k := &keeper{}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, process.Forwarded()...)
+	survivePipes()
+	k.Signals = signals
+	k.OnExit = func(i int, e process.Exit, killed int) {
+		k.ended = true
+		if e.Signal != 0 {
+			which := "the agent"
+			if n > 1 { // a single one may be any node of its job
+				which = fmt.Sprintf("the agent of node %d", i)
+			}
+			fmt.Fprintf(os.Stderr, "gorun: %s %v; %d processes that it left were killed\n", which, e, killed)
+		}
+		if k.code == 0 {
+			k.code = e.Status()
+		}
+	}
+	return k
+}
+
+// verdict turns the error of the keeper's run into that of this process. Once an
+// agent has ended, the exit code is the job's; what cannot be ended besides is
+// only told.
+func (k *keeper) verdict(err error) error {
+	if err != nil && !k.ended {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
+	}
+	if k.code != 0 {
+		return exitStatus(k.code)
+	}
+	return nil
+}
+
+// runKeeper starts the agents and waits for them.
+func runKeeper(sp spec.Spec, args []string) error {
+	n := max(1, sp.LocalNodes)
+	rd, wr, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	k := newKeeper(n)
+	for i := range n {
+		tag := rand.Text()[:13]
+		defer launch.NewScratch(tag).Remove() // what a killed agent leaves
+		s := process.Spec{
+			Path: selfPath, Args: append([]string{"gorun", agentCommand, fmt.Sprintf("%d/%d", i, n), tag}, args...),
+			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,
+		}
+		if n > 1 {
+			s.ExtraFiles = []*os.File{rd}
+			if i == 0 {
+				s.ExtraFiles = []*os.File{wr}
+			}
+		}
+		k.Agents = append(k.Agents, s)
+	}
+	if n == 1 {
+		rd.Close()
+		wr.Close()
+	}
+	return k.verdict(k.Run(context.Background()))
+}
+
+// finishKeeper is what is left to do for the keeper of an early agent, which has
+// ended as ws says; some of what it left was killed already.
+func finishKeeper(ws syscall.WaitStatus, killed int) error {
+	k := newKeeper(1)
+	defer launch.NewScratch(earlyTag()).Remove()
+	return k.verdict(k.Finish(context.Background(), ws, killed))
+}
