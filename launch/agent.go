@@ -61,8 +61,8 @@ func (u *UsageError) Error() string { return u.Err.Error() }
 func (u *UsageError) Unwrap() error { return u.Err }
 
 // Run is the life of one agent. It returns gorun's exit code; the error is only
-// for what happened before there was a job to report on.
-func Run(ctx context.Context, opts Options) (int, error) {
+// for what happened before there was a job to report on; --report has it too.
+func Run(ctx context.Context, opts Options) (code int, err error) {
 	a := &agent{opts: opts, born: time.Now(), events: newQueue()}
 	prefix := "gorun"
 	if opts.Local != nil {
@@ -78,7 +78,11 @@ func Run(ctx context.Context, opts Options) (int, error) {
 			a.console.say("%s", n)
 		}
 	}
-	var err error
+	defer func() {
+		if err != nil {
+			a.unreported(err)
+		}
+	}()
 	if a.table, err = process.Open(); err != nil {
 		return 1, err
 	}

@@ -93,6 +93,7 @@ func (a *agent) prepareWorkers() error {
 		return &UsageError{fmt.Errorf("--tee: %w", err)}
 	}
 	if err := writable(sp.ReportFile); err != nil {
+		a.opts.Spec.ReportFile = "" // there is no place to report even this
 		return &UsageError{fmt.Errorf("--report %s: %w", sp.ReportFile, err)}
 	}
 	if sp.Check != nil {

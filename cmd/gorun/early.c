@@ -20,6 +20,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "early.h"
@@ -178,6 +179,7 @@ __attribute__((constructor)) static void early_start(int argc, char **argv) {
 	pid_t agent = life[0] < 3 ? -1 : fork();
 	if (agent > 0) {
 		close(life[0]);
+		early.born = time(NULL);
 		early.status = keep(agent, life[1], &signals, &held);
 		if (!word->stepped_back && WIFEXITED(early.status) && childless())
 			_exit(WEXITSTATUS(early.status));

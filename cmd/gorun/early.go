@@ -8,6 +8,7 @@ import "C"
 import (
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // earlyAgent returns the lifeline's descriptor if this process is an agent that
@@ -36,6 +37,9 @@ func earlyTell(code int) {
 
 // earlyTag is what both processes call the agent's temporary files.
 func earlyTag() string { return strconv.FormatUint(uint64(C.early.tag), 36) }
+
+// earlyBorn is when the keeper of an early agent has forked it, to the second.
+func earlyBorn() time.Time { return time.Unix(int64(C.early.born), 0) }
 
 // earlyEnd returns how the agent ended, and how many processes that it left were
 // killed, if this process is the keeper of an early one, which has left something

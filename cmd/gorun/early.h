@@ -4,6 +4,7 @@ struct early {
 	int ended;    // in the keeper: whether the agent has ended and something is left to do
 	int status;   // how it ended, as waitpid(2) says it
 	int killed;   // how many processes that it left were sent SIGKILL
+	long long born; // in the keeper: when it forked the agent, in Unix time
 	unsigned long long tag; // of the agent's temporary files, known to both
 };
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
@@ -16,13 +17,16 @@ import (
 // keeper is a process.Keeper and what it has seen of its agents.
 type keeper struct {
 	process.Keeper
-	code  int  // of the first agent that failed
-	ended bool // an agent has
+	job    spec.Spec
+	born   time.Time
+	code   int          // of the first agent that failed
+	ended  bool         // an agent has
+	killed process.Exit // of the agent that writes the report, if it was
 }
 
-// newKeeper returns a keeper of n agents, none of which it has been told yet.
-func newKeeper(n int) *keeper {
-	k := &keeper{}
+// newKeeper returns a keeper of the job's agents, none of which it has been told yet.
+func newKeeper(job spec.Spec, born time.Time) *keeper {
+	k := &keeper{job: job, born: born}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, process.Forwarded()...)
 	survivePipes()
@@ -31,10 +35,13 @@ func newKeeper(n int) *keeper {
 		k.ended = true
 		if e.Signal != 0 {
 			which := "the agent"
-			if n > 1 { // a single one may be any node of its job
+			if job.LocalNodes > 1 { // a single one may be any node of its job
 				which = fmt.Sprintf("the agent of node %d", i)
 			}
 			fmt.Fprintf(os.Stderr, "gorun: %s %v; %d processes that it left were killed\n", which, e, killed)
+		}
+		if i == 0 && e.Signal != 0 {
+			k.killed = e
 		}
 		if k.code == 0 {
 			k.code = e.Status()
@@ -45,8 +52,18 @@ func newKeeper(n int) *keeper {
 
 // verdict turns the error of the keeper's run into that of this process. Once an
 // agent has ended, the exit code is the job's; what cannot be ended besides is
-// only told.
+// only told. The report is the keeper's to write if no agent could.
 func (k *keeper) verdict(err error) error {
+	var unwritten error
+	switch {
+	case err != nil && !k.ended:
+		unwritten = launch.ReportError(k.job, k.born, err)
+	case k.killed.Signal != 0:
+		unwritten = launch.ReportKilled(k.job, k.born, k.code, k.killed)
+	}
+	if unwritten != nil {
+		fmt.Fprintf(os.Stderr, "gorun: %v\n", unwritten)
+	}
 	if err != nil && !k.ended {
 		return err
 	}
@@ -62,11 +79,11 @@ func (k *keeper) verdict(err error) error {
 // runKeeper starts the agents and waits for them.
 func runKeeper(sp spec.Spec, args []string) error {
 	n := max(1, sp.LocalNodes)
+	k := newKeeper(sp, time.Now())
 	rd, wr, err := os.Pipe()
 	if err != nil {
-		return err
+		return k.verdict(err)
 	}
-	k := newKeeper(n)
 	for i := range n {
 		tag := rand.Text()[:13]
 		defer launch.NewScratch(tag).Remove() // what a killed agent leaves
@@ -90,9 +107,17 @@ func runKeeper(sp spec.Spec, args []string) error {
 }
 
 // finishKeeper is what is left to do for the keeper of an early agent, which has
-// ended as ws says; some of what it left was killed already.
-func finishKeeper(ws syscall.WaitStatus, killed int) error {
-	k := newKeeper(1)
+// ended as ws says; some of what it left was killed already. The agent has
+// read the same arguments.
+func finishKeeper(ws syscall.WaitStatus, killed int, args []string) error {
+	if len(args) > 0 && args[0] == "run" {
+		args = programArgs(args[1:])
+	}
+	var job spec.Spec
+	if raw, err := parseJob(args); err == nil {
+		job, _ = raw.Resolve(os.LookupEnv) // what it says of the report is there in any case
+	}
+	k := newKeeper(job, earlyBorn())
 	defer launch.NewScratch(earlyTag()).Remove()
 	return k.verdict(k.Finish(context.Background(), ws, killed))
 }

@@ -2,7 +2,10 @@
 
 package main
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // Without early.c the keeper starts every agent as a new process.
 
@@ -13,5 +16,7 @@ func stepBack() bool { return false }
 func earlyTell(int) {}
 
 func earlyTag() string { return "" }
+
+func earlyBorn() time.Time { return time.Time{} }
 
 func earlyEnd() (ws syscall.WaitStatus, killed int, ok bool) { return 0, 0, false }

@@ -25,7 +25,7 @@ func run(args []string) int {
 	ws, killed, ended := earlyEnd()
 	switch {
 	case ended:
-		return status(finishKeeper(ws, killed))
+		return status(finishKeeper(ws, killed, args))
 	case len(args) > 0 && args[0] == agentCommand:
 		return status(runStarted(args[1:]))
 	case len(args) > 0 && args[0] == "run":

@@ -93,7 +93,7 @@ func runJob(args []string) error {
 		fmt.Print(runUsage())
 		return nil
 	case err != nil:
-		return &launch.UsageError{Err: err}
+		return unreported(sp, &launch.UsageError{Err: err})
 	case offline:
 		return checkOffline(raw)
 	case got:
@@ -102,6 +102,15 @@ func runJob(args []string) error {
 		return runAgent(launch.Options{Spec: sp, Scratch: launch.NewScratch(earlyTag())}, lifeline, ears)
 	}
 	return runKeeper(sp, args)
+}
+
+// unreported returns the error with which a job ends here, of which nothing else
+// tells --report.
+func unreported(sp spec.Spec, err error) error {
+	if err := launch.ReportError(sp, time.Time{}, err); err != nil {
+		fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
+	}
+	return err
 }
 
 // runStarted is an agent that a keeper has started: args are the keeper's, after
@@ -132,14 +141,20 @@ func runStarted(args []string) error {
 
 // runAgent is one node's part in the job. It completes the options.
 func runAgent(opts launch.Options, lifeline int, ears *ears) error {
+	fail := func(err error) error {
+		if opts.Local != nil && opts.Local.Index > 0 {
+			return err
+		}
+		return unreported(opts.Spec, err)
+	}
 	life, err := process.OpenLifeline(lifeline)
 	if err != nil {
-		return err
+		return fail(err)
 	}
 	defer life.Close()
 	dir, err := os.Getwd()
 	if err != nil {
-		return fmt.Errorf("cannot find the working directory: %w", err)
+		return fail(fmt.Errorf("cannot find the working directory: %w", err))
 	}
 	var listening sync.WaitGroup
 	defer listening.Wait()

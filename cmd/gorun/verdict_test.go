@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/spec"
 )
 
 // TestVerdict: the exit code is the job's as soon as there was one.
@@ -24,7 +26,7 @@ func TestVerdict(t *testing.T) {
 		{"success and a leftover", []process.Exit{{}}, stuck, 0},
 	}
 	for _, tt := range tests {
-		k := newKeeper(len(tt.exits))
+		k := newKeeper(spec.Spec{}, time.Time{})
 		for i, e := range tt.exits {
 			k.OnExit(i, e, 0)
 		}

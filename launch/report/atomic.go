@@ -7,11 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // writeWhole makes path hold b: a reader sees the old content or the new one,
-// never a part. What is not a regular file (a pipe, /dev/stdout) is written to.
+// never a part. What is not a regular file (a pipe, a terminal) is written to, and
+// so is what this process has open as standard output or error, whatever it is.
 func writeWhole(path string, b []byte) error {
+	if fd := standard(path); fd > 0 {
+		return writeStandard(path, fd, b)
+	}
 	// A link's target is replaced, not the link.
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -35,6 +41,29 @@ func writeWhole(path string, b []byte) error {
 		return err
 	}
 	return nil
+}
+
+// standard is the descriptor that path stands for: 1, 2 or 0 for none.
+func standard(path string) int {
+	switch filepath.Clean(path) {
+	case "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1":
+		return 1
+	case "/dev/stderr", "/dev/fd/2", "/proc/self/fd/2":
+		return 2
+	}
+	return 0
+}
+
+// writeStandard goes on where the descriptor stands: to open the path anew would
+// begin at the start of a file that others write to as well.
+func writeStandard(path string, fd int, b []byte) error {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	f := os.NewFile(uintptr(own), path)
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
 }
 
 func writeTo(path string, flags int, b []byte) error {

@@ -3,7 +3,8 @@ package spec
 import "fmt"
 
 // Resolve turns what was written into what is meant: the command line first,
-// then PET_<NAME>, then the default. The error is one line.
+// then PET_<NAME>, then the default. The error is one line; with it
+// comes what tells where to report it.
 func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	in := &input{raw: r, lookup: lookup}
 	s := Spec{
@@ -29,7 +30,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 		in.rendezvous(&s)
 	}
 	if in.err != nil {
-		return Spec{}, in.err
+		return Spec{RunID: s.RunID, ReportFile: s.ReportFile}, in.err
 	}
 	return s, nil
 }

@@ -1,0 +1,104 @@
+package e2e_test
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// stale makes the report of an earlier job that went well.
+func (j *job) stale() string {
+	return j.write("report", `{"outcome": "succeeded"}`, 0o600)
+}
+
+// A job that never began is reported on too, over what an earlier one left.
+func TestReportWithoutJob(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		kind string
+		says string
+	}{
+		"no program":       {[]string{"e2e-no-such-program"}, 2, "start", "no such program: e2e-no-such-program"},
+		"bad flag value":   {[]string{"--nnodes", "many", "/bin/true"}, 2, "start", "many"},
+		"bad redirects":    {[]string{"--redirects", "9", "/bin/true"}, 2, "start", "--redirects"},
+		"no secret":        {[]string{"--secret-file", "/no/such/secret", "/bin/true"}, 2, "start", "/no/such/secret"},
+		"of several nodes": {[]string{"--local-nodes", "2", "--redirects", "9", "/bin/true"}, 2, "start", "--redirects"},
+		"in a folder gone": {[]string{"/bin/true"}, 1, "agent", "working directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			file := j.stale()
+			cmd := j.command(append([]string{"--report", file}, c.args...)...)
+			if name == "in a folder gone" {
+				// PWD would still tell where that was.
+				gone := []string{"/bin/sh", "-c", `mkdir "$E2E_DIR/gone" && cd "$E2E_DIR/gone" && rmdir "$E2E_DIR/gone" && unset PWD && exec "$@"`, "sh"}
+				cmd.Path, cmd.Args = "/bin/sh", append(gone, cmd.Args...)
+			}
+			a := j.launch("bad", cmd)
+			j.end(soon, c.code, a)
+			r := j.report("report")
+			if r.ExitCode != c.code || r.Outcome != "failed" || r.Cause == nil || r.Cause.Kind != c.kind || r.Cause.ExitCode != c.code ||
+				r.Cause.Rank != -1 || !strings.Contains(r.Cause.Message, c.says) || len(r.Rounds) != 0 || len(r.Failures) != 1 {
+				t.Errorf("%+v, cause %+v", r, r.Cause)
+			}
+		})
+	}
+}
+
+// The keeper of a killed agent reports for it, unless another node's agent does.
+func TestReportOfKilledAgent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		flags  []string
+		victim int
+		by     string
+	}{
+		"alone":  {nil, -1, "the agent was killed by SIGKILL"},
+		"run":    {[]string{"run"}, -1, "the agent was killed by SIGKILL"},
+		"node 0": {[]string{"--local-nodes", "2"}, 0, "the agent was killed by SIGKILL"},
+		"node 1": {[]string{"--local-nodes", "2"}, 1, "its agent closed the connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, c.flags...)
+			a := j.run("job", append([]string{"--rdzv-id", "mine", "--report", j.stale()}, sh(stay)...)...)
+			a.prints("up", max(1, len(c.flags)))
+			if c.victim < 0 {
+				j.kill(a.pid())
+			} else {
+				j.kill(j.agentOfLocalNode(c.victim))
+			}
+			j.end(patience, 137, a)
+			r := j.report("report")
+			if r.RunID != "mine" || r.ExitCode != 137 || r.Outcome != "failed" || r.Cause == nil || r.Cause.Kind != "lost" ||
+				!strings.Contains(r.Cause.Message, c.by) {
+				t.Errorf("%+v, cause %+v", r, r.Cause)
+			}
+		})
+	}
+}
+
+// --report /dev/stdout goes on where standard output stands, also where that is
+// a file that others write to.
+func TestReportToStdout(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	f, err := os.OpenFile(j.write("out", "", 0o600), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	io.WriteString(f, "before\n")
+	cmd := j.command(append([]string{"--report", "/dev/stdout"}, sh("echo worker")...)...)
+	cmd.Stdout = f
+	j.end(patience, 0, j.launch("job", cmd))
+	io.WriteString(f, "after\n")
+	b, err := os.ReadFile(f.Name())
+	if got := string(b); err != nil || !strings.HasPrefix(got, "before\nworker\n{") || !strings.HasSuffix(got, "}\nafter\n") {
+		t.Errorf("%v, %q", err, got)
+	}
+}
