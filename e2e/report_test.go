@@ -127,7 +127,7 @@ func TestReportOfFailure(t *testing.T) {
 			if rank := round.Nodes[1].Ranks[0]; rank.ExitCode != 3 {
 				t.Errorf("report %d: rank 2 is %+v", i, rank)
 			}
-			if rank := round.Nodes[0].Ranks[1]; rank.Signal != 15 {
+			if rank := round.Nodes[0].Ranks[1]; rank.Signal != 15 || rank.ExitCode != 143 {
 				t.Errorf("report %d: rank 1, which gorun ended, is %+v", i, rank)
 			}
 		}
@@ -140,7 +140,7 @@ func TestReportOfRendezvousFailure(t *testing.T) {
 	a := j.node(1, "2", with(sh("exit 0"), "--report", j.dir+"/report")...)
 	j.end(patience, 75, a)
 	r := j.report("report")
-	if r.Outcome != "rendezvous" || r.ExitCode != 75 || r.Cause == nil || r.Cause.Kind != "rendezvous" || !strings.Contains(r.Cause.Message, "1 of 2 nodes") {
+	if r.Outcome != "rendezvous" || r.ExitCode != 75 || r.Cause == nil || r.Cause.Kind != "rendezvous" || r.Cause.ExitCode != 75 || !strings.Contains(r.Cause.Message, "1 of 2 nodes") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -152,7 +152,7 @@ func TestReportOfStop(t *testing.T) {
 	a.prints("up", 1)
 	a.signal(15)
 	j.end(soon, 143, a)
-	if r := j.report("report"); r.Outcome != "stopped" || r.Cause == nil || r.Cause.Kind != "stopped" || r.Cause.Signal != 15 {
+	if r := j.report("report"); r.Outcome != "stopped" || r.Cause == nil || r.Cause.Kind != "stopped" || r.Cause.Signal != 15 || r.Cause.ExitCode != 143 {
 		t.Errorf("%+v", r)
 	}
 }

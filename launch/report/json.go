@@ -33,7 +33,8 @@ type Report struct {
 
 	// Cause is the job's first failure, null if it succeeded. Failures are those
 	// that were seen in the last round, the cause among them: the earliest 1024;
-	// of very many only the first ones come with traceback and stderr_tail.
+	// of very many only the first ones come with traceback and stderr_tail. The
+	// exit_code of a cause is in the file the one that it gives to gorun.
 	Cause    *rendezvous.Cause  `json:"cause"`
 	Failures []rendezvous.Cause `json:"failures"`
 	Rounds   []Round            `json:"rounds"`
@@ -71,8 +72,8 @@ type Node struct {
 type Rank struct {
 	Rank      int            `json:"rank"`
 	LocalRank int            `json:"local_rank"`
-	PID       int            `json:"pid,omitempty"` // 0: it was never started
-	ExitCode  int            `json:"exit_code"`
+	PID       int            `json:"pid,omitempty"`    // 0: it was never started
+	ExitCode  int            `json:"exit_code"`        // in the file 128+n after signal n
 	Signal    syscall.Signal `json:"signal,omitempty"` // that ended it, 0: none
 	Started   time.Time      `json:"started,omitzero"`
 	Ended     time.Time      `json:"ended,omitzero"`
@@ -84,7 +85,7 @@ func WriteJSON(path string, r Report) error {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // tracebacks are full of <module>
 	enc.SetIndent("", "  ")
-	err := enc.Encode(r.withLists())
+	err := enc.Encode(r.readable())
 	if err == nil {
 		err = writeWhole(path, b.Bytes())
 	}
@@ -94,17 +95,40 @@ func WriteJSON(path string, r Report) error {
 	return nil
 }
 
-// withLists has empty lists where there were none, so that a reader may loop
-// over them without asking: JSON would say null.
-func (r Report) withLists() Report {
+// readable has empty lists where there were none, so that a reader may loop over
+// them without asking: JSON would say null. Its exit codes tell how something
+// ended without a look at anything else.
+func (r Report) readable() Report {
+	r.Cause = coded(r.Cause)
 	r.Failures = append([]rendezvous.Cause{}, r.Failures...)
+	for i := range r.Failures {
+		r.Failures[i] = *coded(&r.Failures[i])
+	}
 	r.Rounds = append([]Round{}, r.Rounds...)
 	for i := range r.Rounds {
 		round := &r.Rounds[i]
+		round.Cause = coded(round.Cause)
 		round.Nodes = append([]Node{}, round.Nodes...)
 		for j := range round.Nodes {
-			round.Nodes[j].Ranks = append([]Rank{}, round.Nodes[j].Ranks...)
+			ranks := append([]Rank{}, round.Nodes[j].Ranks...)
+			for k := range ranks {
+				if sig := ranks[k].Signal; sig != 0 {
+					ranks[k].ExitCode = 128 + int(sig)
+				}
+			}
+			round.Nodes[j].Ranks = ranks
 		}
 	}
 	return r
+}
+
+// coded is a copy of the cause with the exit code that it gives to gorun. Nodes
+// that come or go, and who only knew something, give none.
+func coded(c *rendezvous.Cause) *rendezvous.Cause {
+	if c == nil || c.Kind == rendezvous.KindJoined || c.Kind == rendezvous.KindLeft || c.Kind == rendezvous.KindWitness {
+		return c
+	}
+	out := *c
+	out.ExitCode = c.Code()
+	return &out
 }

@@ -68,8 +68,30 @@ func TestWriteJSONReadsBack(t *testing.T) {
 	}
 	want := sample()
 	want.Rounds[0].Nodes[1].Ranks = []Rank{}
+	want.Rounds[0].Nodes[0].Ranks[0].ExitCode = 143 // SIGTERM
+	for _, c := range []*rendezvous.Cause{want.Cause, &want.Failures[0]} {
+		c.ExitCode = 139 // SIGSEGV
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// The code of a cause is the one that gorun ends with for it; what is no failure
+// has none.
+func TestWriteJSONCodes(t *testing.T) {
+	for want, c := range map[int]rendezvous.Cause{
+		75:  {Kind: rendezvous.KindRendezvous},
+		78:  {Kind: rendezvous.KindPreflight},
+		137: {Kind: rendezvous.KindLost},
+		143: {Kind: rendezvous.KindStopped, Signal: syscall.SIGTERM},
+		7:   {Kind: rendezvous.KindExit, ExitCode: 7},
+		1:   {Kind: rendezvous.KindAgent},
+		0:   {Kind: rendezvous.KindJoined},
+	} {
+		if got := coded(&c).ExitCode; got != want {
+			t.Errorf("%s: %d, want %d", c.Kind, got, want)
+		}
 	}
 }
 
