@@ -67,23 +67,71 @@ func TestProgramNotExecutableByKernel(t *testing.T) {
 	j.agree(agents...)
 }
 
-// A Go package that does not compile on one node ends the job with 1, and every
-// node shows the compiler's words.
+// A Go package that does not compile on one node ends the job with 1. That node
+// shows the compiler's words, once; the other names it and the first of them.
 func TestGoPackageDoesNotCompile(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
+	j.goPackages()
+	agents := []*agent{j.node(1, "2", j.dir+"/good"), j.node(2, "2", j.dir+"/bad")}
+	j.end(2*patience, 1, agents...)
+	j.causes(agents, "127.0.0.2", "could not be started")
+	agents[1].saysOnce("undefined: undefinedThing", "undefined: otherThing")
+	j.causes(agents[:1], "cannot build "+j.dir+"/bad: ./more.go:3:9: undefined: undefinedThing")
+	if strings.Contains(agents[0].err.String(), "otherThing") {
+		t.Error("a node shows what another node's compiler said")
+	}
+}
+
+// Of the nodes of one machine one shows the compiler's words, and a single node
+// does so too. The report has them.
+func TestGoPackageDoesNotCompileHere(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"1": nil, "3": {"--local-nodes", "3"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, flags...)
+			j.goPackages()
+			a := j.run("job", "--report", j.dir+"/report", j.dir+"/bad")
+			j.end(2*patience, 1, a)
+			j.causes(j.agents, "could not be started", "does not build")
+			a.saysOnce("undefined: undefinedThing", "undefined: otherThing")
+			if c := j.report("report").Cause; c == nil || !strings.Contains(c.Message, "undefined: undefinedThing") || !strings.Contains(c.Traceback, "undefined: otherThing") {
+				t.Errorf("cause %+v", c)
+			}
+		})
+	}
+}
+
+// goPackages makes the folders good and bad.
+func (j *job) goPackages() {
+	j.Helper()
 	for _, name := range []string{"good", "bad"} {
 		j.write(name+"/go.mod", "module example.com/prog\n\ngo 1.21\n", 0o600)
 		j.write(name+"/main.go", "package main\n\nfunc main() {}\n", 0o600)
 	}
-	j.write("bad/more.go", "package main\n\nvar _ = undefinedThing\n", 0o600)
-	agents := []*agent{j.node(1, "2", j.dir+"/good"), j.node(2, "2", j.dir+"/bad")}
-	j.end(2*patience, 1, agents...)
-	j.causes(agents, "127.0.0.2", "could not be started")
-	for _, a := range agents {
-		if !strings.Contains(a.err.String(), "undefined: undefinedThing") {
-			t.Errorf("%s does not show what the compiler said", a.name)
+	j.write("bad/more.go", "package main\n\nvar _ = undefinedThing\nvar _ = otherThing\n", 0o600)
+}
+
+// saysOnce asserts that each of the texts is once in what the agent has said.
+func (a *agent) saysOnce(texts ...string) {
+	a.j.Helper()
+	for _, text := range texts {
+		if n := strings.Count(a.err.String(), text); n != 1 {
+			a.j.Errorf("%s says %q %d times", a.name, text, n)
 		}
+	}
+}
+
+// What several nodes of one machine lack is told by the first of them.
+func TestProgramMissingOnLocalNodes(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--local-nodes", "3")
+	a := j.run("job", "./e2e-no-such-program")
+	j.end(soon, 2, a)
+	j.causes(j.agents, "no such program: ./e2e-no-such-program")
+	if n := strings.Count(a.err.String(), "no such program"); n > 2 {
+		t.Errorf("told %d times", n)
 	}
 }
 

@@ -51,6 +51,7 @@ type jsonCause struct {
 	ExitCode  int `json:"exit_code"`
 	Signal    int
 	Message   string
+	Traceback string
 	Tail      []string `json:"stderr_tail"`
 	Time      time.Time
 }

@@ -20,36 +20,37 @@ import (
 
 // agent is the state of Run. Only the loop touches it.
 type agent struct {
-	opts     Options
-	born     time.Time
-	node     rendezvous.Node
-	secret   secret.Secret
-	tls      *tls.Config     // of the control plane; nil without a secret
-	strange  map[string]bool // hosts with another secret that were told of
-	table    *process.Table
-	console  *console
-	out      *logs.Console
-	program  program.Program
-	events   *queue
-	machine  *drive.Machine
-	fence    rendezvous.Fence // nil: the backend is none
-	stores   *stores
-	socket   *socket
-	config   workersConfig
-	current  *workers
-	subject  program.Subject
-	exam     *exam.Examiner // nil: nodes are not compared
-	devices  *devices
-	built    *builtEvent // not yet passed on
-	look     gpuWatch
-	request  envprop.Request // what the user asks of the workers' environment here
-	toldOMP  bool
-	unshown  error              // why a dry run has nothing to show
-	signals  int                // that asked the job to end
-	killAt   time.Time          // when the workers that are being stopped get SIGKILL
-	endWatch context.CancelFunc // of watchArrivals; nil: it does not run
-	status   status
-	wg       sync.WaitGroup
+	opts      Options
+	born      time.Time
+	node      rendezvous.Node
+	secret    secret.Secret
+	tls       *tls.Config     // of the control plane; nil without a secret
+	strange   map[string]bool // hosts with another secret that were told of
+	table     *process.Table
+	console   *console
+	out       *logs.Console
+	program   program.Program
+	events    *queue
+	machine   *drive.Machine
+	fence     rendezvous.Fence // nil: the backend is none
+	stores    *stores
+	socket    *socket
+	config    workersConfig
+	current   *workers
+	subject   program.Subject
+	exam      *exam.Examiner // nil: nodes are not compared
+	devices   *devices
+	built     *builtEvent // not yet passed on
+	look      gpuWatch
+	request   envprop.Request // what the user asks of the workers' environment here
+	toldOMP   bool
+	toldBuild bool               // what the compiler said stands on the terminal
+	unshown   error              // why a dry run has nothing to show
+	signals   int                // that asked the job to end
+	killAt    time.Time          // when the workers that are being stopped get SIGKILL
+	endWatch  context.CancelFunc // of watchArrivals; nil: it does not run
+	status    status
+	wg        sync.WaitGroup
 }
 
 // UsageError is an error of the command line or of a file that it names: exit
@@ -137,12 +138,7 @@ func (a *agent) ready() rendezvous.Event {
 	if e.err == nil {
 		return rendezvous.Ready{}
 	}
-	c := a.self(rendezvous.KindStart, e.err.Error())
-	c.ExitCode = e.code
-	if a.opts.Spec.MaxNodes > 1 {
-		a.console.say("%v; the other nodes are told when they are here", e.err)
-	}
-	return rendezvous.Ready{Cause: &c}
+	return rendezvous.Ready{Cause: a.unfit(e)}
 }
 
 // loop owns the machine: events in, commands out, until the job is decided.

@@ -63,8 +63,9 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 }
 
 func (a *agent) tellFailure(o rendezvous.Outcome, found []diagnose.Finding) {
+	cause, failures := a.worded(o)
 	if a.opts.quiet() {
-		a.console.say("job failed: %s; exit code %d", o.Cause.Line(), o.Code)
+		a.console.say("job failed: %s; exit code %d", cause.Line(), o.Code)
 		return
 	}
 	title := a.opts.Spec.Program
@@ -72,7 +73,7 @@ func (a *agent) tellFailure(o rendezvous.Outcome, found []diagnose.Finding) {
 		title = a.program.Title
 	}
 	fmt.Fprint(a.console.w, report.Text(report.TextInput{
-		Entrypoint: title, Cause: o.Cause, Failures: failed(o), ExitCode: o.Code, Explanation: found,
+		Entrypoint: title, Cause: &cause, Failures: failures, ExitCode: o.Code, Explanation: found,
 	}))
 }
 

@@ -93,6 +93,7 @@ type Cause struct {
 	// the worker reported, why an agent counts as lost.
 	Message string `json:"message,omitempty"`
 	// Traceback, ErrorFile: from the worker's TORCHELASTIC_ERROR_FILE, if it wrote one.
+	// Where no worker is concerned, what the compiler said of a program.
 	Traceback string `json:"traceback,omitempty"`
 	ErrorFile string `json:"error_file,omitempty"`
 	// Logs are the files on Host that hold what the worker printed, if there are any.

@@ -15,7 +15,7 @@ const maxBuildOutput = 8 << 10
 
 // Build makes the program ready. For Go it runs "go build" once, in the
 // package's own folder, so that the package's module is found wherever the user
-// stands. The error holds the tool's output.
+// stands. What the tool says of the program is a *BuildError.
 func (p Plan) Build(ctx context.Context) (Program, error) {
 	prog := Program{Path: p.path, Title: p.in.Program}
 	name := p.path // argv[0] is a path, so that Python finds its virtual environment
@@ -68,7 +68,7 @@ func (p Plan) compile(ctx context.Context, output string) error {
 		return fmt.Errorf("cannot build %s: %s: %w", p.in.Program, command, err)
 	}
 	if exit != 0 {
-		return fmt.Errorf("cannot build %s: %s ended with code %d:\n%s", p.in.Program, command, exit, excerpt(text))
+		return &BuildError{p.in.Program, command, exit, string(excerpt(text))}
 	}
 	// Of a package that is no command the Go tool makes an archive.
 	head, err := firstBytes(output)
@@ -79,6 +79,30 @@ func (p Plan) compile(ctx context.Context, output string) error {
 		return fmt.Errorf("cannot start %s: it is not a Linux program after %s (is it package main?)", p.in.Program, command)
 	}
 	return nil
+}
+
+// BuildError is what the Go tool said of a program that does not build.
+type BuildError struct {
+	Program string // as the user named it
+	Command string
+	Code    int    // of the tool
+	Output  string // of the tool, at most a few KiB
+}
+
+// Error has all of the output.
+func (e *BuildError) Error() string {
+	return fmt.Sprintf("cannot build %s: %s ended with code %d:\n%s", e.Program, e.Command, e.Code, e.Output)
+}
+
+// Short is the error in one line, with the first one of the compiler.
+func (e *BuildError) Short() string {
+	for line := range strings.Lines(e.Output) {
+		// "# package" heads the errors of a package; modules are fetched before.
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "go: downloading ") {
+			return fmt.Sprintf("cannot build %s: %s", e.Program, line)
+		}
+	}
+	return fmt.Sprintf("cannot build %s: go build ended with code %d", e.Program, e.Code)
 }
 
 // excerpt is the beginning of the output, where compilers tell the first error.

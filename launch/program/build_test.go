@@ -57,6 +57,18 @@ func TestKilledBuild(t *testing.T) {
 	}
 }
 
+func TestBuildErrorShort(t *testing.T) {
+	for output, want := range map[string]string{
+		"# example.com/p\n./main.go:3:2: undefined: x\n./main.go:4:2: undefined: y": "cannot build ./p: ./main.go:3:2: undefined: x",
+		"go: downloading example.com/q v1.0.0\n\n  no required module\n":            "cannot build ./p: no required module",
+		"": "cannot build ./p: go build ended with code 1",
+	} {
+		if got := (&BuildError{Program: "./p", Code: 1, Output: output}).Short(); got != want {
+			t.Errorf("%q: %q, want %q", output, got, want)
+		}
+	}
+}
+
 const hello = "package main\n\nimport (\"fmt\"; \"os\")\n\nfunc main() { fmt.Println(\"hello\", os.Args[1]) }\n"
 
 func TestBuild(t *testing.T) {

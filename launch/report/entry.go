@@ -34,6 +34,9 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 	if c.Rank < 0 {
 		field("rank", "none ("+event(c.Kind)+")")
 		field("reason", orNA(reason(c)))
+		if text := strings.TrimSpace(c.Traceback); root && text != "" { // a compiler's
+			field("output", plainLines(strings.Split(text, "\n")))
+		}
 	} else {
 		field("rank", fmt.Sprintf("%d (local_rank: %d)", c.Rank, c.LocalRank))
 		field("exitcode", exitText(c))
@@ -87,7 +90,7 @@ func reason(c *rendezvous.Cause) string {
 	if c.Message == "" && c.Kind == rendezvous.KindStopped && c.Signal != 0 {
 		return "received " + rendezvous.SignalName(c.Signal)
 	}
-	return plainLines(strings.Split(strings.TrimSpace(c.Message), "\n")) // a compiler's words have lines
+	return plainLines(strings.Split(strings.TrimSpace(c.Message), "\n"))
 }
 
 // exitText is the exit code as Python's subprocess has it: a signal is negative.

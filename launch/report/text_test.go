@@ -90,7 +90,11 @@ func TestTextGolden(t *testing.T) {
 		{"report", TextInput{Entrypoint: "train", Cause: ptr(worker(2, func(c *rendezvous.Cause) {
 			c.Kind, c.ExitCode, c.Message = rendezvous.KindReport, 0, "shard 7 cannot be read"
 		})), ExitCode: 1}},
-		{"build", TextInput{Entrypoint: "./train", Cause: ptr(node(rendezvous.KindStart, "cannot build ./train: go build ended with code 1:\n# example.com/train\n./main.go:3:2: undefined: \x1b[31mx\n./main.go:4:2: undefined: y\n")), ExitCode: 1}},
+		{"build", TextInput{Entrypoint: "./train", Cause: ptr(func() rendezvous.Cause {
+			c := node(rendezvous.KindStart, "the program does not build")
+			c.Traceback = "# example.com/train\n./main.go:3:2: undefined: \x1b[31mx\n./main.go:4:2: undefined: y\n"
+			return c
+		}()), ExitCode: 1}},
 		{"agent", TextInput{Entrypoint: "train.py", Cause: ptr(node(rendezvous.KindAgent, "cannot open a port on 10.0.0.2: too many open files")), ExitCode: 1}},
 		{"logs", TextInput{Entrypoint: "train.py", Cause: ptr(worker(3, func(c *rendezvous.Cause) {
 			c.Logs = []string{"/logs/none_y/attempt_0/1/stdout.log", "/logs/none_y/attempt_0/1/stderr.log"}
