@@ -55,13 +55,14 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// A keeper of several agents says which of them was killed.
+// A keeper of several agents says which of them was killed, and the others do not
+// wait for somebody to start it again, also where restarts are left.
 func TestAgentOfLocalNodesKilled(t *testing.T) {
 	t.Parallel()
 	for victim := range 2 {
 		t.Run(fmt.Sprint(victim), func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, "--local-nodes", "2")
+			j := newJob(t, "--local-nodes", "2", "--max-restarts", fmt.Sprint(victim))
 			a := j.run("both", sh(stay)...)
 			a.prints("up", 2)
 			j.kill(j.agentOfLocalNode(victim))

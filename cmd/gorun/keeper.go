@@ -24,6 +24,10 @@ type keeper struct {
 	killed process.Exit // of the agent that writes the report, if it was
 }
 
+// replaceWait is how long the other local nodes have to end by themselves when the
+// agent of one was killed.
+const replaceWait = 5 * time.Second
+
 // newKeeper returns a keeper of the job's agents, none of which it has been told yet.
 func newKeeper(job spec.Spec, born time.Time) *keeper {
 	k := &keeper{job: job, born: born}
@@ -42,6 +46,14 @@ func newKeeper(job spec.Spec, born time.Time) *keeper {
 		}
 		if i == 0 && e.Signal != 0 {
 			k.killed = e
+		}
+		if job.LocalNodes > 1 && job.Backend == spec.Gossip && e.Signal != 0 { // the others would wait for a node that nobody starts
+			time.AfterFunc(replaceWait, func() {
+				select {
+				case signals <- syscall.SIGTERM:
+				default: // they get enough of them
+				}
+			})
 		}
 		if k.code == 0 {
 			k.code = e.Status()
