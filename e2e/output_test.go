@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -40,6 +41,36 @@ func TestTeeKeepsLinesWhole(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The agents of --local-nodes, which share one pipe, do not tear each other's lines
+// either.
+func TestTeeKeepsLinesWholeBetweenAgents(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	j := newJob(t, "--local-nodes", "3", "--tee", "3", "--log-dir", t.TempDir())
+	// Longer than what the kernel writes to a pipe in one piece (4096 bytes).
+	cmd := j.command(sh(`l=$RANK; while [ ${#l} -lt 5000 ]; do l=$l$l; done; i=0; while [ $i -lt 200 ]; do echo $l; echo $l >&2; i=$((i + 1)); done`)...)
+	cmd.Stdout, cmd.Stderr = w, w
+	a := j.launch("all", cmd)
+	w.Close()
+	in, lines := bufio.NewScanner(r), 0
+	for in.Scan() {
+		text := in.Text()
+		if rank, ok := strings.CutPrefix(text, "[default0]:"); ok && len(rank) == 8192 && strings.Trim(rank, rank[:1]) == "" {
+			lines++
+		} else if !strings.HasPrefix(text, "gorun") {
+			t.Fatalf("torn: %d bytes, begins %.30q, ends %q", len(text), text, text[max(0, len(text)-30):])
+		}
+	}
+	if lines != 3*2*200 {
+		t.Errorf("%d lines, want %d (%v)", lines, 3*2*200, in.Err())
+	}
+	j.end(patience, 0, a)
 }
 
 // --redirects makes torchrun's files, and the console stays empty.

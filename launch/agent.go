@@ -70,7 +70,15 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		prefix = "gorun[" + opts.Local.Addr + "]"
 	}
 	a.console = newConsole(opts.Stderr, prefix, opts.quiet())
-	out := newPatient(opts.Stderr)
+	if a.out, err = logs.NewConsole(opts.Stdout, opts.Stderr); err != nil {
+		return 1, err
+	}
+	defer a.out.Close()
+	if opts.Local != nil && opts.Local.Turns != nil {
+		a.out.TakeTurns(opts.Local.Turns)
+	}
+	hurry, cancelTurns := context.WithCancel(context.Background())
+	out := newPatient(a.out.Remarks(hurry.Done()), cancelTurns)
 	go out.run()
 	defer out.finish()
 	a.console.w = out
@@ -89,10 +97,6 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	}
 	defer a.table.Close()
 	process.RaiseFiles()
-	if a.out, err = logs.NewConsole(opts.Stdout, opts.Stderr); err != nil {
-		return 1, err
-	}
-	defer a.out.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer opts.Scratch.Remove()
 	defer a.wg.Wait()

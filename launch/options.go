@@ -31,6 +31,7 @@ type LocalNode struct {
 	Addr     string                                // 127.0.0.1, .2, ...
 	Endpoint func(context.Context) (string, error) // waits for the first node's endpoint; not called by node 0
 	Announce func(endpoint string)                 // tells the others the endpoint; called by node 0
+	Turns    *os.File                              // for [logs.Console.TakeTurns]; nil: there is none
 }
 
 // Quiet agents leave the full report to the first node of the machine.

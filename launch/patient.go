@@ -10,6 +10,7 @@ import (
 // does not fit into the queue is dropped.
 type patient struct {
 	w     io.Writer
+	hurry func() // makes w wait for less
 	queue chan []byte
 	done  chan struct{}
 }
@@ -19,8 +20,8 @@ const (
 	patientFlush = 2 * time.Second // for what is left at the end
 )
 
-func newPatient(w io.Writer) *patient {
-	return &patient{w: w, queue: make(chan []byte, patientQueue), done: make(chan struct{})}
+func newPatient(w io.Writer, hurry func()) *patient {
+	return &patient{w: w, hurry: hurry, queue: make(chan []byte, patientQueue), done: make(chan struct{})}
 }
 
 // run writes until finish.
@@ -44,8 +45,11 @@ func (p *patient) Write(b []byte) (int, error) {
 // afterwards.
 func (p *patient) finish() {
 	close(p.queue)
-	select {
-	case <-p.done:
-	case <-time.After(patientFlush):
+	for range 2 {
+		select {
+		case <-p.done:
+		case <-time.After(patientFlush / 2):
+		}
+		p.hurry()
 	}
 }

@@ -48,7 +48,7 @@ func (a *agent) preview(w *workers) error {
 	if len(mine) == 0 && a.opts.Local == nil && !dry.JSON {
 		a.console.say("%s is elsewhere: gorun env prints it there", dry.What())
 	}
-	var b bytes.Buffer // written at once: other nodes of this machine may write, too
+	var b bytes.Buffer // shown at once: other nodes of this machine may write, too
 	if dry.Whole && !a.opts.quiet() {
 		err = preview.WriteWorld(&b, &w.world)
 	}
@@ -60,7 +60,7 @@ func (a *agent) preview(w *workers) error {
 		err = Print(&b, mine, dry.Diff, dry.JSON)
 	}
 	if err == nil {
-		_, err = a.opts.Stdout.Write(b.Bytes())
+		err = a.out.Print(b.Bytes())
 	}
 	return err
 }

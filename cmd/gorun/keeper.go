@@ -92,7 +92,7 @@ func (k *keeper) verdict(err error) error {
 func runKeeper(sp spec.Spec, args []string) error {
 	n := max(1, sp.LocalNodes)
 	k := newKeeper(sp, time.Now())
-	rd, wr, err := os.Pipe()
+	give, err := shareLocal(n)
 	if err != nil {
 		return k.verdict(err)
 	}
@@ -103,17 +103,8 @@ func runKeeper(sp spec.Spec, args []string) error {
 			Path: selfPath, Args: append([]string{"gorun", agentCommand, fmt.Sprintf("%d/%d", i, n), tag}, args...),
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,
 		}
-		if n > 1 {
-			s.ExtraFiles = []*os.File{rd}
-			if i == 0 {
-				s.ExtraFiles = []*os.File{wr}
-			}
-		}
+		s.ExtraFiles = give(i)
 		k.Agents = append(k.Agents, s)
-	}
-	if n == 1 {
-		rd.Close()
-		wr.Close()
 	}
 	return k.verdict(k.Run(context.Background()))
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -32,14 +30,7 @@ import (
 // process inherits must never make it an agent.
 const agentCommand = "agent-of-keeper"
 
-// Descriptors of an agent of --local-nodes, after the keeper's lifeline: node 0
-// writes the endpoint into the pipe, once for each other node, which read it.
-const (
-	endpointFD     = process.LifelineFD + 1
-	endpointRecord = 64 // bytes, padded with spaces
-	endpointWait   = 10 * time.Second
-	selfPath       = "/proc/self/exe"
-)
+const selfPath = "/proc/self/exe"
 
 // survivePipes makes a write to a terminal or a pipe that is gone fail, where Go
 // would let SIGPIPE end this process: a remark that nobody can read must not
@@ -189,32 +180,3 @@ func agentPlace(s string) (index, count int, err error) {
 }
 
 var errNotKeeper = &launch.UsageError{Err: errors.New(agentCommand + " is for gorun itself; run gorun PROGRAM")}
-
-// localNode places an agent of --local-nodes at 127.0.0.(1+index).
-func localNode(index, count int) *launch.LocalNode {
-	_ = syscall.SetNonblock(endpointFD, true) // else a read has no deadline
-	pipe := os.NewFile(endpointFD, "endpoint")
-	return &launch.LocalNode{
-		Index: index,
-		Addr:  fmt.Sprintf("127.0.%d.%d", (index+1)/256, (index+1)%256),
-		Announce: func(endpoint string) {
-			for range count - 1 {
-				_, _ = fmt.Fprintf(pipe, "%-*s", endpointRecord, endpoint)
-			}
-			pipe.Close()
-		},
-		Endpoint: func(ctx context.Context) (string, error) {
-			defer pipe.Close()
-			_ = pipe.SetReadDeadline(time.Now().Add(endpointWait))
-			defer context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Now()) })()
-			b := make([]byte, endpointRecord)
-			if _, err := io.ReadFull(pipe, b); err != nil {
-				if errors.Is(err, io.EOF) {
-					return "", errors.New("node 0 ended before it said where to meet")
-				}
-				return "", fmt.Errorf("node 0 has not said within %v where to meet: %w", endpointWait, err)
-			}
-			return strings.TrimSpace(string(b)), nil
-		},
-	}
-}

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,7 @@ type sink struct {
 	own      *os.File
 	terminal bool
 	lock     chan struct{} // held while writing; a channel, so that waiting can be given up
+	turn     *turn         // taken while writing; nil: no other process writes there
 }
 
 func newSink(f *os.File) (*sink, error) {
@@ -86,6 +88,37 @@ func (s *sink) write(p []byte, giveUp <-chan struct{}) {
 			return
 		}
 	}
-	_, _ = s.own.Write(p)
+	if s.turn == nil {
+		_, _ = s.own.Write(p)
+	} else if s.turn.take(giveUp) {
+		_, _ = s.own.Write(p)
+		s.turn.free()
+	}
 	<-s.lock
+}
+
+// Print writes p to standard output in one piece.
+func (c *Console) Print(p []byte) error {
+	_, err := said{sink: c.stdout}.Write(p)
+	return err
+}
+
+// Remarks returns standard error for what gorun itself says: each Write is in one
+// piece. Once hurry is closed it waits for no other process: one that was stopped
+// must not cost the last words.
+func (c *Console) Remarks(hurry <-chan struct{}) io.Writer { return said{c.stderr, hurry} }
+
+type said struct {
+	sink  *sink
+	hurry <-chan struct{}
+}
+
+func (w said) Write(p []byte) (int, error) {
+	s := w.sink
+	s.lock <- struct{}{}
+	defer func() { <-s.lock }()
+	if s.turn != nil && s.turn.take(w.hurry) {
+		defer s.turn.free()
+	}
+	return s.own.Write(p)
 }

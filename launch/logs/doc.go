@@ -8,6 +8,8 @@
 //   - A stream that nothing is to be done with is inherited: no copy, no
 //     goroutine, no delay.
 //   - What is passed through is passed at once and byte for byte.
+//   - What is written to the console at once stays in one piece, beside other
+//     processes too that take turns (TakeTurns).
 //   - The child's ends are in blocking mode, as every program expects.
 //   - Memory is bounded, whatever a worker prints.
 //   - The end of standard error is known for every worker, however it is
