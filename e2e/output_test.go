@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // loud prints 2000 lines on both streams, one write a line.
@@ -71,6 +73,32 @@ func TestTeeKeepsLinesWholeBetweenAgents(t *testing.T) {
 		t.Errorf("%d lines, want %d (%v)", lines, 3*2*200, in.Err())
 	}
 	j.end(patience, 0, a)
+}
+
+// A full disk costs the log files, with a word for each, and nothing else.
+func TestLogFolderIsFull(t *testing.T) {
+	t.Parallel()
+	need(t, os.Geteuid() == 0, "root, to mount a file system")
+	logs := t.TempDir()
+	if err := unix.Mount("none", logs, "tmpfs", 0, "size=64k"); err != nil {
+		need(t, false, fmt.Sprintf("a file system: %v", err))
+	}
+	t.Cleanup(func() { _ = unix.Unmount(logs, unix.MNT_DETACH) })
+	j := newJob(t, "--standalone", "--nproc-per-node", "2", "--tee", "3", "--log-dir", logs)
+	more := strings.ReplaceAll(loud, " end", " end, and each file alone is more than fits") // 2000 lines of 60 bytes
+	a := j.run("alone", sh(more)...)
+	j.end(patience, 0, a)
+	for rank := range 2 {
+		for stream, text := range map[string]string{"out": a.out.String(), "err": a.err.String()} {
+			if n := strings.Count(text, fmt.Sprintf("[default%d]:%s of", rank, stream)); n != 2000 {
+				t.Errorf("%d lines of rank %d on std%s", n, rank, stream)
+			}
+			word := regexp.MustCompile(fmt.Sprintf(`(?m)^gorun: rank %d: cannot write %s/\S+/attempt_0/%d/std%s\.log: no space left on device; `, rank, logs, rank, stream))
+			if n := len(word.FindAllString(a.err.String(), -1)); n != 1 {
+				t.Errorf("%d words about std%s of rank %d: %s", n, stream, rank, word)
+			}
+		}
+	}
 }
 
 // --redirects makes torchrun's files, and the console stays empty.

@@ -31,6 +31,7 @@ type agent struct {
 	out       *logs.Console
 	program   program.Program
 	events    *queue
+	losses    *drive.Queue[string] // of log files, not yet told
 	machine   *drive.Machine
 	fence     rendezvous.Fence // nil: the backend is none
 	stores    *stores
@@ -64,7 +65,7 @@ func (u *UsageError) Unwrap() error { return u.Err }
 // Run is the life of one agent. It returns gorun's exit code; the error is only
 // for what happened before there was a job to report on; --report has it too.
 func Run(ctx context.Context, opts Options) (code int, err error) {
-	a := &agent{opts: opts, born: time.Now(), events: newQueue()}
+	a := &agent{opts: opts, born: time.Now(), events: newQueue(), losses: drive.NewQueue[string]()}
 	prefix := "gorun"
 	if opts.Local != nil {
 		prefix = "gorun[" + opts.Local.Addr + "]"
@@ -114,6 +115,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	if a.current != nil {
 		a.current.sweep()
 	}
+	a.sayUnkept()
 	if a.unshown != nil && outcome.Code == 0 {
 		return 1, a.unshown
 	}

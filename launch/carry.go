@@ -41,6 +41,8 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 		event = a.otherSecret(e)
 	case noteEvent:
 		a.console.say("%s", e.text)
+	case unkeptEvent:
+		a.sayUnkept()
 	case tableEvent:
 		if !a.opts.quiet() {
 			a.console.table(e.text)

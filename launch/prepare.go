@@ -83,6 +83,7 @@ func (a *agent) prepareWorkers() error {
 	c := workersConfig{
 		table: a.table, console: a.out, wd: a.opts.Dir, stdin: a.opts.Stdin,
 		host: a.node.Host, node: a.node.ID, runID: sp.RunID, grace: sp.ShutdownTimeout, post: a.events.post,
+		unkept:   a.unkept,
 		torchrun: sp.Env.TorchrunOMP,
 	}
 	var err error

@@ -13,6 +13,7 @@ type (
 	signalEvent struct{ sig syscall.Signal }
 	keeperEvent struct{}
 	noteEvent   struct{ text string }
+	unkeptEvent struct{}              // there are losses
 	tableEvent  struct{ text string } // lines of a table
 	otherEvent  struct {              // an agent with another secret
 		at     string // its host

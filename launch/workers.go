@@ -61,7 +61,8 @@ type workersConfig struct {
 	grace    time.Duration
 	torchrun bool // --omp=torchrun
 	post     func(rendezvous.Event)
-	slots    []slot // by local rank
+	unkept   func(rank int, path string, err error) // output that is not in the file
+	slots    []slot                                 // by local rank
 	// release waits for the GPUs of workers that have ended; nil: nothing to wait for.
 	release func(ctx context.Context, of watch.World, pids []int)
 }
@@ -140,6 +141,7 @@ func (w *workers) open(attempt string, local int) (*worker, error) {
 		LocalRank: local, Dir: attempt, Console: w.cfg.console,
 		Redirect: w.cfg.redirect.For(local), Tee: w.cfg.tee.For(local),
 		Prefix: logs.DefaultPrefix(m.Role, local),
+		Unkept: func(path string, err error) { w.cfg.unkept(m.FirstRank+local, path, err) },
 	})
 	if err != nil {
 		return nil, err

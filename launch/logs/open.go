@@ -21,6 +21,10 @@ type WorkerOptions struct {
 	Prefix string
 	// Console is where output is shown; nil: nowhere.
 	Console *Console
+	// Unkept, if set, is called once for each file of Tee that cannot be written,
+	// with its path; what follows is only shown. Files of Redirect are the
+	// worker's to write.
+	Unkept func(path string, err error)
 }
 
 // DefaultPrefix is what torchrun puts before a line: no space follows.
@@ -89,6 +93,9 @@ func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.F
 			return nil, err
 		}
 		s.file, w.teeFiles = f, append(w.teeFiles, path)
+		if o.Unkept != nil {
+			s.unkept = func(err error) { o.Unkept(path, err) }
+		}
 	}
 	terminal := false
 	switch {

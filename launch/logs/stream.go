@@ -25,6 +25,8 @@ type stream struct {
 	file *os.File // nil: not kept
 	tail *tail    // nil: not kept
 	on   shower   // nil: not shown
+	// unkept is told once why file does not get what comes; nil: nobody is.
+	unkept func(error)
 
 	last atomic.Int64 // when something was last read, Unix nanoseconds; 0: never
 	done chan struct{}
@@ -70,8 +72,12 @@ func (s *stream) take(p []byte) {
 	}
 	s.last.Store(time.Now().UnixNano())
 	if s.file != nil {
-		_, err := s.file.Write(p)
-		s.lost(err)
+		if _, err := s.file.Write(p); err != nil {
+			// What fits later would hide that something is missing before it.
+			_ = s.file.Close()
+			s.file = nil
+			s.lost(err)
+		}
 	}
 	if s.tail != nil {
 		s.tail.write(p)
@@ -82,8 +88,12 @@ func (s *stream) take(p []byte) {
 }
 
 func (s *stream) lost(err error) {
-	if err != nil && s.err == nil {
-		s.err = fmt.Errorf("cannot keep all of a worker's output: %w", err)
+	if err == nil {
+		return
+	}
+	s.err = fmt.Errorf("cannot keep all of a worker's output: %w", err)
+	if s.unkept != nil {
+		s.unkept(err)
 	}
 }
 

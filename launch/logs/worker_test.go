@@ -239,13 +239,20 @@ func TestLogFileThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := captureFiles(t)
-	w := open(t, WorkerOptions{Dir: dir, Tee: Stderr, Prefix: "p:", Console: c.Console})
-	start(t, w, shell("echo a >&2"))
+	var told []string
+	unkept := func(path string, err error) { told = append(told, fmt.Sprint(path, ": ", err)) }
+	w := open(t, WorkerOptions{Dir: dir, Tee: Stderr, Prefix: "p:", Console: c.Console, Unkept: unkept})
+	start(t, w, shell("echo a >&2; until [ -e "+dir+"/go ]; do sleep 0.01; done; echo b >&2"))
+	eventually(t, "a line", func() bool { return text(t, c.err) == "p:a\n" })
+	create(t, dir+"/go")
 	if err := w.Wait(limit(t)); err == nil || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("error %v", err)
 	}
-	if got := text(t, c.err); got != "p:a\n" {
+	if got := text(t, c.err); got != "p:a\np:b\n" {
 		t.Errorf("the console shows %q", got)
+	}
+	if len(told) != 1 || !strings.HasPrefix(told[0], dir+"/0/stderr.log: ") || !strings.Contains(told[0], "no space left") {
+		t.Errorf("told %q", told)
 	}
 }
 
