@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 )
@@ -111,4 +112,27 @@ func TestStaticSameNodeRank(t *testing.T) {
 	j.end(soon, 75, third)
 	j.causes([]*agent{third}, "--node-rank 1")
 	j.end(soon, 0, node("2"), first, second)
+}
+
+// On one node the address that the user gave is the store's, if it can be.
+func TestMasterOfOneNode(t *testing.T) {
+	t.Parallel()
+	const away = "192.0.2.77" // TEST-NET-1: nobody's
+	for _, flags := range []string{"", "--rdzv-backend=static", "--standalone"} {
+		for addr, want := range map[string]string{"localhost": "localhost", "127.0.0.9": "127.0.0.9", away: "127.0.0.1", "no-such-host.invalid": "127.0.0.1"} {
+			t.Run(flags+addr, func(t *testing.T) {
+				t.Parallel()
+				j := newJob(t, strings.Fields(flags)...)
+				port := fmt.Sprint(freePort(t))
+				a := j.run("a", "--master-addr", addr, "--master-port", port, "--no-python", "bash", "-c",
+					`echo at $MASTER_ADDR:$MASTER_PORT; exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT`)
+				j.end(patience, 0, a)
+				a.prints("at "+want+":"+port+"\n", 1)
+				told := strings.Contains(a.err.String(), "--master-addr "+addr+" is ignored, since the job has one node and ")
+				if told != (addr != want) {
+					t.Errorf("a word about the address: %v", told)
+				}
+			})
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -21,12 +20,13 @@ const retry = 50 * time.Millisecond
 
 // connect opens this agent's ports and starts looking for the others.
 func (a *agent) connect(ctx context.Context) error {
-	switch a.opts.Spec.Backend {
-	case spec.Standalone:
+	sp := a.opts.Spec
+	switch {
+	case sp.Backend == spec.Standalone, sp.Backend == spec.Static && sp.MaxNodes == 1:
 		return a.connectAlone(ctx)
-	case spec.Static:
+	case sp.Backend == spec.Static:
 		return a.connectStatic(ctx)
-	case spec.EtcdV3:
+	case sp.Backend == spec.EtcdV3:
 		return a.connectEtcd(ctx)
 	default:
 		return a.connectGossip(ctx)
@@ -35,7 +35,12 @@ func (a *agent) connect(ctx context.Context) error {
 
 // offerStore binds the first store.
 func (a *agent) offerStore(ctx context.Context, open func() (net.Listener, error)) error {
-	a.stores = &stores{open: open, addr: a.node.Addr}
+	return a.offerStoreAt(ctx, a.node.Addr, open)
+}
+
+// offerStoreAt is offerStore for workers that reach it by another address or name.
+func (a *agent) offerStoreAt(ctx context.Context, addr string, open func() (net.Listener, error)) error {
+	a.stores = &stores{open: open, addr: addr}
 	var err error
 	a.node.Store, err = a.stores.renew(context.WithoutCancel(ctx))
 	return err
@@ -50,32 +55,6 @@ func (a *agent) findPlace(ctx context.Context, sp spec.Spec) (place, error) {
 	what := "looking up " + strings.Join(names, ", ")
 	p, err := await(ctx, a, what, func(ctx context.Context) (place, error) { return findPlace(ctx, sp) })
 	return reachable(sp, p), err
-}
-
-// connectAlone: one node needs nobody.
-func (a *agent) connectAlone(ctx context.Context) error {
-	sp := a.opts.Spec
-	a.node.Addr, a.node.Endpoint = "127.0.0.1", 0
-	bind := a.node.Addr
-	if sp.LocalAddr != "" {
-		ips, err := await(ctx, a, "looking up "+sp.LocalAddr, func(ctx context.Context) ([]netip.Addr, error) {
-			return lookup(ctx, sp.LocalAddr)
-		})
-		if err != nil {
-			return fmt.Errorf("cannot use --local-addr %s: %w", sp.LocalAddr, err)
-		}
-		a.node.Addr, bind = sp.LocalAddr, ips[0].String()
-	}
-	open := func() (net.Listener, error) { return listen(bind, sp.Ports) }
-	if sp.MasterPort > 0 {
-		open = func() (net.Listener, error) { return listenAt(bind, sp.MasterPort) }
-	}
-	if err := a.offerStore(ctx, open); err != nil {
-		return err
-	}
-	a.newMachine(1, "this node", false)
-	a.events.post(rendezvous.Peers{All: []rendezvous.Peer{{ID: a.node.ID, Endpoint: 0}}})
-	return nil
 }
 
 func listenAt(addr string, port int) (net.Listener, error) {

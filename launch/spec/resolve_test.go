@@ -31,20 +31,21 @@ func defaults() Spec {
 			JoinTimeout: 10 * time.Minute, LastCallTimeout: 30 * time.Second,
 			KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10,
 		},
-		MasterAddr: "127.0.0.1", ShutdownTimeout: 30 * time.Second, Role: "default",
+		ShutdownTimeout: 30 * time.Second, Role: "default",
 		Devices:   Devices{OnError: AbortOnGPUError, Release: 50 * time.Second},
 		Redirects: "0", Tee: "0", Preflight: PreflightError, Env: Env{Conflict: envprop.ConflictFirst}, Program: "train.py", Args: []string{"--lr", "1"},
 	}
 }
 
 func gossip(s *Spec, nodes int, at ...Endpoint) {
-	s.Backend, s.Endpoints, s.NodeRank, s.MasterAddr = Gossip, at, -1, ""
+	s.Backend, s.Endpoints, s.NodeRank = Gossip, at, -1
 	s.MinNodes, s.MaxNodes = nodes, nodes
 }
 
 func static(s *Spec, nodes, rank int, host string, port int) {
 	s.Backend, s.Endpoints, s.NodeRank = Static, []Endpoint{{host, port}}, rank
 	s.MinNodes, s.MaxNodes, s.MasterAddr, s.MasterPort = nodes, nodes, host, port
+	s.MeetBy = []string{"--master-addr", "--master-port"}
 }
 
 func TestResolve(t *testing.T) {
@@ -83,7 +84,10 @@ func TestResolve(t *testing.T) {
 		},
 		{
 			name: "PET master of a static job", env: env{"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.2", "PET_MASTER_PORT": "5", "PET_NODE_RANK": "1"},
-			want: func(s *Spec) { static(s, 2, 1, "127.0.0.2", 5) },
+			want: func(s *Spec) {
+				static(s, 2, 1, "127.0.0.2", 5)
+				s.MeetBy = []string{"PET_MASTER_ADDR", "PET_MASTER_PORT"}
+			},
 		},
 		{
 			name: "command line wins over PET", flags: flags{"nproc_per_node": "2", "module": "0", "max_restarts": "1"},
@@ -130,6 +134,10 @@ func TestResolve(t *testing.T) {
 		},
 		{name: "master port of one node", flags: flags{"master_port": "29501"}, want: func(s *Spec) { s.MasterPort = 29501 }},
 		{
+			name: "master of one node", flags: flags{"master_port": "29501"}, env: env{"PET_MASTER_ADDR": "a"},
+			want: func(s *Spec) { s.MasterAddr, s.MasterPort, s.MeetBy = "a", 29501, []string{"PET_MASTER_ADDR"} },
+		},
+		{
 			name: "master means static", flags: flags{"nnodes": "2", "master_addr": "a"},
 			want: func(s *Spec) { static(s, 2, 0, "a", 29500) },
 		},
@@ -140,12 +148,13 @@ func TestResolve(t *testing.T) {
 		{name: "static by name", flags: flags{"rdzv_backend": "static"}, want: func(s *Spec) { static(s, 1, 0, "127.0.0.1", 29500) }},
 		{
 			name: "static with endpoint", flags: flags{"rdzv_backend": "static", "nnodes": "2", "rdzv_endpoint": "a:7"},
-			want: func(s *Spec) { static(s, 2, 0, "a", 7) },
+			want: func(s *Spec) { static(s, 2, 0, "a", 7); s.MeetBy = []string{"--rdzv-endpoint"} },
 		},
 		{
 			name: "static endpoint wins over master", flags: flags{"rdzv_backend": "static", "nnodes": "2", "rdzv_endpoint": "a", "master_addr": "b", "master_port": "8"},
 			want: func(s *Spec) {
 				static(s, 2, 0, "a", 8)
+				s.MeetBy = []string{"--rdzv-endpoint"}
 				s.Notes = []string{"--master-addr and --master-port are ignored: --rdzv-endpoint a decides"}
 			},
 		},

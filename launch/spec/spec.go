@@ -68,10 +68,13 @@ type Spec struct {
 	// LocalAddr is the address that this node tells the others, "" to choose one.
 	LocalAddr string
 	// MasterAddr and MasterPort are where the workers' store must be. With Gossip
-	// they are "" and 0: agreed in the rendezvous. With Standalone port 0 means
-	// any free port.
+	// they are "" and 0: agreed in the rendezvous. With Standalone "" means that
+	// nobody named an address, and port 0 any free port.
 	MasterAddr string
 	MasterPort int
+	// MeetBy are the flags or variables that name them, for messages, the one of the
+	// address first; nil if nobody can name them, or only the port.
+	MeetBy []string
 	// Ports confines every other port that gorun opens.
 	Ports PortRange
 

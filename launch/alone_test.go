@@ -1,0 +1,24 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFindMaster(t *testing.T) {
+	for host, want := range map[string]ownMaster{
+		"127.0.0.9":            {ip: "127.0.0.9"},
+		"localhost":            {ip: "127.0.0.1"},
+		"::1":                  {ip: "::1"},
+		"192.0.2.77":           {why: "this machine does not have that address"},
+		"no-such-host.invalid": {why: "the name cannot be looked up ("},
+	} {
+		got := findMaster(t.Context(), host)
+		if host == "localhost" && got.ip == "::1" {
+			continue // as this machine's /etc/hosts has it
+		}
+		if got.ip != want.ip || !strings.HasPrefix(got.why, want.why) || (got.why == "") != (want.why == "") {
+			t.Errorf("%s: %+v, want %+v", host, got, want)
+		}
+	}
+}
