@@ -132,6 +132,8 @@ func (in *input) localNodes(s *Spec, nnodes value) {
 	s.MinNodes, s.MaxNodes = n, n
 	in.conflict(s, in.get("node_rank"), "numbers its nodes itself")
 	in.conflict(s, in.text("master_addr", ""), "chooses the addresses itself")
+	in.conflict(s, in.text("local_addr", ""), "gives each node an address of its own, 127.0.0.1, .2, ...")
+	s.LocalAddr = ""
 	if in.on("standalone") {
 		in.fail("cannot use --standalone together with --local-nodes: it is for one node")
 	}

@@ -172,13 +172,14 @@ func TestResolve(t *testing.T) {
 			want: func(s *Spec) { gossip(s, 3); s.LocalNodes = 3 },
 		},
 		{
-			name: "local nodes in a scheduler's environment", flags: flags{"local_nodes": "2"}, env: env{"PET_NNODES": "4", "PET_NODE_RANK": "1"},
+			name: "local nodes in a scheduler's environment", flags: flags{"local_nodes": "2"}, env: env{"PET_NNODES": "4", "PET_NODE_RANK": "1", "PET_LOCAL_ADDR": "10.0.0.1"},
 			want: func(s *Spec) {
 				gossip(s, 2)
 				s.LocalNodes = 2
 				s.Notes = []string{
 					"PET_NNODES=4 is ignored: --local-nodes starts 2 nodes; drop PET_NNODES or make them equal",
 					"PET_NODE_RANK=1 is ignored: --local-nodes numbers its nodes itself",
+					"PET_LOCAL_ADDR=10.0.0.1 is ignored: --local-nodes gives each node an address of its own, 127.0.0.1, .2, ...",
 				}
 			},
 		},
@@ -303,6 +304,7 @@ func TestResolveErrors(t *testing.T) {
 		{"standalone backend with nodes", flags{"rdzv_backend": "standalone", "nnodes": "2"}, nil, "one node"},
 		{"local nodes and nnodes", flags{"local_nodes": "2", "nnodes": "3"}, nil, "--nnodes 3 together with --local-nodes"},
 		{"local nodes and rank", flags{"local_nodes": "2", "node_rank": "0"}, nil, "--node-rank 0 together with --local-nodes"},
+		{"local nodes and address", flags{"local_nodes": "2", "local_addr": "127.0.0.7"}, nil, "--local-addr 127.0.0.7 together with --local-nodes: that gives each node an address of its own"},
 		{"local nodes and endpoint", flags{"local_nodes": "2", "rdzv_endpoint": "a"}, nil, "--rdzv-endpoint a together with --local-nodes"},
 		{"local nodes and static", flags{"local_nodes": "2", "rdzv_backend": "static"}, nil, "--rdzv-backend static together with --local-nodes"},
 		{"local nodes and standalone", flags{"local_nodes": "2", "standalone": "1"}, nil, "--standalone together with --local-nodes"},
