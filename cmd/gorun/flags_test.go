@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"github.com/spf13/pflag"
+
+	"github.com/gorun/gorun/launch/spec"
 )
 
 func TestParseRun(t *testing.T) {
@@ -168,6 +170,23 @@ func TestEveryFlag(t *testing.T) {
 			}
 			if !strings.Contains(usage, "--"+f.name) {
 				t.Errorf("the help does not mention --%s", f.name)
+			}
+		}
+	}
+}
+
+// The flags that torchrun has get their defaults from PET_ variables, and only those.
+func TestFlagsFromEnvironment(t *testing.T) {
+	asked := map[string]bool{}
+	raw := spec.Raw{Command: []string{"train.py"}}
+	if _, err := raw.Resolve(func(name string) (string, bool) { asked[name] = true; return "", false }); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []grammar{runFlags(), checkFlags(), envFlags()} {
+		for f := range g.all() {
+			pet := "PET_" + strings.ToUpper(strings.ReplaceAll(f.name, "-", "_"))
+			if f.name != "help" && asked[pet] == f.own {
+				t.Errorf("%s: read %v, gorun's own %v", pet, asked[pet], f.own)
 			}
 		}
 	}

@@ -24,7 +24,8 @@ type Raw struct {
 // Lookup reads one environment variable, like os.LookupEnv.
 type Lookup func(name string) (value string, ok bool)
 
-// ownFlags are flags that torchrun does not have, so PET_ variables neither.
+// ownFlags are flags that torchrun does not have, so PET_ variables neither: a
+// worker that starts gorun inherits them, and must not start nodes again.
 var ownFlags = map[string]bool{
 	"local_nodes": true, "port_range": true, "report": true, "preflight": true, "ignore": true, "iface": true,
 	"strict": true, "json": true, "save": true, "from": true, "on_join": true, "secret_file": true,

@@ -7,7 +7,7 @@
 // the person at the terminal and all mean "wrong command line" (exit code 2).
 //
 // Names, defaults and checks are torchrun's where torchrun has the flag, and
-// the variable PET_<NAME> gives the flag's default, as there.
+// the variable PET_<NAME> gives that flag's default, as there.
 package spec
 
 import (
