@@ -173,3 +173,23 @@ func TestReportNowhere(t *testing.T) {
 	j.end(soon, 4, late)
 	late.says("cannot write the report of --report")
 }
+
+// Every node shows the time of the error file that a worker wrote; a time that
+// cannot be is none.
+func TestReportTimeOfErrorFile(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`"1605774851"`:  time.Unix(1605774851, 0).Format("2006-01-02_15:04:05"),
+		`1605774851`:    time.Unix(1605774851, 0).Format("2006-01-02_15:04:05"),
+		`253402300799`:  time.Unix(253402300799, 0).Format("2006-01-02_15:04:05"), // the end of the year 9999
+		`1e400`:         time.Now().Format("2006-01-"),
+		`"next Monday"`: time.Now().Format("2006-01-"),
+	} {
+		j := newJob(t)
+		agents := j.nodes(2, onRank("1", `echo '{"message": {"message": "E: x", "extraInfo": {"timestamp": `+text+`}}}' >$TORCHELASTIC_ERROR_FILE; exit 6`)...)
+		j.end(patience, 6, agents...)
+		for _, a := range agents {
+			a.says("  time      : " + want)
+		}
+	}
+}

@@ -59,7 +59,7 @@ func (w *workers) autopsy(wk *worker, exit process.Exit) rendezvous.Cause {
 		return c
 	}
 	if f, err := report.ReadErrorFile(wk.out.ErrorFile); err == nil {
-		c.ErrorFile, c.Message, c.Traceback = wk.out.ErrorFile, f.Message, f.Traceback
+		c.ErrorFile, c.Message, c.Traceback, c.Told = wk.out.ErrorFile, f.Message, f.Traceback, f.Time.UTC() // JSON knows no year 10000, as a zone might have it
 		if len(c.Tail) == 0 {
 			c.Consequence = diagnose.IsConsequence(strings.Split(f.Traceback, "\n"))
 		}

@@ -106,6 +106,9 @@ type Cause struct {
 	// is what orders failures of several nodes.
 	Time time.Time     `json:"time"`
 	Age  time.Duration `json:"age_ns,omitempty"`
+	// Told is the time that the worker's error file names, for the reader: it is the
+	// worker's word, in whole seconds, and orders nothing.
+	Told time.Time `json:"told_time,omitzero"`
 
 	// Consequence is set when what the worker printed shows that it fell over
 	// because a peer was gone: never named as the cause while a primary exists.

@@ -26,7 +26,11 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 			lines = append(lines, strings.TrimRight("  "+line, " "))
 		}
 	}
-	field("time", c.Time.In(zone).Format("2006-01-02_15:04:05"))
+	at := c.Time
+	if !c.Told.IsZero() { // as torchrun has it: the exception's time, not the process's end
+		at = c.Told
+	}
+	field("time", at.In(zone).Format("2006-01-02_15:04:05"))
 	field("host", orNA(oneLine(c.Host)))
 	if node := nodeText(c); node != "" {
 		field("node", node)

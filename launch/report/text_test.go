@@ -172,3 +172,21 @@ func TestEntrypoint(t *testing.T) {
 		t.Errorf("python without a script: %q", got)
 	}
 }
+
+// The time of a worker's error file is shown as torchrun shows it, whatever the
+// zone; it is whole seconds of the exception, not of the end.
+func TestTextTime(t *testing.T) {
+	for _, c := range []struct {
+		told time.Time
+		want string
+	}{
+		{time.Time{}, "time      : 2026-11-21_17:39:58"},
+		{time.Unix(1605774851, 0).UTC(), "time      : 2020-11-19_09:34:11"},
+	} {
+		f := worker(2, func(f *rendezvous.Cause) { f.Told = c.told })
+		got := Text(TextInput{Entrypoint: "train.py", Cause: &f, ExitCode: 1, Location: time.FixedZone("", 3600)})
+		if !strings.Contains(got, c.want+"\n") {
+			t.Errorf("%v: no %q in\n%s", c.told, c.want, got)
+		}
+	}
+}
