@@ -96,6 +96,19 @@ func TestStaticMasterMissing(t *testing.T) {
 	j.causes(j.agents, j.endpoint, "refused")
 }
 
+// The master that waits in vain names the flags that this job meets by.
+func TestStaticNobodyComes(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--rdzv-conf", "join_timeout=1", "--nnodes", "2", "--node-rank", "0")
+	_, port, _ := net.SplitHostPort(j.endpoint)
+	a := j.run("by master", append([]string{"--master-addr", "127.0.0.1", "--master-port", port}, sh("exit 0")...)...)
+	j.end(patience, 75, a)
+	j.causes([]*agent{a}, "with the same --master-addr and --master-port, and that they reach "+j.endpoint)
+	a = j.run("by endpoint", append([]string{"--rdzv-backend", "static", "--rdzv-endpoint", j.endpoint}, sh("exit 0")...)...)
+	j.end(patience, 75, a)
+	j.causes([]*agent{a}, "with the same --rdzv-endpoint, and that")
+}
+
 // Two nodes with one rank: the second is refused.
 func TestStaticSameNodeRank(t *testing.T) {
 	t.Parallel()

@@ -168,11 +168,20 @@ func (a *agent) connectGossip(ctx context.Context) error {
 func (a *agent) newMachine(endpoints int, where string, takeover bool) {
 	c := a.opts.Spec.Conf
 	m := rendezvous.New(rendezvous.Config{
-		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Check: a.exam != nil, Endpoints: endpoints, Where: where, Takeover: takeover,
+		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Check: a.exam != nil, Endpoints: endpoints, Where: where, Flags: meetingFlags(a.opts.Spec), Takeover: takeover,
 		Fenced: a.fence != nil, Grow: !a.opts.Spec.JoinWaits,
 		Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silence(c), Retry: retry, Token: newToken,
 	}, time.Now())
 	a.machine = &drive.Machine{Machine: m, Fence: a.fence, Post: a.events.post, Wait: &a.wg}
+}
+
+// meetingFlags are the flags that the nodes of a static job must share. Its run
+// id has a default that fits all.
+func meetingFlags(sp spec.Spec) string {
+	if sp.Backend != spec.Static {
+		return ""
+	}
+	return strings.Join(sp.MeetBy, " and ")
 }
 
 // silence is the time after which a node that says nothing counts as lost.

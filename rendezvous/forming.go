@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -159,7 +160,7 @@ func (c *coordinator) expire() {
 	if c.phase == sealing {
 		text = fmt.Sprintf("no world of %d nodes could be sealed in %s within %v: waiting for %s", len(c.world.Members), c.m.cfg.Where, c.m.cfg.Join, c.waits)
 	} else {
-		text += ". Check that gorun was started on the others with the same --rdzv-endpoint and --rdzv-id, and that they reach " + c.m.cfg.Where
+		text += ". Check that gorun was started on the others with the same " + cmp.Or(c.m.cfg.Flags, "--rdzv-endpoint and --rdzv-id") + ", and that they reach " + c.m.cfg.Where
 	}
 	c.failures = nil
 	c.add(c.m.here(KindRendezvous, text))
