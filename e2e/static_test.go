@@ -79,7 +79,13 @@ func TestStaticNodeLost(t *testing.T) {
 			if took := time.Since(killed); took > soon {
 				t.Errorf("took %v", took)
 			}
-			j.causes(agents[1-victim:2-victim], "was lost")
+			survivor := agents[1-victim]
+			j.causes([]*agent{survivor}, "was lost")
+			for _, jargon := range []string{"context canceled", "EOF"} {
+				if strings.Contains(survivor.err.String(), jargon) {
+					t.Errorf("it speaks of %q", jargon)
+				}
+			}
 		})
 	}
 }

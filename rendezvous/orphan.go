@@ -90,8 +90,14 @@ func (m *Machine) lostMember(control string, e Closed) Cause {
 	return c
 }
 
+// ConnectionEnded is the text of a Closed of which there is nothing more to say.
+const ConnectionEnded = "the connection ended"
+
 func lostText(silent bool, text string) string {
-	if silent {
+	switch {
+	case !silent && text == ConnectionEnded:
+		return "its agent closed the connection without a word; it was killed or crashed"
+	case silent:
 		return "no sign of life from its agent (" + text + "); the node or the network between is down"
 	}
 	return "its agent closed the connection without a word (" + text + "); it was killed or crashed"

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
@@ -126,7 +128,7 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 	select {
 	case e = <-l.ended:
 	case <-ctx.Done():
-		e = ending{text: "the connection is gone"}
+		e = ending{text: rendezvous.ConnectionEnded}
 		select { // the reader knows better why
 		case e = <-l.ended:
 		case <-time.After(10 * time.Millisecond):
@@ -198,13 +200,23 @@ func (l *link) sends(since time.Time) {
 	l.sending = since
 }
 
-// brief is the cause inside gRPC's wrapping.
+// brief is the cause inside gRPC's wrapping, in words that tell something to who
+// does not know gRPC: on the two sides of a connection that breaks it says
+// "context canceled" and "error reading from server: EOF".
 func brief(err error) string {
 	if errors.Is(err, io.EOF) {
 		return "closed"
 	}
-	if s, ok := status.FromError(err); ok {
-		return s.Message()
+	text := err.Error()
+	s, ok := status.FromError(err)
+	if ok {
+		text = s.Message()
 	}
-	return err.Error()
+	switch {
+	case errors.Is(err, context.Canceled), ok && s.Code() == codes.Canceled, strings.HasSuffix(text, "EOF"):
+		return rendezvous.ConnectionEnded
+	case strings.HasSuffix(text, syscall.ECONNRESET.Error()):
+		return "the connection was reset"
+	}
+	return text
 }
