@@ -207,3 +207,18 @@ func TestReaderIsGone(t *testing.T) {
 	j.end(soon, 3, first, second)
 	j.causes([]*agent{first}, "rank 1", "exited with code 3")
 }
+
+// No folder is told of that nobody will find, and a flag without effect is.
+func TestRedirectsOfNoWorker(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--standalone")
+	a := j.run("other ranks", with(sh("echo hello"), "-r", "10:3", "-t", "0:0")...)
+	b := j.run("this rank", with(sh("echo hello"), "-r", "0:1")...)
+	j.end(patience, 0, a, b)
+	a.prints("hello", 1)
+	a.says("--redirects 10:3 has no effect on this node: its local ranks are below 1")
+	if strings.Contains(a.err.String(), "output is in") || strings.Contains(a.err.String(), "--tee") {
+		t.Error("of folders and flags that do not matter")
+	}
+	b.says("output is in")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -102,7 +103,9 @@ func (a *agent) prepareWorkers() error {
 			return &UsageError{fmt.Errorf("--save %s: %w", sp.Check.Save, err)}
 		}
 	}
-	written := c.redirect.String() != "0" || c.tee.String() != "0"
+	a.noteNoWorker("--redirects", c.redirect)
+	a.noteNoWorker("--tee", c.tee)
+	written := c.redirect.Any(a.node.Workers) || c.tee.Any(a.node.Workers)
 	dir, err := logs.NewDir(sp.LogDir, a.opts.Scratch.logs(written), sp.RunID)
 	if err != nil {
 		return &UsageError{err}
@@ -114,6 +117,14 @@ func (a *agent) prepareWorkers() error {
 	}
 	a.config = c
 	return nil
+}
+
+// noteNoWorker says that a flag is only about workers that other nodes may have.
+// torchrun takes that without a word, and nodes may have different numbers.
+func (a *agent) noteNoWorker(flag string, s logs.StdSpec) {
+	if s.Any(math.MaxInt) && !s.Any(a.node.Workers) && !a.opts.quiet() {
+		a.console.say("%s %s has no effect on this node: its local ranks are below %d", flag, s, a.node.Workers)
+	}
 }
 
 // writable is the error of a file that could not be written: not after days of

@@ -30,6 +30,16 @@ func (s StdSpec) For(localRank int) Std {
 	return s.all
 }
 
+// Any reports whether a stream of any of that many workers is named.
+func (s StdSpec) Any(workers int) bool {
+	for r, std := range s.per {
+		if r < workers && std != 0 {
+			return true
+		}
+	}
+	return s.all != 0 && workers > 0
+}
+
 // String returns the spec as ParseStd reads it.
 func (s StdSpec) String() string {
 	if s.per == nil {

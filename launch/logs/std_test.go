@@ -62,3 +62,21 @@ func FuzzParseStd(f *testing.F) {
 		}
 	})
 }
+
+func TestStdAny(t *testing.T) {
+	for in, want := range map[string][3]bool{ // of 0, 1 and 11 workers
+		"0":       {},
+		"2":       {false, true, true},
+		"10:3":    {false, false, true},
+		"0:0,5:1": {false, false, true},
+		"0:0":     {},
+	} {
+		s, err := ParseStd(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]bool{s.Any(0), s.Any(1), s.Any(11)}; got != want {
+			t.Errorf("%s: %v, want %v", in, got, want)
+		}
+	}
+}
