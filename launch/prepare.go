@@ -164,6 +164,9 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 	}
 	plan, err := program.Check(in)
 	a.subject = plan.Subject()
+	if plan.Note != "" && !a.opts.quiet() {
+		a.console.say("%s", plan.Note)
+	}
 	if err != nil && sp.MaxNodes == 1 {
 		return &UsageError{err}
 	}

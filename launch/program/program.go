@@ -65,6 +65,9 @@ type Plan struct {
 	path   string   // executable; for Go the directory or file to build
 	single bool     // for Go: path is one file
 	head   []string // arguments between the executable and the user's
+
+	// Note is a line for the user, about a program that may not be what was meant.
+	Note string
 }
 
 type kind int
@@ -161,7 +164,11 @@ func (in Input) file(path string, info os.FileInfo) (Plan, error) {
 	case isELF(head), err != nil, mayExecute && bytes.HasPrefix(head, []byte("#!")) && !namesPython(head):
 		return Plan{in: in, kind: direct, path: path}, nil
 	}
-	return in.python()
+	plan, err := in.python()
+	if !mayExecute && bytes.HasPrefix(head, []byte("#!")) && !namesPython(head) {
+		plan.Note = fmt.Sprintf("%s is run by Python, as under torchrun: its #! line names something else, but it is not executable (chmod +x %s)", in.Program, in.Program)
+	}
+	return plan, err
 }
 
 // abs is where a name leads from the workers' working directory.

@@ -33,7 +33,7 @@ func node(t *testing.T) string {
 		"bin/python3*": "#!/bin/sh", "bin/python*": "#!/bin/sh", "bin/tool*": "\x7fELF", "bin/train*": "#!/bin/sh",
 		"bin/other-python*": "x", "bin/plain": "x", "venv/bin/python*": "x", "novenv/bin/python": "x",
 		"w/train.py": "", "w/x.py*": "#!/bin/sh\n", "w/train": "print()", "w/script*": "#!/bin/bash\n", "w/pyscript*": "#!/usr/bin/env -S python3 -O\n",
-		"w/noshebang*": "print()", "w/noexec": "#!/bin/sh\n", "w/elf*": "\x7fELF..", "w/elf-noexec": "\x7fELF..",
+		"w/noshebang*": "print()", "w/noexec": "#!/bin/sh\n", "w/pynoexec": "#!/usr/bin/python3\n", "w/elf*": "\x7fELF..", "w/elf-noexec": "\x7fELF..",
 		"w/gopkg/main.go": "package main", "w/gopkg/x.py": "", "w/pypkg/__main__.py": "", "w/empty/notes": "", "w/one.go": "package main",
 	})
 }
@@ -48,6 +48,7 @@ func TestCheck(t *testing.T) {
 		module   bool
 		env      []string // PATH=$/bin unless given
 		want     string   // path and arguments up to the user's own, $ for the root
+		note     bool
 	}{
 		{name: "script", program: "train.py", want: py + "train.py"},
 		{name: "script with x bit", program: "./x.py", want: py + "./x.py"},
@@ -57,7 +58,8 @@ func TestCheck(t *testing.T) {
 		{name: "script with an interpreter", program: "script", want: "$/w/script"},
 		{name: "script with Python as interpreter", program: "./pyscript", want: py + "./pyscript"},
 		{name: "x bit without interpreter", program: "noshebang", want: py + "noshebang"},
-		{name: "interpreter without x bit", program: "noexec", want: py + "noexec"},
+		{name: "interpreter without x bit", program: "noexec", want: py + "noexec", note: true},
+		{name: "Python as interpreter without x bit", program: "pynoexec", want: py + "pynoexec"},
 		{name: "ELF", program: "./elf", want: "$/w/elf"},
 		{name: "on PATH", program: "tool", want: "$/bin/tool"},
 		{name: "Go folder", program: "./gopkg", want: "go $/w/gopkg"},
@@ -94,6 +96,9 @@ func TestCheck(t *testing.T) {
 			}
 			if got != expand(tt.want) {
 				t.Errorf("got %s, want %s", got, expand(tt.want))
+			}
+			if (plan.Note != "") != tt.note {
+				t.Errorf("note %q, want %v", plan.Note, tt.note)
 			}
 		})
 	}
