@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/secret"
@@ -63,10 +64,25 @@ func (g *Gossip) ask(ctx context.Context, endpoint string) error {
 		g.alien(host, endpoint)
 		return &secret.Other{At: endpoint}
 	}
-	if err != nil && !isDial(err) { // it accepts connections and does not answer as memberlist does
+	switch {
+	case err == nil:
+	case isDial(err):
+		if endpoint == g.taken && g.halfTaken(port) {
+			err = fmt.Errorf("another program has the UDP port of %s, and %w (%w)", endpoint, errDeaf, err)
+		}
+	default: // it accepts connections and does not answer as memberlist does
 		err = fmt.Errorf("%s is in use, but %w; is it another program's port? (%w)", endpoint, errDeaf, err)
 	}
 	return err
+}
+
+// halfTaken: somebody has the port for UDP. A gorun would have both.
+func (g *Gossip) halfTaken(port string) bool {
+	c, err := net.ListenPacket("udp", net.JoinHostPort(g.cfg.Bind, port))
+	if err == nil {
+		c.Close()
+	}
+	return errors.Is(err, syscall.EADDRINUSE)
 }
 
 var errDeaf = errors.New("no gorun answers there")

@@ -36,15 +36,23 @@ func TestOwnPortIsTaken(t *testing.T) {
 	second := start(1, at) // on the same machine
 	meet(t, first, second)
 	elsewhere := start(1, web.Addr().String(), freePort(t, "127.0.0.2"))
-	robbed := start(1, web.Addr().String())
-	select {
-	case err := <-robbed.done:
-		robbed.done <- err
-		if _, foreign := errors.AsType[*Foreign](err); err == nil || foreign || !strings.Contains(err.Error(), web.Addr().String()) {
-			t.Errorf("%v", err)
+	half := freePort(t, "127.0.0.1") // somebody's name server, perhaps
+	udp, err := net.ListenPacket("udp", half)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { udp.Close() })
+	for _, endpoint := range []string{web.Addr().String(), half} {
+		robbed := start(1, endpoint)
+		select {
+		case err := <-robbed.done:
+			robbed.done <- err
+			if _, foreign := errors.AsType[*Foreign](err); err == nil || foreign || !strings.Contains(err.Error(), endpoint) {
+				t.Errorf("%v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: it waits", endpoint)
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("it waits")
 	}
 	for _, a := range []*agent{first, second, elsewhere} {
 		select {
