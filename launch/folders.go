@@ -1,13 +1,13 @@
 package launch
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/gorun/gorun/launch/logs"
+	"golang.org/x/sys/unix"
 )
 
 // folders makes the log folders of the attempts. Those of the first are made
@@ -56,11 +56,19 @@ func (f *folders) clean() {
 		f.made = append(f.made, path)
 	}
 	for _, path := range f.made {
-		for i := range f.workers {
-			_ = os.Remove(filepath.Join(path, strconv.Itoa(i)))
-		}
-		_ = os.Remove(path)
+		f.empty(path)
 	}
-	_ = os.Remove(f.dir.Path)
-	_ = os.Remove(filepath.Dir(f.dir.Path))
+	_ = unix.Rmdir(f.dir.Path)
+	_ = unix.Rmdir(filepath.Dir(f.dir.Path))
+}
+
+// empty removes those of one attempt in which there is nothing.
+func (f *folders) empty(path string) {
+	if !f.ours {
+		return
+	}
+	for i := range f.workers {
+		_ = unix.Rmdir(filepath.Join(path, strconv.Itoa(i)))
+	}
+	_ = unix.Rmdir(path)
 }
