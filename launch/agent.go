@@ -97,6 +97,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		return 1, err
 	}
 	defer a.table.Close()
+	a.table.TimerSlack(opts.TimerSlack)
 	process.RaiseFiles()
 	ctx, cancel := context.WithCancel(ctx)
 	defer opts.Scratch.Remove()

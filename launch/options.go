@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/gorun/gorun/launch/spec"
 )
@@ -22,6 +23,8 @@ type Options struct {
 	Self    string           // path of gorun's own file, to start that child
 	Scratch Scratch          // for temporary files
 	Local   *LocalNode       // set for --local-nodes
+
+	TimerSlack time.Duration // for the workers, where this process has another; 0: its own
 }
 
 // LocalNode is an agent's place among the agents that --local-nodes started on

@@ -92,6 +92,18 @@ static void rename_agent(char *path) {
 	prctl(PR_SET_NAME, "agent");
 }
 
+// relax_timers: while the runtime has something to do, its monitor wakes up each
+// 70 us, 50 of them timer slack. A wake-up beside an exec makes the kernel take the
+// CPU for the busier one, move what execs to the other and leave this one idle: 4 %
+// of the time that eight workers take. Half a millisecond is early enough for all
+// timers of an agent; its children get the slack back (process.Table).
+static void relax_timers(void) {
+	const long relaxed = 500000;
+	long slack = prctl(PR_GET_TIMERSLACK);
+	if (slack > 0 && slack < relaxed && prctl(PR_SET_TIMERSLACK, relaxed) == 0)
+		early.slack = slack;
+}
+
 // forwarded are the signals of process.Forwarded, and SIGCHLD.
 static sigset_t forwarded(void) {
 	const int all[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -163,7 +175,9 @@ static int kill_left(void) {
 #ifdef __GLIBC__ // no other library gives constructors the arguments
 __attribute__((constructor)) static void early_start(int argc, char **argv) {
 	// What gorun itself starts has its role already.
-	if (argc < 1 || (argc > 1 && (!strcmp(argv[1], "agent-of-keeper") || !strcmp(argv[1], "probe-gpu"))) || !childless())
+	if (argc > 1 && !strcmp(argv[1], "agent-of-keeper"))
+		return relax_timers();
+	if (argc < 1 || (argc > 1 && !strcmp(argv[1], "probe-gpu")) || !childless())
 		return;
 	const struct timespec none = {0};
 	int life[2];
@@ -199,6 +213,7 @@ __attribute__((constructor)) static void early_start(int argc, char **argv) {
 #ifdef M_ARENA_MAX
 		mallopt(M_ARENA_MAX, 1); // else each of the runtime's threads maps one of its own
 #endif
+		relax_timers();
 		rename_agent(argv[0]);
 	}
 	if (life[0] >= 0)

@@ -41,6 +41,10 @@ func earlyTag() string { return strconv.FormatUint(uint64(C.early.tag), 36) }
 // earlyBorn is when the keeper of an early agent has forked it, to the second.
 func earlyBorn() time.Time { return time.Unix(int64(C.early.born), 0) }
 
+// earlySlack is the timer slack of who started gorun, if an early agent has another;
+// else 0.
+func earlySlack() time.Duration { return time.Duration(C.early.slack) }
+
 // earlyEnd returns how the agent ended, and how many processes that it left were
 // killed, if this process is the keeper of an early one, which has left something
 // to do.

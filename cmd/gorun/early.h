@@ -5,6 +5,7 @@ struct early {
 	int status;   // how it ended, as waitpid(2) says it
 	int killed;   // how many processes that it left were sent SIGKILL
 	long long born; // in the keeper: when it forked the agent, in Unix time
+	long slack; // in the agent: the timer slack of who started gorun, in ns; 0: unchanged
 	unsigned long long tag; // of the agent's temporary files, known to both
 };
 

@@ -19,4 +19,6 @@ func earlyTag() string { return "" }
 
 func earlyBorn() time.Time { return time.Time{} }
 
+func earlySlack() time.Duration { return 0 }
+
 func earlyEnd() (ws syscall.WaitStatus, killed int, ok bool) { return 0, 0, false }

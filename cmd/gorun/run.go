@@ -156,6 +156,7 @@ func runAgent(opts launch.Options, lifeline int, ears *ears) error {
 	opts.Version, opts.Env, opts.Dir = version(), os.Environ(), dir
 	_ = os.Unsetenv(secret.Env) // whatever this process starts, it does not pass it on
 	opts.Stdin, opts.Stdout, opts.Stderr = os.Stdin, os.Stdout, os.Stderr
+	opts.TimerSlack = earlySlack()
 	opts.Signals, opts.Keeper = ears.signals, life.Lost()
 	opts.Self, opts.Probe = selfPath, []string{"gorun", probeCommand}
 	<-ears.safe

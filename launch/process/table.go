@@ -23,6 +23,7 @@ type Table struct {
 	sigchld chan os.Signal
 	parent  chan struct{} // closed once there may be children
 	batches chan *batch   // for the starters
+	slack   time.Duration // of timers, for children; 0: inherited
 	quit    chan struct{} // closed by Close
 	running sync.WaitGroup
 
