@@ -69,6 +69,31 @@ func TestExampleFailing(t *testing.T) {
 	}
 }
 
+// A rank that falls over because its peer has closed the connection, and ends
+// before that, is not the cause; nor does it wait for long for another one.
+func TestConsequenceComesFirst(t *testing.T) {
+	t.Parallel()
+	const lost = `echo "RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1963" >&2; exit 1`
+	for name, c := range map[string]struct {
+		other string // what rank 1 does once rank 0 is gone
+		code  int
+		cause string
+	}{
+		"the peer's end is slow": {"sleep 0.3; exit 7", 7, "rank 1 on"},
+		"the peer does not end":  {stay, 1, "rank 0 on"},
+		"the peer ends in order": {"exit 0", 1, "rank 0 on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			agents := j.nodes(2, sh(`if [ $RANK = 0 ]; then touch $E2E_DIR/gone; `+lost+`; fi; until [ -e $E2E_DIR/gone ]; do sleep 0.01; done; `+c.other)...)
+			j.end(patience, c.code, agents...)
+			j.causes(agents, c.cause)
+			j.agree(agents...)
+		})
+	}
+}
+
 // A rank that falls over because a peer is gone is not the root cause, on any
 // node, however often it is tried. E2E_ROUNDS says how often.
 func TestConsequenceIsNoCause(t *testing.T) {

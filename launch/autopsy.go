@@ -25,6 +25,9 @@ func startCode(err error) int {
 	return 1
 }
 
+// peerWait is how long the end of a worker may take that has closed its connections.
+const peerWait = time.Second
+
 // ended: a worker's process is gone.
 func (w *workers) ended(wk *worker) {
 	exit := wk.proc.Exit()
@@ -83,16 +86,28 @@ func (w *workers) cause(k rendezvous.Kind, wk *worker) rendezvous.Cause {
 	return c
 }
 
-// fail notes a failure and posts the first one.
+// fail notes a failure and posts the first one. The failure of a worker that fell
+// over because a peer was gone waits for the peer's: a process closes its
+// connections before it has ended, Python's as much as a second.
 func (w *workers) fail(c rendezvous.Cause) {
 	w.mu.Lock()
-	first := !w.failed
 	w.failed = true
 	for _, wk := range w.list {
 		if wk.rank == c.Rank && wk.cause == nil {
 			wk.cause = &c
 		}
 	}
+	w.mu.Unlock()
+	if c.Consequence {
+		select {
+		case <-time.After(peerWait):
+		case <-w.halt: // Over tells of it
+			return
+		}
+	}
+	w.mu.Lock()
+	first := !w.told
+	w.told = true
 	w.mu.Unlock()
 	if first {
 		w.cfg.post(rendezvous.Failed{Round: w.world.Round, Cause: c})

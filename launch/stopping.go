@@ -15,6 +15,7 @@ func (w *workers) stop(sig syscall.Signal, kill bool, store func() (string, erro
 	again := !w.stopped.IsZero()
 	if !again {
 		w.stopped = time.Now()
+		close(w.halt)
 	}
 	procs := w.procs()
 	words := w.words()

@@ -33,10 +33,12 @@ type workers struct {
 	list    []*worker
 	left    int // still running
 	failed  bool
+	told    bool      // Failed was posted
 	started bool      // every Start has been tried
 	done    bool      // Done was posted
 	stopped time.Time // when Stop was called; failures after it are consequences of it
 
+	halt  chan struct{}   // closed by the first stop
 	hurry context.Context // ends when somebody orders the end at once
 	rush  context.CancelFunc
 
@@ -78,7 +80,7 @@ type worker struct {
 }
 
 func newWorkers(cfg workersConfig, world rendezvous.World, group int) *workers {
-	w := &workers{cfg: cfg, world: world, group: group}
+	w := &workers{cfg: cfg, world: world, group: group, halt: make(chan struct{})}
 	w.hurry, w.rush = context.WithCancel(context.Background())
 	w.conf = sync.OnceValue(func() []setting.File {
 		return exam.ConfFiles(w.hurry, w.env.Worker(w.vars(0)), w.cfg.wd)
