@@ -96,6 +96,7 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 				t.Errorf("cannot signal %d: %v", pid, err)
 			}
 		}
+		asking := a.client("status") // which waits until it can be asked
 		signal(syscall.SIGSTOP)
 		s := other.status()
 		if victim == 1 { // the coordinator tells of it
@@ -105,7 +106,7 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 		} else if s.State != "running" || !strings.Contains(s.Note, "has not answered") || !s.Nodes[1].Answered || s.Nodes[0].Answered {
 			t.Errorf("%+v", s)
 		}
-		out, said, code := ask(t, a.client("status"))
+		out, said, code := ask(t, asking)
 		if code != 1 || out != "" || !strings.Contains(said, fmt.Sprint(pid)) || !strings.Contains(said, "did not answer") {
 			t.Errorf("of the stopped one: exit code %d, %q, %q", code, out, said)
 		}
