@@ -88,7 +88,7 @@ func (w *workers) cause(k rendezvous.Kind, wk *worker) rendezvous.Cause {
 
 // fail notes a failure and posts the first one. The failure of a worker that fell
 // over because a peer was gone waits for the peer's: a process closes its
-// connections before it has ended, Python's as much as a second.
+// connections before it has ended, and Python takes its time for the rest.
 func (w *workers) fail(c rendezvous.Cause) {
 	w.mu.Lock()
 	w.failed = true
