@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -32,9 +33,26 @@ Checks of NCCL concern a job only when a node of it has an NVIDIA driver, checks
 		if r.Users != "" {
 			fmt.Fprintf(&b, "\n*Without this check:* %s\n", r.Users)
 		}
-		fmt.Fprintf(&b, "\n*Fix:* %s\n", fixMarkdown(r.Fix))
+		fmt.Fprintf(&b, "\n*Fix:* %s\n", fixMarkdown(r.example()))
 	}
 	return b.String()
+}
+
+// example is what to do about a finding of the rule, for people who have none.
+func (r *Rule) example() string {
+	if r.Steps == nil {
+		return r.Fix
+	}
+	steps := slices.Clone(r.Steps)
+	for i := range steps {
+		steps[i].place([]int{0}, 2)
+	}
+	return telling(steps, func(nodes []int) string {
+		if nodes == nil {
+			return "all nodes"
+		}
+		return "each marked node"
+	})
 }
 
 // fixMarkdown makes a block of the lines that can be pasted.

@@ -35,9 +35,31 @@ func (r *Rule) ask(f *Fleet) []Finding {
 	for i := range found {
 		found[i].ID, found[i].Title = r.ID, r.Name
 		found[i].Severity = cmp.Or(found[i].Severity, r.Severity)
-		found[i].Fix = cmp.Or(found[i].Fix, r.Fix)
+		r.advise(f, &found[i])
 	}
 	return found
+}
+
+// advise completes what a finding says to do.
+func (r *Rule) advise(f *Fleet, x *Finding) {
+	if x.Steps == nil && x.Fix == "" {
+		x.Steps = slices.Clone(r.Steps)
+	}
+	if x.Steps == nil {
+		x.Fix = cmp.Or(x.Fix, r.Fix)
+		return
+	}
+	who := marked(x.Values)
+	for k := range x.Steps {
+		x.Steps[k].place(who, len(f.Nodes))
+	}
+	names := f.Names()
+	x.Fix = telling(x.Steps, func(nodes []int) string {
+		if nodes == nil {
+			return everyone(names)
+		}
+		return nameList(nodes, names, len(names), true)
+	})
 }
 
 // Worst is the gravest severity of the findings, "" when there are none.

@@ -16,7 +16,8 @@ type Finding struct {
 	Title    string   `json:"title"`            // of the rule: "nccl-version"
 	Text     string   `json:"text"`             // one sentence: what is wrong, and what would happen
 	Values   []Value  `json:"values,omitempty"` // the differing values, most frequent first
-	Fix      string   `json:"fix"`              // what to do: prose, and lines that begin with two blanks are commands, which can be pasted
+	Fix      string   `json:"fix"`              // Steps as text: prose, and lines that begin with two blanks can be pasted
+	Steps    []Step   `json:"steps,omitempty"`  // what to do
 	Matrix   *Matrix  `json:"matrix,omitempty"` // of the probes: who cannot reach whom
 }
 

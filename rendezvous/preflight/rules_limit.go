@@ -28,7 +28,7 @@ func limitRules() []Rule {
 			ID: "L06", Name: "kernel-tables", Severity: Warning,
 			Meaning: "The kernel's tables of neighbours and tracked connections and the queue of new connections are large enough for the job.",
 			Users:   "`No buffer space available`, `neighbor table overflow` and `table full, dropping packet` in dmesg, slow or failing connections at the start.",
-			Fix:     "raise them on every node:\n  sysctl -w net.core.somaxconn=16384 net.ipv4.neigh.default.gc_thresh3=16384\n  sysctl -w net.netfilter.nf_conntrack_max=1048576",
+			Steps:   []Step{asRoot("raise them", "sysctl -w net.core.somaxconn=16384 net.ipv4.neigh.default.gc_thresh3=16384", "sysctl -w net.netfilter.nf_conntrack_max=1048576")},
 			Check:   checkTables,
 		},
 	}

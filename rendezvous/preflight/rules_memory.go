@@ -14,7 +14,11 @@ func memoryRules() []Rule {
 			ID: "L01", Name: "shm", Severity: Error,
 			Meaning: "/dev/shm has room for the segments of the node's ranks; less than 1 GiB in all is a warning.",
 			Users:   "`failed to extend /dev/shm/nccl-... No space left on device (28)`, `Bus error` (signal 7).",
-			Fix:     "make /dev/shm larger; in Kubernetes mount an emptyDir with medium: Memory there:\n  docker run --shm-size=8g ...   # or --ipc=host\n  mount -o remount,size=8G /dev/shm",
+			Steps: []Step{
+				asRoot("make /dev/shm larger", "mount -o remount,size=8G /dev/shm"),
+				toContainer("", "--shm-size=8g").or(),
+				byHand("in Kubernetes, mount an emptyDir with medium: Memory at /dev/shm").or(),
+			},
 			Check:   checkSHM,
 		},
 		{

@@ -122,10 +122,10 @@ func TestRulesAreDescribed(t *testing.T) {
 			t.Errorf("%s %s: an id has three characters, and id and name are unique", r.ID, r.Name)
 		}
 		seen[r.ID], names[r.Name] = true, true
-		if r.Name == "" || r.Meaning == "" || r.Users == "" || r.Fix == "" || r.Severity.order() == 2 && r.Severity != Note || r.Check == nil {
+		if r.Name == "" || r.Meaning == "" || r.Users == "" || r.example() == "" || r.Severity.order() == 2 && r.Severity != Note || r.Check == nil {
 			t.Errorf("%s: incomplete", r.ID)
 		}
-		if strings.HasPrefix(r.Fix, "  ") || !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Users, ".") {
+		if strings.HasPrefix(r.example(), "  ") || !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Users, ".") {
 			t.Errorf("%s: a fix begins with prose, and meaning and what users see end with a full stop", r.ID)
 		}
 	}
