@@ -13,6 +13,10 @@ func TestHealthyFleet(t *testing.T) {
 			f.healthy()
 			return []string{script}
 		},
+		"GPUs behind a wrapper": func(f *fleet) []string {
+			f.healthy()
+			return []string{"--no-python", "bash", "-lc", venv + "/bin/python " + script}
+		},
 		"torch on CPUs": func(f *fleet) []string {
 			for _, m := range f.machines {
 				m.torch(nccl)

@@ -1,11 +1,13 @@
 package launch
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gorun/gorun/envprop"
@@ -13,6 +15,7 @@ import (
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
 // looker is an agent that can look behind a wrapper: a home with start files, and
@@ -104,6 +107,32 @@ func TestForcedRank(t *testing.T) {
 	}
 	if lost := a.lose(t, "env", "LOCAL_RANK=${local_rank}", "A=1", "./train"); lost != nil {
 		t.Errorf("%+v", lost)
+	}
+}
+
+// The probe is no worker of an earlier job for an agent that looks for one, even
+// where the command line names the run.
+func TestProbeIsNoLeftover(t *testing.T) {
+	for _, wrapper := range [][]string{nil, {"env", "TORCHELASTIC_RUN_ID=delivery-test"}} {
+		a := looker(t, nil, "echo > up\nread < down\n")
+		a.opts.Spec.RunID = "delivery-test"
+		up, down := filepath.Join(a.opts.Dir, "up"), filepath.Join(a.opts.Dir, "down")
+		if err := errors.Join(syscall.Mkfifo(up, 0o600), syscall.Mkfifo(down, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		looked := make(chan host.Facts, 1)
+		go func() {
+			_, _ = os.ReadFile(up) // the probe lives
+			f, _ := host.Gather(t.Context(), host.Options{RunID: a.opts.Spec.RunID})
+			looked <- f
+			_ = os.WriteFile(down, []byte("\n"), 0o600)
+		}()
+		if lost := a.lose(t, append(wrapper, "bash", "-lc", "./train")...); len(lost.Missing) > 0 {
+			t.Errorf("%+v", lost)
+		}
+		if jobs := (<-looked).Leftover.Jobs; len(jobs) > 0 {
+			t.Errorf("behind %q: found %+v", wrapper, jobs)
+		}
 	}
 }
 

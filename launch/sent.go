@@ -8,16 +8,18 @@ import (
 	"github.com/gorun/gorun/launch/deliver"
 	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/pin"
+	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // madeUp is a worker in a world that is not known yet: values that nobody else
-// has, so that a replaced one is seen.
+// has, so that a replaced one is seen. The run id is made up, too: an agent that
+// looks for workers of an earlier job of this run must not find a probe.
 func madeUp() envprop.Vars {
 	return envprop.Vars{
 		Rank: 7, LocalRank: 5, GroupRank: 3, RoleRank: 6, WorldSize: 11, LocalWorldSize: 9, GroupWorldSize: 8, RoleWorldSize: 10,
-		MasterAddr: "192.0.2.1", MasterPort: 9, RestartCount: 1, MaxRestarts: 2,
-		Round: 4, WorkerSocket: "/dev/null", NodeAddr: "192.0.2.2", WorldToken: "none",
+		MasterAddr: host.ProbeAddr, MasterPort: 9, RestartCount: 1, MaxRestarts: 2,
+		Round: 4, WorkerSocket: "/dev/null", NodeAddr: "192.0.2.2", WorldToken: "none", RunID: "probe-of-gorun",
 	}
 }
 
@@ -28,7 +30,7 @@ const madeUpValue = "13"
 // sent is what a made-up worker of this node is given.
 func (a *agent) sent() deliver.Sent {
 	v := madeUp()
-	v.RoleName, v.RunID = a.opts.Spec.Role, a.opts.Spec.RunID
+	v.RoleName = a.opts.Spec.Role
 	s := deliver.Sent{Env: overlay(a.guess().Worker(v), madeUpDevices())}
 	for _, e := range envprop.NewBase(nil).Worker(v) {
 		name, _, _ := strings.Cut(e, "=")

@@ -16,9 +16,14 @@ const (
 	maxParents = 64
 )
 
+// ProbeAddr is MASTER_ADDR in the environment of a program that an agent starts in
+// the place of a worker's, to see what a wrapper hands on: an address that no host
+// has (RFC 5737).
+const ProbeAddr = "192.0.2.1"
+
 // jobs finds live processes of this user whose environment names the run. This
 // process and its ancestors do not count: they have it from the job that they are
-// a part of.
+// a part of. Neither do probes, whose wrapper may name the run.
 func (o Options) jobs(ctx context.Context) (jobs []Job, why string) {
 	if o.RunID == "" {
 		return nil, ""
@@ -36,7 +41,7 @@ func (o Options) jobs(ctx context.Context) (jobs []Job, why string) {
 			continue
 		}
 		env := readHead(o.Root+"/proc/"+pid+"/environ", maxEnviron, buf)
-		if !hasEntry(env, want) {
+		if !hasEntry(env, want) || hasEntry(env, []byte("MASTER_ADDR="+ProbeAddr)) {
 			continue
 		}
 		n, _ := strconv.Atoi(pid)

@@ -53,6 +53,7 @@ func TestJobsFaked(t *testing.T) {
 		"proc/18/comm":    "train\n",
 		"proc/19/environ": "TORCHELASTIC_RUN_ID=run2\x00XTORCHELASTIC_RUN_ID=run\x00",
 		"proc/20/environ": "",
+		"proc/22/environ": "TORCHELASTIC_RUN_ID=run\x00MASTER_ADDR=" + ProbeAddr + "\x00",
 		"proc/21/comm":    "x\n",
 	})
 	jobs, why := Options{Root: root, RunID: "run"}.jobs(context.Background())
