@@ -83,6 +83,22 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A program that is not on every node is what a job would tell, with its code.
+func TestCheckMissingProgram(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, twin())
+	f.machines[0].write(script, "print('up')")
+	j := f.job(t)
+	agents := f.check(j, script)
+	j.end(patience, 2, agents...)
+	for _, a := range agents {
+		has(t, a.err.String(), "node node2 (10.77.0.2) could not be started: no such program: "+script)
+		if a.out.String() != "" {
+			t.Errorf("%s prints:\n%s", a.name, a.out)
+		}
+	}
+}
+
 // With --json every node prints the same list.
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()

@@ -55,6 +55,11 @@ func (a *agent) examined(ctx context.Context, c rendezvous.Command) {
 	}
 }
 
+// refused reports whether the comparison of the nodes ended the job.
+func refused(o rendezvous.Outcome) bool {
+	return o.Preflight != nil && o.Cause != nil && o.Cause.Kind == rendezvous.KindPreflight
+}
+
 // tellVerdict shows why the nodes were not started, or what gorun check found.
 func (a *agent) tellVerdict(o rendezvous.Outcome) report.Outcome {
 	kind := report.Refused
@@ -66,6 +71,7 @@ func (a *agent) tellVerdict(o rendezvous.Outcome) report.Outcome {
 		if c == nil {
 			a.console.say("%s; exit code %d", o.Cause.Line(), o.Code)
 		}
+	case c != nil && !c.JSON && o.Preflight.Table == "" && o.Cause != nil: // the comparison found nothing, and the program cannot be started
 	case c != nil:
 		if err := exam.Print(a.opts.Stdout, o.Preflight, c.JSON); err != nil {
 			a.console.say("cannot print the findings: %v", err)

@@ -23,7 +23,8 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 	}
 	if o.Preflight != nil {
 		kind = a.tellVerdict(o)
-	} else if c := o.Cause; c != nil {
+	}
+	if c := o.Cause; c != nil && !refused(o) {
 		switch c.Kind {
 		case rendezvous.KindRendezvous:
 			kind = report.Rendezvous

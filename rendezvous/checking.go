@@ -39,6 +39,7 @@ type exam struct {
 	asked   time.Time
 	heard   []time.Time // by group rank
 	askedBy time.Time   // when the answers are no longer waited for
+	passed  *Outcome    // of gorun check, once every node has accepted: it starts nothing
 }
 
 // check begins the examination of c.world.
@@ -162,6 +163,9 @@ func (c *coordinator) compared(e Compared) {
 	switch {
 	case e.Outcome != nil && len(e.Only) > 0 && c.dismiss(e.Only, *e.Outcome):
 		c.burn()
+	case e.Outcome != nil && e.Outcome.Cause == nil:
+		x.passed = e.Outcome
+		c.offer()
 	case e.Outcome != nil:
 		o := *e.Outcome
 		o.Rounds = c.records

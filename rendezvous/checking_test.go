@@ -199,3 +199,31 @@ func TestEnvironmentBelongsToTheWorld(t *testing.T) {
 		})
 	}
 }
+
+// gorun check starts nothing, and still hears from every node whether its program
+// could be started.
+func TestCheckHearsWhetherProgramsStart(t *testing.T) {
+	for _, fenced := range []bool{false, true} {
+		m, c := compared1(t, 1, 1)
+		m.cfg.Fenced = fenced
+		found := &Verdict{Table: "found"}
+		proposed := m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: 1, Preflight: found}})
+		i := slices.IndexFunc(proposed, func(c Command) bool { s, ok := c.(Send); return ok && s.Msg.Type == MsgPropose })
+		if i < 0 || m.coord.phase != proposing {
+			t.Fatalf("nobody is asked: %v", proposed)
+		}
+		w := proposed[i].(Send).Msg.World
+		m.Step(m.now, Received{Conn(1), Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: w.Digest()}})
+		if o := m.coord.outcome; m.coord.phase != decided || o.Code != 1 || o.Cause != nil || o.Preflight != found || m.World() != nil {
+			t.Errorf("%v, %+v", m.coord.phase, o)
+		}
+	}
+	m, c := compared1(t, 1, 1)
+	found := &Verdict{Table: "found"}
+	m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: 1, Preflight: found}})
+	cause := Cause{Kind: KindStart, Node: c.World.Members[1].ID, Rank: -1, ExitCode: ExitUsage, Message: "no such program"}
+	m.Step(m.now, Received{Conn(1), Message{Type: MsgFailed, Round: c.World.Round, Failures: []Cause{cause}}})
+	if o := m.coord.outcome; o == nil || o.Code != ExitUsage || o.Cause.Node != cause.Node || o.Preflight != found {
+		t.Errorf("%v, %+v", m.coord.phase, o)
+	}
+}

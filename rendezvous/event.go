@@ -87,7 +87,8 @@ type (
 		Body   json.RawMessage
 	}
 	// Compared: the verdict that Compare asked for. An Outcome ends the job
-	// before this world starts, or, with Only, dismisses these nodes. Ask, one body
+	// before this world starts, or, with Only, dismisses these nodes. One without a
+	// Cause ends it when every member has accepted the world. Ask, one body
 	// a member, asks the members (at most twice a world). Else the world is offered, with Env,
 	// what its workers' environment is to be, for each member (MaxGiven bytes at most).
 	// Nobody but the member hears it; the world has its hash.

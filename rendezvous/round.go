@@ -24,9 +24,12 @@ func (c *coordinator) tick() {
 	case proposing:
 		switch {
 		case c.all(func(s *chair) bool { return s.accepted }):
-			if c.m.cfg.Fenced {
+			switch {
+			case c.exam != nil && c.exam.passed != nil:
+				c.announce(*c.exam.passed)
+			case c.m.cfg.Fenced:
 				c.seal()
-			} else {
+			default:
 				c.commit()
 			}
 		case late:
@@ -145,6 +148,9 @@ func (c *coordinator) conclude() {
 func (c *coordinator) decide() {
 	cause := c.verdict()
 	o := Outcome{Code: cause.Code(), Cause: &cause, Rounds: c.records}
+	if c.phase == proposing && c.exam != nil && c.exam.passed != nil { // a program cannot be started
+		o.Preflight = c.exam.passed.Preflight
+	}
 	texts := budget(maxTexts)
 	for _, f := range c.failures {
 		o.Failures = append(o.Failures, texts.spend(f.Cause))

@@ -45,7 +45,8 @@ Usage:
   gorun check [flags] [PROGRAM [ARGS...]]     on one node, or on each with the flags by which they meet
   gorun check --from [flags] FILE...          compare facts that were saved with --save
 
-It ends with 0, 78 when a check fails, 1 with --strict when there are warnings.
+It ends with 0, 78 when a check fails, 1 with --strict when there are warnings,
+and as a job would when the program cannot be started on a node.
 docs/checks.md lists the checks.
 
 `)
