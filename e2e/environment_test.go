@@ -381,3 +381,33 @@ func (j *job) eventuallyWritten(name string) {
 		return err == nil && info.Size() > 0
 	})
 }
+
+// Without a secret no node lets another one run code in its workers; with one -x
+// is as strong as the job's own command.
+func TestStrangersCodeStaysAway(t *testing.T) {
+	t.Parallel()
+	for _, trusted := range []bool{false, true} {
+		t.Run(fmt.Sprint("secret ", trusted), func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			var env [2][]string
+			if trusted {
+				env = [2][]string{{"GORUN_SECRET=0123456789abcdef"}, {"GORUN_SECRET=0123456789abcdef"}}
+			}
+			env[1] = append(env[1], "NCCL_NET_PLUGIN=none", "PYTHONSAFEPATH=1")
+			agents := j.pair(env, [2][]string{0: {"-x", "PYTHONPATH=/stranger", "-x", "SEED=1", "--unset", "PYTHONSAFE*"}}, printEnv...)
+			j.end(patience, 0, agents...)
+			victim := j.environ(1)
+			if got := victim["PYTHONPATH"] == "/stranger" && victim["PYTHONSAFEPATH"] == ""; got != trusted || victim["SEED"] != "1" {
+				t.Errorf("the other node's worker: PYTHONPATH=%q, PYTHONSAFEPATH=%q, SEED=%q", victim["PYTHONPATH"], victim["PYTHONSAFEPATH"], victim["SEED"])
+			}
+			if own := j.environ(0); own["PYTHONPATH"] != "/stranger" {
+				t.Errorf("who asks gets it: PYTHONPATH=%q", own["PYTHONPATH"])
+			}
+			said := agents[0].err.String() + agents[1].err.String()
+			if got := strings.Contains(said, "-x PYTHONPATH of "); got == trusted {
+				t.Errorf("they say:\n%s", said)
+			}
+		})
+	}
+}

@@ -25,7 +25,10 @@ func ParseConflict(s string) (Conflict, error) {
 // Policy is what the coordinator adds to the reports.
 type Policy struct {
 	Conflict Conflict
-	Chosen   [][]Chosen // by group rank: what gorun computed for a node
+	// Trusted: the nodes have proven a secret to each other. Without one no node
+	// takes from another what makes programs run or load code (setting.RunsCode).
+	Trusted bool
+	Chosen  [][]Chosen // by group rank: what gorun computed for a node
 }
 
 // Chosen is a value that gorun computed for one node. It counts where the node

@@ -78,6 +78,9 @@ func (u *unifier) difference(v setting.Variable, name string, asked int, before,
 	if matter {
 		if x.Groups = groups(after); len(x.Groups) > 1 {
 			x.Left, x.Error = true, !v.Soft()
+			if !u.offers.trusted && setting.RunsCode(name) {
+				x.Text += "; without a secret no node takes it from another one"
+			}
 			return &x
 		}
 	}
@@ -86,6 +89,9 @@ func (u *unifier) difference(v setting.Variable, name string, asked int, before,
 			x.Error = u.policy.Conflict == ConflictError && !v.Soft()
 			return &x
 		}
+	}
+	if !u.offers.trusted && setting.RunsCode(name) {
+		return nil // each node got what it asked for itself
 	}
 	switch v.Scope {
 	case setting.Node, setting.NodeKeepAll, setting.Rank, setting.Never:

@@ -52,7 +52,7 @@ func TestExplainSaysWhereFrom(t *testing.T) {
 // What Explain tells is what Worker gives, but for conf files.
 func TestExplainIsWorker(t *testing.T) {
 	env := []string{"A=1", "B=", "A=2", "NCCL_ALGO=Ring", "OMP_NUM_THREADS=3", "EQ=a=b"}
-	a := Assignment{Set: []Setting{{"C", NewValue("C", "3"), Source{Kind: FromFlag}}}, Unset: []Removal{{"B", Source{Kind: FromUnset}}}}
+	a := Assignment{Set: []Setting{{"C", NewValue("C", "3"), Source{Kind: FromFlag}}}, Unset: []Removal{{Name: "B", Source: Source{Kind: FromUnset}}}}
 	for _, b := range []Base{NewBase(env), NewBase(env).Apply(a), NewBase(nil), {}, Base{}.Apply(a)} {
 		want := asMap(t, b.Worker(vars()))
 		explained := b.Explain(vars())
@@ -78,9 +78,9 @@ func TestApply(t *testing.T) {
 	}{
 		{"nothing", Assignment{}, "1 2 3 4"},
 		{"set", Assignment{Set: []Setting{{"A", NewValue("A", "x"), user}, {"RANK", NewValue("RANK", "9"), user}}}, "x 2 3 4"},
-		{"the user's is away", Assignment{Unset: []Removal{{"OMP_NUM_THREADS", user}, {"TORCH_*", user}, {"B", user}}}, "1 - - -"},
-		{"the first node's is computed", Assignment{Unset: []Removal{{"TORCH_NCCL_ASYNC_ERROR_HANDLING", first}}}, "1 2 1 4"},
-		{"set counts over unset", Assignment{Set: []Setting{{"A", NewValue("A", "x"), user}}, Unset: []Removal{{"A", user}}}, "x 2 3 4"},
+		{"the user's is away", Assignment{Unset: []Removal{{Name: "OMP_NUM_THREADS", Source: user}, {Name: "TORCH_*", Source: user}, {Name: "B", Source: user}}}, "1 - - -"},
+		{"the first node's is computed", Assignment{Unset: []Removal{{Name: "TORCH_NCCL_ASYNC_ERROR_HANDLING", Source: first}}}, "1 2 1 4"},
+		{"set counts over unset", Assignment{Set: []Setting{{"A", NewValue("A", "x"), user}}, Unset: []Removal{{Name: "A", Source: user}}}, "x 2 3 4"},
 	} {
 		env := asMap(t, b.Apply(c.a).Worker(vars()))
 		var got []string
@@ -157,7 +157,7 @@ func TestThreads(t *testing.T) {
 				t.Errorf("%s, %q: %q, want %q", c.name, set, got, note)
 			}
 		}
-		away := NewBase(nil).Apply(Assignment{Unset: []Removal{{"OMP_*", Source{Kind: FromUnset}}}})
+		away := NewBase(nil).Apply(Assignment{Unset: []Removal{{Name: "OMP_*", Source: Source{Kind: FromUnset}}}})
 		if _, set := asMap(t, away.Worker(w))["OMP_NUM_THREADS"]; set || away.OMPNote(w) != "" {
 			t.Errorf("%s: --unset 'OMP_*' does not count", c.name)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // stuck is a variable that an nccl.conf sets on nodes that should not have it.
@@ -46,15 +48,69 @@ func (u *unifier) remove(d *Decision) {
 		for _, o := range u.offers.removals {
 			sets := slices.ContainsFunc(a.Set, func(s Setting) bool { return s.Name == o.ask.Name })
 			gone := slices.ContainsFunc(a.Unset, func(r Removal) bool { return r.Name == o.ask.Name })
+			others := !u.offers.trusted && !u.members[i].asks(o.ask)
+			if others && o.ask.Whole && setting.RunsCode(o.ask.Name) {
+				continue
+			}
 			if u.members[i].means(o.ask.To) && !sets && !gone {
 				s := u.source(o)
 				s.Rule = ""
-				a.Unset = append(a.Unset, Removal{o.ask.Name, s})
+				a.Unset = append(a.Unset, Removal{o.ask.Name, s, others && !o.ask.Whole})
 			}
 		}
 		slices.SortStableFunc(a.Unset, func(x, y Removal) int { return strings.Compare(x.Name, y.Name) })
 	}
 }
+
+// asks reports whether the node itself asks for this removal.
+func (m *member) asks(removal *Ask) bool {
+	return slices.ContainsFunc(m.report.Asks, func(a Ask) bool {
+		return a.Kind == FromUnset && a.To == removal.To && a.Name == removal.Name
+	})
+}
+
+// kept lists the requests of a node that other nodes do not obey, as they do not
+// trust it, without the values.
+func (u *unifier) kept(from *member) []string {
+	var list []string
+	for k := range from.report.Asks {
+		o := offer{from.rank, &from.report.Asks[k]}
+		if o.ask.Kind == FromUnset && !o.ask.Whole || u.offers.obeyed(o.ask) || slices.Contains(list, o.ask.At) {
+			continue
+		}
+		for i := range u.members {
+			m := &u.members[i]
+			if m.rank == from.rank || m.report.Format == 0 || !m.means(o.ask.To) {
+				continue
+			}
+			own, ok := m.own(o.ask.Name)
+			if !ok || own.ask.Kind != o.ask.Kind || own.ask.Value.Reveal() != o.ask.Value.Reveal() {
+				list = append(list, o.ask.At)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// noteKept tells of each node whose requests stay there.
+func (u *unifier) noteKept(d *Decision) {
+	const most = 8
+	for i := range u.members {
+		list := u.kept(&u.members[i])
+		if len(list) == 0 {
+			continue
+		}
+		more := ""
+		if n := len(list) - most; n > 0 {
+			list, more = list[:most], fmt.Sprintf(" and %d more", n)
+		}
+		d.Notes = append(d.Notes, fmt.Sprintf("%s%s of %s is left out on the other nodes: %s", line(strings.Join(list, ", ")), more, u.reports[i].Node.called(i), Distrusted))
+	}
+}
+
+// Distrusted is why a value of another node does not count, and what to do.
+const Distrusted = "it could run code there, which takes a secret; give every node the same --secret-file, or the variable"
 
 // note tells of targets that no node has, and of files that stay.
 func (u *unifier) note(d *Decision) {
@@ -73,6 +129,7 @@ func (u *unifier) note(d *Decision) {
 			}
 		}
 	}
+	u.noteKept(d)
 	for _, s := range u.stuck {
 		where := u.reports[s.nodes[0]].Node.called(s.nodes[0])
 		if more := len(s.nodes) - 1; more > 0 {

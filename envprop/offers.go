@@ -21,13 +21,16 @@ type offers struct {
 	rivals map[string][]offer
 	// removals are the distinct things to take away, patterns among them.
 	removals []offer
+	// trusted: what runs code travels, too (Policy.Trusted).
+	trusted bool
 }
 
-func collect(reports []Report) offers {
+func collect(reports []Report, trusted bool) offers {
 	x := offers{
-		best:   map[string]map[Target]offer{},
-		own:    make([]map[string]offer, len(reports)),
-		rivals: map[string][]offer{},
+		trusted: trusted,
+		best:    map[string]map[Target]offer{},
+		own:     make([]map[string]offer, len(reports)),
+		rivals:  map[string][]offer{},
 	}
 	type thing struct {
 		to   Target
@@ -70,6 +73,9 @@ func (x *offers) keep(o offer) {
 	if x.best[name] == nil {
 		x.best[name] = map[Target]offer{}
 	}
+	if !x.obeyed(o.ask) {
+		return // by the node itself alone: member.own
+	}
 	if b, ok := x.best[name][to]; !ok || w > b.ask.weight() || w == b.ask.weight() && b.node == o.node {
 		x.best[name][to] = o
 	}
@@ -101,6 +107,36 @@ func (m *member) means(t Target) bool {
 	return false
 }
 
+// travels reports whether a node may take a value of a variable from another one.
+func (x *offers) travels(name string, v Value) bool {
+	return x.trusted || !setting.RunsCodeWith(name, v.Reveal())
+}
+
+// obeyed reports whether other nodes do what one asks for.
+func (x *offers) obeyed(a *Ask) bool {
+	if a.Kind == FromUnset {
+		return x.trusted || !setting.RunsCode(a.Name)
+	}
+	return x.travels(a.Name, a.Value)
+}
+
+// removes reports whether a pattern that takes variables away may take this one
+// from a node.
+func (x *offers) removes(pattern *Ask, name string, m *member) bool {
+	return x.trusted || !setting.RunsCode(name) || m.asks(pattern)
+}
+
+// own is what counts of this node's own requests for a variable.
+func (m *member) own(name string) (won offer, ok bool) {
+	for k := range m.report.Asks {
+		a := &m.report.Asks[k]
+		if m.means(a.To) && (a.Whole && a.Name == name || !a.Whole && matches(a.Name, name)) && (!ok || a.weight() >= won.ask.weight()) {
+			won, ok = offer{m.rank, a}, true
+		}
+	}
+	return won, ok
+}
+
 // winner is what counts for a variable of a scope on a node.
 func (x *offers) winner(name string, m *member, scope setting.Scope) (won offer, ok bool) {
 	try := func(o offer) {
@@ -111,6 +147,9 @@ func (x *offers) winner(name string, m *member, scope setting.Scope) (won offer,
 		if !ok || o.ask.weight() > won.ask.weight() {
 			won, ok = o, true
 		}
+	}
+	if o, mine := m.own(name); mine && !x.trusted && setting.RunsCode(name) {
+		try(o)
 	}
 	switch scope {
 	case setting.Node, setting.NodeKeepAll, setting.Rank, setting.Never: // the node's own request first
@@ -126,7 +165,7 @@ func (x *offers) winner(name string, m *member, scope setting.Scope) (won offer,
 		}
 	}
 	for _, o := range x.removals { // patterns: whole names are among the best
-		if !o.ask.Whole && m.means(o.ask.To) && matches(o.ask.Name, name) {
+		if !o.ask.Whole && x.removes(o.ask, name, m) && m.means(o.ask.To) && matches(o.ask.Name, name) {
 			try(o)
 		}
 	}

@@ -71,6 +71,14 @@ type Setting struct {
 type Removal struct {
 	Name   string `json:"name"` // of --unset it may be a pattern
 	Source Source `json:"source"`
+	// Spares: what makes programs run or load code stays, as the pattern is that of
+	// another node which is not trusted.
+	Spares bool `json:"spares,omitempty"`
+}
+
+// takes reports whether the removal means a variable.
+func (r Removal) takes(name string) bool {
+	return matches(r.Name, name) && !(r.Spares && setting.RunsCode(name))
 }
 
 // Assignment is what the decision changes on one node: Unset goes first, then
@@ -82,7 +90,7 @@ type Assignment struct {
 
 // Removes reports whether it takes a variable away.
 func (a Assignment) Removes(name string) bool {
-	return slices.ContainsFunc(a.Unset, func(r Removal) bool { return matches(r.Name, name) })
+	return slices.ContainsFunc(a.Unset, func(r Removal) bool { return r.takes(name) })
 }
 
 // rule is why a variable is treated as it is; "" for one that is not governed.

@@ -18,11 +18,13 @@ import (
 //   - What may differ between nodes stays as each node has it, else it is what
 //     gorun chose. It is never copied.
 //   - What belongs to a rank or a machine, and what is not governed, stays behind.
+//   - What makes programs run or load code is each node's own business, unless
+//     the nodes trust each other.
 //
 // An assignment has what changes a node, no more. The first node is the first
 // whose report there is.
 func Unify(reports []Report, p Policy) Decision {
-	u := unifier{policy: p, reports: reports, offers: collect(reports), first: -1}
+	u := unifier{policy: p, reports: reports, offers: collect(reports, p.Trusted), first: -1}
 	u.members = make([]member, len(reports))
 	for i := range reports {
 		u.members[i] = member{i, &reports[i], reports[i].Node.targets(i)}
@@ -93,7 +95,7 @@ func (r *Report) of(name string) state {
 // decide settles one variable on all nodes.
 func (u *unifier) decide(name string, d *Decision) *Difference {
 	v, _ := setting.Governed(name)
-	agree := (v.Scope == setting.All || v.Scope == setting.AllSoft) && told(name)
+	agree := mustAgree(name)
 	before, after := make([]state, len(u.members)), make([]state, len(u.members))
 	asked := 0
 	for i := range u.members {
@@ -137,6 +139,7 @@ func (u *unifier) word(name string, m *member, a *Assignment, after *state) {
 	}
 	source := Source{Kind: FromFirst, Node: first.Node.called(u.first), Rule: rule(name)}
 	switch {
+	case word.set && !u.offers.travels(name, word.value):
 	case word.set:
 		source.At = first.find(name).Conf
 		*after = u.put(a, Setting{name, word.value, source}, after.known)
@@ -144,7 +147,7 @@ func (u *unifier) word(name string, m *member, a *Assignment, after *state) {
 		o := m.report.find(name)
 		*after = state{known: true}
 		if o.Conf == "" {
-			a.Unset = append(a.Unset, Removal{name, source})
+			a.Unset = append(a.Unset, Removal{Name: name, Source: source})
 		}
 		u.under(name, m, after)
 	}

@@ -95,10 +95,10 @@ func (b Base) Apply(a Assignment) Base {
 		put[s.Name] = true
 	}
 	for _, e := range b.entries {
-		switch away := slices.IndexFunc(a.Unset, func(r Removal) bool { return matches(r.Name, e.name) }); {
+		switch away := slices.IndexFunc(a.Unset, func(r Removal) bool { return r.takes(e.name) }); {
 		case put[e.name]:
 		case away >= 0:
-			next.lost = append(next.lost, Removal{e.name, a.Unset[away].Source})
+			next.lost = append(next.lost, Removal{Name: e.name, Source: a.Unset[away].Source})
 		default:
 			next.entries = append(next.entries, e)
 		}

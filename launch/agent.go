@@ -44,6 +44,7 @@ type agent struct {
 	built     *builtEvent // not yet passed on
 	look      gpuWatch
 	request   envprop.Request // what the user asks of the workers' environment here
+	refused   map[string]bool // notes of values of other nodes that were told of
 	toldOMP   bool
 	toldBuild bool               // what the compiler said stands on the terminal
 	unshown   error              // why a dry run has nothing to show

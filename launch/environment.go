@@ -72,7 +72,27 @@ func (a *agent) base(c rendezvous.Start) (envprop.Base, error) {
 	if err != nil {
 		return b, err
 	}
+	if !a.opts.Spec.Trusted {
+		given = a.distrust(given, max(0, c.World.Index(a.node.ID)))
+	}
 	return b.Apply(given), nil
+}
+
+// distrust takes of what others decided for this node only what cannot run code
+// here. A coordinator of this version leaves the rest out itself.
+func (a *agent) distrust(given envprop.Assignment, rank int) envprop.Assignment {
+	n := envprop.Node{Host: a.node.Host, Addr: a.node.Addr, Role: a.node.Role}
+	safe, left := given.Distrust(exam.AloneAt(rank, n, a.opts.Env, a.request))
+	for _, s := range left {
+		if note := fmt.Sprintf("%s (%s) is not taken: %s", s.Name, s.Source, envprop.Distrusted); !a.refused[note] && len(a.refused) < maxStrange {
+			if a.refused == nil {
+				a.refused = map[string]bool{}
+			}
+			a.refused[note] = true
+			a.console.say("%s", note)
+		}
+	}
+	return safe
 }
 
 // guess is what the workers will have in common as far as this node decides it.

@@ -34,6 +34,7 @@ type LocalNode struct {
 	Addr     string                                // 127.0.0.1, .2, ...
 	Endpoint func(context.Context) (string, error) // waits for the first node's endpoint; not called by node 0
 	Announce func(endpoint string)                 // tells the others the endpoint; called by node 0
+	Secret   []byte                                // of this job's agents alone, where the user gives none; nil: there is none
 	Turns    *os.File                              // for [logs.Console.TakeTurns]; nil: there is none
 }
 

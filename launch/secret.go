@@ -2,6 +2,7 @@ package launch
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,10 +19,16 @@ func (a *agent) findSecret() error {
 	if err != nil {
 		return &UsageError{err}
 	}
+	if local := a.opts.Local; local != nil && local.Secret != nil && !s.Given() {
+		if s, err = secret.New(local.Secret); err != nil {
+			return fmt.Errorf("cannot use the secret of this machine's nodes: %w", err)
+		}
+	}
 	if a.tls, err = s.TLS(); err != nil {
 		return err
 	}
 	a.secret = s
+	a.opts.Spec.Trusted = s.Given()
 	a.opts.Env = slices.DeleteFunc(slices.Clone(a.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, secret.Env+"=") })
 	if warning != "" && a.warns() {
 		a.console.say("%s", warning)

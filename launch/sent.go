@@ -76,7 +76,11 @@ func (a *agent) asked() (asked, perhaps []string) {
 			perhaps = append(perhaps, ask.Name)
 		}
 	}
-	perhaps = append(perhaps, a.request.Lack...)
+	for _, name := range a.request.Lack { // another node may give it
+		if a.opts.Spec.Trusted || !setting.RunsCode(name) {
+			perhaps = append(perhaps, name)
+		}
+	}
 	if a.opts.Spec.Iface != "" {
 		perhaps = append(perhaps, exam.IfaceNames()...)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -14,11 +15,13 @@ import (
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/secret"
 )
 
 // Descriptors of an agent of --local-nodes, after the keeper's lifeline: node 0
 // writes the endpoint into the pipe, once for each other node, which read it; and
-// a file of no content, by which the agents write to the console in turn.
+// a file by which the agents write to the console in turn, with the secret that
+// they prove to each other where the user gives none.
 const (
 	endpointFD     = process.LifelineFD + 1
 	turnsFD        = process.LifelineFD + 2
@@ -39,6 +42,9 @@ func shareLocal(n int) (files func(index int) []*os.File, err error) {
 	var turns *os.File // nil is /dev/null: without, lines may tear, nothing else
 	if fd, err := unix.MemfdCreate("gorun-turns", unix.MFD_CLOEXEC); err == nil {
 		turns = os.NewFile(uintptr(fd), "turns")
+		if _, err := turns.WriteString(rand.Text()); err != nil {
+			return nil, err
+		}
 	}
 	return func(index int) []*os.File {
 		if index == 0 {
@@ -63,14 +69,26 @@ func openTurns() *os.File {
 	return own
 }
 
+// localSecret is what the agents of this machine have in common, nil without.
+func localSecret(turns *os.File) []byte {
+	if turns == nil {
+		return nil
+	}
+	text := make([]byte, secret.Max)
+	n, _ := turns.ReadAt(text, 0) // without, each agent is on its own
+	return text[:n]
+}
+
 // localNode places an agent of --local-nodes at 127.0.0.(1+index).
 func localNode(index, count int) *launch.LocalNode {
 	_ = syscall.SetNonblock(endpointFD, true) // else a read has no deadline
 	pipe := os.NewFile(endpointFD, "endpoint")
+	turns := openTurns()
 	return &launch.LocalNode{
-		Index: index,
-		Turns: openTurns(),
-		Addr:  fmt.Sprintf("127.0.%d.%d", (index+1)/256, (index+1)%256),
+		Index:  index,
+		Turns:  turns,
+		Secret: localSecret(turns),
+		Addr:   fmt.Sprintf("127.0.%d.%d", (index+1)/256, (index+1)%256),
 		Announce: func(endpoint string) {
 			for range count - 1 {
 				_, _ = fmt.Fprintf(pipe, "%-*s", endpointRecord, endpoint)

@@ -29,7 +29,7 @@ func decide(s *spec.Spec, before *preflight.Fleet, reports []envprop.Report) dec
 	if s.Iface == "auto" && len(f.Nodes) > 1 { // one node has nobody to reach
 		f.Asked = automatic(f.Nodes)
 	}
-	d := envprop.Unify(reports, envprop.Policy{Conflict: s.Env.Conflict, Chosen: chosen(f.Nodes)})
+	d := envprop.Unify(reports, envprop.Policy{Conflict: s.Env.Conflict, Trusted: s.Trusted, Chosen: chosen(f.Nodes)})
 	for i := range f.Nodes {
 		arrive(&f.Nodes[i], d.Members[i])
 		give(&f.Nodes[i], d.Members[i])

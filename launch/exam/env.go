@@ -64,7 +64,14 @@ func (x *Examiner) expected() []string {
 
 // Alone decides for a node that has no others.
 func Alone(n envprop.Node, env []string, r envprop.Request) envprop.Assignment {
-	return envprop.Unify([]envprop.Report{envprop.NewReport(n, env, nil, r)}, envprop.Policy{}).Members[0]
+	return AloneAt(0, n, env, r)
+}
+
+// AloneAt is what a node of a group rank would decide if no other told anything.
+func AloneAt(rank int, n envprop.Node, env []string, r envprop.Request) envprop.Assignment {
+	reports := make([]envprop.Report, rank+1)
+	reports[rank] = envprop.NewReport(n, env, nil, r)
+	return envprop.Unify(reports, envprop.Policy{}).Members[rank]
 }
 
 // reports are what the members told. What makes no sense counts as not told.

@@ -79,6 +79,7 @@ type Spec struct {
 	Ports PortRange
 
 	SecretFile string // whose text every node must have; "" for GORUN_SECRET or none
+	Trusted    bool   // the nodes prove a secret to each other; set by who reads it
 
 	MaxRestarts     int
 	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once

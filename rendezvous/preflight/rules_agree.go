@@ -12,7 +12,7 @@ func agreeRules() []Rule {
 	return []Rule{
 		{
 			ID: "E01", Name: "env-must-agree", Severity: Error,
-			Meaning: "Variables that every rank must have alike are alike; unset differs from set. gorun gives every rank what the first node has, or what `-x` says, and warns of the difference; with `--env-conflict=error` it refuses the job. What it cannot settle is an error, or, where it costs speed or clarity only, a warning: a conf file that sets what the first node has not, and different values that `-x` gives to different nodes.",
+			Meaning: "Variables that every rank must have alike are alike; unset differs from set. gorun gives every rank what the first node has, or what `-x` says, and warns of the difference; with `--env-conflict=error` it refuses the job. What it cannot settle is an error, or, where it costs speed or clarity only, a warning: a conf file that sets what the first node has not, different values that `-x` gives to different nodes, and, without a secret, what could run code, which no node takes from another.",
 			Users:   "`message truncated : receiving X bytes instead of Y`, `collective mismatch error`, wrong results, or a hang.",
 			Fix:     "give the variable the same value on every node, or none, or one value to all with -x NAME=VALUE; look at /etc/nccl.conf, too",
 			Check:   checkAgree,
