@@ -101,6 +101,16 @@ func (l *lan) split(hosts ...int) time.Time {
 	return time.Now()
 }
 
+// join undoes split.
+func (l *lan) join(hosts ...int) time.Time {
+	l.Helper()
+	for _, h := range hosts {
+		l.ip(0, fmt.Sprintf("link set p%d master br0", h))
+	}
+	l.ip(0, "link del br1")
+	return time.Now()
+}
+
 // nodes starts one agent on each host; the endpoint is host 1's.
 func (l *lan) nodes(j *job, nnodes string, args ...string) []*agent {
 	l.Helper()

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
 // What TestPartition sets: a node that is silent for so long counts as lost.
@@ -79,6 +81,60 @@ func TestElasticPartition(t *testing.T) {
 				t.Errorf("%s went on alone", alone.name)
 			}
 			t.Logf("%s says: %s", alone.name, alone.lastLine())
+		})
+	}
+}
+
+// A side that had to stop while the network was cut finds the job again when the
+// network heals, and takes part in it as a node that comes to it does.
+func TestHealedPartition(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, backend string
+		endpoints     []int
+		stops         []int // the hosts that the others go on without
+	}{
+		{"two of four", "gossip", []int{1}, []int{3, 4}},
+		{"the first endpoint's", "gossip", []int{1, 4}, []int{1}},
+		{"etcd", "etcd", nil, []int{3, 4}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLAN(t, 4)
+			j := newJob(t, "--rdzv-backend", c.backend, "--max-restarts", "3", "--on-join", "restart")
+			var at []string
+			for _, i := range c.endpoints {
+				at = append(at, l.addr(i))
+			}
+			conf := detectionConf + ",last_call_timeout=0.5,join_timeout=60"
+			if c.backend == "etcd" {
+				at = l.etcd(etcdtest.Start(t, etcdtest.Options{}).Endpoints())[:1]
+				conf += ",ttl=3,lost_timeout=20"
+			}
+			for i := 1; i <= 4; i++ {
+				l.node(j, i, strings.Join(at, ","), "2:4", with(j.world(), "--node-rank", fmt.Sprint(i-1), "--rdzv-conf", conf)...)
+			}
+			for _, a := range j.agents {
+				a.prints("of 4 restart 0", 1)
+			}
+			l.split(c.stops...)
+			for i, a := range j.agents {
+				if slices.Contains(c.stops, i+1) {
+					eventually(t, patience, a.name+" stops its worker", func() bool {
+						return slices.ContainsFunc(notes[seat](j.dir, "stopped.*"), func(s seat) bool { return s.Node == a.name })
+					})
+				} else {
+					a.prints(fmt.Sprintf("of %d restart 1", 4-len(c.stops)), 1)
+				}
+			}
+			healed := l.join(c.stops...)
+			for _, a := range j.agents {
+				a.prints("of 4 restart 1", 1)
+				t.Logf("%s is in the world of all %v after the network healed", a.name, time.Since(healed).Round(time.Millisecond))
+			}
+			j.alone()
+			j.touch("go")
+			j.end(patience, 0, j.agents...)
 		})
 	}
 }

@@ -56,7 +56,7 @@ func (c *coordinator) called(e Dialed) bool {
 		return false
 	}
 	delete(c.calls, e.Addr)
-	c.m.emit(Send{e.Conn, Message{Type: MsgRedirect, Addr: c.m.self.Control, Term: c.term}})
+	c.m.emit(Send{e.Conn, Message{Type: MsgRedirect, Addr: c.m.self.Control, Term: c.term, Job: c.job, Round: c.last.Round}})
 	c.m.emit(Close{e.Conn})
 	return true
 }
@@ -85,21 +85,45 @@ func (m *Machine) summoned(msg Message) {
 	if msg.Addr == "" || msg.Addr == m.self.Control || words(msg.Addr) != nil || m.mem.outcome != nil {
 		return
 	}
-	if m.coord == nil && m.mem.linked || m.coord != nil && !m.mayFollow(msg) {
+	if m.coord == nil && m.mem.linked {
+		return
+	}
+	if m.coord != nil && !m.mayFollow(msg) {
+		m.coord.answer(msg)
 		return
 	}
 	if m.mem.dialing != "" { // next
-		m.mem.leads = Message{Addr: msg.Addr, Term: msg.Term}
+		m.mem.leads = Message{Addr: msg.Addr, Term: msg.Term, Job: msg.Job, Round: msg.Round}
 		return
 	}
 	m.mem.summons, m.mem.dialing = msg, msg.Addr
 	m.emit(Dial{msg.Addr})
 }
 
-// mayFollow reports whether this coordinator gives way to another one. Of two
-// that lost each other, the later one leads. One that was told to end the job
-// gives way like any other and takes that order along: two that both decide
-// would tell their nodes two outcomes.
+// answer calls a coordinator back that has to follow this one. Its part of a cut
+// network could not go on; now that it heals it calls the nodes that it misses,
+// of which this one may know nothing any more.
+func (c *coordinator) answer(other Message) {
+	if c.last != nil && other.Job == c.job && c.precedes(other) {
+		c.call(other.Addr, call{})
+	}
+}
+
+// precedes reports whether another coordinator of this job has to follow this one.
+// The later world counts: the side that has sealed it is the job, and no other side
+// could. Of two that have seen the same world, and lost each other, the later one
+// leads.
+func (c *coordinator) precedes(other Message) bool {
+	if other.Job == c.job && other.Round != c.last.Round {
+		return other.Round < c.last.Round
+	}
+	return other.Term < c.term || other.Term == c.term && other.Addr > c.m.self.Control
+}
+
+// mayFollow reports whether this coordinator gives way to another one. One that
+// was told to end the job gives way like any other and takes that order along:
+// two that both decide would tell their nodes two outcomes. A world that is on
+// its way to be sealed is given up only for a later world.
 func (m *Machine) mayFollow(other Message) bool {
 	c := m.coord
 	switch {
@@ -107,9 +131,11 @@ func (m *Machine) mayFollow(other Message) bool {
 		return true
 	case c.outvoted != "":
 		return true
-	case c.final || c.last == nil || c.phase != recovering && c.phase != forming:
+	case c.final || c.last == nil:
 		return false
+	case c.offering():
+		return other.Job == c.job && other.Round > c.last.Round
 	default:
-		return other.Term > c.term || other.Term == c.term && other.Addr < m.self.Control
+		return (c.phase == recovering || c.phase == forming) && !c.precedes(other)
 	}
 }

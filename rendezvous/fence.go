@@ -74,7 +74,7 @@ func (m *Machine) elsewhere(e Elsewhere) {
 	if e.Control == m.self.Control || words(e.Control) != nil {
 		return
 	}
-	m.mem.leads = Message{Addr: e.Control, Term: e.Term}
+	m.mem.leads = Message{Addr: e.Control, Term: e.Term, Job: e.Job, Round: e.Round}
 	m.mem.elsewhere = e
 	if c := m.coord; c != nil && (c.last == nil || c.phase == recovering || c.phase == forming || c.offering()) {
 		c.outvoted = "a world of this run was sealed by " + e.Control // what this one saw of the others is old

@@ -27,7 +27,7 @@ const (
 const (
 	MsgStatus   Type = "status"   // Status: what the job waits for
 	MsgRefuse   Type = "refuse"   // Text: you cannot be a member, and why
-	MsgRedirect Type = "redirect" // Addr: not me, ask there (empty: nobody yet, ask again); Term with a call: come to me
+	MsgRedirect Type = "redirect" // Addr: not me, ask there (empty: nobody yet, ask again); a call, "come to me", has Term, Job and Round (of the last world), too
 	MsgPropose  Type = "propose"  // World, Env: for your workers, of which the world has the hash
 	MsgCommit   Type = "commit"   // Term, Round, Digest: everyone has accepted, start
 	MsgAbort    Type = "abort"    // Round, Cause, Kill: stop the workers
@@ -47,7 +47,7 @@ type Message struct {
 	Restart  int             `json:"restart,omitempty"`
 	Digest   string          `json:"digest,omitempty"`
 	Text     string          `json:"text,omitempty"`
-	Job      string          `json:"job,omitempty"` // of hello: whose outcome concerns me, though I had no place in it
+	Job      string          `json:"job,omitempty"` // of hello: whose outcome concerns me, though I had no place in it; of a call
 	Addr     string          `json:"addr,omitempty"`
 	Store    string          `json:"store,omitempty"`
 	Kill     bool            `json:"kill,omitempty"` // no grace period

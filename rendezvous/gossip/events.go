@@ -77,6 +77,7 @@ func (e events) NotifyJoin(n *memberlist.Node) {
 	}
 	e.g.mu.Lock()
 	e.g.peers[rendezvous.NodeID(n.Name)] = m.peer(n.Name)
+	delete(e.g.lost, rendezvous.NodeID(n.Name))
 	e.g.met = e.g.met || n.Name != string(e.g.cfg.ID)
 	e.g.mu.Unlock()
 	e.g.wake()
@@ -87,6 +88,9 @@ func (e events) NotifyUpdate(n *memberlist.Node) { e.NotifyJoin(n) }
 func (e events) NotifyLeave(n *memberlist.Node) {
 	e.g.mu.Lock()
 	delete(e.g.peers, rendezvous.NodeID(n.Name))
+	if len(e.g.lost) < maxLost {
+		e.g.lost[rendezvous.NodeID(n.Name)] = n.Address()
+	}
 	e.g.mu.Unlock()
 	e.g.wake()
 }

@@ -36,6 +36,8 @@ type Config struct {
 	// Other, if not nil, is called when the agent on a host (a name or an IP address)
 	// has another key than this one, or only one of the two has any; maybe often.
 	Other func(host string)
+
+	tune func(*memberlist.Config) // for tests; may be nil
 }
 
 // Foreign is the error of an agent whose endpoint is served for somebody else.
@@ -54,8 +56,9 @@ type Gossip struct {
 
 	mu      sync.Mutex
 	peers   map[rendezvous.NodeID]rendezvous.Peer
-	last    decoded // what was decoded last
-	met     bool    // another agent of this run was seen: a stranger at its endpoint came later
+	lost    map[rendezvous.NodeID]string // addresses of agents that are not seen any more
+	last    decoded                      // what was decoded last
+	met     bool                         // another agent of this run was seen: a stranger at its endpoint came later
 	foreign string
 	deaf    time.Time // since when taken's port answers as no gorun does; zero: it does not
 	trouble string    // why the endpoints do not answer
@@ -68,7 +71,7 @@ func Open(cfg Config) (*Gossip, error) { return openAs(cfg, rendezvous.Protocol)
 
 func openAs(cfg Config, protocol int) (*Gossip, error) {
 	cfg.RunID = shortRun(cfg.RunID)
-	g := &Gossip{cfg: cfg, protocol: protocol, peers: map[rendezvous.NodeID]rendezvous.Peer{}, changed: make(chan struct{}, 1)}
+	g := &Gossip{cfg: cfg, protocol: protocol, peers: map[rendezvous.NodeID]rendezvous.Peer{}, lost: map[rendezvous.NodeID]string{}, changed: make(chan struct{}, 1)}
 	g.ended, g.end = context.WithCancel(context.Background())
 	ports := cfg.Ports()
 	if cfg.Serves >= 0 {
@@ -141,6 +144,9 @@ func (g *Gossip) create(port, serves int) error {
 	}
 	c.Transport = transport{nt, g.ended}
 	c.Delegate, c.Events, c.Alive = delegate(b), events{g}, g
+	if g.cfg.tune != nil {
+		g.cfg.tune(c)
+	}
 	list, err := memberlist.Create(c)
 	if err != nil {
 		_ = nt.Shutdown()
@@ -180,6 +186,7 @@ func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() { g.join(ctx) })
+	wg.Go(func() { g.findLost(ctx) })
 	defer g.close()
 	update(g.snapshot())
 	for {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/secret"
 )
 
@@ -32,6 +33,32 @@ func (g *Gossip) join(ctx context.Context) {
 		case <-time.After(wait):
 			idle += wait
 			wait = min(2*wait, 500*time.Millisecond)
+		}
+	}
+}
+
+// maxLost bounds the addresses that findLost remembers.
+const maxLost = 256
+
+// findLost asks agents that are not seen any more, one at a time: memberlist forgets
+// the dead, and of two parts of a cut network that both have no endpoint neither
+// would find the other when the network heals.
+func (g *Gossip) findLost(ctx context.Context) {
+	for pause(ctx, rejoin); ctx.Err() == nil; pause(ctx, rejoin) {
+		g.mu.Lock()
+		var id rendezvous.NodeID
+		var at string
+		for id, at = range g.lost { // any
+			break
+		}
+		g.mu.Unlock()
+		if at == "" {
+			continue
+		}
+		if _, err := g.list.Join([]string{at}); err == nil || strings.Contains(err.Error(), syscall.ECONNREFUSED.Error()) {
+			g.mu.Lock()
+			delete(g.lost, id) // found, or its process has ended
+			g.mu.Unlock()
 		}
 	}
 }

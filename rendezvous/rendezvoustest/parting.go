@@ -46,9 +46,40 @@ func parting() []trial {
 			r.Nothing(j)
 		}}
 	}
+	healed := func(name string, withLeader bool) trial {
+		return trial{name: name, play: func(r *Rig) {
+			j := r.Job(2, 5)
+			j.Restarts, j.Join, j.Grow = 5, 10*r.Timing.Silence, true
+			as := r.Team(j, 5)
+			w := r.World(0, as...)
+			c := r.Coordinator(as...)
+			few := But(as, c)[:2]
+			if withLeader {
+				few = []*Agent{c, But(as, c)[0]}
+			}
+			many := But(as, few...)
+			cut := func(on bool) {
+				r.Cut(few, many, on)
+				for _, a := range few {
+					if r.Traits.Cuts {
+						r.Fleet.Cut(a.Node.ID, on)
+					}
+				}
+			}
+			cut(true)
+			v := r.World(w.Round+1, many...)
+			r.Await("the smaller part has stopped its workers", func() bool { return few[0].Running() == nil && few[1].Running() == nil })
+			cut(false)
+			r.World(v.Round+1, as...)
+			r.Success(as...)
+			r.Nothing(j)
+		}}
+	}
 	return []trial{
 		apart("the coordinator is in the larger part", false),
 		apart("the coordinator is in the smaller part", true),
+		healed("a healed cut, the coordinator was in the larger part", false),
+		healed("a healed cut, the coordinator was in the smaller part", true),
 		{name: "a cut that heals in time", play: func(r *Rig) {
 			j := r.Job(3, 3)
 			as := r.Team(j, 3)
