@@ -112,6 +112,15 @@ func TestPreflightHost(t *testing.T) {
 			finds: []string{"error L01"}, text: []string{"> node2"},
 		},
 		{
+			name: "a copy of a running machine",
+			nics: twin(),
+			setup: func(f *fleet) {
+				f.machines[1].Host = f.machines[0].Host
+				f.machines[1].write("boot_id", "00000000-0000-4000-8000-000000000001\n")
+			},
+			finds: []string{"error H01"}, text: []string{"> both nodes", "host name node1, boot id", "export NCCL_HOSTID="},
+		},
+		{
 			name:  "another script",
 			nics:  twin(),
 			setup: func(f *fleet) { f.machines[1].write(script, "print('up')") },

@@ -137,7 +137,8 @@ func hear(f *preflight.Fleet, plans []probe.Plan, c rendezvous.Compare) {
 // questions are the plans of the probes, one a node; nil when there is nothing
 // to ask: all nodes share one machine.
 func questions(f *preflight.Fleet, plans []probe.Plan) []json.RawMessage {
-	apart := slices.ContainsFunc(f.Nodes, func(n preflight.Facts) bool { return n.Host.BootID != f.Nodes[0].Host.BootID })
+	machines, _ := f.Locate()
+	apart := slices.ContainsFunc(machines, func(m int) bool { return m != machines[0] })
 	if !apart && !slices.ContainsFunc(plans, func(p probe.Plan) bool { return len(p.Targets) > 0 }) {
 		return nil
 	}

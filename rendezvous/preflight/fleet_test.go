@@ -108,6 +108,7 @@ func here(f *Fleet) *Fleet {
 	for i := range f.Nodes {
 		f.Nodes[i].Host = f.Nodes[0].Host
 		f.Nodes[i].Network = f.Nodes[0].Network
+		f.Nodes[i].GPU.Devices = f.Nodes[0].GPU.Devices
 		f.Nodes[i].Node.Host = f.Nodes[0].Node.Host
 		f.Nodes[i].Node.Addr = fmt.Sprintf("127.0.0.%d", i+1)
 	}

@@ -10,8 +10,8 @@ type view struct {
 	nccl     bool           // a node has a GPU driver: the rules of NCCL concern the fleet
 	gloo     bool           // no node has one, and torch is there: the rules of Gloo do
 	places   int            // distinct places of nodes whose facts are known
-	place    []int          // of each node; nodes of one place share machine and network namespace, -1 unknown facts
-	machine  []int          // of each node; nodes of one machine share the boot id, -1 unknown facts
+	place    []int          // of each node, as Locate gives them
+	machine  []int          // of each node
 	shared   []bool         // of each node: another node of the fleet is on the same machine
 	ranks    int            // workers of the nodes whose facts are known
 	first    []int          // first rank of each node and, last, the number of ranks; nil when a node is unknown
@@ -55,47 +55,16 @@ func (v *view) concerns(f *Fleet) {
 	v.gloo = torch && !v.nccl
 }
 
-// locate numbers places and machines. A node that knows neither boot id nor
-// namespace is a place of its own.
 func (v *view) locate(f *Fleet) {
-	type spot struct{ boot, net string }
-	places, machines := map[spot]int{}, map[string]int{}
-	count := map[int]int{}
-	v.place, v.machine = make([]int, len(f.Nodes)), make([]int, len(f.Nodes))
-	v.shared = make([]bool, len(f.Nodes))
-	for i := range f.Nodes {
-		v.place[i], v.machine[i] = -1, -1
-	}
-	fresh := 0
-	for i, n := range f.known() {
-		boot, net := n.Host.BootID, n.Host.NS.Net
-		if boot == "" {
-			v.place[i], v.machine[i] = fresh, fresh
-			fresh++
-			continue
-		}
-		if _, ok := machines[boot]; !ok {
-			machines[boot] = fresh
-			fresh++
-		}
-		v.machine[i] = machines[boot]
-		count[v.machine[i]]++
-		if net == "" {
-			v.place[i] = fresh
-			fresh++
-			continue
-		}
-		s := spot{boot, net}
-		if _, ok := places[s]; !ok {
-			places[s] = fresh
-			fresh++
-		}
-		v.place[i] = places[s]
-	}
-	distinct := map[int]bool{}
+	v.machine, v.place = f.Locate()
+	nodes, distinct := map[int]int{}, map[int]bool{}
 	for i := range f.known() {
+		nodes[v.machine[i]]++
 		distinct[v.place[i]] = true
-		v.shared[i] = count[v.machine[i]] > 1
+	}
+	v.shared = make([]bool, len(f.Nodes))
+	for i := range f.known() {
+		v.shared[i] = nodes[v.machine[i]] > 1
 	}
 	v.places = len(distinct)
 }

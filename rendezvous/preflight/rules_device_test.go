@@ -5,7 +5,9 @@ import "github.com/gorun/gorun/rendezvous/preflight/library"
 func deviceCases() map[string][]ruleCase {
 	// own puts the first two nodes onto one machine, in containers, and gives them GPUs.
 	own := func(f *Fleet, first, second []string) {
-		f.Nodes[1].Host.BootID = f.Nodes[0].Host.BootID
+		f.Nodes[1].Host = f.Nodes[0].Host
+		f.Nodes[1].Host.NS.Net = "net:[7]"
+		f.all(func(n *Facts) { n.GPU.Devices = f.Nodes[0].GPU.Devices })
 		f.Nodes[0].GPU.Owned, f.Nodes[1].GPU.Owned = first, second
 	}
 	same := []string{"GPU-a", "GPU-b"}
@@ -28,7 +30,8 @@ func deviceCases() map[string][]ruleCase {
 				name: "three agents, by pairs", nodes: 3, severity: Error, odd: []int{0, 1, 2}, says: []string{"1 GPU: GPU-a", "1 GPU: GPU-b"},
 				change: func(f *Fleet) {
 					own(f, []string{"GPU-a"}, same)
-					f.Nodes[2].Host.BootID, f.Nodes[2].GPU.Owned = f.Nodes[0].Host.BootID, []string{"GPU-b"}
+					f.Nodes[2].Host, f.Nodes[2].GPU.Owned = f.Nodes[0].Host, []string{"GPU-b"}
+					f.Nodes[2].Host.NS.Net = "net:[8]"
 				},
 			},
 			{name: "a program that may need none", severity: Warning, odd: []int{0, 1}, change: func(f *Fleet) {

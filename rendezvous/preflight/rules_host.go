@@ -14,7 +14,7 @@ func hostRules() []Rule {
 	return []Rule{
 		{
 			ID: "H01", Name: "host-id", Severity: Error,
-			Meaning: "NCCL_HOSTID does not make two machines one; containers on one machine that look like one node share /dev/shm, and those that share it look like one (else a warning).",
+			Meaning: "Neither NCCL_HOSTID nor a host name and boot id that copies of a running machine share make two machines one; containers on one machine that look like one node share /dev/shm, and those that share it look like one (else a warning).",
 			Users:   "`Error while attaching to shared memory segment /dev/shm/nccl-...`, `Duplicate GPU detected` across machines, or the network used inside a machine.",
 			Fix:     "give containers of one machine a host name of their own, or one /dev/shm:\n  docker run --ipc=host --hostname=$(hostname) ...",
 			Check:   checkHostID,
@@ -48,29 +48,45 @@ func checkHostID(f *Fleet) []Finding {
 	if !v.nccl {
 		return nil
 	}
-	// The same hash on different machines: only NCCL_HOSTID does that.
+	// What NCCL tells machines apart by, on different machines.
+	id := func(n *Facts) (key, shown string) {
+		if set := n.env("NCCL_HOSTID"); set != "" {
+			return set, "NCCL_HOSTID=" + set
+		}
+		return n.Host.Hostname + "\x00" + n.Host.BootID, "host name " + n.Host.Hostname + ", boot id " + n.Host.BootID
+	}
 	first := map[string]int{}
 	clash := map[string]bool{}
 	for i, n := range f.known() {
-		id := n.env("NCCL_HOSTID")
-		if id == "" || n.Host.BootID == "" {
+		key, _ := id(n)
+		if n.Host.BootID == "" {
 			continue
 		}
-		if j, ok := first[id]; ok && v.machine[j] != v.machine[i] {
-			clash[id] = true
+		if j, ok := first[key]; ok && v.machine[j] != v.machine[i] {
+			clash[key] = true
 		} else if !ok {
-			first[id] = i
+			first[key] = i
 		}
 	}
-	all := one(f.faults(func(_ int, n *Facts) string {
-		if id := n.env("NCCL_HOSTID"); clash[id] {
-			return "NCCL_HOSTID=" + id
-		}
-		return ""
-	}), Finding{
+	clashing := func(set bool) []Value {
+		return f.faults(func(_ int, n *Facts) string {
+			if key, shown := id(n); clash[key] && set == (n.env("NCCL_HOSTID") != "") {
+				return shown
+			}
+			return ""
+		})
+	}
+	all := one(clashing(true), Finding{
 		Text: "NCCL_HOSTID makes NCCL believe that different machines are one and share their memory.",
 		Fix:  "unset it:\n  unset NCCL_HOSTID",
 	})
+	all = append(all, one(clashing(false), Finding{
+		Text: "Different machines have one host name and one boot id, as copies of a running machine have: NCCL takes them for one and looks for the memory of other ranks, and for GPUs, where they are not.",
+		Steps: []Step{
+			inShell("give each machine an id of its own", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/uuid)"),
+			byHand("start the machines anew, each with a host name of its own").or(),
+		},
+	})...)
 	return append(all, f.strangers()...)
 }
 

@@ -12,6 +12,11 @@ func hostCases() map[string][]ruleCase {
 		f.Nodes[1].Host.BootID = f.Nodes[0].Host.BootID
 		f.Nodes[1].Host.NS.Net = "net:[7]"
 		f.Nodes[1].RDMA = f.Nodes[0].RDMA
+		f.Nodes[1].GPU.Devices = f.Nodes[0].GPU.Devices
+	}
+	// copied makes node 1 a copy of the running node 0, with GPUs and addresses of its own.
+	copied := func(f *Fleet) {
+		f.Nodes[1].Host.BootID, f.Nodes[1].Host.Hostname = f.Nodes[0].Host.BootID, f.Nodes[0].Host.Hostname
 	}
 	return map[string][]ruleCase{
 		"H01": {
@@ -21,6 +26,20 @@ func hostCases() map[string][]ruleCase {
 				f.Nodes[1].Host.Hostname, f.Nodes[1].Host.SHM.Dev = f.Nodes[0].Host.Hostname, 99
 			}, says: []string{"host node1, /dev/shm on device 24", "host node1, /dev/shm on device 99"}},
 			{name: "two names on one machine", severity: Warning, odd: []int{0, 1}, change: beside, says: []string{"takes them for several hosts"}},
+			{name: "copies of a machine", severity: Error, odd: []int{0, 1}, change: copied, says: []string{"host name node1, boot id boot0", "export NCCL_HOSTID=$("}},
+			{name: "copies of a machine that say only their addresses", severity: Error, odd: []int{0, 1}, change: func(f *Fleet) {
+				copied(f)
+				f.all(func(n *Facts) { n.GPU.Devices = nil })
+			}},
+			{name: "copies of a machine in containers", severity: Error, odd: []int{0, 1}, change: func(f *Fleet) {
+				copied(f)
+				f.Nodes[1].Host.NS.Net = "net:[7]"
+			}},
+			{name: "copies with ids of their own", change: func(f *Fleet) {
+				copied(f)
+				f.all(func(n *Facts) { n.set("NCCL_HOSTID", n.Node.ID) })
+			}},
+			{name: "copies with names of their own", change: func(f *Fleet) { f.Nodes[1].Host.BootID = f.Nodes[0].Host.BootID }},
 			{name: "united on purpose", change: func(f *Fleet) { beside(f); f.Nodes[0].set("NCCL_HOSTID", "a"); f.Nodes[1].set("NCCL_HOSTID", "a") }},
 			{name: "ids of their own", change: func(f *Fleet) { f.all(func(n *Facts) { n.set("NCCL_HOSTID", n.Node.ID) }) }},
 			{name: "without GPUs", base: cpus, change: beside},

@@ -28,7 +28,7 @@ func linkCases() map[string][]ruleCase {
 			{name: "containers of one machine share its adapters", change: func(f *Fleet) {
 				f.Nodes[2].Host.BootID, f.Nodes[2].Host.NS.Net = f.Nodes[0].Host.BootID, "net:[7]"
 				f.Nodes[2].Host.SHM, f.Nodes[2].Host.Hostname = f.Nodes[0].Host.SHM, f.Nodes[0].Host.Hostname
-				f.Nodes[2].RDMA = f.Nodes[0].RDMA
+				f.Nodes[2].RDMA, f.Nodes[2].GPU.Devices = f.Nodes[0].RDMA, f.Nodes[0].GPU.Devices
 			}},
 			{name: "agents that share a network", change: func(f *Fleet) {
 				f.Nodes[1].Host, f.Nodes[1].Network, f.Nodes[1].RDMA = f.Nodes[0].Host, f.Nodes[0].Network, f.Nodes[0].RDMA

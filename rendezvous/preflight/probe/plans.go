@@ -23,12 +23,13 @@ func Plans(f *preflight.Fleet) []Plan {
 	for i := range f.Nodes {
 		sides[i] = newSide(&f.Nodes[i])
 	}
+	_, places := f.Locate()
 	out := make([]Plan, n)
 	for i, partners := range Schedule(n) {
 		out[i] = Plan{Node: i}
 		var rest []Target // after every partner's first address
 		for _, j := range partners {
-			if together(&f.Nodes[i], &f.Nodes[j]) {
+			if places[i] >= 0 && places[i] == places[j] {
 				continue
 			}
 			ts := meet(&sides[i], &sides[j])
@@ -43,12 +44,6 @@ func Plans(f *preflight.Fleet) []Plan {
 		out[i].Targets = append(out[i].Targets, rest...)
 	}
 	return out
-}
-
-// together tells whether two nodes are on one machine in one network namespace.
-func together(a, b *preflight.Facts) bool {
-	return a.Host.BootID != "" && a.Host.BootID == b.Host.BootID &&
-		a.Host.NS.Net != "" && a.Host.NS.Net == b.Host.NS.Net
 }
 
 // end is a listener that can be probed.
