@@ -22,13 +22,13 @@ func newAbort() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   abortCommand + " [flags]",
 		Short: "End a running job on every node",
-		Long: `End a job of which an agent runs on this machine, on every node: the workers get
-SIGTERM, and SIGKILL after --shutdown-timeout or after a second gorun abort. Every
-node reports who ended the job, and the message, as its cause, and ends with 143
-as after SIGTERM. No restart follows.
+		Long: `End a job of which an agent runs on this machine, on every node: the workers
+get SIGTERM, and SIGKILL after --shutdown-timeout or after a second gorun abort.
+Every node reports who ended the job, and the message, as its cause, and ends
+with 143 as after SIGTERM. No restart follows.
 
-The exit code is 0 when the order has been taken, 1 when no job runs here or none
-answers, 2 when several run and none was chosen.`,
+The exit code is 0 when the order has been taken, 1 when no job runs here or
+none answers, 2 when several run and none was chosen.`,
 		Example: `  gorun abort -m "wrong learning rate"
   gorun abort --run-id train`,
 		Args:              noArguments,
@@ -58,7 +58,7 @@ answers, 2 when several run and none was chosen.`,
 		},
 	}
 	t.flags(cmd)
-	cmd.Flags().StringVarP(&message, "message", "m", "", "why, for whoever reads the cause on the other nodes")
+	cmd.Flags().StringVarP(&message, "message", "m", "", "`TEXT` that says why: every node tells it")
 	return cmd
 }
 

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/exam"
@@ -18,40 +19,44 @@ const checkCommand = "check"
 
 func isCheck(args []string) bool { return len(args) > 0 && args[0] == checkCommand }
 
-// checkFlags are the flags of `gorun check`: those by which nodes meet and are
-// compared, and its own ones.
-func checkFlags() grammar {
-	g := grammar{{"Check", []runFlag{
+// ownCheckFlags are the flags that only gorun check has.
+func ownCheckFlags() flagGroup {
+	return flagGroup{"Check", []runFlag{
 		{name: "json", usage: "print the findings as JSON on stdout", own: true},
 		{name: "save", arg: "FILE", usage: "write this node's facts to FILE", own: true},
 		{name: "from", usage: "compare the facts saved in the FILEs that follow, and nothing else", own: true},
 		{name: "strict", usage: "end with 1 when there are warnings", own: true},
-	}}}
-	for _, group := range runFlags() {
-		if group.title != "Output and end" {
-			g = append(g, group)
-		}
-	}
-	return g
+	}}
 }
 
-// checkUsage is the help of `gorun check`.
-func checkUsage() string {
-	var b strings.Builder
-	b.WriteString(`Compare the nodes of a job and start nothing: which versions, interfaces, devices,
-limits and variables its workers would have, and whether they could work together.
+// checkFlags are the flags of `gorun check`: its own ones and all of a job's, so
+// that the word check can be put into the command line of any job.
+func checkFlags() grammar { return append(grammar{ownCheckFlags()}, runFlags()...) }
 
-Usage:
-  gorun check [flags] [PROGRAM [ARGS...]]     on one node, or on each with the flags by which they meet
-  gorun check --from [flags] FILE...          compare facts that were saved with --save
+// newCheck is there for help and completion: a check runs as jobs do.
+func newCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   checkCommand + " [flags] [PROGRAM [ARGS...]]",
+		Short: "Compare the nodes of a job and start nothing",
+		Long: `Compare the nodes of a job and start nothing: the versions, interfaces, devices,
+limits and variables of its workers, and whether they could work together. Put
+the word check into the command line of your job: it takes every flag of gorun
+run (gorun help flags). Those about output and the end have no effect.
 
-It ends with 0, 78 when a check fails, 1 with --strict when there are warnings,
-and as a job would when the program cannot be started on a node.
-docs/checks.md lists the checks.
-
-`)
-	describe(&b, slices.Clone(checkFlags()))
-	return b.String()
+It ends with 0, with 78 when a check fails, with 1 when there are warnings and
+--strict is given, and as a job would when the program cannot be started on a
+node. docs/checks.md lists the checks.`,
+		Example: `  gorun check train.py                                    this node
+  gorun check --nnodes 2 --rdzv-endpoint node1 train.py   the same on both nodes
+  gorun check --from a.json b.json                        facts of --save`,
+		DisableFlagParsing: true,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return checkFlags().complete(args, typed)
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runJob(append([]string{checkCommand}, args...))
+		},
+	}
 }
 
 // checkOffline compares the files that gorun check --save wrote.

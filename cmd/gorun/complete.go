@@ -1,14 +1,22 @@
 package main
 
 import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gorun/gorun/launch/inspect"
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // complete offers what may follow on the command line of a job or a check: flags
-// before the program and their words, else files.
+// before the program and their values, else files.
 func (g grammar) complete(args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var open runFlag // whose value is typed now
 	for _, arg := range args {
@@ -22,32 +30,185 @@ func (g grammar) complete(args []string, typed string) ([]string, cobra.ShellCom
 		case strings.HasPrefix(arg, "--"):
 			open, _ = g.long(name[2:])
 		default:
-			open, _ = g.short(name[1:])
+			open, _ = g.short(name[1:], arg)
 		}
 	}
-	var offers []string
+	if name, value, ok := strings.Cut(typed, "="); ok && open.arg == "" && strings.HasPrefix(name, "--") {
+		typed = value // cobra's scripts put the flag in front again
+		if open, _ = g.long(name[2:]); open.arg == "" {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
 	switch {
 	case open.arg != "":
-		offers = open.words()
-	case strings.HasPrefix(typed, "-") && !strings.Contains(typed, "="):
+		return open.complete(typed)
+	case strings.HasPrefix(typed, "-"):
+		var flags []string
 		for f := range g.all() {
-			offers = append(offers, "--"+f.name+"\t"+f.usage)
+			flags = append(flags, "--"+f.name+"\t"+f.usage)
 		}
+		return matching(flags, typed), cobra.ShellCompDirectiveNoFileComp
 	}
-	if offers == nil {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	offers = slices.DeleteFunc(offers, func(s string) bool { return !strings.HasPrefix(s, typed) })
-	return offers, cobra.ShellCompDirectiveNoFileComp
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// words are the values that are meant literally, as gpu in "N|auto|gpu|cpu".
-func (f runFlag) words() []string {
-	var words []string
-	for w := range strings.SplitSeq(f.arg, "|") {
-		if w == strings.ToLower(w) {
-			words = append(words, w)
+// matching are the offers that begin with what is typed. An offer may have a
+// description, after a tab.
+func matching(offers []string, typed string) []string {
+	return slices.DeleteFunc(offers, func(s string) bool { return !strings.HasPrefix(s, typed) })
+}
+
+// complete offers values of the flag.
+func (f runFlag) complete(typed string) ([]string, cobra.ShellCompDirective) {
+	if f.arg == "FILE" || f.arg == "DIR" {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	values := f.known()
+	if !f.list {
+		return matching(values, typed), cobra.ShellCompDirectiveNoFileComp
+	}
+	if last := strings.LastIndexByte(typed, ',') + 1; last > 0 {
+		for i, v := range values {
+			v, _, _ = strings.Cut(v, "\t") // with a description cobra's script for bash would not find it
+			values[i] = typed[:last] + v
 		}
 	}
-	return words
+	return matching(values, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
+
+// known are the values of the flag that can be told: its own ones, those that are
+// meant literally in "N|auto|gpu|cpu", and those of this machine.
+func (f runFlag) known() []string {
+	values := slices.Clone(f.values)
+	for w := range strings.SplitSeq(f.arg, "|") {
+		if w == strings.ToLower(w) && !strings.Contains(w, "=") {
+			values = append(values, w)
+		}
+	}
+	switch f.name {
+	case "iface":
+		links, _ := net.Interfaces()
+		for _, l := range links {
+			values = append(values, l.Name)
+		}
+	case "local-addr":
+		addrs, _ := net.InterfaceAddrs()
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				values = append(values, p.Addr().String())
+			}
+		}
+	case "export", "unset":
+		for _, entry := range os.Environ() {
+			name, _, _ := strings.Cut(entry, "=")
+			values = append(values, name)
+		}
+	case "ignore":
+		for _, r := range preflight.Rules() {
+			values = append(values, r.ID+"\t"+r.Name)
+		}
+	case "run-id":
+		values = append(values, runningJobs(func(a inspect.Agent) string { return a.RunID })...)
+	case "pid":
+		values = append(values, runningJobs(func(a inspect.Agent) string { return strconv.Itoa(a.Keeper) })...)
+	}
+	return values
+}
+
+// runningJobs tells something of each agent that runs here.
+func runningJobs(of func(inspect.Agent) string) []string {
+	client := inspect.Client{UID: os.Geteuid()}
+	found, err := client.Find(context.Background())
+	if err != nil {
+		return nil
+	}
+	var told []string
+	for _, a := range found.Agents {
+		told = append(told, of(a))
+	}
+	slices.Sort(told)
+	return slices.Compact(told)
+}
+
+// completeFlag completes a flag of a command that cobra parses as gorun env does.
+func completeFlag(name string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return runFlag{name: name, arg: "ID"}.complete(typed)
+	}
+}
+
+// shells are those for which there is a script, and how it is used.
+func shells() []string {
+	return []string{
+		"bash\tsource <(gorun completion bash)",
+		"zsh\tsource <(gorun completion zsh)",
+		"fish\tgorun completion fish | source",
+	}
+}
+
+func newCompletion(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "completion bash|zsh|fish", DisableFlagsInUseLine: true,
+		Short: "Print a script that completes gorun's command line",
+		Long: `Print a script with which a shell completes commands, flags and their values.
+For all sessions put the line below into ~/.bashrc, ~/.zshrc (after compinit) or
+~/.config/fish/config.fish. The one for bash needs nothing else.`,
+		Example: `  source <(gorun completion bash)
+  source <(gorun completion zsh)
+  gorun completion fish | source`,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return offer(args, typed, shells()), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			switch strings.Join(args, " ") {
+			case "bash":
+				if err := root.GenBashCompletionV2(out, true); err != nil {
+					return err
+				}
+				_, err := out.Write([]byte(bashWords))
+				return err
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			}
+			return usagef("name one shell, bash, zsh or fish: gorun completion bash")
+		},
+	}
+}
+
+// offer completes the only argument of a command.
+func offer(args []string, typed string, offers []string) []string {
+	if len(args) > 0 {
+		return nil
+	}
+	return matching(offers, typed)
+}
+
+// bashWords takes the place of the one function for which cobra's script needs the
+// package bash-completion. It undoes that bash takes = and : for ends of words.
+const bashWords = `
+# Without the package bash-completion: the words up to the cursor, as a shell
+# sees them.
+__gorun_init_completion()
+{
+    COMPREPLY=()
+    local rest=${COMP_LINE:0:COMP_POINT} word i n=-1
+    words=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        if ((n < 0)) || [[ $rest == [[:space:]]* ]]; then
+            words[++n]=
+            rest=${rest#"${rest%%[![:space:]]*}"}
+        fi
+        [[ $rest == "$word"* ]] || word=$rest # the cursor is in it
+        words[n]+=$word
+        rest=${rest#"$word"}
+    done
+    cword=$n
+    cur=${words[n]}
+    prev=
+    ((n == 0)) || prev=${words[n - 1]}
+}
+`

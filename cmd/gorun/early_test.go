@@ -46,9 +46,14 @@ func earlyEnds(t *testing.T, bin string) {
 		{job("exit 0", "--local-nodes", "2"), 0, ""}, // the agents of --local-nodes start late
 		{[]string{"--no-python", "/no/such/program"}, 2, "no such program"},
 		{[]string{"--no-such-flag"}, 2, "unknown flag"},
-		{[]string{"--help"}, 0, "--rdzv-endpoint"},
-		{[]string{"run", "--help"}, 0, "--rdzv-endpoint"},
+		{[]string{"--help"}, 0, "--rdzv-id"},
+		{[]string{"run", "--help"}, 0, "--rdzv-id"},
 		{[]string{"--version"}, 0, "gorun "},
+		{[]string{"-v"}, 0, "gorun version"},
+		{[]string{"version"}, 0, "gorun version"},
+		{[]string{"stat", "/"}, 2, "did you mean gorun status?"},
+		{[]string{"run", "stat", "/"}, 0, "Inode"},
+		{[]string{"help", "man"}, 0, ".TH"},
 		{[]string{agentCommand}, 2, "is for gorun itself"},
 		{[]string{probeCommand, "nothing"}, 0, "gorun_gpu_probe"},
 	}

@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -29,47 +28,35 @@ const envCommand = "env"
 
 func isEnv(args []string) bool { return len(args) > 0 && args[0] == envCommand }
 
-// envFlags are the flags of `gorun env`: its own ones and a job's.
-func envFlags() grammar {
-	g := grammar{{"Environment of ranks", []runFlag{
+// ownEnvFlags are the flags that only gorun env has.
+func ownEnvFlags() flagGroup {
+	return flagGroup{"Environment of ranks", []runFlag{
 		{name: "rank", arg: "R", usage: "of this rank only", own: true},
 		{name: "node", arg: "N", usage: "of the ranks of this node only, by its group rank", own: true},
-		{name: "diff", usage: "only what differs between these ranks, or from the node's own environment", own: true},
+		{name: "diff", usage: "only what differs between these ranks, or from the node's own", own: true},
 		{name: "json", usage: "print one JSON object a node, one a line", own: true},
 		{name: "run-id", arg: "ID", usage: "of a running job: the one with this --rdzv-id", own: true},
 		{name: "pid", arg: "PID", usage: "of a running job: that of the gorun with this pid", own: true},
-	}}}
-	for _, group := range runFlags() {
-		if group.title != "Output and end" {
-			g = append(g, group)
-		}
-	}
-	return g
+	}}
 }
 
-// envUsage is the help of `gorun env`.
-func envUsage() string {
-	var b strings.Builder
-	b.WriteString(`Tell which environment each rank gets, and where every value comes from.
-
-Usage:
-  gorun env [flags] PROGRAM [ARGS...]    what the ranks of this node would get: on one node, or on each with the
-                                         flags by which they meet; nothing is started
-  gorun env [--run-id ID] [--rank R] ... what the ranks of a running job got, of its nodes on this machine
-
-Credentials are hidden. It ends with 0; 1 when no job runs here or none of its
-agents answers; 2 when several run and none was chosen; 75 and 78 as a job does.
-
-`)
-	describe(&b, envFlags())
-	return b.String()
-}
+// envFlags are the flags of `gorun env`: its own ones and all of a job's.
+func envFlags() grammar { return append(grammar{ownEnvFlags()}, runFlags()...) }
 
 // newEnv is there for help and completion.
 func newEnv() *cobra.Command {
 	return &cobra.Command{
-		Use:                envCommand + " [flags] [PROGRAM [ARGS...]]",
-		Short:              "Tell which environment each rank gets, or got",
+		Use:   envCommand + " [flags] [PROGRAM [ARGS...]]",
+		Short: "Tell which environment each rank gets, or got",
+		Long: `Tell which environment each rank of this node gets, and where every value comes
+from. Put the word env into the command line of your job: the nodes meet, and
+nothing is started. It takes every flag of gorun run (gorun help flags). Without
+a PROGRAM it tells what the ranks of a running job got.
+
+Credentials are hidden. It ends with 0; 1 when no job runs here or none of its
+agents answers; 2 when several run and none was chosen; 75 and 78 as a job does.`,
+		Example: `  gorun env --nproc-per-node 2 train.py   what each rank would get
+  gorun env --rank 0                      what rank 0 of the running job got`,
 		DisableFlagParsing: true,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return envFlags().complete(args, typed)

@@ -22,15 +22,14 @@ const explainCommand = "explain"
 func newExplain() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:   explainCommand + " [LOG...|-]",
+		Use:   explainCommand + " [flags] [LOG...|-]",
 		Short: "Say why a job failed, from what it printed",
 		Long: `Read the output of a failed job (of gorun, torchrun, srun, kubectl logs, docker
 compose; NCCL's log files; gzip is unpacked) and say which line is the root
 cause, which rank and host are to blame, what to do, and why the other errors
 are only consequences. Without LOG, or with -, standard input is read.
 
-The exit code is 0 when the logs could be read, whatever is in them, and 2 when
-not.`,
+The exit code is 0 when the logs could be read, whatever is in them, else 2.`,
 		Example: `  gorun explain job.log
   kubectl logs --prefix -l job=train --tail=-1 | gorun explain
   gorun explain --json logs/attempt_0/*/stderr.log`,
@@ -44,7 +43,6 @@ not.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list, the most probable cause first")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &launch.UsageError{Err: err} })
 	return cmd
 }
 

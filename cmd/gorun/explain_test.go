@@ -46,7 +46,7 @@ func TestExplainCommand(t *testing.T) {
 		{"", []string{filepath.Join(dir, "none")}, 2, ""},
 		{"", []string{log, dir}, 2, ""},
 		{"", []string{"--jason"}, 2, ""},
-		{"", []string{"--help"}, 0, "gorun explain [LOG...|-]"},
+		{"", []string{"--help"}, 0, "gorun explain [flags] [LOG...|-]"},
 	} {
 		code, out := explained(c.in, c.args...)
 		if code != c.code || !strings.Contains(out, c.want) {

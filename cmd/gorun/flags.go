@@ -1,18 +1,15 @@
 package main
 
-import (
-	"fmt"
-	"strings"
-)
-
 // runFlag describes one flag of `gorun run`. Its value is only understood in
 // package spec; here is what the command line looks like.
 type runFlag struct {
 	name, short string
 	arg         string // what the value is called in the help; "" for a switch
 	usage       string
-	own         bool // torchrun does not have it
-	many        bool // it may be given several times
+	own         bool     // torchrun does not have it
+	many        bool     // it may be given several times
+	list        bool     // its value is a list, with commas
+	values      []string // to be offered by completion, besides those that arg tells
 }
 
 // flagGroup is a paragraph of the help.
@@ -20,6 +17,9 @@ type flagGroup struct {
 	title string
 	flags []runFlag
 }
+
+// streams are the values of -r and -t.
+func streams() []string { return []string{"0\tnone", "1\tstdout", "2\tstderr", "3\tboth"} }
 
 // runFlags lists every flag of `gorun run`, in the order of the help.
 func runFlags() []flagGroup {
@@ -34,9 +34,9 @@ func runFlags() []flagGroup {
 		}},
 		{"Rendezvous", []runFlag{
 			{name: "rdzv-endpoint", arg: "HOST[:PORT],...", usage: "where the nodes meet, or etcd's own; several keep working when one is lost (default port 29400, etcd 2379)"},
-			{name: "rdzv-backend", arg: "NAME", usage: "gossip (or c10d), etcd, static or standalone (default: what the other flags imply)"},
+			{name: "rdzv-backend", arg: "NAME", usage: "gossip (or c10d), etcd, static or standalone (default: what the other flags imply)", values: []string{"gossip", "c10d", "etcd", "static", "standalone"}},
 			{name: "rdzv-id", arg: "ID", usage: "name of the job; nodes of one name meet (default \"none\")"},
-			{name: "rdzv-conf", arg: "KEY=VALUE,...", usage: "join_timeout, last_call_timeout, keep_alive_interval (seconds), keep_alive_max_attempt, is_host; static: timeout, rank; etcd: ttl, lost_timeout, prefix"},
+			{name: "rdzv-conf", arg: "KEY=VALUE,...", usage: "join_timeout, last_call_timeout, keep_alive_interval (seconds), keep_alive_max_attempt, is_host; static: timeout, rank; etcd: ttl, lost_timeout, prefix", list: true, values: []string{"join_timeout=", "last_call_timeout=", "keep_alive_interval=", "keep_alive_max_attempt=", "is_host=", "timeout=", "rank=", "ttl=", "lost_timeout=", "prefix="}},
 			{name: "on-join", arg: "restart|wait", usage: "a node that comes while an elastic job runs starts the next round, or waits for it (default restart)", own: true},
 			{name: "standalone", usage: "run on this node alone, whatever the other rendezvous flags say"},
 			{name: "local-addr", arg: "ADDR", usage: "address of this node that the others reach (default: found out)"},
@@ -60,10 +60,10 @@ func runFlags() []flagGroup {
 		{"Devices", []runFlag{
 			{name: "pin", arg: "order|exclusive|none", usage: "each worker has a GPU of its own and sees all, in one order; sees only its own; or nothing is set (default order)", own: true},
 			{name: "gpus-per-worker", arg: "K", usage: "how many GPUs each worker owns (default 1)", own: true},
-			{name: "map", arg: "gpu=0,2,1,3", usage: "the GPUs of local rank 0, 1, ..., as positions among the visible ones", own: true},
+			{name: "map", arg: "gpu=0,2,1,3", usage: "the GPUs of local rank 0, 1, ..., as positions among the visible ones", own: true, list: true, values: []string{"gpu="}},
 			{name: "oversubscribe-gpus", usage: "workers may share GPUs", own: true},
 			{name: "virtual-local-rank", usage: "every worker is local rank 0 and sees one GPU"},
-			{name: "numa-binding", arg: "MODE", usage: "bind workers to CPUs and memory next to their GPUs: node, socket, exclusive or core-complex"},
+			{name: "numa-binding", arg: "MODE", usage: "bind workers to CPUs and memory next to their GPUs: node, socket, exclusive or core-complex", values: []string{"node", "socket", "exclusive", "core-complex"}},
 			{name: "on-gpu-error", arg: "abort|warn", usage: "what a critical error of a worker's GPU does (default abort)", own: true},
 			{name: "gpu-release-timeout", arg: "SECONDS", usage: "how long a stop waits until the workers' GPUs are free; 0: not at all (default 50)", own: true},
 		}},
@@ -76,54 +76,16 @@ func runFlags() []flagGroup {
 		}},
 		{"Preflight", []runFlag{
 			{name: "preflight", arg: "error|warn|off", usage: "what becomes of a check that fails: the job is refused, or told of it; off: no checks (default error)", own: true},
-			{name: "ignore", arg: "ID,...", usage: "checks whose findings do not count, such as V01,I05", own: true},
+			{name: "ignore", arg: "ID,...", usage: "checks whose findings do not count, such as V01,I05", own: true, list: true},
 			{name: "iface", arg: "auto|NAME|CIDR", usage: "interface for NCCL, Gloo, TensorPipe and UCX on every node, each by its own name for it", own: true},
 		}},
 		{"Output and end", []runFlag{
 			{name: "log-dir", arg: "DIR", usage: "folder for log files (default: a new one under the temporary folder)"},
-			{name: "redirects", short: "r", arg: "WHAT", usage: "streams to files: 0 none, 1 stdout, 2 stderr, 3 both; per local rank: 0:3,1:0 (default 0)"},
-			{name: "tee", short: "t", arg: "WHAT", usage: "as --redirects, and to the terminal too (default 0)"},
+			{name: "redirects", short: "r", arg: "WHAT", usage: "streams to files: 0 none, 1 stdout, 2 stderr, 3 both; per local rank: 0:3,1:0 (default 0)", values: streams()},
+			{name: "tee", short: "t", arg: "WHAT", usage: "as --redirects, and to the terminal too (default 0)", values: streams()},
 			{name: "report", arg: "FILE", usage: "write how the job ended to FILE, as JSON", own: true},
 			{name: "shutdown-timeout", arg: "SECONDS", usage: "time between SIGTERM and SIGKILL (default 30)"},
 			{name: "dry-run", usage: "let the nodes meet, print world, commands and environment, and start nothing", own: true},
 		}},
-	}
-}
-
-// runUsage is the help.
-func runUsage() string {
-	var b strings.Builder
-	b.WriteString(`Start the workers of a training job on one node or many.
-
-Usage:
-  gorun [flags] PROGRAM [ARGS...]     run a job ("gorun run ..." is the same)
-  gorun check [flags] [PROGRAM]       compare the nodes and start nothing
-  gorun env [flags] [PROGRAM]         tell which environment each rank gets, or got
-  gorun status [--watch] [--json]     tell how a running job stands
-  gorun abort [-m MESSAGE]            end a running job on every node
-  gorun explain [LOG...]              say what the output of a failed job means
-  gorun completion SHELL              print a completion script
-  gorun --version | --help
-
-PROGRAM is a Python script, a Go package or any executable. Exit codes and files
-are in docs/usage.md.
-
-`)
-	describe(&b, runFlags())
-	return b.String()
-}
-
-// describe lists flags for a help.
-func describe(b *strings.Builder, groups []flagGroup) {
-	for _, group := range groups {
-		fmt.Fprintf(b, "%s:\n", group.title)
-		for _, f := range group.flags {
-			short := "    "
-			if f.short != "" {
-				short = "-" + f.short + ", "
-			}
-			fmt.Fprintf(b, "  %s%-34s %s\n", short, strings.TrimSpace("--"+f.name+" "+f.arg), f.usage)
-		}
-		b.WriteByte('\n')
 	}
 }

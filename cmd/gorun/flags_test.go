@@ -154,7 +154,7 @@ func TestProgramsNamedLikeCommands(t *testing.T) {
 
 // Every flag of the set reaches Raw under its name, and the help shows it.
 func TestEveryFlag(t *testing.T) {
-	usage := runUsage()
+	usage := flagsHelp()
 	for _, group := range runFlags() {
 		for _, f := range group.flags {
 			args, want := []string{"--" + f.name, "v", "prog"}, "v"

@@ -34,42 +34,64 @@ func parseJob(args []string) (spec.Raw, error) {
 	}
 	set := g.set()
 	if err := set.Parse(args); err != nil {
-		return spec.Raw{}, err
+		return spec.Raw{}, flagError(set, err)
 	}
 	raw := spec.Raw{Flags: map[string]string{}, Lists: map[string][]string{}, Command: set.Args(), Check: check, Show: show}
 	set.Visit(func(f *pflag.Flag) {
 		name := strings.ReplaceAll(f.Name, "-", "_")
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			raw.Lists[name] = list.GetSlice()
-			return
+		switch v, ok := f.Value.(*flagValue); {
+		case !ok:
+			raw.Flags[name] = map[string]string{"true": "1", "false": "0"}[f.Value.String()]
+		case v.many:
+			raw.Lists[name] = v.given
+		default:
+			raw.Flags[name] = v.String()
 		}
-		text := f.Value.String()
-		if f.Value.Type() == "bool" {
-			text = map[string]string{"true": "1", "false": "0"}[text]
-		}
-		raw.Flags[name] = text
 	})
 	return raw, nil
 }
 
-// set builds the flags for parsing.
+// flagValue is what was given to a flag that is no switch. Its type is what the
+// help calls the value.
+type flagValue struct {
+	arg   string
+	many  bool // else the last value counts
+	given []string
+}
+
+func (v *flagValue) Type() string { return v.arg }
+
+func (v *flagValue) Set(text string) error {
+	if !v.many {
+		v.given = nil
+	}
+	v.given = append(v.given, text)
+	return nil
+}
+
+func (v *flagValue) String() string {
+	if len(v.given) == 0 {
+		return ""
+	}
+	return v.given[len(v.given)-1]
+}
+
+// set builds the flags for parsing and for the help.
 func (g grammar) set() *pflag.FlagSet {
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	set.SetInterspersed(false)
+	set.SortFlags = false
 	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
 	set.Usage = func() {}
 	for _, group := range g {
 		for _, f := range group.flags {
-			switch {
-			case f.arg == "":
+			if f.arg == "" {
 				set.BoolP(f.name, f.short, false, f.usage)
-			case f.many:
-				set.StringArrayP(f.name, f.short, nil, f.usage)
-			default:
-				set.StringP(f.name, f.short, "", f.usage)
+				continue
 			}
+			set.VarP(&flagValue{arg: f.arg, many: f.many}, f.name, f.short, f.usage)
 		}
 	}
 	return set
@@ -94,7 +116,7 @@ func (g grammar) expand(args []string) ([]string, error) {
 			f, err = g.long(name)
 		} else {
 			letter := string([]rune(arg[1:])[:1])
-			f, err = g.short(letter)
+			f, err = g.short(letter, arg)
 			text, hasText = strings.CutPrefix(strings.TrimPrefix(arg[1:], letter), "=")
 			hasText = hasText || text != ""
 			// The rest of a cluster such as -mr3.
@@ -139,10 +161,10 @@ func (g grammar) long(name string) (runFlag, error) {
 	if len(found) == 0 {
 		found = own
 	}
-	switch len(found) {
-	case 0:
-		return runFlag{}, fmt.Errorf("unknown flag --%s", name)
-	case 1:
+	switch {
+	case len(found) == 0 || name == "":
+		return runFlag{}, unknownFlag("--"+name, "gorun help flags", g.names())
+	case len(found) == 1:
 		return found[0], nil
 	}
 	names := make([]string, len(found))
@@ -152,13 +174,30 @@ func (g grammar) long(name string) (runFlag, error) {
 	return runFlag{}, fmt.Errorf("--%s could be any of %s: write more of it", name, strings.Join(names, ", "))
 }
 
-func (g grammar) short(letter string) (runFlag, error) {
+// short finds a flag by its letter, which arg begins with: a cluster of letters,
+// or a name that has one dash where it should have two.
+func (g grammar) short(letter, arg string) (runFlag, error) {
 	for f := range g.all() {
 		if f.short == letter {
 			return f, nil
 		}
 	}
-	return runFlag{}, fmt.Errorf("unknown flag -%s", letter)
+	name, _, _ := strings.Cut(arg[1:], "=")
+	if f, err := g.long(name); err == nil && len(name) > 2 {
+		return runFlag{}, fmt.Errorf("unknown flag -%s: did you mean --%s?", name, f.name)
+	}
+	return runFlag{}, unknownFlag("-"+letter, "gorun help flags", g.names())
+}
+
+// names are those of all flags.
+func (g grammar) names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for f := range g.all() {
+			if !yield(f.name) {
+				return
+			}
+		}
+	}
 }
 
 // called is a flag as people write it, by torchrun's name of its variable.

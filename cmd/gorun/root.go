@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -44,7 +45,7 @@ func run(args []string) int {
 // programArgs are the arguments after the word run: a program that is named like
 // a command is no command there.
 func programArgs(args []string) []string {
-	if isCheck(args) || isEnv(args) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		return append([]string{"--"}, args...)
 	}
 	return args
@@ -54,13 +55,17 @@ func programArgs(args []string) []string {
 func status(err error) int {
 	var exit exitStatus
 	var usage *launch.UsageError
+	var several *inspect.Ambiguous
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
 		return int(exit)
-	case errors.As(err, &usage):
+	case errors.As(err, &several): // its lines list them
 		fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
+		return rendezvous.ExitUsage
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "gorun: %s\n", oneLine(err.Error()))
 		return rendezvous.ExitUsage
 	}
 	fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
@@ -79,45 +84,33 @@ func newRoot() *cobra.Command {
 	}
 	// Cobra gets no template: text/template calls methods by name, for which the
 	// linker keeps all that are exported, and each start takes 4 ms longer.
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		text := cmd.Long + "\n\n" + cmd.UsageString()
-		switch cmd.Name() {
-		case root.Name(), "run":
-			text = runUsage()
-		case checkCommand:
-			text = checkUsage()
-		case envCommand:
-			text = envUsage()
-		}
-		fmt.Fprint(cmd.OutOrStdout(), text)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpOf(cmd)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &launch.UsageError{Err: flagError(cmd.Flags(), err)}
 	})
+	root.Flags().BoolP("version", "v", false, "print the version")
 	root.SetHelpCommand(newHelp(root))
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(), newCheck(), newEnv(), newStatus(), newAbort(), newExplain(), newProbe())
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(newRun(), newCheck(), newEnv(), newStatus(), newAbort(), newExplain(), newVersion(), newCompletion(root), newProbe())
 	return root
 }
 
-// newHelp is cobra's, but for an error where there is no such command.
-func newHelp(root *cobra.Command) *cobra.Command {
+// commands are the words that are no program where gorun's first argument is
+// expected.
+func commands() []string {
+	return []string{"run", checkCommand, envCommand, statusCommand, abortCommand, explainCommand, "version", "completion", "help"}
+}
+
+func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Tell more of a command",
-		Long:  "Tell more of a command: its flags, what it prints and how it ends.",
-		RunE: func(_ *cobra.Command, args []string) error {
-			cmd, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
-				return &launch.UsageError{Err: fmt.Errorf("there is no help for %q: it knows run, check, env, status, abort and explain", strings.Join(args, " "))}
-			}
-			return cmd.Help()
-		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			var names []string
-			for _, c := range root.Commands() {
-				if len(args) == 0 && c.IsAvailableCommand() && strings.HasPrefix(c.Name(), typed) {
-					names = append(names, c.Name()+"\t"+c.Short)
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
+		Use:                   "version",
+		DisableFlagsInUseLine: true,
+		Short:                 "Print the version",
+		Long:                  "Print the version of gorun, as gorun --version does.",
+		Args:                  noArguments,
+		ValidArgsFunction:     cobra.NoFileCompletions,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "gorun version %s\n", version())
 		},
 	}
 }
@@ -126,8 +119,12 @@ func newHelp(root *cobra.Command) *cobra.Command {
 // without cobra. Only the first argument can name a command, so no value of a
 // flag is taken for one.
 func isCommand(args []string) bool {
-	commands := []string{"help", "--help", "-h", "completion", "--version", "__complete", "__completeNoDesc", explainCommand, statusCommand, abortCommand, probeCommand}
-	return len(args) > 0 && slices.Contains(commands, args[0])
+	if len(args) == 0 {
+		return false
+	}
+	jobs := []string{"run", checkCommand, envCommand}
+	more := []string{"--help", "-h", "--version", "-v", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, probeCommand}
+	return slices.Contains(commands(), args[0]) && !slices.Contains(jobs, args[0]) || slices.Contains(more, args[0])
 }
 
 func newRun() *cobra.Command {
@@ -142,21 +139,6 @@ func newRun() *cobra.Command {
 
 func completeJob(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return grammar(runFlags()).complete(args, typed)
-}
-
-// newCheck is there for help and completion: a check runs as jobs do.
-func newCheck() *cobra.Command {
-	return &cobra.Command{
-		Use:                checkCommand + " [flags] [PROGRAM [ARGS...]]",
-		Short:              "Compare the nodes of a job and start nothing",
-		DisableFlagParsing: true,
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return checkFlags().complete(args, typed)
-		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			return runJob(append([]string{checkCommand}, args...))
-		},
-	}
 }
 
 // probeCommand is what the agent starts to ask the GPU driver: a library that

@@ -64,6 +64,9 @@ func runJob(args []string) error {
 		ears = openEars()
 	}
 	raw, err := parseJob(args)
+	if err == nil {
+		err = mistaken(args, raw)
+	}
 	var sp spec.Spec
 	offline := raw.Flags["from"] == "1"
 	got := raw.Show && len(raw.Command) == 0 // what a running job's ranks got
@@ -75,13 +78,13 @@ func runJob(args []string) error {
 		stepBack() // the keeper says what is wrong, or starts several agents
 		return nil
 	case errors.Is(err, pflag.ErrHelp) && isCheck(args):
-		fmt.Print(checkUsage())
+		fmt.Print(helpOf(newCheck()))
 		return nil
 	case errors.Is(err, pflag.ErrHelp) && isEnv(args):
-		fmt.Print(envUsage())
+		fmt.Print(helpOf(newEnv()))
 		return nil
 	case errors.Is(err, pflag.ErrHelp):
-		fmt.Print(runUsage())
+		fmt.Print(firstScreen)
 		return nil
 	case err != nil:
 		return unreported(sp, &launch.UsageError{Err: err})

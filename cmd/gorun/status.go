@@ -42,8 +42,8 @@ func newStatus() *cobra.Command {
 		Use:   statusCommand + " [flags]",
 		Short: "Tell how a running job stands",
 		Long: `Tell how a job stands of which an agent runs on this machine: its nodes, ranks,
-pids, round, restarts, states, and when each worker last printed something. The
-agents answer from memory; no worker is disturbed.
+pids, round, restarts, states, and when each worker last printed something.
+No worker is disturbed.
 
 The exit code is 0 when a job told its state, 1 when none runs here or none
 answers, 2 when several run and none was chosen.`,
@@ -71,7 +71,7 @@ answers, 2 when several run and none was chosen.`,
 	t.flags(cmd)
 	cmd.Flags().BoolVar(&w.json, "json", false, "print one JSON object; with --watch one a line")
 	cmd.Flags().BoolVarP(&w.watch, "watch", "w", false, "print anew every second until the job ends")
-	cmd.Flags().BoolVar(&w.all, "ranks", false, "show all ranks; of more than 64 only those unlike the others are shown else")
+	cmd.Flags().BoolVar(&w.all, "ranks", false, "show every rank, also of more than 64")
 	return cmd
 }
 
@@ -159,21 +159,30 @@ func (n *noJob) Error() string { return n.err.Error() }
 
 func (t *target) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&t.runID, "run-id", "", "the job with this --rdzv-id (default: the one that runs here)")
+	f.StringVar(&t.runID, "run-id", "", "the job whose --rdzv-id is `ID` (else the one here)")
 	f.StringVar(&t.runID, "rdzv-id", "", "the same")
-	f.IntVar(&t.pid, "pid", 0, "ask the gorun with this pid, of those on this machine")
-	f.StringVar(&t.secretFile, "secret-file", "", "the job's secret (default: GORUN_SECRET), for a job of another user")
+	f.IntVar(&t.pid, "pid", 0, "the job of the gorun whose pid is `PID`")
+	f.StringVar(&t.secretFile, "secret-file", "", "`FILE` with the secret of another user's job")
 	_ = f.MarkHidden("rdzv-id")
-	_ = cmd.RegisterFlagCompletionFunc("run-id", completeRunID)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &launch.UsageError{Err: err} })
+	_ = cmd.RegisterFlagCompletionFunc("run-id", completeFlag("run-id"))
+	_ = cmd.RegisterFlagCompletionFunc("pid", completeFlag("pid"))
 }
 
 func (t *target) prepare(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("pid") && t.pid <= 0 {
+		return usagef("--pid %d is no pid", t.pid)
+	}
+	if cmd.Flags().Changed("secret-file") && t.secretFile == "" {
+		return usagef("cannot use --secret-file without a file")
+	}
 	return t.open(cmd.Flags().Changed("run-id") || cmd.Flags().Changed("rdzv-id"), cmd.ErrOrStderr())
 }
 
 // open makes the client; named is whether the job is chosen by its id.
 func (t *target) open(named bool, notes io.Writer) error {
+	if named && t.runID == "" { // a variable of the shell that is not set
+		return usagef("cannot use --run-id without an id")
+	}
 	s, warning, err := secret.Find(t.secretFile, os.LookupEnv)
 	if err != nil {
 		return &launch.UsageError{Err: err}
@@ -183,9 +192,6 @@ func (t *target) open(named bool, notes io.Writer) error {
 	t.note(warning)
 	if named {
 		t.wanted.RunID = &t.runID
-	}
-	if t.pid < 0 {
-		return &launch.UsageError{Err: fmt.Errorf("--pid %d is no pid", t.pid)}
 	}
 	return nil
 }
@@ -238,18 +244,4 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return &launch.UsageError{Err: fmt.Errorf("gorun %s takes no arguments: %q; see gorun %[1]s --help", cmd.Name(), args[0])}
 	}
 	return nil
-}
-
-// completeRunID offers the jobs that run here.
-func completeRunID(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	client := inspect.Client{UID: os.Geteuid()}
-	found, err := client.Find(context.Background())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var ids []string
-	for _, a := range found.Agents {
-		ids = append(ids, a.RunID)
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }

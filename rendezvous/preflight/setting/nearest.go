@@ -1,6 +1,10 @@
 package setting
 
-import "strings"
+import (
+	"iter"
+	"maps"
+	"strings"
+)
 
 // checked are the families whose names are looked up. The library that reads
 // them ignores any other name in silence.
@@ -22,33 +26,40 @@ func Misspelt(name string) (nearest string, unknown bool) {
 	return "", false
 }
 
-// near returns the known name of the family with the fewest typing errors, at
-// most one for every five letters after the prefix and three in all; the first
-// of several by name.
+// near returns the known name of the family that Nearest finds for this one.
 func near(name, prefix string) string {
-	if len(name) > maxName {
+	rest := Nearest(name[len(prefix):], func(yield func(string) bool) {
+		x := index()
+		for _, known := range []iter.Seq[string]{maps.Keys(x.entries), maps.Keys(x.others)} {
+			for k := range known {
+				if rest, ok := strings.CutPrefix(k, prefix); ok && !yield(rest) {
+					return
+				}
+			}
+		}
+	})
+	if rest == "" {
 		return ""
 	}
-	rest := name[len(prefix):]
-	best, limit := "", min(1+len(rest)/5, 3)
-	try := func(known string) {
-		if !strings.HasPrefix(known, prefix) {
-			return
-		}
-		if n := len(known) - len(name); n > limit || -n > limit {
-			return
-		}
-		d := distance(rest, known[len(prefix):])
-		if d < limit || d == limit && (best == "" || known < best) {
-			best, limit = known, d
-		}
+	return prefix + rest
+}
+
+// Nearest returns the known word with the fewest typing errors, at most one for
+// every five letters and three in all; the first of several in alphabetical
+// order, "" if none is near.
+func Nearest(word string, known iter.Seq[string]) string {
+	if len(word) > maxName {
+		return ""
 	}
-	x := index()
-	for known := range x.entries {
-		try(known)
-	}
-	for known := range x.others {
-		try(known)
+	best, limit := "", min(1+len(word)/5, 3)
+	for k := range known {
+		if n := len(k) - len(word); n > limit || -n > limit || len(k) > maxName {
+			continue
+		}
+		d := distance(word, k)
+		if d < limit || d == limit && (best == "" || k < best) {
+			best, limit = k, d
+		}
 	}
 	return best
 }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+)
+
+func TestDidYouMean(t *testing.T) {
+	for args, want := range map[string]string{
+		"--nnodess 2 x":          "unknown flag --nnodess: did you mean --nnodes?",
+		"--nprocs_per_node 2 x":  "did you mean --nproc-per-node?",
+		"--rdvz-endpoint a x":    "did you mean --rdzv-endpoint?",
+		"-nnodes 2 x":            "unknown flag -nnodes: did you mean --nnodes?",
+		"-nproc-per-node=2 x":    "did you mean --nproc-per-node?",
+		"check --stricct x":      "did you mean --strict?",
+		"env --rnak 0":           "did you mean --rank?",
+		"--learning-rate 1 x":    "unknown flag --learning-rate: gorun help flags lists all",
+		"--monitor-interval 1 x": "unknown flag --monitor-interval: gorun help flags lists all",
+	} {
+		if _, err := parseJob(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+	for args, want := range map[string]string{
+		"status --wacth":    "unknown flag --wacth: did you mean --watch?",
+		"status -z":         "unknown flag -z: gorun status --help lists all",
+		"status --json=2":   "--json is a switch",
+		"status --pid=":     `--pid "" is not a whole number`,
+		"status --pid 0":    "--pid 0 is no pid",
+		"status --run-id=":  "--run-id without an id",
+		"abort -m":          "--message needs a value: --message TEXT",
+		"explain --jsn":     "did you mean --json?",
+		"help stauts":       "did you mean gorun help status?",
+		"completion csh":    "name one shell",
+		"completion bash x": "name one shell",
+		"version x":         "takes no arguments",
+	} {
+		root := newRoot()
+		root.SetArgs(strings.Fields(args))
+		err := root.Execute()
+		if err == nil || !strings.Contains(err.Error(), want) || status(err) != 2 {
+			t.Errorf("gorun %s: %v, want %q and exit code 2", args, err, want)
+		}
+	}
+}
+
+// A program whose name is nearly a command's is started only if it is here, or
+// somebody says that it is a program.
+func TestMistakenForAProgram(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for args, want := range map[string]string{
+		"stat":               "stat is no command: did you mean gorun status? To run a program of that name: gorun run stat",
+		"stat -c %s f":       "gorun run stat",
+		"chek --nnodes 2 x":  "did you mean gorun check?",
+		"statsu":             "did you mean gorun status?",
+		"evn":                "did you mean gorun env?",
+		"explian job.log":    "did you mean gorun explain?",
+		"ver":                "did you mean gorun version?",
+		"--nnodes 1 status":  "the command comes first, as in gorun status --nnodes",
+		"--nnodes 1 explain": "the command comes first",
+		// These are programs.
+		"true":              "",
+		"ls":                "",
+		"rm":                "",
+		"sort":              "",
+		"time true":         "",
+		"python3 x":         "",
+		"train.py status":   "",
+		"./stat":            "",
+		"/usr/bin/stat":     "",
+		"-- stat":           "",
+		"--no-python stat":  "",
+		"-m statu":          "",
+		"--nnodes 1 stat":   "",
+		"--nnodes 1 env":    "", // is on every PATH
+		"check stat":        "",
+		"env --rank 0 stat": "",
+	} {
+		words := strings.Fields(args)
+		raw, err := parseJob(words)
+		if err != nil {
+			t.Fatalf("%s: %v", args, err)
+		}
+		if err := mistaken(words, raw); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("gorun %s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		`cannot use --role "ü"`: `cannot use --role "ü"`,
+		"a\nb\x1b[2Jc\td":       `a\nb\x1b[2Jc\td`,
+		"a\u202eb\u200bc\xff":   `a\u202eb\u200bc` + "\ufffd",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	long := oneLine("cannot use --nnodes: " + strings.Repeat("9", 1<<20) + " is neither N nor MIN:MAX")
+	if len(long) > maxShown+10 || !strings.HasPrefix(long, "cannot use --nnodes: ") || !strings.HasSuffix(long, "neither N nor MIN:MAX") {
+		t.Errorf("a long message: %q", long)
+	}
+}
+
+// Whatever the value of a flag is, what is said of it is one short line.
+func TestBadValues(t *testing.T) {
+	none := func(string) (string, bool) { return "", false }
+	for f := range grammar(runFlags()).all() {
+		for _, value := range []string{"", " ", "zzz", "-5", "0", "1.5", "nan", strings.Repeat("9", 1<<17), "ü", "a\nb", "a\x1b[2Jb", "\xff", "/no/such"} {
+			raw, err := parseJob([]string{"--" + f.name + "=" + value, "x"})
+			if err == nil {
+				_, err = raw.Resolve(none)
+			}
+			if err == nil {
+				continue
+			}
+			if line := oneLine(err.Error()); len(line) > 2*maxShown || strings.ContainsFunc(line, unicode.IsControl) || strings.Contains(line, "strconv") || !strings.Contains(line, f.name) && f.name != "help" {
+				t.Errorf("--%s=%.20q: %q", f.name, value, line)
+			}
+		}
+	}
+}
