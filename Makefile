@@ -26,7 +26,21 @@ BENCHARGS ?=
 NESTED := $(patsubst %/go.mod,%,$(filter-out tools/go.mod lean/%,$(wildcard */go.mod */*/go.mod */*/*/go.mod)))
 
 .DEFAULT_GOAL := build
-.PHONY: build build-static install test test-deps race lint fuzz-smoke bench bench-peers cover clean help
+.PHONY: demo build build-static install test test-deps race lint fuzz-smoke bench bench-peers cover clean help
+
+# STEP matches the lines of go build -v that say how far it is.
+STEP := ^(go: (downloading|finding) .*|[a-z0-9][A-Za-z0-9._/~-]*)$$
+
+# BUILT makes go list name what go build can build: no test's own variants, and
+# of the standard library what the rest needs.
+BUILT := {{if and (or .GoFiles .CgoFiles) (not (or .Standard .ForTest (eq .Name "main")))}}{{.ImportPath}}{{end}}
+
+# The demo and the tests build what `go install` builds, so that the second of
+# them finds everything compiled.
+demo: ## build gorun and run examples/allreduce on two nodes of this machine
+	@echo "gorun is built (the first time: one to three minutes), then starts two nodes of two workers each on this machine."
+	@scripts/progress.sh "building gorun" '$(STEP)' $(GO) build -v -o $(BIN)/demo/gorun ./cmd/gorun
+	CUDA_VISIBLE_DEVICES= $(BIN)/demo/gorun --local-nodes 2 --nproc-per-node 2 ./examples/allreduce
 
 build: $(LEAN) ## bin/gorun, with NVML (needs a C compiler)
 	GOWORK=off $(GO) build $(BUILDFLAGS) -o $(BIN)/gorun ./cmd/gorun
@@ -46,6 +60,10 @@ install: build ## copy bin/gorun to $(PREFIX)/bin
 	install -D -m 755 $(BIN)/gorun $(DESTDIR)$(PREFIX)/bin/gorun
 
 test: test-deps ## every test (installs Debian packages first when root)
+	@for m in . $(NESTED); do \
+		scripts/progress.sh "building what tests of $$m need" '$(STEP)' \
+			$(GO) -C $$m build -v $$($(GO) -C $$m list -test -deps -f '$(BUILT)' ./... $$(grep -o '^tool' $$m/go.mod)) || exit 1; \
+	done
 	@for m in $(NESTED); do echo "== $$m"; $(GO) -C $$m test $(TESTFLAGS) ./... || exit 1; done
 	$(GO) test -count=1 $(TESTFLAGS) $$($(GO) list ./... | grep -v -E '$(ALONE)')
 	$(GO) test -p 1 -count=1 $(TESTFLAGS) $$($(GO) list ./... | grep -E '$(ALONE)')

@@ -38,7 +38,7 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 	exit 0
 fi
 
-echo "installing:$missing" >&2
+echo "installing Debian packages:$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 # Tests start their own servers: no daemon of a package is to run. invoke-rc.d
@@ -53,10 +53,15 @@ else
 fi
 install() {
 	# shellcheck disable=SC2086 # a list of words
-	apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends $missing </dev/null >"$log" 2>&1
+	apt install -y -q --no-install-recommends $missing
+}
+# apt runs apt-get, keeps what it says in $log and shows how far it is.
+apt() {
+	"$(dirname "$0")/progress.sh" "apt-get $1" '' bash -o pipefail -c \
+		'log=$1; shift; apt-get -o DPkg::Lock::Timeout=300 "$@" 2>&1 | tee "$log"' - "$log" "$@"
 }
 # The package lists of an image are often absent or old: fetch them only then.
-if install || { apt-get update -q </dev/null >"$log" 2>&1 && install; }; then
+if install || { apt update -q && install; }; then
 	exit 0
 fi
 tail -n 20 "$log" >&2
