@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -70,6 +71,9 @@ func findPlace(ctx context.Context, sp spec.Spec) (place, error) {
 	return p, nil
 }
 
+// lookup returns the addresses of host, those of IPv4 first: Debian's /etc/hosts
+// gives localhost as ::1 too, and an agent listens at one address only, which
+// every worker's library has to reach.
 func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
@@ -83,7 +87,13 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	for i := range ips {
 		ips[i] = ips[i].Unmap()
 	}
-	return ips, err
+	return preferIPv4(ips), err
+}
+
+// preferIPv4 moves the addresses of IPv4 to the front and keeps the order otherwise.
+func preferIPv4(ips []netip.Addr) []netip.Addr {
+	slices.SortStableFunc(ips, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
+	return ips
 }
 
 // isLocal reports whether ip is one of this machine's.

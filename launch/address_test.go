@@ -69,6 +69,16 @@ func TestFindPlace(t *testing.T) {
 	}
 }
 
+func TestPreferIPv4(t *testing.T) {
+	var ips []netip.Addr
+	for _, s := range []string{"::1", "2001:db8::7", "127.0.0.1", "192.0.2.7"} {
+		ips = append(ips, netip.MustParseAddr(s))
+	}
+	if got, want := fmt.Sprint(preferIPv4(ips)), "[127.0.0.1 192.0.2.7 ::1 2001:db8::7]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestIsLocal(t *testing.T) {
 	for ip, want := range map[string]bool{
 		"127.0.0.1": true, "127.9.9.9": true, "::1": true, "192.0.2.1": false, "2001:db8::1": false, "::ffff:127.0.0.1": true,
