@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorun/gorun/accept"
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/logs"
@@ -34,6 +35,7 @@ type agent struct {
 	losses    *drive.Queue[string] // of log files, not yet told
 	machine   *drive.Machine
 	fence     rendezvous.Fence // nil: the backend is none
+	pool      *accept.Pool     // of the connections to all ports and sockets of this agent
 	stores    *stores
 	socket    *socket
 	config    workersConfig
@@ -100,6 +102,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	defer a.table.Close()
 	a.table.TimerSlack(opts.TimerSlack)
 	process.RaiseFiles()
+	a.pool = accept.NewPool(accept.Bounds{})
 	ctx, cancel := context.WithCancel(ctx)
 	defer opts.Scratch.Remove()
 	defer a.wg.Wait()

@@ -40,7 +40,7 @@ func (a *agent) offerStore(ctx context.Context, open func() (net.Listener, error
 
 // offerStoreAt is offerStore for workers that reach it by another address or name.
 func (a *agent) offerStoreAt(ctx context.Context, addr string, open func() (net.Listener, error)) error {
-	a.stores = &stores{open: open, addr: addr}
+	a.stores = &stores{open: open, addr: addr, pool: a.pool}
 	var err error
 	a.node.Store, err = a.stores.renew(context.WithoutCancel(ctx))
 	return err
@@ -90,7 +90,7 @@ func (a *agent) connectStatic(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	share := portshare.New(l)
+	share := portshare.New(a.pool.Listen(l))
 	a.wg.Go(func() {
 		if err := share.Serve(ctx); err != nil {
 			a.events.trouble(err)
@@ -145,7 +145,7 @@ func (a *agent) connectGossip(ctx context.Context) error {
 	g, err := gossip.Open(gossip.Config{
 		ID: a.node.ID, Name: a.node.Name(), RunID: sp.RunID, Control: a.node.Control, Bind: place.bind,
 		Advertise: place.addr, Endpoints: endpoints, Serves: place.serves, Ports: func() []int { return ports(sp.Ports) },
-		Key: a.gossipKey(), Other: func(host string) { a.events.Put(otherEvent{at: host}) },
+		Key: a.gossipKey(), Pool: a.pool, Most: max(1024, 4*sp.MaxNodes), Other: func(host string) { a.events.Put(otherEvent{at: host}) },
 	})
 	if err != nil {
 		l.Close()
@@ -207,5 +207,8 @@ func (a *agent) startPlane(ctx context.Context, l net.Listener) {
 		TLS: a.tls, Other: func(ip string, dialed bool) { a.events.Put(otherEvent{ip, dialed}) },
 	})
 	a.machine.Streams = plane
+	if l != nil {
+		l = a.pool.Listen(l)
+	}
 	a.wg.Go(func() { plane.Serve(ctx, l) })
 }

@@ -30,6 +30,7 @@ func (a *agent) prepareExam(ctx context.Context) error {
 		Say:     func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
 		Show:    func(table string) { a.events.Put(tableEvent{table}) },
 		Found:   a.warned,
+		Pool:    a.pool,
 	}
 	if sp.Preflight != spec.PreflightOff {
 		if gpu {

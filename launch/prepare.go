@@ -55,7 +55,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	}
 	a.placeWorkers(ctx)
 	heard := func(round, rank int, msg string) { a.events.Put(reportedEvent{round, rank, msg}) }
-	if a.socket, err = openSocket(ctx, a.opts.Scratch.socket(), heard); err != nil {
+	if a.socket, err = openSocket(ctx, a.pool, a.opts.Scratch.socket(), heard); err != nil {
 		return finish, err
 	}
 	a.config.socket = a.socket

@@ -32,7 +32,7 @@ func started(t *testing.T, env []string, argv ...string) *workers {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := openSocket(ctx, filepath.Join(t.TempDir(), "s"), func(int, int, string) {})
+	s, err := openSocket(ctx, nil, filepath.Join(t.TempDir(), "s"), func(int, int, string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

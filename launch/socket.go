@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun/gorun/accept"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/worker/contract"
 	"golang.org/x/sys/unix"
@@ -40,7 +41,7 @@ type talk struct {
 
 // openSocket makes the socket, which only this user can connect to: Linux gives
 // the file the mode that the socket has before it is bound.
-func openSocket(ctx context.Context, path string, fail func(round, rank int, message string)) (*socket, error) {
+func openSocket(ctx context.Context, pool *accept.Pool, path string, fail func(round, rank int, message string)) (*socket, error) {
 	private := func(_, _ string, c syscall.RawConn) (err error) {
 		e := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
 		return errors.Join(err, e)
@@ -50,7 +51,7 @@ func openSocket(ctx context.Context, path string, fail func(round, rank int, mes
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the worker socket: %w (is %s too long a path, or no place for sockets? TMPDIR names another)", err, filepath.Dir(path))
 	}
-	return &socket{l: l, fail: fail, conns: map[net.Conn]bool{}, talks: map[int]*talk{}}, nil
+	return &socket{l: pool.Listen(l), fail: fail, conns: map[net.Conn]bool{}, talks: map[int]*talk{}}, nil
 }
 
 func (s *socket) path() string { return s.l.Addr().String() }
@@ -75,15 +76,9 @@ func (s *socket) serve(ctx context.Context) error {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-				select { // no file descriptor is left now; one will be
-				case <-ctx.Done():
-				case <-time.After(10 * time.Millisecond):
-				}
-				continue
-			}
 			return fmt.Errorf("cannot accept on the worker socket: %w", err)
 		}
+		accept.Prove(c) // only this user can connect
 		s.mu.Lock()
 		s.conns[c] = false
 		s.mu.Unlock()

@@ -10,7 +10,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := openSocket(ctx, NewScratch("test").socket(), func(round, rank int, message string) {})
+	s, err := openSocket(ctx, nil, NewScratch("test").socket(), func(round, rank int, message string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

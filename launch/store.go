@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/gorun/gorun/accept"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
@@ -14,6 +15,7 @@ import (
 type stores struct {
 	open func() (net.Listener, error) // binds the next one
 	addr string                       // address that the others reach
+	pool *accept.Pool                 // of their connections
 
 	mu     sync.Mutex // of renew and end: a round may end while the agent does
 	over   bool
@@ -40,7 +42,7 @@ func (s *stores) renew(ctx context.Context) (string, error) {
 	s.server = tcpstore.New(tcpstore.Options{})
 	s.offer = net.JoinHostPort(s.addr, portOf(l))
 	srv := s.server
-	s.wg.Go(func() { _ = srv.Serve(ctx, l) })
+	s.wg.Go(func() { _ = srv.Serve(ctx, s.pool.Listen(l)) })
 	return s.offer, nil
 }
 

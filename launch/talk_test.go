@@ -22,7 +22,7 @@ func openTestSocket(t *testing.T) (s *socket, reported func() []string) {
 	var mu sync.Mutex
 	var got []string
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := openSocket(ctx, NewScratch("test").socket(), func(round, rank int, message string) {
+	s, err := openSocket(ctx, nil, NewScratch("test").socket(), func(round, rank int, message string) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, fmt.Sprintf("round %d rank %d: %s", round, rank, message))

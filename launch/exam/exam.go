@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gorun/gorun/accept"
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
@@ -21,7 +22,8 @@ type Options struct {
 	Env     []string        // of gorun
 	Request envprop.Request // what the user asks of the workers' environment on this node
 	Program preflight.Program
-	Key     string // that the probes of this job's nodes prove to each other, not empty
+	Pool    *accept.Pool // of the connections to the probes' ports
+	Key     string       // that the probes of this job's nodes prove to each other, not empty
 	// GPU asks the driver; nil: this node has none.
 	GPU func(context.Context) (facts preflight.GPU, unknown []string)
 	// Lost looks behind the wrapper in front of the program; nil: there is none.
@@ -137,7 +139,7 @@ func (x *Examiner) listen(ctx context.Context, f *preflight.Facts) {
 }
 
 func (x *Examiner) probing() probe.Options {
-	return probe.Options{Key: x.opts.Key, ID: string(x.node.ID)}
+	return probe.Options{Key: x.opts.Key, ID: string(x.node.ID), Pool: x.opts.Pool}
 }
 
 // choose obeys --iface NAME and --iface CIDR on this node.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun/gorun/accept"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,6 +30,9 @@ func bound(nonce []byte, agent uint32) []byte {
 
 // peer is who is at the other end, by the kernel's word.
 func peer(c net.Conn) (*unix.Ucred, error) {
+	if counted, ok := c.(*accept.Conn); ok {
+		c = counted.NetConn()
+	}
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		return nil, errors.New("it is no Unix socket")

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorun/gorun/accept"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,7 +30,8 @@ type Server struct {
 	Hello func() Hello
 	// Answer does what a client wants, within AnswerTime. Its ctx ends with the agent.
 	Answer func(context.Context, Request) Reply
-	Secret Secret // nil: there is none
+	Secret Secret       // nil: there is none
+	Pool   *accept.Pool // counts clients; nil: they are not counted
 
 	l   net.Listener
 	uid uint32
@@ -51,6 +53,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the socket for gorun status and gorun abort: %w", err)
 	}
+	s.l = s.Pool.Listen(s.l)
 	return nil
 }
 
@@ -71,12 +74,6 @@ func (s *Server) Serve(ctx context.Context) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ECONNABORTED):
-			select { // no file descriptor is left now; one will be
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
-			continue
 		default:
 			return fmt.Errorf("cannot accept on the socket for gorun status: %w", err)
 		}
@@ -86,7 +83,9 @@ func (s *Server) Serve(ctx context.Context) error {
 			continue
 		}
 		room, wait := known, ctx.Done()
-		if !s.trusts(cred) {
+		if s.trusts(cred) {
+			accept.Prove(c)
+		} else {
 			room, wait = strangers, closed // strangers hold up nobody
 		}
 		select {

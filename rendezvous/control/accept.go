@@ -46,6 +46,9 @@ type accepted struct {
 	a *acceptor
 }
 
+// NetConn is the connection below.
+func (c *accepted) NetConn() net.Conn { return c.Conn }
+
 func (c *accepted) Close() error {
 	c.a.mu.Lock()
 	delete(c.a.conns, c.Conn)

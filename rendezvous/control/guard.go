@@ -11,6 +11,7 @@ import (
 	"github.com/gorun/gorun/secret"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 )
 
 // guard is the credentials of one side of a stream. It tells an agent with
@@ -52,7 +53,24 @@ func (g *guard) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, e
 	if differ(err) {
 		g.other(raw.RemoteAddr())
 	}
-	return conn, info, err
+	return conn, transportInfo{info, raw}, err
+}
+
+// transportInfo leads from a stream to its connection.
+type transportInfo struct {
+	credentials.AuthInfo
+	conn net.Conn
+}
+
+// connOf is the connection of a stream that this agent serves, nil if there is
+// none.
+func connOf(ctx context.Context) net.Conn {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(transportInfo); ok {
+			return info.conn
+		}
+	}
+	return nil
 }
 
 // refuse tells both sides. What the other one has sent is read, a moment long: a

@@ -21,6 +21,8 @@ type link struct {
 	id rendezvous.Conn
 	s  stream
 
+	greeted func() // called after each message that came in; nil: nobody wants to know
+
 	mu      sync.Mutex
 	queue   []*letter
 	last    time.Time // of the latest message that came in

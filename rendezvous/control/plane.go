@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorun/gorun/accept"
 	"github.com/gorun/gorun/rendezvous"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -55,13 +56,15 @@ func New(opts Options) *Plane {
 }
 
 // Serve accepts streams from other agents until ctx ends, then ends every
-// stream, after what was sent on it has left, and waits for all of them. Without
-// a listener (nil) it only looks after the streams that this agent dialed.
+// stream, after what was sent on it has left, and waits for all of them. A
+// connection proves itself to an accept.Pool by the first message of its stream.
+// Without a listener (nil) Serve only looks after the streams that this agent
+// dialed.
 func (p *Plane) Serve(ctx context.Context, l net.Listener) {
 	srv := grpc.NewServer(
 		grpc.ForceServerCodec(jsonCodec{}),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(8<<10),
+		grpc.MaxConcurrentStreams(1), grpc.MaxHeaderListSize(8<<10),
 		grpc.ConnectionTimeout(10*time.Second),
 		grpc.Creds(newGuard(p.opts.TLS, func(a net.Addr) { p.other(a, false) })),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Minute}), // a connection without a stream
@@ -124,6 +127,10 @@ func (p *Plane) join(s grpc.ServerStream) error {
 	if err := s.SendHeader(metadata.Pairs(greeting, serviceName)); err != nil {
 		p.forget(l.id)
 		return err
+	}
+	if c := connOf(s.Context()); c != nil {
+		l.greeted = func() { accept.Prove(c) }
+		defer accept.Doubt(c) // the client has closed it by now, or wants nothing good
 	}
 	return l.run(s.Context(), nil)
 }

@@ -25,6 +25,9 @@ func (l *link) read() {
 		}
 		l.mu.Unlock()
 		l.hush(false)
+		if report && l.greeted != nil {
+			l.greeted()
+		}
 		if report {
 			l.post(rendezvous.Received{Conn: l.id, Msg: a.msg}, false)
 		}

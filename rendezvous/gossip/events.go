@@ -2,8 +2,12 @@ package gossip
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"strconv"
+	"strings"
+	"time"
+	"unicode"
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"
@@ -17,6 +21,9 @@ const acquaintances = 16
 // not know. An agent that does not serve its endpoint and finds a stranger there
 // has nobody to join.
 func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
+	if !plausible(n) {
+		return errForeign
+	}
 	m, err := g.decode(n.Meta)
 	if n.Name == string(g.cfg.ID) {
 		return nil
@@ -25,7 +32,7 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 	if err == nil && m.Run == g.cfg.RunID && m.Protocol == g.protocol {
 		defer g.mu.Unlock()
 		_, known := g.peers[rendezvous.NodeID(n.Name)]
-		if known || m.Endpoint >= 0 || g.cfg.Serves >= 0 || len(g.peers) <= acquaintances {
+		if (known || m.Endpoint >= 0 || g.cfg.Serves >= 0 || len(g.peers) <= acquaintances) && g.remember(rendezvous.NodeID(n.Name)) {
 			return nil
 		}
 		return errEnough
@@ -44,6 +51,36 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 	}
 	g.mu.Unlock()
 	return errForeign
+}
+
+// maxID bounds the bytes of an agent's id; NewNodeID draws 16.
+const maxID = 64
+
+// plausible reports whether an agent could say that of itself.
+func plausible(n *memberlist.Node) bool {
+	return n.Name != "" && len(n.Name) <= maxID && !strings.ContainsFunc(n.Name, unicode.IsControl) &&
+		(len(n.Addr) == net.IPv4len || len(n.Addr) == net.IPv6len)
+}
+
+// memory is how long memberlist may know agents that have left.
+const memory = 2 * time.Minute
+
+// remember notes the name of an agent that memberlist will know, and reports
+// whether there is room for it. The caller holds mu.
+func (g *Gossip) remember(id rendezvous.NodeID) bool {
+	if _, ok := g.names[id]; ok {
+		return true
+	}
+	if len(g.names) >= g.cfg.Most {
+		maps.DeleteFunc(g.names, func(_ rendezvous.NodeID, left time.Time) bool {
+			return !left.IsZero() && time.Since(left) >= memory
+		})
+	}
+	if len(g.names) >= g.cfg.Most {
+		return false
+	}
+	g.names[id] = time.Time{}
+	return true
 }
 
 // decoded is a meta as it travels and what it says.
@@ -78,6 +115,9 @@ func (e events) NotifyJoin(n *memberlist.Node) {
 	e.g.mu.Lock()
 	e.g.peers[rendezvous.NodeID(n.Name)] = m.peer(n.Name)
 	delete(e.g.lost, rendezvous.NodeID(n.Name))
+	if _, ok := e.g.names[rendezvous.NodeID(n.Name)]; ok {
+		e.g.names[rendezvous.NodeID(n.Name)] = time.Time{}
+	}
 	e.g.met = e.g.met || n.Name != string(e.g.cfg.ID)
 	e.g.mu.Unlock()
 	e.g.wake()
@@ -90,6 +130,9 @@ func (e events) NotifyLeave(n *memberlist.Node) {
 	delete(e.g.peers, rendezvous.NodeID(n.Name))
 	if len(e.g.lost) < maxLost {
 		e.g.lost[rendezvous.NodeID(n.Name)] = n.Address()
+	}
+	if _, ok := e.g.names[rendezvous.NodeID(n.Name)]; ok {
+		e.g.names[rendezvous.NodeID(n.Name)] = time.Now()
 	}
 	e.g.mu.Unlock()
 	e.g.wake()

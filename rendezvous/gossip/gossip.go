@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gorun/gorun/accept"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"
 )
@@ -31,6 +33,8 @@ type Config struct {
 	Endpoints []string // ip:port or host:port, in the order of preference
 	Serves    int      // index of the endpoint that this agent tries to serve, -1: none
 	Ports     func() []int
+	Most      int          // agents that are kept in mind, those included that left lately; 0: 4096
+	Pool      *accept.Pool // of the connections to the gossip port; nil: they are not counted
 
 	Key []byte // of 32 bytes encrypts everything; nil: nothing is
 	// Other, if not nil, is called when the agent on a host (a name or an IP address)
@@ -56,9 +60,10 @@ type Gossip struct {
 
 	mu      sync.Mutex
 	peers   map[rendezvous.NodeID]rendezvous.Peer
-	lost    map[rendezvous.NodeID]string // addresses of agents that are not seen any more
-	last    decoded                      // what was decoded last
-	met     bool                         // another agent of this run was seen: a stranger at its endpoint came later
+	lost    map[rendezvous.NodeID]string    // addresses of agents that are not seen any more
+	names   map[rendezvous.NodeID]time.Time // that memberlist may know; when it left, zero: it has not
+	last    decoded                         // what was decoded last
+	met     bool                            // another agent of this run was seen: a stranger at its endpoint came later
 	foreign string
 	deaf    time.Time // since when taken's port answers as no gorun does; zero: it does not
 	trouble string    // why the endpoints do not answer
@@ -70,8 +75,8 @@ type Gossip struct {
 func Open(cfg Config) (*Gossip, error) { return openAs(cfg, rendezvous.Protocol) }
 
 func openAs(cfg Config, protocol int) (*Gossip, error) {
-	cfg.RunID = shortRun(cfg.RunID)
-	g := &Gossip{cfg: cfg, protocol: protocol, peers: map[rendezvous.NodeID]rendezvous.Peer{}, lost: map[rendezvous.NodeID]string{}, changed: make(chan struct{}, 1)}
+	cfg.RunID, cfg.Most = shortRun(cfg.RunID), cmp.Or(cfg.Most, 4096)
+	g := &Gossip{cfg: cfg, protocol: protocol, peers: map[rendezvous.NodeID]rendezvous.Peer{}, lost: map[rendezvous.NodeID]string{}, names: map[rendezvous.NodeID]time.Time{}, changed: make(chan struct{}, 1)}
 	g.ended, g.end = context.WithCancel(context.Background())
 	ports := cfg.Ports()
 	if cfg.Serves >= 0 {
@@ -129,44 +134,29 @@ func (g *Gossip) create(port, serves int) error {
 	c.TCPTimeout = 3 * time.Second
 	c.GossipNodes = 4
 	c.PushPullInterval = 10 * time.Second
-	c.EnableCompression = false // little to gain on packets of 1,400 bytes
+	c.EnableCompression = false // little to gain on packets of 1,400 bytes; the filter passes none
 	c.Logger = log.New(&ear{g.cfg.Other}, "", 0)
 	if g.cfg.Key != nil { // both ways: GossipVerifyIncoming and GossipVerifyOutgoing are on
 		c.SecretKey = g.cfg.Key
 	}
-	nt, err := bind(g.cfg.Bind, port, c.Logger)
+	f := &filter{sealed: g.cfg.Key != nil, states: 4 * g.cfg.Most}
+	t, err := bind(g.ended, g.cfg.Bind, port, f, g.cfg.Pool)
 	if err != nil {
 		return err
 	}
-	if port == 0 {
-		port = nt.GetAutoBindPort()
-		c.BindPort, c.AdvertisePort = port, port
-	}
-	c.Transport = transport{nt, g.ended}
+	c.BindPort, c.AdvertisePort = t.port(), t.port()
+	c.Transport = t
 	c.Delegate, c.Events, c.Alive = delegate(b), events{g}, g
 	if g.cfg.tune != nil {
 		g.cfg.tune(c)
 	}
 	list, err := memberlist.Create(c)
 	if err != nil {
-		_ = nt.Shutdown()
+		_ = t.Shutdown()
 		return err
 	}
 	g.list = list
 	return nil
-}
-
-// bind opens a TCP and a UDP port of the same number. The one that the kernel
-// chooses for TCP (port 0) may be taken for UDP, so that is tried again.
-func bind(addr string, port int, l *log.Logger) (*memberlist.NetTransport, error) {
-	var nt *memberlist.NetTransport
-	var err error
-	for try := 0; try < 10 && (try == 0 || port == 0); try++ {
-		if nt, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{addr}, BindPort: port, Logger: l}); err == nil {
-			return nt, nil
-		}
-	}
-	return nil, err
 }
 
 // Serves is the index of the endpoint that this agent serves, -1 if none.

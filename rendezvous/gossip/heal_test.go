@@ -14,22 +14,22 @@ import (
 
 // cutTransport loses what goes to addresses that are not reached.
 type cutTransport struct {
-	transport
+	*transport
 	reaches func(addr string) bool
 }
 
-func (t cutTransport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
-	if !t.reaches(a.Addr) {
+func (t cutTransport) WriteTo(b []byte, addr string) (time.Time, error) {
+	if !t.reaches(addr) {
 		return time.Now(), nil
 	}
-	return t.transport.WriteToAddress(b, a)
+	return t.transport.WriteTo(b, addr)
 }
 
-func (t cutTransport) DialAddressTimeout(a memberlist.Address, limit time.Duration) (net.Conn, error) {
-	if !t.reaches(a.Addr) {
+func (t cutTransport) DialTimeout(addr string, limit time.Duration) (net.Conn, error) {
+	if !t.reaches(addr) {
 		return nil, errors.New("dial tcp: cut off")
 	}
-	return t.transport.DialAddressTimeout(a, limit)
+	return t.transport.DialTimeout(addr, limit)
 }
 
 // TestLostAreFound: two parts of a cut network, none of which has an endpoint's
@@ -42,7 +42,7 @@ func TestLostAreFound(t *testing.T) {
 	member := func(i int) Config {
 		c := config(i, at)
 		c.tune = func(m *memberlist.Config) {
-			m.Transport = cutTransport{m.Transport.(transport), func(addr string) bool {
+			m.Transport = cutTransport{m.Transport.(*transport), func(addr string) bool {
 				far := strings.HasPrefix(addr, "127.0.0.3:") || strings.HasPrefix(addr, "127.0.0.4:")
 				return !cut.Load() || far == (i >= 3)
 			}}

@@ -2,30 +2,149 @@ package gossip
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"sync"
 	"time"
 
+	"github.com/gorun/gorun/accept"
 	"github.com/hashicorp/memberlist"
 )
 
-// transport is memberlist's own, except that connections which it dials end
-// with the agent: memberlist's Shutdown waits for none and breaks off none.
+// transport carries memberlist's messages over one TCP and one UDP port. Nothing
+// that a stranger sends reaches memberlist before filter has looked at it.
+// Connections that it dials end with the agent: memberlist's Shutdown waits for
+// none and breaks off none.
 type transport struct {
-	*memberlist.NetTransport
-	ended context.Context
+	ended  context.Context
+	filter *filter
+
+	tcp     net.Listener
+	udp     *net.UDPConn
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	wg      sync.WaitGroup
+	closed  chan struct{}
+	once    sync.Once
 }
 
-func (t transport) DialTimeout(addr string, limit time.Duration) (net.Conn, error) {
-	return t.DialAddressTimeout(memberlist.Address{Addr: addr}, limit)
+// receiveBuffer is the kernel's room for packets that wait, in bytes.
+const receiveBuffer = 2 << 20
+
+// bind opens a TCP and a UDP port of the same number. The one that the kernel
+// chooses for TCP (port 0) may be taken for UDP, so that is tried again.
+func bind(ended context.Context, addr string, port int, f *filter, pool *accept.Pool) (t *transport, err error) {
+	for try := 0; try < 10 && (try == 0 || port == 0); try++ {
+		if t, err = bindOnce(addr, port); err == nil {
+			t.ended, t.filter, t.tcp = ended, f, pool.Listen(t.tcp)
+			t.packets, t.streams, t.closed = make(chan *memberlist.Packet), make(chan net.Conn), make(chan struct{})
+			t.wg.Go(t.acceptStreams)
+			t.wg.Go(t.readPackets)
+			return t, nil
+		}
+	}
+	return nil, err
 }
 
-func (t transport) DialAddressTimeout(a memberlist.Address, limit time.Duration) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: limit}).DialContext(t.ended, "tcp", a.Addr)
+func bindOnce(addr string, port int) (*transport, error) {
+	ip := net.ParseIP(addr)
+	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip, Port: port})
+	if err != nil {
+		return nil, fmt.Errorf("failed to start TCP listener on %q port %d: %w", addr, port, err)
+	}
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: ip, Port: tcp.Addr().(*net.TCPAddr).Port})
+	if err != nil {
+		tcp.Close()
+		return nil, fmt.Errorf("failed to start UDP listener on %q port %d: %w", addr, port, err)
+	}
+	_ = udp.SetReadBuffer(receiveBuffer) // the kernel gives what it allows
+	return &transport{tcp: tcp, udp: udp}, nil
+}
+
+func (t *transport) port() int { return t.udp.LocalAddr().(*net.UDPAddr).Port }
+
+// acceptStreams gives memberlist the connections of others. It ends each of them
+// within its TCPTimeout.
+func (t *transport) acceptStreams() {
+	for {
+		c, err := t.tcp.Accept()
+		if err != nil {
+			return // the port is closed
+		}
+		select {
+		case t.streams <- t.filter.stream(c):
+		case <-t.closed:
+			c.Close()
+		}
+	}
+}
+
+// readPackets gives memberlist the packets that pass the filter.
+func (t *transport) readPackets() {
+	buf := make([]byte, maxPacket+1)
+	for {
+		n, from, err := t.udp.ReadFrom(buf)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil || n == 0: // a packet of before could not be delivered
+			continue
+		}
+		if err := t.filter.packet(buf[:n]); err != nil {
+			continue
+		}
+		select {
+		case t.packets <- &memberlist.Packet{Buf: append([]byte(nil), buf[:n]...), From: from, Timestamp: time.Now()}:
+		case <-t.closed:
+			return
+		}
+	}
+}
+
+// FinalAdvertiseAddr is what others are told. gorun always knows its address.
+func (t *transport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
+	addr := net.ParseIP(ip)
+	if addr == nil {
+		return nil, 0, fmt.Errorf("%q is no IP address", ip)
+	}
+	if v4 := addr.To4(); v4 != nil {
+		addr = v4
+	}
+	return addr, port, nil
+}
+
+func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
+	to, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return time.Time{}, err
+	}
+	_, err = t.udp.WriteTo(b, to)
+	return time.Now(), err
+}
+
+func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
+
+func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
+
+func (t *transport) DialTimeout(addr string, limit time.Duration) (net.Conn, error) {
+	c, err := (&net.Dialer{Timeout: limit}).DialContext(t.ended, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(t.ended, func() { c.Close() })
-	return &dialedConn{c, stop}, nil
+	return t.filter.stream(&dialedConn{c, stop}), nil
+}
+
+// Shutdown closes the ports.
+func (t *transport) Shutdown() error {
+	t.once.Do(func() {
+		close(t.closed)
+		t.tcp.Close()
+		t.udp.Close()
+	})
+	t.wg.Wait()
+	return nil
 }
 
 type dialedConn struct {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -73,13 +72,6 @@ func (s *Share) Serve(ctx context.Context) error {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED) {
-				select { // no file descriptor is left now; one will be
-				case <-ctx.Done():
-				case <-time.After(10 * time.Millisecond):
-				}
-				continue
-			}
 			return fmt.Errorf("cannot accept on %s: %w", s.l.Addr(), err)
 		}
 		wg.Go(func() { s.sort(ctx, c) })
@@ -112,6 +104,9 @@ type peeked struct {
 	net.Conn
 	r *bufio.Reader
 }
+
+// NetConn is the connection below.
+func (p *peeked) NetConn() net.Conn { return p.Conn }
 
 func (p *peeked) Read(b []byte) (int, error) {
 	if p.r.Buffered() > 0 {

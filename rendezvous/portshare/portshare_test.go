@@ -203,33 +203,3 @@ func TestEnd(t *testing.T) {
 		}
 	})
 }
-
-// flaky runs out of file descriptors now and then.
-type flaky struct {
-	net.Listener
-	left int
-}
-
-func (f *flaky) Accept() (net.Conn, error) {
-	if f.left--; f.left >= 0 {
-		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
-	}
-	return f.Listener.Accept()
-}
-
-func TestOutOfDescriptors(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := New(&flaky{l, 5})
-	done := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { done <- s.Serve(ctx) }()
-	dial(t, s, preface)
-	answer(t, s.GRPC(), len(preface))
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -82,41 +81,18 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 	}()
 
-	pause := time.Duration(0)
 	for {
 		nc, err := l.Accept()
 		switch {
 		case err == nil:
-			pause = 0
 			// What goes wrong with one connection is in Stats.
 			conns.Go(func() { _ = s.ServeConn(ctx, nc) })
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return nil
-		case passing(err):
-			// No file descriptors or no memory: connections wait in the kernel's
-			// queue until others end.
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			t := time.NewTimer(pause)
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				t.Stop()
-				return nil
-			}
 		default:
 			return fmt.Errorf("cannot accept store clients on %s: %w", l.Addr(), err)
 		}
 	}
-}
-
-// passing tells whether an accept is worth another try (accept(2)).
-func passing(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // ServeConn serves one connection until it or ctx ends, and closes it. Bytes

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"time"
+
+	"github.com/gorun/gorun/accept"
 )
 
 // Options of a node's probes. A zero duration or count means its default.
@@ -25,9 +27,8 @@ type Options struct {
 	Total time.Duration
 	// Parallel is how many probes are under way at a time. Default 64.
 	Parallel int
-	// Connections is how many connections the server serves at a time; one more
-	// for each port waits accepted, the others in the kernel's queue. Default 512.
-	Connections int
+	// Pool counts the connections that the server accepts. Nil: nothing does.
+	Pool *accept.Pool
 }
 
 func (o Options) withDefaults() Options {
@@ -35,7 +36,6 @@ func (o Options) withDefaults() Options {
 	o.Exchange = cmp.Or(o.Exchange, 3*time.Second)
 	o.Total = cmp.Or(o.Total, 9*time.Second)
 	o.Parallel = cmp.Or(o.Parallel, 64)
-	o.Connections = cmp.Or(o.Connections, 512)
 	return o
 }
 

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun/gorun/accept"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -62,7 +63,7 @@ func (s *Server) bind(ip string, ports Ports) (port int, err error) {
 	for _, p := range ports.order() {
 		l, e := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(p)))
 		if e == nil {
-			s.open = append(s.open, l)
+			s.open = append(s.open, s.options.Pool.Listen(l))
 			return l.Addr().(*net.TCPAddr).Port, nil
 		}
 		if err = e; !errors.Is(e, syscall.EADDRINUSE) && !errors.Is(e, syscall.EACCES) {
@@ -104,40 +105,23 @@ func (s *Server) Close() {
 func (s *Server) Serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	slots := make(chan struct{}, s.options.Connections)
 	var all sync.WaitGroup
 	for _, l := range s.open {
-		all.Go(func() { s.accept(ctx, l, slots, &all) })
+		all.Go(func() { s.accept(ctx, l, &all) })
 	}
 	<-ctx.Done()
 	s.Close()
 	all.Wait()
 }
 
-// accept serves one port.
-func (s *Server) accept(ctx context.Context, l net.Listener, slots chan struct{}, all *sync.WaitGroup) {
+// accept serves one port while it can be used.
+func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) {
 	for {
 		c, err := l.Accept()
-		switch {
-		case err == nil:
-		case errors.Is(err, net.ErrClosed):
+		if err != nil {
 			return
-		default: // out of file descriptors, or a connection that was gone at once
-			select {
-			case <-ctx.Done():
-			case <-time.After(20 * time.Millisecond):
-			}
-			continue
 		}
-		select {
-		case slots <- struct{}{}:
-			all.Go(func() {
-				defer func() { <-slots }()
-				s.answer(ctx, c)
-			})
-		case <-ctx.Done():
-			c.Close()
-		}
+		all.Go(func() { s.answer(ctx, c) })
 	}
 }
 
@@ -153,6 +137,7 @@ func (s *Server) answer(ctx context.Context, c net.Conn) {
 	if err != nil {
 		return
 	}
+	accept.Prove(c)
 	if _, err := c.Write(reply{s.options.ID, host(c.RemoteAddr())}.encode(s.key, h.nonce)); err != nil || h.size == 0 {
 		return
 	}

@@ -1,0 +1,104 @@
+package accept
+
+import (
+	"net"
+	"time"
+)
+
+type state int
+
+const (
+	unproven state = iota
+	proven
+	closed
+)
+
+// Conn is a connection that a Pool counts until it is closed.
+type Conn struct {
+	net.Conn
+	pool *Pool
+	from string
+
+	// Guarded by the pool's mu.
+	state state
+	since time.Time   // when it became unproven
+	limit *time.Timer // closes it while it is unproven
+}
+
+// NetConn is the connection below, as of a tls.Conn.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// Close closes the connection and makes room for another one.
+func (c *Conn) Close() error {
+	c.pool.mu.Lock()
+	c.pool.remove(c)
+	c.pool.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// expire closes the connection if it is still unproven.
+func (c *Conn) expire() {
+	c.pool.mu.Lock()
+	late := c.state == unproven && time.Since(c.since) >= c.pool.bounds.Proof
+	if late {
+		c.pool.remove(c)
+	}
+	c.pool.mu.Unlock()
+	if late {
+		c.Conn.Close()
+	}
+}
+
+// Prove tells that a connection has shown that it is wanted: it has no deadline
+// any more, and no newcomer takes its place. A connection that no Pool counts
+// needs no proof. Prove looks below what wraps a connection and has NetConn.
+func Prove(c net.Conn) {
+	if counted := find(c); counted != nil {
+		counted.prove()
+	}
+}
+
+// Doubt makes a connection an unproven one again: what it was wanted for is over.
+func Doubt(c net.Conn) {
+	if counted := find(c); counted != nil {
+		counted.doubt()
+	}
+}
+
+// find is the Conn below a connection, nil if there is none.
+func find(c net.Conn) *Conn {
+	for {
+		if counted, ok := c.(*Conn); ok {
+			return counted
+		}
+		wrapped, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
+		}
+		c = wrapped.NetConn()
+	}
+}
+
+func (c *Conn) prove() {
+	p := c.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.state != unproven {
+		return
+	}
+	p.unprove(c)
+	c.state = proven
+	p.sources[c.from].proven++
+}
+
+func (c *Conn) doubt() {
+	p := c.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.state != proven {
+		return
+	}
+	s := p.sources[c.from]
+	s.proven--
+	p.add(c, s)
+}

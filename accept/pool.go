@@ -1,0 +1,212 @@
+package accept
+
+import (
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds limit the connections that a Pool accepts. A zero field means its
+// default.
+type Bounds struct {
+	// Total is how many connections may be open. Default: the process's limit of
+	// open files without a reserve of a quarter of it, of 1024 at most.
+	Total int
+	// Unproven is how many of them may be unproven. Default: a quarter of Total,
+	// 4096 at most.
+	Unproven int
+	// PerSource is how many of the unproven ones may come from one address. An
+	// address with a proven connection has no such limit. Default: half of Unproven.
+	PerSource int
+	// Proof is how long a connection may be unproven. Default 10 s.
+	Proof time.Duration
+	// Grace is how long an unproven connection is safe from newcomers. Default 1 s.
+	Grace time.Duration
+}
+
+func (b Bounds) withDefaults() Bounds {
+	if b.Total <= 0 {
+		files := openFiles()
+		b.Total = files - min(files/4, 1024)
+	}
+	if b.Unproven <= 0 {
+		b.Unproven = min(max(b.Total/4, 1), 4096)
+	}
+	if b.PerSource <= 0 {
+		b.PerSource = max(b.Unproven/2, 1)
+	}
+	if b.Proof <= 0 {
+		b.Proof = 10 * time.Second
+	}
+	if b.Grace <= 0 {
+		b.Grace = time.Second
+	}
+	return b
+}
+
+// openFiles is the limit of open files of this process.
+func openFiles() int {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return 1024
+	}
+	return int(min(l.Cur, 1<<20))
+}
+
+// Pool counts connections. It is safe for concurrent use.
+type Pool struct {
+	bounds Bounds
+
+	mu       sync.Mutex
+	open     int
+	unproven int
+	sources  map[string]*source
+}
+
+// source is an address that has connections.
+type source struct {
+	unproven []*Conn // the oldest first
+	proven   int
+}
+
+// NewPool makes an empty Pool.
+func NewPool(b Bounds) *Pool {
+	return &Pool{bounds: b.withDefaults(), sources: map[string]*source{}}
+}
+
+// admit counts a connection and reports whether there is room for it.
+func (p *Pool) admit(raw net.Conn) (*Conn, bool) {
+	c := &Conn{Conn: raw, pool: p, from: sourceOf(raw), since: time.Now()}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sources[c.from]
+	if s == nil {
+		s = &source{}
+	}
+	switch {
+	case len(s.unproven) >= p.bounds.PerSource && s.proven == 0:
+		if !p.drop(s, false) {
+			return nil, false
+		}
+	case p.unproven >= p.bounds.Unproven || p.open >= p.bounds.Total:
+		most := p.most()
+		if most == nil || !p.drop(most, len(most.unproven) > len(s.unproven)+1) {
+			return nil, false
+		}
+	}
+	p.sources[c.from] = s
+	p.open++
+	p.add(c, s)
+	return c, true
+}
+
+// add makes a connection an unproven one. The caller holds mu.
+func (p *Pool) add(c *Conn, s *source) {
+	c.state = unproven
+	c.since = time.Now()
+	p.unproven++
+	s.unproven = append(s.unproven, c)
+	c.limit = time.AfterFunc(p.bounds.Proof, func() { c.expire() })
+}
+
+// most is the source with the most unproven connections, nil if there are none.
+// The caller holds mu.
+func (p *Pool) most() *source {
+	var most *source
+	for _, s := range p.sources {
+		if len(s.unproven) > 0 && (most == nil || len(s.unproven) > len(most.unproven)) {
+			most = s
+		}
+	}
+	return most
+}
+
+// drop closes a source's oldest unproven connection, unless that is young and
+// young ones are spared. The caller holds mu.
+func (p *Pool) drop(s *source, young bool) bool {
+	c := s.unproven[0]
+	if !young && time.Since(c.since) < p.bounds.Grace {
+		return false
+	}
+	p.remove(c)
+	c.Conn.Close()
+	return true
+}
+
+// remove forgets a connection. The caller holds mu.
+func (p *Pool) remove(c *Conn) {
+	switch c.state {
+	case unproven:
+		p.unprove(c)
+	case proven:
+		p.sources[c.from].proven--
+	case closed:
+		return
+	}
+	c.state = closed
+	p.open--
+	if s := p.sources[c.from]; len(s.unproven) == 0 && s.proven == 0 {
+		delete(p.sources, c.from)
+	}
+}
+
+// unprove takes a connection out of the unproven ones. The caller holds mu.
+func (p *Pool) unprove(c *Conn) {
+	c.limit.Stop()
+	p.unproven--
+	s := p.sources[c.from]
+	for i, o := range s.unproven {
+		if o == c {
+			s.unproven = append(s.unproven[:i], s.unproven[i+1:]...)
+			break
+		}
+	}
+}
+
+// shed closes the oldest unproven connection of the source that has most of them:
+// the process has no descriptor left.
+func (p *Pool) shed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if most := p.most(); most != nil {
+		p.drop(most, true)
+	}
+}
+
+// sourceOf names where a connection comes from: an IPv4 address, a /64 of IPv6
+// (one host's share of addresses), or the user at the other end of a Unix socket.
+func sourceOf(c net.Conn) string {
+	if uc, ok := c.(*net.UnixConn); ok {
+		return "uid " + strconv.Itoa(peerUID(uc))
+	}
+	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return c.RemoteAddr().String()
+	}
+	ip := ap.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		if net64, err := ip.Prefix(64); err == nil {
+			return net64.String()
+		}
+	}
+	return ip.String()
+}
+
+// peerUID is the user at the other end, -1 if that is not known.
+func peerUID(c *net.UnixConn) int {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1
+	}
+	uid := -1
+	_ = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			uid = int(cred.Uid)
+		}
+	})
+	return uid
+}

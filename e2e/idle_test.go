@@ -1,0 +1,73 @@
+package e2e_test
+
+import (
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// fewFiles makes an agent one that may open few files.
+func (j *job) fewFiles(cmd *exec.Cmd) *exec.Cmd {
+	cmd.Args = append([]string{"/bin/sh", "-c", `ulimit -n 200; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	return cmd
+}
+
+// occupy opens connections to everything that an agent listens at, more than it
+// may have files, and says nothing on them.
+func occupy(t testing.TB, a *agent) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, at := range portsOf(t, a.pid()).tcp {
+		wg.Go(func() {
+			for range 250 {
+				c, err := net.DialTimeout("tcp", at.String(), time.Second)
+				if err != nil {
+					return // the port's queue is full, too
+				}
+				t.Cleanup(func() { c.Close() })
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Connections that say nothing take no file from the workers: a job of agents that
+// may open few restarts under them, and another node gets in.
+func TestIdleConnections(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"gossip", "static"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, "--max-restarts", "1", "--preflight", "off", "-t", "3", "--log-dir", t.TempDir())
+			j.env = []string{"GORUN_SECRET=" + oneSecret}
+			_, port, _ := strings.Cut(j.endpoint, ":")
+			script := sh(`echo up; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { until [ -e $E2E_DIR/go ]; do sleep 0.05; done; exit 3; }`)
+			start := func(rank string) *agent {
+				args := append([]string{"--nnodes", "2", "--nproc-per-node", "4", "--node-rank", rank, "--rdzv-id", j.id}, script...)
+				if kind == "static" {
+					args = append([]string{"--master-addr", "127.0.0.1", "--master-port", port}, args...)
+				} else {
+					args = append([]string{"--rdzv-endpoint", j.endpoint, "--local-addr", "127.0.0.1"}, args...)
+				}
+				return j.launch("node "+rank, j.fewFiles(j.command(args...)))
+			}
+			first := start("0")
+			first.says("have 1 of 2 nodes")
+			occupy(t, first)
+			agents := []*agent{first, start("1")}
+			for _, a := range agents {
+				a.prints("up", 4)
+				occupy(t, a)
+			}
+			j.touch("go")
+			j.end(patience, 0, agents...)
+			for _, a := range agents {
+				a.prints("up", 8)
+			}
+		})
+	}
+}
