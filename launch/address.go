@@ -29,7 +29,7 @@ func findPlace(ctx context.Context, sp spec.Spec) (place, error) {
 	if sp.LocalAddr != "" {
 		ips, err := lookup(ctx, sp.LocalAddr)
 		if err != nil {
-			return p, fmt.Errorf("cannot use --local-addr %s: %w", sp.LocalAddr, err)
+			return p, &UsageError{fmt.Errorf("cannot use --local-addr %s: %w", sp.LocalAddr, err)}
 		}
 		p.addr = ips[0].String()
 	}

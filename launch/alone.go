@@ -20,7 +20,7 @@ func (a *agent) connectAlone(ctx context.Context) error {
 			return lookup(ctx, sp.LocalAddr)
 		})
 		if err != nil {
-			return fmt.Errorf("cannot use --local-addr %s: %w", sp.LocalAddr, err)
+			return &UsageError{fmt.Errorf("cannot use --local-addr %s: %w", sp.LocalAddr, err)}
 		}
 		a.node.Addr, bind = sp.LocalAddr, ips[0].String()
 	}

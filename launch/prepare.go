@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -103,16 +104,20 @@ func (a *agent) prepareWorkers() error {
 			return &UsageError{fmt.Errorf("--save %s: %w", sp.Check.Save, err)}
 		}
 	}
+	logDir := sp.LogDir
+	if sp.Check != nil || sp.Dry != nil { // no worker will write anything
+		c.redirect, c.tee, logDir = logs.StdSpec{}, logs.StdSpec{}, ""
+	}
 	a.noteNoWorker("--redirects", c.redirect)
 	a.noteNoWorker("--tee", c.tee)
 	written := c.redirect.Any(a.node.Workers) || c.tee.Any(a.node.Workers)
-	dir, err := logs.NewDir(sp.LogDir, a.opts.Scratch.logs(written), sp.RunID)
+	dir, err := logs.NewDir(logDir, a.opts.Scratch.logs(written), sp.RunID)
 	if err != nil {
 		return &UsageError{err}
 	}
-	c.folders = newFolders(dir, sp.LogDir == "", a.node.Workers)
+	c.folders = newFolders(dir, logDir == "", a.node.Workers)
 	a.wg.Go(c.folders.ahead)
-	if sp.LogDir == "" && written && !a.opts.quiet() {
+	if logDir == "" && written && !a.opts.quiet() {
 		a.console.say("the workers' output is in %s", dir.Path)
 	}
 	a.config = c
@@ -138,11 +143,13 @@ func writable(name string) error {
 		return fmt.Errorf("there is no folder %s", folder)
 	}
 	at := folder
-	if info, err := os.Stat(name); err == nil {
-		if info.IsDir() {
-			return errors.New("it is a folder")
-		}
+	switch info, err := os.Stat(name); {
+	case err == nil && info.IsDir():
+		return errors.New("it is a folder")
+	case err == nil:
 		at = name
+	case !errors.Is(err, fs.ErrNotExist): // too long a name, a link to itself
+		return errors.Unwrap(err)
 	}
 	if err := unix.Access(at, unix.W_OK); err != nil {
 		return fmt.Errorf("it cannot be written: %w", err)

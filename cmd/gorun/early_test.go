@@ -25,6 +25,7 @@ func TestEarly(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Run("ends", func(t *testing.T) { earlyEnds(t, bin) })
+	t.Run("starts nothing", func(t *testing.T) { startsNothing(t, bin) })
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		for _, who := range []string{"keeper", "agent"} {
 			t.Run(fmt.Sprintf("%v to %s", sig, who), func(t *testing.T) { earlySignal(t, bin, who, sig) })
@@ -52,6 +53,8 @@ func earlyEnds(t *testing.T, bin string) {
 		{[]string{"-v"}, 0, "gorun version"},
 		{[]string{"version"}, 0, "gorun version"},
 		{[]string{"stat", "/"}, 2, "did you mean gorun status?"},
+		{[]string{"--report", strings.Repeat("9", 3000), "/bin/true"}, 2, "file name too long"},
+		{[]string{"--local-addr", "no.such.name.invalid", "/bin/true"}, 2, "cannot use --local-addr"},
 		{[]string{"run", "stat", "/"}, 0, "Inode"},
 		{[]string{"help", "man"}, 0, ".TH"},
 		{[]string{agentCommand}, 2, "is for gorun itself"},
@@ -64,6 +67,23 @@ func earlyEnds(t *testing.T, bin string) {
 		cancel()
 		if code := cmd.ProcessState.ExitCode(); code != tt.code || tt.says != "" && strings.Count(string(out), tt.says) != 1 {
 			t.Errorf("%v: exit code %d, want %d, and once %q in\n%s", tt.args, code, tt.code, tt.says, out)
+		}
+	}
+}
+
+// startsNothing tests that what starts no worker leaves no file, whatever the flags
+// of the job are.
+func startsNothing(t *testing.T, bin string) {
+	for _, first := range []string{"check", "env", "--dry-run"} {
+		dir := t.TempDir()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		cmd := exec.CommandContext(ctx, bin, first, "-t", "3", "-r", "3", "--log-dir", "logs", "--max-restarts", "2", "/bin/true")
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		cancel()
+		left, _ := os.ReadDir(dir)
+		if err != nil || len(left) > 0 || strings.Contains(string(out), "output is in") {
+			t.Errorf("gorun %s: %v, leaves %v:\n%s", first, err, left, out)
 		}
 	}
 }

@@ -175,6 +175,29 @@ func TestEveryFlag(t *testing.T) {
 	}
 }
 
+// The words check and env can be put into the command line of any job.
+func TestCheckAndEnvTakeAJobsLine(t *testing.T) {
+	for f := range grammar(runFlags()).all() {
+		if f.name == "help" {
+			continue
+		}
+		line := []string{"--" + f.name, "1", "prog", "--its", "own"}
+		if f.arg == "" {
+			line = slices.Delete(line, 1, 2)
+		}
+		want, err := parseJob(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{checkCommand, envCommand} {
+			got, err := parseJob(append([]string{command}, line...))
+			if err != nil || !maps.Equal(got.Flags, want.Flags) || !reflect.DeepEqual(got.Lists, want.Lists) || !slices.Equal(got.Command, want.Command) {
+				t.Errorf("gorun %s %q: %+v, %v", command, line, got, err)
+			}
+		}
+	}
+}
+
 // The flags that torchrun has get their defaults from PET_ variables, and only those.
 func TestFlagsFromEnvironment(t *testing.T) {
 	asked := map[string]bool{}

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Preflight says what becomes of a finding that would refuse the job.
@@ -30,6 +32,10 @@ func (in *input) preflight(s *Spec) {
 	if !slices.Contains([]Preflight{PreflightError, PreflightWarn, PreflightOff}, s.Preflight) {
 		in.fail("cannot use %s: %q is neither error, warn nor off", v.from, v.text)
 	}
+	if s.Preflight == PreflightOff && in.raw.Check {
+		s.note("%s off is ignored: gorun check does nothing else", v.from)
+		s.Preflight = PreflightError
+	}
 	v = in.text("ignore", "")
 	for word := range strings.SplitSeq(v.text, ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -38,19 +44,19 @@ func (in *input) preflight(s *Spec) {
 	}
 	v = in.text("iface", "")
 	s.Iface = v.text
-	if _, err := netip.ParsePrefix(v.text); strings.Contains(v.text, "/") && err != nil || strings.ContainsAny(v.text, " ,=^") || len(v.text) > 64 {
+	if _, err := netip.ParsePrefix(v.text); strings.Contains(v.text, "/") && err != nil || strings.ContainsAny(v.text, ",=^") || strings.ContainsFunc(v.text, notInName) || len(v.text) > 64 {
 		in.fail("cannot use %s: %q is neither auto, the name of an interface nor a network such as 10.37.8.0/24", v.from, v.text)
 	}
 	if s.Iface != "" && s.Preflight == PreflightOff {
 		in.fail("cannot use %s together with --preflight off: interfaces are chosen by comparing the nodes", v.from)
 	}
 	if in.raw.Check {
-		s.Check = &Check{Strict: in.on("strict"), JSON: in.on("json"), Save: in.get("save").text}
-		if s.Preflight == PreflightOff {
-			in.fail("cannot use --preflight off with gorun check, which does nothing else")
-		}
+		s.Check = &Check{Strict: in.on("strict"), JSON: in.on("json"), Save: in.file("save")}
 		if s.Check.Save != "" && s.LocalNodes > 1 {
 			in.fail("cannot use --save together with --local-nodes %d: one file has room for one node, and all of them are this machine", s.LocalNodes)
 		}
 	}
 }
+
+// notInName reports a letter that no interface's name has.
+func notInName(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) || r == utf8.RuneError }

@@ -74,6 +74,15 @@ func (in *input) text(name, unset string) value {
 	return v
 }
 
+// file is the name of a file that is written, "" for none.
+func (in *input) file(name string) string {
+	v := in.get(name)
+	if v.given && v.text == "" { // a variable of the shell that is not set
+		in.fail("cannot use %s without a file", v.from)
+	}
+	return v.text
+}
+
 // number is a whole number of at least min.
 func (in *input) number(name string, unset, min int) (int, value) {
 	v := in.get(name)

@@ -13,9 +13,13 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 		LogDir:     in.get("log_dir").text,
 		Redirects:  in.text("redirects", "0").text,
 		Tee:        in.text("tee", "0").text,
-		ReportFile: in.get("report").text,
+		ReportFile: in.file("report"),
 		NoPython:   in.on("no_python"),
 		Module:     in.on("module"),
+	}
+	if s.ReportFile != "" && (r.Check || r.Show) {
+		s.note("--report %s is ignored: no job is started whose end could be reported", s.ReportFile)
+		s.ReportFile = ""
 	}
 	s.MaxRestarts, _ = in.number("max_restarts", 0, 0)
 	in.nproc(&s)

@@ -344,3 +344,36 @@ func TestResolveErrors(t *testing.T) {
 		t.Errorf("without a program: %v", err)
 	}
 }
+
+// gorun check and gorun env take the flags of a job that starts: what has no
+// meaning for them is ignored, with a line where somebody would miss something.
+func TestFlagsOfAJobThatStartsNothing(t *testing.T) {
+	job := flags{
+		"preflight": "off", "dry_run": "1", "report": "r.json", "log_dir": "l", "tee": "3", "redirects": "1",
+		"shutdown_timeout": "5", "max_restarts": "3", "iface": "auto",
+	}
+	r := Raw{Flags: job, Command: []string{"p"}, Check: true}
+	s, err := r.Resolve(func(string) (string, bool) { return "", false })
+	if err != nil || s.Preflight != PreflightError || s.Dry != nil || s.ReportFile != "" || len(s.Notes) != 2 {
+		t.Errorf("check: %+v, %v", s, err)
+	}
+	delete(job, "iface") // needs the comparison
+	r = Raw{Flags: job, Command: []string{"p"}, Show: true}
+	s, err = r.Resolve(func(string) (string, bool) { return "", false })
+	if err != nil || s.Dry == nil || s.Dry.Whole || s.ReportFile != "" || len(s.Notes) != 1 {
+		t.Errorf("env: %+v, %v", s, err)
+	}
+	job["nnodes"] = "zero"
+	if s, err := r.Resolve(func(string) (string, bool) { return "", false }); err == nil || s.ReportFile != "" {
+		t.Errorf("a wrong flag: %+v, %v", s, err)
+	}
+}
+
+func TestNoFile(t *testing.T) {
+	for _, name := range []string{"report", "save", "secret_file"} {
+		r := Raw{Flags: flags{name: ""}, Command: []string{"p"}, Check: true}
+		if _, err := r.Resolve(func(string) (string, bool) { return "", false }); err == nil || !strings.Contains(err.Error(), "without a file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
