@@ -112,6 +112,29 @@ func TestPreflightHost(t *testing.T) {
 			finds: []string{"error L01"}, text: []string{"> node2"},
 		},
 		{
+			name:  "a read-only /dev/shm",
+			nics:  twin(),
+			setup: func(f *fleet) { f.machines[1].SHM = "8g,ro" },
+			flags: []string{"--nproc-per-node", "2"},
+			finds: []string{"error L01"}, text: []string{"> node2", "read-only file system"},
+		},
+		{
+			name: "half of libnccl",
+			nics: twin(),
+			setup: func(f *fleet) {
+				m := f.machines[1]
+				path := m.file(m.site() + "/nvidia/nccl/lib/libnccl.so.2")
+				info, err := os.Stat(path)
+				if err == nil {
+					err = os.Truncate(path, info.Size()-100)
+				}
+				if err != nil {
+					m.Fatal(err)
+				}
+			},
+			finds: []string{"error V02"}, text: []string{"> node2", "the end of the file is missing"},
+		},
+		{
 			name: "a copy of a running machine",
 			nics: twin(),
 			setup: func(f *fleet) {

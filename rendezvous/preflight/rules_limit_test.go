@@ -1,6 +1,9 @@
 package preflight
 
-import "github.com/gorun/gorun/rendezvous/preflight/host"
+import (
+	"github.com/gorun/gorun/rendezvous/preflight/host"
+	"github.com/gorun/gorun/rendezvous/preflight/library"
+)
 
 func limitCases() map[string][]ruleCase {
 	blind := func(f *Fleet) { f.all(func(n *Facts) { n.Host = host.Facts{BootID: n.Host.BootID} }) }
@@ -15,6 +18,24 @@ func limitCases() map[string][]ruleCase {
 			{name: "full", severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Host.SHM.Free = 0 }},
 			{name: "small", severity: Warning, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Host.SHM.Size, f.Nodes[2].Host.SHM.Free = 512<<20, 500<<20 }},
 			{name: "one worker", change: func(f *Fleet) { f.all(func(n *Facts) { n.Node.Workers = 1; small(n) }) }},
+			{name: "read-only", severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Host.SHM.Error = "read-only file system" }, says: []string{"/dev/shm: read-only file system", "mount -t tmpfs"}},
+			{name: "missing", nodes: 1, severity: Error, odd: []int{0}, change: func(f *Fleet) {
+				f.Nodes[0].Host.SHM = host.SHM{Free: -1, Error: "no such file or directory"}
+			}},
+			{name: "missing for one worker", severity: Warning, odd: []int{2}, change: func(f *Fleet) {
+				f.Nodes[2].Host.SHM.Error, f.Nodes[2].Node.Workers = "no such file or directory", 1
+			}},
+			{name: "missing for one worker of each container of a machine", nodes: 2, severity: Error, odd: []int{1}, change: func(f *Fleet) {
+				here(f)
+				f.all(func(n *Facts) { n.Node.Workers = 1 })
+				f.Nodes[1].Host.SHM.Error = "no such file or directory"
+			}},
+			{name: "read-only for torch without GPUs", base: cpus, severity: Warning, odd: []int{0, 1, 2, 3}, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.Host.SHM.Error = "read-only file system" })
+			}},
+			{name: "read-only for others", base: cpus, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.Host.SHM.Error, n.Libraries = "read-only file system", library.Facts{} })
+			}},
 			{name: "shared memory is off", change: func(f *Fleet) { f.all(func(n *Facts) { small(n); n.set("NCCL_SHM_DISABLE", "1") }) }},
 			{name: "not known", change: func(f *Fleet) { f.all(func(n *Facts) { n.Host.SHM.Free = -1 }) }},
 			{name: "without GPUs", base: cpus, change: func(f *Fleet) { f.all(small) }},

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gorun/gorun/rendezvous/preflight/host"
@@ -12,7 +13,7 @@ func memoryRules() []Rule {
 	return []Rule{
 		{
 			ID: "L01", Name: "shm", Severity: Error,
-			Meaning: "/dev/shm has room for the segments of the node's ranks; less than 1 GiB in all is a warning.",
+			Meaning: "Files can be made in /dev/shm (a warning where no two ranks of NCCL share a machine), and it has room for the segments of the node's ranks; less than 1 GiB in all is a warning.",
 			Users:   "`failed to extend /dev/shm/nccl-... No space left on device (28)`, `Bus error` (signal 7).",
 			Steps: []Step{
 				asRoot("make /dev/shm larger", "mount -o remount,size=8G /dev/shm"),
@@ -58,10 +59,33 @@ func (f *Fleet) load(i int, n *Facts) host.Load {
 func (n *Facts) measured() bool { return n.Host.Arch != "" }
 
 func checkSHM(f *Fleet) []Finding {
+	v := f.look()
+	ranks := map[int]int{} // of each machine
+	for i, n := range f.known() {
+		ranks[v.machine[i]] += n.Node.Workers
+	}
+	shut := func(grave bool) []Value {
+		return f.faults(func(i int, n *Facts) string {
+			needed := n.GPU.Driver && ranks[v.machine[i]] > 1 && !n.on("NCCL_SHM_DISABLE")
+			if n.Host.SHM.Error == "" || !n.GPU.Driver && n.Libraries.Torch == "" || needed != grave {
+				return ""
+			}
+			return "/dev/shm: " + n.Host.SHM.Error
+		})
+	}
+	anew := []Step{
+		asRoot("mount it", "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777,size=8G tmpfs /dev/shm"),
+		byHand("in a container, take away the option or the volume that makes it read-only").or(),
+	}
+	all := append(one(shut(true), Finding{
+		Text: "Nobody can make a file in /dev/shm, through which NCCL's ranks of one machine talk: the communicator is not made.", Steps: anew,
+	}), one(shut(false), Finding{
+		Severity: Warning, Text: "Nobody can make a file in /dev/shm: data loaders with worker processes fail.", Steps: anew,
+	})...)
 	find := func(grave bool) []Value {
 		return f.faults(func(_ int, n *Facts) string {
 			s := n.Host.SHM
-			if !n.GPU.Driver || !n.measured() || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.on("NCCL_SHM_DISABLE") {
+			if !n.GPU.Driver || !n.measured() || s.Error != "" || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.on("NCCL_SHM_DISABLE") {
 				return ""
 			}
 			// One segment a rank is the pool of its proxy, whatever links the GPUs.
@@ -72,8 +96,8 @@ func checkSHM(f *Fleet) []Finding {
 			return fmt.Sprintf("%s free of %s, about %s needed", size(s.Free), size(s.Size), size(need))
 		})
 	}
-	return append(one(find(true), Finding{Text: "/dev/shm is too small for the ranks of the node."}),
-		one(find(false), Finding{Severity: Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders."})...)
+	return slices.Concat(all, one(find(true), Finding{Text: "/dev/shm is too small for the ranks of the node."}),
+		one(find(false), Finding{Severity: Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders."}))
 }
 
 // capIPCLock and capSysResource are bits of CapEff (linux/capability.h).

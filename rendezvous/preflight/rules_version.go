@@ -20,7 +20,7 @@ func versionRules() []Rule {
 		},
 		{
 			ID: "V02", Name: "nccl-single", Severity: Error,
-			Meaning: "A worker finds its NCCL, and not two wheels own the same file; in a site directory from which the workers load none it is a warning.",
+			Meaning: "A worker finds its NCCL and can load it (the file can be read and is not cut off), and not two wheels own the same file; in a site directory from which the workers load none it is a warning.",
 			Users:   "Another version than the one that was installed, `libnccl.so.2: cannot open shared object file`, `undefined symbol: ncclCommShrink`.",
 			Fix:     "uninstall every nvidia-nccl-cu* wheel and install the one of torch's CUDA again:\n  pip uninstall -y nvidia-nccl-cu11 nvidia-nccl-cu12 nvidia-nccl-cu13\n  pip install --force-reinstall nvidia-nccl-cu12   # the CUDA and version that torch needs",
 			Check:   checkNCCLSingle,
@@ -35,9 +35,9 @@ func versionRules() []Rule {
 	}, bugRules()...)
 }
 
-// loaded is the NCCL of a node if its version is known.
+// loaded is the NCCL of a node if it can be loaded and its version is known.
 func (n *Facts) loaded() *library.NCCL {
-	if x := n.Libraries.NCCL; x != nil && x.Version != "" {
+	if x := n.Libraries.NCCL; x != nil && x.Version != "" && x.Error == "" {
 		return x
 	}
 	return nil
@@ -122,13 +122,22 @@ func checkNCCLSingle(f *Fleet) []Finding {
 	for _, severity := range []Severity{Error, Warning} {
 		all = append(all, f.wheels(severity)...)
 	}
+	all = append(all, one(f.faults(func(_ int, n *Facts) string {
+		if x := n.Libraries.NCCL; n.GPU.Driver && x != nil && x.Error != "" {
+			return x.Path + ": " + x.Error
+		}
+		return ""
+	}), Finding{
+		Text:  "The NCCL that the workers would load is damaged, or they may not read it: they fail or crash when they load it.",
+		Steps: []Step{byHand("install that NCCL anew, so that the user who starts the workers may read it")},
+	})...)
 	return append(all, one(f.faults(func(_ int, n *Facts) string {
 		if !n.GPU.Driver {
 			return ""
 		}
 		return n.Libraries.NCCLError
 	}), Finding{
-		Text: "The workers need libnccl.so.2, and the loader would not find it.",
+		Text: "The workers need libnccl.so.2, and the loader would not find one that it takes.",
 		Fix:  "install NCCL where the loader looks: the nvidia-nccl-cu* wheel of torch, the package libnccl2, or its folder in LD_LIBRARY_PATH",
 	})...)
 }

@@ -16,6 +16,10 @@ func versionCases() map[string][]ruleCase {
 	}
 	return map[string][]ruleCase{
 		"V01": {
+			{name: "one that cannot be loaded has no version", change: func(f *Fleet) {
+				x := f.Nodes[2].Libraries.NCCL
+				x.Error, x.CUDA = "the file is cut off after 4096 bytes", ""
+			}},
 			{
 				name: "one node has another version", severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].nccl("2.19.3", 21903) },
 				says: []string{"2.27.5", "> node3 (ranks 16-23) 2.19.3", "not 2.17.1 /usr/lib/x86_64-linux-gnu/libnccl.so.2 (RPATH comes before ld.so.cache)", "on node3: /opt/venv/bin/python -m pip install --force-reinstall nvidia-nccl-cu12==2.27.5"},
@@ -64,6 +68,9 @@ func versionCases() map[string][]ruleCase {
 				f.Nodes[0].Libraries.Wheels = append(f.Nodes[0].Libraries.Wheels, wheel("nvidia-nccl-cu11", true))
 			}},
 			{name: "a wheel without its file", severity: Error, odd: []int{3}, change: func(f *Fleet) { f.Nodes[3].Libraries.Wheels[0].File = false }, says: []string{"is gone"}},
+			{name: "one is cut off", severity: Error, odd: []int{2}, change: func(f *Fleet) {
+				f.Nodes[2].Libraries.NCCL.Error = "the file is cut off after 4096 bytes"
+			}, says: []string{"libnccl.so.2: the file is cut off after 4096 bytes"}},
 			{name: "none is found", severity: Error, odd: []int{0}, change: func(f *Fleet) {
 				f.Nodes[0].Libraries.NCCL, f.Nodes[0].Libraries.NCCLError = nil, "libnccl.so.2: not found in RPATH and ld.so.cache"
 			}, says: []string{"not found in RPATH"}},

@@ -56,6 +56,7 @@ type SHM struct {
 	Size  int64  `json:"size"`
 	Free  int64  `json:"free"`            // bytes; -1 unknown
 	Flags string `json:"flags,omitempty"` // of the mount, that matter: "ro", "noexec"
+	Error string `json:"error,omitempty"` // why nobody can make a file there: "no such file or directory", "read-only file system"
 }
 
 // Limits are what a worker would get. Bytes or counts, Unlimited (-1), or -2 for unknown.

@@ -118,7 +118,7 @@ func TestGatherWithoutProc(t *testing.T) {
 	if len(unknown) < 2 {
 		t.Errorf("unknown %q, want /proc and /dev/shm", unknown)
 	}
-	if f.SHM.Free != -1 || f.Limits.PidsMax != Unknown || f.Limits.MemMax != Unknown || f.Sysctl.SomaxConn != Unknown {
+	if f.SHM.Free != -1 || f.SHM.Error != "no such file or directory" || f.Limits.PidsMax != Unknown || f.Limits.MemMax != Unknown || f.Sysctl.SomaxConn != Unknown {
 		t.Errorf("%+v", f)
 	}
 	for _, n := range f.DevNodes {
@@ -142,7 +142,7 @@ func TestGatherHere(t *testing.T) {
 	if f.CPUs < 1 || f.CPUs > runtime.NumCPU() || f.MemKiB < 1<<10 {
 		t.Errorf("%d CPUs, %d KiB", f.CPUs, f.MemKiB)
 	}
-	if f.SHM.Size < f.SHM.Free || f.SHM.Dev == 0 {
+	if f.SHM.Size < f.SHM.Free || f.SHM.Dev == 0 || f.SHM.Error != "" {
 		t.Errorf("shm %+v", f.SHM)
 	}
 	if f.DevNodes != nil || f.Leftover.Jobs != nil || f.Leftover.SHMFiles != 0 {

@@ -15,6 +15,9 @@ func (o Options) shm(s *SHM) (why string) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
 	name := o.Root + "/dev/shm"
+	if err := unix.Faccessat(unix.AT_FDCWD, name+"/", unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		s.Error = err.Error()
+	}
 	if err := unix.Stat(name, &st); err != nil {
 		return "how large /dev/shm is: " + err.Error()
 	}

@@ -31,6 +31,7 @@ type NCCL struct {
 	Code    int    `json:"code,omitempty"`    // as ncclGetVersion gives it: 22705; 0 unknown
 	CUDA    string `json:"cuda,omitempty"`    // "12.9", the build's
 	Static  bool   `json:"static,omitempty"`  // inside another library
+	Error   string `json:"error,omitempty"`   // why it cannot be loaded: it may not be read, is no library, is cut off
 	Why     string `json:"why"`               // how the loader gets to it ("RPATH of /.../libtorch_cuda.so"), or why it does not
 }
 

@@ -259,3 +259,34 @@ func BenchmarkGather(b *testing.B) {
 		})
 	}
 }
+
+// A library that the workers would crash on, or may not read, is one that cannot be
+// loaded; a library whose tail alone is missing is one, too: it was copied badly.
+func TestBrokenNCCL(t *testing.T) {
+	const wheel = venvSite + "/nvidia/nccl/lib/libnccl.so.2"
+	whole := elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL("2.19.3", "12.3") + strings.Repeat("x", 3*4096)}.Bytes()
+	for name, c := range map[string]struct{ text, want string }{
+		"whole":               {string(whole), ""},
+		"without its tail":    {string(whole[:len(whole)-1]), "the end of the file is missing"},
+		"cut in the middle":   {string(whole[:6000]), "cut off after 6000 bytes"},
+		"cut in the header":   {string(whole[:40]), "header"},
+		"empty":               {"", "not an ELF file"},
+		"a pointer to a file": {"version https://git-lfs.github.com/spec/v1\n", "not an ELF file"},
+	} {
+		for _, rpath := range []string{"", ncclRPATH} { // torch preloads the wheel's, or the loader finds it
+			s := newScene(t)
+			s.venv("false")
+			s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
+			s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: rpath})
+			s.write(wheel, c.text)
+			f, _ := s.gather(library.Options{Program: python, Python: python})
+			got := f.NCCLError
+			if f.NCCL != nil {
+				got = f.NCCL.Error
+			}
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("%s, RPATH %q: %q, want %q", name, rpath, got, c.want)
+			}
+		}
+	}
+}

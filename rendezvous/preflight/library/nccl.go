@@ -1,10 +1,13 @@
 package library
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
+	"github.com/gorun/gorun/rendezvous/preflight/loader"
 	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
 )
 
@@ -15,22 +18,29 @@ func (g *gatherer) nccl(path, why string) NCCL {
 	if !found {
 		g.guess(&n)
 	}
-	if err != nil && n.Version == "" {
+	if err != nil && n.Version == "" && n.Error == "" {
 		g.miss(fmt.Sprintf("cannot read the NCCL version of %s: %v", path, err))
 	}
 	return n
 }
 
-// readVersion fills in what the file says of itself.
+// readVersion fills in what the file says of itself, and why it cannot be loaded.
 func (g *gatherer) readVersion(n *NCCL, limit bound) (found bool, err error) {
 	f, err := g.files.Open(n.Path)
+	if err == nil {
+		defer f.Close()
+		g.seen[f.ID()] = true
+		_, err = loader.Read(f, f.Size())
+	}
 	if err != nil {
+		n.Error = err.Error()
 		return false, err
 	}
-	defer f.Close()
-	g.seen[f.ID()] = true
 	v, found, err := scanVersion(g.ctx, f, f.Size(), limit)
 	n.Version, n.Code, n.CUDA = v.text, v.code, v.cuda
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		n.Error = "the end of the file is missing: " + err.Error()
+	}
 	return found, err
 }
 

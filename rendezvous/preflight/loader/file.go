@@ -71,6 +71,9 @@ func Read(r io.ReaderAt, size int64) (*File, error) {
 		return nil, err
 	}
 	for _, p := range m.segments {
+		if err := m.whole(p); err != nil {
+			return nil, err
+		}
 		if elf.ProgType(p.Type) == elf.PT_INTERP {
 			if f.Interp, err = m.text(p.Off, min(p.Filesz, maxString)); err != nil {
 				return nil, err
@@ -106,7 +109,7 @@ func open(r io.ReaderAt, size int64) (*image, *File, error) {
 		return m, f, nil
 	}
 	if n < int64(len(b)) {
-		return nil, nil, errors.New("the ELF header is cut off")
+		return nil, nil, fmt.Errorf("the ELF header is cut off: %w", io.ErrUnexpectedEOF)
 	}
 	_, err := binary.Decode(b[:], m.order, &m.head)
 	return m, f, err
@@ -129,6 +132,20 @@ func (m *image) readSegments() error {
 	m.segments = make([]elf.Prog64, n)
 	_, err = binary.Decode(b, m.order, m.segments)
 	return err
+}
+
+// pageSize is the smallest page of the machines that run CUDA: what is mapped
+// beyond the file's last page cannot be touched.
+const pageSize = 4096
+
+// whole is the error of a part that is mapped and not there: the loader maps it,
+// and the process dies of SIGBUS.
+func (m *image) whole(p elf.Prog64) error {
+	there := (uint64(m.size) + pageSize - 1) / pageSize * pageSize
+	if elf.ProgType(p.Type) != elf.PT_LOAD || p.Filesz <= there && p.Off <= there-p.Filesz {
+		return nil
+	}
+	return fmt.Errorf("the file is cut off after %d bytes: %w", m.size, io.ErrUnexpectedEOF)
 }
 
 // readDynamic reads the dynamic section; a static program has none.

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
@@ -106,10 +107,14 @@ var ErrNotFound = errors.New("not found")
 // search; Others is given with an error too.
 func (r *Resolver) Find(name string, by *Object) (Found, error) {
 	var found Found
-	var broken error
+	var broken, denied error
 	seen := map[tree.ID]bool{}
 	for p := range r.search(name, by) {
 		switch {
+		case p.denied():
+			denied = p.Err
+			found.Others = append(found.Others, p)
+			continue
 		case seen[p.id]:
 		case p.Err == nil && found.Path == "" && broken == nil:
 			found.Place = p
@@ -122,20 +127,36 @@ func (r *Resolver) Find(name string, by *Object) (Found, error) {
 		seen[p.id] = true
 	}
 	if found.Path == "" && broken == nil {
-		broken = fmt.Errorf("%s: %w (searched: %s)", name, ErrNotFound, r.searched(name, by))
+		broken = r.nowhere(name, by, denied)
 	}
 	return found, broken
 }
 
 // first is Find without what comes after the winner.
 func (r *Resolver) first(name string, by *Object) (Place, error) {
+	var denied error
 	for p := range r.search(name, by) {
-		if p.Err == nil {
+		switch {
+		case p.Err == nil:
 			return p, nil
-		}
-		if p.stop {
+		case p.stop:
 			return p, fmt.Errorf("%s: the loader gives up at %s (%s): %w", name, p.Path, p.Why(), p.Err)
+		case p.denied():
+			denied = p.Err
 		}
 	}
-	return Place{}, fmt.Errorf("%s: %w (searched: %s)", name, ErrNotFound, r.searched(name, by))
+	return Place{}, r.nowhere(name, by, denied)
+}
+
+// denied reports whether the file is there and may not be read, which the loader
+// passes over.
+func (p Place) denied() bool { return p.Err != nil && errors.Is(p.Err, fs.ErrPermission) }
+
+// nowhere is the error of a search without an outcome; denied is that of a file
+// that it passed over.
+func (r *Resolver) nowhere(name string, by *Object, denied error) error {
+	if denied != nil {
+		return fmt.Errorf("%s: %w (%w; searched: %s)", name, ErrNotFound, denied, r.searched(name, by))
+	}
+	return fmt.Errorf("%s: %w (searched: %s)", name, ErrNotFound, r.searched(name, by))
 }

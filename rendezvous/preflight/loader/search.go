@@ -145,13 +145,13 @@ func (r *Resolver) abs(path string) string {
 // probe looks at one file; ok is false where there is none.
 func (r *Resolver) probe(path string, step Step, of string) (p Place, ok bool) {
 	f, err := r.files.Open(path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return p, false
 	}
 	p = Place{Path: path, Step: step, Of: of}
 	if err != nil {
 		p.Path, p.Err, p.stop = filepath.Clean(path), err, errors.Is(err, tree.ErrIrregular)
-		return p, p.stop
+		return p, p.stop || errors.Is(err, fs.ErrPermission)
 	}
 	defer f.Close()
 	p.id = f.ID()
