@@ -40,9 +40,8 @@ func TestAgentKilled(t *testing.T) {
 						others = append(others, a)
 					}
 				}
-				j.causes(others, "127.0.0."+fmt.Sprint(victim+1))
+				j.causes(others, "127.0.0."+fmt.Sprint(victim+1), "was lost")
 				if what == "agent" {
-					j.causes(others, "was lost")
 					if !strings.Contains(agents[victim].err.String(), "gorun: the agent was killed by SIGKILL;") {
 						t.Errorf("the keeper of the killed agent does not say so: %s", agents[victim].err)
 					}

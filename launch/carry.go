@@ -28,7 +28,7 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 	case signalEvent:
 		event = a.signalled(e.sig)
 	case keeperEvent:
-		event = rendezvous.StopJob{Cause: a.keeperGone()}
+		return a.abandon()
 	case troubleEvent:
 		event = rendezvous.StopJob{Cause: a.trouble(e.err)}
 	case statusEvent:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/launch/process"
@@ -31,7 +32,7 @@ func (r runner) stream(ctx context.Context, path string, argv, env []string, dir
 		return 0, err
 	}
 	defer rd.Close()
-	p, err := r.table.Start(process.Spec{Path: path, Args: argv, Env: env, Dir: dir, Stdout: wr, Stderr: wr, Session: true})
+	p, err := r.table.Start(process.Spec{Path: path, Args: argv, Env: env, Dir: dir, Stdout: wr, Stderr: wr, Session: true, Death: syscall.SIGKILL})
 	wr.Close()
 	if err != nil {
 		return 0, err

@@ -31,11 +31,24 @@ func (a *agent) watch(ctx context.Context) {
 	})
 }
 
-// keeperGone: without its keeper this agent has nobody to clean up after it.
+// keeperGone is the cause of an agent whose keeper was killed. Nobody would clean up
+// after it, so it ends.
 func (a *agent) keeperGone() rendezvous.Cause {
-	c := a.self(rendezvous.KindStopped, "gorun's own first process, the keeper, was killed")
-	c.Signal = unix.SIGKILL
-	return c
+	return a.self(rendezvous.KindLost, "gorun's own first process, the keeper, was killed")
+}
+
+// abandon ends this agent without a word to the others, for whom its node is lost,
+// as if all of it had been killed: that may happen the next moment (docker kill).
+// Its workers are killed before its connections end.
+func (a *agent) abandon() *rendezvous.Outcome {
+	c := a.keeperGone()
+	if !a.opts.quiet() {
+		a.console.say("%s; killing the workers of this node", c.Line())
+	}
+	if a.current != nil {
+		a.current.rush() // Run kills them
+	}
+	return &rendezvous.Outcome{Code: c.Code(), Cause: &c, Failures: []rendezvous.Cause{c}}
 }
 
 // told: this agent received a signal that ends the job.

@@ -68,7 +68,7 @@ type (
 		Ends     []End
 		Store    string
 	}
-	// StopJob: the job is to end on every node: a signal, a dead keeper, a trouble of
+	// StopJob: the job is to end on every node: a signal, a trouble of
 	// this agent's own that it cannot get over. Its Cause is of a final kind.
 	StopJob struct {
 		Cause Cause

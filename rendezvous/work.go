@@ -80,8 +80,7 @@ func (m *Machine) localOver(e Over) {
 	m.tellOver(e.Round)
 }
 
-// stopJob: this agent was told to end the job, with a signal or because its
-// keeper died.
+// stopJob: this agent was told to end the job.
 func (m *Machine) stopJob(e StopJob) {
 	mem := &m.mem
 	if mem.stop == nil {
