@@ -7,13 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
 const (
 	oneSecret   = "one secret of the end-to-end tests"
 	otherSecret = "another secret of the end-to-end tests"
-	sameSecret  = "has another secret (or none); give every node the same --secret-file"
+	sameSecret  = "has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own"
 )
 
 // secretFile writes a secret and gives the flags for it.
@@ -74,6 +75,35 @@ func TestSecret(t *testing.T) {
 	}
 }
 
+// No process of gorun shows the secret in /proc/PID/environ once workers run.
+func TestSecretIsNotInEnviron(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		flags []string
+		nodes int
+	}{"one node": {[]string{"--standalone"}, 1}, "local nodes": {[]string{"--local-nodes", "2"}, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, c.flags...)
+			j.env = []string{"GORUN_SECRET=" + oneSecret}
+			a := j.run("job", sh(`echo up; exec sleep 1000`)...)
+			a.prints("up", c.nodes)
+			all := j.processes()
+			for _, p := range all {
+				env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
+				if err != nil || bytes.Contains(env, []byte(oneSecret)) {
+					t.Errorf("process %d (%s) shows the secret, or nothing (%v)", p.pid, p.cmdline, err)
+				}
+			}
+			if len(all) < 1+c.nodes {
+				t.Errorf("only %d processes were looked at: %v", len(all), all)
+			}
+			a.signal(syscall.SIGTERM)
+			j.end(patience, 143, a)
+		})
+	}
+}
+
 // Facts that are saved do not have the secret.
 func TestSecretIsNoFact(t *testing.T) {
 	t.Parallel()
@@ -94,19 +124,24 @@ func TestSecretIsNoFact(t *testing.T) {
 	}
 }
 
-// Agents with different secrets, or of which one has none, say so within seconds.
-// The one that came to the wrong place ends; the other waits for the right one.
+// Agents with different secrets, or of which one has none, or of two runs, say so
+// within seconds. The one that came to the wrong place ends; the other waits for
+// the right one.
 func TestOtherSecret(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ first, second string }{
-		"different": {oneSecret, otherSecret}, "the second has none": {oneSecret, ""}, "the first has none": {"", oneSecret},
+	for name, c := range map[string]struct{ first, second, run string }{
+		"different": {oneSecret, otherSecret, ""}, "the second has none": {oneSecret, "", ""}, "the first has none": {"", oneSecret, ""},
+		"another run": {oneSecret, oneSecret, "another"},
 	} {
 		for _, kind := range []string{"gossip", "static"} {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				t.Parallel()
 				j := newJob(t)
-				start := func(rank int, text string) *agent {
+				start := func(rank int, text, run string) *agent {
 					args := append(j.secretFile(text), sh("echo up")...)
+					if run != "" {
+						args = append([]string{"--rdzv-id", run}, args...)
+					}
 					if kind == "gossip" {
 						return j.node(rank+1, "2", args...)
 					}
@@ -115,16 +150,16 @@ func TestOtherSecret(t *testing.T) {
 						"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--master-addr", "127.0.0.1", "--master-port", port,
 					}, args...)...)
 				}
-				first := start(0, c.first)
+				first := start(0, c.first, "")
 				first.says("have 1 of 2 nodes")
-				second := start(1, c.second)
+				second := start(1, c.second, c.run)
 				j.end(soon, 75, second)
 				j.causes([]*agent{second}, j.endpoint+" "+sameSecret)
 				first.says("127.0.0.1 " + sameSecret)
 				if out := first.out.String() + second.out.String(); strings.Contains(out, "up") || !first.running() {
 					t.Errorf("workers were started, or the first agent ended: %s", out)
 				}
-				j.end(patience, 0, start(1, c.first), first)
+				j.end(patience, 0, start(1, c.first, ""), first)
 			})
 		}
 	}

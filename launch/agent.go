@@ -24,7 +24,8 @@ type agent struct {
 	opts      Options
 	born      time.Time
 	node      rendezvous.Node
-	secret    secret.Secret
+	given     secret.Secret   // of whoever may ask how jobs stand
+	secret    secret.Secret   // of this run
 	tls       *tls.Config     // of the control plane; nil without a secret
 	strange   map[string]bool // hosts with another secret that were told of
 	table     *process.Table

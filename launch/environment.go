@@ -1,24 +1,30 @@
 package launch
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/smallfile"
 )
 
 // findRequest reads what the user asks of the workers' environment.
-func (a *agent) findRequest() error {
+func (a *agent) findRequest(ctx context.Context) error {
 	want := &a.opts.Spec.Env
 	o := envprop.Options{X: want.Export, Unset: want.Unset}
 	for _, name := range want.Files {
-		text, err := readEnvFile(name)
+		text, err := await(ctx, a, "reading --env-file "+name, func(context.Context) ([]byte, error) {
+			text, _, err := smallfile.Read(name, envprop.MaxEnvFile)
+			return text, err
+		})
+		if _, stop := errors.AsType[*stopped](err); stop {
+			return err
+		}
 		if err != nil {
 			return &UsageError{fmt.Errorf("--env-file %s: %w", name, err)}
 		}
@@ -35,21 +41,6 @@ func (a *agent) findRequest() error {
 	}
 	a.request = r
 	return nil
-}
-
-// readEnvFile reads what is not too long to be one. It may be a pipe, as of
-// --env-file <(...).
-func readEnvFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, errors.Unwrap(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, envprop.MaxEnvFile+1))
-	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return nil, path.Err
-	}
-	return text, err
 }
 
 // warnOfClearText says that credentials travel unencrypted, where they do.

@@ -25,10 +25,10 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 			undo[i]()
 		}
 	}
-	if err := a.findSecret(); err != nil {
+	if err := a.findSecret(ctx); err != nil {
 		return finish, err
 	}
-	if err := a.findRequest(); err != nil {
+	if err := a.findRequest(ctx); err != nil {
 		return finish, err
 	}
 	sp := a.opts.Spec

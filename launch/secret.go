@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,8 +16,15 @@ import (
 
 // findSecret takes the secret out of the environment, so that nothing that this
 // agent starts, and no fact that it tells, has it.
-func (a *agent) findSecret() error {
-	s, warning, err := secret.Find(a.opts.Spec.SecretFile, func(name string) (string, bool) { return findEnv(a.opts.Env, name) })
+func (a *agent) findSecret(ctx context.Context) error {
+	file, warning := a.opts.Spec.SecretFile, ""
+	s, err := await(ctx, a, "reading --secret-file "+file, func(context.Context) (s secret.Secret, err error) {
+		s, warning, err = secret.Find(file, func(name string) (string, bool) { return findEnv(a.opts.Env, name) })
+		return s, err
+	})
+	if _, stop := errors.AsType[*stopped](err); stop {
+		return err
+	}
 	if err != nil {
 		return &UsageError{err}
 	}
@@ -24,10 +33,10 @@ func (a *agent) findSecret() error {
 			return fmt.Errorf("cannot use the secret of this machine's nodes: %w", err)
 		}
 	}
-	if a.tls, err = s.TLS(); err != nil {
+	a.given, a.secret = s, s.For(a.opts.Spec.RunID)
+	if a.tls, err = a.secret.TLS(); err != nil {
 		return err
 	}
-	a.secret = s
 	a.opts.Spec.Trusted = s.Given()
 	a.opts.Env = slices.DeleteFunc(slices.Clone(a.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, secret.Env+"=") })
 	if warning != "" && a.warns() {

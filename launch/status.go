@@ -51,7 +51,7 @@ func (a *agent) serveStatus(ctx context.Context) {
 				Version: inspect.Version, RunID: node.RunID, Job: job, Host: node.Host, Addr: node.Addr, PID: node.PID, Keeper: keeper,
 			}
 		},
-		Answer: a.answerStatus, Secret: a.secret, Pool: a.pool,
+		Answer: a.answerStatus, Secret: a.given, Pool: a.pool,
 	}
 	if err := s.Listen(ctx); err != nil {
 		a.console.say("%v", err)

@@ -1,13 +1,9 @@
 package secret
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/gorun/gorun/smallfile"
 )
 
 // Env is the variable that has the secret's text. No worker sees it.
@@ -30,36 +26,18 @@ func Find(file string, lookup func(string) (string, bool)) (s Secret, warning st
 	return s, "", nil
 }
 
-// load reads a regular file, and no more of it than a secret may have.
+// load reads no more of a file than a secret may have.
 func load(file string) (Secret, string, error) {
-	fail := func(err error) (Secret, string, error) {
-		if p, ok := errors.AsType[*fs.PathError](err); ok {
-			err = p.Err
-		}
+	text, mode, err := smallfile.Read(file, Max+len("\r\n"))
+	var s Secret
+	if err == nil {
+		s, err = New(text)
+	}
+	if err != nil {
 		return Secret{}, "", fmt.Errorf("cannot use --secret-file %s: %w", file, err)
 	}
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would wait for its writer
-	if err != nil {
-		return fail(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fail(err)
-	}
-	if !info.Mode().IsRegular() {
-		return fail(errors.New("it is not a regular file"))
-	}
-	text, err := io.ReadAll(io.LimitReader(f, Max+3)) // one byte too many, and a line end
-	if err != nil {
-		return fail(err)
-	}
-	s, err := New(text)
-	if err != nil {
-		return fail(err)
-	}
-	if mode := info.Mode().Perm(); mode&0o044 != 0 {
-		return s, fmt.Sprintf("warning: the secret in %s can be read by other users (mode %04o); chmod 600 %s", file, mode, file), nil
+	if mode.IsRegular() && mode.Perm()&0o044 != 0 {
+		return s, fmt.Sprintf("warning: the secret in %s can be read by other users (mode %04o); chmod 600 %s", file, mode.Perm(), file), nil
 	}
 	return s, "", nil
 }

@@ -3,7 +3,7 @@
 //
 // Invariants: the text itself is not kept; each use has a key of its own, so that
 // what one of them gives away helps with no other; the same text gives the same
-// keys on every node; printing a Secret, or a struct that has one, shows no key.
+// keys on every node of a run, and others in another run; printing a Secret, or a struct that has one, shows no key.
 //
 // Nobody learns a key from what the agents send, but who guesses the text can
 // tell that the guess is right, without asking twice: it must be drawn at random.
@@ -29,8 +29,9 @@ type Secret struct {
 
 // salt and info keep these keys apart from any other use of the same text.
 const (
-	salt = "gorun secret 1"
-	info = "gorun key 1: "
+	salt    = "gorun secret 1"
+	info    = "gorun key 1: "
+	runInfo = "gorun run 1: "
 )
 
 // New makes a secret of its text, without the line ends behind it. An error says
@@ -51,7 +52,21 @@ func New(text []byte) (Secret, error) {
 	if err != nil {
 		return Secret{}, fmt.Errorf("cannot derive a key: %w", err)
 	}
-	return Secret{func(info string) ([]byte, error) { return hkdf.Expand(sha256.New, root, info, 32) }}, nil
+	return expanding(root), nil
+}
+
+func expanding(root []byte) Secret {
+	return Secret{func(info string) ([]byte, error) { return hkdf.Expand(sha256.New, root, info, 32) }}
+}
+
+// For is the secret of one run: its keys tell nothing of those of another run with
+// the same text, so that an agent of one is a stranger to the other.
+func (s Secret) For(runID string) Secret {
+	if !s.Given() {
+		return s
+	}
+	key := s.key(runInfo + runID)
+	return expanding(key[:])
 }
 
 // advice is how a good one is made.
@@ -78,7 +93,11 @@ func (s Secret) Key(purpose string) [32]byte {
 	if !s.Given() {
 		panic("secret: a key without a secret")
 	}
-	key, err := s.expand(info + purpose)
+	return s.key(info + purpose)
+}
+
+func (s Secret) key(info string) [32]byte {
+	key, err := s.expand(info)
 	if err != nil {
 		panic(fmt.Sprintf("secret: 32 bytes can always be derived: %v", err))
 	}
@@ -100,9 +119,9 @@ func (s Secret) Verify(purpose string, nonce, proof []byte) bool {
 	return s.Given() && hmac.Equal(proof, s.Prove(purpose, nonce))
 }
 
-// Other is the error of two nodes that do not have the same secret.
+// Other is the error of two nodes that do not have the same secret of one run.
 type Other struct{ At string } // address of the other node
 
 func (o *Other) Error() string {
-	return o.At + " has another secret (or none); give every node the same --secret-file"
+	return o.At + " has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own"
 }

@@ -52,6 +52,31 @@ func TestKeysDiffer(t *testing.T) {
 	}
 }
 
+// What one run proves is nothing to another run with the same text.
+func TestKeysAreOfOneRun(t *testing.T) {
+	root := made(t, text)
+	seen := map[[32]byte]string{}
+	for _, run := range []string{"", "a", "b", "a b", "gossip"} {
+		for _, purpose := range []string{"gossip", "tls", "a"} {
+			key := root.For(run).Key(purpose)
+			if by, ok := seen[key]; ok {
+				t.Errorf("run %q has for %q the key of %s", run, purpose, by)
+			}
+			seen[key] = run + " for " + purpose
+		}
+	}
+	if seen[root.Key("gossip")] != "" || root.For("a").Key("x") != made(t, text).For("a").Key("x") {
+		t.Error("a run has the key of none, or two keys")
+	}
+	proof := root.For("a").Prove("probe", []byte("nonce"))
+	if root.For("b").Verify("probe", []byte("nonce"), proof) || !root.For("a").Verify("probe", []byte("nonce"), proof) {
+		t.Error("a proof counts in another run, or not in its own")
+	}
+	if (Secret{}).For("a").Given() {
+		t.Error("a run makes a secret of none")
+	}
+}
+
 func TestProve(t *testing.T) {
 	s, other, nonce := made(t, text), made(t, text+"x"), []byte("nonce")
 	proof := s.Prove("status", nonce)
@@ -148,9 +173,9 @@ func TestFind(t *testing.T) {
 		{"long file", write("long", most+"x", 0o600), "unset", "", "", "more than 4096"},
 		{"huge file", write("huge", strings.Repeat("x", 1<<20), 0o600), "unset", "", "", "more than 4096"},
 		{"no file", filepath.Join(dir, "none"), text, "", "", "--secret-file " + filepath.Join(dir, "none") + ": no such file"},
-		{"folder", dir, "unset", "", "", "not a regular file"},
-		{"pipe", pipe, "unset", "", "", "not a regular file"},
-		{"endless", "/dev/zero", "unset", "", "", "not a regular file"},
+		{"folder", dir, "unset", "", "", "it is a folder"},
+		{"pipe", pipe, "unset", "", "", "it is a named pipe"},
+		{"endless", "/dev/zero", "unset", "", "", "more than 4096"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrOther is the error of a TLS handshake with someone who has another secret.
-var ErrOther = errors.New("it has another secret (or none)")
+var ErrOther = errors.New("it has another secret (or none), or is of another run")
 
 // TLS is the configuration of either side of a connection, nil without a secret.
 // Both sides show the certificate of one key, which is derived from the secret,

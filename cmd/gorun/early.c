@@ -36,6 +36,31 @@ static volatile struct {
 
 static pid_t keeper;
 
+// The secret is for the agent alone: what waits beside it must not show it in
+// /proc/PID/environ. Should it be the keeper that starts the agents, it gets it back.
+static struct {
+	char *at; // in the environment; NULL: there is none
+	char *text;
+} secret;
+
+static void hide_secret(void) {
+	const char name[] = "GORUN_SECRET=";
+	for (char **entry = environ; entry && *entry; entry++)
+		if (strncmp(*entry, name, sizeof name - 1) == 0) {
+			char *at = *entry + sizeof name - 1;
+			if (!secret.at && !(secret.text = strdup(at)))
+				return;
+			if (!secret.at)
+				secret.at = at;
+			memset(at, 0, strlen(at));
+		}
+}
+
+static void restore_secret(void) {
+	if (secret.at)
+		strcpy(secret.at, secret.text);
+}
+
 void early_step_back(void) { word->stepped_back = 1; }
 
 // childless: "exec gorun > >(tee log)" is not, and needs the table's care.
@@ -193,11 +218,14 @@ __attribute__((constructor)) static void early_start(int argc, char **argv) {
 	pid_t agent = life[0] < 3 ? -1 : fork();
 	if (agent > 0) {
 		close(life[0]);
+		hide_secret();
 		early.born = time(NULL);
 		early.status = keep(agent, life[1], &signals, &held);
 		if (!word->stepped_back && WIFEXITED(early.status) && childless())
 			_exit(WEXITSTATUS(early.status));
 		early.ended = !word->stepped_back;
+		if (word->stepped_back)
+			restore_secret();
 		for (int sig = 1; word->stepped_back && sig < NSIG; sig++)
 			if (sigismember(&held, sig) == 1)
 				raise(sig); // taken when it is not blocked any more

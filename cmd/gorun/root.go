@@ -14,6 +14,7 @@ import (
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/secret"
 )
 
 // exitStatus carries a job's exit code through cobra.
@@ -23,6 +24,9 @@ func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)
 
 // run is the whole program: arguments in, exit code out.
 func run(args []string) int {
+	if err := secret.Forget(); err != nil {
+		fmt.Fprintf(os.Stderr, "gorun: warning: %v\n", err)
+	}
 	ws, killed, ended := earlyEnd()
 	switch {
 	case ended:

@@ -14,6 +14,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/gather"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
+	"github.com/gorun/gorun/smallfile"
 )
 
 // Options is what an Examiner is given.
@@ -116,7 +117,11 @@ func (x *Examiner) save(body []byte) {
 	if c == nil || c.Save == "" {
 		return
 	}
-	if err := os.WriteFile(c.Save, append(body, '\n'), 0o644); err != nil {
+	write := func(name string, b []byte) error { return os.WriteFile(name, b, 0o644) }
+	if info, err := os.Stat(c.Save); err == nil && !info.Mode().IsRegular() {
+		write = smallfile.Write
+	}
+	if err := write(c.Save, append(body, '\n')); err != nil {
 		x.opts.Say("cannot save the facts of this node: %v", err)
 	}
 }

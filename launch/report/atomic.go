@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gorun/gorun/smallfile"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,12 +28,15 @@ func writeWhole(path string, b []byte) error {
 	case err == nil && info.IsDir():
 		return fmt.Errorf("%s is a folder", path)
 	case err == nil && !info.Mode().IsRegular():
-		return writeTo(path, os.O_WRONLY, b)
+		if err := smallfile.Write(path, b); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	temp := path + "." + rand.Text()[:8] + ".tmp"
-	if err := writeTo(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, b); err != nil {
+	if err := writeNew(temp, b); err != nil {
 		os.Remove(temp)
 		return err
 	}
@@ -66,13 +70,13 @@ func writeStandard(path string, fd int, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func writeTo(path string, flags int, b []byte) error {
-	f, err := os.OpenFile(path, flags, 0o666)
+func writeNew(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	if flags&os.O_EXCL != 0 && err == nil {
+	if err == nil {
 		// Else a crash soon after the rename can leave an empty file.
 		err = f.Sync()
 	}

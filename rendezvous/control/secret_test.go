@@ -89,7 +89,7 @@ func TestOtherSecret(t *testing.T) {
 				cli.p.Dial(t.Context(), srv.addr)
 				eventually(t, func() bool { return len(cli.all()) > before }, func() string { return "no answer" })
 				e, ok := cli.all()[before].(rendezvous.DialFailed)
-				if want := srv.addr + " has another secret (or none); give every node the same --secret-file"; !ok || e.Text != want || e.Refused {
+				if want := srv.addr + " has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own"; !ok || e.Text != want || e.Refused {
 					t.Errorf("%+v, want %q", cli.all()[before], want)
 				}
 				if d := time.Since(began); d > time.Second {

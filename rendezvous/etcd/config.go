@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/smallfile"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -125,9 +125,9 @@ func (t TLS) load() (*tls.Config, error) {
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
-		b, err := os.ReadFile(t.CA)
+		b, _, err := smallfile.Read(t.CA, maxPEM)
 		if err != nil {
-			return nil, fmt.Errorf("etcd: cannot read the CA%s: %w", of(t.From.CA), err)
+			return nil, fmt.Errorf("etcd: cannot read the CA %s%s: %w", t.CA, of(t.From.CA), err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(b) {
@@ -138,13 +138,28 @@ func (t TLS) load() (*tls.Config, error) {
 		return nil, errors.New("etcd: a client certificate and its key must be given together")
 	}
 	if t.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		pair, err := readPair(t.Cert, t.Key)
 		if err != nil {
 			return nil, fmt.Errorf("etcd: cannot use the client certificate %s%s with the key %s%s: %w", t.Cert, of(t.From.Cert), t.Key, of(t.From.Key), err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
 	return c, nil
+}
+
+// maxPEM bounds a file of certificates, or of a key, in bytes.
+const maxPEM = 4 << 20
+
+func readPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, _, err := smallfile.Read(certFile, maxPEM)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("%s: %w", certFile, err)
+	}
+	key, _, err := smallfile.Read(keyFile, maxPEM)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("%s: %w", keyFile, err)
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 func of(source string) string {

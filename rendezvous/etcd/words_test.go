@@ -148,14 +148,14 @@ func TestUnreachable(t *testing.T) {
 
 func TestBadConfig(t *testing.T) {
 	for want, edit := range map[string]func(*Config){
-		"user and password":       func(c *Config) { c.User = "u" },
-		"no endpoint":             func(c *Config) { c.Endpoints = nil },
-		"is no endpoint":          func(c *Config) { c.Endpoints = []string{"ftp://a:1"} },
-		"write host:port":         func(c *Config) { c.Endpoints = []string{"a"} },
-		"either all endpoints":    func(c *Config) { c.Endpoints = []string{"http://a:1", "https://b:1"} },
-		"cannot read the CA":      func(c *Config) { c.TLS.CA = "/nonexistent" },
-		"the CA of --etcd-cacert": func(c *Config) { c.TLS.CA, c.TLS.From.CA = "/nonexistent", "--etcd-cacert" },
-		"/a of X with the key /b of Y: open /a": func(c *Config) {
+		"user and password":                    func(c *Config) { c.User = "u" },
+		"no endpoint":                          func(c *Config) { c.Endpoints = nil },
+		"is no endpoint":                       func(c *Config) { c.Endpoints = []string{"ftp://a:1"} },
+		"write host:port":                      func(c *Config) { c.Endpoints = []string{"a"} },
+		"either all endpoints":                 func(c *Config) { c.Endpoints = []string{"http://a:1", "https://b:1"} },
+		"cannot read the CA":                   func(c *Config) { c.TLS.CA = "/nonexistent" },
+		"the CA /nonexistent of --etcd-cacert": func(c *Config) { c.TLS.CA, c.TLS.From.CA = "/nonexistent", "--etcd-cacert" },
+		"/a of X with the key /b of Y: /a: no such file": func(c *Config) {
 			c.TLS = TLS{Cert: "/a", Key: "/b", From: Files{Cert: "X", Key: "Y"}}
 		},
 		"no certificate in PEM":    func(c *Config) { c.TLS.CA = "/dev/null" },

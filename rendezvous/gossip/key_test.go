@@ -50,7 +50,7 @@ func TestKey(t *testing.T) {
 			c.Serves = 0
 			boss := open(t, c)
 			c, _ = keyed(key.theirs, 2, at)
-			wantForeign(t, open(t, c), at+" has another secret (or none); give every node the same --secret-file")
+			wantForeign(t, open(t, c), at+" has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own")
 			eventually(t, 5*time.Second, func() bool { return told.has("127.0.0.2") || told.has("127.0.0.1") }, func() string { return "the job is not told" })
 			c, none := keyed(key.ours, 3, at)
 			member := open(t, c)

@@ -1,0 +1,56 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A named pipe in a file's place keeps nobody waiting for its other end.
+func TestNamedPipeForFile(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	etcd := []string{"--nnodes", "2", "--rdzv-backend", "etcd", "--rdzv-endpoint", "https://127.0.0.1:1"}
+	for name, c := range map[string]struct {
+		flags []string
+		code  int
+		says  string
+	}{
+		"env file":    {[]string{"--standalone", "--env-file", fifo}, 2, "gorun: --env-file " + fifo + ": it is a named pipe"},
+		"secret file": {[]string{"--standalone", "--secret-file", fifo}, 2, "it is a named pipe"},
+		"CA":          {append(etcd, "--etcd-cacert", fifo), 2, "it is a named pipe"},
+		"key":         {append(etcd, "--etcd-cert", fifo, "--etcd-key", fifo), 2, "it is a named pipe"},
+		"report":      {[]string{"--standalone", "--report", fifo}, 0, "a named pipe that nobody reads"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			a := j.run("job", append(c.flags, "--no-python", "true")...)
+			j.end(patience, c.code, a)
+			has(t, a.err.String(), c.says)
+		})
+	}
+}
+
+// A signal ends gorun also while it reads what another process still writes.
+func TestSignalWhileReading(t *testing.T) {
+	t.Parallel()
+	rd, wr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wr.Close()
+	j := newJob(t)
+	cmd := j.command("--standalone", "--env-file", "/dev/fd/3", "--no-python", "true")
+	cmd.ExtraFiles = []*os.File{rd}
+	a := j.launch("job", cmd)
+	rd.Close()
+	a.pid()
+	a.signal(unix.SIGTERM)
+	j.end(soon, 143, a)
+}

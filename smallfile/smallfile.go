@@ -1,0 +1,84 @@
+// Package smallfile reads and writes the files that a user names on the command
+// line: whole, bounded in size, and bounded in time where the file is a pipe.
+//
+// Invariants: no call waits for another process to open a pipe; a call takes at
+// most Wait where the other end of a pipe is slow. A file system that hangs can
+// still hold up a call.
+package smallfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Wait bounds the time for which the other end of a pipe may keep a call waiting.
+const Wait = 10 * time.Second
+
+// Read returns a file's content, at most one byte more than most. The file may be
+// a pipe that this process has been given, as a shell's <(...) is; a named pipe is
+// refused, because its writer may never come. The error does not name the file.
+func Read(name string, most int) ([]byte, fs.FileMode, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, plain(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, plain(err)
+	}
+	mode := info.Mode()
+	switch {
+	case mode.IsDir():
+		return nil, mode, errors.New("it is a folder")
+	case mode&fs.ModeNamedPipe != 0 && !given(f):
+		return nil, mode, errors.New("it is a named pipe, whose writer may never come: give a file, or <(COMMAND)")
+	}
+	_ = f.SetReadDeadline(time.Now().Add(Wait)) // what has no deadline does not wait
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("nothing has ended it within %v: is its writer still at work?", Wait)
+	}
+	return text, mode, plain(err)
+}
+
+// Write puts the content into a file that exists and is no regular one.
+func Write(name string, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENXIO) {
+		return errors.New("it is a named pipe that nobody reads")
+	}
+	if err != nil {
+		return plain(err)
+	}
+	_ = f.SetWriteDeadline(time.Now().Add(Wait))
+	_, err = f.Write(content)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("nobody has read it within %v", Wait)
+	}
+	return errors.Join(plain(err), f.Close())
+}
+
+// given reports whether an open pipe has no name in a file system.
+func given(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var st unix.Statfs_t
+	ctl := raw.Control(func(fd uintptr) { err = unix.Fstatfs(int(fd), &st) })
+	return errors.Join(ctl, err) == nil && st.Type == unix.PIPEFS_MAGIC
+}
+
+func plain(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package smallfile
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")
+	if err := os.WriteFile(file, []byte("0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rd, wr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	if _, err := wr.WriteString("from a pipe"); err != nil || wr.Close() != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ file, want, err string }{
+		"file":   {file, "0123456789", ""},
+		"nobody": {"/dev/null", "", ""},
+		"pipe":   {fmt.Sprintf("/dev/fd/%d", rd.Fd()), "from a pipe", ""},
+		"fifo":   {fifo, "", "it is a named pipe"},
+		"folder": {dir, "", "it is a folder"},
+		"none":   {dir + "/none", "", "no such file or directory"},
+		"big":    {"/dev/zero", strings.Repeat("\x00", 21), ""},
+	} {
+		text, mode, err := Read(c.file, 20)
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) || string(text) != c.want {
+			t.Errorf("%s: %q (%v)", name, text, err)
+		}
+		if name == "file" && mode != 0o600 || name == "pipe" && mode&fs.ModeNamedPipe == 0 {
+			t.Errorf("%s: mode %v", name, mode)
+		}
+	}
+}
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(fifo, []byte("x")); err == nil || !strings.Contains(err.Error(), "nobody reads") {
+		t.Errorf("without a reader: %v", err)
+	}
+	rd, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	if err := Write(fifo, []byte("x")); err != nil {
+		t.Error(err)
+	}
+	b := make([]byte, 2)
+	if n, err := rd.Read(b); n != 1 || b[0] != 'x' {
+		t.Errorf("it reads %q (%v)", b[:n], err)
+	}
+}
