@@ -27,6 +27,8 @@ type Difference struct {
 	// Left: the workers still differ after the decision, and Groups are what they
 	// get. Else Groups are what the nodes have, and all get what the first has.
 	Left bool `json:"left,omitempty"`
+	// Targeted: with Left, because the user asks for a value on some nodes only.
+	Targeted bool `json:"targeted,omitempty"`
 	// Error: the job must not start: the variable has to agree, and it does not
 	// or --env-conflict=error.
 	Error bool `json:"error,omitempty"`
@@ -77,7 +79,7 @@ func (u *unifier) difference(v setting.Variable, name string, asked int, before,
 	matter := v.Scope == setting.All || v.Scope == setting.AllSoft || v.Scope == setting.NodeKeepAll
 	if matter {
 		if x.Groups = groups(after); len(x.Groups) > 1 {
-			x.Left, x.Error = true, !v.Soft()
+			x.Left, x.Error, x.Targeted = true, !v.Soft(), asked > 0
 			if !u.offers.trusted && setting.RunsCode(name) {
 				x.Text += "; without a secret no node takes it from another one"
 			}

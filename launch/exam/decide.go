@@ -109,7 +109,7 @@ func relisten(f *preflight.Facts, now []probe.Address) {
 
 // difference is one for the rules and their readers.
 func difference(x envprop.Difference) preflight.Difference {
-	d := preflight.Difference{Name: x.Name, Text: x.Text, Asked: x.Asked, Left: x.Left, Error: x.Error}
+	d := preflight.Difference{Name: x.Name, Text: x.Text, Asked: x.Asked, Left: x.Left, Error: x.Error, Targeted: x.Targeted}
 	for _, g := range x.Groups {
 		d.Values = append(d.Values, preflight.Value{Value: shown(x.Name, g), Nodes: g.Nodes})
 	}

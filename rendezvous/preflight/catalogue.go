@@ -65,8 +65,11 @@ func fixMarkdown(fix string) string {
 			b.WriteString("```\n")
 			code = isCode
 		}
-		if isCode {
+		switch {
+		case isCode:
 			line = command
+		case b.Len() > 0:
+			b.WriteByte('\n') // a paragraph of its own
 		}
 		b.WriteString(line)
 	}

@@ -28,44 +28,129 @@ func others(values []Value, k int) []int {
 // called names odd nodes.
 func (f *Fleet) called(nodes []int) string { return nameList(nodes, f.Names(), len(f.Nodes), true) }
 
-// fixNCCL says how the odd nodes get the version that most nodes have, or, where
-// half of them have it, the newer one; "" when that is not known.
-func (f *Fleet) fixNCCL(values []Value) string {
-	most := majority(values)
-	if !most && len(values) > 2 {
-		return ""
-	}
-	good := 0
-	if a, b := f.Nodes[values[0].Nodes[0]].ncclCode(), f.Nodes[values[1].Nodes[0]].ncclCode(); !most && a < b {
-		good = 1
-	}
-	nodes := others(values, good)
-	model, odd := &f.Nodes[values[good].Nodes[0]], &f.Nodes[nodes[0]]
-	from, to := model.Libraries.NCCL.Path, odd.Libraries.NCCL.Path
-	wheel := model.wheel()
-	text := "install NCCL " + release(model.loaded()) + ", which most nodes load, on " + f.called(nodes)
-	if !most {
-		text = "install the same NCCL on every node, for instance " + release(model.loaded()) + " on " + f.called(nodes) + ", too"
-	}
-	switch {
-	case wheel != nil && (to == from || strings.Contains(to, "/nvidia/nccl/lib/")):
-		pip := "pip"
-		if odd.Program.Python != "" {
-			pip = quote(odd.Program.Python) + " -m pip"
+// maxSteps bounds the steps that differ from node to node only.
+const maxSteps = 8
+
+// each makes a step for those of the nodes that need the same lines; none for a
+// node without lines.
+func (f *Fleet) each(nodes []int, step func(text string, lines ...string) Step, text string, lines func(i int, n *Facts) []string) []Step {
+	const newline = "\n"
+	at := map[string]int{}
+	var steps []Step
+	for _, i := range nodes {
+		list := lines(i, &f.Nodes[i])
+		key := strings.Join(list, newline)
+		k, ok := at[key]
+		switch {
+		case len(list) == 0:
+		case ok:
+			steps[k].Nodes = append(steps[k].Nodes, i)
+		case len(steps) == maxSteps:
+			return append(steps, byHand("do the same on the other marked nodes, with their own values"))
+		default:
+			at[key] = len(steps)
+			steps = append(steps, step(text, list...).on([]int{i}))
+			text = ""
 		}
-		return text + ":\n  " + pip + " install --force-reinstall " + quote(wheel.Name+"=="+wheel.Version)
-	case !most:
-		return ""
-	case to == from:
-		return text
 	}
-	return text + ", or take away what leads their workers to " + to
+	return steps
+}
+
+// or joins two ways.
+func or(steps []Step, more ...Step) []Step {
+	if len(steps) > 0 && len(more) > 0 {
+		more[0].Or = true
+	}
+	return append(steps, more...)
+}
+
+// installNCCL says how all nodes get one version: the one that most nodes have,
+// or else the newest; nil when no package is known that brings it.
+func (f *Fleet) installNCCL(values []Value) []Step {
+	good := 0
+	if !majority(values) {
+		for k, v := range values {
+			if f.Nodes[v.Nodes[0]].ncclCode() > f.Nodes[values[good].Nodes[0]].ncclCode() {
+				good = k
+			}
+		}
+	}
+	model := &f.Nodes[values[good].Nodes[0]]
+	from := model.Libraries.NCCL.Path
+	text := "install NCCL " + release(model.loaded()) + ", as " + f.called(values[good].Nodes) + " has it"
+	if majority(values) {
+		text = "install NCCL " + release(model.loaded()) + ", which most nodes load"
+	}
+	var elsewhere []int
+	path := ""
+	steps := f.each(others(values, good), inShell, text, func(i int, n *Facts) []string {
+		wheel, to := model.wheel(), n.Libraries.NCCL.Path
+		if wheel == nil || to != from && !strings.Contains(to, wheelFolder) {
+			elsewhere, path = append(elsewhere, i), to
+			return nil
+		}
+		return n.install(siteOf(to), wheel.Name, wheel.Version)
+	})
+	switch {
+	case len(elsewhere) == 0:
+		return steps
+	case path == from:
+		return append(steps, byHand(text+", on "+f.called(elsewhere)+": the package that owns "+path))
+	}
+	return append(steps, byHand("take "+path+" out of the way of the workers of "+f.called(elsewhere)+" (LD_LIBRARY_PATH, LD_PRELOAD), or "+text+", there"))
+}
+
+// wheelFolder is where the wheels of NCCL keep it, below a site directory.
+const wheelFolder = "/nvidia/nccl/lib/"
+
+func siteOf(path string) string {
+	site, _, _ := strings.Cut(path, wheelFolder)
+	return site
+}
+
+// pip is how the node's workers' Python installs packages. Debian's own refuses
+// to, unless it is told; an older pip passes over the variable.
+func (n *Facts) pip() string {
+	python := cmp.Or(n.Program.Python, "python3")
+	command := quote(python) + " -m pip"
+	if strings.HasPrefix(python, "/usr/bin/") {
+		command = "PIP_BREAK_SYSTEM_PACKAGES=1 " + command
+	}
+	return command
+}
+
+// install is the lines that put a wheel of NCCL into a site directory, in the
+// place of one that may be there. pip's own place is not where the workers look
+// first when PYTHONPATH names the directory.
+func (n *Facts) install(site, name, version string) []string {
+	wheel := quote(name + "==" + version)
+	if !n.foreign(site) {
+		return []string{n.pip() + " install --force-reinstall --no-deps " + wheel}
+	}
+	return []string{
+		"rm -rf " + quote(site+"/nvidia/nccl") + " " + quote(site) + "/nvidia_nccl_cu*.dist-info",
+		`d=$(mktemp -d) && ` + n.pip() + ` install --no-deps --target="$d" ` + wheel + ` && cp -r "$d"/. ` + quote(site),
+	}
+}
+
+// foreign reports whether pip installs elsewhere: PYTHONPATH names the directory,
+// or it is another Python's.
+func (n *Facts) foreign(site string) bool {
+	x := n.Libraries.NCCL
+	return n.byPath(site) || x != nil && strings.Contains(x.Path, wheelFolder) && siteOf(x.Path) != site
+}
+
+// byPath reports whether PYTHONPATH names the directory.
+func (n *Facts) byPath(site string) bool {
+	return slices.ContainsFunc(strings.Split(n.env("PYTHONPATH"), ":"), func(dir string) bool {
+		return dir != "" && strings.TrimRight(dir, "/") == strings.TrimRight(site, "/")
+	})
 }
 
 // wheel is the package that the node's NCCL is from, nil when it is from none.
 func (n *Facts) wheel() *library.Wheel {
 	x := n.loaded()
-	if x == nil || !strings.Contains(x.Path, "/nvidia/nccl/lib/") {
+	if x == nil || !strings.Contains(x.Path, wheelFolder) {
 		return nil
 	}
 	var same []*library.Wheel // of its version: a link may hide the site
@@ -85,71 +170,64 @@ func (n *Facts) wheel() *library.Wheel {
 	return nil
 }
 
-// fixVariable says how the odd nodes get the value that most nodes have, or lose
-// the one that only half of them set; "" when neither is known.
-func (f *Fleet) fixVariable(name string, values []Value) string {
-	good, who := 0, "most nodes"
+// oneValue says how every rank gets one value of a variable that the nodes have
+// differently: the one that most nodes have, or none where most or half of them
+// set none, or else what the first node has.
+func (f *Fleet) oneValue(name string, values []Value) []Step {
+	good := 0
 	if !majority(values) {
 		good = slices.IndexFunc(values, func(v Value) bool { _, set := f.Nodes[v.Nodes[0]].setting(name); return !set })
 		if len(values) != 2 || good < 0 {
-			return ""
-		}
-		who = f.called(values[good].Nodes)
-	}
-	value, set := f.Nodes[values[good].Nodes[0]].setting(name)
-	odd := others(values, good)
-	var lines []string
-	for _, v := range f.group(func(i int, n *Facts) string {
-		if _, among := slices.BinarySearch(odd, i); !among {
-			return ""
-		}
-		return cmp.Or(n.source(name), setting.Environment)
-	}) {
-		file, nodes := v.Value, f.called(v.Nodes)
-		switch {
-		case set && file != setting.Environment:
-			lines = append(lines, "write "+name+"="+value+" into "+file+" on "+nodes+", as on "+who)
-		case set:
-			lines = append(lines, "set it as on "+who+" on "+nodes+", in the environment or in nccl.conf:", "  export "+name+"="+quote(value))
-		case file != setting.Environment:
-			lines = append(lines, "remove "+name+" from "+file+" on "+nodes+": not set on "+who)
-		default:
-			lines = append(lines, "take it away from the environment on "+nodes+", as it is not set on "+who+":", "  unset "+name)
-		}
-		if len(lines) > 8 {
-			break
+			good = slices.IndexFunc(values, func(v Value) bool { return v.Nodes[0] == 0 })
 		}
 	}
-	return strings.Join(lines, "\n")
+	if value, set := f.Nodes[values[max(good, 0)].Nodes[0]].setting(name); set {
+		return []Step{everyRank("give every rank one value", name, value)}
+	}
+	return f.takeAway("take it away", func(s setting.Value) bool { return s.Name == name })
 }
 
-// fixForced says how to take forced values away where no shell unsets them; ""
-// when all are from environments.
-func (f *Fleet) fixForced(is func(setting.Value) bool) string {
-	env := false
-	files := f.collect(func(_ int, n *Facts, add func(string)) {
+// everyRank gives all ranks of the job one value.
+func everyRank(text, name, value string) Step {
+	if value == setting.Hidden { // the node's own, which is not shown
+		return toGorun(text+", on the node that has it", "-x "+name)
+	}
+	step := toGorun(text, "-x "+quote(name+"="+value))
+	if setting.RunsCodeWith(name, value) { // without a secret, no node takes it from another one
+		step = step.everywhere()
+	}
+	return step
+}
+
+// takeAway says how settings go from all nodes that have them.
+func (f *Fleet) takeAway(text string, is func(setting.Value) bool) []Step {
+	var names []string
+	for _, n := range f.known() {
 		for _, s := range n.Settings {
-			switch {
-			case !is(s):
-			case s.Source == setting.Environment:
-				env = true
-			default:
-				add(s.Name + " from " + s.Source)
+			if is(s) && s.Source == setting.Environment && quote(s.Name) == s.Name && !slices.Contains(names, s.Name) && len(names) < maxDiffering {
+				names = append(names, s.Name)
 			}
 		}
-	})
-	var lines []string
-	for i, v := range files {
-		if i == 4 {
-			lines = append(lines, "...")
-			break
+	}
+	slices.Sort(names)
+	var steps []Step
+	if len(names) > 0 {
+		step := toGorun(text, "--unset "+strings.Join(names, " --unset "))
+		if slices.ContainsFunc(names, setting.RunsCode) { // as in everyRank
+			step = step.everywhere()
 		}
-		lines = append(lines, "remove "+v.Value+" on "+f.called(v.Nodes)+" unless you need it")
+		steps = append(steps, step)
+		text = ""
 	}
-	if env && len(lines) > 0 {
-		lines = append(lines, "unset the others unless you need them")
-	}
-	return strings.Join(lines, "\n")
+	return append(steps, f.each(indices(len(f.Nodes)), asRoot, text, func(_ int, n *Facts) []string {
+		var lines []string
+		for _, s := range n.Settings {
+			if n.Format != 0 && is(s) && s.Source != setting.Environment && strings.HasPrefix(s.Source, "/") && !strings.ContainsAny(quote(s.Name), "'/") {
+				lines = append(lines, "sed -i "+quote("/^"+s.Name+"=/d")+" "+quote(s.Source))
+			}
+		}
+		return lines
+	})...)
 }
 
 // quote makes one word of s for a shell.

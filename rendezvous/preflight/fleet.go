@@ -22,7 +22,9 @@ type Difference struct {
 	Values []Value // group ranks by value; the first is that of the node whose word counts
 	Asked  bool    // the nodes were asked for different values, and Values are the requests
 	Left   bool    // workers still differ; else all get the first value
-	Error  bool    // the job must not start like that
+
+	Targeted bool // with Left: because the user asks for a value on some nodes only
+	Error    bool // the job must not start like that
 }
 
 // Probe is what one node found when it connected to an address of another.

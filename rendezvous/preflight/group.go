@@ -11,6 +11,15 @@ import (
 // shown by some and counted.
 const maxValues = 24
 
+// indices are the numbers below n.
+func indices(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
 // known goes through the nodes that sent facts, with their group ranks.
 func (f *Fleet) known() iter.Seq2[int, *Facts] {
 	return func(yield func(int, *Facts) bool) {
@@ -124,6 +133,15 @@ func one(values []Value, x Finding) []Finding {
 	}
 	x.Values = values
 	return []Finding{x}
+}
+
+// advised gives findings their steps, which are thought of only where there are
+// findings.
+func advised(found []Finding, steps func() []Step) []Finding {
+	for i := range found {
+		found[i].Steps = steps()
+	}
+	return found
 }
 
 // describe adds to each value what is known of its nodes.

@@ -18,7 +18,7 @@ type view struct {
 	choice   []netif.Choice // of addresses, by NCCL or Gloo
 	carrier  []carrier      // NCCL's, of each node with a GPU driver
 	ports    [][]rdma.HCA   // of such a node: those that NCCL would use
-	proposal *string        // what propose says; nil until somebody asked
+	proposal *[]Step        // what propose says; nil until somebody asked
 }
 
 // carrier is the network over which NCCL moves data.

@@ -1,44 +1,52 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
-
-	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
-// fix says where to look, by the first attempt of the gravest fault.
-func (w *speaker) fix(f fault) string {
+// fix says what to do and where to look, by the first attempt of the gravest fault.
+func (w *speaker) fix(f fault) []Step {
 	p := w.attempts[f.attempts[0]].probe
 	from, to := nameOf(p.From, w.names), nameOf(p.To, w.names)
 	source, target := hostOf(p.Source), hostOf(p.Target)
-	route := fmt.Sprintf("on %s:\n  ip route get %s from %s", from, target, source)
+	route := toLook("which way the packets take", fmt.Sprintf("ip route get %s from %s", target, source)).on([]int{p.From})
 	switch p.Result {
 	case Denied:
-		return fmt.Sprintf("let %s open connections; on it:\n  nft list ruleset; iptables -S OUTPUT; getenforce", from)
+		return []Step{
+			byHand("ask the administrator of " + from + " to let it open connections: its own firewall or SELinux forbids them"),
+			toLook("what forbids it", "nft list ruleset; iptables -S OUTPUT; getenforce").on([]int{p.From}),
+		}
 	case NoAddress:
-		return fmt.Sprintf("give %s its address %s again, or choose another interface (gorun --iface); on it:\n  ip -br addr", from, source)
+		return []Step{
+			byHand("ask the administrator of " + from + " to give it its address " + source + " again, or choose another interface with --iface"),
+			toLook("which it has", "ip -br addr").on([]int{p.From}),
+		}
 	case NoRoute:
-		return "choose interfaces of one network (gorun --iface), or route between the networks; " + route +
-			fmt.Sprintf("\non %s:\n  ip -br link; ip -br addr", to)
+		return []Step{
+			byHand("ask the administrator of the network to route between " + source + " of " + from + " and " + target + " of " + to + ", or choose interfaces of one network with --iface"), route,
+			toLook("whether the interface is up", "ip -br link; ip -br addr").on([]int{p.To}),
+		}
 	default:
-		return fmt.Sprintf("open all TCP ports between the nodes, in both directions, or choose another network (gorun --iface); on %s:\n  ip -br addr; nft list ruleset; iptables -S\n%s", to, route)
+		return []Step{
+			byHand("ask the administrator of the firewall to let all TCP ports through between " + source + " of " + from + " and " + target + " of " + to + ", and so between all nodes, in both directions; or choose another network with --iface"),
+			toLook("the node's own firewall", "ip -br addr; nft list ruleset; iptables -S").on([]int{p.To}), route,
+		}
 	}
 }
 
 // elsewhere proposes a network that all nodes share, if that is another one than
 // the failed attempts used, and says what is in its way if these were between
 // different networks; else "".
-func (f *Fleet) elsewhere(e *evidence) string {
-	var nodes []netif.Facts
-	var reached []string
+func (f *Fleet) elsewhere(e *evidence) []Step {
+	p, ranks := f.suggest()
 	at := make([]int, len(f.Nodes)) // of a node among those of the proposal
-	for i, n := range f.known() {
-		at[i] = len(nodes)
-		nodes, reached = append(nodes, n.Network), append(reached, n.Node.Addr)
+	for k, i := range ranks {
+		at[i] = k
 	}
-	p := netif.Suggest(nodes, reached)
 	for _, a := range e.attempts {
 		from, to := e.points[a.from], e.points[a.to]
 		if !a.bad || f.Nodes[from.node].Format == 0 || f.Nodes[to.node].Format == 0 {
@@ -49,12 +57,12 @@ func (f *Fleet) elsewhere(e *evidence) string {
 			return f.proposal()
 		}
 	}
-	return ""
+	return nil
 }
 
 // leaveOut is the fix for interfaces that carry data and reach nobody, while the
 // bootstrap's do: to use only those. Otherwise what is given.
-func (f *Fleet) leaveOut(e *evidence, given string) string {
+func (f *Fleet) leaveOut(e *evidence, given []Step) []Step {
 	names := map[string]bool{}
 	for p := range f.tries {
 		if p.Use != UseBootstrap {
@@ -85,38 +93,53 @@ func (f *Fleet) leaveOut(e *evidence, given string) string {
 	}
 	slices.Sort(bad)
 	for name := range names {
-		return fmt.Sprintf("connect %s of the nodes with each other, or leave it out and use %s alone:\n  export NCCL_SOCKET_IFNAME==%s", strings.Join(bad, ", "), name, name)
+		return []Step{
+			everyRank("use "+name+" alone", "NCCL_SOCKET_IFNAME", "="+name),
+			byHand("ask the administrator of the network to connect " + strings.Join(bad, ", ") + " of the nodes with each other").or(),
+		}
 	}
 	return given
 }
 
 // shrink is the fix of a path that large packets do not pass.
-func (f *Fleet) shrink(e *evidence) string {
+func (f *Fleet) shrink(e *evidence) []Step {
 	i := slices.IndexFunc(e.attempts, func(a attempt) bool { return a.bad })
 	if i < 0 {
-		return ""
+		return nil
 	}
 	from, to := e.points[e.attempts[i].from], e.points[e.attempts[i].to]
-	mtus := map[int]bool{}
 	ifaces := f.ifaces()
+	size := 0
 	for _, p := range []point{from, to} {
-		for _, link := range f.Nodes[p.node].Network.Interfaces {
-			if link.Name == ifaces[p] && link.MTU > 0 {
-				mtus[link.MTU] = true
-			}
+		if link := f.Nodes[p.node].named(ifaces[p]); link != nil {
+			size = max(size, link.MTU)
 		}
 	}
-	size := 1500
-	for m := range mtus {
-		size = max(size, m)
+	size = cmp.Or(size, 1500)
+	pass := 1280 // that every network passes which IPv6 may use
+	for _, usual := range []int{1500, 1400} {
+		if size > usual {
+			pass = usual
+			break
+		}
 	}
-	return fmt.Sprintf("let the switches between pass packets of %d bytes, or set the MTU that the path passes on every node; on %s, to find it:\n  ping -M do -s %d -I %s %s\n  ip link set %s mtu 1500",
-		size, nameOf(from.node, f.Names()), size-28, from.addr, to.addr, orInterface(ifaces[from]))
-}
-
-func orInterface(name string) string {
-	if name == "" {
-		return "eth0"
+	head := 28 // of IPv4 and ICMP
+	if ip, err := netip.ParseAddr(to.addr); err == nil && !ip.Is4() {
+		head = 48
 	}
-	return name
+	look := toLook("whether the path passes so much", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, from.addr, to.addr)).on([]int{from.node})
+	steps := f.each(indices(len(f.Nodes)), asRoot, "set an MTU that the path passes", func(i int, n *Facts) []string {
+		var lines []string
+		for _, l := range n.Listeners {
+			line := fmt.Sprintf("ip link set dev %s mtu %d", quote(l.Iface), pass)
+			if link := n.named(l.Iface); link != nil && link.MTU > pass && !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	})
+	if len(steps) > 0 {
+		steps = append(steps, look)
+	}
+	return or(steps, byHand(fmt.Sprintf("ask the administrator of the network to have the switches pass packets of %d bytes", size)))
 }

@@ -72,8 +72,10 @@ func (f *Fleet) impostors() []Finding {
 	return one(f.finish(values), Finding{
 		Severity: Error,
 		Text:     "Who connects to these nodes reaches another machine: the address exists twice in the network, or is translated (NAT, a proxy). Ranks would talk to the wrong one.",
-		Fix: "find out who holds the address, and give every node one of its own; on " + names[sample.From] + ":\n" +
-			fmt.Sprintf("  ip neigh show %[1]s; ip route get %[1]s from %[2]s", hostOf(sample.Target), hostOf(sample.Source)),
+		Steps: []Step{
+			byHand("ask the administrator of the network which machine holds the address, and for one of its own for every node"),
+			toLook("who answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", hostOf(sample.Target), hostOf(sample.Source))).on([]int{sample.From}),
+		},
 	})
 }
 
@@ -114,6 +116,10 @@ func (f *Fleet) translated() []Finding {
 	return one(f.faults(func(i int, _ *Facts) string { return values[i] }), Finding{
 		Severity: Warning,
 		Text:     "Connections from these nodes arrive from another address than the one they are sent from: they pass a translation (NAT, masquerading). It works as long as nobody has to connect back to that address.",
-		Fix:      "take the translation out of the way between the nodes, or use the host's network (docker run --network=host, hostNetwork: true); look at:\n  iptables -t nat -S; nft list ruleset",
+		Steps: []Step{
+			byHand("ask the administrator of the network to take the translation out of the way between the nodes"),
+			toLook("who translates", "iptables -t nat -S; nft list ruleset"),
+			toContainer("a container needs the machine's network (in Kubernetes hostNetwork: true)", "--network=host").or(),
+		},
 	})
 }

@@ -41,7 +41,7 @@ func TestDataInterfacesThatLeadNowhere(t *testing.T) {
 	}
 	x := only(t, "I03", s.run())
 	if x.Severity != preflight.Error || !strings.HasPrefix(x.Text, "No connection within 172.18.0.0/16: refused.") ||
-		!strings.Contains(x.Fix, "export NCCL_SOCKET_IFNAME==eth0") || !strings.Contains(x.Fix, "br-1234") {
+		!strings.Contains(x.Fix, "gorun -x NCCL_SOCKET_IFNAME==eth0 ...") || !strings.Contains(x.Fix, "br-1234") {
 		t.Errorf("%+v", x)
 	}
 }
@@ -71,7 +71,7 @@ func TestLargeWritesThatVanish(t *testing.T) {
 		}
 		x := only(t, "I05", s.run())
 		if x.Severity != preflight.Error || n > 2 && (!slices.Equal(odd(x), []int{1}) || !strings.HasPrefix(x.Text, "Large packets do not pass to or from node1 (eth0 10.0.0.2): stalled.")) ||
-			!strings.Contains(x.Fix, "ping -M do -s 8972") {
+			!strings.Contains(x.Fix, "ip link set dev eth0 mtu 1500") {
 			t.Errorf("%d nodes: %+v", n, x)
 		}
 	}

@@ -25,10 +25,14 @@ func (f *Fleet) accuse(e *evidence, say phrases, consequence string) []Finding {
 		}
 		text = append(text, w.sentence(g))
 	}
+	steps := f.elsewhere(e)
+	if steps == nil {
+		steps = w.fix(faults[0])
+	}
 	return []Finding{{
 		Text:   strings.Join(text, " ") + " " + w.meaning() + consequence + ".",
 		Values: f.finish(w.values(faults)),
-		Fix:    cmp.Or(f.elsewhere(e), w.fix(faults[0])),
+		Steps:  steps,
 		Matrix: e.draw(),
 	}}
 }

@@ -14,15 +14,18 @@ func agreeRules() []Rule {
 			ID: "E01", Name: "env-must-agree", Severity: Error,
 			Meaning: "Variables that every rank must have alike are alike; unset differs from set. gorun gives every rank what the first node has, or what `-x` says, and warns of the difference; with `--env-conflict=error` it refuses the job. What it cannot settle is an error, or, where it costs speed or clarity only, a warning: a conf file that sets what the first node has not, different values that `-x` gives to different nodes, and, without a secret, what could run code, which no node takes from another.",
 			Users:   "`message truncated : receiving X bytes instead of Y`, `collective mismatch error`, wrong results, or a hang.",
-			Fix:     "give the variable the same value on every node, or none, or one value to all with -x NAME=VALUE; look at /etc/nccl.conf, too",
+			Steps:   []Step{toGorun("give every rank one value", "-x NCCL_ALGO=Ring")},
 			Check:   checkAgree,
 		},
 		{
 			ID: "E05", Name: "conf-file", Severity: Warning,
 			Meaning: "The nccl.conf files are the same on every node and without faults: NCCL removes neither blanks nor quotes.",
 			Users:   "A difference between nodes that no environment shows.",
-			Fix:     "copy the file to every node, or remove it, and write NAME=value without blanks and quotes:\n  cat -A /etc/nccl.conf",
-			Check:   checkConf,
+			Steps: []Step{
+				byHand("make the file the same on all nodes, or remove it everywhere, and write NAME=value without blanks and quotes"),
+				toLook("what is in it", "cat -A /etc/nccl.conf"),
+			},
+			Check: checkConf,
 		},
 	}
 }
@@ -119,24 +122,60 @@ func (f *Fleet) disagree(d Difference) disagreement {
 		for i := range x.Values {
 			x.Values[i].Odd = len(x.Values[i].Nodes) < len(x.Values[0].Nodes)
 		}
-		if f.told(x.Values) {
-			x.Fix = f.fixVariable(d.Name, x.Values)
+		switch {
+		case d.Targeted:
+			x.Steps = []Step{byHand("give " + d.Name + " one value for all nodes, not some of them another one (-x NODE:" + d.Name + "=VALUE, role=...)")}
+		case f.told(x.Values):
+			x.Steps = f.oneValue(d.Name, x.Values)
+		default:
+			x.Steps = []Step{byHand("give " + d.Name + " one value on all nodes with -x, or none")}
 		}
 	case d.Asked:
 		x.Text = d.Name + " is asked for with different values."
 		if x.settled {
 			x.Text = d.Name + " is asked for with different values, and every rank gets that of " + first + "."
 		}
-		x.Fix = "ask for one value of " + d.Name + " only, or for which nodes each one is: -x NODE:" + d.Name + "=VALUE"
-	case x.settled:
-		x.Text = d.Name + " differs, and every rank gets what " + first + " has. Otherwise: " + d.Text + "."
-		x.Fix = "have the same on every node, or say -x " + d.Name + "=VALUE on one of them; --env-conflict=error refuses such a job"
+		x.Steps = []Step{byHand("give -x " + d.Name + "=VALUE on one node only, or the same on all; -x NODE:" + d.Name + "=VALUE is for one node alone")}
+	default:
+		if x.settled {
+			x.Text = d.Name + " differs, and every rank gets what " + first + " has. Otherwise: " + d.Text + "."
+		}
+		x.Steps = f.confirm(d)
 	}
 	x.Values = f.finish(x.Values)
 	if d.Left {
 		f.describe(x.Values, func(i int) string { return f.Nodes[i].origin(d.Name) })
 	}
 	return x
+}
+
+// confirm says how every rank gets what the first node has, and nobody is told
+// of a difference.
+func (f *Fleet) confirm(d Difference) []Step {
+	const text, refuse = "have the same on every node, or confirm ", " (--env-conflict=error refuses such a job)"
+	first := d.Values[0].Nodes[:1]
+	value, known := f.Nodes[first[0]].setting(d.Name)
+	switch set := strings.HasPrefix(d.Values[0].Value, d.Name+"="); {
+	case set && known:
+		return []Step{everyRank(text+"that value"+refuse, d.Name, value)}
+	case set:
+		return []Step{toGorun(text+"that value"+refuse, "-x "+d.Name).on(first)}
+	}
+	return []Step{toGorun(text+"that it is not set"+refuse, "--unset "+d.Name)}
+}
+
+// joinLines makes one step of the options that several findings have for gorun.
+func joinLines(a, b []Step) []Step {
+	for _, s := range b {
+		k := slices.IndexFunc(a, func(t Step) bool { return t.Place == ToGorun && s.Place == ToGorun })
+		switch {
+		case k >= 0:
+			a[k].Lines[0] += " " + s.Lines[0]
+		default:
+			a = append(a, s)
+		}
+	}
+	return a
 }
 
 // told reports whether the facts of all these nodes are known.
@@ -160,11 +199,13 @@ func merge(all []disagreement, x disagreement) []disagreement {
 		switch {
 		case y.settled:
 			y.Text = "Several variables differ that should be the same on every rank, and every rank gets what the first of these nodes has."
-			y.Fix = "have the same on every node, or say -x NAME=VALUE on one of them; --env-conflict=error refuses such a job"
+			y.Steps = joinLines(y.Steps, x.Steps)
 		case y.Severity == Warning:
-			y.Text, y.Fix = "Several variables that should be the same on every rank differ.", ""
+			y.Text = "Several variables that should be the same on every rank differ."
+			y.Steps = joinLines(y.Steps, x.Steps)
 		default:
-			y.Text, y.Fix = "Several variables that have to be the same on every rank differ; the ranks hang, crash or compute nonsense.", ""
+			y.Text = "Several variables that have to be the same on every rank differ; the ranks hang, crash or compute nonsense."
+			y.Steps = joinLines(y.Steps, x.Steps)
 		}
 		return all
 	}

@@ -12,8 +12,12 @@ func askedRules() []Rule {
 		ID: "I14", Name: "iface-asked", Severity: Error,
 		Meaning: "What --iface asks for exists on every node: the interface, an address in the network, or with auto a choice that all nodes share.",
 		Users:   "gorun's own refusal only.",
-		Fix:     "name an interface or a network that every node has, or leave --iface away; on each node:\n  ip -br addr",
-		Check:   checkAsked,
+		Steps: []Step{
+			toGorun("let gorun find a network that every node has", "--iface auto").everywhere(),
+			byHand("start gorun without --iface").or(),
+			toLook("what each node has", "ip -br addr").everywhere(),
+		},
+		Check: checkAsked,
 	}}
 }
 
@@ -27,9 +31,9 @@ func checkAsked(f *Fleet) []Finding {
 	})
 	switch {
 	case f.Asked != "":
-		return []Finding{{Text: "--iface auto finds no choice that all nodes share: " + f.Asked + ".", Values: values}}
+		return []Finding{{Text: "--iface auto finds no choice that all nodes share: " + f.Asked + ".", Values: values, Steps: f.askOther()}}
 	case len(values) > 0:
-		return []Finding{{Text: "--iface cannot be obeyed on every node.", Values: values}}
+		return []Finding{{Text: "--iface cannot be obeyed on every node.", Values: values, Steps: f.askOther()}}
 	}
 	return nil
 }
@@ -37,4 +41,13 @@ func checkAsked(f *Fleet) []Finding {
 // disobeys reports whether --iface set the others' variables and not this node's.
 func (n *Facts) disobeys() bool {
 	return slices.ContainsFunc(n.Unknown, func(u Unknown) bool { return u.Source == AskedSource })
+}
+
+// askOther names a network that every node has, where there is one.
+func (f *Fleet) askOther() []Step {
+	steps := f.proposal()
+	if len(steps) == 0 {
+		return nil
+	}
+	return or(steps[:1:1], byHand("start gorun without --iface"), toLook("what each node has", "ip -br addr").everywhere())
 }

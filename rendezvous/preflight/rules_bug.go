@@ -11,7 +11,7 @@ func bugRules() []Rule {
 		ID: "V04", Name: "nccl-known-bug", Severity: Warning,
 		Meaning: "What the job asks for has no known fault in the NCCL that it loads: RAS queries, NVLS, and other numbers of workers on some nodes.",
 		Users:   "A segmentation fault in NCCL's RAS thread while communicators are made, or a hang.",
-		Fix:     "upgrade NCCL",
+		Steps:   []Step{byHand("install a release of NCCL without the fault, on all nodes")},
 		Check:   checkBugs,
 	}}
 }
@@ -21,22 +21,27 @@ func bugRules() []Rule {
 type bug struct {
 	first, last int // version codes, both included
 	used        func(f *Fleet, n *Facts) bool
-	text, fix   string
+	text        string
+	steps       func(f *Fleet) []Step
 }
-
-const noRAS = "upgrade NCCL; until then do not query RAS while communicators are made. gorun itself never queries it. To be safe:\n  export NCCL_RAS_ENABLE=0"
 
 // bugs is section 1.5 of the catalogue of checks, with the fault's thread.
 func bugs() []bug {
 	ras := func(_ *Fleet, n *Facts) bool { return asksRAS(n) }
 	nvls := func(_ *Fleet, n *Facts) bool { return n.on("NCCL_NVLS_ENABLE") }
 	uneven := func(f *Fleet, _ *Facts) bool { return f.uneven() != nil }
+	without := func(text, name, since string) func(*Fleet) []Step {
+		return func(*Fleet) []Step {
+			return []Step{everyRank(text, name, "0"), byHand("install NCCL " + since + " or newer on all nodes").or()}
+		}
+	}
+	const noRAS, noNVLS = "switch RAS off (gorun itself never queries it)", "switch NVLS off"
 	return []bug{
-		{22602, 22606, ras, "a RAS query while a communicator is being made can crash the rank (NCCL issues 1669 and 1718, fixed in 2.27.3); polling less often does not help", noRAS},
-		{22703, 22899, ras, "RAS' VERBOSE STATUS corrupts memory (NCCL issue 1762, fixed in 2.29.2)", noRAS},
-		{22907, 23007, ras, "a RAS query while a communicator is being made can crash the rank (NCCL issue 2346)", noRAS},
-		{22703, 22899, nvls, "where NVLS does not work on one node, the silent fallback of these releases can hang", "upgrade NCCL to 2.29 or newer, or\n  export NCCL_NVLS_ENABLE=0"},
-		{23102, 23102, uneven, "this release can deadlock when nodes have different numbers of ranks (NCCL issue 2385)", "give every node the same --nproc-per-node, or use another release of NCCL"},
+		{22602, 22606, ras, "a RAS query while a communicator is being made can crash the rank (NCCL issues 1669 and 1718, fixed in 2.27.3); polling less often does not help", without(noRAS, "NCCL_RAS_ENABLE", "2.27.3")},
+		{22703, 22899, ras, "RAS' VERBOSE STATUS corrupts memory (NCCL issue 1762, fixed in 2.29.2)", without(noRAS, "NCCL_RAS_ENABLE", "2.29.2")},
+		{22907, 23007, ras, "a RAS query while a communicator is being made can crash the rank (NCCL issue 2346)", without(noRAS, "NCCL_RAS_ENABLE", "2.30.8")},
+		{22703, 22899, nvls, "where NVLS does not work on one node, the silent fallback of these releases can hang", without(noNVLS, "NCCL_NVLS_ENABLE", "2.29")},
+		{23102, 23102, uneven, "this release can deadlock when nodes have different numbers of ranks (NCCL issue 2385)", (*Fleet).sameWorkers},
 	}
 }
 
@@ -53,7 +58,7 @@ func checkBugs(f *Fleet) []Finding {
 			}
 			return "NCCL " + versionOf(code)
 		})
-		all = append(all, one(values, Finding{Text: "Known fault of this NCCL: " + b.text + ".", Fix: b.fix})...)
+		all = append(all, one(values, Finding{Text: "Known fault of this NCCL: " + b.text + ".", Steps: b.steps(f)})...)
 	}
 	return all
 }
@@ -61,8 +66,11 @@ func checkBugs(f *Fleet) []Finding {
 // asksRAS reports whether the user asked for RAS: it is on by itself, but only
 // a client makes it dangerous.
 func asksRAS(n *Facts) bool {
+	if n.env("NCCL_RAS_ENABLE") == "0" {
+		return false
+	}
 	_, addr := n.setting("NCCL_RAS_ADDR")
 	isClient := func(arg string) bool { return path.Base(arg) == "ncclras" }
-	return addr && n.env("NCCL_RAS_ENABLE") != "0" || n.on("NCCL_RAS_ENABLE") ||
+	return addr || n.on("NCCL_RAS_ENABLE") ||
 		isClient(n.Program.Title) || isClient(n.Program.Path) || slices.ContainsFunc(n.Program.Args, isClient)
 }

@@ -15,29 +15,38 @@ func choiceRules() []Rule {
 			ID: "I01", Name: "iface-selected", Severity: Error,
 			Meaning: "On every node NCCL finds an interface; between machines neither loopback nor link-local (unless all are IPv4 link-local), and of the same address family everywhere; other subnets or other numbers of interfaces are a warning.",
 			Users:   "`Bootstrap : no socket interface found`, `connect to 127.0.0.1<...>`, `fe80::...%ib0`, `Connection refused`, or a hang in init.",
-			Fix:     "name the interface of a network that all nodes share; = compares the whole name:\n  export NCCL_SOCKET_IFNAME==eth0",
-			Check:   checkChoice,
+			Steps: []Step{
+				toGorun("let gorun name an interface of a network that all nodes share", "--iface auto").everywhere(),
+				inShell("name it by hand; = compares the whole name", "export NCCL_SOCKET_IFNAME==eth0").everywhere().or(),
+			},
+			Check: checkChoice,
 		},
 		{
 			ID: "I09", Name: "family", Severity: Error,
 			Meaning: "NCCL_SOCKET_FAMILY names a family of which the chosen interfaces have an address.",
 			Users:   "`no socket interface found`.",
-			Fix:     "leave NCCL_SOCKET_FAMILY unset, or set it to the family that the nodes have:\n  unset NCCL_SOCKET_FAMILY",
+			Steps:   []Step{toGorun("force the family that all nodes have", "-x NCCL_SOCKET_FAMILY=AF_INET")},
 			Check:   checkFamily,
 		},
 		{
 			ID: "I10", Name: "virtual-nic", Severity: Warning,
 			Meaning: "No chosen interface is a bridge of containers, a tunnel or the like, which ends on its machine.",
 			Users:   "A peer that advertises 172.17.0.1 or 172.21.0.1; connections that are refused or time out after init.",
-			Fix:     "exclude what ends on the machine, or name the right interface:\n  export NCCL_SOCKET_IFNAME=^docker,lo,br-,virbr,veth,cni,flannel,cali,tun,wg",
-			Check:   checkVirtual,
+			Steps: []Step{
+				toGorun("let gorun name an interface of a network that all nodes share", "--iface auto").everywhere(),
+				toGorun("exclude what ends on the machine", "-x '"+"NCCL_SOCKET_IFNAME=^docker,lo,br-,virbr,veth,cni,flannel,cali,tun,wg'").or(),
+			},
+			Check: checkVirtual,
 		},
 		{
 			ID: "I12", Name: "running", Severity: Warning,
 			Meaning: "The interfaces that were asked for, and the slaves of a bond, have a carrier.",
 			Users:   "From 2.28.3 on NCCL leaves the interface out without a word; before, it takes it and cannot connect.",
-			Fix:     "look at the cable or the switch port, or name an interface that works:\n  ip -br link",
-			Check:   checkRunning,
+			Steps: []Step{
+				byHand("ask the administrator of the marked nodes to look at the cable and the switch port of the interface, or leave it out with --iface"),
+				toLook("which interfaces have a carrier", "ip -br link"),
+			},
+			Check: checkRunning,
 		},
 	}
 }
@@ -194,7 +203,27 @@ func checkFamily(f *Fleet) []Finding {
 		}
 		return netif.NCCL(n.Network, n.env, n.ncclCode()).Why
 	})
-	return one(values, Finding{Text: "NCCL_SOCKET_FAMILY forces a family of which the interfaces have no address."})
+	return one(values, Finding{Text: "NCCL_SOCKET_FAMILY forces a family of which the interfaces have no address.", Steps: f.haveFamily()})
+}
+
+// haveFamily forces the family of which every node has an address.
+func (f *Fleet) haveFamily() []Step {
+	for _, family := range []string{"AF_INET", "AF_INET6"} {
+		all := true
+		for _, n := range f.known() {
+			env := func(name string) string {
+				if name == "NCCL_SOCKET_FAMILY" {
+					return family
+				}
+				return n.env(name)
+			}
+			all = all && len(netif.NCCL(n.Network, env, n.ncclCode()).Picked) > 0
+		}
+		if all {
+			return []Step{everyRank("force the family that all nodes have", "NCCL_SOCKET_FAMILY", family)}
+		}
+	}
+	return []Step{byHand("ask the administrator of the network to give the interfaces of all nodes addresses of one family")}
 }
 
 func checkVirtual(f *Fleet) []Finding {
@@ -213,7 +242,23 @@ func checkVirtual(f *Fleet) []Finding {
 		}
 		return ""
 	})
-	return f.proposed(one(values, Finding{Text: "The workers would use an interface that ends on its own machine, or a tunnel."}))
+	return one(values, Finding{Text: "The workers would use an interface that ends on its own machine, or a tunnel.", Steps: f.real(values)})
+}
+
+// real proposes interfaces that are neither bridges nor tunnels, where all nodes
+// have such.
+func (f *Fleet) real(values []Value) []Step {
+	if len(values) == 0 {
+		return nil
+	}
+	p, ranks := f.suggest()
+	for k, pick := range p.Nodes {
+		n := &f.Nodes[ranks[k]]
+		if link := n.link(pick.Pick); pick.Iface != "" && link != nil && n.Network.Virtual(*link) != "" {
+			return []Step{byHand("ask the administrator of the network to connect the nodes directly: the only network that all share is over this interface")}
+		}
+	}
+	return f.proposal()
 }
 
 func checkRunning(f *Fleet) []Finding {
@@ -221,12 +266,15 @@ func checkRunning(f *Fleet) []Finding {
 	if !v.between() {
 		return nil
 	}
-	values := f.faults(func(i int, n *Facts) string {
+	named := f.faults(func(i int, n *Facts) string {
 		for _, name := range v.choice[i].Down {
 			if link := n.named(name); link != nil && n.Network.Virtual(*link) == "" {
 				return name + " has no carrier"
 			}
 		}
+		return ""
+	})
+	slaves := f.faults(func(i int, n *Facts) string {
 		for _, p := range v.choice[i].Picked {
 			if slave := n.deadSlave(p); slave != "" {
 				return p.Iface + ": its slave " + slave + " has no carrier"
@@ -234,5 +282,10 @@ func checkRunning(f *Fleet) []Finding {
 		}
 		return ""
 	})
-	return one(values, Finding{Text: "An interface that the workers would use has no carrier."})
+	look := toLook("which interfaces have a carrier", "ip -br link")
+	repair := func(values []Value) Step {
+		return byHand("ask the administrator of " + f.called(marked(values)) + " to look at the cable, the transceiver and the switch port")
+	}
+	all := one(named, Finding{Text: "An interface that was asked for has no carrier.", Steps: or([]Step{repair(named), look}, f.proposal()...)})
+	return append(all, one(slaves, Finding{Text: "A part of a bond has no carrier; the bond is slower, or in danger, without it.", Steps: []Step{repair(slaves), look}})...)
 }

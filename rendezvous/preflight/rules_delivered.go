@@ -15,8 +15,14 @@ func nameRules() []Rule {
 		ID: "E03", Name: "env-delivered", Severity: Error,
 		Meaning: "No node lost variables that the others have, and no wrapper (docker run, ssh, sudo, srun, env -i, a login shell) keeps them from the workers: a program that prints its environment is started through it, in the place of the worker's, with what a rank, its devices and this node's -x, --env-file and --iface give it. What only another node gives is judged by its name, where no strange name arrives; otherwise, and in what `--dry-run` and `gorun env` show, it is not tried. Only the five without which a worker cannot find its place are an error, and those in a job of several workers.",
 		Users:   "As E01 and I01; a container that ignores NCCL_SOCKET_IFNAME; workers that do not know their rank.",
-		Fix:     "start gorun inside the container or on the remote host, or pass the variables on:\n  docker run -e RANK -e LOCAL_RANK -e WORLD_SIZE -e MASTER_ADDR -e MASTER_PORT -e NCCL_SOCKET_IFNAME ...\n  sudo --preserve-env=RANK,LOCAL_RANK,WORLD_SIZE,MASTER_ADDR,MASTER_PORT,NCCL_SOCKET_IFNAME ...",
-		Check:   checkDelivered,
+		Steps: []Step{
+			toProgram("pass the variables on, where a program stands in front of the workers'",
+				"docker run -e RANK -e LOCAL_RANK -e WORLD_SIZE -e MASTER_ADDR -e MASTER_PORT -e NCCL_SOCKET_IFNAME",
+				"sudo --preserve-env=RANK,LOCAL_RANK,WORLD_SIZE,MASTER_ADDR,MASTER_PORT,NCCL_SOCKET_IFNAME"),
+			everyRank("give the node what the others have", "NCCL_SOCKET_IFNAME", "=eth0").or(),
+			byHand("start gorun inside the container or on the remote host").or(),
+		},
+		Check: checkDelivered,
 	}}
 }
 
@@ -26,9 +32,11 @@ func checkDelivered(f *Fleet) []Finding {
 	if !v.nccl {
 		severity = Warning
 	}
-	all := append(f.undelivered(), one(f.faults(func(_ int, n *Facts) string { return withheld(n) }), Finding{
+	held := f.faults(func(_ int, n *Facts) string { return behind(withheld(n)) })
+	all := append(f.undelivered(), one(held, Finding{
 		Severity: severity,
 		Text:     "The workers are started through a program that does not pass gorun's environment on.",
+		Steps:    f.passOn(marked(held)),
 	})...)
 	if !v.nccl && !v.gloo {
 		return all
@@ -87,12 +95,72 @@ func (f *Fleet) lost() []Finding {
 			return text
 		})
 	}
-	all := one(find(true), Finding{Text: "A node's environment lacks variables that the other nodes have: they did not reach it, as when a container or a remote shell is started without them."})
-	return append(all, one(find(false), Finding{
+	grave, slight := find(true), find(false)
+	all := one(grave, Finding{
+		Text:  "A node's environment lacks variables that the other nodes have: they did not reach it, as when a container or a remote shell is started without them.",
+		Steps: f.supply(marked(grave), missing),
+	})
+	return append(all, one(slight, Finding{
 		Severity: Warning,
 		Text:     "A node's environment lacks a variable that the other nodes have.",
-		Fix:      "set it on every node, or on none",
+		Steps:    f.supply(marked(slight), missing),
 	})...)
+}
+
+// supply gives nodes the variables that they lack: with the value that all others
+// have, where that means something there.
+func (f *Fleet) supply(nodes []int, missing func(*Facts) []string) []Step {
+	var names []string
+	for _, i := range nodes {
+		for _, name := range missing(&f.Nodes[i]) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	var options, own []string
+	for _, name := range names {
+		value, alike := "", true
+		for _, n := range f.known() {
+			have, set := n.setting(name)
+			alike = alike && (!set || value == "" || have == value)
+			if set {
+				value = have
+			}
+		}
+		if strings.HasSuffix(name, "SOCKET_IFNAME") {
+			alike = alike && !slices.ContainsFunc(nodes, func(i int) bool { return !f.Nodes[i].hasAddress(strings.TrimPrefix(value, "=")) })
+		}
+		if !alike || value == setting.Hidden {
+			own = append(own, name)
+			continue
+		}
+		options = append(options, "-x "+quote(name+"="+value))
+	}
+	var steps []Step
+	if options != nil {
+		steps = append(steps, toGorun("give the node what the others have", strings.Join(options, " ")))
+	}
+	if own != nil {
+		steps = append(steps, byHand("set "+strings.Join(own, ", ")+" on "+f.called(nodes)+", too, to what is right there"))
+	}
+	return steps
+}
+
+// passOn is how a wrapper passes on what its arguments leave out.
+func (f *Fleet) passOn(nodes []int) []Step {
+	inside := byHand("start gorun inside the container or on the remote host, or without the wrapper")
+	steps := f.each(nodes, toProgram, "pass the variables on", func(_ int, n *Facts) []string {
+		switch name, names := withheld(n); name {
+		case "docker", "podman", "nerdctl":
+			return []string{name + " run -e " + strings.Join(names, " -e ")}
+		case "sudo":
+			return []string{"sudo --preserve-env=" + strings.Join(names, ",")}
+		}
+		return nil
+	})
+	return or(steps, inside)
 }
 
 // reads reports whether a library of the fleet's workers reads variables of this
@@ -110,29 +178,28 @@ func contract() []string {
 	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 }
 
-// withheld says what a wrapper in front of the worker does not pass on, as far
-// as its arguments tell: a guess, for nodes that could not look.
-func withheld(n *Facts) string {
+// withheld says which wrapper in front of the worker does not pass which variables
+// on, as far as its arguments tell: a guess, for nodes that could not look.
+func withheld(n *Facts) (wrapper string, missing []string) {
 	if n.Program.Title == "" || n.Lost != nil {
-		return ""
+		return "", nil
 	}
 	name, args := path.Base(cmp.Or(n.Program.Path, n.Program.Title)), n.Program.Args
 	switch name {
 	case "docker", "podman", "nerdctl":
-		if !slices.Contains(args, "run") && !slices.Contains(args, "exec") {
-			return ""
+		if slices.Contains(args, "run") || slices.Contains(args, "exec") {
+			return name, missingOf(n, containerEnv(args))
 		}
-		return behind(name, missingOf(n, containerEnv(args)))
 	case "sudo":
-		return behind(name, missingOf(n, sudoEnv(args)))
+		return name, missingOf(n, sudoEnv(args))
 	case "ssh":
-		return behind(name, missingOf(n, func(string) bool { return false }))
+		return name, missingOf(n, func(string) bool { return false })
 	case "env":
 		if slices.ContainsFunc(args, func(a string) bool { return a == "-" || a == "-i" || a == "--ignore-environment" }) {
-			return behind("env -i", missingOf(n, assigned(args)))
+			return "env -i", missingOf(n, assigned(args))
 		}
 	}
-	return ""
+	return "", nil
 }
 
 func behind(name string, missing []string) string {

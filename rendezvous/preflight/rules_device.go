@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -11,8 +12,12 @@ func deviceRules() []Rule {
 		ID: "D01", Name: "distinct-gpu", Severity: Error,
 		Meaning: "No two agents of one machine (several containers, --local-nodes) give the same GPU to their workers; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
 		Users:   "`Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000`, or `out of memory` and half the speed.",
-		Fix:     "give each agent GPUs of its own, or share them on purpose with --oversubscribe-gpus:\n  CUDA_VISIBLE_DEVICES=0,1 gorun ...\n  docker run --gpus '\"device=0,1\"' ...",
-		Check:   checkDistinctGPUs,
+		Steps: []Step{
+			inShell("give each agent GPUs of its own", "export CUDA_VISIBLE_DEVICES=0,1"),
+			toContainer("", `--gpus '"device=0,1"'`).or(),
+			toGorun("share them on purpose", "--oversubscribe-gpus").everywhere().or(),
+		},
+		Check: checkDistinctGPUs,
 	}}
 }
 
@@ -31,7 +36,58 @@ func checkDistinctGPUs(f *Fleet) []Finding {
 		}))
 	}
 	const text = "Agents of one machine give the same GPU to their workers: ranks would compute on one device, which NCCL refuses where it notices."
-	return append(one(find(true), Finding{Text: text}), one(find(false), Finding{Severity: Warning, Text: text})...)
+	return append(one(find(true), Finding{Text: text, Steps: f.shareOut(twice)}), one(find(false), Finding{Severity: Warning, Text: text, Steps: f.shareOut(twice)})...)
+}
+
+// shareOut gives each agent of a machine GPUs of its own, where there are enough
+// for all workers.
+func (f *Fleet) shareOut(twice map[int][]*sharing) []Step {
+	v := f.look()
+	share := toGorun("share them on purpose", "--oversubscribe-gpus").everywhere()
+	free := map[int][]string{} // UUIDs of a machine that nobody was given
+	var nodes []int
+	for i, n := range f.known() {
+		if len(twice[i]) == 0 {
+			continue
+		}
+		nodes = append(nodes, i)
+		for _, uuid := range n.GPU.Owned {
+			if !slices.Contains(free[v.machine[i]], uuid) {
+				free[v.machine[i]] = append(free[v.machine[i]], uuid)
+			}
+		}
+	}
+	given := map[int][]string{}
+	for _, i := range nodes {
+		m, want := v.machine[i], f.Nodes[i].Node.Workers
+		if f.Nodes[i].Host.NS.PID != "" && v.place[i] == v.place[nodes[0]] && i != nodes[0] { // one command may have started them
+			return []Step{share}
+		}
+		for len(given[i]) < want && len(free[m]) > 0 {
+			k := slices.IndexFunc(free[m], func(id string) bool { return slices.Contains(f.Nodes[i].GPU.Owned, id) })
+			if k < 0 {
+				break
+			}
+			given[i] = append(given[i], free[m][k])
+			free[m] = slices.Delete(free[m], k, k+1)
+		}
+		if len(given[i]) < want {
+			return []Step{share}
+		}
+	}
+	steps := f.each(nodes, inShell, "give each agent GPUs of its own", func(i int, n *Facts) []string {
+		if n.Host.Container != "" {
+			return nil
+		}
+		return []string{"export CUDA_VISIBLE_DEVICES=" + quote(strings.Join(given[i], ","))}
+	})
+	steps = append(steps, f.each(nodes, toContainer, "give each container GPUs of its own", func(i int, n *Facts) []string {
+		if n.Host.Container == "" {
+			return nil
+		}
+		return []string{"--gpus " + quote(`"device=`+strings.Join(given[i], ",")+`"`)}
+	})...)
+	return or(steps, share)
 }
 
 // sharing is GPUs that the same nodes own.

@@ -15,12 +15,30 @@ func deviceCases() map[string][]ruleCase {
 		"D01": {
 			{
 				name: "two containers", severity: Error, odd: []int{0, 1}, change: func(f *Fleet) { own(f, same, same) },
-				says: []string{"2 GPUs: GPU-a, GPU-b", "--oversubscribe-gpus", "docker run --gpus"},
+				says: []string{"2 GPUs: GPU-a, GPU-b", "--oversubscribe-gpus"},
 			},
 			{
 				name: "--local-nodes, one GPU of two", nodes: 2, severity: Error, odd: []int{0, 1},
 				change: func(f *Fleet) { here(f); own(f, []string{"GPU-a", "GPU-b"}, []string{"GPU-b", "GPU-c"}) },
 				says:   []string{"1 GPU: GPU-b"}, hushes: []string{"GPU-a", "GPU-c"},
+			},
+			{
+				name: "two shells with half of the GPUs each", severity: Error, odd: []int{0, 1}, change: func(f *Fleet) {
+					own(f, f.Nodes[0].GPU.Visible, f.Nodes[0].GPU.Visible)
+					f.Nodes[1].GPU = f.Nodes[0].GPU
+					f.Nodes[1].Host.NS.Net = "net:[7]"
+					f.all(func(n *Facts) { n.Node.Workers = 4 })
+				},
+				says: []string{"on node1: export CUDA_VISIBLE_DEVICES=GPU-0-0,GPU-0-1,GPU-0-2,GPU-0-3 on node2: export CUDA_VISIBLE_DEVICES=GPU-0-4,GPU-0-5,GPU-0-6,GPU-0-7"},
+			},
+			{
+				name: "two containers with half of the GPUs each", severity: Error, odd: []int{0, 1}, change: func(f *Fleet) {
+					own(f, f.Nodes[0].GPU.Visible, f.Nodes[0].GPU.Visible)
+					f.Nodes[1].GPU = f.Nodes[0].GPU
+					f.Nodes[1].Host.NS.Net = "net:[7]"
+					f.all(func(n *Facts) { n.Node.Workers, n.Host.Container = 4, "docker" })
+				},
+				says: []string{`on node2: docker run --gpus '"device=GPU-0-4,GPU-0-5,GPU-0-6,GPU-0-7"' ...`},
 			},
 			{
 				name: "many", nodes: 2, severity: Error, odd: []int{0, 1},

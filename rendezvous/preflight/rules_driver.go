@@ -13,12 +13,15 @@ func checkDriver(f *Fleet) []Finding {
 	if !f.look().nccl {
 		return nil
 	}
-	all := one(f.faults(func(_ int, n *Facts) string { return skewOf(n) }), Finding{
-		Text: "A user library of the driver does not belong to the kernel module that runs: the driver was upgraded without a reboot, or the container was started before the upgrade.",
-		Fix:  "reboot the node (or reload the nvidia modules), and start its containers anew",
+	skewed := f.faults(func(_ int, n *Facts) string { return skewOf(n) })
+	all := one(skewed, Finding{
+		Text:  "A user library of the driver does not belong to the kernel module that runs: the driver was upgraded without a reboot, or the container was started before the upgrade.",
+		Steps: []Step{byHand("ask the administrator of " + f.called(marked(skewed)) + " to restart the machine, or to load the modules of the NVIDIA driver anew; containers there are to be started after that")},
 	})
-	all = append(all, one(f.faults(func(_ int, n *Facts) string { return tooOld(n) }), Finding{
-		Text: "The driver is too old for the CUDA that the workers bring along.",
+	old := f.faults(func(_ int, n *Facts) string { return tooOld(n) })
+	all = append(all, one(old, Finding{
+		Text:  "The driver is too old for the CUDA that the workers bring along.",
+		Steps: []Step{byHand("ask the administrator of " + f.called(marked(old)) + " to install a driver as new as that, or install builds of torch and NCCL for the CUDA of the driver that is there")},
 	})...)
 	if len(all) > 0 {
 		return all
@@ -26,7 +29,7 @@ func checkDriver(f *Fleet) []Finding {
 	return one(f.differ(func(_ int, n *Facts) string { return n.Libraries.Driver }), Finding{
 		Severity: Warning,
 		Text:     "The nodes run different NVIDIA drivers; NCCL may choose differently on them.",
-		Fix:      "install the same driver on every node",
+		Steps:    []Step{byHand("ask the administrator of the nodes to install one driver on all of them")},
 	})
 }
 

@@ -13,14 +13,14 @@ func forcedRules() []Rule {
 			ID: "E02", Name: "env-forced", Severity: Warning,
 			Meaning: "No value is forced that is dangerous or slow by itself; one from a conf file that is merely slow or narrow is a note.",
 			Users:   "A slow job, corrupt data, or a hang whose cause is a variable left from debugging.",
-			Fix:     "unset the variable unless you need it",
+			Steps:   []Step{toGorun("unless you need it, take it away", "--unset NCCL_P2P_DISABLE")},
 			Check:   checkForced,
 		},
 		{
 			ID: "E04", Name: "env-unknown", Severity: Warning,
 			Meaning: "Variables of NCCL, torch and Gloo have names that something reads.",
 			Users:   "Nothing: a name that nobody reads is ignored in silence.",
-			Fix:     "correct the name, or unset the variable",
+			Steps:   []Step{toGorun("take it away, or write its name correctly", "--unset NCCL_SOCKET_IFNAMES")},
 			Check:   checkNames,
 		},
 	}
@@ -63,7 +63,7 @@ func checkForced(f *Fleet) []Finding {
 			}
 		}))
 		if values != nil {
-			x.Fix = f.fixForced(is)
+			x.Steps = f.takeAway("unless you need it, take it away", is)
 		}
 		return one(values, x)
 	}
@@ -103,9 +103,11 @@ func checkNames(f *Fleet) []Finding {
 	if len(verdicts) == 0 {
 		return nil
 	}
-	return one(odd(f.collect(func(_ int, n *Facts, add func(string)) {
+	return advised(one(odd(f.collect(func(_ int, n *Facts, add func(string)) {
 		for _, s := range n.Settings {
 			add(verdicts[s.Name])
 		}
-	})), Finding{Text: "Variables are set that have no effect."})
+	})), Finding{Text: "Variables are set that have no effect."}), func() []Step {
+		return f.takeAway("take them away, or write their names correctly", func(s setting.Value) bool { return verdicts[s.Name] != "" })
+	})
 }

@@ -9,15 +9,21 @@ func glooRules() []Rule {
 			ID: "I07", Name: "gloo-hostname", Severity: Error,
 			Meaning: "Where GLOO_SOCKET_IFNAME is not set, the node's host name resolves to an address of the node that others can reach.",
 			Users:   "`Gloo connectFullMesh failed with ...`, `connect [127.0.1.1]:...: Connection refused`.",
-			Fix:     "name the interface, or make the host name resolve to the node's address in /etc/hosts instead of 127.0.1.1:\n  export GLOO_SOCKET_IFNAME=eth0",
-			Check:   checkGlooHostname,
+			Steps: []Step{
+				toGorun("let gorun name an interface of a network that all nodes share", "--iface auto").everywhere(),
+				byHand("ask the administrator of the marked nodes to have the host name resolve to the node's own address instead of 127.0.1.1 in /etc/hosts").or(),
+			},
+			Check: checkGlooHostname,
 		},
 		{
 			ID: "I08", Name: "gloo-exact", Severity: Error,
 			Meaning: "GLOO_SOCKET_IFNAME and TP_SOCKET_IFNAME hold full names of interfaces of the node, and GLOO_SOCKET_IFNAME as many on every node.",
 			Users:   "`Unable to find address for: eth`.",
-			Fix:     "Gloo and TensorPipe need one full name, no prefix and no ^ or = as NCCL has them:\n  export GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0",
-			Check:   checkGlooExact,
+			Steps: []Step{
+				toGorun("let gorun give Gloo and TensorPipe the one full name that they need on each node", "--iface auto").everywhere(),
+				inShell("write it in full, without the prefixes, ^ and = that NCCL has", "export GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0").or(),
+			},
+			Check: checkGlooExact,
 		},
 	}
 }
@@ -63,15 +69,15 @@ func checkGlooExact(f *Fleet) []Finding {
 			return ""
 		}), Finding{Text: name + " names no interface with an address, written in full."})...)
 	}
-	return append(all, one(f.differ(func(_ int, n *Facts) string {
+	all = append(all, one(f.differ(func(_ int, n *Facts) string {
 		if value := n.env("GLOO_SOCKET_IFNAME"); value != "" && n.Libraries.Torch != "" {
 			return plural(strings.Count(value, ",")+1, "interface")
 		}
 		return ""
 	}), Finding{
 		Text: "GLOO_SOCKET_IFNAME names different numbers of interfaces; torch opens one Gloo device for each, and every node needs as many.",
-		Fix:  "name as many interfaces on every node; one is enough",
 	})...)
+	return f.proposed(all)
 }
 
 // hasAddress reports whether an interface of exactly this name has an address.

@@ -48,7 +48,7 @@ func gpuCases() map[string][]ruleCase {
 		"D10": {
 			{name: "no uvm in a container", nodes: 1, severity: Error, odd: []int{0}, change: func(f *Fleet) {
 				f.Nodes[0].Host.DevNodes[9].Error, f.Nodes[0].Host.Container = "missing", "docker"
-			}, says: []string{"/dev/nvidia-uvm: missing", "nvidia-modprobe"}},
+			}, says: []string{"/dev/nvidia-uvm: missing", "docker run --gpus all"}},
 			{name: "uvm that nobody used since the machine was started", nodes: 1, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Host.DevNodes[9].Error = "missing" }},
 			{name: "WSL", nodes: 1, change: func(f *Fleet) {
 				f.Nodes[0].Host.DevNodes = []host.Node{{Path: "/dev/dxg"}}

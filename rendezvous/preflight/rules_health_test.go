@@ -65,7 +65,7 @@ func healthCases() map[string][]ruleCase {
 			{name: "cut, but not for this job", change: func(f *Fleet) { mig(f, 3, 1); f.Nodes[2].GPU.Visible = f.Nodes[2].GPU.Visible[:3] }},
 		},
 		"D09": {
-			{name: "prohibited", severity: Error, odd: []int{2}, says: []string{"GPU 1: its compute mode is Prohibited", "nvidia-smi -c 0"}, change: gpu(1, func(d *Device) { d.ComputeMode = "prohibited" })},
+			{name: "prohibited", severity: Error, odd: []int{2}, says: []string{"GPU 1: its compute mode is Prohibited", "nvidia-smi -i 1 -c 0"}, change: gpu(1, func(d *Device) { d.ComputeMode = "prohibited" })},
 			{name: "exclusive, and shared", severity: Error, odd: []int{2}, says: []string{"have to share it"}, change: func(f *Fleet) {
 				gpu(1, func(d *Device) { d.ComputeMode = "exclusive-process" })(f)
 				f.Nodes[2].Node.Workers = 16
@@ -83,7 +83,7 @@ func healthCases() map[string][]ruleCase {
 		},
 		"G01": {
 			{name: "a row to replace", severity: Warning, odd: []int{2}, says: []string{"GPU 4: rows of its memory are to be replaced at the next reset"}, change: gpu(4, func(d *Device) { d.RemapPending = new(true) })},
-			{name: "errors", severity: Warning, odd: []int{2}, says: []string{"GPU 4: a row of its memory could not be replaced, 3 uncorrected errors of its memory"}, change: gpu(4, func(d *Device) { d.RemapFailed, d.Uncorrected = new(true), new(uint64(3)) })},
+			{name: "errors", severity: Warning, odd: []int{2}, says: []string{"GPU 4: 3 uncorrected errors of its memory", "nvidia-smi -i 4 --gpu-reset", "GPU 4: a row of its memory could not be replaced"}, change: gpu(4, func(d *Device) { d.RemapFailed, d.Uncorrected = new(true), new(uint64(3)) })},
 			{name: "sound", change: func(f *Fleet) {
 				all(f, func(d *Device) { d.RemapFailed, d.RemapPending, d.Uncorrected = new(false), new(false), new(uint64(0)) })
 			}},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/rendezvous/preflight/host"
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // hostRules are H01 to H04: what the machines are.
@@ -16,29 +17,35 @@ func hostRules() []Rule {
 			ID: "H01", Name: "host-id", Severity: Error,
 			Meaning: "Neither NCCL_HOSTID nor a host name and boot id that copies of a running machine share make two machines one; containers on one machine that look like one node share /dev/shm, and those that share it look like one (else a warning).",
 			Users:   "`Error while attaching to shared memory segment /dev/shm/nccl-...`, `Duplicate GPU detected` across machines, or the network used inside a machine.",
-			Fix:     "give containers of one machine a host name of their own, or one /dev/shm:\n  docker run --ipc=host --hostname=$(hostname) ...",
-			Check:   checkHostID,
+			Steps: []Step{
+				inShell("tell NCCL by what memory they share which of them are one host", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/boot_id)-$(stat -c %d /dev/shm)"),
+				toContainer("give the containers the machine's /dev/shm", "--ipc=host").or(),
+			},
+			Check: checkHostID,
 		},
 		{
 			ID: "H02", Name: "clock", Severity: Warning,
 			Meaning: "No clock is off by more than 100 ms from the coordinator's.",
 			Users:   "Logs of several nodes in the wrong order: the wrong rank is blamed.",
-			Fix:     "synchronise the clocks:\n  systemctl enable --now chronyd && chronyc makestep",
+			Steps:   []Step{asRoot("synchronise the clock", "chronyc makestep || systemctl restart systemd-timesyncd")},
 			Check:   checkClock,
 		},
 		{
 			ID: "H03", Name: "arch", Severity: Warning,
 			Meaning: "All nodes have the same architecture and CPU vendor (an error where the loaded NCCL cannot mix architectures); different kernels are a note.",
 			Users:   "A hang with CPUs of several vendors (NCCL 2.18.1 to 2.19.3) or architectures (before 2.24).",
-			Fix:     "use machines of one kind, or upgrade NCCL",
+			Steps:   []Step{byHand("use machines of one kind, or upgrade NCCL")},
 			Check:   checkArch,
 		},
 		{
 			ID: "H04", Name: "sysfs", Severity: Error,
 			Meaning: "/sys/class/pci_bus is readable, from which NCCL learns how GPUs and network cards are connected; a missing /proc/driver/nvidia is a warning.",
 			Users:   "`Could not find real path of /sys/class/pci_bus/...`.",
-			Fix:     "mount /sys (and /proc) in the container or sandbox",
-			Check:   checkSysfs,
+			Steps: []Step{
+				toContainer("the container needs the machine's /sys", "-v /sys:/sys:ro"),
+				byHand("ask the administrator of the marked nodes to mount /sys (and /proc) where the workers run").or(),
+			},
+			Check: checkSysfs,
 		},
 	}
 }
@@ -76,9 +83,10 @@ func checkHostID(f *Fleet) []Finding {
 			return ""
 		})
 	}
-	all := one(clashing(true), Finding{
+	all := advised(one(clashing(true), Finding{
 		Text: "NCCL_HOSTID makes NCCL believe that different machines are one and share their memory.",
-		Fix:  "unset it:\n  unset NCCL_HOSTID",
+	}), func() []Step {
+		return f.takeAway("take it away", func(s setting.Value) bool { return s.Name == "NCCL_HOSTID" })
 	})
 	all = append(all, one(clashing(false), Finding{
 		Text: "Different machines have one host name and one boot id, as copies of a running machine have: NCCL takes them for one and looks for the memory of other ranks, and for GPUs, where they are not.",
@@ -131,6 +139,10 @@ func (f *Fleet) strangers() []Finding {
 	return append(all, one(show(func(m *machine) bool { return !m.apart && len(m.hashes) > 1 }), Finding{
 		Severity: Warning,
 		Text:     "Nodes on one machine have different host names: NCCL takes them for several hosts and uses the network between their GPUs.",
+		Steps: []Step{
+			inShell("tell NCCL by what memory they share which of them are one host", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/boot_id)-$(stat -c %d /dev/shm)"),
+			toContainer("give the containers the machine's name", "--uts=host").or(),
+		},
 	})...)
 }
 
@@ -168,7 +180,7 @@ func checkArch(f *Fleet) []Finding {
 	vendorBug := false
 	for _, n := range f.known() {
 		code := n.ncclCode()
-		vendorBug = vendorBug || code >= 21801 && code <= 21903
+		vendorBug = vendorBug || code >= 21801 && code <= 21903 && n.env("NCCL_NET_OVERHEAD") == ""
 		if code > 0 && (oldest == 0 || code < oldest) {
 			oldest = code
 		}
@@ -180,17 +192,17 @@ func checkArch(f *Fleet) []Finding {
 	}
 	all := one(f.differ(func(_ int, n *Facts) string { return n.Host.Arch }), arch)
 	if v.nccl && len(all) == 0 {
-		vendor := Finding{Text: "The nodes have CPUs of different vendors; NCCL may choose differently on them."}
+		vendor := Finding{Steps: []Step{byHand("start the job on machines of one kind, unless the difference is meant")}, Text: "The nodes have CPUs of different vendors; NCCL may choose differently on them."}
 		if vendorBug {
 			vendor.Text = "The nodes have CPUs of different vendors, with which NCCL 2.18.1 to 2.19.3 may hang."
-			vendor.Fix = "upgrade NCCL, or:\n  export NCCL_NET_OVERHEAD=0"
+			vendor.Steps = []Step{everyRank("have all nodes reckon alike", "NCCL_NET_OVERHEAD", "0"), byHand("install NCCL 2.20 or newer on all nodes").or()}
 		}
 		all = append(all, one(f.differ(func(_ int, n *Facts) string { return n.Host.CPUVendor }), vendor)...)
 	}
 	return append(all, one(f.differ(func(_ int, n *Facts) string { return n.Host.Kernel }), Finding{
 		Severity: Note,
 		Text:     "The nodes run different kernels.",
-		Fix:      "nothing has to be done",
+		Steps:    []Step{byHand("nothing has to be done")},
 	})...)
 }
 
@@ -208,5 +220,8 @@ func checkSysfs(f *Fleet) []Finding {
 			return ""
 		}
 		return "/proc/driver/nvidia cannot be read"
-	}), Finding{Severity: Warning, Text: "The driver's folder in /proc is missing: the container has only a part of the driver."})...)
+	}), Finding{Severity: Warning, Text: "The driver's folder in /proc is missing: the container has only a part of the driver.", Steps: []Step{
+		toContainer("have NVIDIA's runtime give the container its GPUs", "--gpus all"),
+		byHand("ask the administrator of the marked nodes to mount /proc where the workers run").or(),
+	}})...)
 }

@@ -1,13 +1,18 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpproxy"
+
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
 // jobRules are R01, R02 and R04 to R07: what the nodes were told about the job.
@@ -17,42 +22,45 @@ func jobRules() []Rule {
 			ID: "R01", Name: "rank-map", Severity: Error,
 			Meaning: "Every node has workers, and no --node-rank is given twice, so that the ranks are 0 to the world size less one, each once.",
 			Users:   "`rank 3 of 16 ranks has already checked in`, `mismatch in info from procs`, or a hang that waits for ranks.",
-			Fix:     "give every node a --node-rank of its own, or none at all",
+			Steps:   []Step{toGorun("give every node a number of its own, from 0, or none a number", "--node-rank 1")},
 			Check:   checkRanks,
 		},
 		{
 			ID: "R02", Name: "master-addr", Severity: Error,
 			Meaning: "The address of the store that workers are told is one of node 0's, and no loopback or link-local address when there are several machines.",
 			Users:   "`client socket has timed out after 60s while trying to connect to (..., 29500)`.",
-			Fix:     "let node 0 tell the others an address that they reach:\n  gorun --local-addr 10.0.0.1 ...",
+			Steps:   []Step{toGorun("let node 0 tell the others an address that they reach", "--local-addr 10.0.0.1").on([]int{0})},
 			Check:   checkMaster,
 		},
 		{
 			ID: "R04", Name: "gorun-same", Severity: Error,
 			Meaning: "All nodes run the same protocol of gorun; another version with the same protocol is a warning.",
 			Users:   "Nodes that refuse each other, or behave in different ways.",
-			Fix:     "install the same gorun on every node",
+			Steps:   []Step{byHand("install the same gorun on all nodes")},
 			Check:   checkGorun,
 		},
 		{
 			ID: "R05", Name: "job-collision", Severity: Error,
 			Meaning: "All nodes belong to one run, and no process of an earlier job with the same run id is alive.",
 			Users:   "Two jobs mix: `has already checked in`, a port that is in use, GPUs that are full.",
-			Fix:     "wait for the other job to end or end it, or choose another --rdzv-id",
-			Check:   checkCollision,
+			Steps: []Step{
+				toGorun("give every node the same run id, and one that no other job has", "--rdzv-id run43").everywhere(),
+				byHand("end the processes of the other job, or wait for its end").or(),
+			},
+			Check: checkCollision,
 		},
 		{
 			ID: "R06", Name: "proxy-env", Severity: Warning,
 			Meaning: "No proxy variable leads connections between nodes to a proxy.",
 			Users:   "Errors 403 and 503, or timeouts, when a library of the workers speaks HTTP or gRPC to another node. gorun itself uses no proxy.",
-			Fix:     "name the nodes in NO_PROXY, by address, network or domain:\n  export NO_PROXY=10.0.0.0/8 no_proxy=10.0.0.0/8",
+			Steps:   []Step{inShell("name the nodes, by address, network or domain", "export NO_PROXY=10.0.0.0/8 no_proxy=10.0.0.0/8")},
 			Check:   checkProxy,
 		},
 		{
 			ID: "R07", Name: "uneven-local", Severity: Warning,
 			Meaning: "Every node has the same number of workers.",
 			Users:   "Slower collectives; some algorithms and releases of NCCL need it.",
-			Fix:     "give every node the same --nproc-per-node",
+			Steps:   []Step{toGorun("start as many workers on every node", "--nproc-per-node 8").everywhere()},
 			Check:   checkUneven,
 		},
 	}
@@ -64,13 +72,45 @@ func checkRanks(f *Fleet) []Finding {
 			return plural(n.Node.Workers, "worker")
 		}
 		return ""
-	}), Finding{Text: "A node has no workers.", Fix: "give every node at least --nproc-per-node 1"})
-	return append(all, one(f.doubled(func(n *Facts) string {
+	}), Finding{Text: "A node has no workers.", Steps: []Step{toGorun("start some", "--nproc-per-node "+strconv.Itoa(f.mostWorkers())).everywhere()}})
+	return append(all, advised(one(f.doubled(func(n *Facts) string {
 		if n.Node.NodeRank < 0 {
 			return ""
 		}
 		return fmt.Sprintf("--node-rank %d", n.Node.NodeRank)
-	}), Finding{Text: "Several nodes were given the same --node-rank."})...)
+	}), Finding{Text: "Several nodes were given the same --node-rank."}), f.renumber)...)
+}
+
+// renumber gives every node a number of its own.
+func (f *Fleet) renumber() []Step {
+	var nodes []int
+	for i := range f.known() {
+		nodes = append(nodes, i)
+	}
+	if len(nodes) > maxSteps {
+		return []Step{byHand("give every node a --node-rank of its own, from 0, or none of them one")}
+	}
+	return f.each(nodes, toGorun, "give every node a number of its own", func(i int, _ *Facts) []string { return []string{"--node-rank " + strconv.Itoa(i)} })
+}
+
+// mostWorkers is the largest number of workers of a node, and at least 1.
+func (f *Fleet) mostWorkers() int {
+	most := 1
+	for _, n := range f.known() {
+		most = max(most, n.Node.Workers)
+	}
+	return most
+}
+
+// sameWorkers has every node start as many workers as the one that has fewest.
+func (f *Fleet) sameWorkers() []Step {
+	least := 0
+	for _, n := range f.known() {
+		if w := n.Node.Workers; w > 0 && (least == 0 || w < least) {
+			least = w
+		}
+	}
+	return []Step{toGorun("start as many workers on every node", "--nproc-per-node "+strconv.Itoa(max(least, 1))).everywhere()}
 }
 
 // doubled are the keys that several nodes have.
@@ -98,6 +138,7 @@ func checkMaster(f *Fleet) []Finding {
 		return []Finding{{
 			Text:   "Workers on other nodes cannot reach the store at " + clip(f.Master) + ": the address means their own machine, or their own link.",
 			Values: f.finish([]Value{{Value: clip(f.Master), Nodes: []int{0}, Odd: true}}),
+			Steps:  f.tellMaster(),
 		}}
 	}
 	if err != nil || len(f.Nodes[0].Network.Addresses) == 0 {
@@ -112,7 +153,38 @@ func checkMaster(f *Fleet) []Finding {
 		Severity: Warning,
 		Text:     "The store's address is none of node 0's own: it is translated on the way, or belongs to another machine.",
 		Values:   f.finish([]Value{{Value: clip(f.Master) + "; the node has " + f.Nodes[0].addresses(), Nodes: []int{0}, Odd: true}}),
+		Steps:    f.tellMaster(),
 	}}
+}
+
+// tellMaster has node 0 tell the others one of its addresses: one in a network
+// that another node has, too, if there is one.
+func (f *Fleet) tellMaster() []Step {
+	best := ""
+	for _, a := range f.Nodes[0].Network.Addresses {
+		p := netif.Pick{IP: a.IP, Bits: a.Bits}
+		ip, err := netip.ParseAddr(a.IP)
+		if err != nil || local(p) != "" {
+			continue
+		}
+		shared := false
+		if net, err := ip.Prefix(a.Bits); err == nil {
+			for i, n := range f.known() {
+				other, err := netip.ParseAddr(n.Node.Addr)
+				shared = shared || i > 0 && err == nil && net.Contains(other)
+			}
+		}
+		if best == "" || shared {
+			best = a.IP
+		}
+		if shared {
+			break
+		}
+	}
+	if best == "" {
+		return []Step{byHand("ask the administrator of " + f.called([]int{0}) + " to connect it to a network that the other nodes reach")}
+	}
+	return []Step{toGorun("let node 0 tell the others an address that they reach", "--local-addr "+best).on([]int{0})}
 }
 
 // addresses lists those of the node that are not loopback.
@@ -148,10 +220,11 @@ func checkGorun(f *Fleet) []Finding {
 }
 
 func checkCollision(f *Fleet) []Finding {
-	all := one(f.differ(func(_ int, n *Facts) string { return n.Node.RunID }),
-		Finding{Text: "The nodes belong to different runs.", Fix: "give every node the same --rdzv-id"})
+	all := advised(one(f.differ(func(_ int, n *Facts) string { return n.Node.RunID }), Finding{Text: "The nodes belong to different runs."}), func() []Step {
+		return []Step{toGorun("give every node the same run id", "--rdzv-id "+quote(f.Nodes[0].Node.RunID)).everywhere()}
+	})
 	v := f.look()
-	return append(all, one(f.faults(func(i int, n *Facts) string {
+	alive := f.faults(func(i int, n *Facts) string {
 		if v.shared[i] { // the processes may be those of this job's other nodes
 			return ""
 		}
@@ -159,7 +232,17 @@ func checkCollision(f *Fleet) []Finding {
 			return fmt.Sprintf("pid %d (%s) of run %q", j.PID, j.Name, j.RunID)
 		}
 		return ""
-	}), Finding{Text: "Processes of a job with the same run id are still alive."})...)
+	})
+	return append(all, one(alive, Finding{
+		Text: "Processes of a job with the same run id are still alive.",
+		Steps: f.each(marked(alive), inShell, "end them, or wait for their end", func(_ int, n *Facts) []string {
+			var pids []string
+			for _, j := range n.Host.Leftover.Jobs {
+				pids = append(pids, strconv.Itoa(j.PID))
+			}
+			return []string{"kill " + strings.Join(pids, " ")}
+		}),
+	})...)
 }
 
 // proxyPeers bounds the nodes whose addresses are looked at.
@@ -170,7 +253,7 @@ func checkProxy(f *Fleet) []Finding {
 		return nil
 	}
 	verdicts := map[httpproxy.Config]string{}
-	return one(f.faults(func(_ int, n *Facts) string {
+	values := f.faults(func(_ int, n *Facts) string {
 		first := func(names ...string) string {
 			for _, name := range names {
 				if value := n.env(name); value != "" {
@@ -193,7 +276,39 @@ func checkProxy(f *Fleet) []Finding {
 			verdicts[c] = verdict
 		}
 		return verdict
-	}), Finding{Text: "A proxy is set, and NO_PROXY does not name the job's own nodes."})
+	})
+	return one(values, Finding{Text: "A proxy is set, and NO_PROXY does not name the job's own nodes.", Steps: f.noProxy(marked(values))})
+}
+
+// noProxy names the nodes beside what is named already.
+func (f *Fleet) noProxy(nodes []int) []Step {
+	var own []string
+	for _, n := range f.known() {
+		ip, err := netip.ParseAddr(n.Node.Addr)
+		if err != nil {
+			continue
+		}
+		name := ip.String()
+		for _, a := range n.Network.Addresses {
+			if net := subnet(netif.Pick{IP: a.IP, Bits: a.Bits}); a.IP == name && net != "" {
+				name = net
+			}
+		}
+		if !slices.Contains(own, name) && len(own) < proxyPeers {
+			own = append(own, name)
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	return f.each(nodes, inShell, "name the nodes of the job", func(_ int, n *Facts) []string {
+		list := own
+		if has := cmp.Or(n.env("no_proxy"), n.env("NO_PROXY")); has != "" {
+			list = append([]string{has}, own...)
+		}
+		value := quote(strings.Join(list, ","))
+		return []string{"export NO_PROXY=" + value + " no_proxy=" + value}
+	})
 }
 
 // proxied says which node the proxy would be asked for.
@@ -231,5 +346,5 @@ func checkUneven(f *Fleet) []Finding {
 	if !f.look().nccl {
 		return nil
 	}
-	return one(f.uneven(), Finding{Text: "The nodes have different numbers of workers."})
+	return advised(one(f.uneven(), Finding{Text: "The nodes have different numbers of workers."}), f.sameWorkers)
 }

@@ -2,6 +2,8 @@ package preflight
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 )
 
@@ -12,14 +14,14 @@ func leftoverRules() []Rule {
 			ID: "S01", Name: "leftovers", Severity: Warning,
 			Meaning: "Nobody computes on the GPUs that the job will use, and no segments of dead ranks fill /dev/shm.",
 			Users:   "`Cuda failure 'out of memory'` at init; a slow rank; `No space left on device` in /dev/shm.",
-			Fix:     "end the processes, and remove what dead ranks left:\n  find /dev/shm -maxdepth 1 -name 'nccl-*' -user \"$USER\" -delete",
+			Steps:   []Step{inShell("remove what dead ranks left", `find /dev/shm -maxdepth 1 -name 'nccl-*' -user "$(id -un)" -delete`)},
 			Check:   checkLeftovers,
 		},
 		{
 			ID: "T01", Name: "debug-file", Severity: Warning,
 			Meaning: "NCCL_DEBUG_FILE names a file of its own for each rank, in a folder that exists and can be written.",
 			Users:   "Ranks overwrite each other's log, or NCCL writes none: the line that tells the cause is gone.",
-			Fix:     "put the host and the process id into the name:\n  export NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log",
+			Steps:   []Step{everyRank("put the host and the process id into the name", "NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log")},
 			Check:   checkDebugFile,
 		},
 	}
@@ -34,7 +36,7 @@ func checkLeftovers(f *Fleet) []Finding {
 	if !v.nccl {
 		return nil
 	}
-	all := one(odd(f.collect(func(i int, n *Facts, add func(string)) {
+	busy := odd(f.collect(func(i int, n *Facts, add func(string)) {
 		if v.shared[i] { // they may be the workers of this job's other nodes
 			return
 		}
@@ -56,7 +58,8 @@ func checkLeftovers(f *Fleet) []Finding {
 			}
 			add(text)
 		}
-	})), Finding{Text: "Other processes compute on GPUs that the job will use.", Fix: "end the processes, or choose other GPUs:\n  nvidia-smi"})
+	}))
+	all := one(busy, Finding{Text: "Other processes compute on GPUs that the job will use.", Steps: f.otherGPUs(marked(busy))})
 	return append(all, one(f.faults(func(_ int, n *Facts) string {
 		l := n.Host.Leftover
 		if l.SHMFiles == 0 || l.Unsure || l.SHMBytes < crowded && l.SHMBytes*crowdedPart < n.Host.SHM.Size {
@@ -64,6 +67,23 @@ func checkLeftovers(f *Fleet) []Finding {
 		}
 		return fmt.Sprintf("%s of dead ranks in /dev/shm, %s", plural(l.SHMFiles, "segment"), size(l.SHMBytes))
 	}), Finding{Text: "Ranks that are dead left shared memory behind."})...)
+}
+
+// otherGPUs has workers use those GPUs that nobody holds, where there are enough.
+func (f *Fleet) otherGPUs(nodes []int) []Step {
+	enough := true
+	steps := f.each(nodes, inShell, "use the GPUs that are free", func(_ int, n *Facts) []string {
+		free := slices.DeleteFunc(slices.Clone(n.GPU.Visible), func(id string) bool {
+			return slices.ContainsFunc(n.GPU.Busy, func(h Holder) bool { return h.GPU == id })
+		})
+		enough = enough && len(free) >= max(n.Node.Workers, 1)
+		return []string{"export CUDA_VISIBLE_DEVICES=" + quote(strings.Join(free, ","))}
+	})
+	if !enough {
+		steps = nil
+	}
+	steps = or(steps, byHand("end the processes that are named, or ask those to whom they belong"))
+	return append(steps, toLook("which they are", "nvidia-smi").on(nodes))
 }
 
 // index is the number of a GPU in PCI order, as nvidia-smi shows it.
@@ -112,8 +132,8 @@ func checkDebugFile(f *Fleet) []Finding {
 			return ""
 		}
 		return name + " lacks " + strings.Join(lacks, " and ")
-	}), Finding{Text: "NCCL_DEBUG_FILE is one file for several ranks: they overwrite it."})
-	return append(all, one(odd(f.collect(func(_ int, n *Facts, add func(string)) {
+	}), Finding{Text: "NCCL_DEBUG_FILE is one file for several ranks: they overwrite it.", Steps: f.ownFile()})
+	closed := odd(f.collect(func(_ int, n *Facts, add func(string)) {
 		for _, d := range n.Host.Leftover.Log {
 			if !d.Writable {
 				text := d.Path + " cannot be written"
@@ -123,8 +143,28 @@ func checkDebugFile(f *Fleet) []Finding {
 				add(text)
 			}
 		}
-	})), Finding{
+	}))
+	return append(all, one(closed, Finding{
 		Text: "NCCL cannot write its log where NCCL_DEBUG_FILE says, and drops it.",
-		Fix:  "make the folder, or choose another one",
+		Steps: f.each(marked(closed), inShell, "make the folder", func(_ int, n *Facts) []string {
+			var dirs []string
+			for _, d := range n.Host.Leftover.Log {
+				if !d.Writable {
+					dirs = append(dirs, quote(d.Path))
+				}
+			}
+			return []string{"mkdir -p " + strings.Join(dirs, " ")}
+		}),
 	})...)
+}
+
+// ownFile is a name for NCCL's log that each rank has for itself, in the folder
+// of the first.
+func (f *Fleet) ownFile() []Step {
+	for _, n := range f.known() {
+		if name := n.env("NCCL_DEBUG_FILE"); name != "" {
+			return []Step{everyRank("put the host and the process id into the name", "NCCL_DEBUG_FILE", path.Join(path.Dir(name), "nccl.%h.%p.log"))}
+		}
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/gorun/gorun/rendezvous/preflight/host"
@@ -14,15 +15,21 @@ func limitRules() []Rule {
 			ID: "L02", Name: "nofile", Severity: Error,
 			Meaning: "A worker may open the files that it cannot do without; a hard limit below what is advised for the job's size is a warning.",
 			Users:   "`Too many open files`.",
-			Fix:     "raise the limit of open files, also of the service that starts the jobs (LimitNOFILE=):\n  ulimit -n 131072\n  docker run --ulimit nofile=1048576 ...",
-			Check:   checkFiles,
+			Steps: []Step{
+				inShell("raise the limit of open files; of a service that starts the jobs it is LimitNOFILE=", "sudo prlimit --pid $$ --nofile=131072:131072"),
+				toContainer("", "--ulimit nofile=131072:131072").or(),
+			},
+			Check: checkFiles,
 		},
 		{
 			ID: "L04", Name: "nproc", Severity: Error,
 			Meaning: "The node may start the threads that its workers need; a limit below 4096 is a warning.",
 			Users:   "`pthread_create ... Resource temporarily unavailable`, `Thread creation failed`.",
-			Fix:     "raise the limit of processes (LimitNPROC=, TasksMax=):\n  ulimit -u 65536\n  docker run --pids-limit=-1 ...",
-			Check:   checkThreads,
+			Steps: []Step{
+				inShell("raise the limit of processes; of a service that starts the jobs it is LimitNPROC= and TasksMax=", "sudo prlimit --pid $$ --nproc=65536:65536"),
+				toContainer("", "--pids-limit=-1").or(),
+			},
+			Check: checkThreads,
 		},
 		{
 			ID: "L06", Name: "kernel-tables", Severity: Warning,
@@ -36,7 +43,15 @@ func limitRules() []Rule {
 
 func checkFiles(f *Fleet) []Finding {
 	v := f.look()
-	all := one(f.faults(func(_ int, n *Facts) string {
+	want := host.FilesWanted(v.ranks)
+	most := func(nodes []int) []Step {
+		limit := want
+		for _, i := range nodes {
+			limit = max(limit, f.load(i, &f.Nodes[i]).Files())
+		}
+		return f.raise(nodes, "nofile", limit)
+	}
+	few := f.faults(func(_ int, n *Facts) string {
 		if !n.GPU.Driver || !n.measured() {
 			return ""
 		}
@@ -45,12 +60,11 @@ func checkFiles(f *Fleet) []Finding {
 			return ""
 		}
 		return fmt.Sprintf("hard limit %d, about %d needed", hard, need)
-	}), Finding{Text: "A worker may not open as many files as it cannot do without."})
-	if len(all) > 0 || v.places < 2 {
-		return all
+	})
+	if len(few) > 0 || v.places < 2 {
+		return one(few, Finding{Text: "A worker may not open as many files as it cannot do without.", Steps: most(marked(few))})
 	}
-	want := host.FilesWanted(v.ranks)
-	return one(f.faults(func(i int, n *Facts) string {
+	low := f.faults(func(i int, n *Facts) string {
 		l := n.Host.Limits.NoFileHard
 		if !n.GPU.Driver || !n.measured() || l < 0 || l >= want {
 			return ""
@@ -59,7 +73,33 @@ func checkFiles(f *Fleet) []Finding {
 			return fmt.Sprintf("hard limit %d, about %d needed when all ranks talk to all", l, need)
 		}
 		return fmt.Sprintf("hard limit %d", l)
-	}), Finding{Severity: Warning, Text: fmt.Sprintf("For a job of %s a limit of %d open files is advised.", plural(v.ranks, "rank"), want)})
+	})
+	return one(low, Finding{Severity: Warning, Text: fmt.Sprintf("For a job of %s a limit of %d open files is advised.", plural(v.ranks, "rank"), want), Steps: most(marked(low))})
+}
+
+// raise lifts a limit of the shells of nodes, or of their containers.
+func (f *Fleet) raise(nodes []int, what string, limit int64) []Step {
+	value, options := strconv.FormatInt(limit, 10), map[string]string{"nofile": "-n", "memlock": "-l", "nproc": "-u", "as": "-v"}
+	docker := value
+	if limit == host.Unlimited {
+		value = "unlimited"
+	}
+	const text = "raise the limit"
+	steps := f.each(nodes, inShell, text+"; a service that starts the jobs needs it, too (Limit"+strings.ToUpper(what)+"=)", func(_ int, n *Facts) []string {
+		switch {
+		case n.Host.Container != "" && what != "as": // which docker cannot limit
+			return nil
+		case n.Host.Limits.Caps&capSysResource != 0:
+			return []string{"ulimit " + options[what] + " " + value}
+		}
+		return []string{fmt.Sprintf("sudo prlimit --pid $$ --%[1]s=%[2]s:%[2]s", what, value)}
+	})
+	return append(steps, f.each(nodes, toContainer, text, func(_ int, n *Facts) []string {
+		if n.Host.Container == "" || what == "as" {
+			return nil
+		}
+		return []string{fmt.Sprintf("--ulimit %[1]s=%[2]s:%[2]s", what, docker)}
+	})...)
 }
 
 func checkThreads(f *Fleet) []Finding {
@@ -82,8 +122,57 @@ func checkThreads(f *Fleet) []Finding {
 			return fmt.Sprintf("%s %d, about %d needed; %d advised", what, limit, need, host.ThreadsWanted)
 		})
 	}
-	return append(one(find(true), Finding{Text: "The node may not start as many threads as its workers need."}),
-		one(find(false), Finding{Severity: Warning, Text: "The node may start few threads; data loaders and libraries start many."})...)
+	few, low := find(true), find(false)
+	return append(one(few, Finding{Text: "The node may not start as many threads as its workers need.", Steps: f.moreThreads(marked(few))}),
+		one(low, Finding{Severity: Warning, Text: "The node may start few threads; data loaders and libraries start many.", Steps: f.moreThreads(marked(low))})...)
+}
+
+// moreThreads raises whatever limits the threads of nodes.
+func (f *Fleet) moreThreads(nodes []int) []Step {
+	const plenty = 65536
+	want := func(n *Facts) int64 { return max(plenty, 2*host.Load{Local: n.Node.Workers}.Threads()) }
+	low := func(n *Facts, limit int64) bool {
+		return limit >= 0 && limit < max(host.ThreadsWanted, host.Load{Local: n.Node.Workers}.Threads())
+	}
+	pids := func(n *Facts) bool {
+		l := n.Host.Limits
+		return l.PidsMax >= 0 && low(n, max(0, l.PidsMax-max(0, l.PidsCurrent)))
+	}
+	var shells, asked []int
+	limit := int64(plenty)
+	for _, i := range nodes {
+		n := &f.Nodes[i]
+		if l := n.Host.Limits; l.Caps&capSysResource == 0 && low(n, l.NProc) {
+			shells, limit = append(shells, i), max(limit, want(n))
+		}
+		if pids(n) && n.Host.Container == "" {
+			asked = append(asked, i)
+		}
+	}
+	steps := f.raise(shells, "nproc", limit)
+	steps = append(steps, f.each(nodes, toContainer, "let the container start more", func(_ int, n *Facts) []string {
+		if n.Host.Container == "" || !pids(n) {
+			return nil
+		}
+		return []string{"--pids-limit=-1"}
+	})...)
+	steps = append(steps, f.each(nodes, asRoot, "let the kernel start more", func(_ int, n *Facts) []string {
+		var values []string
+		if l := n.Host.Limits; l.ThreadsMax > 0 && low(n, l.ThreadsMax) {
+			values = append(values, fmt.Sprintf("kernel.threads-max=%d", want(n)))
+		}
+		if l := n.Host.Limits; l.PIDMax > 0 && low(n, l.PIDMax) {
+			values = append(values, fmt.Sprintf("kernel.pid_max=%d", want(n)))
+		}
+		if values == nil {
+			return nil
+		}
+		return []string{"sysctl -w " + strings.Join(values, " ")}
+	})...)
+	if asked != nil {
+		steps = append(steps, byHand("ask the administrator of "+f.called(asked)+" for a larger pids.max of the job's cgroup (TasksMax= of its service)"))
+	}
+	return steps
 }
 
 // threads is the tightest limit of the node's processes and threads, -1 when
@@ -116,25 +205,51 @@ func checkTables(f *Fleet) []Finding {
 	if !v.nccl || !v.between() {
 		return nil
 	}
-	return one(f.faults(func(i int, n *Facts) string {
-		if !n.measured() {
-			return ""
-		}
-		s := n.Host.Sysctl
+	values := f.faults(func(i int, n *Facts) string {
 		var low []string
-		add := func(name string, have, want int64) {
-			if have > 0 && have < want {
-				low = append(low, fmt.Sprintf("%s %d, wanted %d", name, have, want))
-			}
-		}
-		add("net.core.somaxconn", s.SomaxConn, min(int64(v.ranks), 16384))
-		add("net.ipv4.neigh.default.gc_thresh3", s.GCThresh3, 4*host.Neighbours(v.places, len(f.carrying(i))))
-		if s.ConntrackMax > 0 && s.ConntrackUsed >= 0 {
-			add("net.netfilter.nf_conntrack_max", s.ConntrackMax, 2*int64(n.Node.Workers)*f.load(i, n).Files())
-			if s.ConntrackUsed > s.ConntrackMax/10*9 {
-				low = append(low, fmt.Sprintf("connection tracking is full: %d of %d", s.ConntrackUsed, s.ConntrackMax))
-			}
+		for _, t := range f.tables(i, n) {
+			low = append(low, t.text)
 		}
 		return strings.Join(low, "; ")
-	}), Finding{Text: "Tables of the kernel are too small for a job of this size."})
+	})
+	return one(values, Finding{Text: "Tables of the kernel are too small for a job of this size.", Steps: f.each(marked(values), asRoot, "raise them", func(i int, n *Facts) []string {
+		var list []string
+		for _, t := range f.tables(i, n) {
+			list = append(list, fmt.Sprintf("%s=%d", t.name, t.want))
+		}
+		return []string{"sysctl -w " + strings.Join(list, " ")}
+	})})
+}
+
+// kernelTable is one of the kernel's that is too small.
+type kernelTable struct {
+	name string
+	want int64
+	text string
+}
+
+func (f *Fleet) tables(i int, n *Facts) (low []kernelTable) {
+	if !n.measured() {
+		return nil
+	}
+	v, s := f.look(), n.Host.Sysctl
+	add := func(name string, have, want int64) {
+		if have > 0 && have < want {
+			low = append(low, kernelTable{name, want, fmt.Sprintf("%s %d, wanted %d", name, have, want)})
+		}
+	}
+	add("net.core.somaxconn", s.SomaxConn, min(int64(v.ranks), 16384))
+	add("net.ipv4.neigh.default.gc_thresh3", s.GCThresh3, 4*host.Neighbours(v.places, len(f.carrying(i))))
+	if s.ConntrackMax > 0 && s.ConntrackUsed >= 0 {
+		const name = "net.netfilter.nf_conntrack_max"
+		want := 2 * int64(n.Node.Workers) * f.load(i, n).Files()
+		full := s.ConntrackUsed > s.ConntrackMax/10*9
+		if full {
+			want = max(want, 2*s.ConntrackMax)
+			low = append(low, kernelTable{name, want, fmt.Sprintf("connection tracking is full: %d of %d", s.ConntrackUsed, s.ConntrackMax)})
+		} else {
+			add(name, s.ConntrackMax, want)
+		}
+	}
+	return low
 }

@@ -14,7 +14,7 @@ func limitCases() map[string][]ruleCase {
 	return map[string][]ruleCase{
 		"L01": {
 			{name: "Docker's default for half of the ranks", nodes: 1, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Node.Workers = 4; small(&f.Nodes[0]) }},
-			{name: "Docker's default", nodes: 1, severity: Error, odd: []int{0}, change: func(f *Fleet) { small(&f.Nodes[0]) }, says: []string{"60 MiB free of 64 MiB, about 73 MiB needed", "--shm-size=8g"}},
+			{name: "Docker's default", nodes: 1, severity: Error, odd: []int{0}, change: func(f *Fleet) { small(&f.Nodes[0]) }, says: []string{"60 MiB free of 64 MiB, about 73 MiB needed", "mount -o remount,size=8G /dev/shm"}},
 			{name: "full", severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Host.SHM.Free = 0 }},
 			{name: "small", severity: Warning, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Host.SHM.Size, f.Nodes[2].Host.SHM.Free = 512<<20, 500<<20 }},
 			{name: "one worker", change: func(f *Fleet) { f.all(func(n *Facts) { n.Node.Workers = 1; small(n) }) }},
@@ -50,7 +50,7 @@ func limitCases() map[string][]ruleCase {
 			{name: "without GPUs", base: cpus, change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = 8, 8 })},
 		},
 		"L03": {
-			{name: "8 MiB", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.MemLockSoft = 8 << 20 }), says: []string{"limit 8 MiB", "LimitMEMLOCK=infinity"}},
+			{name: "8 MiB", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.MemLockSoft = 8 << 20 }), says: []string{"limit 8 MiB", "LimitMEMLOCK=", "sudo prlimit --pid $$ --memlock=unlimited:unlimited"}},
 			{name: "many GiB", severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.MemLockSoft = 16 << 30 })},
 			{name: "privileged", change: limit(func(l *host.Limits) { l.MemLockSoft, l.Caps = 8<<20, capIPCLock })},
 			{name: "over sockets", change: func(f *Fleet) {
@@ -101,7 +101,7 @@ func limitCases() map[string][]ruleCase {
 		},
 		"L07": {
 			{name: "a tight cgroup", nodes: 1, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Host.Limits.MemMax, f.Nodes[0].Host.Limits.MemCurrent = 8<<30, 3<<30 }, says: []string{"5.0 GiB left of 8.0 GiB for 8 workers"}},
-			{name: "a limited address space", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.AS = 64 << 30 }), says: []string{"ulimit -v unlimited"}},
+			{name: "a limited address space", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.AS = 64 << 30 }), says: []string{"sudo prlimit --pid $$ --as=unlimited:unlimited"}},
 			{name: "enough", change: limit(func(l *host.Limits) { l.MemMax, l.MemCurrent = 900<<30, 3<<30 })},
 			{name: "without GPUs", base: cpus, change: limit(func(l *host.Limits) { l.AS, l.MemMax, l.MemCurrent = 1, 1, 1 })},
 			{name: "not known", change: blind},

@@ -15,28 +15,34 @@ func linkRules() []Rule {
 			ID: "I05", Name: "mtu", Severity: Warning,
 			Meaning: "The interfaces that carry data have the same MTU on every node; a large write that does not arrive is an error.",
 			Users:   "Init works, and the first large transfer stalls.",
-			Fix:     "set one MTU on all nodes, and one that every switch between them passes:\n  ip link set dev eth0 mtu 1500",
+			Steps:   []Step{asRoot("set one MTU, which every switch between the nodes passes", "ip link set dev eth0 mtu 1500").everywhere()},
 			Check:   checkMTU,
 		},
 		{
 			ID: "I06", Name: "dup-address", Severity: Error,
 			Meaning: "No address, hardware address or GUID that workers use belongs to two nodes.",
 			Users:   "Connections that come and go, data at the wrong host, `Connection reset by peer`.",
-			Fix:     "give every node an address of its own; containers in a bridge's private network need the host's network (docker run --network=host)",
-			Check:   checkDuplicates,
+			Steps: []Step{
+				byHand("ask the administrator of the network to give every node an address of its own"),
+				toContainer("a container needs the machine's network instead of a bridge's private one", "--network=host").or(),
+			},
+			Check: checkDuplicates,
 		},
 		{
 			ID: "I11", Name: "speed", Severity: Warning,
 			Meaning: "The interfaces that carry data are at most twice as fast on one node as on another.",
 			Users:   "A slow job: every collective waits for the slowest link.",
-			Fix:     "look at the cable, the switch port and autonegotiation, or choose another interface:\n  ethtool eth0",
-			Check:   checkSpeed,
+			Steps: []Step{
+				byHand("ask the administrator of the marked nodes to look at the cable, the switch port and autonegotiation"),
+				toLook("how fast the link is", "ethtool eth0"),
+			},
+			Check: checkSpeed,
 		},
 		{
 			ID: "I13", Name: "multi-subnet", Severity: Warning,
 			Meaning: "A chosen interface shares its subnet with no other interface of the node, unless ARP and reverse path filtering are set for it.",
 			Users:   "Answers leave by another interface than requests came in by, and are dropped.",
-			Fix:     "put the interfaces into different subnets, or:\n  sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2",
+			Steps:   []Step{asRoot("have the kernel keep the interfaces apart", "sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2")},
 			Check:   checkSameSubnet,
 		},
 	}
@@ -63,7 +69,7 @@ func checkMTU(f *Fleet) []Finding {
 		return strings.Join(slices.Compact(list), ", ")
 	})
 	f.describe(values, func(i int) string { p, _ := f.lead(i); return show(p) })
-	all := one(values, Finding{Text: "The interfaces that carry data have different MTUs. A larger packet than the path takes may vanish without a word."})
+	all := one(values, Finding{Text: "The interfaces that carry data have different MTUs. A larger packet than the path takes may vanish without a word.", Steps: f.oneMTU(values)})
 	all = append(all, f.stalls()...)
 	if !f.look().nccl {
 		return all
@@ -81,9 +87,36 @@ func checkMTU(f *Fleet) []Finding {
 		slices.Sort(list)
 		return strings.Join(slices.Compact(list), ", ")
 	}), Finding{
-		Text: "The adapters have different active MTUs.",
-		Fix:  "set the same MTU on all adapters and their switch ports",
+		Text:  "The adapters have different active MTUs.",
+		Steps: []Step{byHand("ask the administrator of the fabric to set one MTU on all adapters and their switch ports")},
 	})...)
+}
+
+// oneMTU sets the MTU that most nodes have; where no more have it than another,
+// the smallest, which every switch between them passes.
+func (f *Fleet) oneMTU(values []Value) []Step {
+	mtu := 0
+	take := func(i int) {
+		for _, p := range f.carrying(i) {
+			if link := f.Nodes[i].link(p); link != nil && link.MTU > 0 && (mtu == 0 || link.MTU < mtu) {
+				mtu = link.MTU
+			}
+		}
+	}
+	for k, v := range values {
+		if k == 0 || !majority(values) {
+			take(v.Nodes[0])
+		}
+	}
+	return f.each(others(values, -1), asRoot, "set one MTU", func(i int, n *Facts) []string {
+		var lines []string
+		for _, p := range f.carrying(i) {
+			if link := n.link(p); link != nil && link.MTU > 0 && link.MTU != mtu && local(p) == "" {
+				lines = append(lines, fmt.Sprintf("ip link set dev %s mtu %d", quote(link.Name), mtu))
+			}
+		}
+		return lines
+	})
 }
 
 func checkDuplicates(f *Fleet) []Finding {
@@ -109,8 +142,8 @@ func checkDuplicates(f *Fleet) []Finding {
 		}
 		return keys
 	}), Finding{
-		Text: "Several nodes have the same hardware address in one network.",
-		Fix:  "give every machine an address of its own; a cloned virtual machine keeps its original's",
+		Text:  "Several nodes have the same hardware address in one network.",
+		Steps: []Step{byHand("ask the administrator of the marked machines to give each a hardware address of its own; a cloned virtual machine keeps its original's")},
 	})...)
 	all = append(all, f.impostors()...)
 	return append(all, one(f.twice(v.machine, func(_ int, n *Facts) []string {
@@ -122,8 +155,8 @@ func checkDuplicates(f *Fleet) []Finding {
 		}
 		return keys
 	}), Finding{
-		Text: "Adapters of several machines have the same GUID.",
-		Fix:  "give every adapter the GUID that its vendor gave it",
+		Text:  "Adapters of several machines have the same GUID.",
+		Steps: []Step{byHand("ask the administrator of the marked machines to give every adapter the GUID that its vendor gave it")},
 	})...)
 }
 

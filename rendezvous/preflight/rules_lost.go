@@ -29,7 +29,7 @@ func (f *Fleet) undelivered() []Finding {
 				return ""
 			}
 			if names := len(n.Lost.Missing) + len(n.Lost.Changed) + len(n.Lost.Forced) + len(n.Lost.Untried); names > most {
-				x.Fix, most = strings.Join(n.Lost.Fix, "\n"), names
+				x.Steps, most = n.Lost.steps(), names
 			}
 			return n.Lost.describe()
 		})
@@ -98,4 +98,32 @@ func (l *Lost) describe() string {
 		parts = append(parts, text)
 	}
 	return "behind " + l.Wrapper + ": " + strings.Join(parts, "; ")
+}
+
+// steps are the lines of Fix, of which those that begin with two blanks are the
+// beginnings of command lines.
+func (l *Lost) steps() (steps []Step) {
+	for _, line := range l.Fix {
+		command, ok := strings.CutPrefix(line, "  ")
+		command = strings.TrimSuffix(command, " ...")
+		switch n := len(steps) - 1; {
+		case ok && n >= 0 && steps[n].Place == ByHand:
+			steps[n] = toProgram(strings.TrimSuffix(steps[n].Text, ":"), command)
+		case ok && n >= 0:
+			steps[n].Lines = append(steps[n].Lines, command)
+		case line != "":
+			steps = append(steps, byHand(line))
+		}
+	}
+	if len(steps) > 0 {
+		return steps
+	}
+	names := slices.Concat(l.Missing, l.Changed, l.Untried)
+	switch engine, _, _ := strings.Cut(l.Wrapper, " "); {
+	case len(names) == 0:
+		return []Step{byHand("do not give " + strings.Join(l.Forced, ", ") + " a value of your own on the command line: every worker has another")}
+	case engine == "docker" || engine == "podman" || engine == "nerdctl":
+		return []Step{toProgram("pass them on", l.Wrapper+" -e "+strings.Join(names, " -e "))}
+	}
+	return []Step{byHand("start gorun behind " + l.Wrapper + ", or have it pass on " + strings.Join(names, ", "))}
 }

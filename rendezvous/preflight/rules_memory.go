@@ -20,28 +20,37 @@ func memoryRules() []Rule {
 				toContainer("", "--shm-size=8g").or(),
 				byHand("in Kubernetes, mount an emptyDir with medium: Memory at /dev/shm").or(),
 			},
-			Check:   checkSHM,
+			Check: checkSHM,
 		},
 		{
 			ID: "L03", Name: "memlock", Severity: Error,
 			Meaning: "Where NCCL uses InfiniBand or RoCE, locked memory is not limited; a limit of 1 GiB or more is a warning.",
 			Users:   "`Call to ibv_reg_mr_iova2 failed ... Cannot allocate memory`, `ibv_create_qp failed`.",
-			Fix:     "lift the limit, also of the service that starts the containers or the jobs (LimitMEMLOCK=infinity for containerd, docker, slurmd):\n  ulimit -l unlimited\n  docker run --ulimit memlock=-1 ...",
-			Check:   checkMemLock,
+			Steps: []Step{
+				inShell("lift the limit; of a service that starts the containers or the jobs (containerd, docker, slurmd) it is LimitMEMLOCK=infinity", "sudo prlimit --pid $$ --memlock=unlimited:unlimited"),
+				toContainer("", "--ulimit memlock=-1:-1").or(),
+			},
+			Check: checkMemLock,
 		},
 		{
 			ID: "L05", Name: "stack", Severity: Warning,
 			Meaning: "The stack is limited where NCCL before 2.28 uses NVLink across nodes: an unlimited one gives its threads too small a stack.",
 			Users:   "A segmentation fault in a thread of NCCL's.",
-			Fix:     "limit it, or upgrade NCCL:\n  ulimit -s 8192",
-			Check:   checkStack,
+			Steps: []Step{
+				inShell("limit it", "ulimit -S -s 8192"),
+				byHand("install NCCL 2.28 or newer on all nodes").or(),
+			},
+			Check: checkStack,
 		},
 		{
 			ID: "L07", Name: "memory", Severity: Warning,
 			Meaning: "The cgroup leaves every worker 1 GiB; a limit of the address space, which CUDA cannot live with, is an error.",
 			Users:   "Exit code 137, or `CUDA error: out of memory` at the start.",
-			Fix:     "raise the memory limit of the container or job",
-			Check:   checkMemory,
+			Steps: []Step{
+				toContainer("give the container more memory", "--memory=64g"),
+				byHand("ask the scheduler for more memory (--mem of Slurm, resources.limits of Kubernetes)").or(),
+			},
+			Check: checkMemory,
 		},
 	}
 }
@@ -96,8 +105,36 @@ func checkSHM(f *Fleet) []Finding {
 			return fmt.Sprintf("%s free of %s, about %s needed", size(s.Free), size(s.Size), size(need))
 		})
 	}
-	return slices.Concat(all, one(find(true), Finding{Text: "/dev/shm is too small for the ranks of the node."}),
-		one(find(false), Finding{Severity: Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders."}))
+	few, low := find(true), find(false)
+	return slices.Concat(all, one(few, Finding{Text: "/dev/shm is too small for the ranks of the node.", Steps: f.enlarge(marked(few))}),
+		one(low, Finding{Severity: Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders.", Steps: f.enlarge(marked(low))}))
+}
+
+// enlarge makes /dev/shm large enough for the ranks of nodes.
+func (f *Fleet) enlarge(nodes []int) []Step {
+	gib := func(n *Facts) int64 {
+		s := n.Host.SHM
+		need := host.Load{Ranks: n.Node.Workers, Local: n.Node.Workers, Channels: 1}.SHM()
+		return max(8, (s.Size-s.Free+need)>>30+1)
+	}
+	steps := f.each(nodes, asRoot, "make /dev/shm larger", func(_ int, n *Facts) []string {
+		if n.Host.Container != "" {
+			return nil
+		}
+		return []string{fmt.Sprintf("mount -o remount,size=%dG /dev/shm", gib(n))}
+	})
+	pods := false
+	steps = append(steps, f.each(nodes, toContainer, "make /dev/shm larger", func(_ int, n *Facts) []string {
+		if n.Host.Container == "" {
+			return nil
+		}
+		pods = pods || n.Host.Container == "kubernetes"
+		return []string{fmt.Sprintf("--shm-size=%dg", gib(n))}
+	})...)
+	if pods {
+		steps = or(steps, byHand("in Kubernetes, mount an emptyDir with medium: Memory at /dev/shm"))
+	}
+	return steps
 }
 
 // capIPCLock and capSysResource are bits of CapEff (linux/capability.h).
@@ -114,7 +151,9 @@ func checkMemLock(f *Fleet) []Finding {
 		})
 	}
 	const text = "NCCL registers memory with the adapters, and the limit of locked memory forbids it"
-	return append(one(find(true), Finding{Text: text + "."}), one(find(false), Finding{Severity: Warning, Text: text + " beyond this size."})...)
+	few, low := find(true), find(false)
+	return append(one(few, Finding{Text: text + ".", Steps: f.raise(marked(few), "memlock", host.Unlimited)}),
+		one(low, Finding{Severity: Warning, Text: text + " beyond this size.", Steps: f.raise(marked(low), "memlock", host.Unlimited)})...)
 }
 
 func checkStack(f *Fleet) []Finding {
@@ -141,17 +180,18 @@ func (n *Facts) multiNodeNVLink() bool {
 }
 
 func checkMemory(f *Fleet) []Finding {
-	all := one(f.faults(func(_ int, n *Facts) string {
+	limited := f.faults(func(_ int, n *Facts) string {
 		if !n.GPU.Driver || !n.measured() || n.Host.Limits.AS < 0 {
 			return ""
 		}
 		return "limit " + size(n.Host.Limits.AS)
-	}), Finding{
+	})
+	all := one(limited, Finding{
 		Severity: Error,
 		Text:     "The address space is limited; CUDA reserves more than the machine has memory and fails.",
-		Fix:      "lift the limit:\n  ulimit -v unlimited",
+		Steps:    f.raise(marked(limited), "as", host.Unlimited),
 	})
-	return append(all, one(f.faults(func(_ int, n *Facts) string {
+	tight := f.faults(func(_ int, n *Facts) string {
 		l := n.Host.Limits
 		if !n.GPU.Driver || !n.measured() || l.MemMax < 0 || l.MemCurrent < 0 {
 			return ""
@@ -160,5 +200,18 @@ func checkMemory(f *Fleet) []Finding {
 			return fmt.Sprintf("%s left of %s for %s", size(left), size(l.MemMax), plural(n.Node.Workers, "worker"))
 		}
 		return ""
-	}), Finding{Text: "The cgroup leaves too little memory for the workers."})...)
+	})
+	return append(all, one(tight, Finding{Text: "The cgroup leaves too little memory for the workers.", Steps: f.moreMemory(marked(tight))})...)
+}
+
+// moreMemory gives containers what their workers lack, and asks whoever made the
+// other cgroups.
+func (f *Fleet) moreMemory(nodes []int) []Step {
+	steps := f.each(nodes, toContainer, "give the container more memory", func(_ int, n *Facts) []string {
+		if n.Host.Container == "" {
+			return nil
+		}
+		return []string{fmt.Sprintf("--memory=%dg", n.Host.Limits.MemCurrent>>30+1+2*int64(max(n.Node.Workers, 1)))}
+	})
+	return or(steps, byHand("ask the scheduler for more memory (--mem of Slurm, resources.limits of Kubernetes) on "+f.called(nodes)))
 }

@@ -13,14 +13,14 @@ func modelRules() []Rule {
 			ID: "D05", Name: "gpu-model", Severity: Warning,
 			Meaning: "All nodes have GPUs of one model.",
 			Users:   "Every rank waits for the slowest; out of memory on some nodes only; other algorithms on some ranks.",
-			Fix:     "start the job on nodes of one kind, or give the larger nodes no more work than the smaller ones can do",
+			Steps:   []Step{byHand("start the job on nodes of one kind, or give the larger nodes no more work than the smaller ones can do")},
 			Check:   checkModel,
 		},
 		{
 			ID: "D08", Name: "cuda-order", Severity: Warning,
 			Meaning: "On a node with GPUs of several models CUDA_DEVICE_ORDER is PCI_BUS_ID, so that CUDA numbers them as NVML and nvidia-smi do.",
 			Users:   "LOCAL_RANK is another GPU than nvidia-smi shows under that number, far from the rank's network card.",
-			Fix:     "number the GPUs by their place on the bus:\n  export CUDA_DEVICE_ORDER=PCI_BUS_ID",
+			Steps:   []Step{everyRank("number the GPUs by their place on the bus", "CUDA_DEVICE_ORDER", "PCI_BUS_ID")},
 			Check:   checkOrder,
 		},
 	}

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -11,7 +12,7 @@ func programRules() []Rule {
 		ID: "R03", Name: "script-same", Severity: Error,
 		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments or another Python are a warning. System programs may differ.",
 		Users:   "The ranks run different code: a hang, or `shape mismatch`.",
-		Fix:     "copy the program to every node anew, or start it from a shared file system",
+		Steps:   []Step{byHand("copy the program to all nodes anew, or start it from a shared file system")},
 		Check:   checkProgram,
 	}}
 }
@@ -28,8 +29,8 @@ func checkProgram(f *Fleet) []Finding {
 
 	values = f.differ(func(_ int, n *Facts) string { return n.Libraries.Torch })
 	all = append(all, one(values, Finding{
-		Text: "The nodes have different versions of torch.",
-		Fix:  "install the same torch on every node",
+		Text:  "The nodes have different versions of torch.",
+		Steps: f.installTorch(values),
 	})...)
 
 	values = f.differInRole(func(n *Facts) string {
@@ -41,7 +42,7 @@ func checkProgram(f *Fleet) []Finding {
 	all = append(all, one(values, Finding{
 		Severity: Warning,
 		Text:     "The nodes give the program different arguments.",
-		Fix:      "start the same command on every node, unless the difference is meant",
+		Steps:    []Step{byHand("start the same command on every node, unless the difference is meant")},
 	})...)
 
 	return append(all, one(f.differ(func(_ int, n *Facts) string {
@@ -52,8 +53,29 @@ func checkProgram(f *Fleet) []Finding {
 	}), Finding{
 		Severity: Warning,
 		Text:     "The nodes run different releases of Python; what one rank pickles another may not read.",
-		Fix:      "use the same Python on every node",
+		Steps:    []Step{byHand("use the same Python on every node; PYTHON_EXEC names another one")},
 	})...)
+}
+
+// installTorch has all nodes install the release that most nodes have, or else the
+// first node's. One of PyTorch's own index names the CUDA that it is for.
+func (f *Fleet) installTorch(values []Value) []Step {
+	if values == nil {
+		return nil
+	}
+	good := 0
+	if !majority(values) {
+		good = slices.IndexFunc(values, func(v Value) bool { return v.Nodes[0] == 0 })
+	}
+	good = max(good, 0)
+	version := f.Nodes[values[good].Nodes[0]].Libraries.Torch
+	index := ""
+	if _, build, ok := strings.Cut(version, "+"); ok {
+		index = " --index-url https://download.pytorch.org/whl/" + quote(build)
+	}
+	return f.each(others(values, good), inShell, "install torch "+version, func(_ int, n *Facts) []string {
+		return []string{n.pip() + " install " + quote("torch=="+version) + index}
+	})
 }
 
 // differInRole is differ among the nodes of each role: a trainer and an

@@ -10,15 +10,21 @@ func reachRules() []Rule {
 			ID: "I02", Name: "reach-bootstrap", Severity: Error,
 			Meaning: "Nodes connect to each other, in both directions, from and to the address that NCCL's bootstrap (or Gloo) would use; another source address on arrival is a warning.",
 			Users:   "`connect to ... returned Connection refused`, `timed out` or `No route to host`, `exceeded error retry count`, `Software caused connection abort` (before 2.24), `Gloo connectFullMesh failed`, or a hang in init.",
-			Fix:     "choose the interfaces of a network that all nodes share, or open all TCP ports between the nodes:\n  gorun --iface 10.37.8.0/24 ...",
-			Check:   checkBootstrap,
+			Steps: []Step{
+				toGorun("use a network that all nodes share", "--iface auto").everywhere(),
+				byHand("ask the administrator of the firewalls to let all TCP ports through between the nodes, in both directions").or(),
+			},
+			Check: checkBootstrap,
 		},
 		{
 			ID: "I03", Name: "reach-data", Severity: Error,
 			Meaning: "When sockets carry the data, nodes connect to each other on every interface that NCCL would use, the k-th with the k-th.",
 			Users:   "Init works, and the first collective hangs or ends with `connect to 172.18.0.1<...> returned Connection refused`.",
-			Fix:     "exclude what does not lead to the other nodes:\n  export NCCL_SOCKET_IFNAME=^docker,lo,br-,virbr,veth,cni,flannel",
-			Check:   checkData,
+			Steps: []Step{
+				everyRank("use one interface alone that leads to the other nodes", "NCCL_SOCKET_IFNAME", "=eth0"),
+				byHand("ask the administrator of the network to connect the others of the nodes with each other").or(),
+			},
+			Check: checkData,
 		},
 		{
 			ID: "I04", Name: "port-range", Severity: Error,
@@ -106,7 +112,7 @@ func checkData(f *Fleet) []Finding {
 	})
 	found := f.accuse(evidence, connecting(), "NCCL takes every one of these interfaces for data: init would work, and the first collective would hang or fail")
 	for i := range found {
-		found[i].Fix = f.leaveOut(evidence, found[i].Fix)
+		found[i].Steps = f.leaveOut(evidence, found[i].Steps)
 	}
 	return found
 }
@@ -132,7 +138,7 @@ func (f *Fleet) stalls() []Finding {
 	found := f.accuse(evidence, writing(), "Connections are made, and of 64 KiB not all arrive: packets as large as the interface's MTU vanish on the way. The first large transfer would stall")
 	for i := range found {
 		found[i].Severity = Error
-		found[i].Fix = f.shrink(evidence)
+		found[i].Steps = f.shrink(evidence)
 	}
 	return found
 }

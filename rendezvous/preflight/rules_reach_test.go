@@ -59,17 +59,17 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 		},
 		{
 			"a firewall on one node", three, hit(func(_, to int) bool { return to == 1 }, preflight.TimedOut),
-			"Nobody can connect to node1 (eth0 10.0.0.2): timed out.", "on node1:\n  ip -br addr; nft list ruleset; iptables -S\non node0:\n  ip route get 10.0.0.2 from 10.0.0.1",
+			"Nobody can connect to node1 (eth0 10.0.0.2): timed out.", "on node1:\n  ip -br addr; nft list ruleset; iptables -S\nwhich way the packets take; on node0:\n  ip route get 10.0.0.2 from 10.0.0.1",
 			[]int{1},
 		},
 		{
 			"a firewall of its own", three, hit(func(from, _ int) bool { return from == 2 }, preflight.Denied),
-			"node2 (eth0 10.0.0.3) can connect to nobody: denied.", "let node2 open connections",
+			"node2 (eth0 10.0.0.3) can connect to nobody: denied.", "ask the administrator of node2 to let it open connections",
 			[]int{2},
 		},
 		{
 			"an address is gone", three, hit(func(from, _ int) bool { return from == 2 }, preflight.NoAddress),
-			"node2 (eth0 10.0.0.3) can connect to nobody: no address.", "give node2 its address 10.0.0.3 again",
+			"node2 (eth0 10.0.0.3) can connect to nobody: no address.", "ask the administrator of node2 to give it its address 10.0.0.3 again",
 			[]int{2},
 		},
 		{
@@ -79,7 +79,7 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 		},
 		{
 			"everything", three, hit(func(int, int) bool { return true }, preflight.TimedOut),
-			"No node can connect to any other: timed out.", "open all TCP ports", nil,
+			"No node can connect to any other: timed out.", "let all TCP ports through", nil,
 		},
 		{
 			"two broken in the same way", slices.Concat(three, []simnode{{"eth0 10.0.0.4/24"}, {"eth0 10.0.0.5/24"}}), hit(func(_, to int) bool { return to == 1 || to == 3 }, preflight.TimedOut),

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
+	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // transportRules are N01, N02 and N05: which network NCCL takes for data.
@@ -16,22 +17,31 @@ func transportRules() []Rule {
 			ID: "N01", Name: "net-kind", Severity: Error,
 			Meaning: "NCCL moves data over the same kind of network on every node, and a network that NCCL_NET forces is there.",
 			Users:   "`Error: network IB not found.`, `Failed to initialize any NET plugin`, `socketFinalizeAccept: wrong type 4 != 3`, or a silent hang.",
-			Fix:     "make the network work on every node, or force the one that all have:\n  export NCCL_NET=Socket",
-			Check:   checkKind,
+			Steps: []Step{
+				everyRank("force the network that all nodes have, which is slower than InfiniBand", "NCCL_NET", "Socket"),
+				byHand("ask the administrator of the marked nodes to make the network work there that the others use").or(),
+			},
+			Check: checkKind,
 		},
 		{
 			ID: "N02", Name: "plugin-same", Severity: Error,
 			Meaning: "NCCL's net and tuner plugins are the same files on every node, or on none.",
 			Users:   "A silent hang, or an address family that does not exist.",
-			Fix:     "install the same plugin on every node, or keep NCCL from it everywhere:\n  export NCCL_NET_PLUGIN=none NCCL_TUNER_PLUGIN=none",
-			Check:   checkPlugins,
+			Steps: []Step{
+				toGorun("keep NCCL from the plugins on all nodes", "-x NCCL_NET_PLUGIN=none -x NCCL_TUNER_PLUGIN=none"),
+				byHand("install the same plugin on all nodes").or(),
+			},
+			Check: checkPlugins,
 		},
 		{
 			ID: "N05", Name: "ib-perm", Severity: Error,
 			Meaning: "Where active adapters are, libibverbs, its provider library and the files of /dev/infiniband are usable; when no node can use them, or every node as many, it is a warning.",
 			Users:   "`NET/IB : Unable to open device mlx5_0`, or NCCL that falls back to sockets without a word.",
-			Fix:     "install rdma-core with the provider library in the image, and give the container the adapters:\n  docker run --device=/dev/infiniband --cap-add=IPC_LOCK ...",
-			Check:   checkVerbs,
+			Steps: []Step{
+				toContainer("give the container the adapters, and an image with rdma-core and the provider library", "--device=/dev/infiniband --cap-add=IPC_LOCK"),
+				byHand("ask the administrator of the marked nodes to install rdma-core with the provider library, and to let the job's user open /dev/infiniband").or(),
+			},
+			Check: checkVerbs,
 		},
 	}
 }
@@ -48,15 +58,12 @@ func (f *Fleet) verbs(i int) bool {
 
 func checkKind(f *Fleet) []Finding {
 	v := f.look()
-	all := one(f.faults(func(i int, n *Facts) string {
+	all := advised(one(f.faults(func(i int, n *Facts) string {
 		if c := v.carrier[i]; c.err != "" {
 			return c.why + ": " + c.err
 		}
 		return ""
-	}), Finding{
-		Text: "NCCL_NET forces a network that is not there; NCCL would end the job.",
-		Fix:  "install what is missing, or leave the choice to NCCL:\n  unset NCCL_NET",
-	})
+	}), Finding{Text: "NCCL_NET forces a network that is not there; NCCL would end the job."}), f.unforce)
 	if v.places < 2 {
 		return all
 	}
@@ -75,6 +82,27 @@ func checkKind(f *Fleet) []Finding {
 	return append(all, one(values, Finding{Text: "NCCL would move data over different kinds of network; they do not understand each other."})...)
 }
 
+// unforce takes NCCL_NET away where all nodes then have the same network, and
+// else forces the one that all have.
+func (f *Fleet) unforce() []Step {
+	kinds := map[string]bool{}
+	for _, n := range f.known() {
+		kind, _, _ := rdma.Transport(n.RDMA, func(name string) string {
+			if name == "NCCL_NET" {
+				return ""
+			}
+			return n.env(name)
+		}, n.ncclCode())
+		kinds[kind] = true
+	}
+	var steps []Step
+	if len(kinds) == 1 {
+		steps = f.takeAway("leave the choice to NCCL", func(s setting.Value) bool { return s.Name == "NCCL_NET" })
+	}
+	steps = or(steps, everyRank("force the network that all nodes have", "NCCL_NET", "Socket"))
+	return or(steps, byHand("ask the administrator of the marked nodes to install what is missing there"))
+}
+
 func checkPlugins(f *Fleet) []Finding {
 	if f.look().places < 2 {
 		return nil
@@ -91,7 +119,11 @@ func checkPlugins(f *Fleet) []Finding {
 			}
 			return f.Nodes[i].noPlugin(kind)
 		})
-		all = append(all, Finding{Text: "The nodes load different " + kind + " plugins of NCCL.", Values: values})
+		variable := "NCCL_" + strings.ToUpper(kind) + "_PLUGIN"
+		all = append(all, Finding{Text: "The nodes load different " + kind + " plugins of NCCL.", Values: values, Steps: []Step{
+			everyRank("keep NCCL from them on all nodes", variable, "none"),
+			byHand("install the same plugin on all nodes").or(),
+		}})
 	}
 	return all
 }
@@ -117,6 +149,9 @@ func (f *Fleet) plugins(kind string) []Value {
 
 // plugin is the first of a kind that NCCL can load.
 func (n *Facts) plugin(kind string) *rdma.Plugin {
+	if rdma.Without(n.env, kind) {
+		return nil
+	}
 	for i := range n.RDMA.Plugin {
 		if p := &n.RDMA.Plugin[i]; p.Name == kind && p.Error == "" {
 			return p
@@ -127,6 +162,9 @@ func (n *Facts) plugin(kind string) *rdma.Plugin {
 
 // noPlugin is why one that was asked for cannot be loaded.
 func (n *Facts) noPlugin(kind string) string {
+	if rdma.Without(n.env, kind) {
+		return ""
+	}
 	for _, p := range n.RDMA.Plugin {
 		if p.Name == kind && p.Error != "" {
 			return p.Error
@@ -144,6 +182,7 @@ func checkVerbs(f *Fleet) []Finding {
 	for _, c := range v.carrier {
 		someIB = someIB || c.kind == "IB"
 	}
+	sockets := everyRank("have all nodes use sockets, and know that they are slow", "NCCL_NET", "Socket").or()
 	x := Finding{Text: "NCCL would use sockets on these nodes though they have active adapters: 10 to 100 times slower, and not what other nodes use."}
 	if !someIB {
 		x.Severity = Warning
@@ -156,7 +195,10 @@ func checkVerbs(f *Fleet) []Finding {
 		}
 		return c.why
 	}), x)
-	return append(all, one(odd(f.collect(func(i int, n *Facts, add func(string)) {
+	for i := range all {
+		all[i].Steps = append(f.openAdapters(marked(all[i].Values)), sockets)
+	}
+	closed := odd(f.collect(func(i int, n *Facts, add func(string)) {
 		if v.carrier[i].kind != "IB" {
 			return
 		}
@@ -165,7 +207,35 @@ func checkVerbs(f *Fleet) []Finding {
 				add(why)
 			}
 		}
-	})), f.closedAdapters())...)
+	}))
+	x = f.closedAdapters()
+	x.Steps = f.openAdapters(marked(closed))
+	return append(all, one(closed, x)...)
+}
+
+// openAdapters has nodes open the files of their adapters.
+func (f *Fleet) openAdapters(nodes []int) []Step {
+	steps := f.each(nodes, toContainer, "give the container the adapters", func(_ int, n *Facts) []string {
+		if n.Host.Container == "" {
+			return nil
+		}
+		return []string{"--device=/dev/infiniband --cap-add=IPC_LOCK"}
+	})
+	steps = append(steps, f.each(nodes, asRoot, "let the job's user open them", func(_ int, n *Facts) []string {
+		var files []string
+		for _, d := range n.RDMA.Devices {
+			for _, node := range n.RDMA.Nodes {
+				if n.Host.Container == "" && d.Verbs != "" && node.Path == "/dev/infiniband/"+d.Verbs && strings.Contains(node.Error, "permission denied") {
+					files = append(files, quote(node.Path))
+				}
+			}
+		}
+		if files == nil {
+			return nil
+		}
+		return []string{"chmod a+rw " + strings.Join(files, " ")}
+	})...)
+	return or(steps, byHand("ask the administrator of "+f.called(nodes)+" to install rdma-core with the adapters' provider library, and to let the job's user open /dev/infiniband"))
 }
 
 // closedAdapters: a node with fewer adapters than others is an error; where each

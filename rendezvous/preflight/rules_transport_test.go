@@ -35,7 +35,7 @@ func transportCases() map[string][]ruleCase {
 			{name: "IB is forced, no libibverbs", severity: Error, odd: []int{1}, change: func(f *Fleet) {
 				f.all(func(n *Facts) { n.set("NCCL_NET", "IB") })
 				noVerbs(&f.Nodes[1])
-			}, says: []string{"NCCL_NET=IB: Failed to initialize any NET plugin: libibverbs.so.1 is not found", "unset NCCL_NET"}},
+			}, says: []string{"NCCL_NET=IB: Failed to initialize any NET plugin: libibverbs.so.1 is not found", "gorun -x NCCL_NET=Socket ..."}},
 			{name: "on one node alone", nodes: 1, severity: Error, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].set("NCCL_NET", "IB"); noVerbs(&f.Nodes[0]) }},
 			{name: "one node without libibverbs", severity: Error, odd: []int{3}, change: func(f *Fleet) { noVerbs(&f.Nodes[3]) }, says: []string{"Socket (NCCL_NET is not set, and IB does not work: libibverbs.so.1 is not found)", "IB (4 active ports; NCCL_NET is not set)"}},
 			{name: "IB is off on one node", severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].set("NCCL_IB_DISABLE", "1") }},
@@ -101,7 +101,7 @@ func transportCases() map[string][]ruleCase {
 			{name: "InfiniBand with an index", change: func(f *Fleet) { f.all(func(n *Facts) { n.set("NCCL_IB_GID_INDEX", "3") }) }},
 		},
 		"N05": {
-			{name: "no permission on one node", severity: Error, odd: []int{1}, change: func(f *Fleet) { bar(&f.Nodes[1], 4) }, says: []string{"/dev/infiniband/uverbs0 of mlx5_0 cannot be opened: permission denied", "--device=/dev/infiniband"}},
+			{name: "no permission on one node", severity: Error, odd: []int{1}, change: func(f *Fleet) { bar(&f.Nodes[1], 4) }, says: []string{"/dev/infiniband/uverbs0 of mlx5_0 cannot be opened: permission denied", "on node2, as root: chmod a+rw /dev/infiniband/uverbs0"}},
 			{name: "one adapter of four", severity: Error, odd: []int{2}, change: func(f *Fleet) { bar(&f.Nodes[2], 1) }, says: []string{"/dev/infiniband/uverbs0 of mlx5_0: permission denied"}},
 			{name: "one adapter of four on every node", severity: Warning, odd: []int{0, 1, 2, 3}, change: func(f *Fleet) { f.all(func(n *Facts) { bar(n, 1) }) }},
 			{name: "no provider anywhere", severity: Warning, odd: []int{0, 1, 2, 3}, change: func(f *Fleet) { f.all(func(n *Facts) { n.RDMA.Provider = nil }) }, says: []string{"no provider library for mlx5_0"}},

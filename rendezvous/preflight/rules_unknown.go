@@ -6,7 +6,7 @@ func unknownRules() []Rule {
 		ID: "F01", Name: "facts-unknown", Severity: Note,
 		Meaning: "Every node could learn what the checks need. What stayed unknown is not judged, neither as good nor as bad.",
 		Users:   "A fault that no check saw.",
-		Fix:     "nothing has to be done; where a check would matter, make readable what the node could not read",
+		Steps:   []Step{byHand("nothing has to be done; where a check would matter, make readable what the node could not read")},
 		Check:   checkUnknown,
 	}}
 }

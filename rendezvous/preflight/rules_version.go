@@ -15,21 +15,23 @@ func versionRules() []Rule {
 			ID: "V01", Name: "nccl-version", Severity: Error,
 			Meaning: "The NCCL that the workers will load has the same version on every node; a different build of it is a warning.",
 			Users:   "`Message truncated : received 64 bytes instead of 172`, `family 0 is neither AF_INET(2) nor AF_INET6(10)`, `Mismatched NCCL version detected`, or a hang in the first collective.",
-			Fix:     "install the same NCCL on every node: the same nvidia-nccl-cu* wheel for torch, or the same libnccl2 package, and no LD_LIBRARY_PATH or LD_PRELOAD that leads to another one",
+			Steps:   []Step{inShell("install the NCCL that the other nodes have, for instance", "python3 -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5")},
 			Check:   checkNCCLVersion,
 		},
 		{
 			ID: "V02", Name: "nccl-single", Severity: Error,
 			Meaning: "A worker finds its NCCL and can load it (the file can be read and is not cut off), and not two wheels own the same file; in a site directory from which the workers load none it is a warning.",
 			Users:   "Another version than the one that was installed, `libnccl.so.2: cannot open shared object file`, `undefined symbol: ncclCommShrink`.",
-			Fix:     "uninstall every nvidia-nccl-cu* wheel and install the one of torch's CUDA again:\n  pip uninstall -y nvidia-nccl-cu11 nvidia-nccl-cu12 nvidia-nccl-cu13\n  pip install --force-reinstall nvidia-nccl-cu12   # the CUDA and version that torch needs",
-			Check:   checkNCCLSingle,
+			Steps: []Step{inShell("uninstall every nvidia-nccl-cu* wheel before you install the one of torch's CUDA, for instance",
+				"python3 -m pip uninstall -y nvidia-nccl-cu11 nvidia-nccl-cu12",
+				"python3 -m pip install --no-deps nvidia-nccl-cu12==2.27.5")},
+			Check: checkNCCLSingle,
 		},
 		{
 			ID: "V03", Name: "driver-cuda", Severity: Error,
 			Meaning: "The NVIDIA driver is new enough for the CUDA of NCCL and torch, and libcuda and NVML belong to the driver that runs; drivers that differ between nodes are a warning.",
 			Users:   "`CUDA driver version is insufficient for CUDA runtime version`, `Failed to initialize NVML: Driver/library version mismatch`, CUDA error 803 or 804.",
-			Fix:     "upgrade the driver, or install builds of torch and NCCL for an older CUDA",
+			Steps:   []Step{byHand("ask the administrator of the marked nodes to install a newer driver, or install builds of torch and NCCL for the CUDA of that driver")},
 			Check:   checkDriver,
 		},
 	}, bugRules()...)
@@ -54,11 +56,11 @@ func checkNCCLVersion(f *Fleet) []Finding {
 		return ""
 	})
 	if values != nil {
-		fix := f.fixNCCL(values)
+		steps := f.installNCCL(values)
 		f.describe(values, func(i int) string { return whence(&f.Nodes[i]) })
 		return one(values, Finding{
-			Fix:  fix,
-			Text: "The workers would load different versions of NCCL. Ranks of different versions do not understand each other: they hang or crash when the communicator is made.",
+			Steps: steps,
+			Text:  "The workers would load different versions of NCCL. Ranks of different versions do not understand each other: they hang or crash when the communicator is made.",
 		})
 	}
 	values = f.differ(func(_ int, n *Facts) string {
@@ -67,9 +69,14 @@ func checkNCCLVersion(f *Fleet) []Finding {
 		}
 		return ""
 	})
+	if values == nil {
+		return nil
+	}
+	steps := f.installNCCL(values)
 	f.describe(values, func(i int) string { return f.Nodes[i].Libraries.NCCL.Path })
 	return one(values, Finding{
 		Severity: Warning,
+		Steps:    steps,
 		Text:     "The workers would load different builds of the same NCCL.",
 	})
 }
@@ -122,24 +129,46 @@ func checkNCCLSingle(f *Fleet) []Finding {
 	for _, severity := range []Severity{Error, Warning} {
 		all = append(all, f.wheels(severity)...)
 	}
-	all = append(all, one(f.faults(func(_ int, n *Facts) string {
+	damaged := f.faults(func(_ int, n *Facts) string {
 		if x := n.Libraries.NCCL; n.GPU.Driver && x != nil && x.Error != "" {
 			return x.Path + ": " + x.Error
 		}
 		return ""
-	}), Finding{
+	})
+	again := f.each(marked(damaged), inShell, "install it anew", func(_ int, n *Facts) []string {
+		for _, w := range n.Libraries.Wheels {
+			if w.Site == siteOf(n.Libraries.NCCL.Path) {
+				return n.install(w.Site, w.Name, w.Version)
+			}
+		}
+		return nil
+	})
+	all = append(all, one(damaged, Finding{
 		Text:  "The NCCL that the workers would load is damaged, or they may not read it: they fail or crash when they load it.",
-		Steps: []Step{byHand("install that NCCL anew, so that the user who starts the workers may read it")},
+		Steps: or(again, byHand("ask the administrator to install that NCCL anew, so that the user who starts the workers may read it")),
 	})...)
-	return append(all, one(f.faults(func(_ int, n *Facts) string {
+	lost := f.faults(func(_ int, n *Facts) string {
 		if !n.GPU.Driver {
 			return ""
 		}
 		return n.Libraries.NCCLError
-	}), Finding{
-		Text: "The workers need libnccl.so.2, and the loader would not find one that it takes.",
-		Fix:  "install NCCL where the loader looks: the nvidia-nccl-cu* wheel of torch, the package libnccl2, or its folder in LD_LIBRARY_PATH",
+	})
+	return append(all, one(lost, Finding{
+		Text:  "The workers need libnccl.so.2, and the loader would not find one that it takes.",
+		Steps: f.bringNCCL(marked(lost)),
 	})...)
+}
+
+// bringNCCL says how nodes get an NCCL that have none: torch names the release
+// that it needs.
+func (f *Fleet) bringNCCL(nodes []int) []Step {
+	steps := f.each(nodes, inShell, "have pip bring what torch needs", func(_ int, n *Facts) []string {
+		if n.Libraries.Torch == "" {
+			return nil
+		}
+		return []string{n.pip() + " install " + quote("torch=="+n.Libraries.Torch)}
+	})
+	return or(steps, byHand("ask the administrator to install NCCL (libnccl2) where the loader looks, or name its folder in LD_LIBRARY_PATH"))
 }
 
 // wheels finds faults of NCCL's wheels: errors in the site directory from which
@@ -155,27 +184,65 @@ func (f *Fleet) wheels(severity Severity) []Finding {
 			return used != (severity == Error)
 		})
 	}
-	all := one(f.faults(func(_ int, n *Facts) string { return twoWheels(of(n)) }), Finding{Severity: severity, Text: "Two NCCL wheels in one site directory own the same file, libnccl.so.2: which version lies there depends on the order in which they were installed, and uninstalling one takes the file from the other."})
-	return append(all, one(f.faults(func(_ int, n *Facts) string {
-		for _, w := range of(n) {
-			if !w.File {
-				return fmt.Sprintf("%s %s in %s", w.Name, w.Version, w.Site)
-			}
+	find := func(text string, fault func([]library.Wheel) (site, what string)) []Finding {
+		values := f.faults(func(_ int, n *Facts) string { _, what := fault(of(n)); return what })
+		return one(values, Finding{Severity: severity, Text: text, Steps: f.each(marked(values), inShell, "uninstall them all before you install the one that torch needs", func(_ int, n *Facts) []string {
+			site, _ := fault(of(n))
+			return f.onlyWheel(n, site)
+		})})
+	}
+	all := find("Two NCCL wheels in one site directory own the same file, libnccl.so.2: which version lies there depends on the order in which they were installed, and uninstalling one takes the file from the other.", twoWheels)
+	return append(all, find("An NCCL wheel is installed, but its libnccl.so.2 is gone: uninstalling another nvidia-nccl wheel deletes it.", lostFile)...)
+}
+
+// onlyWheel is the lines that leave one wheel of NCCL in a site directory: the
+// one of torch's CUDA.
+func (f *Fleet) onlyWheel(n *Facts, site string) []string {
+	var names []string
+	var keep *library.Wheel
+	major, _, _ := strings.Cut(n.Libraries.TorchCUDA, ".")
+	for i := range n.Libraries.Wheels {
+		w := &n.Libraries.Wheels[i]
+		if w.Site != site {
+			continue
 		}
-		return ""
-	}), Finding{Severity: severity, Text: "An NCCL wheel is installed, but its libnccl.so.2 is gone: uninstalling another nvidia-nccl wheel deletes it."})...)
+		names = append(names, quote(w.Name))
+		if keep == nil || strings.HasSuffix(w.Name, "-cu"+major) {
+			keep = w
+		}
+	}
+	if keep == nil {
+		return nil
+	}
+	if n.foreign(site) {
+		return n.install(site, keep.Name, keep.Version)
+	}
+	return []string{
+		n.pip() + " uninstall -y " + strings.Join(names, " "),
+		n.pip() + " install --no-deps " + quote(keep.Name+"=="+keep.Version),
+	}
 }
 
 // twoWheels names the wheels of a site directory that has more than one.
-func twoWheels(wheels []library.Wheel) string {
+func twoWheels(wheels []library.Wheel) (site, what string) {
 	for i, a := range wheels {
 		for _, b := range wheels[:i] {
 			if a.Site == b.Site && a.Name != b.Name {
-				return fmt.Sprintf("%s %s and %s %s in %s", b.Name, b.Version, a.Name, a.Version, a.Site)
+				return a.Site, fmt.Sprintf("%s %s and %s %s in %s", b.Name, b.Version, a.Name, a.Version, a.Site)
 			}
 		}
 	}
-	return ""
+	return "", ""
+}
+
+// lostFile names a wheel without its file.
+func lostFile(wheels []library.Wheel) (site, what string) {
+	for _, w := range wheels {
+		if !w.File {
+			return w.Site, fmt.Sprintf("%s %s in %s", w.Name, w.Version, w.Site)
+		}
+	}
+	return "", ""
 }
 
 func orUnknown(s string) string {

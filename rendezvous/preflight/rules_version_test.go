@@ -22,7 +22,7 @@ func versionCases() map[string][]ruleCase {
 			}},
 			{
 				name: "one node has another version", severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].nccl("2.19.3", 21903) },
-				says: []string{"2.27.5", "> node3 (ranks 16-23) 2.19.3", "not 2.17.1 /usr/lib/x86_64-linux-gnu/libnccl.so.2 (RPATH comes before ld.so.cache)", "on node3: /opt/venv/bin/python -m pip install --force-reinstall nvidia-nccl-cu12==2.27.5"},
+				says: []string{"2.27.5", "> node3 (ranks 16-23) 2.19.3", "not 2.17.1 /usr/lib/x86_64-linux-gnu/libnccl.so.2 (RPATH comes before ld.so.cache)", "on node3: /opt/venv/bin/python -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"},
 			},
 			{
 				name: "wheels in two sites", severity: Error, odd: []int{2}, change: func(f *Fleet) {
@@ -33,7 +33,7 @@ func versionCases() map[string][]ruleCase {
 					})
 					f.Nodes[2].nccl("2.19.3", 21903)
 				},
-				says: []string{"pip install --force-reinstall nvidia-nccl-cu12==2.27.5"},
+				says: []string{"pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"},
 			},
 			{
 				name: "the same path without wheels", severity: Error, odd: []int{2}, change: func(f *Fleet) {
@@ -48,9 +48,9 @@ func versionCases() map[string][]ruleCase {
 					f.Nodes[2].nccl("2.19.3", 21903)
 					f.Nodes[2].Libraries.NCCL.Path = "/opt/old/libnccl.so.2"
 				},
-				says: []string{"on node3, or take away what leads their workers to /opt/old/libnccl.so.2"},
+				says: []string{"take /opt/old/libnccl.so.2 out of the way of the workers of node3"},
 			},
-			{name: "two nodes of two versions", nodes: 2, severity: Error, odd: nil, change: func(f *Fleet) { f.Nodes[0].nccl("2.27.3", 22703) }, says: []string{"2.27.3", "2.27.5", "for instance 2.27.5 on node1, too: /opt/venv/bin/python -m pip install --force-reinstall nvidia-nccl-cu12==2.27.5"}},
+			{name: "two nodes of two versions", nodes: 2, severity: Error, odd: nil, change: func(f *Fleet) { f.Nodes[0].nccl("2.27.3", 22703) }, says: []string{"2.27.3", "2.27.5", "as node2 has it; on node1: /opt/venv/bin/python -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"}},
 			{name: "another build", severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Libraries.NCCL.CUDA = "11.8" }, says: []string{"2.27.5 for CUDA 11.8"}},
 			{name: "a vendor's suffix", severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Libraries.NCCL.Version = "2.27.5rc1" }},
 			{name: "a node does not know", change: func(f *Fleet) { f.Nodes[2].Libraries.NCCL = nil; f.Nodes[3].Libraries.NCCL.Version = "" }},

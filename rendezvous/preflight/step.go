@@ -24,6 +24,7 @@ const (
 	AsRoot      Place = "root"      // commands for any shell of root
 	ToGorun     Place = "gorun"     // options for the command line of gorun
 	ToContainer Place = "container" // options for the command that starts the node's container, as docker run has them
+	ToProgram   Place = "program"   // the beginning of the command line of what stands in front of the workers' program
 	ToLook      Place = "look"      // commands for any shell, which change nothing
 	ByHand      Place = "hand"      // no line does it
 )
@@ -43,6 +44,10 @@ func toGorun(text string, lines ...string) Step {
 
 func toContainer(text string, lines ...string) Step {
 	return Step{Place: ToContainer, Text: text, Lines: lines}
+}
+
+func toProgram(text string, lines ...string) Step {
+	return Step{Place: ToProgram, Text: text, Lines: lines}
 }
 
 func toLook(text string, lines ...string) Step { return Step{Place: ToLook, Text: text, Lines: lines} }
@@ -71,7 +76,7 @@ func everyone(names []string) string {
 
 // place puts in the nodes where a step is done that names none itself.
 func (s *Step) place(marked []int, all int) {
-	if !s.every && s.Nodes == nil && s.Place != ToGorun && s.Place != ByHand {
+	if !s.every && s.Nodes == nil && s.Place != ToGorun && s.Place != ToProgram && s.Place != ByHand {
 		s.Nodes = slices.Clone(marked)
 	}
 	if len(s.Nodes) == all {
@@ -123,6 +128,8 @@ func telling(steps []Step, called func(nodes []int) string) string {
 				line = "gorun " + line + " ..."
 			case ToContainer:
 				line = "docker run " + line + " ..."
+			case ToProgram:
+				line += " ..."
 			}
 			b.WriteString("\n  " + line)
 		}

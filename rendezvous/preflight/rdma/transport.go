@@ -20,7 +20,7 @@ const sinceNetPlugins = 22703
 // Source: src/plugin/net.cc (src/net.cc before 2.27), ncclNetInit.
 func Transport(f Facts, env func(string) string, code int) (kind, why, err string) {
 	want := env("NCCL_NET")
-	plugin, missing := netPlugin(f)
+	plugin, missing := netPlugin(f, env)
 	verbs := verbsUsable(f, env)
 	switch {
 	case want == "":
@@ -61,9 +61,18 @@ func gathered(f Facts) bool {
 	return f.Verbs != Library{} || len(f.Devices) > 0
 }
 
+// Without reports whether the environment keeps NCCL from every plugin of a kind,
+// "net" or "tuner", whatever the node had when the facts were gathered.
+func Without(env func(string) string, kind string) bool {
+	return strings.EqualFold(env("NCCL_"+strings.ToUpper(kind)+"_PLUGIN"), "none")
+}
+
 // netPlugin is the first that NCCL can load; missing says why another that was
 // asked for is not.
-func netPlugin(f Facts) (p *Plugin, missing string) {
+func netPlugin(f Facts, env func(string) string) (p *Plugin, missing string) {
+	if Without(env, "net") {
+		return nil, ""
+	}
 	for i := range f.Plugin {
 		switch p := &f.Plugin[i]; {
 		case p.Name != "net":
