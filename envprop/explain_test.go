@@ -155,6 +155,8 @@ func TestThreads(t *testing.T) {
 			}
 			if got := b.OMPNote(w); (got == "") != (note == "") || !strings.HasPrefix(got, note) || strings.Contains(got, "\n") {
 				t.Errorf("%s, %q: %q, want %q", c.name, set, got, note)
+			} else if c.want == "1" && strings.Contains(got, "--omp") {
+				t.Errorf("%s: %q offers what is there", c.name, got)
 			}
 		}
 		away := NewBase(nil).Apply(Assignment{Unset: []Removal{{Name: "OMP_*", Source: Source{Kind: FromUnset}}}})

@@ -42,7 +42,10 @@ func (b Base) OMPNote(w Vars) string {
 		return ""
 	case w.Threads.Torchrun || w.Threads.Cores <= 0:
 		return fmt.Sprintf("OMP_NUM_THREADS is set to 1 for each of the %d workers, so that they do not overload the node; set it yourself to tune it", w.LocalWorldSize)
-	default:
-		return fmt.Sprintf("OMP_NUM_THREADS is set to %d for each of the %d workers (%s); set it yourself to tune it, or use --omp=torchrun for 1", n, w.LocalWorldSize, why)
 	}
+	note := fmt.Sprintf("OMP_NUM_THREADS is set to %d for each of the %d workers (%s); set it yourself to tune it", n, w.LocalWorldSize, why)
+	if n > 1 {
+		note += ", or use --omp=torchrun for 1"
+	}
+	return note
 }

@@ -49,6 +49,8 @@ func earlyEnds(t *testing.T, bin string) {
 		{[]string{"--no-such-flag"}, 2, "unknown flag"},
 		{[]string{"--help"}, 0, "--rdzv-id"},
 		{[]string{"run", "--help"}, 0, "--rdzv-id"},
+		{[]string{"check", "--help"}, 0, "\n  gorun check [flags]"},
+		{[]string{"env", "--nnodes", "2", "-h"}, 0, "\n  gorun env [flags]"},
 		{[]string{"--version"}, 0, "gorun "},
 		{[]string{"-v"}, 0, "gorun version"},
 		{[]string{"version"}, 0, "gorun version"},

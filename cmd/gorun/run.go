@@ -77,15 +77,14 @@ func runJob(args []string) error {
 	case early && (err != nil || offline || got || sp.LocalNodes > 1):
 		stepBack() // the keeper says what is wrong, or starts several agents
 		return nil
-	case errors.Is(err, pflag.ErrHelp) && isCheck(args):
-		fmt.Print(helpOf(newCheck()))
-		return nil
-	case errors.Is(err, pflag.ErrHelp) && isEnv(args):
-		fmt.Print(helpOf(newEnv()))
-		return nil
 	case errors.Is(err, pflag.ErrHelp):
-		fmt.Print(firstScreen)
-		return nil
+		topic := "run"
+		if isCheck(args) || isEnv(args) {
+			topic = args[0]
+		}
+		root := newRoot()
+		root.SetArgs([]string{"help", topic})
+		return root.Execute()
 	case err != nil:
 		return unreported(sp, &launch.UsageError{Err: err})
 	case offline:

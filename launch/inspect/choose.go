@@ -23,8 +23,8 @@ func (a *Ambiguous) Error() string {
 	for _, agents := range a.Jobs {
 		one := &agents[0]
 		fmt.Fprintf(&b, "\n  run %s, node %s, pid %d", printable(one.RunID), printable(nodeName(one.Host, one.Addr)), one.Keeper)
-		if more := len(agents) - 1; more > 0 {
-			fmt.Fprintf(&b, ", and %d more agents here", more)
+		if n := len(agents); n > 1 {
+			fmt.Fprintf(&b, ", with %d agents here", n)
 		}
 	}
 	return b.String()
