@@ -62,16 +62,16 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 		case <-ctx.Done(): // whoever gathers says so
 			return nil, nil
 		}
-		if doubt != nil {
-			return nil, []string{setting.ShownText(doubt.Error())} // it may repeat what a wrapper printed of its arguments
+		if doubt == nil {
+			return lost, nil
 		}
-		return lost, nil
+		return lost, []string{setting.ShownText(doubt.Error())} // it may repeat what a wrapper printed of its arguments
 	}
 }
 
 // behind asks with what a made-up worker would be sent. The variables of its
 // devices count only if a worker of this node really gets them, which the driver
-// is asked meanwhile.
+// is asked meanwhile. With an error it gives what is lost for certain, if anything.
 func (a *agent) behind(ctx context.Context, p deliver.Prefix, sent deliver.Sent) (*preflight.Lost, error) {
 	lost, err := deliver.Probe(ctx, deliver.Options{
 		Prefix: p, Path: a.subject.Path, Dir: a.opts.Dir, Table: a.table, Sent: sent,
@@ -79,7 +79,9 @@ func (a *agent) behind(ctx context.Context, p deliver.Prefix, sent deliver.Sent)
 		Say:  func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
 	})
 	if err != nil {
-		return nil, err
+		if lost = p.Withheld(sent); !lost.Any() {
+			return nil, err
+		}
 	}
 	_ = a.devices.wait(ctx) // of what is wrong with them the user hears elsewhere
 	if ctx.Err() != nil {
@@ -96,7 +98,10 @@ func (a *agent) behind(ctx context.Context, p deliver.Prefix, sent deliver.Sent)
 			out.Perhaps = append(out.Perhaps, name)
 		}
 	}
-	return out, nil
+	if err != nil {
+		out.Unseen = setting.ShownText(err.Error())
+	}
+	return out, err
 }
 
 // told is what the preflight hears of it. Start files are looked for in home.

@@ -31,7 +31,7 @@ func looker(t *testing.T, x []string, profile string, slots ...slot) *agent {
 		t.Fatal(err)
 	}
 	t.Cleanup(table.Close)
-	a := &agent{table: table, devices: &devices{slots: slots, ready: make(chan struct{})}}
+	a := &agent{table: table, events: newQueue(), devices: &devices{slots: slots, ready: make(chan struct{})}}
 	close(a.devices.ready)
 	a.opts = Options{Dir: home, Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}, Spec: spec.Spec{Role: "default"}}
 	if a.request, err = envprop.NewRequest(envprop.Options{X: x}, a.opts.Env); err != nil {
@@ -113,26 +113,49 @@ func TestForcedRank(t *testing.T) {
 // The probe is no worker of an earlier job for an agent that looks for one, even
 // where the command line names the run.
 func TestProbeIsNoLeftover(t *testing.T) {
-	for _, wrapper := range [][]string{nil, {"env", "TORCHELASTIC_RUN_ID=delivery-test"}} {
-		a := looker(t, nil, "echo > up\nread < down\n")
-		a.opts.Spec.RunID = "delivery-test"
-		up, down := filepath.Join(a.opts.Dir, "up"), filepath.Join(a.opts.Dir, "down")
-		if err := errors.Join(syscall.Mkfifo(up, 0o600), syscall.Mkfifo(down, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		looked := make(chan host.Facts, 1)
-		go func() {
-			_, _ = os.ReadFile(up) // the probe lives
-			f, _ := host.Gather(t.Context(), host.Options{RunID: a.opts.Spec.RunID})
-			looked <- f
-			_ = os.WriteFile(down, []byte("\n"), 0o600)
-		}()
-		if lost := a.lose(t, append(wrapper, "bash", "-lc", "./train")...); len(lost.Missing) > 0 {
-			t.Errorf("%+v", lost)
-		}
-		if jobs := (<-looked).Leftover.Jobs; len(jobs) > 0 {
-			t.Errorf("behind %q: found %+v", wrapper, jobs)
-		}
+	for name, wrapper := range map[string][]string{"alone": nil, "behind a name": {"env", "TORCHELASTIC_RUN_ID=delivery-test"}} {
+		t.Run(name, func(t *testing.T) {
+			a := looker(t, nil, "echo > up\nread < down\n")
+			a.opts.Spec.RunID = "delivery-test"
+			up, down := filepath.Join(a.opts.Dir, "up"), filepath.Join(a.opts.Dir, "down")
+			if err := errors.Join(syscall.Mkfifo(up, 0o600), syscall.Mkfifo(down, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			looked := make(chan host.Facts, 1)
+			go func() {
+				_, _ = os.ReadFile(up) // the probe lives
+				f, _ := host.Gather(t.Context(), host.Options{RunID: a.opts.Spec.RunID})
+				looked <- f
+				_ = os.WriteFile(down, []byte("\n"), 0o600)
+			}()
+			if lost := a.lose(t, append(wrapper, "bash", "-lc", "./train")...); len(lost.Missing) > 0 {
+				t.Errorf("%+v", lost)
+			}
+			if jobs := (<-looked).Leftover.Jobs; len(jobs) > 0 {
+				t.Errorf("found %+v", jobs)
+			}
+		})
+	}
+}
+
+// Behind an image that can print nothing, what the command line keeps back is known
+// all the same, and why no more is.
+func TestDeliveryToAnImageWithoutPrograms(t *testing.T) {
+	a := looker(t, nil, "")
+	docker := filepath.Join(a.opts.Dir, "docker")
+	const fake = "#!/bin/sh\necho 'docker: Error response from daemon: exec: \"env\": not found' >&2\necho \"Run 'docker run --help' for more information\" >&2\nexit 127\n"
+	if err := os.WriteFile(docker, []byte(fake), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a.subject.Path, a.subject.Title, a.subject.Args = docker, docker, []string{"run", "-e", "WORLD_SIZE", "image", "prog"}
+	p, doubt := a.wrapper()
+	lost, unknown := a.delivery(t.Context(), p, doubt)(t.Context())
+	const why = `it ended with code 127 (docker: Error response from daemon: exec: "env": not found)`
+	if len(unknown) != 1 || !strings.Contains(unknown[0], why) || lost == nil || !strings.Contains(lost.Unseen, why) {
+		t.Fatalf("%+v, %q", lost, unknown)
+	}
+	if !slices.Contains(lost.Missing, "RANK") || slices.Contains(lost.Missing, "WORLD_SIZE") || len(lost.Fix) == 0 {
+		t.Errorf("%+v", lost)
 	}
 }
 

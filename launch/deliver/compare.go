@@ -88,6 +88,38 @@ func (p Prefix) Compare(sent Sent, got map[string]string) Lost {
 	return l
 }
 
+// Withheld is what does not arrive for certain, whatever is behind the wrappers:
+// their options do not pass it on.
+func (p Prefix) Withheld(sent Sent) Lost {
+	sent.Env = append(slices.Clone(sent.Env), stranger)
+	got := map[string]string{}
+	for _, e := range sent.Env {
+		name, value, _ := strings.Cut(e, "=")
+		got[name] = value
+	}
+	strict := false
+	for _, l := range p.layers {
+		if !l.strict {
+			continue
+		}
+		strict = true
+		for name := range got {
+			if !l.passes(name) {
+				delete(got, name)
+			}
+		}
+		for _, m := range l.meant {
+			if name, value, ok := strings.Cut(m, "="); ok {
+				got[name] = value
+			}
+		}
+	}
+	if !strict {
+		return Lost{}
+	}
+	return p.Compare(sent, got)
+}
+
 // isPath: it names a file of this machine, which means nothing in a container or on
 // another host.
 func isPath(name string) bool {

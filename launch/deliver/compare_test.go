@@ -144,3 +144,44 @@ func TestStartFile(t *testing.T) {
 		}
 	}
 }
+
+// What no option passes does not arrive, whatever the image has; where options may
+// pass more than they say, nothing is certain.
+func TestWithheld(t *testing.T) {
+	sent := Sent{Env: []string{"RANK=7", "WORLD_SIZE=11", "MINE=x"}, Own: []string{"RANK", "WORLD_SIZE"}, Asked: []string{"MINE"}}
+	for line, want := range map[string]string{
+		"docker run image prog":                                       "RANK WORLD_SIZE MINE",
+		"nerdctl run -e RANK image prog":                              "WORLD_SIZE MINE",
+		"docker run -e RANK -e WORLD_SIZE -e MINE image prog":         "",
+		"docker run -e RANK=7 -e WORLD_SIZE=11 -e MINE=other im prog": "",
+		"docker run -e RANK=0 -e WORLD_SIZE -e MINE image prog":       "RANK",
+		"docker run --env-file list image prog":                       "",
+		"podman run image prog":                                       "",
+		"docker exec container prog":                                  "",
+		"bash -lc prog":                                               "",
+		"sudo -E docker run -e RANK image prog":                       "WORLD_SIZE MINE",
+	} {
+		p, err := Wrap(words(line))
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		if got := strings.Join(p.Withheld(sent).names(), " "); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestReason(t *testing.T) {
+	for text, want := range map[string]string{
+		"docker: Error response from daemon: exec: \"env\": not found\n\nRun 'docker run --help' for more information\n": ` (docker: Error response from daemon: exec: "env": not found)`,
+		"docker: no.\nSee 'docker run --help'.\n": " (docker: no.)",
+		"a\nb\n":       " (b)",
+		"try --help\n": " (try --help)",
+		"\n\n":         "",
+	} {
+		if got := reason([]byte(text)); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

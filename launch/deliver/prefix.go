@@ -40,6 +40,7 @@ type layer struct {
 	login   bool                          // a login shell of this machine
 	meant   []string                      // variables that the command line itself gives, NAME=value, or takes away, NAME
 	passes  func(name string) bool        // an option asks for this variable; nil: none does
+	strict  bool                          // what no option passes does not arrive, for certain
 	around  func(probe []string) []string // the wrapper with another program, harmless
 	undo    []string                      // command that removes what a killed probe leaves; probeName stands for its name
 	fix     func(names []string) string   // how the names get through; in the form of preflight's Finding.Fix

@@ -63,7 +63,7 @@ func (o Options) run(ctx context.Context, argv []string) ([]byte, error) {
 	defer cancel()
 	_, _ = o.Table.Stop(stop, process.StopOptions{}, p)
 	if code := p.Exit().Status(); code != 0 {
-		return nil, fmt.Errorf("it ended with code %d%s", code, lastLine(outs[1].got))
+		return nil, fmt.Errorf("it ended with code %d%s", code, reason(outs[1].got))
 	}
 	return outs[0].got, nil
 }
@@ -88,12 +88,18 @@ func (s *stream) close() error {
 	return s.rd.Close()
 }
 
-// lastLine is the last line of an error output, as the end of a sentence.
-func lastLine(b []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	line := strings.TrimSpace(lines[len(lines)-1])
+// reason is the line of an error output that tells why, as the end of a sentence:
+// the last one but for advice on where help is found.
+func reason(b []byte) string {
+	line := ""
+	for text := range strings.Lines(string(b)) {
+		text = strings.TrimSpace(text)
+		if advice := strings.HasSuffix(strings.TrimRight(text, "'\". "), "--help") || strings.Contains(text, "--help' for more"); text != "" && (!advice || line == "") {
+			line = text
+		}
+	}
 	if line == "" {
 		return ""
 	}
-	return fmt.Sprintf(" (%.200s)", line)
+	return fmt.Sprintf(" (%.400s)", line)
 }

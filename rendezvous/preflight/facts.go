@@ -64,6 +64,7 @@ type Lost struct {
 	Changed []string `json:"changed,omitempty"`
 	Forced  []string `json:"forced,omitempty"` // what a worker cannot do without: the command line gives it its own value
 	Fix     []string `json:"fix,omitempty"`    // lines of a Finding.Fix
+	Unseen  string   `json:"unseen,omitempty"` // why nothing was seen, and the names are those that the command line keeps back for certain
 
 	// What follows is for names that are given only when all nodes were heard.
 	Perhaps []string `json:"perhaps,omitempty"` // of those above: the ones that count only if they are given

@@ -175,6 +175,10 @@ func environmentCases() map[string][]ruleCase {
 			},
 			{name: "a rank that was changed", base: cpus, severity: Error, odd: []int{0}, change: behind(Lost{Changed: []string{"RANK"}}, 0)},
 			{name: "a rank that the user gives", base: cpus, severity: Warning, odd: []int{0}, change: behind(Lost{Forced: []string{"RANK"}}, 0), says: []string{"set by the command line: RANK"}},
+			{
+				name: "an image that can print nothing", base: cpus, severity: Error, odd: []int{1},
+				change: behind(Lost{Missing: []string{"RANK"}, Unseen: "it ended with code 127 (exec: \"env\": not found)"}, 1), says: []string{"without RANK", `code 127 (exec: "env": not found)`},
+			},
 			{name: "a rank of one worker", base: cpus, nodes: 1, severity: Warning, odd: []int{0}, change: alone(behind(Lost{Missing: contract()}, 0))},
 			{name: "a library's variable", base: cpus, severity: Warning, odd: []int{3}, change: behind(Lost{Missing: []string{"NCCL_ALGO"}}, 3)},
 			{name: "who opens the store", base: cpus, severity: Warning, odd: []int{3}, change: behind(Lost{Missing: []string{"TORCHELASTIC_USE_AGENT_STORE"}}, 3)},

@@ -24,15 +24,16 @@ func (f *Fleet) undelivered() []Finding {
 	} {
 		x := Finding{Severity: grade.severity, Text: grade.text}
 		most := 0 // names: the fix of who loses most serves the others, too
-		values := f.faults(func(_ int, n *Facts) string {
+		values := odd(f.collect(func(_ int, n *Facts, add func(string)) {
 			if f.gravity(n.Lost) != grade.severity {
-				return ""
+				return
 			}
 			if names := len(n.Lost.Missing) + len(n.Lost.Changed) + len(n.Lost.Forced) + len(n.Lost.Untried); names > most {
 				x.Steps, most = n.Lost.steps(), names
 			}
-			return n.Lost.describe()
-		})
+			add(n.Lost.describe())
+			add(n.Lost.Unseen)
+		}))
 		all = append(all, one(values, x)...)
 	}
 	return all
