@@ -147,6 +147,7 @@ func (j *job) gossip(meta, at string) (*memberlist.Memberlist, error) {
 	c.AdvertiseAddr, c.AdvertisePort = c.BindAddr, c.BindPort
 	c.Logger = log.New(io.Discard, "", 0)
 	c.Delegate = says(meta)
+	c.EnableCompression = !strings.HasPrefix(meta, "{") // what is no gorun does, by default
 	list, err := memberlist.Create(c)
 	if err != nil {
 		return nil, err

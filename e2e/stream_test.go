@@ -19,7 +19,9 @@ func TestManyMessagesOnOneStream(t *testing.T) {
 	first.says("have 1 of 3 nodes")
 	events, ended := make(chan rendezvous.Event, 1024), make(chan struct{})
 	var plane *control.Plane
+	identity := rendezvous.NewIdentity()
 	plane = control.New(control.Options{
+		Identity: identity,
 		Interval: 100 * time.Millisecond, Silence: 10 * time.Second, Dial: time.Second,
 		Post: func(e rendezvous.Event) {
 			if r, ok := e.(rendezvous.Received); ok {
@@ -46,7 +48,7 @@ func TestManyMessagesOnOneStream(t *testing.T) {
 			switch e := event.(type) {
 			case rendezvous.Dialed:
 				plane.Send(e.Conn, rendezvous.Message{Type: rendezvous.MsgHello, Node: &rendezvous.Node{
-					ID: "other", RunID: j.id, Protocol: rendezvous.Protocol, Version: "9.9", Host: "other", Workers: 1,
+					ID: identity.ID(), RunID: j.id, Protocol: rendezvous.Protocol, Version: "9.9", Host: "other", Workers: 1,
 					NodeRank: -1, Endpoint: -1, Min: 3, Max: 3,
 				}})
 				for i := range 1000 {

@@ -24,10 +24,11 @@ type agent struct {
 	opts      Options
 	born      time.Time
 	node      rendezvous.Node
-	given     secret.Secret   // of whoever may ask how jobs stand
-	secret    secret.Secret   // of this run
-	tls       *tls.Config     // of the control plane; nil without a secret
-	strange   map[string]bool // hosts with another secret that were told of
+	identity  *rendezvous.Identity // behind the node's id
+	given     secret.Secret        // of whoever may ask how jobs stand
+	secret    secret.Secret        // of this run
+	tls       *tls.Config          // of the control plane; nil without a secret
+	strange   map[string]bool      // hosts with another secret that were told of
 	table     *process.Table
 	console   *console
 	out       *logs.Console

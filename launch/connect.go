@@ -168,7 +168,7 @@ func (a *agent) connectGossip(ctx context.Context) error {
 func (a *agent) newMachine(endpoints int, where string, takeover bool) {
 	c := a.opts.Spec.Conf
 	m := rendezvous.New(rendezvous.Config{
-		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Check: a.exam != nil, Endpoints: endpoints, Where: where, Flags: meetingFlags(a.opts.Spec), Takeover: takeover,
+		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Check: a.exam != nil, Proofs: true, Endpoints: endpoints, Where: where, Flags: meetingFlags(a.opts.Spec), Takeover: takeover,
 		Fenced: a.fence != nil, Grow: !a.opts.Spec.JoinWaits,
 		Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silence(c), Retry: retry, Token: newToken,
 	}, time.Now())
@@ -204,7 +204,7 @@ func (a *agent) startPlane(ctx context.Context, l net.Listener) {
 	plane := control.New(control.Options{
 		Interval: c.KeepAliveInterval, Silence: silence(a.opts.Spec.Conf), Hush: hush, Dial: min(3*time.Second, silence(a.opts.Spec.Conf)/3),
 		Post: a.events.post, Failed: a.events.trouble,
-		TLS: a.tls, Other: func(ip string, dialed bool) { a.events.Put(otherEvent{ip, dialed}) },
+		Identity: a.identity, TLS: a.tls, Other: func(ip string, dialed bool) { a.events.Put(otherEvent{ip, dialed}) },
 	})
 	a.machine.Streams = plane
 	if l != nil {

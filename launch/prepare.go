@@ -32,8 +32,9 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 		return finish, err
 	}
 	sp := a.opts.Spec
+	a.identity = rendezvous.NewIdentity()
 	a.node = rendezvous.Node{
-		ID: rendezvous.NewNodeID(), RunID: sp.RunID, Protocol: rendezvous.Protocol, Version: a.opts.Version,
+		ID: a.identity.ID(), RunID: sp.RunID, Protocol: rendezvous.Protocol, Version: a.opts.Version,
 		Host: hostName(), PID: os.Getpid(), Role: sp.Role, NodeRank: sp.NodeRank, Endpoint: -1,
 		Min: sp.MinNodes, Max: sp.MaxNodes,
 	}

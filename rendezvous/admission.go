@@ -9,7 +9,7 @@ import (
 func (c *coordinator) hello(conn Conn, msg Message) {
 	n, last := *msg.Node, msg.Last
 	if c.phase == decided {
-		if !(concerns(n, last, c.last) || msg.Job != "" && msg.Job == c.job) || n.RunID != c.m.self.RunID || n.Protocol != Protocol {
+		if c.unproven(conn, n) || !(concerns(n, last, c.last) || msg.Job != "" && msg.Job == c.job) || n.RunID != c.m.self.RunID || n.Protocol != Protocol {
 			c.m.send(conn, false, Message{Type: MsgRedirect})
 			c.m.emit(Close{conn})
 			return
@@ -70,6 +70,12 @@ func (c *coordinator) hello(conn Conn, msg Message) {
 	if last.Outcome != nil && undecided && c.last != nil && c.last.Digest() == last.World.Digest() {
 		c.announce(*last.Outcome)
 	}
+}
+
+// unproven reports whether a node may not be what it says, though it must prove it:
+// a node's id is no secret, and its seat is whose hello has it.
+func (c *coordinator) unproven(conn Conn, n Node) bool {
+	return c.m.cfg.Proofs && !n.Proven && conn != Self
 }
 
 // concerns reports whether a job that has been decided, and whose last world was
@@ -138,6 +144,8 @@ func (c *coordinator) refusal(conn Conn, n Node, last *Last) string {
 		return fmt.Sprintf("it belongs to run %q, this is run %q; give both the same --rdzv-id, or another --rdzv-endpoint", clip(n.RunID), me.RunID)
 	case invalid != nil:
 		return fmt.Sprintf("what it says of itself makes no sense: %v", invalid)
+	case c.unproven(conn, n):
+		return fmt.Sprintf("it does not prove that the id %q is its own", clip(string(n.ID)))
 	case n.ID == me.ID && conn != Self:
 		return "it uses the id of the coordinator"
 	case n.Min != me.Min || n.Max != me.Max:

@@ -11,6 +11,7 @@ type Config struct {
 	Endpoints   int           // number of endpoints; the first world needs nodes that serve a majority of them
 	Where       string        // the endpoints, for messages
 	Flags       string        // that every node must have alike to come there, for messages; "" for those of endpoints
+	Proofs      bool          // as coordinator: seat only nodes whose id is proven
 	Check       bool          // as coordinator: compare the nodes before a world is proposed
 	Fenced      bool          // the backend is a Fence: it makes worlds unique
 	Grow        bool          // a node that comes while an elastic job runs starts the next round

@@ -52,6 +52,7 @@ type Message struct {
 	Store    string          `json:"store,omitempty"`
 	Kill     bool            `json:"kill,omitempty"` // no grace period
 	Node     *Node           `json:"node,omitempty"`
+	Proof    *Proof          `json:"proof,omitempty"` // of hello: that the id of Node is its own
 	Last     *Last           `json:"last,omitempty"`
 	World    *World          `json:"world,omitempty"`
 	Cause    *Cause          `json:"cause,omitempty"`

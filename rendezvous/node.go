@@ -1,8 +1,6 @@
 package rendezvous
 
 import (
-	"crypto/rand"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -10,14 +8,11 @@ import (
 
 // Protocol is the version of the messages between agents. Agents of different
 // versions refuse each other.
-const Protocol = 2
+const Protocol = 3
 
-// NodeID names one agent process: random, never reused, so a restarted agent
+// NodeID names one agent process: that of an Identity, never reused, so a restarted agent
 // can neither vote twice nor inherit what its predecessor promised.
 type NodeID string
-
-// NewNodeID draws an id.
-func NewNodeID() NodeID { return NodeID(strings.ToLower(rand.Text()[:16])) }
 
 // Node is what an agent says of itself when it joins.
 type Node struct {
@@ -37,6 +32,7 @@ type Node struct {
 	Min      int    `json:"min"`       // --nnodes, must agree
 	Max      int    `json:"max"`
 	Facts    bool   `json:"facts"` // it will tell facts
+	Proven   bool   `json:"-"`     // the control plane has seen a Proof of ID
 }
 
 // Name is how messages call the node: its host and, where that does not say

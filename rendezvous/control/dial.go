@@ -107,8 +107,8 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 	attempt := context.AfterFunc(ctx, cancel)
 	defer attempt()
 	s, err := cc.NewStream(life, &serviceDesc().Streams[0], joinMethod)
+	var head metadata.MD
 	if err == nil {
-		var head metadata.MD
 		if head, err = s.Header(); err == nil && len(head.Get(greeting)) == 0 {
 			err = cmp.Or(s.RecvMsg(new(rendezvous.Message)), errors.New("it does not greet")) // says why
 		}
@@ -127,9 +127,12 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 	case err != nil:
 		return fmt.Errorf("%s does not speak gorun's control protocol (%s); is the port used by another program?", addr, brief(err))
 	}
-	l := p.open(s)
+	l := p.open(s, nil)
 	if l == nil {
 		return errEnding
+	}
+	if nonce := head.Get(challenge); len(nonce) > 0 {
+		l.nonce = nonce[0]
 	}
 	l.post(rendezvous.Dialed{Addr: addr, Conn: l.id}, false)
 	_ = l.run(life, s.CloseSend)

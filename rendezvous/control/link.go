@@ -21,7 +21,9 @@ type link struct {
 	id rendezvous.Conn
 	s  stream
 
-	greeted func() // called after each message that came in; nil: nobody wants to know
+	nonce   string                    // of the other side, for this side's hello; "" where it has none
+	look    func(*rendezvous.Message) // sees each message that comes in, first; nil: nothing does
+	greeted func()                    // called after each message that came in; nil: nobody wants to know
 
 	mu      sync.Mutex
 	queue   []*letter

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type Options struct {
 	Dial     time.Duration // limit of one attempt to connect
 	Post     func(rendezvous.Event)
 	Failed   func(error) // nobody can connect any more; the streams that are open go on
+
+	Identity *rendezvous.Identity // behind the id that this agent says hello with; nil: it proves none
 
 	TLS *tls.Config // of both sides (secret.Secret.TLS); nil: streams are not protected
 	// Other, if not nil, is called when the agent at an IP address has another
@@ -116,15 +119,23 @@ const drainTimeout = time.Second
 // greeting is the header with which a gorun answers a dial.
 const greeting = "gorun-answers"
 
+// challenge is the header with the nonce that the hello's Proof must answer.
+const challenge = "gorun-nonce"
+
 var errEnding = errors.New("this agent is ending")
 
 // join serves one incoming stream. It implements joiner.
 func (p *Plane) join(s grpc.ServerStream) error {
-	l := p.open(s)
+	nonce := rand.Text()
+	l := p.open(s, func(msg *rendezvous.Message) {
+		if msg.Node != nil {
+			msg.Node.Proven = msg.Proof.Shows(msg.Node.ID, nonce)
+		}
+	})
 	if l == nil {
 		return errEnding
 	}
-	if err := s.SendHeader(metadata.Pairs(greeting, serviceName)); err != nil {
+	if err := s.SendHeader(metadata.Pairs(greeting, serviceName, challenge, nonce)); err != nil {
 		p.forget(l.id)
 		return err
 	}
@@ -143,7 +154,8 @@ func (p *Plane) other(a net.Addr, dialed bool) {
 	}
 }
 
-func (p *Plane) open(s stream) *link {
+// open makes a link. look sees each message that comes in, first; nil: nothing does.
+func (p *Plane) open(s stream, look func(*rendezvous.Message)) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended || len(p.links) >= maxStreams {
@@ -151,6 +163,7 @@ func (p *Plane) open(s stream) *link {
 	}
 	p.next++
 	l := newLink(p, p.next, s)
+	l.look = look
 	p.links[l.id] = l
 	return l
 }
@@ -181,6 +194,9 @@ func (p *Plane) all() []*link {
 // points to must not change any more.
 func (p *Plane) Send(id rendezvous.Conn, msg rendezvous.Message) {
 	if l := p.find(id); l != nil {
+		if msg.Type == rendezvous.MsgHello && p.opts.Identity != nil {
+			msg.Proof = p.opts.Identity.Prove(l.nonce)
+		}
 		l.send(p.letter(msg))
 	}
 }

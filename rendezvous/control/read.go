@@ -17,6 +17,9 @@ func (l *link) read() {
 			l.end(ending{clean: errors.Is(err, io.EOF), text: brief(err)})
 			return
 		}
+		if l.look != nil {
+			l.look(&a.msg)
+		}
 		l.mu.Lock()
 		l.last = time.Now()
 		report := a.msg.Type != msgPing && !l.closed

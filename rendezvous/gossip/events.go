@@ -41,7 +41,7 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 		at := net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
 		switch {
 		case err != nil:
-			g.foreign = fmt.Sprintf("%s is used by a program that is not gorun (%v); choose another port for --rdzv-endpoint", at, err)
+			g.foreign = otherProgram(at, err)
 		case m.Protocol != g.protocol:
 			g.foreign = fmt.Sprintf("%s is served by %s with protocol %d, this gorun speaks %d; start the same gorun on every node", at, m.Name, m.Protocol, g.protocol)
 		default:
@@ -53,7 +53,12 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 	return errForeign
 }
 
-// maxID bounds the bytes of an agent's id; NewNodeID draws 16.
+// otherProgram says that an endpoint is not gorun's, and why.
+func otherProgram(at string, why error) string {
+	return fmt.Sprintf("%s is used by a program that is not gorun (%v); choose another port for --rdzv-endpoint", at, why)
+}
+
+// maxID bounds the bytes of an agent's id; an Identity's has 16.
 const maxID = 64
 
 // plausible reports whether an agent could say that of itself.

@@ -39,8 +39,12 @@ const (
 	encryptMsg      = 10
 	nackRespMsg     = 11
 	hasCrcMsg       = 12
+	compressMsg     = 9
 	errMsg          = 13
 )
+
+// errNotGorun tells another program that speaks memberlist's protocol.
+var errNotGorun = errors.New("it compresses what it says")
 
 var errBounds = errors.New("an agent does not send that much")
 
@@ -181,6 +185,8 @@ func (in *streamInput) read() ([]byte, error) {
 		err = in.encrypted()
 	case kind == pushPullMsg:
 		err = in.pushPull()
+	case kind == compressMsg:
+		err = errNotGorun
 	case kind == pingMsg, kind == ackRespMsg, kind == errMsg:
 		_, err = skim(in)
 	default:

@@ -17,11 +17,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Message types of memberlist that no agent sends.
-const (
-	userMsg     = 8
-	compressMsg = 9
-)
+// userMsg is a message type of memberlist that no agent sends.
+const userMsg = 8
 
 // pairs is a MessagePack map: its names and values by turns. A value is a number, a
 // text or bytes.

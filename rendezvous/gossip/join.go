@@ -91,6 +91,9 @@ func (g *Gossip) ask(ctx context.Context, endpoint string) error {
 		g.alien(host, endpoint)
 		return &secret.Other{At: endpoint}
 	}
+	if err != nil && strings.Contains(err.Error(), errNotGorun.Error()) { // memberlist keeps the words of errors
+		g.otherProgram(endpoint)
+	}
 	switch {
 	case err == nil:
 	case isDial(err):
@@ -101,6 +104,17 @@ func (g *Gossip) ask(ctx context.Context, endpoint string) error {
 		err = fmt.Errorf("%s is in use, but %w; is it another program's port? (%w)", endpoint, errDeaf, err)
 	}
 	return err
+}
+
+// otherProgram: an endpoint is another program's. An agent that serves no endpoint,
+// and has met nobody, has nobody to join.
+func (g *Gossip) otherProgram(endpoint string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.met && g.cfg.Serves < 0 && g.foreign == "" {
+		g.foreign = otherProgram(endpoint, errNotGorun)
+		g.wake()
+	}
 }
 
 // halfTaken: somebody has the port for UDP. A gorun would have both.

@@ -1,0 +1,105 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/control"
+	"github.com/gorun/gorun/rendezvous/gossip"
+)
+
+// members asks gossip who takes part in the job, as any stranger may.
+func (j *job) members(n int) (peers []rendezvous.Peer) {
+	j.Helper()
+	g, err := gossip.Open(gossip.Config{
+		ID: rendezvous.NewIdentity().ID(), Name: "stranger", RunID: j.id, Control: "127.0.0.9:9", Bind: "127.0.0.9", Advertise: "127.0.0.9",
+		Endpoints: []string{j.endpoint}, Serves: -1, Ports: func() []int { return []int{0} },
+	})
+	if err != nil {
+		j.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = g.Run(ctx, func(p rendezvous.Peers) {
+		peers = nil
+		for _, p := range p.All {
+			if p.Name != "stranger" {
+				peers = append(peers, p)
+			}
+		}
+		if len(peers) == n {
+			cancel()
+		}
+	})
+	if len(peers) != n {
+		j.Fatalf("gossip tells of %v, not of %d members", peers, n)
+	}
+	return peers
+}
+
+// claim says hello to a coordinator with the id of another node, and gives what
+// it answers.
+func (j *job) claim(coordinator string, id rendezvous.NodeID) (refusal string) {
+	j.Helper()
+	events := make(chan rendezvous.Event, 64)
+	var plane *control.Plane
+	plane = control.New(control.Options{
+		Interval: time.Second, Silence: patience, Dial: soon,
+		Post: func(e rendezvous.Event) {
+			if r, ok := e.(rendezvous.Received); ok {
+				plane.Handled(r.Conn)
+			}
+			events <- e
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { plane.Serve(ctx, nil) })
+	defer wg.Wait()
+	defer cancel()
+	plane.Dial(ctx, coordinator)
+	for limit := time.After(soon); ; {
+		select {
+		case <-limit:
+			return "nothing"
+		case event := <-events:
+			switch e := event.(type) {
+			case rendezvous.Dialed:
+				plane.Send(e.Conn, rendezvous.Message{Type: rendezvous.MsgHello, Node: &rendezvous.Node{
+					ID: id, RunID: j.id, Protocol: rendezvous.Protocol, Version: "9.9", Host: "stranger", Addr: "127.0.0.9",
+					Control: "127.0.0.9:9", Workers: 1, NodeRank: -1, Endpoint: -1, Min: 2, Max: 2,
+				}})
+			case rendezvous.Received:
+				return fmt.Sprint(e.Msg.Type, ": ", e.Msg.Text)
+			case rendezvous.Closed:
+				return "closed"
+			}
+		}
+	}
+}
+
+// Whoever learns a member's id cannot take its place.
+func TestIDIsNoProof(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--preflight", "off")
+	agents := j.nodes(2, sh(untilGo)...)
+	for _, a := range agents {
+		a.prints("up", 1)
+	}
+	peers := j.members(2)
+	coordinator, victim := peers[0], peers[1]
+	if coordinator.Endpoint < 0 {
+		coordinator, victim = victim, coordinator
+	}
+	if told := j.claim(coordinator.Control, victim.ID); !strings.HasPrefix(told, "refuse: it does not prove") {
+		t.Errorf("the stranger is told %q", told)
+	}
+	agents[0].says("refused stranger (127.0.0.9): it does not prove that the id")
+	j.touch("go")
+	j.end(patience, 0, agents...)
+}

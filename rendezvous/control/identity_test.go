@@ -1,0 +1,35 @@
+package control
+
+import (
+	"testing"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// TestHelloProvesItsID: an id is proven by its own agent only, and a proof counts
+// on its own stream only.
+func TestHelloProvesItsID(t *testing.T) {
+	noLeak(t)
+	b := start(t, quick())
+	mine, other := rendezvous.NewIdentity(), rendezvous.NewIdentity()
+	var heard *rendezvous.Proof
+	for _, tt := range []struct {
+		name     string
+		identity *rendezvous.Identity
+		proven   bool
+	}{{"its own", mine, true}, {"another's", other, false}, {"a proof of another stream", nil, false}} {
+		opts := quick()
+		opts.Identity = tt.identity
+		a := start(t, opts)
+		a.p.Dial(t.Context(), b.addr)
+		d := await[rendezvous.Dialed](a, nil)
+		a.p.Send(d.Conn, rendezvous.Message{Type: rendezvous.MsgHello, Text: tt.name, Node: &rendezvous.Node{ID: mine.ID(), Proven: true}, Proof: heard})
+		r := await(b, func(r rendezvous.Received) bool { return r.Msg.Text == tt.name })
+		if r.Msg.Node.Proven != tt.proven || r.Msg.Proof == nil {
+			t.Errorf("%s: proven is %v", tt.name, r.Msg.Node.Proven)
+		}
+		if tt.proven {
+			heard = r.Msg.Proof
+		}
+	}
+}
