@@ -13,9 +13,8 @@ func deviceRules() []Rule {
 		Meaning: "No two agents of one machine (several containers, --local-nodes) give the same GPU to their workers; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
 		Users:   "`Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000`, or `out of memory` and half the speed.",
 		Steps: []Step{
-			inShell("give each agent GPUs of its own", "export CUDA_VISIBLE_DEVICES=0,1"),
-			toContainer("", `--gpus '"device=0,1"'`).or(),
-			toGorun("share them on purpose", "--oversubscribe-gpus").everywhere().or(),
+			toGorun("share them on purpose", "--oversubscribe-gpus").everywhere(),
+			byHand("give each agent GPUs of its own, with CUDA_VISIBLE_DEVICES or the option --gpus of docker run").or(),
 		},
 		Check: checkDistinctGPUs,
 	}}

@@ -23,14 +23,14 @@ func healthRules() []Rule {
 			ID: "D06", Name: "mig", Severity: Error,
 			Meaning: "No two workers get MIG instances of one GPU; on instances of different GPUs they lack NVLink and peer-to-peer, which is a warning.",
 			Users:   "`Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000`, `invalid usage`; slow collectives.",
-			Steps:   []Step{asRoot("use whole GPUs", "nvidia-smi -i 0 -mig 0")},
+			Steps:   []Step{asRoot("use whole GPUs, when nobody computes on them", "nvidia-smi -mig 0")},
 			Check:   checkMIG,
 		},
 		{
 			ID: "D09", Name: "compute-mode", Severity: Error,
 			Meaning: "The workers may compute on their GPUs: none is in the mode Prohibited, and none in Exclusive_Process when somebody else holds it or workers share it; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
 			Users:   "`all CUDA-capable devices are busy or unavailable`.",
-			Steps:   []Step{asRoot("let processes share them", "nvidia-smi -i 0 -c 0")},
+			Steps:   []Step{asRoot("let processes share them", "nvidia-smi -c 0")},
 			Check:   checkComputeMode,
 		},
 		{
@@ -38,8 +38,8 @@ func healthRules() []Rule {
 			Meaning: "The memory of the workers' GPUs is sound: no uncorrected errors since the driver was loaded, no rows or pages that wait for a reset to be replaced, no row that could not be.",
 			Users:   "Xid 48, 63, 64, 94 or 95 in the kernel's log and the end of a worker, hours later.",
 			Steps: []Step{
-				asRoot("reset the GPU when nobody uses it", "nvidia-smi -i 0 --gpu-reset"),
-				toLook("what is wrong with it", "nvidia-smi -i 0 -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
+				asRoot("reset the GPUs when nobody uses them", "nvidia-smi --gpu-reset"),
+				toLook("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
 				byHand("ask the administrator of the marked nodes to have a GPU exchanged of which no row is left").or(),
 			},
 			Check: checkGPUMemory,

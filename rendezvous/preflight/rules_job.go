@@ -22,7 +22,7 @@ func jobRules() []Rule {
 			ID: "R01", Name: "rank-map", Severity: Error,
 			Meaning: "Every node has workers, and no --node-rank is given twice, so that the ranks are 0 to the world size less one, each once.",
 			Users:   "`rank 3 of 16 ranks has already checked in`, `mismatch in info from procs`, or a hang that waits for ranks.",
-			Steps:   []Step{toGorun("give every node a number of its own, from 0, or none a number", "--node-rank 1")},
+			Steps:   []Step{byHand("give every node a --node-rank of its own, from 0, or none of them one")},
 			Check:   checkRanks,
 		},
 		{

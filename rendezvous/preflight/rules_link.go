@@ -223,7 +223,18 @@ func checkSpeed(f *Fleet) []Finding {
 		values[i].Odd = slow(values[i].Nodes[0])
 	}
 	f.describe(values, func(i int) string { p, _ := f.lead(i); return show(p) })
-	return one(values, Finding{Text: "Some nodes are connected by much slower links than others; every collective waits for them."})
+	return advised(one(values, Finding{Text: "Some nodes are connected by much slower links than others; every collective waits for them."}), func() []Step {
+		return append([]Step{byHand("ask the administrator of " + f.called(marked(values)) + " to look at the cable, the switch port and autonegotiation")},
+			f.each(marked(values), toLook, "how fast the link is", func(i int, n *Facts) []string {
+				var lines []string
+				for _, p := range f.carrying(i) {
+					if link := n.link(p); link != nil {
+						lines = append(lines, "ethtool "+quote(link.Name))
+					}
+				}
+				return lines
+			})...)
+	})
 }
 
 func gigabits(mbit int) string {
