@@ -34,6 +34,9 @@ func nearest(typed string, words iter.Seq[string]) string {
 // dashes, help is the command that lists those there are.
 func unknownFlag(name, help string, known iter.Seq[string]) error {
 	bare := strings.TrimLeft(name, "-")
+	if slices.Contains(commands(), bare) {
+		return fmt.Errorf("unknown flag %s: did you mean the command gorun %s?", name, bare)
+	}
 	if like := nearest(bare, known); like != "" && len(bare) > 1 {
 		return fmt.Errorf("unknown flag %s: did you mean --%s?", name, like)
 	}
@@ -70,19 +73,19 @@ func flagError(set *pflag.FlagSet, err error) error {
 
 // mistaken returns the error of a program whose name looks like one of gorun's
 // commands, and that nobody has put here. args are those that were parsed: the
-// first of them can be a command, the first after flags cannot.
+// first of them can be a command, a later one cannot.
 func mistaken(args []string, raw spec.Raw) error {
-	if len(raw.Command) == 0 || args[0] == "--" || raw.Check || raw.Show {
+	if len(raw.Command) == 0 || args[0] == "--" {
 		return nil
 	}
-	name, rest := raw.Command[0], len(args)-len(raw.Command)
+	name, first := raw.Command[0], len(args) == len(raw.Command)
 	if strings.Contains(name, "/") || raw.Flags["module"] == "1" || raw.Flags["no_python"] == "1" {
 		return nil
 	}
 	if _, err := os.Stat(name); err == nil {
 		return nil
 	}
-	if rest == 0 {
+	if first {
 		if like := nearest(name, slices.Values(commands())); like != "" {
 			return fmt.Errorf("%s is no command: did you mean gorun %s? To run a program of that name: gorun run %[1]s", name, like)
 		}
@@ -93,6 +96,9 @@ func mistaken(args []string, raw spec.Raw) error {
 	}
 	if _, err := exec.LookPath(name); err == nil {
 		return nil
+	}
+	if raw.Check || raw.Show {
+		return fmt.Errorf("%s stands where a program is expected: gorun %s takes its place, one command is enough", name, args[0])
 	}
 	return fmt.Errorf("%s stands behind flags, where a program is expected: the command comes first, as in gorun %[1]s %s", name, args[0])
 }
