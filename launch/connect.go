@@ -146,6 +146,7 @@ func (a *agent) connectGossip(ctx context.Context) error {
 		ID: a.node.ID, Name: a.node.Name(), RunID: sp.RunID, Control: a.node.Control, Bind: place.bind,
 		Advertise: place.addr, Endpoints: endpoints, Serves: place.serves, Ports: func() []int { return ports(sp.Ports) },
 		Key: a.gossipKey(), Pool: a.pool, Most: max(1024, 4*sp.MaxNodes), Other: func(host string) { a.events.Put(otherEvent{at: host}) },
+		Turned: func(r rendezvous.Refused) { a.events.post(r) },
 	})
 	if err != nil {
 		l.Close()

@@ -107,6 +107,5 @@ func (a *agent) otherSecret(e otherEvent) rendezvous.Event {
 		a.strange = map[string]bool{}
 	}
 	a.strange[e.at] = true
-	a.console.say("%v", other)
-	return nil
+	return rendezvous.Refused{Why: other.Error()} // every node that waits shows it
 }

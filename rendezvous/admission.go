@@ -28,7 +28,8 @@ func (c *coordinator) hello(conn Conn, msg Message) {
 		}
 	}
 	if why != "" {
-		c.m.emit(Note{fmt.Sprintf("refused %s: %s", n.Name(), why)})
+		ours := n.RunID == c.m.self.RunID && n.Validate() == nil && (n.Protocol != Protocol || !c.unproven(conn, n))
+		c.turnedAway(refusedNode{clip(n.Name()), why, ours})
 		c.m.send(conn, false, Message{Type: MsgRefuse, Text: why})
 		c.m.emit(Close{conn})
 		return
@@ -38,6 +39,7 @@ func (c *coordinator) hello(conn Conn, msg Message) {
 		c.drop(old, false, "it connected again")
 		c.m.emit(Close{old.conn})
 	}
+	c.returned(clip(n.Name()))
 	s := &chair{conn: conn, node: n}
 	c.seats = append(c.seats, s)
 	delete(c.dead, n.ID)

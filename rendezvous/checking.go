@@ -125,6 +125,9 @@ func (c *coordinator) dismiss(ids []NodeID, o Outcome) (any bool) {
 		s := c.seats[i]
 		c.send(s, Message{Type: MsgFinish, Outcome: &o})
 		c.leave(s)
+		if o.Cause != nil {
+			c.turnedAway(refusedNode{clip(s.node.Name()), o.Cause.Line(), true})
+		}
 		any = true
 	}
 	return any

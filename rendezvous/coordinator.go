@@ -76,6 +76,7 @@ type coordinator struct {
 	final                bool            // no further round: this agent decides for its node alone
 	outcome              *Outcome
 
+	refused  refusals
 	deadline time.Time // of the phase
 	lastCall time.Time
 	growAt   time.Time // when a running elastic job takes in who has come
@@ -124,7 +125,7 @@ func newCoordinator(m *Machine) *coordinator {
 }
 
 func (c *coordinator) wakeups() []time.Time {
-	w := []time.Time{c.lastCall, c.growAt, c.survey.by}
+	w := []time.Time{c.lastCall, c.growAt, c.survey.by, c.refused.by}
 	if c.phase == checking {
 		w = append(w, c.exam.askedBy)
 	}

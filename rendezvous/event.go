@@ -99,6 +99,13 @@ type (
 		Ask     []json.RawMessage
 		Env     [][]byte
 	}
+	// Refused: an agent was turned away here before it could say hello. Ours: it is of
+	// this run, and has proven that if the run has a secret.
+	Refused struct {
+		Name string // "": Why names it
+		Why  string
+		Ours bool
+	}
 	// Query: somebody at this node asks how the job stands; answered by Present.
 	Query struct{}
 	// Reported: what this node does, to Report; JSON.
@@ -123,6 +130,7 @@ func (StopJob) event()    {}
 func (Facts) event()      {}
 func (Answered) event()   {}
 func (Compared) event()   {}
+func (Refused) event()    {}
 func (Query) event()      {}
 func (Reported) event()   {}
 func (Tick) event()       {}

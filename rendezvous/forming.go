@@ -28,8 +28,12 @@ func (c *coordinator) form(late bool) {
 	case !ok:
 		c.lastCall = time.Time{}
 	}
-	if late && c.phase == forming {
+	switch {
+	case c.phase != forming:
+	case late:
 		c.expire()
+	case c.incomplete(n):
+		c.giveUp()
 	}
 }
 
@@ -129,6 +133,7 @@ func (c *coordinator) commit() {
 	c.enter(executing, 0)
 	c.m.changed = true
 	c.last, c.began = c.world, c.m.now
+	c.refused = refusals{}
 	for _, s := range c.seats { // first: who has no place must not take over by what an earlier world says
 		if !s.inWorld {
 			c.send(s, Message{Type: MsgStatus, Status: c.status()})
@@ -153,6 +158,9 @@ func (c *coordinator) expire() {
 	}
 	if why := c.entitled(); why != "" {
 		text += "; " + why
+	}
+	if lines := c.refused.lines(); len(lines) > 0 {
+		text += "; " + strings.Join(lines, "; ")
 	}
 	if n := len(c.records); n > 0 && c.records[n-1].Cause != nil {
 		text += "; the round before ended because " + c.records[n-1].Cause.Line()

@@ -119,6 +119,8 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		if m.coord != nil && m.coord.phase == sealing && e.Serial == m.coord.asked {
 			m.coord.waits = e.Text
 		}
+	case Refused:
+		m.strangerRefused(e)
 	case Query:
 		m.queried()
 	case Reported:

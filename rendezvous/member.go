@@ -58,12 +58,15 @@ type member struct {
 	byeBy   time.Time
 	lastErr string // the last failed attempt to reach a coordinator
 	shownAt time.Time
+	refused map[string]bool // lines that were shown
 }
 
 // placed reports whether this agent is a member of the last world, for all it knows.
 func (mem *member) placed() bool { return mem.sealed != nil && !mem.spare }
 
-func newMember(now time.Time) member { return member{gone: map[NodeID]bool{}, shownAt: now} }
+func newMember(now time.Time) member {
+	return member{gone: map[NodeID]bool{}, refused: map[string]bool{}, shownAt: now}
+}
 
 func (mem *member) wakeups(m *Machine) []time.Time {
 	w := []time.Time{mem.orphanBy, mem.byeBy, mem.killBy, mem.vacateAt}
@@ -132,6 +135,7 @@ func (m *Machine) fromCoordinator(msg Message) {
 			if msg.Status.Phase == executing.String() {
 				mem.spare, mem.job = true, msg.Status.Job
 			}
+			m.tellRefused(msg.Status.Refused)
 			m.emit(Show{msg.Status})
 		}
 	case MsgRefuse:

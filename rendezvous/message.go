@@ -134,4 +134,5 @@ type Status struct {
 	Left    time.Duration `json:"left_ns"` // until the deadline
 	Job     string        `json:"job,omitempty"`
 	Note    string        `json:"note,omitempty"`
+	Refused []string      `json:"refused,omitempty"` // nodes that were refused and why, a line each
 }

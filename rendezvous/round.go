@@ -63,14 +63,19 @@ func (c *coordinator) tick() {
 		return
 	}
 	c.statusAt = now.Add(statusEvery)
+	c.tellStatus()
+	if c.phase != executing {
+		c.gather()
+	}
+}
+
+// tellStatus tells the nodes that wait what they wait for.
+func (c *coordinator) tellStatus() {
 	st := c.status()
 	for _, s := range c.seats {
 		if c.phase != executing || !s.inWorld {
 			c.send(s, Message{Type: MsgStatus, Status: st})
 		}
-	}
-	if c.phase != executing {
-		c.gather()
 	}
 }
 

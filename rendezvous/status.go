@@ -34,6 +34,7 @@ func (c *coordinator) status() *Status {
 	if !c.deadline.IsZero() {
 		st.Left = c.deadline.Sub(c.m.now)
 	}
+	st.Refused = c.refused.lines()
 	switch c.phase {
 	case executing:
 		st.Members, st.Job = len(c.world.Members), c.job
@@ -48,6 +49,10 @@ func (c *coordinator) status() *Status {
 		st.Waiting = c.list(func(s *chair) bool { return s.inWorld && !s.over })
 	case forming:
 		st.Note = ""
+		if by := c.refused.by; !by.IsZero() {
+			st.Left = min(st.Left, by.Sub(c.m.now))
+			st.Note = "the job ends then unless a node that was refused is started again, corrected"
+		}
 		if len(c.seats) >= c.m.self.Min {
 			st.Note = c.entitled()
 			if !c.lastCall.IsZero() {

@@ -49,13 +49,31 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 		}
 		g.wake()
 	}
+	tell := err == nil && g.cfg.Serves >= 0 && g.cfg.Turned != nil && !g.turned[n.Name] && len(g.turned) < maxTurned
+	if tell {
+		g.turned[n.Name] = true
+	}
 	g.mu.Unlock()
+	if tell {
+		g.cfg.Turned(g.mismatch(m))
+	}
 	return errForeign
 }
 
 // otherProgram says that an endpoint is not gorun's, and why.
 func otherProgram(at string, why error) string {
 	return fmt.Sprintf("%s is used by a program that is not gorun (%v); choose another port for --rdzv-endpoint", at, why)
+}
+
+// maxTurned bounds the agents of which Turned tells.
+const maxTurned = 64
+
+// mismatch says why an agent is no part of this job.
+func (g *Gossip) mismatch(m meta) rendezvous.Refused {
+	if m.Run != g.cfg.RunID {
+		return rendezvous.Refused{Name: m.Name, Why: fmt.Sprintf("it belongs to run %q, this is run %q; give both the same --rdzv-id, or another --rdzv-endpoint", m.Run, g.cfg.RunID)}
+	}
+	return rendezvous.Refused{Name: m.Name, Why: fmt.Sprintf("it speaks protocol %d, this job speaks %d; start the same gorun on every node", m.Protocol, g.protocol), Ours: true}
 }
 
 // maxID bounds the bytes of an agent's id; an Identity's has 16.

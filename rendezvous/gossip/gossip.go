@@ -40,6 +40,9 @@ type Config struct {
 	// Other, if not nil, is called when the agent on a host (a name or an IP address)
 	// has another key than this one, or only one of the two has any; maybe often.
 	Other func(host string)
+	// Turned, if not nil, is called when an agent is turned away that came to the
+	// endpoint which this one serves, once for each.
+	Turned func(rendezvous.Refused)
 
 	tune func(*memberlist.Config) // for tests; may be nil
 }
@@ -62,6 +65,7 @@ type Gossip struct {
 	peers   map[rendezvous.NodeID]rendezvous.Peer
 	lost    map[rendezvous.NodeID]string    // addresses of agents that are not seen any more
 	names   map[rendezvous.NodeID]time.Time // that memberlist may know; when it left, zero: it has not
+	turned  map[string]bool                 // by id
 	last    decoded                         // what was decoded last
 	met     bool                            // another agent of this run was seen: a stranger at its endpoint came later
 	foreign string
@@ -76,7 +80,7 @@ func Open(cfg Config) (*Gossip, error) { return openAs(cfg, rendezvous.Protocol)
 
 func openAs(cfg Config, protocol int) (*Gossip, error) {
 	cfg.RunID, cfg.Most = shortRun(cfg.RunID), cmp.Or(cfg.Most, 4096)
-	g := &Gossip{cfg: cfg, protocol: protocol, peers: map[rendezvous.NodeID]rendezvous.Peer{}, lost: map[rendezvous.NodeID]string{}, names: map[rendezvous.NodeID]time.Time{}, changed: make(chan struct{}, 1)}
+	g := &Gossip{cfg: cfg, protocol: protocol, peers: map[rendezvous.NodeID]rendezvous.Peer{}, lost: map[rendezvous.NodeID]string{}, turned: map[string]bool{}, names: map[rendezvous.NodeID]time.Time{}, changed: make(chan struct{}, 1)}
 	g.ended, g.end = context.WithCancel(context.Background())
 	ports := cfg.Ports()
 	if cfg.Serves >= 0 {

@@ -1,0 +1,64 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A node that is refused is named on every node that waits, and if the job lacks
+// only such nodes it does not wait for ever: it ends after a last call.
+func TestRefusedNodeEndsTheWait(t *testing.T) {
+	t.Parallel()
+	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+		j := newJob("--rdzv-conf", "join_timeout=600,last_call_timeout=2")
+		good := []*agent{j.node(1, "3", "/bin/true"), j.node(2, "3", "/bin/true")}
+		good[0].says("have 2 of 3")
+		odd := j.node(3, "4", "/bin/true")
+		j.end(patience, 75, odd)
+		for _, a := range good {
+			a.says("refused ")
+			a.says("(127.0.0.3): it was started with --nnodes 4")
+		}
+		j.end(patience, 75, good...)
+		for _, a := range good {
+			if took := a.ended.Sub(odd.ended); took > 4*time.Second {
+				t.Errorf("%s ended %v after the other node", a.name, took)
+			}
+		}
+		j.causes(good, "the job cannot be complete", "127.0.0.3", "--nnodes 4")
+		j.agree(good...)
+	})
+}
+
+// A node that is started again, corrected, takes part.
+func TestRefusedNodeIsCorrected(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--rdzv-conf", "last_call_timeout=20")
+	first := j.node(1, "2", "/bin/true")
+	odd := j.node(2, "3", "/bin/true")
+	j.end(patience, 75, odd)
+	first.says("(127.0.0.2): it was started with --nnodes 3")
+	j.end(patience, 0, j.node(2, "2", "/bin/true"), first)
+}
+
+// Strangers, of another run or without the secret, are named and change nothing.
+func TestStrangersDoNotEndTheWait(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--rdzv-conf", "last_call_timeout=0")
+	j.env = []string{"GORUN_SECRET=" + strings.Repeat("a", 40)}
+	first := j.node(1, "2", "/bin/true")
+	j.env[0] = "GORUN_SECRET=" + strings.Repeat("b", 40)
+	stranger := j.run("127.0.0.2", "--nnodes", "2", "--rdzv-endpoint", j.endpoint, "--rdzv-id", j.id, "--rdzv-conf", "join_timeout=3", "--local-addr", "127.0.0.2", "/bin/true")
+	j.end(patience, 75, stranger)
+	first.says("has another secret") // the address that it dialed from
+	j.env[0] = "GORUN_SECRET=" + strings.Repeat("a", 40)
+	j.end(patience, 0, j.node(2, "2", "/bin/true"), first)
+	other := newJob(t)
+	first = other.node(1, "2", "/bin/true")
+	other.id += "x"
+	j.end(patience, 75, other.node(2, "2", "/bin/true"))
+	first.says("(127.0.0.2): it belongs to run")
+	other.id = strings.TrimSuffix(other.id, "x")
+	j.end(patience, 0, other.node(3, "2", "/bin/true"), first)
+}

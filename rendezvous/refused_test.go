@@ -1,0 +1,123 @@
+package rendezvous
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// waits makes a coordinator that waits for n nodes, and seats members 1 to came.
+func waiting(t *testing.T, n, came int) *cast {
+	t.Helper()
+	c := &cast{t: t, m: boss(t, n-1, n), now: time.Unix(0, 0), least: n, most: n, mute: map[Conn]bool{}, seals: true}
+	c.m.cfg.LastCall, c.m.cfg.Join = 10*time.Second, 10*time.Minute
+	for i := range came {
+		c.comes(i + 1)
+	}
+	c.log = nil
+	return c
+}
+
+// misfit says hello with another --nnodes than the job's.
+func (c *cast) misfit(conn Conn, change func(*Node)) {
+	c.t.Helper()
+	n := seatNode(int(conn), c.most, c.least)
+	n.Min, n.Max = c.least, c.most+1
+	if change != nil {
+		change(&n)
+	}
+	c.step(Received{conn, Message{Type: MsgHello, Node: &n}})
+}
+
+// refusedTo are the lines that a waiting member was told last.
+func (c *cast) refusedTo(i int) []string {
+	all := c.told(i, MsgStatus)
+	if len(all) == 0 {
+		return nil
+	}
+	return all[len(all)-1].Status.Refused
+}
+
+func TestEveryWaitingNodeHearsOfTheRefused(t *testing.T) {
+	c := waiting(t, 4, 2)
+	c.misfit(3, nil)
+	for _, i := range []int{1, 2} {
+		if got := c.refusedTo(i); len(got) != 1 || !strings.Contains(got[0], "n3") || !strings.Contains(got[0], "--nnodes") {
+			t.Errorf("member %d is told at once: %q", i, got)
+		}
+	}
+	if !strings.Contains(c.notes(), "n3") {
+		t.Errorf("this node's person reads %q", c.notes())
+	}
+	m, conn := states()["member"]()
+	st := &Status{Phase: "forming", Refused: c.refusedTo(1)}
+	shown := 0
+	for range 3 {
+		for _, cmd := range m.Step(m.now, Received{conn, Message{Type: MsgStatus, Status: st}}) {
+			if n, ok := cmd.(Note); ok && n.Text == st.Refused[0] {
+				shown++
+			}
+		}
+	}
+	if shown != 1 {
+		t.Errorf("a member shows it %d times", shown)
+	}
+}
+
+func TestIncompleteJobEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		came int
+		odd  func(*Node)
+		ends bool
+	}{
+		{"the last node was refused", 2, nil, true},
+		{"another one may still come", 1, nil, false},
+		{"a stranger was refused", 2, func(n *Node) { n.RunID = "another" }, false},
+		{"one that makes no sense was refused", 2, func(n *Node) { n.Workers = -1 }, false},
+		{"of another gorun", 2, func(n *Node) { n.Protocol++ }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := waiting(t, 4, tt.came)
+			c.misfit(3, tt.odd)
+			c.pass(c.m.cfg.LastCall - time.Second)
+			if c.m.coord.phase != forming {
+				t.Fatalf("no time to correct it: %s", c.m.coord.phase)
+			}
+			c.pass(time.Second)
+			if !tt.ends {
+				if c.m.coord.phase != forming {
+					t.Fatalf("phase %s", c.m.coord.phase)
+				}
+				return
+			}
+			c.ended(ExitRendezvous, 1, 2)
+			if cause := c.m.coord.outcome.Cause; !strings.Contains(cause.Message, "n3") {
+				t.Errorf("the cause does not name the node: %s", cause.Message)
+			}
+		})
+	}
+}
+
+func TestRefusedNodeReturns(t *testing.T) {
+	c := waiting(t, 4, 2)
+	c.misfit(3, nil)
+	c.pass(c.m.cfg.LastCall / 2)
+	c.comes(3)
+	c.pass(c.m.cfg.LastCall)
+	c.runs(0, 0, "id0 id1 id2 id3")
+}
+
+func TestRefusalsAreBounded(t *testing.T) {
+	c := waiting(t, 4, 2)
+	for i := range 300 {
+		c.misfit(Conn(100+i), func(n *Node) { n.Host = fmt.Sprint("stranger", i); n.RunID = "another" })
+	}
+	if got := len(c.refusedTo(1)); got > maxRefused {
+		t.Errorf("%d refusals are told", got)
+	}
+	if got := len(all[Note](c)); got > maxRefused {
+		t.Errorf("%d lines", got)
+	}
+}
