@@ -619,6 +619,12 @@ func (n *Facts) limit(t *testing.T, what string, value int64) {
 		l.AS = value
 	case "stack":
 		l.Stack = value
+	case "cpu":
+		l.CPU = &value
+	case "fsize":
+		l.FSize = &value
+	case "data":
+		l.Data = &value
 	default:
 		t.Fatalf("limit %s: this test does not know it", what)
 	}

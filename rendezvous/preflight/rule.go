@@ -28,7 +28,7 @@ func Rules() []Rule {
 		transportRules(), adapterRules(),
 		agreeRules(), forcedRules(), nameRules(),
 		gpuRules(), deviceRules(), healthRules(), modelRules(), hostRules(),
-		memoryRules(), limitRules(),
+		memoryRules(), limitRules(), deadlyRules(),
 		leftoverRules(),
 		unknownRules(),
 	)

@@ -62,7 +62,7 @@ func checkFiles(f *Fleet) []Finding {
 		return fmt.Sprintf("hard limit %d, about %d needed", hard, need)
 	})
 	if len(few) > 0 || v.places < 2 {
-		return one(few, Finding{Text: "A worker may not open as many files as it cannot do without.", Steps: most(marked(few))})
+		return one(few, Finding{Text: "A worker may not open as many files as it cannot do without: it fails with Too many open files.", Steps: most(marked(few))})
 	}
 	low := f.faults(func(i int, n *Facts) string {
 		l := n.Host.Limits.NoFileHard
@@ -79,7 +79,7 @@ func checkFiles(f *Fleet) []Finding {
 
 // raise lifts a limit of the shells of nodes, or of their containers.
 func (f *Fleet) raise(nodes []int, what string, limit int64) []Step {
-	value, options := strconv.FormatInt(limit, 10), map[string]string{"nofile": "-n", "memlock": "-l", "nproc": "-u", "as": "-v"}
+	value, options := strconv.FormatInt(limit, 10), map[string]string{"nofile": "-n", "memlock": "-l", "nproc": "-u", "as": "-v", "cpu": "-t", "fsize": "-f", "data": "-d"}
 	docker := value
 	if limit == host.Unlimited {
 		value = "unlimited"
@@ -123,7 +123,7 @@ func checkThreads(f *Fleet) []Finding {
 		})
 	}
 	few, low := find(true), find(false)
-	return append(one(few, Finding{Text: "The node may not start as many threads as its workers need.", Steps: f.moreThreads(marked(few))}),
+	return append(one(few, Finding{Text: "The node may not start as many threads as its workers need: they fail with Resource temporarily unavailable.", Steps: f.moreThreads(marked(few))}),
 		one(low, Finding{Severity: Warning, Text: "The node may start few threads; data loaders and libraries start many.", Steps: f.moreThreads(marked(low))})...)
 }
 

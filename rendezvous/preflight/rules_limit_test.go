@@ -11,6 +11,7 @@ func limitCases() map[string][]ruleCase {
 	limit := func(change func(*host.Limits)) func(*Fleet) {
 		return func(f *Fleet) { change(&f.Nodes[1].Host.Limits) }
 	}
+	number := func(n int64) *int64 { return &n }
 	return map[string][]ruleCase{
 		"L01": {
 			{name: "Docker's default for half of the ranks", nodes: 1, severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Node.Workers = 4; small(&f.Nodes[0]) }},
@@ -39,6 +40,24 @@ func limitCases() map[string][]ruleCase {
 			{name: "shared memory is off", change: func(f *Fleet) { f.all(func(n *Facts) { small(n); n.set("NCCL_SHM_DISABLE", "1") }) }},
 			{name: "not known", change: func(f *Fleet) { f.all(func(n *Facts) { n.Host.SHM.Free = -1 }) }},
 			{name: "without GPUs", base: cpus, change: func(f *Fleet) { f.all(small) }},
+		},
+		"L08": {
+			{name: "CPU time", base: cpus, severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.CPU = number(300) }), says: []string{"killed after 300 s of CPU time", "--cpu=unlimited:unlimited"}},
+			{name: "hours of CPU time of a program that no library concerns", base: cpus, severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.all(func(n *Facts) { n.Libraries = library.Facts{} })
+				f.Nodes[1].Host.Limits.CPU = number(7200)
+			}, says: []string{"killed after 2h0m0s of CPU time"}},
+			{name: "small files", severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.FSize = number(100 << 20) }), says: []string{"files end at 100 MiB", "--fsize=unlimited:unlimited"}, hushes: []string{"--cpu"}},
+			{name: "files smaller than a segment", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.FSize = number(1 << 20) }), says: []string{"files end at 1 MiB", "/dev/shm"}},
+			{name: "files smaller than a segment of one worker", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.Nodes[1].Node.Workers, f.Nodes[1].Host.Limits.FSize = 1, number(1<<20)
+			}},
+			{name: "private memory", severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.Data = number(4 << 30) }), says: []string{"no more than 4.0 GiB of private memory"}},
+			{name: "address space without GPUs", base: cpus, severity: Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.AS = 4 << 30 }), says: []string{"no more than 4.0 GiB of address space"}},
+			{name: "nothing is limited", change: limit(func(l *host.Limits) {
+				l.CPU, l.FSize, l.Data = number(host.Unlimited), number(host.Unlimited), number(host.Unlimited)
+			})},
+			{name: "not known", base: cpus, change: blind},
 		},
 		"L02": {
 			{name: "too few for anything", severity: Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = 128, 128 }), says: []string{"hard limit 128, about 160 needed"}},

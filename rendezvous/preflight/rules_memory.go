@@ -201,7 +201,7 @@ func checkMemory(f *Fleet) []Finding {
 		}
 		return ""
 	})
-	return append(all, one(tight, Finding{Text: "The cgroup leaves too little memory for the workers.", Steps: f.moreMemory(marked(tight))})...)
+	return append(all, one(tight, Finding{Text: "The cgroup leaves too little memory for the workers: the kernel kills one that takes more (SIGKILL, exit code 137).", Steps: f.moreMemory(marked(tight))})...)
 }
 
 // moreMemory gives containers what their workers lack, and asks whoever made the

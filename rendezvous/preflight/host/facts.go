@@ -69,10 +69,13 @@ type Limits struct {
 	PIDMax      int64  `json:"pid_max"`  // kernel.pid_max
 	PidsMax     int64  `json:"pids_max"` // cgroup
 	PidsCurrent int64  `json:"pids_current"`
-	ThreadsMax  int64  `json:"threads_max"` // kernel.threads-max
-	Stack       int64  `json:"stack"`       // bytes, soft
-	AS          int64  `json:"as"`          // bytes, soft
-	MemMax      int64  `json:"mem_max"`     // cgroup memory.max, bytes
+	ThreadsMax  int64  `json:"threads_max"`     // kernel.threads-max
+	Stack       int64  `json:"stack"`           // bytes, soft
+	AS          int64  `json:"as"`              // bytes, soft
+	Data        *int64 `json:"data,omitempty"`  // bytes of private memory, soft; nil: not told, as below
+	FSize       *int64 `json:"fsize,omitempty"` // bytes of one file, soft
+	CPU         *int64 `json:"cpu,omitempty"`   // seconds that a process computes, soft
+	MemMax      int64  `json:"mem_max"`         // cgroup memory.max, bytes
 	MemCurrent  int64  `json:"mem_current"`
 	Caps        uint64 `json:"caps"` // CapEff
 }

@@ -30,6 +30,7 @@ func Gather(ctx context.Context, o Options) (f Facts, unknown []string) {
 	if o.Brief {
 		lacks(o.identity(&f))
 		f.Limits, f.Sysctl, f.SHM.Free = unread(), Sysctl{Unknown, Unknown, Unknown, Unknown, Unknown}, Unknown
+		f.Limits.deadly()
 		return f, unknown
 	}
 	ctx, cancel := context.WithTimeout(ctx, blockTime)

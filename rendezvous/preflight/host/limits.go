@@ -15,6 +15,7 @@ func (o Options) limits(l *Limits) (why string) {
 	l.NProc = soft(unix.RLIMIT_NPROC)
 	l.Stack = soft(unix.RLIMIT_STACK)
 	l.AS = soft(unix.RLIMIT_AS)
+	l.deadly()
 	l.ThreadsMax = o.number("/proc/sys/kernel/threads-max")
 	l.PIDMax = o.number("/proc/sys/kernel/pid_max")
 	l.Caps = capabilities()
@@ -25,6 +26,15 @@ func (o Options) limits(l *Limits) (why string) {
 		return "how many files a worker may open at first: the agent's own limit was raised by Go's runtime, which restores it for workers"
 	}
 	return ""
+}
+
+// deadly fills those at which any process fails or is killed.
+func (l *Limits) deadly() {
+	for resource, to := range map[int]**int64{unix.RLIMIT_DATA: &l.Data, unix.RLIMIT_FSIZE: &l.FSize, unix.RLIMIT_CPU: &l.CPU} {
+		if soft, _ := rlimit(resource); soft != Unknown {
+			*to = &soft
+		}
+	}
 }
 
 // childFiles is the soft limit of open files that a child of a Go program gets,
