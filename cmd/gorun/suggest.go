@@ -79,7 +79,7 @@ func mistaken(args []string, raw spec.Raw) error {
 		return nil
 	}
 	name, first := raw.Command[0], len(args) == len(raw.Command)
-	if strings.Contains(name, "/") || raw.Flags["module"] == "1" || raw.Flags["no_python"] == "1" {
+	if strings.ContainsAny(name, "/.") || raw.Flags["module"] == "1" || raw.Flags["no_python"] == "1" {
 		return nil
 	}
 	if _, err := os.Stat(name); err == nil {

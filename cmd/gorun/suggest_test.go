@@ -72,6 +72,7 @@ func TestMistakenForAProgram(t *testing.T) {
 		"python3 x":         "",
 		"train.py status":   "",
 		"./stat":            "",
+		"explain.py":        "",
 		"/usr/bin/stat":     "",
 		"-- stat":           "",
 		"--no-python stat":  "",
