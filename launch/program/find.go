@@ -1,10 +1,15 @@
 package program
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun/gorun/rendezvous/preflight/loader"
 )
 
 // python plans "python -u [-m] PROGRAM ARGS".
@@ -12,6 +17,15 @@ func (in Input) python(flags ...string) (Plan, error) {
 	path, err := in.interpreter()
 	head := append(append([]string{"-u"}, flags...), in.Program)
 	return Plan{in: in, kind: python, path: path, head: head}, err
+}
+
+// script is python for a file that Python has to read.
+func (in Input) script(path string) (Plan, error) {
+	plan, err := in.python()
+	if no := access(path, unix.R_OK); no != nil && err == nil {
+		err = fmt.Errorf("cannot start %s: this user may not read it (%w)", in.Program, no)
+	}
+	return plan, err
 }
 
 // interpreter finds Python: PYTHON_EXEC (torchrun's variable), the active
@@ -60,7 +74,53 @@ func (in Input) executable(name string) (string, error) {
 	case info.Mode()&0o111 == 0:
 		return "", fmt.Errorf("cannot start %s: no permission to execute it (chmod +x %s)", name, name)
 	}
-	return path, nil
+	return path, in.startable(name, path)
+}
+
+// startable is the error of a file with the x bit that the workers cannot execute
+// all the same: it lies on a file system that allows none, it is another user's, or
+// what the kernel starts in its place is not there.
+func (in Input) startable(name, path string) error {
+	if err := access(path, unix.X_OK); err != nil {
+		return fmt.Errorf("cannot start %s: it may not be executed by this user, or lies on a file system mounted noexec (%w)", name, err)
+	}
+	starter := ""
+	if head, err := firstBytes(path); err == nil && bytes.HasPrefix(head, []byte("#!")) {
+		line, _, whole := strings.Cut(string(head[2:]), "\n")
+		if words := strings.Fields(line); whole && len(words) > 0 {
+			starter = words[0]
+		}
+	} else if isELF(head) {
+		starter = elfInterpreter(path)
+	}
+	if !filepath.IsAbs(starter) || isExecutable(starter) {
+		return nil
+	}
+	return fmt.Errorf("cannot start %s: what starts it, %s, is missing or may not be executed", name, starter)
+}
+
+// elfInterpreter is the loader that an ELF file asks for, "" for none that can be
+// told.
+func elfInterpreter(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	head, err := loader.Read(f, info.Size())
+	if err != nil {
+		return ""
+	}
+	return head.Interp
+}
+
+// access is what the kernel says to this process, whose user is the workers'.
+func access(path string, how uint32) error {
+	return unix.Faccessat(unix.AT_FDCWD, path, how, unix.AT_EACCESS)
 }
 
 // lookPath searches PATH; "" when nothing fits. Relative entries of PATH are
@@ -76,7 +136,7 @@ func (in Input) lookPath(name string) string {
 
 func isExecutable(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+	return err == nil && info.Mode().IsRegular() && access(path, unix.X_OK) == nil
 }
 
 // getenv reads Input.Env; the later of two entries wins, as in os/exec.

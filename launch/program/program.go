@@ -151,7 +151,7 @@ func (in Input) file(path string, info os.FileInfo) (Plan, error) {
 		return Plan{in: in, kind: golang, path: path, single: true}, nil
 	}
 	if strings.HasSuffix(path, ".py") {
-		return in.python()
+		return in.script(path)
 	}
 	head, err := firstBytes(path)
 	mayExecute := info.Mode()&0o111 != 0
@@ -162,9 +162,9 @@ func (in Input) file(path string, info os.FileInfo) (Plan, error) {
 	case isELF(head) && !mayExecute:
 		return Plan{}, fmt.Errorf("cannot start %s: it is a program without permission to execute (chmod +x %s)", in.Program, in.Program)
 	case isELF(head), err != nil, mayExecute && bytes.HasPrefix(head, []byte("#!")) && !namesPython(head):
-		return Plan{in: in, kind: direct, path: path}, nil
+		return Plan{in: in, kind: direct, path: path}, in.startable(in.Program, path)
 	}
-	plan, err := in.python()
+	plan, err := in.script(path)
 	if !mayExecute && bytes.HasPrefix(head, []byte("#!")) && !namesPython(head) {
 		plan.Note = fmt.Sprintf("%s is run by Python, as under torchrun: its #! line names something else, but it is not executable (chmod +x %s)", in.Program, in.Program)
 	}

@@ -1,0 +1,60 @@
+package program
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+)
+
+// Files are tried as the workers' user would open them: a mode that lets another
+// user execute or read them is not enough.
+func TestCheckAsItsUser(t *testing.T) {
+	root := tree(t, map[string]string{
+		"bin/python3*": "#!/bin/sh\n", "venv/bin/python*": "", "w/train.py": "", "w/closed.py": "", "w/run*": "#!/bin/sh\n", "w/closed*": "#!/bin/sh\n",
+		"w/lost*": "#!/no/such/interpreter -x\n",
+		"w/elf*":  string(elftest.Library{Interp: "/no/such/ld.so"}.Bytes()),
+	})
+	for name, mode := range map[string]os.FileMode{"w/closed.py": 0o600, "w/closed": 0o700, "venv/bin/python": 0o700, ".": 0o755, "..": 0o755} {
+		if err := os.Chmod(filepath.Join(root, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(name string, env ...string) string {
+		plan, err := Check(Input{Program: name, Dir: root + "/w", Env: append(env, "PATH="+root+"/bin")})
+		if err != nil {
+			return err.Error()
+		}
+		return plan.path
+	}
+	for name, want := range map[string]string{"lost": "/no/such/interpreter, is missing", "elf": "/no/such/ld.so, is missing"} {
+		if got := check(name); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("not root, who alone may be another user")
+	}
+	runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+	const nobody = 65534
+	if err := unix.Setfsuid(nobody); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setfsuid(0) }() // who removes the files
+	for name, want := range map[string]string{
+		"train.py": root + "/bin/python3", "run": root + "/w/run",
+		"closed.py": "this user may not read it", "closed": "may not be executed by this user",
+	} {
+		if got := check(name); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	if got := check("train.py", "VIRTUAL_ENV="+root+"/venv"); got != root+"/bin/python3" {
+		t.Errorf("another user's virtual environment: %s", got)
+	}
+}
