@@ -127,7 +127,7 @@ func parseEnv(argv []string) (layer, error) {
 	if clear {
 		l.name = "env -i"
 		l.fix = func([]string) string {
-			return "leave out env's -i, and take away what the program must not see:\n  env -u NAME ..."
+			return "leave out env's -i; env -u NAME takes away a single variable that the program must not see"
 		}
 	}
 	return l, nil

@@ -105,6 +105,7 @@ echo "Authorized users only" >&2
 exec env -i PATH="$PATH" "${pass[@]}" sh -c "$*"`,
 		"srun": `while [ $# -gt 0 ]; do case $1 in
   --export=NONE) clear=-i; shift ;;
+  --export=ALL) clear=; shift ;;
   -*) shift ;;
   *) break ;;
 esac; done
@@ -112,11 +113,12 @@ exec env $clear PATH="$PATH" "$@"`,
 		"sudo": `while [ $# -gt 0 ]; do case $1 in
   -n) quiet=1; shift ;;
   -E) all=1; shift ;;
+  --preserve-env=*) for n in $(tr , ' ' <<< "${1#*=}"); do keep+=("$n=${!n}"); done; shift ;;
   *) break ;;
 esac; done
 [ "$quiet" ] || { sleep 1000; }
 [ "$all" ] && exec "$@"
-exec env -i PATH="$PATH" DIR="$DIR" "$@"`,
+exec env -i PATH="$PATH" DIR="$DIR" "${keep[@]}" "$@"`,
 		"python-fake": `echo no >&2; exit 1`,
 	}
 }
@@ -183,6 +185,79 @@ func TestProbe(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a fix says is pasted into the command line, and everything arrives: options
+// behind the wrapper's name, in the place of the same ones that are there; or an
+// option is left out.
+func TestFixIsPasted(t *testing.T) {
+	for line, by := range map[string]string{
+		"docker run -it image program":          "",
+		"docker run -e RANK image program":      "",
+		"sudo program":                          "",
+		"sudo docker run -e RANK image program": "",
+		"ssh host program":                      "",
+		"srun --export=NONE program":            "",
+		"env -i program":                        "env program",
+		"setpriv --reset-env program":           "setpriv program",
+		"timeout 60 docker run image program":   "",
+	} {
+		t.Run(line, func(t *testing.T) {
+			b := newBench(t, fakes())
+			b.env = append(b.env, "SLURM_JOB_ID=1")
+			now := line
+			for range 3 { // each wrapper's own
+				lost, err := b.probe(t.Context(), now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !lost.Any() {
+					return
+				}
+				p, err := Wrap(words(now))
+				if err != nil {
+					t.Fatal(err)
+				}
+				pasted := now
+				for fix := range strings.Lines(p.Fix(lost, func(string) string { return "" })) {
+					if command, ok := strings.CutPrefix(strings.TrimRight(fix, "\n"), "  "); ok {
+						pasted = paste(t, pasted, strings.TrimSuffix(command, " ..."))
+					}
+				}
+				if pasted == now {
+					if by == "" {
+						t.Fatalf("nothing to paste for %s: %q", now, p.Fix(lost, func(string) string { return "" }))
+					}
+					pasted = by
+				}
+				now = pasted
+			}
+			t.Errorf("it ends as %s, and something is lost still", now)
+		})
+	}
+}
+
+// paste puts the options of a fix behind the wrapper's name.
+func paste(t *testing.T, line, fix string) string {
+	t.Helper()
+	fix = strings.ReplaceAll(fix, "'", "")
+	name, options, _ := strings.Cut(fix, " -")
+	before, after, ok := strings.Cut(line+" ", name+" ")
+	if !ok {
+		t.Fatalf("%q has no %s", line, name)
+	}
+	options = "-" + options
+	if key, value, ok := strings.Cut(options, "SendEnv="); ok { // one word with blanks in it, for words
+		options = key + "SendEnv=" + strings.ReplaceAll(value, " ", "~")
+	}
+	var rest []string
+	for _, w := range strings.Fields(after) {
+		if key, _, ok := strings.Cut(w, "="); ok && strings.HasPrefix(options, key+"=") {
+			continue
+		}
+		rest = append(rest, w)
+	}
+	return before + name + " " + options + " " + strings.Join(rest, " ")
 }
 
 // Whether names that were not sent would arrive is seen by one that nobody knows.

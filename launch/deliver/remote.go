@@ -81,7 +81,7 @@ func parseSrun(argv []string) (layer, error) {
 		name: "srun", slow: true, needs: "SLURM_JOB_ID", program: rest, meant: meant,
 		around: func(probe []string) []string { return join(head, probe) },
 		fix: func([]string) string {
-			return "let srun pass on all variables (SLURM_EXPORT_ENV or --export says otherwise):\n  srun --export=ALL ..."
+			return "have srun pass on all variables, in the place of another --export and whatever SLURM_EXPORT_ENV says:\n  srun --export=ALL ..."
 		},
 	}, nil
 }
