@@ -59,7 +59,7 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 		},
 		{
 			"a firewall on one node", three, hit(func(_, to int) bool { return to == 1 }, preflight.TimedOut),
-			"Nobody can connect to node1 (eth0 10.0.0.2): timed out.", "on node1:\n  ip -br addr; nft list ruleset; iptables -S\nwhich way the packets take; on node0:\n  ip route get 10.0.0.2 from 10.0.0.1",
+			"Nobody can connect to node1 (eth0 10.0.0.2): timed out.", "on node1:\n  ip -br addr; nft list ruleset; iptables -S\nwhich way the packets take, on node0:\n  ip route get 10.0.0.2 from 10.0.0.1",
 			[]int{1},
 		},
 		{

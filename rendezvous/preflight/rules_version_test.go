@@ -50,7 +50,7 @@ func versionCases() map[string][]ruleCase {
 				},
 				says: []string{"take /opt/old/libnccl.so.2 out of the way of the workers of node3"},
 			},
-			{name: "two nodes of two versions", nodes: 2, severity: Error, odd: nil, change: func(f *Fleet) { f.Nodes[0].nccl("2.27.3", 22703) }, says: []string{"2.27.3", "2.27.5", "as node2 has it; on node1: /opt/venv/bin/python -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"}},
+			{name: "two nodes of two versions", nodes: 2, severity: Error, odd: nil, change: func(f *Fleet) { f.Nodes[0].nccl("2.27.3", 22703) }, says: []string{"2.27.3", "2.27.5", "as node2 has it, on node1: /opt/venv/bin/python -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"}},
 			{name: "another build", severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Libraries.NCCL.CUDA = "11.8" }, says: []string{"2.27.5 for CUDA 11.8"}},
 			{name: "a vendor's suffix", severity: Warning, odd: []int{0}, change: func(f *Fleet) { f.Nodes[0].Libraries.NCCL.Version = "2.27.5rc1" }},
 			{name: "a node does not know", change: func(f *Fleet) { f.Nodes[2].Libraries.NCCL = nil; f.Nodes[3].Libraries.NCCL.Version = "" }},

@@ -117,7 +117,7 @@ func telling(steps []Step, called func(nodes []int) string) string {
 			b.WriteString(s.Text)
 			continue
 		case s.Text != "" && head != "":
-			head = s.Text + "; " + head
+			head = s.Text + ", " + head
 		case head == "":
 			head = s.Text
 		}

@@ -28,10 +28,10 @@ func TestStepsSayWhere(t *testing.T) {
 		x := Finding{Values: c.values}
 		r.advise(h100s(3), &x)
 		want := c.want + ":\n  export A=1\n  unset B\n" +
-			"raise it; on all nodes, as root:\n  sysctl -w a=1\n" +
+			"raise it, on all nodes, as root:\n  sysctl -w a=1\n" +
 			"or give all ranks one value:\n  gorun -x A=1 ...\n" +
 			"or where the container is started, " + c.want + ":\n  docker run --shm-size=8g ...\n" +
-			"look; on node3:\n  ip link\n" +
+			"look, on node3:\n  ip link\n" +
 			"or ask"
 		if x.Fix != want {
 			t.Errorf("%v: %s\nwant %s", c.values, x.Fix, want)
