@@ -33,7 +33,7 @@ STEP := ^(go: (downloading|finding) .*|[a-z0-9][A-Za-z0-9._/~-]*)$$
 
 # BUILT makes go list name what go build can build: no test's own variants, and
 # of the standard library what the rest needs.
-BUILT := {{if and (or .GoFiles .CgoFiles) (not (or .Standard .ForTest (eq .Name "main")))}}{{.ImportPath}}{{end}}
+export BUILT := {{if and (or .GoFiles .CgoFiles) (not (or .Standard .ForTest (eq .Name "main")))}}{{.ImportPath}}{{end}}
 
 # The demo and the tests build what `go install` builds, so that the second of
 # them finds everything compiled.
@@ -61,8 +61,8 @@ install: build ## copy bin/gorun to $(PREFIX)/bin
 
 test: test-deps ## every test (installs Debian packages first when root)
 	@for m in . $(NESTED); do \
-		scripts/progress.sh "building what tests of $$m need" '$(STEP)' \
-			$(GO) -C $$m build -v $$($(GO) -C $$m list -test -deps -f '$(BUILT)' ./... $$(grep -o '^tool' $$m/go.mod)) || exit 1; \
+		scripts/progress.sh "building what tests of $$m need" '$(STEP)' sh -c \
+			'cd $$0 && $(GO) build -v $$($(GO) list -test -deps -f "$$BUILT" ./... $$(grep -o ^tool go.mod))' $$m || exit 1; \
 	done
 	@for m in $(NESTED); do echo "== $$m"; $(GO) -C $$m test $(TESTFLAGS) ./... || exit 1; done
 	$(GO) test -count=1 $(TESTFLAGS) $$($(GO) list ./... | grep -v -E '$(ALONE)')
