@@ -56,8 +56,9 @@ $(LEAN): go.mod go.sum Makefile
 		-replace google.golang.org/genproto/googleapis/api=./lean/genproto-api $@.new
 	@mv $@.new $@
 
-install: build ## copy bin/gorun to $(PREFIX)/bin
+install: build ## copy bin/gorun to $(PREFIX)/bin, and its man page
 	install -D -m 755 $(BIN)/gorun $(DESTDIR)$(PREFIX)/bin/gorun
+	install -D -m 644 cmd/gorun/gorun.1 $(DESTDIR)$(PREFIX)/share/man/man1/gorun.1
 
 test: test-deps ## every test (installs Debian packages first when root)
 	@for m in . $(NESTED); do \
