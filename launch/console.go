@@ -6,9 +6,9 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/safetext"
 	"golang.org/x/term"
 )
 
@@ -47,27 +47,18 @@ func newConsole(f *os.File, prefix string, quiet bool) *console {
 	return c
 }
 
-// say prints one line.
+// say prints one line; further lines of what it tells are indented, as only gorun's
+// own begin with its name.
 func (c *console) say(format string, args ...any) {
 	c.clear()
-	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, safetext.Within(safetext.Lines(fmt.Sprintf(format, args...))))
 }
 
 // table prints lines as they are, under one with the prefix.
 func (c *console) table(lines string) {
 	c.clear()
-	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, strings.TrimSuffix(printable(lines), "\n"))
-}
-
-// printable keeps what other nodes say (host names, causes) from commanding the
-// terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return '?'
-		}
-		return r
-	}, s)
+	lines = strings.ReplaceAll(safetext.Lines(lines), "\ngorun", "\n  gorun") // of another node's
+	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, strings.TrimSuffix(lines, "\n"))
 }
 
 func (c *console) clear() {
@@ -88,7 +79,7 @@ func (c *console) status(s *rendezvous.Status) {
 		return // nothing to wait for
 	}
 	if c.live {
-		line := []rune(strings.ReplaceAll(printable(c.prefix+": "+describe(s)), "\n", " "))
+		line := []rune(safetext.Line(c.prefix + ": " + describe(s)))
 		if len(line) >= c.width {
 			line = line[:c.width-1]
 		}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"unicode"
+
+	"github.com/gorun/gorun/safetext"
 )
 
 // Limits of what is believed of another agent: far above any job that exists,
@@ -76,7 +77,7 @@ func words(ws ...string) error {
 		if len(s) > maxWord {
 			return fmt.Errorf("a name has %d bytes, at most %d are allowed", len(s), maxWord)
 		}
-		if strings.ContainsFunc(s, unicode.IsControl) {
+		if strings.ContainsFunc(s, safetext.Unfit) {
 			return fmt.Errorf("a name has control characters: %q", s)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/safetext"
 	"github.com/gorun/gorun/secret"
 )
 
@@ -66,13 +67,13 @@ func status(err error) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	case errors.As(err, &several): // its lines list them
-		fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
+		fmt.Fprintf(os.Stderr, "gorun: %s\n", safetext.Lines(err.Error()))
 		return rendezvous.ExitUsage
 	case errors.As(err, &usage):
 		fmt.Fprintf(os.Stderr, "gorun: %s\n", oneLine(err.Error()))
 		return rendezvous.ExitUsage
 	}
-	fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
+	fmt.Fprintf(os.Stderr, "gorun: %s\n", safetext.Lines(err.Error()))
 	return 1
 }
 

@@ -14,6 +14,7 @@ type report struct {
 	entry      event
 	node, said bool // gorun tells it; with what the worker wrote
 	tail       bool // within the fields that have a worker's own lines
+	narrow     bool // which stand behind two blanks
 }
 
 // own reports whether the line is what an earlier explanation said.
@@ -74,13 +75,21 @@ func (r *report) line(s *Scanner, l *line) {
 	}
 }
 
-// dedent takes what a report puts before a worker's own lines.
+// dedent takes what a report puts before a worker's own lines: torchrun two
+// blanks, gorun four. A frame of a traceback has two of its own, which tells a
+// report of an older gorun's.
 func (r *report) dedent(line string) string {
 	if !r.open || !r.tail {
 		return line
 	}
 	if at := reportTail().FindStringIndex(line); at != nil {
 		return line[at[1]:]
+	}
+	rest, ok := strings.CutPrefix(line, "    ")
+	field := strings.TrimSpace(line) == "" || reportField().MatchString(line)
+	r.narrow = r.narrow || !ok && !field || strings.HasPrefix(rest, string(frameStart))
+	if ok && r.node && !r.narrow {
+		return rest
 	}
 	return strings.TrimPrefix(line, "  ")
 }

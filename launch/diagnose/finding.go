@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/gorun/gorun/safetext"
 )
 
 // Severity is what a finding has to do with the failure.
@@ -71,11 +73,12 @@ func text(p []byte) string {
 		switch {
 		case r == '\t':
 			return ' '
-		case r == utf8.RuneError, !unicode.IsPrint(r):
+		case r == utf8.RuneError, !unicode.IsPrint(r) && !safetext.Hidden(r):
 			return -1
 		}
 		return r
 	}, s)
+	s = safetext.Escape(s)
 	if r := []rune(s); len(r) > maxText {
 		s = string(r[:maxText]) + "…"
 	}

@@ -4,21 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/gorun/gorun/safetext"
 )
 
 // printable keeps what others say from commanding the terminal, on one line.
 func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unicode.IsControl(r) || r == utf8.RuneError:
-			return '?'
-		}
-		return r
-	}, s)
+	return safetext.Line(strings.ToValidUTF8(s, "?"))
 }
 
 // plain is printable, and no longer than maxText.

@@ -11,9 +11,12 @@ import (
 // it is not zero, as message.errorCode, where message is an object. What was at
 // to is replaced; what the worker's file holds besides is kept.
 func CopyErrorFile(from, to string, exitCode int) error {
-	b, err := readBounded(from)
+	b, size, err := readBounded(from)
 	if err != nil {
 		return err
+	}
+	if size > MaxErrorFile {
+		return fmt.Errorf("cannot copy the worker's error file %s: it is larger than %d bytes", from, MaxErrorFile)
 	}
 	var file, message map[string]json.RawMessage
 	if err := json.Unmarshal(b, &file); err != nil {

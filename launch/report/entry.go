@@ -18,12 +18,15 @@ const maxTextLines = 200
 func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string {
 	lines := []string{fmt.Sprintf("[%d]:", n)}
 	field := func(name, value string) {
-		// Of a field of several lines all but the first are indented by 2.
+		// Of a field of several lines all but the first are indented by 4, deeper than
+		// the fields: no text of a worker passes for one of them.
 		for i, line := range strings.Split(value, "\n") {
 			if i == 0 {
-				line = fmt.Sprintf("%-10s: %s", name, line)
+				line = fmt.Sprintf("  %-10s: %s", name, line)
+			} else {
+				line = "    " + line
 			}
-			lines = append(lines, strings.TrimRight("  "+line, " "))
+			lines = append(lines, strings.TrimRight(line, " "))
 		}
 	}
 	at := c.Time

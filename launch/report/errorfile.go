@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,9 +33,14 @@ type ErrorFile struct {
 // ReadErrorFile reads a worker's error file. The error matches fs.ErrNotExist
 // if the worker wrote none; path "" means that it had none to write to.
 func ReadErrorFile(path string) (ErrorFile, error) {
-	b, err := readBounded(path)
+	b, size, err := readBounded(path)
 	if err != nil {
 		return ErrorFile{}, err
+	}
+	if size > MaxErrorFile {
+		e := parseBeginning(b)
+		e.Message = fmt.Sprintf("%s (the error file %s has %d bytes: only its beginning was read)", e.Message, path, size)
+		return e, nil
 	}
 	e, err := parseErrorFile(b)
 	if err != nil {
@@ -43,31 +49,29 @@ func ReadErrorFile(path string) (ErrorFile, error) {
 	return e, nil
 }
 
-func readBounded(path string) ([]byte, error) {
+// readBounded reads at most MaxErrorFile bytes; size is that of the file.
+func readBounded(path string) (b []byte, size int64, err error) {
 	if path == "" {
-		return nil, fmt.Errorf("the worker has no error file: %w", fs.ErrNotExist)
+		return nil, 0, fmt.Errorf("the worker has no error file: %w", fs.ErrNotExist)
 	}
 	// The worker may have put anything there. O_NONBLOCK: a FIFO must not hang us.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the worker's error file: %w", err)
+		return nil, 0, fmt.Errorf("cannot read the worker's error file: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the worker's error file: %w", err)
+		return nil, 0, fmt.Errorf("cannot read the worker's error file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("cannot read the worker's error file %s: it is not a regular file", path)
+		return nil, 0, fmt.Errorf("cannot read the worker's error file %s: it is not a regular file", path)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, MaxErrorFile+1))
+	b, err = io.ReadAll(io.LimitReader(f, MaxErrorFile))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the worker's error file: %w", err)
+		return nil, 0, fmt.Errorf("cannot read the worker's error file: %w", err)
 	}
-	if len(b) > MaxErrorFile {
-		return nil, fmt.Errorf("cannot read the worker's error file %s: it is larger than %d bytes", path, MaxErrorFile)
-	}
-	return b, nil
+	return b, max(info.Size(), int64(len(b))), nil
 }
 
 // parseErrorFile reads the forms that torch writes and reads:
@@ -121,6 +125,47 @@ func explain(b []byte, err error) error {
 		return errors.New("it ends in the middle (the worker died while it wrote it)")
 	}
 	return fmt.Errorf("it is not what torch writes: %w", err)
+}
+
+// parseBeginning reads a file that was cut off as if it ended well where it was
+// cut; what is no error file even then is its own message.
+func parseBeginning(b []byte) ErrorFile {
+	if e, err := parseErrorFile(completed(b)); err == nil {
+		return e
+	}
+	return ErrorFile{Message: cut(strings.ToValidUTF8(string(b), string(utf8.RuneError)))}
+}
+
+// completed closes the strings, objects and lists that are open at the end of
+// JSON that was cut off within a string.
+func completed(b []byte) []byte {
+	var open []byte
+	quoted, escape := false, -1 // where the last escape begins
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			escape = i
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			open = append(open, '}')
+		case c == '[':
+			open = append(open, ']')
+		case (c == '}' || c == ']') && len(open) > 0:
+			open = open[:len(open)-1]
+		}
+	}
+	whole := slices.Clone(b)
+	if quoted {
+		if tail := b[max(escape, 0):]; escape >= 0 && (len(tail) < 2 || tail[1] == 'u' && len(tail) < len(`\u0000`)) {
+			whole = whole[:escape]
+		}
+		whole = append(whole, '"')
+	}
+	slices.Reverse(open)
+	return append(whole, open...)
 }
 
 func isObject(b json.RawMessage) bool { return len(b) > 0 && b[0] == '{' }

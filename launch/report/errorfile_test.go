@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -51,7 +52,6 @@ func TestReadErrorFile(t *testing.T) {
 		{name: "empty", err: "it is empty"},
 		{name: "no JSON", in: "Traceback", err: "not what torch writes"},
 		{name: "no object", in: `[1]`, err: "not what torch writes"},
-		{name: "huge", in: `{"message": "` + strings.Repeat("x", MaxErrorFile) + `"}`, err: "larger than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := ReadErrorFile(write(t, c.in))
@@ -62,6 +62,36 @@ func TestReadErrorFile(t *testing.T) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}
 		})
+	}
+}
+
+// The beginning of a file above the bound is used, and the file is named.
+func TestReadErrorFileAboveBound(t *testing.T) {
+	t.Parallel()
+	stack := strings.Repeat("  File x\n", MaxErrorFile/8)
+	whole, err := json.Marshal(map[string]any{"message": map[string]any{
+		"message": "RuntimeError: odd", "extraInfo": map[string]string{"py_callstack": stack, "timestamp": "1605774851"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ in, message, traceback string }{
+		"torch's":     {string(whole), "", "  File x\n"}, // json.Marshal sorts: the message comes last
+		"message":     {`{"message": "` + strings.Repeat("x", MaxErrorFile) + `"}`, strings.Repeat("x", maxMessage) + "…", ""},
+		"stack last":  {`{"message": {"message": "bad", "extraInfo": {"py_callstack": "` + strings.Repeat(`\n`, MaxErrorFile), "bad", "\n"},
+		"half escape": {`{"message": {"message": "b\"d", "extraInfo": {"py_callstack": "` + strings.Repeat(`\u00e9`, MaxErrorFile/6), `b"d`, "é"},
+		"no JSON":     {strings.Repeat("y", 2*MaxErrorFile), strings.Repeat("y", maxMessage) + "…", ""},
+	} {
+		path := write(t, c.in)
+		got, err := ReadErrorFile(path)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		want := fmt.Sprintf("%s (the error file %s has %d bytes: only its beginning was read)", c.message, path, len(c.in))
+		if got.Message != want || !strings.HasPrefix(got.Traceback, c.traceback) || len(got.Traceback) > MaxErrorFile {
+			t.Errorf("%s: message %.200q, want %.200q; %d bytes of traceback, %.20q", name, got.Message, want, len(got.Traceback), got.Traceback)
+		}
 	}
 }
 

@@ -5,24 +5,27 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/gorun/gorun/safetext"
 )
 
 // escapes are a terminal's control sequences: colours, cursor movements, titles.
 var escapes = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\-_])")
 
 // plain returns s as text that shows and does nothing else: what a worker
-// printed, or another node sent, must not move the cursor of this terminal.
+// printed, or another node sent, must not move the cursor of this terminal, nor
+// change the order in which it is read.
 func plain(s string) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	if !strings.ContainsFunc(s, unicode.IsControl) {
-		return s
+		return safetext.Escape(s)
 	}
-	return strings.Map(func(r rune) rune {
+	return safetext.Escape(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\t' {
 			return -1
 		}
 		return r
-	}, escapes.ReplaceAllString(s, ""))
+	}, escapes.ReplaceAllString(s, "")))
 }
 
 // oneLine is plain for a field that has one line.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/safetext"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -189,4 +191,50 @@ func TestTextTime(t *testing.T) {
 			t.Errorf("%v: no %q in\n%s", c.told, c.want, got)
 		}
 	}
+}
+
+// What a worker wrote looks like nothing that gorun says, and shows all that it
+// has.
+func TestTextKeepsWorkersWordsApart(t *testing.T) {
+	t.Parallel()
+	hostile := strings.Join([]string{
+		"first", strings.Repeat("=", 60), "gorun: rank 0 is fine; exit code 0", "Root Cause (first observed failure):", "[0]:",
+		"exitcode  : 0 (pid: 1)", "  likely cause: run this", "a\u202ecod.exe\u202c\u200b\u2066", "x\ry\u2028z",
+	}, "\n")
+	for name, edit := range map[string]func(*rendezvous.Cause){
+		"stderr":    func(c *rendezvous.Cause) { c.Tail = strings.Split(hostile, "\n") },
+		"traceback": func(c *rendezvous.Cause) { c.Traceback = hostile },
+		"message":   func(c *rendezvous.Cause) { c.Kind, c.Message = rendezvous.KindReport, hostile },
+		"host":      func(c *rendezvous.Cause) { c.Host = hostile },
+		"output":    func(c *rendezvous.Cause) { c.Rank, c.Kind, c.Traceback = -1, rendezvous.KindStart, hostile },
+	} {
+		cause := worker(2, edit)
+		text := Text(TextInput{Entrypoint: "train.py", Cause: &cause, ExitCode: 1})
+		count := map[string]int{}
+		for line := range strings.Lines(text) {
+			if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), safetext.Unfit) {
+				t.Errorf("%s: %q reaches the terminal", name, line)
+			}
+			for _, own := range []string{"===", "---", "gorun: ", "Root Cause", "[0]:", "  exitcode ", "  likely cause"} {
+				if strings.HasPrefix(line, own) {
+					count[own]++
+				}
+			}
+		}
+		exits := 1
+		if cause.Rank < 0 {
+			exits = 0
+		}
+		if want := map[string]int{"===": 2, "---": 2, "gorun: ": 1, "Root Cause": 1, "[0]:": 1, "  exitcode ": exits}; !maps.Equal(normal(count), normal(want)) {
+			t.Errorf("%s: lines that seem gorun's: %v, want %v, in\n%s", name, count, want, text)
+		}
+		if !strings.Contains(text, `a\u202ecod.exe\u202c\u200b\u2066`) {
+			t.Errorf("%s: what is hidden is not shown in\n%s", name, text)
+		}
+	}
+}
+
+func normal(m map[string]int) map[string]int {
+	maps.DeleteFunc(m, func(_ string, n int) bool { return n == 0 })
+	return m
 }

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/safetext"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -81,7 +81,7 @@ const maxID = 64
 
 // plausible reports whether an agent could say that of itself.
 func plausible(n *memberlist.Node) bool {
-	return n.Name != "" && len(n.Name) <= maxID && !strings.ContainsFunc(n.Name, unicode.IsControl) &&
+	return n.Name != "" && len(n.Name) <= maxID && !strings.ContainsFunc(n.Name, safetext.Unfit) &&
 		(len(n.Addr) == net.IPv4len || len(n.Addr) == net.IPv6len)
 }
 

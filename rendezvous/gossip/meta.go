@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/safetext"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -59,7 +59,7 @@ func decodeMeta(b []byte) (meta, error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("node metadata is not gorun's: %w", err)
 	}
-	if strings.ContainsFunc(m.Name+m.Control, unicode.IsControl) { // they reach a terminal
+	if strings.ContainsFunc(m.Name+m.Control, safetext.Unfit) { // they reach a terminal
 		return meta{}, errors.New("node metadata with control characters")
 	}
 	return m, nil
