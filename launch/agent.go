@@ -15,6 +15,7 @@ import (
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
+	"github.com/gorun/gorun/rendezvous/gossip"
 	"github.com/gorun/gorun/secret"
 	"golang.org/x/sys/unix"
 )
@@ -105,10 +106,11 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	a.table.TimerSlack(opts.TimerSlack)
 	process.RaiseFiles()
 	a.pool = accept.NewPool(accept.Bounds{})
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer opts.Scratch.Remove()
 	defer a.wg.Wait()
-	defer cancel()
+	var end error
+	defer func() { cancel(end) }()
 	finish, err := a.prepare(ctx)
 	defer finish()
 	var outcome rendezvous.Outcome
@@ -118,6 +120,9 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		return 1, err
 	} else {
 		outcome = a.loop(ctx)
+		if !outcome.Parting {
+			end = gossip.ErrOver
+		}
 	}
 	if a.current != nil {
 		a.current.sweep()

@@ -117,6 +117,7 @@ func (c *coordinator) inspect(s *chair) {
 // dismiss ends these nodes' part in the job, which goes on without them. It is
 // false when none of them can be spared: the coordinator cannot dismiss its own.
 func (c *coordinator) dismiss(ids []NodeID, o Outcome) (any bool) {
+	o.Parting = true
 	for _, id := range ids {
 		i := slices.IndexFunc(c.seats, func(s *chair) bool { return s.node.ID == id })
 		if i < 0 || c.seats[i].conn == Self {

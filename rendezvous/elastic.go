@@ -117,7 +117,7 @@ func (c *coordinator) release() bool {
 }
 
 // parting is how the job ends for a node that leaves it.
-func parting(why *Cause) *Outcome { return &Outcome{Code: why.Code(), Cause: why} }
+func parting(why *Cause) *Outcome { return &Outcome{Code: why.Code(), Cause: why, Parting: true} }
 
 // handedOver: the coordinator has left the job in order; the next one in line
 // forms the next round.

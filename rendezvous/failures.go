@@ -22,7 +22,7 @@ func (c *coordinator) failed(s *chair, msg Message, current bool) {
 	switch {
 	case ends && !s.inWorld && !ordered(msg.Failures) && (c.offering() || c.phase == executing || c.phase == halting):
 		f := msg.Failures[0] // it only waited for a place: the job goes on without it
-		c.send(s, Message{Type: MsgFinish, Outcome: &Outcome{Code: f.Code(), Cause: &f}})
+		c.send(s, Message{Type: MsgFinish, Outcome: parting(&f)})
 	case s.leaving != nil:
 	case ends && c.spares(s, msg):
 		c.leaves(s, msg.Failures[0])

@@ -28,9 +28,12 @@ func TestLeaving(t *testing.T) {
 			c.signalled(1, tt.sig, tt.kill)
 			if !tt.leaves {
 				c.ended(128+int(tt.sig), 1, 2)
+				if c.m.coord.outcome.Parting {
+					t.Error("the others would take it for their own")
+				}
 				return
 			}
-			if got := c.told(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 || got[0].Outcome.Cause.Kind != KindStopped {
+			if got := c.told(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 || !got[0].Outcome.Parting || got[0].Outcome.Cause.Kind != KindStopped {
 				t.Errorf("it is told %+v", got)
 			}
 			c.pass(c.m.cfg.LastCall)

@@ -111,6 +111,8 @@ type Outcome struct {
 	Rounds   []Record `json:"rounds,omitempty"`   // in their order
 	// Preflight is what the examination found, when it ended the job.
 	Preflight *Verdict `json:"preflight,omitempty"`
+	// Parting: only this node ends, the job goes on without it.
+	Parting bool `json:"parting,omitempty"`
 }
 
 // Verdict is what the examination of a world found.

@@ -149,7 +149,9 @@ func (m *Machine) unlink() {
 // refused: the coordinator will not have this agent.
 func (m *Machine) refused(text string) {
 	m.unlink()
-	m.finish(m.alone(m.here(KindRendezvous, "the coordinator refused this node: "+text)))
+	o := m.alone(m.here(KindRendezvous, "the coordinator refused this node: "+text))
+	o.Parting = true
+	m.finish(o)
 }
 
 // mayYield: before the first world an agent that serves a better endpoint

@@ -169,6 +169,10 @@ func (g *Gossip) Serves() int { return g.cfg.Serves }
 // Port is the bound gossip port.
 func (g *Gossip) Port() int { return int(g.list.LocalNode().Port) }
 
+// ErrOver is the cause with which Run's context ends when the job is over: all
+// agents end, so none need hear that another one leaves.
+var ErrOver = errors.New("the job is over")
+
 // Run keeps this agent among the others until ctx ends, and calls update with
 // everyone it sees, first now and then when that has changed; where many come, not
 // for each of them. The error is a Foreign if the endpoint belongs to another run,
@@ -181,7 +185,7 @@ func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 	defer cancel()
 	wg.Go(func() { g.join(ctx) })
 	wg.Go(func() { g.findLost(ctx) })
-	defer g.close()
+	defer func() { g.close(errors.Is(context.Cause(ctx), ErrOver)) }()
 	update(g.snapshot())
 	for {
 		select {
@@ -211,9 +215,11 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (g *Gossip) close() {
-	g.end() // breaks off what join waits for
-	_ = g.list.Leave(200 * time.Millisecond)
+func (g *Gossip) close(over bool) {
+	g.end()    // breaks off what join waits for
+	if !over { // the word goes out with the next gossip
+		_ = g.list.Leave(200 * time.Millisecond)
+	}
 	_ = g.list.Shutdown()
 }
 

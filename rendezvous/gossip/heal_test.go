@@ -1,14 +1,17 @@
 package gossip
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -63,4 +66,36 @@ func TestLostAreFound(t *testing.T) {
 	})
 	cut.Store(false)
 	meet(t, a, b, c)
+}
+
+// TestQuickEnd: an agent whose job is over does not wait until others have heard
+// that it leaves.
+func TestQuickEnd(t *testing.T) {
+	t.Parallel()
+	at := freePort(t, "127.0.0.1")
+	first := config(1, at)
+	first.Serves = 0
+	home := open(t, first)
+	best := time.Hour
+	for i := range 5 { // the machine may be busy
+		g, err := Open(config(2+i, at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error)
+		go func() { done <- g.Run(ctx, func(rendezvous.Peers) {}) }()
+		eventually(t, 10*time.Second, func() bool { return home.seesOne(g.cfg.ID) }, func() string { return fmt.Sprint(home.peers()) })
+		began := time.Now()
+		cancel(ErrOver)
+		<-done
+		best = min(best, time.Since(began))
+	}
+	if best > 150*time.Millisecond { // memberlist gossips each 200 ms
+		t.Errorf("the quickest end took %v", best)
+	}
+}
+
+func (a *agent) seesOne(id rendezvous.NodeID) bool {
+	return slices.ContainsFunc(a.peers().All, func(p rendezvous.Peer) bool { return p.ID == id })
 }

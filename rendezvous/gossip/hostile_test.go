@@ -28,7 +28,7 @@ func TestForeign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer g.close()
+		defer g.close(false)
 		_, _ = g.list.Join([]string{at})
 		eventually(t, 5*time.Second, func() bool { return g.stranger() != "" }, func() string { return "no word of the other protocol" })
 	})
