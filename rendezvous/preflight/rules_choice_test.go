@@ -2,6 +2,8 @@ package preflight
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
@@ -75,6 +77,15 @@ func choiceCases() map[string][]ruleCase {
 				n.Network.Addresses = append(n.Network.Addresses, netif.Address{Index: 2, Label: "eth0", IP: "2001:db8::2", Bits: 64})
 				n.set("NCCL_SOCKET_IFNAME", "eth")
 			}, says: []string{"IPv6: eth0 2001:db8::2", "IPv4"}},
+			{name: "a node with IPv6 alone, which the others have, too", severity: Error, odd: []int{1}, change: func(f *Fleet) {
+				for i := range f.Nodes {
+					ip := fmt.Sprintf("2001:db8::%x", i+1)
+					f.Nodes[i].Network.Addresses = slices.Insert(f.Nodes[i].Network.Addresses, 3, netif.Address{Index: 2, Label: "eth0", IP: ip, Bits: 64, Scope: "global"})
+				}
+				f.Nodes[1].Network.Addresses = slices.DeleteFunc(f.Nodes[1].Network.Addresses, func(a netif.Address) bool {
+					return a.Label == "eth0" && !strings.Contains(a.IP, "2001:")
+				})
+			}, says: []string{"IPv6: eth0 2001:db8::2", "gorun --iface 2001:db8::/64 -x NCCL_SOCKET_FAMILY=AF_INET6 ..."}},
 			{name: "another subnet", nodes: 2, severity: Warning, odd: nil, change: func(f *Fleet) {
 				f.Nodes[0].address("eth0", "10.37.8.72", 24)
 				f.Nodes[1].address("eth0", "10.37.12.78", 24)

@@ -70,7 +70,7 @@ func transportCases() map[string][]ruleCase {
 			}},
 		},
 		"N03": {
-			{name: "a port is down", severity: Error, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].RDMA.Devices[3].Ports[0].State = "DOWN" }, says: []string{"3 active ports: mlx5_3:1 is DOWN", "4 active ports"}},
+			{name: "a port is down", severity: Error, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].RDMA.Devices[3].Ports[0].State = "DOWN" }, says: []string{"3 active ports: mlx5_3:1 is DOWN", "4 active ports", "gorun -x NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1 ..."}},
 			{name: "NCCL_IB_HCA on one node", severity: Error, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].set("NCCL_IB_HCA", "=mlx5_0") }, says: []string{"1 active port"}},
 			{name: "another link layer", severity: Error, odd: []int{2}, change: func(f *Fleet) {
 				other := h100s(4)

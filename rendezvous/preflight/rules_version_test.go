@@ -25,6 +25,16 @@ func versionCases() map[string][]ruleCase {
 				says: []string{"2.27.5", "> node3 (ranks 16-23) 2.19.3", "not 2.17.1 /usr/lib/x86_64-linux-gnu/libnccl.so.2 (RPATH comes before ld.so.cache)", "on node3: /opt/venv/bin/python -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"},
 			},
 			{
+				name: "in a folder of PYTHONPATH", severity: Error, odd: []int{2}, change: func(f *Fleet) {
+					n := &f.Nodes[2]
+					n.set("PYTHONPATH", "/data/site")
+					n.nccl("2.19.3", 21903)
+					n.Libraries.NCCL.Path = "/data/site/nvidia/nccl/lib/libnccl.so.2"
+					n.Libraries.Wheels = append(n.Libraries.Wheels, library.Wheel{Name: "nvidia-nccl-cu12", Version: "2.19.3", Site: "/data/site", File: true})
+				},
+				says: []string{`rm -rf /data/site/nvidia/nccl /data/site/nvidia_nccl_cu*.dist-info d=$(mktemp -d) && /opt/venv/bin/python -m pip install --no-deps --target="$d" nvidia-nccl-cu12==2.27.5 && cp -r "$d"/. /data/site`},
+			},
+			{
 				name: "wheels in two sites", severity: Error, odd: []int{2}, change: func(f *Fleet) {
 					f.all(func(n *Facts) {
 						w := wheel("nvidia-nccl-cu11", true)
