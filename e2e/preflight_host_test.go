@@ -112,6 +112,15 @@ func TestPreflightHost(t *testing.T) {
 			finds: []string{"error L01"}, text: []string{"> node2"},
 		},
 		{
+			name: "a topology file on one node",
+			nics: twin(),
+			setup: func(f *fleet) {
+				f.setenv("NCCL_TOPO_FILE=/etc/topo.xml")
+				f.machines[0].write("/etc/topo.xml", "<system/>")
+			},
+			finds: []string{"warning E02", "warning E06"}, text: []string{"> node2", "NCCL_TOPO_FILE=/etc/topo.xml: no such file"},
+		},
+		{
 			name:  "a read-only /dev/shm",
 			nics:  twin(),
 			setup: func(f *fleet) { f.machines[1].SHM = "8g,ro" },

@@ -23,6 +23,7 @@ type Facts struct {
 	RDMA      rdma.Facts         `json:"rdma"`
 	Settings  []setting.Value    `json:"settings,omitempty"`   // effective NCCL_, TORCH_, GLOO_, ... as the workers will have them
 	ConfFiles []setting.ConfFile `json:"conf_files,omitempty"` // nccl.conf files that were looked at and exist
+	Files     []setting.Named    `json:"files,omitempty"`      // that variables of Settings name
 	Lost      *Lost              `json:"lost,omitempty"`       // nil: no wrapper stands in front of the program, or it was not looked behind
 	Listeners []Listener         `json:"listeners,omitempty"`  // for the probes of the other nodes
 	Unknown   []Unknown          `json:"unknown,omitempty"`    // what could not be learnt

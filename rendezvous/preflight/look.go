@@ -7,6 +7,7 @@ import (
 
 // view is what several rules need to know of a fleet, looked up once.
 type view struct {
+	ras      bool           // a node asks NCCL's RAS
 	nccl     bool           // a node has a GPU driver: the rules of NCCL concern the fleet
 	gloo     bool           // no node has one, and torch is there: the rules of Gloo do
 	places   int            // distinct places of nodes whose facts are known
@@ -50,6 +51,7 @@ func (v *view) concerns(f *Fleet) {
 	torch := false
 	for _, n := range f.known() {
 		v.nccl = v.nccl || n.GPU.Driver
+		v.ras = v.ras || asksRAS(n)
 		torch = torch || n.Libraries.Torch != ""
 	}
 	v.gloo = torch && !v.nccl

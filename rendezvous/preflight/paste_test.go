@@ -694,6 +694,10 @@ func (s *scene) command(t *testing.T, i int, words []string, line string) {
 	case "sysctl":
 		for _, a := range args[1:] {
 			name, text, _ := strings.Cut(a, "=")
+			if name == "net.ipv4.ip_local_port_range" {
+				_, _ = fmt.Sscan(text, &n.Network.PortFirst, &n.Network.PortLast)
+				continue
+			}
 			n.sysctl(t, name, amount(t, text))
 		}
 	case "ip": // link set dev NAME mtu N
@@ -898,6 +902,7 @@ func forPeople() map[string]string {
 		"D01 give each agent GPUs of its own":                   user,
 		"D02 make more GPUs visible":                            limits,
 		"D04 leave the marked nodes out of the job, and ask":    driver,
+		"E06 put the file on the marked nodes":                  user,
 		"D05 start the job on nodes of one kind":                user,
 		"D10 ask the administrator of":                          driver,
 		"E03 start gorun inside the container or on the remote": user,

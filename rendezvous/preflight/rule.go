@@ -26,7 +26,7 @@ func Rules() []Rule {
 		choiceRules(), linkRules(), glooRules(), reachRules(), askedRules(),
 		jobRules(), programRules(),
 		transportRules(), adapterRules(),
-		agreeRules(), forcedRules(), nameRules(),
+		agreeRules(), forcedRules(), nameRules(), namedRules(),
 		gpuRules(), deviceRules(), healthRules(), modelRules(), hostRules(),
 		memoryRules(), limitRules(), deadlyRules(),
 		leftoverRules(),

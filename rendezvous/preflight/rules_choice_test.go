@@ -179,6 +179,10 @@ func choiceCases() map[string][]ruleCase {
 			},
 			{name: "no address", base: cpus, severity: Error, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Network.Hostname = nil }, says: []string{"falls back to 127.0.0.1"}},
 			{name: "not known", base: cpus, change: func(f *Fleet) { f.Nodes[2].Network.Hostname, f.Nodes[2].Network.HostKnown = nil, false }},
+			{name: "no name server answers", base: cpus, severity: Warning, odd: []int{2}, change: func(f *Fleet) {
+				n := &f.Nodes[2].Network
+				n.Hostname, n.HostKnown, n.HostSilent, n.HostError = nil, false, true, "asking for 500ms for node3: i/o timeout"
+			}, says: []string{"host name node3: asking for 500ms"}},
 			{name: "an interface is named", base: cpus, change: func(f *Fleet) {
 				f.all(func(n *Facts) { n.Network.Hostname = []string{"127.0.1.1"}; n.set("GLOO_SOCKET_IFNAME", "eth0") })
 			}},

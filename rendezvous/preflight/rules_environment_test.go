@@ -202,6 +202,15 @@ func environmentCases() map[string][]ruleCase {
 			}},
 			{name: "well written", change: all("NCCL_SOCKET_IFNAME", "=eth0")},
 		},
+		"E06": {
+			{name: "a topology on three nodes", severity: Warning, odd: []int{3}, change: func(f *Fleet) { named(f, "NCCL_TOPO_FILE", "/etc/topo.xml", 3) }, says: []string{"NCCL_TOPO_FILE=/etc/topo.xml: no such file"}},
+			{name: "a graph", severity: Error, odd: []int{3}, change: func(f *Fleet) { named(f, "NCCL_GRAPH_FILE", "/etc/graph.xml", 3) }},
+			{name: "a file of a variable that workers do not get", change: func(f *Fleet) {
+				f.Nodes[3].Files = []setting.Named{{Name: "NCCL_TOPO_FILE", Path: "/etc/topo.xml", Error: "no such file or directory"}}
+			}},
+			{name: "everywhere", change: func(f *Fleet) { named(f, "NCCL_TOPO_FILE", "/etc/topo.xml", -1) }},
+			{name: "without GPUs", base: cpus, change: func(f *Fleet) { named(f, "NCCL_GRAPH_FILE", "/etc/graph.xml", 3) }},
+		},
 		"E05": {
 			{name: "a file on one node", severity: Warning, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].ConfFiles = conf("aa") }, says: []string{"/etc/nccl.conf (aa): sets NCCL_IB_TC", "no nccl.conf"}},
 			{name: "another file", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
@@ -265,4 +274,16 @@ func (f *Fleet) leaves(name string) {
 		d.Values[k].Nodes = append(d.Values[k].Nodes, i)
 	}
 	f.Differences = append(f.Differences, d)
+}
+
+// named gives all workers a variable that names a file, which one node lacks.
+func named(f *Fleet, name, path string, lacks int) {
+	for i := range f.Nodes {
+		f.Nodes[i].set(name, path)
+		file := setting.Named{Name: name, Path: path}
+		if i == lacks {
+			file.Error = "no such file or directory"
+		}
+		f.Nodes[i].Files = []setting.Named{file}
+	}
 }

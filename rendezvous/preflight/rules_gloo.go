@@ -7,7 +7,7 @@ func glooRules() []Rule {
 	return []Rule{
 		{
 			ID: "I07", Name: "gloo-hostname", Severity: Error,
-			Meaning: "Where GLOO_SOCKET_IFNAME is not set, the node's host name resolves to an address of the node that others can reach.",
+			Meaning: "Where GLOO_SOCKET_IFNAME is not set, the node's host name resolves to an address of the node that others can reach; a name server that does not answer is a warning.",
 			Users:   "`Gloo connectFullMesh failed with ...`, `connect [127.0.1.1]:...: Connection refused`.",
 			Steps: []Step{
 				toGorun("let gorun name an interface of a network that all nodes share", "--iface auto").everywhere(),
@@ -47,7 +47,15 @@ func checkGlooHostname(f *Fleet) []Finding {
 		}
 		return ""
 	})
-	return f.proposed(one(values, Finding{Text: "Gloo would use an address that the other nodes cannot reach."}))
+	silent := f.faults(func(i int, n *Facts) string {
+		if !v.choice[i].Unknown || !n.Network.HostSilent || n.Libraries.Torch == "" || n.env("GLOO_SOCKET_IFNAME") != "" {
+			return ""
+		}
+		return "host name " + n.Network.Host + ": " + n.Network.HostError
+	})
+	return f.proposed(append(one(values, Finding{Text: "Gloo would use an address that the other nodes cannot reach."}), one(silent, Finding{
+		Severity: Warning, Text: "The node's own host name is in no file, and no name server answers: Gloo waits for one, and then takes 127.0.0.1, where no other node reaches it.",
+	})...))
 }
 
 func checkGlooExact(f *Fleet) []Finding {

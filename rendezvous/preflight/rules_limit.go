@@ -33,8 +33,8 @@ func limitRules() []Rule {
 		},
 		{
 			ID: "L06", Name: "kernel-tables", Severity: Warning,
-			Meaning: "The kernel's tables of neighbours and tracked connections and the queue of new connections are large enough for the job.",
-			Users:   "`No buffer space available`, `neighbor table overflow` and `table full, dropping packet` in dmesg, slow or failing connections at the start.",
+			Meaning: "The kernel's tables of neighbours and tracked connections and the queue of new connections are large enough for the job, and at least 1,000 ports are for sockets that ask for any (net.ipv4.ip_local_port_range).",
+			Users:   "`Cannot assign requested address`, `Address already in use`, `No buffer space available`, `neighbor table overflow` and `table full, dropping packet` in dmesg, slow or failing connections at the start.",
 			Steps:   []Step{asRoot("raise them", "sysctl -w net.core.somaxconn=16384 net.ipv4.neigh.default.gc_thresh3=16384", "sysctl -w net.netfilter.nf_conntrack_max=1048576")},
 			Check:   checkTables,
 		},
@@ -200,10 +200,27 @@ func (n *Facts) threads() (what string, limit int64) {
 	return what, limit
 }
 
+// portsWanted is how many ports a node should have for sockets that name none:
+// each rank listens on several and connects from many.
+const portsWanted = 1000
+
 func checkTables(f *Fleet) []Finding {
 	v := f.look()
-	if !v.nccl || !v.between() {
+	if !v.between() {
 		return nil
+	}
+	all := one(f.faults(func(_ int, n *Facts) string {
+		first, last := n.Network.PortFirst, n.Network.PortLast
+		if first <= 0 || last-first+1 >= portsWanted {
+			return ""
+		}
+		return fmt.Sprintf("%s (%d to %d)", plural(max(0, last-first+1), "port"), first, last)
+	}), Finding{
+		Text:  "Few ports are left for the sockets of the workers, which name none themselves: connections fail when they are used up.",
+		Steps: []Step{asRoot("widen the range", `sysctl -w net.ipv4.ip_local_port_range="32768 60999"`)},
+	})
+	if !v.nccl {
+		return all
 	}
 	values := f.faults(func(i int, n *Facts) string {
 		var low []string
@@ -212,13 +229,13 @@ func checkTables(f *Fleet) []Finding {
 		}
 		return strings.Join(low, "; ")
 	})
-	return one(values, Finding{Text: "Tables of the kernel are too small for a job of this size.", Steps: f.each(marked(values), asRoot, "raise them", func(i int, n *Facts) []string {
+	return append(all, one(values, Finding{Text: "Tables of the kernel are too small for a job of this size.", Steps: f.each(marked(values), asRoot, "raise them", func(i int, n *Facts) []string {
 		var list []string
 		for _, t := range f.tables(i, n) {
 			list = append(list, fmt.Sprintf("%s=%d", t.name, t.want))
 		}
 		return []string{"sysctl -w " + strings.Join(list, " ")}
-	})})
+	})})...)
 }
 
 // kernelTable is one of the kernel's that is too small.

@@ -110,6 +110,10 @@ func limitCases() map[string][]ruleCase {
 			{name: "connection tracking", severity: Warning, odd: []int{0}, change: func(f *Fleet) {
 				f.Nodes[0].Host.Sysctl.ConntrackMax, f.Nodes[0].Host.Sysctl.ConntrackUsed = 262144, 262000
 			}, says: []string{"connection tracking is full"}},
+			{name: "few ports", base: cpus, severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				f.Nodes[1].Network.PortFirst, f.Nodes[1].Network.PortLast = 60000, 60100
+			}, says: []string{"101 ports (60000 to 60100)", "ip_local_port_range"}},
+			{name: "few ports on one machine", base: cpus, change: func(f *Fleet) { f.Nodes[0].Network.PortLast = 32800; here(f) }},
 			{name: "the defaults in a small job", change: func(f *Fleet) {
 				f.all(func(n *Facts) {
 					n.Host.Sysctl = host.Sysctl{SomaxConn: 4096, GCThresh3: 1024, ConntrackMax: 262144, ConntrackUsed: 300}

@@ -132,7 +132,8 @@ func versionCases() map[string][]ruleCase {
 					n.set("NCCL_RAS_ADDR", "localhost:28030")
 				})
 			}},
-			{name: "nobody asks RAS", change: func(f *Fleet) { f.all(func(n *Facts) { n.nccl("2.26.5", 22605) }) }},
+			{name: "nobody asks RAS", severity: Note, odd: []int{0, 1, 2, 3}, change: func(f *Fleet) { f.all(func(n *Facts) { n.nccl("2.26.5", 22605) }) }, says: []string{"RAS is on by itself"}},
+			{name: "nobody asks RAS of a sound release", change: func(f *Fleet) { f.all(func(n *Facts) { n.nccl("2.27.3", 22703) }) }},
 			{name: "RAS in a release without the fault", change: func(f *Fleet) {
 				f.all(func(n *Facts) { n.nccl("2.26.1", 22601); n.set("NCCL_RAS_ENABLE", "1") })
 			}},

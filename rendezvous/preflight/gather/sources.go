@@ -47,8 +47,10 @@ func (o Options) network(ctx context.Context) (func(*preflight.Facts), []string)
 }
 
 func (o Options) settings(ctx context.Context) (func(*preflight.Facts), []string) {
-	values, files, unknown := setting.Gather(ctx, setting.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, NCCL: o.nccl})
-	return func(all *preflight.Facts) { all.Settings, all.ConfFiles = values, files }, unknown
+	in := setting.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, NCCL: o.nccl}
+	values, confs, unknown := setting.Gather(ctx, in)
+	files := setting.NamedFiles(in, values)
+	return func(all *preflight.Facts) { all.Settings, all.ConfFiles, all.Files = values, confs, files }, unknown
 }
 
 func (o Options) rdma(ctx context.Context) (func(*preflight.Facts), []string) {

@@ -8,12 +8,13 @@ package netif
 
 // Facts is what is known of the node's network.
 type Facts struct {
-	Interfaces []Interface `json:"interfaces,omitempty"` // by index
-	Addresses  []Address   `json:"addresses,omitempty"`  // in getifaddrs' order: IPv4 by interface index, then IPv6
-	Host       string      `json:"host,omitempty"`       // gethostname
-	Hostname   []string    `json:"hostname,omitempty"`   // addresses that the host name resolves to, in the resolver's order
-	HostFrom   string      `json:"host_from,omitempty"`  // who resolved it: "/etc/hosts", "myhostname", "name server"
-	HostKnown  bool        `json:"host_known,omitempty"` // the resolver's answer is known, also if it is that there is none
+	Interfaces []Interface `json:"interfaces,omitempty"`  // by index
+	Addresses  []Address   `json:"addresses,omitempty"`   // in getifaddrs' order: IPv4 by interface index, then IPv6
+	Host       string      `json:"host,omitempty"`        // gethostname
+	Hostname   []string    `json:"hostname,omitempty"`    // addresses that the host name resolves to, in the resolver's order
+	HostFrom   string      `json:"host_from,omitempty"`   // who resolved it: "/etc/hosts", "myhostname", "name server"
+	HostSilent bool        `json:"host_silent,omitempty"` // the name server that knows it, if any does, gives no answer
+	HostKnown  bool        `json:"host_known,omitempty"`  // the resolver's answer is known, also if it is that there is none
 	HostError  string      `json:"hostname_error,omitempty"`
 	Namespace  string      `json:"namespace,omitempty"` // readlink /proc/self/ns/net
 	RPFilter   int         `json:"rp_filter"`           // net.ipv4.conf.all.rp_filter, -1 unknown

@@ -54,7 +54,7 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 			}
 			var err error
 			if ips, err = o.ask(ctx, f.Host); err != nil {
-				f.HostFrom, f.HostError = "", err.Error()
+				f.HostFrom, f.HostError, f.HostSilent = "", err.Error(), true
 				return err
 			}
 			f.HostFrom = "name server"
