@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +46,8 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	if err := a.node.Validate(); err != nil {
 		return finish, &UsageError{fmt.Errorf("this node can be part of no job: %w", err)}
 	}
-	if err := a.prepareWorkers(); err != nil {
+	lack, err := a.prepareWorkers()
+	if err != nil {
 		return finish, err
 	}
 	undo = append(undo, a.config.folders.clean)
@@ -57,8 +59,16 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	}
 	a.placeWorkers(ctx)
 	heard := func(round, rank int, msg string) { a.events.Put(reportedEvent{round, rank, msg}) }
-	if a.socket, err = openSocket(ctx, a.pool, a.opts.Scratch.socket(), heard); err != nil {
+	a.socket, err = openSocket(ctx, a.pool, a.opts.Scratch.socket(), heard)
+	if noPlace(err) {
+		lack = append(lack, "GORUN_WORKER_SOCKET")
+		a.socket, err = newSocket(heard), nil
+	}
+	if err != nil {
 		return finish, err
+	}
+	if len(lack) > 0 && a.warns() {
+		a.console.say("there is no folder for temporary files that can be written, so workers have no %s; TMPDIR names one", strings.Join(lack, " and no "))
 	}
 	a.config.socket = a.socket
 	a.wg.Go(func() { _ = a.socket.serve(ctx) })
@@ -80,8 +90,9 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	return finish, nil
 }
 
-// prepareWorkers settles what all rounds of workers have in common.
-func (a *agent) prepareWorkers() error {
+// prepareWorkers settles what all rounds of workers have in common. Lack is the
+// variables that they do without because there is no place for files.
+func (a *agent) prepareWorkers() (lack []string, err error) {
 	sp := a.opts.Spec
 	c := workersConfig{
 		table: a.table, console: a.out, wd: a.opts.Dir, stdin: a.opts.Stdin,
@@ -89,20 +100,19 @@ func (a *agent) prepareWorkers() error {
 		unkept:   a.unkept,
 		torchrun: sp.Env.TorchrunOMP,
 	}
-	var err error
 	if c.redirect, err = logs.ParseStd(sp.Redirects); err != nil {
-		return &UsageError{fmt.Errorf("--redirects: %w", err)}
+		return nil, &UsageError{fmt.Errorf("--redirects: %w", err)}
 	}
 	if c.tee, err = logs.ParseStd(sp.Tee); err != nil {
-		return &UsageError{fmt.Errorf("--tee: %w", err)}
+		return nil, &UsageError{fmt.Errorf("--tee: %w", err)}
 	}
 	if err := writable(sp.ReportFile); err != nil {
 		a.opts.Spec.ReportFile = "" // there is no place to report even this
-		return &UsageError{fmt.Errorf("--report %s: %w", sp.ReportFile, err)}
+		return nil, &UsageError{fmt.Errorf("--report %s: %w", sp.ReportFile, err)}
 	}
 	if sp.Check != nil {
 		if err := writable(sp.Check.Save); err != nil {
-			return &UsageError{fmt.Errorf("--save %s: %w", sp.Check.Save, err)}
+			return nil, &UsageError{fmt.Errorf("--save %s: %w", sp.Check.Save, err)}
 		}
 	}
 	logDir := sp.LogDir
@@ -113,8 +123,12 @@ func (a *agent) prepareWorkers() error {
 	a.noteNoWorker("--tee", c.tee)
 	written := c.redirect.Any(a.node.Workers) || c.tee.Any(a.node.Workers)
 	dir, err := logs.NewDir(logDir, a.opts.Scratch.logs(written), sp.RunID)
+	if sp.LogDir == "" && !written && noPlace(err) { // else the user wants files
+		lack = append(lack, "TORCHELASTIC_ERROR_FILE")
+		dir, err = logs.Dir{}, nil
+	}
 	if err != nil {
-		return &UsageError{err}
+		return nil, &UsageError{err}
 	}
 	c.folders = newFolders(dir, logDir == "", a.node.Workers)
 	a.wg.Go(c.folders.ahead)
@@ -122,7 +136,18 @@ func (a *agent) prepareWorkers() error {
 		a.console.say("the workers' output is in %s", dir.Path)
 	}
 	a.config = c
-	return nil
+	return lack, nil
+}
+
+// noPlace reports whether nothing can be written where an error comes from: a job
+// that needs no files must not end for that.
+func noPlace(err error) bool {
+	for _, e := range []error{unix.EROFS, unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENOSPC, unix.EDQUOT} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // noteNoWorker says that a flag is only about workers that other nodes may have.

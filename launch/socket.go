@@ -23,7 +23,7 @@ import (
 // and tells them why their round was aborted. A connection belongs to the round
 // in which it said hello; one that names another round is not talked to.
 type socket struct {
-	l    net.Listener
+	l    net.Listener // nil: there is no place for it
 	fail func(round, rank int, message string)
 
 	mu    sync.Mutex
@@ -51,10 +51,23 @@ func openSocket(ctx context.Context, pool *accept.Pool, path string, fail func(r
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the worker socket: %w (is %s too long a path, or no place for sockets? TMPDIR names another)", err, filepath.Dir(path))
 	}
-	return &socket{l: pool.Listen(l), fail: fail, conns: map[net.Conn]bool{}, talks: map[int]*talk{}}, nil
+	s := newSocket(fail)
+	s.l = pool.Listen(l)
+	return s, nil
 }
 
-func (s *socket) path() string { return s.l.Addr().String() }
+// newSocket makes one that no worker can reach.
+func newSocket(fail func(round, rank int, message string)) *socket {
+	return &socket{fail: fail, conns: map[net.Conn]bool{}, talks: map[int]*talk{}}
+}
+
+// path is "" where there is no socket.
+func (s *socket) path() string {
+	if s.l == nil {
+		return ""
+	}
+	return s.l.Addr().String()
+}
 
 func (s *socket) current() int {
 	s.mu.Lock()
@@ -64,6 +77,9 @@ func (s *socket) current() int {
 
 // serve accepts workers until ctx ends, and then closes all connections.
 func (s *socket) serve(ctx context.Context) error {
+	if s.l == nil {
+		return nil
+	}
 	defer s.l.Close() // removes the file
 	stop := context.AfterFunc(ctx, func() { s.l.Close() })
 	defer stop()
