@@ -118,14 +118,14 @@ func (f *Fleet) enlarge(nodes []int) []Step {
 		return max(8, (s.Size-s.Free+need)>>30+1)
 	}
 	steps := f.each(nodes, asRoot, "make /dev/shm larger", func(_ int, n *Facts) []string {
-		if n.Host.Container != "" {
+		if !n.mounts() {
 			return nil
 		}
 		return []string{fmt.Sprintf("mount -o remount,size=%dG /dev/shm", gib(n))}
 	})
 	pods := false
 	steps = append(steps, f.each(nodes, toContainer, "make /dev/shm larger", func(_ int, n *Facts) []string {
-		if n.Host.Container == "" {
+		if n.mounts() {
 			return nil
 		}
 		pods = pods || n.Host.Container == "kubernetes"
@@ -137,8 +137,11 @@ func (f *Fleet) enlarge(nodes []int) []Step {
 	return steps
 }
 
-// capIPCLock and capSysResource are bits of CapEff (linux/capability.h).
-const capIPCLock, capSysResource = 1 << 14, 1 << 24
+// capIPCLock and the others are bits of CapEff (linux/capability.h).
+const capIPCLock, capSysAdmin, capSysResource = 1 << 14, 1 << 21, 1 << 24
+
+// mounts reports whether root may mount on the node: not in most containers.
+func (n *Facts) mounts() bool { return n.Host.Container == "" || n.Host.Limits.Caps&capSysAdmin != 0 }
 
 func checkMemLock(f *Fleet) []Finding {
 	find := func(grave bool) []Value {
