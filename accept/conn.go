@@ -58,6 +58,18 @@ func Prove(c net.Conn) {
 	}
 }
 
+// Tolerate tells that a connection may be silent for as long as it likes: it has no
+// deadline any more, but newcomers may take its place until it is proven.
+func Tolerate(c net.Conn) {
+	if counted := find(c); counted != nil {
+		counted.pool.mu.Lock()
+		defer counted.pool.mu.Unlock()
+		if counted.state == unproven {
+			counted.limit.Stop()
+		}
+	}
+}
+
 // Doubt makes a connection an unproven one again: what it was wanted for is over.
 func Doubt(c net.Conn) {
 	if counted := find(c); counted != nil {

@@ -197,6 +197,8 @@ func TestReserve(t *testing.T) {
 			t.Errorf("%d connections are open, not 20", n)
 		}
 		Doubt(served[0])
+		Doubt(served[1])
+		Tolerate(served[1])
 		time.Sleep(time.Minute)
 		if n := count(nodes); n != 19 || isOpen(nodes[0]) {
 			t.Errorf("%d connections are open, not 19", n)

@@ -103,3 +103,31 @@ func TestIDIsNoProof(t *testing.T) {
 	j.touch("go")
 	j.end(patience, 0, agents...)
 }
+
+// However many hellos are refused, a line a second says so.
+func TestManyHellosAreFewLines(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	first := j.node(1, "2", sh("exit 0")...)
+	first.says("have 1 of 2 nodes")
+	at := j.members(1)[0].Control
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			for range 30 {
+				if told := j.claim(at, "stranger"); !strings.HasPrefix(told, "refuse") {
+					t.Errorf("the stranger is told %q", told)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n, most := strings.Count(first.err.String(), "refused stranger"), 2+int(time.Since(began)/time.Second); n > most {
+		t.Errorf("%d lines in %v", n, time.Since(began))
+	}
+	j.end(patience, 0, j.node(2, "2", sh("exit 0")...), first)
+	if !strings.Contains(first.err.String(), "more like that)") {
+		t.Errorf("it does not say how many there were: %s", first.err)
+	}
+}

@@ -29,7 +29,8 @@ type agent struct {
 	given     secret.Secret        // of whoever may ask how jobs stand
 	secret    secret.Secret        // of this run
 	tls       *tls.Config          // of the control plane; nil without a secret
-	strange   map[string]bool      // hosts with another secret that were told of
+	seldom    *seldom
+	strange   map[string]bool // hosts with another secret that were told of
 	table     *process.Table
 	console   *console
 	out       *logs.Console
@@ -106,6 +107,8 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	a.table.TimerSlack(opts.TimerSlack)
 	process.RaiseFiles()
 	a.pool = accept.NewPool(accept.Bounds{})
+	a.seldom = newSeldom(func(line string) { a.events.Put(noteEvent{line}) })
+	defer a.seldom.end()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer opts.Scratch.Remove()
 	defer a.wg.Wait()
@@ -128,6 +131,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		a.current.sweep()
 	}
 	a.sayUnkept()
+	a.sayRest()
 	if a.unshown != nil && outcome.Code == 0 {
 		return 1, a.unshown
 	}

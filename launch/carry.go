@@ -67,6 +67,8 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 
 func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	switch c := c.(type) {
+	case rendezvous.Admit:
+		a.stores.door.admit(c.Clients)
 	case rendezvous.Start:
 		if w := c.World; w.Restart > 0 && !a.opts.quiet() {
 			a.console.say("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
@@ -107,8 +109,8 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Present:
 		a.present(c)
 	case rendezvous.Note:
-		if !a.opts.quiet() {
-			a.console.say("%s", c.Text)
+		if line, now := a.seldom.take(c.Kind, c.Text); now && !a.opts.quiet() {
+			a.console.say("%s", line)
 		}
 	}
 }

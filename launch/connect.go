@@ -41,6 +41,7 @@ func (a *agent) offerStore(ctx context.Context, open func() (net.Listener, error
 // offerStoreAt is offerStore for workers that reach it by another address or name.
 func (a *agent) offerStoreAt(ctx context.Context, addr string, open func() (net.Listener, error)) error {
 	a.stores = &stores{open: open, addr: addr, pool: a.pool}
+	a.stores.door.open, a.stores.door.turnedAway = a.opts.Spec.StoreOpen, a.turnedAway
 	var err error
 	a.node.Store, err = a.stores.renew(context.WithoutCancel(ctx))
 	return err
@@ -206,6 +207,7 @@ func (a *agent) startPlane(ctx context.Context, l net.Listener) {
 		Interval: c.KeepAliveInterval, Silence: silence(a.opts.Spec.Conf), Hush: hush, Dial: min(3*time.Second, silence(a.opts.Spec.Conf)/3),
 		Post: a.events.post, Failed: a.events.trouble,
 		Identity: a.identity, TLS: a.tls, Other: func(ip string, dialed bool) { a.events.Put(otherEvent{ip, dialed}) },
+		Stranger: a.stranger,
 	})
 	a.machine.Streams = plane
 	if l != nil {

@@ -37,7 +37,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	a.node = rendezvous.Node{
 		ID: a.identity.ID(), RunID: sp.RunID, Protocol: rendezvous.Protocol, Version: a.opts.Version,
 		Host: hostName(), PID: os.Getpid(), Role: sp.Role, NodeRank: sp.NodeRank, Endpoint: -1,
-		Min: sp.MinNodes, Max: sp.MaxNodes,
+		Min: sp.MinNodes, Max: sp.MaxNodes, Networks: clientNetworks(ctx),
 	}
 	a.devices = a.newDevices()
 	if a.node.Workers, err = a.countWorkers(ctx); err != nil {

@@ -109,3 +109,11 @@ func (a *agent) otherSecret(e otherEvent) rendezvous.Event {
 	a.strange[e.at] = true
 	return rendezvous.Refused{Why: other.Error()} // every node that waits shows it
 }
+
+// stranger says that something that is no gorun speaks TLS to a job without a secret.
+func (a *agent) stranger(ip string) {
+	text := fmt.Sprintf("something at %s that is no gorun speaks TLS to this job, which has no secret; it is not answered", ip)
+	if line, now := a.seldom.take("tls", text); now && !a.opts.quiet() {
+		a.events.Put(noteEvent{line})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
@@ -16,6 +17,7 @@ type stores struct {
 	open func() (net.Listener, error) // binds the next one
 	addr string                       // address that the others reach
 	pool *accept.Pool                 // of their connections
+	door storeDoor                    // to whom it answers
 
 	mu     sync.Mutex // of renew and end: a round may end while the agent does
 	over   bool
@@ -39,11 +41,20 @@ func (s *stores) renew(ctx context.Context) (string, error) {
 		return "", err
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
-	s.server = tcpstore.New(tcpstore.Options{})
+	s.server = tcpstore.New(tcpstore.Options{MaxBytes: storeBytes(host.MemoryMax()), Allow: s.door.allows, TurnedAway: s.door.turnedAway})
 	s.offer = net.JoinHostPort(s.addr, portOf(l))
 	srv := s.server
 	s.wg.Go(func() { _ = srv.Serve(ctx, s.pool.Listen(l)) })
 	return s.offer, nil
+}
+
+// storeBytes is how much a store may hold where a cgroup allows that much memory.
+func storeBytes(allowed int64) int64 {
+	const most = 1 << 30
+	if allowed < 0 { // unlimited, or unknown
+		return most
+	}
+	return min(max(allowed/4, 1<<20), most)
 }
 
 // end stops serving for good and waits for it.

@@ -54,6 +54,9 @@ func (m *Machine) answer(msg Message) {
 		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: m.aged([]Cause{*m.mem.unfit})})
 	default:
 		m.mem.accepted, m.mem.digest, m.mem.env = w, w.Digest(), msg.Env
+		if len(msg.Clients) > 0 {
+			m.emit(Admit{msg.Clients})
+		}
 		m.tell(Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: m.mem.digest})
 	}
 }

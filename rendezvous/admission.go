@@ -52,7 +52,7 @@ func (c *coordinator) hello(conn Conn, msg Message) {
 		if len(c.world.Members) >= c.m.self.Max {
 			as = "it waits as a hot spare"
 		}
-		c.m.emit(Note{fmt.Sprintf("%s came: %s", n.Name(), as)})
+		c.m.emit(Note{Text: fmt.Sprintf("%s came: %s", n.Name(), as), Kind: "came"})
 	}
 	defer func() {
 		if c.phase == executing && !s.inWorld { // it must not take over by what an earlier world says

@@ -199,14 +199,14 @@ func (c *coordinator) told(s *chair, msg Message) {
 		limit = maxFacts
 	}
 	if len(msg.Body) > limit {
-		c.m.emit(Note{fmt.Sprintf("what %s tells of itself has %d bytes, more than %d; it is not looked at", s.node.Name(), len(msg.Body), limit)})
+		c.m.emit(Note{Text: fmt.Sprintf("what %s tells of itself has %d bytes, more than %d; it is not looked at", s.node.Name(), len(msg.Body), limit)})
 		msg.Body = nil
 	}
 	if msg.Body == nil {
 		msg.Body = json.RawMessage("null")
 	}
 	if len(msg.Env) > MaxEnv {
-		c.m.emit(Note{fmt.Sprintf("what %s tells of its environment has %d bytes, more than %d; it is not looked at", s.node.Name(), len(msg.Env), MaxEnv)})
+		c.m.emit(Note{Text: fmt.Sprintf("what %s tells of its environment has %d bytes, more than %d; it is not looked at", s.node.Name(), len(msg.Env), MaxEnv)})
 		msg.Env = nil
 	}
 	x := c.exam

@@ -116,10 +116,10 @@ func newCoordinator(m *Machine) *coordinator {
 			m.mem.handed = nil
 			c.phase, c.restart, c.round = forming, h.Restart, max(c.round+1, h.Round)
 			c.deadline = m.now.Add(m.cfg.Join)
-			m.emit(Note{fmt.Sprintf("%s coordinates from now on", m.self.Name())})
+			m.emit(Note{Text: fmt.Sprintf("%s coordinates from now on", m.self.Name())})
 			return c
 		}
-		m.emit(Note{fmt.Sprintf("the coordinator was lost; %s coordinates from now on", m.self.Name())})
+		m.emit(Note{Text: fmt.Sprintf("the coordinator was lost; %s coordinates from now on", m.self.Name())})
 	}
 	return c
 }

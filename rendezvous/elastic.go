@@ -109,7 +109,7 @@ func (c *coordinator) release() bool {
 			c.m.emit(Close{s.conn})
 		}
 	}
-	c.m.emit(Note{fmt.Sprintf("%s leaves the job; another node coordinates it", c.m.self.Name())})
+	c.m.emit(Note{Text: fmt.Sprintf("%s leaves the job; another node coordinates it", c.m.self.Name())})
 	c.m.coord = nil
 	c.m.mem.linked = false
 	c.m.finish(*parting(own.leaving))

@@ -148,6 +148,9 @@ type (
 	}
 	// Close ends a stream after what was sent on it has left. No Closed follows.
 	Close struct{ Conn Conn }
+	// Admit tells whose clients this node's store must answer, before any of the
+	// world's workers starts: addresses and networks in text, of all its nodes.
+	Admit struct{ Clients []string }
 	// Start starts this node's workers of the world; Index is the group rank, and Env
 	// what Compared gave for this node.
 	Start struct {
@@ -193,13 +196,15 @@ type (
 	Present struct{ View json.RawMessage }
 	// Show tells the person at the terminal what the job waits for; nil: nothing any more.
 	Show struct{ Status *Status }
-	// Note is one line for the person at the terminal.
-	Note struct{ Text string }
+	// Note is one line for the person at the terminal. Lines of one Kind are what
+	// strangers may cause without end; "" is none.
+	Note struct{ Text, Kind string }
 )
 
 func (Dial) command()    {}
 func (Send) command()    {}
 func (Close) command()   {}
+func (Admit) command()   {}
 func (Start) command()   {}
 func (Stop) command()    {}
 func (Finish) command()  {}

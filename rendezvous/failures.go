@@ -129,7 +129,7 @@ func (c *coordinator) drop(s *chair, silent bool, text string) {
 		if c.last != nil {
 			next = "the next round"
 		}
-		c.m.emit(Note{fmt.Sprintf("%s left before %s started: %s", s.node.Name(), next, lostText(silent, text))})
+		c.m.emit(Note{Text: fmt.Sprintf("%s left before %s started: %s", s.node.Name(), next, lostText(silent, text)), Kind: "left"})
 		if c.offering() && s.inWorld {
 			c.burn()
 		}

@@ -41,7 +41,7 @@ func (c *coordinator) sealed(e Sealed) {
 		c.decide()
 	case e.Refused:
 		c.outvoted = e.Text
-		c.m.emit(Note{"the job went on elsewhere: " + e.Text})
+		c.m.emit(Note{Text: "the job went on elsewhere: " + e.Text})
 		c.burn()
 	default:
 		c.burn()
@@ -222,7 +222,7 @@ func (m *Machine) lapsing(e Lapsed) {
 		if e.On {
 			text = fmt.Sprintf("%s; the workers go on as long as this node's connection to the others does", e.Text)
 		}
-		m.emit(Note{text})
+		m.emit(Note{Text: text})
 	}
 	m.lapsed, m.lapse = e.On, e.Text
 	if c := m.coord; c != nil && !e.On {

@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -115,7 +116,25 @@ func (c *coordinator) offer() {
 	deadline := c.deadline
 	c.enter(proposing, 0)
 	c.deadline = deadline
-	c.each(func(s *chair) { c.send(s, Message{Type: MsgPropose, World: c.world, Env: s.given}) })
+	c.each(func(s *chair) {
+		msg := Message{Type: MsgPropose, World: c.world, Env: s.given}
+		if s.node.ID == c.world.Members[0].ID {
+			msg.Clients = c.clients()
+		}
+		c.send(s, msg)
+	})
+}
+
+// clients are where the workers of the world may connect from.
+func (c *coordinator) clients() []string {
+	all := map[string]bool{}
+	c.each(func(s *chair) {
+		for _, at := range append([]string{s.node.Addr, s.node.Seen}, s.node.Networks...) {
+			all[at] = true
+		}
+	})
+	delete(all, "")
+	return slices.Sorted(maps.Keys(all))
 }
 
 // burn gives a proposal up: its round number is never used again.

@@ -28,7 +28,7 @@ const (
 	MsgStatus   Type = "status"   // Status: what the job waits for
 	MsgRefuse   Type = "refuse"   // Text: you cannot be a member, and why
 	MsgRedirect Type = "redirect" // Addr: not me, ask there (empty: nobody yet, ask again); a call, "come to me", has Term, Job and Round (of the last world), too
-	MsgPropose  Type = "propose"  // World, Env: for your workers, of which the world has the hash
+	MsgPropose  Type = "propose"  // World, Env: for your workers, of which the world has the hash; Clients
 	MsgCommit   Type = "commit"   // Term, Round, Digest: everyone has accepted, start
 	MsgAbort    Type = "abort"    // Round, Cause, Kill: stop the workers
 	MsgHandover Type = "handover" // Round, Restart, Digest (of the last world): I leave; form the next round without me
@@ -63,6 +63,7 @@ type Message struct {
 	Serial   int             `json:"serial,omitempty"`
 	Body     json.RawMessage `json:"body,omitempty"`
 	Env      []byte          `json:"env,omitempty"`
+	Clients  []string        `json:"clients,omitempty"` // of propose, to the node whose store the world has: Admit's
 }
 
 // Last is what a member that lost its coordinator tells the next one.

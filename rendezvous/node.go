@@ -33,6 +33,10 @@ type Node struct {
 	Max      int    `json:"max"`
 	Facts    bool   `json:"facts"` // it will tell facts
 	Proven   bool   `json:"-"`     // the control plane has seen a Proof of ID
+	Seen     string `json:"-"`     // IP address that its stream comes from
+	// Networks are the addresses, and networks of addresses, that its workers may
+	// have: it serves them to the store of a world.
+	Networks []string `json:"networks,omitempty"`
 }
 
 // Name is how messages call the node: its host and, where that does not say

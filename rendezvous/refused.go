@@ -42,6 +42,7 @@ func (c *coordinator) turnedAway(r refusedNode) {
 	i := slices.IndexFunc(*known, func(o refusedNode) bool { return o.name == r.name && (r.name != "" || o.why == r.why) })
 	switch {
 	case i >= 0 && (*known)[i] == r, i < 0 && len(*known) >= maxRefused:
+		c.m.emit(Note{Text: r.line(), Kind: "refused"}) // again, or one of many
 		return
 	case i >= 0:
 		(*known)[i] = r
@@ -110,7 +111,7 @@ func (m *Machine) tellRefused(lines []string) {
 		l = cut(l, maxRefusedText)
 		if !m.mem.refused[l] && len(m.mem.refused) < maxRefusedTold {
 			m.mem.refused[l] = true
-			m.emit(Note{l})
+			m.emit(Note{Text: l, Kind: "refused"})
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 const (
 	MaxNodes    = 100_000
 	MaxWorkers  = 4096 // of one node
+	MaxNetworks = 256  // of one node
 	maxWord     = 1024 // bytes of a host name, an address, a role
 	maxCount    = 1 << 30
 	maxFailures = 1024 // of one round that are kept, the earliest ones
@@ -63,6 +64,12 @@ func (n *Node) Validate() error {
 		return errors.New("it has no id")
 	}
 	if err := words(string(n.ID), n.Version, n.Host, n.Addr, n.Control, n.Store, n.Role); err != nil {
+		return err
+	}
+	if len(n.Networks) > MaxNetworks {
+		return fmt.Errorf("it has %d addresses, at most %d are allowed", len(n.Networks), MaxNetworks)
+	}
+	if err := words(n.Networks...); err != nil {
 		return err
 	}
 	if n.Workers < 1 || n.Workers > MaxWorkers {

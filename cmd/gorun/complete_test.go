@@ -34,7 +34,7 @@ func TestComplete(t *testing.T) {
 		{"che", "check :0"},
 		{"--nno", "--nnodes :4"},
 		{"run --nno", "--nnodes :4"},
-		{"check --st", "--strict --standalone :4"},
+		{"check --st", "--strict --standalone --store-open :4"},
 		{"check --log", "--log-dir :4"},
 		{"check --from ", files},
 		{"status --w", "--watch :4"},

@@ -43,6 +43,7 @@ func runFlags() []flagGroup {
 			{name: "master-addr", arg: "ADDR", usage: "static, or one node: address of the node with rank 0 (default 127.0.0.1)"},
 			{name: "master-port", arg: "PORT", usage: "static, or one node: port on that node (default 29500; one node: a free one)"},
 			{name: "port-range", arg: "A-B", usage: "open ports in this range only", own: true},
+			{name: "store-open", usage: "the workers' store answers any address, not only those of the job's nodes", own: true},
 			{name: "secret-file", arg: "FILE", usage: "what only the nodes of this job know; whoever does not is not heard (or GORUN_SECRET)", own: true},
 		}},
 		{"etcd", []runFlag{

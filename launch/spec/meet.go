@@ -28,6 +28,7 @@ func (in *input) rendezvous(s *Spec) {
 	in.check(err)
 	s.Conf, s.Notes = conf.Conf, append(s.Notes, conf.notes...)
 	in.onJoin(s)
+	s.StoreOpen = in.on("store_open")
 	if s.NodeRank < 0 {
 		s.NodeRank = conf.rank
 	}

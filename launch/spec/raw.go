@@ -28,7 +28,7 @@ type Lookup func(name string) (value string, ok bool)
 // worker that starts gorun inherits them, and must not start nodes again.
 var ownFlags = map[string]bool{
 	"local_nodes": true, "port_range": true, "report": true, "preflight": true, "ignore": true, "iface": true,
-	"strict": true, "json": true, "save": true, "from": true, "on_join": true, "secret_file": true,
+	"strict": true, "json": true, "save": true, "from": true, "on_join": true, "secret_file": true, "store_open": true,
 	"export": true, "env_file": true, "unset": true, "env_conflict": true, "omp": true,
 	"dry_run": true, "run_id": true, "pid": true, "rank": true, "node": true, "diff": true,
 	"etcd_cacert": true, "etcd_cert": true, "etcd_key": true, "etcd_server_name": true, "etcd_user": true, "etcd_password": true,

@@ -61,6 +61,8 @@ type Spec struct {
 	RunID     string
 	Conf      Conf
 	Etcd      Etcd
+	// StoreOpen: the workers' store answers any address (--store-open).
+	StoreOpen bool
 	// JoinWaits: a node that comes while an elastic job runs waits for the next
 	// round (--on-join=wait) instead of starting it.
 	JoinWaits bool

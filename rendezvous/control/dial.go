@@ -83,7 +83,7 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 	given <- tcp
 	defer tcp.Close()
 	var other atomic.Bool
-	creds := newGuard(p.opts.TLS, func(net.Addr) { other.Store(true) })
+	creds := newGuard(p.opts.TLS, func(net.Addr) { other.Store(true) }, nil)
 	cc, err := grpc.NewClient("passthrough:///"+addr,
 		grpc.WithTransportCredentials(creds), grpc.WithNoProxy(),
 		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),

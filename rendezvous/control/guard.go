@@ -18,19 +18,27 @@ import (
 // another secret, or with none where this one has one, from any other program.
 type guard struct {
 	credentials.TransportCredentials
-	tls   bool
-	other func(net.Addr) // somebody has another secret
+	tls      bool
+	other    func(net.Addr) // an agent has another secret
+	stranger func(net.Addr) // something that is no agent speaks TLS; nil: nobody wants to know
 }
 
-func newGuard(cfg *tls.Config, other func(net.Addr)) *guard {
+// serverName is what agents ask for in TLS, which tells them from other programs.
+const serverName = "control.gorun"
+
+func newGuard(cfg *tls.Config, other, stranger func(net.Addr)) *guard {
 	if cfg == nil {
-		return &guard{insecure.NewCredentials(), false, other}
+		return &guard{insecure.NewCredentials(), false, other, stranger}
 	}
-	return &guard{credentials.NewTLS(cfg), true, other}
+	cfg = cfg.Clone()
+	cfg.ServerName = serverName
+	return &guard{credentials.NewTLS(cfg), true, other, stranger}
 }
 
 func (g *guard) Clone() credentials.TransportCredentials {
-	return &guard{g.TransportCredentials.Clone(), g.tls, g.other}
+	c := *g
+	c.TransportCredentials = g.TransportCredentials.Clone()
+	return &c
 }
 
 // noSecret is a fatal TLS alert (handshake_failure). It is what an agent says to
@@ -46,6 +54,10 @@ func (g *guard) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, e
 	}
 	speaks := map[string]bool{"PRI": false, "\x16\x03\x01": true} // HTTP/2's preface, TLS's hello
 	if tls, known := speaks[first]; known && tls != g.tls {
+		if tls && wantedName(in) != serverName {
+			g.stranger(raw.RemoteAddr())
+			return nil, nil, errors.New("something that is no agent speaks TLS")
+		}
 		g.refuse(raw)
 		return nil, nil, secret.ErrOther
 	}
@@ -72,6 +84,20 @@ func connOf(ctx context.Context) net.Conn {
 	}
 	return nil
 }
+
+// wantedName is the server that a TLS client asks for, "" if it names none.
+func wantedName(in net.Conn) (name string) {
+	_ = tls.Server(deaf{in}, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		name = hello.ServerName
+		return nil, errors.New("that is all")
+	}}).Handshake()
+	return name
+}
+
+// deaf is a connection to which nothing is written.
+type deaf struct{ net.Conn }
+
+func (deaf) Write(b []byte) (int, error) { return len(b), nil }
 
 // refuse tells both sides. What the other one has sent is read, a moment long: a
 // connection that is closed with input unread takes back what was said on it.

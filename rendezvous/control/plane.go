@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 )
 
 // Options of a Plane.
@@ -33,6 +34,9 @@ type Options struct {
 	// secret than this one, or only one of the two has any. dialed: it is where this
 	// agent wanted to, and DialFailed follows.
 	Other func(ip string, dialed bool)
+	// Stranger, if not nil, is called when something at an IP address that is no agent
+	// speaks TLS to this one, which has no secret.
+	Stranger func(ip string)
 }
 
 // Plane is one agent's end of the control plane: it serves the streams of
@@ -69,7 +73,7 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(1), grpc.MaxHeaderListSize(8<<10),
 		grpc.ConnectionTimeout(10*time.Second),
-		grpc.Creds(newGuard(p.opts.TLS, func(a net.Addr) { p.other(a, false) })),
+		grpc.Creds(newGuard(p.opts.TLS, func(a net.Addr) { p.other(a, false) }, p.stranger)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Minute}), // a connection without a stream
 		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(32<<10),
 	)
@@ -126,10 +130,14 @@ var errEnding = errors.New("this agent is ending")
 
 // join serves one incoming stream. It implements joiner.
 func (p *Plane) join(s grpc.ServerStream) error {
-	nonce := rand.Text()
+	nonce, from := rand.Text(), ""
+	if pr, ok := peer.FromContext(s.Context()); ok {
+		from, _, _ = net.SplitHostPort(pr.Addr.String())
+	}
 	l := p.open(s, func(msg *rendezvous.Message) {
 		if msg.Node != nil {
 			msg.Node.Proven = msg.Proof.Shows(msg.Node.ID, nonce)
+			msg.Node.Seen = from
 		}
 	})
 	if l == nil {
@@ -151,6 +159,13 @@ func (p *Plane) other(a net.Addr, dialed bool) {
 	ip, _, err := net.SplitHostPort(a.String())
 	if err == nil && p.opts.Other != nil {
 		p.opts.Other(ip, dialed)
+	}
+}
+
+// stranger reports something that is no agent.
+func (p *Plane) stranger(a net.Addr) {
+	if ip, _, err := net.SplitHostPort(a.String()); err == nil && p.opts.Stranger != nil {
+		p.opts.Stranger(ip)
 	}
 }
 

@@ -167,3 +167,28 @@ func TestAnotherServer(t *testing.T) {
 		})
 	}
 }
+
+// TestTLSWithoutASecret: a program that speaks TLS to an agent without a secret is
+// no agent with another secret.
+func TestTLSWithoutASecret(t *testing.T) {
+	noLeak(t)
+	seen, secrets := &others{}, &others{}
+	opts := quick()
+	opts.Other, opts.Stranger = secrets.add, func(ip string) { seen.add(ip, false) }
+	b := start(t, opts)
+	for _, name := range []string{"", "example.org"} {
+		raw, err := net.Dial("tcp", b.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer raw.Close()
+		_ = raw.SetDeadline(time.Now().Add(5 * time.Second))
+		if err := tls.Client(raw, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake(); err == nil {
+			t.Error("it is answered")
+		}
+	}
+	eventually(t, func() bool { return strings.Count(seen.all(), "127.0.0.1") == 2 }, func() string { return "strangers: " + seen.all() })
+	if secrets.all() != "" {
+		t.Errorf("other secrets: %s", secrets.all())
+	}
+}

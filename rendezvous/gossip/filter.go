@@ -180,7 +180,10 @@ func (in *streamInput) read() ([]byte, error) {
 	}
 	kind := head[0]
 	switch {
-	case f.sealed != (kind == encryptMsg): // memberlist tells both sides why it refuses that
+	case f.sealed != (kind == encryptMsg):
+		if err = in.otherKey(kind); err == nil {
+			in.kept = in.kept[:1] // memberlist tells both sides why it refuses that
+		}
 	case f.sealed:
 		err = in.encrypted()
 	case kind == pushPullMsg:
@@ -215,6 +218,23 @@ func (in *streamInput) pushPull() error {
 		}
 	}
 	return nil
+}
+
+// otherKey says why what begins like a message of an agent with another key, or
+// with none, is none: whatever connects must not be taken for an agent.
+func (in *streamInput) otherKey(kind byte) error {
+	switch kind {
+	case pushPullMsg, pingMsg, ackRespMsg, errMsg:
+		_, err := skim(in)
+		return err
+	case encryptMsg:
+		b, err := in.next(5)
+		if err == nil && (int64(binary.BigEndian.Uint32(b)) > in.filter.largest() || b[4] > 1) { // memberlist's versions of encryption
+			err = errBounds
+		}
+		return err
+	}
+	return fmt.Errorf("agents send no message of type %d", kind)
 }
 
 // encrypted reads a message that memberlist decrypts.

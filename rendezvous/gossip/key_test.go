@@ -3,6 +3,7 @@ package gossip
 import (
 	"bytes"
 	"crypto/rand"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -106,4 +107,32 @@ func TestKeyedGarbage(t *testing.T) {
 	}
 	c, _ = keyed(1, 3, at)
 	meet(t, a, b, open(t, c))
+}
+
+// TestNoOtherKey: what connects and is no agent has no other key.
+func TestNoOtherKey(t *testing.T) {
+	for name, key := range map[string][]byte{"with a key": make([]byte, 32), "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			at := freePort(t, "127.0.0.1")
+			boss := config(1, at)
+			said := make(chan string, 100)
+			boss.Serves, boss.Key, boss.Other = 0, key, func(host string) { said <- host }
+			open(t, boss)
+			for _, junk := range []string{"\x16\x03\x01\x02\x00\x01", "GET / HTTP/1.1\r\n\r\n", "\n\n\n\n\n\n\n\n", "\x00\x00\x00\x00", "\x06junk of a scanner"} {
+				c, err := net.Dial("tcp", at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = c.Write([]byte(junk))
+				_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+				_, _ = io.ReadAll(c) // it is handled
+				c.Close()
+			}
+			select {
+			case host := <-said:
+				t.Errorf("%s is said to have another key", host)
+			default:
+			}
+		})
+	}
 }

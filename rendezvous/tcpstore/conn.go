@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/gorun/gorun/accept"
 )
 
 // conn is one client's connection. Its fields in, out and dialect belong to its
@@ -14,6 +16,7 @@ type conn struct {
 	in      input
 	out     output
 	dialect dialect
+	prove   func() // nil: it has proven itself
 
 	session
 	remote   netip.AddrPort
@@ -30,11 +33,19 @@ func newConn(nc net.Conn, s *store, o Options) *conn {
 	// A deadline in the past ends a read that blocks; start and source.Read
 	// know it from a real one.
 	c.wake = func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) }
-	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		ap := a.AddrPort()
-		c.remote = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
-	}
+	c.prove = func() { accept.Prove(nc) }
+	c.remote = remoteOf(nc)
 	return c
+}
+
+// remoteOf is where a connection comes from, zero if it is not a TCP connection.
+func remoteOf(nc net.Conn) netip.AddrPort {
+	a, ok := nc.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := a.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
 }
 
 // serve answers requests until the connection ends.
@@ -107,6 +118,10 @@ func (c *conn) greet(code byte) (done bool, err error) {
 
 // apply runs f on the store and queues the messages that come before its reply.
 func (c *conn) apply(f func() error) error {
+	if c.prove != nil {
+		c.prove()
+		c.prove = nil
+	}
 	mail, err := c.store.apply(&c.session, func() error {
 		c.requests++
 		c.store.requests++

@@ -2,10 +2,15 @@ package tcpstore
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorun/gorun/accept"
 )
 
 func TestBadInputEndsTheConnection(t *testing.T) {
@@ -157,4 +162,60 @@ func TestDeafWatcher(t *testing.T) {
 	}
 	until(t, "the watcher's end", func() bool { return s.Stats().Connections == 1 })
 	until(t, "its bytes back", func() bool { return s.Stats().Bytes == MaxValue+1+entryOverhead })
+}
+
+// TestTurnedAway: who comes from elsewhere is not served, and named.
+func TestTurnedAway(t *testing.T) {
+	away := make(chan netip.Addr, 10)
+	s, addr := start(t, Options{
+		Allow:      func(ip netip.Addr) bool { return ip == netip.MustParseAddr("127.0.0.1") },
+		TurnedAway: func(ip netip.Addr) { away <- ip },
+	})
+	stranger := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+	nc, err := stranger.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	(&client{t, nc}).expectEnd()
+	select {
+	case ip := <-away:
+		if ip.String() != "127.0.0.9" {
+			t.Errorf("%s is named", ip)
+		}
+	case <-time.After(patience):
+		t.Fatal("nobody is named")
+	}
+	dialModern(t, addr).call(frame(7), encode(0))
+	if st := s.Stats(); st.Rejected != 1 || st.Accepted != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestSilentClients: of connections that say nothing the oldest make room, those
+// that spoke do not.
+func TestSilentClients(t *testing.T) {
+	pool := accept.NewPool(accept.Bounds{Total: 8, Unproven: 4, PerSource: 4, Proof: time.Millisecond, Grace: time.Nanosecond})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- New(Options{}).Serve(ctx, pool.Listen(l)) }()
+	defer func() { cancel(); <-done }()
+	first := dialModern(t, l.Addr().String())
+	first.call(frame(7), encode(0))
+	legacy := dial(t, l.Addr().String()) // for callbacks
+	second := dialModern(t, l.Addr().String())
+	second.call(frame(7), encode(0))
+	legacy.call(frame(6), encode(0)) // as torch 1.13 numbers it: the silent connection was left alone
+	for range 20 {
+		dial(t, l.Addr().String())
+	}
+	for range 4 {
+		dialModern(t, l.Addr().String()).call(frame(7), encode(0))
+	}
+	first.call(frame(7), encode(0))
+	second.call(frame(7), encode(0))
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/gorun/gorun/accept"
 )
 
 // Options bound what clients may cost. A zero field means its default.
@@ -25,6 +28,10 @@ type Options struct {
 	// WriteTimeout is how long a client may take to accept a reply, for each
 	// MiB of it. Default 30 s.
 	WriteTimeout time.Duration
+	// Allow tells whether clients may come from an address. Nil: from anywhere.
+	// TurnedAway, if not nil, is called for each connection that may not.
+	Allow      func(netip.Addr) bool
+	TurnedAway func(netip.Addr)
 }
 
 func (o Options) withDefaults() Options {
@@ -63,7 +70,8 @@ func New(o Options) *Server {
 }
 
 // Serve accepts and serves connections from l until ctx ends or l is closed,
-// and then returns nil. It returns an error if l cannot be used any more. In
+// and then returns nil. A connection proves itself to an accept.Pool by its first
+// request, for which it has any time: torch before 2.1 opens one that says nothing. It returns an error if l cannot be used any more. In
 // every case l and all its connections are closed and their goroutines gone
 // before it returns.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
@@ -85,6 +93,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		nc, err := l.Accept()
 		switch {
 		case err == nil:
+			if !s.allow(nc) {
+				nc.Close()
+				continue
+			}
+			accept.Tolerate(nc)
 			// What goes wrong with one connection is in Stats.
 			conns.Go(func() { _ = s.ServeConn(ctx, nc) })
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
@@ -93,6 +106,21 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return fmt.Errorf("cannot accept store clients on %s: %w", l.Addr(), err)
 		}
 	}
+}
+
+// allow reports whether a connection may be served.
+func (s *Server) allow(nc net.Conn) bool {
+	from := remoteOf(nc)
+	if s.options.Allow == nil || s.options.Allow(from.Addr()) {
+		return true
+	}
+	s.store.mu.Lock()
+	_ = s.reject(&conn{remote: from}, errors.New("comes from an address that is not of this job"))
+	s.store.mu.Unlock()
+	if s.options.TurnedAway != nil {
+		s.options.TurnedAway(from.Addr())
+	}
+	return false
 }
 
 // ServeConn serves one connection until it or ctx ends, and closes it. Bytes

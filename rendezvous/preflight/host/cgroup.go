@@ -9,6 +9,14 @@ import (
 // maxDepth bounds how far a cgroup's ancestors are followed.
 const maxDepth = 32
 
+// MemoryMax is the most memory that the cgroup of this process allows it, in bytes:
+// Unlimited or Unknown if there is no such number.
+func MemoryMax() int64 {
+	l := unread()
+	Options{}.cgroup(&l)
+	return l.MemMax
+}
+
 // cgroup fills the limits of the own cgroup and its ancestors, of which the one
 // with the least room counts.
 func (o Options) cgroup(l *Limits) {
