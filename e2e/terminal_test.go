@@ -114,3 +114,31 @@ func TestNobodyReads(t *testing.T) {
 		}
 	}
 }
+
+// On a terminal a wait is one line that is rewritten, never wider than the
+// terminal, and nothing of it is left when the job starts or ends.
+func TestWaitIsOneLine(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	a, ptmx := j.terminal("--nnodes", "2", "--rdzv-endpoint", j.endpoint, "--rdzv-id", j.id, "--local-addr", "127.0.0.1", "/bin/echo", "done")
+	if err := pty.Setsize(ptmx, &pty.Winsize{Rows: 24, Cols: 40}); err != nil {
+		t.Fatal(err)
+	}
+	a.prints("have 1 of 2", 3)
+	j.end(patience, 0, j.node(2, "2", "/bin/true"), a)
+	text := a.out.String()
+	for line := range strings.SplitSeq(text, "\n") {
+		drawn := strings.Split(strings.TrimSuffix(line, "\r"), "\r\x1b[K")
+		for _, d := range drawn {
+			if strings.Contains(d, "have 1 of 2") && len(d) >= 40 {
+				t.Errorf("%d columns: %q", len(d), d)
+			}
+		}
+		if last := drawn[len(drawn)-1]; strings.Contains(last, "have 1") {
+			t.Errorf("left on the terminal: %q", last)
+		}
+	}
+	if !strings.Contains(text, "\r\x1b[Kdone") {
+		t.Errorf("the worker's line does not begin on a cleared one: %q", text)
+	}
+}

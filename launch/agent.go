@@ -77,7 +77,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	if opts.Local != nil {
 		prefix = "gorun[" + opts.Local.Addr + "]"
 	}
-	a.console = newConsole(opts.Stderr, prefix, opts.quiet())
+	a.console = newConsole(opts.Stderr, prefix, opts.quiet(), opts.Local == nil)
 	if a.out, err = logs.NewConsole(opts.Stdout, opts.Stderr); err != nil {
 		return 1, err
 	}

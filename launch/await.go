@@ -37,7 +37,7 @@ func await[T any](ctx context.Context, a *agent, what string, f func(context.Con
 		done <- result{v, err}
 	}()
 	began := time.Now()
-	tick := time.NewTicker(statusEvery)
+	tick, pace := time.NewTicker(looks), pace{last: began}
 	defer tick.Stop()
 	var cause rendezvous.Cause
 	for cause.Kind == "" {
@@ -45,8 +45,8 @@ func await[T any](ctx context.Context, a *agent, what string, f func(context.Con
 		case r := <-done:
 			return r.value, r.err
 		case <-tick.C:
-			if a.opts.quiet() {
-				continue // the first node of the machine has told it
+			if a.opts.quiet() || !pace.due(time.Now()) {
+				continue // or the first node of the machine has told it
 			}
 			a.console.say("still %s (%v)", what, time.Since(began).Round(time.Second))
 		case s := <-a.opts.Signals:

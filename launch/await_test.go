@@ -21,10 +21,10 @@ func waiting(signals chan os.Signal) (*agent, *bytes.Buffer) {
 	return a, &out
 }
 
-// TestAwaitSpeaks: nobody waits in silence for more than five seconds.
+// TestAwaitSpeaks: it says after five seconds what it waits for, then ever less often.
 func TestAwaitSpeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for lines, takes := range []time.Duration{4 * time.Second, 5 * time.Second, 10 * time.Second} {
+		for lines, takes := range []time.Duration{4 * time.Second, 6 * time.Second, 16 * time.Second, 36 * time.Second} {
 			a, out := waiting(nil)
 			got, err := await(t.Context(), a, "asking the driver", func(context.Context) (int, error) {
 				time.Sleep(takes)

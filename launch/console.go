@@ -15,33 +15,32 @@ import (
 // console is what the agent itself says: one live line on a terminal, a line
 // now and then elsewhere.
 type console struct {
-	w       io.Writer
-	live    bool // rewrite one line
-	width   int
-	prefix  string
-	quiet   bool // status and progress are another agent's to tell
-	drawn   bool // a live line stands on the terminal
-	now     func() time.Time
-	born    time.Time
-	lastOut time.Time
-	waits   string // phase of the latest status
+	w      io.Writer
+	width  func() int // of the terminal on which one line is rewritten; nil: there is none
+	prefix string
+	quiet  bool // status and progress are another agent's to tell
+	drawn  bool // a live line stands on the terminal
+	now    func() time.Time
+	born   time.Time
+	state  string // that was told last
+	pace   pace
 }
 
 const (
 	firstStatus = 2 * time.Second // a job that forms faster needs no words
-	// A status comes about once a second, and nobody waits in silence for more
-	// than five: the next one after 4.5 s is in time, the next after 5 s is not.
-	statusEvery = 4500 * time.Millisecond
-	spareEvery  = time.Minute
+	spareEvery  = time.Minute     // a spare may wait for days
 )
 
-func newConsole(f *os.File, prefix string, quiet bool) *console {
+// newConsole makes a console that writes to f. One of several agents of a machine
+// is not alone at the terminal, so it rewrites no line there.
+func newConsole(f *os.File, prefix string, quiet, alone bool) *console {
 	c := &console{w: f, prefix: prefix, quiet: quiet, now: time.Now, born: time.Now()}
-	if term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
-		c.live = true
-		c.width = 100
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
-			c.width = w
+	if alone && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+		c.width = func() int {
+			if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
+				return w
+			}
+			return 80
 		}
 	}
 	return c
@@ -65,6 +64,9 @@ func (c *console) clear() {
 	if c.drawn {
 		fmt.Fprint(c.w, "\r\033[K")
 		c.drawn = false
+		if p, ok := c.w.(*patient); ok { // workers that start now write to the terminal themselves
+			p.settle()
+		}
 	}
 }
 
@@ -78,26 +80,42 @@ func (c *console) status(s *rendezvous.Status) {
 	if c.quiet || arrived && s.Note == "" {
 		return // nothing to wait for
 	}
-	if c.live {
+	if c.width != nil && !workersWrite(s.Phase) {
 		line := []rune(safetext.Line(c.prefix + ": " + describe(s)))
-		if len(line) >= c.width {
-			line = line[:c.width-1]
-		}
+		line = line[:min(len(line), c.width()-1)]
 		fmt.Fprintf(c.w, "\r\033[K%s", string(line))
 		c.drawn = true
 		return
 	}
 	now := c.now()
-	pause := statusEvery
-	if s.Phase == "running" && c.waits == s.Phase { // said once; a spare may wait for days
-		pause = spareEvery
-	}
-	if now.Sub(c.born) < firstStatus || now.Sub(c.lastOut) < pause {
+	if now.Sub(c.born) < firstStatus {
 		return
 	}
-	c.waits = s.Phase
-	c.lastOut = now
+	switch state := stateOf(*s); {
+	case state != c.state:
+		c.state = state
+		c.pace.again(now)
+	case s.Phase == "running" && now.Sub(c.pace.last) < spareEvery-slack, !c.pace.due(now):
+		return
+	}
 	c.say("%s", describe(s))
+}
+
+// workersWrite reports whether workers of this node may write to the terminal in a
+// phase: their lines would tear a live one.
+func workersWrite(phase string) bool { return phase == "stopping" || phase == "recovering" }
+
+// stateOf is what a person is told at once when it changes: all of a status but
+// how long is left, and numbers in errors (ports, times).
+func stateOf(s rendezvous.Status) string {
+	s.Left = 0
+	s.Note = strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, s.Note)
+	return describe(&s)
 }
 
 // came is how many nodes are there: of many, not all are named.

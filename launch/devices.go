@@ -168,7 +168,8 @@ func (d *devices) wait(ctx context.Context) error {
 
 // sayWhile says now and then what is waited for.
 func (a *agent) sayWhile(ctx context.Context, done <-chan struct{}, what string) {
-	tick, began := time.NewTicker(statusEvery), time.Now()
+	tick, began := time.NewTicker(looks), time.Now()
+	pace := pace{last: began}
 	defer tick.Stop()
 	for {
 		select {
@@ -177,6 +178,9 @@ func (a *agent) sayWhile(ctx context.Context, done <-chan struct{}, what string)
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			if !pace.due(time.Now()) {
+				continue
+			}
 			a.events.Put(noteEvent{fmt.Sprintf("still %s (%v)", what, time.Since(began).Round(time.Second))})
 		}
 	}

@@ -11,34 +11,50 @@ import (
 type patient struct {
 	w     io.Writer
 	hurry func() // makes w wait for less
-	queue chan []byte
+	queue chan func()
 	done  chan struct{}
 }
 
 const (
-	patientQueue = 1024            // writes
-	patientFlush = 2 * time.Second // for what is left at the end
+	patientQueue  = 1024 // writes
+	patientSettle = 50 * time.Millisecond
+	patientFlush  = 2 * time.Second // for what is left at the end
 )
 
 func newPatient(w io.Writer, hurry func()) *patient {
-	return &patient{w: w, hurry: hurry, queue: make(chan []byte, patientQueue), done: make(chan struct{})}
+	return &patient{w: w, hurry: hurry, queue: make(chan func(), patientQueue), done: make(chan struct{})}
 }
 
 // run writes until finish.
 func (p *patient) run() {
 	defer close(p.done)
-	for b := range p.queue {
-		_, _ = p.w.Write(b)
+	for do := range p.queue {
+		do()
 	}
 }
 
 // Write queues b; it always succeeds.
 func (p *patient) Write(b []byte) (int, error) {
+	own := append([]byte(nil), b...)
 	select {
-	case p.queue <- append([]byte(nil), b...):
+	case p.queue <- func() { _, _ = p.w.Write(own) }:
 	default:
 	}
 	return len(b), nil
+}
+
+// settle waits, a moment at most, until all that was written is out.
+func (p *patient) settle() {
+	out := make(chan struct{})
+	select {
+	case p.queue <- func() { close(out) }:
+	default:
+		return
+	}
+	select {
+	case <-out:
+	case <-time.After(patientSettle):
+	}
 }
 
 // finish waits a moment until everything is written. Nothing may be written

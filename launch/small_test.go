@@ -167,7 +167,11 @@ func TestConsole(t *testing.T) {
 
 	t.Run("plain", func(t *testing.T) {
 		var at []int
-		for s := range 20 {
+		for s := range 100 {
+			if s == 70 {
+				wait.Note = "something else"
+			}
+			wait.Left = time.Duration(200-s) * time.Second
 			now = c.born.Add(time.Duration(s)*time.Second + time.Duration(s%3)*10*time.Millisecond)
 			c.status(wait)
 			if text := took(); text != "" {
@@ -177,7 +181,8 @@ func TestConsole(t *testing.T) {
 				}
 			}
 		}
-		if got := fmt.Sprint(at); got != "[2 7 12 17]" {
+		wait.Note, wait.Left = "", 0
+		if got := fmt.Sprint(at); got != "[2 7 17 37 67 70 75 85]" {
 			t.Errorf("lines after %s s", got)
 		}
 	})
@@ -193,7 +198,7 @@ func TestConsole(t *testing.T) {
 		}
 	})
 	t.Run("live", func(t *testing.T) {
-		c.live, c.width = true, 30
+		c.width = func() int { return 30 }
 		c.status(wait)
 		if got := took(); got != "\r\x1b[Kgorun: have 1 of 2 nodes (a?[" {
 			t.Errorf("%q", got)

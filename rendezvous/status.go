@@ -3,7 +3,6 @@ package rendezvous
 import (
 	"fmt"
 	"slices"
-	"time"
 )
 
 // list names at most 16 seats.
@@ -56,7 +55,7 @@ func (c *coordinator) status() *Status {
 		if len(c.seats) >= c.m.self.Min {
 			st.Note = c.entitled()
 			if !c.lastCall.IsZero() {
-				st.Note = fmt.Sprintf("last call for more nodes: %v", c.lastCall.Sub(c.m.now).Round(time.Second))
+				st.Left, st.Note = c.lastCall.Sub(c.m.now), "last call for more nodes"
 			}
 		}
 	}
