@@ -13,6 +13,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/gather"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 	"github.com/gorun/gorun/smallfile"
 )
@@ -45,8 +46,9 @@ type Examiner struct {
 	opts Options
 	node rendezvous.Node
 
-	mu     sync.Mutex
-	warned map[string]bool // tables that were shown
+	mu      sync.Mutex
+	warned  map[string]bool // tables that were shown
+	sources probe.Ports     // that probes begin at
 }
 
 // Wanted reports whether the nodes of such a job are examined: several nodes,
@@ -135,7 +137,12 @@ func (x *Examiner) listen(ctx context.Context, f *preflight.Facts) {
 	if len(addrs) == 0 {
 		return
 	}
-	s, errs := probe.Listen(x.probing(), addrs, probe.Ports{Lo: x.opts.Spec.Ports.Lo, Hi: x.opts.Spec.Ports.Hi})
+	ports := probe.Ports{Lo: x.opts.Spec.Ports.Lo, Hi: x.opts.Spec.Ports.Hi}
+	if ports.Hi == 0 { // those that the workers' libraries would be given
+		ports = ephemeral(f.Network)
+	}
+	x.setSources(f.Network)
+	s, errs := probe.Listen(x.probing(), addrs, ports)
 	for _, err := range errs {
 		f.Unknown = append(f.Unknown, preflight.Unknown{Source: "probe", Why: err.Error()})
 	}
@@ -143,8 +150,21 @@ func (x *Examiner) listen(ctx context.Context, f *preflight.Facts) {
 	x.opts.Wait.Go(func() { s.Serve(ctx) })
 }
 
+// ephemeral are the ports that the kernel gives programs.
+func ephemeral(n netif.Facts) probe.Ports {
+	return probe.Ports{Lo: n.PortFirst, Hi: n.PortLast, Reserved: n.Reserved}
+}
+
+func (x *Examiner) setSources(n netif.Facts) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.sources = ephemeral(n)
+}
+
 func (x *Examiner) probing() probe.Options {
-	return probe.Options{Key: x.opts.Key, ID: string(x.node.ID), Pool: x.opts.Pool}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return probe.Options{Key: x.opts.Key, ID: string(x.node.ID), Ports: x.sources, Pool: x.opts.Pool}
 }
 
 // choose obeys --iface NAME and --iface CIDR on this node.

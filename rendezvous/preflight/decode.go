@@ -177,8 +177,10 @@ func sane(f *Facts) error {
 		if _, err := netip.ParseAddr(l.Addr); err != nil {
 			return fmt.Errorf("facts with a listener at %q, which is not an IP address", clip(l.Addr))
 		}
-		if l.Port <= 0 || l.Port > 65535 {
-			return fmt.Errorf("facts with a listener at port %d", l.Port)
+		for _, port := range append([]int{l.Port}, l.Ports...) {
+			if port <= 0 || port > 65535 {
+				return fmt.Errorf("facts with a listener at port %d", port)
+			}
 		}
 	}
 	return nil

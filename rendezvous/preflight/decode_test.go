@@ -15,7 +15,7 @@ func TestFactsTravelUnchanged(t *testing.T) {
 	for _, f := range []*Fleet{h100s(2), cpus(1)} {
 		for _, n := range f.Nodes {
 			n.Unknown = []Unknown{{"gpu", "a reason"}}
-			n.Listeners = []Listener{{"eth0", "10.0.0.1", 4711, UseBootstrap}, {"eth0", "fe80::1%eth0", 4712, UseGloo}}
+			n.Listeners = []Listener{{"eth0", "10.0.0.1", 4711, UseBootstrap, []int{4711, 4713}}, {"eth0", "fe80::1%eth0", 4712, UseGloo, nil}}
 			b, err := Encode(n)
 			if err != nil {
 				t.Fatal(err)
@@ -96,8 +96,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a text that turns round", with(func(n *Facts) { n.Node.Host = "a\u202eb" }), "control characters"},
 		{"too many workers", with(func(n *Facts) { n.Node.Workers = maxWorker + 1 }), "65537 workers"},
 		{"a negative number of workers", with(func(n *Facts) { n.Node.Workers = -1 }), "-1 workers"},
-		{"a listener that is no address", with(func(n *Facts) { n.Listeners = []Listener{{"eth0", "example.com", 22, UseData}} }), `"example.com", which is not an IP address`},
-		{"a listener without port", with(func(n *Facts) { n.Listeners = []Listener{{"eth0", "10.0.0.1", 65536, UseData}} }), "port 65536"},
+		{"a listener that is no address", with(func(n *Facts) { n.Listeners = []Listener{{"eth0", "example.com", 22, UseData, nil}} }), `"example.com", which is not an IP address`},
+		{"a listener without port", with(func(n *Facts) { n.Listeners = []Listener{{"eth0", "10.0.0.1", 22, UseData, []int{65536}}} }), "port 65536"},
 	} {
 		if _, err := Decode([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)

@@ -43,6 +43,7 @@ type Node struct {
 	NodeRank int    `json:"node_rank"` // --node-rank, -1: none
 	RunID    string `json:"run_id"`
 	Offset   int64  `json:"clock_offset_ns"` // of this node's clock to the coordinator's, known only after the join; 0: same or unknown
+	Within   int64  `json:"clock_within_ns"` // how far Offset may be wrong: half a round trip
 }
 
 // Program is what the node would start.
@@ -130,12 +131,14 @@ type Holder struct {
 	MemMiB int64  `json:"mem_mib,omitempty"`
 }
 
-// Listener is an open port of the agent's for the probes of the others.
+// Listener is what is open at one of the agent's addresses for the probes of the
+// others.
 type Listener struct {
 	Iface string `json:"iface"`
 	Addr  string `json:"addr"` // IP address, with its zone if it has one
 	Port  int    `json:"port"`
 	Use   Use    `json:"use"`
+	Ports []int  `json:"ports,omitempty"` // all that are open at the address, Port among them, spread over the range that programs get ports from
 }
 
 // Use is what workers would use an address for.
@@ -145,6 +148,7 @@ const (
 	UseBootstrap Use = "bootstrap" // the first address that NCCL would choose
 	UseData      Use = "data"      // NET/Socket's further addresses
 	UseGloo      Use = "gloo"      // the address that Gloo would choose
+	UsePorts     Use = "ports"     // another port of an address that one of the above is at
 )
 
 // Unknown is something that could not be learnt.

@@ -41,6 +41,13 @@ type Probe struct {
 	Result Result  `json:"result"`
 	Text   string  `json:"text,omitempty"` // the system's words
 	TookMS float64 `json:"took_ms"`
+
+	Sent    int     `json:"sent,omitempty"`     // segments that carried something
+	Resent  int     `json:"resent,omitempty"`   // of these: sent again, because nothing acknowledged them
+	Silent  int     `json:"silent,omitempty"`   // of these: the first of a connection that nobody answered, before another one was
+	Mbit    float64 `json:"mbit_s,omitempty"`   // at which 64 KiB left, where the path was too slow for them; 0: it was not
+	RoundMS float64 `json:"round_ms,omitempty"` // from the question to the answer
+	Ahead   int64   `json:"ahead_ns,omitempty"` // of the other side's clock to this one's, give or take half of RoundMS
 }
 
 // Result of a probe.
@@ -51,7 +58,9 @@ const (
 	Refused     Result = "refused"      // ECONNREFUSED: nothing listens there, or a firewall rejects
 	NoRoute     Result = "no route"     // EHOSTUNREACH, ENETUNREACH, ENETDOWN
 	TimedOut    Result = "timed out"    // nothing came back: a firewall that drops, or a wrong route
-	Stalled     Result = "stalled"      // connected, but a large write did not arrive: MTU
+	Stalled     Result = "stalled"      // connected, but nothing of a large write arrived: MTU
+	Lossy       Result = "packets lost" // connected, but of a large write only a part arrived, and much was sent again
+	Slow        Result = "slow"         // connected, but a large write did not arrive in time, though nothing got lost
 	Reset       Result = "reset"        // ECONNRESET: a proxy, or a duplicate address
 	Denied      Result = "denied"       // EPERM, EACCES: this node's own firewall or SELinux
 	NoAddress   Result = "no address"   // EADDRNOTAVAIL: the source address is not on this node

@@ -61,8 +61,18 @@ func TestEveryFixOfProbes(t *testing.T) {
 		"its own firewall": {"I02", spread(3, 1), firewall(preflight.Denied), owner},
 		"its address":      {"I02", spread(3, 1), firewall(preflight.NoAddress), owner},
 		"no route":         {"I02", spread(3, 1), firewall(preflight.NoRoute), network},
-		"somebody else":    {"I06", spread(3, 1), firewall(preflight.Stranger), network},
-		"a translation":    {"I02", spread(3, 1), firewall(preflight.OtherSource), network},
+		"a firewall over a part of the ports": {"I04", spread(3, 1), func(*simnet) func(preflight.Probe) preflight.Result {
+			return func(p preflight.Probe) preflight.Result {
+				if port, _ := strconv.Atoi(p.Target[strings.LastIndexByte(p.Target, ':')+1:]); p.To == 1 && port >= 50000 {
+					return preflight.TimedOut
+				}
+				return preflight.OK
+			}
+		}, ""},
+		"lost packets":  {"I15", spread(3, 1), firewall(preflight.Lossy), network},
+		"a slow path":   {"I16", spread(3, 1), firewall(preflight.Slow), network},
+		"somebody else": {"I06", spread(3, 1), firewall(preflight.Stranger), network},
+		"a translation": {"I02", spread(3, 1), firewall(preflight.OtherSource), network},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSimnet(c.nodes)
@@ -103,6 +113,14 @@ func (s *simnet) paste(t *testing.T, step preflight.Step) {
 			case step.Nodes != nil && !slices.Contains(step.Nodes, i):
 			case step.Place == preflight.AsRoot && strings.HasPrefix(line, "ip link set dev eth0 mtu "):
 				n.Network.Interfaces[0].MTU, _ = strconv.Atoi(words[6])
+			case step.Place == preflight.AsRoot && strings.HasPrefix(line, "sysctl -w net.ipv4.ip_local_port_range="):
+				if _, err := fmt.Sscanf(line, "sysctl -w net.ipv4.ip_local_port_range='%d %d'", &n.Network.PortFirst, &n.Network.PortLast); err != nil {
+					t.Fatal(err)
+				}
+				for k := range n.Listeners {
+					n.Listeners[k].Ports = sixteenths(n.Network.PortFirst, n.Network.PortLast, i)
+					n.Listeners[k].Port = n.Listeners[k].Ports[k]
+				}
 			case step.Place == preflight.ToGorun && words[0] == "--iface":
 				s.use(n, "eth1") // the network that all nodes share
 			case step.Place == preflight.ToGorun && words[1] == "NCCL_SOCKET_IFNAME==eth0":

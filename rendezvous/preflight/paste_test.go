@@ -229,7 +229,7 @@ func newPasted() *pasted {
 
 // reached: the probes find it, and TestEveryFixOfProbes tries its fix.
 func reached(id string) bool {
-	return slices.ContainsFunc(reachRules(), func(r Rule) bool { return r.ID == id })
+	return slices.ContainsFunc(slices.Concat(reachRules(), qualityRules()), func(r Rule) bool { return r.ID == id })
 }
 
 func (p *pasted) try(t *testing.T, s *scene, before []Finding, x Finding) {

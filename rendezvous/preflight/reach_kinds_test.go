@@ -89,31 +89,143 @@ func TestFirewallThatChoosesByPort(t *testing.T) {
 	if x.Severity != preflight.Error || !slices.Equal(odd(x), []int{2}) || !strings.Contains(x.Text, "32768-60999") {
 		t.Errorf("%+v", x)
 	}
+}
 
-	// Each node has one port, and those of a range pass.
-	s = flat(20)
-	for i := range s.fleet.Nodes {
-		s.fleet.Nodes[i].Listeners = s.fleet.Nodes[i].Listeners[:1]
-	}
-	s.connect = func(p preflight.Probe) preflight.Result {
-		if p.To >= 12 {
-			return preflight.TimedOut
+// A firewall that closes a part of the range is told with the ports that were
+// found closed and open, whose it is, and a range that programs can be given.
+func TestFirewallOverAPartOfTheRange(t *testing.T) {
+	for _, n := range []int{2, 4, 16, 40} {
+		for _, own := range []bool{false, true} {
+			s := flat(n)
+			s.connect = func(p preflight.Probe) preflight.Result {
+				var port int
+				_, _ = fmt.Sscanf(p.Target[strings.LastIndexByte(p.Target, ':'):], ":%d", &port)
+				if port >= 50000 && (own && p.From == 1 || !own && p.To == 1) {
+					return preflight.TimedOut
+				}
+				return preflight.OK
+			}
+			x := only(t, "I04", s.run())
+			whom := []int{1}
+			if n == 2 && own { // two nodes do not tell whose it is
+				whom = []int{0}
+			}
+			if !slices.Equal(odd(x), whom) || len(x.Values) != 1 {
+				t.Fatalf("%d nodes, own %v: %+v", n, own, x)
+			}
+			value, last := x.Values[0].Value, x.Steps[0]
+			if !strings.HasPrefix(value, "50") || !strings.Contains(value, " timed out (") || !strings.Contains(value, " open (10") && n == 2 {
+				t.Errorf("%d nodes, own %v: %s", n, own, value)
+			}
+			var lo, hi int
+			if _, err := fmt.Sscanf(last.Lines[0], "sysctl -w net.ipv4.ip_local_port_range='%d %d'", &lo, &hi); err != nil || lo < 32768 || hi >= 50000 || hi < 48000 {
+				t.Errorf("%d nodes, own %v: %+v", n, own, last)
+			}
 		}
-		return preflight.OK
 	}
-	found := ask("I04", s.run())
-	if len(found) != 1 || found[0].Severity != preflight.Warning || !strings.Contains(found[0].Text, "All 12 ports between 40000 and 40011") {
+}
+
+// poorly lets the connections between a node and the others lose packets or be slow.
+func (s *simnet) poorly(node int, how func(i int, p *preflight.Probe)) *preflight.Fleet {
+	f := s.run()
+	for i := range f.Probes {
+		p := &f.Probes[i]
+		if p.Sent = 3; p.Large {
+			p.Sent = 48
+		}
+		if p.From == node || p.To == node {
+			how(i, p)
+		}
+	}
+	return f
+}
+
+func TestPacketsThatGetLost(t *testing.T) {
+	for _, n := range []int{2, 4, 40} {
+		lost := func(i int, p *preflight.Probe) {
+			if i%3 == 0 {
+				p.Resent = 1
+			}
+		}
+		x := only(t, "I15", flat(n).poorly(1, lost))
+		if x.Severity != preflight.Warning || !slices.Contains(marked(x), 1) || n > 2 && !slices.Equal(odd(x), []int{1}) {
+			t.Errorf("%d nodes: %+v", n, x)
+		}
+		if n > 16 {
+			continue // where further ports are tried with the neighbours only
+		}
+		// What stalls or gets no answer on such a path is the same trouble.
+		x = only(t, "I15", flat(n).poorly(1, func(i int, p *preflight.Probe) {
+			lost(i, p)
+			switch {
+			case p.Large && p.Use == preflight.UseBootstrap:
+				p.Result = preflight.Lossy
+			case p.Large:
+				p.Result = preflight.Stalled
+			case i%5 == 0:
+				p.Result, p.Text = preflight.Failed, "connected, but no answer"
+			}
+		}))
+		if x.Severity != preflight.Error || !slices.Contains(marked(x), 1) {
+			t.Errorf("%d nodes: %+v", n, x)
+		}
+	}
+	// One segment that is sent again is no loss.
+	s := flat(4)
+	f := s.poorly(1, func(i int, p *preflight.Probe) {
+		if p.Large && p.Use == preflight.UseData {
+			p.Resent = 1
+		}
+	})
+	if found := judge(f); len(found) > 0 {
 		t.Errorf("%+v", found)
 	}
 }
 
+func TestPathsThatAreSlow(t *testing.T) {
+	for _, n := range []int{2, 4, 16} {
+		x := only(t, "I16", flat(n).poorly(1, func(_ int, p *preflight.Probe) {
+			if p.Large {
+				p.Mbit = 9.5
+			}
+			p.Resent = 1 // its queue overflows
+		}))
+		if x.Severity != preflight.Warning || !slices.Contains(marked(x), 1) || !strings.Contains(x.Text, "9.5 Mbit/s") {
+			t.Errorf("%d nodes: %+v", n, x)
+		}
+		x = only(t, "I16", flat(n).poorly(1, func(i int, p *preflight.Probe) {
+			switch {
+			case p.Large && p.Use == preflight.UseBootstrap:
+				p.Result = preflight.Slow
+			case p.Large:
+				p.Result = preflight.Stalled
+			case i%5 == 0:
+				p.Result = preflight.TimedOut
+			}
+		}))
+		if x.Severity != preflight.Error || !slices.Contains(marked(x), 1) {
+			t.Errorf("%d nodes: %+v", n, x)
+		}
+	}
+}
+
+// marked are the nodes that a finding names.
+func marked(x preflight.Finding) (out []int) {
+	for _, v := range x.Values {
+		out = append(out, v.Nodes...)
+	}
+	return out
+}
+
 func TestPortsThatWereNotTried(t *testing.T) {
 	s := flat(2)
-	for i := range s.fleet.Nodes {
-		s.fleet.Nodes[i].Network.PortFirst, s.fleet.Nodes[i].Network.PortLast = 10000, 20000
-	}
-	if x := only(t, "I04", s.run()); x.Severity != preflight.Note || !strings.Contains(x.Values[0].Value, "NCCL listens on 10000-20000") {
-		t.Errorf("%+v", x)
+	for _, r := range [][2]int{{10000, 20000}, {10000, 60999}, {32768, 65535 * 2}} { // another range, and parts
+		for i := range s.fleet.Nodes {
+			s.fleet.Nodes[i].Network.PortFirst, s.fleet.Nodes[i].Network.PortLast = r[0], r[1]
+		}
+		if x := only(t, "I04", s.run()); x.Severity != preflight.Note || !strings.Contains(x.Values[0].Value, fmt.Sprintf("NCCL listens on %d-%d", r[0], r[1])) {
+			t.Errorf("%+v", x)
+		}
 	}
 	s.fleet.Probes = nil
 	if found := ask("I04", &s.fleet); len(found) > 0 {
@@ -213,7 +325,7 @@ func TestNodesOfOneMachine(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	if len(s.fleet.Probes) != 8 { // two pairs, two directions, two uses
+	if len(s.fleet.Probes) != 64 { // two pairs, two directions, two uses and 14 further ports
 		t.Errorf("%d probes", len(s.fleet.Probes))
 	}
 }

@@ -3,6 +3,7 @@ package preflight
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,9 +38,9 @@ func (f *Fleet) selective() map[way]bool {
 			passes[wayOf(p)] = true
 		}
 	}
-	doubtful := f.doubtful()
+	doubtful, excused := f.doubtful(), f.excused()
 	for p := range f.tries {
-		if failed(p.Result) && passes[wayOf(p)] && !doubtful(p) {
+		if failed(p.Result) && passes[wayOf(p)] && !doubtful(p) && !excused(p) {
 			out[wayOf(p)] = true
 		}
 	}
@@ -47,10 +48,8 @@ func (f *Fleet) selective() map[way]bool {
 }
 
 // checkPorts is I04. The ports that agents listen on are a sample of those that
-// NCCL would listen on: one for each use of an address.
-func checkPorts(f *Fleet) []Finding {
-	return slices.Concat(f.closedPorts(), f.filteredPorts(), f.untried())
-}
+// NCCL would listen on.
+func checkPorts(f *Fleet) []Finding { return slices.Concat(f.closedPorts(), f.untried()) }
 
 // closedPorts finds ports that are closed beside open ones of the same address.
 func (f *Fleet) closedPorts() []Finding {
@@ -58,72 +57,146 @@ func (f *Fleet) closedPorts() []Finding {
 	if len(selective) == 0 {
 		return nil
 	}
-	what := map[int]string{}
+	byWay, excused := map[way][]*Probe{}, f.excused()
+	sampled := map[way]bool{} // other paths were tried at a port or two, which says little
 	for p := range f.tries {
-		if selective[wayOf(p)] && failed(p.Result) && what[p.To] == "" {
-			what[p.To] = fmt.Sprintf("%s %s, other ports of it not", p.Target, p.Result)
+		if p.Use == UsePorts {
+			sampled[wayOf(p)] = true
 		}
 	}
-	return one(f.faults(func(i int, _ *Facts) string { return what[i] }), Finding{
-		Text: "Some ports of an address can be connected to, and others of the same address not: a firewall chooses by port. " + f.ephemeral(),
-		Fix:  f.openPorts(),
+	evidence := f.weigh(func(p *Probe) verdict {
+		w := wayOf(p)
+		switch {
+		case selective[w] && failed(p.Result) && !excused(p):
+			return bad
+		case !selective[w] && sampled[w] && passed(p.Result):
+			return good
+		}
+		return ignored
 	})
-}
-
-// filteredPorts finds a range of ports outside which nobody could be connected
-// to: many nodes seem broken, and it is their port.
-func (f *Fleet) filteredPorts() []Finding {
-	const enough = 5 // by chance: 12 in 252, and less with more nodes
-	if !f.sick() {
-		return nil
-	}
-	open := map[int]bool{}
 	for p := range f.tries {
-		switch port := portOf(p.Target); {
-		case passed(p.Result):
-			open[port] = true
-		case failed(p.Result) && !open[port]:
-			open[port] = false
+		if w := wayOf(p); selective[w] && !excused(p) {
+			byWay[w] = append(byWay[w], p)
 		}
 	}
-	var yes, no []int
-	for port, ok := range open {
-		if ok {
-			yes = append(yes, port)
-		} else {
-			no = append(no, port)
+	found := f.accuse(evidence, choosing(), "A firewall chooses by port. "+strings.TrimSuffix(f.ephemeral(), "."))
+	all, byNode := sample{}, make([]sample, len(f.Nodes))
+	for _, fault := range evidence.blame() {
+		for _, i := range fault.attempts {
+			a := evidence.attempts[i]
+			from, to := evidence.nodes(a)
+			if fault.from.kind == onePoint && fault.to.kind == anyone && !fault.both {
+				to = from // its own firewall
+			}
+			if byNode[to] == nil {
+				byNode[to] = sample{}
+			}
+			for _, p := range byWay[wayOf(a.probe)] {
+				byNode[to].add(p)
+				all.add(p)
+			}
 		}
 	}
-	if len(yes) < enough || len(no) < enough {
-		return nil
+	for i := range found {
+		found[i].Values = f.faults(func(i int, _ *Facts) string { return byNode[i].String() })
+		found[i].Fix, found[i].Steps = "", f.openPorts(all)
 	}
-	lo, hi := slices.Min(yes), slices.Max(yes)
-	if slices.ContainsFunc(no, func(p int) bool { return p > lo && p < hi }) {
-		return nil
-	}
-	return []Finding{{
-		Severity: Warning,
-		Text: fmt.Sprintf("All %d ports between %d and %d can be connected to, and none of the %d outside: that looks like a firewall that lets a range of ports through. %s",
-			len(yes), lo, hi, len(no), f.ephemeral()),
-		Fix: f.openPorts(),
-	}}
+	return found
 }
 
-// untried is a note: gorun was told to open ports of another range than NCCL's.
+// sample is what probes found at ports: "" for one that is open.
+type sample map[int]Result
+
+func (s sample) add(p *Probe) {
+	port := portOf(p.Target)
+	switch _, known := s[port]; {
+	case failed(p.Result):
+		s[port] = p.Result
+	case passed(p.Result) && !known:
+		s[port] = ""
+	}
+}
+
+// span is neighbouring ports that are all open, or all closed.
+type span struct {
+	first, last, count int
+	closed             []Result // as what they were found; nil: they are open
+}
+
+func (s sample) spans() (out []span) {
+	for _, port := range slices.Sorted(maps.Keys(s)) {
+		r := s[port]
+		if n := len(out); n == 0 || (out[n-1].closed == nil) != (r == "") {
+			out = append(out, span{first: port})
+		}
+		x := &out[len(out)-1]
+		x.last, x.count = port, x.count+1
+		if r != "" && !slices.Contains(x.closed, r) {
+			x.closed = append(x.closed, r)
+		}
+	}
+	return out
+}
+
+// String is "50211-60871 timed out (6 tried), 33001-48876 open (10 tried)".
+func (s sample) String() string {
+	const most = 4
+	spans := s.spans()
+	closed := slices.DeleteFunc(slices.Clone(spans), func(x span) bool { return x.closed == nil })
+	open := slices.DeleteFunc(spans, func(x span) bool { return x.closed != nil })
+	var parts []string
+	for i, x := range append(closed, open...) {
+		if i == most {
+			parts = append(parts, "and more")
+			break
+		}
+		parts = append(parts, x.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (x span) String() string {
+	where, what := fmt.Sprint(x.first), "open"
+	if x.closed != nil {
+		var words []string
+		for _, r := range x.closed {
+			words = append(words, string(r))
+		}
+		slices.Sort(words)
+		what = strings.Join(words, " or ")
+	}
+	if x.count > 1 {
+		where = fmt.Sprintf("%d-%d", x.first, x.last)
+		what += fmt.Sprintf(" (%d tried)", x.count)
+	}
+	return where + " " + what
+}
+
+// untried is a note: gorun was told to open ports of another range than NCCL's,
+// or of a part of it.
 func (f *Fleet) untried() []Finding {
 	if f.Probes == nil {
 		return nil
 	}
 	return one(f.faults(func(_ int, n *Facts) string {
 		first, last := n.Network.PortFirst, n.Network.PortLast
-		tried := func(l Listener) bool { return l.Port >= first && l.Port <= last }
-		if first == 0 || len(n.Listeners) == 0 || slices.ContainsFunc(n.Listeners, tried) {
+		if first == 0 || len(n.Listeners) == 0 {
 			return ""
 		}
-		return fmt.Sprintf("tried port %d, NCCL listens on %d-%d", n.Listeners[0].Port, first, last)
+		lo, hi := n.Listeners[0].Port, n.Listeners[0].Port
+		for _, l := range n.Listeners {
+			for _, port := range l.Ports {
+				lo, hi = min(lo, port), max(hi, port)
+			}
+		}
+		if part := (last - first + 1) / 4; lo <= first+part && hi >= last-part {
+			return ""
+		}
+		return fmt.Sprintf("tried ports %d to %d, NCCL listens on %d-%d", lo, hi, first, last)
 	}), Finding{
 		Severity: Note,
-		Text:     "gorun's ports are confined to another range than the one that NCCL takes its ports from: whether that one is open between the nodes was not tried.",
+		Text:     "gorun's ports are confined to another range than the one that NCCL takes its ports from, or to a part of it: whether the rest is open between the nodes was not tried.",
+		Steps:    []Step{byHand("nothing has to be done if all of it is open; gorun tries it when it runs without --port-range")},
 	})
 }
 
@@ -135,11 +208,31 @@ func (f *Fleet) ephemeral() string {
 	return "NCCL listens on any port of net.ipv4.ip_local_port_range."
 }
 
-func (f *Fleet) openPorts() string {
-	if first, last := f.portRange(); first > 0 {
-		return fmt.Sprintf("let TCP ports %d-%d through between the nodes, in both directions", first, last)
+// enoughPorts is how many ports a node needs at least, if its programs are to be
+// given others than those that a firewall closes.
+const enoughPorts = 4096
+
+// openPorts says what to do about ports that were found closed.
+func (f *Fleet) openPorts(tried sample) []Step {
+	first, last := f.portRange()
+	if first == 0 {
+		return nil
 	}
-	return ""
+	ask := []Step{
+		byHand(fmt.Sprintf("ask the administrator of the firewall to let TCP ports %d-%d through between the nodes, in both directions: NCCL and Gloo cannot be told to use others", first, last)),
+		toLook("to find it", "nft list ruleset; iptables -S"),
+	}
+	var widest span
+	for _, s := range tried.spans() {
+		if s.closed == nil && s.last-s.first > widest.last-widest.first {
+			widest = s
+		}
+	}
+	if widest.last-widest.first < enoughPorts {
+		return ask
+	}
+	return or([]Step{asRoot("have the kernel give programs only ports that are open",
+		fmt.Sprintf("sysctl -w net.ipv4.ip_local_port_range='%d %d'", widest.first, widest.last)).everywhere()}, ask...)
 }
 
 // portRange is the widest of the nodes' ranges of ports that programs are given.

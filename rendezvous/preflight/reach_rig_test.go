@@ -36,14 +36,24 @@ func newSimnet(nodes []simnode) *simnet {
 			ip := p.Addr().String()
 			f.Network.Interfaces = append(f.Network.Interfaces, netif.Interface{Index: k + 2, Name: name, Up: true, Running: true, MTU: 9000, Device: true})
 			f.Network.Addresses = append(f.Network.Addresses, netif.Address{Index: k + 2, Label: name, IP: ip, Bits: p.Bits(), Scope: "global"})
+			ports := sixteenths(32768, 60999, i+7*k)
 			if k == 0 {
-				f.Listeners = append(f.Listeners, preflight.Listener{Iface: name, Addr: ip, Port: 40000 + i%10000, Use: preflight.UseBootstrap})
+				f.Listeners = append(f.Listeners, preflight.Listener{Iface: name, Addr: ip, Port: ports[0], Use: preflight.UseBootstrap, Ports: ports})
 			}
-			f.Listeners = append(f.Listeners, preflight.Listener{Iface: name, Addr: ip, Port: 50000 + i%10000 + k, Use: preflight.UseData})
+			f.Listeners = append(f.Listeners, preflight.Listener{Iface: name, Addr: ip, Port: ports[1], Use: preflight.UseData, Ports: ports})
 		}
 		s.fleet.Nodes = append(s.fleet.Nodes, f)
 	}
 	return s
+}
+
+// sixteenths is a port of each sixteenth of a range.
+func sixteenths(first, last, offset int) (ports []int) {
+	size := (last - first + 1) / 16
+	for part := range 16 {
+		ports = append(ports, first+part*size+offset%size)
+	}
+	return ports
 }
 
 // flat is n nodes in one subnet.
@@ -81,7 +91,7 @@ func (s *simnet) run() *preflight.Fleet {
 }
 
 // reachIDs are the rules that probes have a say in.
-func reachIDs() []string { return []string{"I02", "I03", "I04", "I05", "I06"} }
+func reachIDs() []string { return []string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"} }
 
 // ask gives what one rule finds.
 func ask(id string, f *preflight.Fleet) []preflight.Finding {

@@ -26,22 +26,27 @@ func (w *speaker) values(faults []fault) []Value {
 		}
 	}
 	for _, f := range faults {
-		why := w.results(f.attempts)
+		why := ": " + w.results(f.attempts)
+		if w.say.undirected {
+			why = ""
+		}
 		switch from, to := f.from, f.to; {
 		case f.islands != nil:
 			for i, g := range f.islands {
 				add(fmt.Sprintf("group %d", i+1), len(g) < len(f.islands[0]), g...)
 			}
 		case from.kind == anyone && to.kind == anyone:
-			add(why+", whomever they connect to", false, w.members(0)...)
+			add(w.say.nobody+why, false, w.members(0)...)
 		case to.kind == anyone:
-			add(w.direction(f, w.say.isMute)+": "+why, true, w.points[from.id].node)
+			add(w.direction(f, w.say.isMute)+why, true, w.points[from.id].node)
 		case from.kind == anyone:
-			add(w.direction(f, w.say.isDeaf)+": "+why, true, w.points[to.id].node)
+			add(w.direction(f, w.say.isDeaf)+why, true, w.points[to.id].node)
+		case from.kind == onePoint && to.kind == onePoint && w.say.undirected:
+			add(w.say.isCutOff+why, true, w.points[from.id].node, w.points[to.id].node)
 		case from.kind == onePoint && to.kind == onePoint && f.both:
-			add(fmt.Sprintf(w.say.isPair, w.name(to.id))+": "+why, true, w.points[from.id].node)
+			add(fmt.Sprintf(w.say.isPair, w.name(to.id))+why, true, w.points[from.id].node)
 		case from.kind == onePoint && to.kind == onePoint:
-			add(fmt.Sprintf(w.say.isOneWay, w.name(to.id))+": "+why, true, w.points[from.id].node)
+			add(fmt.Sprintf(w.say.isOneWay, w.name(to.id))+why, true, w.points[from.id].node)
 		default:
 			for _, h := range []half{from, to} {
 				switch h.kind {

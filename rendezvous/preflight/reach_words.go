@@ -16,6 +16,9 @@ func (f *Fleet) accuse(e *evidence, say phrases, consequence string) []Finding {
 	if len(faults) == 0 {
 		return nil
 	}
+	for i := range faults {
+		faults[i].both = faults[i].both || say.undirected
+	}
 	w := speaker{Fleet: f, evidence: e, say: say, names: f.Names(), ifaces: f.ifaces()}
 	var text []string
 	for i, g := range w.alike(faults) {
@@ -122,6 +125,9 @@ func (w *speaker) alike(faults []fault) [][]fault {
 func (w *speaker) sentence(g []fault) string {
 	f := g[0]
 	why := ": " + w.results(f.attempts) + "."
+	if w.say.undirected { // its words are the result
+		why = "."
+	}
 	var points []int
 	for _, x := range g {
 		if x.from.kind == onePoint {
@@ -152,6 +158,8 @@ func (w *speaker) sentence(g []fault) string {
 		return fmt.Sprintf(w.say.oneWay, w.name(from.id), w.name(to.id)) + why
 	case from == to:
 		return w.say.none + " within " + w.nets[from.id] + why
+	case f.both && w.say.undirected:
+		return w.say.none + " between " + w.half(from) + " and " + w.half(to) + why
 	case f.both:
 		return w.say.none + " between " + w.half(from) + " and " + w.half(to) + ", in neither direction" + why
 	default:

@@ -23,7 +23,7 @@ type Rule struct {
 func Rules() []Rule {
 	all := slices.Concat(
 		versionRules(),
-		choiceRules(), linkRules(), glooRules(), reachRules(), askedRules(),
+		choiceRules(), linkRules(), glooRules(), reachRules(), qualityRules(), askedRules(),
 		jobRules(), programRules(),
 		transportRules(), adapterRules(),
 		agreeRules(), forcedRules(), nameRules(), namedRules(),

@@ -2,7 +2,8 @@ package preflight
 
 import "slices"
 
-// reachRules judge what the probes between nodes found: I02 to I04. What the
+// reachRules judge what the probes between nodes found: I02 to I04.
+// What the
 // probes say to I05 and I06 is in stalls and impostors.
 func reachRules() []Rule {
 	return []Rule{
@@ -28,10 +29,13 @@ func reachRules() []Rule {
 		},
 		{
 			ID: "I04", Name: "port-range", Severity: Error,
-			Meaning: "If one port of an address can be connected to, so can the others: NCCL listens on any port of net.ipv4.ip_local_port_range.",
+			Meaning: "If one port of an address can be connected to, so can the others: NCCL, Gloo and the store listen on any port of net.ipv4.ip_local_port_range. Each node listens on 16 ports spread over it (with --port-range: over that, and a note says what was not tried).",
 			Users:   "Works sometimes; time-outs at random.",
-			Fix:     "let every TCP port through between the nodes, above all the range that NCCL listens on:\n  sysctl net.ipv4.ip_local_port_range",
-			Check:   checkPorts,
+			Steps: []Step{
+				byHand("ask the administrator of the firewalls to let all TCP ports of net.ipv4.ip_local_port_range through between the nodes, in both directions: NCCL and Gloo cannot be told to use others"),
+				toLook("to find it", "nft list ruleset; iptables -S"),
+			},
+			Check: checkPorts,
 		},
 	}
 }
@@ -47,7 +51,9 @@ func failed(r Result) bool {
 }
 
 // passed tells whether a connection was made with whom it was meant for.
-func passed(r Result) bool { return r == OK || r == OtherSource || r == Stalled }
+func passed(r Result) bool {
+	return r == OK || r == OtherSource || r == Stalled || r == Lossy || r == Slow
+}
 
 // sick tells whether any probe failed.
 func (f *Fleet) sick() bool {
@@ -63,7 +69,7 @@ func checkBootstrap(f *Fleet) []Finding {
 	if !f.sick() {
 		return f.translated()
 	}
-	selective, doubtful := f.selective(), f.doubtful()
+	selective, doubtful, excused := f.selective(), f.doubtful(), f.excused()
 	var all []Finding
 	for _, u := range []struct {
 		use Use
@@ -78,8 +84,8 @@ func checkBootstrap(f *Fleet) []Finding {
 				return ignored
 			case passed(p.Result):
 				return good
-			case !failed(p.Result), selective[wayOf(p)], doubtful(p):
-				return ignored // I04, I06
+			case !failed(p.Result), selective[wayOf(p)], doubtful(p), excused(p):
+				return ignored // I04, I06, I15 and I16
 			}
 			return bad
 		})
@@ -92,7 +98,7 @@ func checkData(f *Fleet) []Finding {
 	if !f.sick() {
 		return nil
 	}
-	selective, doubtful := f.selective(), f.doubtful()
+	selective, doubtful, excused := f.selective(), f.doubtful(), f.excused()
 	told := map[way]bool{} // as I02
 	for p := range f.tries {
 		if p.Use == UseBootstrap && failed(p.Result) {
@@ -105,7 +111,7 @@ func checkData(f *Fleet) []Finding {
 			return ignored
 		case passed(p.Result):
 			return good
-		case !failed(p.Result), told[wayOf(p)], selective[wayOf(p)], doubtful(p):
+		case !failed(p.Result), told[wayOf(p)], selective[wayOf(p)], doubtful(p), excused(p):
 			return ignored
 		}
 		return bad
@@ -123,10 +129,11 @@ func (f *Fleet) stalls() []Finding {
 	if !slices.ContainsFunc(f.Probes, func(p Probe) bool { return p.Result == Stalled }) {
 		return nil
 	}
-	doubtful := f.doubtful()
+	doubtful, ways := f.doubtful(), f.qualities()
 	evidence := f.weigh(func(p *Probe) verdict {
+		q := ways[wayOf(p)]
 		switch {
-		case p.Result == Stalled && doubtful(p):
+		case p.Result == Stalled && (doubtful(p) || q != nil && (q.isLossy() || q.isSlow())): // I06, I15, I16
 			return ignored
 		case p.Result == Stalled:
 			return bad

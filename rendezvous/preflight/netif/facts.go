@@ -21,6 +21,7 @@ type Facts struct {
 	ARPIgnore  int         `json:"arp_ignore"`          // net.ipv4.conf.all.arp_ignore, -1 unknown
 	PortFirst  int         `json:"port_first"`          // net.ipv4.ip_local_port_range; 0 unknown
 	PortLast   int         `json:"port_last"`
+	Reserved   [][2]int    `json:"ports_reserved,omitempty"` // net.ipv4.ip_local_reserved_ports: what no program is given, first and last of each part
 }
 
 // Interface is one link.

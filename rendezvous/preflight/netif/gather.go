@@ -68,6 +68,7 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 	f.RPFilter = o.number("/proc/sys/net/ipv4/conf/all/rp_filter", -1)
 	f.ARPIgnore = o.number("/proc/sys/net/ipv4/conf/all/arp_ignore", -1)
 	_, _ = fmt.Sscan(o.read("/proc/sys/net/ipv4/ip_local_port_range"), &f.PortFirst, &f.PortLast)
+	f.Reserved = spans(o.read("/proc/sys/net/ipv4/ip_local_reserved_ports"))
 	if err := o.resolve(ctx, &f); err != nil {
 		missing("host name", err)
 	}
@@ -110,9 +111,25 @@ func (o Options) devices(f *Facts) {
 	}
 }
 
+// spans reads "8080,30000-32767". What is no span, or cut off, is left out.
+func spans(text string) (out [][2]int) {
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isSpan := strings.Cut(part, "-")
+		if !isSpan {
+			last = first
+		}
+		lo, err := strconv.Atoi(first)
+		hi, err2 := strconv.Atoi(last)
+		if err == nil && err2 == nil && lo > 0 && lo <= hi {
+			out = append(out, [2]int{lo, hi})
+		}
+	}
+	return out
+}
+
 // read is the first line of a small file, "" when it cannot be read.
 func (o Options) read(p string) string {
-	b, _, _ := tree.New(o.Root).ReadHead(p, 128)
+	b, _, _ := tree.New(o.Root).ReadHead(p, 4<<10)
 	s, _, _ := strings.Cut(string(b), "\n")
 	return strings.TrimSpace(s)
 }

@@ -44,18 +44,19 @@ func dumps(request int) ([]byte, error) {
 
 func TestGatherReadsSysAndProc(t *testing.T) {
 	root := fakeRoot(t, map[string]string{
-		"sys/class/net/eth0/ifindex":            "2\n",
-		"sys/class/net/eth0/speed":              "100000\n",
-		"sys/class/net/eth0/device/vendor":      "0x15b3\n",
-		"sys/class/net/eth1/ifindex":            "77\n", // another namespace's
-		"sys/class/net/eth1/device/vendor":      "0x15b3\n",
-		"sys/class/net/bond0/ifindex":           "4\n",
-		"sys/class/net/bond0/speed":             "-1\n",
-		"sys/class/net/eth9/ifindex":            "5\n",
-		"sys/class/net/eth9/speed":              "10000\n",
-		"proc/sys/net/ipv4/conf/all/rp_filter":  "2\n",
-		"proc/sys/net/ipv4/ip_local_port_range": "32768\t60999\n",
-		"etc/hosts":                             "127.0.0.1 localhost\n10.0.0.1 other MyHost # comment\n127.0.1.1 myhost.example myhost\n",
+		"sys/class/net/eth0/ifindex":                "2\n",
+		"sys/class/net/eth0/speed":                  "100000\n",
+		"sys/class/net/eth0/device/vendor":          "0x15b3\n",
+		"sys/class/net/eth1/ifindex":                "77\n", // another namespace's
+		"sys/class/net/eth1/device/vendor":          "0x15b3\n",
+		"sys/class/net/bond0/ifindex":               "4\n",
+		"sys/class/net/bond0/speed":                 "-1\n",
+		"sys/class/net/eth9/ifindex":                "5\n",
+		"sys/class/net/eth9/speed":                  "10000\n",
+		"proc/sys/net/ipv4/conf/all/rp_filter":      "2\n",
+		"proc/sys/net/ipv4/ip_local_port_range":     "32768\t60999\n",
+		"proc/sys/net/ipv4/ip_local_reserved_ports": "8080,40000-41000\n",
+		"etc/hosts": "127.0.0.1 localhost\n10.0.0.1 other MyHost # comment\n127.0.1.1 myhost.example myhost\n",
 	})
 	f, unknown := Gather(t.Context(), Options{Root: root, Host: "myhost", dump: dumps})
 	if len(unknown) > 0 {
@@ -74,7 +75,7 @@ func TestGatherReadsSysAndProc(t *testing.T) {
 			{Index: 5, Label: "eth9", IP: "10.0.0.3", Bits: 24, Scope: "global"},
 		},
 		Host: "myhost", Hostname: []string{"127.0.1.1", "10.0.0.1"}, HostFrom: "/etc/hosts", HostKnown: true,
-		RPFilter: 2, ARPIgnore: -1, PortFirst: 32768, PortLast: 60999,
+		RPFilter: 2, ARPIgnore: -1, PortFirst: 32768, PortLast: 60999, Reserved: [][2]int{{8080, 8080}, {40000, 41000}},
 	}
 	if !reflect.DeepEqual(f, want) {
 		t.Errorf("got  %+v\nwant %+v", f, want)

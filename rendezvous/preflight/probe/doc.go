@@ -8,12 +8,19 @@
 // from one chosen address to one chosen address, proves that it belongs to the
 // job, learns who answered and which source address was seen there, and sends
 // 64 KiB each way where the plan says so, since a path with too small an MTU
-// carries small packets only.
+// carries small packets only. Each address listens on several ports, spread over
+// the range that programs get ports from, since a firewall may let through a part
+// of it.
+//
+// A probe that nobody answers is tried again beside the first time, a few times:
+// a lost packet is no closed port. What the kernel counts for its connections
+// (TCP_INFO) tells packets that get lost, and a path that is slow, from one that
+// large packets do not pass.
 //
 // One exchange, integers in big endian:
 //
 //	hello    magic[8] nonce[16] length(2) id size(4) mac[32]
-//	reply    magic[8] length(2) id length(1) seen mac[32]
+//	reply    magic[8] length(2) id length(1) seen clock(8) mac[32]
 //	payload  size bytes from the client, 1 byte back, size bytes back
 //
 // Each mac is an HMAC-SHA256 under the job's key over what stands before it and,

@@ -71,7 +71,7 @@ func FuzzClient(f *testing.F) {
 		talk(t, data, func(_ context.Context, conn net.Conn) {
 			defer conn.Close()
 			var r preflight.Probe
-			switch result, _ := c.exchange(conn, Target{ID: "b", Large: true}, host(&net.TCPAddr{}), &r); result {
+			switch result, _ := c.exchange(conn, Target{ID: "b", Large: true}, &r); result {
 			case preflight.OK, preflight.OtherSource, preflight.Stalled, "":
 				t.Errorf("%q of %q", result, data)
 			}

@@ -81,6 +81,7 @@ func (l *lab) start(i int, h string, ports Ports) {
 	f.Node = preflight.Node{ID: fmt.Sprint("id", i), Host: fmt.Sprint("host", i), Workers: 1}
 	f.Host.BootID = fmt.Sprint("boot", i)
 	f.GPU.Driver = true // the job is NCCL's concern
+	f.Network.PortFirst, f.Network.PortLast = ports.Lo, ports.Hi
 	f.Network.Interfaces = []netif.Interface{{Index: 2, Name: name, Up: true, Running: true, MTU: 1500, Device: true}}
 	f.Network.Addresses = []netif.Address{{Index: 2, Label: name, IP: ip, Bits: p.Bits(), Scope: "global"}}
 
@@ -146,7 +147,7 @@ func (l *lab) probe() *preflight.Fleet {
 	return &l.fleet
 }
 
-// results are what one node found at another, both uses.
+// results are what one node found at another, whatever the port and the use.
 func (l *lab) results(from, to int) []preflight.Result {
 	var out []preflight.Result
 	for _, p := range l.fleet.Probes {
@@ -162,7 +163,7 @@ func (l *lab) results(from, to int) []preflight.Result {
 func (l *lab) found() map[string]string {
 	out := map[string]string{}
 	for _, x := range preflight.Compare(&l.fleet, preflight.Options{}) {
-		if slices.Contains([]string{"I02", "I03", "I04", "I05", "I06"}, x.ID) {
+		if slices.Contains([]string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"}, x.ID) {
 			out[x.ID] += x.Text
 			for _, v := range x.Values {
 				out[x.ID] += fmt.Sprintf(" [%v %s]", v.Nodes, v.Value)

@@ -32,9 +32,9 @@ func (l *lab) says(id string, parts ...string) {
 
 func TestNetworkThatWorks(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Ports{}, "eth0 10.77.0.1/24", "bond0 10.77.0.2/24", "ens7 10.77.0.3/24")
+	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "bond0 10.77.0.2/24", "ens7 10.77.0.3/24")
 	for _, p := range l.probe().Probes {
-		if p.Result != preflight.OK || p.Seen != p.Source || !p.Large {
+		if p.Result != preflight.OK || p.Seen != p.Source || p.Large == (p.Use == preflight.UsePorts) || p.RoundMS <= 0 || p.Sent < 2 {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -45,7 +45,7 @@ func TestNetworkThatWorks(t *testing.T) {
 
 func TestNetworkOfTwoSubnets(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Ports{}, "eth0 10.37.8.71/24", "eth0 10.37.8.72/24", "eth1 10.37.12.78/24")
+	l := newLab(t, everyday(), "eth0 10.37.8.71/24", "eth0 10.37.8.72/24", "eth1 10.37.12.78/24")
 	l.probe()
 	l.expect(0, 1, preflight.OK)
 	l.expect(0, 2, preflight.NoRoute)
@@ -55,7 +55,7 @@ func TestNetworkOfTwoSubnets(t *testing.T) {
 
 func TestNetworkWithAFirewallThatDrops(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Ports{}, "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	l.firewall(1, "-A INPUT -p tcp --syn -j DROP")
 	l.probe()
 	l.expect(0, 1, preflight.TimedOut)
@@ -66,42 +66,81 @@ func TestNetworkWithAFirewallThatDrops(t *testing.T) {
 
 func TestNetworkWithAFirewallThatRejects(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Ports{}, "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	l.firewall(1, "-A INPUT -p tcp --syn -s 10.77.0.1 -j REJECT --reject-with tcp-reset")
 	l.firewall(1, "-A INPUT -p tcp --syn -s 10.77.0.3 -j REJECT --reject-with icmp-host-prohibited")
 	l.probe()
 	l.expect(0, 1, preflight.Refused)
-	l.expect(2, 1, preflight.NoRoute)
-	l.says("I02", "Nobody can connect to host1 (eth0 10.77.0.2): no route or refused.")
+	if got := l.results(2, 1); !slices.Contains(got, preflight.NoRoute) || slices.Contains(got, preflight.OK) { // the kernel limits such answers
+		t.Errorf("2 -> 1: %q", got)
+	}
+	l.says("I02", "Nobody can connect to host1 (eth0 10.77.0.2): ", "refused")
 }
+
+// everyday are the ports that Linux gives programs.
+func everyday() Ports { return Ports{Lo: 32768, Hi: 60999} }
 
 func TestNetworkWithAFirewallThatChoosesByPort(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Ports{}, "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
-	_, port, _ := strings.Cut(target2(l, 1).Target, ":")
-	l.firewall(1, "-A INPUT -p tcp --syn --dport "+port+" -j DROP")
-	l.probe()
-	l.expect(0, 1, preflight.OK, preflight.TimedOut)
-	l.says("I04", "Some ports of an address can be connected to", "[[1] 10.77.0.2:"+port+" timed out")
+	for name, c := range map[string]struct {
+		host int
+		rule string
+		want preflight.Result
+		says string
+	}{
+		"drops":         {1, "-A INPUT -p tcp --dport 50000:60999 -j DROP", preflight.TimedOut, "[[1] 5"},
+		"rejects":       {1, "-A INPUT -p tcp --syn --dport 45000:60999 -j REJECT --reject-with tcp-reset", preflight.Refused, "[[1] 4"},
+		"drops its own": {2, "-A OUTPUT -p tcp --syn --dport 50000:60999 -j DROP", preflight.TimedOut, "[[2] 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+			l.firewall(c.host, c.rule)
+			l.probe()
+			if c.host == 1 {
+				l.expect(0, 1, preflight.OK, c.want)
+				l.expect(0, 2, preflight.OK)
+			} else {
+				l.expect(2, 1, preflight.OK, c.want)
+				l.expect(0, 1, preflight.OK)
+			}
+			l.says("I04", "Some ports of ", c.says, string(c.want)+" (", "open (")
+		})
+	}
 }
 
-// target2 is the second listener of a host.
-func target2(l *lab, host int) Target {
-	for _, p := range Plans(&l.fleet) {
-		for _, g := range p.Targets {
-			if g.To == host && g.Use == preflight.UseData {
-				return g
-			}
-		}
+// Packets that get lost are told as that, not as closed ports or their size.
+func TestNetworkThatLosesPackets(t *testing.T) {
+	t.Parallel()
+	for _, share := range []string{"0.15", "0.3"} {
+		t.Run(share, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
+			l.firewall(1, "-A INPUT -i eth0 -m statistic --mode random --probability "+share+" -j DROP")
+			l.probe()
+			l.says("I15", "had to be sent again")
+		})
 	}
-	return Target{}
+}
+
+func TestNetworkThatIsSlow(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []string{"1mbit", "10mbit"} {
+		t.Run(rate, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
+			l.do("tc", "-n", l.host(-1), "qdisc", "replace", "dev", "p1", "root", "tbf", "rate", rate, "burst", "32k", "latency", "100ms")
+			l.probe()
+			l.says("I16", "Mbit/s were seen")
+		})
+	}
 }
 
 // The hosts believe in packets of 9000 bytes, and the switch's port of one of
 // them passes 1500: it drops what is larger, as switches do, without a word.
 func TestNetworkThatDropsLargePackets(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Ports{}, "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	for i := range l.nodes {
 		l.ip(i, "link set eth0 mtu 9000")
 		l.ip(i, "link set eth0 gso_max_segs 1") // a veth does not cut large packets up
@@ -109,8 +148,8 @@ func TestNetworkThatDropsLargePackets(t *testing.T) {
 	l.ip(-1, "link set p1 mtu 1500")
 	l.probe()
 	l.expect(0, 2, preflight.OK)
-	l.expect(0, 1, preflight.Stalled)
-	l.expect(1, 2, preflight.Stalled)
+	l.expect(0, 1, preflight.OK, preflight.Stalled) // small packets pass
+	l.expect(1, 2, preflight.OK, preflight.Stalled)
 	l.says("I05", "Large packets do not pass to or from host1 (eth0 10.77.0.2): stalled.")
 }
 
@@ -118,7 +157,7 @@ func TestNetworkThatDropsLargePackets(t *testing.T) {
 // may change in the middle: whatever the probes find, it is told as that.
 func TestNetworkWithAnAddressTwice(t *testing.T) {
 	t.Parallel()
-	one := Ports{41000, 41000} // so that the other holder answers
+	one := Ports{Lo: 41000, Hi: 41000} // so that the other holder answers
 	l := newLab(t, one, "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.2/24")
 	l.probe()
 	if slices.Equal(l.results(0, 1), l.results(0, 2)) && slices.Contains(l.results(0, 1), preflight.OK) {
@@ -129,7 +168,7 @@ func TestNetworkWithAnAddressTwice(t *testing.T) {
 
 func TestNetworkWithAnInterfaceDown(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Ports{}, "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	l.ip(1, "link set eth0 down")
 	l.probe()
 	l.expect(0, 2, preflight.OK)
@@ -140,7 +179,7 @@ func TestNetworkWithAnInterfaceDown(t *testing.T) {
 
 func TestNetworkAfterAnAddressIsGone(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Ports{}, "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	l.ip(1, "addr del 10.77.0.2/24 dev eth0")
 	l.probe()
 	l.expect(1, 0, preflight.NoAddress)
@@ -150,7 +189,7 @@ func TestNetworkAfterAnAddressIsGone(t *testing.T) {
 
 func TestNetworkThatTranslates(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Ports{}, "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
+	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
 	l.ip(0, "addr add 10.77.0.99/24 dev eth0")
 	l.firewall(0, "-t nat -A POSTROUTING -p tcp -j SNAT --to-source 10.77.0.99")
 	l.probe()

@@ -38,7 +38,7 @@ func beNode() int {
 	if !in.Scan() || json.Unmarshal(in.Bytes(), &o) != nil {
 		return 1
 	}
-	options := Options{Key: "lab", ID: o.ID}
+	options := Options{Key: "lab", ID: o.ID, Ports: o.Ports}
 	s, errs := Listen(options, o.Addrs, o.Ports)
 	for _, err := range errs {
 		fmt.Fprintln(os.Stderr, err)

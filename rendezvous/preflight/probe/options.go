@@ -25,6 +25,8 @@ type Options struct {
 	// Total bounds Run as a whole. Default 9 s: two waves of connections that
 	// time out.
 	Total time.Duration
+	// Ports are those that connections begin at; zero: the kernel chooses.
+	Ports Ports
 	// Parallel is how many probes are under way at a time. Default 64.
 	Parallel int
 	// Pool counts the connections that the server accepts. Nil: nothing does.

@@ -11,8 +11,8 @@ import (
 )
 
 // Bounds of a plan. A plan comes from the coordinator; these are what it can at
-// most make a node do: MaxTargets connections to MaxPeers nodes, each to an
-// address of one host, once.
+// most make a node do: MaxTargets connections to MaxPeers nodes, each to a port
+// of an address of one host, once.
 const (
 	MaxPeers   = 128
 	MaxTargets = allPairs * perNode
@@ -21,7 +21,8 @@ const (
 
 	maxData = 16 // NCCL uses at most so many interfaces (MAX_IFS)
 	maxGloo = 4
-	perNode = 1 + maxData + maxGloo
+	maxMore = 32 // further ports
+	perNode = 1 + maxData + maxGloo + maxMore
 	maxRank = 100_000
 	maxName = 64 // of an interface
 )
@@ -106,7 +107,7 @@ func (t Target) validate(self int) error {
 		return fmt.Errorf("it is node %d's", t.To)
 	case len(t.ID) > maxID || len(t.Iface) > maxName:
 		return errors.New("a name is too long")
-	case !slices.Contains([]preflight.Use{preflight.UseBootstrap, preflight.UseData, preflight.UseGloo}, t.Use):
+	case !slices.Contains([]preflight.Use{preflight.UseBootstrap, preflight.UseData, preflight.UseGloo, preflight.UsePorts}, t.Use):
 		return fmt.Errorf("for %q", t.Use)
 	}
 	return nil

@@ -94,6 +94,9 @@ func TestLargestPlanIsValid(t *testing.T) {
 	var nodes [][]preflight.Listener
 	for i := range allPairs {
 		ls := []preflight.Listener{listener(fmt.Sprintf("10.0.0.%d", i+1), 1, preflight.UseBootstrap)}
+		for port := range 100 {
+			ls[0].Ports = append(ls[0].Ports, port+1)
+		}
 		for k := range 2 * maxData {
 			ls = append(ls, listener(fmt.Sprintf("10.1.%d.%d", k, i+1), 2, preflight.UseData), listener(fmt.Sprintf("10.2.%d.%d", k, i+1), 3, preflight.UseGloo))
 		}
@@ -104,7 +107,7 @@ func TestLargestPlanIsValid(t *testing.T) {
 		f.Nodes[i].Node.ID = strings.Repeat("x", 60)
 	}
 	for _, p := range Plans(f) {
-		if len(p.Targets) != (allPairs-1)*perNode {
+		if len(p.Targets) < (allPairs-1)*(perNode-maxMore)+2 || len(p.Targets) > MaxTargets {
 			t.Fatalf("%d targets", len(p.Targets))
 		}
 		data, err := json.Marshal(p)

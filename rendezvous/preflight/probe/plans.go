@@ -12,7 +12,9 @@ import (
 // Plans says for each node of a fleet, by group rank, what it connects to: the
 // listeners of its partners (Schedule), each from this side's address of the
 // same use. NCCL pairs its interfaces by index, so the k-th data address meets
-// the k-th of the other side, and the shorter list is repeated.
+// the k-th of the other side, and the shorter list is repeated. After that come
+// further ports of the same addresses, of all partners in a small fleet and of
+// the neighbours in a large one.
 //
 // Nodes that share a machine and its network namespace are not probed: nothing
 // lies between them. Nor are addresses that no connection could tell more about
@@ -27,7 +29,7 @@ func Plans(f *preflight.Fleet) []Plan {
 	out := make([]Plan, n)
 	for i, partners := range Schedule(n) {
 		out[i] = Plan{Node: i}
-		var rest []Target // after every partner's first address
+		var rest, last []Target // after every partner's first address
 		for _, j := range partners {
 			if places[i] >= 0 && places[i] == places[j] {
 				continue
@@ -40,8 +42,11 @@ func Plans(f *preflight.Fleet) []Plan {
 				out[i].Targets = append(out[i].Targets, ts[0])
 				rest = append(rest, ts[1:]...)
 			}
+			if n <= small || distance(i, j, n) == 1 {
+				last = append(last, more(ts, &f.Nodes[j])...)
+			}
 		}
-		out[i].Targets = append(out[i].Targets, rest...)
+		out[i].Targets = slices.Concat(out[i].Targets, rest, last)
 	}
 	return out
 }
@@ -76,6 +81,59 @@ func newSide(f *preflight.Facts) side {
 	return side{
 		ends(preflight.UseBootstrap, 1), ends(preflight.UseData, maxData), ends(preflight.UseGloo, maxGloo),
 	}
+}
+
+// more are further ports of the addresses that a node is probed at, each address
+// from one source only.
+func more(ts []Target, f *preflight.Facts) []Target {
+	type path struct{ source, target string }
+	tried := map[path][]string{}
+	var paths []path
+	first := map[path]Target{}
+	for _, t := range ts {
+		host, port, _ := net.SplitHostPort(t.Target)
+		k := path{t.Source, host}
+		if tried[k] == nil {
+			paths = append(paths, k)
+			first[k] = t
+		}
+		tried[k] = append(tried[k], port)
+	}
+	var out []Target
+	for i, k := range paths {
+		quota := (maxMore - len(out)) / (len(paths) - i)
+		var ports []string
+		for _, port := range open(f, k.target) {
+			if !slices.Contains(tried[k], port) {
+				ports = append(ports, port)
+			}
+		}
+		for n := range min(quota, len(ports)) {
+			t := first[k]
+			t.Use, t.Large = preflight.UsePorts, false
+			t.Target = net.JoinHostPort(k.target, ports[n*len(ports)/min(quota, len(ports))])
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// open are the ports of a node's address, whatever the zone by which this side
+// names it.
+func open(f *preflight.Facts, host string) (ports []string) {
+	want, _ := netip.ParseAddr(host)
+	for _, l := range f.Listeners {
+		addr, err := netip.ParseAddr(l.Addr)
+		if err != nil || addr.Unmap().WithZone("") != want.WithZone("") {
+			continue
+		}
+		for _, port := range l.Ports[:min(len(l.Ports), maxMore)] {
+			if text := strconv.Itoa(port); port > 0 && port < 65536 && !slices.Contains(ports, text) {
+				ports = append(ports, text)
+			}
+		}
+	}
+	return ports
 }
 
 // meet pairs the ends of two nodes.

@@ -9,8 +9,12 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// maxText bounds the system's words in a report, in bytes.
-const maxText = 256
+// maxText bounds the system's words in a report, in bytes; maxSegments the
+// segments of one probe.
+const (
+	maxText     = 256
+	maxSegments = 1 << 20
+)
 
 // DecodeReport reads what the node of a plan says that it found. Only what it
 // found is believed: each result must be of a target of the plan, in the plan's
@@ -35,7 +39,8 @@ func DecodeReport(data []byte, p Plan) ([]preflight.Probe, error) {
 		if !slices.Contains(results(), r.Result) {
 			return nil, fmt.Errorf("a report of probes has the result %q", clean(string(r.Result)))
 		}
-		if len(r.Answer) > maxID || len(r.Seen) > maxSeen || r.TookMS < 0 {
+		if len(r.Answer) > maxID || len(r.Seen) > maxSeen || r.TookMS < 0 || r.RoundMS < 0 || r.Mbit < 0 ||
+			r.Sent < 0 || r.Sent > maxSegments || r.Resent < 0 || r.Resent > maxSegments || r.Silent < 0 || r.Silent > r.Resent {
 			return nil, fmt.Errorf("a report of probes makes no sense at result %d", i)
 		}
 		got[i].Text, got[i].Seen, got[i].Answer = clean(r.Text), clean(r.Seen), clean(r.Answer)
@@ -52,6 +57,7 @@ func results() []preflight.Result {
 	return []preflight.Result{
 		preflight.OK, preflight.Refused, preflight.NoRoute, preflight.TimedOut, preflight.Stalled, preflight.Reset,
 		preflight.Denied, preflight.NoAddress, preflight.Stranger, preflight.OtherSource, preflight.Failed,
+		preflight.Lossy, preflight.Slow,
 	}
 }
 

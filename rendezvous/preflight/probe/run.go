@@ -10,7 +10,10 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
@@ -67,6 +70,12 @@ func Run(ctx context.Context, o Options, p Plan) []preflight.Probe {
 	return slices.Clip(out)
 }
 
+const (
+	// again is after which time a try that has not ended gets company. The
+	// third and the fourth begin after twice and four times as long.
+	again = 500 * time.Millisecond
+)
+
 // client makes one probe after the other.
 type client struct {
 	options Options
@@ -74,35 +83,127 @@ type client struct {
 	zeros   []byte
 }
 
-// probe fills in what it found; no result if the time ran out that all share.
+// probe makes tries until one says how it is. A try that is not answered is not
+// waited for alone: another one begins beside it, and all end when the first one
+// does. There is no result if the time ran out that all probes share.
 func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 	source, err := netip.ParseAddr(t.Source)
 	if err != nil {
 		r.Result, r.Text = preflight.Failed, err.Error()
 		return
 	}
-	d := net.Dialer{
-		Timeout: c.options.Connect, KeepAlive: -1,
-		LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0)),
+	all, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begin, from := time.Now(), c.options.Ports.quarters()
+	done := make(chan found, len(from))
+	try := func(k int) {
+		p := *r
+		go func() { done <- c.try(all, t, begin, c.dialer(source, from[k]), &p) }()
 	}
-	conn, err := d.DialContext(ctx, "tcp", t.Target)
-	if err != nil {
-		if !over(ctx) {
-			r.Result, r.Text = classify(err)
-			if r.Result == preflight.TimedOut {
-				r.Text = fmt.Sprintf("no connection within %s", c.options.Connect)
+	timer := time.NewTimer(again)
+	defer timer.Stop()
+	try(0)
+	sent, resent, silent := 0, 0, 0
+	for begun, ended := 1, 0; ended < begun; {
+		select {
+		case f := <-done:
+			ended++
+			sent, resent = sent+f.probe.Sent, resent+f.probe.Resent
+			if f.silent {
+				silent++
+			}
+			if f.probe.Result != "" && (r.Result == "" || says(f.probe.Result) > says(r.Result)) {
+				*r = *f.probe
+			}
+			if says(f.probe.Result) == decided {
+				cancel()
+			}
+		case <-timer.C:
+			if begun < len(from) && all.Err() == nil {
+				try(begun)
+				timer.Reset(again << (begun - 1))
+				begun++
 			}
 		}
-		return
+	}
+	if over(ctx) && says(r.Result) != decided {
+		r.Result = ""
+	}
+	if time.Duration(r.RoundMS*float64(time.Millisecond)) < again/2 { // else an answer may just have been under way
+		r.Silent = silent
+	}
+	r.Sent, r.Resent = sent+r.Silent, resent+r.Silent
+	if r.Mbit > 0 && r.Result == preflight.OK {
+		r.Mbit = c.gauge(ctx, t, c.dialer(source, from[0]))
+	}
+}
+
+// found is what a try found.
+type found struct {
+	probe  *preflight.Probe
+	silent bool // it was not connected for a time after which it should have been
+}
+
+// decided is what says returns of a result that no other try can change.
+const decided = 5
+
+// says is how much a result says: what got further says more.
+func says(r preflight.Result) int {
+	switch r {
+	case "":
+		return 0
+	case preflight.TimedOut:
+		return 1
+	case preflight.Failed:
+		return 2
+	case preflight.Stalled:
+		return 3
+	case preflight.Lossy, preflight.Slow:
+		return 4
+	default:
+		return decided
+	}
+}
+
+// dialer begins at the source, at the first of the ports that is free.
+func (c *client) dialer(source netip.Addr, ports []int) dialer {
+	return func(ctx context.Context, target string, deadline time.Time) (conn net.Conn, err error) {
+		for _, port := range ports {
+			d := net.Dialer{Deadline: deadline, KeepAlive: -1, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, uint16(port)))}
+			if conn, err = d.DialContext(ctx, "tcp", target); !errors.Is(err, syscall.EADDRINUSE) {
+				break
+			}
+		}
+		return conn, err
+	}
+}
+
+type dialer func(ctx context.Context, target string, deadline time.Time) (net.Conn, error)
+
+// try connects once; no result if ctx ended first.
+func (c *client) try(ctx context.Context, t Target, begin time.Time, dial dialer, r *preflight.Probe) found {
+	delay := time.Since(begin)
+	conn, err := dial(ctx, t.Target, begin.Add(c.options.Connect))
+	if err != nil {
+		if ctx.Err() != nil || over(ctx) {
+			return found{r, time.Since(begin)-delay >= again}
+		}
+		r.Result, r.Text = classify(err)
+		if r.Result == preflight.TimedOut {
+			r.Text = fmt.Sprintf("no connection within %s", c.options.Connect)
+		}
+		return found{probe: r}
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	_ = conn.SetDeadline(time.Now().Add(c.options.Exchange))
-	result, text := c.exchange(conn, t, source, r)
-	if !over(ctx) {
+	_ = conn.SetDeadline(time.Now().Add(max(c.options.Exchange-delay, again)))
+	result, text := c.exchange(conn, t, r)
+	r.Sent, r.Resent = segments(tcpInfo(conn))
+	if ctx.Err() == nil && !over(ctx) {
 		r.Result, r.Text = result, text
 	}
+	return found{probe: r}
 }
 
 // over reports whether the time of all probes is over. The dialer keeps the
@@ -113,16 +214,18 @@ func over(ctx context.Context) bool {
 }
 
 // exchange says what happens on a connection.
-func (c *client) exchange(conn net.Conn, t Target, source netip.Addr, r *preflight.Probe) (preflight.Result, string) {
+func (c *client) exchange(conn net.Conn, t Target, r *preflight.Probe) (preflight.Result, string) {
 	size := 0
 	if t.Large {
 		size = payload
 	}
 	h := newHello(c.options.ID, uint32(size))
+	asked := time.Now()
 	if _, err := conn.Write(h.encode(c.key)); err != nil {
 		return classify(err)
 	}
 	answer, err := readReply(conn, c.key, h.nonce)
+	heard := time.Now()
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return preflight.Stranger, "it closed the connection without an answer"
@@ -133,41 +236,101 @@ func (c *client) exchange(conn net.Conn, t Target, source netip.Addr, r *preflig
 	case err != nil:
 		return preflight.Stranger, err.Error()
 	}
+	round := heard.Sub(asked)
+	r.RoundMS = float64(round.Microseconds()) / 1000
+	r.Ahead = answer.clock - asked.Add(round/2).UnixNano()
 	r.Answer, r.Seen = answer.id, answer.seen.String()
 	if answer.id != t.ID {
 		return preflight.Stranger, "another node of this job answered"
 	}
 	if size > 0 {
-		if result, text := c.load(conn, size); result != preflight.OK {
+		if result, text := c.load(conn, size, r); result != preflight.OK {
 			return result, text
 		}
 	}
-	if answer.seen != source.Unmap().WithZone("") {
+	if source := host(conn.LocalAddr()); answer.seen != source {
 		return preflight.OtherSource, fmt.Sprintf("sent from %s, arrived from %s", source, answer.seen)
 	}
 	return preflight.OK, ""
 }
 
 // load sends the payload each way.
-func (c *client) load(conn net.Conn, size int) (preflight.Result, string) {
-	fault := func(err error, way string) (preflight.Result, string) {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return preflight.Stalled, fmt.Sprintf("%d KiB %s did not arrive within %s", size>>10, way, c.options.Exchange)
-		}
-		return classify(err)
-	}
-	if err := sendZeros(conn, c.zeros, size); err != nil {
-		return fault(err, "to it")
-	}
+func (c *client) load(conn net.Conn, size int, r *preflight.Probe) (preflight.Result, string) {
+	begin := time.Now()
+	before := tcpInfo(conn).Bytes_acked
+	err := sendZeros(conn, c.zeros, size)
 	var b [1]byte
-	if _, err := io.ReadFull(conn, b[:]); err != nil {
-		return fault(err, "to it")
+	if err == nil {
+		_, err = io.ReadFull(conn, b[:])
 	}
-	if b[0] != received {
+	info, took := tcpInfo(conn), time.Since(begin)
+	arrived := int(info.Bytes_acked - before)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded) && arrived >= size:
+		return preflight.Failed, fmt.Sprintf("%d KiB arrived, but no answer to them within %s", size>>10, c.options.Exchange)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return c.stuck(info, arrived, "to it", r, took)
+	case err != nil:
+		return classify(err)
+	case b[0] != received:
 		return preflight.Stranger, errMagic.Error()
 	}
-	if _, err := io.CopyN(io.Discard, conn, int64(size)); err != nil {
-		return fault(err, "from it")
+	if suspect(info, took) {
+		r.Mbit = mbit(size, took)
+	}
+	begin = time.Now()
+	n, err := io.CopyN(io.Discard, conn, int64(size))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return c.stuck(tcpInfo(conn), int(n), "from it", r, time.Since(begin))
+	case err != nil:
+		return classify(err)
 	}
 	return preflight.OK, ""
+}
+
+// gauge is the rate, in Mbit/s, of a path on which a payload waited in a queue;
+// 0 if that was chance: a machine that is busy delays packets, too.
+func (c *client) gauge(ctx context.Context, t Target, dial dialer) float64 {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Exchange)
+	defer cancel()
+	conn, err := dial(ctx, t.Target, time.Time{})
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	begin := time.Now()
+	h := newHello(c.options.ID, maxPayload)
+	if _, err := conn.Write(h.encode(c.key)); err != nil {
+		return 0
+	}
+	if _, err := readReply(conn, c.key, h.nonce); err != nil {
+		return 0
+	}
+	if err := sendZeros(conn, c.zeros, maxPayload); err == nil {
+		_, _ = io.ReadFull(conn, make([]byte, 1))
+	}
+	if rate := mbit(int(tcpInfo(conn).Bytes_acked), time.Since(begin)); rate < slowMbit {
+		return rate
+	}
+	return 0
+}
+
+// stuck says why a payload did not arrive. When not a byte of it did, it is the
+// size of the packets; else packets got lost, or the path is slow: then they wait
+// in a queue, and the round trip grows.
+func (c *client) stuck(info *unix.TCPInfo, arrived int, way string, r *preflight.Probe, took time.Duration) (preflight.Result, string) {
+	text := fmt.Sprintf("%d of %d KiB %s arrived within %s", arrived>>10, payload>>10, way, c.options.Exchange)
+	switch {
+	case arrived <= 0:
+		return preflight.Stalled, text
+	case info.Total_retrans+info.Rcv_ooopack > 0 && !queued(info):
+		return preflight.Lossy, text
+	}
+	if way == "to it" {
+		r.Mbit = mbit(arrived, took)
+	}
+	return preflight.Slow, text
 }

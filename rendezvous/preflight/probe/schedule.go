@@ -46,17 +46,25 @@ func Schedule(n int) [][]int {
 		if i > 0 {
 			out[i] = append(out[i], 0)
 		}
-		distance := func(j int) int { return (j - i + n) % n }
-		slices.SortFunc(out[i], func(a, b int) int { return distance(a) - distance(b) })
+		behind := func(j int) int { return (j - i + n) % n }
+		slices.SortFunc(out[i], func(a, b int) int { return behind(a) - behind(b) })
 		out[i] = slices.Compact(out[i])
 	}
 	return out
 }
 
+// small is the largest number of nodes that try all of each other.
+const small = 16
+
 // large tells whether the probe from node i to node j of n sends a payload: all
 // do in a small fleet, and those at a distance of a power of two in a large one.
 func large(i, j, n int) bool {
+	d := distance(i, j, n)
+	return n <= small || d&(d-1) == 0
+}
+
+// distance is how far apart two of n nodes are around the ring.
+func distance(i, j, n int) int {
 	d := (j - i + n) % n
-	d = min(d, n-d)
-	return n <= 16 || d&(d-1) == 0
+	return min(d, n-d)
 }

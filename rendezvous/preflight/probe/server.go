@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -25,9 +24,6 @@ type Address struct {
 	Use   preflight.Use
 }
 
-// Ports is an inclusive range of ports; the zero value allows all.
-type Ports struct{ Lo, Hi int }
-
 // Server answers the probes of the other nodes.
 type Server struct {
 	options   Options
@@ -37,57 +33,65 @@ type Server struct {
 	zeros     []byte
 }
 
-// Listen binds one port for each address, at that address itself, so that an
-// address which is not on this node shows here. Each (address, use) gets a port
-// of its own while the range has one, then shares the address's. The errors name
-// the addresses left out. Nothing is accepted before Serve.
+// Listen binds ports of each address, at that address itself, so that an address
+// which is not on this node shows here. The uses of an address share its ports,
+// and each begins at another one. The errors name the addresses left out. Nothing
+// is accepted before Serve.
 func Listen(o Options, addrs []Address, ports Ports) (*Server, []error) {
 	s := &Server{options: o.withDefaults(), key: o.key(), zeros: make([]byte, 16<<10)}
 	var errs []error
+	opened, uses := map[string][]int{}, map[string]int{}
 	for _, a := range addrs {
-		port, err := s.bind(a.IP, ports)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot listen for probes on %s (%s): %w", a.IP, a.Iface, err))
-			continue
+		if opened[a.IP] == nil {
+			var err error
+			if opened[a.IP], err = s.bind(a.IP, ports); err != nil {
+				errs = append(errs, fmt.Errorf("cannot listen for probes on %s (%s): %w", a.IP, a.Iface, err))
+				continue
+			}
 		}
-		s.listeners = append(s.listeners, preflight.Listener{Iface: a.Iface, Addr: a.IP, Port: port, Use: a.Use})
+		all := opened[a.IP]
+		port := all[uses[a.IP]%len(all)]
+		uses[a.IP]++
+		s.listeners = append(s.listeners, preflight.Listener{Iface: a.Iface, Addr: a.IP, Port: port, Use: a.Use, Ports: all})
 	}
 	return s, errs
 }
 
-func (s *Server) bind(ip string, ports Ports) (port int, err error) {
+// bind opens a port in each part of the range, or at least one; ascending.
+func (s *Server) bind(ip string, ports Ports) ([]int, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil || addr.IsUnspecified() || addr.IsMulticast() {
-		return 0, errors.New("it is no address of one host")
+		return nil, errors.New("it is no address of one host")
 	}
-	for _, p := range ports.order() {
-		l, e := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(p)))
-		if e == nil {
-			s.open = append(s.open, s.options.Pool.Listen(l))
-			return l.Addr().(*net.TCPAddr).Port, nil
+	var out []int
+	try := func(candidates []int) error {
+		for _, p := range candidates {
+			l, e := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(p)))
+			if e == nil {
+				s.open = append(s.open, s.options.Pool.Listen(l))
+				out = append(out, l.Addr().(*net.TCPAddr).Port)
+				return nil
+			}
+			if err = e; !errors.Is(e, syscall.EADDRINUSE) && !errors.Is(e, syscall.EACCES) {
+				return e // no port of that address can be opened
+			}
 		}
-		if err = e; !errors.Is(e, syscall.EADDRINUSE) && !errors.Is(e, syscall.EACCES) {
-			return 0, e // no port of that address can be opened
+		return nil
+	}
+	for _, part := range ports.parts() {
+		if err := try(part); err != nil {
+			return nil, err
 		}
 	}
-	i := slices.IndexFunc(s.listeners, func(l preflight.Listener) bool { return l.Addr == ip })
-	if i < 0 {
-		return 0, fmt.Errorf("no port of %d-%d is free: %w", ports.Lo, ports.Hi, err)
+	if out == nil {
+		if err := try(ports.all()); err != nil {
+			return nil, err
+		}
 	}
-	return s.listeners[i].Port, nil
-}
-
-// order lists the ports to try, at random: neighbouring ports would say less
-// about a firewall.
-func (p Ports) order() []int {
-	if p.Lo <= 0 || p.Hi < p.Lo || p.Hi > 65535 {
-		return []int{0}
+	if out == nil {
+		return nil, fmt.Errorf("no port of %d-%d is free: %w", ports.Lo, ports.Hi, err)
 	}
-	out := rand.Perm(p.Hi - p.Lo + 1)
-	for i := range out {
-		out[i] += p.Lo
-	}
-	return out
+	return out, nil
 }
 
 // Listeners are what to publish among the node's facts.
@@ -138,7 +142,8 @@ func (s *Server) answer(ctx context.Context, c net.Conn) {
 		return
 	}
 	accept.Prove(c)
-	if _, err := c.Write(reply{s.options.ID, host(c.RemoteAddr())}.encode(s.key, h.nonce)); err != nil || h.size == 0 {
+	answer := reply{s.options.ID, host(c.RemoteAddr()), time.Now().UnixNano()}
+	if _, err := c.Write(answer.encode(s.key, h.nonce)); err != nil || h.size == 0 {
 		return
 	}
 	if _, err := io.CopyN(io.Discard, c, int64(h.size)); err != nil {

@@ -54,7 +54,7 @@ func TestHostileClientsGetNothingAndDisturbNobody(t *testing.T) {
 			want := 0
 			if name == "no payload comes" {
 				h := newHello("a", payload)
-				data, want = h.encode(key), len(reply{"b", host(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})}.encode(key, h.nonce))
+				data, want = h.encode(key), len(reply{"b", host(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}), 0}.encode(key, h.nonce))
 			}
 			if got := send(t, good.Target, data); len(got) != want {
 				t.Errorf("%d bytes of an answer, want %d", len(got), want)
@@ -129,7 +129,7 @@ func TestListen(t *testing.T) {
 	s, errs := Listen(Options{}, addrs, Ports{})
 	defer s.Close()
 	got := s.Listeners()
-	if len(got) != 2 || got[0].Use != preflight.UseBootstrap || got[1].Use != preflight.UseData || got[0].Port == got[1].Port {
+	if len(got) != 2 || got[0].Use != preflight.UseBootstrap || got[1].Use != preflight.UseData || len(got[0].Ports) != 1 {
 		t.Errorf("%+v", got)
 	}
 	if len(errs) != 3 || !strings.Contains(errs[0].Error(), "203.0.113.9 (eth7)") || !strings.Contains(errs[0].Error(), "cannot assign") {
@@ -137,7 +137,7 @@ func TestListen(t *testing.T) {
 	}
 
 	// A range of one port serves every use of an address, but not two nodes.
-	only := Ports{got[0].Port, got[0].Port}
+	only := Ports{Lo: got[0].Port, Hi: got[0].Port}
 	s.Close()
 	s, errs = Listen(Options{}, addrs[:2], only)
 	defer s.Close()
@@ -148,5 +148,46 @@ func TestListen(t *testing.T) {
 	s2.Close()
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "no port of") {
 		t.Errorf("%v", errs)
+	}
+}
+
+// The ports of an address are spread over the whole range, the kernel's or one
+// that was asked for, and leave enough of a small one to others.
+func TestPortsAreSpread(t *testing.T) {
+	addrs := []Address{{"lo", "127.0.0.1", preflight.UseBootstrap}, {"lo", "127.0.0.1", preflight.UseData}}
+	reserved := [][2]int{{32768, 34000}, {50000, 54000}}
+	for _, c := range []struct {
+		ports Ports
+		count int
+	}{
+		{Ports{Lo: 32768, Hi: 60999}, 16},
+		{Ports{Lo: 42000, Hi: 42099}, 12},
+		{Ports{Lo: 42000, Hi: 42009}, 1},
+	} {
+		s, errs := Listen(Options{}, addrs, c.ports)
+		got := s.Listeners()
+		s.Close()
+		if len(errs) > 0 || len(got) != 2 || len(got[0].Ports) != c.count {
+			t.Fatalf("%+v: %+v, %v", c, got, errs)
+		}
+		if c.count > 1 && got[0].Port == got[1].Port {
+			t.Errorf("%+v: both uses begin at %d", c, got[0].Port)
+		}
+		size := c.ports.Hi - c.ports.Lo + 1
+		for k, port := range got[0].Ports {
+			if part := (port - c.ports.Lo) * c.count / size; part != k && part != k-1 && part != k+1 {
+				t.Errorf("%+v: port %d is not in part %d", c, port, k)
+			}
+		}
+	}
+	s, errs := Listen(Options{}, addrs[:1], Ports{Lo: 32768, Hi: 60999, Reserved: reserved})
+	s.Close()
+	for _, port := range s.Listeners()[0].Ports {
+		if port <= 34000 || port >= 50000 && port <= 54000 {
+			t.Errorf("port %d is reserved", port)
+		}
+	}
+	if len(errs) > 0 || len(s.Listeners()[0].Ports) < 12 {
+		t.Errorf("%+v, %v", s.Listeners(), errs)
 	}
 }

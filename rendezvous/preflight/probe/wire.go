@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	magic      = "gorunPb1"
+	magic      = "gorunPb2"
 	nonceSize  = 16
 	maxID      = 1024    // bytes of a node's id
 	maxSeen    = 64      // bytes of an address in text
@@ -40,8 +40,9 @@ func newHello(id string, size uint32) hello {
 
 // reply answers a hello.
 type reply struct {
-	id   string     // of the node that answers
-	seen netip.Addr // source address of the connection
+	id    string     // of the node that answers
+	seen  netip.Addr // source address of the connection
+	clock int64      // of the node that answers, Unix nanoseconds
 }
 
 func (h hello) encode(key []byte) []byte {
@@ -57,6 +58,7 @@ func (r reply) encode(key []byte, nonce [nonceSize]byte) []byte {
 	b := binary.BigEndian.AppendUint16([]byte(magic), uint16(len(r.id)))
 	b = append(b, r.id...)
 	b = append(append(b, byte(len(seen))), seen...)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.clock))
 	return append(b, mac(key, nonce[:], b)...)
 }
 
@@ -77,10 +79,12 @@ func readReply(from io.Reader, key []byte, nonce [nonceSize]byte) (reply, error)
 	in.magic()
 	r.id = in.text(2, maxID)
 	seen := in.text(1, maxSeen)
+	clock := in.take(8)
 	in.mac(key, nonce[:])
 	if in.err != nil {
 		return reply{}, in.err
 	}
+	r.clock = int64(binary.BigEndian.Uint64(clock))
 	var err error
 	if r.seen, err = netip.ParseAddr(seen); err != nil {
 		return reply{}, fmt.Errorf("the source address seen is none: %q", seen)

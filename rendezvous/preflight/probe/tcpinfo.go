@@ -1,0 +1,60 @@
+package probe
+
+import (
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// slowMbit is the rate in Mbit/s below which a path is slow.
+const slowMbit = 25
+
+// tcpInfo is what the kernel counts for a connection; nothing but zeros when it
+// does not tell.
+func tcpInfo(c net.Conn) *unix.TCPInfo {
+	info := &unix.TCPInfo{}
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return info
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return info
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if got, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			info = got
+		}
+	})
+	return info
+}
+
+// segments are those that carried something, the first of the handshake among
+// them, and how many were sent again because they got lost: not those that the
+// other side says to have twice.
+func segments(info *unix.TCPInfo) (sent, resent int) {
+	return 1 + int(info.Data_segs_out), int(info.Total_retrans - min(info.Total_retrans, info.Dsack_dups))
+}
+
+// grown is by how much the round trip is longer than the shortest one.
+func grown(info *unix.TCPInfo) time.Duration {
+	return time.Duration(info.Rtt-min(info.Rtt, info.Min_rtt)) * time.Microsecond
+}
+
+// queued tells whether packets waited in a queue on the way, for longer than a
+// receiver delays an acknowledgement (40 ms).
+func queued(info *unix.TCPInfo) bool { return grown(info) > 60*time.Millisecond }
+
+// suspect tells whether the path may have been too slow for a payload that took
+// so long: it waited in a queue, and was delivered at a low rate.
+func suspect(info *unix.TCPInfo, took time.Duration) bool {
+	shortest := time.Duration(info.Min_rtt) * time.Microsecond
+	return took > 20*time.Millisecond+8*shortest && grown(info) > 4*time.Millisecond &&
+		float64(info.Delivery_rate)*8/1e6 < slowMbit && (info.Total_retrans == 0 || queued(info))
+}
+
+// mbit is a rate in Mbit/s.
+func mbit(bytes int, took time.Duration) float64 {
+	return float64(bytes) * 8 / 1e6 / max(took.Seconds(), 1e-6)
+}
