@@ -125,6 +125,24 @@ func TestPreflightNetwork(t *testing.T) {
 			finds: []string{"error I02"}, text: []string{"node3", "timed out"},
 		},
 		{
+			name: "a firewall rejects a part of the ports",
+			nics: apart(2),
+			setup: func(f *fleet) {
+				f.nft(2, `table inet e2e { chain in { type filter hook input priority 0; iifname "eth0" tcp dport 50000-60999 tcp flags & (syn|ack) == syn reject with tcp reset; }; }`)
+			},
+			finds: []string{"error I04"}, text: []string{"node2", "refused (", "open (", "net.ipv4.ip_local_port_range="},
+		},
+		{
+			name: "other versions, and a firewall that rejects",
+			nics: apart(2),
+			setup: func(f *fleet) {
+				f.firewall(2, "reject with tcp reset")
+				f.machines[0].wheel("2.27.5")
+				f.machines[1].wheel("2.19.3")
+			},
+			finds: []string{"error I02", "error V01"}, text: []string{"refused", "2.19.3"},
+		},
+		{
 			name:  "a firewall rejects",
 			nics:  apart(3),
 			setup: func(f *fleet) { f.firewall(2, "reject with tcp reset") },

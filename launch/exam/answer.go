@@ -60,6 +60,11 @@ func marshal(v any) json.RawMessage {
 	return b
 }
 
+// round is how long question and answer were under way.
+func (a answer) round(asked, heard time.Time) time.Duration {
+	return heard.Sub(asked) - time.Duration(a.Left-a.Came)
+}
+
 // offset of the clock of the node that answered, to the coordinator's.
 func (a answer) offset(asked, heard time.Time) time.Duration {
 	out := a.Came - asked.UnixNano()

@@ -47,7 +47,8 @@ func (d decided) without(s *spec.Spec, leave func(i int) bool) decided {
 	before := *d.before
 	before.Nodes, before.Probes = slices.Clone(before.Nodes), d.fleet.Probes
 	for i := range before.Nodes {
-		before.Nodes[i].Node.Offset = d.fleet.Nodes[i].Node.Offset
+		from := &d.fleet.Nodes[i].Node
+		before.Nodes[i].Node.Offset, before.Nodes[i].Node.Within = from.Offset, from.Within
 	}
 	var rest []envprop.Report
 	for i, r := range d.reports {

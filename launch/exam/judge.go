@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"runtime"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -48,15 +49,13 @@ func Judge(s *spec.Spec, c rendezvous.Compare) Verdict {
 			v.Outcome = refusal(s, found, fleet)
 		}
 	case c.Late:
-	case refused && c.Answers == nil && reachable(found):
-		// Probes say more than the facts alone: who really cannot reach whom.
-		if v.Ask = questions(fleet, plans); v.Ask == nil {
+	case c.Answers == nil && s.Preflight != spec.PreflightOff:
+		// Also of a job that the facts refuse: one table tells of both.
+		if v.Ask = questions(fleet, plans); v.Ask == nil && refused {
 			v.Outcome = refusal(s, found, fleet)
 		}
 	case refused:
 		v.Outcome = refusal(s, found, fleet)
-	case c.Answers == nil && s.Preflight != spec.PreflightOff:
-		v.Ask = questions(fleet, plans)
 	}
 	if v.Outcome != nil || v.Ask != nil || c.Late {
 		return v
@@ -113,7 +112,7 @@ func facts(m *rendezvous.Member, body []byte) preflight.Facts {
 	if err != nil || f.Node.ID != string(m.ID) {
 		f = preflight.Facts{Node: preflight.Node{ID: string(m.ID), Name: m.Name(), Host: m.Host, Addr: m.Addr}}
 	}
-	f.Node.Workers, f.Node.Offset = m.Workers, 0
+	f.Node.Workers, f.Node.Offset, f.Node.Within = m.Workers, 0, 0
 	return f
 }
 
@@ -129,8 +128,27 @@ func hear(f *preflight.Fleet, plans []probe.Plan, c rendezvous.Compare) {
 			f.Probes = append(f.Probes, got...)
 		}
 		if a.Came > 0 && a.Left >= a.Came {
-			f.Nodes[i].Node.Offset = int64(a.offset(c.Asked, c.Heard[i]))
+			setClock(&f.Nodes[i].Node, a.offset(c.Asked, c.Heard[i]), a.round(c.Asked, c.Heard[i]))
 		}
+	}
+	k := c.World.Index(c.World.Coordinator)
+	for _, p := range f.Probes {
+		round := time.Duration(p.RoundMS * float64(time.Millisecond))
+		switch {
+		case round <= 0:
+		case p.To == k && p.From != k:
+			setClock(&f.Nodes[p.From].Node, -time.Duration(p.Ahead), round)
+		case p.From == k && p.To != k:
+			setClock(&f.Nodes[p.To].Node, time.Duration(p.Ahead), round)
+		}
+	}
+}
+
+// setClock notes the offset of a node's clock to the coordinator's, unless a
+// shorter round trip than this one has told it.
+func setClock(n *preflight.Node, offset, round time.Duration) {
+	if within := max(int64(round/2), 1); round >= 0 && (n.Within == 0 || within < n.Within) {
+		n.Offset, n.Within = int64(offset), within
 	}
 }
 
@@ -149,19 +167,11 @@ func questions(f *preflight.Fleet, plans []probe.Plan) []json.RawMessage {
 	return out
 }
 
-// reachable: nothing but the choice of interfaces stands in the way, of which
-// probes tell more.
-func reachable(found []preflight.Finding) bool {
-	return !slices.ContainsFunc(found, func(x preflight.Finding) bool {
-		return x.Severity == preflight.Error && x.ID != "I01"
-	})
-}
-
-// fleeting: nothing is wrong but what probes found, who may find it otherwise the
+// fleeting: an error is one that probes found, who may find it otherwise the
 // second time.
 func fleeting(found []preflight.Finding) bool {
-	return !slices.ContainsFunc(found, func(x preflight.Finding) bool {
-		return x.Severity == preflight.Error && !slices.Contains([]string{"I02", "I03", "I04", "I05", "I06"}, x.ID)
+	return slices.ContainsFunc(found, func(x preflight.Finding) bool {
+		return x.Severity == preflight.Error && slices.Contains([]string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"}, x.ID)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
 // machine is the facts of a GPU node on its own machine, with eth<i> in one
@@ -85,8 +86,17 @@ func errorsOf(t *testing.T, v *rendezvous.Verdict) []string {
 	return ids
 }
 
+// answered is a comparison after the first question, to which the nodes found
+// nothing unless they say so.
+func answered(c rendezvous.Compare, said ...json.RawMessage) rendezvous.Compare {
+	n := len(c.World.Members)
+	c.Answers, c.Heard, c.Questions = make([]json.RawMessage, n), make([]time.Time, n), 1
+	copy(c.Answers, said)
+	return c
+}
+
 func TestDifferentVersionsAreRefused(t *testing.T) {
-	v := Judge(run(), compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903)))
+	v := Judge(run(), answered(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))))
 	if v.Serial != 7 || v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight || v.Only != nil {
 		t.Fatalf("not refused: %+v", v)
 	}
@@ -105,8 +115,7 @@ func TestWarnStartsAllTheSame(t *testing.T) {
 	if v := Judge(s, c); v.Ask == nil || v.Outcome != nil {
 		t.Fatalf("the nodes are not asked: %+v", v)
 	}
-	c.Answers, c.Heard, c.Questions = make([]json.RawMessage, 2), make([]time.Time, 2), 1
-	if v := Judge(s, c); v.Outcome != nil || v.Ask != nil || !strings.Contains(v.Warnings, "V01") {
+	if v := Judge(s, answered(c)); v.Outcome != nil || v.Ask != nil || !strings.Contains(v.Warnings, "V01") {
 		t.Errorf("not started with a warning: %+v", v)
 	}
 }
@@ -147,15 +156,14 @@ func TestIfaceAuto(t *testing.T) {
 	if !strings.Contains(string(v.Ask[0]), `"192.168.0.2:5001"`) || strings.Contains(string(v.Ask[0]), `"10.1.0.2:4001"`) {
 		t.Errorf("node 0 probes %s", v.Ask[0])
 	}
-	c.Answers, c.Heard, c.Questions = make([]json.RawMessage, 2), make([]time.Time, 2), 1
-	v = Judge(s, c)
+	v = Judge(s, answered(c))
 	want := []string{"GLOO_SOCKET_IFNAME=mgmt0", "NCCL_SOCKET_IFNAME==mgmt0", "TP_SOCKET_IFNAME=mgmt0", "UCX_NET_DEVICES=mgmt0"}
 	if v.Outcome != nil || !slices.Equal(given(t, v, 1), want) {
 		t.Errorf("environment %v (outcome %+v), want %v", given(t, v, 1), v.Outcome, want)
 	}
 	lonely := machine(1, "2.27.5", 22705)
 	lonely.Network.Addresses = lonely.Network.Addresses[:1]
-	v = Judge(s, compare(t, machine(0, "2.27.5", 22705), lonely))
+	v = Judge(s, answered(compare(t, machine(0, "2.27.5", 22705), lonely)))
 	if v.Outcome == nil || !slices.Contains(errorsOf(t, v.Outcome.Preflight), "I14") {
 		t.Errorf("no common network, and no I14: %+v", v)
 	}
@@ -204,6 +212,80 @@ func TestOffset(t *testing.T) {
 	}
 }
 
+// tried is what a node answers that found the same at all that it was to connect to.
+func tried(t *testing.T, question json.RawMessage, as preflight.Probe) json.RawMessage {
+	t.Helper()
+	plan, err := probe.Decode(question)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []preflight.Probe
+	for _, g := range plan.Targets {
+		p := as
+		p.From, p.To, p.Use, p.Iface, p.Source, p.Target, p.Large = plan.Node, g.To, g.Use, g.Iface, g.Source, g.Target, g.Large
+		list = append(list, p)
+	}
+	return marshal(answer{Probes: marshal(list)})
+}
+
+// An error of the facts does not hide that the network is broken, too.
+func TestOneTableTellsOfFactsAndProbes(t *testing.T) {
+	s := run("I01", "R02")
+	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))
+	v := Judge(s, c)
+	if v.Ask == nil || v.Outcome != nil {
+		t.Fatalf("facts end the comparison before the nodes are asked: %+v", v.Outcome)
+	}
+	dead := preflight.Probe{Result: preflight.TimedOut}
+	c = answered(c, tried(t, v.Ask[0], dead), tried(t, v.Ask[1], dead))
+	if v = Judge(s, c); v.Ask == nil {
+		t.Fatalf("what probes found is not asked a second time: %+v", v.Outcome)
+	}
+	c.Questions = 2
+	v = Judge(s, c)
+	if v.Outcome == nil || !slices.Equal(errorsOf(t, v.Outcome.Preflight), []string{"I02", "V01"}) {
+		t.Errorf("%+v", v.Outcome)
+	}
+}
+
+// The sample with the shortest round trip tells the clock, and half of it is how
+// far it may be wrong.
+func TestClockOfTheShortestRoundTrip(t *testing.T) {
+	const second = int64(time.Second)
+	question := Judge(run("I01", "R02"), compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))).Ask
+	if question == nil {
+		t.Fatal("nobody is asked")
+	}
+	asked := time.Unix(1000, 0)
+	for _, c := range []struct {
+		name          string
+		question, lag int64 // on the way there; none back
+		probe         preflight.Probe
+		found         bool
+	}{
+		{"a slow way there", 0, 2 * second, preflight.Probe{Result: preflight.OK}, false},
+		{"a clock that is ahead", 2 * second, 0, preflight.Probe{Result: preflight.OK}, true},
+		{"a clock that is ahead, and a slow way", 2 * second, second, preflight.Probe{Result: preflight.OK}, true},
+		{"a slow way, and a probe that was faster", 0, 9 * second, preflight.Probe{Result: preflight.OK, RoundMS: 10}, false},
+		{"a clock that only a probe tells", 0, 9 * second, preflight.Probe{Result: preflight.OK, RoundMS: 10, Ahead: -second}, true},
+	} {
+		x := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))
+		x.World.Coordinator = "id0"
+		var a answer
+		if err := json.Unmarshal(tried(t, question[1], c.probe), &a); err != nil {
+			t.Fatal(err)
+		}
+		came := asked.Add(time.Duration(c.question + c.lag))
+		a.Came, a.Left = came.UnixNano(), came.UnixNano()
+		x = answered(x, nil, marshal(a))
+		x.Asked, x.Heard[1] = asked, asked.Add(time.Duration(c.lag))
+		found := slices.ContainsFunc(Judge(run("I01", "R02"), x).Findings, func(f preflight.Finding) bool { return f.ID == "H02" })
+		if found != c.found {
+			t.Errorf("%s: found %v", c.name, found)
+		}
+	}
+}
+
 // Nothing that a member says can stop the coordinator.
 func FuzzJudge(f *testing.F) {
 	f.Add([]byte(`{}`), []byte(`{"probes":[]}`))
@@ -216,14 +298,13 @@ func FuzzJudge(f *testing.F) {
 		off := run()
 		off.Preflight = spec.PreflightOff
 		Judge(off, c)
-		c.Answers, c.Heard, c.Questions = []json.RawMessage{nil, reply}, make([]time.Time, 2), 1
-		Judge(run(), c)
+		Judge(run(), answered(c, nil, reply))
 	})
 }
 
 // A report of a refused job says when it was refused, and its code.
 func TestRefusalIsDated(t *testing.T) {
-	v := Judge(run(), compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903)))
+	v := Judge(run(), answered(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))))
 	at := time.Unix(1e9, 0)
 	v.date(at)
 	for _, c := range append(v.Outcome.Failures, *v.Outcome.Cause) {

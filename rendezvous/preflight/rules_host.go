@@ -25,7 +25,7 @@ func hostRules() []Rule {
 		},
 		{
 			ID: "H02", Name: "clock", Severity: Warning,
-			Meaning: "No clock is off by more than 100 ms from the coordinator's.",
+			Meaning: "No clock is off by more than 100 ms from the coordinator's. Half of the shortest round trip is how far that may be wrong, and is given to the clock.",
 			Users:   "Logs of several nodes in the wrong order: the wrong rank is blamed.",
 			Steps:   []Step{asRoot("synchronise the clock", "chronyc makestep || systemctl restart systemd-timesyncd")},
 			Check:   checkClock,
@@ -151,11 +151,11 @@ const maxOffset = 100 * time.Millisecond
 
 func checkClock(f *Fleet) []Finding {
 	return one(f.faults(func(_ int, n *Facts) string {
-		d := time.Duration(n.Node.Offset)
+		d, limit := time.Duration(n.Node.Offset), maxOffset+min(max(time.Duration(n.Node.Within), 0), 1<<62)
 		switch {
-		case d > maxOffset:
+		case d > limit:
 			return d.Round(step(d)).String() + " ahead"
-		case d < -maxOffset && d > -1<<62:
+		case d < -limit && d > -1<<62:
 			return (-d).Round(step(-d)).String() + " behind"
 		default:
 			return ""
