@@ -159,6 +159,15 @@ func TestPreflightHost(t *testing.T) {
 			finds: []string{"error R03"}, text: []string{"node1", "node2"},
 		},
 		{
+			name: "another module beside the script",
+			nics: twin(),
+			setup: func(f *fleet) {
+				f.machines[0].write("/opt/train/model/net.py", "width = 1")
+				f.machines[1].write("/opt/train/model/net.py", "width = 2")
+			},
+			finds: []string{"warning R03"}, text: []string{"> node2", "differs: model/net.py"},
+		},
+		{
 			name: "two wheels of NCCL",
 			nics: twin(),
 			setup: func(f *fleet) {

@@ -55,6 +55,15 @@ type Program struct {
 	Hash   string   `json:"hash,omitempty"`   // SHA-256 of Script in hex
 	Dir    string   `json:"dir,omitempty"`    // working directory
 	Python string   `json:"python,omitempty"` // interpreter, if there is one
+
+	Modules []Module `json:"modules,omitempty"` // beside a Python script, by path
+	More    bool     `json:"more,omitempty"`    // there are modules beyond the bounds
+}
+
+// Module is a Python file in the folder of the script, or below it.
+type Module struct {
+	Path string `json:"path"` // from that folder
+	Hash string `json:"hash"` // of its size and its beginning, or "unreadable"
 }
 
 // Lost is what a wrapper in front of the program (docker run, ssh, sudo) does not

@@ -939,6 +939,7 @@ func forPeople() map[string]string {
 		"N05 ask the administrator of":                          driver,
 		"R01 give every node a --node-rank of its own":          user,
 		"R03 copy the program to all nodes":                     user,
+		"R03 copy the folder of the program":                    user,
 		"R03 start the same command on every node":              user,
 		"R03 use the same Python":                               user,
 		"R04 install the same gorun":                            build,

@@ -47,6 +47,33 @@ func jobCases() map[string][]ruleCase {
 			{name: "another torch", base: cpus, severity: Error, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].Libraries.Torch = "2.8.0" }, says: []string{"2.8.0"}},
 			{name: "other arguments", base: cpus, severity: Warning, odd: []int{1}, change: func(f *Fleet) { f.Nodes[1].Program.Args = []string{"--lr", "3e-5"} }, says: []string{"--lr 3e-5"}},
 			{name: "another Python", base: cpus, severity: Warning, odd: []int{2}, change: func(f *Fleet) { f.Nodes[2].Libraries.Python = "3.10" }},
+			{name: "a module", base: cpus, severity: Warning, odd: []int{2}, change: func(f *Fleet) {
+				beside(f)
+				f.Nodes[2].Program.Modules[1].Hash = "b2"
+			}, says: []string{"differs: net.py"}, hushes: []string{"data.py"}},
+			{name: "modules that are missing or too many", base: cpus, severity: Warning, odd: []int{1, 2}, change: func(f *Fleet) {
+				beside(f)
+				f.Nodes[1].Program.Modules = f.Nodes[1].Program.Modules[1:]
+				f.Nodes[2].Program.Modules = append(f.Nodes[2].Program.Modules, Module{"old.py", "c"})
+			}, says: []string{"is missing: data.py", "is only here: old.py"}},
+			{name: "a module on one of two nodes", base: cpus, nodes: 2, severity: Warning, odd: []int{1}, change: func(f *Fleet) {
+				beside(f)
+				f.Nodes[0].Program.Modules[0].Hash = "a2"
+			}, says: []string{"differs: data.py"}},
+			{name: "no modules on one node", base: cpus, severity: Warning, odd: []int{3}, change: func(f *Fleet) { beside(f); f.Nodes[3].Program.Modules = nil }},
+			{name: "modules beyond the bounds", base: cpus, change: func(f *Fleet) {
+				beside(f)
+				f.all(func(n *Facts) { n.Program.More = true })
+				f.Nodes[1].Program.Modules = f.Nodes[1].Program.Modules[:1]
+			}},
+			{name: "modules of another role", base: cpus, change: func(f *Fleet) {
+				beside(f)
+				f.Nodes[3].Program.Modules, f.Nodes[3].Node.Role = nil, "evaluator"
+			}},
+			{name: "modules that are not known", base: cpus, change: func(f *Fleet) {
+				beside(f)
+				f.Nodes[3].Program.Modules, f.Nodes[3].Unknown = nil, []Unknown{{"modules", "nothing came within 1s"}}
+			}},
 			{name: "a system program", base: cpus, change: func(f *Fleet) {
 				f.all(func(n *Facts) { n.Program = Program{Title: "hostname", Path: "/usr/bin/hostname", Hash: n.Node.ID} })
 			}},
@@ -115,4 +142,9 @@ func rankInOrder(f *Fleet) {
 	for i := range f.Nodes {
 		f.Nodes[i].Node.NodeRank = i
 	}
+}
+
+// beside gives all nodes the same modules.
+func beside(f *Fleet) {
+	f.all(func(n *Facts) { n.Program.Modules = []Module{{"data.py", "a"}, {"net.py", "b"}} })
 }

@@ -10,7 +10,7 @@ import (
 func programRules() []Rule {
 	return []Rule{{
 		ID: "R03", Name: "script-same", Severity: Error,
-		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments or another Python are a warning. System programs may differ.",
+		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments, another Python and other modules are a warning: Python files in the folder of the script (for -m, in the working directory) and up to 3 folders below, without hidden folders, installed packages and virtual environments, up to 256 files in 64 folders of up to 512 entries, by their sizes and first 256 KiB. System programs may differ.",
 		Users:   "The ranks run different code: a hang, or `shape mismatch`.",
 		Steps:   []Step{byHand("copy the program to all nodes anew, or start it from a shared file system")},
 		Check:   checkProgram,
@@ -43,6 +43,12 @@ func checkProgram(f *Fleet) []Finding {
 		Severity: Warning,
 		Text:     "The nodes give the program different arguments.",
 		Steps:    []Step{byHand("start the same command on every node, unless the difference is meant")},
+	})...)
+
+	all = append(all, one(f.modules(), Finding{
+		Severity: Warning,
+		Text:     "Python files beside the script differ between the nodes: ranks that import them run different code.",
+		Steps:    []Step{byHand("copy the folder of the program to all nodes anew, or start it from a shared file system")},
 	})...)
 
 	return append(all, one(f.differ(func(_ int, n *Facts) string {

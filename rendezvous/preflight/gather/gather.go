@@ -25,7 +25,9 @@ import (
 const (
 	fileTime = 3 * time.Second
 	gpuTime  = 22 * time.Second
-	lostTime = 40 * time.Second // above the function's own: it cleans up
+
+	moduleTime = time.Second      // many files, of which little depends
+	lostTime   = 40 * time.Second // above the function's own: it cleans up
 )
 
 // Options is what the facts are about.
@@ -51,6 +53,7 @@ func Facts(ctx context.Context, o Options) preflight.Facts {
 	g.source(ctx, "host", fileTime, o.host)
 	g.source(ctx, "network", fileTime, o.network)
 	g.source(ctx, "program", fileTime, o.program)
+	g.source(ctx, "modules", moduleTime, o.modules)
 	g.source(ctx, "library", fileTime, o.library)
 	if o.GPU != nil {
 		g.source(ctx, "gpu", gpuTime, o.gpu)

@@ -76,6 +76,14 @@ func (o Options) program(context.Context) (func(*preflight.Facts), []string) {
 	return func(all *preflight.Facts) { all.Program.Hash = hash }, nil
 }
 
+func (o Options) modules(ctx context.Context) (func(*preflight.Facts), []string) {
+	list, more, err := modules(ctx, o.Root, o.Program)
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	return func(all *preflight.Facts) { all.Program.Modules, all.Program.More = list, more }, nil
+}
+
 // nccl is the version that the workers load.
 func (g *gathering) nccl() int {
 	g.mu.Lock()
