@@ -55,7 +55,7 @@ func (w *workers) autopsy(wk *worker, exit process.Exit) rendezvous.Cause {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	_ = wk.out.Drain(ctx)
-	c.Tail, c.Logs = wk.out.Tail(), wk.out.Files()
+	c.Tail, c.Logs, c.Interpreter = wk.out.Tail(), wk.out.Files(), w.cfg.program.Interpreter
 	c.Consequence = diagnose.IsConsequence(c.Tail)
 	if text := w.cfg.socket.lastWords(ctx, c.Rank); text != "" && exit.Signal == 0 {
 		c.Kind, c.ExitCode, c.Message, c.Consequence = rendezvous.KindReport, 1, text, false

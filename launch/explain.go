@@ -2,7 +2,10 @@ package launch
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/rendezvous"
@@ -37,5 +40,66 @@ func explain(o rendezvous.Outcome) []diagnose.Finding {
 			s.Ended(c.PID, c.ExitCode)
 		}
 	}
-	return s.Findings()
+	found := s.Findings()
+	for i := range found {
+		nameInterpreter(&found[i], failures)
+	}
+	return append(leftEarly(o, found), found...)
+}
+
+// nameInterpreter says which Python did not find a module.
+func nameInterpreter(f *diagnose.Finding, failures []rendezvous.Cause) {
+	if f.ID != "X-MODULE" {
+		return
+	}
+	for i := range failures {
+		if c := &failures[i]; c.Rank == f.Rank && c.Interpreter != "" {
+			f.Fix = "it was run by " + c.Interpreter + ": " + f.Fix
+			return
+		}
+	}
+}
+
+// leftEarly names the workers that ended with 0 while others needed them, where
+// all that failed only lost a peer; nothing where there are none.
+func leftEarly(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.Finding {
+	if len(found) == 0 || len(o.Rounds) == 0 || found[0].Severity == diagnose.SeverityCause || !o.Cause.Consequence {
+		return nil
+	}
+	last := &o.Rounds[len(o.Rounds)-1]
+	f := diagnose.Finding{
+		ID: "X-PEER-EXITED", Row: "gorun", Severity: diagnose.SeverityCause, Rank: -1, Local: -1, Count: 1,
+		Meaning: "ended with exit code 0 while others were still connected to it",
+		Fix:     "every rank must take part to the last collective: look there for an early return, a shorter data set or a branch of one rank, and end with dist.destroy_process_group() on all",
+	}
+	for _, e := range last.Ends {
+		if e.ExitCode != 0 || e.Signal != 0 || e.Ended.IsZero() || e.Ended.After(o.Cause.Time) || len(f.Ranks) == maxLeft {
+			continue
+		}
+		if f.Rank < 0 {
+			f.Rank, f.Local, f.Host = e.Rank, e.LocalRank, hostOf(&last.World, e.Rank)
+			f.Text = fmt.Sprintf("pid %d ended %v before rank %d lost its peer", e.PID, o.Cause.Time.Sub(e.Ended).Round(time.Millisecond), o.Cause.Rank)
+		}
+		f.Ranks = append(f.Ranks, e.Rank)
+	}
+	if f.Rank < 0 {
+		return nil
+	}
+	if len(f.Ranks) > 1 { // on several hosts, perhaps
+		f.Host = ""
+	}
+	slices.Sort(f.Ranks)
+	return []diagnose.Finding{f}
+}
+
+// maxLeft bounds the ranks that are named.
+const maxLeft = 64
+
+func hostOf(w *rendezvous.World, rank int) string {
+	for _, m := range w.Members {
+		if rank >= m.FirstRank && rank < m.FirstRank+m.Workers {
+			return m.Host
+		}
+	}
+	return ""
 }

@@ -1,9 +1,11 @@
 package launch
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -53,5 +55,56 @@ func TestExplain(t *testing.T) {
 		if found := explain(o); len(found) != 0 {
 			t.Errorf("%+v is explained by %+v", o.Cause, found)
 		}
+	}
+}
+
+// Who ended with 0 while others needed it is to blame where nobody else is.
+func TestWhoLeftEarly(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	lost := rendezvous.Cause{
+		Kind: rendezvous.KindExit, Host: "node2", Rank: 2, PID: 102, ExitCode: 1, Consequence: true, Time: now,
+		Tail: []string{"RuntimeError: [gloo/transport/tcp/pair.cc:589] Read error [10.0.0.1]:42910: Connection reset by peer"},
+	}
+	end := func(rank, code int, ago time.Duration) rendezvous.End {
+		return rendezvous.End{Rank: rank, PID: 100 + rank, ExitCode: code, Ended: now.Add(-ago)}
+	}
+	world := rendezvous.World{Members: []rendezvous.Member{
+		{Host: "node1", Workers: 2}, {Host: "node2", Workers: 2, FirstRank: 2},
+	}}
+	other := lost
+	other.Consequence, other.Tail = false, []string{"Traceback (most recent call last):", `  File "t.py", line 1, in f`, "KeyError: 'lr'"}
+	for name, c := range map[string]struct {
+		cause rendezvous.Cause
+		ends  []rendezvous.End
+		ranks []int
+		host  string
+	}{
+		"one":          {lost, []rendezvous.End{end(1, 0, time.Second), end(2, 1, 0), end(3, 0, -time.Second)}, []int{1}, "node1"},
+		"two":          {lost, []rendezvous.End{end(3, 0, time.Second), end(0, 0, time.Second)}, []int{0, 3}, ""},
+		"stopped":      {lost, []rendezvous.End{end(0, 0, -time.Second)}, nil, ""},
+		"failed":       {lost, []rendezvous.End{end(0, 1, time.Second)}, nil, ""},
+		"another told": {other, []rendezvous.End{end(0, 0, time.Second)}, nil, ""},
+	} {
+		o := rendezvous.Outcome{Cause: &c.cause, Rounds: []rendezvous.Record{{World: world, Ends: c.ends}}}
+		found := explain(o)
+		if early := len(found) > 0 && found[0].ID == "X-PEER-EXITED"; early != (c.ranks != nil) {
+			t.Errorf("%s: %+v", name, found)
+		} else if early && (!slices.Equal(found[0].Ranks, c.ranks) || found[0].Host != c.host || found[0].Severity != "cause") {
+			t.Errorf("%s: %+v, want ranks %v on %q", name, found[0], c.ranks, c.host)
+		}
+	}
+}
+
+// The interpreter that did not find a module is named.
+func TestInterpreterIsNamed(t *testing.T) {
+	t.Parallel()
+	c := rendezvous.Cause{
+		Kind: rendezvous.KindExit, Rank: 1, ExitCode: 1, Interpreter: "/opt/py/bin/python3",
+		Tail: []string{"Traceback (most recent call last):", `  File "t.py", line 1, in <module>`, "ModuleNotFoundError: No module named 'torch'"},
+	}
+	found := explain(rendezvous.Outcome{Cause: &c})
+	if len(found) == 0 || found[0].ID != "X-MODULE" || !strings.Contains(found[0].Fix, c.Interpreter) || !strings.Contains(found[0].Fix, "PYTHON_EXEC=") {
+		t.Errorf("%+v", found)
 	}
 }

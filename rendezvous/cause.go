@@ -98,6 +98,8 @@ type Cause struct {
 	ErrorFile string `json:"error_file,omitempty"`
 	// Logs are the files on Host that hold what the worker printed, if there are any.
 	Logs []string `json:"logs,omitempty"`
+	// Interpreter is the file of the Python that ran the worker, "" without one.
+	Interpreter string `json:"interpreter,omitempty"`
 	// Tail is the end of the worker's standard error, at most 20 lines.
 	Tail []string `json:"stderr_tail,omitempty"`
 

@@ -62,6 +62,7 @@ func (b *budget) spend(c Cause) Cause {
 // bounded is a cause of which no text is longer than an agent may tell.
 func (c Cause) bounded() Cause {
 	c.Host, c.Addr, c.Role = clip(c.Host), clip(c.Addr), clip(c.Role)
+	c.Interpreter = clip(c.Interpreter)
 	c.ErrorFile, c.Message = cut(c.ErrorFile, maxText), cut(c.Message, maxText)
 	if n := len(c.Traceback) - maxTraceback; n > 0 {
 		c.Traceback = "..." + strings.ToValidUTF8(c.Traceback[n:], "")

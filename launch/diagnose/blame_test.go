@@ -131,14 +131,14 @@ func TestAWorkerThatWroteNothing(t *testing.T) {
 	const node, words = "  node      : 1 (10.0.0.2)\n", "  stderr    : loading\n"
 	for _, c := range []struct{ name, log, row string }{
 		{"gorun's report", fmt.Sprintf(fields, node, ""), rowMute},
-		{"... with its words", fmt.Sprintf(fields, node, words), rowSilent},
+		{"... with its words", fmt.Sprintf(fields, node, words), rowSaid},
 		{"torchrun's report", fmt.Sprintf(fields, "", ""), rowSilent},
 	} {
 		if found := scan(t, "job.log", c.log); len(found) != 1 || found[0].Row != c.row || found[0].who() != "rank 3 on node2" {
 			t.Errorf("%s: want %s, got %+v", c.name, c.row, found)
 		}
 	}
-	for tail, row := range map[string]string{"\n": rowMute, "loading\n": rowSilent} {
+	for tail, row := range map[string]string{"\n": rowMute, "loading\n": rowSaid} {
 		s := NewScanner()
 		if err := s.Read(t.Context(), Log{Name: "stderr", Rank: 3, Local: 1, Host: "node2", Tail: true}, strings.NewReader(tail)); err != nil {
 			t.Fatal(err)
@@ -165,6 +165,37 @@ func TestLogsThatAreNoText(t *testing.T) {
 		}
 		if got := len(s.NotText()) == 1; got != want {
 			t.Errorf("%.20q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// What a worker wrote last to its standard error before an exit code is why it
+// ended, in its last words as in gorun's report of it.
+func TestLastWordsAreTheReason(t *testing.T) {
+	t.Parallel()
+	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n  node      : 1 (10.0.0.2)\n" +
+		"  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n  logs      : /x/stdout.log, /x/stderr.log\n  stderr    : %s\n" +
+		"============================================================\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
+	for _, c := range []struct{ name, tail, id, row, text string }{
+		{"Go's log.Fatal", "starting\n2026/11/22 13:47:12 cannot open shard 7", "X-PYEXC", rowSaid, "2026/11/22 13:47:12 cannot open shard 7"},
+		{"sys.exit", "dataset /data/x is empty", "X-PYEXC", rowSaid, "dataset /data/x is empty"},
+		{"argparse", "usage: args.py [-h] --lr LR\nargs.py: error: the following arguments are required: --lr", "X-ARGS", "x60", "args.py: error: the following arguments are required: --lr"},
+		{"a module", "Traceback (most recent call last):\n  File \"mod.py\", line 1, in <module>\nModuleNotFoundError: No module named 'x'", "X-MODULE", rowModule, "ModuleNotFoundError: No module named 'x' (mod.py:1)"},
+		{"a module by -m", "/usr/bin/python3: No module named train", "X-MODULE", rowModule, "/usr/bin/python3: No module named train"},
+		{"an exception", "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 'lr'\ndone", "X-PYEXC", rowRaised, "KeyError: 'lr' (t.py:1)"},
+	} {
+		s := NewScanner()
+		if err := s.Read(t.Context(), Log{Name: "stderr", Rank: 3, Local: 1, Host: "node2", Tail: true}, strings.NewReader(c.tail+"\n")); err != nil {
+			t.Fatal(err)
+		}
+		s.Ended(78973, 1)
+		for where, found := range map[string][]Finding{
+			"last words": s.Findings(),
+			"report":     scan(t, "job.log", fmt.Sprintf(fields, strings.ReplaceAll(c.tail, "\n", "\n    "))),
+		} {
+			if len(found) == 0 || found[0].ID != c.id || found[0].Row != c.row || !strings.HasSuffix(found[0].Text, c.text) || found[0].Severity != SeverityCause || found[0].Rank != 3 {
+				t.Errorf("%s, %s: %+v", c.name, where, found)
+			}
 		}
 	}
 }

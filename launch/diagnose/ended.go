@@ -11,7 +11,8 @@ type ended struct {
 	at   *event
 	code int // negative: a signal's number
 	root bool
-	mute bool // the worker wrote nothing to its standard error
+	mute bool   // the worker wrote nothing to its standard error
+	said string // the last line that it wrote there
 }
 
 var (
@@ -138,7 +139,11 @@ func (s *Scanner) Ended(pid, code int) {
 	if code < 0 {
 		say = fmt.Sprintf("was killed by signal %d", -code)
 	}
-	s.end(ended{code: code, root: true, mute: log.Tail && !s.wrote, at: &event{
+	said := ""
+	if log.Tail {
+		said = s.said
+	}
+	s.end(ended{code: code, root: true, mute: log.Tail && !s.wrote, said: said, at: &event{
 		row: s.m.byKey[rowSilent], log: n, number: s.number, rank: log.Rank, local: log.Local, task: -1,
 		pid: pid, host: log.Host, text: say, stream: streamKey{log: n},
 	}})
@@ -150,8 +155,11 @@ func (s *Scanner) endings() []*event {
 	for _, end := range s.job.ends {
 		e := *end.at
 		key := rowSilent
-		if end.mute {
+		switch {
+		case end.mute:
 			key = rowMute
+		case end.said != "" && end.code > 0:
+			key, e.text = rowSaid, end.said
 		}
 		if end.code > 128 && end.code < 160 { // a shell stood between
 			end.code = 128 - end.code

@@ -14,6 +14,7 @@ type report struct {
 	entry      event
 	node, said bool // gorun tells it; with what the worker wrote
 	tail       bool // within the fields that have a worker's own lines
+	stderr     bool // within that of its last lines
 	narrow     bool // which stand behind two blanks
 }
 
@@ -35,7 +36,7 @@ func (r *report) line(s *Scanner, l *line) {
 		return
 	}
 	if m := reportField().FindSubmatch(l.raw); m != nil {
-		r.tail = false
+		r.tail, r.stderr = false, string(m[1]) == "stderr"
 		switch value := m[2]; string(m[1]) {
 		case "time":
 			r.entry = *s.event(s.m.byKey[rowSilent], l)
@@ -68,6 +69,9 @@ func (r *report) line(s *Scanner, l *line) {
 		}
 	}
 	if r.tail && r.entry.row != nil {
+		if said := text([]byte(r.dedent(string(l.raw)))); r.stderr && said != "" {
+			s.say(&r.entry, said)
+		}
 		l.rank, l.host, l.pid = r.entry.rank, r.entry.host, r.entry.pid
 		if r.entry.when.known() {
 			l.when = r.entry.when
@@ -92,6 +96,15 @@ func (r *report) dedent(line string) string {
 		return rest
 	}
 	return strings.TrimPrefix(line, "  ")
+}
+
+// say notes what the worker whose end is told wrote last to standard error.
+func (s *Scanner) say(e *event, said string) {
+	for i := range s.job.ends {
+		if old := &s.job.ends[i]; e.pid > 0 && old.at.pid == e.pid && sameTeller(old.at, e) {
+			old.said = said
+		}
+	}
 }
 
 // mute notes that the worker whose end is told wrote nothing to standard error.

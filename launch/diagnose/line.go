@@ -53,6 +53,9 @@ func (s *Scanner) plain(p []byte, when stamp) {
 	l.raw = l.raw[:min(len(l.raw), maxJudged)]
 	s.wrote = s.wrote || len(bytes.TrimSpace(l.raw)) > 0
 	log := &s.logs[l.stream.log]
+	if log.Tail && len(bytes.TrimSpace(p)) > 0 {
+		s.said = text(p) // with its head: log.Fatal begins with the time
+	}
 	switch {
 	case log.Tail:
 		l.when = stamp{}

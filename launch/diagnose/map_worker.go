@@ -16,6 +16,8 @@ const (
 	rowPeerExc  = "x94"  // by an exception that says: a peer
 	rowLauncher = "x57"  // an exception of a launcher
 	rowMute     = "x58"  // an exit code and nothing on stderr
+	rowSaid     = "x59"  // an exit code after some last words on stderr
+	rowModule   = "x61"  // a traceback of a module that is not there
 	noLine      = `\b\B` // matches nothing
 )
 
@@ -94,6 +96,18 @@ func workerRows() []Row {
 		{
 			Key: rowMute, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
 			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "it wrote nothing to stderr; look at its stdout (gorun -t 3)", Seen: "gorun", Source: "report",
+		},
+		{
+			Key: rowSaid, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
+			Cause: "the worker ended with an exit code; the last line that it wrote to stderr", Fix: "correct what that line names: the program, its arguments, its files", Seen: "gorun", Source: "report",
+		},
+		{
+			Key: "x60", Checks: ids("X-ARGS"), Class: Hint, Pattern: `(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,
+			Cause: "the program does not take its arguments", Fix: "correct the arguments behind PROGRAM; the launcher's own flags stand before it", Seen: "Python", Source: "argparse",
+		},
+		{
+			Key: rowModule, Checks: ids("X-MODULE"), Class: Primary, MayGoOn: true, Pattern: `(?:^|\s)\S*python[.\d]*: (?:No module named |Error while finding module specification for )`,
+			Cause: "the interpreter that ran does not find a module", Fix: "install it for that interpreter (PYTHON -m pip install NAME), or name the one that has it: PYTHON_EXEC=/path/to/python gorun ... on that node", Seen: "Python", Source: "traceback",
 		},
 		{
 			Key: "x52", Checks: ids("X-NODE-LOST"), Class: Primary, Pattern: `gorun\S*: .*node (?P<host>\S+) .*was lost\b`,

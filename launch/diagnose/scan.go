@@ -44,9 +44,10 @@ type current struct {
 	number  int64 // of the line, from 1
 	now     stamp // the last time that the log told
 	inside  report
-	wrapped bool // its lines are JSON
-	wrote   bool // it has a line that is not empty
-	looked  bool // whether it is text
+	wrapped bool   // its lines are JSON
+	wrote   bool   // it has a line that is not empty
+	said    string // the last such line of a worker's last words
+	looked  bool   // whether it is text
 }
 
 // streamKey names what prints lines of its own: a log's labels.

@@ -103,6 +103,8 @@ func (s *Scanner) raised(st *stream, e exception, end int64) {
 		key, class = rowLauncher, Hint
 	case e.lostPeer():
 		key, class = rowPeerExc, Consequence
+	case name == "ModuleNotFoundError":
+		key = rowModule
 	case name == "CalledProcessError", name == "ProcessExitedException", e.distributed():
 		class = Hint
 	}

@@ -22,6 +22,8 @@ func (p Plan) Build(ctx context.Context) (Program, error) {
 	switch p.kind {
 	case direct:
 		name = p.in.Program
+	case python:
+		prog.Interpreter = p.path
 	case golang:
 		path, err := p.goBuild(ctx)
 		if err != nil {

@@ -54,6 +54,8 @@ type Program struct {
 	Path string // of the file to execute, absolute
 	// Argv gives the arguments of one worker, the program's name first.
 	Argv func(localRank int) []string
+	// Interpreter is the Python that runs the program; "" for another program.
+	Interpreter string
 	// Title heads the failure report: what the user named, never the interpreter.
 	Title string
 }
