@@ -120,6 +120,7 @@ func difference(x envprop.Difference) preflight.Difference {
 func unfit(err error) preflight.Finding {
 	return preflight.Finding{
 		ID: "E01", Title: "env-must-agree", Severity: preflight.Error, Text: err.Error() + ".",
-		Fix: "ask for fewer variables with -x and --env-file",
+		Fix:   "ask for fewer variables with -x and --env-file",
+		Steps: []preflight.Step{{Place: preflight.ByHand, Text: "ask for fewer variables with -x and --env-file"}},
 	}
 }

@@ -189,7 +189,7 @@ func (f *Fleet) oneValue(name string, values []Value) []Step {
 
 // everyRank gives all ranks of the job one value.
 func everyRank(text, name, value string) Step {
-	if value == setting.Hidden { // the node's own, which is not shown
+	if strings.Contains(value, setting.Hidden) { // the node's own, which is not shown
 		return toGorun(text+", on the node that has it", "-x "+name)
 	}
 	step := toGorun(text, "-x "+quote(name+"="+value))

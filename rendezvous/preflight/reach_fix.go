@@ -13,7 +13,9 @@ func (w *speaker) fix(f fault) []Step {
 	p := w.attempts[f.attempts[0]].probe
 	from, to := nameOf(p.From, w.names), nameOf(p.To, w.names)
 	source, target := hostOf(p.Source), hostOf(p.Target)
-	route := toLook("which way the packets take", fmt.Sprintf("ip route get %s from %s", target, source)).on([]int{p.From})
+	// An address may have a zone, whose name is another node's word.
+	quotedSource, quotedTarget := quote(source), quote(target)
+	route := toLook("which way the packets take", fmt.Sprintf("ip route get %s from %s", quotedTarget, quotedSource)).on([]int{p.From})
 	switch p.Result {
 	case Denied:
 		return []Step{
@@ -127,7 +129,7 @@ func (f *Fleet) shrink(e *evidence) []Step {
 	if ip, err := netip.ParseAddr(to.addr); err == nil && !ip.Is4() {
 		head = 48
 	}
-	look := toLook("whether the path passes so much", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, from.addr, to.addr)).on([]int{from.node})
+	look := toLook("whether the path passes so much", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, quote(from.addr), quote(to.addr))).on([]int{from.node})
 	steps := f.each(indices(len(f.Nodes)), asRoot, "set an MTU that the path passes", func(i int, n *Facts) []string {
 		var lines []string
 		for _, l := range n.Listeners {

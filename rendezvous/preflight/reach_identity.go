@@ -74,7 +74,7 @@ func (f *Fleet) impostors() []Finding {
 		Text:     "Who connects to these nodes reaches another machine: the address exists twice in the network, or is translated (NAT, a proxy). Ranks would talk to the wrong one.",
 		Steps: []Step{
 			byHand("ask the administrator of the network which machine holds the address, and for one of its own for every node"),
-			toLook("who answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", hostOf(sample.Target), hostOf(sample.Source))).on([]int{sample.From}),
+			toLook("who answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", quote(hostOf(sample.Target)), quote(hostOf(sample.Source)))).on([]int{sample.From}),
 		},
 	})
 }

@@ -132,7 +132,7 @@ func (f *Fleet) supply(nodes []int, missing func(*Facts) []string) []Step {
 		if strings.HasSuffix(name, "SOCKET_IFNAME") {
 			alike = alike && !slices.ContainsFunc(nodes, func(i int) bool { return !f.Nodes[i].hasAddress(strings.TrimPrefix(value, "=")) })
 		}
-		if !alike || value == setting.Hidden {
+		if !alike || strings.Contains(value, setting.Hidden) {
 			own = append(own, name)
 			continue
 		}

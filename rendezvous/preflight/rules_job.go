@@ -184,7 +184,7 @@ func (f *Fleet) tellMaster() []Step {
 	if best == "" {
 		return []Step{byHand("ask the administrator of " + f.called([]int{0}) + " to connect it to a network that the other nodes reach")}
 	}
-	return []Step{toGorun("let node 0 tell the others an address that they reach", "--local-addr "+best).on([]int{0})}
+	return []Step{toGorun("let node 0 tell the others an address that they reach", "--local-addr "+quote(best)).on([]int{0})}
 }
 
 // addresses lists those of the node that are not loopback.

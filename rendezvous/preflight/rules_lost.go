@@ -102,10 +102,12 @@ func (l *Lost) describe() string {
 }
 
 // steps are the lines of Fix, of which those that begin with two blanks are the
-// beginnings of command lines.
+// beginnings of command lines. What would do more in a shell than start one
+// program is no such line: it is another node's word.
 func (l *Lost) steps() (steps []Step) {
 	for _, line := range l.Fix {
 		command, ok := strings.CutPrefix(line, "  ")
+		ok = ok && !strings.ContainsAny(command, ";&|<>()`$\\\"#")
 		command = strings.TrimSuffix(command, " ...")
 		switch n := len(steps) - 1; {
 		case ok && n >= 0 && steps[n].Place == ByHand:

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -38,6 +39,40 @@ func TestStepsSayWhere(t *testing.T) {
 		}
 		if !reflect.DeepEqual(x.Steps[0].Nodes, c.nodes) || r.Steps[0].Nodes != nil {
 			t.Errorf("%v: %v", c.values, x.Steps)
+		}
+	}
+}
+
+// What another node says of itself stays one word in a line, and no line of its
+// own does more than start one program.
+func TestLinesAreNoOtherNodesWord(t *testing.T) {
+	const evil = "fe80::2%e;id"
+	f := h100s(2)
+	for i := range f.Nodes {
+		f.Nodes[i].Listeners = []Listener{{Iface: "e;id", Addr: evil, Port: 40000 + i, Use: UseBootstrap}}
+		f.Nodes[i].Network.Interfaces[1].Name = "e;id"
+	}
+	for _, result := range []Result{TimedOut, NoRoute, Denied, NoAddress, Stalled, Stranger} {
+		f.Probes = []Probe{{From: 0, To: 1, Use: UseBootstrap, Source: evil, Target: "[" + evil + "]:40001", Large: true, Result: result}}
+		steps := 0
+		for _, x := range Compare(f, Options{}) {
+			for _, s := range x.Steps {
+				for _, line := range s.Lines {
+					steps++
+					if bare := strings.NewReplacer("'"+evil+"'", "", "'e;id'", "").Replace(line); strings.Contains(bare, ";id") {
+						t.Errorf("%s: %s", result, line)
+					}
+				}
+			}
+		}
+		if steps == 0 {
+			t.Errorf("%s: no line", result)
+		}
+	}
+	l := Lost{Wrapper: "docker run", Missing: []string{"RANK"}, Fix: []string{"pass it on:", "  docker run -e RANK; reboot ..."}}
+	for _, s := range l.steps() {
+		if len(s.Lines) > 0 {
+			t.Errorf("%q", s.Lines)
 		}
 	}
 }
