@@ -938,6 +938,7 @@ func forPeople() map[string]string {
 		"N04 ask the administrator of":                          network,
 		"N05 ask the administrator of":                          driver,
 		"R01 give every node a --node-rank of its own":          user,
+		"V05 install that torch anew":                           build,
 		"R03 copy the program to all nodes":                     user,
 		"R03 copy the folder of the program":                    user,
 		"R03 start the same command on every node":              user,

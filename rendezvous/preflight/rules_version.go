@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 )
 
-// versionRules are V01 to V03: which libraries the workers load.
+// versionRules are V01 to V03 and V05, with V04: which libraries the workers load.
 func versionRules() []Rule {
 	return append([]Rule{
 		{
@@ -33,6 +33,19 @@ func versionRules() []Rule {
 			Users:   "`CUDA driver version is insufficient for CUDA runtime version`, `Failed to initialize NVML: Driver/library version mismatch`, CUDA error 803 or 804.",
 			Steps:   []Step{byHand("ask the administrator of the marked nodes to install a newer driver, or install builds of torch and NCCL for the CUDA of that driver")},
 			Check:   checkDriver,
+		},
+		{
+			ID: "V05", Name: "torch-loads", Severity: Error,
+			Meaning: "The libraries in torch's folder can be read by the workers' user, and are not cut off.",
+			Users:   "`cannot open shared object file: Permission denied`, `file too short`, or `Bus error` (signal 7) at import torch.",
+			Steps:   []Step{byHand("install that torch anew, so that the user who starts the workers may read it")},
+			Check: func(f *Fleet) []Finding {
+				return one(odd(f.collect(func(_ int, n *Facts, add func(string)) {
+					for _, b := range n.Libraries.Broken {
+						add(b)
+					}
+				})), Finding{Text: "A library of torch's is damaged, or the workers may not read it: they fail or crash at import torch."})
+			},
 		},
 	}, bugRules()...)
 }

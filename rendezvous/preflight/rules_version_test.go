@@ -114,6 +114,12 @@ func versionCases() map[string][]ruleCase {
 			{name: "drivers differ", severity: Warning, odd: []int{3}, change: func(f *Fleet) { f.Nodes[3].driver("550.90.07") }},
 			{name: "driver not known", change: func(f *Fleet) { f.Nodes[3].Libraries.Driver = "" }},
 		},
+		"V05": {
+			{name: "a library that was cut off", base: cpus, severity: Error, odd: []int{2}, change: func(f *Fleet) {
+				f.Nodes[2].Libraries.Broken = []string{"/opt/venv/torch/lib/libtorch_cpu.so: the file is cut off after 9 bytes"}
+			}, says: []string{"libtorch_cpu.so: the file is cut off"}},
+			{name: "all are whole", change: func(*Fleet) {}},
+		},
 		"V04": {
 			{name: "RAS is switched on", severity: Warning, odd: []int{0, 1, 2, 3}, says: []string{"NCCL 2.26.2", "NCCL issues 1669 and 1718", "gorun itself never queries it"}, change: func(f *Fleet) {
 				f.all(func(n *Facts) { n.nccl("2.26.2", 22602); n.set("NCCL_RAS_ENABLE", "1") })

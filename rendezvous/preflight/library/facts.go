@@ -14,6 +14,7 @@ type Facts struct {
 	Wheels     []Wheel  `json:"wheels,omitempty"`     // nvidia-nccl-cu* packages in the site directories
 	Torch      string   `json:"torch,omitempty"`      // torch's version, from torch/version.py
 	TorchCUDA  string   `json:"torch_cuda,omitempty"` // "12.8"; "" for a build without CUDA
+	Broken     []string `json:"broken,omitempty"`     // torch's own libraries that cannot be loaded, with the reason
 	Python     string   `json:"python,omitempty"`     // "3.11": of the interpreter
 	Sites      []string `json:"sites,omitempty"`      // site directories searched, in order
 	Driver     string   `json:"driver,omitempty"`     // kernel module's version

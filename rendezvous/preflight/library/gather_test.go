@@ -290,3 +290,17 @@ func TestBrokenNCCL(t *testing.T) {
 		}
 	}
 }
+
+func TestBrokenTorch(t *testing.T) {
+	s := newScene(t)
+	s.venv("false")
+	s.torch(venvSite, elftest.Library{})
+	if f, _ := s.gather(library.Options{Program: python, Python: python}); f.Broken != nil {
+		t.Errorf("whole libraries: %q", f.Broken)
+	}
+	const path = venvSite + "/torch/lib/libtorch_python.so"
+	s.write(path, "half")
+	if f, _ := s.gather(library.Options{Program: python, Python: python}); len(f.Broken) != 1 || !strings.HasPrefix(f.Broken[0], path+": ") {
+		t.Errorf("a broken one: %q", f.Broken)
+	}
+}

@@ -81,6 +81,7 @@ func (g *gatherer) predictPython(p *python) {
 	g.torch = true
 	g.facts.Torch, g.facts.TorchCUDA = t.version, t.cuda
 	lib := filepath.Join(t.dir, "lib")
+	g.tryTorch(lib)
 	if t.version != "" && t.cuda == "" && !g.files.IsFile(filepath.Join(lib, "libtorch_cuda.so")) {
 		return // built without CUDA: nothing there asks for NCCL
 	}
@@ -121,6 +122,25 @@ func (g *gatherer) predictPython(p *python) {
 		}
 	default:
 		g.static(proc)
+	}
+}
+
+// tryTorch opens torch's own libraries as the loader would: a copy that broke off,
+// or modes that keep the user out, end the import.
+func (g *gatherer) tryTorch(lib string) {
+	for _, name := range []string{"libc10.so", "libc10_cuda.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so"} {
+		path := filepath.Join(lib, name)
+		if _, _, err := g.files.Stat(path); err != nil {
+			continue // other builds have other names
+		}
+		f, err := g.files.Open(path)
+		if err == nil {
+			_, err = loader.Read(f, f.Size())
+			_ = f.Close()
+		}
+		if err != nil {
+			g.facts.Broken = append(g.facts.Broken, path+": "+err.Error())
+		}
 	}
 }
 
