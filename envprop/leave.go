@@ -69,25 +69,47 @@ func (m *member) asks(removal *Ask) bool {
 	})
 }
 
-// kept lists the requests of a node that other nodes do not obey, as they do not
-// trust it, without the values.
-func (u *unifier) kept(from *member) []string {
-	var list []string
-	for k := range from.report.Asks {
-		o := offer{from.rank, &from.report.Asks[k]}
-		if o.ask.Kind == FromUnset && !o.ask.Whole || u.offers.obeyed(o.ask) || slices.Contains(list, o.ask.At) {
+// wish is a request as nodes that start the same command share it.
+type wish struct {
+	to         Target
+	name, text string
+	kind       Kind
+}
+
+// without lists at most two group ranks of nodes that a wish means and that do not
+// have it themselves. All nodes of a large job mostly have the same ones, so each
+// is looked at once.
+func (u *unifier) without(a *Ask, known map[wish][]int) []int {
+	w := wish{a.To, a.Name, a.Value.Reveal(), a.Kind}
+	if list, ok := known[w]; ok {
+		return list
+	}
+	var list []int
+	for i := range u.members {
+		m := &u.members[i]
+		if m.report.Format == 0 || !m.means(a.To) || len(list) == 2 {
 			continue
 		}
-		for i := range u.members {
-			m := &u.members[i]
-			if m.rank == from.rank || m.report.Format == 0 || !m.means(o.ask.To) {
-				continue
-			}
-			own, ok := m.own(o.ask.Name)
-			if !ok || own.ask.Kind != o.ask.Kind || own.ask.Value.Reveal() != o.ask.Value.Reveal() {
-				list = append(list, o.ask.At)
-				break
-			}
+		own, ok := m.own(a.Name)
+		if !ok || own.ask.Kind != a.Kind || own.ask.Value.Reveal() != w.text {
+			list = append(list, i)
+		}
+	}
+	known[w] = list
+	return list
+}
+
+// kept lists the requests of a node that other nodes do not obey, as they do not
+// trust it, without the values.
+func (u *unifier) kept(from *member, known map[wish][]int) []string {
+	var list []string
+	for k := range from.report.Asks {
+		a := &from.report.Asks[k]
+		if a.Kind == FromUnset && !a.Whole || u.offers.obeyed(a) || slices.Contains(list, a.At) {
+			continue
+		}
+		if slices.ContainsFunc(u.without(a, known), func(rank int) bool { return rank != from.rank }) {
+			list = append(list, a.At)
 		}
 	}
 	return list
@@ -96,8 +118,9 @@ func (u *unifier) kept(from *member) []string {
 // noteKept tells of each node whose requests stay there.
 func (u *unifier) noteKept(d *Decision) {
 	const most = 8
+	known := map[wish][]int{}
 	for i := range u.members {
-		list := u.kept(&u.members[i])
+		list := u.kept(&u.members[i], known)
 		if len(list) == 0 {
 			continue
 		}

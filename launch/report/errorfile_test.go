@@ -122,11 +122,13 @@ func FuzzParseErrorFile(f *testing.F) {
 		if err != nil && e != (ErrorFile{}) {
 			t.Errorf("an error and content: %+v", e)
 		}
-		if len(e.Message) > maxMessage+len("…") {
-			t.Errorf("a message of %d bytes", len(e.Message))
-		}
-		if _, err := json.Marshal(e); err != nil {
-			t.Errorf("cannot be passed on: %v", err)
+		for _, e := range []ErrorFile{e, parseBeginning(b)} {
+			if len(e.Message) > maxMessage+len("…") {
+				t.Errorf("a message of %d bytes", len(e.Message))
+			}
+			if _, err := json.Marshal(e); err != nil {
+				t.Errorf("cannot be passed on: %v", err)
+			}
 		}
 	})
 }
