@@ -40,9 +40,6 @@ Checks of NCCL concern a job only when a node of it has an NVIDIA driver, checks
 
 // example is what to do about a finding of the rule, for people who have none.
 func (r *Rule) example() string {
-	if r.Steps == nil {
-		return r.Fix
-	}
 	steps := slices.Clone(r.Steps)
 	for i := range steps {
 		steps[i].place([]int{0}, 2)

@@ -42,12 +42,8 @@ func (r *Rule) ask(f *Fleet) []Finding {
 
 // advise completes what a finding says to do.
 func (r *Rule) advise(f *Fleet, x *Finding) {
-	if x.Steps == nil && x.Fix == "" {
-		x.Steps = slices.Clone(r.Steps)
-	}
 	if x.Steps == nil {
-		x.Fix = cmp.Or(x.Fix, r.Fix)
-		return
+		x.Steps = slices.Clone(r.Steps)
 	}
 	who := marked(x.Values)
 	for k := range x.Steps {

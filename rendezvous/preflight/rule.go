@@ -13,7 +13,6 @@ type Rule struct {
 	Meaning  string   // what is compared, and what must hold
 	Users    string   // what users see when nobody checks
 	Steps    []Step   // what to do about a finding that has none of its own, and an example for people; for the nodes that it marks
-	Fix      string   // as Steps, for rules that have none yet; in the form of Finding.Fix
 	// Check is pure and looks only at nodes whose facts are known. Compare
 	// fills in ID and Title, Severity and Steps where they are empty, and Fix.
 	Check func(*Fleet) []Finding
