@@ -89,7 +89,7 @@ func (a *agent) connectStatic(ctx context.Context) error {
 	}
 	l, err := listenAt(bind, sp.MasterPort)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w%s", err, a.ownPort(sp.Endpoints[0]))
 	}
 	share := portshare.New(a.pool.Listen(l))
 	a.wg.Go(func() {

@@ -24,6 +24,10 @@ type Options struct {
 	Scratch Scratch          // for temporary files
 	Local   *LocalNode       // set for --local-nodes
 
+	// Elsewhere gives the user's own command with another value of a flag; nil if it
+	// cannot.
+	Elsewhere func(flag, value string) []string
+
 	TimerSlack time.Duration // for the workers, where this process has another; 0: its own
 }
 

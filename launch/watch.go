@@ -62,10 +62,11 @@ func (a *agent) told(sig syscall.Signal) rendezvous.Cause {
 func (a *agent) trouble(err error) rendezvous.Cause {
 	_, other := errors.AsType[*secret.Other](err)
 	_, alone := errors.AsType[*apart](err)
+	text := err.Error() + a.elsewhere(err)
 	if _, ok := errors.AsType[*gossip.Foreign](err); ok || other || alone {
-		return a.self(rendezvous.KindRendezvous, err.Error())
+		return a.self(rendezvous.KindRendezvous, text)
 	}
-	return a.self(rendezvous.KindAgent, err.Error())
+	return a.self(rendezvous.KindAgent, text)
 }
 
 // newToken draws what the workers of one world have in common.

@@ -51,6 +51,32 @@ func parseJob(args []string) (spec.Raw, error) {
 	return raw, nil
 }
 
+// commandWith gives gorun's command line for these arguments of parseJob with
+// another value of a flag.
+func commandWith(args []string) func(flag, value string) []string {
+	return func(flag, value string) []string {
+		g, command := grammar(runFlags()), []string{"gorun"}
+		switch {
+		case isCheck(args):
+			g, command, args = checkFlags(), append(command, args[0]), args[1:]
+		case isEnv(args):
+			g, command, args = envFlags(), append(command, args[0]), args[1:]
+		}
+		rest, err := g.expand(args)
+		if err != nil {
+			return nil
+		}
+		command = append(command, "--"+flag+"="+value)
+		for len(rest) > 0 && strings.HasPrefix(rest[0], "--") && rest[0] != "--" {
+			if !strings.HasPrefix(rest[0], "--"+flag+"=") {
+				command = append(command, rest[0])
+			}
+			rest = rest[1:]
+		}
+		return append(command, rest...)
+	}
+}
+
 // flagValue is what was given to a flag that is no switch. Its type is what the
 // help calls the value.
 type flagValue struct {

@@ -92,7 +92,7 @@ func runJob(args []string) error {
 	case got:
 		return tellEnv(raw)
 	case early:
-		return runAgent(launch.Options{Spec: sp, Scratch: launch.NewScratch(earlyTag())}, lifeline, ears)
+		return runAgent(launch.Options{Spec: sp, Scratch: launch.NewScratch(earlyTag()), Elsewhere: commandWith(args)}, lifeline, ears)
 	}
 	return runKeeper(sp, args)
 }
@@ -125,7 +125,7 @@ func runStarted(args []string) error {
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
-	opts := launch.Options{Spec: sp, Scratch: launch.NewScratch(args[1])}
+	opts := launch.Options{Spec: sp, Scratch: launch.NewScratch(args[1]), Elsewhere: commandWith(args[2:])}
 	if count > 1 {
 		opts.Local = localNode(index, count)
 	}

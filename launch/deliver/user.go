@@ -70,7 +70,7 @@ func parseSu(argv []string) (layer, error) {
 	head = append(head, g.words(more)...)
 	l := layer{
 		name: name, keeps: !login,
-		around: func(probe []string) []string { return join(head, []string{"-c", quoted(probe)}) },
+		around: func(probe []string) []string { return join(head, []string{"-c", Quoted(probe)}) },
 		fix: func(names []string) string {
 			return "leave out what makes " + name + " a login, or name the variables:\n  " + name + " --whitelist-environment=" + strings.Join(names, ",") + " ..."
 		},
@@ -127,7 +127,7 @@ func parseShell(argv []string) (layer, error) {
 	}
 	l := layer{
 		name: base(argv[0]), keeps: !login, login: login,
-		around: func(probe []string) []string { return join(argv[:1], head, []string{"-c", quoted(probe)}) },
+		around: func(probe []string) []string { return join(argv[:1], head, []string{"-c", Quoted(probe)}) },
 	}
 	if login {
 		l.name += " -l"
@@ -168,8 +168,8 @@ func builtin(word string) bool {
 	return slices.Contains([]string{"cd", "export", "set", "unset", "source", ".", "if", "for", "while", "case", "eval", "ulimit", "umask", "command"}, word)
 }
 
-// quoted is a command line for a shell.
-func quoted(words []string) string {
+// Quoted is a command line for a shell.
+func Quoted(words []string) string {
 	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+"
 	out := make([]string, len(words))
 	for i, s := range words {

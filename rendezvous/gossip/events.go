@@ -38,6 +38,7 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 		return errEnough
 	}
 	if !g.met && g.cfg.Serves < 0 && m.Endpoint >= 0 && g.foreign == "" {
+		g.other = err != nil || m.Run != g.cfg.RunID
 		at := net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
 		switch {
 		case err != nil:

@@ -48,9 +48,19 @@ type Config struct {
 }
 
 // Foreign is the error of an agent whose endpoint is served for somebody else.
-type Foreign struct{ Text string }
+type Foreign struct {
+	Text      string
+	Elsewhere bool // this job needs another endpoint, or the same run id
+}
 
 func (f *Foreign) Error() string { return f.Text }
+
+// Taken is the error of an agent whose own endpoint's port another program has.
+type Taken struct{ Endpoint string }
+
+func (t *Taken) Error() string {
+	return "the port of " + t.Endpoint + ", which is this node's, is used by another program; give --rdzv-endpoint another port, or end that program"
+}
 
 // Gossip is one agent among the others.
 type Gossip struct {
@@ -69,6 +79,7 @@ type Gossip struct {
 	last    decoded                         // what was decoded last
 	met     bool                            // another agent of this run was seen: a stranger at its endpoint came later
 	foreign string
+	other   bool      // what is foreign is another job, or another program
 	deaf    time.Time // since when taken's port answers as no gorun does; zero: it does not
 	trouble string    // why the endpoints do not answer
 	changed chan struct{}
@@ -193,10 +204,10 @@ func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 			return nil
 		case <-g.changed:
 			if text := g.stranger(); text != "" {
-				return &Foreign{text}
+				return &Foreign{text, g.another()}
 			}
 			if g.robbed(time.Now()) {
-				return fmt.Errorf("the port of %s, which is this node's, is used by another program; give --rdzv-endpoint another port, or end that program", g.taken)
+				return &Taken{g.taken}
 			}
 			p := g.snapshot()
 			update(p)
@@ -262,6 +273,13 @@ func (g *Gossip) stranger() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.foreign
+}
+
+// another reports whether the stranger at the endpoint is another job or program.
+func (g *Gossip) another() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.other
 }
 
 func (g *Gossip) wake() {

@@ -1,0 +1,38 @@
+package e2e_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// A second job at the same endpoint ends with the command that starts it beside
+// the first one, which works when it is pasted.
+func TestSecondJobAtOneEndpoint(t *testing.T) {
+	t.Parallel()
+	j := newJob(t)
+	for _, a := range j.nodes(2, sh(stay)...) {
+		a.prints("up", 1)
+	}
+	second := newJob(t)
+	second.endpoint = j.endpoint
+	nodes := second.nodes(2, "/bin/echo", "it's $HOME")
+	second.end(patience, 75, nodes...)
+	var again []*agent
+	for _, a := range nodes {
+		_, command, ok := strings.Cut(a.lastLine(), "this one with: gorun ")
+		if !ok {
+			t.Fatalf("%s suggests nothing: %s", a.name, a.lastLine())
+		}
+		cmd := second.command()
+		pasted := exec.Command("/bin/sh", "-c", "exec "+cmd.Path+" "+command)
+		pasted.Env, pasted.SysProcAttr = cmd.Env, cmd.SysProcAttr
+		again = append(again, second.launch(a.name, pasted))
+	}
+	second.end(patience, 0, again...)
+	for _, a := range again {
+		a.prints("it's $HOME\n", 1)
+	}
+	j.agents[0].signal(15)
+	j.end(patience, 143, j.agents...)
+}
