@@ -3,6 +3,9 @@ package library_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -302,5 +305,37 @@ func TestBrokenTorch(t *testing.T) {
 	s.write(path, "half")
 	if f, _ := s.gather(library.Options{Program: python, Python: python}); len(f.Broken) != 1 || !strings.HasPrefix(f.Broken[0], path+": ") {
 		t.Errorf("a broken one: %q", f.Broken)
+	}
+}
+
+// What another user may read is tried as the workers' user: a libnccl that is there
+// and may not be read is no older or newer one.
+func TestUnreadableNCCL(t *testing.T) {
+	need(t, os.Geteuid() == 0, "root, who alone may be another user")
+	for _, rpath := range []string{"", ncclRPATH} { // torch preloads the wheel's, or the loader looks for it
+		t.Run(rpath, func(t *testing.T) {
+			s := newScene(t)
+			s.venv("false")
+			s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
+			s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: rpath})
+			for path, mode := range map[string]os.FileMode{s.at(venvSite + "/nvidia/nccl/lib/libnccl.so.2"): 0o600, s.root: 0o755, filepath.Dir(s.root): 0o755} {
+				if err := os.Chmod(path, mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+			if err := syscall.Setfsuid(65534); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = syscall.Setfsuid(0) }() // who removes the files
+			f, _ := s.gather(library.Options{Program: python, Python: python})
+			got := f.NCCLError
+			if f.NCCL != nil {
+				got = f.NCCL.Error
+			}
+			if !strings.Contains(got, "permission denied") {
+				t.Errorf("%q, NCCL %+v", got, f.NCCL)
+			}
+		})
 	}
 }
