@@ -119,18 +119,29 @@ func (n *Facts) pip() string {
 	return command
 }
 
-// install is the lines that put a wheel of NCCL into a site directory, in the
-// place of one that may be there. pip's own place is not where the workers look
-// first when PYTHONPATH names the directory.
+// install is the lines that put a wheel of NCCL into a site directory, alone: the
+// wheels of several CUDAs own the same file, so the others are uninstalled first.
+// pip's own place is not where the workers look first when PYTHONPATH names the
+// directory.
 func (n *Facts) install(site, name, version string) []string {
 	wheel := quote(name + "==" + version)
-	if !n.foreign(site) {
-		return []string{n.pip() + " install --force-reinstall --no-deps " + wheel}
+	if n.foreign(site) {
+		return []string{
+			"rm -rf " + quote(site+"/nvidia/nccl") + " " + quote(site) + "/nvidia_nccl_cu*.dist-info",
+			`d=$(mktemp -d) && ` + n.pip() + ` install --no-deps --target="$d" ` + wheel + ` && cp -r "$d"/. ` + quote(site),
+		}
 	}
-	return []string{
-		"rm -rf " + quote(site+"/nvidia/nccl") + " " + quote(site) + "/nvidia_nccl_cu*.dist-info",
-		`d=$(mktemp -d) && ` + n.pip() + ` install --no-deps --target="$d" ` + wheel + ` && cp -r "$d"/. ` + quote(site),
+	var others []string
+	for _, w := range n.Libraries.Wheels {
+		if w.Site == site && w.Name != name {
+			others = append(others, quote(w.Name))
+		}
 	}
+	again := n.pip() + " install --force-reinstall --no-deps " + wheel
+	if others == nil {
+		return []string{again}
+	}
+	return []string{n.pip() + " uninstall -y " + strings.Join(others, " "), again}
 }
 
 // foreign reports whether pip installs elsewhere: PYTHONPATH names the directory,

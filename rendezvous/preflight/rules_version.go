@@ -199,9 +199,9 @@ func (f *Fleet) wheels(severity Severity) []Finding {
 	}
 	find := func(text string, fault func([]library.Wheel) (site, what string)) []Finding {
 		values := f.faults(func(_ int, n *Facts) string { _, what := fault(of(n)); return what })
-		return one(values, Finding{Severity: severity, Text: text, Steps: f.each(marked(values), inShell, "uninstall them all before you install the one that torch needs", func(_ int, n *Facts) []string {
+		return one(values, Finding{Severity: severity, Text: text, Steps: f.each(marked(values), inShell, "install the one that torch needs anew, alone", func(_ int, n *Facts) []string {
 			site, _ := fault(of(n))
-			return f.onlyWheel(n, site)
+			return n.onlyWheel(site)
 		})})
 	}
 	all := find("Two NCCL wheels in one site directory own the same file, libnccl.so.2: which version lies there depends on the order in which they were installed, and uninstalling one takes the file from the other.", twoWheels)
@@ -210,30 +210,18 @@ func (f *Fleet) wheels(severity Severity) []Finding {
 
 // onlyWheel is the lines that leave one wheel of NCCL in a site directory: the
 // one of torch's CUDA.
-func (f *Fleet) onlyWheel(n *Facts, site string) []string {
-	var names []string
+func (n *Facts) onlyWheel(site string) []string {
 	var keep *library.Wheel
 	major, _, _ := strings.Cut(n.Libraries.TorchCUDA, ".")
 	for i := range n.Libraries.Wheels {
-		w := &n.Libraries.Wheels[i]
-		if w.Site != site {
-			continue
-		}
-		names = append(names, quote(w.Name))
-		if keep == nil || strings.HasSuffix(w.Name, "-cu"+major) {
+		if w := &n.Libraries.Wheels[i]; w.Site == site && (keep == nil || strings.HasSuffix(w.Name, "-cu"+major)) {
 			keep = w
 		}
 	}
 	if keep == nil {
 		return nil
 	}
-	if n.foreign(site) {
-		return n.install(site, keep.Name, keep.Version)
-	}
-	return []string{
-		n.pip() + " uninstall -y " + strings.Join(names, " "),
-		n.pip() + " install --no-deps " + quote(keep.Name+"=="+keep.Version),
-	}
+	return n.install(site, keep.Name, keep.Version)
 }
 
 // twoWheels names the wheels of a site directory that has more than one.

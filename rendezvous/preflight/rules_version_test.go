@@ -25,6 +25,14 @@ func versionCases() map[string][]ruleCase {
 				says: []string{"2.27.5", "> node3 (ranks 16-23) 2.19.3", "not 2.17.1 /usr/lib/x86_64-linux-gnu/libnccl.so.2 (RPATH comes before ld.so.cache)", "on node3: /opt/venv/bin/python -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"},
 			},
 			{
+				name: "the wheel of another CUDA", severity: Error, odd: []int{2}, change: func(f *Fleet) {
+					n := &f.Nodes[2]
+					n.nccl("2.21.5", 22105)
+					n.Libraries.Wheels = []library.Wheel{wheel("nvidia-nccl-cu11", true)}
+				},
+				says: []string{"/opt/venv/bin/python -m pip uninstall -y nvidia-nccl-cu11 /opt/venv/bin/python -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"},
+			},
+			{
 				name: "in a folder of PYTHONPATH", severity: Error, odd: []int{2}, change: func(f *Fleet) {
 					n := &f.Nodes[2]
 					n.set("PYTHONPATH", "/data/site")
