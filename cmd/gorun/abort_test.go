@@ -1,0 +1,15 @@
+package main
+
+import "testing"
+
+// What is told on every terminal of the job is seen as it is read.
+func TestAbortMessage(t *testing.T) {
+	t.Parallel()
+	for message, ok := range map[string]bool{
+		"": true, "loss is NaN": true, "überlauf 東京": true, "a\nb": false, "a\x1b[2J": false, "a\u202egpj.exe": false, "a\u200bb": false, "a\u2066b": false, "a\u2028b": false,
+	} {
+		if _, err := order(message); (err == nil) != ok {
+			t.Errorf("%q: %v", message, err)
+		}
+	}
+}
