@@ -27,7 +27,12 @@ const (
 )
 
 func (m meta) encode() ([]byte, error) {
-	m.Name = cut(m.Name, maxName)
+	m.Name = cut(strings.Map(func(r rune) rune {
+		if safetext.Unfit(r) { // the others would not take it
+			return '?'
+		}
+		return r
+	}, m.Name), maxName)
 	b, err := json.Marshal(m)
 	for err == nil && len(b) > memberlist.MetaMaxSize && m.Name != "" { // characters that JSON escapes
 		m.Name = cut(m.Name, len(m.Name)/2)
