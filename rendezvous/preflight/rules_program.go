@@ -10,7 +10,7 @@ import (
 func programRules() []Rule {
 	return []Rule{{
 		ID: "R03", Name: "script-same", Severity: Error,
-		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments, another Python and other modules are a warning: Python files in the folder of the script (for -m, in the working directory) and up to 3 folders below, without hidden folders, installed packages and virtual environments, up to 256 files in 64 folders of up to 512 entries, by their sizes and first 256 KiB. System programs may differ.",
+		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments, another Python and other modules are a warning: Python files in the folder of the script (for -m, in the working directory) and up to 3 folders below, where their names can be imported, without virtual environments, up to 256 files in 64 folders of up to 512 entries, by their sizes and first 64 KiB. System programs may differ.",
 		Users:   "The ranks run different code: a hang, or `shape mismatch`.",
 		Steps:   []Step{byHand("copy the program to all nodes anew, or start it from a shared file system")},
 		Check:   checkProgram,

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
@@ -20,8 +21,8 @@ import (
 // Bounds on the modules of a script, which docs/checks.md names at R03. Nodes with
 // the same files come to the same ones.
 const (
-	maxModules       = 256       // files
-	maxModuleBytes   = 256 << 10 // that count of one file
+	maxModules       = 256      // files
+	maxModuleBytes   = 64 << 10 // that count of one file
 	maxModuleFolders = 64
 	maxModuleDepth   = 4   // folders within each other
 	maxModuleEntries = 512 // of a folder; one with more is left out
@@ -29,8 +30,8 @@ const (
 
 // modules are the Python files in the folder of a program and in folders below it,
 // as far as the bounds allow; more says that there are others. Links are not
-// followed, and hidden folders, packages that pip installed and virtual
-// environments are left out.
+// followed, and folders from which nothing can be imported and virtual environments
+// are left out.
 func modules(ctx context.Context, root string, p preflight.Program) (list []preflight.Module, more bool, err error) {
 	dir, own := folder(root, p)
 	if dir == "" {
@@ -54,7 +55,7 @@ func modules(ctx context.Context, root string, p preflight.Program) (list []pref
 			name := path.Join(folders[0], e.Name())
 			switch {
 			case name == own, strings.HasPrefix(e.Name(), "."):
-			case e.IsDir() && foreign(e.Name()):
+			case e.IsDir() && !importable(e.Name()):
 			case e.IsDir() && (len(folders) == maxModuleFolders || strings.Count(name, "/") == maxModuleDepth-1):
 				more = true
 			case e.IsDir():
@@ -99,9 +100,14 @@ func folder(root string, p preflight.Program) (dir, own string) {
 	return dir, own
 }
 
-// foreign reports whether a folder of this name holds what others wrote.
-func foreign(name string) bool {
-	return slices.Contains([]string{"site-packages", "dist-packages", "node_modules", "__pycache__"}, name)
+// importable reports whether Python could import from a folder of this name: it is
+// an identifier. So site-packages is left out, and what a run has left in a folder
+// that is named after its date.
+func importable(name string) bool {
+	if slices.Contains([]string{"node_modules", "__pycache__"}, name) || name[0] >= '0' && name[0] <= '9' {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 // read lists a folder by name; whole is false for one that has too many entries or

@@ -36,7 +36,7 @@ func paths(list []preflight.Module) string {
 }
 
 func TestModules(t *testing.T) {
-	p := laid(t, "b.py", "a.py", "pkg/x.py", "pkg/sub/y.py", "data.txt", ".git/z.py", "lib/site-packages/q.py", "pkg/__pycache__/x.py", "venv/pyvenv.cfg", "venv/bin/v.py", "1/2/3/4/deep.py")
+	p := laid(t, "b.py", "a.py", "pkg/x.py", "pkg/sub/y.py", "data.txt", ".git/z.py", "lib/site-packages/q.py", "pkg/__pycache__/x.py", "venv/pyvenv.cfg", "venv/bin/v.py", "1/2.py", "run-7/x.py", "p/q/r/s/deep.py")
 	dir := filepath.Dir(p.Script)
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "secret.py"), nil, 0o600); err != nil {
@@ -51,7 +51,7 @@ func TestModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, more, err := modules(t.Context(), "", p)
-	if got := paths(list); err != nil || got != "a.py b.py pkg/sub/y.py pkg/x.py" || !more { // 1/2/3/4 is too deep
+	if got := paths(list); err != nil || got != "a.py b.py pkg/sub/y.py pkg/x.py" || !more { // p/q/r/s is too deep
 		t.Errorf("%s, more %v, %v", got, more, err)
 	}
 	again, _, _ := modules(t.Context(), "", p)
