@@ -26,7 +26,12 @@ func others(values []Value, k int) []int {
 }
 
 // called names odd nodes.
-func (f *Fleet) called(nodes []int) string { return nameList(nodes, f.Names(), len(f.Nodes), true) }
+func (f *Fleet) called(nodes []int) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	return nameList(nodes, f.Names(), len(f.Nodes), true)
+}
 
 // maxSteps bounds the steps that differ from node to node only.
 const maxSteps = 8

@@ -286,6 +286,8 @@ func checkRunning(f *Fleet) []Finding {
 	repair := func(values []Value) Step {
 		return byHand("ask the administrator of " + f.called(marked(values)) + " to look at the cable, the transceiver and the switch port")
 	}
-	all := one(named, Finding{Text: "An interface that was asked for has no carrier.", Steps: or([]Step{repair(named), look}, f.proposal()...)})
+	all := advised(one(named, Finding{Text: "An interface that was asked for has no carrier."}), func() []Step {
+		return or([]Step{repair(named), look}, f.proposal()...)
+	})
 	return append(all, one(slaves, Finding{Text: "A part of a bond has no carrier; the bond is slower, or in danger, without it.", Steps: []Step{repair(slaves), look}})...)
 }
