@@ -22,7 +22,7 @@ const retry = 50 * time.Millisecond
 func (a *agent) connect(ctx context.Context) error {
 	sp := a.opts.Spec
 	switch {
-	case sp.Backend == spec.Standalone, sp.Backend == spec.Static && sp.MaxNodes == 1:
+	case alone(&sp):
 		return a.connectAlone(ctx)
 	case sp.Backend == spec.Static:
 		return a.connectStatic(ctx)
@@ -31,6 +31,11 @@ func (a *agent) connect(ctx context.Context) error {
 	default:
 		return a.connectGossip(ctx)
 	}
+}
+
+// alone reports whether this agent meets nobody.
+func alone(sp *spec.Spec) bool {
+	return sp.Backend == spec.Standalone || sp.Backend == spec.Static && sp.MaxNodes == 1
 }
 
 // offerStore binds the first store.

@@ -33,11 +33,14 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 		return finish, err
 	}
 	sp := a.opts.Spec
-	a.identity = rendezvous.NewIdentity()
 	a.node = rendezvous.Node{
-		ID: a.identity.ID(), RunID: sp.RunID, Protocol: rendezvous.Protocol, Version: a.opts.Version,
+		ID: rendezvous.NewNodeID(), RunID: sp.RunID, Protocol: rendezvous.Protocol, Version: a.opts.Version,
 		Host: hostName(), PID: os.Getpid(), Role: sp.Role, NodeRank: sp.NodeRank, Endpoint: -1,
-		Min: sp.MinNodes, Max: sp.MaxNodes, Networks: clientNetworks(ctx),
+		Min: sp.MinNodes, Max: sp.MaxNodes,
+	}
+	if !alone(&sp) { // what others need of this node takes two milliseconds
+		a.identity = rendezvous.NewIdentity()
+		a.node.ID, a.node.Networks = a.identity.ID(), clientNetworks(ctx)
 	}
 	a.devices = a.newDevices()
 	if a.node.Workers, err = a.countWorkers(ctx); err != nil {

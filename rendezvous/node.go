@@ -1,6 +1,8 @@
 package rendezvous
 
 import (
+	"crypto/rand"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +15,10 @@ const Protocol = 3
 // NodeID names one agent process: that of an Identity, never reused, so a restarted agent
 // can neither vote twice nor inherit what its predecessor promised.
 type NodeID string
+
+// NewNodeID draws an id for an agent that meets nobody. Of others the id is that of
+// an Identity.
+func NewNodeID() NodeID { return NodeID(strings.ToLower(rand.Text()[:16])) }
 
 // Node is what an agent says of itself when it joins.
 type Node struct {
