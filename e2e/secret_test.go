@@ -239,7 +239,7 @@ func TestBadSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, env, text string }{
 		"no file":    {"/nonexistent/secret", "", "cannot use --secret-file /nonexistent/secret: no such file"},
-		"a device":   {"/dev/zero", "", "not a regular file"},
+		"a device":   {"/dev/zero", "", "it has more than 4096 bytes"},
 		"short":      {"", "hunter2", "GORUN_SECRET: it has 7 bytes, at least 16"},
 		"empty name": {"empty", "", "cannot use --secret-file without a file"},
 	} {
