@@ -312,7 +312,8 @@ func (c *client) gauge(ctx context.Context, t Target, dial dialer) float64 {
 	if err := sendZeros(conn, c.zeros, maxPayload); err == nil {
 		_, _ = io.ReadFull(conn, make([]byte, 1))
 	}
-	if rate := mbit(int(tcpInfo(conn).Bytes_acked), time.Since(begin)); rate < slowMbit {
+	took, info := time.Since(begin), tcpInfo(conn)
+	if rate := mbit(int(info.Bytes_acked), took); suspect(info, took) && slow(info, rate) {
 		return rate
 	}
 	return 0

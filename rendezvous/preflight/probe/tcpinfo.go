@@ -42,16 +42,20 @@ func grown(info *unix.TCPInfo) time.Duration {
 	return time.Duration(info.Rtt-min(info.Rtt, info.Min_rtt)) * time.Microsecond
 }
 
-// queued tells whether packets waited in a queue on the way, for longer than a
-// receiver delays an acknowledgement (40 ms).
-func queued(info *unix.TCPInfo) bool { return grown(info) > 60*time.Millisecond }
+// queued tells whether packets waited in a queue on the way, for longer than
+// what receivers that delay acknowledgements (by 40 ms) add where packets get lost.
+func queued(info *unix.TCPInfo) bool { return grown(info) > 100*time.Millisecond }
 
 // suspect tells whether the path may have been too slow for a payload that took
-// so long: it waited in a queue, and was delivered at a low rate.
+// so long: longer than TCP needs to find the rate.
 func suspect(info *unix.TCPInfo, took time.Duration) bool {
-	shortest := time.Duration(info.Min_rtt) * time.Microsecond
-	return took > 20*time.Millisecond+8*shortest && grown(info) > 4*time.Millisecond &&
-		float64(info.Delivery_rate)*8/1e6 < slowMbit && (info.Total_retrans == 0 || queued(info))
+	return took > 12*time.Millisecond+8*time.Duration(info.Min_rtt)*time.Microsecond
+}
+
+// slow tells whether a path with such a rate is too slow, and not only slowed by
+// packets that get lost: then what does arrive is delivered fast.
+func slow(info *unix.TCPInfo, rate float64) bool {
+	return rate < slowMbit && float64(info.Delivery_rate)*8/1e6 < slowMbit && grown(info) > 8*time.Millisecond
 }
 
 // mbit is a rate in Mbit/s.
