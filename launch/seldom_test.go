@@ -2,6 +2,8 @@ package launch
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,8 +13,21 @@ import (
 // last how many more there were; other lines are said at once.
 func TestSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var late []string
-		s := newSeldom(func(line string) { late = append(late, line) })
+		var mu sync.Mutex
+		var lines []string
+		s := newSeldom(func(line string) {
+			mu.Lock()
+			defer mu.Unlock()
+			lines = append(lines, line)
+		})
+		// lateAfter gives the lines that had to wait, as they are after d.
+		lateAfter := func(d time.Duration) []string {
+			time.Sleep(d)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(lines)
+		}
 		now := 0
 		for i := range 300 {
 			if _, ok := s.take("refused", fmt.Sprint("refused ", i)); ok {
@@ -25,11 +40,11 @@ func TestSeldom(t *testing.T) {
 		if _, ok := s.take("came", "came"); !ok {
 			t.Error("another kind waits")
 		}
-		time.Sleep(5*seldomEvery + seldomEvery/2)
+		late := lateAfter(5*seldomEvery + seldomEvery/2)
 		if now != 1 || len(late) != 5 || late[0] != "refused 1" {
 			t.Errorf("%d at once, %q within five seconds", now, late)
 		}
-		time.Sleep(seldomHeld * seldomEvery)
+		late = lateAfter(seldomHeld * seldomEvery)
 		if last := late[len(late)-1]; len(late) != seldomHeld || last != "refused 16 (and 283 more like that)" {
 			t.Errorf("%q", late)
 		}
@@ -40,8 +55,7 @@ func TestSeldom(t *testing.T) {
 		if rest := s.end(); len(rest) != 1 || rest[0] != "two" {
 			t.Errorf("at the end: %q", rest)
 		}
-		time.Sleep(2 * seldomEvery)
-		if len(late) != seldomHeld {
+		if late = lateAfter(2 * seldomEvery); len(late) != seldomHeld {
 			t.Errorf("after the end: %q", late[seldomHeld:])
 		}
 	})
