@@ -172,12 +172,18 @@ func checkNCCLSingle(f *Fleet) []Finding {
 	})...)
 }
 
-// bringNCCL says how nodes get an NCCL that have none: torch names the release
-// that it needs.
+// bringNCCL says how nodes get an NCCL that load none. A wheel whose file the
+// loader gives up at is installed anew, since pip takes it for complete; else torch
+// names the release that it needs.
 func (f *Fleet) bringNCCL(nodes []int) []Step {
 	steps := f.each(nodes, inShell, "have pip bring what torch needs", func(_ int, n *Facts) []string {
 		if n.Libraries.Torch == "" {
 			return nil
+		}
+		for _, w := range n.Libraries.Wheels {
+			if strings.Contains(n.Libraries.NCCLError, w.Site+wheelFolder) {
+				return n.onlyWheel(w.Site)
+			}
 		}
 		return []string{n.pip() + " install " + quote("torch=="+n.Libraries.Torch)}
 	})

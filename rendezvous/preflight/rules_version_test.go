@@ -92,6 +92,10 @@ func versionCases() map[string][]ruleCase {
 			{name: "none is found", severity: Error, odd: []int{0}, change: func(f *Fleet) {
 				f.Nodes[0].Libraries.NCCL, f.Nodes[0].Libraries.NCCLError = nil, "libnccl.so.2: not found in RPATH and ld.so.cache"
 			}, says: []string{"not found in RPATH"}},
+			{name: "the loader gives up at the wheel's", severity: Error, odd: []int{1}, change: func(f *Fleet) {
+				l := &f.Nodes[1].Libraries
+				l.NCCL, l.NCCLError = nil, "libtorch_cuda.so needs libnccl.so.2: the loader gives up at "+l.NCCL.Path+": the file is cut off"
+			}, says: []string{"the file is cut off", "install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"}},
 			{name: "two wheels where the workers load none", severity: Warning, odd: []int{1}, change: func(f *Fleet) {
 				a, b := wheel("nvidia-nccl-cu11", true), wheel("nvidia-nccl-cu12", true)
 				a.Site, b.Site = "/usr/lib/python3/dist-packages", "/usr/lib/python3/dist-packages"
