@@ -100,7 +100,8 @@ func (c *Conn) prove() {
 	}
 	p.unprove(c)
 	c.state = proven
-	p.sources[c.from].proven++
+	s := p.sources[c.from]
+	p.change(s, func() { s.proven++ })
 }
 
 func (c *Conn) doubt() {
@@ -111,6 +112,6 @@ func (c *Conn) doubt() {
 		return
 	}
 	s := p.sources[c.from]
-	s.proven--
+	p.change(s, func() { s.proven-- })
 	p.add(c, s)
 }

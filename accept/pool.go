@@ -1,8 +1,10 @@
 package accept
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,8 +18,8 @@ type Bounds struct {
 	// Total is how many connections may be open. Default: the process's limit of
 	// open files without a reserve of a quarter of it, of 1024 at most.
 	Total int
-	// Unproven is how many of them may be unproven. Default: a quarter of Total,
-	// 4096 at most.
+	// Unproven is how many of them may be unproven, beyond one beside each proven one
+	// of the same address. Default: a quarter of Total, 4096 at most.
 	Unproven int
 	// PerSource is how many of the unproven ones may come from one address. An
 	// address with a proven connection has no such limit. Default: half of Unproven.
@@ -63,7 +65,7 @@ type Pool struct {
 
 	mu       sync.Mutex
 	open     int
-	unproven int
+	unproven int // sum of the sources' excess
 	sources  map[string]*source
 }
 
@@ -71,6 +73,16 @@ type Pool struct {
 type source struct {
 	unproven []*Conn // the oldest first
 	proven   int
+}
+
+// excess is how many unproven connections an address has beyond its proven ones.
+// A client may open a silent connection beside each that speaks, as torch before
+// 2.1 does to its store.
+func (s *source) excess() int { return max(0, len(s.unproven)-s.proven) }
+
+// less orders addresses by which of them has to make room.
+func (s *source) less(o *source) bool {
+	return cmp.Or(cmp.Compare(s.excess(), o.excess()), cmp.Compare(len(s.unproven), len(o.unproven))) < 0
 }
 
 // NewPool makes an empty Pool.
@@ -92,9 +104,9 @@ func (p *Pool) admit(raw net.Conn) (*Conn, bool) {
 		if !p.drop(s, false) {
 			return nil, false
 		}
-	case p.unproven >= p.bounds.Unproven || p.open >= p.bounds.Total:
+	case p.unproven >= p.bounds.Unproven && len(s.unproven) >= s.proven || p.open >= p.bounds.Total:
 		most := p.most()
-		if most == nil || !p.drop(most, len(most.unproven) > len(s.unproven)+1) {
+		if most == nil || !p.drop(most, most.excess() > s.excess()+1) {
 			return nil, false
 		}
 	}
@@ -108,17 +120,23 @@ func (p *Pool) admit(raw net.Conn) (*Conn, bool) {
 func (p *Pool) add(c *Conn, s *source) {
 	c.state = unproven
 	c.since = time.Now()
-	p.unproven++
-	s.unproven = append(s.unproven, c)
+	p.change(s, func() { s.unproven = append(s.unproven, c) })
 	c.limit = time.AfterFunc(p.bounds.Proof, func() { c.expire() })
 }
 
-// most is the source with the most unproven connections, nil if there are none.
-// The caller holds mu.
+// change counts what f changes of a source. The caller holds mu.
+func (p *Pool) change(s *source, f func()) {
+	p.unproven -= s.excess()
+	f()
+	p.unproven += s.excess()
+}
+
+// most is the source with unproven connections that has to make room first, nil if
+// there is none. The caller holds mu.
 func (p *Pool) most() *source {
 	var most *source
 	for _, s := range p.sources {
-		if len(s.unproven) > 0 && (most == nil || len(s.unproven) > len(most.unproven)) {
+		if len(s.unproven) > 0 && (most == nil || most.less(s)) {
 			most = s
 		}
 	}
@@ -143,7 +161,8 @@ func (p *Pool) remove(c *Conn) {
 	case unproven:
 		p.unprove(c)
 	case proven:
-		p.sources[c.from].proven--
+		s := p.sources[c.from]
+		p.change(s, func() { s.proven-- })
 	case closed:
 		return
 	}
@@ -157,14 +176,12 @@ func (p *Pool) remove(c *Conn) {
 // unprove takes a connection out of the unproven ones. The caller holds mu.
 func (p *Pool) unprove(c *Conn) {
 	c.limit.Stop()
-	p.unproven--
 	s := p.sources[c.from]
-	for i, o := range s.unproven {
-		if o == c {
-			s.unproven = append(s.unproven[:i], s.unproven[i+1:]...)
-			break
+	p.change(s, func() {
+		if i := slices.Index(s.unproven, c); i >= 0 {
+			s.unproven = slices.Delete(s.unproven, i, i+1)
 		}
-	}
+	})
 }
 
 // shed closes the oldest unproven connection of the source that has most of them:

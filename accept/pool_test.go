@@ -273,3 +273,39 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 }
+
+// TestSilentCompanion: an address keeps a silent connection beside each that has
+// proven itself, above the bound of unproven ones, and no more.
+func TestSilentCompanion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _, taken := accepts(t, Bounds{Total: 100, Unproven: 4, PerSource: 2, Proof: 10 * time.Second, Grace: time.Second})
+		var silent []net.Conn
+		for range 20 {
+			q.dial(t, "192.0.2.1")
+			speaking := <-taken
+			Prove(speaking)
+			defer speaking.Close()
+			silent = append(silent, q.dial(t, "192.0.2.1"))
+			mute := <-taken
+			Tolerate(mute)
+			defer mute.Close()
+			time.Sleep(2 * time.Second)
+		}
+		if n := count(silent); n != 20 {
+			t.Errorf("%d of 20 silent connections are open", n)
+		}
+		for range 20 {
+			silent = append(silent, q.dial(t, "192.0.2.1"))
+			synctest.Wait()
+			time.Sleep(2 * time.Second)
+		}
+		if n := count(silent); n > 24 {
+			t.Errorf("%d silent connections are open beside 20 that speak", n)
+		}
+		stranger := q.dial(t, "192.0.2.2")
+		synctest.Wait()
+		if !isOpen(stranger) {
+			t.Error("silent connections keep out another address")
+		}
+	})
+}
