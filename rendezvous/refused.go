@@ -36,8 +36,10 @@ func (r refusedNode) line() string {
 	return cut(fmt.Sprintf("refused %s: %s", r.name, r.why), maxRefusedText)
 }
 
-// turnedAway notes a refused node and tells the nodes that wait.
+// turnedAway notes a refused node and tells the nodes that wait. A job whose
+// workers run lacks none.
 func (c *coordinator) turnedAway(r refusedNode) {
+	r.ours = r.ours && c.phase != executing && c.phase != halting
 	known := &c.refused.nodes
 	i := slices.IndexFunc(*known, func(o refusedNode) bool { return o.name == r.name && (r.name != "" || o.why == r.why) })
 	switch {

@@ -109,6 +109,20 @@ func TestRefusedNodeReturns(t *testing.T) {
 	c.runs(0, 0, "id0 id1 id2 id3")
 }
 
+// A node that was refused while workers ran is none that a later round lacks.
+func TestRefusedWhileWorkersRun(t *testing.T) {
+	c := waiting(t, 3, 2)
+	c.runs(0, 0, "id0 id1 id2")
+	c.misfit(7, nil)
+	c.dies(2)
+	c.pass(2 * c.m.cfg.LastCall)
+	if c.m.coord.phase != forming {
+		t.Fatalf("the job does not wait for the lost node: %s", c.m.coord.phase)
+	}
+	c.comes(3)
+	c.runs(1, 1, "id0 id1 id3")
+}
+
 func TestRefusalsAreBounded(t *testing.T) {
 	c := waiting(t, 4, 2)
 	for i := range 300 {
