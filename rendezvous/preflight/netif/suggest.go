@@ -104,7 +104,7 @@ func try(nodes []Facts, all [][]reach, network netip.Prefix) *trial {
 		}
 		if pick == nil {
 			t.missing++
-			t.Nodes[n].Why = "has no address in " + t.Network + " but " + nodes[n].list()
+			t.Nodes[n].Why = cmp.Or(nodes[n].unfit(network), "has no address in "+t.Network+" but "+nodes[n].list())
 			continue
 		}
 		// The same hardware address: agents that share a machine.
@@ -127,6 +127,16 @@ func try(nodes []Facts, all [][]reach, network netip.Prefix) *trial {
 		}
 	}
 	return t
+}
+
+// unfit says why a node's address in a network cannot be used, "" if it has none.
+func (f Facts) unfit(network netip.Prefix) string {
+	for _, r := range f.reachable() {
+		if network.Contains(r.addr) && r.why != "" {
+			return "cannot use its address in " + network.String() + ": " + r.why
+		}
+	}
+	return ""
 }
 
 func (t *trial) better(o *trial, reached []string) bool {

@@ -166,6 +166,14 @@ func TestTheProposedNameGivesTheProposedAddress(t *testing.T) {
 	}
 }
 
+// A node whose cable is out has the address all the same.
+func TestSuggestTellsOfACarrierThatIsMissing(t *testing.T) {
+	p := Suggest([]Facts{node(t, "eth0 10.1.0.1/24 hw"), node(t, "eth0 10.2.0.2/24 hw", "eth1 10.1.0.2/24 hw down")}, nil)
+	if why := p.Nodes[1].Why; p.Works() || !strings.Contains(why, "eth1 is down or has no carrier") || strings.Contains(why, "no address") {
+		t.Errorf("%q", why)
+	}
+}
+
 func TestByRequestFindsTheNodesOwnName(t *testing.T) {
 	f := node(t, "lo 127.0.0.1/8", "eth0 10.37.8.72/24 hw speed=1000", "eth0 10.40.0.1/24", "eth0:1 10.41.0.1/24",
 		"docker0 10.37.200.1/24 kind=bridge", "bond0 10.37.9.1/24 kind=bond speed=100000", "eth5 10.50.0.1/24 hw down", "eth6 - hw", "eth0 fd00::1/64")
