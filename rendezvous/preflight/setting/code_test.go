@@ -16,6 +16,7 @@ func TestRunsCode(t *testing.T) {
 		"TORCH_EXTENSIONS_DIR": true, "TORCHINDUCTOR_CACHE_DIR": true, "TRITON_PTXAS_PATH": true, "OMP_TOOL_LIBRARIES": true, "CC": true, "HOME": true, "TMPDIR": true,
 		"XDG_CACHE_HOME": true, "OMPI_MCA_mca_base_component_path": true, "UCX_MODULE_DIR": true, "UCX_GDB_COMMAND": true, "FI_PROVIDER_PATH": true, "IBV_DRIVERS": true,
 		"GIT_SSH_COMMAND": true, "WANDB__EXECUTABLE": true, "https_proxy": true, "NVSHMEM_BOOTSTRAP_PLUGIN": true, "HF_ENDPOINT": true, "GCONV_PATH": true,
+		"INTEL_LIBITTNOTIFY64": true, "HF_HUB_CACHE": true, "CUSOLVER_LOG_FILE": true, "CUFILE_LOGFILE_PATH": true, "__EGL_VENDOR_LIBRARY_DIRS": true, "LIBVA_DRIVERS_PATH": true,
 		"NCCL_ALGO": false, "NCCL_DEBUG": false, "NCCL_SOCKET_IFNAME": false, "PYTHONHASHSEED": false, "SEED": false, "MODEL": false, "DATA_DIR": false, "CUDA_DEVICE_ORDER": false,
 		"TORCH_DISTRIBUTED_DEBUG": false, "OMP_NUM_THREADS": false, "UCX_TLS": false, "HF_TOKEN": false, "GOOGLE_PROJECT": false, "NCCL_TOPO_FILE": false, "NCCL_VERSION": false,
 		"": false, "LD": true, "LDX": false, "ENVIRONMENT": false, "PLUGIN": true, "TORCH_NCCL_ENABLE_PROFILER_PLUGIN": false,
