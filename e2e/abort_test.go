@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,17 +103,11 @@ func reachable(t testing.TB, bin string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	from, err := os.Open(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
 	name := filepath.Join(dir, "gorun")
-	to, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o755)
-	if err == nil {
-		_, err = io.Copy(to, from)
-	}
-	if err = errors.Join(err, to.Close(), os.Chmod(name, 0o755), os.Chmod(dir, 0o755)); err != nil {
+	// Another process copies it: a child that this one starts at the same time would
+	// hold the file open for writing, and nobody could execute it.
+	err = exec.Command("cp", bin, name).Run()
+	if err = errors.Join(err, os.Chmod(name, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	return name

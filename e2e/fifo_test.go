@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -21,10 +20,10 @@ func TestNamedPipeForFile(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"env file":    {[]string{"--standalone", "--env-file", fifo}, 2, "gorun: --env-file " + fifo + ": it is a named pipe"},
-		"secret file": {[]string{"--standalone", "--secret-file", fifo}, 2, "it is a named pipe"},
-		"CA":          {append(etcd, "--etcd-cacert", fifo), 2, "it is a named pipe"},
-		"key":         {append(etcd, "--etcd-cert", fifo, "--etcd-key", fifo), 2, "it is a named pipe"},
+		"env file":    {[]string{"--standalone", "--env-file", fifo}, 2, "gorun: --env-file " + fifo + ": it is a pipe"},
+		"secret file": {[]string{"--standalone", "--secret-file", fifo}, 2, "it is a pipe"},
+		"CA":          {append(etcd, "--etcd-cacert", fifo), 2, "it is a pipe"},
+		"key":         {append(etcd, "--etcd-cert", fifo, "--etcd-key", fifo), 2, "it is a pipe"},
 		"report":      {[]string{"--standalone", "--report", fifo}, 0, "a named pipe that nobody reads"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,22 +34,4 @@ func TestNamedPipeForFile(t *testing.T) {
 			has(t, a.err.String(), c.says)
 		})
 	}
-}
-
-// A signal ends gorun also while it reads what another process still writes.
-func TestSignalWhileReading(t *testing.T) {
-	t.Parallel()
-	rd, wr, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer wr.Close()
-	j := newJob(t)
-	cmd := j.command("--standalone", "--env-file", "/dev/fd/3", "--no-python", "true")
-	cmd.ExtraFiles = []*os.File{rd}
-	a := j.launch("job", cmd)
-	rd.Close()
-	a.pid()
-	a.signal(unix.SIGTERM)
-	j.end(soon, 143, a)
 }

@@ -56,13 +56,13 @@ func TestProgramMissingOnOneNode(t *testing.T) {
 	}
 }
 
-// A file that the kernel does not execute fails when it is started, as in a shell.
+// A script whose interpreter is missing is refused before any worker is started.
 func TestProgramNotExecutableByKernel(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	bad := j.write("prog", "#!/nonexistent/interpreter\n", 0o700)
 	agents := []*agent{j.node(1, "2", sh(stay)...), j.node(2, "2", bad)}
-	j.end(patience, 127, agents...)
+	j.end(patience, 2, agents...)
 	j.causes(agents, "127.0.0.2", "could not be started", bad)
 	j.agree(agents...)
 }

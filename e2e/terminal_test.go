@@ -126,6 +126,7 @@ func TestWaitIsOneLine(t *testing.T) {
 	}
 	a.prints("have 1 of 2", 3)
 	j.end(patience, 0, j.node(2, "2", "/bin/true"), a)
+	a.prints("done", 1) // what the terminal has may still be on its way to the test
 	text := a.out.String()
 	for line := range strings.SplitSeq(text, "\n") {
 		drawn := strings.Split(strings.TrimSuffix(line, "\r"), "\r\x1b[K")

@@ -174,7 +174,7 @@ func TestFind(t *testing.T) {
 		{"huge file", write("huge", strings.Repeat("x", 1<<20), 0o600), "unset", "", "", "more than 4096"},
 		{"no file", filepath.Join(dir, "none"), text, "", "", "--secret-file " + filepath.Join(dir, "none") + ": no such file"},
 		{"folder", dir, "unset", "", "", "it is a folder"},
-		{"pipe", pipe, "unset", "", "", "it is a named pipe"},
+		{"pipe", pipe, "unset", "", "", "it is a pipe"},
 		{"endless", "/dev/zero", "unset", "", "", "more than 4096"},
 	}
 	for _, tt := range tests {

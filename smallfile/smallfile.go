@@ -1,9 +1,9 @@
 // Package smallfile reads and writes the files that a user names on the command
-// line: whole, bounded in size, and bounded in time where the file is a pipe.
+// line: whole, and bounded in size.
 //
 // Invariants: no call waits for another process to open a pipe; a call takes at
-// most Wait where the other end of a pipe is slow. A file system that hangs can
-// still hold up a call.
+// most Wait where a device, or the reader of a pipe, is slow. A file system that
+// hangs can still hold up a call.
 package smallfile
 
 import (
@@ -17,12 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait bounds the time for which the other end of a pipe may keep a call waiting.
+// Wait bounds the time for which another end may keep a call waiting.
 const Wait = 10 * time.Second
 
-// Read returns a file's content, at most one byte more than most. The file may be
-// a pipe that this process has been given, as a shell's <(...) is; a named pipe is
-// refused, because its writer may never come. The error does not name the file.
+// Read returns a file's content, at most one byte more than most. It refuses a pipe:
+// the writer of a named one may never come, and one that a shell has made, as by
+// <(COMMAND), is not this process's but its parent's. The error does not name the
+// file.
 func Read(name string, most int) ([]byte, fs.FileMode, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -37,8 +38,8 @@ func Read(name string, most int) ([]byte, fs.FileMode, error) {
 	switch {
 	case mode.IsDir():
 		return nil, mode, errors.New("it is a folder")
-	case mode&fs.ModeNamedPipe != 0 && !given(f):
-		return nil, mode, errors.New("it is a named pipe, whose writer may never come: give a file, or <(COMMAND)")
+	case mode&fs.ModeNamedPipe != 0:
+		return nil, mode, errors.New("it is a pipe, whose writer may never come: give a file")
 	}
 	_ = f.SetReadDeadline(time.Now().Add(Wait)) // what has no deadline does not wait
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
@@ -63,17 +64,6 @@ func Write(name string, content []byte) error {
 		err = fmt.Errorf("nobody has read it within %v", Wait)
 	}
 	return errors.Join(plain(err), f.Close())
-}
-
-// given reports whether an open pipe has no name in a file system.
-func given(f *os.File) bool {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var st unix.Statfs_t
-	ctl := raw.Control(func(fd uintptr) { err = unix.Fstatfs(int(fd), &st) })
-	return errors.Join(ctl, err) == nil && st.Type == unix.PIPEFS_MAGIC
 }
 
 func plain(err error) error {
