@@ -94,7 +94,7 @@ func (c *console) status(s *rendezvous.Status) {
 	switch state := stateOf(*s); {
 	case state != c.state:
 		c.state = state
-		c.pace.again(now)
+		c.pace.restart(now)
 	case s.Phase == "running" && now.Sub(c.pace.last) < spareEvery-slack, !c.pace.due(now):
 		return
 	}
@@ -105,8 +105,8 @@ func (c *console) status(s *rendezvous.Status) {
 // phase: their lines would tear a live one.
 func workersWrite(phase string) bool { return phase == "stopping" || phase == "recovering" }
 
-// stateOf is what a person is told at once when it changes: all of a status but
-// how long is left, and numbers in errors (ports, times).
+// stateOf is the part of a status whose change has a line at once: all of it but
+// the time that is left, and numbers in errors (ports, times).
 func stateOf(s rendezvous.Status) string {
 	s.Left = 0
 	s.Note = strings.Map(func(r rune) rune {

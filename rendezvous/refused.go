@@ -17,7 +17,7 @@ const (
 )
 
 // refusals are the nodes that the coordinator refused and that did not come back.
-// Every waiting node is told of them. When so many were refused that the job can
+// The coordinator names them to every waiting node. When so many were refused that the job can
 // be complete only if one of them is started again, it ends after a last call.
 type refusals struct {
 	nodes []refusedNode

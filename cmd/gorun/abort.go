@@ -69,7 +69,7 @@ func order(message string) (inspect.Request, error) {
 		return inspect.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has %d bytes, at most %d are told", len(message), inspect.MaxMessage)}
 	}
 	if strings.ContainsFunc(message, safetext.Unfit) {
-		return inspect.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has line ends or other characters that cannot be seen; it is told in one line")}
+		return inspect.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has line ends or other characters that cannot be seen: write it in one line")}
 	}
 	return inspect.Request{Type: inspect.TypeAbort, Message: message, User: inspect.UserName()}, nil
 }

@@ -119,7 +119,7 @@ func helpOf(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// shownFlags are the flags that are told in the help of a command.
+// shownFlags returns the flags that the help of a command shows.
 func shownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	switch cmd.Name() { // which parse as jobs do, without cobra
 	case checkCommand:

@@ -98,7 +98,7 @@ func (r *report) dedent(line string) string {
 	return strings.TrimPrefix(line, "  ")
 }
 
-// say notes what the worker whose end is told wrote last to standard error.
+// say notes the last words of a worker on standard error.
 func (s *Scanner) say(e *event, said string) {
 	for i := range s.job.ends {
 		if old := &s.job.ends[i]; e.pid > 0 && old.at.pid == e.pid && sameTeller(old.at, e) {

@@ -167,8 +167,8 @@ func questions(f *preflight.Fleet, plans []probe.Plan) []json.RawMessage {
 	return out
 }
 
-// fleeting: an error is one that probes found, who may find it otherwise the
-// second time.
+// fleeting reports whether probes found an error: they may not find it a second
+// time.
 func fleeting(found []preflight.Finding) bool {
 	return slices.ContainsFunc(found, func(x preflight.Finding) bool {
 		return x.Severity == preflight.Error && slices.Contains([]string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"}, x.ID)

@@ -102,7 +102,7 @@ func (t *transport) readPackets() {
 	}
 }
 
-// FinalAdvertiseAddr is what others are told. gorun always knows its address.
+// FinalAdvertiseAddr returns the address that others get. gorun always knows its own.
 func (t *transport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	addr := net.ParseIP(ip)
 	if addr == nil {
