@@ -21,6 +21,7 @@ func (j *job) terminal(args ...string) (*agent, *os.File) {
 	j.Cleanup(func() { ptmx.Close() })
 	cmd := j.command(args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.Env = append(cmd.Environ(), "TERM=linux") // whatever the terminal of the tests is
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
 	a := j.launch("terminal", cmd)
 	tty.Close()
