@@ -161,6 +161,10 @@ func TestForbidden(t *testing.T) {
 		{"rendezvous/gossip", module + "/rendezvous/rendezvoustest", true},
 		{"bench", module + "/rendezvous/rendezvoustest", false},
 		{"rendezvous/gossip/wire", module + "/rendezvous/gossip", false},
+		{"rendezvous/gossip", module + "/rendezvous/secret", false},
+		{"rendezvous", module + "/rendezvous/secret", true},
+		{"rendezvous", module + "/internal/term", false},
+		{"internal/term", module + "/rendezvous", true},
 		{"envprop", module + "/launch/device", true},
 		{"worker", module + "/worker/contract", false},
 		{"worker", module + "/rendezvous", true},
@@ -195,6 +199,10 @@ func forbidden(pkg, imp string) string {
 		return "launch stands above everything but cmd and bench"
 	case pkg == "rendezvous" && within(inside, "rendezvous"):
 		return "the domain does not know its backends"
+	case within(pkg, "internal") && !within(inside, "internal"):
+		return "internal holds what several rooms need and knows none of them"
+	case inside == "rendezvous/secret" && pkg != "rendezvous": // keys know nothing of nodes
+		return ""
 	case within(pkg, "rendezvous") && within(inside, "rendezvous") && inside != "rendezvous" && second(pkg) != second(inside):
 		return "the packages below rendezvous import rendezvous, never each other"
 	case within(pkg, "examples") && !within(inside, "worker", "examples"):

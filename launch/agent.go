@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorun/gorun/accept"
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
@@ -16,7 +16,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
 	"github.com/gorun/gorun/rendezvous/gossip"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/safetext"
-	"golang.org/x/term"
+	xterm "golang.org/x/term"
 )
 
 // console is what the agent itself says: one live line on a terminal, a line
@@ -35,9 +35,9 @@ const (
 // is not alone at the terminal, so it rewrites no line there.
 func newConsole(f *os.File, prefix string, quiet, alone bool) *console {
 	c := &console{w: f, prefix: prefix, quiet: quiet, now: time.Now, born: time.Now()}
-	if alone && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+	if alone && xterm.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
 		c.width = func() int {
-			if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
+			if w, _, err := xterm.GetSize(int(f.Fd())); err == nil && w > 20 {
 				return w
 			}
 			return 80
@@ -50,13 +50,13 @@ func newConsole(f *os.File, prefix string, quiet, alone bool) *console {
 // own begin with its name.
 func (c *console) say(format string, args ...any) {
 	c.clear()
-	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, safetext.Within(safetext.Lines(fmt.Sprintf(format, args...))))
+	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, term.Within(term.Lines(fmt.Sprintf(format, args...))))
 }
 
 // table prints lines as they are, under one with the prefix.
 func (c *console) table(lines string) {
 	c.clear()
-	lines = strings.ReplaceAll(safetext.Lines(lines), "\ngorun", "\n  gorun") // of another node's
+	lines = strings.ReplaceAll(term.Lines(lines), "\ngorun", "\n  gorun") // of another node's
 	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, strings.TrimSuffix(lines, "\n"))
 }
 
@@ -81,7 +81,7 @@ func (c *console) status(s *rendezvous.Status) {
 		return // nothing to wait for
 	}
 	if c.width != nil && !workersWrite(s.Phase) {
-		line := []rune(safetext.Line(c.prefix + ": " + describe(s)))
+		line := []rune(term.Line(c.prefix + ": " + describe(s)))
 		line = line[:min(len(line), c.width()-1)]
 		fmt.Fprintf(c.w, "\r\033[K%s", string(line))
 		c.drawn = true

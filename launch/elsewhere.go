@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous/gossip"
 	"github.com/gorun/gorun/rendezvous/preflight/setting"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 )
 
 // elsewhere is the user's own command with another port, where the error says that

@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight/setting"
-	"github.com/gorun/gorun/smallfile"
 )
 
 // findRequest reads what the user asks of the workers' environment.

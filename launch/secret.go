@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 )
 
 // findSecret takes the secret out of the environment, so that nothing that this

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/worker/contract"
 	"golang.org/x/sys/unix"

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
-	"github.com/gorun/gorun/safetext"
 	"golang.org/x/sys/unix"
 )
 
@@ -118,7 +118,7 @@ func (a *agent) aborted(r inspect.Request) rendezvous.Cause {
 	if r.Message != "" {
 		text += ": " + shorten(r.Message, inspect.MaxMessage)
 	}
-	c := a.self(rendezvous.KindAborted, safetext.Lines(strings.ReplaceAll(text, "\n", " ")))
+	c := a.self(rendezvous.KindAborted, term.Lines(strings.ReplaceAll(text, "\n", " ")))
 	c.Signal = unix.SIGTERM
 	return c
 }

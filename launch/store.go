@@ -6,7 +6,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/gossip"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 	"golang.org/x/sys/unix"
 )
 

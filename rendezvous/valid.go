@@ -6,7 +6,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/gorun/gorun/safetext"
+	"github.com/gorun/gorun/internal/term"
 )
 
 // Limits of what is believed of another agent: far above any job that exists,
@@ -84,7 +84,7 @@ func words(ws ...string) error {
 		if len(s) > maxWord {
 			return fmt.Errorf("a name has %d bytes, at most %d are allowed", len(s), maxWord)
 		}
-		if strings.ContainsFunc(s, safetext.Unfit) {
+		if strings.ContainsFunc(s, term.Unfit) {
 			return fmt.Errorf("a name has control characters: %q", s)
 		}
 	}

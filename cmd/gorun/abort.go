@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/inspect"
-	"github.com/gorun/gorun/safetext"
 )
 
 const abortCommand = "abort"
@@ -68,7 +68,7 @@ func order(message string) (inspect.Request, error) {
 	if len(message) > inspect.MaxMessage {
 		return inspect.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has %d bytes, at most %d are told", len(message), inspect.MaxMessage)}
 	}
-	if strings.ContainsFunc(message, safetext.Unfit) {
+	if strings.ContainsFunc(message, term.Unfit) {
 		return inspect.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has line ends or other characters that cannot be seen: write it in one line")}
 	}
 	return inspect.Request{Type: inspect.TypeAbort, Message: message, User: inspect.UserName()}, nil

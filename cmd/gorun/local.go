@@ -15,7 +15,7 @@ import (
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 )
 
 // Descriptors of an agent of --local-nodes, after the keeper's lifeline: node 0

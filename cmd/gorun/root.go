@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/safetext"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 )
 
 // exitStatus carries a job's exit code through cobra.
@@ -67,13 +67,13 @@ func status(err error) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	case errors.As(err, &several): // its lines list them
-		fmt.Fprintf(os.Stderr, "gorun: %s\n", safetext.Lines(err.Error()))
+		fmt.Fprintf(os.Stderr, "gorun: %s\n", term.Lines(err.Error()))
 		return rendezvous.ExitUsage
 	case errors.As(err, &usage):
 		fmt.Fprintf(os.Stderr, "gorun: %s\n", oneLine(err.Error()))
 		return rendezvous.ExitUsage
 	}
-	fmt.Fprintf(os.Stderr, "gorun: %s\n", safetext.Lines(err.Error()))
+	fmt.Fprintf(os.Stderr, "gorun: %s\n", term.Lines(err.Error()))
 	return 1
 }
 

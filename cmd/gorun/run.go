@@ -17,7 +17,7 @@ import (
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/spec"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 )
 
 // gorun is two processes: the one that the user starts is the keeper, which

@@ -16,7 +16,7 @@ import (
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/inspect"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/gorun/gorun/safetext"
+	"github.com/gorun/gorun/internal/term"
 )
 
 // Severity is what a finding has to do with the failure.
@@ -73,12 +73,12 @@ func text(p []byte) string {
 		switch {
 		case r == '\t':
 			return ' '
-		case r == utf8.RuneError, !unicode.IsPrint(r) && !safetext.Hidden(r):
+		case r == utf8.RuneError, !unicode.IsPrint(r) && !term.Hidden(r):
 			return -1
 		}
 		return r
 	}, s)
-	s = safetext.Escape(s)
+	s = term.Escape(s)
 	if r := []rune(s); len(r) > maxText {
 		s = string(r[:maxText]) + "…"
 	}

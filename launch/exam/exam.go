@@ -7,15 +7,15 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gorun/gorun/accept"
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/internal/accept"
+	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/gather"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
-	"github.com/gorun/gorun/smallfile"
 )
 
 // Options is what an Examiner is given.

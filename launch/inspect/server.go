@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 	"golang.org/x/sys/unix"
 )
 

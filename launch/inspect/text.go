@@ -5,12 +5,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorun/gorun/safetext"
+	"github.com/gorun/gorun/internal/term"
 )
 
 // printable keeps what others say from commanding the terminal, on one line.
 func printable(s string) string {
-	return safetext.Line(strings.ToValidUTF8(s, "?"))
+	return term.Line(strings.ToValidUTF8(s, "?"))
 }
 
 // plain is printable, and no longer than maxText.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gorun/gorun/smallfile"
+	"github.com/gorun/gorun/internal/smallfile"
 	"golang.org/x/sys/unix"
 )
 

@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/gorun/gorun/safetext"
+	"github.com/gorun/gorun/internal/term"
 )
 
 // escapes are a terminal's control sequences: colours, cursor movements, titles.
@@ -18,9 +18,9 @@ var escapes = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:
 func plain(s string) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	if !strings.ContainsFunc(s, unicode.IsControl) {
-		return safetext.Escape(s)
+		return term.Escape(s)
 	}
-	return safetext.Escape(strings.Map(func(r rune) rune {
+	return term.Escape(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\t' {
 			return -1
 		}

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/safetext"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -212,7 +212,7 @@ func TestTextKeepsWorkersWordsApart(t *testing.T) {
 		text := Text(TextInput{Entrypoint: "train.py", Cause: &cause, ExitCode: 1})
 		count := map[string]int{}
 		for line := range strings.Lines(text) {
-			if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), safetext.Unfit) {
+			if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), term.Unfit) {
 				t.Errorf("%s: %q reaches the terminal", name, line)
 			}
 			for _, own := range []string{"===", "---", "gorun: ", "Root Cause", "[0]:", "  exitcode ", "  likely cause"} {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 )

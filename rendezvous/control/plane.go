@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/rendezvous"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"

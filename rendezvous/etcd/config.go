@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/smallfile"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/safetext"
 )
 
 // keys are the names of one run's keys, as this agent uses them.
@@ -150,7 +150,7 @@ func decodeRound(b []byte) (*round, error) {
 // words refuses what is too long or would reach a terminal as more than text.
 func words(ws ...string) error {
 	for _, w := range ws {
-		if len(w) > maxWord || strings.ContainsFunc(w, safetext.Unfit) || !utf8.ValidString(w) {
+		if len(w) > maxWord || strings.ContainsFunc(w, term.Unfit) || !utf8.ValidString(w) {
 			return errors.New("it has control characters, or names that are too long")
 		}
 	}
@@ -160,7 +160,7 @@ func words(ws ...string) error {
 // clip makes a name fit: it is only shown.
 func clip(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if safetext.Unfit(r) {
+		if term.Unfit(r) {
 			return -1
 		}
 		return r

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/safetext"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -82,7 +82,7 @@ const maxID = 64
 
 // plausible reports whether an agent could say that of itself.
 func plausible(n *memberlist.Node) bool {
-	return n.Name != "" && len(n.Name) <= maxID && !strings.ContainsFunc(n.Name, safetext.Unfit) &&
+	return n.Name != "" && len(n.Name) <= maxID && !strings.ContainsFunc(n.Name, term.Unfit) &&
 		(len(n.Addr) == net.IPv4len || len(n.Addr) == net.IPv6len)
 }
 

@@ -17,7 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"
 )

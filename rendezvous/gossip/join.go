@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/secret"
+	"github.com/gorun/gorun/rendezvous/secret"
 )
 
 // join asks the endpoints until one answers, and again now and then: gossip never

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/safetext"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -28,7 +28,7 @@ const (
 
 func (m meta) encode() ([]byte, error) {
 	m.Name = cut(strings.Map(func(r rune) rune {
-		if safetext.Unfit(r) { // the others would not take it
+		if term.Unfit(r) { // the others would not take it
 			return '?'
 		}
 		return r
@@ -64,7 +64,7 @@ func decodeMeta(b []byte) (meta, error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("node metadata is not gorun's: %w", err)
 	}
-	if strings.ContainsFunc(m.Name+m.Control, safetext.Unfit) { // they reach a terminal
+	if strings.ContainsFunc(m.Name+m.Control, term.Unfit) { // they reach a terminal
 		return meta{}, errors.New("node metadata with control characters")
 	}
 	return m, nil

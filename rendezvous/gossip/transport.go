@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 	"github.com/hashicorp/memberlist"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 )
 
 // conn is one client's connection. Its fields in, out and dialect belong to its

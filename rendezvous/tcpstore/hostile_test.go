@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 )
 
 func TestBadInputEndsTheConnection(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 )
 
 // Options bound what clients may cost. A zero field means its default.

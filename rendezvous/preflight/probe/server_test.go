@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun/gorun/accept"
+	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 

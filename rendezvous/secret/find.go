@@ -3,7 +3,7 @@ package secret
 import (
 	"fmt"
 
-	"github.com/gorun/gorun/smallfile"
+	"github.com/gorun/gorun/internal/smallfile"
 )
 
 // Env is the variable that has the secret's text. No worker sees it.

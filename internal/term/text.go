@@ -1,9 +1,9 @@
-// Package safetext makes text of a worker, of the network or of a file fit to be
+// Package term makes text of a worker, of the network or of a file fit to be
 // shown to a person: nothing in it commands a terminal, hides, or changes the
 // order in which the rest is read.
 //
 // Invariants: what is visible stays as it is; the functions are pure.
-package safetext
+package term
 
 import (
 	"fmt"
