@@ -166,6 +166,9 @@ func TestForbidden(t *testing.T) {
 		{"rendezvous", module + "/internal/term", false},
 		{"internal/term", module + "/rendezvous", true},
 		{"envprop", module + "/launch/device", true},
+		{"envprop", module + "/envprop/ncclenv", false},
+		{"envprop", module + "/rendezvous/preflight", true},
+		{"envprop/ncclenv", module + "/rendezvous", true},
 		{"worker", module + "/worker/contract", false},
 		{"worker", module + "/rendezvous", true},
 		{"worker/tcp", "golang.org/x/sys/unix", true},
@@ -197,6 +200,8 @@ func forbidden(pkg, imp string) string {
 		return ""
 	case within(inside, "launch") && !within(pkg, "launch", "cmd", "bench"):
 		return "launch stands above everything but cmd and bench"
+	case within(pkg, "envprop") && within(inside, "rendezvous"):
+		return "the environment is decided without knowing how nodes meet"
 	case pkg == "rendezvous" && within(inside, "rendezvous"):
 		return "the domain does not know its backends"
 	case within(pkg, "internal") && !within(inside, "internal"):

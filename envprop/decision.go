@@ -26,7 +26,7 @@ func ParseConflict(s string) (Conflict, error) {
 type Policy struct {
 	Conflict Conflict
 	// Trusted: the nodes have proven a secret to each other. Without one no node
-	// takes from another what makes programs run or load code (setting.RunsCode).
+	// takes from another what makes programs run or load code (ncclenv.RunsCode).
 	Trusted bool
 	Chosen  [][]Chosen // by group rank: what gorun computed for a node
 }

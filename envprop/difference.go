@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // Bounds on what is shown of differences.
@@ -17,7 +17,7 @@ const (
 // Difference is a variable in which the nodes of a job differ, for finding E01.
 type Difference struct {
 	Name  string        `json:"name"`
-	Scope setting.Scope `json:"scope,omitempty"` // "" for one that is not governed
+	Scope ncclenv.Scope `json:"scope,omitempty"` // "" for one that is not governed
 	Text  string        `json:"text,omitempty"`  // what a difference leads to, as part of a sentence
 	// Groups are the nodes by value: that of the first node first, then by size.
 	Groups []Group `json:"groups"`
@@ -74,13 +74,13 @@ func (x Difference) String() string {
 
 // difference compares the nodes, nil when there is nothing to tell. Asked is on
 // how many of them the user decided.
-func (u *unifier) difference(v setting.Variable, name string, asked int, before, after []state) *Difference {
+func (u *unifier) difference(v ncclenv.Variable, name string, asked int, before, after []state) *Difference {
 	x := Difference{Name: name, Scope: v.Scope, Text: v.Text}
-	matter := v.Scope == setting.All || v.Scope == setting.AllSoft || v.Scope == setting.NodeKeepAll
+	matter := v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft || v.Scope == ncclenv.NodeKeepAll
 	if matter {
 		if x.Groups = groups(after); len(x.Groups) > 1 {
 			x.Left, x.Error, x.Targeted = true, !v.Soft(), asked > 0
-			if !u.offers.trusted && setting.RunsCode(name) {
+			if !u.offers.trusted && ncclenv.RunsCode(name) {
 				x.Text += "; without a secret no node takes it from another one"
 			}
 			return &x
@@ -92,11 +92,11 @@ func (u *unifier) difference(v setting.Variable, name string, asked int, before,
 			return &x
 		}
 	}
-	if !u.offers.trusted && setting.RunsCode(name) {
+	if !u.offers.trusted && ncclenv.RunsCode(name) {
 		return nil // each node got what it asked for itself
 	}
 	switch v.Scope {
-	case setting.Node, setting.NodeKeepAll, setting.Rank, setting.Never:
+	case ncclenv.Node, ncclenv.NodeKeepAll, ncclenv.Rank, ncclenv.Never:
 		return nil // each node got what it asked for itself
 	}
 	wanted := make([]state, len(before))

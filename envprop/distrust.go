@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // Distrust is what a node takes of an assignment by others that have proven no
@@ -14,24 +14,24 @@ import (
 func (a Assignment) Distrust(own Assignment) (safe Assignment, left []Setting) {
 	for _, s := range a.Set {
 		switch {
-		case !setting.RunsCodeWith(s.Name, s.Value.Reveal()) && !own.sets(s.Name):
+		case !ncclenv.RunsCodeWith(s.Name, s.Value.Reveal()) && !own.sets(s.Name):
 			safe.Set = append(safe.Set, s)
 		case !own.gives(s):
 			left = append(left, s)
 		}
 	}
 	for _, s := range own.Set {
-		if setting.RunsCode(s.Name) {
+		if ncclenv.RunsCode(s.Name) {
 			safe.Set = append(safe.Set, s)
 		}
 	}
 	for _, r := range a.Unset {
-		if r.Spares = isPattern(r.Name); r.Spares || !setting.RunsCode(r.Name) || mustAgree(r.Name) {
+		if r.Spares = isPattern(r.Name); r.Spares || !ncclenv.RunsCode(r.Name) || mustAgree(r.Name) {
 			safe.Unset = append(safe.Unset, r)
 		}
 	}
 	for _, r := range own.Unset {
-		if isPattern(r.Name) || setting.RunsCode(r.Name) {
+		if isPattern(r.Name) || ncclenv.RunsCode(r.Name) {
 			safe.Unset = append(safe.Unset, r)
 		}
 	}
@@ -41,13 +41,13 @@ func (a Assignment) Distrust(own Assignment) (safe Assignment, left []Setting) {
 
 // mustAgree reports whether the first node's word may take a variable away.
 func mustAgree(name string) bool {
-	v, _ := setting.Governed(name)
-	return told(name) && (v.Scope == setting.All || v.Scope == setting.AllSoft)
+	v, _ := ncclenv.Governed(name)
+	return told(name) && (v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft)
 }
 
 // sets reports whether an assignment sets a variable that runs code.
 func (a Assignment) sets(name string) bool {
-	return setting.RunsCode(name) && slices.ContainsFunc(a.Set, func(t Setting) bool { return t.Name == name })
+	return ncclenv.RunsCode(name) && slices.ContainsFunc(a.Set, func(t Setting) bool { return t.Name == name })
 }
 
 // gives reports whether an assignment sets a variable to the same value.

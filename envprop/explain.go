@@ -4,13 +4,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // Explain is Worker with the source of every variable, by name, and with what
 // NCCL of that worker will read from these files besides. What cannot be a
 // variable (an entry without =) is left out.
-func (b Base) Explain(w Vars, files ...setting.File) []Setting {
+func (b Base) Explain(w Vars, files ...ncclenv.File) []Setting {
 	var all []Setting
 	has := map[string]bool{}
 	add := func(name, text string, s Source) {

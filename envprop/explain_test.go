@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/worker/contract"
 )
 
@@ -174,7 +174,7 @@ func TestReserved(t *testing.T) {
 			t.Errorf("%s is reserved: %v", s.Name, !own)
 		}
 	}
-	for v := range setting.Variables() {
+	for v := range ncclenv.Variables() {
 		if v.Ours && !reserved(v.Name) {
 			t.Errorf("the catalogue calls %s gorun's", v.Name)
 		}

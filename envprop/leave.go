@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // stuck is a variable that an nccl.conf sets on nodes that should not have it.
@@ -49,7 +49,7 @@ func (u *unifier) remove(d *Decision) {
 			sets := slices.ContainsFunc(a.Set, func(s Setting) bool { return s.Name == o.ask.Name })
 			gone := slices.ContainsFunc(a.Unset, func(r Removal) bool { return r.Name == o.ask.Name })
 			others := !u.offers.trusted && !u.members[i].asks(o.ask)
-			if others && o.ask.Whole && setting.RunsCode(o.ask.Name) {
+			if others && o.ask.Whole && ncclenv.RunsCode(o.ask.Name) {
 				continue
 			}
 			if u.members[i].means(o.ask.To) && !sets && !gone {

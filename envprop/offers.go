@@ -1,6 +1,6 @@
 package envprop
 
-import "github.com/gorun/gorun/rendezvous/preflight/setting"
+import "github.com/gorun/gorun/envprop/ncclenv"
 
 // offer is what a node asks for a variable.
 type offer struct {
@@ -109,13 +109,13 @@ func (m *member) means(t Target) bool {
 
 // travels reports whether a node may take a value of a variable from another one.
 func (x *offers) travels(name string, v Value) bool {
-	return x.trusted || !setting.RunsCodeWith(name, v.Reveal())
+	return x.trusted || !ncclenv.RunsCodeWith(name, v.Reveal())
 }
 
 // obeyed reports whether other nodes do what one asks for.
 func (x *offers) obeyed(a *Ask) bool {
 	if a.Kind == FromUnset {
-		return x.trusted || !setting.RunsCode(a.Name)
+		return x.trusted || !ncclenv.RunsCode(a.Name)
 	}
 	return x.travels(a.Name, a.Value)
 }
@@ -123,7 +123,7 @@ func (x *offers) obeyed(a *Ask) bool {
 // removes reports whether a pattern that takes variables away may take this one
 // from a node.
 func (x *offers) removes(pattern *Ask, name string, m *member) bool {
-	return x.trusted || !setting.RunsCode(name) || m.asks(pattern)
+	return x.trusted || !ncclenv.RunsCode(name) || m.asks(pattern)
 }
 
 // own is what counts of this node's own requests for a variable.
@@ -138,21 +138,21 @@ func (m *member) own(name string) (won offer, ok bool) {
 }
 
 // winner is what counts for a variable of a scope on a node.
-func (x *offers) winner(name string, m *member, scope setting.Scope) (won offer, ok bool) {
+func (x *offers) winner(name string, m *member, scope ncclenv.Scope) (won offer, ok bool) {
 	try := func(o offer) {
 		// A pattern takes a node's interfaces or paths only to nodes that have none.
-		if scope == setting.Node && o.ask.Kind == FromFlag && !o.ask.Whole && o.node != m.rank && m.report.find(name) != nil {
+		if scope == ncclenv.Node && o.ask.Kind == FromFlag && !o.ask.Whole && o.node != m.rank && m.report.find(name) != nil {
 			return
 		}
 		if !ok || o.ask.weight() > won.ask.weight() {
 			won, ok = o, true
 		}
 	}
-	if o, mine := m.own(name); mine && !x.trusted && setting.RunsCode(name) {
+	if o, mine := m.own(name); mine && !x.trusted && ncclenv.RunsCode(name) {
 		try(o)
 	}
 	switch scope {
-	case setting.Node, setting.NodeKeepAll, setting.Rank, setting.Never: // the node's own request first
+	case ncclenv.Node, ncclenv.NodeKeepAll, ncclenv.Rank, ncclenv.Never: // the node's own request first
 		if o, mine := x.own[m.rank][name]; mine {
 			try(o)
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // hush is in every credential of these tests, and may be in nothing printed.
@@ -30,7 +30,7 @@ func draw(r *rand.Rand) []fake {
 	}
 	assign := func() string {
 		n := name()
-		if setting.Credential(n) {
+		if ncclenv.Credential(n) {
 			return n + "=" + hush + pick("1", "2")
 		}
 		if n == "MINE" || n == "NCCL_DEBUG" { // what must agree has no such values
@@ -148,7 +148,7 @@ func checkHushed(t *testing.T, k int, list []Report, d Decision) {
 			}
 		}
 		for _, a := range r.Asks {
-			if a.Value.Secret() && (a.Kind != FromFlag || !a.Whole) && setting.Credential(a.Name) {
+			if a.Value.Secret() && (a.Kind != FromFlag || !a.Whole) && ncclenv.Credential(a.Name) {
 				t.Fatalf("%d: %s travels by %s", k, a.Name, a.At)
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // format is the version of reports and assignments on the wire.
@@ -38,7 +38,7 @@ type Own struct {
 // NewReport tells of a node whose workers would have this environment and whose
 // NCCL would read these files. What is named like a credential, or has one
 // within, is not told, nor what belongs to one machine, rank or contract.
-func NewReport(n Node, env []string, files []setting.File, r Request) Report {
+func NewReport(n Node, env []string, files []ncclenv.File, r Request) Report {
 	report := Report{Format: format, Node: n, Asks: r.Asks}
 	all := map[string]*Own{}
 	add := func(name, text, conf string) {
@@ -48,7 +48,7 @@ func NewReport(n Node, env []string, files []setting.File, r Request) Report {
 			}
 			return
 		}
-		if told(name) && !setting.Secret(name, text) && checkValue(name, text) == nil {
+		if told(name) && !ncclenv.Secret(name, text) && checkValue(name, text) == nil {
 			all[name] = &Own{Name: name, Value: NewValue(name, text), Conf: conf}
 		}
 	}
@@ -72,12 +72,12 @@ func NewReport(n Node, env []string, files []setting.File, r Request) Report {
 
 // told reports whether nodes tell each other of their own value of a variable.
 func told(name string) bool {
-	v, ok := setting.Governed(name)
-	if !ok || v.Ours || checkName(name) != nil || setting.Credential(name) {
+	v, ok := ncclenv.Governed(name)
+	if !ok || v.Ours || checkName(name) != nil || ncclenv.Credential(name) {
 		return false
 	}
 	switch v.Scope {
-	case setting.All, setting.AllSoft, setting.Node, setting.NodeKeepAll, setting.Free:
+	case ncclenv.All, ncclenv.AllSoft, ncclenv.Node, ncclenv.NodeKeepAll, ncclenv.Free:
 		return true
 	default:
 		return false

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // Options are what the user gave on one node.
@@ -53,7 +53,7 @@ func NewRequest(o Options, env []string) (Request, error) {
 		for _, l := range lines {
 			filed[l.name] = l
 			ask := Ask{Name: l.name, Value: NewValue(l.name, l.value), Kind: FromEnvFile, Whole: true, At: fmt.Sprintf("%s:%d", place(f.Name), l.line)}
-			if setting.Credential(l.name) {
+			if ncclenv.Credential(l.name) {
 				r.Stay = append(r.Stay, ask)
 				continue
 			}
@@ -70,7 +70,7 @@ func NewRequest(o Options, env []string) (Request, error) {
 		named[ask.Name] = true
 		switch {
 		case given:
-			if setting.Credential(ask.Name) {
+			if ncclenv.Credential(ask.Name) {
 				r.note("%s: its value stands in the list of processes; set it in the environment and write -x %s%s", ask.At, ask.To, ask.Name)
 			}
 			r.add(ask)
@@ -116,7 +116,7 @@ func (r *Request) note(format string, args ...any) {
 // add takes an ask, and says what a value of one machine does to others.
 func (r *Request) add(a Ask) {
 	r.Asks = append(r.Asks, a)
-	if v, ok := setting.Governed(a.Name); ok && a.Kind == FromFlag && a.To == (Target{}) && (v.Scope == setting.Never || v.Scope == setting.Rank) {
+	if v, ok := ncclenv.Governed(a.Name); ok && a.Kind == FromFlag && a.To == (Target{}) && (v.Scope == ncclenv.Never || v.Scope == ncclenv.Rank) {
 		r.note("%s: every node gets this one value, though %s", a.At, v.Text)
 	}
 }
@@ -150,8 +150,8 @@ func (r *Request) expand(a Ask, own map[string]string) {
 			continue
 		}
 		found = true
-		v, governed := setting.Governed(name)
-		if setting.Secret(name, own[name]) || setting.Credential(name) || governed && (v.Scope == setting.Never || v.Scope == setting.Rank) {
+		v, governed := ncclenv.Governed(name)
+		if ncclenv.Secret(name, own[name]) || ncclenv.Credential(name) || governed && (v.Scope == ncclenv.Never || v.Scope == ncclenv.Rank) {
 			left = append(left, name)
 			continue
 		}

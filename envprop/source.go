@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // Kind is where a value, or the lack of one, comes from. A kind that is listed
@@ -78,7 +78,7 @@ type Removal struct {
 
 // takes reports whether the removal means a variable.
 func (r Removal) takes(name string) bool {
-	return matches(r.Name, name) && !(r.Spares && setting.RunsCode(name))
+	return matches(r.Name, name) && !(r.Spares && ncclenv.RunsCode(name))
 }
 
 // Assignment is what the decision changes on one node: Unset goes first, then
@@ -95,7 +95,7 @@ func (a Assignment) Removes(name string) bool {
 
 // rule is why a variable is treated as it is; "" for one that is not governed.
 func rule(name string) string {
-	if v, ok := setting.Governed(name); ok {
+	if v, ok := ncclenv.Governed(name); ok {
 		return string(v.Scope) + ": " + v.Text
 	}
 	return ""

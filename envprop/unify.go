@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // Unify decides from the reports of all nodes, by group rank. It is pure, and
@@ -94,7 +94,7 @@ func (r *Report) of(name string) state {
 
 // decide settles one variable on all nodes.
 func (u *unifier) decide(name string, d *Decision) *Difference {
-	v, _ := setting.Governed(name)
+	v, _ := ncclenv.Governed(name)
 	agree := mustAgree(name)
 	before, after := make([]state, len(u.members)), make([]state, len(u.members))
 	asked := 0

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // fake is a node with what its user asked for; its name is n and its group rank.
@@ -21,11 +21,11 @@ type fake struct {
 	role  string
 }
 
-func (f fake) files() []setting.File {
+func (f fake) files() []ncclenv.File {
 	if f.conf == "" {
 		return nil
 	}
-	return []setting.File{setting.ParseConf("/etc/nccl.conf", []byte(f.conf))}
+	return []ncclenv.File{ncclenv.ParseConf("/etc/nccl.conf", []byte(f.conf))}
 }
 
 func (f fake) report(t testing.TB, rank int) Report {

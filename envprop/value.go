@@ -5,12 +5,12 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // Value is the value of a variable. Where it looks like a credential (by the
 // variable's name, or as the password in a URL), every way of printing or
-// marshalling it shows setting.Hidden or "***" in its place; Reveal is for who
+// marshalling it shows ncclenv.Hidden or "***" in its place; Reveal is for who
 // delivers it to a worker or over an encrypted connection.
 type Value struct {
 	shown  string
@@ -20,7 +20,7 @@ type Value struct {
 
 // NewValue is the value of a variable of this name.
 func NewValue(name, text string) Value {
-	v := Value{shown: setting.Shown(name, text), secret: setting.Secret(name, text)}
+	v := Value{shown: ncclenv.Shown(name, text), secret: ncclenv.Secret(name, text)}
 	if v.shown != text {
 		v.raw = &text
 	}

@@ -1,7 +1,7 @@
 // Package envprop decides the environment of workers.
 //
 // Each node reads what its user asked for (NewRequest) and tells it, with its own
-// values of the variables that a job governs (NewReport; setting.Governed is the
+// values of the variables that a job governs (NewReport; ncclenv.Governed is the
 // table). One node decides for all (Unify), and each applies what was decided for
 // it (Base.Apply). Base.Worker is the last step: the environment of one rank, and
 // Base.Explain where each value of it comes from.

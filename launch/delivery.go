@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/deliver"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous/preflight"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // wrapper is what stands in front of the workers' program. The error is about one
@@ -53,7 +53,7 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 			lost, doubt = a.behind(ctx, p, sent)
 		}
 		if doubt != nil && ctx.Err() == nil && !a.opts.quiet() {
-			a.events.Put(noteEvent{fmt.Sprintf("preflight: cannot see which variables reach the program: %s", setting.ShownText(doubt.Error()))})
+			a.events.Put(noteEvent{fmt.Sprintf("preflight: cannot see which variables reach the program: %s", ncclenv.ShownText(doubt.Error()))})
 		}
 	})
 	return func(ctx context.Context) (*preflight.Lost, []string) {
@@ -65,7 +65,7 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 		if doubt == nil {
 			return lost, nil
 		}
-		return lost, []string{setting.ShownText(doubt.Error())} // it may repeat what a wrapper printed of its arguments
+		return lost, []string{ncclenv.ShownText(doubt.Error())} // it may repeat what a wrapper printed of its arguments
 	}
 }
 
@@ -99,7 +99,7 @@ func (a *agent) behind(ctx context.Context, p deliver.Prefix, sent deliver.Sent)
 		}
 	}
 	if err != nil {
-		out.Unseen = setting.ShownText(err.Error())
+		out.Unseen = ncclenv.ShownText(err.Error())
 	}
 	return out, err
 }

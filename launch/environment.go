@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // findRequest reads what the user asks of the workers' environment.
@@ -46,7 +46,7 @@ func (a *agent) findRequest(ctx context.Context) error {
 // warnOfClearText says that credentials travel unencrypted, where they do.
 func (a *agent) warnOfClearText() {
 	i := slices.IndexFunc(a.request.Asks, func(ask envprop.Ask) bool {
-		return setting.Credential(ask.Name) || ask.Value.Secret()
+		return ncclenv.Credential(ask.Name) || ask.Value.Secret()
 	})
 	if i >= 0 && a.open() {
 		a.console.say("warning: %s travels to the other nodes in clear: give every node the same --secret-file", a.request.Asks[i].At)

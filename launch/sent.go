@@ -5,11 +5,11 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/deliver"
 	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // madeUp is a worker in a world that is not known yet: values that nobody else
@@ -77,7 +77,7 @@ func (a *agent) asked() (asked, perhaps []string) {
 		}
 	}
 	for _, name := range a.request.Lack { // another node may give it
-		if a.opts.Spec.Trusted || !setting.RunsCode(name) {
+		if a.opts.Spec.Trusted || !ncclenv.RunsCode(name) {
 			perhaps = append(perhaps, name)
 		}
 	}
@@ -90,9 +90,9 @@ func (a *agent) asked() (asked, perhaps []string) {
 
 // agreed reports whether this node has a variable that all workers must have alike.
 func (a *agent) agreed(name string) bool {
-	v, _ := setting.Governed(name)
+	v, _ := ncclenv.Governed(name)
 	_, set := findEnv(a.opts.Env, name)
-	return set && v.Scope == setting.All
+	return set && v.Scope == ncclenv.All
 }
 
 // sets reports whether a worker gets this variable by its place on the node.

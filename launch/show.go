@@ -11,11 +11,11 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/preview"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // show tells what this node's workers of a world would get, in place of starting
@@ -85,7 +85,7 @@ func (w *workers) preview(errorFile func(local int) string) preview.Node {
 		v := w.vars(local)
 		v.ErrorFile = errorFile(local)
 		n.Ranks = append(n.Ranks, preview.Rank{
-			Rank: m.FirstRank + local, LocalRank: local, Command: setting.ShownWords(w.command(local)), Devices: w.devices(local),
+			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(w.command(local)), Devices: w.devices(local),
 			Env: preview.Variables(placed(w.env.Explain(v, files...), w.slot(local).set), w.world.Token),
 		})
 	}

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/device/watch"
 	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // workers are this node's workers of one round.
@@ -27,7 +27,7 @@ type workers struct {
 	env   envprop.Base
 	unfit error // why there is no such environment
 
-	conf func() []setting.File // the nccl.conf files as they were when it was first called
+	conf func() []ncclenv.File // the nccl.conf files as they were when it was first called
 
 	mu      sync.Mutex
 	list    []*worker
@@ -82,7 +82,7 @@ type worker struct {
 func newWorkers(cfg workersConfig, world rendezvous.World, group int) *workers {
 	w := &workers{cfg: cfg, world: world, group: group, halt: make(chan struct{})}
 	w.hurry, w.rush = context.WithCancel(context.Background())
-	w.conf = sync.OnceValue(func() []setting.File {
+	w.conf = sync.OnceValue(func() []ncclenv.File {
 		return exam.ConfFiles(w.hurry, w.env.Worker(w.vars(0)), w.cfg.wd)
 	})
 	return w

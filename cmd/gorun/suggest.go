@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/spec"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // nearest returns the word that was meant: one that begins so, or has next to no
@@ -27,7 +27,7 @@ func nearest(typed string, words iter.Seq[string]) string {
 			return w
 		}
 	}
-	return setting.Nearest(typed, words)
+	return ncclenv.Nearest(typed, words)
 }
 
 // unknownFlag returns the error of a flag that there is not; name begins with its

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/worker/contract"
 )
 
@@ -160,12 +160,12 @@ func (s Sent) matters(name string) bool {
 	case "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX":
 		return false
 	}
-	v, ok := setting.Lookup(name)
+	v, ok := ncclenv.Lookup(name)
 	if !ok {
-		v, ok = setting.Governed(name)
-		return ok && (v.Scope == setting.All || v.Scope == setting.AllSoft)
+		v, ok = ncclenv.Governed(name)
+		return ok && (v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft)
 	}
-	return v.Scope == setting.Node || v.Scope.Travels() && v.Scope != setting.Free
+	return v.Scope == ncclenv.Node || v.Scope.Travels() && v.Scope != ncclenv.Free
 }
 
 func (s Sent) weight(name string) int {

@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // decided is a fleet for which one environment was decided.
@@ -59,14 +59,14 @@ func give(f *preflight.Facts, a envprop.Assignment) {
 		return
 	}
 	old := ends(f, false)
-	var list []setting.Value
+	var list []ncclenv.Value
 	for _, v := range f.Settings {
 		set := slices.ContainsFunc(a.Set, func(s envprop.Setting) bool { return s.Name == v.Name })
 		switch {
 		case set:
-		case v.Source == setting.Environment && a.Removes(v.Name):
+		case v.Source == ncclenv.Environment && a.Removes(v.Name):
 			if len(v.Hidden) > 0 { // a conf file shows through
-				list = append(list, setting.Value{Name: v.Name, Value: v.Hidden[0].Value, Source: v.Hidden[0].Source, Hidden: v.Hidden[1:]})
+				list = append(list, ncclenv.Value{Name: v.Name, Value: v.Hidden[0].Value, Source: v.Hidden[0].Source, Hidden: v.Hidden[1:]})
 			}
 		default:
 			list = append(list, v)
@@ -74,11 +74,11 @@ func give(f *preflight.Facts, a envprop.Assignment) {
 	}
 	for _, s := range a.Set {
 		if source, ok := effective(s); ok {
-			list = append(list, setting.Value{Name: s.Name, Value: setting.Shown(s.Name, s.Value.Reveal()), Source: source})
+			list = append(list, ncclenv.Value{Name: s.Name, Value: ncclenv.Shown(s.Name, s.Value.Reveal()), Source: source})
 		}
 	}
 	f.Settings = list
-	slices.SortStableFunc(f.Settings, func(a, b setting.Value) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(f.Settings, func(a, b ncclenv.Value) int { return strings.Compare(a.Name, b.Name) })
 	if now := ends(f, false); !slices.Equal(old, now) {
 		relisten(f, now)
 	}
@@ -90,8 +90,8 @@ func effective(s envprop.Setting) (source string, ok bool) {
 	if s.Source.Kind == envprop.FromGorun {
 		return ifaceSource, true
 	}
-	_, ok = setting.Governed(s.Name)
-	return setting.Environment, ok
+	_, ok = ncclenv.Governed(s.Name)
+	return ncclenv.Environment, ok
 }
 
 // relisten keeps those listeners that are still where the workers would talk. A

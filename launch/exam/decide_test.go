@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // given is what the workers of a member get, NAME=value, and for what they lose
@@ -156,10 +156,10 @@ func TestRulesSeeWhatWorkersGet(t *testing.T) {
 	tells(t, &c, 1, nil, envprop.Options{})
 	d := decide(run(), assemble(c), reports(c))
 	for i, f := range d.fleet.Nodes {
-		if v, ok := setting.Find(f.Settings, "NCCL_P2P_DISABLE"); !ok || v.Value != "1" {
+		if v, ok := ncclenv.Find(f.Settings, "NCCL_P2P_DISABLE"); !ok || v.Value != "1" {
 			t.Errorf("node %d: settings %v", i, f.Settings)
 		}
-		if v, ok := setting.Find(f.Settings, "NCCL_PSK"); !ok || v.Value != setting.Hidden {
+		if v, ok := ncclenv.Find(f.Settings, "NCCL_PSK"); !ok || v.Value != ncclenv.Hidden {
 			t.Errorf("node %d: NCCL_PSK is %q", i, v.Value)
 		}
 		if len(f.Listeners) != 1 || f.Listeners[0].Iface != "mgmt0" || f.Listeners[0].Use != preflight.UseBootstrap {
@@ -169,7 +169,7 @@ func TestRulesSeeWhatWorkersGet(t *testing.T) {
 			t.Errorf("node %d: the facts that it told have changed", i)
 		}
 	}
-	if _, ok := setting.Find(d.fleet.Nodes[0].Settings, "NCCL_SOCKET_IFNAME"); !ok {
+	if _, ok := ncclenv.Find(d.fleet.Nodes[0].Settings, "NCCL_SOCKET_IFNAME"); !ok {
 		t.Error("NCCL_SOCKET_IFNAME is not among the settings")
 	}
 }
@@ -177,9 +177,9 @@ func TestRulesSeeWhatWorkersGet(t *testing.T) {
 // A conf file shows through when what hid it is taken away.
 func TestTakenAwayFromFacts(t *testing.T) {
 	f := machine(0, "2.27.5", 22705)
-	f.Settings = []setting.Value{
-		{Name: "NCCL_ALGO", Value: "Ring", Source: setting.Environment, Hidden: []setting.From{{Value: "Tree", Source: "/etc/nccl.conf"}}},
-		{Name: "NCCL_DEBUG", Value: "INFO", Source: setting.Environment},
+	f.Settings = []ncclenv.Value{
+		{Name: "NCCL_ALGO", Value: "Ring", Source: ncclenv.Environment, Hidden: []ncclenv.From{{Value: "Tree", Source: "/etc/nccl.conf"}}},
+		{Name: "NCCL_DEBUG", Value: "INFO", Source: ncclenv.Environment},
 		{Name: "NCCL_PROTO", Value: "LL", Source: "/etc/nccl.conf"},
 	}
 	give(&f, envprop.Assignment{Unset: []envprop.Removal{{Name: "NCCL_*"}}})

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // hears gives a comparison the answers of nodes of which some are not reached.
@@ -108,6 +108,6 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-func variable(name, value string) setting.Value {
-	return setting.Value{Name: name, Value: value, Source: ifaceSource}
+func variable(name, value string) ncclenv.Value {
+	return ncclenv.Value{Name: name, Value: value, Source: ifaceSource}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // confTime bounds the look at nccl.conf files: a home may be on a file system
@@ -29,12 +29,12 @@ func (x *Examiner) environment(ctx context.Context) []byte {
 
 // ConfFiles are the nccl.conf files that NCCL reads in workers with this
 // environment and working directory; none when that takes too long.
-func ConfFiles(ctx context.Context, env []string, dir string) []setting.File {
+func ConfFiles(ctx context.Context, env []string, dir string) []ncclenv.File {
 	ctx, cancel := context.WithTimeout(ctx, confTime)
 	defer cancel()
-	found := make(chan []setting.File, 1)
+	found := make(chan []ncclenv.File, 1)
 	go func() { // not waited for: a file system that hangs must not keep the agent
-		files, _ := setting.Files(setting.Options{Env: env, Dir: dir})
+		files, _ := ncclenv.Files(ncclenv.Options{Env: env, Dir: dir})
 		found <- files
 	}()
 	select {

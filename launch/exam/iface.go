@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // ifaceSource is where a variable came from that --iface set.
@@ -40,8 +40,8 @@ func IfaceNames() (names []string) {
 // use makes the facts those of a node whose workers use one interface.
 func use(f *preflight.Facts, iface string) {
 	for _, kv := range variables(iface) {
-		f.Settings = slices.DeleteFunc(slices.Clone(f.Settings), func(v setting.Value) bool { return v.Name == kv[0] })
-		f.Settings = append(f.Settings, setting.Value{Name: kv[0], Value: kv[1], Source: ifaceSource})
+		f.Settings = slices.DeleteFunc(slices.Clone(f.Settings), func(v ncclenv.Value) bool { return v.Name == kv[0] })
+		f.Settings = append(f.Settings, ncclenv.Value{Name: kv[0], Value: kv[1], Source: ifaceSource})
 	}
 }
 
@@ -149,7 +149,7 @@ func ends(f *preflight.Facts, all bool) []probe.Address {
 }
 
 // lookup reads effective variables.
-func lookup(values []setting.Value) func(string) string {
+func lookup(values []ncclenv.Value) func(string) string {
 	return func(name string) string {
 		for _, v := range values {
 			if v.Name == name {

@@ -10,10 +10,10 @@ import (
 	"slices"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // maxNodes bounds a fleet that is read from files.
@@ -52,15 +52,15 @@ func saidBy(f *preflight.Facts) envprop.Report {
 		return envprop.Report{}
 	}
 	var env []string
-	files := make([]setting.File, len(f.ConfFiles))
+	files := make([]ncclenv.File, len(f.ConfFiles))
 	write := func(name, value, source string) {
-		if i := slices.IndexFunc(f.ConfFiles, func(c setting.ConfFile) bool { return c.Path == source }); i >= 0 {
+		if i := slices.IndexFunc(f.ConfFiles, func(c ncclenv.ConfFile) bool { return c.Path == source }); i >= 0 {
 			files[i].Facts.Path = source
-			files[i].Entries = append(files[i].Entries, setting.Entry{Name: name, Value: value})
+			files[i].Entries = append(files[i].Entries, ncclenv.Entry{Name: name, Value: value})
 		}
 	}
 	for _, v := range f.Settings {
-		if v.Source == setting.Environment {
+		if v.Source == ncclenv.Environment {
 			env = append(env, v.Name+"="+v.Value)
 		} else {
 			write(v.Name, v.Value, v.Source)

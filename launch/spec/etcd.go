@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // Etcd is how to reach etcd, and how long its answers hold.
@@ -75,9 +75,9 @@ func cutScheme(endpoints string) (bare, scheme string, err error) {
 		case !found:
 			host = part
 		case own != "http" && own != "https":
-			return "", "", fmt.Errorf("%q begins with neither http:// nor https://", setting.ShownAddress(part))
+			return "", "", fmt.Errorf("%q begins with neither http:// nor https://", ncclenv.ShownAddress(part))
 		case scheme != "" && own != scheme:
-			return "", "", fmt.Errorf("%s and %s:// in one list: either all of etcd's endpoints use TLS or none does", setting.ShownAddress(part), scheme)
+			return "", "", fmt.Errorf("%s and %s:// in one list: either all of etcd's endpoints use TLS or none does", ncclenv.ShownAddress(part), scheme)
 		default:
 			scheme = own
 		}

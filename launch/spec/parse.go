@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // maxSeconds bounds durations, far below what time.Duration can hold (about 31 years).
@@ -110,7 +110,7 @@ func ParseEndpoints(s string, unset int) ([]Endpoint, error) {
 }
 
 func parseEndpoint(s string, unset int) (Endpoint, error) {
-	host, port, shown := s, "", setting.ShownAddress(s)
+	host, port, shown := s, "", ncclenv.ShownAddress(s)
 	if inner, rest, ok := strings.Cut(strings.TrimPrefix(s, "["), "]"); ok && strings.HasPrefix(s, "[") {
 		if !strings.Contains(inner, ":") || !validHost(inner) {
 			return Endpoint{}, fmt.Errorf("%q holds no IPv6 address between its brackets", shown)

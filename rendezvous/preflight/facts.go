@@ -1,11 +1,11 @@
 package preflight
 
 import (
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // Format is the version of Facts in JSON; facts of another format are refused.
@@ -21,9 +21,9 @@ type Facts struct {
 	Libraries library.Facts      `json:"libraries"`
 	Network   netif.Facts        `json:"network"`
 	RDMA      rdma.Facts         `json:"rdma"`
-	Settings  []setting.Value    `json:"settings,omitempty"`   // effective NCCL_, TORCH_, GLOO_, ... as the workers will have them
-	ConfFiles []setting.ConfFile `json:"conf_files,omitempty"` // nccl.conf files that were looked at and exist
-	Files     []setting.Named    `json:"files,omitempty"`      // that variables of Settings name
+	Settings  []ncclenv.Value    `json:"settings,omitempty"`   // effective NCCL_, TORCH_, GLOO_, ... as the workers will have them
+	ConfFiles []ncclenv.ConfFile `json:"conf_files,omitempty"` // nccl.conf files that were looked at and exist
+	Files     []ncclenv.Named    `json:"files,omitempty"`      // that variables of Settings name
 	Lost      *Lost              `json:"lost,omitempty"`       // nil: no wrapper stands in front of the program, or it was not looked behind
 	Listeners []Listener         `json:"listeners,omitempty"`  // for the probes of the other nodes
 	Unknown   []Unknown          `json:"unknown,omitempty"`    // what could not be learnt

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // majority reports whether the others should be made equal to the first group:
@@ -200,27 +200,27 @@ func (f *Fleet) oneValue(name string, values []Value) []Step {
 	if value, set := f.Nodes[values[max(good, 0)].Nodes[0]].setting(name); set {
 		return []Step{everyRank("give every rank one value", name, value)}
 	}
-	return f.takeAway("take it away", func(s setting.Value) bool { return s.Name == name })
+	return f.takeAway("take it away", func(s ncclenv.Value) bool { return s.Name == name })
 }
 
 // everyRank gives all ranks of the job one value.
 func everyRank(text, name, value string) Step {
-	if strings.Contains(value, setting.Hidden) { // the node's own, which is not shown
+	if strings.Contains(value, ncclenv.Hidden) { // the node's own, which is not shown
 		return toGorun(text+", on the node that has it", "-x "+name)
 	}
 	step := toGorun(text, "-x "+quote(name+"="+value))
-	if setting.RunsCodeWith(name, value) { // without a secret, no node takes it from another one
+	if ncclenv.RunsCodeWith(name, value) { // without a secret, no node takes it from another one
 		step = step.everywhere()
 	}
 	return step
 }
 
 // takeAway says how settings go from all nodes that have them.
-func (f *Fleet) takeAway(text string, is func(setting.Value) bool) []Step {
+func (f *Fleet) takeAway(text string, is func(ncclenv.Value) bool) []Step {
 	var names []string
 	for _, n := range f.known() {
 		for _, s := range n.Settings {
-			if is(s) && s.Source == setting.Environment && quote(s.Name) == s.Name && !slices.Contains(names, s.Name) && len(names) < maxDiffering {
+			if is(s) && s.Source == ncclenv.Environment && quote(s.Name) == s.Name && !slices.Contains(names, s.Name) && len(names) < maxDiffering {
 				names = append(names, s.Name)
 			}
 		}
@@ -229,7 +229,7 @@ func (f *Fleet) takeAway(text string, is func(setting.Value) bool) []Step {
 	var steps []Step
 	if len(names) > 0 {
 		step := toGorun(text, "--unset "+strings.Join(names, " --unset "))
-		if slices.ContainsFunc(names, setting.RunsCode) { // as in everyRank
+		if slices.ContainsFunc(names, ncclenv.RunsCode) { // as in everyRank
 			step = step.everywhere()
 		}
 		steps = append(steps, step)
@@ -238,7 +238,7 @@ func (f *Fleet) takeAway(text string, is func(setting.Value) bool) []Step {
 	return append(steps, f.each(indices(len(f.Nodes)), asRoot, text, func(_ int, n *Facts) []string {
 		var lines []string
 		for _, s := range n.Settings {
-			if n.Format != 0 && is(s) && s.Source != setting.Environment && strings.HasPrefix(s.Source, "/") && !strings.ContainsAny(quote(s.Name), "'/") {
+			if n.Format != 0 && is(s) && s.Source != ncclenv.Environment && strings.HasPrefix(s.Source, "/") && !strings.ContainsAny(quote(s.Name), "'/") {
 				lines = append(lines, "sed -i "+quote("/^"+s.Name+"=/d")+" "+quote(s.Source))
 			}
 		}

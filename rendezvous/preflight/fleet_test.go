@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // h100s is a healthy fleet: nodes of 8 GPUs and 4 InfiniBand adapters that run
@@ -117,11 +117,11 @@ func here(f *Fleet) *Fleet {
 }
 
 // set gives the node's workers a variable.
-func (n *Facts) set(name, value string) { n.setFrom(name, value, setting.Environment) }
+func (n *Facts) set(name, value string) { n.setFrom(name, value, ncclenv.Environment) }
 
 func (n *Facts) setFrom(name, value, source string) {
-	n.Settings = append(n.Settings, setting.Value{Name: name, Value: value, Source: source})
-	slices.SortFunc(n.Settings, func(a, b setting.Value) int { return strings.Compare(a.Name, b.Name) })
+	n.Settings = append(n.Settings, ncclenv.Value{Name: name, Value: value, Source: source})
+	slices.SortFunc(n.Settings, func(a, b ncclenv.Value) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // all changes every node.

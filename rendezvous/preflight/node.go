@@ -15,7 +15,7 @@ func (n *Facts) setting(name string) (string, bool) {
 	return "", false
 }
 
-// source is where a variable is from: setting.Environment or a conf file's path;
+// source is where a variable is from: ncclenv.Environment or a conf file's path;
 // "" when it is unset.
 func (n *Facts) source(name string) string {
 	for i := range n.Settings {

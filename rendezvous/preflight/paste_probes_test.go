@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // What the probes find is mended by a person, mostly: a firewall, a route, an
@@ -134,7 +134,7 @@ func (s *simnet) paste(t *testing.T, step preflight.Step) {
 
 // use leaves the node's workers, and so its listeners, one interface.
 func (s *simnet) use(n *preflight.Facts, iface string) {
-	n.Settings = append(n.Settings, setting.Value{Name: "NCCL_SOCKET_IFNAME", Value: "=" + iface, Source: setting.Environment})
+	n.Settings = append(n.Settings, ncclenv.Value{Name: "NCCL_SOCKET_IFNAME", Value: "=" + iface, Source: ncclenv.Environment})
 	n.Listeners = slices.DeleteFunc(n.Listeners, func(l preflight.Listener) bool { return l.Iface != iface })
 	for _, a := range n.Network.Addresses {
 		if a.Label == iface && !slices.ContainsFunc(n.Listeners, func(l preflight.Listener) bool { return l.Use == preflight.UseBootstrap }) {

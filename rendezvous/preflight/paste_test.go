@@ -14,10 +14,10 @@ import (
 	"testing"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // scene is a fleet before one environment is decided for it, and what its user
@@ -91,20 +91,20 @@ func (s *scene) report(t *testing.T, i int, f *Facts) envprop.Report {
 		return envprop.Report{}
 	}
 	var env []string
-	files := map[string]*setting.File{}
+	files := map[string]*ncclenv.File{}
 	for _, v := range f.Settings {
-		for _, from := range append([]setting.From{{Value: v.Value, Source: v.Source}}, v.Hidden...) {
-			if from.Source == setting.Environment {
+		for _, from := range append([]ncclenv.From{{Value: v.Value, Source: v.Source}}, v.Hidden...) {
+			if from.Source == ncclenv.Environment {
 				env = append(env, v.Name+"="+from.Value)
 				continue
 			}
 			if files[from.Source] == nil {
-				files[from.Source] = &setting.File{Facts: setting.ConfFile{Path: from.Source}}
+				files[from.Source] = &ncclenv.File{Facts: ncclenv.ConfFile{Path: from.Source}}
 			}
-			files[from.Source].Entries = append(files[from.Source].Entries, setting.Entry{Name: v.Name, Value: from.Value})
+			files[from.Source].Entries = append(files[from.Source].Entries, ncclenv.Entry{Name: v.Name, Value: from.Value})
 		}
 	}
-	var list []setting.File
+	var list []ncclenv.File
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		list = append(list, *files[name])
 	}
@@ -153,22 +153,22 @@ func (s *scene) chosen(f *Fleet) [][]envprop.Chosen {
 
 // give makes the settings those of workers that get what was decided.
 func (n *Facts) give(a envprop.Assignment) {
-	var list []setting.Value
+	var list []ncclenv.Value
 	for _, v := range n.Settings {
 		switch {
 		case slices.ContainsFunc(a.Set, func(s envprop.Setting) bool { return s.Name == v.Name }):
-		case v.Source == setting.Environment && a.Removes(v.Name):
+		case v.Source == ncclenv.Environment && a.Removes(v.Name):
 			if len(v.Hidden) > 0 {
-				list = append(list, setting.Value{Name: v.Name, Value: v.Hidden[0].Value, Source: v.Hidden[0].Source, Hidden: v.Hidden[1:]})
+				list = append(list, ncclenv.Value{Name: v.Name, Value: v.Hidden[0].Value, Source: v.Hidden[0].Source, Hidden: v.Hidden[1:]})
 			}
 		default:
 			list = append(list, v)
 		}
 	}
 	for _, s := range a.Set {
-		list = append(list, setting.Value{Name: s.Name, Value: s.Value.Reveal(), Source: setting.Environment})
+		list = append(list, ncclenv.Value{Name: s.Name, Value: s.Value.Reveal(), Source: ncclenv.Environment})
 	}
-	slices.SortStableFunc(list, func(a, b setting.Value) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(list, func(a, b ncclenv.Value) int { return strings.Compare(a.Name, b.Name) })
 	n.Settings = list
 }
 
@@ -709,7 +709,7 @@ func (s *scene) command(t *testing.T, i int, words []string, line string) {
 				continue
 			}
 			name = strings.TrimSuffix(strings.TrimPrefix(name, "/^"), "=/d")
-			n.Settings = slices.DeleteFunc(n.Settings, func(v setting.Value) bool { return v.Name == name && v.Source == args[len(args)-1] })
+			n.Settings = slices.DeleteFunc(n.Settings, func(v ncclenv.Value) bool { return v.Name == name && v.Source == args[len(args)-1] })
 		}
 	case "mkdir":
 		if slices.Contains(args, "/dev/shm") { // && mount -t tmpfs

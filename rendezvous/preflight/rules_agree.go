@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // agreeRules are E01 and E05: variables and files that have to agree.
@@ -85,7 +85,7 @@ func checkAgree(f *Fleet) []Finding {
 		if i == maxDiffering {
 			break
 		}
-		v, _ := setting.Lookup(d.Name)
+		v, _ := ncclenv.Lookup(d.Name)
 		if strings.HasPrefix(d.Name, "NCCL_") && (d.Left && !f.look().nccl || f.unread(v.Since)) {
 			continue
 		}
@@ -232,7 +232,7 @@ func (f *Fleet) unread(since int) bool {
 
 // origin tells the conf file that a value is from, "" for the environment.
 func (n *Facts) origin(name string) string {
-	if s := n.source(name); s != "" && s != setting.Environment {
+	if s := n.source(name); s != "" && s != ncclenv.Environment {
 		return "from " + s
 	}
 	return ""

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // nameRules is E03: whether the environment reaches the workers.
@@ -55,11 +55,11 @@ func (f *Fleet) lost() []Finding {
 		if u.nodes == nodes || 2*u.nodes < nodes || !f.reads(u.name) {
 			continue
 		}
-		if s, ok := setting.Lookup(u.name); ok && !s.Ours {
+		if s, ok := ncclenv.Lookup(u.name); ok && !s.Ours {
 			switch s.Scope {
-			case setting.Node, setting.NodeKeepAll:
+			case ncclenv.Node, ncclenv.NodeKeepAll:
 				perNode[u.name], meant[u.name] = true, 2*u.nodes > nodes
-			case setting.All, setting.AllSoft:
+			case ncclenv.All, ncclenv.AllSoft:
 				perNode[u.name], meant[u.name] = false, true
 			}
 		}
@@ -132,7 +132,7 @@ func (f *Fleet) supply(nodes []int, missing func(*Facts) []string) []Step {
 		if strings.HasSuffix(name, "SOCKET_IFNAME") {
 			alike = alike && !slices.ContainsFunc(nodes, func(i int) bool { return !f.Nodes[i].hasAddress(strings.TrimPrefix(value, "=")) })
 		}
-		if !alike || strings.Contains(value, setting.Hidden) {
+		if !alike || strings.Contains(value, ncclenv.Hidden) {
 			own = append(own, name)
 			continue
 		}
@@ -214,8 +214,8 @@ func behind(name string, missing []string) string {
 func missingOf(n *Facts, passed func(string) bool) []string {
 	names := contract()
 	for _, s := range n.Settings {
-		v, ok := setting.Lookup(s.Name)
-		if ok && !v.Ours && s.Source == setting.Environment && strings.HasPrefix(s.Name, "NCCL_") && (v.Scope.Agree() || v.Scope == setting.Node) {
+		v, ok := ncclenv.Lookup(s.Name)
+		if ok && !v.Ours && s.Source == ncclenv.Environment && strings.HasPrefix(s.Name, "NCCL_") && (v.Scope.Agree() || v.Scope == ncclenv.Node) {
 			names = append(names, s.Name)
 		}
 	}

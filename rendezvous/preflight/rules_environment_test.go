@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 func environmentCases() map[string][]ruleCase {
@@ -206,7 +206,7 @@ func environmentCases() map[string][]ruleCase {
 			{name: "a topology on three nodes", severity: Warning, odd: []int{3}, change: func(f *Fleet) { named(f, "NCCL_TOPO_FILE", "/etc/topo.xml", 3) }, says: []string{"NCCL_TOPO_FILE=/etc/topo.xml: no such file"}},
 			{name: "a graph", severity: Error, odd: []int{3}, change: func(f *Fleet) { named(f, "NCCL_GRAPH_FILE", "/etc/graph.xml", 3) }},
 			{name: "a file of a variable that workers do not get", change: func(f *Fleet) {
-				f.Nodes[3].Files = []setting.Named{{Name: "NCCL_TOPO_FILE", Path: "/etc/topo.xml", Error: "no such file or directory"}}
+				f.Nodes[3].Files = []ncclenv.Named{{Name: "NCCL_TOPO_FILE", Path: "/etc/topo.xml", Error: "no such file or directory"}}
 			}},
 			{name: "everywhere", change: func(f *Fleet) { named(f, "NCCL_TOPO_FILE", "/etc/topo.xml", -1) }},
 			{name: "without GPUs", base: cpus, change: func(f *Fleet) { named(f, "NCCL_GRAPH_FILE", "/etc/graph.xml", 3) }},
@@ -224,7 +224,7 @@ func environmentCases() map[string][]ruleCase {
 				})
 			}, says: []string{"/etc/nccl.conf: line 3: the value ends with a blank"}},
 			{name: "cannot be read", severity: Warning, odd: []int{2}, change: func(f *Fleet) {
-				f.Nodes[2].ConfFiles = []setting.ConfFile{{Path: "/etc/nccl.conf", Error: "permission denied"}}
+				f.Nodes[2].ConfFiles = []ncclenv.ConfFile{{Path: "/etc/nccl.conf", Error: "permission denied"}}
 			}},
 			{name: "the same", change: func(f *Fleet) { f.all(func(n *Facts) { n.ConfFiles = conf("aa") }) }},
 			{name: "without GPUs", base: cpus, change: func(f *Fleet) { f.Nodes[1].ConfFiles = conf("aa") }},
@@ -232,8 +232,8 @@ func environmentCases() map[string][]ruleCase {
 	}
 }
 
-func conf(hash string) []setting.ConfFile {
-	return []setting.ConfFile{{Path: "/etc/nccl.conf", Hash: hash, Names: []string{"NCCL_IB_TC"}}}
+func conf(hash string) []ncclenv.ConfFile {
+	return []ncclenv.ConfFile{{Path: "/etc/nccl.conf", Hash: hash, Names: []string{"NCCL_IB_TC"}}}
 }
 
 // Behind which wrapper nobody could look is told of jobs without GPUs, too.
@@ -259,7 +259,7 @@ func TestWithheldNeedsAKnownWrapper(t *testing.T) {
 
 // leaves makes a variable one in which workers differ, as their settings do.
 func (f *Fleet) leaves(name string) {
-	v, _ := setting.Lookup(name)
+	v, _ := ncclenv.Lookup(name)
 	d := Difference{Name: name, Text: v.Text, Left: true, Error: !v.Soft()}
 	for i, n := range f.known() {
 		text := name + " unset"
@@ -280,10 +280,10 @@ func (f *Fleet) leaves(name string) {
 func named(f *Fleet, name, path string, lacks int) {
 	for i := range f.Nodes {
 		f.Nodes[i].set(name, path)
-		file := setting.Named{Name: name, Path: path}
+		file := ncclenv.Named{Name: name, Path: path}
 		if i == lacks {
 			file.Error = "no such file or directory"
 		}
-		f.Nodes[i].Files = []setting.Named{file}
+		f.Nodes[i].Files = []ncclenv.Named{file}
 	}
 }

@@ -3,7 +3,7 @@ package preflight
 import (
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // forcedRules are E02 and E04: values and names that do harm or nothing.
@@ -36,13 +36,13 @@ func checkForced(f *Fleet) []Finding {
 		severe bool
 	}
 	dangers := map[[2]string]danger{}
-	look := func(s setting.Value) danger {
+	look := func(s ncclenv.Value) danger {
 		key := [2]string{s.Name, s.Value}
 		x, seen := dangers[key]
 		if seen {
 			return x
 		}
-		if d, ok := setting.Dangerous(s.Name, s.Value); ok && d.Check == "" && nodes >= d.Nodes && ranks >= d.Ranks {
+		if d, ok := ncclenv.Dangerous(s.Name, s.Value); ok && d.Check == "" && nodes >= d.Nodes && ranks >= d.Ranks {
 			x = danger{d.Sentence(s.Value), d.Severe}
 		}
 		if len(dangers) < maxNames {
@@ -51,9 +51,9 @@ func checkForced(f *Fleet) []Finding {
 		return x
 	}
 	find := func(grave bool, x Finding) []Finding {
-		is := func(s setting.Value) bool {
+		is := func(s ncclenv.Value) bool {
 			d := look(s)
-			return d.text != "" && grave == (d.severe || s.Source == setting.Environment)
+			return d.text != "" && grave == (d.severe || s.Source == ncclenv.Environment)
 		}
 		values := odd(f.collect(func(_ int, n *Facts, add func(string)) {
 			for _, s := range n.Settings {
@@ -86,17 +86,17 @@ func checkNames(f *Fleet) []Finding {
 	}
 	for _, u := range f.usages() {
 		ofNCCL := strings.HasPrefix(u.name, "NCCL_")
-		if ofNCCL && (!v.nccl || newest > setting.Newest) || len(verdicts) == maxValues {
+		if ofNCCL && (!v.nccl || newest > ncclenv.Newest) || len(verdicts) == maxValues {
 			continue
 		}
-		near, unknown := setting.Misspelt(u.name)
-		known, listed := setting.Lookup(u.name)
+		near, unknown := ncclenv.Misspelt(u.name)
+		known, listed := ncclenv.Lookup(u.name)
 		switch {
 		case unknown && near != "":
 			verdicts[u.name] = u.name + ": nothing reads it; did you mean " + near + "?"
 		case unknown:
 			verdicts[u.name] = u.name + ": nothing reads it"
-		case listed && known.Scope == setting.Obsolete:
+		case listed && known.Scope == ncclenv.Obsolete:
 			verdicts[u.name] = u.name + ": " + known.Text
 		}
 	}
@@ -108,6 +108,6 @@ func checkNames(f *Fleet) []Finding {
 			add(verdicts[s.Name])
 		}
 	})), Finding{Text: "Variables are set that have no effect."}), func() []Step {
-		return f.takeAway("take them away, or write their names correctly", func(s setting.Value) bool { return verdicts[s.Name] != "" })
+		return f.takeAway("take them away, or write their names correctly", func(s ncclenv.Value) bool { return verdicts[s.Name] != "" })
 	})
 }

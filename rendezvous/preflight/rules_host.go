@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // hostRules are H01 to H04: what the machines are.
@@ -86,7 +86,7 @@ func checkHostID(f *Fleet) []Finding {
 	all := advised(one(clashing(true), Finding{
 		Text: "NCCL_HOSTID makes NCCL believe that different machines are one and share their memory.",
 	}), func() []Step {
-		return f.takeAway("take it away", func(s setting.Value) bool { return s.Name == "NCCL_HOSTID" })
+		return f.takeAway("take it away", func(s ncclenv.Value) bool { return s.Name == "NCCL_HOSTID" })
 	})
 	all = append(all, one(clashing(false), Finding{
 		Text: "Different machines have one host name and one boot id, as copies of a running machine have: NCCL takes them for one and looks for the memory of other ranks, and for GPUs, where they are not.",

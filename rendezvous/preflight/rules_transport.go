@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // transportRules are N01, N02 and N05: which network NCCL takes for data.
@@ -97,7 +97,7 @@ func (f *Fleet) unforce() []Step {
 	}
 	var steps []Step
 	if len(kinds) == 1 {
-		steps = f.takeAway("leave the choice to NCCL", func(s setting.Value) bool { return s.Name == "NCCL_NET" })
+		steps = f.takeAway("leave the choice to NCCL", func(s ncclenv.Value) bool { return s.Name == "NCCL_NET" })
 	}
 	steps = or(steps, everyRank("force the network that all nodes have", "NCCL_NET", "Socket"))
 	return or(steps, byHand("ask the administrator of the marked nodes to install what is missing there"))

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // Deadlines of the sources. Files answer in milliseconds unless their file
@@ -49,7 +49,7 @@ type Options struct {
 func Facts(ctx context.Context, o Options) preflight.Facts {
 	begin := time.Now()
 	g := &gathering{Facts: preflight.Facts{Format: preflight.Format, Node: o.Node, Program: o.Program}}
-	g.Program.Args = setting.ShownWords(o.Program.Args)
+	g.Program.Args = ncclenv.ShownWords(o.Program.Args)
 	g.source(ctx, "host", fileTime, o.host)
 	g.source(ctx, "network", fileTime, o.network)
 	g.source(ctx, "program", fileTime, o.program)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
-	"github.com/gorun/gorun/rendezvous/preflight/setting"
 )
 
 // unnamed is the run id of those who gave none: many jobs have it.
@@ -47,9 +47,9 @@ func (o Options) network(ctx context.Context) (func(*preflight.Facts), []string)
 }
 
 func (o Options) settings(ctx context.Context) (func(*preflight.Facts), []string) {
-	in := setting.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, NCCL: o.nccl}
-	values, confs, unknown := setting.Gather(ctx, in)
-	files := setting.NamedFiles(in, values)
+	in := ncclenv.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, NCCL: o.nccl}
+	values, confs, unknown := ncclenv.Gather(ctx, in)
+	files := ncclenv.NamedFiles(in, values)
 	return func(all *preflight.Facts) { all.Settings, all.ConfFiles, all.Files = values, confs, files }, unknown
 }
 
@@ -100,7 +100,7 @@ func (g *gathering) fromFiles() []string {
 	defer g.mu.Unlock()
 	var out []string
 	for _, v := range g.Settings {
-		if v.Source != setting.Environment {
+		if v.Source != ncclenv.Environment {
 			out = append(out, v.Name+"="+v.Value)
 		}
 	}

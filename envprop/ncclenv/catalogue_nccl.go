@@ -1,4 +1,4 @@
-package setting
+package ncclenv
 
 // ncclRows is what NCCL reads and what depends on it. Where a release is given,
 // it is the first that reads the variable, from NCCL's documentation of its

@@ -1,9 +1,9 @@
-// Package setting knows the environment variables that decide whether ranks
+// Package ncclenv knows the environment variables that decide whether ranks
 // work together, where their values come from, and which of them must agree.
 //
 // Invariants: the catalogue is a constant; Merge is pure; conf files are read
 // within a bound, as NCCL reads them, and a value remembers where it came from.
-package setting
+package ncclenv
 
 // Value is one effective variable of the workers.
 type Value struct {

@@ -1,4 +1,4 @@
-package setting
+package ncclenv
 
 // otherRows is what PyTorch, Gloo, UCX, libfabric, CUDA, MPI and the system read.
 var otherRows = [...]row{

@@ -1,4 +1,4 @@
-package setting
+package ncclenv
 
 import (
 	"os"
@@ -33,7 +33,7 @@ func TestRunsCode(t *testing.T) {
 // The user reads the same list.
 func TestCodeRowsAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/usage.md")
+	text, err := os.ReadFile("../../docs/usage.md")
 	if err != nil {
 		t.Fatal(err)
 	}
