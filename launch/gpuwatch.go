@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch/device"
-	"github.com/gorun/gorun/launch/device/watch"
+	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/spec"
@@ -36,7 +36,7 @@ type gpuWatch struct {
 // Events of it.
 type (
 	gpuEvent  struct{ device.Event }
-	seenEvent struct{ watch.Finding }
+	seenEvent struct{ gpuwatch.Finding }
 )
 
 // usesGPUs reports whether workers of this node may compute on GPUs that can be asked.
@@ -60,7 +60,7 @@ func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 				return
 			}
 			listen := func(ctx context.Context, got func(device.Event)) error { return device.Listen(ctx, d.child, got) }
-			watch.Follow(ctx, listen, func(e device.Event) { a.events.Put(gpuEvent{e}) }, a.note)
+			gpuwatch.Follow(ctx, listen, func(e device.Event) { a.events.Put(gpuEvent{e}) }, a.note)
 		})
 	}
 	round, end := context.WithCancel(ctx)
@@ -76,10 +76,10 @@ func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 				return // nobody asked for GPUs, and there are none to tell of
 			}
 		}
-		watch.Watch(round, watch.Config{
+		gpuwatch.Watch(round, gpuwatch.Config{
 			GPUs: all, Ranks: w.gpuRanks, World: w.kin(), Every: watchEvery, Procs: procs(),
 			Held:  func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },
-			Found: func(f watch.Finding) { a.events.Put(seenEvent{f}) },
+			Found: func(f gpuwatch.Finding) { a.events.Put(seenEvent{f}) },
 		})
 	})
 }
@@ -94,7 +94,7 @@ func (a *agent) endWatchGPUs() {
 
 func (a *agent) note(text string) { a.events.Put(noteEvent{text}) }
 
-func procs() watch.Procs { return watch.Procs{FS: os.DirFS("/proc")} }
+func procs() gpuwatch.Procs { return gpuwatch.Procs{FS: os.DirFS("/proc")} }
 
 // pause reports whether ctx was still going on after d.
 func pause(ctx context.Context, d time.Duration) bool {
@@ -108,13 +108,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// gpuRanks are this node's workers, for package watch.
-func (w *workers) gpuRanks() []watch.Rank {
+// gpuRanks are this node's workers, for package gpuwatch.
+func (w *workers) gpuRanks() []gpuwatch.Rank {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var all []watch.Rank
+	var all []gpuwatch.Rank
 	for _, wk := range w.list {
-		all = append(all, watch.Rank{Rank: wk.rank, PIDs: []int{wk.proc.Pid()}, Own: w.slot(wk.local).own})
+		all = append(all, gpuwatch.Rank{Rank: wk.rank, PIDs: []int{wk.proc.Pid()}, Own: w.slot(wk.local).own})
 	}
 	return all
 }
@@ -126,7 +126,7 @@ func (a *agent) gpuFailed(e device.Event) {
 	if w == nil {
 		return
 	}
-	c, ok := watch.Blame(e, d.all, w.gpuRanks())
+	c, ok := gpuwatch.Blame(e, d.all, w.gpuRanks())
 	if !ok {
 		return
 	}
@@ -145,7 +145,7 @@ func (a *agent) gpuFailed(e device.Event) {
 
 // gpuFailed ends the round with that cause. It reports false where somebody else
 // ends it already.
-func (w *workers) gpuFailed(g watch.Cause) bool {
+func (w *workers) gpuFailed(g gpuwatch.Cause) bool {
 	w.mu.Lock()
 	ending := !w.stopped.IsZero()
 	var who *worker
@@ -184,8 +184,8 @@ func (a *agent) tell(f inspect.Finding) {
 // maxFindings bounds what gorun status tells of one node.
 const maxFindings = 64
 
-// misplaced: package watch found something about who computes where.
-func (a *agent) misplaced(f watch.Finding) {
-	title := map[string]string{watch.DistinctGPU: "distinct-gpu", watch.Leftovers: "leftovers"}[f.ID]
+// misplaced: package gpuwatch found something about who computes where.
+func (a *agent) misplaced(f gpuwatch.Finding) {
+	title := map[string]string{gpuwatch.DistinctGPU: "distinct-gpu", gpuwatch.Leftovers: "leftovers"}[f.ID]
 	a.tell(inspect.Finding{ID: f.ID, Title: title, Severity: string(preflight.Warning), Text: f.Text})
 }

@@ -5,7 +5,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/gorun/gorun/launch/device/watch"
+	"github.com/gorun/gorun/launch/gpuwatch"
 )
 
 const (
@@ -37,7 +37,7 @@ func (w *workers) met(ctx context.Context, settled func(ctx context.Context, add
 }
 
 // kin is by what this round's workers are known, wherever they run.
-func (w *workers) kin() watch.World {
+func (w *workers) kin() gpuwatch.World {
 	host, port, _ := net.SplitHostPort(w.world.Store)
-	return watch.World{Token: w.world.Token, RunID: w.cfg.runID, Addr: host, Port: port}
+	return gpuwatch.World{Token: w.world.Token, RunID: w.cfg.runID, Addr: host, Port: port}
 }

@@ -5,20 +5,20 @@ import (
 	"errors"
 
 	"github.com/gorun/gorun/launch/device"
-	"github.com/gorun/gorun/launch/device/watch"
+	"github.com/gorun/gorun/launch/gpuwatch"
 )
 
 // releaser waits, after the workers of a round have ended, until their GPUs are
 // free: a next round would fail with "out of memory". nil: nothing is waited for.
-func (a *agent) releaser() func(ctx context.Context, of watch.World, pids []int) {
+func (a *agent) releaser() func(ctx context.Context, of gpuwatch.World, pids []int) {
 	d := a.devices
 	owned := d.owned()
 	if len(owned) == 0 || d.want.Release == 0 || !d.usesGPUs() {
 		return nil
 	}
-	return func(ctx context.Context, of watch.World, pids []int) {
+	return func(ctx context.Context, of gpuwatch.World, pids []int) {
 		a.events.Put(endedEvent{})
-		err := watch.WaitReleased(ctx, watch.Release{
+		err := gpuwatch.WaitReleased(ctx, gpuwatch.Release{
 			GPUs: d.all, UUIDs: owned, PIDs: pids, World: of, Before: d.survey.Held, Procs: procs(), Within: d.want.Release,
 			Held: func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },
 			Say:  a.note,

@@ -11,8 +11,8 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
-	"github.com/gorun/gorun/launch/device/watch"
 	"github.com/gorun/gorun/launch/exam"
+	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
@@ -66,7 +66,7 @@ type workersConfig struct {
 	unkept   func(rank int, path string, err error) // output that is not in the file
 	slots    []slot                                 // by local rank
 	// release waits for the GPUs of workers that have ended; nil: nothing to wait for.
-	release func(ctx context.Context, of watch.World, pids []int)
+	release func(ctx context.Context, of gpuwatch.World, pids []int)
 }
 
 // worker is one process and its output.

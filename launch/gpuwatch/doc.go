@@ -1,4 +1,4 @@
-// Package watch looks at the GPUs of a node while a job runs on them: whether
+// Package gpuwatch looks at the GPUs of a node while a job runs on them: whether
 // each worker computes on its own one, what the driver reports of them, and
 // whether they are free again afterwards.
 //
@@ -16,7 +16,7 @@
 // NVML numbers processes as the machine does. In a container the numbers mean
 // nothing, or other processes, so nobody is accused there unless some number is
 // known to be a worker's.
-package watch
+package gpuwatch
 
 import (
 	"fmt"
