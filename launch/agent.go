@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/internal/accept"
-	"github.com/gorun/gorun/launch/exam"
+	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
@@ -45,7 +45,7 @@ type agent struct {
 	config    workersConfig
 	current   *workers
 	subject   program.Subject
-	exam      *exam.Examiner // nil: nodes are not compared
+	check     *check.Checker // nil: nodes are not compared
 	devices   *devices
 	built     *builtEvent // not yet passed on
 	look      gpuWatch
@@ -57,7 +57,7 @@ type agent struct {
 	signals   int                // that asked the job to end
 	killAt    time.Time          // when the workers that are being stopped get SIGKILL
 	endWatch  context.CancelFunc // of watchArrivals; nil: it does not run
-	status    status
+	status    statusServer
 	wg        sync.WaitGroup
 }
 

@@ -175,7 +175,7 @@ func (a *agent) connectGossip(ctx context.Context) error {
 func (a *agent) newMachine(endpoints int, where string, takeover bool) {
 	c := a.opts.Spec.Conf
 	m := rendezvous.New(rendezvous.Config{
-		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Check: a.exam != nil, Proofs: true, Endpoints: endpoints, Where: where, Flags: meetingFlags(a.opts.Spec), Takeover: takeover,
+		Self: a.node, MaxRestarts: a.opts.Spec.MaxRestarts, Check: a.check != nil, Proofs: true, Endpoints: endpoints, Where: where, Flags: meetingFlags(a.opts.Spec), Takeover: takeover,
 		Fenced: a.fence != nil, Grow: !a.opts.Spec.JoinWaits,
 		Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silence(c), Retry: retry, Token: newToken,
 	}, time.Now())

@@ -7,31 +7,31 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
-	"github.com/gorun/gorun/launch/deliver"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // wrapper is what stands in front of the workers' program. The error is about one
 // behind which it cannot be looked.
-func (a *agent) wrapper() (deliver.Prefix, error) {
+func (a *agent) wrapper() (wrap.Prefix, error) {
 	s := &a.subject
 	if s.Path == "" || s.Title == "" || s.Python != "" { // nothing is started, or gorun knows how
-		return deliver.Prefix{}, nil
+		return wrap.Prefix{}, nil
 	}
 	argv := []string{s.Title}
 	for _, arg := range s.Args {
 		argv = append(argv, program.Substitute(arg, madeUp().LocalRank))
 	}
-	return deliver.Wrap(argv)
+	return wrap.Wrap(argv)
 }
 
 // delivery looks behind the wrapper while the nodes meet: what it gives waits for
 // that. It is nil when there is nothing to look at. Of a wrapper that loses nothing
 // the command line tells enough, and what starts nothing (--dry-run, gorun env)
 // does not start a wrapper either.
-func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) func(context.Context) (*preflight.Lost, []string) {
+func (a *agent) delivery(ctx context.Context, p wrap.Prefix, doubt error) func(context.Context) (*preflight.Lost, []string) {
 	sent := a.sent()
 	switch {
 	case doubt != nil:
@@ -40,7 +40,7 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 		if len(forced) == 0 {
 			return nil
 		}
-		lost := told(p.Full(), p, deliver.Lost{Forced: forced}, "")
+		lost := told(p.Full(), p, wrap.Lost{Forced: forced}, "")
 		return func(context.Context) (*preflight.Lost, []string) { return lost, nil }
 	case a.opts.Spec.Dry != nil:
 		return nil
@@ -72,8 +72,8 @@ func (a *agent) delivery(ctx context.Context, p deliver.Prefix, doubt error) fun
 // behind asks with what a made-up worker would be sent. The variables of its
 // devices count only if a worker of this node really gets them, which the driver
 // is asked meanwhile. With an error it gives what is lost for certain, if anything.
-func (a *agent) behind(ctx context.Context, p deliver.Prefix, sent deliver.Sent) (*preflight.Lost, error) {
-	lost, err := deliver.Probe(ctx, deliver.Options{
+func (a *agent) behind(ctx context.Context, p wrap.Prefix, sent wrap.Sent) (*preflight.Lost, error) {
+	lost, err := wrap.Probe(ctx, wrap.Options{
 		Prefix: p, Path: a.subject.Path, Dir: a.opts.Dir, Table: a.table, Sent: sent,
 		Name: "gorun-probe-" + string(a.node.ID),
 		Say:  func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
@@ -105,13 +105,13 @@ func (a *agent) behind(ctx context.Context, p deliver.Prefix, sent deliver.Sent)
 }
 
 // told is what the preflight hears of it. Start files are looked for in home.
-func told(wrapper string, p deliver.Prefix, lost deliver.Lost, home string) *preflight.Lost {
+func told(wrapper string, p wrap.Prefix, lost wrap.Lost, home string) *preflight.Lost {
 	out := &preflight.Lost{
 		Wrapper: wrapper, Missing: lost.Missing, Changed: lost.Changed, Forced: lost.Forced,
 		Closed: lost.Closed, Passed: lost.Passed,
 	}
 	if lost.Any() {
-		out.Fix = strings.Split(p.Fix(lost, func(name string) string { return deliver.StartFile("", home, name) }), "\n")
+		out.Fix = strings.Split(p.Fix(lost, func(name string) string { return wrap.StartFile("", home, name) }), "\n")
 	}
 	return out
 }

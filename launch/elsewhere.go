@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
-	"github.com/gorun/gorun/launch/deliver"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous/gossip"
 	"github.com/gorun/gorun/rendezvous/secret"
 )
@@ -42,7 +42,7 @@ func (a *agent) ownPort(at spec.Endpoint) string {
 	if command == nil {
 		return ""
 	}
-	return "; if this is a job of its own, give all its nodes another port, this one with: " + deliver.Quoted(ncclenv.ShownWords(command))
+	return "; if this is a job of its own, give all its nodes another port, this one with: " + wrap.Quoted(ncclenv.ShownWords(command))
 }
 
 const (

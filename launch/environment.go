@@ -9,7 +9,7 @@ import (
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/internal/smallfile"
-	"github.com/gorun/gorun/launch/exam"
+	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -73,7 +73,7 @@ func (a *agent) base(c rendezvous.Start) (envprop.Base, error) {
 // here. A coordinator of this version leaves the rest out itself.
 func (a *agent) distrust(given envprop.Assignment, rank int) envprop.Assignment {
 	n := envprop.Node{Host: a.node.Host, Addr: a.node.Addr, Role: a.node.Role}
-	safe, left := given.Distrust(exam.AloneAt(rank, n, a.opts.Env, a.request))
+	safe, left := given.Distrust(check.AloneAt(rank, n, a.opts.Env, a.request))
 	for _, s := range left {
 		if note := fmt.Sprintf("%s (%s) is not taken: %s", s.Name, s.Source, envprop.Distrusted); !a.refused[note] && len(a.refused) < maxStrange {
 			if a.refused == nil {
@@ -93,7 +93,7 @@ func (a *agent) guess() envprop.Base {
 		return b
 	}
 	n := envprop.Node{Host: a.node.Host, Addr: a.node.Addr, Role: a.node.Role}
-	return b.Apply(exam.Alone(n, a.opts.Env, a.request))
+	return b.Apply(check.Alone(n, a.opts.Env, a.request))
 }
 
 // noteThreads says once what OMP_NUM_THREADS is.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/device"
-	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
@@ -15,16 +15,16 @@ import (
 // prepareExam decides whether nodes are compared, and by what.
 func (a *agent) prepareExam(ctx context.Context) error {
 	sp := &a.opts.Spec
-	if err := exam.Known(sp.Ignore); err != nil {
+	if err := check.Known(sp.Ignore); err != nil {
 		return &UsageError{err}
 	}
 	gpu := device.Present("")
 	wrapper, doubt := a.wrapper()
-	if !exam.Wanted(sp, gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
+	if !check.Wanted(sp, gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil
 	}
 	s := a.subject
-	o := exam.Options{
+	o := check.Options{
 		Spec: *sp, Env: a.opts.Env, Request: a.request, Key: a.probeKey(), Post: a.events.post, Wait: &a.wg,
 		Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
 		Say:     func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
@@ -38,7 +38,7 @@ func (a *agent) prepareExam(ctx context.Context) error {
 		}
 		o.Lost = a.delivery(ctx, wrapper, doubt)
 	}
-	a.exam, a.node.Facts = exam.New(o), true
+	a.check, a.node.Facts = check.New(o), true
 	return nil
 }
 
@@ -46,13 +46,13 @@ func (a *agent) prepareExam(ctx context.Context) error {
 func (a *agent) examined(ctx context.Context, c rendezvous.Command) {
 	switch c := c.(type) {
 	case rendezvous.Compare:
-		a.exam.Compare(ctx, c)
+		a.check.Compare(ctx, c)
 	case rendezvous.Ask:
-		if a.exam == nil { // it told no facts, so nobody can know where it is reached
+		if a.check == nil { // it told no facts, so nobody can know where it is reached
 			a.events.post(rendezvous.Answered{Serial: c.Serial, Body: []byte("{}")})
 			return
 		}
-		a.exam.Answer(ctx, c)
+		a.check.Answer(ctx, c)
 	}
 }
 
@@ -74,7 +74,7 @@ func (a *agent) tellVerdict(o rendezvous.Outcome) report.Outcome {
 		}
 	case c != nil && !c.JSON && o.Preflight.Table == "" && o.Cause != nil: // the comparison found nothing, and the program cannot be started
 	case c != nil:
-		if err := exam.Print(a.opts.Stdout, o.Preflight, c.JSON); err != nil {
+		if err := check.Print(a.opts.Stdout, o.Preflight, c.JSON); err != nil {
 			a.console.say("cannot print the findings: %v", err)
 		}
 	default:

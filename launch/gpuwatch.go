@@ -8,9 +8,9 @@ import (
 
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/gpuwatch"
-	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
@@ -140,7 +140,7 @@ func (a *agent) gpuFailed(e device.Event) {
 		return
 	}
 	a.look.said[c.Text] = true
-	a.tell(inspect.Finding{ID: "G01", Title: "gpu-health", Severity: string(preflight.Warning), Text: fmt.Sprintf("%s: %s", c.Text, c.Fix)})
+	a.tell(status.Finding{ID: "G01", Title: "gpu-health", Severity: string(preflight.Warning), Text: fmt.Sprintf("%s: %s", c.Text, c.Fix)})
 }
 
 // gpuFailed ends the round with that cause. It reports false where somebody else
@@ -168,12 +168,12 @@ func (w *workers) gpuFailed(g gpuwatch.Cause) bool {
 }
 
 // tell prints something about the running job, and keeps it for gorun status.
-func (a *agent) tell(f inspect.Finding) {
+func (a *agent) tell(f status.Finding) {
 	a.console.say("%s", f.Text)
 	if f.ID == "" {
 		return
 	}
-	var all []inspect.Finding
+	var all []status.Finding
 	if old := a.status.findings.Load(); old != nil {
 		all = append(all, *old...)
 	}
@@ -187,5 +187,5 @@ const maxFindings = 64
 // misplaced: package gpuwatch found something about who computes where.
 func (a *agent) misplaced(f gpuwatch.Finding) {
 	title := map[string]string{gpuwatch.DistinctGPU: "distinct-gpu", gpuwatch.Leftovers: "leftovers"}[f.ID]
-	a.tell(inspect.Finding{ID: f.ID, Title: title, Severity: string(preflight.Warning), Text: f.Text})
+	a.tell(status.Finding{ID: f.ID, Title: title, Severity: string(preflight.Warning), Text: f.Text})
 }

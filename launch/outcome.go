@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/diagnose"
-	"github.com/gorun/gorun/launch/exam"
 	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -89,7 +89,7 @@ func (a *agent) json(kind report.Outcome, o rendezvous.Outcome) report.Report {
 		Cause: o.Cause, Failures: failed(o),
 	}
 	if o.Preflight != nil {
-		r.Findings = exam.Findings(o.Preflight)
+		r.Findings = check.Findings(o.Preflight)
 	}
 	for _, rec := range o.Rounds {
 		rd := report.Round{

@@ -82,8 +82,8 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	a.warnOfStrangers()
 	a.warnOfClearText()
 	time.AfterFunc(statusAfter, func() { a.events.Put(statusEvent{}) })
-	if a.exam != nil {
-		a.exam.Start(ctx, a.node)
+	if a.check != nil {
+		a.check.Start(ctx, a.node)
 	}
 	undo = append(undo, a.stores.end)
 	if err := a.placed(ctx); err != nil {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
-	"github.com/gorun/gorun/launch/deliver"
-	"github.com/gorun/gorun/launch/exam"
+	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/pin"
+	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
@@ -28,10 +28,10 @@ func madeUp() envprop.Vars {
 const madeUpValue = "13"
 
 // sent is what a made-up worker of this node is given.
-func (a *agent) sent() deliver.Sent {
+func (a *agent) sent() wrap.Sent {
 	v := madeUp()
 	v.RoleName = a.opts.Spec.Role
-	s := deliver.Sent{Env: overlay(a.guess().Worker(v), madeUpDevices())}
+	s := wrap.Sent{Env: overlay(a.guess().Worker(v), madeUpDevices())}
 	for _, e := range envprop.NewBase(nil).Worker(v) {
 		name, _, _ := strings.Cut(e, "=")
 		s.Own = append(s.Own, name)
@@ -82,7 +82,7 @@ func (a *agent) asked() (asked, perhaps []string) {
 		}
 	}
 	if a.opts.Spec.Iface != "" {
-		perhaps = append(perhaps, exam.IfaceNames()...)
+		perhaps = append(perhaps, check.IfaceNames()...)
 	}
 	slices.Sort(perhaps)
 	return asked, slices.DeleteFunc(slices.Compact(perhaps), func(name string) bool { return slices.Contains(asked, name) })

@@ -12,9 +12,9 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
-	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/preview"
+	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -118,10 +118,10 @@ func placed(settings []envprop.Setting, set []pin.Variable) []envprop.Setting {
 
 // tellEnv answers gorun env about the workers that run here, beside the loop:
 // their files may not have been read yet, and a file system may hang.
-func (a *agent) tellEnv(reply chan<- inspect.Reply) {
+func (a *agent) tellEnv(reply chan<- status.Reply) {
 	w := a.current
 	if w == nil {
-		reply <- inspect.Reply{Error: "no worker was started on this node yet"}
+		reply <- status.Reply{Error: "no worker was started on this node yet"}
 		return
 	}
 	errorFiles := map[int]string{}
@@ -134,9 +134,9 @@ func (a *agent) tellEnv(reply chan<- inspect.Reply) {
 		n := w.preview(func(local int) string { return errorFiles[local] })
 		body, err := json.Marshal(n)
 		if err != nil {
-			reply <- inspect.Reply{Error: err.Error()}
+			reply <- status.Reply{Error: err.Error()}
 			return
 		}
-		reply <- inspect.Reply{Env: body}
+		reply <- status.Reply{Env: body}
 	}()
 }

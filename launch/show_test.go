@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/gorun/gorun/envprop"
-	"github.com/gorun/gorun/launch/deliver"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/preview"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -90,7 +90,7 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 func TestDoubtOfWrapperWithoutCredentials(t *testing.T) {
 	a := &agent{events: newQueue()}
 	doubt := errors.New("it ended with code 127: sudo: HF_TOKEN=hush: command not found")
-	_, unknown := a.delivery(t.Context(), deliver.Prefix{}, doubt)(t.Context())
+	_, unknown := a.delivery(t.Context(), wrap.Prefix{}, doubt)(t.Context())
 	a.wg.Wait()
 	told := strings.Join(unknown, "")
 	for _, e := range a.events.Take() {

@@ -9,26 +9,26 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/internal/term"
-	"github.com/gorun/gorun/launch/inspect"
+	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"golang.org/x/sys/unix"
 )
 
-// status is the agent's part in gorun status and gorun abort. Only the loop
+// statusServer is the agent's part in gorun status and gorun abort. Only the loop
 // touches it, but for what is atomic.
-type status struct {
+type statusServer struct {
 	open     bool
-	asked    []chan<- inspect.Reply // wait for a view
-	job      atomic.Value           // string: the job of the last world
-	looking  atomic.Bool            // files' times are being looked at
-	findings atomic.Pointer[[]inspect.Finding]
+	asked    []chan<- status.Reply // wait for a view
+	job      atomic.Value          // string: the job of the last world
+	looking  atomic.Bool           // files' times are being looked at
+	findings atomic.Pointer[[]status.Finding]
 }
 
 // inspectEvent is what somebody on this node wants.
 type inspectEvent struct {
-	request inspect.Request
-	reply   chan<- inspect.Reply // takes one without blocking
+	request status.Request
+	reply   chan<- status.Reply // takes one without blocking
 }
 
 // statusEvent opens the socket where the workers have not started in time.
@@ -45,11 +45,11 @@ func (a *agent) serveStatus(ctx context.Context) {
 	}
 	a.status.open = true
 	node, keeper := a.node, os.Getppid()
-	s := &inspect.Server{
-		Hello: func() inspect.Hello {
+	s := &status.Server{
+		Hello: func() status.Hello {
 			job, _ := a.status.job.Load().(string)
-			return inspect.Hello{
-				Version: inspect.Version, RunID: node.RunID, Job: job, Host: node.Host, Addr: node.Addr, PID: node.PID, Keeper: keeper,
+			return status.Hello{
+				Version: status.Version, RunID: node.RunID, Job: job, Host: node.Host, Addr: node.Addr, PID: node.PID, Keeper: keeper,
 			}
 		},
 		Answer: a.answerStatus, Secret: a.given, Pool: a.pool,
@@ -66,10 +66,10 @@ func (a *agent) serveStatus(ctx context.Context) {
 }
 
 // answerStatus takes a request to the loop, and the answer back.
-func (a *agent) answerStatus(ctx context.Context, r inspect.Request) inspect.Reply {
-	reply := make(chan inspect.Reply, 1)
+func (a *agent) answerStatus(ctx context.Context, r status.Request) status.Reply {
+	reply := make(chan status.Reply, 1)
 	a.events.Put(inspectEvent{r, reply})
-	limit := time.NewTimer(inspect.AnswerTime)
+	limit := time.NewTimer(status.AnswerTime)
 	defer limit.Stop()
 	select {
 	case answer := <-reply:
@@ -81,7 +81,7 @@ func (a *agent) answerStatus(ctx context.Context, r inspect.Request) inspect.Rep
 	case answer := <-reply: // it was the last thing that the loop did
 		return answer
 	default:
-		return inspect.Reply{Error: "the job has just ended"}
+		return status.Reply{Error: "the job has just ended"}
 	}
 }
 
@@ -89,34 +89,34 @@ func (a *agent) answerStatus(ctx context.Context, r inspect.Request) inspect.Rep
 // done answers an order once it has been carried out.
 func (a *agent) inspected(ctx context.Context, e inspectEvent) (event rendezvous.Event, done func()) {
 	switch e.request.Type {
-	case inspect.TypeStatus:
+	case status.TypeStatus:
 		a.status.asked = append(a.status.asked, e.reply)
 		return rendezvous.Query{}, func() {}
-	case inspect.TypeEnv:
+	case status.TypeEnv:
 		a.tellEnv(e.reply)
 		return nil, func() {}
-	case inspect.TypeAbort:
+	case status.TypeAbort:
 		a.signals++ // as a signal: the second one means at once
-		aborted := inspect.Aborted{RunID: a.node.RunID, Nodes: 1}
+		aborted := status.Aborted{RunID: a.node.RunID, Nodes: 1}
 		if w := a.machine.World(); w != nil {
 			aborted.Nodes, aborted.Workers = len(w.Members), w.Size
 		}
-		return rendezvous.StopJob{Cause: a.aborted(e.request), Kill: a.signals > 1}, func() { e.reply <- inspect.Reply{Aborted: &aborted} }
+		return rendezvous.StopJob{Cause: a.aborted(e.request), Kill: a.signals > 1}, func() { e.reply <- status.Reply{Aborted: &aborted} }
 	default:
-		e.reply <- inspect.Reply{Error: fmt.Sprintf("this gorun does not know the request %q", e.request.Type)}
+		e.reply <- status.Reply{Error: fmt.Sprintf("this gorun does not know the request %q", e.request.Type)}
 		return nil, func() {}
 	}
 }
 
 // aborted is the cause of a job's end that somebody ordered here.
-func (a *agent) aborted(r inspect.Request) rendezvous.Cause {
+func (a *agent) aborted(r status.Request) rendezvous.Cause {
 	text := "the job was aborted"
 	if r.User != "" {
 		text += " by " + shorten(r.User, 64)
 	}
 	text += " on " + a.node.Name()
 	if r.Message != "" {
-		text += ": " + shorten(r.Message, inspect.MaxMessage)
+		text += ": " + shorten(r.Message, status.MaxMessage)
 	}
 	c := a.self(rendezvous.KindAborted, term.Lines(strings.ReplaceAll(text, "\n", " ")))
 	c.Signal = unix.SIGTERM
@@ -126,7 +126,7 @@ func (a *agent) aborted(r inspect.Request) rendezvous.Cause {
 // present answers everybody who has asked.
 func (a *agent) present(c rendezvous.Present) {
 	for _, reply := range a.status.asked {
-		reply <- inspect.Reply{View: c.View}
+		reply <- status.Reply{View: c.View}
 	}
 	a.status.asked = nil
 }
@@ -136,8 +136,8 @@ func (a *agent) present(c rendezvous.Present) {
 // the loop, and never twice at a time.
 func (a *agent) reports(serial int) {
 	now := time.Now()
-	n := inspect.Node{
-		Version: a.node.Version, PID: a.node.PID, Keeper: os.Getppid(), Up: now.Sub(a.born).Milliseconds(), State: inspect.Idle,
+	n := status.Node{
+		Version: a.node.Version, PID: a.node.PID, Keeper: os.Getppid(), Up: now.Sub(a.born).Milliseconds(), State: status.Idle,
 	}
 	if f := a.status.findings.Load(); f != nil {
 		n.Findings = *f
@@ -156,9 +156,9 @@ func (a *agent) reports(serial int) {
 		defer a.status.looking.Store(false)
 		for i, wk := range list {
 			r := &n.Ranks[i]
-			r.Seen = inspect.SeenAll
+			r.Seen = status.SeenAll
 			if wk.out.Hidden() {
-				r.Seen = inspect.SeenStderr
+				r.Seen = status.SeenStderr
 			}
 			r.Printed(wk.out.LastOutput(), now)
 		}
@@ -167,13 +167,13 @@ func (a *agent) reports(serial int) {
 }
 
 // report is how this node's workers are.
-func (w *workers) report(now time.Time) (state string, ranks []inspect.Rank, list []*worker) {
+func (w *workers) report(now time.Time) (state string, ranks []status.Rank, list []*worker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	count := map[string]int{}
 	for _, wk := range w.list {
-		r := inspect.Rank{
-			Rank: wk.rank, LocalRank: wk.local, PID: wk.proc.Pid(), State: inspect.Running, Seen: inspect.SeenUnknown,
+		r := status.Rank{
+			Rank: wk.rank, LocalRank: wk.local, PID: wk.proc.Pid(), State: status.Running, Seen: status.SeenUnknown,
 			Started: wk.started.Truncate(time.Millisecond), Up: now.Sub(wk.started).Milliseconds(),
 		}
 		select {
@@ -182,11 +182,11 @@ func (w *workers) report(now time.Time) (state string, ranks []inspect.Rank, lis
 			r.Up = e.At.Sub(wk.started).Milliseconds()
 			switch {
 			case e.Success():
-				r.State = inspect.Done
+				r.State = status.Done
 			case !w.stopped.IsZero() && e.At.After(w.stopped):
-				r.State = inspect.Stopped
+				r.State = status.Stopped
 			default:
-				r.State = inspect.Failed
+				r.State = status.Failed
 			}
 			if e.Signal != 0 {
 				r.Signal = rendezvous.SignalName(e.Signal)
@@ -195,7 +195,7 @@ func (w *workers) report(now time.Time) (state string, ranks []inspect.Rank, lis
 			}
 		default:
 			if !w.stopped.IsZero() {
-				r.State = inspect.Stopping
+				r.State = status.Stopping
 			}
 		}
 		if wk.cause != nil {
@@ -207,20 +207,20 @@ func (w *workers) report(now time.Time) (state string, ranks []inspect.Rank, lis
 		count[r.State]++
 		ranks = append(ranks, r)
 	}
-	for _, state := range []string{inspect.Stopping, inspect.Running, inspect.Failed, inspect.Stopped, inspect.Done} {
+	for _, state := range []string{status.Stopping, status.Running, status.Failed, status.Stopped, status.Done} {
 		if count[state] > 0 {
 			return state, ranks, w.list
 		}
 	}
-	return inspect.Idle, nil, nil
+	return status.Idle, nil, nil
 }
 
 // warned keeps what the preflight found of a job that starts all the same.
 func (a *agent) warned(found []preflight.Finding) {
-	var out []inspect.Finding
+	var out []status.Finding
 	for _, f := range found {
 		if f.Severity == preflight.Error || f.Severity == preflight.Warning {
-			out = append(out, inspect.Finding{ID: f.ID, Title: f.Title, Severity: string(f.Severity), Text: f.Text})
+			out = append(out, status.Finding{ID: f.ID, Title: f.Title, Severity: string(f.Severity), Text: f.Text})
 		}
 	}
 	a.status.findings.Store(&out)

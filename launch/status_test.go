@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorun/gorun/launch/inspect"
+	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -12,12 +12,12 @@ import (
 func TestAbortedText(t *testing.T) {
 	a := &agent{node: rendezvous.Node{Host: "n1", Addr: "10.0.0.1"}}
 	for name, tt := range map[string]struct {
-		r    inspect.Request
+		r    status.Request
 		want string
 	}{
-		"all":     {inspect.Request{User: "ada", Message: "wrong rate"}, "the job was aborted by ada on n1 (10.0.0.1): wrong rate"},
-		"nothing": {inspect.Request{}, "the job was aborted on n1 (10.0.0.1)"},
-		"hostile": {inspect.Request{User: "a\x1b[2J", Message: "b\x07\nc"}, "the job was aborted by a?[2J on n1 (10.0.0.1): b? c"},
+		"all":     {status.Request{User: "ada", Message: "wrong rate"}, "the job was aborted by ada on n1 (10.0.0.1): wrong rate"},
+		"nothing": {status.Request{}, "the job was aborted on n1 (10.0.0.1)"},
+		"hostile": {status.Request{User: "a\x1b[2J", Message: "b\x07\nc"}, "the job was aborted by a?[2J on n1 (10.0.0.1): b? c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := a.aborted(tt.r)
@@ -26,8 +26,8 @@ func TestAbortedText(t *testing.T) {
 			}
 		})
 	}
-	long := a.aborted(inspect.Request{User: strings.Repeat("u", 1<<16), Message: strings.Repeat("m", 1<<16)})
-	if n := len(long.Line()); n > 2*inspect.MaxMessage {
+	long := a.aborted(status.Request{User: strings.Repeat("u", 1<<16), Message: strings.Repeat("m", 1<<16)})
+	if n := len(long.Line()); n > 2*status.MaxMessage {
 		t.Errorf("%d bytes", n)
 	}
 }
@@ -35,8 +35,8 @@ func TestAbortedText(t *testing.T) {
 // A request of a later gorun is answered, not obeyed.
 func TestUnknownRequest(t *testing.T) {
 	a := &agent{}
-	reply := make(chan inspect.Reply, 1)
-	event, done := a.inspected(t.Context(), inspectEvent{inspect.Request{Type: "later"}, reply})
+	reply := make(chan status.Reply, 1)
+	event, done := a.inspected(t.Context(), inspectEvent{status.Request{Type: "later"}, reply})
 	done()
 	if got := <-reply; event != nil || !strings.Contains(got.Error, `"later"`) {
 		t.Errorf("%v, %+v", event, got)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
-	"github.com/gorun/gorun/launch/exam"
+	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
@@ -83,7 +83,7 @@ func newWorkers(cfg workersConfig, world rendezvous.World, group int) *workers {
 	w := &workers{cfg: cfg, world: world, group: group, halt: make(chan struct{})}
 	w.hurry, w.rush = context.WithCancel(context.Background())
 	w.conf = sync.OnceValue(func() []ncclenv.File {
-		return exam.ConfFiles(w.hurry, w.env.Worker(w.vars(0)), w.cfg.wd)
+		return check.ConfFiles(w.hurry, w.env.Worker(w.vars(0)), w.cfg.wd)
 	})
 	return w
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch"
-	"github.com/gorun/gorun/launch/inspect"
+	"github.com/gorun/gorun/launch/status"
 )
 
 const abortCommand = "abort"
@@ -63,13 +63,13 @@ none answers, 2 when several run and none was chosen.`,
 }
 
 // order is the request to end a job.
-func order(message string) (inspect.Request, error) {
+func order(message string) (status.Request, error) {
 	message = strings.TrimSpace(message)
-	if len(message) > inspect.MaxMessage {
-		return inspect.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has %d bytes, at most %d are told", len(message), inspect.MaxMessage)}
+	if len(message) > status.MaxMessage {
+		return status.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has %d bytes, at most %d are told", len(message), status.MaxMessage)}
 	}
 	if strings.ContainsFunc(message, term.Unfit) {
-		return inspect.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has line ends or other characters that cannot be seen: write it in one line")}
+		return status.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has line ends or other characters that cannot be seen: write it in one line")}
 	}
-	return inspect.Request{Type: inspect.TypeAbort, Message: message, User: inspect.UserName()}, nil
+	return status.Request{Type: status.TypeAbort, Message: message, User: status.UserName()}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorun/gorun/launch"
-	"github.com/gorun/gorun/launch/exam"
+	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/spec"
 )
 
@@ -78,7 +78,7 @@ func checkOffline(raw spec.Raw) error {
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
-	code, err := exam.Offline(&sp, files, os.Stdout)
+	code, err := check.Offline(&sp, files, os.Stdout)
 	switch {
 	case err != nil:
 		return &launch.UsageError{Err: err}

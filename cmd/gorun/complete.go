@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gorun/gorun/launch/inspect"
+	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -108,16 +108,16 @@ func (f runFlag) known() []string {
 			values = append(values, r.ID+"\t"+r.Name)
 		}
 	case "run-id":
-		values = append(values, runningJobs(func(a inspect.Agent) string { return a.RunID })...)
+		values = append(values, runningJobs(func(a status.Agent) string { return a.RunID })...)
 	case "pid":
-		values = append(values, runningJobs(func(a inspect.Agent) string { return strconv.Itoa(a.Keeper) })...)
+		values = append(values, runningJobs(func(a status.Agent) string { return strconv.Itoa(a.Keeper) })...)
 	}
 	return values
 }
 
 // runningJobs tells something of each agent that runs here.
-func runningJobs(of func(inspect.Agent) string) []string {
-	client := inspect.Client{UID: os.Geteuid()}
+func runningJobs(of func(status.Agent) string) []string {
+	client := status.Client{UID: os.Geteuid()}
 	found, err := client.Find(context.Background())
 	if err != nil {
 		return nil

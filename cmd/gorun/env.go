@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/launch"
-	"github.com/gorun/gorun/launch/inspect"
 	"github.com/gorun/gorun/launch/preview"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/status"
 )
 
 // envCommand tells the environment of ranks. With a program it is a job like any
@@ -128,7 +128,7 @@ func (t *target) environments(ctx context.Context) ([]preview.Node, error) {
 	var nodes []preview.Node
 	var failed error
 	for _, a := range agents {
-		reply, err := t.client.Ask(ctx, a, inspect.Request{Type: inspect.TypeEnv})
+		reply, err := t.client.Ask(ctx, a, status.Request{Type: status.TypeEnv})
 		var n preview.Node
 		if err == nil && json.Unmarshal(reply.Env, &n) != nil {
 			err = errors.New("an agent's answer makes no sense: are its gorun and this one the same?")

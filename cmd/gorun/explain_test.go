@@ -21,7 +21,7 @@ func explained(in string, args ...string) (code int, out string) {
 	root.SetIn(strings.NewReader(in))
 	root.SetOut(&b)
 	root.SetErr(&b)
-	return status(root.Execute()), b.String()
+	return exitCode(root.Execute()), b.String()
 }
 
 func TestExplainCommand(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/device"
-	"github.com/gorun/gorun/launch/inspect"
+	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/secret"
 )
@@ -31,20 +31,20 @@ func run(args []string) int {
 	ws, killed, ended := earlyEnd()
 	switch {
 	case ended:
-		return status(finishKeeper(ws, killed, args))
+		return exitCode(finishKeeper(ws, killed, args))
 	case len(args) > 0 && args[0] == agentCommand:
-		return status(runStarted(args[1:]))
+		return exitCode(runStarted(args[1:]))
 	case len(args) > 0 && args[0] == "run":
-		return status(runJob(programArgs(args[1:])))
+		return exitCode(runJob(programArgs(args[1:])))
 	case !isCommand(args):
-		return status(runJob(args))
+		return exitCode(runJob(args))
 	case stepBack():
 		return 0
 	}
 	root := newRoot()
 	root.DisableFlagParsing = strings.HasPrefix(args[0], "__complete") // the flags are a job's
 	root.SetArgs(args)
-	return status(root.Execute())
+	return exitCode(root.Execute())
 }
 
 // programArgs are the arguments after the word run: a program that is named like
@@ -56,11 +56,11 @@ func programArgs(args []string) []string {
 	return args
 }
 
-// status maps an error to the exit code, and prints what has not been told yet.
-func status(err error) int {
+// exitCode maps an error to the exit code, and prints what has not been told yet.
+func exitCode(err error) int {
 	var exit exitStatus
 	var usage *launch.UsageError
-	var several *inspect.Ambiguous
+	var several *status.Ambiguous
 	switch {
 	case err == nil:
 		return 0

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/launch"
-	"github.com/gorun/gorun/launch/inspect"
+	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
@@ -80,7 +80,7 @@ func (w *watched) run(ctx context.Context, t *target) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for seen, failed := false, 0; ; {
-		reply, err := t.ask(ctx, inspect.Request{Type: inspect.TypeStatus})
+		reply, err := t.ask(ctx, status.Request{Type: status.TypeStatus})
 		_, gone := errors.AsType[*noJob](err)
 		switch {
 		case gone && seen:
@@ -106,7 +106,7 @@ func (w *watched) run(ctx context.Context, t *target) error {
 }
 
 // print shows the status in place of the one before it, or after it.
-func (w *watched) print(reply inspect.Reply) error {
+func (w *watched) print(reply status.Reply) error {
 	text, err := w.render(reply)
 	switch {
 	case err != nil:
@@ -121,8 +121,8 @@ func (w *watched) print(reply inspect.Reply) error {
 	return err
 }
 
-func (w *watched) render(reply inspect.Reply) (string, error) {
-	s, err := inspect.Decode(reply.View)
+func (w *watched) render(reply status.Reply) (string, error) {
+	s, err := status.Decode(reply.View)
 	if err != nil {
 		return "", err
 	}
@@ -146,8 +146,8 @@ type target struct {
 	pid        int
 	secretFile string
 
-	client inspect.Client
-	wanted inspect.Wanted
+	client status.Client
+	wanted status.Wanted
 	notes  io.Writer
 	noted  map[string]bool
 }
@@ -187,7 +187,7 @@ func (t *target) open(named bool, notes io.Writer) error {
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
-	t.client, t.wanted, t.notes = inspect.Client{UID: os.Geteuid(), Secret: s}, inspect.Wanted{PID: t.pid}, notes
+	t.client, t.wanted, t.notes = status.Client{UID: os.Geteuid(), Secret: s}, status.Wanted{PID: t.pid}, notes
 	t.noted = map[string]bool{}
 	t.note(warning)
 	if named {
@@ -205,13 +205,13 @@ func (t *target) note(text string) {
 }
 
 // ask finds the job's agents and takes the answer of the first that gives one.
-func (t *target) ask(ctx context.Context, r inspect.Request) (inspect.Reply, error) {
+func (t *target) ask(ctx context.Context, r status.Request) (status.Reply, error) {
 	agents, err := t.agents(ctx)
 	if err != nil {
-		return inspect.Reply{}, err
+		return status.Reply{}, err
 	}
 	for _, a := range agents {
-		var reply inspect.Reply
+		var reply status.Reply
 		if reply, err = t.client.Ask(ctx, a, r); err == nil || ctx.Err() != nil {
 			return reply, err
 		}
@@ -219,17 +219,17 @@ func (t *target) ask(ctx context.Context, r inspect.Request) (inspect.Reply, err
 			t.note(err.Error())
 		}
 	}
-	return inspect.Reply{}, err
+	return status.Reply{}, err
 }
 
 // agents are those of the job on this machine.
-func (t *target) agents(ctx context.Context) ([]inspect.Agent, error) {
+func (t *target) agents(ctx context.Context) ([]status.Agent, error) {
 	found, err := t.client.Find(ctx)
 	if err != nil {
 		return nil, err
 	}
 	agents, err := found.Choose(t.wanted)
-	if several, ok := errors.AsType[*inspect.Ambiguous](err); ok {
+	if several, ok := errors.AsType[*status.Ambiguous](err); ok {
 		return nil, &launch.UsageError{Err: several}
 	}
 	if err != nil {

@@ -41,7 +41,7 @@ func TestDidYouMean(t *testing.T) {
 		root := newRoot()
 		root.SetArgs(strings.Fields(args))
 		err := root.Execute()
-		if err == nil || !strings.Contains(err.Error(), want) || status(err) != 2 {
+		if err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != 2 {
 			t.Errorf("gorun %s: %v, want %q and exit code 2", args, err, want)
 		}
 	}

@@ -30,7 +30,7 @@ func TestVerdict(t *testing.T) {
 		for i, e := range tt.exits {
 			k.OnExit(i, e, 0)
 		}
-		if got := status(k.verdict(tt.err)); got != tt.want {
+		if got := exitCode(k.verdict(tt.err)); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

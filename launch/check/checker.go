@@ -1,0 +1,179 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/internal/accept"
+	"github.com/gorun/gorun/internal/smallfile"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/gather"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/probe"
+)
+
+// Options is what an Checker is given.
+type Options struct {
+	Spec    spec.Spec
+	Env     []string        // of gorun
+	Request envprop.Request // what the user asks of the workers' environment on this node
+	Program preflight.Program
+	Pool    *accept.Pool // of the connections to the probes' ports
+	Key     string       // that the probes of this job's nodes prove to each other, not empty
+	// GPU asks the driver; nil: this node has none.
+	GPU func(context.Context) (facts preflight.GPU, unknown []string)
+	// Lost looks behind the wrapper in front of the program; nil: there is none.
+	Lost func(context.Context) (facts *preflight.Lost, unknown []string)
+
+	Post func(rendezvous.Event)
+	Say  func(format string, args ...any) // one line for the person at the terminal
+	Show func(table string)               // lines for that person
+	// Found takes what was found of a world that starts all the same.
+	Found func([]preflight.Finding)
+	Wait  *sync.WaitGroup // all goroutines
+}
+
+// Checker is the agent's part. Its methods are for the agent's loop; what they
+// start shares only what mu guards.
+type Checker struct {
+	stop context.CancelFunc // of the last Answer
+	opts Options
+	node rendezvous.Node
+
+	mu      sync.Mutex
+	warned  map[string]bool // tables that were shown
+	sources probe.Ports     // that probes begin at
+}
+
+// Wanted reports whether the nodes of such a job are examined: several nodes,
+// which need one environment, or special ones, with GPUs or a wrapper in front of
+// the program, or a user who asks for nothing else.
+func Wanted(s *spec.Spec, special bool) bool {
+	return s.Check != nil || s.MaxNodes > 1 || s.Preflight != spec.PreflightOff && special
+}
+
+// Known is the error of a word of --ignore that is neither a check's id nor its
+// name: a check that was misspelt would not be left out, and nobody would see why.
+func Known(words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	rules := preflight.Rules()
+	for _, word := range words {
+		if !slices.ContainsFunc(rules, func(r preflight.Rule) bool { return r.Called(word) }) {
+			return fmt.Errorf("cannot use --ignore %s: there is no such check; it takes ids such as V01 and names such as nccl-version (docs/checks.md lists them)", word)
+		}
+	}
+	return nil
+}
+
+// New makes the examiner of a node.
+func New(o Options) *Checker {
+	return &Checker{opts: o, warned: map[string]bool{}}
+}
+
+// Start gathers the facts of the node, whose addresses are known now, and posts
+// them with what the node tells of its environment. With --preflight off there are
+// no facts.
+func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
+	x.node = node
+	x.opts.Wait.Go(func() {
+		env := x.environment(ctx)
+		if x.opts.Spec.Preflight == spec.PreflightOff {
+			x.opts.Post(rendezvous.Facts{Body: []byte("null"), Env: env})
+			return
+		}
+		n := &x.node
+		rank := n.NodeRank
+		if x.opts.Spec.MaxNodes == 1 { // nobody's choice
+			rank = -1
+		}
+		f := gather.Facts(ctx, gather.Options{
+			Node: preflight.Node{
+				ID: string(n.ID), Name: n.Name(), Host: n.Host, Addr: n.Addr, Version: n.Version, Protocol: n.Protocol,
+				Workers: n.Workers, Role: n.Role, NodeRank: rank, RunID: n.RunID,
+			},
+			Program: x.opts.Program, Env: x.expected(), GPU: x.opts.GPU, Lost: x.opts.Lost, Whole: x.opts.Spec.Check != nil,
+		})
+		x.choose(&f)
+		x.listen(ctx, &f)
+		body, err := preflight.Encode(f)
+		if err != nil {
+			x.opts.Say("preflight: %v", err)
+			body = []byte("null")
+		}
+		x.save(body)
+		x.opts.Post(rendezvous.Facts{Body: body, Env: env})
+	})
+}
+
+// save writes the facts for gorun check --save.
+func (x *Checker) save(body []byte) {
+	c := x.opts.Spec.Check
+	if c == nil || c.Save == "" {
+		return
+	}
+	write := func(name string, b []byte) error { return os.WriteFile(name, b, 0o644) }
+	if info, err := os.Stat(c.Save); err == nil && !info.Mode().IsRegular() {
+		write = smallfile.Write
+	}
+	if err := write(c.Save, append(body, '\n')); err != nil {
+		x.opts.Say("cannot save the facts of this node: %v", err)
+	}
+}
+
+// listen opens the ports that the other nodes probe, and lets go of them with ctx.
+func (x *Checker) listen(ctx context.Context, f *preflight.Facts) {
+	if x.opts.Spec.MaxNodes == 1 {
+		return
+	}
+	addrs := ends(f, x.opts.Spec.Iface == "auto")
+	if len(addrs) == 0 {
+		return
+	}
+	ports := probe.Ports{Lo: x.opts.Spec.Ports.Lo, Hi: x.opts.Spec.Ports.Hi}
+	if ports.Hi == 0 { // those that the workers' libraries would be given
+		ports = ephemeral(f.Network)
+	}
+	x.setSources(f.Network)
+	s, errs := probe.Listen(x.probing(), addrs, ports)
+	for _, err := range errs {
+		f.Unknown = append(f.Unknown, preflight.Unknown{Source: "probe", Why: err.Error()})
+	}
+	f.Listeners = s.Listeners()
+	x.opts.Wait.Go(func() { s.Serve(ctx) })
+}
+
+// ephemeral are the ports that the kernel gives programs.
+func ephemeral(n netif.Facts) probe.Ports {
+	return probe.Ports{Lo: n.PortFirst, Hi: n.PortLast, Reserved: n.Reserved}
+}
+
+func (x *Checker) setSources(n netif.Facts) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.sources = ephemeral(n)
+}
+
+func (x *Checker) probing() probe.Options {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return probe.Options{Key: x.opts.Key, ID: string(x.node.ID), Ports: x.sources, Pool: x.opts.Pool}
+}
+
+// choose obeys --iface NAME and --iface CIDR on this node.
+func (x *Checker) choose(f *preflight.Facts) {
+	want := x.opts.Spec.Iface
+	if want == "" || want == "auto" {
+		return
+	}
+	if err := request(f, want); err != nil {
+		f.Unknown = append(f.Unknown, preflight.Unknown{Source: ifaceSource, Why: fmt.Sprintf("--iface %s: %v", want, err)})
+	}
+}

@@ -1,0 +1,89 @@
+package check
+
+import (
+	"slices"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// maxTried bounds the new nodes that are compared with the others one by one: a
+// comparison of ten thousand nodes takes a second.
+const maxTried = 16
+
+// dismissal sends those new nodes away which do not fit to the others; nil if
+// the others alone do not fit either.
+func dismissal(s *spec.Spec, c rendezvous.Compare, all decided, found []preflight.Finding) (*rendezvous.Outcome, []rendezvous.NodeID) {
+	isNew := func(i int) bool { return slices.Contains(c.New, i) }
+	fits := func(leave func(i int) bool) bool {
+		return !refuses(s, judged(s, all.without(s, leave).fleet))
+	}
+	if !fits(isNew) {
+		return nil, nil
+	}
+	var odd []int
+	if len(c.New) <= maxTried {
+		odd = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool {
+			return fits(func(i int) bool { return i != n && isNew(i) })
+		})
+	} else {
+		odd = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool { return !blamed(found, n) })
+	}
+	if len(odd) == 0 { // only together
+		odd = c.New
+	}
+	var ids []rendezvous.NodeID
+	for _, n := range odd {
+		ids = append(ids, c.World.Members[n].ID)
+	}
+	return refusal(s, found, all.fleet), ids
+}
+
+// without is what is decided for the others, without some nodes and what they
+// found or others found of them.
+func (d decided) without(s *spec.Spec, leave func(i int) bool) decided {
+	before := *d.before
+	before.Nodes, before.Probes = slices.Clone(before.Nodes), d.fleet.Probes
+	for i := range before.Nodes {
+		from := &d.fleet.Nodes[i].Node
+		before.Nodes[i].Node.Offset, before.Nodes[i].Node.Within = from.Offset, from.Within
+	}
+	var rest []envprop.Report
+	for i, r := range d.reports {
+		if !leave(i) {
+			rest = append(rest, r)
+		}
+	}
+	return decide(s, without(&before, leave), rest)
+}
+
+// without is the fleet less some nodes, and what they found or others found of
+// them.
+func without(f *preflight.Fleet, leave func(i int) bool) *preflight.Fleet {
+	part := &preflight.Fleet{Master: f.Master}
+	at := make([]int, len(f.Nodes))
+	for i, n := range f.Nodes {
+		at[i] = -1
+		if !leave(i) {
+			at[i] = len(part.Nodes)
+			part.Nodes = append(part.Nodes, n)
+		}
+	}
+	for _, p := range f.Probes {
+		if p.From, p.To = at[p.From], at[p.To]; p.From >= 0 && p.To >= 0 {
+			part.Probes = append(part.Probes, p)
+		}
+	}
+	return part
+}
+
+// blamed reports whether an error names the node as an odd one.
+func blamed(found []preflight.Finding, node int) bool {
+	return slices.ContainsFunc(found, func(x preflight.Finding) bool {
+		return x.Severity == preflight.Error && slices.ContainsFunc(x.Values, func(v preflight.Value) bool {
+			return v.Odd && slices.Contains(v.Nodes, node)
+		})
+	})
+}

@@ -1,0 +1,113 @@
+package check
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/probe"
+)
+
+// hears gives a comparison the answers of nodes of which some are not reached.
+func hears(c rendezvous.Compare, unreached func(from, to int) bool) rendezvous.Compare {
+	c.Questions, c.Heard = 2, make([]time.Time, len(c.World.Members))
+	for _, plan := range probe.Plans(assemble(c)) {
+		var got []preflight.Probe
+		for _, t := range plan.Targets {
+			p := preflight.Probe{From: plan.Node, To: t.To, Use: t.Use, Iface: t.Iface, Source: t.Source, Target: t.Target, Large: t.Large, Result: preflight.OK}
+			if unreached(plan.Node, t.To) {
+				p.Result = preflight.TimedOut
+			}
+			got = append(got, p)
+		}
+		c.Answers = append(c.Answers, marshal(answer{Probes: marshal(got)}))
+	}
+	return c
+}
+
+// A newcomer that nobody reaches is sent away, and no other; when the old nodes
+// do not reach each other, no newcomer is to blame.
+func TestNewcomerIsDismissedByItsProbes(t *testing.T) {
+	fleet := func() rendezvous.Compare {
+		var all []preflight.Facts
+		for i := range 4 {
+			all = append(all, machine(i, "2.27.5", 22705))
+		}
+		c := compare(t, all...)
+		c.New = []int{2, 3}
+		return c
+	}
+	v := Judge(run(), hears(fleet(), func(from, to int) bool { return from == 3 || to == 3 }))
+	if v.Outcome == nil || !slices.Equal(v.Only, []rendezvous.NodeID{"id3"}) {
+		t.Errorf("node 3 is not reached: %v, %+v", v.Only, v.Outcome)
+	}
+	v = Judge(run(), hears(fleet(), func(from, to int) bool { return from+to == 1 }))
+	if v.Outcome == nil || len(v.Only) > 0 {
+		t.Errorf("the old nodes do not reach each other: %v, %+v", v.Only, v.Outcome)
+	}
+}
+
+// What a probe alone finds is asked again before the job is refused.
+func TestProbesAreAskedTwice(t *testing.T) {
+	c := hears(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)), func(from, _ int) bool { return from == 0 })
+	c.Questions = 1
+	if v := Judge(run(), c); len(v.Ask) != 2 || v.Outcome != nil {
+		t.Errorf("after one question: %+v", v)
+	}
+	c.Questions = 2
+	if v := Judge(run(), c); v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight {
+		t.Errorf("after two: %+v", v)
+	}
+}
+
+// Of many newcomers those are sent away that the findings name.
+func TestManyNewcomers(t *testing.T) {
+	var all []preflight.Facts
+	for i := range 2 * maxTried {
+		all = append(all, machine(i, "2.27.5", 22705))
+	}
+	all[20].Libraries.NCCL.Version, all[20].Libraries.NCCL.Code = "2.19.3", 21903
+	c := compare(t, all...)
+	for i := 8; i < len(all); i++ {
+		c.New = append(c.New, i)
+	}
+	if v := Judge(run(), c); v.Outcome == nil || !slices.Equal(v.Only, []rendezvous.NodeID{"id20"}) {
+		t.Errorf("%v, %+v", v.Only, v.Outcome)
+	}
+}
+
+// Facts and answers that are nonsense set no variable and no clock.
+func TestNonsenseIsNotBelieved(t *testing.T) {
+	a := machine(0, "2.27.5", 22705)
+	a.Settings = append(a.Settings, variable("LD_PRELOAD", "/evil.so"), variable("GLOO_SOCKET_IFNAME", "eth0"))
+	if got := chosen([]preflight.Facts{a}); len(got[0]) != 1 || got[0][0].Name != "GLOO_SOCKET_IFNAME" || got[0][0].Value != "eth0" {
+		t.Errorf("chosen %v", got)
+	}
+	c := hears(compare(t, a, machine(1, "2.27.5", 22705)), func(int, int) bool { return false })
+	c.Asked, c.Heard[1] = time.Unix(1e9, 0), time.Unix(1e9, 0)
+	c.Answers[1] = json.RawMessage("null")
+	f := assemble(c)
+	if hear(f, probe.Plans(f), c); f.Nodes[1].Node.Offset != 0 {
+		t.Errorf("offset %d", f.Nodes[1].Node.Offset)
+	}
+}
+
+func TestKnown(t *testing.T) {
+	if err := Known([]string{"V01", "i05", "nccl-version"}); err != nil {
+		t.Error(err)
+	}
+	for _, word := range []string{"V99", "v99", "nccl-versoin", "-"} {
+		if err := Known([]string{"V01", word}); err == nil || !strings.Contains(err.Error(), "cannot use --ignore "+word+": ") {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+}
+
+func variable(name, value string) ncclenv.Value {
+	return ncclenv.Value{Name: name, Value: value, Source: ifaceSource}
+}

@@ -1,0 +1,161 @@
+package check
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/probe"
+)
+
+// ifaceSource is where a variable came from that --iface set.
+const ifaceSource = preflight.AskedSource
+
+// candidate is the use of a listener that only --iface auto may turn to.
+const candidate preflight.Use = "candidate"
+
+// variables are what makes the libraries of a worker talk over one interface.
+// NCCL takes a name for a prefix unless it begins with "="; the others take
+// exact names only.
+func variables(iface string) [][2]string {
+	return [][2]string{
+		{"NCCL_SOCKET_IFNAME", "=" + iface},
+		{"GLOO_SOCKET_IFNAME", iface},
+		{"TP_SOCKET_IFNAME", iface},
+		{"UCX_NET_DEVICES", iface},
+	}
+}
+
+// IfaceNames are the variables that --iface sets.
+func IfaceNames() (names []string) {
+	for _, kv := range variables("") {
+		names = append(names, kv[0])
+	}
+	return names
+}
+
+// use makes the facts those of a node whose workers use one interface.
+func use(f *preflight.Facts, iface string) {
+	for _, kv := range variables(iface) {
+		f.Settings = slices.DeleteFunc(slices.Clone(f.Settings), func(v ncclenv.Value) bool { return v.Name == kv[0] })
+		f.Settings = append(f.Settings, ncclenv.Value{Name: kv[0], Value: kv[1], Source: ifaceSource})
+	}
+}
+
+// request obeys --iface NAME or CIDR.
+func request(f *preflight.Facts, want string) error {
+	iface, err := netif.ByRequest(f.Network, want)
+	if err == nil {
+		use(f, iface)
+	}
+	return err
+}
+
+// chosen are the variables that --iface gives each node's workers.
+func chosen(nodes []preflight.Facts) [][]envprop.Chosen {
+	out := make([][]envprop.Chosen, len(nodes))
+	for i := range nodes {
+		for _, v := range nodes[i].Settings {
+			ours := slices.ContainsFunc(variables(""), func(kv [2]string) bool { return kv[0] == v.Name })
+			if ours && v.Source == ifaceSource { // facts may say anything
+				out[i] = append(out[i], envprop.Chosen{Name: v.Name, Value: v.Value, Rule: "the interface that --iface means on this node", Asked: true})
+			}
+		}
+	}
+	return out
+}
+
+// automatic obeys --iface auto: every node uses its part of the common choice,
+// and is probed there. It gives the reason when there is no such choice.
+func automatic(nodes []preflight.Facts) (why string) {
+	p := suggestion(nodes)
+	if !p.Works() {
+		return p.Why
+	}
+	for i := range nodes {
+		f := &nodes[i]
+		pick := p.Nodes[i]
+		use(f, pick.Iface)
+		f.Listeners = slices.Clone(f.Listeners)
+		var chosen []preflight.Listener
+		for _, l := range f.Listeners {
+			if l.Use == candidate && l.Addr == pick.IP {
+				l.Use = uses(f)
+				chosen = append(chosen, l)
+			}
+		}
+		f.Listeners = chosen
+	}
+	return ""
+}
+
+func suggestion(nodes []preflight.Facts) netif.Proposal {
+	facts, reached := make([]netif.Facts, len(nodes)), make([]string, len(nodes))
+	for i := range nodes {
+		facts[i], reached[i] = nodes[i].Network, nodes[i].Node.Addr
+	}
+	return netif.Suggest(facts, reached)
+}
+
+// uses is what a node's workers need an address for first.
+func uses(f *preflight.Facts) preflight.Use {
+	if f.GPU.Driver {
+		return preflight.UseBootstrap
+	}
+	return preflight.UseGloo
+}
+
+// ends are the addresses at which a node is probed: those that NCCL would
+// choose, or, where torch runs without a GPU, Gloo; and with all, every address
+// that they could be told to use.
+func ends(f *preflight.Facts, all bool) []probe.Address {
+	env := lookup(f.Settings)
+	var out []probe.Address
+	add := func(iface, ip string, use preflight.Use) {
+		if a, err := netip.ParseAddr(ip); err == nil && !a.IsLoopback() {
+			out = append(out, probe.Address{Iface: iface, IP: ip, Use: use})
+		}
+	}
+	switch {
+	case f.GPU.Driver:
+		code := 0
+		if n := f.Libraries.NCCL; n != nil {
+			code = n.Code
+		}
+		if first := netif.Bootstrap(f.Network, env, code).Picked; len(first) > 0 {
+			add(first[0].Iface, first[0].IP, preflight.UseBootstrap)
+		}
+		if kind, _, _ := transport(f); kind == "Socket" {
+			for _, p := range netif.NCCL(f.Network, env, code).Picked {
+				add(p.Iface, p.IP, preflight.UseData)
+			}
+		}
+	case f.Libraries.Torch != "":
+		for _, p := range netif.Gloo(f.Network, env).Picked {
+			add(p.Iface, p.IP, preflight.UseGloo)
+		}
+	default:
+		return nil
+	}
+	if all {
+		for _, a := range f.Network.Addresses {
+			add(a.Label, a.IP, candidate)
+		}
+	}
+	return out
+}
+
+// lookup reads effective variables.
+func lookup(values []ncclenv.Value) func(string) string {
+	return func(name string) string {
+		for _, v := range values {
+			if v.Name == name {
+				return v.Value
+			}
+		}
+		return ""
+	}
+}

@@ -1,0 +1,184 @@
+package check
+
+import (
+	"encoding/json"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/probe"
+	"github.com/gorun/gorun/rendezvous/preflight/rdma"
+)
+
+// Verdict is what a comparison leads to: what the machine is told and what the
+// person at the coordinator's terminal should see of it.
+type Verdict struct {
+	rendezvous.Compared
+	Warnings string              // table of a job that starts all the same; "" for nothing to say
+	Notes    []string            // on the environment, of such a job
+	Findings []preflight.Finding // of such a job
+}
+
+// Judge decides about a world: pure, so the same facts and answers always lead
+// to the same end.
+func Judge(s *spec.Spec, c rendezvous.Compare) Verdict {
+	v := Verdict{Compared: rendezvous.Compared{Serial: c.Serial}}
+	all := decide(s, assemble(c), reports(c))
+	fleet := all.fleet
+	plans := probe.Plans(fleet)
+	if c.Answers != nil {
+		hear(fleet, plans, c)
+	}
+	found := judged(s, fleet)
+	refused := refuses(s, found)
+	switch {
+	case refused && c.Questions == 1 && fleeting(found):
+		// A node that was busy for seconds must not cost the job.
+		if v.Ask = questions(fleet, plans); v.Ask == nil {
+			v.Outcome = refusal(s, found, fleet)
+		}
+	case refused && len(c.New) > 0 && len(c.New) < len(fleet.Nodes) && s.Check == nil:
+		v.Outcome, v.Only = dismissal(s, c, all, found)
+		if v.Outcome == nil {
+			v.Outcome = refusal(s, found, fleet)
+		}
+	case c.Late:
+	case c.Answers == nil && s.Preflight != spec.PreflightOff:
+		// Also of a job that the facts refuse: one table tells of both.
+		if v.Ask = questions(fleet, plans); v.Ask == nil && refused {
+			v.Outcome = refusal(s, found, fleet)
+		}
+	case refused:
+		v.Outcome = refusal(s, found, fleet)
+	}
+	if v.Outcome != nil || v.Ask != nil || c.Late {
+		return v
+	}
+	if s.Check != nil {
+		v.Outcome = passed(s, found, fleet)
+		return v
+	}
+	var err error
+	if v.Env, err = all.encode(); err != nil {
+		v.Outcome = refusal(s, []preflight.Finding{unfit(err)}, fleet)
+		return v
+	}
+	v.Findings, v.Notes = found, all.notes
+	v.Warnings = preflight.Render(found, fleet.Names(), preflight.Style{})
+	return v
+}
+
+// judged asks the rules: without the preflight only whether one environment
+// could be decided.
+func judged(s *spec.Spec, f *preflight.Fleet) []preflight.Finding {
+	o := preflight.Options{Ignore: s.Ignore}
+	if s.Preflight == spec.PreflightOff {
+		o.Only = []string{"E01"}
+	}
+	return preflight.Compare(f, o)
+}
+
+// refuses reports whether a job with these findings does not start. Without the
+// preflight it starts unless --env-conflict=error was asked for.
+func refuses(s *spec.Spec, found []preflight.Finding) bool {
+	strict := s.Preflight == spec.PreflightError || s.Check != nil || s.Preflight == spec.PreflightOff && s.Env.Conflict == envprop.ConflictError
+	return strict && preflight.Worst(found) == preflight.Error
+}
+
+// assemble makes a fleet of what the members told.
+func assemble(c rendezvous.Compare) *preflight.Fleet {
+	f := &preflight.Fleet{Nodes: make([]preflight.Facts, len(c.World.Members)), Master: c.World.Store}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range c.World.Members {
+		group.Go(func() error {
+			f.Nodes[i] = facts(&c.World.Members[i], c.Facts[i])
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+	return f
+}
+
+// facts are those that a member told, or only what the world knows of it.
+func facts(m *rendezvous.Member, body []byte) preflight.Facts {
+	f, err := preflight.Decode(body)
+	if err != nil || f.Node.ID != string(m.ID) {
+		f = preflight.Facts{Node: preflight.Node{ID: string(m.ID), Name: m.Name(), Host: m.Host, Addr: m.Addr}}
+	}
+	f.Node.Workers, f.Node.Offset, f.Node.Within = m.Workers, 0, 0
+	return f
+}
+
+// hear adds the answers of the members to the fleet.
+func hear(f *preflight.Fleet, plans []probe.Plan, c rendezvous.Compare) {
+	f.Probes = []preflight.Probe{}
+	for i, body := range c.Answers {
+		var a answer
+		if body == nil || json.Unmarshal(body, &a) != nil {
+			continue
+		}
+		if got, err := probe.DecodeReport(a.Probes, plans[i]); err == nil {
+			f.Probes = append(f.Probes, got...)
+		}
+		if a.Came > 0 && a.Left >= a.Came {
+			setClock(&f.Nodes[i].Node, a.offset(c.Asked, c.Heard[i]), a.round(c.Asked, c.Heard[i]))
+		}
+	}
+	k := c.World.Index(c.World.Coordinator)
+	for _, p := range f.Probes {
+		round := time.Duration(p.RoundMS * float64(time.Millisecond))
+		switch {
+		case round <= 0:
+		case p.To == k && p.From != k:
+			setClock(&f.Nodes[p.From].Node, -time.Duration(p.Ahead), round)
+		case p.From == k && p.To != k:
+			setClock(&f.Nodes[p.To].Node, time.Duration(p.Ahead), round)
+		}
+	}
+}
+
+// setClock notes the offset of a node's clock to the coordinator's, unless a
+// shorter round trip than this one has told it.
+func setClock(n *preflight.Node, offset, round time.Duration) {
+	if within := max(int64(round/2), 1); round >= 0 && (n.Within == 0 || within < n.Within) {
+		n.Offset, n.Within = int64(offset), within
+	}
+}
+
+// questions are the plans of the probes, one a node; nil when there is nothing
+// to ask: all nodes share one machine.
+func questions(f *preflight.Fleet, plans []probe.Plan) []json.RawMessage {
+	machines, _ := f.Locate()
+	apart := slices.ContainsFunc(machines, func(m int) bool { return m != machines[0] })
+	if !apart && !slices.ContainsFunc(plans, func(p probe.Plan) bool { return len(p.Targets) > 0 }) {
+		return nil
+	}
+	var out []json.RawMessage
+	for _, p := range plans {
+		out = append(out, marshal(p))
+	}
+	return out
+}
+
+// fleeting reports whether probes found an error: they may not find it a second
+// time.
+func fleeting(found []preflight.Finding) bool {
+	return slices.ContainsFunc(found, func(x preflight.Finding) bool {
+		return x.Severity == preflight.Error && slices.Contains([]string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"}, x.ID)
+	})
+}
+
+func transport(f *preflight.Facts) (kind, why, err string) {
+	code := 0
+	if n := f.Libraries.NCCL; n != nil {
+		code = n.Code
+	}
+	return rdma.Transport(f.RDMA, lookup(f.Settings), code)
+}

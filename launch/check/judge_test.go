@@ -1,0 +1,315 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/library"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/probe"
+)
+
+// machine is the facts of a GPU node on its own machine, with eth<i> in one
+// network and mgmt0 in another.
+func machine(i int, nccl string, code int) preflight.Facts {
+	f := preflight.Facts{
+		Format: preflight.Format,
+		Node: preflight.Node{
+			ID: fmt.Sprintf("id%d", i), Host: fmt.Sprintf("node%d", i), Name: fmt.Sprintf("node%d (192.168.0.%d)", i, i+1),
+			Addr: fmt.Sprintf("192.168.0.%d", i+1), Workers: 1, NodeRank: -1, Protocol: rendezvous.Protocol,
+		},
+		GPU: preflight.GPU{
+			Driver: true, Visible: []string{fmt.Sprintf("GPU-%d", i)}, Devices: []preflight.Device{{UUID: fmt.Sprintf("GPU-%d", i)}},
+		},
+		Libraries: library.Facts{NCCL: &library.NCCL{Path: "/site/nvidia/nccl/lib/libnccl.so.2", Version: nccl, Code: code, CUDA: "12.8", Why: "RPATH"}},
+		Network: netif.Facts{
+			Interfaces: []netif.Interface{
+				{Index: 2, Name: fmt.Sprintf("eth%d", i), MTU: 1500, Up: true, Running: true, Device: true, MAC: fmt.Sprintf("02:00:00:00:00:%02x", i)},
+				{Index: 3, Name: "mgmt0", MTU: 1500, Up: true, Running: true, Device: true, MAC: fmt.Sprintf("02:00:00:00:01:%02x", i)},
+			},
+			Addresses: []netif.Address{
+				{Index: 2, Label: fmt.Sprintf("eth%d", i), IP: fmt.Sprintf("10.%d.0.%d", i, i+1), Bits: 24, Scope: "global"},
+				{Index: 3, Label: "mgmt0", IP: fmt.Sprintf("192.168.0.%d", i+1), Bits: 24, Scope: "global"},
+			},
+			Namespace: "net:[1]",
+		},
+	}
+	f.Host.Hostname, f.Host.BootID, f.Host.NS.Net = f.Node.Host, fmt.Sprintf("boot%d", i), "net:[1]"
+	f.Host.SysPCI, f.Host.CPUs = true, 8
+	f.Listeners = []preflight.Listener{
+		{Iface: fmt.Sprintf("eth%d", i), Addr: fmt.Sprintf("10.%d.0.%d", i, i+1), Port: 4000 + i, Use: preflight.UseBootstrap},
+		{Iface: "mgmt0", Addr: fmt.Sprintf("192.168.0.%d", i+1), Port: 5000 + i, Use: candidate},
+	}
+	return f
+}
+
+func compare(t *testing.T, all ...preflight.Facts) rendezvous.Compare {
+	t.Helper()
+	c := rendezvous.Compare{Serial: 7, World: rendezvous.World{Store: "192.168.0.1:29500"}}
+	for i, f := range all {
+		body, err := preflight.Encode(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Facts = append(c.Facts, body)
+		c.World.Members = append(c.World.Members, rendezvous.Member{
+			ID: rendezvous.NodeID(f.Node.ID), Host: f.Node.Host, Addr: f.Node.Addr, Workers: f.Node.Workers, FirstRank: i,
+		})
+	}
+	return c
+}
+
+func run(ignore ...string) *spec.Spec {
+	return &spec.Spec{Preflight: spec.PreflightError, MinNodes: 2, MaxNodes: 2, Ignore: ignore}
+}
+
+// ids of the errors in a verdict.
+func errorsOf(t *testing.T, v *rendezvous.Verdict) []string {
+	t.Helper()
+	var found []preflight.Finding
+	if err := json.Unmarshal(v.Findings, &found); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, x := range found {
+		if x.Severity == preflight.Error {
+			ids = append(ids, x.ID)
+		}
+	}
+	return ids
+}
+
+// answered is a comparison after the first question, to which the nodes found
+// nothing unless they say so.
+func answered(c rendezvous.Compare, said ...json.RawMessage) rendezvous.Compare {
+	n := len(c.World.Members)
+	c.Answers, c.Heard, c.Questions = make([]json.RawMessage, n), make([]time.Time, n), 1
+	copy(c.Answers, said)
+	return c
+}
+
+func TestDifferentVersionsAreRefused(t *testing.T) {
+	v := Judge(run(), answered(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))))
+	if v.Serial != 7 || v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight || v.Only != nil {
+		t.Fatalf("not refused: %+v", v)
+	}
+	if ids := errorsOf(t, v.Outcome.Preflight); !slices.Contains(ids, "V01") {
+		t.Errorf("errors %v, want V01 among them", ids)
+	}
+	if !strings.Contains(v.Outcome.Preflight.Table, "2.19.3") || !strings.Contains(v.Outcome.Cause.Message, "V01") {
+		t.Errorf("the table or the cause does not tell:\n%s\n%s", v.Outcome.Cause.Message, v.Outcome.Preflight.Table)
+	}
+}
+
+func TestWarnStartsAllTheSame(t *testing.T) {
+	s := run()
+	s.Preflight = spec.PreflightWarn
+	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))
+	if v := Judge(s, c); v.Ask == nil || v.Outcome != nil {
+		t.Fatalf("the nodes are not asked: %+v", v)
+	}
+	if v := Judge(s, answered(c)); v.Outcome != nil || v.Ask != nil || !strings.Contains(v.Warnings, "V01") {
+		t.Errorf("not started with a warning: %+v", v)
+	}
+}
+
+// A newcomer that does not fit is sent away; the others are not.
+func TestNewcomerIsDismissed(t *testing.T) {
+	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705), machine(2, "2.19.3", 21903), machine(3, "2.27.5", 22705))
+	c.New = []int{2, 3}
+	v := Judge(run(), c)
+	if v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight || !slices.Equal(v.Only, []rendezvous.NodeID{"id2"}) {
+		t.Fatalf("want id2 alone dismissed: %+v", v)
+	}
+	c.New = []int{3} // the odd one has run before: the world cannot go on
+	if v := Judge(run(), c); v.Outcome == nil || v.Only != nil {
+		t.Errorf("want the job refused: %+v", v)
+	}
+	c = compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))
+	c.New, c.Late = []int{1}, true
+	if v := Judge(run(), c); v.Outcome == nil || len(v.Only) != 1 {
+		t.Errorf("a late node that does not fit may wait: %+v", v)
+	}
+	c = compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))
+	c.New, c.Late = []int{1}, true
+	if v := Judge(run(), c); v.Outcome != nil || v.Ask != nil {
+		t.Errorf("a late node that fits is not left alone: %+v", v)
+	}
+}
+
+// --iface auto gives each node its own name of the common network.
+func TestIfaceAuto(t *testing.T) {
+	s := run("I02", "R02")
+	s.Iface = "auto"
+	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))
+	v := Judge(s, c)
+	if v.Ask == nil {
+		t.Fatalf("nobody is asked: %+v", v)
+	}
+	if !strings.Contains(string(v.Ask[0]), `"192.168.0.2:5001"`) || strings.Contains(string(v.Ask[0]), `"10.1.0.2:4001"`) {
+		t.Errorf("node 0 probes %s", v.Ask[0])
+	}
+	v = Judge(s, answered(c))
+	want := []string{"GLOO_SOCKET_IFNAME=mgmt0", "NCCL_SOCKET_IFNAME==mgmt0", "TP_SOCKET_IFNAME=mgmt0", "UCX_NET_DEVICES=mgmt0"}
+	if v.Outcome != nil || !slices.Equal(given(t, v, 1), want) {
+		t.Errorf("environment %v (outcome %+v), want %v", given(t, v, 1), v.Outcome, want)
+	}
+	lonely := machine(1, "2.27.5", 22705)
+	lonely.Network.Addresses = lonely.Network.Addresses[:1]
+	v = Judge(s, answered(compare(t, machine(0, "2.27.5", 22705), lonely)))
+	if v.Outcome == nil || !slices.Contains(errorsOf(t, v.Outcome.Preflight), "I14") {
+		t.Errorf("no common network, and no I14: %+v", v)
+	}
+}
+
+// A machine without a network can run a job of its own.
+func TestIfaceAutoOfOneNode(t *testing.T) {
+	s := run()
+	s.Iface = "auto"
+	alone := machine(0, "2.27.5", 22705)
+	alone.Network = netif.Facts{}
+	if v := Judge(s, compare(t, alone)); v.Outcome != nil {
+		t.Errorf("refused: %s", v.Outcome.Preflight.Table)
+	}
+}
+
+func TestCheckEndsWithItsVerdict(t *testing.T) {
+	s := run()
+	s.Check = &spec.Check{}
+	a := machine(0, "2.27.5", 22705)
+	v := Judge(s, compare(t, a, a)) // one id twice: the second is nobody's
+	if v.Outcome == nil && v.Ask == nil {
+		t.Errorf("a check went on to a world: %+v", v)
+	}
+	c := compare(t, a)
+	v = Judge(s, c)
+	if v.Outcome == nil || v.Outcome.Preflight == nil {
+		t.Fatalf("no verdict: %+v", v)
+	}
+	if want := len(errorsOf(t, v.Outcome.Preflight)) > 0; want != (v.Outcome.Code == rendezvous.ExitPreflight) {
+		t.Errorf("code %d with errors %v", v.Outcome.Code, errorsOf(t, v.Outcome.Preflight))
+	}
+}
+
+// The offset of a clock is found although question and answer take their time.
+func TestOffset(t *testing.T) {
+	asked := time.Unix(1000, 0)
+	heard := asked.Add(3 * time.Second)
+	const ahead = 5 * time.Second
+	a := answer{
+		Came: asked.Add(time.Second + ahead).UnixNano(),
+		Left: asked.Add(2*time.Second + ahead).UnixNano(),
+	}
+	if got := a.offset(asked, heard); got != ahead {
+		t.Errorf("offset %v, want %v", got, ahead)
+	}
+}
+
+// tried is what a node answers that found the same at all that it was to connect to.
+func tried(t *testing.T, question json.RawMessage, as preflight.Probe) json.RawMessage {
+	t.Helper()
+	plan, err := probe.Decode(question)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []preflight.Probe
+	for _, g := range plan.Targets {
+		p := as
+		p.From, p.To, p.Use, p.Iface, p.Source, p.Target, p.Large = plan.Node, g.To, g.Use, g.Iface, g.Source, g.Target, g.Large
+		list = append(list, p)
+	}
+	return marshal(answer{Probes: marshal(list)})
+}
+
+// An error of the facts does not hide that the network is broken, too.
+func TestOneTableTellsOfFactsAndProbes(t *testing.T) {
+	s := run("I01", "R02")
+	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))
+	v := Judge(s, c)
+	if v.Ask == nil || v.Outcome != nil {
+		t.Fatalf("facts end the comparison before the nodes are asked: %+v", v.Outcome)
+	}
+	dead := preflight.Probe{Result: preflight.TimedOut}
+	c = answered(c, tried(t, v.Ask[0], dead), tried(t, v.Ask[1], dead))
+	if v = Judge(s, c); v.Ask == nil {
+		t.Fatalf("what probes found is not asked a second time: %+v", v.Outcome)
+	}
+	c.Questions = 2
+	v = Judge(s, c)
+	if v.Outcome == nil || !slices.Equal(errorsOf(t, v.Outcome.Preflight), []string{"I02", "V01"}) {
+		t.Errorf("%+v", v.Outcome)
+	}
+}
+
+// The sample with the shortest round trip tells the clock, and half of it is how
+// far it may be wrong.
+func TestClockOfTheShortestRoundTrip(t *testing.T) {
+	const second = int64(time.Second)
+	question := Judge(run("I01", "R02"), compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))).Ask
+	if question == nil {
+		t.Fatal("nobody is asked")
+	}
+	asked := time.Unix(1000, 0)
+	for _, c := range []struct {
+		name          string
+		question, lag int64 // on the way there; none back
+		probe         preflight.Probe
+		found         bool
+	}{
+		{"a slow way there", 0, 2 * second, preflight.Probe{Result: preflight.OK}, false},
+		{"a clock that is ahead", 2 * second, 0, preflight.Probe{Result: preflight.OK}, true},
+		{"a clock that is ahead, and a slow way", 2 * second, second, preflight.Probe{Result: preflight.OK}, true},
+		{"a slow way, and a probe that was faster", 0, 9 * second, preflight.Probe{Result: preflight.OK, RoundMS: 10}, false},
+		{"a clock that only a probe tells", 0, 9 * second, preflight.Probe{Result: preflight.OK, RoundMS: 10, Ahead: -second}, true},
+	} {
+		x := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))
+		x.World.Coordinator = "id0"
+		var a answer
+		if err := json.Unmarshal(tried(t, question[1], c.probe), &a); err != nil {
+			t.Fatal(err)
+		}
+		came := asked.Add(time.Duration(c.question + c.lag))
+		a.Came, a.Left = came.UnixNano(), came.UnixNano()
+		x = answered(x, nil, marshal(a))
+		x.Asked, x.Heard[1] = asked, asked.Add(time.Duration(c.lag))
+		found := slices.ContainsFunc(Judge(run("I01", "R02"), x).Findings, func(f preflight.Finding) bool { return f.ID == "H02" })
+		if found != c.found {
+			t.Errorf("%s: found %v", c.name, found)
+		}
+	}
+}
+
+// Nothing that a member says can stop the coordinator.
+func FuzzJudge(f *testing.F) {
+	f.Add([]byte(`{}`), []byte(`{"probes":[]}`))
+	f.Add([]byte(`{"format":1,"node":{"id":"id1"}}`), []byte(`{"probes":[{"from":1}],"came_unix_ns":9223372036854775807}`))
+	f.Add([]byte(`null`), []byte(`{"format":1,"own":[{"n":"NCCL_ALGO","v":"UmluZw=="}],"asks":[{"n":"NCCL_*","kind":"--unset"},{"n":"X","to":{"By":"node","Name":"1"},"kind":"-x","whole":true}]}`))
+	f.Fuzz(func(t *testing.T, facts, reply []byte) {
+		c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))
+		c.Facts[1], c.Envs = facts, [][]byte{nil, reply}
+		Judge(run(), c)
+		off := run()
+		off.Preflight = spec.PreflightOff
+		Judge(off, c)
+		Judge(run(), answered(c, nil, reply))
+	})
+}
+
+// A report of a refused job says when it was refused, and its code.
+func TestRefusalIsDated(t *testing.T) {
+	v := Judge(run(), answered(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))))
+	at := time.Unix(1e9, 0)
+	v.date(at)
+	for _, c := range append(v.Outcome.Failures, *v.Outcome.Cause) {
+		if !c.Time.Equal(at) || c.ExitCode != rendezvous.ExitPreflight {
+			t.Errorf("%+v", c)
+		}
+	}
+}

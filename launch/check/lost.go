@@ -1,0 +1,73 @@
+package check
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch/wrap"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// arrive makes what a node saw to be lost behind its wrapper what its workers will
+// lack, now that it is known what they are given. A name that was not sent then
+// is lost where strange names are, unless the command line has it.
+func arrive(f *preflight.Facts, a envprop.Assignment) {
+	if f.Lost == nil {
+		return
+	}
+	l := *f.Lost
+	var idle []string
+	for _, list := range []*[]string{&l.Missing, &l.Changed} {
+		*list = slices.DeleteFunc(slices.Clone(*list), func(name string) bool {
+			given := slices.ContainsFunc(a.Set, func(s envprop.Setting) bool { return s.Name == name })
+			counts := given || !slices.Contains(l.Perhaps, name) && !a.Removes(name)
+			if !counts {
+				idle = append(idle, name)
+			}
+			return !counts
+		})
+	}
+	known := slices.Concat(l.Missing, l.Changed, l.Forced, l.Passed)
+	for _, s := range a.Set {
+		if l.Closed && !slices.Contains(known, s.Name) && !mentioned(f.Program.Args, s.Name) {
+			l.Untried = append(l.Untried, s.Name)
+		}
+	}
+	switch {
+	case l.Closed && len(idle)+len(l.Untried) > 0:
+		l.Fix = passing(f.Program, l)
+	case len(idle) > 0: // lines of start files, each about one variable
+		l.Fix = slices.DeleteFunc(slices.Clone(l.Fix), func(line string) bool {
+			return slices.ContainsFunc(idle, func(name string) bool { return mentioned([]string{line}, name) })
+		})
+	}
+	f.Lost = &l
+}
+
+// passing is how the variables get through a program's wrapper; nil for one that
+// cannot be read.
+func passing(p preflight.Program, l preflight.Lost) []string {
+	wrapper, err := wrap.Wrap(append([]string{p.Title}, p.Args...))
+	lost := wrap.Lost{Missing: slices.Concat(l.Missing, l.Untried), Changed: l.Changed, Forced: l.Forced}
+	if err != nil || !lost.Any() {
+		return nil
+	}
+	return strings.Split(wrapper.Fix(lost, func(string) string { return "" }), "\n")
+}
+
+// mentioned reports whether a name stands somewhere in the words, or a pattern
+// that means it.
+func mentioned(words []string, name string) bool {
+	for _, word := range words {
+		for token := range strings.FieldsFuncSeq(word, func(r rune) bool {
+			return r != '_' && r != '*' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+		}) {
+			if ok, _ := path.Match(token, name); ok {
+				return true
+			}
+		}
+	}
+	return false
+}

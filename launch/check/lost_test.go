@@ -1,0 +1,84 @@
+package check
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// What counts of a wrapper's losses is known when the environment is decided.
+func TestArrive(t *testing.T) {
+	give := func(names ...string) (a envprop.Assignment) {
+		for _, name := range names {
+			a.Set = append(a.Set, envprop.Setting{Name: name, Value: envprop.NewValue(name, "1")})
+		}
+		return a
+	}
+	docker := []string{"run", "-e", "RANK", "-e", "PASSED", "-e", "NCCL_DEBUG*", "image", "train"}
+	for name, c := range map[string]struct {
+		args    []string
+		lost    preflight.Lost
+		a       envprop.Assignment
+		missing string
+		changed string
+		untried string
+		fix     string
+	}{
+		"nothing is decided": {lost: preflight.Lost{Missing: []string{"A"}, Fix: []string{"as it was"}}, missing: "A", fix: "as it was"},
+		"given perhaps, and not": {
+			lost: preflight.Lost{Missing: []string{"A", "B"}, Changed: []string{"C"}, Perhaps: []string{"B", "C"}, Fix: []string{"f unsets A: x", "f unsets B: x"}},
+			a:    give("D"), missing: "A", fix: "f unsets A: x",
+		},
+		"given": {lost: preflight.Lost{Missing: []string{"B"}, Perhaps: []string{"B"}, Fix: []string{"f unsets B"}}, a: give("B", "D"), missing: "B", fix: "f unsets B"},
+		"taken away by all": {
+			lost: preflight.Lost{Missing: []string{"A"}, Fix: []string{"f unsets A"}}, a: envprop.Assignment{Unset: []envprop.Removal{{Name: "A"}}},
+		},
+		"another node's, into a container": {
+			args: docker, lost: preflight.Lost{Missing: []string{"A"}, Fix: []string{"x"}, Closed: true, Passed: []string{"PASSED", "RANK"}},
+			a: give("NEW", "PASSED", "NCCL_DEBUG_FILE"), missing: "A", untried: "NEW", fix: "  docker run -e A -e NEW ...",
+		},
+		"not given, into a container": {
+			args: docker, lost: preflight.Lost{Missing: []string{"A"}, Perhaps: []string{"A"}, Fix: []string{"x"}, Closed: true},
+		},
+	} {
+		f := &preflight.Facts{Program: preflight.Program{Title: "docker", Args: c.args}, Lost: &c.lost}
+		arrive(f, c.a)
+		join := func(list []string) string { return strings.Join(list, " ") }
+		if join(f.Lost.Missing) != c.missing || join(f.Lost.Changed) != c.changed || join(f.Lost.Untried) != c.untried {
+			t.Errorf("%s: %+v", name, f.Lost)
+		}
+		if c.fix == "" && len(f.Lost.Fix) > 0 || c.fix != "" && (len(f.Lost.Fix) == 0 || f.Lost.Fix[len(f.Lost.Fix)-1] != c.fix) {
+			t.Errorf("%s: the fix is %q", name, f.Lost.Fix)
+		}
+	}
+}
+
+// The names that are lost by what other nodes give are in the table.
+func TestTableNamesWhatOthersGive(t *testing.T) {
+	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
+	for i, f := range []*preflight.Facts{&a, &b} {
+		f.Program = preflight.Program{Title: "docker", Args: []string{"run", "-e", "NCCL_DEBUG", "image", "train"}}
+		f.Lost = &preflight.Lost{Wrapper: "docker run", Closed: true, Passed: []string{"RANK"}}
+		if i == 1 { // what serves it serves the other
+			f.Lost.Missing, f.Lost.Fix = []string{"NCCL_PROTO"}, []string{"pass it on:", "  docker run -e NCCL_PROTO ..."}
+		}
+	}
+	c := compare(t, a, b)
+	tells(t, &c, 0, nil, envprop.Options{X: []string{"MINE=1", "NCCL_DEBUG=INFO"}})
+	tells(t, &c, 1, nil, envprop.Options{})
+	d := decide(run(), assemble(c), reports(c))
+	found := judged(run(), d.fleet)
+	i := slices.IndexFunc(found, func(x preflight.Finding) bool { return x.ID == "E03" })
+	if i < 0 || found[i].Severity != preflight.Warning || !strings.Contains(found[i].Fix, "docker run -e NCCL_PROTO -e MINE ...") {
+		t.Fatalf("%+v", found)
+	}
+	if table := preflight.Render(found, d.fleet.Names(), preflight.Style{}); !strings.Contains(table, "behind docker run: probably without MINE") {
+		t.Errorf("%s", table)
+	}
+	if d.before.Nodes[0].Lost.Untried != nil {
+		t.Error("the facts that it told have changed")
+	}
+}

@@ -1,0 +1,163 @@
+package check
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// maxNodes bounds a fleet that is read from files.
+const maxNodes = 100_000
+
+// Offline compares facts that were saved on their nodes and writes what it finds
+// to out. code is gorun check's: 0, 1 with s.Check.Strict, 78. An error means
+// that a file cannot be used.
+func Offline(s *spec.Spec, files []string, out io.Writer) (code int, err error) {
+	if err := Known(s.Ignore); err != nil {
+		return rendezvous.ExitUsage, err
+	}
+	a := archive{file: map[string]string{}}
+	for _, name := range files {
+		if err := a.read(name); err != nil {
+			return rendezvous.ExitUsage, err
+		}
+	}
+	var reports []envprop.Report
+	for i := range a.fleet.Nodes {
+		reports = append(reports, saidBy(&a.fleet.Nodes[i]))
+	}
+	fleet := decide(s, &a.fleet, reports).fleet
+	found := judged(s, fleet)
+	o := passed(s, found, fleet)
+	if preflight.Worst(found) == preflight.Error {
+		o.Code = rendezvous.ExitPreflight
+	}
+	return o.Code, Print(out, o.Preflight, s.Check.JSON)
+}
+
+// saidBy is what the agent that saved these facts would have told of its
+// environment.
+func saidBy(f *preflight.Facts) envprop.Report {
+	if f.Format == 0 {
+		return envprop.Report{}
+	}
+	var env []string
+	files := make([]ncclenv.File, len(f.ConfFiles))
+	write := func(name, value, source string) {
+		if i := slices.IndexFunc(f.ConfFiles, func(c ncclenv.ConfFile) bool { return c.Path == source }); i >= 0 {
+			files[i].Facts.Path = source
+			files[i].Entries = append(files[i].Entries, ncclenv.Entry{Name: name, Value: value})
+		}
+	}
+	for _, v := range f.Settings {
+		if v.Source == ncclenv.Environment {
+			env = append(env, v.Name+"="+v.Value)
+		} else {
+			write(v.Name, v.Value, v.Source)
+		}
+		for _, h := range v.Hidden {
+			write(v.Name, h.Value, h.Source)
+		}
+	}
+	return envprop.NewReport(envprop.Node{Host: f.Node.Host, Addr: f.Node.Addr, Role: f.Node.Role}, env, files, envprop.Request{})
+}
+
+// Print writes a verdict for the user of gorun check.
+func Print(out io.Writer, v *rendezvous.Verdict, asJSON bool) error {
+	switch {
+	case v == nil:
+		return nil
+	case asJSON:
+		_, err := fmt.Fprintf(out, "%s\n", Findings(v))
+		return err
+	case v.Table == "":
+		_, err := fmt.Fprintf(out, "preflight: nothing found on %s\n%s", nodes(v.Nodes), v.Summary)
+		return err
+	default:
+		_, err := io.WriteString(out, v.Table)
+		if v.Summary != "" && err == nil {
+			_, err = fmt.Fprintf(out, "\nWhat the nodes have:\n%s", v.Summary)
+		}
+		return err
+	}
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+// archive is a fleet that is read from files.
+type archive struct {
+	fleet preflight.Fleet
+	file  map[string]string // where the facts of a node are from, by what tells it from others
+}
+
+// read adds the facts of one file, one JSON value a node.
+func (a *archive) read(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	d := json.NewDecoder(io.LimitReader(f, 1<<30))
+	for n := 0; ; n++ {
+		var body json.RawMessage
+		err := d.Decode(&body)
+		if errors.Is(err, io.EOF) && n > 0 {
+			return nil
+		}
+		var facts preflight.Facts
+		if err == nil {
+			facts, err = preflight.Decode(body)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("%s is empty: gorun check --save writes such files", name)
+		case err != nil:
+			return fmt.Errorf("%s is no file of gorun check --save: %w", name, err)
+		case len(a.fleet.Nodes) == maxNodes:
+			return fmt.Errorf("%s: more than %d nodes", name, maxNodes)
+		}
+		if err := a.add(facts, name); err != nil {
+			return err
+		}
+	}
+}
+
+// add refuses a node that is there already: compared with itself it would pass
+// for two nodes that agree.
+func (a *archive) add(n preflight.Facts, name string) error {
+	var marks []string
+	if n.Node.ID != "" {
+		marks = append(marks, "id "+n.Node.ID)
+	}
+	if h := n.Host; h.BootID != "" && h.NS.Net != "" && n.Node.Addr != "" { // saved twice
+		marks = append(marks, fmt.Sprintf("at %q %q %q", h.BootID, h.NS.Net, n.Node.Addr))
+	}
+	for _, m := range marks {
+		first, there := a.file[m]
+		host := cmp.Or(n.Node.Host, n.Node.Addr, "one node")
+		switch {
+		case there && first == name:
+			return fmt.Errorf("%s is given twice: both are facts of %s", name, host)
+		case there:
+			return fmt.Errorf("%s and %s are both facts of %s: give those of every node once", first, name, host)
+		}
+		a.file[m] = name
+	}
+	a.fleet.Nodes = append(a.fleet.Nodes, n)
+	return nil
+}

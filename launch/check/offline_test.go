@@ -1,0 +1,90 @@
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// saved writes the facts of nodes as gorun check --save does.
+func saved(t *testing.T, name string, nodes ...preflight.Facts) string {
+	t.Helper()
+	var text []byte
+	for _, n := range nodes {
+		body, err := preflight.Encode(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(append(text, body...), '\n')
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func offline(files ...string) (out string, code int, err error) {
+	var b bytes.Buffer
+	s := run()
+	s.Check = &spec.Check{}
+	code, err = Offline(s, files, &b)
+	return b.String(), code, err
+}
+
+// A node that is given twice would agree with itself.
+func TestOfflineWantsEveryNodeOnce(t *testing.T) {
+	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
+	again := b
+	again.Node.ID = "another agent"
+	later := a
+	later.Host.NS.Net, later.Node.Addr = "net:[7]", "192.168.0.77" // a container
+	later.Node.ID = "a container"
+	one, two := saved(t, "n1.json", a), saved(t, "n2.json", b)
+	for _, c := range []struct {
+		name  string
+		files []string
+		want  string // in the error
+	}{
+		{"each once", []string{one, two, saved(t, "n3.json", later)}, ""},
+		{"one file twice", []string{one, two, two}, two + " is given twice: both are facts of node1"},
+		{"a copy", []string{one, two, saved(t, "copy.json", b)}, "copy.json are both facts of node1"},
+		{"saved twice", []string{one, two, saved(t, "again.json", again)}, "again.json are both facts of node1"},
+		{"twice in one file", []string{saved(t, "all.json", a, b, b)}, "all.json is given twice: both are facts of node1"},
+	} {
+		_, code, err := offline(c.files...)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || code != rendezvous.ExitUsage):
+			t.Errorf("%s: code %d, %v; want %q", c.name, code, err, c.want)
+		}
+	}
+}
+
+// A machine that reads the findings is told the names, too.
+func TestFindingsNameTheirNodes(t *testing.T) {
+	s := run()
+	s.Check = &spec.Check{JSON: true}
+	var b bytes.Buffer
+	a, c := saved(t, "n1.json", machine(0, "2.27.5", 22705)), saved(t, "n2.json", machine(1, "2.19.3", 21903))
+	if _, err := Offline(s, []string{a, c}, &b); err != nil {
+		t.Fatal(err)
+	}
+	var found []preflight.Finding
+	if err := json.Unmarshal(b.Bytes(), &found); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(found, func(x preflight.Finding) bool { return x.ID == "V01" })
+	if i < 0 || len(found[i].Values) != 2 || !slices.Equal(found[i].Values[1].Names, []string{"node1"}) {
+		t.Errorf("no names in %s", &b)
+	}
+}

@@ -1,0 +1,81 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// maxTable bounds a table in bytes; whoever has more trouble than that fits
+// mends the first of it first.
+const maxTable = 64 << 10
+
+// refusal ends a job that cannot work.
+func refusal(s *spec.Spec, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
+	c := rendezvous.Cause{
+		Kind: rendezvous.KindPreflight, GroupRank: -1, Rank: -1, LocalRank: -1,
+		ExitCode: rendezvous.ExitPreflight, Message: "preflight refuses this job: " + summary(found),
+	}
+	return &rendezvous.Outcome{
+		Code: rendezvous.ExitPreflight, Cause: &c, Failures: []rendezvous.Cause{c}, Preflight: verdict(found, f, s.Check != nil),
+	}
+}
+
+// passed ends a gorun check that found no error.
+func passed(s *spec.Spec, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
+	o := &rendezvous.Outcome{Preflight: verdict(found, f, true)}
+	if s.Check.Strict && preflight.Worst(found) == preflight.Warning {
+		o.Code = 1
+	}
+	return o
+}
+
+func verdict(found []preflight.Finding, f *preflight.Fleet, check bool) *rendezvous.Verdict {
+	names := f.Names()
+	table := preflight.Render(found, names, preflight.Style{Notes: check, Check: check})
+	if len(table) > maxTable {
+		table = table[:maxTable] + "\n...\n"
+	}
+	if found == nil {
+		found = []preflight.Finding{}
+	}
+	v := &rendezvous.Verdict{Table: table, Nodes: len(f.Nodes), Names: names, Findings: marshal(found)}
+	if check {
+		v.Summary = preflight.Summary(f)
+	}
+	return v
+}
+
+// Findings are those of a verdict as JSON for a machine that keeps them: a list
+// in which every group of nodes has its names.
+func Findings(v *rendezvous.Verdict) json.RawMessage {
+	var found []preflight.Finding
+	if err := json.Unmarshal(v.Findings, &found); err != nil || found == nil { // another gorun's
+		return v.Findings
+	}
+	preflight.Named(found, v.Names)
+	return marshal(found)
+}
+
+// summary names the checks that failed.
+func summary(found []preflight.Finding) string {
+	text, more := "", 0
+	for _, x := range found {
+		switch {
+		case x.Severity != preflight.Error:
+		case len(text) > 200:
+			more++
+		case text != "":
+			text += ", " + x.ID + " " + x.Title
+		default:
+			text = x.ID + " " + x.Title
+		}
+	}
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,114 @@
+package status
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Wanted says which job a person means.
+type Wanted struct {
+	RunID *string // nil: the one that runs
+	PID   int     // of one agent or of its keeper, 0: any agent of the job
+}
+
+// Ambiguous is the error of a machine on which several jobs run.
+type Ambiguous struct{ Jobs [][]Agent }
+
+func (a *Ambiguous) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d jobs run on this machine; choose one with --run-id or --pid:", len(a.Jobs))
+	for _, agents := range a.Jobs {
+		one := &agents[0]
+		fmt.Fprintf(&b, "\n  run %s, node %s, pid %d", printable(one.RunID), printable(nodeName(one.Host, one.Addr)), one.Keeper)
+		if n := len(agents); n > 1 {
+			fmt.Fprintf(&b, ", with %d agents here", n)
+		}
+	}
+	return b.String()
+}
+
+// Choose is the agents of the job that is meant. An Ambiguous error says that
+// there are several, any other one that there is none.
+func (f *Found) Choose(w Wanted) ([]Agent, error) {
+	fits := slices.DeleteFunc(slices.Clone(f.Agents), func(a Agent) bool {
+		return w.RunID != nil && a.RunID != *w.RunID || w.PID != 0 && a.PID != w.PID && a.Keeper != w.PID
+	})
+	switch jobs := together(fits); {
+	case len(jobs) > 1:
+		return nil, &Ambiguous{jobs}
+	case len(jobs) == 1:
+		return jobs[0], nil
+	}
+	return nil, errors.New(f.none(w))
+}
+
+// together groups agents by their job. Agents of one run id that have no world
+// yet wait for each other, or as spares for the one job of that id.
+func together(all []Agent) (jobs [][]Agent) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Agent) int { // those without a world last
+		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.RunID, b.RunID), -cmp.Compare(a.Job, b.Job))
+	})
+	same := func(a, b *Agent) bool { return a.UID == b.UID && a.RunID == b.RunID }
+	for i := range all {
+		a := &all[i]
+		fits, last := 0, -1
+		for j := range jobs {
+			if b := &jobs[j][0]; same(a, b) && (a.Job == b.Job || a.Job == "") {
+				fits, last = fits+1, j
+			}
+		}
+		if fits == 1 {
+			jobs[last] = append(jobs[last], *a)
+		} else if i := slices.IndexFunc(jobs, func(g []Agent) bool { return same(a, &g[0]) && g[0].Job == "" }); a.Job == "" && i >= 0 {
+			jobs[i] = append(jobs[i], *a)
+		} else {
+			jobs = append(jobs, []Agent{*a})
+		}
+	}
+	return jobs
+}
+
+// none says why no job was found.
+func (f *Found) none(w Wanted) string {
+	what := "no gorun job of this user runs on this machine"
+	switch {
+	case w.PID != 0:
+		what = fmt.Sprintf("no gorun job of this user on this machine has an agent or keeper with pid %d", w.PID)
+	case w.RunID != nil:
+		what = fmt.Sprintf("no gorun job %q of this user runs on this machine", *w.RunID)
+	}
+	var more []string
+	var ids []string
+	for i := range f.Agents {
+		ids = append(ids, printable(f.Agents[i].RunID))
+	}
+	if ids = slices.Compact(ids); len(ids) > 0 {
+		more = append(more, "running: "+strings.Join(ids[:min(len(ids), 16)], ", "))
+	}
+	if len(f.Silent) > 0 {
+		more = append(more, f.Unanswered())
+	}
+	if f.Others > 0 {
+		more = append(more, fmt.Sprintf("%d agents belong to other users or want another secret: --secret-file, GORUN_SECRET", f.Others))
+	}
+	if len(more) > 0 {
+		what += " (" + strings.Join(more, "; ") + ")"
+	}
+	return what
+}
+
+// Unanswered names the agents of which no word came, "" if there are none.
+func (f *Found) Unanswered() string {
+	if len(f.Silent) == 0 {
+		return ""
+	}
+	var pids []string
+	for _, pid := range f.Silent[:min(len(f.Silent), 16)] {
+		pids = append(pids, fmt.Sprint(pid))
+	}
+	return fmt.Sprintf("gorun's agent %s did not answer within %v; is it stopped?", strings.Join(pids, ", "), helloTime)
+}

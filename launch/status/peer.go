@@ -1,0 +1,73 @@
+package status
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/gorun/gorun/internal/accept"
+	"golang.org/x/sys/unix"
+)
+
+// Secret is what agents and clients of different users prove to each other.
+type Secret interface {
+	Given() bool
+	Prove(purpose string, nonce []byte) []byte
+	Verify(purpose string, nonce, proof []byte) bool
+}
+
+// purpose keeps these proofs apart from any other use of the secret.
+const purpose = "gorun inspect, client to agent"
+
+// bound is what a proof is made for: the nonce, at an agent of this user. Another
+// user who passes a nonce on gets an answer that is worth nothing to the agent.
+func bound(nonce []byte, agent uint32) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, agent), nonce...)
+}
+
+// peer is who is at the other end, by the kernel's word.
+func peer(c net.Conn) (*unix.Ucred, error) {
+	if counted, ok := c.(*accept.Conn); ok {
+		c = counted.NetConn()
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("it is no Unix socket")
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	ctl := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cred, errors.Join(ctl, err)
+}
+
+// prefix of the sockets' names. "@" stands for the zero byte of names that are no
+// files; they belong to a network namespace.
+const prefix = "@gorun."
+
+// address is the name of an agent's socket. Processes of two pid namespaces can
+// share a network namespace, and a pid: then extra tells them apart.
+func address(uid, pid int, extra string) string {
+	name := fmt.Sprintf("%s%d.%d", prefix, uid, pid)
+	if extra != "" {
+		name += "." + extra
+	}
+	return name
+}
+
+// owner is the user whose agent's socket a name claims to be, and the agent's pid.
+func owner(name string) (uid, pid int, ok bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	parts := strings.Split(rest, ".")
+	if !ok || len(parts) < 2 || len(parts) > 3 {
+		return 0, 0, false
+	}
+	u, err1 := strconv.ParseUint(parts[0], 10, 32)
+	p, err2 := strconv.ParseUint(parts[1], 10, 31)
+	return int(u), int(p), err1 == nil && err2 == nil
+}

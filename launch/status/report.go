@@ -1,0 +1,112 @@
+package status
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Bounds of what one node tells. Together they stay below what its coordinator
+// keeps of it, 256 KiB, even when JSON takes six bytes for each of a text.
+const (
+	maxRanks    = 512
+	maxFindings = 32
+	maxText     = 512      // bytes of a message, of a finding
+	maxTexts    = 16 << 10 // bytes of all messages
+	maxFound    = 8 << 10  // bytes of all findings
+)
+
+// Node is what an agent tells of its node: the report in a rendezvous.View.
+// Durations are in milliseconds.
+type Node struct {
+	Version  string    `json:"version"` // gorun's
+	PID      int       `json:"pid"`     // the agent's
+	Keeper   int       `json:"keeper"`  // of the process that the user started
+	Up       int64     `json:"up_ms"`   // since the agent's start
+	Round    int       `json:"round"`   // that the ranks belong to
+	State    string    `json:"state"`
+	Ranks    []Rank    `json:"ranks"`
+	Omitted  int       `json:"ranks_omitted,omitempty"` // there are so many that these are not told
+	Findings []Finding `json:"findings,omitempty"`      // the preflight's, if this node compared the job's
+}
+
+// States of a node's workers, and of one worker.
+const (
+	Idle     = "idle"    // of a node: no worker was started yet
+	Running  = "running" // of a node: at least one of its workers runs
+	Stopping = "stopping"
+	Done     = "done" // with exit code 0
+	Failed   = "failed"
+	Stopped  = "stopped" // by gorun
+)
+
+// Rank is one worker.
+type Rank struct {
+	Rank      int       `json:"rank"`
+	LocalRank int       `json:"local_rank"`
+	PID       int       `json:"pid"`
+	State     string    `json:"state"`
+	Started   time.Time `json:"started"` // by the node's clock
+	Up        int64     `json:"up_ms"`   // how long it has been running, or ran
+	ExitCode  *int      `json:"exit_code,omitempty"`
+	Signal    string    `json:"signal,omitempty"` // that killed it
+	// Output is how long ago it last printed something that gorun saw; null: never.
+	// Seen says what gorun can see.
+	Output  *int64 `json:"last_output_ms"`
+	Seen    string `json:"output_seen"`
+	Message string `json:"message,omitempty"` // its failure
+}
+
+// What gorun sees of a worker's output. A standard output that is inherited goes
+// past it.
+const (
+	SeenAll     = "all"
+	SeenStderr  = "stderr"
+	SeenUnknown = "unknown" // nobody could say now
+)
+
+// Finding is one of the preflight's, shortened.
+type Finding struct {
+	ID       string `json:"id"`
+	Title    string `json:"title"`
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+}
+
+// Report puts a node down, within bounds.
+func (n Node) Report() json.RawMessage {
+	if more := len(n.Ranks) - maxRanks; more > 0 {
+		n.Ranks, n.Omitted = n.Ranks[:maxRanks], more
+	}
+	n.Ranks, n.Findings = slices.Clone(n.Ranks), slices.Clone(n.Findings[:min(len(n.Findings), maxFindings)])
+	n.trim()
+	room := maxTexts
+	for i := range n.Ranks {
+		if room -= len(n.Ranks[i].Message); room < 0 {
+			n.Ranks[i].Message = ""
+		}
+	}
+	room = maxFound
+	n.Findings = slices.DeleteFunc(n.Findings, func(f Finding) bool {
+		room -= len(f.Title) + len(f.Text)
+		return room < 0
+	})
+	b, err := json.Marshal(n)
+	if err != nil {
+		panic("status: a node is always JSON: " + err.Error())
+	}
+	return b
+}
+
+// trim bounds texts and makes them fit to be shown, on whichever side they are.
+func (n *Node) trim() {
+	n.Version, n.State = plain(n.Version), plain(n.State)
+	for i := range n.Ranks {
+		r := &n.Ranks[i]
+		r.State, r.Signal, r.Seen, r.Message = plain(r.State), plain(r.Signal), plain(r.Seen), plain(r.Message)
+	}
+	for i := range n.Findings {
+		f := &n.Findings[i]
+		f.ID, f.Title, f.Severity, f.Text = plain(f.ID), plain(f.Title), plain(f.Severity), plain(f.Text)
+	}
+}

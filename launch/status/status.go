@@ -1,0 +1,125 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Status is how a job stands: what gorun status --json prints. Names are stable;
+// fields may be added. Durations are in milliseconds.
+type Status struct {
+	RunID       string `json:"run_id"`
+	State       string `json:"state"` // forming, checking, accepting, sealing, running, stopping, recovering, seeking, ending
+	Round       int    `json:"round"`
+	Restart     int    `json:"restart"`
+	MaxRestarts int    `json:"max_restarts"`
+	Up          int64  `json:"up_ms"`    // since the first agent's start, of those that are here
+	RoundUp     int64  `json:"round_ms"` // since the workers' start, 0: none run
+	MinNodes    int    `json:"min_nodes"`
+	MaxNodes    int    `json:"max_nodes"`
+	WorldSize   int    `json:"world_size"` // 0: there is no world
+	Coordinator string `json:"coordinator,omitempty"`
+
+	Nodes    []NodeStatus `json:"nodes"`
+	Findings []Finding    `json:"findings"`
+
+	Failure string   `json:"last_failure,omitempty"` // why the round, or the one before it, was stopped
+	Waiting []string `json:"waiting_for,omitempty"`  // nodes
+	Left    int64    `json:"left_ms,omitempty"`      // of the time that nodes have
+	Note    string   `json:"note,omitempty"`         // why this is not the whole
+}
+
+// NodeStatus is one node of a job. A node that did not answer has only the first
+// fields, and Trouble.
+type NodeStatus struct {
+	Host      string `json:"host"`
+	Addr      string `json:"addr"`
+	GroupRank int    `json:"group_rank"` // -1: none
+	FirstRank int    `json:"first_rank"` // -1: none
+	Workers   int    `json:"workers"`
+	Standing  string `json:"standing"` // active, spare, waiting, lost, unknown
+	Answered  bool   `json:"answered"`
+	Trouble   string `json:"trouble,omitempty"`
+
+	Version string `json:"version,omitempty"`
+	PID     int    `json:"pid,omitempty"`
+	Keeper  int    `json:"keeper,omitempty"`
+	Up      int64  `json:"up_ms,omitempty"`
+	State   string `json:"state,omitempty"` // of its workers
+	Ranks   []Rank `json:"ranks"`           // of the present round
+	Omitted int    `json:"ranks_omitted,omitempty"`
+}
+
+// Name is how the node is called.
+func (n *NodeStatus) Name() string { return nodeName(n.Host, n.Addr) }
+
+// Decode makes a status of the view in a Reply. It believes nothing: whatever the
+// view says, the status can be shown.
+func Decode(view []byte) (Status, error) {
+	var v rendezvous.View
+	if err := json.Unmarshal(view, &v); err != nil {
+		return Status{}, fmt.Errorf("what the agent tells makes no sense: %w", err)
+	}
+	s := Status{
+		RunID: plain(v.RunID), State: plain(v.Phase), Round: v.Round, Restart: v.Restart, MaxRestarts: v.MaxRestarts,
+		RoundUp: v.Age.Milliseconds(), MinNodes: v.Min, MaxNodes: v.Max, WorldSize: v.Size,
+		Failure: plain(v.Failure), Note: plain(v.Note), Nodes: []NodeStatus{}, Findings: []Finding{},
+	}
+	if v.Status != nil {
+		for _, name := range v.Status.Waiting {
+			s.Waiting = append(s.Waiting, plain(name))
+		}
+		s.Left = v.Status.Left.Milliseconds()
+	}
+	for i := range v.Nodes {
+		n, r := node(&v.Nodes[i], &v)
+		if v.Nodes[i].ID == v.Coordinator && v.Coordinator != "" {
+			s.Coordinator = n.Name()
+		}
+		s.Up = max(s.Up, n.Up)
+		s.Nodes = append(s.Nodes, n)
+		if len(r.Findings) > len(s.Findings) { // the coordinator's; one that was has older ones
+			s.Findings = r.Findings
+		}
+	}
+	return s, nil
+}
+
+// node is one node, and its report.
+func node(seen *rendezvous.Seen, v *rendezvous.View) (NodeStatus, Node) {
+	n := NodeStatus{
+		Host: plain(seen.Host), Addr: plain(seen.Addr), GroupRank: seen.GroupRank, FirstRank: seen.FirstRank, Workers: seen.Workers,
+		Standing: plain(string(seen.Standing)), Trouble: plain(seen.Trouble), Ranks: []Rank{},
+	}
+	var r Node
+	if seen.Report == nil {
+		return n, r
+	}
+	if err := json.Unmarshal(seen.Report, &r); err != nil {
+		n.Trouble = "what it tells of itself makes no sense"
+		return n, Node{}
+	}
+	r.trim()
+	n.Answered, n.Version, n.PID, n.Keeper, n.Up, n.State = true, r.Version, r.PID, r.Keeper, r.Up, r.State
+	if r.Round == v.Round && seen.GroupRank >= 0 && len(r.Ranks) > 0 { // else they are of an earlier round
+		n.Ranks, n.Omitted = r.Ranks, r.Omitted
+	} else if r.State != Stopping {
+		n.State = Idle
+	}
+	return n, r
+}
+
+// ago turns a time into an age that can be told.
+func ago(t, now time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	ms := max(0, now.Sub(t).Milliseconds())
+	return &ms
+}
+
+// Printed notes when a worker last printed something.
+func (r *Rank) Printed(last, now time.Time) { r.Output = ago(last, now) }

@@ -1,0 +1,215 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+const (
+	// fewRanks are all shown; of more only those that are unlike the others.
+	fewRanks = 64
+	// quietFor is the silence, in milliseconds, that makes a rank one of those
+	// when most others have said something since; quietTimes how much longer it
+	// must be than theirs.
+	quietFor   = 60_000
+	quietTimes = 10
+)
+
+// Table writes the status for a person. all shows every rank, however many.
+func (s *Status) Table(w io.Writer, all bool) error {
+	var b strings.Builder
+	s.head(&b)
+	b.WriteByte('\n')
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	s.nodes(t)
+	shown, hidden := s.pick(all)
+	if len(shown) > 0 {
+		t.Flush()
+		b.WriteByte('\n')
+		fmt.Fprintln(t, "RANK\tNODE\tLOCAL\tPID\tSTATE\tUP\tLAST OUTPUT")
+	}
+	for _, r := range shown {
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\t%s\t%s\n", r.Rank.Rank, r.node.Name(), r.LocalRank, r.PID, r.state(), span(r.Up), r.printed())
+	}
+	t.Flush()
+	if hidden > 0 {
+		fmt.Fprintf(&b, "\n%d ranks are alike and not shown; --ranks shows them\n", hidden)
+	}
+	for _, r := range shown {
+		if r.Message != "" {
+			fmt.Fprintf(&b, "rank %d: %s\n", r.Rank.Rank, r.Message)
+		}
+	}
+	if len(s.Findings) > 0 {
+		b.WriteString("\nfindings:\n")
+	}
+	for _, f := range s.Findings {
+		fmt.Fprintf(&b, "  %s %s %s: %s\n", f.Severity, f.ID, f.Title, f.Text)
+	}
+	_, err := io.WriteString(w, trimLines(b.String()))
+	return err
+}
+
+// head is what concerns the whole job.
+func (s *Status) head(b *strings.Builder) {
+	fmt.Fprintf(b, "run %s: %s", s.RunID, s.State)
+	if s.WorldSize > 0 {
+		fmt.Fprintf(b, ", round %d, restart %d of %d", s.Round, s.Restart, s.MaxRestarts)
+	}
+	if s.Up > 0 {
+		fmt.Fprintf(b, ", up %s", span(s.Up))
+	}
+	if s.RoundUp > 0 {
+		fmt.Fprintf(b, " (this round %s)", span(s.RoundUp))
+	}
+	nnodes := fmt.Sprint(s.MaxNodes)
+	if s.MinNodes != s.MaxNodes {
+		nnodes = fmt.Sprintf("%d:%d", s.MinNodes, s.MaxNodes)
+	}
+	fmt.Fprintf(b, "\n%s; --nnodes %s", s.Totals(), nnodes)
+	if s.Coordinator != "" {
+		fmt.Fprintf(b, "; coordinator %s", s.Coordinator)
+	}
+	b.WriteByte('\n')
+	if len(s.Waiting) > 0 {
+		fmt.Fprintf(b, "waiting for: %s\n", strings.Join(s.Waiting, ", "))
+	}
+	if s.Left > 0 {
+		fmt.Fprintf(b, "time left: %s\n", span(s.Left))
+	}
+	if s.Failure != "" {
+		fmt.Fprintf(b, "last failure: %s\n", s.Failure)
+	}
+	if s.Note != "" {
+		fmt.Fprintf(b, "note: %s\n", s.Note)
+	}
+}
+
+func (s *Status) nodes(w io.Writer) {
+	fmt.Fprintln(w, "GROUP\tNODE\tSTATE\tRANKS\tAGENT PID\tUP\tLAST OUTPUT")
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		group, pid, up, out := "-", "-", "-", "-"
+		if n.GroupRank >= 0 {
+			group = strconv.Itoa(n.GroupRank)
+		}
+		if n.Answered {
+			pid, up = strconv.Itoa(n.PID), span(n.Up)
+		}
+		if len(n.Ranks) > 0 {
+			latest := slices.MinFunc(n.Ranks, func(a, b Rank) int { return a.compare(&b) })
+			out = latest.printed()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", group, n.Name(), n.state(), ranks(n.FirstRank, n.Workers), pid, up, out)
+	}
+}
+
+// state of a node in one or a few words.
+func (n *NodeStatus) state() string {
+	switch {
+	case !n.Answered && n.Trouble != "":
+		if n.Standing == "lost" {
+			return "lost"
+		}
+		return n.Standing + ", " + n.Trouble
+	case !n.Answered:
+		return n.Standing
+	case n.GroupRank < 0:
+		return n.Standing // spare, waiting
+	default:
+		return n.State
+	}
+}
+
+// state of a rank: "running", "failed (exit 3)", "stopped (SIGTERM)".
+func (r *Rank) state() string {
+	switch {
+	case r.Signal != "":
+		return r.State + " (" + r.Signal + ")"
+	case r.ExitCode != nil && *r.ExitCode != 0:
+		return fmt.Sprintf("%s (exit %d)", r.State, *r.ExitCode)
+	default:
+		return r.State
+	}
+}
+
+// printed is the age of the last output, as far as gorun can see.
+func (r *Rank) printed() string {
+	switch {
+	case r.Output != nil && r.Seen == SeenAll:
+		return span(*r.Output)
+	case r.Output != nil:
+		return span(*r.Output) + " (" + r.Seen + ")"
+	case r.Seen == SeenAll:
+		return "none"
+	default:
+		return "unknown"
+	}
+}
+
+// compare orders ranks by their last output, the latest first, none last.
+func (r *Rank) compare(o *Rank) int {
+	switch {
+	case r.Output == nil && o.Output == nil:
+		return 0
+	case r.Output == nil:
+		return 1
+	case o.Output == nil:
+		return -1
+	}
+	return int(max(-1, min(1, *r.Output-*o.Output)))
+}
+
+// row is a rank and where it is.
+type row struct {
+	*Rank
+	node *NodeStatus
+}
+
+// pick chooses the ranks to be shown: all of few, of many those that are unlike
+// most others.
+func (s *Status) pick(all bool) (shown []row, hidden int) {
+	states, ages := map[string]int{}, []int64{}
+	for i := range s.Nodes {
+		for j := range s.Nodes[i].Ranks {
+			r := &s.Nodes[i].Ranks[j]
+			shown = append(shown, row{r, &s.Nodes[i]})
+			states[r.State]++
+			if r.Output != nil {
+				ages = append(ages, *r.Output)
+			}
+		}
+	}
+	if all || len(shown) <= fewRanks {
+		return shown, 0
+	}
+	usual := ""
+	for state, n := range states {
+		if n > states[usual] || n == states[usual] && state < usual {
+			usual = state
+		}
+	}
+	limit := int64(-1)
+	if len(ages) > 0 {
+		slices.Sort(ages)
+		limit = max(quietFor, quietTimes*ages[len(ages)/2])
+	}
+	total := len(shown)
+	shown = slices.DeleteFunc(shown, func(r row) bool {
+		return r.State == usual && r.Message == "" && (r.Output == nil || *r.Output <= limit)
+	})
+	return shown, total - len(shown)
+}
+
+// trimLines takes the blanks away that a table leaves behind its last column.
+func trimLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}

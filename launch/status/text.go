@@ -1,0 +1,74 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gorun/gorun/internal/term"
+)
+
+// printable keeps what others say from commanding the terminal, on one line.
+func printable(s string) string {
+	return term.Line(strings.ToValidUTF8(s, "?"))
+}
+
+// plain is printable, and no longer than maxText.
+func plain(s string) string {
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "..."
+	}
+	return printable(s)
+}
+
+// span is a time in two units at most: 3s, 4m12s, 5h3m, 12d1h.
+func span(ms int64) string {
+	d := max(0, time.Duration(ms)*time.Millisecond)
+	h := int64(d / time.Hour)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int64(d/time.Second))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", int64(d/time.Minute), int64(d%time.Minute/time.Second))
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", h, int64(d%time.Hour/time.Minute))
+	default:
+		return fmt.Sprintf("%dd%dh", h/24, h%24)
+	}
+}
+
+// nodeName is how a node is called everywhere.
+func nodeName(host, addr string) string {
+	switch {
+	case addr == "" || addr == host:
+		return host
+	case host == "":
+		return addr
+	default:
+		return host + " (" + addr + ")"
+	}
+}
+
+// ranks are the global ranks of a node's workers: "0", "8-15".
+func ranks(first, n int) string {
+	switch {
+	case first < 0 || n < 1:
+		return "-"
+	case n == 1:
+		return fmt.Sprint(first)
+	default:
+		return fmt.Sprintf("%d-%d", first, first+n-1)
+	}
+}
+
+// String says what an abort did.
+func (a *Aborted) String() string {
+	text := fmt.Sprintf("aborted run %s: %d nodes", plain(a.RunID), a.Nodes)
+	if a.Nodes == 1 {
+		text = strings.TrimSuffix(text, "s")
+	}
+	if a.Workers == 0 {
+		text += ", no worker was running"
+	}
+	return text
+}

@@ -1,0 +1,73 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Totals counts what a status tells.
+type Totals struct {
+	Active, Spares, Silent, Lost int // nodes; Silent ones are connected but have not answered
+	Ranks                        int // of the world
+	States                       map[string]int
+}
+
+// Totals of the status. Ranks of nodes that did not answer have no state.
+func (s *Status) Totals() Totals {
+	t := Totals{Ranks: s.WorldSize, States: map[string]int{}}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		switch {
+		case n.Standing == "lost":
+			t.Lost++
+		case n.Standing == "unknown":
+		case !n.Answered:
+			t.Silent++
+		case n.GroupRank >= 0:
+			t.Active++
+		default:
+			t.Spares++
+		}
+		for _, r := range n.Ranks {
+			t.States[r.State]++
+		}
+	}
+	return t
+}
+
+// String is the totals in one line.
+func (t Totals) String() string {
+	count := func(n int, what string) string {
+		if n == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	var parts []string
+	for _, p := range []string{
+		count(t.Active, "active"), count(t.Spares, "waiting"), count(t.Silent, "not answering"), count(t.Lost, "lost"),
+	} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	line := "nodes: " + strings.Join(parts, ", ")
+	if len(parts) == 0 {
+		line = "nodes: none"
+	}
+	if t.Ranks == 0 {
+		return line
+	}
+	parts = nil
+	told := 0
+	for _, state := range []string{Running, Stopping, Done, Failed, Stopped} {
+		if p := count(t.States[state], state); p != "" {
+			parts = append(parts, p)
+			told += t.States[state]
+		}
+	}
+	if p := count(t.Ranks-told, "unknown"); t.Ranks > told {
+		parts = append(parts, p)
+	}
+	return line + fmt.Sprintf("; ranks: %d (%s)", t.Ranks, strings.Join(parts, ", "))
+}

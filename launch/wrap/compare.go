@@ -1,0 +1,195 @@
+package wrap
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// Lost is what does not reach the program as it was sent: names of variables,
+// those without which a worker cannot find its place first, then the user's.
+type Lost struct {
+	Missing []string
+	Changed []string // by somebody: a start file, an image
+	Forced  []string // of those that a worker cannot do without: the command line gives its own value
+
+	// Closed: a name that nobody knows did not arrive, and Passed are those that did.
+	Closed bool
+	Passed []string
+}
+
+// Any reports whether there is anything.
+func (l Lost) Any() bool { return len(l.Missing)+len(l.Changed)+len(l.Forced) > 0 }
+
+// names are all of them.
+func (l Lost) names() []string { return slices.Concat(l.Missing, l.Changed, l.Forced) }
+
+// Sent is what a worker is given.
+type Sent struct {
+	Env   []string // NAME=value, as for a worker; of two entries of a name the later counts
+	Own   []string // names that gorun gives to every worker
+	Asked []string // names that the user asked for
+}
+
+// stranger is a name that no option and no list of a wrapper can know.
+const stranger = "PROBE_OF_GORUN=sent"
+
+// Without leaves names out, as if they had arrived.
+func (l Lost) Without(drop func(name string) bool) Lost {
+	for _, list := range []*[]string{&l.Missing, &l.Changed, &l.Forced} {
+		*list = slices.DeleteFunc(slices.Clone(*list), drop)
+	}
+	return l
+}
+
+// Essential are the variables without which a worker cannot find its place.
+func Essential() []string {
+	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+}
+
+// Compare says which of the variables that matter did not arrive. What the
+// wrappers' command lines set or take away by name is meant so.
+func (p Prefix) Compare(sent Sent, got map[string]string) Lost {
+	var l Lost
+	values := map[string]string{}
+	var order []string
+	for _, e := range sent.Env {
+		name, value, ok := strings.Cut(e, "=")
+		if _, seen := values[name]; ok && !seen && sent.matters(name) && !(p.Slow() && isPath(name)) {
+			order = append(order, name)
+		}
+		values[name] = value
+	}
+	if name, value, _ := strings.Cut(stranger, "="); values[name] == value && got[name] != value {
+		l.Closed = true
+		for name, value := range values {
+			if arrived, ok := got[name]; ok && arrived == value {
+				l.Passed = append(l.Passed, name)
+			}
+		}
+		slices.Sort(l.Passed)
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return sent.weight(a) - sent.weight(b) })
+	for _, name := range order {
+		value, arrived := got[name]
+		switch {
+		case arrived && value == values[name]:
+		case !p.meant(name) && !arrived:
+			l.Missing = append(l.Missing, name)
+		case !p.meant(name):
+			l.Changed = append(l.Changed, name)
+		case slices.Contains(Essential(), name):
+			l.Forced = append(l.Forced, name)
+		}
+	}
+	return l
+}
+
+// Withheld is what does not arrive for certain, whatever is behind the wrappers:
+// their options do not pass it on.
+func (p Prefix) Withheld(sent Sent) Lost {
+	sent.Env = append(slices.Clone(sent.Env), stranger)
+	got := map[string]string{}
+	for _, e := range sent.Env {
+		name, value, _ := strings.Cut(e, "=")
+		got[name] = value
+	}
+	strict := false
+	for _, l := range p.layers {
+		if !l.strict {
+			continue
+		}
+		strict = true
+		for name := range got {
+			if !l.passes(name) {
+				delete(got, name)
+			}
+		}
+		for _, m := range l.meant {
+			if name, value, ok := strings.Cut(m, "="); ok {
+				got[name] = value
+			}
+		}
+	}
+	if !strict {
+		return Lost{}
+	}
+	return p.Compare(sent, got)
+}
+
+// isPath: it names a file of this machine, which means nothing in a container or on
+// another host.
+func isPath(name string) bool {
+	return name == "TORCHELASTIC_ERROR_FILE" || name == contract.EnvSocket
+}
+
+func (p Prefix) meant(name string) bool {
+	return slices.ContainsFunc(p.layers, func(l layer) bool { return l.means(name) })
+}
+
+func (l layer) means(name string) bool {
+	return slices.ContainsFunc(l.meant, func(m string) bool { return m == name || strings.HasPrefix(m, name+"=") })
+}
+
+// Forced are the names without which a worker cannot find its place, and to which
+// the command line gives another value than env does, whatever it lets through.
+// What the text of a shell does is not known.
+func (p Prefix) Forced(env []string) []string {
+	var names []string
+	for _, l := range p.layers {
+		for _, name := range Essential() {
+			given := func(e string) bool { return strings.HasPrefix(e, name+"=") && slices.Contains(env, e) }
+			if l.text == "" && l.means(name) && !slices.ContainsFunc(l.meant, given) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// matters: gorun gives it, somebody asked for it, or a library reads it to the
+// harm of others. What an image or another host rightly has of its own does not.
+func (s Sent) matters(name string) bool {
+	if slices.Contains(s.Own, name) || slices.Contains(s.Asked, name) {
+		return true
+	}
+	switch name {
+	case "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX":
+		return false
+	}
+	v, ok := ncclenv.Lookup(name)
+	if !ok {
+		v, ok = ncclenv.Governed(name)
+		return ok && (v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft)
+	}
+	return v.Scope == ncclenv.Node || v.Scope.Travels() && v.Scope != ncclenv.Free
+}
+
+func (s Sent) weight(name string) int {
+	if i := slices.Index(Essential(), name); i >= 0 {
+		return i
+	}
+	if !slices.Contains(s.Own, name) || strings.HasPrefix(name, "CUDA_") {
+		return 10 // the user's, and by which a rank finds its GPU
+	}
+	return 20
+}
+
+// parse reads what a program printed of its environment. Before it something
+// else, a start file's greeting, may have been printed.
+func parse(out []byte) map[string]string {
+	got := map[string]string{}
+	for entry := range bytes.SplitSeq(out, []byte{0}) {
+		name, value, ok := strings.Cut(string(entry), "=")
+		if i := strings.LastIndexAny(name, "\r\n"); i >= 0 {
+			name = name[i+1:]
+		}
+		if ok {
+			got[name] = value
+		}
+	}
+	return got
+}

@@ -1,0 +1,187 @@
+package wrap
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCompare(t *testing.T) {
+	sent := Sent{
+		Env: []string{
+			"PATH=/bin", "HOSTNAME=a", "LD_LIBRARY_PATH=/x", "HF_TOKEN=x", "MINE=1", "CUDA_HOME=/usr/local/cuda", "NCCL_VERSION=2.27",
+			"NCCL_ALGO=Tree", "NCCL_SOCKET_IFNAME=eth0", "NCCL_ALGO=Ring", "CUDA_VISIBLE_DEVICES=0", "ROLE_NAME=default",
+			"WORLD_SIZE=11", "RANK=7", "MASTER_ADDR=192.0.2.1", "OMP_NUM_THREADS=4", "TORCHELASTIC_ERROR_FILE=/tmp/x", "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+		},
+		Own:   []string{"WORLD_SIZE", "RANK", "MASTER_ADDR", "ROLE_NAME", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"},
+		Asked: []string{"MINE"},
+	}
+	for _, c := range []struct {
+		line string
+		got  string
+		want Lost
+	}{
+		{
+			line: "sudo python", got: "PATH=/usr/bin",
+			want: Lost{Missing: []string{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MINE", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "CUDA_DEVICE_ORDER", "ROLE_NAME", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"}},
+		},
+		{
+			line: "docker run image python",
+			got:  "CUDA_DEVICE_ORDER=PCI_BUS_ID RANK=7 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Tree NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=1 LD_LIBRARY_PATH=/image",
+			want: Lost{Changed: []string{"NCCL_ALGO", "OMP_NUM_THREADS"}},
+		},
+		{
+			line: "docker run -e RANK=0 -e OMP_NUM_THREADS=1 -e NCCL_ALGO=Tree image python",
+			got:  "CUDA_DEVICE_ORDER=PCI_BUS_ID RANK=0 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Tree NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=1",
+			want: Lost{Forced: []string{"RANK"}},
+		},
+		{
+			line: "sudo env -u NCCL_SOCKET_IFNAME python",
+			got:  "CUDA_DEVICE_ORDER=PCI_BUS_ID RANK=7 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Ring ROLE_NAME=default OMP_NUM_THREADS=4 TORCHELASTIC_ERROR_FILE=/tmp/x",
+		},
+		{
+			line: "bash -lc NCCL_ALGO=Tree~exec~python",
+			got:  "CUDA_DEVICE_ORDER=PCI_BUS_ID RANK=7 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=LL NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=4 TORCHELASTIC_ERROR_FILE=/tmp/x",
+		},
+	} {
+		p, err := Wrap(words(c.line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.Compare(sent, parse([]byte("Welcome to\r\nthis host\n"+strings.ReplaceAll(c.got, " ", "\x00")+"\x00Bye=\n")))
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.line, got, c.want)
+		}
+	}
+}
+
+func TestFix(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		lost Lost
+		want string
+	}{
+		{"docker run -e NCCL_ALGO image x", Lost{Missing: []string{"RANK", "NCCL_IB_HCA"}}, "\n  docker run -e RANK -e NCCL_IB_HCA ..."},
+		{"sudo docker run -e RANK image x", Lost{Missing: []string{"RANK"}}, "\n  sudo --preserve-env=RANK ..."},
+		{"sudo docker run image x", Lost{Missing: []string{"RANK"}}, "\n  docker run -e RANK ..."},
+		{"podman run --env NCCL_* -e RANK image x", Lost{Missing: []string{"RANK", "NCCL_ALGO", "OMP_NUM_THREADS"}}, "\n  podman run -e OMP_NUM_THREADS ..."},
+		{"sudo docker run -e CUDA_VISIBLE_DEVICES image x", Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "GORUN_DEVICE", "MINE"}}, "\n  sudo --preserve-env=CUDA_VISIBLE_DEVICES,GORUN_DEVICE,MINE ..."},
+		{"docker run -e CUDA_VISIBLE_DEVICES=0 image x", Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "MINE"}}, "\n  docker run -e MINE ..."},
+		{"sudo x", Lost{Missing: []string{"RANK"}, Changed: []string{"NCCL_ALGO"}}, "\n  sudo --preserve-env=RANK,NCCL_ALGO ..."},
+		{"ssh host x", Lost{Missing: []string{"RANK", "NCCL_ALGO"}}, "\n  ssh -o SendEnv='RANK NCCL_ALGO' ..."},
+		{"srun --export=NONE x", Lost{Missing: []string{"RANK"}}, "\n  srun --export=ALL ..."},
+		{"mpirun -n 1 -x A x", Lost{Missing: []string{"RANK"}}, "\n  mpirun -x RANK ..."},
+		{"su - me -c x", Lost{Missing: []string{"RANK"}}, "--whitelist-environment=RANK ..."},
+		{"env -i x", Lost{Missing: []string{"RANK"}}, "leave out env's -i"},
+		{"setpriv --reset-env x", Lost{Missing: []string{"RANK"}}, "leave out setpriv's --reset-env"},
+		{"singularity exec -e a.sif x", Lost{Missing: []string{"RANK"}}, "leave out singularity's --cleanenv"},
+		{"conda run x", Lost{Changed: []string{"NCCL_ALGO"}}, "etc/conda/activate.d"},
+		{"bash -lc x", Lost{Changed: []string{"NCCL_ALGO"}}, "/etc/profile.d/nccl.sh sets or unsets NCCL_ALGO: take it out there, or start bash without -l"},
+		{"docker run image bash -lc x", Lost{Changed: []string{"NCCL_ALGO"}}, "start bash without -l"},
+		{"docker run -e RANK=0 image x", Lost{Forced: []string{"RANK"}}, "do not give RANK a value of your own"},
+	} {
+		p, err := Wrap(words(c.line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.Fix(c.lost, func(name string) string { return "/etc/profile.d/nccl.sh" })
+		if !strings.Contains("\n"+got, c.want) {
+			t.Errorf("%s: %q, want %q", c.line, got, c.want)
+		}
+		if strings.Contains(c.line, "image bash") && strings.Contains(got, "nccl.sh") {
+			t.Errorf("%s: a file of this machine is blamed for what happens in an image", c.line)
+		}
+	}
+}
+
+// What a command line itself gives a rank needs no probe to be seen.
+func TestForced(t *testing.T) {
+	env := []string{"RANK=7", "LOCAL_RANK=5", "WORLD_SIZE=11", "MASTER_ADDR=192.0.2.1", "MASTER_PORT=9"}
+	for line, want := range map[string][]string{
+		"env RANK=3 x":                            {"RANK"},
+		"env -u MASTER_ADDR nice env RANK=3 x":    {"MASTER_ADDR", "RANK"},
+		"env LOCAL_RANK=5 MY_RANK=1 NCCL_ALGO=LL": nil, // as the worker has it
+		"env A=1 x":                              nil,
+		"bash -c RANK=$SLURM_PROCID~exec~x":      nil,
+		"docker run -e WORLD_SIZE=1 -e RANK i x": {"WORLD_SIZE"},
+		"sudo RANK=0 x":                          {"RANK"},
+		"nice x RANK=3":                          nil,
+	} {
+		p, err := Wrap(words(line + " x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Forced(env); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestStartFile(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"etc/profile":            "# RANK=1\nif [ -z x ]; then PATH=/bin; fi\nMY_RANK=1\n",
+		"etc/profile.d/nccl.sh":  "export A=1 NCCL_ALGO=Ring; :\n",
+		"home/me/.bash_profile":  "unset WORLD_SIZE\necho LOCAL_RANK\n",
+		"home/me/.bashrc/is-dir": "",
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"NCCL_ALGO": "/etc/profile.d/nccl.sh", "WORLD_SIZE": "/home/me/.bash_profile", "RANK": "", "LOCAL_RANK": "", "A": "/etc/profile.d/nccl.sh",
+	} {
+		if got := StartFile(root, "/home/me", name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// What no option passes does not arrive, whatever the image has; where options may
+// pass more than they say, nothing is certain.
+func TestWithheld(t *testing.T) {
+	sent := Sent{Env: []string{"RANK=7", "WORLD_SIZE=11", "MINE=x"}, Own: []string{"RANK", "WORLD_SIZE"}, Asked: []string{"MINE"}}
+	for line, want := range map[string]string{
+		"docker run image prog":                                       "RANK WORLD_SIZE MINE",
+		"nerdctl run -e RANK image prog":                              "WORLD_SIZE MINE",
+		"docker run -e RANK -e WORLD_SIZE -e MINE image prog":         "",
+		"docker run -e RANK=7 -e WORLD_SIZE=11 -e MINE=other im prog": "",
+		"docker run -e RANK=0 -e WORLD_SIZE -e MINE image prog":       "RANK",
+		"docker run --env-file list image prog":                       "",
+		"podman run image prog":                                       "",
+		"docker exec container prog":                                  "",
+		"bash -lc prog":                                               "",
+		"sudo -E docker run -e RANK image prog":                       "WORLD_SIZE MINE",
+	} {
+		p, err := Wrap(words(line))
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		if got := strings.Join(p.Withheld(sent).names(), " "); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestReason(t *testing.T) {
+	for text, want := range map[string]string{
+		"docker: Error response from daemon: exec: \"env\": not found\n\nRun 'docker run --help' for more information\n": ` (docker: Error response from daemon: exec: "env": not found)`,
+		"docker: no.\nSee 'docker run --help'.\n": " (docker: no.)",
+		"a\nb\n":       " (b)",
+		"try --help\n": " (try --help)",
+		"\n\n":         "",
+	} {
+		if got := reason([]byte(text)); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

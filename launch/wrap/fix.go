@@ -1,0 +1,100 @@
+package wrap
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bounds of what is read of start files.
+const (
+	maxFiles = 200
+	maxFile  = 256 << 10 // bytes
+)
+
+// Fix says for each wrapper that may lose variables how these get through.
+// setBy finds the start file that sets a variable, "" for none; it is asked for
+// login shells of this machine only.
+func (p Prefix) Fix(lost Lost, setBy func(name string) string) string {
+	var lines []string
+	here := true // no layer so far led to another file system
+	for _, l := range p.layers {
+		if l.fix == nil || l.keeps {
+			continue
+		}
+		open := lost.names()
+		if l.passes != nil { // else it is another wrapper that loses it
+			open = slices.DeleteFunc(slices.Clone(open), func(n string) bool { return l.passes(n) || l.means(n) })
+		}
+		var found []string
+		if l.login && here {
+			for _, name := range open {
+				if file := setBy(name); file != "" {
+					found = append(found, fmt.Sprintf("%s sets or unsets %s: take it out there, or start %s", file, name, strings.TrimSuffix(l.name, " -l")+" without -l"))
+				}
+			}
+		}
+		switch {
+		case len(found) > 0:
+			lines = append(lines, found...)
+		case len(open) > 0:
+			lines = append(lines, l.fix(open))
+		}
+		here = here && !l.slow
+	}
+	if len(lost.Forced) > 0 {
+		lines = append(lines, "do not give "+strings.Join(lost.Forced, ", ")+" a value of your own on the command line: every worker has another")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// StartFile finds which start file of a login shell sets or unsets a variable, by
+// its text; "" for none that can be read.
+func StartFile(root, home, name string) string {
+	files := []string{"/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/environment", "/etc/zsh/zprofile", "/etc/zprofile"}
+	more, _ := filepath.Glob(filepath.Join(root, "/etc/profile.d/*.sh"))
+	for _, f := range more {
+		files = append(files, strings.TrimPrefix(f, filepath.Clean(root)))
+	}
+	if home != "" {
+		for _, f := range []string{".bash_profile", ".bash_login", ".profile", ".bashrc", ".zprofile", ".zshrc"} {
+			files = append(files, filepath.Join(home, f))
+		}
+	}
+	for _, f := range files[:min(len(files), maxFiles)] {
+		if file := filepath.Join("/", f); sets(filepath.Join(root, file), name) {
+			return file
+		}
+	}
+	return ""
+}
+
+// sets reports whether a shell's file has an assignment to, or an unset of, the
+// variable.
+func sets(file, name string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	text, _ := io.ReadAll(io.LimitReader(f, maxFile))
+	for line := range bytes.Lines(text) {
+		words := strings.FieldsFunc(string(line), func(r rune) bool { return strings.ContainsRune(" \t\n;&|(){}", r) })
+		for i, word := range words {
+			if word == "" || word[0] == '#' {
+				break
+			}
+			if strings.HasPrefix(word, name+"=") || word == name && slices.Contains(words[:i], "unset") {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,98 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorun/gorun/launch/process"
+)
+
+// Limits of a probe, all attempts together: a container or another host takes
+// longer to answer. What removes a container has its own.
+const (
+	quick   = 10 * time.Second
+	patient = 20 * time.Second
+	undoing = 5 * time.Second
+	spoken  = 2 * time.Second // after which somebody is told what is waited for
+)
+
+// MaxTime is the longest that Probe takes but for processes that do not die.
+const MaxTime = patient + undoing
+
+// marker is in every environment that was really printed by the probe.
+const marker = "GORUN_PROBE=seen"
+
+// Options is what a probe needs.
+type Options struct {
+	Prefix Prefix
+	Path   string // of the file that is the first wrapper, absolute
+	Dir    string // working directory
+	Sent   Sent
+	Table  *process.Table
+	Name   string // for a container of the probe's own, unique
+	Say    func(format string, args ...any)
+}
+
+// Probe runs the wrappers with a program that prints its environment, and says
+// what was lost on the way. The error says why that is not known.
+func Probe(ctx context.Context, o Options) (Lost, error) {
+	p := o.Prefix
+	limit := quick
+	if p.Slow() {
+		limit = patient
+	}
+	for _, l := range p.layers {
+		if l.needs != "" && !slices.ContainsFunc(o.Sent.Env, func(e string) bool { return strings.HasPrefix(e, l.needs+"=") }) {
+			return Lost{}, fmt.Errorf("%s is started outside of an allocation (no %s), where it would have to wait for one", l.name, l.needs)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t := time.AfterFunc(spoken, func() { o.Say("preflight: waiting to see the environment behind %s, at most %v", p.Name(), limit) })
+	defer t.Stop()
+	o.Sent.Env = append(slices.Clone(o.Sent.Env), stranger)
+	why := errors.New("nothing was printed")
+	for _, program := range programs(p) {
+		out, err := o.run(ctx, p.Command(o.Name, program...))
+		if ctx.Err() != nil {
+			o.undo(context.WithoutCancel(ctx))
+			return Lost{}, fmt.Errorf("nothing came from behind %s within %v", p.Name(), limit)
+		}
+		got := parse(out)
+		if name, value, _ := strings.Cut(marker, "="); err == nil && got[name] == value {
+			return p.Compare(o.Sent, got), nil
+		} else if err != nil {
+			why = err
+		}
+	}
+	return Lost{}, fmt.Errorf("no environment could be printed behind %s: %w", p.Name(), why)
+}
+
+// programs print the environment, one after the other to be tried: an image may
+// have one of them only.
+func programs(p Prefix) [][]string {
+	all := [][]string{
+		{"env", "-0", marker},
+		{"/bin/sh", "-c", marker + " exec cat /proc/self/environ"},
+	}
+	if own := p.Program(); len(own) > 0 && strings.HasPrefix(filepath.Base(own[0]), "python") {
+		name, value, _ := strings.Cut(marker, "=")
+		all = append(all, []string{own[0], "-S", "-E", "-c", "import os\nos.environb[b'" + name + "']=b'" + value + "'\n" +
+			"for n,v in os.environb.items(): os.write(1,n+b'='+v+b'\\0')"})
+	}
+	return all
+}
+
+// undo removes the containers that a killed probe may have left.
+func (o Options) undo(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, undoing)
+	defer cancel()
+	for _, argv := range o.Prefix.undo(o.Name) {
+		_, _ = o.run(ctx, argv)
+	}
+}
