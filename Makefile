@@ -3,11 +3,8 @@ GO     ?= go
 PREFIX ?= /usr/local
 BIN    := bin
 
-# grpcnotrace drops golang.org/x/net/trace, an HTTP page that gorun never serves.
-# earlyfork starts keeper and agent at once (cmd/gorun/early.c); it needs cgo.
-# lean.mod replaces modules that only take time to initialise (lean/README.md).
-LEAN       := $(BIN)/lean.mod
-BUILDFLAGS := -trimpath -tags grpcnotrace,earlyfork -ldflags "-s -w" -mod=mod -modfile=$(LEAN)
+# The program of go install, without paths of this machine and symbols.
+BUILDFLAGS := -trimpath -ldflags "-s -w"
 
 # go-nvml declares functions that NVIDIA has deprecated, and gcc warns of each.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
@@ -22,8 +19,8 @@ ALONE := /rendezvous/etcd$$|/e2e$$
 FUZZTIME  ?= 10s
 BENCHARGS ?=
 
-# Modules of their own below this one, other than the lint tools and lean.
-NESTED := $(patsubst %/go.mod,%,$(filter-out tools/go.mod lean/%,$(wildcard */go.mod */*/go.mod */*/*/go.mod)))
+# Modules of their own below this one, other than the lint tools.
+NESTED := $(patsubst %/go.mod,%,$(filter-out tools/go.mod,$(wildcard */go.mod */*/go.mod */*/*/go.mod)))
 
 .DEFAULT_GOAL := build
 .PHONY: demo build build-static install test test-deps race lint fuzz-smoke bench bench-peers cover clean help
@@ -42,19 +39,11 @@ demo: ## build gorun and run examples/allreduce on two nodes of this machine
 	@scripts/progress.sh "building gorun" '$(STEP)' $(GO) build -v -o $(BIN)/demo/gorun ./cmd/gorun
 	CUDA_VISIBLE_DEVICES= $(BIN)/demo/gorun --local-nodes 2 --nproc-per-node 2 ./examples/allreduce
 
-build: $(LEAN) ## bin/gorun, with NVML (needs a C compiler)
-	GOWORK=off $(GO) build $(BUILDFLAGS) -o $(BIN)/gorun ./cmd/gorun
+build: ## bin/gorun, with NVML (needs a C compiler)
+	$(GO) build $(BUILDFLAGS) -o $(BIN)/gorun ./cmd/gorun
 
-build-static: $(LEAN) ## bin/gorun-static: no C, no NVML, runs on any Linux
-	CGO_ENABLED=0 GOWORK=off $(GO) build $(BUILDFLAGS) -o $(BIN)/gorun-static ./cmd/gorun
-
-$(LEAN): go.mod go.sum Makefile
-	@mkdir -p $(@D)
-	@cp go.sum $(BIN)/lean.sum && cp go.mod $@.new
-	@$(GO) mod edit -replace github.com/golang/protobuf=./lean/golang-protobuf \
-		-replace github.com/grpc-ecosystem/grpc-gateway/v2=./lean/grpc-gateway \
-		-replace google.golang.org/genproto/googleapis/api=./lean/genproto-api $@.new
-	@mv $@.new $@
+build-static: ## bin/gorun-static: no C, no NVML, runs on any Linux
+	CGO_ENABLED=0 $(GO) build $(BUILDFLAGS) -o $(BIN)/gorun-static ./cmd/gorun
 
 install: build ## copy bin/gorun to $(PREFIX)/bin, and its man page
 	install -D -m 755 $(BIN)/gorun $(DESTDIR)$(PREFIX)/bin/gorun
@@ -93,12 +82,8 @@ $(BIN)/staticcheck: tools/go.mod
 fuzz-smoke: ## every Fuzz function for $(FUZZTIME)
 	@GO="$(GO)" scripts/fuzz-smoke.sh $(FUZZTIME)
 
-# As root below a PID 1 that waits for orphans, as an init does: what a launcher
-# leaves to it is not this machine's, which in a container may wait for none.
-INIT = $(shell unshare --pid --fork --mount-proc true 2>/dev/null && echo unshare --pid --fork --mount-proc --kill-child)
-
 bench: build ## gorun beside its peers (BENCHARGS="-quick -only abort")
-	$(INIT) $(GO) run ./bench -gorun $(BIN)/gorun $(BENCHARGS)
+	$(GO) run ./bench -gorun $(BIN)/gorun $(BENCHARGS)
 
 bench-peers: ## install the peers that bench compares with
 	@scripts/install-test-deps.sh python3-torch openmpi-bin mpich etcd-server

@@ -5,12 +5,9 @@ import (
 	"maps"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/launch/numa"
 )
@@ -139,29 +136,5 @@ func TestStoreOfEveryRound(t *testing.T) {
 	j.end(patience, 0, agents...)
 	if len(seen) != 2 {
 		t.Errorf("stores of two rounds: %v", slices.Collect(maps.Keys(seen)))
-	}
-}
-
-// Workers have the timer slack of who started gorun, which has another.
-func TestTimerSlack(t *testing.T) {
-	t.Parallel()
-	const slack = 70_000 // ns; the kernel's default is 50,000
-	for workers, flags := range map[int][]string{1: {"--standalone"}, 2: {"--local-nodes", "2"}} {
-		j := newJob(t, flags...)
-		runtime.LockOSThread()
-		before, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-		if err == nil {
-			err = unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := j.run("gorun", sh("cat /proc/self/timerslack_ns")...)
-		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(before), 0, 0, 0); err != nil {
-			t.Fatal(err)
-		}
-		runtime.UnlockOSThread()
-		j.end(patience, 0, a)
-		a.prints(fmt.Sprintf("%d\n", slack), workers)
 	}
 }

@@ -41,7 +41,7 @@ func withGorun(f func() int) int {
 	}
 	defer os.RemoveAll(dir)
 	bin := filepath.Join(dir, "gorun")
-	build := exec.Command("go", "build", raceFlag, "-tags", "grpcnotrace,earlyfork", "-o", bin, "../cmd/gorun")
+	build := exec.Command("go", "build", raceFlag, "-o", bin, "../cmd/gorun")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "cannot build gorun: %v\n%s", err, out)
 		return 1

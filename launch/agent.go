@@ -82,11 +82,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		return 1, err
 	}
 	defer a.out.Close()
-	if opts.Local != nil && opts.Local.Turns != nil {
-		a.out.TakeTurns(opts.Local.Turns)
-	}
-	hurry, cancelTurns := context.WithCancel(context.Background())
-	out := newPatient(a.out.Remarks(hurry.Done()), cancelTurns)
+	out := newPatient(a.out.Remarks())
 	go out.run()
 	defer out.finish()
 	a.console.w = out
@@ -104,7 +100,6 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		return 1, err
 	}
 	defer a.table.Close()
-	a.table.TimerSlack(opts.TimerSlack)
 	process.RaiseFiles()
 	a.pool = accept.NewPool(accept.Bounds{})
 	a.seldom = newSeldom(func(line string) { a.events.Put(noteEvent{line}) })

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"os"
-	"time"
 
 	"github.com/gorun/gorun/launch/spec"
 )
@@ -27,8 +26,6 @@ type Options struct {
 	// Elsewhere gives the user's own command with another value of a flag; nil if it
 	// cannot.
 	Elsewhere func(flag, value string) []string
-
-	TimerSlack time.Duration // for the workers, where this process has another; 0: its own
 }
 
 // LocalNode is an agent's place among the agents that --local-nodes started on
@@ -39,7 +36,6 @@ type LocalNode struct {
 	Endpoint func(context.Context) (string, error) // waits for the first node's endpoint; not called by node 0
 	Announce func(endpoint string)                 // tells the others the endpoint; called by node 0
 	Secret   []byte                                // of this job's agents alone, where the user gives none; nil: there is none
-	Turns    *os.File                              // for [logs.Console.TakeTurns]; nil: there is none
 }
 
 // Quiet agents leave the full report to the first node of the machine.

@@ -10,7 +10,6 @@ import (
 // does not fit into the queue is dropped.
 type patient struct {
 	w     io.Writer
-	hurry func() // makes w wait for less
 	queue chan func()
 	done  chan struct{}
 }
@@ -21,8 +20,8 @@ const (
 	patientFlush  = 2 * time.Second // for what is left at the end
 )
 
-func newPatient(w io.Writer, hurry func()) *patient {
-	return &patient{w: w, hurry: hurry, queue: make(chan func(), patientQueue), done: make(chan struct{})}
+func newPatient(w io.Writer) *patient {
+	return &patient{w: w, queue: make(chan func(), patientQueue), done: make(chan struct{})}
 }
 
 // run writes until finish.
@@ -61,11 +60,8 @@ func (p *patient) settle() {
 // afterwards.
 func (p *patient) finish() {
 	close(p.queue)
-	for range 2 {
-		select {
-		case <-p.done:
-		case <-time.After(patientFlush / 2):
-		}
-		p.hurry()
+	select {
+	case <-p.done:
+	case <-time.After(patientFlush):
 	}
 }

@@ -14,7 +14,7 @@ func TestPatientDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	p := newPatient(w, func() {})
+	p := newPatient(w)
 	go p.run()
 	line := []byte(strings.Repeat("x", 1023) + "\n")
 	begun := time.Now()

@@ -29,8 +29,8 @@ type keeper struct {
 const replaceWait = 5 * time.Second
 
 // newKeeper returns a keeper of the job's agents, none of which it has been told yet.
-func newKeeper(job spec.Spec, born time.Time) *keeper {
-	k := &keeper{job: job, born: born}
+func newKeeper(job spec.Spec) *keeper {
+	k := &keeper{job: job, born: time.Now()}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, process.Forwarded()...)
 	survivePipes()
@@ -91,7 +91,7 @@ func (k *keeper) verdict(err error) error {
 // runKeeper starts the agents and waits for them.
 func runKeeper(sp spec.Spec, args []string) error {
 	n := max(1, sp.LocalNodes)
-	k := newKeeper(sp, time.Now())
+	k := newKeeper(sp)
 	give, err := shareLocal(n)
 	if err != nil {
 		return k.verdict(err)
@@ -107,20 +107,4 @@ func runKeeper(sp spec.Spec, args []string) error {
 		k.Agents = append(k.Agents, s)
 	}
 	return k.verdict(k.Run(context.Background()))
-}
-
-// finishKeeper is what is left to do for the keeper of an early agent, which has
-// ended as ws says; some of what it left was killed already. The agent has
-// read the same arguments.
-func finishKeeper(ws syscall.WaitStatus, killed int, args []string) error {
-	if len(args) > 0 && args[0] == "run" {
-		args = programArgs(args[1:])
-	}
-	var job spec.Spec
-	if raw, err := parseJob(args); err == nil {
-		job, _ = raw.Resolve(os.LookupEnv) // what it says of the report is there in any case
-	}
-	k := newKeeper(job, earlyBorn())
-	defer launch.NewScratch(earlyTag()).Remove()
-	return k.verdict(k.Finish(context.Background(), ws, killed))
 }

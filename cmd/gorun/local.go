@@ -18,13 +18,12 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// Descriptors of an agent of --local-nodes, after the keeper's lifeline: node 0
-// writes the endpoint into the pipe, once for each other node, which read it; and
-// a file by which the agents write to the console in turn, with the secret that
-// they prove to each other where the user gives none.
+// Descriptors of an agent of --local-nodes, after the keeper's lifeline: a pipe into
+// which node 0 writes the endpoint, once for each other node, which read it; and a
+// file with the secret of the job's agents, for a user that gives none.
 const (
 	endpointFD     = process.LifelineFD + 1
-	turnsFD        = process.LifelineFD + 2
+	secretFD       = process.LifelineFD + 2
 	endpointRecord = 64 // bytes, padded with spaces
 	endpointWait   = 10 * time.Second
 )
@@ -39,55 +38,44 @@ func shareLocal(n int) (files func(index int) []*os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var turns *os.File // nil is /dev/null: without, lines may tear, nothing else
-	if fd, err := unix.MemfdCreate("gorun-turns", unix.MFD_CLOEXEC); err == nil {
-		turns = os.NewFile(uintptr(fd), "turns")
-		if _, err := turns.WriteString(rand.Text()); err != nil {
-			return nil, err
-		}
+	fd, err := unix.MemfdCreate("gorun-secret", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the secret of the local nodes: memfd_create: %w", err)
+	}
+	key := os.NewFile(uintptr(fd), "secret")
+	if _, err := key.WriteString(rand.Text()); err != nil {
+		return nil, fmt.Errorf("cannot make the secret of the local nodes: %w", err)
 	}
 	return func(index int) []*os.File {
 		if index == 0 {
-			return []*os.File{wr, turns}
+			return []*os.File{wr, key}
 		}
-		return []*os.File{rd, turns}
+		return []*os.File{rd, key}
 	}, nil
 }
 
-// openTurns opens the file of turns once more: a lock belongs to who has opened
-// the file, and what the keeper opened is all agents'. It returns nil without one.
-func openTurns() *os.File {
-	shared := os.NewFile(turnsFD, "turns")
+// localSecret reads the secret of the agents of this machine.
+func localSecret() ([]byte, error) {
+	shared := os.NewFile(secretFD, "secret")
 	defer shared.Close()
-	if info, err := shared.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", turnsFD), os.O_RDWR, 0)
+	text, err := io.ReadAll(io.NewSectionReader(shared, 0, secret.Max)) // its offset is all agents'
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("cannot read the secret of the local nodes: %w", err)
 	}
-	return own
-}
-
-// localSecret is what the agents of this machine have in common, nil without.
-func localSecret(turns *os.File) []byte {
-	if turns == nil {
-		return nil
-	}
-	text := make([]byte, secret.Max)
-	n, _ := turns.ReadAt(text, 0) // without, each agent is on its own
-	return text[:n]
+	return text, nil
 }
 
 // localNode places an agent of --local-nodes at 127.0.0.(1+index).
-func localNode(index, count int) *launch.LocalNode {
+func localNode(index, count int) (*launch.LocalNode, error) {
+	key, err := localSecret()
+	if err != nil {
+		return nil, err
+	}
 	_ = syscall.SetNonblock(endpointFD, true) // else a read has no deadline
 	pipe := os.NewFile(endpointFD, "endpoint")
-	turns := openTurns()
 	return &launch.LocalNode{
 		Index:  index,
-		Turns:  turns,
-		Secret: localSecret(turns),
+		Secret: key,
 		Addr:   fmt.Sprintf("127.0.%d.%d", (index+1)/256, (index+1)%256),
 		Announce: func(endpoint string) {
 			for range count - 1 {
@@ -108,5 +96,5 @@ func localNode(index, count int) *launch.LocalNode {
 			}
 			return strings.TrimSpace(string(b)), nil
 		},
-	}
+	}, nil
 }

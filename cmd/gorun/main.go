@@ -5,8 +5,4 @@ package main
 
 import "os"
 
-func main() {
-	code := run(os.Args[1:])
-	earlyTell(code)
-	os.Exit(code)
-}
+func main() { os.Exit(run(os.Args[1:])) }

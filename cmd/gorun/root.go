@@ -28,18 +28,13 @@ func run(args []string) int {
 	if err := secret.Forget(); err != nil {
 		fmt.Fprintf(os.Stderr, "gorun: warning: %v\n", err)
 	}
-	ws, killed, ended := earlyEnd()
 	switch {
-	case ended:
-		return exitCode(finishKeeper(ws, killed, args))
 	case len(args) > 0 && args[0] == agentCommand:
-		return exitCode(runStarted(args[1:]))
+		return exitCode(runAgent(args[1:]))
 	case len(args) > 0 && args[0] == "run":
 		return exitCode(runJob(programArgs(args[1:])))
 	case !isCommand(args):
 		return exitCode(runJob(args))
-	case stepBack():
-		return 0
 	}
 	root := newRoot()
 	root.DisableFlagParsing = strings.HasPrefix(args[0], "__complete") // the flags are a job's

@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -20,9 +19,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// gorun is two processes: the one that the user starts is the keeper, which
-// forks the agent (early.c) or starts this program again as the agent. Whichever
-// of the two is killed, the other one sees to it that nothing is left.
+// gorun is two processes: the keeper, which the user starts, starts this program
+// again as the agent. When one of the two is killed, the other one kills what is left.
 //
 // agentCommand is the first argument of an agent; the second is its index among
 // the agents of the machine and their number, "0/1" without --local-nodes; the
@@ -37,32 +35,8 @@ const selfPath = "/proc/self/exe"
 // cost the job. Workers still get the default.
 func survivePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
-// ears are an agent's: the signals that it takes. The runtime needs a while for
-// each, so they are opened beside everything else.
-type ears struct {
-	signals chan os.Signal
-	safe    chan struct{} // closed when a broken pipe is no longer fatal
-	open    chan struct{} // closed when all are taken
-}
-
-func openEars() *ears {
-	e := &ears{signals: make(chan os.Signal, 16), safe: make(chan struct{}), open: make(chan struct{})}
-	go func() { // ends by itself; runAgent waits for it
-		defer close(e.open)
-		survivePipes()
-		close(e.safe)
-		signal.Notify(e.signals, process.Forwarded()...)
-	}()
-	return e
-}
-
 // runJob is this process's part in the job that the arguments describe.
 func runJob(args []string) error {
-	lifeline, early := earlyAgent()
-	var ears *ears
-	if early {
-		ears = openEars()
-	}
 	raw, err := parseJob(args)
 	if err == nil {
 		err = mistaken(args, raw)
@@ -74,9 +48,6 @@ func runJob(args []string) error {
 		sp, err = raw.Resolve(os.LookupEnv)
 	}
 	switch {
-	case early && (err != nil || offline || got || sp.LocalNodes > 1):
-		stepBack() // the keeper says what is wrong, or starts several agents
-		return nil
 	case errors.Is(err, pflag.ErrHelp):
 		topic := "run"
 		if isCheck(args) || isEnv(args) {
@@ -91,8 +62,6 @@ func runJob(args []string) error {
 		return checkOffline(raw)
 	case got:
 		return tellEnv(raw)
-	case early:
-		return runAgent(launch.Options{Spec: sp, Scratch: launch.NewScratch(earlyTag()), Elsewhere: commandWith(args)}, lifeline, ears)
 	}
 	return runKeeper(sp, args)
 }
@@ -106,70 +75,69 @@ func unreported(sp spec.Spec, err error) error {
 	return err
 }
 
-// runStarted is an agent that a keeper has started: args are the keeper's, after
-// where this agent stands.
-func runStarted(args []string) error {
+// runAgent is one node's part in the job: args are those that the keeper adds,
+// then its own.
+func runAgent(args []string) error {
 	if len(args) < 2 {
 		return errNotKeeper
 	}
-	ears := openEars()
 	index, count, err := agentPlace(args[0])
 	if err != nil {
 		return err
 	}
-	raw, err := parseJob(args[2:])
-	if err != nil {
-		return &launch.UsageError{Err: err}
-	}
-	sp, err := raw.Resolve(os.LookupEnv)
-	if err != nil {
-		return &launch.UsageError{Err: err}
-	}
-	opts := launch.Options{Spec: sp, Scratch: launch.NewScratch(args[1]), Elsewhere: commandWith(args[2:])}
-	if count > 1 {
-		opts.Local = localNode(index, count)
-	}
-	return runAgent(opts, process.LifelineFD, ears)
-}
-
-// runAgent is one node's part in the job. It completes the options.
-func runAgent(opts launch.Options, lifeline int, ears *ears) error {
-	fail := func(err error) error {
-		if opts.Local != nil && opts.Local.Index > 0 {
-			return err
-		}
-		return unreported(opts.Spec, err)
-	}
-	life, err := process.OpenLifeline(lifeline)
-	if err != nil {
-		return fail(err)
-	}
-	defer life.Close()
-	dir, err := os.Getwd()
-	if err != nil {
-		return fail(fmt.Errorf("cannot find the working directory: %w", err))
-	}
-	var listening sync.WaitGroup
-	defer listening.Wait()
-	listening.Go(func() { // until then the keeper holds signals back
-		<-ears.open
-		life.Listens()
-	})
-	opts.Version, opts.Env, opts.Dir = version(), os.Environ(), dir
-	_ = os.Unsetenv(secret.Env) // whatever this process starts, it does not pass it on
-	opts.Stdin, opts.Stdout, opts.Stderr = os.Stdin, os.Stdout, os.Stderr
-	opts.TimerSlack = earlySlack()
-	opts.Signals, opts.Keeper = ears.signals, life.Lost()
-	opts.Self, opts.Probe = selfPath, []string{"gorun", probeCommand}
-	<-ears.safe
-	code, err := launch.Run(context.Background(), opts)
+	survivePipes()
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, process.Forwarded()...)
+	life, err := process.OpenLifeline(process.LifelineFD)
 	if err != nil {
 		return err
 	}
-	if code != 0 {
+	defer life.Close()
+	life.Listens() // until now the keeper held signals back
+	opts, err := agentOptions(args[2:])
+	if err != nil && index == 0 {
+		return unreported(opts.Spec, err)
+	}
+	if err != nil {
+		return err
+	}
+	opts.Signals, opts.Keeper = signals, life.Lost()
+	opts.Scratch = launch.NewScratch(args[1])
+	if count > 1 {
+		if opts.Local, err = localNode(index, count); err != nil {
+			return err
+		}
+	}
+	code, err := launch.Run(context.Background(), opts)
+	if err == nil && code != 0 {
 		return exitStatus(code)
 	}
-	return nil
+	return err
+}
+
+// agentOptions returns what the arguments and this process's environment and files
+// say; with an error, the Spec if it is known.
+func agentOptions(args []string) (launch.Options, error) {
+	raw, err := parseJob(args)
+	if err != nil {
+		return launch.Options{}, &launch.UsageError{Err: err}
+	}
+	sp, err := raw.Resolve(os.LookupEnv)
+	if err != nil {
+		return launch.Options{}, &launch.UsageError{Err: err}
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return launch.Options{Spec: sp}, fmt.Errorf("cannot find the working directory: %w", err)
+	}
+	env := os.Environ()
+	_ = os.Unsetenv(secret.Env) // the agent's children do not get it
+	return launch.Options{
+		Spec: sp, Version: version(), Env: env, Dir: dir,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Self: selfPath, Probe: []string{"gorun", probeCommand},
+		Elsewhere: commandWith(args),
+	}, nil
 }
 
 func agentPlace(s string) (index, count int, err error) {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/spec"
@@ -26,7 +25,7 @@ func TestVerdict(t *testing.T) {
 		{"success and a leftover", []process.Exit{{}}, stuck, 0},
 	}
 	for _, tt := range tests {
-		k := newKeeper(spec.Spec{}, time.Time{})
+		k := newKeeper(spec.Spec{})
 		for i, e := range tt.exits {
 			k.OnExit(i, e, 0)
 		}

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -50,7 +51,6 @@ type sink struct {
 	own      *os.File
 	terminal bool
 	lock     chan struct{} // held while writing; a channel, so that waiting can be given up
-	turn     *turn         // taken while writing; nil: no other process writes there
 }
 
 func newSink(f *os.File) (*sink, error) {
@@ -75,9 +75,9 @@ func newSink(f *os.File) (*sink, error) {
 	return s, nil
 }
 
-// write shows p in one piece, unless giveUp is closed while another writer is
-// in the way. Errors are dropped: when nobody reads the console any more
-// (`gorun ... | head`), the job goes on.
+// write shows p beside no other writer of this process, or drops it if giveUp is
+// closed while another writer is in the way. Errors are dropped: when nobody reads
+// the console any more (`gorun ... | head`), the job goes on.
 func (s *sink) write(p []byte, giveUp <-chan struct{}) {
 	select {
 	case s.lock <- struct{}{}:
@@ -88,37 +88,51 @@ func (s *sink) write(p []byte, giveUp <-chan struct{}) {
 			return
 		}
 	}
-	if s.turn == nil {
-		_, _ = s.own.Write(p)
-	} else if s.turn.take(giveUp) {
-		_, _ = s.own.Write(p)
-		s.turn.free()
-	}
+	_ = s.writeLines(p)
 	<-s.lock
 }
 
-// Print writes p to standard output in one piece.
+// maxWrite is PIPE_BUF of Linux: the kernel keeps a write of up to so many bytes to
+// a pipe in one piece beside those of other processes.
+const maxWrite = 4096
+
+// writeLines writes whole lines, as many at once as maxWrite has room for. A longer
+// line is one write, which another process's may tear in a pipe.
+func (s *sink) writeLines(p []byte) error {
+	for len(p) > 0 {
+		n := len(p)
+		if n > maxWrite {
+			n = bytes.LastIndexByte(p[:maxWrite], '\n') + 1
+		}
+		if n == 0 {
+			n = bytes.IndexByte(p, '\n') + 1
+		}
+		if n == 0 {
+			n = len(p)
+		}
+		if _, err := s.own.Write(p[:n]); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// Print writes p to standard output.
 func (c *Console) Print(p []byte) error {
-	_, err := said{sink: c.stdout}.Write(p)
+	_, err := c.stdout.Write(p)
 	return err
 }
 
-// Remarks returns standard error for what gorun itself says: each Write is in one
-// piece. Once hurry is closed it waits for no other process: one that was stopped
-// must not cost the last words.
-func (c *Console) Remarks(hurry <-chan struct{}) io.Writer { return said{c.stderr, hurry} }
+// Remarks returns standard error for what gorun itself says.
+func (c *Console) Remarks() io.Writer { return c.stderr }
 
-type said struct {
-	sink  *sink
-	hurry <-chan struct{}
-}
-
-func (w said) Write(p []byte) (int, error) {
-	s := w.sink
+// Write waits for the other writers of this process and writes p.
+func (s *sink) Write(p []byte) (int, error) {
 	s.lock <- struct{}{}
 	defer func() { <-s.lock }()
-	if s.turn != nil && s.turn.take(w.hurry) {
-		defer s.turn.free()
+	if err := s.writeLines(p); err != nil {
+		return 0, err
 	}
-	return s.own.Write(p)
+	return len(p), nil
 }

@@ -1,8 +1,11 @@
 package logs
 
 import (
+	"bufio"
+	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -52,5 +55,71 @@ func TestConsoleThatDoesNotRead(t *testing.T) {
 	}
 	if err := first.Close(); err == nil || !strings.Contains(err.Error(), "console") {
 		t.Errorf("first worker: %v", err)
+	}
+}
+
+// Lines of at most PIPE_BUF bytes stay whole beside those of other processes, which
+// have locks of their own.
+func TestLinesStayWholeBetweenProcesses(t *testing.T) {
+	for name, connect := range map[string]func() (r, w *os.File, err error){
+		"pipe":              openPipe,
+		"non-blocking pipe": os.Pipe,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w, err := connect()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			defer w.Close()
+			const processes, blocks, lines = 4, 50, 8
+			var wg sync.WaitGroup
+			for i := range processes {
+				c := newCapture(t, w, w)
+				line := strings.Repeat(fmt.Sprint(i), 900) + "\n" + strings.Repeat(fmt.Sprint(i), maxWrite-1) + "\n"
+				block := []byte(strings.Repeat(line, lines/2)) // more than a pipe takes in one piece
+				for _, write := range []func(){
+					func() { c.stdout.write(block, nil) },
+					func() { _, _ = c.Remarks().Write(block) },
+					func() { _ = c.Print(block) },
+				} {
+					wg.Go(func() {
+						for range blocks {
+							write()
+						}
+					})
+				}
+			}
+			in := bufio.NewReader(r)
+			for range processes * 3 * blocks * lines {
+				text, err := in.ReadString('\n')
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = strings.TrimSuffix(text, "\n")
+				if n := len(text); n != 900 && n != maxWrite-1 || strings.Trim(text, text[:1]) != "" {
+					t.Fatalf("torn: %d bytes, %.20q", n, strings.Trim(text, text[:1]))
+				}
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// What is longer than a pipe takes in one piece, with or without lines, comes whole
+// and in order.
+func TestLongLinesComeInOrder(t *testing.T) {
+	for _, text := range []string{
+		strings.Repeat("x", 3*maxWrite),
+		strings.Repeat("x", maxWrite) + "\n" + strings.Repeat("y", 2*maxWrite) + "\nz",
+		strings.Repeat("short\n", maxWrite) + strings.Repeat("z", maxWrite+1),
+	} {
+		c := captureFiles(t)
+		if err := c.Print([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, c.out.Name()); got != text {
+			t.Errorf("%d bytes of %d came", len(got), len(text))
+		}
 	}
 }

@@ -8,8 +8,9 @@
 //   - A stream that nothing is to be done with is inherited: no copy, no
 //     goroutine, no delay.
 //   - What is passed through is passed at once and byte for byte.
-//   - What is written to the console at once stays in one piece, beside other
-//     processes too that take turns (TakeTurns).
+//   - What is written to the console at once stays in one piece. Beside other
+//     processes that write to the same pipe, each line does that has at most 4096
+//     bytes (PIPE_BUF).
 //   - The child's ends are in blocking mode, as every program expects.
 //   - Memory is bounded, whatever a worker prints.
 //   - The end of standard error is known for every worker, however it is

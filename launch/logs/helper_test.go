@@ -47,14 +47,6 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "size %dx%d\n", size.Col, size.Row)
 		}
 		os.Exit(0)
-	case "turn": // has the turn and does not give it back
-		f, err := os.OpenFile(arg, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			panic(err)
-		}
-		(&turn{file: f, lock: make(chan struct{}, 1)}).take(nil)
-		fmt.Fprintln(os.Stderr, "mine")
-		time.Sleep(time.Minute) // sleep: until it is killed
 	default:
 		panic("unknown helper mode " + mode)
 	}

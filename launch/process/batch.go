@@ -4,9 +4,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // starters is the number of threads that start processes: each waits for the
@@ -66,9 +63,6 @@ func (t *Table) starter() {
 			if first {
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread() // after Close the runtime may have it
-				if t.slack > 0 {               // children get that of their thread
-					_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(t.slack), 0, 0, 0)
-				}
 			}
 			b.done()
 		case <-t.quit:
@@ -76,10 +70,6 @@ func (t *Table) starter() {
 		}
 	}
 }
-
-// TimerSlack is what children start with (PR_SET_TIMERSLACK of prctl(2)) where this
-// process has another; 0 is its own. Call it before the first start.
-func (t *Table) TimerSlack(d time.Duration) { t.slack = d }
 
 // run has the starters do the batch. The lock is held, so they have nothing else
 // to do, and Close waits.

@@ -235,13 +235,6 @@ func play(mode string) int {
 		return playPID1()
 	case "keeper":
 		return playKeeper(arg)
-	case "finish": // is the keeper of an agent that ended with code 7
-		k := Keeper{OnExit: func(i int, e Exit, killed int) {
-			fmt.Printf("agent %d %v, killed %v\n", i, e, killed > 0)
-		}}
-		if err := k.Finish(context.Background(), syscall.WaitStatus(7<<8), 0); err != nil {
-			return fail(err)
-		}
 	case "agent":
 		return playAgent(arg)
 	default:

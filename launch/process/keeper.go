@@ -99,23 +99,6 @@ func newLifeline() (theirs, ours *os.File, err error) {
 // say that they take them.
 const listenTimeout = 2 * time.Second
 
-// Finish is the end of Run in a process whose only agent was forked from it
-// before it had a table, and has ended, as ws says: every child that this process
-// has is what the agent left; killed of them have been sent SIGKILL already.
-func (k *Keeper) Finish(ctx context.Context, ws syscall.WaitStatus, killed int) error {
-	e := exitOf(ws, time.Now())
-	table, err := open(true)
-	more := 0
-	if err == nil {
-		defer table.Close()
-		more, err = table.Stop(ctx, StopOptions{})
-	}
-	if k.OnExit != nil {
-		k.OnExit(0, e, killed+more)
-	}
-	return err
-}
-
 // watch returns when all agents have ended and their leftovers with them. listen
 // is closed when all take signals.
 func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process, listen <-chan struct{}) error {

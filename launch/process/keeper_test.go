@@ -110,22 +110,6 @@ func TestKeeperForwardsOnce(t *testing.T) {
 	b.exit(keeper)
 }
 
-// Children that were there before are what the agent left.
-func TestKeeperFinish(t *testing.T) {
-	b := newBench(t)
-	up := t.TempDir() + "/up"
-	keeper := b.start(shellThen(fmt.Sprintf(
-		`sh -c 'trap "" TERM; echo > %[1]s; sleep 1000; :' & until [ -e %[1]s ]; do sleep 0.01; done;`, up), "finish"))
-	b.expect("agent 0 exited with code 7, killed true")
-	b.nothingLeftBut(keeper)
-	if e := b.exit(keeper); !e.Success() {
-		t.Error(e)
-	}
-
-	b.start(shellThen("", "finish")) // nothing is left
-	b.expect("agent 0 exited with code 7, killed false")
-}
-
 // The keeper within this process: a cancelled context, a failed start.
 func TestKeeperRun(t *testing.T) {
 	signals := make(chan os.Signal, 1)

@@ -23,7 +23,6 @@ type Table struct {
 	sigchld chan os.Signal
 	parent  chan struct{} // closed once there may be children
 	batches chan *batch   // for the starters
-	slack   time.Duration // of timers, for children; 0: inherited
 	quit    chan struct{} // closed by Close
 	running sync.WaitGroup
 
@@ -37,10 +36,7 @@ type Table struct {
 // Open makes this process the reaper of all its descendants and starts to
 // collect their ends, until Close. It marks every descriptor above 2 that this
 // process has (an inherited one too) close-on-exec.
-func Open() (*Table, error) { return open(false) }
-
-// open is Open; with claim, the children that are there are leftovers too.
-func open(claim bool) (*Table, error) {
+func Open() (*Table, error) {
 	t := &Table{
 		self:      os.Getpid(),
 		sigchld:   make(chan os.Signal, 1),
@@ -61,9 +57,7 @@ func open(claim bool) (*Table, error) {
 		return fail(fmt.Errorf("prctl(PR_SET_CHILD_SUBREAPER): %w", err))
 	}
 	closeOnExec()
-	if claim {
-		close(t.parent)
-	} else if !childless() {
+	if !childless() {
 		close(t.parent)
 		children, err := t.fs.children(t.self)
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,24 +15,23 @@ import (
 
 const patience = 20 * time.Second
 
-// TestEarly tests gorun as the Makefile builds it; a test binary never forks.
-// What it shares with the other build is tested in package e2e.
-func TestEarly(t *testing.T) {
-	bin := filepath.Join(t.TempDir(), "gorun")
-	out, err := exec.Command("go", "build", "-tags", "grpcnotrace,earlyfork", "-o", bin, ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+// TestMain makes this binary gorun where it is started by that name, as its own
+// keeper starts an agent, and an agent its probes.
+func TestMain(m *testing.M) {
+	if os.Args[0] == "gorun" {
+		os.Exit(run(os.Args[1:]))
 	}
-	t.Run("ends", func(t *testing.T) { earlyEnds(t, bin) })
-	t.Run("starts nothing", func(t *testing.T) { startsNothing(t, bin) })
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		for _, who := range []string{"keeper", "agent"} {
-			t.Run(fmt.Sprintf("%v to %s", sig, who), func(t *testing.T) { earlySignal(t, bin, who, sig) })
-		}
-	}
+	os.Exit(m.Run())
 }
 
-func earlyEnds(t *testing.T, bin string) {
+// gorun returns the command line of this binary as gorun.
+func gorun(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, selfPath, args...)
+	cmd.Args[0] = "gorun"
+	return cmd
+}
+
+func TestExitCodes(t *testing.T) {
 	job := func(script string, flags ...string) []string {
 		return append(flags, "--no-python", "/bin/sh", "-c", script)
 	}
@@ -44,7 +42,7 @@ func earlyEnds(t *testing.T, bin string) {
 	}{
 		{job("exit 0"), 0, ""},
 		{job("exit 7", "run", "--standalone"), 7, "Root Cause"},
-		{job("exit 0", "--local-nodes", "2"), 0, ""}, // the agents of --local-nodes start late
+		{job("exit 0", "--local-nodes", "2"), 0, ""},
 		{[]string{"--no-python", "/no/such/program"}, 2, "no such program"},
 		{[]string{"--no-such-flag"}, 2, "unknown flag"},
 		{[]string{"--help"}, 0, "--rdzv-id"},
@@ -64,7 +62,7 @@ func earlyEnds(t *testing.T, bin string) {
 	}
 	for _, tt := range tests {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		cmd := exec.CommandContext(ctx, bin, tt.args...)
+		cmd := gorun(ctx, tt.args...)
 		out, _ := cmd.CombinedOutput()
 		cancel()
 		if code := cmd.ProcessState.ExitCode(); code != tt.code || tt.says != "" && strings.Count(string(out), tt.says) != 1 {
@@ -73,13 +71,12 @@ func earlyEnds(t *testing.T, bin string) {
 	}
 }
 
-// startsNothing tests that what starts no worker leaves no file, whatever the flags
-// of the job are.
-func startsNothing(t *testing.T, bin string) {
+// What starts no worker leaves no file, whatever the flags of the job are.
+func TestNoWorkerNoFile(t *testing.T) {
 	for _, first := range []string{"check", "env", "--dry-run"} {
 		dir := t.TempDir()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		cmd := exec.CommandContext(ctx, bin, first, "-t", "3", "-r", "3", "--log-dir", "logs", "--max-restarts", "2", "/bin/true")
+		cmd := gorun(ctx, first, "-t", "3", "-r", "3", "--log-dir", "logs", "--max-restarts", "2", "/bin/true")
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		cancel()
@@ -90,9 +87,18 @@ func startsNothing(t *testing.T, bin string) {
 	}
 }
 
-// earlySignal: whichever process is ended, in whatever way, nothing is left. The
-// pipe of standard error says so: it ends with the last process that has it.
-func earlySignal(t *testing.T, bin, who string, sig syscall.Signal) {
+// Whichever of keeper and agent is ended, in whatever way, nothing is left.
+func TestNothingIsLeft(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		for _, who := range []string{"keeper", "agent"} {
+			t.Run(fmt.Sprintf("%v to %s", sig, who), func(t *testing.T) { end(t, who, sig) })
+		}
+	}
+}
+
+// end sends a signal to one of the two processes. The pipe of standard error ends
+// with the last process that has it.
+func end(t *testing.T, who string, sig syscall.Signal) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +106,7 @@ func earlySignal(t *testing.T, bin, who string, sig syscall.Signal) {
 	defer r.Close()
 	r.SetReadDeadline(time.Now().Add(patience))
 	script := `(trap "" TERM INT HUP; setsid sleep 1000 >&2 &); echo agent $PPID >&2; sleep 1000; :`
-	cmd := exec.Command(bin, "--shutdown-timeout", "0", "--no-python", "/bin/sh", "-c", script)
+	cmd := gorun(t.Context(), "--shutdown-timeout", "0", "--no-python", "/bin/sh", "-c", script)
 	cmd.Stderr = w
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

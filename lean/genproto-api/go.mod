@@ -1,3 +1,0 @@
-module google.golang.org/genproto/googleapis/api
-
-go 1.26

@@ -1,3 +1,0 @@
-module github.com/grpc-ecosystem/grpc-gateway/v2
-
-go 1.26
