@@ -104,7 +104,7 @@ func TestAskedEnvironment(t *testing.T) {
 	}
 	agents := j.pair([2][]string{{"GONE=1", "MY_A=1", "MY_B=2"}, {"GONE=2", "GONE_TOO=3"}}, [2][]string{
 		{"--role", "ps", "-x", "MY_*", "-x", "BOTH=flag", "-x", "role=ps:OMP_NUM_THREADS=3"},
-		{"--role", "trainer", "--env-file", file, "--unset", "GONE*", "-x", "127.0.0.1:ONLY=first, and alone", "-x", "node=1:NODE=one"},
+		{"--role", "trainer", "--env-file", file, "--unset", "GONE*", "-x", "node=0:ONLY=first, and alone", "-x", "node=1:NODE=one"},
 	}, printEnv...)
 	j.end(patience, 0, agents...)
 	for rank, want := range []map[string]string{
@@ -131,7 +131,7 @@ func TestAskedEnvironmentAlone(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")
 	j.env = []string{"GONE=1"}
-	j.end(patience, 0, j.run("alone", with(printEnv, "-x", "HERE=1", "--unset", "GONE", "-x", "node=0:ZERO=0", "-x", "elsewhere:NOT=1")...))
+	j.end(patience, 0, j.run("alone", with(printEnv, "-x", "HERE=1", "--unset", "GONE", "-x", "node=0:ZERO=0", "-x", "node=1:NOT=1")...))
 	env := j.environ(0)
 	if _, set := env["GONE"]; set || env["HERE"] != "1" || env["ZERO"] != "0" || env["NOT"] != "" {
 		t.Errorf("HERE=%q ZERO=%q NOT=%q, GONE is set: %v", env["HERE"], env["ZERO"], env["NOT"], set)
@@ -152,6 +152,7 @@ func TestEnvironmentErrors(t *testing.T) {
 		"no file":         {[]string{"--env-file", file + "x"}, "--env-file " + file + "x: no such file"},
 		"gorun's own":     {[]string{"-x", "RANK=5"}, "RANK is gorun's own"},
 		"no name":         {[]string{"-x", "A B=1"}, "is not the name of a variable"},
+		"a host":          {[]string{"-x", "node1:A=1"}, "-x node1:A: a host or an address names no node here"},
 		"no such policy":  {[]string{"--env-conflict", "last"}, "first or error"},
 		"no such threads": {[]string{"--omp", "many"}, "neither cores nor torchrun"},
 		"a value to lose": {[]string{"--unset", "A=1"}, "without a value"},

@@ -16,9 +16,9 @@ type Ask struct {
 	At    string // the argument without its value, or "job.env:3"
 }
 
-// weight orders what is asked of one variable of one node: -x and --unset count
-// over an env file, then the closer target, then a name in full over a pattern,
-// then -x over --unset.
+// weight orders what is asked of one variable of one node, the closest first: -x
+// and --unset count over an env file, then node= over role= over all nodes, then a
+// name over a pattern, then -x over --unset. Of two of one weight the later counts.
 func (a *Ask) weight() int {
 	w := 4 * a.To.weight()
 	if a.Kind != FromEnvFile {

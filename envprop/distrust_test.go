@@ -19,7 +19,7 @@ func TestUntrustedNodes(t *testing.T) {
 		says            string
 	}{
 		"-x":                {fake{x: []string{"LD_PRELOAD=/evil.so", "SEED=1"}}, []string{"LD_PRELOAD", "SEED"}, "1", "/evil.so+1", "-x LD_PRELOAD of n0.cluster is left out"},
-		"-x for one":        {fake{x: []string{"n1:BROWSER=sh"}}, []string{"BROWSER"}, "", "sh", "-x n1:BROWSER of n0.cluster"},
+		"-x for one":        {fake{x: []string{"node=1:BROWSER=sh"}}, []string{"BROWSER"}, "", "sh", "-x node=1:BROWSER of n0.cluster"},
 		"-x for a rank":     {fake{x: []string{"node=1:NODE_OPTIONS=-r x"}}, []string{"NODE_OPTIONS"}, "", "-r x", "-x node=1:NODE_OPTIONS"},
 		"a pattern":         {fake{env: []string{"PYTHONWARNINGS=evil", "MY=1"}, x: []string{"PYTHONW*", "M*"}}, []string{"PYTHONWARNINGS", "MY"}, "1", "1+evil", "-x PYTHONW*"},
 		"env file":          {fake{file: "PATH=/evil\nSEED=1\n"}, []string{"PATH", "SEED"}, "/bin+1", "/evil+1", "job.env:1 of n0.cluster"},

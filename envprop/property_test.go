@@ -38,7 +38,7 @@ func draw(r *rand.Rand) []fake {
 		}
 		return n + "=" + pick("", "1", "2")
 	}
-	to := func() string { return pick("", "", "", "n0:", "node=1:", "role=ps:", "10.0.0.2:", "n77:") }
+	to := func() string { return pick("", "", "", "node=0:", "node=1:", "role=ps:", "node=77:") }
 	nodes := make([]fake, 1+r.IntN(5))
 	for i := range nodes {
 		nodes[i] = fake{

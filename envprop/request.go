@@ -35,8 +35,8 @@ type Request struct {
 //	-x NAME=value
 //	-x 'NCCL_*'           this node's values of all that match, but what names one
 //	                      machine, a rank's devices or a credential
-//	-x node1:NAME=value   for one node: by host name, address or (node=0:) group rank
-//	-x role=ps:NAME=value
+//	-x node=0:NAME=value  for the node of a group rank
+//	-x role=ps:NAME=value for the nodes of a role
 //	--unset NAME          also with a pattern or a target
 //
 // A variable that looks like a credential leaves the node only when -x names it

@@ -19,11 +19,6 @@ func TestParseFlag(t *testing.T) {
 		{"NAME=", Target{}, "NAME", "", true},
 		{"NAME=a=b:c", Target{}, "NAME", "a=b:c", true},
 		{"NCCL_*", Target{}, "NCCL_*", "", false},
-		{"node1:NCCL_SOCKET_IFNAME=eth1", Target{ByHost, "node1"}, "NCCL_SOCKET_IFNAME", "eth1", true},
-		{"Node1.Cluster.:A", Target{ByHost, "node1.cluster"}, "A", "", false},
-		{"10.0.0.1:A=x:y", Target{ByHost, "10.0.0.1"}, "A", "x:y", true},
-		{"[fd00::1]:A=1", Target{ByHost, "fd00::1"}, "A", "1", true},
-		{"fd00:0::1:A=1", Target{ByHost, "fd00::1"}, "A", "1", true},
 		{"node=0:A=1", Target{ByNode, "0"}, "A", "1", true},
 		{"role=ps:OMP_NUM_THREADS=8", Target{ByRole, "ps"}, "OMP_NUM_THREADS", "8", true},
 		{"role=ps:A=x:y=z", Target{ByRole, "ps"}, "A", "x:y=z", true},
@@ -45,12 +40,18 @@ func TestParseFlag(t *testing.T) {
 		"RANK=3":                            "RANK is gorun's own",
 		"GORUN_SECRET":                      "GORUN_SECRET is gorun's own",
 		"GORUN_INTERNAL_X=1":                "gorun's own",
-		"node1:MASTER_ADDR=1":               "MASTER_ADDR is gorun's own",
+		"node=1:MASTER_ADDR=1":              "MASTER_ADDR is gorun's own",
+		"node1:A=1":                         "-x node1:A: a host or an address names no node here: write node=I:",
+		"10.0.0.1:A=x:y":                    "-x 10.0.0.1:A: a host or an address",
+		"[fd00::1]:A":                       "a host or an address",
+		"role=ps:node=1:A=1":                "one target",
+		"node=1:role=ps:A=1":                "one target",
+		"role=ps:node1:A=1":                 "one target",
 		"role=ps":                           "role=0:NAME=value",
 		"role=:A=1":                         "names no node",
 		"node=x:A=1":                        "a node's group rank is expected",
 		"node=01:A=1":                       "a node's group rank is expected",
-		":A=1":                              "names no node",
+		":A=1":                              "a host or an address",
 		"A=x\x00y":                          "zero byte",
 		"A=" + strings.Repeat("x", 200_000): "bytes with its value",
 		strings.Repeat("A", 300):            "at most 256",
@@ -60,7 +61,7 @@ func TestParseFlag(t *testing.T) {
 			t.Errorf("%.40q: %v; want %q", arg, err, want)
 		}
 	}
-	for arg, want := range map[string]string{"A=1": "without a value", "*": "take PATH", "?ATH": "take PATH", "node1:*": "take PATH"} {
+	for arg, want := range map[string]string{"A=1": "without a value", "*": "take PATH", "?ATH": "take PATH", "node=1:*": "take PATH", "node1:A": "a host or an address"} {
 		if _, _, err := parseFlag(FromUnset, arg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--unset %s: %v; want %q", arg, err, want)
 		}
@@ -72,7 +73,7 @@ func TestParseFlag(t *testing.T) {
 
 // An error never shows what was to be the value.
 func TestFlagErrorsHideValues(t *testing.T) {
-	for _, arg := range []string{"RANK=hush", "A B=hush", "NCCL_*=hush", "role=ps:A B=hush", "node=x:HF_TOKEN=hush", "A=hush\x00", "=hush", "node=0:RANK=hush:hush"} {
+	for _, arg := range []string{"RANK=hush", "A B=hush", "NCCL_*=hush", "role=ps:A B=hush", "node=x:HF_TOKEN=hush", "A=hush\x00", "=hush", "node=0:RANK=hush:hush", "node1:A=hush", "role=ps:node1:A=hush", "node=1:role=ps:A=hush"} {
 		for _, kind := range []Kind{FromFlag, FromUnset} {
 			_, _, err := parseFlag(kind, arg)
 			if err == nil || strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "\n") {
@@ -111,7 +112,7 @@ func TestNewRequest(t *testing.T) {
 		},
 		{"nothing matches", Options{X: []string{"XX*"}}, nil, []string{"no variable of this node matches"}},
 		{"of one machine", Options{X: []string{"PATH"}}, []string{"PATH=/bin"}, []string{"every node gets this one value, though it names one machine"}},
-		{"of one machine, for one", Options{X: []string{"node1:PATH"}}, []string{"PATH=/bin"}, nil},
+		{"of one machine, for one", Options{X: []string{"node=1:PATH"}}, []string{"PATH=/bin"}, nil},
 		{"with a password within", Options{X: []string{"PROXY_URL"}}, []string{"PROXY_URL=http://***@h"}, nil},
 		{
 			"a file",
@@ -126,7 +127,7 @@ func TestNewRequest(t *testing.T) {
 			[]string{"AWS_REGION of a.env:2 stays on this node, as it looks like a credential: add -x AWS_REGION"},
 		},
 		{"named, it goes", Options{X: []string{"X_KEY"}, Files: []EnvFile{{"a.env", []byte("X_KEY=hush")}}}, []string{"X_KEY=(hidden)"}, nil},
-		{"unset", Options{Unset: []string{"MINE", "node1:NCCL_*"}}, []string{"MINE=", "NCCL_*="}, nil},
+		{"unset", Options{Unset: []string{"MINE", "node=1:NCCL_*"}}, []string{"MINE=", "NCCL_*="}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := NewRequest(c.o, env)
@@ -187,7 +188,7 @@ func TestKeepIsForTheOwnWorkers(t *testing.T) {
 }
 
 func FuzzFlag(f *testing.F) {
-	for _, s := range []string{"A", "A=b", "node1:A=b", "role=ps:A", "node=0:NCCL_*", "[::1]:A=1", "NCCL_[a-z]*", "=", ":"} {
+	for _, s := range []string{"A", "A=b", "node1:A=b", "role=ps:A", "node=0:NCCL_*", "role=a:node=1:A=1", "NCCL_[a-z]*", "=", ":"} {
 		f.Add(s, true)
 	}
 	f.Fuzz(func(t *testing.T, arg string, set bool) {

@@ -143,15 +143,13 @@ func TestUnify(t *testing.T) {
 		{"a pattern leaves nodes their own", []fake{{env: []string{"NCCL_SOCKET_IFNAME=a"}, x: []string{"NCCL_*"}}, env("NCCL_SOCKET_IFNAME=b"), env()}, "NCCL_SOCKET_IFNAME", []string{"a", "b", "a"}, "-x, - -x", ""},
 		{"a name in full does not", []fake{{env: []string{"NCCL_SOCKET_IFNAME=a"}, x: []string{"NCCL_SOCKET_IFNAME"}}, env("NCCL_SOCKET_IFNAME=b")}, "NCCL_SOCKET_IFNAME", []string{"a", "a"}, "-x, -x", ""},
 		{"the later of two", []fake{{x: []string{"MINE=1", "MINE=2"}}, env()}, "MINE", []string{"2", "2"}, "-x, -x", ""},
-		{"by host", []fake{{x: []string{"n1:NCCL_SOCKET_IFNAME=a"}}, env(), env()}, "NCCL_SOCKET_IFNAME", []string{"", "a", ""}, "- -x, -", ""},
-		{"by full host name", []fake{{x: []string{"N1.Cluster:MINE=a"}}, env(), env()}, "MINE", []string{"", "a", ""}, "- -x, -", ""},
-		{"by address", []fake{{x: []string{"10.0.0.3:MINE=a"}}, env(), env()}, "MINE", []string{"", "", "a"}, "- - -x", ""},
+		{"by group rank, where nodes may differ", []fake{{x: []string{"node=1:NCCL_SOCKET_IFNAME=a"}}, env(), env()}, "NCCL_SOCKET_IFNAME", []string{"", "a", ""}, "- -x, -", ""},
 		{"by group rank", []fake{{x: []string{"node=1:MINE=a"}}, env(), env()}, "MINE", []string{"", "a", ""}, "- -x, -", ""},
 		{"by role", []fake{{x: []string{"role=ps:OMP_NUM_THREADS=8"}}, {role: "ps"}, {role: "ps"}}, "OMP_NUM_THREADS", []string{"", "8", "8"}, "- -x, -x", ""},
-		{"a node over a role over all", []fake{{x: []string{"n2:MINE=c", "role=ps:MINE=b", "MINE=a"}}, {role: "ps"}, {role: "ps"}}, "MINE", []string{"a", "b", "c"}, "-x, -x, -x", ""},
+		{"a node over a role over all", []fake{{x: []string{"node=2:MINE=c", "role=ps:MINE=b", "MINE=a"}}, {role: "ps"}, {role: "ps"}}, "MINE", []string{"a", "b", "c"}, "-x, -x, -x", ""},
 		{
 			"one node alone, where all must agree",
-			[]fake{{env: []string{"NCCL_ALGO=Ring"}, x: []string{"n1:NCCL_ALGO=Tree"}}, env()},
+			[]fake{{env: []string{"NCCL_ALGO=Ring"}, x: []string{"node=1:NCCL_ALGO=Tree"}}, env()},
 			"NCCL_ALGO",
 			[]string{"Ring", "Tree"},
 			"- -x", "NCCL_ALGO: Ring on node 0, Tree on node 1",
@@ -163,7 +161,7 @@ func TestUnify(t *testing.T) {
 		{"unset all of them but one", []fake{{unset: []string{"NCCL_*"}, x: []string{"NCCL_ALGO=Ring"}}, env("NCCL_ALGO=Tree")}, "NCCL_ALGO", []string{"Ring", "Ring"}, "-x, -x", ""},
 		{"all of them but one", []fake{{env: []string{"NCCL_ALGO=Ring"}, x: []string{"NCCL_*"}, unset: []string{"NCCL_ALGO"}}, env("NCCL_ALGO=Tree")}, "NCCL_ALGO", []string{"", ""}, "--unset, --unset", ""},
 		{"unset over env file", []fake{{file: "MINE=f", unset: []string{"MINE"}}, env("MINE=1")}, "MINE", []string{"", ""}, "--unset, --unset", ""},
-		{"unset on one node", []fake{{unset: []string{"n1:MINE"}}, env("MINE=1"), env("MINE=1")}, "MINE", []string{"", "", "1"}, "- --unset, -", ""},
+		{"unset on one node", []fake{{unset: []string{"node=1:MINE"}}, env("MINE=1"), env("MINE=1")}, "MINE", []string{"", "", "1"}, "- --unset, -", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := Unify(reports(t, c.nodes), Policy{})
@@ -213,7 +211,7 @@ func TestConflict(t *testing.T) {
 		{"should agree", []fake{env("UCX_IB_SL=1"), env()}, false, false, false, false},
 		{"costs clarity only", []fake{env("TORCH_NCCL_BLOCKING_WAIT=1"), env()}, false, false, false, false},
 		{"left by a file", []fake{env(), {conf: "NCCL_ALGO=Ring"}}, true, true, true, false},
-		{"left at the user's word", []fake{{x: []string{"n0:NCCL_ALGO=Ring"}}, env()}, true, true, true, false},
+		{"left at the user's word", []fake{{x: []string{"node=0:NCCL_ALGO=Ring"}}, env()}, true, true, true, false},
 		{"suspicious", []fake{env("NCCL_P2P_DISABLE=1"), env()}, false, false, true, false},
 		{"asked", []fake{{x: []string{"NCCL_ALGO=Ring"}}, {x: []string{"NCCL_ALGO=Tree"}}}, false, true, false, true},
 		{"asked, not governed", []fake{{x: []string{"MINE=Ring"}}, {x: []string{"MINE=Tree"}}}, false, false, false, true},
@@ -237,7 +235,7 @@ func TestConflict(t *testing.T) {
 }
 
 func TestChosen(t *testing.T) {
-	nodes := []fake{env("NCCL_SOCKET_IFNAME=a"), env(), {x: []string{"n2:NCCL_SOCKET_IFNAME=x"}}}
+	nodes := []fake{env("NCCL_SOCKET_IFNAME=a"), env(), {x: []string{"node=2:NCCL_SOCKET_IFNAME=x"}}}
 	for _, asked := range []bool{false, true} {
 		var chosen [][]Chosen
 		for i := range nodes {
@@ -266,12 +264,12 @@ func TestChosen(t *testing.T) {
 }
 
 func TestNotes(t *testing.T) {
-	nodes := []fake{{x: []string{"n9999:MINE=1", "role=ps:MINE=1"}, unset: []string{"NCCL_PROTO"}}, {x: []string{"n9999:MINE=1"}}}
+	nodes := []fake{{x: []string{"node=9999:MINE=1", "role=ps:MINE=1"}, unset: []string{"NCCL_PROTO"}}, {x: []string{"node=9999:MINE=1"}}}
 	for range 100 {
 		nodes = append(nodes, fake{conf: "NCCL_PROTO=LL"})
 	}
 	d := Unify(reports(t, nodes), Policy{})
-	want := []string{"-x n9999:MINE: no node of this job", "-x role=ps:MINE: no node", "NCCL_PROTO: /etc/nccl.conf on n2.cluster and 99 nodes more sets it"}
+	want := []string{"-x node=9999:MINE: no node of this job", "-x role=ps:MINE: no node", "NCCL_PROTO: /etc/nccl.conf on n2.cluster and 99 nodes more sets it"}
 	if len(d.Notes) != len(want) {
 		t.Fatalf("%q", d.Notes)
 	}
@@ -303,7 +301,7 @@ func TestAThousandNodes(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = fake{
 			env:  []string{"NCCL_ALGO=Ring", "NCCL_DEBUG=WARN", fmt.Sprintf("NCCL_SOCKET_IFNAME=eth%d", i%7), fmt.Sprintf("NCCL_NTHREADS=%d", i), "SEED=1"},
-			x:    []string{"SEED", "NCCL_DEBUG=INFO", "role=ps:MINE=1", "node=999:MINE=2", "n500:MINE=3"},
+			x:    []string{"SEED", "NCCL_DEBUG=INFO", "role=ps:MINE=1", "node=999:MINE=2", "node=500:MINE=3"},
 			role: []string{"worker", "ps"}[i%2],
 		}
 	}
@@ -346,7 +344,7 @@ func BenchmarkUnify(b *testing.B) {
 				for k := range 40 {
 					nodes[i].env = append(nodes[i].env, fmt.Sprintf("NCCL_V%d=%d", k, k))
 				}
-				nodes[i].x = []string{"NCCL_V1*", "MINE=1", "n3:MINE=2"}
+				nodes[i].x = []string{"NCCL_V1*", "MINE=1", "node=3:MINE=2"}
 			}
 			list := reports(b, nodes)
 			for b.Loop() {

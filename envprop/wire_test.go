@@ -11,7 +11,7 @@ import (
 func TestReportTravels(t *testing.T) {
 	r := fake{
 		env:  []string{"NCCL_ALGO=Ring", "HF_TOKEN=hush", "NCCL_TOPO_FILE=/x\xff", "HOME=/home", "CUDA_VISIBLE_DEVICES=1", "MINE=1", "NCCL_PSK=hush"},
-		conf: "NCCL_ALGO=Tree\nNCCL_PROTO=LL\nMY_KEY=hush\nNCCL_TOPO_FILE=/y", x: []string{"HF_TOKEN", "n1:MINE"}, unset: []string{"FOO_*"}, file: "A=1\nB_KEY=hush",
+		conf: "NCCL_ALGO=Tree\nNCCL_PROTO=LL\nMY_KEY=hush\nNCCL_TOPO_FILE=/y", x: []string{"HF_TOKEN", "node=1:MINE"}, unset: []string{"FOO_*"}, file: "A=1\nB_KEY=hush",
 	}.report(t, 0)
 	var own []string
 	for _, o := range r.Own {
@@ -104,7 +104,7 @@ func TestAssignmentTravels(t *testing.T) {
 }
 
 func FuzzDecodeReport(f *testing.F) {
-	for _, n := range []fake{{}, {env: []string{"NCCL_ALGO=1", "X_KEY=1"}, x: []string{"X_KEY", "n1:NCCL_*"}, unset: []string{"A*"}, file: "A=1"}} {
+	for _, n := range []fake{{}, {env: []string{"NCCL_ALGO=1", "X_KEY=1"}, x: []string{"X_KEY", "node=1:NCCL_*"}, unset: []string{"A*"}, file: "A=1"}} {
 		b, err := n.report(f, 1).Encode()
 		if err != nil {
 			f.Fatal(err)

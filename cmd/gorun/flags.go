@@ -69,7 +69,7 @@ func runFlags() []flagGroup {
 			{name: "gpu-release-timeout", arg: "SECONDS", usage: "how long a stop waits until the workers' GPUs are free; 0: not at all (default 50)", own: true},
 		}},
 		{"Environment", []runFlag{
-			{name: "export", short: "x", arg: "NAME[=VALUE]", usage: "give every node's workers this value, or this node's; also 'NCCL_*', HOST:NAME, node=0:NAME, role=R:NAME", own: true, many: true},
+			{name: "export", short: "x", arg: "NAME[=VALUE]", usage: "give every node's workers this value, or this node's; also 'NCCL_*'; node=I:NAME and role=R:NAME for some nodes", own: true, many: true},
 			{name: "env-file", arg: "FILE", usage: "likewise for the NAME=VALUE lines of a file", own: true, many: true},
 			{name: "unset", arg: "NAME", usage: "take it away from every node's workers", own: true, many: true},
 			{name: "env-conflict", arg: "first|error", usage: "variables that must agree and do not: all get what the first node has, or the job is refused (default first)", own: true},

@@ -99,7 +99,7 @@ func TestOneEnvironment(t *testing.T) {
 			env: [2][]string{{"NCCL_SOCKET_IFNAME=eth0"}, {"NCCL_SOCKET_IFNAME=eth1"}},
 		},
 		"for one node": {
-			asks: [2]envprop.Options{{X: []string{"node1:NCCL_SOCKET_IFNAME=eth1"}}},
+			asks: [2]envprop.Options{{X: []string{"node=1:NCCL_SOCKET_IFNAME=eth1"}}},
 			want: [2][]string{nil, {"NCCL_SOCKET_IFNAME=eth1"}},
 		},
 		"a credential": {
@@ -109,7 +109,7 @@ func TestOneEnvironment(t *testing.T) {
 			keepsBack: "hunter2",
 		},
 		"forced apart": { // without the preflight it starts all the same
-			asks:  [2]envprop.Options{{X: []string{"node1:GLOO_DEVICE_TRANSPORT=TCP_TLS"}}},
+			asks:  [2]envprop.Options{{X: []string{"node=1:GLOO_DEVICE_TRANSPORT=TCP_TLS"}}},
 			want:  [2][]string{nil, {"GLOO_DEVICE_TRANSPORT=TCP_TLS"}},
 			tells: []string{"error E01"},
 		},
@@ -215,7 +215,7 @@ func TestReportsAreNotBelieved(t *testing.T) {
 	if v := Judge(s, c); v.Outcome != nil || !slices.Equal(given(t, v, 1), []string{"NCCL_ALGO=Ring"}) {
 		t.Errorf("%+v", v)
 	}
-	tells(t, &c, 1, nil, envprop.Options{X: []string{"node0:X=1"}})
+	tells(t, &c, 1, nil, envprop.Options{X: []string{"node=0:X=1"}})
 	body, err := envprop.NewReport(envprop.Node{Host: "node0"}, nil, nil, envprop.Request{}).Encode()
 	if err != nil {
 		t.Fatal(err)
