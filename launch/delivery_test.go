@@ -64,7 +64,7 @@ func (a *agent) lose(t *testing.T, argv ...string) *preflight.Lost {
 // rank's own variables do.
 func TestDelivery(t *testing.T) {
 	const profile = "unset MYVAR ELSEWHERE\nexport CUDA_VISIBLE_DEVICES=0\n"
-	x := []string{"MYVAR=1", "node9:ELSEWHERE=1", "LACKING"}
+	x := []string{"MYVAR=1", "node=9:ELSEWHERE=1", "LACKING"}
 	pinned := slot{device: "GPU-1", set: []pin.Variable{{Name: "CUDA_DEVICE_ORDER", Value: "PCI_BUS_ID"}, {Name: "CUDA_VISIBLE_DEVICES", Value: "GPU-1"}}}
 
 	t.Run("a login shell", func(t *testing.T) {
