@@ -152,6 +152,7 @@ func TestForbidden(t *testing.T) {
 		{"launch", module + "/rendezvous/control", false},
 		{"launch", module + "/cmd/gorun", true},
 		{"launch/logs", module + "/launch/process", false},
+		{"launch/logs", module + "/launch", true},
 		{"bench", module + "/launch/diagnose", false},
 		{"rendezvous", module + "/launch", true},
 		{"rendezvous", module + "/rendezvous/gossip", true},
@@ -202,6 +203,8 @@ func forbidden(pkg, imp string) string {
 		return "launch stands above everything but cmd and bench"
 	case within(pkg, "envprop") && within(inside, "rendezvous"):
 		return "the environment is decided without knowing how nodes meet"
+	case inside == "launch" && pkg != "launch" && within(pkg, "launch"):
+		return "the parts of an agent do not know the agent"
 	case pkg == "rendezvous" && within(inside, "rendezvous"):
 		return "the domain does not know its backends"
 	case within(pkg, "internal") && !within(inside, "internal"):

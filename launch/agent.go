@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"sync"
 	"time"
@@ -11,11 +10,12 @@ import (
 	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/logs"
+	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
-	"github.com/gorun/gorun/rendezvous/gossip"
 	"github.com/gorun/gorun/rendezvous/secret"
 	"golang.org/x/sys/unix"
 )
@@ -25,12 +25,9 @@ type agent struct {
 	opts      Options
 	born      time.Time
 	node      rendezvous.Node
-	identity  *rendezvous.Identity // behind the node's id
-	given     secret.Secret        // of whoever may ask how jobs stand
-	secret    secret.Secret        // of this run
-	tls       *tls.Config          // of the control plane; nil without a secret
+	given     secret.Secret // of whoever may ask how jobs stand
+	secret    secret.Secret // of this run
 	seldom    *seldom
-	strange   map[string]bool // hosts with another secret that were told of
 	table     *process.Table
 	console   *console
 	out       *logs.Console
@@ -38,9 +35,8 @@ type agent struct {
 	events    *queue
 	losses    *drive.Queue[string] // of log files, not yet told
 	machine   *drive.Machine
-	fence     rendezvous.Fence // nil: the backend is none
-	pool      *accept.Pool     // of the connections to all ports and sockets of this agent
-	stores    *stores
+	pool      *accept.Pool // of the connections to all ports and sockets of this agent
+	session   *meet.Session
 	socket    *socket
 	config    workersConfig
 	current   *workers
@@ -61,13 +57,8 @@ type agent struct {
 	wg        sync.WaitGroup
 }
 
-// UsageError is an error of the command line or of a file that it names: exit
-// code 2.
-type UsageError struct{ Err error }
-
-func (u *UsageError) Error() string { return u.Err.Error() }
-
-func (u *UsageError) Unwrap() error { return u.Err }
+// UsageError is an error of the command line or of a file that it names.
+type UsageError = spec.UsageError
 
 // Run is the life of one agent. It returns gorun's exit code; the error is only
 // for what happened before there was a job to report on; --report has it too.
@@ -119,7 +110,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	} else {
 		outcome = a.loop(ctx)
 		if !outcome.Parting {
-			end = gossip.ErrOver
+			end = meet.ErrOver
 		}
 	}
 	if a.current != nil {

@@ -29,16 +29,14 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 		event = a.signalled(e.sig)
 	case keeperEvent:
 		return a.abandon()
-	case troubleEvent:
-		event = rendezvous.StopJob{Cause: a.trouble(e.err)}
+	case failedEvent:
+		event = rendezvous.StopJob{Cause: a.self(e.kind, e.text)}
 	case statusEvent:
 		a.serveStatus(ctx)
 	case inspectEvent:
 		var done func()
 		event, done = a.inspected(ctx, e)
 		defer done()
-	case otherEvent:
-		event = a.otherSecret(e)
 	case noteEvent:
 		a.console.say("%s", e.text)
 	case unkeptEvent:
@@ -68,12 +66,13 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	switch c := c.(type) {
 	case rendezvous.Admit:
-		a.stores.door.admit(c.Clients)
+		a.session.Store.Admit(c.Clients)
 	case rendezvous.Start:
 		if w := c.World; w.Restart > 0 && !a.opts.quiet() {
 			a.console.say("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
 		}
 		a.status.job.Store(c.World.Job)
+		a.session.Joined()
 		a.socket.begin(c.World.Round)
 		cfg := a.config
 		cfg.program = a.program
@@ -92,7 +91,7 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 		if c.Index == 0 && !a.opts.quiet() { // this node serves the store
 			watch, end := context.WithCancel(ctx)
 			a.endWatch = end
-			server := a.stores.server
+			server := a.session.Store.Server()
 			a.wg.Go(func() { a.watchArrivals(watch, w, server) })
 		}
 	case rendezvous.Stop:
@@ -133,12 +132,12 @@ func (a *agent) stop(ctx context.Context, c rendezvous.Stop) {
 	if a.endWatch != nil {
 		a.endWatch()
 		a.endWatch = nil
-		if text := w.missing(a.stores.server); text != "" {
+		if text := w.missing(a.session.Store.Server()); text != "" {
 			a.console.say("when it failed, %s", text)
 		}
 	}
 	a.wg.Go(func() {
 		a.socket.abort(c.Cause)
-		w.stop(c.Signal, c.Kill, func() (string, error) { return a.nextStore(ctx, w) })
+		w.stop(c.Signal, c.Kill, func() (string, error) { return a.session.Store.Next(&w.world, w.group, a.node.Min != a.node.Max) })
 	})
 }

@@ -153,7 +153,7 @@ func (a *agent) placed(ctx context.Context) error {
 	if _, ended := errors.AsType[*stopped](err); ended || err == nil {
 		return err
 	}
-	return &UsageError{err}
+	return &UsageError{Err: err}
 }
 
 // wait returns the error of the command line.

@@ -26,13 +26,13 @@ func (a *agent) findRequest(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			return &UsageError{fmt.Errorf("--env-file %s: %w", name, err)}
+			return &UsageError{Err: fmt.Errorf("--env-file %s: %w", name, err)}
 		}
 		o.Files = append(o.Files, envprop.EnvFile{Name: name, Text: text})
 	}
 	r, err := envprop.NewRequest(o, a.opts.Env)
 	if err != nil {
-		return &UsageError{err}
+		return &UsageError{Err: err}
 	}
 	if a.warns() {
 		for _, note := range r.Notes {
@@ -69,13 +69,16 @@ func (a *agent) base(c rendezvous.Start) (envprop.Base, error) {
 	return b.Apply(given), nil
 }
 
+// maxRefused bounds the values of other nodes that the user hears of.
+const maxRefused = 16
+
 // distrust takes of what others decided for this node only what cannot run code
 // here. A coordinator of this version leaves the rest out itself.
 func (a *agent) distrust(given envprop.Assignment, rank int) envprop.Assignment {
 	n := envprop.Node{Host: a.node.Host, Addr: a.node.Addr, Role: a.node.Role}
 	safe, left := given.Distrust(check.AloneAt(rank, n, a.opts.Env, a.request))
 	for _, s := range left {
-		if note := fmt.Sprintf("%s (%s) is not taken: %s", s.Name, s.Source, envprop.Distrusted); !a.refused[note] && len(a.refused) < maxStrange {
+		if note := fmt.Sprintf("%s (%s) is not taken: %s", s.Name, s.Source, envprop.Distrusted); !a.refused[note] && len(a.refused) < maxRefused {
 			if a.refused == nil {
 				a.refused = map[string]bool{}
 			}

@@ -16,7 +16,7 @@ import (
 func (a *agent) prepareExam(ctx context.Context) error {
 	sp := &a.opts.Spec
 	if err := check.Known(sp.Ignore); err != nil {
-		return &UsageError{err}
+		return &UsageError{Err: err}
 	}
 	gpu := device.Present("")
 	wrapper, doubt := a.wrapper()

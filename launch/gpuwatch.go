@@ -48,7 +48,7 @@ func (d *devices) usesGPUs() bool {
 func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 	d := a.devices
 	if w.group == 0 { // this node serves the store, which other nodes ask, too
-		a.stores.server.Expect(w.world.Size)
+		a.session.Store.Server().Expect(w.world.Size)
 	}
 	if !d.usesGPUs() {
 		return

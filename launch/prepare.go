@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/launch/logs"
+	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -38,16 +39,20 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 		Host: hostName(), PID: os.Getpid(), Role: sp.Role, NodeRank: sp.NodeRank, Endpoint: -1,
 		Min: sp.MinNodes, Max: sp.MaxNodes,
 	}
-	if !alone(&sp) { // what others need of this node takes two milliseconds
-		a.identity = rendezvous.NewIdentity()
-		a.node.ID, a.node.Networks = a.identity.ID(), clientNetworks(ctx)
+	if a.opts.Local != nil {
+		a.node.NodeRank = a.opts.Local.Index
+	}
+	var identity *rendezvous.Identity
+	if !meet.Alone(&sp.Network, sp.MaxNodes) { // what others need of this node takes two milliseconds
+		identity = rendezvous.NewIdentity()
+		a.node.ID, a.node.Networks = identity.ID(), meet.Networks(ctx)
 	}
 	a.devices = a.newDevices()
 	if a.node.Workers, err = a.countWorkers(ctx); err != nil {
-		return finish, &UsageError{err}
+		return finish, &UsageError{Err: err}
 	}
 	if err := a.node.Validate(); err != nil {
-		return finish, &UsageError{fmt.Errorf("this node can be part of no job: %w", err)}
+		return finish, &UsageError{Err: fmt.Errorf("this node can be part of no job: %w", err)}
 	}
 	lack, err := a.prepareWorkers()
 	if err != nil {
@@ -75,7 +80,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	}
 	a.config.socket = a.socket
 	a.wg.Go(func() { _ = a.socket.serve(ctx) })
-	if err := a.connect(ctx); err != nil {
+	if err := a.connect(ctx, identity); err != nil {
 		return finish, err
 	}
 	a.config.addr = a.node.Addr
@@ -85,7 +90,6 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	if a.check != nil {
 		a.check.Start(ctx, a.node)
 	}
-	undo = append(undo, a.stores.end)
 	if err := a.placed(ctx); err != nil {
 		return finish, err
 	}
@@ -104,18 +108,18 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 		torchrun: sp.Env.TorchrunOMP,
 	}
 	if c.redirect, err = logs.ParseStd(sp.Redirects); err != nil {
-		return nil, &UsageError{fmt.Errorf("--redirects: %w", err)}
+		return nil, &UsageError{Err: fmt.Errorf("--redirects: %w", err)}
 	}
 	if c.tee, err = logs.ParseStd(sp.Tee); err != nil {
-		return nil, &UsageError{fmt.Errorf("--tee: %w", err)}
+		return nil, &UsageError{Err: fmt.Errorf("--tee: %w", err)}
 	}
 	if err := writable(sp.ReportFile); err != nil {
 		a.opts.Spec.ReportFile = "" // there is no place to report even this
-		return nil, &UsageError{fmt.Errorf("--report %s: %w", sp.ReportFile, err)}
+		return nil, &UsageError{Err: fmt.Errorf("--report %s: %w", sp.ReportFile, err)}
 	}
 	if sp.Check != nil {
 		if err := writable(sp.Check.Save); err != nil {
-			return nil, &UsageError{fmt.Errorf("--save %s: %w", sp.Check.Save, err)}
+			return nil, &UsageError{Err: fmt.Errorf("--save %s: %w", sp.Check.Save, err)}
 		}
 	}
 	logDir := sp.LogDir
@@ -131,7 +135,7 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 		dir, err = logs.Dir{}, nil
 	}
 	if err != nil {
-		return nil, &UsageError{err}
+		return nil, &UsageError{Err: err}
 	}
 	c.folders = newFolders(dir, logDir == "", a.node.Workers)
 	a.wg.Go(c.folders.ahead)
@@ -204,7 +208,7 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 		a.console.say("%s", plan.Note)
 	}
 	if err != nil && sp.MaxNodes == 1 {
-		return &UsageError{err}
+		return &UsageError{Err: err}
 	}
 	build := func() {
 		var p program.Program

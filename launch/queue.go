@@ -15,11 +15,7 @@ type (
 	noteEvent   struct{ text string }
 	unkeptEvent struct{}              // there are losses
 	tableEvent  struct{ text string } // lines of a table
-	otherEvent  struct {              // an agent with another secret
-		at     string // its host
-		dialed bool   // this agent wanted to reach it
-	}
-	builtEvent struct {
+	builtEvent  struct {
 		program program.Program
 		code    int // exit code if err is not nil
 		err     error
@@ -30,17 +26,17 @@ type (
 	}
 	placedEvent struct{} // the devices are ready
 	endedEvent  struct{} // the workers have ended; what follows waits for their GPUs
-	// troubleEvent is what this agent cannot get over.
-	troubleEvent struct{ err error }
+	// failedEvent is an error after which this node cannot stay in the job.
+	failedEvent struct {
+		kind rendezvous.Kind
+		text string
+	}
 )
 
 // queue is the loop's mailbox.
 type queue struct{ *drive.Queue[any] }
 
 func newQueue() *queue { return &queue{drive.NewQueue[any]()} }
-
-// trouble is Put for an error after which this agent cannot go on.
-func (q *queue) trouble(err error) { q.Put(troubleEvent{err}) }
 
 // post is Put for the machine's events.
 func (q *queue) post(e rendezvous.Event) { q.Put(e) }

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/launch/spec"
-	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
@@ -26,7 +24,7 @@ func (a *agent) findSecret(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		return &UsageError{err}
+		return &UsageError{Err: err}
 	}
 	if local := a.opts.Local; local != nil && local.Secret != nil && !s.Given() {
 		if s, err = secret.New(local.Secret); err != nil {
@@ -34,9 +32,6 @@ func (a *agent) findSecret(ctx context.Context) error {
 		}
 	}
 	a.given, a.secret = s, s.For(a.opts.Spec.RunID)
-	if a.tls, err = a.secret.TLS(); err != nil {
-		return err
-	}
 	a.opts.Spec.Trusted = s.Given()
 	a.opts.Env = slices.DeleteFunc(slices.Clone(a.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, secret.Env+"=") })
 	if warning != "" && a.warns() {
@@ -50,15 +45,6 @@ func (a *agent) findSecret(ctx context.Context) error {
 func (a *agent) warns() bool {
 	c := a.opts.Spec.Check
 	return !a.opts.quiet() && (c == nil || !c.JSON)
-}
-
-// gossipKey is nil without a secret.
-func (a *agent) gossipKey() []byte {
-	if !a.secret.Given() {
-		return nil
-	}
-	key := a.secret.Key("gossip")
-	return key[:]
 }
 
 // probeKey is what preflight's probes prove: without a secret, that both are of
@@ -85,35 +71,4 @@ func (a *agent) warnOfStrangers() {
 func (a *agent) open() bool {
 	ip, err := netip.ParseAddr(a.node.Addr)
 	return !a.secret.Given() && a.opts.Spec.MaxNodes > 1 && (err != nil || !ip.IsLoopback()) && a.warns()
-}
-
-// maxStrange is of how many hosts with another secret the user is told.
-const maxStrange = 16
-
-// otherSecret: this agent and the one on a host do not have the same secret. An
-// agent of a static job that has not met the others yet has nobody but the master
-// to meet: it ends. The others say it, once for each host, and wait for the right
-// nodes; whoever could make them end by a wrong secret would need none.
-func (a *agent) otherSecret(e otherEvent) rendezvous.Event {
-	other := &secret.Other{At: e.at}
-	if e.dialed && a.opts.Spec.Backend == spec.Static && a.machine.World() == nil {
-		other.At = a.opts.Spec.Endpoints[0].String()
-		return rendezvous.StopJob{Cause: a.trouble(other)}
-	}
-	if a.opts.quiet() || a.strange[e.at] || len(a.strange) >= maxStrange {
-		return nil
-	}
-	if a.strange == nil {
-		a.strange = map[string]bool{}
-	}
-	a.strange[e.at] = true
-	return rendezvous.Refused{Why: other.Error()} // every node that waits shows it
-}
-
-// stranger says that something that is no gorun speaks TLS to a job without a secret.
-func (a *agent) stranger(ip string) {
-	text := fmt.Sprintf("something at %s that is no gorun speaks TLS to this job, which has no secret; it is not answered", ip)
-	if line, now := a.seldom.take("tls", text); now && !a.opts.quiet() {
-		a.events.Put(noteEvent{line})
-	}
 }

@@ -37,7 +37,7 @@ func (a *agent) preview(w *workers) error {
 		return err
 	}
 	if n := len(w.world.Members); dry.Rank >= w.world.Size || dry.Node >= n {
-		return &UsageError{fmt.Errorf("there is no %s: this job has nodes 0 to %d and ranks 0 to %d", dry.What(), n-1, w.world.Size-1)}
+		return &UsageError{Err: fmt.Errorf("there is no %s: this job has nodes 0 to %d and ranks 0 to %d", dry.What(), n-1, w.world.Size-1)}
 	}
 	errorFile := func(local int) string { return filepath.Join(attempt, strconv.Itoa(local), "error.json") }
 	all := []preview.Node{w.preview(errorFile)}

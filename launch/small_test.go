@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -16,51 +14,6 @@ import (
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/rendezvous"
 )
-
-func TestStores(t *testing.T) {
-	var opened int
-	s := &stores{addr: "127.0.0.1", open: func() (net.Listener, error) {
-		if opened++; opened == 3 {
-			return nil, errors.New("no port")
-		}
-		return net.Listen("tcp", "127.0.0.1:0")
-	}}
-	t.Cleanup(s.end)
-	reach := func(at string) bool {
-		c, err := net.Dial("tcp", at)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	}
-	one, err := s.renew(t.Context())
-	if err != nil || !reach(one) || s.offer != one {
-		t.Fatalf("%q %v", one, err)
-	}
-	stuck, err := net.Dial("tcp", one) // a worker that keeps its connection
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stuck.Close()
-	two, err := s.renew(t.Context())
-	if err != nil || !reach(two) || two == one {
-		t.Fatalf("%q after %q: %v", two, one, err)
-	}
-	_ = stuck.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := stuck.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("a connection to the old store: %v", err)
-	}
-	if reach(one) {
-		t.Error("the old store still answers")
-	}
-	if _, err := s.renew(t.Context()); err == nil {
-		t.Error("no error without a port")
-	}
-	s.end()
-	if _, err := s.renew(t.Context()); err != nil || opened != 3 {
-		t.Errorf("opened %d times, the last one after the end (%v)", opened, err)
-	}
-}
 
 func newRunner(t *testing.T) runner {
 	t.Helper()

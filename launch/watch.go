@@ -3,13 +3,10 @@ package launch
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
-	"github.com/gorun/gorun/rendezvous/gossip"
-	"github.com/gorun/gorun/rendezvous/secret"
 	"golang.org/x/sys/unix"
 )
 
@@ -56,17 +53,6 @@ func (a *agent) told(sig syscall.Signal) rendezvous.Cause {
 	c := a.self(rendezvous.KindStopped, "")
 	c.Signal = sig
 	return c
-}
-
-// trouble: an error ends the job on every node, as this node cannot go on.
-func (a *agent) trouble(err error) rendezvous.Cause {
-	_, other := errors.AsType[*secret.Other](err)
-	_, alone := errors.AsType[*apart](err)
-	text := err.Error() + a.elsewhere(err)
-	if _, ok := errors.AsType[*gossip.Foreign](err); ok || other || alone {
-		return a.self(rendezvous.KindRendezvous, text)
-	}
-	return a.self(rendezvous.KindAgent, text)
 }
 
 // newToken draws what the workers of one world have in common.

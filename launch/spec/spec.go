@@ -38,6 +38,14 @@ const (
 	DefaultShutdownTimeout = 30 * time.Second
 )
 
+// UsageError is an error of the command line or of a file that it names: exit
+// code 2.
+type UsageError struct{ Err error }
+
+func (u *UsageError) Error() string { return u.Err.Error() }
+
+func (u *UsageError) Unwrap() error { return u.Err }
+
 // Spec is a checked request.
 type Spec struct {
 	// MinNodes and MaxNodes bound the number of nodes: 0 < MinNodes <= MaxNodes.
@@ -53,32 +61,12 @@ type Spec struct {
 	// Standalone always have one.
 	NodeRank int
 
-	Backend Backend
-	// Endpoints are where the nodes meet: for Gossip at least one, all with a
-	// port (except with LocalNodes: none); for Static exactly one, equal to
-	// MasterAddr:MasterPort; for EtcdV3 etcd's own; for Standalone none.
-	Endpoints []Endpoint
-	RunID     string
-	Conf      Conf
-	Etcd      Etcd
-	// StoreOpen: the workers' store answers any address (--store-open).
-	StoreOpen bool
+	Network
+	RunID string
+
 	// JoinWaits: a node that comes while an elastic job runs waits for the next
 	// round (--on-join=wait) instead of starting it.
 	JoinWaits bool
-
-	// LocalAddr is the address that this node tells the others, "" to choose one.
-	LocalAddr string
-	// MasterAddr and MasterPort are where the workers' store must be. With Gossip
-	// they are "" and 0: agreed in the rendezvous. With Standalone "" means that
-	// nobody named an address, and port 0 any free port.
-	MasterAddr string
-	MasterPort int
-	// MeetBy are the flags or variables that name them, for messages, the one of the
-	// address first; nil if nobody can name them, or only the port.
-	MeetBy []string
-	// Ports confines every other port that gorun opens.
-	Ports PortRange
 
 	SecretFile string // whose text every node must have; "" for GORUN_SECRET or none
 	Trusted    bool   // the nodes prove a secret to each other; set by who reads it
@@ -111,6 +99,32 @@ type Spec struct {
 
 	// Notes are lines for the user: what was asked and has no effect here.
 	Notes []string
+}
+
+// Network is how the nodes meet.
+type Network struct {
+	Backend Backend
+	// Endpoints are where the nodes meet: for Gossip at least one, all with a
+	// port (except with LocalNodes: none); for Static exactly one, equal to
+	// MasterAddr:MasterPort; for EtcdV3 etcd's own; for Standalone none.
+	Endpoints []Endpoint
+	Conf      Conf
+	Etcd      Etcd
+	// StoreOpen: the workers' store answers any address (--store-open).
+	StoreOpen bool
+
+	// LocalAddr is the address that this node tells the others, "" to choose one.
+	LocalAddr string
+	// MasterAddr and MasterPort are where the workers' store must be. With Gossip
+	// they are "" and 0: agreed in the rendezvous. With Standalone "" means that
+	// nobody named an address, and port 0 any free port.
+	MasterAddr string
+	MasterPort int
+	// MeetBy are the flags or variables that name them, for messages, the one of the
+	// address first; nil if nobody can name them, or only the port.
+	MeetBy []string
+	// Ports confines every other port that gorun opens.
+	Ports PortRange
 }
 
 // Nproc is the number of workers on this node: Count, or when Count is 0 what

@@ -1,4 +1,4 @@
-package launch
+package meet
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-func TestFindPlace(t *testing.T) {
+func TestFindAddress(t *testing.T) {
 	yes, no := true, false
 	const away = "192.0.2.7" // TEST-NET-1: nobody's
 	outside := sourceTo(away)
@@ -26,21 +26,21 @@ func TestFindPlace(t *testing.T) {
 		local     string
 		endpoints []spec.Endpoint
 		isHost    *bool
-		want      place
+		want      address
 		err       string
 	}{
-		{name: "the endpoint is here", endpoints: at("127.0.0.5"), want: place{"127.0.0.5", "127.0.0.5", 0}},
-		{name: "the second endpoint is here", endpoints: at(away, "127.0.0.5"), want: place{"127.0.0.5", "127.0.0.5", 1}},
-		{name: "two are here: the first", endpoints: at("127.0.0.5", "127.0.0.6"), want: place{"127.0.0.5", "127.0.0.5", 0}},
-		{name: "localhost means it", endpoints: at("localhost"), want: place{"127.0.0.1", "127.0.0.1", 0}},
-		{name: "own address given", local: "127.0.0.3", endpoints: at("127.0.0.5"), want: place{"127.0.0.3", "127.0.0.3", -1}},
-		{name: "own address is the endpoint's", local: "127.0.0.5", endpoints: at(away, "127.0.0.5"), want: place{"127.0.0.5", "127.0.0.5", 1}},
-		{name: "an address behind NAT", local: away, endpoints: at("127.0.0.5"), want: place{away, "0.0.0.0", -1}},
-		{name: "and of IPv6", local: "2001:db8::7", endpoints: at("127.0.0.5"), want: place{"2001:db8::7", "::", -1}},
-		{name: "is_host says no", endpoints: at("127.0.0.5"), isHost: &no, want: place{"127.0.0.5", "127.0.0.5", -1}},
-		{name: "is_host says yes", local: "127.0.0.3", endpoints: at(away), isHost: &yes, want: place{"127.0.0.3", "127.0.0.3", 0}},
+		{name: "the endpoint is here", endpoints: at("127.0.0.5"), want: address{"127.0.0.5", "127.0.0.5", 0}},
+		{name: "the second endpoint is here", endpoints: at(away, "127.0.0.5"), want: address{"127.0.0.5", "127.0.0.5", 1}},
+		{name: "two are here: the first", endpoints: at("127.0.0.5", "127.0.0.6"), want: address{"127.0.0.5", "127.0.0.5", 0}},
+		{name: "localhost means it", endpoints: at("localhost"), want: address{"127.0.0.1", "127.0.0.1", 0}},
+		{name: "own address given", local: "127.0.0.3", endpoints: at("127.0.0.5"), want: address{"127.0.0.3", "127.0.0.3", -1}},
+		{name: "own address is the endpoint's", local: "127.0.0.5", endpoints: at(away, "127.0.0.5"), want: address{"127.0.0.5", "127.0.0.5", 1}},
+		{name: "an address behind NAT", local: away, endpoints: at("127.0.0.5"), want: address{away, "0.0.0.0", -1}},
+		{name: "and of IPv6", local: "2001:db8::7", endpoints: at("127.0.0.5"), want: address{"2001:db8::7", "::", -1}},
+		{name: "is_host says no", endpoints: at("127.0.0.5"), isHost: &no, want: address{"127.0.0.5", "127.0.0.5", -1}},
+		{name: "is_host says yes", local: "127.0.0.3", endpoints: at(away), isHost: &yes, want: address{"127.0.0.3", "127.0.0.3", 0}},
 		{name: "no such own address", local: "no-such-host.invalid", endpoints: at("127.0.0.5"), err: "--local-addr no-such-host.invalid"},
-		{name: "IPv6 loopback", endpoints: at("::1"), want: place{"::1", "::1", 0}},
+		{name: "IPv6 loopback", endpoints: at("::1"), want: address{"::1", "::1", 0}},
 	}
 	if outside != "" {
 		tests = append(tests, struct {
@@ -48,14 +48,14 @@ func TestFindPlace(t *testing.T) {
 			local     string
 			endpoints []spec.Endpoint
 			isHost    *bool
-			want      place
+			want      address
 			err       string
-		}{name: "the endpoint is elsewhere", endpoints: at(away), want: place{outside, outside, -1}})
+		}{name: "the endpoint is elsewhere", endpoints: at(away), want: address{outside, outside, -1}})
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sp := spec.Spec{LocalAddr: tt.local, Endpoints: tt.endpoints, Conf: spec.Conf{IsHost: tt.isHost}}
-			got, err := findPlace(t.Context(), sp)
+			n := spec.Network{LocalAddr: tt.local, Endpoints: tt.endpoints, Conf: spec.Conf{IsHost: tt.isHost}}
+			got, err := findAddress(t.Context(), &n)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("%v, want %q", err, tt.err)

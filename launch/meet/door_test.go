@@ -1,4 +1,4 @@
-package launch
+package meet
 
 import (
 	"net/netip"
@@ -11,7 +11,7 @@ import (
 // The store's clients come from this machine, its containers among them, and from
 // the nodes of the world, until the next world.
 func TestStoreDoor(t *testing.T) {
-	d := &storeDoor{}
+	d := &door{}
 	ask := func(want bool, ips ...string) {
 		t.Helper()
 		for _, ip := range ips {
@@ -21,7 +21,7 @@ func TestStoreDoor(t *testing.T) {
 		}
 	}
 	own := []string{"127.0.0.1", "127.0.0.6", "::1", "::ffff:127.0.0.9"}
-	for _, at := range clientNetworks(t.Context()) {
+	for _, at := range Networks(t.Context()) {
 		if p, err := prefix(at); err != nil {
 			t.Errorf("%q: %v", at, err)
 		} else {
@@ -64,13 +64,5 @@ func TestNetworksOf(t *testing.T) {
 	want := []string{"10.0.0.1", "172.17.0.0/16", "10.1.0.1", "172.18.0.0/16", "fe80::1", "2001:db8::1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestStoreBytes(t *testing.T) {
-	for allowed, want := range map[int64]int64{-1: 1 << 30, 512 << 20: 128 << 20, 1 << 40: 1 << 30, 1: 1 << 20} {
-		if got := storeBytes(allowed); got != want {
-			t.Errorf("of %d: %d, want %d", allowed, got, want)
-		}
 	}
 }

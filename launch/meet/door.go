@@ -1,8 +1,7 @@
-package launch
+package meet
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -12,9 +11,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
-// storeDoor decides who may connect to the workers' store, whose clients cannot
-// prove anything: addresses of this machine, and those of the nodes of the world.
-type storeDoor struct {
+// door decides which addresses may connect to the workers' store, whose clients
+// cannot prove anything: those of this machine and of the nodes of the world.
+type door struct {
 	open       bool // to everyone (--store-open)
 	turnedAway func(netip.Addr)
 
@@ -25,9 +24,9 @@ type storeDoor struct {
 	ownAt    time.Time           // when they were looked up
 }
 
-// admit takes the addresses and networks of a world in place of those of before.
+// admit takes the addresses and networks of a world in place of the last world's.
 // It leaves out what is neither.
-func (d *storeDoor) admit(clients []string) {
+func (d *door) admit(clients []string) {
 	hosts, networks := map[netip.Addr]bool{}, []netip.Prefix(nil)
 	for _, text := range clients {
 		if ip, err := netip.ParseAddr(text); err == nil {
@@ -42,7 +41,7 @@ func (d *storeDoor) admit(clients []string) {
 }
 
 // allows reports whether a client may come from an address.
-func (d *storeDoor) allows(ip netip.Addr) bool {
+func (d *door) allows(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if d.open || ip.IsLoopback() {
 		return true
@@ -55,7 +54,7 @@ func (d *storeDoor) allows(ip netip.Addr) bool {
 	}
 	if now := time.Now(); now.Sub(d.ownAt) >= time.Second { // a container's bridge may be new
 		d.own, d.ownAt = nil, now
-		for _, text := range clientNetworks(context.Background()) {
+		for _, text := range Networks(context.Background()) {
 			if p, err := prefix(text); err == nil {
 				d.own = append(d.own, p)
 			}
@@ -72,9 +71,9 @@ func prefix(text string) (netip.Prefix, error) {
 	return netip.ParsePrefix(text)
 }
 
-// clientNetworks are where processes on this machine connect from: its addresses,
-// and the networks of its bridges for containers.
-func clientNetworks(ctx context.Context) []string {
+// Networks are where processes on this machine connect from: its addresses, and the
+// networks of its bridges for containers.
+func Networks(ctx context.Context) []string {
 	facts, _ := netif.Gather(ctx, netif.Options{Brief: true})
 	return networksOf(facts)
 }
@@ -103,12 +102,4 @@ func networksOf(facts netif.Facts) (out []string) {
 		out = append(out, ip.String())
 	}
 	return out
-}
-
-// turnedAway says that somebody else wanted to be the store's client.
-func (a *agent) turnedAway(ip netip.Addr) {
-	text := fmt.Sprintf("the workers' store turned a connection from %s away, which is no address of this job's nodes; if a worker has it, give every node --store-open", ip)
-	if line, now := a.seldom.take("store", text); now && !a.opts.quiet() {
-		a.events.Put(noteEvent{line})
-	}
 }

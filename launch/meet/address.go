@@ -1,0 +1,162 @@
+package meet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorun/gorun/launch/spec"
+)
+
+// address is where this node is in the network.
+type address struct {
+	own    string // IP address that the others reach
+	bind   string // IP address to listen at: own, or all if own is not an interface's (NAT)
+	serves int    // index of the endpoint whose address is this machine's, -1: none
+}
+
+// findAddress looks this node and the endpoints up.
+func (s *Session) findAddress(ctx context.Context, n *spec.Network) (address, error) {
+	var names []string
+	for _, e := range n.Endpoints {
+		names = append(names, e.Host)
+	}
+	return wait(ctx, s, "looking up "+strings.Join(names, ", "), func(ctx context.Context) (address, error) { return findAddress(ctx, n) })
+}
+
+// findAddress decides the node's address: --local-addr, else the endpoint's own
+// address if that is here, else the source address of the way to an endpoint.
+func findAddress(ctx context.Context, n *spec.Network) (address, error) {
+	at := address{serves: -1}
+	if n.LocalAddr != "" {
+		ips, err := lookupLocal(ctx, n.LocalAddr)
+		if err != nil {
+			return at, err
+		}
+		at.own = ips[0].String()
+	}
+	reach := ""
+	for i, e := range n.Endpoints {
+		ips, err := lookup(ctx, e.Host)
+		if err != nil {
+			continue // not known yet; the wait for the others will say so
+		}
+		for _, ip := range ips {
+			here := isLocal(ip) && (at.own == "" || at.own == ip.String())
+			if here && at.serves < 0 {
+				at.serves = i
+				if at.own == "" {
+					at.own = outward(ip, e.Host)
+				}
+			}
+		}
+		if reach == "" && len(ips) > 0 {
+			reach = ips[0].String()
+		}
+	}
+	if h := n.Conf.IsHost; h != nil {
+		at.serves = map[bool]int{true: 0, false: -1}[*h]
+	}
+	if at.own == "" {
+		at.own = sourceTo(reach)
+	}
+	if n.Backend == spec.EtcdV3 && n.LocalAddr == "" && strings.HasPrefix(at.own, "127.") {
+		// A member of etcd on every node is a common way to run it: its loopback
+		// address is not where others reach this node.
+		at.own = cmp.Or(sourceTo(""), at.own)
+	}
+	if at.own == "" {
+		return at, fmt.Errorf("cannot find this node's address: %s cannot be resolved and there is no default route; give --local-addr", n.Endpoints[0].Host)
+	}
+	at.bind = at.own
+	if ip, err := netip.ParseAddr(at.own); err == nil && !isLocal(ip) {
+		at.bind = "0.0.0.0"
+		if ip.Is6() {
+			at.bind = "::"
+		}
+	}
+	return at, nil
+}
+
+// lookupLocal looks up the value of --local-addr.
+func lookupLocal(ctx context.Context, host string) ([]netip.Addr, error) {
+	ips, err := lookup(ctx, host)
+	if err != nil {
+		return nil, &spec.UsageError{Err: fmt.Errorf("cannot use --local-addr %s: %w", host, err)}
+	}
+	return ips, nil
+}
+
+// lookup returns the addresses of host, those of IPv4 first: Debian's /etc/hosts
+// gives localhost as ::1 too, and an agent listens at one address only, which
+// every worker's library has to reach.
+func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err == nil && len(ips) == 0 {
+		err = fmt.Errorf("%s has no address", host)
+	}
+	for i := range ips {
+		ips[i] = ips[i].Unmap()
+	}
+	return preferIPv4(ips), err
+}
+
+// preferIPv4 moves the addresses of IPv4 to the front and keeps the order otherwise.
+func preferIPv4(ips []netip.Addr) []netip.Addr {
+	slices.SortStableFunc(ips, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
+	return ips
+}
+
+// isLocal reports whether ip is one of this machine's.
+func isLocal(ip netip.Addr) bool {
+	if ip.IsLoopback() {
+		return true
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == ip.Unmap() {
+			return true
+		}
+	}
+	return false
+}
+
+// outward replaces a loopback address that a host name led to (Debian's
+// /etc/hosts maps a machine's own name to 127.0.1.1): the others need a real
+// one. A user who writes localhost or 127.x means it.
+func outward(ip netip.Addr, host string) string {
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || !ip.IsLoopback() {
+		return ip.String()
+	}
+	if s := sourceTo("192.0.2.1"); s != "" {
+		return s
+	}
+	return ip.String()
+}
+
+// sourceTo is the address from which this machine would send to ip. Connecting
+// a UDP socket asks the routing table and sends nothing.
+func sourceTo(ip string) string {
+	if ip == "" {
+		ip = "192.0.2.1" // TEST-NET-1: the default route
+	}
+	c, err := net.Dial("udp", net.JoinHostPort(ip, "9"))
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().String()
+}
