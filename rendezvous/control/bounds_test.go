@@ -41,7 +41,7 @@ func TestStuckReader(t *testing.T) {
 	opts.Interval, opts.Silence = 50*time.Millisecond, 400*time.Millisecond
 	a, b := start(t, quick()), start(t, opts)
 	at, in := pair(a, b, b.addr, "hi")
-	b.p.find(in).sends(time.Now().Add(-time.Second)) // as SendMsg would, blocked by flow control
+	b.p.find(in).setSending(time.Now().Add(-time.Second)) // as SendMsg would, blocked by flow control
 	if c := await(b, func(c rendezvous.Closed) bool { return c.Conn == in }); !c.Silent || !strings.Contains(c.Text, "take") {
 		t.Errorf("%+v", c)
 	}

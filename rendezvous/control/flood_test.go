@@ -16,7 +16,7 @@ func (a *agent) held(c rendezvous.Conn) {
 	eventually(a.t, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.held
+		return l.in.held
 	}, func() string { return fmt.Sprintf("the stream is still read after %d messages", len(a.texts(c))) })
 }
 

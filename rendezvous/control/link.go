@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// link is one stream: a queue that never blocks its sender, a writer, and a
-// reader that stops while too much of what it read waits to be handled.
+// link is one stream: a writer, a reader, and what each of them keeps. Its methods
+// never wait for the peer.
 type link struct {
 	p  *Plane
 	id rendezvous.Conn
@@ -23,23 +23,50 @@ type link struct {
 
 	nonce   string                    // of the other side, for this side's hello; "" where it has none
 	look    func(*rendezvous.Message) // sees each message that comes in, first; nil: nothing does
-	greeted func()                    // called after each message that came in; nil: nobody wants to know
+	greeted func()                    // is called after each message that came in; may be nil
 
-	mu      sync.Mutex
-	queue   []*letter
-	last    time.Time // of the latest message that came in
-	sending time.Time // since when one message has been waiting to leave, zero: none
-	closed  bool      // by this side: nothing more is reported
-	waiting []int     // sizes of the messages that were reported and not handled
-	held    bool      // the reader waits for room
-	hushed  bool      // reported as that
-	room    *sync.Cond
+	mu     sync.Mutex
+	in     inbox
+	out    outbox
+	closed bool // by this side: nothing more is reported
+	room   *sync.Cond
 
 	report sync.Mutex // held while something is posted
 	over   bool       // Closed was posted, or never will be
 
-	more  chan struct{} // the queue has something, or closed changed
-	ended chan ending   // the first reason to end
+	ended chan ending // the first reason to end
+}
+
+// inbox is what one side of a stream has read and not handled yet.
+type inbox struct {
+	last    time.Time // when the latest message came in
+	waiting []int     // bytes of each message that was reported and not handled
+	held    bool      // the reader waits for room
+	hushed  bool      // the peer was reported as Hushed
+}
+
+// full reports whether the reader must wait until a message is handled.
+func (in *inbox) full() bool {
+	size := 0
+	for _, n := range in.waiting {
+		size += n
+	}
+	return len(in.waiting) >= maxWaiting || size >= maxWaitingBytes
+}
+
+// outbox is what one side of a stream has to write.
+type outbox struct {
+	queue []*letter
+	since time.Time     // when the message that is being written was begun; zero: none is
+	more  chan struct{} // has a token while the queue has something or closed has changed
+}
+
+// wake lets the writer look.
+func (out *outbox) wake() {
+	select {
+	case out.more <- struct{}{}:
+	default:
+	}
 }
 
 // ending is why a stream ended.
@@ -49,20 +76,23 @@ type ending struct {
 }
 
 func newLink(p *Plane, id rendezvous.Conn, s stream) *link {
-	l := &link{p: p, id: id, s: s, last: time.Now(), more: make(chan struct{}, 1), ended: make(chan ending, 1)}
+	l := &link{
+		p: p, id: id, s: s, ended: make(chan ending, 1),
+		in: inbox{last: time.Now()}, out: outbox{more: make(chan struct{}, 1)},
+	}
 	l.room = sync.NewCond(&l.mu)
 	return l
 }
 
-// state is when the peer was last heard, and since when it has not taken a
-// message. Who is not listened to is not silent.
+// state returns when the peer was last heard, and since when it has not taken a
+// message. A peer that this side does not read is not silent.
 func (l *link) state(now time.Time) (heard, stuck time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held {
-		l.last = now
+	if l.in.held {
+		l.in.last = now
 	}
-	return l.last, l.sending
+	return l.in.last, l.out.since
 }
 
 // post reports an event of this stream, and nothing after the last one.
@@ -78,40 +108,35 @@ func (l *link) post(e rendezvous.Event, last bool) {
 // hush reports that nothing comes in, or that something does again.
 func (l *link) hush(on bool) {
 	l.mu.Lock()
-	changed := l.hushed != on && !l.closed
-	l.hushed = on
+	changed := l.in.hushed != on && !l.closed
+	l.in.hushed = on
 	l.mu.Unlock()
 	if changed {
 		l.post(rendezvous.Hushed{Conn: l.id, On: on}, false)
 	}
 }
 
-func (l *link) wake() {
-	select {
-	case l.more <- struct{}{}:
-	default:
-	}
-}
-
+// send queues a message; a peer that leaves too many unread is lost.
 func (l *link) send(m *letter) {
 	l.mu.Lock()
-	full := len(l.queue) >= maxQueued
+	full := len(l.out.queue) >= maxQueued
 	if !l.closed && !full {
-		l.queue = append(l.queue, m)
+		l.out.queue = append(l.out.queue, m)
 	}
 	l.mu.Unlock()
 	if full {
 		l.end(ending{silent: true, text: "it does not take its messages"})
 	}
-	l.wake()
+	l.out.wake()
 }
 
+// close ends the stream after what was sent on it.
 func (l *link) close() {
 	l.mu.Lock()
 	l.closed = true
 	l.room.Broadcast()
 	l.mu.Unlock()
-	l.wake()
+	l.out.wake()
 }
 
 // end ends the stream at once; only the first reason counts.
@@ -153,7 +178,7 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 	l.closed = true
 	l.room.Broadcast()
 	l.mu.Unlock()
-	l.wake()
+	l.out.wake()
 	if !quiet {
 		if l.p.wasAway(time.Now()) { // what ended meanwhile proves nothing
 			e.clean, e.silent = false, true
@@ -167,19 +192,72 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 	return errors.New(e.text)
 }
 
+// read reports what comes in until the stream ends.
+func (l *link) read() {
+	for {
+		l.waitForRoom()
+		var a arrival
+		if err := l.s.RecvMsg(&a); err != nil {
+			l.end(ending{clean: errors.Is(err, io.EOF), text: brief(err)})
+			return
+		}
+		if l.look != nil {
+			l.look(&a.msg)
+		}
+		l.mu.Lock()
+		l.in.last = time.Now()
+		report := a.msg.Type != msgPing && !l.closed
+		if report {
+			l.in.waiting = append(l.in.waiting, a.size)
+		}
+		l.mu.Unlock()
+		l.hush(false)
+		if report && l.greeted != nil {
+			l.greeted()
+		}
+		if report {
+			l.post(rendezvous.Received{Conn: l.id, Msg: a.msg}, false)
+		}
+	}
+}
+
+// waitForRoom returns when another message may come in, or when none is
+// reported any more.
+func (l *link) waitForRoom() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.closed && l.in.full() {
+		l.in.held = true
+		l.room.Wait()
+	}
+	if l.in.held {
+		l.in.held, l.in.last = false, time.Now()
+	}
+}
+
+// handled makes room: the oldest message that was reported has been dealt with.
+func (l *link) handled() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.in.waiting) > 0 {
+		l.in.waiting = l.in.waiting[1:]
+	}
+	l.room.Broadcast()
+}
+
 // write sends what is queued, and closes closing once this side has closed the
 // stream and the queue is empty.
 func (l *link) write(closing chan<- struct{}) {
-	for range l.more {
+	for range l.out.more {
 		for {
 			l.mu.Lock()
-			batch, closed := l.queue, l.closed
-			l.queue = nil
+			batch, closed := l.out.queue, l.closed
+			l.out.queue = nil
 			l.mu.Unlock()
 			for _, m := range batch {
-				l.sends(time.Now())
+				l.setSending(time.Now())
 				err := l.s.SendMsg(m)
-				l.sends(time.Time{})
+				l.setSending(time.Time{})
 				if err != nil {
 					if s, ok := status.FromError(err); ok && s.Code() == codes.ResourceExhausted {
 						l.end(ending{text: "a message is too large: " + brief(err)})
@@ -198,14 +276,14 @@ func (l *link) write(closing chan<- struct{}) {
 	}
 }
 
-func (l *link) sends(since time.Time) {
+func (l *link) setSending(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sending = since
+	l.out.since = since
 }
 
-// brief is the cause inside gRPC's wrapping, in words that tell something to who
-// does not know gRPC: on the two sides of a connection that breaks it says
+// brief takes gRPC's wrapping off an error and says it in words that need no
+// knowledge of gRPC: on the two sides of a connection that breaks, gRPC says
 // "context canceled" and "error reading from server: EOF".
 func brief(err error) string {
 	if errors.Is(err, io.EOF) {
