@@ -31,28 +31,28 @@ func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 	g.mu.Lock()
 	if err == nil && m.Run == g.cfg.RunID && m.Protocol == g.protocol {
 		defer g.mu.Unlock()
-		_, known := g.peers[rendezvous.NodeID(n.Name)]
-		if (known || m.Endpoint >= 0 || g.cfg.Serves >= 0 || len(g.peers) <= acquaintances) && g.remember(rendezvous.NodeID(n.Name)) {
+		_, known := g.seen.peers[rendezvous.NodeID(n.Name)]
+		if (known || m.Endpoint >= 0 || g.cfg.Serves >= 0 || len(g.seen.peers) <= acquaintances) && g.remember(rendezvous.NodeID(n.Name)) {
 			return nil
 		}
 		return errEnough
 	}
-	if !g.met && g.cfg.Serves < 0 && m.Endpoint >= 0 && g.foreign == "" {
-		g.other = err != nil || m.Run != g.cfg.RunID
+	if !g.seen.met && g.cfg.Serves < 0 && m.Endpoint >= 0 && g.endpoint.foreign == "" {
+		g.endpoint.other = err != nil || m.Run != g.cfg.RunID
 		at := net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
 		switch {
 		case err != nil:
-			g.foreign = otherProgram(at, err)
+			g.endpoint.foreign = otherProgram(at, err)
 		case m.Protocol != g.protocol:
-			g.foreign = fmt.Sprintf("%s is served by %s with protocol %d, this gorun speaks %d; start the same gorun on every node", at, m.Name, m.Protocol, g.protocol)
+			g.endpoint.foreign = fmt.Sprintf("%s is served by %s with protocol %d, this gorun speaks %d; start the same gorun on every node", at, m.Name, m.Protocol, g.protocol)
 		default:
-			g.foreign = fmt.Sprintf("%s is served by %s for run %q, not %q; give both the same --rdzv-id, or this job another port in --rdzv-endpoint", at, m.Name, m.Run, g.cfg.RunID)
+			g.endpoint.foreign = fmt.Sprintf("%s is served by %s for run %q, not %q; give both the same --rdzv-id, or this job another port in --rdzv-endpoint", at, m.Name, m.Run, g.cfg.RunID)
 		}
 		g.wake()
 	}
-	tell := err == nil && g.cfg.Serves >= 0 && g.cfg.Turned != nil && !g.turned[n.Name] && len(g.turned) < maxTurned
+	tell := err == nil && g.cfg.Serves >= 0 && g.cfg.Turned != nil && !g.seen.turned[n.Name] && len(g.seen.turned) < maxTurned
 	if tell {
-		g.turned[n.Name] = true
+		g.seen.turned[n.Name] = true
 	}
 	g.mu.Unlock()
 	if tell {
@@ -92,18 +92,18 @@ const memory = 2 * time.Minute
 // remember notes the name of an agent that memberlist will know, and reports
 // whether there is room for it. The caller holds mu.
 func (g *Gossip) remember(id rendezvous.NodeID) bool {
-	if _, ok := g.names[id]; ok {
+	if _, ok := g.seen.names[id]; ok {
 		return true
 	}
-	if len(g.names) >= g.cfg.Most {
-		maps.DeleteFunc(g.names, func(_ rendezvous.NodeID, left time.Time) bool {
+	if len(g.seen.names) >= g.cfg.Most {
+		maps.DeleteFunc(g.seen.names, func(_ rendezvous.NodeID, left time.Time) bool {
 			return !left.IsZero() && time.Since(left) >= memory
 		})
 	}
-	if len(g.names) >= g.cfg.Most {
+	if len(g.seen.names) >= g.cfg.Most {
 		return false
 	}
-	g.names[id] = time.Time{}
+	g.seen.names[id] = time.Time{}
 	return true
 }
 
@@ -118,12 +118,12 @@ type decoded struct {
 func (g *Gossip) decode(b []byte) (meta, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if string(b) == g.last.raw {
-		return g.last.meta, nil
+	if string(b) == g.seen.last.raw {
+		return g.seen.last.meta, nil
 	}
 	m, err := decodeMeta(b)
 	if err == nil {
-		g.last = decoded{string(b), m}
+		g.seen.last = decoded{string(b), m}
 	}
 	return m, err
 }
@@ -137,12 +137,12 @@ func (e events) NotifyJoin(n *memberlist.Node) {
 		return
 	}
 	e.g.mu.Lock()
-	e.g.peers[rendezvous.NodeID(n.Name)] = m.peer(n.Name)
-	delete(e.g.lost, rendezvous.NodeID(n.Name))
-	if _, ok := e.g.names[rendezvous.NodeID(n.Name)]; ok {
-		e.g.names[rendezvous.NodeID(n.Name)] = time.Time{}
+	e.g.seen.peers[rendezvous.NodeID(n.Name)] = m.peer(n.Name)
+	delete(e.g.seen.lost, rendezvous.NodeID(n.Name))
+	if _, ok := e.g.seen.names[rendezvous.NodeID(n.Name)]; ok {
+		e.g.seen.names[rendezvous.NodeID(n.Name)] = time.Time{}
 	}
-	e.g.met = e.g.met || n.Name != string(e.g.cfg.ID)
+	e.g.seen.met = e.g.seen.met || n.Name != string(e.g.cfg.ID)
 	e.g.mu.Unlock()
 	e.g.wake()
 }
@@ -151,12 +151,12 @@ func (e events) NotifyUpdate(n *memberlist.Node) { e.NotifyJoin(n) }
 
 func (e events) NotifyLeave(n *memberlist.Node) {
 	e.g.mu.Lock()
-	delete(e.g.peers, rendezvous.NodeID(n.Name))
-	if len(e.g.lost) < maxLost {
-		e.g.lost[rendezvous.NodeID(n.Name)] = n.Address()
+	delete(e.g.seen.peers, rendezvous.NodeID(n.Name))
+	if len(e.g.seen.lost) < maxLost {
+		e.g.seen.lost[rendezvous.NodeID(n.Name)] = n.Address()
 	}
-	if _, ok := e.g.names[rendezvous.NodeID(n.Name)]; ok {
-		e.g.names[rendezvous.NodeID(n.Name)] = time.Now()
+	if _, ok := e.g.seen.names[rendezvous.NodeID(n.Name)]; ok {
+		e.g.seen.names[rendezvous.NodeID(n.Name)] = time.Now()
 	}
 	e.g.mu.Unlock()
 	e.g.wake()

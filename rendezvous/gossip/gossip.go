@@ -71,18 +71,36 @@ type Gossip struct {
 	ended    context.Context // ends with Run: no dial outlives it
 	end      context.CancelFunc
 
-	mu      sync.Mutex
-	peers   map[rendezvous.NodeID]rendezvous.Peer
-	lost    map[rendezvous.NodeID]string    // addresses of agents that are not seen any more
-	names   map[rendezvous.NodeID]time.Time // that memberlist may know; when it left, zero: it has not
-	turned  map[string]bool                 // by id
-	last    decoded                         // what was decoded last
-	met     bool                            // another agent of this run was seen: a stranger at its endpoint came later
-	foreign string
-	other   bool      // what is foreign is another job, or another program
-	deaf    time.Time // since when taken's port answers as no gorun does; zero: it does not
+	mu       sync.Mutex
+	seen     neighbours
+	endpoint endpoint
+	changed  chan struct{} // has a token when Run has something to look at
+}
+
+// neighbours are the agents of the run that this one has seen. Each map is
+// bounded: by Config.Most, maxLost and maxTurned.
+type neighbours struct {
+	peers  map[rendezvous.NodeID]rendezvous.Peer
+	lost   map[rendezvous.NodeID]string    // addresses of agents that are not seen any more
+	names  map[rendezvous.NodeID]time.Time // all that memberlist may know: when each left; zero: it has not
+	turned map[string]bool                 // ids of the agents that Config.Turned was called for
+	last   decoded                         // meta that was decoded last
+	met    bool                            // another agent of this run was seen: a stranger at its endpoint came later
+}
+
+func newNeighbours() neighbours {
+	return neighbours{
+		peers: map[rendezvous.NodeID]rendezvous.Peer{}, lost: map[rendezvous.NodeID]string{},
+		names: map[rendezvous.NodeID]time.Time{}, turned: map[string]bool{},
+	}
+}
+
+// endpoint is what is wrong with the endpoints.
+type endpoint struct {
+	foreign string    // why an endpoint belongs to somebody else; "" if none does
+	other   bool      // foreign is another job, or another program
+	deaf    time.Time // since when Gossip.taken's port answers as no gorun does; zero: it does not
 	trouble string    // why the endpoints do not answer
-	changed chan struct{}
 }
 
 // Open binds this agent's gossip port: the endpoint's if it serves one and
@@ -91,7 +109,7 @@ func Open(cfg Config) (*Gossip, error) { return openAs(cfg, rendezvous.Protocol)
 
 func openAs(cfg Config, protocol int) (*Gossip, error) {
 	cfg.RunID, cfg.Most = shortRun(cfg.RunID), cmp.Or(cfg.Most, 4096)
-	g := &Gossip{cfg: cfg, protocol: protocol, peers: map[rendezvous.NodeID]rendezvous.Peer{}, lost: map[rendezvous.NodeID]string{}, turned: map[string]bool{}, names: map[rendezvous.NodeID]time.Time{}, changed: make(chan struct{}, 1)}
+	g := &Gossip{cfg: cfg, protocol: protocol, seen: newNeighbours(), changed: make(chan struct{}, 1)}
 	g.ended, g.end = context.WithCancel(context.Background())
 	ports := cfg.Ports()
 	if cfg.Serves >= 0 {
@@ -244,12 +262,12 @@ func (g *Gossip) served() (by map[int]bool, few bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	by = map[int]bool{}
-	for _, p := range g.peers {
+	for _, p := range g.seen.peers {
 		if p.Endpoint >= 0 && p.ID != g.cfg.ID {
 			by[p.Endpoint] = true
 		}
 	}
-	return by, len(g.peers) <= acquaintances
+	return by, len(g.seen.peers) <= acquaintances
 }
 
 // isDial reports whether a connection could not even be opened. memberlist
@@ -261,25 +279,25 @@ func isDial(err error) bool {
 func (g *Gossip) snapshot() rendezvous.Peers {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out := make([]rendezvous.Peer, 0, len(g.peers))
-	for _, p := range g.peers {
+	out := make([]rendezvous.Peer, 0, len(g.seen.peers))
+	for _, p := range g.seen.peers {
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b rendezvous.Peer) int { return strings.Compare(string(a.ID), string(b.ID)) })
-	return rendezvous.Peers{All: out, Trouble: g.trouble}
+	return rendezvous.Peers{All: out, Trouble: g.endpoint.trouble}
 }
 
 func (g *Gossip) stranger() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.foreign
+	return g.endpoint.foreign
 }
 
 // another reports whether the stranger at the endpoint is another job or program.
 func (g *Gossip) another() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.other
+	return g.endpoint.other
 }
 
 func (g *Gossip) wake() {

@@ -48,7 +48,7 @@ func (g *Gossip) findLost(ctx context.Context) {
 		g.mu.Lock()
 		var id rendezvous.NodeID
 		var at string
-		for id, at = range g.lost { // any
+		for id, at = range g.seen.lost { // any
 			break
 		}
 		g.mu.Unlock()
@@ -57,7 +57,7 @@ func (g *Gossip) findLost(ctx context.Context) {
 		}
 		if _, err := g.list.Join([]string{at}); err == nil || strings.Contains(err.Error(), syscall.ECONNREFUSED.Error()) {
 			g.mu.Lock()
-			delete(g.lost, id) // found, or its process has ended
+			delete(g.seen.lost, id) // found, or its process has ended
 			g.mu.Unlock()
 		}
 	}
@@ -111,8 +111,8 @@ func (g *Gossip) ask(ctx context.Context, endpoint string) error {
 func (g *Gossip) otherProgram(endpoint string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.met && g.cfg.Serves < 0 && g.foreign == "" {
-		g.foreign = otherProgram(endpoint, errNotGorun)
+	if !g.seen.met && g.cfg.Serves < 0 && g.endpoint.foreign == "" {
+		g.endpoint.foreign = otherProgram(endpoint, errNotGorun)
 		g.wake()
 	}
 }
@@ -137,7 +137,7 @@ const deafFor = 2 * time.Second
 func (g *Gossip) robbed(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.cfg.Endpoints) == 1 && !g.met && !g.deaf.IsZero() && now.Sub(g.deaf) >= deafFor
+	return len(g.cfg.Endpoints) == 1 && !g.seen.met && !g.endpoint.deaf.IsZero() && now.Sub(g.endpoint.deaf) >= deafFor
 }
 
 // report keeps why an endpoint did not answer, for the one who waits.
@@ -146,13 +146,13 @@ func (g *Gossip) report(endpoint string, err error) {
 	defer g.mu.Unlock()
 	switch {
 	case endpoint != g.taken || !errors.Is(err, errDeaf):
-		g.deaf = time.Time{}
-	case g.deaf.IsZero():
-		g.deaf = time.Now()
+		g.endpoint.deaf = time.Time{}
+	case g.endpoint.deaf.IsZero():
+		g.endpoint.deaf = time.Now()
 	}
-	g.trouble = ""
+	g.endpoint.trouble = ""
 	if err != nil {
-		g.trouble = strings.TrimSpace(err.Error())
+		g.endpoint.trouble = strings.TrimSpace(err.Error())
 		g.wake()
 	}
 }

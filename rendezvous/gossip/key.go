@@ -36,9 +36,9 @@ func otherKey(text string) bool {
 // met nobody, has nobody to join.
 func (g *Gossip) alien(host, endpoint string) {
 	g.mu.Lock()
-	lost := !g.met && g.cfg.Serves < 0
-	if lost && g.foreign == "" {
-		g.foreign = (&secret.Other{At: endpoint}).Error()
+	lost := !g.seen.met && g.cfg.Serves < 0
+	if lost && g.endpoint.foreign == "" {
+		g.endpoint.foreign = (&secret.Other{At: endpoint}).Error()
 		g.wake()
 	}
 	g.mu.Unlock()

@@ -182,7 +182,7 @@ func TestEndpointIsAskedAgain(t *testing.T) {
 		defer a.g.mu.Unlock()
 		for i := range n {
 			id := rendezvous.NodeID(fmt.Sprint("seen", i))
-			a.g.peers[id] = rendezvous.Peer{ID: id, Endpoint: i - 1}
+			a.g.seen.peers[id] = rendezvous.Peer{ID: id, Endpoint: i - 1}
 		}
 	}
 	know(2) // the second one serves the endpoint
