@@ -16,7 +16,7 @@ func (e *Etcd) belongs(reply any) error {
 	if !ok {
 		return nil
 	}
-	id, met := r.GetHeader().GetClusterId(), e.cluster.Load()
+	id, met := r.GetHeader().GetClusterId(), e.session.cluster.Load()
 	if id == 0 || met == 0 || id == met {
 		return nil
 	}

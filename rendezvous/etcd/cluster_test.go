@@ -14,11 +14,11 @@ func TestAnotherCluster(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	r := start(t, config(1, c.Endpoints()...))
 	meet(t, r)
-	met := r.e.cluster.Swap(1)
+	met := r.e.session.cluster.Swap(1)
 	eventually(t, func() bool {
 		return strings.Contains(latest[rendezvous.Peers](r).Trouble, "another etcd cluster") && latest[rendezvous.Lapsed](r).On
 	}, func() string { return "it believes another cluster: " + latest[rendezvous.Peers](r).Trouble })
-	r.e.cluster.Store(met)
+	r.e.session.cluster.Store(met)
 	eventually(t, func() bool { return latest[rendezvous.Peers](r).Trouble == "" && !latest[rendezvous.Lapsed](r).On },
 		func() string { return "still in trouble: " + latest[rendezvous.Peers](r).Trouble })
 }

@@ -37,7 +37,7 @@ func (e *Etcd) contend(ctx context.Context) error {
 		case <-ctx.Done():
 			t.Stop()
 			return nil
-		case <-e.contest:
+		case <-e.wakes.contest:
 			t.Stop()
 		case <-t.C:
 		}
@@ -50,7 +50,7 @@ func (e *Etcd) contested() *entry[round] {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.seen.round
-	if !e.seen.jobs || e.seen.coordinator.rev != 0 || e.lease == 0 || e.lapsed || e.leading || e.over != nil ||
+	if !e.seen.jobs || e.seen.coordinator.rev != 0 || e.node.lease == 0 || e.node.lapsed || e.leading || e.unseal.what != nil ||
 		r.value != nil && r.value.has(e.cfg.ID) { // its members know how to go on
 		return nil
 	}
@@ -62,7 +62,7 @@ func (e *Etcd) contested() *entry[round] {
 func (e *Etcd) holderless(ctx context.Context) (string, time.Duration) {
 	e.mu.Lock()
 	c, r := e.seen.coordinator, e.seen.round
-	others := c.rev == 0 || e.leading || e.over != nil || r.value != nil && r.value.has(e.cfg.ID)
+	others := c.rev == 0 || e.leading || e.unseal.what != nil || r.value != nil && r.value.has(e.cfg.ID)
 	e.mu.Unlock()
 	switch {
 	case others:
@@ -86,7 +86,7 @@ func (e *Etcd) foreign(key string) string {
 func (e *Etcd) oldest(ctx context.Context) bool {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	got, err := e.cl.Get(ctx, e.keys.nodes, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1),
+	got, err := e.session.cl.Get(ctx, e.keys.nodes, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	return err == nil && len(got.Kvs) == 1 && string(got.Kvs[0].Key) == e.keys.self
 }
@@ -94,7 +94,7 @@ func (e *Etcd) oldest(ctx context.Context) bool {
 // claim takes the key, or what a dead job has left in its way.
 func (e *Etcd) claim(ctx context.Context, r entry[round]) {
 	if r.rev != 0 {
-		why, err := e.corpse(ctx, r)
+		why, err := e.mayLive(ctx, r)
 		switch {
 		case err != nil:
 			e.fail(ctx, err)

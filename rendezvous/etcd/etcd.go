@@ -17,39 +17,63 @@ var _ rendezvous.Fence = (*Etcd)(nil)
 
 // state is what changes while an agent runs.
 type state struct {
-	cl       *clientv3.Client // set before started is closed
-	cluster  atomic.Uint64    // the one that cl has met, 0: none yet
-	early    early            // likewise, then register's
-	running  context.Context  // Run's, likewise
-	started  chan struct{}    // closed when etcd has answered
-	led      chan struct{}    // closed by Lead
-	met      chan content     // the job's keys, as they were when this agent registered
-	doomed   chan error       // what ends Run
-	sealing  chan struct{}    // holds a token while nobody writes the round's key
-	granting chan struct{}    // holds a token while nobody asks for a job's lease
+	session session
+	gates   gates
+	wakes   wakes
 
+	mu      sync.Mutex // guards everything below
+	post    func(rendezvous.Event)
+	leading bool
+	trouble string // why etcd cannot be asked
+	blocked string // why this agent cannot become the one that forms the first world
+	node    membership
+	unseal  unsealing
+	seen    view
+	job     *jobLease
+	sealed  sealed
+}
+
+// session is what connect learns before gates.started is closed.
+type session struct {
+	cl      *clientv3.Client
+	cluster atomic.Uint64   // the cluster that cl has met; 0: none yet
+	early   early           // only register reads it
+	running context.Context // Run's
+}
+
+// gates are the channels at which Run's goroutines and the machine wait.
+type gates struct {
+	started  chan struct{} // is closed when etcd has answered
+	led      chan struct{} // is closed by Lead
+	met      chan content  // the job's keys, as they were when this agent registered
+	doomed   chan error    // what ends Run
+	sealing  chan struct{} // holds a token while nobody writes the round's key
+	granting chan struct{} // holds a token while nobody asks for a job's lease
+}
+
+// wakes each wake one goroutine of Run.
+type wakes struct {
 	changed signal // there is something new for Peers
 	contest signal // somebody may have to take the coordinator's key
 	chore   signal // Vacate or Unseal is to be done
 	hold    signal // there is a job's lease to keep
 	renew   signal // the node's lease is to be confirmed at once
+}
 
-	mu        sync.Mutex
-	post      func(rendezvous.Event)
-	lease     leaseID       // of the node's key, 0: not registered
+// membership is this agent's own key in etcd.
+type membership struct {
+	lease     leaseID       // of the key; 0: not registered
 	drop      func()        // ends the keeping of lease
 	confirmed time.Duration // when the last request was sent that etcd granted
-	lapsed    bool
-	leading   bool
-	trouble   string // why etcd cannot be asked
-	blocked   string // why this agent cannot become the one that forms the first world
-	vacated   int    // what Vacate said
-	told      int    // what the node's key says
-	over      *rendezvous.Unseal
-	owed      bool // over is not done yet
-	seen      view
-	job       *jobLease
-	sealed    sealed
+	lapsed    bool          // rendezvous.Lapsed was posted
+	vacated   int           // the round that Vacate named
+	written   int           // the round that the key names
+}
+
+// unsealing is what Unseal asked for.
+type unsealing struct {
+	what *rendezvous.Unseal
+	owed bool // it is not done yet
 }
 
 // sealed is what this agent has sealed last.
@@ -64,14 +88,17 @@ type early struct {
 	sent time.Duration // when it was asked for
 }
 
+// prepare makes what Run and the machine's calls need before Run.
 func (s *state) prepare() {
-	s.started, s.led, s.sealing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
-	s.doomed = make(chan error, 1)
-	s.changed, s.contest, s.chore, s.hold, s.renew = newSignal(), newSignal(), newSignal(), newSignal(), newSignal()
-	s.post, s.vacated, s.told = func(rendezvous.Event) {}, -1, -1
-	s.sealing <- struct{}{}
-	s.granting, s.met = make(chan struct{}, 1), make(chan content, 1)
-	s.granting <- struct{}{}
+	s.gates = gates{
+		started: make(chan struct{}), led: make(chan struct{}), met: make(chan content, 1),
+		doomed: make(chan error, 1), sealing: make(chan struct{}, 1), granting: make(chan struct{}, 1),
+	}
+	s.gates.sealing <- struct{}{}
+	s.gates.granting <- struct{}{}
+	s.wakes = wakes{newSignal(), newSignal(), newSignal(), newSignal(), newSignal()}
+	s.post = func(rendezvous.Event) {}
+	s.node.vacated, s.node.written = -1, -1
 }
 
 // signal wakes one goroutine; several before it looks are one.
@@ -95,16 +122,16 @@ func (e *Etcd) Run(ctx context.Context, post func(rendezvous.Event)) error {
 	e.post = post
 	e.mu.Unlock()
 	err := e.connect(ctx)
-	if e.cl != nil {
-		defer e.cl.Close()
+	if e.session.cl != nil {
+		defer e.session.cl.Close()
 	}
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	defer e.leave()
 	g, ctx := errgroup.WithContext(ctx)
-	e.running = ctx
-	close(e.started)
+	e.session.running = ctx
+	close(e.gates.started)
 	for _, f := range []func(context.Context) error{e.register, e.tick, e.publish, e.followJob, e.followNodes, e.contend, e.chores, e.keepJob, e.foresee} {
 		g.Go(func() error { return f(ctx) })
 	}
@@ -112,7 +139,7 @@ func (e *Etcd) Run(ctx context.Context, post func(rendezvous.Event)) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-e.doomed:
+		case err := <-e.gates.doomed:
 			return err
 		}
 	})
@@ -125,7 +152,7 @@ func (e *Etcd) Lead() {
 	defer e.mu.Unlock()
 	if !e.leading {
 		e.leading = true
-		close(e.led)
+		close(e.gates.led)
 	}
 }
 
@@ -138,13 +165,13 @@ func call(ctx context.Context) (context.Context, context.CancelFunc) {
 func (e *Etcd) txn(ctx context.Context, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	return e.cl.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
+	return e.session.cl.Txn(ctx).If(cmps...).Then(then...).Else(otherwise...).Commit()
 }
 
 func (e *Etcd) revoke(ctx context.Context, id leaseID) error {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	if _, err := e.cl.Revoke(ctx, id); err != nil && !gone(err) {
+	if _, err := e.session.cl.Revoke(ctx, id); err != nil && !gone(err) {
 		return err
 	}
 	return nil
@@ -169,13 +196,13 @@ const leaveLimit = 5 * time.Second
 
 // leave takes away what is this agent's.
 func (e *Etcd) leave() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.running), leaveLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.session.running), leaveLimit)
 	defer cancel()
 	for !e.settle(ctx) && pause(ctx, 50*time.Millisecond) {
 	}
 	e.clear(ctx)
 	e.mu.Lock()
-	id := e.lease
+	id := e.node.lease
 	e.mu.Unlock()
 	for id != 0 && e.revoke(ctx, id) != nil && pause(ctx, 50*time.Millisecond) {
 	}

@@ -37,7 +37,7 @@ func (e *Etcd) followJob(ctx context.Context) error {
 	p := &part{prefix: e.keys.job, learn: e.learn}
 	select {
 	case <-ctx.Done():
-	case c := <-e.met:
+	case c := <-e.gates.met:
 		p.take(c)
 		e.report(nil)
 		pause(ctx, 100*time.Millisecond)
@@ -52,7 +52,7 @@ func (e *Etcd) followNodes(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-e.led:
+	case <-e.gates.led:
 	}
 	return e.follow(ctx, &part{prefix: e.keys.nodes, learn: e.learnNodes, right: e.confirmNodes})
 }
@@ -86,7 +86,7 @@ func (e *Etcd) fail(ctx context.Context, err error) {
 func (e *Etcd) load(ctx context.Context, p *part) (content, error) {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	got, err := e.cl.Get(ctx, p.prefix, clientv3.WithPrefix())
+	got, err := e.session.cl.Get(ctx, p.prefix, clientv3.WithPrefix())
 	if err != nil {
 		return content{}, err
 	}
@@ -97,7 +97,7 @@ func (e *Etcd) load(ctx context.Context, p *part) (content, error) {
 func (e *Etcd) watch(ctx context.Context, p *part, rev int64) {
 	wctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	events := e.cl.Watch(wctx, p.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev))
+	events := e.session.cl.Watch(wctx, p.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev))
 	look := time.NewTicker(e.lookEvery())
 	defer look.Stop()
 	for {
@@ -129,7 +129,7 @@ func (e *Etcd) lookEvery() time.Duration { return min(max(e.cfg.TTL/3, time.Seco
 // needless load. It sees also whether this agent's own key is still there.
 func (e *Etcd) look(ctx context.Context, p *part) bool {
 	e.mu.Lock()
-	id := e.lease
+	id := e.node.lease
 	e.mu.Unlock()
 	got, err := e.txn(ctx, nil, []clientv3.Op{
 		clientv3.OpGet(p.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),

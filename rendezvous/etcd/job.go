@@ -26,21 +26,21 @@ func (e *Etcd) jobFor(ctx context.Context, job string) (leaseID, error) {
 	select {
 	case <-ctx.Done():
 		return 0, ctx.Err()
-	case <-e.granting:
+	case <-e.gates.granting:
 	}
-	defer func() { e.granting <- struct{}{} }()
+	defer func() { e.gates.granting <- struct{}{} }()
 	if id := e.jobHas(job); id != 0 {
 		return id, nil
 	}
 	sent := e.cfg.Clock()
-	id, err := e.grant(ctx, e.cl, e.jobTTL())
+	id, err := e.grant(ctx, e.session.cl, e.jobTTL())
 	if err != nil {
 		return 0, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.job = &jobLease{id: id, job: job, confirmed: sent}
-	e.hold.wake()
+	e.wakes.hold.wake()
 	return id, nil
 }
 
@@ -66,7 +66,7 @@ func (e *Etcd) jobHas(job string) leaseID {
 func (e *Etcd) foresee(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-	case <-e.led:
+	case <-e.gates.led:
 		_, _ = e.jobFor(ctx, "") // who seals asks again
 	}
 	return nil
@@ -77,7 +77,7 @@ func (e *Etcd) forgetJob(id leaseID) {
 	defer e.mu.Unlock()
 	if e.job != nil && e.job.id == id {
 		e.job = nil
-		e.hold.wake()
+		e.wakes.hold.wake()
 	}
 }
 
@@ -92,7 +92,7 @@ func (e *Etcd) keepJob(ctx context.Context) error {
 			stop()
 			<-done
 			return nil
-		case <-e.hold:
+		case <-e.wakes.hold:
 		}
 		e.mu.Lock()
 		var id leaseID
@@ -134,14 +134,14 @@ func (e *Etcd) jobEnded(id leaseID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if j := e.job; j != nil && j.id == id && !j.ended {
-		j.ended, j.deleted = true, j.rev != 0 && e.over == nil
+		j.ended, j.deleted = true, j.rev != 0 && e.unseal.what == nil
 	}
 }
 
 // jobLost says that the job must end, once; with mu held.
 func (e *Etcd) jobLost() error {
 	j := e.job
-	if j == nil || j.rev == 0 || j.told || e.over != nil {
+	if j == nil || j.rev == 0 || j.told || e.unseal.what != nil {
 		return nil
 	}
 	since := e.cfg.Clock() - j.confirmed

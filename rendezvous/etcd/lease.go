@@ -3,11 +3,14 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/gorun/gorun/rendezvous"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
 )
 
 // gone reports whether etcd does not know the lease.
@@ -70,7 +73,7 @@ type stream struct {
 func (e *Etcd) open(ctx context.Context, limit time.Duration) (*stream, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer time.AfterFunc(limit, cancel).Stop()
-	s, err := etcdserverpb.NewLeaseClient(e.cl.ActiveConnection()).LeaseKeepAlive(ctx)
+	s, err := etcdserverpb.NewLeaseClient(e.session.cl.ActiveConnection()).LeaseKeepAlive(ctx)
 	return &stream{s, cancel}, err
 }
 
@@ -94,4 +97,103 @@ func (s *stream) ask(id leaseID, limit time.Duration) error {
 		return rpctypes.ErrLeaseNotFound
 	}
 	return nil
+}
+
+// sinceBoot goes on while the machine sleeps, as etcd's time does.
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic("etcd: the machine has no clock: " + err.Error())
+	}
+	return time.Duration(t.Nano())
+}
+
+// trusted is how long a membership that etcd granted counts as certain: the
+// rest of its time is for saying so.
+func (e *Etcd) trusted() time.Duration { return e.cfg.TTL * 4 / 5 }
+
+// emit posts an event, after Lapsed if it is time for that.
+func (e *Etcd) emit(ev rendezvous.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.checkLease()
+	e.post(ev)
+}
+
+// checkLease posts Lapsed if the membership is not certain any more; with mu held.
+func (e *Etcd) checkLease() {
+	if e.node.lease == 0 || e.node.lapsed {
+		return
+	}
+	if since := e.cfg.Clock() - e.node.confirmed; since >= e.trusted() {
+		e.lapse(fmt.Sprintf("etcd at %s has not confirmed this node for %v", e.at(), since.Round(100*time.Millisecond)))
+	}
+}
+
+// lapse posts Lapsed, with mu held.
+func (e *Etcd) lapse(why string) {
+	if !e.node.lapsed {
+		e.node.lapsed = true
+		e.post(rendezvous.Lapsed{On: true, Text: why})
+		e.wakes.renew.wake()
+	}
+}
+
+// confirm takes note that etcd has granted what was asked at the time sent.
+func (e *Etcd) confirm(id leaseID, sent time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.node.lease != id {
+		return
+	}
+	e.checkLease() // the process may have been stopped until now
+	e.node.confirmed = max(e.node.confirmed, sent)
+	if e.node.lapsed && e.cfg.Clock()-e.node.confirmed < e.trusted() {
+		e.node.lapsed = false
+		e.post(rendezvous.Lapsed{})
+		e.wakes.contest.wake()
+	}
+}
+
+// certain returns the lease of a membership that is certain now, else 0.
+func (e *Etcd) certain() leaseID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.checkLease()
+	if e.node.lapsed {
+		return 0
+	}
+	return e.node.lease
+}
+
+// tick watches the clock.
+func (e *Etcd) tick(ctx context.Context) error {
+	for {
+		e.mu.Lock()
+		e.checkLease()
+		wait := e.trusted() / 8
+		if e.node.lease != 0 && !e.node.lapsed {
+			wait = min(wait, e.node.confirmed+e.trusted()-e.cfg.Clock())
+		}
+		err := e.jobLost()
+		e.mu.Unlock()
+		if err != nil && e.cfg.Lost != nil {
+			e.cfg.Lost(err)
+		}
+		if !pause(ctx, max(wait, 5*time.Millisecond)) {
+			return nil
+		}
+	}
+}
+
+// pause reports whether d has passed before ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

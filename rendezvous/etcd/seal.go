@@ -3,7 +3,9 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
@@ -58,18 +60,18 @@ func (s *seal) run(ctx context.Context) rendezvous.Sealed {
 	case <-ctx.Done():
 		out.Text = "etcd at " + s.at() + " has not answered yet"
 		return out
-	case <-s.started:
+	case <-s.gates.started:
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.running, cancel)()
+	defer context.AfterFunc(s.session.running, cancel)()
 	select {
 	case <-ctx.Done():
 		out.Text = "an earlier seal is on its way"
 		return out
-	case <-s.sealing:
+	case <-s.gates.sealing:
 	}
-	defer func() { s.sealing <- struct{}{} }()
+	defer func() { s.gates.sealing <- struct{}{} }()
 	if t := s.fits(); t != nil {
 		s.doom(t)
 		out.Text = t.text
@@ -115,7 +117,7 @@ func (s *seal) fits() *trouble {
 // doom ends Run, since waiting does not help.
 func (e *Etcd) doom(t *trouble) {
 	select {
-	case e.doomed <- t:
+	case e.gates.doomed <- t:
 	default:
 	}
 }
@@ -142,7 +144,7 @@ func (s *seal) try(ctx context.Context) error {
 	if own == 0 {
 		return errBusy{"etcd at " + s.at() + " does not confirm this node's membership"}
 	}
-	if err := s.bury(ctx, own); err != nil {
+	if err := s.removeDead(ctx, own); err != nil {
 		return err
 	}
 	r, holder, first := s.first()
@@ -151,7 +153,7 @@ func (s *seal) try(ctx context.Context) error {
 		if r, holder, err = s.read(ctx); err != nil {
 			return err
 		}
-		done, err := s.before(ctx, r)
+		done, err := s.check(ctx, r)
 		if done || err != nil {
 			return err
 		}
@@ -193,15 +195,158 @@ func (s *seal) settled(job leaseID, rev int64, before entry[round]) error {
 		s.sealed = sealed{rev, s.record.ids()}
 	}
 	s.mu.Unlock()
-	s.hold.wake()
-	s.changed.wake()
+	s.wakes.hold.wake()
+	s.wakes.changed.wake()
 	if before.lease != 0 && before.lease != job { // nothing is under it any more
-		ctx, cancel := context.WithTimeout(s.running, callLimit)
+		ctx, cancel := context.WithTimeout(s.session.running, callLimit)
 		defer cancel()
 		_ = s.revoke(ctx, before.lease)
 	}
 	if s.certain() == 0 { // it came true, but perhaps long ago
 		return errBusy{"etcd at " + s.at() + " does not confirm this node's membership"}
+	}
+	return nil
+}
+
+// first says what a first world is compared with, by what was seen: nothing is
+// sealed, not even by this agent, which has the coordinator's key. If that is
+// out of date the seal fails, and is tried again by what is read then.
+func (s *seal) first() (r entry[round], holder entry[agent], ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	holder = s.seen.coordinator
+	ok = s.tries == 0 && !s.Later && (s.job == nil || s.job.rev == 0) && s.seen.jobs && s.seen.round.rev == 0 &&
+		holder.value != nil && holder.value.ID == s.cfg.ID
+	s.tries++
+	if ok {
+		s.base = 0
+	}
+	return r, holder, ok
+}
+
+// read reads what the seal is compared with.
+func (s *seal) read(ctx context.Context) (r entry[round], holder entry[agent], err error) {
+	got, err := s.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(s.keys.round), clientv3.OpGet(s.keys.coordinator)}, nil)
+	if err != nil {
+		return r, holder, err
+	}
+	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
+		r = entryOf(kv, decodeRound)
+	}
+	for _, kv := range got.Responses[1].GetResponseRange().Kvs {
+		holder = entryOf(kv, decodeAgent)
+	}
+	return r, holder, nil
+}
+
+// check compares the seal with the round that is sealed; done: this very call has
+// sealed it.
+func (s *seal) check(ctx context.Context, r entry[round]) (done bool, err error) {
+	if v := r.value; v != nil && v.Sealer == s.cfg.ID && v.Job == s.record.Job && v.Digest == s.record.Digest {
+		s.mu.Lock()
+		j := s.job
+		kept := j != nil && j.id == r.lease && !j.ended
+		s.mu.Unlock()
+		if kept {
+			return true, s.settled(r.lease, r.rev, entry[round]{})
+		}
+	}
+	mine := r.value != nil && r.value.Sealer == s.cfg.ID
+	if s.base < 0 {
+		s.base = r.rev
+	}
+	switch v := r.value; {
+	case s.Later && (r.rev == 0 || v != nil && v.Job != s.record.Job):
+		return false, errRefused{text: "etcd at " + s.at() + " has no world of this job any more", ended: true}
+	case r.rev == 0:
+		return false, nil
+	case v == nil || v.Job != s.record.Job && !mine:
+		if s.base != r.rev {
+			return false, errRefused{text: "a world of another job was sealed under this run id"}
+		}
+		why, err := s.mayLive(ctx, r)
+		if err != nil {
+			return false, err
+		}
+		if why != "" {
+			return false, errBusy{why}
+		}
+		return false, nil
+	case !mine && (r.rev != s.base || v.Term > s.record.Term || v.Round >= s.record.Round):
+		return false, errRefused{text: fmt.Sprintf("%s has sealed a world (round %d)", v.Control, v.Round)}
+	}
+	return false, s.idle(ctx, r.value)
+}
+
+// idle returns errBusy with the nodes on which a worker of the sealed world may live.
+func (s *seal) idle(ctx context.Context, v *round) error {
+	var ask []rendezvous.NodeID
+	for _, m := range v.Members {
+		if !s.free[m.ID] {
+			ask = append(ask, m.ID)
+		}
+	}
+	marks, err := s.marks(ctx, ask)
+	if err != nil {
+		return err
+	}
+	var busy []string
+	for _, id := range ask {
+		if m, there := marks[id]; there && m.vacated < v.Round {
+			busy = append(busy, m.name)
+		}
+	}
+	if n := len(busy); n > 0 {
+		more := ""
+		if n > 3 {
+			busy, more = busy[:3], fmt.Sprintf(" and %d more", n-3)
+		}
+		return errBusy{fmt.Sprintf("%s%s must stop the workers of round %d, or be gone from etcd (at most %v after the last sign of life)", strings.Join(busy, ", "), more, v.Round, s.cfg.TTL)}
+	}
+	return nil
+}
+
+// claimable refuses to take the coordinator's key from an agent that is a member,
+// does not answer this one and has not stopped its workers.
+func (s *seal) claimable(ctx context.Context, r entry[round], holder entry[agent]) error {
+	if holder.rev == 0 || holder.value != nil && s.free[holder.value.ID] {
+		return nil
+	}
+	if holder.value == nil {
+		return errBusy{s.foreign(s.keys.coordinator)}
+	}
+	marks, err := s.marks(ctx, []rendezvous.NodeID{holder.value.ID})
+	if err != nil {
+		return err
+	}
+	m, there := marks[holder.value.ID]
+	if there && (r.value == nil || m.vacated < r.value.Round) {
+		return errRefused{text: fmt.Sprintf("%s coordinates this run", holder.value.Control)}
+	}
+	return nil
+}
+
+// removeDead ends the memberships of the nodes that are known to be dead.
+func (s *seal) removeDead(ctx context.Context, own leaseID) error {
+	if len(s.Dead) == 0 {
+		return nil
+	}
+	marks, err := s.marks(ctx, s.Dead)
+	if err != nil {
+		return err
+	}
+	for id, m := range marks {
+		if id == s.cfg.ID {
+			continue
+		}
+		if m.lease != 0 && m.lease != own {
+			if err := s.revoke(ctx, m.lease); err != nil {
+				return err
+			}
+		}
+		if _, err := s.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.LeaseValue(s.keys.node(id)), "=", m.lease)}, []clientv3.Op{clientv3.OpDelete(s.keys.node(id))}, nil); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -172,8 +172,8 @@ func (e *Etcd) ask(ctx context.Context) *trouble {
 		cl.Close()
 		return worst
 	}
-	e.cl, e.early = cl, <-granted
-	e.cluster.Store(first.cluster)
+	e.session.cl, e.session.early = cl, <-granted
+	e.session.cluster.Store(first.cluster)
 	return nil
 }
 

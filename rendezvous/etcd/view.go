@@ -71,8 +71,8 @@ func (e *Etcd) learn(kvs []*mvccpb.KeyValue, rev int64) {
 	}
 	e.setCoordinator(byKey[e.keys.coordinator])
 	e.setRound(byKey[e.keys.round], rev)
-	e.changed.wake()
-	e.contest.wake()
+	e.wakes.changed.wake()
+	e.wakes.contest.wake()
 }
 
 // learnNodes takes all nodes' keys into the view.
@@ -83,7 +83,7 @@ func (e *Etcd) learnNodes(kvs []*mvccpb.KeyValue, rev int64) {
 	for _, kv := range kvs {
 		e.setNode(string(kv.Key), kv)
 	}
-	e.changed.wake()
+	e.wakes.changed.wake()
 }
 
 // confirmNodes: they are in etcd, at a revision, as in the view.
@@ -91,7 +91,7 @@ func (e *Etcd) confirmNodes(rev int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen.nodesAt = max(e.seen.nodesAt, rev)
-	e.changed.wake()
+	e.wakes.changed.wake()
 }
 
 // see takes a change of one of the run's keys into the view; deleted ones have
@@ -114,11 +114,11 @@ func (e *Etcd) see(kv *mvccpb.KeyValue) {
 		case e.keys.round:
 			e.setRound(now, kv.ModRevision)
 		}
-		e.contest.wake()
+		e.wakes.contest.wake()
 	} else {
 		e.setNode(key, now)
 	}
-	e.changed.wake()
+	e.wakes.changed.wake()
 }
 
 func (e *Etcd) setNode(key string, kv *mvccpb.KeyValue) {
@@ -149,11 +149,11 @@ func (e *Etcd) setRound(kv *mvccpb.KeyValue, rev int64) {
 func (e *Etcd) elsewhere(rev int64) {
 	if j := e.job; j != nil && j.rev != 0 && rev > j.rev && e.seen.round.lease != j.id {
 		j.ended = true // by another's seal, or by whoever has deleted it
-		j.deleted = e.seen.round.rev == 0 && e.over == nil
-		e.hold.wake()
+		j.deleted = e.seen.round.rev == 0 && e.unseal.what == nil
+		e.wakes.hold.wake()
 	}
 	if r := e.seen.round.value; r != nil {
-		e.judge()
+		e.checkLease()
 		e.post(rendezvous.Elsewhere{Job: r.Job, Term: r.Term, Round: r.Round, Members: r.ids(), Control: r.Control})
 	}
 }
@@ -165,7 +165,7 @@ func (e *Etcd) publish(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.changed:
+		case <-e.wakes.changed:
 		}
 		if p, ok := e.peers(); ok && (last == nil || !same(*last, p)) {
 			last = &p
@@ -228,6 +228,6 @@ func (e *Etcd) say(which *string, text string) {
 	defer e.mu.Unlock()
 	if *which != text {
 		*which = text
-		e.changed.wake()
+		e.wakes.changed.wake()
 	}
 }

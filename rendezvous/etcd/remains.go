@@ -26,10 +26,10 @@ func (e *Etcd) remove(ctx context.Context, r entry[round]) error {
 	return err
 }
 
-// corpse says why a sealed round of another job may still live, "" if it does
+// mayLive says why a sealed round of another job may still live, "" if it does
 // not: all of its members have left or expired, and nobody listens where they
 // were.
-func (e *Etcd) corpse(ctx context.Context, r entry[round]) (string, error) {
+func (e *Etcd) mayLive(ctx context.Context, r entry[round]) (string, error) {
 	if r.value == nil {
 		return e.foreign(e.keys.round), nil
 	}
