@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // row is one line of the table: one peer, one number. Times are in ms and
@@ -152,7 +154,7 @@ func printTable(out io.Writer, rows []row) error {
 			fmt.Fprintln(w, "\t\t\t\t\t\t\t\t\t")
 		}
 		if len(r.Samples) == 0 {
-			fmt.Fprintf(w, "%s\t%s\t%s\t0\t-\t-\t-\t\t-\t%s\n", r.Measure, r.Case, r.Peer, shorten(r.Note, 70))
+			fmt.Fprintf(w, "%s\t%s\t%s\t0\t-\t-\t-\t\t-\t%s\n", r.Measure, r.Case, r.Peer, term.Cut(r.Note, 70))
 			continue
 		}
 		ratio := "-"
@@ -160,7 +162,7 @@ func printTable(out io.Writer, rows []row) error {
 			ratio = r.Ratio.String()
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%v\t%v\t%v\t%s\t%s\t%s\n",
-			r.Measure, r.Case, r.Peer, len(r.Samples), r.Median, r.Min, r.Max, r.Unit, ratio, shorten(r.Note, 70))
+			r.Measure, r.Case, r.Peer, len(r.Samples), r.Median, r.Min, r.Max, r.Unit, ratio, term.Cut(r.Note, 70))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -171,13 +173,6 @@ func printTable(out io.Writer, rows []row) error {
 		}
 	}
 	return nil
-}
-
-func shorten(text string, n int) string {
-	if len(text) > n {
-		return text[:n] + "..."
-	}
-	return text
 }
 
 // result is what one measurement leaves in its JSON file.

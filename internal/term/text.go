@@ -1,14 +1,19 @@
-// Package term makes text of a worker, of the network or of a file fit to be
-// shown to a person: nothing in it commands a terminal, hides, or changes the
-// order in which the rest is read.
+// Package term decides what may reach a terminal and how it is said there: text
+// of a worker, of the network or of a file is made fit to be shown, so that
+// nothing in it commands the terminal, hides, or changes the order in which the
+// rest is read; long text is cut; words are quoted for a shell.
 //
-// Invariants: what is visible stays as it is; the functions are pure.
+// Invariants: what is visible stays as it is, unless it is cut; the functions on
+// text are pure; the package knows nothing of jobs.
 package term
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Hidden reports whether a character shows nothing itself and may deceive about
@@ -72,3 +77,87 @@ func Line(s string) string {
 // Within indents all lines but the first, so that none of them can be taken for a
 // line of the program that shows the text behind its own name.
 func Within(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }
+
+// sequences are a terminal's control sequences: colours, cursor movements, titles.
+var sequences = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\-_])")
+
+// Plain is Escape without control sequences and controls other than tabs: what a
+// program wrote for a terminal, without its colours.
+func Plain(s string) string {
+	s = strings.ToValidUTF8(s, string(utf8.RuneError))
+	if !strings.ContainsFunc(s, unicode.IsControl) {
+		return Escape(s)
+	}
+	return Escape(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' {
+			return -1
+		}
+		return r
+	}, sequences.ReplaceAllString(s, "")))
+}
+
+// Printable is s with "?" for every character that prints nothing, spaces other
+// than U+0020 included.
+func Printable(s string) string {
+	if isPrintable(s) {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if odd(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// Quoted is s, as a Go string literal if one of its characters prints nothing.
+func Quoted(s string) string {
+	if isPrintable(s) {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+func odd(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+
+func isPrintable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' { // most text is ASCII
+			return !strings.ContainsFunc(s, odd)
+		}
+	}
+	return true
+}
+
+// Truncate is the first n bytes of s at most, in whole characters.
+func Truncate(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// Cut is Truncate that shows by "..." behind the n bytes that something is missing.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return Truncate(s, n) + "..."
+}
+
+// safe are the characters that mean nothing to a shell.
+const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+"
+
+// Command joins words as a person would type them in a shell.
+func Command(words ...string) string {
+	out := make([]string, len(words))
+	for i, s := range words {
+		if out[i] = s; s == "" || strings.Trim(s, safe) != "" {
+			out[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}

@@ -31,3 +31,26 @@ func TestText(t *testing.T) {
 		t.Errorf("Within: %q", got)
 	}
 }
+
+func TestFunctionsOnText(t *testing.T) {
+	for _, c := range []struct{ name, got, want string }{
+		{"Plain keeps tabs and text", Plain("a\tb"), "a\tb"},
+		{"Plain drops colours and titles", Plain("\x1b[31mred\x1b[0m \x1b]0;title\x07end\r"), "red end"},
+		{"Plain shows what hides", Plain("a\u202eb"), `a\u202eb`},
+		{"Plain marks what is no UTF-8", Plain("a\xffb"), "a\uFFFDb"},
+		{"Printable", Printable("a\x1bb\u00a0é\n"), "a?b?é?"},
+		{"Quoted leaves text", Quoted("a b é"), "a b é"},
+		{"Quoted quotes the rest", Quoted("a\nb"), `"a\nb"`},
+		{"Truncate leaves short text", Truncate("é", 2), "é"},
+		{"Truncate cuts whole characters", Truncate("éé", 3), "é"},
+		{"Truncate to nothing", Truncate("é", 1), ""},
+		{"Truncate of bytes that are no text", Truncate("\x80\x80\x80", 2), ""},
+		{"Cut leaves short text", Cut("abc", 3), "abc"},
+		{"Cut says so", Cut("abcd", 3), "abc..."},
+		{"Command", Command("echo", "a b", "", "it's", "x=1"), `echo 'a b' '' 'it'\''s' x=1`},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gorun/gorun/internal/accept"
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"
 )
@@ -143,7 +144,7 @@ func shortRun(id string) string {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id))
-	return cut(strings.ToValidUTF8(id, ""), maxRun/8) + hex.EncodeToString(sum[:16])
+	return term.Truncate(strings.ToValidUTF8(id, ""), maxRun/8) + hex.EncodeToString(sum[:16])
 }
 
 func portOf(endpoint string) (int, error) {

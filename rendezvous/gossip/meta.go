@@ -27,7 +27,7 @@ const (
 )
 
 func (m meta) encode() ([]byte, error) {
-	m.Name = cut(strings.Map(func(r rune) rune {
+	m.Name = term.Truncate(strings.Map(func(r rune) rune {
 		if term.Unfit(r) { // the others would not take it
 			return '?'
 		}
@@ -35,7 +35,7 @@ func (m meta) encode() ([]byte, error) {
 	}, m.Name), maxName)
 	b, err := json.Marshal(m)
 	for err == nil && len(b) > memberlist.MetaMaxSize && m.Name != "" { // characters that JSON escapes
-		m.Name = cut(m.Name, len(m.Name)/2)
+		m.Name = term.Truncate(m.Name, len(m.Name)/2)
 		b, err = json.Marshal(m)
 	}
 	if err == nil && len(b) > memberlist.MetaMaxSize {
@@ -45,14 +45,6 @@ func (m meta) encode() ([]byte, error) {
 		return nil, fmt.Errorf("cannot describe this agent to the others: %w", err)
 	}
 	return b, nil
-}
-
-// cut shortens s to at most n bytes of whole characters.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }
 
 // decodeMeta reads what another process says it is.

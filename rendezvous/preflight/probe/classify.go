@@ -6,9 +6,9 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"syscall"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -26,7 +26,7 @@ func classify(err error) (preflight.Result, string) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return preflight.Reset, "it closed the connection in the middle"
 	}
-	return preflight.Failed, shorten(err.Error())
+	return preflight.Failed, term.Truncate(err.Error(), maxText)
 }
 
 func meaning(no syscall.Errno) preflight.Result {
@@ -61,11 +61,4 @@ func words(err error, no syscall.Errno) string {
 func isNetwork(err error) bool {
 	var e net.Error
 	return errors.As(err, &e)
-}
-
-func shorten(s string) string {
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "")
-	}
-	return s
 }

@@ -3,9 +3,8 @@ package probe
 import (
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -33,17 +32,17 @@ func DecodeReport(data []byte, p Plan) ([]preflight.Probe, error) {
 			at++
 		}
 		if at == len(p.Targets) {
-			return nil, fmt.Errorf("a report of probes has a result that is not of the plan: node %d to %s", r.From, clean(r.Target))
+			return nil, fmt.Errorf("a report of probes has a result that is not of the plan: node %d to %s", r.From, shown(r.Target))
 		}
 		at++
 		if !slices.Contains(results(), r.Result) {
-			return nil, fmt.Errorf("a report of probes has the result %q", clean(string(r.Result)))
+			return nil, fmt.Errorf("a report of probes has the result %q", shown(string(r.Result)))
 		}
 		if len(r.Answer) > maxID || len(r.Seen) > maxSeen || r.TookMS < 0 || r.RoundMS < 0 || r.Mbit < 0 ||
 			r.Sent < 0 || r.Sent > maxSegments || r.Resent < 0 || r.Resent > maxSegments || r.Silent < 0 || r.Silent > r.Resent {
 			return nil, fmt.Errorf("a report of probes makes no sense at result %d", i)
 		}
-		got[i].Text, got[i].Seen, got[i].Answer = clean(r.Text), clean(r.Seen), clean(r.Answer)
+		got[i].Text, got[i].Seen, got[i].Answer = shown(r.Text), shown(r.Seen), shown(r.Answer)
 	}
 	return got, nil
 }
@@ -61,12 +60,5 @@ func results() []preflight.Result {
 	}
 }
 
-// clean is text that can be shown on a terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, shorten(s))
-}
+// shown bounds a text of another node and makes it fit for a terminal.
+func shown(s string) string { return term.Printable(term.Truncate(s, maxText)) }
