@@ -83,8 +83,11 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		}
 	}
 	defer func() {
-		if err != nil {
-			a.unreported(err)
+		if err == nil || opts.quiet() {
+			return
+		}
+		if err := ReportError(a.opts.Spec, a.born, err); err != nil {
+			a.console.say("%v", err)
 		}
 	}()
 	if a.table, err = process.Open(); err != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/device"
-	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
@@ -54,31 +53,4 @@ func (a *agent) examined(ctx context.Context, c rendezvous.Command) {
 		}
 		a.check.Answer(ctx, c)
 	}
-}
-
-// refused reports whether the comparison of the nodes ended the job.
-func refused(o rendezvous.Outcome) bool {
-	return o.Preflight != nil && o.Cause != nil && o.Cause.Kind == rendezvous.KindPreflight
-}
-
-// tellVerdict shows why the nodes were not started, or what gorun check found.
-func (a *agent) tellVerdict(o rendezvous.Outcome) report.Outcome {
-	kind := report.Refused
-	if o.Cause == nil {
-		kind = report.Succeeded
-	}
-	switch c := a.opts.Spec.Check; {
-	case a.opts.quiet():
-		if c == nil {
-			a.console.say("%s; exit code %d", o.Cause.Line(), o.Code)
-		}
-	case c != nil && !c.JSON && o.Preflight.Table == "" && o.Cause != nil: // the comparison found nothing, and the program cannot be started
-	case c != nil:
-		if err := check.Print(a.opts.Stdout, o.Preflight, c.JSON); err != nil {
-			a.console.say("cannot print the findings: %v", err)
-		}
-	default:
-		a.console.table(o.Preflight.Table)
-	}
-	return kind
 }

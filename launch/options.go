@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"os"
+	"slices"
 
 	"github.com/gorun/gorun/launch/spec"
 )
@@ -40,3 +41,20 @@ type LocalNode struct {
 
 // Quiet agents leave the full report to the first node of the machine.
 func (o *Options) quiet() bool { return o.Local != nil && o.Local.Index > 0 }
+
+func findEnv(env []string, name string) (value string, ok bool) {
+	for _, kv := range slices.Backward(env) {
+		if len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {
+			return kv[len(name)+1:], true
+		}
+	}
+	return "", false
+}
+
+func hostName() string {
+	h, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return h
+}

@@ -81,11 +81,11 @@ type Last struct {
 type End struct {
 	Rank      int            `json:"rank"`
 	LocalRank int            `json:"local_rank"`
-	PID       int            `json:"pid"`
+	PID       int            `json:"pid,omitempty"`
 	ExitCode  int            `json:"exit_code"`
 	Signal    syscall.Signal `json:"signal,omitempty"`
-	Started   time.Time      `json:"started"`
-	Ended     time.Time      `json:"ended"`
+	Started   time.Time      `json:"started,omitzero"`
+	Ended     time.Time      `json:"ended,omitzero"`
 }
 
 // Record is what happened in one round. Of an early round of a job with many

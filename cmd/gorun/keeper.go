@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/launch/spec"
 )
 
@@ -71,7 +72,7 @@ func (k *keeper) verdict(err error) error {
 	case err != nil && !k.ended:
 		unwritten = launch.ReportError(k.job, k.born, err)
 	case k.killed.Signal != 0:
-		unwritten = launch.ReportKilled(k.job, k.born, k.code, k.killed)
+		unwritten = report.Job{File: k.job.ReportFile, RunID: k.job.RunID, Started: k.born}.WriteKilled(k.killed, k.code)
 	}
 	if unwritten != nil {
 		fmt.Fprintf(os.Stderr, "gorun: %v\n", unwritten)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/launch/diagnose"
@@ -65,18 +64,9 @@ type Node struct {
 	GroupRank int    `json:"group_rank"`
 	Host      string `json:"host"`
 	Addr      string `json:"addr,omitempty"`
-	Ranks     []Rank `json:"ranks"` // by local rank
-}
-
-// Rank is one worker of a round.
-type Rank struct {
-	Rank      int            `json:"rank"`
-	LocalRank int            `json:"local_rank"`
-	PID       int            `json:"pid,omitempty"`    // 0: it was never started
-	ExitCode  int            `json:"exit_code"`        // in the file 128+n after signal n
-	Signal    syscall.Signal `json:"signal,omitempty"` // that ended it, 0: none
-	Started   time.Time      `json:"started,omitzero"`
-	Ended     time.Time      `json:"ended,omitzero"`
+	// Ranks are by local rank. A worker that was never started has no PID. In the
+	// file the exit code is 128+n after signal n.
+	Ranks []rendezvous.End `json:"ranks"`
 }
 
 // WriteJSON writes r to path, as a whole or not at all.
@@ -110,7 +100,7 @@ func (r Report) readable() Report {
 		round.Cause = coded(round.Cause)
 		round.Nodes = append([]Node{}, round.Nodes...)
 		for j := range round.Nodes {
-			ranks := append([]Rank{}, round.Nodes[j].Ranks...)
+			ranks := append([]rendezvous.End{}, round.Nodes[j].Ranks...)
 			for k := range ranks {
 				if sig := ranks[k].Signal; sig != 0 {
 					ranks[k].ExitCode = 128 + int(sig)

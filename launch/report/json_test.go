@@ -24,7 +24,7 @@ func sample() Report {
 		Rounds: []Round{{
 			Round: 4, Restart: 1, Started: when.Add(-30 * time.Second), Ended: when, Cause: &cause,
 			Nodes: []Node{
-				{GroupRank: 0, Host: "node1.example", Addr: "10.0.0.1", Ranks: []Rank{
+				{GroupRank: 0, Host: "node1.example", Addr: "10.0.0.1", Ranks: []rendezvous.End{
 					{Rank: 0, LocalRank: 0, PID: 100, ExitCode: 0, Signal: syscall.SIGTERM, Started: when.Add(-29 * time.Second), Ended: when},
 				}},
 				{GroupRank: 1, Host: "node2.example"},
@@ -67,7 +67,7 @@ func TestWriteJSONReadsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := sample()
-	want.Rounds[0].Nodes[1].Ranks = []Rank{}
+	want.Rounds[0].Nodes[1].Ranks = []rendezvous.End{}
 	want.Rounds[0].Nodes[0].Ranks[0].ExitCode = 143 // SIGTERM
 	for _, c := range []*rendezvous.Cause{want.Cause, &want.Failures[0]} {
 		c.ExitCode = 139 // SIGSEGV

@@ -1,4 +1,4 @@
-package launch
+package report
 
 import (
 	"slices"
@@ -43,23 +43,23 @@ func TestExplain(t *testing.T) {
 		{"only an error file", []rendezvous.Cause{traced}, "X-PYEXC", 2, "train.py:9"},
 		{"a silent exit", []rendezvous.Cause{fell(1)}, "X-PYEXC", 1, "code 1"},
 	} {
-		found := explain(rendezvous.Outcome{Cause: &c.all[0], Failures: c.all})
+		found := Explain(rendezvous.Outcome{Cause: &c.all[0], Failures: c.all})
 		if len(found) == 0 || found[0].ID != c.id || found[0].Rank != c.rank || !strings.Contains(found[0].Text, c.words) || found[0].Severity != "cause" {
 			t.Errorf("%s: got %+v", c.name, found)
 		}
 	}
-	if found := explain(rendezvous.Outcome{Cause: &loud}); len(found) == 0 || found[0].Severity != "consequence" {
+	if found := Explain(rendezvous.Outcome{Cause: &loud}); len(found) == 0 || found[0].Severity != "consequence" {
 		t.Errorf("only consequences: %+v", found)
 	}
 	for _, o := range []rendezvous.Outcome{{}, {Cause: &lost}} {
-		if found := explain(o); len(found) != 0 {
+		if found := Explain(o); len(found) != 0 {
 			t.Errorf("%+v is explained by %+v", o.Cause, found)
 		}
 	}
 }
 
-// Who ended with 0 while others needed it is to blame where nobody else is.
-func TestWhoLeftEarly(t *testing.T) {
+// A worker that ended with 0 while others needed it is to blame where no other is.
+func TestEarlyExits(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	lost := rendezvous.Cause{
@@ -87,7 +87,7 @@ func TestWhoLeftEarly(t *testing.T) {
 		"another told": {other, []rendezvous.End{end(0, 0, time.Second)}, nil, ""},
 	} {
 		o := rendezvous.Outcome{Cause: &c.cause, Rounds: []rendezvous.Record{{World: world, Ends: c.ends}}}
-		found := explain(o)
+		found := Explain(o)
 		if early := len(found) > 0 && found[0].ID == "X-PEER-EXITED"; early != (c.ranks != nil) {
 			t.Errorf("%s: %+v", name, found)
 		} else if early && (!slices.Equal(found[0].Ranks, c.ranks) || found[0].Host != c.host || found[0].Severity != "cause") {
@@ -103,7 +103,7 @@ func TestInterpreterIsNamed(t *testing.T) {
 		Kind: rendezvous.KindExit, Rank: 1, ExitCode: 1, Interpreter: "/opt/py/bin/python3",
 		Tail: []string{"Traceback (most recent call last):", `  File "t.py", line 1, in <module>`, "ModuleNotFoundError: No module named 'torch'"},
 	}
-	found := explain(rendezvous.Outcome{Cause: &c})
+	found := Explain(rendezvous.Outcome{Cause: &c})
 	if len(found) == 0 || found[0].ID != "X-MODULE" || !strings.Contains(found[0].Fix, c.Interpreter) || !strings.Contains(found[0].Fix, "PYTHON_EXEC=") {
 		t.Errorf("%+v", found)
 	}

@@ -1,4 +1,4 @@
-package launch
+package report
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// explain says what the last words of all workers that failed mean together:
-// the first to fail, or the loudest, is not always the one to blame.
-func explain(o rendezvous.Outcome) []diagnose.Finding {
+// Explain says what the last lines of all workers that failed mean together. The
+// worker that failed first, or that printed most, is not always the one to blame.
+func Explain(o rendezvous.Outcome) []diagnose.Finding {
 	if o.Cause == nil {
 		return nil
 	}
@@ -31,8 +31,9 @@ func explain(o rendezvous.Outcome) []diagnose.Finding {
 		if len(c.Tail) == 0 {
 			lines = c.Traceback
 		}
+		log := diagnose.Log{Name: "stderr", Rank: c.Rank, Local: c.LocalRank, Host: c.Host, Tail: true}
 		// Neither the reader nor this context fails.
-		_ = s.Read(context.Background(), lastWords(c), strings.NewReader(lines+"\n"))
+		_ = s.Read(context.Background(), log, strings.NewReader(lines+"\n"))
 		switch {
 		case c.Signal != 0:
 			s.Ended(c.PID, -int(c.Signal))
@@ -44,10 +45,10 @@ func explain(o rendezvous.Outcome) []diagnose.Finding {
 	for i := range found {
 		nameInterpreter(&found[i], failures)
 	}
-	return append(leftEarly(o, found), found...)
+	return append(findEarlyExits(o, found), found...)
 }
 
-// nameInterpreter says which Python did not find a module.
+// nameInterpreter adds to the fix which Python did not find a module.
 func nameInterpreter(f *diagnose.Finding, failures []rendezvous.Cause) {
 	if f.ID != "X-MODULE" {
 		return
@@ -60,9 +61,9 @@ func nameInterpreter(f *diagnose.Finding, failures []rendezvous.Cause) {
 	}
 }
 
-// leftEarly names the workers that ended with 0 while others needed them, where
-// all that failed only lost a peer; nothing where there are none.
-func leftEarly(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.Finding {
+// findEarlyExits names the workers that ended with 0 while others needed them. It
+// finds nothing unless every failure is a consequence of a lost peer.
+func findEarlyExits(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.Finding {
 	if len(found) == 0 || len(o.Rounds) == 0 || found[0].Severity == diagnose.SeverityCause || !o.Cause.Consequence {
 		return nil
 	}
@@ -73,7 +74,7 @@ func leftEarly(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.Findin
 		Fix:     "every rank must take part to the last collective: look there for an early return, a shorter data set or a branch of one rank, and end with dist.destroy_process_group() on all",
 	}
 	for _, e := range last.Ends {
-		if e.ExitCode != 0 || e.Signal != 0 || e.Ended.IsZero() || e.Ended.After(o.Cause.Time) || len(f.Ranks) == maxLeft {
+		if e.ExitCode != 0 || e.Signal != 0 || e.Ended.IsZero() || e.Ended.After(o.Cause.Time) || len(f.Ranks) == maxEarly {
 			continue
 		}
 		if f.Rank < 0 {
@@ -92,9 +93,10 @@ func leftEarly(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.Findin
 	return []diagnose.Finding{f}
 }
 
-// maxLeft bounds the ranks that are named.
-const maxLeft = 64
+// maxEarly bounds the ranks that findEarlyExits names.
+const maxEarly = 64
 
+// hostOf is the host of the node that a rank runs on.
 func hostOf(w *rendezvous.World, rank int) string {
 	for _, m := range w.Members {
 		if rank >= m.FirstRank && rank < m.FirstRank+m.Workers {

@@ -1,0 +1,59 @@
+package launch
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gorun/gorun/launch/check"
+	"github.com/gorun/gorun/launch/report"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// conclude reports how the job ended: on stderr, in --report, in gorun's own
+// error file.
+func (a *agent) conclude(o rendezvous.Outcome) {
+	a.console.clear()
+	e := report.Ending{
+		Job:     report.Job{File: a.opts.Spec.ReportFile, RunID: a.node.RunID, Started: a.born},
+		Program: a.opts.Spec.Program, Node: a.node.ID,
+		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildSeen: a.toldBuild,
+		Say: a.console.say, Out: a.console.w,
+	}
+	if a.program.Title != "" {
+		e.Program = a.program.Title
+	}
+	e.ErrorFile, _ = findEnv(a.opts.Env, "TORCHELASTIC_ERROR_FILE")
+	if o.Preflight != nil {
+		a.showFindings(o)
+		e.Findings = check.Findings(o.Preflight)
+	}
+	e.Write(o)
+}
+
+// showFindings shows why the nodes were not started, or what gorun check found.
+func (a *agent) showFindings(o rendezvous.Outcome) {
+	switch c := a.opts.Spec.Check; {
+	case a.opts.quiet():
+		if c == nil {
+			a.console.say("%s; exit code %d", o.Cause.Line(), o.Code)
+		}
+	case c != nil && !c.JSON && o.Preflight.Table == "" && o.Cause != nil: // nothing was found, and the program cannot be started
+	case c != nil:
+		if err := check.Print(a.opts.Stdout, o.Preflight, c.JSON); err != nil {
+			a.console.say("cannot print the findings: %v", err)
+		}
+	default:
+		a.console.table(o.Preflight.Table)
+	}
+}
+
+// ReportError writes the report of a job that ended with an error before any
+// agent could report on it. A zero began is now: the job has taken no time.
+func ReportError(sp spec.Spec, began time.Time, err error) error {
+	code := 1
+	if _, ok := errors.AsType[*UsageError](err); ok {
+		code = rendezvous.ExitUsage
+	}
+	return report.Job{File: sp.ReportFile, RunID: sp.RunID, Started: began}.WriteError(err, code)
+}

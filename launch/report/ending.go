@@ -1,0 +1,172 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/gorun/gorun/launch/diagnose"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Ending is what one agent needs to report the end of its job.
+type Ending struct {
+	Job       Job
+	Program   string            // what was started, as the user calls it
+	Node      rendezvous.NodeID // of this agent
+	ErrorFile string            // TORCHELASTIC_ERROR_FILE in gorun's environment, "" for none
+	Findings  json.RawMessage   // of the preflight that ended the job
+	Quiet     bool              // another agent at this terminal writes the full report
+	Shared    bool              // agents of several nodes share this terminal
+	BuildSeen bool              // the compiler's output stands on the terminal already
+	Say       func(format string, args ...any)
+	Out       io.Writer // for the text report
+}
+
+// Write tells how the job ended: on the terminal, in the file of --report and in
+// gorun's own error file.
+func (e *Ending) Write(o rendezvous.Outcome) {
+	var found []diagnose.Finding
+	if !e.Quiet {
+		found = Explain(o)
+	}
+	kind := outcomeOf(o)
+	switch c := o.Cause; {
+	case c == nil || kind == Refused: // the agent has shown the findings
+	case kind == Rendezvous:
+		e.Say("%s", c.Message)
+	case c.Kind == rendezvous.KindStopped:
+		e.Say("stopped: %s", c.Line())
+	case c.Kind == rendezvous.KindAborted:
+		e.Say("%s; exit code %d", c.Line(), o.Code)
+	default:
+		e.writeText(o, found)
+	}
+	if e.Quiet {
+		return
+	}
+	e.copyErrorFile(o.Cause)
+	if e.Job.File != "" {
+		r := Report{
+			RunID: e.Job.RunID, Started: e.Job.Started, Ended: time.Now(), ExitCode: o.Code, Outcome: kind,
+			Cause: o.Cause, Failures: failures(o), Rounds: rounds(o.Rounds), Explanation: found, Findings: e.Findings,
+		}
+		if err := WriteJSON(e.Job.File, r); err != nil {
+			e.Say("%v", err)
+		}
+	}
+}
+
+// outcomeOf is the outcome in one word.
+func outcomeOf(o rendezvous.Outcome) Outcome {
+	switch {
+	case o.Cause == nil:
+		return Succeeded
+	case RefusedByChecks(o):
+		return Refused
+	case o.Cause.Kind == rendezvous.KindRendezvous:
+		return Rendezvous
+	case o.Cause.Kind == rendezvous.KindStopped, o.Cause.Kind == rendezvous.KindAborted:
+		return Stopped
+	default:
+		return Failed
+	}
+}
+
+// RefusedByChecks reports whether the check of the nodes ended the job.
+func RefusedByChecks(o rendezvous.Outcome) bool {
+	return o.Preflight != nil && o.Cause != nil && o.Cause.Kind == rendezvous.KindPreflight
+}
+
+// writeText shows the failure: the full report, or one line of a quiet agent.
+func (e *Ending) writeText(o rendezvous.Outcome, found []diagnose.Finding) {
+	cause, others := e.withoutBuild(*o.Cause), failures(o)
+	for i, f := range others {
+		if isBuildError(&f) && (isBuildError(o.Cause) || f.Node == e.Node) {
+			others[i] = e.withoutBuild(f)
+		}
+	}
+	if e.Quiet {
+		e.Say("job failed: %s; exit code %d", cause.Line(), o.Code)
+		return
+	}
+	fmt.Fprint(e.Out, Text(TextInput{
+		Entrypoint: e.Program, Cause: &cause, Failures: others, ExitCode: o.Code, Explanation: found,
+	}))
+}
+
+// withoutBuild leaves out of a cause what a compiler printed, unless this is the place
+// to show it. A compiler's output is long and is shown once: by each node whose
+// program does not build, and of the nodes that share a terminal by the first one.
+// Other nodes show its first line.
+func (e *Ending) withoutBuild(c rendezvous.Cause) rendezvous.Cause {
+	const text = "the program does not build"
+	here := c.Node == e.Node
+	switch {
+	case e.Quiet && c.Kind == rendezvous.KindStart && c.Rank < 0:
+		c.Message, c.Traceback = "", "" // the first node shows it
+	case !isBuildError(&c):
+	case here && e.BuildSeen:
+		c.Message, c.Traceback = text+" (see above)", ""
+	case here || e.Shared:
+		c.Message = text // and the report shows the rest
+	default:
+		c.Traceback = ""
+	}
+	return c
+}
+
+// isBuildError reports whether the cause is a program that does not build.
+func isBuildError(c *rendezvous.Cause) bool {
+	return c.Kind == rendezvous.KindStart && c.Rank < 0 && c.Traceback != ""
+}
+
+// copyErrorFile copies the error file of a worker of this node that is the cause.
+func (e *Ending) copyErrorFile(c *rendezvous.Cause) {
+	if c == nil || c.ErrorFile == "" || e.ErrorFile == "" || c.Node != e.Node {
+		return
+	}
+	code := c.ExitCode
+	if c.Signal != 0 {
+		code = -int(c.Signal)
+	}
+	if err := CopyErrorFile(c.ErrorFile, e.ErrorFile, code); err != nil {
+		e.Say("%v", err)
+	}
+}
+
+// failures are those of an outcome, without witnesses, which did not fail.
+func failures(o rendezvous.Outcome) []rendezvous.Cause {
+	return slices.DeleteFunc(slices.Clone(o.Failures), func(c rendezvous.Cause) bool { return c.Kind == rendezvous.KindWitness })
+}
+
+// rounds are those of a job, with every rank of every node.
+func rounds(records []rendezvous.Record) (all []Round) {
+	for _, rec := range records {
+		r := Round{
+			Round: rec.World.Round, Restart: rec.World.Restart, Started: rec.Started, Ended: rec.Ended, Cause: rec.Cause,
+			Shortened: rec.Shortened,
+		}
+		for g, m := range rec.World.Members {
+			n := Node{GroupRank: g, Host: m.Host, Addr: m.Addr}
+			for l := range m.Workers {
+				n.Ranks = append(n.Ranks, endOf(m.FirstRank+l, l, rec.Ends))
+			}
+			r.Nodes = append(r.Nodes, n)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// endOf is the end of a rank; of one that was never started it has no PID.
+func endOf(rank, local int, ends []rendezvous.End) rendezvous.End {
+	if i := slices.IndexFunc(ends, func(e rendezvous.End) bool { return e.Rank == rank }); i >= 0 {
+		e := ends[i]
+		e.LocalRank = local
+		return e
+	}
+	return rendezvous.End{Rank: rank, LocalRank: local}
+}
