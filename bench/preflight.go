@@ -14,6 +14,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
 // preflightCosts are what the preflight and gorun explain cost in this process:
@@ -55,7 +56,7 @@ func rulesCost(n, odd int) func(context.Context, *lab, *peer) ([]reading, error)
 	return func(context.Context, *lab, *peer) ([]reading, error) {
 		fleet := simulated(n, odd)
 		begin := time.Now()
-		found := preflight.Compare(fleet, preflight.Options{})
+		found := preflight.Compare(fleet, rules.All(), preflight.Options{})
 		took := time.Since(begin)
 		if (preflight.Worst(found) == preflight.Error) != (odd > 0) {
 			return nil, fmt.Errorf("%d findings, the gravest %q", len(found), preflight.Worst(found))

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gorun/gorun/launch/status"
-	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
 // complete offers what may follow on the command line of a job or a check: flags
@@ -104,7 +104,7 @@ func (f runFlag) known() []string {
 			values = append(values, name)
 		}
 	case "ignore":
-		for _, r := range preflight.Rules() {
+		for _, r := range rules.All() {
 			values = append(values, r.ID+"\t"+r.Name)
 		}
 	case "run-id":

@@ -16,6 +16,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/gather"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
+	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
 // Options is what an Checker is given.
@@ -64,9 +65,9 @@ func Known(words []string) error {
 	if len(words) == 0 {
 		return nil
 	}
-	rules := preflight.Rules()
+	all := rules.All()
 	for _, word := range words {
-		if !slices.ContainsFunc(rules, func(r preflight.Rule) bool { return r.Called(word) }) {
+		if !slices.ContainsFunc(all, func(r preflight.Rule) bool { return r.Called(word) }) {
 			return fmt.Errorf("cannot use --ignore %s: there is no such check; it takes ids such as V01 and names such as nccl-version (docs/checks.md lists them)", word)
 		}
 	}

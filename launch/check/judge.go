@@ -14,6 +14,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
+	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
 // Verdict is what a comparison leads to: what the machine is told and what the
@@ -81,7 +82,7 @@ func judged(s *spec.Spec, f *preflight.Fleet) []preflight.Finding {
 	if s.Preflight == spec.PreflightOff {
 		o.Only = []string{"E01"}
 	}
-	return preflight.Compare(f, o)
+	return preflight.Compare(f, rules.All(), o)
 }
 
 // refuses reports whether a job with these findings does not start. Without the

@@ -61,7 +61,7 @@ func (t *trimmer) walk(v reflect.Value) {
 	case reflect.String:
 		s := v.String()
 		t.cut = t.cut || len(s) > t.text
-		v.SetString(clean(s, t.text))
+		v.SetString(Clean(s, t.text))
 	case reflect.Slice:
 		if v.Len() > t.list {
 			t.cut = true
@@ -162,20 +162,20 @@ func sane(f *Facts) error {
 	for _, a := range f.Network.Addresses {
 		ip, err := netip.ParseAddr(a.IP)
 		if err != nil {
-			return fmt.Errorf("facts with an interface %s at %q, which is not an IP address", clip(a.Label), clip(a.IP))
+			return fmt.Errorf("facts with an interface %s at %q, which is not an IP address", Clip(a.Label), Clip(a.IP))
 		}
 		if a.Bits < 0 || a.Bits > ip.BitLen() {
-			return fmt.Errorf("facts with an interface %s at %s/%d", clip(a.Label), clip(a.IP), a.Bits)
+			return fmt.Errorf("facts with an interface %s at %s/%d", Clip(a.Label), Clip(a.IP), a.Bits)
 		}
 	}
 	for _, h := range f.Network.Hostname {
 		if _, err := netip.ParseAddr(h); err != nil {
-			return fmt.Errorf("facts with a host name at %q, which is not an IP address", clip(h))
+			return fmt.Errorf("facts with a host name at %q, which is not an IP address", Clip(h))
 		}
 	}
 	for _, l := range f.Listeners {
 		if _, err := netip.ParseAddr(l.Addr); err != nil {
-			return fmt.Errorf("facts with a listener at %q, which is not an IP address", clip(l.Addr))
+			return fmt.Errorf("facts with a listener at %q, which is not an IP address", Clip(l.Addr))
 		}
 		for _, port := range append([]int{l.Port}, l.Ports...) {
 			if port <= 0 || port > 65535 {
@@ -186,5 +186,5 @@ func sane(f *Facts) error {
 	return nil
 }
 
-// clip cuts a text that others sent for a message.
-func clip(s string) string { return clean(s, 80) }
+// Clip cuts a text that others sent for a message.
+func Clip(s string) string { return Clean(s, 80) }

@@ -162,6 +162,68 @@ const (
 
 // Unknown is something that could not be learnt.
 type Unknown struct {
-	Source string `json:"source"` // "gpu", "library", "host", "network", "rdma", "settings"
+	Source string `json:"source"` // "gpu", "library", "host", "network", "rdma", "settings", or one of the constants below
 	Why    string `json:"why"`
+}
+
+// Sources of Unknown that rules ask for.
+const (
+	LostSource  = "delivery" // what a wrapper hands on was not seen
+	AskedSource = "--iface"  // --iface could not be obeyed on the node
+)
+
+// Env is the value that the node's workers have of a variable, "" when unset.
+func (n *Facts) Env(name string) string {
+	value, _ := n.Setting(name)
+	return value
+}
+
+func (n *Facts) Setting(name string) (string, bool) {
+	for i := range n.Settings {
+		if n.Settings[i].Name == name {
+			return n.Settings[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// SettingSource is where a variable is from: ncclenv.Environment or a conf file's path;
+// "" when it is unset.
+func (n *Facts) SettingSource(name string) string {
+	for i := range n.Settings {
+		if n.Settings[i].Name == name {
+			return n.Settings[i].Source
+		}
+	}
+	return ""
+}
+
+// NCCLCode is the version of the NCCL that the node's workers load, 0 unknown.
+func (n *Facts) NCCLCode() int {
+	if n.Libraries.NCCL == nil {
+		return 0
+	}
+	return n.Libraries.NCCL.Code
+}
+
+// IsOn reports whether a switch of NCCL's is set to anything but 0.
+func (n *Facts) IsOn(name string) bool {
+	value, set := n.Setting(name)
+	return set && value != "" && value != "0"
+}
+
+// Knows reports whether nothing of the source stayed unknown.
+func (n *Facts) Knows(source string) bool {
+	for _, u := range n.Unknown {
+		if u.Source == source {
+			return false
+		}
+	}
+	return true
+}
+
+// KnowsSettings reports whether the node's variables are known, if not all that may
+// change them.
+func (n *Facts) KnowsSettings() bool {
+	return len(n.Settings) > 0 || len(n.ConfFiles) > 0 || n.Knows("settings")
 }

@@ -52,7 +52,7 @@ func Named(found []Finding, names []string) {
 	of := func(nodes []int) []string {
 		list := make([]string, len(nodes))
 		for k, i := range nodes {
-			list[k] = nameOf(i, names)
+			list[k] = NodeName(i, names)
 		}
 		return list
 	}

@@ -7,21 +7,12 @@ import (
 	"strconv"
 )
 
-// maxValues bounds the values of one finding: what differs on every node is
+// MaxValues bounds the values of one finding: what differs on every node is
 // shown by some and counted.
-const maxValues = 24
+const MaxValues = 24
 
-// indices are the numbers below n.
-func indices(n int) []int {
-	list := make([]int, n)
-	for i := range list {
-		list[i] = i
-	}
-	return list
-}
-
-// known goes through the nodes that sent facts, with their group ranks.
-func (f *Fleet) known() iter.Seq2[int, *Facts] {
+// Known goes through the nodes that sent facts, with their group ranks.
+func (f *Fleet) Known() iter.Seq2[int, *Facts] {
 	return func(yield func(int, *Facts) bool) {
 		for i := range f.Nodes {
 			if f.Nodes[i].Format != 0 && !yield(i, &f.Nodes[i]) {
@@ -31,23 +22,23 @@ func (f *Fleet) known() iter.Seq2[int, *Facts] {
 	}
 }
 
-// group puts the known nodes together that have the same key, the largest group
+// Group puts the known nodes together that have the same key, the largest group
 // first and then the one with the lowest group rank. A node without a key is
 // left out: its fact is unknown, or the rule does not concern it. A group is odd
 // when another is larger.
-func (f *Fleet) group(key func(i int, n *Facts) string) []Value {
-	groups := f.collect(func(i int, n *Facts, add func(string)) { add(key(i, n)) })
+func (f *Fleet) Group(key func(i int, n *Facts) string) []Value {
+	groups := f.Collect(func(i int, n *Facts, add func(string)) { add(key(i, n)) })
 	for i := range groups {
 		groups[i].Odd = len(groups[i].Nodes) < len(groups[0].Nodes)
 	}
 	return groups
 }
 
-// collect is group for nodes with several keys; no group is odd.
-func (f *Fleet) collect(keys func(i int, n *Facts, add func(string))) []Value {
+// Collect is group for nodes with several keys; no group is odd.
+func (f *Fleet) Collect(keys func(i int, n *Facts, add func(string))) []Value {
 	at := map[string]int{}
 	var groups []Value
-	for i, n := range f.known() {
+	for i, n := range f.Known() {
 		keys(i, n, func(k string) {
 			if k == "" {
 				return
@@ -64,43 +55,43 @@ func (f *Fleet) collect(keys func(i int, n *Facts, add func(string))) []Value {
 		})
 	}
 	slices.SortStableFunc(groups, func(a, b Value) int { return cmp.Compare(len(b.Nodes), len(a.Nodes)) })
-	return f.finish(groups)
+	return f.Complete(groups)
 }
 
-// faults groups the nodes in which something is wrong by what it is; "" is
+// Faults groups the nodes in which something is wrong by what it is; "" is
 // nothing. All are odd.
-func (f *Fleet) faults(what func(i int, n *Facts) string) []Value {
-	return odd(f.group(what))
+func (f *Fleet) Faults(what func(i int, n *Facts) string) []Value {
+	return AllOdd(f.Group(what))
 }
 
-func odd(groups []Value) []Value {
+func AllOdd(groups []Value) []Value {
 	for i := range groups {
 		groups[i].Odd = true
 	}
 	return groups
 }
 
-// differ is group when there is more than one group, else nil.
-func (f *Fleet) differ(key func(i int, n *Facts) string) []Value {
-	if groups := f.group(key); len(groups) > 1 {
+// Differing is group when there is more than one group, else nil.
+func (f *Fleet) Differing(key func(i int, n *Facts) string) []Value {
+	if groups := f.Group(key); len(groups) > 1 {
 		return groups
 	}
 	return nil
 }
 
-// finish bounds the groups and adds their ranks.
-func (f *Fleet) finish(groups []Value) []Value {
-	if len(groups) > maxValues {
-		rest := Value{Value: "other values (" + strconv.Itoa(len(groups)-maxValues+1) + ")", Odd: true}
-		for _, g := range groups[maxValues-1:] {
+// Complete bounds the groups and adds their ranks.
+func (f *Fleet) Complete(groups []Value) []Value {
+	if len(groups) > MaxValues {
+		rest := Value{Value: "other values (" + strconv.Itoa(len(groups)-MaxValues+1) + ")", Odd: true}
+		for _, g := range groups[MaxValues-1:] {
 			rest.Nodes = append(rest.Nodes, g.Nodes...)
 		}
 		slices.Sort(rest.Nodes)
-		groups = append(groups[:maxValues-1], rest)
+		groups = append(groups[:MaxValues-1], rest)
 	}
-	first := f.look().first
+	first := f.View().FirstRank
 	for i := range groups {
-		groups[i].Value = clean(groups[i].Value, 300)
+		groups[i].Value = Clean(groups[i].Value, 300)
 		if first != nil {
 			groups[i].Ranks = ranksOf(groups[i].Nodes, first)
 		}
@@ -126,8 +117,8 @@ func ranksOf(nodes, first []int) []Range {
 	return ranges
 }
 
-// one is the finding that the groups are worth, nothing when there are none.
-func one(values []Value, x Finding) []Finding {
+// IfAny is the finding that the groups are worth, nothing when there are none.
+func IfAny(values []Value, x Finding) []Finding {
 	if len(values) == 0 {
 		return nil
 	}
@@ -135,29 +126,54 @@ func one(values []Value, x Finding) []Finding {
 	return []Finding{x}
 }
 
-// advised gives findings their steps, which are thought of only where there are
+// WithSteps gives findings their steps, which are thought of only where there are
 // findings.
-func advised(found []Finding, steps func() []Step) []Finding {
+func WithSteps(found []Finding, steps func() []Step) []Finding {
 	for i := range found {
 		found[i].Steps = steps()
 	}
 	return found
 }
 
-// describe adds to each value what is known of its nodes.
-func (f *Fleet) describe(values []Value, what func(i int) string) {
+// Describe adds to each value what is known of its nodes.
+func (f *Fleet) Describe(values []Value, what func(i int) string) {
 	for i := range values {
-		if text := detail(values[i].Nodes, what); text != "" {
-			values[i].Value = clean(values[i].Value+": "+text, 600)
+		if text := Detail(values[i].Nodes, what); text != "" {
+			values[i].Value = Clean(values[i].Value+": "+text, 600)
 		}
 	}
 }
 
-// detail is what is known of the first node, and whether only of it.
-func detail(nodes []int, what func(i int) string) string {
+// Detail is what is known of the first node, and whether only of it.
+func Detail(nodes []int, what func(i int) string) string {
 	text := what(nodes[0])
 	if text != "" && slices.ContainsFunc(nodes, func(i int) bool { return what(i) != text }) {
 		return "for instance " + text
 	}
 	return text
+}
+
+// HasMajority reports whether the others should be made equal to the first group:
+// it is larger than every other one.
+func HasMajority(values []Value) bool { return len(values) > 1 && values[1].Odd }
+
+// NodesOutside are the nodes that are not in the k-th group, ascending.
+func NodesOutside(values []Value, k int) []int {
+	var nodes []int
+	for i, v := range values {
+		if i != k {
+			nodes = append(nodes, v.Nodes...)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// AllNodes are the group ranks of all nodes.
+func (f *Fleet) AllNodes() []int {
+	list := make([]int, len(f.Nodes))
+	for i := range list {
+		list[i] = i
+	}
+	return list
 }

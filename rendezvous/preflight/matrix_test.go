@@ -9,7 +9,7 @@ import (
 
 // mesh is a matrix in which all work but what bad says.
 func mesh(nodes int, bad func(i, j int) string) *Matrix {
-	m := &Matrix{Nodes: indices(nodes)}
+	m := &Matrix{Nodes: firstNodes(nodes)}
 	for i := range nodes {
 		row := make([]string, nodes)
 		for j := range nodes {
@@ -86,10 +86,38 @@ func TestMatrixOfAnyShape(t *testing.T) {
 		{},
 		{Nodes: []int{0, 1}},
 		{Nodes: []int{7, -1}, Cells: [][]string{{}, {"", "\x1b[2J", "x"}, {"a"}}},
-		{Nodes: indices(20), Cells: slices.Repeat([][]string{slices.Repeat([]string{"odd"}, 30)}, 30)},
+		{Nodes: firstNodes(20), Cells: slices.Repeat([][]string{slices.Repeat([]string{"odd"}, 30)}, 30)},
 	} {
 		if got := draw(m); strings.Contains(got, "\x1b") {
 			t.Errorf("not plain: %q", got)
 		}
 	}
 }
+
+func TestNameList(t *testing.T) {
+	names := make([]string, 100)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+	}
+	for _, c := range []struct {
+		nodes []int
+		all   int
+		odd   bool
+		want  string
+	}{
+		{[]int{3}, 100, true, "n3"},
+		{firstNodes(8), 100, false, "n0, n1, n2, n3, n4, n5, n6, n7"},
+		{firstNodes(9), 100, false, "9 nodes"},
+		{firstNodes(9), 100, true, "n0, n1, n2, n3, n4, n5, n6 and 2 more"},
+		{firstNodes(100), 100, true, "all 100 nodes"},
+		{firstNodes(1), 1, true, "n0"},
+		{[]int{-1, 4711}, 100, true, "node -1, node 4711"},
+	} {
+		if got := nameList(c.nodes, names, c.all, c.odd); got != c.want {
+			t.Errorf("%v: %q, want %q", c.nodes, got, c.want)
+		}
+	}
+}
+
+// firstNodes are the numbers below n.
+func firstNodes(n int) []int { return (&Fleet{Nodes: make([]Facts, n)}).AllNodes() }

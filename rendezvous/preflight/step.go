@@ -3,6 +3,8 @@ package preflight
 import (
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // Step is one part of what to do about a finding.
@@ -13,7 +15,7 @@ type Step struct {
 	Lines []string `json:"lines,omitempty"` // what is pasted
 	Or    bool     `json:"or,omitempty"`    // it begins another way, which needs no step before it
 
-	every bool // on all nodes: Compare does not put in the nodes that the finding marks
+	Everyone bool `json:"-"` // on all nodes: Compare does not put in the nodes that the finding marks
 }
 
 // Place is where the lines of a step are pasted.
@@ -32,41 +34,25 @@ const (
 // The steps of a rule are for the nodes that its finding marks, unless they say
 // something else.
 
-func inShell(text string, lines ...string) Step {
-	return Step{Place: InShell, Text: text, Lines: lines}
+// Step is one that is done at this place.
+func (p Place) Step(text string, lines ...string) Step {
+	return Step{Place: p, Text: text, Lines: lines}
 }
 
-func asRoot(text string, lines ...string) Step { return Step{Place: AsRoot, Text: text, Lines: lines} }
+// Alternative makes the step the beginning of another way.
+func (s Step) Alternative() Step { s.Or = true; return s }
 
-func toGorun(text string, lines ...string) Step {
-	return Step{Place: ToGorun, Text: text, Lines: lines}
-}
+// Everywhere makes it a step for all nodes.
+func (s Step) Everywhere() Step { s.Everyone = true; return s }
 
-func toContainer(text string, lines ...string) Step {
-	return Step{Place: ToContainer, Text: text, Lines: lines}
-}
-
-func toProgram(text string, lines ...string) Step {
-	return Step{Place: ToProgram, Text: text, Lines: lines}
-}
-
-func toLook(text string, lines ...string) Step { return Step{Place: ToLook, Text: text, Lines: lines} }
-func byHand(text string) Step                  { return Step{Place: ByHand, Text: text} }
-
-// or makes the step the beginning of another way.
-func (s Step) or() Step { s.Or = true; return s }
-
-// everywhere makes it a step for all nodes.
-func (s Step) everywhere() Step { s.every = true; return s }
-
-// on makes it a step for these nodes.
-func (s Step) on(nodes []int) Step { s.Nodes = nodes; return s }
+// On makes it a step for these nodes.
+func (s Step) On(nodes []int) Step { s.Nodes = nodes; return s }
 
 // everyone names all nodes.
 func everyone(names []string) string {
 	switch len(names) {
 	case 1:
-		return nameOf(0, names)
+		return NodeName(0, names)
 	case 2:
 		return "both nodes"
 	default:
@@ -76,16 +62,16 @@ func everyone(names []string) string {
 
 // place puts in the nodes where a step is done that names none itself.
 func (s *Step) place(marked []int, all int) {
-	if !s.every && s.Nodes == nil && s.Place != ToGorun && s.Place != ToProgram && s.Place != ByHand {
+	if !s.Everyone && s.Nodes == nil && s.Place != ToGorun && s.Place != ToProgram && s.Place != ByHand {
 		s.Nodes = slices.Clone(marked)
 	}
 	if len(s.Nodes) == all {
-		s.Nodes, s.every = nil, true
+		s.Nodes, s.Everyone = nil, true
 	}
 }
 
-// marked are the odd nodes of a finding, or all that it names, ascending.
-func marked(values []Value) []int {
+// Marked are the odd nodes of a finding, or all that it names, ascending.
+func Marked(values []Value) []int {
 	var odd, named []int
 	for _, v := range values {
 		named = append(named, v.Nodes...)
@@ -143,7 +129,7 @@ func (s *Step) where(called func(nodes []int) string) string {
 	switch {
 	case s.Nodes != nil:
 		on = "on " + called(s.Nodes)
-	case s.every:
+	case s.Everyone:
 		on = "on " + called(nil)
 	}
 	switch s.Place {
@@ -154,4 +140,61 @@ func (s *Step) where(called func(nodes []int) string) string {
 	default:
 		return on
 	}
+}
+
+// MaxSteps bounds the steps that differ from node to node only.
+const MaxSteps = 8
+
+// StepsFor makes a step for those of the nodes that need the same lines; none for a
+// node without lines.
+func (f *Fleet) StepsFor(nodes []int, at Place, text string, lines func(i int, n *Facts) []string) []Step {
+	const newline = "\n"
+	found := map[string]int{}
+	var steps []Step
+	for _, i := range nodes {
+		list := lines(i, &f.Nodes[i])
+		key := strings.Join(list, newline)
+		k, ok := found[key]
+		switch {
+		case len(list) == 0:
+		case ok:
+			steps[k].Nodes = append(steps[k].Nodes, i)
+		case len(steps) == MaxSteps:
+			return append(steps, ByHand.Step("do the same on the other marked nodes, with their own values"))
+		default:
+			found[key] = len(steps)
+			steps = append(steps, at.Step(text, list...).On([]int{i}))
+			text = ""
+		}
+	}
+	return steps
+}
+
+// Either joins two ways.
+func Either(steps []Step, more ...Step) []Step {
+	if len(steps) > 0 && len(more) > 0 {
+		more[0].Or = true
+	}
+	return append(steps, more...)
+}
+
+// EveryRank gives all ranks of the job one value.
+func EveryRank(text, name, value string) Step {
+	if strings.Contains(value, ncclenv.Hidden) { // the node's own, which is not shown
+		return ToGorun.Step(text+", on the node that has it", "-x "+name)
+	}
+	step := ToGorun.Step(text, "-x "+ShellQuote(name+"="+value))
+	if ncclenv.RunsCodeWith(name, value) { // without a secret, no node takes it from another one
+		step = step.Everywhere()
+	}
+	return step
+}
+
+// ShellQuote makes one word of s for a shell.
+func ShellQuote(s string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+"
+	if s != "" && strings.Trim(s, safe) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

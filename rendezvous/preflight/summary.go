@@ -15,7 +15,7 @@ func Summary(f *Fleet) string {
 	names := f.Names()
 	var b strings.Builder
 	for _, s := range subjects() {
-		groups := f.group(func(_ int, n *Facts) string { return s.tell(n) })
+		groups := f.Group(func(_ int, n *Facts) string { return s.tell(n) })
 		for i, g := range groups {
 			head := s.name
 			if i > 0 {
@@ -25,7 +25,7 @@ func Summary(f *Fleet) string {
 				fmt.Fprintf(&b, "  %-10s %d further values\n", "", len(groups)-i)
 				break
 			}
-			fmt.Fprintf(&b, "  %-10s %s", head, clean(g.Value, 200))
+			fmt.Fprintf(&b, "  %-10s %s", head, Clean(g.Value, 200))
 			if len(groups) > 1 || len(g.Nodes) < len(f.Nodes) {
 				fmt.Fprintf(&b, "  (%s)", nameList(g.Nodes, names, len(f.Nodes), true))
 			}
@@ -82,16 +82,16 @@ func subjects() []subject {
 			if !n.GPU.Driver {
 				return ""
 			}
-			kind, _, err := rdma.Transport(n.RDMA, n.env, n.ncclCode())
+			kind, _, err := rdma.Transport(n.RDMA, n.Env, n.NCCLCode())
 			return cmp.Or(kind, err)
 		}},
 		{"interface", func(n *Facts) string {
 			var c netif.Choice
 			switch {
 			case n.GPU.Driver:
-				c = netif.Bootstrap(n.Network, n.env, n.ncclCode())
+				c = netif.Bootstrap(n.Network, n.Env, n.NCCLCode())
 			case n.Libraries.Torch != "":
-				c = netif.Gloo(n.Network, n.env)
+				c = netif.Gloo(n.Network, n.Env)
 			}
 			if len(c.Picked) == 0 {
 				return ""

@@ -1,15 +1,18 @@
-package preflight
+package preflight_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/preflighttest"
 )
 
 func TestSummary(t *testing.T) {
-	f := h100s(4)
+	f := preflighttest.H100s(4)
 	f.Nodes[2].Libraries.NCCL.Version = "2.19.3"
-	f.Nodes[3] = Facts{}
-	got := Summary(f)
+	f.Nodes[3] = preflight.Facts{}
+	got := preflight.Summary(f)
 	for _, want := range []string{"GPUs       8 x ", "NCCL       ", "(node1, node2)", "2.19.3", "(node3)", "interface  eth0"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -18,7 +21,7 @@ func TestSummary(t *testing.T) {
 	if strings.Contains(got, "node4") {
 		t.Errorf("a node that told nothing is in\n%s", got)
 	}
-	if got := Summary(&Fleet{Nodes: make([]Facts, 2)}); got != "" {
+	if got := preflight.Summary(&preflight.Fleet{Nodes: make([]preflight.Facts, 2)}); got != "" {
 		t.Errorf("of nodes that told nothing: %s", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
 // lab is a switch with hosts, each a network namespace; the switch is in one of
@@ -162,7 +163,7 @@ func (l *lab) results(from, to int) []preflight.Result {
 // found are the findings about reach, as text.
 func (l *lab) found() map[string]string {
 	out := map[string]string{}
-	for _, x := range preflight.Compare(&l.fleet, preflight.Options{}) {
+	for _, x := range preflight.Compare(&l.fleet, rules.All(), preflight.Options{}) {
 		if slices.Contains([]string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"}, x.ID) {
 			out[x.ID] += x.Text
 			for _, v := range x.Values {

@@ -1,0 +1,69 @@
+package preflight
+
+// Probe is what one node found when it connected to an address of another.
+type Probe struct {
+	From   int     `json:"from"` // group ranks
+	To     int     `json:"to"`
+	Use    Use     `json:"use"`
+	Iface  string  `json:"iface"` // of the sender's side
+	Source string  `json:"source"`
+	Target string  `json:"target"`           // address:port
+	Seen   string  `json:"seen,omitempty"`   // source address that the other side saw
+	Answer string  `json:"answer,omitempty"` // id of the node that answered, if an agent of this job did
+	Large  bool    `json:"large,omitempty"`  // 64 KiB were to pass each way, too
+	Result Result  `json:"result"`
+	Text   string  `json:"text,omitempty"` // the system's words
+	TookMS float64 `json:"took_ms"`
+
+	Sent    int     `json:"sent,omitempty"`     // segments that carried something
+	Resent  int     `json:"resent,omitempty"`   // of these: sent again, because nothing acknowledged them
+	Silent  int     `json:"silent,omitempty"`   // of these: the first of a connection that nobody answered, before another one was
+	Mbit    float64 `json:"mbit_s,omitempty"`   // at which 64 KiB left, where the path was too slow for them; 0: it was not
+	RoundMS float64 `json:"round_ms,omitempty"` // from the question to the answer
+	Ahead   int64   `json:"ahead_ns,omitempty"` // of the other side's clock to this one's, give or take half of RoundMS
+}
+
+// Result of a probe.
+type Result string
+
+const (
+	OK          Result = "ok"
+	Refused     Result = "refused"      // ECONNREFUSED: nothing listens there, or a firewall rejects
+	NoRoute     Result = "no route"     // EHOSTUNREACH, ENETUNREACH, ENETDOWN
+	TimedOut    Result = "timed out"    // nothing came back: a firewall that drops, or a wrong route
+	Stalled     Result = "stalled"      // connected, but nothing of a large write arrived: MTU
+	Lossy       Result = "packets lost" // connected, but of a large write only a part arrived, and much was sent again
+	Slow        Result = "slow"         // connected, but a large write did not arrive in time, though nothing got lost
+	Reset       Result = "reset"        // ECONNRESET: a proxy, or a duplicate address
+	Denied      Result = "denied"       // EPERM, EACCES: this node's own firewall or SELinux
+	NoAddress   Result = "no address"   // EADDRNOTAVAIL: the source address is not on this node
+	Stranger    Result = "other agent"  // somebody else answered: a duplicate or translated address
+	OtherSource Result = "other source" // all arrived, but the other side saw another source address: NAT
+	Failed      Result = "failed"       // anything else; Text says what
+)
+
+// Failed reports whether a probe's connection could not be used at all. Other
+// rules judge a connection that stalls, is translated or reaches another agent.
+func (r Result) Failed() bool {
+	switch r {
+	case Refused, NoRoute, TimedOut, Reset, Denied, NoAddress, Failed:
+		return true
+	}
+	return false
+}
+
+// Passed reports whether the connection reached the node that it was meant for.
+func (r Result) Passed() bool {
+	return r == OK || r == OtherSource || r == Stalled || r == Lossy || r == Slow
+}
+
+// ValidProbes goes through the probes that can be of this fleet.
+func (f *Fleet) ValidProbes(yield func(*Probe) bool) {
+	n := len(f.Nodes)
+	for i := range f.Probes {
+		p := &f.Probes[i]
+		if p.From >= 0 && p.From < n && p.To >= 0 && p.To < n && p.From != p.To && !yield(p) {
+			return
+		}
+	}
+}

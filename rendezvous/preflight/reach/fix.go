@@ -1,0 +1,149 @@
+package reach
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// fix says what to do and where to look, by the first attempt of the gravest fault.
+func (w *speaker) fix(f fault) []preflight.Step {
+	p := w.attempts[f.attempts[0]].probe
+	from, to := preflight.NodeName(p.From, w.names), preflight.NodeName(p.To, w.names)
+	source, target := hostOf(p.Source), hostOf(p.Target)
+	// An address may have a zone, whose name is another node's word.
+	quotedSource, quotedTarget := preflight.ShellQuote(source), preflight.ShellQuote(target)
+	route := preflight.ToLook.Step("which way the packets take", fmt.Sprintf("ip route get %s from %s", quotedTarget, quotedSource)).On([]int{p.From})
+	switch p.Result {
+	case preflight.Denied:
+		return []preflight.Step{
+			preflight.ByHand.Step("ask the administrator of " + from + " to let it open connections: its own firewall or SELinux forbids them"),
+			preflight.ToLook.Step("what forbids it", "nft list ruleset; iptables -S OUTPUT; getenforce").On([]int{p.From}),
+		}
+	case preflight.NoAddress:
+		return []preflight.Step{
+			preflight.ByHand.Step("ask the administrator of " + from + " to give it its address " + source + " again, or choose another interface with --iface"),
+			preflight.ToLook.Step("which it has", "ip -br addr").On([]int{p.From}),
+		}
+	case preflight.NoRoute:
+		return []preflight.Step{
+			preflight.ByHand.Step("ask the administrator of the network to route between " + source + " of " + from + " and " + target + " of " + to + ", or choose interfaces of one network with --iface"), route,
+			preflight.ToLook.Step("whether the interface is up", "ip -br link; ip -br addr").On([]int{p.To}),
+		}
+	default:
+		return []preflight.Step{
+			preflight.ByHand.Step("ask the administrator of the firewall to let all TCP ports through between " + source + " of " + from + " and " + target + " of " + to + ", and so between all nodes, in both directions; or choose another network with --iface"),
+			preflight.ToLook.Step("the node's own firewall", "ip -br addr; nft list ruleset; iptables -S").On([]int{p.To}), route,
+		}
+	}
+}
+
+// elsewhere proposes a network that all nodes share, if that is another one than
+// the failed attempts used, and says what is in its way if these were between
+// different networks; else "".
+func elsewhere(f *preflight.Fleet, e *evidence) []preflight.Step {
+	p, ranks := f.SuggestNetwork()
+	at := make([]int, len(f.Nodes)) // of a node among those of the proposal
+	for k, i := range ranks {
+		at[i] = k
+	}
+	for _, a := range e.attempts {
+		from, to := e.points[a.from], e.points[a.to]
+		if !a.bad || f.Nodes[from.node].Format == 0 || f.Nodes[to.node].Format == 0 {
+			continue
+		}
+		other := p.Nodes[at[from.node]].IP != from.addr || p.Nodes[at[to.node]].IP != to.addr
+		if p.Works() && other || !p.Works() && a.fromNet != a.toNet {
+			return f.Proposal()
+		}
+	}
+	return nil
+}
+
+// leaveOut is the fix for interfaces that carry data and reach nobody, while the
+// bootstrap's do: to use only those. Otherwise what is given.
+func leaveOut(f *preflight.Fleet, e *evidence, given []preflight.Step) []preflight.Step {
+	names := map[string]bool{}
+	for p := range f.ValidProbes {
+		if p.Use != preflight.UseBootstrap {
+			continue
+		}
+		if p.Result.Failed() {
+			return given
+		}
+		names[p.Iface] = true
+	}
+	failing := map[string]bool{}
+	ifaces := ifaces(f)
+	for _, a := range e.attempts {
+		if a.bad {
+			failing[ifaces[e.points[a.from]]], failing[ifaces[e.points[a.to]]] = true, true
+		}
+	}
+	delete(failing, "")
+	var bad []string
+	for name := range failing {
+		if names[name] || len(names) != 1 {
+			return given
+		}
+		bad = append(bad, name)
+	}
+	if len(bad) == 0 {
+		return given
+	}
+	slices.Sort(bad)
+	for name := range names {
+		return []preflight.Step{
+			preflight.EveryRank("use "+name+" alone", "NCCL_SOCKET_IFNAME", "="+name),
+			preflight.ByHand.Step("ask the administrator of the network to connect " + strings.Join(bad, ", ") + " of the nodes with each other").Alternative(),
+		}
+	}
+	return given
+}
+
+// shrink is the fix of a path that large packets do not pass.
+func shrink(f *preflight.Fleet, e *evidence) []preflight.Step {
+	i := slices.IndexFunc(e.attempts, func(a attempt) bool { return a.bad })
+	if i < 0 {
+		return nil
+	}
+	from, to := e.points[e.attempts[i].from], e.points[e.attempts[i].to]
+	ifaces := ifaces(f)
+	size := 0
+	for _, p := range []point{from, to} {
+		if link := f.Nodes[p.node].Network.Named(ifaces[p]); link != nil {
+			size = max(size, link.MTU)
+		}
+	}
+	size = cmp.Or(size, 1500)
+	pass := 1280 // that every network passes which IPv6 may use
+	for _, usual := range []int{1500, 1400} {
+		if size > usual {
+			pass = usual
+			break
+		}
+	}
+	head := 28 // of IPv4 and ICMP
+	if ip, err := netip.ParseAddr(to.addr); err == nil && !ip.Is4() {
+		head = 48
+	}
+	look := preflight.ToLook.Step("whether the path passes so much", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, preflight.ShellQuote(from.addr), preflight.ShellQuote(to.addr))).On([]int{from.node})
+	steps := f.StepsFor(f.AllNodes(), preflight.AsRoot, "set an MTU that the path passes", func(i int, n *preflight.Facts) []string {
+		var lines []string
+		for _, l := range n.Listeners {
+			line := fmt.Sprintf("ip link set dev %s mtu %d", preflight.ShellQuote(l.Iface), pass)
+			if link := n.Network.Named(l.Iface); link != nil && link.MTU > pass && !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	})
+	if len(steps) > 0 {
+		steps = append(steps, look)
+	}
+	return preflight.Either(steps, preflight.ByHand.Step(fmt.Sprintf("ask the administrator of the network to have the switches pass packets of %d bytes", size)))
+}

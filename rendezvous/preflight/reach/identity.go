@@ -1,0 +1,127 @@
+package reach
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// DuplicateAddresses are what the probes say to I06: addresses at which somebody else
+// answers, or whom several nodes hold.
+func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
+	if !slices.ContainsFunc(f.Probes, func(p preflight.Probe) bool { return !p.Result.Passed() || p.Result == preflight.Stalled }) {
+		return nil
+	}
+	twice := held(f)
+	names := f.Names()
+	byID := map[string]int{}
+	for i, n := range f.Known() {
+		byID[n.Node.ID] = i
+	}
+	what := map[string][]int{} // what is wrong at an address → the nodes it was published by
+	var order []string
+	note := func(node int, text string) {
+		if what[text] == nil {
+			order = append(order, text)
+		}
+		if !slices.Contains(what[text], node) {
+			what[text] = append(what[text], node)
+		}
+	}
+	var sample *preflight.Probe
+	for p := range f.ValidProbes {
+		host := hostOf(p.Target)
+		switch {
+		case p.Result == preflight.Stranger && p.Answer != "":
+			who, known := byID[p.Answer]
+			text := host + ": another node of this job answered"
+			if known {
+				text = host + ": " + names[who] + " answered"
+			}
+			note(p.To, text)
+		case p.Result == preflight.Stranger:
+			note(p.To, host+": somebody answered who is not of this job")
+		case p.Result.Failed() || p.Result == preflight.Stalled:
+			for _, a := range []string{host, hostOf(p.Source)} {
+				if len(twice[a]) < 2 {
+					continue
+				}
+				if sample == nil {
+					sample = p
+				}
+				for _, n := range twice[a] {
+					note(n, fmt.Sprintf("%s: held by %d nodes", a, len(twice[a])))
+				}
+			}
+			continue
+		default:
+			continue
+		}
+		if sample == nil {
+			sample = p
+		}
+	}
+	if sample == nil {
+		return nil
+	}
+	var values []preflight.Value
+	for _, text := range order {
+		slices.Sort(what[text])
+		values = append(values, preflight.Value{Value: text, Nodes: what[text], Odd: true})
+	}
+	return preflight.IfAny(f.Complete(values), preflight.Finding{
+		Severity: preflight.Error,
+		Text:     "Who connects to these nodes reaches another machine: the address exists twice in the network, or is translated (NAT, a proxy). Ranks would talk to the wrong one.",
+		Steps: []preflight.Step{
+			preflight.ByHand.Step("ask the administrator of the network which machine holds the address, and for one of its own for every node"),
+			preflight.ToLook.Step("who answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", preflight.ShellQuote(hostOf(sample.Target)), preflight.ShellQuote(hostOf(sample.Source)))).On([]int{sample.From}),
+		},
+	})
+}
+
+// doubtful tells of probes with an address that several nodes hold: what they
+// found is I06's.
+func doubtful(f *preflight.Fleet) func(*preflight.Probe) bool {
+	held := held(f)
+	maps.DeleteFunc(held, func(_ string, nodes []int) bool { return len(nodes) < 2 })
+	return func(p *preflight.Probe) bool {
+		return len(held) > 0 && (held[hostOf(p.Source)] != nil || held[hostOf(p.Target)] != nil)
+	}
+}
+
+// held are the nodes that published an address to be probed at, ascending, one
+// of those that share a machine and its network: they share addresses, too.
+func held(f *preflight.Fleet) map[string][]int {
+	held, place := map[string][]int{}, f.View().Place
+	for i, n := range f.Known() {
+		for _, l := range n.Listeners {
+			a := hostOf(l.Addr)
+			if !slices.ContainsFunc(held[a], func(k int) bool { return place[k] == place[i] }) {
+				held[a] = append(held[a], i)
+			}
+		}
+	}
+	return held
+}
+
+// translated is a warning: connections work, and their source address is not
+// what the sender would publish.
+func translated(f *preflight.Fleet) []preflight.Finding {
+	values := map[int]string{}
+	for p := range f.ValidProbes {
+		if p.Result == preflight.OtherSource && values[p.From] == "" {
+			values[p.From] = fmt.Sprintf("%s arrives as %s", p.Source, p.Seen)
+		}
+	}
+	return preflight.IfAny(f.Faults(func(i int, _ *preflight.Facts) string { return values[i] }), preflight.Finding{
+		Severity: preflight.Warning,
+		Text:     "Connections from these nodes arrive from another address than the one they are sent from: they pass a translation (NAT, masquerading). It works as long as nobody has to connect back to that address.",
+		Steps: []preflight.Step{
+			preflight.ByHand.Step("ask the administrator of the network to take the translation out of the way between the nodes"),
+			preflight.ToLook.Step("who translates", "iptables -t nat -S; nft list ruleset"),
+			preflight.ToContainer.Step("a container needs the machine's network (in Kubernetes hostNetwork: true)", "--network=host").Alternative(),
+		},
+	})
+}

@@ -1,0 +1,256 @@
+package reach
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// way is from whom to whom, whatever the port and the use.
+type way struct {
+	from, to       int
+	source, target string
+}
+
+func wayOf(p *preflight.Probe) way { return way{p.From, p.To, hostOf(p.Source), hostOf(p.Target)} }
+
+// selective are the paths on which one port could be connected to and another
+// one could not. An address that two nodes hold is one node's now and the other's
+// a moment later: that is I06.
+func selective(f *preflight.Fleet) map[way]bool {
+	type pair struct{ from, to int }
+	sick := map[pair]bool{}
+	for p := range f.ValidProbes {
+		if p.Result.Failed() {
+			sick[pair{p.From, p.To}] = true
+		}
+	}
+	out := map[way]bool{}
+	if len(sick) == 0 {
+		return out
+	}
+	passes := map[way]bool{}
+	for p := range f.ValidProbes {
+		if p.Result.Passed() && sick[pair{p.From, p.To}] {
+			passes[wayOf(p)] = true
+		}
+	}
+	doubtful, excused := doubtful(f), excused(f)
+	for p := range f.ValidProbes {
+		if p.Result.Failed() && passes[wayOf(p)] && !doubtful(p) && !excused(p) {
+			out[wayOf(p)] = true
+		}
+	}
+	return out
+}
+
+// checkPorts is I04. The ports that agents listen on are a sample of those that
+// NCCL would listen on.
+func checkPorts(f *preflight.Fleet) []preflight.Finding {
+	return slices.Concat(closedPorts(f), untried(f))
+}
+
+// closedPorts finds ports that are closed beside open ones of the same address.
+func closedPorts(f *preflight.Fleet) []preflight.Finding {
+	selective := selective(f)
+	if len(selective) == 0 {
+		return nil
+	}
+	byWay, excused := map[way][]*preflight.Probe{}, excused(f)
+	sampled := map[way]bool{} // other paths were tried at a port or two, which says little
+	for p := range f.ValidProbes {
+		if p.Use == preflight.UsePorts {
+			sampled[wayOf(p)] = true
+		}
+	}
+	evidence := weigh(f, func(p *preflight.Probe) verdict {
+		w := wayOf(p)
+		switch {
+		case selective[w] && p.Result.Failed() && !excused(p):
+			return bad
+		case !selective[w] && sampled[w] && p.Result.Passed():
+			return good
+		}
+		return ignored
+	})
+	for p := range f.ValidProbes {
+		if w := wayOf(p); selective[w] && !excused(p) {
+			byWay[w] = append(byWay[w], p)
+		}
+	}
+	found := accuse(f, evidence, choosing(), "A firewall chooses by port. "+strings.TrimSuffix(ephemeral(f), "."))
+	all, byNode := sample{}, make([]sample, len(f.Nodes))
+	for _, fault := range evidence.blame() {
+		for _, i := range fault.attempts {
+			a := evidence.attempts[i]
+			from, to := evidence.nodes(a)
+			if fault.from.kind == onePoint && fault.to.kind == anyone && !fault.both {
+				to = from // its own firewall
+			}
+			if byNode[to] == nil {
+				byNode[to] = sample{}
+			}
+			for _, p := range byWay[wayOf(a.probe)] {
+				byNode[to].add(p)
+				all.add(p)
+			}
+		}
+	}
+	for i := range found {
+		found[i].Values = f.Faults(func(i int, _ *preflight.Facts) string { return byNode[i].String() })
+		found[i].Fix, found[i].Steps = "", openPorts(f, all)
+	}
+	return found
+}
+
+// sample is what probes found at ports: "" for one that is open.
+type sample map[int]preflight.Result
+
+func (s sample) add(p *preflight.Probe) {
+	port := portOf(p.Target)
+	switch _, known := s[port]; {
+	case p.Result.Failed():
+		s[port] = p.Result
+	case p.Result.Passed() && !known:
+		s[port] = ""
+	}
+}
+
+// span is neighbouring ports that are all open, or all closed.
+type span struct {
+	first, last, count int
+	closed             []preflight.Result // as what they were found; nil: they are open
+}
+
+func (s sample) spans() (out []span) {
+	for _, port := range slices.Sorted(maps.Keys(s)) {
+		r := s[port]
+		if n := len(out); n == 0 || (out[n-1].closed == nil) != (r == "") {
+			out = append(out, span{first: port})
+		}
+		x := &out[len(out)-1]
+		x.last, x.count = port, x.count+1
+		if r != "" && !slices.Contains(x.closed, r) {
+			x.closed = append(x.closed, r)
+		}
+	}
+	return out
+}
+
+// String is "50211-60871 timed out (6 tried), 33001-48876 open (10 tried)".
+func (s sample) String() string {
+	const most = 4
+	spans := s.spans()
+	closed := slices.DeleteFunc(slices.Clone(spans), func(x span) bool { return x.closed == nil })
+	open := slices.DeleteFunc(spans, func(x span) bool { return x.closed != nil })
+	var parts []string
+	for i, x := range append(closed, open...) {
+		if i == most {
+			parts = append(parts, "and more")
+			break
+		}
+		parts = append(parts, x.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (x span) String() string {
+	where, what := fmt.Sprint(x.first), "open"
+	if x.closed != nil {
+		var words []string
+		for _, r := range x.closed {
+			words = append(words, string(r))
+		}
+		slices.Sort(words)
+		what = strings.Join(words, " or ")
+	}
+	if x.count > 1 {
+		where = fmt.Sprintf("%d-%d", x.first, x.last)
+		what += fmt.Sprintf(" (%d tried)", x.count)
+	}
+	return where + " " + what
+}
+
+// untried is a note: gorun was told to open ports of another range than NCCL's,
+// or of a part of it.
+func untried(f *preflight.Fleet) []preflight.Finding {
+	if f.Probes == nil {
+		return nil
+	}
+	return preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
+		first, last := n.Network.PortFirst, n.Network.PortLast
+		if first == 0 || len(n.Listeners) == 0 {
+			return ""
+		}
+		lo, hi := n.Listeners[0].Port, n.Listeners[0].Port
+		for _, l := range n.Listeners {
+			for _, port := range l.Ports {
+				lo, hi = min(lo, port), max(hi, port)
+			}
+		}
+		if part := (last - first + 1) / 4; lo <= first+part && hi >= last-part {
+			return ""
+		}
+		return fmt.Sprintf("tried ports %d to %d, NCCL listens on %d-%d", lo, hi, first, last)
+	}), preflight.Finding{
+		Severity: preflight.Note,
+		Text:     "gorun's ports are confined to another range than the one that NCCL takes its ports from, or to a part of it: whether the rest is open between the nodes was not tried.",
+		Steps:    []preflight.Step{preflight.ByHand.Step("nothing has to be done if all of it is open; gorun tries it when it runs without --port-range")},
+	})
+}
+
+// ephemeral says where NCCL listens.
+func ephemeral(f *preflight.Fleet) string {
+	if first, last := portRange(f); first > 0 {
+		return fmt.Sprintf("NCCL listens on any port of %d-%d.", first, last)
+	}
+	return "NCCL listens on any port of net.ipv4.ip_local_port_range."
+}
+
+// enoughPorts is how many ports a node needs at least, if its programs are to be
+// given others than those that a firewall closes.
+const enoughPorts = 4096
+
+// openPorts says what to do about ports that were found closed.
+func openPorts(f *preflight.Fleet, tried sample) []preflight.Step {
+	first, last := portRange(f)
+	if first == 0 {
+		return nil
+	}
+	ask := []preflight.Step{
+		preflight.ByHand.Step(fmt.Sprintf("ask the administrator of the firewall to let TCP ports %d-%d through between the nodes, in both directions: NCCL and Gloo cannot be told to use others", first, last)),
+		preflight.ToLook.Step("to find it", "nft list ruleset; iptables -S"),
+	}
+	var widest span
+	for _, s := range tried.spans() {
+		if s.closed == nil && s.last-s.first > widest.last-widest.first {
+			widest = s
+		}
+	}
+	if widest.last-widest.first < enoughPorts {
+		return ask
+	}
+	return preflight.Either([]preflight.Step{preflight.AsRoot.Step("have the kernel give programs only ports that are open",
+		fmt.Sprintf("sysctl -w net.ipv4.ip_local_port_range='%d %d'", widest.first, widest.last)).Everywhere()}, ask...)
+}
+
+// portRange is the widest of the nodes' ranges of ports that programs are given.
+func portRange(f *preflight.Fleet) (first, last int) {
+	for _, n := range f.Known() {
+		if n.Network.PortFirst > 0 {
+			first, last = min(cmp.Or(first, n.Network.PortFirst), n.Network.PortFirst), max(last, n.Network.PortLast)
+		}
+	}
+	return first, last
+}
+
+// portOf is the port of address:port, 0 if there is none.
+func portOf(target string) int {
+	port, _ := strconv.Atoi(target[strings.LastIndexByte(target, ':')+1:])
+	return port
+}

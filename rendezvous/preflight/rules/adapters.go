@@ -1,0 +1,254 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/rdma"
+)
+
+// adapterRules are N03 and N04: whether the nodes' RDMA adapters fit together.
+func adapterRules() []preflight.Rule {
+	return []preflight.Rule{
+		{
+			ID: "N03", Name: "hca-count", Severity: preflight.Error,
+			Meaning: "NCCL uses as many active ports of adapters on every node, of the same link layer; other rates are a warning.",
+			Users:   "A silent hang; `Detected mixed local Net device counts`.",
+			Steps: []preflight.Step{
+				preflight.EveryRank("use only what every node has", "NCCL_IB_HCA", "=mlx5_0,mlx5_1"),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to repair the ports that are down").Alternative(),
+				preflight.ToLook.Step("which are up", "ibstat"),
+			},
+			Check: checkAdapters,
+		},
+		{
+			ID: "N04", Name: "roce-gid", Severity: preflight.Error,
+			Meaning: "On RoCE the entry of the address table (GID) that NCCL uses exists, and is of the same version and family on every node; a link-local one is a warning.",
+			Users:   "`Call to ibv_modify_qp failed with 22 Invalid argument`, `status=IBV_WC_RETRY_EXC_ERR(12)`.",
+			Steps: []preflight.Step{
+				preflight.EveryRank("leave the choice to NCCL (2.21 or newer)", "NCCL_IB_GID_INDEX", "-1"),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to give the adapter's interface an IPv4 address, from which the GID comes").Alternative(),
+				preflight.ToLook.Step("which GIDs there are", "show_gids"),
+			},
+			Check: checkGIDs,
+		},
+	}
+}
+
+// byIB goes through the nodes on which NCCL itself uses adapters.
+func byIB(f *preflight.Fleet, key func(n *preflight.Facts, ports []rdma.HCA) string) func(int, *preflight.Facts) string {
+	v := f.View()
+	return func(i int, n *preflight.Facts) string {
+		if v.Places < 2 || v.Carrier[i].Kind != "IB" {
+			return ""
+		}
+		return key(n, v.Ports[i])
+	}
+}
+
+func checkAdapters(f *preflight.Fleet) []preflight.Finding {
+	values := f.Differing(byIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string { return preflight.Plural(len(ports), "active port") }))
+	f.Describe(values, func(i int) string { return inactive(&f.Nodes[i]) })
+	all := preflight.IfAny(values, preflight.Finding{Text: "NCCL would use different numbers of adapters; ranks wait for connections that the others do not make."})
+
+	all = append(all, preflight.IfAny(f.Differing(byIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string {
+		var list []string
+		for _, h := range ports {
+			list = append(list, h.Link)
+		}
+		slices.Sort(list)
+		return strings.Join(slices.Compact(list), " and ")
+	})), preflight.Finding{Text: "The adapters have different link layers: InfiniBand and RoCE do not talk to each other."})...)
+	all = preflight.WithSteps(all, func() []preflight.Step { return commonPorts(f) })
+
+	return append(all, preflight.IfAny(f.Differing(byIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string {
+		var list []string
+		for _, h := range ports {
+			list = append(list, h.Rate)
+		}
+		slices.Sort(list)
+		return strings.Trim(strings.Join(slices.Compact(list), " and "), " ")
+	})), preflight.Finding{Severity: preflight.Warning, Text: "The adapters run at different rates; every collective waits for the slowest.", Steps: []preflight.Step{
+		preflight.ByHand.Step("ask the administrator of the fabric to look at the cables and ports that are slower than the others"),
+		preflight.ToLook.Step("which they are", "ibstat"),
+	}})...)
+}
+
+// commonPorts has every node use as many ports of one link layer: those of the
+// same names where all nodes have them.
+func commonPorts(f *preflight.Fleet) []preflight.Step {
+	v := f.View()
+	byLink := map[string][][]string{} // names of the ports, of each node
+	nodes := 0
+	for i := range f.Known() {
+		if v.Carrier[i].Kind != "IB" {
+			continue
+		}
+		nodes++
+		own := map[string][]string{}
+		for _, h := range v.Ports[i] {
+			own[h.Link] = append(own[h.Link], h.String())
+		}
+		for link, names := range own {
+			byLink[link] = append(byLink[link], names)
+		}
+	}
+	repair := []preflight.Step{
+		preflight.ByHand.Step("ask the administrator of the nodes to repair the ports that are down, or to give all nodes as many of one link layer"),
+		preflight.ToLook.Step("which are up", "ibstat").Everywhere(),
+	}
+	var best []string // that all nodes have
+	count, link := 0, ""
+	for _, l := range slices.Sorted(maps.Keys(byLink)) {
+		lists := byLink[l]
+		if len(lists) < nodes { // a node has none of it
+			continue
+		}
+		common, least := lists[0], len(lists[0])
+		for _, list := range lists[1:] {
+			common = slices.DeleteFunc(slices.Clone(common), func(name string) bool { return !slices.Contains(list, name) })
+			least = min(least, len(list))
+		}
+		if least > count || least == count && len(common) > len(best) {
+			best, count, link = common, least, l
+		}
+	}
+	switch {
+	case count == 0:
+		return repair
+	case len(best) == count:
+		return preflight.Either([]preflight.Step{preflight.EveryRank("use the ports that every node has", "NCCL_IB_HCA", "="+strings.Join(best, ","))}, repair...)
+	}
+	return preflight.Either(f.StepsFor(f.AllNodes(), preflight.InShell, "use as many ports on every node", func(i int, _ *preflight.Facts) []string {
+		var names []string
+		for _, h := range v.Ports[i] {
+			if h.Link == link && len(names) < count && v.Carrier[i].Kind == "IB" {
+				names = append(names, h.String())
+			}
+		}
+		if names == nil {
+			return nil
+		}
+		return []string{"export " + preflight.ShellQuote("NCCL_IB_HCA=="+strings.Join(names, ","))}
+	}), repair...)
+}
+
+// inactive lists the ports that NCCL leaves out because they are not active.
+func inactive(n *preflight.Facts) string {
+	var list []string
+	for _, d := range n.RDMA.Devices {
+		for _, p := range d.Ports {
+			if p.State != "ACTIVE" && len(list) < 8 {
+				list = append(list, fmt.Sprintf("%s:%d is %s", d.Name, p.Number, p.State))
+			}
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func checkGIDs(f *preflight.Fleet) []preflight.Finding {
+	all := preflight.IfAny(f.Faults(byIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
+		for _, h := range ports {
+			if h.Link != "Ethernet" {
+				continue
+			}
+			if _, why, ok := h.GID(n.Env, n.NCCLCode()); !ok {
+				return h.String() + " has no such GID: " + why
+			}
+		}
+		return ""
+	})), preflight.Finding{Text: "The GID that NCCL would use does not exist; connections fail."})
+	values := f.Differing(byIB(f, func(n *preflight.Facts, ports []rdma.HCA) string { return strings.Join(gidKinds(n, ports), " and ") }))
+	f.Describe(values, func(i int) string {
+		n := &f.Nodes[i]
+		for _, h := range f.View().Ports[i] {
+			if g, why, ok := h.GID(n.Env, n.NCCLCode()); ok && h.Link == "Ethernet" {
+				return fmt.Sprintf("%s GID %d %s (%s)", h, g.Index, g.GID, why)
+			}
+		}
+		return ""
+	})
+	all = append(all, preflight.IfAny(values, preflight.Finding{Text: "NCCL would use GIDs of different kinds; connections time out."})...)
+	if len(all) > 0 {
+		return preflight.WithSteps(all, func() []preflight.Step { return chooseGID(f) })
+	}
+	return preflight.WithSteps(preflight.IfAny(f.Faults(byIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
+		for _, kind := range gidKinds(n, ports) {
+			if strings.HasSuffix(kind, "link-local") {
+				return kind
+			}
+		}
+		return ""
+	})), preflight.Finding{Severity: preflight.Warning, Text: "NCCL would use link-local GIDs, which reach no other subnet, and often no other node."}), func() []preflight.Step { return chooseGID(f) })
+}
+
+// chooseGID leaves the choice to NCCL where it then finds GIDs of one kind on all
+// nodes.
+func chooseGID(f *preflight.Fleet) []preflight.Step {
+	const name = "NCCL_IB_GID_INDEX"
+	v := f.View()
+	kinds := map[string]bool{}
+	forced := false
+	for i, n := range f.Known() {
+		if v.Carrier[i].Kind != "IB" {
+			continue
+		}
+		_, set := n.Setting(name)
+		forced = forced || set
+		env := func(s string) string {
+			if s == name {
+				return "-1"
+			}
+			return n.Env(s)
+		}
+		for _, h := range v.Ports[i] {
+			if h.Link == "Ethernet" {
+				g, _, ok := h.GID(env, n.NCCLCode())
+				kinds[gidKind(g)] = kinds[gidKind(g)] || !ok
+			}
+		}
+	}
+	repair := []preflight.Step{
+		preflight.ByHand.Step("ask the administrator of the marked nodes to give the adapters' interfaces IPv4 addresses, from which the GIDs of RoCE v2 come"),
+		preflight.ToLook.Step("which GIDs there are", "show_gids").Everywhere(),
+	}
+	if forced && len(kinds) == 1 && !slices.Contains(slices.Collect(maps.Values(kinds)), true) {
+		return preflight.Either([]preflight.Step{preflight.EveryRank("leave the choice to NCCL", name, "-1")}, repair...)
+	}
+	return repair
+}
+
+// gidKinds are version and family of the GIDs that NCCL would use, sorted.
+func gidKinds(n *preflight.Facts, ports []rdma.HCA) []string {
+	var kinds []string
+	for _, h := range ports {
+		if h.Link != "Ethernet" {
+			continue
+		}
+		g, _, ok := h.GID(n.Env, n.NCCLCode())
+		if !ok {
+			continue
+		}
+		kinds = append(kinds, gidKind(g))
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// gidKind is the version and family of a GID.
+func gidKind(g rdma.GID) string {
+	family := "IPv6"
+	if ip, err := netip.ParseAddr(g.GID); err == nil {
+		switch ip = ip.Unmap(); {
+		case ip.IsLinkLocalUnicast():
+			family = "link-local"
+		case ip.Is4():
+			family = "IPv4"
+		}
+	}
+	return g.Type + " " + family
+}

@@ -1,0 +1,404 @@
+package rules
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// nameRules is E03: whether the environment reaches the workers.
+func nameRules() []preflight.Rule {
+	return []preflight.Rule{{
+		ID: "E03", Name: "env-delivered", Severity: preflight.Error,
+		Meaning: "No node lost variables that the others have, and no wrapper (docker run, ssh, sudo, srun, env -i, a login shell) keeps them from the workers: a program that prints its environment is started through it, in the place of the worker's, with what a rank, its devices and this node's -x, --env-file and --iface give it. What only another node gives is judged by its name, where no strange name arrives; otherwise, and in what `--dry-run` and `gorun env` show, it is not tried. Only the five without which a worker cannot find its place are an error, and those in a job of several workers.",
+		Users:   "As E01 and I01; a container that ignores NCCL_SOCKET_IFNAME; workers that do not know their rank.",
+		Steps: []preflight.Step{
+			preflight.ToProgram.Step("pass the variables on, where a program stands in front of the workers'",
+				"docker run -e RANK -e LOCAL_RANK -e WORLD_SIZE -e MASTER_ADDR -e MASTER_PORT -e NCCL_SOCKET_IFNAME",
+				"sudo --preserve-env=RANK,LOCAL_RANK,WORLD_SIZE,MASTER_ADDR,MASTER_PORT,NCCL_SOCKET_IFNAME"),
+			preflight.EveryRank("give the node what the others have", "NCCL_SOCKET_IFNAME", "=eth0").Alternative(),
+			preflight.ByHand.Step("start gorun inside the container or on the remote host").Alternative(),
+		},
+		Check: checkDelivered,
+	}}
+}
+
+func checkDelivered(f *preflight.Fleet) []preflight.Finding {
+	v := f.View()
+	severity := preflight.Error
+	if !v.NCCL {
+		severity = preflight.Warning
+	}
+	held := f.Faults(func(_ int, n *preflight.Facts) string { return behind(withheld(n)) })
+	all := append(undelivered(f), preflight.IfAny(held, preflight.Finding{
+		Severity: severity,
+		Text:     "The workers are started through a program that does not pass gorun's environment on.",
+		Steps:    passOn(f, preflight.Marked(held)),
+	})...)
+	if !v.NCCL && !v.Gloo {
+		return all
+	}
+	return append(all, lost(f)...)
+}
+
+// lost finds nodes that lack what at least half of the nodes set and what may
+// differ between nodes: that a single variable of the others differs is E01's.
+// What may differ and only half of them set may be meant so: a warning.
+func lost(f *preflight.Fleet) []preflight.Finding {
+	nodes := settled(f)
+	perNode := map[string]bool{} // names, and whether they may differ between nodes
+	meant := map[string]bool{}   // names that most nodes have, or all must have
+	for _, u := range usages(f) {
+		if u.nodes == nodes || 2*u.nodes < nodes || !reads(f, u.name) {
+			continue
+		}
+		if s, ok := ncclenv.Lookup(u.name); ok && !s.Ours {
+			switch s.Scope {
+			case ncclenv.Node, ncclenv.NodeKeepAll:
+				perNode[u.name], meant[u.name] = true, 2*u.nodes > nodes
+			case ncclenv.All, ncclenv.AllSoft:
+				perNode[u.name], meant[u.name] = false, true
+			}
+		}
+	}
+	if len(perNode) == 0 {
+		return nil
+	}
+	missing := func(n *preflight.Facts) (names []string) {
+		single := true
+		for name, own := range perNode {
+			if _, set := n.Setting(name); !set {
+				names = append(names, name)
+				single = single && !own
+			}
+		}
+		if !n.KnowsSettings() || disobeys(n) || len(names) == 1 && single {
+			return nil
+		}
+		slices.Sort(names)
+		return names
+	}
+	find := func(grave bool) []preflight.Value {
+		return f.Faults(func(_ int, n *preflight.Facts) string {
+			names := missing(n)
+			sure := slices.ContainsFunc(names, func(name string) bool { return meant[name] })
+			if len(names) == 0 || grave != (sure && (len(names) > 1 || n.Host.Container != "")) {
+				return ""
+			}
+			text := "without " + strings.Join(names, ", ")
+			if n.Host.Container != "" {
+				text += " (in a container: " + n.Host.Container + ")"
+			}
+			return text
+		})
+	}
+	grave, slight := find(true), find(false)
+	all := preflight.IfAny(grave, preflight.Finding{
+		Text:  "A node's environment lacks variables that the other nodes have: they did not reach it, as when a container or a remote shell is started without them.",
+		Steps: supply(f, preflight.Marked(grave), missing),
+	})
+	return append(all, preflight.IfAny(slight, preflight.Finding{
+		Severity: preflight.Warning,
+		Text:     "A node's environment lacks a variable that the other nodes have.",
+		Steps:    supply(f, preflight.Marked(slight), missing),
+	})...)
+}
+
+// supply gives nodes the variables that they lack: with the value that all others
+// have, where that means something there.
+func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []string) []preflight.Step {
+	var names []string
+	for _, i := range nodes {
+		for _, name := range missing(&f.Nodes[i]) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	var options, own []string
+	for _, name := range names {
+		value, alike := "", true
+		for _, n := range f.Known() {
+			have, set := n.Setting(name)
+			alike = alike && (!set || value == "" || have == value)
+			if set {
+				value = have
+			}
+		}
+		if strings.HasSuffix(name, "SOCKET_IFNAME") {
+			alike = alike && !slices.ContainsFunc(nodes, func(i int) bool { return !hasAddress(&f.Nodes[i], strings.TrimPrefix(value, "=")) })
+		}
+		if !alike || strings.Contains(value, ncclenv.Hidden) {
+			own = append(own, name)
+			continue
+		}
+		options = append(options, "-x "+preflight.ShellQuote(name+"="+value))
+	}
+	var steps []preflight.Step
+	if options != nil {
+		steps = append(steps, preflight.ToGorun.Step("give the node what the others have", strings.Join(options, " ")))
+	}
+	if own != nil {
+		steps = append(steps, preflight.ByHand.Step("set "+strings.Join(own, ", ")+" on "+f.NamesOf(nodes)+", too, to what is right there"))
+	}
+	return steps
+}
+
+// passOn is how a wrapper passes on what its arguments leave out.
+func passOn(f *preflight.Fleet, nodes []int) []preflight.Step {
+	inside := preflight.ByHand.Step("start gorun inside the container or on the remote host, or without the wrapper")
+	steps := f.StepsFor(nodes, preflight.ToProgram, "pass the variables on", func(_ int, n *preflight.Facts) []string {
+		switch name, names := withheld(n); name {
+		case "docker", "podman", "nerdctl":
+			return []string{name + " run -e " + strings.Join(names, " -e ")}
+		case "sudo":
+			return []string{"sudo --preserve-env=" + strings.Join(names, ",")}
+		}
+		return nil
+	})
+	return preflight.Either(steps, inside)
+}
+
+// reads reports whether a library of the fleet's workers reads variables of this
+// name.
+func reads(f *preflight.Fleet, name string) bool {
+	prefixes := []string{"GLOO_", "TP_"}
+	if f.View().NCCL {
+		prefixes = []string{"NCCL_", "GLOO_", "TP_", "UCX_", "FI_", "OFI_"}
+	}
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// contract is what a worker cannot do without.
+func contract() []string {
+	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+}
+
+// withheld says which wrapper in front of the worker does not pass which variables
+// on, as far as its arguments tell: a guess, for nodes that could not look.
+func withheld(n *preflight.Facts) (wrapper string, missing []string) {
+	if n.Program.Title == "" || n.Lost != nil {
+		return "", nil
+	}
+	name, args := path.Base(cmp.Or(n.Program.Path, n.Program.Title)), n.Program.Args
+	switch name {
+	case "docker", "podman", "nerdctl":
+		if slices.Contains(args, "run") || slices.Contains(args, "exec") {
+			return name, missingOf(n, containerEnv(args))
+		}
+	case "sudo":
+		return name, missingOf(n, sudoEnv(args))
+	case "ssh":
+		return name, missingOf(n, func(string) bool { return false })
+	case "env":
+		if slices.ContainsFunc(args, func(a string) bool { return a == "-" || a == "-i" || a == "--ignore-environment" }) {
+			return "env -i", missingOf(n, assigned(args))
+		}
+	}
+	return "", nil
+}
+
+func behind(name string, missing []string) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	return name + " passes on neither " + strings.Join(missing[:min(len(missing), 8)], ", ")
+}
+
+// missingOf is the contract and the user's own variables for the libraries, less
+// what is passed.
+func missingOf(n *preflight.Facts, passed func(string) bool) []string {
+	names := contract()
+	for _, s := range n.Settings {
+		v, ok := ncclenv.Lookup(s.Name)
+		if ok && !v.Ours && s.Source == ncclenv.Environment && strings.HasPrefix(s.Name, "NCCL_") && (v.Scope.Agree() || v.Scope == ncclenv.Node) {
+			names = append(names, s.Name)
+		}
+	}
+	return slices.DeleteFunc(names, passed)
+}
+
+// containerEnv tells what docker run and the like pass: -e NAME, -eNAME,
+// --env NAME, --env=NAME and NAME=value; of a file or all of the host's
+// environment everything is assumed.
+func containerEnv(args []string) func(string) bool {
+	var names []string
+	all := false
+	for i, a := range args {
+		next := ""
+		if i+1 < len(args) {
+			next = args[i+1]
+		}
+		switch {
+		case a == "-e" || a == "--env":
+			names = append(names, next)
+		case strings.HasPrefix(a, "--env="):
+			names = append(names, strings.TrimPrefix(a, "--env="))
+		case strings.HasPrefix(a, "--env-file"), strings.HasPrefix(a, "--env-host"):
+			all = true
+		case strings.HasPrefix(a, "-e") && len(a) > 2:
+			names = append(names, a[2:])
+		}
+	}
+	return func(name string) bool {
+		return all || slices.ContainsFunc(names, func(n string) bool {
+			n, _, _ = strings.Cut(n, "=")
+			prefix, glob := strings.CutSuffix(n, "*")
+			return n == name || glob && strings.HasPrefix(name, prefix)
+		})
+	}
+}
+
+// sudoEnv tells what sudo passes: all with -E, else what is listed or assigned.
+func sudoEnv(args []string) func(string) bool {
+	given := assigned(args)
+	var listed []string
+	all := false
+	for _, a := range args {
+		list, ok := strings.CutPrefix(a, "--preserve-env=")
+		switch {
+		case ok:
+			listed = append(listed, strings.Split(list, ",")...)
+		case a == "--preserve-env", a == "-E", len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.Contains(a, "E"):
+			all = true
+		case !strings.HasPrefix(a, "-") && !strings.Contains(a, "="):
+			return func(name string) bool { return all || given(name) || slices.Contains(listed, name) }
+		}
+	}
+	return func(name string) bool { return all || given(name) || slices.Contains(listed, name) }
+}
+
+// assigned tells the names of the arguments NAME=value.
+func assigned(args []string) func(string) bool {
+	return func(name string) bool {
+		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") })
+	}
+}
+
+// undelivered is what nodes saw not to arrive behind a wrapper: an error where
+// workers would not find each other, a warning where they would work otherwise
+// than was asked, a note where they lack what only some programs read.
+func undelivered(f *preflight.Fleet) []preflight.Finding {
+	var all []preflight.Finding
+	for _, grade := range []struct {
+		severity preflight.Severity
+		text     string
+	}{
+		{preflight.Error, "Variables without which workers cannot find their place do not arrive behind the program that starts them."},
+		{preflight.Warning, "Variables do not arrive behind the program that starts the workers."},
+		{preflight.Note, "Variables that only some programs read do not arrive behind the program that starts the workers."},
+	} {
+		x := preflight.Finding{Severity: grade.severity, Text: grade.text}
+		most := 0 // names: the fix of who loses most serves the others, too
+		values := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+			if gravity(f, n.Lost) != grade.severity {
+				return
+			}
+			if names := len(n.Lost.Missing) + len(n.Lost.Changed) + len(n.Lost.Forced) + len(n.Lost.Untried); names > most {
+				x.Steps, most = steps(n.Lost), names
+			}
+			add(describe(n.Lost))
+			add(n.Lost.Unseen)
+		}))
+		all = append(all, preflight.IfAny(values, x)...)
+	}
+	return all
+}
+
+// gravity of what is lost; "" for nothing.
+func gravity(f *preflight.Fleet, l *preflight.Lost) preflight.Severity {
+	if l == nil {
+		return ""
+	}
+	lost := slices.Concat(l.Missing, l.Changed)
+	has := func(names []string, is func(string) bool) bool { return slices.ContainsFunc(names, is) }
+	essential := func(name string) bool { return slices.Contains(contract(), name) }
+	switch {
+	case has(lost, essential) && workers(f) > 1:
+		return preflight.Error
+	case has(lost, essential), len(l.Forced) > 0, has(lost, weighty), has(l.Untried, weighty):
+		return preflight.Warning
+	case len(lost)+len(l.Untried) > 0:
+		return preflight.Note
+	}
+	return ""
+}
+
+// weighty: its loss changes what libraries do, or, for torch, who opens the store
+// at MASTER_PORT, which gorun has open.
+func weighty(name string) bool {
+	if name == "TORCHELASTIC_USE_AGENT_STORE" {
+		return true
+	}
+	for _, own := range []string{"TORCHELASTIC_", "GORUN_", "GROUP_", "ROLE_", "LOCAL_WORLD_SIZE"} {
+		if strings.HasPrefix(name, own) {
+			return false
+		}
+	}
+	return true
+}
+
+// workers of all nodes, as far as they are known.
+func workers(f *preflight.Fleet) int {
+	sum := 0
+	for i := range f.Nodes {
+		sum += f.Nodes[i].Node.Workers
+	}
+	return sum
+}
+
+// describe names the variables, the important ones first.
+func describe(l *preflight.Lost) string {
+	var parts []string
+	for _, p := range []struct {
+		word  string
+		names []string
+	}{{"without ", l.Missing}, {"changed: ", l.Changed}, {"set by the command line: ", l.Forced}, {"probably without ", l.Untried}} {
+		if len(p.names) == 0 {
+			continue
+		}
+		const most = 10
+		text := p.word + strings.Join(p.names[:min(len(p.names), most)], ", ")
+		if more := len(p.names) - most; more > 0 {
+			text += " and " + strconv.Itoa(more) + " more"
+		}
+		parts = append(parts, text)
+	}
+	return "behind " + l.Wrapper + ": " + strings.Join(parts, "; ")
+}
+
+// steps are the lines of Fix, of which those that begin with two blanks are the
+// beginnings of command lines. What would do more in a shell than start one
+// program is no such line: it is another node's word.
+func steps(l *preflight.Lost) (steps []preflight.Step) {
+	for _, line := range l.Fix {
+		command, ok := strings.CutPrefix(line, "  ")
+		ok = ok && !strings.ContainsAny(command, ";&|<>()`$\\\"#")
+		command = strings.TrimSuffix(command, " ...")
+		switch n := len(steps) - 1; {
+		case ok && n >= 0 && steps[n].Place == preflight.ByHand:
+			steps[n] = preflight.ToProgram.Step(strings.TrimSuffix(steps[n].Text, ":"), command)
+		case ok && n >= 0:
+			steps[n].Lines = append(steps[n].Lines, command)
+		case line != "":
+			steps = append(steps, preflight.ByHand.Step(line))
+		}
+	}
+	if len(steps) > 0 {
+		return steps
+	}
+	names := slices.Concat(l.Missing, l.Changed, l.Untried)
+	switch engine, _, _ := strings.Cut(l.Wrapper, " "); {
+	case len(names) == 0:
+		return []preflight.Step{preflight.ByHand.Step("do not give " + strings.Join(l.Forced, ", ") + " a value of your own on the command line: every worker has another")}
+	case engine == "docker" || engine == "podman" || engine == "nerdctl":
+		return []preflight.Step{preflight.ToProgram.Step("pass them on", l.Wrapper+" -e "+strings.Join(names, " -e "))}
+	}
+	return []preflight.Step{preflight.ByHand.Step("start gorun behind " + l.Wrapper + ", or have it pass on " + strings.Join(names, ", "))}
+}

@@ -1,0 +1,123 @@
+package rules
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/library"
+)
+
+func checkDriver(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().NCCL {
+		return nil
+	}
+	skewed := f.Faults(func(_ int, n *preflight.Facts) string { return skewOf(n) })
+	all := preflight.IfAny(skewed, preflight.Finding{
+		Text:  "A user library of the driver does not belong to the kernel module that runs: the driver was upgraded without a reboot, or the container was started before the upgrade.",
+		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(skewed)) + " to restart the machine, or to load the modules of the NVIDIA driver anew; containers there are to be started after that")},
+	})
+	old := f.Faults(func(_ int, n *preflight.Facts) string { return tooOld(n) })
+	all = append(all, preflight.IfAny(old, preflight.Finding{
+		Text:  "The driver is too old for the CUDA that the workers bring along.",
+		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(old)) + " to install a driver as new as that, or install builds of torch and NCCL for the CUDA of the driver that is there")},
+	})...)
+	if len(all) > 0 {
+		return all
+	}
+	return preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string { return n.Libraries.Driver }), preflight.Finding{
+		Severity: preflight.Warning,
+		Text:     "The nodes run different NVIDIA drivers; NCCL may choose differently on them.",
+		Steps:    []preflight.Step{preflight.ByHand.Step("ask the administrator of the nodes to install one driver on all of them")},
+	})
+}
+
+// skewOf says which library does not fit the kernel module. A libcuda of the
+// forward compatibility package is newer by intention.
+func skewOf(n *preflight.Facts) string {
+	l := n.Libraries
+	switch {
+	case l.Driver == "":
+		return ""
+	case l.NVML != "" && l.NVML != l.Driver:
+		return "kernel module " + l.Driver + ", libnvidia-ml " + l.NVML
+	}
+	if c := cudaOf(n); c != nil && c.Version != "" && c.Version != l.Driver && !c.Stub && !compat(c) {
+		return "kernel module " + l.Driver + ", libcuda " + c.Version + " (" + c.Path + ")"
+	}
+	return ""
+}
+
+func cudaOf(n *preflight.Facts) *library.CUDA {
+	if len(n.Libraries.CUDA) == 0 {
+		return nil
+	}
+	return &n.Libraries.CUDA[0]
+}
+
+func compat(c *library.CUDA) bool { return strings.Contains(path.Dir(c.Path)+"/", "/compat/") }
+
+// tooOld says which CUDA needs a newer driver.
+func tooOld(n *preflight.Facts) string {
+	driver := n.Libraries.Driver
+	if c := cudaOf(n); c != nil && compat(c) && less(driver, c.Version) {
+		driver = c.Version
+	}
+	if driver == "" {
+		return ""
+	}
+	check := func(who, cuda string) string {
+		if need := minimumDriver(cuda); need != "" && less(driver, need) {
+			return fmt.Sprintf("driver %s; CUDA %s of %s needs %s", driver, cuda, who, need)
+		}
+		return ""
+	}
+	if text := check("torch "+n.Libraries.Torch, n.Libraries.TorchCUDA); text != "" {
+		return text
+	}
+	if x := loaded(n); x != nil {
+		return check("NCCL "+x.Version, x.CUDA)
+	}
+	return ""
+}
+
+// minimumDriver is the oldest driver for a CUDA release, from NVIDIA's table of
+// minor version compatibility; "" for a release that is not in it.
+func minimumDriver(cuda string) string {
+	major, _, _ := strings.Cut(cuda, ".")
+	switch major {
+	case "11":
+		return "450.80.02"
+	case "12":
+		return "525.60.13"
+	case "13":
+		return "580"
+	default:
+		return ""
+	}
+}
+
+// less compares versions number by number; what is not a number ends it.
+func less(a, b string) bool {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range max(len(x), len(y)) {
+		m, n := number(x, i), number(y, i)
+		if m != n {
+			return m < n
+		}
+	}
+	return false
+}
+
+func number(parts []string, i int) int {
+	if i >= len(parts) {
+		return 0
+	}
+	n, err := strconv.Atoi(parts[i])
+	if err != nil {
+		return 0
+	}
+	return n
+}

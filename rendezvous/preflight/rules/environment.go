@@ -1,0 +1,468 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// agreeRules are E01 and E05: variables and files that have to agree.
+func agreeRules() []preflight.Rule {
+	return []preflight.Rule{
+		{
+			ID: "E01", Name: "env-must-agree", Severity: preflight.Error,
+			Meaning: "Variables that every rank must have alike are alike; unset differs from set. gorun gives every rank what the first node has, or what `-x` says, and warns of the difference; with `--env-conflict=error` it refuses the job. What it cannot settle is an error, or, where it costs speed or clarity only, a warning: a conf file that sets what the first node has not, different values that `-x` gives to different nodes, and, without a secret, what could run code, which no node takes from another.",
+			Users:   "`message truncated : receiving X bytes instead of Y`, `collective mismatch error`, wrong results, or a hang.",
+			Steps:   []preflight.Step{preflight.ToGorun.Step("give every rank one value", "-x NCCL_ALGO=Ring")},
+			Check:   checkAgree,
+		},
+		{
+			ID: "E05", Name: "conf-file", Severity: preflight.Warning,
+			Meaning: "The nccl.conf files are the same on every node and without faults: NCCL removes neither blanks nor quotes.",
+			Users:   "A difference between nodes that no environment shows.",
+			Steps: []preflight.Step{
+				preflight.ByHand.Step("make the file the same on all nodes, or remove it everywhere, and write NAME=value without blanks and quotes"),
+				preflight.ToLook.Step("what is in it", "cat -A /etc/nccl.conf"),
+			},
+			Check: checkConf,
+		},
+	}
+}
+
+// usage is how the fleet sets a variable.
+type usage struct {
+	name  string
+	nodes int    // that set it
+	value string // of the first
+	same  bool   // all that set it have the first one's value
+}
+
+// maxNames bounds the distinct names of variables that are looked at; a node
+// has some dozen.
+const maxNames = 4096
+
+// maxDiffering bounds the variables that are told to differ.
+const maxDiffering = 64
+
+// usages lists the variables that some node sets, by name, with what is odd.
+func usages(f *preflight.Fleet) []*usage {
+	at := map[string]*usage{}
+	for _, n := range f.Known() {
+		for _, s := range n.Settings {
+			u := at[s.Name]
+			switch {
+			case u != nil:
+				u.nodes++
+				u.same = u.same && u.value == s.Value
+			case len(at) < maxNames:
+				at[s.Name] = &usage{s.Name, 1, s.Value, true}
+			}
+		}
+	}
+	list := make([]*usage, 0, len(at))
+	for _, u := range at {
+		list = append(list, u)
+	}
+	slices.SortFunc(list, func(a, b *usage) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+// settled is how many nodes know their variables.
+func settled(f *preflight.Fleet) int {
+	count := 0
+	for _, n := range f.Known() {
+		if n.KnowsSettings() {
+			count++
+		}
+	}
+	return count
+}
+
+func checkAgree(f *preflight.Fleet) []preflight.Finding {
+	var all []disagreement
+	for i, d := range f.Differences {
+		if i == maxDiffering {
+			break
+		}
+		v, _ := ncclenv.Lookup(d.Name)
+		if strings.HasPrefix(d.Name, "NCCL_") && (d.Left && !f.View().NCCL || unread(f, v.Since)) {
+			continue
+		}
+		all = merge(all, disagree(f, d))
+	}
+	var found []preflight.Finding
+	for _, x := range all {
+		found = append(found, x.Finding)
+	}
+	return found
+}
+
+// disagreement is what is said of a difference. Settled: every rank gets one value.
+type disagreement struct {
+	preflight.Finding
+	settled bool
+}
+
+func disagree(f *preflight.Fleet, d preflight.Difference) disagreement {
+	x := disagreement{settled: !d.Left && !d.Error}
+	x.Severity, x.Values = preflight.Warning, slices.Clone(d.Values)
+	word := " should be the same on every rank: "
+	if d.Error {
+		x.Severity, word = preflight.Error, " has to be the same on every rank: "
+	}
+	x.Text = d.Name + word + d.Text + "."
+	for i := range x.Values {
+		x.Values[i].Odd = i > 0 // its value does not count
+	}
+	first := f.NamesOf(d.Values[0].Nodes[:1])
+	switch {
+	case d.Left:
+		slices.SortStableFunc(x.Values, func(a, b preflight.Value) int { return len(b.Nodes) - len(a.Nodes) })
+		for i := range x.Values {
+			x.Values[i].Odd = len(x.Values[i].Nodes) < len(x.Values[0].Nodes)
+		}
+		switch {
+		case d.Targeted:
+			x.Steps = []preflight.Step{preflight.ByHand.Step("give " + d.Name + " one value for all nodes, not some of them another one (-x NODE:" + d.Name + "=VALUE, role=...)")}
+		case told(f, x.Values):
+			x.Steps = oneValue(f, d.Name, x.Values)
+		default:
+			x.Steps = []preflight.Step{preflight.ByHand.Step("give " + d.Name + " one value on all nodes with -x, or none")}
+		}
+	case d.Asked:
+		x.Text = d.Name + " is asked for with different values."
+		if x.settled {
+			x.Text = d.Name + " is asked for with different values, and every rank gets that of " + first + "."
+		}
+		x.Steps = []preflight.Step{preflight.ByHand.Step("give -x " + d.Name + "=VALUE on one node only, or the same on all; -x NODE:" + d.Name + "=VALUE is for one node alone")}
+	default:
+		if x.settled {
+			x.Text = d.Name + " differs, and every rank gets what " + first + " has. Otherwise: " + d.Text + "."
+		}
+		x.Steps = confirm(f, d)
+	}
+	x.Values = f.Complete(x.Values)
+	if d.Left {
+		f.Describe(x.Values, func(i int) string { return origin(&f.Nodes[i], d.Name) })
+	}
+	return x
+}
+
+// confirm says how every rank gets what the first node has, and nobody is told
+// of a difference.
+func confirm(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
+	const text, refuse = "have the same on every node, or confirm ", " (--env-conflict=error refuses such a job)"
+	first := d.Values[0].Nodes[:1]
+	value, known := f.Nodes[first[0]].Setting(d.Name)
+	switch set := strings.HasPrefix(d.Values[0].Value, d.Name+"="); {
+	case set && known:
+		return []preflight.Step{preflight.EveryRank(text+"that value"+refuse, d.Name, value)}
+	case set:
+		return []preflight.Step{preflight.ToGorun.Step(text+"that value"+refuse, "-x "+d.Name).On(first)}
+	}
+	return []preflight.Step{preflight.ToGorun.Step(text+"that it is not set"+refuse, "--unset "+d.Name)}
+}
+
+// joinLines makes one step of the options that several findings have for gorun.
+func joinLines(a, b []preflight.Step) []preflight.Step {
+	for _, s := range b {
+		k := slices.IndexFunc(a, func(t preflight.Step) bool { return t.Place == preflight.ToGorun && s.Place == preflight.ToGorun })
+		switch {
+		case k >= 0:
+			a[k].Lines[0] += " " + s.Lines[0]
+		default:
+			a = append(a, s)
+		}
+	}
+	return a
+}
+
+// told reports whether the facts of all these nodes are known.
+func told(f *preflight.Fleet, values []preflight.Value) bool {
+	return !slices.ContainsFunc(values, func(v preflight.Value) bool {
+		return slices.ContainsFunc(v.Nodes, func(i int) bool { return f.Nodes[i].Format == 0 })
+	})
+}
+
+// merge adds a disagreement, or joins it with one of the same kind that parts the
+// nodes in the same way: what one lost environment changes is one finding.
+func merge(all []disagreement, x disagreement) []disagreement {
+	for i := range all {
+		y := &all[i]
+		if y.Severity != x.Severity || y.settled != x.settled || !sameParts(y.Values, x.Values) {
+			continue
+		}
+		for k := range y.Values {
+			y.Values[k].Value = preflight.Clean(y.Values[k].Value+", "+x.Values[k].Value, 1000)
+		}
+		switch {
+		case y.settled:
+			y.Text = "Several variables differ that should be the same on every rank, and every rank gets what the first of these nodes has."
+			y.Steps = joinLines(y.Steps, x.Steps)
+		case y.Severity == preflight.Warning:
+			y.Text = "Several variables that should be the same on every rank differ."
+			y.Steps = joinLines(y.Steps, x.Steps)
+		default:
+			y.Text = "Several variables that have to be the same on every rank differ; the ranks hang, crash or compute nonsense."
+			y.Steps = joinLines(y.Steps, x.Steps)
+		}
+		return all
+	}
+	return append(all, x)
+}
+
+func sameParts(a, b []preflight.Value) bool {
+	return slices.EqualFunc(a, b, func(x, y preflight.Value) bool { return slices.Equal(x.Nodes, y.Nodes) })
+}
+
+// unread reports whether the loaded NCCL is known on some node and older than
+// the variable everywhere.
+func unread(f *preflight.Fleet, since int) bool {
+	known := false
+	for _, n := range f.Known() {
+		code := n.NCCLCode()
+		if code >= since {
+			return false
+		}
+		known = known || code > 0
+	}
+	return known
+}
+
+// origin tells the conf file that a value is from, "" for the environment.
+func origin(n *preflight.Facts, name string) string {
+	if s := n.SettingSource(name); s != "" && s != ncclenv.Environment {
+		return "from " + s
+	}
+	return ""
+}
+
+func checkConf(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().NCCL {
+		return nil
+	}
+	var all []preflight.Finding
+	values := f.Differing(func(_ int, n *preflight.Facts) string {
+		if !n.KnowsSettings() {
+			return ""
+		}
+		var list []string
+		for _, c := range n.ConfFiles {
+			if len(c.Names) > 0 {
+				list = append(list, c.Path+" ("+short(c.Hash)+")")
+			}
+		}
+		if len(list) == 0 {
+			return "no nccl.conf"
+		}
+		return strings.Join(list, ", ")
+	})
+	f.Describe(values, func(i int) string {
+		var names []string
+		for _, c := range f.Nodes[i].ConfFiles {
+			names = append(names, c.Names...)
+		}
+		if len(names) == 0 {
+			return ""
+		}
+		return "sets " + strings.Join(names[:min(len(names), 8)], ", ")
+	})
+	all = append(all, preflight.IfAny(values, preflight.Finding{Text: "The nodes have different nccl.conf files."})...)
+	return append(all, preflight.IfAny(preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+		for _, c := range n.ConfFiles {
+			if c.Error != "" {
+				add(c.Path + ": " + c.Error)
+			}
+			for _, fault := range c.Faults {
+				add(c.Path + ": " + fault)
+			}
+		}
+	})), preflight.Finding{Text: "A conf file is not read as its author meant."})...)
+}
+
+// forcedRules are E02 and E04: values and names that do harm or nothing.
+func forcedRules() []preflight.Rule {
+	return []preflight.Rule{
+		{
+			ID: "E02", Name: "env-forced", Severity: preflight.Warning,
+			Meaning: "No value is forced that is dangerous or slow by itself; one from a conf file that is merely slow or narrow is a note.",
+			Users:   "A slow job, corrupt data, or a hang whose cause is a variable left from debugging.",
+			Steps:   []preflight.Step{preflight.ToGorun.Step("unless you need it, take it away", "--unset NCCL_P2P_DISABLE")},
+			Check:   checkForced,
+		},
+		{
+			ID: "E04", Name: "env-unknown", Severity: preflight.Warning,
+			Meaning: "Variables of NCCL, torch and Gloo have names that something reads.",
+			Users:   "Nothing: a name that nobody reads is ignored in silence.",
+			Steps:   []preflight.Step{preflight.ToGorun.Step("take it away, or write its name correctly", "--unset NCCL_SOCKET_IFNAMES")},
+			Check:   checkNames,
+		},
+	}
+}
+
+func checkForced(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().NCCL {
+		return nil
+	}
+	nodes, ranks := f.View().Places, f.View().Ranks
+	type danger struct {
+		text   string // "" for none
+		severe bool
+	}
+	dangers := map[[2]string]danger{}
+	look := func(s ncclenv.Value) danger {
+		key := [2]string{s.Name, s.Value}
+		x, seen := dangers[key]
+		if seen {
+			return x
+		}
+		if d, ok := ncclenv.Dangerous(s.Name, s.Value); ok && d.Check == "" && nodes >= d.Nodes && ranks >= d.Ranks {
+			x = danger{d.Sentence(s.Value), d.Severe}
+		}
+		if len(dangers) < maxNames {
+			dangers[key] = x
+		}
+		return x
+	}
+	find := func(grave bool, x preflight.Finding) []preflight.Finding {
+		is := func(s ncclenv.Value) bool {
+			d := look(s)
+			return d.text != "" && grave == (d.severe || s.Source == ncclenv.Environment)
+		}
+		values := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+			for _, s := range n.Settings {
+				if is(s) {
+					add(look(s).text)
+				}
+			}
+		}))
+		if values != nil {
+			x.Steps = takeAway(f, "unless you need it, take it away", is)
+		}
+		return preflight.IfAny(values, x)
+	}
+	all := find(true, preflight.Finding{Text: "Variables are forced to values that are dangerous or slow."})
+	return append(all, find(false, preflight.Finding{
+		Severity: preflight.Note,
+		Text:     "Conf files force variables that are best left to NCCL.",
+	})...)
+}
+
+func checkNames(f *preflight.Fleet) []preflight.Finding {
+	v := f.View()
+	if !v.NCCL && !v.Gloo {
+		return nil
+	}
+	verdicts := map[string]string{}
+	newest := 0
+	for _, n := range f.Known() {
+		newest = max(newest, n.NCCLCode())
+	}
+	for _, u := range usages(f) {
+		ofNCCL := strings.HasPrefix(u.name, "NCCL_")
+		if ofNCCL && (!v.NCCL || newest > ncclenv.Newest) || len(verdicts) == preflight.MaxValues {
+			continue
+		}
+		near, unknown := ncclenv.Misspelt(u.name)
+		known, listed := ncclenv.Lookup(u.name)
+		switch {
+		case unknown && near != "":
+			verdicts[u.name] = u.name + ": nothing reads it; did you mean " + near + "?"
+		case unknown:
+			verdicts[u.name] = u.name + ": nothing reads it"
+		case listed && known.Scope == ncclenv.Obsolete:
+			verdicts[u.name] = u.name + ": " + known.Text
+		}
+	}
+	if len(verdicts) == 0 {
+		return nil
+	}
+	return preflight.WithSteps(preflight.IfAny(preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+		for _, s := range n.Settings {
+			add(verdicts[s.Name])
+		}
+	})), preflight.Finding{Text: "Variables are set that have no effect."}), func() []preflight.Step {
+		return takeAway(f, "take them away, or write their names correctly", func(s ncclenv.Value) bool { return verdicts[s.Name] != "" })
+	})
+}
+
+// namedRules is E06: whether the files are there that variables name.
+func namedRules() []preflight.Rule {
+	return []preflight.Rule{{
+		ID: "E06", Name: "env-files", Severity: preflight.Warning,
+		Meaning: "The files that NCCL_TOPO_FILE, NCCL_GRAPH_FILE, NCCL_TUNER_CONFIG_FILE and, by their paths, NCCL_PROFILER_PLUGIN, NCCL_ENV_PLUGIN and NCCL_GIN_PLUGIN name are on every node and can be read; the graph's, and a plugin that has to be on all nodes, is an error. N02 has NCCL's net and tuner plugins, E05 its conf files.",
+		Users:   "`Could not open XML graph file`; otherwise nothing: NCCL goes on without the file, other than on the nodes that have it.",
+		Steps: []preflight.Step{
+			preflight.ByHand.Step("put the file on the marked nodes, where the job's user may read it"),
+		},
+		Check: checkNamed,
+	}}
+}
+
+func checkNamed(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().NCCL {
+		return nil
+	}
+	missing := func(grave bool) []preflight.Value {
+		return preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+			for _, file := range n.Files {
+				must := slices.Contains([]string{"NCCL_GRAPH_FILE", "NCCL_ENV_PLUGIN", "NCCL_GIN_PLUGIN"}, file.Name)
+				if n.GPU.Driver && file.Error != "" && must == grave && n.Env(file.Name) == file.Path {
+					add(file.Name + "=" + file.Path + ": " + file.Error)
+				}
+			}
+		}))
+	}
+	return append(preflight.IfAny(missing(true), preflight.Finding{Severity: preflight.Error, Text: "A variable names a file that is not there or cannot be read: NCCL fails, or its ranks differ."}),
+		preflight.IfAny(missing(false), preflight.Finding{Text: "A variable names a file that is not there or cannot be read: NCCL goes on without it, other than on nodes that have it."})...)
+}
+
+// oneValue says how every rank gets one value of a variable that the nodes have
+// differently: the one that most nodes have, or none where most or half of them
+// set none, or else what the first node has.
+func oneValue(f *preflight.Fleet, name string, values []preflight.Value) []preflight.Step {
+	good := 0
+	if !preflight.HasMajority(values) {
+		good = slices.IndexFunc(values, func(v preflight.Value) bool { _, set := f.Nodes[v.Nodes[0]].Setting(name); return !set })
+		if len(values) != 2 || good < 0 {
+			good = slices.IndexFunc(values, func(v preflight.Value) bool { return v.Nodes[0] == 0 })
+		}
+	}
+	if value, set := f.Nodes[values[max(good, 0)].Nodes[0]].Setting(name); set {
+		return []preflight.Step{preflight.EveryRank("give every rank one value", name, value)}
+	}
+	return takeAway(f, "take it away", func(s ncclenv.Value) bool { return s.Name == name })
+}
+
+// takeAway says how settings go from all nodes that have them.
+func takeAway(f *preflight.Fleet, text string, is func(ncclenv.Value) bool) []preflight.Step {
+	var names []string
+	for _, n := range f.Known() {
+		for _, s := range n.Settings {
+			if is(s) && s.Source == ncclenv.Environment && preflight.ShellQuote(s.Name) == s.Name && !slices.Contains(names, s.Name) && len(names) < maxDiffering {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	var steps []preflight.Step
+	if len(names) > 0 {
+		step := preflight.ToGorun.Step(text, "--unset "+strings.Join(names, " --unset "))
+		if slices.ContainsFunc(names, ncclenv.RunsCode) { // as in everyRank
+			step = step.Everywhere()
+		}
+		steps = append(steps, step)
+		text = ""
+	}
+	return append(steps, f.StepsFor(f.AllNodes(), preflight.AsRoot, text, func(_ int, n *preflight.Facts) []string {
+		var lines []string
+		for _, s := range n.Settings {
+			if n.Format != 0 && is(s) && s.Source != ncclenv.Environment && strings.HasPrefix(s.Source, "/") && !strings.ContainsAny(preflight.ShellQuote(s.Name), "'/") {
+				lines = append(lines, "sed -i "+preflight.ShellQuote("/^"+s.Name+"=/d")+" "+preflight.ShellQuote(s.Source))
+			}
+		}
+		return lines
+	})...)
+}

@@ -1,0 +1,118 @@
+package rules
+
+import (
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// glooRules are I07 and I08: what torch's Gloo takes.
+func glooRules() []preflight.Rule {
+	return []preflight.Rule{
+		{
+			ID: "I07", Name: "gloo-hostname", Severity: preflight.Error,
+			Meaning: "Where GLOO_SOCKET_IFNAME is not set, the node's host name resolves to an address of the node that others can reach; a name server that does not answer is a warning.",
+			Users:   "`Gloo connectFullMesh failed with ...`, `connect [127.0.1.1]:...: Connection refused`.",
+			Steps: []preflight.Step{
+				preflight.ToGorun.Step("let gorun name an interface of a network that all nodes share", "--iface auto").Everywhere(),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to have the host name resolve to the node's own address instead of 127.0.1.1 in /etc/hosts").Alternative(),
+			},
+			Check: checkGlooHostname,
+		},
+		{
+			ID: "I08", Name: "gloo-exact", Severity: preflight.Error,
+			Meaning: "GLOO_SOCKET_IFNAME and TP_SOCKET_IFNAME hold full names of interfaces of the node, and GLOO_SOCKET_IFNAME as many on every node.",
+			Users:   "`Unable to find address for: eth`.",
+			Steps: []preflight.Step{
+				preflight.ToGorun.Step("let gorun give Gloo and TensorPipe the one full name that they need on each node", "--iface auto").Everywhere(),
+				preflight.InShell.Step("write it in full, without the prefixes, ^ and = that NCCL has", "export GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0").Alternative(),
+			},
+			Check: checkGlooExact,
+		},
+	}
+}
+
+func checkGlooHostname(f *preflight.Fleet) []preflight.Finding {
+	v := f.View()
+	if !v.Gloo || !v.Between() {
+		return nil
+	}
+	linked := f.AllLinkLocal(func(i int) string { p, _ := f.BootstrapAddress(i); return p.IP })
+	values := f.Faults(func(i int, n *preflight.Facts) string {
+		c := v.Choice[i]
+		if c.Unknown || linked || n.Libraries.Torch == "" || n.Env("GLOO_SOCKET_IFNAME") != "" {
+			return ""
+		}
+		if len(c.Picked) == 0 {
+			return c.Why
+		}
+		if what := c.Picked[0].LocalOnly(); what != "" {
+			return c.Picked[0].IP + " (" + what + "): " + c.Why
+		}
+		return ""
+	})
+	silent := f.Faults(func(i int, n *preflight.Facts) string {
+		if !v.Choice[i].Unknown || !n.Network.HostSilent || n.Libraries.Torch == "" || n.Env("GLOO_SOCKET_IFNAME") != "" {
+			return ""
+		}
+		return "host name " + n.Network.Host + ": " + n.Network.HostError
+	})
+	return f.WithProposal(append(preflight.IfAny(values, preflight.Finding{Text: "Gloo would use an address that the other nodes cannot reach."}), preflight.IfAny(silent, preflight.Finding{
+		Severity: preflight.Warning, Text: "The node's own host name is in no file, and no name server answers: Gloo waits for one, and then takes 127.0.0.1, where no other node reaches it.",
+	})...))
+}
+
+func checkGlooExact(f *preflight.Fleet) []preflight.Finding {
+	if f.View().Places < 2 {
+		return nil
+	}
+	var all []preflight.Finding
+	for _, name := range []string{"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"} {
+		all = append(all, preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
+			value := n.Env(name)
+			if n.Libraries.Torch == "" || len(n.Network.Addresses) == 0 || len(value) < 2 {
+				return ""
+			}
+			for want := range strings.SplitSeq(value, ",") {
+				if !hasAddress(n, want) {
+					return name + "=" + value + ": there are " + labels(n)
+				}
+			}
+			return ""
+		}), preflight.Finding{Text: name + " names no interface with an address, written in full."})...)
+	}
+	all = append(all, preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string {
+		if value := n.Env("GLOO_SOCKET_IFNAME"); value != "" && n.Libraries.Torch != "" {
+			return preflight.Plural(strings.Count(value, ",")+1, "interface")
+		}
+		return ""
+	}), preflight.Finding{
+		Text: "GLOO_SOCKET_IFNAME names different numbers of interfaces; torch opens one Gloo device for each, and every node needs as many.",
+	})...)
+	return f.WithProposal(all)
+}
+
+// hasAddress reports whether an interface of exactly this name has an address.
+func hasAddress(n *preflight.Facts, label string) bool {
+	for _, a := range n.Network.Addresses {
+		if a.Label == label {
+			return true
+		}
+	}
+	return false
+}
+
+// labels lists the names that have addresses, for messages.
+func labels(n *preflight.Facts) string {
+	var list []string
+	for _, a := range n.Network.Addresses {
+		if len(list) > 7 {
+			list = append(list, "...")
+			break
+		}
+		if len(list) == 0 || list[len(list)-1] != a.Label {
+			list = append(list, a.Label)
+		}
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,460 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/host"
+)
+
+// gpuRules are D02, D04, D10 and T03: whether workers find their GPUs.
+func gpuRules() []preflight.Rule {
+	return []preflight.Rule{
+		{
+			ID: "D02", Name: "enough-gpu", Severity: preflight.Error,
+			Meaning: "A node has at least as many visible GPUs as workers; on a single machine, with --oversubscribe-gpus, and for a program of which gorun sees neither NCCL nor torch, it is a warning.",
+			Users:   "`invalid device ordinal`, `no CUDA-capable device`, `Duplicate GPU detected`.",
+			Steps: []preflight.Step{
+				preflight.ToGorun.Step("start as many workers as there are GPUs", "--nproc-per-node 4").Everywhere(),
+				preflight.ByHand.Step("make more GPUs visible: CUDA_VISIBLE_DEVICES, --gres of Slurm, --gpus of docker run").Alternative(),
+				preflight.ToGorun.Step("share them on purpose, where the job does not use NCCL", "--oversubscribe-gpus").Everywhere().Alternative(),
+			},
+			Check: checkEnoughGPUs,
+		},
+		{
+			ID: "D04", Name: "nvml-all", Severity: preflight.Error,
+			Meaning: "NVML works, for every GPU of the machine: NCCL asks for all of them, also for those that the job does not use.",
+			Users:   "`nvmlInit_v2() failed`, `nvmlDeviceGetHandleByIndex(5) failed: Unknown Error`, `GPU is lost`.",
+			Steps: []preflight.Step{
+				preflight.ByHand.Step("leave the marked nodes out of the job, and ask their administrator to reset the GPUs or to restart the machine"),
+				preflight.ToLook.Step("what the driver says", "nvidia-smi -q -d ECC,PAGE_RETIREMENT"),
+			},
+			Check: checkNVML,
+		},
+		{
+			ID: "D10", Name: "device-nodes", Severity: preflight.Error,
+			Meaning: "The device files of the driver can be opened; a node whose workers load NCCL has a driver when others of its role have one.",
+			Users:   "`CUDA unknown error` (999), `no CUDA-capable device is detected`.",
+			Steps: []preflight.Step{
+				preflight.AsRoot.Step("load the driver's modules and make its files", "nvidia-modprobe -u -c 0"),
+				preflight.ToContainer.Step("give the container its GPUs", "--gpus all").Alternative(),
+			},
+			Check: checkDeviceNodes,
+		},
+		{
+			ID: "T03", Name: "stub-libs", Severity: preflight.Error,
+			Meaning: "The libcuda.so.1 that workers load is the driver's, not a stub to link with; a folder of stubs in LD_LIBRARY_PATH is a warning.",
+			Users:   "CUDA error 34, `stub library`.",
+			Steps:   []preflight.Step{preflight.InShell.Step("remove the folder that ends in /stubs", "export LD_LIBRARY_PATH=/usr/local/cuda/lib64")},
+			Check:   checkStubs,
+		},
+	}
+}
+
+func checkEnoughGPUs(f *preflight.Fleet) []preflight.Finding {
+	// On one machine the job may be Gloo's, and where it is NCCL's, NCCL says so at once.
+	apart := f.View().Places > 1
+	find := func(grave bool) []preflight.Value {
+		return f.Faults(func(_ int, n *preflight.Facts) string {
+			g := n.GPU
+			if !g.Driver || len(g.Devices) == 0 || n.Node.Workers <= len(g.Visible) || hides(n) || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
+				return ""
+			}
+			if grave != (usesGPU(n) && apart && !g.Shared) {
+				return ""
+			}
+			return fmt.Sprintf("%s, %s visible of %d", preflight.Plural(n.Node.Workers, "worker"), preflight.Plural(len(g.Visible), "GPU"), len(g.Devices))
+		})
+	}
+	const text = "There are more workers than visible GPUs; two ranks on one GPU are an error to NCCL."
+	share := preflight.ToGorun.Step("share them on purpose, where the job does not use NCCL", "--oversubscribe-gpus").Everywhere().Alternative()
+	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: append(fewerWorkers(f), share)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: fewerWorkers(f)})...)
+}
+
+// fewerWorkers starts on every node as many workers as the node with the fewest
+// visible GPUs has of them.
+func fewerWorkers(f *preflight.Fleet) []preflight.Step {
+	least := 0
+	for _, n := range f.Known() {
+		if v := len(n.GPU.Visible); n.GPU.Driver && v > 0 && (least == 0 || v < least) {
+			least = v
+		}
+	}
+	more := preflight.ByHand.Step("make more GPUs visible: CUDA_VISIBLE_DEVICES, --gres of Slurm, --gpus of docker run")
+	if least == 0 {
+		return []preflight.Step{more}
+	}
+	return []preflight.Step{preflight.ToGorun.Step("start as many workers as there are GPUs", "--nproc-per-node "+strconv.Itoa(least)).Everywhere(), more.Alternative()}
+}
+
+// usesGPU reports whether the workers are seen to load what needs GPUs.
+func usesGPU(n *preflight.Facts) bool {
+	return n.Libraries.NCCL != nil || n.Libraries.NCCLError != "" || n.Libraries.TorchCUDA != ""
+}
+
+// hides reports whether the user hid all GPUs: the job is meant for CPUs.
+func hides(n *preflight.Facts) bool {
+	value, set := n.Setting("CUDA_VISIBLE_DEVICES")
+	return set && (value == "" || value == "-1" || value == "NoDevFiles") // Slurm's word
+}
+
+func checkNVML(f *preflight.Fleet) []preflight.Finding {
+	return preflight.IfAny(preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+		if !n.GPU.Driver {
+			return
+		}
+		add(n.GPU.Error)
+		for _, d := range n.GPU.Devices {
+			if d.Error != "" {
+				add(fmt.Sprintf("GPU %d (%s): %s", d.Index, orUnknown(d.PCI), d.Error))
+			}
+		}
+	})), preflight.Finding{Text: "NVML does not work, or not for every GPU; NCCL would fail on the node."})
+}
+
+func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
+	values := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+		if !n.GPU.Driver {
+			return
+		}
+		gpus, open := 0, 0
+		first := ""
+		for _, d := range n.Host.DevNodes {
+			switch name := strings.TrimPrefix(d.Path, "/dev/nvidia"); {
+			case name == "ctl" || name == "-uvm" || d.Path == host.WSL:
+				if d.Error != "" && !made(n, d) {
+					add(d.Path + ": " + d.Error)
+				}
+			case name != d.Path && name != "" && strings.Trim(name, "0123456789") == "":
+				gpus++
+				if d.Error == "" {
+					open++
+				} else if first == "" {
+					first = d.Path + ": " + d.Error
+				}
+			}
+		}
+		if gpus > 0 && open < min(gpus, n.Node.Workers) && !hides(n) { // hidden from the node on purpose: enough are left
+			add(first)
+		}
+	}))
+	all := append(driverless(f), preflight.IfAny(values, preflight.Finding{Text: "Device files of the NVIDIA driver cannot be opened.", Steps: openGPUs(f, preflight.Marked(values))})...)
+	unmade := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+		for _, d := range n.Host.DevNodes {
+			if n.GPU.Driver && made(n, d) {
+				add(d.Path + ": " + d.Error)
+			}
+		}
+	}))
+	return append(all, preflight.IfAny(unmade, preflight.Finding{
+		Severity: preflight.Warning,
+		Text:     "A device file is not there yet; CUDA has the driver's nvidia-modprobe make it, where that is installed.",
+		Steps:    openGPUs(f, preflight.Marked(unmade)),
+	})...)
+}
+
+// openGPUs has nodes open the files of the driver: in a container by giving it
+// the GPUs, else by making those that are missing.
+func openGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
+	steps := f.StepsFor(nodes, preflight.ToContainer, "give the container its GPUs", func(_ int, n *preflight.Facts) []string {
+		if n.Host.Container == "" {
+			return nil
+		}
+		return []string{"--gpus all"}
+	})
+	forbidden := false
+	steps = append(steps, f.StepsFor(nodes, preflight.AsRoot, "load the driver's modules and make its files", func(_ int, n *preflight.Facts) []string {
+		var minors []string
+		missing := n.Host.Container == "" && len(n.Host.DevNodes) == 0
+		for _, d := range n.Host.DevNodes {
+			number, ok := strings.CutPrefix(d.Path, "/dev/nvidia")
+			forbidden = forbidden || d.Error != "" && d.Error != "missing"
+			if d.Error != "missing" || n.Host.Container != "" {
+				continue
+			}
+			missing = true
+			if _, err := strconv.Atoi(number); ok && err == nil {
+				minors = append(minors, "-c "+number)
+			}
+		}
+		if !missing {
+			return nil
+		}
+		return []string{strings.TrimSpace("nvidia-modprobe -u " + strings.Join(append(minors, ""), " "))}
+	})...)
+	if forbidden || len(steps) == 0 {
+		steps = preflight.Either(steps, preflight.ByHand.Step("ask the administrator of "+f.NamesOf(nodes)+" to let the job's user open /dev/nvidia*"))
+	}
+	return steps
+}
+
+// made reports whether a device file is missing that CUDA's first use makes: on
+// the machine itself, not in a container, and where the driver answers.
+func made(n *preflight.Facts, d host.Node) bool {
+	return d.Path == "/dev/nvidia-uvm" && d.Error == "missing" && n.Host.Container == "" && n.GPU.Error == ""
+}
+
+// driverless are the nodes without a driver whose workers load NCCL, among nodes
+// that have one.
+func driverless(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().NCCL {
+		return nil
+	}
+	drivers := map[string]bool{} // by role: a parameter server needs none
+	for _, n := range f.Known() {
+		drivers[n.Node.Role] = drivers[n.Node.Role] || n.GPU.Driver
+	}
+	values := f.Faults(func(_ int, n *preflight.Facts) string {
+		if n.GPU.Driver || n.Libraries.NCCL == nil || hides(n) || !drivers[n.Node.Role] {
+			return ""
+		}
+		return "no GPU in reach: no /dev/nvidiactl, or the driver lists none"
+	})
+	return preflight.IfAny(values, preflight.Finding{Text: "There is no NVIDIA driver or no GPU, while other nodes have one; NCCL cannot start here.", Steps: []preflight.Step{
+		preflight.ToContainer.Step("give the container its GPUs", "--gpus all"),
+		preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to install or load the NVIDIA driver").Alternative(),
+	}})
+}
+
+func checkStubs(f *preflight.Fleet) []preflight.Finding {
+	wins := f.Faults(func(_ int, n *preflight.Facts) string {
+		if c := cudaOf(n); n.GPU.Driver && c != nil && c.Stub {
+			return c.Path
+		}
+		return ""
+	})
+	named := f.Faults(func(_ int, n *preflight.Facts) string {
+		if c := cudaOf(n); !n.GPU.Driver || c != nil && c.Stub {
+			return ""
+		}
+		if dirs := stubs(n); dirs != nil {
+			return dirs[0]
+		}
+		return ""
+	})
+	return append(preflight.IfAny(wins, preflight.Finding{Text: "The workers would load a stub of libcuda, which has no function.", Steps: removeStubs(f, preflight.Marked(wins))}),
+		preflight.IfAny(named, preflight.Finding{Severity: preflight.Warning, Text: "LD_LIBRARY_PATH names a folder of stubs.", Steps: removeStubs(f, preflight.Marked(named))})...)
+}
+
+// stubs are the folders of stubs in LD_LIBRARY_PATH.
+func stubs(n *preflight.Facts) (dirs []string) {
+	for _, dir := range n.Libraries.LDPath {
+		if isStubs(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+func isStubs(dir string) bool { return strings.HasSuffix(strings.TrimRight(dir, "/"), "/stubs") }
+
+// removeStubs takes the folders of stubs out of the loader's path.
+func removeStubs(f *preflight.Fleet, nodes []int) []preflight.Step {
+	steps := f.StepsFor(nodes, preflight.InShell, "take the folder of stubs out of it", func(_ int, n *preflight.Facts) []string {
+		if stubs(n) == nil {
+			return nil
+		}
+		return []string{"export LD_LIBRARY_PATH=" + preflight.ShellQuote(strings.Join(slices.DeleteFunc(slices.Clone(n.Libraries.LDPath), isStubs), ":"))}
+	})
+	if len(steps) == 0 {
+		return []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(nodes) + " to take the folder of stubs out of /etc/ld.so.conf.d, and to run ldconfig")}
+	}
+	return steps
+}
+
+// deviceRules is D01: whether each rank has a GPU of its own.
+func deviceRules() []preflight.Rule {
+	return []preflight.Rule{{
+		ID: "D01", Name: "distinct-gpu", Severity: preflight.Error,
+		Meaning: "No two agents of one machine (several containers, --local-nodes) give the same GPU to their workers; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
+		Users:   "`Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000`, or `out of memory` and half the speed.",
+		Steps: []preflight.Step{
+			preflight.ToGorun.Step("share them on purpose", "--oversubscribe-gpus").Everywhere(),
+			preflight.ByHand.Step("give each agent GPUs of its own, with CUDA_VISIBLE_DEVICES or the option --gpus of docker run").Alternative(),
+		},
+		Check: checkDistinctGPUs,
+	}}
+}
+
+// shownGPUs bounds the UUIDs that one value names.
+const shownGPUs = 4
+
+func checkDistinctGPUs(f *preflight.Fleet) []preflight.Finding {
+	twice := ownedTwice(f)
+	find := func(grave bool) []preflight.Value {
+		return preflight.AllOdd(f.Collect(func(i int, n *preflight.Facts, add func(string)) {
+			for _, s := range twice[i] {
+				if grave == s.grave {
+					add(s.String())
+				}
+			}
+		}))
+	}
+	const text = "Agents of one machine give the same GPU to their workers: ranks would compute on one device, which NCCL refuses where it notices."
+	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: shareOut(f, twice)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: shareOut(f, twice)})...)
+}
+
+// shareOut gives each agent of a machine GPUs of its own, where there are enough
+// for all workers.
+func shareOut(f *preflight.Fleet, twice map[int][]*sharing) []preflight.Step {
+	v := f.View()
+	share := preflight.ToGorun.Step("share them on purpose", "--oversubscribe-gpus").Everywhere()
+	free := map[int][]string{} // UUIDs of a machine that nobody was given
+	var nodes []int
+	for i, n := range f.Known() {
+		if len(twice[i]) == 0 {
+			continue
+		}
+		nodes = append(nodes, i)
+		for _, uuid := range n.GPU.Owned {
+			if !slices.Contains(free[v.Machine[i]], uuid) {
+				free[v.Machine[i]] = append(free[v.Machine[i]], uuid)
+			}
+		}
+	}
+	given := map[int][]string{}
+	for _, i := range nodes {
+		m, want := v.Machine[i], f.Nodes[i].Node.Workers
+		if f.Nodes[i].Host.NS.PID != "" && v.Place[i] == v.Place[nodes[0]] && i != nodes[0] { // one command may have started them
+			return []preflight.Step{share}
+		}
+		for len(given[i]) < want && len(free[m]) > 0 {
+			k := slices.IndexFunc(free[m], func(id string) bool { return slices.Contains(f.Nodes[i].GPU.Owned, id) })
+			if k < 0 {
+				break
+			}
+			given[i] = append(given[i], free[m][k])
+			free[m] = slices.Delete(free[m], k, k+1)
+		}
+		if len(given[i]) < want {
+			return []preflight.Step{share}
+		}
+	}
+	steps := f.StepsFor(nodes, preflight.InShell, "give each agent GPUs of its own", func(i int, n *preflight.Facts) []string {
+		if n.Host.Container != "" {
+			return nil
+		}
+		return []string{"export CUDA_VISIBLE_DEVICES=" + preflight.ShellQuote(strings.Join(given[i], ","))}
+	})
+	steps = append(steps, f.StepsFor(nodes, preflight.ToContainer, "give each container GPUs of its own", func(i int, n *preflight.Facts) []string {
+		if n.Host.Container == "" {
+			return nil
+		}
+		return []string{"--gpus " + preflight.ShellQuote(`"device=`+strings.Join(given[i], ",")+`"`)}
+	})...)
+	return preflight.Either(steps, share)
+}
+
+// sharing is GPUs that the same nodes own.
+type sharing struct {
+	gpus  []string
+	grave bool // the workers of one of the nodes need GPUs
+}
+
+func (s *sharing) String() string {
+	text := preflight.Plural(len(s.gpus), "GPU") + ": " + strings.Join(s.gpus[:min(len(s.gpus), shownGPUs)], ", ")
+	if more := len(s.gpus) - shownGPUs; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// ownedTwice gives, by node, the GPUs that it does not own alone. A GPU's UUID is
+// the same in every container; its index is not.
+func ownedTwice(f *preflight.Fleet) map[int][]*sharing {
+	v := f.View()
+	type gpu struct {
+		machine int
+		uuid    string
+	}
+	owners := map[gpu][]int{}
+	var order []gpu
+	for i, n := range f.Known() {
+		if !v.Shared[i] || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
+			continue
+		}
+		for _, uuid := range n.GPU.Owned {
+			g := gpu{v.Machine[i], uuid}
+			nodes := owners[g]
+			if nodes == nil {
+				order = append(order, g)
+			}
+			if len(nodes) == 0 || nodes[len(nodes)-1] != i { // twice on one node is what the user asked for
+				owners[g] = append(nodes, i)
+			}
+		}
+	}
+	by := map[string]*sharing{}
+	twice := map[int][]*sharing{}
+	for _, g := range order {
+		nodes := owners[g]
+		if len(nodes) < 2 {
+			continue
+		}
+		key := fmt.Sprint(nodes)
+		s := by[key]
+		if s == nil {
+			s = &sharing{}
+			by[key] = s
+			for _, i := range nodes {
+				twice[i] = append(twice[i], s)
+				s.grave = s.grave || usesGPU(&f.Nodes[i])
+			}
+		}
+		s.gpus = append(s.gpus, g.uuid)
+	}
+	return twice
+}
+
+// modelRules are D05 and D08: which GPUs the workers get.
+func modelRules() []preflight.Rule {
+	return []preflight.Rule{
+		{
+			ID: "D05", Name: "gpu-model", Severity: preflight.Warning,
+			Meaning: "All nodes have GPUs of one model.",
+			Users:   "Every rank waits for the slowest; out of memory on some nodes only; other algorithms on some ranks.",
+			Steps:   []preflight.Step{preflight.ByHand.Step("start the job on nodes of one kind, or give the larger nodes no more work than the smaller ones can do")},
+			Check:   checkModel,
+		},
+		{
+			ID: "D08", Name: "cuda-order", Severity: preflight.Warning,
+			Meaning: "On a node with GPUs of several models CUDA_DEVICE_ORDER is PCI_BUS_ID, so that CUDA numbers them as NVML and nvidia-smi do.",
+			Users:   "LOCAL_RANK is another GPU than nvidia-smi shows under that number, far from the rank's network card.",
+			Steps:   []preflight.Step{preflight.EveryRank("number the GPUs by their place on the bus", "CUDA_DEVICE_ORDER", "PCI_BUS_ID")},
+			Check:   checkOrder,
+		},
+	}
+}
+
+// models are the names of the node's GPUs, each once, in the order of the bus.
+func models(n *preflight.Facts) []string {
+	var names []string
+	for _, d := range n.GPU.Devices {
+		if d.Name != "" && !slices.Contains(names, d.Name) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+func checkModel(f *preflight.Fleet) []preflight.Finding {
+	return preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string {
+		if hides(n) {
+			return ""
+		}
+		return strings.Join(models(n), ", ")
+	}), preflight.Finding{Text: "The nodes have GPUs of different models."})
+}
+
+func checkOrder(f *preflight.Fleet) []preflight.Finding {
+	return preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
+		models := models(n)
+		if len(models) < 2 || hides(n) || n.Env("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" {
+			return ""
+		}
+		return fmt.Sprintf("%s; CUDA numbers the fastest first", strings.Join(models, ", "))
+	}), preflight.Finding{Text: "CUDA numbers the GPUs otherwise than NVML and nvidia-smi."})
+}

@@ -1,0 +1,350 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"golang.org/x/net/http/httpproxy"
+)
+
+// jobRules are R01, R02 and R04 to R07: what the nodes were told about the job.
+func jobRules() []preflight.Rule {
+	return []preflight.Rule{
+		{
+			ID: "R01", Name: "rank-map", Severity: preflight.Error,
+			Meaning: "Every node has workers, and no --node-rank is given twice, so that the ranks are 0 to the world size less one, each once.",
+			Users:   "`rank 3 of 16 ranks has already checked in`, `mismatch in info from procs`, or a hang that waits for ranks.",
+			Steps:   []preflight.Step{preflight.ByHand.Step("give every node a --node-rank of its own, from 0, or none of them one")},
+			Check:   checkRanks,
+		},
+		{
+			ID: "R02", Name: "master-addr", Severity: preflight.Error,
+			Meaning: "The address of the store that workers are told is one of node 0's, and no loopback or link-local address when there are several machines.",
+			Users:   "`client socket has timed out after 60s while trying to connect to (..., 29500)`.",
+			Steps:   []preflight.Step{preflight.ToGorun.Step("let node 0 tell the others an address that they reach", "--local-addr 10.0.0.1").On([]int{0})},
+			Check:   checkMaster,
+		},
+		{
+			ID: "R04", Name: "gorun-same", Severity: preflight.Error,
+			Meaning: "All nodes run the same protocol of gorun; another version with the same protocol is a warning.",
+			Users:   "Nodes that refuse each other, or behave in different ways.",
+			Steps:   []preflight.Step{preflight.ByHand.Step("install the same gorun on all nodes")},
+			Check:   checkGorun,
+		},
+		{
+			ID: "R05", Name: "job-collision", Severity: preflight.Error,
+			Meaning: "All nodes belong to one run, and no process of an earlier job with the same run id is alive.",
+			Users:   "Two jobs mix: `has already checked in`, a port that is in use, GPUs that are full.",
+			Steps: []preflight.Step{
+				preflight.ToGorun.Step("give every node the same run id, and one that no other job has", "--rdzv-id run43").Everywhere(),
+				preflight.ByHand.Step("end the processes of the other job, or wait for its end").Alternative(),
+			},
+			Check: checkCollision,
+		},
+		{
+			ID: "R06", Name: "proxy-env", Severity: preflight.Warning,
+			Meaning: "No proxy variable leads connections between nodes to a proxy.",
+			Users:   "Errors 403 and 503, or timeouts, when a library of the workers speaks HTTP or gRPC to another node. gorun itself uses no proxy.",
+			Steps:   []preflight.Step{preflight.InShell.Step("name the nodes, by address, network or domain", "export NO_PROXY=10.0.0.0/8 no_proxy=10.0.0.0/8")},
+			Check:   checkProxy,
+		},
+		{
+			ID: "R07", Name: "uneven-local", Severity: preflight.Warning,
+			Meaning: "Every node has the same number of workers.",
+			Users:   "Slower collectives; some algorithms and releases of NCCL need it.",
+			Steps:   []preflight.Step{preflight.ToGorun.Step("start as many workers on every node", "--nproc-per-node 8").Everywhere()},
+			Check:   checkUneven,
+		},
+	}
+}
+
+func checkRanks(f *preflight.Fleet) []preflight.Finding {
+	all := preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
+		if n.Program.Title != "" && n.Node.Workers < 1 {
+			return preflight.Plural(n.Node.Workers, "worker")
+		}
+		return ""
+	}), preflight.Finding{Text: "A node has no workers.", Steps: []preflight.Step{preflight.ToGorun.Step("start some", "--nproc-per-node "+strconv.Itoa(mostWorkers(f))).Everywhere()}})
+	return append(all, preflight.WithSteps(preflight.IfAny(doubled(f, func(n *preflight.Facts) string {
+		if n.Node.NodeRank < 0 {
+			return ""
+		}
+		return fmt.Sprintf("--node-rank %d", n.Node.NodeRank)
+	}), preflight.Finding{Text: "Several nodes were given the same --node-rank."}), func() []preflight.Step { return renumber(f) })...)
+}
+
+// renumber gives every node a number of its own.
+func renumber(f *preflight.Fleet) []preflight.Step {
+	var nodes []int
+	for i := range f.Known() {
+		nodes = append(nodes, i)
+	}
+	if len(nodes) > preflight.MaxSteps {
+		return []preflight.Step{preflight.ByHand.Step("give every node a --node-rank of its own, from 0, or none of them one")}
+	}
+	return f.StepsFor(nodes, preflight.ToGorun, "give every node a number of its own", func(i int, _ *preflight.Facts) []string { return []string{"--node-rank " + strconv.Itoa(i)} })
+}
+
+// mostWorkers is the largest number of workers of a node, and at least 1.
+func mostWorkers(f *preflight.Fleet) int {
+	most := 1
+	for _, n := range f.Known() {
+		most = max(most, n.Node.Workers)
+	}
+	return most
+}
+
+// sameWorkers has every node start as many workers as the one that has fewest.
+func sameWorkers(f *preflight.Fleet) []preflight.Step {
+	least := 0
+	for _, n := range f.Known() {
+		if w := n.Node.Workers; w > 0 && (least == 0 || w < least) {
+			least = w
+		}
+	}
+	return []preflight.Step{preflight.ToGorun.Step("start as many workers on every node", "--nproc-per-node "+strconv.Itoa(max(least, 1))).Everywhere()}
+}
+
+// doubled are the keys that several nodes have.
+func doubled(f *preflight.Fleet, key func(n *preflight.Facts) string) []preflight.Value {
+	times := map[string]int{}
+	for _, n := range f.Known() {
+		times[key(n)]++
+	}
+	return f.Faults(func(_ int, n *preflight.Facts) string {
+		if k := key(n); times[k] > 1 {
+			return k
+		}
+		return ""
+	})
+}
+
+func checkMaster(f *preflight.Fleet) []preflight.Finding {
+	host, _, err := net.SplitHostPort(f.Master)
+	if err != nil || f.View().Places < 2 || f.Nodes[0].Format == 0 {
+		return nil
+	}
+	ip, err := netip.ParseAddr(host)
+	linked := ip.Is4() && f.AllLinkLocal(func(i int) string { return f.Nodes[i].Node.Addr })
+	if host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast() && !linked) {
+		return []preflight.Finding{{
+			Text:   "Workers on other nodes cannot reach the store at " + preflight.Clip(f.Master) + ": the address means their own machine, or their own link.",
+			Values: f.Complete([]preflight.Value{{Value: preflight.Clip(f.Master), Nodes: []int{0}, Odd: true}}),
+			Steps:  tellMaster(f),
+		}}
+	}
+	if err != nil || len(f.Nodes[0].Network.Addresses) == 0 {
+		return nil
+	}
+	for _, a := range f.Nodes[0].Network.Addresses {
+		if own, err := netip.ParseAddr(a.IP); err == nil && own.WithZone("") == ip.WithZone("").Unmap() {
+			return nil
+		}
+	}
+	return []preflight.Finding{{
+		Severity: preflight.Warning,
+		Text:     "The store's address is none of node 0's own: it is translated on the way, or belongs to another machine.",
+		Values:   f.Complete([]preflight.Value{{Value: preflight.Clip(f.Master) + "; the node has " + addresses(&f.Nodes[0]), Nodes: []int{0}, Odd: true}}),
+		Steps:    tellMaster(f),
+	}}
+}
+
+// tellMaster has node 0 tell the others one of its addresses: one in a network
+// that another node has, too, if there is one.
+func tellMaster(f *preflight.Fleet) []preflight.Step {
+	best := ""
+	for _, a := range f.Nodes[0].Network.Addresses {
+		p := netif.Pick{IP: a.IP, Bits: a.Bits}
+		ip, err := netip.ParseAddr(a.IP)
+		if err != nil || p.LocalOnly() != "" {
+			continue
+		}
+		shared := false
+		if net, err := ip.Prefix(a.Bits); err == nil {
+			for i, n := range f.Known() {
+				other, err := netip.ParseAddr(n.Node.Addr)
+				shared = shared || i > 0 && err == nil && net.Contains(other)
+			}
+		}
+		if best == "" || shared {
+			best = a.IP
+		}
+		if shared {
+			break
+		}
+	}
+	if best == "" {
+		return []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf([]int{0}) + " to connect it to a network that the other nodes reach")}
+	}
+	return []preflight.Step{preflight.ToGorun.Step("let node 0 tell the others an address that they reach", "--local-addr "+preflight.ShellQuote(best)).On([]int{0})}
+}
+
+// addresses lists those of the node that are not loopback.
+func addresses(n *preflight.Facts) string {
+	var list []string
+	for _, a := range n.Network.Addresses {
+		if ip, err := netip.ParseAddr(a.IP); err != nil || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+			continue
+		}
+		if list = append(list, a.Label+" "+a.IP); len(list) == 6 {
+			break
+		}
+	}
+	if len(list) == 0 {
+		return "none but loopback"
+	}
+	return strings.Join(list, ", ")
+}
+
+func checkGorun(f *preflight.Fleet) []preflight.Finding {
+	values := f.Differing(func(_ int, n *preflight.Facts) string {
+		if n.Node.Protocol == 0 {
+			return ""
+		}
+		return fmt.Sprintf("protocol %d", n.Node.Protocol)
+	})
+	f.Describe(values, func(i int) string { return f.Nodes[i].Node.Version })
+	if values != nil {
+		return preflight.IfAny(values, preflight.Finding{Text: "The nodes run releases of gorun that do not understand each other."})
+	}
+	return preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string { return n.Node.Version }),
+		preflight.Finding{Severity: preflight.Warning, Text: "The nodes run different releases of gorun."})
+}
+
+func checkCollision(f *preflight.Fleet) []preflight.Finding {
+	all := preflight.WithSteps(preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string { return n.Node.RunID }), preflight.Finding{Text: "The nodes belong to different runs."}), func() []preflight.Step {
+		return []preflight.Step{preflight.ToGorun.Step("give every node the same run id", "--rdzv-id "+preflight.ShellQuote(f.Nodes[0].Node.RunID)).Everywhere()}
+	})
+	v := f.View()
+	alive := f.Faults(func(i int, n *preflight.Facts) string {
+		if v.Shared[i] { // the processes may be those of this job's other nodes
+			return ""
+		}
+		for _, j := range n.Host.Leftover.Jobs {
+			return fmt.Sprintf("pid %d (%s) of run %q", j.PID, j.Name, j.RunID)
+		}
+		return ""
+	})
+	return append(all, preflight.IfAny(alive, preflight.Finding{
+		Text: "Processes of a job with the same run id are still alive.",
+		Steps: f.StepsFor(preflight.Marked(alive), preflight.InShell, "end them, or wait for their end", func(_ int, n *preflight.Facts) []string {
+			var pids []string
+			for _, j := range n.Host.Leftover.Jobs {
+				pids = append(pids, strconv.Itoa(j.PID))
+			}
+			return []string{"kill " + strings.Join(pids, " ")}
+		}),
+	})...)
+}
+
+// proxyPeers bounds the nodes whose addresses are looked at.
+const proxyPeers = 16
+
+func checkProxy(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().Between() {
+		return nil
+	}
+	verdicts := map[httpproxy.Config]string{}
+	values := f.Faults(func(_ int, n *preflight.Facts) string {
+		first := func(names ...string) string {
+			for _, name := range names {
+				if value := n.Env(name); value != "" {
+					return value
+				}
+			}
+			return ""
+		}
+		c := httpproxy.Config{
+			HTTPProxy:  first("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),
+			HTTPSProxy: first("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
+			NoProxy:    first("no_proxy", "NO_PROXY"),
+		}
+		if c.HTTPProxy == "" && c.HTTPSProxy == "" {
+			return ""
+		}
+		verdict, ok := verdicts[c]
+		if !ok {
+			verdict = proxied(f, c)
+			verdicts[c] = verdict
+		}
+		return verdict
+	})
+	return preflight.IfAny(values, preflight.Finding{Text: "A proxy is set, and NO_PROXY does not name the job's own nodes.", Steps: noProxy(f, preflight.Marked(values))})
+}
+
+// noProxy names the nodes beside what is named already.
+func noProxy(f *preflight.Fleet, nodes []int) []preflight.Step {
+	var own []string
+	for _, n := range f.Known() {
+		ip, err := netip.ParseAddr(n.Node.Addr)
+		if err != nil {
+			continue
+		}
+		name := ip.String()
+		for _, a := range n.Network.Addresses {
+			if net := (netif.Pick{IP: a.IP, Bits: a.Bits}).Subnet(); a.IP == name && net != "" {
+				name = net
+			}
+		}
+		if !slices.Contains(own, name) && len(own) < proxyPeers {
+			own = append(own, name)
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	return f.StepsFor(nodes, preflight.InShell, "name the nodes of the job", func(_ int, n *preflight.Facts) []string {
+		list := own
+		if has := cmp.Or(n.Env("no_proxy"), n.Env("NO_PROXY")); has != "" {
+			list = append([]string{has}, own...)
+		}
+		value := preflight.ShellQuote(strings.Join(list, ","))
+		return []string{"export NO_PROXY=" + value + " no_proxy=" + value}
+	})
+}
+
+// proxied says which node the proxy would be asked for.
+func proxied(f *preflight.Fleet, c httpproxy.Config) string {
+	ask := c.ProxyFunc()
+	seen := 0
+	for _, n := range f.Known() {
+		if _, err := netip.ParseAddr(n.Node.Addr); err != nil {
+			continue
+		}
+		if seen++; seen > proxyPeers {
+			break
+		}
+		for _, scheme := range []string{"http", "https"} {
+			proxy, err := ask(&url.URL{Scheme: scheme, Host: net.JoinHostPort(n.Node.Addr, "29500")})
+			if err == nil && proxy != nil {
+				return fmt.Sprintf("%s for %s goes to %s", scheme, n.Node.Addr, proxy.Host)
+			}
+		}
+	}
+	return ""
+}
+
+// uneven groups the nodes by their number of workers; nil when all have the same.
+func uneven(f *preflight.Fleet) []preflight.Value {
+	return f.Differing(func(_ int, n *preflight.Facts) string {
+		if n.Node.Workers < 1 {
+			return ""
+		}
+		return preflight.Plural(n.Node.Workers, "worker")
+	})
+}
+
+func checkUneven(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().NCCL {
+		return nil
+	}
+	return preflight.WithSteps(preflight.IfAny(uneven(f), preflight.Finding{Text: "The nodes have different numbers of workers."}), func() []preflight.Step { return sameWorkers(f) })
+}

@@ -1,0 +1,44 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/preflighttest"
+)
+
+// What another node says of itself stays one word in a line, and no line of its
+// own does more than start one program.
+func TestLinesAreNoOtherNodesWord(t *testing.T) {
+	addr := []string{"x;id", "y;id"} // such as no Decode lets through
+	f := preflighttest.H100s(2)
+	for i := range f.Nodes {
+		f.Nodes[i].Listeners = []preflight.Listener{{Iface: "e;id", Addr: addr[i], Port: 40000 + i, Use: preflight.UseBootstrap}}
+		f.Nodes[i].Network.Interfaces[1].Name = "e;id"
+		f.Nodes[i].Network.Addresses = f.Nodes[i].Network.Addresses[3:] // nothing else can be proposed
+	}
+	for _, result := range []preflight.Result{preflight.TimedOut, preflight.NoRoute, preflight.Denied, preflight.NoAddress, preflight.Stalled, preflight.Stranger} {
+		f.Probes = []preflight.Probe{{From: 0, To: 1, Use: preflight.UseBootstrap, Source: addr[0], Target: addr[1] + ":40001", Large: true, Result: result}}
+		steps := 0
+		for _, x := range preflight.Compare(f, All(), preflight.Options{}) {
+			for _, s := range x.Steps {
+				for _, line := range s.Lines {
+					steps++
+					if bare := strings.NewReplacer("'x;id'", "", "'y;id'", "", "'e;id'", "").Replace(line); strings.Contains(bare, ";id") {
+						t.Errorf("%s: %s", result, line)
+					}
+				}
+			}
+		}
+		if steps == 0 {
+			t.Errorf("%s: no line", result)
+		}
+	}
+	l := preflight.Lost{Wrapper: "docker run", Missing: []string{"RANK"}, Fix: []string{"pass it on:", "  docker run -e RANK; reboot ..."}}
+	for _, s := range steps(&l) {
+		if len(s.Lines) > 0 {
+			t.Errorf("%q", s.Lines)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/reach"
+)
+
+// linkRules are I05, I06, I11 and I13: whether the chosen interfaces fit together.
+func linkRules() []preflight.Rule {
+	return []preflight.Rule{
+		{
+			ID: "I05", Name: "mtu", Severity: preflight.Warning,
+			Meaning: "The interfaces that carry data have the same MTU on every node; a large write that does not arrive is an error.",
+			Users:   "Init works, and the first large transfer stalls.",
+			Steps:   []preflight.Step{preflight.AsRoot.Step("set one MTU, which every switch between the nodes passes", "ip link set dev eth0 mtu 1500").Everywhere()},
+			Check:   checkMTU,
+		},
+		{
+			ID: "I06", Name: "dup-address", Severity: preflight.Error,
+			Meaning: "No address, hardware address or GUID that workers use belongs to two nodes.",
+			Users:   "Connections that come and go, data at the wrong host, `Connection reset by peer`.",
+			Steps: []preflight.Step{
+				preflight.ByHand.Step("ask the administrator of the network to give every node an address of its own"),
+				preflight.ToContainer.Step("a container needs the machine's network instead of a bridge's private one", "--network=host").Alternative(),
+			},
+			Check: checkDuplicates,
+		},
+		{
+			ID: "I11", Name: "speed", Severity: preflight.Warning,
+			Meaning: "The interfaces that carry data are at most twice as fast on one node as on another.",
+			Users:   "A slow job: every collective waits for the slowest link.",
+			Steps: []preflight.Step{
+				preflight.ByHand.Step("ask the administrator of the marked nodes to look at the cable, the switch port and autonegotiation"),
+				preflight.ToLook.Step("how fast the link is", "ethtool eth0"),
+			},
+			Check: checkSpeed,
+		},
+		{
+			ID: "I13", Name: "multi-subnet", Severity: preflight.Warning,
+			Meaning: "A chosen interface shares its subnet with no other interface of the node, unless ARP and reverse path filtering are set for it.",
+			Users:   "Answers leave by another interface than requests came in by, and are dropped.",
+			Steps:   []preflight.Step{preflight.AsRoot.Step("have the kernel keep the interfaces apart", "sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2")},
+			Check:   checkSameSubnet,
+		},
+	}
+}
+
+// bySockets reports whether the node's data goes over sockets as far as is
+// known: Gloo's always does.
+func bySockets(f *preflight.Fleet, i int) bool { return f.View().Gloo || f.UsesSockets(i) }
+
+func checkMTU(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().Between() {
+		return nil
+	}
+	values := f.Differing(func(i int, n *preflight.Facts) string {
+		if !bySockets(f, i) {
+			return ""
+		}
+		var list []string
+		for _, p := range f.DataAddresses(i) {
+			if link := n.Network.Interface(p.Index); link != nil && link.MTU > 0 && p.LocalOnly() == "" { // else I01 or I07 says more
+				list = append(list, fmt.Sprint(link.MTU))
+			}
+		}
+		return strings.Join(slices.Compact(list), ", ")
+	})
+	f.Describe(values, func(i int) string { p, _ := f.BootstrapAddress(i); return p.String() })
+	all := preflight.IfAny(values, preflight.Finding{Text: "The interfaces that carry data have different MTUs. A larger packet than the path takes may vanish without a word.", Steps: oneMTU(f, values)})
+	all = append(all, reach.StalledPaths(f)...)
+	if !f.View().NCCL {
+		return all
+	}
+	return append(all, preflight.IfAny(f.Differing(func(i int, _ *preflight.Facts) string {
+		if bySockets(f, i) {
+			return ""
+		}
+		var list []string
+		for _, p := range f.View().Ports[i] {
+			if p.MTU > 0 {
+				list = append(list, fmt.Sprint(p.MTU))
+			}
+		}
+		slices.Sort(list)
+		return strings.Join(slices.Compact(list), ", ")
+	}), preflight.Finding{
+		Text:  "The adapters have different active MTUs.",
+		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of the fabric to set one MTU on all adapters and their switch ports")},
+	})...)
+}
+
+// oneMTU sets the MTU that most nodes have; where no more have it than another,
+// the smallest, which every switch between them passes.
+func oneMTU(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
+	mtu := 0
+	take := func(i int) {
+		for _, p := range f.DataAddresses(i) {
+			if link := f.Nodes[i].Network.Interface(p.Index); link != nil && link.MTU > 0 && (mtu == 0 || link.MTU < mtu) {
+				mtu = link.MTU
+			}
+		}
+	}
+	for k, v := range values {
+		if k == 0 || !preflight.HasMajority(values) {
+			take(v.Nodes[0])
+		}
+	}
+	return f.StepsFor(preflight.NodesOutside(values, -1), preflight.AsRoot, "set one MTU", func(i int, n *preflight.Facts) []string {
+		var lines []string
+		for _, p := range f.DataAddresses(i) {
+			if link := n.Network.Interface(p.Index); link != nil && link.MTU > 0 && link.MTU != mtu && p.LocalOnly() == "" {
+				lines = append(lines, fmt.Sprintf("ip link set dev %s mtu %d", preflight.ShellQuote(link.Name), mtu))
+			}
+		}
+		return lines
+	})
+}
+
+func checkDuplicates(f *preflight.Fleet) []preflight.Finding {
+	v := f.View()
+	if !v.Between() {
+		return nil
+	}
+	all := preflight.IfAny(twice(f, v.Place, func(i int, _ *preflight.Facts) []string {
+		var keys []string
+		for _, p := range f.DataAddresses(i) {
+			if p.LocalOnly() == "" {
+				keys = append(keys, p.IP)
+			}
+		}
+		return keys
+	}), preflight.Finding{Text: "Several nodes would use the same address."})
+	all = append(all, preflight.IfAny(twice(f, v.Place, func(i int, n *preflight.Facts) []string {
+		var keys []string
+		for _, p := range f.DataAddresses(i) {
+			if link := n.Network.Interface(p.Index); link != nil && link.MAC != "" && link.Kind == "" && link.Device {
+				keys = append(keys, link.MAC+" in "+p.Subnet())
+			}
+		}
+		return keys
+	}), preflight.Finding{
+		Text:  "Several nodes have the same hardware address in one network.",
+		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of the marked machines to give each a hardware address of its own; a cloned virtual machine keeps its original's")},
+	})...)
+	all = append(all, reach.DuplicateAddresses(f)...)
+	return append(all, preflight.IfAny(twice(f, v.Machine, func(_ int, n *preflight.Facts) []string {
+		var keys []string
+		for _, d := range n.RDMA.Devices {
+			if strings.Trim(d.GUID, "0:") != "" {
+				keys = append(keys, d.Name+" "+d.GUID)
+			}
+		}
+		return keys
+	}), preflight.Finding{
+		Text:  "Adapters of several machines have the same GUID.",
+		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of the marked machines to give every adapter the GUID that its vendor gave it")},
+	})...)
+}
+
+// twice finds what nodes that are apart have in common: where numbers what the
+// nodes that may share it have the same number of.
+func twice(f *preflight.Fleet, where []int, keys func(i int, n *preflight.Facts) []string) []preflight.Value {
+	type owner struct {
+		node int
+		many []int // all of them, once there are two
+	}
+	owners := map[string]*owner{}
+	var order []string
+	for i, n := range f.Known() {
+		for _, k := range keys(i, n) {
+			o, ok := owners[k]
+			switch {
+			case !ok:
+				owners[k] = &owner{node: i}
+			case where[o.node] == where[i] && o.many == nil:
+			case o.many == nil:
+				o.many = []int{o.node, i}
+				order = append(order, k)
+			case o.many[len(o.many)-1] != i:
+				o.many = append(o.many, i)
+			}
+		}
+	}
+	var values []preflight.Value
+	for _, k := range order {
+		values = append(values, preflight.Value{Value: k, Nodes: owners[k].many, Odd: true})
+	}
+	return f.Complete(values)
+}
+
+func checkSpeed(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().Between() {
+		return nil
+	}
+	speeds := make([]int, len(f.Nodes))
+	fastest := 0
+	for i, n := range f.Known() {
+		if !bySockets(f, i) {
+			continue
+		}
+		for _, p := range f.DataAddresses(i) {
+			if link := n.Network.Interface(p.Index); link != nil {
+				speeds[i] += max(0, link.Speed)
+			}
+		}
+		fastest = max(fastest, speeds[i])
+	}
+	slow := func(i int) bool { return speeds[i] > 0 && speeds[i] < fastest/2 }
+	values := f.Differing(func(i int, _ *preflight.Facts) string {
+		switch {
+		case speeds[i] <= 0:
+			return ""
+		case slow(i):
+			return gigabits(speeds[i])
+		default:
+			return "at least " + gigabits((fastest+1)/2)
+		}
+	})
+	for i := range values {
+		values[i].Odd = slow(values[i].Nodes[0])
+	}
+	f.Describe(values, func(i int) string { p, _ := f.BootstrapAddress(i); return p.String() })
+	return preflight.WithSteps(preflight.IfAny(values, preflight.Finding{Text: "Some nodes are connected by much slower links than others; every collective waits for them."}), func() []preflight.Step {
+		return append([]preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to look at the cable, the switch port and autonegotiation")},
+			f.StepsFor(preflight.Marked(values), preflight.ToLook, "how fast the link is", func(i int, n *preflight.Facts) []string {
+				var lines []string
+				for _, p := range f.DataAddresses(i) {
+					if link := n.Network.Interface(p.Index); link != nil {
+						lines = append(lines, "ethtool "+preflight.ShellQuote(link.Name))
+					}
+				}
+				return lines
+			})...)
+	})
+}
+
+func gigabits(mbit int) string {
+	if mbit < 1000 {
+		return fmt.Sprintf("%d Mbit/s", mbit)
+	}
+	return fmt.Sprintf("%g Gbit/s", float64(mbit)/1000)
+}
+
+func checkSameSubnet(f *preflight.Fleet) []preflight.Finding {
+	if !f.View().Between() {
+		return nil
+	}
+	values := f.Faults(func(i int, n *preflight.Facts) string {
+		w := n.Network
+		if w.ARPIgnore < 0 || w.RPFilter < 0 || w.ARPIgnore > 0 && w.RPFilter != 1 {
+			return ""
+		}
+		for _, p := range f.DataAddresses(i) {
+			if other := neighbour(n, p); other != "" {
+				return fmt.Sprintf("%s and %s in %s, rp_filter %d, arp_ignore %d", p.Iface, other, p.Subnet(), w.RPFilter, w.ARPIgnore)
+			}
+		}
+		return ""
+	})
+	return preflight.IfAny(values, preflight.Finding{Text: "Two interfaces of a node are in one subnet, and the kernel is not set for it: answers may leave by the other one."})
+}
+
+// neighbour names another interface of the node in the subnet of an address.
+func neighbour(n *preflight.Facts, p netif.Pick) string {
+	net := p.Subnet()
+	if net == "" || p.LocalOnly() != "" {
+		return ""
+	}
+	for _, a := range n.Network.Addresses {
+		other := netif.Pick{Iface: a.Label, Index: a.Index, IP: a.IP, Bits: a.Bits}
+		if a.Index == p.Index || a.Bits != p.Bits || other.Subnet() != net {
+			continue
+		}
+		if link := n.Network.Interface(other.Index); link != nil && link.Running && !link.Loopback {
+			return a.Label
+		}
+	}
+	return ""
+}

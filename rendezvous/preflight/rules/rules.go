@@ -1,0 +1,26 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/reach"
+)
+
+// All are the rules of every family, by id.
+func All() []preflight.Rule {
+	all := slices.Concat(
+		versionRules(),
+		choiceRules(), linkRules(), glooRules(), reach.Rules(), askedRules(),
+		jobRules(), programRules(),
+		transportRules(), adapterRules(),
+		agreeRules(), forcedRules(), nameRules(), namedRules(),
+		gpuRules(), deviceRules(), healthRules(), modelRules(), hostRules(),
+		memoryRules(), limitRules(), deadlyRules(),
+		leftoverRules(),
+		unknownRules(),
+	)
+	slices.SortFunc(all, func(a, b preflight.Rule) int { return strings.Compare(a.ID, b.ID) })
+	return all
+}

@@ -1,0 +1,50 @@
+package rules
+
+import "github.com/gorun/gorun/rendezvous/preflight"
+
+// unknownRules is F01: what could not be judged.
+func unknownRules() []preflight.Rule {
+	return []preflight.Rule{{
+		ID: "F01", Name: "facts-unknown", Severity: preflight.Note,
+		Meaning: "Every node could learn what the checks need. What stayed unknown is not judged, neither as good nor as bad.",
+		Users:   "A fault that no check saw.",
+		Steps:   []preflight.Step{preflight.ByHand.Step("nothing has to be done; where a check would matter, make readable what the node could not read")},
+		Check:   checkUnknown,
+	}}
+}
+
+func checkUnknown(f *preflight.Fleet) []preflight.Finding {
+	v := f.View()
+	judged := v.NCCL || v.Gloo
+	values := f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+		for _, u := range n.Unknown {
+			if u.Source == preflight.LostSource || judged && matters(v, u.Source) {
+				add(u.Source + ": " + u.Why)
+			}
+		}
+	})
+	var silent []int
+	for i := range f.Nodes {
+		if judged && f.Nodes[i].Format == 0 {
+			silent = append(silent, i)
+		}
+	}
+	if silent != nil {
+		values = append(values, f.Complete([]preflight.Value{{Value: "no facts came", Nodes: silent}})...)
+	}
+	return preflight.IfAny(values, preflight.Finding{Text: "Some facts stayed unknown; checks that need them left these nodes out."})
+}
+
+// matters reports whether a rule that concerns the fleet needs the source.
+func matters(v *preflight.View, source string) bool {
+	switch source {
+	case preflight.AskedSource: // I14
+		return false
+	case "gpu", "rdma", "library", "settings":
+		return v.NCCL
+	case "network":
+		return v.Places > 1
+	default:
+		return true
+	}
+}

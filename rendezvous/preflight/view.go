@@ -1,0 +1,222 @@
+package preflight
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/rdma"
+)
+
+// View is what several rules need to know of a fleet, looked up once.
+type View struct {
+	NCCL      bool           // a node has a GPU driver: the rules of NCCL concern the fleet
+	Gloo      bool           // no node has one, and torch is there: the rules of Gloo do
+	Places    int            // distinct places of nodes whose facts are known
+	Place     []int          // of each node, as Locate gives them
+	Machine   []int          // of each node
+	Shared    []bool         // of each node: another node of the fleet is on the same machine
+	Ranks     int            // workers of the nodes whose facts are known
+	FirstRank []int          // first rank of each node and, last, the number of ranks; nil when a node is unknown
+	Choice    []netif.Choice // of addresses, by NCCL or Gloo
+	Carrier   []Carrier      // NCCL's, of each node with a GPU driver
+	Ports     [][]rdma.HCA   // of such a node: those that NCCL would use
+	proposal  *[]Step        // what propose says; nil until somebody asked
+}
+
+// Carrier is the network over which NCCL moves data.
+type Carrier struct {
+	Kind string // "IB", "Socket" or a plugin's file name; "" unknown, or it fails
+	Why  string // the rule that decided
+	Err  string // what NCCL fails with
+}
+
+// View gives the view that Compare prepared, or looks anew.
+func (f *Fleet) View() *View {
+	if f.seen != nil {
+		return f.seen
+	}
+	return look(f)
+}
+
+func look(f *Fleet) *View {
+	v := &View{}
+	v.concerns(f)
+	v.locate(f)
+	v.rank(f)
+	v.choose(f)
+	v.carry(f)
+	return v
+}
+
+func (v *View) concerns(f *Fleet) {
+	torch := false
+	for _, n := range f.Known() {
+		v.NCCL = v.NCCL || n.GPU.Driver
+		torch = torch || n.Libraries.Torch != ""
+	}
+	v.Gloo = torch && !v.NCCL
+}
+
+func (v *View) locate(f *Fleet) {
+	v.Machine, v.Place = f.Locate()
+	nodes, distinct := map[int]int{}, map[int]bool{}
+	for i := range f.Known() {
+		nodes[v.Machine[i]]++
+		distinct[v.Place[i]] = true
+	}
+	v.Shared = make([]bool, len(f.Nodes))
+	for i := range f.Known() {
+		v.Shared[i] = nodes[v.Machine[i]] > 1
+	}
+	v.Places = len(distinct)
+}
+
+func (v *View) rank(f *Fleet) {
+	first := make([]int, len(f.Nodes)+1)
+	for _, n := range f.Known() {
+		v.Ranks += n.Node.Workers
+	}
+	for i := range f.Nodes {
+		if f.Nodes[i].Format == 0 {
+			return
+		}
+		first[i+1] = first[i] + f.Nodes[i].Node.Workers
+	}
+	v.FirstRank = first
+}
+
+// choose finds the addresses that the workers' library takes on each node.
+func (v *View) choose(f *Fleet) {
+	v.Choice = make([]netif.Choice, len(f.Nodes))
+	if v.Ranks < 2 || !v.NCCL && (v.Places < 2 || !v.Gloo) {
+		return
+	}
+	for i, n := range f.Known() {
+		if v.NCCL {
+			v.Choice[i] = netif.NCCL(n.Network, n.Env, n.NCCLCode())
+			continue
+		}
+		v.Choice[i] = netif.Gloo(n.Network, n.Env)
+	}
+}
+
+// carry finds the network of NCCL on each node.
+func (v *View) carry(f *Fleet) {
+	v.Carrier, v.Ports = make([]Carrier, len(f.Nodes)), make([][]rdma.HCA, len(f.Nodes))
+	if !v.NCCL {
+		return
+	}
+	for i, n := range f.Known() {
+		if n.GPU.Driver && n.Knows("rdma") {
+			c := &v.Carrier[i]
+			c.Kind, c.Why, c.Err = rdma.Transport(n.RDMA, n.Env, n.NCCLCode())
+			v.Ports[i] = rdma.HCAs(n.RDMA, n.Env)
+		}
+	}
+}
+
+// Between reports whether the nodes talk over a network, and with a library
+// that gorun knows.
+func (v *View) Between() bool { return v.Places > 1 && (v.NCCL || v.Gloo) }
+
+// Locate numbers the machines of the nodes and their places: nodes of one place
+// share a machine and its network namespace. Both are -1 for a node that sent no
+// facts. A node that knows neither boot id nor namespace is a place of its own.
+func (f *Fleet) Locate() (machines, places []int) {
+	machines, places = make([]int, len(f.Nodes)), make([]int, len(f.Nodes))
+	for i := range f.Nodes {
+		machines[i], places[i] = -1, -1
+	}
+	type spot struct {
+		machine, net string
+		alone        int // of a node that shares nothing that is known: its group rank, from 1
+	}
+	number := map[spot]int{}
+	count := func(s spot) int {
+		if _, ok := number[s]; !ok {
+			number[s] = len(number)
+		}
+		return number[s]
+	}
+	copied := f.copied()
+	for i, n := range f.Known() {
+		machine, net := n.Host.BootID, n.Host.NS.Net
+		switch {
+		case machine == "":
+			machines[i] = count(spot{alone: i + 1})
+			places[i] = machines[i]
+			continue
+		case copied[machine]:
+			machine += "\x00" + n.routable()
+		}
+		machines[i] = count(spot{machine: machine})
+		s := spot{machine: machine, net: net}
+		if net == "" {
+			s.alone = i + 1
+		}
+		places[i] = count(s)
+	}
+	return machines, places
+}
+
+// copied are the boot ids that several machines have: copies of one that was
+// running have its boot id until they start anew. Nodes with one boot id are on
+// different machines if they have different GPUs at one PCI address, or if they
+// are in one network namespace and each has an address that the other lacks.
+func (f *Fleet) copied() map[string]bool {
+	type slot struct{ boot, pci string }
+	type space struct{ boot, net string }
+	gpus, first, copied := map[slot]string{}, map[space]*Facts{}, map[string]bool{}
+	for _, n := range f.Known() {
+		boot := n.Host.BootID
+		if boot == "" {
+			continue
+		}
+		for _, d := range n.GPU.Devices {
+			s := slot{boot, d.PCI}
+			if d.PCI == "" || d.UUID == "" {
+				continue
+			}
+			if other, ok := gpus[s]; ok && other != d.UUID {
+				copied[boot] = true
+			}
+			gpus[s] = d.UUID
+		}
+		s := space{boot, n.Host.NS.Net}
+		if one := first[s]; one == nil {
+			first[s] = n
+		} else if n.Host.NS.Net != "" && n.has(n.Node.Addr) && one.has(one.Node.Addr) && !n.has(one.Node.Addr) && !one.has(n.Node.Addr) {
+			copied[boot] = true
+		}
+	}
+	return copied
+}
+
+// has reports whether one of the node's interfaces has the address.
+func (n *Facts) has(addr string) bool {
+	ip, err := netip.ParseAddr(addr)
+	if err != nil {
+		return false
+	}
+	for _, a := range n.Network.Addresses {
+		if own, err := netip.ParseAddr(a.IP); err == nil && own.WithZone("") == ip.WithZone("") {
+			return true
+		}
+	}
+	return false
+}
+
+// routable lists the node's addresses that have a meaning beyond a link.
+func (n *Facts) routable() string {
+	var b strings.Builder
+	for _, a := range n.Network.Addresses {
+		if ip, err := netip.ParseAddr(a.IP); err == nil && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
+			b.WriteString(ip.String() + " ")
+		}
+	}
+	return b.String()
+}
+
+// UsesSockets reports whether NCCL on this node moves data over sockets.
+func (f *Fleet) UsesSockets(i int) bool { return f.View().Carrier[i].Kind == "Socket" }
