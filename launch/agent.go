@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/internal/accept"
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
@@ -27,7 +28,6 @@ type agent struct {
 	node      rendezvous.Node
 	given     secret.Secret // of whoever may ask how jobs stand
 	secret    secret.Secret // of this run
-	seldom    *seldom
 	table     *process.Table
 	console   *console
 	out       *logs.Console
@@ -68,15 +68,17 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	if opts.Local != nil {
 		prefix = "gorun[" + opts.Local.Addr + "]"
 	}
-	a.console = newConsole(opts.Stderr, prefix, opts.quiet(), opts.Local == nil)
 	if a.out, err = logs.NewConsole(opts.Stdout, opts.Stderr); err != nil {
 		return 1, err
 	}
 	defer a.out.Close()
-	out := newPatient(a.out.Remarks())
-	go out.run()
-	defer out.finish()
-	a.console.w = out
+	terminal := opts.Stderr
+	if opts.Local != nil { // one of several agents that share it
+		terminal = nil
+	}
+	a.console = &console{term.NewConsole(a.out.Remarks(), prefix, terminal), opts.quiet()}
+	go a.console.Run()
+	defer a.console.Close()
 	if !opts.quiet() {
 		for _, n := range opts.Spec.Notes {
 			a.console.say("%s", n)
@@ -96,8 +98,6 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	defer a.table.Close()
 	process.RaiseFiles()
 	a.pool = accept.NewPool(accept.Bounds{})
-	a.seldom = newSeldom(func(line string) { a.events.Put(noteEvent{line}) })
-	defer a.seldom.end()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer opts.Scratch.Remove()
 	defer a.wg.Wait()
@@ -120,7 +120,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		a.current.sweep()
 	}
 	a.sayUnkept()
-	a.sayRest()
+	a.console.SayHeld()
 	if a.unshown != nil && outcome.Code == 0 {
 		return 1, a.unshown
 	}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +38,7 @@ func await[T any](ctx context.Context, a *agent, what string, f func(context.Con
 		done <- result{v, err}
 	}()
 	began := time.Now()
-	tick, pace := time.NewTicker(looks), pace{last: began}
+	tick, pace := time.NewTicker(looks), term.NewPace(began)
 	defer tick.Stop()
 	var cause rendezvous.Cause
 	for cause.Kind == "" {
@@ -45,7 +46,7 @@ func await[T any](ctx context.Context, a *agent, what string, f func(context.Con
 		case r := <-done:
 			return r.value, r.err
 		case <-tick.C:
-			if a.opts.quiet() || !pace.due(time.Now()) {
+			if a.opts.quiet() || !pace.Due(time.Now()) {
 				continue // or the first node of the machine has told it
 			}
 			a.console.say("still %s (%v)", what, time.Since(began).Round(time.Second))

@@ -11,13 +11,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // waiting is an agent before its loop.
 func waiting(signals chan os.Signal) (*agent, *bytes.Buffer) {
 	var out bytes.Buffer
 	a := &agent{opts: Options{Signals: signals}}
-	a.console = &console{w: &out, prefix: "gorun", now: time.Now, born: time.Now()}
+	a.console = &console{Console: term.NewConsole(&out, "gorun", nil)}
+	go a.console.Run()
 	return a, &out
 }
 
@@ -30,6 +33,7 @@ func TestAwaitSpeaks(t *testing.T) {
 				time.Sleep(takes)
 				return 7, nil
 			})
+			a.console.Close()
 			if n := strings.Count(out.String(), "still asking the driver"); got != 7 || err != nil || n != lines {
 				t.Errorf("%d, %v, after %v: %s", got, err, takes, out)
 			}
@@ -42,6 +46,7 @@ func TestAwaitHeedsSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal, 4)
 		a, _ := waiting(signals)
+		defer a.console.Close()
 		stuck := make(chan struct{})
 		defer close(stuck)
 		go func() {

@@ -108,8 +108,8 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Present:
 		a.present(c)
 	case rendezvous.Note:
-		if line, now := a.seldom.take(c.Kind, c.Text); now && !a.opts.quiet() {
-			a.console.say("%s", line)
+		if !a.opts.quiet() {
+			a.console.SayRarely(c.Kind, c.Text)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 		Job:     report.Job{File: a.opts.Spec.ReportFile, RunID: a.node.RunID, Started: a.born},
 		Program: a.opts.Spec.Program, Node: a.node.ID,
 		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildSeen: a.toldBuild,
-		Say: a.console.say, Out: a.console.w,
+		Say: a.console.say, Out: a.console,
 	}
 	if a.program.Title != "" {
 		e.Program = a.program.Title

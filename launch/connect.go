@@ -23,9 +23,7 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 		},
 		Failed: func(kind rendezvous.Kind, text string) { a.events.Put(failedEvent{kind, text}) },
 		Note: func(kind, text string) {
-			if line, now := a.seldom.take(kind, text); now {
-				a.events.Put(noteEvent{line})
-			}
+			a.console.SayRarely(kind, text)
 		},
 	}
 	if local := a.opts.Local; local != nil {

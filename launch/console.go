@@ -2,103 +2,46 @@ package launch
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
-	xterm "golang.org/x/term"
 )
 
-// console is what the agent itself says: one live line on a terminal, a line
-// now and then elsewhere.
+// console is what the agent itself says.
 type console struct {
-	w      io.Writer
-	width  func() int // of the terminal on which one line is rewritten; nil: there is none
-	prefix string
-	quiet  bool // status and progress are another agent's to tell
-	drawn  bool // a live line stands on the terminal
-	now    func() time.Time
-	born   time.Time
-	state  string // that was told last
-	pace   pace
+	*term.Console
+	quiet bool // another agent of the machine says what the job waits for
 }
 
-const (
-	firstStatus = 2 * time.Second // a job that forms faster needs no words
-	spareEvery  = time.Minute     // a spare may wait for days
-)
+// spareEvery lies between two lines of a spare: it may wait for days.
+const spareEvery = time.Minute
 
-// newConsole makes a console that writes to f. One of several agents of a machine
-// is not alone at the terminal, so it rewrites no line there.
-func newConsole(f *os.File, prefix string, quiet, alone bool) *console {
-	c := &console{w: f, prefix: prefix, quiet: quiet, now: time.Now, born: time.Now()}
-	if alone && xterm.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
-		c.width = func() int {
-			if w, _, err := xterm.GetSize(int(f.Fd())); err == nil && w > 20 {
-				return w
-			}
-			return 80
-		}
-	}
-	return c
-}
+// looks is the time between two looks at a wait.
+const looks = time.Second
 
-// say prints one line; further lines of what it tells are indented, as only gorun's
-// own begin with its name.
-func (c *console) say(format string, args ...any) {
-	c.clear()
-	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, term.Within(term.Lines(fmt.Sprintf(format, args...))))
-}
+func (c *console) say(format string, args ...any) { c.Say(format, args...) }
 
-// table prints lines as they are, under one with the prefix.
-func (c *console) table(lines string) {
-	c.clear()
-	lines = strings.ReplaceAll(term.Lines(lines), "\ngorun", "\n  gorun") // of another node's
-	fmt.Fprintf(c.w, "%s: %s\n", c.prefix, strings.TrimSuffix(lines, "\n"))
-}
+func (c *console) table(lines string) { c.Table(lines) }
 
-func (c *console) clear() {
-	if c.drawn {
-		fmt.Fprint(c.w, "\r\033[K")
-		c.drawn = false
-		if p, ok := c.w.(*patient); ok { // workers that start now write to the terminal themselves
-			p.settle()
-		}
-	}
-}
+func (c *console) clear() { c.Clear() }
 
-// status tells what the job waits for; nil: it waits no more.
+// status says what the job waits for; nil: nothing any more.
 func (c *console) status(s *rendezvous.Status) {
 	if s == nil {
-		c.clear()
+		c.Clear()
 		return
 	}
 	arrived := s.Phase == "forming" && came(s) >= s.Max || s.Phase == "seeking" && s.Max == 1
 	if c.quiet || arrived && s.Note == "" {
 		return // nothing to wait for
 	}
-	if c.width != nil && !workersWrite(s.Phase) {
-		line := []rune(term.Line(c.prefix + ": " + describe(s)))
-		line = line[:min(len(line), c.width()-1)]
-		fmt.Fprintf(c.w, "\r\033[K%s", string(line))
-		c.drawn = true
-		return
+	w := term.Wait{Line: describe(s), State: stateOf(*s), Shared: workersWrite(s.Phase)}
+	if s.Phase == "running" {
+		w.AtLeast = spareEvery
 	}
-	now := c.now()
-	if now.Sub(c.born) < firstStatus {
-		return
-	}
-	switch state := stateOf(*s); {
-	case state != c.state:
-		c.state = state
-		c.pace.restart(now)
-	case s.Phase == "running" && now.Sub(c.pace.last) < spareEvery-slack, !c.pace.due(now):
-		return
-	}
-	c.say("%s", describe(s))
+	c.Wait(w)
 }
 
 // workersWrite reports whether workers of this node may write to the terminal in a

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/spec"
@@ -169,7 +170,7 @@ func (d *devices) wait(ctx context.Context) error {
 // sayWhile says now and then what is waited for.
 func (a *agent) sayWhile(ctx context.Context, done <-chan struct{}, what string) {
 	tick, began := time.NewTicker(looks), time.Now()
-	pace := pace{last: began}
+	pace := term.NewPace(began)
 	defer tick.Stop()
 	for {
 		select {
@@ -178,7 +179,7 @@ func (a *agent) sayWhile(ctx context.Context, done <-chan struct{}, what string)
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if !pace.due(time.Now()) {
+			if !pace.Due(time.Now()) {
 				continue
 			}
 			a.events.Put(noteEvent{fmt.Sprintf("still %s (%v)", what, time.Since(began).Round(time.Second))})

@@ -11,6 +11,8 @@ import (
 	"github.com/gorun/gorun/launch/numa"
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/spec"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // nodeWith is the devices of a node on which GPUs were seen already.
@@ -100,10 +102,12 @@ func TestSayNotes(t *testing.T) {
 		var out strings.Builder
 		d := nodeWith(1, pin.Options{})
 		d.want.Binding, d.root, d.notes = numa.ByNode, one, []string{"the GPUs differ"}
-		a := &agent{opts: Options{Local: &LocalNode{Index: index}}, devices: d, console: &console{w: &out, prefix: "gorun"}}
+		a := &agent{opts: Options{Local: &LocalNode{Index: index}}, devices: d, console: &console{Console: term.NewConsole(&out, "gorun", nil)}}
 		d.find(t.Context())
 		a.sayNotes()
 		a.sayNotes() // not twice
+		go a.console.Run()
+		a.console.Close()
 		if text := out.String(); d.err != nil || strings.Count(text, "\n") != want || !strings.Contains(text, "fewer than 4 CPUs") {
 			t.Errorf("agent %d says %q, %v, want %d lines", index, text, d.err, want)
 		}

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/rendezvous"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 func newRunner(t *testing.T) runner {
@@ -111,73 +114,31 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestConsole(t *testing.T) {
-	now := time.Unix(1000, 0)
-	var out bytes.Buffer
-	c := &console{w: &out, prefix: "gorun", now: func() time.Time { return now }, born: now}
-	wait := &rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a\x1b[2J"}}
-	took := func() string { defer out.Reset(); return out.String() }
-
-	t.Run("plain", func(t *testing.T) {
-		var at []int
-		for s := range 100 {
-			if s == 70 {
-				wait.Note = "something else"
+// A job of one node waits for no other; one agent of a machine speaks for all.
+func TestStatusSpeaksOfOthers(t *testing.T) {
+	two := &rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a"}}
+	for name, c := range map[string]struct {
+		quiet  bool
+		status *rendezvous.Status
+		want   string
+	}{
+		"others are missing": {status: two, want: "have 1 of 2 nodes (a), 1 missing"},
+		"quiet":              {quiet: true, status: two},
+		"alone":              {status: &rendezvous.Status{Phase: "seeking", Min: 1, Max: 1, Left: 9 * time.Minute}},
+		"alone, refused":     {status: &rendezvous.Status{Phase: "seeking", Min: 1, Max: 1, Note: "refused"}, want: "the endpoint's node (refused)"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			said := &console{term.NewConsole(&out, "gorun", nil), c.quiet}
+			go said.Run()
+			time.Sleep(3 * time.Second)
+			said.status(c.status)
+			said.Close()
+			if got := out.String(); (got != "") != (c.want != "") || !strings.Contains(got, c.want) {
+				t.Errorf("%s: %q", name, got)
 			}
-			wait.Left = time.Duration(200-s) * time.Second
-			now = c.born.Add(time.Duration(s)*time.Second + time.Duration(s%3)*10*time.Millisecond)
-			c.status(wait)
-			if text := took(); text != "" {
-				at = append(at, s)
-				if strings.Contains(text, "\x1b") || !strings.HasSuffix(text, "\n") {
-					t.Errorf("%q", text)
-				}
-			}
-		}
-		wait.Note, wait.Left = "", 0
-		if got := fmt.Sprint(at); got != "[2 7 17 37 67 70 75 85]" {
-			t.Errorf("lines after %s s", got)
-		}
-	})
-	t.Run("alone", func(t *testing.T) { // there are no others to look for
-		now = now.Add(time.Hour)
-		c.status(&rendezvous.Status{Phase: "seeking", Min: 1, Max: 1, Left: 9 * time.Minute})
-		if got := took(); got != "" {
-			t.Errorf("%q", got)
-		}
-		c.status(&rendezvous.Status{Phase: "seeking", Min: 1, Max: 1, Note: "refused"})
-		if got := took(); !strings.Contains(got, "the endpoint's node (refused)") {
-			t.Errorf("%q", got)
-		}
-	})
-	t.Run("live", func(t *testing.T) {
-		c.width = func() int { return 30 }
-		c.status(wait)
-		if got := took(); got != "\r\x1b[Kgorun: have 1 of 2 nodes (a?[" {
-			t.Errorf("%q", got)
-		}
-		c.say("node %s", "\u00e9\x07")
-		if got := took(); got != "\r\x1b[Kgorun: node \u00e9?\n" {
-			t.Errorf("%q", got)
-		}
-		c.status(wait)
-		took()
-		c.status(nil)
-		if got := took(); got != "\r\x1b[K" {
-			t.Errorf("%q", got)
-		}
-		c.status(nil)
-		if got := took(); got != "" {
-			t.Errorf("cleared twice: %q", got)
-		}
-	})
-	t.Run("quiet", func(t *testing.T) {
-		c.quiet = true
-		c.status(wait)
-		if got := took(); got != "" {
-			t.Errorf("%q", got)
-		}
-	})
+		})
+	}
 }
 
 // TMPDIR is the user's word; without it small things are not put on a disk.

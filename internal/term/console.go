@@ -1,0 +1,188 @@
+package term
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	xterm "golang.org/x/term"
+)
+
+// Console is one program's voice beside the output of others: lines that begin
+// with its name, and on a terminal one live line that says what it waits for. It
+// is safe for concurrent use, and no call waits for the terminal.
+type Console struct {
+	prefix string
+	width  func() int // of the terminal on which the live line is rewritten; nil: there is none
+	out    *writer
+	began  time.Time
+
+	mu    sync.Mutex
+	ended bool   // by Close: nothing is printed any more
+	live  bool   // a live line stands on the terminal
+	state string // of the wait that was said last
+	pace  Pace
+	rare  limiter
+}
+
+// firstWait is the time before which Wait prints no line: a job that forms
+// faster needs no words.
+const firstWait = 2 * time.Second
+
+// NewConsole makes a console that writes to w, once Run runs. On terminal, nil
+// for none, it rewrites one live line.
+func NewConsole(w io.Writer, prefix string, terminal *os.File) *Console {
+	c := &Console{prefix: prefix, out: newWriter(w), began: time.Now()}
+	c.rare = newLimiter(func(line string) { c.Say("%s", line) })
+	if terminal != nil && xterm.IsTerminal(int(terminal.Fd())) && os.Getenv("TERM") != "dumb" {
+		c.width = func() int {
+			if w, _, err := xterm.GetSize(int(terminal.Fd())); err == nil && w > 20 {
+				return w
+			}
+			return 80
+		}
+	}
+	return c
+}
+
+// Run writes what is said until Close.
+func (c *Console) Run() { c.out.run() }
+
+// Close says the lines that SayRarely holds back and waits, two seconds at most,
+// until all is written. What is said later is dropped.
+func (c *Console) Close() {
+	c.SayHeld()
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	c.out.close()
+}
+
+// Say prints one line; further lines of the text are indented, since only the
+// program's own begin with its name.
+func (c *Console) Say(format string, args ...any) {
+	c.print(fmt.Sprintf("%s: %s\n", c.prefix, Within(Lines(fmt.Sprintf(format, args...)))))
+}
+
+// SayRarely prints at most one line a second of each kind. It holds 16 lines of a
+// kind back and counts the others. Lines without a kind are always printed.
+func (c *Console) SayRarely(kind, line string) {
+	if c.rare.take(kind, line) {
+		c.Say("%s", line)
+	}
+}
+
+// SayHeld prints the lines that SayRarely holds back; SayRarely says nothing
+// later.
+func (c *Console) SayHeld() {
+	for _, line := range c.rare.end() {
+		c.Say("%s", line)
+	}
+}
+
+// Table prints lines as they are, behind the prefix of the first one.
+func (c *Console) Table(lines string) {
+	lines = strings.ReplaceAll(Lines(lines), "\n"+c.prefix, "\n  "+c.prefix) // of another node's
+	c.print(fmt.Sprintf("%s: %s\n", c.prefix, strings.TrimSuffix(lines, "\n")))
+}
+
+// Write prints a text that is fit to be shown. It always succeeds.
+func (c *Console) Write(text []byte) (int, error) {
+	c.print(string(text))
+	return len(text), nil
+}
+
+func (c *Console) print(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.write(text)
+}
+
+// write prints a text in place of the live line, with mu held.
+func (c *Console) write(text string) {
+	if !c.ended {
+		c.clear()
+		c.out.Write([]byte(text))
+	}
+}
+
+// Clear takes the live line away.
+func (c *Console) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clear()
+}
+
+func (c *Console) clear() {
+	if c.live && !c.ended {
+		c.live = false
+		c.out.Write([]byte("\r\033[K"))
+		c.out.settle() // workers that start now write to the terminal themselves
+	}
+}
+
+// Wait is what a program waits for, in words.
+type Wait struct {
+	Line    string        // to print
+	State   string        // what is printed at once when it changes: Line without its times
+	Shared  bool          // others may write to the terminal: no live line
+	AtLeast time.Duration // between two lines of the same State, if that is longer than usual
+}
+
+// Wait says what the program waits for: as the live line, or as a line at each
+// new State and then after 5, 10, 20 and every 30 seconds. Call it about once a
+// second.
+func (c *Console) Wait(w Wait) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.width != nil && !w.Shared && !c.ended {
+		line := []rune(Line(c.prefix + ": " + w.Line))
+		line = line[:min(len(line), c.width()-1)]
+		c.out.Write([]byte("\r\033[K" + string(line)))
+		c.live = true
+		return
+	}
+	now := time.Now()
+	if now.Sub(c.began) < firstWait {
+		return
+	}
+	if w.State != c.state {
+		c.state = w.State
+		c.pace = NewPace(now)
+	} else if !c.pace.due(now, w.AtLeast) {
+		return
+	}
+	c.write(fmt.Sprintf("%s: %s\n", c.prefix, Within(Lines(w.Line))))
+}
+
+// Pace spaces the lines of a wait that goes on: after 5, 10 and 20 seconds, then
+// every 30. Due is to be called about once a second.
+type Pace struct {
+	last  time.Time // of the last line, or when the wait began
+	lines int
+}
+
+// NewPace is the pace of a wait that begins now.
+func NewPace(now time.Time) Pace { return Pace{last: now} }
+
+// Due reports whether a line is due, and counts it.
+func (p *Pace) Due(now time.Time) bool { return p.due(now, 0) }
+
+// pauses lie between two lines of the same wait.
+var pauses = [...]time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second}
+
+// slack is half the time between two calls: the call after 4.5 s is in
+// time, the one after 5 s is not.
+const slack = time.Second / 2
+
+func (p *Pace) due(now time.Time, atLeast time.Duration) bool {
+	if now.Sub(p.last) < max(pauses[min(p.lines, len(pauses)-1)], atLeast)-slack {
+		return false
+	}
+	p.last = now
+	p.lines++
+	return true
+}

@@ -1,0 +1,105 @@
+package term
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	limiterEvery = time.Second // between two lines of one kind
+	limiterHeld  = 16          // lines of one kind that wait
+)
+
+// limiter keeps lines that strangers can cause from filling the terminal: it lets
+// one line a second of each kind pass, holds some back and counts the others.
+type limiter struct {
+	say func(line string) // prints a line that was held back
+
+	mu    sync.Mutex
+	kinds map[string]*lines
+	ended bool
+}
+
+// lines are the lines of one kind.
+type lines struct {
+	said  time.Time // when the last one was printed
+	held  []string
+	more  int         // how many were only counted
+	timer *time.Timer // prints the next one; nil: none is held
+}
+
+func newLimiter(say func(string)) limiter {
+	return limiter{say: say, kinds: map[string]*lines{}}
+}
+
+// take reports whether a line is to be printed now. Else it is held back, or
+// counted. Lines without a kind always pass.
+func (s *limiter) take(kind, line string) bool {
+	if kind == "" {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.kinds[kind]
+	if l == nil {
+		l = &lines{}
+		s.kinds[kind] = l
+	}
+	wait := limiterEvery - time.Since(l.said)
+	switch {
+	case len(l.held) == 0 && wait <= 0:
+		l.said = time.Now()
+		return true
+	case len(l.held) < limiterHeld:
+		l.held = append(l.held, line)
+	default:
+		l.more++
+	}
+	if l.timer == nil && !s.ended {
+		l.timer = time.AfterFunc(wait, func() { s.release(l) })
+	}
+	return false
+}
+
+// next takes the line that was held longest. The last one says how many were only
+// counted.
+func (l *lines) next() string {
+	text := l.held[0]
+	l.held = l.held[1:]
+	if len(l.held) == 0 && l.more > 0 {
+		text = fmt.Sprintf("%s (and %d more like that)", text, l.more)
+		l.more = 0
+	}
+	return text
+}
+
+// release prints a line that was held back.
+func (s *limiter) release(l *lines) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || len(l.held) == 0 {
+		return
+	}
+	l.said, l.timer = time.Now(), nil
+	s.say(l.next())
+	if len(l.held) > 0 {
+		l.timer = time.AfterFunc(limiterEvery, func() { s.release(l) })
+	}
+}
+
+// end returns the lines that are held back; none is printed later.
+func (s *limiter) end() (rest []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, l := range s.kinds {
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+		for len(l.held) > 0 {
+			rest = append(rest, l.next())
+		}
+	}
+	return rest
+}

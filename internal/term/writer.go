@@ -1,0 +1,65 @@
+package term
+
+import (
+	"io"
+	"time"
+)
+
+// writer writes beside its callers, which never wait: a terminal that is stopped
+// (Ctrl-S), a full pipe or a dead log must not hold up the end of a job. What
+// does not fit into the queue is dropped.
+type writer struct {
+	w     io.Writer
+	queue chan func()
+	done  chan struct{}
+}
+
+const (
+	writerQueue  = 1024 // writes
+	writerSettle = 50 * time.Millisecond
+	writerFlush  = 2 * time.Second // for what is left at the end
+)
+
+func newWriter(w io.Writer) *writer {
+	return &writer{w: w, queue: make(chan func(), writerQueue), done: make(chan struct{})}
+}
+
+// run writes until close.
+func (w *writer) run() {
+	defer close(w.done)
+	for do := range w.queue {
+		do()
+	}
+}
+
+// Write queues b, which the caller must not change any more; it always succeeds.
+func (w *writer) Write(b []byte) {
+	select {
+	case w.queue <- func() { _, _ = w.w.Write(b) }:
+	default:
+	}
+}
+
+// settle waits, 50 ms at most, until all that was queued is written.
+func (w *writer) settle() {
+	out := make(chan struct{})
+	select {
+	case w.queue <- func() { close(out) }:
+	default:
+		return
+	}
+	select {
+	case <-out:
+	case <-time.After(writerSettle):
+	}
+}
+
+// close waits, two seconds at most, until everything is written. Nothing may be
+// written afterwards.
+func (w *writer) close() {
+	close(w.queue)
+	select {
+	case <-w.done:
+	case <-time.After(writerFlush):
+	}
+}
