@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/meet"
-	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
 )
@@ -55,5 +55,5 @@ func (a *agent) elsewhere(flag, value string) string {
 	if command == nil {
 		return ""
 	}
-	return wrap.Quoted(ncclenv.ShownWords(command))
+	return term.Command(ncclenv.ShownWords(command)...)
 }

@@ -6,7 +6,10 @@ import (
 
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/pin"
+	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
@@ -35,10 +38,62 @@ func (a *agent) prepareExam(ctx context.Context) error {
 		if gpu {
 			o.GPU = a.gpus
 		}
-		o.Lost = a.delivery(ctx, wrapper, doubt)
+		o.Lost = a.behind(wrapper, doubt).Start(ctx)
 	}
 	a.check, a.node.Facts = check.New(o), true
 	return nil
+}
+
+// wrapper is what stands in front of the workers' program. The error is about a
+// wrapper whose command line is not understood.
+func (a *agent) wrapper() (wrap.Prefix, error) {
+	s := &a.subject
+	if s.Path == "" || s.Title == "" || s.Python != "" { // nothing is started, or gorun knows how
+		return wrap.Prefix{}, nil
+	}
+	argv := []string{s.Title}
+	for _, arg := range s.Args {
+		argv = append(argv, program.Substitute(arg, wrap.MadeUpRank))
+	}
+	return wrap.Wrap(argv)
+}
+
+// behind is what a look behind the wrapper needs.
+func (a *agent) behind(p wrap.Prefix, doubt error) wrap.Look {
+	sp := &a.opts.Spec
+	l := wrap.Look{
+		Doubt: doubt, Dry: sp.Dry != nil, Quiet: a.opts.quiet(), Wait: &a.wg,
+		Probe: wrap.Options{
+			Prefix: p, Path: a.subject.Path, Dir: a.opts.Dir, Table: a.table, Name: "gorun-probe-" + string(a.node.ID),
+			Say: func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
+		},
+		Node: wrap.Node{
+			Env: a.opts.Env, Base: a.guess(), Role: sp.Role, Request: a.request, Trusted: sp.Trusted,
+			Placed: pin.Names(), Devices: a.devices.names,
+		},
+	}
+	if sp.Iface != "" {
+		l.Node.Chosen = check.IfaceNames()
+	}
+	return l
+}
+
+// names waits for the devices and names the variables that a worker gets by its
+// place on the node.
+func (d *devices) names(ctx context.Context) (names []string) {
+	_ = d.wait(ctx) // of what is wrong with them the user hears elsewhere
+	if ctx.Err() != nil {
+		return nil
+	}
+	for _, s := range d.slots {
+		if s.device != "" {
+			names = append(names, envDevice)
+		}
+		for _, v := range s.set {
+			names = append(names, v.Name)
+		}
+	}
+	return names
 }
 
 // examined carries out what the machine asks of the examiner.

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/gorun/gorun/launch/preview"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
-	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -82,21 +80,5 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 	var b strings.Builder
 	if err := preview.WritePlan(&b, n); err != nil || !strings.Contains(b.String(), "env 'WANDB_API_KEY=(hidden)' /bin/true --hub-token '(hidden)'") {
 		t.Errorf("%v: %s", err, b.String())
-	}
-}
-
-// What a wrapper said of its arguments is neither printed nor among the facts as
-// it was.
-func TestDoubtOfWrapperWithoutCredentials(t *testing.T) {
-	a := &agent{events: newQueue()}
-	doubt := errors.New("it ended with code 127: sudo: HF_TOKEN=hush: command not found")
-	_, unknown := a.delivery(t.Context(), wrap.Prefix{}, doubt)(t.Context())
-	a.wg.Wait()
-	told := strings.Join(unknown, "")
-	for _, e := range a.events.Take() {
-		told += e.(noteEvent).text
-	}
-	if strings.Contains(told, "hush") || strings.Count(told, "sudo: HF_TOKEN=(hidden)") != 2 {
-		t.Error(told)
 	}
 }

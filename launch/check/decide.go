@@ -7,6 +7,7 @@ import (
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
@@ -31,7 +32,7 @@ func decide(s *spec.Spec, before *preflight.Fleet, reports []envprop.Report) dec
 	}
 	d := envprop.Unify(reports, envprop.Policy{Conflict: s.Env.Conflict, Trusted: s.Trusted, Chosen: chosen(f.Nodes)})
 	for i := range f.Nodes {
-		arrive(&f.Nodes[i], d.Members[i])
+		wrap.Settle(&f.Nodes[i], d.Members[i])
 		give(&f.Nodes[i], d.Members[i])
 	}
 	for _, x := range d.Differences {

@@ -225,3 +225,30 @@ func TestReportsAreNotBelieved(t *testing.T) {
 		t.Errorf("a report of %q", r[1].Node.Host)
 	}
 }
+
+// The names that are lost by what other nodes give are in the table.
+func TestTableNamesWhatOthersGive(t *testing.T) {
+	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
+	for i, f := range []*preflight.Facts{&a, &b} {
+		f.Program = preflight.Program{Title: "docker", Args: []string{"run", "-e", "NCCL_DEBUG", "image", "train"}}
+		f.Lost = &preflight.Lost{Wrapper: "docker run", Closed: true, Passed: []string{"RANK"}}
+		if i == 1 { // what serves it serves the other
+			f.Lost.Missing, f.Lost.Fix = []string{"NCCL_PROTO"}, []string{"pass it on:", "  docker run -e NCCL_PROTO ..."}
+		}
+	}
+	c := compare(t, a, b)
+	tells(t, &c, 0, nil, envprop.Options{X: []string{"MINE=1", "NCCL_DEBUG=INFO"}})
+	tells(t, &c, 1, nil, envprop.Options{})
+	d := decide(run(), assemble(c), reports(c))
+	found := judged(run(), d.fleet)
+	i := slices.IndexFunc(found, func(x preflight.Finding) bool { return x.ID == "E03" })
+	if i < 0 || found[i].Severity != preflight.Warning || !strings.Contains(found[i].Fix, "docker run -e NCCL_PROTO -e MINE ...") {
+		t.Fatalf("%+v", found)
+	}
+	if table := preflight.Render(found, d.fleet.Names(), preflight.Style{}); !strings.Contains(table, "behind docker run: probably without MINE") {
+		t.Errorf("%s", table)
+	}
+	if d.before.Nodes[0].Lost.Untried != nil {
+		t.Error("the facts that it told have changed")
+	}
+}

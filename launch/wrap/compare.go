@@ -6,26 +6,15 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/worker/contract"
 )
 
-// Lost is what does not reach the program as it was sent: names of variables,
-// those without which a worker cannot find its place first, then the user's.
-type Lost struct {
-	Missing []string
-	Changed []string // by somebody: a start file, an image
-	Forced  []string // of those that a worker cannot do without: the command line gives its own value
+// anyLost reports whether something does not reach the program as it was sent.
+func anyLost(l preflight.Lost) bool { return len(names(l)) > 0 }
 
-	// Closed: a name that nobody knows did not arrive, and Passed are those that did.
-	Closed bool
-	Passed []string
-}
-
-// Any reports whether there is anything.
-func (l Lost) Any() bool { return len(l.Missing)+len(l.Changed)+len(l.Forced) > 0 }
-
-// names are all of them.
-func (l Lost) names() []string { return slices.Concat(l.Missing, l.Changed, l.Forced) }
+// names are all that l names as lost.
+func names(l preflight.Lost) []string { return slices.Concat(l.Missing, l.Changed, l.Forced) }
 
 // Sent is what a worker is given.
 type Sent struct {
@@ -37,14 +26,6 @@ type Sent struct {
 // stranger is a name that no option and no list of a wrapper can know.
 const stranger = "PROBE_OF_GORUN=sent"
 
-// Without leaves names out, as if they had arrived.
-func (l Lost) Without(drop func(name string) bool) Lost {
-	for _, list := range []*[]string{&l.Missing, &l.Changed, &l.Forced} {
-		*list = slices.DeleteFunc(slices.Clone(*list), drop)
-	}
-	return l
-}
-
 // Essential are the variables without which a worker cannot find its place.
 func Essential() []string {
 	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
@@ -52,8 +33,8 @@ func Essential() []string {
 
 // Compare says which of the variables that matter did not arrive. What the
 // wrappers' command lines set or take away by name is meant so.
-func (p Prefix) Compare(sent Sent, got map[string]string) Lost {
-	var l Lost
+func (p Prefix) Compare(sent Sent, got map[string]string) preflight.Lost {
+	var l preflight.Lost
 	values := map[string]string{}
 	var order []string
 	for _, e := range sent.Env {
@@ -90,7 +71,7 @@ func (p Prefix) Compare(sent Sent, got map[string]string) Lost {
 
 // Withheld is what does not arrive for certain, whatever is behind the wrappers:
 // their options do not pass it on.
-func (p Prefix) Withheld(sent Sent) Lost {
+func (p Prefix) Withheld(sent Sent) preflight.Lost {
 	sent.Env = append(slices.Clone(sent.Env), stranger)
 	got := map[string]string{}
 	for _, e := range sent.Env {
@@ -115,7 +96,7 @@ func (p Prefix) Withheld(sent Sent) Lost {
 		}
 	}
 	if !strict {
-		return Lost{}
+		return preflight.Lost{}
 	}
 	return p.Compare(sent, got)
 }

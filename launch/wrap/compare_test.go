@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 func TestCompare(t *testing.T) {
@@ -22,21 +24,21 @@ func TestCompare(t *testing.T) {
 	for _, c := range []struct {
 		line string
 		got  string
-		want Lost
+		want preflight.Lost
 	}{
 		{
 			line: "sudo python", got: "PATH=/usr/bin",
-			want: Lost{Missing: []string{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MINE", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "CUDA_DEVICE_ORDER", "ROLE_NAME", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"}},
+			want: preflight.Lost{Missing: []string{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MINE", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "CUDA_DEVICE_ORDER", "ROLE_NAME", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"}},
 		},
 		{
 			line: "docker run image python",
 			got:  "CUDA_DEVICE_ORDER=PCI_BUS_ID RANK=7 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Tree NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=1 LD_LIBRARY_PATH=/image",
-			want: Lost{Changed: []string{"NCCL_ALGO", "OMP_NUM_THREADS"}},
+			want: preflight.Lost{Changed: []string{"NCCL_ALGO", "OMP_NUM_THREADS"}},
 		},
 		{
 			line: "docker run -e RANK=0 -e OMP_NUM_THREADS=1 -e NCCL_ALGO=Tree image python",
 			got:  "CUDA_DEVICE_ORDER=PCI_BUS_ID RANK=0 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Tree NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=1",
-			want: Lost{Forced: []string{"RANK"}},
+			want: preflight.Lost{Forced: []string{"RANK"}},
 		},
 		{
 			line: "sudo env -u NCCL_SOCKET_IFNAME python",
@@ -61,27 +63,27 @@ func TestCompare(t *testing.T) {
 func TestFix(t *testing.T) {
 	for _, c := range []struct {
 		line string
-		lost Lost
+		lost preflight.Lost
 		want string
 	}{
-		{"docker run -e NCCL_ALGO image x", Lost{Missing: []string{"RANK", "NCCL_IB_HCA"}}, "\n  docker run -e RANK -e NCCL_IB_HCA ..."},
-		{"sudo docker run -e RANK image x", Lost{Missing: []string{"RANK"}}, "\n  sudo --preserve-env=RANK ..."},
-		{"sudo docker run image x", Lost{Missing: []string{"RANK"}}, "\n  docker run -e RANK ..."},
-		{"podman run --env NCCL_* -e RANK image x", Lost{Missing: []string{"RANK", "NCCL_ALGO", "OMP_NUM_THREADS"}}, "\n  podman run -e OMP_NUM_THREADS ..."},
-		{"sudo docker run -e CUDA_VISIBLE_DEVICES image x", Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "GORUN_DEVICE", "MINE"}}, "\n  sudo --preserve-env=CUDA_VISIBLE_DEVICES,GORUN_DEVICE,MINE ..."},
-		{"docker run -e CUDA_VISIBLE_DEVICES=0 image x", Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "MINE"}}, "\n  docker run -e MINE ..."},
-		{"sudo x", Lost{Missing: []string{"RANK"}, Changed: []string{"NCCL_ALGO"}}, "\n  sudo --preserve-env=RANK,NCCL_ALGO ..."},
-		{"ssh host x", Lost{Missing: []string{"RANK", "NCCL_ALGO"}}, "\n  ssh -o SendEnv='RANK NCCL_ALGO' ..."},
-		{"srun --export=NONE x", Lost{Missing: []string{"RANK"}}, "\n  srun --export=ALL ..."},
-		{"mpirun -n 1 -x A x", Lost{Missing: []string{"RANK"}}, "\n  mpirun -x RANK ..."},
-		{"su - me -c x", Lost{Missing: []string{"RANK"}}, "--whitelist-environment=RANK ..."},
-		{"env -i x", Lost{Missing: []string{"RANK"}}, "leave out env's -i"},
-		{"setpriv --reset-env x", Lost{Missing: []string{"RANK"}}, "leave out setpriv's --reset-env"},
-		{"singularity exec -e a.sif x", Lost{Missing: []string{"RANK"}}, "leave out singularity's --cleanenv"},
-		{"conda run x", Lost{Changed: []string{"NCCL_ALGO"}}, "etc/conda/activate.d"},
-		{"bash -lc x", Lost{Changed: []string{"NCCL_ALGO"}}, "/etc/profile.d/nccl.sh sets or unsets NCCL_ALGO: take it out there, or start bash without -l"},
-		{"docker run image bash -lc x", Lost{Changed: []string{"NCCL_ALGO"}}, "start bash without -l"},
-		{"docker run -e RANK=0 image x", Lost{Forced: []string{"RANK"}}, "do not give RANK a value of your own"},
+		{"docker run -e NCCL_ALGO image x", preflight.Lost{Missing: []string{"RANK", "NCCL_IB_HCA"}}, "\n  docker run -e RANK -e NCCL_IB_HCA ..."},
+		{"sudo docker run -e RANK image x", preflight.Lost{Missing: []string{"RANK"}}, "\n  sudo --preserve-env=RANK ..."},
+		{"sudo docker run image x", preflight.Lost{Missing: []string{"RANK"}}, "\n  docker run -e RANK ..."},
+		{"podman run --env NCCL_* -e RANK image x", preflight.Lost{Missing: []string{"RANK", "NCCL_ALGO", "OMP_NUM_THREADS"}}, "\n  podman run -e OMP_NUM_THREADS ..."},
+		{"sudo docker run -e CUDA_VISIBLE_DEVICES image x", preflight.Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "GORUN_DEVICE", "MINE"}}, "\n  sudo --preserve-env=CUDA_VISIBLE_DEVICES,GORUN_DEVICE,MINE ..."},
+		{"docker run -e CUDA_VISIBLE_DEVICES=0 image x", preflight.Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "MINE"}}, "\n  docker run -e MINE ..."},
+		{"sudo x", preflight.Lost{Missing: []string{"RANK"}, Changed: []string{"NCCL_ALGO"}}, "\n  sudo --preserve-env=RANK,NCCL_ALGO ..."},
+		{"ssh host x", preflight.Lost{Missing: []string{"RANK", "NCCL_ALGO"}}, "\n  ssh -o SendEnv='RANK NCCL_ALGO' ..."},
+		{"srun --export=NONE x", preflight.Lost{Missing: []string{"RANK"}}, "\n  srun --export=ALL ..."},
+		{"mpirun -n 1 -x A x", preflight.Lost{Missing: []string{"RANK"}}, "\n  mpirun -x RANK ..."},
+		{"su - me -c x", preflight.Lost{Missing: []string{"RANK"}}, "--whitelist-environment=RANK ..."},
+		{"env -i x", preflight.Lost{Missing: []string{"RANK"}}, "leave out env's -i"},
+		{"setpriv --reset-env x", preflight.Lost{Missing: []string{"RANK"}}, "leave out setpriv's --reset-env"},
+		{"singularity exec -e a.sif x", preflight.Lost{Missing: []string{"RANK"}}, "leave out singularity's --cleanenv"},
+		{"conda run x", preflight.Lost{Changed: []string{"NCCL_ALGO"}}, "etc/conda/activate.d"},
+		{"bash -lc x", preflight.Lost{Changed: []string{"NCCL_ALGO"}}, "/etc/profile.d/nccl.sh sets or unsets NCCL_ALGO: take it out there, or start bash without -l"},
+		{"docker run image bash -lc x", preflight.Lost{Changed: []string{"NCCL_ALGO"}}, "start bash without -l"},
+		{"docker run -e RANK=0 image x", preflight.Lost{Forced: []string{"RANK"}}, "do not give RANK a value of your own"},
 	} {
 		p, err := Wrap(words(c.line))
 		if err != nil {
@@ -166,7 +168,7 @@ func TestWithheld(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 			continue
 		}
-		if got := strings.Join(p.Withheld(sent).names(), " "); got != want {
+		if got := strings.Join(names(p.Withheld(sent)), " "); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}

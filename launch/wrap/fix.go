@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // Bounds of what is read of start files.
@@ -19,14 +21,14 @@ const (
 // Fix says for each wrapper that may lose variables how these get through.
 // setBy finds the start file that sets a variable, "" for none; it is asked for
 // login shells of this machine only.
-func (p Prefix) Fix(lost Lost, setBy func(name string) string) string {
+func (p Prefix) Fix(lost preflight.Lost, setBy func(name string) string) string {
 	var lines []string
 	here := true // no layer so far led to another file system
 	for _, l := range p.layers {
 		if l.fix == nil || l.keeps {
 			continue
 		}
-		open := lost.names()
+		open := names(lost)
 		if l.passes != nil { // else it is another wrapper that loses it
 			open = slices.DeleteFunc(slices.Clone(open), func(n string) bool { return l.passes(n) || l.means(n) })
 		}

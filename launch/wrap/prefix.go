@@ -3,14 +3,14 @@
 // shell and the like.
 //
 // Wrap reads a command line as the wrappers themselves do, and gives the same
-// command with another program in the place of the worker's. Probe runs that
-// command with one that prints its environment, and Compare says what is missing.
+// command with another program in the place of the worker's. A Look runs that
+// command, while the nodes meet, with a program that prints its environment, and
+// says what is missing. Settle says what of it counts once all nodes are known.
 //
-// Invariants: Wrap, Compare and what they give are pure; a command line that is
-// not understood for certain is not run, and the error says why; the worker's own
-// program, and an image's entry point, are never started; what a probe starts is
-// gone when Probe returns, and its output is bounded; values stay in memory, only
-// names of variables leave the package.
+// Invariants: a command line that is not understood for certain is not run, and
+// the error says why; the worker's own program, and an image's entry point, are
+// never started; what a probe starts is gone when Probe returns, and its output is
+// bounded; values stay in memory, only names of variables leave the package.
 package wrap
 
 import (

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // Limits of a probe, all attempts together: a container or another host takes
@@ -40,7 +41,7 @@ type Options struct {
 
 // Probe runs the wrappers with a program that prints its environment, and says
 // what was lost on the way. The error says why that is not known.
-func Probe(ctx context.Context, o Options) (Lost, error) {
+func Probe(ctx context.Context, o Options) (preflight.Lost, error) {
 	p := o.Prefix
 	limit := quick
 	if p.Slow() {
@@ -48,7 +49,7 @@ func Probe(ctx context.Context, o Options) (Lost, error) {
 	}
 	for _, l := range p.layers {
 		if l.needs != "" && !slices.ContainsFunc(o.Sent.Env, func(e string) bool { return strings.HasPrefix(e, l.needs+"=") }) {
-			return Lost{}, fmt.Errorf("%s is started outside of an allocation (no %s), where it would have to wait for one", l.name, l.needs)
+			return preflight.Lost{}, fmt.Errorf("%s is started outside of an allocation (no %s), where it would have to wait for one", l.name, l.needs)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -61,7 +62,7 @@ func Probe(ctx context.Context, o Options) (Lost, error) {
 		out, err := o.run(ctx, p.Command(o.Name, program...))
 		if ctx.Err() != nil {
 			o.undo(context.WithoutCancel(ctx))
-			return Lost{}, fmt.Errorf("nothing came from behind %s within %v", p.Name(), limit)
+			return preflight.Lost{}, fmt.Errorf("nothing came from behind %s within %v", p.Name(), limit)
 		}
 		got := parse(out)
 		if name, value, _ := strings.Cut(marker, "="); err == nil && got[name] == value {
@@ -70,7 +71,7 @@ func Probe(ctx context.Context, o Options) (Lost, error) {
 			why = err
 		}
 	}
-	return Lost{}, fmt.Errorf("no environment could be printed behind %s: %w", p.Name(), why)
+	return preflight.Lost{}, fmt.Errorf("no environment could be printed behind %s: %w", p.Name(), why)
 }
 
 // programs print the environment, one after the other to be tried: an image may

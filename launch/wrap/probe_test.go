@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // bench is a node with programs of its own in front of PATH.
@@ -46,12 +47,12 @@ func newBench(t *testing.T, fakes map[string]string) *bench {
 }
 
 // probe looks behind a command line.
-func (b *bench) probe(ctx context.Context, line string) (Lost, error) {
+func (b *bench) probe(ctx context.Context, line string) (preflight.Lost, error) {
 	b.Helper()
 	argv := words(line)
 	p, err := Wrap(argv)
 	if err != nil {
-		return Lost{}, err
+		return preflight.Lost{}, err
 	}
 	if len(p.layers) == 0 {
 		b.Fatalf("%s is no wrapper", line)
@@ -128,38 +129,38 @@ func TestProbe(t *testing.T) {
 	for _, c := range []struct {
 		line  string
 		setup func(*bench)
-		want  Lost
+		want  preflight.Lost
 		err   string
 	}{
-		{line: "env -i program", want: Lost{Missing: all}},
-		{line: "env -i RANK=7 NCCL_ALGO=Tree program", want: Lost{Missing: []string{"WORLD_SIZE", "MINE"}}},
+		{line: "env -i program", want: preflight.Lost{Missing: all}},
+		{line: "env -i RANK=7 NCCL_ALGO=Tree program", want: preflight.Lost{Missing: []string{"WORLD_SIZE", "MINE"}}},
 		{line: "env A=1 program"},
 		{line: "timeout 60 program"},
 		{line: "nice -n 1 program"},
 		{line: "setsid -w program"},
-		{line: "setpriv --reset-env program", want: Lost{Missing: all}},
+		{line: "setpriv --reset-env program", want: preflight.Lost{Missing: all}},
 		{line: "bash -lc program"},
 		{
 			line:  "timeout 60 bash -lc program~--flag~&&~other",
 			setup: func(b *bench) { b.write(".bash_profile", "echo Welcome; export NCCL_ALGO=Tree; unset WORLD_SIZE\n") },
-			want:  Lost{Missing: []string{"WORLD_SIZE"}, Changed: []string{"NCCL_ALGO"}},
+			want:  preflight.Lost{Missing: []string{"WORLD_SIZE"}, Changed: []string{"NCCL_ALGO"}},
 		},
-		{line: "docker run -it image program", want: Lost{Missing: all}},
+		{line: "docker run -it image program", want: preflight.Lost{Missing: all}},
 		{line: "docker run -e RANK -e WORLD_SIZE -e NCCL_ALGO -e MINE image program"},
-		{line: "docker run -e RANK -e WORLD_SIZE -e MINE tuned program", want: Lost{Changed: []string{"NCCL_ALGO"}}},
-		{line: "docker run scratch program", want: Lost{Missing: all}},
+		{line: "docker run -e RANK -e WORLD_SIZE -e MINE tuned program", want: preflight.Lost{Changed: []string{"NCCL_ALGO"}}},
+		{line: "docker run scratch program", want: preflight.Lost{Missing: all}},
 		{line: "docker run absent program", err: "No such image"},
-		{line: "sudo docker run -e RANK image program", want: Lost{Missing: all[1:]}, setup: func(b *bench) {
+		{line: "sudo docker run -e RANK image program", want: preflight.Lost{Missing: all[1:]}, setup: func(b *bench) {
 			b.write("sudo", "#!/bin/bash\nshift\nexec \"$@\"\n")
 		}},
-		{line: "sudo program", want: Lost{Missing: all}},
+		{line: "sudo program", want: preflight.Lost{Missing: all}},
 		{line: "sudo -E program"},
-		{line: "ssh host program", want: Lost{Missing: all}},
-		{line: "ssh -o SendEnv=RANK~WORLD_SIZE host program~&&~x", want: Lost{Missing: all[2:]}},
+		{line: "ssh host program", want: preflight.Lost{Missing: all}},
+		{line: "ssh -o SendEnv=RANK~WORLD_SIZE host program~&&~x", want: preflight.Lost{Missing: all[2:]}},
 		{line: "ssh mute program", err: "nothing was printed"},
 		{line: "ssh down program", err: "Connection refused"},
 		{line: "srun --export=NONE program", err: "outside of an allocation"},
-		{line: "srun --export=NONE program", setup: func(b *bench) { b.env = append(b.env, "SLURM_JOB_ID=1") }, want: Lost{Missing: all}},
+		{line: "srun --export=NONE program", setup: func(b *bench) { b.env = append(b.env, "SLURM_JOB_ID=1") }, want: preflight.Lost{Missing: all}},
 		{line: "srun program", setup: func(b *bench) { b.env = append(b.env, "SLURM_JOB_ID=1") }},
 	} {
 		t.Run(c.line, func(t *testing.T) {
@@ -211,7 +212,7 @@ func TestFixIsPasted(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !lost.Any() {
+				if !anyLost(lost) {
 					return
 				}
 				p, err := Wrap(words(now))

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // errFetched: looking would cost a download.
@@ -34,7 +36,7 @@ func parseSSH(argv []string) (layer, error) {
 	head := join(argv[:1], []string{"-o", "BatchMode=yes", "-o", "ConnectTimeout=10"}, g.words(opts), g.words(more), []string{"--"}, host)
 	l := layer{
 		name: "ssh", slow: true,
-		around: func(probe []string) []string { return append(slices.Clone(head), Quoted(probe)) },
+		around: func(probe []string) []string { return append(slices.Clone(head), term.Command(probe...)) },
 		fix: func(names []string) string {
 			return "start gorun on the remote host, or let its sshd take the variables (AcceptEnv in sshd_config) and send them:\n  ssh -o SendEnv='" +
 				strings.Join(names, " ") + "' ..."

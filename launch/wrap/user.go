@@ -3,6 +3,8 @@ package wrap
 import (
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // parseSudo reads sudo. A probe never asks for a password.
@@ -70,7 +72,7 @@ func parseSu(argv []string) (layer, error) {
 	head = append(head, g.words(more)...)
 	l := layer{
 		name: name, keeps: !login,
-		around: func(probe []string) []string { return join(head, []string{"-c", Quoted(probe)}) },
+		around: func(probe []string) []string { return join(head, []string{"-c", term.Command(probe...)}) },
 		fix: func(names []string) string {
 			return "leave out what makes " + name + " a login, or name the variables:\n  " + name + " --whitelist-environment=" + strings.Join(names, ",") + " ..."
 		},
@@ -127,7 +129,7 @@ func parseShell(argv []string) (layer, error) {
 	}
 	l := layer{
 		name: base(argv[0]), keeps: !login, login: login,
-		around: func(probe []string) []string { return join(argv[:1], head, []string{"-c", Quoted(probe)}) },
+		around: func(probe []string) []string { return join(argv[:1], head, []string{"-c", term.Command(probe...)}) },
 	}
 	if login {
 		l.name += " -l"
@@ -166,16 +168,4 @@ func (l *layer) read(text string) {
 // builtin: a shell's own word, after which there is no program.
 func builtin(word string) bool {
 	return slices.Contains([]string{"cd", "export", "set", "unset", "source", ".", "if", "for", "while", "case", "eval", "ulimit", "umask", "command"}, word)
-}
-
-// Quoted is a command line for a shell.
-func Quoted(words []string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+"
-	out := make([]string, len(words))
-	for i, s := range words {
-		if out[i] = s; s == "" || strings.Trim(s, safe) != "" {
-			out[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(out, " ")
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // words splits at blanks; ~ stands for a blank within a word, ^ for an empty word.
@@ -167,6 +169,6 @@ func FuzzWrap(f *testing.F) {
 		}
 		_ = p.Command("n", "env", "-0")
 		_ = p.undo("n")
-		_ = p.Fix(Lost{Missing: Essential()}, func(string) string { return "" })
+		_ = p.Fix(preflight.Lost{Missing: Essential()}, func(string) string { return "" })
 	})
 }

@@ -1,7 +1,6 @@
-package check
+package wrap
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +9,7 @@ import (
 )
 
 // What counts of a wrapper's losses is known when the environment is decided.
-func TestArrive(t *testing.T) {
+func TestSettle(t *testing.T) {
 	give := func(names ...string) (a envprop.Assignment) {
 		for _, name := range names {
 			a.Set = append(a.Set, envprop.Setting{Name: name, Value: envprop.NewValue(name, "1")})
@@ -45,7 +44,7 @@ func TestArrive(t *testing.T) {
 		},
 	} {
 		f := &preflight.Facts{Program: preflight.Program{Title: "docker", Args: c.args}, Lost: &c.lost}
-		arrive(f, c.a)
+		Settle(f, c.a)
 		join := func(list []string) string { return strings.Join(list, " ") }
 		if join(f.Lost.Missing) != c.missing || join(f.Lost.Changed) != c.changed || join(f.Lost.Untried) != c.untried {
 			t.Errorf("%s: %+v", name, f.Lost)
@@ -53,32 +52,5 @@ func TestArrive(t *testing.T) {
 		if c.fix == "" && len(f.Lost.Fix) > 0 || c.fix != "" && (len(f.Lost.Fix) == 0 || f.Lost.Fix[len(f.Lost.Fix)-1] != c.fix) {
 			t.Errorf("%s: the fix is %q", name, f.Lost.Fix)
 		}
-	}
-}
-
-// The names that are lost by what other nodes give are in the table.
-func TestTableNamesWhatOthersGive(t *testing.T) {
-	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
-	for i, f := range []*preflight.Facts{&a, &b} {
-		f.Program = preflight.Program{Title: "docker", Args: []string{"run", "-e", "NCCL_DEBUG", "image", "train"}}
-		f.Lost = &preflight.Lost{Wrapper: "docker run", Closed: true, Passed: []string{"RANK"}}
-		if i == 1 { // what serves it serves the other
-			f.Lost.Missing, f.Lost.Fix = []string{"NCCL_PROTO"}, []string{"pass it on:", "  docker run -e NCCL_PROTO ..."}
-		}
-	}
-	c := compare(t, a, b)
-	tells(t, &c, 0, nil, envprop.Options{X: []string{"MINE=1", "NCCL_DEBUG=INFO"}})
-	tells(t, &c, 1, nil, envprop.Options{})
-	d := decide(run(), assemble(c), reports(c))
-	found := judged(run(), d.fleet)
-	i := slices.IndexFunc(found, func(x preflight.Finding) bool { return x.ID == "E03" })
-	if i < 0 || found[i].Severity != preflight.Warning || !strings.Contains(found[i].Fix, "docker run -e NCCL_PROTO -e MINE ...") {
-		t.Fatalf("%+v", found)
-	}
-	if table := preflight.Render(found, d.fleet.Names(), preflight.Style{}); !strings.Contains(table, "behind docker run: probably without MINE") {
-		t.Errorf("%s", table)
-	}
-	if d.before.Nodes[0].Lost.Untried != nil {
-		t.Error("the facts that it told have changed")
 	}
 }

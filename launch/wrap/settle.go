@@ -1,4 +1,4 @@
-package check
+package wrap
 
 import (
 	"path"
@@ -6,14 +6,13 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/envprop"
-	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// arrive makes what a node saw to be lost behind its wrapper what its workers will
-// lack, now that it is known what they are given. A name that was not sent then
-// is lost where strange names are, unless the command line has it.
-func arrive(f *preflight.Facts, a envprop.Assignment) {
+// Settle makes what a node saw to be lost behind its wrapper what its workers will
+// lack, once it is decided what they are given. A name that the probe was not sent
+// is lost where unknown names are, unless the command line has it.
+func Settle(f *preflight.Facts, a envprop.Assignment) {
 	if f.Lost == nil {
 		return
 	}
@@ -37,7 +36,7 @@ func arrive(f *preflight.Facts, a envprop.Assignment) {
 	}
 	switch {
 	case l.Closed && len(idle)+len(l.Untried) > 0:
-		l.Fix = passing(f.Program, l)
+		l.Fix = fixOf(f.Program, l)
 	case len(idle) > 0: // lines of start files, each about one variable
 		l.Fix = slices.DeleteFunc(slices.Clone(l.Fix), func(line string) bool {
 			return slices.ContainsFunc(idle, func(name string) bool { return mentioned([]string{line}, name) })
@@ -46,12 +45,12 @@ func arrive(f *preflight.Facts, a envprop.Assignment) {
 	f.Lost = &l
 }
 
-// passing is how the variables get through a program's wrapper; nil for one that
-// cannot be read.
-func passing(p preflight.Program, l preflight.Lost) []string {
-	wrapper, err := wrap.Wrap(append([]string{p.Title}, p.Args...))
-	lost := wrap.Lost{Missing: slices.Concat(l.Missing, l.Untried), Changed: l.Changed, Forced: l.Forced}
-	if err != nil || !lost.Any() {
+// fixOf says how the variables get through a program's wrapper; nil for a wrapper
+// whose command line is not understood.
+func fixOf(p preflight.Program, l preflight.Lost) []string {
+	wrapper, err := Wrap(append([]string{p.Title}, p.Args...))
+	lost := preflight.Lost{Missing: slices.Concat(l.Missing, l.Untried), Changed: l.Changed, Forced: l.Forced}
+	if err != nil || !anyLost(lost) {
 		return nil
 	}
 	return strings.Split(wrapper.Fix(lost, func(string) string { return "" }), "\n")

@@ -1,26 +1,27 @@
-package launch
+package wrap
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/gorun/gorun/envprop"
-	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/process"
-	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
-// looker is an agent that can look behind a wrapper: a home with start files, and
+// looker is a node that can look behind a wrapper: a home with start files, and
 // devices that were found already.
-func looker(t *testing.T, x []string, profile string, slots ...slot) *agent {
+func looker(t *testing.T, x []string, profile string, devices ...string) *Look {
 	t.Helper()
 	home := t.TempDir()
 	if err := os.WriteFile(filepath.Join(home, ".bash_profile"), []byte(profile), 0o600); err != nil {
@@ -31,25 +32,41 @@ func looker(t *testing.T, x []string, profile string, slots ...slot) *agent {
 		t.Fatal(err)
 	}
 	t.Cleanup(table.Close)
-	a := &agent{table: table, events: newQueue(), devices: &devices{slots: slots, ready: make(chan struct{})}}
-	close(a.devices.ready)
-	a.opts = Options{Dir: home, Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}, Spec: spec.Spec{Role: "default"}}
-	if a.request, err = envprop.NewRequest(envprop.Options{X: x}, a.opts.Env); err != nil {
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
+	l := &Look{
+		Probe: Options{Dir: home, Table: table, Name: "gorun-probe-test", Say: t.Logf},
+		Node: Node{
+			Env: env, Base: envprop.NewBase(env), Role: "default",
+			Placed:  []string{"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GORUN_DEVICE"},
+			Devices: func(context.Context) []string { return devices },
+		},
+		Wait: &sync.WaitGroup{},
+	}
+	r, err := envprop.NewRequest(envprop.Options{X: x}, env)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	alone := envprop.Unify([]envprop.Report{envprop.NewReport(envprop.Node{}, env, nil, r)}, envprop.Policy{}).Members[0]
+	l.Node.Request, l.Node.Base = r, l.Node.Base.Apply(r.Keep()).Apply(alone)
+	return l
 }
 
-// lose looks as a job does, and is nil where nothing is told.
-func (a *agent) lose(t *testing.T, argv ...string) *preflight.Lost {
+// start reads the command line and begins to look.
+func (l *Look) start(t *testing.T, argv ...string) func(context.Context) (*preflight.Lost, []string) {
 	t.Helper()
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
 		t.Skip(err)
 	}
-	a.subject.Path, a.subject.Title, a.subject.Args = path, argv[0], argv[1:]
-	p, doubt := a.wrapper()
-	wait := a.delivery(t.Context(), p, doubt)
+	l.Probe.Path = path
+	l.Probe.Prefix, l.Doubt = Wrap(argv)
+	return l.Start(t.Context())
+}
+
+// lose is what is lost behind a command line, nil where nothing is looked at.
+func (l *Look) lose(t *testing.T, argv ...string) *preflight.Lost {
+	t.Helper()
+	wait := l.start(t, argv...)
 	if wait == nil {
 		return nil
 	}
@@ -62,13 +79,13 @@ func (a *agent) lose(t *testing.T, argv ...string) *preflight.Lost {
 
 // What -x asks for and what a worker gets by its devices has to arrive as the
 // rank's own variables do.
-func TestDelivery(t *testing.T) {
+func TestLook(t *testing.T) {
 	const profile = "unset MYVAR ELSEWHERE\nexport CUDA_VISIBLE_DEVICES=0\n"
 	x := []string{"MYVAR=1", "node=9:ELSEWHERE=1", "LACKING"}
-	pinned := slot{device: "GPU-1", set: []pin.Variable{{Name: "CUDA_DEVICE_ORDER", Value: "PCI_BUS_ID"}, {Name: "CUDA_VISIBLE_DEVICES", Value: "GPU-1"}}}
+	pinned := []string{"GORUN_DEVICE", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"}
 
 	t.Run("a login shell", func(t *testing.T) {
-		lost := looker(t, x, profile, pinned).lose(t, "bash", "-lc", "./train")
+		lost := looker(t, x, profile, pinned...).lose(t, "bash", "-lc", "./train")
 		slices.Sort(lost.Missing)
 		if !slices.Equal(lost.Missing, []string{"ELSEWHERE", "MYVAR"}) || !slices.Equal(lost.Changed, []string{"CUDA_VISIBLE_DEVICES"}) {
 			t.Errorf("%+v", lost)
@@ -86,7 +103,7 @@ func TestDelivery(t *testing.T) {
 		}
 	})
 	t.Run("what lets nothing through", func(t *testing.T) {
-		lost := looker(t, x, "", pinned).lose(t, "env", "-i", "./train")
+		lost := looker(t, x, "", pinned...).lose(t, "env", "-i", "./train")
 		for _, name := range []string{"RANK", "MYVAR", "LACKING", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GORUN_DEVICE"} {
 			if !slices.Contains(lost.Missing, name) {
 				t.Errorf("%s is not missing", name)
@@ -100,12 +117,12 @@ func TestDelivery(t *testing.T) {
 
 // A wrapper that loses nothing is read, not started.
 func TestForcedRank(t *testing.T) {
-	a := looker(t, nil, "")
-	lost := a.lose(t, "env", "RANK=3", "LOCAL_RANK=${local_rank}", "./train")
+	l := looker(t, nil, "")
+	lost := l.lose(t, "env", "RANK=3", "LOCAL_RANK=5", "./train")
 	if lost == nil || !slices.Equal(lost.Forced, []string{"RANK"}) || lost.Wrapper != "env" || len(lost.Fix) != 1 {
 		t.Errorf("%+v", lost)
 	}
-	if lost := a.lose(t, "env", "LOCAL_RANK=${local_rank}", "A=1", "./train"); lost != nil {
+	if lost := l.lose(t, "env", "LOCAL_RANK=5", "A=1", "./train"); lost != nil {
 		t.Errorf("%+v", lost)
 	}
 }
@@ -113,22 +130,21 @@ func TestForcedRank(t *testing.T) {
 // The probe is no worker of an earlier job for an agent that looks for one, even
 // where the command line names the run.
 func TestProbeIsNoLeftover(t *testing.T) {
-	for name, wrapper := range map[string][]string{"alone": nil, "behind a name": {"env", "TORCHELASTIC_RUN_ID=delivery-test"}} {
+	for name, wrapper := range map[string][]string{"alone": nil, "behind a name": {"env", "TORCHELASTIC_RUN_ID=wrap-test"}} {
 		t.Run(name, func(t *testing.T) {
-			a := looker(t, nil, "echo > up\nread < down\n")
-			a.opts.Spec.RunID = "delivery-test"
-			up, down := filepath.Join(a.opts.Dir, "up"), filepath.Join(a.opts.Dir, "down")
+			l := looker(t, nil, "echo > up\nread < down\n")
+			up, down := filepath.Join(l.Probe.Dir, "up"), filepath.Join(l.Probe.Dir, "down")
 			if err := errors.Join(syscall.Mkfifo(up, 0o600), syscall.Mkfifo(down, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			looked := make(chan host.Facts, 1)
 			go func() {
 				_, _ = os.ReadFile(up) // the probe lives
-				f, _ := host.Gather(t.Context(), host.Options{RunID: a.opts.Spec.RunID})
+				f, _ := host.Gather(t.Context(), host.Options{RunID: "wrap-test"})
 				looked <- f
 				_ = os.WriteFile(down, []byte("\n"), 0o600)
 			}()
-			if lost := a.lose(t, append(wrapper, "bash", "-lc", "./train")...); len(lost.Missing) > 0 {
+			if lost := l.lose(t, append(wrapper, "bash", "-lc", "./train")...); len(lost.Missing) > 0 {
 				t.Errorf("%+v", lost)
 			}
 			if jobs := (<-looked).Leftover.Jobs; len(jobs) > 0 {
@@ -140,16 +156,14 @@ func TestProbeIsNoLeftover(t *testing.T) {
 
 // Behind an image that can print nothing, what the command line keeps back is known
 // all the same, and why no more is.
-func TestDeliveryToAnImageWithoutPrograms(t *testing.T) {
-	a := looker(t, nil, "")
-	docker := filepath.Join(a.opts.Dir, "docker")
+func TestImageWithoutPrograms(t *testing.T) {
+	l := looker(t, nil, "")
+	docker := filepath.Join(l.Probe.Dir, "docker")
 	const fake = "#!/bin/sh\necho 'docker: Error response from daemon: exec: \"env\": not found' >&2\necho \"Run 'docker run --help' for more information\" >&2\nexit 127\n"
 	if err := os.WriteFile(docker, []byte(fake), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	a.subject.Path, a.subject.Title, a.subject.Args = docker, docker, []string{"run", "-e", "WORLD_SIZE", "image", "prog"}
-	p, doubt := a.wrapper()
-	lost, unknown := a.delivery(t.Context(), p, doubt)(t.Context())
+	lost, unknown := l.start(t, docker, "run", "-e", "WORLD_SIZE", "image", "prog")(t.Context())
 	const why = `it ended with code 127 (docker: Error response from daemon: exec: "env": not found)`
 	if len(unknown) != 1 || !strings.Contains(unknown[0], why) || lost == nil || !strings.Contains(lost.Unseen, why) {
 		t.Fatalf("%+v, %q", lost, unknown)
@@ -160,14 +174,28 @@ func TestDeliveryToAnImageWithoutPrograms(t *testing.T) {
 }
 
 // What starts nothing starts no wrapper.
-func TestDryDelivery(t *testing.T) {
-	a := looker(t, nil, "touch started\n")
-	a.opts.Spec.Dry = &spec.Dry{Whole: true}
-	if lost := a.lose(t, "bash", "-lc", "./train"); lost != nil {
+func TestDryLook(t *testing.T) {
+	l := looker(t, nil, "touch started\n")
+	l.Dry = true
+	if lost := l.lose(t, "bash", "-lc", "./train"); lost != nil {
 		t.Errorf("%+v", lost)
 	}
-	a.wg.Wait()
-	if _, err := os.Stat(filepath.Join(a.opts.Dir, "started")); err == nil {
+	l.Wait.Wait()
+	if _, err := os.Stat(filepath.Join(l.Probe.Dir, "started")); err == nil {
 		t.Error("the login shell was started")
+	}
+}
+
+// What a wrapper said of its arguments is neither printed nor among the facts as
+// it was.
+func TestDoubtWithoutCredentials(t *testing.T) {
+	l := looker(t, nil, "")
+	l.Doubt = errors.New("it ended with code 127: sudo: HF_TOKEN=hush: command not found")
+	said := ""
+	l.Probe.Say = func(format string, args ...any) { said += fmt.Sprintf(format, args...) }
+	_, unknown := l.Start(t.Context())(t.Context())
+	l.Wait.Wait()
+	if told := said + strings.Join(unknown, ""); strings.Contains(told, "hush") || strings.Count(told, "sudo: HF_TOKEN=(hidden)") != 2 {
+		t.Error(told)
 	}
 }

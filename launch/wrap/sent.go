@@ -1,0 +1,113 @@
+package wrap
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/rendezvous/preflight/host"
+)
+
+// Node is what is known of a node's workers before their world is.
+type Node struct {
+	Env     []string        // of gorun
+	Base    envprop.Base    // what its workers have in common
+	Role    string          // of its workers
+	Request envprop.Request // what the user asks of their environment
+	Trusted bool            // variables that run code may come from another node
+	Chosen  []string        // variables that gorun may choose when all nodes are known
+	Placed  []string        // variables by which a worker finds its devices
+	// Devices waits until the devices are known, and names what a worker of this node
+	// gets by its place.
+	Devices func(context.Context) []string
+}
+
+// MadeUpRank is the local rank of the made-up worker.
+const MadeUpRank = 5
+
+// madeUp is a worker in a world that is not known yet: values that nobody else
+// has, so that a replaced one is seen. The run id is made up, too: an agent that
+// looks for workers of an earlier job of this run must not find a probe.
+func madeUp() envprop.Vars {
+	return envprop.Vars{
+		Rank: 7, LocalRank: MadeUpRank, GroupRank: 3, RoleRank: 6, WorldSize: 11, LocalWorldSize: 9, GroupWorldSize: 8, RoleWorldSize: 10,
+		MasterAddr: host.ProbeAddr, MasterPort: 9, RestartCount: 1, MaxRestarts: 2,
+		Round: 4, WorkerSocket: "/dev/null", NodeAddr: "192.0.2.2", WorldToken: "none", RunID: "probe-of-gorun",
+	}
+}
+
+// madeUpValue is that of a variable whose value another node may give. It is a
+// number, which the wrappers' own programs can read where they want one.
+const madeUpValue = "13"
+
+// send is what a made-up worker of this node is given.
+func (n *Node) send() Sent {
+	v := madeUp()
+	v.RoleName = n.Role
+	s := Sent{Env: n.Base.Worker(v)}
+	for _, e := range envprop.NewBase(nil).Worker(v) {
+		name, _, _ := strings.Cut(e, "=")
+		s.Own = append(s.Own, name)
+	}
+	s.Own = append(s.Own, n.Placed...)
+	for _, name := range n.Placed {
+		made := "GPU-made-up"
+		if name == "CUDA_DEVICE_ORDER" { // another's value is no harm if it is the same
+			made = "PCI_BUS_ID"
+		}
+		s.Env = append(slices.DeleteFunc(s.Env, func(e string) bool { return strings.HasPrefix(e, name+"=") }), name+"="+made)
+	}
+	asked, perhaps := n.asked()
+	s.Asked = slices.Concat(asked, perhaps)
+	for _, name := range perhaps {
+		if _, set := value(s.Env, name); !set {
+			s.Env = append(s.Env, name+"="+madeUpValue)
+		}
+	}
+	return s
+}
+
+// asked are the names that the user wants this node's workers to have, and those
+// that they get perhaps, when all nodes are known: what is for certain nodes, or
+// has no value here, and what gorun chooses.
+func (n *Node) asked() (asked, perhaps []string) {
+	for _, ask := range n.Request.Stay {
+		asked = append(asked, ask.Name)
+	}
+	for _, ask := range n.Request.Asks {
+		switch {
+		case ask.Kind == envprop.FromUnset:
+		case ask.To == envprop.Target{}:
+			asked = append(asked, ask.Name)
+		default:
+			perhaps = append(perhaps, ask.Name)
+		}
+	}
+	for _, name := range n.Request.Lack { // another node may give it
+		if n.Trusted || !ncclenv.RunsCode(name) {
+			perhaps = append(perhaps, name)
+		}
+	}
+	perhaps = append(perhaps, n.Chosen...)
+	slices.Sort(perhaps)
+	return asked, slices.DeleteFunc(slices.Compact(perhaps), func(name string) bool { return slices.Contains(asked, name) })
+}
+
+// agrees reports whether this node has a variable that all workers must have alike.
+func (n *Node) agrees(name string) bool {
+	v, _ := ncclenv.Governed(name)
+	_, set := value(n.Env, name)
+	return set && v.Scope == ncclenv.All
+}
+
+// value is that of a variable; of two entries of a name the later counts.
+func value(env []string, name string) (string, bool) {
+	for _, e := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
