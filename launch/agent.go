@@ -14,6 +14,7 @@ import (
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
@@ -37,9 +38,9 @@ type agent struct {
 	machine   *drive.Machine
 	pool      *accept.Pool // of the connections to all ports and sockets of this agent
 	session   *meet.Session
-	socket    *socket
-	config    workersConfig
-	current   *workers
+	socket    *socket.Server
+	output    output
+	current   *round // nil: no worker was started yet
 	subject   program.Subject
 	check     *check.Checker // nil: nodes are not compared
 	devices   *devices
@@ -48,11 +49,10 @@ type agent struct {
 	request   envprop.Request // what the user asks of the workers' environment here
 	refused   map[string]bool // notes of values of other nodes that were told of
 	toldOMP   bool
-	toldBuild bool               // what the compiler said stands on the terminal
-	unshown   error              // why a dry run has nothing to show
-	signals   int                // that asked the job to end
-	killAt    time.Time          // when the workers that are being stopped get SIGKILL
-	endWatch  context.CancelFunc // of watchArrivals; nil: it does not run
+	toldBuild bool      // what the compiler said stands on the terminal
+	unshown   error     // why a dry run has nothing to show
+	signals   int       // that asked the job to end
+	killAt    time.Time // when the workers that are being stopped get SIGKILL
 	status    statusServer
 	wg        sync.WaitGroup
 }
@@ -117,9 +117,9 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		}
 	}
 	if a.current != nil {
-		a.current.sweep()
+		a.current.workers.Close()
 	}
-	a.sayUnkept()
+	a.sayLosses()
 	a.console.SayHeld()
 	if a.unshown != nil && outcome.Code == 0 {
 		return 1, a.unshown

@@ -39,15 +39,15 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 		defer done()
 	case noteEvent:
 		a.console.say("%s", e.text)
-	case unkeptEvent:
-		a.sayUnkept()
+	case lossEvent:
+		a.sayLosses()
 	case tableEvent:
 		if !a.opts.quiet() {
 			a.console.table(e.text)
 		}
-	case reportedEvent:
-		if a.current != nil && a.current.world.Round == e.round {
-			a.current.reported(e.rank, e.message)
+	case reportEvent:
+		if a.current != nil && a.current.plan.world.Round == e.Round {
+			a.current.workers.FailWorker(e.Rank, e.Message)
 		}
 	}
 	if event == nil {
@@ -68,34 +68,9 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Admit:
 		a.session.Store.Admit(c.Clients)
 	case rendezvous.Start:
-		if w := c.World; w.Restart > 0 && !a.opts.quiet() {
-			a.console.say("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
-		}
-		a.status.job.Store(c.World.Job)
-		a.session.Joined()
-		a.socket.begin(c.World.Round)
-		cfg := a.config
-		cfg.program = a.program
-		cfg.slots, cfg.release = a.devices.slots, a.releaser()
-		w := newWorkers(cfg, c.World, c.Index)
-		w.env, w.unfit = a.base(c)
-		if a.opts.Spec.Dry != nil {
-			a.show(w)
-			return
-		}
-		a.current = w
-		a.current.start()
-		a.watchGPUs(ctx, a.current)
-		a.serveStatus(ctx)
-		a.noteThreads(w)
-		if c.Index == 0 && !a.opts.quiet() { // this node serves the store
-			watch, end := context.WithCancel(ctx)
-			a.endWatch = end
-			server := a.session.Store.Server()
-			a.wg.Go(func() { a.watchArrivals(watch, w, server) })
-		}
+		a.start(ctx, c)
 	case rendezvous.Stop:
-		a.stop(ctx, c)
+		a.stop(c)
 	case rendezvous.Show:
 		if c.Status != nil && c.Status.Phase == "stopping" {
 			c.Status = stopping(*c.Status, time.Until(a.killAt), a.signals)
@@ -112,32 +87,4 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 			a.console.SayRarely(c.Kind, c.Text)
 		}
 	}
-}
-
-// stop ends the workers beside the loop, which stays free for a second signal.
-func (a *agent) stop(ctx context.Context, c rendezvous.Stop) {
-	w := a.current
-	if w == nil { // nothing was started
-		a.events.post(rendezvous.Over{Round: c.Round, Store: a.node.Store})
-		return
-	}
-	a.killAt = time.Now()
-	if !c.Kill {
-		a.killAt = a.killAt.Add(a.config.grace)
-	}
-	if !a.opts.quiet() && !c.Kill {
-		a.console.say("%s; stopping the workers", c.Cause.Line())
-	}
-	a.endWatchGPUs()
-	if a.endWatch != nil {
-		a.endWatch()
-		a.endWatch = nil
-		if text := w.missing(a.session.Store.Server()); text != "" {
-			a.console.say("when it failed, %s", text)
-		}
-	}
-	a.wg.Go(func() {
-		a.socket.abort(c.Cause)
-		w.stop(c.Signal, c.Kill, func() (string, error) { return a.session.Store.Next(&w.world, w.group, a.node.Min != a.node.Max) })
-	})
 }

@@ -47,8 +47,8 @@ func TestSlots(t *testing.T) {
 			t.Errorf("%+v: too few GPUs are no error", asked)
 		}
 	}
-	var w workers // what another node says of this one's workers must not end the agent
-	if s := w.slot(7); s.around != nil || s.own != nil {
+	var p plan // what another node says of this one's workers must not end the agent
+	if s := p.slot(7); s.around != nil || s.own != nil {
 		t.Errorf("a worker that nobody knows has %+v", s)
 	}
 }

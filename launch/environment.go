@@ -100,12 +100,12 @@ func (a *agent) guess() envprop.Base {
 }
 
 // noteThreads says once what OMP_NUM_THREADS is.
-func (a *agent) noteThreads(w *workers) {
+func (a *agent) noteThreads(p *plan) {
 	if a.toldOMP || a.opts.quiet() {
 		return
 	}
 	a.toldOMP = true
-	if note := w.env.OMPNote(w.vars(0)); note != "" {
+	if note := p.base.OMPNote(p.vars(0)); note != "" {
 		a.console.say("%s", note)
 	}
 }

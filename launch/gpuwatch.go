@@ -11,7 +11,6 @@ import (
 	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/status"
-	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
@@ -21,7 +20,7 @@ const (
 	// their libraries; a job that is over by then is not worth it.
 	followAfter = 2 * time.Second
 	// Who computes where is asked after the first collective set-up, for which the
-	// driver's locks are needed (see workers.met), and then as seldom.
+	// driver's locks are needed (see waitForPeers), and then as seldom.
 	watchEvery = 30 * time.Second
 )
 
@@ -45,10 +44,10 @@ func (d *devices) usesGPUs() bool {
 }
 
 // watchGPUs begins to look after the GPUs of a round's workers.
-func (a *agent) watchGPUs(ctx context.Context, w *workers) {
-	d := a.devices
-	if w.group == 0 { // this node serves the store, which other nodes ask, too
-		a.session.Store.Server().Expect(w.world.Size)
+func (a *agent) watchGPUs(ctx context.Context, r *round) {
+	d, p := a.devices, r.plan
+	if p.group == 0 { // this node serves the store, which other nodes ask, too
+		a.session.Store.Server().Expect(p.world.Size)
 	}
 	if !d.usesGPUs() {
 		return
@@ -66,7 +65,7 @@ func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 	round, end := context.WithCancel(ctx)
 	a.look.end = end
 	a.wg.Go(func() {
-		if !pause(round, watchEvery) || !w.met(round, tcpstore.Settled) {
+		if !pause(round, watchEvery) || !waitForPeers(round, p.world.Store, tcpstore.Settled) {
 			return
 		}
 		all := d.all
@@ -77,7 +76,7 @@ func (a *agent) watchGPUs(ctx context.Context, w *workers) {
 			}
 		}
 		gpuwatch.Watch(round, gpuwatch.Config{
-			GPUs: all, Ranks: w.gpuRanks, World: w.kin(), Every: watchEvery, Procs: procs(),
+			GPUs: all, Ranks: r.gpuRanks, World: p.identity(), Every: watchEvery, Procs: procs(),
 			Held:  func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },
 			Found: func(f gpuwatch.Finding) { a.events.Put(seenEvent{f}) },
 		})
@@ -108,13 +107,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// gpuRanks are this node's workers, for package gpuwatch.
-func (w *workers) gpuRanks() []gpuwatch.Rank {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// gpuRanks are this node's workers, for package watch.
+func (r *round) gpuRanks() []gpuwatch.Rank {
 	var all []gpuwatch.Rank
-	for _, wk := range w.list {
-		all = append(all, gpuwatch.Rank{Rank: wk.rank, PIDs: []int{wk.proc.Pid()}, Own: w.slot(wk.local).own})
+	for _, w := range r.workers.Workers() {
+		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, Own: r.plan.slot(w.LocalRank).own})
 	}
 	return all
 }
@@ -122,18 +119,18 @@ func (w *workers) gpuRanks() []gpuwatch.Rank {
 // gpuFailed: the driver reports an error of a GPU. One that the workers cannot
 // get over ends their round.
 func (a *agent) gpuFailed(e device.Event) {
-	w, d := a.current, a.devices
-	if w == nil {
+	r, d := a.current, a.devices
+	if r == nil {
 		return
 	}
-	c, ok := gpuwatch.Blame(e, d.all, w.gpuRanks())
+	c, ok := gpuwatch.Blame(e, d.all, r.gpuRanks())
 	if !ok {
 		return
 	}
 	// Where nothing is planned, workers may not use that GPU; but with --pin=none
 	// somebody else has given it to them.
 	concerns := len(d.owned()) > 0 || d.want.Pin.Mode == pin.None
-	if c.Critical && concerns && d.want.OnError == spec.AbortOnGPUError && w.gpuFailed(c) {
+	if c.Critical && concerns && d.want.OnError == spec.AbortOnGPUError && r.failDevice(c) {
 		return
 	}
 	if a.look.said[c.Text] {
@@ -143,28 +140,14 @@ func (a *agent) gpuFailed(e device.Event) {
 	a.tell(status.Finding{ID: "G01", Title: "gpu-health", Severity: string(preflight.Warning), Text: fmt.Sprintf("%s: %s", c.Text, c.Fix)})
 }
 
-// gpuFailed ends the round with that cause. It reports false where somebody else
-// ends it already.
-func (w *workers) gpuFailed(g gpuwatch.Cause) bool {
-	w.mu.Lock()
-	ending := !w.stopped.IsZero()
-	var who *worker
-	for _, wk := range w.list {
-		if len(g.Ranks) > 0 && wk.rank == g.Ranks[0] {
-			who = wk
-		}
+// failDevice ends the round with that cause. It reports false where the round is
+// being ended already.
+func (r *round) failDevice(c gpuwatch.Cause) bool {
+	rank := -1
+	if len(c.Ranks) > 0 {
+		rank = c.Ranks[0]
 	}
-	w.mu.Unlock()
-	if ending {
-		return false
-	}
-	c := w.cause(rendezvous.KindGPU, who)
-	c.Message = g.Text + "; " + g.Fix
-	if who != nil {
-		c.Tail, c.Logs = who.out.Tail(), who.out.Files()
-	}
-	w.fail(c)
-	return true
+	return r.workers.FailDevice(rank, c.Text+"; "+c.Fix)
 }
 
 // tell prints something about the running job, and keeps it for gorun status.

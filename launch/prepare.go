@@ -16,6 +16,7 @@ import (
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -58,7 +59,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	if err != nil {
 		return finish, err
 	}
-	undo = append(undo, a.config.folders.clean)
+	undo = append(undo, a.output.folders.RemoveEmpty)
 	if err := a.prepareProgram(ctx); err != nil {
 		return finish, err
 	}
@@ -66,11 +67,10 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 		return finish, err
 	}
 	a.placeWorkers(ctx)
-	heard := func(round, rank int, msg string) { a.events.Put(reportedEvent{round, rank, msg}) }
-	a.socket, err = openSocket(ctx, a.pool, a.opts.Scratch.socket(), heard)
+	a.socket, err = socket.Open(ctx, a.pool, a.opts.Scratch.socket(), func(r socket.Report) { a.events.Put(reportEvent{r}) })
 	if noPlace(err) {
 		lack = append(lack, "GORUN_WORKER_SOCKET")
-		a.socket, err = newSocket(heard), nil
+		a.socket, err = socket.Nowhere(), nil
 	}
 	if err != nil {
 		return finish, err
@@ -78,12 +78,10 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	if len(lack) > 0 && a.warns() {
 		a.console.say("there is no folder for temporary files that can be written, so workers have no %s; TMPDIR names one", strings.Join(lack, " and no "))
 	}
-	a.config.socket = a.socket
-	a.wg.Go(func() { _ = a.socket.serve(ctx) })
+	a.wg.Go(func() { _ = a.socket.Serve(ctx) })
 	if err := a.connect(ctx, identity); err != nil {
 		return finish, err
 	}
-	a.config.addr = a.node.Addr
 	a.warnOfStrangers()
 	a.warnOfClearText()
 	time.AfterFunc(statusAfter, func() { a.events.Put(statusEvent{}) })
@@ -101,16 +99,11 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 // variables that they do without because there is no place for files.
 func (a *agent) prepareWorkers() (lack []string, err error) {
 	sp := a.opts.Spec
-	c := workersConfig{
-		table: a.table, console: a.out, wd: a.opts.Dir, stdin: a.opts.Stdin,
-		host: a.node.Host, node: a.node.ID, runID: sp.RunID, grace: sp.ShutdownTimeout, post: a.events.post,
-		unkept:   a.unkept,
-		torchrun: sp.Env.TorchrunOMP,
-	}
-	if c.redirect, err = logs.ParseStd(sp.Redirects); err != nil {
+	var out output
+	if out.redirect, err = logs.ParseStd(sp.Redirects); err != nil {
 		return nil, &UsageError{Err: fmt.Errorf("--redirects: %w", err)}
 	}
-	if c.tee, err = logs.ParseStd(sp.Tee); err != nil {
+	if out.tee, err = logs.ParseStd(sp.Tee); err != nil {
 		return nil, &UsageError{Err: fmt.Errorf("--tee: %w", err)}
 	}
 	if err := writable(sp.ReportFile); err != nil {
@@ -124,11 +117,11 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 	}
 	logDir := sp.LogDir
 	if sp.Check != nil || sp.Dry != nil { // no worker will write anything
-		c.redirect, c.tee, logDir = logs.StdSpec{}, logs.StdSpec{}, ""
+		out.redirect, out.tee, logDir = logs.StdSpec{}, logs.StdSpec{}, ""
 	}
-	a.noteNoWorker("--redirects", c.redirect)
-	a.noteNoWorker("--tee", c.tee)
-	written := c.redirect.Any(a.node.Workers) || c.tee.Any(a.node.Workers)
+	a.noteNoWorker("--redirects", out.redirect)
+	a.noteNoWorker("--tee", out.tee)
+	written := out.redirect.Any(a.node.Workers) || out.tee.Any(a.node.Workers)
 	dir, err := logs.NewDir(logDir, a.opts.Scratch.logs(written), sp.RunID)
 	if sp.LogDir == "" && !written && noPlace(err) { // else the user wants files
 		lack = append(lack, "TORCHELASTIC_ERROR_FILE")
@@ -137,12 +130,11 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 	if err != nil {
 		return nil, &UsageError{Err: err}
 	}
-	c.folders = newFolders(dir, logDir == "", a.node.Workers)
-	a.wg.Go(c.folders.ahead)
+	out.folders = logs.NewFolders(dir, logDir == "", a.node.Workers)
 	if logDir == "" && written && !a.opts.quiet() {
 		a.console.say("the workers' output is in %s", dir.Path)
 	}
-	a.config = c
+	a.output = out
 	return lack, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
 )
@@ -13,19 +14,16 @@ type (
 	signalEvent struct{ sig syscall.Signal }
 	keeperEvent struct{}
 	noteEvent   struct{ text string }
-	unkeptEvent struct{}              // there are losses
+	lossEvent   struct{}              // there are losses
 	tableEvent  struct{ text string } // lines of a table
 	builtEvent  struct {
 		program program.Program
 		code    int // exit code if err is not nil
 		err     error
 	}
-	reportedEvent struct {
-		round, rank int
-		message     string
-	}
-	placedEvent struct{} // the devices are ready
-	endedEvent  struct{} // the workers have ended; what follows waits for their GPUs
+	reportEvent struct{ socket.Report } // a worker has failed
+	placedEvent struct{}                // the devices are ready
+	endedEvent  struct{}                // the workers have ended; what follows waits for their GPUs
 	// failedEvent is an error after which this node cannot stay in the job.
 	failedEvent struct {
 		kind rendezvous.Kind

@@ -10,34 +10,21 @@ import (
 
 // releaser waits, after the workers of a round have ended, until their GPUs are
 // free: a next round would fail with "out of memory". nil: nothing is waited for.
-func (a *agent) releaser() func(ctx context.Context, of gpuwatch.World, pids []int) {
+func (a *agent) releaser(p *plan) func(ctx context.Context, pids []int) {
 	d := a.devices
 	owned := d.owned()
 	if len(owned) == 0 || d.want.Release == 0 || !d.usesGPUs() {
 		return nil
 	}
-	return func(ctx context.Context, of gpuwatch.World, pids []int) {
+	return func(ctx context.Context, pids []int) {
 		a.events.Put(endedEvent{})
 		err := gpuwatch.WaitReleased(ctx, gpuwatch.Release{
-			GPUs: d.all, UUIDs: owned, PIDs: pids, World: of, Before: d.survey.Held, Procs: procs(), Within: d.want.Release,
+			GPUs: d.all, UUIDs: owned, PIDs: pids, World: p.identity(), Before: d.survey.Held, Procs: procs(), Within: d.want.Release,
 			Held: func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },
 			Say:  a.note,
 		})
 		if err != nil && !errors.Is(err, context.Canceled) {
 			a.note(err.Error())
 		}
-	}
-}
-
-// freed waits for the GPUs unless somebody is in a hurry.
-func (w *workers) freed() {
-	w.mu.Lock()
-	hurry, pids := w.hurry, make([]int, 0, len(w.list))
-	for _, wk := range w.list {
-		pids = append(pids, wk.proc.Pid())
-	}
-	w.mu.Unlock()
-	if w.cfg.release != nil && len(pids) > 0 && hurry.Err() == nil {
-		w.cfg.release(hurry, w.kin(), pids)
 	}
 }

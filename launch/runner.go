@@ -14,6 +14,9 @@ import (
 // maxOutput bounds what is kept of a helper program's output, in bytes.
 const maxOutput = 1 << 20
 
+// outputTimeout bounds the wait for the last output of a helper that has ended.
+const outputTimeout = time.Second
+
 // runner runs a helper program (go build, the GPU probe) as a child of the
 // table that owns all children of the agent.
 type runner struct{ table *process.Table }

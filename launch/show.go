@@ -20,27 +20,23 @@ import (
 
 // show tells what this node's workers of a world would get, in place of starting
 // them: gorun env and --dry-run. For the others the round has ended well.
-func (a *agent) show(w *workers) {
-	if err := a.preview(w); err != nil {
+func (a *agent) show(p *plan) {
+	if err := a.preview(p); err != nil {
 		a.unshown = err
 	}
-	a.events.post(rendezvous.Done{Round: w.world.Round})
+	a.events.post(rendezvous.Done{Round: p.world.Round})
 }
 
-func (a *agent) preview(w *workers) error {
+func (a *agent) preview(p *plan) (err error) {
 	dry := a.opts.Spec.Dry
-	attempt, err := w.cfg.folders.attempt(w.world.Restart)
-	if w.unfit != nil {
-		err = w.unfit
+	if p.err != nil {
+		return p.err
 	}
-	if err != nil {
-		return err
+	if n := len(p.world.Members); dry.Rank >= p.world.Size || dry.Node >= n {
+		return &UsageError{Err: fmt.Errorf("there is no %s: this job has nodes 0 to %d and ranks 0 to %d", dry.What(), n-1, p.world.Size-1)}
 	}
-	if n := len(w.world.Members); dry.Rank >= w.world.Size || dry.Node >= n {
-		return &UsageError{Err: fmt.Errorf("there is no %s: this job has nodes 0 to %d and ranks 0 to %d", dry.What(), n-1, w.world.Size-1)}
-	}
-	errorFile := func(local int) string { return filepath.Join(attempt, strconv.Itoa(local), "error.json") }
-	all := []preview.Node{w.preview(errorFile)}
+	errorFile := func(local int) string { return filepath.Join(p.folder, strconv.Itoa(local), "error.json") }
+	all := []preview.Node{p.preview(errorFile)}
 	if wrapper, doubt := a.wrapper(); doubt == nil {
 		all[0].Wrapper = wrapper.Name()
 	}
@@ -50,7 +46,7 @@ func (a *agent) preview(w *workers) error {
 	}
 	var b bytes.Buffer // shown at once: other nodes of this machine may write, too
 	if dry.Whole && !a.opts.quiet() {
-		err = preview.WriteWorld(&b, &w.world)
+		err = preview.WriteWorld(&b, &p.world)
 	}
 	switch {
 	case err != nil:
@@ -77,32 +73,19 @@ func Print(w io.Writer, nodes []preview.Node, diff, asJSON bool) error {
 }
 
 // preview is what the workers get.
-func (w *workers) preview(errorFile func(local int) string) preview.Node {
-	files := w.conf()
-	m := &w.world.Members[w.group]
-	n := preview.Node{Node: w.group, Host: m.Host, Addr: m.Addr, Removed: preview.Removals(w.env.Lost())}
+func (p *plan) preview(errorFile func(local int) string) preview.Node {
+	files, m := p.files(), p.member()
+	n := preview.Node{Node: p.group, Host: m.Host, Addr: m.Addr, Removed: preview.Removals(p.base.Lost())}
 	for local := range m.Workers {
-		v := w.vars(local)
+		v := p.vars(local)
 		v.ErrorFile = errorFile(local)
 		n.Ranks = append(n.Ranks, preview.Rank{
-			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(w.command(local)), Devices: w.devices(local),
-			Env: preview.Variables(placed(w.env.Explain(v, files...), w.slot(local).set), w.world.Token),
+			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(p.command(local)), Devices: p.slot(local).own,
+			Env: preview.Variables(placed(p.base.Explain(v, files...), p.slot(local).set), p.world.Token),
 		})
 	}
 	return n
 }
-
-// command is what is executed for a worker; the name that it is started under is
-// the first word of Argv.
-func (w *workers) command(local int) []string {
-	if w.cfg.program.Argv == nil {
-		return nil
-	}
-	return append([]string{w.cfg.program.Path}, w.cfg.program.Argv(local)[1:]...)
-}
-
-// devices tells a worker's own devices to a person.
-func (w *workers) devices(local int) []string { return w.slot(local).own }
 
 // placed is overlay for what an environment is explained by.
 func placed(settings []envprop.Setting, set []pin.Variable) []envprop.Setting {
@@ -119,19 +102,17 @@ func placed(settings []envprop.Setting, set []pin.Variable) []envprop.Setting {
 // tellEnv answers gorun env about the workers that run here, beside the loop:
 // their files may not have been read yet, and a file system may hang.
 func (a *agent) tellEnv(reply chan<- status.Reply) {
-	w := a.current
-	if w == nil {
+	r := a.current
+	if r == nil {
 		reply <- status.Reply{Error: "no worker was started on this node yet"}
 		return
 	}
 	errorFiles := map[int]string{}
-	w.mu.Lock()
-	for _, wk := range w.list {
-		errorFiles[wk.local] = wk.out.ErrorFile
+	for _, w := range r.workers.Workers() {
+		errorFiles[w.LocalRank] = w.Output.ErrorFile
 	}
-	w.mu.Unlock()
 	go func() {
-		n := w.preview(func(local int) string { return errorFiles[local] })
+		n := r.plan.preview(func(local int) string { return errorFiles[local] })
 		body, err := json.Marshal(n)
 		if err != nil {
 			reply <- status.Reply{Error: err.Error()}

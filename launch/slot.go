@@ -21,14 +21,6 @@ type slot struct {
 	threads envprop.Threads
 }
 
-// slot is that of a local rank.
-func (w *workers) slot(local int) (s slot) {
-	if local < len(w.cfg.slots) {
-		s = w.cfg.slots[local]
-	}
-	return s
-}
-
 // take is the part of a plan that concerns one worker.
 func (s *slot) take(w pin.Worker, owns bool) {
 	for _, v := range w.Set {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/status"
+	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"golang.org/x/sys/unix"
@@ -112,11 +113,11 @@ func (a *agent) inspected(ctx context.Context, e inspectEvent) (event rendezvous
 func (a *agent) aborted(r status.Request) rendezvous.Cause {
 	text := "the job was aborted"
 	if r.User != "" {
-		text += " by " + shorten(r.User, 64)
+		text += " by " + term.Cut(r.User, 64)
 	}
 	text += " on " + a.node.Name()
 	if r.Message != "" {
-		text += ": " + shorten(r.Message, status.MaxMessage)
+		text += ": " + term.Cut(r.Message, status.MaxMessage)
 	}
 	c := a.self(rendezvous.KindAborted, term.Lines(strings.ReplaceAll(text, "\n", " ")))
 	c.Signal = unix.SIGTERM
@@ -142,66 +143,63 @@ func (a *agent) reports(serial int) {
 	if f := a.status.findings.Load(); f != nil {
 		n.Findings = *f
 	}
-	var list []*worker
+	var all []workers.Worker
 	if a.current != nil {
-		n.Round = a.current.world.Round
-		n.State, n.Ranks, list = a.current.report(now)
+		all = a.current.workers.Workers()
+		n.Round = a.current.plan.world.Round
+		n.State, n.Ranks = rankStates(all, now)
 	}
 	answer := func() { a.events.post(rendezvous.Reported{Serial: serial, Body: n.Report()}) }
-	if len(list) == 0 || !a.status.looking.CompareAndSwap(false, true) {
+	if len(all) == 0 || !a.status.looking.CompareAndSwap(false, true) {
 		answer()
 		return
 	}
 	go func() { // not waited for: a file system that hangs must not keep the agent
 		defer a.status.looking.Store(false)
-		for i, wk := range list {
+		for i, w := range all {
 			r := &n.Ranks[i]
 			r.Seen = status.SeenAll
-			if wk.out.Hidden() {
+			if w.Output.Hidden() {
 				r.Seen = status.SeenStderr
 			}
-			r.Printed(wk.out.LastOutput(), now)
+			r.Printed(w.Output.LastOutput(), now)
 		}
 		answer()
 	}()
 }
 
-// report is how this node's workers are.
-func (w *workers) report(now time.Time) (state string, ranks []status.Rank, list []*worker) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// rankStates tells how workers are, and the node with them.
+func rankStates(all []workers.Worker, now time.Time) (node string, ranks []status.Rank) {
 	count := map[string]int{}
-	for _, wk := range w.list {
+	for _, w := range all {
 		r := status.Rank{
-			Rank: wk.rank, LocalRank: wk.local, PID: wk.proc.Pid(), State: status.Running, Seen: status.SeenUnknown,
-			Started: wk.started.Truncate(time.Millisecond), Up: now.Sub(wk.started).Milliseconds(),
+			Rank: w.Rank, LocalRank: w.LocalRank, PID: w.PID, Seen: status.SeenUnknown,
+			Started: w.Started.Truncate(time.Millisecond), Up: now.Sub(w.Started).Milliseconds(),
 		}
-		select {
-		case <-wk.proc.Done():
-			e := wk.proc.Exit()
-			r.Up = e.At.Sub(wk.started).Milliseconds()
-			switch {
-			case e.Success():
-				r.State = status.Done
-			case !w.stopped.IsZero() && e.At.After(w.stopped):
-				r.State = status.Stopped
-			default:
-				r.State = status.Failed
-			}
+		switch e := w.Exit; {
+		case e == nil && w.Stopped:
+			r.State = status.Stopping
+		case e == nil:
+			r.State = status.Running
+		case e.Success():
+			r.State = status.Done
+		case w.Stopped:
+			r.State = status.Stopped
+		default:
+			r.State = status.Failed
+		}
+		if e := w.Exit; e != nil {
+			r.Up = e.At.Sub(w.Started).Milliseconds()
 			if e.Signal != 0 {
 				r.Signal = rendezvous.SignalName(e.Signal)
 			} else {
 				r.ExitCode = &e.Code
 			}
-		default:
-			if !w.stopped.IsZero() {
-				r.State = status.Stopping
-			}
 		}
-		if wk.cause != nil {
-			r.Message = wk.cause.Message
+		if w.Cause != nil {
+			r.Message = w.Cause.Message
 			if r.Message == "" {
-				r.Message = wk.cause.Line()
+				r.Message = w.Cause.Line()
 			}
 		}
 		count[r.State]++
@@ -209,10 +207,10 @@ func (w *workers) report(now time.Time) (state string, ranks []status.Rank, list
 	}
 	for _, state := range []string{status.Stopping, status.Running, status.Failed, status.Stopped, status.Done} {
 		if count[state] > 0 {
-			return state, ranks, w.list
+			return state, ranks
 		}
 	}
-	return status.Idle, nil, nil
+	return status.Idle, nil
 }
 
 // warned keeps what the preflight found of a job that starts all the same.

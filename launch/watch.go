@@ -43,7 +43,7 @@ func (a *agent) abandon() *rendezvous.Outcome {
 		a.console.say("%s; killing the workers of this node", c.Line())
 	}
 	if a.current != nil {
-		a.current.rush() // Run kills them
+		a.current.workers.Hurry() // Run kills them
 	}
 	return &rendezvous.Outcome{Code: c.Code(), Cause: &c, Failures: []rendezvous.Cause{c}}
 }
@@ -64,12 +64,12 @@ func (a *agent) signalled(sig syscall.Signal) rendezvous.Event {
 	switch sig {
 	case unix.SIGWINCH:
 		if a.current != nil {
-			a.current.resize()
+			a.current.workers.Resize()
 		}
 		return nil
 	case unix.SIGUSR1, unix.SIGUSR2:
 		if a.current != nil {
-			a.current.signal(sig)
+			a.current.workers.Signal(sig)
 		}
 		return nil
 	}

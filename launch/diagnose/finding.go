@@ -57,6 +57,11 @@ type Log struct {
 	Tail bool
 }
 
+// Stderr is the end of what a worker wrote to its standard error.
+func Stderr(rank, local int, host string) Log {
+	return Log{Name: "stderr", Rank: rank, Local: local, Host: host, Tail: true}
+}
+
 const (
 	maxText  = 400 // characters of a line in a finding
 	maxRanks = 64  // in a finding

@@ -31,9 +31,8 @@ func Explain(o rendezvous.Outcome) []diagnose.Finding {
 		if len(c.Tail) == 0 {
 			lines = c.Traceback
 		}
-		log := diagnose.Log{Name: "stderr", Rank: c.Rank, Local: c.LocalRank, Host: c.Host, Tail: true}
 		// Neither the reader nor this context fails.
-		_ = s.Read(context.Background(), log, strings.NewReader(lines+"\n"))
+		_ = s.Read(context.Background(), diagnose.Stderr(c.Rank, c.LocalRank, c.Host), strings.NewReader(lines+"\n"))
 		switch {
 		case c.Signal != 0:
 			s.Ended(c.PID, -int(c.Signal))

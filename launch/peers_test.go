@@ -6,13 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/gorun/gorun/rendezvous"
 )
 
 // The GPUs are left alone until the store says that the workers have met; where
 // it never does, for half an hour.
-func TestMet(t *testing.T) {
+func TestWaitForPeers(t *testing.T) {
 	tests := map[string]struct {
 		when time.Duration // they have met; 0: never
 		end  time.Duration // of the round; 0: it goes on
@@ -21,9 +19,9 @@ func TestMet(t *testing.T) {
 	}{
 		"soon":            {when: 12 * time.Second, want: 15 * time.Second, goes: true},
 		"late":            {when: 20 * time.Minute, want: 20 * time.Minute, goes: true},
-		"never":           {want: metLimit, goes: true},
+		"never":           {want: peersLimit, goes: true},
 		"the round ends":  {end: 7 * time.Second, want: 7 * time.Second},
-		"nothing answers": {want: metLimit, goes: true},
+		"nothing answers": {want: peersLimit, goes: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -34,8 +32,7 @@ func TestMet(t *testing.T) {
 					time.AfterFunc(tt.end, cancel)
 				}
 				start := time.Now()
-				w := &workers{world: rendezvous.World{Store: "10.0.0.1:29500"}}
-				goes := w.met(ctx, func(ctx context.Context, addr string) (bool, error) {
+				goes := waitForPeers(ctx, "10.0.0.1:29500", func(ctx context.Context, addr string) (bool, error) {
 					if addr != "10.0.0.1:29500" {
 						t.Errorf("asked %s", addr)
 					}

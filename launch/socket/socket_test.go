@@ -1,4 +1,4 @@
-package launch
+package socket
 
 import (
 	"bufio"
@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,22 +18,21 @@ import (
 )
 
 // openTestSocket serves a socket and collects what workers report.
-func openTestSocket(t *testing.T) (s *socket, reported func() []string) {
+func openTestSocket(t *testing.T) (s *Server, reported func() []string) {
 	t.Helper()
-	t.Setenv("TMPDIR", t.TempDir())
 	var mu sync.Mutex
 	var got []string
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := openSocket(ctx, nil, NewScratch("test").socket(), func(round, rank int, message string) {
+	s, err := Open(ctx, nil, filepath.Join(t.TempDir(), "s"), func(r Report) {
 		mu.Lock()
 		defer mu.Unlock()
-		got = append(got, fmt.Sprintf("round %d rank %d: %s", round, rank, message))
+		got = append(got, fmt.Sprintf("round %d rank %d: %s", r.Round, r.Rank, r.Message))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.serve(ctx) }()
+	go func() { done <- s.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -40,7 +41,7 @@ func openTestSocket(t *testing.T) (s *socket, reported func() []string) {
 				t.Error(err)
 			}
 		case <-time.After(5 * time.Second):
-			t.Error("serve does not end")
+			t.Error("Serve does not end")
 		}
 	})
 	return s, func() []string {
@@ -50,22 +51,22 @@ func openTestSocket(t *testing.T) (s *socket, reported func() []string) {
 	}
 }
 
-// peer is a worker's end of the socket.
-type peer struct {
+// client is a worker's end of the socket.
+type client struct {
 	t *testing.T
 	net.Conn
 	lines *bufio.Scanner
 }
 
-func connect(t *testing.T, s *socket, say string) *peer {
+func connect(t *testing.T, s *Server, say string) *client {
 	t.Helper()
-	c, err := net.Dial("unix", s.path())
+	c, err := net.Dial("unix", s.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-	p := &peer{t, c, bufio.NewScanner(c)}
+	p := &client{t, c, bufio.NewScanner(c)}
 	p.lines.Buffer(nil, contract.MaxFrame)
 	_, _ = c.Write([]byte(say)) // a hostile one may have been hung up on
 	return p
@@ -74,7 +75,7 @@ func connect(t *testing.T, s *socket, say string) *peer {
 const greet = `{"type":"hello","rank":3,"pid":77,"version":1}` + "\n"
 
 // next is the next frame's type, "" at the end of the connection.
-func (p *peer) next() contract.Frame {
+func (p *client) next() contract.Frame {
 	p.t.Helper()
 	var f contract.Frame
 	if p.lines.Scan() {
@@ -106,7 +107,7 @@ func TestTalk(t *testing.T) {
 	if got := reported(); got[0] != "round 0 rank 3: loss is NaN" {
 		t.Errorf("%q", got)
 	}
-	s.abort(rendezvous.Cause{Kind: rendezvous.KindExit, Host: "n1", Rank: 1, ExitCode: 9, Message: "boom"})
+	s.Abort(rendezvous.Cause{Kind: rendezvous.KindExit, Host: "n1", Rank: 1, ExitCode: 9, Message: "boom"})
 	if f := p.next(); f.Type != contract.TypeAbort || f.Cause == nil || f.Cause.Rank != 1 || f.Cause.ExitCode != 9 || !strings.Contains(f.Cause.Text, "boom") {
 		t.Fatalf("%+v", f)
 	}
@@ -114,7 +115,7 @@ func TestTalk(t *testing.T) {
 	if a, b := late.next(), late.next(); a.Type != contract.TypeWelcome || b.Type != contract.TypeAbort {
 		t.Errorf("a late comer hears %q and %q", a.Type, b.Type)
 	}
-	s.begin(1)
+	s.Begin(1)
 	fresh := connect(t, s, greet+`{"type":"bye"}`+"\n")
 	if a, b := fresh.next(), fresh.next(); a.Type != contract.TypeWelcome || b.Type != "" {
 		t.Errorf("in the next round one hears %q and %q", a.Type, b.Type)
@@ -125,10 +126,10 @@ func TestTalk(t *testing.T) {
 // never taken for the word of one that runs now.
 func TestReportsBelongToTheirRound(t *testing.T) {
 	s, reported := openTestSocket(t)
-	s.begin(4)
+	s.Begin(4)
 	old := connect(t, s, greet)
 	old.next()
-	s.begin(5)
+	s.Begin(5)
 	fmt.Fprintln(old, `{"type":"fail","message":"late"}`)
 	poll(t, "no report", func() bool { return len(reported()) > 0 })
 	if got := reported(); got[0] != "round 4 rank 3: late" {
@@ -153,9 +154,9 @@ func TestReportsBelongToTheirRound(t *testing.T) {
 // then of one abort.
 func TestAbortIsHeardOnce(t *testing.T) {
 	s, _ := openTestSocket(t)
-	var peers []*peer
+	var peers []*client
 	var wg sync.WaitGroup
-	wg.Go(func() { s.abort(rendezvous.Cause{Kind: rendezvous.KindExit, Rank: -1}) })
+	wg.Go(func() { s.Abort(rendezvous.Cause{Kind: rendezvous.KindExit, Rank: -1}) })
 	for range 50 {
 		peers = append(peers, connect(t, s, greet+`{"type":"bye"}`+"\n"))
 	}
@@ -170,7 +171,7 @@ func TestAbortIsHeardOnce(t *testing.T) {
 		}
 	}
 	silent := connect(t, s, "")
-	s.abort(rendezvous.Cause{Kind: rendezvous.KindExit, Rank: -1})
+	s.Abort(rendezvous.Cause{Kind: rendezvous.KindExit, Rank: -1})
 	fmt.Fprint(silent, greet)
 	if a, b := silent.next(), silent.next(); a.Type != contract.TypeWelcome || b.Type != contract.TypeAbort {
 		t.Errorf("%q, then %q", a.Type, b.Type)
@@ -204,7 +205,7 @@ func TestLongCauses(t *testing.T) {
 	s, _ := openTestSocket(t)
 	p := connect(t, s, greet)
 	p.next()
-	s.abort(rendezvous.Cause{Kind: rendezvous.KindStart, Rank: -1, Host: strings.Repeat("h", 1<<20), Message: strings.Repeat("<\x01", 1<<20)})
+	s.Abort(rendezvous.Cause{Kind: rendezvous.KindStart, Rank: -1, Host: strings.Repeat("h", 1<<20), Message: strings.Repeat("<\x01", 1<<20)})
 	if f := p.next(); f.Type != contract.TypeAbort || f.Cause == nil {
 		t.Errorf("%+v", f)
 	}
@@ -217,9 +218,29 @@ func TestLastWords(t *testing.T) {
 	poll(t, "its last words are lost", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		return s.lastWords(ctx, 3) == "the end"
+		return s.LastWords(ctx, 3) == "the end"
 	})
-	if got := s.lastWords(t.Context(), 4); got != "" {
+	if got := s.LastWords(t.Context(), 4); got != "" {
 		t.Errorf("of a stranger: %q", got)
+	}
+}
+
+func TestSocketIsPrivate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, err := Open(ctx, nil, filepath.Join(t.TempDir(), "s"), func(Report) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(s.Path())
+	if err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("mode %v, %v; want that nobody else can connect", info.Mode(), err)
+	}
+	cancel()
+	if err := s.Serve(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(s.Path()); !os.IsNotExist(err) {
+		t.Errorf("the file is still there: %v", err)
 	}
 }

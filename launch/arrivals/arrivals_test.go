@@ -1,14 +1,26 @@
-package launch
+package arrivals
 
 import (
+	"context"
 	"net/netip"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
-func TestMissingArrivals(t *testing.T) {
+type store struct {
+	clients  []tcpstore.Client
+	complete bool
+}
+
+func (s store) Clients() []tcpstore.Client { return s.clients }
+func (s store) Complete() bool             { return s.complete }
+
+func TestMissing(t *testing.T) {
 	client := func(addr string, pid int, requests int64) tcpstore.Client {
 		return tcpstore.Client{Remote: netip.AddrPortFrom(netip.MustParseAddr(addr), 4000), PID: pid, Requests: requests}
 	}
@@ -53,10 +65,29 @@ func TestMissingArrivals(t *testing.T) {
 			for _, m := range tt.members {
 				w.Size += m.Workers
 			}
-			a := arrivals{world: w, group: 0, pids: map[int]int{100: 0, 101: 1}}
-			if got := a.missing(tt.clients); got != tt.want {
+			r := Round{World: &w, PIDs: func() map[int]int { return map[int]int{100: 0, 101: 1} }, Store: store{clients: tt.clients}}
+			if got := r.Missing(); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
 		})
 	}
+}
+
+// The missing workers are named half a minute after the first arrival, and then
+// every half minute until all have come.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		start := time.Now()
+		s := &store{clients: []tcpstore.Client{{Remote: netip.MustParseAddrPort("10.0.0.1:4000"), Requests: 1, Since: start}}}
+		w := rendezvous.World{Size: 2, Members: []rendezvous.Member{{Addr: "10.0.0.1", Workers: 2}}}
+		var said []time.Duration
+		time.AfterFunc(70*time.Second, func() { s.complete = true })
+		time.AfterFunc(200*time.Second, cancel)
+		Round{World: &w, PIDs: func() map[int]int { return nil }, Store: s}.Watch(ctx, func(string) { said = append(said, time.Since(start)) })
+		if want := []time.Duration{30 * time.Second, time.Minute}; !slices.Equal(said, want) {
+			t.Errorf("said after %v, want %v", said, want)
+		}
+	})
 }

@@ -1,0 +1,226 @@
+// Package socket is the agent's end of the worker socket: workers report on it why
+// they fail, and hear on it why their round is aborted.
+//
+// Invariants: a connection belongs to the round in which it said hello, and one
+// that names another round is closed; a worker that does not read delays nobody
+// for longer than a second; what is no frame ends its connection.
+package socket
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/internal/accept"
+	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/worker/contract"
+	"golang.org/x/sys/unix"
+)
+
+// Report is a worker's word about its own failure.
+type Report struct {
+	Round, Rank int
+	Message     string
+}
+
+// Server serves the worker socket.
+type Server struct {
+	l      net.Listener // nil: there is no place for it
+	failed func(Report)
+
+	mu    sync.Mutex
+	round int               // that runs, or ran last
+	conns map[net.Conn]bool // true: it has said hello
+	cause *contract.Cause   // of the abort in progress, for workers that come late
+	peers map[int]*peer     // of this round, by rank
+}
+
+// peer is a worker that has said hello.
+type peer struct {
+	failure string        // that it reported; guarded by the server's mu
+	ended   chan struct{} // closed with its connection
+}
+
+// Open makes the socket, which only this user can connect to: Linux gives the file
+// the mode that the socket has before it is bound. failed takes what workers report.
+func Open(ctx context.Context, pool *accept.Pool, path string, failed func(Report)) (*Server, error) {
+	private := func(_, _ string, c syscall.RawConn) (err error) {
+		e := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, e)
+	}
+	lc := net.ListenConfig{Control: private}
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the worker socket: %w (is %s too long a path, or no place for sockets? TMPDIR names another)", err, filepath.Dir(path))
+	}
+	s := Nowhere()
+	s.l, s.failed = pool.Listen(l), failed
+	return s, nil
+}
+
+// Nowhere makes a server that no worker can reach.
+func Nowhere() *Server {
+	return &Server{conns: map[net.Conn]bool{}, peers: map[int]*peer{}}
+}
+
+// Path is the socket's file; "" where there is none.
+func (s *Server) Path() string {
+	if s.l == nil {
+		return ""
+	}
+	return s.l.Addr().String()
+}
+
+// Begin starts a new round: nothing is aborted any more.
+func (s *Server) Begin(round int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.round, s.cause = round, nil
+	clear(s.peers)
+}
+
+// Serve accepts workers until ctx ends, and then closes all connections.
+func (s *Server) Serve(ctx context.Context) error {
+	if s.l == nil {
+		return nil
+	}
+	defer s.l.Close() // removes the file
+	stop := context.AfterFunc(ctx, func() { s.l.Close() })
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer s.closeAll()
+	for {
+		c, err := s.l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return fmt.Errorf("cannot accept on the worker socket: %w", err)
+		}
+		accept.Prove(c) // only this user can connect
+		s.mu.Lock()
+		s.conns[c] = false
+		s.mu.Unlock()
+		wg.Go(func() { s.converse(c) })
+	}
+}
+
+func (s *Server) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.Close()
+	}
+}
+
+func (s *Server) current() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.round
+}
+
+// converse serves one worker.
+func (s *Server) converse(c net.Conn) {
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+		c.Close()
+	}()
+	lines := bufio.NewScanner(c)
+	lines.Buffer(make([]byte, 0, 512), contract.MaxFrame)
+	hello, round := contract.Frame{}, 0
+	p := &peer{ended: make(chan struct{})}
+	defer close(p.ended)
+	for lines.Scan() {
+		var f contract.Frame
+		if json.Unmarshal(lines.Bytes(), &f) != nil {
+			return
+		}
+		switch {
+		case f.Type == contract.TypeHello && hello.Type == "":
+			hello, round = f, s.current()
+			if f.Round != nil && *f.Round != round {
+				return
+			}
+			s.write(c, contract.Frame{Type: contract.TypeWelcome, Version: contract.Version})
+			s.mu.Lock()
+			if s.round == round {
+				s.peers[f.Rank] = p
+			}
+			s.conns[c] = true // from here on Abort writes to it
+			cause := s.cause
+			s.mu.Unlock()
+			if cause != nil {
+				s.write(c, contract.Frame{Type: contract.TypeAbort, Cause: cause})
+			}
+		case f.Type == contract.TypeFail && hello.Type != "":
+			s.mu.Lock()
+			p.failure = f.Message
+			s.mu.Unlock()
+			s.failed(Report{round, hello.Rank, f.Message})
+		case f.Type == contract.TypeBye:
+			return
+		}
+	}
+}
+
+func (s *Server) write(c net.Conn, f contract.Frame) {
+	b, err := json.Marshal(f)
+	if err != nil {
+		return
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read does not matter
+	_, _ = c.Write(append(b, '\n'))
+}
+
+// maxText keeps a cause's texts within contract.MaxFrame, in bytes: JSON takes up
+// to six for one.
+const maxText = contract.MaxFrame / 16
+
+// Abort tells every connected worker why its round is over.
+func (s *Server) Abort(c rendezvous.Cause) {
+	cause := &contract.Cause{
+		Kind: string(c.Kind), Host: term.Cut(c.Host, maxText), Rank: c.Rank, ExitCode: c.ExitCode, Signal: int(c.Signal),
+		Text: term.Cut(c.Line(), maxText), Time: c.Time,
+	}
+	s.mu.Lock()
+	s.cause = cause
+	conns := make([]net.Conn, 0, len(s.conns))
+	for c, greeted := range s.conns {
+		if greeted { // the others get it with their welcome
+			conns = append(conns, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, conn := range conns {
+		s.write(conn, contract.Frame{Type: contract.TypeAbort, Cause: cause})
+	}
+}
+
+// LastWords returns the failure that a worker reported before it died, "" if it
+// reported none. Its death may be known before its last frame has been read.
+func (s *Server) LastWords(ctx context.Context, rank int) string {
+	s.mu.Lock()
+	p := s.peers[rank]
+	s.mu.Unlock()
+	if p == nil {
+		return ""
+	}
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.failure
+}

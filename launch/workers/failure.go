@@ -1,0 +1,132 @@
+package workers
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/gorun/gorun/launch/diagnose"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/report"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// autopsy finds out why a worker failed.
+func (r *Round) autopsy(w *worker, exit process.Exit) rendezvous.Cause {
+	kind := rendezvous.KindExit
+	if exit.Signal != 0 {
+		kind = rendezvous.KindSignal
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), autopsyTime)
+	defer cancel()
+	_ = w.out.Drain(ctx)
+	c := r.causeWithOutput(kind, w)
+	c.ExitCode, c.Signal, c.Time, c.Interpreter = max(0, exit.Code), exit.Signal, exit.At, r.opts.Interpreter
+	c.Consequence = diagnose.IsConsequence(c.Tail)
+	if text := r.opts.LastWords(ctx, c.Rank); text != "" && exit.Signal == 0 {
+		c.Kind, c.ExitCode, c.Message, c.Consequence = rendezvous.KindReport, 1, text, false
+		return c
+	}
+	if f, err := report.ReadErrorFile(w.out.ErrorFile); err == nil {
+		c.ErrorFile, c.Message, c.Traceback, c.Told = w.out.ErrorFile, f.Message, f.Traceback, f.Time.UTC() // JSON knows no year 10000, as a zone might have it
+		if len(c.Tail) == 0 {
+			c.Consequence = diagnose.IsConsequence(strings.Split(f.Traceback, "\n"))
+		}
+	}
+	return c
+}
+
+// cause is a Cause with its place filled in; nil: it concerns no worker.
+func (r *Round) cause(k rendezvous.Kind, w *worker) rendezvous.Cause {
+	m := r.member()
+	c := rendezvous.Cause{
+		Kind: k, Node: m.ID, Host: m.Host, Addr: m.Addr, GroupRank: r.opts.Group,
+		Rank: -1, LocalRank: -1, Role: m.Role, Time: time.Now(),
+	}
+	if w != nil {
+		c.Rank, c.LocalRank, c.PID = w.rank, w.local, w.proc.Pid()
+	}
+	return c
+}
+
+// causeWithOutput is cause with what the worker wrote last.
+func (r *Round) causeWithOutput(k rendezvous.Kind, w *worker) rendezvous.Cause {
+	c := r.cause(k, w)
+	if w != nil {
+		c.Tail, c.Logs = w.out.Tail(), w.out.Files()
+	}
+	return c
+}
+
+// AgentFailure is the cause of a round's end that is an error of the agent.
+func (r *Round) AgentFailure(err error) rendezvous.Cause {
+	c := r.cause(rendezvous.KindAgent, nil)
+	c.Message = err.Error()
+	return c
+}
+
+// fail notes a failure and posts the first one. The failure of a worker that fell
+// over because a peer was gone waits for the peer's: a process closes its
+// connections before it has ended, and Python takes its time for the rest.
+func (r *Round) fail(c rendezvous.Cause) {
+	r.mu.Lock()
+	if err := r.take(eventFailure); err != nil {
+		c = r.AgentFailure(err)
+	}
+	if w := r.find(c.Rank); w != nil && w.cause == nil {
+		w.cause = &c
+	}
+	r.mu.Unlock()
+	if c.Consequence {
+		select {
+		case <-time.After(peerWait):
+		case <-r.stopping: // Over tells of it
+			return
+		}
+	}
+	r.mu.Lock()
+	first := !r.posted
+	r.posted = true
+	r.mu.Unlock()
+	if first {
+		r.opts.Post(rendezvous.Failed{Round: r.opts.World.Round, Cause: c})
+	}
+}
+
+// find returns the worker of a rank, nil if it was not started. The lock is held.
+func (r *Round) find(rank int) *worker {
+	for _, w := range r.workers {
+		if w.rank == rank {
+			return w
+		}
+	}
+	return nil
+}
+
+// FailWorker fails the round because a worker has reported its own failure.
+func (r *Round) FailWorker(rank int, message string) {
+	r.mu.Lock()
+	w := r.find(rank)
+	r.mu.Unlock()
+	if w == nil {
+		return
+	}
+	c := r.causeWithOutput(rendezvous.KindReport, w)
+	c.ExitCode, c.Message = 1, message
+	r.fail(c)
+}
+
+// FailDevice fails the round because a device of a rank has failed; rank -1: it
+// is no rank's own. It reports false where the round is being stopped already.
+func (r *Round) FailDevice(rank int, message string) bool {
+	r.mu.Lock()
+	ending, w := r.wasStopped(), r.find(rank)
+	r.mu.Unlock()
+	if ending {
+		return false
+	}
+	c := r.causeWithOutput(rendezvous.KindGPU, w)
+	c.Message = message
+	r.fail(c)
+	return true
+}

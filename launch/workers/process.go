@@ -1,0 +1,50 @@
+package workers
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/gorun/gorun/launch/process"
+)
+
+// Table is what a round uses of a [process.Table].
+type Table interface {
+	// StartAll starts processes and returns them in the order of their Specs, nil
+	// for one that was not started.
+	StartAll(specs []process.Spec) ([]Process, error)
+	// Stop ends processes and everything that they left.
+	Stop(o process.StopOptions, procs []Process) error
+}
+
+// Process is what a round uses of a [process.Process].
+type Process interface {
+	Pid() int
+	Done() <-chan struct{}
+	Exit() process.Exit
+	Signal(sig syscall.Signal) error
+}
+
+// Processes makes a Table of the table that owns all children of this process.
+func Processes(t *process.Table) Table { return processes{t} }
+
+type processes struct{ table *process.Table }
+
+func (p processes) StartAll(specs []process.Spec) ([]Process, error) {
+	procs, err := p.table.StartAll(specs)
+	all := make([]Process, len(procs))
+	for i, proc := range procs {
+		if proc != nil {
+			all[i] = proc
+		}
+	}
+	return all, err
+}
+
+func (p processes) Stop(o process.StopOptions, procs []Process) error {
+	own := make([]*process.Process, len(procs))
+	for i, proc := range procs {
+		own[i] = proc.(*process.Process)
+	}
+	_, err := p.table.Stop(context.Background(), o, own...)
+	return err
+}

@@ -1,0 +1,276 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/launch/logs"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+const (
+	// outputTimeout bounds the wait for the last output of a dead worker.
+	outputTimeout = time.Second
+	// peerWait is how long the end of a worker may take that has closed its connections.
+	peerWait = time.Second
+	// autopsyTime bounds the wait for what a dead worker has said.
+	autopsyTime = 20 * time.Millisecond
+)
+
+// Options is what a round needs.
+type Options struct {
+	Table Table
+	World rendezvous.World
+	Group int // this node's group rank
+
+	// Command says what to start for a local rank. The round adds the output, a
+	// session of its own and that the worker dies with the agent.
+	Command func(local int, errorFile string) process.Spec
+	// Interpreter is the Python that runs the workers; "": they are no Python.
+	Interpreter string
+	// Open opens the output of a local rank.
+	Open func(local int) (*logs.Worker, error)
+	// LastWords returns the failure that a worker reported before it died, "" if it
+	// reported none. It waits until ctx ends for a report that is on its way.
+	LastWords func(ctx context.Context, rank int) string
+	// Release waits, after the workers have ended, until their devices are free; nil:
+	// there is nothing to wait for.
+	Release func(ctx context.Context, pids []int)
+	// Post takes Done and Failed; it does not block.
+	Post func(rendezvous.Event)
+}
+
+// Round is this node's workers of one round.
+type Round struct {
+	opts     Options
+	patience context.Context // ends with Hurry
+	hurry    context.CancelFunc
+	follows  sync.WaitGroup
+
+	mu       sync.Mutex
+	state    state
+	workers  []*worker     // that were started
+	living   int           // workers that have not ended
+	posted   bool          // Failed was posted
+	stopping chan struct{} // closed by the first stop
+	stopAt   time.Time     // of the first stop
+}
+
+// worker is one process and its output.
+type worker struct {
+	local   int
+	rank    int
+	proc    Process // nil: it was not started
+	out     *logs.Worker
+	started time.Time
+	cause   *rendezvous.Cause // its failure, once known
+}
+
+// New makes a round that is idle.
+func New(o Options) *Round {
+	r := &Round{opts: o, stopping: make(chan struct{})}
+	r.patience, r.hurry = context.WithCancel(context.Background())
+	return r
+}
+
+func (r *Round) member() *rendezvous.Member { return &r.opts.World.Members[r.opts.Group] }
+
+// take changes the state by an event. The lock is held.
+func (r *Round) take(e event) (err error) {
+	r.state, err = transition(r.state, e)
+	return err
+}
+
+// Start starts all workers; Failed is posted for the first that cannot be
+// started. Nothing but the starts lies between the first and the last of them, so
+// that all workers begin at about the same time.
+func (r *Round) Start() {
+	n := r.member().Workers
+	r.mu.Lock()
+	err := r.take(eventStart)
+	if err == nil {
+		r.living = n
+	}
+	r.mu.Unlock()
+	prepared := make([]*worker, n)
+	for i := 0; i < n && err == nil; i++ {
+		prepared[i] = &worker{local: i, rank: r.member().FirstRank + i}
+		prepared[i].out, err = r.opts.Open(i)
+	}
+	if err == nil {
+		err = r.startAll(prepared)
+	}
+	for _, w := range prepared {
+		r.follow(w)
+	}
+	if err != nil {
+		c := r.cause(rendezvous.KindStart, nil)
+		c.Message, c.ExitCode = err.Error(), startCode(err)
+		r.fail(c)
+	}
+	r.mu.Lock()
+	_ = r.take(eventStarted)
+	r.mu.Unlock()
+	r.postDone()
+}
+
+// startCode is what a shell returns for a program that cannot be started.
+func startCode(err error) int {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return 127
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
+		return 126
+	}
+	return 1
+}
+
+// startAll starts the processes. After one that cannot be started it begins no
+// further one.
+func (r *Round) startAll(prepared []*worker) error {
+	specs := make([]process.Spec, len(prepared))
+	for i, w := range prepared {
+		s := r.opts.Command(w.local, w.out.ErrorFile)
+		s.Stdout, s.Stderr, s.Session = w.out.Stdout, w.out.Stderr, true
+		s.Death = syscall.SIGKILL // should keeper and agent be killed at the same time
+		specs[i] = s
+	}
+	began := time.Now()
+	procs, err := r.opts.Table.StartAll(specs)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, proc := range procs {
+		if proc != nil {
+			prepared[i].proc, prepared[i].started = proc, began
+			r.workers = append(r.workers, prepared[i])
+		}
+	}
+	return err
+}
+
+// follow takes a worker's output and waits for its end.
+func (r *Round) follow(w *worker) {
+	switch {
+	case w == nil || w.out == nil:
+	case w.proc == nil:
+		_ = w.out.Close()
+	default:
+		w.out.CloseChildEnds()
+		r.follows.Go(func() {
+			<-w.proc.Done()
+			r.workerEnded(w)
+		})
+	}
+}
+
+// workerEnded counts a worker that has ended, and finds out why it failed.
+func (r *Round) workerEnded(w *worker) {
+	exit := w.proc.Exit()
+	r.mu.Lock()
+	r.living--
+	byStop := r.wasStopped() && exit.At.After(r.stopAt)
+	r.mu.Unlock()
+	switch {
+	case exit.Success():
+		r.postDone()
+	case !byStop:
+		r.fail(r.autopsy(w, exit))
+	}
+}
+
+// wasStopped reports whether Stop was called. The lock is held.
+func (r *Round) wasStopped() bool { return r.state == stateStopping || r.state == stateStopped }
+
+// postDone posts Done when all workers were started and have ended with 0.
+func (r *Round) postDone() {
+	r.mu.Lock()
+	all := r.state == stateRunning && r.living == 0
+	if all {
+		_ = r.take(eventSucceeded)
+	}
+	r.mu.Unlock()
+	if all {
+		r.opts.Post(rendezvous.Done{Round: r.opts.World.Round, Ends: r.ends()})
+	}
+}
+
+// Signal passes a signal on to every worker's group.
+func (r *Round) Signal(sig syscall.Signal) {
+	for _, proc := range r.procs() {
+		_ = proc.Signal(sig)
+	}
+}
+
+// Resize gives every worker's terminal the window size of gorun's.
+func (r *Round) Resize() {
+	for _, w := range r.started() {
+		w.out.Resize()
+	}
+}
+
+// started are the workers that were started.
+func (r *Round) started() []*worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.workers
+}
+
+func (r *Round) procs() []Process {
+	workers := r.started()
+	all := make([]Process, len(workers))
+	for i, w := range workers {
+		all[i] = w.proc
+	}
+	return all
+}
+
+// Worker is how a worker is at one moment.
+type Worker struct {
+	Rank, LocalRank, PID int
+	Started              time.Time
+	Exit                 *process.Exit     // nil: it runs
+	Cause                *rendezvous.Cause // its failure; nil: none is known
+	Stopped              bool              // it is being stopped, or that ended it
+	Output               *logs.Worker
+}
+
+// Workers lists the workers that were started, by local rank.
+func (r *Round) Workers() []Worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Worker, len(r.workers))
+	for i, w := range r.workers {
+		all[i] = Worker{
+			Rank: w.rank, LocalRank: w.local, PID: w.proc.Pid(), Started: w.started,
+			Cause: w.cause, Stopped: r.wasStopped(), Output: w.out,
+		}
+		select {
+		case <-w.proc.Done():
+			exit := w.proc.Exit()
+			all[i].Exit = &exit
+			all[i].Stopped = r.wasStopped() && exit.At.After(r.stopAt)
+		default:
+		}
+	}
+	return all
+}
+
+// ends lists how the workers that have ended did so.
+func (r *Round) ends() []rendezvous.End {
+	var all []rendezvous.End
+	for _, w := range r.Workers() {
+		if w.Exit == nil {
+			continue
+		}
+		all = append(all, rendezvous.End{
+			Rank: w.Rank, LocalRank: w.LocalRank, PID: w.PID, ExitCode: max(0, w.Exit.Code), Signal: w.Exit.Signal,
+			Started: w.Started, Ended: w.Exit.At,
+		})
+	}
+	return all
+}

@@ -1,0 +1,470 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorun/gorun/launch/logs"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// fakeTable starts fakeProcesses. Those that do not ignore SIGTERM end with it.
+type fakeTable struct {
+	refuse int   // this and all later ones cannot be started; -1: none
+	err    error // of Stop
+
+	mu     sync.Mutex
+	specs  []process.Spec
+	procs  []*fakeProcess
+	stops  []process.StopOptions
+	stuck  bool          // SIGTERM ends nothing
+	killed chan struct{} // closed by a Stop without grace
+}
+
+type fakeProcess struct {
+	pid     int
+	done    chan struct{}
+	once    sync.Once
+	exit    process.Exit
+	signals []syscall.Signal
+}
+
+func (p *fakeProcess) Pid() int              { return p.pid }
+func (p *fakeProcess) Done() <-chan struct{} { return p.done }
+func (p *fakeProcess) Exit() process.Exit    { <-p.done; return p.exit }
+func (p *fakeProcess) Signal(sig syscall.Signal) error {
+	p.signals = append(p.signals, sig)
+	return nil
+}
+
+// end ends a process a moment from now: not at the time of anything else.
+func (p *fakeProcess) end(code int, sig syscall.Signal) {
+	time.Sleep(time.Millisecond)
+	p.once.Do(func() {
+		p.exit = process.Exit{Code: code, Signal: sig, At: time.Now()}
+		close(p.done)
+	})
+}
+
+func (f *fakeTable) StartAll(specs []process.Spec) ([]Process, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.specs = specs
+	all := make([]Process, len(specs))
+	for i := range specs {
+		if f.refuse >= 0 && i >= f.refuse {
+			return all, os.ErrPermission
+		}
+		p := &fakeProcess{pid: 100 + i, done: make(chan struct{})}
+		f.procs = append(f.procs, p)
+		all[i] = p
+	}
+	return all, nil
+}
+
+func (f *fakeTable) Stop(o process.StopOptions, procs []Process) error {
+	f.mu.Lock()
+	f.stops = append(f.stops, o)
+	if o.Grace == 0 && f.killed != nil {
+		close(f.killed)
+		f.killed = nil
+	}
+	killed, stuck, err := f.killed, f.stuck, f.err
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	sig := syscall.SIGTERM
+	if o.Grace == 0 || stuck {
+		sig = syscall.SIGKILL
+	}
+	if stuck && o.Grace > 0 {
+		select {
+		case <-killed:
+		case <-time.After(o.Grace):
+		}
+	}
+	for _, p := range procs {
+		p.(*fakeProcess).end(-1, sig)
+	}
+	return nil
+}
+
+// bench is a round with fake processes.
+type bench struct {
+	t      *testing.T
+	table  *fakeTable
+	round  *Round
+	dir    string
+	says   map[int]string // by rank: what a worker reports before it dies
+	waited []int          // pids whose devices were waited for
+
+	mu     sync.Mutex
+	posted []rendezvous.Event
+}
+
+// newBench makes a round of n workers on the second of two nodes.
+func newBench(t *testing.T, n int) *bench {
+	t.Helper()
+	b := &bench{t: t, table: &fakeTable{refuse: -1, killed: make(chan struct{})}, dir: t.TempDir(), says: map[int]string{}}
+	files, err := logs.ParseStd("3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.round = New(Options{
+		Table: b.table, Group: 1,
+		World: rendezvous.World{Round: 7, Size: 4 + n, Members: []rendezvous.Member{
+			{ID: "a", Workers: 4}, {ID: "b", Host: "h", Addr: "10.0.0.2", Role: "r", Workers: n, FirstRank: 4},
+		}},
+		Command: func(local int, errorFile string) process.Spec {
+			return process.Spec{Path: "/prog", Args: []string{"prog", strconv.Itoa(local), errorFile}}
+		},
+		Open: func(local int) (*logs.Worker, error) {
+			return logs.Open(logs.WorkerOptions{LocalRank: local, Dir: b.dir, Redirect: files.For(local)})
+		},
+		LastWords: func(_ context.Context, rank int) string { return b.says[rank] },
+		Release:   func(_ context.Context, pids []int) { b.waited = pids },
+		Post: func(e rendezvous.Event) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.posted = append(b.posted, e)
+		},
+	})
+	t.Cleanup(func() {
+		b.table.err = nil
+		b.round.Close()
+	})
+	return b
+}
+
+// write is what a worker wrote to one of its files.
+func (b *bench) write(local int, file, text string) {
+	b.t.Helper()
+	if err := os.WriteFile(filepath.Join(b.dir, strconv.Itoa(local), file), []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// fill puts a folder in the place of a worker's file.
+func (b *bench) fill(local int, file string) {
+	b.t.Helper()
+	if err := os.MkdirAll(filepath.Join(b.dir, strconv.Itoa(local), file), 0o700); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// events is what was posted when nothing moves any more.
+func (b *bench) events() []rendezvous.Event {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.posted)
+}
+
+// failed is the only event, a Failed.
+func (b *bench) failed() rendezvous.Cause {
+	b.t.Helper()
+	all := b.events()
+	if len(all) != 1 {
+		b.t.Fatalf("events: %+v", all)
+	}
+	f, ok := all[0].(rendezvous.Failed)
+	if !ok || f.Round != 7 {
+		b.t.Fatalf("event: %+v", all[0])
+	}
+	return f.Cause
+}
+
+const lostPeer = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Connection closed by peer [127.0.0.1]:40123\n"
+
+func TestAllSucceed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 2)
+		b.round.Start()
+		s := b.table.specs[1]
+		if s.Path != "/prog" || !s.Session || s.Death != syscall.SIGKILL || s.Args[2] != filepath.Join(b.dir, "1", "error.json") {
+			t.Errorf("started with %+v", s)
+		}
+		b.round.Signal(syscall.SIGUSR1)
+		if p := b.table.procs[1]; !slices.Equal(p.signals, []syscall.Signal{syscall.SIGUSR1}) {
+			t.Errorf("signals %v", p.signals)
+		}
+		b.table.procs[1].end(0, 0)
+		if got := b.events(); len(got) != 0 {
+			t.Fatalf("events while one runs: %+v", got)
+		}
+		if all := b.round.Workers(); len(all) != 2 || all[0].Exit != nil || all[1].Exit == nil || all[1].PID != 101 || all[1].Rank != 5 || all[1].Stopped {
+			t.Errorf("%+v", all)
+		}
+		b.table.procs[0].end(0, 0)
+		all := b.events()
+		done, ok := all[0].(rendezvous.Done)
+		if len(all) != 1 || !ok || done.Round != 7 || len(done.Ends) != 2 || done.Ends[1].Rank != 5 || done.Ends[1].LocalRank != 1 || done.Ends[1].PID != 101 {
+			t.Errorf("events: %+v", all)
+		}
+		b.round.Close() // kills what they left behind
+		if got := b.table.stops; len(got) != 1 || got[0].Grace != 0 {
+			t.Errorf("stops: %+v", got)
+		}
+	})
+}
+
+// A worker's failure is told once, with its place and its last words; the others
+// run on until they are stopped, and what the stop does to them is no failure.
+func TestFailureThenStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 2)
+		b.round.Start()
+		b.write(1, "stderr.log", "boom\n")
+		b.table.procs[1].end(9, 0)
+		c := b.failed()
+		if c.Kind != rendezvous.KindExit || c.ExitCode != 9 || c.Rank != 5 || c.LocalRank != 1 || c.GroupRank != 1 || c.Node != "b" ||
+			c.Host != "h" || c.Addr != "10.0.0.2" || c.Role != "r" || c.PID != 101 || !slices.Equal(c.Tail, []string{"boom"}) || c.Consequence {
+			t.Errorf("%+v", c)
+		}
+		over, ok := b.round.Stop(process.StopOptions{Signal: syscall.SIGTERM, Grace: time.Minute})
+		if !ok || over.Round != 7 || len(over.Failures) != 1 || over.Failures[0].Rank != 5 || len(over.Ends) != 2 || over.Ends[0].Signal != syscall.SIGTERM {
+			t.Errorf("%v, %+v", ok, over)
+		}
+		if !slices.Equal(b.waited, []int{100, 101}) {
+			t.Errorf("waited for the devices of %v", b.waited)
+		}
+		if all := b.round.Workers(); !all[0].Stopped || all[1].Stopped || all[1].Cause == nil {
+			t.Errorf("%+v", all)
+		}
+		b.failed() // nothing else was posted
+	})
+}
+
+// The failure of a worker that lost a peer waits for a cause.
+func TestConsequenceWaits(t *testing.T) {
+	tests := map[string]struct {
+		then func(b *bench)
+		rank int // of the one that is posted; -1: none
+		took time.Duration
+	}{
+		"the peer fails a little later": {func(b *bench) { time.Sleep(peerWait / 2); b.table.procs[1].end(3, 0) }, 5, peerWait / 2},
+		"no peer fails":                 {func(*bench) { time.Sleep(peerWait) }, 4, peerWait},
+		"the round is stopped":          {func(b *bench) { b.round.Stop(process.StopOptions{Grace: time.Minute}) }, -1, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 2)
+				b.round.Start()
+				b.write(0, "stderr.log", lostPeer)
+				began := time.Now()
+				b.table.procs[0].end(1, 0)
+				if got := b.events(); len(got) != 0 {
+					t.Fatalf("posted at once: %+v", got)
+				}
+				tt.then(b)
+				if tt.rank < 0 {
+					if got := b.events(); len(got) != 0 {
+						t.Errorf("posted: %+v", got)
+					}
+				} else if c := b.failed(); c.Rank != tt.rank || c.Consequence != (tt.rank == 4) {
+					t.Errorf("%+v", c)
+				}
+				if took := time.Since(began); took > tt.took+10*time.Millisecond {
+					t.Errorf("after %v, want %v", took, tt.took)
+				}
+			})
+		})
+	}
+}
+
+// What a worker reports and what it writes to its error file says more than its
+// exit code; a signal says more than its report.
+func TestAutopsy(t *testing.T) {
+	tests := map[string]struct {
+		prepare func(b *bench)
+		code    int
+		signal  syscall.Signal
+		kind    rendezvous.Kind
+		message string
+	}{
+		"a report":             {func(b *bench) { b.says[4] = "loss is NaN" }, 3, 0, rendezvous.KindReport, "loss is NaN"},
+		"a report and a crash": {func(b *bench) { b.says[4] = "loss is NaN" }, -1, syscall.SIGSEGV, rendezvous.KindSignal, ""},
+		"out of memory":        {func(*bench) {}, -1, syscall.SIGKILL, rendezvous.KindSignal, ""},
+		"an error file": {func(b *bench) {
+			b.write(0, "error.json", `{"message":{"message":"ValueError: x","extraInfo":{"py_callstack":"Traceback","timestamp":"1700000000"}}}`)
+		}, 1, 0, rendezvous.KindExit, "ValueError: x"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 1)
+				b.round.Start()
+				tt.prepare(b)
+				b.table.procs[0].end(tt.code, tt.signal)
+				if c := b.failed(); c.Kind != tt.kind || c.Message != tt.message || c.Signal != tt.signal {
+					t.Errorf("%+v", c)
+				}
+			})
+		})
+	}
+}
+
+// A start that fails is the round's failure, whatever the others do.
+func TestStartFails(t *testing.T) {
+	tests := map[string]struct {
+		prepare func(b *bench)
+		started int
+		code    int
+	}{
+		"the second process":  {func(b *bench) { b.table.refuse = 1 }, 1, 126},
+		"the first process":   {func(b *bench) { b.table.refuse = 0 }, 0, 126},
+		"the second's output": {func(b *bench) { b.fill(1, "stderr.log") }, 0, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 3)
+				tt.prepare(b)
+				b.round.Start()
+				if c := b.failed(); c.Kind != rendezvous.KindStart || c.ExitCode != tt.code || c.Rank != -1 || c.GroupRank != 1 {
+					t.Errorf("%+v", c)
+				}
+				for _, p := range b.table.procs {
+					p.end(0, 0)
+				}
+				b.failed() // no Done
+				if over, ok := b.round.Stop(process.StopOptions{Grace: time.Minute}); !ok || len(over.Ends) != tt.started {
+					t.Errorf("%v, %+v", ok, over)
+				}
+			})
+		})
+	}
+}
+
+// A round is started once.
+func TestSecondStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.round.Start()
+		b.round.Start()
+		if c := b.failed(); len(b.table.procs) != 1 {
+			t.Errorf("%d processes, %+v", len(b.table.procs), c)
+		}
+	})
+}
+
+// A second Stop shortens the first, and only the first one tells.
+func TestSecondStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.table.stuck = true
+		b.round.Start()
+		began, first := time.Now(), make(chan rendezvous.Over)
+		go func() {
+			over, _ := b.round.Stop(process.StopOptions{Grace: time.Hour})
+			first <- over
+		}()
+		time.Sleep(time.Second)
+		b.round.Hurry()
+		if _, ok := b.round.Stop(process.StopOptions{}); ok {
+			t.Error("the second stop tells")
+		}
+		over := <-first
+		if took := time.Since(began); took > 2*time.Second || len(over.Ends) != 1 || over.Ends[0].Signal != syscall.SIGKILL || len(over.Failures) != 0 {
+			t.Errorf("after %v: %+v", took, over)
+		}
+		if b.waited != nil {
+			t.Errorf("in a hurry it waited for the devices of %v", b.waited)
+		}
+		if got := b.events(); len(got) != 0 {
+			t.Errorf("posted: %+v", got)
+		}
+	})
+}
+
+// What cannot be ended is a failure of the agent, and is not waited for.
+func TestStopFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.table.err = errors.New("cannot end process 100")
+		b.round.Start()
+		over, ok := b.round.Stop(process.StopOptions{Grace: time.Minute})
+		if !ok || len(over.Ends) != 0 || len(over.Failures) != 1 || over.Failures[0].Kind != rendezvous.KindAgent || over.Failures[0].Message != "cannot end process 100" {
+			t.Errorf("%v, %+v", ok, over)
+		}
+	})
+}
+
+// A worker that was stopped bears witness if it had written what explains the
+// failure of another one; what it writes when it is stopped explains nothing.
+func TestWitnesses(t *testing.T) {
+	const shared = "n1:77:88 [0] init.cc:943 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000\n"
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 5)
+		b.round.Start()
+		for _, local := range []int{1, 2, 3} {
+			b.write(local, "stderr.log", shared)
+		}
+		b.write(4, "stderr.log", "hello\n")
+		b.table.procs[0].end(1, 0)
+		b.failed()
+		over, _ := b.round.Stop(process.StopOptions{Grace: time.Minute})
+		var ranks []int
+		for _, c := range over.Failures {
+			if c.Kind == rendezvous.KindWitness {
+				ranks = append(ranks, c.Rank)
+			}
+		}
+		if len(over.Failures) != 3 || !slices.Equal(ranks, []int{5, 6}) {
+			t.Errorf("witnesses %v of %+v", ranks, over.Failures)
+		}
+	})
+}
+
+// A worker's own report, or a device's error, fails a round whose worker lives.
+func TestFailFromOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.round.Start()
+		b.round.FailWorker(99, "nobody")
+		b.write(0, "stderr.log", "words\n")
+		if !b.round.FailDevice(4, "Xid 79") {
+			t.Error("the round is not being stopped")
+		}
+		if c := b.failed(); c.Kind != rendezvous.KindGPU || c.Message != "Xid 79" || c.Rank != 4 || !slices.Equal(c.Tail, []string{"words"}) {
+			t.Errorf("%+v", c)
+		}
+		b.round.FailWorker(4, "later")
+		over, _ := b.round.Stop(process.StopOptions{Grace: time.Minute})
+		if len(over.Failures) != 1 || over.Failures[0].Kind != rendezvous.KindGPU {
+			t.Errorf("%+v", over.Failures)
+		}
+		if b.round.FailDevice(-1, "Xid 79") {
+			t.Error("the round was stopped")
+		}
+		b.failed() // it was told once
+	})
+}
+
+// A worker that reports a failure and ends with exit code 0 has failed, even if its
+// end is known first.
+func TestReportAfterDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.round.Start()
+		b.table.procs[0].end(0, 0)
+		b.events()
+		b.round.FailWorker(4, "loss is NaN")
+		all := b.events()
+		if f, ok := all[len(all)-1].(rendezvous.Failed); len(all) != 2 || !ok || f.Cause.Kind != rendezvous.KindReport || f.Cause.ExitCode != 1 {
+			t.Errorf("%+v", all)
+		}
+	})
+}
