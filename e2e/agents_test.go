@@ -76,7 +76,7 @@ func (j *job) agentOfLocalNode(i int) (pid int) {
 	j.Helper()
 	eventually(j, patience, fmt.Sprintf("node %d has an agent", i), func() bool {
 		for _, p := range j.processes() {
-			if strings.Contains(p.cmdline, fmt.Sprintf("agent-of-keeper %d/", i)) {
+			if strings.Contains(p.cmdline, fmt.Sprintf("agent-of-keeper=%d/", i)) {
 				pid = p.pid
 			}
 		}

@@ -2,25 +2,27 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os/signal"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/internal/term"
-	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/status"
 )
 
-const abortCommand = "abort"
+// abortOptions are those of gorun abort.
+type abortOptions struct {
+	target  target
+	message string
+}
 
-func newAbort() *cobra.Command {
-	var t target
-	message := ""
+func newAbortCommand() *cobra.Command {
+	var o abortOptions
 	cmd := &cobra.Command{
-		Use:   abortCommand + " [flags]",
+		Use:   "abort [flags]",
 		Short: "End a running job on every node",
 		Long: `End a job of which an agent runs on this machine, on every node: the workers
 get SIGTERM, and SIGKILL after --shutdown-timeout or after a second gorun abort.
@@ -34,42 +36,42 @@ none answers, 2 when several run and none was chosen.`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := order(message)
+			request, err := o.request()
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-			defer stop()
-			if err := t.prepare(cmd); err != nil {
+			if err := o.target.complete(cmd); err != nil {
 				return err
 			}
-			reply, err := t.ask(ctx, r)
-			if ctx.Err() != nil {
-				return exitStatus(exitInterrupt)
-			}
-			if err != nil {
-				return err
-			}
-			if reply.Aborted == nil {
-				return fmt.Errorf("the agent did not say what it aborted; are its gorun and this one the same?")
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), reply.Aborted)
-			return err
+			return interruptible(cmd.Context(), func(ctx context.Context) error { return runAbort(ctx, &o.target, request, cmd.OutOrStdout()) })
 		},
 	}
-	t.flags(cmd)
-	cmd.Flags().StringVarP(&message, "message", "m", "", "`TEXT` that says why: every node tells it")
+	o.target.addFlags(cmd)
+	cmd.Flags().StringVarP(&o.message, "message", "m", "", "`TEXT` that says why: every node tells it")
 	return cmd
 }
 
-// order is the request to end a job.
-func order(message string) (status.Request, error) {
-	message = strings.TrimSpace(message)
+// runAbort asks an agent of the job to end it.
+func runAbort(ctx context.Context, t *target, r status.Request, out io.Writer) error {
+	reply, err := t.ask(ctx, r)
+	if err != nil {
+		return err
+	}
+	if reply.Aborted == nil {
+		return errors.New("the agent did not say what it aborted; are its gorun and this one the same?")
+	}
+	_, err = fmt.Fprintln(out, reply.Aborted)
+	return err
+}
+
+// request returns what ends the job.
+func (o *abortOptions) request() (status.Request, error) {
+	message := strings.TrimSpace(o.message)
 	if len(message) > status.MaxMessage {
-		return status.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has %d bytes, at most %d are told", len(message), status.MaxMessage)}
+		return status.Request{}, usagef("the message has %d bytes, at most %d are told", len(message), status.MaxMessage)
 	}
 	if strings.ContainsFunc(message, term.Unfit) {
-		return status.Request{}, &launch.UsageError{Err: fmt.Errorf("the message has line ends or other characters that cannot be seen: write it in one line")}
+		return status.Request{}, usagef("the message has line ends or other characters that cannot be seen: write it in one line")
 	}
 	return status.Request{Type: status.TypeAbort, Message: message, User: status.UserName()}, nil
 }

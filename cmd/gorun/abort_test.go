@@ -8,7 +8,8 @@ func TestAbortMessage(t *testing.T) {
 	for message, ok := range map[string]bool{
 		"": true, "loss is NaN": true, "überlauf 東京": true, "a\nb": false, "a\x1b[2J": false, "a\u202egpj.exe": false, "a\u200bb": false, "a\u2066b": false, "a\u2028b": false,
 	} {
-		if _, err := order(message); (err == nil) != ok {
+		o := abortOptions{message: message}
+		if _, err := o.request(); (err == nil) != ok {
 			t.Errorf("%q: %v", message, err)
 		}
 	}

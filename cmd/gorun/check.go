@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -10,18 +11,12 @@ import (
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/check"
-	"github.com/gorun/gorun/launch/spec"
 )
 
-// checkCommand compares nodes without a program to run. It is a job like any
-// other up to the moment at which the workers would start.
-const checkCommand = "check"
-
-func isCheck(args []string) bool { return len(args) > 0 && args[0] == checkCommand }
-
-// ownCheckFlags are the flags that only gorun check has.
-func ownCheckFlags() flagGroup {
-	return flagGroup{"Check", []runFlag{
+// checkFlags are the flags that only gorun check has. It takes all of a job's too, so
+// that the word check can be put into the command line of any job.
+func checkFlags() flagGroup {
+	return flagGroup{"Check", []jobFlag{
 		{name: "json", usage: "print the findings as JSON on stdout", own: true},
 		{name: "save", arg: "FILE", usage: "write this node's facts to FILE", own: true},
 		{name: "from", usage: "compare the facts saved in the FILEs that follow, and nothing else", own: true},
@@ -29,14 +24,12 @@ func ownCheckFlags() flagGroup {
 	}}
 }
 
-// checkFlags are the flags of `gorun check`: its own ones and all of a job's, so
-// that the word check can be put into the command line of any job.
-func checkFlags() grammar { return append(grammar{ownCheckFlags()}, runFlags()...) }
-
-// newCheck is there for help and completion: a check runs as jobs do.
-func newCheck() *cobra.Command {
-	return &cobra.Command{
-		Use:   checkCommand + " [flags] [PROGRAM [ARGS...]]",
+// newCheckCommand makes the command that compares nodes: a job like any other up to the
+// moment at which the workers would start.
+func newCheckCommand() *cobra.Command {
+	var o jobOptions
+	cmd := &cobra.Command{
+		Use:   "check [flags] [PROGRAM [ARGS...]]",
 		Short: "Compare the nodes of a job and start nothing",
 		Long: `Compare the nodes of a job and start nothing: the versions, interfaces, devices,
 limits and variables of its workers, and whether they could work together. Put
@@ -49,19 +42,22 @@ node. docs/checks.md lists the checks.`,
 		Example: `  gorun check train.py                                    this node
   gorun check --nnodes 2 --rdzv-endpoint node1 train.py   the same on both nodes
   gorun check --from a.json b.json                        facts of --save`,
-		DisableFlagParsing: true,
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return checkFlags().complete(args, typed)
-		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			return runJob(append([]string{checkCommand}, args...))
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.complete(cmd, args)
+			o.raw.Check = true
+			if o.raw.Flags["from"] == "1" {
+				return runCheckFiles(&o, cmd.OutOrStdout())
+			}
+			return runJob(cmd.Context(), &o)
 		},
 	}
+	o.addFlags(cmd, append([]flagGroup{checkFlags()}, jobFlags()...)...)
+	return cmd
 }
 
-// checkOffline compares the files that gorun check --save wrote.
-func checkOffline(raw spec.Raw) error {
-	files := raw.Command
+// runCheckFiles compares the files that gorun check --save wrote.
+func runCheckFiles(o *jobOptions, out io.Writer) error {
+	raw, files := o.raw, o.raw.Command
 	raw.Command = nil
 	delete(raw.Flags, "from")
 	sp, err := raw.Resolve(os.LookupEnv)
@@ -78,7 +74,7 @@ func checkOffline(raw spec.Raw) error {
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
-	code, err := check.Offline(&sp, files, os.Stdout)
+	code, err := check.Offline(&sp, files, out)
 	switch {
 	case err != nil:
 		return &launch.UsageError{Err: err}

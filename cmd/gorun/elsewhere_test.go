@@ -13,7 +13,11 @@ func TestCommandWithAnotherPort(t *testing.T) {
 		{"check --nnodes 2 --rdzv-endpoint a:1", "gorun check --rdzv-endpoint=b:2 --nnodes=2"},
 		{"--nnodes 2 train.py", "gorun --rdzv-endpoint=b:2 --nnodes=2 train.py"},
 	} {
-		got := commandWith(strings.Fields(tt.args))("rdzv-endpoint", "b:2")
+		o, err := parseJob(strings.Fields(tt.args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := o.commandWith("rdzv-endpoint", "b:2")
 		if !slices.Equal(got, strings.Fields(tt.want)) {
 			t.Errorf("%s: %q, want %s", tt.args, got, tt.want)
 		}

@@ -5,24 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
-	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
-
-	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/diagnose"
+	"github.com/spf13/cobra"
 )
 
-// explainCommand reads what a failed job printed.
-const explainCommand = "explain"
+// explainOptions are those of gorun explain.
+type explainOptions struct {
+	logs []string // names of files; "-" is standard input
+	json bool
+}
 
-func newExplain() *cobra.Command {
-	asJSON := false
+func newExplainCommand() *cobra.Command {
+	var o explainOptions
 	cmd := &cobra.Command{
-		Use:   explainCommand + " [flags] [LOG...|-]",
+		Use:   "explain [flags] [LOG...|-]",
 		Short: "Say why a job failed, from what it printed",
 		Long: `Read the output of a failed job (of gorun, torchrun, srun, kubectl logs, docker
 compose; NCCL's log files; gzip is unpacked) and say which line is the root
@@ -33,59 +32,47 @@ The exit code is 0 when the logs could be read, whatever is in them, else 2.`,
 		Example: `  gorun explain job.log
   kubectl logs --prefix -l job=train --tail=-1 | gorun explain
   gorun explain --json logs/attempt_0/*/stderr.log`,
-		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := explain(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), args)
-			if err != nil {
-				return err
+			if o.logs = args; len(args) == 0 {
+				o.logs = []string{"-"}
 			}
-			return printFindings(cmd.OutOrStdout(), found, asJSON)
+			return runExplain(cmd.Context(), &o, streamsOf(cmd))
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a list, the most probable cause first")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print a list, the most probable cause first")
 	return cmd
 }
 
-// explain reads the logs; what is odd about them is said on notes.
-func explain(ctx context.Context, in io.Reader, notes io.Writer, names []string) ([]diagnose.Finding, error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	if len(names) == 0 {
-		names = []string{"-"}
-	}
+// runExplain reads the logs and prints what they tell.
+func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 	s := diagnose.NewScanner()
-	for _, name := range slices.Compact(names) {
-		if err := read(ctx, s, in, name); err != nil {
+	for _, name := range slices.Compact(o.logs) {
+		if err := readLog(ctx, s, std, name); err != nil {
 			var path *os.PathError
 			if errors.As(err, &path) {
 				err = path.Err // the name is told once
 			}
-			return nil, &launch.UsageError{Err: fmt.Errorf("cannot read %s: %w", name, err)}
+			return usagef("cannot read %s: %w", name, err)
 		}
 	}
 	for _, name := range s.NotText() {
-		fmt.Fprintf(notes, "gorun: %s is no text: give explain what the job printed\n", name)
+		fmt.Fprintf(std.err, "gorun: %s is no text: give explain what the job printed\n", name)
 	}
-	return s.Findings(), nil
-}
-
-func printFindings(out io.Writer, found []diagnose.Finding, asJSON bool) error {
-	if !asJSON {
-		return diagnose.WriteText(out, found)
+	if !o.json {
+		return diagnose.WriteText(std.out, s.Findings())
 	}
-	enc := json.NewEncoder(out)
+	enc := json.NewEncoder(std.out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(append([]diagnose.Finding{}, found...))
+	return enc.Encode(append([]diagnose.Finding{}, s.Findings()...)) // [], not null
 }
 
-func read(ctx context.Context, s *diagnose.Scanner, in io.Reader, name string) error {
+func readLog(ctx context.Context, s *diagnose.Scanner, std streams, name string) error {
 	if name == "-" {
-		if f, ok := in.(*os.File); ok && isTerminal(f) {
-			fmt.Fprintln(os.Stderr, "gorun: reading standard input up to Ctrl-D; to read a file: gorun explain job.log")
+		if isTerminal(std.in) {
+			fmt.Fprintln(std.err, "gorun: reading standard input up to Ctrl-D; to read a file: gorun explain job.log")
 		}
-		return s.Read(ctx, diagnose.Log{Name: name, Rank: -1, Local: -1}, in)
+		return s.Read(ctx, diagnose.Log{Name: name, Rank: -1, Local: -1}, std.in)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -93,9 +80,4 @@ func read(ctx context.Context, s *diagnose.Scanner, in io.Reader, name string) e
 	}
 	defer f.Close()
 	return s.Read(ctx, diagnose.LogOf(name), f)
-}
-
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }

@@ -16,12 +16,11 @@ const oomLog = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to al
 // explained runs gorun explain with in as standard input.
 func explained(in string, args ...string) (code int, out string) {
 	var b bytes.Buffer
-	root := newRoot()
-	root.SetArgs(append([]string{explainCommand}, args...))
+	root := newRootCommand()
 	root.SetIn(strings.NewReader(in))
 	root.SetOut(&b)
 	root.SetErr(&b)
-	return exitCode(root.Execute()), b.String()
+	return exitCode(execute(root, append([]string{"explain"}, args...))), b.String()
 }
 
 func TestExplainCommand(t *testing.T) {

@@ -1,8 +1,15 @@
 package main
 
-// runFlag describes one flag of `gorun run`. Its value is only understood in
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// jobFlag describes one flag of run, check or env. Its value is only understood in
 // package spec; here is what the command line looks like.
-type runFlag struct {
+type jobFlag struct {
 	name, short string
 	arg         string // what the value is called in the help; "" for a switch
 	usage       string
@@ -15,16 +22,73 @@ type runFlag struct {
 // flagGroup is a paragraph of the help.
 type flagGroup struct {
 	title string
-	flags []runFlag
+	flags []jobFlag
 }
 
-// streams are the values of -r and -t.
-func streams() []string { return []string{"0\tnone", "1\tstdout", "2\tstderr", "3\tboth"} }
+// ownFlag is the annotation of a flag that torchrun does not have.
+const ownFlag = "gorun_own"
 
-// runFlags lists every flag of `gorun run`, in the order of the help.
-func runFlags() []flagGroup {
+// addFlags gives a command the flags of groups, with their completion.
+func addFlags(cmd *cobra.Command, groups ...flagGroup) {
+	cmd.Flags().AddFlagSet(flagSet(groups...))
+	for _, g := range groups {
+		for _, f := range g.flags {
+			if f.arg != "" && f.arg != "FILE" && f.arg != "DIR" {
+				_ = cmd.RegisterFlagCompletionFunc(f.name, f.complete) // fails if there is one
+			}
+		}
+	}
+}
+
+// flagSet returns the flags of groups in their order.
+func flagSet(groups ...flagGroup) *pflag.FlagSet {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	set.SortFlags = false
+	for _, g := range groups {
+		for _, f := range g.flags {
+			switch {
+			case f.arg == "":
+				set.BoolP(f.name, f.short, false, f.usage)
+			case f.many:
+				set.VarP(&listValue{arg: f.arg}, f.name, f.short, f.usage)
+			default:
+				set.VarP(&textValue{arg: f.arg}, f.name, f.short, f.usage)
+			}
+			if f.own {
+				_ = set.SetAnnotation(f.name, ownFlag, nil)
+			}
+		}
+	}
+	return set
+}
+
+// textValue is a flag's value as text. Its type is what the help calls the value.
+type textValue struct{ arg, text string }
+
+func (v *textValue) Type() string          { return v.arg }
+func (v *textValue) String() string        { return v.text }
+func (v *textValue) Set(text string) error { v.text = text; return nil }
+
+// listValue is the value of a flag that may be given several times, a pflag.SliceValue.
+type listValue struct {
+	arg   string
+	texts []string
+}
+
+func (v *listValue) Type() string                 { return v.arg }
+func (v *listValue) String() string               { return strings.Join(v.texts, " ") }
+func (v *listValue) Set(text string) error        { return v.Append(text) }
+func (v *listValue) Append(text string) error     { v.texts = append(v.texts, text); return nil }
+func (v *listValue) Replace(texts []string) error { v.texts = texts; return nil }
+func (v *listValue) GetSlice() []string           { return v.texts }
+
+// teeValues are the values of -r and -t.
+func teeValues() []string { return []string{"0\tnone", "1\tstdout", "2\tstderr", "3\tboth"} }
+
+// jobFlags lists every flag of a job, in the order of the help.
+func jobFlags() []flagGroup {
 	return []flagGroup{
-		{"Nodes and workers", []runFlag{
+		{"Nodes and workers", []jobFlag{
 			{name: "nnodes", arg: "N|MIN:MAX", usage: "number of nodes, or its bounds for an elastic job (default 1)"},
 			{name: "nproc-per-node", arg: "N|auto|gpu|cpu", usage: "workers on this node; auto: one per GPU, else per CPU (default 1)"},
 			{name: "node-rank", arg: "RANK", usage: "rank of this node (default: 0 with static, else decided when the nodes meet)"},
@@ -32,7 +96,7 @@ func runFlags() []flagGroup {
 			{name: "max-restarts", arg: "N", usage: "how often the workers are started again after a failure (default 0)"},
 			{name: "role", arg: "NAME", usage: "name of the workers' role, in ROLE_NAME and in prefixes of output (default \"default\")"},
 		}},
-		{"Rendezvous", []runFlag{
+		{"Rendezvous", []jobFlag{
 			{name: "rdzv-endpoint", arg: "HOST[:PORT],...", usage: "where the nodes meet, or etcd's own; several keep working when one is lost (default port 29400, etcd 2379)"},
 			{name: "rdzv-backend", arg: "NAME", usage: "gossip (or c10d), etcd, static or standalone (default: what the other flags imply)", values: []string{"gossip", "c10d", "etcd", "static", "standalone"}},
 			{name: "rdzv-id", arg: "ID", usage: "name of the job; nodes of one name meet (default \"none\")"},
@@ -46,7 +110,7 @@ func runFlags() []flagGroup {
 			{name: "store-open", usage: "the workers' store answers any address, not only those of the job's nodes", own: true},
 			{name: "secret-file", arg: "FILE", usage: "what only the nodes of this job know; whoever does not is not heard (or GORUN_SECRET)", own: true},
 		}},
-		{"etcd", []runFlag{
+		{"etcd", []jobFlag{
 			{name: "etcd-cacert", arg: "FILE", usage: "authorities that the servers' certificates must come from (or ETCDCTL_CACERT)", own: true},
 			{name: "etcd-cert", arg: "FILE", usage: "this client's certificate (or ETCDCTL_CERT)", own: true},
 			{name: "etcd-key", arg: "FILE", usage: "its key (or ETCDCTL_KEY)", own: true},
@@ -54,11 +118,11 @@ func runFlags() []flagGroup {
 			{name: "etcd-user", arg: "USER[:PASSWORD]", usage: "user to log in as (or ETCDCTL_USER)", own: true},
 			{name: "etcd-password", arg: "PASSWORD", usage: "its password; others see it in the list of processes, ETCDCTL_PASSWORD they do not", own: true},
 		}},
-		{"Program", []runFlag{
+		{"Program", []jobFlag{
 			{name: "module", short: "m", usage: "run the program as a Python module, like python -m"},
 			{name: "no-python", usage: "run the program directly, even if it looks like a Python script"},
 		}},
-		{"Devices", []runFlag{
+		{"Devices", []jobFlag{
 			{name: "pin", arg: "order|exclusive|none", usage: "each worker has a GPU of its own and sees all, in one order; sees only its own; or nothing is set (default order)", own: true},
 			{name: "gpus-per-worker", arg: "K", usage: "how many GPUs each worker owns (default 1)", own: true},
 			{name: "map", arg: "gpu=0,2,1,3", usage: "the GPUs of local rank 0, 1, ..., as positions among the visible ones", own: true, list: true, values: []string{"gpu="}},
@@ -68,22 +132,22 @@ func runFlags() []flagGroup {
 			{name: "on-gpu-error", arg: "abort|warn", usage: "what a critical error of a worker's GPU does (default abort)", own: true},
 			{name: "gpu-release-timeout", arg: "SECONDS", usage: "how long a stop waits until the workers' GPUs are free; 0: not at all (default 50)", own: true},
 		}},
-		{"Environment", []runFlag{
+		{"Environment", []jobFlag{
 			{name: "export", short: "x", arg: "NAME[=VALUE]", usage: "give every node's workers this value, or this node's; also 'NCCL_*'; node=I:NAME and role=R:NAME for some nodes", own: true, many: true},
 			{name: "env-file", arg: "FILE", usage: "likewise for the NAME=VALUE lines of a file", own: true, many: true},
 			{name: "unset", arg: "NAME", usage: "take it away from every node's workers", own: true, many: true},
 			{name: "env-conflict", arg: "first|error", usage: "variables that must agree and do not: all get what the first node has, or the job is refused (default first)", own: true},
 			{name: "omp", arg: "cores|torchrun", usage: "what OMP_NUM_THREADS is where nobody sets it: a fair share of the cores, or 1 (default cores)", own: true},
 		}},
-		{"Preflight", []runFlag{
+		{"Preflight", []jobFlag{
 			{name: "preflight", arg: "error|warn|off", usage: "what becomes of a check that fails: the job is refused, or told of it; off: no checks (default error)", own: true},
 			{name: "ignore", arg: "ID,...", usage: "checks whose findings do not count, such as V01,I05", own: true, list: true},
 			{name: "iface", arg: "auto|NAME|CIDR", usage: "interface for NCCL, Gloo, TensorPipe and UCX on every node, each by its own name for it", own: true},
 		}},
-		{"Output and end", []runFlag{
+		{"Output and end", []jobFlag{
 			{name: "log-dir", arg: "DIR", usage: "folder for log files (default: a new one under the temporary folder)"},
-			{name: "redirects", short: "r", arg: "WHAT", usage: "streams to files: 0 none, 1 stdout, 2 stderr, 3 both; per local rank: 0:3,1:0 (default 0)", values: streams()},
-			{name: "tee", short: "t", arg: "WHAT", usage: "as --redirects, and to the terminal too (default 0)", values: streams()},
+			{name: "redirects", short: "r", arg: "WHAT", usage: "streams to files: 0 none, 1 stdout, 2 stderr, 3 both; per local rank: 0:3,1:0 (default 0)", values: teeValues()},
+			{name: "tee", short: "t", arg: "WHAT", usage: "as --redirects, and to the terminal too (default 0)", values: teeValues()},
 			{name: "report", arg: "FILE", usage: "write how the job ended to FILE, as JSON", own: true},
 			{name: "shutdown-timeout", arg: "SECONDS", usage: "time between SIGTERM and SIGKILL (default 30)"},
 			{name: "dry-run", usage: "let the nodes meet, print world, commands and environment, and start nothing", own: true},

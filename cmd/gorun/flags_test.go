@@ -49,14 +49,14 @@ func TestParseRun(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
-			raw, err := parseJob(strings.Fields(tt.args))
+			o, err := parseJob(strings.Fields(tt.args))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !maps.Equal(raw.Flags, tt.flags) {
-				t.Errorf("flags %v, want %v", raw.Flags, tt.flags)
+			if !maps.Equal(o.raw.Flags, tt.flags) {
+				t.Errorf("flags %v, want %v", o.raw.Flags, tt.flags)
 			}
-			if got := strings.Join(raw.Command, " "); got != tt.cmd {
+			if got := strings.Join(o.raw.Command, " "); got != tt.cmd {
 				t.Errorf("command %q, want %q", got, tt.cmd)
 			}
 		})
@@ -66,17 +66,17 @@ func TestParseRun(t *testing.T) {
 func TestParseRunKeepsArguments(t *testing.T) {
 	args := []string{"--role", "a b", "--log-dir=", "p", "", "a b", "--x=$local_rank"}
 	given := slices.Clone(args)
-	raw, err := parseJob(args)
+	o, err := parseJob(args)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"p", "", "a b", "--x=$local_rank"}; !reflect.DeepEqual(raw.Command, want) {
-		t.Errorf("command %q, want %q", raw.Command, want)
+	if want := []string{"p", "", "a b", "--x=$local_rank"}; !reflect.DeepEqual(o.raw.Command, want) {
+		t.Errorf("command %q, want %q", o.raw.Command, want)
 	}
-	if raw.Flags["role"] != "a b" {
-		t.Errorf("role %q", raw.Flags["role"])
+	if o.raw.Flags["role"] != "a b" {
+		t.Errorf("role %q", o.raw.Flags["role"])
 	}
-	if v, given := raw.Flags["log_dir"]; !given || v != "" {
+	if v, given := o.raw.Flags["log_dir"]; !given || v != "" {
 		t.Error("an empty value must count as given")
 	}
 	if !slices.Equal(args, given) {
@@ -99,9 +99,9 @@ func TestParseRunErrors(t *testing.T) {
 		"--nproc_per_node_and_more 1 ": "unknown flag --nproc-per-node-and-more",
 	}
 	for args, want := range tests {
-		raw, err := parseJob(strings.Fields(args))
+		o, err := parseJob(strings.Fields(args))
 		if err == nil {
-			t.Errorf("%s: accepted as %+v", args, raw)
+			t.Errorf("%s: accepted as %+v", args, o.raw)
 		} else if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %q, want one line with %q", args, err, want)
 		}
@@ -115,12 +115,12 @@ func TestParseRunErrors(t *testing.T) {
 
 // A flag that may be given several times is a list, whatever is in its values.
 func TestRepeatedFlags(t *testing.T) {
-	raw, err := parseJob([]string{"-x", "A=1,2", "--export=B=-x C", "-xD", "--unset", "E,F", "prog", "-x", "G"})
-	if want := []string{"A=1,2", "B=-x C", "D"}; err != nil || !slices.Equal(raw.Lists["export"], want) {
-		t.Errorf("-x: %q, %v, want %q", raw.Lists["export"], err, want)
+	o, err := parseJob([]string{"-x", "A=1,2", "--export=B=-x C", "-xD", "--unset", "E,F", "prog", "-x", "G"})
+	if want := []string{"A=1,2", "B=-x C", "D"}; err != nil || !slices.Equal(o.raw.Lists["export"], want) {
+		t.Errorf("-x: %q, %v, want %q", o.raw.Lists["export"], err, want)
 	}
-	if !slices.Equal(raw.Lists["unset"], []string{"E,F"}) || !slices.Equal(raw.Command, []string{"prog", "-x", "G"}) {
-		t.Errorf("got %+v", raw)
+	if !slices.Equal(o.raw.Lists["unset"], []string{"E,F"}) || !slices.Equal(o.raw.Command, []string{"prog", "-x", "G"}) {
+		t.Errorf("got %+v", o.raw)
 	}
 }
 
@@ -129,11 +129,11 @@ func TestEnvNeedsAProgram(t *testing.T) {
 	for args, want := range map[string]string{
 		"-x A=1": "-x (--export) needs a PROGRAM", "--export=A=1": "-x (--export) needs a PROGRAM", "--nnodes 2": "--nnodes needs a PROGRAM",
 	} {
-		raw, err := parseJob(append([]string{"env"}, strings.Fields(args)...))
+		o, err := parseJob(append([]string{"env"}, strings.Fields(args)...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := envTarget(raw); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := envTarget(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
@@ -142,12 +142,29 @@ func TestEnvNeedsAProgram(t *testing.T) {
 // After the word run there are programs only.
 func TestProgramsNamedLikeCommands(t *testing.T) {
 	for _, args := range [][]string{{"env", "FOO=1", "true"}, {"check", "x"}} {
-		raw, err := parseJob(programArgs(args))
-		if err != nil || raw.Show || raw.Check || !slices.Equal(raw.Command, args) {
-			t.Errorf("%q: %+v, %v", args, raw, err)
+		o, err := parseJob(append([]string{"run"}, args...))
+		if err != nil || o.cmd.Name() != "run" || !slices.Equal(o.raw.Command, args) {
+			t.Errorf("run %q: %+v, %v", args, o.raw, err)
 		}
-		if raw, err := parseJob(args); err != nil || !raw.Show && !raw.Check {
-			t.Errorf("%q without run: %+v, %v", args, raw, err)
+		if o, err := parseJob(args); err != nil || o.cmd.Name() != args[0] {
+			t.Errorf("%q without run: %+v, %v", args, o.raw, err)
+		}
+	}
+}
+
+// An agent gets the command line that its keeper got.
+func TestAgentsGetTheCommandLine(t *testing.T) {
+	for _, args := range []string{
+		"--nnodes 2 -x A=1 -x B=2 --no-python --tee=3 prog --its -x own", "run status", "run env FOO=1", "check -- status",
+		"--standalone=false -m pkg", "-- --odd", "env --rank 0 run.py", "--rdzv_id= p",
+	} {
+		o, err := parseJob(strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := parseJob(append([]string{o.cmd.Name(), "--" + agentFlag + "=0/1/tag"}, o.commandLine("")...))
+		if err != nil || a.cmd.Name() != o.cmd.Name() || !reflect.DeepEqual(a.raw, o.raw) || !slices.Equal(a.commandWith("n", "v"), o.commandWith("n", "v")) {
+			t.Errorf("%s: %+v, %v, want %+v", args, a.raw, err, o.raw)
 		}
 	}
 }
@@ -155,15 +172,15 @@ func TestProgramsNamedLikeCommands(t *testing.T) {
 // Every flag of the set reaches Raw under its name, and the help shows it.
 func TestEveryFlag(t *testing.T) {
 	usage := flagsHelp()
-	for _, group := range runFlags() {
+	for _, group := range jobFlags() {
 		for _, f := range group.flags {
 			args, want := []string{"--" + f.name, "v", "prog"}, "v"
 			if f.arg == "" {
 				args, want = []string{"--" + f.name, "prog"}, "1"
 			}
-			raw, err := parseJob(args)
-			if name := strings.ReplaceAll(f.name, "-", "_"); err != nil || strings.Join(append(raw.Lists[name], raw.Flags[name]), "") != want || len(raw.Command) != 1 {
-				t.Errorf("%v: got %+v, %v", args, raw, err)
+			o, err := parseJob(args)
+			if name := strings.ReplaceAll(f.name, "-", "_"); err != nil || strings.Join(append(o.raw.Lists[name], o.raw.Flags[name]), "") != want || len(o.raw.Command) != 1 {
+				t.Errorf("%v: got %+v, %v", args, o.raw, err)
 			}
 			if f.usage == "" || unicode.IsUpper([]rune(f.usage)[0]) || strings.HasSuffix(f.usage, ".") || strings.Contains(f.usage, "\n") {
 				t.Errorf("--%s: help %q is not one line that starts lower case", f.name, f.usage)
@@ -177,25 +194,22 @@ func TestEveryFlag(t *testing.T) {
 
 // The words check and env can be put into the command line of any job.
 func TestCheckAndEnvTakeAJobsLine(t *testing.T) {
-	for f := range grammar(runFlags()).all() {
-		if f.name == "help" {
-			continue
-		}
-		line := []string{"--" + f.name, "1", "prog", "--its", "own"}
-		if f.arg == "" {
+	flagSet(jobFlags()...).VisitAll(func(f *pflag.Flag) {
+		line := []string{"--" + f.Name, "1", "prog", "--its", "own"}
+		if isSwitch(f) {
 			line = slices.Delete(line, 1, 2)
 		}
 		want, err := parseJob(line)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, command := range []string{checkCommand, envCommand} {
+		for _, command := range []string{"check", "env"} {
 			got, err := parseJob(append([]string{command}, line...))
-			if err != nil || !maps.Equal(got.Flags, want.Flags) || !reflect.DeepEqual(got.Lists, want.Lists) || !slices.Equal(got.Command, want.Command) {
-				t.Errorf("gorun %s %q: %+v, %v", command, line, got, err)
+			if err != nil || !reflect.DeepEqual(got.raw, want.raw) {
+				t.Errorf("gorun %s %q: %+v, %v", command, line, got.raw, err)
 			}
 		}
-	}
+	})
 }
 
 // The flags that torchrun has get their defaults from PET_ variables, and only those.
@@ -205,10 +219,10 @@ func TestFlagsFromEnvironment(t *testing.T) {
 	if _, err := raw.Resolve(func(name string) (string, bool) { asked[name] = true; return "", false }); err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range []grammar{runFlags(), checkFlags(), envFlags()} {
-		for f := range g.all() {
+	for _, group := range append(jobFlags(), checkFlags(), envFlags()) {
+		for _, f := range group.flags {
 			pet := "PET_" + strings.ToUpper(strings.ReplaceAll(f.name, "-", "_"))
-			if f.name != "help" && asked[pet] == f.own {
+			if asked[pet] == f.own {
 				t.Errorf("%s: read %v, gorun's own %v", pet, asked[pet], f.own)
 			}
 		}

@@ -3,14 +3,11 @@ package main
 import (
 	_ "embed"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/gorun/gorun/launch"
 )
 
 // helpWidth is the number of columns of a plain terminal. No help is wider.
@@ -49,54 +46,62 @@ More: gorun help flags (all), gorun help COMMAND, gorun help man, docs/usage.md
 //go:embed gorun.1
 var manPage string
 
-// newHelp is cobra's, with two topics more, and an error where there is nothing
-// to tell.
-func newHelp(root *cobra.Command) *cobra.Command {
-	topics := []string{"flags\tList all flags", "man\tPrint the manual page"}
+// newHelpCommand makes cobra's help command, with two topics more and an error where
+// there is no help.
+func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND|flags|man]", DisableFlagsInUseLine: true,
 		Short: "Tell more of a command",
 		Long:  "Tell more of a command, list all flags, or print the manual page, to be read\nwith: gorun help man | man -l -",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch strings.Join(args, " ") {
-			case "flags":
-				fmt.Fprint(cmd.OutOrStdout(), flagsHelp())
-				return nil
-			case "man":
-				fmt.Fprint(cmd.OutOrStdout(), manPage)
-				if f, ok := cmd.OutOrStdout().(*os.File); ok && isTerminal(f) {
-					fmt.Fprintln(cmd.ErrOrStderr(), "gorun: to read it: gorun help man | man -l -")
-				}
-				return nil
-			}
-			of, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
-				known := append(commandNames(root), "flags", "man")
-				text := fmt.Sprintf("there is no help for %q", strings.Join(args, " "))
-				if like := nearest(strings.Join(args, " "), slices.Values(known)); like != "" {
-					return &launch.UsageError{Err: fmt.Errorf("%s: did you mean gorun help %s?", text, like)}
-				}
-				return &launch.UsageError{Err: fmt.Errorf("%s: it knows %s", text, strings.Join(known, ", "))}
-			}
-			return of.Help()
+			return runHelp(cmd.Root(), strings.Join(args, " "), streamsOf(cmd))
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			var names []string
-			for _, c := range root.Commands() {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			topics := []string{"flags\tList all flags", "man\tPrint the manual page"}
+			for _, c := range cmd.Root().Commands() {
 				if c.IsAvailableCommand() {
-					names = append(names, c.Name()+"\t"+c.Short)
+					topics = append(topics, c.Name()+"\t"+c.Short)
 				}
 			}
-			return offer(args, typed, append(names, topics...)), cobra.ShellCompDirectiveNoFileComp
+			return offer(args, typed, topics), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 }
 
-// commandNames are the commands that a person can name.
+// runHelp prints the help of a topic.
+func runHelp(root *cobra.Command, topic string, std streams) error {
+	switch topic {
+	case "":
+		return root.Help()
+	case "flags":
+		fmt.Fprint(std.out, flagsHelp())
+		return nil
+	case "man":
+		fmt.Fprint(std.out, manPage)
+		if isTerminal(std.out) {
+			fmt.Fprintln(std.err, "gorun: to read it: gorun help man | man -l -")
+		}
+		return nil
+	}
+	known := append(commandNames(root), "flags", "man")
+	if slices.Contains(known, topic) {
+		cmd, _, err := root.Find([]string{topic})
+		if err != nil {
+			return err
+		}
+		return cmd.Help()
+	}
+	if like := nearest(topic, slices.Values(known)); like != "" {
+		return usagef("there is no help for %q: did you mean gorun help %s?", topic, like)
+	}
+	return usagef("there is no help for %q: it knows %s", topic, strings.Join(known, ", "))
+}
+
+// commandNames returns the commands that a person can name.
 func commandNames(root *cobra.Command) []string {
 	var names []string
 	for _, c := range root.Commands() {
-		if c.IsAvailableCommand() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
 			names = append(names, c.Name())
 		}
 	}
@@ -119,32 +124,26 @@ func helpOf(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// shownFlags returns the flags that the help of a command shows.
+// shownFlags returns the flags that the help of a command shows: not those of a job, of
+// which there is a help of its own, nor help, which the reader has found.
 func shownFlags(cmd *cobra.Command) *pflag.FlagSet {
-	switch cmd.Name() { // which parse as jobs do, without cobra
-	case checkCommand:
-		return grammar{ownCheckFlags()}.set()
-	case envCommand:
-		return grammar{ownEnvFlags()}.set()
-	}
-	flags := cmd.LocalFlags()
-	if f := flags.Lookup("help"); f != nil {
-		f.Hidden = true // the reader has found it
-	}
-	return flags
+	job, shown := flagSet(jobFlags()...), pflag.NewFlagSet("", pflag.ContinueOnError)
+	shown.SortFlags = cmd.Flags().SortFlags
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" && (!isJob(cmd) || job.Lookup(f.Name) == nil) {
+			shown.AddFlag(f)
+		}
+	})
+	return shown
 }
 
-// flagsHelp lists every flag of gorun run.
+// flagsHelp lists every flag of gorun run by groups.
 func flagsHelp() string {
-	return "The flags of gorun run, which gorun check and gorun env take too. They end at\n" +
-		"PROGRAM. PET_<NAME> gives the default of a flag that torchrun has.\n\n" + describe(runFlags())
-}
-
-// describe lists flags by their groups.
-func describe(groups grammar) string {
 	var b strings.Builder
-	for _, group := range groups {
-		fmt.Fprintf(&b, "%s:\n%s\n", group.title, grammar{group}.set().FlagUsagesWrapped(helpWidth))
+	b.WriteString("The flags of gorun run, which gorun check and gorun env take too. They end at\n" +
+		"PROGRAM. PET_<NAME> gives the default of a flag that torchrun has.\n\n")
+	for _, group := range jobFlags() {
+		fmt.Fprintf(&b, "%s:\n%s\n", group.title, flagSet(group).FlagUsagesWrapped(helpWidth))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

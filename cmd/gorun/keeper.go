@@ -9,11 +9,24 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/launch/spec"
 )
+
+// gorun is two processes: the keeper, which the user starts, starts this program
+// again as the agent. When one of the two is killed, the other one kills what is left.
+
+// selfPath is this program, whatever has become of its file.
+const selfPath = "/proc/self/exe"
+
+// survivePipes makes a write to a terminal or a pipe that is gone fail, where Go
+// would let SIGPIPE end this process: a remark that nobody can read must not
+// cost the job. Workers still get the default.
+func survivePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
 // keeper is a process.Keeper and what it has seen of its agents.
 type keeper struct {
@@ -90,22 +103,58 @@ func (k *keeper) verdict(err error) error {
 }
 
 // runKeeper starts the agents and waits for them.
-func runKeeper(sp spec.Spec, args []string) error {
+func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 	n := max(1, sp.LocalNodes)
 	k := newKeeper(sp)
 	give, err := shareLocal(n)
 	if err != nil {
 		return k.verdict(err)
 	}
+	line := o.commandLine("")
 	for i := range n {
-		tag := rand.Text()[:13]
-		defer launch.NewScratch(tag).Remove() // what a killed agent leaves
-		s := process.Spec{
-			Path: selfPath, Args: append([]string{"gorun", agentCommand, fmt.Sprintf("%d/%d", i, n), tag}, args...),
+		place := agentPlace{index: i, count: n, tag: rand.Text()[:13]}
+		defer launch.NewScratch(place.tag).Remove() // what a killed agent leaves
+		k.Agents = append(k.Agents, process.Spec{
+			Path: selfPath, Args: append([]string{"gorun", o.cmd.Name(), "--" + agentFlag + "=" + place.String()}, line...),
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,
-		}
-		s.ExtraFiles = give(i)
-		k.Agents = append(k.Agents, s)
+			ExtraFiles: give(i),
+		})
 	}
-	return k.verdict(k.Run(context.Background()))
+	return k.verdict(k.Run(ctx))
+}
+
+// Descriptors of an agent of --local-nodes, after the keeper's lifeline: a pipe into
+// which node 0 writes the endpoint, once for each other node, which read it; and a
+// file with the secret of the job's agents, for a user that gives none.
+const (
+	endpointFD     = process.LifelineFD + 1
+	secretFD       = process.LifelineFD + 2
+	endpointRecord = 64 // bytes, padded with spaces
+	endpointWait   = 10 * time.Second
+)
+
+// shareLocal makes what n agents of this machine share; files are an agent's, from
+// endpointFD on.
+func shareLocal(n int) (files func(index int) []*os.File, err error) {
+	if n == 1 {
+		return func(int) []*os.File { return nil }, nil
+	}
+	rd, wr, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("gorun-secret", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the secret of the local nodes: memfd_create: %w", err)
+	}
+	key := os.NewFile(uintptr(fd), "secret")
+	if _, err := key.WriteString(rand.Text()); err != nil {
+		return nil, fmt.Errorf("cannot make the secret of the local nodes: %w", err)
+	}
+	return func(index int) []*os.File {
+		if index == 0 {
+			return []*os.File{wr, key}
+		}
+		return []*os.File{rd, key}
+	}, nil
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 const patience = 20 * time.Second
@@ -29,6 +31,38 @@ func gorun(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, selfPath, args...)
 	cmd.Args[0] = "gorun"
 	return cmd
+}
+
+// parseJob returns the options that a command line gives run, check or env.
+func parseJob(args []string) (*jobOptions, error) {
+	root, o := newRootCommand(), &jobOptions{}
+	args, err := parseLikeArgparse(root, args)
+	if err != nil {
+		return o, err
+	}
+	cmd, args, err := root.Find(args)
+	if err != nil {
+		return o, err
+	}
+	if err := cmd.ParseFlags(args); err != nil {
+		return o, cmd.FlagErrorFunc()(cmd, err)
+	}
+	if help, _ := cmd.Flags().GetBool("help"); help {
+		return o, pflag.ErrHelp
+	}
+	o.complete(cmd, cmd.Flags().Args())
+	return o, nil
+}
+
+// flagNames returns the names of flags in their order.
+func flagNames(groups ...flagGroup) []string {
+	var names []string
+	for _, g := range groups {
+		for _, f := range g.flags {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
 
 func TestExitCodes(t *testing.T) {
@@ -57,7 +91,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"--local-addr", "no.such.name.invalid", "/bin/true"}, 2, "cannot use --local-addr"},
 		{[]string{"run", "stat", "/"}, 0, "Inode"},
 		{[]string{"help", "man"}, 0, ".TH"},
-		{[]string{agentCommand}, 2, "is for gorun itself"},
+		{[]string{"run", "--" + agentFlag + "=x", "/bin/true"}, 2, "is for gorun itself"},
 		{[]string{probeCommand, "nothing"}, 0, "gorun_gpu_probe"},
 	}
 	for _, tt := range tests {

@@ -42,7 +42,7 @@ func TestManPage(t *testing.T) {
 	if made != manPage {
 		t.Error("gorun.1 is not what the commands and flags are now: go generate ./cmd/gorun")
 	}
-	for _, want := range append(slices.Collect(grammar(checkFlags()).names()), commandNames(newRoot())...) {
+	for _, want := range slices.Concat(flagNames(checkFlags()), flagNames(jobFlags()...), commandNames(newRootCommand())) {
 		if !strings.Contains(strings.ReplaceAll(manPage, `\-`, "-"), want) {
 			t.Errorf("the manual page does not mention %s", want)
 		}
@@ -61,7 +61,7 @@ any other executable. Flags end at PROGRAM.
 ` + examples(between(firstScreen, "executable\n\n", "\n\n")) + `
 # COMMANDS
 `)
-	for _, c := range newRoot().Commands() {
+	for _, c := range newRootCommand().Commands() {
 		if !c.IsAvailableCommand() || c.Name() == "run" {
 			continue
 		}
@@ -69,8 +69,8 @@ any other executable. Flags end at PROGRAM.
 		fmt.Fprintf(&b, "**%s**\n\n%s%s", c.UseLine(), examples(c.Example), definitions(shownFlags(c)))
 	}
 	b.WriteString("# FLAGS\n")
-	for _, group := range runFlags() {
-		fmt.Fprintf(&b, "## %s\n%s", group.title, definitions(grammar{group}.set()))
+	for _, group := range jobFlags() {
+		fmt.Fprintf(&b, "## %s\n%s", group.title, definitions(flagSet(group)))
 	}
 	b.WriteString(`# EXIT STATUS
 0 when every worker has ended with 0, else that of the first worker that failed in

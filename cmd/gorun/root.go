@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch"
@@ -18,40 +22,58 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// exitStatus carries a job's exit code through cobra.
-type exitStatus int
-
-func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
-
 // run is the whole program: arguments in, exit code out.
 func run(args []string) int {
 	if err := secret.Forget(); err != nil {
 		fmt.Fprintf(os.Stderr, "gorun: warning: %v\n", err)
 	}
-	switch {
-	case len(args) > 0 && args[0] == agentCommand:
-		return exitCode(runAgent(args[1:]))
-	case len(args) > 0 && args[0] == "run":
-		return exitCode(runJob(programArgs(args[1:])))
-	case !isCommand(args):
-		return exitCode(runJob(args))
+	return exitCode(execute(newRootCommand(), args))
+}
+
+// execute runs the command that the arguments name.
+func execute(root *cobra.Command, args []string) error {
+	args, err := parseLikeArgparse(root, args)
+	if err != nil {
+		return &launch.UsageError{Err: err}
 	}
-	root := newRoot()
-	root.DisableFlagParsing = strings.HasPrefix(args[0], "__complete") // the flags are a job's
 	root.SetArgs(args)
-	return exitCode(root.Execute())
+	return root.ExecuteContext(context.Background())
 }
 
-// programArgs are the arguments after the word run: a program that is named like
-// a command is no command there.
-func programArgs(args []string) []string {
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		return append([]string{"--"}, args...)
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gorun [flags] PROGRAM [ARGS...]",
+		Short: "Start the workers of a training job on one node or many",
+		Args:  cobra.ArbitraryArgs,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault // PROGRAM is a file
+		},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version(),
 	}
-	return args
+	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+	})
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpOf(cmd)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &launch.UsageError{Err: flagError(cmd, err)}
+	})
+	root.Flags().BoolP("version", "v", false, "print the version")
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(newRunCommand(), newCheckCommand(), newEnvCommand(), newStatusCommand(), newAbortCommand(),
+		newExplainCommand(), newVersionCommand(), newCompletionCommand(), newProbeCommand())
+	root.SetHelpCommand(newHelpCommand())
+	root.InitDefaultHelpCmd()
+	return root
 }
 
-// exitCode maps an error to the exit code, and prints what has not been told yet.
+// exitStatus carries a job's exit code through cobra.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// exitCode maps an error to the exit code, and prints it if nothing has yet.
 func exitCode(err error) int {
 	var exit exitStatus
 	var usage *launch.UsageError
@@ -72,36 +94,52 @@ func exitCode(err error) int {
 	return 1
 }
 
-func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:               "gorun [flags] PROGRAM [ARGS...]",
-		Short:             "Start the workers of a training job on one node or many",
-		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: completeJob,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Version:           version(),
+// streams are the standard streams of a command.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func streamsOf(cmd *cobra.Command) streams {
+	return streams{in: cmd.InOrStdin(), out: cmd.OutOrStdout(), err: cmd.ErrOrStderr()}
+}
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
 	}
-	// Cobra gets no template: text/template calls methods by name, for which the
-	// linker keeps all that are exported, and each start takes 4 ms longer.
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpOf(cmd)) })
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &launch.UsageError{Err: flagError(cmd.Flags(), err)}
-	})
-	root.Flags().BoolP("version", "v", false, "print the version")
-	root.SetHelpCommand(newHelp(root))
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newRun(), newCheck(), newEnv(), newStatus(), newAbort(), newExplain(), newVersion(), newCompletion(root), newProbe())
-	return root
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
 
-// commands are the words that are no program where gorun's first argument is
-// expected.
-func commands() []string {
-	return []string{"run", checkCommand, envCommand, statusCommand, abortCommand, explainCommand, "version", "completion", "help"}
+// interruptible cancels the context of do at SIGINT and SIGTERM, after which the exit
+// code is that of Ctrl-C.
+func interruptible(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	err := do(ctx)
+	if ctx.Err() != nil {
+		return exitStatus(128 + int(unix.SIGINT))
+	}
+	return err
 }
 
-func newVersion() *cobra.Command {
+// noArguments refuses arguments, in gorun's words.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("gorun %s takes no arguments: %q; see gorun %[1]s --help", cmd.Name(), args[0])
+	}
+	return nil
+}
+
+// usagef returns an error of the command line.
+func usagef(format string, args ...any) error {
+	return &launch.UsageError{Err: fmt.Errorf(format, args...)}
+}
+
+func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                   "version",
 		DisableFlagsInUseLine: true,
@@ -111,48 +149,6 @@ func newVersion() *cobra.Command {
 		ValidArgsFunction:     cobra.NoFileCompletions,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintf(cmd.OutOrStdout(), "gorun version %s\n", version())
-		},
-	}
-}
-
-// isCommand: anything else is a job, "gorun [flags] PROGRAM", which is on its way
-// without cobra. Only the first argument can name a command, so no value of a
-// flag is taken for one.
-func isCommand(args []string) bool {
-	if len(args) == 0 {
-		return false
-	}
-	jobs := []string{"run", checkCommand, envCommand}
-	more := []string{"--help", "-h", "--version", "-v", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd, probeCommand}
-	return slices.Contains(commands(), args[0]) && !slices.Contains(jobs, args[0]) || slices.Contains(more, args[0])
-}
-
-func newRun() *cobra.Command {
-	return &cobra.Command{
-		Use:                "run [flags] PROGRAM [ARGS...]",
-		Short:              "Run a job (the default command)",
-		DisableFlagParsing: true, // torchrun's rules, in flags.go
-		ValidArgsFunction:  completeJob,
-		RunE:               func(_ *cobra.Command, args []string) error { return runJob(args) },
-	}
-}
-
-func completeJob(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return grammar(runFlags()).complete(args, typed)
-}
-
-// probeCommand is what the agent starts to ask the GPU driver: a library that
-// may hang or crash must not do so in the agent.
-const probeCommand = "probe-gpu"
-
-func newProbe() *cobra.Command {
-	return &cobra.Command{
-		Use:    probeCommand + " nvml|procfs",
-		Short:  "Print what the GPU driver says, as JSON",
-		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return device.Answer(cmd.OutOrStdout(), device.Source(args[0]), os.DirFS("/"))
 		},
 	}
 }
@@ -170,4 +166,20 @@ func version() string {
 		}
 	}
 	return strings.Trim(v, "()")
+}
+
+// probeCommand is what the agent starts to ask the GPU driver: a library that
+// may hang or crash must not do so in the agent.
+const probeCommand = "probe-gpu"
+
+func newProbeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    probeCommand + " nvml|procfs",
+		Short:  "Print what the GPU driver says, as JSON",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return device.Answer(cmd.OutOrStdout(), device.Source(args[0]), os.DirFS("/"))
+		},
+	}
 }

@@ -15,43 +15,6 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// complete offers what may follow on the command line of a job or a check: flags
-// before the program and their values, else files.
-func (g grammar) complete(args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	var open runFlag // whose value is typed now
-	for _, arg := range args {
-		name, _, closed := strings.Cut(arg, "=")
-		switch {
-		case open.arg != "":
-			open = runFlag{}
-		case !looksLikeFlag(arg) || arg == "--": // what follows is the program's
-			return nil, cobra.ShellCompDirectiveDefault
-		case closed:
-		case strings.HasPrefix(arg, "--"):
-			open, _ = g.long(name[2:])
-		default:
-			open, _ = g.short(name[1:], arg)
-		}
-	}
-	if name, value, ok := strings.Cut(typed, "="); ok && open.arg == "" && strings.HasPrefix(name, "--") {
-		typed = value // cobra's scripts put the flag in front again
-		if open, _ = g.long(name[2:]); open.arg == "" {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-	}
-	switch {
-	case open.arg != "":
-		return open.complete(typed)
-	case strings.HasPrefix(typed, "-"):
-		var flags []string
-		for f := range g.all() {
-			flags = append(flags, "--"+f.name+"\t"+f.usage)
-		}
-		return matching(flags, typed), cobra.ShellCompDirectiveNoFileComp
-	}
-	return nil, cobra.ShellCompDirectiveDefault
-}
-
 // matching are the offers that begin with what is typed. An offer may have a
 // description, after a tab.
 func matching(offers []string, typed string) []string {
@@ -59,10 +22,7 @@ func matching(offers []string, typed string) []string {
 }
 
 // complete offers values of the flag.
-func (f runFlag) complete(typed string) ([]string, cobra.ShellCompDirective) {
-	if f.arg == "FILE" || f.arg == "DIR" {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
+func (f jobFlag) complete(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	values := f.known()
 	if !f.list {
 		return matching(values, typed), cobra.ShellCompDirectiveNoFileComp
@@ -78,7 +38,7 @@ func (f runFlag) complete(typed string) ([]string, cobra.ShellCompDirective) {
 
 // known are the values of the flag that can be told: its own ones, those that are
 // meant literally in "N|auto|gpu|cpu", and those of this machine.
-func (f runFlag) known() []string {
+func (f jobFlag) known() []string {
 	values := slices.Clone(f.values)
 	for w := range strings.SplitSeq(f.arg, "|") {
 		if w == strings.ToLower(w) && !strings.Contains(w, "=") {
@@ -130,13 +90,6 @@ func runningJobs(of func(status.Agent) string) []string {
 	return slices.Compact(told)
 }
 
-// completeFlag completes a flag of a command that cobra parses as gorun env does.
-func completeFlag(name string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return runFlag{name: name, arg: "ID"}.complete(typed)
-	}
-}
-
 // shells are those for which there is a script, and how it is used.
 func shells() []string {
 	return []string{
@@ -146,7 +99,7 @@ func shells() []string {
 	}
 }
 
-func newCompletion(root *cobra.Command) *cobra.Command {
+func newCompletionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish", DisableFlagsInUseLine: true,
 		Short: "Print a script that completes gorun's command line",
@@ -160,7 +113,7 @@ For all sessions put the line below into ~/.bashrc, ~/.zshrc (after compinit) or
 			return offer(args, typed, shells()), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := cmd.OutOrStdout()
+			root, out := cmd.Root(), cmd.OutOrStdout()
 			switch strings.Join(args, " ") {
 			case "bash":
 				if err := root.GenBashCompletionV2(out, true); err != nil {

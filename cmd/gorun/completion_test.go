@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -14,11 +15,9 @@ import (
 func output(t *testing.T, args ...string) string {
 	t.Helper()
 	var b bytes.Buffer
-	root := newRoot()
-	root.DisableFlagParsing = strings.HasPrefix(args[0], "__complete")
-	root.SetArgs(args)
+	root := newRootCommand()
 	root.SetOut(&b)
-	if err := root.Execute(); err != nil {
+	if err := execute(root, args); err != nil {
 		t.Fatalf("gorun %q: %v", args, err)
 	}
 	return b.String()
@@ -108,7 +107,7 @@ printf '%s|' "$cur" "$prev" "$cword" "${words[@]}"
 // No help is wider than a plain terminal, and those of commands fit on it, with
 // the prompt.
 func TestHelpFits(t *testing.T) {
-	topics := append(commandNames(newRoot()), "flags", "")
+	topics := append(commandNames(newRootCommand()), "flags", "")
 	for _, topic := range topics {
 		text := output(t, slices.DeleteFunc([]string{"help", topic}, func(s string) bool { return s == "" })...)
 		if n := strings.Count(text, "\n"); n > 23 && topic != "flags" {
@@ -124,7 +123,7 @@ func TestHelpFits(t *testing.T) {
 
 // The first screen names flags and commands that there are, ten of the flags.
 func TestFirstScreen(t *testing.T) {
-	known := slices.Collect(grammar(runFlags()).names())
+	known := flagNames(jobFlags()...)
 	listed := 0
 	for line := range strings.Lines(firstScreen) {
 		for _, word := range strings.Fields(line) {
@@ -136,7 +135,7 @@ func TestFirstScreen(t *testing.T) {
 			listed++
 		}
 		if names, ok := strings.CutPrefix(line, "Commands:"); ok {
-			want := append(commandNames(newRoot()), "help")
+			want := commandNames(newRootCommand())
 			if got := strings.Fields(names); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 				t.Errorf("commands %q, want %q", got, want)
 			}
@@ -144,9 +143,6 @@ func TestFirstScreen(t *testing.T) {
 	}
 	if listed != 10 {
 		t.Errorf("%d flags are listed", listed)
-	}
-	if got := commands(); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(append(commandNames(newRoot()), "help")))) {
-		t.Errorf("commands() are %q", got)
 	}
 }
 
@@ -171,11 +167,9 @@ func TestOfflineUsage(t *testing.T) {
 		"--from --save x.json a.json": "--save together with --from",
 		"--from /nonexistent":         "no such file",
 	} {
-		raw, err := parseJob(append([]string{checkCommand}, strings.Fields(args)...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := checkOffline(raw); err == nil || !strings.Contains(err.Error(), want) {
+		root := newRootCommand()
+		root.SetOut(io.Discard)
+		if err := execute(root, append([]string{"check"}, strings.Fields(args)...)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("gorun check %s: %v, want %q", args, err, want)
 		}
 	}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// parseLikeArgparse rewrites a command line to what cobra and pflag take: the command
+// comes first, run where none is given, and the flags of run, check and env follow as
+// argparse, torchrun's parser, understands them. It never looks at what follows PROGRAM.
+func parseLikeArgparse(root *cobra.Command, args []string) ([]string, error) {
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		return completeJob(root, args), nil
+	}
+	if len(args) > 0 && slices.Contains([]string{"-h", "--help", "-v", "--version"}, args[0]) {
+		return args, nil
+	}
+	cmd, explicit := commandOf(root, args)
+	if explicit {
+		args = args[1:]
+	}
+	if !isJob(cmd) {
+		return append([]string{cmd.Name()}, args...), nil
+	}
+	flags, program, err := expandFlags(cmd, args)
+	if err != nil {
+		return nil, err
+	}
+	if cmd.Name() != "run" || !explicit {
+		if err := checkProgramName(cmd, flags, program); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat([]string{cmd.Name()}, flags, program), nil
+}
+
+// completeJob inserts run into a line to be completed that names no command.
+func completeJob(root *cobra.Command, args []string) []string {
+	words := args[1:]
+	if len(words) == 0 || len(words) == 1 && !strings.HasPrefix(words[0], "-") { // it may become a command
+		return args
+	}
+	if _, explicit := commandOf(root, words); explicit {
+		return args
+	}
+	return slices.Insert(slices.Clone(args), 1, "run")
+}
+
+// commandOf returns the command that the first argument names, else run: only the first
+// argument can, so no value of a flag is taken for a command.
+func commandOf(root *cobra.Command, args []string) (cmd *cobra.Command, explicit bool) {
+	for _, c := range root.Commands() {
+		if len(args) > 0 && c.Name() == args[0] {
+			return c, true
+		}
+		if c.Name() == "run" {
+			cmd = c
+		}
+	}
+	return cmd, false
+}
+
+// isJob reports whether a command takes the flags of a job.
+func isJob(cmd *cobra.Command) bool { return cmd.Flags().Lookup(agentFlag) != nil }
+
+// expandFlags returns the flags before the program as --name=value, and the program.
+// Unambiguous beginnings of names are completed, clusters of short flags taken apart,
+// and a value that looks like a flag is a missing value.
+func expandFlags(cmd *cobra.Command, args []string) (flags, program []string, err error) {
+	cmd.InitDefaultHelpFlag()
+	for len(args) > 0 {
+		arg := args[0]
+		if len(arg) < 2 || arg[0] != '-' || arg == "--" {
+			break
+		}
+		args = args[1:]
+		name, text, hasText := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		var f *pflag.Flag
+		if strings.HasPrefix(arg, "--") {
+			f, err = longFlag(cmd, name)
+		} else {
+			letter := string([]rune(arg[1:])[:1])
+			f, err = shortFlag(cmd, letter, arg)
+			text, hasText = strings.CutPrefix(strings.TrimPrefix(arg[1:], letter), "=")
+			hasText = hasText || text != ""
+			if err == nil && isSwitch(f) && text != "" { // the rest of a cluster such as -mr3
+				args = slices.Insert(slices.Clone(args), 0, "-"+text)
+				hasText = false
+			}
+		}
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case isSwitch(f) && !hasText:
+			flags = append(flags, "--"+f.Name)
+			continue
+		case !hasText && (len(args) == 0 || looksLikeFlag(args[0])):
+			return nil, nil, fmt.Errorf("--%s needs a value: --%s %s", f.Name, f.Name, f.Value.Type())
+		case !hasText:
+			text, args = args[0], args[1:]
+		}
+		flags = append(flags, "--"+f.Name+"="+text)
+	}
+	return flags, args, nil
+}
+
+func isSwitch(f *pflag.Flag) bool { return f.NoOptDefVal != "" }
+
+// longFlag finds a flag by its name or the beginning of it. What torchrun accepts means
+// the same here, so its flags come before gorun's own.
+func longFlag(cmd *cobra.Command, name string) (*pflag.Flag, error) {
+	name = strings.ReplaceAll(name, "_", "-")
+	if f := cmd.Flags().Lookup(name); f != nil {
+		return f, nil
+	}
+	var torchruns, own []*pflag.Flag
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		_, isOwn := f.Annotations[ownFlag]
+		switch {
+		case name == "" || f.Hidden || !strings.HasPrefix(f.Name, name):
+		case isOwn:
+			own = append(own, f)
+		default:
+			torchruns = append(torchruns, f)
+		}
+	})
+	found := torchruns
+	if len(found) == 0 {
+		found = own
+	}
+	switch len(found) {
+	case 0:
+		return nil, unknownFlag(cmd, "--"+name)
+	case 1:
+		return found[0], nil
+	}
+	names := make([]string, len(found))
+	for i, f := range found {
+		names[i] = "--" + f.Name
+	}
+	return nil, fmt.Errorf("--%s could be any of %s: write more of it", name, strings.Join(names, ", "))
+}
+
+// shortFlag finds a flag by its letter, with which arg begins: a cluster of letters, or
+// a name that has one dash where it should have two.
+func shortFlag(cmd *cobra.Command, letter, arg string) (*pflag.Flag, error) {
+	if len(letter) == 1 { // pflag panics at others
+		if f := cmd.Flags().ShorthandLookup(letter); f != nil {
+			return f, nil
+		}
+	}
+	name, _, _ := strings.Cut(arg[1:], "=")
+	if f, err := longFlag(cmd, name); err == nil && len(name) > 2 {
+		return nil, fmt.Errorf("unknown flag -%s: did you mean --%s?", name, f.Name)
+	}
+	return nil, unknownFlag(cmd, "-"+letter)
+}
+
+// looksLikeFlag reports whether an argument cannot be a value of the flag before
+// it: it starts with a dash, is no negative number and has no space.
+func looksLikeFlag(s string) bool {
+	if len(s) < 2 || s[0] != '-' || strings.Contains(s, " ") {
+		return false
+	}
+	_, err := strconv.ParseFloat(s, 64)
+	return err != nil
+}
+
+// checkProgramName refuses a program whose name looks like one of gorun's commands, and
+// that is not here. Only the first argument can be a command.
+func checkProgramName(cmd *cobra.Command, flags, program []string) error {
+	if len(program) == 0 || strings.ContainsAny(program[0], "/.") || program[0] == "--" ||
+		slices.Contains(flags, "--module") || slices.Contains(flags, "--no-python") {
+		return nil
+	}
+	name, commands := program[0], commandNames(cmd.Root())
+	if _, err := os.Stat(name); err == nil {
+		return nil
+	}
+	if cmd.Name() == "run" && len(flags) == 0 {
+		if like := nearest(name, slices.Values(commands)); like != "" {
+			return fmt.Errorf("%s is no command: did you mean gorun %s? To run a program of that name: gorun run %[1]s", name, like)
+		}
+		return nil
+	}
+	if !slices.Contains(commands, name) {
+		return nil
+	}
+	if _, err := exec.LookPath(name); err == nil {
+		return nil
+	}
+	if cmd.Name() != "run" {
+		return fmt.Errorf("%s stands where a program is expected: gorun %s takes its place, one command is enough", name, cmd.Name())
+	}
+	flag, _, _ := strings.Cut(flags[0], "=")
+	return fmt.Errorf("%s stands behind flags, where a program is expected: the command comes first, as in gorun %[1]s %s", name, flag)
+}
