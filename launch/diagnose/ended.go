@@ -144,8 +144,8 @@ func (s *Scanner) Ended(pid, code int) {
 		said = s.said
 	}
 	s.end(ended{code: code, root: true, mute: log.Tail && !s.wrote, said: said, at: &event{
-		row: s.m.byKey[rowSilent], log: n, number: s.number, rank: log.Rank, local: log.Local, task: -1,
-		pid: pid, host: log.Host, text: say, stream: streamKey{log: n},
+		row: s.m.byKey[rowSilent], log: n, number: s.number, text: say,
+		whose: whose{rank: log.Rank, local: log.Local, task: -1, pid: pid, host: log.Host}, stream: streamKey{log: n},
 	}})
 }
 

@@ -14,31 +14,42 @@ const maxFacts = 1 << 16
 
 // job is what the lines tell about the job beside its failure.
 type job struct {
-	world    int                 // ranks, as far as a line tells; 0: none does
-	ranks    map[int]struct{}    // that print into the logs
-	locals   map[int]struct{}    // local ranks that print
-	printers map[string]struct{} // hosts that print
+	world    int // ranks, as far as a line tells; 0: none does
+	printers printers
 	pids     map[process]place
 	hosts    map[int]string // by rank, worked out at the end
 	byPID    map[int]place  // of pids that one host has, worked out at the end
 	inits    map[initKey]initState
-	buses    map[busKey]int    // the rank of a GPU
-	shared   *event            // two ranks on one GPU, as their lines of init tell
-	askedIB  bool              // NCCL_NET=IB, a message that it is not there, or a node that uses it
-	version  string            // of NCCL, the last that a line told
-	versions map[string]string // by host
-	ras      []spot            // frames of NCCL's RAS thread
-	frames   []spot            // frames of libnccl
-	watch    map[int]wait      // by rank
-	watching *event            // the first of them
+	buses    map[busKey]int // the rank of a GPU
+	shared   *event         // two ranks on one GPU, as their lines of init tell
+	nccl     library
+	watch    map[int]wait // by rank
+	watching *event       // the first of them
 	ends     []ended
 	failed   bool // a launcher says so
 }
 
+// printers are those that print into the logs.
+type printers struct {
+	ranks  map[int]struct{}
+	locals map[int]struct{} // local ranks
+	hosts  map[string]struct{}
+}
+
+// library is what the lines tell about NCCL.
+type library struct {
+	askedIB  bool              // NCCL_NET=IB, a message that it is not there, or a node that uses it
+	version  string            // the last that a line told
+	versions map[string]string // by host
+	ras      []spot            // frames of its RAS thread
+	frames   []spot            // frames of libnccl
+}
+
 func newJob() job {
 	return job{
-		ranks: map[int]struct{}{}, locals: map[int]struct{}{}, printers: map[string]struct{}{}, versions: map[string]string{}, pids: map[process]place{},
-		inits: map[initKey]initState{}, buses: map[busKey]int{}, watch: map[int]wait{},
+		printers: printers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
+		pids:     map[process]place{}, inits: map[initKey]initState{}, buses: map[busKey]int{},
+		nccl: library{versions: map[string]string{}}, watch: map[int]wait{},
 	}
 }
 
@@ -77,14 +88,14 @@ func (s spot) near(t spot, n int64) bool {
 
 // seen notes who prints.
 func (j *job) seen(l *line) {
-	if l.rank >= 0 && len(j.ranks) < maxFacts {
-		j.ranks[l.rank] = struct{}{}
+	if l.rank >= 0 && len(j.printers.ranks) < maxFacts {
+		j.printers.ranks[l.rank] = struct{}{}
 	}
-	if l.local >= 0 && len(j.locals) < maxFacts {
-		j.locals[l.local] = struct{}{}
+	if l.local >= 0 && len(j.printers.locals) < maxFacts {
+		j.printers.locals[l.local] = struct{}{}
 	}
-	if l.host != "" && len(j.printers) < 2 {
-		j.printers[l.host] = struct{}{} // whether it is one is all that counts
+	if l.host != "" && len(j.printers.hosts) < 2 {
+		j.printers.hosts[l.host] = struct{}{} // whether it is one is all that counts
 	}
 }
 
@@ -93,10 +104,14 @@ func facts() []fact {
 	return []fact{
 		{[]string{"traceback (most recent call last)", ` file "`}, func(*Scanner, *line) {}},
 		{[]string{"nranks "}, (*Scanner).noteInit},
-		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.askedIB = true }},
+		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.nccl.askedIB = true }},
 		{[]string{"nccl version "}, (*Scanner).noteVersion},
-		{[]string{"rasmsg", "rasthread", "rasclient", "rascoll", "rasnet", "rascomm", "rasconn", "raspeer", "src/ras/", "ncclras"}, func(s *Scanner, l *line) { s.job.ras = append(s.job.ras[:min(len(s.job.ras), 256)], l.spot()) }},
-		{[]string{"libnccl.so"}, func(s *Scanner, l *line) { s.job.frames = append(s.job.frames[:min(len(s.job.frames), 256)], l.spot()) }},
+		{[]string{"rasmsg", "rasthread", "rasclient", "rascoll", "rasnet", "rascomm", "rasconn", "raspeer", "src/ras/", "ncclras"}, func(s *Scanner, l *line) {
+			s.job.nccl.ras = append(s.job.nccl.ras[:min(len(s.job.nccl.ras), 256)], l.spot())
+		}},
+		{[]string{"libnccl.so"}, func(s *Scanner, l *line) {
+			s.job.nccl.frames = append(s.job.nccl.frames[:min(len(s.job.nccl.frames), 256)], l.spot())
+		}},
 		{[]string{"watchdog caught collective operation timeout", "detected by watchdog at work"}, (*Scanner).noteWatchdog},
 		{[]string{"first observed failure", "failures:", "(exitcode: "}, (*Scanner).noteElastic},
 		{[]string{" exited with code ", " was killed by sig"}, (*Scanner).noteGorun},
@@ -166,9 +181,9 @@ func (s *Scanner) noteVersion(l *line) {
 	if m == nil {
 		return
 	}
-	s.job.version = string(m[1])
-	if l.host != "" && len(s.job.versions) < maxKnown {
-		s.job.versions[l.host] = s.job.version
+	s.job.nccl.version = string(m[1])
+	if l.host != "" && len(s.job.nccl.versions) < maxKnown {
+		s.job.nccl.versions[l.host] = s.job.nccl.version
 	}
 }
 
@@ -176,8 +191,8 @@ func (s *Scanner) noteVersion(l *line) {
 // it loaded the same.
 func (j *job) differing() string {
 	hosts := map[string][]string{}
-	for _, host := range slices.Sorted(maps.Keys(j.versions)) {
-		v := j.versions[host]
+	for _, host := range slices.Sorted(maps.Keys(j.nccl.versions)) {
+		v := j.nccl.versions[host]
 		hosts[v] = append(hosts[v], host)
 	}
 	if len(hosts) < 2 {

@@ -131,7 +131,7 @@ func (s *Scanner) settleOne(v *verdict) {
 	}
 	tier := func(e *event) int {
 		switch {
-		case e.class == Harmless && e.row.IfIB && s.job.askedIB:
+		case e.class == Harmless && e.row.IfIB && s.job.nccl.askedIB:
 			return tierCause
 		case e.class == Harmless:
 			return tierHarmless
@@ -154,10 +154,10 @@ func (s *Scanner) inRAS(e *event) bool {
 	at := spot{e.log, e.number}
 	const stack = 80 // lines
 	near := func(f spot) bool { return f.near(at, stack) }
-	if slices.ContainsFunc(s.job.ras, near) {
+	if slices.ContainsFunc(s.job.nccl.ras, near) {
 		return true
 	}
-	return strings.HasPrefix(s.job.version, "2.26.") && slices.ContainsFunc(s.job.frames, near)
+	return strings.HasPrefix(s.job.nccl.version, "2.26.") && slices.ContainsFunc(s.job.nccl.frames, near)
 }
 
 // demote sets severities: what a better explanation comes before is a

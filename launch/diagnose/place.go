@@ -66,7 +66,7 @@ func (s *Scanner) endOf(e *event) *event {
 // unless the log tells how many ranks there are.
 func (s *Scanner) oneNode() bool {
 	top := -1
-	for l := range s.job.locals {
+	for l := range s.job.printers.locals {
 		top = max(top, l)
 	}
 	for _, end := range s.job.ends {
@@ -74,7 +74,7 @@ func (s *Scanner) oneNode() bool {
 			return false
 		}
 	}
-	switch len(s.job.printers) {
+	switch len(s.job.printers.hosts) {
 	case 0:
 		return s.job.world <= top+1
 	case 1:
@@ -137,7 +137,7 @@ func (s *Scanner) hanging() *event {
 		}
 	}
 	last := s.job.inits[open[len(open)-1]]
-	e := &event{row: s.m.byKey[rowMissing], class: Hint, log: last.at.log, number: last.at.number, rank: -1, local: -1, task: -1}
+	e := &event{row: s.m.byKey[rowMissing], class: Hint, log: last.at.log, number: last.at.number, whose: whose{rank: -1, local: -1, task: -1}}
 	e.text = rankList(ranks) + " began to initialise NCCL and did not end"
 	var missing []int
 	for r := range s.size() {

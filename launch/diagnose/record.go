@@ -24,14 +24,20 @@ type event struct {
 	when   stamp
 	stream streamKey
 
-	rank, local, task, pid int
-	host, peer             string
-	named                  []int // ranks that the line itself names
-	text                   string
+	whose
+	text string
 
 	later  int  // lines of its stream that followed
 	alone  bool // the stream is one worker's
 	raised bool // a traceback tells it
+}
+
+// whose says whose an event is, as far as known: a number is -1 (pid: 0), a name
+// empty where it is not.
+type whose struct {
+	rank, local, task, pid int
+	host, peer             string
+	named                  []int // ranks that the line itself names
 }
 
 // doubtful: more came after it than the last words of a worker.
@@ -87,7 +93,8 @@ func (s *Scanner) record(e *event, detail string) *event {
 func (s *Scanner) event(row *compiled, l *line) *event {
 	return &event{
 		row: row, class: row.Class, log: l.stream.log, number: l.number, when: l.when, stream: l.stream,
-		alone: l.rank >= 0 || l.local >= 0, rank: l.rank, local: l.local, task: l.task, pid: l.pid, host: l.host, text: text(l.raw),
+		alone: l.rank >= 0 || l.local >= 0, text: text(l.raw),
+		whose: whose{rank: l.rank, local: l.local, task: l.task, pid: l.pid, host: l.host},
 	}
 }
 

@@ -128,8 +128,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		j := &s.job
 		for what, n := range map[string][2]int{
 			"groups": {len(s.groups), maxGroups}, "events": {events, keptEvents}, "streams": {len(s.streams), maxKnown}, "waiting": {len(s.waiting), maxWaiting},
-			"ends": {len(j.ends), maxKnown}, "ranks": {len(j.ranks), maxFacts}, "pids": {len(j.pids), maxFacts}, "inits": {len(j.inits), maxFacts},
-			"buses": {len(j.buses), maxFacts}, "watch": {len(j.watch), maxFacts}, "versions": {len(j.versions), maxKnown},
+			"ends": {len(j.ends), maxKnown}, "ranks": {len(j.printers.ranks), maxFacts}, "pids": {len(j.pids), maxFacts}, "inits": {len(j.inits), maxFacts},
+			"buses": {len(j.buses), maxFacts}, "watch": {len(j.watch), maxFacts}, "versions": {len(j.nccl.versions), maxKnown},
 		} {
 			if n[0] > n[1]+1 {
 				t.Errorf("%s: %d %s, more than %d", name, n[0], what, n[1])

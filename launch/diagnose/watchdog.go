@@ -34,7 +34,7 @@ func (s *Scanner) noteWatchdog(l *line) {
 	if rank < 0 || len(s.job.watch) >= maxFacts {
 		return
 	}
-	s.job.ranks[rank] = struct{}{}
+	s.job.printers.ranks[rank] = struct{}{}
 	old, known := s.job.watch[rank]
 	pg := ""
 	if m := groupField().FindSubmatch(l.raw); m != nil {
@@ -83,7 +83,7 @@ func (s *Scanner) waits() *event {
 		if _, ok := j.watch[r]; ok {
 			continue
 		}
-		if _, ok := j.ranks[r]; ok {
+		if _, ok := j.printers.ranks[r]; ok {
 			missing = append(missing, r)
 		} else {
 			elsewhere = append(elsewhere, r)
@@ -175,7 +175,7 @@ func (s *Scanner) derived(key string, blame []int, say string) *event {
 // size is how many ranks the job has, as far as the log tells.
 func (s *Scanner) size() int {
 	n := s.job.world
-	for r := range s.job.ranks {
+	for r := range s.job.printers.ranks {
 		n = max(n, r+1)
 	}
 	return min(n, maxFacts)
