@@ -44,8 +44,12 @@ type Config struct {
 	// Turned, if not nil, is called when an agent is turned away that came to the
 	// endpoint which this one serves, once for each.
 	Turned func(rendezvous.Refused)
+}
 
-	tune func(*memberlist.Config) // for tests; may be nil
+// variant is what tests change.
+type variant struct {
+	protocol int
+	tune     func(*memberlist.Config) // may be nil
 }
 
 // Foreign is the error of an agent whose endpoint is served for somebody else.
@@ -106,11 +110,11 @@ type endpoint struct {
 
 // Open binds this agent's gossip port: the endpoint's if it serves one and
 // nobody does yet, else a free one. Run must follow.
-func Open(cfg Config) (*Gossip, error) { return openAs(cfg, rendezvous.Protocol) }
+func Open(cfg Config) (*Gossip, error) { return openAs(cfg, variant{protocol: rendezvous.Protocol}) }
 
-func openAs(cfg Config, protocol int) (*Gossip, error) {
+func openAs(cfg Config, v variant) (*Gossip, error) {
 	cfg.RunID, cfg.Most = shortRun(cfg.RunID), cmp.Or(cfg.Most, 4096)
-	g := &Gossip{cfg: cfg, protocol: protocol, seen: newNeighbours(), changed: make(chan struct{}, 1)}
+	g := &Gossip{cfg: cfg, protocol: v.protocol, seen: newNeighbours(), changed: make(chan struct{}, 1)}
 	g.ended, g.end = context.WithCancel(context.Background())
 	ports := cfg.Ports()
 	if cfg.Serves >= 0 {
@@ -127,7 +131,7 @@ func openAs(cfg Config, protocol int) (*Gossip, error) {
 			serves = cfg.Serves
 		}
 		g.cfg.Serves = serves // others may come as soon as the port is open
-		if err = g.create(port, serves); err == nil {
+		if err = g.create(port, serves, v.tune); err == nil {
 			return g, nil
 		}
 		if serves >= 0 {
@@ -155,7 +159,7 @@ func portOf(endpoint string) (int, error) {
 	return strconv.Atoi(p)
 }
 
-func (g *Gossip) create(port, serves int) error {
+func (g *Gossip) create(port, serves int, tune func(*memberlist.Config)) error {
 	m := meta{Protocol: g.protocol, Run: g.cfg.RunID, Name: g.cfg.Name, Control: g.cfg.Control, Endpoint: serves}
 	b, err := m.encode()
 	if err != nil {
@@ -181,8 +185,8 @@ func (g *Gossip) create(port, serves int) error {
 	c.BindPort, c.AdvertisePort = t.port(), t.port()
 	c.Transport = t
 	c.Delegate, c.Events, c.Alive = delegate(b), events{g}, g
-	if g.cfg.tune != nil {
-		g.cfg.tune(c)
+	if tune != nil {
+		tune(c)
 	}
 	list, err := memberlist.Create(c)
 	if err != nil {

@@ -42,20 +42,18 @@ func TestLostAreFound(t *testing.T) {
 	t.Parallel()
 	at := freePort(t, "127.0.0.1")
 	var cut atomic.Bool
-	member := func(i int) Config {
-		c := config(i, at)
-		c.tune = func(m *memberlist.Config) {
+	member := func(i int) *agent {
+		return openTuned(t, config(i, at), func(m *memberlist.Config) {
 			m.Transport = cutTransport{m.Transport.(*transport), func(addr string) bool {
 				far := strings.HasPrefix(addr, "127.0.0.3:") || strings.HasPrefix(addr, "127.0.0.4:")
 				return !cut.Load() || far == (i >= 3)
 			}}
 			m.ProbeInterval, m.ProbeTimeout, m.SuspicionMult, m.GossipToTheDeadTime = 100*time.Millisecond, 50*time.Millisecond, 1, 0
-		}
-		return c
+		})
 	}
 	first := config(1, at)
 	first.Serves = 0
-	e, a, b, c := open(t, first), open(t, member(2)), open(t, member(3)), open(t, member(4))
+	e, a, b, c := open(t, first), member(2), member(3), member(4)
 	meet(t, e, a, b, c)
 	e.stop()
 	meet(t, a, b, c)

@@ -24,7 +24,7 @@ func TestForeign(t *testing.T) {
 	})
 	t.Run("other protocol", func(t *testing.T) {
 		c := config(3, at)
-		g, err := openAs(c, rendezvous.Protocol+1)
+		g, err := openAs(c, variant{protocol: rendezvous.Protocol + 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/hashicorp/memberlist"
 )
 
 // agent is a running Gossip and what it saw last.
@@ -32,9 +33,11 @@ func config(i int, endpoints ...string) Config {
 	}
 }
 
-func open(t *testing.T, c Config) *agent {
+func open(t *testing.T, c Config) *agent { return openTuned(t, c, nil) }
+
+func openTuned(t *testing.T, c Config, tune func(*memberlist.Config)) *agent {
 	t.Helper()
-	g, err := Open(c)
+	g, err := openAs(c, variant{rendezvous.Protocol, tune})
 	if err != nil {
 		t.Fatal(err)
 	}
