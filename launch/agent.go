@@ -34,7 +34,6 @@ type agent struct {
 	out       *logs.Console
 	program   program.Program
 	events    *queue
-	losses    *drive.Queue[string] // of log files, not yet told
 	machine   *drive.Machine
 	pool      *accept.Pool // of the connections to all ports and sockets of this agent
 	session   *meet.Session
@@ -63,7 +62,7 @@ type UsageError = spec.UsageError
 // Run is the life of one agent. It returns gorun's exit code; the error is only
 // for what happened before there was a job to report on; --report has it too.
 func Run(ctx context.Context, opts Options) (code int, err error) {
-	a := &agent{opts: opts, born: time.Now(), events: newQueue(), losses: drive.NewQueue[string]()}
+	a := &agent{opts: opts, born: time.Now(), events: newQueue()}
 	prefix := "gorun"
 	if opts.Local != nil {
 		prefix = "gorun[" + opts.Local.Addr + "]"
@@ -119,7 +118,6 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	if a.current != nil {
 		a.current.workers.Close()
 	}
-	a.sayLosses()
 	a.console.SayHeld()
 	if a.unshown != nil && outcome.Code == 0 {
 		return 1, a.unshown

@@ -39,8 +39,6 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 		defer done()
 	case noteEvent:
 		a.console.say("%s", e.text)
-	case lossEvent:
-		a.sayLosses()
 	case tableEvent:
 		if !a.opts.quiet() {
 			a.console.table(e.text)

@@ -55,8 +55,7 @@ func (a *agent) newDevices() *devices {
 
 // probeChild asks the GPU driver, which may hang or crash, in a process of its own.
 func (a *agent) probeChild() device.Child {
-	r := runner{a.table}
-	return device.Child{Run: r.run, Stream: r.stream, Path: a.opts.Self, Argv: a.opts.Probe, Env: a.opts.Env}
+	return device.Child{Run: a.table.Run, Stream: a.table.Stream, Path: a.opts.Self, Argv: a.opts.Probe, Env: a.opts.Env}
 }
 
 // countWorkers settles --nproc-per-node. Agents of --local-nodes divide the GPUs.

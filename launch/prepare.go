@@ -187,7 +187,7 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 	sp := a.opts.Spec
 	in := program.Input{
 		Program: sp.Program, Args: sp.Args, NoPython: sp.NoPython, Module: sp.Module, Dir: a.opts.Dir,
-		Env: a.opts.Env, BuildDir: a.opts.Scratch.build(), Run: runner{a.table}.run,
+		Env: a.opts.Env, BuildDir: a.opts.Scratch.build(), Run: a.table.Run,
 	}
 	if sp.Program == "" { // gorun check
 		a.subject = in.Unnamed()

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"time"
 
@@ -73,7 +72,7 @@ func (a *agent) roundOptions(p *plan) workers.Options {
 				LocalRank: local, Dir: p.folder, Console: a.out,
 				Redirect: a.output.redirect.For(local), Tee: a.output.tee.For(local),
 				Prefix: logs.DefaultPrefix(m.Role, local),
-				Unkept: func(path string, err error) { a.noteLoss(m.FirstRank+local, path, err) },
+				Unkept: func(path string, err error) { a.sayLoss(m.FirstRank+local, path, err) },
 			})
 		},
 		LastWords: a.socket.LastWords, Release: a.releaser(p), Post: a.events.post,
@@ -133,20 +132,11 @@ func (r *round) pids() map[int]int {
 	return all
 }
 
-// noteLoss keeps for the loop that a log file does not get what a worker prints: a
-// full disk costs the log, not the job.
-func (a *agent) noteLoss(rank int, path string, err error) {
+// sayLoss says that a log file does not get what a worker prints: a full disk
+// costs the log, not the job.
+func (a *agent) sayLoss(rank int, path string, err error) {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the path is said already
 	}
-	a.losses.Put(fmt.Sprintf("rank %d: cannot write %s: %v; what it prints is no longer kept there", rank, path, err))
-	a.events.Put(lossEvent{})
-}
-
-// sayLosses says what was not said yet. It is called after the loop, too: the
-// last output is taken only then.
-func (a *agent) sayLosses() {
-	for _, text := range a.losses.Take() {
-		a.console.say("%s", text)
-	}
+	a.console.say("rank %d: cannot write %s: %v; what it prints is no longer kept there", rank, path, err)
 }

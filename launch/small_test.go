@@ -2,88 +2,16 @@ package launch
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/rendezvous"
 
 	"github.com/gorun/gorun/internal/term"
 )
-
-func newRunner(t *testing.T) runner {
-	t.Helper()
-	table, err := process.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(table.Close)
-	return runner{table}
-}
-
-func TestRunner(t *testing.T) {
-	r := newRunner(t)
-	sh := func(ctx context.Context, script string) (string, int, error) {
-		out, code, err := r.run(ctx, "/bin/sh", []string{"sh", "-c", script}, []string{"WORD=hi", "PATH=/bin:/usr/bin"}, "/")
-		return string(out), code, err
-	}
-	tests := []struct {
-		script, out string
-		code        int
-	}{
-		{"echo $WORD; pwd", "hi\n/\n", 0},
-		{"echo out; echo err >&2; exit 7", "out\nerr\n", 7},
-		{"kill -9 $$", "", 137},
-	}
-	for _, tt := range tests {
-		if out, code, err := sh(t.Context(), tt.script); out != tt.out || code != tt.code || err != nil {
-			t.Errorf("%q: %q, %d, %v", tt.script, out, code, err)
-		}
-	}
-	t.Run("much output", func(t *testing.T) {
-		out, code, err := sh(t.Context(), "head -c 3000000 /dev/zero; exit 3")
-		if len(out) != maxOutput || code != 3 || err != nil {
-			t.Errorf("%d bytes, %d, %v", len(out), code, err)
-		}
-	})
-	t.Run("no such program", func(t *testing.T) {
-		if _, _, err := r.run(t.Context(), "/no/such", []string{"x"}, nil, "/"); !errors.Is(err, os.ErrNotExist) {
-			t.Error(err)
-		}
-	})
-	t.Run("cancelled", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		if _, _, err := sh(ctx, "trap '' TERM; sleep 60 & wait; sleep 60"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		if d := time.Since(began); d > 10*time.Second {
-			t.Errorf("took %v", d)
-		}
-	})
-	t.Run("a leftover keeps the pipe", func(t *testing.T) {
-		began := time.Now()
-		out, code, err := sh(t.Context(), "sleep 20 & echo $!")
-		if code != 0 || err != nil {
-			t.Errorf("%q, %d, %v", out, code, err)
-		}
-		if d := time.Since(began); d > 10*time.Second {
-			t.Errorf("took %v", d)
-		}
-		var pid int
-		if _, err := fmt.Sscan(out, &pid); err == nil && pid > 1 {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
-}
 
 func TestDescribe(t *testing.T) {
 	many := append(strings.Split(strings.Repeat("n ", 16), " ")[:16], "24 more")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -467,4 +468,55 @@ func TestReportAfterDone(t *testing.T) {
 			t.Errorf("%+v", all)
 		}
 	})
+}
+
+// A round of real processes: one fails, the other and what it left are gone after
+// Stop, and all that they printed is kept.
+func TestRealProcesses(t *testing.T) {
+	table, err := process.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(table.Close)
+	dir, files := t.TempDir(), logs.StdSpec{}
+	if files, err = logs.ParseStd("3"); err != nil {
+		t.Fatal(err)
+	}
+	events := make(chan rendezvous.Event, 8)
+	scripts := []string{"sleep 1000 & echo $! >&2; wait", "echo boom >&2; exit 3"}
+	r := New(Options{
+		Table: Processes(table), World: rendezvous.World{Size: 2, Members: []rendezvous.Member{{Workers: 2}}},
+		Command: func(local int, _ string) process.Spec {
+			return process.Spec{Path: "/bin/sh", Args: []string{"sh", "-c", scripts[local]}}
+		},
+		Open: func(local int) (*logs.Worker, error) {
+			return logs.Open(logs.WorkerOptions{LocalRank: local, Dir: dir, Tee: files.For(local)})
+		},
+		LastWords: func(context.Context, int) string { return "" },
+		Post:      func(e rendezvous.Event) { events <- e },
+	})
+	r.Start()
+	select {
+	case e := <-events:
+		if f, ok := e.(rendezvous.Failed); !ok || f.Cause.ExitCode != 3 || f.Cause.Rank != 1 || !slices.Equal(f.Cause.Tail, []string{"boom"}) {
+			t.Errorf("%+v", e)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("no event")
+	}
+	over, ok := r.Stop(process.StopOptions{Grace: 20 * time.Second})
+	if !ok || len(over.Ends) != 2 || len(over.Failures) != 1 {
+		t.Errorf("%v, %+v", ok, over)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "0", "stderr.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && syscall.Kill(pid, 0) != syscall.ESRCH {
+		t.Errorf("process %d is left", pid)
+	}
+	r.Close()
+	if len(events) > 0 {
+		t.Errorf("%+v", <-events)
+	}
 }

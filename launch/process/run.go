@@ -1,0 +1,74 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+const (
+	// maxOutput bounds what is kept of a helper program's output, in bytes.
+	maxOutput = 1 << 20
+	// outputTimeout bounds the wait for the last output of a helper that has ended.
+	outputTimeout = time.Second
+)
+
+// Run runs a helper program (go build, the GPU probe) in a session of its own and
+// gives the beginning of what it printed and its exit status. When ctx ends,
+// the program and all that it started are killed, and the error is ctx's.
+func (t *Table) Run(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
+	var out bytes.Buffer
+	exit, err := t.Stream(ctx, path, argv, env, dir, &head{&out, maxOutput})
+	return out.Bytes(), exit, err
+}
+
+// Stream is Run for a program that goes on: what it prints goes to out as it comes.
+func (t *Table) Stream(ctx context.Context, path string, argv, env []string, dir string, out io.Writer) (int, error) {
+	rd, wr, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer rd.Close()
+	p, err := t.Start(Spec{Path: path, Args: argv, Env: env, Dir: dir, Stdout: wr, Stderr: wr, Session: true, Death: syscall.SIGKILL})
+	wr.Close()
+	if err != nil {
+		return 0, err
+	}
+	killed := make(chan struct{}) // closed when nothing of it lives any more, or cannot be ended
+	spare := context.AfterFunc(ctx, func() {
+		defer close(killed)
+		_, _ = t.Stop(context.Background(), StopOptions{}, p)
+		_ = rd.SetReadDeadline(time.Now())
+	})
+	go func() { // what it left behind may keep the pipe open for ever
+		<-p.Done()
+		_ = rd.SetReadDeadline(time.Now().Add(outputTimeout))
+	}()
+	_, _ = io.Copy(out, rd)
+	select {
+	case <-p.Done():
+	case <-killed:
+	}
+	if !spare() {
+		<-killed
+		return 0, ctx.Err()
+	}
+	e := p.Exit()
+	return e.Status(), nil
+}
+
+// head keeps the beginning of what is written.
+type head struct {
+	to   *bytes.Buffer
+	left int
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	keep := p[:min(len(p), h.left)]
+	h.left -= len(keep)
+	h.to.Write(keep)
+	return len(p), nil
+}
