@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"slices"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
 // parseLikeArgparse rewrites a command line to what cobra and pflag take: the command
@@ -201,4 +205,61 @@ func checkProgramName(cmd *cobra.Command, flags, program []string) error {
 	}
 	flag, _, _ := strings.Cut(flags[0], "=")
 	return fmt.Errorf("%s stands behind flags, where a program is expected: the command comes first, as in gorun %[1]s %s", name, flag)
+}
+
+// nearest returns the word that was meant: one that begins so, or has next to no
+// other letters; "" if there is none.
+func nearest(typed string, words iter.Seq[string]) string {
+	for w := range words {
+		if len(typed) > 1 && strings.HasPrefix(w, typed) {
+			return w
+		}
+	}
+	return ncclenv.Nearest(typed, words)
+}
+
+// unknownFlag returns the error of a flag that a command does not have; name begins with
+// its dashes.
+func unknownFlag(cmd *cobra.Command, name string) error {
+	bare := strings.TrimLeft(name, "-")
+	if isJob(cmd) && slices.Contains(commandNames(cmd.Root()), bare) {
+		return fmt.Errorf("unknown flag %s: did you mean the command gorun %s?", name, bare)
+	}
+	like := nearest(bare, func(yield func(string) bool) {
+		more := true
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { more = more && (f.Hidden || yield(f.Name)) })
+	})
+	if like != "" && len(bare) > 1 {
+		return fmt.Errorf("unknown flag %s: did you mean --%s?", name, like)
+	}
+	help := "gorun " + cmd.Name() + " --help"
+	if isJob(cmd) {
+		help = "gorun help flags"
+	}
+	return fmt.Errorf("unknown flag %s: %s lists all", name, help)
+}
+
+// flagError says in plain words what pflag has against a flag of the command.
+func flagError(cmd *cobra.Command, err error) error {
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		name := "--" + e.GetSpecifiedName()
+		if e.GetSpecifiedShortnames() != "" {
+			name = "-" + e.GetSpecifiedName()
+		}
+		return unknownFlag(cmd, name)
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		arg, _ := pflag.UnquoteUsage(e.GetFlag())
+		return fmt.Errorf("--%s needs a value: --%[1]s %s", e.GetFlag().Name, arg)
+	}
+	e, ok := errors.AsType[*pflag.InvalidValueError](err)
+	switch {
+	case !ok:
+		return err
+	case e.GetFlag().Value.Type() == "bool":
+		return fmt.Errorf("--%s is a switch: it takes no value, or true or false, not %q", e.GetFlag().Name, e.GetValue())
+	case e.GetFlag().Value.Type() == "int":
+		return fmt.Errorf("--%s %q is not a whole number", e.GetFlag().Name, e.GetValue())
+	}
+	return err
 }

@@ -87,7 +87,7 @@ func exitCode(err error) int {
 		fmt.Fprintf(os.Stderr, "gorun: %s\n", term.Lines(err.Error()))
 		return rendezvous.ExitUsage
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "gorun: %s\n", oneLine(err.Error()))
+		fmt.Fprintf(os.Stderr, "gorun: %s\n", term.OneLine(err.Error()))
 		return rendezvous.ExitUsage
 	}
 	fmt.Fprintf(os.Stderr, "gorun: %s\n", term.Lines(err.Error()))

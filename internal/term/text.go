@@ -148,6 +148,26 @@ func Cut(s string, n int) string {
 	return Truncate(s, n) + "..."
 }
 
+// maxLine is the number of characters that OneLine returns.
+const maxLine = 500
+
+// OneLine is s with escapes for all that would begin another line, command the terminal
+// or hide characters. Of a long text the middle is left out.
+func OneLine(s string) string {
+	if runes := []rune(s); len(runes) > maxLine {
+		s = string(runes[:maxLine/2]) + " ... " + string(runes[len(runes)-maxLine/2:])
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if odd(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
 // safe are the characters that mean nothing to a shell.
 const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+"
 

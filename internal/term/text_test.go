@@ -1,6 +1,9 @@
 package term
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestText(t *testing.T) {
 	t.Parallel()
@@ -52,5 +55,21 @@ func TestFunctionsOnText(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)
 		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		`cannot use --role "ü"`: `cannot use --role "ü"`,
+		"a\nb\x1b[2Jc\td":       `a\nb\x1b[2Jc\td`,
+		"a\u202eb\u200bc\xff":   `a\u202eb\u200bc` + "\ufffd",
+	} {
+		if got := OneLine(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	long := OneLine("cannot use --nnodes: " + strings.Repeat("9", 1<<20) + " is neither N nor MIN:MAX")
+	if len(long) > maxLine+10 || !strings.HasPrefix(long, "cannot use --nnodes: ") || !strings.HasSuffix(long, "neither N nor MIN:MAX") {
+		t.Errorf("a long message: %q", long)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 func TestDidYouMean(t *testing.T) {
@@ -86,22 +88,6 @@ func TestMistakenForAProgram(t *testing.T) {
 	}
 }
 
-func TestOneLine(t *testing.T) {
-	for text, want := range map[string]string{
-		`cannot use --role "ü"`: `cannot use --role "ü"`,
-		"a\nb\x1b[2Jc\td":       `a\nb\x1b[2Jc\td`,
-		"a\u202eb\u200bc\xff":   `a\u202eb\u200bc` + "\ufffd",
-	} {
-		if got := oneLine(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-	long := oneLine("cannot use --nnodes: " + strings.Repeat("9", 1<<20) + " is neither N nor MIN:MAX")
-	if len(long) > maxShown+10 || !strings.HasPrefix(long, "cannot use --nnodes: ") || !strings.HasSuffix(long, "neither N nor MIN:MAX") {
-		t.Errorf("a long message: %q", long)
-	}
-}
-
 // Whatever the value of a flag is, what is said of it is one short line.
 func TestBadValues(t *testing.T) {
 	none := func(string) (string, bool) { return "", false }
@@ -114,7 +100,7 @@ func TestBadValues(t *testing.T) {
 			if err == nil {
 				continue
 			}
-			if line := oneLine(err.Error()); len(line) > 2*maxShown || strings.ContainsFunc(line, unicode.IsControl) || strings.Contains(line, "strconv") || !strings.Contains(line, name) {
+			if line := term.OneLine(err.Error()); len(line) > 1000 || strings.ContainsFunc(line, unicode.IsControl) || strings.Contains(line, "strconv") || !strings.Contains(line, name) {
 				t.Errorf("--%s=%.20q: %q", name, value, line)
 			}
 		}
