@@ -1,22 +1,19 @@
 package rendezvous
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"syscall"
+	"time"
 )
 
-// hello seats a newcomer, or says why not.
-func (c *coordinator) hello(conn Conn, msg Message) {
+// helloReceived gives a newcomer a seat, or refuses it.
+func (c *coordinator) helloReceived(conn Conn, msg Message) {
 	n, last := *msg.Node, msg.Last
-	if c.phase == decided {
-		if c.unproven(conn, n) || !(concerns(n, last, c.last) || msg.Job != "" && msg.Job == c.job) || n.RunID != c.m.self.RunID || n.Protocol != Protocol {
-			c.m.send(conn, false, Message{Type: MsgRedirect})
-			c.m.emit(Close{conn})
-			return
-		}
-		delete(c.away, n.ID)
-		c.m.send(conn, false, Message{Type: MsgFinish, Outcome: c.outcome})
-		c.seats = append(c.seats, &chair{conn: conn, node: n})
+	if c.round.state == roundDecided {
+		c.helloAfterEnd(conn, msg)
 		return
 	}
 	why := c.refusal(conn, n, last)
@@ -29,49 +26,45 @@ func (c *coordinator) hello(conn Conn, msg Message) {
 	}
 	if why != "" {
 		ours := n.RunID == c.m.self.RunID && n.Validate() == nil && (n.Protocol != Protocol || !c.unproven(conn, n))
-		c.turnedAway(refusedNode{clip(n.Name()), why, ours})
+		c.noteRefusal(refusedNode{clip(n.Name()), why, ours})
 		c.m.send(conn, false, Message{Type: MsgRefuse, Text: why})
 		c.m.emit(Close{conn})
 		return
 	}
-	if i := slices.IndexFunc(c.seats, func(s *chair) bool { return s.node.ID == n.ID }); i >= 0 {
-		old := c.seats[i] // it came back before the loss of its old stream was seen
+	if old := c.seats.find(n.ID); old != nil && old.connected() { // the loss of its old stream was not seen yet
 		c.drop(old, false, "it connected again")
 		c.m.emit(Close{old.conn})
 	}
-	c.returned(clip(n.Name()))
-	s := &chair{conn: conn, node: n}
-	c.seats = append(c.seats, s)
-	delete(c.dead, n.ID)
-	delete(c.expired, n.ID)
-	delete(c.away, n.ID)
-	delete(c.gone, n.ID)
-	s.fit = !c.m.cfg.Check || !n.Facts
-	if c.phase == executing && !c.knows(last) {
+	c.forgetRefusal(clip(n.Name()))
+	s := c.seats.arrive(conn, n)
+	s.fits = !c.m.cfg.Check || !n.Facts
+	clear := last == nil || last.World == nil || last.Over
+	c.move(s, map[bool]seatState{false: seatClearing, true: seatWaiting}[clear])
+	if c.round.state == roundRunning && !c.knows(last) {
 		as := "it takes part in the next round"
-		if len(c.world.Members) >= c.m.self.Max {
+		if len(c.round.world.Members) >= c.m.self.Max {
 			as = "it waits as a hot spare"
 		}
 		c.m.emit(Note{Text: fmt.Sprintf("%s came: %s", n.Name(), as), Kind: "came"})
 	}
-	defer func() {
-		if c.phase == executing && !s.inWorld { // it must not take over by what an earlier world says
-			c.send(s, Message{Type: MsgStatus, Status: c.status()})
-		}
-	}()
-	if last == nil || last.World == nil {
+	if last != nil && last.World != nil {
+		c.takeBack(s, last)
+	}
+	if c.round.state == roundRunning && !s.inWorld() { // it must not succeed this coordinator by what an earlier world says
+		c.send(s, Message{Type: MsgStatus, Status: c.status()})
+	}
+}
+
+// helloAfterEnd gives the outcome of a decided job to a node that it concerns.
+func (c *coordinator) helloAfterEnd(conn Conn, msg Message) {
+	n := *msg.Node
+	if c.unproven(conn, n) || !(concerns(n, msg.Last, c.job.last) || msg.Job != "" && msg.Job == c.job.id) || n.RunID != c.m.self.RunID || n.Protocol != Protocol {
+		c.m.send(conn, false, Message{Type: MsgRedirect})
+		c.m.emit(Close{conn})
 		return
 	}
-	s.busy = !last.Over
-	c.comeBack(s, last)
-	if s.busy && !s.inWorld {
-		cause := c.m.here(KindLost, "its round went on without it")
-		c.send(s, Message{Type: MsgAbort, Round: last.World.Round, Cause: &cause})
-	}
-	undecided := c.phase == recovering || c.phase == halting || c.phase == forming
-	if last.Outcome != nil && undecided && c.last != nil && c.last.Digest() == last.World.Digest() {
-		c.announce(*last.Outcome)
-	}
+	c.m.send(conn, false, Message{Type: MsgFinish, Outcome: c.job.outcome})
+	c.move(c.seats.arrive(conn, n), seatWaiting)
 }
 
 // unproven reports whether a node may not be what it says, though it must prove it:
@@ -90,48 +83,91 @@ func concerns(n Node, last *Last, w *World) bool {
 // knows reports whether a node was in a world of this job before. If somebody
 // else has its place by now it waits for another one, and hears how the job ends.
 func (c *coordinator) knows(last *Last) bool {
-	return last != nil && last.World != nil && last.World.Job == c.job
+	return last != nil && last.World != nil && last.World.Job == c.job.id
 }
 
-// comeBack takes over what a member knows of the last world.
-func (c *coordinator) comeBack(s *chair, last *Last) {
+// takeBack takes over what a node that lost its coordinator knows of the last
+// world, and the outcome if that coordinator had decided one.
+func (c *coordinator) takeBack(s *seat, last *Last) {
 	w := last.World
-	c.term = max(c.term, w.Term)
-	c.round = max(c.round, w.Round)
-	switch c.phase {
-	case forming:
-		c.round = max(c.round, w.Round+1)
-		if l := c.last; l != nil && last.Started && w.Job == l.Job && (w.Term > l.Term || w.Term == l.Term && w.Round > l.Round) {
-			c.last, c.restart = w, max(c.restart, w.Restart) // its members have the say in who goes on
+	c.mergeLast(s, last)
+	if s.state == seatClearing {
+		c.stopLeftovers(s, w.Round)
+	}
+	undecided := c.round.state == roundRecovering || c.round.state == roundStopping || c.round.state == roundForming
+	if last.Outcome != nil && undecided && c.job.last != nil && c.job.last.Digest() == w.Digest() {
+		c.announce(*last.Outcome)
+	}
+}
+
+// stopLeftovers stops the workers of a round that goes on without the node.
+func (c *coordinator) stopLeftovers(s *seat, round int) {
+	cause := c.m.here(KindLost, "its round went on without it")
+	c.send(s, Message{Type: MsgAbort, Round: round, Cause: &cause})
+}
+
+// mergeLast gives a node its place in the world of the round, if it has one.
+func (c *coordinator) mergeLast(s *seat, last *Last) {
+	w := last.World
+	c.job.term = max(c.job.term, w.Term)
+	c.job.round = max(c.job.round, w.Round)
+	switch c.round.state {
+	case roundForming:
+		c.job.round = max(c.job.round, w.Round+1)
+		if l := c.job.last; l != nil && last.Started && w.Job == l.Job && (w.Term > l.Term || w.Term == l.Term && w.Round > l.Round) {
+			c.job.last, c.job.restart = w, max(c.job.restart, w.Restart) // its members have the say in who goes on
 		}
 		return
-	case recovering:
-		if last.Started && w.Round > c.world.Round { // sealed, but the commit did not reach this agent
-			c.world, c.last = w, w
-			for _, o := range c.seats {
-				o.inWorld = w.Index(o.node.ID) >= 0
-			}
+	case roundRecovering:
+		if last.Started && w.Round > c.round.world.Round { // sealed, but the commit did not reach this agent
+			c.adoptLater(s, w)
 		}
-	case halting:
-		if w.Digest() != c.world.Digest() {
+	case roundStopping:
+		if w.Digest() != c.round.world.Digest() {
 			return
 		}
-	case executing: // its workers are done, or this round would have ended with its stream
-		if !last.Done || w.Digest() != c.digest {
-			return
+	case roundRunning: // its workers are done, or this round would have ended with its stream
+		if last.Done && w.Digest() == c.round.digest {
+			c.move(s, seatDone)
 		}
-		s.inWorld, s.done, s.busy = true, true, false
 		return
 	default:
 		return
 	}
-	s.inWorld = c.world.Index(s.node.ID) >= 0
-	s.over, s.done = last.Over, last.Done && w.Digest() == c.world.Digest()
-	c.add(last.Failures...)
-	c.ends = append(c.ends, last.Ends...)
-	if c.phase == halting && !s.over {
-		cause := c.first()
-		c.send(s, Message{Type: MsgAbort, Round: c.world.Round, Cause: &cause})
+	switch {
+	case c.round.world.Index(s.node.ID) < 0:
+	case last.Over:
+		c.move(s, seatStopped)
+	case last.Done && w.Digest() == c.round.world.Digest():
+		c.move(s, seatDone)
+	default:
+		c.move(s, seatRunning)
+	}
+	c.addFailures(last.Failures...)
+	c.round.ends = append(c.round.ends, last.Ends...)
+	if c.round.state == roundStopping && !last.Over {
+		cause := c.round.first()
+		c.send(s, Message{Type: MsgAbort, Round: c.round.world.Round, Cause: &cause})
+	}
+}
+
+// adoptLater goes on from a later world than this agent knew: its members have the
+// places now. s is the node that told of it.
+func (c *coordinator) adoptLater(s *seat, w *World) {
+	before := c.round.world.Round
+	c.round.world, c.job.last = w, w
+	for _, o := range c.seats.here {
+		in := w.Index(o.node.ID) >= 0
+		switch {
+		case o == s || in == o.inWorld():
+		case in:
+			c.move(o, seatRunning)
+		case o.state == seatStopped:
+			c.move(o, seatWaiting)
+		default:
+			c.move(o, seatClearing)
+			c.stopLeftovers(o, before)
+		}
 	}
 }
 
@@ -157,7 +193,7 @@ func (c *coordinator) refusal(conn Conn, n Node, last *Last) string {
 	case n.NodeRank >= me.Max:
 		return fmt.Sprintf("its --node-rank %d is not below --nnodes %s", n.NodeRank, nnodes(n))
 	}
-	for _, s := range c.seats {
+	for _, s := range c.seats.here {
 		if n.NodeRank >= 0 && s.node.NodeRank == n.NodeRank && s.node.ID != n.ID {
 			return fmt.Sprintf("--node-rank %d is taken by %s; give every node a rank of its own", n.NodeRank, s.node.Name())
 		}
@@ -170,4 +206,297 @@ func nnodes(n Node) string {
 		return fmt.Sprint(n.Max)
 	}
 	return fmt.Sprintf("%d:%d", n.Min, n.Max)
+}
+
+// Bounds of what is remembered of refused nodes: strangers can have as many
+// refused as they like.
+const (
+	maxRefused      = 16
+	maxRefusedText  = 2 << 10 // bytes of a line
+	maxRefusedShown = 64      // lines that one agent prints
+)
+
+// refusals are the nodes that the coordinator refused and that did not come back.
+// The coordinator names them to every waiting node. When so many were refused that the job can
+// be complete only if one of them is started again, it ends after a last call.
+type refusals struct {
+	nodes []refusedNode
+	by    time.Time // the last call; zero: the job can be complete without them
+}
+
+type refusedNode struct {
+	name, why string // without a name: why names it
+	ours      bool   // a node of this job: a stranger's refusal leaves nothing incomplete
+}
+
+func (r refusedNode) line() string {
+	if r.name == "" {
+		return cut(r.why, maxRefusedText)
+	}
+	return cut(fmt.Sprintf("refused %s: %s", r.name, r.why), maxRefusedText)
+}
+
+// noteRefusal remembers a refused node and names it to the nodes that wait. A job
+// whose workers run lacks no node.
+func (c *coordinator) noteRefusal(r refusedNode) {
+	r.ours = r.ours && !c.round.working()
+	known := &c.refused.nodes
+	i := slices.IndexFunc(*known, func(o refusedNode) bool { return o.name == r.name && (r.name != "" || o.why == r.why) })
+	switch {
+	case i >= 0 && (*known)[i] == r, i < 0 && len(*known) >= maxRefused:
+		c.m.emit(Note{Text: r.line(), Kind: "refused"}) // again, or one of many
+		return
+	case i >= 0:
+		(*known)[i] = r
+	default:
+		*known = append(*known, r)
+	}
+	c.m.showRefused([]string{r.line()})
+	if c.round.state != roundDecided {
+		c.sendStatus()
+	}
+}
+
+// forgetRefusal forgets the refusal of a node that has a seat now.
+func (c *coordinator) forgetRefusal(name string) {
+	c.refused.nodes = slices.DeleteFunc(c.refused.nodes, func(o refusedNode) bool { return o.name == name })
+}
+
+// lines are the refusals as every waiting node shows them.
+func (r *refusals) lines() (out []string) {
+	for _, o := range r.nodes {
+		out = append(out, o.line())
+	}
+	return out
+}
+
+// incomplete reports whether the job, which n nodes do not suffice for, lacks only
+// nodes that were refused. Their agents have ended, but a person may correct the
+// command and start it again, so the last call begins.
+func (c *coordinator) incomplete(n int) bool {
+	r := &c.refused
+	missing := 0
+	for _, o := range r.nodes {
+		if o.ours {
+			missing++
+		}
+	}
+	if missing == 0 || n >= c.m.self.Min || n+missing < c.m.self.Max {
+		r.by = time.Time{}
+		return false
+	}
+	if r.by.IsZero() {
+		r.by = c.m.now.Add(c.m.cfg.LastCall)
+	}
+	return !c.m.now.Before(r.by)
+}
+
+// endIncomplete ends a job that cannot be complete.
+func (c *coordinator) endIncomplete() {
+	var lines []string
+	for _, o := range c.refused.nodes {
+		if o.ours {
+			lines = append(lines, o.line())
+		}
+	}
+	text := fmt.Sprintf("the job cannot be complete: it has %d of %s nodes, %s, and nobody came instead within %v; correct that node's command and start all nodes again",
+		len(c.seats.here), nnodes(c.m.self), cmp.Or(strings.Join(lines, "; "), "the others were refused"), c.m.cfg.LastCall)
+	c.round.failures = nil
+	c.addFailures(c.m.here(KindRendezvous, text))
+	c.decide()
+}
+
+// showRefused shows at this terminal which nodes were refused, each once.
+func (m *Machine) showRefused(lines []string) {
+	for _, l := range lines[:min(len(lines), maxRefused)] {
+		l = cut(l, maxRefusedText)
+		if !m.mem.refused[l] && len(m.mem.refused) < maxRefusedShown {
+			m.mem.refused[l] = true
+			m.emit(Note{Text: l, Kind: "refused"})
+		}
+	}
+}
+
+// strangerRefused notes an agent that was refused before it could say hello.
+func (m *Machine) strangerRefused(e Refused) {
+	r := refusedNode{cut(e.Name, maxWord), e.Why, e.Ours}
+	if m.coord != nil {
+		m.coord.noteRefusal(r)
+		return
+	}
+	m.showRefused([]string{r.line()})
+}
+
+// shouldGrow reports whether it is time to take newcomers into a running elastic
+// job. The first of them starts a last call for others, unless the job can be full;
+// the workers run meanwhile. A job with a node that is done is about to end.
+func (c *coordinator) shouldGrow() bool {
+	me := c.m.self
+	members := len(c.round.world.Members)
+	fit := 0
+	if c.seats.contains(seatDone) {
+		return false
+	}
+	for _, s := range c.seats.here {
+		if s.state == seatWaiting && s.fits {
+			fit++
+		}
+	}
+	if !c.m.cfg.Grow || members >= me.Max || fit == 0 {
+		c.round.growAt = time.Time{}
+		return false
+	}
+	if c.round.growAt.IsZero() {
+		c.round.growAt = c.m.now.Add(c.m.cfg.LastCall)
+	}
+	return members+fit >= me.Max || !c.m.now.Before(c.round.growAt)
+}
+
+// grow ends the round so that the next one has the nodes that came.
+func (c *coordinator) grow() {
+	for _, s := range c.seats.here {
+		if s.state == seatWaiting && s.fits {
+			cause := c.m.here(KindJoined, "")
+			cause.Node, cause.Host, cause.Addr, cause.GroupRank = s.node.ID, s.node.Host, s.node.Addr, -1
+			c.addFailures(cause)
+		}
+	}
+	c.round.growAt = time.Time{}
+	c.abort(false)
+}
+
+// canSpare reports whether the job can go on without a node whose agent was stopped:
+// SIGTERM takes one node out of an elastic job that has enough others, as when
+// its machine is reclaimed. Every other signal ends the job. A node of the last
+// world must remain to lead the next one.
+func (c *coordinator) canSpare(s *seat, msg Message) bool {
+	f := msg.Failures[0]
+	if c.m.self.Min == c.m.self.Max || c.job.final || c.job.last == nil || msg.Kill || f.Kind != KindStopped || f.Signal != syscall.SIGTERM {
+		return false
+	}
+	if c.round.state == roundRecovering || c.round.state == roundDecided {
+		return false
+	}
+	rest, heir := 0, false
+	for _, o := range c.seats.here {
+		if o != s && o.leaving == nil && !(o.state == seatDone && c.round.state == roundRunning) {
+			rest++
+			heir = heir || o.conn == Self || c.job.last.Index(o.node.ID) >= 0
+		}
+	}
+	return rest >= c.m.self.Min && heir
+}
+
+// letLeave takes a node out of the job, which goes on.
+func (c *coordinator) letLeave(s *seat, why Cause) {
+	s.leaving = &why
+	left := why
+	left.Kind, left.Message = KindLeft, "its agent received "+SignalName(why.Signal)
+	switch {
+	case c.round.state == roundForming:
+		c.releaseLeaving()
+	case c.round.offering():
+		c.burn()
+		c.releaseLeaving()
+	default:
+		c.addFailures(left)
+		c.abort(false)
+	}
+}
+
+// releaseLeaving ends the part of the leaving nodes. It is true if this node is one
+// of them: another member coordinates from now on.
+func (c *coordinator) releaseLeaving() bool {
+	var own *seat
+	for _, s := range slices.Clone(c.seats.here) {
+		switch {
+		case s.leaving == nil:
+		case s.conn == Self:
+			own = s
+		default:
+			c.send(s, Message{Type: MsgFinish, Outcome: parting(s.leaving)})
+			s.cleared = true
+			c.dismiss(s, seatLeft)
+		}
+	}
+	if own == nil {
+		return false
+	}
+	for _, s := range c.seats.here {
+		if s.conn != Self {
+			c.m.emit(Send{s.conn, Message{Type: MsgHandover, Round: c.job.round, Restart: c.job.restart, Digest: c.job.last.Digest()}})
+			c.m.emit(Close{s.conn})
+		}
+	}
+	c.m.emit(Note{Text: fmt.Sprintf("%s leaves the job; another node coordinates it", c.m.self.Name())})
+	c.m.coord = nil
+	c.m.mem.linked = false
+	c.m.finish(*parting(own.leaving))
+	return true
+}
+
+// parting is how the job ends for a node that leaves it.
+func parting(why *Cause) *Outcome { return &Outcome{Code: why.Code(), Cause: why, Parting: true} }
+
+// handedOver: the coordinator has left the job in order; the next one in line
+// forms the next round.
+func (m *Machine) handedOver(msg Message) {
+	at := m.mem.at
+	m.unlink()
+	m.shun(at, m.cfg.Rejoin)                                     // the backend may still name it
+	if w := m.mem.sealed; w == nil || w.Digest() != msg.Digest { // has no place in the last world: it will be called
+		m.mem.spare, m.joinBy = true, m.now.Add(m.cfg.Join)
+		return
+	}
+	m.mem.handed = &msg
+	m.markGone(at, true)
+	m.mem.orphanBy = m.now.Add(m.cfg.Rejoin)
+}
+
+// streamClosed handles the end of a node's stream. A broken stream is a lost agent
+// or a broken connection: the coordinator calls the node to tell them apart, since
+// a lost one has no vote in who may go on.
+func (c *coordinator) streamClosed(conn Conn, silent bool, text string) {
+	s := c.seats.at(conn)
+	if s == nil {
+		return
+	}
+	c.drop(s, silent, text)
+	switch {
+	case silent || c.job.last == nil:
+	case s.node.Control == "":
+		c.move(s, seatLost)
+	default:
+		c.move(s, seatMissing)
+		c.call(s.node.Control, call{id: s.node.ID, broken: true})
+	}
+}
+
+// drop takes away a seat's stream and does what the node's absence demands.
+func (c *coordinator) drop(s *seat, silent bool, text string) {
+	was, inWorld := s.state, s.inWorld()
+	c.disconnect(s, seatAbsent)
+	switch {
+	case c.round.state == roundDecided:
+	case !inWorld || c.round.state == roundForming || c.round.offering():
+		next := "the job"
+		if c.job.last != nil {
+			next = "the next round"
+		}
+		c.m.emit(Note{Text: fmt.Sprintf("%s left before %s started: %s", s.node.Name(), next, lostText(silent, text)), Kind: "left"})
+		if c.round.offering() && inWorld {
+			c.burn()
+		}
+	case was == seatStopped || was == seatDone && c.round.state == roundRunning || s.leaving != nil:
+		s.cleared = true
+	default:
+		i := c.round.world.Index(s.node.ID)
+		c.addFailures(Cause{
+			Kind: KindLost, Node: s.node.ID, Host: s.node.Host, Addr: s.node.Addr, GroupRank: i,
+			Rank: -1, LocalRank: -1, Message: lostText(silent, text), Time: c.m.now,
+		})
+		if c.round.state == roundRunning {
+			c.abort(false)
+		}
+	}
 }

@@ -52,7 +52,7 @@ func TestMissingMembersAreCalled(t *testing.T) {
 	}
 	got := sent(m.Step(m.now, Dialed{"c2", 77}), MsgRedirect)
 	if dials != 1 || len(got) != 1 || got[0].Addr != "c0" {
-		t.Errorf("%d dials, then %+v (%s)", dials, got, m.coord.phase)
+		t.Errorf("%d dials, then %+v (%s)", dials, got, m.coord.round.state)
 	}
 }
 
@@ -64,8 +64,8 @@ func TestDoneMembersMayComeBack(t *testing.T) {
 	m.Step(m.now, Received{1, Message{Type: MsgDone}})
 	m.Step(m.now, Closed{Conn: 1, Text: "reset"})
 	hello(m, 1, 1, 2, &Last{World: w, Started: true, Done: true})
-	if s := m.coord.seat(1); s == nil || !s.inWorld || !s.done || m.coord.phase != executing {
-		t.Fatalf("%+v in phase %s", s, m.coord.phase)
+	if s := m.coord.seats.at(1); s == nil || s.state != seatDone || m.coord.round.state != roundRunning {
+		t.Fatalf("%+v in phase %s", s, m.coord.round.state)
 	}
 	got := sent(m.Step(m.now, Done{Round: 0}), MsgFinish)
 	if len(got) != 1 || got[0].Outcome.Code != 0 {
@@ -78,13 +78,13 @@ func TestDoneMembersMayComeBack(t *testing.T) {
 func TestStoppedCoordinatorGivesWay(t *testing.T) {
 	m := third(t, false)
 	m.Step(m.now, DialFailed{Addr: "c1", Text: "timed out"})
-	if m.coord == nil || m.coord.phase != recovering {
+	if m.coord == nil || m.coord.round.state != roundRecovering {
 		t.Fatal("it has not taken over")
 	}
 	stop := m.here(KindStopped, "")
 	stop.Signal = 2
 	m.Step(m.now, StopJob{Cause: stop})
-	m.Step(m.now, Received{77, Message{Type: MsgRedirect, Addr: "b1", Term: m.coord.term}}) // before c0
+	m.Step(m.now, Received{77, Message{Type: MsgRedirect, Addr: "b1", Term: m.coord.job.term}}) // before c0
 	cmds := m.Step(m.now, Dialed{"b1", 78})
 	told := sent(cmds, MsgFailed)
 	if len(sent(cmds, MsgHello)) != 1 || len(told) != 1 || told[0].Failures[0].Kind != KindStopped || m.coord != nil {

@@ -29,14 +29,14 @@ func newCast(t *testing.T, n, least, most int, set func(*Config)) *cast {
 	c := &cast{t: t, m: boss(t, most-1, least), now: time.Unix(0, 0), least: least, most: most, mute: map[Conn]bool{}, seals: true}
 	if set != nil {
 		set(&c.m.cfg)
-		c.m.coord.maxRestarts = c.m.cfg.MaxRestarts
+		c.m.coord.job.maxRestarts = c.m.cfg.MaxRestarts
 	}
 	for i := range n - 1 {
 		c.comes(i + 1)
 	}
 	c.pass(c.m.cfg.LastCall)
-	if c.m.mem.work != running {
-		t.Fatalf("no round (%s)", c.m.coord.phase)
+	if c.m.mem.work != workRunning {
+		t.Fatalf("no round (%s)", c.m.coord.round.state)
 	}
 	c.log = nil
 	return c
@@ -155,7 +155,7 @@ func (c *cast) members() string {
 func (c *cast) runs(round, restart int, members string) {
 	c.t.Helper()
 	w := c.m.World()
-	if c.m.mem.work != running || w.Round != round || w.Restart != restart || c.members() != members {
+	if c.m.mem.work != workRunning || w.Round != round || w.Restart != restart || c.members() != members {
 		c.t.Fatalf("round %d, restart %d of %s (work %d, %v), want round %d, restart %d of %s",
 			w.Round, w.Restart, c.members(), c.m.mem.work, c.m.coord, round, restart, members)
 	}
@@ -164,7 +164,7 @@ func (c *cast) runs(round, restart int, members string) {
 // ended checks that the job ends, for everyone who is given, with this code.
 func (c *cast) ended(code int, members ...int) {
 	c.t.Helper()
-	if c.m.coord == nil || c.m.coord.phase != decided || c.m.coord.outcome.Code != code {
+	if c.m.coord == nil || c.m.coord.round.state != roundDecided || c.m.coord.job.outcome.Code != code {
 		c.t.Fatalf("the job does not end with %d", code)
 	}
 	for _, i := range members {

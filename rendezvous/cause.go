@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -207,4 +208,41 @@ func stopSignal(c *Cause) syscall.Signal {
 		return c.Signal
 	}
 	return syscall.SIGTERM
+}
+
+// Limits of what is kept of a job, and told to every node when it ends: an
+// outcome fits into one message, whatever failed how often.
+const (
+	maxRounds    = 1024      // the latest ones
+	maxInFull    = 1 << 15   // nodes and ranks of the rounds that are told in full
+	maxTexts     = 1 << 20   // bytes of the causes of all rounds, and of all failures of the last one
+	maxTraceback = 256 << 10 // bytes, of one cause; its end tells more than its beginning
+	maxTailLines = 20
+	maxText      = 4 << 10 // bytes of a message, of a line of stderr
+)
+
+// bounded is a cause of which no text is longer than an agent may tell.
+func (c Cause) bounded() Cause {
+	c.Host, c.Addr, c.Role = clip(c.Host), clip(c.Addr), clip(c.Role)
+	c.Interpreter = clip(c.Interpreter)
+	c.ErrorFile, c.Message = cut(c.ErrorFile, maxText), cut(c.Message, maxText)
+	if n := len(c.Traceback) - maxTraceback; n > 0 {
+		c.Traceback = "..." + strings.ToValidUTF8(c.Traceback[n:], "")
+	}
+	c.Tail, c.Logs = fewLines(c.Tail), fewLines(c.Logs)
+	return c
+}
+
+func fewLines(lines []string) []string {
+	lines = slices.Clone(lines[max(0, len(lines)-maxTailLines):])
+	for i := range lines {
+		lines[i] = cut(lines[i], maxText)
+	}
+	return lines
+}
+
+// aborts reports whether somebody wants the whole job to end. That counts
+// wherever it was said, also at a node that waits for a place.
+func aborts(fs []Cause) bool {
+	return slices.ContainsFunc(fs, func(f Cause) bool { return f.Kind == KindAborted })
 }

@@ -99,8 +99,8 @@ func TestStatusNamesWhoIsWaitedFor(t *testing.T) {
 	}
 	ask := make([]json.RawMessage, len(c.World.Members))
 	m.Step(m.now, Compared{Serial: c.Serial, Ask: ask})
-	m.Step(m.now, Answered{Serial: m.coord.exam.serial, Body: json.RawMessage("{}")})
-	m.Step(m.now, Received{Conn(1), Message{Type: MsgAnswer, Serial: m.coord.exam.serial}})
+	m.Step(m.now, Answered{Serial: m.coord.check.serial, Body: json.RawMessage("{}")})
+	m.Step(m.now, Received{Conn(1), Message{Type: MsgAnswer, Serial: m.coord.check.serial}})
 	if got := m.coord.status(); !slices.Equal(got.Waiting, []string{slow.Name()}) {
 		t.Errorf("without its answer: %+v", got)
 	}
@@ -112,8 +112,8 @@ func TestCoordinatorCannotDismissItself(t *testing.T) {
 	m, c := compared1(t, 2, 2)
 	cause := m.here(KindPreflight, "unfit")
 	m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: ExitPreflight, Cause: &cause}, Only: []NodeID{m.self.ID}})
-	if m.coord.phase != decided || m.coord.outcome.Code != ExitPreflight {
-		t.Errorf("%v, %+v", m.coord.phase, m.coord.outcome)
+	if m.coord.round.state != roundDecided || m.coord.job.outcome.Code != ExitPreflight {
+		t.Errorf("%v, %+v", m.coord.round.state, m.coord.job.outcome)
 	}
 }
 
@@ -209,13 +209,13 @@ func TestCheckHearsWhetherProgramsStart(t *testing.T) {
 		found := &Verdict{Table: "found"}
 		proposed := m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: 1, Preflight: found}})
 		i := slices.IndexFunc(proposed, func(c Command) bool { s, ok := c.(Send); return ok && s.Msg.Type == MsgPropose })
-		if i < 0 || m.coord.phase != proposing {
+		if i < 0 || m.coord.round.state != roundProposing {
 			t.Fatalf("nobody is asked: %v", proposed)
 		}
 		w := proposed[i].(Send).Msg.World
 		m.Step(m.now, Received{Conn(1), Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: w.Digest()}})
-		if o := m.coord.outcome; m.coord.phase != decided || o.Code != 1 || o.Cause != nil || o.Preflight != found || m.World() != nil {
-			t.Errorf("%v, %+v", m.coord.phase, o)
+		if o := m.coord.job.outcome; m.coord.round.state != roundDecided || o.Code != 1 || o.Cause != nil || o.Preflight != found || m.World() != nil {
+			t.Errorf("%v, %+v", m.coord.round.state, o)
 		}
 	}
 	m, c := compared1(t, 1, 1)
@@ -223,7 +223,7 @@ func TestCheckHearsWhetherProgramsStart(t *testing.T) {
 	m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: 1, Preflight: found}})
 	cause := Cause{Kind: KindStart, Node: c.World.Members[1].ID, Rank: -1, ExitCode: ExitUsage, Message: "no such program"}
 	m.Step(m.now, Received{Conn(1), Message{Type: MsgFailed, Round: c.World.Round, Failures: []Cause{cause}}})
-	if o := m.coord.outcome; o == nil || o.Code != ExitUsage || o.Cause.Node != cause.Node || o.Preflight != found {
-		t.Errorf("%v, %+v", m.coord.phase, o)
+	if o := m.coord.job.outcome; o == nil || o.Code != ExitUsage || o.Cause.Node != cause.Node || o.Preflight != found {
+		t.Errorf("%v, %+v", m.coord.round.state, o)
 	}
 }

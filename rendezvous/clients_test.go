@@ -10,7 +10,7 @@ import (
 func TestClientsOfTheStore(t *testing.T) {
 	m := boss(t, 1, 2)
 	m.self.Addr, m.self.Networks = "192.0.2.1", []string{"192.0.2.1", "172.17.0.0/16"}
-	m.coord.seats[0].node = m.self
+	m.coord.seats.here[0].node = m.self
 	node := seatNode(1, 1, 2)
 	node.Addr, node.Networks, node.Seen = "192.0.2.2", []string{"192.0.2.2", "192.0.2.3"}, "198.51.100.1"
 	cmds := m.Step(m.now, Received{1, Message{Type: MsgHello, Node: &node}})

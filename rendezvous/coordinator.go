@@ -1,249 +1,599 @@
 package rendezvous
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
-// stage of the round, seen by its coordinator.
-type stage int
-
-const (
-	recovering stage = iota // collecting the survivors of a lost coordinator
-	forming                 // waiting for enough nodes
-	checking                // the chosen nodes are compared
-	proposing               // waiting for every acceptance
-	sealing                 // waiting for the fence
-	executing               // every member has accepted; workers run
-	halting                 // waiting until no worker of the round lives
-	decided                 // waiting until everyone has the outcome
-)
-
-func (s stage) String() string {
-	return [...]string{"recovering", "forming", "checking", "accepting", "sealing", "running", "stopping", "ending"}[s]
-}
-
-// chair is one member, seen by the coordinator.
-type chair struct {
-	conn     Conn
-	node     Node
-	inWorld  bool // in the world that is proposed or runs
-	accepted bool
-	done     bool
-	over     bool
-	fit      bool            // its facts, if it tells any, fit to the running world
-	leaving  *Cause          // it was told to leave a job that goes on without it
-	facts    json.RawMessage // nil: not told yet
-	env      []byte          // what it told of its environment, with the facts
-	given    []byte          // what its workers' environment is to be in the world that is offered
-	busy     bool            // it came while workers of an earlier round were being stopped there
-}
-
-// coordinator is the half of an agent that forms worlds. It owns no workers:
-// its own node's member is one of its seats, at Self.
-//
-//	recovering ─► forming ─► checking ─► proposing ─► sealing ─► executing ─► halting ─┬─► decided
-//	                 ▲           │           │           │ a member left: round burnt    │
-//	                 ├───────────┴───────────┴───────────┘                               │
-//	                 └───────────────── restarts left, a node came or left ──────────────┘
+// coordinator is the half of an agent that forms worlds. It owns no workers: the
+// member of its own node has a seat like any other, at Self.
 type coordinator struct {
 	m     *Machine
-	phase stage
-	seats []*chair // in order of arrival
+	seats seats
+	job   job
+	round round
 
-	term, round, restart int
-	maxRestarts          int
-	job                  string         // identity of the worlds that follow each other
-	world                *World         // proposed or running
-	digest               string         // of the world that was proposed
-	asked                int            // serial of the last Seal
-	waits                string         // what that waits for
-	outvoted             string         // why the fence refused: another agent coordinates
-	killed               bool           // the workers' grace period was cut short
-	exam                 *exam          // of the world, while checking
-	serial               int            // of the last question; begins with the time, so that no answer to another coordinator fits
-	late                 map[int]NodeID // by serial: nodes that are examined while a world runs
-	last                 *World         // the last one that was committed
-	dead                 map[NodeID]bool
-	calls                map[string]call // by address, not answered yet
-	away                 map[NodeID]bool // stream broke, may come back
-	expired              map[NodeID]bool // of dead: their membership ended, and may begin again
-	gone                 map[NodeID]bool // of the world: left when no worker of it lived there
-	took                 bool            // over from a coordinator that was lost
-	sought               map[NodeID]bool // who was called to hear the outcome
-	final                bool            // no further round: this agent decides for its node alone
-	outcome              *Outcome
-
+	check    *check         // of the world, from checking on
+	late     map[int]NodeID // newcomers that are compared with a running world, by serial
+	sealing  sealing
+	calls    map[string]call // by address, not answered yet
 	refused  refusals
-	deadline time.Time // of the phase
-	lastCall time.Time
-	growAt   time.Time // when a running elastic job takes in who has come
-	statusAt time.Time
 	survey   survey
-
-	failures []failure // of the round
-	ends     []End
-	records  []Record
-	began    time.Time // of the round's workers
+	serial   int       // of the last question; begins with the time, so that no answer to another coordinator fits
+	statusAt time.Time // when the nodes that wait hear again what they wait for
 }
 
-// newCoordinator starts as a first coordinator, or as the successor of one that
-// was lost.
+// job is what lasts from round to round.
+type job struct {
+	id                   string // the same for all worlds of a job
+	term, round, restart int
+	maxRestarts          int
+	last                 *World // the last one that was committed
+	records              []Record
+	took                 bool // over from a coordinator that was lost
+	final                bool // no further round: this agent decides for its node alone
+	outcome              *Outcome
+}
+
+// newCoordinator starts as a first coordinator, or as the successor of another one.
 func newCoordinator(m *Machine) *coordinator {
 	c := &coordinator{
-		m: m, phase: forming, term: 1, maxRestarts: m.cfg.MaxRestarts,
-		dead: map[NodeID]bool{}, calls: map[string]call{}, away: map[NodeID]bool{}, gone: map[NodeID]bool{}, sought: map[NodeID]bool{}, expired: map[NodeID]bool{}, late: map[int]NodeID{}, deadline: m.joinBy, statusAt: m.now.Add(statusEvery),
-		serial: int(m.now.UnixNano()),
+		m: m, seats: seats{byID: map[NodeID]*seat{}}, calls: map[string]call{}, late: map[int]NodeID{},
+		job:      job{id: m.cfg.Token(), term: 1, maxRestarts: m.cfg.MaxRestarts},
+		round:    round{state: roundForming, deadline: m.joinBy},
+		statusAt: m.now.Add(statusEvery), serial: int(m.now.UnixNano()),
 	}
-	c.job = m.cfg.Token()
-	if w := m.mem.sealed; w != nil {
-		c.phase, c.last, c.world, c.took = recovering, w, w, true
-		c.job = w.Job
-		c.term, c.round, c.restart, c.maxRestarts = w.Term+1, w.Round, w.Restart, w.MaxRestarts
-		c.deadline, c.began = m.now.Add(m.cfg.Rejoin), m.now
-		c.final = !m.cfg.Takeover
-		for id, dead := range m.mem.gone {
-			c.dead[id] = c.dead[id] || dead
-		}
-		for _, p := range w.Members {
-			if _, gone := m.mem.gone[p.ID]; !gone && p.ID != m.self.ID && !c.final {
-				c.away[p.ID] = true
-			}
-		}
-		if h := m.mem.handed; h != nil {
-			m.mem.handed = nil
-			c.phase, c.restart, c.round = forming, h.Restart, max(c.round+1, h.Round)
-			c.deadline = m.now.Add(m.cfg.Join)
-			m.emit(Note{Text: fmt.Sprintf("%s coordinates from now on", m.self.Name())})
-			return c
-		}
-		m.emit(Note{Text: fmt.Sprintf("the coordinator was lost; %s coordinates from now on", m.self.Name())})
+	if m.mem.sealed != nil {
+		c.succeed(m.mem.sealed)
 	}
 	return c
 }
 
-func (c *coordinator) wakeups() []time.Time {
-	w := []time.Time{c.lastCall, c.growAt, c.survey.by, c.refused.by}
-	if c.phase == checking {
-		w = append(w, c.exam.askedBy)
+// succeed goes on from the last world of another coordinator, which was lost or
+// has handed the job over.
+func (c *coordinator) succeed(w *World) {
+	m := c.m
+	c.job = job{
+		id: w.Job, term: w.Term + 1, round: w.Round, restart: w.Restart, maxRestarts: w.MaxRestarts,
+		last: w, took: true, final: !m.cfg.Takeover,
 	}
-	if c.offering() { // see away in Step
+	c.round = round{state: roundRecovering, world: w, deadline: m.now.Add(m.cfg.Rejoin), began: m.now}
+	for id, ended := range m.mem.gone {
+		if ended {
+			c.move(c.seats.get(id), seatLost)
+		}
+	}
+	for _, p := range w.Members {
+		if _, gone := m.mem.gone[p.ID]; !gone && p.ID != m.self.ID && !c.job.final {
+			c.move(c.seats.get(p.ID), seatMissing)
+		}
+	}
+	text := "the coordinator was lost; %s coordinates from now on"
+	if h := m.mem.handed; h != nil {
+		m.mem.handed = nil
+		c.round.state, c.round.deadline = roundForming, m.now.Add(m.cfg.Join)
+		c.job.restart, c.job.round = h.Restart, max(c.job.round+1, h.Round)
+		text = "%s coordinates from now on"
+	}
+	m.emit(Note{Text: fmt.Sprintf(text, m.self.Name())})
+}
+
+// wakeups are the times at which the coordinator has something to do.
+func (c *coordinator) wakeups() []time.Time {
+	w := []time.Time{c.round.lastCall, c.round.growAt, c.survey.by, c.refused.by}
+	if c.round.state == roundChecking {
+		w = append(w, c.check.askedBy)
+	}
+	if c.round.offering() { // Step must see when this process was stopped for a while
 		w = append(w, c.m.now.Add(c.m.cfg.Rejoin/4))
 	}
-	if c.phase != executing {
-		w = append(w, c.deadline)
+	if c.round.state != roundRunning {
+		w = append(w, c.round.deadline)
 	}
-	if c.phase != decided && (c.phase != executing || c.queued()) {
+	if c.round.state != roundDecided && (c.round.state != roundRunning || c.queued()) {
 		w = append(w, c.statusAt)
 	}
 	return w
 }
 
-// offering reports whether a world is on its way to be sealed.
-func (c *coordinator) offering() bool {
-	return c.phase == checking || c.phase == proposing || c.phase == sealing
-}
-
 // queued reports whether a node waits for a place in the next round.
 func (c *coordinator) queued() bool {
-	return slices.ContainsFunc(c.seats, func(s *chair) bool { return !s.inWorld })
+	return slices.ContainsFunc(c.seats.here, func(s *seat) bool { return !s.inWorld() })
 }
 
-func (c *coordinator) enter(s stage, limit time.Duration) {
-	if c.phase == sealing && s != executing && s != sealing {
+// enter takes the round to another state, which may last for limit: 0 is without
+// a limit, sameDeadline keeps the deadline of the state before.
+func (c *coordinator) enter(to roundState, limit time.Duration) {
+	from := c.round.state
+	if err := c.round.transition(to); err != nil {
+		c.m.internalError(err)
+		return
+	}
+	if from == roundSealing && to != roundRunning && to != roundSealing {
 		c.m.emit(GiveUp{})
 	}
-	c.phase, c.lastCall = s, time.Time{}
-	c.statusAt = c.m.now.Add(statusEvery)
-	c.deadline = time.Time{}
-	if limit > 0 {
-		c.deadline = c.m.now.Add(limit)
+	c.round.lastCall, c.statusAt = time.Time{}, c.m.now.Add(statusEvery)
+	switch {
+	case limit > 0:
+		c.round.deadline = c.m.now.Add(limit)
+	case limit != sameDeadline:
+		c.round.deadline = time.Time{}
 	}
 }
 
-func (c *coordinator) send(s *chair, msg Message) { c.m.send(s.conn, false, msg) }
+const sameDeadline time.Duration = -1
 
-// each calls f for the members of the current world that are still connected.
-func (c *coordinator) each(f func(*chair)) {
-	for _, s := range slices.Clone(c.seats) {
-		if s.inWorld {
-			f(s)
-		}
-	}
-}
-
-// all reports whether f holds for every connected member of the current world.
-func (c *coordinator) all(f func(*chair) bool) bool {
-	return !slices.ContainsFunc(c.seats, func(s *chair) bool { return s.inWorld && !f(s) })
-}
-
-func (c *coordinator) seat(conn Conn) *chair {
-	if i := slices.IndexFunc(c.seats, func(s *chair) bool { return s.conn == conn }); i >= 0 {
-		return c.seats[i]
-	}
-	return nil
-}
+// send sends a message to the node of a seat.
+func (c *coordinator) send(s *seat, msg Message) { c.m.send(s.conn, false, msg) }
 
 // receive handles a message from a seat, or the hello of a newcomer.
 func (c *coordinator) receive(conn Conn, msg Message) {
-	s := c.seat(conn)
+	s := c.seats.at(conn)
 	if s == nil {
 		if msg.Type == MsgHello && msg.Node != nil {
-			c.hello(conn, msg)
+			c.helloReceived(conn, msg)
 		} else {
 			c.m.emit(Close{conn})
 		}
 		return
 	}
-	current := c.world != nil && s.inWorld && msg.Round == c.world.Round
+	current := c.round.world != nil && s.inWorld() && msg.Round == c.round.world.Round
 	switch msg.Type {
 	case MsgAccept:
-		if current && c.phase == proposing && msg.Term == c.world.Term && msg.Digest == c.digest {
-			s.accepted = true
+		if current && s.state == seatProposed && c.round.state == roundProposing && msg.Term == c.round.world.Term && msg.Digest == c.round.digest {
+			c.move(s, seatAccepted)
 		}
-	case MsgFacts, MsgAnswer:
-		c.told(s, msg)
+	case MsgFacts:
+		c.factsReceived(s, msg)
+	case MsgAnswer:
+		c.answerReceived(s, msg)
 	case MsgQuery:
-		c.queried(s, msg.Serial)
+		c.queryReceived(s, msg.Serial)
 	case MsgReport:
-		c.reported(s, msg)
+		c.reportReceived(s, msg)
 	case MsgFailed:
-		c.failed(s, msg, current)
+		c.failureReceived(s, msg, current)
 	case MsgDone:
-		if current && !s.done && (c.phase == executing || c.phase == halting) {
-			s.done = true
-			c.ends = append(c.ends, msg.Ends...)
+		if current && s.state == seatRunning && (c.round.state == roundRunning || c.round.state == roundStopping) {
+			c.move(s, seatDone)
+			c.round.ends = append(c.round.ends, msg.Ends...)
 		}
 	case MsgOver:
-		s.busy = false
-		if msg.Store != "" && words(msg.Store) == nil {
-			s.node.Store = msg.Store
-		}
-		if current && c.phase == halting && !s.over {
-			s.over = true
-			c.add(slices.DeleteFunc(msg.Failures, func(f Cause) bool { return s.leaving != nil && f.Kind == KindStopped })...)
-			if !s.done {
-				c.ends = append(c.ends, msg.Ends...)
-			}
-		}
+		c.overReceived(s, msg, current)
 	case MsgAck:
-		if c.phase == decided || !s.inWorld { // one that only waited for a place may leave before
-			c.leave(s)
+		switch {
+		case c.round.state == roundDecided:
+			c.dismiss(s, seatLeft)
+		case !s.inWorld(): // it was let go while it waited for a place
+			c.dismiss(s, seatAbsent)
 		}
 	}
 }
 
-func (c *coordinator) remove(s *chair) {
-	c.m.changed = true
-	c.seats = slices.DeleteFunc(c.seats, func(o *chair) bool { return o == s })
+// overReceived notes that no worker of a round lives on a node any more.
+func (c *coordinator) overReceived(s *seat, msg Message, current bool) {
+	if msg.Store != "" && words(msg.Store) == nil {
+		s.node.Store = msg.Store
+	}
+	if s.state == seatClearing {
+		c.move(s, seatWaiting)
+	}
+	if !current || c.round.state != roundStopping || s.state == seatStopped {
+		return
+	}
+	c.addFailures(slices.DeleteFunc(msg.Failures, func(f Cause) bool { return s.leaving != nil && f.Kind == KindStopped })...)
+	if s.state != seatDone {
+		c.round.ends = append(c.round.ends, msg.Ends...)
+	}
+	c.move(s, seatStopped)
 }
 
-// leave ends a seat after it has taken the outcome.
-func (c *coordinator) leave(s *chair) {
-	c.remove(s)
+// disconnect takes away the stream of a seat.
+func (c *coordinator) disconnect(s *seat, to seatState) {
+	c.m.changed = true
+	c.seats.remove(s)
+	c.move(s, to)
+}
+
+// dismiss ends the stream of a node that has its outcome.
+func (c *coordinator) dismiss(s *seat, to seatState) {
+	c.disconnect(s, to)
 	if s.conn != Self {
 		c.m.emit(Close{s.conn})
+	}
+}
+
+// formWorld proposes a world as soon as enough nodes are here.
+func (c *coordinator) formWorld(late bool) {
+	me := c.m.self
+	n := 0
+	for _, s := range c.seats.here {
+		if s.state != seatClearing {
+			n++
+		}
+	}
+	ok := n >= me.Min && c.whyBarred() == ""
+	switch {
+	case ok && n >= me.Max:
+		c.propose()
+	case ok && c.round.lastCall.IsZero():
+		c.round.lastCall = c.m.now.Add(c.m.cfg.LastCall)
+	case ok && !c.m.now.Before(c.round.lastCall):
+		c.propose()
+	case !ok:
+		c.round.lastCall = time.Time{}
+	}
+	switch {
+	case c.round.state != roundForming:
+	case late:
+		c.joinElapsed()
+	case c.incomplete(n):
+		c.endIncomplete()
+	}
+}
+
+// whyBarred says why these nodes may not form a world although they are enough:
+// another part of a cut network might form one too. It is empty if they may.
+func (c *coordinator) whyBarred() string {
+	if c.m.cfg.Fenced { // it decides when it is asked to seal
+		return c.sealing.refused
+	}
+	if c.job.last == nil {
+		served := map[int]bool{}
+		for _, s := range c.seats.here {
+			if s.node.Endpoint >= 0 {
+				served[s.node.Endpoint] = true
+			}
+		}
+		if len(served)*2 <= c.m.cfg.Endpoints {
+			return fmt.Sprintf("only %d of %d endpoints are served by the nodes that came", len(served), c.m.cfg.Endpoints)
+		}
+		return ""
+	}
+	alive, here, lowest := 0, 0, false
+	for _, p := range c.job.last.Members {
+		if c.seats.ended(p.ID) {
+			continue
+		}
+		if alive == 0 {
+			lowest = c.seats.connected(p.ID)
+		}
+		alive++
+		if c.seats.connected(p.ID) {
+			here++
+		}
+	}
+	if here*2 > alive || here*2 == alive && lowest {
+		return ""
+	}
+	return fmt.Sprintf("only %d of the %d nodes of the last world that may be alive are here; the others may go on without them", here, alive)
+}
+
+// propose makes a world of the nodes that wait, to be checked and offered.
+// Survivors of the last world come before newcomers. Before the first world, nodes
+// that serve an endpoint come first: the nodes left out must not form one too.
+func (c *coordinator) propose() {
+	chosen := slices.DeleteFunc(slices.Clone(c.seats.here), func(s *seat) bool { return s.state != seatWaiting })
+	slices.SortStableFunc(chosen, func(a, b *seat) int {
+		if c.job.last == nil {
+			return min(b.node.Endpoint, 0) - min(a.node.Endpoint, 0)
+		}
+		return min(oldRank(c.job.last, a.node.ID), MaxNodes) - min(oldRank(c.job.last, b.node.ID), MaxNodes)
+	})
+	chosen = chosen[:min(len(chosen), c.m.self.Max)]
+	var nodes []Node
+	for _, s := range c.seats.here {
+		s.given = nil
+		if slices.Contains(chosen, s) {
+			c.move(s, seatProposed)
+			nodes = append(nodes, s.node)
+		}
+	}
+	if e := c.m.mem.elsewhere; e.Job == c.job.id { // no round twice
+		c.job.term, c.job.round = max(c.job.term, e.Term), max(c.job.round, e.Round+1)
+	}
+	w := newWorld(orderNodes(nodes, c.job.last), World{
+		Term: c.job.term, Round: c.job.round, Restart: c.job.restart, MaxRestarts: c.job.maxRestarts,
+		Coordinator: c.m.self.ID, Job: c.job.id, Token: c.m.cfg.Token(),
+	})
+	c.round.world, c.round.digest, c.round.failures, c.round.ends, c.round.killed = &w, "", nil, nil, false
+	if c.m.cfg.Check {
+		c.startCheck()
+	} else {
+		c.offer()
+	}
+}
+
+// offer asks the members of the world to accept it.
+func (c *coordinator) offer() {
+	c.round.digest = c.round.world.Digest()
+	c.enter(roundProposing, sameDeadline)
+	for _, s := range c.seats.members() {
+		msg := Message{Type: MsgPropose, World: c.round.world, Env: s.given}
+		if s.node.ID == c.round.world.Members[0].ID {
+			msg.Clients = c.clients()
+		}
+		c.send(s, msg)
+	}
+}
+
+// clients are where the workers of the world may connect from.
+func (c *coordinator) clients() []string {
+	all := map[string]bool{}
+	for _, s := range c.seats.members() {
+		for _, at := range append([]string{s.node.Addr, s.node.Seen}, s.node.Networks...) {
+			all[at] = true
+		}
+	}
+	delete(all, "")
+	return slices.Sorted(maps.Keys(all))
+}
+
+// burn gives a proposal up: its round number is never used again.
+func (c *coordinator) burn() {
+	c.enter(roundForming, sameDeadline)
+	c.job.round++
+	for _, s := range c.seats.members() {
+		c.move(s, seatWaiting)
+	}
+}
+
+// commit starts the workers of the world on every node. A node without a place
+// hears first that the world runs: it must not succeed this coordinator by what an
+// earlier world says.
+func (c *coordinator) commit() {
+	c.enter(roundRunning, 0)
+	c.m.changed = true
+	c.job.last, c.round.began = c.round.world, c.m.now
+	c.refused = refusals{}
+	for _, s := range c.seats.members() {
+		c.move(s, seatRunning)
+	}
+	for _, s := range c.seats.here {
+		if !s.inWorld() {
+			c.send(s, Message{Type: MsgStatus, Status: c.status()})
+		}
+	}
+	for _, s := range c.seats.members() {
+		c.send(s, Message{Type: MsgCommit, Term: c.round.world.Term, Round: c.round.world.Round, Digest: c.round.digest})
+	}
+	for _, s := range c.seats.here { // newcomers of the time of the check
+		if c.m.cfg.Check && !s.inWorld() && s.facts != nil {
+			c.compareNewcomer(s)
+		}
+	}
+}
+
+// joinElapsed ends the job: the nodes did not come together in time.
+func (c *coordinator) joinElapsed() {
+	st := c.status()
+	text := fmt.Sprintf("%d of %s nodes came within %v: %s", len(c.seats.here), nnodes(c.m.self), c.m.cfg.Join, strings.Join(st.Here, ", "))
+	if len(st.Waiting) > 0 {
+		text += "; not ready: " + strings.Join(st.Waiting, ", ")
+	}
+	if why := c.whyBarred(); why != "" {
+		text += "; " + why
+	}
+	if lines := c.refused.lines(); len(lines) > 0 {
+		text += "; " + strings.Join(lines, "; ")
+	}
+	if n := len(c.job.records); n > 0 && c.job.records[n-1].Cause != nil {
+		text += "; the round before ended because " + c.job.records[n-1].Cause.Line()
+	}
+	if c.round.state == roundSealing {
+		text = fmt.Sprintf("no world of %d nodes could be sealed in %s within %v: waiting for %s", len(c.round.world.Members), c.m.cfg.Where, c.m.cfg.Join, c.sealing.waitsFor)
+	} else {
+		text += ". Check that gorun was started on the others with the same " + cmp.Or(c.m.cfg.Flags, "--rdzv-endpoint and --rdzv-id") + ", and that they reach " + c.m.cfg.Where
+	}
+	c.round.failures = nil
+	c.addFailures(c.m.here(KindRendezvous, text))
+	c.decide()
+}
+
+// tick moves the round on as far as the seats and the time allow.
+func (c *coordinator) tick() {
+	now := c.m.now
+	late := !c.round.deadline.IsZero() && !now.Before(c.round.deadline)
+	switch c.round.state {
+	case roundRecovering:
+		if late || c.job.final || c.allBack() {
+			c.resume()
+		}
+	case roundForming:
+		c.formWorld(late)
+	case roundChecking:
+		if late {
+			c.joinElapsed()
+		} else {
+			c.compare()
+		}
+	case roundProposing:
+		switch {
+		case c.seats.all(seatAccepted):
+			switch {
+			case c.check != nil && c.check.passed != nil:
+				c.announce(*c.check.passed)
+			case c.m.cfg.Fenced:
+				c.seal()
+			default:
+				c.commit()
+			}
+		case late:
+			c.joinElapsed()
+		}
+	case roundSealing:
+		if late {
+			c.joinElapsed()
+		}
+	case roundRunning:
+		if c.seats.all(seatDone) {
+			c.recordRound(nil)
+			c.announce(Outcome{Rounds: c.job.records})
+		} else if c.shouldGrow() {
+			c.grow()
+		}
+	case roundStopping:
+		if c.seats.all(seatStopped) {
+			c.conclude()
+		}
+	case roundDecided:
+		blind := c.job.took && c.m.cfg.Fenced && !c.m.whole // it does not know yet who else waits
+		if late || len(c.seats.here) == 0 && !c.seats.awaited() && !blind {
+			for _, s := range slices.Clone(c.seats.here) {
+				c.dismiss(s, seatLeft)
+			}
+			c.m.finish(*c.job.outcome)
+		}
+	}
+	if c.m.coord != c || c.round.state == roundDecided || now.Before(c.statusAt) || c.round.state == roundRunning && !c.queued() {
+		return
+	}
+	c.statusAt = now.Add(statusEvery)
+	c.sendStatus()
+	if c.round.state != roundRunning {
+		c.gather()
+	}
+}
+
+// sendStatus tells the nodes that wait what they wait for.
+func (c *coordinator) sendStatus() {
+	st := c.status()
+	for _, s := range c.seats.here {
+		if c.round.state != roundRunning || !s.inWorld() {
+			c.send(s, Message{Type: MsgStatus, Status: st})
+		}
+	}
+}
+
+// allBack reports whether every member of the last world is here that is not known
+// to have ended.
+func (c *coordinator) allBack() bool {
+	return !slices.ContainsFunc(c.round.world.Members, func(p Member) bool { return !c.seats.connected(p.ID) && !c.seats.ended(p.ID) })
+}
+
+// resume ends the round of a lost coordinator, whose survivors are here. A world
+// that was committed nowhere is only burnt.
+func (c *coordinator) resume() {
+	for i, p := range c.round.world.Members {
+		if c.seats.member(p.ID) == nil {
+			c.addFailures(Cause{
+				Kind: KindLost, Node: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: i, Rank: -1, LocalRank: -1,
+				Message: "it was not among the nodes that were left after the loss of the coordinator", Time: c.m.now,
+			})
+		}
+	}
+	if len(c.round.failures) == 0 { // everyone is back, but nobody knows what the lost coordinator had decided
+		c.addFailures(c.m.here(KindLost, "the coordinator's connection broke"))
+	}
+	c.abort(false)
+}
+
+// conclude ends the round: no worker of it lives any more.
+func (c *coordinator) conclude() {
+	cause := c.round.first()
+	c.recordRound(&cause)
+	// The job is to end, whatever came first; or a node cannot start workers.
+	over := slices.ContainsFunc(c.round.failures, func(f failure) bool { return f.final() || f.Kind == KindStart })
+	counts := !cause.moves()
+	if over || c.job.final || counts && c.job.restart >= c.job.maxRestarts {
+		c.decide()
+		return
+	}
+	if counts {
+		c.job.restart++
+	}
+	c.job.round++
+	if c.releaseLeaving() {
+		return
+	}
+	c.enter(roundForming, c.m.cfg.Join)
+	for _, s := range c.seats.members() {
+		c.move(s, seatWaiting)
+	}
+	st := c.status() // also tells the members that the last round is settled
+	for _, s := range c.seats.here {
+		c.send(s, Message{Type: MsgStatus, Status: st})
+	}
+	c.round.failures = nil
+}
+
+// decide ends the job with its cause.
+func (c *coordinator) decide() {
+	cause := c.cause()
+	o := Outcome{Code: cause.Code(), Cause: &cause, Rounds: c.job.records}
+	if c.round.state == roundProposing && c.check != nil && c.check.passed != nil { // a program cannot be started
+		o.Preflight = c.check.passed.Preflight
+	}
+	texts := budget(maxTexts)
+	for _, f := range c.round.failures {
+		o.Failures = append(o.Failures, texts.spend(f.Cause))
+	}
+	c.announce(o)
+}
+
+// announce tells every node how the job ended.
+func (c *coordinator) announce(o Outcome) {
+	c.job.outcome = &o
+	c.unseal()
+	c.enter(roundDecided, ackTimeout)
+	c.gather()
+	for _, s := range slices.Clone(c.seats.here) {
+		c.send(s, Message{Type: MsgFinish, Outcome: c.job.outcome})
+	}
+}
+
+// failureReceived handles a member's word that the round, or the job, cannot go on.
+// A node that only waits for a place cannot end a job: the job goes on without it.
+func (c *coordinator) failureReceived(s *seat, msg Message, current bool) {
+	if len(msg.Failures) == 0 || c.round.state == roundDecided {
+		return
+	}
+	ends := slices.ContainsFunc(msg.Failures, func(f Cause) bool { return f.final() })
+	switch {
+	case ends && !s.inWorld() && !aborts(msg.Failures) && (c.round.offering() || c.round.working()):
+		f := msg.Failures[0]
+		c.send(s, Message{Type: MsgFinish, Outcome: parting(&f)})
+	case s.leaving != nil:
+	case ends && c.canSpare(s, msg):
+		c.letLeave(s, msg.Failures[0])
+	case c.round.working() && (current || ends):
+		c.addFailures(msg.Failures...)
+		c.abort(msg.Kill)
+	case (c.round.state == roundProposing || c.round.state == roundSealing) && current, ends && c.round.state != roundRecovering:
+		c.round.failures = nil
+		c.addFailures(msg.Failures...)
+		c.decide()
+	case ends:
+		c.addFailures(msg.Failures...)
+	}
+}
+
+// addFailures notes failures of the round.
+func (c *coordinator) addFailures(fs ...Cause) { c.round.add(c.m.now, fs...) }
+
+// cause is why the job ends: its first failure, unless another round would have
+// followed that one and an order ended the job.
+func (c *coordinator) cause() Cause {
+	if order := c.round.aborted(); order != nil && c.job.restart < c.job.maxRestarts {
+		return *order
+	}
+	return c.round.first()
+}
+
+// abort stops the workers of the round everywhere.
+func (c *coordinator) abort(kill bool) {
+	if c.round.state == roundStopping && !kill {
+		return
+	}
+	if c.round.state != roundStopping {
+		c.enter(roundStopping, 0)
+	}
+	cause := c.round.first()
+	for _, s := range c.seats.members() {
+		c.send(s, Message{Type: MsgAbort, Round: c.round.world.Round, Cause: &cause, Kill: kill})
 	}
 }

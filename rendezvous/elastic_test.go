@@ -53,8 +53,8 @@ func TestLateVerdictDoesNotDismissMembers(t *testing.T) {
 		c.mute[2] = true
 		c.dies(1)
 		c.says(2, Message{Type: MsgOver, Round: 0})
-		if c.m.coord.phase != proposing || c.m.coord.world.Index("id3") < 0 {
-			t.Fatalf("phase %s", c.m.coord.phase)
+		if c.m.coord.round.state != roundProposing || c.m.coord.round.world.Index("id3") < 0 {
+			t.Fatalf("phase %s", c.m.coord.round.state)
 		}
 		c.mute[2] = false
 		c.step(Compared{Serial: late.Serial, Outcome: &Outcome{Code: ExitPreflight}})
@@ -74,8 +74,8 @@ func TestLateVerdictDoesNotDismissMembers(t *testing.T) {
 		c.mute[3] = true
 		c.dies(2)
 		c.step(Compared{Serial: late.Serial, Outcome: &Outcome{Code: ExitPreflight}})
-		if c.m.coord.phase != halting || len(c.told(3, MsgFinish)) != 0 {
-			t.Errorf("%s, with %+v for it", c.m.coord.phase, c.told(3, MsgFinish))
+		if c.m.coord.round.state != roundStopping || len(c.told(3, MsgFinish)) != 0 {
+			t.Errorf("%s, with %+v for it", c.m.coord.round.state, c.told(3, MsgFinish))
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestGrowth(t *testing.T) {
 			if w.Round != 1 || w.Restart != 0 || len(w.Members) != min(tt.most, tt.n+tt.come) || !strings.HasPrefix(c.members(), before) {
 				t.Errorf("round %d, restart %d of %s, before %s", w.Round, w.Restart, c.members(), before)
 			}
-			if r := c.m.coord.records; len(r) != 1 || r[0].Cause.Kind != KindJoined {
+			if r := c.m.coord.job.records; len(r) != 1 || r[0].Cause.Kind != KindJoined {
 				t.Errorf("recorded: %+v", r)
 			}
 		})

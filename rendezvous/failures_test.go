@@ -73,7 +73,7 @@ func TestPrimaryCause(t *testing.T) {
 	if len(got) == 0 {
 		t.Fatal("no abort")
 	}
-	if c := m.coord.first(); c.Rank != 2 {
+	if c := m.coord.round.first(); c.Rank != 2 {
 		t.Errorf("the cause is rank %d", c.Rank)
 	}
 }
@@ -82,12 +82,12 @@ func TestPrimaryCause(t *testing.T) {
 func TestManyFailuresAreBounded(t *testing.T) {
 	m := runs(t, 1, 2)
 	for i := range 3 * maxFailures {
-		m.coord.add(Cause{Kind: KindExit, Rank: i, Consequence: i%2 == 0, Age: time.Duration(i)})
+		m.coord.addFailures(Cause{Kind: KindExit, Rank: i, Consequence: i%2 == 0, Age: time.Duration(i)})
 	}
-	if n := len(m.coord.failures); n != maxFailures {
+	if n := len(m.coord.round.failures); n != maxFailures {
 		t.Errorf("%d failures are kept", n)
 	}
-	if c := m.coord.first(); c.Rank != 3*maxFailures-1 {
+	if c := m.coord.round.first(); c.Rank != 3*maxFailures-1 {
 		t.Errorf("the cause is rank %d", c.Rank)
 	}
 }
@@ -112,6 +112,6 @@ func TestWhoLeavesEarly(t *testing.T) {
 	later.Step(later.now, Over{Round: 0})
 	later.Step(later.now, Received{1, Message{Type: MsgOver}})
 	if got := notes(later); !strings.Contains(got, "left before the next round started") {
-		t.Errorf("between two rounds (%s): %q", later.coord.phase, got)
+		t.Errorf("between two rounds (%s): %q", later.coord.round.state, got)
 	}
 }

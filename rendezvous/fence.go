@@ -5,20 +5,26 @@ import (
 	"slices"
 )
 
-// seal asks the fence to make the world unique, now that everyone has accepted.
+// sealing is what the coordinator knows of the fence.
+type sealing struct {
+	serial   int    // of the last Seal
+	waitsFor string // what that Seal waits for
+	refused  string // why the fence refused: another agent coordinates; "" if it did not
+}
+
+// seal asks the fence to make the world unique, now that every member has accepted.
+// The fence itself knows whose membership has ended.
 func (c *coordinator) seal() {
-	deadline := c.deadline
-	c.enter(sealing, 0)
-	c.deadline = deadline
-	c.asked, c.waits = c.nextSerial(), "its answer"
-	cmd := Seal{Serial: c.asked, World: *c.world, Later: c.last != nil}
-	for _, s := range c.seats {
-		if !s.inWorld && !s.busy {
+	c.enter(roundSealing, sameDeadline)
+	c.sealing.serial, c.sealing.waitsFor = c.nextSerial(), "its answer"
+	cmd := Seal{Serial: c.sealing.serial, World: *c.round.world, Later: c.job.last != nil}
+	for _, s := range c.seats.here {
+		if s.state == seatWaiting {
 			cmd.Here = append(cmd.Here, s.node.ID)
 		}
 	}
-	for id, dead := range c.dead {
-		if dead && !c.expired[id] { // the fence knows better who has expired, and who came back
+	for id, s := range c.seats.byID {
+		if s.state == seatLost || s.state == seatLeft {
 			cmd.Dead = append(cmd.Dead, id)
 		}
 	}
@@ -28,19 +34,19 @@ func (c *coordinator) seal() {
 
 // sealed takes the fence's answer.
 func (c *coordinator) sealed(e Sealed) {
-	if c.phase != sealing || e.Serial != c.asked {
+	if c.round.state != roundSealing || e.Serial != c.sealing.serial {
 		return
 	}
 	switch {
 	case e.OK:
 		c.commit()
-	case e.Ended: // who was cut off does not run a job again that others have ended
-		c.outvoted = e.Text
-		c.failures = nil
-		c.add(c.m.here(KindRendezvous, "the job ended without this node: "+e.Text))
+	case e.Ended: // a node that was cut off does not run a job again that others have ended
+		c.sealing.refused = e.Text
+		c.round.failures = nil
+		c.addFailures(c.m.here(KindRendezvous, "the job ended without this node: "+e.Text))
 		c.decide()
 	case e.Refused:
-		c.outvoted = e.Text
+		c.sealing.refused = e.Text
 		c.m.emit(Note{Text: "the job went on elsewhere: " + e.Text})
 		c.burn()
 	default:
@@ -48,21 +54,26 @@ func (c *coordinator) sealed(e Sealed) {
 	}
 }
 
-// unseal gives the run id back, if no worker of the job can live anywhere.
+// unseal gives the run id back if no worker of the job can live anywhere. If one
+// may, the record ends with the lease of its node, which is certainly idle then.
 func (c *coordinator) unseal() {
-	if !c.m.cfg.Fenced || c.last == nil || c.outvoted != "" {
+	if !c.m.cfg.Fenced || c.job.last == nil || c.sealing.refused != "" {
 		return
 	}
-	idle := map[NodeID]bool{}
-	for _, s := range c.seats {
-		idle[s.node.ID] = s.over || s.done || !s.inWorld && !s.busy || c.world != c.last
-	}
-	for _, p := range c.last.Members {
-		if !c.dead[p.ID] && !c.gone[p.ID] && !idle[p.ID] {
-			return // the record ends with its lease, when that node is certainly idle
+	for _, p := range c.job.last.Members {
+		s := c.seats.find(p.ID)
+		if s == nil {
+			return
+		}
+		switch s.state {
+		case seatLost, seatExpired, seatLeft, seatWaiting, seatDone, seatStopped:
+		default:
+			if !s.cleared && (!s.connected() || c.round.world == c.job.last) {
+				return
+			}
 		}
 	}
-	c.m.emit(Unseal{Job: c.last.Job, Round: c.last.Round})
+	c.m.emit(Unseal{Job: c.job.last.Job, Round: c.job.last.Round})
 }
 
 // elsewhere: somebody has sealed a world.
@@ -76,8 +87,8 @@ func (m *Machine) elsewhere(e Elsewhere) {
 	}
 	m.mem.leads = Message{Addr: e.Control, Term: e.Term, Job: e.Job, Round: e.Round}
 	m.mem.elsewhere = e
-	if c := m.coord; c != nil && (c.last == nil || c.phase == recovering || c.phase == forming || c.offering()) {
-		c.outvoted = "a world of this run was sealed by " + e.Control // what this one saw of the others is old
+	if c := m.coord; c != nil && (c.job.last == nil || c.round.state == roundRecovering || c.round.state == roundForming || c.round.offering()) {
+		c.sealing.refused = "a world of this run was sealed by " + e.Control // what this one saw of the others is old
 	}
 	if m.coord == nil && !m.mem.linked {
 		m.adopt()
@@ -92,7 +103,7 @@ func (m *Machine) adopt() {
 	if w == nil || w == m.mem.sealed || w.Job != e.Job || w.Term != e.Term || w.Round != e.Round {
 		return
 	}
-	m.mem.sealed, m.mem.work, m.mem.spare, m.mem.follows = w, idle, false, false
+	m.mem.sealed, m.mem.work, m.mem.spare, m.mem.follows = w, workIdle, false, false
 	m.mem.orphanBy = m.now.Add(m.cfg.Rejoin)
 }
 
@@ -129,27 +140,27 @@ func (m *Machine) expire() {
 		m.closed(Closed{Conn: conn, Silent: true, Text: m.silence()})
 	}
 	if c := m.coord; c != nil {
-		for _, s := range c.hushed() {
-			if s.inWorld && m.quiet[s.conn] && (m.lapsed || m.whole && !m.sees(s.node.ID)) {
+		for _, s := range c.silentMembers() {
+			if s.inWorld() && (m.lapsed || m.whole && !m.sees(s.node.ID)) {
 				m.emit(Close{s.conn})
-				c.lost(s.conn, true, m.silence())
+				c.streamClosed(s.conn, true, m.silence())
 				delete(m.quiet, s.conn)
 			}
 		}
 		if m.whole && m.changed {
 			m.changed = false
-			c.bury()
-			if c.outvoted != "" && m.mem.leads.Addr != "" && !m.reachable(m.mem.leads.Addr) {
-				c.outvoted = "" // who went on without this node is gone
+			c.markExpired()
+			if c.sealing.refused != "" && m.mem.leads.Addr != "" && !m.reachable(m.mem.leads.Addr) {
+				c.sealing.refused = "" // who went on without this node is gone
 			}
 		}
-		if m.lapsed && !c.killed && (c.phase == halting || c.phase == executing) && c.part() {
-			c.killed = true
+		if m.lapsed && !c.round.killed && c.round.working() && c.noteMissing() {
+			c.round.killed = true
 			c.abort(true)
 		}
 	}
-	orphan := !m.mem.linked || m.coord != nil && m.coord.phase == recovering
-	if w := m.mem.work; m.lapsed && orphan && (w == running || w == stopping) && !m.mem.killed {
+	orphan := !m.mem.linked || m.coord != nil && m.coord.round.state == roundRecovering
+	if w := m.mem.work; m.lapsed && orphan && (w == workRunning || w == workStopping) && !m.mem.killed {
 		m.mem.killed = true
 		m.stopWorkers(m.here(KindLost, m.silence()), true)
 	}
@@ -162,12 +173,12 @@ func (m *Machine) silence() string {
 	return "silent, and its membership has ended"
 }
 
-// hushed are the seats, if nothing comes in on any stream.
-func (c *coordinator) hushed() []*chair {
+// silentMembers are the members of the world on whose streams nothing comes.
+func (c *coordinator) silentMembers() []*seat {
 	if len(c.m.quiet) == 0 {
 		return nil
 	}
-	return slices.Clone(c.seats)
+	return slices.DeleteFunc(c.seats.members(), func(s *seat) bool { return !c.m.quiet[s.conn] })
 }
 
 // sees reports whether the backend shows an agent.
@@ -178,36 +189,33 @@ func (m *Machine) reachable(control string) bool {
 	return slices.ContainsFunc(m.peers, func(p Peer) bool { return p.Control == control })
 }
 
-// bury counts as dead who is neither here nor a member any more: it has stopped
-// its workers before its membership could end.
-func (c *coordinator) bury() {
-	if c.last == nil {
+// markExpired marks the members of the last world whose membership has ended and
+// that have no stream. A node stops its workers before its membership can end.
+func (c *coordinator) markExpired() {
+	if c.job.last == nil {
 		return
 	}
-	here := c.present()
-	for _, p := range c.last.Members {
-		switch seen := c.m.sees(p.ID); {
-		case seen && c.expired[p.ID]: // it is a member again
-			delete(c.expired, p.ID)
-			delete(c.dead, p.ID)
-		case !seen && !here[p.ID] && !c.dead[p.ID]:
-			c.dead[p.ID], c.expired[p.ID] = true, true
-			delete(c.away, p.ID)
+	for _, p := range c.job.last.Members {
+		s, seen := c.seats.get(p.ID), c.m.sees(p.ID)
+		switch {
+		case seen && s.state == seatExpired: // it is a member again
+			c.move(s, seatAbsent)
+		case !seen && !s.connected() && !s.ended():
+			c.move(s, seatExpired)
 		}
 	}
 }
 
-// part reports whether members of the world are out of reach and may be alive,
-// though they have no work: they may go on without this node. The failures name
-// them.
-func (c *coordinator) part() bool {
+// noteMissing reports whether members of the world are out of reach and may be
+// alive: they may go on without this node. The failures name them.
+func (c *coordinator) noteMissing() bool {
 	any := false
-	for i, p := range c.world.Members {
-		if c.seatOf(p.ID) != nil || c.dead[p.ID] {
+	for i, p := range c.round.world.Members {
+		if c.seats.member(p.ID) != nil || c.seats.ended(p.ID) {
 			continue
 		}
 		any = true
-		c.add(Cause{
+		c.addFailures(Cause{
 			Kind: KindLost, Node: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: i, Rank: -1, LocalRank: -1,
 			Message: c.m.silence(), Time: c.m.now,
 		})
@@ -217,7 +225,7 @@ func (c *coordinator) part() bool {
 
 // lapsed: the fence cannot confirm this agent, or can again.
 func (m *Machine) lapsing(e Lapsed) {
-	if e.On != m.lapsed && m.mem.work == running && m.mem.linked {
+	if e.On != m.lapsed && m.mem.work == workRunning && m.mem.linked {
 		text := m.cfg.Where + " answers again"
 		if e.On {
 			text = fmt.Sprintf("%s; the workers go on as long as this node's connection to the others does", e.Text)
@@ -226,6 +234,6 @@ func (m *Machine) lapsing(e Lapsed) {
 	}
 	m.lapsed, m.lapse = e.On, e.Text
 	if c := m.coord; c != nil && !e.On {
-		c.killed = false
+		c.round.killed = false
 	}
 }

@@ -18,8 +18,8 @@ func asks(t *testing.T) (*cast, Seal) {
 	c.seals, c.log = false, nil
 	c.dies(2)
 	got := all[Seal](c)
-	if len(got) != 2 || c.m.coord.phase != sealing || first != "id0 id1 id2" {
-		t.Fatalf("%d seals, phase %s", len(got), c.m.coord.phase)
+	if len(got) != 2 || c.m.coord.round.state != roundSealing || first != "id0 id1 id2" {
+		t.Fatalf("%d seals, phase %s", len(got), c.m.coord.round.state)
 	}
 	c.log = nil // that member 2 is dead was known a moment after the first seal: it was asked again
 	return c, got[1]
@@ -31,15 +31,15 @@ func committed(c *cast) bool { return len(c.told(1, MsgCommit)) > 0 }
 // fence's word, and only its word on this very world counts.
 func TestSealComesFirst(t *testing.T) {
 	c, cmd := asks(t)
-	if committed(c) || c.m.mem.work != idle {
+	if committed(c) || c.m.mem.work != workIdle {
 		t.Fatal("it starts unsealed")
 	}
-	if !cmd.Later || cmd.World.Digest() != c.m.coord.digest || !slices.Equal(cmd.Here, []NodeID{"id4"}) || !slices.Equal(cmd.Dead, []NodeID{"id2"}) || len(all[GiveUp](c)) != 0 {
+	if !cmd.Later || cmd.World.Digest() != c.m.coord.round.digest || !slices.Equal(cmd.Here, []NodeID{"id4"}) || !slices.Equal(cmd.Dead, []NodeID{"id2"}) || len(all[GiveUp](c)) != 0 {
 		t.Errorf("it asks for %+v", cmd)
 	}
 	c.step(Sealed{Serial: cmd.Serial - 1, OK: true})
 	c.step(Sealed{Serial: cmd.Serial - 1, Refused: true})
-	if committed(c) || c.m.coord.phase != sealing {
+	if committed(c) || c.m.coord.round.state != roundSealing {
 		t.Fatal("another seal's answer counts")
 	}
 	c.step(Sealed{Serial: cmd.Serial, OK: true})
@@ -120,8 +120,8 @@ func TestOutvoted(t *testing.T) {
 		c, cmd := asks(t)
 		c.step(there(c, "c0", "c1", "c3", "c4", "c7"))
 		c.step(Sealed{Serial: cmd.Serial, Refused: true, Text: "c7 has sealed round 5"})
-		if !strings.Contains(c.notes(), "c7 has sealed round 5") || len(all[Seal](c)) != 0 || c.m.coord.phase != forming {
-			t.Fatalf("phase %s, %s", c.m.coord.phase, c.notes())
+		if !strings.Contains(c.notes(), "c7 has sealed round 5") || len(all[Seal](c)) != 0 || c.m.coord.round.state != roundForming {
+			t.Fatalf("phase %s, %s", c.m.coord.round.state, c.notes())
 		}
 		c.step(Elsewhere{Job: cmd.World.Job, Term: 4, Round: 5, Members: []NodeID{"id7"}, Control: "c7"})
 		if d := all[Dial](c); !slices.Contains(d, Dial{"c7"}) {
@@ -158,8 +158,8 @@ func TestYieldingEndsTheSeal(t *testing.T) {
 	m.cfg.Fenced = true
 	c := &cast{t: t, m: m, now: m.now, least: 2, most: 2, mute: map[Conn]bool{}}
 	c.comes(1)
-	if m.coord.phase != sealing {
-		t.Fatalf("phase %s", m.coord.phase)
+	if m.coord.round.state != roundSealing {
+		t.Fatalf("phase %s", m.coord.round.state)
 	}
 	c.step(Elsewhere{Job: "other", Term: 1, Control: "c7"})
 	c.step(Dialed{"c7", 70})
@@ -198,7 +198,7 @@ func TestJobThatHasEnded(t *testing.T) {
 	c, cmd := asks(t)
 	c.step(Sealed{Serial: cmd.Serial, Refused: true, Ended: true, Text: "no record"})
 	c.ended(ExitRendezvous, 1, 3, 4)
-	if why := c.m.coord.outcome.Cause.Message; !strings.Contains(why, "no record") {
+	if why := c.m.coord.job.outcome.Cause.Message; !strings.Contains(why, "no record") {
 		t.Errorf("it says %q", why)
 	}
 	if len(all[Unseal](c)) != 0 {
@@ -214,11 +214,11 @@ func TestJoinTimeoutWhileSealing(t *testing.T) {
 	if st := c.m.coord.status(); st.Phase != "sealing" || st.Note != "n9 to stop its workers" {
 		t.Errorf("status %+v", st)
 	}
-	for left := c.m.cfg.Join; left >= 0 && c.m.coord.phase != decided; left -= statusEvery {
+	for left := c.m.cfg.Join; left >= 0 && c.m.coord.round.state != roundDecided; left -= statusEvery {
 		c.pass(statusEvery)
 	}
 	c.ended(ExitRendezvous, 1)
-	if why := c.m.coord.outcome.Cause.Message; !strings.Contains(why, "waiting for n9 to stop its workers") {
+	if why := c.m.coord.job.outcome.Cause.Message; !strings.Contains(why, "waiting for n9 to stop its workers") {
 		t.Errorf("it says %q", why)
 	}
 	if len(all[GiveUp](c)) == 0 && len(all[Unseal](c)) == 0 {

@@ -132,7 +132,7 @@ func TestHostileMessages(t *testing.T) {
 					if s, ok := cmd.(Start); ok && len(s.World.Members) == 0 {
 						t.Fatalf("%+v started a world without nodes", msg)
 					}
-					if _, ok := cmd.(Finish); ok && running != idle {
+					if _, ok := cmd.(Finish); ok && running != workIdle {
 						t.Fatalf("%+v ended an agent whose workers run", msg)
 					}
 				}

@@ -51,14 +51,14 @@ func TestSeatsAreNotTaken(t *testing.T) {
 	for name, make := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := make()
-			seats := len(m.coord.seats)
-			if told := claim(m, 7, false); len(told) != 1 || len(m.coord.seats) != seats || m.coord.seat(7) != nil {
+			seats := len(m.coord.seats.here)
+			if told := claim(m, 7, false); len(told) != 1 || len(m.coord.seats.here) != seats || m.coord.seats.at(7) != nil {
 				t.Errorf("a stranger has the seat, or is not told: %v", told)
 			}
 		})
 	}
 	m := tests["running"]()
-	if told := claim(m, 7, true); len(told) != 0 || m.coord.seat(7) == nil || m.coord.seat(1) != nil {
+	if told := claim(m, 7, true); len(told) != 0 || m.coord.seats.at(7) == nil || m.coord.seats.at(1) != nil {
 		t.Errorf("the node itself does not get its seat: %v", told)
 	}
 }

@@ -99,8 +99,8 @@ func TestLapseKeepsTheGracePeriod(t *testing.T) {
 			t.Error("the other's workers are killed")
 		}
 	}
-	if c.m.coord.phase != halting {
-		t.Errorf("phase %s", c.m.coord.phase)
+	if c.m.coord.round.state != roundStopping {
+		t.Errorf("phase %s", c.m.coord.round.state)
 	}
 	c.step(Hushed{Conn: 2, On: true}) // now it may be left out
 	if a := c.told(1, MsgAbort); len(a) == 0 || !a[len(a)-1].Kill {
@@ -150,11 +150,11 @@ func TestEndedMembership(t *testing.T) {
 	m, conn := states()["working"]() // and the member whose coordinator's membership ends
 	m.cfg.Fenced = true
 	m.Step(m.now, Hushed{Conn: conn, On: true})
-	if !m.mem.linked || m.mem.work != running {
+	if !m.mem.linked || m.mem.work != workRunning {
 		t.Fatal("silence alone ends the round")
 	}
 	m.Step(m.now, Peers{All: []Peer{{ID: m.self.ID, Control: "c0"}}})
-	if m.mem.work != stopping || m.mem.killed {
+	if m.mem.work != workStopping || m.mem.killed {
 		t.Errorf("work %d, killed %v", m.mem.work, m.mem.killed)
 	}
 }
@@ -166,11 +166,11 @@ func TestBury(t *testing.T) {
 		m.cfg.Fenced = true
 		m.Step(m.now, DialFailed{Addr: "c1", Text: "timed out"})
 		m.Step(m.now, Peers{All: []Peer{{ID: m.self.ID, Control: "c0"}}, Whole: whole})
-		if m.coord == nil || m.coord.dead["id1"] != whole || m.coord.dead["boss"] != whole {
+		if m.coord == nil || m.coord.seats.ended("id1") != whole || m.coord.seats.ended("boss") != whole {
 			t.Errorf("whole %v: %+v", whole, m.coord)
 		}
-		if buried := m.coord.phase != recovering; buried != whole {
-			t.Errorf("whole %v: phase %s", whole, m.coord.phase)
+		if buried := m.coord.round.state != roundRecovering; buried != whole {
+			t.Errorf("whole %v: phase %s", whole, m.coord.round.state)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestVacate(t *testing.T) {
 		w := worldOf(m, 1, 1, "t")
 		m.Step(m.now, Received{c, Message{Type: MsgPropose, World: w}})
 		m.Step(m.now, Received{c, Message{Type: MsgCommit, Term: 1, Round: 1, Digest: w.Digest()}})
-		if m.mem.work != running || vacated(m.Step(m.now.Add(10*vacateAfter), Tick{})) {
+		if m.mem.work != workRunning || vacated(m.Step(m.now.Add(10*vacateAfter), Tick{})) {
 			t.Errorf("work %d", m.mem.work)
 		}
 	})
@@ -253,8 +253,8 @@ func TestUnseal(t *testing.T) {
 			c := newCast(t, 3, 3, 3, func(cfg *Config) { cfg.Fenced, cfg.MaxRestarts = true, 0 })
 			w := c.m.World()
 			tt.end(c)
-			if c.m.coord.phase != decided {
-				t.Fatalf("phase %s", c.m.coord.phase)
+			if c.m.coord.round.state != roundDecided {
+				t.Fatalf("phase %s", c.m.coord.round.state)
 			}
 			got := all[Unseal](c)
 			if len(got) > 0 != tt.want || tt.want && got[0] != (Unseal{w.Job, 0}) {

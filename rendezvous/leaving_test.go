@@ -28,7 +28,7 @@ func TestLeaving(t *testing.T) {
 			c.signalled(1, tt.sig, tt.kill)
 			if !tt.leaves {
 				c.ended(128+int(tt.sig), 1, 2)
-				if c.m.coord.outcome.Parting {
+				if c.m.coord.job.outcome.Parting {
 					t.Error("the others would take it for their own")
 				}
 				return
@@ -41,7 +41,7 @@ func TestLeaving(t *testing.T) {
 			if len(c.told(2, MsgFinish)) != 0 {
 				t.Error("another one ends, too")
 			}
-			if r := c.m.coord.records; len(r) != 1 || r[0].Cause.Kind != KindLeft || r[0].Cause.Node != "id1" {
+			if r := c.m.coord.job.records; len(r) != 1 || r[0].Cause.Kind != KindLeft || r[0].Cause.Node != "id1" {
 				t.Errorf("recorded: %+v", r)
 			}
 			c.signalled(2, term, false) // now it would be below its minimum
@@ -63,8 +63,8 @@ func TestLeaverDiesOrIsKilledMeanwhile(t *testing.T) {
 			c := newCast(t, 3, 1, 4, func(cfg *Config) { cfg.MaxRestarts = 0 })
 			c.mute[1] = true
 			c.signalled(1, syscall.SIGTERM, false)
-			if c.m.coord.phase != halting {
-				t.Fatalf("phase %s", c.m.coord.phase)
+			if c.m.coord.round.state != roundStopping {
+				t.Fatalf("phase %s", c.m.coord.round.state)
 			}
 			more(c)
 			c.pass(c.m.cfg.LastCall)
@@ -83,9 +83,9 @@ func TestLeaverBetweenRounds(t *testing.T) {
 			c.mute[2] = true
 			c.pass(c.m.cfg.LastCall)
 		}
-		want := map[bool]stage{false: forming, true: proposing}[offered]
-		if c.m.coord.phase != want {
-			t.Fatalf("phase %s, want %s", c.m.coord.phase, want)
+		want := map[bool]roundState{false: roundForming, true: roundProposing}[offered]
+		if c.m.coord.round.state != want {
+			t.Fatalf("phase %s, want %s", c.m.coord.round.state, want)
 		}
 		c.mute[2] = false
 		c.signalled(1, syscall.SIGTERM, false)
@@ -135,7 +135,7 @@ func TestHandedOver(t *testing.T) {
 	}
 	m, c := states()["working"]()
 	handover(m, c, m.World().Digest())
-	if m.coord == nil || m.coord.phase != forming || m.coord.round != 7 || m.coord.restart != 2 || !m.coord.dead["boss"] {
+	if m.coord == nil || m.coord.round.state != roundForming || m.coord.job.round != 7 || m.coord.job.restart != 2 || !m.coord.seats.ended("boss") {
 		t.Fatalf("it does not take over: %+v", m.coord)
 	}
 	for name, place := range map[string]func() (*Machine, Conn){

@@ -62,7 +62,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	if m.ended {
 		return nil
 	}
-	if away && m.coord != nil && m.coord.offering() {
+	if away && m.coord != nil && m.coord.round.offering() {
 		m.coord.burn() // it ticks more often there: its process was stopped, and who accepted may have gone on
 	}
 	switch e := e.(type) {
@@ -116,8 +116,8 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 			m.coord.sealed(e)
 		}
 	case Waiting:
-		if m.coord != nil && m.coord.phase == sealing && e.Serial == m.coord.asked {
-			m.coord.waits = e.Text
+		if m.coord != nil && m.coord.round.state == roundSealing && e.Serial == m.coord.sealing.serial {
+			m.coord.sealing.waitsFor = e.Text
 		}
 	case Refused:
 		m.strangerRefused(e)
@@ -188,6 +188,12 @@ func (m *Machine) Next() time.Time {
 // World is the world that runs on this node, or ran last; nil before the first.
 func (m *Machine) World() *World { return m.mem.sealed }
 
+// internalError ends the job: this agent's own bookkeeping makes no sense.
+func (m *Machine) internalError(err error) {
+	m.emit(Note{Text: err.Error(), Kind: "internal"})
+	m.stopJob(StopJob{Cause: m.here(KindAgent, err.Error())})
+}
+
 func (m *Machine) emit(c Command) { m.out = append(m.out, c) }
 
 // send puts a message on a stream or hands it over within the agent.
@@ -232,7 +238,7 @@ func (m *Machine) closed(e Closed) {
 		return
 	}
 	if m.coord != nil {
-		m.coord.lost(e.Conn, e.Silent, e.Text)
+		m.coord.streamClosed(e.Conn, e.Silent, e.Text)
 	}
 }
 
@@ -241,7 +247,7 @@ func (m *Machine) finish(o Outcome) {
 	if m.ended {
 		return
 	}
-	if w := m.mem.work; w == running || w == stopping {
+	if w := m.mem.work; w == workRunning || w == workStopping {
 		m.leaving = &o
 		cause := o.Cause
 		if cause == nil {
@@ -254,3 +260,29 @@ func (m *Machine) finish(o Outcome) {
 	m.emit(Show{nil})
 	m.emit(Finish{o})
 }
+
+// Config is what a Machine is told once.
+type Config struct {
+	Self        Node
+	MaxRestarts int
+	Endpoints   int           // number of endpoints; the first world needs nodes that serve a majority of them
+	Where       string        // the endpoints, for messages
+	Flags       string        // that every node must have alike to come there, for messages; "" for those of endpoints
+	Proofs      bool          // as coordinator: seat only nodes whose id is proven
+	Check       bool          // as coordinator: compare the nodes before a world is proposed
+	Fenced      bool          // the backend is a Fence: it makes worlds unique
+	Grow        bool          // a node that comes while an elastic job runs starts the next round
+	Takeover    bool          // another agent may coordinate when the coordinator is lost
+	Join        time.Duration // the whole rendezvous of a round
+	LastCall    time.Duration // wait for more nodes above the minimum
+	Rejoin      time.Duration // wait for survivors after the loss of the coordinator
+	Retry       time.Duration // between two attempts to reach a coordinator
+	Token       func() string // draws a world's token
+}
+
+// The time that a decided job waits for the others to take the outcome.
+const (
+	ackTimeout  = 2 * time.Second
+	killTimeout = 10 * time.Second // after a kill, the job ends here with or without the others
+	statusEvery = time.Second
+)

@@ -1,7 +1,9 @@
 package rendezvous
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -9,10 +11,10 @@ import (
 type phase int
 
 const (
-	idle     phase = iota // no worker lives here
-	running               // Start was emitted
-	done                  // every worker ended with 0
-	stopping              // Stop was emitted
+	workIdle     phase = iota // no worker lives here
+	workRunning               // Start was emitted
+	workDone                  // every worker ended with 0
+	workStopping              // Stop was emitted
 )
 
 // member is the half of an agent that follows a coordinator.
@@ -111,8 +113,8 @@ func (m *Machine) link(c Conn, at string) {
 func (m *Machine) last() *Last {
 	mem := &m.mem
 	l := &Last{
-		World: mem.accepted, Started: mem.sealed == mem.accepted, Done: mem.work == done,
-		Over: mem.work == idle, Failures: m.aged(mem.failures), Ends: mem.ends, Outcome: mem.outcome,
+		World: mem.accepted, Started: mem.sealed == mem.accepted, Done: mem.work == workDone,
+		Over: mem.work == workIdle, Failures: m.aged(mem.failures), Ends: mem.ends, Outcome: mem.outcome,
 	}
 	if mem.told != nil && len(l.Failures) == 0 {
 		l.Failures = []Cause{*mem.told}
@@ -129,19 +131,19 @@ func (m *Machine) fromCoordinator(msg Message) {
 	switch msg.Type {
 	case MsgStatus:
 		if msg.Status != nil {
-			if msg.Status.Phase == forming.String() && mem.work == idle { // the last round is settled
+			if msg.Status.Phase == roundForming.String() && mem.work == workIdle { // the last round is settled
 				mem.failures, mem.ends, mem.told = nil, nil, nil
 			}
-			if msg.Status.Phase == executing.String() {
+			if msg.Status.Phase == roundRunning.String() {
 				mem.spare, mem.job = true, msg.Status.Job
 			}
-			m.tellRefused(msg.Status.Refused)
+			m.showRefused(msg.Status.Refused)
 			m.emit(Show{msg.Status})
 		}
 	case MsgRefuse:
 		m.refused(msg.Text)
 	case MsgRedirect:
-		if mem.follows && mem.work != idle { // it committed the world and now denies it
+		if mem.follows && mem.work != workIdle { // it committed the world and now denies it
 			m.emit(Close{mem.conn})
 			m.lostCoordinator(Closed{Conn: mem.conn, Text: "it does not coordinate any more"})
 			return
@@ -157,7 +159,7 @@ func (m *Machine) fromCoordinator(msg Message) {
 		m.considered(msg)
 	case MsgCommit:
 		if w := mem.accepted; w != nil && mem.sealed != w && w.Round == msg.Round && w.Term == msg.Term && mem.digest == msg.Digest {
-			mem.sealed, mem.work, mem.follows, mem.killed, mem.vacateAt = w, running, true, false, time.Time{}
+			mem.sealed, mem.work, mem.follows, mem.killed, mem.vacateAt = w, workRunning, true, false, time.Time{}
 			mem.spare, mem.gone = false, map[NodeID]bool{} // who was lost once may be in it
 			mem.failures, mem.ends, mem.told = nil, nil, nil
 			m.emit(Show{nil})
@@ -181,7 +183,7 @@ func (m *Machine) fromCoordinator(msg Message) {
 // memberTick does what the time demands of the member.
 func (m *Machine) memberTick() {
 	mem := &m.mem
-	if !m.ended && !mem.vacateAt.IsZero() && !m.now.Before(mem.vacateAt) && mem.work == idle {
+	if !m.ended && !mem.vacateAt.IsZero() && !m.now.Before(mem.vacateAt) && mem.work == workIdle {
 		mem.vacateAt = time.Time{}
 		m.emit(Vacate{mem.sealed.Round})
 	}
@@ -193,7 +195,7 @@ func (m *Machine) memberTick() {
 		} else if !mem.linked && mem.sealed != nil {
 			m.seek()
 		}
-	case !mem.killBy.IsZero() && !m.now.Before(mem.killBy) && mem.work == idle:
+	case !mem.killBy.IsZero() && !m.now.Before(mem.killBy) && mem.work == workIdle:
 		m.finish(m.alone(*mem.stop))
 	case m.coord != nil:
 		m.probe()
@@ -233,4 +235,156 @@ func (m *Machine) seekStatus() *Status {
 		s.Phase, s.Left = "recovering", m.mem.orphanBy.Sub(m.now)
 	}
 	return s
+}
+
+// ready: the program can be started here, or cannot; a proposal that waited for
+// that is answered.
+func (m *Machine) ready(cause *Cause) {
+	m.mem.isReady, m.mem.unfit = true, cause
+	if m.mem.proposed != nil {
+		msg := *m.mem.proposed
+		m.mem.proposed = nil
+		m.answer(msg)
+	}
+}
+
+// considered looks at a proposal before the program is asked for.
+func (m *Machine) considered(msg Message) {
+	mem, w := &m.mem, msg.World
+	if w == nil || mem.work != workIdle || mem.accepted != nil && (w.Round <= mem.accepted.Round || w.Term < mem.accepted.Term) {
+		return
+	}
+	err := w.validate()
+	i := w.Index(m.self.ID)
+	switch {
+	case err != nil:
+	case w.RunID != m.self.RunID:
+		err = fmt.Errorf("it is run %q's, not %q's", clip(w.RunID), m.self.RunID)
+	case i < 0:
+		err = errors.New("this node is not in it")
+	case w.Members[i].Workers != m.self.Workers || w.Members[i].Role != m.self.Role:
+		err = fmt.Errorf("this node has %d workers of role %q in it, not %d of %q", w.Members[i].Workers, w.Members[i].Role, m.self.Workers, m.self.Role)
+	}
+	if err == nil && (w.Members[i].Env != envHash(msg.Env) || len(msg.Env) > MaxGiven) {
+		err = errors.New("the environment that came with it is not the one that belongs to it")
+	}
+	if err != nil {
+		c := m.here(KindRendezvous, fmt.Sprintf("%s cannot take part in the world that the coordinator proposes: %v", m.self.Name(), err))
+		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: []Cause{c}})
+		return
+	}
+	m.answer(msg)
+}
+
+// answer accepts a proposed world once the program can be started here.
+func (m *Machine) answer(msg Message) {
+	w := msg.World
+	switch {
+	case !m.mem.isReady:
+		m.mem.proposed = &msg
+	case m.mem.unfit != nil:
+		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: m.aged([]Cause{*m.mem.unfit})})
+	default:
+		m.mem.accepted, m.mem.digest, m.mem.env = w, w.Digest(), msg.Env
+		if len(msg.Clients) > 0 {
+			m.emit(Admit{msg.Clients})
+		}
+		m.tell(Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: m.mem.digest})
+	}
+}
+
+// vacateAfter spares the fence a word from every node at every restart: mostly
+// the next round begins sooner.
+const vacateAfter = time.Second
+
+func (m *Machine) aborted(msg Message) {
+	mem := &m.mem
+	if mem.work == workIdle {
+		m.tellOver(msg.Round)
+		return
+	}
+	if mem.sealed == nil || mem.sealed.Round != msg.Round || msg.Cause == nil {
+		return
+	}
+	if mem.told == nil {
+		mem.told = msg.Cause
+	}
+	m.stopWorkers(*msg.Cause, msg.Kill)
+}
+
+// stopWorkers ends the workers of the round on this node.
+func (m *Machine) stopWorkers(c Cause, kill bool) {
+	mem := &m.mem
+	if mem.work == workIdle || mem.work == workStopping && !kill {
+		return
+	}
+	mem.work = workStopping
+	m.emit(Stop{Round: mem.sealed.Round, Cause: c, Signal: stopSignal(&c), Kill: kill})
+}
+
+func (m *Machine) tellOver(round int) {
+	m.tell(Message{
+		Type: MsgOver, Round: round, Store: m.self.Store,
+		Failures: m.aged(m.mem.failures), Ends: m.mem.ends,
+	})
+}
+
+func (m *Machine) localFailed(e Failed) {
+	mem := &m.mem
+	if mem.work != workRunning || mem.sealed.Round != e.Round {
+		return
+	}
+	mem.failures = append(mem.failures, e.Cause)
+	m.stopWorkers(e.Cause, false)
+	m.tell(Message{Type: MsgFailed, Round: e.Round, Failures: m.aged([]Cause{e.Cause})})
+}
+
+func (m *Machine) localDone(e Done) {
+	mem := &m.mem
+	if mem.work != workRunning || mem.sealed.Round != e.Round {
+		return
+	}
+	mem.work, mem.ends = workDone, e.Ends
+	m.tell(Message{Type: MsgDone, Round: e.Round, Ends: e.Ends})
+}
+
+func (m *Machine) localOver(e Over) {
+	mem := &m.mem
+	if e.Store != "" {
+		m.self.Store = e.Store
+	}
+	if mem.work == workIdle || mem.sealed.Round != e.Round {
+		return
+	}
+	// What concerns the whole node (a lost coordinator, a signal) is not the workers' to tell.
+	mine := slices.DeleteFunc(slices.Clone(mem.failures), func(c Cause) bool { return c.Rank >= 0 })
+	mem.work, mem.failures, mem.ends = workIdle, append(mine, e.Failures...), e.Ends
+	if m.cfg.Fenced {
+		mem.vacateAt = m.now // who coordinates this node knows it, unless it is the one that has to stop
+		if mem.follows {
+			mem.vacateAt = m.now.Add(vacateAfter)
+		}
+	}
+	m.tellOver(e.Round)
+}
+
+// stopJob: this agent was told to end the job.
+func (m *Machine) stopJob(e StopJob) {
+	mem := &m.mem
+	if mem.stop == nil {
+		c := e.Cause
+		mem.stop = &c
+		if mem.work == workRunning {
+			mem.failures = append(mem.failures, c)
+		}
+	}
+	if e.Kill && mem.killBy.IsZero() {
+		mem.killBy = m.now.Add(killTimeout)
+	}
+	round := 0
+	if mem.sealed != nil {
+		round = mem.sealed.Round
+	}
+	m.stopWorkers(*mem.stop, e.Kill)
+	m.tell(Message{Type: MsgFailed, Round: round, Kill: e.Kill, Failures: m.aged([]Cause{*mem.stop})})
 }

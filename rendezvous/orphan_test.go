@@ -48,8 +48,8 @@ func TestWhoMayGoOn(t *testing.T) {
 				m.now = m.now.Add(time.Second)
 				step(Tick{})
 			}
-			if got := proposed > 0 || m.coord.phase == proposing || m.coord.phase == executing; got != tt.goesOn {
-				t.Errorf("goes on: %v (%s; %s)", got, m.coord.phase, m.coord.entitled())
+			if got := proposed > 0 || m.coord.round.state == roundProposing || m.coord.round.state == roundRunning; got != tt.goesOn {
+				t.Errorf("goes on: %v (%s; %s)", got, m.coord.round.state, m.coord.whyBarred())
 			}
 		})
 	}
@@ -65,8 +65,8 @@ func TestOrphansKnowLittle(t *testing.T) {
 			t.Fatal("nobody coordinates")
 		}
 		for _, id := range []NodeID{"id1", "boss"} {
-			if m.coord.dead[id] == silent {
-				t.Errorf("silent %v: dead %v", silent, m.coord.dead)
+			if m.coord.seats.ended(id) == silent {
+				t.Errorf("silent %v: %v", silent, m.coord.seats.byID)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func TestSuccessorsWait(t *testing.T) {
 	node.Min, node.Max = m.self.Min, m.self.Max
 	m.Step(m.now, Received{1, Message{Type: MsgHello, Node: &node, Last: &Last{World: &w, Started: true, Over: true, Outcome: &Outcome{}}}})
 	m.Step(m.now, Received{1, Message{Type: MsgAck}})
-	if m.coord == nil || m.coord.phase != decided {
+	if m.coord == nil || m.coord.round.state != roundDecided {
 		t.Fatal("the outcome is not taken over")
 	}
 	if m.ended {
@@ -127,10 +127,10 @@ func TestOutcomeIsPassedOn(t *testing.T) {
 	if m.coord == nil {
 		t.Fatal("nobody coordinates")
 	}
-	m.coord.away["id1"] = true // it has not come yet
+	m.coord.seats.get("id1").state = seatMissing // it has not come yet
 	node := seatNode(1, 3, 1)
 	node.Min, node.Max = m.self.Min, m.self.Max
-	m.coord.phase = recovering
+	m.coord.round.state = roundRecovering
 	cmds := m.Step(m.now, Received{1, Message{Type: MsgHello, Node: &node, Last: &Last{World: w, Started: true, Over: true, Outcome: &Outcome{Code: 42}}}})
 	if got := sent(cmds, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 42 {
 		t.Errorf("%+v", cmds)
@@ -196,7 +196,7 @@ func TestWhoLostItsPlaceWaits(t *testing.T) {
 	}
 	failed := m.here(KindExit, "boom")
 	failed.Rank, failed.ExitCode = 0, 9
-	m.coord.restart = m.coord.maxRestarts
+	m.coord.job.restart = m.coord.job.maxRestarts
 	m.Step(m.now, Failed{Round: m.World().Round, Cause: failed})
 	m.Step(m.now, Received{1, Message{Type: MsgOver, Round: m.World().Round}})
 	m.Step(m.now, Received{3, Message{Type: MsgOver, Round: m.World().Round}})

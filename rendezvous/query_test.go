@@ -40,7 +40,7 @@ func body(s string) json.RawMessage { return json.RawMessage(fmt.Sprintf("%q", s
 func surveyed(t *testing.T, m *Machine, cmds []Command, from ...int) []Command {
 	t.Helper()
 	own := inquired(cmds)
-	if len(own) != 1 || len(sent(cmds, MsgInquire)) != len(m.coord.seats)-1 {
+	if len(own) != 1 || len(sent(cmds, MsgInquire)) != len(m.coord.seats.here)-1 {
 		t.Fatalf("the own agent was asked %v, the others %d times", own, len(sent(cmds, MsgInquire)))
 	}
 	all := m.Step(m.now, Reported{own[0], body("own")})
@@ -161,8 +161,8 @@ func TestSurveyOfTroubledNodes(t *testing.T) {
 func TestViewIsBounded(t *testing.T) {
 	const n = 2 * maxView / maxReport
 	m := runs(t, n, n+1)
-	reports := map[*chair]json.RawMessage{}
-	for _, s := range m.coord.seats {
+	reports := map[*seat]json.RawMessage{}
+	for _, s := range m.coord.seats.here {
 		reports[s] = json.RawMessage(`"` + strings.Repeat("x", maxReport-2) + `"`)
 	}
 	v := m.coord.combine(reports)
@@ -290,7 +290,7 @@ func TestOrderFromASpare(t *testing.T) {
 func TestOrderAfterAFailure(t *testing.T) {
 	for restarts, want := range map[int]Kind{0: KindExit, 3: KindAborted} {
 		m := runs(t, 1, 2)
-		m.coord.maxRestarts = restarts
+		m.coord.job.maxRestarts = restarts
 		fail := func(c Cause) {
 			m.Step(m.now, Received{1, Message{Type: MsgFailed, Round: 0, Failures: []Cause{c}}})
 		}
@@ -298,8 +298,8 @@ func TestOrderAfterAFailure(t *testing.T) {
 		fail(Cause{Kind: KindAborted, Node: "id1", Rank: -1, Message: "enough"})
 		m.Step(m.now, Received{1, Message{Type: MsgOver, Round: 0}})
 		m.Step(m.now, Over{Round: 0})
-		if m.coord.outcome == nil || m.coord.outcome.Cause.Kind != want {
-			t.Errorf("with %d restarts: %s, %+v", restarts, m.coord.phase, m.coord.outcome)
+		if m.coord.job.outcome == nil || m.coord.job.outcome.Cause.Kind != want {
+			t.Errorf("with %d restarts: %s, %+v", restarts, m.coord.round.state, m.coord.job.outcome)
 		}
 	}
 }

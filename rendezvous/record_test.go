@@ -24,22 +24,22 @@ func TestOutcomeOfManyRestarts(t *testing.T) {
 			members[i].Workers = perNode
 		}
 		w := newWorld(members, World{Round: r, Restart: r})
-		c.world, c.began, c.ends, c.failures = &w, c.m.now, nil, nil
+		c.round.world, c.round.began, c.round.ends, c.round.failures = &w, c.m.now, nil, nil
 		for rank := range w.Size {
-			c.ends = append(c.ends, End{Rank: rank, LocalRank: rank % perNode, PID: 1 << 21, ExitCode: 1, Started: time.Now(), Ended: time.Now()})
+			c.round.ends = append(c.round.ends, End{Rank: rank, LocalRank: rank % perNode, PID: 1 << 21, ExitCode: 1, Started: time.Now(), Ended: time.Now()})
 			if rank > 0 && (r < restarts || rank > maxFailures) {
 				continue // one failure tells why a round ended
 			}
-			c.add(Cause{
+			c.addFailures(Cause{
 				Kind: KindExit, Node: members[rank/perNode].ID, Rank: rank, ExitCode: 1, Message: words, Age: time.Duration(w.Size - rank),
 				Tail: strings.Split(strings.Repeat(words+"\n", 20), "\n"), Traceback: strings.Repeat(words, 50),
 			})
 		}
-		cause := c.first()
-		c.record(&cause)
+		cause := c.round.first()
+		c.recordRound(&cause)
 	}
 	c.decide()
-	o := c.outcome
+	o := c.job.outcome
 	b, err := json.Marshal(Message{Type: MsgFinish, Outcome: o})
 	if err != nil || len(b) > maxMessage/2 {
 		t.Fatalf("%d bytes of %d (%v)", len(b), maxMessage, err)
@@ -95,15 +95,15 @@ func TestTheLatestRoundsAreKept(t *testing.T) {
 func TestTextsOfCausesAreBounded(t *testing.T) {
 	long := strings.Repeat("\u00e9", 1<<20)
 	c := boss(t, 1, 2).coord
-	c.add(Cause{Kind: KindExit, Host: long, Addr: long, Role: long, Message: long, Traceback: long + "the end", ErrorFile: long, Tail: []string{long, "last"}})
+	c.addFailures(Cause{Kind: KindExit, Host: long, Addr: long, Role: long, Message: long, Traceback: long + "the end", ErrorFile: long, Tail: []string{long, "last"}})
 	many := make([]string, 1<<16)
-	c.add(Cause{Kind: KindExit, Rank: 1, Tail: many, Logs: many})
-	for _, f := range c.failures {
+	c.addFailures(Cause{Kind: KindExit, Rank: 1, Tail: many, Logs: many})
+	for _, f := range c.round.failures {
 		if n := len(fmt.Sprint(f.Cause)); n > 2*maxTraceback || len(f.Tail) > maxTailLines || len(f.Logs) > maxTailLines {
 			t.Errorf("%d bytes, %d and %d lines", n, len(f.Tail), len(f.Logs))
 		}
 	}
-	if f := c.failures[0]; !strings.HasSuffix(f.Traceback, "the end") || f.Tail[1] != "last" {
+	if f := c.round.failures[0]; !strings.HasSuffix(f.Traceback, "the end") || f.Tail[1] != "last" {
 		t.Error("the end is lost")
 	}
 }

@@ -82,18 +82,18 @@ func TestIncompleteJobEnds(t *testing.T) {
 			c := waiting(t, 4, tt.came)
 			c.misfit(3, tt.odd)
 			c.pass(c.m.cfg.LastCall - time.Second)
-			if c.m.coord.phase != forming {
-				t.Fatalf("no time to correct it: %s", c.m.coord.phase)
+			if c.m.coord.round.state != roundForming {
+				t.Fatalf("no time to correct it: %s", c.m.coord.round.state)
 			}
 			c.pass(time.Second)
 			if !tt.ends {
-				if c.m.coord.phase != forming {
-					t.Fatalf("phase %s", c.m.coord.phase)
+				if c.m.coord.round.state != roundForming {
+					t.Fatalf("phase %s", c.m.coord.round.state)
 				}
 				return
 			}
 			c.ended(ExitRendezvous, 1, 2)
-			if cause := c.m.coord.outcome.Cause; !strings.Contains(cause.Message, "n3") {
+			if cause := c.m.coord.job.outcome.Cause; !strings.Contains(cause.Message, "n3") {
 				t.Errorf("the cause does not name the node: %s", cause.Message)
 			}
 		})
@@ -116,8 +116,8 @@ func TestRefusedWhileWorkersRun(t *testing.T) {
 	c.misfit(7, nil)
 	c.dies(2)
 	c.pass(2 * c.m.cfg.LastCall)
-	if c.m.coord.phase != forming {
-		t.Fatalf("the job does not wait for the lost node: %s", c.m.coord.phase)
+	if c.m.coord.round.state != roundForming {
+		t.Fatalf("the job does not wait for the lost node: %s", c.m.coord.round.state)
 	}
 	c.comes(3)
 	c.runs(1, 1, "id0 id1 id3")

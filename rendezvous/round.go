@@ -1,175 +1,177 @@
 package rendezvous
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"time"
 )
 
-// tick moves the round on as far as the seats and the time allow.
-func (c *coordinator) tick() {
-	now := c.m.now
-	late := !c.deadline.IsZero() && !now.Before(c.deadline)
-	switch c.phase {
-	case recovering:
-		if late || c.final || c.allBack() {
-			c.resume()
+// roundState says how far the coordinator is with a round. See the package comment
+// for the diagram.
+type roundState int
+
+const (
+	roundRecovering roundState = iota // the survivors of a lost coordinator come back
+	roundForming                      // enough nodes are awaited
+	roundChecking                     // the chosen nodes are compared
+	roundProposing                    // every acceptance is awaited
+	roundSealing                      // the fence is awaited
+	roundRunning                      // every member has accepted: the workers run
+	roundStopping                     // the end of every worker is awaited
+	roundDecided                      // every node is to get the outcome
+)
+
+// String is the phase that a Status and a View show.
+func (s roundState) String() string {
+	return [...]string{"recovering", "forming", "checking", "accepting", "sealing", "running", "stopping", "ending"}[s]
+}
+
+// roundTransitions has the states that may follow each state.
+var roundTransitions = [...][]roundState{
+	roundRecovering: {roundStopping, roundDecided},
+	roundForming:    {roundChecking, roundProposing, roundDecided},
+	roundChecking:   {roundForming, roundProposing, roundDecided},
+	roundProposing:  {roundForming, roundSealing, roundRunning, roundDecided},
+	roundSealing:    {roundForming, roundSealing, roundRunning, roundDecided},
+	roundRunning:    {roundStopping, roundDecided},
+	roundStopping:   {roundForming, roundDecided},
+	roundDecided:    {},
+}
+
+// round is the coordinator's present round.
+type round struct {
+	state    roundState
+	world    *World // proposed or running
+	digest   string // of the world that was proposed
+	failures []failure
+	ends     []End
+	began    time.Time // of the workers
+	killed   bool      // the workers' grace period was cut short
+	deadline time.Time // of the state
+	lastCall time.Time // when forming ends without the missing nodes
+	growAt   time.Time // when a running elastic job takes in the newcomers
+}
+
+// transition takes the round to another state. It refuses what is impossible: an
+// error of gorun's own.
+func (r *round) transition(to roundState) error {
+	if !slices.Contains(roundTransitions[r.state], to) {
+		return fmt.Errorf("internal error: a round cannot go from %s to %s", r.state, to)
+	}
+	r.state = to
+	return nil
+}
+
+// offering reports whether a world is on its way to be sealed.
+func (r *round) offering() bool {
+	return r.state == roundChecking || r.state == roundProposing || r.state == roundSealing
+}
+
+// working reports whether workers of the world may live.
+func (r *round) working() bool { return r.state == roundRunning || r.state == roundStopping }
+
+// failure is a Cause with the time at which it happened by the coordinator's clock.
+type failure struct {
+	Cause
+	at time.Time
+}
+
+// add keeps failures once each. The later message about one knows more, such as
+// the end of stderr.
+func (r *round) add(now time.Time, fs ...Cause) {
+	for _, f := range fs {
+		f = f.bounded()
+		same := func(o failure) bool {
+			return o.Kind == f.Kind && o.Node == f.Node && o.Rank == f.Rank
 		}
-	case forming:
-		c.form(late)
-	case checking:
-		if late {
-			c.expire()
-		} else {
-			c.examine()
+		at := now.Add(-max(0, f.Age))
+		if i := slices.IndexFunc(r.failures, same); i >= 0 {
+			r.failures[i].Cause = f
+			continue
 		}
-	case proposing:
+		r.failures = append(r.failures, failure{f, at})
+	}
+	if len(r.failures) > maxFailures {
+		slices.SortStableFunc(r.failures, func(a, b failure) int {
+			if a.Consequence != b.Consequence {
+				return map[bool]int{false: -1, true: 1}[a.Consequence]
+			}
+			return a.at.Compare(b.at)
+		})
+		r.failures = r.failures[:maxFailures]
+	}
+}
+
+// first is the round's cause: the earliest failure that is no consequence of
+// another one. A change of the nodes and a witness are no failures.
+func (r *round) first() Cause {
+	weight := func(f failure) int {
 		switch {
-		case c.all(func(s *chair) bool { return s.accepted }):
-			switch {
-			case c.exam != nil && c.exam.passed != nil:
-				c.announce(*c.exam.passed)
-			case c.m.cfg.Fenced:
-				c.seal()
-			default:
-				c.commit()
-			}
-		case late:
-			c.expire()
-		}
-	case sealing:
-		if late {
-			c.expire()
-		}
-	case executing:
-		if c.all(func(s *chair) bool { return s.done }) {
-			c.record(nil)
-			c.announce(Outcome{Rounds: c.records})
-		} else if c.grows() {
-			c.grow()
-		}
-	case halting:
-		if c.all(func(s *chair) bool { return s.over }) {
-			c.conclude()
-		}
-	case decided:
-		blind := c.took && c.m.cfg.Fenced && !c.m.whole // it does not know yet who else waits
-		if late || len(c.seats) == 0 && len(c.away) == 0 && !blind {
-			for _, s := range slices.Clone(c.seats) {
-				c.leave(s)
-			}
-			c.m.finish(*c.outcome)
+		case f.Kind == KindWitness:
+			return 3
+		case f.moves():
+			return 2
+		case f.Consequence:
+			return 1
+		default:
+			return 0
 		}
 	}
-	if c.m.coord != c || c.phase == decided || now.Before(c.statusAt) || c.phase == executing && !c.queued() {
-		return
-	}
-	c.statusAt = now.Add(statusEvery)
-	c.tellStatus()
-	if c.phase != executing {
-		c.gather()
-	}
+	return slices.MinFunc(r.failures, func(a, b failure) int {
+		return cmp.Or(cmp.Compare(weight(a), weight(b)), a.at.Compare(b.at))
+	}).Cause
 }
 
-// tellStatus tells the nodes that wait what they wait for.
-func (c *coordinator) tellStatus() {
-	st := c.status()
-	for _, s := range c.seats {
-		if c.phase != executing || !s.inWorld {
-			c.send(s, Message{Type: MsgStatus, Status: st})
-		}
-	}
-}
-
-// allBack: every member of the last world that is not known to be dead is here.
-func (c *coordinator) allBack() bool {
-	here := c.present()
-	return !slices.ContainsFunc(c.world.Members, func(p Member) bool { return !here[p.ID] && !c.dead[p.ID] })
-}
-
-// present are the nodes that have a seat.
-func (c *coordinator) present() map[NodeID]bool {
-	here := make(map[NodeID]bool, len(c.seats))
-	for _, s := range c.seats {
-		here[s.node.ID] = true
-	}
-	return here
-}
-
-// resume: the survivors of a lost coordinator are here. Their round is over; a
-// world that was committed nowhere is only burnt.
-func (c *coordinator) resume() {
-	for i, p := range c.world.Members {
-		if c.seatOf(p.ID) == nil {
-			c.add(Cause{
-				Kind: KindLost, Node: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: i, Rank: -1, LocalRank: -1,
-				Message: "it was not among the nodes that were left after the loss of the coordinator", Time: c.m.now,
-			})
-		}
-	}
-	if len(c.failures) == 0 { // everyone is back, but nobody knows what the lost coordinator had decided
-		c.add(c.m.here(KindLost, "the coordinator's connection broke"))
-	}
-	c.abort(false)
-}
-
-func (c *coordinator) seatOf(id NodeID) *chair {
-	for _, s := range c.seats {
-		if s.node.ID == id && s.inWorld {
-			return s
+// aborted is the failure by which the whole job was ordered to end, nil if it was not.
+func (r *round) aborted() *Cause {
+	for i := range r.failures {
+		if r.failures[i].Kind == KindAborted {
+			return &r.failures[i].Cause
 		}
 	}
 	return nil
 }
 
-// conclude: no worker of the round lives any more.
-func (c *coordinator) conclude() {
-	cause := c.first()
-	c.record(&cause)
-	// The job is to end, whatever came first; or a node cannot start workers.
-	over := slices.ContainsFunc(c.failures, func(f failure) bool { return f.final() || f.Kind == KindStart })
-	counts := !cause.moves()
-	if over || c.final || counts && c.restart >= c.maxRestarts {
-		c.decide()
-		return
+// recordRound keeps what happened in the round that ends now: what a report needs.
+func (c *coordinator) recordRound(cause *Cause) {
+	w := *c.round.world
+	w.Members = make([]Member, len(c.round.world.Members))
+	for i, m := range c.round.world.Members {
+		w.Members[i] = Member{ID: m.ID, Host: m.Host, Addr: m.Addr, Workers: m.Workers, Role: m.Role, FirstRank: m.FirstRank, RoleRank: m.RoleRank}
 	}
-	if counts {
-		c.restart++
-	}
-	c.round++
-	if c.release() {
-		return
-	}
-	c.enter(forming, c.m.cfg.Join)
-	for _, s := range c.seats {
-		s.inWorld = false
-	}
-	st := c.status() // also tells the members that the last round is settled
-	for _, s := range c.seats {
-		c.send(s, Message{Type: MsgStatus, Status: st})
-	}
-	c.failures = nil
+	c.job.records = shorten(append(c.job.records, Record{World: w, Started: c.round.began, Ended: c.m.now, Ends: c.round.ends, Cause: cause}))
 }
 
-// decide ends the job with its cause.
-func (c *coordinator) decide() {
-	cause := c.verdict()
-	o := Outcome{Code: cause.Code(), Cause: &cause, Rounds: c.records}
-	if c.phase == proposing && c.exam != nil && c.exam.passed != nil { // a program cannot be started
-		o.Preflight = c.exam.passed.Preflight
+// shorten takes from the earlier rounds what would be too much.
+func shorten(rs []Record) []Record {
+	rs = rs[max(0, len(rs)-maxRounds):]
+	size, texts := 0, budget(maxTexts)
+	for i := range slices.Backward(rs) {
+		r := &rs[i]
+		if size += len(r.World.Members) + len(r.Ends); size > maxInFull {
+			r.World.Members, r.Ends, r.Shortened = nil, nil, true
+		}
+		if r.Cause != nil {
+			cause := texts.spend(*r.Cause)
+			r.Cause = &cause
+		}
 	}
-	texts := budget(maxTexts)
-	for _, f := range c.failures {
-		o.Failures = append(o.Failures, texts.spend(f.Cause))
-	}
-	c.announce(o)
+	return rs
 }
 
-// announce tells everyone how the job ended.
-func (c *coordinator) announce(o Outcome) {
-	c.outcome = &o
-	c.unseal()
-	c.enter(decided, ackTimeout)
-	c.gather()
-	for _, s := range slices.Clone(c.seats) {
-		c.send(s, Message{Type: MsgFinish, Outcome: c.outcome})
+// budget is the number of bytes that texts may still have.
+type budget int
+
+// spend gives the cause as it is while the budget lasts, then without what its
+// worker printed.
+func (b *budget) spend(c Cause) Cause {
+	size := len(c.Message) + len(c.Traceback)
+	for _, l := range slices.Concat(c.Tail, c.Logs) {
+		size += len(l)
 	}
+	if *b -= budget(size); *b < 0 {
+		c.Message, c.Traceback, c.Tail, c.Logs = clip(c.Message), "", nil, nil
+	}
+	return c
 }

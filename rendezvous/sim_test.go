@@ -197,6 +197,9 @@ func (s *sim) do(a *simAgent, c Command) {
 		}
 	case Note:
 		s.logf("n%d notes: %s", a.id, c.Text)
+		if c.Kind == "internal" { // a seat, the round or the workers went where they cannot go
+			s.fatalf("n%d: %s", a.id, c.Text)
+		}
 	}
 }
 

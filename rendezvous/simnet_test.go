@@ -64,7 +64,7 @@ func (s *sim) send(a *simAgent, c Conn, msg Message) {
 	if a == p.b {
 		to, conn, dir = p.a, p.ca, 1
 	}
-	if msg.Type == MsgFinish && a.m.coord != nil && msg.Outcome != a.m.coord.outcome {
+	if msg.Type == MsgFinish && a.m.coord != nil && msg.Outcome != a.m.coord.job.outcome {
 		to.left = true
 	}
 	at := s.now.Add(s.delay())

@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -63,46 +64,46 @@ type Seen struct {
 }
 
 // combine makes a view of what the seats reported.
-func (c *coordinator) combine(reports map[*chair]json.RawMessage) View {
+func (c *coordinator) combine(reports map[*seat]json.RawMessage) View {
 	me := c.m.self
 	v := View{
-		RunID: me.RunID, Job: c.job, Phase: c.phase.String(), Round: c.round, Restart: c.restart, MaxRestarts: c.maxRestarts,
+		RunID: me.RunID, Job: c.job.id, Phase: c.round.state.String(), Round: c.job.round, Restart: c.job.restart, MaxRestarts: c.job.maxRestarts,
 		Min: me.Min, Max: me.Max, Coordinator: me.ID,
 	}
-	held := c.world != nil && c.phase != forming
+	held := c.round.world != nil && c.round.state != roundForming
 	if held {
-		v.Round, v.Restart, v.Size = c.world.Round, c.world.Restart, c.world.Size
+		v.Round, v.Restart, v.Size = c.round.world.Round, c.round.world.Restart, c.round.world.Size
 	}
-	switch c.phase {
-	case executing, halting:
-		v.Age = c.m.now.Sub(c.began)
+	switch c.round.state {
+	case roundRunning, roundStopping:
+		v.Age = c.m.now.Sub(c.round.began)
 	}
-	if c.phase != executing && c.phase != decided {
+	if c.round.state != roundRunning && c.round.state != roundDecided {
 		v.Status = c.status()
 	}
 	switch {
-	case c.phase == decided && c.outcome.Cause != nil:
-		v.Failure = cut(c.outcome.Cause.Line(), maxText)
-	case c.phase == halting && len(c.failures) > 0:
-		first := c.first()
+	case c.round.state == roundDecided && c.job.outcome.Cause != nil:
+		v.Failure = cut(c.job.outcome.Cause.Line(), maxText)
+	case c.round.state == roundStopping && len(c.round.failures) > 0:
+		first := c.round.first()
 		v.Failure = cut(first.Line(), maxText)
-	case len(c.records) > 0 && c.records[len(c.records)-1].Cause != nil:
-		v.Failure = cut(c.records[len(c.records)-1].Cause.Line(), maxText)
+	case len(c.job.records) > 0 && c.job.records[len(c.job.records)-1].Cause != nil:
+		v.Failure = cut(c.job.records[len(c.job.records)-1].Cause.Line(), maxText)
 	}
 	room := maxView
 	if held {
-		for i := range c.world.Members {
-			n := seenMember(&c.world.Members[i], i)
+		for i := range c.round.world.Members {
+			n := seenMember(&c.round.world.Members[i], i)
 			n.Standing, n.Trouble = NodeLost, "it is not connected"
-			if s := c.seatOf(n.ID); s != nil {
+			if s := c.seats.member(n.ID); s != nil {
 				n.Standing = NodeActive
 				n.take(s, reports, &room)
 			}
 			v.Nodes = append(v.Nodes, n)
 		}
 	}
-	for _, s := range c.seats {
-		if held && s.inWorld {
+	for _, s := range c.seats.here {
+		if held && s.inWorld() {
 			continue
 		}
 		n := Seen{ID: s.node.ID, Host: s.node.Host, Addr: s.node.Addr, GroupRank: -1, FirstRank: -1, Workers: s.node.Workers, Standing: NodeWaiting}
@@ -120,7 +121,7 @@ func seenMember(p *Member, group int) Seen {
 }
 
 // take adds a node's report while there is room for it.
-func (n *Seen) take(s *chair, reports map[*chair]json.RawMessage, room *int) {
+func (n *Seen) take(s *seat, reports map[*seat]json.RawMessage, room *int) {
 	body, ok := reports[s]
 	switch {
 	case !ok:
@@ -167,7 +168,7 @@ func (m *Machine) ownView(body json.RawMessage) View {
 		v.Nodes = append(v.Nodes, Seen{
 			ID: m.self.ID, Host: m.self.Host, Addr: m.self.Addr, GroupRank: -1, FirstRank: -1, Workers: m.self.Workers, Standing: NodeWaiting,
 		})
-	} else if m.mem.work != idle {
+	} else if m.mem.work != workIdle {
 		v.Nodes[i].Standing = NodeActive
 	}
 	v.Nodes[i].Report = body
@@ -204,4 +205,198 @@ func (v View) json() []byte {
 		panic("rendezvous: a view is always JSON: " + err.Error())
 	}
 	return b
+}
+
+// How long a query may take: nothing is sent about a job's state while nobody
+// asks, so whoever asks waits for the slowest node.
+const (
+	surveyTime = time.Second            // a coordinator waits so long for the nodes' reports
+	queryTime  = 2 * time.Second        // a member waits so long for its coordinator
+	reportTime = time.Second            // and then so long for its own agent
+	viewFresh  = 200 * time.Millisecond // many who watch a job cost it one survey
+)
+
+// query is what a member has asked its coordinator for its own agent. Queries
+// that come meanwhile share the answer.
+type query struct {
+	serial int       // counts down from 0, so that no survey's serial is the same
+	by     time.Time // zero: nothing is asked
+	own    bool      // without the coordinator: only this agent's report is awaited
+}
+
+// queried: somebody asks this agent how the job stands.
+func (m *Machine) queried() {
+	q := &m.query
+	if !q.by.IsZero() {
+		return
+	}
+	q.serial--
+	q.by, q.own = m.now.Add(queryTime), false
+	m.tell(Message{Type: MsgQuery, Serial: q.serial})
+}
+
+// queryTick gives up on a coordinator that is gone or silent, and then on the
+// own agent.
+func (m *Machine) queryTick() {
+	q := &m.query
+	late := !m.now.Before(q.by)
+	switch {
+	case q.by.IsZero():
+	case !q.own && (late || !m.mem.linked):
+		q.own, q.by = true, m.now.Add(reportTime)
+		m.emit(Report{q.serial})
+	case q.own && late:
+		m.present(m.ownView(nil).written(maxWhole))
+	}
+}
+
+func (m *Machine) present(view json.RawMessage) {
+	m.query.by = time.Time{}
+	m.emit(Present{view})
+}
+
+// reported: the agent tells of its node, for this member's query or for the
+// coordinator's survey.
+func (m *Machine) reported(e Reported) {
+	q := &m.query
+	switch {
+	case !q.by.IsZero() && q.own && e.Serial == q.serial:
+		m.present(m.ownView(e.Body).written(maxWhole))
+	case e.Serial > 0:
+		if len(e.Body) > maxReport {
+			e.Body = nil
+		}
+		m.tell(Message{Type: MsgReport, Serial: e.Serial, Body: e.Body})
+	}
+}
+
+// viewed: the coordinator has answered.
+func (m *Machine) viewed(msg Message) {
+	q := &m.query
+	if !q.by.IsZero() && !q.own && msg.Serial == q.serial && len(msg.Body) > 0 {
+		m.present(msg.Body)
+	}
+}
+
+// survey asks all nodes for their reports, once for all who want to know.
+type survey struct {
+	serial  int
+	by      time.Time // zero: none is on its way
+	reports map[*seat]json.RawMessage
+	askers  map[*seat]int // the serial of each one's question
+	view    json.RawMessage
+	taken   time.Time // when view was
+}
+
+// queried: the member of this seat wants to know how the job stands.
+func (c *coordinator) queryReceived(s *seat, serial int) {
+	v := &c.survey
+	if v.view != nil && c.m.now.Sub(v.taken) < viewFresh {
+		c.send(s, Message{Type: MsgView, Serial: serial, Body: v.view})
+		return
+	}
+	if v.by.IsZero() {
+		*v = survey{
+			serial: c.nextSerial(), by: c.m.now.Add(surveyTime),
+			reports: map[*seat]json.RawMessage{}, askers: map[*seat]int{},
+		}
+		for _, o := range c.seats.here {
+			c.send(o, Message{Type: MsgInquire, Serial: v.serial})
+		}
+	}
+	v.askers[s] = serial
+}
+
+// reported: a node answers. nil stands for what is too long to be kept.
+func (c *coordinator) reportReceived(s *seat, msg Message) {
+	v := &c.survey
+	if v.by.IsZero() || msg.Serial != v.serial {
+		return
+	}
+	if _, again := v.reports[s]; again {
+		return
+	}
+	if len(msg.Body) > maxReport || len(msg.Body) == 0 {
+		msg.Body = nil
+	}
+	v.reports[s] = msg.Body
+}
+
+// surveyTick tells those who asked, once everybody who is here has answered or
+// the time is over.
+func (c *coordinator) surveyTick() {
+	v := &c.survey
+	if v.by.IsZero() {
+		return
+	}
+	if c.m.now.Before(v.by) {
+		missing := func(s *seat) bool { _, told := v.reports[s]; return !told }
+		if len(v.reports) < len(c.seats.here) || slices.ContainsFunc(c.seats.here, missing) {
+			return
+		}
+	}
+	v.view, v.taken, v.by = c.combine(v.reports).written(maxWhole), c.m.now, time.Time{}
+	for _, s := range c.seats.here { // in a fixed order
+		if serial, ok := v.askers[s]; ok {
+			c.send(s, Message{Type: MsgView, Serial: serial, Body: v.view})
+		}
+	}
+	v.reports, v.askers = nil, nil
+}
+
+// list names at most 16 seats.
+func (c *coordinator) list(f func(*seat) bool) []string {
+	var out []string
+	more := 0
+	for _, s := range c.seats.here {
+		if !f(s) {
+			continue
+		}
+		if len(out) == 16 {
+			more++
+			continue
+		}
+		out = append(out, s.node.Name())
+	}
+	slices.SortFunc(out, compareNatural)
+	if more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return out
+}
+
+func (c *coordinator) status() *Status {
+	st := &Status{
+		Phase: c.round.state.String(), Came: len(c.seats.here), Min: c.m.self.Min, Max: c.m.self.Max, Here: c.list(func(*seat) bool { return true }),
+	}
+	if !c.round.deadline.IsZero() {
+		st.Left = c.round.deadline.Sub(c.m.now)
+	}
+	st.Refused = c.refused.lines()
+	switch c.round.state {
+	case roundRunning:
+		st.Members, st.Job = len(c.round.world.Members), c.job.id
+		st.Here = c.list((*seat).inWorld)
+	case roundChecking:
+		st.Waiting = c.list(func(s *seat) bool { return s.inWorld() && c.check.waitsFor(s) })
+	case roundSealing:
+		st.Note = c.sealing.waitsFor
+	case roundProposing:
+		st.Waiting = c.list(func(s *seat) bool { return s.state == seatProposed })
+	case roundStopping:
+		st.Waiting = c.list(func(s *seat) bool { return s.state == seatRunning || s.state == seatDone })
+	case roundForming:
+		st.Note = ""
+		if by := c.refused.by; !by.IsZero() {
+			st.Left = min(st.Left, by.Sub(c.m.now))
+			st.Note = "the job ends then unless a node that was refused is started again, corrected"
+		}
+		if len(c.seats.here) >= c.m.self.Min {
+			st.Note = c.whyBarred()
+			if !c.round.lastCall.IsZero() {
+				st.Left, st.Note = c.round.lastCall.Sub(c.m.now), "last call for more nodes"
+			}
+		}
+	}
+	return st
 }

@@ -36,7 +36,7 @@ func TestSpareAsksAnyone(t *testing.T) {
 	expect(Ready{}, "")
 	expect(Peers{All: all}, "first:1")
 	expect(Dialed{Addr: "first:1", Conn: 1}, "")
-	expect(Received{Conn: 1, Msg: Message{Type: MsgStatus, Status: &Status{Phase: executing.String()}}}, "")
+	expect(Received{Conn: 1, Msg: Message{Type: MsgStatus, Status: &Status{Phase: roundRunning.String()}}}, "")
 	expect(Closed{Conn: 1, Text: "broken"}, "member:1")
 	expect(Dialed{Addr: "member:1", Conn: 2}, "")
 	expect(Received{Conn: 2, Msg: Message{Type: MsgRedirect, Addr: "next:1"}}, "next:1")

@@ -1,0 +1,255 @@
+package rendezvous
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// maxFacts and maxBody bound facts, and questions and answers, in bytes each.
+	maxFacts = 256 << 10
+	maxBody  = 4 << 20
+	// askTimeout is the time for the answers to a question; who has not answered
+	// by then is judged without.
+	askTimeout = 20 * time.Second
+	// maxQuestions is how often a world's nodes are asked.
+	maxQuestions = 2
+)
+
+// Bounds of what one node tells of its environment, and of what it is given, in
+// bytes.
+const (
+	MaxEnv   = 1 << 20
+	MaxGiven = 2 << 20
+)
+
+// check is the comparison of a world's nodes before the world is proposed. The facts
+// of all nodes are compared; if that raises a question, every node is asked it and
+// all is compared again. What facts, questions and answers say is not the machine's
+// business.
+type check struct {
+	serial    int               // of the last Compare or question
+	rank      map[NodeID]int    // group ranks
+	comparing bool              // a Compare is on its way
+	questions int               // that were asked
+	answers   []json.RawMessage // by group rank, to the last question; nil while nothing was asked
+	missing   int               // answers that have not come
+	asked     time.Time
+	heard     []time.Time // by group rank
+	askedBy   time.Time   // when the answers are no longer awaited
+	passed    *Outcome    // of gorun check, once every node has accepted: it starts nothing
+}
+
+// startCheck begins the check of the world. At a restart all facts are known.
+func (c *coordinator) startCheck() {
+	c.enter(roundChecking, sameDeadline)
+	c.check = &check{rank: make(map[NodeID]int, len(c.round.world.Members))}
+	for i, p := range c.round.world.Members {
+		c.check.rank[p.ID] = i
+	}
+	c.compare()
+}
+
+// waitsFor reports whether the check waits for facts or an answer of a member.
+func (x *check) waitsFor(s *seat) bool {
+	switch {
+	case x.comparing:
+		return false
+	case x.answers == nil:
+		return s.node.Facts && s.facts == nil
+	default:
+		return x.answers[x.rank[s.node.ID]] == nil
+	}
+}
+
+// compare compares the members once their facts and answers are here.
+func (c *coordinator) compare() {
+	x := c.check
+	late := !x.askedBy.IsZero() && !c.m.now.Before(x.askedBy)
+	switch {
+	case x.comparing:
+		return
+	case x.answers == nil && slices.ContainsFunc(c.seats.members(), x.waitsFor):
+		return
+	case x.missing > 0 && !late:
+		return
+	}
+	facts := make([]json.RawMessage, len(c.round.world.Members))
+	envs := make([][]byte, len(facts))
+	for _, s := range c.seats.members() {
+		i := x.rank[s.node.ID]
+		facts[i], envs[i] = s.facts, s.env
+	}
+	x.comparing, x.askedBy = true, time.Time{}
+	x.serial = c.nextSerial()
+	var fresh []int
+	for i, p := range c.round.world.Members {
+		if c.job.last != nil && c.job.last.Index(p.ID) < 0 {
+			fresh = append(fresh, i)
+		}
+	}
+	c.m.emit(Compare{Serial: x.serial, World: *c.round.world, New: fresh, Facts: facts, Envs: envs, Questions: x.questions, Answers: x.answers, Asked: x.asked, Heard: x.heard})
+}
+
+// compareNewcomer compares a node that came while a world runs with the members: a
+// node that could never take part hears it before the next round.
+func (c *coordinator) compareNewcomer(s *seat) {
+	nodes := []Node{s.node}
+	seated := map[NodeID]*seat{s.node.ID: s}
+	for _, o := range c.seats.members() {
+		nodes = append(nodes, o.node)
+		seated[o.node.ID] = o
+	}
+	w := newWorld(orderNodes(nodes, c.round.world), World{Term: c.job.term, Round: c.job.round, Job: c.job.id, Coordinator: c.m.self.ID})
+	facts, envs := make([]json.RawMessage, len(w.Members)), make([][]byte, len(w.Members))
+	for i, p := range w.Members {
+		facts[i], envs[i] = seated[p.ID].facts, seated[p.ID].env
+	}
+	serial := c.nextSerial()
+	c.late[serial] = s.node.ID
+	c.m.emit(Compare{Serial: serial, World: w, New: []int{w.Index(s.node.ID)}, Late: true, Facts: facts, Envs: envs})
+}
+
+// reject ends these nodes' part in the job, which goes on without them. It reports
+// whether there was one: the coordinator cannot reject its own node.
+func (c *coordinator) reject(ids []NodeID, o Outcome) (any bool) {
+	o.Parting = true
+	for _, id := range ids {
+		s := c.seats.find(id)
+		if s == nil || !s.connected() || s.conn == Self {
+			continue
+		}
+		c.send(s, Message{Type: MsgFinish, Outcome: &o})
+		c.dismiss(s, seatAbsent)
+		if o.Cause != nil {
+			c.noteRefusal(refusedNode{clip(s.node.Name()), o.Cause.Line(), true})
+		}
+		any = true
+	}
+	return any
+}
+
+// nextSerial numbers what this coordinator asks, so that a late answer to an
+// earlier question is told from one to the present one.
+func (c *coordinator) nextSerial() int {
+	c.serial++
+	return c.serial
+}
+
+// comparedLate takes the result for a newcomer, which may have a place in the next
+// world by now.
+func (c *coordinator) comparedLate(id NodeID, o *Outcome) {
+	s := c.seats.find(id)
+	switch {
+	case s == nil || !s.connected() || c.round.state == roundDecided:
+	case o == nil:
+		s.fits = true
+	case !s.inWorld():
+		c.reject([]NodeID{id}, *o)
+	case c.round.offering():
+		c.reject([]NodeID{id}, *o)
+		c.burn()
+	}
+}
+
+// compared takes the result of a Compare.
+func (c *coordinator) compared(e Compared) {
+	if id, ok := c.late[e.Serial]; ok {
+		delete(c.late, e.Serial)
+		c.comparedLate(id, e.Outcome)
+		return
+	}
+	x := c.check
+	if c.round.state != roundChecking || !x.comparing || e.Serial != x.serial {
+		return
+	}
+	x.comparing = false
+	n := len(c.round.world.Members)
+	switch {
+	case e.Outcome != nil && len(e.Only) > 0 && c.reject(e.Only, *e.Outcome):
+		c.burn()
+	case e.Outcome != nil && e.Outcome.Cause == nil:
+		x.passed = e.Outcome
+		c.offer()
+	case e.Outcome != nil:
+		o := *e.Outcome
+		o.Rounds = c.job.records
+		c.announce(o)
+	case len(e.Ask) == n && x.questions < maxQuestions:
+		x.questions++
+		x.serial = c.nextSerial()
+		x.answers, x.missing = make([]json.RawMessage, n), n
+		x.asked, x.heard, x.askedBy = c.m.now, make([]time.Time, n), c.m.now.Add(askTimeout)
+		for _, s := range c.seats.members() {
+			c.send(s, Message{Type: MsgAsk, Serial: x.serial, Body: e.Ask[x.rank[s.node.ID]]})
+		}
+	default:
+		for _, s := range c.seats.members() {
+			if i := x.rank[s.node.ID]; i < len(e.Env) {
+				s.given, c.round.world.Members[i].Env = e.Env[i], envHash(e.Env[i])
+			}
+		}
+		c.offer()
+	}
+}
+
+// bounded gives what a node tells, or null if it is more than limit bytes.
+func (c *coordinator) bounded(s *seat, body json.RawMessage, limit int) json.RawMessage {
+	if len(body) > limit {
+		c.m.emit(Note{Text: fmt.Sprintf("what %s tells of itself has %d bytes, more than %d; it is not looked at", s.node.Name(), len(body), limit)})
+		body = nil
+	}
+	if body == nil {
+		return json.RawMessage("null")
+	}
+	return body
+}
+
+// factsReceived keeps the first facts of a node.
+func (c *coordinator) factsReceived(s *seat, msg Message) {
+	body := c.bounded(s, msg.Body, maxFacts)
+	if len(msg.Env) > MaxEnv {
+		c.m.emit(Note{Text: fmt.Sprintf("what %s tells of its environment has %d bytes, more than %d; it is not looked at", s.node.Name(), len(msg.Env), MaxEnv)})
+		msg.Env = nil
+	}
+	if s.facts != nil {
+		return
+	}
+	s.facts, s.env = body, msg.Env
+	if c.round.state == roundRunning && !s.inWorld() && c.m.cfg.Check {
+		c.compareNewcomer(s)
+	}
+}
+
+// answerReceived keeps a member's answer to the question of the check.
+func (c *coordinator) answerReceived(s *seat, msg Message) {
+	body := c.bounded(s, msg.Body, maxBody)
+	x := c.check
+	if c.round.state != roundChecking || !s.inWorld() || x.comparing || x.answers == nil || msg.Serial != x.serial {
+		return
+	}
+	if i := x.rank[s.node.ID]; x.answers[i] == nil {
+		x.answers[i], x.heard[i] = body, c.m.now
+		x.missing--
+	}
+}
+
+// facts: the agent has gathered what it tells of its node.
+func (m *Machine) facts(e Facts) {
+	m.mem.facts = &e
+	m.tell(Message{Type: MsgFacts, Body: e.Body, Env: e.Env})
+}
+
+// asked passes the coordinator's question to the agent; answered brings the
+// answer back.
+func (m *Machine) asked(msg Message) {
+	if len(msg.Body) <= maxBody {
+		m.emit(Ask{Serial: msg.Serial, Body: msg.Body})
+	}
+}
+
+func (m *Machine) answered(e Answered) {
+	m.tell(Message{Type: MsgAnswer, Serial: e.Serial, Body: e.Body})
+}
