@@ -67,7 +67,7 @@ func compare(t *testing.T, all ...preflight.Facts) rendezvous.Compare {
 }
 
 func run(ignore ...string) *spec.Spec {
-	return &spec.Spec{Preflight: spec.PreflightError, MinNodes: 2, MaxNodes: 2, Ignore: ignore}
+	return &spec.Spec{Checks: spec.Checks{Preflight: spec.PreflightError, Ignore: ignore}, Nodes: spec.Nodes{MinNodes: 2, MaxNodes: 2}}
 }
 
 // ids of the errors in a verdict.

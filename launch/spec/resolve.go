@@ -8,14 +8,15 @@ import "fmt"
 func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	in := &input{raw: r, lookup: lookup}
 	s := Spec{
-		RunID:      in.text("rdzv_id", "none").text,
-		Role:       in.text("role", "default").text,
-		LogDir:     in.get("log_dir").text,
-		Redirects:  in.text("redirects", "0").text,
-		Tee:        in.text("tee", "0").text,
-		ReportFile: in.file("report"),
-		NoPython:   in.on("no_python"),
-		Module:     in.on("module"),
+		RunID: in.text("rdzv_id", "none").text,
+		Role:  in.text("role", "default").text,
+		Output: Output{
+			LogDir:     in.get("log_dir").text,
+			Redirects:  in.text("redirects", "0").text,
+			Tee:        in.text("tee", "0").text,
+			ReportFile: in.file("report"),
+		},
+		Command: Command{NoPython: in.on("no_python"), Module: in.on("module")},
 	}
 	if s.ReportFile != "" && (r.Check || r.Show) {
 		s.note("--report %s is ignored: no job is started whose end could be reported", s.ReportFile)
@@ -34,7 +35,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 		in.rendezvous(&s)
 	}
 	if in.err != nil {
-		return Spec{RunID: s.RunID, ReportFile: s.ReportFile}, in.err
+		return Spec{RunID: s.RunID, Output: Output{ReportFile: s.ReportFile}}, in.err
 	}
 	return s, nil
 }

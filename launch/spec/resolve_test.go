@@ -26,14 +26,15 @@ func resolve(f flags, e env) (Spec, error) {
 // defaults is what `gorun train.py --lr 1` means.
 func defaults() Spec {
 	return Spec{
-		MinNodes: 1, MaxNodes: 1, Nproc: Nproc{Count: 1}, RunID: "none",
+		Nodes: Nodes{MinNodes: 1, MaxNodes: 1}, Nproc: Nproc{Count: 1}, RunID: "none",
 		Network: Network{Backend: Standalone, Conf: Conf{
 			JoinTimeout: 10 * time.Minute, LastCallTimeout: 30 * time.Second,
 			KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10,
 		}},
 		ShutdownTimeout: 30 * time.Second, Role: "default",
-		Devices:   Devices{OnError: AbortOnGPUError, Release: 50 * time.Second},
-		Redirects: "0", Tee: "0", Preflight: PreflightError, Env: Env{Conflict: envprop.ConflictFirst}, Program: "train.py", Args: []string{"--lr", "1"},
+		Devices: Devices{OnError: AbortOnGPUError, Release: 50 * time.Second},
+		Output:  Output{Redirects: "0", Tee: "0"}, Checks: Checks{Preflight: PreflightError},
+		Env: Env{Conflict: envprop.ConflictFirst}, Command: Command{Program: "train.py", Args: []string{"--lr", "1"}},
 	}
 }
 

@@ -46,8 +46,33 @@ func (u *UsageError) Error() string { return u.Err.Error() }
 
 func (u *UsageError) Unwrap() error { return u.Err }
 
-// Spec is a checked request.
+// Spec is a checked request. Its embedded parts are what the rooms of an agent get.
 type Spec struct {
+	Nodes
+	Network
+	Output
+	Checks
+	Command
+
+	RunID   string
+	Nproc   Nproc
+	Devices Devices
+	Role    string
+	Env     Env
+
+	MaxRestarts     int
+	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once
+
+	// Dry: the nodes meet and decide, and nothing is started (gorun run --dry-run,
+	// gorun env).
+	Dry *Dry
+
+	// Notes are lines for the user: what was asked and has no effect here.
+	Notes []string
+}
+
+// Nodes are how many nodes a job has, and which of them this one is.
+type Nodes struct {
 	// MinNodes and MaxNodes bound the number of nodes: 0 < MinNodes <= MaxNodes.
 	// They are equal unless the job is elastic.
 	MinNodes, MaxNodes int
@@ -55,31 +80,24 @@ type Spec struct {
 	// 0: this process is one agent. Above 1 Backend is EtcdV3, or Gossip without
 	// Endpoints, and who starts the agents chooses the endpoint and node ranks.
 	LocalNodes int
-	Nproc      Nproc
-	Devices    Devices
 	// NodeRank is the wished group rank, -1 when the user gave none. Static and
 	// Standalone always have one.
 	NodeRank int
-
-	Network
-	RunID string
-
 	// JoinWaits: a node that comes while an elastic job runs waits for the next
 	// round (--on-join=wait) instead of starting it.
 	JoinWaits bool
+}
 
-	SecretFile string // whose text every node must have; "" for GORUN_SECRET or none
-	Trusted    bool   // the nodes prove a secret to each other; set by who reads it
-
-	MaxRestarts     int
-	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once
-	Role            string
-
+// Output is where the workers' output and the report go.
+type Output struct {
 	// LogDir is the base folder of log files, "" for a temporary one; Redirects
 	// and Tee are the flags' text, which package launch/logs understands.
 	LogDir, Redirects, Tee string
 	ReportFile             string // "" for none
+}
 
+// Checks say how the nodes are compared.
+type Checks struct {
 	Preflight Preflight
 	Ignore    []string // checks whose findings are dropped, by id or name as the user wrote it: "V01", "nccl-version"
 	// Iface is what the workers' libraries shall talk over: "" leaves it to them,
@@ -87,18 +105,13 @@ type Spec struct {
 	Iface string
 	// Check: the nodes are compared and nothing is started; Program may be "".
 	Check *Check
+}
 
-	Env Env
-	// Dry: the nodes meet and decide, and nothing is started (gorun run --dry-run,
-	// gorun env).
-	Dry *Dry
-
+// Command is the program to run.
+type Command struct {
 	NoPython, Module bool
 	Program          string
 	Args             []string
-
-	// Notes are lines for the user: what was asked and has no effect here.
-	Notes []string
 }
 
 // Network is how the nodes meet.
@@ -125,6 +138,9 @@ type Network struct {
 	MeetBy []string
 	// Ports confines every other port that gorun opens.
 	Ports PortRange
+
+	SecretFile string // whose text every node must have; "" for GORUN_SECRET or none
+	Trusted    bool   // the nodes prove a secret to each other; set by the reader of the secret
 }
 
 // Nproc is the number of workers on this node: Count, or when Count is 0 what
