@@ -75,7 +75,7 @@ func (a *agent) roundOptions(p *plan) workers.Options {
 				Unkept: func(path string, err error) { a.sayLoss(m.FirstRank+local, path, err) },
 			})
 		},
-		LastWords: a.socket.LastWords, Release: a.releaser(p), Post: a.events.post,
+		ReportedFailure: a.socket.ReportedFailure, Release: a.releaser(p), Post: a.events.post,
 	}
 }
 
@@ -104,7 +104,7 @@ func (a *agent) stop(c rendezvous.Stop) {
 	a.wg.Go(func() {
 		a.socket.Abort(c.Cause)
 		if c.Kill {
-			r.workers.Hurry()
+			r.workers.SkipDeviceWait()
 		}
 		over, ok := r.workers.Stop(o)
 		if !ok { // the first stop tells

@@ -43,7 +43,7 @@ func (a *agent) abandon() *rendezvous.Outcome {
 		a.console.say("%s; killing the workers of this node", c.Line())
 	}
 	if a.current != nil {
-		a.current.workers.Hurry() // Run kills them
+		a.current.workers.SkipDeviceWait() // Run kills them
 	}
 	return &rendezvous.Outcome{Code: c.Code(), Cause: &c, Failures: []rendezvous.Cause{c}}
 }

@@ -207,9 +207,9 @@ func (s *Server) Abort(c rendezvous.Cause) {
 	}
 }
 
-// LastWords returns the failure that a worker reported before it died, "" if it
+// ReportedFailure returns the failure that a worker reported before it died, "" if it
 // reported none. Its death may be known before its last frame has been read.
-func (s *Server) LastWords(ctx context.Context, rank int) string {
+func (s *Server) ReportedFailure(ctx context.Context, rank int) string {
 	s.mu.Lock()
 	p := s.peers[rank]
 	s.mu.Unlock()

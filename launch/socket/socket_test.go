@@ -211,16 +211,16 @@ func TestLongCauses(t *testing.T) {
 	}
 }
 
-// TestLastWords: what a worker reported before its death is not lost.
-func TestLastWords(t *testing.T) {
+// TestReportedFailure: what a worker reported before its death is not lost.
+func TestReportedFailure(t *testing.T) {
 	s, _ := openTestSocket(t)
 	connect(t, s, greet+`{"type":"fail","message":"the end"}`+"\n").Close()
 	poll(t, "its last words are lost", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		return s.LastWords(ctx, 3) == "the end"
+		return s.ReportedFailure(ctx, 3) == "the end"
 	})
-	if got := s.LastWords(t.Context(), 4); got != "" {
+	if got := s.ReportedFailure(t.Context(), 4); got != "" {
 		t.Errorf("of a stranger: %q", got)
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// autopsy finds out why a worker failed.
-func (r *Round) autopsy(w *worker, exit process.Exit) rendezvous.Cause {
+// findCause finds out why a worker failed.
+func (r *Round) findCause(w *worker, exit process.Exit) rendezvous.Cause {
 	kind := rendezvous.KindExit
 	if exit.Signal != 0 {
 		kind = rendezvous.KindSignal
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), autopsyTime)
+	ctx, cancel := context.WithTimeout(context.Background(), reportTime)
 	defer cancel()
 	_ = w.out.Drain(ctx)
 	c := r.causeWithOutput(kind, w)
 	c.ExitCode, c.Signal, c.Time, c.Interpreter = max(0, exit.Code), exit.Signal, exit.At, r.opts.Interpreter
 	c.Consequence = diagnose.IsConsequence(c.Tail)
-	if text := r.opts.LastWords(ctx, c.Rank); text != "" && exit.Signal == 0 {
+	if text := r.opts.ReportedFailure(ctx, c.Rank); text != "" && exit.Signal == 0 {
 		c.Kind, c.ExitCode, c.Message, c.Consequence = rendezvous.KindReport, 1, text, false
 		return c
 	}

@@ -18,8 +18,8 @@ const (
 	outputTimeout = time.Second
 	// peerWait is how long the end of a worker may take that has closed its connections.
 	peerWait = time.Second
-	// autopsyTime bounds the wait for what a dead worker has said.
-	autopsyTime = 20 * time.Millisecond
+	// reportTime bounds the wait for what a dead worker has said.
+	reportTime = 20 * time.Millisecond
 )
 
 // Options is what a round needs.
@@ -35,9 +35,9 @@ type Options struct {
 	Interpreter string
 	// Open opens the output of a local rank.
 	Open func(local int) (*logs.Worker, error)
-	// LastWords returns the failure that a worker reported before it died, "" if it
+	// ReportedFailure returns the failure that a worker reported before it died, "" if it
 	// reported none. It waits until ctx ends for a report that is on its way.
-	LastWords func(ctx context.Context, rank int) string
+	ReportedFailure func(ctx context.Context, rank int) string
 	// Release waits, after the workers have ended, until their devices are free; nil:
 	// there is nothing to wait for.
 	Release func(ctx context.Context, pids []int)
@@ -47,10 +47,10 @@ type Options struct {
 
 // Round is this node's workers of one round.
 type Round struct {
-	opts     Options
-	patience context.Context // ends with Hurry
-	hurry    context.CancelFunc
-	follows  sync.WaitGroup
+	opts           Options
+	deviceWait     context.Context // ends with SkipDeviceWait
+	skipDeviceWait context.CancelFunc
+	follows        sync.WaitGroup
 
 	mu       sync.Mutex
 	state    state
@@ -74,7 +74,7 @@ type worker struct {
 // New makes a round that is idle.
 func New(o Options) *Round {
 	r := &Round{opts: o, stopping: make(chan struct{})}
-	r.patience, r.hurry = context.WithCancel(context.Background())
+	r.deviceWait, r.skipDeviceWait = context.WithCancel(context.Background())
 	return r
 }
 
@@ -179,7 +179,7 @@ func (r *Round) workerEnded(w *worker) {
 	case exit.Success():
 		r.postDone()
 	case !byStop:
-		r.fail(r.autopsy(w, exit))
+		r.fail(r.findCause(w, exit))
 	}
 }
 

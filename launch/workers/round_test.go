@@ -133,8 +133,8 @@ func newBench(t *testing.T, n int) *bench {
 		Open: func(local int) (*logs.Worker, error) {
 			return logs.Open(logs.WorkerOptions{LocalRank: local, Dir: b.dir, Redirect: files.For(local)})
 		},
-		LastWords: func(_ context.Context, rank int) string { return b.says[rank] },
-		Release:   func(_ context.Context, pids []int) { b.waited = pids },
+		ReportedFailure: func(_ context.Context, rank int) string { return b.says[rank] },
+		Release:         func(_ context.Context, pids []int) { b.waited = pids },
 		Post: func(e rendezvous.Event) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -287,7 +287,7 @@ func TestConsequenceWaits(t *testing.T) {
 
 // What a worker reports and what it writes to its error file says more than its
 // exit code; a signal says more than its report.
-func TestAutopsy(t *testing.T) {
+func TestFindCause(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(b *bench)
 		code    int
@@ -373,7 +373,7 @@ func TestSecondStop(t *testing.T) {
 			first <- over
 		}()
 		time.Sleep(time.Second)
-		b.round.Hurry()
+		b.round.SkipDeviceWait()
 		if _, ok := b.round.Stop(process.StopOptions{}); ok {
 			t.Error("the second stop tells")
 		}
@@ -492,8 +492,8 @@ func TestRealProcesses(t *testing.T) {
 		Open: func(local int) (*logs.Worker, error) {
 			return logs.Open(logs.WorkerOptions{LocalRank: local, Dir: dir, Tee: files.For(local)})
 		},
-		LastWords: func(context.Context, int) string { return "" },
-		Post:      func(e rendezvous.Event) { events <- e },
+		ReportedFailure: func(context.Context, int) string { return "" },
+		Post:            func(e rendezvous.Event) { events <- e },
 	})
 	r.Start()
 	select {

@@ -47,13 +47,13 @@ func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
 	return over, true
 }
 
-// Hurry ends the wait of a Stop for the workers' devices.
-func (r *Round) Hurry() { r.hurry() }
+// SkipDeviceWait ends the wait of a Stop for the workers' devices.
+func (r *Round) SkipDeviceWait() { r.skipDeviceWait() }
 
 // Close kills what is left of the workers, as what they left behind after they
 // succeeded, and takes their last output.
 func (r *Round) Close() {
-	r.hurry()
+	r.skipDeviceWait()
 	_, _ = r.beginStop() // it may have been stopped before
 	_ = r.end(process.StopOptions{})
 }
@@ -99,14 +99,14 @@ func (r *Round) end(o process.StopOptions) error {
 	return err
 }
 
-// waitForDevices waits until the workers' devices are free, or Hurry.
+// waitForDevices waits until the workers' devices are free, or SkipDeviceWait.
 func (r *Round) waitForDevices() {
 	var pids []int
 	for _, proc := range r.procs() {
 		pids = append(pids, proc.Pid())
 	}
-	if r.opts.Release != nil && len(pids) > 0 && r.patience.Err() == nil {
-		r.opts.Release(r.patience, pids)
+	if r.opts.Release != nil && len(pids) > 0 && r.deviceWait.Err() == nil {
+		r.opts.Release(r.deviceWait, pids)
 	}
 }
 
