@@ -99,7 +99,7 @@ func Plain(s string) string {
 // Printable is s with "?" for every character that prints nothing, spaces other
 // than U+0020 included.
 func Printable(s string) string {
-	if isPrintable(s) {
+	if IsPrintable(s) {
 		return s
 	}
 	return strings.Map(func(r rune) rune {
@@ -112,7 +112,7 @@ func Printable(s string) string {
 
 // Quoted is s, as a Go string literal if one of its characters prints nothing.
 func Quoted(s string) string {
-	if isPrintable(s) {
+	if IsPrintable(s) {
 		return s
 	}
 	return strconv.Quote(s)
@@ -120,7 +120,8 @@ func Quoted(s string) string {
 
 func odd(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 
-func isPrintable(s string) bool {
+// IsPrintable reports whether every character of s prints something.
+func IsPrintable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' { // most text is ASCII
 			return !strings.ContainsFunc(s, odd)

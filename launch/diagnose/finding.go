@@ -2,8 +2,6 @@ package diagnose
 
 import (
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/gorun/gorun/internal/term"
 )
@@ -70,20 +68,8 @@ const (
 // text makes a line of bytes fit to be shown: valid, without control characters,
 // bounded.
 func text(p []byte) string {
-	s := string(p[:min(len(p), 4*maxText)])
-	if strings.Contains(s, "\x1b") {
-		s = colours().ReplaceAllString(s, "")
-	}
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return ' '
-		case r == utf8.RuneError, !unicode.IsPrint(r) && !term.Hidden(r):
-			return -1
-		}
-		return r
-	}, s)
-	s = term.Escape(s)
+	s := strings.ToValidUTF8(string(p[:min(len(p), 4*maxText)]), "")
+	s = strings.ReplaceAll(term.Plain(s), "\t", " ")
 	if r := []rune(s); len(r) > maxText {
 		s = string(r[:maxText]) + "…"
 	}

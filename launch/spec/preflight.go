@@ -5,7 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // Preflight says what becomes of a finding that would refuse the job.
@@ -44,7 +45,7 @@ func (in *input) preflight(s *Spec) {
 	}
 	v = in.text("iface", "")
 	s.Iface = v.text
-	if _, err := netip.ParsePrefix(v.text); strings.Contains(v.text, "/") && err != nil || strings.ContainsAny(v.text, ",=^") || strings.ContainsFunc(v.text, notInName) || len(v.text) > 64 {
+	if _, err := netip.ParsePrefix(v.text); strings.Contains(v.text, "/") && err != nil || strings.ContainsAny(v.text, ",=^") || !isName(v.text) || len(v.text) > 64 {
 		in.fail("cannot use %s: %q is neither auto, the name of an interface nor a network such as 10.37.8.0/24", v.from, v.text)
 	}
 	if s.Iface != "" && s.Preflight == PreflightOff {
@@ -58,5 +59,5 @@ func (in *input) preflight(s *Spec) {
 	}
 }
 
-// notInName reports a letter that no interface's name has.
-func notInName(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) || r == utf8.RuneError }
+// isName reports whether an interface may have that name.
+func isName(s string) bool { return term.IsPrintable(s) && !strings.ContainsFunc(s, unicode.IsSpace) }
