@@ -13,7 +13,6 @@ import (
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/process"
-	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
@@ -24,36 +23,33 @@ import (
 
 // agent is the state of Run. Only the loop touches it.
 type agent struct {
-	opts      Options
-	born      time.Time
-	node      rendezvous.Node
-	given     secret.Secret // of whoever may ask how jobs stand
-	secret    secret.Secret // of this run
-	table     *process.Table
-	console   *console
-	out       *logs.Console
-	program   program.Program
-	events    *queue
-	machine   *drive.Machine
-	pool      *accept.Pool // of the connections to all ports and sockets of this agent
-	session   *meet.Session
-	socket    *socket.Server
-	output    output
-	current   *round // nil: no worker was started yet
-	subject   program.Subject
-	check     *check.Checker // nil: nodes are not compared
-	devices   *devices
-	built     *builtEvent // not yet passed on
-	look      gpuWatch
-	request   envprop.Request // what the user asks of the workers' environment here
-	refused   map[string]bool // notes of values of other nodes that were told of
-	toldOMP   bool
-	toldBuild bool      // what the compiler said stands on the terminal
-	unshown   error     // why a dry run has nothing to show
-	signals   int       // that asked the job to end
-	killAt    time.Time // when the workers that are being stopped get SIGKILL
-	status    statusServer
-	wg        sync.WaitGroup
+	opts    Options
+	born    time.Time
+	node    rendezvous.Node
+	given   secret.Secret // of whoever may ask how jobs stand
+	secret  secret.Secret // of this run
+	table   *process.Table
+	console *console
+	out     *logs.Console
+	build   build
+	events  *queue
+	machine *drive.Machine
+	pool    *accept.Pool // of the connections to all ports and sockets of this agent
+	session *meet.Session
+	socket  *socket.Server
+	output  output
+	current *round         // nil: no worker was started yet
+	check   *check.Checker // nil: nodes are not compared
+	devices *devices
+	look    gpuWatch
+	request envprop.Request // what the user asks of the workers' environment here
+	refused map[string]bool // notes of values of other nodes that were told of
+	toldOMP bool
+	unshown error     // why a dry run has nothing to show
+	signals int       // that asked the job to end
+	killAt  time.Time // when the workers that are being stopped get SIGKILL
+	status  statusServer
+	wg      sync.WaitGroup
 }
 
 // UsageError is an error of the command line or of a file that it names.
@@ -78,10 +74,8 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	a.console = &console{term.NewConsole(a.out.Remarks(), prefix, terminal), opts.quiet()}
 	go a.console.Run()
 	defer a.console.Close()
-	if !opts.quiet() {
-		for _, n := range opts.Spec.Notes {
-			a.console.say("%s", n)
-		}
+	for _, n := range opts.Spec.Notes {
+		a.console.announce("%s", n)
 	}
 	defer func() {
 		if err == nil || opts.quiet() {
@@ -124,30 +118,6 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	}
 	a.conclude(outcome)
 	return outcome.Code, nil
-}
-
-// ready: the program can be started here, with the GPUs and CPUs that it should
-// have, or cannot. Only now, not while it was built, is this node's address known
-// for sure.
-func (a *agent) ready() rendezvous.Event {
-	if a.built == nil {
-		return nil
-	}
-	e := *a.built
-	if e.err == nil {
-		select {
-		case <-a.devices.ready:
-		default:
-			return nil
-		}
-		e.err, e.code = a.devices.err, rendezvous.ExitUsage
-	}
-	a.built = nil
-	a.program = e.program
-	if e.err == nil {
-		return rendezvous.Ready{}
-	}
-	return rendezvous.Ready{Cause: a.unfit(e)}
 }
 
 // loop owns the machine: events in, commands out, until the job is decided.

@@ -14,7 +14,7 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 	case rendezvous.Event:
 		event = e
 	case builtEvent:
-		a.built = &e
+		a.build.built = &e
 		event = a.ready()
 	case placedEvent:
 		a.sayNotes()
@@ -39,10 +39,6 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 		defer done()
 	case noteEvent:
 		a.console.say("%s", e.text)
-	case tableEvent:
-		if !a.opts.quiet() {
-			a.console.table(e.text)
-		}
 	case reportEvent:
 		if a.current != nil && a.current.plan.world.Round == e.Round {
 			a.current.workers.FailWorker(e.Rank, e.Message)
@@ -81,8 +77,6 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Present:
 		a.present(c)
 	case rendezvous.Note:
-		if !a.opts.quiet() {
-			a.console.SayRarely(c.Kind, c.Text)
-		}
+		a.console.announceRarely(c.Kind, c.Text)
 	}
 }

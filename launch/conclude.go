@@ -17,11 +17,11 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 	e := report.Ending{
 		Job:     report.Job{File: a.opts.Spec.ReportFile, RunID: a.node.RunID, Started: a.born},
 		Program: a.opts.Spec.Program, Node: a.node.ID,
-		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildSeen: a.toldBuild,
+		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildSeen: a.build.shown,
 		Say: a.console.say, Out: a.console,
 	}
-	if a.program.Title != "" {
-		e.Program = a.program.Title
+	if a.build.program.Title != "" {
+		e.Program = a.build.program.Title
 	}
 	e.ErrorFile, _ = findEnv(a.opts.Env, "TORCHELASTIC_ERROR_FILE")
 	if o.Preflight != nil {

@@ -22,9 +22,7 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 			return err
 		},
 		Failed: func(kind rendezvous.Kind, text string) { a.events.Put(failedEvent{kind, text}) },
-		Note: func(kind, text string) {
-			a.console.SayRarely(kind, text)
-		},
+		Note:   a.console.announceRarely,
 	}
 	if local := a.opts.Local; local != nil {
 		o.Local.Addr = local.Addr

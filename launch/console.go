@@ -23,7 +23,26 @@ const looks = time.Second
 
 func (c *console) say(format string, args ...any) { c.Say(format, args...) }
 
-func (c *console) table(lines string) { c.Table(lines) }
+// announce says what concerns all agents of this machine, on the first one only.
+func (c *console) announce(format string, args ...any) {
+	if !c.quiet {
+		c.Say(format, args...)
+	}
+}
+
+// announceRarely is announce for lines that strangers can cause.
+func (c *console) announceRarely(kind, line string) {
+	if !c.quiet {
+		c.SayRarely(kind, line)
+	}
+}
+
+// table shows a table on the first agent of this machine.
+func (c *console) table(lines string) {
+	if !c.quiet {
+		c.Table(lines)
+	}
+}
 
 func (c *console) clear() { c.Clear() }
 

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/device"
@@ -25,12 +24,12 @@ func (a *agent) prepareExam(ctx context.Context) error {
 	if !check.Wanted(sp, gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil
 	}
-	s := a.subject
+	s := a.build.subject
 	o := check.Options{
 		Spec: *sp, Env: a.opts.Env, Request: a.request, Key: a.probeKey(), Post: a.events.post, Wait: &a.wg,
 		Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
-		Say:     func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
-		Show:    func(table string) { a.events.Put(tableEvent{table}) },
+		Say:     a.console.say,
+		Show:    a.console.table,
 		Found:   a.warned,
 		Pool:    a.pool,
 	}
@@ -47,7 +46,7 @@ func (a *agent) prepareExam(ctx context.Context) error {
 // wrapper is what stands in front of the workers' program. The error is about a
 // wrapper whose command line is not understood.
 func (a *agent) wrapper() (wrap.Prefix, error) {
-	s := &a.subject
+	s := &a.build.subject
 	if s.Path == "" || s.Title == "" || s.Python != "" { // nothing is started, or gorun knows how
 		return wrap.Prefix{}, nil
 	}
@@ -64,8 +63,8 @@ func (a *agent) behind(p wrap.Prefix, doubt error) wrap.Look {
 	l := wrap.Look{
 		Doubt: doubt, Dry: sp.Dry != nil, Quiet: a.opts.quiet(), Wait: &a.wg,
 		Probe: wrap.Options{
-			Prefix: p, Path: a.subject.Path, Dir: a.opts.Dir, Table: a.table, Name: "gorun-probe-" + string(a.node.ID),
-			Say: func(format string, args ...any) { a.events.Put(noteEvent{fmt.Sprintf(format, args...)}) },
+			Prefix: p, Path: a.build.subject.Path, Dir: a.opts.Dir, Table: a.table, Name: "gorun-probe-" + string(a.node.ID),
+			Say: a.console.say,
 		},
 		Node: wrap.Node{
 			Env: a.opts.Env, Base: a.guess(), Role: sp.Role, Request: a.request, Trusted: sp.Trusted,

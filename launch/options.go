@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/gorun/gorun/launch/scratch"
 	"github.com/gorun/gorun/launch/spec"
 )
 
@@ -21,7 +22,7 @@ type Options struct {
 	Keeper  <-chan struct{}  // closed when the keeper is gone; nil: there is none
 	Probe   []string         // argv of a child that prints what package device probes
 	Self    string           // path of gorun's own file, to start that child
-	Scratch Scratch          // for temporary files
+	Scratch scratch.Tag      // of temporary files
 	Local   *LocalNode       // set for --local-nodes
 
 	// Elsewhere gives the user's own command with another value of a flag; nil if it

@@ -31,7 +31,7 @@ type plan struct {
 
 func (a *agent) newPlan(ctx context.Context, c rendezvous.Start) *plan {
 	p := &plan{
-		world: c.World, group: c.Index, program: a.program, slots: a.devices.slots,
+		world: c.World, group: c.Index, program: a.build.program, slots: a.devices.slots,
 		dir: a.opts.Dir, socket: a.socket.Path(), torchrun: a.opts.Spec.Env.TorchrunOMP,
 	}
 	p.folder, p.err = a.output.folders.Make(c.World.Restart)

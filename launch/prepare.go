@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
-	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -67,7 +65,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 		return finish, err
 	}
 	a.placeWorkers(ctx)
-	a.socket, err = socket.Open(ctx, a.pool, a.opts.Scratch.socket(), func(r socket.Report) { a.events.Put(reportEvent{r}) })
+	a.socket, err = socket.Open(ctx, a.pool, a.opts.Scratch.Socket(), func(r socket.Report) { a.events.Put(reportEvent{r}) })
 	if noPlace(err) {
 		lack = append(lack, "GORUN_WORKER_SOCKET")
 		a.socket, err = socket.Nowhere(), nil
@@ -106,12 +104,12 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 	if out.tee, err = logs.ParseStd(sp.Tee); err != nil {
 		return nil, &UsageError{Err: fmt.Errorf("--tee: %w", err)}
 	}
-	if err := writable(sp.ReportFile); err != nil {
+	if err := smallfile.Writable(sp.ReportFile); err != nil {
 		a.opts.Spec.ReportFile = "" // there is no place to report even this
 		return nil, &UsageError{Err: fmt.Errorf("--report %s: %w", sp.ReportFile, err)}
 	}
 	if sp.Check != nil {
-		if err := writable(sp.Check.Save); err != nil {
+		if err := smallfile.Writable(sp.Check.Save); err != nil {
 			return nil, &UsageError{Err: fmt.Errorf("--save %s: %w", sp.Check.Save, err)}
 		}
 	}
@@ -122,7 +120,7 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 	a.noteNoWorker("--redirects", out.redirect)
 	a.noteNoWorker("--tee", out.tee)
 	written := out.redirect.Any(a.node.Workers) || out.tee.Any(a.node.Workers)
-	dir, err := logs.NewDir(logDir, a.opts.Scratch.logs(written), sp.RunID)
+	dir, err := logs.NewDir(logDir, a.opts.Scratch.Logs(written), sp.RunID)
 	if sp.LogDir == "" && !written && noPlace(err) { // else the user wants files
 		lack = append(lack, "TORCHELASTIC_ERROR_FILE")
 		dir, err = logs.Dir{}, nil
@@ -155,73 +153,4 @@ func (a *agent) noteNoWorker(flag string, s logs.StdSpec) {
 	if s.Any(math.MaxInt) && !s.Any(a.node.Workers) && !a.opts.quiet() {
 		a.console.say("%s %s has no effect on this node: its local ranks are below %d", flag, s, a.node.Workers)
 	}
-}
-
-// writable is the error of a file that could not be written: not after days of
-// training. No name is no file.
-func writable(name string) error {
-	if name == "" {
-		return nil
-	}
-	folder := filepath.Dir(name)
-	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return fmt.Errorf("there is no folder %s", folder)
-	}
-	at := folder
-	switch info, err := os.Stat(name); {
-	case err == nil && info.IsDir():
-		return errors.New("it is a folder")
-	case err == nil:
-		at = name
-	case !errors.Is(err, fs.ErrNotExist): // too long a name, a link to itself
-		return errors.Unwrap(err)
-	}
-	if err := unix.Access(at, unix.W_OK); err != nil {
-		return fmt.Errorf("it cannot be written: %w", err)
-	}
-	return nil
-}
-
-// prepareProgram looks at the program now and builds it while the nodes meet.
-func (a *agent) prepareProgram(ctx context.Context) error {
-	sp := a.opts.Spec
-	in := program.Input{
-		Program: sp.Program, Args: sp.Args, NoPython: sp.NoPython, Module: sp.Module, Dir: a.opts.Dir,
-		Env: a.opts.Env, BuildDir: a.opts.Scratch.build(), Run: a.table.Run,
-	}
-	if sp.Program == "" { // gorun check
-		a.subject = in.Unnamed()
-		a.events.Put(builtEvent{})
-		return nil
-	}
-	plan, err := program.Check(in)
-	a.subject = plan.Subject()
-	if plan.Note != "" && !a.opts.quiet() {
-		a.console.say("%s", plan.Note)
-	}
-	if err != nil && sp.MaxNodes == 1 {
-		return &UsageError{Err: err}
-	}
-	build := func() {
-		var p program.Program
-		if err == nil {
-			p, err = plan.Build(ctx)
-		}
-		a.events.Put(builtEvent{p, programCode(plan), err})
-	}
-	if err != nil || !plan.NeedsBuild() {
-		build()
-		return nil
-	}
-	a.wg.Go(build)
-	return nil
-}
-
-// programCode: a program that is not there is bad input; one that does not
-// build has failed.
-func programCode(plan program.Plan) int {
-	if plan.NeedsBuild() {
-		return 1
-	}
-	return rendezvous.ExitUsage
 }

@@ -14,7 +14,6 @@ type (
 	signalEvent struct{ sig syscall.Signal }
 	keeperEvent struct{}
 	noteEvent   struct{ text string }
-	tableEvent  struct{ text string } // lines of a table
 	builtEvent  struct {
 		program program.Program
 		code    int // exit code if err is not nil

@@ -31,7 +31,7 @@ func try(t *testing.T, flags map[string]string, command []string, opts Options) 
 	if opts.Spec, err = raw.Resolve(func(string) (string, bool) { return "", false }); err != nil {
 		t.Fatal(err)
 	}
-	opts.Stdin, opts.Stdout, opts.Stderr, opts.Scratch = null, null, said, NewScratch("test")
+	opts.Stdin, opts.Stdout, opts.Stderr, opts.Scratch = null, null, said, "test"
 	code, err := Run(t.Context(), opts)
 	if err != nil {
 		t.Error(err)

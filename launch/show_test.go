@@ -31,9 +31,9 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &agent{
-		opts:    Options{Dir: "/", Env: []string{"NCCL_CONF_FILE=" + conf, "DB=Password=hush"}},
-		program: program.Program{Path: argv[0], Argv: func(int) []string { return argv }},
-		output:  output{folders: logs.NewFolders(dir, true, 1)}, devices: &devices{}, socket: socket.Nowhere(),
+		opts:   Options{Dir: "/", Env: []string{"NCCL_CONF_FILE=" + conf, "DB=Password=hush"}},
+		build:  build{program: program.Program{Path: argv[0], Argv: func(int) []string { return argv }}},
+		output: output{folders: logs.NewFolders(dir, true, 1)}, devices: &devices{}, socket: socket.Nowhere(),
 	}
 	p := a.newPlan(t.Context(), rendezvous.Start{World: rendezvous.World{
 		Size: 1, Store: "127.0.0.1:1", Token: "t", Members: []rendezvous.Member{{Workers: 1}},

@@ -61,7 +61,7 @@ func (a *agent) serveStatus(ctx context.Context) {
 	}
 	a.wg.Go(func() {
 		if err := s.Serve(ctx); err != nil {
-			a.events.Put(noteEvent{err.Error()})
+			a.note(err.Error())
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/report"
+	"github.com/gorun/gorun/launch/scratch"
 	"github.com/gorun/gorun/launch/spec"
 )
 
@@ -113,7 +114,7 @@ func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 	line := o.commandLine("")
 	for i := range n {
 		place := agentPlace{index: i, count: n, tag: rand.Text()[:13]}
-		defer launch.NewScratch(place.tag).Remove() // what a killed agent leaves
+		defer scratch.Tag(place.tag).Remove() // what a killed agent leaves
 		k.Agents = append(k.Agents, process.Spec{
 			Path: selfPath, Args: append([]string{"gorun", o.cmd.Name(), "--" + agentFlag + "=" + place.String()}, line...),
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,

@@ -2,6 +2,7 @@ package term
 
 import (
 	"io"
+	"sync"
 	"time"
 )
 
@@ -12,6 +13,9 @@ type writer struct {
 	w     io.Writer
 	queue chan func()
 	done  chan struct{}
+
+	mu    sync.Mutex
+	ended bool
 }
 
 const (
@@ -32,20 +36,28 @@ func (w *writer) run() {
 	}
 }
 
-// Write queues b, which the caller must not change any more; it always succeeds.
-func (w *writer) Write(b []byte) {
+// put queues something to do and reports whether there was room.
+func (w *writer) put(do func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return false
+	}
 	select {
-	case w.queue <- func() { _, _ = w.w.Write(b) }:
+	case w.queue <- do:
+		return true
 	default:
+		return false
 	}
 }
+
+// Write queues b, which the caller must not change any more; it always succeeds.
+func (w *writer) Write(b []byte) { w.put(func() { _, _ = w.w.Write(b) }) }
 
 // settle waits, 50 ms at most, until all that was queued is written.
 func (w *writer) settle() {
 	out := make(chan struct{})
-	select {
-	case w.queue <- func() { close(out) }:
-	default:
+	if !w.put(func() { close(out) }) {
 		return
 	}
 	select {
@@ -54,9 +66,12 @@ func (w *writer) settle() {
 	}
 }
 
-// close waits, two seconds at most, until everything is written. Nothing may be
-// written afterwards.
+// close waits, two seconds at most, until everything is written. What is written
+// afterwards is dropped.
 func (w *writer) close() {
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
 	close(w.queue)
 	select {
 	case <-w.done:

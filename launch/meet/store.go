@@ -35,9 +35,7 @@ func (s *Session) newStore(addr string, open func() (net.Listener, error)) (*Sto
 	st := &Store{open: open, addr: addr, pool: s.opts.Pool}
 	st.door.open = s.opts.Network.StoreOpen
 	st.door.turnedAway = func(ip netip.Addr) {
-		if !s.opts.Quiet {
-			s.opts.Note("store", fmt.Sprintf("the workers' store turned a connection from %s away, which is no address of this job's nodes; if a worker has it, give every node --store-open", ip))
-		}
+		s.opts.Note("store", fmt.Sprintf("the workers' store turned a connection from %s away, which is no address of this job's nodes; if a worker has it, give every node --store-open", ip))
 	}
 	return st, st.renew()
 }

@@ -81,7 +81,5 @@ func (s *Session) reportOther(host string, dialed bool) {
 // reportStranger reports that something that is no gorun speaks TLS to a job
 // without a secret.
 func (s *Session) reportStranger(ip string) {
-	if !s.opts.Quiet {
-		s.opts.Note("tls", fmt.Sprintf("something at %s that is no gorun speaks TLS to this job, which has no secret; it is not answered", ip))
-	}
+	s.opts.Note("tls", fmt.Sprintf("something at %s that is no gorun speaks TLS to this job, which has no secret; it is not answered", ip))
 }

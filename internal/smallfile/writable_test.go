@@ -1,4 +1,4 @@
-package launch
+package smallfile
 
 import (
 	"os"
@@ -30,7 +30,7 @@ func TestWritable(t *testing.T) {
 		if want == "permission denied" && os.Geteuid() == 0 {
 			continue // root may
 		}
-		err := writable(name)
+		err := Writable(name)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}

@@ -1,4 +1,9 @@
-package launch
+// Package scratch names the files and folders that an agent keeps while it lives:
+// sockets, log files, programs that are built.
+//
+// Invariants: all names hold the agent's Tag; the keeper that drew the tag can remove
+// what a killed agent left; Remove keeps log files that have something in them.
+package scratch
 
 import (
 	"io/fs"
@@ -9,35 +14,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scratch is the tag in the names of what an agent keeps outside its own memory
-// while it lives. The keeper that drew the tag knows it too, and so removes what
-// an agent leaves that was killed.
-type Scratch string
+// Tag is part of the names of all that an agent keeps outside its own memory. No
+// other agent may have it.
+type Tag string
 
-// NewScratch makes the Scratch of an agent; nobody else may have the tag.
-func NewScratch(tag string) Scratch { return Scratch(tag) }
+// Socket is the path of the worker socket.
+func (t Tag) Socket() string { return filepath.Join(memoryDir(), "gorun-"+string(t)+".sock") }
 
-func (s Scratch) socket() string { return filepath.Join(memoryDir(), "gorun-"+string(s)+".sock") }
+// Build is the folder of a Go program that is built here.
+func (t Tag) Build() string { return filepath.Join(tempDir(), "gorun-"+string(t)+".build") }
 
-// build is the folder of a Go program that is built here.
-func (s Scratch) build() string { return filepath.Join(tempDir(), "gorun-"+string(s)+".build") }
-
-// logs is the folder for log files when the user names none; without output in
+// Logs is the folder for log files when the user names none; without output in
 // it, only error files come there.
-func (s Scratch) logs(output bool) string {
+func (t Tag) Logs(output bool) string {
 	dir := tempDir()
 	if !output {
 		dir = memoryDir()
 	}
-	return filepath.Join(dir, "torchelastic_"+string(s))
+	return filepath.Join(dir, "torchelastic_"+string(t))
 }
 
 // Remove removes what is there, of the folder for log files what is empty.
-func (s Scratch) Remove() {
-	_ = os.Remove(s.socket())
-	_ = os.RemoveAll(s.build())
-	removeEmpty(s.logs(true))
-	removeEmpty(s.logs(false))
+func (t Tag) Remove() {
+	_ = os.Remove(t.Socket())
+	_ = os.RemoveAll(t.Build())
+	removeEmpty(t.Logs(true))
+	removeEmpty(t.Logs(false))
 }
 
 // removeEmpty removes the folders of a tree in which there is no file.

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -67,24 +66,4 @@ func TestStatusSpeaksOfOthers(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TMPDIR is the user's word; without it small things are not put on a disk.
-func TestMemoryDir(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	if got := memoryDir(); got != dir {
-		t.Errorf("with TMPDIR=%s: %s", dir, got)
-	}
-	t.Setenv("TMPDIR", "")
-	got := memoryDir()
-	if got != "/dev/shm" && got != os.TempDir() {
-		t.Errorf("without TMPDIR: %s", got)
-	}
-	f, err := os.CreateTemp(got, "gorun-test*")
-	if err != nil {
-		t.Fatalf("%s cannot be used: %v", got, err)
-	}
-	f.Close()
-	_ = os.Remove(f.Name())
 }

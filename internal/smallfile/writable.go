@@ -1,0 +1,36 @@
+package smallfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Writable is the error that writing a file would give: better now than after days
+// of training. No name is no file.
+func Writable(name string) error {
+	if name == "" {
+		return nil
+	}
+	folder := filepath.Dir(name)
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return fmt.Errorf("there is no folder %s", folder)
+	}
+	at := folder
+	switch info, err := os.Stat(name); {
+	case err == nil && info.IsDir():
+		return errors.New("it is a folder")
+	case err == nil:
+		at = name
+	case !errors.Is(err, fs.ErrNotExist): // too long a name, a link to itself
+		return errors.Unwrap(err)
+	}
+	if err := unix.Access(at, unix.W_OK); err != nil {
+		return fmt.Errorf("it cannot be written: %w", err)
+	}
+	return nil
+}
