@@ -22,6 +22,7 @@ type View struct {
 	Carrier   []Carrier      // NCCL's, of each node with a GPU driver
 	Ports     [][]rdma.HCA   // of such a node: those that NCCL would use
 	proposal  *[]Step        // what propose says; nil until somebody asked
+	kept      map[any]any    // by Once
 }
 
 // Carrier is the network over which NCCL moves data.
@@ -114,6 +115,20 @@ func (v *View) carry(f *Fleet) {
 			v.Ports[i] = rdma.HCAs(n.RDMA, n.Env)
 		}
 	}
+}
+
+// Once returns what look returned when Once was first called with this key: what
+// the rules of one package share. A key is of a type of that package.
+func (v *View) Once(key any, look func() any) any {
+	x, ok := v.kept[key]
+	if !ok {
+		x = look()
+		if v.kept == nil {
+			v.kept = map[any]any{}
+		}
+		v.kept[key] = x
+	}
+	return x
 }
 
 // Between reports whether the nodes talk over a network, and with a library

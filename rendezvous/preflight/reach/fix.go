@@ -10,9 +10,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// fix says what to do and where to look, by the first attempt of the gravest fault.
-func (w *speaker) fix(f fault) []preflight.Step {
-	p := w.attempts[f.attempts[0]].probe
+// fix says what to do and where to look, by the first cell of the gravest fault.
+func (w *describer) fix(f fault) []preflight.Step {
+	p := w.cells[f.cells[0]].probe
 	from, to := preflight.NodeName(p.From, w.names), preflight.NodeName(p.To, w.names)
 	source, target := hostOf(p.Source), hostOf(p.Target)
 	// An address may have a zone, whose name is another node's word.
@@ -42,80 +42,66 @@ func (w *speaker) fix(f fault) []preflight.Step {
 	}
 }
 
-// elsewhere proposes a network that all nodes share, if that is another one than
-// the failed attempts used, and says what is in its way if these were between
-// different networks; else "".
-func elsewhere(f *preflight.Fleet, e *evidence) []preflight.Step {
-	p, ranks := f.SuggestNetwork()
-	at := make([]int, len(f.Nodes)) // of a node among those of the proposal
+// otherNetwork proposes a network that all nodes share, if that is another one
+// than the bad cells used, and says what is in its way if these were between
+// different networks; else nil.
+func (e *evidence) otherNetwork() []preflight.Step {
+	p, ranks := e.SuggestNetwork()
+	at := make([]int, len(e.Nodes)) // of a node among those of the proposal
 	for k, i := range ranks {
 		at[i] = k
 	}
-	for _, a := range e.attempts {
-		from, to := e.points[a.from], e.points[a.to]
-		if !a.bad || f.Nodes[from.node].Format == 0 || f.Nodes[to.node].Format == 0 {
+	for _, c := range e.cells {
+		from, to := e.points[c.from], e.points[c.to]
+		if !c.bad || e.Nodes[from.node].Format == 0 || e.Nodes[to.node].Format == 0 {
 			continue
 		}
 		other := p.Nodes[at[from.node]].IP != from.addr || p.Nodes[at[to.node]].IP != to.addr
-		if p.Works() && other || !p.Works() && a.fromNet != a.toNet {
-			return f.Proposal()
+		if p.Works() && other || !p.Works() && from.net != to.net {
+			return e.Proposal()
 		}
 	}
 	return nil
 }
 
-// leaveOut is the fix for interfaces that carry data and reach nobody, while the
-// bootstrap's do: to use only those. Otherwise what is given.
-func leaveOut(f *preflight.Fleet, e *evidence, given []preflight.Step) []preflight.Step {
-	names := map[string]bool{}
-	for p := range f.ValidProbes {
+// bootstrapOnly is the fix for interfaces that carry data and reach nobody, while
+// the bootstrap's do: to use only those. nil if that is not so.
+func (e *evidence) bootstrapOnly() []preflight.Step {
+	name := "" // of the bootstrap's interface
+	for p := range e.ValidProbes {
 		if p.Use != preflight.UseBootstrap {
 			continue
 		}
-		if p.Result.Failed() {
-			return given
+		if p.Result.Failed() || name != "" && name != p.Iface {
+			return nil
 		}
-		names[p.Iface] = true
+		name = p.Iface
 	}
-	failing := map[string]bool{}
-	ifaces := ifaces(f)
-	for _, a := range e.attempts {
-		if a.bad {
-			failing[ifaces[e.points[a.from]]], failing[ifaces[e.points[a.to]]] = true, true
-		}
-	}
-	delete(failing, "")
-	var bad []string
-	for name := range failing {
-		if names[name] || len(names) != 1 {
-			return given
-		}
-		bad = append(bad, name)
-	}
-	if len(bad) == 0 {
-		return given
-	}
-	slices.Sort(bad)
-	for name := range names {
-		return []preflight.Step{
-			preflight.EveryRank("use "+name+" alone", "NCCL_SOCKET_IFNAME", "="+name),
-			preflight.ByHand.Step("ask the administrator of the network to connect " + strings.Join(bad, ", ") + " of the nodes with each other").Alternative(),
+	var failing []string
+	for _, c := range e.cells {
+		for _, id := range []int{c.from, c.to} {
+			if iface := e.points[id].iface; c.bad && iface != "" && !slices.Contains(failing, iface) {
+				failing = append(failing, iface)
+			}
 		}
 	}
-	return given
-}
-
-// shrink is the fix of a path that large packets do not pass.
-func shrink(f *preflight.Fleet, e *evidence) []preflight.Step {
-	i := slices.IndexFunc(e.attempts, func(a attempt) bool { return a.bad })
-	if i < 0 {
+	if name == "" || len(failing) == 0 || slices.Contains(failing, name) {
 		return nil
 	}
-	from, to := e.points[e.attempts[i].from], e.points[e.attempts[i].to]
-	ifaces := ifaces(f)
+	slices.Sort(failing)
+	return []preflight.Step{
+		preflight.EveryRank("use "+name+" alone", "NCCL_SOCKET_IFNAME", "="+name),
+		preflight.ByHand.Step("ask the administrator of the network to connect " + strings.Join(failing, ", ") + " of the nodes with each other").Alternative(),
+	}
+}
+
+// smallerMTU is the fix of a path that large packets do not pass.
+func (e *evidence) smallerMTU() []preflight.Step {
+	bad := e.cells[slices.IndexFunc(e.cells, func(c cell) bool { return c.bad })]
+	from, to := e.points[bad.from], e.points[bad.to]
 	size := 0
 	for _, p := range []point{from, to} {
-		if link := f.Nodes[p.node].Network.Named(ifaces[p]); link != nil {
+		if link := e.Nodes[p.node].Network.Named(p.iface); link != nil {
 			size = max(size, link.MTU)
 		}
 	}
@@ -132,7 +118,7 @@ func shrink(f *preflight.Fleet, e *evidence) []preflight.Step {
 		head = 48
 	}
 	look := preflight.ToLook.Step("whether the path passes so much", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, preflight.ShellQuote(from.addr), preflight.ShellQuote(to.addr))).On([]int{from.node})
-	steps := f.StepsFor(f.AllNodes(), preflight.AsRoot, "set an MTU that the path passes", func(i int, n *preflight.Facts) []string {
+	steps := e.StepsFor(e.AllNodes(), preflight.AsRoot, "set an MTU that the path passes", func(i int, n *preflight.Facts) []string {
 		var lines []string
 		for _, l := range n.Listeners {
 			line := fmt.Sprintf("ip link set dev %s mtu %d", preflight.ShellQuote(l.Iface), pass)

@@ -2,7 +2,6 @@ package reach
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/gorun/gorun/rendezvous/preflight"
@@ -14,7 +13,7 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	if !slices.ContainsFunc(f.Probes, func(p preflight.Probe) bool { return !p.Result.Passed() || p.Result == preflight.Stalled }) {
 		return nil
 	}
-	twice := held(f)
+	twice := holders(f)
 	names := f.Names()
 	byID := map[string]int{}
 	for i, n := range f.Known() {
@@ -79,31 +78,6 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 			preflight.ToLook.Step("who answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", preflight.ShellQuote(hostOf(sample.Target)), preflight.ShellQuote(hostOf(sample.Source)))).On([]int{sample.From}),
 		},
 	})
-}
-
-// doubtful tells of probes with an address that several nodes hold: what they
-// found is I06's.
-func doubtful(f *preflight.Fleet) func(*preflight.Probe) bool {
-	held := held(f)
-	maps.DeleteFunc(held, func(_ string, nodes []int) bool { return len(nodes) < 2 })
-	return func(p *preflight.Probe) bool {
-		return len(held) > 0 && (held[hostOf(p.Source)] != nil || held[hostOf(p.Target)] != nil)
-	}
-}
-
-// held are the nodes that published an address to be probed at, ascending, one
-// of those that share a machine and its network: they share addresses, too.
-func held(f *preflight.Fleet) map[string][]int {
-	held, place := map[string][]int{}, f.View().Place
-	for i, n := range f.Known() {
-		for _, l := range n.Listeners {
-			a := hostOf(l.Addr)
-			if !slices.ContainsFunc(held[a], func(k int) bool { return place[k] == place[i] }) {
-				held[a] = append(held[a], i)
-			}
-		}
-	}
-	return held
 }
 
 // translated is a warning: connections work, and their source address is not

@@ -3,43 +3,43 @@ package reach
 // phrases are how the faults of one kind of attempt are told; %s is a node, or
 // nodes.
 type phrases struct {
-	islands, nobody, cutOff, deaf, mute, pair, oneWay, none string
+	islands, nobody, cutOff, unreached, mute, pair, oneWay, none string
 	// of one node in a list
-	isCutOff, isDeaf, isMute, isPair, isOneWay string
+	isCutOff, isUnreached, isMute, isPair, isOneWay string
 
 	undirected bool // which side connected says nothing about which side is at fault
 }
 
 func connecting() phrases {
 	return phrases{
-		islands: "The nodes fall into %d groups with no connection between them",
-		nobody:  "No node can connect to any other",
-		cutOff:  "Nobody can connect to %s, nor from there to anybody",
-		deaf:    "Nobody can connect to %s",
-		mute:    "%s can connect to nobody",
-		pair:    "%s and %s cannot connect to each other",
-		oneWay:  "%s cannot connect to %s",
-		none:    "No connection",
+		islands:   "The nodes fall into %d groups with no connection between them",
+		nobody:    "No node can connect to any other",
+		cutOff:    "Nobody can connect to %s, nor from there to anybody",
+		unreached: "Nobody can connect to %s",
+		mute:      "%s can connect to nobody",
+		pair:      "%s and %s cannot connect to each other",
+		oneWay:    "%s cannot connect to %s",
+		none:      "No connection",
 
-		isCutOff: "no connection to it or from it",
-		isDeaf:   "nobody connects to it",
-		isMute:   "connects to nobody",
-		isPair:   "no connection to %s, nor back",
-		isOneWay: "no connection to %s",
+		isCutOff:    "no connection to it or from it",
+		isUnreached: "nobody connects to it",
+		isMute:      "connects to nobody",
+		isPair:      "no connection to %s, nor back",
+		isOneWay:    "no connection to %s",
 	}
 }
 
 // choosing is for addresses of which some ports can be connected to.
 func choosing() phrases {
 	return phrases{
-		islands: "The nodes fall into %d groups between which some ports are closed",
-		nobody:  "Every node can connect to some ports of the others and not to others",
-		cutOff:  "Some ports of %s are closed to others, and some ports of others to it",
-		deaf:    "Some ports of %s are closed to others",
-		mute:    "Some ports of others are closed to %s",
-		pair:    "%s and %s can connect to some ports of each other and not to others",
-		oneWay:  "%s cannot connect to some ports of %s",
-		none:    "No connection to some ports",
+		islands:   "The nodes fall into %d groups between which some ports are closed",
+		nobody:    "Every node can connect to some ports of the others and not to others",
+		cutOff:    "Some ports of %s are closed to others, and some ports of others to it",
+		unreached: "Some ports of %s are closed to others",
+		mute:      "Some ports of others are closed to %s",
+		pair:      "%s and %s can connect to some ports of each other and not to others",
+		oneWay:    "%s cannot connect to some ports of %s",
+		none:      "No connection to some ports",
 	}
 }
 
@@ -50,7 +50,7 @@ func losing() phrases {
 	return phrases{
 		islands: "The nodes fall into %d groups between which packets get lost",
 		nobody:  "Packets get lost between all nodes",
-		cutOff:  toOrFrom, deaf: toOrFrom, mute: toOrFrom,
+		cutOff:  toOrFrom, unreached: toOrFrom, mute: toOrFrom,
 		pair: "Packets between %s and %s get lost",
 		none: "No connection without loss",
 
@@ -66,7 +66,7 @@ func crawling() phrases {
 	return phrases{
 		islands: "The nodes fall into %d groups between which the ways are slow",
 		nobody:  "The ways between all nodes are slow",
-		cutOff:  toOrFrom, deaf: toOrFrom, mute: toOrFrom,
+		cutOff:  toOrFrom, unreached: toOrFrom, mute: toOrFrom,
 		pair: "The way between %s and %s is slow",
 		none: "No fast connection",
 
@@ -80,19 +80,19 @@ func crawling() phrases {
 func writing() phrases {
 	const between = "Large packets do not pass between %s and %s"
 	return phrases{
-		islands: "The nodes fall into %d groups between which no large packet passes",
-		nobody:  "Large packets pass between no two nodes",
-		cutOff:  "Large packets do not pass to or from %s",
-		deaf:    "Large packets do not pass to or from %s when others connect",
-		mute:    "Large packets do not pass to or from %s when it connects",
-		pair:    between,
-		oneWay:  between,
-		none:    "No large packet passes",
+		islands:   "The nodes fall into %d groups between which no large packet passes",
+		nobody:    "Large packets pass between no two nodes",
+		cutOff:    "Large packets do not pass to or from %s",
+		unreached: "Large packets do not pass to or from %s when others connect",
+		mute:      "Large packets do not pass to or from %s when it connects",
+		pair:      between,
+		oneWay:    between,
+		none:      "No large packet passes",
 
-		isCutOff: "no large packet to it or from it",
-		isDeaf:   "no large packet, when others connect to it",
-		isMute:   "no large packet, when it connects to others",
-		isPair:   "no large packet to or from %s",
-		isOneWay: "no large packet to or from %s",
+		isCutOff:    "no large packet to it or from it",
+		isUnreached: "no large packet, when others connect to it",
+		isMute:      "no large packet, when it connects to others",
+		isPair:      "no large packet to or from %s",
+		isOneWay:    "no large packet to or from %s",
 	}
 }

@@ -11,44 +11,6 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// way is from whom to whom, whatever the port and the use.
-type way struct {
-	from, to       int
-	source, target string
-}
-
-func wayOf(p *preflight.Probe) way { return way{p.From, p.To, hostOf(p.Source), hostOf(p.Target)} }
-
-// selective are the paths on which one port could be connected to and another
-// one could not. An address that two nodes hold is one node's now and the other's
-// a moment later: that is I06.
-func selective(f *preflight.Fleet) map[way]bool {
-	type pair struct{ from, to int }
-	sick := map[pair]bool{}
-	for p := range f.ValidProbes {
-		if p.Result.Failed() {
-			sick[pair{p.From, p.To}] = true
-		}
-	}
-	out := map[way]bool{}
-	if len(sick) == 0 {
-		return out
-	}
-	passes := map[way]bool{}
-	for p := range f.ValidProbes {
-		if p.Result.Passed() && sick[pair{p.From, p.To}] {
-			passes[wayOf(p)] = true
-		}
-	}
-	doubtful, excused := doubtful(f), excused(f)
-	for p := range f.ValidProbes {
-		if p.Result.Failed() && passes[wayOf(p)] && !doubtful(p) && !excused(p) {
-			out[wayOf(p)] = true
-		}
-	}
-	return out
-}
-
 // checkPorts is I04. The ports that agents listen on are a sample of those that
 // NCCL would listen on.
 func checkPorts(f *preflight.Fleet) []preflight.Finding {
@@ -57,53 +19,46 @@ func checkPorts(f *preflight.Fleet) []preflight.Finding {
 
 // closedPorts finds ports that are closed beside open ones of the same address.
 func closedPorts(f *preflight.Fleet) []preflight.Finding {
-	selective := selective(f)
-	if len(selective) == 0 {
+	m := matrixOf(f, failed)
+	if m == nil {
 		return nil
 	}
-	byWay, excused := map[way][]*preflight.Probe{}, excused(f)
-	sampled := map[way]bool{} // other paths were tried at a port or two, which says little
-	for p := range f.ValidProbes {
-		if p.Use == preflight.UsePorts {
-			sampled[wayOf(p)] = true
-		}
-	}
-	evidence := weigh(f, func(p *preflight.Probe) verdict {
-		w := wayOf(p)
+	e := m.judged(func(p *path) (*preflight.Probe, bool) {
+		sampled := func(x *preflight.Probe) bool { return x.Use == preflight.UsePorts }
 		switch {
-		case selective[w] && p.Result.Failed() && !excused(p):
-			return bad
-		case !selective[w] && sampled[w] && p.Result.Passed():
-			return good
+		case p.selective():
+			return p.broken[0], true
+		case p.passed && p.first(sampled) != nil: // other paths were tried at a port or two, which says little
+			return p.first(func(x *preflight.Probe) bool { return x.Result.Passed() }), false
 		}
-		return ignored
+		return nil, false
 	})
-	for p := range f.ValidProbes {
-		if w := wayOf(p); selective[w] && !excused(p) {
-			byWay[w] = append(byWay[w], p)
-		}
+	if e == nil {
+		return nil
 	}
-	found := accuse(f, evidence, choosing(), "A firewall chooses by port. "+strings.TrimSuffix(ephemeral(f), "."))
 	all, byNode := sample{}, make([]sample, len(f.Nodes))
-	for _, fault := range evidence.blame() {
-		for _, i := range fault.attempts {
-			a := evidence.attempts[i]
-			from, to := evidence.nodes(a)
+	for _, fault := range e.explain() {
+		for _, i := range fault.cells {
+			c := e.cells[i]
+			from, to := e.nodes(c)
 			if fault.from.kind == onePoint && fault.to.kind == anyone && !fault.both {
 				to = from // its own firewall
 			}
 			if byNode[to] == nil {
 				byNode[to] = sample{}
 			}
-			for _, p := range byWay[wayOf(a.probe)] {
-				byNode[to].add(p)
-				all.add(p)
+			for _, p := range c.probes {
+				if !p.Result.Failed() || slices.Contains(c.broken, p) {
+					byNode[to].add(p)
+					all.add(p)
+				}
 			}
 		}
 	}
+	found := e.finding(choosing(), "A firewall chooses by port. "+strings.TrimSuffix(ephemeral(f), "."))
 	for i := range found {
 		found[i].Values = f.Faults(func(i int, _ *preflight.Facts) string { return byNode[i].String() })
-		found[i].Fix, found[i].Steps = "", openPorts(f, all)
+		found[i].Steps = openPorts(f, all)
 	}
 	return found
 }

@@ -2,12 +2,11 @@ package reach
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// qualityRules are I15 and I16: how well the ways between nodes carry what is sent.
+// qualityRules are I15 and I16: how well the paths between nodes carry what is sent.
 func qualityRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -46,173 +45,131 @@ const (
 
 // quality is how well a path carries what is sent.
 type quality struct {
-	tries, hits  int // connections, and those that sent something again
-	sent, resent int // segments
-	mbit         float64
-	slow, lossy  bool // a connection ended because of it
+	tries, hits  int              // connections, and those that sent something again
+	sent, resent int              // segments
+	mbit         float64          // the slowest that was measured; 0: no path was too slow
+	ended        preflight.Result // Slow or Lossy if a connection ended because of it, Slow before Lossy
 }
 
-// isSlow tells of a path that is too slow; what overflows its queue is lost, too.
-func (q *quality) isSlow() bool { return q.slow || q.mbit > 0 }
+// slow reports whether the path is too slow. What overflows its queue is lost, too.
+func (q *quality) slow() bool { return q.ended == preflight.Slow || q.mbit > 0 }
 
-func (q *quality) isLossy() bool {
-	return !q.isSlow() && (q.lossy || q.hits >= enoughHits && q.resent*enoughShare >= q.sent)
+// lossy reports whether the path loses packets, and not for being slow.
+func (q *quality) lossy() bool {
+	return !q.slow() && (q.ended == preflight.Lossy || q.hits >= enoughHits && q.resent*enoughShare >= q.sent)
 }
 
-// qualities are those of the paths between the nodes; nil when nothing is wrong
-// with any: a healthy fleet costs one look at each probe.
-func qualities(f *preflight.Fleet) map[way]*quality {
-	poor := func(p preflight.Probe) bool {
-		return p.Resent > 0 || p.Mbit > 0 || p.Result == preflight.Lossy || p.Result == preflight.Slow
-	}
-	if !slices.ContainsFunc(f.Probes, poor) {
-		return nil
-	}
-	out, filtered := map[way]*quality{}, filtered(f)
-	for p := range f.ValidProbes {
-		q := out[wayOf(p)]
-		if q == nil {
-			q = &quality{}
-			out[wayOf(p)] = q
-		}
-		if !p.Result.Passed() || p.Result == preflight.Stalled { // what no path carries is sent again, too
+// measure sums up the connections of a path. Behind a firewall that closes ports,
+// segments without an answer say nothing.
+func (p *path) measure(filtered bool) {
+	for _, x := range p.probes {
+		if !x.Result.Passed() || x.Result == preflight.Stalled { // what no path carries is sent again, too
 			continue
 		}
-		lost := p.Resent
-		if filtered[hostOf(p.Source)] || filtered[hostOf(p.Target)] {
-			lost -= p.Silent // a firewall may drop the answers to some ports
+		lost := x.Resent
+		if filtered {
+			lost -= x.Silent
 		}
-		q.tries++
+		p.tries++
 		if lost > 0 {
-			q.hits++
+			p.hits++
 		}
-		q.sent, q.resent = q.sent+p.Sent, q.resent+lost
-		if p.Mbit > 0 && (q.mbit == 0 || p.Mbit < q.mbit) {
-			q.mbit = p.Mbit
+		p.sent, p.resent = p.sent+x.Sent, p.resent+lost
+		if x.Mbit > 0 && (p.mbit == 0 || x.Mbit < p.mbit) {
+			p.mbit = x.Mbit
 		}
-		q.slow, q.lossy = q.slow || p.Result == preflight.Slow, q.lossy || p.Result == preflight.Lossy
-	}
-	return out
-}
-
-// filtered are the addresses of which some ports can be connected to, and others
-// cannot.
-func filtered(f *preflight.Fleet) map[string]bool {
-	out, open := map[string]bool{}, map[string]bool{}
-	for p := range f.ValidProbes {
-		if p.Result.Passed() {
-			open[hostOf(p.Target)] = true
+		if x.Result == preflight.Slow || x.Result == preflight.Lossy && p.ended == "" {
+			p.ended = x.Result
 		}
-	}
-	for p := range f.ValidProbes {
-		if p.Result.Failed() && p.Result != preflight.Failed && open[hostOf(p.Target)] {
-			out[hostOf(p.Target)], out[hostOf(p.Source)] = true, true
-		}
-	}
-	return out
-}
-
-// excused tells of probes that failed on a path which carried others, but is
-// slow or loses packets, in this or the other direction: that is no closed port.
-func excused(f *preflight.Fleet) func(*preflight.Probe) bool {
-	ways := qualities(f)
-	return func(p *preflight.Probe) bool {
-		w := wayOf(p)
-		q, back := ways[w], ways[way{w.to, w.from, w.target, w.source}]
-		if q == nil || q.tries == 0 || p.Result != preflight.Failed && p.Result != preflight.TimedOut {
-			return false
-		}
-		slow := q.isSlow() || back != nil && back.isSlow()
-		lossy := q.isLossy() || back != nil && back.isLossy()
-		return slow || lossy && p.Result == preflight.Failed
 	}
 }
 
-// poor is the fleet in which every connection of a path ended as the path is.
-func poor(f *preflight.Fleet, ways map[way]*quality) *preflight.Fleet {
-	g := *f
-	g.Probes = slices.Clone(f.Probes)
-	for p := range g.ValidProbes {
-		switch q := ways[wayOf(p)]; {
-		case q.isSlow():
-			p.Result = preflight.Slow
-		case q.isLossy():
-			p.Result = preflight.Lossy
-		}
+// excuses reports whether a probe failed because the path, which carried others,
+// is slow or loses packets in one of the directions: that is no closed port.
+func (p *path) excuses(x *preflight.Probe) bool {
+	if p.tries == 0 || x.Result != preflight.Failed && x.Result != preflight.TimedOut {
+		return false
 	}
-	return &g
+	slow := p.slow() || p.back != nil && p.back.slow()
+	lossy := p.lossy() || p.back != nil && p.back.lossy()
+	return slow || lossy && x.Result == preflight.Failed
 }
 
-// poorly completes findings about such a fleet.
-func poorly(found []preflight.Finding, s preflight.Severity) []preflight.Finding {
-	for i := range found {
-		found[i].Severity, found[i].Fix = s, ""
-	}
-	return found
+// poor reports whether a probe met loss or a slow path.
+func poor(p *preflight.Probe) bool {
+	return p.Resent > 0 || p.Mbit > 0 || p.Result == preflight.Lossy || p.Result == preflight.Slow
+}
+
+// became is a path's first probe, with the result that the path as a whole has.
+func (p *path) became(r preflight.Result) *preflight.Probe {
+	x := *p.probes[0]
+	x.Result = r
+	return &x
 }
 
 // checkLoss is I15.
 func checkLoss(f *preflight.Fleet) []preflight.Finding {
-	ways := qualities(f)
-	if ways == nil {
+	m := matrixOf(f, poor)
+	if m == nil {
 		return nil
 	}
-	g, doubtful := poor(f, ways), doubtful(f)
 	worst, severity := &quality{}, preflight.Warning
-	evidence := weigh(g, func(p *preflight.Probe) verdict {
-		q := ways[wayOf(p)]
+	e := m.judged(func(p *path) (*preflight.Probe, bool) {
 		switch {
-		case doubtful(p): // I06
-			return ignored
-		case q.isLossy():
-			if q.resent*max(worst.sent, 1) > worst.resent*q.sent {
-				worst = q
+		case p.doubtful: // I06
+			return nil, false
+		case p.lossy():
+			if p.resent*max(worst.sent, 1) > worst.resent*p.sent {
+				worst = &p.quality
 			}
-			if q.lossy {
+			if p.ended == preflight.Lossy {
 				severity = preflight.Error
 			}
-			return bad
-		case q.isSlow(), q.hits > 0, q.tries < enoughTries:
-			return ignored
+			return p.became(preflight.Lossy), true
+		case p.slow(), p.hits > 0, p.tries < enoughTries:
+			return nil, false
 		}
-		return good
+		return p.probes[0], false
 	})
 	what := "A bad cable, a port with errors, an overloaded switch or a firewall that limits does that. Training would be many times slower, or time out"
 	if worst.resent > 0 {
 		what = fmt.Sprintf("Of %d segments that one node sent to another, %d had to be sent again. ", worst.sent, worst.resent) + what
 	}
-	return poorly(accuse(g, evidence, losing(), what), severity)
+	return withSeverity(e.finding(losing(), what), severity)
 }
 
 // checkRate is I16.
 func checkRate(f *preflight.Fleet) []preflight.Finding {
-	ways := qualities(f)
-	if ways == nil {
+	m := matrixOf(f, poor)
+	if m == nil {
 		return nil
 	}
-	g, doubtful := poor(f, ways), doubtful(f)
 	rate, severity := 0.0, preflight.Warning
-	evidence := weigh(g, func(p *preflight.Probe) verdict {
-		q := ways[wayOf(p)]
+	e := m.judged(func(p *path) (*preflight.Probe, bool) {
 		switch {
-		case doubtful(p): // I06
-			return ignored
-		case q.isSlow():
-			if q.mbit > 0 && (rate == 0 || q.mbit < rate) {
-				rate = q.mbit
+		case p.doubtful, p.lossy(): // I06, I15
+			return nil, false
+		case p.slow():
+			if p.mbit > 0 && (rate == 0 || p.mbit < rate) {
+				rate = p.mbit
 			}
-			if q.slow {
+			if p.ended == preflight.Slow {
 				severity = preflight.Error
 			}
-			return bad
-		case p.Large && p.Result == preflight.OK:
-			return good
+			return p.became(preflight.Slow), true
 		}
-		return ignored
+		return p.first(func(x *preflight.Probe) bool { return x.Large && x.Result == preflight.OK }), false
 	})
 	what := "What is sent waits in a queue, and every collective would wait for it"
 	if rate > 0 {
 		what = fmt.Sprintf("%.2g Mbit/s were seen. ", rate) + what
 	}
-	return poorly(accuse(g, evidence, crawling(), what), severity)
+	return withSeverity(e.finding(crawling(), what), severity)
+}
+
+func withSeverity(found []preflight.Finding, s preflight.Severity) []preflight.Finding {
+	for i := range found {
+		found[i].Severity = s
+	}
+	return found
 }

@@ -6,9 +6,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Rules judge what the probes between nodes found: I02 to I04.
-// What the
-// probes say to I05 and I06 is in stalls and impostors.
+// Rules are I02 to I04, I15 and I16, which only probes can tell. StalledPaths and
+// DuplicateAddresses are what probes say to I05 and I06.
 func Rules() []preflight.Rule {
 	return append([]preflight.Rule{
 		{
@@ -44,97 +43,68 @@ func Rules() []preflight.Rule {
 	}, qualityRules()...)
 }
 
-// sick tells whether any probe failed.
-func sick(f *preflight.Fleet) bool {
-	for p := range f.ValidProbes {
-		if p.Result.Failed() {
-			return true
-		}
-	}
-	return false
-}
-
 func checkBootstrap(f *preflight.Fleet) []preflight.Finding {
-	if !sick(f) {
-		return translated(f)
-	}
-	selective, doubtful, excused := selective(f), doubtful(f), excused(f)
 	var all []preflight.Finding
-	for _, u := range []struct {
-		use preflight.Use
-		who string
-	}{
-		{preflight.UseBootstrap, "NCCL's bootstrap would hang, or fail with the same error"},
-		{preflight.UseGloo, "Gloo connects every process to every other, and would fail"},
-	} {
-		evidence := weigh(f, func(p *preflight.Probe) verdict {
-			switch {
-			case p.Use != u.use:
-				return ignored
-			case p.Result.Passed():
-				return good
-			case !p.Result.Failed(), selective[wayOf(p)], doubtful(p), excused(p):
-				return ignored // I04, I06, I15 and I16
-			}
-			return bad
-		})
-		all = append(all, accuse(f, evidence, connecting(), u.who)...)
+	if m := matrixOf(f, failed); m != nil {
+		all = append(all, m.connecting(preflight.UseBootstrap).finding(connecting(), "NCCL's bootstrap would hang, or fail with the same error")...)
+		all = append(all, m.connecting(preflight.UseGloo).finding(connecting(), "Gloo connects every process to every other, and would fail")...)
 	}
 	return append(all, translated(f)...)
 }
 
+func failed(p *preflight.Probe) bool { return p.Result.Failed() }
+
+// connecting judges whether connections for one use can be made at all. A path
+// that is selective, doubtful, slow or loses packets is another rule's.
+func (m *matrix) connecting(use preflight.Use) *evidence {
+	return m.judged(func(p *path) (*preflight.Probe, bool) {
+		if !p.selective() && !p.doubtful {
+			i := slices.IndexFunc(p.broken, func(x *preflight.Probe) bool { return x.Use == use })
+			bootstrap := func(x *preflight.Probe) bool { return x.Use == preflight.UseBootstrap && x.Result.Failed() }
+			if i >= 0 && (use != preflight.UseData || p.first(bootstrap) == nil) { // else I02 says it
+				return p.broken[i], true
+			}
+		}
+		return p.first(func(x *preflight.Probe) bool { return x.Use == use && x.Result.Passed() }), false
+	})
+}
+
 func checkData(f *preflight.Fleet) []preflight.Finding {
-	if !sick(f) {
+	m := matrixOf(f, failed)
+	if m == nil {
 		return nil
 	}
-	selective, doubtful, excused := selective(f), doubtful(f), excused(f)
-	told := map[way]bool{} // as I02
-	for p := range f.ValidProbes {
-		if p.Use == preflight.UseBootstrap && p.Result.Failed() {
-			told[wayOf(p)] = true
-		}
-	}
-	evidence := weigh(f, func(p *preflight.Probe) verdict {
-		switch {
-		case p.Use != preflight.UseData:
-			return ignored
-		case p.Result.Passed():
-			return good
-		case !p.Result.Failed(), told[wayOf(p)], selective[wayOf(p)], doubtful(p), excused(p):
-			return ignored
-		}
-		return bad
-	})
-	found := accuse(f, evidence, connecting(), "NCCL takes every one of these interfaces for data: init would work, and the first collective would hang or fail")
+	e := m.connecting(preflight.UseData)
+	found := e.finding(connecting(), "NCCL takes every one of these interfaces for data: init would work, and the first collective would hang or fail")
 	for i := range found {
-		found[i].Steps = leaveOut(f, evidence, found[i].Steps)
+		if steps := e.bootstrapOnly(); steps != nil {
+			found[i].Steps = steps
+		}
 	}
 	return found
 }
 
-// StalledPaths are what the probes say to I05: paths that small packets pass and large
-// ones do not.
+// StalledPaths finds paths that small packets pass and large ones do not: what the
+// probes say to I05.
 func StalledPaths(f *preflight.Fleet) []preflight.Finding {
-	if !slices.ContainsFunc(f.Probes, func(p preflight.Probe) bool { return p.Result == preflight.Stalled }) {
+	stalled := func(p *preflight.Probe) bool { return p.Result == preflight.Stalled }
+	m := matrixOf(f, stalled)
+	if m == nil {
 		return nil
 	}
-	doubtful, ways := doubtful(f), qualities(f)
-	evidence := weigh(f, func(p *preflight.Probe) verdict {
-		q := ways[wayOf(p)]
-		switch {
-		case p.Result == preflight.Stalled && (doubtful(p) || q != nil && (q.isLossy() || q.isSlow())): // I06, I15, I16
-			return ignored
-		case p.Result == preflight.Stalled:
-			return bad
-		case p.Large && (p.Result == preflight.OK || p.Result == preflight.OtherSource):
-			return good
+	e := m.judged(func(p *path) (*preflight.Probe, bool) {
+		if !p.doubtful && !p.lossy() && !p.slow() { // else I06, I15 or I16 says it
+			if x := p.first(stalled); x != nil {
+				return x, true
+			}
 		}
-		return ignored
+		return p.first(func(x *preflight.Probe) bool {
+			return x.Large && (x.Result == preflight.OK || x.Result == preflight.OtherSource)
+		}), false
 	})
-	found := accuse(f, evidence, writing(), "Connections are made, and of 64 KiB not all arrive: packets as large as the interface's MTU vanish on the way. The first large transfer would stall")
+	found := e.finding(writing(), "Connections are made, and of 64 KiB not all arrive: packets as large as the interface's MTU vanish on the way. The first large transfer would stall")
 	for i := range found {
-		found[i].Severity = preflight.Error
-		found[i].Steps = shrink(f, evidence)
+		found[i].Severity, found[i].Steps = preflight.Error, e.smallerMTU()
 	}
 	return found
 }
