@@ -120,17 +120,18 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 	a.noteNoWorker("--redirects", out.redirect)
 	a.noteNoWorker("--tee", out.tee)
 	written := out.redirect.Any(a.node.Workers) || out.tee.Any(a.node.Workers)
-	dir, err := logs.NewDir(logDir, a.opts.Scratch.Logs(written), sp.RunID)
+	out.folders, err = logs.NewFolders(logs.FolderOptions{
+		Base: logDir, Temp: a.opts.Scratch.Logs(written), RunID: sp.RunID, Workers: a.node.Workers,
+	})
 	if sp.LogDir == "" && !written && noPlace(err) { // else the user wants files
 		lack = append(lack, "TORCHELASTIC_ERROR_FILE")
-		dir, err = logs.Dir{}, nil
+		out.folders, err = &logs.Folders{}, nil
 	}
 	if err != nil {
 		return nil, &UsageError{Err: err}
 	}
-	out.folders = logs.NewFolders(dir, logDir == "", a.node.Workers)
 	if logDir == "" && written && !a.opts.quiet() {
-		a.console.say("the workers' output is in %s", dir.Path)
+		a.console.say("the workers' output is in %s", out.folders.Path)
 	}
 	a.output = out
 	return lack, nil

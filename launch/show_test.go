@@ -26,14 +26,14 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 	}
 	write("NCCL_PROTO=LL\n")
 	argv := []string{"/usr/bin/env", "WANDB_API_KEY=hush", "/bin/true", "--hub-token", "hush"}
-	dir, err := logs.NewDir(t.TempDir(), "", "test")
+	folders, err := logs.NewFolders(logs.FolderOptions{Base: t.TempDir(), RunID: "test", Workers: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &agent{
 		opts:   Options{Dir: "/", Env: []string{"NCCL_CONF_FILE=" + conf, "DB=Password=hush"}},
 		build:  build{program: program.Program{Path: argv[0], Argv: func(int) []string { return argv }}},
-		output: output{folders: logs.NewFolders(dir, true, 1)}, devices: &devices{}, socket: socket.Nowhere(),
+		output: output{folders: folders}, devices: &devices{}, socket: socket.Nowhere(),
 	}
 	p := a.newPlan(t.Context(), rendezvous.Start{World: rendezvous.World{
 		Size: 1, Store: "127.0.0.1:1", Token: "t", Members: []rendezvous.Member{{Workers: 1}},

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"context"
+	"os"
 	"testing"
 )
 
@@ -19,12 +20,16 @@ func BenchmarkEightWorkers(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer con.Close()
-			var dir Dir
+			o := FolderOptions{Base: os.DevNull, Workers: 8}
 			if c.files {
-				dir.Path = b.TempDir()
+				o.Base = b.TempDir()
+			}
+			folders, err := NewFolders(o)
+			if err != nil {
+				b.Fatal(err)
 			}
 			for n := 0; b.Loop(); n++ {
-				attempt, err := dir.Attempt(n, 0, 8)
+				attempt, err := folders.Make(n)
 				if err != nil {
 					b.Fatal(err)
 				}

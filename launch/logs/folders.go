@@ -1,42 +1,117 @@
 package logs
 
 import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
 
-// Folders makes a log folder for each round of a run on one node.
+// FolderOptions says where the folders of a run are.
+type FolderOptions struct {
+	// Base is the folder of --log-dir. "" is a new folder Temp, or without Temp one
+	// of the system's choice, torchelastic_*; os.DevNull keeps nothing.
+	Base, Temp string
+	RunID      string
+	Workers    int // of this node
+}
+
+// Folders makes a log folder for each round of a run on one node. The zero value
+// keeps nothing.
 type Folders struct {
-	dir       Dir
-	temporary bool // nobody asked for the folders
+	// Path is <base>/<run id>_<8 random characters>; "" if nothing is kept.
+	Path string
+
+	temporary bool // the user gave no base
 	workers   int
 	made      []string
 	rounds    map[int]int // of each attempt so far
 }
 
-// NewFolders makes no folder yet. Temporary ones are removed if they are empty.
-func NewFolders(dir Dir, temporary bool, workers int) *Folders {
-	return &Folders{dir: dir, temporary: temporary, workers: workers, rounds: map[int]int{}}
-}
-
-// Make makes a folder for a round of an attempt, with one for each worker; "" if
-// nothing is kept.
-func (f *Folders) Make(attempt int) (string, error) {
-	again := f.rounds[attempt]
-	f.rounds[attempt]++
-	path, err := f.dir.Attempt(attempt, again, f.workers)
-	if path != "" {
-		f.made = append(f.made, path)
+// NewFolders makes the folder of a run below a base. The random part of its name keeps
+// nodes apart that share a machine or a file system.
+func NewFolders(o FolderOptions) (*Folders, error) {
+	if o.Base == os.DevNull {
+		return &Folders{}, nil
 	}
-	return path, err
+	base, err := o.makeBase()
+	if err != nil {
+		return nil, err
+	}
+	prefix := filepath.Join(base, pathElement(o.RunID)+"_")
+	// 32^8 names: a second try is rare, a tenth means that something else is wrong.
+	for range 10 {
+		path := prefix + randomName()
+		// 0700 as mkdtemp has it: logs may hold what others must not read.
+		err = os.Mkdir(path, 0o700)
+		if err == nil {
+			return &Folders{Path: path, temporary: o.Base == "", workers: o.Workers, rounds: map[int]int{}}, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("cannot make a folder for the workers' logs: %w", err)
 }
 
-// RemoveEmpty removes temporary folders without output or error files in them. It
-// is called after the last worker has ended.
+// makeBase makes the folder that the run's is in.
+func (o FolderOptions) makeBase() (base string, err error) {
+	switch base = o.Base; {
+	case base != "":
+		if err := os.MkdirAll(base, 0o777); err != nil {
+			return "", fmt.Errorf("cannot make the log folder of --log-dir: %w", err)
+		}
+	case o.Temp != "":
+		base, err = o.Temp, os.Mkdir(o.Temp, 0o700)
+	default:
+		base, err = os.MkdirTemp("", "torchelastic_*")
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot make a folder for the workers' logs (name one with --log-dir): %w", err)
+	}
+	if base, err = filepath.Abs(base); err != nil {
+		return "", fmt.Errorf("cannot tell where the log folder is: %w", err)
+	}
+	return base, nil
+}
+
+// Make makes attempt_<n>, the folder for a round of attempt n, with one for each
+// worker; "" if nothing is kept. A later round of the same attempt, because a node came
+// or left, is no restart: its folder is attempt_<n>.1, and so on.
+func (f *Folders) Make(attempt int) (string, error) {
+	if f.Path == "" {
+		return "", nil
+	}
+	name := "attempt_" + strconv.Itoa(attempt)
+	if again := f.rounds[attempt]; again > 0 {
+		name += "." + strconv.Itoa(again)
+	}
+	f.rounds[attempt]++
+	path := filepath.Join(f.Path, name)
+	// MkdirAll: a cleaner of temporary files may have removed the run's folder.
+	err := os.MkdirAll(path, 0o700)
+	for i := 0; i < f.workers && err == nil; i++ {
+		err = os.Mkdir(filepath.Join(path, strconv.Itoa(i)), 0o700)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot make a folder for the workers' logs: %w", err)
+	}
+	f.made = append(f.made, path)
+	return path, nil
+}
+
+// RemoveEmpty removes folders of the system's choice that have no output or error
+// files in them. Call it after the last worker has ended.
 func (f *Folders) RemoveEmpty() {
-	if !f.temporary || f.dir.Path == "" {
+	if !f.temporary {
 		return
 	}
 	for _, path := range f.made {
@@ -45,6 +120,36 @@ func (f *Folders) RemoveEmpty() {
 		}
 		_ = unix.Rmdir(path)
 	}
-	_ = unix.Rmdir(f.dir.Path)
-	_ = unix.Rmdir(filepath.Dir(f.dir.Path))
+	_ = unix.Rmdir(f.Path)
+	_ = unix.Rmdir(filepath.Dir(f.Path))
+}
+
+// pathElement turns a run id, which may be any text, into the start of a file
+// name: letters, digits and a few signs stay, no leading dot, at most 128 bytes
+// (a name may have 255).
+func pathElement(runID string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-+=@:,", r)) {
+			return r
+		}
+		return '_'
+	}, runID)
+	if strings.HasPrefix(clean, ".") {
+		clean = "_" + clean[1:]
+	}
+	for len(clean) > 128 {
+		_, size := utf8.DecodeLastRuneInString(clean)
+		clean = clean[:len(clean)-size]
+	}
+	return clean
+}
+
+func randomName() string {
+	const letters = "abcdefghijklmnopqrstuvwxyz012345" // 32, so that a byte divides evenly
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	for i := range b {
+		b[i] = letters[int(b[i])%len(letters)]
+	}
+	return string(b[:])
 }

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -35,7 +36,8 @@ func DefaultPrefix(role string, localRank int) string {
 // Open makes what a worker needs for its output. Nothing runs before
 // CloseChildEnds.
 func Open(o WorkerOptions) (*Worker, error) {
-	w := &Worker{giveUp: make(chan struct{})}
+	w := &Worker{}
+	w.waiting, w.giveUp = context.WithCancel(context.Background())
 	err := w.open(o)
 	if err != nil {
 		w.Close()
@@ -46,11 +48,11 @@ func Open(o WorkerOptions) (*Worker, error) {
 
 func (w *Worker) open(o WorkerOptions) (err error) {
 	if o.Dir != "" {
-		w.dir = filepath.Join(o.Dir, strconv.Itoa(o.LocalRank))
-		if err := os.MkdirAll(w.dir, 0o700); err != nil {
+		o.Dir = filepath.Join(o.Dir, strconv.Itoa(o.LocalRank))
+		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 			return err
 		}
-		w.ErrorFile = filepath.Join(w.dir, "error.json")
+		w.ErrorFile = filepath.Join(o.Dir, "error.json")
 	}
 	console := o.Console
 	if console == nil {
@@ -63,15 +65,15 @@ func (w *Worker) open(o WorkerOptions) (err error) {
 	return err
 }
 
-// openStd returns the child's end of one stream. to is the console's, nil if
-// there is none.
+// openStd returns the child's end of one stream; o.Dir is the worker's own folder, to
+// the console's stream, nil if there is none.
 func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.File, error) {
 	tee := o.Tee&std != 0
 	redirect := o.Redirect&std != 0 && !tee
 	switch {
-	case redirect && w.dir != "":
+	case redirect && o.Dir != "":
 		// The child writes the file itself: nothing to copy.
-		return w.openChildFile(std, filepath.Join(w.dir, name))
+		return w.openChildFile(std, filepath.Join(o.Dir, name))
 	case std == Stdout && !tee && (redirect || to == nil):
 		w.hidden = true
 		f, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -86,13 +88,13 @@ func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.F
 		s.tail = &tail{}
 		w.stderr = s
 	}
-	if tee && w.dir != "" {
-		path := filepath.Join(w.dir, name)
+	if tee && o.Dir != "" {
+		path := filepath.Join(o.Dir, name)
 		f, err := createLog(path)
 		if err != nil {
 			return nil, err
 		}
-		s.file, w.teeFiles = f, append(w.teeFiles, path)
+		s.file, w.files = f, append(w.files, path)
 		if o.Unkept != nil {
 			s.unkept = func(err error) { o.Unkept(path, err) }
 		}
@@ -101,9 +103,9 @@ func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.F
 	switch {
 	case redirect || to == nil: // only the tail is kept
 	case tee:
-		s.on = &prefixed{sink: to, giveUp: w.giveUp, prefix: o.Prefix}
+		s.on = &prefixed{sink: to, giveUp: w.waiting.Done(), prefix: o.Prefix}
 	default:
-		s.on = raw{sink: to, giveUp: w.giveUp}
+		s.on = raw{sink: to, giveUp: w.waiting.Done()}
 		terminal = to.terminal
 	}
 	return w.openStream(s, terminal, to)
@@ -137,7 +139,7 @@ func (w *Worker) openStream(s *stream, terminal bool, to *sink) (*os.File, error
 func (w *Worker) openChildFile(std Std, path string) (*os.File, error) {
 	f, err := createLog(path)
 	if err == nil {
-		w.childFiles = append(w.childFiles, path)
+		w.files = append(w.files, path)
 		if std == Stderr {
 			w.stderrFile = path
 		}

@@ -6,8 +6,8 @@ import "bytes"
 // so that a worker that never ends a line cannot fill the memory.
 const maxLine = 64 << 10
 
-// shower shows one stream on the console.
-type shower interface {
+// display shows one stream on the console.
+type display interface {
 	show(p []byte)
 	finish() // the stream has ended
 }
@@ -21,10 +21,10 @@ type raw struct {
 func (r raw) show(p []byte) { r.sink.write(p, r.giveUp) }
 func (r raw) finish()       {}
 
-// prefixed shows whole lines, each behind a prefix, all that have come at once
-// in one write, so that lines of several workers never tear each other. A line
-// ends with \n, \r\n or \r: the last makes progress bars visible, as torchrun
-// does it (it reads its log files with universal newlines).
+// prefixed shows whole lines, each behind a prefix. All that have come at once are one
+// write to the sink, so that lines of several workers never tear each other. A line
+// ends with \n, \r\n or \r: the last makes progress bars visible, as torchrun does it
+// (it reads its log files with universal newlines).
 type prefixed struct {
 	sink   *sink
 	giveUp <-chan struct{}

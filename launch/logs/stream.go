@@ -24,17 +24,17 @@ type stream struct {
 	src  *os.File // non-blocking
 	file *os.File // nil: not kept
 	tail *tail    // nil: not kept
-	on   shower   // nil: not shown
-	// unkept is told once why file does not get what comes; nil: nobody is.
+	on   display  // nil: not shown
+	// unkept, if set, is called once with the reason for which file lacks output.
 	unkept func(error)
 
 	last atomic.Int64 // when something was last read, Unix nanoseconds; 0: never
 	done chan struct{}
 	err  error // why output was lost; to be read when done is closed
 
-	mu    sync.Mutex
-	asked []chan struct{} // drains that wait for an answer
-	stop  bool
+	mu     sync.Mutex
+	drains []chan struct{} // of calls of drain, closed when all is taken
+	stop   bool
 }
 
 // copy runs until src ends or stop is asked for, then releases everything.
@@ -46,7 +46,7 @@ func (s *stream) copy() {
 		n, err := s.src.Read(buf)
 		s.take(buf[:n])
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if s.answer(buf) {
+			if s.interrupted(buf) {
 				return
 			}
 		} else if err != nil {
@@ -100,7 +100,7 @@ func (s *stream) lost(err error) {
 // drain waits until everything that was written before the call has been taken.
 func (s *stream) drain(ctx context.Context) error {
 	c := make(chan struct{})
-	s.kick(func() { s.asked = append(s.asked, c) })
+	s.interrupt(func() { s.drains = append(s.drains, c) })
 	select {
 	case <-c:
 		return nil
@@ -112,35 +112,35 @@ func (s *stream) drain(ctx context.Context) error {
 }
 
 // end makes copy take what is there and return.
-func (s *stream) end() { s.kick(func() { s.stop = true }) }
+func (s *stream) end() { s.interrupt(func() { s.stop = true }) }
 
-// kick changes what copy has to do and wakes it from its read.
-func (s *stream) kick(change func()) {
+// interrupt changes what copy has to do and wakes it from its read.
+func (s *stream) interrupt(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 	_ = s.src.SetReadDeadline(time.Unix(1, 0)) // fails only when copy has returned
 }
 
-// answer takes what is in src, for those who asked, and reports whether copy
+// interrupted takes what is in src, ends the calls of drain, and reports whether copy
 // is to return.
-func (s *stream) answer(buf []byte) bool {
+func (s *stream) interrupted(buf []byte) bool {
 	s.mu.Lock()
-	asked, stop := s.asked, s.stop
-	s.asked = nil
-	// Under the lock: a later kick must find its deadline in place.
+	drains, stop := s.drains, s.stop
+	s.drains = nil
+	// Under the lock: a later interrupt must find its deadline in place.
 	_ = s.src.SetReadDeadline(time.Time{})
 	s.mu.Unlock()
 
 	ended := s.takeAll(buf)
-	for _, c := range asked {
+	for _, c := range drains {
 		close(c)
 	}
 	return stop || ended
 }
 
-// takeAll reads until there is nothing left for now. A writer that goes on
-// writing is left alone after the most that can have been there at the start.
+// takeAll reads until there is nothing left for now, at most what can have been there
+// at the start: the writer may go on.
 func (s *stream) takeAll(buf []byte) (ended bool) {
 	for taken := 0; taken < maxDrain; {
 		n, err := 0, error(nil)

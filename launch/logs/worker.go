@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"time"
 )
@@ -29,20 +28,18 @@ type Worker struct {
 	// ErrorFile is the path for TORCHELASTIC_ERROR_FILE; "": none.
 	ErrorFile string
 
-	dir        string     // this worker's folder; "": none
 	ends       []*os.File // the child's ends, to be closed here
-	childFiles []string   // what the child itself writes
-	teeFiles   []string   // what gorun writes for it
-	stderrFile string     // stderr among them; "": stderr is a stream
+	files      []string   // paths of the log files
+	stderrFile string     // the one of stderr that the child writes itself; "": stderr is a stream
 	streams    []*stream
 	stderr     *stream  // nil: the child writes stderrFile
-	hidden     bool     // standard output goes past gorun
+	hidden     bool     // standard output does not pass through gorun
 	pty        *os.File // gorun's end of the pseudo-terminal; nil: none
-	terminal   *os.File // whose window size the pty has
+	terminal   *os.File // the terminal whose window size the pty has
 
-	begin  sync.Once
-	giveUp chan struct{} // closed when nothing waits for the console any more
-	cancel sync.Once
+	begin   sync.Once
+	waiting context.Context // done when nothing waits for the console any more
+	giveUp  context.CancelFunc
 }
 
 // CloseChildEnds closes what only the child needs and begins to copy. Call it
@@ -58,9 +55,9 @@ func (w *Worker) CloseChildEnds() {
 	})
 }
 
-// Drain waits until all that was written before the call has been kept and
-// shown. After the child's death it returns at once, whoever else still has the
-// output open; only a console that does not read makes it wait for ctx.
+// Drain waits until all that was written before the call has been kept and shown. It
+// does not wait for descendants of a dead child that still have the output open; only a
+// console that does not read makes it wait for ctx.
 func (w *Worker) Drain(ctx context.Context) error {
 	for _, s := range w.streams {
 		if err := s.drain(ctx); err != nil {
@@ -80,10 +77,10 @@ func (w *Worker) Tail() []string {
 }
 
 // Files are the paths of the files that get the output.
-func (w *Worker) Files() []string { return slices.Concat(w.childFiles, w.teeFiles) }
+func (w *Worker) Files() []string { return w.files }
 
-// LastOutput returns when the worker last printed something, as far as gorun
-// can see: a standard output that is inherited is not seen. Zero: never.
+// LastOutput returns when the worker last printed something; zero: never. A standard
+// output that is inherited is not seen (Hidden).
 func (w *Worker) LastOutput() time.Time {
 	var last time.Time
 	for _, s := range w.streams {
@@ -93,7 +90,7 @@ func (w *Worker) LastOutput() time.Time {
 			}
 		}
 	}
-	for _, path := range w.childFiles {
+	for _, path := range w.files {
 		// An empty file's time is that of its making.
 		if info, err := os.Stat(path); err == nil && info.Size() > 0 && info.ModTime().After(last) {
 			last = info.ModTime()
@@ -114,10 +111,9 @@ func (w *Worker) Resize() {
 	}
 }
 
-// Wait waits until the output has ended, which is when the last process that
-// has it open is gone, or ctx is done; then it takes what is there and releases
-// everything. Afterwards such a process gets SIGPIPE for its output. The error
-// says what output was lost.
+// Wait waits until the output has ended, which is when the last process that has it
+// open is gone, or ctx is done. Then it takes what is there and releases everything:
+// a process that still writes gets SIGPIPE. The error says what output was lost.
 func (w *Worker) Wait(ctx context.Context) error {
 	w.CloseChildEnds() // else the output never ends
 	await(w.streams, ctx.Done())
@@ -127,9 +123,8 @@ func (w *Worker) Wait(ctx context.Context) error {
 	grace := time.NewTimer(closeGrace)
 	defer grace.Stop()
 	if !await(w.streams, grace.C) {
-		// Some worker's write to the console blocks. This one need not stand in
-		// line for it.
-		w.cancel.Do(func() { close(w.giveUp) })
+		// The console does not read. What is still to be shown is dropped.
+		w.giveUp()
 		grace.Reset(closeGrace / 4)
 		await(w.streams, grace.C)
 	}
