@@ -50,8 +50,8 @@ func (t *Table) Start(s Spec) (*Process, error) {
 }
 
 // StartAll is Start for several; once one cannot be started, no further one is
-// begun. It returns them in the order of their Specs, nil for who was not
-// started. No end is looked at before all have been tried.
+// begun. It returns them in the order of their Specs, nil for one that was
+// not started. No end is looked at before all have been tried.
 func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,20 +59,44 @@ func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 	if t.closed {
 		return started, fmt.Errorf("cannot start %s: %w", all[0].Path, os.ErrClosed)
 	}
-	b := newBatch(all, t.start)
-	t.run(b)
+	pids, err := make([]int, len(all)), error(nil)
+	done := make(chan struct{})
+	t.starts <- func() {
+		defer close(done)
+		for i := 0; i < len(all) && err == nil; i++ {
+			pids[i], err = t.start(all[i])
+		}
+	}
+	<-done // Close waits, as the lock is held
 	select {
 	case <-t.parent:
 	default:
 		close(t.parent)
 	}
-	for i, pid := range b.pids {
+	for i, pid := range pids {
 		if pid > 0 {
 			started[i] = &Process{table: t, pid: pid, leader: all[i].Session || all[i].Group, done: make(chan struct{})}
 			t.living[pid] = started[i]
 		}
 	}
-	return started, b.err()
+	return started, err
+}
+
+// starter starts processes until Close, from the first one on on a thread of its
+// own: Death comes when the thread that started a process ends.
+func (t *Table) starter() {
+	for first := true; ; first = false {
+		select {
+		case start := <-t.starts:
+			if first {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread() // after Close the runtime may have it
+			}
+			start()
+		case <-t.quit:
+			return
+		}
+	}
 }
 
 // start returns the pid.

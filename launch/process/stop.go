@@ -32,7 +32,7 @@ type StopOptions struct {
 // gone; killed counts the leftovers (not procs) that got SIGKILL.
 //
 //   - Each process's group gets the signal, and SIGCONT in case it is stopped.
-//     Whoever still lives after the grace gets SIGKILL. A cancelled ctx ends the
+//     What still lives after the grace gets SIGKILL. A cancelled ctx ends the
 //     grace, not the stop.
 //   - What a process left in its session gets SIGTERM as soon as the process has
 //     ended, and SIGKILL 100 ms later. What left the session cannot be told

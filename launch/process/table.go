@@ -22,7 +22,7 @@ type Table struct {
 
 	sigchld chan os.Signal
 	parent  chan struct{} // closed once there may be children
-	batches chan *batch   // for the starters
+	starts  chan func()   // for the starter
 	quit    chan struct{} // closed by Close
 	running sync.WaitGroup
 
@@ -41,7 +41,7 @@ func Open() (*Table, error) {
 		self:      os.Getpid(),
 		sigchld:   make(chan os.Signal, 1),
 		parent:    make(chan struct{}),
-		batches:   make(chan *batch),
+		starts:    make(chan func()),
 		quit:      make(chan struct{}),
 		living:    make(map[int]*Process),
 		inherited: make(map[int]bool),
@@ -71,9 +71,7 @@ func Open() (*Table, error) {
 		return fail(err)
 	}
 	t.running.Go(t.collect)
-	for range starters {
-		t.running.Go(t.starter)
-	}
+	t.running.Go(t.starter)
 	return t, nil
 }
 

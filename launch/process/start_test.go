@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Two threads share the starts: all programs live on when these are done, in the
-// order of their Specs, and nothing is begun once one cannot be.
+// TestStartAll starts several programs. All of them live on, in the order of
+// their Specs, and after one that cannot be started no further one is begun.
 func TestStartAll(t *testing.T) {
 	table := newBench(t).Table
 	var specs []Spec
@@ -31,7 +31,7 @@ func TestStartAll(t *testing.T) {
 		theirs = append(theirs, in, out)
 		specs = append(specs, Spec{Path: "/bin/cat", Stdin: in, Stdout: out, Death: syscall.SIGKILL})
 	}
-	// Death comes with this process, not with the thread of whoever calls.
+	// Death comes with this process, not with the caller's thread.
 	var all []*Process
 	var err error
 	called := make(chan struct{})
@@ -42,7 +42,7 @@ func TestStartAll(t *testing.T) {
 	}()
 	<-called
 	for _, f := range theirs {
-		f.Close() // who has died says nothing more
+		f.Close() // a dead program says nothing more
 	}
 	if err != nil {
 		t.Fatal(err)
