@@ -11,27 +11,26 @@ import (
 	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
 // prepareExam decides whether nodes are compared, and by what.
 func (a *agent) prepareExam(ctx context.Context) error {
 	sp := &a.opts.Spec
-	if err := check.Known(sp.Ignore); err != nil {
+	if err := check.ValidateIgnore(sp.Ignore); err != nil {
 		return &UsageError{Err: err}
 	}
+	policy := check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, Trusted: sp.Trusted, MaxNodes: sp.MaxNodes}
 	gpu := device.Present("")
 	wrapper, doubt := a.wrapper()
-	if !check.Wanted(sp, gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
+	if !policy.Wanted(gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil
 	}
 	s := a.build.subject
 	o := check.Options{
-		Spec: *sp, Env: a.opts.Env, Request: a.request, Key: a.probeKey(), Post: a.events.post, Wait: &a.wg,
+		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.request, Key: a.probeKey(), Post: a.events.post, Wait: &a.wg,
 		Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
-		Say:     a.console.say,
-		Show:    a.console.table,
-		Found:   a.warned,
-		Pool:    a.pool,
+		Console: a.console, Quiet: a.opts.quiet(), Found: a.warned, Pool: a.pool,
 	}
 	if sp.Preflight != spec.PreflightOff {
 		if gpu {

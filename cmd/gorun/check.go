@@ -74,7 +74,7 @@ func runCheckFiles(o *jobOptions, out io.Writer) error {
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
-	code, err := check.Offline(&sp, files, out)
+	code, err := check.Offline(check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, Trusted: sp.Trusted, MaxNodes: sp.MaxNodes}, files, out)
 	switch {
 	case err != nil:
 		return &launch.UsageError{Err: err}

@@ -32,7 +32,7 @@ func (x *Checker) Answer(ctx context.Context, q rendezvous.Ask) {
 		plan, err := probe.Decode(q.Body)
 		if err != nil {
 			a.Mistaken = err.Error()
-			x.opts.Say("preflight: the coordinator's question is not obeyed: %v", err)
+			x.opts.Console.Say("preflight: the coordinator's question is not obeyed: %v", err)
 		} else {
 			done := x.announce(len(plan.Targets))
 			a.Probes = marshal(probe.Run(ctx, x.probing(), plan))
@@ -46,7 +46,7 @@ func (x *Checker) Answer(ctx context.Context, q rendezvous.Ask) {
 // announce says what takes time, if it does.
 func (x *Checker) announce(targets int) (done func()) {
 	t := time.AfterFunc(2*time.Second, func() {
-		x.opts.Say("preflight: waiting for %d connections to the other nodes, at most 9s", targets)
+		x.opts.Console.Say("preflight: waiting for %d connections to the other nodes, at most 9s", targets)
 	})
 	return func() { t.Stop() }
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/internal/accept"
@@ -19,9 +20,18 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// Options is what an Checker is given.
+// Policy is what the user asked of the comparison.
+type Policy struct {
+	spec.Checks
+	Conflict envprop.Conflict
+	Trusted  bool // the nodes prove a secret to each other
+	MaxNodes int
+}
+
+// Options is what a Checker is given.
 type Options struct {
-	Spec    spec.Spec
+	Policy
+	Ports   probe.Ports     // that it may open; zero: all
 	Env     []string        // of gorun
 	Request envprop.Request // what the user asks of the workers' environment on this node
 	Program preflight.Program
@@ -32,12 +42,18 @@ type Options struct {
 	// Lost looks behind the wrapper in front of the program; nil: there is none.
 	Lost func(context.Context) (facts *preflight.Lost, unknown []string)
 
-	Post func(rendezvous.Event)
-	Say  func(format string, args ...any) // one line for the person at the terminal
-	Show func(table string)               // lines for that person
+	Post    func(rendezvous.Event)
+	Console Console
+	Quiet   bool // another agent at this terminal shows the tables
 	// Found takes what was found of a world that starts all the same.
 	Found func([]preflight.Finding)
 	Wait  *sync.WaitGroup // all goroutines
+}
+
+// Console is the terminal. Any goroutine may write to it.
+type Console interface {
+	Say(format string, args ...any) // one line
+	Table(lines string)
 }
 
 // Checker is the agent's part. Its methods are for the agent's loop; what they
@@ -52,16 +68,16 @@ type Checker struct {
 	sources probe.Ports     // that probes begin at
 }
 
-// Wanted reports whether the nodes of such a job are examined: several nodes,
+// Wanted reports whether the nodes of such a job are compared: several nodes,
 // which need one environment, or special ones, with GPUs or a wrapper in front of
-// the program, or a user who asks for nothing else.
-func Wanted(s *spec.Spec, special bool) bool {
-	return s.Check != nil || s.MaxNodes > 1 || s.Preflight != spec.PreflightOff && special
+// the program, or gorun check, which does nothing else.
+func (p *Policy) Wanted(special bool) bool {
+	return p.Check != nil || p.MaxNodes > 1 || p.Preflight != spec.PreflightOff && special
 }
 
-// Known is the error of a word of --ignore that is neither a check's id nor its
-// name: a check that was misspelt would not be left out, and nobody would see why.
-func Known(words []string) error {
+// ValidateIgnore returns an error for a word of --ignore that is neither a check's
+// id nor its name: a misspelt check would not be left out, and no user would see why.
+func ValidateIgnore(words []string) error {
 	if len(words) == 0 {
 		return nil
 	}
@@ -74,7 +90,7 @@ func Known(words []string) error {
 	return nil
 }
 
-// New makes the examiner of a node.
+// New makes the checker of a node.
 func New(o Options) *Checker {
 	return &Checker{opts: o, warned: map[string]bool{}}
 }
@@ -86,13 +102,13 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 	x.node = node
 	x.opts.Wait.Go(func() {
 		env := x.environment(ctx)
-		if x.opts.Spec.Preflight == spec.PreflightOff {
+		if x.opts.Preflight == spec.PreflightOff {
 			x.opts.Post(rendezvous.Facts{Body: []byte("null"), Env: env})
 			return
 		}
 		n := &x.node
 		rank := n.NodeRank
-		if x.opts.Spec.MaxNodes == 1 { // nobody's choice
+		if x.opts.MaxNodes == 1 { // nobody's choice
 			rank = -1
 		}
 		f := gather.Facts(ctx, gather.Options{
@@ -100,13 +116,13 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 				ID: string(n.ID), Name: n.Name(), Host: n.Host, Addr: n.Addr, Version: n.Version, Protocol: n.Protocol,
 				Workers: n.Workers, Role: n.Role, NodeRank: rank, RunID: n.RunID,
 			},
-			Program: x.opts.Program, Env: x.expected(), GPU: x.opts.GPU, Lost: x.opts.Lost, Whole: x.opts.Spec.Check != nil,
+			Program: x.opts.Program, Env: x.expected(), GPU: x.opts.GPU, Lost: x.opts.Lost, Whole: x.opts.Check != nil,
 		})
-		x.choose(&f)
+		x.applyIface(&f)
 		x.listen(ctx, &f)
 		body, err := preflight.Encode(f)
 		if err != nil {
-			x.opts.Say("preflight: %v", err)
+			x.opts.Console.Say("preflight: %v", err)
 			body = []byte("null")
 		}
 		x.save(body)
@@ -114,9 +130,51 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 	})
 }
 
+// Compare decides about a world and posts the decision. Rules over ten thousand
+// nodes take a second, so the agent's loop does not wait for them.
+func (x *Checker) Compare(ctx context.Context, c rendezvous.Compare) {
+	x.opts.Wait.Go(func() {
+		v := Decide(&x.opts.Policy, c)
+		v.date(time.Now())
+		for _, note := range v.Notes {
+			if x.isNew(note) {
+				x.opts.Console.Say("%s", note)
+			}
+		}
+		if v.Warnings != "" && x.isNew(v.Warnings) && !x.opts.Quiet {
+			x.opts.Console.Table(v.Warnings)
+		}
+		if v.Env != nil {
+			x.opts.Found(v.Findings)
+		}
+		x.opts.Post(v.Compared)
+	})
+}
+
+// date sets when the world was refused.
+func (v *Decision) date(now time.Time) {
+	if v.Outcome == nil || v.Outcome.Cause == nil {
+		return
+	}
+	v.Outcome.Cause.Time = now
+	for i := range v.Outcome.Failures {
+		v.Outcome.Failures[i].Time = now
+	}
+}
+
+// isNew reports whether a table or a note was not shown before. After a restart it
+// is not shown again.
+func (x *Checker) isNew(table string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	seen := x.warned[table]
+	x.warned[table] = true
+	return !seen
+}
+
 // save writes the facts for gorun check --save.
 func (x *Checker) save(body []byte) {
-	c := x.opts.Spec.Check
+	c := x.opts.Check
 	if c == nil || c.Save == "" {
 		return
 	}
@@ -125,20 +183,20 @@ func (x *Checker) save(body []byte) {
 		write = smallfile.Write
 	}
 	if err := write(c.Save, append(body, '\n')); err != nil {
-		x.opts.Say("cannot save the facts of this node: %v", err)
+		x.opts.Console.Say("cannot save the facts of this node: %v", err)
 	}
 }
 
 // listen opens the ports that the other nodes probe, and lets go of them with ctx.
 func (x *Checker) listen(ctx context.Context, f *preflight.Facts) {
-	if x.opts.Spec.MaxNodes == 1 {
+	if x.opts.MaxNodes == 1 {
 		return
 	}
-	addrs := ends(f, x.opts.Spec.Iface == "auto")
+	addrs := probeAddresses(f, x.opts.Iface == "auto")
 	if len(addrs) == 0 {
 		return
 	}
-	ports := probe.Ports{Lo: x.opts.Spec.Ports.Lo, Hi: x.opts.Spec.Ports.Hi}
+	ports := x.opts.Ports
 	if ports.Hi == 0 { // those that the workers' libraries would be given
 		ports = ephemeral(f.Network)
 	}
@@ -168,13 +226,13 @@ func (x *Checker) probing() probe.Options {
 	return probe.Options{Key: x.opts.Key, ID: string(x.node.ID), Ports: x.sources, Pool: x.opts.Pool}
 }
 
-// choose obeys --iface NAME and --iface CIDR on this node.
-func (x *Checker) choose(f *preflight.Facts) {
-	want := x.opts.Spec.Iface
+// applyIface obeys --iface NAME and --iface CIDR on this node.
+func (x *Checker) applyIface(f *preflight.Facts) {
+	want := x.opts.Iface
 	if want == "" || want == "auto" {
 		return
 	}
-	if err := request(f, want); err != nil {
+	if err := requestInterface(f, want); err != nil {
 		f.Unknown = append(f.Unknown, preflight.Unknown{Source: ifaceSource, Why: fmt.Sprintf("--iface %s: %v", want, err)})
 	}
 }

@@ -1,127 +1,186 @@
 package check
 
 import (
+	"encoding/json"
+	"runtime"
 	"slices"
-	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gorun/gorun/envprop"
-	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/spec"
-	"github.com/gorun/gorun/launch/wrap"
+	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
+	"github.com/gorun/gorun/rendezvous/preflight/rdma"
+	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// decided is a fleet for which one environment was decided.
-type decided struct {
-	before  *preflight.Fleet // as its nodes are
-	reports []envprop.Report
-	fleet   *preflight.Fleet // as its workers will find them
-	members []envprop.Assignment
-	notes   []string
+// Decision is what a comparison leads to: what the state machine gets, and what the
+// person at the coordinator's terminal should see.
+type Decision struct {
+	rendezvous.Compared
+	Warnings string              // table of a job that starts all the same; "" for nothing to say
+	Notes    []string            // on the environment, of such a job
+	Findings []preflight.Finding // of such a job
 }
 
-// decide gives the nodes one environment. Group rank 0 is the first node, whose
-// word counts: after a restart that is the node of the lowest group rank that
-// survived, so values change with the first node only.
-func decide(s *spec.Spec, before *preflight.Fleet, reports []envprop.Report) decided {
-	f := *before
-	f.Nodes = slices.Clone(before.Nodes)
-	if s.Iface == "auto" && len(f.Nodes) > 1 { // one node has nobody to reach
-		f.Asked = automatic(f.Nodes)
+// Decide says whether a world may start, and with what environment. It is pure: the
+// same facts and answers always lead to the same decision.
+func Decide(p *Policy, c rendezvous.Compare) Decision {
+	v := Decision{Compared: rendezvous.Compared{Serial: c.Serial}}
+	all := unify(p, assemble(c), reports(c))
+	fleet := all.fleet
+	plans := probe.Plans(fleet)
+	if c.Answers != nil {
+		addAnswers(fleet, plans, c)
 	}
-	d := envprop.Unify(reports, envprop.Policy{Conflict: s.Env.Conflict, Trusted: s.Trusted, Chosen: chosen(f.Nodes)})
-	for i := range f.Nodes {
-		wrap.Settle(&f.Nodes[i], d.Members[i])
-		give(&f.Nodes[i], d.Members[i])
+	found := findingsOf(p, fleet)
+	refused := refuses(p, found)
+	switch {
+	case refused && c.Questions == 1 && isTransient(found):
+		// A node that was busy for seconds must not cost the job.
+		if v.Ask = questions(fleet, plans); v.Ask == nil {
+			v.Outcome = refuse(p, found, fleet)
+		}
+	case refused && len(c.New) > 0 && len(c.New) < len(fleet.Nodes) && p.Check == nil:
+		v.Outcome, v.Only = dismiss(p, c, all, found)
+		if v.Outcome == nil {
+			v.Outcome = refuse(p, found, fleet)
+		}
+	case c.Late:
+	case c.Answers == nil && p.Preflight != spec.PreflightOff:
+		// Also of a job that the facts refuse: one table tells of both.
+		if v.Ask = questions(fleet, plans); v.Ask == nil && refused {
+			v.Outcome = refuse(p, found, fleet)
+		}
+	case refused:
+		v.Outcome = refuse(p, found, fleet)
 	}
-	for _, x := range d.Differences {
-		f.Differences = append(f.Differences, difference(x))
+	if v.Outcome != nil || v.Ask != nil || c.Late {
+		return v
 	}
-	return decided{before, reports, &f, d.Members, d.Notes}
+	if p.Check != nil {
+		v.Outcome = pass(p, found, fleet)
+		return v
+	}
+	var err error
+	if v.Env, err = all.encode(); err != nil {
+		v.Outcome = refuse(p, []preflight.Finding{tooMuch(err)}, fleet)
+		return v
+	}
+	v.Findings, v.Notes = found, all.notes
+	v.Warnings = preflight.Render(found, fleet.Names(), preflight.Style{})
+	return v
 }
 
-// encode writes what each member's workers are given.
-func (d decided) encode() ([][]byte, error) {
-	out := make([][]byte, len(d.members))
-	for i, m := range d.members {
-		var err error
-		if out[i], err = m.Encode(); err != nil {
-			return nil, err
+// findingsOf asks the rules: without the preflight only whether one environment
+// could be decided.
+func findingsOf(p *Policy, f *preflight.Fleet) []preflight.Finding {
+	o := preflight.Options{Ignore: p.Ignore}
+	if p.Preflight == spec.PreflightOff {
+		o.Only = []string{"E01"}
+	}
+	return preflight.Compare(f, rules.All(), o)
+}
+
+// refuses reports whether a job with these findings does not start. Without the
+// preflight it starts unless --env-conflict=error was asked for.
+func refuses(p *Policy, found []preflight.Finding) bool {
+	strict := p.Preflight == spec.PreflightError || p.Check != nil || p.Preflight == spec.PreflightOff && p.Conflict == envprop.ConflictError
+	return strict && preflight.Worst(found) == preflight.Error
+}
+
+// assemble makes a fleet of what the members told.
+func assemble(c rendezvous.Compare) *preflight.Fleet {
+	f := &preflight.Fleet{Nodes: make([]preflight.Facts, len(c.World.Members)), Master: c.World.Store}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range c.World.Members {
+		group.Go(func() error {
+			f.Nodes[i] = facts(&c.World.Members[i], c.Facts[i])
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+	return f
+}
+
+// facts are those that a member told, or only what the world knows of it.
+func facts(m *rendezvous.Member, body []byte) preflight.Facts {
+	f, err := preflight.Decode(body)
+	if err != nil || f.Node.ID != string(m.ID) {
+		f = preflight.Facts{Node: preflight.Node{ID: string(m.ID), Name: m.Name(), Host: m.Host, Addr: m.Addr}}
+	}
+	f.Node.Workers, f.Node.Offset, f.Node.Within = m.Workers, 0, 0
+	return f
+}
+
+// addAnswers adds the answers of the members to the fleet.
+func addAnswers(f *preflight.Fleet, plans []probe.Plan, c rendezvous.Compare) {
+	f.Probes = []preflight.Probe{}
+	for i, body := range c.Answers {
+		var a answer
+		if body == nil || json.Unmarshal(body, &a) != nil {
+			continue
+		}
+		if got, err := probe.DecodeReport(a.Probes, plans[i]); err == nil {
+			f.Probes = append(f.Probes, got...)
+		}
+		if a.Came > 0 && a.Left >= a.Came {
+			setClock(&f.Nodes[i].Node, a.offset(c.Asked, c.Heard[i]), a.round(c.Asked, c.Heard[i]))
 		}
 	}
-	return out, nil
-}
-
-// give makes the facts those of a node whose workers get what was decided, and
-// that is probed where these workers would talk.
-func give(f *preflight.Facts, a envprop.Assignment) {
-	if f.Format == 0 || len(a.Set) == 0 && len(a.Unset) == 0 {
-		return
-	}
-	old := ends(f, false)
-	var list []ncclenv.Value
-	for _, v := range f.Settings {
-		set := slices.ContainsFunc(a.Set, func(s envprop.Setting) bool { return s.Name == v.Name })
+	k := c.World.Index(c.World.Coordinator)
+	for _, p := range f.Probes {
+		round := time.Duration(p.RoundMS * float64(time.Millisecond))
 		switch {
-		case set:
-		case v.Source == ncclenv.Environment && a.Removes(v.Name):
-			if len(v.Hidden) > 0 { // a conf file shows through
-				list = append(list, ncclenv.Value{Name: v.Name, Value: v.Hidden[0].Value, Source: v.Hidden[0].Source, Hidden: v.Hidden[1:]})
-			}
-		default:
-			list = append(list, v)
+		case round <= 0:
+		case p.To == k && p.From != k:
+			setClock(&f.Nodes[p.From].Node, -time.Duration(p.Ahead), round)
+		case p.From == k && p.To != k:
+			setClock(&f.Nodes[p.To].Node, time.Duration(p.Ahead), round)
 		}
 	}
-	for _, s := range a.Set {
-		if source, ok := effective(s); ok {
-			list = append(list, ncclenv.Value{Name: s.Name, Value: ncclenv.Shown(s.Name, s.Value.Reveal()), Source: source})
-		}
-	}
-	f.Settings = list
-	slices.SortStableFunc(f.Settings, func(a, b ncclenv.Value) int { return strings.Compare(a.Name, b.Name) })
-	if now := ends(f, false); !slices.Equal(old, now) {
-		relisten(f, now)
+}
+
+// setClock notes the offset of a node's clock to the coordinator's, unless a
+// shorter round trip than this one has told it.
+func setClock(n *preflight.Node, offset, round time.Duration) {
+	if within := max(int64(round/2), 1); round >= 0 && (n.Within == 0 || within < n.Within) {
+		n.Offset, n.Within = int64(offset), within
 	}
 }
 
-// effective is where a decided value comes from, for rules that blame a source:
-// but for --iface it is exported to the workers. What no rule knows is left out.
-func effective(s envprop.Setting) (source string, ok bool) {
-	if s.Source.Kind == envprop.FromGorun {
-		return ifaceSource, true
+// questions are the plans of the probes, one a node; nil when there is nothing
+// to ask: all nodes share one machine.
+func questions(f *preflight.Fleet, plans []probe.Plan) []json.RawMessage {
+	machines, _ := f.Locate()
+	apart := slices.ContainsFunc(machines, func(m int) bool { return m != machines[0] })
+	if !apart && !slices.ContainsFunc(plans, func(p probe.Plan) bool { return len(p.Targets) > 0 }) {
+		return nil
 	}
-	_, ok = ncclenv.Governed(s.Name)
-	return ncclenv.Environment, ok
+	var out []json.RawMessage
+	for _, p := range plans {
+		out = append(out, marshal(p))
+	}
+	return out
 }
 
-// relisten keeps those listeners that are still where the workers would talk. A
-// node listens before it knows what others ask for, so it may have none there.
-func relisten(f *preflight.Facts, now []probe.Address) {
-	var kept []preflight.Listener
-	for _, l := range f.Listeners {
-		if i := slices.IndexFunc(now, func(a probe.Address) bool { return a.IP == l.Addr }); i >= 0 {
-			l.Use = now[i].Use
-			kept = append(kept, l)
-		}
-	}
-	f.Listeners = kept
+// isTransient reports whether probes found an error: they may not find it a second
+// time.
+func isTransient(found []preflight.Finding) bool {
+	return slices.ContainsFunc(found, func(x preflight.Finding) bool {
+		return x.Severity == preflight.Error && slices.Contains([]string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"}, x.ID)
+	})
 }
 
-// difference is one for the rules and their readers.
-func difference(x envprop.Difference) preflight.Difference {
-	d := preflight.Difference{Name: x.Name, Text: x.Text, Asked: x.Asked, Left: x.Left, Error: x.Error, Targeted: x.Targeted}
-	for _, g := range x.Groups {
-		d.Values = append(d.Values, preflight.Value{Value: shown(x.Name, g), Nodes: g.Nodes})
+// transport is what NCCL would use between nodes.
+func transport(f *preflight.Facts) (kind, why, err string) {
+	code := 0
+	if n := f.Libraries.NCCL; n != nil {
+		code = n.Code
 	}
-	return d
-}
-
-// unfit is the finding that an environment cannot be given to its node.
-func unfit(err error) preflight.Finding {
-	return preflight.Finding{
-		ID: "E01", Title: "env-must-agree", Severity: preflight.Error, Text: err.Error() + ".",
-		Fix:   "ask for fewer variables with -x and --env-file",
-		Steps: []preflight.Step{{Place: preflight.ByHand, Text: "ask for fewer variables with -x and --env-file"}},
-	}
+	return rdma.Transport(f.RDMA, lookup(f.Settings), code)
 }

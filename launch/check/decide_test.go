@@ -1,254 +1,315 @@
 package check
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/gorun/gorun/envprop"
-	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/library"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// given is what the workers of a member get, NAME=value, and for what they lose
-// "-NAME".
-func given(t *testing.T, v Verdict, i int) (list []string) {
+// machine is the facts of a GPU node on its own machine, with eth<i> in one
+// network and mgmt0 in another.
+func machine(i int, nccl string, code int) preflight.Facts {
+	f := preflight.Facts{
+		Format: preflight.Format,
+		Node: preflight.Node{
+			ID: fmt.Sprintf("id%d", i), Host: fmt.Sprintf("node%d", i), Name: fmt.Sprintf("node%d (192.168.0.%d)", i, i+1),
+			Addr: fmt.Sprintf("192.168.0.%d", i+1), Workers: 1, NodeRank: -1, Protocol: rendezvous.Protocol,
+		},
+		GPU: preflight.GPU{
+			Driver: true, Visible: []string{fmt.Sprintf("GPU-%d", i)}, Devices: []preflight.Device{{UUID: fmt.Sprintf("GPU-%d", i)}},
+		},
+		Libraries: library.Facts{NCCL: &library.NCCL{Path: "/site/nvidia/nccl/lib/libnccl.so.2", Version: nccl, Code: code, CUDA: "12.8", Why: "RPATH"}},
+		Network: netif.Facts{
+			Interfaces: []netif.Interface{
+				{Index: 2, Name: fmt.Sprintf("eth%d", i), MTU: 1500, Up: true, Running: true, Device: true, MAC: fmt.Sprintf("02:00:00:00:00:%02x", i)},
+				{Index: 3, Name: "mgmt0", MTU: 1500, Up: true, Running: true, Device: true, MAC: fmt.Sprintf("02:00:00:00:01:%02x", i)},
+			},
+			Addresses: []netif.Address{
+				{Index: 2, Label: fmt.Sprintf("eth%d", i), IP: fmt.Sprintf("10.%d.0.%d", i, i+1), Bits: 24, Scope: "global"},
+				{Index: 3, Label: "mgmt0", IP: fmt.Sprintf("192.168.0.%d", i+1), Bits: 24, Scope: "global"},
+			},
+			Namespace: "net:[1]",
+		},
+	}
+	f.Host.Hostname, f.Host.BootID, f.Host.NS.Net = f.Node.Host, fmt.Sprintf("boot%d", i), "net:[1]"
+	f.Host.SysPCI, f.Host.CPUs = true, 8
+	f.Listeners = []preflight.Listener{
+		{Iface: fmt.Sprintf("eth%d", i), Addr: fmt.Sprintf("10.%d.0.%d", i, i+1), Port: 4000 + i, Use: preflight.UseBootstrap},
+		{Iface: "mgmt0", Addr: fmt.Sprintf("192.168.0.%d", i+1), Port: 5000 + i, Use: candidate},
+	}
+	return f
+}
+
+func compare(t *testing.T, all ...preflight.Facts) rendezvous.Compare {
 	t.Helper()
-	if i >= len(v.Env) {
-		t.Fatalf("no environment for node %d: %+v", i, v)
-	}
-	a, err := envprop.DecodeAssignment(v.Env[i])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range a.Set {
-		list = append(list, s.Name+"="+s.Value.Reveal())
-	}
-	for _, r := range a.Unset {
-		list = append(list, "-"+r.Name)
-	}
-	return list
-}
-
-// tells adds what a node tells of its environment to a comparison.
-func tells(t *testing.T, c *rendezvous.Compare, i int, env []string, o envprop.Options) {
-	t.Helper()
-	r, err := envprop.NewRequest(o, env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := c.World.Members[i]
-	body, err := envprop.NewReport(envprop.Node{Host: m.Host, Addr: m.Addr, Role: m.Role}, env, nil, r).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for len(c.Envs) < len(c.World.Members) {
-		c.Envs = append(c.Envs, nil)
-	}
-	c.Envs[i] = body
-}
-
-// bare is a comparison without the preflight.
-func bare(conflict envprop.Conflict, nodes int) (*spec.Spec, rendezvous.Compare) {
-	s := run()
-	s.Preflight, s.Env.Conflict = spec.PreflightOff, conflict
-	c := rendezvous.Compare{Serial: 7}
-	for i := range nodes {
-		m := machine(i, "", 0)
-		c.World.Members = append(c.World.Members, rendezvous.Member{ID: rendezvous.NodeID(m.Node.ID), Host: m.Node.Host, Addr: m.Node.Addr, Workers: 1, FirstRank: i, Role: "default"})
-		c.Facts = append(c.Facts, []byte("null"))
-	}
-	return s, c
-}
-
-func TestOneEnvironment(t *testing.T) {
-	for name, c := range map[string]struct {
-		conflict  envprop.Conflict
-		env       [2][]string
-		asks      [2]envprop.Options
-		want      [2][]string
-		refused   bool
-		tells     []string // in the table
-		keepsBack string   // what nothing that is shown may have
-	}{
-		"nothing": {},
-		"the first node's word": {
-			env:   [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}},
-			want:  [2][]string{nil, {"NCCL_ALGO=Ring"}},
-			tells: []string{"warning E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "every rank gets what node", "node0", "node1"},
-		},
-		"the first node has none": {
-			env:   [2][]string{nil, {"NCCL_ALGO=Tree"}},
-			want:  [2][]string{nil, {"-NCCL_ALGO"}},
-			tells: []string{"warning E01", "NCCL_ALGO unset"},
-		},
-		"a conflict is an error": {
-			conflict: envprop.ConflictError, refused: true,
-			env:   [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}},
-			tells: []string{"error E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"},
-		},
-		"-x settles a conflict": {
-			conflict: envprop.ConflictError,
-			env:      [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}},
-			asks:     [2]envprop.Options{1: {X: []string{"NCCL_ALGO=Ring,Tree"}}},
-			want:     [2][]string{{"NCCL_ALGO=Ring,Tree"}, {"NCCL_ALGO=Ring,Tree"}},
-		},
-		"each node's own": {
-			env: [2][]string{{"NCCL_SOCKET_IFNAME=eth0"}, {"NCCL_SOCKET_IFNAME=eth1"}},
-		},
-		"for one node": {
-			asks: [2]envprop.Options{{X: []string{"node=1:NCCL_SOCKET_IFNAME=eth1"}}},
-			want: [2][]string{nil, {"NCCL_SOCKET_IFNAME=eth1"}},
-		},
-		"a credential": {
-			env:  [2][]string{{"HF_TOKEN=hunter2"}},
-			asks: [2]envprop.Options{{X: []string{"HF_TOKEN"}}, {X: []string{"HF_TOKEN=hunter2too"}}},
-			want: [2][]string{{"HF_TOKEN=hunter2"}, {"HF_TOKEN=hunter2"}}, tells: []string{"HF_TOKEN is asked for with different values"},
-			keepsBack: "hunter2",
-		},
-		"forced apart": { // without the preflight it starts all the same
-			asks:  [2]envprop.Options{{X: []string{"node=1:GLOO_DEVICE_TRANSPORT=TCP_TLS"}}},
-			want:  [2][]string{nil, {"GLOO_DEVICE_TRANSPORT=TCP_TLS"}},
-			tells: []string{"error E01"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, cmp := bare(c.conflict, 2)
-			for i := range 2 {
-				tells(t, &cmp, i, c.env[i], c.asks[i])
-			}
-			v := Judge(s, cmp)
-			table := v.Warnings
-			if c.refused != (v.Outcome != nil) || v.Ask != nil {
-				t.Fatalf("%+v", v)
-			}
-			if c.refused {
-				table = v.Outcome.Preflight.Table
-			} else {
-				for i := range 2 {
-					if got := given(t, v, i); !slices.Equal(got, c.want[i]) {
-						t.Errorf("node %d gets %q, want %q", i, got, c.want[i])
-					}
-				}
-			}
-			if (c.tells == nil) != (table == "") {
-				t.Errorf("the table:\n%s", table)
-			}
-			for _, text := range c.tells {
-				if !strings.Contains(table, text) {
-					t.Errorf("no %q in the table:\n%s", text, table)
-				}
-			}
-			if c.keepsBack != "" && strings.Contains(table+strings.Join(v.Notes, "\n"), c.keepsBack) {
-				t.Errorf("a credential is shown:\n%s", table)
-			}
+	c := rendezvous.Compare{Serial: 7, World: rendezvous.World{Store: "192.168.0.1:29500"}}
+	for i, f := range all {
+		body, err := preflight.Encode(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Facts = append(c.Facts, body)
+		c.World.Members = append(c.World.Members, rendezvous.Member{
+			ID: rendezvous.NodeID(f.Node.ID), Host: f.Node.Host, Addr: f.Node.Addr, Workers: f.Node.Workers, FirstRank: i,
 		})
 	}
+	return c
 }
 
-// Rules see the variables that workers will have, and what follows from them.
-func TestRulesSeeWhatWorkersGet(t *testing.T) {
-	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
-	c := compare(t, a, b)
-	tells(t, &c, 0, nil, envprop.Options{X: []string{"NCCL_SOCKET_IFNAME==mgmt0", "NCCL_P2P_DISABLE=1", "NCCL_PSK=hunter2"}})
-	tells(t, &c, 1, nil, envprop.Options{})
-	d := decide(run(), assemble(c), reports(c))
-	for i, f := range d.fleet.Nodes {
-		if v, ok := ncclenv.Find(f.Settings, "NCCL_P2P_DISABLE"); !ok || v.Value != "1" {
-			t.Errorf("node %d: settings %v", i, f.Settings)
-		}
-		if v, ok := ncclenv.Find(f.Settings, "NCCL_PSK"); !ok || v.Value != ncclenv.Hidden {
-			t.Errorf("node %d: NCCL_PSK is %q", i, v.Value)
-		}
-		if len(f.Listeners) != 1 || f.Listeners[0].Iface != "mgmt0" || f.Listeners[0].Use != preflight.UseBootstrap {
-			t.Errorf("node %d is probed at %v", i, f.Listeners)
-		}
-		if len(d.before.Nodes[i].Settings) > 0 || len(d.before.Nodes[i].Listeners) != 2 {
-			t.Errorf("node %d: the facts that it told have changed", i)
-		}
-	}
-	if _, ok := ncclenv.Find(d.fleet.Nodes[0].Settings, "NCCL_SOCKET_IFNAME"); !ok {
-		t.Error("NCCL_SOCKET_IFNAME is not among the settings")
-	}
+func run(ignore ...string) *Policy {
+	return &Policy{Checks: spec.Checks{Preflight: spec.PreflightError, Ignore: ignore}, MaxNodes: 2}
 }
 
-// A conf file shows through when what hid it is taken away.
-func TestTakenAwayFromFacts(t *testing.T) {
-	f := machine(0, "2.27.5", 22705)
-	f.Settings = []ncclenv.Value{
-		{Name: "NCCL_ALGO", Value: "Ring", Source: ncclenv.Environment, Hidden: []ncclenv.From{{Value: "Tree", Source: "/etc/nccl.conf"}}},
-		{Name: "NCCL_DEBUG", Value: "INFO", Source: ncclenv.Environment},
-		{Name: "NCCL_PROTO", Value: "LL", Source: "/etc/nccl.conf"},
+// ids of the errors in a verdict.
+func errorsOf(t *testing.T, v *rendezvous.Verdict) []string {
+	t.Helper()
+	var found []preflight.Finding
+	if err := json.Unmarshal(v.Findings, &found); err != nil {
+		t.Fatal(err)
 	}
-	give(&f, envprop.Assignment{Unset: []envprop.Removal{{Name: "NCCL_*"}}})
-	if len(f.Settings) != 2 || f.Settings[0].Value != "Tree" || f.Settings[0].Source != "/etc/nccl.conf" || f.Settings[1].Value != "LL" {
-		t.Errorf("%+v", f.Settings)
+	var ids []string
+	for _, x := range found {
+		if x.Severity == preflight.Error {
+			ids = append(ids, x.ID)
+		}
 	}
+	return ids
 }
 
-// A newcomer with another value is sent away where that refuses a job, and gets
-// the others' value where it does not.
-func TestNewcomerWithAnotherValue(t *testing.T) {
-	for _, conflict := range []envprop.Conflict{envprop.ConflictFirst, envprop.ConflictError} {
-		s, c := bare(conflict, 3)
-		c.New = []int{2}
-		for i, algo := range []string{"Ring", "Ring", "Tree"} {
-			tells(t, &c, i, []string{"NCCL_ALGO=" + algo}, envprop.Options{})
-		}
-		v := Judge(s, c)
-		switch {
-		case conflict == envprop.ConflictFirst && (v.Outcome != nil || !slices.Equal(given(t, v, 2), []string{"NCCL_ALGO=Ring"})):
-			t.Errorf("first: %+v", v)
-		case conflict == envprop.ConflictError && !slices.Equal(v.Only, []rendezvous.NodeID{"id2"}):
-			t.Errorf("error: %+v", v)
-		}
+// answered is a comparison after the first question, to which the nodes found
+// nothing unless they say so.
+func answered(c rendezvous.Compare, said ...json.RawMessage) rendezvous.Compare {
+	n := len(c.World.Members)
+	c.Answers, c.Heard, c.Questions = make([]json.RawMessage, n), make([]time.Time, n), 1
+	copy(c.Answers, said)
+	return c
+}
+
+func TestDifferentVersionsAreRefused(t *testing.T) {
+	v := Decide(run(), answered(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))))
+	if v.Serial != 7 || v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight || v.Only != nil {
+		t.Fatalf("not refused: %+v", v)
+	}
+	if ids := errorsOf(t, v.Outcome.Preflight); !slices.Contains(ids, "V01") {
+		t.Errorf("errors %v, want V01 among them", ids)
+	}
+	if !strings.Contains(v.Outcome.Preflight.Table, "2.19.3") || !strings.Contains(v.Outcome.Cause.Message, "V01") {
+		t.Errorf("the table or the cause does not tell:\n%s\n%s", v.Outcome.Cause.Message, v.Outcome.Preflight.Table)
 	}
 }
 
-// What is no report counts as none, and whoever tells it cannot be another node.
-func TestReportsAreNotBelieved(t *testing.T) {
-	s, c := bare(envprop.ConflictFirst, 2)
-	tells(t, &c, 0, []string{"NCCL_ALGO=Ring"}, envprop.Options{})
-	c.Envs[1] = []byte(`{"format":99}`)
-	if v := Judge(s, c); v.Outcome != nil || !slices.Equal(given(t, v, 1), []string{"NCCL_ALGO=Ring"}) {
-		t.Errorf("%+v", v)
+func TestWarnStartsAllTheSame(t *testing.T) {
+	s := run()
+	s.Preflight = spec.PreflightWarn
+	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))
+	if v := Decide(s, c); v.Ask == nil || v.Outcome != nil {
+		t.Fatalf("the nodes are not asked: %+v", v)
 	}
-	tells(t, &c, 1, nil, envprop.Options{X: []string{"node=0:X=1"}})
-	body, err := envprop.NewReport(envprop.Node{Host: "node0"}, nil, nil, envprop.Request{}).Encode()
+	if v := Decide(s, answered(c)); v.Outcome != nil || v.Ask != nil || !strings.Contains(v.Warnings, "V01") {
+		t.Errorf("not started with a warning: %+v", v)
+	}
+}
+
+// A newcomer that does not fit is sent away; the others are not.
+func TestNewcomerIsDismissed(t *testing.T) {
+	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705), machine(2, "2.19.3", 21903), machine(3, "2.27.5", 22705))
+	c.New = []int{2, 3}
+	v := Decide(run(), c)
+	if v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight || !slices.Equal(v.Only, []rendezvous.NodeID{"id2"}) {
+		t.Fatalf("want id2 alone dismissed: %+v", v)
+	}
+	c.New = []int{3} // the odd one has run before: the world cannot go on
+	if v := Decide(run(), c); v.Outcome == nil || v.Only != nil {
+		t.Errorf("want the job refused: %+v", v)
+	}
+	c = compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))
+	c.New, c.Late = []int{1}, true
+	if v := Decide(run(), c); v.Outcome == nil || len(v.Only) != 1 {
+		t.Errorf("a late node that does not fit may wait: %+v", v)
+	}
+	c = compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))
+	c.New, c.Late = []int{1}, true
+	if v := Decide(run(), c); v.Outcome != nil || v.Ask != nil {
+		t.Errorf("a late node that fits is not left alone: %+v", v)
+	}
+}
+
+// --iface auto gives each node its own name of the common network.
+func TestIfaceAuto(t *testing.T) {
+	s := run("I02", "R02")
+	s.Iface = "auto"
+	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))
+	v := Decide(s, c)
+	if v.Ask == nil {
+		t.Fatalf("nobody is asked: %+v", v)
+	}
+	if !strings.Contains(string(v.Ask[0]), `"192.168.0.2:5001"`) || strings.Contains(string(v.Ask[0]), `"10.1.0.2:4001"`) {
+		t.Errorf("node 0 probes %s", v.Ask[0])
+	}
+	v = Decide(s, answered(c))
+	want := []string{"GLOO_SOCKET_IFNAME=mgmt0", "NCCL_SOCKET_IFNAME==mgmt0", "TP_SOCKET_IFNAME=mgmt0", "UCX_NET_DEVICES=mgmt0"}
+	if v.Outcome != nil || !slices.Equal(given(t, v, 1), want) {
+		t.Errorf("environment %v (outcome %+v), want %v", given(t, v, 1), v.Outcome, want)
+	}
+	lonely := machine(1, "2.27.5", 22705)
+	lonely.Network.Addresses = lonely.Network.Addresses[:1]
+	v = Decide(s, answered(compare(t, machine(0, "2.27.5", 22705), lonely)))
+	if v.Outcome == nil || !slices.Contains(errorsOf(t, v.Outcome.Preflight), "I14") {
+		t.Errorf("no common network, and no I14: %+v", v)
+	}
+}
+
+// A machine without a network can run a job of its own.
+func TestIfaceAutoOfOneNode(t *testing.T) {
+	s := run()
+	s.Iface = "auto"
+	alone := machine(0, "2.27.5", 22705)
+	alone.Network = netif.Facts{}
+	if v := Decide(s, compare(t, alone)); v.Outcome != nil {
+		t.Errorf("refused: %s", v.Outcome.Preflight.Table)
+	}
+}
+
+func TestCheckEndsWithItsFindings(t *testing.T) {
+	s := run()
+	s.Check = &spec.Check{}
+	a := machine(0, "2.27.5", 22705)
+	v := Decide(s, compare(t, a, a)) // one id twice: the second is nobody's
+	if v.Outcome == nil && v.Ask == nil {
+		t.Errorf("a check went on to a world: %+v", v)
+	}
+	c := compare(t, a)
+	v = Decide(s, c)
+	if v.Outcome == nil || v.Outcome.Preflight == nil {
+		t.Fatalf("no verdict: %+v", v)
+	}
+	if want := len(errorsOf(t, v.Outcome.Preflight)) > 0; want != (v.Outcome.Code == rendezvous.ExitPreflight) {
+		t.Errorf("code %d with errors %v", v.Outcome.Code, errorsOf(t, v.Outcome.Preflight))
+	}
+}
+
+// The offset of a clock is found although question and answer take their time.
+func TestOffset(t *testing.T) {
+	asked := time.Unix(1000, 0)
+	heard := asked.Add(3 * time.Second)
+	const ahead = 5 * time.Second
+	a := answer{
+		Came: asked.Add(time.Second + ahead).UnixNano(),
+		Left: asked.Add(2*time.Second + ahead).UnixNano(),
+	}
+	if got := a.offset(asked, heard); got != ahead {
+		t.Errorf("offset %v, want %v", got, ahead)
+	}
+}
+
+// tried is what a node answers that found the same at all that it was to connect to.
+func tried(t *testing.T, question json.RawMessage, as preflight.Probe) json.RawMessage {
+	t.Helper()
+	plan, err := probe.Decode(question)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Envs[1] = body
-	if r := reports(c); r[1].Node.Host != "node1" {
-		t.Errorf("a report of %q", r[1].Node.Host)
+	var list []preflight.Probe
+	for _, g := range plan.Targets {
+		p := as
+		p.From, p.To, p.Use, p.Iface, p.Source, p.Target, p.Large = plan.Node, g.To, g.Use, g.Iface, g.Source, g.Target, g.Large
+		list = append(list, p)
+	}
+	return marshal(answer{Probes: marshal(list)})
+}
+
+// An error of the facts does not hide that the network is broken, too.
+func TestOneTableTellsOfFactsAndProbes(t *testing.T) {
+	s := run("I01", "R02")
+	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))
+	v := Decide(s, c)
+	if v.Ask == nil || v.Outcome != nil {
+		t.Fatalf("facts end the comparison before the nodes are asked: %+v", v.Outcome)
+	}
+	dead := preflight.Probe{Result: preflight.TimedOut}
+	c = answered(c, tried(t, v.Ask[0], dead), tried(t, v.Ask[1], dead))
+	if v = Decide(s, c); v.Ask == nil {
+		t.Fatalf("what probes found is not asked a second time: %+v", v.Outcome)
+	}
+	c.Questions = 2
+	v = Decide(s, c)
+	if v.Outcome == nil || !slices.Equal(errorsOf(t, v.Outcome.Preflight), []string{"I02", "V01"}) {
+		t.Errorf("%+v", v.Outcome)
 	}
 }
 
-// The names that are lost by what other nodes give are in the table.
-func TestTableNamesWhatOthersGive(t *testing.T) {
-	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
-	for i, f := range []*preflight.Facts{&a, &b} {
-		f.Program = preflight.Program{Title: "docker", Args: []string{"run", "-e", "NCCL_DEBUG", "image", "train"}}
-		f.Lost = &preflight.Lost{Wrapper: "docker run", Closed: true, Passed: []string{"RANK"}}
-		if i == 1 { // what serves it serves the other
-			f.Lost.Missing, f.Lost.Fix = []string{"NCCL_PROTO"}, []string{"pass it on:", "  docker run -e NCCL_PROTO ..."}
+// The sample with the shortest round trip tells the clock, and half of it is how
+// far it may be wrong.
+func TestClockOfTheShortestRoundTrip(t *testing.T) {
+	const second = int64(time.Second)
+	question := Decide(run("I01", "R02"), compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))).Ask
+	if question == nil {
+		t.Fatal("nobody is asked")
+	}
+	asked := time.Unix(1000, 0)
+	for _, c := range []struct {
+		name          string
+		question, lag int64 // on the way there; none back
+		probe         preflight.Probe
+		found         bool
+	}{
+		{"a slow way there", 0, 2 * second, preflight.Probe{Result: preflight.OK}, false},
+		{"a clock that is ahead", 2 * second, 0, preflight.Probe{Result: preflight.OK}, true},
+		{"a clock that is ahead, and a slow way", 2 * second, second, preflight.Probe{Result: preflight.OK}, true},
+		{"a slow way, and a probe that was faster", 0, 9 * second, preflight.Probe{Result: preflight.OK, RoundMS: 10}, false},
+		{"a clock that only a probe tells", 0, 9 * second, preflight.Probe{Result: preflight.OK, RoundMS: 10, Ahead: -second}, true},
+	} {
+		x := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))
+		x.World.Coordinator = "id0"
+		var a answer
+		if err := json.Unmarshal(tried(t, question[1], c.probe), &a); err != nil {
+			t.Fatal(err)
+		}
+		came := asked.Add(time.Duration(c.question + c.lag))
+		a.Came, a.Left = came.UnixNano(), came.UnixNano()
+		x = answered(x, nil, marshal(a))
+		x.Asked, x.Heard[1] = asked, asked.Add(time.Duration(c.lag))
+		found := slices.ContainsFunc(Decide(run("I01", "R02"), x).Findings, func(f preflight.Finding) bool { return f.ID == "H02" })
+		if found != c.found {
+			t.Errorf("%s: found %v", c.name, found)
 		}
 	}
-	c := compare(t, a, b)
-	tells(t, &c, 0, nil, envprop.Options{X: []string{"MINE=1", "NCCL_DEBUG=INFO"}})
-	tells(t, &c, 1, nil, envprop.Options{})
-	d := decide(run(), assemble(c), reports(c))
-	found := judged(run(), d.fleet)
-	i := slices.IndexFunc(found, func(x preflight.Finding) bool { return x.ID == "E03" })
-	if i < 0 || found[i].Severity != preflight.Warning || !strings.Contains(found[i].Fix, "docker run -e NCCL_PROTO -e MINE ...") {
-		t.Fatalf("%+v", found)
-	}
-	if table := preflight.Render(found, d.fleet.Names(), preflight.Style{}); !strings.Contains(table, "behind docker run: probably without MINE") {
-		t.Errorf("%s", table)
-	}
-	if d.before.Nodes[0].Lost.Untried != nil {
-		t.Error("the facts that it told have changed")
+}
+
+// Nothing that a member says can stop the coordinator.
+func FuzzDecide(f *testing.F) {
+	f.Add([]byte(`{}`), []byte(`{"probes":[]}`))
+	f.Add([]byte(`{"format":1,"node":{"id":"id1"}}`), []byte(`{"probes":[{"from":1}],"came_unix_ns":9223372036854775807}`))
+	f.Add([]byte(`null`), []byte(`{"format":1,"own":[{"n":"NCCL_ALGO","v":"UmluZw=="}],"asks":[{"n":"NCCL_*","kind":"--unset"},{"n":"X","to":{"By":"node","Name":"1"},"kind":"-x","whole":true}]}`))
+	f.Fuzz(func(t *testing.T, facts, reply []byte) {
+		c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))
+		c.Facts[1], c.Envs = facts, [][]byte{nil, reply}
+		Decide(run(), c)
+		off := run()
+		off.Preflight = spec.PreflightOff
+		Decide(off, c)
+		Decide(run(), answered(c, nil, reply))
+	})
+}
+
+// A report of a refused job says when it was refused, and its code.
+func TestRefusalIsDated(t *testing.T) {
+	v := Decide(run(), answered(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))))
+	at := time.Unix(1e9, 0)
+	v.date(at)
+	for _, c := range append(v.Outcome.Failures, *v.Outcome.Cause) {
+		if !c.Time.Equal(at) || c.ExitCode != rendezvous.ExitPreflight {
+			t.Errorf("%+v", c)
+		}
 	}
 }

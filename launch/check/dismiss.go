@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/gorun/gorun/envprop"
-	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
@@ -13,12 +12,12 @@ import (
 // comparison of ten thousand nodes takes a second.
 const maxTried = 16
 
-// dismissal sends those new nodes away which do not fit to the others; nil if
+// dismiss sends those new nodes away which do not fit to the others; nil if
 // the others alone do not fit either.
-func dismissal(s *spec.Spec, c rendezvous.Compare, all decided, found []preflight.Finding) (*rendezvous.Outcome, []rendezvous.NodeID) {
+func dismiss(p *Policy, c rendezvous.Compare, all unified, found []preflight.Finding) (*rendezvous.Outcome, []rendezvous.NodeID) {
 	isNew := func(i int) bool { return slices.Contains(c.New, i) }
 	fits := func(leave func(i int) bool) bool {
-		return !refuses(s, judged(s, all.without(s, leave).fleet))
+		return !refuses(p, findingsOf(p, all.without(p, leave).fleet))
 	}
 	if !fits(isNew) {
 		return nil, nil
@@ -38,12 +37,12 @@ func dismissal(s *spec.Spec, c rendezvous.Compare, all decided, found []prefligh
 	for _, n := range odd {
 		ids = append(ids, c.World.Members[n].ID)
 	}
-	return refusal(s, found, all.fleet), ids
+	return refuse(p, found, all.fleet), ids
 }
 
-// without is what is decided for the others, without some nodes and what they
+// without is what is unified for the others, without some nodes and what they
 // found or others found of them.
-func (d decided) without(s *spec.Spec, leave func(i int) bool) decided {
+func (d unified) without(p *Policy, leave func(i int) bool) unified {
 	before := *d.before
 	before.Nodes, before.Probes = slices.Clone(before.Nodes), d.fleet.Probes
 	for i := range before.Nodes {
@@ -56,7 +55,7 @@ func (d decided) without(s *spec.Spec, leave func(i int) bool) decided {
 			rest = append(rest, r)
 		}
 	}
-	return decide(s, without(&before, leave), rest)
+	return unify(p, without(&before, leave), rest)
 }
 
 // without is the fleet less some nodes, and what they found or others found of

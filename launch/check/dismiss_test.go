@@ -42,11 +42,11 @@ func TestNewcomerIsDismissedByItsProbes(t *testing.T) {
 		c.New = []int{2, 3}
 		return c
 	}
-	v := Judge(run(), hears(fleet(), func(from, to int) bool { return from == 3 || to == 3 }))
+	v := Decide(run(), hears(fleet(), func(from, to int) bool { return from == 3 || to == 3 }))
 	if v.Outcome == nil || !slices.Equal(v.Only, []rendezvous.NodeID{"id3"}) {
 		t.Errorf("node 3 is not reached: %v, %+v", v.Only, v.Outcome)
 	}
-	v = Judge(run(), hears(fleet(), func(from, to int) bool { return from+to == 1 }))
+	v = Decide(run(), hears(fleet(), func(from, to int) bool { return from+to == 1 }))
 	if v.Outcome == nil || len(v.Only) > 0 {
 		t.Errorf("the old nodes do not reach each other: %v, %+v", v.Only, v.Outcome)
 	}
@@ -56,11 +56,11 @@ func TestNewcomerIsDismissedByItsProbes(t *testing.T) {
 func TestProbesAreAskedTwice(t *testing.T) {
 	c := hears(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)), func(from, _ int) bool { return from == 0 })
 	c.Questions = 1
-	if v := Judge(run(), c); len(v.Ask) != 2 || v.Outcome != nil {
+	if v := Decide(run(), c); len(v.Ask) != 2 || v.Outcome != nil {
 		t.Errorf("after one question: %+v", v)
 	}
 	c.Questions = 2
-	if v := Judge(run(), c); v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight {
+	if v := Decide(run(), c); v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight {
 		t.Errorf("after two: %+v", v)
 	}
 }
@@ -76,7 +76,7 @@ func TestManyNewcomers(t *testing.T) {
 	for i := 8; i < len(all); i++ {
 		c.New = append(c.New, i)
 	}
-	if v := Judge(run(), c); v.Outcome == nil || !slices.Equal(v.Only, []rendezvous.NodeID{"id20"}) {
+	if v := Decide(run(), c); v.Outcome == nil || !slices.Equal(v.Only, []rendezvous.NodeID{"id20"}) {
 		t.Errorf("%v, %+v", v.Only, v.Outcome)
 	}
 }
@@ -85,24 +85,24 @@ func TestManyNewcomers(t *testing.T) {
 func TestNonsenseIsNotBelieved(t *testing.T) {
 	a := machine(0, "2.27.5", 22705)
 	a.Settings = append(a.Settings, variable("LD_PRELOAD", "/evil.so"), variable("GLOO_SOCKET_IFNAME", "eth0"))
-	if got := chosen([]preflight.Facts{a}); len(got[0]) != 1 || got[0][0].Name != "GLOO_SOCKET_IFNAME" || got[0][0].Value != "eth0" {
+	if got := chosenVariables([]preflight.Facts{a}); len(got[0]) != 1 || got[0][0].Name != "GLOO_SOCKET_IFNAME" || got[0][0].Value != "eth0" {
 		t.Errorf("chosen %v", got)
 	}
 	c := hears(compare(t, a, machine(1, "2.27.5", 22705)), func(int, int) bool { return false })
 	c.Asked, c.Heard[1] = time.Unix(1e9, 0), time.Unix(1e9, 0)
 	c.Answers[1] = json.RawMessage("null")
 	f := assemble(c)
-	if hear(f, probe.Plans(f), c); f.Nodes[1].Node.Offset != 0 {
+	if addAnswers(f, probe.Plans(f), c); f.Nodes[1].Node.Offset != 0 {
 		t.Errorf("offset %d", f.Nodes[1].Node.Offset)
 	}
 }
 
-func TestKnown(t *testing.T) {
-	if err := Known([]string{"V01", "i05", "nccl-version"}); err != nil {
+func TestValidateIgnore(t *testing.T) {
+	if err := ValidateIgnore([]string{"V01", "i05", "nccl-version"}); err != nil {
 		t.Error(err)
 	}
 	for _, word := range []string{"V99", "v99", "nccl-versoin", "-"} {
-		if err := Known([]string{"V01", word}); err == nil || !strings.Contains(err.Error(), "cannot use --ignore "+word+": ") {
+		if err := ValidateIgnore([]string{"V01", word}); err == nil || !strings.Contains(err.Error(), "cannot use --ignore "+word+": ") {
 			t.Errorf("%s: %v", word, err)
 		}
 	}

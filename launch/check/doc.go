@@ -8,5 +8,5 @@
 //
 // Invariants: New starts nothing; all that Start, Compare and Answer start ends
 // with their context and is waited for by the caller's group; every Compare and
-// every Ask is answered exactly once, in bounded time; Judge is pure.
+// every Ask is answered exactly once, in bounded time; Decide is pure.
 package check

@@ -37,25 +37,25 @@ func IfaceNames() (names []string) {
 	return names
 }
 
-// use makes the facts those of a node whose workers use one interface.
-func use(f *preflight.Facts, iface string) {
+// useInterface makes the facts those of a node whose workers use one interface.
+func useInterface(f *preflight.Facts, iface string) {
 	for _, kv := range variables(iface) {
 		f.Settings = slices.DeleteFunc(slices.Clone(f.Settings), func(v ncclenv.Value) bool { return v.Name == kv[0] })
 		f.Settings = append(f.Settings, ncclenv.Value{Name: kv[0], Value: kv[1], Source: ifaceSource})
 	}
 }
 
-// request obeys --iface NAME or CIDR.
-func request(f *preflight.Facts, want string) error {
+// requestInterface obeys --iface NAME or CIDR.
+func requestInterface(f *preflight.Facts, want string) error {
 	iface, err := netif.ByRequest(f.Network, want)
 	if err == nil {
-		use(f, iface)
+		useInterface(f, iface)
 	}
 	return err
 }
 
-// chosen are the variables that --iface gives each node's workers.
-func chosen(nodes []preflight.Facts) [][]envprop.Chosen {
+// chosenVariables are the variables that --iface gives each node's workers.
+func chosenVariables(nodes []preflight.Facts) [][]envprop.Chosen {
 	out := make([][]envprop.Chosen, len(nodes))
 	for i := range nodes {
 		for _, v := range nodes[i].Settings {
@@ -68,9 +68,9 @@ func chosen(nodes []preflight.Facts) [][]envprop.Chosen {
 	return out
 }
 
-// automatic obeys --iface auto: every node uses its part of the common choice,
+// chooseInterfaces obeys --iface auto: every node uses its part of the common choice,
 // and is probed there. It gives the reason when there is no such choice.
-func automatic(nodes []preflight.Facts) (why string) {
+func chooseInterfaces(nodes []preflight.Facts) (why string) {
 	p := suggestion(nodes)
 	if !p.Works() {
 		return p.Why
@@ -78,12 +78,12 @@ func automatic(nodes []preflight.Facts) (why string) {
 	for i := range nodes {
 		f := &nodes[i]
 		pick := p.Nodes[i]
-		use(f, pick.Iface)
+		useInterface(f, pick.Iface)
 		f.Listeners = slices.Clone(f.Listeners)
 		var chosen []preflight.Listener
 		for _, l := range f.Listeners {
 			if l.Use == candidate && l.Addr == pick.IP {
-				l.Use = uses(f)
+				l.Use = mainUse(f)
 				chosen = append(chosen, l)
 			}
 		}
@@ -100,18 +100,18 @@ func suggestion(nodes []preflight.Facts) netif.Proposal {
 	return netif.Suggest(facts, reached)
 }
 
-// uses is what a node's workers need an address for first.
-func uses(f *preflight.Facts) preflight.Use {
+// mainUse is what a node's workers need an address for first.
+func mainUse(f *preflight.Facts) preflight.Use {
 	if f.GPU.Driver {
 		return preflight.UseBootstrap
 	}
 	return preflight.UseGloo
 }
 
-// ends are the addresses at which a node is probed: those that NCCL would
+// probeAddresses are the addresses at which a node is probed: those that NCCL would
 // choose, or, where torch runs without a GPU, Gloo; and with all, every address
 // that they could be told to use.
-func ends(f *preflight.Facts, all bool) []probe.Address {
+func probeAddresses(f *preflight.Facts, all bool) []probe.Address {
 	env := lookup(f.Settings)
 	var out []probe.Address
 	add := func(iface, ip string, use preflight.Use) {

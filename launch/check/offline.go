@@ -11,7 +11,6 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
-	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
@@ -20,10 +19,10 @@ import (
 const maxNodes = 100_000
 
 // Offline compares facts that were saved on their nodes and writes what it finds
-// to out. code is gorun check's: 0, 1 with s.Check.Strict, 78. An error means
+// to out. code is gorun check's: 0, 1 with p.Check.Strict, 78. An error means
 // that a file cannot be used.
-func Offline(s *spec.Spec, files []string, out io.Writer) (code int, err error) {
-	if err := Known(s.Ignore); err != nil {
+func Offline(p Policy, files []string, out io.Writer) (code int, err error) {
+	if err := ValidateIgnore(p.Ignore); err != nil {
 		return rendezvous.ExitUsage, err
 	}
 	a := archive{file: map[string]string{}}
@@ -36,13 +35,13 @@ func Offline(s *spec.Spec, files []string, out io.Writer) (code int, err error) 
 	for i := range a.fleet.Nodes {
 		reports = append(reports, saidBy(&a.fleet.Nodes[i]))
 	}
-	fleet := decide(s, &a.fleet, reports).fleet
-	found := judged(s, fleet)
-	o := passed(s, found, fleet)
+	fleet := unify(&p, &a.fleet, reports).fleet
+	found := findingsOf(&p, fleet)
+	o := pass(&p, found, fleet)
 	if preflight.Worst(found) == preflight.Error {
 		o.Code = rendezvous.ExitPreflight
 	}
-	return o.Code, Print(out, o.Preflight, s.Check.JSON)
+	return o.Code, Print(out, o.Preflight, p.Check.JSON)
 }
 
 // saidBy is what the agent that saved these facts would have told of its

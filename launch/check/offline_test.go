@@ -36,7 +36,7 @@ func offline(files ...string) (out string, code int, err error) {
 	var b bytes.Buffer
 	s := run()
 	s.Check = &spec.Check{}
-	code, err = Offline(s, files, &b)
+	code, err = Offline(*s, files, &b)
 	return b.String(), code, err
 }
 
@@ -76,7 +76,7 @@ func TestFindingsNameTheirNodes(t *testing.T) {
 	s.Check = &spec.Check{JSON: true}
 	var b bytes.Buffer
 	a, c := saved(t, "n1.json", machine(0, "2.27.5", 22705)), saved(t, "n2.json", machine(1, "2.19.3", 21903))
-	if _, err := Offline(s, []string{a, c}, &b); err != nil {
+	if _, err := Offline(*s, []string{a, c}, &b); err != nil {
 		t.Fatal(err)
 	}
 	var found []preflight.Finding

@@ -4,36 +4,35 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// maxTable bounds a table in bytes; whoever has more trouble than that fits
-// mends the first of it first.
+// maxTable bounds a table in bytes: the first findings are mended first.
 const maxTable = 64 << 10
 
-// refusal ends a job that cannot work.
-func refusal(s *spec.Spec, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
+// refuse ends a job that cannot work.
+func refuse(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
 	c := rendezvous.Cause{
 		Kind: rendezvous.KindPreflight, GroupRank: -1, Rank: -1, LocalRank: -1,
 		ExitCode: rendezvous.ExitPreflight, Message: "preflight refuses this job: " + summary(found),
 	}
 	return &rendezvous.Outcome{
-		Code: rendezvous.ExitPreflight, Cause: &c, Failures: []rendezvous.Cause{c}, Preflight: verdict(found, f, s.Check != nil),
+		Code: rendezvous.ExitPreflight, Cause: &c, Failures: []rendezvous.Cause{c}, Preflight: resultOf(found, f, p.Check != nil),
 	}
 }
 
-// passed ends a gorun check that found no error.
-func passed(s *spec.Spec, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
-	o := &rendezvous.Outcome{Preflight: verdict(found, f, true)}
-	if s.Check.Strict && preflight.Worst(found) == preflight.Warning {
+// pass ends a gorun check that found no error.
+func pass(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
+	o := &rendezvous.Outcome{Preflight: resultOf(found, f, true)}
+	if p.Check.Strict && preflight.Worst(found) == preflight.Warning {
 		o.Code = 1
 	}
 	return o
 }
 
-func verdict(found []preflight.Finding, f *preflight.Fleet, check bool) *rendezvous.Verdict {
+// resultOf is what the nodes and their people learn of the comparison.
+func resultOf(found []preflight.Finding, f *preflight.Fleet, check bool) *rendezvous.Verdict {
 	names := f.Names()
 	table := preflight.Render(found, names, preflight.Style{Notes: check, Check: check})
 	if len(table) > maxTable {

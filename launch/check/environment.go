@@ -21,7 +21,7 @@ func (x *Checker) environment(ctx context.Context) []byte {
 	files := ConfFiles(ctx, x.opts.Env, x.opts.Program.Dir)
 	body, err := envprop.NewReport(n, x.opts.Env, files, x.opts.Request).Encode()
 	if err != nil {
-		x.opts.Say("%v", err)
+		x.opts.Console.Say("%v", err)
 		return nil
 	}
 	return body

@@ -1,0 +1,254 @@
+package check
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// given is what the workers of a member get, NAME=value, and for what they lose
+// "-NAME".
+func given(t *testing.T, v Decision, i int) (list []string) {
+	t.Helper()
+	if i >= len(v.Env) {
+		t.Fatalf("no environment for node %d: %+v", i, v)
+	}
+	a, err := envprop.DecodeAssignment(v.Env[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range a.Set {
+		list = append(list, s.Name+"="+s.Value.Reveal())
+	}
+	for _, r := range a.Unset {
+		list = append(list, "-"+r.Name)
+	}
+	return list
+}
+
+// tells adds what a node tells of its environment to a comparison.
+func tells(t *testing.T, c *rendezvous.Compare, i int, env []string, o envprop.Options) {
+	t.Helper()
+	r, err := envprop.NewRequest(o, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := c.World.Members[i]
+	body, err := envprop.NewReport(envprop.Node{Host: m.Host, Addr: m.Addr, Role: m.Role}, env, nil, r).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(c.Envs) < len(c.World.Members) {
+		c.Envs = append(c.Envs, nil)
+	}
+	c.Envs[i] = body
+}
+
+// bare is a comparison without the preflight.
+func bare(conflict envprop.Conflict, nodes int) (*Policy, rendezvous.Compare) {
+	s := run()
+	s.Preflight, s.Conflict = spec.PreflightOff, conflict
+	c := rendezvous.Compare{Serial: 7}
+	for i := range nodes {
+		m := machine(i, "", 0)
+		c.World.Members = append(c.World.Members, rendezvous.Member{ID: rendezvous.NodeID(m.Node.ID), Host: m.Node.Host, Addr: m.Node.Addr, Workers: 1, FirstRank: i, Role: "default"})
+		c.Facts = append(c.Facts, []byte("null"))
+	}
+	return s, c
+}
+
+func TestOneEnvironment(t *testing.T) {
+	for name, c := range map[string]struct {
+		conflict  envprop.Conflict
+		env       [2][]string
+		asks      [2]envprop.Options
+		want      [2][]string
+		refused   bool
+		tells     []string // in the table
+		keepsBack string   // what nothing that is shown may have
+	}{
+		"nothing": {},
+		"the first node's word": {
+			env:   [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}},
+			want:  [2][]string{nil, {"NCCL_ALGO=Ring"}},
+			tells: []string{"warning E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "every rank gets what node", "node0", "node1"},
+		},
+		"the first node has none": {
+			env:   [2][]string{nil, {"NCCL_ALGO=Tree"}},
+			want:  [2][]string{nil, {"-NCCL_ALGO"}},
+			tells: []string{"warning E01", "NCCL_ALGO unset"},
+		},
+		"a conflict is an error": {
+			conflict: envprop.ConflictError, refused: true,
+			env:   [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}},
+			tells: []string{"error E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"},
+		},
+		"-x settles a conflict": {
+			conflict: envprop.ConflictError,
+			env:      [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}},
+			asks:     [2]envprop.Options{1: {X: []string{"NCCL_ALGO=Ring,Tree"}}},
+			want:     [2][]string{{"NCCL_ALGO=Ring,Tree"}, {"NCCL_ALGO=Ring,Tree"}},
+		},
+		"each node's own": {
+			env: [2][]string{{"NCCL_SOCKET_IFNAME=eth0"}, {"NCCL_SOCKET_IFNAME=eth1"}},
+		},
+		"for one node": {
+			asks: [2]envprop.Options{{X: []string{"node=1:NCCL_SOCKET_IFNAME=eth1"}}},
+			want: [2][]string{nil, {"NCCL_SOCKET_IFNAME=eth1"}},
+		},
+		"a credential": {
+			env:  [2][]string{{"HF_TOKEN=hunter2"}},
+			asks: [2]envprop.Options{{X: []string{"HF_TOKEN"}}, {X: []string{"HF_TOKEN=hunter2too"}}},
+			want: [2][]string{{"HF_TOKEN=hunter2"}, {"HF_TOKEN=hunter2"}}, tells: []string{"HF_TOKEN is asked for with different values"},
+			keepsBack: "hunter2",
+		},
+		"forced apart": { // without the preflight it starts all the same
+			asks:  [2]envprop.Options{{X: []string{"node=1:GLOO_DEVICE_TRANSPORT=TCP_TLS"}}},
+			want:  [2][]string{nil, {"GLOO_DEVICE_TRANSPORT=TCP_TLS"}},
+			tells: []string{"error E01"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, cmp := bare(c.conflict, 2)
+			for i := range 2 {
+				tells(t, &cmp, i, c.env[i], c.asks[i])
+			}
+			v := Decide(s, cmp)
+			table := v.Warnings
+			if c.refused != (v.Outcome != nil) || v.Ask != nil {
+				t.Fatalf("%+v", v)
+			}
+			if c.refused {
+				table = v.Outcome.Preflight.Table
+			} else {
+				for i := range 2 {
+					if got := given(t, v, i); !slices.Equal(got, c.want[i]) {
+						t.Errorf("node %d gets %q, want %q", i, got, c.want[i])
+					}
+				}
+			}
+			if (c.tells == nil) != (table == "") {
+				t.Errorf("the table:\n%s", table)
+			}
+			for _, text := range c.tells {
+				if !strings.Contains(table, text) {
+					t.Errorf("no %q in the table:\n%s", text, table)
+				}
+			}
+			if c.keepsBack != "" && strings.Contains(table+strings.Join(v.Notes, "\n"), c.keepsBack) {
+				t.Errorf("a credential is shown:\n%s", table)
+			}
+		})
+	}
+}
+
+// Rules see the variables that workers will have, and what follows from them.
+func TestRulesSeeWhatWorkersGet(t *testing.T) {
+	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
+	c := compare(t, a, b)
+	tells(t, &c, 0, nil, envprop.Options{X: []string{"NCCL_SOCKET_IFNAME==mgmt0", "NCCL_P2P_DISABLE=1", "NCCL_PSK=hunter2"}})
+	tells(t, &c, 1, nil, envprop.Options{})
+	d := unify(run(), assemble(c), reports(c))
+	for i, f := range d.fleet.Nodes {
+		if v, ok := ncclenv.Find(f.Settings, "NCCL_P2P_DISABLE"); !ok || v.Value != "1" {
+			t.Errorf("node %d: settings %v", i, f.Settings)
+		}
+		if v, ok := ncclenv.Find(f.Settings, "NCCL_PSK"); !ok || v.Value != ncclenv.Hidden {
+			t.Errorf("node %d: NCCL_PSK is %q", i, v.Value)
+		}
+		if len(f.Listeners) != 1 || f.Listeners[0].Iface != "mgmt0" || f.Listeners[0].Use != preflight.UseBootstrap {
+			t.Errorf("node %d is probed at %v", i, f.Listeners)
+		}
+		if len(d.before.Nodes[i].Settings) > 0 || len(d.before.Nodes[i].Listeners) != 2 {
+			t.Errorf("node %d: the facts that it told have changed", i)
+		}
+	}
+	if _, ok := ncclenv.Find(d.fleet.Nodes[0].Settings, "NCCL_SOCKET_IFNAME"); !ok {
+		t.Error("NCCL_SOCKET_IFNAME is not among the settings")
+	}
+}
+
+// A conf file shows through when what hid it is taken away.
+func TestTakenAwayFromFacts(t *testing.T) {
+	f := machine(0, "2.27.5", 22705)
+	f.Settings = []ncclenv.Value{
+		{Name: "NCCL_ALGO", Value: "Ring", Source: ncclenv.Environment, Hidden: []ncclenv.From{{Value: "Tree", Source: "/etc/nccl.conf"}}},
+		{Name: "NCCL_DEBUG", Value: "INFO", Source: ncclenv.Environment},
+		{Name: "NCCL_PROTO", Value: "LL", Source: "/etc/nccl.conf"},
+	}
+	apply(&f, envprop.Assignment{Unset: []envprop.Removal{{Name: "NCCL_*"}}})
+	if len(f.Settings) != 2 || f.Settings[0].Value != "Tree" || f.Settings[0].Source != "/etc/nccl.conf" || f.Settings[1].Value != "LL" {
+		t.Errorf("%+v", f.Settings)
+	}
+}
+
+// A newcomer with another value is sent away where that refuses a job, and gets
+// the others' value where it does not.
+func TestNewcomerWithAnotherValue(t *testing.T) {
+	for _, conflict := range []envprop.Conflict{envprop.ConflictFirst, envprop.ConflictError} {
+		s, c := bare(conflict, 3)
+		c.New = []int{2}
+		for i, algo := range []string{"Ring", "Ring", "Tree"} {
+			tells(t, &c, i, []string{"NCCL_ALGO=" + algo}, envprop.Options{})
+		}
+		v := Decide(s, c)
+		switch {
+		case conflict == envprop.ConflictFirst && (v.Outcome != nil || !slices.Equal(given(t, v, 2), []string{"NCCL_ALGO=Ring"})):
+			t.Errorf("first: %+v", v)
+		case conflict == envprop.ConflictError && !slices.Equal(v.Only, []rendezvous.NodeID{"id2"}):
+			t.Errorf("error: %+v", v)
+		}
+	}
+}
+
+// What is no report counts as none, and whoever tells it cannot be another node.
+func TestReportsAreNotBelieved(t *testing.T) {
+	s, c := bare(envprop.ConflictFirst, 2)
+	tells(t, &c, 0, []string{"NCCL_ALGO=Ring"}, envprop.Options{})
+	c.Envs[1] = []byte(`{"format":99}`)
+	if v := Decide(s, c); v.Outcome != nil || !slices.Equal(given(t, v, 1), []string{"NCCL_ALGO=Ring"}) {
+		t.Errorf("%+v", v)
+	}
+	tells(t, &c, 1, nil, envprop.Options{X: []string{"node=0:X=1"}})
+	body, err := envprop.NewReport(envprop.Node{Host: "node0"}, nil, nil, envprop.Request{}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Envs[1] = body
+	if r := reports(c); r[1].Node.Host != "node1" {
+		t.Errorf("a report of %q", r[1].Node.Host)
+	}
+}
+
+// The names that are lost by what other nodes give are in the table.
+func TestTableNamesWhatOthersGive(t *testing.T) {
+	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
+	for i, f := range []*preflight.Facts{&a, &b} {
+		f.Program = preflight.Program{Title: "docker", Args: []string{"run", "-e", "NCCL_DEBUG", "image", "train"}}
+		f.Lost = &preflight.Lost{Wrapper: "docker run", Closed: true, Passed: []string{"RANK"}}
+		if i == 1 { // what serves it serves the other
+			f.Lost.Missing, f.Lost.Fix = []string{"NCCL_PROTO"}, []string{"pass it on:", "  docker run -e NCCL_PROTO ..."}
+		}
+	}
+	c := compare(t, a, b)
+	tells(t, &c, 0, nil, envprop.Options{X: []string{"MINE=1", "NCCL_DEBUG=INFO"}})
+	tells(t, &c, 1, nil, envprop.Options{})
+	d := unify(run(), assemble(c), reports(c))
+	found := findingsOf(run(), d.fleet)
+	i := slices.IndexFunc(found, func(x preflight.Finding) bool { return x.ID == "E03" })
+	if i < 0 || found[i].Severity != preflight.Warning || !strings.Contains(found[i].Fix, "docker run -e NCCL_PROTO -e MINE ...") {
+		t.Fatalf("%+v", found)
+	}
+	if table := preflight.Render(found, d.fleet.Names(), preflight.Style{}); !strings.Contains(table, "behind docker run: probably without MINE") {
+		t.Errorf("%s", table)
+	}
+	if d.before.Nodes[0].Lost.Untried != nil {
+		t.Error("the facts that it told have changed")
+	}
+}
