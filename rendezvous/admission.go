@@ -310,8 +310,8 @@ func (c *coordinator) endIncomplete() {
 func (m *Machine) showRefused(lines []string) {
 	for _, l := range lines[:min(len(lines), maxRefused)] {
 		l = cut(l, maxRefusedText)
-		if !m.mem.refused[l] && len(m.mem.refused) < maxRefusedShown {
-			m.mem.refused[l] = true
+		if !m.mem.shown[l] && len(m.mem.shown) < maxRefusedShown {
+			m.mem.shown[l] = true
 			m.emit(Note{Text: l, Kind: "refused"})
 		}
 	}
@@ -430,7 +430,7 @@ func (c *coordinator) releaseLeaving() bool {
 	}
 	c.m.emit(Note{Text: fmt.Sprintf("%s leaves the job; another node coordinates it", c.m.self.Name())})
 	c.m.coord = nil
-	c.m.mem.linked = false
+	c.m.mem.link.open = false
 	c.m.finish(*parting(own.leaving))
 	return true
 }
@@ -438,19 +438,19 @@ func (c *coordinator) releaseLeaving() bool {
 // parting is how the job ends for a node that leaves it.
 func parting(why *Cause) *Outcome { return &Outcome{Code: why.Code(), Cause: why, Parting: true} }
 
-// handedOver: the coordinator has left the job in order; the next one in line
-// forms the next round.
-func (m *Machine) handedOver(msg Message) {
-	at := m.mem.at
-	m.unlink()
-	m.shun(at, m.cfg.Rejoin)                                     // the backend may still name it
-	if w := m.mem.sealed; w == nil || w.Digest() != msg.Digest { // has no place in the last world: it will be called
-		m.mem.spare, m.joinBy = true, m.now.Add(m.cfg.Join)
+// handoverReceived goes on without the coordinator, which has left the job in order:
+// the next member in line forms the next round.
+func (m *Machine) handoverReceived(msg Message) {
+	at := m.mem.link.at
+	m.unfollow()
+	m.shun(at, m.cfg.Rejoin)                                          // the backend may still name it
+	if w := m.mem.work.sealed; w == nil || w.Digest() != msg.Digest { // has no place in the last world: it will be called
+		m.mem.search.spare, m.joinBy = true, m.now.Add(m.cfg.Join)
 		return
 	}
-	m.mem.handed = &msg
-	m.markGone(at, true)
-	m.mem.orphanBy = m.now.Add(m.cfg.Rejoin)
+	m.mem.search.handover = &msg
+	m.markUnreachable(at, true)
+	m.mem.search.until = m.now.Add(m.cfg.Rejoin)
 }
 
 // streamClosed handles the end of a node's stream. A broken stream is a lost agent

@@ -35,7 +35,7 @@ func newCast(t *testing.T, n, least, most int, set func(*Config)) *cast {
 		c.comes(i + 1)
 	}
 	c.pass(c.m.cfg.LastCall)
-	if c.m.mem.work != workRunning {
+	if c.m.mem.work.state != workRunning {
 		t.Fatalf("no round (%s)", c.m.coord.round.state)
 	}
 	c.log = nil
@@ -155,9 +155,9 @@ func (c *cast) members() string {
 func (c *cast) runs(round, restart int, members string) {
 	c.t.Helper()
 	w := c.m.World()
-	if c.m.mem.work != workRunning || w.Round != round || w.Restart != restart || c.members() != members {
+	if c.m.mem.work.state != workRunning || w.Round != round || w.Restart != restart || c.members() != members {
 		c.t.Fatalf("round %d, restart %d of %s (work %d, %v), want round %d, restart %d of %s",
-			w.Round, w.Restart, c.members(), c.m.mem.work, c.m.coord, round, restart, members)
+			w.Round, w.Restart, c.members(), c.m.mem.work.state, c.m.coord, round, restart, members)
 	}
 }
 

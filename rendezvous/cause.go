@@ -187,10 +187,10 @@ func (m *Machine) here(k Kind, text string) Cause {
 }
 
 func (m *Machine) group() int {
-	if m.mem.sealed == nil {
+	if m.mem.work.sealed == nil {
 		return -1
 	}
-	return m.mem.sealed.Index(m.self.ID)
+	return m.mem.work.sealed.Index(m.self.ID)
 }
 
 // aged marks how long ago the failures were seen here: clocks of nodes differ,

@@ -236,20 +236,20 @@ func (c *coordinator) answerReceived(s *seat, msg Message) {
 	}
 }
 
-// facts: the agent has gathered what it tells of its node.
-func (m *Machine) facts(e Facts) {
-	m.mem.facts = &e
+// factsGathered sends the facts of this node.
+func (m *Machine) factsGathered(e Facts) {
+	m.mem.program.facts = &e
 	m.tell(Message{Type: MsgFacts, Body: e.Body, Env: e.Env})
 }
 
-// asked passes the coordinator's question to the agent; answered brings the
-// answer back.
-func (m *Machine) asked(msg Message) {
+// questionReceived passes the coordinator's question to the agent.
+func (m *Machine) questionReceived(msg Message) {
 	if len(msg.Body) <= maxBody {
 		m.emit(Ask{Serial: msg.Serial, Body: msg.Body})
 	}
 }
 
-func (m *Machine) answered(e Answered) {
+// answerGiven sends the agent's answer.
+func (m *Machine) answerGiven(e Answered) {
 	m.tell(Message{Type: MsgAnswer, Serial: e.Serial, Body: e.Body})
 }

@@ -47,8 +47,8 @@ func newCoordinator(m *Machine) *coordinator {
 		round:    round{state: roundForming, deadline: m.joinBy},
 		statusAt: m.now.Add(statusEvery), serial: int(m.now.UnixNano()),
 	}
-	if m.mem.sealed != nil {
-		c.succeed(m.mem.sealed)
+	if m.mem.work.sealed != nil {
+		c.succeed(m.mem.work.sealed)
 	}
 	return c
 }
@@ -62,19 +62,19 @@ func (c *coordinator) succeed(w *World) {
 		last: w, took: true, final: !m.cfg.Takeover,
 	}
 	c.round = round{state: roundRecovering, world: w, deadline: m.now.Add(m.cfg.Rejoin), began: m.now}
-	for id, ended := range m.mem.gone {
+	for id, ended := range m.mem.search.unreachable {
 		if ended {
 			c.move(c.seats.get(id), seatLost)
 		}
 	}
 	for _, p := range w.Members {
-		if _, gone := m.mem.gone[p.ID]; !gone && p.ID != m.self.ID && !c.job.final {
+		if _, gone := m.mem.search.unreachable[p.ID]; !gone && p.ID != m.self.ID && !c.job.final {
 			c.move(c.seats.get(p.ID), seatMissing)
 		}
 	}
 	text := "the coordinator was lost; %s coordinates from now on"
-	if h := m.mem.handed; h != nil {
-		m.mem.handed = nil
+	if h := m.mem.search.handover; h != nil {
+		m.mem.search.handover = nil
 		c.round.state, c.round.deadline = roundForming, m.now.Add(m.cfg.Join)
 		c.job.restart, c.job.round = h.Restart, max(c.job.round+1, h.Round)
 		text = "%s coordinates from now on"
@@ -194,7 +194,7 @@ func (c *coordinator) overReceived(s *seat, msg Message, current bool) {
 
 // disconnect takes away the stream of a seat.
 func (c *coordinator) disconnect(s *seat, to seatState) {
-	c.m.changed = true
+	c.m.peers.changed = true
 	c.seats.remove(s)
 	c.move(s, to)
 }
@@ -293,7 +293,7 @@ func (c *coordinator) propose() {
 			nodes = append(nodes, s.node)
 		}
 	}
-	if e := c.m.mem.elsewhere; e.Job == c.job.id { // no round twice
+	if e := c.m.mem.search.sealed; e.Job == c.job.id { // no round twice
 		c.job.term, c.job.round = max(c.job.term, e.Term), max(c.job.round, e.Round+1)
 	}
 	w := newWorld(orderNodes(nodes, c.job.last), World{
@@ -347,7 +347,7 @@ func (c *coordinator) burn() {
 // earlier world says.
 func (c *coordinator) commit() {
 	c.enter(roundRunning, 0)
-	c.m.changed = true
+	c.m.peers.changed = true
 	c.job.last, c.round.began = c.round.world, c.m.now
 	c.refused = refusals{}
 	for _, s := range c.seats.members() {
@@ -441,7 +441,7 @@ func (c *coordinator) tick() {
 			c.conclude()
 		}
 	case roundDecided:
-		blind := c.job.took && c.m.cfg.Fenced && !c.m.whole // it does not know yet who else waits
+		blind := c.job.took && c.m.cfg.Fenced && !c.m.peers.whole // it does not know yet who else waits
 		if late || len(c.seats.here) == 0 && !c.seats.awaited() && !blind {
 			for _, s := range slices.Clone(c.seats.here) {
 				c.dismiss(s, seatLeft)
@@ -455,7 +455,7 @@ func (c *coordinator) tick() {
 	c.statusAt = now.Add(statusEvery)
 	c.sendStatus()
 	if c.round.state != roundRunning {
-		c.gather()
+		c.callMissing()
 	}
 }
 
@@ -540,7 +540,7 @@ func (c *coordinator) announce(o Outcome) {
 	c.job.outcome = &o
 	c.unseal()
 	c.enter(roundDecided, ackTimeout)
-	c.gather()
+	c.callMissing()
 	for _, s := range slices.Clone(c.seats.here) {
 		c.send(s, Message{Type: MsgFinish, Outcome: c.job.outcome})
 	}

@@ -43,7 +43,7 @@ func TestStopAtEveryPhase(t *testing.T) {
 				for end := m.now.Add(30 * time.Second); finish == nil; {
 					next := m.Next()
 					if next.IsZero() || next.After(end) {
-						t.Fatalf("not finished after 30 s (work %d, next %v)", m.mem.work, next)
+						t.Fatalf("not finished after 30 s (work %d, next %v)", m.mem.work.state, next)
 					}
 					play(next, Tick{})
 				}

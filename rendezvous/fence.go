@@ -76,117 +76,124 @@ func (c *coordinator) unseal() {
 	c.m.emit(Unseal{Job: c.job.last.Job, Round: c.job.last.Round})
 }
 
-// elsewhere: somebody has sealed a world.
-func (m *Machine) elsewhere(e Elsewhere) {
-	last := m.mem.sealed
+// membership is what this agent's own fence says of it.
+type membership struct {
+	unconfirmed bool          // the fence does not confirm this agent
+	why         string        // it does not
+	silent      map[Conn]bool // streams on which nothing comes
+}
+
+// sealedElsewhere notes a world that any agent has sealed.
+func (m *Machine) sealedElsewhere(e Elsewhere) {
+	last := m.mem.work.sealed
 	if last != nil && (e.Job != last.Job || e.Term < last.Term || e.Term == last.Term && e.Round <= last.Round) {
 		return
 	}
 	if e.Control == m.self.Control || words(e.Control) != nil {
 		return
 	}
-	m.mem.leads = Message{Addr: e.Control, Term: e.Term, Job: e.Job, Round: e.Round}
-	m.mem.elsewhere = e
+	m.mem.search.leader = Message{Addr: e.Control, Term: e.Term, Job: e.Job, Round: e.Round}
+	m.mem.search.sealed = e
 	if c := m.coord; c != nil && (c.job.last == nil || c.round.state == roundRecovering || c.round.state == roundForming || c.round.offering()) {
 		c.sealing.refused = "a world of this run was sealed by " + e.Control // what this one saw of the others is old
 	}
-	if m.coord == nil && !m.mem.linked {
-		m.adopt()
+	if m.coord == nil && !m.mem.link.open {
+		m.adoptSealed()
 	}
 }
 
-// adopt: the world that this agent has accepted was sealed, but the coordinator
-// was lost before it said so. No worker of it has started here; the next one in
-// line goes on from it.
-func (m *Machine) adopt() {
-	w, e := m.mem.accepted, m.mem.elsewhere
-	if w == nil || w == m.mem.sealed || w.Job != e.Job || w.Term != e.Term || w.Round != e.Round {
+// adoptSealed goes on from the world that this agent has accepted: it was sealed, but
+// the coordinator was lost before it said so. No worker of it has started here.
+func (m *Machine) adoptSealed() {
+	w, e := m.mem.work.accepted, m.mem.search.sealed
+	if w == nil || w == m.mem.work.sealed || w.Job != e.Job || w.Term != e.Term || w.Round != e.Round {
 		return
 	}
-	m.mem.sealed, m.mem.work, m.mem.spare, m.mem.follows = w, workIdle, false, false
-	m.mem.orphanBy = m.now.Add(m.cfg.Rejoin)
+	m.mem.work.sealed, m.mem.search.spare, m.mem.link.follows = w, false, false
+	m.mem.search.until = m.now.Add(m.cfg.Rejoin)
 }
 
 // leader is the address of a coordinator that the fence knows of and that is
 // worth a try now.
 func (m *Machine) leader() string {
-	addr := m.mem.leads.Addr
+	addr := m.mem.search.leader.Addr
 	if addr == "" || m.now.Before(m.avoid[addr]) {
 		return ""
 	}
 	return addr
 }
 
-// hushed notes which streams say nothing.
-func (m *Machine) hushed(e Hushed) {
+// silenceChanged notes on which streams nothing comes.
+func (m *Machine) silenceChanged(e Hushed) {
 	if e.On {
-		m.quiet[e.Conn] = true
+		m.fence.silent[e.Conn] = true
 	} else {
-		delete(m.quiet, e.Conn)
+		delete(m.fence.silent, e.Conn)
 	}
 }
 
-// expire judges silence by what the fence says. While the fence confirms this
-// agent, a peer that is quiet and whose membership has ended is lost. While it
-// does not, others may be told that this agent's membership has ended; then
-// whoever is quiet here may go on without this node, so it must stop at once.
-func (m *Machine) expire() {
+// judgeSilence decides by the fence what silence means. While the fence confirms this
+// agent, a silent peer whose membership has ended is lost. While it does not, others
+// may see the end of this agent's membership: a silent peer may go on without this
+// node, whose workers must stop at once.
+func (m *Machine) judgeSilence() {
 	if !m.cfg.Fenced || m.ended {
 		return
 	}
-	if mem := &m.mem; mem.linked && m.quiet[mem.conn] && (m.lapsed || mem.sealed != nil && !m.sees(mem.sealed.Coordinator)) {
-		conn := mem.conn
+	if mem := &m.mem; mem.link.open && m.fence.silent[mem.link.conn] && (m.fence.unconfirmed || mem.work.sealed != nil && !m.sees(mem.work.sealed.Coordinator)) {
+		conn := mem.link.conn
 		m.emit(Close{conn})
-		m.closed(Closed{Conn: conn, Silent: true, Text: m.silence()})
+		m.streamClosed(Closed{Conn: conn, Silent: true, Text: m.silence()})
 	}
 	if c := m.coord; c != nil {
 		for _, s := range c.silentMembers() {
-			if s.inWorld() && (m.lapsed || m.whole && !m.sees(s.node.ID)) {
+			if s.inWorld() && (m.fence.unconfirmed || m.peers.whole && !m.sees(s.node.ID)) {
 				m.emit(Close{s.conn})
 				c.streamClosed(s.conn, true, m.silence())
-				delete(m.quiet, s.conn)
+				delete(m.fence.silent, s.conn)
 			}
 		}
-		if m.whole && m.changed {
-			m.changed = false
+		if m.peers.whole && m.peers.changed {
+			m.peers.changed = false
 			c.markExpired()
-			if c.sealing.refused != "" && m.mem.leads.Addr != "" && !m.reachable(m.mem.leads.Addr) {
-				c.sealing.refused = "" // who went on without this node is gone
+			if c.sealing.refused != "" && m.mem.search.leader.Addr != "" && !m.reachable(m.mem.search.leader.Addr) {
+				c.sealing.refused = "" // the agents that went on without this node have ended
 			}
 		}
-		if m.lapsed && !c.round.killed && c.round.working() && c.noteMissing() {
+		if m.fence.unconfirmed && !c.round.killed && c.round.working() && c.noteMissing() {
 			c.round.killed = true
 			c.abort(true)
 		}
 	}
-	orphan := !m.mem.linked || m.coord != nil && m.coord.round.state == roundRecovering
-	if w := m.mem.work; m.lapsed && orphan && (w == workRunning || w == workStopping) && !m.mem.killed {
-		m.mem.killed = true
+	orphan := !m.mem.link.open || m.coord != nil && m.coord.round.state == roundRecovering
+	if w := m.mem.work.state; m.fence.unconfirmed && orphan && (w == workRunning || w == workStopping) && !m.mem.work.killed {
+		m.mem.work.killed = true
 		m.stopWorkers(m.here(KindLost, m.silence()), true)
 	}
 }
 
+// silence says why a silent node counts as lost.
 func (m *Machine) silence() string {
-	if m.lapsed {
-		return "silent, and " + m.lapse
+	if m.fence.unconfirmed {
+		return "silent, and " + m.fence.why
 	}
 	return "silent, and its membership has ended"
 }
 
 // silentMembers are the members of the world on whose streams nothing comes.
 func (c *coordinator) silentMembers() []*seat {
-	if len(c.m.quiet) == 0 {
+	if len(c.m.fence.silent) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(c.seats.members(), func(s *seat) bool { return !c.m.quiet[s.conn] })
+	return slices.DeleteFunc(c.seats.members(), func(s *seat) bool { return !c.m.fence.silent[s.conn] })
 }
 
 // sees reports whether the backend shows an agent.
-func (m *Machine) sees(id NodeID) bool { return m.known[id] }
+func (m *Machine) sees(id NodeID) bool { return m.peers.known[id] }
 
 // reachable reports whether the backend shows an agent at this address.
 func (m *Machine) reachable(control string) bool {
-	return slices.ContainsFunc(m.peers, func(p Peer) bool { return p.Control == control })
+	return slices.ContainsFunc(m.peers.all, func(p Peer) bool { return p.Control == control })
 }
 
 // markExpired marks the members of the last world whose membership has ended and
@@ -223,16 +230,16 @@ func (c *coordinator) noteMissing() bool {
 	return any
 }
 
-// lapsed: the fence cannot confirm this agent, or can again.
-func (m *Machine) lapsing(e Lapsed) {
-	if e.On != m.lapsed && m.mem.work == workRunning && m.mem.linked {
+// membershipChanged notes that the fence cannot confirm this agent, or can again.
+func (m *Machine) membershipChanged(e Lapsed) {
+	if e.On != m.fence.unconfirmed && m.mem.work.state == workRunning && m.mem.link.open {
 		text := m.cfg.Where + " answers again"
 		if e.On {
 			text = fmt.Sprintf("%s; the workers go on as long as this node's connection to the others does", e.Text)
 		}
 		m.emit(Note{Text: text})
 	}
-	m.lapsed, m.lapse = e.On, e.Text
+	m.fence.unconfirmed, m.fence.why = e.On, e.Text
 	if c := m.coord; c != nil && !e.On {
 		c.round.killed = false
 	}

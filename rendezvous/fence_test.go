@@ -31,7 +31,7 @@ func committed(c *cast) bool { return len(c.told(1, MsgCommit)) > 0 }
 // fence's word, and only its word on this very world counts.
 func TestSealComesFirst(t *testing.T) {
 	c, cmd := asks(t)
-	if committed(c) || c.m.mem.work != workIdle {
+	if committed(c) || c.m.mem.work.state != workIdle {
 		t.Fatal("it starts unsealed")
 	}
 	if !cmd.Later || cmd.World.Digest() != c.m.coord.round.digest || !slices.Equal(cmd.Here, []NodeID{"id4"}) || !slices.Equal(cmd.Dead, []NodeID{"id2"}) || len(all[GiveUp](c)) != 0 {
@@ -57,7 +57,7 @@ func TestSealComesFirst(t *testing.T) {
 func TestDeadThoughNotSeen(t *testing.T) {
 	c := newCast(t, 3, 3, 3, fenced)
 	c.comes(3)
-	c.step(Peers{All: []Peer{c.m.peers[0]}, Whole: true})
+	c.step(Peers{All: []Peer{c.m.peers.all[0]}, Whole: true})
 	c.seals, c.log = false, nil
 	c.dies(2)
 	got := all[Seal](c)

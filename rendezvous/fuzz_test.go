@@ -127,7 +127,7 @@ func TestHostileMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, msg := range hostile() {
 				m, c := state()
-				running := m.mem.work
+				running := m.mem.work.state
 				for _, cmd := range append(m.Step(m.now, Received{c, msg}), m.Step(m.now, Received{c, msg})...) {
 					if s, ok := cmd.(Start); ok && len(s.World.Members) == 0 {
 						t.Fatalf("%+v started a world without nodes", msg)

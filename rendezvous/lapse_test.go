@@ -150,12 +150,12 @@ func TestEndedMembership(t *testing.T) {
 	m, conn := states()["working"]() // and the member whose coordinator's membership ends
 	m.cfg.Fenced = true
 	m.Step(m.now, Hushed{Conn: conn, On: true})
-	if !m.mem.linked || m.mem.work != workRunning {
+	if !m.mem.link.open || m.mem.work.state != workRunning {
 		t.Fatal("silence alone ends the round")
 	}
 	m.Step(m.now, Peers{All: []Peer{{ID: m.self.ID, Control: "c0"}}})
-	if m.mem.work != workStopping || m.mem.killed {
-		t.Errorf("work %d, killed %v", m.mem.work, m.mem.killed)
+	if m.mem.work.state != workStopping || m.mem.work.killed {
+		t.Errorf("work %d, killed %v", m.mem.work.state, m.mem.work.killed)
 	}
 }
 
@@ -216,8 +216,8 @@ func TestVacate(t *testing.T) {
 		w := worldOf(m, 1, 1, "t")
 		m.Step(m.now, Received{c, Message{Type: MsgPropose, World: w}})
 		m.Step(m.now, Received{c, Message{Type: MsgCommit, Term: 1, Round: 1, Digest: w.Digest()}})
-		if m.mem.work != workRunning || vacated(m.Step(m.now.Add(10*vacateAfter), Tick{})) {
-			t.Errorf("work %d", m.mem.work)
+		if m.mem.work.state != workRunning || vacated(m.Step(m.now.Add(10*vacateAfter), Tick{})) {
+			t.Errorf("work %d", m.mem.work.state)
 		}
 	})
 }

@@ -155,10 +155,10 @@ func TestHandedOver(t *testing.T) {
 			if m.ended || m.coord != nil {
 				t.Fatalf("ended %v, coordinates %v", m.ended, m.coord != nil)
 			}
-			m.Step(m.now, DialFailed{Addr: m.mem.dialing, Refused: true})
+			m.Step(m.now, DialFailed{Addr: m.mem.link.dialing, Refused: true})
 			m.Step(m.now, Received{33, Message{Type: MsgRedirect, Addr: "c5", Term: 2}})
-			if m.mem.dialing != "c5" {
-				t.Errorf("it does not answer the call (dialing %q)", m.mem.dialing)
+			if m.mem.link.dialing != "c5" {
+				t.Errorf("it does not answer the call (dialing %q)", m.mem.link.dialing)
 			}
 		})
 	}
@@ -176,7 +176,7 @@ func TestSpareOutlivesTheCoordinator(t *testing.T) {
 	if m.ended || m.coord != nil {
 		t.Fatalf("ended %v, coordinates %v", m.ended, m.coord != nil)
 	}
-	for m.mem.byeBy.IsZero() && !m.ended {
+	for m.mem.end.byeBy.IsZero() && !m.ended {
 		next := m.Next()
 		if next.IsZero() {
 			t.Fatal("it waits for ever")

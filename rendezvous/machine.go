@@ -8,46 +8,42 @@ import (
 // Machine is one agent's part in the rendezvous: a member, and when it is this
 // agent's turn the coordinator as well. It is deterministic: the same events at
 // the same times give the same commands. It is not safe for concurrent use.
-//
-// As a member:
-//
-//	seeking ─Dialed─► joined ─propose/accept─► accepted ─commit─► running ─┬─► done
-//	   ▲                │                                                  │     │
-//	   └──Closed────────┴──── over ◄── Over ── stopping ◄── abort, failure─┴─────┘
 type Machine struct {
-	cfg   Config
-	self  Node
-	now   time.Time
-	born  time.Time
-	out   []Command
-	local []localMessage // between own member and own coordinator
-
-	peers   []Peer
-	known   map[NodeID]bool // the peers' ids
-	changed bool            // peers, or who has a seat, since the dead were counted
-	whole   bool            // peers are everyone
-	lapsed  bool            // the fence does not confirm this agent
-	lapse   string
-	quiet   map[Conn]bool        // streams on which nothing comes
+	cfg     Config
+	self    Node
+	now     time.Time
+	joinBy  time.Time
+	out     []Command
+	local   []localMessage // between own member and own coordinator
+	peers   peers
+	fence   membership
 	avoid   map[string]time.Time // address → not before
 	mem     member
 	coord   *coordinator
+	query   query
 	leaving *Outcome // decided; the workers here are being stopped
 	ended   bool     // Finish was emitted
-	joinBy  time.Time
-	query   query
 }
 
+// localMessage is a message within the agent.
 type localMessage struct {
 	toCoordinator bool
 	msg           Message
 }
 
+// peers are the agents that the backend shows.
+type peers struct {
+	all     []Peer
+	known   map[NodeID]bool
+	whole   bool // all is every agent whose membership has not ended
+	changed bool // all, or the streams, since expired nodes were marked
+}
+
 // New makes the machine of an agent that starts now.
 func New(cfg Config, now time.Time) *Machine {
 	return &Machine{
-		cfg: cfg, self: cfg.Self, now: now, born: now,
-		avoid: map[string]time.Time{}, quiet: map[Conn]bool{}, mem: newMember(now), joinBy: now.Add(cfg.Join),
+		cfg: cfg, self: cfg.Self, now: now,
+		avoid: map[string]time.Time{}, fence: membership{silent: map[Conn]bool{}}, mem: newMember(now), joinBy: now.Add(cfg.Join),
 	}
 }
 
@@ -63,54 +59,43 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		return nil
 	}
 	if away && m.coord != nil && m.coord.round.offering() {
-		m.coord.burn() // it ticks more often there: its process was stopped, and who accepted may have gone on
+		m.coord.burn() // this process was stopped for a while: the members may have gone on
 	}
 	switch e := e.(type) {
 	case Peers:
-		m.peers, m.whole = e.All, e.Whole
-		m.changed = true
-		m.known = make(map[NodeID]bool, len(e.All))
-		for _, p := range e.All {
-			m.known[p.ID] = true
-		}
-		if e.Trouble != "" {
-			m.mem.lastErr = e.Trouble
-		}
-		if m.coord != nil {
-			m.coord.gather()
-		}
+		m.peersChanged(e)
 	case Dialed:
-		m.dialed(e)
+		m.streamOpened(e)
 	case DialFailed:
 		m.dialFailed(e)
 	case Received:
 		m.received(e.Conn, e.Msg)
 	case Closed:
-		m.closed(e)
+		m.streamClosed(e)
 	case Ready:
-		m.ready(e.Cause)
+		m.programReady(e.Cause)
 	case Failed:
-		m.localFailed(e)
+		m.workerFailed(e)
 	case Done:
-		m.localDone(e)
+		m.workersDone(e)
 	case Over:
-		m.localOver(e)
+		m.workersStopped(e)
 	case StopJob:
 		m.stopJob(e)
 	case Facts:
-		m.facts(e)
+		m.factsGathered(e)
 	case Answered:
-		m.answered(e)
+		m.answerGiven(e)
 	case Compared:
 		if m.coord != nil {
 			m.coord.compared(e)
 		}
 	case Lapsed:
-		m.lapsing(e)
+		m.membershipChanged(e)
 	case Hushed:
-		m.hushed(e)
+		m.silenceChanged(e)
 	case Elsewhere:
-		m.elsewhere(e)
+		m.sealedElsewhere(e)
 	case Sealed:
 		if m.coord != nil {
 			m.coord.sealed(e)
@@ -122,18 +107,32 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	case Refused:
 		m.strangerRefused(e)
 	case Query:
-		m.queried()
+		m.queryReceived()
 	case Reported:
-		m.reported(e)
+		m.reportGiven(e)
 	case Tick:
 	}
-	m.expire()
+	m.judgeSilence()
 	m.settle()
 	return m.out
 }
 
-// settle delivers what the two halves of this agent told each other and does
-// what the time demands, until nothing is left to do.
+// peersChanged takes what the backend shows.
+func (m *Machine) peersChanged(e Peers) {
+	m.peers = peers{all: e.All, whole: e.Whole, changed: true, known: make(map[NodeID]bool, len(e.All))}
+	for _, p := range e.All {
+		m.peers.known[p.ID] = true
+	}
+	if e.Trouble != "" {
+		m.mem.link.lastErr = e.Trouble
+	}
+	if m.coord != nil {
+		m.coord.callMissing()
+	}
+}
+
+// settle delivers the messages between the two halves of this agent and does what
+// the time demands, until nothing is left to do.
 func (m *Machine) settle() {
 	for {
 		for len(m.local) > 0 {
@@ -186,7 +185,7 @@ func (m *Machine) Next() time.Time {
 }
 
 // World is the world that runs on this node, or ran last; nil before the first.
-func (m *Machine) World() *World { return m.mem.sealed }
+func (m *Machine) World() *World { return m.mem.work.sealed }
 
 // internalError ends the job: this agent's own bookkeeping makes no sense.
 func (m *Machine) internalError(err error) {
@@ -194,6 +193,7 @@ func (m *Machine) internalError(err error) {
 	m.stopJob(StopJob{Cause: m.here(KindAgent, err.Error())})
 }
 
+// emit adds a command.
 func (m *Machine) emit(c Command) { m.out = append(m.out, c) }
 
 // send puts a message on a stream or hands it over within the agent.
@@ -205,24 +205,24 @@ func (m *Machine) send(c Conn, toCoordinator bool, msg Message) {
 	m.emit(Send{c, msg})
 }
 
-// received routes a message: the coordinator of this agent hears its seats, the
-// member hears its coordinator, and a hello is for whoever coordinates.
+// received routes a message: the coordinator of this agent gets what its seats say,
+// the member what its coordinator says, and a hello is for the coordinator.
 func (m *Machine) received(c Conn, msg Message) {
 	msg.trim()
 	switch {
-	case c == m.mem.conn && m.mem.linked:
+	case c == m.mem.link.conn && m.mem.link.open:
 		m.fromCoordinator(msg)
 	case msg.Type == MsgRedirect:
 		m.emit(Close{c})
-		m.summoned(msg)
+		m.callReceived(msg)
 	case m.coord != nil:
 		m.coord.receive(c, msg)
-	case msg.Type == MsgHello && m.mem.outcome != nil && msg.Node != nil && concerns(*msg.Node, msg.Last, m.mem.sealed):
-		m.emit(Send{c, Message{Type: MsgFinish, Outcome: m.mem.outcome}})
+	case msg.Type == MsgHello && m.mem.end.outcome != nil && msg.Node != nil && concerns(*msg.Node, msg.Last, m.mem.work.sealed):
+		m.emit(Send{c, Message{Type: MsgFinish, Outcome: m.mem.end.outcome}})
 	case msg.Type == MsgHello:
-		addr := m.mem.at
+		addr := m.mem.link.at
 		if msg.Node != nil && msg.Node.Control == addr {
-			addr = "" // this agent hoped that the other one coordinates
+			addr = "" // this agent expected the other one to coordinate
 		}
 		m.emit(Send{c, Message{Type: MsgRedirect, Addr: addr}})
 		m.emit(Close{c})
@@ -231,10 +231,11 @@ func (m *Machine) received(c Conn, msg Message) {
 	}
 }
 
-func (m *Machine) closed(e Closed) {
-	delete(m.quiet, e.Conn)
-	if m.mem.linked && e.Conn == m.mem.conn {
-		m.lostCoordinator(e)
+// streamClosed handles the end of a stream.
+func (m *Machine) streamClosed(e Closed) {
+	delete(m.fence.silent, e.Conn)
+	if m.mem.link.open && e.Conn == m.mem.link.conn {
+		m.coordinatorLost(e)
 		return
 	}
 	if m.coord != nil {
@@ -247,7 +248,7 @@ func (m *Machine) finish(o Outcome) {
 	if m.ended {
 		return
 	}
-	if w := m.mem.work; w == workRunning || w == workStopping {
+	if w := m.mem.work.state; w == workRunning || w == workStopping {
 		m.leaving = &o
 		cause := o.Cause
 		if cause == nil {
@@ -261,7 +262,7 @@ func (m *Machine) finish(o Outcome) {
 	m.emit(Finish{o})
 }
 
-// Config is what a Machine is told once.
+// Config is what a Machine needs to know, once.
 type Config struct {
 	Self        Node
 	MaxRestarts int

@@ -7,73 +7,115 @@ import (
 	"time"
 )
 
-// phase of the workers of the accepted world on this node.
-type phase int
+// workState says what the workers of the sealed world do on this node. See the
+// package comment for the diagram.
+type workState int
 
 const (
-	workIdle     phase = iota // no worker lives here
-	workRunning               // Start was emitted
-	workDone                  // every worker ended with 0
-	workStopping              // Stop was emitted
+	workIdle     workState = iota // no worker lives here
+	workRunning                   // Start was emitted
+	workDone                      // every worker ended with 0
+	workStopping                  // Stop was emitted
 )
+
+func (s workState) String() string {
+	return [...]string{"idle", "running", "done", "stopping"}[s]
+}
+
+// workTransitions has the states that may follow each state. A second Stop cuts the
+// grace period short; Over may also come without a Stop.
+var workTransitions = [...][]workState{
+	workIdle:     {workRunning},
+	workRunning:  {workDone, workStopping, workIdle},
+	workDone:     {workStopping, workIdle},
+	workStopping: {workStopping, workIdle},
+}
+
+// work is this node's part in the world.
+type work struct {
+	state     workState
+	accepted  *World
+	digest    string // of accepted
+	env       []byte // for the workers of the accepted world
+	sealed    *World // accepted and committed
+	failures  []Cause
+	ends      []End
+	abortedBy *Cause    // why the coordinator aborted the round
+	killed    bool      // the workers were killed, as others may go on without this node
+	vacateAt  time.Time // when to say to the fence that no worker lives here; zero: never
+}
+
+// transition takes the workers to another state. It refuses what is impossible: an
+// error of gorun's own.
+func (w *work) transition(to workState) error {
+	if !slices.Contains(workTransitions[w.state], to) {
+		return fmt.Errorf("internal error: the workers cannot go from %s to %s", w.state, to)
+	}
+	w.state = to
+	return nil
+}
+
+// forget drops what is known of the workers of the last round.
+func (w *work) forget() { w.failures, w.ends, w.abortedBy = nil, nil, nil }
 
 // member is the half of an agent that follows a coordinator.
 type member struct {
-	linked  bool   // there is a coordinator at conn
-	conn    Conn   // meaningful if linked
+	link    link
+	program program
+	work    work
+	search  search
+	end     end
+	shown   map[string]bool // lines about refused nodes
+}
+
+// link is the stream to the coordinator.
+type link struct {
+	open    bool   // there is a coordinator at conn
+	conn    Conn   // while open
 	at      string // the coordinator's address, "" for Self
+	follows bool   // the coordinator at conn committed the sealed world
 	dialing string // address, "" if not dialing
+	lastErr string // the last failed attempt to reach a coordinator
+	silent  bool   // the coordinator fell silent: a node that does not answer now may have gone on without this one
+	summons Message
+	shownAt time.Time
+}
 
-	isReady  bool
-	facts    *Facts   // what this agent tells of its node; nil: not gathered yet
-	unfit    *Cause   // the program cannot be started here
+// program is what must be ready before this node accepts a world.
+type program struct {
+	ready    bool
+	unfit    *Cause   // it cannot be started here
 	proposed *Message // not answered yet: the program is still being built
-	accepted *World
-	digest   string // of accepted
-	env      []byte // for the workers of the accepted world
-	sealed   *World // accepted and committed
+	facts    *Facts   // of this node; nil: not gathered yet
+}
 
-	work     phase
-	failures []Cause
-	ends     []End
-	told     *Cause // why the coordinator aborted the round
-	stop     *Cause // somebody asked this agent to end the job
-	killBy   time.Time
-	killed   bool      // the workers were killed, as others may go on without this node
-	vacateAt time.Time // when to tell the fence that no worker lives here; zero: told, or not asked for
-	handed   *Message  // the coordinator left and handed the job over
-	leads    Message   // where the fence has seen a coordinator: Addr, Term
-	// elsewhere is the world that the fence has seen.
-	elsewhere Elsewhere
-	// spare: a world runs in which this agent has no place. It waits to be called,
-	// and has no vote in who goes on, whatever world it was in before.
-	spare bool
-	job   string // of that world
-
-	orphanBy time.Time       // no coordinator since the last world: deadline
-	follows  bool            // the coordinator at conn committed the sealed world
-	silent   bool            // the coordinator fell silent: who does not answer now may have gone on without this node
-	summons  Message         // of the coordinator that called this agent last
-	gone     map[NodeID]bool // members of the last world that cannot be asked; true: known to be dead
-
+// end is how the job ends for this agent.
+type end struct {
+	stop    *Cause // why this agent is to end the job
+	killBy  time.Time
 	outcome *Outcome
 	byeBy   time.Time
-	lastErr string // the last failed attempt to reach a coordinator
-	shownAt time.Time
-	refused map[string]bool // lines that were shown
 }
 
 // placed reports whether this agent is a member of the last world, for all it knows.
-func (mem *member) placed() bool { return mem.sealed != nil && !mem.spare }
+func (mem *member) placed() bool { return mem.work.sealed != nil && !mem.search.spare }
 
 func newMember(now time.Time) member {
-	return member{gone: map[NodeID]bool{}, refused: map[string]bool{}, shownAt: now}
+	return member{search: search{unreachable: map[NodeID]bool{}}, shown: map[string]bool{}, link: link{shownAt: now}}
 }
 
+// moveWork takes the workers to another state.
+func (m *Machine) moveWork(to workState) {
+	if err := m.mem.work.transition(to); err != nil {
+		m.internalError(err)
+	}
+}
+
+// wakeups are the times at which the member has something to do.
 func (mem *member) wakeups(m *Machine) []time.Time {
-	w := []time.Time{mem.orphanBy, mem.byeBy, mem.killBy, mem.vacateAt}
-	if !mem.linked {
-		w = append(w, m.joinBy, mem.shownAt.Add(statusEvery))
+	w := []time.Time{mem.search.until, mem.end.byeBy, mem.end.killBy, mem.work.vacateAt}
+	if !mem.link.open {
+		w = append(w, m.joinBy, mem.link.shownAt.Add(statusEvery))
 		for addr, t := range m.avoid {
 			if t.After(m.now) {
 				w = append(w, t)
@@ -87,94 +129,92 @@ func (mem *member) wakeups(m *Machine) []time.Time {
 
 // tell sends a message to the coordinator, if there is one.
 func (m *Machine) tell(msg Message) {
-	if m.mem.linked {
-		m.send(m.mem.conn, true, msg)
+	if m.mem.link.open {
+		m.send(m.mem.link.conn, true, msg)
 	}
 }
 
-// link makes conn the stream to the coordinator and says hello.
-func (m *Machine) link(c Conn, at string) {
-	m.mem.linked, m.mem.conn, m.mem.at, m.mem.dialing = true, c, at, ""
-	m.mem.handed = nil
+// follow makes conn the stream to the coordinator and says hello.
+func (m *Machine) follow(c Conn, at string) {
+	m.mem.link.open, m.mem.link.conn, m.mem.link.at, m.mem.link.dialing = true, c, at, ""
+	m.mem.search.handover = nil
 	node := m.self
-	msg := Message{Type: MsgHello, Node: &node, Job: m.mem.job}
-	if m.mem.accepted != nil {
+	msg := Message{Type: MsgHello, Node: &node, Job: m.mem.search.job}
+	if m.mem.work.accepted != nil {
 		msg.Last = m.last()
 	}
 	m.tell(msg)
-	if m.mem.facts != nil {
-		m.tell(Message{Type: MsgFacts, Body: m.mem.facts.Body, Env: m.mem.facts.Env})
+	if m.mem.program.facts != nil {
+		m.tell(Message{Type: MsgFacts, Body: m.mem.program.facts.Body, Env: m.mem.program.facts.Env})
 	}
-	if m.mem.stop != nil {
-		m.tell(Message{Type: MsgFailed, Failures: m.aged([]Cause{*m.mem.stop})})
+	if m.mem.end.stop != nil {
+		m.tell(Message{Type: MsgFailed, Failures: m.aged([]Cause{*m.mem.end.stop})})
 	}
 }
 
+// last is what the next coordinator must know of this node's last world.
 func (m *Machine) last() *Last {
 	mem := &m.mem
 	l := &Last{
-		World: mem.accepted, Started: mem.sealed == mem.accepted, Done: mem.work == workDone,
-		Over: mem.work == workIdle, Failures: m.aged(mem.failures), Ends: mem.ends, Outcome: mem.outcome,
+		World: mem.work.accepted, Started: mem.work.sealed == mem.work.accepted, Done: mem.work.state == workDone,
+		Over: mem.work.state == workIdle, Failures: m.aged(mem.work.failures), Ends: mem.work.ends, Outcome: mem.end.outcome,
 	}
-	if mem.told != nil && len(l.Failures) == 0 {
-		l.Failures = []Cause{*mem.told}
+	if mem.work.abortedBy != nil && len(l.Failures) == 0 {
+		l.Failures = []Cause{*mem.work.abortedBy}
 	}
 	return l
 }
 
-// fromCoordinator handles what the coordinator says.
+// fromCoordinator handles what the coordinator says. Whatever it is but a redirect
+// ends the search.
 func (m *Machine) fromCoordinator(msg Message) {
 	mem := &m.mem
-	if msg.Type != MsgRedirect { // it coordinates: the search is over
-		mem.orphanBy = time.Time{}
+	if msg.Type != MsgRedirect {
+		mem.search.until = time.Time{}
 	}
 	switch msg.Type {
 	case MsgStatus:
 		if msg.Status != nil {
-			if msg.Status.Phase == roundForming.String() && mem.work == workIdle { // the last round is settled
-				mem.failures, mem.ends, mem.told = nil, nil, nil
+			if msg.Status.Phase == roundForming.String() && mem.work.state == workIdle { // the last round is settled
+				mem.work.forget()
 			}
 			if msg.Status.Phase == roundRunning.String() {
-				mem.spare, mem.job = true, msg.Status.Job
+				mem.search.spare, mem.search.job = true, msg.Status.Job
 			}
 			m.showRefused(msg.Status.Refused)
 			m.emit(Show{msg.Status})
 		}
 	case MsgRefuse:
-		m.refused(msg.Text)
+		m.refusalReceived(msg.Text)
 	case MsgRedirect:
-		if mem.follows && mem.work != workIdle { // it committed the world and now denies it
-			m.emit(Close{mem.conn})
-			m.lostCoordinator(Closed{Conn: mem.conn, Text: "it does not coordinate any more"})
+		if mem.link.follows && mem.work.state != workIdle { // it committed the world and now denies it
+			m.emit(Close{mem.link.conn})
+			m.coordinatorLost(Closed{Conn: mem.link.conn, Text: "it does not coordinate any more"})
 			return
 		}
-		m.redirected(msg.Addr)
+		m.redirectReceived(msg.Addr)
 	case MsgAsk:
-		m.asked(msg)
+		m.questionReceived(msg)
 	case MsgInquire:
 		m.emit(Report{msg.Serial})
 	case MsgView:
-		m.viewed(msg)
+		m.viewReceived(msg)
 	case MsgPropose:
-		m.considered(msg)
+		m.proposalReceived(msg)
 	case MsgCommit:
-		if w := mem.accepted; w != nil && mem.sealed != w && w.Round == msg.Round && w.Term == msg.Term && mem.digest == msg.Digest {
-			mem.sealed, mem.work, mem.follows, mem.killed, mem.vacateAt = w, workRunning, true, false, time.Time{}
-			mem.spare, mem.gone = false, map[NodeID]bool{} // who was lost once may be in it
-			mem.failures, mem.ends, mem.told = nil, nil, nil
-			m.emit(Show{nil})
-			m.emit(Start{*w, w.Index(m.self.ID), mem.env})
+		if w := mem.work.accepted; w != nil && mem.work.sealed != w && w.Round == msg.Round && w.Term == msg.Term && mem.work.digest == msg.Digest {
+			m.startWorkers(w)
 		}
 	case MsgAbort:
-		m.aborted(msg)
+		m.abortReceived(msg)
 	case MsgHandover:
-		m.handedOver(msg)
+		m.handoverReceived(msg)
 	case MsgFinish:
 		if msg.Outcome == nil {
 			return
 		}
-		if mem.outcome == nil {
-			mem.outcome, mem.byeBy = msg.Outcome, m.now.Add(ackTimeout/2)
+		if mem.end.outcome == nil {
+			mem.end.outcome, mem.end.byeBy = msg.Outcome, m.now.Add(ackTimeout/2)
 		}
 		m.tell(Message{Type: MsgAck})
 	}
@@ -183,45 +223,58 @@ func (m *Machine) fromCoordinator(msg Message) {
 // memberTick does what the time demands of the member.
 func (m *Machine) memberTick() {
 	mem := &m.mem
-	if !m.ended && !mem.vacateAt.IsZero() && !m.now.Before(mem.vacateAt) && mem.work == workIdle {
-		mem.vacateAt = time.Time{}
-		m.emit(Vacate{mem.sealed.Round})
+	if !m.ended && !mem.work.vacateAt.IsZero() && !m.now.Before(mem.work.vacateAt) && mem.work.state == workIdle {
+		mem.work.vacateAt = time.Time{}
+		m.emit(Vacate{mem.work.sealed.Round})
 	}
 	switch {
 	case m.ended:
-	case mem.outcome != nil && m.coord == nil:
-		if !m.now.Before(mem.byeBy) {
-			m.finish(*mem.outcome)
-		} else if !mem.linked && mem.sealed != nil {
+	case mem.end.outcome != nil && m.coord == nil:
+		if !m.now.Before(mem.end.byeBy) {
+			m.finish(*mem.end.outcome)
+		} else if !mem.link.open && mem.work.sealed != nil {
 			m.seek()
 		}
-	case !mem.killBy.IsZero() && !m.now.Before(mem.killBy) && mem.work == workIdle:
-		m.finish(m.alone(*mem.stop))
+	case !mem.end.killBy.IsZero() && !m.now.Before(mem.end.killBy) && mem.work.state == workIdle:
+		m.finish(m.alone(*mem.end.stop))
 	case m.coord != nil:
-		m.probe()
-	case mem.linked:
-	case mem.stop != nil && !mem.placed():
-		m.finish(m.alone(*mem.stop))
+		m.seekBetter()
+	case mem.link.open:
+	case mem.end.stop != nil && !mem.placed():
+		m.finish(m.alone(*mem.end.stop))
 	case !mem.placed() && !m.now.Before(m.joinBy):
-		m.finish(m.alone(m.here(KindRendezvous, m.nobody())))
+		m.finish(m.alone(m.here(KindRendezvous, m.noCoordinator())))
 	default:
 		m.seek()
-		if !mem.linked && m.coord == nil && !m.now.Before(mem.shownAt.Add(statusEvery)) {
-			mem.shownAt = m.now
+		if !mem.link.open && m.coord == nil && !m.now.Before(mem.link.shownAt.Add(statusEvery)) {
+			mem.link.shownAt = m.now
 			m.emit(Show{m.seekStatus()})
 		}
 	}
 }
 
-// alone is an outcome that this agent had to decide without the others.
+// startWorkers starts this node's workers of a world that was committed.
+func (m *Machine) startWorkers(w *World) {
+	mem := &m.mem
+	m.moveWork(workRunning)
+	mem.work.sealed, mem.work.killed, mem.work.vacateAt = w, false, time.Time{}
+	mem.work.forget()
+	mem.link.follows = true
+	mem.search.spare, mem.search.unreachable = false, map[NodeID]bool{} // a node that was lost once may be in it
+	m.emit(Show{nil})
+	m.emit(Start{*w, w.Index(m.self.ID), mem.work.env})
+}
+
+// alone is an outcome that this agent decides without the others.
 func (m *Machine) alone(c Cause) Outcome {
 	return Outcome{Code: c.Code(), Cause: &c, Failures: []Cause{c}}
 }
 
-func (m *Machine) nobody() string {
+// noCoordinator says why this agent gives up its search.
+func (m *Machine) noCoordinator() string {
 	text := fmt.Sprintf("no coordinator of run %q answered at %s within %v", m.self.RunID, m.cfg.Where, m.cfg.Join)
-	if m.mem.lastErr != "" {
-		text += " (last attempt: " + m.mem.lastErr + ")"
+	if m.mem.link.lastErr != "" {
+		text += " (last attempt: " + m.mem.link.lastErr + ")"
 	}
 	if m.cfg.Fenced { // nobody leads before this agent reaches it
 		return text + "; check that every node reaches it and was started with the same --rdzv-id"
@@ -229,29 +282,30 @@ func (m *Machine) nobody() string {
 	return text + "; check that gorun runs on the endpoint's node, that the address is right and that no firewall drops the port"
 }
 
+// seekStatus is what an agent without a coordinator waits for.
 func (m *Machine) seekStatus() *Status {
-	s := &Status{Phase: "seeking", Min: m.self.Min, Max: m.self.Max, Left: m.joinBy.Sub(m.now), Note: m.mem.lastErr, Here: []string{m.self.Name()}}
-	if !m.mem.orphanBy.IsZero() {
-		s.Phase, s.Left = "recovering", m.mem.orphanBy.Sub(m.now)
+	s := &Status{Phase: "seeking", Min: m.self.Min, Max: m.self.Max, Left: m.joinBy.Sub(m.now), Note: m.mem.link.lastErr, Here: []string{m.self.Name()}}
+	if !m.mem.search.until.IsZero() {
+		s.Phase, s.Left = "recovering", m.mem.search.until.Sub(m.now)
 	}
 	return s
 }
 
-// ready: the program can be started here, or cannot; a proposal that waited for
-// that is answered.
-func (m *Machine) ready(cause *Cause) {
-	m.mem.isReady, m.mem.unfit = true, cause
-	if m.mem.proposed != nil {
-		msg := *m.mem.proposed
-		m.mem.proposed = nil
+// programReady notes that the program can be started here, or cannot, and answers a
+// proposal that waited for that.
+func (m *Machine) programReady(cause *Cause) {
+	m.mem.program.ready, m.mem.program.unfit = true, cause
+	if m.mem.program.proposed != nil {
+		msg := *m.mem.program.proposed
+		m.mem.program.proposed = nil
 		m.answer(msg)
 	}
 }
 
-// considered looks at a proposal before the program is asked for.
-func (m *Machine) considered(msg Message) {
+// proposalReceived answers a proposal, or refuses what makes no sense.
+func (m *Machine) proposalReceived(msg Message) {
 	mem, w := &m.mem, msg.World
-	if w == nil || mem.work != workIdle || mem.accepted != nil && (w.Round <= mem.accepted.Round || w.Term < mem.accepted.Term) {
+	if w == nil || mem.work.state != workIdle || mem.work.accepted != nil && (w.Round <= mem.work.accepted.Round || w.Term < mem.work.accepted.Term) {
 		return
 	}
 	err := w.validate()
@@ -280,34 +334,35 @@ func (m *Machine) considered(msg Message) {
 func (m *Machine) answer(msg Message) {
 	w := msg.World
 	switch {
-	case !m.mem.isReady:
-		m.mem.proposed = &msg
-	case m.mem.unfit != nil:
-		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: m.aged([]Cause{*m.mem.unfit})})
+	case !m.mem.program.ready:
+		m.mem.program.proposed = &msg
+	case m.mem.program.unfit != nil:
+		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: m.aged([]Cause{*m.mem.program.unfit})})
 	default:
-		m.mem.accepted, m.mem.digest, m.mem.env = w, w.Digest(), msg.Env
+		m.mem.work.accepted, m.mem.work.digest, m.mem.work.env = w, w.Digest(), msg.Env
 		if len(msg.Clients) > 0 {
 			m.emit(Admit{msg.Clients})
 		}
-		m.tell(Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: m.mem.digest})
+		m.tell(Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: m.mem.work.digest})
 	}
 }
 
-// vacateAfter spares the fence a word from every node at every restart: mostly
-// the next round begins sooner.
+// vacateAfter spares the fence a message of every node at every restart: the next
+// round mostly begins sooner.
 const vacateAfter = time.Second
 
-func (m *Machine) aborted(msg Message) {
+// abortReceived stops the workers of the round.
+func (m *Machine) abortReceived(msg Message) {
 	mem := &m.mem
-	if mem.work == workIdle {
-		m.tellOver(msg.Round)
+	if mem.work.state == workIdle {
+		m.reportOver(msg.Round)
 		return
 	}
-	if mem.sealed == nil || mem.sealed.Round != msg.Round || msg.Cause == nil {
+	if mem.work.sealed == nil || mem.work.sealed.Round != msg.Round || msg.Cause == nil {
 		return
 	}
-	if mem.told == nil {
-		mem.told = msg.Cause
+	if mem.work.abortedBy == nil {
+		mem.work.abortedBy = msg.Cause
 	}
 	m.stopWorkers(*msg.Cause, msg.Kill)
 }
@@ -315,76 +370,82 @@ func (m *Machine) aborted(msg Message) {
 // stopWorkers ends the workers of the round on this node.
 func (m *Machine) stopWorkers(c Cause, kill bool) {
 	mem := &m.mem
-	if mem.work == workIdle || mem.work == workStopping && !kill {
+	if mem.work.state == workIdle || mem.work.state == workStopping && !kill {
 		return
 	}
-	mem.work = workStopping
-	m.emit(Stop{Round: mem.sealed.Round, Cause: c, Signal: stopSignal(&c), Kill: kill})
+	m.moveWork(workStopping)
+	m.emit(Stop{Round: mem.work.sealed.Round, Cause: c, Signal: stopSignal(&c), Kill: kill})
 }
 
-func (m *Machine) tellOver(round int) {
+// reportOver says to the coordinator that no worker of a round lives here.
+func (m *Machine) reportOver(round int) {
 	m.tell(Message{
 		Type: MsgOver, Round: round, Store: m.self.Store,
-		Failures: m.aged(m.mem.failures), Ends: m.mem.ends,
+		Failures: m.aged(m.mem.work.failures), Ends: m.mem.work.ends,
 	})
 }
 
-func (m *Machine) localFailed(e Failed) {
+// workerFailed handles the first failure of a worker here.
+func (m *Machine) workerFailed(e Failed) {
 	mem := &m.mem
-	if mem.work != workRunning || mem.sealed.Round != e.Round {
+	if mem.work.state != workRunning || mem.work.sealed.Round != e.Round {
 		return
 	}
-	mem.failures = append(mem.failures, e.Cause)
+	mem.work.failures = append(mem.work.failures, e.Cause)
 	m.stopWorkers(e.Cause, false)
 	m.tell(Message{Type: MsgFailed, Round: e.Round, Failures: m.aged([]Cause{e.Cause})})
 }
 
-func (m *Machine) localDone(e Done) {
+// workersDone handles that every worker here ended with 0.
+func (m *Machine) workersDone(e Done) {
 	mem := &m.mem
-	if mem.work != workRunning || mem.sealed.Round != e.Round {
+	if mem.work.state != workRunning || mem.work.sealed.Round != e.Round {
 		return
 	}
-	mem.work, mem.ends = workDone, e.Ends
+	m.moveWork(workDone)
+	mem.work.ends = e.Ends
 	m.tell(Message{Type: MsgDone, Round: e.Round, Ends: e.Ends})
 }
 
-func (m *Machine) localOver(e Over) {
+// workersStopped handles that no worker of the round lives here any more.
+func (m *Machine) workersStopped(e Over) {
 	mem := &m.mem
 	if e.Store != "" {
 		m.self.Store = e.Store
 	}
-	if mem.work == workIdle || mem.sealed.Round != e.Round {
+	if mem.work.state == workIdle || mem.work.sealed.Round != e.Round {
 		return
 	}
-	// What concerns the whole node (a lost coordinator, a signal) is not the workers' to tell.
-	mine := slices.DeleteFunc(slices.Clone(mem.failures), func(c Cause) bool { return c.Rank >= 0 })
-	mem.work, mem.failures, mem.ends = workIdle, append(mine, e.Failures...), e.Ends
+	// The workers do not know what concerns the whole node: a lost coordinator, a signal.
+	mine := slices.DeleteFunc(slices.Clone(mem.work.failures), func(c Cause) bool { return c.Rank >= 0 })
+	m.moveWork(workIdle)
+	mem.work.failures, mem.work.ends = append(mine, e.Failures...), e.Ends
 	if m.cfg.Fenced {
-		mem.vacateAt = m.now // who coordinates this node knows it, unless it is the one that has to stop
-		if mem.follows {
-			mem.vacateAt = m.now.Add(vacateAfter)
+		mem.work.vacateAt = m.now // at once for a coordinator that this node does not follow
+		if mem.link.follows {
+			mem.work.vacateAt = m.now.Add(vacateAfter)
 		}
 	}
-	m.tellOver(e.Round)
+	m.reportOver(e.Round)
 }
 
-// stopJob: this agent was told to end the job.
+// stopJob ends the job, by an order or a trouble of this agent.
 func (m *Machine) stopJob(e StopJob) {
 	mem := &m.mem
-	if mem.stop == nil {
+	if mem.end.stop == nil {
 		c := e.Cause
-		mem.stop = &c
-		if mem.work == workRunning {
-			mem.failures = append(mem.failures, c)
+		mem.end.stop = &c
+		if mem.work.state == workRunning {
+			mem.work.failures = append(mem.work.failures, c)
 		}
 	}
-	if e.Kill && mem.killBy.IsZero() {
-		mem.killBy = m.now.Add(killTimeout)
+	if e.Kill && mem.end.killBy.IsZero() {
+		mem.end.killBy = m.now.Add(killTimeout)
 	}
 	round := 0
-	if mem.sealed != nil {
-		round = mem.sealed.Round
+	if mem.work.sealed != nil {
+		round = mem.work.sealed.Round
 	}
-	m.stopWorkers(*mem.stop, e.Kill)
-	m.tell(Message{Type: MsgFailed, Round: round, Kill: e.Kill, Failures: m.aged([]Cause{*mem.stop})})
+	m.stopWorkers(*mem.end.stop, e.Kill)
+	m.tell(Message{Type: MsgFailed, Round: round, Kill: e.Kill, Failures: m.aged([]Cause{*mem.end.stop})})
 }

@@ -78,7 +78,7 @@ func TestSuccessorsWait(t *testing.T) {
 	m, c := states()["working"]()
 	m.Step(m.now, Done{Round: 0})
 	w := newWorld([]Node{m.self, seatNode(1, 3, 1), seatNode(2, 3, 1), {ID: "boss", Workers: 1}}, World{RunID: "r", Term: 1})
-	m.mem.accepted, m.mem.sealed = &w, &w
+	m.mem.work.accepted, m.mem.work.sealed = &w, &w
 	m.Step(m.now, Closed{Conn: c, Text: "x"})
 	m.Step(m.now, DialFailed{Addr: "c9", Refused: true, Text: "refused"})
 	node := seatNode(1, 2, 1)
@@ -144,12 +144,12 @@ func TestWitness(t *testing.T) {
 	m.Step(m.now, Received{c, Message{Type: MsgPropose, World: &w}})
 	m.Step(m.now, Peers{})
 	m.Step(m.now, Closed{Conn: c, Text: "reset"})
-	for end := m.now.Add(10 * time.Second); m.mem.dialing != "c1"; {
+	for end := m.now.Add(10 * time.Second); m.mem.link.dialing != "c1"; {
 		next := m.Next()
 		if next.IsZero() || next.After(end) {
-			t.Fatalf("it waits without a word to the others (dialing %q)", m.mem.dialing)
+			t.Fatalf("it waits without a word to the others (dialing %q)", m.mem.link.dialing)
 		}
-		m.Step(next, DialFailed{Addr: m.mem.dialing, Refused: true})
+		m.Step(next, DialFailed{Addr: m.mem.link.dialing, Refused: true})
 		m.Step(next, Tick{})
 	}
 }
@@ -163,8 +163,8 @@ func TestTheSearchForACoordinatorEnds(t *testing.T) {
 		if m.now.Sub(began) > 2*m.cfg.Rejoin {
 			t.Fatalf("still asking after %v", m.now.Sub(began))
 		}
-		if m.mem.dialing != "" {
-			m.Step(m.now, Dialed{m.mem.dialing, conn})
+		if m.mem.link.dialing != "" {
+			m.Step(m.now, Dialed{m.mem.link.dialing, conn})
 			m.Step(m.now, Received{conn, Message{Type: MsgRedirect}})
 		}
 		if next := m.Next(); !next.IsZero() {

@@ -86,8 +86,8 @@ func third(t *testing.T, silent bool) *Machine {
 	m.Step(m.now, Done{Round: 0})
 	m.Step(m.now, Closed{Conn: c, Silent: silent, Text: "x"})
 	m.Step(m.now, DialFailed{Addr: "c9", Refused: true, Text: "refused"})
-	if m.mem.dialing != "c1" {
-		t.Fatalf("dialing %q, not the first of those that are left", m.mem.dialing)
+	if m.mem.link.dialing != "c1" {
+		t.Fatalf("dialing %q, not the first of those that are left", m.mem.link.dialing)
 	}
 	return m
 }

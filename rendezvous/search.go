@@ -6,11 +6,24 @@ import (
 	"time"
 )
 
+// search is what a member knows of the next coordinator.
+type search struct {
+	until       time.Time       // no coordinator since the last world: deadline
+	unreachable map[NodeID]bool // members of the last world that cannot be asked; true: their process has ended
+	handover    *Message        // the coordinator left and handed the job over
+	leader      Message         // where the fence has seen a coordinator: Addr, Term
+	sealed      Elsewhere       // the world that the fence has seen
+	// spare: a world runs in which this agent has no place. It waits to be called,
+	// and has no vote in who goes on, whatever world it was in before.
+	spare bool
+	job   string // of that world
+}
+
 // seek looks for a coordinator: before the first world among the agents that
 // serve an endpoint, afterwards among the members of the last world, in order.
 func (m *Machine) seek() {
 	mem := &m.mem
-	if mem.dialing != "" {
+	if mem.link.dialing != "" {
 		return
 	}
 	addr, self := m.firstChoice()
@@ -19,15 +32,15 @@ func (m *Machine) seek() {
 	} else if mem.placed() {
 		addr, self = m.successor()
 	} else if addr == "" && !self {
-		addr = m.witness()
+		addr = m.anyAgent()
 	}
 	switch {
-	case self && mem.outcome != nil: // whoever has not heard it will ask here
-	case self && mem.spare: // a first world has been made; who goes on with it will call
+	case self && mem.end.outcome != nil: // a node without the outcome will ask here
+	case self && mem.search.spare: // a first world was made: its coordinator will call
 	case self:
 		m.coordinate()
 	case addr != "":
-		mem.dialing = addr
+		mem.link.dialing = addr
 		m.emit(Dial{addr})
 	}
 }
@@ -46,26 +59,26 @@ func (m *Machine) firstChoice() (addr string, self bool) {
 }
 
 func (m *Machine) servers() []Peer {
-	ps := slices.DeleteFunc(slices.Clone(m.peers), func(p Peer) bool { return p.Endpoint < 0 })
+	ps := slices.DeleteFunc(slices.Clone(m.peers.all), func(p Peer) bool { return p.Endpoint < 0 })
 	slices.SortFunc(ps, func(a, b Peer) int {
 		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.ID, b.ID))
 	})
 	return ps
 }
 
-// witness is an agent that may know who coordinates. A world that this agent has
-// accepted without hearing more may have been committed, and the coordinator lost
-// then: its members know. A spare asks anyone, for whoever leads the job now may
-// not know of it.
-func (m *Machine) witness() string {
+// anyAgent is the address of an agent that may know the coordinator. A world that
+// this agent has accepted without hearing more may have been committed before the
+// coordinator was lost: its members know. A spare asks any agent, since the present
+// coordinator may not know of the spare.
+func (m *Machine) anyAgent() string {
 	var at []string
-	if w := m.mem.accepted; w != nil {
+	if w := m.mem.work.accepted; w != nil {
 		for _, p := range w.Members {
 			at = append(at, p.Control)
 		}
 	}
-	if m.mem.spare {
-		for _, p := range m.peers {
+	if m.mem.search.spare {
+		for _, p := range m.peers.all {
 			at = append(at, p.Control)
 		}
 	}
@@ -78,97 +91,100 @@ func (m *Machine) witness() string {
 	return ""
 }
 
-// shun leaves an address alone for a while.
+// shun keeps an address from being dialled for a while.
 func (m *Machine) shun(addr string, d time.Duration) {
 	if t := m.now.Add(d); t.After(m.avoid[addr]) {
 		m.avoid[addr] = t
 	}
 }
 
-func (m *Machine) dialed(e Dialed) {
+// streamOpened follows the agent that was dialled, or closes the stream.
+func (m *Machine) streamOpened(e Dialed) {
 	if m.coord != nil && m.coord.callAnswered(e) {
 		return
 	}
-	follow := m.coord != nil && (m.mayYield() || m.mem.summons.Addr == e.Addr && m.mayFollow(m.mem.summons))
-	if m.mem.dialing != e.Addr || m.coord != nil && !follow || m.coord == nil && m.mem.linked {
+	follow := m.coord != nil && (m.mayYield() || m.mem.link.summons.Addr == e.Addr && m.mayFollow(m.mem.link.summons))
+	if m.mem.link.dialing != e.Addr || m.coord != nil && !follow || m.coord == nil && m.mem.link.open {
 		m.emit(Close{e.Conn})
-		if m.mem.dialing == e.Addr {
-			m.mem.dialing = ""
+		if m.mem.link.dialing == e.Addr {
+			m.mem.link.dialing = ""
 		}
 		return
 	}
 	if m.coord != nil {
 		m.yield(e.Addr)
 	}
-	m.link(e.Conn, e.Addr)
+	m.follow(e.Conn, e.Addr)
 }
 
+// dialFailed notes that an agent did not answer.
 func (m *Machine) dialFailed(e DialFailed) {
-	if m.coord != nil && m.coord.callFailed(e) || m.mem.dialing != e.Addr {
+	if m.coord != nil && m.coord.callFailed(e) || m.mem.link.dialing != e.Addr {
 		return
 	}
-	m.mem.dialing, m.mem.lastErr = "", e.Text
+	m.mem.link.dialing, m.mem.link.lastErr = "", e.Text
 	m.shun(e.Addr, m.cfg.Retry)
-	if e.Addr == m.mem.leads.Addr {
+	if e.Addr == m.mem.search.leader.Addr {
 		if e.Refused {
-			m.mem.leads = Message{} // it is dead; whoever follows it will be heard of
+			m.mem.search.leader = Message{} // it is lost; the fence will name its successor
 		} else {
 			m.shun(e.Addr, statusEvery)
 		}
 	}
-	if m.coord != nil { // it was only a probe
+	if m.coord != nil { // this agent goes on coordinating
 		m.shun(e.Addr, statusEvery)
 		return
 	}
 	if m.mem.placed() {
-		m.markGone(e.Addr, e.Refused && !m.mem.silent)
+		m.markUnreachable(e.Addr, e.Refused && !m.mem.link.silent)
 	}
 }
 
-// redirected: the agent that was asked does not coordinate.
-func (m *Machine) redirected(addr string) {
-	from := m.mem.at
-	m.unlink()
-	if m.mem.placed() && m.mem.orphanBy.IsZero() {
-		m.mem.orphanBy = m.now.Add(m.cfg.Rejoin)
+// redirectReceived asks elsewhere: the agent that was asked does not coordinate.
+func (m *Machine) redirectReceived(addr string) {
+	from := m.mem.link.at
+	m.unfollow()
+	if m.mem.placed() && m.mem.search.until.IsZero() {
+		m.mem.search.until = m.now.Add(m.cfg.Rejoin)
 	}
 	m.shun(from, m.cfg.Retry)
 	if addr != "" && addr != from && addr != m.self.Control && words(addr) == nil && !m.now.Before(m.avoid[addr]) {
-		m.mem.dialing = addr
+		m.mem.link.dialing = addr
 		m.emit(Dial{addr})
 	}
 }
 
-func (m *Machine) unlink() {
-	if m.mem.linked && m.mem.conn != Self {
-		m.emit(Close{m.mem.conn})
+// unfollow ends the stream to the coordinator.
+func (m *Machine) unfollow() {
+	if m.mem.link.open && m.mem.link.conn != Self {
+		m.emit(Close{m.mem.link.conn})
 	}
-	m.mem.linked, m.mem.at, m.mem.proposed, m.mem.follows = false, "", nil, false
+	m.mem.link.open, m.mem.link.at, m.mem.program.proposed, m.mem.link.follows = false, "", nil, false
 }
 
-// refused: the coordinator will not have this agent.
-func (m *Machine) refused(text string) {
-	m.unlink()
+// refusalReceived ends the agent: the coordinator does not accept it.
+func (m *Machine) refusalReceived(text string) {
+	m.unfollow()
 	o := m.alone(m.here(KindRendezvous, "the coordinator refused this node: "+text))
 	o.Parting = true
 	m.finish(o)
 }
 
-// mayYield: before the first world an agent that serves a better endpoint
-// coordinates. Two agents can take themselves for the first one for a moment,
-// as their views of the others differ; the world's need for a majority of the
-// endpoints keeps that harmless.
+// mayYield reports whether an agent that serves a better endpoint may coordinate
+// instead: before the first world. Two agents can take themselves for the first one
+// for a moment, as their views of the others differ; the first world's need for a
+// majority of the endpoints keeps that harmless.
 func (m *Machine) mayYield() bool {
-	return m.coord != nil && m.coord.job.last == nil && m.coord.round.state == roundForming && m.mem.stop == nil
+	return m.coord != nil && m.coord.job.last == nil && m.coord.round.state == roundForming && m.mem.end.stop == nil
 }
 
-// probe asks the agents that should coordinate rather than this one.
-func (m *Machine) probe() {
-	if m.mem.dialing != "" {
+// seekBetter dials the agent that should coordinate rather than this one.
+func (m *Machine) seekBetter() {
+	if m.mem.link.dialing != "" {
 		return
 	}
-	if led := m.leader(); led != "" && m.mayFollow(m.mem.leads) {
-		m.mem.summons, m.mem.dialing = m.mem.leads, led
+	if led := m.leader(); led != "" && m.mayFollow(m.mem.search.leader) {
+		m.mem.link.summons, m.mem.link.dialing = m.mem.search.leader, led
 		m.emit(Dial{led})
 		return
 	}
@@ -176,12 +192,12 @@ func (m *Machine) probe() {
 		return
 	}
 	if addr, self := m.firstChoice(); !self && addr != "" {
-		m.mem.dialing = addr
+		m.mem.link.dialing = addr
 		m.emit(Dial{addr})
 	}
 }
 
-// yield hands this agent's seats over to a better coordinator.
+// yield sends this agent's nodes to a better coordinator.
 func (m *Machine) yield(to string) {
 	if m.coord.round.state == roundSealing {
 		m.emit(GiveUp{})
@@ -193,27 +209,27 @@ func (m *Machine) yield(to string) {
 		}
 	}
 	m.coord = nil
-	m.mem.linked, m.mem.at, m.mem.proposed, m.mem.follows = false, "", nil, false
+	m.mem.link.open, m.mem.link.at, m.mem.program.proposed, m.mem.link.follows = false, "", nil, false
 }
 
 // coordinate makes this agent the coordinator.
 func (m *Machine) coordinate() {
-	m.mem.dialing = ""
+	m.mem.link.dialing = ""
 	m.coord = newCoordinator(m)
 	if m.cfg.Fenced {
 		m.emit(Lead{})
 	}
-	m.mem.orphanBy = time.Time{}
-	m.link(Self, "")
+	m.mem.search.until = time.Time{}
+	m.follow(Self, "")
 }
 
 // successor is the member of the last world whose turn it is to coordinate.
 func (m *Machine) successor() (addr string, self bool) {
-	if !m.now.Before(m.mem.orphanBy) {
+	if !m.now.Before(m.mem.search.until) {
 		return "", true
 	}
-	for _, p := range m.mem.sealed.Members {
-		if _, gone := m.mem.gone[p.ID]; gone {
+	for _, p := range m.mem.work.sealed.Members {
+		if _, out := m.mem.search.unreachable[p.ID]; out {
 			continue
 		}
 		if p.ID == m.self.ID {
@@ -227,58 +243,59 @@ func (m *Machine) successor() (addr string, self bool) {
 	return "", true
 }
 
-// markGone takes a member of the last world out of the order of succession.
-func (m *Machine) markGone(control string, dead bool) {
-	for _, p := range m.mem.sealed.Members {
+// markUnreachable takes a member of the last world out of the order of succession.
+func (m *Machine) markUnreachable(control string, ended bool) {
+	for _, p := range m.mem.work.sealed.Members {
 		if p.Control == control && p.ID != m.self.ID {
-			m.mem.gone[p.ID] = m.mem.gone[p.ID] || dead
+			m.mem.search.unreachable[p.ID] = m.mem.search.unreachable[p.ID] || ended
 		}
 	}
 }
 
-// lostCoordinator: the stream to the coordinator ended.
-func (m *Machine) lostCoordinator(e Closed) {
+// coordinatorLost handles the end of the stream to the coordinator: the workers stop
+// and the search for its successor begins.
+func (m *Machine) coordinatorLost(e Closed) {
 	mem := &m.mem
-	at := mem.at
-	mem.linked, mem.at, mem.proposed, mem.follows = false, "", nil, false
-	if mem.outcome != nil {
-		if e.Clean || mem.sealed == nil {
-			m.finish(*mem.outcome)
+	at := mem.link.at
+	mem.link.open, mem.link.at, mem.program.proposed, mem.link.follows = false, "", nil, false
+	if mem.end.outcome != nil {
+		if e.Clean || mem.work.sealed == nil {
+			m.finish(*mem.end.outcome)
 			return
 		}
 		// The coordinator crashed while it told everyone: pass the outcome on.
-		mem.byeBy = m.now.Add(ackTimeout)
-		mem.orphanBy = mem.byeBy
-		m.markGone(at, !e.Silent)
+		mem.end.byeBy = m.now.Add(ackTimeout)
+		mem.search.until = mem.end.byeBy
+		m.markUnreachable(at, !e.Silent)
 		return
 	}
 	m.shun(at, m.cfg.Retry)
-	mem.lastErr, mem.silent = e.Text, e.Silent
-	if mem.spare { // whoever goes on with the job has as long as for any rendezvous
+	mem.link.lastErr, mem.link.silent = e.Text, e.Silent
+	if mem.search.spare { // the job's next coordinator has as long as for any rendezvous
 		m.joinBy = m.now.Add(m.cfg.Join)
 	}
-	m.adopt()
+	m.adoptSealed()
 	if !mem.placed() {
 		return
 	}
 	lost := m.lostMember(at, e)
 	if e.Silent {
-		m.markGone(at, false)
+		m.markUnreachable(at, false)
 	} else if m.cfg.Takeover { // perhaps only the connection broke: ask it first
-		mem.dialing = at
+		mem.link.dialing = at
 		m.emit(Dial{at})
 	}
-	if mem.told == nil && len(mem.failures) == 0 {
-		mem.failures = append(mem.failures, lost)
+	if mem.work.abortedBy == nil && len(mem.work.failures) == 0 {
+		mem.work.failures = append(mem.work.failures, lost)
 	}
-	if mem.told != nil {
-		lost = *mem.told
+	if mem.work.abortedBy != nil {
+		lost = *mem.work.abortedBy
 	}
-	if mem.work == workRunning { // what is done stays done: the job may succeed without a word from here
+	if mem.work.state == workRunning { // what is done stays done: the job may succeed without a word from here
 		m.stopWorkers(lost, false)
 	}
-	if mem.orphanBy.IsZero() { // the search goes on, it does not begin again
-		mem.orphanBy = m.now.Add(m.cfg.Rejoin)
+	if mem.search.until.IsZero() { // the search goes on, it does not begin again
+		mem.search.until = m.now.Add(m.cfg.Rejoin)
 	}
 	if !m.cfg.Takeover {
 		m.coordinate() // nobody else can be asked: decide here, for this node
@@ -289,7 +306,7 @@ func (m *Machine) lostCoordinator(e Closed) {
 func (m *Machine) lostMember(control string, e Closed) Cause {
 	c := m.here(KindLost, lostText(e.Silent, e.Text))
 	c.Node, c.Host, c.Addr, c.GroupRank = "", control, "", -1
-	for i, p := range m.mem.sealed.Members {
+	for i, p := range m.mem.work.sealed.Members {
 		if p.Control == control {
 			c.Node, c.Host, c.Addr, c.GroupRank = p.ID, p.Host, p.Addr, i
 		}
@@ -310,16 +327,17 @@ func lostText(silent bool, text string) string {
 	return "its agent closed the connection without a word (" + text + "); it was killed or crashed"
 }
 
-// call is an attempt of a coordinator to reach an agent that should have a seat.
-// One that answers is told where the coordinator is (a redirect on a stream
-// that it did not open); one that does not is perhaps dead.
+// call is an attempt of a coordinator to reach an agent that should have a stream. An
+// agent that answers gets the coordinator's address, as a redirect on a stream that it
+// did not open. An agent that does not answer is perhaps lost.
 type call struct {
 	id     NodeID
-	broken bool // the stream to it broke: if its host refuses now, it is dead
+	broken bool // the stream to it broke: if its host refuses now, it is lost
 }
 
 const maxCalls = 16 // at a time
 
+// call dials an agent that should have a stream, unless a call is under way.
 func (c *coordinator) call(addr string, to call) {
 	if _, ok := c.calls[addr]; ok || len(c.calls) >= maxCalls || addr == "" || addr == c.m.self.Control || c.job.final {
 		return
@@ -328,9 +346,9 @@ func (c *coordinator) call(addr string, to call) {
 	c.m.emit(Dial{addr})
 }
 
-// gather calls the members of the last world that are missing, and agents that
+// callMissing calls the members of the last world that are missing, and agents that
 // look for this job where it no longer is: the endpoint's agent may be lost.
-func (c *coordinator) gather() {
+func (c *coordinator) callMissing() {
 	if c.job.last == nil || c.job.final || c.round.state == roundDecided && !c.job.took {
 		return
 	}
@@ -344,11 +362,11 @@ func (c *coordinator) gather() {
 	if len(c.seats.here) >= c.m.self.Max && c.round.state != roundDecided {
 		return
 	}
-	for _, p := range c.m.peers {
+	for _, p := range c.m.peers.all {
 		if c.seats.connected(p.ID) || c.job.last.Index(p.ID) >= 0 {
 			continue
 		}
-		if c.round.state == roundDecided { // a spare of the coordinator that was lost: it must hear how the job ended
+		if c.round.state == roundDecided { // a spare of the lost coordinator: it must hear how the job ended
 			s := c.seats.get(p.ID)
 			if s.state == seatSought || s.state == seatLost || s.state == seatLeft {
 				continue
@@ -392,30 +410,30 @@ func (c *coordinator) callFailed(e DialFailed) bool {
 	return ok
 }
 
-// summoned: a coordinator that this agent does not follow calls it.
-func (m *Machine) summoned(msg Message) {
-	if msg.Addr == "" || msg.Addr == m.self.Control || words(msg.Addr) != nil || m.mem.outcome != nil {
+// callReceived handles the call of a coordinator that this agent does not follow.
+func (m *Machine) callReceived(msg Message) {
+	if msg.Addr == "" || msg.Addr == m.self.Control || words(msg.Addr) != nil || m.mem.end.outcome != nil {
 		return
 	}
-	if m.coord == nil && m.mem.linked {
+	if m.coord == nil && m.mem.link.open {
 		return
 	}
 	if m.coord != nil && !m.mayFollow(msg) {
-		m.coord.answer(msg)
+		m.coord.callBack(msg)
 		return
 	}
-	if m.mem.dialing != "" { // next
-		m.mem.leads = Message{Addr: msg.Addr, Term: msg.Term, Job: msg.Job, Round: msg.Round}
+	if m.mem.link.dialing != "" { // next
+		m.mem.search.leader = Message{Addr: msg.Addr, Term: msg.Term, Job: msg.Job, Round: msg.Round}
 		return
 	}
-	m.mem.summons, m.mem.dialing = msg, msg.Addr
+	m.mem.link.summons, m.mem.link.dialing = msg, msg.Addr
 	m.emit(Dial{msg.Addr})
 }
 
-// answer calls a coordinator back that has to follow this one. Its part of a cut
-// network could not go on; now that it heals it calls the nodes that it misses,
-// of which this one may know nothing any more.
-func (c *coordinator) answer(other Message) {
+// callBack calls a coordinator that has to follow this one. Its part of a cut network
+// could not go on; now that the network heals it calls the nodes that it misses, and
+// this coordinator may know nothing of them any more.
+func (c *coordinator) callBack(other Message) {
 	if c.job.last != nil && other.Job == c.job.id && c.precedes(other) {
 		c.call(other.Addr, call{})
 	}
@@ -432,10 +450,10 @@ func (c *coordinator) precedes(other Message) bool {
 	return other.Term < c.job.term || other.Term == c.job.term && other.Addr > c.m.self.Control
 }
 
-// mayFollow reports whether this coordinator gives way to another one. One that
-// was told to end the job gives way like any other and takes that order along:
-// two that both decide would tell their nodes two outcomes. A world that is on
-// its way to be sealed is given up only for a later world.
+// mayFollow reports whether this coordinator gives way to another one. A coordinator
+// with an order to end the job gives way too and takes the order along: two that both
+// decide would give their nodes two outcomes. A world that is on its way to be sealed
+// is given up only for a later world.
 func (m *Machine) mayFollow(other Message) bool {
 	c := m.coord
 	switch {

@@ -110,7 +110,7 @@ func (s *sim) checkExamined(a *simAgent, w *World) {
 			s.fatalf("n%d starts round %d with environment %q for node %d", a.id, w.Round, m.Env, i)
 		}
 	}
-	if env := a.m.mem.env; string(env) != string(given(w, w.Index(a.node.ID))) {
+	if env := a.m.mem.work.env; string(env) != string(given(w, w.Index(a.node.ID))) {
 		s.fatalf("n%d starts round %d with the environment %q", a.id, w.Round, env)
 	}
 }

@@ -126,7 +126,7 @@ func (r *random) endAlike() {
 		// Agents that never met the others cannot agree with them, nor can one that had
 		// lost its place when the coordinator was lost and its successor ended the job:
 		// nobody is left to tell it. It says that nobody came.
-		a.wasCut = a.took == "" || !a.crashed && a.m.mem.spare && a.outcome.Code == ExitRendezvous
+		a.wasCut = a.took == "" || !a.crashed && a.m.mem.search.spare && a.outcome.Code == ExitRendezvous
 	}
 	r.outcomes()
 }

@@ -64,7 +64,7 @@ func (s *sim) stop(a *simAgent, c Stop) {
 	s.after(time.Duration(s.rng.IntN(grace))*time.Millisecond, func() {
 		if a.running != nil && a.running.Round == c.Round {
 			a.running = nil
-			s.step(a, Over{Round: c.Round, Failures: a.m.mem.failures, Store: a.node.Store})
+			s.step(a, Over{Round: c.Round, Failures: a.m.mem.work.failures, Store: a.node.Store})
 		}
 	})
 }

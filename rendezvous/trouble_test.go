@@ -46,7 +46,7 @@ func TestTroubleEndsTheJobAlike(t *testing.T) {
 					} else { // as soon as the first failure stops the workers
 						var wait func()
 						wait = func() {
-							if s.agents[victim].m.mem.work == workStopping {
+							if s.agents[victim].m.mem.work.state == workStopping {
 								trouble()
 							} else if s.agents[victim].outcome == nil {
 								s.after(time.Millisecond, wait)

@@ -139,14 +139,14 @@ func (n *Seen) take(s *seat, reports map[*seat]json.RawMessage, room *int) {
 // ownView is what a member knows without its coordinator.
 func (m *Machine) ownView(body json.RawMessage) View {
 	v := View{RunID: m.self.RunID, Phase: "seeking", Min: m.self.Min, Max: m.self.Max, Nodes: []Seen{}}
-	w := m.mem.sealed
+	w := m.mem.work.sealed
 	if w == nil {
 		v.Status = m.seekStatus()
 	} else {
 		v.Job, v.Round, v.Restart, v.MaxRestarts, v.Size = w.Job, w.Round, w.Restart, w.MaxRestarts, w.Size
-		v.Phase = [...]string{"recovering", "running", "running", "stopping"}[m.mem.work]
-		if m.mem.told != nil {
-			v.Failure = cut(m.mem.told.Line(), maxText)
+		v.Phase = [...]string{"recovering", "running", "running", "stopping"}[m.mem.work.state]
+		if m.mem.work.abortedBy != nil {
+			v.Failure = cut(m.mem.work.abortedBy.Line(), maxText)
 		}
 		for i := range w.Members {
 			v.Nodes = append(v.Nodes, seenMember(&w.Members[i], i))
@@ -155,8 +155,8 @@ func (m *Machine) ownView(body json.RawMessage) View {
 	switch {
 	case m.coord != nil:
 		v.Note = "the coordinator on this node has not answered itself"
-	case m.mem.linked:
-		v.Note = "the coordinator at " + m.mem.at + " has not answered within " + queryTime.String() + "; this is what one node knows"
+	case m.mem.link.open:
+		v.Note = "the coordinator at " + m.mem.link.at + " has not answered within " + queryTime.String() + "; this is what one node knows"
 	case w == nil:
 		v.Note = "no coordinator has answered yet; this is what one node knows"
 	default:
@@ -168,7 +168,7 @@ func (m *Machine) ownView(body json.RawMessage) View {
 		v.Nodes = append(v.Nodes, Seen{
 			ID: m.self.ID, Host: m.self.Host, Addr: m.self.Addr, GroupRank: -1, FirstRank: -1, Workers: m.self.Workers, Standing: NodeWaiting,
 		})
-	} else if m.mem.work != workIdle {
+	} else if m.mem.work.state != workIdle {
 		v.Nodes[i].Standing = NodeActive
 	}
 	v.Nodes[i].Report = body
@@ -224,8 +224,8 @@ type query struct {
 	own    bool      // without the coordinator: only this agent's report is awaited
 }
 
-// queried: somebody asks this agent how the job stands.
-func (m *Machine) queried() {
+// queryReceived asks the coordinator how the job stands.
+func (m *Machine) queryReceived() {
 	q := &m.query
 	if !q.by.IsZero() {
 		return
@@ -242,7 +242,7 @@ func (m *Machine) queryTick() {
 	late := !m.now.Before(q.by)
 	switch {
 	case q.by.IsZero():
-	case !q.own && (late || !m.mem.linked):
+	case !q.own && (late || !m.mem.link.open):
 		q.own, q.by = true, m.now.Add(reportTime)
 		m.emit(Report{q.serial})
 	case q.own && late:
@@ -255,9 +255,9 @@ func (m *Machine) present(view json.RawMessage) {
 	m.emit(Present{view})
 }
 
-// reported: the agent tells of its node, for this member's query or for the
-// coordinator's survey.
-func (m *Machine) reported(e Reported) {
+// reportGiven takes the agent's word about its node, for this member's query or for
+// the coordinator's survey.
+func (m *Machine) reportGiven(e Reported) {
 	q := &m.query
 	switch {
 	case !q.by.IsZero() && q.own && e.Serial == q.serial:
@@ -270,8 +270,8 @@ func (m *Machine) reported(e Reported) {
 	}
 }
 
-// viewed: the coordinator has answered.
-func (m *Machine) viewed(msg Message) {
+// viewReceived presents the coordinator's view.
+func (m *Machine) viewReceived(msg Message) {
 	q := &m.query
 	if !q.by.IsZero() && !q.own && msg.Serial == q.serial && len(msg.Body) > 0 {
 		m.present(msg.Body)
@@ -288,7 +288,7 @@ type survey struct {
 	taken   time.Time // when view was
 }
 
-// queried: the member of this seat wants to know how the job stands.
+// queryReceived starts a survey for a member that asks how the job stands.
 func (c *coordinator) queryReceived(s *seat, serial int) {
 	v := &c.survey
 	if v.view != nil && c.m.now.Sub(v.taken) < viewFresh {
@@ -307,7 +307,7 @@ func (c *coordinator) queryReceived(s *seat, serial int) {
 	v.askers[s] = serial
 }
 
-// reported: a node answers. nil stands for what is too long to be kept.
+// reportReceived keeps a node's report. nil stands for what is too long to be kept.
 func (c *coordinator) reportReceived(s *seat, msg Message) {
 	v := &c.survey
 	if v.by.IsZero() || msg.Serial != v.serial {

@@ -111,6 +111,9 @@ func (a *Agent) do(c rendezvous.Command) {
 		a.mu.Unlock()
 	case rendezvous.Note:
 		a.ledger.note("%s notes: %s", a.label, c.Text)
+		if c.Kind == "internal" {
+			a.ledger.internalError(a.label, c.Text)
+		}
 	case rendezvous.Vacate:
 		a.ledger.note("%s vacates round %d", a.label, c.Round)
 	case rendezvous.Unseal:

@@ -53,6 +53,14 @@ func (l *Ledger) breach(f string, args ...any) {
 	l.broken = append(l.broken, fmt.Sprintf(f, args...))
 }
 
+// internalError notes that a seat, the round or the workers of an agent went where
+// they cannot go.
+func (l *Ledger) internalError(label, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.breach("%s: %s", label, text)
+}
+
 func (l *Ledger) accepted(id rendezvous.NodeID, digest string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
