@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/launch/spec"
 )
 
 // parseLikeArgparse rewrites a command line to what cobra and pflag take: the command
@@ -126,13 +127,12 @@ func longFlag(cmd *cobra.Command, name string) (*pflag.Flag, error) {
 	}
 	var torchruns, own []*pflag.Flag
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		_, isOwn := f.Annotations[ownFlag]
 		switch {
 		case name == "" || f.Hidden || !strings.HasPrefix(f.Name, name):
-		case isOwn:
-			own = append(own, f)
-		default:
+		case f.Name == "help" || spec.IsTorchruns(f.Name):
 			torchruns = append(torchruns, f)
+		default:
+			own = append(own, f)
 		}
 	})
 	found := torchruns

@@ -17,10 +17,10 @@ import (
 // that the word check can be put into the command line of any job.
 func checkFlags() flagGroup {
 	return flagGroup{"Check", []jobFlag{
-		{name: "json", usage: "print the findings as JSON on stdout", own: true},
-		{name: "save", arg: "FILE", usage: "write this node's facts to FILE", own: true},
-		{name: "from", usage: "compare the facts saved in the FILEs that follow, and nothing else", own: true},
-		{name: "strict", usage: "end with 1 when there are warnings", own: true},
+		{name: "json", usage: "print the findings as JSON on stdout"},
+		{name: "save", arg: "FILE", usage: "write this node's facts to FILE"},
+		{name: "from", usage: "compare the facts saved in the FILEs that follow, and nothing else"},
+		{name: "strict", usage: "end with 1 when there are warnings"},
 	}}
 }
 

@@ -20,12 +20,12 @@ import (
 // envFlags are the flags that only gorun env has. It takes all of a job's too.
 func envFlags() flagGroup {
 	return flagGroup{"Environment of ranks", []jobFlag{
-		{name: "rank", arg: "R", usage: "of this rank only", own: true},
-		{name: "node", arg: "N", usage: "of the ranks of this node only, by its group rank", own: true},
-		{name: "diff", usage: "only what differs between these ranks, or from the node's own", own: true},
-		{name: "json", usage: "print one JSON object a node, one a line", own: true},
-		{name: "run-id", arg: "ID", usage: "of a running job: the one with this --rdzv-id", own: true},
-		{name: "pid", arg: "PID", usage: "of a running job: that of the gorun with this pid", own: true},
+		{name: "rank", arg: "R", usage: "of this rank only"},
+		{name: "node", arg: "N", usage: "of the ranks of this node only, by its group rank"},
+		{name: "diff", usage: "only what differs between these ranks, or from the node's own"},
+		{name: "json", usage: "print one JSON object a node, one a line"},
+		{name: "run-id", arg: "ID", usage: "of a running job: the one with this --rdzv-id"},
+		{name: "pid", arg: "PID", usage: "of a running job: that of the gorun with this pid"},
 	}}
 }
 

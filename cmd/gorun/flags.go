@@ -13,7 +13,6 @@ type jobFlag struct {
 	name, short string
 	arg         string // what the value is called in the help; "" for a switch
 	usage       string
-	own         bool     // torchrun does not have it
 	many        bool     // it may be given several times
 	list        bool     // its value is a list, with commas
 	values      []string // to be offered by completion, besides those that arg tells
@@ -24,9 +23,6 @@ type flagGroup struct {
 	title string
 	flags []jobFlag
 }
-
-// ownFlag is the annotation of a flag that torchrun does not have.
-const ownFlag = "gorun_own"
 
 // addFlags gives a command the flags of groups, with their completion.
 func addFlags(cmd *cobra.Command, groups ...flagGroup) {
@@ -53,9 +49,6 @@ func flagSet(groups ...flagGroup) *pflag.FlagSet {
 				set.VarP(&listValue{arg: f.arg}, f.name, f.short, f.usage)
 			default:
 				set.VarP(&textValue{arg: f.arg}, f.name, f.short, f.usage)
-			}
-			if f.own {
-				_ = set.SetAnnotation(f.name, ownFlag, nil)
 			}
 		}
 	}
@@ -92,7 +85,7 @@ func jobFlags() []flagGroup {
 			{name: "nnodes", arg: "N|MIN:MAX", usage: "number of nodes, or its bounds for an elastic job (default 1)"},
 			{name: "nproc-per-node", arg: "N|auto|gpu|cpu", usage: "workers on this node; auto: one per GPU, else per CPU (default 1)"},
 			{name: "node-rank", arg: "RANK", usage: "rank of this node (default: 0 with static, else decided when the nodes meet)"},
-			{name: "local-nodes", arg: "N", usage: "start N nodes on this machine, to try a job of several nodes", own: true},
+			{name: "local-nodes", arg: "N", usage: "start N nodes on this machine, to try a job of several nodes"},
 			{name: "max-restarts", arg: "N", usage: "how often the workers are started again after a failure (default 0)"},
 			{name: "role", arg: "NAME", usage: "name of the workers' role, in ROLE_NAME and in prefixes of output (default \"default\")"},
 		}},
@@ -101,56 +94,56 @@ func jobFlags() []flagGroup {
 			{name: "rdzv-backend", arg: "NAME", usage: "gossip (or c10d), etcd, static or standalone (default: what the other flags imply)", values: []string{"gossip", "c10d", "etcd", "static", "standalone"}},
 			{name: "rdzv-id", arg: "ID", usage: "name of the job; nodes of one name meet (default \"none\")"},
 			{name: "rdzv-conf", arg: "KEY=VALUE,...", usage: "join_timeout, last_call_timeout, keep_alive_interval (seconds), keep_alive_max_attempt, is_host; static: timeout, rank; etcd: ttl, lost_timeout, prefix", list: true, values: []string{"join_timeout=", "last_call_timeout=", "keep_alive_interval=", "keep_alive_max_attempt=", "is_host=", "timeout=", "rank=", "ttl=", "lost_timeout=", "prefix="}},
-			{name: "on-join", arg: "restart|wait", usage: "a node that comes while an elastic job runs starts the next round, or waits for it (default restart)", own: true},
+			{name: "on-join", arg: "restart|wait", usage: "a node that comes while an elastic job runs starts the next round, or waits for it (default restart)"},
 			{name: "standalone", usage: "run on this node alone, whatever the other rendezvous flags say"},
 			{name: "local-addr", arg: "ADDR", usage: "address of this node that the others reach (default: found out)"},
 			{name: "master-addr", arg: "ADDR", usage: "static, or one node: address of the node with rank 0 (default 127.0.0.1)"},
 			{name: "master-port", arg: "PORT", usage: "static, or one node: port on that node (default 29500; one node: a free one)"},
-			{name: "port-range", arg: "A-B", usage: "open ports in this range only", own: true},
-			{name: "store-open", usage: "the workers' store answers any address, not only those of the job's nodes", own: true},
-			{name: "secret-file", arg: "FILE", usage: "what only the nodes of this job know; whoever does not is not heard (or GORUN_SECRET)", own: true},
+			{name: "port-range", arg: "A-B", usage: "open ports in this range only"},
+			{name: "store-open", usage: "the workers' store answers any address, not only those of the job's nodes"},
+			{name: "secret-file", arg: "FILE", usage: "what only the nodes of this job know; whoever does not is not heard (or GORUN_SECRET)"},
 		}},
 		{"etcd", []jobFlag{
-			{name: "etcd-cacert", arg: "FILE", usage: "authorities that the servers' certificates must come from (or ETCDCTL_CACERT)", own: true},
-			{name: "etcd-cert", arg: "FILE", usage: "this client's certificate (or ETCDCTL_CERT)", own: true},
-			{name: "etcd-key", arg: "FILE", usage: "its key (or ETCDCTL_KEY)", own: true},
-			{name: "etcd-server-name", arg: "NAME", usage: "name in the servers' certificates (default: that of the endpoint)", own: true},
-			{name: "etcd-user", arg: "USER[:PASSWORD]", usage: "user to log in as (or ETCDCTL_USER)", own: true},
-			{name: "etcd-password", arg: "PASSWORD", usage: "its password; others see it in the list of processes, ETCDCTL_PASSWORD they do not", own: true},
+			{name: "etcd-cacert", arg: "FILE", usage: "authorities that the servers' certificates must come from (or ETCDCTL_CACERT)"},
+			{name: "etcd-cert", arg: "FILE", usage: "this client's certificate (or ETCDCTL_CERT)"},
+			{name: "etcd-key", arg: "FILE", usage: "its key (or ETCDCTL_KEY)"},
+			{name: "etcd-server-name", arg: "NAME", usage: "name in the servers' certificates (default: that of the endpoint)"},
+			{name: "etcd-user", arg: "USER[:PASSWORD]", usage: "user to log in as (or ETCDCTL_USER)"},
+			{name: "etcd-password", arg: "PASSWORD", usage: "its password; others see it in the list of processes, ETCDCTL_PASSWORD they do not"},
 		}},
 		{"Program", []jobFlag{
 			{name: "module", short: "m", usage: "run the program as a Python module, like python -m"},
 			{name: "no-python", usage: "run the program directly, even if it looks like a Python script"},
 		}},
 		{"Devices", []jobFlag{
-			{name: "pin", arg: "order|exclusive|none", usage: "each worker has a GPU of its own and sees all, in one order; sees only its own; or nothing is set (default order)", own: true},
-			{name: "gpus-per-worker", arg: "K", usage: "how many GPUs each worker owns (default 1)", own: true},
-			{name: "map", arg: "gpu=0,2,1,3", usage: "the GPUs of local rank 0, 1, ..., as positions among the visible ones", own: true, list: true, values: []string{"gpu="}},
-			{name: "oversubscribe-gpus", usage: "workers may share GPUs", own: true},
+			{name: "pin", arg: "order|exclusive|none", usage: "each worker has a GPU of its own and sees all, in one order; sees only its own; or nothing is set (default order)"},
+			{name: "gpus-per-worker", arg: "K", usage: "how many GPUs each worker owns (default 1)"},
+			{name: "map", arg: "gpu=0,2,1,3", usage: "the GPUs of local rank 0, 1, ..., as positions among the visible ones", list: true, values: []string{"gpu="}},
+			{name: "oversubscribe-gpus", usage: "workers may share GPUs"},
 			{name: "virtual-local-rank", usage: "every worker is local rank 0 and sees one GPU"},
 			{name: "numa-binding", arg: "MODE", usage: "bind workers to CPUs and memory next to their GPUs: node, socket, exclusive or core-complex", values: []string{"node", "socket", "exclusive", "core-complex"}},
-			{name: "on-gpu-error", arg: "abort|warn", usage: "what a critical error of a worker's GPU does (default abort)", own: true},
-			{name: "gpu-release-timeout", arg: "SECONDS", usage: "how long a stop waits until the workers' GPUs are free; 0: not at all (default 50)", own: true},
+			{name: "on-gpu-error", arg: "abort|warn", usage: "what a critical error of a worker's GPU does (default abort)"},
+			{name: "gpu-release-timeout", arg: "SECONDS", usage: "how long a stop waits until the workers' GPUs are free; 0: not at all (default 50)"},
 		}},
 		{"Environment", []jobFlag{
-			{name: "export", short: "x", arg: "NAME[=VALUE]", usage: "give every node's workers this value, or this node's; also 'NCCL_*'; node=I:NAME and role=R:NAME for some nodes", own: true, many: true},
-			{name: "env-file", arg: "FILE", usage: "likewise for the NAME=VALUE lines of a file", own: true, many: true},
-			{name: "unset", arg: "NAME", usage: "take it away from every node's workers", own: true, many: true},
-			{name: "env-conflict", arg: "first|error", usage: "variables that must agree and do not: all get what the first node has, or the job is refused (default first)", own: true},
-			{name: "omp", arg: "cores|torchrun", usage: "what OMP_NUM_THREADS is where nobody sets it: a fair share of the cores, or 1 (default cores)", own: true},
+			{name: "export", short: "x", arg: "NAME[=VALUE]", usage: "give every node's workers this value, or this node's; also 'NCCL_*'; node=I:NAME and role=R:NAME for some nodes", many: true},
+			{name: "env-file", arg: "FILE", usage: "likewise for the NAME=VALUE lines of a file", many: true},
+			{name: "unset", arg: "NAME", usage: "take it away from every node's workers", many: true},
+			{name: "env-conflict", arg: "first|error", usage: "variables that must agree and do not: all get what the first node has, or the job is refused (default first)"},
+			{name: "omp", arg: "cores|torchrun", usage: "what OMP_NUM_THREADS is where nobody sets it: a fair share of the cores, or 1 (default cores)"},
 		}},
 		{"Preflight", []jobFlag{
-			{name: "preflight", arg: "error|warn|off", usage: "what becomes of a check that fails: the job is refused, or told of it; off: no checks (default error)", own: true},
-			{name: "ignore", arg: "ID,...", usage: "checks whose findings do not count, such as V01,I05", own: true, list: true},
-			{name: "iface", arg: "auto|NAME|CIDR", usage: "interface for NCCL, Gloo, TensorPipe and UCX on every node, each by its own name for it", own: true},
+			{name: "preflight", arg: "error|warn|off", usage: "what becomes of a check that fails: the job is refused, or told of it; off: no checks (default error)"},
+			{name: "ignore", arg: "ID,...", usage: "checks whose findings do not count, such as V01,I05", list: true},
+			{name: "iface", arg: "auto|NAME|CIDR", usage: "interface for NCCL, Gloo, TensorPipe and UCX on every node, each by its own name for it"},
 		}},
 		{"Output and end", []jobFlag{
 			{name: "log-dir", arg: "DIR", usage: "folder for log files (default: a new one under the temporary folder)"},
 			{name: "redirects", short: "r", arg: "WHAT", usage: "streams to files: 0 none, 1 stdout, 2 stderr, 3 both; per local rank: 0:3,1:0 (default 0)", values: teeValues()},
 			{name: "tee", short: "t", arg: "WHAT", usage: "as --redirects, and to the terminal too (default 0)", values: teeValues()},
-			{name: "report", arg: "FILE", usage: "write how the job ended to FILE, as JSON", own: true},
+			{name: "report", arg: "FILE", usage: "write how the job ended to FILE, as JSON"},
 			{name: "shutdown-timeout", arg: "SECONDS", usage: "time between SIGTERM and SIGKILL (default 30)"},
-			{name: "dry-run", usage: "let the nodes meet, print world, commands and environment, and start nothing", own: true},
+			{name: "dry-run", usage: "let the nodes meet, print world, commands and environment, and start nothing"},
 		}},
 	}
 }

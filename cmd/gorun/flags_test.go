@@ -222,8 +222,8 @@ func TestFlagsFromEnvironment(t *testing.T) {
 	for _, group := range append(jobFlags(), checkFlags(), envFlags()) {
 		for _, f := range group.flags {
 			pet := "PET_" + strings.ToUpper(strings.ReplaceAll(f.name, "-", "_"))
-			if asked[pet] == f.own {
-				t.Errorf("%s: read %v, gorun's own %v", pet, asked[pet], f.own)
+			if asked[pet] != spec.IsTorchruns(f.name) {
+				t.Errorf("%s: read %v", pet, asked[pet])
 			}
 		}
 	}

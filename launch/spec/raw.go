@@ -24,15 +24,18 @@ type Raw struct {
 // Lookup reads one environment variable, like os.LookupEnv.
 type Lookup func(name string) (value string, ok bool)
 
-// ownFlags are flags that torchrun does not have, so PET_ variables neither: a
-// worker that starts gorun inherits them, and must not start nodes again.
-var ownFlags = map[string]bool{
-	"local_nodes": true, "port_range": true, "report": true, "preflight": true, "ignore": true, "iface": true,
-	"strict": true, "json": true, "save": true, "from": true, "on_join": true, "secret_file": true, "store_open": true,
-	"export": true, "env_file": true, "unset": true, "env_conflict": true, "omp": true,
-	"dry_run": true, "run_id": true, "pid": true, "rank": true, "node": true, "diff": true,
-	"etcd_cacert": true, "etcd_cert": true, "etcd_key": true, "etcd_server_name": true, "etcd_user": true, "etcd_password": true,
-	"pin": true, "map": true, "gpus_per_worker": true, "oversubscribe_gpus": true, "on_gpu_error": true, "gpu_release_timeout": true,
+// IsTorchruns reports whether torchrun has a flag too: then PET_<NAME> gives its default.
+// gorun's own flags have no such variable: a worker that starts gorun would inherit it,
+// and must not start nodes again.
+func IsTorchruns(flag string) bool {
+	switch strings.ReplaceAll(flag, "-", "_") {
+	case "local_addr", "log_dir", "master_addr", "master_port", "max_restarts", "module", "nnodes",
+		"no_python", "node_rank", "nproc_per_node", "numa_binding", "rdzv_backend", "rdzv_conf",
+		"rdzv_endpoint", "rdzv_id", "redirects", "role", "shutdown_timeout", "standalone", "tee",
+		"virtual_local_rank":
+		return true
+	}
+	return false
 }
 
 // input reads flags and their PET_ variables and remembers the first error.
@@ -56,7 +59,7 @@ func (in *input) get(name string) value {
 	if text, ok := in.raw.Flags[name]; ok {
 		return value{text: text, from: flag, given: true}
 	}
-	if !ownFlags[name] {
+	if IsTorchruns(name) {
 		pet := "PET_" + strings.ToUpper(name)
 		if text, ok := in.lookup(pet); ok {
 			return value{text: text, from: pet, given: true, env: true}
