@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"syscall"
@@ -133,32 +134,18 @@ func parseStat(line []byte) (stat, error) {
 	return s, nil
 }
 
-// readFile reads without the poller's and the growing buffer's costs: it is on
-// the way of every stop, several times.
+// readFile reads a file of at most maxFile bytes.
 func readFile(name string) ([]byte, error) {
-	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	f, err := os.Open(name)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		return nil, err
 	}
-	defer syscall.Close(fd)
-	buf := make([]byte, 0, 1024)
-	for {
-		n, err := syscall.Read(fd, buf[len(buf):cap(buf)])
-		switch {
-		case err == syscall.EINTR:
-		case err != nil:
-			return nil, &os.PathError{Op: "read", Path: name, Err: err}
-		case n == 0:
-			return buf, nil
-		}
-		buf = buf[:len(buf)+max(n, 0)]
-		if len(buf) == cap(buf) {
-			if len(buf) >= maxFile {
-				return nil, fmt.Errorf("%s is longer than %d bytes", name, maxFile)
-			}
-			buf = append(make([]byte, 0, 4*cap(buf)), buf...)
-		}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s is longer than %d bytes", name, maxFile)
 	}
+	return text, err
 }
 
 // readNumbers returns the numeric names in a directory.

@@ -50,17 +50,17 @@ func (t *Table) Stop(ctx context.Context, o StopOptions, procs ...*Process) (kil
 	}
 	now := time.Now()
 	s := &stopping{
-		table:    t,
-		procs:    procs,
-		graceEnd: now.Add(o.Grace),
-		told:     make(map[identity]time.Time),
-		toldTo:   make(map[int]bool),
-		killed:   make(map[identity]bool),
+		table:           t,
+		procs:           procs,
+		graceEnd:        now.Add(o.Grace),
+		termAt:          make(map[identity]time.Time),
+		signalledGroups: make(map[int]bool),
+		killed:          make(map[identity]bool),
 	}
 	if o.Grace > 0 && ctx.Err() == nil {
 		for _, p := range procs {
 			// The only failure that matters, staying alive, is seen below.
-			s.toldTo[p.pid] = p.Signal(o.Signal) == nil && p.leader
+			s.signalledGroups[p.pid] = p.Signal(o.Signal) == nil && p.leader
 			p.Signal(syscall.SIGCONT)
 		}
 	} else {
@@ -108,9 +108,9 @@ type stopping struct {
 	deadline time.Time // while killing: when to give up
 	deepAt   time.Time // while killing: when to look through the whole tree
 
-	told   map[identity]time.Time // leftovers that got SIGTERM, and when
-	toldTo map[int]bool           // process groups that got it, or the first signal
-	killed map[identity]bool      // leftovers that got SIGKILL
+	termAt          map[identity]time.Time // leftovers that got SIGTERM, and when
+	signalledGroups map[int]bool           // process groups that got it, or the first signal
+	killed          map[identity]bool      // leftovers that got SIGKILL
 
 	// What the last look saw.
 	living int    // of procs
@@ -168,17 +168,17 @@ func (s *stopping) treat(l stat, kept map[int]bool, now time.Time) {
 	if group {
 		target = -l.group
 	}
-	toldAt, told := s.told[l.identity()]
+	termAt, termed := s.termAt[l.identity()]
 	switch {
-	case s.killing || told && now.Sub(toldAt) >= linger:
+	case s.killing || termed && now.Sub(termAt) >= linger:
 		syscall.Kill(target, syscall.SIGKILL)
 		s.killed[l.identity()] = true
-	case !told && (s.living == 0 || s.endedLeader(l.session)):
-		s.told[l.identity()] = now
-		if group && s.toldTo[l.group] {
+	case !termed && (s.living == 0 || s.endedLeader(l.session)):
+		s.termAt[l.identity()] = now
+		if group && s.signalledGroups[l.group] {
 			return // once each: to some programs a second SIGTERM means "at once"
 		}
-		s.toldTo[l.group] = group
+		s.signalledGroups[l.group] = group
 		syscall.Kill(target, syscall.SIGTERM)
 		syscall.Kill(target, syscall.SIGCONT)
 	}
@@ -210,7 +210,7 @@ func (s *stopping) next() time.Time {
 		earlier(s.endedAt.Add(linger))
 	}
 	for _, l := range s.left {
-		if at, ok := s.told[l.identity()]; ok && !s.killed[l.identity()] {
+		if at, ok := s.termAt[l.identity()]; ok && !s.killed[l.identity()] {
 			earlier(at.Add(linger))
 		}
 	}
