@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/gorun/gorun/launch/diagnose"
@@ -42,12 +43,23 @@ func preflightCosts(quick bool) []scenario {
 func factsCost(ctx context.Context, _ *lab, _ *peer) ([]reading, error) {
 	python := lookPath("python3")
 	begin := time.Now()
-	f := gather.Facts(ctx, gather.Options{Env: os.Environ(), Program: preflight.Program{Path: python, Python: python, Dir: "/"}})
+	f := gather.Facts(ctx, gather.Options{Env: os.Environ(), Run: runChild, Program: preflight.Program{Path: python, Python: python, Dir: "/"}})
 	took := time.Since(begin)
 	if len(f.Network.Interfaces) == 0 {
 		return nil, errors.New("no interface was found")
 	}
 	return one(reading{value: ms(int64(took)), unit: "ms"}), nil
+}
+
+// runChild starts the loader as an agent does, which has a table of its processes.
+func runChild(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args, cmd.Env, cmd.Dir = argv, env, dir
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		return nil, 0, err
+	}
+	return out, cmd.ProcessState.ExitCode(), nil
 }
 
 // rulesCost compares n simulated nodes; every odd-th has another NCCL, interface

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
 const (
@@ -40,25 +40,12 @@ func (m *machine) gpus(n int) {
 	m.nvml(fmt.Sprintf("gpus %d host %s", n, m.Host))
 	m.write(libDir+"/libnvidia-ml.so."+driver, string(fakeNVML(m)))
 	m.link(libDir+"/libnvidia-ml.so.1", "libnvidia-ml.so."+driver)
-	m.library(libDir+"/libcuda.so."+driver, elftest.Library{Soname: "libcuda.so.1"})
+	m.library(libDir+"/libcuda.so."+driver, ldsotest.Library{Soname: "libcuda.so.1"})
 	m.link(libDir+"/libcuda.so.1", "libcuda.so."+driver)
-	m.cache()
 }
 
 // nvml says what the driver's library answers; see testdata/nvml.c.
 func (m *machine) nvml(text string) { m.write("etc/fake-nvml", text+"\n") }
-
-// cache writes the ld.so.cache of the libraries that the machine has of its own.
-func (m *machine) cache() {
-	m.Helper()
-	var entries []elftest.CacheEntry
-	for _, name := range []string{"libnvidia-ml.so.1", "libnccl.so.2", "libcuda.so.1"} { // in the loader's order
-		if _, err := os.Stat(m.file(libDir + "/" + name)); err == nil {
-			entries = append(entries, elftest.CacheEntry{Soname: name, Path: libDir + "/" + name})
-		}
-	}
-	m.write("etc/ld.so.cache", string(elftest.Cache(entries, false)))
-}
 
 // torch installs PyTorch in the virtual environment with an NCCL wheel, and a
 // script that says when it runs. The interpreter is the real one.
@@ -71,8 +58,8 @@ func (m *machine) torch(ncclVersion string) {
 	lib := site + "/torch/lib"
 	rpath := "$ORIGIN/../../nvidia/nccl/lib:$ORIGIN"
 	m.write(site+"/torch/version.py", "__version__ = '"+torch+"'\ncuda: Optional[str] = '12.4'\n")
-	m.library(lib+"/libtorch_cuda.so", elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: rpath})
-	m.library(lib+"/libtorch_python.so", elftest.Library{Needed: []string{"libtorch_cuda.so"}, Rpath: rpath})
+	m.library(lib+"/libtorch_cuda.so", ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: rpath})
+	m.library(lib+"/libtorch_python.so", ldsotest.Library{Needed: []string{"libtorch_cuda.so"}, Rpath: rpath})
 	m.wheel(ncclVersion)
 	m.write(script, `import os
 print("up", os.environ["RANK"], *["%s=%s" % (n, os.environ.get(n)) for n in
@@ -90,16 +77,15 @@ func (m *machine) site() string {
 // wheel installs NCCL's wheel in the virtual environment.
 func (m *machine) wheel(version string) {
 	m.Helper()
-	m.library(m.site()+"/nvidia/nccl/lib/libnccl.so.2", elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL(version, "12.4")})
+	m.library(m.site()+"/nvidia/nccl/lib/libnccl.so.2", ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL(version, "12.4")})
 	m.write(m.site()+"/nvidia_nccl_cu12-"+version+".dist-info/METADATA", "Name: nvidia-nccl-cu12\nVersion: "+version+"\n")
 }
 
 // systemNCCL installs the distribution's package.
 func (m *machine) systemNCCL(version string) {
 	m.Helper()
-	m.library(libDir+"/libnccl.so."+version, elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL(version, "12.0")})
+	m.library(libDir+"/libnccl.so."+version, ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL(version, "12.0")})
 	m.link(libDir+"/libnccl.so.2", "libnccl.so."+version)
-	m.cache()
 }
 
 // healthy gives every machine of the fleet two GPUs and the same torch.

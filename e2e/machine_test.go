@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
 // machine is one machine of a fleet. What is set before an agent's start holds
@@ -111,9 +111,9 @@ func (m *machine) device(path string) {
 	m.node(path, unix.S_IFCHR|0o666, unix.Mkdev(1, 3))
 }
 
-func (m *machine) library(path string, l elftest.Library) {
+func (m *machine) library(path string, l ldsotest.Library) {
 	m.Helper()
-	elftest.Write(m.TB, m.file(path), l)
+	ldsotest.Write(m.TB, m.file(path), l)
 }
 
 func (m *machine) link(path, target string) {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
 // What a node's GPUs, limits, files and environment would do to the job.
@@ -192,8 +192,8 @@ func (m *machine) adapter() {
 	} {
 		m.write("/sys/class/infiniband/mlx5_0/"+name, text+"\n")
 	}
-	for path, l := range map[string]elftest.Library{
-		"/libibverbs.so.1":               {Soname: "libibverbs.so.1", Symbols: []string{"IBVERBS_1.1"}},
+	for path, l := range map[string]ldsotest.Library{
+		"/libibverbs.so.1":               {Soname: "libibverbs.so.1", Versions: []string{"IBVERBS_1.1"}},
 		"/libibverbs/libmlx5-rdmav34.so": {},
 	} {
 		_ = os.Remove(m.file(libDir + path)) // if it was hidden

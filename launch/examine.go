@@ -30,7 +30,7 @@ func (a *agent) prepareExam(ctx context.Context) error {
 	o := check.Options{
 		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.request, Key: a.probeKey(), Post: a.events.post, Wait: &a.wg,
 		Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
-		Console: a.console, Quiet: a.opts.quiet(), Found: a.warned, Pool: a.pool,
+		Console: a.console, Quiet: a.opts.quiet(), Found: a.warned, Pool: a.pool, Run: a.table.Run,
 	}
 	if sp.Preflight != spec.PreflightOff {
 		if gpu {

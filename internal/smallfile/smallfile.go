@@ -1,5 +1,5 @@
 // Package smallfile reads and writes the files that a user names on the command
-// line: whole, and bounded in size.
+// line, and reads those of the system: whole, and bounded in size.
 //
 // Invariants: no call waits for another process to open a pipe; a call takes at
 // most Wait where a device, or the reader of a pipe, is slow. A file system that
@@ -47,6 +47,28 @@ func Read(name string, most int) ([]byte, fs.FileMode, error) {
 		err = fmt.Errorf("nothing has ended it within %v: is its writer still at work?", Wait)
 	}
 	return text, mode, plain(err)
+}
+
+// Names lists a folder, unsorted, at most so many entries of it. It does not wait for
+// a pipe in the folder's place.
+func Names(dir string, most int) ([]string, error) {
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, plain(err)
+	}
+	defer d.Close()
+	var names []string
+	for len(names) < most {
+		some, err := d.Readdirnames(min(most-len(names), 1024))
+		names = append(names, some...)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return names, plain(err)
+		}
+	}
+	return names, nil
 }
 
 // Write puts the content into a file that exists and is no regular one.

@@ -68,3 +68,27 @@ func TestWrite(t *testing.T) {
 		t.Errorf("it reads %q (%v)", b[:n], err)
 	}
 }
+
+// Names bounds what it lists, and does not wait for a pipe.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for most, want := range map[int]int{0: 0, 2: 2, 4: 4, 100: 4} {
+		if names, err := Names(dir, most); len(names) != want || err != nil {
+			t.Errorf("at most %d: %q, %v", most, names, err)
+		}
+	}
+	for _, name := range []string{"a", "fifo", "none"} {
+		if names, err := Names(filepath.Join(dir, name), 10); err == nil {
+			t.Errorf("%s: %q", name, names)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/gather"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
@@ -37,6 +38,7 @@ type Options struct {
 	Program preflight.Program
 	Pool    *accept.Pool // of the connections to the probes' ports
 	Key     string       // that the probes of this job's nodes prove to each other, not empty
+	Run     ldso.Runner  // of short child processes
 	// GPU asks the driver; nil: this node has none.
 	GPU func(context.Context) (facts preflight.GPU, unknown []string)
 	// Lost looks behind the wrapper in front of the program; nil: there is none.
@@ -117,6 +119,7 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 				Workers: n.Workers, Role: n.Role, NodeRank: rank, RunID: n.RunID,
 			},
 			Program: x.opts.Program, Env: x.expected(), GPU: x.opts.GPU, Lost: x.opts.Lost, Whole: x.opts.Check != nil,
+			Run: x.opts.Run,
 		})
 		x.applyIface(&f)
 		x.listen(ctx, &f)

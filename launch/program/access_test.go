@@ -9,16 +9,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
 // Files are tried as the workers' user would open them: a mode that lets another
 // user execute or read them is not enough.
 func TestCheckAsItsUser(t *testing.T) {
+	elf := string(ldsotest.Bytes(t, ldsotest.Library{Program: true}))
+	interp, err := ldso.Interpreter("/bin/sh")
+	if err != nil || len(interp) < len("/no/such/ld.so") {
+		t.Fatalf("the loader of /bin/sh: %q, %v", interp, err)
+	}
+	elf = strings.Replace(elf, interp, "/no/such/ld.so"+strings.Repeat("\x00", len(interp)-len("/no/such/ld.so")), 1)
 	root := tree(t, map[string]string{
 		"bin/python3*": "#!/bin/sh\n", "venv/bin/python*": "", "w/train.py": "", "w/closed.py": "", "w/run*": "#!/bin/sh\n", "w/closed*": "#!/bin/sh\n",
 		"w/lost*": "#!/no/such/interpreter -x\n",
-		"w/elf*":  string(elftest.Library{Interp: "/no/such/ld.so"}.Bytes()),
+		"w/elf*":  elf,
 	})
 	for name, mode := range map[string]os.FileMode{"w/closed.py": 0o600, "w/closed": 0o700, "venv/bin/python": 0o700, ".": 0o755, "..": 0o755} {
 		if err := os.Chmod(filepath.Join(root, name), mode); err != nil {

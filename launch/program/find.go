@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
 // python plans "python -u [-m] PROGRAM ARGS".
@@ -91,31 +91,12 @@ func (in Input) startable(name, path string) error {
 			starter = words[0]
 		}
 	} else if isELF(head) {
-		starter = elfInterpreter(path)
+		starter, _ = ldso.Interpreter(path)
 	}
 	if !filepath.IsAbs(starter) || isExecutable(starter) {
 		return nil
 	}
 	return fmt.Errorf("cannot start %s: what starts it, %s, is missing or may not be executed", name, starter)
-}
-
-// elfInterpreter is the loader that an ELF file asks for, "" for none that can be
-// told.
-func elfInterpreter(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return ""
-	}
-	head, err := loader.Read(f, info.Size())
-	if err != nil {
-		return ""
-	}
-	return head.Interp
 }
 
 // access is what the kernel says to this process, whose user is the workers'.

@@ -5,8 +5,8 @@
 // is over, and always with something; a source that is slow, hangs or fails costs
 // its own facts only, and says so in Unknown. What may hang for good, a file
 // system that is gone, is left behind in its goroutine. Nothing is opened for
-// writing, nothing is started: the GPU driver, which may crash its caller, is
-// asked by the function that the caller gives.
+// writing. The only children are those of Run, which ask ld.so; the GPU driver, which
+// may crash its caller, is asked by the function that the caller gives.
 package gather
 
 import (
@@ -18,12 +18,14 @@ import (
 
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
 // Deadlines of the sources. Files answer in milliseconds unless their file
 // system is remote; a driver that is loaded first takes seconds.
 const (
 	fileTime = 3 * time.Second
+	loadTime = 6 * time.Second // files and some children that ask the loader, with deadlines of their own
 	gpuTime  = 22 * time.Second
 
 	moduleTime = time.Second      // many files, of which little depends
@@ -37,6 +39,9 @@ type Options struct {
 	Program preflight.Program
 	Env     []string // of the workers
 	Whole   bool     // gorun check: everything, whatever the program is
+	// Run starts the loader of the workers' program in a child process; nil: it is not
+	// asked.
+	Run ldso.Runner
 	// GPU asks the driver; nil: there is none.
 	GPU func(context.Context) (facts preflight.GPU, unknown []string)
 	// Lost looks behind the wrapper in front of the program; nil: there is none.
@@ -54,7 +59,7 @@ func Facts(ctx context.Context, o Options) preflight.Facts {
 	g.source(ctx, "network", fileTime, o.network)
 	g.source(ctx, "program", fileTime, o.program)
 	g.source(ctx, "modules", moduleTime, o.modules)
-	g.source(ctx, "library", fileTime, o.library)
+	g.source(ctx, "library", loadTime, o.library)
 	if o.GPU != nil {
 		g.source(ctx, "gpu", gpuTime, o.gpu)
 	}
@@ -67,7 +72,7 @@ func Facts(ctx context.Context, o Options) preflight.Facts {
 	if o.GPU != nil {
 		g.wait("settings") // a variable for NCCL may come from a file
 		o.Env = append(slices.Clone(o.Env), g.fromFiles()...)
-		g.source(ctx, "rdma", fileTime, o.rdma)
+		g.source(ctx, "rdma", loadTime, o.rdma)
 	}
 	g.wait("")
 	g.mu.Lock()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
 func TestThisMachine(t *testing.T) {
@@ -69,18 +69,15 @@ func TestBrief(t *testing.T) {
 
 // What an ELF worker loads is known on a node without a GPU, too.
 func TestWorkerWithoutGPU(t *testing.T) {
-	dir := t.TempDir()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	lib := filepath.Join(dir, "libnccl.so.2")
 	worker := filepath.Join(dir, "worker")
-	for path, l := range map[string]elftest.Library{
-		lib:    {Soname: "libnccl.so.2", Rodata: elftest.NCCL("2.27.5", "12.8")},
-		worker: {Needed: []string{"libnccl.so.2"}, Rpath: "$ORIGIN"},
-	} {
-		if err := os.WriteFile(path, l.Bytes(), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f := Facts(t.Context(), Options{Program: preflight.Program{Path: worker, Dir: dir}})
+	ldsotest.Write(t, lib, ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL("2.27.5", "12.8")})
+	ldsotest.Write(t, worker, ldsotest.Library{Program: true, Needed: []string{"libnccl.so.2"}, Rpath: "$ORIGIN"})
+	f := Facts(t.Context(), Options{Run: ldsotest.Run, Program: preflight.Program{Path: worker, Dir: dir}})
 	if n := f.Libraries.NCCL; n == nil || n.Path != lib || n.Code != 22705 {
 		t.Errorf("NCCL %+v", n)
 	}

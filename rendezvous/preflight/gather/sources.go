@@ -7,6 +7,7 @@ import (
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
@@ -30,8 +31,8 @@ func (o Options) host(ctx context.Context) (func(*preflight.Facts), []string) {
 
 func (o Options) library(ctx context.Context) (func(*preflight.Facts), []string) {
 	f, unknown := library.Gather(ctx, library.Options{
-		Root: o.Root, Env: o.Env, Dir: o.Program.Dir, Program: o.Program.Path, Python: o.Program.Python,
-		Args: o.Program.Args, Script: o.Program.Script,
+		Run: o.Run, Brief: o.brief(), Root: o.Root, Env: o.Env, Dir: o.Program.Dir, Program: o.Program.Path,
+		Python: o.Program.Python, Args: o.Program.Args, Script: o.Program.Script,
 	})
 	return func(all *preflight.Facts) { all.Libraries = f }, unknown
 }
@@ -54,7 +55,8 @@ func (o Options) settings(ctx context.Context) (func(*preflight.Facts), []string
 }
 
 func (o Options) rdma(ctx context.Context) (func(*preflight.Facts), []string) {
-	f, unknown := rdma.Gather(ctx, rdma.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, Code: o.nccl})
+	loader := ldso.Loader{Run: o.Run, Env: o.Env, Dir: o.Program.Dir}
+	f, unknown := rdma.Gather(ctx, rdma.Options{Root: o.Root, Env: o.Env, Code: o.nccl, Find: loader.Find})
 	return func(all *preflight.Facts) { all.RDMA = f }, unknown
 }
 

@@ -1,9 +1,14 @@
 package library
 
 import (
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/internal/smallfile"
 )
 
 // maxGlob bounds the matches of one pattern, and the folders that are read for it.
@@ -17,13 +22,17 @@ func (g *gatherer) candidates(p *python) {
 	} else if g.facts.NCCLError != "" {
 		loses = "not on the worker's way"
 	}
-	// Those that a program without RPATH would get.
-	found, err := g.linker.Find("libnccl.so.2", nil)
-	if err == nil {
-		g.add(found.Path, found.Why()+"; "+loses)
+	// Those that a program without RPATH would get, in the loader's order.
+	if found := g.dlopen["libnccl.so.2"]; found.Path != "" {
+		g.add(found.Path, found.Why+"; "+loses)
 	}
-	for _, o := range found.Others {
-		g.add(o.Path, o.Why()+"; "+loses)
+	for _, dir := range g.facts.LDPath {
+		g.add(g.absolute(filepath.Join(dir, "libnccl.so.2")), "LD_LIBRARY_PATH; "+loses)
+	}
+	for _, pattern := range []string{"/usr/lib/*/libnccl.so.2", "/usr/lib/libnccl.so.2", "/usr/lib64/libnccl.so.2", "/usr/local/lib/libnccl.so.2"} {
+		for _, path := range g.glob(g.Root + pattern) {
+			g.add(path, "folder of the system; "+loses)
+		}
 	}
 	if p != nil {
 		for _, s := range p.sites {
@@ -42,7 +51,7 @@ func (g *gatherer) candidates(p *python) {
 		"/usr/local/cuda*/lib64/libnccl.so.2", "/usr/local/nccl*/lib/libnccl.so.2", "/opt/nccl/build/lib/libnccl.so.2",
 		"/opt/nvidia/hpc_sdk/*/*/comm_libs/nccl/lib/libnccl.so.2", "/opt/nvidia/hpc_sdk/*/*/comm_libs/*/nccl/lib/libnccl.so.2",
 	} {
-		for _, path := range g.glob(pattern) {
+		for _, path := range g.glob(g.Root + pattern) {
 			g.add(path, "on no path that the loader searches; "+loses)
 		}
 	}
@@ -63,10 +72,7 @@ func (g *gatherer) others(loses string) {
 		}
 	}
 	if path := g.env.get("VLLM_NCCL_SO_PATH"); path != "" {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(g.Dir, path)
-		}
-		g.add(path, "VLLM_NCCL_SO_PATH"+second+"vLLM runs in it; "+loses)
+		g.add(g.absolute(path), "VLLM_NCCL_SO_PATH"+second+"vLLM runs in it; "+loses)
 	}
 	if filepath.IsAbs(home) {
 		for _, path := range g.glob(home + "/.config/vllm/nccl/*/libnccl.so.*") {
@@ -80,16 +86,26 @@ func (g *gatherer) add(path, why string) {
 	if len(g.facts.Candidates) == maxCandidates || g.ctx.Err() != nil {
 		return
 	}
-	id, mode, err := g.files.Stat(path)
-	if err != nil || !mode.IsRegular() || g.seen[id] {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || contains(g.seen, info) {
 		return
 	}
-	g.seen[id] = true
 	g.facts.Candidates = append(g.facts.Candidates, g.nccl(path, why))
 }
 
-// glob is filepath.Glob within the tree and bounds; a path is read as far as
-// its patterns need.
+// contains reports whether a file is among others, whatever its name.
+func contains(files []fs.FileInfo, file fs.FileInfo) bool {
+	return slices.ContainsFunc(files, func(f fs.FileInfo) bool { return os.SameFile(f, file) })
+}
+
+func (g *gatherer) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(g.Dir, path)
+}
+
+// glob is filepath.Glob within bounds; a path is read as far as its patterns need.
 func (g *gatherer) glob(pattern string) []string {
 	found := []string{""}
 	read := 0
@@ -103,7 +119,7 @@ func (g *gatherer) glob(pattern string) []string {
 			if read++; read > maxGlob {
 				break
 			}
-			names, err := g.files.ReadDir(dir+"/", maxNames)
+			names, err := smallfile.Names(dir+"/", maxNames)
 			if err != nil {
 				continue
 			}

@@ -1,11 +1,13 @@
 package library
 
 import (
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+	"github.com/gorun/gorun/internal/smallfile"
 )
 
 // maxProc bounds what is read of the driver's files in /proc and /sys, in bytes.
@@ -13,14 +15,13 @@ const maxProc = 4096
 
 // driver reads the kernel module's version and finds the driver's libraries.
 func (g *gatherer) driver() {
-	if text, _, err := g.files.ReadHead("/proc/driver/nvidia/version", maxProc); err == nil {
-		g.facts.Driver = parseDriver(string(text))
+	for _, name := range []string{"/proc/driver/nvidia/version", "/sys/module/nvidia/version"} {
+		if text, _, err := smallfile.Read(g.Root+name, maxProc); err == nil && g.facts.Driver == "" {
+			g.facts.Driver = parseDriver(string(text))
+		}
 	}
-	if text, _, err := g.files.ReadHead("/sys/module/nvidia/version", maxProc); err == nil && g.facts.Driver == "" {
-		g.facts.Driver = parseDriver(string(text))
-	}
-	if found, err := g.linker.Find("libnvidia-ml.so.1", nil); err == nil {
-		g.facts.NVML = numberAfter(g.files, found.Path, "libnvidia-ml.so.")
+	if found := g.dlopen["libnvidia-ml.so.1"]; found.Path != "" {
+		g.facts.NVML = numberAfter(found.Path, "libnvidia-ml.so.")
 	}
 	g.cuda()
 }
@@ -39,42 +40,38 @@ func parseDriver(text string) string {
 
 // cuda lists the libcuda.so.1 that dlopen gives, and others.
 func (g *gatherer) cuda() {
-	seen := map[tree.ID]bool{}
+	var seen []fs.FileInfo
 	add := func(path, why string, wins bool) {
-		id, mode, err := g.files.Stat(path)
-		if err != nil || !mode.IsRegular() || seen[id] || len(g.facts.CUDA) == maxCandidates {
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() || contains(seen, info) || len(g.facts.CUDA) == maxCandidates {
 			return
 		}
-		seen[id] = true
+		seen = append(seen, info)
 		g.facts.CUDA = append(g.facts.CUDA, CUDA{
-			Path: path, Version: numberAfter(g.files, path, "libcuda.so."), Stub: g.isStub(path), Why: why, Wins: wins,
+			Path: path, Version: numberAfter(path, "libcuda.so."), Stub: isStub(path), Why: why, Wins: wins,
 		})
 	}
-	found, err := g.linker.Find("libcuda.so.1", nil)
-	if err == nil {
-		add(found.Path, found.Why(), true)
+	found := g.dlopen["libcuda.so.1"]
+	if found.Path != "" {
+		add(found.Path, found.Why, true)
 	}
-	for _, o := range found.Others {
-		why := o.Why() + ": searched later"
-		if o.Err != nil {
-			why = o.Why() + "; the loader does not take it: " + o.Err.Error()
-		}
-		add(o.Path, why, false)
+	for _, p := range found.Passed {
+		add(p.Path, p.Why+"; the loader does not take it: "+p.Err, false)
 	}
 	for _, dir := range g.facts.LDPath {
 		if isStubs(dir) {
 			add(filepath.Join(dir, "libcuda.so"), "stubs folder in LD_LIBRARY_PATH: taken by programs that open libcuda.so", false)
 		}
 	}
-	for _, path := range g.glob("/usr/local/cuda*/compat/libcuda.so.1") {
+	for _, path := range g.glob(g.Root + "/usr/local/cuda*/compat/libcuda.so.1") {
 		add(path, "forward compatibility, not searched", false)
 	}
-	add("/usr/lib/wsl/lib/libcuda.so.1", "WSL's, not searched", false)
+	add(g.Root+"/usr/lib/wsl/lib/libcuda.so.1", "WSL's, not searched", false)
 }
 
 // isStub says whether the file, or the one behind its links, is a toolkit's stub.
-func (g *gatherer) isStub(path string) bool {
-	real, _ := g.files.Resolve(path)
+func isStub(path string) bool {
+	real, _ := filepath.EvalSymlinks(path)
 	return isStubs(filepath.Dir(path)) || isStubs(filepath.Dir(real))
 }
 

@@ -1,9 +1,10 @@
-// Package library predicts, from files alone, which NCCL, CUDA and torch a
-// worker will load, and lists what else lies around and why it loses.
+// Package library finds out which NCCL, CUDA and torch a worker will load, and lists
+// what else lies around and why it loses. Where Python looks for packages it reads
+// from files; which libraries win it asks package ldso.
 //
-// Invariants: nothing is executed or dlopened; every file is read within a bound
-// and hostile content is an error, never a panic; what cannot be decided is left
-// empty with a reason.
+// Invariants: no code of the worker or of a library runs; every file is read within a
+// bound and hostile content is an error, never a panic; what cannot be decided is
+// left empty with a reason.
 package library
 
 // Facts is what the node's workers would load.

@@ -3,10 +3,10 @@ package library
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
-	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
 // Bounds of what the facts list.
@@ -18,13 +18,15 @@ const (
 
 // Options says whose libraries are meant.
 type Options struct {
-	Root    string   // stands for "/"; "" for the machine itself
-	Env     []string // of the workers; the later of two entries wins
-	Dir     string   // their working directory, absolute
-	Program string   // file that is executed, absolute; a folder or .go file is a Go worker; "": nothing to run
-	Args    []string // of Program, after argv[0]: tells the flags of a Python interpreter; nil if not known
-	Python  string   // the interpreter if the worker is known to be Python's, else "" to find out from Program
-	Script  string   // Python's main file or module; its folder leads sys.path. "" to take it from Args
+	Run     ldso.Runner // asks the loader; nil: which library wins stays unknown
+	Brief   bool        // leave out what only a node with a GPU driver needs
+	Root    string      // stands before the folders of the system that are looked at, for tests
+	Env     []string    // of the workers; the later of two entries wins
+	Dir     string      // their working directory, absolute
+	Program string      // file that is executed, absolute; a folder or .go file is a Go worker; "": nothing to run
+	Args    []string    // of Program, after argv[0]: tells the flags of a Python interpreter; nil if not known
+	Python  string      // the interpreter if the worker is known to be Python's, else "" to find out from Program
+	Script  string      // Python's main file or module; its folder leads sys.path. "" to take it from Args
 }
 
 // gatherer is one Gather under way.
@@ -32,11 +34,12 @@ type gatherer struct {
 	Options
 	ctx     context.Context
 	env     environ
-	files   tree.Tree
-	linker  *loader.Resolver
+	loader  ldso.Loader
 	facts   Facts
-	seen    map[tree.ID]bool // libnccl files that are in the facts
-	torch   bool             // found
+	seen    []fs.FileInfo           // libnccl files that are in the facts
+	dlopen  map[string]ldso.Request // what any program gets, by name
+	torch   bool                    // found
+	silent  bool                    // the loader gave no answer, and unknown says so
 	unknown []string
 }
 
@@ -44,10 +47,10 @@ type gatherer struct {
 // unknown and why. When ctx ends it returns what is known by then.
 func Gather(ctx context.Context, o Options) (Facts, []string) {
 	env := environ(o.Env)
-	g := &gatherer{Options: o, ctx: ctx, env: env, files: tree.New(o.Root), seen: map[tree.ID]bool{}}
-	g.linker = loader.New(loader.Config{Root: o.Root, Dir: o.Dir, LibraryPath: env.get("LD_LIBRARY_PATH"), Preload: env.get("LD_PRELOAD")})
+	g := &gatherer{Options: o, ctx: ctx, env: env, loader: ldso.Loader{Run: o.Run, Env: o.Env, Dir: o.Dir}}
 	g.facts.LDPath = split(env.get("LD_LIBRARY_PATH"), ":;")
 	g.facts.Preload = split(env.get("LD_PRELOAD"), ": ")
+	g.askByName()
 
 	w := g.worker()
 	var py *python
@@ -77,9 +80,6 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 		g.miss("no torch in the site directories of " + py.exe + ": whether the worker loads an NCCL, and which, is not known")
 	}
 	g.driver()
-	if g.linker.CacheError != nil {
-		g.miss(g.linker.CacheError.Error())
-	}
 	if ctx.Err() != nil {
 		g.miss(fmt.Sprintf("the search for libraries ended early: %v", context.Cause(ctx)))
 	}
@@ -87,6 +87,25 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 }
 
 func (g *gatherer) miss(why string) { g.unknown = append(g.unknown, why) }
+
+// missLoader notes, once, that the loader gave no answer.
+func (g *gatherer) missLoader(err error) {
+	if !g.silent && g.ctx.Err() == nil {
+		g.miss("which libraries the workers load is not known: " + err.Error())
+	}
+	g.silent = true
+}
+
+// askByName asks which NCCL and which libraries of the driver any program gets.
+func (g *gatherer) askByName() {
+	if g.Brief {
+		return
+	}
+	var err error
+	if g.dlopen, err = g.loader.Find(g.ctx, []string{"libnccl.so.2", "libcuda.so.1", "libnvidia-ml.so.1"}); err != nil {
+		g.missLoader(err)
+	}
+}
 
 // environ is an environment as a process gets it.
 type environ []string

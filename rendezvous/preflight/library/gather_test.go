@@ -3,7 +3,9 @@ package library_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -12,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
 )
 
 const (
@@ -37,32 +39,32 @@ func TestTorchWheelBesideSystem(t *testing.T) {
 	s.venv("false")
 	s.system("2.17.1", "12.1")
 	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
-	s.torch(venvSite, elftest.Library{Needed: []string{"libc.so.6", "libnccl.so.2"}, Rpath: ncclRPATH})
-	s.lib("/opt/nccl/build/lib/libnccl.so.2", elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL("2.14.3", "11.8")})
-	s.env = append(s.env, "LD_LIBRARY_PATH=/opt/nccl/build/lib:")
+	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	s.lib("/opt/nccl/build/lib/libnccl.so.2", ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL("2.14.3", "11.8")})
+	s.env = append(s.env, "LD_LIBRARY_PATH="+s.at("/opt/nccl/build/lib")+":"+s.at("/usr/lib/x86_64-linux-gnu"))
 
 	f, unknown := s.gather(library.Options{Program: python, Python: python, Args: []string{"-u", "train.py"}, Script: "train.py"})
 	const wheel = venvSite + "/nvidia/nccl/lib/libnccl.so.2"
-	s.wins(f, wheel, "2.19.3", "RPATH of "+venvSite+"/torch/lib/libtorch_cuda.so")
-	s.loses(f, "/opt/nccl/build/lib/libnccl.so.2", "2.14.3", "LD_LIBRARY_PATH: comes after RPATH of")
-	s.loses(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "ld.so.cache: comes after RPATH of")
+	s.wins(f, wheel, "2.19.3", "RPATH of "+s.at(venvSite)+"/torch/lib/libtorch_cuda.so")
+	s.loses(f, "/opt/nccl/build/lib/libnccl.so.2", "2.14.3", "LD_LIBRARY_PATH; the worker gets "+s.at(wheel))
+	s.loses(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "LD_LIBRARY_PATH; the worker gets "+s.at(wheel))
 	if len(f.Candidates) != 2 || len(unknown) != 0 {
 		t.Errorf("candidates %+v, unknown %q", f.Candidates, unknown)
 	}
 	if f.NCCL.Code != 21903 || f.NCCL.CUDA != "12.3" || f.Torch != "2.1.2+cu121" || f.TorchCUDA != "12.1" || f.Python != "3.11" {
 		t.Errorf("facts %+v, NCCL %+v", f, f.NCCL)
 	}
-	if want := []library.Wheel{{Name: "nvidia-nccl-cu12", Version: "2.19.3", Site: venvSite, File: true}}; !slices.Equal(f.Wheels, want) {
+	if want := []library.Wheel{{Name: "nvidia-nccl-cu12", Version: "2.19.3", Site: s.at(venvSite), File: true}}; !slices.Equal(f.Wheels, want) {
 		t.Errorf("wheels %+v", f.Wheels)
 	}
-	if !slices.Equal(f.Sites, []string{venvSite}) || !slices.Equal(f.LDPath, []string{"/opt/nccl/build/lib"}) {
+	if !slices.Equal(f.Sites, []string{s.at("/work"), s.at(venvSite)}) || len(f.LDPath) != 2 || f.LDPath[0] != s.at("/opt/nccl/build/lib") {
 		t.Errorf("sites %q, LD_LIBRARY_PATH %q", f.Sites, f.LDPath)
 	}
 
-	f, _ = s.gather(library.Options{Python: python, Env: []string{"LD_PRELOAD=/opt/nccl/build/lib/libnccl.so.2"}})
+	f, _ = s.gather(library.Options{Python: python, Env: []string{"LD_PRELOAD=" + s.at("/opt/nccl/build/lib/libnccl.so.2")}})
 	s.wins(f, "/opt/nccl/build/lib/libnccl.so.2", "2.14.3", "LD_PRELOAD")
-	s.loses(f, wheel, "2.19.3", "comes after LD_PRELOAD")
-	if !slices.Equal(f.Preload, []string{"/opt/nccl/build/lib/libnccl.so.2"}) {
+	s.loses(f, wheel, "2.19.3", "the worker gets "+s.at("/opt/nccl"))
+	if !slices.Equal(f.Preload, []string{s.at("/opt/nccl/build/lib/libnccl.so.2")}) {
 		t.Errorf("LD_PRELOAD %q", f.Preload)
 	}
 }
@@ -72,11 +74,11 @@ func TestTorchWithRunpath(t *testing.T) {
 	s := newScene(t)
 	s.venv("false")
 	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
-	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Runpath: ncclRPATH})
-	s.lib("/opt/lib/libnccl.so.2", elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL("2.14.3", "11.8")})
-	f, _ := s.gather(library.Options{Python: python, Env: []string{"LD_LIBRARY_PATH=/opt/lib"}})
+	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Runpath: ncclRPATH})
+	s.lib("/opt/lib/libnccl.so.2", ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL("2.14.3", "11.8")})
+	f, _ := s.gather(library.Options{Python: python, Env: []string{"LD_LIBRARY_PATH=" + s.at("/opt/lib")}})
 	s.wins(f, "/opt/lib/libnccl.so.2", "2.14.3", "LD_LIBRARY_PATH")
-	s.loses(f, venvSite+"/nvidia/nccl/lib/libnccl.so.2", "2.19.3", "RUNPATH of "+venvSite)
+	s.loses(f, venvSite+"/nvidia/nccl/lib/libnccl.so.2", "2.19.3", "wheel in "+s.at(venvSite))
 }
 
 func TestTwoWheelsAndAMissingFile(t *testing.T) {
@@ -94,7 +96,7 @@ func TestTwoWheelsAndAMissingFile(t *testing.T) {
 	if err := syscall.Unlink(s.at(venvSite + "/nvidia/nccl/lib/libnccl.so.2")); err != nil {
 		t.Fatal(err)
 	}
-	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
 	f, _ = s.gather(library.Options{Python: python})
 	if f.NCCL != nil || !strings.Contains(f.NCCLError, "libtorch_cuda.so needs libnccl.so.2: not found (searched: RPATH of ") || f.Wheels[0].File {
 		t.Errorf("error %q, NCCL %+v, wheels %+v", f.NCCLError, f.NCCL, f.Wheels)
@@ -105,14 +107,14 @@ func TestStaticTorch(t *testing.T) {
 	s := newScene(t)
 	s.venv("false")
 	s.system("2.17.1", "12.1")
-	s.torch(venvSite, elftest.Library{Rodata: strings.Repeat("NCCL version of nothing\x00", 20000) + elftest.NCCL("2.14.3", "11.7")})
+	s.torch(venvSite, ldsotest.Library{Text: strings.Repeat("NCCL version of nothing\x00", 20000) + ldsotest.NCCL("2.14.3", "11.7")})
 	f, unknown := s.gather(library.Options{Python: python})
 	s.wins(f, venvSite+"/torch/lib/libtorch_cuda.so", "2.14.3", "statically")
-	s.loses(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "the worker gets "+venvSite)
+	s.loses(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "the worker gets "+s.at(venvSite))
 	if !f.NCCL.Static || len(unknown) != 0 {
 		t.Errorf("%+v, unknown %q", f.NCCL, unknown)
 	}
-	s.torch(venvSite, elftest.Library{Rodata: "built without NCCL"})
+	s.torch(venvSite, ldsotest.Library{Text: "built without NCCL"})
 	if f, unknown := s.gather(library.Options{Python: python}); f.NCCL != nil || len(unknown) != 0 {
 		t.Errorf("torch without NCCL: %+v, unknown %q", f.NCCL, unknown)
 	}
@@ -128,14 +130,14 @@ func TestTorchPreloads(t *testing.T) {
 	s.venv("true")
 	s.wheel(userSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
 	s.system("2.17.1", "12.1")
-	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
 	deps := func(needed ...string) {
-		s.lib(venvSite+"/torch/lib/libtorch_global_deps.so", elftest.Library{Soname: "libtorch_global_deps.so", Needed: needed, Rpath: ncclRPATH})
+		s.lib(venvSite+"/torch/lib/libtorch_global_deps.so", ldsotest.Library{Soname: "libtorch_global_deps.so", Needed: needed, Rpath: ncclRPATH})
 	}
-	deps("libc.so.6")
+	deps()
 	f, _ := s.gather(library.Options{Python: python})
-	s.wins(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "ld.so.cache")
-	deps("libc.so.6", "libcublas.so.12")
+	s.wins(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "LD_LIBRARY_PATH")
+	deps("libcublas.so.12")
 	f, _ = s.gather(library.Options{Python: python})
 	s.wins(f, userSite+"/nvidia/nccl/lib/libnccl.so.2", "2.19.3", "torch preloads it, as libcublas.so.12 is not found")
 }
@@ -143,7 +145,7 @@ func TestTorchPreloads(t *testing.T) {
 func TestUserSite(t *testing.T) {
 	s := newScene(t)
 	s.wheel(userSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
-	s.torch(userSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	s.torch(userSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
 	s.write("/usr/lib/python3/dist-packages/apt_pkg.py", "")
 	for _, tt := range []struct {
 		name  string
@@ -160,7 +162,7 @@ func TestUserSite(t *testing.T) {
 		{"PYTHONNOUSERSITE", library.Options{Python: "/usr/bin/python3", Env: []string{"PYTHONNOUSERSITE=1"}}, false},
 		{"PYTHONNOUSERSITE and -E", library.Options{Program: "/usr/bin/python3", Args: []string{"-E", "x.py"}, Env: []string{"PYTHONNOUSERSITE=1"}}, true},
 		{"PYTHONUSERBASE", library.Options{Python: "/usr/bin/python3", Env: []string{"PYTHONUSERBASE=/elsewhere"}}, false},
-		{"PYTHONPATH", library.Options{Python: "/usr/bin/python3", Env: []string{"PYTHONNOUSERSITE=1", "PYTHONPATH=/none::" + userSite}}, true},
+		{"PYTHONPATH", library.Options{Python: "/usr/bin/python3", Env: []string{"PYTHONNOUSERSITE=1", "PYTHONPATH=/none::" + s.at(userSite)}}, true},
 		{"venv", library.Options{Python: python}, false},
 	} {
 		if tt.name == "venv" {
@@ -178,16 +180,16 @@ func TestWorkers(t *testing.T) {
 	s.venv("false")
 	s.system("2.17.1", "12.1")
 	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
-	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
-	s.lib("/work/all_reduce_perf", elftest.Library{Needed: []string{"libc.so.6", "libnccl.so.2"}, Interp: "/lib64/ld-linux-x86-64.so.2"})
-	s.lib("/work/plain", elftest.Library{Needed: []string{"libc.so.6"}, Interp: "/lib64/ld-linux-x86-64.so.2"})
-	s.lib("/bin/bash", elftest.Library{Needed: []string{"libc.so.6"}, Interp: "/lib64/ld-linux-x86-64.so.2"})
+	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	s.lib("/work/all_reduce_perf", ldsotest.Library{Needed: []string{"libnccl.so.2"}, Program: true})
+	s.lib("/work/plain", ldsotest.Library{Program: true})
+	s.lib("/bin/bash", ldsotest.Library{Program: true})
 	s.write("/work/main.go", "package main")
 	s.write("/work/data.txt", "no program")
-	for name, line := range map[string]string{"direct": "#!" + python, "env": "#!/usr/bin/env python3", "split": "#!/usr/bin/env -S X=1 python3 -s", "shell": "#!/bin/bash -e", "gone": "#!/usr/bin/env python9", "ring": "#! /work/ring"} {
+	for name, line := range map[string]string{"direct": "#!" + s.at(python), "env": "#!/usr/bin/env python3", "split": "#!/usr/bin/env -S X=1 python3 -s", "shell": "#!" + s.at("/bin/bash") + " -e", "gone": "#!/usr/bin/env python9", "ring": "#! " + s.at("/work/ring")} {
 		s.write("/work/"+name, line+"\nimport torch\n")
 	}
-	path := library.Options{Env: []string{"PATH=/venv/bin:/usr/bin"}}
+	path := library.Options{Env: []string{"PATH=" + s.at("/venv/bin") + ":" + s.at("/usr/bin")}}
 	const wheel, system = venvSite + "/nvidia/nccl/lib/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
 	for program, want := range map[string]struct{ nccl, unknown string }{
 		"/work/direct": {nccl: wheel}, "/work/env": {nccl: wheel}, "/work/split": {nccl: wheel}, "/venv/bin/python3": {nccl: wheel},
@@ -195,7 +197,7 @@ func TestWorkers(t *testing.T) {
 		"/work/all_reduce_perf": {nccl: system},
 		"/work/plain":           {}, "/work/main.go": {}, "/work": {},
 		"/work/shell": {unknown: "what bash starts is not known"}, "/bin/bash": {unknown: "what bash starts is not known"},
-		"/work/gone": {unknown: "the interpreter of /work/gone is not found"}, "/work/ring": {unknown: "too many scripts"},
+		"/work/gone": {unknown: "the interpreter of " + s.at("/work/gone") + " is not found"}, "/work/ring": {unknown: "too many scripts"},
 		"/work/data.txt": {unknown: "neither an ELF file nor a script"}, "/work/none": {unknown: "no such file"},
 	} {
 		o := path
@@ -204,6 +206,9 @@ func TestWorkers(t *testing.T) {
 		got := ""
 		if f.NCCL != nil {
 			got = f.NCCL.Path
+		}
+		if want.nccl != "" {
+			want.nccl = s.at(want.nccl)
 		}
 		if got != want.nccl || !strings.Contains(strings.Join(unknown, "\n"), want.unknown) || (want.unknown == "") != (len(unknown) == 0) {
 			t.Errorf("%q: got %s, unknown %q, want %+v", program, got, unknown, want)
@@ -217,24 +222,23 @@ func TestWorkers(t *testing.T) {
 	}
 	// Without Python and torch: what a program here would get.
 	f, _ := s.gather(library.Options{Env: []string{"PATH=/none"}})
-	s.wins(f, system, "2.17.1", "what a program that needs libnccl.so.2 would get: ld.so.cache")
+	s.wins(f, system, "2.17.1", "what a program that needs libnccl.so.2 would get: LD_LIBRARY_PATH")
 }
 
 // Whatever lies in the places that are read, Gather ends and says something.
 func TestHostileFiles(t *testing.T) {
 	s := newScene(t)
 	s.venv("false")
-	s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
 	if err := syscall.Mkfifo(s.at(venvSite+"/nvidia"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s.write("/etc/ld.so.cache", "glibc-ld.so.cache1.1\xff\xff\xff\xff")
 	s.write(venvSite+"/torch/version.py", strings.Repeat("x", 1<<20))
-	s.write(venvSite+"/loop.pth", venvSite+"\n"+strings.Repeat("/\n", 1000)+"import os; os.exit()\n")
-	s.write("/opt/lib/libnccl.so.2", "\x7fELF\x02\x01\x01")
+	s.write(venvSite+"/loop.pth", s.at(venvSite)+"\n"+strings.Repeat("/\n", 1000)+"import os; os.exit()\n")
+	s.write("/opt/lib/libnccl.so.2", strings.Repeat("no library ", 1000))
 	s.link("/venv", "/venv/venv")
-	f, unknown := s.gather(library.Options{Python: python, Env: []string{"LD_LIBRARY_PATH=/opt/lib"}})
-	if f.NCCL != nil || !strings.Contains(f.NCCLError, "the loader gives up at /opt/lib/libnccl.so.2 (LD_LIBRARY_PATH)") {
+	f, unknown := s.gather(library.Options{Python: python, Env: []string{"LD_LIBRARY_PATH=" + s.at("/opt/lib")}})
+	if f.NCCL != nil || !strings.Contains(f.NCCLError, "the loader gives up at "+s.at("/opt/lib/libnccl.so.2")+" (LD_LIBRARY_PATH)") {
 		t.Errorf("NCCL %+v, error %q", f.NCCL, f.NCCLError)
 	}
 	if all := strings.Join(unknown, "\n"); !strings.Contains(all, "cannot read torch's version") {
@@ -242,12 +246,12 @@ func TestHostileFiles(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the test is over"))
-	if _, unknown := library.Gather(ctx, library.Options{Root: s.root, Python: python, Dir: "/"}); !strings.Contains(strings.Join(unknown, "\n"), "ended early: the test is over") {
+	if _, unknown := library.Gather(ctx, library.Options{Run: s.run, Root: s.root, Python: s.at(python), Dir: "/"}); !strings.Contains(strings.Join(unknown, "\n"), "ended early: the test is over") {
 		t.Errorf("a context that has ended: unknown %q", unknown)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer stop()
-	if f, _ := library.Gather(ctx, library.Options{Root: s.root, Dir: "/"}); f.NCCL != nil {
+	if f, _ := library.Gather(ctx, library.Options{Run: s.run, Root: s.root, Dir: "/"}); f.NCCL != nil {
 		t.Errorf("without time: %+v", f.NCCL)
 	}
 }
@@ -257,6 +261,7 @@ func BenchmarkGather(b *testing.B) {
 		o.Dir, o.Env = "/", []string{"HOME=/root", "PATH=/usr/bin:/bin"}
 		b.Run(o.Program, func(b *testing.B) {
 			for b.Loop() {
+				o.Run = ldsotest.Run
 				library.Gather(b.Context(), o)
 			}
 		})
@@ -267,12 +272,12 @@ func BenchmarkGather(b *testing.B) {
 // loaded; a library whose tail alone is missing is one, too: it was copied badly.
 func TestBrokenNCCL(t *testing.T) {
 	const wheel = venvSite + "/nvidia/nccl/lib/libnccl.so.2"
-	whole := elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL("2.19.3", "12.3") + strings.Repeat("x", 3*4096)}.Bytes()
+	whole := ldsotest.Bytes(t, ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL("2.19.3", "12.3") + strings.Repeat("\x00x", 3*4096)})
 	for name, c := range map[string]struct{ text, want string }{
 		"whole":               {string(whole), ""},
-		"without its tail":    {string(whole[:len(whole)-1]), "the end of the file is missing"},
-		"cut in the middle":   {string(whole[:6000]), "cut off after 6000 bytes"},
-		"cut in the header":   {string(whole[:40]), "header"},
+		"without its tail":    {string(whole[:len(whole)-1]), "the file is cut off after"},
+		"cut in the middle":   {string(whole[:6000]), "the file is cut off after 6000 bytes"},
+		"cut in the header":   {string(whole[:40]), "the file is cut off after 40 bytes"},
 		"empty":               {"", "not an ELF file"},
 		"a pointer to a file": {"version https://git-lfs.github.com/spec/v1\n", "not an ELF file"},
 	} {
@@ -280,7 +285,7 @@ func TestBrokenNCCL(t *testing.T) {
 			s := newScene(t)
 			s.venv("false")
 			s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
-			s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: rpath})
+			s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: rpath})
 			s.write(wheel, c.text)
 			f, _ := s.gather(library.Options{Program: python, Python: python})
 			got := f.NCCLError
@@ -294,16 +299,37 @@ func TestBrokenNCCL(t *testing.T) {
 	}
 }
 
+// Without an answer of the loader, as with musl, one note says so; the rest is known.
+func TestLoaderWithoutAnswer(t *testing.T) {
+	s := newScene(t)
+	s.venv("false")
+	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
+	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
+	s.lib("/work/program", ldsotest.Library{Program: true, Needed: []string{"libnccl.so.2"}})
+	s.run = func(context.Context, string, []string, []string, string) ([]byte, int, error) {
+		return []byte("ld.so: unrecognized option: --list\n"), 1, nil
+	}
+	for _, o := range []library.Options{{Program: python, Python: python}, {Program: "/work/program"}, {}} {
+		f, unknown := s.gather(o)
+		if len(unknown) != 1 || !strings.HasPrefix(unknown[0], "which libraries the workers load is not known: ") || f.NCCL != nil || f.NCCLError != "" {
+			t.Errorf("%+v: NCCL %+v, error %q, unknown %q", o, f.NCCL, f.NCCLError, unknown)
+		}
+		if o.Python != "" && (f.Torch == "" || len(f.Wheels) != 1 || len(f.Candidates) != 1 || f.Candidates[0].Code != 21903) {
+			t.Errorf("%+v: torch %q, wheels %+v, candidates %+v", o, f.Torch, f.Wheels, f.Candidates)
+		}
+	}
+}
+
 func TestBrokenTorch(t *testing.T) {
 	s := newScene(t)
 	s.venv("false")
-	s.torch(venvSite, elftest.Library{})
+	s.torch(venvSite, ldsotest.Library{})
 	if f, _ := s.gather(library.Options{Program: python, Python: python}); f.Broken != nil {
 		t.Errorf("whole libraries: %q", f.Broken)
 	}
 	const path = venvSite + "/torch/lib/libtorch_python.so"
 	s.write(path, "half")
-	if f, _ := s.gather(library.Options{Program: python, Python: python}); len(f.Broken) != 1 || !strings.HasPrefix(f.Broken[0], path+": ") {
+	if f, _ := s.gather(library.Options{Program: python, Python: python}); len(f.Broken) != 1 || !strings.HasPrefix(f.Broken[0], s.at(path)+": ") {
 		t.Errorf("a broken one: %q", f.Broken)
 	}
 }
@@ -313,28 +339,35 @@ func TestBrokenTorch(t *testing.T) {
 func TestUnreadableNCCL(t *testing.T) {
 	need(t, os.Geteuid() == 0, "root, who alone may be another user")
 	for _, rpath := range []string{"", ncclRPATH} { // torch preloads the wheel's, or the loader looks for it
-		t.Run(rpath, func(t *testing.T) {
+		t.Run(fmt.Sprint("RPATH ", rpath != ""), func(t *testing.T) {
 			s := newScene(t)
 			s.venv("false")
 			s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
-			s.torch(venvSite, elftest.Library{Needed: []string{"libnccl.so.2"}, Rpath: rpath})
+			s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: rpath})
 			for path, mode := range map[string]os.FileMode{s.at(venvSite + "/nvidia/nccl/lib/libnccl.so.2"): 0o600, s.root: 0o755, filepath.Dir(s.root): 0o755} {
 				if err := os.Chmod(path, mode); err != nil {
 					t.Fatal(err)
 				}
+			}
+			s.run = func(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
+				cmd := exec.CommandContext(ctx, path)
+				cmd.Args, cmd.Env, cmd.Dir = argv, env, dir
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+				out, _ := cmd.CombinedOutput()
+				return out, cmd.ProcessState.ExitCode(), ctx.Err()
 			}
 			runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
 			if err := syscall.Setfsuid(65534); err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = syscall.Setfsuid(0) }() // who removes the files
-			f, _ := s.gather(library.Options{Program: python, Python: python})
+			f, unknown := s.gather(library.Options{Program: python, Python: python})
 			got := f.NCCLError
 			if f.NCCL != nil {
 				got = f.NCCL.Error
 			}
 			if !strings.Contains(got, "permission denied") {
-				t.Errorf("%q, NCCL %+v", got, f.NCCL)
+				t.Errorf("%q, NCCL %+v, unknown %q", got, f.NCCL, unknown)
 			}
 		})
 	}

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
-	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+	"github.com/gorun/gorun/internal/smallfile"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
 // nccl describes a libnccl.
@@ -26,17 +27,16 @@ func (g *gatherer) nccl(path, why string) NCCL {
 
 // readVersion fills in what the file says of itself, and why it cannot be loaded.
 func (g *gatherer) readVersion(n *NCCL, limit bound) (found bool, err error) {
-	f, err := g.files.Open(n.Path)
-	if err == nil {
-		defer f.Close()
-		g.seen[f.ID()] = true
-		_, err = loader.Read(f, f.Size())
+	if info, err := os.Stat(n.Path); err == nil {
+		g.seen = append(g.seen, info)
 	}
+	f, err := ldso.Open(n.Path)
 	if err != nil {
 		n.Error = err.Error()
 		return false, err
 	}
-	v, found, err := scanVersion(g.ctx, f, f.Size(), limit)
+	defer f.Close()
+	v, found, err := scanVersion(g.ctx, f.Constants(), limit)
 	n.Version, n.Code, n.CUDA = v.text, v.code, v.cuda
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		n.Error = "the end of the file is missing: " + err.Error()
@@ -47,7 +47,7 @@ func (g *gatherer) readVersion(n *NCCL, limit bound) (found bool, err error) {
 // guess takes the version from the name of the file behind the links, or from
 // the wheel that owns it.
 func (g *gatherer) guess(n *NCCL) {
-	real, err := g.files.Resolve(n.Path)
+	real, err := filepath.EvalSymlinks(n.Path)
 	if err != nil {
 		return
 	}
@@ -71,7 +71,7 @@ func (g *gatherer) wheelVersion(path string) string {
 	if !ok {
 		return ""
 	}
-	names, _ := g.files.ReadDir(siteDir, maxNames)
+	names, _ := smallfile.Names(siteDir, maxNames)
 	wheels := g.wheels(site{dir: siteDir, names: names})
 	if len(wheels) != 1 {
 		return ""
@@ -81,8 +81,8 @@ func (g *gatherer) wheelVersion(path string) string {
 
 // numberAfter is the version in the name of the file behind the links:
 // "550.54.15" of libcuda.so.550.54.15. The plain ".1" is none.
-func numberAfter(files tree.Tree, path, prefix string) string {
-	real, err := files.Resolve(path)
+func numberAfter(path, prefix string) string {
+	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return ""
 	}

@@ -1,15 +1,13 @@
 package library
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
 )
 
 func TestVersionCode(t *testing.T) {
@@ -46,14 +44,17 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
+func parts(text string) []*io.SectionReader {
+	return []*io.SectionReader{io.NewSectionReader(strings.NewReader(text), 0, int64(len(text)))}
+}
+
 // The version is found wherever it lies across the blocks that are read.
 func TestScanVersion(t *testing.T) {
 	limit := bound{bytes: libraryBound.bytes, time: time.Minute}
 	for _, at := range []int{0, chunk - 200, chunk - 30, chunk - 10, chunk - 1, chunk, 3*chunk - 20} {
 		for _, filler := range []string{marker, "N", "x"} {
 			text := strings.Repeat(filler, 1+at/len(filler))[:at] + "\x00NCCL version 2.19.3+cuda12.3"
-			data := elftest.Library{Rodata: text}.Bytes()
-			v, ok, err := scanVersion(t.Context(), bytes.NewReader(data), int64(len(data)), limit)
+			v, ok, err := scanVersion(t.Context(), parts(text), limit)
 			if err != nil || !ok || v.text != "2.19.3" {
 				t.Errorf("at %d after %q: %+v, %v, %v", at, filler, v, ok, err)
 			}
@@ -62,22 +63,20 @@ func TestScanVersion(t *testing.T) {
 }
 
 func TestScanVersionHasBounds(t *testing.T) {
-	data := elftest.Library{Rodata: strings.Repeat("x", 3*chunk) + elftest.NCCL("2.19.3", "12.3")}.Bytes()
-	r, size := bytes.NewReader(data), int64(len(data))
-	if v, ok, err := scanVersion(t.Context(), r, size, bound{bytes: 2 * chunk, time: time.Minute}); ok || err == nil || !strings.Contains(err.Error(), "no version found in") {
+	long := parts(strings.Repeat("x", 3*chunk) + "NCCL version 2.19.3+cuda12.3")
+	if v, ok, err := scanVersion(t.Context(), long, bound{bytes: 2 * chunk, time: time.Minute}); ok || err == nil || !strings.Contains(err.Error(), "no version found in") {
 		t.Errorf("bytes: %+v, %v, %v", v, ok, err)
 	}
-	if _, ok, err := scanVersion(t.Context(), r, size, bound{bytes: 1 << 30}); ok || err == nil || !strings.Contains(err.Error(), "no version found within") {
+	if _, ok, err := scanVersion(t.Context(), long, bound{bytes: 1 << 30}); ok || err == nil || !strings.Contains(err.Error(), "no version found within") {
 		t.Errorf("time: %v, %v", ok, err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	over := errors.New("over")
 	cancel(over)
-	if _, _, err := scanVersion(ctx, r, size, libraryBound); !errors.Is(err, over) {
+	if _, _, err := scanVersion(ctx, long, libraryBound); !errors.Is(err, over) {
 		t.Errorf("context: %v", err)
 	}
-	short := elftest.Library{Rodata: "nothing"}.Bytes()
-	if _, ok, err := scanVersion(t.Context(), bytes.NewReader(short), int64(len(short)), libraryBound); ok || err != nil {
+	if _, ok, err := scanVersion(t.Context(), parts("nothing"), libraryBound); ok || err != nil {
 		t.Errorf("without a version: %v, %v", ok, err)
 	}
 }
@@ -116,8 +115,7 @@ func FuzzParseVersion(f *testing.F) {
 		if ok && v.cuda != "" && !strict.Match(b) {
 			t.Errorf("%q read as %+v", b, v)
 		}
-		data := elftest.Library{Rodata: marker + string(b)}.Bytes()
-		_, found, err := scanVersion(t.Context(), bytes.NewReader(data), int64(len(data)), bound{bytes: 1 << 20, time: time.Minute})
+		_, found, err := scanVersion(t.Context(), parts(marker+string(b)), bound{bytes: 1 << 20, time: time.Minute})
 		if err != nil || ok && !found {
 			t.Errorf("%q alone is %v, in a file %v, %v", b, ok, found, err)
 		}

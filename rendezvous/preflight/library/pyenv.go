@@ -10,12 +10,12 @@ import (
 func (g *gatherer) unshim(path string) string {
 	shims := filepath.Dir(path)
 	root := filepath.Dir(shims)
-	if filepath.Base(shims) != "shims" || !g.files.IsDir(filepath.Join(root, "versions")) {
+	if filepath.Base(shims) != "shims" || !isDir(filepath.Join(root, "versions")) {
 		return path
 	}
 	for _, version := range g.pyenvVersions(root) {
 		exe := filepath.Join(root, "versions", version, "bin", filepath.Base(path))
-		if version != "system" && filepath.IsLocal(version) && g.files.IsFile(exe) {
+		if version != "system" && filepath.IsLocal(version) && isFile(exe) {
 			return exe
 		}
 	}
@@ -29,13 +29,13 @@ func (g *gatherer) pyenvVersions(root string) []string {
 		return split(v, ":")
 	}
 	for dir := g.Dir; filepath.IsAbs(dir); dir = filepath.Dir(dir) {
-		if text, err := g.files.ReadFile(filepath.Join(dir, ".python-version"), maxConfig); err == nil {
+		if text, err := readFile(filepath.Join(dir, ".python-version"), maxConfig); err == nil {
 			return strings.Fields(string(text))
 		}
 		if dir == "/" {
 			break
 		}
 	}
-	text, _ := g.files.ReadFile(filepath.Join(root, "version"), maxConfig)
+	text, _ := readFile(filepath.Join(root, "version"), maxConfig)
 	return strings.Fields(string(text))
 }

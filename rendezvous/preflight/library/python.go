@@ -4,7 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
+	"github.com/gorun/gorun/internal/smallfile"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
 const maxConfig = 64 << 10 // bytes of pyvenv.cfg, .python-version, a .pth file, torch/version.py
@@ -41,10 +42,10 @@ func (g *gatherer) python(w worker) *python {
 	if g.env.get("PYTHONSAFEPATH") != "" && !p.flags.noEnv {
 		p.flags.safePath = true
 	}
-	p.real, _ = g.files.Resolve(p.exe)
+	p.real, _ = filepath.EvalSymlinks(p.exe)
 	home, told := "", ""
 	for _, dir := range []string{filepath.Dir(p.exe), filepath.Dir(filepath.Dir(p.exe))} {
-		text, err := g.files.ReadFile(filepath.Join(dir, "pyvenv.cfg"), maxConfig)
+		text, err := readFile(filepath.Join(dir, "pyvenv.cfg"), maxConfig)
 		if err == nil {
 			cfg := parseConfig(string(text))
 			p.venv, home, told = dir, cfg["home"], cfg["version"]
@@ -80,7 +81,7 @@ func (g *gatherer) python(w worker) *python {
 func (g *gatherer) anyPython() *python {
 	path := g.lookPath(g.env.get("PYTHON_EXEC"))
 	if venv := g.env.get("VIRTUAL_ENV"); path == "" && venv != "" {
-		if name := filepath.Join(venv, "bin/python"); g.files.IsFile(name) {
+		if name := filepath.Join(venv, "bin/python"); isFile(name) {
 			path = name
 		}
 	}
@@ -156,15 +157,14 @@ func (g *gatherer) pythonVersion(real, told string) string {
 	if v := minorVersion(strings.TrimPrefix(filepath.Base(real), "python")); v != "" {
 		return v
 	}
-	if f, err := g.files.Open(real); err == nil {
+	if f, err := ldso.Open(real); err == nil {
 		defer f.Close()
-		if file, err := loader.Read(f, f.Size()); err == nil {
-			for _, name := range file.Needed {
-				if rest, ok := strings.CutPrefix(name, "libpython"); ok {
-					rest, _, _ = strings.Cut(rest, ".so")
-					if v := minorVersion(rest); v != "" {
-						return v
-					}
+		needed, _ := f.Needed()
+		for _, name := range needed {
+			if rest, ok := strings.CutPrefix(name, "libpython"); ok {
+				rest, _, _ = strings.Cut(rest, ".so")
+				if v := minorVersion(rest); v != "" {
+					return v
 				}
 			}
 		}
@@ -197,7 +197,7 @@ func (g *gatherer) prefix(starts []string, version string) string {
 		}
 		for dir := filepath.Clean(start); ; dir = filepath.Dir(dir) {
 			for _, lib := range []string{"lib", "lib64"} {
-				if version != "" && g.files.IsFile(filepath.Join(dir, lib, "python"+version, "os.py")) {
+				if version != "" && isFile(filepath.Join(dir, lib, "python"+version, "os.py")) {
 					return dir
 				}
 			}
@@ -215,7 +215,7 @@ func (g *gatherer) prefix(starts []string, version string) string {
 
 // onlyVersion is the version of the one Python that a prefix has a library of.
 func (g *gatherer) onlyVersion(prefix string) string {
-	names, _ := g.files.ReadDir(filepath.Join(prefix, "lib"), maxNames)
+	names, _ := smallfile.Names(filepath.Join(prefix, "lib"), maxNames)
 	found := ""
 	for _, name := range names {
 		v := ""

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
 )
 
 // realPython is an interpreter of this machine's, behind links and shims.
@@ -87,7 +86,7 @@ func TestSitesLikePython(t *testing.T) {
 				env := append([]string{"HOME=" + dir, "PATH=/usr/bin:/bin"}, env...)
 				args := append(slices.Clone(args), in("show.py"))
 				want := runPython(t, env, "/", python, args...)
-				f, unknown := library.Gather(t.Context(), library.Options{Env: env, Dir: "/", Program: python, Args: args})
+				f, unknown := library.Gather(t.Context(), library.Options{Run: ldsotest.Run, Env: env, Dir: "/", Program: python, Args: args})
 				if !slices.Equal(f.Sites, want) || len(unknown) > 0 {
 					t.Errorf("%s %q %q:\n   got %q\n  want %q\nunknown %q", python, args, env, f.Sites, want, unknown)
 				}
@@ -100,45 +99,39 @@ func TestSitesLikePython(t *testing.T) {
 // is what was predicted.
 func TestPredictionLikePython(t *testing.T) {
 	exe := realPython(t)
-	s := &scene{t: t, root: "/"}
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.root = dir
+	s := newScene(t)
 	for _, version := range []string{"2.14.3", "2.17.1", "2.19.3"} {
-		s.nccl("/"+version+"/libnccl.so.2", version, "12.3")
+		s.lib("/"+version+"/libnccl.so.2", ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL(version, "12.3")})
 	}
-	s.nccl("/site/nvidia/nccl/lib/libnccl.so.2", "2.21.5", "12.4")
+	s.lib("/site/nvidia/nccl/lib/libnccl.so.2", ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL("2.21.5", "12.4")})
 	s.write("/site/torch/__init__.py", `import ctypes, os
 lib = os.path.join(os.path.dirname(__file__), "lib")
 ctypes.CDLL(os.path.join(lib, "libtorch_python.so"))
 `)
 	s.write("/site/torch/version.py", "__version__ = '2.5.0'\n")
 	s.write("/show.py", "import torch, json\nprint(json.dumps([l.split()[-1] for l in open('/proc/self/maps') if 'libnccl' in l]))\n")
-	m := loader.HostMachine()
 	for name, tt := range map[string]struct {
-		python, cuda elftest.Library
+		python, cuda ldsotest.Library
 		env          []string
 		want         string
 	}{
-		"RPATH":                          {cuda: elftest.Library{Rpath: ncclRPATH}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.21.5"},
-		"RUNPATH":                        {cuda: elftest.Library{Runpath: ncclRPATH}, want: "2.21.5"},
-		"RUNPATH and LD_LIBRARY_PATH":    {cuda: elftest.Library{Runpath: ncclRPATH}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1") + ":" + s.at("2.14.3")}, want: "2.17.1"},
-		"RPATH and LD_PRELOAD":           {cuda: elftest.Library{Rpath: ncclRPATH}, env: []string{"LD_PRELOAD=" + s.at("2.19.3/libnccl.so.2")}, want: "2.19.3"},
-		"RPATH of who loads":             {python: elftest.Library{Rpath: "$ORIGIN:" + s.at("2.14.3")}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.14.3"},
-		"RUNPATH of who loads counts no": {python: elftest.Library{Runpath: "$ORIGIN:" + s.at("2.14.3")}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.17.1"},
+		"RPATH":                          {cuda: ldsotest.Library{Rpath: ncclRPATH}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.21.5"},
+		"RUNPATH":                        {cuda: ldsotest.Library{Runpath: ncclRPATH}, want: "2.21.5"},
+		"RUNPATH and LD_LIBRARY_PATH":    {cuda: ldsotest.Library{Runpath: ncclRPATH}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1") + ":" + s.at("2.14.3")}, want: "2.17.1"},
+		"RPATH and LD_PRELOAD":           {cuda: ldsotest.Library{Rpath: ncclRPATH}, env: []string{"LD_PRELOAD=" + s.at("2.19.3/libnccl.so.2")}, want: "2.19.3"},
+		"RPATH of who loads":             {python: ldsotest.Library{Rpath: "$ORIGIN:" + s.at("2.14.3")}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.14.3"},
+		"RUNPATH of who loads counts no": {python: ldsotest.Library{Runpath: "$ORIGIN:" + s.at("2.14.3")}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.17.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.python.Soname, tt.python.Needed, tt.python.Machine = "libtorch_python.so", []string{"libtorch_cuda.so"}, m
+			tt.python.Soname, tt.python.Needed = "libtorch_python.so", []string{"libtorch_cuda.so"}
 			if tt.python.Rpath == "" && tt.python.Runpath == "" {
 				tt.python.Rpath = "$ORIGIN"
 			}
-			tt.cuda.Soname, tt.cuda.Needed, tt.cuda.Machine = "libtorch_cuda.so", []string{"libc.so.6", "libnccl.so.2"}, m
+			tt.cuda.Soname, tt.cuda.Needed = "libtorch_cuda.so", []string{"libnccl.so.2"}
 			s.lib("/site/torch/lib/libtorch_python.so", tt.python)
 			s.lib("/site/torch/lib/libtorch_cuda.so", tt.cuda)
 			env := append([]string{"HOME=/none", "PATH=/usr/bin:/bin", "PYTHONPATH=" + s.at("site")}, tt.env...)
-			o := library.Options{Env: env, Dir: "/", Python: exe, Script: s.at("show.py")}
+			o := library.Options{Run: ldsotest.Run, Env: env, Dir: "/", Python: exe, Script: s.at("show.py")}
 			mapped := runPython(t, env, "/", exe, o.Script)
 			f, unknown := library.Gather(context.Background(), o)
 			if f.NCCL == nil || !slices.Contains(mapped, f.NCCL.Path) || f.NCCL.Version != tt.want {

@@ -3,12 +3,13 @@ package library_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
 )
 
 // ncclRPATH is what torch's wheels carry.
@@ -26,11 +27,13 @@ func need(t *testing.T, have bool, part string) {
 	}
 }
 
-// scene is a machine that is laid out under a folder.
+// scene is a machine that is laid out under a folder. Its paths are of that folder;
+// those of the facts are real.
 type scene struct {
 	t    *testing.T
 	root string
 	env  []string
+	run  ldso.Runner
 }
 
 // newScene is a Debian machine with Python 3.11 and nothing else.
@@ -40,10 +43,11 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, root: root, env: []string{"HOME=/home/u", "PATH=/usr/bin"}}
-	s.lib("/lib/x86_64-linux-gnu/libc.so.6", elftest.Library{Soname: "libc.so.6"})
-	s.lib("/usr/bin/python3.11", elftest.Library{Needed: []string{"libc.so.6"}, Interp: "/lib64/ld-linux-x86-64.so.2"})
+	s := &scene{t: t, root: root, run: ldsotest.Run}
+	s.env = []string{"HOME=" + s.at("/home/u"), "PATH=" + s.at("/usr/bin")}
+	s.lib("/usr/bin/python3.11", ldsotest.Library{Program: true})
 	s.link("python3.11", "/usr/bin/python3")
+	s.write("/work/notes", "")
 	s.write("/usr/lib/python3.11/os.py", "")
 	return s
 }
@@ -65,51 +69,57 @@ func (s *scene) link(target, path string) {
 	if err := os.MkdirAll(filepath.Dir(s.at(path)), 0o755); err != nil {
 		s.t.Fatal(err)
 	}
+	if filepath.IsAbs(target) {
+		target = s.at(target)
+	}
 	if err := os.Symlink(target, s.at(path)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *scene) lib(path string, l elftest.Library) {
+func (s *scene) lib(path string, l ldsotest.Library) {
 	s.t.Helper()
-	elftest.Write(s.t, s.at(path), l)
+	ldsotest.Write(s.t, s.at(path), l)
 }
 
-// nccl is a library that the ld.so of this machine maps.
-func (s *scene) nccl(path, version, cuda string) {
-	s.t.Helper()
-	s.lib(path, elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL(version, cuda), Machine: loader.HostMachine()})
-}
-
-// system installs libnccl from a package of the distribution.
+// system installs libnccl from a package of the distribution, whose folder the
+// loader searches last.
 func (s *scene) system(version, cuda string) {
 	s.t.Helper()
 	const dir = "/usr/lib/x86_64-linux-gnu/"
-	s.lib(dir+"libnccl.so."+version, elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL(version, cuda)})
+	s.lib(dir+"libnccl.so."+version, ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL(version, cuda)})
 	s.link("libnccl.so."+version, dir+"libnccl.so.2")
-	elftest.WriteCache(s.t, s.at("/etc/ld.so.cache"), []elftest.CacheEntry{{Soname: "libnccl.so.2", Path: dir + "libnccl.so.2"}})
+	s.env = append(s.env, "LD_LIBRARY_PATH="+s.at(dir))
 }
 
 // wheel installs nvidia-nccl-cuXX; of two in one place the later one's file stays.
 func (s *scene) wheel(site, name, version, cuda string) {
 	s.t.Helper()
 	s.write(site+"/"+strings.ReplaceAll(name, "-", "_")+"-"+version+".dist-info/METADATA", "Name: "+name)
-	s.lib(site+"/nvidia/nccl/lib/libnccl.so.2", elftest.Library{Soname: "libnccl.so.2", Rodata: elftest.NCCL(version, cuda)})
+	s.lib(site+"/nvidia/nccl/lib/libnccl.so.2", ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL(version, cuda)})
 }
 
 // torch installs torch as its wheels do; more is added to libtorch_cuda.
-func (s *scene) torch(site string, cuda elftest.Library) {
+func (s *scene) torch(site string, cuda ldsotest.Library) {
 	s.t.Helper()
 	s.write(site+"/torch/__init__.py", "")
 	s.write(site+"/torch/version.py", "from typing import Optional\n\n__all__ = ['__version__', 'cuda']\n__version__ = '2.1.2+cu121'\ndebug = False\ncuda: Optional[str] = '12.1'\ngit_version = 'a8e7c98cb95ff97bb30a728c6b2a1ce6bff946eb'\nhip: Optional[str] = None\n")
-	s.lib(site+"/torch/lib/libtorch_python.so", elftest.Library{Soname: "libtorch_python.so", Needed: []string{"libtorch_cuda.so"}, Rpath: "$ORIGIN"})
+	s.lib(site+"/torch/lib/libtorch_python.so", ldsotest.Library{Soname: "libtorch_python.so", Needed: []string{"libtorch_cuda.so"}, Rpath: "$ORIGIN"})
 	cuda.Soname = "libtorch_cuda.so"
 	s.lib(site+"/torch/lib/libtorch_cuda.so", cuda)
 }
 
+// gather gathers with the environment's paths as they are, and the others of the
+// scene.
 func (s *scene) gather(o library.Options) (library.Facts, []string) {
 	s.t.Helper()
-	o.Root, o.Env, o.Dir = s.root, append(s.env, o.Env...), "/work"
+	for _, path := range []*string{&o.Program, &o.Python} {
+		if *path != "" {
+			*path = s.at(*path)
+		}
+	}
+	o.Run, o.Root, o.Dir = s.run, s.root, s.at("/work")
+	o.Env = append(slices.Clone(s.env), o.Env...)
 	return library.Gather(s.t.Context(), o)
 }
 
@@ -119,7 +129,7 @@ func (s *scene) wins(f library.Facts, path, version, why string) {
 	switch n := f.NCCL; {
 	case n == nil:
 		s.t.Errorf("no NCCL predicted (%s), want %s %s", f.NCCLError, version, path)
-	case n.Path != path || n.Version != version || !strings.Contains(n.Why, why):
+	case n.Path != s.at(path) || n.Version != version || !strings.Contains(n.Why, why):
 		s.t.Errorf("predicted %s %s (%s), want %s %s (%s)", n.Version, n.Path, n.Why, version, path, why)
 	}
 }
@@ -128,7 +138,7 @@ func (s *scene) wins(f library.Facts, path, version, why string) {
 func (s *scene) loses(f library.Facts, path, version, why string) {
 	s.t.Helper()
 	for _, c := range f.Candidates {
-		if c.Path == path {
+		if c.Path == s.at(path) {
 			if c.Version != version || !strings.Contains(c.Why, why) {
 				s.t.Errorf("candidate %s %s (%s), want %s (%s)", c.Version, path, c.Why, version, why)
 			}

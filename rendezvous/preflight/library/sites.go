@@ -1,11 +1,13 @@
 package library
 
 import (
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+	"github.com/gorun/gorun/internal/smallfile"
 )
 
 const (
@@ -23,19 +25,17 @@ type site struct {
 // sites fills in the folders of sys.path that may hold packages, in Python's
 // order (Lib/site.py, and Debian's change of it).
 func (g *gatherer) sites(p *python) {
-	seen := map[tree.ID]bool{}
+	var seen []fs.FileInfo
 	add := func(dir string, packages bool) {
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(g.Dir, dir)
-		}
-		id, mode, err := g.files.Stat(dir)
-		if err != nil || !mode.IsDir() || seen[id] || len(p.sites) == maxSites {
+		dir = g.absolute(dir)
+		info, err := os.Stat(dir)
+		if err != nil || !info.IsDir() || contains(seen, info) || len(p.sites) == maxSites {
 			return
 		}
-		seen[id] = true
+		seen = append(seen, info)
 		s := site{dir: filepath.Clean(dir)}
-		if packages || g.files.IsDir(filepath.Join(dir, "nvidia")) {
-			s.names, _ = g.files.ReadDir(dir, maxNames)
+		if packages || isDir(filepath.Join(dir, "nvidia")) {
+			s.names, _ = smallfile.Names(dir, maxNames)
 			slices.Sort(s.names)
 		}
 		s.wheels = g.wheels(s)
@@ -76,11 +76,11 @@ func (g *gatherer) scriptDir(p *python) string {
 	case !filepath.IsAbs(script):
 		script = filepath.Join(g.Dir, script)
 	}
-	real, err := g.files.Resolve(script)
+	real, err := filepath.EvalSymlinks(script)
 	switch {
 	case err != nil: // a module's name
 		return g.Dir
-	case g.files.IsDir(real): // with a __main__.py
+	case isDir(real): // with a __main__.py
 		return real
 	}
 	return filepath.Dir(real)
@@ -91,7 +91,7 @@ func (g *gatherer) siteDirs(p *python) []string {
 	var dirs []string
 	lib := "python" + p.version
 	libs := []string{"lib"} // sys.platlibdir first: lib64 with Red Hat and SUSE
-	if g.files.IsFile(filepath.Join(p.prefix, "lib64", lib, "os.py")) {
+	if isFile(filepath.Join(p.prefix, "lib64", lib, "os.py")) {
 		libs = []string{"lib64", "lib"}
 	}
 	of := func(prefix string) {
@@ -111,7 +111,7 @@ func (g *gatherer) siteDirs(p *python) []string {
 	if p.prefix == "" {
 		return dirs
 	}
-	if debian := filepath.Join(p.prefix, "lib/python3/dist-packages"); g.files.IsDir(debian) {
+	if debian := filepath.Join(p.prefix, "lib/python3/dist-packages"); isDir(debian) {
 		return append(dirs, filepath.Join(p.prefix, "local/lib", lib, "dist-packages"), debian, filepath.Join(p.prefix, "lib", lib, "dist-packages"))
 	}
 	if p.prefix == "/usr" { // Fedora
@@ -147,7 +147,7 @@ func (g *gatherer) pathFiles(s site) []string {
 		if files++; files > maxPTH {
 			break
 		}
-		text, err := g.files.ReadFile(filepath.Join(s.dir, name), maxConfig)
+		text, err := readFile(filepath.Join(s.dir, name), maxConfig)
 		if err != nil {
 			continue
 		}
@@ -176,7 +176,7 @@ func (g *gatherer) wheels(s site) []Wheel {
 		name, version, _ := strings.Cut(stem, "-")
 		all = append(all, Wheel{
 			Name: strings.ReplaceAll(name, "_", "-"), Version: version, Site: s.dir,
-			File: g.files.IsFile(filepath.Join(s.dir, wheelLib, "libnccl.so.2")),
+			File: isFile(filepath.Join(s.dir, wheelLib, "libnccl.so.2")),
 		})
 	}
 	return all
@@ -189,10 +189,10 @@ const wheelLib = "nvidia/nccl/lib"
 // nvidia/nccl/lib/libnccl.so.*[0-9]; "" for none.
 func (g *gatherer) wheelNCCL(s site) string {
 	dir := filepath.Join(s.dir, wheelLib)
-	if usual := filepath.Join(dir, "libnccl.so.2"); g.files.IsFile(usual) {
+	if usual := filepath.Join(dir, "libnccl.so.2"); isFile(usual) {
 		return usual
 	}
-	names, _ := g.files.ReadDir(dir, maxNames)
+	names, _ := smallfile.Names(dir, maxNames)
 	slices.Sort(names)
 	for _, name := range names {
 		if rest, ok := strings.CutPrefix(name, "libnccl.so."); ok && rest != "" && isNumber(rest[len(rest)-1:]) {

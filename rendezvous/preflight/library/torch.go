@@ -1,11 +1,14 @@
 package library
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
 // preloaded are the libraries for whose lack torch/__init__.py loads every
@@ -29,13 +32,13 @@ func (g *gatherer) findTorch(p *python) (torch, bool) {
 		if s.names != nil && !slices.Contains(s.names, "torch") {
 			continue
 		}
-		text, err := g.files.ReadFile(filepath.Join(dir, "version.py"), maxConfig)
+		text, err := readFile(filepath.Join(dir, "version.py"), maxConfig)
 		if err == nil {
 			t := torch{dir: dir}
 			t.version, t.cuda = parseTorch(string(text))
 			return t, true
 		}
-		if g.files.IsFile(filepath.Join(dir, "__init__.py")) {
+		if isFile(filepath.Join(dir, "__init__.py")) {
 			g.miss("cannot read torch's version: " + err.Error())
 			return torch{dir: dir}, true
 		}
@@ -82,46 +85,52 @@ func (g *gatherer) predictPython(p *python) {
 	g.facts.Torch, g.facts.TorchCUDA = t.version, t.cuda
 	lib := filepath.Join(t.dir, "lib")
 	g.tryTorch(lib)
-	if t.version != "" && t.cuda == "" && !g.files.IsFile(filepath.Join(lib, "libtorch_cuda.so")) {
+	if t.version != "" && t.cuda == "" && !isFile(filepath.Join(lib, "libtorch_cuda.so")) {
 		return // built without CUDA: nothing there asks for NCCL
 	}
-	proc, err := g.linker.Start(g.ctx, p.real, isNCCL)
-	if err != nil { // a wrapper of the interpreter's, or none that can be read
-		proc, err = g.linker.Start(g.ctx, "", isNCCL)
-	}
-	if err != nil {
-		return // ctx has ended
-	}
 	deps := filepath.Join(lib, "libtorch_global_deps.so")
-	hasDeps := g.files.IsFile(deps)
-	var own *loader.Object // libnccl that torch itself puts into the process
-	missing := ""
+	hasDeps := isFile(deps)
+	var open []string // by import torch, in this order
 	if hasDeps {
-		_, _ = proc.Open(g.ctx, deps)
-		if missing = lacks(proc); missing != "" && proc.Watched == nil {
-			if path := g.firstWheel(p); path != "" {
-				own, _ = proc.Open(g.ctx, path)
-			}
-		}
+		open = append(open, deps)
 	}
 	for _, name := range []string{"libtorch_python.so", "libtorch_cuda.so"} {
-		if path := filepath.Join(lib, name); g.files.IsFile(path) && proc.Watched == nil {
-			if _, err := proc.Open(g.ctx, path); err != nil && g.ctx.Err() == nil {
-				g.miss("cannot follow torch's libraries: " + err.Error())
-			}
+		if path := filepath.Join(lib, name); isFile(path) {
+			open = append(open, path)
+			break
+		}
+	}
+	a, err := g.loader.List(g.ctx, p.real, open...)
+	if errors.Is(err, ldso.ErrNotELF) || errors.Is(err, fs.ErrNotExist) { // a wrapper of the interpreter's
+		a, err = g.loader.List(g.ctx, "", open...)
+	}
+	if err != nil {
+		g.missLoader(err)
+		return
+	}
+	wheel, request := g.firstWheel(p), a.First(isNCCL)
+	lacks, stopped := "", a.Stopped
+	if hasDeps {
+		lacks = lacksOf(a, lib, deps)
+	}
+	for _, r := range a.Requests {
+		if r.Err != "" && slices.Contains(open, r.Name) && stopped == "" {
+			stopped = r.Err
 		}
 	}
 	switch {
-	case proc.Watched != nil && proc.Watched.Got == nil && !hasDeps && g.firstWheel(p) != "":
-		n := g.nccl(g.firstWheel(p), "torch preloads it, as the loader alone does not find it")
+	case wheel != "" && lacks != "":
+		n := g.nccl(wheel, "torch preloads it, as "+lacks+" is not found by the loader alone")
 		g.facts.NCCL = &n
-	case proc.Watched != nil:
-		g.take(proc.Watched)
-		if own != nil && own == proc.Watched.Got {
-			g.facts.NCCL.Why = "torch preloads it, as " + missing + " is not found by the loader alone"
-		}
+	case wheel != "" && request != nil && request.Path == "" && !hasDeps:
+		n := g.nccl(wheel, "torch preloads it, as the loader alone does not find it")
+		g.facts.NCCL = &n
+	case request != nil:
+		g.take(request)
+	case stopped != "":
+		g.miss("cannot follow torch's libraries: " + stopped)
 	default:
-		g.static(proc)
+		g.static(a)
 	}
 }
 
@@ -130,12 +139,11 @@ func (g *gatherer) predictPython(p *python) {
 func (g *gatherer) tryTorch(lib string) {
 	for _, name := range []string{"libc10.so", "libc10_cuda.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so"} {
 		path := filepath.Join(lib, name)
-		if _, _, err := g.files.Stat(path); err != nil {
+		if _, err := os.Stat(path); err != nil {
 			continue // other builds have other names
 		}
-		f, err := g.files.Open(path)
+		f, err := ldso.Open(path)
 		if err == nil {
-			_, err = loader.Read(f, f.Size())
 			_ = f.Close()
 		}
 		if err != nil {
@@ -145,8 +153,8 @@ func (g *gatherer) tryTorch(lib string) {
 }
 
 // static looks for NCCL inside libtorch_cuda, which does not ask for it.
-func (g *gatherer) static(proc *loader.Process) {
-	for _, o := range proc.Objects {
+func (g *gatherer) static(a ldso.Answer) {
+	for _, o := range a.Requests {
 		if !strings.HasPrefix(filepath.Base(o.Path), "libtorch_cuda.so") {
 			continue
 		}
@@ -162,12 +170,17 @@ func (g *gatherer) static(proc *loader.Process) {
 	}
 }
 
-// lacks names a library of NVIDIA's that the process needs and does not find.
-func lacks(proc *loader.Process) string {
-	for _, m := range proc.Missing {
-		stem, _, _ := strings.Cut(m.Name, ".")
-		if slices.Contains(preloaded, stem) {
-			return m.Name
+// lacksOf names a library of NVIDIA's that the loader does not find for
+// libtorch_global_deps, before it comes to an NCCL; "" for none.
+func lacksOf(a ldso.Answer, lib, deps string) string {
+	for _, r := range a.Requests {
+		name := filepath.Base(r.Name)
+		stem, _, _ := strings.Cut(name, ".")
+		switch ofTorch := filepath.Dir(r.By) == lib && r.By != deps; {
+		case isNCCL(name) && r.Path != "":
+			return ""
+		case r.Path == "" && !ofTorch && slices.Contains(preloaded, stem):
+			return name
 		}
 	}
 	return ""
@@ -183,38 +196,31 @@ func (g *gatherer) firstWheel(p *python) string {
 	return ""
 }
 
-// take makes the outcome of a request for libnccl the prediction, and lists what
-// the same search comes by later.
-func (g *gatherer) take(w *loader.Request) {
-	if w.Got == nil {
-		g.facts.NCCLError = w.By.Path + " needs " + w.Err.Error()
+// take makes the outcome of a request for libnccl the prediction, and lists the
+// files that the loader passed over.
+func (g *gatherer) take(r *ldso.Request) {
+	if r.Path == "" {
+		g.facts.NCCLError = r.By + " needs " + r.Err
 	} else {
-		n := g.nccl(w.Got.Path, w.Got.Why())
+		n := g.nccl(r.Path, r.Why)
 		g.facts.NCCL = &n
 	}
-	found, _ := g.linker.Find(w.Name, w.By)
-	for _, p := range append([]loader.Place{found.Place}, found.Others...) {
-		switch {
-		case p.Path == "":
-		case p.Err != nil:
-			g.add(p.Path, p.Why()+"; the loader does not take it: "+p.Err.Error())
-		case w.Got != nil:
-			g.add(p.Path, p.Why()+": comes after "+w.Got.Why())
-		default:
-			g.add(p.Path, p.Why())
-		}
+	for _, p := range r.Passed {
+		g.add(p.Path, p.Why+"; the loader does not take it: "+p.Err)
 	}
 }
 
 // predictProgram follows what an ELF program needs.
 func (g *gatherer) predictProgram(path string) {
 	g.facts.Worker = path
-	proc, err := g.linker.Start(g.ctx, path, isNCCL)
-	switch {
+	a, err := g.loader.List(g.ctx, path)
+	switch request := a.First(isNCCL); {
 	case err != nil:
-		g.miss("cannot follow what the program needs: " + err.Error())
-	case proc.Watched != nil:
-		g.take(proc.Watched)
+		g.missLoader(err)
+	case request != nil:
+		g.take(request)
+	case a.Stopped != "":
+		g.miss("cannot follow what the program needs: " + a.Stopped)
 	}
 }
 
@@ -224,8 +230,8 @@ func (g *gatherer) predictAnything() {
 	if g.torch || g.facts.NCCL != nil || g.facts.NCCLError != "" {
 		return
 	}
-	if found, err := g.linker.Find("libnccl.so.2", nil); err == nil {
-		n := g.nccl(found.Path, "what a program that needs libnccl.so.2 would get: "+found.Why())
+	if found := g.dlopen["libnccl.so.2"]; found.Path != "" {
+		n := g.nccl(found.Path, "what a program that needs libnccl.so.2 would get: "+found.Why)
 		g.facts.NCCL = &n
 	}
 }

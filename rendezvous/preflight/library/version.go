@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
 )
 
 const (
@@ -95,31 +93,27 @@ func parseRelease(text string) (string, int, bool) {
 	return text, versionCode(n[0], n[1], n[2]), true
 }
 
-// scanVersion searches the constants of an ELF file. ok is false when it holds
-// no version; the error says why it could not be searched to the end.
-func scanVersion(ctx context.Context, r io.ReaderAt, size int64, limit bound) (v version, ok bool, err error) {
-	ranges, err := loader.Constants(r, size)
-	if err != nil {
-		return v, false, err
-	}
+// scanVersion searches the constants of an ELF file. ok is false when they hold no
+// version; the error says why they could not be searched to the end.
+func scanVersion(ctx context.Context, parts []*io.SectionReader, limit bound) (v version, ok bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit.time, fmt.Errorf("no version found within %v", limit.time))
 	defer cancel()
-	s := scanner{r: r, left: limit.bytes}
-	for _, part := range ranges {
-		s.buf = s.buf[:0]
-		for at := part.Off; at < part.Off+part.Len; {
+	s := scanner{left: limit.bytes}
+	for _, part := range parts {
+		s.r, s.buf = part, s.buf[:0]
+		for at := int64(0); at < part.Size(); {
 			if ctx.Err() != nil {
 				return v, false, context.Cause(ctx)
 			}
 			if s.left <= 0 {
 				return v, false, fmt.Errorf("no version found in %d bytes", limit.bytes)
 			}
-			n, err := s.fill(at, part.Off+part.Len-at)
+			n, err := s.fill(at, part.Size()-at)
 			if err != nil {
 				return v, false, err
 			}
 			at += n
-			if v, ok := s.search(at == part.Off+part.Len); ok {
+			if v, ok := s.search(at == part.Size()); ok {
 				return v, true, nil
 			}
 		}

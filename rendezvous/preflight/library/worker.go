@@ -2,6 +2,7 @@ package library
 
 import (
 	"debug/elf"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,11 +50,11 @@ func (g *gatherer) worker() worker {
 	if w.path == "" {
 		return worker{kind: noWorker}
 	}
-	if strings.HasSuffix(w.path, ".go") || g.files.IsDir(w.path) {
+	if strings.HasSuffix(w.path, ".go") || isDir(w.path) {
 		return worker{kind: goWorker}
 	}
 	for range maxInterpreters {
-		head, _, err := g.files.ReadHead(w.path, 4096)
+		head, err := readHead(w.path, 4096)
 		text := string(head)
 		switch {
 		case err != nil:
@@ -123,7 +124,7 @@ func (g *gatherer) lookPath(name string) string {
 	}
 	for _, dir := range filepath.SplitList(g.env.get("PATH")) {
 		path := filepath.Join(dir, name)
-		if _, mode, err := g.files.Stat(path); filepath.IsAbs(dir) && err == nil && mode.IsRegular() && mode&0o111 != 0 {
+		if info, err := os.Stat(path); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path
 		}
 	}

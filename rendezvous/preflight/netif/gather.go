@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+	"github.com/gorun/gorun/internal/smallfile"
 )
 
 // Options say where to look.
@@ -103,7 +103,8 @@ func (o Options) devices(f *Facts) {
 		if o.number(dir+"ifindex", 0) != i.Index {
 			continue
 		}
-		i.Device = tree.New(o.Root).IsDir(dir + "device")
+		info, err := os.Stat(o.Root + dir + "device")
+		i.Device = err == nil && info.IsDir()
 		switch i.Kind {
 		case "", "bond", "team", "vlan", "ipoib": // of others the number is made up: a veth's is always 10000
 			i.Speed = max(o.number(dir+"speed", 0), 0)
@@ -129,7 +130,7 @@ func spans(text string) (out [][2]int) {
 
 // read is the first line of a small file, "" when it cannot be read.
 func (o Options) read(p string) string {
-	b, _, _ := tree.New(o.Root).ReadHead(p, 4<<10)
+	b, _, _ := smallfile.Read(o.Root+p, 4<<10)
 	s, _, _ := strings.Cut(string(b), "\n")
 	return strings.TrimSpace(s)
 }

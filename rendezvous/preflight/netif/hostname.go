@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+	"github.com/gorun/gorun/internal/smallfile"
 )
 
 const (
@@ -111,7 +111,7 @@ var actions = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`
 
 // file is the start of a configuration file, "" when there is none.
 func (o Options) file(path string) string {
-	b, _, _ := tree.New(o.Root).ReadHead(path, maxFile)
+	b, _, _ := smallfile.Read(o.Root+path, maxFile)
 	return string(b)
 }
 

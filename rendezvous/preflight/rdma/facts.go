@@ -3,9 +3,9 @@
 // reproduces, from that and the environment that workers will have, which
 // network, which adapters and which GIDs NCCL would use.
 //
-// Invariants: Transport, HCAs and Port.GID are pure. Gather reads files and
-// nothing else: no verbs, no dlopen; of /dev/infiniband it opens and closes the
-// uverbs nodes, for their permission. Everything is bounded.
+// Invariants: Transport, HCAs and Port.GID are pure. Gather reads files, and
+// asks its Find which libraries dlopen would find: no verbs, no dlopen; of
+// /dev/infiniband it opens and closes the uverbs nodes, for their permission. Everything is bounded.
 package rdma
 
 // Facts is what is known of the node's RDMA.

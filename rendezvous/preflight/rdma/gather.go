@@ -2,36 +2,40 @@ package rdma
 
 import (
 	"context"
+	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
-	"github.com/gorun/gorun/rendezvous/preflight/loader/tree"
+	"github.com/gorun/gorun/internal/smallfile"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
 // Options say where to look, and for whom.
 type Options struct {
-	Root string   // "" is "/"
+	Root string   // stands before /sys, /dev and /etc, for tests
 	Env  []string // of the workers, with what nccl.conf files add
-	Dir  string   // working directory of the workers, for relative paths in LD_LIBRARY_PATH
 	Code int      // NCCL's version, 0 unknown: taken as the newest
-	// NCCL is the libnccl that opens libibverbs and plugins, whose RPATH counts;
-	// nil: unknown.
-	NCCL *loader.Object
+	// Find returns what dlopen of each name finds; names without an answer are left
+	// out.
+	Find func(ctx context.Context, names []string) (map[string]ldso.Request, error)
 }
 
 // Gather reads what NCCL would find; the strings say what stays unknown and why.
 func Gather(ctx context.Context, o Options) (Facts, []string) {
-	g := &gatherer{o: o, files: tree.New(o.Root)}
-	g.libraries = loader.New(loader.Config{Root: o.Root, Dir: o.Dir, LibraryPath: g.env("LD_LIBRARY_PATH"), Preload: g.env("LD_PRELOAD")})
+	g := &gatherer{o: o}
 	var f Facts
 	f.Devices = g.devices(ctx)
 	f.PeerMem = g.peerMem()
 	f.Nodes = g.nodes(ctx)
-	f.Verbs = g.verbs()
-	if f.Verbs.Path != "" {
-		f.Provider = g.providers(f.Verbs.Path)
+	var err error
+	if g.found, err = o.Find(ctx, g.names()); err != nil {
+		g.unknown = append(g.unknown, "libibverbs and the plugins: "+err.Error())
+	} else {
+		f.Verbs = g.verbs()
+		if f.Verbs.Path != "" {
+			f.Provider = g.providers(f.Verbs.Path)
+		}
+		f.Plugin = g.plugins(ctx)
 	}
-	f.Plugin = g.plugins(ctx)
 	if err := ctx.Err(); err != nil {
 		g.unknown = append(g.unknown, "some of the RDMA devices and plugins: "+err.Error())
 	}
@@ -39,10 +43,23 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 }
 
 type gatherer struct {
-	o         Options
-	files     tree.Tree
-	libraries *loader.Resolver
-	unknown   []string
+	o       Options
+	found   map[string]ldso.Request
+	unknown []string
+}
+
+// names are those of all libraries that NCCL may open, each once.
+func (g *gatherer) names() []string {
+	names := slices.Clone(g.verbsNames())
+	for _, asked := range g.netPlugins() {
+		names = append(names, pluginNames(asked, "libnccl-net")...)
+	}
+	names = append(names, pluginNames(g.env("NCCL_TUNER_PLUGIN"), "libnccl-tuner")...)
+	for _, driver := range g.configured() {
+		names = append(names, providerLibrary(driver))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // env is a variable of the workers; "" when it is not set.
@@ -60,14 +77,9 @@ func (g *gatherer) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// find is what dlopen by libnccl finds.
-func (g *gatherer) find(name string) (loader.Found, error) {
-	return g.libraries.Find(name, g.o.NCCL)
-}
-
 // line is the first line of a small file of /sys, "" when it cannot be read.
 func (g *gatherer) line(path string) string {
-	b, _, err := g.files.ReadHead(path, 256)
+	b, _, err := smallfile.Read(g.o.Root+path, 256)
 	if err != nil {
 		return ""
 	}

@@ -4,13 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
 func TestAnAdapterIsReadFromSys(t *testing.T) {
@@ -37,7 +39,7 @@ func TestAnAdapterIsReadFromSys(t *testing.T) {
 	}
 	want := Facts{
 		Devices:  []Device{device("mlx5_0", "uverbs0", port), device("mlx5_2", "uverbs2", ib), device("mlx5_10", "uverbs10", down)},
-		Verbs:    Library{Path: "/usr/lib64/libibverbs.so.1", Why: "default folder /usr/lib64"},
+		Verbs:    Library{Path: m.at("usr/lib64/libibverbs.so.1"), Why: "LD_LIBRARY_PATH"},
 		Provider: []string{"mlx5"},
 		Nodes:    []DevNode{{Path: "/dev/infiniband/uverbs0"}, {Path: "/dev/infiniband/uverbs2"}, {Path: "/dev/infiniband/uverbs10"}},
 		PeerMem:  true,
@@ -64,15 +66,20 @@ func TestLibibverbsIsTheOneThatNCCLOpens(t *testing.T) {
 		{"named and missing", machine.verbs, []string{"NCCL_IBVERBS_LIB=libmine.so"}, 0, "/usr/lib64/libibverbs.so.1", ""},
 		{"LD_LIBRARY_PATH", func(m machine) {
 			m.verbs()
-			elftest.Write(m, filepath.Join(m.root, "opt/ofed/libibverbs.so.1"), elftest.Library{Symbols: []string{symbolVersion}})
-		}, []string{"LD_LIBRARY_PATH=/opt/ofed"}, 0, "/opt/ofed/libibverbs.so.1", ""},
-		{"no library at all", func(m machine) { m.write("usr/lib64/libibverbs.so.1", "GROUP ( x )") }, nil, 0, "", "not an ELF file"},
+			m.libraryAt("opt/ofed/libibverbs.so.1", symbolVersion)
+		}, []string{"LD_LIBRARY_PATH=ROOT/opt/ofed"}, 0, "/opt/ofed/libibverbs.so.1", ""},
+		{"no library at all", func(m machine) { m.write("usr/lib64/libibverbs.so.1", strings.Repeat("GROUP ( x ) ", 100)) }, nil, 0, "", "the loader gives up at"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMachine(t)
 			c.make(m)
-			f, _ := Gather(t.Context(), Options{Root: m.root, Env: c.env, Code: c.code})
-			if f.Verbs.Path != c.path || !strings.Contains(f.Verbs.Error, c.err) || (c.err == "") != (f.Verbs.Error == "") {
+			for i := range c.env {
+				c.env[i] = strings.Replace(c.env[i], "ROOT", m.root, 1)
+			}
+			o := m.options(c.env...)
+			o.Code = c.code
+			f, _ := Gather(t.Context(), o)
+			if strings.TrimPrefix(f.Verbs.Path, m.root) != c.path || !strings.Contains(f.Verbs.Error, c.err) || (c.err == "") != (f.Verbs.Error == "") {
 				t.Errorf("%+v, want %q, %q", f.Verbs, c.path, c.err)
 			}
 		})
@@ -82,13 +89,13 @@ func TestLibibverbsIsTheOneThatNCCLOpens(t *testing.T) {
 func TestProvidersAreFound(t *testing.T) {
 	m := newMachine(t)
 	m.library("libibverbs.so.1.14", symbolVersion)
-	m.link("opt/lib/libibverbs.so.1", "/usr/lib64/libibverbs.so.1.14")
+	m.link("opt/lib/libibverbs.so.1", m.at("usr/lib64/libibverbs.so.1.14"))
 	m.library("libibverbs/librxe-rdmav34.so")
 	m.write("usr/lib64/libibverbs/README", "")
 	m.write("etc/libibverbs.d/mlx5.driver", "driver mlx5\n")
 	m.write("etc/libibverbs.d/efa.driver", "driver efa\n")
 	m.library("libmlx5.so.1")
-	if f := m.gather("LD_LIBRARY_PATH=/opt/lib"); !reflect.DeepEqual(f.Provider, []string{"mlx5", "rxe"}) {
+	if f := m.gather("LD_LIBRARY_PATH=" + m.at("opt/lib")); !reflect.DeepEqual(f.Provider, []string{"mlx5", "rxe"}) {
 		t.Errorf("%q of %+v", f.Provider, f.Verbs)
 	}
 }
@@ -112,7 +119,7 @@ func TestPluginsAreThoseThatNCCLTries(t *testing.T) {
 		{"switched off", func(m machine) { m.library("libnccl-net.so", ofi...) }, "NCCL_NET_PLUGIN=None", ""},
 		{"set to nothing", func(m machine) { m.library("libnccl-net.so", ofi...) }, "NCCL_NET_PLUGIN=", ""},
 		{"no plugin", func(m machine) { m.library("libnccl-net.so", "main") }, "", "net  libnccl-net.so <none> exports no ncclNetPlugin_v*\n"},
-		{"no library", func(m machine) { m.write("usr/lib64/libnccl-net.so", "<html>") }, "", "net  libnccl-net.so <none> not an ELF file\n"},
+		{"no library", func(m machine) { m.write("usr/lib64/libnccl-net.so", "<html>") }, "", "net  libnccl-net.so <none> the loader gives up at\n"},
 		{"tuner", func(m machine) { m.library("libnccl-tuner.so", "ncclTunerPlugin_v4") }, "", "tuner  libnccl-tuner.so ncclTunerPlugin_v4 \n"},
 		{"tuner by name", func(m machine) { m.library("libnccl-tuner-x.so", "ncclTunerPlugin_v4") }, "NCCL_TUNER_PLUGIN=x", "tuner x libnccl-tuner-x.so ncclTunerPlugin_v4 \n"},
 		{"tuner is missing", func(machine) {}, "NCCL_TUNER_PLUGIN=x", "tuner x . <none> not found\n"},
@@ -178,8 +185,22 @@ func TestGatherEndsWithItsContext(t *testing.T) {
 	m.adapter(0, "4: ACTIVE", "Ethernet")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if f, unknown := Gather(ctx, Options{Root: m.root}); len(unknown) == 0 || len(f.Devices) > 0 {
+	if f, unknown := Gather(ctx, m.options()); len(unknown) == 0 || len(f.Devices) > 0 {
 		t.Errorf("%+v, %q", f, unknown)
+	}
+}
+
+// Without an answer of the loader the libraries are unknown; the adapters are not.
+func TestALoaderThatGivesNoAnswerIsANote(t *testing.T) {
+	m := newMachine(t)
+	m.adapter(0, "4: ACTIVE", "Ethernet")
+	o := m.options()
+	o.Find = func(context.Context, []string) (map[string]ldso.Request, error) {
+		return nil, errors.New("/lib/ld-musl-x86_64.so.1 is not the loader of glibc")
+	}
+	f, unknown := Gather(t.Context(), o)
+	if len(unknown) != 1 || !strings.HasSuffix(unknown[0], "is not the loader of glibc") || len(f.Devices) != 1 || f.Verbs != (Library{}) {
+		t.Errorf("%+v, unknown %q", f, unknown)
 	}
 }
 
@@ -203,6 +224,6 @@ func TestAMachineWithoutRDMAHasNone(t *testing.T) {
 
 func BenchmarkGather(b *testing.B) {
 	for b.Loop() {
-		Gather(b.Context(), Options{Env: os.Environ()})
+		Gather(b.Context(), Options{Env: os.Environ(), Find: ldso.Loader{Run: ldsotest.Run, Env: os.Environ(), Dir: "/"}.Find})
 	}
 }

@@ -1,13 +1,15 @@
 package rdma
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader/elftest"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
 // machine is a folder that stands for a node's "/".
@@ -16,7 +18,13 @@ type machine struct {
 	root string
 }
 
-func newMachine(t testing.TB) machine { return machine{t, t.TempDir()} }
+func newMachine(t testing.TB) machine {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return machine{t, root}
+}
 
 func (m machine) write(path, content string) {
 	m.Helper()
@@ -40,10 +48,49 @@ func (m machine) link(path, to string) {
 	}
 }
 
-// library writes a shared library into a default folder of the loader.
+// library writes a shared library into the folder of the loader.
 func (m machine) library(name string, symbols ...string) {
 	m.Helper()
-	elftest.Write(m, filepath.Join(m.root, "usr/lib64", name), elftest.Library{Soname: name, Symbols: symbols})
+	m.libraryAt("usr/lib64/"+name, symbols...)
+}
+
+// libraryAt writes a shared library that exports the symbols; those with a dot are
+// versions.
+func (m machine) libraryAt(path string, symbols ...string) {
+	m.Helper()
+	l := ldsotest.Library{Soname: filepath.Base(path)}
+	for _, s := range symbols {
+		if strings.Contains(s, ".") {
+			l.Versions = append(l.Versions, s)
+		} else {
+			l.Symbols = append(l.Symbols, s)
+		}
+	}
+	ldsotest.Write(m, filepath.Join(m.root, path), l)
+}
+
+// at is the real path of a file of the machine.
+func (m machine) at(path string) string { return filepath.Join(m.root, path) }
+
+// options are those of a node whose loader searches the machine's folder last.
+func (m machine) options(env ...string) Options {
+	path := m.at("usr/lib64")
+	for _, e := range env {
+		if dirs, ok := strings.CutPrefix(e, "LD_LIBRARY_PATH="); ok {
+			path = dirs + ":" + path
+		}
+	}
+	env = append(env, "LD_LIBRARY_PATH="+path)
+	loader := ldso.Loader{Run: ldsotest.Run, Env: env, Dir: "/"}
+	return Options{Root: m.root, Env: env, Find: func(ctx context.Context, names []string) (map[string]ldso.Request, error) {
+		found, err := loader.Find(ctx, names)
+		for name, r := range found { // the real machine may have some of them
+			if r.Path != "" && !strings.HasPrefix(r.Path, m.root) {
+				found[name] = ldso.Request{Name: name, Err: name + ": not found"}
+			}
+		}
+		return found, err
+	}}
 }
 
 // verbs installs libibverbs with the mlx5 provider.
@@ -83,7 +130,7 @@ func (m machine) adapter(n int, state, link string, gids ...string) {
 
 func (m machine) gather(env ...string) Facts {
 	m.Helper()
-	f, unknown := Gather(m.Context(), Options{Root: m.root, Env: env})
+	f, unknown := Gather(m.Context(), m.options(env...))
 	if len(unknown) > 0 {
 		m.Errorf("unknown: %q", unknown)
 	}

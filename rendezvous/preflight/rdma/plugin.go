@@ -1,15 +1,15 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
-
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
 )
 
 const (
@@ -69,31 +69,34 @@ func (g *gatherer) tuner(ctx context.Context, net []Plugin) (Plugin, bool) {
 	return p, p.Asked != ""
 }
 
+// pluginNames are the file names that NCCL tries for a plugin.
+func pluginNames(asked, prefix string) []string {
+	switch {
+	case asked == "":
+		return []string{prefix + ".so"}
+	case strings.Contains(asked, "/"), strings.HasPrefix(asked, "lib") && strings.HasSuffix(asked, ".so"):
+		return []string{asked}
+	}
+	return []string{asked, prefix + "-" + asked + ".so"}
+}
+
 // load finds a plugin and reads it; it is false where there is no file. What
 // does not export a symbol that begins with must is no plugin for NCCL.
 func (g *gatherer) load(ctx context.Context, p *Plugin, prefix, must string) bool {
-	names := []string{prefix + ".so"}
-	if p.Asked != "" {
-		names[0] = p.Asked
-		if !strings.Contains(p.Asked, "/") && !(strings.HasPrefix(p.Asked, "lib") && strings.HasSuffix(p.Asked, ".so")) {
-			names = append(names, prefix+"-"+p.Asked+".so")
-		}
-	}
-	var found loader.Found
-	var err error
-	for _, name := range names {
-		if found, err = g.find(name); err == nil {
+	for _, name := range pluginNames(p.Asked, prefix) {
+		found := g.found[name]
+		if found.Path != "" {
+			p.Path, p.Error = found.Path, ""
 			break
 		}
-		p.Error = err.Error()
-		if len(found.Others) > 0 { // the file is there, and cannot be loaded
-			p.Path = found.Others[0].Path
+		p.Error = cmp.Or(found.Err, name+": the loader gave no answer")
+		if n := len(found.Passed); n > 0 { // the file is there, and cannot be loaded
+			p.Path = found.Passed[n-1].Path
 		}
 	}
-	if err != nil {
+	if p.Error != "" {
 		return p.Path != ""
 	}
-	p.Path, p.Error = found.Path, ""
 	if err := g.read(ctx, p); err != nil {
 		p.Error = err.Error()
 	} else if !slices.ContainsFunc(p.Versions, func(s string) bool { return strings.HasPrefix(s, must) }) {
@@ -104,14 +107,14 @@ func (g *gatherer) load(ctx context.Context, p *Plugin, prefix, must string) boo
 
 // read fills in what a plugin exports, and its hash.
 func (g *gatherer) read(ctx context.Context, p *Plugin) error {
-	err := g.names(p.Path, func(s string) bool {
+	names, err := namesIn(p.Path)
+	for _, name := range names {
 		for _, prefix := range []string{"ncclNetPlugin_v", "ncclCollNetPlugin_v", "ncclTunerPlugin_v", "ncclProfiler_v", "ncclEnvPlugin_v", "ncclGinPlugin_v"} {
-			if strings.HasPrefix(s, prefix) && len(s) < len(prefix)+4 {
-				p.Versions = append(p.Versions, s)
+			if strings.HasPrefix(name, prefix) && len(name) < len(prefix)+4 && len(p.Versions) < maxVersions {
+				p.Versions = append(p.Versions, name)
 			}
 		}
-		return len(p.Versions) < maxVersions
-	})
+	}
 	slices.SortFunc(p.Versions, compareNames)
 	if err != nil {
 		return err
@@ -122,20 +125,21 @@ func (g *gatherer) read(ctx context.Context, p *Plugin) error {
 
 // hash is "" for a file that is too large.
 func (g *gatherer) hash(ctx context.Context, path string) (string, error) {
-	f, err := g.files.Open(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }()
-	if f.Size() > maxHashed {
-		return "", nil
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() > maxHashed {
+		return "", err
 	}
 	sum := sha256.New()
-	for off := int64(0); off < f.Size(); off += 1 << 20 {
+	for off := int64(0); off < info.Size(); off += 1 << 20 {
 		if ctx.Err() != nil {
 			return "", nil
 		}
-		if _, err := io.Copy(sum, io.NewSectionReader(f, off, min(1<<20, f.Size()-off))); err != nil {
+		if _, err := io.Copy(sum, io.NewSectionReader(f, off, min(1<<20, info.Size()-off))); err != nil {
 			return "", fmt.Errorf("%s: %w", path, err)
 		}
 	}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorun/gorun/internal/smallfile"
 )
 
 const (
@@ -21,7 +24,7 @@ const (
 
 // devices reads the adapters, sorted as a person counts: mlx5_2 before mlx5_10.
 func (g *gatherer) devices(ctx context.Context) []Device {
-	names, err := g.files.ReadDir(class, maxDevices)
+	names, err := smallfile.Names(g.o.Root+class, maxDevices)
 	if err != nil {
 		return nil
 	}
@@ -36,7 +39,7 @@ func (g *gatherer) devices(ctx context.Context) []Device {
 			Name: name, Firmware: g.line(dir + "fw_ver"), Board: g.line(dir + "board_id"),
 			Type: g.line(dir + "hca_type"), GUID: g.line(dir + "node_guid"), Driver: g.driver(name),
 		}
-		ports, _ := g.files.ReadDir(dir+"ports", maxPorts)
+		ports, _ := smallfile.Names(g.o.Root+dir+"ports", maxPorts)
 		for _, p := range ports {
 			if n, err := strconv.Atoi(p); err == nil {
 				d.Ports = append(d.Ports, g.port(name, n))
@@ -141,7 +144,7 @@ func driverName(kernel string) string {
 
 // driver is found by the device's driver, or, of a software device, by its name.
 func (g *gatherer) driver(name string) string {
-	if real, err := g.files.Resolve(class + "/" + name + "/device/driver"); err == nil {
+	if real, err := filepath.EvalSymlinks(g.o.Root + class + "/" + name + "/device/driver"); err == nil {
 		if d := driverName(filepath.Base(real)); d != "" {
 			return d
 		}
@@ -156,7 +159,10 @@ func (g *gatherer) driver(name string) string {
 
 // peerMem looks where NCCL looks for GPUDirect RDMA's kernel module.
 func (g *gatherer) peerMem() bool {
-	return g.files.IsFile("/sys/module/nvidia_peermem/version") ||
-		g.files.IsFile("/sys/kernel/mm/memory_peers/nv_mem/version") ||
-		g.files.IsFile("/sys/kernel/mm/memory_peers/nv_mem_nc/version")
+	for _, name := range []string{"module/nvidia_peermem", "kernel/mm/memory_peers/nv_mem", "kernel/mm/memory_peers/nv_mem_nc"} {
+		if _, err := os.Stat(g.o.Root + "/sys/" + name + "/version"); err == nil {
+			return true
+		}
+	}
+	return false
 }

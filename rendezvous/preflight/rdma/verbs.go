@@ -11,7 +11,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gorun/gorun/rendezvous/preflight/loader"
+	"github.com/gorun/gorun/internal/smallfile"
+	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
 // sinceVerbsLib is the first version that reads NCCL_IBVERBS_LIB.
@@ -20,51 +21,46 @@ const sinceVerbsLib = 23003
 // symbolVersion is what NCCL needs of libibverbs.
 const symbolVersion = "IBVERBS_1.1"
 
-// verbs finds the libibverbs that NCCL would open.
+// verbsNames are the names of libibverbs that NCCL tries, in its order.
 // Source: src/misc/ibvsymbols.cc, buildIbvSymbols.
-func (g *gatherer) verbs() Library {
+func (g *gatherer) verbsNames() []string {
 	names := []string{"libibverbs.so", "libibverbs.so.1"}
 	if v := g.env("NCCL_IBVERBS_LIB"); v != "" && (g.o.Code == 0 || g.o.Code >= sinceVerbsLib) {
 		names = append([]string{v}, names...)
 	}
-	var missed error
-	for _, name := range names {
-		found, err := g.find(name)
-		if err != nil {
-			if missed = err; len(found.Others) > 0 {
-				return Library{Error: err.Error()}
+	return names
+}
+
+// verbs finds the libibverbs that NCCL would open.
+func (g *gatherer) verbs() Library {
+	missed := ""
+	for _, name := range g.verbsNames() {
+		found := g.found[name]
+		if found.Path == "" {
+			if missed = found.Err; len(found.Passed) > 0 {
+				break
 			}
 			continue
 		}
-		l := Library{Path: found.Path, Why: found.Why()}
-		has := false
-		if err := g.names(found.Path, func(s string) bool { has = s == symbolVersion; return !has }); err != nil {
+		l := Library{Path: found.Path, Why: found.Why}
+		if names, err := namesIn(found.Path); err != nil {
 			l.Error = err.Error()
-		} else if !has {
+		} else if !slices.Contains(names, symbolVersion) {
 			l.Error = found.Path + " lacks the symbol version " + symbolVersion + " that NCCL needs"
 		}
 		return l
 	}
-	return Library{Error: missed.Error()}
+	return Library{Error: missed}
 }
 
-// names goes through the dynamic strings of a library until use says false.
-func (g *gatherer) names(path string, use func(string) bool) error {
-	f, err := g.files.Open(path)
+// namesIn are the dynamic strings of a library.
+func namesIn(path string) ([]string, error) {
+	f, err := ldso.Open(path)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	defer func() { _ = f.Close() }()
-	names, err := loader.Names(f, f.Size())
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	for name := range names {
-		if !use(name) {
-			break
-		}
-	}
-	return nil
+	defer f.Close()
+	return f.Names()
 }
 
 // providers are the drivers for which libibverbs has a library: those in its
@@ -78,31 +74,39 @@ func (g *gatherer) providers(verbs string) []string {
 		}
 	}
 	dirs := []string{filepath.Dir(verbs)}
-	if real, err := g.files.Resolve(verbs); err == nil && filepath.Dir(real) != dirs[0] {
+	if real, err := filepath.EvalSymlinks(verbs); err == nil && filepath.Dir(real) != dirs[0] {
 		dirs = append(dirs, filepath.Dir(real))
 	}
 	for _, dir := range dirs {
-		files, _ := g.files.ReadDir(dir+"/libibverbs", 256)
+		files, _ := smallfile.Names(dir+"/libibverbs", 256)
 		for _, name := range files {
 			if driver, ok := providerOf(name); ok {
 				add(driver)
 			}
 		}
 	}
-	conf, _ := g.files.ReadDir("/etc/libibverbs.d", 64)
-	for _, name := range conf {
-		driver, ok := strings.CutSuffix(name, ".driver")
-		if !ok || slices.Contains(out, driver) {
-			continue
-		}
+	for _, driver := range g.configured() {
 		// The same library under the name by which programs link to it.
-		if _, err := g.find("lib" + driver + ".so.1"); err == nil {
+		if g.found[providerLibrary(driver)].Path != "" {
 			add(driver)
 		}
 	}
 	slices.Sort(out)
 	return out
 }
+
+// configured are the drivers that libibverbs' configuration names.
+func (g *gatherer) configured() (drivers []string) {
+	names, _ := smallfile.Names(g.o.Root+"/etc/libibverbs.d", 64)
+	for _, name := range names {
+		if driver, ok := strings.CutSuffix(name, ".driver"); ok {
+			drivers = append(drivers, driver)
+		}
+	}
+	return drivers
+}
+
+func providerLibrary(driver string) string { return "lib" + driver + ".so.1" }
 
 // providerOf reads "libmlx5-rdmav34.so".
 func providerOf(file string) (driver string, ok bool) {
@@ -119,7 +123,7 @@ func (g *gatherer) nameVerbs(devices []Device) {
 	if len(devices) == 0 {
 		return
 	}
-	nodes, _ := g.files.ReadDir("/sys/class/infiniband_verbs", maxDevices+1) // and abi_version
+	nodes, _ := smallfile.Names(g.o.Root+"/sys/class/infiniband_verbs", maxDevices+1) // and abi_version
 	for _, node := range nodes {
 		device := g.line("/sys/class/infiniband_verbs/" + node + "/ibdev")
 		for i := range devices {
@@ -133,7 +137,7 @@ func (g *gatherer) nameVerbs(devices []Device) {
 // nodes tries to open the uverbs files, as libibverbs would. Other files there
 // mean something when they are opened, so they are not.
 func (g *gatherer) nodes(ctx context.Context) []DevNode {
-	names, err := g.files.ReadDir("/dev/infiniband", 4*maxDevices)
+	names, err := smallfile.Names(g.o.Root+"/dev/infiniband", 4*maxDevices)
 	if err != nil {
 		return nil
 	}
@@ -148,7 +152,7 @@ func (g *gatherer) nodes(ctx context.Context) []DevNode {
 		tried := slices.Clone(out)
 		for i := range tried {
 			if ctx.Err() == nil {
-				tried[i].Error = tryOpen(filepath.Join(g.o.Root, "/", tried[i].Path))
+				tried[i].Error = tryOpen(g.o.Root + tried[i].Path)
 			}
 		}
 		done <- tried

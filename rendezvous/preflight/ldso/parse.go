@@ -1,0 +1,214 @@
+package ldso
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Answer is what ld.so says about a program.
+type Answer struct {
+	Requests []Request // in the loader's order; each name that it searched for
+	Stopped  string    // why the program would not start; "" when it would
+}
+
+// Request is a library that a program or a library asks for.
+type Request struct {
+	Name   string
+	By     string   // the file that asks
+	Path   string   // what the loader finds, "" for none
+	Why    string   // how it gets there: "RPATH of /.../libtorch_cuda.so", "LD_LIBRARY_PATH", "ld.so.cache"
+	Err    string   // why there is no Path
+	Passed []Passed // files of that name that the loader tried before and did not take
+
+	tried    []place
+	searched []string
+}
+
+// Passed is a file that the loader did not take.
+type Passed struct {
+	Path, Why string
+	Err       string
+}
+
+// place is a file that the loader tries, and the part of the search that it is in.
+type place struct{ path, why string }
+
+// First is the first request for a name that match accepts, nil for none.
+func (a *Answer) First(match func(name string) bool) *Request {
+	for i := range a.Requests {
+		if match(filepath.Base(a.Requests[i].Name)) {
+			return &a.Requests[i]
+		}
+	}
+	return nil
+}
+
+// maxRequests bounds what is kept of an answer.
+const maxRequests = 4096
+
+const (
+	absent     = "cannot open shared object file"
+	systemPath = "system search path"
+)
+
+// parse reads what ld.so --list prints with LD_DEBUG=libs,files. The texts are those
+// of glibc's elf/dl-load.c and elf/rtld.c. A line of LD_DEBUG begins with the number
+// of the process.
+func parse(out string) Answer {
+	p := parser{}
+	for line := range strings.Lines(out) {
+		line = strings.TrimSuffix(line, "\n")
+		if pid, text, ok := strings.Cut(line, ":\t"); ok && pid != "" && strings.Trim(pid, " 0123456789") == "" {
+			p.debug(text)
+		} else if name, why, ok := cut(line, "ERROR: ld.so: object '", "' from ", " cannot be preloaded"); ok {
+			why = strings.TrimPrefix(strings.TrimSuffix(why, ": ignored."), " (")
+			p.fail(name, cmp.Or(strings.TrimSuffix(why, ")"), absent))
+		} else if name, ok := strings.CutSuffix(line, " => not found"); ok {
+			p.fail(strings.TrimPrefix(name, "\t"), absent)
+		} else if _, text, ok := strings.Cut(line, ": error while loading shared libraries: "); ok && p.Stopped == "" {
+			name, why, _ := strings.Cut(text, ": ")
+			p.Stopped = text
+			p.fail(name, why)
+		}
+	}
+	return p.Answer
+}
+
+// cut splits "BEGIN name MIDDLE ... END rest".
+func cut(line, begin, middle, end string) (name, rest string, ok bool) {
+	line, ok = strings.CutPrefix(line, begin)
+	name, line, found := strings.Cut(line, middle)
+	_, rest, last := strings.Cut(line, end)
+	return name, rest, ok && found && last
+}
+
+type parser struct {
+	Answer
+	stage string // of the search that is printed
+}
+
+// debug reads a line of LD_DEBUG.
+func (p *parser) debug(line string) {
+	if name, by, ok := cut(line, "file=", " [", "];  needed by "); ok {
+		if i := strings.LastIndex(by, " ["); i >= 0 && len(p.Requests) < maxRequests {
+			p.Requests = append(p.Requests, Request{Name: name, By: by[:i]})
+		}
+		p.stage = ""
+		return
+	}
+	if len(p.Requests) == 0 {
+		return
+	}
+	r := &p.Requests[len(p.Requests)-1]
+	if rest, ok := strings.CutPrefix(line, " search path="); ok {
+		_, stage, _ := strings.Cut(rest, "\t\t(")
+		p.stage = strings.Replace(strings.TrimSuffix(stage, ")"), " from file ", " of ", 1)
+		r.searched = append(r.searched, strings.Replace(p.stage, systemPath, "default folders", 1))
+	} else if strings.HasPrefix(line, " search cache=") {
+		p.stage = "ld.so.cache"
+		r.searched = append(r.searched, p.stage)
+	} else if path, ok := strings.CutPrefix(line, "  trying file="); ok {
+		r.tried = append(r.tried, place{path, p.stage})
+	}
+}
+
+// fail marks the latest request for a name, or for the file that was found for it.
+func (p *parser) fail(name, why string) {
+	for i := len(p.Requests) - 1; i >= 0; i-- {
+		if r := &p.Requests[i]; r.Name == name || len(r.tried) > 0 && r.tried[len(r.tried)-1].path == name {
+			r.Err = why
+			return
+		}
+	}
+}
+
+// finish looks at the files that the loader tried. It has found the last one,
+// unless it complained. Relative paths count from dir.
+func (r *Request) finish(dir string) {
+	if strings.Contains(r.Name, "/") {
+		r.tried, r.searched = []place{{r.Name, "named by its path"}}, []string{"this path alone"}
+	}
+	for i := range r.tried {
+		if t := &r.tried[i]; !filepath.IsAbs(t.path) {
+			t.path = dir + "/" + t.path
+		}
+	}
+	last := place{}
+	if n := len(r.tried); n > 0 {
+		last = r.tried[n-1]
+	}
+	switch {
+	case r.Err == "" && isFile(last.path):
+		r.Path, r.Why = tidy(last.path), last.named()
+		r.tried = r.tried[:len(r.tried)-1]
+	case r.Err == "": // the output ends here
+		r.Err = absent
+	}
+	denied := ""
+	for _, t := range r.tried {
+		if !isFile(t.path) {
+			continue
+		}
+		passed := Passed{Path: tidy(t.path), Why: t.named()}
+		err := refusal(t.path)
+		passed.Err = err.Error()
+		if errors.Is(err, fs.ErrPermission) {
+			denied = passed.Path + ": permission denied; "
+		}
+		r.Passed = append(r.Passed, passed)
+	}
+	switch {
+	case strings.HasPrefix(r.Err, absent):
+		r.Err = fmt.Sprintf("%s: not found (%ssearched: %s)", r.Name, denied, strings.Join(slices.Compact(r.searched), ", "))
+	case r.Err != "":
+		r.Err = fmt.Sprintf("%s: the loader gives up at %s (%s): %s", r.Name, tidy(last.path), last.named(), r.Err)
+	}
+}
+
+// refusal is why the loader does not take a file that it has tried.
+func refusal(path string) error {
+	f, err := Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.foreign(); err != nil {
+		return err
+	}
+	return errors.New("it cannot be mapped")
+}
+
+func (p place) named() string {
+	if p.why == systemPath {
+		return "default folder " + filepath.Dir(p.path)
+	}
+	return p.why
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// tidy is the path without "..", where that leads to the same file.
+func tidy(path string) string {
+	clean := filepath.Clean(path)
+	if clean == path {
+		return path
+	}
+	a, err := os.Stat(path)
+	b, err2 := os.Stat(clean)
+	if err == nil && err2 == nil && os.SameFile(a, b) {
+		return clean
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
