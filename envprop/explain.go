@@ -20,7 +20,7 @@ func (b Base) Explain(w Vars, files ...ncclenv.File) []Setting {
 		has[name] = true
 		all = append(all, Setting{name, NewValue(name, text), s})
 	}
-	for _, e := range b.entries {
+	for _, e := range b.worker(w) {
 		if name, text, ok := strings.Cut(e.text, "="); ok && name != "" {
 			s := e.source
 			if s.Kind == FromOwn {
@@ -28,9 +28,6 @@ func (b Base) Explain(w Vars, files ...ncclenv.File) []Setting {
 			}
 			add(name, text, s)
 		}
-	}
-	for _, kv := range b.computed(w) {
-		add(kv.name, kv.value, Source{Kind: FromGorun, Rule: kv.rule})
 	}
 	for _, f := range files {
 		for _, e := range f.Entries {

@@ -130,8 +130,6 @@ func TestThreads(t *testing.T) {
 	}{
 		{"torchrun's, several", Threads{}, 8, "1", "OMP_NUM_THREADS is set to 1 for each of the 8 workers, so that"},
 		{"torchrun's, one", Threads{}, 1, "", ""},
-		{"asked for", Threads{Cores: 32, Torchrun: true}, 8, "1", "OMP_NUM_THREADS is set to 1 for each of the 8 workers, so that"},
-		{"asked for, one", Threads{Cores: 32, Torchrun: true}, 1, "", ""},
 		{"divided", Threads{Cores: 33}, 8, "4", "OMP_NUM_THREADS is set to 4 for each of the 8 workers (33 cores for 8 workers); set"},
 		{"at least one", Threads{Cores: 4}, 8, "1", "OMP_NUM_THREADS is set to 1 for each of the 8 workers (4 cores"},
 		{"bound by twos", Threads{Cores: 16, Workers: 2}, 8, "8", "OMP_NUM_THREADS is set to 8 for each of the 8 workers (16 cores for 2 workers)"},

@@ -80,7 +80,7 @@ func reserved(name string) bool {
 		return true
 	}
 	for _, v := range (Vars{}).list() {
-		if v.name == name {
+		if v.Name == name {
 			return true
 		}
 	}

@@ -128,7 +128,7 @@ func checkHushed(t *testing.T, k int, list []Report, d Decision) {
 	var final []Setting
 	for i, a := range d.Members {
 		b := NewBase([]string{"HF_TOKEN=" + hush, "U=http://u:" + hush + "@h"}).Apply(a)
-		final = append(final, b.Explain(Vars{Rank: i, WorldToken: hush})...)
+		final = append(final, b.Explain(Vars{Ranks: Ranks{Rank: i}, Round: Round{WorldToken: hush}})...)
 	}
 	for _, v := range []any{list, d, final, Diff(final, nil)} {
 		text, err := json.Marshal(v)

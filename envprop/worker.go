@@ -21,26 +21,8 @@ package envprop
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/gorun/gorun/worker/contract"
 )
-
-// Vars is what distinguishes one worker's environment.
-type Vars struct {
-	Rank, LocalRank, GroupRank, RoleRank                     int
-	WorldSize, LocalWorldSize, GroupWorldSize, RoleWorldSize int
-	RoleName                                                 string
-	MasterAddr                                               string
-	MasterPort                                               int
-	RestartCount, MaxRestarts                                int
-	RunID                                                    string
-	ErrorFile                                                string // "" when nothing is to be kept
-	Round                                                    int
-	WorkerSocket, Device, NodeAddr, WorldToken               string // contract; "" leaves the variable out
-	Threads                                                  Threads
-}
 
 // InternalPrefix begins the names of variables that gorun's own processes pass
 // to each other. No worker sees one.
@@ -70,7 +52,7 @@ type entry struct {
 func NewBase(env []string) Base {
 	drop := map[string]bool{secret: true}
 	for _, kv := range (Vars{}).list() {
-		drop[kv.name] = true
+		drop[kv.Name] = true
 	}
 	b := Base{set: make(map[string]bool, len(env))}
 	for _, text := range slices.Backward(env) {
@@ -127,25 +109,39 @@ func (b Base) Apply(a Assignment) Base {
 func (b Base) Lost() []Removal { return b.lost }
 
 // Worker gives the environment of one worker.
-func (b Base) Worker(w Vars) []string {
-	own := b.computed(w)
-	env := make([]string, 0, len(b.entries)+len(own))
-	for _, e := range b.entries {
-		env = append(env, e.text)
-	}
-	for _, kv := range own {
-		env = append(env, kv.name+"="+kv.value)
+func (b Base) Worker(v Vars) []string {
+	all := b.worker(v)
+	env := make([]string, len(all))
+	for i, e := range all {
+		env[i] = e.text
 	}
 	return env
 }
 
-// computed is what gorun adds to the node's entries for one worker.
-func (b Base) computed(w Vars) []variable {
-	all := slices.DeleteFunc(w.list(), func(kv variable) bool { return kv.omit })
-	for _, kv := range w.unlessSet() {
-		if !kv.omit && !b.has(kv.name) {
-			all = append(all, kv)
+// worker gives all entries of one worker: the node's, then what gorun computes,
+// without those that the worker's devices decide, then these.
+func (b Base) worker(v Vars) []entry {
+	var all []entry
+	for _, e := range b.entries {
+		if !v.pinned(e.name) {
+			all = append(all, e)
 		}
+	}
+	add := func(c Variable, rule string) {
+		all = append(all, entry{c.Name + "=" + c.Value, c.Name, Source{Kind: FromGorun, Rule: rule}})
+	}
+	for _, c := range v.list() {
+		if !c.omit && !v.pinned(c.Name) {
+			add(c.Variable, c.rule)
+		}
+	}
+	for _, c := range v.unlessSet() {
+		if !c.omit && !v.pinned(c.Name) && !b.has(c.Name) {
+			add(c.Variable, c.rule)
+		}
+	}
+	for _, c := range v.Pinned {
+		add(c, "its devices, see --pin")
 	}
 	return all
 }
@@ -153,58 +149,6 @@ func (b Base) computed(w Vars) []variable {
 // has reports whether a variable is not for gorun to compute.
 func (b Base) has(name string) bool {
 	return b.set[name] || slices.ContainsFunc(b.gone, func(pattern string) bool { return matches(pattern, name) })
-}
-
-// variable is one that gorun computes; omit leaves it out.
-type variable struct {
-	name, value string
-	omit        bool
-	rule        string // why it has this value
-}
-
-// list is what every worker gets, whatever the node's environment says.
-func (w Vars) list() []variable {
-	const place = "its place in the job"
-	text := func(name, value string) variable { return variable{name: name, value: value, rule: place} }
-	number := func(name string, n int) variable { return text(name, strconv.Itoa(n)) }
-	ours := func(name, value string) variable {
-		return variable{name, value, value == "", "for its workers"}
-	}
-	return []variable{
-		number("LOCAL_RANK", w.LocalRank),
-		number("RANK", w.Rank),
-		number("GROUP_RANK", w.GroupRank),
-		number("ROLE_RANK", w.RoleRank),
-		text("ROLE_NAME", w.RoleName),
-		number("LOCAL_WORLD_SIZE", w.LocalWorldSize),
-		number("WORLD_SIZE", w.WorldSize),
-		number("GROUP_WORLD_SIZE", w.GroupWorldSize),
-		number("ROLE_WORLD_SIZE", w.RoleWorldSize),
-		text("MASTER_ADDR", w.MasterAddr),
-		number("MASTER_PORT", w.MasterPort),
-		number("TORCHELASTIC_RESTART_COUNT", w.RestartCount),
-		number("TORCHELASTIC_MAX_RESTARTS", w.MaxRestarts),
-		text("TORCHELASTIC_RUN_ID", w.RunID),
-		// The store at MASTER_ADDR:MASTER_PORT is served by gorun: rank 0 must
-		// connect to it like every other rank instead of opening its own.
-		text("TORCHELASTIC_USE_AGENT_STORE", "True"),
-		text("TORCHELASTIC_ERROR_FILE", w.ErrorFile),
-		ours(contract.EnvRunID, w.RunID),
-		number(contract.EnvRound, w.Round),
-		ours(contract.EnvSocket, w.WorkerSocket),
-		ours(contract.EnvDevice, w.Device),
-		ours(contract.EnvAddr, w.NodeAddr),
-		ours(contract.EnvToken, w.WorldToken),
-	}
-}
-
-// unlessSet is what a worker gets when the node's environment does not say.
-func (w Vars) unlessSet() []variable {
-	threads, why := w.threads()
-	return []variable{
-		{name: "TORCH_NCCL_ASYNC_ERROR_HANDLING", value: "1", rule: "torchrun's default: after an error of NCCL the process ends"},
-		{name: "OMP_NUM_THREADS", value: strconv.Itoa(threads), omit: threads == 0, rule: why},
-	}
 }
 
 func nameOf(entry string) string {

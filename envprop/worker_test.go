@@ -5,17 +5,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/worker/contract"
 )
 
 // vars has a different value in every field.
 func vars() Vars {
 	return Vars{
-		Rank: 5, LocalRank: 1, GroupRank: 2, RoleRank: 6,
-		WorldSize: 8, LocalWorldSize: 3, GroupWorldSize: 4, RoleWorldSize: 7,
-		RoleName: "trainer", MasterAddr: "127.0.0.9", MasterPort: 29511,
-		RestartCount: 10, MaxRestarts: 11, RunID: "job", ErrorFile: "/tmp/e.json", Round: 12,
-		WorkerSocket: "/run/w.sock", Device: "GPU-1", NodeAddr: "127.0.0.8", WorldToken: "t",
+		Ranks: Ranks{
+			Rank: 5, LocalRank: 1, GroupRank: 2, RoleRank: 6,
+			WorldSize: 8, LocalWorldSize: 3, GroupWorldSize: 4, RoleWorldSize: 7, RoleName: "trainer",
+		},
+		Round: Round{
+			RunID: "job", Number: 12, RestartCount: 10, MaxRestarts: 11,
+			MasterAddr: "127.0.0.9", MasterPort: 29511, WorldToken: "t",
+		},
+		Devices:   Devices{Device: "GPU-1"},
+		ErrorFile: "/tmp/e.json", WorkerSocket: "/run/w.sock", NodeAddr: "127.0.0.8",
 	}
 }
 
@@ -155,5 +161,34 @@ func TestWorkerIsPure(t *testing.T) {
 	}
 	if first[0] != "A=2" || first[1] != "B=3" || first[2] != "LOCAL_RANK=1" {
 		t.Errorf("unexpected order: %q", first[:3])
+	}
+}
+
+// What a worker's devices decide counts over all else, and is in an environment
+// once.
+func TestWorkerPinned(t *testing.T) {
+	v := vars()
+	v.Pinned = []Variable{{"CUDA_VISIBLE_DEVICES", ""}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}, {"LOCAL_RANK", "0"}, {"OMP_NUM_THREADS", "2"}}
+	asked := Assignment{Set: []Setting{{"CUDA_VISIBLE_DEVICES", NewValue("CUDA_VISIBLE_DEVICES", "7"), Source{Kind: FromFlag}}}}
+	b := NewBase([]string{"A=1", "CUDA_VISIBLE_DEVICES=0,1", "B=2"}).Apply(asked)
+	conf := ncclenv.File{Entries: []ncclenv.Entry{{Name: "CUDA_DEVICE_ORDER", Value: "FASTEST_FIRST"}}}
+	env := asMap(t, b.Worker(v))
+	sources := map[string]Source{}
+	for _, s := range b.Explain(v, conf) {
+		sources[s.Name] = s.Source
+		if got, ok := env[s.Name]; !ok || got != s.Value.Reveal() {
+			t.Errorf("%s=%q is explained as %+v", s.Name, got, s)
+		}
+	}
+	for _, want := range v.Pinned {
+		if got, ok := env[want.Name]; !ok || got != want.Value {
+			t.Errorf("%s=%q, want %q", want.Name, got, want.Value)
+		}
+		if s := sources[want.Name]; s.Kind != FromGorun || s.Rule != "its devices, see --pin" {
+			t.Errorf("%s comes from %+v", want.Name, s)
+		}
+	}
+	if env["A"] != "1" || env["B"] != "2" || env["RANK"] != "5" || len(sources) != len(env) {
+		t.Errorf("%v", env)
 	}
 }

@@ -40,7 +40,7 @@ type agent struct {
 	output  output
 	current *round         // nil: no worker was started yet
 	check   *check.Checker // nil: nodes are not compared
-	devices *devices
+	placing *placing
 	look    gpuWatch
 	request envprop.Request // what the user asks of the workers' environment here
 	refused map[string]bool // notes of values of other nodes that were told of

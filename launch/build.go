@@ -70,11 +70,11 @@ func (a *agent) ready() rendezvous.Event {
 	e := *a.build.built
 	if e.err == nil {
 		select {
-		case <-a.devices.ready:
+		case <-a.placing.done:
 		default:
 			return nil
 		}
-		e.err, e.code = a.devices.err, rendezvous.ExitUsage
+		e.err, e.code = a.placing.err, rendezvous.ExitUsage
 	}
 	a.build.built, a.build.program = nil, e.program
 	if e.err == nil {

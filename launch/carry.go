@@ -17,7 +17,7 @@ func (a *agent) handle(ctx context.Context, e any) *rendezvous.Outcome {
 		a.build.built = &e
 		event = a.ready()
 	case placedEvent:
-		a.sayNotes()
+		a.sayPlaced(a.placing.plan.Notes, a.placing.plan.Warnings)
 		event = a.ready()
 	case endedEvent:
 		a.killAt = time.Now()

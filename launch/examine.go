@@ -4,8 +4,7 @@ import (
 	"context"
 
 	"github.com/gorun/gorun/launch/check"
-	"github.com/gorun/gorun/launch/device"
-	"github.com/gorun/gorun/launch/pin"
+	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/wrap"
@@ -21,7 +20,7 @@ func (a *agent) prepareExam(ctx context.Context) error {
 		return &UsageError{Err: err}
 	}
 	policy := check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, Trusted: sp.Trusted, MaxNodes: sp.MaxNodes}
-	gpu := device.Present("")
+	gpu := a.placing.config.Driver.Present()
 	wrapper, doubt := a.wrapper()
 	if !policy.Wanted(gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil
@@ -34,7 +33,7 @@ func (a *agent) prepareExam(ctx context.Context) error {
 	}
 	if sp.Preflight != spec.PreflightOff {
 		if gpu {
-			o.GPU = a.gpus
+			o.GPU = a.placing.facts
 		}
 		o.Lost = a.behind(wrapper, doubt).Start(ctx)
 	}
@@ -67,31 +66,13 @@ func (a *agent) behind(p wrap.Prefix, doubt error) wrap.Look {
 		},
 		Node: wrap.Node{
 			Env: a.opts.Env, Base: a.guess(), Role: sp.Role, Request: a.request, Trusted: sp.Trusted,
-			Placed: pin.Names(), Devices: a.devices.names,
+			Placed: place.Names(), Devices: a.placing.names,
 		},
 	}
 	if sp.Iface != "" {
 		l.Node.Chosen = check.IfaceNames()
 	}
 	return l
-}
-
-// names waits for the devices and names the variables that a worker gets by its
-// place on the node.
-func (d *devices) names(ctx context.Context) (names []string) {
-	_ = d.wait(ctx) // of what is wrong with them the user hears elsewhere
-	if ctx.Err() != nil {
-		return nil
-	}
-	for _, s := range d.slots {
-		if s.device != "" {
-			names = append(names, envDevice)
-		}
-		for _, v := range s.set {
-			names = append(names, v.Name)
-		}
-	}
-	return names
 }
 
 // examined carries out what the machine asks of the examiner.

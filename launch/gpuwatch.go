@@ -8,7 +8,7 @@ import (
 
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/gpuwatch"
-	"github.com/gorun/gorun/launch/pin"
+	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous/preflight"
@@ -38,14 +38,9 @@ type (
 	seenEvent struct{ gpuwatch.Finding }
 )
 
-// usesGPUs reports whether workers of this node may compute on GPUs that can be asked.
-func (d *devices) usesGPUs() bool {
-	return d.there && device.Linked && (!d.seen || len(d.node.Visible) > 0)
-}
-
 // watchGPUs begins to look after the GPUs of a round's workers.
 func (a *agent) watchGPUs(ctx context.Context, r *round) {
-	d, p := a.devices, r.plan
+	d, p := a.placing, r.plan
 	if p.group == 0 { // this node serves the store, which other nodes ask, too
 		a.session.Store.Server().Expect(p.world.Size)
 	}
@@ -58,8 +53,7 @@ func (a *agent) watchGPUs(ctx context.Context, r *round) {
 			if !pause(ctx, followAfter) {
 				return
 			}
-			listen := func(ctx context.Context, got func(device.Event)) error { return device.Listen(ctx, d.child, got) }
-			gpuwatch.Follow(ctx, listen, func(e device.Event) { a.events.Put(gpuEvent{e}) }, a.note)
+			gpuwatch.Follow(ctx, d.child.Listen, func(e device.Event) { a.events.Put(gpuEvent{e}) }, a.note)
 		})
 	}
 	round, end := context.WithCancel(ctx)
@@ -68,16 +62,16 @@ func (a *agent) watchGPUs(ctx context.Context, r *round) {
 		if !pause(round, watchEvery) || !waitForPeers(round, p.world.Store, tcpstore.Settled) {
 			return
 		}
-		all := d.all
-		if !d.seen {
+		all := d.plan.Seen.All
+		if !d.plan.Seen.Known {
 			var err error
-			if all, err = device.List(round, d.child); err != nil {
+			if all, err = d.child.List(round); err != nil {
 				return // nobody asked for GPUs, and there are none to tell of
 			}
 		}
 		gpuwatch.Watch(round, gpuwatch.Config{
 			GPUs: all, Ranks: r.gpuRanks, World: p.identity(), Every: watchEvery, Procs: procs(),
-			Held:  func(ctx context.Context) ([]device.Held, error) { return device.Holding(ctx, d.child) },
+			Held:  d.child.Holding,
 			Found: func(f gpuwatch.Finding) { a.events.Put(seenEvent{f}) },
 		})
 	})
@@ -111,7 +105,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (r *round) gpuRanks() []gpuwatch.Rank {
 	var all []gpuwatch.Rank
 	for _, w := range r.workers.Workers() {
-		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, Own: r.plan.slot(w.LocalRank).own})
+		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, Own: r.plan.devices.Slot(w.LocalRank).Own})
 	}
 	return all
 }
@@ -119,18 +113,18 @@ func (r *round) gpuRanks() []gpuwatch.Rank {
 // gpuFailed: the driver reports an error of a GPU. One that the workers cannot
 // get over ends their round.
 func (a *agent) gpuFailed(e device.Event) {
-	r, d := a.current, a.devices
+	r, d := a.current, a.placing
 	if r == nil {
 		return
 	}
-	c, ok := gpuwatch.Blame(e, d.all, r.gpuRanks())
+	c, ok := gpuwatch.Blame(e, d.plan.Seen.All, r.gpuRanks())
 	if !ok {
 		return
 	}
 	// Where nothing is planned, workers may not use that GPU; but with --pin=none
 	// somebody else has given it to them.
-	concerns := len(d.owned()) > 0 || d.want.Pin.Mode == pin.None
-	if c.Critical && concerns && d.want.OnError == spec.AbortOnGPUError && r.failDevice(c) {
+	concerns := len(d.plan.Owned()) > 0 || d.config.Options.Mode == place.None
+	if c.Critical && concerns && a.opts.Spec.Devices.OnError == spec.AbortOnGPUError && r.failDevice(c) {
 		return
 	}
 	if a.look.said[c.Text] {

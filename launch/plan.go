@@ -9,30 +9,30 @@ import (
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/check"
+	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
 )
 
 // plan is what this node's workers of a round are started with.
 type plan struct {
-	world    rendezvous.World
-	group    int // this node's group rank
-	program  program.Program
-	base     envprop.Base
-	slots    []slot // by local rank
-	folder   string // for the workers' output; "": nothing is kept
-	dir      string // the workers' working directory
-	socket   string // path of the worker socket; "": there is none
-	torchrun bool   // --omp=torchrun
-	err      error  // why the workers cannot be started
+	world   rendezvous.World
+	group   int // this node's group rank
+	program program.Program
+	base    envprop.Base
+	devices *place.Plan
+	folder  string // for the workers' output; "": nothing is kept
+	dir     string // the workers' working directory
+	socket  string // path of the worker socket; "": there is none
+	err     error  // why the workers cannot be started
 
 	files func() []ncclenv.File // the nccl.conf files as they were at its first call
 }
 
 func (a *agent) newPlan(ctx context.Context, c rendezvous.Start) *plan {
 	p := &plan{
-		world: c.World, group: c.Index, program: a.build.program, slots: a.devices.slots,
-		dir: a.opts.Dir, socket: a.socket.Path(), torchrun: a.opts.Spec.Env.TorchrunOMP,
+		world: c.World, group: c.Index, program: a.build.program, devices: &a.placing.plan,
+		dir: a.opts.Dir, socket: a.socket.Path(),
 	}
 	p.folder, p.err = a.output.folders.Make(c.World.Restart)
 	var err error
@@ -45,19 +45,11 @@ func (a *agent) newPlan(ctx context.Context, c rendezvous.Start) *plan {
 
 func (p *plan) member() *rendezvous.Member { return &p.world.Members[p.group] }
 
-// slot is what a local rank gets of the node.
-func (p *plan) slot(local int) (s slot) {
-	if local < len(p.slots) {
-		s = p.slots[local]
-	}
-	return s
-}
-
 // environ is the environment of one worker.
 func (p *plan) environ(local int, errorFile string) []string {
 	v := p.vars(local)
 	v.ErrorFile = errorFile
-	return overlay(p.base.Worker(v), p.slot(local).set)
+	return p.base.Worker(v)
 }
 
 // vars is what distinguishes the worker of a local rank, without its error file.
@@ -65,15 +57,18 @@ func (p *plan) vars(local int) envprop.Vars {
 	w, m := &p.world, p.member()
 	host, port, _ := net.SplitHostPort(w.Store)
 	n, _ := strconv.Atoi(port)
-	s := p.slot(local)
-	s.threads.Torchrun = p.torchrun
 	return envprop.Vars{
-		Rank: m.FirstRank + local, LocalRank: local, GroupRank: p.group, RoleRank: m.RoleRank + local,
-		WorldSize: w.Size, LocalWorldSize: m.Workers, GroupWorldSize: len(w.Members),
-		RoleWorldSize: w.Roles[m.Role], RoleName: m.Role, MasterAddr: host, MasterPort: n,
-		RestartCount: w.Restart, MaxRestarts: w.MaxRestarts, RunID: w.RunID,
-		Round: w.Round, WorkerSocket: p.socket, NodeAddr: m.Addr, WorldToken: w.Token,
-		Device: s.device, Threads: s.threads,
+		Ranks: envprop.Ranks{
+			Rank: m.FirstRank + local, LocalRank: local, GroupRank: p.group, RoleRank: m.RoleRank + local,
+			WorldSize: w.Size, LocalWorldSize: m.Workers, GroupWorldSize: len(w.Members),
+			RoleWorldSize: w.Roles[m.Role], RoleName: m.Role,
+		},
+		Round: envprop.Round{
+			RunID: w.RunID, Number: w.Round, RestartCount: w.Restart, MaxRestarts: w.MaxRestarts,
+			MasterAddr: host, MasterPort: n, WorldToken: w.Token,
+		},
+		Devices:      p.devices.Slot(local).Devices,
+		WorkerSocket: p.socket, NodeAddr: m.Addr,
 	}
 }
 

@@ -46,7 +46,7 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 		identity = rendezvous.NewIdentity()
 		a.node.ID, a.node.Networks = identity.ID(), meet.Networks(ctx)
 	}
-	a.devices = a.newDevices()
+	a.placing = a.newPlacing()
 	if a.node.Workers, err = a.countWorkers(ctx); err != nil {
 		return finish, &UsageError{Err: err}
 	}

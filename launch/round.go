@@ -61,7 +61,7 @@ func (a *agent) roundOptions(p *plan) workers.Options {
 		Command: func(local int, errorFile string) process.Spec {
 			return process.Spec{
 				Path: p.program.Path, Args: p.program.Argv(local), Env: p.environ(local, errorFile), Dir: p.dir,
-				Stdin: a.opts.Stdin, Around: p.slot(local).around,
+				Stdin: a.opts.Stdin, Around: p.devices.Slot(local).Binding.Around(),
 			}
 		},
 		Open: func(local int) (*logs.Worker, error) {

@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
-	"github.com/gorun/gorun/launch/pin"
 	"github.com/gorun/gorun/launch/preview"
 	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
@@ -80,23 +76,11 @@ func (p *plan) preview(errorFile func(local int) string) preview.Node {
 		v := p.vars(local)
 		v.ErrorFile = errorFile(local)
 		n.Ranks = append(n.Ranks, preview.Rank{
-			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(p.command(local)), Devices: p.slot(local).own,
-			Env: preview.Variables(placed(p.base.Explain(v, files...), p.slot(local).set), p.world.Token),
+			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(p.command(local)), Devices: p.devices.Slot(local).Own,
+			Env: preview.Variables(p.base.Explain(v, files...), p.world.Token),
 		})
 	}
 	return n
-}
-
-// placed is overlay for what an environment is explained by.
-func placed(settings []envprop.Setting, set []pin.Variable) []envprop.Setting {
-	for _, v := range set {
-		settings = slices.DeleteFunc(settings, func(s envprop.Setting) bool { return s.Name == v.Name })
-		settings = append(settings, envprop.Setting{
-			Name: v.Name, Value: envprop.NewValue(v.Name, v.Value), Source: envprop.Source{Kind: envprop.FromGorun, Rule: "its devices, see --pin"},
-		})
-	}
-	slices.SortStableFunc(settings, func(a, b envprop.Setting) int { return strings.Compare(a.Name, b.Name) })
-	return settings
 }
 
 // tellEnv answers gorun env about the workers that run here, beside the loop:

@@ -33,7 +33,7 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 	a := &agent{
 		opts:   Options{Dir: "/", Env: []string{"NCCL_CONF_FILE=" + conf, "DB=Password=hush"}},
 		build:  build{program: program.Program{Path: argv[0], Argv: func(int) []string { return argv }}},
-		output: output{folders: folders}, devices: &devices{}, socket: socket.Nowhere(),
+		output: output{folders: folders}, placing: &placing{}, socket: socket.Nowhere(),
 	}
 	p := a.newPlan(t.Context(), rendezvous.Start{World: rendezvous.World{
 		Size: 1, Store: "127.0.0.1:1", Token: "t", Members: []rendezvous.Member{{Workers: 1}},

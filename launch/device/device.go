@@ -16,6 +16,8 @@ package device
 import (
 	"fmt"
 	"runtime"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // GPU is one device, or one MIG instance of one. A nil pointer and an empty text
@@ -34,7 +36,7 @@ type GPU struct {
 	Instances []Instance `json:"instances,omitempty"` // of a GPU in MIG mode
 	Parent    string     `json:"parent,omitempty"`    // UUID of the GPU that a MIG instance is a part of
 
-	Facts *Facts `json:"facts,omitempty"` // what takes longer to read: only Look asks for it
+	State *preflight.DeviceState `json:"state,omitempty"` // what takes longer to read: only Look asks for it
 }
 
 // Instance is one MIG compute instance.

@@ -170,7 +170,7 @@ func TestList(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var calls []string
-			got, err := List(t.Context(), Child{
+			got, err := Child{
 				Path: "/exe", Argv: []string{"gorun", "__gpus"}, Env: []string{"LD_BIND_NOW=1", "A=1"}, Root: fakeRoot(t),
 				Run: func(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
 					source := argv[len(argv)-1]
@@ -181,7 +181,7 @@ func TestList(t *testing.T) {
 					r := map[string]result{"nvml": tt.nvml, "procfs": tt.procfs}[source]
 					return []byte(r.output), r.exit, r.err
 				},
-			})
+			}.List(t.Context())
 			if !reflect.DeepEqual(got, tt.want) || (err == nil) != (tt.wantErr == "") || err != nil && !strings.Contains(err.Error(), tt.wantErr) {
 				t.Errorf("got %v, %v, want %v, %q", got, err, tt.want, tt.wantErr)
 			}
@@ -199,12 +199,12 @@ func TestListInAContainerWithoutGPUs(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "proc/driver/nvidia/version"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	gpus, err := List(t.Context(), Child{Root: root, Run: func(_ context.Context, _ string, argv, _ []string, _ string) ([]byte, int, error) {
+	gpus, err := Child{Root: root, Run: func(_ context.Context, _ string, argv, _ []string, _ string) ([]byte, int, error) {
 		if argv[len(argv)-1] == string(NVML) {
 			return []byte(`{"gorun_gpu_probe":2,"error":"no library"}`), 0, nil
 		}
 		return []byte(`{"gorun_gpu_probe":2,"gpus":[{"index":0,"uuid":"GPU-1"}]}`), 0, nil
-	}})
+	}}.List(t.Context())
 	if len(gpus) > 0 || err != nil {
 		t.Errorf("got %v, %v", gpus, err)
 	}
@@ -217,11 +217,11 @@ func TestListEnds(t *testing.T) {
 		<-ctx.Done() // a hanging driver: only the end of ctx ends the child
 		return nil, -1, nil
 	}}
-	if gpus, err := List(ctx, c); !errors.Is(err, context.Canceled) {
+	if gpus, err := c.List(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, %v, want the context's end", gpus, err)
 	}
 	c.Root, c.Run = t.TempDir(), nil // no driver: no child
-	if gpus, err := List(t.Context(), c); gpus != nil || err != nil {
+	if gpus, err := c.List(t.Context()); gpus != nil || err != nil {
 		t.Errorf("without a driver: %v, %v", gpus, err)
 	}
 }
@@ -245,14 +245,14 @@ func TestRealChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Child{Run: run, Path: exe, Argv: []string{"gorun", "probe"}, Env: os.Environ()}
-	gpus, err := List(t.Context(), c)
+	gpus, err := c.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("GPUs: %+v", gpus)
 	if !Present("") {
 		c.Root = fakeRoot(t) // ask NVML all the same
-		if gpus, err := List(t.Context(), c); err == nil || len(gpus) > 0 || !strings.Contains(err.Error(), "NVML") {
+		if gpus, err := c.List(t.Context()); err == nil || len(gpus) > 0 || !strings.Contains(err.Error(), "NVML") {
 			t.Errorf("without a driver: %v, %v", gpus, err)
 		}
 		t.Skip("no NVIDIA driver: the child's answer was checked, no GPU was")

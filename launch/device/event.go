@@ -48,8 +48,8 @@ var ErrNoEvents = errors.New("the driver tells of no events")
 // Listen stays and calls got for every event, Watching and Alive among them,
 // until ctx ends or the child does, which it ends when it says nothing for 60 s.
 // It never returns nil.
-func Listen(ctx context.Context, c Child, got func(Event)) error {
-	if !Present(c.Root) {
+func (c Child) Listen(ctx context.Context, got func(Event)) error {
+	if !c.Present() {
 		return fmt.Errorf("%w: there is no driver", ErrNoEvents)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -16,7 +16,7 @@ const watching = `{"gorun_gpu_event":1,"kind":"watching"}` + "\n"
 
 // listen runs Listen with a child that does as said.
 func listen(t *testing.T, ctx context.Context, child func(ctx context.Context, out io.Writer) (int, error)) (got []Event, err error) {
-	err = Listen(ctx, Child{
+	err = Child{
 		Argv: []string{"gorun", "__gpus"}, Root: fakeRoot(t),
 		Stream: func(ctx context.Context, _ string, argv, _ []string, _ string, out io.Writer) (int, error) {
 			if argv[len(argv)-1] != string(Troubles) {
@@ -24,7 +24,7 @@ func listen(t *testing.T, ctx context.Context, child func(ctx context.Context, o
 			}
 			return child(ctx, out)
 		},
-	}, func(e Event) { got = append(got, e) })
+	}.Listen(ctx, func(e Event) { got = append(got, e) })
 	return got, err
 }
 
@@ -88,7 +88,7 @@ func TestListenEnds(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's end", err)
 	}
-	if err := Listen(t.Context(), Child{Root: t.TempDir()}, nil); !errors.Is(err, ErrNoEvents) {
+	if err := (Child{Root: t.TempDir()}).Listen(t.Context(), nil); !errors.Is(err, ErrNoEvents) {
 		t.Errorf("without a driver: %v", err)
 	}
 }
@@ -108,7 +108,7 @@ func TestListenRealChild(t *testing.T) {
 		cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, dir, out, out
 		return 0, cmd.Run()
 	}
-	err = Listen(t.Context(), c, func(e Event) { t.Errorf("got %+v", e) })
+	err = c.Listen(t.Context(), func(e Event) { t.Errorf("got %+v", e) })
 	if !errors.Is(err, ErrNoEvents) || !strings.Contains(err.Error(), "NVML") {
 		t.Errorf("got %v", err)
 	}

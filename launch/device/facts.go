@@ -1,39 +1,13 @@
 package device
 
-// Facts is the state of a GPU, as far as its driver tells it. A nil pointer, a
-// nil list and an empty text mean unknown.
-type Facts struct {
-	MemoryMiB   *uint64 `json:"memory_mib,omitempty"` // in total
-	Capability  string  `json:"capability,omitempty"` // of CUDA: "9.0"
-	ComputeMode string  `json:"compute_mode,omitempty"`
-	Persistence *bool   `json:"persistence,omitempty"`
-
-	ECC           *bool   `json:"ecc,omitempty"`            // it is on
-	Uncorrected   *uint64 `json:"uncorrected,omitempty"`    // errors of memory since the driver was loaded
-	RemapPending  *bool   `json:"remap_pending,omitempty"`  // rows of memory are remapped at the next reset
-	RemapFailed   *bool   `json:"remap_failed,omitempty"`   // no row is left to remap to
-	RetirePending *bool   `json:"retire_pending,omitempty"` // pages are retired at the next reset, before Ampere
-
-	Clocks *Clocks `json:"clocks,omitempty"`       // what holds the clocks down
-	Links  []bool  `json:"nvlinks,omitzero"`       // of each NVLink that it has, whether it is up
-	Fabric *Fabric `json:"fabric,omitempty"`       // as the Fabric Manager left it, on machines with NVSwitch
-	Near   *Near   `json:"nearest_nics,omitempty"` // nil also when no adapter is known
-}
-
-// The values of Facts.ComputeMode.
+// The values of preflight.DeviceState.ComputeMode.
 const (
 	ModeDefault          = "default"
 	ModeExclusiveProcess = "exclusive-process" // one process at a time
 	ModeProhibited       = "prohibited"        // none at all
 )
 
-// Fabric is a GPU's part in the NVLink fabric.
-type Fabric struct {
-	State  string `json:"state"`
-	Status string `json:"status,omitempty"` // of FabricCompleted: "" for success, else why it failed
-}
-
-// The values of Fabric.State. In those between unsupported and completed, CUDA
+// The values of preflight.DeviceState.Fabric. In those between unsupported and completed, CUDA
 // says "system not yet initialized".
 const (
 	FabricUnsupported = "unsupported" // there is no fabric

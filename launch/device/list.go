@@ -37,8 +37,8 @@ type Child struct {
 
 // List gives the GPUs of this node, whatever CUDA_VISIBLE_DEVICES says; none
 // without an error on a node without a driver. It takes at most 40 s.
-func List(ctx context.Context, c Child) ([]GPU, error) {
-	if !Present(c.Root) {
+func (c Child) List(ctx context.Context) ([]GPU, error) {
+	if !c.Present() {
 		return nil, nil
 	}
 	r, err := c.probe(ctx, NVML)
@@ -54,7 +54,7 @@ func (c Child) count(ctx context.Context, gpus []GPU, err error) ([]GPU, error) 
 		return gpus, nil
 	}
 	r, err2 := c.probe(ctx, Procfs)
-	if err2 == nil && Given(c.Root) {
+	if err2 == nil && c.Given() {
 		return r.GPUs, nil
 	}
 	if err2 == nil {
@@ -80,29 +80,26 @@ type Survey struct {
 	Held   []Held
 	NVML   string // the library's version
 	Err    error  // why NVML does not answer
+	// Usable and UsableErr are what List gives.
+	Usable    []GPU
+	UsableErr error
 }
 
-// Look asks NVML about this node; it takes at most 20 s.
-func Look(ctx context.Context, c Child) Survey {
-	if !Present(c.Root) {
+// Look asks NVML about this node; it takes at most 40 s.
+func (c Child) Look(ctx context.Context) Survey {
+	if !c.Present() {
 		return Survey{}
 	}
 	r, err := c.probe(ctx, All)
-	return Survey{Driver: true, GPUs: r.GPUs, Held: r.Held, NVML: r.NVML, Err: err}
-}
-
-// List is what the function of that name gives, without asking NVML again.
-func (s Survey) List(ctx context.Context, c Child) ([]GPU, error) {
-	if !s.Driver {
-		return nil, nil
-	}
-	return c.count(ctx, s.GPUs, s.Err)
+	s := Survey{Driver: true, GPUs: r.GPUs, Held: r.Held, NVML: r.NVML, Err: err}
+	s.Usable, s.UsableErr = c.count(ctx, r.GPUs, err)
+	return s
 }
 
 // Holding gives the processes that compute on this node's GPUs now, by their
 // numbers in the machine's own pid namespace; it takes at most 20 s.
-func Holding(ctx context.Context, c Child) ([]Held, error) {
-	if !Present(c.Root) {
+func (c Child) Holding(ctx context.Context) ([]Held, error) {
+	if !c.Present() {
 		return nil, nil
 	}
 	r, err := c.probe(ctx, Processes)
@@ -116,6 +113,11 @@ func Present(root string) bool { return Given(root) || exists(root, "proc/driver
 // Given reports whether there is a file by which the driver is called. /dev/dxg
 // is the driver's under WSL.
 func Given(root string) bool { return exists(root, "dev/nvidiactl", "dev/dxg") }
+
+// Present and Given are those of the child's machine.
+func (c Child) Present() bool { return Present(c.Root) }
+
+func (c Child) Given() bool { return Given(c.Root) }
 
 func exists(root string, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {

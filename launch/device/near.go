@@ -24,12 +24,6 @@ const (
 
 func (d Distance) String() string { return [...]string{"PIX", "PXB", "PHB", "NODE", "SYS"}[d] }
 
-// Near is the adapters that are nearest to a GPU, all equally near.
-type Near struct {
-	NICs     []string `json:"nics"`     // "mlx5_0"; where no adapter speaks verbs, interfaces: "eth0"
-	Distance string   `json:"distance"` // a Distance
-}
-
 // spot is a place on the PCI buses.
 type spot struct {
 	name string
@@ -51,8 +45,8 @@ func locate(root fs.FS, gpus []GPU, nics bool) {
 		}
 		at, ok := find(root, "sys/bus/pci/devices/"+g.PCI)
 		g.NUMA = at.numa
-		if ok && g.Facts != nil {
-			g.Facts.Near = nearest(at, adapters)
+		if ok && g.State != nil {
+			g.State.NICs, g.State.Distance = nearest(at, adapters)
 		}
 	}
 }
@@ -106,22 +100,22 @@ func isPCI(s string) bool {
 	return strings.Count(s, ":") == 2 && strings.Contains(s, ".") && strings.Trim(s, "0123456789abcdef:.") == ""
 }
 
-func nearest(gpu spot, adapters []spot) *Near {
-	best := &Near{}
+// nearest gives the adapters that are nearest to a GPU, all equally near: "mlx5_0",
+// or interfaces ("eth0") where no adapter speaks verbs.
+func nearest(gpu spot, adapters []spot) (names []string, far string) {
 	limit := SYS + 1
 	for _, nic := range adapters {
 		switch d := distance(gpu, nic); {
 		case d < limit:
-			limit, best.NICs = d, []string{nic.name}
+			limit, names = d, []string{nic.name}
 		case d == limit:
-			best.NICs = append(best.NICs, nic.name)
+			names = append(names, nic.name)
 		}
 	}
 	if limit > SYS {
-		return nil
+		return nil, ""
 	}
-	best.Distance = limit.String()
-	return best
+	return names, limit.String()
 }
 
 // distance is NCCL's: what the paths of two devices have in common.

@@ -2,9 +2,11 @@ package device
 
 import (
 	"io/fs"
-	"reflect"
+	"slices"
 	"testing"
 	"testing/fstest"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // sysfs is a /sys with GPUs and adapters at the places given.
@@ -30,16 +32,17 @@ func TestNearest(t *testing.T) {
 	)
 	tests := []struct {
 		name string
-		nics map[string]string // name to place
-		want *Near
+		at   map[string]string // name of an adapter to its place
+		nics []string
+		far  string
 	}{
-		{"same switch", map[string]string{"mlx5_0": switched, "mlx5_1": port, "mlx5_2": far}, &Near{[]string{"mlx5_0"}, "PIX"}},
-		{"two equally near", map[string]string{"mlx5_1": switched, "mlx5_0": switched, "mlx5_2": node}, &Near{[]string{"mlx5_0", "mlx5_1"}, "PIX"}},
-		{"another switch of the root port", map[string]string{"mlx5_0": port, "mlx5_1": bridge}, &Near{[]string{"mlx5_0"}, "PXB"}},
-		{"same host bridge", map[string]string{"mlx5_0": bridge, "mlx5_1": node}, &Near{[]string{"mlx5_0"}, "PHB"}},
-		{"same NUMA node", map[string]string{"mlx5_0": far, "mlx5_1": node}, &Near{[]string{"mlx5_1"}, "NODE"}},
-		{"another NUMA node", map[string]string{"mlx5_0": far}, &Near{[]string{"mlx5_0"}, "SYS"}},
-		{"none", nil, nil},
+		{"same switch", map[string]string{"mlx5_0": switched, "mlx5_1": port, "mlx5_2": far}, []string{"mlx5_0"}, "PIX"},
+		{"two equally near", map[string]string{"mlx5_1": switched, "mlx5_0": switched, "mlx5_2": node}, []string{"mlx5_0", "mlx5_1"}, "PIX"},
+		{"another switch of the root port", map[string]string{"mlx5_0": port, "mlx5_1": bridge}, []string{"mlx5_0"}, "PXB"},
+		{"same host bridge", map[string]string{"mlx5_0": bridge, "mlx5_1": node}, []string{"mlx5_0"}, "PHB"},
+		{"same NUMA node", map[string]string{"mlx5_0": far, "mlx5_1": node}, []string{"mlx5_1"}, "NODE"},
+		{"another NUMA node", map[string]string{"mlx5_0": far}, []string{"mlx5_0"}, "SYS"},
+		{"none", nil, nil, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,19 +50,19 @@ func TestNearest(t *testing.T) {
 				"bus/pci/devices/0000:18:00.0": "../../../devices/" + gpu,
 				"class/net/lo":                 "../../devices/virtual/net/lo",
 			}
-			for name, place := range tt.nics {
+			for name, place := range tt.at {
 				links["class/infiniband/"+name] = "../../devices/" + place + "/infiniband/" + name
 			}
 			root := sysfs(links, map[string]string{gpu: "0", node: "0", far: "1"})
-			gpus := []GPU{{PCI: "0000:18:00.0", Facts: &Facts{}}, {PCI: "0000:99:00.0", Facts: &Facts{}}, {}}
+			gpus := []GPU{{PCI: "0000:18:00.0", State: &preflight.DeviceState{}}, {PCI: "0000:99:00.0", State: &preflight.DeviceState{}}, {}}
 			locate(root, gpus, true)
-			if got := gpus[0].Facts.Near; !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("got %+v, want %+v", got, tt.want)
+			if got := gpus[0].State; !slices.Equal(got.NICs, tt.nics) || got.Distance != tt.far {
+				t.Errorf("got %q at %s, want %q at %s", got.NICs, got.Distance, tt.nics, tt.far)
 			}
 			if n := gpus[0].NUMA; n == nil || *n != 0 {
 				t.Errorf("NUMA node %v, want 0", n)
 			}
-			if gpus[1].NUMA != nil || gpus[1].Facts.Near != nil {
+			if gpus[1].NUMA != nil || gpus[1].State.NICs != nil {
 				t.Errorf("a GPU that /sys does not have: %+v", gpus[1])
 			}
 		})
@@ -74,13 +77,13 @@ func TestNearestInterface(t *testing.T) {
 		"class/net/eth0":               "../../devices/pci0000:00/0000:00:04.0/virtio1/net/eth0",
 		"class/net/docker0":            "../../devices/virtual/net/docker0",
 	}, map[string]string{"pci0000:00/0000:00:05.0": "-1"})
-	gpus := []GPU{{PCI: "0000:00:05.0", Facts: &Facts{}}}
+	gpus := []GPU{{PCI: "0000:00:05.0", State: &preflight.DeviceState{}}}
 	locate(root, gpus, true)
-	if want := (&Near{[]string{"eth0"}, "PHB"}); !reflect.DeepEqual(gpus[0].Facts.Near, want) || gpus[0].NUMA != nil {
-		t.Errorf("got %+v, NUMA node %v", gpus[0].Facts.Near, gpus[0].NUMA)
+	if got := gpus[0].State; !slices.Equal(got.NICs, []string{"eth0"}) || got.Distance != "PHB" || gpus[0].NUMA != nil {
+		t.Errorf("got %+v, NUMA node %v", got, gpus[0].NUMA)
 	}
 	quick := []GPU{{PCI: "0000:00:05.0"}}
-	if locate(root, quick, false); quick[0].Facts != nil {
-		t.Errorf("a quick list has facts: %+v", quick[0])
+	if locate(root, quick, false); quick[0].State != nil {
+		t.Errorf("a quick list has a state: %+v", quick[0])
 	}
 }

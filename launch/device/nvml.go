@@ -52,7 +52,7 @@ func (r reader) read(from Source) (report Report, err error) {
 			report.Held = append(report.Held, r.holders(g, dev)...)
 		}
 		if dev != nil && from == All {
-			g.Facts = r.facts(dev)
+			g.State = r.state(dev)
 		}
 		report.GPUs = append(report.GPUs, g)
 	}

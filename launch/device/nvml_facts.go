@@ -6,11 +6,13 @@ import (
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// facts reads the state of a GPU.
-func (r reader) facts(dev nvml.Device) *Facts {
-	f := &Facts{
+// state reads how a GPU is.
+func (r reader) state(dev nvml.Device) *preflight.DeviceState {
+	f := &preflight.DeviceState{
 		ComputeMode: computeMode(dev),
 		Persistence: enabled(ask(dev.GetPersistenceMode)),
 		Uncorrected: ask(func() (uint64, nvml.Return) {
@@ -21,10 +23,10 @@ func (r reader) facts(dev nvml.Device) *Facts {
 			return now, ret
 		})),
 		RetirePending: enabled(ask(dev.GetRetiredPagesPendingStatus)),
-		Clocks:        r.clocks(dev),
+		Slowed:        r.clocks(dev).Slowed(),
 		Links:         links(dev),
-		Fabric:        r.fabric(dev),
 	}
+	f.Fabric, f.FabricError = r.fabric(dev)
 	if m := ask(dev.GetMemoryInfo); m != nil {
 		f.MemoryMiB = new(m.Total >> 20)
 	}
@@ -52,12 +54,15 @@ func computeMode(dev nvml.Device) string {
 	return ModeExclusiveProcess
 }
 
-func (r reader) clocks(dev nvml.Device) *Clocks {
+func (r reader) clocks(dev nvml.Device) Clocks {
 	mask := askOf(r, "nvmlDeviceGetCurrentClocksEventReasons", dev.GetCurrentClocksEventReasons)
 	if mask == nil { // its name before R535
 		mask = ask(dev.GetCurrentClocksThrottleReasons)
 	}
-	return (*Clocks)(mask)
+	if mask == nil {
+		return 0
+	}
+	return Clocks(*mask)
 }
 
 // links tells of each NVLink that the GPU has whether it is up.
@@ -68,9 +73,6 @@ func links(dev nvml.Device) []bool {
 		case nvml.SUCCESS:
 			up = append(up, state == nvml.FEATURE_ENABLED)
 		case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT: // no such link
-			if up == nil {
-				up = []bool{}
-			}
 		default:
 			return nil
 		}
@@ -78,41 +80,32 @@ func links(dev nvml.Device) []bool {
 	return up
 }
 
-// fabric asks how the Fabric Manager left the GPU.
-func (r reader) fabric(dev nvml.Device) *Fabric {
-	var state uint8
+// fabric asks how the Fabric Manager left the GPU, and why it failed.
+func (r reader) fabric(dev nvml.Device) (state, failure string) {
+	var code uint8
 	var status uint32
+	var ret nvml.Return
 	switch {
 	case r.has("nvmlDeviceGetGpuFabricInfoV"):
-		info, ret := dev.GetGpuFabricInfoV().V2()
-		if ret != nvml.SUCCESS {
-			return noFabric(ret)
-		}
-		state, status = info.State, info.Status
+		info, got := dev.GetGpuFabricInfoV().V2()
+		code, status, ret = info.State, info.Status, got
 	case r.has("nvmlDeviceGetGpuFabricInfo"):
-		info, ret := dev.GetGpuFabricInfo()
-		if ret != nvml.SUCCESS {
-			return noFabric(ret)
-		}
-		state, status = info.State, info.Status
+		info, got := dev.GetGpuFabricInfo()
+		code, status, ret = info.State, info.Status, got
 	default:
-		return nil
+		return "", ""
 	}
-	f := &Fabric{State: FabricUnknown}
-	if int(state) < len(fabricStates) {
-		f.State = fabricStates[state]
+	switch s := nvml.Return(status); {
+	case ret == nvml.ERROR_NOT_SUPPORTED:
+		return FabricUnsupported, ""
+	case ret != nvml.SUCCESS:
+		return "", ""
+	case int(code) >= len(fabricStates):
+		return FabricUnknown, ""
+	case fabricStates[code] == FabricCompleted && s != nvml.SUCCESS:
+		return FabricCompleted, s.Error()
 	}
-	if s := nvml.Return(status); f.State == FabricCompleted && s != nvml.SUCCESS {
-		f.Status = s.Error()
-	}
-	return f
-}
-
-func noFabric(ret nvml.Return) *Fabric {
-	if ret == nvml.ERROR_NOT_SUPPORTED {
-		return &Fabric{State: FabricUnsupported}
-	}
-	return nil
+	return fabricStates[code], ""
 }
 
 // enabled turns NVML's switch into a truth value.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh100"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
+
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // fill answers what the simulated machine leaves open, as a healthy GPU would.
@@ -101,7 +104,7 @@ func TestNVMLQuick(t *testing.T) {
 				t.Fatalf("got %+v, %v", r, err)
 			}
 			for i, g := range r.GPUs {
-				if g.Index != i || g.UUID != at(s, i).UUID || !strings.Contains(g.Name, name) || *g.Minor != i || g.PCI != "0000:"+string("0123456789"[i])+"a:00.0" || g.Facts != nil || g.Denied != "" {
+				if g.Index != i || g.UUID != at(s, i).UUID || !strings.Contains(g.Name, name) || *g.Minor != i || g.PCI != "0000:"+string("0123456789"[i])+"a:00.0" || g.State != nil || g.Denied != "" {
 					t.Errorf("GPU %d: %+v", i, g)
 				}
 			}
@@ -144,30 +147,30 @@ func TestNVMLFacts(t *testing.T) {
 	for i := range up {
 		up[i] = true
 	}
-	healthy := Facts{
+	healthy := preflight.DeviceState{
 		MemoryMiB: new(uint64(81920)), Capability: "9.0", ComputeMode: ModeDefault, Persistence: new(true),
 		ECC: new(true), Uncorrected: new(uint64(0)), RemapPending: new(false), RemapFailed: new(false),
-		Clocks: new(Clocks(1)), Links: up, Fabric: &Fabric{State: FabricCompleted},
+		Links: up, Fabric: FabricCompleted,
 	}
 	want := healthy
 	check := func(i int) {
 		t.Helper()
-		if !reflect.DeepEqual(*r.GPUs[i].Facts, want) {
-			got, _ := json.Marshal(r.GPUs[i].Facts)
+		if !reflect.DeepEqual(*r.GPUs[i].State, want) {
+			got, _ := json.Marshal(r.GPUs[i].State)
 			wanted, _ := json.Marshal(want)
 			t.Errorf("GPU %d:\ngot  %s\nwant %s", i, got, wanted)
 		}
 	}
 	check(0)
 	want.ComputeMode, want.Uncorrected, want.RemapPending = ModeExclusiveProcess, new(uint64(3)), new(true)
-	want.Clocks, want.Fabric = new(HardwareSlowdown|PowerBrake), &Fabric{State: FabricInProgress}
+	want.Slowed, want.Fabric = (HardwareSlowdown | PowerBrake).Slowed(), FabricInProgress
 	check(1)
-	if slowed := want.Clocks.Slowed(); len(slowed) != 2 || healthy.Clocks.Slowed() != nil {
-		t.Errorf("slowed: %q, %q", slowed, healthy.Clocks.Slowed())
+	if len(want.Slowed) != 2 {
+		t.Errorf("slowed: %q", want.Slowed)
 	}
 	want = healthy
 	want.MemoryMiB, want.ComputeMode, want.ECC, want.Uncorrected = nil, "", nil, nil
-	want.Links, want.Fabric = []bool{}, &Fabric{State: FabricUnsupported}
+	want.Links, want.Fabric = nil, FabricUnsupported
 	check(2)
 
 	// Unknown and zero survive the way through the pipe.
@@ -193,8 +196,8 @@ func TestNVMLOldDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := r.GPUs[0].Facts
-	if *r.GPUs[0].MIG || f.RemapPending != nil || f.Fabric != nil || *f.Clocks != HardwareThermal {
+	f := r.GPUs[0].State
+	if *r.GPUs[0].MIG || f.RemapPending != nil || f.Fabric != "" || !slices.Equal(f.Slowed, HardwareThermal.Slowed()) {
 		t.Errorf("got %+v", f)
 	}
 }
@@ -211,7 +214,7 @@ func TestNVMLHeld(t *testing.T) {
 	}
 	r, err := reader{s, fstest.MapFS{}}.read(Processes)
 	want := []Held{{at(s, 0).UUID, 7, 5}, {at(s, 0).UUID, 8, 0}, {"MIG-1", 100, 0}, {"MIG-2", 102, 0}}
-	if err != nil || len(r.Held) != len(want)+maxHeld || !reflect.DeepEqual(r.Held[:len(want)], want) || r.GPUs[0].Facts != nil {
+	if err != nil || len(r.Held) != len(want)+maxHeld || !reflect.DeepEqual(r.Held[:len(want)], want) || r.GPUs[0].State != nil {
 		t.Errorf("got %+v, %v", r.Held, err)
 	}
 }

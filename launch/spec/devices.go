@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch/numa"
-	"github.com/gorun/gorun/launch/pin"
+	"github.com/gorun/gorun/launch/place"
 )
 
 // OnGPUError says what becomes of a round when the driver reports a critical
@@ -24,8 +24,7 @@ const DefaultGPURelease = 50 * time.Second
 
 // Devices is what the user asked for about GPUs and CPUs of the workers.
 type Devices struct {
-	Pin     pin.Options
-	Binding numa.Mode // "": workers are not bound to CPUs
+	Place   place.Options
 	OnError OnGPUError
 	Release time.Duration // --gpu-release-timeout; 0: GPUs are not waited for
 }
@@ -45,22 +44,22 @@ func (in *input) devices(s *Spec) {
 		}
 	}
 	read("pin", func(text string) (err error) {
-		d.Pin.Mode, err = pin.ParseMode(text)
+		d.Place.Mode, err = place.ParseMode(text)
 		return err
 	})
 	read("map", func(text string) (err error) {
-		d.Pin.Map, err = pin.ParseMap(text)
+		d.Place.Map, err = place.ParseMap(text)
 		return err
 	})
 	read("numa_binding", func(text string) (err error) {
-		d.Binding, err = numa.ParseMode(strings.TrimSpace(text))
+		d.Place.Binding, err = numa.ParseMode(strings.TrimSpace(text))
 		return err
 	})
-	d.Pin.PerWorker, _ = in.number("gpus_per_worker", 0, 1)
-	d.Pin.Virtual = in.on("virtual_local_rank")
-	d.Pin.Oversubscribe = in.on("oversubscribe_gpus")
-	d.Pin.ByGPU = s.Nproc.Of == "gpu"
-	in.check(d.Pin.Check())
+	d.Place.PerWorker, _ = in.number("gpus_per_worker", 0, 1)
+	d.Place.Virtual = in.on("virtual_local_rank")
+	d.Place.Oversubscribe = in.on("oversubscribe_gpus")
+	d.Place.ByGPU = s.Nproc.Of == "gpu"
+	in.check(d.Place.Check())
 	v := in.text("on_gpu_error", string(AbortOnGPUError))
 	if d.OnError = OnGPUError(v.text); d.OnError != AbortOnGPUError && d.OnError != WarnOnGPUError {
 		in.fail("cannot use %s: %q is neither abort nor warn", v.from, v.text)

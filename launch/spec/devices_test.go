@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch/numa"
-	"github.com/gorun/gorun/launch/pin"
+	"github.com/gorun/gorun/launch/place"
 )
 
 func devicesOf(flags map[string]string, env map[string]string) (Devices, error) {
@@ -31,17 +31,17 @@ func TestDevices(t *testing.T) {
 		want       Devices
 	}{
 		"nothing":   {nil, nil, plain(nil)},
-		"exclusive": {map[string]string{"pin": "exclusive", "gpus_per_worker": "2"}, nil, plain(func(d *Devices) { d.Pin = pin.Options{Mode: pin.Exclusive, PerWorker: 2} })},
+		"exclusive": {map[string]string{"pin": "exclusive", "gpus_per_worker": "2"}, nil, plain(func(d *Devices) { d.Place = place.Options{Mode: place.Exclusive, PerWorker: 2} })},
 		"a map": {map[string]string{"map": "gpu=1,0", "oversubscribe_gpus": "1"}, nil, plain(func(d *Devices) {
-			d.Pin = pin.Options{Map: []int{1, 0}, Oversubscribe: true}
+			d.Place = place.Options{Map: []int{1, 0}, Oversubscribe: true}
 		})},
-		"all GPUs": {map[string]string{"nproc_per_node": "gpu"}, nil, plain(func(d *Devices) { d.Pin.ByGPU = true })},
+		"all GPUs": {map[string]string{"nproc_per_node": "gpu"}, nil, plain(func(d *Devices) { d.Place.ByGPU = true })},
 		"torchrun's variables": {nil, map[string]string{"PET_VIRTUAL_LOCAL_RANK": "1", "PET_NUMA_BINDING": "core-complex"}, plain(func(d *Devices) {
-			d.Pin.Virtual, d.Binding = true, numa.CoreComplex
+			d.Place.Virtual, d.Place.Binding = true, numa.CoreComplex
 		})},
 		"a variable that is empty":    {nil, map[string]string{"PET_NUMA_BINDING": ""}, plain(nil)},
 		"no variables of gorun's own": {nil, map[string]string{"PET_PIN": "none", "PET_ON_GPU_ERROR": "warn"}, plain(nil)},
-		"the flag wins":               {map[string]string{"numa_binding": "node"}, map[string]string{"PET_NUMA_BINDING": "socket"}, plain(func(d *Devices) { d.Binding = numa.ByNode })},
+		"the flag wins":               {map[string]string{"numa_binding": "node"}, map[string]string{"PET_NUMA_BINDING": "socket"}, plain(func(d *Devices) { d.Place.Binding = numa.ByNode })},
 		"nobody waits, and errors are told": {map[string]string{"gpu_release_timeout": "0", "on_gpu_error": "warn"}, nil, plain(func(d *Devices) {
 			d.OnError, d.Release = WarnOnGPUError, 0
 		})},

@@ -32,9 +32,15 @@ const MadeUpRank = 5
 // looks for workers of an earlier job of this run must not find a probe.
 func madeUp() envprop.Vars {
 	return envprop.Vars{
-		Rank: 7, LocalRank: MadeUpRank, GroupRank: 3, RoleRank: 6, WorldSize: 11, LocalWorldSize: 9, GroupWorldSize: 8, RoleWorldSize: 10,
-		MasterAddr: host.ProbeAddr, MasterPort: 9, RestartCount: 1, MaxRestarts: 2,
-		Round: 4, WorkerSocket: "/dev/null", NodeAddr: "192.0.2.2", WorldToken: "none", RunID: "probe-of-gorun",
+		Ranks: envprop.Ranks{
+			Rank: 7, LocalRank: MadeUpRank, GroupRank: 3, RoleRank: 6,
+			WorldSize: 11, LocalWorldSize: 9, GroupWorldSize: 8, RoleWorldSize: 10,
+		},
+		Round: envprop.Round{
+			RunID: "probe-of-gorun", Number: 4, RestartCount: 1, MaxRestarts: 2,
+			MasterAddr: host.ProbeAddr, MasterPort: 9, WorldToken: "none",
+		},
+		WorkerSocket: "/dev/null", NodeAddr: "192.0.2.2",
 	}
 }
 
@@ -46,18 +52,17 @@ const madeUpValue = "13"
 func (n *Node) send() Sent {
 	v := madeUp()
 	v.RoleName = n.Role
-	s := Sent{Env: n.Base.Worker(v)}
-	for _, e := range envprop.NewBase(nil).Worker(v) {
-		name, _, _ := strings.Cut(e, "=")
-		s.Own = append(s.Own, name)
-	}
-	s.Own = append(s.Own, n.Placed...)
 	for _, name := range n.Placed {
 		made := "GPU-made-up"
 		if name == "CUDA_DEVICE_ORDER" { // another's value is no harm if it is the same
 			made = "PCI_BUS_ID"
 		}
-		s.Env = append(slices.DeleteFunc(s.Env, func(e string) bool { return strings.HasPrefix(e, name+"=") }), name+"="+made)
+		v.Pinned = append(v.Pinned, envprop.Variable{Name: name, Value: made})
+	}
+	s := Sent{Env: n.Base.Worker(v)}
+	for _, e := range envprop.NewBase(nil).Worker(v) {
+		name, _, _ := strings.Cut(e, "=")
+		s.Own = append(s.Own, name)
 	}
 	asked, perhaps := n.asked()
 	s.Asked = slices.Concat(asked, perhaps)

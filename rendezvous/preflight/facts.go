@@ -112,6 +112,12 @@ type Device struct {
 	MIG       *bool    `json:"mig,omitempty"`       // whether it is cut into MIG instances
 	Instances []string `json:"instances,omitempty"` // UUIDs of these
 
+	DeviceState
+}
+
+// DeviceState is how a GPU is, as far as its driver tells it. What is nil, empty or
+// "" is unknown, which is never the same as zero.
+type DeviceState struct {
 	MemoryMiB   *uint64 `json:"memory_mib,omitempty"`   // in total
 	Capability  string  `json:"capability,omitempty"`   // of CUDA: "9.0"
 	ComputeMode string  `json:"compute_mode,omitempty"` // "default", "exclusive-process", "prohibited"

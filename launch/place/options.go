@@ -1,9 +1,11 @@
-package pin
+package place
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/gorun/gorun/launch/numa"
 )
 
 // Mode is --pin.
@@ -15,8 +17,8 @@ const (
 	None      Mode = "none"      // nothing is set
 )
 
-// Options is what the user asked for on the command line. The zero value is
-// who asked for nothing.
+// Options is what the user asked for on the command line; the zero value asks for
+// nothing.
 type Options struct {
 	Mode          Mode  // "": not given, which means Order where that can be had
 	PerWorker     int   // --gpus-per-worker; 0: not given, which means 1
@@ -24,6 +26,8 @@ type Options struct {
 	Virtual       bool  // --virtual-local-rank
 	Oversubscribe bool  // --oversubscribe-gpus
 	ByGPU         bool  // --nproc-per-node gpu
+
+	Binding numa.Mode // --numa-binding; "": workers are not bound to CPUs
 }
 
 // ParseMode reads the value of --pin.

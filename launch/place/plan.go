@@ -1,4 +1,4 @@
-package pin
+package place
 
 import (
 	"errors"
@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/device"
-	"github.com/gorun/gorun/worker/contract"
 )
 
 // Node is what a plan is made for.
@@ -16,34 +16,10 @@ type Node struct {
 	Workers int
 	// Skip is the number of workers that other agents of this machine start before
 	// this one's (--local-nodes): their GPUs are taken.
-	Skip    int
-	Visible []device.GPU // to CUDA, in its order
-	List    *string      // CUDA_VISIBLE_DEVICES of this node's environment; nil: not set
-	// Blind, Withheld and Doubt are as in [device.Sight].
-	Blind    string
-	Withheld bool
-	Doubt    string
+	Skip         int
+	List         *string // CUDA_VISIBLE_DEVICES of this node's environment; nil: not set
+	device.Sight         // the GPUs that its workers may use
 }
-
-// Plan is who owns what on one node.
-type Plan struct {
-	// Mode is what the variables bring about; None: they bring about nothing, and
-	// that a worker uses another one's GPU is no mistake. A virtual local rank is Exclusive.
-	Mode    Mode
-	Workers []Worker // by local rank
-	Shared  bool     // the user lets workers share GPUs
-	Notes   []string // for the user, a line each
-}
-
-// Worker is the part of one local rank.
-type Worker struct {
-	At   []int        // its GPUs, as positions in Node.Visible; none: it owns none
-	GPUs []device.GPU // the same
-	Set  []Variable   // what its environment has instead of what was inherited
-}
-
-// Variable is one entry of an environment.
-type Variable struct{ Name, Value string }
 
 // The variables that CUDA and torch look at.
 const (
@@ -52,15 +28,12 @@ const (
 	localRank      = "LOCAL_RANK"
 )
 
-// Names are the variables that a plan may set beside LOCAL_RANK.
-func Names() []string { return []string{deviceOrder, visibleDevices, contract.EnvDevice} }
-
-// Make plans. Its errors are the command line's (exit code 2).
+// Make plans the GPUs. Its errors are the command line's (exit code 2).
 func Make(n Node, o Options) (Plan, error) {
 	if err := o.Check(); err != nil {
 		return Plan{}, err
 	}
-	p := Plan{Mode: o.Mode, Workers: make([]Worker, n.Workers), Shared: o.Oversubscribe}
+	p := Plan{Mode: o.Mode, Slots: make([]Slot, n.Workers), Shared: o.Oversubscribe}
 	if p.Mode == "" {
 		p.Mode = Order
 	}
@@ -85,7 +58,7 @@ func Make(n Node, o Options) (Plan, error) {
 	case err != nil && strict:
 		return Plan{}, err
 	case err != nil: // nobody asked, and torchrun would start them
-		p = Plan{Mode: None, Workers: make([]Worker, n.Workers), Shared: o.Oversubscribe}
+		p = Plan{Mode: None, Slots: make([]Slot, n.Workers), Shared: o.Oversubscribe}
 		p.note("no worker gets a GPU of its own, and CUDA_VISIBLE_DEVICES stays as it is: %v", err)
 	case n.Doubt != "":
 		p.note("%s; --pin counts as nvidia-smi does", n.Doubt)
@@ -104,8 +77,8 @@ func (p *Plan) blind(n Node, o Options) error {
 	case o.Strict():
 		p.note("no GPU is visible on node %s, so there is nothing to give to its workers", n.Name)
 	case n.Withheld && o.Mode != None:
-		for r := range p.Workers {
-			p.Workers[r].Set = []Variable{{visibleDevices, ""}}
+		for r := range p.Slots {
+			p.Slots[r].Devices.Pinned = []envprop.Variable{{Name: visibleDevices}}
 		}
 		p.note("no GPU is left for the workers, so they get CUDA_VISIBLE_DEVICES= (--pin=none leaves it as it is)")
 	}
@@ -118,10 +91,10 @@ func (p *Plan) note(format string, args ...any) {
 
 // own gives each worker its GPUs.
 func (p *Plan) own(n Node, o Options) error {
-	if o.Mode == None { // torchrun's assumption, for who asks which GPU is near
-		for r := range p.Workers {
-			if r += n.Skip; r < len(n.Visible) && n.Doubt == "" {
-				p.Workers[r-n.Skip].give(n, r)
+	if o.Mode == None { // torchrun's assumption, for binding CPUs near the GPU
+		for r := range p.Slots {
+			if at := n.Skip + r; at < len(n.Visible) && n.Doubt == "" {
+				p.Slots[r].At = []int{at}
 			}
 		}
 		return nil
@@ -143,9 +116,9 @@ func (p *Plan) own(n Node, o Options) error {
 	if need > len(from) && !o.Oversubscribe {
 		return short(n, o, len(from))
 	}
-	for r := range p.Workers {
+	for r := range p.Slots {
 		for k := range each {
-			p.Workers[r].give(n, from[((n.Skip+r)*each+k)%len(from)])
+			p.Slots[r].give(n.Visible, from[((n.Skip+r)*each+k)%len(from)])
 		}
 	}
 	switch last := each - 1; {
@@ -156,10 +129,6 @@ func (p *Plan) own(n Node, o Options) error {
 		p.note("%s share %s: take device LOCAL_RANK modulo %d, or use --pin=exclusive and device 0", plural(n.Workers, "worker"), plural(len(from), "GPU"), len(from))
 	}
 	return nil
-}
-
-func (w *Worker) give(n Node, at int) {
-	w.At, w.GPUs = append(w.At, at), append(w.GPUs, n.Visible[at])
 }
 
 // short says that there are more workers than GPUs.
@@ -191,37 +160,19 @@ func (p *Plan) name(n Node, strict bool) error {
 		p.note("%v", err)
 	}
 	all := p.sequence(len(n.Visible))
-	for r := range p.Workers {
-		w := &p.Workers[r]
+	for r := range p.Slots {
+		slot := &p.Slots[r]
 		list := all
 		if p.Mode == Exclusive {
-			list = w.At
+			list = slot.At
 		}
-		w.Set = []Variable{
-			{deviceOrder, "PCI_BUS_ID"},
-			{visibleDevices, join(list, call)},
+		slot.Devices.Pinned = []envprop.Variable{
+			{Name: deviceOrder, Value: "PCI_BUS_ID"},
+			{Name: visibleDevices, Value: join(list, call)},
 		}
-		if id := join(w.At, func(at int) string { return n.Visible[at].UUID }); strings.Trim(id, ",") != "" {
-			w.Set = append(w.Set, Variable{contract.EnvDevice, id})
+		if id := join(slot.At, func(at int) string { return n.Visible[at].UUID }); strings.Trim(id, ",") != "" {
+			slot.Devices.Device = id
 		}
 	}
 	return nil
-}
-
-// Owned is the UUIDs of the GPUs that this node's workers own, for the check
-// that no other agent of the machine has them too; none where sharing is wanted
-// or nothing is planned.
-func (p *Plan) Owned() []string {
-	if p.Mode == None || p.Shared {
-		return nil
-	}
-	var owned []string
-	for _, w := range p.Workers {
-		for _, g := range w.GPUs {
-			if g.UUID != "" {
-				owned = append(owned, g.UUID)
-			}
-		}
-	}
-	return owned
 }

@@ -1,12 +1,12 @@
-package pin
+package place
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/device"
-	"github.com/gorun/gorun/worker/contract"
 )
 
 // caller gives the names by which CUDA knows the visible GPUs: UUIDs, or if one
@@ -35,7 +35,7 @@ func (p *Plan) virtual(n Node) error {
 	if n.List != nil {
 		entries = strings.Split(*n.List, ",")
 	}
-	for r := range p.Workers {
+	for r := range p.Slots {
 		at := n.Skip + r
 		entry := strconv.Itoa(at)
 		if n.List != nil {
@@ -47,13 +47,11 @@ func (p *Plan) virtual(n Node) error {
 		if n.Withheld {
 			entry = ""
 		}
-		w := &p.Workers[r]
-		w.Set = []Variable{{localRank, "0"}, {visibleDevices, entry}}
+		slot := &p.Slots[r]
+		slot.Devices.Pinned = []envprop.Variable{{Name: localRank, Value: "0"}, {Name: visibleDevices, Value: entry}}
 		if at < len(n.Visible) && n.Doubt == "" { // else CUDA shows it nothing, which is right for a worker that uses the CPU
-			w.give(n, at)
-			if id := n.Visible[at].UUID; id != "" {
-				w.Set = append(w.Set, Variable{contract.EnvDevice, id})
-			}
+			slot.give(n.Visible, at)
+			slot.Devices.Device = n.Visible[at].UUID
 		}
 	}
 	return nil
@@ -68,7 +66,7 @@ func (p *Plan) sequence(visible int) []int {
 			all, seen[at] = append(all, at), true
 		}
 	}
-	for _, w := range p.Workers {
+	for _, w := range p.Slots {
 		for _, at := range w.At {
 			add(at)
 		}

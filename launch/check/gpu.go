@@ -1,7 +1,6 @@
-package launch
+package check
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,37 +9,30 @@ import (
 	"syscall"
 
 	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// gpus waits until the driver was asked; the strings are what stays unknown.
-func (a *agent) gpus(ctx context.Context) (preflight.GPU, []string) {
-	d := a.devices
-	if !d.there {
-		return preflight.GPU{}, nil
+// GPU is what a node tells of its GPUs: what the driver said, and what the plan
+// gives to the workers. Given is whether this node may call its driver.
+func GPU(p *place.Plan, env []string, given bool) preflight.GPU {
+	s := p.Seen.Survey
+	if unused(s, given) {
+		return preflight.GPU{}
 	}
-	if !device.Linked {
-		return preflight.GPU{Driver: device.Given("")}, []string{"the GPUs: this gorun was built without cgo and cannot ask NVML"}
+	f := preflight.GPU{Driver: s.Driver, NVML: s.NVML, Shared: p.Shared}
+	if !p.Shared {
+		f.Owned = p.Owned()
 	}
-	select {
-	case <-d.ready:
-	case <-ctx.Done(): // whoever gathers says so
-		return preflight.GPU{Driver: true}, nil
-	}
-	s := d.survey
-	if unused(s, device.Given("")) {
-		return preflight.GPU{}, nil
-	}
-	f := preflight.GPU{Driver: s.Driver, NVML: s.NVML, Owned: d.plan.Owned(), Shared: d.want.Pin.Oversubscribe}
 	if s.Err != nil {
 		f.Error = s.Err.Error()
 	}
 	for _, g := range s.GPUs {
 		f.Devices = append(f.Devices, described(g))
 	}
-	visible := d.node.Visible
-	if !d.seen {
-		visible = device.See(s.GPUs, device.ReadGrants(a.opts.Env)).Visible
+	visible := p.Seen.Sight.Visible
+	if !p.Seen.Known {
+		visible = device.See(s.GPUs, device.ReadGrants(env)).Visible
 	}
 	for _, g := range visible {
 		f.Visible = append(f.Visible, g.UUID)
@@ -48,7 +40,7 @@ func (a *agent) gpus(ctx context.Context) (preflight.GPU, []string) {
 	for _, h := range s.Held {
 		f.Busy = append(f.Busy, holder(h))
 	}
-	return f, nil
+	return f
 }
 
 // described is what the preflight knows of a GPU.
@@ -59,22 +51,8 @@ func described(g device.GPU) preflight.Device {
 	for _, in := range g.Instances {
 		d.Instances = append(d.Instances, in.UUID)
 	}
-	f := g.Facts
-	if f == nil {
-		return d
-	}
-	d.MemoryMiB, d.Capability, d.ComputeMode, d.Persistence = f.MemoryMiB, f.Capability, f.ComputeMode, f.Persistence
-	d.ECC, d.Uncorrected = f.ECC, f.Uncorrected
-	d.RemapPending, d.RemapFailed, d.RetirePending = f.RemapPending, f.RemapFailed, f.RetirePending
-	if f.Clocks != nil {
-		d.Slowed = f.Clocks.Slowed()
-	}
-	d.Links = f.Links
-	if f.Fabric != nil {
-		d.Fabric, d.FabricError = f.Fabric.State, f.Fabric.Status
-	}
-	if f.Near != nil {
-		d.NICs, d.Distance = f.Near.NICs, f.Near.Distance
+	if g.State != nil {
+		d.DeviceState = *g.State
 	}
 	return d
 }
@@ -84,12 +62,6 @@ func described(g device.GPU) preflight.Device {
 // given none and sees the driver's version in /proc only.
 func unused(s device.Survey, given bool) bool {
 	return s.Err == nil && len(s.GPUs) == 0 || s.Err != nil && !given
-}
-
-// hidden reports whether somebody hid all GPUs; NoDevFiles is Slurm's word.
-func hidden(env []string) bool {
-	list, set := findEnv(env, "CUDA_VISIBLE_DEVICES")
-	return set && (list == "" || list == "-1" || list == "NoDevFiles")
 }
 
 // holder names a process that computes on a GPU, as far as this user may see it.

@@ -1,0 +1,106 @@
+package envprop
+
+import (
+	"strconv"
+
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// Vars is what distinguishes one worker's environment.
+type Vars struct {
+	Ranks
+	Round
+	Devices
+	ErrorFile    string // "" when nothing is to be kept
+	WorkerSocket string // "" leaves the variable out
+	NodeAddr     string // "" leaves the variable out
+}
+
+// Ranks is where a worker stands in its world.
+type Ranks struct {
+	Rank, LocalRank, GroupRank, RoleRank                     int
+	WorldSize, LocalWorldSize, GroupWorldSize, RoleWorldSize int
+	RoleName                                                 string
+}
+
+// Round is what all workers of a round have in common.
+type Round struct {
+	RunID                     string
+	Number                    int
+	RestartCount, MaxRestarts int
+	MasterAddr                string
+	MasterPort                int
+	WorldToken                string // "" leaves the variable out
+}
+
+// Devices is what a worker gets of its node, as launch/place decides it.
+type Devices struct {
+	Device  string     // UUIDs of its own GPUs; "" leaves the variable out
+	Pinned  []Variable // CUDA_VISIBLE_DEVICES and the like: they count over all else
+	Threads Threads
+}
+
+// Variable is one entry of an environment.
+type Variable struct{ Name, Value string }
+
+// computed is a variable that gorun computes for one worker.
+type computed struct {
+	Variable
+	omit bool
+	rule string // why it has this value
+}
+
+// list is what every worker gets, whatever the node's environment says.
+func (v Vars) list() []computed {
+	const place = "its place in the job"
+	text := func(name, value string) computed { return computed{Variable{name, value}, false, place} }
+	number := func(name string, n int) computed { return text(name, strconv.Itoa(n)) }
+	ours := func(name, value string) computed {
+		return computed{Variable{name, value}, value == "", "for its workers"}
+	}
+	return []computed{
+		number("LOCAL_RANK", v.LocalRank),
+		number("RANK", v.Rank),
+		number("GROUP_RANK", v.GroupRank),
+		number("ROLE_RANK", v.RoleRank),
+		text("ROLE_NAME", v.RoleName),
+		number("LOCAL_WORLD_SIZE", v.LocalWorldSize),
+		number("WORLD_SIZE", v.WorldSize),
+		number("GROUP_WORLD_SIZE", v.GroupWorldSize),
+		number("ROLE_WORLD_SIZE", v.RoleWorldSize),
+		text("MASTER_ADDR", v.MasterAddr),
+		number("MASTER_PORT", v.MasterPort),
+		number("TORCHELASTIC_RESTART_COUNT", v.RestartCount),
+		number("TORCHELASTIC_MAX_RESTARTS", v.MaxRestarts),
+		text("TORCHELASTIC_RUN_ID", v.RunID),
+		// The store at MASTER_ADDR:MASTER_PORT is served by gorun: rank 0 must
+		// connect to it like every other rank instead of opening its own.
+		text("TORCHELASTIC_USE_AGENT_STORE", "True"),
+		text("TORCHELASTIC_ERROR_FILE", v.ErrorFile),
+		ours(contract.EnvRunID, v.RunID),
+		number(contract.EnvRound, v.Number),
+		ours(contract.EnvSocket, v.WorkerSocket),
+		ours(contract.EnvDevice, v.Device),
+		ours(contract.EnvAddr, v.NodeAddr),
+		ours(contract.EnvToken, v.WorldToken),
+	}
+}
+
+// unlessSet is what a worker gets when the node's environment does not say.
+func (v Vars) unlessSet() []computed {
+	threads, why := v.threads()
+	return []computed{
+		{Variable{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}, false, "torchrun's default: after an error of NCCL the process ends"},
+		{Variable{"OMP_NUM_THREADS", strconv.Itoa(threads)}, threads == 0, why},
+	}
+}
+
+// pinned reports whether the worker's devices decide a variable.
+func (d Devices) pinned(name string) bool {
+	for _, v := range d.Pinned {
+		if v.Name == name {
+			return true
+		}
+	}
+	return false
+}

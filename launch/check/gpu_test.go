@@ -1,0 +1,67 @@
+package check
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/place"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// A job that has no GPU is not judged by what the machine's driver is like.
+func TestUnused(t *testing.T) {
+	gpus := device.Survey{Driver: true, GPUs: []device.GPU{{UUID: "GPU-1"}}}
+	silent := device.Survey{Driver: true, Err: errors.New("no libnvidia-ml")}
+	for name, c := range map[string]struct {
+		s     device.Survey
+		given bool
+		want  bool
+	}{
+		"GPUs":                            {gpus, true, false},
+		"a Slurm job that asked for none": {device.Survey{Driver: true}, true, true},
+		"a container without GPUs":        {silent, false, true},
+		"a driver that does not answer":   {silent, true, false},
+	} {
+		p := place.Plan{Seen: place.Seen{Survey: c.s}}
+		if got := reflect.DeepEqual(GPU(&p, nil, c.given), preflight.GPU{}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestGPU(t *testing.T) {
+	state := preflight.DeviceState{Capability: "9.0", NICs: []string{"mlx5_0"}}
+	all := []device.GPU{
+		{Index: 0, UUID: "GPU-0", State: &state, Instances: []device.Instance{{UUID: "MIG-1"}}},
+		{Index: 1, UUID: "GPU-1", Error: "sick"},
+	}
+	slots := []place.Slot{{Own: []string{"GPU-0"}}}
+	devices := []preflight.Device{
+		{Index: 0, UUID: "GPU-0", Instances: []string{"MIG-1"}, DeviceState: state},
+		{Index: 1, UUID: "GPU-1", Error: "sick"},
+	}
+	survey := device.Survey{Driver: true, GPUs: all, NVML: "12"}
+	for name, c := range map[string]struct {
+		plan place.Plan
+		want preflight.GPU
+	}{
+		"a plan": {
+			place.Plan{Slots: slots, Seen: place.Seen{Known: true, Sight: device.Sight{Visible: all[:1]}, Survey: survey}},
+			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-0"}, Owned: []string{"GPU-0"}},
+		},
+		"shared GPUs belong to nobody": {
+			place.Plan{Slots: slots, Shared: true, Seen: place.Seen{Known: true, Sight: device.Sight{Visible: all[:1]}, Survey: survey}},
+			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-0"}, Shared: true},
+		},
+		"a sick GPU, so that none was seen": {
+			place.Plan{Seen: place.Seen{Survey: survey}},
+			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-1"}},
+		},
+	} {
+		if got := GPU(&c.plan, []string{"CUDA_VISIBLE_DEVICES=1"}, true); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+}

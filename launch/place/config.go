@@ -1,0 +1,148 @@
+package place
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/launch/device"
+)
+
+// Driver is the GPU driver of a node. It may hang or crash, so it is asked in a
+// process of its own: device.Child.
+type Driver interface {
+	Present() bool // the node has one
+	Given() bool   // this process may call it; a container without GPUs sees it in /proc only
+	List(ctx context.Context) ([]device.GPU, error)
+	Look(ctx context.Context) device.Survey
+}
+
+// Config is what a node's agent knows before it has asked the driver.
+type Config struct {
+	Options Options
+	Host    string // for messages
+	Env     []string
+	Agents  int  // agents of this machine that start as many workers each; 0: this one
+	Threads bool // workers get their part of the cores as OMP_NUM_THREADS
+	Driver  Driver
+	Root    fs.FS // with /proc and /sys
+}
+
+// Seen is what the driver told of a node's GPUs.
+type Seen struct {
+	Known  bool         // false: nobody asked, or it did not answer
+	All    []device.GPU // of the node
+	Sight  device.Sight
+	Survey device.Survey // only where the preflight wants to know everything
+}
+
+// Workers are those that a plan is made for.
+type Workers struct {
+	Count int
+	Skip  int  // workers of other agents of this machine, which come first
+	Facts bool // the preflight wants to know everything about the GPUs
+}
+
+// HasGPUs reports whether the node has a driver, and nobody hid all GPUs.
+func (c Config) HasGPUs() bool { return c.Driver.Present() && !c.hidden() }
+
+// hidden reports whether somebody hid all GPUs; NoDevFiles is Slurm's word.
+func (c Config) hidden() bool {
+	list := c.list()
+	return list != nil && (*list == "" || *list == "-1" || *list == "NoDevFiles")
+}
+
+// list is CUDA_VISIBLE_DEVICES of the environment; nil: not set.
+func (c Config) list() *string {
+	for _, entry := range slices.Backward(c.Env) {
+		if value, ok := strings.CutPrefix(entry, visibleDevices+"="); ok {
+			return &value
+		}
+	}
+	return nil
+}
+
+// See asks the driver for what counting workers needs.
+func (c Config) See(ctx context.Context) (Seen, error) {
+	gpus, err := c.Driver.List(ctx)
+	if err != nil {
+		return Seen{}, err
+	}
+	return c.seen(gpus), nil
+}
+
+// seen finds those of the node's GPUs that the workers may use.
+func (c Config) seen(all []device.GPU) Seen {
+	s := Seen{Known: true, All: all, Sight: device.See(all, device.ReadGrants(c.Env))}
+	if len(all) == 0 && c.Driver.Given() {
+		s.Sight.Blind = "its driver shows this process none, as in a job or a container that was given none"
+	}
+	return s
+}
+
+// Count gives the number of workers for --nproc-per-node auto, gpu or cpu. Agents
+// of one machine divide its GPUs.
+func (c Config) Count(of string, s Seen) (int, error) {
+	gpus, agents := len(s.Sight.Visible), max(1, c.Agents)
+	if of == "cpu" || gpus == 0 {
+		return device.Workers(of, nil)
+	}
+	n := c.Options.Carried(gpus) / agents
+	if n == 0 {
+		return 0, fmt.Errorf("cannot use --nproc-per-node %s: %d GPUs are too few for one worker on each of %d nodes of this machine with %d GPUs each", of, gpus, agents, c.Options.perWorker())
+	}
+	return n, nil
+}
+
+// Plan asks the driver, if anything depends on that and s is not known yet, and
+// plans. Its errors are the command line's (exit code 2); the plan then has what was
+// seen and the notes.
+func (c Config) Plan(ctx context.Context, s Seen, w Workers) (Plan, error) {
+	notes, err := c.look(ctx, &s, w.Facts)
+	if err != nil {
+		return Plan{Seen: s}, err
+	}
+	n := Node{Name: c.Host, Workers: w.Count, Skip: w.Skip, List: c.list(), Sight: s.Sight}
+	if !s.Known && c.hidden() && c.Driver.Given() {
+		n.Blind = fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s hides all", *n.List)
+	}
+	p, err := Make(n, c.Options)
+	p.Seen, p.Notes = s, slices.Concat(s.Sight.Notes, notes, p.Notes)
+	if err == nil {
+		err = c.bind(&p, n)
+	}
+	return p, err
+}
+
+// look completes what is seen. Its notes say why it is not known.
+func (c Config) look(ctx context.Context, s *Seen, facts bool) (notes []string, err error) {
+	o := c.Options
+	if !c.HasGPUs() || !facts && o.Mode == None && o.Binding == "" {
+		return nil, nil
+	}
+	if facts {
+		s.Survey = c.Driver.Look(ctx)
+	}
+	if s.Known {
+		return nil, nil
+	}
+	survey := s.Survey
+	all, err := survey.Usable, survey.UsableErr
+	if !facts {
+		all, err = c.Driver.List(ctx)
+	}
+	switch {
+	case err == nil:
+		*s = c.seen(all)
+	case !c.Driver.Given(): // a container without GPUs, which sees the driver in /proc
+		*s = c.seen(nil)
+	case o.Strict() || o.Binding != "":
+		return nil, err
+	default:
+		notes = append(notes, fmt.Sprintf("no worker gets a GPU of its own, and CUDA_VISIBLE_DEVICES stays as it is: %v", err))
+	}
+	s.Survey = survey
+	return notes, nil
+}
