@@ -17,9 +17,9 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-// parseLikeArgparse rewrites a command line to what cobra and pflag take: the command
-// comes first, run where none is given, and the flags of run, check and env follow as
-// argparse, torchrun's parser, understands them. It never looks at what follows PROGRAM.
+// parseLikeArgparse rewrites a command line for cobra: the command comes first (run if
+// none is given), and the flags of run, check and env follow as argparse, torchrun's
+// parser, understands them. It does not look at what follows PROGRAM.
 func parseLikeArgparse(root *cobra.Command, args []string) ([]string, error) {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		return completeJob(root, args), nil
@@ -207,8 +207,8 @@ func checkProgramName(cmd *cobra.Command, flags, program []string) error {
 	return fmt.Errorf("%s stands behind flags, where a program is expected: the command comes first, as in gorun %[1]s %s", name, flag)
 }
 
-// nearest returns the word that was meant: one that begins so, or has next to no
-// other letters; "" if there is none.
+// nearest returns the word that the user may have meant: it begins with what was typed,
+// or differs in few letters; "" if there is none.
 func nearest(typed string, words iter.Seq[string]) string {
 	for w := range words {
 		if len(typed) > 1 && strings.HasPrefix(w, typed) {
@@ -218,8 +218,8 @@ func nearest(typed string, words iter.Seq[string]) string {
 	return ncclenv.Nearest(typed, words)
 }
 
-// unknownFlag returns the error of a flag that a command does not have; name begins with
-// its dashes.
+// unknownFlag returns the error for a flag that a command does not have; name begins with
+// dashes.
 func unknownFlag(cmd *cobra.Command, name string) error {
 	bare := strings.TrimLeft(name, "-")
 	if isJob(cmd) && slices.Contains(commandNames(cmd.Root()), bare) {
@@ -239,7 +239,7 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("unknown flag %s: %s lists all", name, help)
 }
 
-// flagError says in plain words what pflag has against a flag of the command.
+// flagError rewrites an error of pflag about a flag of the command in plain words.
 func flagError(cmd *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name := "--" + e.GetSpecifiedName()

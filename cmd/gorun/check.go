@@ -24,8 +24,8 @@ func checkFlags() flagGroup {
 	}}
 }
 
-// newCheckCommand makes the command that compares nodes: a job like any other up to the
-// moment at which the workers would start.
+// newCheckCommand makes the command that compares nodes: a job up to the moment at which
+// the workers would start.
 func newCheckCommand() *cobra.Command {
 	var o jobOptions
 	cmd := &cobra.Command{

@@ -15,13 +15,13 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// matching are the offers that begin with what is typed. An offer may have a
+// matching returns the offers that begin with what is typed. An offer may have a
 // description, after a tab.
 func matching(offers []string, typed string) []string {
 	return slices.DeleteFunc(offers, func(s string) bool { return !strings.HasPrefix(s, typed) })
 }
 
-// complete offers values of the flag.
+// complete returns values of the flag.
 func (f jobFlag) complete(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	values := f.known()
 	if !f.list {
@@ -36,7 +36,7 @@ func (f jobFlag) complete(_ *cobra.Command, _ []string, typed string) ([]string,
 	return matching(values, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// known are the values of the flag that can be told: its own ones, those that are
+// known returns the values of the flag that can be offered: its own ones, those that are
 // meant literally in "N|auto|gpu|cpu", and those of this machine.
 func (f jobFlag) known() []string {
 	values := slices.Clone(f.values)
@@ -75,22 +75,22 @@ func (f jobFlag) known() []string {
 	return values
 }
 
-// runningJobs tells something of each agent that runs here.
+// runningJobs returns a property of each agent that runs here.
 func runningJobs(of func(status.Agent) string) []string {
 	client := status.Client{UID: os.Geteuid()}
 	found, err := client.Find(context.Background())
 	if err != nil {
 		return nil
 	}
-	var told []string
+	var values []string
 	for _, a := range found.Agents {
-		told = append(told, of(a))
+		values = append(values, of(a))
 	}
-	slices.Sort(told)
-	return slices.Compact(told)
+	slices.Sort(values)
+	return slices.Compact(values)
 }
 
-// shells are those for which there is a script, and how it is used.
+// shells returns the shells for which there is a script, and how it is used.
 func shells() []string {
 	return []string{
 		"bash\tsource <(gorun completion bash)",
@@ -131,7 +131,7 @@ For all sessions put the line below into ~/.bashrc, ~/.zshrc (after compinit) or
 	}
 }
 
-// offer completes the only argument of a command.
+// offer returns the offers for the only argument of a command.
 func offer(args []string, typed string, offers []string) []string {
 	if len(args) > 0 {
 		return nil
@@ -139,8 +139,8 @@ func offer(args []string, typed string, offers []string) []string {
 	return matching(offers, typed)
 }
 
-// bashWords takes the place of the one function for which cobra's script needs the
-// package bash-completion. It undoes that bash takes = and : for ends of words.
+// bashWords replaces the one function for which cobra's script needs the package
+// bash-completion. It joins what bash splits at = and :.
 const bashWords = `
 # Without the package bash-completion: the words up to the cursor, as a shell
 # sees them.

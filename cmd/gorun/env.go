@@ -29,8 +29,8 @@ func envFlags() flagGroup {
 	}}
 }
 
-// newEnvCommand makes the command that tells the environment of ranks: with a program
-// a job like any other up to the moment at which the workers would start.
+// newEnvCommand makes the command that prints the environment of ranks. With a program
+// it is a job up to the moment at which the workers would start.
 func newEnvCommand() *cobra.Command {
 	var o jobOptions
 	cmd := &cobra.Command{
@@ -109,8 +109,8 @@ func envTarget(o *jobOptions) (*target, error) {
 	return t, nil
 }
 
-// environments are what the agents of the job on this machine tell, by group rank.
-// The error is for a job of which none tells anything.
+// environments returns what the job's agents on this machine answer, by group rank. It
+// fails if none answers.
 func (t *target) environments(ctx context.Context) ([]preview.Node, error) {
 	agents, err := t.agents(ctx)
 	if err != nil {

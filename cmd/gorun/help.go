@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is the number of columns of a plain terminal. No help is wider.
+// helpWidth is the most columns that a help has: those of a plain terminal.
 const helpWidth = 80
 
 // firstScreen is the help of gorun and gorun run. It leaves one of a terminal's
@@ -124,8 +124,8 @@ func helpOf(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// shownFlags returns the flags that the help of a command shows: not those of a job, of
-// which there is a help of its own, nor help, which the reader has found.
+// shownFlags returns the flags that the help of a command shows: all but those of a job
+// (gorun help flags) and help itself.
 func shownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	job, shown := flagSet(jobFlags()...), pflag.NewFlagSet("", pflag.ContinueOnError)
 	shown.SortFlags = cmd.Flags().SortFlags

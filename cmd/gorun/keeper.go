@@ -24,12 +24,12 @@ import (
 // selfPath is this program, whatever has become of its file.
 const selfPath = "/proc/self/exe"
 
-// survivePipes makes a write to a terminal or a pipe that is gone fail, where Go
-// would let SIGPIPE end this process: a remark that nobody can read must not
-// cost the job. Workers still get the default.
+// survivePipes makes a write to a closed terminal or pipe fail, where SIGPIPE would end
+// this process: a remark that nobody can read must not end the job. Workers get the
+// default.
 func survivePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
-// keeper is a process.Keeper and what it has seen of its agents.
+// keeper is a process.Keeper with the results of its agents.
 type keeper struct {
 	process.Keeper
 	job    spec.Spec
@@ -39,11 +39,11 @@ type keeper struct {
 	killed process.Exit // of the agent that writes the report, if it was
 }
 
-// replaceWait is how long the other local nodes have to end by themselves when the
+// replaceWait is the time in which the other local nodes may end by themselves when the
 // agent of one was killed.
 const replaceWait = 5 * time.Second
 
-// newKeeper returns a keeper of the job's agents, none of which it has been told yet.
+// newKeeper returns a keeper without agents.
 func newKeeper(job spec.Spec) *keeper {
 	k := &keeper{job: job, born: time.Now()}
 	signals := make(chan os.Signal, 16)
@@ -54,7 +54,7 @@ func newKeeper(job spec.Spec) *keeper {
 		k.ended = true
 		if e.Signal != 0 {
 			which := "the agent"
-			if job.LocalNodes > 1 { // a single one may be any node of its job
+			if job.LocalNodes > 1 { // else the agent may be any node of its job
 				which = fmt.Sprintf("the agent of node %d", i)
 			}
 			fmt.Fprintf(os.Stderr, "gorun: %s %v; %d processes that it left were killed\n", which, e, killed)
@@ -66,7 +66,7 @@ func newKeeper(job spec.Spec) *keeper {
 			time.AfterFunc(replaceWait, func() {
 				select {
 				case signals <- syscall.SIGTERM:
-				default: // they get enough of them
+				default: // other signals wait there
 				}
 			})
 		}
@@ -77,10 +77,10 @@ func newKeeper(job spec.Spec) *keeper {
 	return k
 }
 
-// verdict turns the error of the keeper's run into that of this process. Once an
-// agent has ended, the exit code is the job's; what cannot be ended besides is
-// only told. The report is the keeper's to write if no agent could.
-func (k *keeper) verdict(err error) error {
+// result turns the error of the keeper's run into that of this process. Once an agent
+// has ended, the exit code is the job's, and the error is only printed. The keeper
+// writes the report if no agent could.
+func (k *keeper) result(err error) error {
 	var unwritten error
 	switch {
 	case err != nil && !k.ended:
@@ -109,7 +109,7 @@ func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 	k := newKeeper(sp)
 	give, err := shareLocal(n)
 	if err != nil {
-		return k.verdict(err)
+		return k.result(err)
 	}
 	line := o.commandLine("")
 	for i := range n {
@@ -121,7 +121,7 @@ func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 			ExtraFiles: give(i),
 		})
 	}
-	return k.verdict(k.Run(ctx))
+	return k.result(k.Run(ctx))
 }
 
 // Descriptors of an agent of --local-nodes, after the keeper's lifeline: a pipe into
@@ -134,8 +134,8 @@ const (
 	endpointWait   = 10 * time.Second
 )
 
-// shareLocal makes what n agents of this machine share; files are an agent's, from
-// endpointFD on.
+// shareLocal makes what n agents of this machine share. files returns an agent's
+// descriptors from endpointFD on.
 func shareLocal(n int) (files func(index int) []*os.File, err error) {
 	if n == 1 {
 		return func(int) []*os.File { return nil }, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// target is the job that status, abort and env are about.
+// target is the running job that status, abort and env ask.
 type target struct {
 	runID      string
 	pid        int
@@ -26,7 +26,7 @@ type target struct {
 	noted  map[string]bool
 }
 
-// noJob is the error of a machine without the job that is meant.
+// noJob is the error of a machine on which the job does not run.
 type noJob struct{ err error }
 
 func (n *noJob) Error() string { return n.err.Error() }
@@ -54,7 +54,7 @@ func (t *target) complete(cmd *cobra.Command) error {
 	return t.open(given("run-id") || given("rdzv-id"), cmd.ErrOrStderr())
 }
 
-// open makes the client; named is whether the job is chosen by its id.
+// open makes the client; named says that the user gave a run id.
 func (t *target) open(named bool, notes io.Writer) error {
 	if named && t.runID == "" { // a variable of the shell that is not set
 		return usagef("cannot use --run-id without an id")
@@ -72,7 +72,7 @@ func (t *target) open(named bool, notes io.Writer) error {
 	return nil
 }
 
-// note says something once.
+// note prints a remark once.
 func (t *target) note(text string) {
 	if text != "" && !t.noted[text] {
 		t.noted[text] = true
@@ -80,7 +80,7 @@ func (t *target) note(text string) {
 	}
 }
 
-// ask finds the job's agents and takes the answer of the first that gives one.
+// ask returns the answer of the first of the job's agents that gives one.
 func (t *target) ask(ctx context.Context, r status.Request) (status.Reply, error) {
 	agents, err := t.agents(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *target) ask(ctx context.Context, r status.Request) (status.Reply, error
 	return status.Reply{}, err
 }
 
-// agents are those of the job on this machine.
+// agents returns the job's agents on this machine.
 func (t *target) agents(ctx context.Context) ([]status.Agent, error) {
 	found, err := t.client.Find(ctx)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-// TestVerdict: the exit code is the job's as soon as there was one.
-func TestVerdict(t *testing.T) {
+// The exit code is the job's once an agent has ended.
+func TestKeeperResult(t *testing.T) {
 	stuck := errors.New("cannot end process 7: still there")
 	tests := []struct {
 		name  string
@@ -29,7 +29,7 @@ func TestVerdict(t *testing.T) {
 		for i, e := range tt.exits {
 			k.OnExit(i, e, 0)
 		}
-		if got := exitCode(k.verdict(tt.err)); got != tt.want {
+		if got := exitCode(k.result(tt.err)); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
