@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
@@ -80,7 +82,7 @@ func (f *Fleet) propose() []Step {
 		return steps
 	}
 	for k, name := range ifaces {
-		step := InShell.Step("", "export "+ShellQuote("NCCL_SOCKET_IFNAME=="+name)+" "+ShellQuote("GLOO_SOCKET_IFNAME="+name)).On(by[name])
+		step := InShell.Step("", "export "+term.Command("NCCL_SOCKET_IFNAME=="+name)+" "+term.Command("GLOO_SOCKET_IFNAME="+name)).On(by[name])
 		if k == 0 {
 			step = step.Alternative()
 			step.Text = "by hand"

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"reflect"
 	"strings"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // Bounds of facts in JSON. Encode stays within them, and Decode refuses what
@@ -126,7 +128,7 @@ func bounded(v reflect.Value) error {
 		switch s := v.String(); {
 		case len(s) > maxString:
 			return fmt.Errorf(": a text of %d bytes, at most %d are read", len(s), maxString)
-		case !isClean(s):
+		case !term.IsPrintable(s):
 			return errors.New(": a text with control characters")
 		}
 	case reflect.Slice:
@@ -162,20 +164,20 @@ func sane(f *Facts) error {
 	for _, a := range f.Network.Addresses {
 		ip, err := netip.ParseAddr(a.IP)
 		if err != nil {
-			return fmt.Errorf("facts with an interface %s at %q, which is not an IP address", Clip(a.Label), Clip(a.IP))
+			return fmt.Errorf("facts with an interface %s at %q, which is not an IP address", clip(a.Label), clip(a.IP))
 		}
 		if a.Bits < 0 || a.Bits > ip.BitLen() {
-			return fmt.Errorf("facts with an interface %s at %s/%d", Clip(a.Label), Clip(a.IP), a.Bits)
+			return fmt.Errorf("facts with an interface %s at %s/%d", clip(a.Label), clip(a.IP), a.Bits)
 		}
 	}
 	for _, h := range f.Network.Hostname {
 		if _, err := netip.ParseAddr(h); err != nil {
-			return fmt.Errorf("facts with a host name at %q, which is not an IP address", Clip(h))
+			return fmt.Errorf("facts with a host name at %q, which is not an IP address", clip(h))
 		}
 	}
 	for _, l := range f.Listeners {
 		if _, err := netip.ParseAddr(l.Addr); err != nil {
-			return fmt.Errorf("facts with a listener at %q, which is not an IP address", Clip(l.Addr))
+			return fmt.Errorf("facts with a listener at %q, which is not an IP address", clip(l.Addr))
 		}
 		for _, port := range append([]int{l.Port}, l.Ports...) {
 			if port <= 0 || port > 65535 {
@@ -186,5 +188,5 @@ func sane(f *Facts) error {
 	return nil
 }
 
-// Clip cuts a text that others sent for a message.
-func Clip(s string) string { return Clean(s, 80) }
+// clip cuts a text that others sent for a message.
+func clip(s string) string { return Clean(s, 80) }

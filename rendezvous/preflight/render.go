@@ -68,7 +68,7 @@ type writer struct {
 }
 
 func (w *writer) finding(x Finding) {
-	fmt.Fprintf(w, "\n%s %s %s\n", w.paint(x.Severity), Clip(x.ID), Clip(x.Title))
+	fmt.Fprintf(w, "\n%s %s %s\n", w.paint(x.Severity), clip(x.ID), clip(x.Title))
 	w.block("  ", "  ", x.Text)
 	for _, v := range x.Values {
 		w.value(v)
@@ -167,7 +167,7 @@ func (w *writer) end(found []Finding) {
 	for _, x := range found {
 		gpu = gpu || x.Severity == Error && strings.ContainsAny(x.ID[:min(1, len(x.ID))], "VDN")
 		if n := len(ids); x.Severity != Note && (n == 0 || ids[n-1] != x.ID) {
-			ids = append(ids, Clip(x.ID))
+			ids = append(ids, clip(x.ID))
 		}
 	}
 	w.WriteString("\n")
@@ -190,7 +190,7 @@ func (w *writer) block(first, next, text string) {
 }
 
 func (w *writer) paint(s Severity) string {
-	word := Clip(string(s))
+	word := clip(string(s))
 	if !w.Colour {
 		return word
 	}

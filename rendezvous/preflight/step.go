@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
@@ -183,18 +185,9 @@ func EveryRank(text, name, value string) Step {
 	if strings.Contains(value, ncclenv.Hidden) { // the node's own, which is not shown
 		return ToGorun.Step(text+", on the node that has it", "-x "+name)
 	}
-	step := ToGorun.Step(text, "-x "+ShellQuote(name+"="+value))
+	step := ToGorun.Step(text, "-x "+term.Command(name+"="+value))
 	if ncclenv.RunsCodeWith(name, value) { // without a secret, no node takes it from another one
 		step = step.Everywhere()
 	}
 	return step
-}
-
-// ShellQuote makes one word of s for a shell.
-func ShellQuote(s string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+"
-	if s != "" && strings.Trim(s, safe) == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

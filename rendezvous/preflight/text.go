@@ -2,38 +2,17 @@ package preflight
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
-// Clean gives s as text that shows and does nothing else to a terminal, cut to
-// at most bytes: what cannot be printed becomes "?".
+// Clean returns s as text that a terminal only shows, of at most so many bytes.
 func Clean(s string, most int) string {
 	if len(s) > most {
-		cut := most - len("...")
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut] + "..."
+		s = term.Cut(s, most-len("..."))
 	}
-	if isClean(s) {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
-func isClean(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) })
-		}
-	}
-	return true
+	return term.Printable(s)
 }
 
 // wrap breaks text at blanks into lines of at most width characters; a word that

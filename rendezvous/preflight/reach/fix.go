@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -16,7 +18,7 @@ func (w *describer) fix(f fault) []preflight.Step {
 	from, to := preflight.NodeName(p.From, w.names), preflight.NodeName(p.To, w.names)
 	source, target := hostOf(p.Source), hostOf(p.Target)
 	// An address may have a zone, whose name is another node's word.
-	quotedSource, quotedTarget := preflight.ShellQuote(source), preflight.ShellQuote(target)
+	quotedSource, quotedTarget := term.Command(source), term.Command(target)
 	route := preflight.ToLook.Step("which way the packets take", fmt.Sprintf("ip route get %s from %s", quotedTarget, quotedSource)).On([]int{p.From})
 	switch p.Result {
 	case preflight.Denied:
@@ -117,11 +119,11 @@ func (e *evidence) smallerMTU() []preflight.Step {
 	if ip, err := netip.ParseAddr(to.addr); err == nil && !ip.Is4() {
 		head = 48
 	}
-	look := preflight.ToLook.Step("whether the path passes so much", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, preflight.ShellQuote(from.addr), preflight.ShellQuote(to.addr))).On([]int{from.node})
+	look := preflight.ToLook.Step("whether the path passes so much", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, term.Command(from.addr), term.Command(to.addr))).On([]int{from.node})
 	steps := e.StepsFor(e.AllNodes(), preflight.AsRoot, "set an MTU that the path passes", func(i int, n *preflight.Facts) []string {
 		var lines []string
 		for _, l := range n.Listeners {
-			line := fmt.Sprintf("ip link set dev %s mtu %d", preflight.ShellQuote(l.Iface), pass)
+			line := fmt.Sprintf("ip link set dev %s mtu %d", term.Command(l.Iface), pass)
 			if link := n.Network.Named(l.Iface); link != nil && link.MTU > pass && !slices.Contains(lines, line) {
 				lines = append(lines, line)
 			}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -75,7 +77,7 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 		Text:     "Who connects to these nodes reaches another machine: the address exists twice in the network, or is translated (NAT, a proxy). Ranks would talk to the wrong one.",
 		Steps: []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of the network which machine holds the address, and for one of its own for every node"),
-			preflight.ToLook.Step("who answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", preflight.ShellQuote(hostOf(sample.Target)), preflight.ShellQuote(hostOf(sample.Source)))).On([]int{sample.From}),
+			preflight.ToLook.Step("who answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", term.Command(hostOf(sample.Target)), term.Command(hostOf(sample.Source)))).On([]int{sample.From}),
 		},
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
@@ -133,7 +135,7 @@ func commonPorts(f *preflight.Fleet) []preflight.Step {
 		if names == nil {
 			return nil
 		}
-		return []string{"export " + preflight.ShellQuote("NCCL_IB_HCA=="+strings.Join(names, ","))}
+		return []string{"export " + term.Command("NCCL_IB_HCA=="+strings.Join(names, ","))}
 	}), repair...)
 }
 

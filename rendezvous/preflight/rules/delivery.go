@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
@@ -138,7 +140,7 @@ func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []st
 			own = append(own, name)
 			continue
 		}
-		options = append(options, "-x "+preflight.ShellQuote(name+"="+value))
+		options = append(options, "-x "+term.Command(name+"="+value))
 	}
 	var steps []preflight.Step
 	if options != nil {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
@@ -441,7 +443,7 @@ func takeAway(f *preflight.Fleet, text string, is func(ncclenv.Value) bool) []pr
 	var names []string
 	for _, n := range f.Known() {
 		for _, s := range n.Settings {
-			if is(s) && s.Source == ncclenv.Environment && preflight.ShellQuote(s.Name) == s.Name && !slices.Contains(names, s.Name) && len(names) < maxDiffering {
+			if is(s) && s.Source == ncclenv.Environment && term.Command(s.Name) == s.Name && !slices.Contains(names, s.Name) && len(names) < maxDiffering {
 				names = append(names, s.Name)
 			}
 		}
@@ -459,8 +461,8 @@ func takeAway(f *preflight.Fleet, text string, is func(ncclenv.Value) bool) []pr
 	return append(steps, f.StepsFor(f.AllNodes(), preflight.AsRoot, text, func(_ int, n *preflight.Facts) []string {
 		var lines []string
 		for _, s := range n.Settings {
-			if n.Format != 0 && is(s) && s.Source != ncclenv.Environment && strings.HasPrefix(s.Source, "/") && !strings.ContainsAny(preflight.ShellQuote(s.Name), "'/") {
-				lines = append(lines, "sed -i "+preflight.ShellQuote("/^"+s.Name+"=/d")+" "+preflight.ShellQuote(s.Source))
+			if n.Format != 0 && is(s) && s.Source != ncclenv.Environment && strings.HasPrefix(s.Source, "/") && !strings.ContainsAny(term.Command(s.Name), "'/") {
+				lines = append(lines, "sed -i "+term.Command("/^"+s.Name+"=/d")+" "+term.Command(s.Source))
 			}
 		}
 		return lines

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
@@ -257,7 +259,7 @@ func removeStubs(f *preflight.Fleet, nodes []int) []preflight.Step {
 		if stubs(n) == nil {
 			return nil
 		}
-		return []string{"export LD_LIBRARY_PATH=" + preflight.ShellQuote(strings.Join(slices.DeleteFunc(slices.Clone(n.Libraries.LDPath), isStubs), ":"))}
+		return []string{"export LD_LIBRARY_PATH=" + term.Command(strings.Join(slices.DeleteFunc(slices.Clone(n.Libraries.LDPath), isStubs), ":"))}
 	})
 	if len(steps) == 0 {
 		return []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(nodes) + " to take the folder of stubs out of /etc/ld.so.conf.d, and to run ldconfig")}
@@ -337,13 +339,13 @@ func shareOut(f *preflight.Fleet, twice map[int][]*sharing) []preflight.Step {
 		if n.Host.Container != "" {
 			return nil
 		}
-		return []string{"export CUDA_VISIBLE_DEVICES=" + preflight.ShellQuote(strings.Join(given[i], ","))}
+		return []string{"export CUDA_VISIBLE_DEVICES=" + term.Command(strings.Join(given[i], ","))}
 	})
 	steps = append(steps, f.StepsFor(nodes, preflight.ToContainer, "give each container GPUs of its own", func(i int, n *preflight.Facts) []string {
 		if n.Host.Container == "" {
 			return nil
 		}
-		return []string{"--gpus " + preflight.ShellQuote(`"device=`+strings.Join(given[i], ",")+`"`)}
+		return []string{"--gpus " + term.Command(`"device=`+strings.Join(given[i], ",")+`"`)}
 	})...)
 	return preflight.Either(steps, share)
 }

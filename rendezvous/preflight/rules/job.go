@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"golang.org/x/net/http/httpproxy"
@@ -136,8 +138,8 @@ func checkMaster(f *preflight.Fleet) []preflight.Finding {
 	linked := ip.Is4() && f.AllLinkLocal(func(i int) string { return f.Nodes[i].Node.Addr })
 	if host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast() && !linked) {
 		return []preflight.Finding{{
-			Text:   "Workers on other nodes cannot reach the store at " + preflight.Clip(f.Master) + ": the address means their own machine, or their own link.",
-			Values: f.Complete([]preflight.Value{{Value: preflight.Clip(f.Master), Nodes: []int{0}, Odd: true}}),
+			Text:   "Workers on other nodes cannot reach the store at " + preflight.Clean(f.Master, 80) + ": the address means their own machine, or their own link.",
+			Values: f.Complete([]preflight.Value{{Value: preflight.Clean(f.Master, 80), Nodes: []int{0}, Odd: true}}),
 			Steps:  tellMaster(f),
 		}}
 	}
@@ -152,7 +154,7 @@ func checkMaster(f *preflight.Fleet) []preflight.Finding {
 	return []preflight.Finding{{
 		Severity: preflight.Warning,
 		Text:     "The store's address is none of node 0's own: it is translated on the way, or belongs to another machine.",
-		Values:   f.Complete([]preflight.Value{{Value: preflight.Clip(f.Master) + "; the node has " + addresses(&f.Nodes[0]), Nodes: []int{0}, Odd: true}}),
+		Values:   f.Complete([]preflight.Value{{Value: preflight.Clean(f.Master, 80) + "; the node has " + addresses(&f.Nodes[0]), Nodes: []int{0}, Odd: true}}),
 		Steps:    tellMaster(f),
 	}}
 }
@@ -184,7 +186,7 @@ func tellMaster(f *preflight.Fleet) []preflight.Step {
 	if best == "" {
 		return []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf([]int{0}) + " to connect it to a network that the other nodes reach")}
 	}
-	return []preflight.Step{preflight.ToGorun.Step("let node 0 tell the others an address that they reach", "--local-addr "+preflight.ShellQuote(best)).On([]int{0})}
+	return []preflight.Step{preflight.ToGorun.Step("let node 0 tell the others an address that they reach", "--local-addr "+term.Command(best)).On([]int{0})}
 }
 
 // addresses lists those of the node that are not loopback.
@@ -221,7 +223,7 @@ func checkGorun(f *preflight.Fleet) []preflight.Finding {
 
 func checkCollision(f *preflight.Fleet) []preflight.Finding {
 	all := preflight.WithSteps(preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string { return n.Node.RunID }), preflight.Finding{Text: "The nodes belong to different runs."}), func() []preflight.Step {
-		return []preflight.Step{preflight.ToGorun.Step("give every node the same run id", "--rdzv-id "+preflight.ShellQuote(f.Nodes[0].Node.RunID)).Everywhere()}
+		return []preflight.Step{preflight.ToGorun.Step("give every node the same run id", "--rdzv-id "+term.Command(f.Nodes[0].Node.RunID)).Everywhere()}
 	})
 	v := f.View()
 	alive := f.Faults(func(i int, n *preflight.Facts) string {
@@ -306,7 +308,7 @@ func noProxy(f *preflight.Fleet, nodes []int) []preflight.Step {
 		if has := cmp.Or(n.Env("no_proxy"), n.Env("NO_PROXY")); has != "" {
 			list = append([]string{has}, own...)
 		}
-		value := preflight.ShellQuote(strings.Join(list, ","))
+		value := term.Command(strings.Join(list, ","))
 		return []string{"export NO_PROXY=" + value + " no_proxy=" + value}
 	})
 }

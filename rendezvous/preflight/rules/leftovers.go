@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -79,7 +81,7 @@ func otherGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 			return slices.ContainsFunc(n.GPU.Busy, func(h preflight.Holder) bool { return h.GPU == id })
 		})
 		enough = enough && len(free) >= max(n.Node.Workers, 1)
-		return []string{"export CUDA_VISIBLE_DEVICES=" + preflight.ShellQuote(strings.Join(free, ","))}
+		return []string{"export CUDA_VISIBLE_DEVICES=" + term.Command(strings.Join(free, ","))}
 	})
 	if !enough {
 		steps = nil
@@ -152,7 +154,7 @@ func checkDebugFile(f *preflight.Fleet) []preflight.Finding {
 			var dirs []string
 			for _, d := range n.Host.Leftover.Log {
 				if !d.Writable {
-					dirs = append(dirs, preflight.ShellQuote(d.Path))
+					dirs = append(dirs, term.Command(d.Path))
 				}
 			}
 			return []string{"mkdir -p " + strings.Join(dirs, " ")}

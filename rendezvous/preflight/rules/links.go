@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/reach"
@@ -114,7 +116,7 @@ func oneMTU(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 		var lines []string
 		for _, p := range f.DataAddresses(i) {
 			if link := n.Network.Interface(p.Index); link != nil && link.MTU > 0 && link.MTU != mtu && p.LocalOnly() == "" {
-				lines = append(lines, fmt.Sprintf("ip link set dev %s mtu %d", preflight.ShellQuote(link.Name), mtu))
+				lines = append(lines, fmt.Sprintf("ip link set dev %s mtu %d", term.Command(link.Name), mtu))
 			}
 		}
 		return lines
@@ -231,7 +233,7 @@ func checkSpeed(f *preflight.Fleet) []preflight.Finding {
 				var lines []string
 				for _, p := range f.DataAddresses(i) {
 					if link := n.Network.Interface(p.Index); link != nil {
-						lines = append(lines, "ethtool "+preflight.ShellQuote(link.Name))
+						lines = append(lines, "ethtool "+term.Command(link.Name))
 					}
 				}
 				return lines

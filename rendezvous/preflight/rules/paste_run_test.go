@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -65,7 +67,7 @@ ip link add eth0 type veth peer name eth1 || exit
 		for _, line := range slices.Sorted(maps.Keys(lines)) {
 			if lines[line] && strings.HasPrefix(line, begin) {
 				found = true
-				script += fmt.Sprintf("( %s ) > /mnt/out 2>&1 || grep -q 'resource limit: Operation not permitted' /mnt/out || { echo %s: $(cat /mnt/out); }\n", line, preflight.ShellQuote(line))
+				script += fmt.Sprintf("( %s ) > /mnt/out 2>&1 || grep -q 'resource limit: Operation not permitted' /mnt/out || { echo %s: $(cat /mnt/out); }\n", line, term.Command(line))
 			}
 		}
 		if !found {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -80,10 +82,10 @@ func installTorch(f *preflight.Fleet, values []preflight.Value) []preflight.Step
 	version := f.Nodes[values[good].Nodes[0]].Libraries.Torch
 	index := ""
 	if _, build, ok := strings.Cut(version, "+"); ok {
-		index = " --index-url https://download.pytorch.org/whl/" + preflight.ShellQuote(build)
+		index = " --index-url https://download.pytorch.org/whl/" + term.Command(build)
 	}
 	return f.StepsFor(preflight.NodesOutside(values, good), preflight.InShell, "install torch "+version, func(_ int, n *preflight.Facts) []string {
-		return []string{pip(n) + " install " + preflight.ShellQuote("torch=="+version) + index}
+		return []string{pip(n) + " install " + term.Command("torch=="+version) + index}
 	})
 }
 

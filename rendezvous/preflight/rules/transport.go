@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
@@ -224,7 +226,7 @@ func openAdapters(f *preflight.Fleet, nodes []int) []preflight.Step {
 		for _, d := range n.RDMA.Devices {
 			for _, node := range n.RDMA.Nodes {
 				if n.Host.Container == "" && d.Verbs != "" && node.Path == "/dev/infiniband/"+d.Verbs && strings.Contains(node.Error, "permission denied") {
-					files = append(files, preflight.ShellQuote(node.Path))
+					files = append(files, term.Command(node.Path))
 				}
 			}
 		}

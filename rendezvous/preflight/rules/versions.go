@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/term"
+
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 )
@@ -187,7 +189,7 @@ func bringNCCL(f *preflight.Fleet, nodes []int) []preflight.Step {
 				return onlyWheel(n, w.Site)
 			}
 		}
-		return []string{pip(n) + " install " + preflight.ShellQuote("torch=="+n.Libraries.Torch)}
+		return []string{pip(n) + " install " + term.Command("torch=="+n.Libraries.Torch)}
 	})
 	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator to install NCCL (libnccl2) where the loader looks, or name its folder in LD_LIBRARY_PATH"))
 }
@@ -309,7 +311,7 @@ func siteOf(path string) string {
 // to, unless it is told; an older pip passes over the variable.
 func pip(n *preflight.Facts) string {
 	python := cmp.Or(n.Program.Python, "python3")
-	command := preflight.ShellQuote(python) + " -m pip"
+	command := term.Command(python) + " -m pip"
 	if strings.HasPrefix(python, "/usr/bin/") {
 		command = "PIP_BREAK_SYSTEM_PACKAGES=1 " + command
 	}
@@ -321,17 +323,17 @@ func pip(n *preflight.Facts) string {
 // pip's own place is not where the workers look first when PYTHONPATH names the
 // directory.
 func install(n *preflight.Facts, site, name, version string) []string {
-	wheel := preflight.ShellQuote(name + "==" + version)
+	wheel := term.Command(name + "==" + version)
 	if foreign(n, site) {
 		return []string{
-			"rm -rf " + preflight.ShellQuote(site+"/nvidia/nccl") + " " + preflight.ShellQuote(site) + "/nvidia_nccl_cu*.dist-info",
-			`d=$(mktemp -d) && ` + pip(n) + ` install --no-deps --target="$d" ` + wheel + ` && cp -r "$d"/. ` + preflight.ShellQuote(site),
+			"rm -rf " + term.Command(site+"/nvidia/nccl") + " " + term.Command(site) + "/nvidia_nccl_cu*.dist-info",
+			`d=$(mktemp -d) && ` + pip(n) + ` install --no-deps --target="$d" ` + wheel + ` && cp -r "$d"/. ` + term.Command(site),
 		}
 	}
 	var others []string
 	for _, w := range n.Libraries.Wheels {
 		if w.Site == site && w.Name != name {
-			others = append(others, preflight.ShellQuote(w.Name))
+			others = append(others, term.Command(w.Name))
 		}
 	}
 	again := pip(n) + " install --force-reinstall --no-deps " + wheel
