@@ -27,8 +27,8 @@ func (f *Fleet) BootstrapAddress(i int) (netif.Pick, bool) {
 	return v.Choice[i].Picked[0], true
 }
 
-// DataAddresses are the addresses that carry data: all of them when sockets do, else
-// only the first, over which NCCL's ranks meet.
+// DataAddresses are the addresses that carry data: all of them if sockets do,
+// else the first, over which NCCL's ranks meet.
 func (f *Fleet) DataAddresses(i int) []netif.Pick {
 	picks := f.View().Choice[i].Picked
 	if len(picks) > 1 && !f.UsesSockets(i) {
@@ -37,9 +37,9 @@ func (f *Fleet) DataAddresses(i int) []netif.Pick {
 	return picks
 }
 
-// AllLinkLocal reports whether every node's address is an IPv4 link-local one: of
-// machines that are joined by a cable or a switch without DHCP. Probes tell
-// whether it is one link.
+// AllLinkLocal reports whether every node's address is an IPv4 link-local one, as
+// on machines that a cable or a switch without DHCP connects. Probes show whether
+// it is one link.
 func (f *Fleet) AllLinkLocal(addr func(i int) string) bool {
 	for i := range f.Known() {
 		if ip, err := netip.ParseAddr(addr(i)); err != nil || !ip.Is4() || !ip.IsLinkLocalUnicast() {
@@ -49,23 +49,19 @@ func (f *Fleet) AllLinkLocal(addr func(i int) string) bool {
 	return true
 }
 
-// WithProposal gives findings about a choice of interfaces their fix: what would
-// work, where something would.
+// WithProposal sets Proposal as the steps of findings about a choice of
+// interfaces.
 func (f *Fleet) WithProposal(found []Finding) []Finding { return WithSteps(found, f.Proposal) }
 
-// Proposal is what propose says, asked once.
+// Proposal is the fix of a choice of interfaces, computed once: what to paste if
+// there is a choice by which all nodes would reach each other, else what is in its
+// way; nil: the rule's own steps.
 func (f *Fleet) Proposal() []Step {
-	v := f.View()
-	if v.proposal == nil {
-		steps := f.propose()
-		v.proposal = &steps
-	}
-	return slices.Clone(*v.proposal)
+	type key struct{}
+	return slices.Clone(f.View().Once(key{}, func() any { return f.propose() }).([]Step))
 }
 
-// propose is the fix of a choice of interfaces: what to paste when there is a
-// choice by which all nodes would reach each other, as far as their facts tell,
-// else what is in its way; nil: the rule's own.
+// propose computes Proposal from the nodes' facts.
 func (f *Fleet) propose() []Step {
 	p, ranks := f.SuggestNetwork()
 	if !p.Works() {
@@ -92,7 +88,8 @@ func (f *Fleet) propose() []Step {
 	return steps
 }
 
-// SuggestNetwork is a choice for the nodes whose facts are known, and their group ranks.
+// SuggestNetwork proposes addresses for the nodes whose facts are known, and
+// returns their group ranks.
 func (f *Fleet) SuggestNetwork() (p netif.Proposal, ranks []int) {
 	var nodes []netif.Facts
 	var reached []string
@@ -102,8 +99,8 @@ func (f *Fleet) SuggestNetwork() (p netif.Proposal, ranks []int) {
 	return netif.Suggest(nodes, reached), ranks
 }
 
-// family is the option that has NCCL take the proposed addresses, where an
-// interface has others of another family before them; "" where it needs none.
+// family is the option that makes NCCL take the proposed addresses if an
+// interface has addresses of another family before them; "" if none is needed.
 func (f *Fleet) family(p netif.Proposal, ranks []int) string {
 	if !f.View().NCCL {
 		return ""
@@ -136,7 +133,7 @@ func (f *Fleet) family(p netif.Proposal, ranks []int) string {
 	return ""
 }
 
-// obstacle says which nodes are not on the network that most nodes share.
+// obstacle names the nodes that are not on the network that most nodes share.
 func (f *Fleet) obstacle(p netif.Proposal, ranks []int) []Step {
 	names := f.Names()
 	var lines []string

@@ -20,9 +20,9 @@ const (
 	maxWorker = 1 << 16   // workers of a node
 )
 
-// Encode gives the facts as Decode accepts them. What cannot be printed becomes
-// "?", and facts that are too large lose the ends of their lists and strings,
-// with a line in Unknown that says so.
+// Encode writes the facts as Decode accepts them. A character that cannot be
+// printed becomes "?". Facts that are too large lose the ends of their lists and
+// strings, and a line in Unknown says so.
 func Encode(f Facts) ([]byte, error) {
 	b, err := json.Marshal(f)
 	if err != nil {
@@ -109,10 +109,10 @@ func Decode(b []byte) (Facts, error) {
 	if err := bounded(reflect.ValueOf(f)); err != nil {
 		return Facts{}, fmt.Errorf("facts%w", err)
 	}
-	return f, sane(&f)
+	return f, validate(&f)
 }
 
-// jsonKind is what people call a kind of JSON value.
+// jsonKind names a kind of JSON value in a message.
 func jsonKind(value string) string {
 	if value == "array" {
 		return "list"
@@ -121,7 +121,7 @@ func jsonKind(value string) string {
 	return word
 }
 
-// bounded is the error of the first string or list that is out of bounds.
+// bounded returns an error for the first string or list that is out of bounds.
 func bounded(v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.String:
@@ -154,10 +154,10 @@ func bounded(v reflect.Value) error {
 	return nil
 }
 
-// sane refuses numbers that no node has and addresses that are none: a rule that
-// cannot read an address would judge the node as one without it, and others
-// connect to what Listeners says.
-func sane(f *Facts) error {
+// validate refuses impossible numbers and addresses. A rule that cannot read an
+// address would take the node for one without it, and other nodes connect to what
+// Listeners names.
+func validate(f *Facts) error {
 	if f.Node.Workers < 0 || f.Node.Workers > maxWorker {
 		return fmt.Errorf("facts of a node with %d workers", f.Node.Workers)
 	}
@@ -188,5 +188,5 @@ func sane(f *Facts) error {
 	return nil
 }
 
-// clip cuts a text that others sent for a message.
+// clip cuts a text of another node for a message.
 func clip(s string) string { return Clean(s, 80) }

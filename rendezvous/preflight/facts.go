@@ -30,7 +30,7 @@ type Facts struct {
 	TookMS    float64            `json:"took_ms"`              // time of gathering, milliseconds
 }
 
-// Node is who the agent is and what it was asked to start.
+// Node names the agent and what it starts.
 type Node struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"` // as messages call it, e.g. "node1 (10.0.0.1)"
@@ -66,9 +66,9 @@ type Module struct {
 	Hash string `json:"hash"` // of its size and its beginning, or "unreadable"
 }
 
-// Lost is what a wrapper in front of the program (docker run, ssh, sudo) does not
-// hand on of the environment of a worker: names of variables, as a program in the
-// place of the worker's saw it. Without names everything arrives.
+// Lost is what a wrapper before the program (docker run, ssh, sudo) does not pass
+// on from a worker's environment: names of variables, as a program in the
+// worker's place saw it. Without names everything arrives.
 type Lost struct {
 	Wrapper string   `json:"wrapper"`
 	Missing []string `json:"missing,omitempty"`
@@ -84,9 +84,8 @@ type Lost struct {
 	Untried []string `json:"untried,omitempty"` // given, not among what was sent, and not likely to arrive
 }
 
-// GPU is what is known of the node's NVIDIA devices. Driver says whether there
-// is a driver at all: without one nothing else is known, and the rules about
-// NCCL do not concern the node.
+// GPU is what is known of the node's NVIDIA devices. Without a driver nothing
+// else is known, and the rules about NCCL do not concern the node.
 type GPU struct {
 	Driver  bool     `json:"driver"`            // a device node or the driver's /proc folder exists
 	Devices []Device `json:"devices,omitempty"` // as NVML lists them, whatever CUDA_VISIBLE_DEVICES says
@@ -106,7 +105,7 @@ type Device struct {
 	Name  string `json:"name,omitempty"`
 	Error string `json:"error,omitempty"` // why its handle could not be had: a sick GPU
 
-	// What follows is nil, empty or "" where the driver does not tell it.
+	// What follows is nil, empty or "" if the driver does not know it.
 	Denied    string   `json:"denied,omitempty"`    // why the node's processes may not use it
 	NUMA      *int     `json:"numa,omitempty"`      // node of the CPUs next to it
 	MIG       *bool    `json:"mig,omitempty"`       // whether it is cut into MIG instances
@@ -146,8 +145,8 @@ type Holder struct {
 	MemMiB int64  `json:"mem_mib,omitempty"`
 }
 
-// Listener is what is open at one of the agent's addresses for the probes of the
-// others.
+// Listener is a port that the agent opened at one of its addresses for the probes
+// of other nodes.
 type Listener struct {
 	Iface string `json:"iface"`
 	Addr  string `json:"addr"` // IP address, with its zone if it has one
@@ -184,6 +183,7 @@ func (n *Facts) Env(name string) string {
 	return value
 }
 
+// Setting is Env with whether the variable is set.
 func (n *Facts) Setting(name string) (string, bool) {
 	for i := range n.Settings {
 		if n.Settings[i].Name == name {
@@ -193,8 +193,8 @@ func (n *Facts) Setting(name string) (string, bool) {
 	return "", false
 }
 
-// SettingSource is where a variable is from: ncclenv.Environment or a conf file's path;
-// "" when it is unset.
+// SettingSource is where a variable is set: ncclenv.Environment or the path of a
+// conf file; "" when it is unset.
 func (n *Facts) SettingSource(name string) string {
 	for i := range n.Settings {
 		if n.Settings[i].Name == name {
@@ -204,7 +204,8 @@ func (n *Facts) SettingSource(name string) string {
 	return ""
 }
 
-// NCCLCode is the version of the NCCL that the node's workers load, 0 unknown.
+// NCCLCode is the version of the NCCL that the node's workers load, 0 when
+// unknown.
 func (n *Facts) NCCLCode() int {
 	if n.Libraries.NCCL == nil {
 		return 0
@@ -218,7 +219,7 @@ func (n *Facts) IsOn(name string) bool {
 	return set && value != "" && value != "0"
 }
 
-// Knows reports whether nothing of the source stayed unknown.
+// Knows reports whether everything of a source was learnt.
 func (n *Facts) Knows(source string) bool {
 	for _, u := range n.Unknown {
 		if u.Source == source {
@@ -228,8 +229,8 @@ func (n *Facts) Knows(source string) bool {
 	return true
 }
 
-// KnowsSettings reports whether the node's variables are known, if not all that may
-// change them.
+// KnowsSettings reports whether the node's variables are known, if not all conf
+// files that may change them.
 func (n *Facts) KnowsSettings() bool {
 	return len(n.Settings) > 0 || len(n.ConfFiles) > 0 || n.Knows("settings")
 }

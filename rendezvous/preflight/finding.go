@@ -9,7 +9,7 @@ const (
 	Note    Severity = "note" // recorded only
 )
 
-// Finding is one rule's verdict on a fleet.
+// Finding is what one rule found in a fleet.
 type Finding struct {
 	ID       string   `json:"id"` // "V01"
 	Severity Severity `json:"severity"`
@@ -18,7 +18,7 @@ type Finding struct {
 	Values   []Value  `json:"values,omitempty"` // the differing values, most frequent first
 	Fix      string   `json:"fix"`              // Steps as text: prose, and lines that begin with two blanks can be pasted
 	Steps    []Step   `json:"steps,omitempty"`  // what to do
-	Matrix   *Matrix  `json:"matrix,omitempty"` // of the probes: who cannot reach whom
+	Matrix   *Matrix  `json:"matrix,omitempty"` // of the probes: which node cannot reach which
 }
 
 // Value is what a group of nodes has in common.
@@ -38,7 +38,7 @@ type Range struct {
 }
 
 // Matrix is the result of the probes, for display: Cells[i][j] is what node
-// Nodes[i] found when it connected to Nodes[j], "" for not tried.
+// Nodes[i] found when it connected to Nodes[j], "" if it did not try.
 type Matrix struct {
 	Nodes []int      `json:"nodes"`
 	Cells [][]string `json:"cells"` // "ok", "refused", "no route", "timed out", "other source", ...
@@ -46,8 +46,8 @@ type Matrix struct {
 	Names []string `json:"names,omitempty"` // of Nodes, as Named gives them
 }
 
-// Named gives the findings the names of their nodes, for those who keep them.
-// Compare does not: names once for each node travel better.
+// Named sets the names of the nodes in findings that are kept. Compare does not
+// set them: names once for each node travel better.
 func Named(found []Finding, names []string) {
 	of := func(nodes []int) []string {
 		list := make([]string, len(nodes))

@@ -10,14 +10,14 @@ import (
 type Fleet struct {
 	Nodes  []Facts // in the order of group ranks; facts of a node that sent none have Format 0
 	Probes []Probe // of all nodes; nil before the probes were made
-	Asked  string  // why --iface auto has no answer; "" when it has one or was not asked
-	Master string  // host:port of the store that workers will be told; "" when no job is started
+	Asked  string  // why --iface auto has no answer; "" when it has one or is not used
+	Master string  // host:port of the store of the workers; "" when no job is started
 
 	// Differences are what was found when one environment was decided from those of
 	// all nodes, by name. Settings are what workers have after that.
 	Differences []Difference
 
-	seen *View // set by Compare, so that rules share what they look up
+	view *View // set by Compare, so that rules share what they look up
 }
 
 // Difference is a variable in which the nodes of a job differ.
@@ -25,15 +25,15 @@ type Difference struct {
 	Name   string
 	Text   string  // what a difference leads to, as part of a sentence
 	Values []Value // group ranks by value; the first is that of the node whose word counts
-	Asked  bool    // the nodes were asked for different values, and Values are the requests
+	Asked  bool    // -x asks for different values, and Values are these
 	Left   bool    // workers still differ; else all get the first value
 
 	Targeted bool // with Left: because the user asks for a value on some nodes only
 	Error    bool // the job must not start like that
 }
 
-// Names are what messages call the nodes, by group rank: the host where it names
-// one node only, else the host with its address, else the group rank.
+// Names are what messages call the nodes, by group rank: the host if it names one
+// node only, else the host with its address, else the group rank.
 func (f *Fleet) Names() []string {
 	names := make([]string, len(f.Nodes))
 	hosts, long := map[string]int{}, map[string]int{}
@@ -59,7 +59,7 @@ func (f *Fleet) Names() []string {
 	return names
 }
 
-// NamesOf names odd nodes.
+// NamesOf names nodes for a text, "" for no nodes.
 func (f *Fleet) NamesOf(nodes []int) string {
 	if len(nodes) == 0 {
 		return ""

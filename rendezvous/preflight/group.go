@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// MaxValues bounds the values of one finding: what differs on every node is
-// shown by some and counted.
+// MaxValues bounds the values of one finding: of a value that differs on every
+// node some are shown and the rest is counted.
 const MaxValues = 24
 
-// Known goes through the nodes that sent facts, with their group ranks.
+// Known iterates over the nodes that sent facts, with their group ranks.
 func (f *Fleet) Known() iter.Seq2[int, *Facts] {
 	return func(yield func(int, *Facts) bool) {
 		for i := range f.Nodes {
@@ -22,10 +22,10 @@ func (f *Fleet) Known() iter.Seq2[int, *Facts] {
 	}
 }
 
-// Group puts the known nodes together that have the same key, the largest group
-// first and then the one with the lowest group rank. A node without a key is
-// left out: its fact is unknown, or the rule does not concern it. A group is odd
-// when another is larger.
+// Group puts the known nodes together that have the same key: the largest group
+// first, then the one with the lowest group rank. It leaves out a node without a
+// key: its fact is unknown, or the rule does not concern it. A group is odd if
+// another one is larger.
 func (f *Fleet) Group(key func(i int, n *Facts) string) []Value {
 	groups := f.Collect(func(i int, n *Facts, add func(string)) { add(key(i, n)) })
 	for i := range groups {
@@ -34,7 +34,7 @@ func (f *Fleet) Group(key func(i int, n *Facts) string) []Value {
 	return groups
 }
 
-// Collect is group for nodes with several keys; no group is odd.
+// Collect is Group for nodes with several keys; no group is odd.
 func (f *Fleet) Collect(keys func(i int, n *Facts, add func(string))) []Value {
 	at := map[string]int{}
 	var groups []Value
@@ -58,12 +58,13 @@ func (f *Fleet) Collect(keys func(i int, n *Facts, add func(string))) []Value {
 	return f.Complete(groups)
 }
 
-// Faults groups the nodes in which something is wrong by what it is; "" is
-// nothing. All are odd.
+// Faults groups the nodes by what is wrong on them; "" is nothing. All groups are
+// odd.
 func (f *Fleet) Faults(what func(i int, n *Facts) string) []Value {
 	return AllOdd(f.Group(what))
 }
 
+// AllOdd marks all groups as odd.
 func AllOdd(groups []Value) []Value {
 	for i := range groups {
 		groups[i].Odd = true
@@ -71,7 +72,7 @@ func AllOdd(groups []Value) []Value {
 	return groups
 }
 
-// Differing is group when there is more than one group, else nil.
+// Differing is Group if there is more than one group, else nil.
 func (f *Fleet) Differing(key func(i int, n *Facts) string) []Value {
 	if groups := f.Group(key); len(groups) > 1 {
 		return groups
@@ -99,8 +100,8 @@ func (f *Fleet) Complete(groups []Value) []Value {
 	return groups
 }
 
-// ranksOf gives the ranks of the nodes, neighbours merged; first[i] is the first
-// rank of node i, and first has one entry more than there are nodes.
+// ranksOf are the ranks of the nodes, neighbours merged. first[i] is the first
+// rank of node i; first has one entry more than there are nodes.
 func ranksOf(nodes, first []int) []Range {
 	var ranges []Range
 	for _, i := range nodes {
@@ -117,7 +118,7 @@ func ranksOf(nodes, first []int) []Range {
 	return ranges
 }
 
-// IfAny is the finding that the groups are worth, nothing when there are none.
+// IfAny is a finding with these values, nothing without values.
 func IfAny(values []Value, x Finding) []Finding {
 	if len(values) == 0 {
 		return nil
@@ -126,7 +127,7 @@ func IfAny(values []Value, x Finding) []Finding {
 	return []Finding{x}
 }
 
-// WithSteps gives findings their steps, which are thought of only where there are
+// WithSteps sets the steps of findings. It computes steps only if there are
 // findings.
 func WithSteps(found []Finding, steps func() []Step) []Finding {
 	for i := range found {
@@ -144,7 +145,8 @@ func (f *Fleet) Describe(values []Value, what func(i int) string) {
 	}
 }
 
-// Detail is what is known of the first node, and whether only of it.
+// Detail is what is known of the first node, and whether it is the same on the
+// others.
 func Detail(nodes []int, what func(i int) string) string {
 	text := what(nodes[0])
 	if text != "" && slices.ContainsFunc(nodes, func(i int) bool { return what(i) != text }) {
@@ -153,8 +155,8 @@ func Detail(nodes []int, what func(i int) string) string {
 	return text
 }
 
-// HasMajority reports whether the others should be made equal to the first group:
-// it is larger than every other one.
+// HasMajority reports whether the first group is larger than every other one, so
+// that the others should be made equal to it.
 func HasMajority(values []Value) bool { return len(values) > 1 && values[1].Odd }
 
 // NodesOutside are the nodes that are not in the k-th group, ascending.

@@ -37,7 +37,7 @@ const (
 	Reset       Result = "reset"        // ECONNRESET: a proxy, or a duplicate address
 	Denied      Result = "denied"       // EPERM, EACCES: this node's own firewall or SELinux
 	NoAddress   Result = "no address"   // EADDRNOTAVAIL: the source address is not on this node
-	Stranger    Result = "other agent"  // somebody else answered: a duplicate or translated address
+	Stranger    Result = "other agent"  // another agent answered: a duplicate or translated address
 	OtherSource Result = "other source" // all arrived, but the other side saw another source address: NAT
 	Failed      Result = "failed"       // anything else; Text says what
 )
@@ -57,7 +57,7 @@ func (r Result) Passed() bool {
 	return r == OK || r == OtherSource || r == Stalled || r == Lossy || r == Slow
 }
 
-// ValidProbes goes through the probes that can be of this fleet.
+// ValidProbes iterates over the probes between two nodes of this fleet.
 func (f *Fleet) ValidProbes(yield func(*Probe) bool) {
 	n := len(f.Nodes)
 	for i := range f.Probes {

@@ -18,9 +18,9 @@ type Style struct {
 // named and the rest is counted.
 const shownNodes = 8
 
-// Render gives the findings as one table for people, "" when there is nothing to
-// show. names are the nodes' by group rank (Fleet.Names). It depends on its
-// arguments alone, so every node shows the same.
+// Render shows the findings as one table for people, "" if there is nothing to
+// show. names are the nodes' by group rank (Fleet.Names). The table depends on
+// the arguments alone, so every node shows the same.
 func Render(found []Finding, names []string, s Style) string {
 	if s.Width <= 0 {
 		s.Width = 100
@@ -79,14 +79,14 @@ func (w *writer) finding(x Finding) {
 	w.fix(x.Fix)
 }
 
-// value shows whom it concerns on the left, odd ones marked, and what on the right.
+// value shows the nodes on the left, odd ones marked, and the value on the right.
 func (w *writer) value(v Value) {
 	const left = 34
 	mark := "    "
 	if v.Odd {
 		mark = "  > "
 	}
-	who := wrap(w.who(v), left)
+	who := wrap(w.nodesAndRanks(v), left)
 	what := wrap(Clean(v.Value, 2000), max(20, w.Width-left-len(mark)-2))
 	for i := range max(len(who), len(what)) {
 		line := mark + fmt.Sprintf("%-*s", left, at(who, i)) + "  " + at(what, i)
@@ -95,8 +95,8 @@ func (w *writer) value(v Value) {
 	}
 }
 
-// who names the nodes of a group and their ranks.
-func (w *writer) who(v Value) string {
+// nodesAndRanks names the nodes of a group and their ranks.
+func (w *writer) nodesAndRanks(v Value) string {
 	s := nameList(v.Nodes, w.names, len(w.names), v.Odd)
 	if len(v.Ranks) == 0 || len(v.Ranks) > 3 || len(v.Nodes) == len(w.names) {
 		return s
@@ -116,8 +116,8 @@ func (w *writer) who(v Value) string {
 	return s + " (" + word + strings.Join(ranks, ", ") + ")"
 }
 
-// nameList names nodes. Of many it names the first and counts the others; of a
-// large group that is as it should be, and of all nodes, it gives only the number.
+// nameList names nodes. Of many it names the first and counts the others. Of all
+// nodes, and of a large group that is not odd, it shows only the number.
 func nameList(nodes []int, names []string, all int, odd bool) string {
 	switch {
 	case len(nodes) == all && all == 2:
@@ -138,7 +138,8 @@ func nameList(nodes []int, names []string, all int, odd bool) string {
 	return strings.Join(list, ", ") + rest
 }
 
-// NodeName is the node's name; findings may come from another machine.
+// NodeName is the node's name. A finding may come from another machine, so any
+// number is accepted.
 func NodeName(i int, names []string) string {
 	if i < 0 || i >= len(names) {
 		return fmt.Sprintf("node %d", i)
@@ -160,7 +161,7 @@ func (w *writer) fix(text string) {
 	}
 }
 
-// end says how to go on without repairing anything.
+// end says how to go on without a repair.
 func (w *writer) end(found []Finding) {
 	var ids []string
 	gpu := false
@@ -208,7 +209,7 @@ func (w *writer) paint(s Severity) string {
 // are listed.
 const matrixNodes = 16
 
-// matrix shows who could not reach whom.
+// matrix shows which nodes could not reach which.
 func (w *writer) matrix(m *Matrix) {
 	if len(m.Nodes) <= matrixNodes {
 		w.grid(m)

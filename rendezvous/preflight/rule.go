@@ -12,35 +12,35 @@ type Rule struct {
 	Name     string   // "nccl-version": unique, too; --ignore takes either
 	Severity Severity // of what it finds; a finding of its own may have another
 	Meaning  string   // what is compared, and what must hold
-	Users    string   // what users see when nobody checks
+	Users    string   // what users see without the check
 	Steps    []Step   // what to do about a finding that has none of its own, and an example for people; for the nodes that it marks
 	// Check is pure and looks only at nodes whose facts are known. Compare
 	// fills in ID and Title, Severity and Steps where they are empty, and Fix.
 	Check func(*Fleet) []Finding
 }
 
-// Called reports whether a person may mean the rule by this id or name.
+// Called reports whether a word is the rule's id or name, in any case.
 func (r *Rule) Called(word string) bool {
 	return strings.EqualFold(word, r.ID) || strings.EqualFold(word, r.Name)
 }
 
 // Options of Compare.
 type Options struct {
-	Ignore []string // ids or names of rules that are not asked, in any case
-	Only   []string // ids of rules; the others are not asked. nil: all
+	Ignore []string // ids or names of rules that are left out, in any case
+	Only   []string // ids of the rules that are applied; nil: all
 }
 
 // Compare applies the rules to a fleet and returns the findings: errors first,
 // then by id. The same fleet and rules give the same findings on every node.
 func Compare(f *Fleet, rules []Rule, o Options) []Finding {
 	g := *f
-	g.seen = look(f)
+	g.view = newView(f)
 	var all []Finding
 	for _, r := range rules {
 		if slices.ContainsFunc(o.Ignore, r.Called) || o.Only != nil && !slices.ContainsFunc(o.Only, r.Called) {
 			continue
 		}
-		all = append(all, r.ask(&g)...)
+		all = append(all, r.apply(&g)...)
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Severity.order(), b.Severity.order()), cmp.Compare(a.ID, b.ID))
@@ -48,36 +48,36 @@ func Compare(f *Fleet, rules []Rule, o Options) []Finding {
 	return all
 }
 
-// ask runs the check and completes what it found.
-func (r *Rule) ask(f *Fleet) []Finding {
+// apply runs the check and completes its findings.
+func (r *Rule) apply(f *Fleet) []Finding {
 	found := r.Check(f)
 	for i := range found {
 		found[i].ID, found[i].Title = r.ID, r.Name
 		found[i].Severity = cmp.Or(found[i].Severity, r.Severity)
-		r.advise(f, &found[i])
+		r.addSteps(f, &found[i])
 	}
 	return found
 }
 
-// advise completes what a finding says to do.
-func (r *Rule) advise(f *Fleet, x *Finding) {
+// addSteps completes the steps of a finding and writes its fix.
+func (r *Rule) addSteps(f *Fleet, x *Finding) {
 	if x.Steps == nil {
 		x.Steps = slices.Clone(r.Steps)
 	}
 	who := Marked(x.Values)
 	for k := range x.Steps {
-		x.Steps[k].place(who, len(f.Nodes))
+		x.Steps[k].setNodes(who, len(f.Nodes))
 	}
 	names := f.Names()
-	x.Fix = telling(x.Steps, func(nodes []int) string {
+	x.Fix = describeSteps(x.Steps, func(nodes []int) string {
 		if nodes == nil {
-			return everyone(names)
+			return allNodes(names)
 		}
 		return nameList(nodes, names, len(names), true)
 	})
 }
 
-// Worst is the gravest severity of the findings, "" when there are none.
+// Worst is the gravest severity of the findings, "" without findings.
 func Worst(found []Finding) Severity {
 	var worst Severity
 	for _, x := range found {
@@ -100,13 +100,13 @@ func (s Severity) order() int {
 	}
 }
 
-// Example is what to do about a finding of the rule, for people who have none.
+// Example is the fix of the rule without a finding, for the documentation.
 func (r *Rule) Example() string {
 	steps := slices.Clone(r.Steps)
 	for i := range steps {
-		steps[i].place([]int{0}, 2)
+		steps[i].setNodes([]int{0}, 2)
 	}
-	return telling(steps, func(nodes []int) string {
+	return describeSteps(steps, func(nodes []int) string {
 		if nodes == nil {
 			return "all nodes"
 		}

@@ -50,8 +50,8 @@ func (s Step) Everywhere() Step { s.Everyone = true; return s }
 // On makes it a step for these nodes.
 func (s Step) On(nodes []int) Step { s.Nodes = nodes; return s }
 
-// everyone names all nodes.
-func everyone(names []string) string {
+// allNodes names all nodes.
+func allNodes(names []string) string {
 	switch len(names) {
 	case 1:
 		return NodeName(0, names)
@@ -62,8 +62,8 @@ func everyone(names []string) string {
 	}
 }
 
-// place puts in the nodes where a step is done that names none itself.
-func (s *Step) place(marked []int, all int) {
+// setNodes sets the nodes of a step that names none.
+func (s *Step) setNodes(marked []int, all int) {
 	if !s.Everyone && s.Nodes == nil && s.Place != ToGorun && s.Place != ToProgram && s.Place != ByHand {
 		s.Nodes = slices.Clone(marked)
 	}
@@ -72,7 +72,7 @@ func (s *Step) place(marked []int, all int) {
 	}
 }
 
-// Marked are the odd nodes of a finding, or all that it names, ascending.
+// Marked are the odd nodes of a finding, or all nodes that it names, ascending.
 func Marked(values []Value) []int {
 	var odd, named []int
 	for _, v := range values {
@@ -88,9 +88,9 @@ func Marked(values []Value) []int {
 	return slices.Compact(odd)
 }
 
-// telling gives steps as text: prose, and lines that begin with two blanks are
-// pasted. called names nodes.
-func telling(steps []Step, called func(nodes []int) string) string {
+// describeSteps writes steps as text: prose, and lines to paste, which begin with
+// two blanks. called names nodes.
+func describeSteps(steps []Step, called func(nodes []int) string) string {
 	var b strings.Builder
 	for i, s := range steps {
 		if i > 0 {
@@ -99,7 +99,7 @@ func telling(steps []Step, called func(nodes []int) string) string {
 		if s.Or {
 			b.WriteString("or ")
 		}
-		head := s.where(called)
+		head := s.location(called)
 		switch {
 		case len(s.Lines) == 0:
 			b.WriteString(s.Text)
@@ -125,8 +125,8 @@ func telling(steps []Step, called func(nodes []int) string) string {
 	return b.String()
 }
 
-// where tells the place of a step, "" when its lines show it.
-func (s *Step) where(called func(nodes []int) string) string {
+// location says where the lines of a step are pasted, "" if the lines show it.
+func (s *Step) location(called func(nodes []int) string) string {
 	on := ""
 	switch {
 	case s.Nodes != nil:
@@ -144,11 +144,11 @@ func (s *Step) where(called func(nodes []int) string) string {
 	}
 }
 
-// MaxSteps bounds the steps that differ from node to node only.
+// MaxSteps bounds the steps that differ only from node to node.
 const MaxSteps = 8
 
-// StepsFor makes a step for those of the nodes that need the same lines; none for a
-// node without lines.
+// StepsFor makes a step for each group of nodes that need the same lines; a node
+// without lines gets none.
 func (f *Fleet) StepsFor(nodes []int, at Place, text string, lines func(i int, n *Facts) []string) []Step {
 	const newline = "\n"
 	found := map[string]int{}
@@ -172,7 +172,7 @@ func (f *Fleet) StepsFor(nodes []int, at Place, text string, lines func(i int, n
 	return steps
 }
 
-// Either joins two ways.
+// Either joins two ways: more begins the second one.
 func Either(steps []Step, more ...Step) []Step {
 	if len(steps) > 0 && len(more) > 0 {
 		more[0].Or = true
@@ -180,7 +180,7 @@ func Either(steps []Step, more ...Step) []Step {
 	return append(steps, more...)
 }
 
-// EveryRank gives all ranks of the job one value.
+// EveryRank is the step that gives all ranks of the job one value.
 func EveryRank(text, name, value string) Step {
 	if strings.Contains(value, ncclenv.Hidden) { // the node's own, which is not shown
 		return ToGorun.Step(text+", on the node that has it", "-x "+name)

@@ -30,7 +30,7 @@ func TestStepsSayWhere(t *testing.T) {
 		for _, name := range []string{"node1", "node2", "node3"} {
 			f.Nodes = append(f.Nodes, Facts{Format: Format, Node: Node{Host: name}})
 		}
-		r.advise(f, &x)
+		r.addSteps(f, &x)
 		want := c.want + ":\n  export A=1\n  unset B\n" +
 			"raise it, on all nodes, as root:\n  sysctl -w a=1\n" +
 			"or give all ranks one value:\n  gorun -x A=1 ...\n" +

@@ -9,13 +9,13 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// Summary is what the workers of the nodes would have, one line a subject, for
-// those who ask (gorun check). What nothing is known of has no line.
+// Summary is what the workers of the nodes would have, one line a subject, as
+// gorun check shows it. A subject of which nothing is known has no line.
 func Summary(f *Fleet) string {
 	names := f.Names()
 	var b strings.Builder
 	for _, s := range subjects() {
-		groups := f.Group(func(_ int, n *Facts) string { return s.tell(n) })
+		groups := f.Group(func(_ int, n *Facts) string { return s.value(n) })
 		for i, g := range groups {
 			head := s.name
 			if i > 0 {
@@ -37,8 +37,8 @@ func Summary(f *Fleet) string {
 
 // subject is one line of the summary.
 type subject struct {
-	name string
-	tell func(n *Facts) string // "" when it is not known, or there is none
+	name  string
+	value func(n *Facts) string // "" if it is unknown or does not exist
 }
 
 func subjects() []subject {

@@ -15,8 +15,8 @@ func Clean(s string, most int) string {
 	return term.Printable(s)
 }
 
-// wrap breaks text at blanks into lines of at most width characters; a word that
-// is longer stands on a line of its own.
+// wrap breaks text at blanks into lines of at most width characters; a longer
+// word has a line of its own.
 func wrap(text string, width int) []string {
 	var lines []string
 	line, n := "", 0

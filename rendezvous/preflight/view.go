@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// View is what several rules need to know of a fleet, looked up once.
+// View is what several rules need to know of a fleet, computed once a comparison.
 type View struct {
 	NCCL      bool           // a node has a GPU driver: the rules of NCCL concern the fleet
 	Gloo      bool           // no node has one, and torch is there: the rules of Gloo do
@@ -19,38 +19,39 @@ type View struct {
 	Ranks     int            // workers of the nodes whose facts are known
 	FirstRank []int          // first rank of each node and, last, the number of ranks; nil when a node is unknown
 	Choice    []netif.Choice // of addresses, by NCCL or Gloo
-	Carrier   []Carrier      // NCCL's, of each node with a GPU driver
+	Transport []Transport    // NCCL's, of each node with a GPU driver
 	Ports     [][]rdma.HCA   // of such a node: those that NCCL would use
-	proposal  *[]Step        // what propose says; nil until somebody asked
 	kept      map[any]any    // by Once
 }
 
-// Carrier is the network over which NCCL moves data.
-type Carrier struct {
+// Transport is the network over which NCCL moves data.
+type Transport struct {
 	Kind string // "IB", "Socket" or a plugin's file name; "" unknown, or it fails
 	Why  string // the rule that decided
 	Err  string // what NCCL fails with
 }
 
-// View gives the view that Compare prepared, or looks anew.
+// View is the view that Compare computed, or a new one.
 func (f *Fleet) View() *View {
-	if f.seen != nil {
-		return f.seen
+	if f.view != nil {
+		return f.view
 	}
-	return look(f)
+	return newView(f)
 }
 
-func look(f *Fleet) *View {
+// newView computes the view of a fleet.
+func newView(f *Fleet) *View {
 	v := &View{}
-	v.concerns(f)
+	v.findLibraries(f)
 	v.locate(f)
-	v.rank(f)
-	v.choose(f)
-	v.carry(f)
+	v.countRanks(f)
+	v.chooseAddresses(f)
+	v.chooseTransports(f)
 	return v
 }
 
-func (v *View) concerns(f *Fleet) {
+// findLibraries sees whether the workers use NCCL or Gloo.
+func (v *View) findLibraries(f *Fleet) {
 	torch := false
 	for _, n := range f.Known() {
 		v.NCCL = v.NCCL || n.GPU.Driver
@@ -59,6 +60,7 @@ func (v *View) concerns(f *Fleet) {
 	v.Gloo = torch && !v.NCCL
 }
 
+// locate finds the nodes that share a machine or a place.
 func (v *View) locate(f *Fleet) {
 	v.Machine, v.Place = f.Locate()
 	nodes, distinct := map[int]int{}, map[int]bool{}
@@ -73,7 +75,8 @@ func (v *View) locate(f *Fleet) {
 	v.Places = len(distinct)
 }
 
-func (v *View) rank(f *Fleet) {
+// countRanks numbers the ranks of the nodes.
+func (v *View) countRanks(f *Fleet) {
 	first := make([]int, len(f.Nodes)+1)
 	for _, n := range f.Known() {
 		v.Ranks += n.Node.Workers
@@ -87,8 +90,9 @@ func (v *View) rank(f *Fleet) {
 	v.FirstRank = first
 }
 
-// choose finds the addresses that the workers' library takes on each node.
-func (v *View) choose(f *Fleet) {
+// chooseAddresses finds the addresses that the workers' library takes on each
+// node.
+func (v *View) chooseAddresses(f *Fleet) {
 	v.Choice = make([]netif.Choice, len(f.Nodes))
 	if v.Ranks < 2 || !v.NCCL && (v.Places < 2 || !v.Gloo) {
 		return
@@ -102,15 +106,15 @@ func (v *View) choose(f *Fleet) {
 	}
 }
 
-// carry finds the network of NCCL on each node.
-func (v *View) carry(f *Fleet) {
-	v.Carrier, v.Ports = make([]Carrier, len(f.Nodes)), make([][]rdma.HCA, len(f.Nodes))
+// chooseTransports finds the network of NCCL on each node.
+func (v *View) chooseTransports(f *Fleet) {
+	v.Transport, v.Ports = make([]Transport, len(f.Nodes)), make([][]rdma.HCA, len(f.Nodes))
 	if !v.NCCL {
 		return
 	}
 	for i, n := range f.Known() {
 		if n.GPU.Driver && n.Knows("rdma") {
-			c := &v.Carrier[i]
+			c := &v.Transport[i]
 			c.Kind, c.Why, c.Err = rdma.Transport(n.RDMA, n.Env, n.NCCLCode())
 			v.Ports[i] = rdma.HCAs(n.RDMA, n.Env)
 		}
@@ -131,13 +135,13 @@ func (v *View) Once(key any, look func() any) any {
 	return x
 }
 
-// Between reports whether the nodes talk over a network, and with a library
-// that gorun knows.
+// Between reports whether the nodes talk over a network, and with a library that
+// gorun knows.
 func (v *View) Between() bool { return v.Places > 1 && (v.NCCL || v.Gloo) }
 
 // Locate numbers the machines of the nodes and their places: nodes of one place
 // share a machine and its network namespace. Both are -1 for a node that sent no
-// facts. A node that knows neither boot id nor namespace is a place of its own.
+// facts. A node that knows neither boot id nor namespace has a place of its own.
 func (f *Fleet) Locate() (machines, places []int) {
 	machines, places = make([]int, len(f.Nodes)), make([]int, len(f.Nodes))
 	for i := range f.Nodes {
@@ -175,8 +179,8 @@ func (f *Fleet) Locate() (machines, places []int) {
 	return machines, places
 }
 
-// copied are the boot ids that several machines have: copies of one that was
-// running have its boot id until they start anew. Nodes with one boot id are on
+// copied are the boot ids that several machines have: a copy of a running machine
+// keeps its boot id until it is started anew. Nodes with one boot id are on
 // different machines if they have different GPUs at one PCI address, or if they
 // are in one network namespace and each has an address that the other lacks.
 func (f *Fleet) copied() map[string]bool {
@@ -234,4 +238,4 @@ func (n *Facts) routable() string {
 }
 
 // UsesSockets reports whether NCCL on this node moves data over sockets.
-func (f *Fleet) UsesSockets(i int) bool { return f.View().Carrier[i].Kind == "Socket" }
+func (f *Fleet) UsesSockets(i int) bool { return f.View().Transport[i].Kind == "Socket" }

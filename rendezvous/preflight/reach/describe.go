@@ -124,7 +124,7 @@ func (w *describer) alike(faults []fault) [][]fault {
 	return out
 }
 
-// point is the one that reaches nobody or that nobody reaches.
+// point is the point that a fault is about, if it is about one.
 func (f *fault) point() (id int, ok bool) {
 	switch {
 	case f.from.kind == onePoint && f.to.kind == anyone:

@@ -62,10 +62,10 @@ type fault struct {
 	islands  [][]int // nodes that fall into groups without a good cell between them
 }
 
-// explain finds few faults for all bad cells: a point that nobody reaches or that
-// reaches nobody, two networks, a network and a point, and what is left as single
-// pairs. It takes the fault that explains most first. Any sample of the pairs
-// will do: one good cell clears every fault that it belongs to.
+// explain finds few faults for all bad cells: a point without a connection in one
+// or both directions, two networks, a network and a point, and single pairs for
+// the rest. It takes the fault that explains most cells first. Any sample of the
+// pairs will do: one good cell clears every fault that it belongs to.
 func (e *evidence) explain() []fault {
 	works := slices.ContainsFunc(e.cells, func(c cell) bool { return !c.bad })
 	if !works && len(e.members(0)) > 2 {

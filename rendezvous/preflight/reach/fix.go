@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// fix says what to do and where to look, by the first cell of the gravest fault.
+// fix says what to do and where to look, by the first cell of the largest fault.
 func (w *describer) fix(f fault) []preflight.Step {
 	p := w.cells[f.cells[0]].probe
 	from, to := preflight.NodeName(p.From, w.names), preflight.NodeName(p.To, w.names)
@@ -44,9 +44,9 @@ func (w *describer) fix(f fault) []preflight.Step {
 	}
 }
 
-// otherNetwork proposes a network that all nodes share, if that is another one
-// than the bad cells used, and says what is in its way if these were between
-// different networks; else nil.
+// otherNetwork proposes a network that all nodes share, if the bad cells used
+// another one, or says what is in its way if these were between different
+// networks; else nil.
 func (e *evidence) otherNetwork() []preflight.Step {
 	p, ranks := e.SuggestNetwork()
 	at := make([]int, len(e.Nodes)) // of a node among those of the proposal
@@ -66,8 +66,8 @@ func (e *evidence) otherNetwork() []preflight.Step {
 	return nil
 }
 
-// bootstrapOnly is the fix for interfaces that carry data and reach nobody, while
-// the bootstrap's do: to use only those. nil if that is not so.
+// bootstrapOnly is the steps for interfaces that carry data and lead nowhere,
+// while the bootstrap's works: to use only that; nil otherwise.
 func (e *evidence) bootstrapOnly() []preflight.Step {
 	name := "" // of the bootstrap's interface
 	for p := range e.ValidProbes {
@@ -97,7 +97,7 @@ func (e *evidence) bootstrapOnly() []preflight.Step {
 	}
 }
 
-// smallerMTU is the fix of a path that large packets do not pass.
+// smallerMTU is the steps for a path that large packets do not pass.
 func (e *evidence) smallerMTU() []preflight.Step {
 	bad := e.cells[slices.IndexFunc(e.cells, func(c cell) bool { return c.bad })]
 	from, to := e.points[bad.from], e.points[bad.to]

@@ -9,8 +9,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// DuplicateAddresses are what the probes say to I06: addresses at which somebody else
-// answers, or whom several nodes hold.
+// DuplicateAddresses is what probes say to I06: addresses at which another agent
+// answers, or that several nodes hold.
 func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	if !slices.ContainsFunc(f.Probes, func(p preflight.Probe) bool { return !p.Result.Passed() || p.Result == preflight.Stalled }) {
 		return nil
@@ -82,8 +82,8 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// translated is a warning: connections work, and their source address is not
-// what the sender would publish.
+// translated warns of connections that work and arrive from another address than
+// the sender's.
 func translated(f *preflight.Fleet) []preflight.Finding {
 	values := map[int]string{}
 	for p := range f.ValidProbes {

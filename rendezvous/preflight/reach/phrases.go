@@ -1,6 +1,6 @@
 package reach
 
-// phrases are how the faults of one kind of attempt are told; %s is a node, or
+// phrases are the words for the faults of one kind of probe; %s is a node, or
 // nodes.
 type phrases struct {
 	islands, nobody, cutOff, unreached, mute, pair, oneWay, none string
@@ -29,7 +29,7 @@ func connecting() phrases {
 	}
 }
 
-// choosing is for addresses of which some ports can be connected to.
+// choosing is for addresses of which some ports are closed.
 func choosing() phrases {
 	return phrases{
 		islands:   "The nodes fall into %d groups between which some ports are closed",
@@ -43,8 +43,8 @@ func choosing() phrases {
 	}
 }
 
-// losing is for paths on which packets get lost. Which direction loses them is
-// not known: a segment is sent again also when its acknowledgement is lost.
+// losing is for paths on which packets get lost. The direction is unknown: a
+// segment is sent again also if its acknowledgement is lost.
 func losing() phrases {
 	const toOrFrom = "Packets to or from %s get lost"
 	return phrases{
@@ -76,7 +76,7 @@ func crawling() phrases {
 	}
 }
 
-// writing is for payloads, which each attempt sends in both directions.
+// writing is for large writes, which each connection makes in both directions.
 func writing() phrases {
 	const between = "Large packets do not pass between %s and %s"
 	return phrases{

@@ -11,8 +11,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// checkPorts is I04. The ports that agents listen on are a sample of those that
-// NCCL would listen on.
+// checkPorts is I04. The ports of the agents are a sample of those that NCCL
+// would listen on.
 func checkPorts(f *preflight.Fleet) []preflight.Finding {
 	return slices.Concat(closedPorts(f), untried(f))
 }
@@ -63,7 +63,7 @@ func closedPorts(f *preflight.Fleet) []preflight.Finding {
 	return found
 }
 
-// sample is what probes found at ports: "" for one that is open.
+// sample holds what probes found at ports, "" for an open one.
 type sample map[int]preflight.Result
 
 func (s sample) add(p *preflight.Probe) {
@@ -131,8 +131,8 @@ func (x span) String() string {
 	return where + " " + what
 }
 
-// untried is a note: gorun was told to open ports of another range than NCCL's,
-// or of a part of it.
+// untried is a note: --port-range confines gorun's ports to another range than
+// NCCL's, or to a part of it.
 func untried(f *preflight.Fleet) []preflight.Finding {
 	if f.Probes == nil {
 		return nil
@@ -159,7 +159,7 @@ func untried(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// ephemeral says where NCCL listens.
+// ephemeral says on which ports NCCL listens.
 func ephemeral(f *preflight.Fleet) string {
 	if first, last := portRange(f); first > 0 {
 		return fmt.Sprintf("NCCL listens on any port of %d-%d.", first, last)
@@ -167,11 +167,11 @@ func ephemeral(f *preflight.Fleet) string {
 	return "NCCL listens on any port of net.ipv4.ip_local_port_range."
 }
 
-// enoughPorts is how many ports a node needs at least, if its programs are to be
-// given others than those that a firewall closes.
+// enoughPorts is how many ports a node needs at least when its programs get only
+// those that a firewall leaves open.
 const enoughPorts = 4096
 
-// openPorts says what to do about ports that were found closed.
+// openPorts is the steps against closed ports.
 func openPorts(f *preflight.Fleet, tried sample) []preflight.Step {
 	first, last := portRange(f)
 	if first == 0 {
@@ -194,7 +194,7 @@ func openPorts(f *preflight.Fleet, tried sample) []preflight.Step {
 		fmt.Sprintf("sysctl -w net.ipv4.ip_local_port_range='%d %d'", widest.first, widest.last)).Everywhere()}, ask...)
 }
 
-// portRange is the widest of the nodes' ranges of ports that programs are given.
+// portRange is the widest of the nodes' ranges of ports for programs.
 func portRange(f *preflight.Fleet) (first, last int) {
 	for _, n := range f.Known() {
 		if n.Network.PortFirst > 0 {

@@ -41,11 +41,11 @@ func adapterRules() []preflight.Rule {
 	}
 }
 
-// byIB goes through the nodes on which NCCL itself uses adapters.
+// byIB applies key to the nodes on which NCCL itself uses adapters.
 func byIB(f *preflight.Fleet, key func(n *preflight.Facts, ports []rdma.HCA) string) func(int, *preflight.Facts) string {
 	v := f.View()
 	return func(i int, n *preflight.Facts) string {
-		if v.Places < 2 || v.Carrier[i].Kind != "IB" {
+		if v.Places < 2 || v.Transport[i].Kind != "IB" {
 			return ""
 		}
 		return key(n, v.Ports[i])
@@ -87,7 +87,7 @@ func commonPorts(f *preflight.Fleet) []preflight.Step {
 	byLink := map[string][][]string{} // names of the ports, of each node
 	nodes := 0
 	for i := range f.Known() {
-		if v.Carrier[i].Kind != "IB" {
+		if v.Transport[i].Kind != "IB" {
 			continue
 		}
 		nodes++
@@ -128,7 +128,7 @@ func commonPorts(f *preflight.Fleet) []preflight.Step {
 	return preflight.Either(f.StepsFor(f.AllNodes(), preflight.InShell, "use as many ports on every node", func(i int, _ *preflight.Facts) []string {
 		var names []string
 		for _, h := range v.Ports[i] {
-			if h.Link == link && len(names) < count && v.Carrier[i].Kind == "IB" {
+			if h.Link == link && len(names) < count && v.Transport[i].Kind == "IB" {
 				names = append(names, h.String())
 			}
 		}
@@ -196,7 +196,7 @@ func chooseGID(f *preflight.Fleet) []preflight.Step {
 	kinds := map[string]bool{}
 	forced := false
 	for i, n := range f.Known() {
-		if v.Carrier[i].Kind != "IB" {
+		if v.Transport[i].Kind != "IB" {
 			continue
 		}
 		_, set := n.Setting(name)

@@ -35,7 +35,7 @@ func bugs(f *preflight.Fleet) []bug {
 		anyAsks = anyAsks || asksRAS(n)
 	}
 	ras := func(_ *preflight.Fleet, n *preflight.Facts) bool { return asksRAS(n) }
-	// RAS is on by itself, so anybody may ask it; where the job does, that is told.
+	// RAS is on by itself, so anybody may ask it. If the job asks, ras finds it.
 	open := func(_ *preflight.Fleet, n *preflight.Facts) bool { return n.Env("NCCL_RAS_ENABLE") != "0" && !anyAsks }
 	nvls := func(_ *preflight.Fleet, n *preflight.Facts) bool { return n.IsOn("NCCL_NVLS_ENABLE") }
 	uneven := func(f *preflight.Fleet, _ *preflight.Facts) bool { return uneven(f) != nil }
@@ -75,8 +75,8 @@ func checkBugs(f *preflight.Fleet) []preflight.Finding {
 	return all
 }
 
-// asksRAS reports whether the user asked for RAS: it is on by itself, but only
-// a client makes it dangerous.
+// asksRAS reports whether the user asked for RAS. RAS is on by itself, but only a
+// client makes it dangerous.
 func asksRAS(n *preflight.Facts) bool {
 	if n.Env("NCCL_RAS_ENABLE") == "0" {
 		return false

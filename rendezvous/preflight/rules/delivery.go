@@ -45,13 +45,14 @@ func checkDelivered(f *preflight.Fleet) []preflight.Finding {
 	if !v.NCCL && !v.Gloo {
 		return all
 	}
-	return append(all, lost(f)...)
+	return append(all, missingVariables(f)...)
 }
 
-// lost finds nodes that lack what at least half of the nodes set and what may
-// differ between nodes: that a single variable of the others differs is E01's.
-// What may differ and only half of them set may be meant so: a warning.
-func lost(f *preflight.Fleet) []preflight.Finding {
+// missingVariables finds nodes that lack what at least half of the nodes set and
+// what may differ between nodes; E01 finds a single variable of which the others
+// differ. It warns of a variable that only half of the nodes set: that may be
+// intended.
+func missingVariables(f *preflight.Fleet) []preflight.Finding {
 	nodes := settled(f)
 	perNode := map[string]bool{} // names, and whether they may differ between nodes
 	meant := map[string]bool{}   // names that most nodes have, or all must have
@@ -79,7 +80,7 @@ func lost(f *preflight.Fleet) []preflight.Finding {
 				single = single && !own
 			}
 		}
-		if !n.KnowsSettings() || disobeys(n) || len(names) == 1 && single {
+		if !n.KnowsSettings() || ignoresIface(n) || len(names) == 1 && single {
 			return nil
 		}
 		slices.Sort(names)
@@ -111,8 +112,8 @@ func lost(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// supply gives nodes the variables that they lack: with the value that all others
-// have, where that means something there.
+// supply is the steps that give nodes the variables that they lack: with the
+// value that all others have, where that means something on the node.
 func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []string) []preflight.Step {
 	var names []string
 	for _, i := range nodes {
@@ -152,7 +153,7 @@ func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []st
 	return steps
 }
 
-// passOn is how a wrapper passes on what its arguments leave out.
+// passOn is the steps by which a wrapper passes on what its arguments leave out.
 func passOn(f *preflight.Fleet, nodes []int) []preflight.Step {
 	inside := preflight.ByHand.Step("start gorun inside the container or on the remote host, or without the wrapper")
 	steps := f.StepsFor(nodes, preflight.ToProgram, "pass the variables on", func(_ int, n *preflight.Facts) []string {
@@ -167,8 +168,7 @@ func passOn(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return preflight.Either(steps, inside)
 }
 
-// reads reports whether a library of the fleet's workers reads variables of this
-// name.
+// reads reports whether a library of the workers reads variables of this name.
 func reads(f *preflight.Fleet, name string) bool {
 	prefixes := []string{"GLOO_", "TP_"}
 	if f.View().NCCL {
@@ -177,13 +177,13 @@ func reads(f *preflight.Fleet, name string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// contract is what a worker cannot do without.
-func contract() []string {
+// essentialVariables are the variables without which a worker cannot work.
+func essentialVariables() []string {
 	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 }
 
-// withheld says which wrapper in front of the worker does not pass which variables
-// on, as far as its arguments tell: a guess, for nodes that could not look.
+// withheld is the wrapper before the worker and the variables that it does not
+// pass on, as its arguments show: a guess, for nodes that could not try it.
 func withheld(n *preflight.Facts) (wrapper string, missing []string) {
 	if n.Program.Title == "" || n.Lost != nil {
 		return "", nil
@@ -213,10 +213,10 @@ func behind(name string, missing []string) string {
 	return name + " passes on neither " + strings.Join(missing[:min(len(missing), 8)], ", ")
 }
 
-// missingOf is the contract and the user's own variables for the libraries, less
-// what is passed.
+// missingOf are the essential variables and the user's own for the libraries,
+// without those that are passed.
 func missingOf(n *preflight.Facts, passed func(string) bool) []string {
-	names := contract()
+	names := essentialVariables()
 	for _, s := range n.Settings {
 		v, ok := ncclenv.Lookup(s.Name)
 		if ok && !v.Ours && s.Source == ncclenv.Environment && strings.HasPrefix(s.Name, "NCCL_") && (v.Scope.Agree() || v.Scope == ncclenv.Node) {
@@ -226,9 +226,9 @@ func missingOf(n *preflight.Facts, passed func(string) bool) []string {
 	return slices.DeleteFunc(names, passed)
 }
 
-// containerEnv tells what docker run and the like pass: -e NAME, -eNAME,
-// --env NAME, --env=NAME and NAME=value; of a file or all of the host's
-// environment everything is assumed.
+// containerEnv reports which variables docker run and the like pass: -e NAME,
+// -eNAME, --env NAME, --env=NAME and NAME=value. With a file, or with all of the
+// host's environment, it assumes every variable.
 func containerEnv(args []string) func(string) bool {
 	var names []string
 	all := false
@@ -257,7 +257,8 @@ func containerEnv(args []string) func(string) bool {
 	}
 }
 
-// sudoEnv tells what sudo passes: all with -E, else what is listed or assigned.
+// sudoEnv reports which variables sudo passes: all with -E, else those that are
+// listed or assigned.
 func sudoEnv(args []string) func(string) bool {
 	given := assigned(args)
 	var listed []string
@@ -276,16 +277,16 @@ func sudoEnv(args []string) func(string) bool {
 	return func(name string) bool { return all || given(name) || slices.Contains(listed, name) }
 }
 
-// assigned tells the names of the arguments NAME=value.
+// assigned reports which variables the arguments NAME=value set.
 func assigned(args []string) func(string) bool {
 	return func(name string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") })
 	}
 }
 
-// undelivered is what nodes saw not to arrive behind a wrapper: an error where
-// workers would not find each other, a warning where they would work otherwise
-// than was asked, a note where they lack what only some programs read.
+// undelivered finds variables that do not arrive behind a wrapper: an error if
+// workers would not find each other, a warning if they would work in another way
+// than the user wants, a note if they lack what only some programs read.
 func undelivered(f *preflight.Fleet) []preflight.Finding {
 	var all []preflight.Finding
 	for _, grade := range []struct {
@@ -297,9 +298,9 @@ func undelivered(f *preflight.Fleet) []preflight.Finding {
 		{preflight.Note, "Variables that only some programs read do not arrive behind the program that starts the workers."},
 	} {
 		x := preflight.Finding{Severity: grade.severity, Text: grade.text}
-		most := 0 // names: the fix of who loses most serves the others, too
+		most := 0 // names: the fix of the node that loses most is right for the others, too
 		values := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
-			if gravity(f, n.Lost) != grade.severity {
+			if severityOfLoss(f, n.Lost) != grade.severity {
 				return
 			}
 			if names := len(n.Lost.Missing) + len(n.Lost.Changed) + len(n.Lost.Forced) + len(n.Lost.Untried); names > most {
@@ -313,18 +314,19 @@ func undelivered(f *preflight.Fleet) []preflight.Finding {
 	return all
 }
 
-// gravity of what is lost; "" for nothing.
-func gravity(f *preflight.Fleet, l *preflight.Lost) preflight.Severity {
+// severityOfLoss is the severity of what a wrapper does not pass on, "" if it
+// passes everything on.
+func severityOfLoss(f *preflight.Fleet, l *preflight.Lost) preflight.Severity {
 	if l == nil {
 		return ""
 	}
 	lost := slices.Concat(l.Missing, l.Changed)
 	has := func(names []string, is func(string) bool) bool { return slices.ContainsFunc(names, is) }
-	essential := func(name string) bool { return slices.Contains(contract(), name) }
+	essential := func(name string) bool { return slices.Contains(essentialVariables(), name) }
 	switch {
 	case has(lost, essential) && workers(f) > 1:
 		return preflight.Error
-	case has(lost, essential), len(l.Forced) > 0, has(lost, weighty), has(l.Untried, weighty):
+	case has(lost, essential), len(l.Forced) > 0, has(lost, isImportant), has(l.Untried, isImportant):
 		return preflight.Warning
 	case len(lost)+len(l.Untried) > 0:
 		return preflight.Note
@@ -332,9 +334,10 @@ func gravity(f *preflight.Fleet, l *preflight.Lost) preflight.Severity {
 	return ""
 }
 
-// weighty: its loss changes what libraries do, or, for torch, who opens the store
-// at MASTER_PORT, which gorun has open.
-func weighty(name string) bool {
+// isImportant reports whether the loss of a variable changes what libraries do,
+// or, for torch, which process opens the store at MASTER_PORT: gorun has that
+// open.
+func isImportant(name string) bool {
 	if name == "TORCHELASTIC_USE_AGENT_STORE" {
 		return true
 	}
@@ -346,7 +349,7 @@ func weighty(name string) bool {
 	return true
 }
 
-// workers of all nodes, as far as they are known.
+// workers is the number of workers of all nodes, as far as it is known.
 func workers(f *preflight.Fleet) int {
 	sum := 0
 	for i := range f.Nodes {
@@ -375,9 +378,9 @@ func describe(l *preflight.Lost) string {
 	return "behind " + l.Wrapper + ": " + strings.Join(parts, "; ")
 }
 
-// steps are the lines of Fix, of which those that begin with two blanks are the
-// beginnings of command lines. What would do more in a shell than start one
-// program is no such line: it is another node's word.
+// steps are the lines of Fix. Those that begin with two blanks begin command
+// lines. Another node sent them, so a line that would do more in a shell than
+// start one program is left out.
 func steps(l *preflight.Lost) (steps []preflight.Step) {
 	for _, line := range l.Fix {
 		command, ok := strings.CutPrefix(line, "  ")

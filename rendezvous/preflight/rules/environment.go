@@ -10,7 +10,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// agreeRules are E01 and E05: variables and files that have to agree.
+// agreeRules are E01 and E05: variables and files that have to be the same.
 func agreeRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -45,10 +45,10 @@ type usage struct {
 // has some dozen.
 const maxNames = 4096
 
-// maxDiffering bounds the variables that are told to differ.
+// maxDiffering bounds the variables that findings name as different.
 const maxDiffering = 64
 
-// usages lists the variables that some node sets, by name, with what is odd.
+// usages lists the variables that some node sets, by name.
 func usages(f *preflight.Fleet) []*usage {
 	at := map[string]*usage{}
 	for _, n := range f.Known() {
@@ -71,7 +71,7 @@ func usages(f *preflight.Fleet) []*usage {
 	return list
 }
 
-// settled is how many nodes know their variables.
+// settled is the number of nodes that know their variables.
 func settled(f *preflight.Fleet) int {
 	count := 0
 	for _, n := range f.Known() {
@@ -128,7 +128,7 @@ func disagree(f *preflight.Fleet, d preflight.Difference) disagreement {
 		switch {
 		case d.Targeted:
 			x.Steps = []preflight.Step{preflight.ByHand.Step("give " + d.Name + " one value for all nodes, not some of them another one (-x NODE:" + d.Name + "=VALUE, role=...)")}
-		case told(f, x.Values):
+		case haveFacts(f, x.Values):
 			x.Steps = oneValue(f, d.Name, x.Values)
 		default:
 			x.Steps = []preflight.Step{preflight.ByHand.Step("give " + d.Name + " one value on all nodes with -x, or none")}
@@ -152,8 +152,8 @@ func disagree(f *preflight.Fleet, d preflight.Difference) disagreement {
 	return x
 }
 
-// confirm says how every rank gets what the first node has, and nobody is told
-// of a difference.
+// confirm is the step that gives every rank the first node's value, after which
+// no difference is left.
 func confirm(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
 	const text, refuse = "have the same on every node, or confirm ", " (--env-conflict=error refuses such a job)"
 	first := d.Values[0].Nodes[:1]
@@ -181,15 +181,15 @@ func joinLines(a, b []preflight.Step) []preflight.Step {
 	return a
 }
 
-// told reports whether the facts of all these nodes are known.
-func told(f *preflight.Fleet, values []preflight.Value) bool {
+// haveFacts reports whether the facts of all these nodes are known.
+func haveFacts(f *preflight.Fleet, values []preflight.Value) bool {
 	return !slices.ContainsFunc(values, func(v preflight.Value) bool {
 		return slices.ContainsFunc(v.Nodes, func(i int) bool { return f.Nodes[i].Format == 0 })
 	})
 }
 
-// merge adds a disagreement, or joins it with one of the same kind that parts the
-// nodes in the same way: what one lost environment changes is one finding.
+// merge adds a disagreement, or joins it with one of the same kind between the
+// same groups of nodes: one lost environment is one finding.
 func merge(all []disagreement, x disagreement) []disagreement {
 	for i := range all {
 		y := &all[i]
@@ -233,7 +233,7 @@ func unread(f *preflight.Fleet, since int) bool {
 	return known
 }
 
-// origin tells the conf file that a value is from, "" for the environment.
+// origin is the conf file that sets a value, "" for the environment.
 func origin(n *preflight.Facts, name string) string {
 	if s := n.SettingSource(name); s != "" && s != ncclenv.Environment {
 		return "from " + s
@@ -421,9 +421,9 @@ func checkNamed(f *preflight.Fleet) []preflight.Finding {
 		preflight.IfAny(missing(false), preflight.Finding{Text: "A variable names a file that is not there or cannot be read: NCCL goes on without it, other than on nodes that have it."})...)
 }
 
-// oneValue says how every rank gets one value of a variable that the nodes have
-// differently: the one that most nodes have, or none where most or half of them
-// set none, or else what the first node has.
+// oneValue is the step that gives every rank one value of a variable: the one
+// that most nodes have; none, if at least half of the nodes set none; else the
+// first node's.
 func oneValue(f *preflight.Fleet, name string, values []preflight.Value) []preflight.Step {
 	good := 0
 	if !preflight.HasMajority(values) {
@@ -438,7 +438,7 @@ func oneValue(f *preflight.Fleet, name string, values []preflight.Value) []prefl
 	return takeAway(f, "take it away", func(s ncclenv.Value) bool { return s.Name == name })
 }
 
-// takeAway says how settings go from all nodes that have them.
+// takeAway is the steps that remove settings from all nodes that have them.
 func takeAway(f *preflight.Fleet, text string, is func(ncclenv.Value) bool) []preflight.Step {
 	var names []string
 	for _, n := range f.Known() {

@@ -190,7 +190,7 @@ func environmentCases() map[string][]ruleCase {
 				name: "an image that can print nothing", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{1},
 				change: behind(preflight.Lost{Missing: []string{"RANK"}, Unseen: "it ended with code 127 (exec: \"env\": not found)"}, 1), says: []string{"without RANK", `code 127 (exec: "env": not found)`},
 			},
-			{name: "a rank of one worker", base: preflighttest.CPUs, nodes: 1, severity: preflight.Warning, odd: []int{0}, change: alone(behind(preflight.Lost{Missing: contract()}, 0))},
+			{name: "a rank of one worker", base: preflighttest.CPUs, nodes: 1, severity: preflight.Warning, odd: []int{0}, change: alone(behind(preflight.Lost{Missing: essentialVariables()}, 0))},
 			{name: "a library's variable", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"NCCL_ALGO"}}, 3)},
 			{name: "who opens the store", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"TORCHELASTIC_USE_AGENT_STORE"}}, 3)},
 			{name: "what few programs read", base: preflighttest.CPUs, severity: preflight.Note, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"ROLE_NAME", "GORUN_ROUND"}}, 3)},

@@ -62,7 +62,7 @@ func checkEnoughGPUs(f *preflight.Fleet) []preflight.Finding {
 	find := func(grave bool) []preflight.Value {
 		return f.Faults(func(_ int, n *preflight.Facts) string {
 			g := n.GPU
-			if !g.Driver || len(g.Devices) == 0 || n.Node.Workers <= len(g.Visible) || hides(n) || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
+			if !g.Driver || len(g.Devices) == 0 || n.Node.Workers <= len(g.Visible) || hidesGPUs(n) || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
 				return ""
 			}
 			if grave != (usesGPU(n) && apart && !g.Shared) {
@@ -76,8 +76,8 @@ func checkEnoughGPUs(f *preflight.Fleet) []preflight.Finding {
 	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: append(fewerWorkers(f), share)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: fewerWorkers(f)})...)
 }
 
-// fewerWorkers starts on every node as many workers as the node with the fewest
-// visible GPUs has of them.
+// fewerWorkers is the step that starts on every node as many workers as the node
+// with the fewest visible GPUs can have.
 func fewerWorkers(f *preflight.Fleet) []preflight.Step {
 	least := 0
 	for _, n := range f.Known() {
@@ -92,13 +92,13 @@ func fewerWorkers(f *preflight.Fleet) []preflight.Step {
 	return []preflight.Step{preflight.ToGorun.Step("start as many workers as there are GPUs", "--nproc-per-node "+strconv.Itoa(least)).Everywhere(), more.Alternative()}
 }
 
-// usesGPU reports whether the workers are seen to load what needs GPUs.
+// usesGPU reports whether the workers load a library that needs GPUs.
 func usesGPU(n *preflight.Facts) bool {
 	return n.Libraries.NCCL != nil || n.Libraries.NCCLError != "" || n.Libraries.TorchCUDA != ""
 }
 
-// hides reports whether the user hid all GPUs: the job is meant for CPUs.
-func hides(n *preflight.Facts) bool {
+// hidesGPUs reports whether the user hid all GPUs: the job is for CPUs.
+func hidesGPUs(n *preflight.Facts) bool {
 	value, set := n.Setting("CUDA_VISIBLE_DEVICES")
 	return set && (value == "" || value == "-1" || value == "NoDevFiles") // Slurm's word
 }
@@ -127,7 +127,7 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 		for _, d := range n.Host.DevNodes {
 			switch name := strings.TrimPrefix(d.Path, "/dev/nvidia"); {
 			case name == "ctl" || name == "-uvm" || d.Path == host.WSL:
-				if d.Error != "" && !made(n, d) {
+				if d.Error != "" && !madeOnDemand(n, d) {
 					add(d.Path + ": " + d.Error)
 				}
 			case name != d.Path && name != "" && strings.Trim(name, "0123456789") == "":
@@ -139,14 +139,14 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 				}
 			}
 		}
-		if gpus > 0 && open < min(gpus, n.Node.Workers) && !hides(n) { // hidden from the node on purpose: enough are left
+		if gpus > 0 && open < min(gpus, n.Node.Workers) && !hidesGPUs(n) { // hidden from the node on purpose: enough are left
 			add(first)
 		}
 	}))
-	all := append(driverless(f), preflight.IfAny(values, preflight.Finding{Text: "Device files of the NVIDIA driver cannot be opened.", Steps: openGPUs(f, preflight.Marked(values))})...)
+	all := append(missingDriver(f), preflight.IfAny(values, preflight.Finding{Text: "Device files of the NVIDIA driver cannot be opened.", Steps: openGPUs(f, preflight.Marked(values))})...)
 	unmade := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, d := range n.Host.DevNodes {
-			if n.GPU.Driver && made(n, d) {
+			if n.GPU.Driver && madeOnDemand(n, d) {
 				add(d.Path + ": " + d.Error)
 			}
 		}
@@ -158,8 +158,8 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// openGPUs has nodes open the files of the driver: in a container by giving it
-// the GPUs, else by making those that are missing.
+// openGPUs is the steps that let nodes open the files of the driver: a container
+// gets the GPUs, a machine makes the files that are missing.
 func openGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.ToContainer, "give the container its GPUs", func(_ int, n *preflight.Facts) []string {
 		if n.Host.Container == "" {
@@ -193,15 +193,16 @@ func openGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return steps
 }
 
-// made reports whether a device file is missing that CUDA's first use makes: on
-// the machine itself, not in a container, and where the driver answers.
-func made(n *preflight.Facts, d host.Node) bool {
+// madeOnDemand reports whether a device file is missing that CUDA makes when it
+// is first used: on the machine itself, not in a container, and where the driver
+// answers.
+func madeOnDemand(n *preflight.Facts, d host.Node) bool {
 	return d.Path == "/dev/nvidia-uvm" && d.Error == "missing" && n.Host.Container == "" && n.GPU.Error == ""
 }
 
-// driverless are the nodes without a driver whose workers load NCCL, among nodes
-// that have one.
-func driverless(f *preflight.Fleet) []preflight.Finding {
+// missingDriver finds nodes without a driver whose workers load NCCL, if other
+// nodes have a driver.
+func missingDriver(f *preflight.Fleet) []preflight.Finding {
 	if !f.View().NCCL {
 		return nil
 	}
@@ -210,7 +211,7 @@ func driverless(f *preflight.Fleet) []preflight.Finding {
 		drivers[n.Node.Role] = drivers[n.Node.Role] || n.GPU.Driver
 	}
 	values := f.Faults(func(_ int, n *preflight.Facts) string {
-		if n.GPU.Driver || n.Libraries.NCCL == nil || hides(n) || !drivers[n.Node.Role] {
+		if n.GPU.Driver || n.Libraries.NCCL == nil || hidesGPUs(n) || !drivers[n.Node.Role] {
 			return ""
 		}
 		return "no GPU in reach: no /dev/nvidiactl, or the driver lists none"
@@ -253,7 +254,8 @@ func stubs(n *preflight.Facts) (dirs []string) {
 
 func isStubs(dir string) bool { return strings.HasSuffix(strings.TrimRight(dir, "/"), "/stubs") }
 
-// removeStubs takes the folders of stubs out of the loader's path.
+// removeStubs is the steps that take the folders of stubs out of the loader's
+// path.
 func removeStubs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.InShell, "take the folder of stubs out of it", func(_ int, n *preflight.Facts) []string {
 		if stubs(n) == nil {
@@ -299,12 +301,12 @@ func checkDistinctGPUs(f *preflight.Fleet) []preflight.Finding {
 	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: shareOut(f, twice)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: shareOut(f, twice)})...)
 }
 
-// shareOut gives each agent of a machine GPUs of its own, where there are enough
-// for all workers.
+// shareOut is the steps that give each agent of a machine GPUs of its own, if
+// there are enough for all workers.
 func shareOut(f *preflight.Fleet, twice map[int][]*sharing) []preflight.Step {
 	v := f.View()
 	share := preflight.ToGorun.Step("share them on purpose", "--oversubscribe-gpus").Everywhere()
-	free := map[int][]string{} // UUIDs of a machine that nobody was given
+	free := map[int][]string{} // UUIDs of a machine that no agent was given
 	var nodes []int
 	for i, n := range f.Known() {
 		if len(twice[i]) == 0 {
@@ -364,8 +366,8 @@ func (s *sharing) String() string {
 	return text
 }
 
-// ownedTwice gives, by node, the GPUs that it does not own alone. A GPU's UUID is
-// the same in every container; its index is not.
+// ownedTwice returns, by node, the GPUs that it does not own alone. A GPU's UUID
+// is the same in every container; its index is not.
 func ownedTwice(f *preflight.Fleet) map[int][]*sharing {
 	v := f.View()
 	type gpu struct {
@@ -384,7 +386,7 @@ func ownedTwice(f *preflight.Fleet) map[int][]*sharing {
 			if nodes == nil {
 				order = append(order, g)
 			}
-			if len(nodes) == 0 || nodes[len(nodes)-1] != i { // twice on one node is what the user asked for
+			if len(nodes) == 0 || nodes[len(nodes)-1] != i { // twice on one node: the user wants it
 				owners[g] = append(nodes, i)
 			}
 		}
@@ -444,7 +446,7 @@ func models(n *preflight.Facts) []string {
 
 func checkModel(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string {
-		if hides(n) {
+		if hidesGPUs(n) {
 			return ""
 		}
 		return strings.Join(models(n), ", ")
@@ -454,7 +456,7 @@ func checkModel(f *preflight.Fleet) []preflight.Finding {
 func checkOrder(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
 		models := models(n)
-		if len(models) < 2 || hides(n) || n.Env("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" {
+		if len(models) < 2 || hidesGPUs(n) || n.Env("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" {
 			return ""
 		}
 		return fmt.Sprintf("%s; CUDA numbers the fastest first", strings.Join(models, ", "))

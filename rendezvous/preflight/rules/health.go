@@ -69,10 +69,10 @@ func healthRules() []preflight.Rule {
 	}
 }
 
-// use gives the GPUs that the node's workers may use, with the MIG instances that
-// they see of each.
-func use(n *preflight.Facts, each func(d *preflight.Device, instances int)) {
-	if hides(n) {
+// eachUsedGPU calls each for the GPUs that the node's workers may use, with the
+// number of MIG instances that they see of it.
+func eachUsedGPU(n *preflight.Facts, each func(d *preflight.Device, instances int)) {
+	if hidesGPUs(n) {
 		return
 	}
 	visible := map[string]bool{}
@@ -93,11 +93,11 @@ func use(n *preflight.Facts, each func(d *preflight.Device, instances int)) {
 	}
 }
 
-// faulty says what is wrong with which of the node's GPUs: "GPU 0, 3: too hot".
-func faulty(n *preflight.Facts, what func(d *preflight.Device, instances int) string) (texts []string) {
+// gpuTexts says what is wrong with which of the node's GPUs: "GPU 0, 3: too hot".
+func gpuTexts(n *preflight.Facts, what func(d *preflight.Device, instances int) string) (texts []string) {
 	var order []string
 	at := map[string][]string{}
-	use(n, func(d *preflight.Device, instances int) {
+	eachUsedGPU(n, func(d *preflight.Device, instances int) {
 		why := what(d, instances)
 		if why == "" {
 			return
@@ -113,14 +113,14 @@ func faulty(n *preflight.Facts, what func(d *preflight.Device, instances int) st
 	return texts
 }
 
-// gpuFaults finds the nodes with such GPUs: those whose workers are seen to need
-// them, or the others.
+// gpuFaults finds nodes with faulty GPUs: those whose workers need GPUs, or the
+// others.
 func gpuFaults(f *preflight.Fleet, need bool, what func(n *preflight.Facts, d *preflight.Device, instances int) string) []preflight.Value {
 	return preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		if usesGPU(n) != need {
 			return
 		}
-		for _, text := range faulty(n, func(d *preflight.Device, instances int) string { return what(n, d, instances) }) {
+		for _, text := range gpuTexts(n, func(d *preflight.Device, instances int) string { return what(n, d, instances) }) {
 			add(text)
 		}
 	}))
@@ -130,7 +130,7 @@ func gpuFaults(f *preflight.Fleet, need bool, what func(n *preflight.Facts, d *p
 // takes them: "0,3".
 func indicesOf(n *preflight.Facts, what func(n *preflight.Facts, d *preflight.Device, instances int) string) string {
 	var list []string
-	use(n, func(d *preflight.Device, instances int) {
+	eachUsedGPU(n, func(d *preflight.Device, instances int) {
 		if what(n, d, instances) != "" {
 			list = append(list, fmt.Sprint(d.Index))
 		}
@@ -150,7 +150,7 @@ func smi(f *preflight.Fleet, values []preflight.Value, text, option string, what
 	})
 }
 
-// gpuFindings is an error for those who need the GPUs, and else a warning.
+// gpuFindings is an error for nodes that need the GPUs, a warning for others.
 func gpuFindings(f *preflight.Fleet, x preflight.Finding, what func(n *preflight.Facts, d *preflight.Device, instances int) string, steps func([]preflight.Value) []preflight.Step) []preflight.Finding {
 	grave, other := gpuFaults(f, true, what), gpuFaults(f, false, what)
 	y := x
@@ -205,7 +205,7 @@ func sameGPUs(f *preflight.Fleet) []preflight.Step {
 	least, most := 0, 0
 	for _, n := range f.Known() {
 		whole := 0
-		use(n, func(*preflight.Device, int) { whole++ })
+		eachUsedGPU(n, func(*preflight.Device, int) { whole++ })
 		if whole > 0 && (least == 0 || whole < least) {
 			least = whole
 		}

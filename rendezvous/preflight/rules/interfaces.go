@@ -64,7 +64,7 @@ func checkChoice(f *preflight.Fleet) []preflight.Finding {
 		if c.Unknown || len(c.Picked) > 0 || familyTakesAll(n) {
 			return ""
 		}
-		return "nothing: " + because(n, c.Why)
+		return "nothing: " + withSource(n, c.Why)
 	}), preflight.Finding{Text: "NCCL would find no interface to use."}))
 	if !v.Between() {
 		return all
@@ -72,7 +72,7 @@ func checkChoice(f *preflight.Fleet) []preflight.Finding {
 	linked := f.AllLinkLocal(func(i int) string { p, _ := f.BootstrapAddress(i); return p.IP })
 	all = append(all, f.WithProposal(preflight.IfAny(f.Faults(func(i int, n *preflight.Facts) string {
 		if p, ok := f.BootstrapAddress(i); ok && p.LocalOnly() != "" && !linked {
-			return fmt.Sprintf("%s (%s): %s", p.String(), p.LocalOnly(), because(n, v.Choice[i].Why))
+			return fmt.Sprintf("%s (%s): %s", p.String(), p.LocalOnly(), withSource(n, v.Choice[i].Why))
 		}
 		return ""
 	}), preflight.Finding{Text: "NCCL would use an address that the other nodes cannot reach."}))...)
@@ -131,7 +131,7 @@ func widths(f *preflight.Fleet) []preflight.Finding {
 		for _, p := range f.DataAddresses(i) {
 			list = append(list, p.String())
 		}
-		return strings.Join(list, ", ") + wish(&f.Nodes[i])
+		return strings.Join(list, ", ") + wishSource(&f.Nodes[i])
 	})
 	return f.WithProposal(preflight.IfAny(values, preflight.Finding{
 		Severity: preflight.Warning,
@@ -142,12 +142,12 @@ func widths(f *preflight.Fleet) []preflight.Finding {
 // showLead is the address of a node's bootstrap.
 func showLead(f *preflight.Fleet, i int) string {
 	p, _ := f.BootstrapAddress(i)
-	return p.String() + wish(&f.Nodes[i])
+	return p.String() + wishSource(&f.Nodes[i])
 }
 
-// because says, in the reason for a choice, where the user's wish is from, when
-// no environment shows it.
-func because(n *preflight.Facts, why string) string {
+// withSource adds to the reason of a choice where the user's variable is set, if
+// that is no environment.
+func withSource(n *preflight.Facts, why string) string {
 	const name = "NCCL_SOCKET_IFNAME"
 	from := origin(n, name)
 	wish := name + "=" + n.Env(name)
@@ -157,16 +157,17 @@ func because(n *preflight.Facts, why string) string {
 	return strings.Replace(why, wish, wish+" ("+from+")", 1)
 }
 
-// wish is because where nothing else tells of the wish.
-func wish(n *preflight.Facts) string {
+// wishSource says where the user's variable is set, if that is no environment.
+func wishSource(n *preflight.Facts) string {
 	const name = "NCCL_SOCKET_IFNAME"
 	if origin(n, name) == "" {
 		return ""
 	}
-	return "; " + because(n, name+"="+n.Env(name))
+	return "; " + withSource(n, name+"="+n.Env(name))
 }
 
-// probed says whether addresses of this use were tried, and whether one failed.
+// probed reports whether addresses of this use were probed, and whether one
+// failed.
 func probed(f *preflight.Fleet, use preflight.Use) (tried, bad bool) {
 	for _, p := range f.Probes {
 		if p.Use == use {
@@ -208,7 +209,8 @@ func checkFamily(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(values, preflight.Finding{Text: "NCCL_SOCKET_FAMILY forces a family of which the interfaces have no address.", Steps: haveFamily(f)})
 }
 
-// haveFamily forces the family of which every node has an address.
+// haveFamily is the step that forces the family of which every node has an
+// address.
 func haveFamily(f *preflight.Fleet) []preflight.Step {
 	for _, family := range []string{"AF_INET", "AF_INET6"} {
 		all := true
@@ -247,7 +249,7 @@ func checkVirtual(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(values, preflight.Finding{Text: "The workers would use an interface that ends on its own machine, or a tunnel.", Steps: real(f, values)})
 }
 
-// real proposes interfaces that are neither bridges nor tunnels, where all nodes
+// real proposes interfaces that are neither bridges nor tunnels, if all nodes
 // have such.
 func real(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	if len(values) == 0 {
@@ -326,12 +328,13 @@ func checkAsked(f *preflight.Fleet) []preflight.Finding {
 	return nil
 }
 
-// disobeys reports whether --iface set the others' variables and not this node's.
-func disobeys(n *preflight.Facts) bool {
+// ignoresIface reports whether --iface set the variables of other nodes and not
+// of this one.
+func ignoresIface(n *preflight.Facts) bool {
 	return slices.ContainsFunc(n.Unknown, func(u preflight.Unknown) bool { return u.Source == preflight.AskedSource })
 }
 
-// askOther names a network that every node has, where there is one.
+// askOther is the step that names a network that every node has, if there is one.
 func askOther(f *preflight.Fleet) []preflight.Step {
 	steps := f.Proposal()
 	if len(steps) == 0 {

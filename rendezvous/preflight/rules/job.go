@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// jobRules are R01, R02 and R04 to R07: what the nodes were told about the job.
+// jobRules are R01, R02 and R04 to R07: what the nodes know about the job.
 func jobRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -83,7 +83,7 @@ func checkRanks(f *preflight.Fleet) []preflight.Finding {
 	}), preflight.Finding{Text: "Several nodes were given the same --node-rank."}), func() []preflight.Step { return renumber(f) })...)
 }
 
-// renumber gives every node a number of its own.
+// renumber is the step that gives every node a number of its own.
 func renumber(f *preflight.Fleet) []preflight.Step {
 	var nodes []int
 	for i := range f.Known() {
@@ -104,7 +104,8 @@ func mostWorkers(f *preflight.Fleet) int {
 	return most
 }
 
-// sameWorkers has every node start as many workers as the one that has fewest.
+// sameWorkers is the step that starts as many workers on every node as the node
+// with the fewest has.
 func sameWorkers(f *preflight.Fleet) []preflight.Step {
 	least := 0
 	for _, n := range f.Known() {
@@ -159,8 +160,8 @@ func checkMaster(f *preflight.Fleet) []preflight.Finding {
 	}}
 }
 
-// tellMaster has node 0 tell the others one of its addresses: one in a network
-// that another node has, too, if there is one.
+// tellMaster is the step that makes node 0 name another of its addresses to the
+// others: if possible, one in a network that another node has, too.
 func tellMaster(f *preflight.Fleet) []preflight.Step {
 	best := ""
 	for _, a := range f.Nodes[0].Network.Addresses {
@@ -247,7 +248,7 @@ func checkCollision(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// proxyPeers bounds the nodes whose addresses are looked at.
+// proxyPeers bounds the nodes whose addresses are tried.
 const proxyPeers = 16
 
 func checkProxy(f *preflight.Fleet) []preflight.Finding {
@@ -282,7 +283,7 @@ func checkProxy(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(values, preflight.Finding{Text: "A proxy is set, and NO_PROXY does not name the job's own nodes.", Steps: noProxy(f, preflight.Marked(values))})
 }
 
-// noProxy names the nodes beside what is named already.
+// noProxy is the step that adds the nodes to what no_proxy names.
 func noProxy(f *preflight.Fleet, nodes []int) []preflight.Step {
 	var own []string
 	for _, n := range f.Known() {
@@ -313,7 +314,7 @@ func noProxy(f *preflight.Fleet, nodes []int) []preflight.Step {
 	})
 }
 
-// proxied says which node the proxy would be asked for.
+// proxied names a node that would be reached through the proxy.
 func proxied(f *preflight.Fleet, c httpproxy.Config) string {
 	ask := c.ProxyFunc()
 	seen := 0

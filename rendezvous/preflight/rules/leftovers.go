@@ -73,7 +73,8 @@ func checkLeftovers(f *preflight.Fleet) []preflight.Finding {
 	}), preflight.Finding{Text: "Ranks that are dead left shared memory behind."})...)
 }
 
-// otherGPUs has workers use those GPUs that nobody holds, where there are enough.
+// otherGPUs is the step that gives workers the GPUs that no process holds, if
+// there are enough.
 func otherGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	enough := true
 	steps := f.StepsFor(nodes, preflight.InShell, "use the GPUs that are free", func(_ int, n *preflight.Facts) []string {

@@ -54,7 +54,7 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 		return raise(f, nodes, "nofile", limit)
 	}
 	few := f.Faults(func(_ int, n *preflight.Facts) string {
-		if !n.GPU.Driver || !measured(n) {
+		if !n.GPU.Driver || !limitsKnown(n) {
 			return ""
 		}
 		need, hard := host.Load{Local: n.Node.Workers}.FilesLeast(), n.Host.Limits.NoFileHard // gorun raises the soft limit
@@ -68,7 +68,7 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 	}
 	low := f.Faults(func(i int, n *preflight.Facts) string {
 		l := n.Host.Limits.NoFileHard
-		if !n.GPU.Driver || !measured(n) || l < 0 || l >= want {
+		if !n.GPU.Driver || !limitsKnown(n) || l < 0 || l >= want {
 			return ""
 		}
 		if need := load(f, i, n).Files(); l < need {
@@ -79,7 +79,8 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: fmt.Sprintf("For a job of %s a limit of %d open files is advised.", preflight.Plural(v.Ranks, "rank"), want), Steps: most(preflight.Marked(low))})
 }
 
-// raise lifts a limit of the shells of nodes, or of their containers.
+// raise is the steps that lift a limit of the shells of nodes, or of their
+// containers.
 func raise(f *preflight.Fleet, nodes []int, what string, limit int64) []preflight.Step {
 	value, options := strconv.FormatInt(limit, 10), map[string]string{"nofile": "-n", "memlock": "-l", "nproc": "-u", "as": "-v", "cpu": "-t", "fsize": "-f", "data": "-d"}
 	docker := value
@@ -107,7 +108,7 @@ func raise(f *preflight.Fleet, nodes []int, what string, limit int64) []prefligh
 func checkThreads(f *preflight.Fleet) []preflight.Finding {
 	find := func(grave bool) []preflight.Value {
 		return f.Faults(func(_ int, n *preflight.Facts) string {
-			if !n.GPU.Driver || !measured(n) {
+			if !n.GPU.Driver || !limitsKnown(n) {
 				return ""
 			}
 			what, limit := threads(n)
@@ -129,7 +130,7 @@ func checkThreads(f *preflight.Fleet) []preflight.Finding {
 		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: "The node may start few threads; data loaders and libraries start many.", Steps: moreThreads(f, preflight.Marked(low))})...)
 }
 
-// moreThreads raises whatever limits the threads of nodes.
+// moreThreads is the steps that lift every limit of the threads of nodes.
 func moreThreads(f *preflight.Fleet, nodes []int) []preflight.Step {
 	const plenty = 65536
 	want := func(n *preflight.Facts) int64 { return max(plenty, 2*host.Load{Local: n.Node.Workers}.Threads()) }
@@ -187,7 +188,7 @@ func threads(n *preflight.Facts) (what string, limit int64) {
 			what, limit = name, value
 		}
 	}
-	if l.Caps&capSysResource == 0 { // who has it is not limited by ulimit -u
+	if l.Caps&capSysResource == 0 { // this capability lifts ulimit -u
 		take("ulimit -u", l.NProc)
 	}
 	if l.PidsMax >= 0 {
@@ -248,7 +249,7 @@ type kernelTable struct {
 }
 
 func tables(f *preflight.Fleet, i int, n *preflight.Facts) (low []kernelTable) {
-	if !measured(n) {
+	if !limitsKnown(n) {
 		return nil
 	}
 	v, s := f.View(), n.Host.Sysctl
@@ -273,8 +274,8 @@ func tables(f *preflight.Fleet, i int, n *preflight.Facts) (low []kernelTable) {
 	return low
 }
 
-// deadlyRules is L08: limits at which a worker fails or is killed while it works.
-func deadlyRules() []preflight.Rule {
+// fatalRules is L08: limits at which a worker fails or is killed while it works.
+func fatalRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "L08", Name: "worker-limits", Severity: preflight.Warning,
 		Meaning: "No limit of a process (ulimit) kills a worker after some CPU time (-t), at the size of a file (-f), or keeps memory from it (-d; -v where CUDA is not used, else see L07); a limit of files below one of NCCL's segments in /dev/shm is an error.",
@@ -283,11 +284,11 @@ func deadlyRules() []preflight.Rule {
 			preflight.InShell.Step("raise the limit; a service that starts the jobs needs it, too (LimitCPU=)", "sudo prlimit --pid $$ --cpu=unlimited:unlimited"),
 			preflight.ToContainer.Step("", "--ulimit cpu=-1:-1").Alternative(),
 		},
-		Check: checkDeadly,
+		Check: checkFatal,
 	}}
 }
 
-func checkDeadly(f *preflight.Fleet) []preflight.Finding {
+func checkFatal(f *preflight.Fleet) []preflight.Finding {
 	// What a rank's proxy maps is one file, whatever links the GPUs.
 	segment := host.Load{Local: 2, Channels: 1}.SHM() / 2
 	blocks := func(n *preflight.Facts, limit int64) bool {
@@ -336,7 +337,7 @@ func checkDeadly(f *preflight.Fleet) []preflight.Finding {
 		{
 			name: "as",
 			of: func(n *preflight.Facts) *int64 {
-				if n.GPU.Driver || !measured(n) || n.Libraries.Torch == "" {
+				if n.GPU.Driver || !limitsKnown(n) || n.Libraries.Torch == "" {
 					return nil
 				}
 				return &n.Host.Limits.AS

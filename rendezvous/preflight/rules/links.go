@@ -52,8 +52,8 @@ func linkRules() []preflight.Rule {
 	}
 }
 
-// bySockets reports whether the node's data goes over sockets as far as is
-// known: Gloo's always does.
+// bySockets reports whether the node's data goes over sockets, as far as is
+// known. Gloo's always does.
 func bySockets(f *preflight.Fleet, i int) bool { return f.View().Gloo || f.UsesSockets(i) }
 
 func checkMTU(f *preflight.Fleet) []preflight.Finding {
@@ -96,7 +96,7 @@ func checkMTU(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// oneMTU sets the MTU that most nodes have; where no more have it than another,
+// oneMTU is the steps that set the MTU that most nodes have; without a majority
 // the smallest, which every switch between them passes.
 func oneMTU(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	mtu := 0
@@ -164,8 +164,8 @@ func checkDuplicates(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// twice finds what nodes that are apart have in common: where numbers what the
-// nodes that may share it have the same number of.
+// twice finds keys of nodes that are apart: nodes with the same number in where
+// may share a key.
 func twice(f *preflight.Fleet, where []int, keys func(i int, n *preflight.Facts) []string) []preflight.Value {
 	type owner struct {
 		node int

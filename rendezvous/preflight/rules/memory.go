@@ -56,7 +56,7 @@ func memoryRules() []preflight.Rule {
 	}
 }
 
-// load is what the node's needs depend on.
+// load is the node's part in what host.Load needs to know.
 func load(f *preflight.Fleet, i int, n *preflight.Facts) host.Load {
 	l := host.Load{Ranks: f.View().Ranks, Local: n.Node.Workers}
 	if !f.UsesSockets(i) {
@@ -65,8 +65,8 @@ func load(f *preflight.Fleet, i int, n *preflight.Facts) host.Load {
 	return l
 }
 
-// measured reports whether the node's limits were read at all.
-func measured(n *preflight.Facts) bool { return n.Host.Arch != "" }
+// limitsKnown reports whether the node's limits were read at all.
+func limitsKnown(n *preflight.Facts) bool { return n.Host.Arch != "" }
 
 func checkSHM(f *preflight.Fleet) []preflight.Finding {
 	v := f.View()
@@ -95,7 +95,7 @@ func checkSHM(f *preflight.Fleet) []preflight.Finding {
 	find := func(grave bool) []preflight.Value {
 		return f.Faults(func(_ int, n *preflight.Facts) string {
 			s := n.Host.SHM
-			if !n.GPU.Driver || !measured(n) || s.Error != "" || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.IsOn("NCCL_SHM_DISABLE") {
+			if !n.GPU.Driver || !limitsKnown(n) || s.Error != "" || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.IsOn("NCCL_SHM_DISABLE") {
 				return ""
 			}
 			// One segment a rank is the pool of its proxy, whatever links the GPUs.
@@ -111,7 +111,7 @@ func checkSHM(f *preflight.Fleet) []preflight.Finding {
 		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders.", Steps: enlarge(f, preflight.Marked(low))}))
 }
 
-// enlarge makes /dev/shm large enough for the ranks of nodes.
+// enlarge is the steps that make /dev/shm large enough for the ranks of nodes.
 func enlarge(f *preflight.Fleet, nodes []int) []preflight.Step {
 	gib := func(n *preflight.Facts) int64 {
 		s := n.Host.SHM
@@ -119,14 +119,14 @@ func enlarge(f *preflight.Fleet, nodes []int) []preflight.Step {
 		return max(8, (s.Size-s.Free+need)>>30+1)
 	}
 	steps := f.StepsFor(nodes, preflight.AsRoot, "make /dev/shm larger", func(_ int, n *preflight.Facts) []string {
-		if !mounts(n) {
+		if !mayMount(n) {
 			return nil
 		}
 		return []string{fmt.Sprintf("mount -o remount,size=%dG /dev/shm", gib(n))}
 	})
 	pods := false
 	steps = append(steps, f.StepsFor(nodes, preflight.ToContainer, "make /dev/shm larger", func(_ int, n *preflight.Facts) []string {
-		if mounts(n) {
+		if mayMount(n) {
 			return nil
 		}
 		pods = pods || n.Host.Container == "kubernetes"
@@ -141,8 +141,8 @@ func enlarge(f *preflight.Fleet, nodes []int) []preflight.Step {
 // capIPCLock and the others are bits of CapEff (linux/capability.h).
 const capIPCLock, capSysAdmin, capSysResource = 1 << 14, 1 << 21, 1 << 24
 
-// mounts reports whether root may mount on the node: not in most containers.
-func mounts(n *preflight.Facts) bool {
+// mayMount reports whether root may mount on the node: not in most containers.
+func mayMount(n *preflight.Facts) bool {
 	return n.Host.Container == "" || n.Host.Limits.Caps&capSysAdmin != 0
 }
 
@@ -150,7 +150,7 @@ func checkMemLock(f *preflight.Fleet) []preflight.Finding {
 	find := func(grave bool) []preflight.Value {
 		return f.Faults(func(i int, n *preflight.Facts) string {
 			limit := n.Host.Limits.MemLockSoft
-			if !verbs(f, i) || !measured(n) || limit < 0 || n.Host.Limits.Caps&capIPCLock != 0 || grave != (limit < 1<<30) {
+			if !verbs(f, i) || !limitsKnown(n) || limit < 0 || n.Host.Limits.Caps&capIPCLock != 0 || grave != (limit < 1<<30) {
 				return ""
 			}
 			return "limit " + size(limit)
@@ -165,7 +165,7 @@ func checkMemLock(f *preflight.Fleet) []preflight.Finding {
 func checkStack(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
 		code := n.NCCLCode()
-		if !measured(n) || code == 0 || code >= 22800 || n.Host.Limits.Stack != host.Unlimited || !multiNodeNVLink(n) {
+		if !limitsKnown(n) || code == 0 || code >= 22800 || n.Host.Limits.Stack != host.Unlimited || !multiNodeNVLink(n) {
 			return ""
 		}
 		return "unlimited, NCCL " + versionOf(code)
@@ -187,7 +187,7 @@ func multiNodeNVLink(n *preflight.Facts) bool {
 
 func checkMemory(f *preflight.Fleet) []preflight.Finding {
 	limited := f.Faults(func(_ int, n *preflight.Facts) string {
-		if !n.GPU.Driver || !measured(n) || n.Host.Limits.AS < 0 {
+		if !n.GPU.Driver || !limitsKnown(n) || n.Host.Limits.AS < 0 {
 			return ""
 		}
 		return "limit " + size(n.Host.Limits.AS)
@@ -199,7 +199,7 @@ func checkMemory(f *preflight.Fleet) []preflight.Finding {
 	})
 	tight := f.Faults(func(_ int, n *preflight.Facts) string {
 		l := n.Host.Limits
-		if !n.GPU.Driver || !measured(n) || l.MemMax < 0 || l.MemCurrent < 0 {
+		if !n.GPU.Driver || !limitsKnown(n) || l.MemMax < 0 || l.MemCurrent < 0 {
 			return ""
 		}
 		if left := max(0, l.MemMax-l.MemCurrent); left/(1<<30) < int64(n.Node.Workers) {
@@ -210,8 +210,8 @@ func checkMemory(f *preflight.Fleet) []preflight.Finding {
 	return append(all, preflight.IfAny(tight, preflight.Finding{Text: "The cgroup leaves too little memory for the workers: the kernel kills one that takes more (SIGKILL, exit code 137).", Steps: moreMemory(f, preflight.Marked(tight))})...)
 }
 
-// moreMemory gives containers what their workers lack, and asks whoever made the
-// other cgroups.
+// moreMemory is the steps that give containers what their workers lack; a person
+// has to change other cgroups.
 func moreMemory(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.ToContainer, "give the container more memory", func(_ int, n *preflight.Facts) []string {
 		if n.Host.Container == "" {

@@ -68,8 +68,9 @@ func checkProgram(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// installTorch has all nodes install the release that most nodes have, or else the
-// first node's. One of PyTorch's own index names the CUDA that it is for.
+// installTorch is the steps that install on all nodes the release that most nodes
+// have, or else the first node's. A release of PyTorch's own index names the CUDA
+// that it is for.
 func installTorch(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	if values == nil {
 		return nil
@@ -137,8 +138,9 @@ func short(hash string) string { return hash[:min(len(hash), 12)] }
 // shownModules bounds the files of one kind that a value names.
 const shownModules = 4
 
-// modules says of each node how its modules differ from those that most nodes of
-// its role have; of two that equally many have, those of the lower group rank.
+// modules says for each node how its modules differ from those that most nodes of
+// its role have. Of two versions that equally many nodes have, that of the lower
+// group rank counts.
 func modules(f *preflight.Fleet) []preflight.Value {
 	type version struct {
 		node  *preflight.Facts

@@ -17,7 +17,7 @@ func All() []preflight.Rule {
 		transportRules(), adapterRules(),
 		agreeRules(), forcedRules(), nameRules(), namedRules(),
 		gpuRules(), deviceRules(), healthRules(), modelRules(), hostRules(),
-		memoryRules(), limitRules(), deadlyRules(),
+		memoryRules(), limitRules(), fatalRules(),
 		leftoverRules(),
 		unknownRules(),
 	)

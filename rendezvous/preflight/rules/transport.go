@@ -52,14 +52,14 @@ func transportRules() []preflight.Rule {
 // verbs reports whether NCCL on this node moves data to other nodes through
 // adapters: by itself or by a plugin.
 func verbs(f *preflight.Fleet, i int) bool {
-	kind := f.View().Carrier[i].Kind
+	kind := f.View().Transport[i].Kind
 	return f.View().Places > 1 && kind != "" && kind != "Socket" && len(f.Nodes[i].RDMA.Devices) > 0
 }
 
 func checkKind(f *preflight.Fleet) []preflight.Finding {
 	v := f.View()
 	all := preflight.WithSteps(preflight.IfAny(f.Faults(func(i int, n *preflight.Facts) string {
-		if c := v.Carrier[i]; c.Err != "" {
+		if c := v.Transport[i]; c.Err != "" {
 			return c.Why + ": " + c.Err
 		}
 		return ""
@@ -69,21 +69,21 @@ func checkKind(f *preflight.Fleet) []preflight.Finding {
 	}
 	plugins := plugins(f, "net")
 	values := f.Differing(func(i int, _ *preflight.Facts) string {
-		kind := v.Carrier[i].Kind
+		kind := v.Transport[i].Kind
 		if len(plugins) > 1 && kind != "IB" && kind != "Socket" {
 			return "" // N02
 		}
 		return kind
 	})
 	for i := range values {
-		why := preflight.Detail(values[i].Nodes, func(i int) string { return v.Carrier[i].Why })
+		why := preflight.Detail(values[i].Nodes, func(i int) string { return v.Transport[i].Why })
 		values[i].Value = preflight.Clean(values[i].Value+" ("+why+")", 600)
 	}
 	return append(all, preflight.IfAny(values, preflight.Finding{Text: "NCCL would move data over different kinds of network; they do not understand each other."})...)
 }
 
-// unforce takes NCCL_NET away where all nodes then have the same network, and
-// else forces the one that all have.
+// unforce is the steps that remove NCCL_NET if all nodes then have the same
+// network, and else force the one that all have.
 func unforce(f *preflight.Fleet) []preflight.Step {
 	kinds := map[string]bool{}
 	for _, n := range f.Known() {
@@ -160,7 +160,7 @@ func plugin(n *preflight.Facts, kind string) *rdma.Plugin {
 	return nil
 }
 
-// noPlugin is why one that was asked for cannot be loaded.
+// noPlugin says why a plugin that the user asks for cannot be loaded.
 func noPlugin(n *preflight.Facts, kind string) string {
 	if rdma.Without(n.Env, kind) {
 		return ""
@@ -179,7 +179,7 @@ func checkVerbs(f *preflight.Fleet) []preflight.Finding {
 		return nil
 	}
 	someIB := false
-	for _, c := range v.Carrier {
+	for _, c := range v.Transport {
 		someIB = someIB || c.Kind == "IB"
 	}
 	sockets := preflight.EveryRank("have all nodes use sockets, and know that they are slow", "NCCL_NET", "Socket").Alternative()
@@ -189,7 +189,7 @@ func checkVerbs(f *preflight.Fleet) []preflight.Finding {
 		x.Text = "The nodes have active adapters, and NCCL would use sockets: 10 to 100 times slower."
 	}
 	all := preflight.IfAny(f.Faults(func(i int, n *preflight.Facts) string {
-		c := v.Carrier[i]
+		c := v.Transport[i]
 		if c.Kind != "Socket" || n.Env("NCCL_NET") != "" || n.IsOn("NCCL_IB_DISABLE") || len(v.Ports[i]) == 0 {
 			return ""
 		}
@@ -199,11 +199,11 @@ func checkVerbs(f *preflight.Fleet) []preflight.Finding {
 		all[i].Steps = append(openAdapters(f, preflight.Marked(all[i].Values)), sockets)
 	}
 	closed := preflight.AllOdd(f.Collect(func(i int, n *preflight.Facts, add func(string)) {
-		if v.Carrier[i].Kind != "IB" {
+		if v.Transport[i].Kind != "IB" {
 			return
 		}
 		for _, h := range v.Ports[i] {
-			if why := barred(n, h.Device); why != "" {
+			if why := whyClosed(n, h.Device); why != "" {
 				add(why)
 			}
 		}
@@ -213,7 +213,7 @@ func checkVerbs(f *preflight.Fleet) []preflight.Finding {
 	return append(all, preflight.IfAny(closed, x)...)
 }
 
-// openAdapters has nodes open the files of their adapters.
+// openAdapters is the steps that let nodes open the files of their adapters.
 func openAdapters(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.ToContainer, "give the container the adapters", func(_ int, n *preflight.Facts) []string {
 		if n.Host.Container == "" {
@@ -238,11 +238,11 @@ func openAdapters(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator of "+f.NamesOf(nodes)+" to install rdma-core with the adapters' provider library, and to let the job's user open /dev/infiniband"))
 }
 
-// closedAdapters: a node with fewer adapters than others is an error; where each
-// container was given as many of its machine's, it is as somebody wants it.
+// closedAdapters is the finding about adapters that cannot be opened: an error if
+// a node has fewer than others, a warning if every node was given as many.
 func closedAdapters(f *preflight.Fleet) preflight.Finding {
 	uneven := f.Differing(byIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
-		open := slices.DeleteFunc(slices.Clone(ports), func(h rdma.HCA) bool { return barred(n, h.Device) != "" })
+		open := slices.DeleteFunc(slices.Clone(ports), func(h rdma.HCA) bool { return whyClosed(n, h.Device) != "" })
 		return preflight.Plural(len(open), "adapter")
 	}))
 	if uneven == nil {
@@ -251,8 +251,8 @@ func closedAdapters(f *preflight.Fleet) preflight.Finding {
 	return preflight.Finding{Text: "NCCL cannot open some of the active adapters: it would use fewer than the other nodes."}
 }
 
-// barred says why the file of an adapter cannot be opened.
-func barred(n *preflight.Facts, device string) string {
+// whyClosed says why the file of an adapter cannot be opened.
+func whyClosed(n *preflight.Facts, device string) string {
 	for _, d := range n.RDMA.Devices {
 		if d.Name != device || d.Verbs == "" {
 			continue

@@ -2,7 +2,7 @@ package rules
 
 import "github.com/gorun/gorun/rendezvous/preflight"
 
-// unknownRules is F01: what could not be judged.
+// unknownRules is F01: facts that stayed unknown.
 func unknownRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "F01", Name: "facts-unknown", Severity: preflight.Note,

@@ -115,7 +115,8 @@ func versionOf(code int) string {
 	return fmt.Sprintf("%d.%d.%d", code/10000, code/100%100, code%100)
 }
 
-// whence says which file the version is of, why it wins, and which others lose.
+// whence says which file has the version, why the loader takes it, and which
+// others it does not take.
 func whence(n *preflight.Facts) string {
 	x := n.Libraries.NCCL
 	text := x.Path
@@ -172,14 +173,14 @@ func checkNCCLSingle(f *preflight.Fleet) []preflight.Finding {
 	})
 	return append(all, preflight.IfAny(lost, preflight.Finding{
 		Text:  "The workers need libnccl.so.2, and the loader would not find one that it takes.",
-		Steps: bringNCCL(f, preflight.Marked(lost)),
+		Steps: provideNCCL(f, preflight.Marked(lost)),
 	})...)
 }
 
-// bringNCCL says how nodes get an NCCL that load none. A wheel whose file the
-// loader gives up at is installed anew, since pip takes it for complete; else torch
-// names the release that it needs.
-func bringNCCL(f *preflight.Fleet, nodes []int) []preflight.Step {
+// provideNCCL is the steps by which nodes get an NCCL that load none. A wheel
+// whose file the loader refuses is installed anew, since pip takes it for
+// complete; else torch names the release that it needs.
+func provideNCCL(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.InShell, "have pip bring what torch needs", func(_ int, n *preflight.Facts) []string {
 		if n.Libraries.Torch == "" {
 			return nil
@@ -263,8 +264,8 @@ func orUnknown(s string) string {
 	return s
 }
 
-// installNCCL says how all nodes get one version: the one that most nodes have,
-// or else the newest; nil when no package is known that brings it.
+// installNCCL is the steps by which all nodes get one version: the one that most
+// nodes have, or else the newest; nil if no known package has it.
 func installNCCL(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	good := 0
 	if !preflight.HasMajority(values) {
@@ -307,8 +308,8 @@ func siteOf(path string) string {
 	return site
 }
 
-// pip is how the node's workers' Python installs packages. Debian's own refuses
-// to, unless it is told; an older pip passes over the variable.
+// pip is the command of the node's Python that installs packages. Debian's own
+// Python refuses without the variable; an older pip ignores it.
 func pip(n *preflight.Facts) string {
 	python := cmp.Or(n.Program.Python, "python3")
 	command := term.Command(python) + " -m pip"
@@ -344,7 +345,7 @@ func install(n *preflight.Facts, site, name, version string) []string {
 }
 
 // foreign reports whether pip installs elsewhere: PYTHONPATH names the directory,
-// or it is another Python's.
+// or another Python owns it.
 func foreign(n *preflight.Facts, site string) bool {
 	x := n.Libraries.NCCL
 	return byPath(n, site) || x != nil && strings.Contains(x.Path, wheelFolder) && siteOf(x.Path) != site
