@@ -10,6 +10,7 @@ import (
 	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/gather"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
@@ -28,14 +29,17 @@ func (a *agent) prepareExam(ctx context.Context) error {
 	s := a.build.subject
 	o := check.Options{
 		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.request, Key: a.probeKey(), Post: a.events.post, Wait: &a.wg,
-		Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
-		Console: a.console, Quiet: a.opts.quiet(), Found: a.warned, Pool: a.pool, Run: a.table.Run,
+		Console: a.console, Quiet: a.opts.quiet(), Found: a.warned, Pool: a.pool,
+		Facts: gather.Options{
+			Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
+			Run:     a.table.Run,
+		},
 	}
 	if sp.Preflight != spec.PreflightOff {
 		if gpu {
-			o.GPU = a.placing.facts
+			o.Facts.GPU = a.placing.facts
 		}
-		o.Lost = a.behind(wrapper, doubt).Start(ctx)
+		o.Facts.Lost = a.behind(wrapper, doubt).Start(ctx)
 	}
 	a.check, a.node.Facts = check.New(o), true
 	return nil

@@ -15,7 +15,6 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/gather"
-	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
@@ -35,14 +34,9 @@ type Options struct {
 	Ports   probe.Ports     // that it may open; zero: all
 	Env     []string        // of gorun
 	Request envprop.Request // what the user asks of the workers' environment on this node
-	Program preflight.Program
-	Pool    *accept.Pool // of the connections to the probes' ports
-	Key     string       // that the probes of this job's nodes prove to each other, not empty
-	Run     ldso.Runner  // of short child processes
-	// GPU asks the driver; nil: this node has none.
-	GPU func(context.Context) (facts preflight.GPU, unknown []string)
-	// Lost looks behind the wrapper in front of the program; nil: there is none.
-	Lost func(context.Context) (facts *preflight.Lost, unknown []string)
+	Facts   gather.Options  // Program, Run, GPU and Lost; the others are filled in
+	Pool    *accept.Pool    // of the connections to the probes' ports
+	Key     string          // that the probes of this job's nodes prove to each other, not empty
 
 	Post    func(rendezvous.Event)
 	Console Console
@@ -113,14 +107,13 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 		if x.opts.MaxNodes == 1 { // nobody's choice
 			rank = -1
 		}
-		f := gather.Facts(ctx, gather.Options{
-			Node: preflight.Node{
-				ID: string(n.ID), Name: n.Name(), Host: n.Host, Addr: n.Addr, Version: n.Version, Protocol: n.Protocol,
-				Workers: n.Workers, Role: n.Role, NodeRank: rank, RunID: n.RunID,
-			},
-			Program: x.opts.Program, Env: x.expected(), GPU: x.opts.GPU, Lost: x.opts.Lost, Whole: x.opts.Check != nil,
-			Run: x.opts.Run,
-		})
+		o := x.opts.Facts
+		o.Env, o.Whole = x.expected(), x.opts.Check != nil
+		o.Node = preflight.Node{
+			ID: string(n.ID), Name: n.Name(), Host: n.Host, Addr: n.Addr, Version: n.Version, Protocol: n.Protocol,
+			Workers: n.Workers, Role: n.Role, NodeRank: rank, RunID: n.RunID,
+		}
+		f := gather.Facts(ctx, o)
 		x.applyIface(&f)
 		x.listen(ctx, &f)
 		body, err := preflight.Encode(f)

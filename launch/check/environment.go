@@ -18,7 +18,7 @@ const confTime = 3 * time.Second
 // environment is what this node tells for the decision; nil when it cannot.
 func (x *Checker) environment(ctx context.Context) []byte {
 	n := envprop.Node{Host: x.node.Host, Addr: x.node.Addr, Role: x.node.Role}
-	files := ConfFiles(ctx, x.opts.Env, x.opts.Program.Dir)
+	files := ConfFiles(ctx, x.opts.Env, x.opts.Facts.Program.Dir)
 	body, err := envprop.NewReport(n, x.opts.Env, files, x.opts.Request).Encode()
 	if err != nil {
 		x.opts.Console.Say("%v", err)
