@@ -46,16 +46,27 @@ func parseLikeArgparse(root *cobra.Command, args []string) ([]string, error) {
 	return slices.Concat([]string{cmd.Name()}, flags, program), nil
 }
 
-// completeJob inserts run into a line to be completed that names no command.
+// completeJob rewrites a line to be completed likewise: it inserts run where no command is
+// named, and completes the names of flags before the last word.
 func completeJob(root *cobra.Command, args []string) []string {
-	words := args[1:]
+	words := slices.Clone(args[1:])
 	if len(words) == 0 || len(words) == 1 && !strings.HasPrefix(words[0], "-") { // it may become a command
 		return args
 	}
-	if _, explicit := commandOf(root, words); explicit {
-		return args
+	cmd, explicit := commandOf(root, words)
+	if !explicit {
+		words = slices.Insert(words, 0, cmd.Name())
 	}
-	return slices.Insert(slices.Clone(args), 1, "run")
+	for i, word := range words[:len(words)-1] {
+		name, isLong := strings.CutPrefix(word, "--")
+		name, value, hasValue := strings.Cut(name, "=")
+		if f, err := longFlag(cmd, name); isLong && isJob(cmd) && err == nil {
+			if words[i] = "--" + f.Name; hasValue {
+				words[i] += "=" + value
+			}
+		}
+	}
+	return append(args[:1:1], words...)
 }
 
 // commandOf returns the command that the first argument names, else run: only the first

@@ -39,6 +39,8 @@ func TestComplete(t *testing.T) {
 		{"status --w", "--watch :4"},
 		{"--preflight ", "error warn off :4"},
 		{"--nproc_per_node g", "gpu :4"},
+		{"--nproc g", "gpu :4"},
+		{"check --nno=2 --pre w", "warn :4"},
 		{"--nnodes 2 --iface a", "auto :4"},
 		{"--nnodes=2 -r 3 --preflight=w", "warn :4"}, // the shells' scripts add the flag
 		{"-r ", "0 1 2 3 :4"},
