@@ -40,7 +40,7 @@ func newSimulant(n rendezvous.Node, b rendezvous.Backend, l net.Listener) *simul
 	jobs := 0
 	const silence, retry = 10 * time.Second, 50 * time.Millisecond
 	m := rendezvous.New(rendezvous.Config{
-		Self: n, Endpoints: 1, Where: "here", Fenced: fences, Takeover: true, Join: fleetBound, Rejoin: silence, Retry: retry,
+		Self: n, Endpoints: 1, Where: "here", Fenced: fences, Takeover: true, Timeouts: rendezvous.Timeouts{Join: fleetBound, Rejoin: silence, Retry: retry},
 		Token: func() string { jobs++; return fmt.Sprintf("%s.%d", n.ID, jobs) },
 	}, time.Now())
 	o := control.Options{Interval: time.Second, Silence: silence, Dial: 3 * time.Second, Post: a.events.Put, Failed: a.failed}

@@ -67,21 +67,21 @@ func (c *coordinator) helloAfterEnd(conn Conn, msg Message) {
 	c.move(c.seats.arrive(conn, n), seatWaiting)
 }
 
-// unproven reports whether a node may not be what it says, though it must prove it:
-// a node's id is no secret, and its seat is whose hello has it.
+// unproven reports whether a node has not proven an id that it must prove: an id is
+// no secret, and a hello with it takes the node's seat.
 func (c *coordinator) unproven(conn Conn, n Node) bool {
 	return c.m.cfg.Proofs && !n.Proven && conn != Self
 }
 
-// concerns reports whether a job that has been decided, and whose last world was
-// w, was this node's: the outcome of one job must not end the next one, which may
-// meet at the same endpoint. A job without any world was everybody's who came.
+// concerns reports whether the outcome of a decided job, whose last world was w,
+// concerns a node: it must not end the next job, which may meet at the same endpoint.
+// The outcome of a job without any world concerns every node that came.
 func concerns(n Node, last *Last, w *World) bool {
 	return w == nil || w.Index(n.ID) >= 0 || last != nil && last.World != nil && last.World.Job == w.Job
 }
 
-// knows reports whether a node was in a world of this job before. If somebody
-// else has its place by now it waits for another one, and hears how the job ends.
+// knows reports whether a node was in a world of this job before. If another node has
+// its place by now it waits for a new one, and hears how the job ends.
 func (c *coordinator) knows(last *Last) bool {
 	return last != nil && last.World != nil && last.World.Job == c.job.id
 }
@@ -115,7 +115,7 @@ func (c *coordinator) mergeLast(s *seat, last *Last) {
 	case roundForming:
 		c.job.round = max(c.job.round, w.Round+1)
 		if l := c.job.last; l != nil && last.Started && w.Job == l.Job && (w.Term > l.Term || w.Term == l.Term && w.Round > l.Round) {
-			c.job.last, c.job.restart = w, max(c.job.restart, w.Restart) // its members have the say in who goes on
+			c.job.last, c.job.restart = w, max(c.job.restart, w.Restart) // its members decide which part of a cut network goes on
 		}
 		return
 	case roundRecovering:
@@ -201,6 +201,7 @@ func (c *coordinator) refusal(conn Conn, n Node, last *Last) string {
 	return ""
 }
 
+// nnodes is the node's --nnodes.
 func nnodes(n Node) string {
 	if n.Min == n.Max {
 		return fmt.Sprint(n.Max)
@@ -208,8 +209,8 @@ func nnodes(n Node) string {
 	return fmt.Sprintf("%d:%d", n.Min, n.Max)
 }
 
-// Bounds of what is remembered of refused nodes: strangers can have as many
-// refused as they like.
+// Bounds of what is remembered of refused nodes: strangers can cause as many refusals
+// as they like.
 const (
 	maxRefused      = 16
 	maxRefusedText  = 2 << 10 // bytes of a line
@@ -217,18 +218,20 @@ const (
 )
 
 // refusals are the nodes that the coordinator refused and that did not come back.
-// The coordinator names them to every waiting node. When so many were refused that the job can
-// be complete only if one of them is started again, it ends after a last call.
+// The coordinator names them to every waiting node. If the job cannot be complete
+// without them, it ends after a last call.
 type refusals struct {
 	nodes []refusedNode
 	by    time.Time // the last call; zero: the job can be complete without them
 }
 
+// refusedNode is a node that was refused.
 type refusedNode struct {
 	name, why string // without a name: why names it
 	ours      bool   // a node of this job: a stranger's refusal leaves nothing incomplete
 }
 
+// line names the node and the reason.
 func (r refusedNode) line() string {
 	if r.name == "" {
 		return cut(r.why, maxRefusedText)
@@ -262,7 +265,7 @@ func (c *coordinator) forgetRefusal(name string) {
 	c.refused.nodes = slices.DeleteFunc(c.refused.nodes, func(o refusedNode) bool { return o.name == name })
 }
 
-// lines are the refusals as every waiting node shows them.
+// lines are the refusals, as every waiting node shows them.
 func (r *refusals) lines() (out []string) {
 	for _, o := range r.nodes {
 		out = append(out, o.line())
@@ -270,9 +273,9 @@ func (r *refusals) lines() (out []string) {
 	return out
 }
 
-// incomplete reports whether the job, which n nodes do not suffice for, lacks only
-// nodes that were refused. Their agents have ended, but a person may correct the
-// command and start it again, so the last call begins.
+// incomplete reports whether the job has n nodes, too few, and lacks only nodes that
+// were refused, at the end of a last call: their agents have ended, but a person may
+// correct the command and start it again meanwhile.
 func (c *coordinator) incomplete(n int) bool {
 	r := &c.refused
 	missing := 0

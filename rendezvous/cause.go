@@ -32,16 +32,16 @@ const (
 	KindExit Kind = "exit"
 	// KindSignal: a worker was killed by a signal that gorun did not send.
 	KindSignal Kind = "signal"
-	// KindReport: a worker told its agent through the worker socket that it failed.
+	// KindReport: a worker reported its failure through the worker socket.
 	KindReport Kind = "report"
 	// KindStart: a worker could not be started (no such program, no permission).
 	KindStart Kind = "start"
 	// KindLost: an agent died or its node cannot be reached any more.
 	KindLost Kind = "lost"
-	// KindStopped: gorun itself was told to stop (SIGTERM, Ctrl-C, ...).
+	// KindStopped: gorun itself received a signal to stop (SIGTERM, Ctrl-C, ...).
 	KindStopped Kind = "stopped"
-	// KindAborted: somebody ordered the end of the job (gorun abort); Message says
-	// who, where and why, Signal is SIGTERM.
+	// KindAborted: a person ordered the end of the job (gorun abort); Message has the
+	// person, the place and the reason, Signal is SIGTERM.
 	KindAborted Kind = "aborted"
 	// KindRendezvous: the nodes did not come together.
 	KindRendezvous Kind = "rendezvous"
@@ -51,7 +51,7 @@ const (
 	// another one had written what explains it.
 	KindWitness Kind = "witness"
 	// KindJoined and KindLeft: no failure. A node came to an elastic job, or was
-	// told to leave it; the next round has other members, and is no restart.
+	// asked to leave it; the next round has other members, and is no restart.
 	KindJoined Kind = "joined"
 	KindLeft   Kind = "left"
 	// KindGPU: the driver reports an error of a GPU that a worker cannot get over;
@@ -61,8 +61,8 @@ const (
 	KindAgent Kind = "agent"
 )
 
-// final reports whether no restart follows: somebody wants the job to end, or
-// an agent cannot serve it any more.
+// final reports whether no restart follows: the job was ordered to end, or an agent
+// cannot serve it any more.
 func (c *Cause) final() bool {
 	return c.Kind == KindStopped || c.Kind == KindAborted || c.Kind == KindAgent || c.Kind == KindRendezvous || c.Kind == KindPreflight
 }
@@ -109,12 +109,12 @@ type Cause struct {
 	// is what orders failures of several nodes.
 	Time time.Time     `json:"time"`
 	Age  time.Duration `json:"age_ns,omitempty"`
-	// Told is the time that the worker's error file names, for the reader: it is the
+	// ErrorTime is the time that the worker's error file names, for the reader: it is the
 	// worker's word, in whole seconds, and orders nothing.
-	Told time.Time `json:"told_time,omitzero"`
+	ErrorTime time.Time `json:"told_time,omitzero"`
 
 	// Consequence is set when what the worker printed shows that it fell over
-	// because a peer was gone: never named as the cause while a primary exists.
+	// because a peer was lost: never named as the cause while a primary exists.
 	Consequence bool `json:"consequence,omitempty"`
 }
 
@@ -210,18 +210,18 @@ func stopSignal(c *Cause) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// Limits of what is kept of a job, and told to every node when it ends: an
-// outcome fits into one message, whatever failed how often.
+// Limits of what is kept of a job, and sent to every node when it ends: an outcome
+// fits into one message, whatever failed how often.
 const (
 	maxRounds    = 1024      // the latest ones
-	maxInFull    = 1 << 15   // nodes and ranks of the rounds that are told in full
+	maxInFull    = 1 << 15   // nodes and ranks of the rounds that are kept in full
 	maxTexts     = 1 << 20   // bytes of the causes of all rounds, and of all failures of the last one
 	maxTraceback = 256 << 10 // bytes, of one cause; its end tells more than its beginning
 	maxTailLines = 20
 	maxText      = 4 << 10 // bytes of a message, of a line of stderr
 )
 
-// bounded is a cause of which no text is longer than an agent may tell.
+// bounded is the cause with no text longer than an agent may send.
 func (c Cause) bounded() Cause {
 	c.Host, c.Addr, c.Role = clip(c.Host), clip(c.Addr), clip(c.Role)
 	c.Interpreter = clip(c.Interpreter)
@@ -241,8 +241,8 @@ func fewLines(lines []string) []string {
 	return lines
 }
 
-// aborts reports whether somebody wants the whole job to end. That counts
-// wherever it was said, also at a node that waits for a place.
+// aborts reports whether a person ordered the whole job to end. The order counts at
+// any node, also at one that waits for a place.
 func aborts(fs []Cause) bool {
 	return slices.ContainsFunc(fs, func(f Cause) bool { return f.Kind == KindAborted })
 }

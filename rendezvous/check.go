@@ -11,15 +11,15 @@ const (
 	// maxFacts and maxBody bound facts, and questions and answers, in bytes each.
 	maxFacts = 256 << 10
 	maxBody  = 4 << 20
-	// askTimeout is the time for the answers to a question; who has not answered
-	// by then is judged without.
+	// askTimeout is the time for the answers to a question; the check goes on without
+	// those that have not come by then.
 	askTimeout = 20 * time.Second
 	// maxQuestions is how often a world's nodes are asked.
 	maxQuestions = 2
 )
 
-// Bounds of what one node tells of its environment, and of what it is given, in
-// bytes.
+// Bounds of what one node says of its environment, and of the environment that it
+// gets, in bytes.
 const (
 	MaxEnv   = 1 << 20
 	MaxGiven = 2 << 20
@@ -131,8 +131,8 @@ func (c *coordinator) reject(ids []NodeID, o Outcome) (any bool) {
 	return any
 }
 
-// nextSerial numbers what this coordinator asks, so that a late answer to an
-// earlier question is told from one to the present one.
+// nextSerial numbers what this coordinator asks: the number of a late answer is that
+// of an earlier question.
 func (c *coordinator) nextSerial() int {
 	c.serial++
 	return c.serial

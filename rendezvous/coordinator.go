@@ -23,7 +23,7 @@ type coordinator struct {
 	calls    map[string]call // by address, not answered yet
 	refused  refusals
 	survey   survey
-	serial   int       // of the last question; begins with the time, so that no answer to another coordinator fits
+	serial   int       // of the last question; begins with the time, which no other coordinator's answer has
 	statusAt time.Time // when the nodes that wait hear again what they wait for
 }
 
@@ -441,7 +441,7 @@ func (c *coordinator) tick() {
 			c.conclude()
 		}
 	case roundDecided:
-		blind := c.job.took && c.m.cfg.Fenced && !c.m.peers.whole // it does not know yet who else waits
+		blind := c.job.took && c.m.cfg.Fenced && !c.m.peers.whole // other nodes may wait for the outcome
 		if late || len(c.seats.here) == 0 && !c.seats.awaited() && !blind {
 			for _, s := range slices.Clone(c.seats.here) {
 				c.dismiss(s, seatLeft)
@@ -486,7 +486,7 @@ func (c *coordinator) resume() {
 			})
 		}
 	}
-	if len(c.round.failures) == 0 { // everyone is back, but nobody knows what the lost coordinator had decided
+	if len(c.round.failures) == 0 { // every node is back, and none knows what the lost coordinator had decided
 		c.addFailures(c.m.here(KindLost, "the coordinator's connection broke"))
 	}
 	c.abort(false)

@@ -19,7 +19,7 @@ type Event interface{ event() }
 
 type (
 	// Peers: the backend sees exactly these agents, this one included. Trouble is
-	// why it may not see more, for the person who waits.
+	// why it may not see more, for the person that waits.
 	Peers struct {
 		All     []Peer
 		Whole   bool // of a Fence: these are all whose membership has not ended
@@ -30,7 +30,7 @@ type (
 		Addr string
 		Conn Conn
 	}
-	// DialFailed: nobody answered at Addr. Refused: the host is up and nothing listens.
+	// DialFailed: no agent answered at Addr. Refused: the host is up and nothing listens.
 	DialFailed struct {
 		Addr    string
 		Refused bool
@@ -42,7 +42,7 @@ type (
 		Msg  Message
 	}
 	// Closed: a stream ended. Clean: the other side ended it on purpose. Silent:
-	// by lack of any sign of life, which is no proof that its process is dead.
+	// by lack of any sign of life, which is no proof that its process has ended.
 	Closed struct {
 		Conn   Conn
 		Clean  bool
@@ -75,9 +75,9 @@ type (
 		Cause Cause
 		Kill  bool // at once, without a grace period
 	}
-	// Facts: what this agent tells of its node is gathered; JSON, never nil. Env is
-	// what it tells of its environment, MaxEnv bytes at most, or nil: apart from the
-	// facts, as it may hold what no record or report may have.
+	// Facts: the facts of this node are gathered; JSON, never nil. Env is what it says
+	// of its environment, MaxEnv bytes at most, or nil: apart from the facts, as it may
+	// hold what no record or report may have.
 	Facts struct {
 		Body json.RawMessage
 		Env  []byte
@@ -87,12 +87,12 @@ type (
 		Serial int
 		Body   json.RawMessage
 	}
-	// Compared: the verdict that Compare asked for. An Outcome ends the job
-	// before this world starts, or, with Only, dismisses these nodes. One without a
-	// Cause ends it when every member has accepted the world. Ask, one body
+	// Compared answers Compare. An Outcome ends the job before this world starts, or,
+	// with Only, these nodes' part in it. An Outcome without a Cause ends the job when
+	// every member has accepted the world. Ask, one body
 	// a member, asks the members (at most twice a world). Else the world is offered, with Env,
-	// what its workers' environment is to be, for each member (MaxGiven bytes at most).
-	// Nobody but the member hears it; the world has its hash.
+	// the environment of its workers, for each member (MaxGiven bytes at most). Only
+	// that member gets it; the world has its hash.
 	Compared struct {
 		Serial  int
 		Outcome *Outcome
@@ -100,14 +100,14 @@ type (
 		Ask     []json.RawMessage
 		Env     [][]byte
 	}
-	// Refused: an agent was turned away here before it could say hello. Ours: it is of
-	// this run, and has proven that if the run has a secret.
+	// Refused: an agent was refused here before it could say hello. Ours: it is of this
+	// run, and has proven that if the run has a secret.
 	Refused struct {
 		Name string // "": Why names it
 		Why  string
 		Ours bool
 	}
-	// Query: somebody at this node asks how the job stands; answered by Present.
+	// Query: a person at this node asks how the job stands; answered by Present.
 	Query struct{}
 	// Reported: what this node does, to Report; JSON.
 	Reported struct {
@@ -149,7 +149,7 @@ type (
 	}
 	// Close ends a stream after what was sent on it has left. No Closed follows.
 	Close struct{ Conn Conn }
-	// Admit tells whose clients this node's store must answer, before any of the
+	// Admit names the clients that this node's store must answer, before any of the
 	// world's workers starts: addresses and networks in text, of all its nodes.
 	Admit struct{ Clients []string }
 	// Start starts this node's workers of the world; Index is the group rank, and Env
@@ -171,7 +171,7 @@ type (
 	Finish struct{ Outcome Outcome }
 	// Compare asks whether the nodes of a world fit together; answered by Compared.
 	// Facts, Envs and Answers (to the last question, the Questions-th) stand in the order
-	// of group ranks; nil for a member that told none. New are the group ranks of nodes
+	// of group ranks; nil for a member without any. New are the group ranks of nodes
 	// that no committed world has had; nil in a job's first world. Late: the world
 	// runs already without the new node, which waits for the next round.
 	Compare struct {
@@ -195,10 +195,10 @@ type (
 	Report struct{ Serial int }
 	// Present answers every Query that has come: a View, as JSON.
 	Present struct{ View json.RawMessage }
-	// Show tells the person at the terminal what the job waits for; nil: nothing any more.
+	// Show says at the terminal what the job waits for; nil: nothing any more.
 	Show struct{ Status *Status }
-	// Note is one line for the person at the terminal. Lines of one Kind are what
-	// strangers may cause without end; "" is none.
+	// Note is one line for the terminal. Strangers may cause lines of one Kind without
+	// end; "" is no such Kind.
 	Note struct{ Text, Kind string }
 )
 
@@ -216,12 +216,12 @@ func (Present) command() {}
 func (Show) command()    {}
 func (Note) command()    {}
 
-// Backend tells an agent who else looks for its run. Its answers may be late and
-// may differ between agents; only what Fence says is the same for all.
+// Backend shows an agent the other agents of its run. Its answers may be late and may
+// differ between agents; only what Fence says is the same for all.
 type Backend interface {
 	// Run takes this agent among the others and keeps it there until ctx ends,
 	// then takes it out again. It posts Peers, first as soon as it can and then at
-	// every change, and if it fences also Lapsed and Elsewhere. post never blocks.
+	// every change, and if it fences also Unconfirmed and Elsewhere. post never blocks.
 	// The error is for the person at the terminal: this agent cannot take part.
 	Run(ctx context.Context, post func(Event)) error
 }
@@ -236,25 +236,25 @@ type Backend interface {
 // to one that leads it shows everyone, and says so with Whole.
 type Fence interface {
 	Backend
-	// Lead tells that this agent coordinates from now on: it must see everyone.
+	// Lead says that this agent coordinates from now on: it must see every agent.
 	Lead()
 	// Seal makes c.World the world of its round. It goes on until that is done,
-	// until somebody else has sealed a world, or until ctx ends. The later of two
+	// until another agent has sealed a world, or until ctx ends. The later of two
 	// calls is made after the earlier one's ctx has ended; an earlier one that is
 	// on its way may still come true and does not stand in the later one's way.
 	Seal(ctx context.Context, c Seal) Sealed
-	// Vacate tells that no worker of this round, or of an earlier one, lives here.
+	// Vacate says that no worker of this round, or of an earlier one, lives here.
 	Vacate(round int)
-	// Unseal tells that the job, whose last world was this round's, is over and
-	// that no worker of it lives anywhere.
+	// Unseal says that the job, whose last world was this round's, is over and that no
+	// worker of it lives anywhere.
 	Unseal(job string, round int)
 }
 
 // What a Fence reports, beside Peers.
 type (
-	// Lapsed: this agent's membership was not confirmed for so long that it may
+	// Unconfirmed: this agent's membership was not confirmed for so long that it may
 	// end any moment (On), by this machine's own clock; or it is confirmed again.
-	Lapsed struct {
+	Unconfirmed struct {
 		On   bool
 		Text string // why
 	}
@@ -271,7 +271,7 @@ type (
 		Serial  int
 		OK      bool
 		Refused bool   // another agent has sealed a world meanwhile
-		Ended   bool   // Refused, as the job is over: nobody goes on with it
+		Ended   bool   // Refused, as the job is over
 		Text    string // why not
 	}
 	// Waiting says what a Seal that goes on waits for.
@@ -281,36 +281,36 @@ type (
 	}
 )
 
-func (Lapsed) event()    {}
-func (Elsewhere) event() {}
-func (Sealed) event()    {}
-func (Waiting) event()   {}
+func (Unconfirmed) event() {}
+func (Elsewhere) event()   {}
+func (Sealed) event()      {}
+func (Waiting) event()     {}
 
-// Hushed: nothing has come in on a stream for a part of the time after which it
+// Silence: nothing has come in on a stream for a part of the time after which it
 // counts as silent (On), or something came again.
-type Hushed struct {
+type Silence struct {
 	Conn Conn
 	On   bool
 }
 
-func (Hushed) event() {}
+func (Silence) event() {}
 
 // What a Machine with Config.Fenced asks of its Fence.
 type (
 	// Seal asks to make a world unique; answered by Sealed. GiveUp, Unseal or a
-	// later Seal end one that goes on.
+	// later Seal end a Seal that goes on.
 	//
-	// The world that was sealed last, whoever did it, may leave workers behind: each
-	// of its members must be a member of World, or be among Here or Dead, or have
+	// The world that was sealed last, by any agent, may leave workers behind: each
+	// of its members must be a member of World, or be among Here or Lost, or have
 	// left or expired, or have vacated that world's round. A later world of a job
 	// is refused unless the world sealed last is of the same job: the job has ended,
-	// and who was cut off meanwhile must not run it again.
+	// and a node that was cut off meanwhile must not run it again.
 	Seal struct {
 		Serial int
 		World  World
 		Later  bool     // the job has had a world
 		Here   []NodeID // answer, and no worker lives there
-		Dead   []NodeID // their processes are known to be dead
+		Lost   []NodeID // their processes are known to have ended
 	}
 	// GiveUp ends a Seal that goes on: its ctx ends.
 	GiveUp struct{}

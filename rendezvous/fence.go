@@ -13,7 +13,7 @@ type sealing struct {
 }
 
 // seal asks the fence to make the world unique, now that every member has accepted.
-// The fence itself knows whose membership has ended.
+// The fence itself knows which memberships have ended.
 func (c *coordinator) seal() {
 	c.enter(roundSealing, sameDeadline)
 	c.sealing.serial, c.sealing.waitsFor = c.nextSerial(), "its answer"
@@ -25,10 +25,10 @@ func (c *coordinator) seal() {
 	}
 	for id, s := range c.seats.byID {
 		if s.state == seatLost || s.state == seatLeft {
-			cmd.Dead = append(cmd.Dead, id)
+			cmd.Lost = append(cmd.Lost, id)
 		}
 	}
-	slices.Sort(cmd.Dead)
+	slices.Sort(cmd.Lost)
 	c.m.emit(cmd)
 }
 
@@ -124,7 +124,7 @@ func (m *Machine) leader() string {
 }
 
 // silenceChanged notes on which streams nothing comes.
-func (m *Machine) silenceChanged(e Hushed) {
+func (m *Machine) silenceChanged(e Silence) {
 	if e.On {
 		m.fence.silent[e.Conn] = true
 	} else {
@@ -231,7 +231,7 @@ func (c *coordinator) noteMissing() bool {
 }
 
 // membershipChanged notes that the fence cannot confirm this agent, or can again.
-func (m *Machine) membershipChanged(e Lapsed) {
+func (m *Machine) membershipChanged(e Unconfirmed) {
 	if e.On != m.fence.unconfirmed && m.mem.work.state == workRunning && m.mem.link.open {
 		text := m.cfg.Where + " answers again"
 		if e.On {

@@ -34,7 +34,7 @@ func TestSealComesFirst(t *testing.T) {
 	if committed(c) || c.m.mem.work.state != workIdle {
 		t.Fatal("it starts unsealed")
 	}
-	if !cmd.Later || cmd.World.Digest() != c.m.coord.round.digest || !slices.Equal(cmd.Here, []NodeID{"id4"}) || !slices.Equal(cmd.Dead, []NodeID{"id2"}) || len(all[GiveUp](c)) != 0 {
+	if !cmd.Later || cmd.World.Digest() != c.m.coord.round.digest || !slices.Equal(cmd.Here, []NodeID{"id4"}) || !slices.Equal(cmd.Lost, []NodeID{"id2"}) || len(all[GiveUp](c)) != 0 {
 		t.Errorf("it asks for %+v", cmd)
 	}
 	c.step(Sealed{Serial: cmd.Serial - 1, OK: true})
@@ -61,7 +61,7 @@ func TestDeadThoughNotSeen(t *testing.T) {
 	c.seals, c.log = false, nil
 	c.dies(2)
 	got := all[Seal](c)
-	if len(got) == 0 || !slices.Equal(got[len(got)-1].Dead, []NodeID{"id2"}) {
+	if len(got) == 0 || !slices.Equal(got[len(got)-1].Lost, []NodeID{"id2"}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -71,8 +71,8 @@ func states() map[string]func() (*Machine, Conn) {
 			NodeRank: -1, Endpoint: endpoint, Min: 1, Max: 3,
 		}
 		m := New(Config{
-			Self: n, MaxRestarts: 2, Endpoints: 1, Where: "here", Takeover: true, Join: time.Minute, LastCall: time.Second,
-			Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond, Token: func() string { return "t" },
+			Self: n, MaxRestarts: 2, Endpoints: 1, Where: "here", Takeover: true, Timeouts: simTimeouts,
+			Token: func() string { return "t" },
 		}, now)
 		m.Step(now, Ready{})
 		m.Step(now, Peers{All: []Peer{{ID: "id00", Control: "c0", Endpoint: endpoint}, {ID: "boss", Control: "c9", Endpoint: 1 + endpoint}}})

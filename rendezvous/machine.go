@@ -1,3 +1,56 @@
+// Package rendezvous brings the agents of one run together.
+//
+// It holds the domain's words (Node, World, Cause) and the state machine of a round:
+// a pure, deterministic step function. Events go in, commands come out, the time is
+// an argument; it knows no socket, no process and no clock.
+//
+// Invariants, held by Machine whatever the order of its events:
+//
+//   - a world starts only after every one of its members has accepted exactly
+//     that (term, round, digest); a member accepts at most one world a round;
+//   - round numbers only grow; a round whose proposal fails is burnt;
+//   - no round starts while a worker of an earlier one may live on a node that
+//     answers;
+//   - of two parts of a cut network at most one forms the next world.
+//
+// Rounds, seats and workers have a state each, and a transition method that refuses
+// what its table does not allow: an internal error, which ends the job.
+//
+// The coordinator's round. A first coordinator begins with forming, the successor of
+// a lost one with recovering. A member that leaves while a world is offered burns the
+// round. Every state may end in decided.
+//
+//	recovering ────────────────────────────────────────┐
+//	                                                   ▼
+//	forming ─► checking ─► proposing ─► sealing ─► running ─► stopping ─► decided
+//	   ▲          │            │           │                     │
+//	   └──────────┴────────────┴───────────┴─────────────────────┘
+//	        the round is burnt                  another round follows
+//
+// The coordinator's seat for one node. A seat with a stream that ends becomes absent,
+// then missing while the coordinator tries to reach the node.
+//
+//	without a stream     absent ─► missing ─► lost      (its process has ended)
+//	                              absent ◄─► expired   (the fence ended its membership)
+//	                              sought ─► lost       (it is called to hear the outcome)
+//	                                        left       (it left in order)
+//	without a place      clearing ─► waiting
+//	in the world         proposed ─► accepted ─► running ─► done ─► stopped
+//	                                                └─────────────────┘
+//
+// A node that comes gets the state clearing while workers of an earlier round live
+// there, else waiting; a member that lost its coordinator goes on from there to
+// running, done or stopped. After the round, a stopped seat waits for the next one.
+//
+// The workers of the world on this node (member).
+//
+//	idle ─► running ─► done
+//	  ▲        └────────┴──► stopping
+//	  └────────────────────────┘
+//
+// Packages below it put a Machine to work (drive), find peers (gossip), carry
+// messages (control) and serve the workers' key-value store (tcpstore). They
+// import this package and never each other.
 package rendezvous
 
 import (
@@ -90,9 +143,9 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		if m.coord != nil {
 			m.coord.compared(e)
 		}
-	case Lapsed:
+	case Unconfirmed:
 		m.membershipChanged(e)
-	case Hushed:
+	case Silence:
 		m.silenceChanged(e)
 	case Elsewhere:
 		m.sealedElsewhere(e)
@@ -227,7 +280,7 @@ func (m *Machine) received(c Conn, msg Message) {
 		m.emit(Send{c, Message{Type: MsgRedirect, Addr: addr}})
 		m.emit(Close{c})
 	case msg.Type != MsgAck:
-		m.emit(Close{c}) // nobody here waits for it
+		m.emit(Close{c}) // this agent does not wait for it
 	}
 }
 
@@ -274,11 +327,16 @@ type Config struct {
 	Fenced      bool          // the backend is a Fence: it makes worlds unique
 	Grow        bool          // a node that comes while an elastic job runs starts the next round
 	Takeover    bool          // another agent may coordinate when the coordinator is lost
-	Join        time.Duration // the whole rendezvous of a round
-	LastCall    time.Duration // wait for more nodes above the minimum
-	Rejoin      time.Duration // wait for survivors after the loss of the coordinator
-	Retry       time.Duration // between two attempts to reach a coordinator
 	Token       func() string // draws a world's token
+	Timeouts
+}
+
+// Timeouts are the times that a Machine waits.
+type Timeouts struct {
+	Join     time.Duration // for the whole rendezvous of a round
+	LastCall time.Duration // for more nodes above the minimum
+	Rejoin   time.Duration // for survivors after the loss of the coordinator
+	Retry    time.Duration // between two attempts to reach a coordinator
 }
 
 // The time that a decided job waits for the others to take the outcome.

@@ -70,13 +70,13 @@ type Message struct {
 	Clients  []string        `json:"clients,omitempty"` // of propose, to the node whose store the world has: Admit's
 }
 
-// Last is what a member that lost its coordinator tells the next one.
+// Last is what a member that lost its coordinator says to the next one.
 type Last struct {
 	World    *World   `json:"world"`    // the last world that it accepted
 	Started  bool     `json:"started"`  // that world was committed here
 	Done     bool     `json:"done"`     // all local workers ended with 0
 	Over     bool     `json:"over"`     // no worker lives here
-	Failures []Cause  `json:"failures"` // seen here, or told by the lost coordinator
+	Failures []Cause  `json:"failures"` // seen here, or by the lost coordinator
 	Ends     []End    `json:"ends"`
 	Outcome  *Outcome `json:"outcome"` // the lost coordinator had already decided
 }
@@ -114,14 +114,14 @@ type Outcome struct {
 	Cause    *Cause   `json:"cause,omitempty"`    // nil: success
 	Failures []Cause  `json:"failures,omitempty"` // of the last round, the earliest first
 	Rounds   []Record `json:"rounds,omitempty"`   // in their order
-	// Preflight is what the examination found, when it ended the job.
-	Preflight *Verdict `json:"preflight,omitempty"`
+	// Preflight is what the check found, when it ended the job.
+	Preflight *CheckResult `json:"preflight,omitempty"`
 	// Parting: only this node ends, the job goes on without it.
 	Parting bool `json:"parting,omitempty"`
 }
 
-// Verdict is what the examination of a world found.
-type Verdict struct {
+// CheckResult is what the check of a world found.
+type CheckResult struct {
 	Nodes    int             `json:"nodes"`             // that were compared
 	Summary  string          `json:"summary,omitempty"` // what the nodes have, lines for a person
 	Table    string          `json:"table"`             // lines for a person, at most 64 KiB
@@ -133,7 +133,7 @@ type Verdict struct {
 type Status struct {
 	Phase   string        `json:"phase"`   // forming, checking, accepting, sealing, running, stopping, recovering
 	Came    int           `json:"came"`    // number of nodes that came
-	Members int           `json:"members"` // nodes of the world that runs, for one that has no place in it
+	Members int           `json:"members"` // nodes of the world that runs, for a node without a place in it
 	Here    []string      `json:"here"`    // their names; of many the first ones and how many more
 	Waiting []string      `json:"waiting"` // names of the nodes that have not answered yet
 	Min     int           `json:"min"`
@@ -172,7 +172,7 @@ func Roster(members []Member) (text string, ok bool) {
 	return b.String(), true
 }
 
-// ParseRoster reads what Roster has written. What the members say is not judged.
+// ParseRoster reads what Roster has written. It does not validate the members.
 func ParseRoster(text string) ([]Member, error) {
 	n := strings.Count(text, "\n")
 	if n > MaxNodes {

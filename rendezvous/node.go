@@ -20,8 +20,8 @@ const Protocol = 3
 // can neither vote twice nor inherit what its predecessor promised.
 type NodeID string
 
-// NewNodeID draws an id for an agent that meets nobody. Of others the id is that of
-// an Identity.
+// NewNodeID draws an id for an agent that meets no other. Any other agent's id is
+// that of its Identity.
 func NewNodeID() NodeID { return NodeID(strings.ToLower(rand.Text()[:16])) }
 
 // Node is what an agent says of itself when it joins.
@@ -80,8 +80,8 @@ func SignalName(s syscall.Signal) string {
 	return s.String()
 }
 
-// Identity is what only one agent has: the key behind its id. Everyone may learn
-// an id, from gossip for instance; whoever claims it must prove that it is its own.
+// Identity is what only one agent has: the key behind its id. Any agent may learn an
+// id, from gossip for instance; an agent that claims it must prove that it is its own.
 // The curve is P-256: a process's first use of Ed25519 costs 1.5 ms, which every
 // start of a node would pay.
 type Identity struct {

@@ -21,13 +21,16 @@ func worldOf(m *Machine, term, round int, token string) *World {
 	return &w
 }
 
+// simTimeouts are those of most machines in tests.
+var simTimeouts = Timeouts{Join: time.Minute, LastCall: time.Second, Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond}
+
 // boss is a coordinator with seats for n members, at conns 1 to n.
 func boss(t *testing.T, n, least int) *Machine {
 	t.Helper()
 	now := time.Unix(0, 0)
 	m := New(Config{
-		Self: seatNode(0, n, least), MaxRestarts: 3, Endpoints: 1, Where: "here", Takeover: true, Join: time.Minute,
-		LastCall: time.Second, Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond, Token: func() string { return "t" },
+		Self: seatNode(0, n, least), MaxRestarts: 3, Endpoints: 1, Where: "here", Takeover: true,
+		Timeouts: simTimeouts, Token: func() string { return "t" },
 	}, now)
 	m.Step(now, Ready{})
 	m.Step(now, Peers{All: []Peer{{ID: "id0", Control: "c0", Endpoint: 0}}})

@@ -263,7 +263,7 @@ func (m *Machine) coordinatorLost(e Closed) {
 			m.finish(*mem.end.outcome)
 			return
 		}
-		// The coordinator crashed while it told everyone: pass the outcome on.
+		// The coordinator crashed while it sent the outcome: pass it on.
 		mem.end.byeBy = m.now.Add(ackTimeout)
 		mem.search.until = mem.end.byeBy
 		m.markUnreachable(at, !e.Silent)
@@ -298,7 +298,7 @@ func (m *Machine) coordinatorLost(e Closed) {
 		mem.search.until = m.now.Add(m.cfg.Rejoin)
 	}
 	if !m.cfg.Takeover {
-		m.coordinate() // nobody else can be asked: decide here, for this node
+		m.coordinate() // no other agent can be asked: decide here, for this node
 	}
 }
 

@@ -104,8 +104,8 @@ func (s *sim) add(c simConfig, i int) *simAgent {
 	a.m = New(Config{
 		Self: n, Check: c.check, MaxRestarts: c.restarts, Endpoints: c.endpoints, Where: "here", Takeover: true,
 		Fenced: s.store != nil, Grow: c.grow,
-		Join: 30 * time.Second, LastCall: time.Second, Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond,
-		Token: func() string { s.tokens++; return fmt.Sprint("t", s.tokens) },
+		Timeouts: Timeouts{Join: 30 * time.Second, LastCall: time.Second, Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond},
+		Token:    func() string { s.tokens++; return fmt.Sprint("t", s.tokens) },
 	}, s.now)
 	s.agents = append(s.agents, a)
 	s.tellFacts(a)

@@ -58,7 +58,7 @@ func (s *sim) doubt(a *simAgent) {
 		case left <= 0:
 			c.lapsed = true
 			s.logf("n%d is not confirmed any more", a.id)
-			s.step(a, Lapsed{On: true, Text: "the store does not answer"})
+			s.step(a, Unconfirmed{On: true, Text: "the store does not answer"})
 		case left < s.store.ttl/4:
 			s.after(left, func() { s.doubt(a) })
 		}
@@ -122,7 +122,7 @@ func (s *sim) heard(a *simAgent, sent time.Time, version int, view Peers, record
 	}
 	if c.lapsed && a.clock(s).Sub(c.confirmed) < s.store.ttl*8/10 {
 		c.lapsed = false
-		s.step(a, Lapsed{})
+		s.step(a, Unconfirmed{})
 	}
 	if version < c.version {
 		return
@@ -205,7 +205,7 @@ func (s *sim) hush(p *pipe) {
 				return
 			}
 			p.quiet[i] = true
-			s.step(o, Hushed{Conn: conn, On: true})
+			s.step(o, Silence{Conn: conn, On: true})
 		})
 	}
 }
@@ -224,7 +224,7 @@ func (s *sim) unhush() {
 			if p.quiet[i] {
 				p.quiet[i] = false
 				conn := []Conn{p.ca, p.cb}[i]
-				s.after(s.delay(), func() { s.step(o, Hushed{Conn: conn}) })
+				s.after(s.delay(), func() { s.step(o, Silence{Conn: conn}) })
 			}
 		}
 	}

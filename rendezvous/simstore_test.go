@@ -189,7 +189,7 @@ func (st *simStore) verdict(a *simAgent, base *simRecord, c Seal) (refused, wait
 	var waits []string
 	for _, id := range last.Members {
 		e := st.find(id)
-		if e != nil && e.vacated < last.Round && w.Index(id) < 0 && !slices.Contains(c.Here, id) && !slices.Contains(c.Dead, id) {
+		if e != nil && e.vacated < last.Round && w.Index(id) < 0 && !slices.Contains(c.Here, id) && !slices.Contains(c.Lost, id) {
 			waits = append(waits, string(id))
 		}
 	}

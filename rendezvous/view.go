@@ -9,13 +9,13 @@ import (
 
 // Limits of a view, in bytes.
 const (
-	maxReport = 256 << 10 // what one node tells of itself
-	maxView   = 16 << 20  // all nodes' reports together; who would exceed it is named without one
+	maxReport = 256 << 10 // of one node
+	maxView   = 16 << 20  // all nodes' reports together; a node that would exceed it has none
 	maxWhole  = 24 << 20  // a view that is written down: it must fit into a message
 )
 
-// View is how a job stands, as one agent knows it. What reports say is not the
-// machine's business.
+// View is how a job stands, as one agent knows it. The machine does not look into
+// reports.
 type View struct {
 	RunID       string `json:"run_id"`
 	Job         string `json:"job"`   // the same for all worlds of a job
@@ -46,7 +46,7 @@ const (
 	NodeSpare   Standing = "spare"   // waits for a place in the next round
 	NodeWaiting Standing = "waiting" // came while no world runs
 	NodeLost    Standing = "lost"    // a member that is not connected any more
-	NodeUnknown Standing = "unknown" // who tells this does not coordinate
+	NodeUnknown Standing = "unknown" // the agent that says this does not coordinate
 )
 
 // Seen is one node in a View.
@@ -63,7 +63,7 @@ type Seen struct {
 	Trouble string          `json:"trouble,omitempty"`
 }
 
-// combine makes a view of what the seats reported.
+// combine makes a view of the seats' reports.
 func (c *coordinator) combine(reports map[*seat]json.RawMessage) View {
 	me := c.m.self
 	v := View{
@@ -175,8 +175,8 @@ func (m *Machine) ownView(body json.RawMessage) View {
 	return v
 }
 
-// written puts a view down, in limit bytes at most. Reports are JSON wherever they
-// come from; if one is not, the others are told.
+// written is the view as JSON of at most limit bytes. A report that is no JSON is left
+// out.
 func (v View) written(limit int) json.RawMessage {
 	for i := range v.Nodes {
 		if n := &v.Nodes[i]; n.Report != nil && !json.Valid(n.Report) {
@@ -207,17 +207,17 @@ func (v View) json() []byte {
 	return b
 }
 
-// How long a query may take: nothing is sent about a job's state while nobody
-// asks, so whoever asks waits for the slowest node.
+// How long a query may take. Nothing is sent about a job's state without a question,
+// so a question waits for the slowest node.
 const (
 	surveyTime = time.Second            // a coordinator waits so long for the nodes' reports
 	queryTime  = 2 * time.Second        // a member waits so long for its coordinator
 	reportTime = time.Second            // and then so long for its own agent
-	viewFresh  = 200 * time.Millisecond // many who watch a job cost it one survey
+	viewFresh  = 200 * time.Millisecond // many terminals that watch a job cost it one survey
 )
 
-// query is what a member has asked its coordinator for its own agent. Queries
-// that come meanwhile share the answer.
+// query is a question of this agent to its coordinator. Queries that come meanwhile
+// share the answer.
 type query struct {
 	serial int       // counts down from 0, so that no survey's serial is the same
 	by     time.Time // zero: nothing is asked
@@ -235,7 +235,7 @@ func (m *Machine) queryReceived() {
 	m.tell(Message{Type: MsgQuery, Serial: q.serial})
 }
 
-// queryTick gives up on a coordinator that is gone or silent, and then on the
+// queryTick stops waiting for a coordinator that is lost or silent, and then for the
 // own agent.
 func (m *Machine) queryTick() {
 	q := &m.query
@@ -278,7 +278,7 @@ func (m *Machine) viewReceived(msg Message) {
 	}
 }
 
-// survey asks all nodes for their reports, once for all who want to know.
+// survey is one question to all nodes for their reports, for all members that ask.
 type survey struct {
 	serial  int
 	by      time.Time // zero: none is on its way
@@ -322,15 +322,15 @@ func (c *coordinator) reportReceived(s *seat, msg Message) {
 	v.reports[s] = msg.Body
 }
 
-// surveyTick tells those who asked, once everybody who is here has answered or
-// the time is over.
+// surveyTick answers the members that asked, once every node here has reported or the
+// time is over.
 func (c *coordinator) surveyTick() {
 	v := &c.survey
 	if v.by.IsZero() {
 		return
 	}
 	if c.m.now.Before(v.by) {
-		missing := func(s *seat) bool { _, told := v.reports[s]; return !told }
+		missing := func(s *seat) bool { _, ok := v.reports[s]; return !ok }
 		if len(v.reports) < len(c.seats.here) || slices.ContainsFunc(c.seats.here, missing) {
 			return
 		}

@@ -11,8 +11,8 @@ func TestSpareAsksAnyone(t *testing.T) {
 	now := time.Unix(0, 0)
 	self := Node{ID: "spare", RunID: "r", Protocol: Protocol, Addr: "a", Control: "spare:1", Workers: 1, NodeRank: -1, Endpoint: -1, Min: 2, Max: 2}
 	m := New(Config{
-		Self: self, Endpoints: 1, Where: "here", Takeover: true, Join: time.Minute, LastCall: time.Second, Rejoin: 10 * time.Second,
-		Retry: 50 * time.Millisecond, Token: func() string { return "token" },
+		Self: self, Endpoints: 1, Where: "here", Takeover: true,
+		Timeouts: Timeouts{Join: time.Minute, LastCall: time.Second, Rejoin: 10 * time.Second, Retry: 50 * time.Millisecond}, Token: func() string { return "token" },
 	}, now)
 	dials := func(e Event) []string {
 		t.Helper()

@@ -25,8 +25,8 @@ type Member struct {
 	Role      string `json:"role"`
 	FirstRank int    `json:"first_rank"`
 	RoleRank  int    `json:"role_rank"` // role rank of its first worker
-	// Env is the hash of what its workers' environment is to be: who accepts the
-	// world accepts that too. Empty when nothing was decided.
+	// Env is the hash of its workers' environment: a node that accepts the world
+	// accepts that too. Empty when nothing was decided.
 	Env string `json:"env,omitempty"`
 }
 

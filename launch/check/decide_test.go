@@ -71,7 +71,7 @@ func run(ignore ...string) *Policy {
 }
 
 // ids of the errors in a verdict.
-func errorsOf(t *testing.T, v *rendezvous.Verdict) []string {
+func errorsOf(t *testing.T, v *rendezvous.CheckResult) []string {
 	t.Helper()
 	var found []preflight.Finding
 	if err := json.Unmarshal(v.Findings, &found); err != nil {

@@ -72,7 +72,7 @@ func saidBy(f *preflight.Facts) envprop.Report {
 }
 
 // Print writes a verdict for the user of gorun check.
-func Print(out io.Writer, v *rendezvous.Verdict, asJSON bool) error {
+func Print(out io.Writer, v *rendezvous.CheckResult, asJSON bool) error {
 	switch {
 	case v == nil:
 		return nil

@@ -32,7 +32,7 @@ func pass(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.
 }
 
 // resultOf is what the nodes and their people learn of the comparison.
-func resultOf(found []preflight.Finding, f *preflight.Fleet, check bool) *rendezvous.Verdict {
+func resultOf(found []preflight.Finding, f *preflight.Fleet, check bool) *rendezvous.CheckResult {
 	names := f.Names()
 	table := preflight.Render(found, names, preflight.Style{Notes: check, Check: check})
 	if len(table) > maxTable {
@@ -41,7 +41,7 @@ func resultOf(found []preflight.Finding, f *preflight.Fleet, check bool) *rendez
 	if found == nil {
 		found = []preflight.Finding{}
 	}
-	v := &rendezvous.Verdict{Table: table, Nodes: len(f.Nodes), Names: names, Findings: marshal(found)}
+	v := &rendezvous.CheckResult{Table: table, Nodes: len(f.Nodes), Names: names, Findings: marshal(found)}
 	if check {
 		v.Summary = preflight.Summary(f)
 	}
@@ -50,7 +50,7 @@ func resultOf(found []preflight.Finding, f *preflight.Fleet, check bool) *rendez
 
 // Findings are those of a verdict as JSON for a machine that keeps them: a list
 // in which every group of nodes has its names.
-func Findings(v *rendezvous.Verdict) json.RawMessage {
+func Findings(v *rendezvous.CheckResult) json.RawMessage {
 	var found []preflight.Finding
 	if err := json.Unmarshal(v.Findings, &found); err != nil || found == nil { // another gorun's
 		return v.Findings

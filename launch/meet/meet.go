@@ -157,7 +157,7 @@ func (s *Session) machine(w *way) rendezvous.Config {
 	return rendezvous.Config{
 		Self: w.node, Proofs: true, Endpoints: w.endpoints, Where: w.where, Flags: sharedFlags(&s.opts.Network),
 		Takeover: w.takeover, Fenced: w.fence != nil,
-		Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silence(c), Retry: retry,
+		Timeouts: rendezvous.Timeouts{Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silence(c), Retry: retry},
 	}
 }
 

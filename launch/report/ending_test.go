@@ -59,7 +59,7 @@ func TestEndings(t *testing.T) {
 	} {
 		o := rendezvous.Outcome{Code: 9, Cause: c.cause}
 		if c.checked {
-			o.Preflight = &rendezvous.Verdict{Findings: findings}
+			o.Preflight = &rendezvous.CheckResult{Findings: findings}
 		}
 		said, text, r := ended(t, Ending{Findings: findings}, o)
 		if r == nil || r.Outcome != c.outcome || r.ExitCode != 9 || strings.Count(said, "\n") != c.says || (text != "") != c.text {

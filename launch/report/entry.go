@@ -30,8 +30,8 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 		}
 	}
 	at := c.Time
-	if !c.Told.IsZero() { // as torchrun has it: the exception's time, not the process's end
-		at = c.Told
+	if !c.ErrorTime.IsZero() { // as torchrun has it: the exception's time, not the process's end
+		at = c.ErrorTime
 	}
 	field("time", at.In(zone).Format("2006-01-02_15:04:05"))
 	field("host", orNA(oneLine(c.Host)))

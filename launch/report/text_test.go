@@ -185,7 +185,7 @@ func TestTextTime(t *testing.T) {
 		{time.Time{}, "time      : 2026-11-21_17:39:58"},
 		{time.Unix(1605774851, 0).UTC(), "time      : 2020-11-19_09:34:11"},
 	} {
-		f := worker(2, func(f *rendezvous.Cause) { f.Told = c.told })
+		f := worker(2, func(f *rendezvous.Cause) { f.ErrorTime = c.told })
 		got := Text(TextInput{Entrypoint: "train.py", Cause: &f, ExitCode: 1, Location: time.FixedZone("", 3600)})
 		if !strings.Contains(got, c.want+"\n") {
 			t.Errorf("%v: no %q in\n%s", c.told, c.want, got)

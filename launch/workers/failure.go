@@ -28,7 +28,7 @@ func (r *Round) findCause(w *worker, exit process.Exit) rendezvous.Cause {
 		return c
 	}
 	if f, err := report.ReadErrorFile(w.out.ErrorFile); err == nil {
-		c.ErrorFile, c.Message, c.Traceback, c.Told = w.out.ErrorFile, f.Message, f.Traceback, f.Time.UTC() // JSON knows no year 10000, as a zone might have it
+		c.ErrorFile, c.Message, c.Traceback, c.ErrorTime = w.out.ErrorFile, f.Message, f.Traceback, f.Time.UTC() // JSON knows no year 10000, as a zone might have it
 		if len(c.Tail) == 0 {
 			c.Consequence = diagnose.IsConsequence(strings.Split(f.Traceback, "\n"))
 		}

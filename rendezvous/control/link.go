@@ -112,7 +112,7 @@ func (l *link) hush(on bool) {
 	l.in.hushed = on
 	l.mu.Unlock()
 	if changed {
-		l.post(rendezvous.Hushed{Conn: l.id, On: on}, false)
+		l.post(rendezvous.Silence{Conn: l.id, On: on}, false)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // seeker is the machine of a node that nobody answers.
 func seeker(join time.Duration) *Machine {
 	self := rendezvous.Node{ID: "a", RunID: "run", Protocol: rendezvous.Protocol, Workers: 1, NodeRank: -1, Endpoint: -1, Min: 2, Max: 2}
-	return &Machine{Machine: rendezvous.New(rendezvous.Config{Self: self, Endpoints: 1, Join: join, Rejoin: time.Second}, time.Now())}
+	return &Machine{Machine: rendezvous.New(rendezvous.Config{Self: self, Endpoints: 1, Timeouts: rendezvous.Timeouts{Join: join, Rejoin: time.Second}}, time.Now())}
 }
 
 // tape writes down what is asked of streams and fence.

@@ -16,9 +16,9 @@ func TestAnotherCluster(t *testing.T) {
 	meet(t, r)
 	met := r.e.session.cluster.Swap(1)
 	eventually(t, func() bool {
-		return strings.Contains(latest[rendezvous.Peers](r).Trouble, "another etcd cluster") && latest[rendezvous.Lapsed](r).On
+		return strings.Contains(latest[rendezvous.Peers](r).Trouble, "another etcd cluster") && latest[rendezvous.Unconfirmed](r).On
 	}, func() string { return "it believes another cluster: " + latest[rendezvous.Peers](r).Trouble })
 	r.e.session.cluster.Store(met)
-	eventually(t, func() bool { return latest[rendezvous.Peers](r).Trouble == "" && !latest[rendezvous.Lapsed](r).On },
+	eventually(t, func() bool { return latest[rendezvous.Peers](r).Trouble == "" && !latest[rendezvous.Unconfirmed](r).On },
 		func() string { return "still in trouble: " + latest[rendezvous.Peers](r).Trouble })
 }

@@ -28,7 +28,7 @@ func TestCutAgentKnowsFirst(t *testing.T) {
 		for r := range watch {
 			for _, ev := range r.Events {
 				if ev.Type == clientv3.EventTypeDelete {
-					vanished <- latest[rendezvous.Lapsed](far).On
+					vanished <- latest[rendezvous.Unconfirmed](far).On
 					return
 				}
 			}
@@ -47,7 +47,7 @@ func TestCutAgentKnowsFirst(t *testing.T) {
 		t.Error("nobody took over")
 	}
 	link.Mend()
-	eventually(t, func() bool { return !latest[rendezvous.Lapsed](far).On }, func() string { return "it does not come back" })
+	eventually(t, func() bool { return !latest[rendezvous.Unconfirmed](far).On }, func() string { return "it does not come back" })
 	meet(t, near, far)
 	if v := value(t, c, far.e.keys.self); !strings.Contains(v, `"vacated":4`) {
 		t.Errorf("registered anew as %s", v)
@@ -84,10 +84,10 @@ func TestAwakenedAgentKnowsFirst(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	after := r.events[n:]
-	if l, ok := after[0].(rendezvous.Lapsed); !ok || !l.On {
+	if l, ok := after[0].(rendezvous.Unconfirmed); !ok || !l.On {
 		t.Errorf("first came %+v", after[0])
 	}
-	if !slices.Contains(after, rendezvous.Event(rendezvous.Lapsed{})) {
+	if !slices.Contains(after, rendezvous.Event(rendezvous.Unconfirmed{})) {
 		t.Errorf("sealed without a membership that is certain: %+v", after)
 	}
 }
@@ -113,7 +113,7 @@ func TestNoMajority(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the job is not given up")
 	}
-	if !latest[rendezvous.Lapsed](r).On {
+	if !latest[rendezvous.Unconfirmed](r).On {
 		t.Error("a node without etcd is certain of its membership")
 	}
 	if err := c.Restart(0); err != nil {
@@ -137,7 +137,7 @@ func TestShortLossOfMajority(t *testing.T) {
 	}
 	got := a.seal(t.Context(), rendezvous.Seal{Serial: 2, World: world("j", 1, a)})
 	waits(t, a, got, "")
-	eventually(t, func() bool { return latest[rendezvous.Lapsed](b).On }, func() string { return "nobody notices" })
+	eventually(t, func() bool { return latest[rendezvous.Unconfirmed](b).On }, func() string { return "nobody notices" })
 	for i := range 2 {
 		if err := c.Cont(i); err != nil {
 			t.Fatal(err)
@@ -146,7 +146,9 @@ func TestShortLossOfMajority(t *testing.T) {
 	if s := answer(t, got); !s.OK {
 		t.Errorf("%+v", s)
 	}
-	eventually(t, func() bool { return !latest[rendezvous.Lapsed](b).On && latest[rendezvous.Elsewhere](b).Round == 1 }, func() string { return "not back" })
+	eventually(t, func() bool {
+		return !latest[rendezvous.Unconfirmed](b).On && latest[rendezvous.Elsewhere](b).Round == 1
+	}, func() string { return "not back" })
 	select {
 	case err := <-a.lost:
 		t.Error(err)
@@ -181,7 +183,7 @@ func TestLeaderDies(t *testing.T) {
 			eventually(t, func() bool {
 				return slices.ContainsFunc(latest[rendezvous.Peers](a).All, func(p rendezvous.Peer) bool { return p.ID == third.id })
 			}, func() string { return "who leads does not see the new one" })
-			t.Logf("lapsed meanwhile: %+v", all[rendezvous.Lapsed](a))
+			t.Logf("lapsed meanwhile: %+v", all[rendezvous.Unconfirmed](a))
 		})
 	}
 }
@@ -220,7 +222,7 @@ func TestDeletedKeys(t *testing.T) {
 	if _, err := c.Client().Delete(t.Context(), b.e.keys.self); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { l := all[rendezvous.Lapsed](b); return len(l) == 2 && l[0].On && !l[1].On }, func() string { return "its key is gone and it does not know" })
+	eventually(t, func() bool { l := all[rendezvous.Unconfirmed](b); return len(l) == 2 && l[0].On && !l[1].On }, func() string { return "its key is gone and it does not know" })
 	if _, err := c.Client().Delete(t.Context(), a.e.keys.round); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ type membership struct {
 	lease     leaseID       // of the key; 0: not registered
 	drop      func()        // ends the keeping of lease
 	confirmed time.Duration // when the last request was sent that etcd granted
-	lapsed    bool          // rendezvous.Lapsed was posted
+	lapsed    bool          // rendezvous.Unconfirmed was posted
 	vacated   int           // the round that Vacate named
 	written   int           // the round that the key names
 }

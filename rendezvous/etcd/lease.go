@@ -134,7 +134,7 @@ func (e *Etcd) checkLease() {
 func (e *Etcd) lapse(why string) {
 	if !e.node.lapsed {
 		e.node.lapsed = true
-		e.post(rendezvous.Lapsed{On: true, Text: why})
+		e.post(rendezvous.Unconfirmed{On: true, Text: why})
 		e.wakes.renew.wake()
 	}
 }
@@ -150,7 +150,7 @@ func (e *Etcd) confirm(id leaseID, sent time.Duration) {
 	e.node.confirmed = max(e.node.confirmed, sent)
 	if e.node.lapsed && e.cfg.Clock()-e.node.confirmed < e.trusted() {
 		e.node.lapsed = false
-		e.post(rendezvous.Lapsed{})
+		e.post(rendezvous.Unconfirmed{})
 		e.wakes.contest.wake()
 	}
 }

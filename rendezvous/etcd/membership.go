@@ -71,7 +71,7 @@ func (e *Etcd) enrol(ctx context.Context) (leaseID, context.Context, error) {
 	e.node.lease, e.node.drop, e.node.written, e.node.confirmed = id, drop, vacated, sent
 	if e.cfg.Clock()-sent < e.trusted() && e.node.lapsed {
 		e.node.lapsed = false
-		e.post(rendezvous.Lapsed{})
+		e.post(rendezvous.Unconfirmed{})
 	}
 	e.wakes.chore.wake()
 	e.wakes.contest.wake()

@@ -23,7 +23,7 @@ func (e *Etcd) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
 		s.record.Members = append(s.record.Members, member{m.ID, m.Control})
 		s.free[m.ID] = true
 	}
-	for _, id := range slices.Concat(c.Here, c.Dead) {
+	for _, id := range slices.Concat(c.Here, c.Lost) {
 		s.free[id] = true
 	}
 	return s.run(ctx)
@@ -328,10 +328,10 @@ func (s *seal) claimable(ctx context.Context, r entry[round], holder entry[agent
 
 // removeDead ends the memberships of the nodes that are known to be dead.
 func (s *seal) removeDead(ctx context.Context, own leaseID) error {
-	if len(s.Dead) == 0 {
+	if len(s.Lost) == 0 {
 		return nil
 	}
-	marks, err := s.marks(ctx, s.Dead)
+	marks, err := s.marks(ctx, s.Lost)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func TestWhoIsLeftOutMustBeIdle(t *testing.T) {
 			}
 		}, nil},
 		{"it answers and is idle", nil, func(s *rendezvous.Seal, b *rig) { s.Here = append(s.Here, b.id) }},
-		{"it is dead", nil, func(s *rendezvous.Seal, b *rig) { s.Dead = append(s.Dead, b.id) }},
+		{"it is dead", nil, func(s *rendezvous.Seal, b *rig) { s.Lost = append(s.Lost, b.id) }},
 	}
 	c := etcdtest.Start(t, etcdtest.Options{})
 	for _, tt := range tests {
@@ -203,9 +203,9 @@ func TestCorpse(t *testing.T) {
 func TestDeadMembershipEnds(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
-	a.sealed(rendezvous.Seal{World: world("j", 1, a), Dead: []rendezvous.NodeID{b.id}})
-	eventually(t, func() bool { return len(all[rendezvous.Lapsed](b)) >= 2 }, func() string { return "who was taken for dead does not know" })
-	if l := all[rendezvous.Lapsed](b); !l[0].On || l[0].Text == "" || l[1].On {
+	a.sealed(rendezvous.Seal{World: world("j", 1, a), Lost: []rendezvous.NodeID{b.id}})
+	eventually(t, func() bool { return len(all[rendezvous.Unconfirmed](b)) >= 2 }, func() string { return "who was taken for dead does not know" })
+	if l := all[rendezvous.Unconfirmed](b); !l[0].On || l[0].Text == "" || l[1].On {
 		t.Errorf("%+v", l)
 	}
 	a.sealed(rendezvous.Seal{World: world("j", 2, a), Here: []rendezvous.NodeID{b.id}})

@@ -122,7 +122,7 @@ func (f *Fence) verdict(r *run, base *record, c rendezvous.Seal) (refused, wait 
 	for _, id := range last.Members {
 		e := r.find(id)
 		switch {
-		case w.Index(id) >= 0 || slices.Contains(c.Here, id) || slices.Contains(c.Dead, id):
+		case w.Index(id) >= 0 || slices.Contains(c.Here, id) || slices.Contains(c.Lost, id):
 		case e != nil && e.vacated < last.Round:
 			waits = append(waits, e.peer.Name)
 		case e == nil && last.Job != w.Job && !f.hub.ended[id]: // of another job nobody here would hear

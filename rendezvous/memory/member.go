@@ -79,7 +79,7 @@ func (m *Member) Run(ctx context.Context, post func(rendezvous.Event)) error {
 			if lapsed {
 				text = fmt.Sprintf("the hub has not answered for %v", now.Sub(confirmed).Round(time.Millisecond))
 			}
-			post(rendezvous.Lapsed{On: lapsed, Text: text})
+			post(rendezvous.Unconfirmed{On: lapsed, Text: text})
 		}
 		if s.ok && !reflect.DeepEqual(seen, s.peers) {
 			seen = s.peers

@@ -159,7 +159,7 @@ func (n *Net) silence(h *half) {
 	apart := n.opts.Delay(h.end.addr, h.peer.end.addr, int(h.conn)) / 100
 	time.AfterFunc(n.opts.Hush+apart, still(func() {
 		h.quiet = true
-		h.end.post(rendezvous.Hushed{Conn: h.conn, On: true})
+		h.end.post(rendezvous.Silence{Conn: h.conn, On: true})
 	}))
 	time.AfterFunc(n.opts.Silence+apart, still(func() {
 		n.end(h)
@@ -172,7 +172,7 @@ func (n *Net) mend(h *half) {
 	h.since = time.Time{}
 	if h.quiet && !h.over && !h.end.dead {
 		h.quiet = false
-		h.end.post(rendezvous.Hushed{Conn: h.conn})
+		h.end.post(rendezvous.Silence{Conn: h.conn})
 	}
 	n.deliver(h)
 }

@@ -69,7 +69,7 @@ func (a *Agent) run(ctx context.Context) {
 // handle feeds one event to the machine; true: this was the last one.
 func (a *Agent) handle(ctx context.Context, e rendezvous.Event) (last bool) {
 	switch e := e.(type) {
-	case rendezvous.Lapsed:
+	case rendezvous.Unconfirmed:
 		a.ledger.note("%s: lapsed %v: %s", a.label, e.On, e.Text)
 		a.mu.Lock()
 		a.lapsed = e.On

@@ -161,7 +161,7 @@ func promises() []trial {
 			release(r, cs[2])
 			next.Serial = 3
 			cs[0].must(next)
-			if l, ok := latest[rendezvous.Lapsed](cs[2]); cuts && (!ok || !l.On) {
+			if l, ok := latest[rendezvous.Unconfirmed](cs[2]); cuts && (!ok || !l.On) {
 				r.Error("the node that was cut off was not told before the others")
 			}
 		}}
@@ -196,7 +196,7 @@ func promises() []trial {
 			old, successor := cs[0], cs[1]
 			old.must(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, old, cs...)})
 			successor.fence.Lead()
-			successor.must(rendezvous.Seal{Serial: 1, World: world("a", 2, 1, successor, successor), Dead: ids(old)})
+			successor.must(rendezvous.Seal{Serial: 1, World: world("a", 2, 1, successor, successor), Lost: ids(old)})
 			if got := old.seal(r.Timing.Limit, rendezvous.Seal{Serial: 2, World: world("a", 1, 1, old, cs...)}); got.OK || !got.Refused || got.Text == "" {
 				r.Errorf("the old coordinator's next world: %+v", got)
 			}
@@ -239,7 +239,7 @@ func promises() []trial {
 		{name: "a world can be sealed at once with those who answer", fences: true, play: func(r *Rig) {
 			cs := r.clients(r.Job(1, 1), 4)
 			cs[0].must(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs...)})
-			s := rendezvous.Seal{Serial: 2, World: world("a", 1, 1, cs[0], cs[:2]...), Here: ids(cs[2]), Dead: ids(cs[3])}
+			s := rendezvous.Seal{Serial: 2, World: world("a", 1, 1, cs[0], cs[:2]...), Here: ids(cs[2]), Lost: ids(cs[3])}
 			if got := cs[0].seal(r.Traits.TTL/2, s); !got.OK {
 				r.Errorf("%+v", got)
 			}

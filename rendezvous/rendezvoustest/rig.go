@@ -125,8 +125,8 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 	jobs := 0
 	m := rendezvous.New(rendezvous.Config{
 		Self: a.Node, MaxRestarts: j.Restarts, Endpoints: max(1, j.Endpoints), Where: "here", Takeover: true, Fenced: fences, Grow: j.Grow,
-		Join: j.Join, LastCall: j.LastCall, Rejoin: r.Timing.Rejoin, Retry: 50 * time.Millisecond,
-		Token: func() string { jobs++; return fmt.Sprintf("%s.%d", a.Node.ID, jobs) },
+		Timeouts: rendezvous.Timeouts{Join: j.Join, LastCall: j.LastCall, Rejoin: r.Timing.Rejoin, Retry: 50 * time.Millisecond},
+		Token:    func() string { jobs++; return fmt.Sprintf("%s.%d", a.Node.ID, jobs) },
 	}, time.Now())
 	a.machine = &drive.Machine{Machine: m, Streams: end, Fence: fence, Post: a.events.Put, Wait: &a.wg}
 	ctx, cancel := context.WithCancel(r.ctx)

@@ -206,7 +206,7 @@ func TestCheckHearsWhetherProgramsStart(t *testing.T) {
 	for _, fenced := range []bool{false, true} {
 		m, c := compared1(t, 1, 1)
 		m.cfg.Fenced = fenced
-		found := &Verdict{Table: "found"}
+		found := &CheckResult{Table: "found"}
 		proposed := m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: 1, Preflight: found}})
 		i := slices.IndexFunc(proposed, func(c Command) bool { s, ok := c.(Send); return ok && s.Msg.Type == MsgPropose })
 		if i < 0 || m.coord.round.state != roundProposing {
@@ -219,7 +219,7 @@ func TestCheckHearsWhetherProgramsStart(t *testing.T) {
 		}
 	}
 	m, c := compared1(t, 1, 1)
-	found := &Verdict{Table: "found"}
+	found := &CheckResult{Table: "found"}
 	m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: 1, Preflight: found}})
 	cause := Cause{Kind: KindStart, Node: c.World.Members[1].ID, Rank: -1, ExitCode: ExitUsage, Message: "no such program"}
 	m.Step(m.now, Received{Conn(1), Message{Type: MsgFailed, Round: c.World.Round, Failures: []Cause{cause}}})

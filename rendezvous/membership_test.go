@@ -10,7 +10,7 @@ import (
 // TestLapsed: an agent that the fence does not confirm goes on while it hears
 // the others; when it does not, its workers and those of its members are killed.
 func TestLapsed(t *testing.T) {
-	lapsed, silent := Lapsed{On: true, Text: "no answer"}, Hushed{Conn: 1, On: true}
+	lapsed, silent := Unconfirmed{On: true, Text: "no answer"}, Silence{Conn: 1, On: true}
 	tests := []struct {
 		name   string
 		events []Event
@@ -20,9 +20,9 @@ func TestLapsed(t *testing.T) {
 		{"silence alone", []Event{silent}, false},
 		{"lapsed, then silence", []Event{lapsed, silent}, true},
 		{"silence, then lapsed", []Event{silent, lapsed}, true},
-		{"silence that ended", []Event{silent, Hushed{Conn: 1}, lapsed}, false},
-		{"lapse that ended", []Event{lapsed, Lapsed{}, silent}, false},
-		{"a spare's silence", []Event{lapsed, Hushed{Conn: 3, On: true}}, false},
+		{"silence that ended", []Event{silent, Silence{Conn: 1}, lapsed}, false},
+		{"lapse that ended", []Event{lapsed, Unconfirmed{}, silent}, false},
+		{"a spare's silence", []Event{lapsed, Silence{Conn: 3, On: true}}, false},
 	}
 	for _, tt := range tests {
 		t.Run("coordinator: "+tt.name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestLapsed(t *testing.T) {
 			m.cfg.Fenced = true
 			var log []Command
 			for _, e := range tt.events {
-				if h, ok := e.(Hushed); ok {
+				if h, ok := e.(Silence); ok {
 					h.Conn = conn
 					e = h
 				}
@@ -86,7 +86,7 @@ func TestLapsed(t *testing.T) {
 func TestLapseKeepsTheGracePeriod(t *testing.T) {
 	c := newCast(t, 3, 3, 3, fenced)
 	c.mute[Self], c.mute[2] = true, true
-	c.step(Lapsed{On: true, Text: "no answer"})
+	c.step(Unconfirmed{On: true, Text: "no answer"})
 	c.says(1, Message{Type: MsgFailed, Round: 0, Failures: []Cause{{Kind: KindExit, Node: "id1", Rank: 1, ExitCode: 5}}})
 	c.pass(time.Second)
 	for _, s := range all[Stop](c) {
@@ -102,7 +102,7 @@ func TestLapseKeepsTheGracePeriod(t *testing.T) {
 	if c.m.coord.round.state != roundStopping {
 		t.Errorf("phase %s", c.m.coord.round.state)
 	}
-	c.step(Hushed{Conn: 2, On: true}) // now it may be left out
+	c.step(Silence{Conn: 2, On: true}) // now it may be left out
 	if a := c.told(1, MsgAbort); len(a) == 0 || !a[len(a)-1].Kill {
 		t.Errorf("whoever still runs is told %+v", a)
 	}
@@ -133,7 +133,7 @@ func TestEndedMembership(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCast(t, 3, 2, 3, fenced)
 			c.step(tt.peers)
-			c.step(Hushed{Conn: 1, On: tt.quiet})
+			c.step(Silence{Conn: 1, On: tt.quiet})
 			if got := len(c.told(2, MsgAbort)) > 0; got != tt.lost {
 				t.Fatalf("lost: %v", got)
 			}
@@ -142,14 +142,14 @@ func TestEndedMembership(t *testing.T) {
 			}
 			c.pass(c.m.cfg.LastCall)
 			c.runs(1, 1, "id0 id2")
-			if got := all[Seal](c); len(got) != 1 || len(got[0].Dead) != 0 { // it may come back before that
+			if got := all[Seal](c); len(got) != 1 || len(got[0].Lost) != 0 { // it may come back before that
 				t.Errorf("sealed with %+v", got)
 			}
 		})
 	}
 	m, conn := states()["working"]() // and the member whose coordinator's membership ends
 	m.cfg.Fenced = true
-	m.Step(m.now, Hushed{Conn: conn, On: true})
+	m.Step(m.now, Silence{Conn: conn, On: true})
 	if !m.mem.link.open || m.mem.work.state != workRunning {
 		t.Fatal("silence alone ends the round")
 	}
