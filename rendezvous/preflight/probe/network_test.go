@@ -50,7 +50,7 @@ func TestNetworkOfTwoSubnets(t *testing.T) {
 	l.expect(0, 1, preflight.OK)
 	l.expect(0, 2, preflight.NoRoute)
 	l.expect(2, 1, preflight.NoRoute)
-	l.says("I02", "Nobody can connect to host2 (eth1 10.37.12.78), nor from there to anybody: no route.")
+	l.says("I02", "No connection to or from host2 (eth1 10.37.12.78): no route.")
 }
 
 func TestNetworkWithAFirewallThatDrops(t *testing.T) {
@@ -61,7 +61,7 @@ func TestNetworkWithAFirewallThatDrops(t *testing.T) {
 	l.expect(0, 1, preflight.TimedOut)
 	l.expect(2, 1, preflight.TimedOut)
 	l.expect(1, 0, preflight.OK)
-	l.says("I02", "Nobody can connect to host1 (eth0 10.77.0.2): timed out.")
+	l.says("I02", "No node can connect to host1 (eth0 10.77.0.2): timed out.")
 }
 
 func TestNetworkWithAFirewallThatRejects(t *testing.T) {
@@ -74,7 +74,7 @@ func TestNetworkWithAFirewallThatRejects(t *testing.T) {
 	if got := l.results(2, 1); !slices.Contains(got, preflight.NoRoute) || slices.Contains(got, preflight.OK) { // the kernel limits such answers
 		t.Errorf("2 -> 1: %q", got)
 	}
-	l.says("I02", "Nobody can connect to host1 (eth0 10.77.0.2): ", "refused")
+	l.says("I02", "No node can connect to host1 (eth0 10.77.0.2): ", "refused")
 }
 
 // everyday are the ports that Linux gives programs.
@@ -177,7 +177,7 @@ func TestNetworkWithAnInterfaceDown(t *testing.T) {
 	l.expect(0, 2, preflight.OK)
 	l.expect(0, 1, preflight.NoRoute)
 	l.expect(1, 0, preflight.NoRoute)
-	l.says("I02", "Nobody can connect to host1 (eth0 10.77.0.2), nor from there to anybody: no route.")
+	l.says("I02", "No connection to or from host1 (eth0 10.77.0.2): no route.")
 }
 
 func TestNetworkAfterAnAddressIsGone(t *testing.T) {

@@ -43,7 +43,7 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 			}
 			note(p.To, text)
 		case p.Result == preflight.Stranger:
-			note(p.To, host+": somebody answered who is not of this job")
+			note(p.To, host+": a program answered that is not of this job")
 		case p.Result.Failed() || p.Result == preflight.Stalled:
 			for _, a := range []string{host, hostOf(p.Source)} {
 				if len(twice[a]) < 2 {
@@ -74,10 +74,10 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	}
 	return preflight.IfAny(f.Complete(values), preflight.Finding{
 		Severity: preflight.Error,
-		Text:     "Who connects to these nodes reaches another machine: the address exists twice in the network, or is translated (NAT, a proxy). Ranks would talk to the wrong one.",
+		Text:     "Connections to these nodes reach another machine: the address exists twice in the network, or is translated (NAT, a proxy). Ranks would talk to the wrong one.",
 		Steps: []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of the network which machine holds the address, and for one of its own for every node"),
-			preflight.ToLook.Step("who answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", term.Command(hostOf(sample.Target)), term.Command(hostOf(sample.Source)))).On([]int{sample.From}),
+			preflight.ToLook.Step("which machine answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", term.Command(hostOf(sample.Target)), term.Command(hostOf(sample.Source)))).On([]int{sample.From}),
 		},
 	})
 }
@@ -93,10 +93,10 @@ func translated(f *preflight.Fleet) []preflight.Finding {
 	}
 	return preflight.IfAny(f.Faults(func(i int, _ *preflight.Facts) string { return values[i] }), preflight.Finding{
 		Severity: preflight.Warning,
-		Text:     "Connections from these nodes arrive from another address than the one they are sent from: they pass a translation (NAT, masquerading). It works as long as nobody has to connect back to that address.",
+		Text:     "Connections from these nodes arrive from another address than the one they are sent from: they pass a translation (NAT, masquerading). It works as long as no node has to connect back to that address.",
 		Steps: []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of the network to take the translation out of the way between the nodes"),
-			preflight.ToLook.Step("who translates", "iptables -t nat -S; nft list ruleset"),
+			preflight.ToLook.Step("where the translation is", "iptables -t nat -S; nft list ruleset"),
 			preflight.ToContainer.Step("a container needs the machine's network (in Kubernetes hostNetwork: true)", "--network=host").Alternative(),
 		},
 	})

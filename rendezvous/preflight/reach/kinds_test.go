@@ -56,7 +56,7 @@ func TestOneDataInterfaceOfOneNode(t *testing.T) {
 		return preflight.OK
 	}
 	x := only(t, "I03", s.run())
-	if !strings.HasPrefix(x.Text, "Nobody can connect to node2 (eth1 10.0.1.3), nor from there to anybody: no route.") || !slices.Equal(odd(x), []int{2}) {
+	if !strings.HasPrefix(x.Text, "No connection to or from node2 (eth1 10.0.1.3): no route.") || !slices.Equal(odd(x), []int{2}) {
 		t.Errorf("%+v", x)
 	}
 }
@@ -249,7 +249,7 @@ func TestSomebodyElseAnswers(t *testing.T) {
 	for i := range f.Probes {
 		f.Probes[i].Answer = ""
 	}
-	if x := only(t, "I06", f); !strings.Contains(x.Values[0].Value, "who is not of this job") {
+	if x := only(t, "I06", f); !strings.Contains(x.Values[0].Value, "that is not of this job") {
 		t.Errorf("%+v", x)
 	}
 }

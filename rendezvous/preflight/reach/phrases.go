@@ -14,16 +14,16 @@ func connecting() phrases {
 	return phrases{
 		islands:   "The nodes fall into %d groups with no connection between them",
 		nobody:    "No node can connect to any other",
-		cutOff:    "Nobody can connect to %s, nor from there to anybody",
-		unreached: "Nobody can connect to %s",
-		mute:      "%s can connect to nobody",
+		cutOff:    "No connection to or from %s",
+		unreached: "No node can connect to %s",
+		mute:      "%s can connect to no node",
 		pair:      "%s and %s cannot connect to each other",
 		oneWay:    "%s cannot connect to %s",
 		none:      "No connection",
 
 		isCutOff:    "no connection to it or from it",
-		isUnreached: "nobody connects to it",
-		isMute:      "connects to nobody",
+		isUnreached: "no node connects to it",
+		isMute:      "connects to no node",
 		isPair:      "no connection to %s, nor back",
 		isOneWay:    "no connection to %s",
 	}

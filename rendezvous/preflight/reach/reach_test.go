@@ -54,22 +54,22 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 		},
 		{
 			"the one in another network", append(slices.Clone(three), simnode{"eth1 10.0.9.4/24"}), hit(func(from, to int) bool { return from == 3 || to == 3 }, preflight.NoRoute),
-			"Nobody can connect to node3 (eth1 10.0.9.4), nor from there to anybody: no route.", "",
+			"No connection to or from node3 (eth1 10.0.9.4): no route.", "",
 			[]int{3},
 		},
 		{
 			"a firewall on one node", three, hit(func(_, to int) bool { return to == 1 }, preflight.TimedOut),
-			"Nobody can connect to node1 (eth0 10.0.0.2): timed out.", "on node1:\n  ip -br addr; nft list ruleset; iptables -S\nwhich way the packets take, on node0:\n  ip route get 10.0.0.2 from 10.0.0.1",
+			"No node can connect to node1 (eth0 10.0.0.2): timed out.", "on node1:\n  ip -br addr; nft list ruleset; iptables -S\nwhich way the packets take, on node0:\n  ip route get 10.0.0.2 from 10.0.0.1",
 			[]int{1},
 		},
 		{
 			"a firewall of its own", three, hit(func(from, _ int) bool { return from == 2 }, preflight.Denied),
-			"node2 (eth0 10.0.0.3) can connect to nobody: denied.", "ask the administrator of node2 to let it open connections",
+			"node2 (eth0 10.0.0.3) can connect to no node: denied.", "ask the administrator of node2 to let it open connections",
 			[]int{2},
 		},
 		{
 			"an address is gone", three, hit(func(from, _ int) bool { return from == 2 }, preflight.NoAddress),
-			"node2 (eth0 10.0.0.3) can connect to nobody: no address.", "ask the administrator of node2 to give it its address 10.0.0.3 again",
+			"node2 (eth0 10.0.0.3) can connect to no node: no address.", "ask the administrator of node2 to give it its address 10.0.0.3 again",
 			[]int{2},
 		},
 		{
@@ -83,7 +83,7 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 		},
 		{
 			"two broken in the same way", slices.Concat(three, []simnode{{"eth0 10.0.0.4/24"}, {"eth0 10.0.0.5/24"}}), hit(func(_, to int) bool { return to == 1 || to == 3 }, preflight.TimedOut),
-			"Nobody can connect to node1 (eth0 10.0.0.2), node3 (eth0 10.0.0.4): timed out.", "",
+			"No node can connect to node1 (eth0 10.0.0.2), node3 (eth0 10.0.0.4): timed out.", "",
 			[]int{1, 3},
 		},
 		{

@@ -44,7 +44,7 @@ func bugs(f *preflight.Fleet) []bug {
 			return []preflight.Step{preflight.EveryRank(text, name, "0"), preflight.ByHand.Step("install NCCL " + since + " or newer on all nodes").Alternative()}
 		}
 	}
-	const unasked = "RAS is on by itself, and whoever asks it (ncclras, a monitor) while a communicator is being made can crash the rank; nothing of this job is known to ask"
+	const unasked = "RAS is on by itself, and a client that asks it (ncclras, a monitor) while a communicator is being made can crash the rank; no client of this job is known"
 	const noRAS, noNVLS = "switch RAS off (gorun itself never queries it)", "switch NVLS off"
 	return []bug{
 		{22602, 22606, ras, "a RAS query while a communicator is being made can crash the rank (NCCL issues 1669 and 1718, fixed in 2.27.3); polling less often does not help", without(noRAS, "NCCL_RAS_ENABLE", "2.27.3"), ""},

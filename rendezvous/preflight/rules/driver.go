@@ -17,7 +17,7 @@ func checkDriver(f *preflight.Fleet) []preflight.Finding {
 	skewed := f.Faults(func(_ int, n *preflight.Facts) string { return skewOf(n) })
 	all := preflight.IfAny(skewed, preflight.Finding{
 		Text:  "A user library of the driver does not belong to the kernel module that runs: the driver was upgraded without a reboot, or the container was started before the upgrade.",
-		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(skewed)) + " to restart the machine, or to load the modules of the NVIDIA driver anew; containers there are to be started after that")},
+		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(skewed)) + " to restart the machine, or to load the modules of the NVIDIA driver again; then restart the containers there")},
 	})
 	old := f.Faults(func(_ int, n *preflight.Facts) string { return tooOld(n) })
 	all = append(all, preflight.IfAny(old, preflight.Finding{

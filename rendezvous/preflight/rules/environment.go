@@ -297,7 +297,7 @@ func forcedRules() []preflight.Rule {
 		{
 			ID: "E04", Name: "env-unknown", Severity: preflight.Warning,
 			Meaning: "Variables of NCCL, torch and Gloo have names that something reads.",
-			Users:   "Nothing: a name that nobody reads is ignored in silence.",
+			Users:   "Nothing: a name that no library reads has no effect and no message.",
 			Steps:   []preflight.Step{preflight.ToGorun.Step("take it away, or write its name correctly", "--unset NCCL_SOCKET_IFNAMES")},
 			Check:   checkNames,
 		},
@@ -395,7 +395,7 @@ func namedRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E06", Name: "env-files", Severity: preflight.Warning,
 		Meaning: "The files that NCCL_TOPO_FILE, NCCL_GRAPH_FILE, NCCL_TUNER_CONFIG_FILE and, by their paths, NCCL_PROFILER_PLUGIN, NCCL_ENV_PLUGIN and NCCL_GIN_PLUGIN name are on every node and can be read; the graph's, and a plugin that has to be on all nodes, is an error. N02 has NCCL's net and tuner plugins, E05 its conf files.",
-		Users:   "`Could not open XML graph file`; otherwise nothing: NCCL goes on without the file, other than on the nodes that have it.",
+		Users:   "`Could not open XML graph file`; otherwise nothing: NCCL goes on without the file there, and with it on the other nodes.",
 		Steps: []preflight.Step{
 			preflight.ByHand.Step("put the file on the marked nodes, where the job's user may read it"),
 		},
@@ -418,7 +418,7 @@ func checkNamed(f *preflight.Fleet) []preflight.Finding {
 		}))
 	}
 	return append(preflight.IfAny(missing(true), preflight.Finding{Severity: preflight.Error, Text: "A variable names a file that is not there or cannot be read: NCCL fails, or its ranks differ."}),
-		preflight.IfAny(missing(false), preflight.Finding{Text: "A variable names a file that is not there or cannot be read: NCCL goes on without it, other than on nodes that have it."})...)
+		preflight.IfAny(missing(false), preflight.Finding{Text: "A variable names a file that is not there or cannot be read: NCCL goes on without it there, and with it on the other nodes."})...)
 }
 
 // oneValue is the step that gives every rank one value of a variable: the one

@@ -38,7 +38,7 @@ func gpuRules() []preflight.Rule {
 		},
 		{
 			ID: "D10", Name: "device-nodes", Severity: preflight.Error,
-			Meaning: "The device files of the driver can be opened; a node whose workers load NCCL has a driver when others of its role have one.",
+			Meaning: "The device files of the driver can be opened; a node whose workers load NCCL has a driver if other nodes of its role have one.",
 			Users:   "`CUDA unknown error` (999), `no CUDA-capable device is detected`.",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("load the driver's modules and make its files", "nvidia-modprobe -u -c 0"),
@@ -460,5 +460,5 @@ func checkOrder(f *preflight.Fleet) []preflight.Finding {
 			return ""
 		}
 		return fmt.Sprintf("%s; CUDA numbers the fastest first", strings.Join(models, ", "))
-	}), preflight.Finding{Text: "CUDA numbers the GPUs otherwise than NVML and nvidia-smi."})
+	}), preflight.Finding{Text: "CUDA numbers the GPUs in another order than NVML and nvidia-smi."})
 }

@@ -25,12 +25,12 @@ func healthRules() []preflight.Rule {
 			ID: "D06", Name: "mig", Severity: preflight.Error,
 			Meaning: "No two workers get MIG instances of one GPU; on instances of different GPUs they lack NVLink and peer-to-peer, which is a warning.",
 			Users:   "`Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000`, `invalid usage`; slow collectives.",
-			Steps:   []preflight.Step{preflight.AsRoot.Step("use whole GPUs, when nobody computes on them", "nvidia-smi -mig 0")},
+			Steps:   []preflight.Step{preflight.AsRoot.Step("use whole GPUs, when no process computes on them", "nvidia-smi -mig 0")},
 			Check:   checkMIG,
 		},
 		{
 			ID: "D09", Name: "compute-mode", Severity: preflight.Error,
-			Meaning: "The workers may compute on their GPUs: none is in the mode Prohibited, and none in Exclusive_Process when somebody else holds it or workers share it; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
+			Meaning: "The workers may compute on their GPUs: none is in the mode Prohibited, and none in Exclusive_Process when another process holds it or workers share it; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
 			Users:   "`all CUDA-capable devices are busy or unavailable`.",
 			Steps:   []preflight.Step{preflight.AsRoot.Step("let processes share them", "nvidia-smi -c 0")},
 			Check:   checkComputeMode,
@@ -40,7 +40,7 @@ func healthRules() []preflight.Rule {
 			Meaning: "The memory of the workers' GPUs is sound: no uncorrected errors since the driver was loaded, no rows or pages that wait for a reset to be replaced, no row that could not be.",
 			Users:   "Xid 48, 63, 64, 94 or 95 in the kernel's log and the end of a worker, hours later.",
 			Steps: []preflight.Step{
-				preflight.AsRoot.Step("reset the GPUs when nobody uses them", "nvidia-smi --gpu-reset"),
+				preflight.AsRoot.Step("reset the GPUs when no process uses them", "nvidia-smi --gpu-reset"),
 				preflight.ToLook.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to have a GPU exchanged of which no row is left").Alternative(),
 			},
@@ -191,7 +191,7 @@ func checkMIG(f *preflight.Fleet) []preflight.Finding {
 		return preflight.Plural(instances, "MIG instance")
 	}
 	whole := func(values []preflight.Value) []preflight.Step {
-		return append(smi(f, values, "use whole GPUs, when nobody computes on them", "-mig 0", any), sameGPUs(f)...)
+		return append(smi(f, values, "use whole GPUs, when no process computes on them", "-mig 0", any), sameGPUs(f)...)
 	}
 	if twice := gpuFaults(f, true, many); len(twice) > 0 {
 		return preflight.IfAny(twice, preflight.Finding{Text: "Workers get MIG instances of one GPU, which NCCL takes for the same device.", Steps: whole(twice)})
@@ -262,7 +262,7 @@ func checkGPUMemory(f *preflight.Fleet) []preflight.Finding {
 	}
 	look := preflight.ToLook.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
 	old, sick := gpuFaults(f, true, worn), gpuFaults(f, true, pending)
-	return append(preflight.IfAny(sick, preflight.Finding{Text: "The memory of GPUs that the job will use has errors.", Steps: append(smi(f, sick, "reset them when nobody uses them", "--gpu-reset", pending), look)}),
+	return append(preflight.IfAny(sick, preflight.Finding{Text: "The memory of GPUs that the job will use has errors.", Steps: append(smi(f, sick, "reset them when no process uses them", "--gpu-reset", pending), look)}),
 		preflight.IfAny(old, preflight.Finding{Text: "The memory of GPUs that the job will use is worn out.", Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(old)) + " to have the GPUs exchanged"), look}})...)
 }
 

@@ -93,7 +93,7 @@ func checkHostID(f *preflight.Fleet) []preflight.Finding {
 		Text: "Different machines have one host name and one boot id, as copies of a running machine have: NCCL takes them for one and looks for the memory of other ranks, and for GPUs, where they are not.",
 		Steps: []preflight.Step{
 			preflight.InShell.Step("give each machine an id of its own", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/uuid)"),
-			preflight.ByHand.Step("start the machines anew, each with a host name of its own").Alternative(),
+			preflight.ByHand.Step("restart the machines, each with a host name of its own").Alternative(),
 		},
 	})...)
 	return append(all, strangers(f)...)

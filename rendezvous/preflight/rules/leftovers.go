@@ -16,7 +16,7 @@ func leftoverRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "S01", Name: "leftovers", Severity: preflight.Warning,
-			Meaning: "Nobody computes on the GPUs that the job will use, and no segments of dead ranks fill /dev/shm.",
+			Meaning: "No other process computes on the GPUs that the job will use, and no segments of dead ranks fill /dev/shm.",
 			Users:   "`Cuda failure 'out of memory'` at init; a slow rank; `No space left on device` in /dev/shm.",
 			Steps:   []preflight.Step{preflight.InShell.Step("remove what dead ranks left", `find /dev/shm -maxdepth 1 -name 'nccl-*' -user "$(id -un)" -delete`)},
 			Check:   checkLeftovers,
@@ -87,7 +87,7 @@ func otherGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	if !enough {
 		steps = nil
 	}
-	steps = preflight.Either(steps, preflight.ByHand.Step("end the processes that are named, or ask those to whom they belong"))
+	steps = preflight.Either(steps, preflight.ByHand.Step("end the processes that are named, or ask their owners to"))
 	return append(steps, preflight.ToLook.Step("which they are", "nvidia-smi").On(nodes))
 }
 

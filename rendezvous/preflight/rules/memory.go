@@ -88,9 +88,9 @@ func checkSHM(f *preflight.Fleet) []preflight.Finding {
 		preflight.ByHand.Step("in a container, take away the option or the volume that makes it read-only").Alternative(),
 	}
 	all := append(preflight.IfAny(shut(true), preflight.Finding{
-		Text: "Nobody can make a file in /dev/shm, through which NCCL's ranks of one machine talk: the communicator is not made.", Steps: anew,
+		Text: "No file can be made in /dev/shm, through which NCCL's ranks of one machine talk: the communicator is not made.", Steps: anew,
 	}), preflight.IfAny(shut(false), preflight.Finding{
-		Severity: preflight.Warning, Text: "Nobody can make a file in /dev/shm: data loaders with worker processes fail.", Steps: anew,
+		Severity: preflight.Warning, Text: "No file can be made in /dev/shm: data loaders with worker processes fail.", Steps: anew,
 	})...)
 	find := func(grave bool) []preflight.Value {
 		return f.Faults(func(_ int, n *preflight.Facts) string {

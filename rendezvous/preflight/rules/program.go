@@ -17,7 +17,7 @@ func programRules() []preflight.Rule {
 		ID: "R03", Name: "script-same", Severity: preflight.Error,
 		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments, another Python and other modules are a warning: Python files in the folder of the script (for -m, in the working directory) and up to 3 folders below, where their names can be imported, without virtual environments, up to 256 files in 64 folders of up to 512 entries, by their sizes and first 64 KiB. System programs may differ.",
 		Users:   "The ranks run different code: a hang, or `shape mismatch`.",
-		Steps:   []preflight.Step{preflight.ByHand.Step("copy the program to all nodes anew, or start it from a shared file system")},
+		Steps:   []preflight.Step{preflight.ByHand.Step("copy the program to all nodes again, or start it from a shared file system")},
 		Check:   checkProgram,
 	}}
 }
@@ -53,7 +53,7 @@ func checkProgram(f *preflight.Fleet) []preflight.Finding {
 	all = append(all, preflight.IfAny(modules(f), preflight.Finding{
 		Severity: preflight.Warning,
 		Text:     "Python files beside the script differ between the nodes: ranks that import them run different code.",
-		Steps:    []preflight.Step{preflight.ByHand.Step("copy the folder of the program to all nodes anew, or start it from a shared file system")},
+		Steps:    []preflight.Step{preflight.ByHand.Step("copy the folder of the program to all nodes again, or start it from a shared file system")},
 	})...)
 
 	return append(all, preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string {

@@ -42,7 +42,7 @@ func versionRules() []preflight.Rule {
 			ID: "V05", Name: "torch-loads", Severity: preflight.Error,
 			Meaning: "The libraries in torch's folder can be read by the workers' user, and are not cut off.",
 			Users:   "`cannot open shared object file: Permission denied`, `file too short`, or `Bus error` (signal 7) at import torch.",
-			Steps:   []preflight.Step{preflight.ByHand.Step("install that torch anew, so that the user who starts the workers may read it")},
+			Steps:   []preflight.Step{preflight.ByHand.Step("install that torch again, so that the user who starts the workers may read it")},
 			Check: func(f *preflight.Fleet) []preflight.Finding {
 				return preflight.IfAny(preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 					for _, b := range n.Libraries.Broken {
@@ -153,7 +153,7 @@ func checkNCCLSingle(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	again := f.StepsFor(preflight.Marked(damaged), preflight.InShell, "install it anew", func(_ int, n *preflight.Facts) []string {
+	again := f.StepsFor(preflight.Marked(damaged), preflight.InShell, "install it again", func(_ int, n *preflight.Facts) []string {
 		for _, w := range n.Libraries.Wheels {
 			if w.Site == siteOf(n.Libraries.NCCL.Path) {
 				return install(n, w.Site, w.Name, w.Version)
@@ -163,7 +163,7 @@ func checkNCCLSingle(f *preflight.Fleet) []preflight.Finding {
 	})
 	all = append(all, preflight.IfAny(damaged, preflight.Finding{
 		Text:  "The NCCL that the workers would load is damaged, or they may not read it: they fail or crash when they load it.",
-		Steps: preflight.Either(again, preflight.ByHand.Step("ask the administrator to install that NCCL anew, so that the user who starts the workers may read it")),
+		Steps: preflight.Either(again, preflight.ByHand.Step("ask the administrator to install that NCCL again, so that the user who starts the workers may read it")),
 	})...)
 	lost := f.Faults(func(_ int, n *preflight.Facts) string {
 		if !n.GPU.Driver {
@@ -210,7 +210,7 @@ func wheels(f *preflight.Fleet, severity preflight.Severity) []preflight.Finding
 	}
 	find := func(text string, fault func([]library.Wheel) (site, what string)) []preflight.Finding {
 		values := f.Faults(func(_ int, n *preflight.Facts) string { _, what := fault(of(n)); return what })
-		return preflight.IfAny(values, preflight.Finding{Severity: severity, Text: text, Steps: f.StepsFor(preflight.Marked(values), preflight.InShell, "install the one that torch needs anew, alone", func(_ int, n *preflight.Facts) []string {
+		return preflight.IfAny(values, preflight.Finding{Severity: severity, Text: text, Steps: f.StepsFor(preflight.Marked(values), preflight.InShell, "install the one that torch needs again, alone", func(_ int, n *preflight.Facts) []string {
 			site, _ := fault(of(n))
 			return onlyWheel(n, site)
 		})})
