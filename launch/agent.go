@@ -1,3 +1,12 @@
+// Package launch is the agent of one node: a loop that takes events, steps the
+// rendezvous's state machine, and hands the machine's commands to parts. The parts
+// find the other nodes (meet), compare all nodes (check), start and stop workers
+// (workers), watch their GPUs (gpuwatch) and answer gorun status (status).
+//
+// Invariants: only the loop touches the machine and the agent's fields; everything
+// else runs beside the loop and talks to it by events; a command that may take long
+// is carried out beside the loop, which always hears a signal; Run returns after
+// everything that it started has ended.
 package launch
 
 import (
@@ -6,50 +15,51 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/internal/term"
-	"github.com/gorun/gorun/launch/check"
+	"github.com/gorun/gorun/launch/console"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/process"
-	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
-	"github.com/gorun/gorun/rendezvous/secret"
 	"golang.org/x/sys/unix"
 )
 
-// agent is the state of Run. Only the loop touches it.
-type agent struct {
+// base is what all parts of an agent share.
+type base struct {
 	opts    Options
 	born    time.Time
-	node    rendezvous.Node
-	given   secret.Secret // of whoever may ask how jobs stand
-	secret  secret.Secret // of this run
-	table   *process.Table
-	console *console
-	out     *logs.Console
-	build   build
+	node    rendezvous.Node // has its addresses once the session is open
+	console *console.Console
 	events  *queue
-	machine *drive.Machine
-	pool    *accept.Pool // of the connections to all ports and sockets of this agent
-	session *meet.Session
-	socket  *socket.Server
-	output  output
-	current *round         // nil: no worker was started yet
-	check   *check.Checker // nil: nodes are not compared
+	table   *process.Table // owns all child processes
+	pool    *accept.Pool   // counts the connections to all ports and sockets
+	wg      sync.WaitGroup // has everything that runs beside the loop
+}
+
+// agent is the loop of one node.
+type agent struct {
+	*base
+	secrets secrets
+	env     environment
+	build   build
 	placing *placing
-	look    gpuWatch
-	request envprop.Request // what the user asks of the workers' environment here
-	refused map[string]bool // notes of values of other nodes that were told of
-	toldOMP bool
-	unshown error     // why a dry run has nothing to show
-	signals int       // that asked the job to end
-	killAt  time.Time // when the workers that are being stopped get SIGKILL
+	check   checker // nil: nodes are not compared
+	session *meet.Session
+	workers *supervisor
+	machine *drive.Machine
 	status  statusServer
-	wg      sync.WaitGroup
+	signals int // that asked the job to end
+}
+
+// checker is what the loop asks of a [check.Checker].
+type checker interface {
+	Start(ctx context.Context, node rendezvous.Node)
+	Compare(ctx context.Context, c rendezvous.Compare)
+	Answer(ctx context.Context, c rendezvous.Ask)
 }
 
 // UsageError is an error of the command line or of a file that it names.
@@ -58,47 +68,54 @@ type UsageError = spec.UsageError
 // Run is the life of one agent. It returns gorun's exit code; the error is only
 // for what happened before there was a job to report on; --report has it too.
 func Run(ctx context.Context, opts Options) (code int, err error) {
-	a := &agent{opts: opts, born: time.Now(), events: newQueue()}
+	b := &base{opts: opts, born: time.Now(), events: newQueue(), pool: accept.NewPool(accept.Bounds{})}
 	prefix := "gorun"
 	if opts.Local != nil {
 		prefix = "gorun[" + opts.Local.Addr + "]"
 	}
-	if a.out, err = logs.NewConsole(opts.Stdout, opts.Stderr); err != nil {
+	out, err := logs.NewConsole(opts.Stdout, opts.Stderr)
+	if err != nil {
 		return 1, err
 	}
-	defer a.out.Close()
+	defer out.Close()
 	terminal := opts.Stderr
-	if opts.Local != nil { // one of several agents that share it
+	if opts.Local != nil { // several agents share it
 		terminal = nil
 	}
-	a.console = &console{term.NewConsole(a.out.Remarks(), prefix, terminal), opts.quiet()}
-	go a.console.Run()
-	defer a.console.Close()
+	b.console = &console.Console{Console: term.NewConsole(out.Remarks(), prefix, terminal), Quiet: opts.quiet()}
+	go b.console.Run()
+	defer b.console.Close()
 	for _, n := range opts.Spec.Notes {
-		a.console.announce("%s", n)
+		b.console.Announce("%s", n)
 	}
 	defer func() {
 		if err == nil || opts.quiet() {
 			return
 		}
-		if err := ReportError(a.opts.Spec, a.born, err); err != nil {
-			a.console.say("%v", err)
+		if err := ReportError(b.opts.Spec, b.born, err); err != nil {
+			b.console.Say("%v", err)
 		}
 	}()
-	if a.table, err = process.Open(); err != nil {
+	if b.table, err = process.Open(); err != nil {
 		return 1, err
 	}
-	defer a.table.Close()
+	defer b.table.Close()
 	process.RaiseFiles()
-	a.pool = accept.NewPool(accept.Bounds{})
-	ctx, cancel := context.WithCancelCause(ctx)
 	defer opts.Scratch.Remove()
+	a := &agent{base: b, env: environment{base: b}, workers: newSupervisor(b, out)}
+	return a.run(ctx)
+}
+
+// run prepares the agent, runs the loop and reports how the job ended. When it
+// returns, everything beside the loop has ended.
+func (a *agent) run(ctx context.Context) (code int, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer a.wg.Wait()
 	var end error
 	defer func() { cancel(end) }()
-	finish, err := a.prepare(ctx)
-	defer finish()
+	defer a.workers.removeFolders()
 	var outcome rendezvous.Outcome
+	err = a.prepare(ctx)
 	if stop, ok := errors.AsType[*stopped](err); ok {
 		outcome = rendezvous.Outcome{Code: stop.cause.Code(), Cause: &stop.cause}
 	} else if err != nil {
@@ -109,18 +126,16 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 			end = meet.ErrOver
 		}
 	}
-	if a.current != nil {
-		a.current.workers.Close()
-	}
+	a.workers.close()
 	a.console.SayHeld()
-	if a.unshown != nil && outcome.Code == 0 {
-		return 1, a.unshown
+	if err := a.workers.unshown; err != nil && outcome.Code == 0 {
+		return 1, err
 	}
 	a.conclude(outcome)
 	return outcome.Code, nil
 }
 
-// loop owns the machine: events in, commands out, until the job is decided.
+// loop feeds events to the machine until the job is decided.
 func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
 	for {
 		for e := range drive.Events(ctx, a.machine, a.events.Queue) {
@@ -132,5 +147,113 @@ func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
 		if o := a.handle(ctx, signalEvent{unix.SIGTERM}); o != nil {
 			return *o
 		}
+	}
+}
+
+// handle takes one event. It returns the outcome once the job is decided.
+func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome) {
+	var event rendezvous.Event // for the machine; nil: none
+	switch e := e.(type) {
+	case rendezvous.Event:
+		event = e
+	case builtEvent:
+		a.build.built = &e
+		event = a.ready()
+	case placedEvent:
+		a.sayPlaced(a.placing.plan.Notes, a.placing.plan.Warnings)
+		event = a.ready()
+	case signalEvent:
+		event = a.signalled(e.sig)
+	case keeperEvent:
+		return a.abandon()
+	case failedEvent:
+		event = rendezvous.StopJob{Cause: a.self(e.kind, e.text)}
+	case reportEvent:
+		a.workers.reportFailure(e.Report)
+	case endedEvent:
+		a.workers.killAt = time.Now()
+	case gpuEvent:
+		if f := a.workers.gpuFailed(e.Event); f != nil {
+			a.tell(*f)
+		}
+	case seenEvent:
+		a.tell(misplaced(e.Finding))
+	case statusEvent:
+		a.serveStatus(ctx)
+	case inspectEvent:
+		var done func()
+		event, done = a.inspected(e)
+		defer done()
+	}
+	if event == nil {
+		return nil
+	}
+	for c := range a.machine.Step(ctx, event) {
+		if f, ok := c.(rendezvous.Finish); ok {
+			outcome = &f.Outcome
+		}
+		a.do(ctx, c)
+	}
+	return outcome
+}
+
+// do hands a command of the machine to the part that carries it out.
+func (a *agent) do(ctx context.Context, c rendezvous.Command) {
+	switch c := c.(type) {
+	case rendezvous.Admit:
+		a.session.Store.Admit(c.Clients)
+	case rendezvous.Start:
+		a.start(ctx, c)
+	case rendezvous.Stop:
+		a.workers.stop(c)
+	case rendezvous.Show:
+		if c.Status != nil && c.Status.Phase == "stopping" {
+			c.Status = console.Stopping(*c.Status, time.Until(a.workers.killAt), a.signals)
+		}
+		a.console.Status(c.Status)
+	case rendezvous.Compare:
+		a.check.Compare(ctx, c)
+	case rendezvous.Ask:
+		a.answer(ctx, c)
+	case rendezvous.Report:
+		a.reports(c.Serial)
+	case rendezvous.Present:
+		a.present(c)
+	case rendezvous.Note:
+		a.console.AnnounceRarely(c.Kind, c.Text)
+	}
+}
+
+// start starts this node's workers of a world, or shows what they would get.
+func (a *agent) start(ctx context.Context, c rendezvous.Start) {
+	if w := c.World; w.Restart > 0 {
+		a.console.Announce("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
+	}
+	a.status.job.Store(c.World.Job)
+	a.session.Joined()
+	p := a.workers.plan(ctx, c, a.build.program, a.env.round(c))
+	if a.opts.Spec.Dry != nil {
+		a.workers.show(p, &a.build)
+		return
+	}
+	a.workers.start(ctx, p)
+	a.serveStatus(ctx)
+	a.env.noteThreads(p)
+}
+
+// answer answers what the coordinator asks of this node's facts.
+func (a *agent) answer(ctx context.Context, c rendezvous.Ask) {
+	if a.check == nil { // this node sent no facts, so no node can know where it is reached
+		a.events.post(rendezvous.Answered{Serial: c.Serial, Body: []byte("{}")})
+		return
+	}
+	a.check.Answer(ctx, c)
+}
+
+// tell prints something about the running job, and keeps it for gorun status.
+func (a *agent) tell(f status.Finding) {
+	a.console.Say("%s", f.Text)
+	if f.ID != "" {
+		a.status.add(f)
 	}
 }

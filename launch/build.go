@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -31,7 +32,7 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 	plan, err := program.Check(in)
 	a.build.subject = plan.Subject()
 	if plan.Note != "" {
-		a.console.announce("%s", plan.Note)
+		a.console.Announce("%s", plan.Note)
 	}
 	if err != nil && sp.MaxNodes == 1 {
 		return &UsageError{Err: err}
@@ -96,10 +97,24 @@ func (a *agent) unfit(e builtEvent) *rendezvous.Cause {
 	case a.opts.Spec.MaxNodes == 1 || a.opts.Local != nil: // the report comes soon
 	case unbuilt:
 		a.build.shown = true
-		a.console.say("%v", e.err)
-		a.console.say("the other nodes are told when they are here")
+		a.console.Say("%v", e.err)
+		a.console.Say("the other nodes are told when they are here")
 	default:
-		a.console.say("%v; the other nodes are told when they are here", e.err)
+		a.console.Say("%v; the other nodes are told when they are here", e.err)
 	}
 	return &c
+}
+
+// wrapper is what stands in front of the workers' program. The error is about a
+// wrapper whose command line is not understood.
+func (b *build) wrapper() (wrap.Prefix, error) {
+	s := &b.subject
+	if s.Path == "" || s.Title == "" || s.Python != "" { // nothing is started, or gorun knows how
+		return wrap.Prefix{}, nil
+	}
+	argv := []string{s.Title}
+	for _, arg := range s.Args {
+		argv = append(argv, program.Substitute(arg, wrap.MadeUpRank))
+	}
+	return wrap.Wrap(argv)
 }

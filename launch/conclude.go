@@ -13,12 +13,12 @@ import (
 // conclude reports how the job ended: on stderr, in --report, in gorun's own
 // error file.
 func (a *agent) conclude(o rendezvous.Outcome) {
-	a.console.clear()
+	a.console.Clear()
 	e := report.Ending{
 		Job:     report.Job{File: a.opts.Spec.ReportFile, RunID: a.node.RunID, Started: a.born},
 		Program: a.opts.Spec.Program, Node: a.node.ID,
 		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildSeen: a.build.shown,
-		Say: a.console.say, Out: a.console,
+		Say: a.console.Say, Out: a.console,
 	}
 	if a.build.program.Title != "" {
 		e.Program = a.build.program.Title
@@ -36,15 +36,15 @@ func (a *agent) showFindings(o rendezvous.Outcome) {
 	switch c := a.opts.Spec.Check; {
 	case a.opts.quiet():
 		if c == nil {
-			a.console.say("%s; exit code %d", o.Cause.Line(), o.Code)
+			a.console.Say("%s; exit code %d", o.Cause.Line(), o.Code)
 		}
 	case c != nil && !c.JSON && o.Preflight.Table == "" && o.Cause != nil: // nothing was found, and the program cannot be started
 	case c != nil:
 		if err := check.Print(a.opts.Stdout, o.Preflight, c.JSON); err != nil {
-			a.console.say("cannot print the findings: %v", err)
+			a.console.Say("cannot print the findings: %v", err)
 		}
 	default:
-		a.console.table(o.Preflight.Table)
+		a.console.Table(o.Preflight.Table)
 	}
 }
 

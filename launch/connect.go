@@ -2,6 +2,13 @@ package launch
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
@@ -9,20 +16,64 @@ import (
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
+	"github.com/gorun/gorun/rendezvous/secret"
 )
+
+// secrets are the keys of this agent.
+type secrets struct {
+	given secret.Secret // of the user, for gorun status
+	run   secret.Secret // of this run
+}
+
+// findSecret takes the secret out of the environment, so that nothing that this
+// agent starts, and no fact that it sends, has it.
+func (a *agent) findSecret(ctx context.Context) error {
+	file, warning := a.opts.Spec.SecretFile, ""
+	s, err := await(ctx, a.base, "reading --secret-file "+file, func(context.Context) (s secret.Secret, err error) {
+		s, warning, err = secret.Find(file, func(name string) (string, bool) { return findEnv(a.opts.Env, name) })
+		return s, err
+	})
+	if _, stop := errors.AsType[*stopped](err); stop {
+		return err
+	}
+	if err != nil {
+		return &UsageError{Err: err}
+	}
+	if local := a.opts.Local; local != nil && local.Secret != nil && !s.Given() {
+		if s, err = secret.New(local.Secret); err != nil {
+			return fmt.Errorf("cannot use the secret of this machine's nodes: %w", err)
+		}
+	}
+	a.secrets = secrets{s, s.For(a.opts.Spec.RunID)}
+	a.opts.Spec.Trusted = s.Given()
+	a.opts.Env = slices.DeleteFunc(slices.Clone(a.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, secret.Env+"=") })
+	if warning != "" && a.opts.warns() {
+		a.note(warning)
+	}
+	return nil
+}
+
+// probeKey is what preflight's probes prove: without a secret, that both are of
+// the same run.
+func (s *secrets) probeKey(runID string) string {
+	if !s.run.Given() {
+		return runID
+	}
+	key := s.run.Key("probe")
+	return hex.EncodeToString(key[:]) + " " + runID
+}
 
 // connect opens this agent's ports and starts looking for the others.
 func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) error {
 	sp := &a.opts.Spec
 	o := meet.Options{
-		Network: sp.Network, Node: a.node, Identity: identity, Secret: a.secret, Pool: a.pool, Grace: sp.ShutdownTimeout,
-		Quiet: a.opts.quiet(), Post: a.events.post, Elsewhere: a.elsewhere,
+		Network: sp.Network, Node: a.node, Identity: identity, Secret: a.secrets.run, Pool: a.pool, Grace: sp.ShutdownTimeout,
+		Quiet: a.opts.quiet(), Post: a.events.post, Note: a.console.AnnounceRarely, Elsewhere: a.opts.elsewhere,
 		Wait: func(ctx context.Context, what string, f func(context.Context) error) error {
-			_, err := await(ctx, a, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+			_, err := await(ctx, a.base, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 			return err
 		},
 		Failed: func(kind rendezvous.Kind, text string) { a.events.Put(failedEvent{kind, text}) },
-		Note:   a.console.announceRarely,
 	}
 	if local := a.opts.Local; local != nil {
 		o.Local.Addr = local.Addr
@@ -37,21 +88,35 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 		return err
 	}
 	a.wg.Go(func() { s.Run(ctx) })
-	a.session, a.node = s, s.Node
+	a.session, a.workers.store, a.node = s, s.Store, s.Node
 	c := s.Config
-	c.MaxRestarts, c.Check, c.Grow, c.Token = sp.MaxRestarts, a.check != nil, !sp.JoinWaits, newToken
+	c.MaxRestarts, c.Check, c.Grow, c.Token = sp.MaxRestarts, a.check != nil, !sp.JoinWaits, rand.Text
 	a.machine = &drive.Machine{Machine: rendezvous.New(c, time.Now()), Streams: s.Streams, Fence: s.Fence, Post: a.events.post, Wait: &a.wg}
 	return nil
 }
 
 // elsewhere is the user's own command with another value of a flag, "" if there is none.
-func (a *agent) elsewhere(flag, value string) string {
-	if a.opts.Elsewhere == nil {
+func (o *Options) elsewhere(flag, value string) string {
+	if o.Elsewhere == nil {
 		return ""
 	}
-	command := a.opts.Elsewhere(flag, value)
+	command := o.Elsewhere(flag, value)
 	if command == nil {
 		return ""
 	}
 	return term.Command(ncclenv.ShownWords(command)...)
+}
+
+// warnOfStrangers says what a job without a secret is open to, where other machines
+// can reach it.
+func (a *agent) warnOfStrangers() {
+	ip, err := netip.ParseAddr(a.node.Addr)
+	if a.secrets.run.Given() || a.opts.Spec.MaxNodes == 1 || err == nil && ip.IsLoopback() || !a.opts.warns() {
+		return
+	}
+	a.console.Say("warning: this job has no secret: whoever reaches its ports can join it, set variables of its workers, or end it; " +
+		"give every node the same --secret-file FILE, made with: openssl rand -hex 32 >FILE")
+	if at := a.env.credential(); at != "" {
+		a.console.Say("warning: %s travels to the other nodes in clear: give every node the same --secret-file", at)
+	}
 }

@@ -13,12 +13,20 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// findRequest reads what the user asks of the workers' environment.
-func (a *agent) findRequest(ctx context.Context) error {
-	want := &a.opts.Spec.Env
+// environment is what the workers of this node have in common.
+type environment struct {
+	*base
+	request envprop.Request // what the user asks of it on this node
+	refused map[string]bool // notes of values of other nodes that were said
+	ompSaid bool
+}
+
+// find reads what the user asks of the workers' environment.
+func (e *environment) find(ctx context.Context) error {
+	want := &e.opts.Spec.Env
 	o := envprop.Options{X: want.Export, Unset: want.Unset}
 	for _, name := range want.Files {
-		text, err := await(ctx, a, "reading --env-file "+name, func(context.Context) ([]byte, error) {
+		text, err := await(ctx, e.base, "reading --env-file "+name, func(context.Context) ([]byte, error) {
 			text, _, err := smallfile.Read(name, envprop.MaxEnvFile)
 			return text, err
 		})
@@ -30,43 +38,51 @@ func (a *agent) findRequest(ctx context.Context) error {
 		}
 		o.Files = append(o.Files, envprop.EnvFile{Name: name, Text: text})
 	}
-	r, err := envprop.NewRequest(o, a.opts.Env)
+	r, err := envprop.NewRequest(o, e.opts.Env)
 	if err != nil {
 		return &UsageError{Err: err}
 	}
-	if a.warns() {
+	if e.opts.warns() {
 		for _, note := range r.Notes {
-			a.console.say("%s", note)
+			e.note(note)
 		}
 	}
-	a.request = r
+	e.request = r
 	return nil
 }
 
-// warnOfClearText says that credentials travel unencrypted, where they do.
-func (a *agent) warnOfClearText() {
-	i := slices.IndexFunc(a.request.Asks, func(ask envprop.Ask) bool {
+// credential is where the user asks for the first credential that travels to other
+// nodes, "" if none does.
+func (e *environment) credential() string {
+	i := slices.IndexFunc(e.request.Asks, func(ask envprop.Ask) bool {
 		return ncclenv.Credential(ask.Name) || ask.Value.Secret()
 	})
-	if i >= 0 && a.open() {
-		a.console.say("warning: %s travels to the other nodes in clear: give every node the same --secret-file", a.request.Asks[i].At)
+	if i < 0 {
+		return ""
 	}
+	return e.request.Asks[i].At
 }
 
-// base is what the workers of a round have in common on this node.
-func (a *agent) base(c rendezvous.Start) (envprop.Base, error) {
-	if c.Env == nil { // alone: nobody else had to be heard
-		return a.guess(), nil
+// roundEnv is what the workers of a round have in common, or why they have nothing.
+type roundEnv struct {
+	base envprop.Base
+	err  error
+}
+
+// round decides what the workers of a round have in common on this node.
+func (e *environment) round(c rendezvous.Start) roundEnv {
+	if c.Env == nil { // alone: no other node had to be heard
+		return roundEnv{base: e.guess()}
 	}
-	b := envprop.NewBase(a.opts.Env).Apply(a.request.Keep())
+	b := envprop.NewBase(e.opts.Env).Apply(e.request.Keep())
 	given, err := envprop.DecodeAssignment(c.Env)
 	if err != nil {
-		return b, err
+		return roundEnv{b, err}
 	}
-	if !a.opts.Spec.Trusted {
-		given = a.distrust(given, max(0, c.World.Index(a.node.ID)))
+	if !e.opts.Spec.Trusted {
+		given = e.distrust(given, max(0, c.World.Index(e.node.ID)))
 	}
-	return b.Apply(given), nil
+	return roundEnv{base: b.Apply(given)}
 }
 
 // maxRefused bounds the values of other nodes that the user hears of.
@@ -74,38 +90,41 @@ const maxRefused = 16
 
 // distrust takes of what others decided for this node only what cannot run code
 // here. A coordinator of this version leaves the rest out itself.
-func (a *agent) distrust(given envprop.Assignment, rank int) envprop.Assignment {
-	n := envprop.Node{Host: a.node.Host, Addr: a.node.Addr, Role: a.node.Role}
-	safe, left := given.Distrust(check.AloneAt(rank, n, a.opts.Env, a.request))
+func (e *environment) distrust(given envprop.Assignment, rank int) envprop.Assignment {
+	safe, left := given.Distrust(check.AloneAt(rank, e.self(), e.opts.Env, e.request))
 	for _, s := range left {
-		if note := fmt.Sprintf("%s (%s) is not taken: %s", s.Name, s.Source, envprop.Distrusted); !a.refused[note] && len(a.refused) < maxRefused {
-			if a.refused == nil {
-				a.refused = map[string]bool{}
+		if note := fmt.Sprintf("%s (%s) is not taken: %s", s.Name, s.Source, envprop.Distrusted); !e.refused[note] && len(e.refused) < maxRefused {
+			if e.refused == nil {
+				e.refused = map[string]bool{}
 			}
-			a.refused[note] = true
-			a.console.say("%s", note)
+			e.refused[note] = true
+			e.note(note)
 		}
 	}
 	return safe
 }
 
 // guess is what the workers will have in common as far as this node decides it.
-func (a *agent) guess() envprop.Base {
-	b := envprop.NewBase(a.opts.Env).Apply(a.request.Keep())
-	if len(a.request.Asks) == 0 {
+func (e *environment) guess() envprop.Base {
+	b := envprop.NewBase(e.opts.Env).Apply(e.request.Keep())
+	if len(e.request.Asks) == 0 {
 		return b
 	}
-	n := envprop.Node{Host: a.node.Host, Addr: a.node.Addr, Role: a.node.Role}
-	return b.Apply(check.Alone(n, a.opts.Env, a.request))
+	return b.Apply(check.Alone(e.self(), e.opts.Env, e.request))
+}
+
+// self is this node as package envprop knows it.
+func (e *environment) self() envprop.Node {
+	return envprop.Node{Host: e.node.Host, Addr: e.node.Addr, Role: e.node.Role}
 }
 
 // noteThreads says once what OMP_NUM_THREADS is.
-func (a *agent) noteThreads(p *plan) {
-	if a.toldOMP || a.opts.quiet() {
+func (e *environment) noteThreads(p *plan) {
+	if e.ompSaid || e.opts.quiet() {
 		return
 	}
-	a.toldOMP = true
+	e.ompSaid = true
 	if note := p.base.OMPNote(p.vars(0)); note != "" {
-		a.console.say("%s", note)
+		e.note(note)
 	}
 }

@@ -40,9 +40,17 @@ type LocalNode struct {
 	Secret   []byte                                // of this job's agents alone, where the user gives none; nil: there is none
 }
 
-// Quiet agents leave the full report to the first node of the machine.
+// quiet agents leave the full report to the first node of the machine.
 func (o *Options) quiet() bool { return o.Local != nil && o.Local.Index > 0 }
 
+// warns reports whether the user reads warnings: a program that asked for JSON does
+// not, and the first node of a machine says what concerns all.
+func (o *Options) warns() bool {
+	c := o.Spec.Check
+	return !o.quiet() && (c == nil || !c.JSON)
+}
+
+// findEnv gives the last value of a variable, as exec does.
 func findEnv(env []string, name string) (value string, ok bool) {
 	for _, kv := range slices.Backward(env) {
 		if len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
-	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/place"
@@ -48,7 +46,7 @@ func (a *agent) countWorkers(ctx context.Context) (int, error) {
 	}
 	if n.Of != "cpu" && p.config.HasGPUs() {
 		var err error
-		if p.seen, err = await(ctx, a, asking, p.config.See); err != nil {
+		if p.seen, err = await(ctx, a.base, asking, p.config.See); err != nil {
 			return 0, fmt.Errorf("--nproc-per-node %s: %w", n.Of, err)
 		}
 		a.sayPlaced(p.seen.Sight.Notes, nil)
@@ -59,14 +57,12 @@ func (a *agent) countWorkers(ctx context.Context) (int, error) {
 
 // sayPlaced tells the user what was found: the agents of --local-nodes share a
 // terminal, and what concerns the machine is for the first to say.
-func (a *agent) sayPlaced(notes, warnings []string) {
-	if !a.opts.quiet() {
-		for _, note := range notes {
-			a.console.say("%s", note)
-		}
+func (b *base) sayPlaced(notes, warnings []string) {
+	for _, note := range notes {
+		b.console.Announce("%s", note)
 	}
 	for _, warning := range warnings {
-		a.console.say("%s", warning)
+		b.note(warning)
 	}
 }
 
@@ -89,7 +85,10 @@ func (a *agent) placeWorkers(ctx context.Context) {
 	}
 	a.wg.Go(find)
 	if a.opts.Spec.MaxNodes > 1 {
-		a.wg.Go(func() { a.sayWhile(ctx, p.done, asking) })
+		a.wg.Go(func() {
+			defer a.console.While(asking)()
+			_ = p.wait(ctx)
+		})
 	}
 }
 
@@ -108,7 +107,7 @@ func (a *agent) placed(ctx context.Context) error {
 	case <-p.done:
 		err = p.err
 	default:
-		_, err = await(ctx, a, asking, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.wait(ctx) })
+		_, err = await(ctx, a.base, asking, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.wait(ctx) })
 	}
 	if _, ended := errors.AsType[*stopped](err); ended || err == nil {
 		return err
@@ -162,23 +161,4 @@ func (p *placing) facts(ctx context.Context) (preflight.GPU, []string) {
 func (p *placing) usesGPUs() bool {
 	seen := p.plan.Seen
 	return p.config.HasGPUs() && device.Linked && (!seen.Known || len(seen.Sight.Visible) > 0)
-}
-
-// sayWhile says now and then what is waited for.
-func (a *agent) sayWhile(ctx context.Context, done <-chan struct{}, what string) {
-	tick, began := time.NewTicker(looks), time.Now()
-	pace := term.NewPace(began)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if pace.Due(time.Now()) {
-				a.console.say("still %s (%v)", what, time.Since(began).Round(time.Second))
-			}
-		}
-	}
 }

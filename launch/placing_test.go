@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/console"
 )
 
 // What concerns the machine is said by the first of its agents, what concerns its
@@ -12,7 +13,7 @@ import (
 func TestSayPlaced(t *testing.T) {
 	for index, want := range []string{"gorun: the GPUs differ\ngorun: few CPUs\n", "gorun: few CPUs\n"} {
 		var out strings.Builder
-		a := &agent{opts: Options{Local: &LocalNode{Index: index}}, console: &console{Console: term.NewConsole(&out, "gorun", nil)}}
+		a := &base{console: &console.Console{Console: term.NewConsole(&out, "gorun", nil), Quiet: index > 0}}
 		ended := make(chan struct{})
 		go func() {
 			a.console.Run()

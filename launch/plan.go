@@ -1,16 +1,25 @@
 package launch
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net"
+	"path/filepath"
 	"strconv"
 	"sync"
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/check"
+	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/place"
+	"github.com/gorun/gorun/launch/preview"
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -29,16 +38,15 @@ type plan struct {
 	files func() []ncclenv.File // the nccl.conf files as they were at its first call
 }
 
-func (a *agent) newPlan(ctx context.Context, c rendezvous.Start) *plan {
+// plan makes the plan of a round.
+func (s *supervisor) plan(ctx context.Context, c rendezvous.Start, prog program.Program, env roundEnv) *plan {
 	p := &plan{
-		world: c.World, group: c.Index, program: a.build.program, devices: &a.placing.plan,
-		dir: a.opts.Dir, socket: a.socket.Path(),
+		world: c.World, group: c.Index, program: prog, base: env.base, devices: &s.placing.plan,
+		dir: s.opts.Dir, socket: s.socket.Path(), err: env.err,
 	}
-	p.folder, p.err = a.output.folders.Make(c.World.Restart)
-	var err error
-	if p.base, err = a.base(c); err != nil {
-		p.err = err
-	}
+	var folderErr error
+	p.folder, folderErr = s.output.folders.Make(c.World.Restart)
+	p.err = cmp.Or(p.err, folderErr)
 	p.files = sync.OnceValue(func() []ncclenv.File { return check.ConfFiles(ctx, p.base.Worker(p.vars(0)), p.dir) })
 	return p
 }
@@ -79,4 +87,102 @@ func (p *plan) command(local int) []string {
 		return nil
 	}
 	return append([]string{p.program.Path}, p.program.Argv(local)[1:]...)
+}
+
+// identity is by what this round's workers are known, wherever they run.
+func (p *plan) identity() gpuwatch.World {
+	host, port, _ := net.SplitHostPort(p.world.Store)
+	return gpuwatch.World{Token: p.world.Token, RunID: p.world.RunID, Addr: host, Port: port}
+}
+
+// show tells what this node's workers of a world would get, in place of starting
+// them: gorun env and --dry-run. For the others the round has ended well.
+func (s *supervisor) show(p *plan, b *build) {
+	if err := s.preview(p, b); err != nil {
+		s.unshown = err
+	}
+	s.events.post(rendezvous.Done{Round: p.world.Round})
+}
+
+func (s *supervisor) preview(p *plan, built *build) (err error) {
+	dry := s.opts.Spec.Dry
+	if p.err != nil {
+		return p.err
+	}
+	if n := len(p.world.Members); dry.Rank >= p.world.Size || dry.Node >= n {
+		return &UsageError{Err: fmt.Errorf("there is no %s: this job has nodes 0 to %d and ranks 0 to %d", dry.What(), n-1, p.world.Size-1)}
+	}
+	errorFile := func(local int) string { return filepath.Join(p.folder, strconv.Itoa(local), "error.json") }
+	all := []preview.Node{p.preview(errorFile)}
+	if wrapper, doubt := built.wrapper(); doubt == nil {
+		all[0].Wrapper = wrapper.Name()
+	}
+	mine := preview.Select(all, dry.Wants)
+	if len(mine) == 0 && s.opts.Local == nil && !dry.JSON {
+		s.console.Say("%s is elsewhere: gorun env prints it there", dry.What())
+	}
+	var b bytes.Buffer // shown at once: other nodes of this machine may write, too
+	if dry.Whole && !s.opts.quiet() {
+		err = preview.WriteWorld(&b, &p.world)
+	}
+	switch {
+	case err != nil:
+	case dry.Whole:
+		err = preview.WritePlan(&b, all[0])
+	default:
+		err = Print(&b, mine, dry.Diff, dry.JSON)
+	}
+	if err == nil {
+		err = s.out.Print(b.Bytes())
+	}
+	return err
+}
+
+// Print writes the environments of ranks as gorun env does.
+func Print(w io.Writer, nodes []preview.Node, diff, asJSON bool) error {
+	if diff {
+		nodes = preview.Diff(nodes)
+	}
+	if asJSON {
+		return preview.WriteJSON(w, nodes)
+	}
+	return preview.WriteText(w, nodes)
+}
+
+// preview is what the workers get.
+func (p *plan) preview(errorFile func(local int) string) preview.Node {
+	files, m := p.files(), p.member()
+	n := preview.Node{Node: p.group, Host: m.Host, Addr: m.Addr, Removed: preview.Removals(p.base.Lost())}
+	for local := range m.Workers {
+		v := p.vars(local)
+		v.ErrorFile = errorFile(local)
+		n.Ranks = append(n.Ranks, preview.Rank{
+			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(p.command(local)), Devices: p.devices.Slot(local).Own,
+			Env: preview.Variables(p.base.Explain(v, files...), p.world.Token),
+		})
+	}
+	return n
+}
+
+// replyEnv answers gorun env about the workers that run here, beside the loop:
+// their files may not have been read yet, and a file system may hang.
+func (s *supervisor) replyEnv(reply chan<- status.Reply) {
+	r := s.current
+	if r == nil {
+		reply <- status.Reply{Error: "no worker was started on this node yet"}
+		return
+	}
+	errorFiles := map[int]string{}
+	for _, w := range r.workers.Workers() {
+		errorFiles[w.LocalRank] = w.Output.ErrorFile
+	}
+	go func() {
+		n := r.plan.preview(func(local int) string { return errorFiles[local] })
+		body, err := json.Marshal(n)
+		if err != nil {
+			reply <- status.Reply{Error: err.Error()}
+			return
+		}
+		reply <- status.Reply{Env: body}
+	}()
 }

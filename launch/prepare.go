@@ -18,19 +18,13 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// prepare makes everything that the loop needs; finish undoes it.
-func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
-	var undo []func()
-	finish = func() {
-		for i := len(undo) - 1; i >= 0; i-- {
-			undo[i]()
-		}
-	}
+// prepare makes everything that the loop needs.
+func (a *agent) prepare(ctx context.Context) (err error) {
 	if err := a.findSecret(ctx); err != nil {
-		return finish, err
+		return err
 	}
-	if err := a.findRequest(ctx); err != nil {
-		return finish, err
+	if err := a.env.find(ctx); err != nil {
+		return err
 	}
 	sp := a.opts.Spec
 	a.node = rendezvous.Node{
@@ -48,55 +42,54 @@ func (a *agent) prepare(ctx context.Context) (finish func(), err error) {
 	}
 	a.placing = a.newPlacing()
 	if a.node.Workers, err = a.countWorkers(ctx); err != nil {
-		return finish, &UsageError{Err: err}
+		return &UsageError{Err: err}
 	}
 	if err := a.node.Validate(); err != nil {
-		return finish, &UsageError{Err: fmt.Errorf("this node can be part of no job: %w", err)}
+		return &UsageError{Err: fmt.Errorf("this node can be part of no job: %w", err)}
 	}
-	lack, err := a.prepareWorkers()
+	lack, err := a.workers.prepareOutput()
 	if err != nil {
-		return finish, err
+		return err
 	}
-	undo = append(undo, a.output.folders.RemoveEmpty)
 	if err := a.prepareProgram(ctx); err != nil {
-		return finish, err
+		return err
 	}
-	if err := a.prepareExam(ctx); err != nil {
-		return finish, err
+	if err := a.prepareCheck(ctx); err != nil {
+		return err
 	}
 	a.placeWorkers(ctx)
-	a.socket, err = socket.Open(ctx, a.pool, a.opts.Scratch.Socket(), func(r socket.Report) { a.events.Put(reportEvent{r}) })
+	door, err := socket.Open(ctx, a.pool, a.opts.Scratch.Socket(), func(r socket.Report) { a.events.Put(reportEvent{r}) })
 	if noPlace(err) {
 		lack = append(lack, "GORUN_WORKER_SOCKET")
-		a.socket, err = socket.Nowhere(), nil
+		door, err = socket.Nowhere(), nil
 	}
 	if err != nil {
-		return finish, err
+		return err
 	}
-	if len(lack) > 0 && a.warns() {
-		a.console.say("there is no folder for temporary files that can be written, so workers have no %s; TMPDIR names one", strings.Join(lack, " and no "))
+	if len(lack) > 0 && a.opts.warns() {
+		a.console.Say("there is no folder for temporary files that can be written, so workers have no %s; TMPDIR names one", strings.Join(lack, " and no "))
 	}
-	a.wg.Go(func() { _ = a.socket.Serve(ctx) })
+	a.workers.socket, a.workers.placing = door, a.placing
+	a.wg.Go(func() { _ = door.Serve(ctx) })
 	if err := a.connect(ctx, identity); err != nil {
-		return finish, err
+		return err
 	}
 	a.warnOfStrangers()
-	a.warnOfClearText()
 	time.AfterFunc(statusAfter, func() { a.events.Put(statusEvent{}) })
 	if a.check != nil {
 		a.check.Start(ctx, a.node)
 	}
 	if err := a.placed(ctx); err != nil {
-		return finish, err
+		return err
 	}
 	a.watch(ctx)
-	return finish, nil
+	return nil
 }
 
-// prepareWorkers settles what all rounds of workers have in common. Lack is the
-// variables that they do without because there is no place for files.
-func (a *agent) prepareWorkers() (lack []string, err error) {
-	sp := a.opts.Spec
+// prepareOutput settles where the workers' output goes. lack are the variables that
+// workers do without because there is no place for files.
+func (s *supervisor) prepareOutput() (lack []string, err error) {
+	sp := s.opts.Spec
 	var out output
 	if out.redirect, err = logs.ParseStd(sp.Redirects); err != nil {
 		return nil, &UsageError{Err: fmt.Errorf("--redirects: %w", err)}
@@ -105,7 +98,7 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 		return nil, &UsageError{Err: fmt.Errorf("--tee: %w", err)}
 	}
 	if err := smallfile.Writable(sp.ReportFile); err != nil {
-		a.opts.Spec.ReportFile = "" // there is no place to report even this
+		s.opts.Spec.ReportFile = "" // there is no place to report even this
 		return nil, &UsageError{Err: fmt.Errorf("--report %s: %w", sp.ReportFile, err)}
 	}
 	if sp.Check != nil {
@@ -117,11 +110,11 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 	if sp.Check != nil || sp.Dry != nil { // no worker will write anything
 		out.redirect, out.tee, logDir = logs.StdSpec{}, logs.StdSpec{}, ""
 	}
-	a.noteNoWorker("--redirects", out.redirect)
-	a.noteNoWorker("--tee", out.tee)
-	written := out.redirect.Any(a.node.Workers) || out.tee.Any(a.node.Workers)
+	s.noteNoWorker("--redirects", out.redirect)
+	s.noteNoWorker("--tee", out.tee)
+	written := out.redirect.Any(s.node.Workers) || out.tee.Any(s.node.Workers)
 	out.folders, err = logs.NewFolders(logs.FolderOptions{
-		Base: logDir, Temp: a.opts.Scratch.Logs(written), RunID: sp.RunID, Workers: a.node.Workers,
+		Base: logDir, Temp: s.opts.Scratch.Logs(written), RunID: sp.RunID, Workers: s.node.Workers,
 	})
 	if sp.LogDir == "" && !written && noPlace(err) { // else the user wants files
 		lack = append(lack, "TORCHELASTIC_ERROR_FILE")
@@ -130,10 +123,10 @@ func (a *agent) prepareWorkers() (lack []string, err error) {
 	if err != nil {
 		return nil, &UsageError{Err: err}
 	}
-	if logDir == "" && written && !a.opts.quiet() {
-		a.console.say("the workers' output is in %s", out.folders.Path)
+	if logDir == "" && written {
+		s.console.Announce("the workers' output is in %s", out.folders.Path)
 	}
-	a.output = out
+	s.output = out
 	return lack, nil
 }
 
@@ -150,8 +143,8 @@ func noPlace(err error) bool {
 
 // noteNoWorker says that a flag is only about workers that other nodes may have.
 // torchrun takes that without a word, and nodes may have different numbers.
-func (a *agent) noteNoWorker(flag string, s logs.StdSpec) {
-	if s.Any(math.MaxInt) && !s.Any(a.node.Workers) && !a.opts.quiet() {
-		a.console.say("%s %s has no effect on this node: its local ranks are below %d", flag, s, a.node.Workers)
+func (s *supervisor) noteNoWorker(flag string, std logs.StdSpec) {
+	if std.Any(math.MaxInt) && !std.Any(s.node.Workers) {
+		s.console.Announce("%s %s has no effect on this node: its local ranks are below %d", flag, std, s.node.Workers)
 	}
 }

@@ -26,15 +26,6 @@ type statusServer struct {
 	findings atomic.Pointer[[]status.Finding]
 }
 
-// inspectEvent is what somebody on this node wants.
-type inspectEvent struct {
-	request status.Request
-	reply   chan<- status.Reply // takes one without blocking
-}
-
-// statusEvent opens the socket where the workers have not started in time.
-type statusEvent struct{}
-
 // statusAfter is when an agent that still waits for others can be asked. One that
 // does not is on its way to start its workers, which nothing here must hold up.
 const statusAfter = 100 * time.Millisecond
@@ -53,10 +44,10 @@ func (a *agent) serveStatus(ctx context.Context) {
 				Version: status.Version, RunID: node.RunID, Job: job, Host: node.Host, Addr: node.Addr, PID: node.PID, Keeper: keeper,
 			}
 		},
-		Answer: a.answerStatus, Secret: a.given, Pool: a.pool,
+		Answer: a.answerStatus, Secret: a.secrets.given, Pool: a.pool,
 	}
 	if err := s.Listen(ctx); err != nil {
-		a.console.say("%v", err)
+		a.note(err.Error())
 		return
 	}
 	a.wg.Go(func() {
@@ -88,13 +79,13 @@ func (a *agent) answerStatus(ctx context.Context, r status.Request) status.Reply
 
 // inspected: somebody on this node asks how the job stands, or orders its end.
 // done answers an order once it has been carried out.
-func (a *agent) inspected(ctx context.Context, e inspectEvent) (event rendezvous.Event, done func()) {
+func (a *agent) inspected(e inspectEvent) (event rendezvous.Event, done func()) {
 	switch e.request.Type {
 	case status.TypeStatus:
 		a.status.asked = append(a.status.asked, e.reply)
 		return rendezvous.Query{}, func() {}
 	case status.TypeEnv:
-		a.tellEnv(e.reply)
+		a.workers.replyEnv(e.reply)
 		return nil, func() {}
 	case status.TypeAbort:
 		a.signals++ // as a signal: the second one means at once
@@ -138,17 +129,14 @@ func (a *agent) present(c rendezvous.Present) {
 func (a *agent) reports(serial int) {
 	now := time.Now()
 	n := status.Node{
-		Version: a.node.Version, PID: a.node.PID, Keeper: os.Getppid(), Up: now.Sub(a.born).Milliseconds(), State: status.Idle,
+		Version: a.node.Version, PID: a.node.PID, Keeper: os.Getppid(), Up: now.Sub(a.born).Milliseconds(),
 	}
 	if f := a.status.findings.Load(); f != nil {
 		n.Findings = *f
 	}
-	var all []workers.Worker
-	if a.current != nil {
-		all = a.current.workers.Workers()
-		n.Round = a.current.plan.world.Round
-		n.State, n.Ranks = rankStates(all, now)
-	}
+	all, round := a.workers.list()
+	n.Round = round
+	n.State, n.Ranks = rankStates(all, now)
 	answer := func() { a.events.post(rendezvous.Reported{Serial: serial, Body: n.Report()}) }
 	if len(all) == 0 || !a.status.looking.CompareAndSwap(false, true) {
 		answer()
@@ -213,13 +201,26 @@ func rankStates(all []workers.Worker, now time.Time) (node string, ranks []statu
 	return status.Idle, nil
 }
 
-// warned keeps what the preflight found of a job that starts all the same.
-func (a *agent) warned(found []preflight.Finding) {
+// keep keeps what the preflight found of a job that starts all the same.
+func (s *statusServer) keep(found []preflight.Finding) {
 	var out []status.Finding
 	for _, f := range found {
 		if f.Severity == preflight.Error || f.Severity == preflight.Warning {
 			out = append(out, status.Finding{ID: f.ID, Title: f.Title, Severity: string(f.Severity), Text: f.Text})
 		}
 	}
-	a.status.findings.Store(&out)
+	s.findings.Store(&out)
+}
+
+// maxFindings bounds what gorun status shows of one node.
+const maxFindings = 64
+
+// add keeps what was found while the job runs.
+func (s *statusServer) add(f status.Finding) {
+	var all []status.Finding
+	if old := s.findings.Load(); old != nil {
+		all = append(all, *old...)
+	}
+	all = append(all[:min(len(all), maxFindings)], f)
+	s.findings.Store(&all)
 }

@@ -3,14 +3,16 @@ package launch
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/drive"
 )
 
 // What a client says becomes one line of bounded length, whoever the client is.
 func TestAbortedText(t *testing.T) {
-	a := &agent{node: rendezvous.Node{Host: "n1", Addr: "10.0.0.1"}}
+	a := &agent{base: &base{node: rendezvous.Node{Host: "n1", Addr: "10.0.0.1"}}, machine: &drive.Machine{Machine: rendezvous.New(rendezvous.Config{}, time.Now())}}
 	for name, tt := range map[string]struct {
 		r    status.Request
 		want string
@@ -36,7 +38,7 @@ func TestAbortedText(t *testing.T) {
 func TestUnknownRequest(t *testing.T) {
 	a := &agent{}
 	reply := make(chan status.Reply, 1)
-	event, done := a.inspected(t.Context(), inspectEvent{status.Request{Type: "later"}, reply})
+	event, done := a.inspected(inspectEvent{status.Request{Type: "later"}, reply})
 	done()
 	if got := <-reply; event != nil || !strings.Contains(got.Error, `"later"`) {
 		t.Errorf("%v, %+v", event, got)

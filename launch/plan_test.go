@@ -30,14 +30,13 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{
-		opts:   Options{Dir: "/", Env: []string{"NCCL_CONF_FILE=" + conf, "DB=Password=hush"}},
-		build:  build{program: program.Program{Path: argv[0], Argv: func(int) []string { return argv }}},
-		output: output{folders: folders}, placing: &placing{}, socket: socket.Nowhere(),
-	}
-	p := a.newPlan(t.Context(), rendezvous.Start{World: rendezvous.World{
+	b := &base{opts: Options{Dir: "/", Env: []string{"NCCL_CONF_FILE=" + conf, "DB=Password=hush"}}}
+	sup := &supervisor{base: b, output: output{folders: folders}, placing: &placing{}, socket: socket.Nowhere()}
+	env := environment{base: b}
+	start := rendezvous.Start{World: rendezvous.World{
 		Size: 1, Store: "127.0.0.1:1", Token: "t", Members: []rendezvous.Member{{Workers: 1}},
-	}})
+	}}
+	p := sup.plan(t.Context(), start, program.Program{Path: argv[0], Argv: func(int) []string { return argv }}, env.round(start))
 	p.files() // as start does
 	write("NCCL_PROTO=Simple\n")
 	n := p.preview(func(int) string { return "" })
@@ -51,8 +50,8 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 	if strings.Contains(string(text), "hush") {
 		t.Errorf("a credential is shown: %s", text)
 	}
-	var b strings.Builder
-	if err := preview.WritePlan(&b, n); err != nil || !strings.Contains(b.String(), "env 'WANDB_API_KEY=(hidden)' /bin/true --hub-token '(hidden)'") {
-		t.Errorf("%v: %s", err, b.String())
+	var plan strings.Builder
+	if err := preview.WritePlan(&plan, n); err != nil || !strings.Contains(plan.String(), "env 'WANDB_API_KEY=(hidden)' /bin/true --hub-token '(hidden)'") {
+		t.Errorf("%v: %s", err, plan.String())
 	}
 }

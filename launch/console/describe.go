@@ -1,67 +1,12 @@
-package launch
+package console
 
 import (
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
 )
-
-// console is what the agent itself says.
-type console struct {
-	*term.Console
-	quiet bool // another agent of the machine says what the job waits for
-}
-
-// spareEvery lies between two lines of a spare: it may wait for days.
-const spareEvery = time.Minute
-
-// looks is the time between two looks at a wait.
-const looks = time.Second
-
-func (c *console) say(format string, args ...any) { c.Say(format, args...) }
-
-// announce says what concerns all agents of this machine, on the first one only.
-func (c *console) announce(format string, args ...any) {
-	if !c.quiet {
-		c.Say(format, args...)
-	}
-}
-
-// announceRarely is announce for lines that strangers can cause.
-func (c *console) announceRarely(kind, line string) {
-	if !c.quiet {
-		c.SayRarely(kind, line)
-	}
-}
-
-// table shows a table on the first agent of this machine.
-func (c *console) table(lines string) {
-	if !c.quiet {
-		c.Table(lines)
-	}
-}
-
-func (c *console) clear() { c.Clear() }
-
-// status says what the job waits for; nil: nothing any more.
-func (c *console) status(s *rendezvous.Status) {
-	if s == nil {
-		c.Clear()
-		return
-	}
-	arrived := s.Phase == "forming" && came(s) >= s.Max || s.Phase == "seeking" && s.Max == 1
-	if c.quiet || arrived && s.Note == "" {
-		return // nothing to wait for
-	}
-	w := term.Wait{Line: describe(s), State: stateOf(*s), Shared: workersWrite(s.Phase)}
-	if s.Phase == "running" {
-		w.AtLeast = spareEvery
-	}
-	c.Wait(w)
-}
 
 // workersWrite reports whether workers of this node may write to the terminal in a
 // phase: their lines would tear a live one.
@@ -91,9 +36,9 @@ func all(s *rendezvous.Status) string {
 	return "this node is"
 }
 
-// stopping adds to a status what this node knows: the time until SIGKILL, and how
-// a person who has sent so many signals can have it now.
-func stopping(s rendezvous.Status, left time.Duration, signals int) *rendezvous.Status {
+// Stopping adds to a status what this node knows: the time until SIGKILL, and how
+// a user who has sent so many signals can have it now.
+func Stopping(s rendezvous.Status, left time.Duration, signals int) *rendezvous.Status {
 	s.Left = max(0, left)
 	if s.Left > 0 && signals < 2 {
 		s.Note = [...]string{"Ctrl-C twice", "Ctrl-C again"}[signals] + " kills them now"

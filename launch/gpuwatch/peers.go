@@ -1,11 +1,8 @@
-package launch
+package gpuwatch
 
 import (
 	"context"
-	"net"
 	"time"
-
-	"github.com/gorun/gorun/launch/gpuwatch"
 )
 
 const (
@@ -16,11 +13,11 @@ const (
 	peersLimit = 30 * time.Minute
 )
 
-// waitForPeers waits until the round's workers, on all nodes, have set up their
+// WaitForPeers waits until the round's workers, on all nodes, have set up their
 // first collective as far as anybody outside can know: the store, which every
 // node asks, says that all have come and have not used it for a minute. It gives
 // up waiting after half an hour. It reports whether ctx still goes on.
-func waitForPeers(ctx context.Context, store string, settled func(ctx context.Context, addr string) (bool, error)) bool {
+func WaitForPeers(ctx context.Context, store string, settled func(ctx context.Context, addr string) (bool, error)) bool {
 	for limit := time.Now().Add(peersLimit); time.Now().Before(limit); {
 		ask, cancel := context.WithTimeout(ctx, askTimeout)
 		// The store's node may be busy, or its gorun may not know the question.
@@ -29,15 +26,21 @@ func waitForPeers(ctx context.Context, store string, settled func(ctx context.Co
 		if ok {
 			break
 		}
-		if !pause(ctx, peersEvery) {
+		if !Pause(ctx, peersEvery) {
 			return false
 		}
 	}
 	return ctx.Err() == nil
 }
 
-// identity is by what this round's workers are known, wherever they run.
-func (p *plan) identity() gpuwatch.World {
-	host, port, _ := net.SplitHostPort(p.world.Store)
-	return gpuwatch.World{Token: p.world.Token, RunID: p.world.RunID, Addr: host, Port: port}
+// Pause waits and reports whether ctx still goes on.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

@@ -5,31 +5,29 @@ import (
 
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/place"
-	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/wrap"
-	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/gather"
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// prepareExam decides whether nodes are compared, and by what.
-func (a *agent) prepareExam(ctx context.Context) error {
+// prepareCheck decides whether nodes are compared, and by what.
+func (a *agent) prepareCheck(ctx context.Context) error {
 	sp := &a.opts.Spec
 	if err := check.ValidateIgnore(sp.Ignore); err != nil {
 		return &UsageError{Err: err}
 	}
 	policy := check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, Trusted: sp.Trusted, MaxNodes: sp.MaxNodes}
 	gpu := a.placing.config.Driver.Present()
-	wrapper, doubt := a.wrapper()
+	wrapper, doubt := a.build.wrapper()
 	if !policy.Wanted(gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil
 	}
 	s := a.build.subject
 	o := check.Options{
-		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.request, Key: a.probeKey(), Post: a.events.post, Wait: &a.wg,
-		Console: a.console, Quiet: a.opts.quiet(), Found: a.warned, Pool: a.pool,
+		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.env.request, Key: a.secrets.probeKey(sp.RunID), Post: a.events.post, Wait: &a.wg,
+		Console: a.console, Quiet: a.opts.quiet(), Found: a.status.keep, Pool: a.pool,
 		Facts: gather.Options{
 			Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
 			Run:     a.table.Run,
@@ -45,20 +43,6 @@ func (a *agent) prepareExam(ctx context.Context) error {
 	return nil
 }
 
-// wrapper is what stands in front of the workers' program. The error is about a
-// wrapper whose command line is not understood.
-func (a *agent) wrapper() (wrap.Prefix, error) {
-	s := &a.build.subject
-	if s.Path == "" || s.Title == "" || s.Python != "" { // nothing is started, or gorun knows how
-		return wrap.Prefix{}, nil
-	}
-	argv := []string{s.Title}
-	for _, arg := range s.Args {
-		argv = append(argv, program.Substitute(arg, wrap.MadeUpRank))
-	}
-	return wrap.Wrap(argv)
-}
-
 // behind is what a look behind the wrapper needs.
 func (a *agent) behind(p wrap.Prefix, doubt error) wrap.Look {
 	sp := &a.opts.Spec
@@ -66,10 +50,10 @@ func (a *agent) behind(p wrap.Prefix, doubt error) wrap.Look {
 		Doubt: doubt, Dry: sp.Dry != nil, Quiet: a.opts.quiet(), Wait: &a.wg,
 		Probe: wrap.Options{
 			Prefix: p, Path: a.build.subject.Path, Dir: a.opts.Dir, Table: a.table, Name: "gorun-probe-" + string(a.node.ID),
-			Say: a.console.say,
+			Say: a.console.Say,
 		},
 		Node: wrap.Node{
-			Env: a.opts.Env, Base: a.guess(), Role: sp.Role, Request: a.request, Trusted: sp.Trusted,
+			Env: a.opts.Env, Base: a.env.guess(), Role: sp.Role, Request: a.env.request, Trusted: sp.Trusted,
 			Placed: place.Names(), Devices: a.placing.names,
 		},
 	}
@@ -77,18 +61,4 @@ func (a *agent) behind(p wrap.Prefix, doubt error) wrap.Look {
 		l.Node.Chosen = check.IfaceNames()
 	}
 	return l
-}
-
-// examined carries out what the machine asks of the examiner.
-func (a *agent) examined(ctx context.Context, c rendezvous.Command) {
-	switch c := c.(type) {
-	case rendezvous.Compare:
-		a.check.Compare(ctx, c)
-	case rendezvous.Ask:
-		if a.check == nil { // it told no facts, so nobody can know where it is reached
-			a.events.post(rendezvous.Answered{Serial: c.Serial, Body: []byte("{}")})
-			return
-		}
-		a.check.Answer(ctx, c)
-	}
 }

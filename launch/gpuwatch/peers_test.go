@@ -1,4 +1,4 @@
-package launch
+package gpuwatch
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestWaitForPeers(t *testing.T) {
 					time.AfterFunc(tt.end, cancel)
 				}
 				start := time.Now()
-				goes := waitForPeers(ctx, "10.0.0.1:29500", func(ctx context.Context, addr string) (bool, error) {
+				goes := WaitForPeers(ctx, "10.0.0.1:29500", func(ctx context.Context, addr string) (bool, error) {
 					if addr != "10.0.0.1:29500" {
 						t.Errorf("asked %s", addr)
 					}

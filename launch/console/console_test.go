@@ -1,4 +1,4 @@
-package launch
+package console
 
 import (
 	"bytes"
@@ -29,9 +29,9 @@ func TestDescribe(t *testing.T) {
 		{rendezvous.Status{Phase: "checking", Came: 3, Waiting: []string{"b"}}, "all 3 nodes are here and are compared, waiting for b"},
 		{rendezvous.Status{Phase: "accepting", Here: []string{"a", "b"}, Waiting: []string{"b"}}, "all 2 nodes are here, not ready yet: b"},
 		{rendezvous.Status{Phase: "stopping", Waiting: []string{"a", "b"}}, "waiting until the workers have stopped on a, b"},
-		{*stopping(rendezvous.Status{Phase: "stopping", Waiting: []string{"a"}}, 21*time.Second, 0), "waiting until the workers have stopped on a, SIGKILL in 21s (Ctrl-C twice kills them now)"},
-		{*stopping(rendezvous.Status{Phase: "stopping", Waiting: []string{"a"}}, 21*time.Second, 1), "waiting until the workers have stopped on a, SIGKILL in 21s (Ctrl-C again kills them now)"},
-		{*stopping(rendezvous.Status{Phase: "stopping", Waiting: []string{"a"}}, -time.Second, 1), "waiting until the workers have stopped on a"},
+		{*Stopping(rendezvous.Status{Phase: "stopping", Waiting: []string{"a"}}, 21*time.Second, 0), "waiting until the workers have stopped on a, SIGKILL in 21s (Ctrl-C twice kills them now)"},
+		{*Stopping(rendezvous.Status{Phase: "stopping", Waiting: []string{"a"}}, 21*time.Second, 1), "waiting until the workers have stopped on a, SIGKILL in 21s (Ctrl-C again kills them now)"},
+		{*Stopping(rendezvous.Status{Phase: "stopping", Waiting: []string{"a"}}, -time.Second, 1), "waiting until the workers have stopped on a"},
 		{rendezvous.Status{Phase: "ending"}, "ending"},
 	}
 	for _, tt := range tests {
@@ -56,14 +56,34 @@ func TestStatusSpeaksOfOthers(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
-			said := &console{term.NewConsole(&out, "gorun", nil), c.quiet}
+			said := &Console{term.NewConsole(&out, "gorun", nil), c.quiet}
 			go said.Run()
 			time.Sleep(3 * time.Second)
-			said.status(c.status)
+			said.Status(c.status)
 			said.Close()
 			if got := out.String(); (got != "") != (c.want != "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s: %q", name, got)
 			}
 		})
+	}
+}
+
+// TestWhile: it says after five seconds what it waits for, then ever less often.
+func TestWhile(t *testing.T) {
+	for lines, takes := range []time.Duration{4 * time.Second, 6 * time.Second, 16 * time.Second, 36 * time.Second} {
+		for _, quiet := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				c := &Console{term.NewConsole(&out, "gorun", nil), quiet}
+				go c.Run()
+				stop := c.While("asking the driver")
+				time.Sleep(takes)
+				stop()
+				c.Close()
+				if n := strings.Count(out.String(), "gorun: still asking the driver ("); n != lines && !quiet || n > 0 && quiet {
+					t.Errorf("after %v, quiet %v: %q", takes, quiet, out.String())
+				}
+			})
+		}
 	}
 }

@@ -1,0 +1,90 @@
+// Package console is what an agent says to its user: lines, tables, and what the job
+// waits for.
+//
+// Invariants: of several agents on one machine only the first one says what concerns
+// all of them; methods may be called from any goroutine, and none of them waits for
+// the terminal.
+package console
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Console is an agent's voice. Say is for what concerns this agent.
+type Console struct {
+	*term.Console
+	// Quiet: the first agent of this machine says what concerns all agents.
+	Quiet bool
+}
+
+const (
+	spareEvery = time.Minute // between two lines of a spare: it may wait for days
+	lookEvery  = time.Second // between two looks at a wait
+)
+
+// Announce says what concerns all agents of this machine.
+func (c *Console) Announce(format string, args ...any) {
+	if !c.Quiet {
+		c.Say(format, args...)
+	}
+}
+
+// AnnounceRarely is Announce for lines that strangers can cause.
+func (c *Console) AnnounceRarely(kind, line string) {
+	if !c.Quiet {
+		c.SayRarely(kind, line)
+	}
+}
+
+// Table shows a table that concerns all agents of this machine.
+func (c *Console) Table(lines string) {
+	if !c.Quiet {
+		c.Console.Table(lines)
+	}
+}
+
+// While announces now and then that the agent is still at something ("looking up
+// n1"), until stop is called.
+func (c *Console) While(what string) (stop func()) {
+	began, done := time.Now(), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick, pace := time.NewTicker(lookEvery), term.NewPace(began)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case now := <-tick.C:
+				if pace.Due(now) {
+					c.Announce("still %s (%v)", what, now.Sub(began).Round(time.Second))
+				}
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+// Status says what the job waits for; nil: nothing any more.
+func (c *Console) Status(s *rendezvous.Status) {
+	if s == nil {
+		c.Clear()
+		return
+	}
+	arrived := s.Phase == "forming" && came(s) >= s.Max || s.Phase == "seeking" && s.Max == 1
+	if c.Quiet || arrived && s.Note == "" {
+		return // nothing to wait for
+	}
+	w := term.Wait{Line: describe(s), State: stateOf(*s), Shared: workersWrite(s.Phase)}
+	if s.Phase == "running" {
+		w.AtLeast = spareEvery
+	}
+	c.Wait(w)
+}

@@ -1,0 +1,122 @@
+package launch
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/gpuwatch"
+	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/socket"
+	"github.com/gorun/gorun/launch/status"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/drive"
+	"golang.org/x/sys/unix"
+)
+
+// Events of the agent that are not the machine's.
+type (
+	signalEvent struct{ sig syscall.Signal }
+	keeperEvent struct{} // the keeper is gone
+	builtEvent  struct {
+		program program.Program
+		code    int // exit code if err is not nil
+		err     error
+	}
+	placedEvent struct{}                // the devices are known
+	reportEvent struct{ socket.Report } // a worker has failed
+	endedEvent  struct{}                // the workers have ended; what follows waits for their GPUs
+	gpuEvent    struct{ device.Event }
+	seenEvent   struct{ gpuwatch.Finding }
+	statusEvent struct{} // opens the status socket if the workers have not started yet
+	// inspectEvent is what a user on this node asks of the job.
+	inspectEvent struct {
+		request status.Request
+		reply   chan<- status.Reply // takes one without blocking
+	}
+	// failedEvent is an error after which this node cannot stay in the job.
+	failedEvent struct {
+		kind rendezvous.Kind
+		text string
+	}
+)
+
+// queue is the loop's mailbox.
+type queue struct{ *drive.Queue[any] }
+
+func newQueue() *queue { return &queue{drive.NewQueue[any]()} }
+
+// post is Put for the machine's events.
+func (q *queue) post(e rendezvous.Event) { q.Put(e) }
+
+// watch turns signals and the keeper's death into events.
+func (a *agent) watch(ctx context.Context) {
+	a.wg.Go(func() {
+		keeper := a.opts.Keeper
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-a.opts.Signals:
+				a.events.Put(signalEvent{s.(syscall.Signal)})
+			case <-keeper:
+				keeper = nil
+				a.events.Put(keeperEvent{})
+			}
+		}
+	})
+}
+
+// ends reports whether a signal ends the job; the others are the workers'.
+func ends(sig syscall.Signal) bool {
+	return sig != unix.SIGWINCH && sig != unix.SIGUSR1 && sig != unix.SIGUSR2
+}
+
+// signalled ends the job at the first signal, and at once at a second one.
+func (a *agent) signalled(sig syscall.Signal) rendezvous.Event {
+	if !ends(sig) {
+		a.workers.signal(sig)
+		return nil
+	}
+	a.signals++
+	return rendezvous.StopJob{Cause: withSignal(a.self(rendezvous.KindStopped, ""), sig), Kill: a.signals > 1}
+}
+
+// abandon ends this agent without a word to the other nodes, for which it is lost,
+// as if all of it had been killed: that may happen the next moment (docker kill).
+// Run kills its workers before its connections end.
+func (a *agent) abandon() *rendezvous.Outcome {
+	c := a.keeperGone()
+	a.console.Announce("%s; killing the workers of this node", c.Line())
+	return &rendezvous.Outcome{Code: c.Code(), Cause: &c, Failures: []rendezvous.Cause{c}}
+}
+
+// self is a cause that concerns this node as a whole.
+func (a *agent) self(k rendezvous.Kind, text string) rendezvous.Cause {
+	c := a.base.self(k, text)
+	if w := a.machine.World(); w != nil {
+		c.GroupRank = w.Index(a.node.ID)
+	}
+	return c
+}
+
+// self is a cause that concerns this node as a whole, before it is in a world.
+func (b *base) self(k rendezvous.Kind, text string) rendezvous.Cause {
+	return rendezvous.Cause{
+		Kind: k, Node: b.node.ID, Host: b.node.Host, Addr: b.node.Addr, GroupRank: -1, Rank: -1, LocalRank: -1,
+		Message: text, Time: time.Now(),
+	}
+}
+
+// keeperGone is the cause of an agent whose keeper was killed: nothing would clean
+// up after it, so it ends.
+func (b *base) keeperGone() rendezvous.Cause {
+	return b.self(rendezvous.KindLost, "gorun's own first process, the keeper, was killed")
+}
+
+// withSignal names the signal of a cause.
+func withSignal(c rendezvous.Cause, sig syscall.Signal) rendezvous.Cause {
+	c.Signal = sig
+	return c
+}

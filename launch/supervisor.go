@@ -1,0 +1,198 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/gorun/gorun/launch/arrivals"
+	"github.com/gorun/gorun/launch/logs"
+	"github.com/gorun/gorun/launch/meet"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/socket"
+	"github.com/gorun/gorun/launch/workers"
+	"github.com/gorun/gorun/rendezvous"
+	"golang.org/x/sys/unix"
+)
+
+// supervisor starts and stops this node's workers, one round after the other. Only
+// the loop calls its methods.
+type supervisor struct {
+	*base
+	processes workers.Table
+	out       *logs.Console // of the workers
+	output    output
+	socket    *socket.Server
+	store     *meet.Store
+	placing   *placing
+	current   *round // nil: no worker was started yet
+	gpus      gpuWatch
+	killAt    time.Time // when workers that are being stopped get SIGKILL
+	unshown   error     // why a dry run has nothing to show
+}
+
+// round is the round that runs on this node, or ran last.
+type round struct {
+	plan        *plan
+	workers     *workers.Round
+	endArrivals context.CancelFunc // ends the watch for missing workers; nil: there is none
+}
+
+// output is where the workers' output goes.
+type output struct {
+	folders       *logs.Folders
+	redirect, tee logs.StdSpec
+}
+
+func newSupervisor(b *base, out *logs.Console) *supervisor {
+	return &supervisor{base: b, processes: workers.Processes(b.table), out: out}
+}
+
+// start starts the workers of a plan and watches them.
+func (s *supervisor) start(ctx context.Context, p *plan) {
+	s.socket.Begin(p.world.Round)
+	r := &round{plan: p, workers: workers.New(s.options(p))}
+	s.current = r
+	r.workers.Start()
+	s.wg.Go(func() { p.files() }) // gorun env is to tell what the workers found, not what is there later
+	server := s.store.Server()
+	if p.group == 0 && server != nil { // other nodes ask it, too
+		server.Expect(p.world.Size)
+	}
+	s.watchGPUs(ctx, r)
+	if p.group == 0 && server != nil && !s.opts.quiet() {
+		ctx, r.endArrivals = context.WithCancel(ctx)
+		expected := s.arrivals(r)
+		s.wg.Go(func() { expected.Watch(ctx, s.note) })
+	}
+}
+
+// options is what package workers needs for a round.
+func (s *supervisor) options(p *plan) workers.Options {
+	m := p.member()
+	return workers.Options{
+		Table: s.processes, World: p.world, Group: p.group, Interpreter: p.program.Interpreter,
+		Command: func(local int, errorFile string) process.Spec {
+			return process.Spec{
+				Path: p.program.Path, Args: p.program.Argv(local), Env: p.environ(local, errorFile), Dir: p.dir,
+				Stdin: s.opts.Stdin, Around: p.devices.Slot(local).Binding.Around(),
+			}
+		},
+		Open: func(local int) (*logs.Worker, error) {
+			if p.err != nil {
+				return nil, p.err
+			}
+			return logs.Open(logs.WorkerOptions{
+				LocalRank: local, Dir: p.folder, Console: s.out,
+				Redirect: s.output.redirect.For(local), Tee: s.output.tee.For(local),
+				Prefix: logs.DefaultPrefix(m.Role, local),
+				Unkept: func(path string, err error) { s.sayLoss(m.FirstRank+local, path, err) },
+			})
+		},
+		ReportedFailure: s.socket.ReportedFailure, Release: s.releaser(p), Post: s.events.post,
+	}
+}
+
+// stop ends the workers beside the loop, which stays free for a second signal.
+func (s *supervisor) stop(c rendezvous.Stop) {
+	r := s.current
+	if r == nil { // nothing was started
+		s.events.post(rendezvous.Over{Round: c.Round, Store: s.node.Store})
+		return
+	}
+	o := process.StopOptions{Signal: c.Signal, Grace: s.opts.Spec.ShutdownTimeout}
+	if c.Kill {
+		o.Grace = 0
+	} else {
+		s.console.Announce("%s; stopping the workers", c.Cause.Line())
+	}
+	s.killAt = time.Now().Add(o.Grace)
+	s.endWatchGPUs()
+	if r.endArrivals != nil {
+		r.endArrivals()
+		r.endArrivals = nil
+		if text := s.arrivals(r).Missing(); text != "" {
+			s.console.Say("when it failed, %s", text)
+		}
+	}
+	s.wg.Go(func() {
+		s.socket.Abort(c.Cause)
+		if c.Kill {
+			r.workers.SkipDeviceWait()
+		}
+		over, ok := r.workers.Stop(o)
+		if !ok { // the first stop posts Over
+			return
+		}
+		var err error
+		if over.Store, err = s.store.Next(&r.plan.world, r.plan.group, s.node.Min != s.node.Max); err != nil {
+			over.Failures = append(over.Failures, r.workers.AgentFailure(err))
+		}
+		s.events.post(over)
+	})
+}
+
+// close kills what workers that succeeded left behind, and prints the last output.
+func (s *supervisor) close() {
+	if s.current != nil {
+		s.current.workers.Close()
+	}
+}
+
+// removeFolders removes the log folders that hold nothing.
+func (s *supervisor) removeFolders() {
+	if s.output.folders != nil {
+		s.output.folders.RemoveEmpty()
+	}
+}
+
+// signal passes a signal on to the workers.
+func (s *supervisor) signal(sig syscall.Signal) {
+	switch {
+	case s.current == nil:
+	case sig == unix.SIGWINCH:
+		s.current.workers.Resize()
+	default:
+		s.current.workers.Signal(sig)
+	}
+}
+
+// reportFailure ends the round with the failure that a worker reports.
+func (s *supervisor) reportFailure(r socket.Report) {
+	if s.current != nil && s.current.plan.world.Round == r.Round {
+		s.current.workers.FailWorker(r.Rank, r.Message)
+	}
+}
+
+// list lists the workers of the round, and its number.
+func (s *supervisor) list() (all []workers.Worker, round int) {
+	if s.current == nil {
+		return nil, 0
+	}
+	return s.current.workers.Workers(), s.current.plan.world.Round
+}
+
+// arrivals finds the workers that have not come to the store that this node serves.
+func (s *supervisor) arrivals(r *round) arrivals.Round {
+	return arrivals.Round{World: &r.plan.world, Group: r.plan.group, PIDs: r.pids, Store: s.store.Server()}
+}
+
+// pids gives the rank of each worker's process.
+func (r *round) pids() map[int]int {
+	all := map[int]int{}
+	for _, w := range r.workers.Workers() {
+		all[w.PID] = w.Rank
+	}
+	return all
+}
+
+// sayLoss says that a log file does not get what a worker prints: a full disk
+// costs the log, not the job.
+func (s *supervisor) sayLoss(rank int, path string, err error) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err // the path is said already
+	}
+	s.console.Say("rank %d: cannot write %s: %v; what it prints is no longer kept there", rank, path, err)
+}
