@@ -10,7 +10,7 @@ BUILDFLAGS := -trimpath -ldflags "-s -w"
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 # The packages where several goroutines meet; the rest has nothing to race.
-RACE ?= ./rendezvous/... ./launch/... ./worker/... ./envprop/...
+RACE ?= ./rendezvous/... ./launch/... ./worker/... ./envprop/... ./internal/...
 
 # Packages that are tested one at a time, since leases run out on a machine that
 # does not keep up.
