@@ -25,6 +25,7 @@ import (
 	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
+	"github.com/gorun/gorun/rendezvous/preflight"
 	"golang.org/x/sys/unix"
 )
 
@@ -51,7 +52,7 @@ type agent struct {
 	session *meet.Session
 	workers *supervisor
 	machine *drive.Machine
-	status  statusServer
+	status  *status.Service
 	signals int // that asked the job to end
 }
 
@@ -179,10 +180,10 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 	case seenEvent:
 		a.tell(misplaced(e.Finding))
 	case statusEvent:
-		a.serveStatus(ctx)
-	case inspectEvent:
+		a.status.Open(ctx, a.node)
+	case status.Call:
 		var done func()
-		event, done = a.inspected(e)
+		event, done = a.reply(e)
 		defer done()
 	}
 	if event == nil {
@@ -216,9 +217,9 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Ask:
 		a.answer(ctx, c)
 	case rendezvous.Report:
-		a.reports(c.Serial)
+		a.report(c.Serial)
 	case rendezvous.Present:
-		a.present(c)
+		a.status.Present(c.View)
 	case rendezvous.Note:
 		a.console.AnnounceRarely(c.Kind, c.Text)
 	}
@@ -229,7 +230,7 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	if w := c.World; w.Restart > 0 {
 		a.console.Announce("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
 	}
-	a.status.job.Store(c.World.Job)
+	a.status.SetJob(c.World.Job)
 	a.session.Joined()
 	p := a.workers.plan(ctx, c, a.build.program, a.env.round(c))
 	if a.opts.Spec.Dry != nil {
@@ -237,7 +238,7 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 		return
 	}
 	a.workers.start(ctx, p)
-	a.serveStatus(ctx)
+	a.status.Open(ctx, a.node)
 	a.env.noteThreads(p)
 }
 
@@ -251,9 +252,9 @@ func (a *agent) answer(ctx context.Context, c rendezvous.Ask) {
 }
 
 // tell prints something about the running job, and keeps it for gorun status.
-func (a *agent) tell(f status.Finding) {
+func (a *agent) tell(f preflight.Finding) {
 	a.console.Say("%s", f.Text)
 	if f.ID != "" {
-		a.status.add(f)
+		a.status.AddFinding(f)
 	}
 }

@@ -27,7 +27,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 	s := a.build.subject
 	o := check.Options{
 		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.env.request, Key: a.secrets.probeKey(sp.RunID), Post: a.events.post, Wait: &a.wg,
-		Console: a.console, Quiet: a.opts.quiet(), Found: a.status.keep, Pool: a.pool,
+		Console: a.console, Quiet: a.opts.quiet(), Found: a.status.SetFindings, Pool: a.pool,
 		Facts: gather.Options{
 			Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
 			Run:     a.table.Run,

@@ -9,7 +9,6 @@ import (
 	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/socket"
-	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
 	"golang.org/x/sys/unix"
@@ -30,11 +29,6 @@ type (
 	gpuEvent    struct{ device.Event }
 	seenEvent   struct{ gpuwatch.Finding }
 	statusEvent struct{} // opens the status socket if the workers have not started yet
-	// inspectEvent is what a user on this node asks of the job.
-	inspectEvent struct {
-		request status.Request
-		reply   chan<- status.Reply // takes one without blocking
-	}
 	// failedEvent is an error after which this node cannot stay in the job.
 	failedEvent struct {
 		kind rendezvous.Kind

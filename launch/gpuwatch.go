@@ -11,7 +11,6 @@ import (
 	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/spec"
-	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
@@ -91,7 +90,7 @@ func (r *round) gpuRanks() []gpuwatch.Rank {
 
 // gpuFailed takes an error of a GPU that the driver reports. One that the workers
 // cannot get over ends their round; others are findings, each once.
-func (s *supervisor) gpuFailed(e device.Event) *status.Finding {
+func (s *supervisor) gpuFailed(e device.Event) *preflight.Finding {
 	r, d := s.current, s.placing
 	if r == nil {
 		return nil
@@ -107,7 +106,7 @@ func (s *supervisor) gpuFailed(e device.Event) *status.Finding {
 		return nil
 	}
 	s.gpus.said[c.Text] = true
-	return &status.Finding{ID: "G01", Title: "gpu-health", Severity: string(preflight.Warning), Text: fmt.Sprintf("%s: %s", c.Text, c.Fix)}
+	return &preflight.Finding{ID: "G01", Title: "gpu-health", Severity: preflight.Warning, Text: fmt.Sprintf("%s: %s", c.Text, c.Fix)}
 }
 
 // failDevice ends the round with that cause. It reports false where the round is
@@ -121,9 +120,9 @@ func (r *round) failDevice(c gpuwatch.Cause) bool {
 }
 
 // misplaced is a finding of package gpuwatch.
-func misplaced(f gpuwatch.Finding) status.Finding {
+func misplaced(f gpuwatch.Finding) preflight.Finding {
 	title := map[string]string{gpuwatch.DistinctGPU: "distinct-gpu", gpuwatch.Leftovers: "leftovers"}[f.ID]
-	return status.Finding{ID: f.ID, Title: title, Severity: string(preflight.Warning), Text: f.Text}
+	return preflight.Finding{ID: f.ID, Title: title, Severity: preflight.Warning, Text: f.Text}
 }
 
 // releaser waits, after the workers of a round have ended, until their GPUs are

@@ -166,10 +166,10 @@ func (p *plan) preview(errorFile func(local int) string) preview.Node {
 
 // replyEnv answers gorun env about the workers that run here, beside the loop:
 // their files may not have been read yet, and a file system may hang.
-func (s *supervisor) replyEnv(reply chan<- status.Reply) {
+func (s *supervisor) replyEnv(c status.Call) {
 	r := s.current
 	if r == nil {
-		reply <- status.Reply{Error: "no worker was started on this node yet"}
+		c.Reply(status.Reply{Error: "no worker was started on this node yet"})
 		return
 	}
 	errorFiles := map[int]string{}
@@ -180,9 +180,9 @@ func (s *supervisor) replyEnv(reply chan<- status.Reply) {
 		n := r.plan.preview(func(local int) string { return errorFiles[local] })
 		body, err := json.Marshal(n)
 		if err != nil {
-			reply <- status.Reply{Error: err.Error()}
+			c.Reply(status.Reply{Error: err.Error()})
 			return
 		}
-		reply <- status.Reply{Env: body}
+		c.Reply(status.Reply{Env: body})
 	}()
 }

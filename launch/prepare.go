@@ -23,6 +23,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	if err := a.findSecret(ctx); err != nil {
 		return err
 	}
+	a.status = a.newStatus()
 	if err := a.env.find(ctx); err != nil {
 		return err
 	}

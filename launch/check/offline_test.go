@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,5 +87,29 @@ func TestFindingsNameTheirNodes(t *testing.T) {
 	i := slices.IndexFunc(found, func(x preflight.Finding) bool { return x.ID == "V01" })
 	if i < 0 || len(found[i].Values) != 2 || !slices.Equal(found[i].Values[1].Names, []string{"node1"}) {
 		t.Errorf("no names in %s", &b)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+// The JSON of gorun check stays as it is: its names are promised.
+func TestJSON(t *testing.T) {
+	found := []preflight.Finding{{
+		ID: "V01", Severity: preflight.Error, Title: "nccl-version", Text: "the nodes have two versions",
+		Values: []preflight.Value{{Value: "2.27.5", Nodes: []int{0}, Ranks: []preflight.Range{{First: 0, Last: 7}}}, {Value: "2.19.3", Nodes: []int{1}, Odd: true}},
+		Fix:    "install one", Steps: []preflight.Step{{Place: preflight.ByHand, Text: "install one"}},
+	}, {ID: "I02", Severity: preflight.Warning, Title: "reach", Text: "slow", Fix: "look"}}
+	var got bytes.Buffer
+	if err := Print(&got, &rendezvous.CheckResult{Nodes: 2, Names: []string{"node0", "node1"}, Findings: marshal(found)}, true); err != nil {
+		t.Fatal(err)
+	}
+	const path = "testdata/check.json"
+	if *update {
+		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%v\n--- got\n%s--- want\n%s", err, &got, want)
 	}
 }

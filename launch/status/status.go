@@ -120,6 +120,3 @@ func ago(t, now time.Time) *int64 {
 	ms := max(0, now.Sub(t).Milliseconds())
 	return &ms
 }
-
-// Printed notes when a worker last printed something.
-func (r *Rank) Printed(last, now time.Time) { r.Output = ago(last, now) }

@@ -3,7 +3,9 @@ package status
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -38,8 +40,9 @@ func decode(t *testing.T, v rendezvous.View) Status {
 	return s
 }
 
-func TestTable(t *testing.T) {
-	s := decode(t, rendezvous.View{
+// exampleView is a job of which one node is lost and two are spare.
+func exampleView() rendezvous.View {
+	return rendezvous.View{
 		RunID: "train", Phase: "stopping", Round: 4, Restart: 1, MaxRestarts: 3, Size: 4, Min: 2, Max: 2, Coordinator: "a",
 		Age: 61 * time.Second, Failure: "rank 0 exited with code 3", Status: &rendezvous.Status{Waiting: []string{"n1 (10.0.0.1)"}},
 		Nodes: []rendezvous.Seen{
@@ -48,7 +51,31 @@ func TestTable(t *testing.T) {
 			{ID: "c", Host: "n3", Addr: "10.0.0.3", GroupRank: -1, FirstRank: -1, Workers: 2, Standing: rendezvous.NodeSpare, Report: Node{PID: 30, Up: 1000, State: Idle}.Report()},
 			{ID: "d", Host: "n4", Addr: "10.0.0.4", GroupRank: -1, FirstRank: -1, Workers: 2, Standing: rendezvous.NodeSpare, Trouble: "it has not answered within 1s"},
 		},
-	})
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+// The JSON of gorun status stays as it is: its names are promised.
+func TestJSON(t *testing.T) {
+	got, err := json.MarshalIndent(decode(t, exampleView()), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	const path = "testdata/status.json"
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v\n--- got\n%s--- want\n%s", err, got, want)
+	}
+}
+
+func TestTable(t *testing.T) {
+	s := decode(t, exampleView())
 	want := `run train: stopping, round 4, restart 1 of 3, up 1m5s (this round 1m1s)
 nodes: 1 active, 1 waiting, 1 not answering, 1 lost; ranks: 4 (1 stopping, 1 failed, 2 unknown); --nnodes 2; coordinator n1 (10.0.0.1)
 waiting for: n1 (10.0.0.1)

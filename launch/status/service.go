@@ -1,0 +1,237 @@
+package status
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorun/gorun/internal/accept"
+	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/workers"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// Service is the agent's part: what its socket answers. Its methods may be called
+// from any goroutine, but for Open, Query and Present, which are for the agent's
+// loop.
+type Service struct {
+	opts    ServiceOptions
+	open    bool
+	queries []Call      // that wait for a view
+	reading atomic.Bool // the times of files are being read
+
+	mu       sync.Mutex
+	job      string // of the last world
+	findings []Finding
+}
+
+// ServiceOptions is what a Service needs of its agent.
+type ServiceOptions struct {
+	Started time.Time // of the agent
+	Secret  Secret
+	Pool    *accept.Pool
+	Call    func(Call) // takes a request to the agent's loop, without blocking
+	Say     func(format string, args ...any)
+	Wait    *sync.WaitGroup // of the goroutine that serves
+}
+
+// Call is a request that the agent's loop answers.
+type Call struct {
+	Request
+	reply chan<- Reply // has room for one
+}
+
+// NewCall makes a call; its reply can be received once.
+func NewCall(r Request) (Call, <-chan Reply) {
+	reply := make(chan Reply, 1)
+	return Call{r, reply}, reply
+}
+
+// Reply answers the call. A call is answered once.
+func (c Call) Reply(r Reply) { c.reply <- r }
+
+// NewService makes the service of an agent. It starts nothing.
+func NewService(o ServiceOptions) *Service { return &Service{opts: o} }
+
+// Open opens the socket, once. A job can do without it.
+func (s *Service) Open(ctx context.Context, n rendezvous.Node) {
+	if s.open {
+		return
+	}
+	s.open = true
+	keeper := os.Getppid()
+	server := &Server{
+		Hello: func() Hello {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return Hello{Version: Version, RunID: n.RunID, Job: s.job, Host: n.Host, Addr: n.Addr, PID: n.PID, Keeper: keeper}
+		},
+		Answer: s.answer, Secret: s.opts.Secret, Pool: s.opts.Pool,
+	}
+	if err := server.Listen(ctx); err != nil {
+		s.opts.Say("%v", err)
+		return
+	}
+	s.opts.Wait.Go(func() {
+		if err := server.Serve(ctx); err != nil {
+			s.opts.Say("%v", err)
+		}
+	})
+}
+
+// answer takes a request to the agent's loop, and the reply back.
+func (s *Service) answer(ctx context.Context, r Request) Reply {
+	call, reply := NewCall(r)
+	s.opts.Call(call)
+	limit := time.NewTimer(AnswerTime)
+	defer limit.Stop()
+	select {
+	case answer := <-reply:
+		return answer
+	case <-ctx.Done():
+	case <-limit.C:
+	}
+	select {
+	case answer := <-reply: // it was the last thing that the loop did
+		return answer
+	default:
+		return Reply{Error: "the job has just ended"}
+	}
+}
+
+// Query keeps a call until Present answers it.
+func (s *Service) Query(c Call) { s.queries = append(s.queries, c) }
+
+// Present answers every query with a view of the job.
+func (s *Service) Present(view []byte) {
+	for _, c := range s.queries {
+		c.Reply(Reply{View: view})
+	}
+	s.queries = nil
+}
+
+// SetJob notes the job of the world that starts.
+func (s *Service) SetJob(job string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.job = job
+}
+
+// SetFindings keeps the errors and warnings of a world that starts all the same, in
+// place of what was kept before.
+func (s *Service) SetFindings(found []preflight.Finding) {
+	var list []Finding
+	for _, f := range found {
+		if f.Severity == preflight.Error || f.Severity == preflight.Warning {
+			list = append(list, findingOf(f))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.findings = list
+}
+
+// AddFinding keeps what was found while the job runs.
+func (s *Service) AddFinding(f preflight.Finding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.findings), maxKept)
+	s.findings = append(s.findings[:n:n], findingOf(f))
+}
+
+// maxKept bounds the findings that a Service keeps, but for the last one.
+const maxKept = 64
+
+func findingOf(f preflight.Finding) Finding {
+	return Finding{ID: f.ID, Title: f.Title, Severity: string(f.Severity), Text: f.Text}
+}
+
+// Report gives post what this node tells its coordinator, from memory. Only the
+// times of files that workers write themselves are asked of the kernel, which may
+// hang: that is done in a goroutine of its own, and never twice at a time.
+func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, post func([]byte)) {
+	now := time.Now()
+	out := Node{Version: n.Version, PID: n.PID, Keeper: os.Getppid(), Up: now.Sub(s.opts.Started).Milliseconds(), Round: round}
+	out.State, out.Ranks = ranksOf(all, now)
+	s.mu.Lock()
+	out.Findings = s.findings
+	s.mu.Unlock()
+	if len(all) == 0 || !s.reading.CompareAndSwap(false, true) {
+		post(out.Report())
+		return
+	}
+	go func() { // not waited for: a file system that hangs must not keep the agent
+		defer s.reading.Store(false)
+		for i, w := range all {
+			r := &out.Ranks[i]
+			r.Seen = SeenAll
+			if w.Output.Hidden() {
+				r.Seen = SeenStderr
+			}
+			r.Output = ago(w.Output.LastOutput(), now)
+		}
+		post(out.Report())
+	}()
+}
+
+// ranksOf gives the states of workers, and of the node with them.
+func ranksOf(all []workers.Worker, now time.Time) (node string, ranks []Rank) {
+	count := map[string]int{}
+	for _, w := range all {
+		r := Rank{
+			Rank: w.Rank, LocalRank: w.LocalRank, PID: w.PID, Seen: SeenUnknown,
+			Started: w.Started.Truncate(time.Millisecond), Up: now.Sub(w.Started).Milliseconds(),
+		}
+		switch e := w.Exit; {
+		case e == nil && w.Stopped:
+			r.State = Stopping
+		case e == nil:
+			r.State = Running
+		case e.Success():
+			r.State = Done
+		case w.Stopped:
+			r.State = Stopped
+		default:
+			r.State = Failed
+		}
+		if e := w.Exit; e != nil {
+			r.Up = e.At.Sub(w.Started).Milliseconds()
+			if e.Signal != 0 {
+				r.Signal = rendezvous.SignalName(e.Signal)
+			} else {
+				r.ExitCode = &e.Code
+			}
+		}
+		if w.Cause != nil {
+			r.Message = w.Cause.Message
+			if r.Message == "" {
+				r.Message = w.Cause.Line()
+			}
+		}
+		count[r.State]++
+		ranks = append(ranks, r)
+	}
+	for _, state := range []string{Stopping, Running, Failed, Stopped, Done} {
+		if count[state] > 0 {
+			return state, ranks
+		}
+	}
+	return Idle, nil
+}
+
+// AbortText says who ended the job, on which node and why, in one line.
+func (r Request) AbortText(node string) string {
+	text := "the job was aborted"
+	if r.User != "" {
+		text += " by " + term.Cut(r.User, 64)
+	}
+	text += " on " + node
+	if r.Message != "" {
+		text += ": " + term.Cut(r.Message, MaxMessage)
+	}
+	return term.Lines(strings.ReplaceAll(text, "\n", " "))
+}

@@ -1,0 +1,132 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/launch/logs"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/workers"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/preflight"
+)
+
+// What a client says becomes one line of bounded length, whatever the client is.
+func TestAbortText(t *testing.T) {
+	for name, tt := range map[string]struct {
+		r    Request
+		want string
+	}{
+		"all":     {Request{User: "ada", Message: "wrong rate"}, "the job was aborted by ada on n1 (10.0.0.1): wrong rate"},
+		"nothing": {Request{}, "the job was aborted on n1 (10.0.0.1)"},
+		"hostile": {Request{User: "a\x1b[2J", Message: "b\x07\nc"}, "the job was aborted by a?[2J on n1 (10.0.0.1): b? c"},
+	} {
+		if got := tt.r.AbortText("n1 (10.0.0.1)"); got != tt.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	long := Request{User: strings.Repeat("u", 1<<16), Message: strings.Repeat("m", 1<<16)}
+	if n := len(long.AbortText("n1")); n > 2*MaxMessage {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+// ended gives the end of a worker that was started a minute ago.
+func ended(code int, sig syscall.Signal, after time.Duration) *process.Exit {
+	return &process.Exit{Code: code, Signal: sig, At: time.Now().Add(after - time.Minute)}
+}
+
+// The state of each worker follows from its end and from gorun's stop; the node's
+// is that of the worker that needs most attention.
+func TestRanks(t *testing.T) {
+	began := time.Now().Add(-time.Minute)
+	cause := rendezvous.Cause{Kind: rendezvous.KindExit, Rank: 1, ExitCode: 3}
+	for name, c := range map[string]struct {
+		all    []workers.Worker
+		node   string
+		states string
+	}{
+		"none":      {nil, Idle, ""},
+		"running":   {[]workers.Worker{{}, {Exit: ended(0, 0, time.Second)}}, Running, "running done"},
+		"done":      {[]workers.Worker{{Exit: ended(0, 0, 0)}}, Done, "done"},
+		"one fails": {[]workers.Worker{{Exit: ended(3, 0, 0), Cause: &cause}, {Stopped: true}}, Stopping, "failed stopping"},
+		"stopped":   {[]workers.Worker{{Exit: ended(3, 0, 0), Cause: &cause}, {Exit: ended(0, syscall.SIGTERM, 0), Stopped: true}}, Failed, "failed stopped"},
+	} {
+		for i := range c.all {
+			c.all[i].Rank, c.all[i].Started = i, began
+		}
+		node, ranks := ranksOf(c.all, time.Now())
+		var states []string
+		for _, r := range ranks {
+			states = append(states, r.State)
+		}
+		if node != c.node || strings.Join(states, " ") != c.states {
+			t.Errorf("%s: %s, %v", name, node, states)
+		}
+	}
+	_, ranks := ranksOf([]workers.Worker{{Started: began, Exit: ended(3, 0, 10*time.Second), Cause: &cause}, {Started: began, Exit: ended(0, syscall.SIGKILL, 0)}}, time.Now())
+	if r := ranks[0]; r.ExitCode == nil || *r.ExitCode != 3 || r.Message == "" || r.Up < 9000 || r.Up > 11000 {
+		t.Errorf("%+v", r)
+	}
+	if r := ranks[1]; r.ExitCode != nil || r.Signal != "SIGKILL" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A report has what was found, and what gorun sees of the workers' output.
+func TestServiceReport(t *testing.T) {
+	s := NewService(ServiceOptions{Started: time.Now().Add(-time.Second), Wait: &sync.WaitGroup{}})
+	s.SetFindings([]preflight.Finding{{ID: "V01", Severity: preflight.Warning}, {ID: "V02", Severity: preflight.Note}})
+	for range 2 * maxKept {
+		s.AddFinding(preflight.Finding{ID: "G01", Severity: preflight.Warning, Text: "hot"})
+	}
+	dir := t.TempDir()
+	console, err := logs.NewConsole(os.Stdout, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := logs.Open(logs.WorkerOptions{Dir: filepath.Join(dir, "0"), Console: console})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Close() })
+	posted := make(chan []byte, 1)
+	s.Report(rendezvous.Node{Version: "v1", PID: 7}, 4, []workers.Worker{{Rank: 3, PID: 8, Started: time.Now(), Output: out}}, func(b []byte) { posted <- b })
+	var n Node
+	if err := json.Unmarshal(<-posted, &n); err != nil {
+		t.Fatal(err)
+	}
+	if n.Version != "v1" || n.PID != 7 || n.Round != 4 || n.State != Running || n.Up < 1000 || len(n.Findings) != maxFindings || n.Findings[0].ID != "V01" || n.Findings[1].ID != "G01" {
+		t.Errorf("%+v", n)
+	}
+	if len(n.Ranks) != 1 || n.Ranks[0].Rank != 3 || n.Ranks[0].Seen == SeenUnknown {
+		t.Errorf("%+v", n.Ranks)
+	}
+}
+
+// A query waits for the view; what the loop does not answer is answered anyway.
+func TestServiceCalls(t *testing.T) {
+	calls := make(chan Call, 1)
+	s := NewService(ServiceOptions{Call: func(c Call) { calls <- c }})
+	replies := make(chan Reply, 1)
+	go func() { replies <- s.answer(t.Context(), Request{Type: TypeStatus}) }()
+	s.Query(<-calls)
+	s.Present([]byte(`{}`))
+	if r := <-replies; string(r.View) != "{}" || r.Error != "" {
+		t.Errorf("%+v", r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { replies <- s.answer(ctx, Request{Type: TypeStatus}) }()
+	<-calls
+	cancel()
+	if r := <-replies; r.Error == "" {
+		t.Errorf("%+v", r)
+	}
+}
