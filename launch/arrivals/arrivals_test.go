@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +15,11 @@ import (
 
 type store struct {
 	clients  []tcpstore.Client
-	complete bool
+	complete atomic.Bool
 }
 
-func (s store) Clients() []tcpstore.Client { return s.clients }
-func (s store) Complete() bool             { return s.complete }
+func (s *store) Clients() []tcpstore.Client { return s.clients }
+func (s *store) Complete() bool             { return s.complete.Load() }
 
 func TestMissing(t *testing.T) {
 	client := func(addr string, pid int, requests int64) tcpstore.Client {
@@ -65,7 +66,7 @@ func TestMissing(t *testing.T) {
 			for _, m := range tt.members {
 				w.Size += m.Workers
 			}
-			r := Round{World: &w, PIDs: func() map[int]int { return map[int]int{100: 0, 101: 1} }, Store: store{clients: tt.clients}}
+			r := Round{World: &w, PIDs: func() map[int]int { return map[int]int{100: 0, 101: 1} }, Store: &store{clients: tt.clients}}
 			if got := r.Missing(); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
@@ -83,7 +84,7 @@ func TestWatch(t *testing.T) {
 		s := &store{clients: []tcpstore.Client{{Remote: netip.MustParseAddrPort("10.0.0.1:4000"), Requests: 1, Since: start}}}
 		w := rendezvous.World{Size: 2, Members: []rendezvous.Member{{Addr: "10.0.0.1", Workers: 2}}}
 		var said []time.Duration
-		time.AfterFunc(70*time.Second, func() { s.complete = true })
+		time.AfterFunc(70*time.Second, func() { s.complete.Store(true) })
 		time.AfterFunc(200*time.Second, cancel)
 		Round{World: &w, PIDs: func() map[int]int { return nil }, Store: s}.Watch(ctx, func(string) { said = append(said, time.Since(start)) })
 		if want := []time.Duration{30 * time.Second, time.Minute}; !slices.Equal(said, want) {
