@@ -141,7 +141,7 @@ func TestPreflightHost(t *testing.T) {
 					m.Fatal(err)
 				}
 			},
-			finds: []string{"error V02"}, text: []string{"> node2", "the end of the file is missing"},
+			finds: []string{"error V02"}, text: []string{"> node2", "the file is cut off after"},
 		},
 		{
 			name: "a copy of a running machine",

@@ -78,7 +78,7 @@ func Open(path string) (f *File, err error) {
 }
 
 func (f *File) cut() error {
-	return fmt.Errorf("the file is cut off after %d bytes: %w", f.Size, io.ErrUnexpectedEOF)
+	return fmt.Errorf("the file is cut off after %d bytes", f.Size)
 }
 
 // Close ends the use of the file.

@@ -23,11 +23,15 @@ func (g *gatherer) candidates(p *python) {
 		loses = "not on the worker's way"
 	}
 	// Those that a program without RPATH would get, in the loader's order.
+	later := "; " + loses
+	if g.how != "" {
+		later = ": comes after " + g.how
+	}
 	if found := g.dlopen["libnccl.so.2"]; found.Path != "" {
-		g.add(found.Path, found.Why+"; "+loses)
+		g.add(found.Path, found.Why+later)
 	}
 	for _, dir := range g.facts.LDPath {
-		g.add(g.absolute(filepath.Join(dir, "libnccl.so.2")), "LD_LIBRARY_PATH; "+loses)
+		g.add(g.absolute(filepath.Join(dir, "libnccl.so.2")), "LD_LIBRARY_PATH"+later)
 	}
 	for _, pattern := range []string{"/usr/lib/*/libnccl.so.2", "/usr/lib/libnccl.so.2", "/usr/lib64/libnccl.so.2", "/usr/local/lib/libnccl.so.2"} {
 		for _, path := range g.glob(g.Root + pattern) {

@@ -38,6 +38,7 @@ type gatherer struct {
 	facts   Facts
 	seen    []fs.FileInfo           // libnccl files that are in the facts
 	dlopen  map[string]ldso.Request // what any program gets, by name
+	how     string                  // the loader gets to the worker's libnccl, "" if it does not
 	torch   bool                    // found
 	silent  bool                    // the loader gave no answer, and unknown says so
 	unknown []string

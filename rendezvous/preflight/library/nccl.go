@@ -1,9 +1,7 @@
 package library
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,9 +36,6 @@ func (g *gatherer) readVersion(n *NCCL, limit bound) (found bool, err error) {
 	defer f.Close()
 	v, found, err := scanVersion(g.ctx, f.Constants(), limit)
 	n.Version, n.Code, n.CUDA = v.text, v.code, v.cuda
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		n.Error = "the end of the file is missing: " + err.Error()
-	}
 	return found, err
 }
 

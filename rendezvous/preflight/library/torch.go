@@ -203,7 +203,7 @@ func (g *gatherer) take(r *ldso.Request) {
 		g.facts.NCCLError = r.By + " needs " + r.Err
 	} else {
 		n := g.nccl(r.Path, r.Why)
-		g.facts.NCCL = &n
+		g.facts.NCCL, g.how = &n, r.Why
 	}
 	for _, p := range r.Passed {
 		g.add(p.Path, p.Why+"; the loader does not take it: "+p.Err)
