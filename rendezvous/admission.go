@@ -466,13 +466,16 @@ func (c *coordinator) streamClosed(conn Conn, silent bool, text string) {
 	}
 	c.drop(s, silent, text)
 	switch {
-	case silent || c.job.last == nil:
+	case c.job.last == nil:
+		c.seats.delete(s)
+	case silent:
 	case s.node.Control == "":
 		c.move(s, seatLost)
 	default:
 		c.move(s, seatMissing)
 		c.call(s.node.Control, call{id: s.node.ID, broken: true})
 	}
+	s.forget()
 }
 
 // drop takes away a seat's stream and does what the node's absence demands.

@@ -115,8 +115,8 @@ func (c *cast) signalled(i int, sig syscall.Signal, kill bool) {
 	c.says(i, Message{Type: MsgFailed, Round: c.m.World().Round, Kill: kill, Failures: []Cause{cause}})
 }
 
-// told are the messages of one type that a member got.
-func (c *cast) told(i int, t Type) (out []Message) {
+// sentTo are the messages of one type that a member got.
+func (c *cast) sentTo(i int, t Type) (out []Message) {
 	for _, cmd := range c.log {
 		if s, ok := cmd.(Send); ok && s.Conn == Conn(i) && s.Msg.Type == t {
 			out = append(out, s.Msg)
@@ -168,7 +168,7 @@ func (c *cast) ended(code int, members ...int) {
 		c.t.Fatalf("the job does not end with %d", code)
 	}
 	for _, i := range members {
-		if got := c.told(i, MsgFinish); len(got) != 1 || got[0].Outcome.Code != code {
+		if got := c.sentTo(i, MsgFinish); len(got) != 1 || got[0].Outcome.Code != code {
 			c.t.Errorf("member %d is told %+v", i, got)
 		}
 	}

@@ -186,6 +186,7 @@ func (m *Machine) here(k Kind, text string) Cause {
 	}
 }
 
+// group is this node's group rank in the last world, -1 without one.
 func (m *Machine) group() int {
 	if m.mem.work.sealed == nil {
 		return -1
@@ -203,6 +204,7 @@ func (m *Machine) aged(fs []Cause) []Cause {
 	return out
 }
 
+// stopSignal is the signal that stops the workers after a cause.
 func stopSignal(c *Cause) syscall.Signal {
 	if c.Kind == KindStopped && c.Signal != 0 && c.Signal != syscall.SIGKILL {
 		return c.Signal
@@ -233,6 +235,7 @@ func (c Cause) bounded() Cause {
 	return c
 }
 
+// fewLines gives the last lines, each shortened.
 func fewLines(lines []string) []string {
 	lines = slices.Clone(lines[max(0, len(lines)-maxTailLines):])
 	for i := range lines {

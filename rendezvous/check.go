@@ -121,10 +121,11 @@ func (c *coordinator) reject(ids []NodeID, o Outcome) (any bool) {
 		if s == nil || !s.connected() || s.conn == Self {
 			continue
 		}
+		name := clip(s.node.Name())
 		c.send(s, Message{Type: MsgFinish, Outcome: &o})
 		c.dismiss(s, seatAbsent)
 		if o.Cause != nil {
-			c.noteRefusal(refusedNode{clip(s.node.Name()), o.Cause.Line(), true})
+			c.noteRefusal(refusedNode{name, o.Cause.Line(), true})
 		}
 		any = true
 	}

@@ -42,7 +42,7 @@ func compares(t *testing.T, cmds []Command) (out []Compare) {
 	return out
 }
 
-// passes offers the examined world and lets every member accept.
+// passes offers the checked world and lets every member accept.
 func passes(t *testing.T, m *Machine, c Compare) []Command {
 	t.Helper()
 	var all []Command
@@ -60,7 +60,7 @@ func passes(t *testing.T, m *Machine, c Compare) []Command {
 	return all
 }
 
-// A node that came while a world was examined is compared with the world that
+// A node that came while a world was checked is compared with the world that
 // runs, as one that comes later is; and once, however often it tells its facts.
 func TestNodeThatCameDuringTheExaminationIsExamined(t *testing.T) {
 	m := boss(t, 3, 2)

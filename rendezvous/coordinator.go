@@ -205,6 +205,7 @@ func (c *coordinator) dismiss(s *seat, to seatState) {
 	if s.conn != Self {
 		c.m.emit(Close{s.conn})
 	}
+	s.forget()
 }
 
 // formWorld proposes a world as soon as enough nodes are here.

@@ -10,11 +10,11 @@ import (
 func TestSpareTakesALostPlaceAtOnce(t *testing.T) {
 	c := newCast(t, 3, 3, 3, nil)
 	c.comes(3)
-	if len(c.told(3, MsgRefuse)) != 0 || !strings.Contains(c.notes(), "hot spare") || c.standing("id3") != NodeSpare {
+	if len(c.sentTo(3, MsgRefuse)) != 0 || !strings.Contains(c.notes(), "hot spare") || c.standing("id3") != NodeSpare {
 		t.Fatalf("it is no spare (%s; %s)", c.notes(), c.standing("id3"))
 	}
 	c.pass(statusEvery)
-	if got := c.told(3, MsgStatus); len(got) == 0 || got[0].Status.Phase != "running" || got[0].Status.Members != 3 {
+	if got := c.sentTo(3, MsgStatus); len(got) == 0 || got[0].Status.Phase != "running" || got[0].Status.Members != 3 {
 		t.Errorf("it is told %+v", got)
 	}
 	c.runs(0, 0, "id0 id1 id2")
@@ -34,7 +34,7 @@ func TestUnfitSpareIsDismissed(t *testing.T) {
 	c.pass(10 * c.m.cfg.LastCall)
 	c.runs(0, 0, "id0 id1") // nobody has found it fit yet
 	c.step(Compared{Serial: asked[0].Serial, Outcome: &Outcome{Code: ExitPreflight}})
-	if got := c.told(2, MsgFinish); len(got) != 1 || got[0].Outcome.Code != ExitPreflight || c.standing("id2") != "" {
+	if got := c.sentTo(2, MsgFinish); len(got) != 1 || got[0].Outcome.Code != ExitPreflight || c.standing("id2") != "" {
 		t.Errorf("it is told %+v", got)
 	}
 	c.pass(10 * c.m.cfg.LastCall)
@@ -74,8 +74,8 @@ func TestLateVerdictDoesNotDismissMembers(t *testing.T) {
 		c.mute[3] = true
 		c.dies(2)
 		c.step(Compared{Serial: late.Serial, Outcome: &Outcome{Code: ExitPreflight}})
-		if c.m.coord.round.state != roundStopping || len(c.told(3, MsgFinish)) != 0 {
-			t.Errorf("%s, with %+v for it", c.m.coord.round.state, c.told(3, MsgFinish))
+		if c.m.coord.round.state != roundStopping || len(c.sentTo(3, MsgFinish)) != 0 {
+			t.Errorf("%s, with %+v for it", c.m.coord.round.state, c.sentTo(3, MsgFinish))
 		}
 	})
 }

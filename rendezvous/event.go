@@ -286,8 +286,8 @@ func (Elsewhere) event()   {}
 func (Sealed) event()      {}
 func (Waiting) event()     {}
 
-// Silence: nothing has come in on a stream for a part of the time after which it
-// counts as silent (On), or something came again.
+// Silence says that nothing has come in on a stream for a part of the time after
+// which its node counts as lost (On), or that something came again.
 type Silence struct {
 	Conn Conn
 	On   bool

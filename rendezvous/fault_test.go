@@ -34,7 +34,7 @@ func (s *sim) heal() {
 		a.side = 0
 	}
 	s.resend()
-	s.unhush()
+	s.noteSound()
 }
 
 // resend tries again to deliver what a cut holds up.
@@ -48,7 +48,7 @@ func (s *sim) resend() {
 
 // fallSilent ends a stream on which nothing moves any more.
 func (s *sim) fallSilent(p *pipe) {
-	s.hush(p)
+	s.noteSilence(p)
 	s.after(simSilence, func() {
 		if p.closed || p.a.side == p.b.side && !p.a.frozen && !p.b.frozen {
 			return
@@ -85,7 +85,7 @@ func (s *sim) freeze(a *simAgent, d time.Duration) {
 			s.step(a, e)
 		}
 		s.tick(a)
-		s.unhush()
+		s.noteSound()
 	})
 }
 

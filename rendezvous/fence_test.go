@@ -25,7 +25,7 @@ func asks(t *testing.T) (*cast, Seal) {
 	return c, got[1]
 }
 
-func committed(c *cast) bool { return len(c.told(1, MsgCommit)) > 0 }
+func committed(c *cast) bool { return len(c.sentTo(1, MsgCommit)) > 0 }
 
 // TestSealComesFirst: everyone has accepted, but nothing starts without the
 // fence's word, and only its word on this very world counts.
@@ -46,7 +46,7 @@ func TestSealComesFirst(t *testing.T) {
 	if !committed(c) || len(all[GiveUp](c)) != 0 {
 		t.Error("it does not start")
 	}
-	if st := c.told(4, MsgStatus); len(st) != 1 || st[0].Status.Phase != "running" {
+	if st := c.sentTo(4, MsgStatus); len(st) != 1 || st[0].Status.Phase != "running" {
 		t.Errorf("who has no place is told %+v", st)
 	}
 	c.runs(1, 1, "id0 id1 id3")
@@ -129,10 +129,10 @@ func TestOutvoted(t *testing.T) {
 		}
 		if !gone {
 			c.step(Dialed{"c7", 70})
-			if c.m.coord != nil || len(c.told(70, MsgHello)) != 1 {
+			if c.m.coord != nil || len(c.sentTo(70, MsgHello)) != 1 {
 				t.Error("it does not follow")
 			}
-			if r := c.told(1, MsgRedirect); len(r) != 1 || r[0].Addr != "c7" {
+			if r := c.sentTo(1, MsgRedirect); len(r) != 1 || r[0].Addr != "c7" {
 				t.Errorf("its members are told %+v", r)
 			}
 			continue
@@ -163,7 +163,7 @@ func TestYieldingEndsTheSeal(t *testing.T) {
 	}
 	c.step(Elsewhere{Job: "other", Term: 1, Control: "c7"})
 	c.step(Dialed{"c7", 70})
-	if m.coord != nil || len(all[GiveUp](c)) != 1 || len(c.told(70, MsgHello)) != 1 {
+	if m.coord != nil || len(all[GiveUp](c)) != 1 || len(c.sentTo(70, MsgHello)) != 1 {
 		t.Errorf("coordinates %v, %+v", m.coord != nil, c.log)
 	}
 }

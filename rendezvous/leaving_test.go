@@ -33,12 +33,12 @@ func TestLeaving(t *testing.T) {
 				}
 				return
 			}
-			if got := c.told(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 || !got[0].Outcome.Parting || got[0].Outcome.Cause.Kind != KindStopped {
+			if got := c.sentTo(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 || !got[0].Outcome.Parting || got[0].Outcome.Cause.Kind != KindStopped {
 				t.Errorf("it is told %+v", got)
 			}
 			c.pass(c.m.cfg.LastCall)
 			c.runs(1, 0, "id0 id2")
-			if len(c.told(2, MsgFinish)) != 0 {
+			if len(c.sentTo(2, MsgFinish)) != 0 {
 				t.Error("another one ends, too")
 			}
 			if r := c.m.coord.job.records; len(r) != 1 || r[0].Cause.Kind != KindLeft || r[0].Cause.Node != "id1" {
@@ -89,7 +89,7 @@ func TestLeaverBetweenRounds(t *testing.T) {
 		}
 		c.mute[2] = false
 		c.signalled(1, syscall.SIGTERM, false)
-		if got := c.told(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 {
+		if got := c.sentTo(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 {
 			t.Fatalf("%s: it is told %+v", want, got)
 		}
 		c.pass(c.m.cfg.LastCall)
@@ -100,6 +100,17 @@ func TestLeaverBetweenRounds(t *testing.T) {
 	}
 }
 
+// TestLeaverAfterOthersWereDone: a node that was done with the last round is one of
+// the nodes that the next round can have.
+func TestLeaverAfterOthersWereDone(t *testing.T) {
+	c := newCast(t, 4, 2, 5, nil)
+	c.says(2, Message{Type: MsgDone, Round: c.m.World().Round})
+	c.dies(3)
+	c.signalled(1, syscall.SIGTERM, false)
+	c.pass(c.m.cfg.LastCall)
+	c.runs(1, 1, "id0 id2")
+}
+
 // TestCoordinatorLeaves: it ends with 143 after the round, and whoever was in it
 // learns which one to form next.
 func TestCoordinatorLeaves(t *testing.T) {
@@ -108,7 +119,7 @@ func TestCoordinatorLeaves(t *testing.T) {
 	c.comes(3) // a spare
 	c.signalled(0, syscall.SIGTERM, false)
 	for i := range 3 {
-		if got := c.told(i+1, MsgHandover); len(got) != 1 || got[0].Round != 1 || got[0].Restart != 0 || got[0].Digest != w.Digest() {
+		if got := c.sentTo(i+1, MsgHandover); len(got) != 1 || got[0].Round != 1 || got[0].Restart != 0 || got[0].Digest != w.Digest() {
 			t.Errorf("member %d is told %+v", i+1, got)
 		}
 	}

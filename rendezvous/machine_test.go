@@ -14,7 +14,7 @@ func (s *sim) outcomes() Outcome {
 	s.t.Helper()
 	first := map[string]*simAgent{} // by job; "" for those that never had a part in one
 	for _, a := range s.agents {
-		if a.crashed || a.wasCut || a.left || s.exam.dismissed[a.node.ID] {
+		if a.crashed || a.wasCut || a.left || s.checks.dismissed[a.node.ID] {
 			continue
 		}
 		o := first[a.took]

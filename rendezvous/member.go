@@ -18,6 +18,7 @@ const (
 	workStopping                  // Stop was emitted
 )
 
+// String is the state as an internal error names it.
 func (s workState) String() string {
 	return [...]string{"idle", "running", "done", "stopping"}[s]
 }
@@ -100,6 +101,7 @@ type end struct {
 // placed reports whether this agent is a member of the last world, for all it knows.
 func (mem *member) placed() bool { return mem.work.sealed != nil && !mem.search.spare }
 
+// newMember makes the member of an agent that starts now.
 func newMember(now time.Time) member {
 	return member{search: search{unreachable: map[NodeID]bool{}}, shown: map[string]bool{}, link: link{shownAt: now}}
 }

@@ -10,19 +10,19 @@ import (
 // TestLapsed: an agent that the fence does not confirm goes on while it hears
 // the others; when it does not, its workers and those of its members are killed.
 func TestLapsed(t *testing.T) {
-	lapsed, silent := Unconfirmed{On: true, Text: "no answer"}, Silence{Conn: 1, On: true}
+	unconfirmed, silent := Unconfirmed{On: true, Text: "no answer"}, Silence{Conn: 1, On: true}
 	tests := []struct {
 		name   string
 		events []Event
 		killed bool
 	}{
-		{"everyone is heard", []Event{lapsed}, false},
+		{"everyone is heard", []Event{unconfirmed}, false},
 		{"silence alone", []Event{silent}, false},
-		{"lapsed, then silence", []Event{lapsed, silent}, true},
-		{"silence, then lapsed", []Event{silent, lapsed}, true},
-		{"silence that ended", []Event{silent, Silence{Conn: 1}, lapsed}, false},
-		{"lapse that ended", []Event{lapsed, Unconfirmed{}, silent}, false},
-		{"a spare's silence", []Event{lapsed, Silence{Conn: 3, On: true}}, false},
+		{"unconfirmed, then silence", []Event{unconfirmed, silent}, true},
+		{"silence, then unconfirmed", []Event{silent, unconfirmed}, true},
+		{"silence that ended", []Event{silent, Silence{Conn: 1}, unconfirmed}, false},
+		{"confirmed again", []Event{unconfirmed, Unconfirmed{}, silent}, false},
+		{"a spare's silence", []Event{unconfirmed, Silence{Conn: 3, On: true}}, false},
 	}
 	for _, tt := range tests {
 		t.Run("coordinator: "+tt.name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestLapsed(t *testing.T) {
 				c.step(e)
 			}
 			c.pass(time.Second)
-			stops, aborts := all[Stop](c), c.told(2, MsgAbort)
+			stops, aborts := all[Stop](c), c.sentTo(2, MsgAbort)
 			if !tt.killed {
 				if len(stops)+len(aborts)+len(all[Close](c)) != 0 {
 					t.Fatalf("%+v", c.log)
@@ -94,7 +94,7 @@ func TestLapseKeepsTheGracePeriod(t *testing.T) {
 			t.Error("its own workers are killed")
 		}
 	}
-	for _, a := range c.told(2, MsgAbort) {
+	for _, a := range c.sentTo(2, MsgAbort) {
 		if a.Kill {
 			t.Error("the other's workers are killed")
 		}
@@ -103,7 +103,7 @@ func TestLapseKeepsTheGracePeriod(t *testing.T) {
 		t.Errorf("phase %s", c.m.coord.round.state)
 	}
 	c.step(Silence{Conn: 2, On: true}) // now it may be left out
-	if a := c.told(1, MsgAbort); len(a) == 0 || !a[len(a)-1].Kill {
+	if a := c.sentTo(1, MsgAbort); len(a) == 0 || !a[len(a)-1].Kill {
 		t.Errorf("whoever still runs is told %+v", a)
 	}
 }
@@ -134,7 +134,7 @@ func TestEndedMembership(t *testing.T) {
 			c := newCast(t, 3, 2, 3, fenced)
 			c.step(tt.peers)
 			c.step(Silence{Conn: 1, On: tt.quiet})
-			if got := len(c.told(2, MsgAbort)) > 0; got != tt.lost {
+			if got := len(c.sentTo(2, MsgAbort)) > 0; got != tt.lost {
 				t.Fatalf("lost: %v", got)
 			}
 			if !tt.lost {

@@ -53,6 +53,7 @@ type Node struct {
 // it, its address.
 func (n *Node) Name() string { return displayName(n.Host, n.Addr) }
 
+// displayName is how messages call a host with an address.
 func displayName(host, addr string) string {
 	switch {
 	case addr == "" || host == addr:

@@ -32,7 +32,7 @@ func (c *cast) misfit(conn Conn, change func(*Node)) {
 
 // refusedTo are the lines that a waiting member was told last.
 func (c *cast) refusedTo(i int) []string {
-	all := c.told(i, MsgStatus)
+	all := c.sentTo(i, MsgStatus)
 	if len(all) == 0 {
 		return nil
 	}

@@ -58,6 +58,7 @@ func (m *Machine) firstChoice() (addr string, self bool) {
 	return "", false
 }
 
+// servers are the agents that serve an endpoint, in order.
 func (m *Machine) servers() []Peer {
 	ps := slices.DeleteFunc(slices.Clone(m.peers.all), func(p Peer) bool { return p.Endpoint < 0 })
 	slices.SortFunc(ps, func(a, b Peer) int {
@@ -317,6 +318,7 @@ func (m *Machine) lostMember(control string, e Closed) Cause {
 // ConnectionEnded is the text of a Closed of which there is nothing more to say.
 const ConnectionEnded = "the connection ended"
 
+// lostText says why an agent counts as lost.
 func lostText(silent bool, text string) string {
 	switch {
 	case !silent && text == ConnectionEnded:

@@ -31,6 +31,7 @@ const (
 	seatStopped // no worker of the round lives there
 )
 
+// String is the state as an internal error names it.
 func (s seatState) String() string {
 	return [...]string{
 		"absent", "missing", "sought", "lost", "expired", "left",
@@ -92,6 +93,11 @@ func (s *seat) ended() bool {
 
 // awaited reports whether the end of the job waits for the node.
 func (s *seat) awaited() bool { return s.state == seatMissing || s.state == seatSought }
+
+// forget drops what only a node with a stream needs: a node may leave a megabyte.
+func (s *seat) forget() {
+	*s = seat{state: s.state, node: Node{ID: s.node.ID}, cleared: s.cleared}
+}
 
 // seats are all nodes that a coordinator knows of.
 type seats struct {
@@ -172,6 +178,13 @@ func (t *seats) arrive(conn Conn, n Node) *seat {
 // remove takes a seat out of the order of arrival.
 func (t *seats) remove(s *seat) {
 	t.here = slices.DeleteFunc(t.here, func(o *seat) bool { return o == s })
+}
+
+// delete drops the seat of a node that the job has no reason to remember.
+func (t *seats) delete(s *seat) {
+	if t.byID[s.node.ID] == s {
+		delete(t.byID, s.node.ID)
+	}
 }
 
 // move takes a seat to another state.

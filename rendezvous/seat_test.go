@@ -39,3 +39,20 @@ func TestEveryStateIsKnown(t *testing.T) {
 		t.Errorf("%d seat states have a name, of %d", len(names), len(seatTransitions))
 	}
 }
+
+// TestNodesThatLeaveCostLittle: of a node that left, the coordinator keeps its state
+// and no facts; before the first world it keeps nothing.
+func TestNodesThatLeaveCostLittle(t *testing.T) {
+	m := boss(t, 2, 3)
+	hello(m, 1, 1, 3, nil)
+	m.Step(m.now, Closed{Conn: 1, Text: "reset"})
+	if s := m.coord.seats.find("id1"); s != nil {
+		t.Errorf("before the first world: %+v", s)
+	}
+	c := newCast(t, 3, 2, 4, func(cfg *Config) { cfg.MaxRestarts = 3 })
+	c.says(1, Message{Type: MsgFacts, Body: []byte(`"facts"`), Env: []byte("env")})
+	c.dies(1)
+	if s := c.m.coord.seats.find("id1"); s == nil || s.state != seatLost || s.facts != nil || s.env != nil || s.node.Control != "" {
+		t.Errorf("of a lost member: %+v", s)
+	}
+}

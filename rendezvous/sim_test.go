@@ -29,7 +29,7 @@ type sim struct {
 	dups    int  // one of so many messages arrives twice; 0: none
 	tardy   bool // some events reach the machine with a time that has passed
 	swift   bool // nothing that keeps an agent from hearing of a failure happens
-	exam    *examiner
+	checks  *checker
 	store   *simStore // nil: the backend is no fence
 }
 
@@ -64,7 +64,7 @@ func (a *simAgent) clock(s *sim) time.Time { return s.now.Add(a.ahead) }
 func newSim(t *testing.T, seed uint64) *sim {
 	return &sim{
 		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(0, 0), pipes: map[Conn]*pipe{},
-		accepts: map[string]map[NodeID]bool{}, started: map[string]string{}, exam: newExaminer(seed),
+		accepts: map[string]map[NodeID]bool{}, started: map[string]string{}, checks: newChecker(seed),
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *sim) add(c simConfig, i int) *simAgent {
 	n := Node{
 		ID: NodeID(fmt.Sprintf("id%02d", id)), RunID: "r", Protocol: Protocol, Host: fmt.Sprintf("n%d", i), Addr: fmt.Sprintf("10.0.0.%d", i+1),
 		Control: fmt.Sprintf("c%d", id), Store: fmt.Sprintf("s%d", id), Workers: 1 + i%2, NodeRank: -1, Endpoint: ep, Min: c.min, Max: c.max,
-		Facts: c.check && s.exam.rng.IntN(8) > 0,
+		Facts: c.check && s.checks.rng.IntN(8) > 0,
 	}
 	a := &simAgent{id: id, node: n, plan: func(r int) (time.Duration, bool) { return c.plan(i, r) }}
 	a.m = New(Config{

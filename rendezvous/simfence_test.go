@@ -10,7 +10,7 @@ import (
 type simClient struct {
 	cut       bool
 	confirmed time.Time // by the agent's own clock
-	lapsed    bool
+	unconfirmed    bool
 	known     *simRecord // heard of last
 	leads     bool
 	vacated   int
@@ -54,9 +54,9 @@ func (s *sim) doubt(a *simAgent) {
 	s.when(a, func() {
 		left := limit - a.clock(s).Sub(c.confirmed)
 		switch {
-		case c.lapsed || c.resigned:
+		case c.unconfirmed || c.resigned:
 		case left <= 0:
-			c.lapsed = true
+			c.unconfirmed = true
 			s.logf("n%d is not confirmed any more", a.id)
 			s.step(a, Unconfirmed{On: true, Text: "the store does not answer"})
 		case left < s.store.ttl/4:
@@ -120,8 +120,8 @@ func (s *sim) heard(a *simAgent, sent time.Time, version int, view Peers, record
 	if sent.After(c.confirmed) {
 		c.confirmed = sent
 	}
-	if c.lapsed && a.clock(s).Sub(c.confirmed) < s.store.ttl*8/10 {
-		c.lapsed = false
+	if c.unconfirmed && a.clock(s).Sub(c.confirmed) < s.store.ttl*8/10 {
+		c.unconfirmed = false
 		s.step(a, Unconfirmed{})
 	}
 	if version < c.version {
@@ -193,8 +193,8 @@ func (s *sim) checkFenced(a *simAgent, w World, digest string) {
 // simHush is the time after which a silent stream is reported as such.
 const simHush = 2 * time.Second
 
-// hush reports at both ends of a stream that nothing comes, if that lasts.
-func (s *sim) hush(p *pipe) {
+// noteSilence reports at both ends of a stream that nothing comes, if that lasts.
+func (s *sim) noteSilence(p *pipe) {
 	if s.store == nil {
 		return
 	}
@@ -210,8 +210,8 @@ func (s *sim) hush(p *pipe) {
 	}
 }
 
-// unhush reports that something comes again.
-func (s *sim) unhush() {
+// noteSound reports that something comes again.
+func (s *sim) noteSound() {
 	if s.store == nil {
 		return
 	}

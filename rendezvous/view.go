@@ -116,6 +116,7 @@ func (c *coordinator) combine(reports map[*seat]json.RawMessage) View {
 	return v
 }
 
+// seenMember is a member of the world as a view shows it.
 func seenMember(p *Member, group int) Seen {
 	return Seen{ID: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: group, FirstRank: p.FirstRank, Workers: p.Workers, Standing: NodeUnknown}
 }
@@ -199,6 +200,7 @@ func (v View) written(limit int) json.RawMessage {
 
 const tooMany = "there are too many nodes to tell of"
 
+// json is the view as JSON.
 func (v View) json() []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -250,6 +252,7 @@ func (m *Machine) queryTick() {
 	}
 }
 
+// present answers the query of this agent.
 func (m *Machine) present(view json.RawMessage) {
 	m.query.by = time.Time{}
 	m.emit(Present{view})
@@ -365,6 +368,7 @@ func (c *coordinator) list(f func(*seat) bool) []string {
 	return out
 }
 
+// status is what the job waits for.
 func (c *coordinator) status() *Status {
 	st := &Status{
 		Phase: c.round.state.String(), Came: len(c.seats.here), Min: c.m.self.Min, Max: c.m.self.Max, Here: c.list(func(*seat) bool { return true }),

@@ -137,6 +137,7 @@ func orderNodes(nodes []Node, last *World) []Node {
 	return out
 }
 
+// oldRank is the node's group rank in the last world, the largest number without one.
 func oldRank(last *World, id NodeID) int {
 	if last != nil {
 		if i := last.Index(id); i >= 0 {
@@ -183,6 +184,7 @@ func compareNatural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
+// digits counts the digits at the beginning of a text.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {

@@ -14,7 +14,7 @@ type Streams interface {
 	// Dial opens a stream while ctx lasts; Dialed or DialFailed follows.
 	Dial(ctx context.Context, addr string)
 	Send(c rendezvous.Conn, msg rendezvous.Message)
-	// Handled tells that the oldest Received of a stream has been dealt with.
+	// Handled says that the oldest Received of a stream has been handled.
 	Handled(c rendezvous.Conn)
 	// Close ends a stream after what was sent on it has left.
 	Close(c rendezvous.Conn)
@@ -32,9 +32,9 @@ type Machine struct {
 	giveUp context.CancelFunc // of the last Seal; nil: it was given up
 }
 
-// Step feeds one event to the machine and gives what that commands, in order.
-// The owner sees each command before it is carried out here, and itself does the
-// ones that concern neither streams nor the fence. A loop that breaks leaves this
+// Step feeds one event to the machine and yields its commands, in order. The owner
+// sees each command before it is carried out here, and carries out itself what
+// concerns neither streams nor the fence. A loop that breaks leaves this
 // command and the rest undone. ctx is that of the streams and Seals that begin.
 func (m *Machine) Step(ctx context.Context, e rendezvous.Event) iter.Seq[rendezvous.Command] {
 	return func(yield func(rendezvous.Command) bool) {
@@ -50,6 +50,7 @@ func (m *Machine) Step(ctx context.Context, e rendezvous.Event) iter.Seq[rendezv
 	}
 }
 
+// do carries out a command about streams or the fence.
 func (m *Machine) do(ctx context.Context, c rendezvous.Command) {
 	switch c := c.(type) {
 	case rendezvous.Dial:

@@ -9,8 +9,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Queue is an unbounded mailbox with one reader: whoever puts something never
-// waits. What fills it is bounded elsewhere (streams, workers).
+// Queue is an unbounded mailbox with one reader: Put never waits. What fills it is bounded elsewhere (streams, workers).
 type Queue[E any] struct {
 	ready chan struct{} // has an element while there may be events
 

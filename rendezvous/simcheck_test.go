@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// examiner plays the part of the agents that compare nodes: it answers when it
+// checker plays the part of the agents that compare nodes: it answers when it
 // likes, asks back, refuses a world or dismisses a newcomer, and sees to it that
 // nothing starts without its word.
-type examiner struct {
+type checker struct {
 	rng       *rand.Rand
 	passed    map[string]bool // "term/round/coordinator" of the worlds that may be offered
 	dismissed map[NodeID]bool
 	asked     map[NodeID]map[int]bool // questions that a node was asked
 }
 
-func newExaminer(seed uint64) *examiner {
-	return &examiner{
+func newChecker(seed uint64) *checker {
+	return &checker{
 		rng: rand.New(rand.NewPCG(seed, 3)), passed: map[string]bool{}, dismissed: map[NodeID]bool{}, asked: map[NodeID]map[int]bool{},
 	}
 }
@@ -29,14 +29,14 @@ func worldKey(w *World) string { return fmt.Sprintf("%d/%d/%s", w.Term, w.Round,
 // tellFacts lets an agent gather its facts some time after its start.
 func (s *sim) tellFacts(a *simAgent) {
 	if a.node.Facts {
-		s.after(time.Duration(s.exam.rng.IntN(1500))*time.Millisecond, func() {
+		s.after(time.Duration(s.checks.rng.IntN(1500))*time.Millisecond, func() {
 			s.step(a, Facts{Body: json.RawMessage(fmt.Sprintf("%q", a.node.ID)), Env: []byte("env of " + a.node.ID)})
 		})
 	}
 }
 
 func (s *sim) compare(a *simAgent, c Compare) {
-	x := s.exam
+	x := s.checks
 	for i, p := range c.World.Members {
 		facts := false
 		for _, o := range s.agents {
@@ -82,7 +82,7 @@ func (s *sim) compare(a *simAgent, c Compare) {
 }
 
 func (s *sim) ask(a *simAgent, c Ask) {
-	x := s.exam
+	x := s.checks
 	if x.asked[a.node.ID] == nil {
 		x.asked[a.node.ID] = map[int]bool{}
 	}
@@ -102,8 +102,8 @@ func (s *sim) checkExamined(a *simAgent, w *World) {
 	if !s.agents[slices.IndexFunc(s.agents, func(o *simAgent) bool { return o.node.ID == w.Coordinator })].m.cfg.Check {
 		return
 	}
-	if !s.exam.passed[worldKey(w)] {
-		s.fatalf("n%d starts round %d, which was not examined", a.id, w.Round)
+	if !s.checks.passed[worldKey(w)] {
+		s.fatalf("n%d starts round %d, which was not checked", a.id, w.Round)
 	}
 	for i, m := range w.Members {
 		if m.Env != envHash(given(w, i)) {
