@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -130,23 +129,12 @@ func (s *supervisor) preview(p *plan, built *build) (err error) {
 	case dry.Whole:
 		err = preview.WritePlan(&b, all[0])
 	default:
-		err = Print(&b, mine, dry.Diff, dry.JSON)
+		err = preview.Print(&b, mine, dry.Diff, dry.JSON)
 	}
 	if err == nil {
 		err = s.out.Print(b.Bytes())
 	}
 	return err
-}
-
-// Print writes the environments of ranks as gorun env does.
-func Print(w io.Writer, nodes []preview.Node, diff, asJSON bool) error {
-	if diff {
-		nodes = preview.Diff(nodes)
-	}
-	if asJSON {
-		return preview.WriteJSON(w, nodes)
-	}
-	return preview.WriteText(w, nodes)
 }
 
 // preview is what the workers get.

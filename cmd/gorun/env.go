@@ -79,7 +79,7 @@ func runEnv(ctx context.Context, o *jobOptions, std streams) error {
 	if len(mine) == 0 {
 		return fmt.Errorf("%s of the job is not on this machine: ask on the one that has it", shown.What())
 	}
-	return launch.Print(std.out, mine, shown.Diff, shown.JSON)
+	return preview.Print(std.out, mine, shown.Diff, shown.JSON)
 }
 
 // envTarget returns the job that is meant where there is no program.

@@ -13,6 +13,8 @@ import (
 	"fmt"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/rendezvous"
 )
 
 // Node is the ranks of one node. In JSON its names are stable; fields may be added.
@@ -91,14 +93,7 @@ func (v Variable) source() envprop.Source {
 
 // Name is how the node is called.
 func (n *Node) Name() string {
-	name := n.Host
-	switch {
-	case n.Host == "":
-		name = n.Addr
-	case n.Addr != "" && n.Addr != n.Host:
-		name = n.Host + " (" + n.Addr + ")"
-	}
-	return printable(name)
+	return term.Quoted((&rendezvous.Node{Host: n.Host, Addr: n.Addr}).Name())
 }
 
 // Select leaves the ranks that are wanted, and drops nodes without any.

@@ -4,13 +4,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
 )
+
+// Print writes the environments of ranks as gorun env does.
+func Print(w io.Writer, nodes []Node, diff, asJSON bool) error {
+	if diff {
+		nodes = Diff(nodes)
+	}
+	if asJSON {
+		return WriteJSON(w, nodes)
+	}
+	return WriteText(w, nodes)
+}
 
 // WriteJSON writes one object a node, one a line.
 func WriteJSON(w io.Writer, nodes []Node) error {
@@ -57,7 +67,7 @@ func environment(b *strings.Builder, n *Node) {
 				fmt.Fprintf(b, "  %s:\n", title)
 				head = true
 			}
-			line(b, v.Name+"="+printable(v.Value), v)
+			line(b, v.Name+"="+term.Quoted(v.Value), v)
 		}
 	}
 	if len(n.Ranks) > 0 {
@@ -73,7 +83,7 @@ func environment(b *strings.Builder, n *Node) {
 		}
 	}
 	if n.Wrapper != "" {
-		fmt.Fprintf(b, "  not tried: what of it arrives behind %s (E03), which would have to be started; gorun check does that\n", printable(n.Wrapper))
+		fmt.Fprintf(b, "  not tried: what of it arrives behind %s (E03), which would have to be started; gorun check does that\n", term.Quoted(n.Wrapper))
 	}
 }
 
@@ -95,13 +105,13 @@ func line(b *strings.Builder, what string, v Variable) {
 	default:
 		text += " [" + scope + "]"
 	}
-	fmt.Fprintf(b, "    %-42s  %s\n", printable(what), printable(text))
+	fmt.Fprintf(b, "    %-42s  %s\n", term.Quoted(what), term.Quoted(text))
 }
 
 // WriteWorld writes who takes part in a job.
 func WriteWorld(w io.Writer, world *rendezvous.World) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "world of run %s: %d nodes, %d workers; nothing is started\n", printable(world.RunID), len(world.Members), world.Size)
+	fmt.Fprintf(&b, "world of run %s: %d nodes, %d workers; nothing is started\n", term.Quoted(world.RunID), len(world.Members), world.Size)
 	for i := range world.Members {
 		m := &world.Members[i]
 		last := m.FirstRank + m.Workers - 1
@@ -109,7 +119,7 @@ func WriteWorld(w io.Writer, world *rendezvous.World) error {
 		if m.Workers == 1 {
 			where = fmt.Sprintf("rank %d", m.FirstRank)
 		}
-		fmt.Fprintf(&b, "  node %d, %s: %s, role %s\n", i, printable(m.Name()), where, printable(m.Role))
+		fmt.Fprintf(&b, "  node %d, %s: %s, role %s\n", i, term.Quoted(m.Name()), where, term.Quoted(m.Role))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -133,7 +143,7 @@ func WritePlan(w io.Writer, n Node) error {
 	}
 	for _, r := range n.Ranks {
 		if len(r.Devices) > 0 {
-			fmt.Fprintf(&b, "  devices of rank %d: %s\n", r.Rank, printable(strings.Join(r.Devices, ", ")))
+			fmt.Fprintf(&b, "  devices of rank %d: %s\n", r.Rank, term.Quoted(strings.Join(r.Devices, ", ")))
 		}
 	}
 	b.WriteString("  environment, besides this node's own (gorun env shows that, too):\n")
@@ -144,21 +154,4 @@ func WritePlan(w io.Writer, n Node) error {
 }
 
 // command is what could be pasted into a shell.
-func command(r Rank) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+"
-	words := make([]string, len(r.Command))
-	for i, s := range r.Command {
-		if words[i] = s; s == "" || strings.Trim(s, safe) != "" {
-			words[i] = "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-		}
-	}
-	return printable(strings.Join(words, " "))
-}
-
-// printable makes a text fit for a terminal.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
-}
+func command(r Rank) string { return term.Quoted(term.Command(r.Command...)) }

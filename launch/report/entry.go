@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -140,7 +141,7 @@ func plainLines(lines []string) string {
 		lines = lines[more:]
 	}
 	for _, line := range lines {
-		out = append(out, shorten(plain(line), maxMessage))
+		out = append(out, shorten(term.Plain(line), maxMessage))
 	}
 	return strings.Join(out, "\n")
 }

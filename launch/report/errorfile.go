@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // MaxErrorFile is the largest error file that is read, in bytes.
@@ -194,9 +196,5 @@ func cut(s string) string {
 	if len(s) <= maxMessage {
 		return s
 	}
-	s = s[:maxMessage]
-	for i := 0; i < utf8.UTFMax && !utf8.ValidString(s[len(s)-min(len(s), utf8.UTFMax):]); i++ {
-		s = s[:len(s)-1]
-	}
-	return s + "…"
+	return term.Truncate(s, maxMessage) + "…"
 }

@@ -6,20 +6,16 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/rendezvous"
 )
 
-// printable keeps what others say from commanding the terminal, on one line.
+// printable is s on one line, without what commands a terminal.
 func printable(s string) string {
 	return term.Line(strings.ToValidUTF8(s, "?"))
 }
 
 // plain is printable, and no longer than maxText.
-func plain(s string) string {
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "") + "..."
-	}
-	return printable(s)
-}
+func plain(s string) string { return printable(term.Cut(s, maxText)) }
 
 // span is a time in two units at most: 3s, 4m12s, 5h3m, 12d1h.
 func span(ms int64) string {
@@ -37,17 +33,8 @@ func span(ms int64) string {
 	}
 }
 
-// nodeName is how a node is called everywhere.
-func nodeName(host, addr string) string {
-	switch {
-	case addr == "" || addr == host:
-		return host
-	case host == "":
-		return addr
-	default:
-		return host + " (" + addr + ")"
-	}
-}
+// nodeName is how messages call a node.
+func nodeName(host, addr string) string { return (&rendezvous.Node{Host: host, Addr: addr}).Name() }
 
 // ranks are the global ranks of a node's workers: "0", "8-15".
 func ranks(first, n int) string {
