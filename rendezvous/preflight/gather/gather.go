@@ -34,7 +34,7 @@ const (
 
 // Options is what the facts are about.
 type Options struct {
-	Root    string // "" is "/": lets tests fake a node
+	Root    string // stands before /proc, /sys, /etc and the like, for tests
 	Node    preflight.Node
 	Program preflight.Program
 	Env     []string // of the workers
@@ -98,7 +98,7 @@ type pending struct {
 	done  chan struct{}
 	late  <-chan struct{}
 	stop  context.CancelFunc
-	given bool // under gathering.mu: told or given up
+	given bool // under gathering.mu: it has answered, or its time is over
 }
 
 // source starts one source.

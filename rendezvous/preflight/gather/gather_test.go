@@ -25,14 +25,14 @@ func TestThisMachine(t *testing.T) {
 	})
 	name, _ := os.Hostname()
 	if f.Format != preflight.Format || f.Node.ID != "id1" || f.Host.Hostname != name || len(f.Network.Interfaces) == 0 {
-		t.Errorf("the node is not told: %+v", f)
+		t.Errorf("the node is missing: %+v", f)
 	}
 	// printf 'print(1)\n' | sha256sum
 	if want := "cc42155088fca5730758db72b2a5bca33112a941dfaa2d43098ec422ce4ea213"; f.Program.Hash != want {
 		t.Errorf("hash %s, want %s", f.Program.Hash, want)
 	}
 	if len(f.Settings) == 0 {
-		t.Error("NCCL_DEBUG is not told")
+		t.Error("NCCL_DEBUG is missing")
 	}
 	if f.GPU.Driver || len(f.Host.DevNodes) > 0 || f.RDMA.Verbs.Path != "" {
 		t.Error("GPUs were looked for although there is no driver")
@@ -40,7 +40,7 @@ func TestThisMachine(t *testing.T) {
 	if b, err := preflight.Encode(f); err != nil {
 		t.Error(err)
 	} else if _, err := preflight.Decode(b); err != nil {
-		t.Errorf("the facts are not read by who gets them: %v", err)
+		t.Errorf("other nodes cannot read the facts: %v", err)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestArgumentsWithoutCredentials(t *testing.T) {
 func TestBrief(t *testing.T) {
 	f := Facts(t.Context(), Options{Program: preflight.Program{Path: "/bin/true", Dir: "/"}})
 	if f.Host.Hostname == "" || f.Host.BootID == "" || len(f.Network.Addresses) == 0 {
-		t.Errorf("who the node is, is not told: %+v", f.Host)
+		t.Errorf("the identity of the node is missing: %+v", f.Host)
 	}
 	if l := f.Host.Limits; l.NoFileHard != host.Unknown || l.MemLock != host.Unknown || f.Host.Sysctl.SomaxConn != host.Unknown {
 		t.Errorf("limits %+v", l)
@@ -114,7 +114,7 @@ func TestSourceThatHangs(t *testing.T) {
 	})
 }
 
-// What a source could not learn is told with its name.
+// What a source could not learn is noted with its name.
 func TestUnknown(t *testing.T) {
 	f := Facts(t.Context(), Options{GPU: func(context.Context) (preflight.GPU, []string) {
 		return preflight.GPU{Driver: true}, []string{"no NVML here"}

@@ -13,7 +13,7 @@ import (
 )
 
 // maxHashed bounds what is read of a program, in bytes: scripts are small, and
-// whoever starts a larger program has it from one place.
+// larger programs come from one place.
 const maxHashed = 16 << 20
 
 // fileHash is the SHA-256 of the file that the user named, "" when it is none:

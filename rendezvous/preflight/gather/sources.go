@@ -13,11 +13,12 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// unnamed is the run id of those who gave none: many jobs have it.
+// unnamed is the run id of jobs without one: many jobs have it.
 const unnamed = "none"
 
-// brief: without GPUs and Python no rule asks for limits or what /sys knows of
-// interfaces, and the job starts sooner.
+// brief reports whether the worker is a plain program of a node without GPUs. No rule
+// asks for limits or for what /sys knows of interfaces there, and the job starts
+// sooner.
 func (o Options) brief() bool { return !o.Whole && o.GPU == nil && o.Program.Python == "" }
 
 func (o Options) host(ctx context.Context) (func(*preflight.Facts), []string) {

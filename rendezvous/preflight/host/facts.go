@@ -52,11 +52,11 @@ const WSL = "/dev/dxg"
 
 // SHM is /dev/shm.
 type SHM struct {
-	Dev   uint64 `json:"dev"` // device number: equal for those who share it
+	Dev   uint64 `json:"dev"` // device number: equal for nodes that share it
 	Size  int64  `json:"size"`
 	Free  int64  `json:"free"`            // bytes; -1 unknown
 	Flags string `json:"flags,omitempty"` // of the mount, that matter: "ro", "noexec"
-	Error string `json:"error,omitempty"` // why nobody can make a file there: "no such file or directory", "read-only file system"
+	Error string `json:"error,omitempty"` // why no file can be made there: "no such file or directory", "read-only file system"
 }
 
 // Limits are what a worker would get. Bytes or counts, Unlimited (-1), or -2 for unknown.
@@ -64,7 +64,7 @@ type Limits struct {
 	NoFileSoft  int64  `json:"nofile_soft"`
 	NoFileHard  int64  `json:"nofile_hard"`
 	MemLock     int64  `json:"memlock"`      // bytes, hard
-	MemLockSoft int64  `json:"memlock_soft"` // bytes: the one that counts, as nobody raises it
+	MemLockSoft int64  `json:"memlock_soft"` // bytes: it counts, as nothing raises it
 	NProc       int64  `json:"nproc"`
 	PIDMax      int64  `json:"pid_max"`  // kernel.pid_max
 	PidsMax     int64  `json:"pids_max"` // cgroup
@@ -72,7 +72,7 @@ type Limits struct {
 	ThreadsMax  int64  `json:"threads_max"`     // kernel.threads-max
 	Stack       int64  `json:"stack"`           // bytes, soft
 	AS          int64  `json:"as"`              // bytes, soft
-	Data        *int64 `json:"data,omitempty"`  // bytes of private memory, soft; nil: not told, as below
+	Data        *int64 `json:"data,omitempty"`  // bytes of private memory, soft; nil: not read, as below
 	FSize       *int64 `json:"fsize,omitempty"` // bytes of one file, soft
 	CPU         *int64 `json:"cpu,omitempty"`   // seconds that a process computes, soft
 	MemMax      int64  `json:"mem_max"`         // cgroup memory.max, bytes

@@ -15,7 +15,7 @@ type Options struct {
 	Dir    string   // the workers' working directory, for a relative NCCL_DEBUG_FILE
 	RunID  string   // look for live processes of this run; "" leaves it out. Give it only when the user chose it.
 	Log    string   // NCCL_DEBUG_FILE, when it comes from a conf file; "": the one of Env
-	Brief  bool     // only who the host is: for workers that no library of GPUs or torch concerns
+	Brief  bool     // the identity alone: for workers that use no library of GPUs and no torch
 	Driver bool     // there is a GPU driver: open its device files and look for what NCCL left
 }
 
@@ -60,7 +60,7 @@ func Gather(ctx context.Context, o Options) (f Facts, unknown []string) {
 // blockTime is how long a device or a remote file system may take to answer.
 const blockTime = time.Second
 
-// identity fills who the host is.
+// identity fills in what tells the host from others.
 func (o Options) identity(f *Facts) (why string) {
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
@@ -84,7 +84,7 @@ func (o Options) identity(f *Facts) (why string) {
 	f.ProcGPU = o.readable("/proc/driver/nvidia")
 	f.Container = o.container()
 	if f.BootID == "" || f.NS.PID == "" {
-		return "who this host is: /proc is not readable"
+		return "the identity of this host: /proc is not readable"
 	}
 	return ""
 }

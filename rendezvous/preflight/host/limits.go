@@ -74,7 +74,7 @@ func capabilities() uint64 {
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
 }
 
-// unread are limits that nobody looked at.
+// unread are limits that were not read.
 func unread() Limits {
 	return Limits{
 		NoFileSoft: Unknown, NoFileHard: Unknown, MemLock: Unknown, MemLockSoft: Unknown, NProc: Unknown, PidsMax: Unknown,

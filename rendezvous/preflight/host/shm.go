@@ -109,8 +109,8 @@ func forgetMapped(size map[string]int64, maps []byte) {
 	}
 }
 
-// processes lists the pids whose /proc folder belongs to a user; for root, who
-// may look at all, all of them.
+// processes lists the pids whose /proc folder belongs to a user; for root, which may
+// look at all, every pid.
 func (o Options) processes(uid uint32) []string {
 	pids := o.names("/proc", maxPIDs, isNumber)
 	if uid == 0 {

@@ -24,8 +24,8 @@ func (g *gatherer) candidates(p *python) {
 	}
 	// Those that a program without RPATH would get, in the loader's order.
 	later := "; " + loses
-	if g.how != "" {
-		later = ": comes after " + g.how
+	if g.route != "" {
+		later = ": comes after " + g.route
 	}
 	if found := g.dlopen["libnccl.so.2"]; found.Path != "" {
 		g.add(found.Path, found.Why+later)

@@ -32,16 +32,16 @@ type Options struct {
 // gatherer is one Gather under way.
 type gatherer struct {
 	Options
-	ctx     context.Context
-	env     environ
-	loader  ldso.Loader
-	facts   Facts
-	seen    []fs.FileInfo           // libnccl files that are in the facts
-	dlopen  map[string]ldso.Request // what any program gets, by name
-	how     string                  // the loader gets to the worker's libnccl, "" if it does not
-	torch   bool                    // found
-	silent  bool                    // the loader gave no answer, and unknown says so
-	unknown []string
+	ctx      context.Context
+	env      environ
+	loader   ldso.Loader
+	facts    Facts
+	seen     []fs.FileInfo           // libnccl files that are in the facts
+	dlopen   map[string]ldso.Request // what any program gets, by name
+	route    string                  // by which the loader gets to the worker's libnccl, "" if it does not
+	torch    bool                    // found
+	noAnswer bool                    // of the loader; unknown says so
+	unknown  []string
 }
 
 // Gather predicts what the workers will load. The second result says what stays
@@ -67,7 +67,7 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 		}
 		g.predictAnything()
 	case unknownWorker:
-		g.miss(w.why)
+		g.addUnknown(w.why)
 	}
 	if py != nil {
 		g.facts.Python = py.version
@@ -78,23 +78,24 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 	}
 	g.candidates(py)
 	if w.kind == pythonWorker && !g.torch && len(g.facts.Candidates) > 0 {
-		g.miss("no torch in the site directories of " + py.exe + ": whether the worker loads an NCCL, and which, is not known")
+		g.addUnknown("no torch in the site directories of " + py.exe + ": whether the worker loads an NCCL, and which, is not known")
 	}
 	g.driver()
 	if ctx.Err() != nil {
-		g.miss(fmt.Sprintf("the search for libraries ended early: %v", context.Cause(ctx)))
+		g.addUnknown(fmt.Sprintf("the search for libraries ended early: %v", context.Cause(ctx)))
 	}
 	return g.facts, g.unknown
 }
 
-func (g *gatherer) miss(why string) { g.unknown = append(g.unknown, why) }
+// addUnknown notes what stays unknown, with the reason.
+func (g *gatherer) addUnknown(why string) { g.unknown = append(g.unknown, why) }
 
-// missLoader notes, once, that the loader gave no answer.
-func (g *gatherer) missLoader(err error) {
-	if !g.silent && g.ctx.Err() == nil {
-		g.miss("which libraries the workers load is not known: " + err.Error())
+// addNoAnswer notes, once, that the loader gave no answer.
+func (g *gatherer) addNoAnswer(err error) {
+	if !g.noAnswer && g.ctx.Err() == nil {
+		g.addUnknown("which libraries the workers load is not known: " + err.Error())
 	}
-	g.silent = true
+	g.noAnswer = true
 }
 
 // askByName asks which NCCL and which libraries of the driver any program gets.
@@ -104,7 +105,7 @@ func (g *gatherer) askByName() {
 	}
 	var err error
 	if g.dlopen, err = g.loader.Find(g.ctx, []string{"libnccl.so.2", "libcuda.so.1", "libnvidia-ml.so.1"}); err != nil {
-		g.missLoader(err)
+		g.addNoAnswer(err)
 	}
 }
 

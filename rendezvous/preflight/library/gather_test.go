@@ -268,7 +268,7 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// A library that the workers would crash on, or may not read, is one that cannot be
+// A library that the workers would crash on, or may not read, cannot be
 // loaded; a library whose tail alone is missing is one, too: it was copied badly.
 func TestBrokenNCCL(t *testing.T) {
 	const wheel = venvSite + "/nvidia/nccl/lib/libnccl.so.2"
@@ -337,7 +337,7 @@ func TestBrokenTorch(t *testing.T) {
 // What another user may read is tried as the workers' user: a libnccl that is there
 // and may not be read is no older or newer one.
 func TestUnreadableNCCL(t *testing.T) {
-	need(t, os.Geteuid() == 0, "root, who alone may be another user")
+	need(t, os.Geteuid() == 0, "root, which alone may become another user")
 	for _, rpath := range []string{"", ncclRPATH} { // torch preloads the wheel's, or the loader looks for it
 		t.Run(fmt.Sprint("RPATH ", rpath != ""), func(t *testing.T) {
 			s := newScene(t)
@@ -360,7 +360,7 @@ func TestUnreadableNCCL(t *testing.T) {
 			if err := syscall.Setfsuid(65534); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = syscall.Setfsuid(0) }() // who removes the files
+			defer func() { _ = syscall.Setfsuid(0) }() // root removes the files
 			f, unknown := s.gather(library.Options{Program: python, Python: python})
 			got := f.NCCLError
 			if f.NCCL != nil {

@@ -18,7 +18,7 @@ func (g *gatherer) nccl(path, why string) NCCL {
 		g.guess(&n)
 	}
 	if err != nil && n.Version == "" && n.Error == "" {
-		g.miss(fmt.Sprintf("cannot read the NCCL version of %s: %v", path, err))
+		g.addUnknown(fmt.Sprintf("cannot read the NCCL version of %s: %v", path, err))
 	}
 	return n
 }

@@ -43,20 +43,20 @@ func (g *gatherer) python(w worker) *python {
 		p.flags.safePath = true
 	}
 	p.real, _ = filepath.EvalSymlinks(p.exe)
-	home, told := "", ""
+	home, recorded := "", ""
 	for _, dir := range []string{filepath.Dir(p.exe), filepath.Dir(filepath.Dir(p.exe))} {
 		text, err := readFile(filepath.Join(dir, "pyvenv.cfg"), maxConfig)
 		if err == nil {
 			cfg := parseConfig(string(text))
-			p.venv, home, told = dir, cfg["home"], cfg["version"]
+			p.venv, home, recorded = dir, cfg["home"], cfg["version"]
 			p.system = strings.EqualFold(cfg["include-system-site-packages"], "true")
-			if told == "" {
-				told = cfg["version_info"]
+			if recorded == "" {
+				recorded = cfg["version_info"]
 			}
 			break
 		}
 	}
-	p.version = g.pythonVersion(p.real, told)
+	p.version = g.pythonVersion(p.real, recorded)
 	starts := []string{filepath.Dir(p.real)}
 	if home != "" {
 		starts = []string{home, filepath.Dir(p.real)}
@@ -70,7 +70,7 @@ func (g *gatherer) python(w worker) *python {
 		p.version = g.onlyVersion(p.prefix)
 	}
 	if p.version == "" {
-		g.miss("the version of " + p.exe + " is not known, so its packages are not found")
+		g.addUnknown("the version of " + p.exe + " is not known, so its packages are not found")
 	}
 	g.sites(p)
 	return p
@@ -152,8 +152,8 @@ func parseConfig(text string) map[string]string {
 }
 
 // pythonVersion is "3.11": from the name of the file, the libpython that it
-// needs, or what the virtual environment was told.
-func (g *gatherer) pythonVersion(real, told string) string {
+// needs, or the record of the virtual environment.
+func (g *gatherer) pythonVersion(real, recorded string) string {
 	if v := minorVersion(strings.TrimPrefix(filepath.Base(real), "python")); v != "" {
 		return v
 	}
@@ -169,7 +169,7 @@ func (g *gatherer) pythonVersion(real, told string) string {
 			}
 		}
 	}
-	if parts := strings.SplitN(told, ".", 3); len(parts) > 1 {
+	if parts := strings.SplitN(recorded, ".", 3); len(parts) > 1 {
 		return minorVersion(parts[0] + "." + parts[1])
 	}
 	return ""

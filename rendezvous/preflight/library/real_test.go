@@ -115,12 +115,12 @@ ctypes.CDLL(os.path.join(lib, "libtorch_python.so"))
 		env          []string
 		want         string
 	}{
-		"RPATH":                          {cuda: ldsotest.Library{Rpath: ncclRPATH}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.21.5"},
-		"RUNPATH":                        {cuda: ldsotest.Library{Runpath: ncclRPATH}, want: "2.21.5"},
-		"RUNPATH and LD_LIBRARY_PATH":    {cuda: ldsotest.Library{Runpath: ncclRPATH}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1") + ":" + s.at("2.14.3")}, want: "2.17.1"},
-		"RPATH and LD_PRELOAD":           {cuda: ldsotest.Library{Rpath: ncclRPATH}, env: []string{"LD_PRELOAD=" + s.at("2.19.3/libnccl.so.2")}, want: "2.19.3"},
-		"RPATH of who loads":             {python: ldsotest.Library{Rpath: "$ORIGIN:" + s.at("2.14.3")}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.14.3"},
-		"RUNPATH of who loads counts no": {python: ldsotest.Library{Runpath: "$ORIGIN:" + s.at("2.14.3")}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.17.1"},
+		"RPATH":                        {cuda: ldsotest.Library{Rpath: ncclRPATH}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.21.5"},
+		"RUNPATH":                      {cuda: ldsotest.Library{Runpath: ncclRPATH}, want: "2.21.5"},
+		"RUNPATH and LD_LIBRARY_PATH":  {cuda: ldsotest.Library{Runpath: ncclRPATH}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1") + ":" + s.at("2.14.3")}, want: "2.17.1"},
+		"RPATH and LD_PRELOAD":         {cuda: ldsotest.Library{Rpath: ncclRPATH}, env: []string{"LD_PRELOAD=" + s.at("2.19.3/libnccl.so.2")}, want: "2.19.3"},
+		"RPATH of the loading library": {python: ldsotest.Library{Rpath: "$ORIGIN:" + s.at("2.14.3")}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.14.3"},
+		"RUNPATH of the loading library counts no": {python: ldsotest.Library{Runpath: "$ORIGIN:" + s.at("2.14.3")}, env: []string{"LD_LIBRARY_PATH=" + s.at("2.17.1")}, want: "2.17.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.python.Soname, tt.python.Needed = "libtorch_python.so", []string{"libtorch_cuda.so"}

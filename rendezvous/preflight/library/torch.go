@@ -39,7 +39,7 @@ func (g *gatherer) findTorch(p *python) (torch, bool) {
 			return t, true
 		}
 		if isFile(filepath.Join(dir, "__init__.py")) {
-			g.miss("cannot read torch's version: " + err.Error())
+			g.addUnknown("cannot read torch's version: " + err.Error())
 			return torch{dir: dir}, true
 		}
 	}
@@ -105,7 +105,7 @@ func (g *gatherer) predictPython(p *python) {
 		a, err = g.loader.List(g.ctx, "", open...)
 	}
 	if err != nil {
-		g.missLoader(err)
+		g.addNoAnswer(err)
 		return
 	}
 	wheel, request := g.firstWheel(p), a.First(isNCCL)
@@ -128,7 +128,7 @@ func (g *gatherer) predictPython(p *python) {
 	case request != nil:
 		g.take(request)
 	case stopped != "":
-		g.miss("cannot follow torch's libraries: " + stopped)
+		g.addUnknown("cannot follow torch's libraries: " + stopped)
 	default:
 		g.static(a)
 	}
@@ -161,7 +161,7 @@ func (g *gatherer) static(a ldso.Answer) {
 		n := NCCL{Path: o.Path, Static: true, Why: "linked statically into libtorch_cuda.so"}
 		found, err := g.readVersion(&n, staticBound)
 		if err != nil {
-			g.miss("torch does not need libnccl.so; whether it holds NCCL itself is not known: " + err.Error())
+			g.addUnknown("torch does not need libnccl.so; whether it holds NCCL itself is not known: " + err.Error())
 		}
 		if found {
 			g.facts.NCCL = &n
@@ -203,7 +203,7 @@ func (g *gatherer) take(r *ldso.Request) {
 		g.facts.NCCLError = r.By + " needs " + r.Err
 	} else {
 		n := g.nccl(r.Path, r.Why)
-		g.facts.NCCL, g.how = &n, r.Why
+		g.facts.NCCL, g.route = &n, r.Why
 	}
 	for _, p := range r.Passed {
 		g.add(p.Path, p.Why+"; the loader does not take it: "+p.Err)
@@ -216,11 +216,11 @@ func (g *gatherer) predictProgram(path string) {
 	a, err := g.loader.List(g.ctx, path)
 	switch request := a.First(isNCCL); {
 	case err != nil:
-		g.missLoader(err)
+		g.addNoAnswer(err)
 	case request != nil:
 		g.take(request)
 	case a.Stopped != "":
-		g.miss("cannot follow what the program needs: " + a.Stopped)
+		g.addUnknown("cannot follow what the program needs: " + a.Stopped)
 	}
 }
 

@@ -3,7 +3,7 @@
 //
 // Invariants: NCCL, Bootstrap, Gloo, Suggest and ByRequest are pure; Gather reads
 // netlink, /sys, /proc and /etc/hosts, and opens no socket but netlink's unless
-// it is told to ask the name server.
+// its Options ask for the name server.
 package netif
 
 // Facts is what is known of the node's network.

@@ -62,7 +62,7 @@ type DevNode struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Plugin is a library that NCCL would load, or is told to and could not.
+// Plugin is a library that NCCL would load, or that is asked for and cannot be loaded.
 type Plugin struct {
 	Name     string   `json:"name"`            // "net", "tuner"
 	Asked    string   `json:"asked,omitempty"` // as NCCL_NET_PLUGIN or NCCL_TUNER_PLUGIN has it; "" for the default

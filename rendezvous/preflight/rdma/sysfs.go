@@ -121,7 +121,7 @@ func (g *gatherer) gid(dir string, i int) (GID, bool) {
 	}, true
 }
 
-// drivers of the kernel, by libibverbs' name for them.
+// driverName is libibverbs' name for a driver of the kernel.
 func driverName(kernel string) string {
 	switch kernel {
 	case "mlx5_core":
