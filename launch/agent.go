@@ -173,12 +173,8 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 		a.workers.reportFailure(e.Report)
 	case endedEvent:
 		a.workers.killAt = time.Now()
-	case gpuEvent:
-		if f := a.workers.gpuFailed(e.Event); f != nil {
-			a.tell(*f)
-		}
-	case seenEvent:
-		a.tell(misplaced(e.Finding))
+	case foundEvent:
+		a.tell(e.Finding)
 	case statusEvent:
 		a.status.Open(ctx, a.node)
 	case status.Call:

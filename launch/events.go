@@ -5,12 +5,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gorun/gorun/launch/device"
-	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
+	"github.com/gorun/gorun/rendezvous/preflight"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,12 +22,11 @@ type (
 		code    int // exit code if err is not nil
 		err     error
 	}
-	placedEvent struct{}                // the devices are known
-	reportEvent struct{ socket.Report } // a worker has failed
-	endedEvent  struct{}                // the workers have ended; what follows waits for their GPUs
-	gpuEvent    struct{ device.Event }
-	seenEvent   struct{ gpuwatch.Finding }
-	statusEvent struct{} // opens the status socket if the workers have not started yet
+	placedEvent struct{}                    // the devices are known
+	reportEvent struct{ socket.Report }     // a worker has failed
+	endedEvent  struct{}                    // the workers have ended; what follows waits for their GPUs
+	foundEvent  struct{ preflight.Finding } // about the GPUs of the running workers
+	statusEvent struct{}                    // opens the status socket if the workers have not started yet
 	// failedEvent is an error after which this node cannot stay in the job.
 	failedEvent struct {
 		kind rendezvous.Kind

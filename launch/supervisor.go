@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch/arrivals"
+	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/process"
@@ -27,10 +28,10 @@ type supervisor struct {
 	socket    *socket.Server
 	store     *meet.Store
 	placing   *placing
-	current   *round // nil: no worker was started yet
-	gpus      gpuWatch
-	killAt    time.Time // when workers that are being stopped get SIGKILL
-	unshown   error     // why a dry run has nothing to show
+	current   *round            // nil: no worker was started yet
+	gpus      *gpuwatch.Watcher // nil: the workers use none
+	killAt    time.Time         // when workers that are being stopped get SIGKILL
+	unshown   error             // why a dry run has nothing to show
 }
 
 // round is the round that runs on this node, or ran last.
@@ -53,6 +54,9 @@ func newSupervisor(b *base, out *logs.Console) *supervisor {
 // start starts the workers of a plan and watches them.
 func (s *supervisor) start(ctx context.Context, p *plan) {
 	s.socket.Begin(p.world.Round)
+	if s.gpus == nil {
+		s.gpus = s.newWatcher()
+	}
 	r := &round{plan: p, workers: workers.New(s.options(p))}
 	s.current = r
 	r.workers.Start()
@@ -109,7 +113,9 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 		s.console.Announce("%s; stopping the workers", c.Cause.Line())
 	}
 	s.killAt = time.Now().Add(o.Grace)
-	s.endWatchGPUs()
+	if s.gpus != nil {
+		s.gpus.EndRound()
+	}
 	if r.endArrivals != nil {
 		r.endArrivals()
 		r.endArrivals = nil

@@ -2,16 +2,17 @@
 // each worker computes on its own one, what the driver reports of them, and
 // whether they are free again afterwards.
 //
-// Judge, Blame and Explain are pure. Watch, Follow and WaitReleased read, through
-// functions that they are given and that ask NVML in a child process; each
-// returns when its context ends, leaves nothing behind, and never touches a worker.
-// Watch reads at most every 30 s, and not before it is called: a reader of NVML
-// slows the first collective set-up down, and only the caller can know of that.
+// A Watcher goes from round to round. It listens for the driver's events from the
+// first round on, compares the driver's process list with the plan while a round
+// runs, and waits for the GPUs when it has ended. It asks NVML through its Driver,
+// in a child process, and touches no worker. It reads the process list every 30 s,
+// and not before the first collective is set up, which such a reader slows down.
+// What a process list or an event means is decided by pure functions.
 //
 // A process is a rank's if the rank's worker is an ancestor of it, or if its
 // environment says so: workers of other agents on this machine, and what a worker
-// runs in a container, have other ancestors. Who may be the job's is never called
-// a stranger.
+// runs in a container, have other ancestors. A process that may be the
+// job's is never called a stranger.
 //
 // NVML numbers processes as the machine does. In a container the numbers mean
 // nothing, or other processes, so nobody is accused there unless some number is
@@ -34,8 +35,8 @@ type Rank struct {
 	Away bool     // of another node on this machine, whose agent watches it: its plan is not known here
 }
 
-// who names a worker for the reader.
-func (r Rank) who(pid int) string { return fmt.Sprintf("rank %d (pid %d)", r.Rank, pid) }
+// label names a worker for the reader.
+func (r Rank) label(pid int) string { return fmt.Sprintf("rank %d (pid %d)", r.Rank, pid) }
 
 // node is the GPUs of this node, for looking up.
 type node []device.GPU

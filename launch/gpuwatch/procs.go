@@ -51,10 +51,10 @@ func (p Procs) alongside(pid int) bool {
 	return err == nil && its == mine
 }
 
-// adopt adds to each rank's processes those that hold a GPU and were started by
+// assign adds to each rank's processes those that hold a GPU and were started by
 // one of them, at any depth. Of one whose parent has ended, the group or the
 // session still is the worker's.
-func (p Procs) adopt(ranks []Rank, held []device.Held) []Rank {
+func (p Procs) assign(ranks []Rank, held []device.Held) []Rank {
 	out := slices.Clone(ranks)
 	owner := map[int]int{} // process to position in out
 	for i := range out {

@@ -18,13 +18,13 @@ const (
 )
 
 // Release says what is waited for.
-type Release struct {
+type release struct {
 	GPUs   []device.GPU  // all of the node
 	UUIDs  []string      // the ranks' GPUs and MIG instances; none: all
 	PIDs   []int         // the workers; a dead one may still hold
 	World  World         // of the round that has ended
 	Before []device.Held // who was there before the job
-	// Held is device.Holding.
+	// Held lists the processes that compute on the GPUs.
 	Held  func(context.Context) ([]device.Held, error)
 	Procs Procs
 	// Within is how long it may take (--gpu-release-timeout).
@@ -32,23 +32,23 @@ type Release struct {
 	Say    func(string)
 }
 
-// ErrHeld is returned when the GPUs are not free in time.
-var ErrHeld = errors.New("the GPUs are not free")
+// errHeld is returned when the GPUs are not free in time.
+var errHeld = errors.New("the GPUs are not free")
 
-// WaitReleased waits until no process of the job holds one of its GPUs. After
-// 3 s it says who does. The error is ErrHeld, naming the holders, the end of
+// waitReleased waits until no process of the job holds one of its GPUs. After
+// 3 s it says who does. The error is errHeld, naming the holders, the end of
 // ctx, or why nobody can know.
 //
 // What ended is listed by the driver until it has taken everything back, so a
 // process that exists no more is taken for the job's unless it was there before.
 // So is one that lives, unless it is surely none of the job's: what a worker ran
 // in a container may outlive it, and what hangs in the kernel tells nothing.
-func WaitReleased(ctx context.Context, r Release) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.Within, ErrHeld)
+func waitReleased(ctx context.Context, r release) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Within, errHeld)
 	defer cancel()
 	start, said := time.Now(), ""
 	var holding []device.Held
-	kin := newKin(r.Procs, r.World)
+	matcher := newMatcher(r.Procs, r.World)
 	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
 		all, err := r.ask(ctx)
 		switch {
@@ -57,7 +57,7 @@ func WaitReleased(ctx context.Context, r Release) error {
 		case err != nil:
 			return fmt.Errorf("whether the GPUs are free again cannot be told: %w", err)
 		}
-		if holding = r.ours(kin, all); len(holding) == 0 {
+		if holding = r.ours(matcher, all); len(holding) == 0 {
 			return nil
 		}
 		if who := r.name(holding); who != said && time.Since(start) >= sayAfter {
@@ -73,7 +73,7 @@ func WaitReleased(ctx context.Context, r Release) error {
 }
 
 // ask reads the process list, and says so when the driver is slow to answer.
-func (r Release) ask(ctx context.Context) (held []device.Held, err error) {
+func (r release) ask(ctx context.Context) (held []device.Held, err error) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -88,19 +88,19 @@ func (r Release) ask(ctx context.Context) (held []device.Held, err error) {
 	return held, err
 }
 
-func (r Release) late(cause error, holding []device.Held) error {
-	if !errors.Is(cause, ErrHeld) {
+func (r release) late(cause error, holding []device.Held) error {
+	if !errors.Is(cause, errHeld) {
 		return cause
 	}
 	who := r.name(holding)
 	if who == "" {
 		who = "the driver does not say who holds them"
 	}
-	return fmt.Errorf("%w after %v: %s; end what is left, look at nvidia-smi, or give a longer --gpu-release-timeout", ErrHeld, r.Within, who)
+	return fmt.Errorf("%w after %v: %s; end what is left, look at nvidia-smi, or give a longer --gpu-release-timeout", errHeld, r.Within, who)
 }
 
 // ours gives those of the job's processes that hold one of its GPUs.
-func (r Release) ours(k *kin, held []device.Held) []device.Held {
+func (r release) ours(k *matcher, held []device.Held) []device.Held {
 	n, machine := node(r.GPUs), r.Procs.Machine()
 	job := Rank{Own: r.UUIDs}
 	return slices.DeleteFunc(slices.Clone(held), func(h device.Held) bool {
@@ -124,7 +124,7 @@ func (r Release) ours(k *kin, held []device.Held) []device.Held {
 }
 
 // name lists the holders: "GPU 0: pid 7 (python); GPU 1: pid 8 (ended, 512 MiB)".
-func (r Release) name(held []device.Held) string {
+func (r release) name(held []device.Held) string {
 	var all []string
 	for _, h := range held {
 		what := r.Procs.Name(h.PID)

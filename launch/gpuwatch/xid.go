@@ -13,8 +13,8 @@ const (
 	Unknown   Class = "unknown"
 )
 
-// XidError is what NVIDIA's catalogue says of an Xid.
-type XidError struct {
+// xid is what NVIDIA's catalogue says of an Xid.
+type xid struct {
 	Code  uint64
 	Class Class
 	Text  string
@@ -24,9 +24,9 @@ type XidError struct {
 // Critical reports whether the job cannot go on: work on that GPU is lost or
 // hangs, and the driver does not end the process by itself in time. A program's
 // own error is not: its process fails with it.
-func (x XidError) Critical() bool { return x.Class == Hardware }
+func (x xid) Critical() bool { return x.Class == Hardware }
 
-func (x XidError) String() string { return fmt.Sprintf("Xid %d: %s", x.Code, x.Text) }
+func (x xid) String() string { return fmt.Sprintf("Xid %d: %s", x.Code, x.Text) }
 
 // What to do, where several have the same.
 const (
@@ -39,71 +39,71 @@ const (
 )
 
 // Explain gives the entry of an Xid; one that is not known is of class Unknown.
-func Explain(code uint64) XidError {
+func explainXid(code uint64) xid {
 	x, ok := xids(code)
 	if !ok {
-		return XidError{code, Unknown, "an error that gorun does not know", "look it up at https://docs.nvidia.com/deploy/xid-errors"}
+		return xid{code, Unknown, "an error that gorun does not know", "look it up at https://docs.nvidia.com/deploy/xid-errors"}
 	}
 	x.Code = code
 	return x
 }
 
-func xids(code uint64) (x XidError, ok bool) {
+func xids(code uint64) (x xid, ok bool) {
 	switch code {
 	case 8:
-		x = XidError{0, Program, "the GPU stopped working on a channel", fixDebug}
+		x = xid{0, Program, "the GPU stopped working on a channel", fixDebug}
 	case 13:
-		x = XidError{0, Program, "graphics engine exception: an illegal instruction or an access out of bounds", fixDebug}
+		x = xid{0, Program, "graphics engine exception: an illegal instruction or an access out of bounds", fixDebug}
 	case 31:
-		x = XidError{0, Program, "GPU memory page fault: an access to an address that is not mapped", fixDebug}
+		x = xid{0, Program, "GPU memory page fault: an access to an address that is not mapped", fixDebug}
 	case 32:
-		x = XidError{0, Program, "an invalid or corrupted push buffer", fixDebug}
+		x = xid{0, Program, "an invalid or corrupted push buffer", fixDebug}
 	case 38, 62, 120:
-		x = XidError{0, Hardware, "the GPU's firmware failed", fixDriver}
+		x = xid{0, Hardware, "the GPU's firmware failed", fixDriver}
 	case 43:
-		x = XidError{0, Program, "the GPU stopped a channel after an error of the program's", fixDebug}
+		x = xid{0, Program, "the GPU stopped a channel after an error of the program's", fixDebug}
 	case 45:
-		x = XidError{0, Aftermath, "the driver ended the program's work after an earlier error, or because it was killed", "look for the error before it"}
+		x = xid{0, Aftermath, "the driver ended the program's work after an earlier error, or because it was killed", "look for the error before it"}
 	case 46:
-		x = XidError{0, Hardware, "the GPU stopped working and did not recover in time", fixReset}
+		x = xid{0, Hardware, "the GPU stopped working and did not recover in time", fixReset}
 	case 48:
-		x = XidError{0, Hardware, "double-bit ECC error of the memory: data is lost", fixReset}
+		x = xid{0, Hardware, "double-bit ECC error of the memory: data is lost", fixReset}
 	case 61:
-		x = XidError{0, Advice, "the GPU's microcontroller hit a breakpoint", fixLater}
+		x = xid{0, Advice, "the GPU's microcontroller hit a breakpoint", fixLater}
 	case 63:
-		x = XidError{0, Advice, "a page or row of the memory is to be replaced by a spare one", fixRemap}
+		x = xid{0, Advice, "a page or row of the memory is to be replaced by a spare one", fixRemap}
 	case 64:
-		x = XidError{0, Hardware, "a bad page or row of the memory could not be replaced", "drain the node and have the GPU exchanged if a reset does not help"}
+		x = xid{0, Hardware, "a bad page or row of the memory could not be replaced", "drain the node and have the GPU exchanged if a reset does not help"}
 	case 68, 69, 109:
-		x = XidError{0, Program, "an engine of the GPU failed on the program's work", fixDebug}
+		x = xid{0, Program, "an engine of the GPU failed on the program's work", fixDebug}
 	case 74:
-		x = XidError{0, Hardware, "NVLink error: a link to another GPU or to the switch failed", fixLink}
+		x = xid{0, Hardware, "NVLink error: a link to another GPU or to the switch failed", fixLink}
 	case 79:
-		x = XidError{0, Hardware, "the GPU has fallen off the bus", "power-cycle the node; check power, cooling and how the GPU sits in its slot"}
+		x = xid{0, Hardware, "the GPU has fallen off the bus", "power-cycle the node; check power, cooling and how the GPU sits in its slot"}
 	case 92:
-		x = XidError{0, Advice, "many single-bit ECC errors", fixLater}
+		x = xid{0, Advice, "many single-bit ECC errors", fixLater}
 	case 94:
-		x = XidError{0, Hardware, "memory error, contained: only the program that used that memory is hurt", "start the job again; reset the GPU when it is idle"}
+		x = xid{0, Hardware, "memory error, contained: only the program that used that memory is hurt", "start the job again; reset the GPU when it is idle"}
 	case 95:
-		x = XidError{0, Hardware, "memory error, uncontained: every program on the GPU is hurt", fixReset}
+		x = xid{0, Hardware, "memory error, uncontained: every program on the GPU is hurt", fixReset}
 	case 110:
-		x = XidError{0, Hardware, "security fault of the GPU", fixReset}
+		x = xid{0, Hardware, "security fault of the GPU", fixReset}
 	case 119:
-		x = XidError{0, Hardware, "the GPU's system processor (GSP) does not answer", fixDriver}
+		x = xid{0, Hardware, "the GPU's system processor (GSP) does not answer", fixDriver}
 	case 121:
-		x = XidError{0, Advice, "corrected error of the link between GPU and CPU", fixLater}
+		x = xid{0, Advice, "corrected error of the link between GPU and CPU", fixLater}
 	case 136:
-		x = XidError{0, Hardware, "an NVLink could not be trained", fixLink}
+		x = xid{0, Hardware, "an NVLink could not be trained", fixLink}
 	case 137:
-		x = XidError{0, Program, "an access over NVLink to memory that the program may not use, often after a failure of its peer", fixDebug}
+		x = xid{0, Program, "an access over NVLink to memory that the program may not use, often after a failure of its peer", fixDebug}
 	case 140:
-		x = XidError{0, Hardware, "ECC error of the memory that could not be recovered", fixReset}
+		x = xid{0, Hardware, "ECC error of the memory that could not be recovered", fixReset}
 	case 143:
-		x = XidError{0, Hardware, "the GPU could not be initialised", fixReset}
+		x = xid{0, Hardware, "the GPU could not be initialised", fixReset}
 	case 144, 145, 146, 147, 148, 149, 150:
-		x = XidError{0, Hardware, "NVLink error", fixLink}
+		x = xid{0, Hardware, "NVLink error", fixLink}
 	case 154:
-		x = XidError{0, Advice, "the driver says that the GPU needs a recovery (nvidia-smi -q, GPU Recovery Action)", fixLater}
+		x = xid{0, Advice, "the driver says that the GPU needs a recovery (nvidia-smi -q, GPU Recovery Action)", fixLater}
 	default:
 		return x, false
 	}

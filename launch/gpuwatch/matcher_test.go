@@ -50,11 +50,11 @@ func TestKin(t *testing.T) {
 		if tt.container {
 			root["7/ns/mnt"] = &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("mnt:[2]")}
 		}
-		if what, rank := newKin(p, ourWorld).of(7); what != tt.want || rank != tt.rank {
+		if what, rank := newMatcher(p, ourWorld).of(7); what != tt.want || rank != tt.rank {
 			t.Errorf("%s: relation %v rank %d, want %v rank %d", tt.name, what, rank, tt.want, tt.rank)
 		}
 	}
-	if what, _ := newKin(proc(true, map[int]string{7: "1 7 7"}), World{}).of(7); what != stranger {
+	if what, _ := newMatcher(proc(true, map[int]string{7: "1 7 7"}), World{}).of(7); what != stranger {
 		t.Errorf("an unknown world has a member: relation %v", what)
 	}
 }
@@ -74,7 +74,7 @@ func TestKinAdopt(t *testing.T) {
 	for _, pid := range []int{101, 300, 400, 500, 600, 700, 400} {
 		held = append(held, device.Held{UUID: "GPU-a", PID: pid})
 	}
-	all, strangers := newKin(p, ourWorld).adopt([]Rank{{PIDs: []int{100}, Own: []string{"GPU-a"}}, {Rank: 1, PIDs: []int{200}}}, held)
+	all, strangers := newMatcher(p, ourWorld).assign([]Rank{{PIDs: []int{100}, Own: []string{"GPU-a"}}, {Rank: 1, PIDs: []int{200}}}, held)
 	want := []Rank{
 		{PIDs: []int{100, 101, 300}, Own: []string{"GPU-a"}},
 		{Rank: 1, PIDs: []int{200}},
@@ -99,7 +99,7 @@ func TestKinReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
-	k := newKin(Procs{os.DirFS("/proc")}, ourWorld)
+	k := newMatcher(Procs{os.DirFS("/proc")}, ourWorld)
 	for pid, want := range map[int]relation{cmd.Process.Pid: member, other.Process.Pid: stranger} {
 		what, rank := k.of(pid)
 		// A process has no environment yet when it has just begun.
@@ -133,7 +133,7 @@ func TestKinHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hanging{proc(true, map[int]string{7: "1 7 7"}).FS.(fstest.MapFS), new(atomic.Int32), make(chan struct{})}
 		defer close(h.release)
-		k, start := newKin(Procs{h}, ourWorld), time.Now()
+		k, start := newMatcher(Procs{h}, ourWorld), time.Now()
 		for range 3 {
 			if what, _ := k.of(7); what != unsure {
 				t.Errorf("relation %v", what)

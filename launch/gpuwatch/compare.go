@@ -6,22 +6,27 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// The rules whose findings Judge gives, as the preflight catalogue names them.
+// The ids of findings, as the preflight catalogue names them.
 const (
+	Health      = "G01" // what the driver reports of a GPU
 	DistinctGPU = "D01" // every rank on its own GPU
 	Leftovers   = "S01" // nobody else on the ranks' GPUs
 )
 
-// Finding is something about the GPUs that a user should know.
-type Finding struct {
-	ID   string // of a rule; "" for a note
-	Text string // one line, with what to do
+// titles are those of the rules.
+var titles = map[string]string{Health: "gpu-health", DistinctGPU: "distinct-gpu", Leftovers: "leftovers"}
+
+// finding is something about the GPUs that a user should know: one line, with what
+// to do. Without an id it is a note.
+func finding(id, text string) preflight.Finding {
+	return preflight.Finding{ID: id, Title: titles[id], Severity: preflight.Warning, Text: text}
 }
 
-// View is what is known of a node at one moment.
-type View struct {
+// view is what is known of a node at one moment.
+type view struct {
 	GPUs  []device.GPU // all of the node
 	Ranks []Rank
 	Held  []device.Held // as NVML tells
@@ -34,13 +39,13 @@ type View struct {
 	Machine bool
 }
 
-// Judge compares views with the plan. It says each thing once.
-type Judge struct {
+// comparer compares views with the plan. It says each thing once.
+type comparer struct {
 	said map[string]bool
 }
 
-// Judge gives what is new in a view.
-func (j *Judge) Judge(v View) []Finding {
+// compare gives what is new in a view.
+func (j *comparer) compare(v view) []preflight.Finding {
 	if j.said == nil {
 		j.said = map[string]bool{}
 	}
@@ -50,11 +55,11 @@ func (j *Judge) Judge(v View) []Finding {
 			owner[pid] = r
 		}
 	}
-	var found []Finding
+	var found []preflight.Finding
 	add := func(key, id, format string, args ...any) {
 		if !j.said[key] {
 			j.said[key] = true
-			found = append(found, Finding{id, fmt.Sprintf(format, args...)})
+			found = append(found, finding(id, fmt.Sprintf(format, args...)))
 		}
 	}
 	known := slices.ContainsFunc(v.Held, func(h device.Held) bool { _, ours := owner[h.PID]; return ours })
@@ -76,7 +81,7 @@ func (j *Judge) Judge(v View) []Finding {
 			}
 			add(fmt.Sprint("astray", r.Rank, h.UUID), DistinctGPU,
 				"%s %s %s, its own is %s: call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive",
-				r.who(h.PID), runs, n.label(h.UUID), n.labels(r.Own))
+				r.label(h.PID), runs, n.label(h.UUID), n.labels(r.Own))
 		case !ours:
 			j.stranger(v, h, add)
 		}
@@ -87,7 +92,7 @@ func (j *Judge) Judge(v View) []Finding {
 
 // stranger tells of a process on a rank's GPU that is no rank's. Only one that is
 // surely none of the job's may be ended.
-func (j *Judge) stranger(v View, h device.Held, add func(key, id, format string, args ...any)) {
+func (j *comparer) stranger(v view, h device.Held, add func(key, id, format string, args ...any)) {
 	name := v.Name(h.PID)
 	switch {
 	case name == "": // it has ended meanwhile, or lives in another container
@@ -115,7 +120,7 @@ func computesForOthers(name string) bool { return strings.HasPrefix(name, "nvidi
 // shared tells of several ranks on one GPU that nobody planned: those that are on
 // another rank's GPU have been told already. Ranks of other nodes alone are for
 // their own agents to tell of.
-func shared(v View, owner map[int]Rank, add func(key, id, format string, args ...any)) {
+func shared(v view, owner map[int]Rank, add func(key, id, format string, args ...any)) {
 	on := map[string][]string{}
 	var order []string
 	ranks := map[string]map[int]bool{}
@@ -131,7 +136,7 @@ func shared(v View, owner map[int]Rank, add func(key, id, format string, args ..
 		}
 		ranks[h.UUID][r.Rank] = true
 		here[h.UUID] = here[h.UUID] || !r.Away
-		on[h.UUID] = append(on[h.UUID], r.who(h.PID))
+		on[h.UUID] = append(on[h.UUID], r.label(h.PID))
 	}
 	for _, uuid := range order {
 		if who := on[uuid]; len(who) > 1 && here[uuid] {

@@ -34,23 +34,23 @@ const (
 	stranger                 // surely none of the job's
 )
 
-// kin finds out whose processes are that no worker of this node is an ancestor
+// matcher finds out whose processes are that no worker of this node is an ancestor
 // of: those of other agents on this machine, and what runs in a container that a
 // worker has started, as "docker run" does.
-type kin struct {
+type matcher struct {
 	procs Procs
 	world World
 	stuck map[int]bool // the kernel did not tell in time: it is not asked again
 }
 
-func newKin(p Procs, w World) *kin { return &kin{p, w, map[int]bool{}} }
+func newMatcher(p Procs, w World) *matcher { return &matcher{p, w, map[int]bool{}} }
 
-// adopt adds to each rank's processes those that hold a GPU and are that rank's:
+// assign adds to each rank's processes those that hold a GPU and are that rank's:
 // started by one of them, or with its environment. Members of the world that are
 // not of this node are ranks of their own, away. strangers are the others of
 // which that is sure.
-func (k *kin) adopt(ranks []Rank, held []device.Held) (all []Rank, strangers map[int]bool) {
-	all = k.procs.adopt(ranks, held)
+func (k *matcher) assign(ranks []Rank, held []device.Held) (all []Rank, strangers map[int]bool) {
+	all = k.procs.assign(ranks, held)
 	place := map[int]int{} // rank to position in all
 	known := map[int]bool{}
 	for i, r := range all {
@@ -85,7 +85,7 @@ func (k *kin) adopt(ranks []Rank, held []device.Held) (all []Rank, strangers map
 // stranger who may be a worker that did not get, or has overwritten, what gorun
 // gave it: a process of another container, or one whose environment cannot be
 // read in full.
-func (k *kin) of(pid int) (what relation, rank int) {
+func (k *matcher) of(pid int) (what relation, rank int) {
 	env := k.environ(pid)
 	rank, err := strconv.Atoi(entry(env, "RANK"))
 	token, run := entry(env, contract.EnvToken), entry(env, contract.EnvRunID)
@@ -108,7 +108,7 @@ func (k *kin) of(pid int) (what relation, rank int) {
 
 // environ is a process's environment, with a zero byte after every entry; empty
 // if it cannot be read.
-func (k *kin) environ(pid int) []byte {
+func (k *matcher) environ(pid int) []byte {
 	if k.stuck[pid] {
 		return nil
 	}

@@ -8,12 +8,14 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
 	"time"
 
 	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // theirs is the environment of a process that no job knows.
@@ -36,12 +38,12 @@ func proc(machine bool, all map[int]string) Procs {
 	return Procs{root}
 }
 
-func TestAdopt(t *testing.T) {
+func TestAssign(t *testing.T) {
 	p := proc(true, map[int]string{
 		1: "0 1 1", 100: "1 100 100", 101: "100 101 100", 102: "101 102 102", 103: "1 103 100", 200: "1 200 200", 300: "1 300 300", 400: "400 400 400",
 	})
 	held := []device.Held{{PID: 102}, {PID: 103}, {PID: 200}, {PID: 300}, {PID: 400}, {PID: 999}, {PID: 0}, {PID: -1}}
-	got := p.adopt([]Rank{{PIDs: []int{100}}, {Rank: 1, PIDs: []int{200}}}, held)
+	got := p.assign([]Rank{{PIDs: []int{100}}, {Rank: 1, PIDs: []int{200}}}, held)
 	if want := []Rank{{PIDs: []int{100, 102, 103}}, {Rank: 1, PIDs: []int{200}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -51,11 +53,131 @@ func TestAdopt(t *testing.T) {
 }
 
 // The real /proc: this process descends from its parent.
-func TestAdoptReal(t *testing.T) {
+func TestAssignReal(t *testing.T) {
 	p := Procs{os.DirFS("/proc")}
-	got := p.adopt([]Rank{{PIDs: []int{os.Getppid()}}}, []device.Held{{PID: os.Getpid()}})
+	got := p.assign([]Rank{{PIDs: []int{os.Getppid()}}}, []device.Held{{PID: os.Getpid()}})
 	if len(got[0].PIDs) != 2 || p.Name(os.Getpid()) == "" {
 		t.Errorf("got %v, %q", got, p.Name(os.Getpid()))
+	}
+}
+
+// driver is a GPU driver of a test.
+type driver struct {
+	gpus   []device.GPU
+	held   func(context.Context) ([]device.Held, error)
+	listen func(ctx context.Context, got func(device.Event)) error
+}
+
+func (d driver) List(context.Context) ([]device.GPU, error) { return d.gpus, nil }
+
+func (d driver) Holding(ctx context.Context) ([]device.Held, error) { return d.held(ctx) }
+
+func (d driver) Listen(ctx context.Context, got func(device.Event)) error { return d.listen(ctx, got) }
+
+// A Watcher leaves the driver alone until the workers have set up their first
+// collective, and from the end of their round on. It listens for events throughout.
+func TestWatcherRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		var wait sync.WaitGroup
+		var reads, listens []time.Duration
+		var found []string
+		d := driver{
+			gpus: gpus(),
+			held: func(context.Context) ([]device.Held, error) {
+				reads = append(reads, time.Since(start))
+				return []device.Held{{UUID: "GPU-a", PID: 10}}, nil
+			},
+			listen: func(ctx context.Context, _ func(device.Event)) error {
+				listens = append(listens, time.Since(start))
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		}
+		w := New(Options{
+			Driver: d, Procs: proc(true, map[int]string{10: "1 10 10"}), Wait: &wait,
+			Found: func(f preflight.Finding) { found = append(found, f.ID+" "+f.Title) },
+		})
+		r := Round{
+			Ranks:   func() []Rank { return []Rank{{Rank: 3, PIDs: []int{10}, Own: []string{"GPU-d"}}} },
+			Settled: func(context.Context) (bool, error) { return time.Since(start) >= 40*time.Second, nil },
+		}
+		w.StartRound(ctx, r)
+		time.Sleep(75 * time.Second) // sleep: in the bubble's time
+		w.EndRound()
+		time.Sleep(time.Hour)
+		w.StartRound(ctx, r)
+		time.Sleep(45 * time.Second)
+		cancel()
+		wait.Wait()
+		s := time.Second
+		if want := []time.Duration{40 * s, 70 * s, time.Hour + 105*s}; !reflect.DeepEqual(reads, want) {
+			t.Errorf("the process list was read after %v, want %v", reads, want)
+		}
+		if want := []time.Duration{followAfter}; !reflect.DeepEqual(listens, want) {
+			t.Errorf("it listened after %v, want %v", listens, want)
+		}
+		if want := []string{"D01 distinct-gpu", "D01 distinct-gpu"}; !reflect.DeepEqual(found, want) {
+			t.Errorf("found %q, want %q: once a round", found, want)
+		}
+	})
+}
+
+// A critical error of a rank's GPU ends the round; any other is found once.
+func TestWatcherEvents(t *testing.T) {
+	off := device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 79}
+	page := device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 31}
+	for name, c := range map[string]struct {
+		o      Options
+		own    []string
+		event  device.Event
+		ended  bool // the round is being stopped already
+		failed int  // the rank for which it is ended; -2: it is not
+		found  int
+	}{
+		"critical":                         {Options{Abort: true, Owned: []string{"GPU-a"}}, []string{"GPU-a"}, off, false, 3, 0},
+		"critical, of no rank":             {Options{Abort: true, Given: true}, nil, off, false, -1, 0},
+		"critical, and nothing is planned": {Options{Abort: true}, nil, off, false, -2, 1},
+		"critical, and the user says warn": {Options{Owned: []string{"GPU-a"}}, []string{"GPU-a"}, off, false, -2, 1},
+		"critical, while the round ends":   {Options{Abort: true, Owned: []string{"GPU-a"}}, []string{"GPU-a"}, off, true, 3, 1},
+		"the program's":                    {Options{Abort: true, Owned: []string{"GPU-a"}}, []string{"GPU-a"}, page, false, -2, 1},
+		"of another job's GPU":             {Options{Abort: true, Owned: []string{"GPU-d"}}, []string{"GPU-d"}, off, false, -2, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var wait sync.WaitGroup
+			failed, message := -2, ""
+			var found []preflight.Finding
+			c.o.GPUs, c.o.Known, c.o.Wait = gpus(), true, &wait
+			c.o.Found = func(f preflight.Finding) { found = append(found, f) }
+			c.o.Driver = driver{listen: func(ctx context.Context, got func(device.Event)) error {
+				got(c.event)
+				got(c.event)
+				<-ctx.Done()
+				return ctx.Err()
+			}}
+			w := New(c.o)
+			w.StartRound(ctx, Round{
+				Ranks: func() []Rank { return []Rank{{Rank: 3, PIDs: []int{10}, Own: c.own}} },
+				Fail: func(rank int, text string) bool {
+					failed, message = rank, text
+					return !c.ended
+				},
+			})
+			time.Sleep(2 * followAfter) // sleep: in the bubble's time
+			cancel()
+			wait.Wait()
+			if failed != c.failed || len(found) != c.found {
+				t.Errorf("%s: fails rank %d, want %d; found %+v, want %d", name, failed, c.failed, found, c.found)
+			}
+			if failed != -2 && !strings.Contains(message, "Xid 79") {
+				t.Errorf("%s: it fails with %q", name, message)
+			}
+			if len(found) > 0 && (found[0].ID != Health || found[0].Title != "gpu-health") {
+				t.Errorf("%s: found %+v", name, found)
+			}
+		})
 	}
 }
 
@@ -65,22 +187,21 @@ func TestWatch(t *testing.T) {
 		var reads []time.Duration
 		var found []string
 		ctx, cancel := context.WithCancel(t.Context())
-		c := Config{
-			GPUs: gpus(), Every: time.Second, Procs: proc(true, map[int]string{10: "1 10 10", 12: "10 10 10"}),
-			Ranks: func() []Rank { return []Rank{{Rank: 3, PIDs: []int{10}, Own: []string{"GPU-d"}}} },
-			Held: func(context.Context) ([]device.Held, error) {
-				switch reads = append(reads, time.Since(start)); len(reads) {
-				case 1, 2:
-					return nil, errors.New("the driver is busy")
-				case 5:
-					cancel()
-				}
-				return []device.Held{{UUID: "GPU-a", PID: 12}}, nil
-			},
-			Found: func(f Finding) { found = append(found, f.Text) },
-		}
-		Watch(ctx, c)
-		if want := []time.Duration{0, minInterval, 2 * minInterval, 3 * minInterval, 4 * minInterval}; !reflect.DeepEqual(reads, want) {
+		d := driver{held: func(context.Context) ([]device.Held, error) {
+			switch reads = append(reads, time.Since(start)); len(reads) {
+			case 1, 2:
+				return nil, errors.New("the driver is busy")
+			case 5:
+				cancel()
+			}
+			return []device.Held{{UUID: "GPU-a", PID: 12}}, nil
+		}}
+		w := New(Options{
+			Driver: d, Known: true, GPUs: gpus(), Procs: proc(true, map[int]string{10: "1 10 10", 12: "10 10 10"}),
+			Found: func(f preflight.Finding) { found = append(found, f.Text) },
+		})
+		w.watch(ctx, Round{Ranks: func() []Rank { return []Rank{{Rank: 3, PIDs: []int{10}, Own: []string{"GPU-d"}}} }})
+		if want := []time.Duration{0, interval, 2 * interval, 3 * interval, 4 * interval}; !reflect.DeepEqual(reads, want) {
 			t.Errorf("read after %v, want %v", reads, want)
 		}
 		if len(found) != 2 || !strings.Contains(found[0], "the driver is busy") || !strings.HasPrefix(found[1], "rank 3 (pid 12) runs on GPU 0, its own is GPU 3") {
@@ -109,7 +230,7 @@ func TestFollow(t *testing.T) {
 			}
 			return errors.New("the probe ended with code 139")
 		}
-		Follow(t.Context(), listen, func(e device.Event) { got = append(got, e.Kind) }, func(s string) { said = append(said, s) })
+		follow(t.Context(), listen, func(e device.Event) { got = append(got, e.Kind) }, func(s string) { said = append(said, s) })
 		s := time.Second
 		want := []time.Duration{0, s, 3 * s, 7 * s, 15 * s, 31 * s, 63 * s, 123 * s, 183 * s, 183*s + time.Hour + s, 183*s + time.Hour + 3*s}
 		if !reflect.DeepEqual(starts, want) {
@@ -120,7 +241,7 @@ func TestFollow(t *testing.T) {
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	Follow(ctx, func(ctx context.Context, _ func(device.Event)) error {
+	follow(ctx, func(ctx context.Context, _ func(device.Event)) error {
 		cancel()
 		return ctx.Err()
 	}, nil, func(s string) { t.Errorf("said %q", s) })
@@ -163,7 +284,7 @@ func TestWaitReleased(t *testing.T) {
 				p.FS.(fstest.MapFS)["50/environ"].Data = []byte("GORUN_WORLD_TOKEN=t\x00RANK=0\x00")
 				p.FS.(fstest.MapFS)["60/environ"].Data = nil // as of one that hangs while it ends
 				p.FS.(fstest.MapFS)["70/comm"].Data = []byte("nvidia-cuda-mps-server\n")
-				err := WaitReleased(t.Context(), Release{
+				err := waitReleased(t.Context(), release{
 					GPUs: gpus(), UUIDs: []string{"GPU-a", "GPU-b"}, PIDs: []int{10}, Before: tt.before, Within: 50 * time.Second,
 					Procs: p, World: World{Token: "t"},
 					Held: func(context.Context) ([]device.Held, error) {
@@ -181,7 +302,7 @@ func TestWaitReleased(t *testing.T) {
 				if took := time.Since(start); took > tt.within {
 					t.Errorf("it took %v", took)
 				}
-				if (err == nil) != (tt.err == "") || err != nil && (!errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), tt.err)) {
+				if (err == nil) != (tt.err == "") || err != nil && (!errors.Is(err, errHeld) || !strings.Contains(err.Error(), tt.err)) {
 					t.Errorf("got %v, want %q", err, tt.err)
 				}
 				if (tt.said == "") != (len(said) == 0) || len(said) > 1 || tt.said != "" && (!strings.Contains(said[0], tt.said) || first > 5*time.Second) {
@@ -195,8 +316,8 @@ func TestWaitReleased(t *testing.T) {
 func TestWaitReleasedDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no NVML")
-		r := Release{Within: 50 * time.Second, Held: func(context.Context) ([]device.Held, error) { return nil, broken }, Procs: proc(true, nil)}
-		if err := WaitReleased(t.Context(), r); !errors.Is(err, broken) || errors.Is(err, ErrHeld) {
+		r := release{Within: 50 * time.Second, Held: func(context.Context) ([]device.Held, error) { return nil, broken }, Procs: proc(true, nil)}
+		if err := waitReleased(t.Context(), r); !errors.Is(err, broken) || errors.Is(err, errHeld) {
 			t.Errorf("got %v", err)
 		}
 		start := time.Now()
@@ -206,12 +327,12 @@ func TestWaitReleasedDriver(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		if err := WaitReleased(t.Context(), r); !errors.Is(err, ErrHeld) || said != sayAfter {
+		if err := waitReleased(t.Context(), r); !errors.Is(err, errHeld) || said != sayAfter {
 			t.Errorf("got %v, said after %v", err, said)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if err := WaitReleased(ctx, r); !errors.Is(err, context.Canceled) {
+		if err := waitReleased(ctx, r); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want the context's end", err)
 		}
 	})

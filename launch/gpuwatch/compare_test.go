@@ -85,7 +85,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v := View{GPUs: gpus(), Ranks: tt.ranks, Machine: !tt.away, Strangers: map[int]bool{99: true}, Name: func(pid int) string {
+			v := view{GPUs: gpus(), Ranks: tt.ranks, Machine: !tt.away, Strangers: map[int]bool{99: true}, Name: func(pid int) string {
 				if pid == 7 {
 					return "nvidia-cuda-mps"
 				}
@@ -100,15 +100,15 @@ func TestJudge(t *testing.T) {
 				fmt.Sscan(pid, &n)
 				v.Held = append(v.Held, device.Held{UUID: uuid, PID: n, MemMiB: 64})
 			}
-			var j Judge
+			var j comparer
 			var got []string
-			for _, f := range j.Judge(v) {
+			for _, f := range j.compare(v) {
 				got = append(got, f.ID+" "+f.Text)
 			}
 			if strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
-			if again := j.Judge(v); len(again) > 0 {
+			if again := j.compare(v); len(again) > 0 {
 				t.Errorf("said again: %+v", again)
 			}
 		})
@@ -137,7 +137,7 @@ func TestBlame(t *testing.T) {
 		{"no error", device.Event{Kind: device.Alive}, ranks, "", false},
 	}
 	for _, tt := range tests {
-		c, ok := Blame(tt.event, gpus(), tt.ranks)
+		c, ok := explainEvent(tt.event, gpus(), tt.ranks)
 		if ok != (tt.text != "") || ok && (c.Text != tt.text || c.Fix == "") || c.Critical != tt.critical {
 			t.Errorf("%s: %+v, %v; want %q, critical %v", tt.name, c, ok, tt.text, tt.critical)
 		}
@@ -146,12 +146,12 @@ func TestBlame(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	for _, code := range []uint64{48, 64, 74, 79, 94, 95, 119, 120, 140, 144, 149} {
-		if x := Explain(code); !x.Critical() || x.Code != code {
+		if x := explainXid(code); !x.Critical() || x.Code != code {
 			t.Errorf("not critical: %+v", x)
 		}
 	}
 	for _, code := range []uint64{13, 31, 43, 45, 63, 68, 92, 109, 154, 0, 1 << 40} { // of programs, or only advice
-		if x := Explain(code); x.Critical() || x.Text == "" || x.Fix == "" {
+		if x := explainXid(code); x.Critical() || x.Text == "" || x.Fix == "" {
 			t.Errorf("critical or empty: %+v", x)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// Cause is a GPU's error that concerns the job.
-type Cause struct {
+// failure is a GPU's error that concerns the job.
+type failure struct {
 	UUID  string // of the GPU; "" when the driver does not say which
 	Xid   uint64 // 0: it was no Xid
 	Class Class
@@ -21,10 +21,10 @@ type Cause struct {
 	Critical bool
 }
 
-// Blame says what an event means for a job. ok is false for one that means
+// explainEvent says what an event means for a job. ok is false for one that means
 // nothing to it: no error, or of a GPU that no rank of this node owns. Where
 // nothing is planned, every GPU of the node may be the job's.
-func Blame(e device.Event, gpus []device.GPU, ranks []Rank) (c Cause, ok bool) {
+func explainEvent(e device.Event, gpus []device.GPU, ranks []Rank) (c failure, ok bool) {
 	n := node(gpus)
 	planned := false
 	for _, r := range ranks {
@@ -41,13 +41,13 @@ func Blame(e device.Event, gpus []device.GPU, ranks []Rank) (c Cause, ok bool) {
 	var what string
 	switch e.Kind {
 	case device.Xid:
-		x := Explain(e.Code)
+		x := explainXid(e.Code)
 		c.Xid, c.Class, c.Fix, c.Critical, what = e.Code, x.Class, x.Fix, x.Critical(), x.String()
 	case device.DoubleBit:
-		x := Explain(48)
+		x := explainXid(48)
 		c.Class, c.Fix, c.Critical, what = x.Class, x.Fix, true, x.Text
 	case device.Lost:
-		x := Explain(79)
+		x := explainXid(79)
 		c.Class, c.Fix, c.Critical, what = x.Class, x.Fix, true, "the driver does not reach it any more"
 		if e.Text != "" {
 			what += " (" + e.Text + ")"

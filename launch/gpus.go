@@ -1,0 +1,63 @@
+package launch
+
+import (
+	"context"
+	"os"
+
+	"github.com/gorun/gorun/launch/gpuwatch"
+	"github.com/gorun/gorun/launch/place"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/tcpstore"
+)
+
+// newWatcher makes what looks after the workers' GPUs; nil where they use none.
+func (s *supervisor) newWatcher() *gpuwatch.Watcher {
+	p, want := s.placing, s.opts.Spec.Devices
+	if !p.usesGPUs() {
+		return nil
+	}
+	seen := p.plan.Seen
+	return gpuwatch.New(gpuwatch.Options{
+		Driver: p.child, Procs: gpuwatch.Procs{FS: os.DirFS("/proc")}, Known: seen.Known, GPUs: seen.All,
+		Owned: p.plan.Owned(), Before: seen.Survey.Held, Within: want.Release,
+		Abort: want.OnError == spec.AbortOnGPUError, Given: want.Place.Mode == place.None,
+		Wait: &s.wg, Say: s.note,
+		Found: func(f preflight.Finding) { s.events.Put(foundEvent{f}) },
+	})
+}
+
+// watchGPUs begins to look after the GPUs of a round's workers.
+func (s *supervisor) watchGPUs(ctx context.Context, r *round) {
+	if s.gpus == nil {
+		return
+	}
+	s.gpus.StartRound(ctx, gpuwatch.Round{
+		World: r.plan.identity(), Ranks: r.gpuRanks, Fail: r.workers.FailDevice,
+		Settled: func(ctx context.Context) (bool, error) { return tcpstore.Settled(ctx, r.plan.world.Store) },
+	})
+}
+
+// gpuRanks are this node's workers, for package gpuwatch.
+func (r *round) gpuRanks() []gpuwatch.Rank {
+	var all []gpuwatch.Rank
+	for _, w := range r.workers.Workers() {
+		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, Own: r.plan.devices.Slot(w.LocalRank).Own})
+	}
+	return all
+}
+
+// releaser waits, after the workers of a round have ended, until their GPUs are
+// free; nil: nothing is waited for.
+func (s *supervisor) releaser(p *plan) func(ctx context.Context, pids []int) {
+	if s.gpus == nil || !s.gpus.Releases() {
+		return nil
+	}
+	return func(ctx context.Context, pids []int) {
+		s.events.Put(endedEvent{})
+		s.gpus.WaitReleased(ctx, p.identity(), pids)
+	}
+}
+
+// note says a line that is text already.
+func (b *base) note(text string) { b.console.Say("%s", text) }
