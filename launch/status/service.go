@@ -31,12 +31,13 @@ type Service struct {
 
 // ServiceOptions is what a Service needs of its agent.
 type ServiceOptions struct {
-	Started time.Time // of the agent
-	Secret  Secret
-	Pool    *accept.Pool
-	Call    func(Call) // takes a request to the agent's loop, without blocking
-	Say     func(format string, args ...any)
-	Wait    *sync.WaitGroup // of the goroutine that serves
+	Started  time.Time // of the agent
+	Secret   Secret
+	Pool     *accept.Pool
+	Call     func(Call) // takes a request to the agent's loop, without blocking
+	Say      func(format string, args ...any)
+	Wait     *sync.WaitGroup // of the goroutine that serves
+	NoSocket bool            // users cannot reach this agent
 }
 
 // Call is a request that the agent's loop answers.
@@ -59,7 +60,7 @@ func NewService(o ServiceOptions) *Service { return &Service{opts: o} }
 
 // Open opens the socket, once. A job can do without it.
 func (s *Service) Open(ctx context.Context, n rendezvous.Node) {
-	if s.open {
+	if s.open || s.opts.NoSocket {
 		return
 	}
 	s.open = true

@@ -1,0 +1,493 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/console"
+	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/logs"
+	"github.com/gorun/gorun/launch/meet"
+	"github.com/gorun/gorun/launch/place"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/socket"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/status"
+	"github.com/gorun/gorun/launch/workers"
+	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/drive"
+	"github.com/gorun/gorun/rendezvous/memory"
+	"golang.org/x/sys/unix"
+)
+
+// fakeTable starts fakeProcesses.
+type fakeTable struct {
+	stuck bool // SIGTERM ends nothing
+
+	mu     sync.Mutex
+	rounds [][]process.Spec
+	procs  []*fakeProcess // of the last round
+	stops  []process.StopOptions
+	killed chan struct{} // closed by the first Stop without grace
+}
+
+type fakeProcess struct {
+	pid  int
+	done chan struct{}
+	once sync.Once
+	exit process.Exit
+	got  atomic.Value // the last signal
+}
+
+func (p *fakeProcess) Pid() int                        { return p.pid }
+func (p *fakeProcess) Done() <-chan struct{}           { return p.done }
+func (p *fakeProcess) Exit() process.Exit              { <-p.done; return p.exit }
+func (p *fakeProcess) Signal(sig syscall.Signal) error { p.got.Store(sig); return nil }
+
+func (p *fakeProcess) end(code int, sig syscall.Signal) {
+	p.once.Do(func() {
+		p.exit = process.Exit{Code: code, Signal: sig, At: time.Now()}
+		close(p.done)
+	})
+}
+
+func (f *fakeTable) StartAll(specs []process.Spec) ([]workers.Process, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rounds, f.procs = append(f.rounds, specs), nil
+	var all []workers.Process
+	for i := range specs {
+		p := &fakeProcess{pid: 100 + i, done: make(chan struct{})}
+		f.procs, all = append(f.procs, p), append(all, p)
+	}
+	return all, nil
+}
+
+func (f *fakeTable) Stop(o process.StopOptions, procs []workers.Process) error {
+	f.mu.Lock()
+	f.stops = append(f.stops, o)
+	if o.Grace == 0 {
+		select {
+		case <-f.killed:
+		default:
+			close(f.killed)
+		}
+	}
+	stuck := f.stuck
+	f.mu.Unlock()
+	sig := syscall.SIGTERM
+	if stuck && o.Grace > 0 {
+		select {
+		case <-f.killed:
+		case <-time.After(o.Grace):
+		}
+		sig = syscall.SIGKILL
+	}
+	time.Sleep(time.Millisecond)
+	for _, p := range procs {
+		p.(*fakeProcess).end(-1, sig)
+	}
+	return nil
+}
+
+// started is the number of rounds whose workers were started.
+func (f *fakeTable) started() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.rounds)
+}
+
+// stopped lists how the workers were stopped.
+func (f *fakeTable) stopped() []process.StopOptions {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.stops)
+}
+
+// env is a variable of a worker of the last round.
+func (f *fakeTable) env(local int, name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	value, _ := findEnv(f.rounds[len(f.rounds)-1][local].Env, name)
+	return value
+}
+
+// end ends a worker of the last round.
+func (f *fakeTable) end(local, code int) { f.proc(local).end(code, 0) }
+
+// proc is a worker of the last round.
+func (f *fakeTable) proc(local int) *fakeProcess {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.procs[local]
+}
+
+// noGPUs is a node without a driver.
+type noGPUs struct{ place.Driver }
+
+func (noGPUs) Present() bool { return false }
+
+// fakeChecker refuses every world.
+type fakeChecker struct{ a *agent }
+
+func (c fakeChecker) Start(context.Context, rendezvous.Node) {
+	c.a.events.post(rendezvous.Facts{Body: []byte("{}")})
+}
+
+func (c fakeChecker) Compare(_ context.Context, r rendezvous.Compare) {
+	cause := rendezvous.Cause{Kind: rendezvous.KindPreflight, Message: "V01", GroupRank: -1, Rank: -1, LocalRank: -1}
+	c.a.events.post(rendezvous.Compared{Serial: r.Serial, Outcome: &rendezvous.Outcome{Code: rendezvous.ExitPreflight, Cause: &cause}})
+}
+
+func (c fakeChecker) Answer(context.Context, rendezvous.Ask) {}
+
+// player is an agent with fake workers. It meets others in memory.
+type player struct {
+	*agent
+	table   *fakeTable
+	signals chan os.Signal
+	keeper  chan struct{}
+	said    bytes.Buffer
+	outcome atomic.Pointer[rendezvous.Outcome]
+	err     error         // of the build
+	over    chan struct{} // closed when the agent has ended
+	cancel  context.CancelFunc
+}
+
+// fleet is the agents of one job, with two workers each.
+type fleet struct {
+	t      *testing.T
+	agents []*player
+}
+
+// play runs a job of n agents until they have ended; do is its story. tune, if not
+// nil, changes each agent before it starts.
+func play(t *testing.T, n int, tune func(i int, p *player), do func(f *fleet)) *fleet {
+	t.Helper()
+	dirs := make([]string, n)
+	for i := range dirs {
+		dirs[i] = t.TempDir()
+	}
+	f := &fleet{t: t}
+	synctest.Test(t, func(t *testing.T) {
+		net := memory.NewNet(memory.NetOptions{
+			Delay: func(string, string, int) time.Duration { return time.Millisecond },
+			Hush:  time.Second, Silence: 3 * time.Second, Dial: time.Second,
+		})
+		var peers []rendezvous.Peer
+		for i := range n {
+			p := newPlayer(t, i, n, dirs[i])
+			f.agents = append(f.agents, p)
+			peers = append(peers, rendezvous.Peer{ID: p.node.ID, Name: p.node.Name(), Control: p.node.Control, Endpoint: p.node.Endpoint})
+			if tune != nil {
+				tune(i, p)
+			}
+		}
+		for _, p := range f.agents {
+			p.run(t.Context(), net, peers)
+		}
+		do(f)
+		f.until("all agents have ended", func() bool {
+			return !slices.ContainsFunc(f.agents, func(p *player) bool { return p.outcome.Load() == nil })
+		})
+		for _, p := range f.agents {
+			<-p.over
+		}
+	})
+	return f
+}
+
+func newPlayer(t *testing.T, i, n int, dir string) *player {
+	p := &player{table: &fakeTable{killed: make(chan struct{})}, signals: make(chan os.Signal, 4), keeper: make(chan struct{}), over: make(chan struct{})}
+	addr := fmt.Sprintf("10.0.0.%d", i+1)
+	b := &base{
+		born: time.Now(), events: newQueue(), console: &console.Console{Console: term.NewConsole(&p.said, "gorun", nil)},
+		opts: Options{Signals: p.signals, Keeper: p.keeper, Spec: spec.Spec{ShutdownTimeout: 30 * time.Second, Nodes: spec.Nodes{MinNodes: n, MaxNodes: n}}},
+		node: rendezvous.Node{
+			ID: rendezvous.NodeID(fmt.Sprintf("agent%d", i)), RunID: "run", Protocol: rendezvous.Protocol, Host: fmt.Sprintf("n%d", i), Addr: addr,
+			Control: addr + ":1", Store: addr + ":2", Workers: 2, Role: "default", NodeRank: i, Endpoint: -1, Min: n, Max: n,
+		},
+	}
+	if i == 0 {
+		b.node.Endpoint = 0
+	}
+	files, err := logs.ParseStd("3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders, err := logs.NewFolders(logs.FolderOptions{Base: dir, RunID: "run", Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := &placing{config: place.Config{Driver: noGPUs{}}, child: device.Child{}, done: make(chan struct{})}
+	close(places.done)
+	silent := status.NewService(status.ServiceOptions{NoSocket: true, Started: b.born, Wait: &b.wg, Say: b.console.Say})
+	p.agent = &agent{
+		base: b, env: environment{base: b}, status: silent, placing: places, session: &meet.Session{Store: &meet.Store{}},
+		workers: &supervisor{
+			base: b, processes: p.table, output: output{folders: folders, redirect: files}, socket: socket.Nowhere(),
+			store: &meet.Store{}, placing: places,
+		},
+	}
+	return p
+}
+
+// run starts the agent's loop.
+func (p *player) run(ctx context.Context, net *memory.Net, peers []rendezvous.Peer) {
+	ctx, p.cancel = context.WithCancel(ctx)
+	end := net.Attach(p.node.Control, p.events.post)
+	p.wg.Go(func() { end.Serve(ctx) })
+	p.machine = &drive.Machine{
+		Machine: rendezvous.New(rendezvous.Config{
+			Self: p.node, MaxRestarts: p.opts.Spec.MaxRestarts, Endpoints: 1, Where: "n0", Check: p.check != nil, Takeover: true,
+			Token: rand.Text, Timeouts: rendezvous.Timeouts{Join: time.Minute, LastCall: time.Second, Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond},
+		}, time.Now()),
+		Streams: end, Post: p.events.post, Wait: &p.wg,
+	}
+	p.events.post(rendezvous.Peers{All: peers})
+	p.events.Put(builtEvent{program: program.Program{Path: "/prog", Argv: func(int) []string { return []string{"prog"} }}, code: 1, err: p.err})
+	if p.check != nil {
+		p.check.Start(ctx, p.node)
+	}
+	p.watch(ctx)
+	go p.console.Run()
+	go func() {
+		defer close(p.over)
+		o := p.loop(ctx)
+		p.workers.close()
+		if o.Cause != nil && o.Cause.Kind == rendezvous.KindLost && o.Cause.Node == p.node.ID {
+			end.Kill() // as the process would
+		}
+		p.outcome.Store(&o)
+		p.cancel()
+		p.wg.Wait()
+		p.console.Close()
+	}()
+}
+
+// until waits for a condition.
+func (f *fleet) until(what string, ok func() bool) {
+	f.t.Helper()
+	for limit := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		synctest.Wait()
+		if ok() {
+			return
+		}
+		if time.Now().After(limit) {
+			for _, p := range f.agents {
+				f.t.Logf("%s: %+v, it said:\n%s", p.node.Host, p.outcome.Load(), p.said.String())
+			}
+			f.t.Fatalf("it does not come true that %s", what)
+		}
+	}
+}
+
+// started waits until every agent has started the workers of so many rounds.
+func (f *fleet) started(rounds int) {
+	f.t.Helper()
+	f.until(fmt.Sprintf("the workers of %d rounds were started", rounds), func() bool {
+		return !slices.ContainsFunc(f.agents, func(p *player) bool { return p.table.started() != rounds })
+	})
+}
+
+// endAll ends the workers that run on every node.
+func (f *fleet) endAll(code int) {
+	for _, p := range f.agents {
+		for local := range 2 {
+			p.table.end(local, code)
+		}
+	}
+}
+
+// check compares the outcome of every agent.
+func (f *fleet) check(code int, kind rendezvous.Kind, rank int) {
+	f.t.Helper()
+	for _, p := range f.agents {
+		o := p.outcome.Load()
+		if o.Code != code || (o.Cause != nil) != (kind != "") || o.Cause != nil && (o.Cause.Kind != kind || o.Cause.Rank != rank) {
+			f.t.Errorf("%s: code %d, cause %+v; want %d, %q, rank %d", p.node.Host, o.Code, o.Cause, code, kind, rank)
+		}
+	}
+}
+
+func TestLoopSucceeds(t *testing.T) {
+	f := play(t, 2, nil, func(f *fleet) {
+		f.started(1)
+		f.endAll(0)
+	})
+	f.check(0, "", 0)
+	for i, p := range f.agents {
+		for local := range 2 {
+			rank, size := p.table.env(local, "RANK"), p.table.env(local, "WORLD_SIZE")
+			if rank != fmt.Sprint(2*i+local) || size != "4" {
+				t.Errorf("node %d, local rank %d: rank %s of %s", i, local, rank, size)
+			}
+		}
+	}
+}
+
+// TestLoopAborts: the first failure stops the workers of every node.
+func TestLoopAborts(t *testing.T) {
+	f := play(t, 2, nil, func(f *fleet) {
+		f.started(1)
+		f.agents[1].table.end(1, 7)
+	})
+	f.check(7, rendezvous.KindExit, 3)
+	for i, p := range f.agents {
+		stops := p.table.stopped()
+		if len(stops) == 0 || stops[0].Grace != 30*time.Second || stops[0].Signal != syscall.SIGTERM {
+			t.Errorf("node %d stops its workers with %+v", i, stops)
+		}
+		if !strings.Contains(p.said.String(), "rank 3 on n1 (10.0.0.2), pid 101 exited with code 7; stopping the workers") {
+			t.Errorf("node %d says:\n%s", i, p.said.String())
+		}
+	}
+}
+
+// TestLoopRestarts: a round follows the one that failed, and the job succeeds.
+func TestLoopRestarts(t *testing.T) {
+	f := play(t, 2, func(_ int, p *player) { p.opts.Spec.MaxRestarts = 1 }, func(f *fleet) {
+		f.started(1)
+		f.agents[0].table.end(0, 1)
+		f.started(2)
+		f.endAll(0)
+	})
+	f.check(0, "", 0)
+	for i, p := range f.agents {
+		if got := p.table.env(0, "TORCHELASTIC_RESTART_COUNT"); got != "1" {
+			t.Errorf("node %d: restart count %s", i, got)
+		}
+	}
+}
+
+// TestLoopSignals: the first signal stops the workers, a second one kills them; other
+// signals are the workers'.
+func TestLoopSignals(t *testing.T) {
+	for _, second := range []bool{false, true} {
+		var took time.Duration
+		f := play(t, 2, func(_ int, p *player) { p.table.stuck = true }, func(f *fleet) {
+			f.started(1)
+			p := f.agents[1]
+			p.signals <- unix.SIGUSR1
+			f.until("the workers got SIGUSR1", func() bool { return p.table.proc(1).got.Load() == unix.SIGUSR1 })
+			began := time.Now()
+			p.signals <- unix.SIGTERM
+			f.until("both nodes stop their workers", func() bool {
+				return !slices.ContainsFunc(f.agents, func(p *player) bool { return len(p.table.stopped()) == 0 })
+			})
+			if second {
+				p.signals <- unix.SIGTERM
+			}
+			f.until("the agents end", func() bool { return f.agents[0].outcome.Load() != nil && f.agents[1].outcome.Load() != nil })
+			took = time.Since(began)
+		})
+		f.check(143, rendezvous.KindStopped, -1)
+		if killed := took < 10*time.Second; killed != second {
+			t.Errorf("second signal %v: the job ended after %v", second, took)
+		}
+	}
+}
+
+// TestLoopKeeperGone: an agent without a keeper ends at once, with its workers; for
+// the other agent the node is lost.
+func TestLoopKeeperGone(t *testing.T) {
+	f := play(t, 2, nil, func(f *fleet) {
+		f.started(1)
+		close(f.agents[1].keeper)
+	})
+	f.check(137, rendezvous.KindLost, -1)
+	for i, p := range f.agents {
+		if id := p.outcome.Load().Cause.Node; id != f.agents[1].node.ID {
+			t.Errorf("node %d blames %s", i, id)
+		}
+		if len(p.table.stopped()) == 0 {
+			t.Errorf("node %d does not stop its workers", i)
+		}
+	}
+}
+
+// TestLoopRefused: no worker starts where the check refuses the nodes.
+func TestLoopRefused(t *testing.T) {
+	f := play(t, 2, func(_ int, p *player) { p.check, p.node.Facts = fakeChecker{p.agent}, true }, func(*fleet) {})
+	f.check(rendezvous.ExitPreflight, rendezvous.KindPreflight, -1)
+	for i, p := range f.agents {
+		if p.table.started() > 0 {
+			t.Errorf("node %d starts workers", i)
+		}
+	}
+}
+
+// TestLoopBuildFails: every node ends with the error of the node whose program does
+// not build, which says it at once.
+func TestLoopBuildFails(t *testing.T) {
+	tune := func(i int, p *player) {
+		if i == 1 {
+			p.err = errors.New("no such package")
+		}
+	}
+	f := play(t, 2, tune, func(*fleet) {})
+	f.check(1, rendezvous.KindStart, -1)
+	for i, p := range f.agents {
+		if p.outcome.Load().Cause.Node != f.agents[1].node.ID || p.table.started() > 0 {
+			t.Errorf("node %d: %+v, %d rounds", i, p.outcome.Load().Cause, p.table.started())
+		}
+	}
+	if said := f.agents[1].said.String(); !strings.Contains(said, "no such package; the other nodes are told") {
+		t.Errorf("it says: %s", said)
+	}
+}
+
+// TestLoopFailedPart: an error of the session ends the job on every node.
+func TestLoopFailedPart(t *testing.T) {
+	f := play(t, 2, nil, func(f *fleet) {
+		f.started(1)
+		f.agents[0].events.Put(failedEvent{rendezvous.KindRendezvous, "etcd is gone"})
+	})
+	f.check(rendezvous.ExitRendezvous, rendezvous.KindRendezvous, -1)
+}
+
+// TestLoopCancelled: the end of its context ends the job in order.
+func TestLoopCancelled(t *testing.T) {
+	f := play(t, 1, nil, func(f *fleet) {
+		f.started(1)
+		f.agents[0].cancel()
+	})
+	f.check(143, rendezvous.KindStopped, -1)
+	if len(f.agents[0].table.stopped()) == 0 {
+		t.Error("the workers are not stopped")
+	}
+}
+
+// TestLoopAnswers: a query hears of every node while the workers run, and an order
+// ends the job.
+func TestLoopAnswers(t *testing.T) {
+	f := play(t, 2, nil, func(f *fleet) {
+		f.started(1)
+		p := f.agents[1]
+		query, reply := status.NewCall(status.Request{Type: status.TypeStatus})
+		p.events.Put(query)
+		if r := <-reply; strings.Count(string(r.View), `"host"`) != 2 {
+			t.Errorf("%s", r.View)
+		}
+		abort, reply := status.NewCall(status.Request{Type: status.TypeAbort, User: "ada"})
+		p.events.Put(abort)
+		if r := <-reply; r.Aborted == nil || r.Aborted.Nodes != 2 || r.Aborted.Workers != 4 {
+			t.Errorf("%+v", r)
+		}
+	})
+	f.check(143, rendezvous.KindAborted, -1)
+}
