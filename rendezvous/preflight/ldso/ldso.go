@@ -7,8 +7,8 @@
 // program nor a constructor of a library. (ldd starts the program itself in some
 // cases, and is not used.) LD_DEBUG makes the loader print its search.
 //
-// Invariants: a child ends within the Limit of its Loader; its output is bounded by
-// the Runner; odd output and hostile files are errors, never panics. Only the
+// Invariants: a child ends within two seconds; its output is bounded by the Runner; odd
+// output and hostile files are errors, never panics. Only the
 // loader of glibc is asked: others, as musl's, print something else.
 package ldso
 
@@ -53,7 +53,7 @@ func (l Loader) List(ctx context.Context, program string, open ...string) (Answe
 	if err != nil || interp == "" {
 		return Answer{}, err
 	}
-	if base := filepath.Base(interp); !strings.HasPrefix(base, "ld-linux") && !strings.HasPrefix(base, "ld64.so") {
+	if !ofGlibc(interp) {
 		return Answer{}, fmt.Errorf("%s is not the loader of glibc", interp)
 	}
 	if l.Run == nil {
@@ -86,6 +86,14 @@ func (l Loader) List(ctx context.Context, program string, open ...string) (Answe
 		return a, fmt.Errorf("%s --list %s: it ended with status %d: %.200s", interp, program, exit, strings.TrimSpace(string(out)))
 	}
 	return a, nil
+}
+
+// ofGlibc reports whether a loader is glibc's, by its name. Alpine has a link of that
+// name to musl's.
+func ofGlibc(interp string) bool {
+	real, err := filepath.EvalSymlinks(interp)
+	base := filepath.Base(interp)
+	return err == nil && !strings.Contains(real, "musl") && (strings.HasPrefix(base, "ld-linux") || strings.HasPrefix(base, "ld64.so"))
 }
 
 // Find returns what dlopen of each name finds in a program without an RPATH. The

@@ -185,6 +185,24 @@ func TestListOfOddPrograms(t *testing.T) {
 	}
 }
 
+// Musl's loader is known behind a link, too.
+func TestLoaderOfGlibc(t *testing.T) {
+	in := folder(t)
+	for _, name := range []string{"libc.musl-x86_64.so.1", "ld-2.31.so"} {
+		if err := os.WriteFile(in(name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{"ld-linux-x86-64.so.2": "libc.musl-x86_64.so.1", "ld-linux-aarch64.so.1": "ld-2.31.so", "ld-linux.so": "none", "other.so": "ld-2.31.so"} {
+		if err := os.Symlink(target, in(name)); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := ofGlibc(in(name)), name == "ld-linux-aarch64.so.1"; got != want {
+			t.Errorf("%s -> %s: %v, want %v", name, target, got, want)
+		}
+	}
+}
+
 // A child that fails, hangs or prints nonsense is an error that names it.
 func TestListOfOddAnswers(t *testing.T) {
 	glibc(t)
