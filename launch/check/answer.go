@@ -23,7 +23,7 @@ type answer struct {
 // Answer carries out the probes that the coordinator asks for.
 func (x *Checker) Answer(ctx context.Context, q rendezvous.Ask) {
 	came := time.Now()
-	if x.stop != nil { // whoever asks anew does not wait for the last answer
+	if x.stop != nil { // a new question does not wait for the last answer
 		x.stop()
 	}
 	ctx, x.stop = context.WithCancel(ctx)

@@ -104,7 +104,7 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 		}
 		n := &x.node
 		rank := n.NodeRank
-		if x.opts.MaxNodes == 1 { // nobody's choice
+		if x.opts.MaxNodes == 1 { // it is always 0
 			rank = -1
 		}
 		o := x.opts.Facts

@@ -92,7 +92,7 @@ func refuses(p *Policy, found []preflight.Finding) bool {
 	return strict && preflight.Worst(found) == preflight.Error
 }
 
-// assemble makes a fleet of what the members told.
+// assemble makes a fleet of what the members sent.
 func assemble(c rendezvous.Compare) *preflight.Fleet {
 	f := &preflight.Fleet{Nodes: make([]preflight.Facts, len(c.World.Members)), Master: c.World.Store}
 	var group errgroup.Group
@@ -107,7 +107,7 @@ func assemble(c rendezvous.Compare) *preflight.Fleet {
 	return f
 }
 
-// facts are those that a member told, or only what the world knows of it.
+// facts are those that a member sent, or only what the world knows of it.
 func facts(m *rendezvous.Member, body []byte) preflight.Facts {
 	f, err := preflight.Decode(body)
 	if err != nil || f.Node.ID != string(m.ID) {
@@ -146,7 +146,7 @@ func addAnswers(f *preflight.Fleet, plans []probe.Plan, c rendezvous.Compare) {
 }
 
 // setClock notes the offset of a node's clock to the coordinator's, unless a
-// shorter round trip than this one has told it.
+// shorter round trip than this one has set it.
 func setClock(n *preflight.Node, offset, round time.Duration) {
 	if within := max(int64(round/2), 1); round >= 0 && (n.Within == 0 || within < n.Within) {
 		n.Offset, n.Within = int64(offset), within

@@ -67,21 +67,21 @@ func Alone(n envprop.Node, env []string, r envprop.Request) envprop.Assignment {
 	return AloneAt(0, n, env, r)
 }
 
-// AloneAt is what a node of a group rank would decide if no other told anything.
+// AloneAt is what a node of a group rank would decide if no other sent anything.
 func AloneAt(rank int, n envprop.Node, env []string, r envprop.Request) envprop.Assignment {
 	reports := make([]envprop.Report, rank+1)
 	reports[rank] = envprop.NewReport(n, env, nil, r)
 	return envprop.Unify(reports, envprop.Policy{}).Members[rank]
 }
 
-// reports are what the members told. What makes no sense counts as not told.
+// reports are what the members sent. What makes no sense counts as not sent.
 func reports(c rendezvous.Compare) []envprop.Report {
 	list := make([]envprop.Report, len(c.World.Members))
 	for i := range list {
 		if i < len(c.Envs) && c.Envs[i] != nil {
 			list[i], _ = envprop.DecodeReport(c.Envs[i])
 		}
-		m := &c.World.Members[i] // whoever it says it is
+		m := &c.World.Members[i] // whatever the report says
 		list[i].Node = envprop.Node{Host: m.Host, Addr: m.Addr, Role: m.Role}
 	}
 	return list

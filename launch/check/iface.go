@@ -110,7 +110,7 @@ func mainUse(f *preflight.Facts) preflight.Use {
 
 // probeAddresses are the addresses at which a node is probed: those that NCCL would
 // choose, or, where torch runs without a GPU, Gloo; and with all, every address
-// that they could be told to use.
+// that the user could make them use.
 func probeAddresses(f *preflight.Facts, all bool) []probe.Address {
 	env := lookup(f.Settings)
 	var out []probe.Address

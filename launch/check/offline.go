@@ -33,7 +33,7 @@ func Offline(p Policy, files []string, out io.Writer) (code int, err error) {
 	}
 	var reports []envprop.Report
 	for i := range a.fleet.Nodes {
-		reports = append(reports, saidBy(&a.fleet.Nodes[i]))
+		reports = append(reports, reportOf(&a.fleet.Nodes[i]))
 	}
 	fleet := unify(&p, &a.fleet, reports).fleet
 	found := findingsOf(&p, fleet)
@@ -44,9 +44,9 @@ func Offline(p Policy, files []string, out io.Writer) (code int, err error) {
 	return o.Code, Print(out, o.Preflight, p.Check.JSON)
 }
 
-// saidBy is what the agent that saved these facts would have told of its
+// reportOf is what the agent that saved these facts would have sent of its
 // environment.
-func saidBy(f *preflight.Facts) envprop.Report {
+func reportOf(f *preflight.Facts) envprop.Report {
 	if f.Format == 0 {
 		return envprop.Report{}
 	}

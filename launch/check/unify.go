@@ -26,7 +26,7 @@ type unified struct {
 func unify(p *Policy, before *preflight.Fleet, reports []envprop.Report) unified {
 	f := *before
 	f.Nodes = slices.Clone(before.Nodes)
-	if p.Iface == "auto" && len(f.Nodes) > 1 { // one node has nobody to reach
+	if p.Iface == "auto" && len(f.Nodes) > 1 { // one node has no other to reach
 		f.Asked = chooseInterfaces(f.Nodes)
 	}
 	d := envprop.Unify(reports, envprop.Policy{Conflict: p.Conflict, Trusted: p.Trusted, Chosen: chosenVariables(f.Nodes)})

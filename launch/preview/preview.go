@@ -25,7 +25,7 @@ type Node struct {
 	Ranks []Rank `json:"ranks"`
 	// Removed are variables that the node has and its workers do not get.
 	Removed []Variable `json:"removed,omitempty"`
-	// Wrapper stands in front of the program, and nobody looked behind it.
+	// Wrapper stands in front of the program, and what arrives behind it was not tried.
 	Wrapper string `json:"wrapper,omitempty"`
 }
 
@@ -34,7 +34,7 @@ type Rank struct {
 	Rank      int        `json:"rank"`
 	LocalRank int        `json:"local_rank"`
 	Command   []string   `json:"command,omitempty"` // without credentials
-	Devices   []string   `json:"devices,omitempty"` // its own, as they are told to a person
+	Devices   []string   `json:"devices,omitempty"` // its own, in the form for a person
 	Env       []Variable `json:"env"`               // by name
 }
 
@@ -52,7 +52,7 @@ type Variable struct {
 	Rule string       `json:"rule,omitempty"`
 }
 
-// Variables turns what an environment is explained by into what is told. The key
+// Variables turns what an environment is explained by into what is shown. The key
 // is for marks: what only the job's agents and workers know, and fresh.
 func Variables(settings []envprop.Setting, key string) []Variable {
 	list := make([]Variable, 0, len(settings))

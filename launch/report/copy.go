@@ -6,7 +6,7 @@ import (
 )
 
 // CopyErrorFile copies a worker's error file to gorun's own
-// (TORCHELASTIC_ERROR_FILE in gorun's environment), for whoever started gorun.
+// (TORCHELASTIC_ERROR_FILE in gorun's environment), for the program that started gorun.
 // As torchrun does, it adds the worker's exit code (negative: the signal), if
 // it is not zero, as message.errorCode, where message is an object. What was at
 // to is replaced; what the worker's file holds besides is kept.

@@ -16,7 +16,7 @@ type Outcome string
 const (
 	Succeeded  Outcome = "succeeded"
 	Failed     Outcome = "failed"
-	Stopped    Outcome = "stopped"    // gorun was told to stop
+	Stopped    Outcome = "stopped"    // a signal or an order ended it
 	Rendezvous Outcome = "rendezvous" // the nodes did not come together
 	Refused    Outcome = "refused"    // the preflight found why the job cannot work
 )

@@ -26,7 +26,7 @@ type Node struct {
 	Round    int       `json:"round"`   // that the ranks belong to
 	State    string    `json:"state"`
 	Ranks    []Rank    `json:"ranks"`
-	Omitted  int       `json:"ranks_omitted,omitempty"` // there are so many that these are not told
+	Omitted  int       `json:"ranks_omitted,omitempty"` // there are so many that these are left out
 	Findings []Finding `json:"findings,omitempty"`      // the preflight's, if this node compared the job's
 }
 
@@ -62,7 +62,7 @@ type Rank struct {
 const (
 	SeenAll     = "all"
 	SeenStderr  = "stderr"
-	SeenUnknown = "unknown" // nobody could say now
+	SeenUnknown = "unknown" // not known now
 )
 
 // Finding is one of the preflight's, shortened.

@@ -86,7 +86,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		if s.trusts(cred) {
 			accept.Prove(c)
 		} else {
-			room, wait = strangers, closed // strangers hold up nobody
+			room, wait = strangers, closed // strangers hold up no other client
 		}
 		select {
 		case room <- struct{}{}:

@@ -26,20 +26,20 @@ type Sent struct {
 // stranger is a name that no option and no list of a wrapper can know.
 const stranger = "PROBE_OF_GORUN=sent"
 
-// Essential are the variables without which a worker cannot find its place.
-func Essential() []string {
+// essential are the variables without which a worker cannot find its place.
+func essential() []string {
 	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 }
 
-// Compare says which of the variables that matter did not arrive. What the
+// compare says which of the variables that matter did not arrive. What the
 // wrappers' command lines set or take away by name is meant so.
-func (p Prefix) Compare(sent Sent, got map[string]string) preflight.Lost {
+func (p Prefix) compare(sent Sent, got map[string]string) preflight.Lost {
 	var l preflight.Lost
 	values := map[string]string{}
 	var order []string
 	for _, e := range sent.Env {
 		name, value, ok := strings.Cut(e, "=")
-		if _, seen := values[name]; ok && !seen && sent.matters(name) && !(p.Slow() && isPath(name)) {
+		if _, seen := values[name]; ok && !seen && sent.matters(name) && !(p.isSlow() && isPath(name)) {
 			order = append(order, name)
 		}
 		values[name] = value
@@ -62,16 +62,16 @@ func (p Prefix) Compare(sent Sent, got map[string]string) preflight.Lost {
 			l.Missing = append(l.Missing, name)
 		case !p.meant(name):
 			l.Changed = append(l.Changed, name)
-		case slices.Contains(Essential(), name):
+		case slices.Contains(essential(), name):
 			l.Forced = append(l.Forced, name)
 		}
 	}
 	return l
 }
 
-// Withheld is what does not arrive for certain, whatever is behind the wrappers:
+// withheld is what does not arrive for certain, whatever is behind the wrappers:
 // their options do not pass it on.
-func (p Prefix) Withheld(sent Sent) preflight.Lost {
+func (p Prefix) withheld(sent Sent) preflight.Lost {
 	sent.Env = append(slices.Clone(sent.Env), stranger)
 	got := map[string]string{}
 	for _, e := range sent.Env {
@@ -98,7 +98,7 @@ func (p Prefix) Withheld(sent Sent) preflight.Lost {
 	if !strict {
 		return preflight.Lost{}
 	}
-	return p.Compare(sent, got)
+	return p.compare(sent, got)
 }
 
 // isPath: it names a file of this machine, which means nothing in a container or on
@@ -121,7 +121,7 @@ func (l layer) means(name string) bool {
 func (p Prefix) Forced(env []string) []string {
 	var names []string
 	for _, l := range p.layers {
-		for _, name := range Essential() {
+		for _, name := range essential() {
 			given := func(e string) bool { return strings.HasPrefix(e, name+"=") && slices.Contains(env, e) }
 			if l.text == "" && l.means(name) && !slices.ContainsFunc(l.meant, given) && !slices.Contains(names, name) {
 				names = append(names, name)
@@ -150,7 +150,7 @@ func (s Sent) matters(name string) bool {
 }
 
 func (s Sent) weight(name string) int {
-	if i := slices.Index(Essential(), name); i >= 0 {
+	if i := slices.Index(essential(), name); i >= 0 {
 		return i
 	}
 	if !slices.Contains(s.Own, name) || strings.HasPrefix(name, "CUDA_") {

@@ -53,7 +53,7 @@ func TestCompare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := p.Compare(sent, parse([]byte("Welcome to\r\nthis host\n"+strings.ReplaceAll(c.got, " ", "\x00")+"\x00Bye=\n")))
+		got := p.compare(sent, parse([]byte("Welcome to\r\nthis host\n"+strings.ReplaceAll(c.got, " ", "\x00")+"\x00Bye=\n")))
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.line, got, c.want)
 		}
@@ -89,7 +89,7 @@ func TestFix(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := p.Fix(c.lost, func(name string) string { return "/etc/profile.d/nccl.sh" })
+		got := p.fix(c.lost, func(name string) string { return "/etc/profile.d/nccl.sh" })
 		if !strings.Contains("\n"+got, c.want) {
 			t.Errorf("%s: %q, want %q", c.line, got, c.want)
 		}
@@ -141,7 +141,7 @@ func TestStartFile(t *testing.T) {
 	for name, want := range map[string]string{
 		"NCCL_ALGO": "/etc/profile.d/nccl.sh", "WORLD_SIZE": "/home/me/.bash_profile", "RANK": "", "LOCAL_RANK": "", "A": "/etc/profile.d/nccl.sh",
 	} {
-		if got := StartFile(root, "/home/me", name); got != want {
+		if got := startFile(root, "/home/me", name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -168,7 +168,7 @@ func TestWithheld(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 			continue
 		}
-		if got := strings.Join(names(p.Withheld(sent)), " "); got != want {
+		if got := strings.Join(names(p.withheld(sent)), " "); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}

@@ -18,10 +18,10 @@ const (
 	maxFile  = 256 << 10 // bytes
 )
 
-// Fix says for each wrapper that may lose variables how these get through.
+// fix says for each wrapper that may lose variables how these get through.
 // setBy finds the start file that sets a variable, "" for none; it is asked for
 // login shells of this machine only.
-func (p Prefix) Fix(lost preflight.Lost, setBy func(name string) string) string {
+func (p Prefix) fix(lost preflight.Lost, setBy func(name string) string) string {
 	var lines []string
 	here := true // no layer so far led to another file system
 	for _, l := range p.layers {
@@ -54,9 +54,9 @@ func (p Prefix) Fix(lost preflight.Lost, setBy func(name string) string) string 
 	return strings.Join(lines, "\n")
 }
 
-// StartFile finds which start file of a login shell sets or unsets a variable, by
+// startFile finds which start file of a login shell sets or unsets a variable, by
 // its text; "" for none that can be read.
-func StartFile(root, home, name string) string {
+func startFile(root, home, name string) string {
 	files := []string{"/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/environment", "/etc/zsh/zprofile", "/etc/zprofile"}
 	more, _ := filepath.Glob(filepath.Join(root, "/etc/profile.d/*.sh"))
 	for _, f := range more {

@@ -33,7 +33,7 @@ func (l Look) Start(ctx context.Context) func(context.Context) (*preflight.Lost,
 		if len(forced) == 0 {
 			return nil
 		}
-		lost := &preflight.Lost{Wrapper: p.Full(), Forced: forced}
+		lost := &preflight.Lost{Wrapper: p.fullName(), Forced: forced}
 		lost.Fix = p.fixLines(*lost, "")
 		return func(context.Context) (*preflight.Lost, []string) { return lost, nil }
 	case l.Dry:
@@ -71,7 +71,7 @@ func (l *Look) probe(ctx context.Context) (*preflight.Lost, error) {
 	p, n, sent := l.Probe.Prefix, &l.Node, l.Probe.Sent
 	lost, err := Probe(ctx, l.Probe)
 	if err != nil {
-		if lost = p.Withheld(sent); !anyLost(lost) {
+		if lost = p.withheld(sent); !anyLost(lost) {
 			return nil, err
 		}
 	}
@@ -104,5 +104,5 @@ func (p Prefix) fixLines(lost preflight.Lost, home string) []string {
 	if !anyLost(lost) {
 		return nil
 	}
-	return strings.Split(p.Fix(lost, func(name string) string { return StartFile("", home, name) }), "\n")
+	return strings.Split(p.fix(lost, func(name string) string { return startFile("", home, name) }), "\n")
 }

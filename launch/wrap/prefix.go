@@ -102,8 +102,8 @@ func (p Prefix) Name() string {
 	return strings.Join(names, " ")
 }
 
-// Full is Name with those that lose nothing.
-func (p Prefix) Full() string {
+// fullName is Name with those that lose nothing.
+func (p Prefix) fullName() string {
 	var names []string
 	for _, l := range p.layers {
 		names = append(names, l.name)
@@ -111,11 +111,8 @@ func (p Prefix) Full() string {
 	return strings.Join(names, " ")
 }
 
-// Program is what stands behind the wrappers; empty: a shell's text.
-func (p Prefix) Program() []string { return p.program }
-
-// Slow reports whether it takes more than a moment to start a program so.
-func (p Prefix) Slow() bool {
+// isSlow reports whether it takes more than a moment to start a program so.
+func (p Prefix) isSlow() bool {
 	return slices.ContainsFunc(p.layers, func(l layer) bool { return l.slow })
 }
 

@@ -19,11 +19,8 @@ const (
 	quick   = 10 * time.Second
 	patient = 20 * time.Second
 	undoing = 5 * time.Second
-	spoken  = 2 * time.Second // after which somebody is told what is waited for
+	spoken  = 2 * time.Second // after which Probe says what it waits for
 )
-
-// MaxTime is the longest that Probe takes but for processes that do not die.
-const MaxTime = patient + undoing
 
 // marker is in every environment that was really printed by the probe.
 const marker = "GORUN_PROBE=seen"
@@ -44,7 +41,7 @@ type Options struct {
 func Probe(ctx context.Context, o Options) (preflight.Lost, error) {
 	p := o.Prefix
 	limit := quick
-	if p.Slow() {
+	if p.isSlow() {
 		limit = patient
 	}
 	for _, l := range p.layers {
@@ -66,7 +63,7 @@ func Probe(ctx context.Context, o Options) (preflight.Lost, error) {
 		}
 		got := parse(out)
 		if name, value, _ := strings.Cut(marker, "="); err == nil && got[name] == value {
-			return p.Compare(o.Sent, got), nil
+			return p.compare(o.Sent, got), nil
 		} else if err != nil {
 			why = err
 		}
@@ -81,7 +78,7 @@ func programs(p Prefix) [][]string {
 		{"env", "-0", marker},
 		{"/bin/sh", "-c", marker + " exec cat /proc/self/environ"},
 	}
-	if own := p.Program(); len(own) > 0 && strings.HasPrefix(filepath.Base(own[0]), "python") {
+	if own := p.program; len(own) > 0 && strings.HasPrefix(filepath.Base(own[0]), "python") {
 		name, value, _ := strings.Cut(marker, "=")
 		all = append(all, []string{own[0], "-S", "-E", "-c", "import os\nos.environb[b'" + name + "']=b'" + value + "'\n" +
 			"for n,v in os.environb.items(): os.write(1,n+b'='+v+b'\\0')"})

@@ -220,14 +220,14 @@ func TestFixIsPasted(t *testing.T) {
 					t.Fatal(err)
 				}
 				pasted := now
-				for fix := range strings.Lines(p.Fix(lost, func(string) string { return "" })) {
+				for fix := range strings.Lines(p.fix(lost, func(string) string { return "" })) {
 					if command, ok := strings.CutPrefix(strings.TrimRight(fix, "\n"), "  "); ok {
 						pasted = paste(t, pasted, strings.TrimSuffix(command, " ..."))
 					}
 				}
 				if pasted == now {
 					if by == "" {
-						t.Fatalf("nothing to paste for %s: %q", now, p.Fix(lost, func(string) string { return "" }))
+						t.Fatalf("nothing to paste for %s: %q", now, p.fix(lost, func(string) string { return "" }))
 					}
 					pasted = by
 				}

@@ -27,8 +27,8 @@ type Node struct {
 // MadeUpRank is the local rank of the made-up worker.
 const MadeUpRank = 5
 
-// madeUp is a worker in a world that is not known yet: values that nobody else
-// has, so that a replaced one is seen. The run id is made up, too: an agent that
+// madeUp is a worker in a world that is not known yet: values that no other
+// worker has, so that a replaced value is seen. The run id is made up, too: an agent that
 // looks for workers of an earlier job of this run must not find a probe.
 func madeUp() envprop.Vars {
 	return envprop.Vars{

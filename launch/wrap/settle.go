@@ -53,7 +53,7 @@ func fixOf(p preflight.Program, l preflight.Lost) []string {
 	if err != nil || !anyLost(lost) {
 		return nil
 	}
-	return strings.Split(wrapper.Fix(lost, func(string) string { return "" }), "\n")
+	return strings.Split(wrapper.fix(lost, func(string) string { return "" }), "\n")
 }
 
 // mentioned reports whether a name stands somewhere in the words, or a pattern

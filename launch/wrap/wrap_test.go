@@ -95,8 +95,8 @@ func TestWrap(t *testing.T) {
 			t.Errorf("%s: %v", c.line, err)
 			continue
 		}
-		program := strings.Join(p.Program(), " ")
-		if p.Program() == nil && c.program == "?" {
+		program := strings.Join(p.program, " ")
+		if p.program == nil && c.program == "?" {
 			program = "?"
 		}
 		if p.Name() != c.name || p.Loses() != (c.name != "") || program != c.program {
@@ -169,6 +169,6 @@ func FuzzWrap(f *testing.F) {
 		}
 		_ = p.Command("n", "env", "-0")
 		_ = p.undo("n")
-		_ = p.Fix(preflight.Lost{Missing: Essential()}, func(string) string { return "" })
+		_ = p.fix(preflight.Lost{Missing: essential()}, func(string) string { return "" })
 	})
 }
