@@ -117,9 +117,20 @@ func settleDown(t *testing.T, m *Machine) {
 		if next.IsZero() || next.After(end) {
 			return
 		}
-		m.Step(next, Tick{})
+		sound(t, m.Step(next, Tick{})...)
 	}
 	t.Fatal("the machine asks for tick after tick")
+}
+
+// sound checks that no message takes a seat, a round or the workers where they
+// cannot go.
+func sound(t *testing.T, cmds ...Command) {
+	t.Helper()
+	for _, cmd := range cmds {
+		if n, ok := cmd.(Note); ok && n.Kind == "internal" {
+			t.Fatal(n.Text)
+		}
+	}
 }
 
 func TestHostileMessages(t *testing.T) {
@@ -135,10 +146,62 @@ func TestHostileMessages(t *testing.T) {
 					if _, ok := cmd.(Finish); ok && running != workIdle {
 						t.Fatalf("%+v ended an agent whose workers run", msg)
 					}
+					sound(t, cmd)
 				}
 				settleDown(t, m)
 			}
 		})
+	}
+}
+
+// TestHostileSeats: whatever a member says, and in whatever state its round is, no
+// seat, round or worker goes where it cannot go.
+func TestHostileSeats(t *testing.T) {
+	kinds := []func(w World) Message{
+		func(w World) Message {
+			return Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: w.Digest()}
+		},
+		func(w World) Message { return Message{Type: MsgDone, Round: w.Round} },
+		func(w World) Message { return Message{Type: MsgOver, Round: w.Round} },
+		func(w World) Message { return Message{Type: MsgAck} },
+		func(w World) Message {
+			n := seatNode(1, 3, 2)
+			return Message{Type: MsgHello, Node: &n, Last: &Last{World: &w, Started: true}}
+		},
+		func(w World) Message {
+			return Message{Type: MsgFailed, Round: w.Round, Failures: []Cause{{Kind: KindExit, Rank: 1}}}
+		},
+		func(w World) Message {
+			return Message{Type: MsgFailed, Round: w.Round, Failures: []Cause{{Kind: KindStopped, Signal: 15}}}
+		},
+	}
+	for state, prepare := range map[string]func(*cast){
+		"running":   func(*cast) {},
+		"stopping":  func(c *cast) { c.mute[1], c.mute[2] = true, true; c.dies(3) },
+		"forming":   func(c *cast) { c.dies(3) },
+		"accepting": func(c *cast) { c.dies(3); c.mute[1] = true; c.pass(c.m.cfg.LastCall) },
+	} {
+		t.Run(state, func(t *testing.T) {
+			for i := range len(kinds) * len(kinds) * len(kinds) {
+				c := newCast(t, 4, 2, 4, nil)
+				prepare(c)
+				if got := c.m.coord.round.state.String(); got != state {
+					t.Fatalf("the round is %s", got)
+				}
+				for range 3 {
+					if c.m.coord != nil {
+						sound(t, c.m.Step(c.m.now, Received{1, kinds[i%len(kinds)](*c.m.coord.round.world)})...)
+					}
+					i /= len(kinds)
+				}
+				settleDown(t, c.m)
+			}
+		})
+	}
+	for _, msg := range hostile() {
+		c := newCast(t, 4, 2, 4, nil)
+		sound(t, c.m.Step(c.m.now, Received{1, msg})...)
+		settleDown(t, c.m)
 	}
 }
 
@@ -171,10 +234,10 @@ func FuzzMessages(f *testing.F) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			m, c := all[name]()
-			m.Step(m.now, Received{c, first})
-			m.Step(m.now, Received{c, second})
+			sound(t, m.Step(m.now, Received{c, first})...)
+			sound(t, m.Step(m.now, Received{c, second})...)
 			settleDown(t, m)
-			m.Step(m.now, Closed{Conn: c})
+			sound(t, m.Step(m.now, Closed{Conn: c})...)
 			settleDown(t, m)
 		}
 	})
