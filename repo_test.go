@@ -143,6 +143,23 @@ func TestImportsFollowTheDesign(t *testing.T) {
 	}
 }
 
+// The parts of an agent get the options that they need, not all that the user asked.
+func TestOnlyLaunchSeesTheSpec(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() || s.pkg == "launch" || within(s.pkg, "launch/spec", "cmd", "bench") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Spec" {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "spec" {
+					t.Errorf("%s uses the whole Spec: take the options that are needed", s.at(sel))
+				}
+			}
+			return true
+		})
+	}
+}
+
 func TestForbidden(t *testing.T) {
 	for _, c := range []struct {
 		pkg, imp string
