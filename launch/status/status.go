@@ -112,7 +112,7 @@ func node(seen *rendezvous.Seen, v *rendezvous.View) (NodeStatus, Node) {
 	return n, r
 }
 
-// ago turns a time in milliseconds; nil for the zero time.
+// ago is the age of a time in milliseconds; nil for the zero time.
 func ago(t, now time.Time) *int64 {
 	if t.IsZero() {
 		return nil
