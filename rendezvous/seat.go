@@ -44,7 +44,7 @@ var seatTransitions = [...][]seatState{
 	seatAbsent:   {seatMissing, seatSought, seatLost, seatExpired, seatClearing, seatWaiting},
 	seatMissing:  {seatSought, seatLost, seatExpired, seatClearing, seatWaiting},
 	seatSought:   {seatLost, seatWaiting},
-	seatLost:     {seatSought, seatClearing, seatWaiting},
+	seatLost:     {seatClearing, seatWaiting},
 	seatExpired:  {seatAbsent, seatSought, seatLost, seatClearing, seatWaiting},
 	seatLeft:     {seatClearing, seatWaiting},
 	seatClearing: {seatAbsent, seatLeft, seatWaiting, seatRunning, seatDone},

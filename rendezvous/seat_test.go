@@ -56,3 +56,23 @@ func TestNodesThatLeaveCostLittle(t *testing.T) {
 		t.Errorf("of a lost member: %+v", s)
 	}
 }
+
+// TestLaterWorldIsAdopted: a survivor tells the next coordinator of a later world. A
+// node without a place in that one stops its workers and waits.
+func TestLaterWorldIsAdopted(t *testing.T) {
+	c := newCast(t, 3, 2, 4, nil)
+	c.mute[2] = true
+	c.m.coord.round.state = roundRecovering
+	late := seatNode(3, c.most-1, c.least)
+	w := newWorld([]Node{c.m.self, seatNode(1, c.most-1, c.least), late}, World{Round: 1, Job: c.m.coord.job.id})
+	c.m.Step(c.now, Received{3, Message{Type: MsgHello, Node: &late, Last: &Last{World: &w, Started: true, Over: true}}})
+	for id, want := range map[NodeID]seatState{"id1": seatRunning, "id2": seatClearing, "id3": seatStopped} {
+		if s := c.m.coord.seats.find(id); s.state != want {
+			t.Errorf("%s is %s, not %s", id, s.state, want)
+		}
+	}
+	c.says(2, Message{Type: MsgOver, Round: 0})
+	if s := c.m.coord.seats.find("id2"); s.state != seatWaiting {
+		t.Errorf("id2 is %s after its workers ended", s.state)
+	}
+}
