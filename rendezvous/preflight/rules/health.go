@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gorun/gorun/rendezvous/preflight"
@@ -93,110 +94,101 @@ func eachUsedGPU(n *preflight.Facts, each func(d *preflight.Device, instances in
 	}
 }
 
-// gpuTexts says what is wrong with which of the node's GPUs: "GPU 0, 3: too hot".
-func gpuTexts(n *preflight.Facts, what func(d *preflight.Device, instances int) string) (texts []string) {
-	var order []string
-	at := map[string][]string{}
+// gpuFault says what is wrong with a GPU that a node's workers use; "" is nothing.
+type gpuFault func(n *preflight.Facts, d *preflight.Device, instances int) string
+
+// of groups the indices of the node's GPUs by what is wrong with them.
+func (g gpuFault) of(n *preflight.Facts) (texts []string, indices [][]string) {
 	eachUsedGPU(n, func(d *preflight.Device, instances int) {
-		why := what(d, instances)
+		why := g(n, d, instances)
 		if why == "" {
 			return
 		}
-		if at[why] == nil {
-			order = append(order, why)
+		i := slices.Index(texts, why)
+		if i < 0 {
+			i = len(texts)
+			texts, indices = append(texts, why), append(indices, nil)
 		}
-		at[why] = append(at[why], fmt.Sprint(d.Index))
+		indices[i] = append(indices[i], fmt.Sprint(d.Index))
 	})
-	for _, why := range order {
-		texts = append(texts, fmt.Sprintf("GPU %s: %s", strings.Join(at[why], ", "), why))
-	}
-	return texts
+	return texts, indices
 }
 
-// gpuFaults finds nodes with faulty GPUs: those whose workers need GPUs, or the
+// nodes finds nodes with faulty GPUs: those whose workers need GPUs, or the
 // others.
-func gpuFaults(f *preflight.Fleet, need bool, what func(n *preflight.Facts, d *preflight.Device, instances int) string) []preflight.Value {
+func (g gpuFault) nodes(f *preflight.Fleet, need bool) []preflight.Value {
 	return preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		if usesGPU(n) != need {
 			return
 		}
-		for _, text := range gpuTexts(n, func(d *preflight.Device, instances int) string { return what(n, d, instances) }) {
-			add(text)
+		texts, indices := g.of(n)
+		for i, text := range texts {
+			add(fmt.Sprintf("GPU %s: %s", strings.Join(indices[i], ", "), text))
 		}
 	}))
 }
 
-// indicesOf are the GPUs of a node with which something is wrong, as nvidia-smi
-// takes them: "0,3".
-func indicesOf(n *preflight.Facts, what func(n *preflight.Facts, d *preflight.Device, instances int) string) string {
-	var list []string
-	eachUsedGPU(n, func(d *preflight.Device, instances int) {
-		if what(n, d, instances) != "" {
-			list = append(list, fmt.Sprint(d.Index))
-		}
-	})
-	return strings.Join(list, ",")
-}
-
-// smi is nvidia-smi with an option, for those GPUs of nodes with which something
-// is wrong.
-func smi(f *preflight.Fleet, values []preflight.Value, text, option string, what func(n *preflight.Facts, d *preflight.Device, instances int) string) []preflight.Step {
+// nvidiaSMI is the step that runs nvidia-smi with an option for the faulty GPUs.
+func (g gpuFault) nvidiaSMI(f *preflight.Fleet, values []preflight.Value, text, option string) []preflight.Step {
 	return f.StepsFor(preflight.Marked(values), preflight.AsRoot, text, func(_ int, n *preflight.Facts) []string {
-		list := indicesOf(n, what)
-		if list == "" {
+		var list []string
+		eachUsedGPU(n, func(d *preflight.Device, instances int) {
+			if g(n, d, instances) != "" {
+				list = append(list, fmt.Sprint(d.Index))
+			}
+		})
+		if list == nil {
 			return nil
 		}
-		return []string{"nvidia-smi -i " + list + " " + option}
+		return []string{"nvidia-smi -i " + strings.Join(list, ",") + " " + option}
 	})
 }
 
-// gpuFindings is an error for nodes that need the GPUs, a warning for others.
-func gpuFindings(f *preflight.Fleet, x preflight.Finding, what func(n *preflight.Facts, d *preflight.Device, instances int) string, steps func([]preflight.Value) []preflight.Step) []preflight.Finding {
-	grave, other := gpuFaults(f, true, what), gpuFaults(f, false, what)
-	y := x
-	y.Severity = preflight.Warning
-	x.Steps, y.Steps = steps(grave), steps(other)
-	return append(preflight.IfAny(grave, x), preflight.IfAny(other, y)...)
+// findings are an error for nodes that need the GPUs, a warning for others.
+func (g gpuFault) findings(f *preflight.Fleet, text string, steps func([]preflight.Value) []preflight.Step) []preflight.Finding {
+	grave, other := g.nodes(f, true), g.nodes(f, false)
+	return append(preflight.IfAny(grave, preflight.Finding{Text: text, Steps: steps(grave)}),
+		preflight.IfAny(other, preflight.Finding{Severity: preflight.Warning, Text: text, Steps: steps(other)})...)
 }
 
 func checkFabric(f *preflight.Fleet) []preflight.Finding {
-	return gpuFindings(f, preflight.Finding{Text: "The Fabric Manager has not made the GPUs ready, and CUDA does not start without it."},
-		func(_ *preflight.Facts, d *preflight.Device, _ int) string {
-			switch {
-			case len(d.Links) == 0: // it is not on the fabric
-				return ""
-			case d.Fabric == "not started", d.Fabric == "in progress":
-				return "its part of the NVLink fabric is " + d.Fabric
-			case d.FabricError != "":
-				return "its part of the NVLink fabric failed: " + d.FabricError
-			}
+	idle := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
+		switch {
+		case len(d.Links) == 0: // it is not on the fabric
 			return ""
-		}, func([]preflight.Value) []preflight.Step { return nil })
+		case d.Fabric == "not started", d.Fabric == "in progress":
+			return "its part of the NVLink fabric is " + d.Fabric
+		case d.FabricError != "":
+			return "its part of the NVLink fabric failed: " + d.FabricError
+		}
+		return ""
+	})
+	return idle.findings(f, "The Fabric Manager has not made the GPUs ready, and CUDA does not start without it.", func([]preflight.Value) []preflight.Step { return nil })
 }
 
 func checkMIG(f *preflight.Fleet) []preflight.Finding {
 	if v := f.View(); v.Ranks < 2 {
 		return nil
 	}
-	many := func(n *preflight.Facts, _ *preflight.Device, instances int) string {
+	misMIG := gpuFault(func(n *preflight.Facts, _ *preflight.Device, instances int) string {
 		if instances < 2 || n.Node.Workers < len(n.GPU.Visible) || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
 			return ""
 		}
 		return fmt.Sprintf("%d MIG instances of it are for several workers", instances)
-	}
-	any := func(_ *preflight.Facts, _ *preflight.Device, instances int) string {
+	})
+	isMIG := gpuFault(func(_ *preflight.Facts, _ *preflight.Device, instances int) string {
 		if instances == 0 {
 			return ""
 		}
 		return preflight.Plural(instances, "MIG instance")
-	}
+	})
 	whole := func(values []preflight.Value) []preflight.Step {
-		return append(smi(f, values, "use whole GPUs, when no process computes on them", "-mig 0", any), sameGPUs(f)...)
+		return append(isMIG.nvidiaSMI(f, values, "use whole GPUs, when no process computes on them", "-mig 0"), sameGPUs(f)...)
 	}
-	if twice := gpuFaults(f, true, many); len(twice) > 0 {
+	if twice := misMIG.nodes(f, true); len(twice) > 0 {
 		return preflight.IfAny(twice, preflight.Finding{Text: "Workers get MIG instances of one GPU, which NCCL takes for the same device.", Steps: whole(twice)})
 	}
-	parts := gpuFaults(f, true, any)
+	parts := isMIG.nodes(f, true)
 	return preflight.IfAny(parts, preflight.Finding{Severity: preflight.Warning, Text: "The workers get MIG instances, which have neither NVLink nor peer-to-peer.", Steps: whole(parts)})
 }
 
@@ -218,7 +210,7 @@ func sameGPUs(f *preflight.Fleet) []preflight.Step {
 }
 
 func checkComputeMode(f *preflight.Fleet) []preflight.Finding {
-	what := func(n *preflight.Facts, d *preflight.Device, _ int) string {
+	barred := gpuFault(func(n *preflight.Facts, d *preflight.Device, _ int) string {
 		switch {
 		case d.ComputeMode == "prohibited":
 			return "its compute mode is Prohibited"
@@ -233,21 +225,21 @@ func checkComputeMode(f *preflight.Fleet) []preflight.Finding {
 			}
 		}
 		return ""
-	}
-	return gpuFindings(f, preflight.Finding{Text: "The workers cannot compute on their GPUs, or not all of them."}, what, func(values []preflight.Value) []preflight.Step {
-		return smi(f, values, "let processes share them", "-c 0", what)
+	})
+	return barred.findings(f, "The workers cannot compute on their GPUs, or not all of them.", func(values []preflight.Value) []preflight.Step {
+		return barred.nvidiaSMI(f, values, "let processes share them", "-c 0")
 	})
 }
 
 func checkGPUMemory(f *preflight.Fleet) []preflight.Finding {
 	is := func(b *bool) bool { return b != nil && *b }
-	worn := func(_ *preflight.Facts, d *preflight.Device, _ int) string {
+	worn := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
 		if is(d.RemapFailed) {
 			return "a row of its memory could not be replaced"
 		}
 		return ""
-	}
-	pending := func(_ *preflight.Facts, d *preflight.Device, _ int) string {
+	})
+	pending := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
 		var what []string
 		if is(d.RemapPending) {
 			what = append(what, "rows of its memory are to be replaced at the next reset")
@@ -259,10 +251,10 @@ func checkGPUMemory(f *preflight.Fleet) []preflight.Finding {
 			what = append(what, preflight.Plural(int(min(*d.Uncorrected, 1<<30)), "uncorrected error")+" of its memory")
 		}
 		return strings.Join(what, ", ")
-	}
+	})
 	look := preflight.ToLook.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
-	old, sick := gpuFaults(f, true, worn), gpuFaults(f, true, pending)
-	return append(preflight.IfAny(sick, preflight.Finding{Text: "The memory of GPUs that the job will use has errors.", Steps: append(smi(f, sick, "reset them when no process uses them", "--gpu-reset", pending), look)}),
+	old, sick := worn.nodes(f, true), pending.nodes(f, true)
+	return append(preflight.IfAny(sick, preflight.Finding{Text: "The memory of GPUs that the job will use has errors.", Steps: append(pending.nvidiaSMI(f, sick, "reset them when no process uses them", "--gpu-reset"), look)}),
 		preflight.IfAny(old, preflight.Finding{Text: "The memory of GPUs that the job will use is worn out.", Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(old)) + " to have the GPUs exchanged"), look}})...)
 }
 
@@ -282,17 +274,17 @@ func checkLinks(f *preflight.Fleet) []preflight.Finding {
 			most[d.Name] = max(most[d.Name], up(d))
 		}
 	}
-	return preflight.IfAny(gpuFaults(f, true, func(_ *preflight.Facts, d *preflight.Device, _ int) string {
+	down := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
 		// MIG turns the links off; without a list nothing is known.
 		if have := up(d); len(d.Links) > 0 && have < most[d.Name] && (d.MIG == nil || !*d.MIG) {
 			return fmt.Sprintf("%d of %d NVLinks are up", have, most[d.Name])
 		}
 		return ""
-	}), preflight.Finding{Text: "NVLinks of GPUs that the job will use are down."})
+	})
+	return preflight.IfAny(down.nodes(f, true), preflight.Finding{Text: "NVLinks of GPUs that the job will use are down."})
 }
 
 func checkClocks(f *preflight.Fleet) []preflight.Finding {
-	return preflight.IfAny(gpuFaults(f, true, func(_ *preflight.Facts, d *preflight.Device, _ int) string {
-		return strings.Join(d.Slowed, ", ")
-	}), preflight.Finding{Text: "GPUs that the job will use are held down."})
+	slowed := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string { return strings.Join(d.Slowed, ", ") })
+	return preflight.IfAny(slowed.nodes(f, true), preflight.Finding{Text: "GPUs that the job will use are held down."})
 }
