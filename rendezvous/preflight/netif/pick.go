@@ -38,7 +38,7 @@ func (p Pick) LocalOnly() string {
 }
 
 // Interface is the interface with this index, nil if there is none.
-func (f Facts) Interface(index int) *Interface {
+func (f *Facts) Interface(index int) *Interface {
 	for i := range f.Interfaces {
 		if f.Interfaces[i].Index == index {
 			return &f.Interfaces[i]
@@ -48,7 +48,7 @@ func (f Facts) Interface(index int) *Interface {
 }
 
 // Named is the interface of a name or of an address's label, nil if there is none.
-func (f Facts) Named(name string) *Interface {
+func (f *Facts) Named(name string) *Interface {
 	base, _, _ := strings.Cut(name, ":") // a label is the interface's name and a suffix
 	for i := range f.Interfaces {
 		if f.Interfaces[i].Name == base {
