@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch/status"
-	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 	"golang.org/x/sys/unix"
 )
@@ -49,10 +48,6 @@ func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 
 // report tells the coordinator how this node is.
 func (a *agent) report(serial int) {
-	var all []workers.Worker
-	round := 0
-	if r := a.workers.current; r != nil {
-		all, round = r.workers.Workers(), r.plan.world.Round
-	}
+	all, round := a.workers.list()
 	a.status.Report(a.node, round, all, func(body []byte) { a.events.post(rendezvous.Reported{Serial: serial, Body: body}) })
 }
