@@ -71,7 +71,7 @@ func (e *End) Dial(ctx context.Context, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	wait := n.delay(e.addr, addr)
-	if n.apart[pair(e.addr, addr)] {
+	if n.stuck(e.addr, addr) {
 		wait = n.opts.Dial
 	}
 	time.AfterFunc(wait, func() {
@@ -82,7 +82,7 @@ func (e *End) Dial(ctx context.Context, addr string) {
 		case e.dead:
 		case ctx.Err() != nil:
 			e.post(rendezvous.DialFailed{Addr: addr, Text: ctx.Err().Error()})
-		case n.apart[pair(e.addr, addr)]:
+		case n.stuck(e.addr, addr):
 			e.post(rendezvous.DialFailed{Addr: addr, Text: fmt.Sprintf("%s did not answer within %v", addr, n.opts.Dial)})
 		case to == nil || !to.open:
 			e.post(rendezvous.DialFailed{Addr: addr, Refused: true, Text: addr + ": connection refused"})

@@ -15,6 +15,9 @@ type NetOptions struct {
 	Hush    time.Duration // of a cut, after which its streams count as quiet
 	Silence time.Duration // of a cut, after which they end
 	Dial    time.Duration // limit of one attempt to connect
+	// Repeat reports whether the n-th message from one address to another comes a
+	// second time, and how much later; nil: none does.
+	Repeat func(from, to string, n int) (later time.Duration, ok bool)
 }
 
 // Net carries messages between agents of one process, with the promises of
@@ -25,13 +28,14 @@ type Net struct {
 	mu     sync.Mutex
 	ends   map[string]*End
 	apart  map[[2]string]bool // by both addresses, in order
+	frozen map[string]bool    // addresses of agents whose process is stopped
 	sent   map[[2]string]int  // by sender and receiver
 	halves []*half            // that are open
 }
 
 // NewNet makes a net of which nobody is part yet.
 func NewNet(opts NetOptions) *Net {
-	return &Net{opts: opts, ends: map[string]*End{}, apart: map[[2]string]bool{}, sent: map[[2]string]int{}}
+	return &Net{opts: opts, ends: map[string]*End{}, apart: map[[2]string]bool{}, frozen: map[string]bool{}, sent: map[[2]string]int{}}
 }
 
 // half is one end of a stream.
@@ -61,7 +65,10 @@ func pair(a, b string) [2]string {
 	return [2]string{a, b}
 }
 
-func (n *Net) cut(h *half) bool { return n.apart[pair(h.end.addr, h.peer.end.addr)] }
+// stuck reports whether nothing moves between two addresses.
+func (n *Net) stuck(a, b string) bool { return n.apart[pair(a, b)] || n.frozen[a] || n.frozen[b] }
+
+func (n *Net) cut(h *half) bool { return n.stuck(h.end.addr, h.peer.end.addr) }
 
 // delay is that of the next thing from a to b.
 func (n *Net) delay(a, b string) time.Duration {
@@ -107,6 +114,18 @@ func (n *Net) hand(h *half, p parcel) {
 	}
 	h.known = true
 	h.end.post(p.event)
+	if _, ok := p.event.(rendezvous.Received); ok && n.opts.Repeat != nil {
+		from, to := h.peer.end.addr, h.end.addr
+		if later, again := n.opts.Repeat(from, to, n.sent[[2]string{from, to}]); again {
+			time.AfterFunc(later, func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				if !h.over && !h.end.dead && !n.cut(h) {
+					h.end.post(p.event)
+				}
+			})
+		}
+	}
 }
 
 // end takes a half from those that are open.
@@ -129,15 +148,45 @@ func (n *Net) Cut(a, b string, cut bool) {
 	if n.apart[k] == cut {
 		return
 	}
-	n.apart[k] = cut
-	for _, h := range append([]*half(nil), n.halves...) {
-		if pair(h.end.addr, h.peer.end.addr) != k {
-			continue
-		}
-		if cut {
+	n.change(func(h *half) bool { return pair(h.end.addr, h.peer.end.addr) == k }, func() { n.apart[k] = cut })
+}
+
+// Freeze stops the process at an address, or lets it go on: meanwhile nothing
+// moves on its streams.
+func (n *Net) Freeze(addr string, on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.change(func(h *half) bool { return h.end.addr == addr || h.peer.end.addr == addr }, func() { n.frozen[addr] = on })
+}
+
+// change lets halves notice that they are cut, or are so no longer.
+func (n *Net) change(concerns func(*half) bool, do func()) {
+	was := map[*half]bool{}
+	halves := append([]*half(nil), n.halves...)
+	for _, h := range halves {
+		was[h] = n.cut(h)
+	}
+	do()
+	for _, h := range halves {
+		switch cut := n.cut(h); {
+		case !concerns(h) || cut == was[h]:
+		case cut:
 			n.silence(h)
-		} else {
+		default:
 			n.mend(h)
+		}
+	}
+}
+
+// Reset breaks the streams between two addresses at both ends.
+func (n *Net) Reset(a, b string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, h := range append([]*half(nil), n.halves...) {
+		if h.end.addr == a && h.peer.end.addr == b && !h.over {
+			for _, o := range []*half{h, h.peer} {
+				n.ship(o, parcel{event: rendezvous.Closed{Conn: o.conn, Text: "connection reset"}, last: true})
+			}
 		}
 	}
 }

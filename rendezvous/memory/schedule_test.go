@@ -52,3 +52,29 @@ func TestReplay(t *testing.T) {
 		}
 	}
 }
+
+func TestHealedSchedules(t *testing.T) {
+	for _, fences := range []bool{true, false} {
+		for i := range *schedules / 2 {
+			seed := *firstSeed + uint64(i)
+			ok := t.Run(fmt.Sprintf("fence %v, -rendezvous.seed=%d -rendezvous.schedules=2", fences, seed), func(t *testing.T) {
+				rendezvoustest.PlayHealed(t, seed, func() rendezvoustest.Fleet { return newFleet(fences) })
+			})
+			if !ok {
+				break
+			}
+		}
+	}
+}
+
+// TestCoordinatorLostAtEveryStep kills the first coordinator after each of its
+// commands.
+func TestCoordinatorLostAtEveryStep(t *testing.T) {
+	for _, fences := range []bool{true, false} {
+		for n := 1; n <= 120; n++ {
+			t.Run(fmt.Sprintf("fence %v, command %d", fences, n), func(t *testing.T) {
+				rendezvoustest.PlayLostAt(t, n, func() rendezvoustest.Fleet { return newFleet(fences) })
+			})
+		}
+	}
+}

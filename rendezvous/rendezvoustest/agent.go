@@ -29,6 +29,7 @@ type Agent struct {
 	plan    func(rendezvous.World) (after time.Duration, code int, ok bool)
 	fuse    func(rendezvous.Command) bool // true: it is killed in front of this command
 	killed  func()                        // tells the backend
+	checks  *checker                      // nil: nodes are not compared
 
 	mu       sync.Mutex
 	world    *rendezvous.World // whose workers run, or ran last
@@ -42,6 +43,8 @@ type Agent struct {
 	status   *rendezvous.Status
 	crashed  bool
 	stopping bool
+	thaw     chan struct{} // is closed when the process goes on; nil: it runs
+	thawed   time.Time     // when it last did
 }
 
 // run is the agent's life. Only it touches the machine.
@@ -60,7 +63,8 @@ func (a *Agent) run(ctx context.Context) {
 		}
 	})
 	for e := range drive.Events(ctx, a.machine, a.events) {
-		if ctx.Err() != nil || a.handle(ctx, e) {
+		a.waitThawed(ctx)
+		if ctx.Err() != nil || a.handle(ctx, a.seen(e)) {
 			return
 		}
 	}
@@ -102,7 +106,14 @@ func (a *Agent) do(c rendezvous.Command) {
 	case rendezvous.Send:
 		a.sends(c.Msg)
 	case rendezvous.Start:
+		if a.checks != nil {
+			a.checks.started(a, c)
+		}
 		a.start(c.World)
+	case rendezvous.Compare:
+		a.checks.compare(a, c)
+	case rendezvous.Ask:
+		a.checks.ask(a, c)
 	case rendezvous.Stop:
 		a.stopWorkers(c)
 	case rendezvous.Show:
@@ -112,7 +123,7 @@ func (a *Agent) do(c rendezvous.Command) {
 	case rendezvous.Note:
 		a.ledger.note("%s notes: %s", a.label, c.Text)
 		if c.Kind == "internal" {
-			a.ledger.internalError(a.label, c.Text)
+			a.ledger.fault("%s: %s", a.label, c.Text)
 		}
 	case rendezvous.Vacate:
 		a.ledger.note("%s vacates round %d", a.label, c.Round)
@@ -145,11 +156,58 @@ func (a *Agent) cause(k rendezvous.Kind, text string) rendezvous.Cause {
 func (a *Agent) Ready() { a.events.Put(rendezvous.Ready{}) }
 
 // StopJob gives the agent a signal.
-func (a *Agent) StopJob(sig syscall.Signal) {
-	a.ledger.note("%s gets %s", a.label, rendezvous.SignalName(sig))
+func (a *Agent) StopJob(sig syscall.Signal) { a.signal(sig, false) }
+
+func (a *Agent) signal(sig syscall.Signal, kill bool) {
+	a.ledger.note("%s gets %s (kill %v)", a.label, rendezvous.SignalName(sig), kill)
 	c := a.cause(rendezvous.KindStopped, "")
 	c.Signal = sig
-	a.events.Put(rendezvous.StopJob{Cause: c})
+	a.events.Put(rendezvous.StopJob{Cause: c, Kill: kill})
+}
+
+// Freeze stops the agent's process for a while, as SIGSTOP or a swapping machine
+// does. Its workers go on, and what happens to it waits.
+func (a *Agent) Freeze(d time.Duration, net interface{ Freeze(addr string, on bool) }) {
+	a.mu.Lock()
+	again := a.crashed || a.outcome != nil || a.thaw != nil
+	if !again {
+		a.thaw = make(chan struct{})
+	}
+	a.mu.Unlock()
+	if again {
+		return
+	}
+	a.ledger.note("%s freezes for %v", a.label, d)
+	a.ledger.freeze(a.Node.ID, time.Now().Add(d))
+	net.Freeze(a.Node.Control, true)
+	time.AfterFunc(d, func() {
+		a.ledger.note("%s thaws", a.label)
+		a.mu.Lock()
+		close(a.thaw)
+		a.thaw, a.thawed = nil, time.Now()
+		a.mu.Unlock()
+		net.Freeze(a.Node.Control, false)
+	})
+}
+
+func (a *Agent) waitThawed(ctx context.Context) {
+	if thaw := look(a, func() chan struct{} { return a.thaw }); thaw != nil {
+		select {
+		case <-thaw:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// seen is an event as an agent takes it whose process has just gone on: package
+// control knows then that a stream's end proves nothing.
+func (a *Agent) seen(e rendezvous.Event) rendezvous.Event {
+	c, ok := e.(rendezvous.Closed)
+	if ok && look(a, func() bool { return !a.thawed.IsZero() && time.Since(a.thawed) < time.Second }) {
+		c.Clean, c.Silent = false, true
+		return c
+	}
+	return e
 }
 
 // Crash kills the agent; its keeper ends its workers.
@@ -166,6 +224,9 @@ func (a *Agent) Crash() {
 	a.killed()
 	a.end.Kill() // before Serve ends the streams in order
 	a.stop()
+	a.ledger.mu.Lock()
+	a.ledger.ended[a.Node.ID] = true
+	a.ledger.mu.Unlock()
 	a.ledger.over(a.Node.ID, "it was killed")
 }
 

@@ -2,6 +2,7 @@ package rendezvoustest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,10 @@ type Ledger struct {
 	alive   map[rendezvous.NodeID]*rendezvous.World // whose workers live there
 	spans   map[rendezvous.NodeID][]span            // of workers
 	labels  map[rendezvous.NodeID]string
+	frozen  map[rendezvous.NodeID]time.Time // until when what runs there cannot know better
+	ended   map[rendezvous.NodeID]bool      // agents that crashed or finished
+	made    []rendezvous.World              // worlds that were started, in that order
+	swift   bool                            // nothing keeps an agent from hearing of a failure soon
 }
 
 // span is the life of a node's workers of one round.
@@ -34,6 +39,7 @@ func newLedger(fenced bool) *Ledger {
 	return &Ledger{
 		fenced: fenced, began: time.Now(), worlds: map[string]string{}, accepts: map[string]map[rendezvous.NodeID]bool{},
 		alive: map[rendezvous.NodeID]*rendezvous.World{}, spans: map[rendezvous.NodeID][]span{}, labels: map[rendezvous.NodeID]string{},
+		frozen: map[rendezvous.NodeID]time.Time{}, ended: map[rendezvous.NodeID]bool{}, swift: true,
 	}
 }
 
@@ -53,12 +59,11 @@ func (l *Ledger) breach(f string, args ...any) {
 	l.broken = append(l.broken, fmt.Sprintf(f, args...))
 }
 
-// internalError notes that a seat, the round or the workers of an agent went where
-// they cannot go.
-func (l *Ledger) internalError(label, text string) {
+// fault notes what must not happen.
+func (l *Ledger) fault(f string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.breach("%s: %s", label, text)
+	l.breach(f, args...)
 }
 
 func (l *Ledger) accepted(id rendezvous.NodeID, digest string) {
@@ -81,6 +86,7 @@ func (l *Ledger) started(id rendezvous.NodeID, w rendezvous.World) {
 		l.breach("two worlds in round %d: %s and %s", w.Round, old[:6], d[:6])
 	}
 	l.worlds[key] = d
+	l.checkSplit(w, d)
 	if l.alive[id] != nil {
 		l.breach("%s starts round %d while round %d runs there", who, w.Round, l.alive[id].Round)
 	}
@@ -90,12 +96,56 @@ func (l *Ledger) started(id rendezvous.NodeID, w rendezvous.World) {
 		}
 	}
 	for o, lives := range l.alive {
-		if (l.fenced || w.Index(o) >= 0) && lives.Digest() != d {
+		if (l.fenced || w.Index(o) >= 0) && lives.Digest() != d && l.acts(o) && (!l.fenced || l.acts(id)) {
 			l.breach("round %d of %s starts on %s while round %d of %s runs on %s", w.Round, w.Job, who, lives.Round, lives.Job, l.labels[o])
 		}
 	}
 	l.alive[id] = &w
 	l.spans[id] = append(l.spans[id], span{Job: w.Job, Round: w.Round, Begin: time.Now()})
+}
+
+// acts reports whether an agent's process could act for the last second.
+func (l *Ledger) acts(id rendezvous.NodeID) bool {
+	until, was := l.frozen[id]
+	return !was || time.Since(until) > time.Second
+}
+
+// freeze notes that an agent's process cannot act until then.
+func (l *Ledger) freeze(id rendezvous.NodeID, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frozen[id] = until
+}
+
+// checkSplit: without a fence, worlds that follow each other share a node, unless
+// the agents of the first are dead. Two that share none are two jobs.
+func (l *Ledger) checkSplit(w rendezvous.World, digest string) {
+	if l.fenced || slices.ContainsFunc(l.made, func(v rendezvous.World) bool { return v.Digest() == digest }) {
+		return
+	}
+	between := func(a, b, c int) bool { return a < b && b < c || c < b && b < a }
+	for _, v := range l.made {
+		next := !slices.ContainsFunc(l.made, func(o rendezvous.World) bool { return between(v.Round, o.Round, w.Round) })
+		shares := slices.ContainsFunc(v.Members, func(m rendezvous.Member) bool { return w.Index(m.ID) >= 0 })
+		lives := slices.ContainsFunc(v.Members, func(m rendezvous.Member) bool { return !l.ended[m.ID] })
+		if next && !shares && lives {
+			l.breach("round %d (restart %d) and round %d (restart %d) have no node in common", v.Round, v.Restart, w.Round, w.Restart)
+		}
+	}
+	l.made = append(l.made, w)
+}
+
+// mustStop: a while after the first failure of a round no worker of it lives.
+func (l *Ledger) mustStop(w rendezvous.World, within time.Duration) {
+	time.AfterFunc(within, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for id, lives := range l.alive {
+			if l.swift && lives.Job == w.Job && lives.Round == w.Round {
+				l.breach("%s still runs round %d, %v after its failure", l.labels[id], w.Round, within)
+			}
+		}
+	})
 }
 
 // over: no worker lives at a node any more.
@@ -114,6 +164,7 @@ func (l *Ledger) finished(id rendezvous.NodeID, o rendezvous.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.noteLocked("%s finishes: %s", l.labels[id], told(&o))
+	l.ended[id] = true
 	if l.alive[id] != nil {
 		l.breach("%s finishes while its workers run", l.labels[id])
 	}

@@ -43,7 +43,8 @@ type Job struct {
 	Grow      bool
 	Takes     time.Duration // to stop workers
 
-	number int // of the rig's jobs
+	checks *checker // compares the nodes; nil: nobody does
+	number int      // of the rig's jobs
 }
 
 // host gives every node of a job an address of its own.
@@ -105,6 +106,9 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 	for _, f := range shape {
 		f(a)
 	}
+	if a.checks = j.checks; a.checks != nil {
+		a.checks.tell(a)
+	}
 	end, err := r.wires.Attach(host, a.events.Put)
 	if err != nil {
 		r.Fatal(err)
@@ -124,7 +128,7 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 	l.note("%s starts (%s)", a.label, a.Node.Control)
 	jobs := 0
 	m := rendezvous.New(rendezvous.Config{
-		Self: a.Node, MaxRestarts: j.Restarts, Endpoints: max(1, j.Endpoints), Where: "here", Takeover: true, Fenced: fences, Grow: j.Grow,
+		Self: a.Node, MaxRestarts: j.Restarts, Endpoints: max(1, j.Endpoints), Where: "here", Takeover: true, Fenced: fences, Grow: j.Grow, Check: j.checks != nil,
 		Timeouts: rendezvous.Timeouts{Join: j.Join, LastCall: j.LastCall, Rejoin: r.Timing.Rejoin, Retry: 50 * time.Millisecond},
 		Token:    func() string { jobs++; return fmt.Sprintf("%s.%d", a.Node.ID, jobs) },
 	}, time.Now())

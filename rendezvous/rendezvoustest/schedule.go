@@ -4,28 +4,52 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/rendezvous/memory"
 )
 
 // Play plays a job in virtual time in which everything that can go wrong does so
 // at random: nodes come late and too many, are killed between any two commands,
-// are cut off from each other and from the backend, workers fail, jobs are
-// stopped, the backend is away. All comes from the seed. It returns what happened.
+// freeze, are cut off from each other and from the backend, are shown what was
+// true long ago, messages come twice, streams break, workers fail, nodes do not
+// fit, jobs are stopped, the backend is away. All comes from the seed. It returns
+// what happened.
 func Play(t *testing.T, seed uint64, fleet func() Fleet) (lines []string) {
+	return inSchedule(t, seed, fleet, (*schedule).play)
+}
+
+// PlayHealed cuts a job in two parts at random and heals the network while the
+// part that had to stop still looks for the job: then all nodes are in one world
+// again, and the job succeeds everywhere.
+func PlayHealed(t *testing.T, seed uint64, fleet func() Fleet) {
+	inSchedule(t, seed, fleet, (*schedule).playHealed)
+}
+
+// PlayLostAt kills the first coordinator in front of its n-th command, in a job
+// that has a spare, a failure and a node that leaves.
+func PlayLostAt(t *testing.T, n int, fleet func() Fleet) {
+	inSchedule(t, uint64(n), fleet, func(s *schedule) { s.playLostAt(n) })
+}
+
+func inSchedule(t *testing.T, seed uint64, fleet func() Fleet, play func(*schedule)) (lines []string) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fleet()
 		tm := timing(f.Traits())
-		s := &schedule{
-			Rig: newRig(t, f, simulate(tm, jitter(seed)), tm), rng: rand.New(rand.NewPCG(seed, 7)), seed: seed,
-			cut: map[*Agent]bool{}, stopped: map[*Agent]bool{},
+		s := &schedule{rng: rand.New(rand.NewPCG(seed, 7)), seed: seed, cut: map[*Agent]bool{}, stopped: map[*Agent]bool{}}
+		o := memory.NetOptions{Delay: jitter(seed), Hush: tm.Hush, Silence: tm.Silence, Dial: tm.Dial}
+		if s.rng.IntN(3) == 0 {
+			o.Repeat = repeat(seed)
 		}
-		s.name, s.net = "s", 1
-		s.play()
+		s.wire = memory.NewNet(o)
+		s.Rig = newRig(t, f, simulated{s.wire}, tm)
+		s.name, s.net, s.poll = "s", 1, 50*time.Millisecond
+		play(s)
 		l := s.runs[s.job.Run]
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -34,13 +58,25 @@ func Play(t *testing.T, seed uint64, fleet func() Fleet) (lines []string) {
 	return lines
 }
 
+// repeat lets one message of eight come twice, half of those late.
+func repeat(seed uint64) func(from, to string, n int) (time.Duration, bool) {
+	return func(from, to string, n int) (time.Duration, bool) {
+		x := uint64(jitter(seed+1)(from, to, n))
+		return time.Duration(x%2) * time.Duration(x%500) * time.Millisecond, x%8 == 0
+	}
+}
+
 type schedule struct {
 	*Rig
+	wire    *memory.Net
 	rng     *rand.Rand
 	seed    uint64
 	job     Job
 	cut     map[*Agent]bool // at any time
 	stopped map[*Agent]bool // was told to stop
+	breaks  bool            // a stream broke
+	freezes bool            // an agent did not answer for a while
+	apart   bool            // agents that are no longer together end by what each of them knows
 }
 
 // some is a random time below d that is nobody else's.
@@ -50,11 +86,24 @@ func (s *schedule) some(d time.Duration) time.Duration {
 
 func (s *schedule) pick() *Agent { return s.agents[s.rng.IntN(len(s.agents))] }
 
+func (s *schedule) ledger() *Ledger { return s.runs[s.job.Run] }
+
+// slow notes that from now on an agent may hear late of a failure.
+func (s *schedule) slow() {
+	l := s.ledger()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.swift = false
+}
+
 func (s *schedule) play() {
 	most := 1 + s.rng.IntN(5)
 	s.job = s.Job(1+s.rng.IntN(most), most)
 	s.job.Restarts, s.job.Join, s.job.Grow = s.rng.IntN(4), 15*time.Second, s.rng.IntN(2) == 0
 	s.job.Endpoints = []int{1, 1, 3}[s.rng.IntN(3)]
+	if s.rng.IntN(2) == 0 {
+		s.job.checks = newChecker(s.seed)
+	}
 	n := max(1, s.job.Min+s.rng.IntN(most-s.job.Min+2))
 	for i := range n {
 		time.Sleep(s.some(200 * time.Millisecond))
@@ -65,13 +114,18 @@ func (s *schedule) play() {
 		s.fault()
 	}
 	time.Sleep(20 * time.Second) // every cut has healed by then
+	s.ends()
+	s.compare()
+	s.Nothing(s.job)
+}
+
+// ends waits until every agent has ended.
+func (s *schedule) ends() {
 	s.Within(5*time.Minute, fmt.Sprintf("all agents of seed %d end", s.seed), func() bool {
 		return !slices.ContainsFunc(s.agents, func(a *Agent) bool {
 			return look(a, func() bool { return !a.crashed && a.outcome == nil })
 		})
 	})
-	s.compare()
-	s.Nothing(s.job)
 }
 
 func (s *schedule) enter(i int) {
@@ -94,11 +148,16 @@ func (s *schedule) enter(i int) {
 
 func (s *schedule) fault() {
 	a, lasts := s.pick(), s.some(10*time.Second)
-	away := s.rng.IntN(3) // from all, from the backend, from other agents
-	switch s.rng.IntN(6) {
+	switch s.rng.IntN(11) {
 	case 0:
 		a.Crash()
+		if i := s.index(a); s.rng.IntN(3) == 0 && (s.Traits.Fences || i >= s.job.Endpoints) { // at an endpoint that would be a new job
+			time.Sleep(s.some(3 * time.Second))
+			s.enter(i)
+		}
 	case 1, 2:
+		s.slow()
+		away := s.rng.IntN(3) // from all, from the backend, from other agents
 		others := But(s.agents, a)
 		s.cut[a] = true
 		s.part(a, others, away, true)
@@ -106,16 +165,111 @@ func (s *schedule) fault() {
 	case 3:
 		sig := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}[s.rng.IntN(2)]
 		s.stopped[a] = true
-		a.StopJob(sig)
+		a.signal(sig, s.rng.IntN(4) == 0)
+		if s.rng.IntN(3) == 0 {
+			time.AfterFunc(s.some(time.Second), func() { a.signal(sig, true) })
+		}
 	case 4:
 		s.enter(len(s.agents))
 	case 5:
+		s.slow()
 		a.ledger.note("the backend is away for %v", lasts)
 		s.Fleet.Halt(true)
 		time.Sleep(lasts)
 		a.ledger.note("the backend is back")
 		s.Fleet.Halt(false)
+	case 6: // less than the others wait
+		s.freezes = true
+		s.freeze(a, lasts/20)
+	case 7: // silent for too long is cut off
+		s.apart = true
+		s.freeze(a, 2*lasts)
+	case 8:
+		b := s.pick()
+		a.ledger.note("the streams between %s and %s break", a.label, b.label)
+		s.breaks = true
+		s.wire.Reset(a.Node.Control, b.Node.Control)
+		s.wire.Reset(b.Node.Control, a.Node.Control)
+	case 9:
+		s.split()
+		time.AfterFunc(lasts, s.mend)
+	case 10:
+		s.misinform(a)
 	}
+}
+
+// index is the node's number that an agent was started for.
+func (s *schedule) index(a *Agent) (i int) {
+	_, _ = fmt.Sscanf(a.label, "n%d", &i)
+	return i
+}
+
+func (s *schedule) freeze(a *Agent, d time.Duration) {
+	s.slow()
+	a.Freeze(d, s.wire)
+	s.Fleet.Cut(a.Node.ID, true)
+	time.AfterFunc(d, func() { s.Fleet.Cut(a.Node.ID, false) })
+}
+
+// split cuts the network in two; the backend is on either side, on both or on none.
+func (s *schedule) split() {
+	s.slow()
+	s.apart = true
+	with, without := s.rng.IntN(4) != 0, s.rng.IntN(4) == 0
+	group := map[*Agent]bool{}
+	for _, i := range s.rng.Perm(len(s.agents))[:1+s.rng.IntN(len(s.agents))] {
+		group[s.agents[i]] = true
+	}
+	s.ledger().note("the network is cut: %d agents on one side", len(group))
+	for _, a := range s.agents {
+		here := group[a]
+		for _, b := range s.agents {
+			if here && !group[b] {
+				s.wires.Cut(a.Node.Control, b.Node.Control, true)
+			}
+		}
+		if s.Traits.Fences && (here && !with || !here && without) {
+			s.Fleet.Cut(a.Node.ID, true)
+		}
+	}
+}
+
+// mend makes one network of all agents again.
+func (s *schedule) mend() {
+	s.ledger().note("the network is whole again")
+	for _, a := range s.agents {
+		s.Fleet.Cut(a.Node.ID, false)
+		for _, b := range s.agents {
+			if a != b {
+				s.wires.Cut(a.Node.Control, b.Node.Control, false)
+			}
+		}
+	}
+}
+
+// misinform shows an agent something else than there is, for a while: less, or
+// the dead as well. A fence is never wrong.
+func (s *schedule) misinform(a *Agent) {
+	if s.Traits.Fences {
+		return
+	}
+	a.ledger.note("%s is shown old peers", a.label)
+	peers := func(keep func(*Agent) bool) rendezvous.Peers {
+		var p rendezvous.Peers
+		for _, o := range s.agents {
+			if o == a || keep(o) {
+				p.All = append(p.All, rendezvous.Peer{ID: o.Node.ID, Name: o.Node.Name(), Control: o.Node.Control, Endpoint: o.Node.Endpoint})
+			}
+		}
+		return p
+	}
+	old := peers(func(*Agent) bool { return s.rng.IntN(3) > 0 })
+	for range 1 + s.rng.IntN(3) {
+		time.AfterFunc(s.some(time.Second), func() { a.events.Put(old) })
+	}
+	time.AfterFunc(1100*time.Millisecond, func() {
+		a.events.Put(peers(func(o *Agent) bool { return look(o, func() bool { return !o.crashed && o.outcome == nil }) }))
+	})
 }
 
 // part cuts an agent off, or mends that.
@@ -135,6 +289,9 @@ func (s *schedule) part(a *Agent, others []*Agent, away int, cut bool) {
 // compare: the members of a job's last world that were there to its end tell the
 // same of it.
 func (s *schedule) compare() {
+	if s.apart || s.breaks && s.freezes {
+		return
+	}
 	last := map[string]*Agent{} // by job
 	for _, a := range s.agents {
 		if a.crashed || a.world == nil || s.cut[a] || s.stopped[a] {
@@ -152,4 +309,64 @@ func (s *schedule) compare() {
 			s.Errorf("seed %d: %s ended with %s, %s with %s", s.seed, a.label, told(a.outcome), b.label, told(b.outcome))
 		}
 	}
+}
+
+// playHealed: see PlayHealed.
+func (s *schedule) playHealed() {
+	n := 2 + s.rng.IntN(5)
+	s.job = s.Job(1+s.rng.IntN(n), n)
+	s.job.Restarts, s.job.Grow, s.job.Endpoints = 10, true, 1+s.rng.IntN(min(n, 3))
+	ends := time.Now().Add(2 * time.Minute)
+	for i := range n {
+		s.Start(s.job, i, func(a *Agent) {
+			a.plan = func(rendezvous.World) (time.Duration, int, bool) { return time.Until(ends), 0, true }
+		})
+	}
+	time.Sleep(3*time.Second + s.some(4*time.Second))
+	s.split()
+	time.Sleep(s.some(25 * time.Second))
+	s.mend()
+	s.ends()
+	last := s.agents[0].world
+	for _, a := range s.agents {
+		if a.outcome.Code != 0 || a.world == nil || a.world.Digest() != last.Digest() || len(a.world.Members) != n {
+			s.Errorf("seed %d: %s of %d nodes", s.seed, a, n)
+		}
+	}
+}
+
+// playLostAt: see PlayLostAt.
+func (s *schedule) playLostAt(n int) {
+	s.job = s.Job(2, 4)
+	s.job.Restarts, s.job.Grow = 3, true
+	var once sync.Mutex
+	var first *Agent
+	for i := range 5 {
+		s.Start(s.job, i, func(a *Agent) {
+			left := n
+			a.plan = func(w rendezvous.World) (time.Duration, int, bool) {
+				code := 0
+				if i == 2 && w.Round == 0 {
+					code = 5
+				}
+				return 300 * time.Millisecond, code, true
+			}
+			a.fuse = func(c rendezvous.Command) bool {
+				once.Lock()
+				defer once.Unlock()
+				if _, leads := c.(rendezvous.Lead); first == nil && (leads || !s.Traits.Fences && i == 0) {
+					first = a
+				}
+				if first == a {
+					left--
+				}
+				return left == 0
+			}
+		})
+	}
+	time.Sleep(900 * time.Millisecond)
+	s.stopped[s.agents[3]] = true
+	s.agents[3].StopJob(syscall.SIGTERM)
+	s.ends()
+	s.compare()
 }

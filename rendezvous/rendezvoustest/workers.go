@@ -73,8 +73,12 @@ func (a *Agent) fail(round, code int) {
 	c := a.cause(rendezvous.KindExit, fmt.Sprintf("boom %d", code))
 	c.GroupRank, c.Rank, c.LocalRank, c.ExitCode, c.PID = i, a.world.Members[i].FirstRank, 0, code, 100+i
 	a.failures = append(a.failures, c)
+	a.ledger.mustStop(*a.world, mustStopWithin)
 	a.events.Put(rendezvous.Failed{Round: round, Cause: c})
 }
+
+// mustStopWithin is longer than the workers of a schedule take to stop.
+const mustStopWithin = 2 * time.Second
 
 // stopWorkers posts Over when the workers are gone: after takes, or kills from
 // the moment at which that is asked for.
