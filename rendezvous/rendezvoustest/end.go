@@ -22,8 +22,12 @@ type End interface {
 	Kill() // as SIGKILL would: every stream breaks, nobody listens
 }
 
-// simulated is a memory.Net.
-type simulated struct{ *memory.Net }
+// simulated is a memory.Net. Each agent has a port of its own, as each process on
+// a machine.
+type simulated struct {
+	*memory.Net
+	port *int // of the last agent
+}
 
 type simulatedEnd struct {
 	*memory.End
@@ -33,12 +37,13 @@ type simulatedEnd struct {
 func (e simulatedEnd) Addr() string { return e.addr }
 
 func (s simulated) Attach(host string, post func(rendezvous.Event)) (End, error) {
-	addr := host + ":1"
+	*s.port++
+	addr := fmt.Sprintf("%s:%d", host, *s.port)
 	return simulatedEnd{s.Net.Attach(addr, post), addr}, nil
 }
 
 func simulate(t Timing, delay func(from, to string, n int) time.Duration) Wiring {
-	return simulated{memory.NewNet(memory.NetOptions{Delay: delay, Hush: t.Hush, Silence: t.Silence, Dial: t.Dial})}
+	return simulated{port: new(int), Net: memory.NewNet(memory.NetOptions{Delay: delay, Hush: t.Hush, Silence: t.Silence, Dial: t.Dial})}
 }
 
 // loopback joins control planes with bridges, one for each direction of dialing

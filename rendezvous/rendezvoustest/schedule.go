@@ -47,7 +47,7 @@ func inSchedule(t *testing.T, seed uint64, fleet func() Fleet, play func(*schedu
 			o.Repeat = repeat(seed)
 		}
 		s.wire = memory.NewNet(o)
-		s.Rig = newRig(t, f, simulated{s.wire}, tm)
+		s.Rig = newRig(t, f, simulated{s.wire, new(int)}, tm)
 		s.name, s.net, s.poll = "s", 1, 50*time.Millisecond
 		play(s)
 		l := s.runs[s.job.Run]
