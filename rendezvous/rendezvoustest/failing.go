@@ -51,6 +51,32 @@ func failing() []trial {
 			}
 			r.Nothing(j)
 		}},
+		{name: "the coordinator's node is lost", play: func(r *Rig) {
+			j := r.Job(3, 3)
+			as := r.Team(j, 3)
+			r.World(0, as...)
+			lost := r.Coordinator(as...)
+			lost.Crash()
+			if o := r.End(But(as, lost)...); o.Cause == nil || o.Cause.Kind != rendezvous.KindLost || o.Code != rendezvous.ExitLost {
+				r.Errorf("ended with %s", told(&o))
+			}
+		}},
+		{name: "no node serves an endpoint", endpoints: true, play: func(r *Rig) {
+			j := r.Job(2, 2)
+			j.Join = 3 * time.Second
+			for _, a := range []*Agent{r.Start(j, 1), r.Start(j, 2)} {
+				if o := r.End(a); o.Code != rendezvous.ExitRendezvous {
+					r.Errorf("ended with %s", told(&o))
+				}
+			}
+		}},
+		{name: "one of three endpoints is not served", endpoints: true, play: func(r *Rig) {
+			j := r.Job(2, 3)
+			j.Endpoints = 3
+			as := []*Agent{r.Start(j, 1), r.Start(j, 2)}
+			r.World(0, as...)
+			r.Success(as...)
+		}},
 		{name: "stop while nodes are missing", play: func(r *Rig) {
 			j := r.Job(3, 3)
 			as := r.Team(j, 2)
@@ -75,5 +101,48 @@ func failing() []trial {
 			r.Nothing(j)
 		}})
 	}
+	for _, c := range []trouble{
+		{"trouble while nodes are missing", rendezvous.KindAgent, 1, false, rendezvous.KindAgent},
+		{"trouble while workers run", rendezvous.KindAgent, 0, false, rendezvous.KindAgent},
+		{"a stranger's endpoint", rendezvous.KindRendezvous, 1, false, rendezvous.KindRendezvous},
+		{"trouble after a failure", rendezvous.KindAgent, 0, true, rendezvous.KindExit},
+	} {
+		for victim := range 2 {
+			all = append(all, trial{name: fmt.Sprintf("%s at node %d", c.name, victim), play: func(r *Rig) { c.play(r, victim) }})
+		}
+	}
 	return all
+}
+
+// trouble is what one agent cannot get over: it ends the job on every node, with
+// one cause and one code, whatever restarts are left.
+type trouble struct {
+	name    string
+	kind    rendezvous.Kind
+	missing int  // nodes that the job waits for when the trouble comes
+	fails   bool // the trouble comes while a failure stops the workers
+	by      rendezvous.Kind
+}
+
+func (c trouble) play(r *Rig, victim int) {
+	j := r.Job(3+c.missing, 3+c.missing)
+	j.Restarts, j.Takes = 3, 300*time.Millisecond
+	as := r.Team(j, 3)
+	code := rendezvous.ExitRendezvous
+	if c.missing > 0 {
+		r.Await("all wait", func() bool { return waits(as, 3) })
+	} else {
+		r.World(0, as...)
+	}
+	if c.fails {
+		as[2].Fail(5)
+		r.Await("its workers are being stopped", func() bool { return look(as[victim], func() bool { return as[victim].stopping }) })
+		code = 5
+	} else if c.kind == rendezvous.KindAgent {
+		code = 1
+	}
+	as[victim].events.Put(rendezvous.StopJob{Cause: as[victim].cause(c.kind, "no port is left")})
+	if o := r.End(as...); o.Code != code || o.Cause == nil || o.Cause.Kind != c.by {
+		r.Errorf("ended with %s", told(&o))
+	}
 }

@@ -17,7 +17,7 @@ type Ledger struct {
 	mu      sync.Mutex
 	lines   []string
 	broken  []string
-	worlds  map[string]string                       // digest, by job and round
+	worlds  map[string]rendezvous.World             // the latest, by job and round
 	accepts map[string]map[rendezvous.NodeID]bool   // by digest
 	alive   map[rendezvous.NodeID]*rendezvous.World // whose workers live there
 	spans   map[rendezvous.NodeID][]span            // of workers
@@ -37,7 +37,7 @@ type span struct {
 
 func newLedger(fenced bool) *Ledger {
 	return &Ledger{
-		fenced: fenced, began: time.Now(), worlds: map[string]string{}, accepts: map[string]map[rendezvous.NodeID]bool{},
+		fenced: fenced, began: time.Now(), worlds: map[string]rendezvous.World{}, accepts: map[string]map[rendezvous.NodeID]bool{},
 		alive: map[rendezvous.NodeID]*rendezvous.World{}, spans: map[rendezvous.NodeID][]span{}, labels: map[rendezvous.NodeID]string{},
 		frozen: map[rendezvous.NodeID]time.Time{}, ended: map[rendezvous.NodeID]bool{}, swift: true,
 	}
@@ -82,10 +82,10 @@ func (l *Ledger) started(id rendezvous.NodeID, w rendezvous.World) {
 	d, who := w.Digest(), l.labels[id]
 	l.noteLocked("%s starts round %d of %s (term %d, %s) with %d nodes", who, w.Round, w.Job, w.Term, d[:6], len(w.Members))
 	key := fmt.Sprintf("%s/%d", w.Job, w.Round)
-	if old, ok := l.worlds[key]; ok && old != d {
-		l.breach("two worlds in round %d: %s and %s", w.Round, old[:6], d[:6])
+	if old, ok := l.worlds[key]; ok && old.Digest() != d && (l.fenced || l.lives(old)) {
+		l.breach("two worlds in round %d: %s and %s", w.Round, old.Digest()[:6], d[:6])
 	}
-	l.worlds[key] = d
+	l.worlds[key] = w
 	l.checkSplit(w, d)
 	if l.alive[id] != nil {
 		l.breach("%s starts round %d while round %d runs there", who, w.Round, l.alive[id].Round)
@@ -117,6 +117,12 @@ func (l *Ledger) freeze(id rendezvous.NodeID, until time.Time) {
 	l.frozen[id] = until
 }
 
+// lives reports whether an agent of a world has not ended. Without a fence, nodes
+// that find all agents of the last world dead cannot know which round they were in.
+func (l *Ledger) lives(w rendezvous.World) bool {
+	return slices.ContainsFunc(w.Members, func(m rendezvous.Member) bool { return !l.ended[m.ID] })
+}
+
 // checkSplit: without a fence, worlds that follow each other share a node, unless
 // the agents of the first are dead. Two that share none are two jobs.
 func (l *Ledger) checkSplit(w rendezvous.World, digest string) {
@@ -127,8 +133,7 @@ func (l *Ledger) checkSplit(w rendezvous.World, digest string) {
 	for _, v := range l.made {
 		next := !slices.ContainsFunc(l.made, func(o rendezvous.World) bool { return between(v.Round, o.Round, w.Round) })
 		shares := slices.ContainsFunc(v.Members, func(m rendezvous.Member) bool { return w.Index(m.ID) >= 0 })
-		lives := slices.ContainsFunc(v.Members, func(m rendezvous.Member) bool { return !l.ended[m.ID] })
-		if next && !shares && lives {
+		if next && !shares && l.lives(v) {
 			l.breach("round %d (restart %d) and round %d (restart %d) have no node in common", v.Round, v.Restart, w.Round, w.Restart)
 		}
 	}

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// trial is one case. alone: it takes the backend from everyone.
+// trial is one case.
 type trial struct {
 	name                string
 	fences, cuts, halts bool // it needs a fleet that does
+	endpoints           bool // it needs a fleet that does not fence: nodes serve endpoints
 	play                func(*Rig)
 }
 
@@ -23,7 +24,7 @@ func trials() []trial {
 }
 
 func (tr trial) fits(t Traits) bool {
-	return (!tr.fences || t.Fences) && (!tr.cuts || t.Cuts) && (!tr.halts || t.Halts)
+	return (!tr.fences || t.Fences) && (!tr.endpoints || !t.Fences) && (!tr.cuts || t.Cuts) && (!tr.halts || t.Halts)
 }
 
 // Run plays every case that the fleet can play in real time, with control

@@ -294,7 +294,7 @@ func (s *schedule) compare() {
 	}
 	last := map[string]*Agent{} // by job
 	for _, a := range s.agents {
-		if a.crashed || a.world == nil || s.cut[a] || s.stopped[a] {
+		if a.crashed || a.world == nil || s.cut[a] || s.stopped[a] || s.dismissed(a) {
 			continue
 		}
 		if b := last[a.world.Job]; b == nil || a.world.Round > b.world.Round {
@@ -302,13 +302,18 @@ func (s *schedule) compare() {
 		}
 	}
 	for _, a := range s.agents {
-		if a.crashed || a.world == nil || s.cut[a] || s.stopped[a] {
+		if a.crashed || a.world == nil || s.cut[a] || s.stopped[a] || s.dismissed(a) {
 			continue
 		}
 		if b := last[a.world.Job]; b.world.Round == a.world.Round && told(a.outcome) != told(b.outcome) {
 			s.Errorf("seed %d: %s ended with %s, %s with %s", s.seed, a.label, told(a.outcome), b.label, told(b.outcome))
 		}
 	}
+}
+
+// dismissed reports whether an agent may have been sent away as unfit.
+func (s *schedule) dismissed(a *Agent) bool {
+	return s.job.checks != nil && s.job.checks.dismissed[a.Node.ID]
 }
 
 // playHealed: see PlayHealed.
