@@ -115,3 +115,10 @@ func TestWhoLeavesEarly(t *testing.T) {
 		t.Errorf("between two rounds (%s): %q", later.coord.round.state, got)
 	}
 }
+
+func causeLine(c *Cause) string {
+	if c == nil {
+		return "success"
+	}
+	return c.Line()
+}

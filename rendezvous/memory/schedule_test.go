@@ -11,9 +11,19 @@ import (
 )
 
 var (
-	schedules = flag.Int("rendezvous.schedules", 300, "random schedules to play, with a fence and without")
+	schedules = flag.Int("rendezvous.schedules", 0, "random schedules to play, with a fence and without (0: 2,000; with -short or -race 200)")
 	firstSeed = flag.Uint64("rendezvous.seed", 0, "first seed, 0: a random one; a failing test names the seed to replay")
 )
+
+func played() int {
+	switch {
+	case *schedules > 0:
+		return *schedules
+	case testing.Short() || raceEnabled:
+		return 200
+	}
+	return 2000
+}
 
 func TestSchedules(t *testing.T) {
 	first := *firstSeed
@@ -21,7 +31,7 @@ func TestSchedules(t *testing.T) {
 		first = rand.Uint64N(1 << 40)
 	}
 	for _, fences := range []bool{true, false} {
-		for i := range *schedules {
+		for i := range played() {
 			seed := first + uint64(i)
 			ok := t.Run(fmt.Sprintf("fence %v, -rendezvous.seed=%d -rendezvous.schedules=1", fences, seed), func(t *testing.T) {
 				rendezvoustest.Play(t, seed, func() rendezvoustest.Fleet { return newFleet(fences) })
@@ -55,7 +65,7 @@ func TestReplay(t *testing.T) {
 
 func TestHealedSchedules(t *testing.T) {
 	for _, fences := range []bool{true, false} {
-		for i := range *schedules / 2 {
+		for i := range played() / 2 {
 			seed := *firstSeed + uint64(i)
 			ok := t.Run(fmt.Sprintf("fence %v, -rendezvous.seed=%d -rendezvous.schedules=2", fences, seed), func(t *testing.T) {
 				rendezvoustest.PlayHealed(t, seed, func() rendezvoustest.Fleet { return newFleet(fences) })

@@ -1,5 +1,5 @@
 //go:build !race
 
-package rendezvous
+package memory_test
 
 const raceEnabled = false

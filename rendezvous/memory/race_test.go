@@ -1,6 +1,6 @@
 //go:build race
 
-package rendezvous
+package memory_test
 
 // raceEnabled: everything takes ten times as long.
 const raceEnabled = true
