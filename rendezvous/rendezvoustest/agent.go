@@ -22,16 +22,26 @@ type Agent struct {
 	end     End
 	events  *drive.Queue[rendezvous.Event]
 	stop    context.CancelFunc
-	gone    chan struct{} // closed when everything of it has ended
+	gone    chan struct{} // is closed when everything of it has ended
 	wg      sync.WaitGroup
-	takes   time.Duration // to stop workers
-	kills   time.Duration // to kill them
-	plan    func(rendezvous.World) (after time.Duration, code int, ok bool)
-	fuse    func(rendezvous.Command) bool // true: it is killed in front of this command
-	killed  func()                        // tells the backend
-	checks  *checker                      // nil: nodes are not compared
+	conduct
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	condition
+}
+
+// conduct is how an agent and its workers behave.
+type conduct struct {
+	takes  time.Duration // to stop workers
+	kills  time.Duration // to kill them
+	plan   func(rendezvous.World) (after time.Duration, code int, ok bool)
+	fuse   func(rendezvous.Command) bool // true: it is killed in front of this command
+	killed func()                        // tells the backend
+	checks *checker                      // nil: nodes are not compared
+}
+
+// condition is what has become of an agent, guarded by its mu.
+type condition struct {
 	world    *rendezvous.World // whose workers run, or ran last
 	running  bool
 	dying    *time.Timer        // until the workers that are being stopped are gone

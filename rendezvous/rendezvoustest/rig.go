@@ -100,7 +100,8 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 			ID: rendezvous.NodeID(fmt.Sprintf("%s%03d", r.name, r.seq)), RunID: j.Run, Protocol: rendezvous.Protocol, Version: "test",
 			Host: fmt.Sprintf("n%d", i), Addr: host, Store: host + ":2", Workers: 1, NodeRank: -1, Endpoint: -1, Min: j.Min, Max: j.Max,
 		},
-		label: fmt.Sprintf("n%d", i), ledger: l, events: drive.NewQueue[rendezvous.Event](), gone: make(chan struct{}), takes: j.Takes, kills: 5 * time.Millisecond,
+		label: fmt.Sprintf("n%d", i), ledger: l, events: drive.NewQueue[rendezvous.Event](), gone: make(chan struct{}),
+		conduct: conduct{takes: j.Takes, kills: 5 * time.Millisecond},
 	}
 	a.events.Put(rendezvous.Ready{})
 	for _, f := range shape {
