@@ -236,6 +236,91 @@ func forbidden(pkg, imp string) string {
 	return ""
 }
 
+// A package that needs more files than this has a second purpose.
+const mostFiles = 15
+
+// tables are packages whose files are rows or rules of one kind, one family each.
+var tables = []string{"launch/diagnose", "rendezvous/preflight/rules"}
+
+func TestPackagesHaveFewFiles(t *testing.T) {
+	files := map[string]int{}
+	for _, s := range sources(t) {
+		if !s.isTest() {
+			files[s.pkg]++
+		}
+	}
+	for pkg, n := range files {
+		if n > mostFiles && !slices.Contains(tables, pkg) {
+			t.Errorf("%s has %d files, at most %d are allowed: give its parts rooms of their own", pkg, n, mostFiles)
+		}
+	}
+}
+
+// A struct with more fields than this has parts that want names. What travels as
+// JSON is as wide as what it says.
+const mostFields = 14
+
+func TestStructsHaveFewFields(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if st, ok := spec.Type.(*ast.StructType); ok && !isJSON(st) && spec.Name.Name != "Row" { // a row is as wide as its table
+				if n := st.Fields.NumFields(); n > mostFields {
+					t.Errorf("%s: %s has %d fields, at most %d are allowed", s.at(spec), spec.Name.Name, n, mostFields)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func isJSON(st *ast.StructType) bool {
+	return slices.ContainsFunc(st.Fields.List, func(f *ast.Field) bool { return f.Tag != nil && strings.Contains(f.Tag.Value, "json:") })
+}
+
+// Only the agent and the command line see all that the user asked for; the rooms
+// get the parts that they need.
+func TestOnlyTheAgentSeesTheSpec(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() || s.pkg == "launch" || within(s.pkg, "launch/spec", "cmd") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Spec" {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "spec" {
+					t.Errorf("%s: spec.Spec: take the part that is needed", s.at(n))
+				}
+			}
+			return true
+		})
+	}
+}
+
+// Only internal/term decides what may reach a terminal.
+func TestOnlyTermDecidesWhatIsPrintable(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() || within(s.pkg, "internal/term", "worker", "examples") {
+			continue
+		}
+		for _, name := range []string{"IsPrint", "IsGraphic", "IsControl"} {
+			ast.Inspect(s.file, func(n ast.Node) bool {
+				if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == name {
+					if x, ok := sel.X.(*ast.Ident); ok && x.Name == "unicode" {
+						t.Errorf("%s: unicode.%s: use internal/term", s.at(n), name)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
 // within reports whether the folder is one of the roots or below one.
 func within(pkg string, roots ...string) bool {
 	return slices.ContainsFunc(roots, func(r string) bool {

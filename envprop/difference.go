@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/term"
 )
 
 // Bounds on what is shown of differences.
@@ -128,7 +129,7 @@ func groups(states []state) []Group {
 		if !ok {
 			g = len(list)
 			at[k] = g
-			list = append(list, Group{Value: clip(s.value.String()), Set: s.set})
+			list = append(list, Group{Value: term.Cut(s.value.String(), maxShown), Set: s.set})
 		}
 		list[g].Nodes = append(list[g].Nodes, i)
 	}
@@ -145,11 +146,4 @@ func groups(states []state) []Group {
 		list = append(list[:maxGroups-1], rest)
 	}
 	return list
-}
-
-func clip(s string) string {
-	if len(s) > maxShown {
-		return strings.ToValidUTF8(s[:maxShown], "") + "..."
-	}
-	return s
 }

@@ -2,10 +2,9 @@ package envprop
 
 import (
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/term"
 )
 
 // Value is the value of a variable. Where it looks like a credential (by the
@@ -49,18 +48,13 @@ func (v Value) GoString() string { return strconv.Quote(v.String()) }
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.shown), nil }
 
 // line makes a text of the network or a file fit for a terminal.
-func line(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
-}
+func line(s string) string { return term.Quoted(s) }
 
 // place is line, cut to what may travel: for the name of a file.
 func place(s string) string {
 	const most = maxNote / 2
 	if s = line(s); len(s) > most {
-		s = line(strings.ToValidUTF8(s[:most-len("...")], "") + "...")
+		s = line(term.Cut(s, most-len("...")))
 	}
 	return s
 }
