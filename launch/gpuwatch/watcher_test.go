@@ -106,6 +106,7 @@ func TestWatcherRounds(t *testing.T) {
 		w.StartRound(ctx, r)
 		time.Sleep(75 * time.Second) // sleep: in the bubble's time
 		w.EndRound()
+		synctest.Wait()
 		time.Sleep(time.Hour)
 		w.StartRound(ctx, r)
 		time.Sleep(45 * time.Second)
