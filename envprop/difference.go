@@ -54,14 +54,14 @@ func (x Difference) String() string {
 				what = "empty"
 			}
 		}
-		who := fmt.Sprintf("nodes %d and %d more", g.Nodes[0], len(g.Nodes)-1)
+		nodes := fmt.Sprintf("nodes %d and %d more", g.Nodes[0], len(g.Nodes)-1)
 		switch len(g.Nodes) {
 		case 1:
-			who = fmt.Sprintf("node %d", g.Nodes[0])
+			nodes = fmt.Sprintf("node %d", g.Nodes[0])
 		case 2:
-			who = fmt.Sprintf("nodes %d and %d", g.Nodes[0], g.Nodes[1])
+			nodes = fmt.Sprintf("nodes %d and %d", g.Nodes[0], g.Nodes[1])
 		}
-		parts = append(parts, what+" on "+who)
+		parts = append(parts, what+" on "+nodes)
 	}
 	text := x.Name + ": " + strings.Join(parts, ", ")
 	if x.Asked {

@@ -31,8 +31,8 @@ type envLine struct {
 //
 // A comment behind an unquoted value needs a blank before its #. Nothing is
 // expanded: where a shell would expand (a $ or ` outside of single quotes) is an
-// error, and so is a name that comes twice, lest a file mean one thing here and
-// another elsewhere. Errors begin with the file and the line and show no value.
+// error, and so is a name that comes twice, so that a file does not mean one thing
+// here and another elsewhere. Errors begin with the file and the line and show no value.
 func parseEnvFile(file string, text []byte) ([]envLine, error) {
 	if len(text) > MaxEnvFile {
 		return nil, fmt.Errorf("%s: it has more than %d bytes", file, MaxEnvFile)

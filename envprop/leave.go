@@ -41,7 +41,7 @@ func (u *unifier) under(name string, m *member, after *state) {
 }
 
 // remove takes away what the user wants to be away: by pattern too what no
-// report tells of, but nothing that an assignment sets.
+// report has, but nothing that an assignment sets.
 func (u *unifier) remove(d *Decision) {
 	for i := range u.members {
 		a := &d.Members[i]
@@ -115,7 +115,7 @@ func (u *unifier) kept(from *member, known map[wish][]int) []string {
 	return list
 }
 
-// noteKept tells of each node whose requests stay there.
+// noteKept notes each node whose requests stay there.
 func (u *unifier) noteKept(d *Decision) {
 	const most = 8
 	known := map[wish][]int{}
@@ -135,7 +135,7 @@ func (u *unifier) noteKept(d *Decision) {
 // Distrusted is why a value of another node does not count, and what to do.
 const Distrusted = "it could run code there, which takes a secret; give every node the same --secret-file, or the variable"
 
-// note tells of targets that no node has, and of files that stay.
+// note notes targets that no node has, and of files that stay.
 func (u *unifier) note(d *Decision) {
 	has := map[Target]bool{}
 	for i := range u.members {
@@ -202,7 +202,7 @@ func (a Assignment) Distrust(own Assignment) (safe Assignment, left []Setting) {
 // mustAgree reports whether the first node's word may take a variable away.
 func mustAgree(name string) bool {
 	v, _ := ncclenv.Governed(name)
-	return told(name) && (v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft)
+	return isReported(name) && (v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft)
 }
 
 // sets reports whether an assignment sets a variable that runs code.

@@ -17,7 +17,7 @@ type Node struct {
 	Role string // of its workers
 }
 
-// Report is what a node tells of its environment, for the decision. It is no
+// Report is what a node reports of its environment, for the decision. It is no
 // part of the facts that the preflight keeps: what it carries at the user's word
 // may be a credential, which Encode writes in clear.
 type Report struct {
@@ -35,9 +35,9 @@ type Own struct {
 	Under string // the nccl.conf that would set it were it not exported
 }
 
-// NewReport tells of a node whose workers would have this environment and whose
+// NewReport reports a node whose workers would have this environment and whose
 // NCCL would read these files. What is named like a credential, or has one
-// within, is not told, nor what belongs to one machine, rank or contract.
+// within, is left out, and so is what belongs to one machine, rank or contract.
 func NewReport(n Node, env []string, files []ncclenv.File, r Request) Report {
 	report := Report{Format: format, Node: n, Asks: r.Asks}
 	all := map[string]*Own{}
@@ -48,7 +48,7 @@ func NewReport(n Node, env []string, files []ncclenv.File, r Request) Report {
 			}
 			return
 		}
-		if told(name) && !ncclenv.Secret(name, text) && checkValue(name, text) == nil {
+		if isReported(name) && !ncclenv.Secret(name, text) && checkValue(name, text) == nil {
 			all[name] = &Own{Name: name, Value: NewValue(name, text), Conf: conf}
 		}
 	}
@@ -70,8 +70,8 @@ func NewReport(n Node, env []string, files []ncclenv.File, r Request) Report {
 	return report
 }
 
-// told reports whether nodes tell each other of their own value of a variable.
-func told(name string) bool {
+// isReported reports whether a node reports its own value of a variable.
+func isReported(name string) bool {
 	v, ok := ncclenv.Governed(name)
 	if !ok || v.Ours || checkName(name) != nil || ncclenv.Credential(name) {
 		return false

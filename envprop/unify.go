@@ -62,7 +62,7 @@ func (u *unifier) names() []string {
 	for i := range u.reports {
 		for _, o := range u.reports[i].Own {
 			if _, seen := all[o.Name]; !seen {
-				all[o.Name] = told(o.Name)
+				all[o.Name] = isReported(o.Name)
 			}
 		}
 	}

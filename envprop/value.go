@@ -9,8 +9,8 @@ import (
 
 // Value is the value of a variable. Where it looks like a credential (by the
 // variable's name, or as the password in a URL), every way of printing or
-// marshalling it shows ncclenv.Hidden or "***" in its place; Reveal is for who
-// delivers it to a worker or over an encrypted connection.
+// marshalling it shows ncclenv.Hidden or "***" in its place; Reveal is for the
+// way to a worker or over an encrypted connection.
 type Value struct {
 	shown  string
 	raw    *string // nil: as shown; fmt does not look behind a pointer

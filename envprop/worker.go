@@ -1,6 +1,6 @@
 // Package envprop decides the environment of workers.
 //
-// Each node reads what its user asked for (NewRequest) and tells it, with its own
+// Each node reads what its user asked for (NewRequest) and reports it, with its own
 // values of the variables that a job governs (NewReport; ncclenv.Governed is the
 // table). One node decides for all (Unify), and each applies what was decided for
 // it (Base.Apply). Base.Worker is the last step: the environment of one rank, and
@@ -29,7 +29,7 @@ import (
 // to each other. No worker sees one.
 const InternalPrefix = "GORUN_INTERNAL_"
 
-// secret is what agents prove to each other; it is none of the workers' business.
+// secret is what agents prove to each other; workers do not get it.
 const secret = "GORUN_SECRET"
 
 // Base is what the workers of a node have in common.

@@ -7,7 +7,7 @@ import (
 )
 
 // Credential reports whether a variable, or an option of a command line, is named
-// like something that must not be told: by a whole word (so that NCCL_IB_PKEY, a
+// like something that must not be shown: by a whole word (so that NCCL_IB_PKEY, a
 // partition, is not one), by a part of a word that means nothing else, or as what
 // services and tools are known to read. Digits behind a word do not count.
 func Credential(name string) bool {

@@ -32,7 +32,7 @@ func Dangerous(name, value string) (d Danger, ok bool) {
 	return Danger{}, false
 }
 
-// Sentence tells the danger of the value to a person.
+// Sentence says what is dangerous about the value.
 func (d Danger) Sentence(value string) string {
 	return fmt.Sprintf("%s=%s is forced: %s; the default is %s; leave it unset unless %s", d.Name, value, d.Effect, d.Default, d.Unless)
 }

@@ -2,10 +2,10 @@ package ncclenv
 
 import "strings"
 
-// Hidden stands for what must not be told.
+// Hidden stands for what must not be shown.
 const Hidden = "(hidden)"
 
-// Shown is a value as it may be told to the other nodes and printed: bounded,
+// Shown is a value as it may be sent to the other nodes and printed: bounded,
 // and without credentials.
 func Shown(name, value string) string {
 	if value != "" && Credential(name) {
@@ -24,13 +24,13 @@ func Secret(name, value string) bool {
 	return value != "" && (Credential(name) || withoutNamed(withoutUser(value, isProxy(name))) != value)
 }
 
-// ShownText is a text that may hold a part of a command line, as it may be told.
+// ShownText is a text that may hold a part of a command line, as it may be shown.
 func ShownText(text string) string { return withoutNamed(withoutUser(text, false)) }
 
-// ShownAddress is where somebody is reached, as it may be told.
+// ShownAddress is an address or URL, as it may be shown.
 func ShownAddress(address string) string { return withoutUser(address, true) }
 
-// ShownWords is a command line as it may be told: HF_TOKEN=..., --api-key ...
+// ShownWords is a command line as it may be shown: HF_TOKEN=..., --api-key ...
 // and what looks like either within a word, such as a shell's text, is hidden.
 // What has no name (the -p of sshpass) cannot be recognised.
 func ShownWords(words []string) []string {
@@ -49,7 +49,7 @@ func isProxy(name string) bool { return strings.HasSuffix(strings.ToLower(name),
 
 // withoutNamed hides what follows the name of a credential within a text:
 // NAME=value, "name": value, Name: value, --name value. It hides all the rest:
-// where a value ends only whoever reads the text knows.
+// only the reader of the text knows where a value ends.
 func withoutNamed(text string) string {
 	for i := 0; i < len(text); {
 		end := nameEnd(text, i)

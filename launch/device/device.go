@@ -1,12 +1,12 @@
 // Package device finds the GPUs of this node and how many workers they carry.
 //
 // NVML, the driver's library, can hang, crash or end the process that loads it
-// (a missing symbol is fatal), so Probe runs in a child process and List, in
-// the agent, reads what the child printed. Nothing in the agent touches the
+// (a missing symbol is fatal), so Probe runs in a child process and Child, in
+// the agent, reads what that printed. Nothing in the agent touches the
 // library, nor files of the driver's that a sick GPU could block.
 //
-// List reads what counting and pinning need, Look everything, Holding who
-// computes where, and Listen stays and tells what goes wrong with a GPU. See
+// Child.List reads what counting and pinning need, Look everything, Holding the
+// processes on each GPU, and Listen stays and reports what goes wrong with a GPU. See
 // says which of the GPUs the workers may use.
 //
 // GPUs are in PCI order, as NVML and nvidia-smi number them. CUDA numbers them

@@ -31,7 +31,7 @@ type spot struct {
 	numa *int
 }
 
-// locate tells each GPU's NUMA node and, if asked to, its nearest adapters, from
+// locate finds each GPU's NUMA node and, if asked to, its nearest adapters, from
 // /sys below root. What is not there stays unknown.
 func locate(root fs.FS, gpus []GPU, nics bool) {
 	var adapters []spot

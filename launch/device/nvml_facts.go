@@ -65,7 +65,7 @@ func (r reader) clocks(dev nvml.Device) Clocks {
 	return Clocks(*mask)
 }
 
-// links tells of each NVLink that the GPU has whether it is up.
+// links says of each NVLink that the GPU has whether it is up.
 func links(dev nvml.Device) []bool {
 	var up []bool
 	for i := range nvml.NVLINK_MAX_LINKS {

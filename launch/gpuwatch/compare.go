@@ -13,7 +13,7 @@ import (
 const (
 	Health      = "G01" // what the driver reports of a GPU
 	DistinctGPU = "D01" // every rank on its own GPU
-	Leftovers   = "S01" // nobody else on the ranks' GPUs
+	Leftovers   = "S01" // no other process on the ranks' GPUs
 )
 
 // titles are those of the rules.
@@ -29,7 +29,7 @@ func finding(id, text string) preflight.Finding {
 type view struct {
 	GPUs  []device.GPU // all of the node
 	Ranks []Rank
-	Held  []device.Held // as NVML tells
+	Held  []device.Held // as NVML lists them
 	// Strangers are processes that are surely none of the job's.
 	Strangers map[int]bool
 	// Name is what a process is called, "" when there is none of that number.
@@ -90,7 +90,7 @@ func (j *comparer) compare(v view) []preflight.Finding {
 	return found
 }
 
-// stranger tells of a process on a rank's GPU that is no rank's. Only one that is
+// stranger finds a process on a rank's GPU that is no rank's. Only one that is
 // surely none of the job's may be ended.
 func (j *comparer) stranger(v view, h device.Held, add func(key, id, format string, args ...any)) {
 	name := v.Name(h.PID)
@@ -114,11 +114,12 @@ func (j *comparer) stranger(v view, h device.Held, add func(key, id, format stri
 	}
 }
 
-// computesForOthers: it is MPS's server, whose clients are the ranks among others.
+// computesForOthers reports whether a process is MPS's server, which computes for
+// the ranks and for others.
 func computesForOthers(name string) bool { return strings.HasPrefix(name, "nvidia-cuda-mps") }
 
-// shared tells of several ranks on one GPU that nobody planned: those that are on
-// another rank's GPU have been told already. Ranks of other nodes alone are for
+// shared finds several ranks on one GPU without a plan: those that are on another
+// rank's GPU are found already. Ranks of other nodes alone are for
 // their own agents to tell of.
 func shared(v view, owner map[int]Rank, add func(key, id, format string, args ...any)) {
 	on := map[string][]string{}
@@ -139,9 +140,9 @@ func shared(v view, owner map[int]Rank, add func(key, id, format string, args ..
 		on[h.UUID] = append(on[h.UUID], r.label(h.PID))
 	}
 	for _, uuid := range order {
-		if who := on[uuid]; len(who) > 1 && here[uuid] {
+		if ranks := on[uuid]; len(ranks) > 1 && here[uuid] {
 			add("shared"+uuid, DistinctGPU, "%s and %s run on the same %s: call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive",
-				strings.Join(who[:len(who)-1], ", "), who[len(who)-1], node(v.GPUs).label(uuid))
+				strings.Join(ranks[:len(ranks)-1], ", "), ranks[len(ranks)-1], node(v.GPUs).label(uuid))
 		}
 	}
 }

@@ -13,8 +13,8 @@ type failure struct {
 	UUID  string // of the GPU; "" when the driver does not say which
 	Xid   uint64 // 0: it was no Xid
 	Class Class
-	Ranks []int  // whose GPU it is, ascending
-	Text  string // one line: which GPU, whose, what
+	Ranks []int  // that own the GPU, ascending
+	Text  string // one line: which GPU, its ranks, what
 	Fix   string
 	// Critical says that --on-gpu-error=abort ends the round; the others are worth
 	// a warning.
@@ -55,7 +55,7 @@ func explainEvent(e device.Event, gpus []device.GPU, ranks []Rank) (c failure, o
 	default:
 		return c, false
 	}
-	c.Text = fmt.Sprintf("%s: %s", n.whose(e.UUID, c.Ranks), what)
+	c.Text = fmt.Sprintf("%s: %s", n.labelOwned(e.UUID, c.Ranks), what)
 	return c, true
 }
 
@@ -79,8 +79,8 @@ func (n node) hit(e device.Event, r Rank) bool {
 // differs reports whether both are known and not the same.
 func differs(a, b *int) bool { return a != nil && b != nil && *a != *b }
 
-// whose names a GPU and its owners.
-func (n node) whose(uuid string, ranks []int) string {
+// labelOwned names a GPU and its owners.
+func (n node) labelOwned(uuid string, ranks []int) string {
 	if uuid == "" {
 		return "a GPU of this node"
 	}

@@ -18,7 +18,7 @@ const (
 
 // follow passes on what goes wrong with the node's GPUs until ctx ends. It starts
 // the child of listen again when it dies, which it says once. It returns early, and
-// says why, where the driver tells of no events.
+// says why, where the driver has no events.
 func follow(ctx context.Context, listen func(ctx context.Context, got func(device.Event)) error, got func(device.Event), say func(string)) {
 	pause, said := firstPause, false
 	for {

@@ -29,12 +29,12 @@ const (
 type relation int
 
 const (
-	unsure   relation = iota // nobody can tell
+	unsure   relation = iota // it cannot be known
 	member                   // a rank's: it was started by a worker, or has a worker's environment
 	stranger                 // surely none of the job's
 )
 
-// matcher finds out whose processes are that no worker of this node is an ancestor
+// matcher finds the rank of processes that no worker of this node is an ancestor
 // of: those of other agents on this machine, and what runs in a container that a
 // worker has started, as "docker run" does.
 type matcher struct {

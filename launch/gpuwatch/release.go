@@ -23,7 +23,7 @@ type release struct {
 	UUIDs  []string      // the ranks' GPUs and MIG instances; none: all
 	PIDs   []int         // the workers; a dead one may still hold
 	World  World         // of the round that has ended
-	Before []device.Held // who was there before the job
+	Before []device.Held // the processes that held a GPU before the job
 	// Held lists the processes that compute on the GPUs.
 	Held  func(context.Context) ([]device.Held, error)
 	Procs Procs
@@ -36,8 +36,8 @@ type release struct {
 var errHeld = errors.New("the GPUs are not free")
 
 // waitReleased waits until no process of the job holds one of its GPUs. After
-// 3 s it says who does. The error is errHeld, naming the holders, the end of
-// ctx, or why nobody can know.
+// 3 s it names the holders. The error is errHeld, naming the holders, the end of
+// ctx, or why that cannot be known.
 //
 // What ended is listed by the driver until it has taken everything back, so a
 // process that exists no more is taken for the job's unless it was there before.
@@ -60,9 +60,9 @@ func waitReleased(ctx context.Context, r release) error {
 		if holding = r.ours(matcher, all); len(holding) == 0 {
 			return nil
 		}
-		if who := r.name(holding); who != said && time.Since(start) >= sayAfter {
-			said = who
-			r.Say(fmt.Sprintf("waiting until the GPUs are free (at most %v): %s", r.Within, who))
+		if holders := r.name(holding); holders != said && time.Since(start) >= sayAfter {
+			said = holders
+			r.Say(fmt.Sprintf("waiting until the GPUs are free (at most %v): %s", r.Within, holders))
 		}
 		select {
 		case <-ctx.Done():
@@ -92,11 +92,11 @@ func (r release) late(cause error, holding []device.Held) error {
 	if !errors.Is(cause, errHeld) {
 		return cause
 	}
-	who := r.name(holding)
-	if who == "" {
-		who = "the driver does not say who holds them"
+	holders := r.name(holding)
+	if holders == "" {
+		holders = "the driver does not say who holds them"
 	}
-	return fmt.Errorf("%w after %v: %s; end what is left, look at nvidia-smi, or give a longer --gpu-release-timeout", errHeld, r.Within, who)
+	return fmt.Errorf("%w after %v: %s; end what is left, look at nvidia-smi, or give a longer --gpu-release-timeout", errHeld, r.Within, holders)
 }
 
 // ours gives those of the job's processes that hold one of its GPUs.

@@ -39,7 +39,7 @@ type Options struct {
 	Owned  []string      // UUIDs of the workers' GPUs; none: nothing is planned
 	Before []device.Held // the processes that held a GPU before the job
 	// Abort: a critical error ends the round (--on-gpu-error). Given: without a plan
-	// it does so too, as somebody else gave the GPUs to the workers (--pin=none).
+	// it does so too, as the user gave the GPUs to the workers (--pin=none).
 	Abort, Given bool
 	Within       time.Duration // how long WaitReleased waits; 0: not at all
 

@@ -19,7 +19,7 @@
 //     fills its node takes memory farther away and goes on, where MPOL_BIND
 //     (numactl --membind) would have it killed. torchrun sets no policy.
 //
-// How much time a worker has on its CPUs is told too ([Quota]): its number of
+// Quota says how much time a worker has on its CPUs: its number of
 // threads follows from both.
 //
 // Invariants: a worker is never given a CPU that this process may not use (its

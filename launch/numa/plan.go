@@ -31,7 +31,7 @@ const enough = 4
 
 // Request is what a plan is made for.
 type Request struct {
-	Mode     Mode // "": nobody is bound, and the plan says only how many CPUs each worker has
+	Mode     Mode // "": no worker is bound, and the plan says only how many CPUs each worker has
 	Topology Topology
 	CPUs     Set      // that this process may use; see Allowed
 	Memory   Set      // nodes whose memory it may use
@@ -136,7 +136,7 @@ func (p *Plan) share(r Request) {
 	}
 }
 
-// warn tells of workers with few CPUs.
+// warn warns of workers with few CPUs.
 func (p *Plan) warn(r Request) {
 	if r.Mode == "" {
 		return

@@ -30,9 +30,9 @@ type Config struct {
 	Root    fs.FS // with /proc and /sys
 }
 
-// Seen is what the driver told of a node's GPUs.
+// Seen is what the driver says of a node's GPUs.
 type Seen struct {
-	Known  bool         // false: nobody asked, or it did not answer
+	Known  bool         // false: it was not asked, or did not answer
 	All    []device.GPU // of the node
 	Sight  device.Sight
 	Survey device.Survey // only where the preflight wants to know everything
@@ -45,10 +45,10 @@ type Workers struct {
 	Facts bool // the preflight wants to know everything about the GPUs
 }
 
-// HasGPUs reports whether the node has a driver, and nobody hid all GPUs.
+// HasGPUs reports whether the node has a driver, and not all its GPUs are hidden.
 func (c Config) HasGPUs() bool { return c.Driver.Present() && !c.hidden() }
 
-// hidden reports whether somebody hid all GPUs; NoDevFiles is Slurm's word.
+// hidden reports whether CUDA_VISIBLE_DEVICES hides all GPUs; NoDevFiles is Slurm's word.
 func (c Config) hidden() bool {
 	list := c.list()
 	return list != nil && (*list == "" || *list == "-1" || *list == "NoDevFiles")

@@ -57,7 +57,7 @@ func Make(n Node, o Options) (Plan, error) {
 	switch {
 	case err != nil && strict:
 		return Plan{}, err
-	case err != nil: // nobody asked, and torchrun would start them
+	case err != nil: // the user did not ask, and torchrun would start them
 		p = Plan{Mode: None, Slots: make([]Slot, n.Workers), Shared: o.Oversubscribe}
 		p.note("no worker gets a GPU of its own, and CUDA_VISIBLE_DEVICES stays as it is: %v", err)
 	case n.Doubt != "":
