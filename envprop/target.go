@@ -29,7 +29,7 @@ func cutTarget(arg string) (t Target, rest string, err error) {
 		return t, rest, err
 	}
 	if second, _, err := cutOne(rest); err != nil || second != (Target{}) {
-		return t, rest, errors.New("it has one target: node=I: or role=R:")
+		return t, rest, errors.New("it has one target, node=I: or role=R: in front of the name")
 	}
 	return t, rest, nil
 }
@@ -49,7 +49,7 @@ func cutOne(arg string) (t Target, rest string, err error) {
 		return t, rest, t.check()
 	}
 	if head, _, _ := strings.Cut(arg, "="); strings.Contains(head, ":") {
-		return t, arg, errors.New("a host or an address names no node here: write node=I: with its group rank, or role=R:")
+		return t, arg, errors.New("a host or an address names no node here: write node=I: with its group rank, or role=R: with its role")
 	}
 	return t, arg, nil
 }

@@ -53,7 +53,7 @@ def local(path):
         return None
 
 
-SLOWED = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7  # hardware slowdown, heat, power brake
+SLOWED = (1 << 3, 1 << 5, 1 << 6, 1 << 7)  # hardware slowdown, heat twice, power brake
 
 
 def main():
@@ -93,7 +93,7 @@ def main():
     }
     pending, failure = remapped("remapped_rows.pending"), remapped("remapped_rows.failure")
     for i, g in enumerate(gpus[: len(uuids)]):
-        f, smi_of = g.get("facts") or {}, lambda name: theirs[name][i]
+        f, smi_of = g.get("state") or {}, lambda name: theirs[name][i]
         print(f" GPU {g['index']}:")
         number = lambda name: None if unknown(smi_of(name)) else int(smi_of(name))
         same("index", g["index"], number("index"))
@@ -113,13 +113,12 @@ def main():
             value = rows.get(uuids[i])
             same(what, f.get(ours), None if unknown(value) else value not in ("0", "No"))
         clocks = smi_of("clocks_event_reasons.active")
-        same("slowed", None if f.get("clocks") is None else f["clocks"] & SLOWED, None if unknown(clocks) else int(clocks, 16) & SLOWED)
+        same("slowed", len(f.get("slowed") or []), None if unknown(clocks) else sum(int(clocks, 16) & bit > 0 for bit in SLOWED))
         up, all_links = links(g["index"])
         ours = f.get("nvlinks")
         same("NVLinks up, of", None if ours is None else (sum(ours), len(ours)), (up, all_links))
         state = smi_of("fabric.state")
-        fabric = f.get("fabric") or {}
-        same("fabric", fabric.get("state"), None if unknown(state) else {"not supported": "unsupported"}.get(state.lower(), state.lower()))
+        same("fabric", f.get("fabric"), None if unknown(state) else {"not supported": "unsupported"}.get(state.lower(), state.lower()))
         node = local(f"/sys/bus/pci/devices/{g.get('pci')}/numa_node")
         same("NUMA node (of /sys)", g.get("numa"), None if node in (None, "-1") else int(node))
         print(f"  {'':8} {'nearest adapters':28} {f.get('nearest_nics')}")
