@@ -116,7 +116,10 @@ func (n *Net) hand(h *half, p parcel) {
 	h.end.post(p.event)
 	if _, ok := p.event.(rendezvous.Received); ok && n.opts.Repeat != nil {
 		from, to := h.peer.end.addr, h.end.addr
-		if later, again := n.opts.Repeat(from, to, n.sent[[2]string{from, to}]); again {
+		switch later, again := n.opts.Repeat(from, to, n.sent[[2]string{from, to}]); {
+		case again && later == 0:
+			h.end.post(p.event)
+		case again:
 			time.AfterFunc(later, func() {
 				n.mu.Lock()
 				defer n.mu.Unlock()
