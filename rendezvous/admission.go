@@ -67,7 +67,7 @@ func (c *coordinator) helloAfterEnd(conn Conn, msg Message) {
 	c.move(c.seats.arrive(conn, n), seatWaiting)
 }
 
-// unproven reports whether a node has not proven an id that it must prove: an id is
+// unproven reports whether a node has not proven an id that it must prove. An id is
 // no secret, and a hello with it takes the node's seat.
 func (c *coordinator) unproven(conn Conn, n Node) bool {
 	return c.m.cfg.Proofs && !n.Proven && conn != Self
@@ -81,7 +81,7 @@ func concerns(n Node, last *Last, w *World) bool {
 }
 
 // knows reports whether a node was in a world of this job before. If another node has
-// its place by now it waits for a new one, and hears how the job ends.
+// its place by now, the node waits for a new place and gets the job's outcome.
 func (c *coordinator) knows(last *Last) bool {
 	return last != nil && last.World != nil && last.World.Job == c.job.id
 }
@@ -151,8 +151,8 @@ func (c *coordinator) mergeLast(s *seat, last *Last) {
 	}
 }
 
-// adoptLater goes on from a later world than this agent knew: its members have the
-// places now. s is the node that told of it.
+// adoptLater goes on from a later world than this agent knew. The members of that
+// world have the places now. s is the node that reported it.
 func (c *coordinator) adoptLater(s *seat, w *World) {
 	before := c.round.world.Round
 	c.round.world, c.job.last = w, w
@@ -171,7 +171,7 @@ func (c *coordinator) adoptLater(s *seat, w *World) {
 	}
 }
 
-// refusal is why a node cannot take part; empty if it can.
+// refusal says why a node cannot take part. It is empty if the node can.
 func (c *coordinator) refusal(conn Conn, n Node, last *Last) string {
 	me := c.m.self
 	invalid := n.Validate()
@@ -201,7 +201,7 @@ func (c *coordinator) refusal(conn Conn, n Node, last *Last) string {
 	return ""
 }
 
-// nnodes is the node's --nnodes.
+// nnodes formats the node's --nnodes.
 func nnodes(n Node) string {
 	if n.Min == n.Max {
 		return fmt.Sprint(n.Max)
@@ -209,7 +209,7 @@ func nnodes(n Node) string {
 	return fmt.Sprintf("%d:%d", n.Min, n.Max)
 }
 
-// Bounds of what is remembered of refused nodes: strangers can cause as many refusals
+// Bounds of what is remembered of refused nodes. Strangers can cause as many refusals
 // as they like.
 const (
 	maxRefused      = 16
@@ -265,7 +265,7 @@ func (c *coordinator) forgetRefusal(name string) {
 	c.refused.nodes = slices.DeleteFunc(c.refused.nodes, func(o refusedNode) bool { return o.name == name })
 }
 
-// lines are the refusals, as every waiting node shows them.
+// lines formats the refusals as every waiting node shows them.
 func (r *refusals) lines() (out []string) {
 	for _, o := range r.nodes {
 		out = append(out, o.line())
@@ -273,9 +273,9 @@ func (r *refusals) lines() (out []string) {
 	return out
 }
 
-// incomplete reports whether the job has n nodes, too few, and lacks only nodes that
-// were refused, at the end of a last call: their agents have ended, but a person may
-// correct the command and start it again meanwhile.
+// incomplete reports whether a last call has ended and the n nodes of the job are too
+// few only because others were refused. The agents of refused nodes have ended, but a
+// person may correct the command and start it again during the last call.
 func (c *coordinator) incomplete(n int) bool {
 	r := &c.refused
 	missing := 0
@@ -330,9 +330,10 @@ func (m *Machine) strangerRefused(e Refused) {
 	m.showRefused([]string{r.line()})
 }
 
-// shouldGrow reports whether it is time to take newcomers into a running elastic
-// job. The first of them starts a last call for others, unless the job can be full;
-// the workers run meanwhile. A job with a node that is done is about to end.
+// shouldGrow reports whether it is time to take newcomers into a running elastic job.
+// The first of them starts a last call for others, unless the job can be full; the
+// workers run meanwhile. A job with a node that is done does not grow, because it is
+// about to end.
 func (c *coordinator) shouldGrow() bool {
 	me := c.m.self
 	members := len(c.round.world.Members)
@@ -368,10 +369,10 @@ func (c *coordinator) grow() {
 	c.abort(false)
 }
 
-// canSpare reports whether the job can go on without a node whose agent was stopped:
-// SIGTERM takes one node out of an elastic job that has enough others, as when
-// its machine is reclaimed. Every other signal ends the job. A node of the last
-// world must remain to lead the next one.
+// canSpare reports whether the job can go on without a node whose agent was stopped.
+// SIGTERM takes one node out of an elastic job that has enough others, for example
+// when its machine is reclaimed. Every other signal ends the job. A node of the last
+// world must remain to coordinate the next one.
 func (c *coordinator) canSpare(s *seat, msg Message) bool {
 	f := msg.Failures[0]
 	if c.m.self.Min == c.m.self.Max || c.job.final || c.job.last == nil || msg.Kill || f.Kind != KindStopped || f.Signal != syscall.SIGTERM {
@@ -407,8 +408,8 @@ func (c *coordinator) letLeave(s *seat, why Cause) {
 	}
 }
 
-// releaseLeaving ends the part of the leaving nodes. It is true if this node is one
-// of them: another member coordinates from now on.
+// releaseLeaving ends the part of the leaving nodes. It returns true if this node is
+// one of them. Another member coordinates from now on.
 func (c *coordinator) releaseLeaving() bool {
 	var own *seat
 	for _, s := range slices.Clone(c.seats.here) {
@@ -438,11 +439,11 @@ func (c *coordinator) releaseLeaving() bool {
 	return true
 }
 
-// parting is how the job ends for a node that leaves it.
+// parting returns the outcome for a node that leaves the job.
 func parting(why *Cause) *Outcome { return &Outcome{Code: why.Code(), Cause: why, Parting: true} }
 
-// handoverReceived goes on without the coordinator, which has left the job in order:
-// the next member in line forms the next round.
+// handoverReceived goes on without the coordinator, which has left the job in order.
+// The next member in line forms the next round.
 func (m *Machine) handoverReceived(msg Message) {
 	at := m.mem.link.at
 	m.unfollow()
@@ -456,9 +457,9 @@ func (m *Machine) handoverReceived(msg Message) {
 	m.mem.search.until = m.now.Add(m.cfg.Rejoin)
 }
 
-// streamClosed handles the end of a node's stream. A broken stream is a lost agent
-// or a broken connection: the coordinator calls the node to tell them apart, since
-// a lost one has no vote in who may go on.
+// streamClosed handles the end of a node's stream. A broken stream is a lost agent or
+// a broken connection. The coordinator calls the node to distinguish the two, since a
+// lost node has no vote on which nodes may go on.
 func (c *coordinator) streamClosed(conn Conn, silent bool, text string) {
 	s := c.seats.at(conn)
 	if s == nil {

@@ -28,50 +28,54 @@ const (
 type Kind string
 
 const (
-	// KindExit: a worker ended with a non-zero exit code.
+	// KindExit means that a worker ended with a non-zero exit code.
 	KindExit Kind = "exit"
-	// KindSignal: a worker was killed by a signal that gorun did not send.
+	// KindSignal means that a worker was killed by a signal that gorun did not send.
 	KindSignal Kind = "signal"
-	// KindReport: a worker reported its failure through the worker socket.
+	// KindReport means that a worker reported its failure through the worker socket.
 	KindReport Kind = "report"
-	// KindStart: a worker could not be started (no such program, no permission).
+	// KindStart means that a worker could not be started (no such program, no
+	// permission).
 	KindStart Kind = "start"
-	// KindLost: an agent died or its node cannot be reached any more.
+	// KindLost means that an agent died or its node cannot be reached any more.
 	KindLost Kind = "lost"
-	// KindStopped: gorun itself received a signal to stop (SIGTERM, Ctrl-C, ...).
+	// KindStopped means that gorun itself received a signal to stop (SIGTERM, Ctrl-C,
+	// ...).
 	KindStopped Kind = "stopped"
-	// KindAborted: a person ordered the end of the job (gorun abort); Message has the
-	// person, the place and the reason, Signal is SIGTERM.
+	// KindAborted means that a person ordered the end of the job (gorun abort).
+	// Message has the person, the place and the reason. Signal is SIGTERM.
 	KindAborted Kind = "aborted"
-	// KindRendezvous: the nodes did not come together.
+	// KindRendezvous means that the nodes did not come together.
 	KindRendezvous Kind = "rendezvous"
-	// KindPreflight: the nodes would not work together; the outcome's Preflight says why.
+	// KindPreflight means that the nodes would not work together. The outcome's
+	// Preflight says why.
 	KindPreflight Kind = "preflight"
-	// KindWitness: no failure. A worker that was stopped after the failure of
-	// another one had written what explains it.
+	// KindWitness is not a failure. A worker that was stopped after another worker's
+	// failure had written what explains that failure.
 	KindWitness Kind = "witness"
-	// KindJoined and KindLeft: no failure. A node came to an elastic job, or was
-	// asked to leave it; the next round has other members, and is no restart.
+	// KindJoined and KindLeft are not failures. A node came to an elastic job, or was
+	// asked to leave it. The next round has other members and is not a restart.
 	KindJoined Kind = "joined"
 	KindLeft   Kind = "left"
-	// KindGPU: the driver reports an error of a GPU that a worker cannot get over;
-	// Message says which.
+	// KindGPU means that the driver reports an error of a GPU from which a worker
+	// cannot recover. Message says which.
 	KindGPU Kind = "gpu"
-	// KindAgent: gorun itself cannot go on at a node (no port left, no descriptor).
+	// KindAgent means that gorun itself cannot go on at a node (no port left, no
+	// descriptor).
 	KindAgent Kind = "agent"
 )
 
-// final reports whether no restart follows: the job was ordered to end, or an agent
-// cannot serve it any more.
+// final reports whether no restart follows, because the job was ordered to end or an
+// agent cannot serve it any more.
 func (c *Cause) final() bool {
 	return c.Kind == KindStopped || c.Kind == KindAborted || c.Kind == KindAgent || c.Kind == KindRendezvous || c.Kind == KindPreflight
 }
 
-// moves reports whether it is a change of the job's nodes and no failure.
+// moves reports whether the cause is a change of the job's nodes and not a failure.
 func (c *Cause) moves() bool { return c.Kind == KindJoined || c.Kind == KindLeft }
 
-// Cause is one failure: what failed, where, when and why. The first primary
-// one of a round is the round's cause, the same on every node.
+// Cause is one failure: what failed, where, when and why. The first primary failure
+// of a round is the round's cause, the same on every node.
 type Cause struct {
 	Kind Kind `json:"kind"`
 
@@ -93,13 +97,15 @@ type Cause struct {
 	// Message is one line for the reader: the exception, the start error, what
 	// the worker reported, why an agent counts as lost.
 	Message string `json:"message,omitempty"`
-	// Traceback, ErrorFile: from the worker's TORCHELASTIC_ERROR_FILE, if it wrote one.
-	// Where no worker is concerned, what the compiler said of a program.
+	// Traceback and ErrorFile come from the worker's TORCHELASTIC_ERROR_FILE, if it
+	// wrote one. Where no worker is concerned, Traceback is what the compiler printed
+	// about a program.
 	Traceback string `json:"traceback,omitempty"`
 	ErrorFile string `json:"error_file,omitempty"`
 	// Logs are the files on Host that hold what the worker printed, if there are any.
 	Logs []string `json:"logs,omitempty"`
-	// Interpreter is the file of the Python that ran the worker, "" without one.
+	// Interpreter is the file of the Python that ran the worker. It is "" for other
+	// programs.
 	Interpreter string `json:"interpreter,omitempty"`
 	// Tail is the end of the worker's standard error, at most 20 lines.
 	Tail []string `json:"stderr_tail,omitempty"`
@@ -109,17 +115,18 @@ type Cause struct {
 	// is what orders failures of several nodes.
 	Time time.Time     `json:"time"`
 	Age  time.Duration `json:"age_ns,omitempty"`
-	// ErrorTime is the time that the worker's error file names, for the reader: it is the
-	// worker's word, in whole seconds, and orders nothing.
+	// ErrorTime is the time that the worker's error file names, in whole seconds. It
+	// is for the reader and does not order failures.
 	ErrorTime time.Time `json:"told_time,omitzero"`
 
-	// Consequence is set when what the worker printed shows that it fell over
-	// because a peer was lost: never named as the cause while a primary exists.
+	// Consequence is set when what the worker printed shows that it fell over because
+	// a peer was lost. Such a failure is never named as the cause while a primary one
+	// exists.
 	Consequence bool `json:"consequence,omitempty"`
 }
 
-// Code is the exit code that this cause gives to gorun on every node:
-// the worker's own, 128+n for a signal, else the code of the kind.
+// Code returns the exit code that this cause gives to gorun on every node: the
+// worker's own, 128+n for a signal, else the code of the kind.
 func (c *Cause) Code() int {
 	switch {
 	case c.Kind == KindRendezvous:
@@ -178,7 +185,7 @@ func (c *Cause) Line() string {
 	return who + " " + what + ": " + c.Message
 }
 
-// here is a Cause that concerns this node as a whole.
+// here makes a Cause that concerns this node as a whole.
 func (m *Machine) here(k Kind, text string) Cause {
 	return Cause{
 		Kind: k, Node: m.self.ID, Host: m.self.Host, Addr: m.self.Addr,
@@ -186,7 +193,7 @@ func (m *Machine) here(k Kind, text string) Cause {
 	}
 }
 
-// group is this node's group rank in the last world, -1 without one.
+// group returns this node's group rank in the last world, -1 without one.
 func (m *Machine) group() int {
 	if m.mem.work.sealed == nil {
 		return -1
@@ -194,7 +201,7 @@ func (m *Machine) group() int {
 	return m.mem.work.sealed.Index(m.self.ID)
 }
 
-// aged marks how long ago the failures were seen here: clocks of nodes differ,
+// aged marks how long ago the failures were seen here. Clocks of nodes differ,
 // durations do not.
 func (m *Machine) aged(fs []Cause) []Cause {
 	out := slices.Clone(fs)
@@ -204,7 +211,7 @@ func (m *Machine) aged(fs []Cause) []Cause {
 	return out
 }
 
-// stopSignal is the signal that stops the workers after a cause.
+// stopSignal returns the signal that stops the workers after a cause.
 func stopSignal(c *Cause) syscall.Signal {
 	if c.Kind == KindStopped && c.Signal != 0 && c.Signal != syscall.SIGKILL {
 		return c.Signal
@@ -212,18 +219,18 @@ func stopSignal(c *Cause) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// Limits of what is kept of a job, and sent to every node when it ends: an outcome
-// fits into one message, whatever failed how often.
+// Limits of what is kept of a job and sent to every node when it ends. With them an
+// outcome fits into one message, whatever failed how often.
 const (
 	maxRounds    = 1024      // the latest ones
 	maxInFull    = 1 << 15   // nodes and ranks of the rounds that are kept in full
 	maxTexts     = 1 << 20   // bytes of the causes of all rounds, and of all failures of the last one
-	maxTraceback = 256 << 10 // bytes, of one cause; its end tells more than its beginning
+	maxTraceback = 256 << 10 // bytes, of one cause; its end says more than its beginning
 	maxTailLines = 20
 	maxText      = 4 << 10 // bytes of a message, of a line of stderr
 )
 
-// bounded is the cause with no text longer than an agent may send.
+// bounded returns the cause with no text longer than an agent may send.
 func (c Cause) bounded() Cause {
 	c.Host, c.Addr, c.Role = clip(c.Host), clip(c.Addr), clip(c.Role)
 	c.Interpreter = clip(c.Interpreter)
@@ -245,7 +252,7 @@ func fewLines(lines []string) []string {
 }
 
 // aborts reports whether a person ordered the whole job to end. The order counts at
-// any node, also at one that waits for a place.
+// any node, even at a node that waits for a place.
 func aborts(fs []Cause) bool {
 	return slices.ContainsFunc(fs, func(f Cause) bool { return f.Kind == KindAborted })
 }

@@ -11,8 +11,8 @@ const (
 	// maxFacts and maxBody bound facts, and questions and answers, in bytes each.
 	maxFacts = 256 << 10
 	maxBody  = 4 << 20
-	// askTimeout is the time for the answers to a question; the check goes on without
-	// those that have not come by then.
+	// askTimeout is the time for the answers to a question. The check goes on without
+	// the answers that have not come by then.
 	askTimeout = 20 * time.Second
 	// maxQuestions is how often a world's nodes are asked.
 	maxQuestions = 2
@@ -26,9 +26,8 @@ const (
 )
 
 // check is the comparison of a world's nodes before the world is proposed. The facts
-// of all nodes are compared; if that raises a question, every node is asked it and
-// all is compared again. What facts, questions and answers say is not the machine's
-// business.
+// of all nodes are compared. If that raises a question, every node is asked it and
+// all is compared again. The machine does not interpret facts, questions and answers.
 type check struct {
 	serial    int               // of the last Compare or question
 	rank      map[NodeID]int    // group ranks
@@ -93,8 +92,8 @@ func (c *coordinator) compare() {
 	c.m.emit(Compare{Serial: x.serial, World: *c.round.world, New: fresh, Facts: facts, Envs: envs, Questions: x.questions, Answers: x.answers, Asked: x.asked, Heard: x.heard})
 }
 
-// compareNewcomer compares a node that came while a world runs with the members: a
-// node that could never take part hears it before the next round.
+// compareNewcomer compares a node that came while a world runs with the members. A
+// node that could never take part learns this before the next round.
 func (c *coordinator) compareNewcomer(s *seat) {
 	nodes := []Node{s.node}
 	seated := map[NodeID]*seat{s.node.ID: s}
@@ -113,7 +112,7 @@ func (c *coordinator) compareNewcomer(s *seat) {
 }
 
 // reject ends these nodes' part in the job, which goes on without them. It reports
-// whether there was one: the coordinator cannot reject its own node.
+// whether there was one. The coordinator cannot reject its own node.
 func (c *coordinator) reject(ids []NodeID, o Outcome) (any bool) {
 	o.Parting = true
 	for _, id := range ids {
@@ -132,7 +131,7 @@ func (c *coordinator) reject(ids []NodeID, o Outcome) (any bool) {
 	return any
 }
 
-// nextSerial numbers what this coordinator asks: the number of a late answer is that
+// nextSerial numbers the questions of this coordinator. A late answer has the number
 // of an earlier question.
 func (c *coordinator) nextSerial() int {
 	c.serial++
@@ -196,7 +195,7 @@ func (c *coordinator) compared(e Compared) {
 	}
 }
 
-// bounded gives what a node tells, or null if it is more than limit bytes.
+// bounded returns what a node sent, or null if it is more than limit bytes.
 func (c *coordinator) bounded(s *seat, body json.RawMessage, limit int) json.RawMessage {
 	if len(body) > limit {
 		c.m.emit(Note{Text: fmt.Sprintf("what %s tells of itself has %d bytes, more than %d; it is not looked at", s.node.Name(), len(body), limit)})

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// coordinator is the half of an agent that forms worlds. It owns no workers: the
+// coordinator is the half of an agent that forms worlds. It owns no workers. The
 // member of its own node has a seat like any other, at Self.
 type coordinator struct {
 	m     *Machine
@@ -24,7 +24,7 @@ type coordinator struct {
 	refused  refusals
 	survey   survey
 	serial   int       // of the last question; begins with the time, which no other coordinator's answer has
-	statusAt time.Time // when the nodes that wait hear again what they wait for
+	statusAt time.Time // when the waiting nodes get the next status
 }
 
 // job is what lasts from round to round.
@@ -34,8 +34,8 @@ type job struct {
 	maxRestarts          int
 	last                 *World // the last one that was committed
 	records              []Record
-	took                 bool // over from a coordinator that was lost
-	final                bool // no further round: this agent decides for its node alone
+	took                 bool // the job was taken over from a lost coordinator
+	final                bool // no further round follows; this agent decides for its node alone
 	outcome              *Outcome
 }
 
@@ -237,8 +237,8 @@ func (c *coordinator) formWorld(late bool) {
 	}
 }
 
-// whyBarred says why these nodes may not form a world although they are enough:
-// another part of a cut network might form one too. It is empty if they may.
+// whyBarred says why these nodes may not form a world although they are enough.
+// Another part of a cut network might form one too. The result is empty if they may.
 func (c *coordinator) whyBarred() string {
 	if c.m.cfg.Fenced { // it decides when it is asked to seal
 		return c.sealing.refused
@@ -274,9 +274,9 @@ func (c *coordinator) whyBarred() string {
 	return fmt.Sprintf("only %d of the %d nodes of the last world that may be alive are here; the others may go on without them", here, alive)
 }
 
-// propose makes a world of the nodes that wait, to be checked and offered.
-// Survivors of the last world come before newcomers. Before the first world, nodes
-// that serve an endpoint come first: the nodes left out must not form one too.
+// propose makes a world of the nodes that wait, to be checked and offered. Survivors
+// of the last world come before newcomers. Before the first world, nodes that serve
+// an endpoint come first, because the nodes left out must not form a world too.
 func (c *coordinator) propose() {
 	chosen := slices.DeleteFunc(slices.Clone(c.seats.here), func(s *seat) bool { return s.state != seatWaiting })
 	slices.SortStableFunc(chosen, func(a, b *seat) int {
@@ -322,7 +322,7 @@ func (c *coordinator) offer() {
 	}
 }
 
-// clients are where the workers of the world may connect from.
+// clients lists where the workers of the world may connect from.
 func (c *coordinator) clients() []string {
 	all := map[string]bool{}
 	for _, s := range c.seats.members() {
@@ -334,7 +334,7 @@ func (c *coordinator) clients() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// burn gives a proposal up: its round number is never used again.
+// burn gives a proposal up. Its round number is never used again.
 func (c *coordinator) burn() {
 	c.enter(roundForming, sameDeadline)
 	c.job.round++
@@ -343,8 +343,8 @@ func (c *coordinator) burn() {
 	}
 }
 
-// commit starts the workers of the world on every node. A node without a place
-// hears first that the world runs: it must not succeed this coordinator by what an
+// commit starts the workers of the world on every node. A node without a place learns
+// first that the world runs, because it must not succeed this coordinator by what an
 // earlier world says.
 func (c *coordinator) commit() {
 	c.enter(roundRunning, 0)
@@ -369,7 +369,7 @@ func (c *coordinator) commit() {
 	}
 }
 
-// joinElapsed ends the job: the nodes did not come together in time.
+// joinElapsed ends the job because the nodes did not come together in time.
 func (c *coordinator) joinElapsed() {
 	st := c.status()
 	text := fmt.Sprintf("%d of %s nodes came within %v: %s", len(c.seats.here), nnodes(c.m.self), c.m.cfg.Join, strings.Join(st.Here, ", "))
@@ -460,7 +460,7 @@ func (c *coordinator) tick() {
 	}
 }
 
-// sendStatus tells the nodes that wait what they wait for.
+// sendStatus reports to the waiting nodes what they wait for.
 func (c *coordinator) sendStatus() {
 	st := c.status()
 	for _, s := range c.seats.here {
@@ -470,8 +470,8 @@ func (c *coordinator) sendStatus() {
 	}
 }
 
-// allBack reports whether every member of the last world is here that is not known
-// to have ended.
+// allBack reports whether all members of the last world are here, except those that
+// are known to have ended.
 func (c *coordinator) allBack() bool {
 	return !slices.ContainsFunc(c.round.world.Members, func(p Member) bool { return !c.seats.connected(p.ID) && !c.seats.ended(p.ID) })
 }
@@ -493,7 +493,7 @@ func (c *coordinator) resume() {
 	c.abort(false)
 }
 
-// conclude ends the round: no worker of it lives any more.
+// conclude ends the round after its last worker has ended.
 func (c *coordinator) conclude() {
 	cause := c.round.first()
 	c.recordRound(&cause)
@@ -515,7 +515,7 @@ func (c *coordinator) conclude() {
 	for _, s := range c.seats.members() {
 		c.move(s, seatWaiting)
 	}
-	st := c.status() // also tells the members that the last round is settled
+	st := c.status() // also shows the members that the last round is settled
 	for _, s := range c.seats.here {
 		c.send(s, Message{Type: MsgStatus, Status: st})
 	}
@@ -536,7 +536,7 @@ func (c *coordinator) decide() {
 	c.announce(o)
 }
 
-// announce tells every node how the job ended.
+// announce sends the outcome of the job to every node.
 func (c *coordinator) announce(o Outcome) {
 	c.job.outcome = &o
 	c.unseal()
@@ -547,8 +547,9 @@ func (c *coordinator) announce(o Outcome) {
 	}
 }
 
-// failureReceived handles a member's word that the round, or the job, cannot go on.
-// A node that only waits for a place cannot end a job: the job goes on without it.
+// failureReceived handles a member's message that the round, or the job, cannot go
+// on. A node that only waits for a place cannot end a job. The job goes on without
+// it.
 func (c *coordinator) failureReceived(s *seat, msg Message, current bool) {
 	if len(msg.Failures) == 0 || c.round.state == roundDecided {
 		return
@@ -576,8 +577,8 @@ func (c *coordinator) failureReceived(s *seat, msg Message, current bool) {
 // addFailures notes failures of the round.
 func (c *coordinator) addFailures(fs ...Cause) { c.round.add(c.m.now, fs...) }
 
-// cause is why the job ends: its first failure, unless another round would have
-// followed that one and an order ended the job.
+// cause returns why the job ends. That is its first failure, unless another round
+// would have followed it and an order ended the job.
 func (c *coordinator) cause() Cause {
 	if order := c.round.aborted(); order != nil && c.job.restart < c.job.maxRestarts {
 		return *order

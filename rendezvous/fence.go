@@ -54,8 +54,8 @@ func (c *coordinator) sealed(e Sealed) {
 	}
 }
 
-// unseal gives the run id back if no worker of the job can live anywhere. If one
-// may, the record ends with the lease of its node, which is certainly idle then.
+// unseal gives the run id back if no worker of the job can live anywhere. Otherwise
+// the record ends with the lease of its node, which is certainly idle then.
 func (c *coordinator) unseal() {
 	if !c.m.cfg.Fenced || c.job.last == nil || c.sealing.refused != "" {
 		return
@@ -76,10 +76,10 @@ func (c *coordinator) unseal() {
 	c.m.emit(Unseal{Job: c.job.last.Job, Round: c.job.last.Round})
 }
 
-// membership is what this agent's own fence says of it.
+// membership is what this agent's own fence says of this agent.
 type membership struct {
 	unconfirmed bool          // the fence does not confirm this agent
-	why         string        // it does not
+	why         string        // the reason
 	silent      map[Conn]bool // streams on which nothing comes
 }
 
@@ -102,8 +102,9 @@ func (m *Machine) sealedElsewhere(e Elsewhere) {
 	}
 }
 
-// adoptSealed goes on from the world that this agent has accepted: it was sealed, but
-// the coordinator was lost before it said so. No worker of it has started here.
+// adoptSealed goes on from the world that this agent has accepted. The world was
+// sealed, but the coordinator was lost before it said so. No worker of it has started
+// here.
 func (m *Machine) adoptSealed() {
 	w, e := m.mem.work.accepted, m.mem.search.sealed
 	if w == nil || w == m.mem.work.sealed || w.Job != e.Job || w.Term != e.Term || w.Round != e.Round {
@@ -113,7 +114,7 @@ func (m *Machine) adoptSealed() {
 	m.mem.search.until = m.now.Add(m.cfg.Rejoin)
 }
 
-// leader is the address of a coordinator that the fence knows of and that is
+// leader returns the address of a coordinator that the fence knows of and that is
 // worth a try now.
 func (m *Machine) leader() string {
 	addr := m.mem.search.leader.Addr
@@ -133,9 +134,9 @@ func (m *Machine) silenceChanged(e Silence) {
 }
 
 // judgeSilence decides by the fence what silence means. While the fence confirms this
-// agent, a silent peer whose membership has ended is lost. While it does not, others
-// may see the end of this agent's membership: a silent peer may go on without this
-// node, whose workers must stop at once.
+// agent, a silent peer whose membership has ended is lost. While the fence does not
+// confirm it, others may see the end of this agent's membership. A silent peer may
+// then go on without this node, whose workers must stop at once.
 func (m *Machine) judgeSilence() {
 	if !m.cfg.Fenced || m.ended {
 		return
@@ -180,7 +181,7 @@ func (m *Machine) silence() string {
 	return "silent, and its membership has ended"
 }
 
-// silentMembers are the members of the world on whose streams nothing comes.
+// silentMembers returns the members of the world on whose streams nothing comes.
 func (c *coordinator) silentMembers() []*seat {
 	if len(c.m.fence.silent) == 0 {
 		return nil
@@ -213,8 +214,8 @@ func (c *coordinator) markExpired() {
 	}
 }
 
-// noteMissing reports whether members of the world are out of reach and may be
-// alive: they may go on without this node. The failures name them.
+// noteMissing reports whether members of the world are out of reach and may be alive.
+// They may go on without this node. The failures name them.
 func (c *coordinator) noteMissing() bool {
 	any := false
 	for i, p := range c.round.world.Members {

@@ -2,7 +2,7 @@
 //
 // It holds the domain's words (Node, World, Cause) and the state machine of a round:
 // a pure, deterministic step function. Events go in, commands come out, the time is
-// an argument; it knows no socket, no process and no clock.
+// an argument. It knows no socket, no process and no clock.
 //
 // Invariants, held by Machine whatever the order of its events:
 //
@@ -14,11 +14,12 @@
 //   - of two parts of a cut network at most one forms the next world.
 //
 // Rounds, seats and workers have a state each, and a transition method that refuses
-// what its table does not allow: an internal error, which ends the job.
+// what its table does not allow. A refused transition is an internal error, which
+// ends the job.
 //
 // The coordinator's round. A first coordinator begins with forming, the successor of
-// a lost one with recovering. A member that leaves while a world is offered burns the
-// round. Every state may end in decided.
+// a lost coordinator with recovering. A member that leaves while a world is offered
+// burns the round. Every state may end in decided.
 //
 //	recovering ────────────────────────────────────────┐
 //	                                                   ▼
@@ -48,9 +49,11 @@
 //	  ▲        └────────┴──► stopping
 //	  └────────────────────────┘
 //
-// Packages below it put a Machine to work (drive), find peers (gossip), carry
-// messages (control) and serve the workers' key-value store (tcpstore). They
-// import this package and never each other.
+// The packages below put a Machine to work (drive), find peers (gossip, etcd), send
+// messages (control), derive keys (secret), share a port (portshare), compare nodes
+// (preflight) and serve the workers' key-value store (tcpstore). This package imports
+// none of them. The drive, the control plane and the backends import this package and
+// never each other.
 package rendezvous
 
 import (
@@ -58,8 +61,8 @@ import (
 	"time"
 )
 
-// Machine is one agent's part in the rendezvous: a member, and when it is this
-// agent's turn the coordinator as well. It is deterministic: the same events at
+// Machine is one agent's part in the rendezvous: a member and, when it is this
+// agent's turn, the coordinator as well. It is deterministic, so the same events at
 // the same times give the same commands. It is not safe for concurrent use.
 type Machine struct {
 	cfg     Config
@@ -100,8 +103,8 @@ func New(cfg Config, now time.Time) *Machine {
 	}
 }
 
-// Step takes one event at a time that never goes back and returns what to do,
-// in order.
+// Step takes one event, at a time that never goes back, and returns the commands to
+// carry out, in order.
 func (m *Machine) Step(now time.Time, e Event) []Command {
 	away := now.Sub(m.now) >= m.cfg.Rejoin/2
 	if now.After(m.now) {
@@ -220,7 +223,7 @@ func (m *Machine) settle() {
 	}
 }
 
-// Next is when the machine wants a Tick; the zero time if it does not.
+// Next returns when the machine wants a Tick, the zero time if it does not.
 func (m *Machine) Next() time.Time {
 	if m.ended {
 		return time.Time{}
@@ -229,7 +232,7 @@ func (m *Machine) Next() time.Time {
 	if m.coord != nil {
 		next = append(next, m.coord.wakeups()...)
 	}
-	// What was due has been done by settle; asking for it again would spin.
+	// settle has done what was due. Asking for it again would spin.
 	next = slices.DeleteFunc(next, func(t time.Time) bool { return !t.After(m.now) })
 	if len(next) == 0 {
 		return time.Time{}
@@ -237,10 +240,11 @@ func (m *Machine) Next() time.Time {
 	return slices.MinFunc(next, time.Time.Compare)
 }
 
-// World is the world that runs on this node, or ran last; nil before the first.
+// World returns the world that runs on this node, or ran last. It is nil before the
+// first.
 func (m *Machine) World() *World { return m.mem.work.sealed }
 
-// internalError ends the job: this agent's own bookkeeping makes no sense.
+// internalError ends the job because this agent's own bookkeeping makes no sense.
 func (m *Machine) internalError(err error) {
 	m.emit(Note{Text: err.Error(), Kind: "internal"})
 	m.stopJob(StopJob{Cause: m.here(KindAgent, err.Error())})
@@ -258,8 +262,8 @@ func (m *Machine) send(c Conn, toCoordinator bool, msg Message) {
 	m.emit(Send{c, msg})
 }
 
-// received routes a message: the coordinator of this agent gets what its seats say,
-// the member what its coordinator says, and a hello is for the coordinator.
+// received routes a message. The coordinator of this agent gets what its seats say,
+// the member what its coordinator says. A hello is for the coordinator.
 func (m *Machine) received(c Conn, msg Message) {
 	msg.trim()
 	switch {
@@ -296,7 +300,7 @@ func (m *Machine) streamClosed(e Closed) {
 	}
 }
 
-// finish ends the agent, after the workers that still run here.
+// finish ends the agent after the workers that still run here have stopped.
 func (m *Machine) finish(o Outcome) {
 	if m.ended {
 		return
@@ -321,7 +325,7 @@ type Config struct {
 	MaxRestarts int
 	Endpoints   int           // number of endpoints; the first world needs nodes that serve a majority of them
 	Where       string        // the endpoints, for messages
-	Flags       string        // that every node must have alike to come there, for messages; "" for those of endpoints
+	Flags       string        // flags that every node needs alike to meet there, for messages; "": those of endpoints
 	Proofs      bool          // as coordinator: seat only nodes whose id is proven
 	Check       bool          // as coordinator: compare the nodes before a world is proposed
 	Fenced      bool          // the backend is a Fence: it makes worlds unique

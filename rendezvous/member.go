@@ -98,7 +98,8 @@ type end struct {
 	byeBy   time.Time
 }
 
-// placed reports whether this agent is a member of the last world, for all it knows.
+// placed reports whether this agent is a member of the last world, as far as it
+// knows.
 func (mem *member) placed() bool { return mem.work.sealed != nil && !mem.search.spare }
 
 // newMember makes the member of an agent that starts now.
@@ -154,7 +155,7 @@ func (m *Machine) follow(c Conn, at string) {
 	}
 }
 
-// last is what the next coordinator must know of this node's last world.
+// last returns what the next coordinator must know of this node's last world.
 func (m *Machine) last() *Last {
 	mem := &m.mem
 	l := &Last{
@@ -167,7 +168,7 @@ func (m *Machine) last() *Last {
 	return l
 }
 
-// fromCoordinator handles what the coordinator says. Whatever it is but a redirect
+// fromCoordinator handles a message of the coordinator. Any message but a redirect
 // ends the search.
 func (m *Machine) fromCoordinator(msg Message) {
 	mem := &m.mem
@@ -267,7 +268,7 @@ func (m *Machine) startWorkers(w *World) {
 	m.emit(Start{*w, w.Index(m.self.ID), mem.work.env})
 }
 
-// alone is an outcome that this agent decides without the others.
+// alone makes an outcome that this agent decides without the others.
 func (m *Machine) alone(c Cause) Outcome {
 	return Outcome{Code: c.Code(), Cause: &c, Failures: []Cause{c}}
 }
@@ -284,7 +285,7 @@ func (m *Machine) noCoordinator() string {
 	return text + "; check that gorun runs on the endpoint's node, that the address is right and that no firewall drops the port"
 }
 
-// seekStatus is what an agent without a coordinator waits for.
+// seekStatus returns what an agent without a coordinator waits for.
 func (m *Machine) seekStatus() *Status {
 	s := &Status{Phase: "seeking", Min: m.self.Min, Max: m.self.Max, Left: m.joinBy.Sub(m.now), Note: m.mem.link.lastErr, Here: []string{m.self.Name()}}
 	if !m.mem.search.until.IsZero() {
@@ -349,8 +350,9 @@ func (m *Machine) answer(msg Message) {
 	}
 }
 
-// vacateAfter spares the fence a message of every node at every restart: the next
-// round mostly begins sooner.
+// vacateAfter delays the message to the fence that no worker lives here. It spares
+// the fence a message of every node at every restart, because the next round mostly
+// begins sooner.
 const vacateAfter = time.Second
 
 // abortReceived stops the workers of the round.
@@ -398,7 +400,7 @@ func (m *Machine) workerFailed(e Failed) {
 	m.tell(Message{Type: MsgFailed, Round: e.Round, Failures: m.aged([]Cause{e.Cause})})
 }
 
-// workersDone handles that every worker here ended with 0.
+// workersDone handles the success of the round here: every worker ended with 0.
 func (m *Machine) workersDone(e Done) {
 	mem := &m.mem
 	if mem.work.state != workRunning || mem.work.sealed.Round != e.Round {
@@ -409,7 +411,7 @@ func (m *Machine) workersDone(e Done) {
 	m.tell(Message{Type: MsgDone, Round: e.Round, Ends: e.Ends})
 }
 
-// workersStopped handles that no worker of the round lives here any more.
+// workersStopped handles the end of the round here: no worker of it lives any more.
 func (m *Machine) workersStopped(e Over) {
 	mem := &m.mem
 	if e.Store != "" {
@@ -418,7 +420,8 @@ func (m *Machine) workersStopped(e Over) {
 	if mem.work.state == workIdle || mem.work.sealed.Round != e.Round {
 		return
 	}
-	// The workers do not know what concerns the whole node: a lost coordinator, a signal.
+	// The workers do not know what concerns the whole node, such as a lost
+	// coordinator or a signal.
 	mine := slices.DeleteFunc(slices.Clone(mem.work.failures), func(c Cause) bool { return c.Rank >= 0 })
 	m.moveWork(workIdle)
 	mem.work.failures, mem.work.ends = append(mine, e.Failures...), e.Ends

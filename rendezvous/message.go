@@ -42,8 +42,8 @@ const (
 	MsgFinish   Type = "finish"   // Outcome: the job is over
 )
 
-// Message is everything that agents say to each other; Type tells which fields
-// are set.
+// Message is everything that agents send to each other. Type says which fields are
+// set.
 type Message struct {
 	Type     Type            `json:"type"`
 	Term     int             `json:"term,omitempty"`
@@ -70,7 +70,7 @@ type Message struct {
 	Clients  []string        `json:"clients,omitempty"` // of propose, to the node whose store the world has: Admit's
 }
 
-// Last is what a member that lost its coordinator says to the next one.
+// Last is what a member that lost its coordinator reports to the next one.
 type Last struct {
 	World    *World   `json:"world"`    // the last world that it accepted
 	Started  bool     `json:"started"`  // that world was committed here
@@ -92,9 +92,9 @@ type End struct {
 	Ended     time.Time      `json:"ended,omitzero"`
 }
 
-// Record is what happened in one round. Of an early round of a job with many
-// rounds or nodes it is shortened: its world has no members then, nor are there
-// Ends. Members have what a report tells of.
+// Record is what happened in one round. Of an early round of a job with many rounds
+// or nodes it is shortened: its world has no members then, nor are there Ends.
+// Members have the fields that a report shows.
 type Record struct {
 	World   World     `json:"world"`
 	Started time.Time `json:"started"`
@@ -116,7 +116,7 @@ type Outcome struct {
 	Rounds   []Record `json:"rounds,omitempty"`   // in their order
 	// Preflight is what the check found, when it ended the job.
 	Preflight *CheckResult `json:"preflight,omitempty"`
-	// Parting: only this node ends, the job goes on without it.
+	// Parting means that only this node ends and the job goes on without it.
 	Parting bool `json:"parting,omitempty"`
 }
 
@@ -146,10 +146,10 @@ type Status struct {
 
 const rosterFields = 9
 
-// Roster writes the members of a world as text: a line each, fields between
-// tabs. Every node reads the whole world of every round, and as JSON that is
-// most of the work of a round of thousands. It is not ok if a name has a tab or
-// an end of line in it: no world that a node accepts has.
+// Roster writes the members of a world as text: a line each, fields between tabs.
+// Every node reads the whole world of every round, and as JSON that is most of the
+// work of a round of thousands of nodes. ok is false if a name contains a tab or an
+// end of line. No world that a node accepts has such a name.
 func Roster(members []Member) (text string, ok bool) {
 	var b strings.Builder
 	for i := range members {

@@ -16,12 +16,12 @@ import (
 // versions refuse each other.
 const Protocol = 3
 
-// NodeID names one agent process: that of an Identity, never reused, so a restarted agent
-// can neither vote twice nor inherit what its predecessor promised.
+// NodeID names one agent process. It comes from an Identity and is never reused, so a
+// restarted agent can neither vote twice nor inherit what its predecessor promised.
 type NodeID string
 
-// NewNodeID draws an id for an agent that meets no other. Any other agent's id is
-// that of its Identity.
+// NewNodeID draws an id for an agent without other agents. The id of any other agent
+// comes from its Identity.
 func NewNodeID() NodeID { return NodeID(strings.ToLower(rand.Text()[:16])) }
 
 // Node is what an agent says of itself when it joins.
@@ -41,7 +41,7 @@ type Node struct {
 	Endpoint int    `json:"endpoint"`  // index of the endpoint that it serves, -1: none
 	Min      int    `json:"min"`       // --nnodes, must agree
 	Max      int    `json:"max"`
-	Facts    bool   `json:"facts"` // it will tell facts
+	Facts    bool   `json:"facts"` // it will send facts
 	Proven   bool   `json:"-"`     // the control plane has seen a Proof of ID
 	Seen     string `json:"-"`     // IP address that its stream comes from
 	// Networks are the addresses, and networks of addresses, that its workers may
@@ -49,11 +49,11 @@ type Node struct {
 	Networks []string `json:"networks,omitempty"`
 }
 
-// Name is how messages call the node: its host and, where that does not say
-// it, its address.
+// Name returns how messages call the node: its host and, where the host is not the
+// address, its address.
 func (n *Node) Name() string { return displayName(n.Host, n.Addr) }
 
-// displayName is how messages call a host with an address.
+// displayName returns how messages call a host with an address.
 func displayName(host, addr string) string {
 	switch {
 	case addr == "" || host == addr:
@@ -81,9 +81,9 @@ func SignalName(s syscall.Signal) string {
 	return s.String()
 }
 
-// Identity is what only one agent has: the key behind its id. Any agent may learn an
-// id, from gossip for instance; an agent that claims it must prove that it is its own.
-// The curve is P-256: a process's first use of Ed25519 costs 1.5 ms, which every
+// Identity is the key behind an agent's id. Any agent may learn an id, from gossip
+// for instance, so an agent that claims an id must prove that it is its own. The
+// curve is P-256, because a process's first use of Ed25519 costs 1.5 ms, which every
 // start of a node would pay.
 type Identity struct {
 	key    *ecdsa.PrivateKey
@@ -103,10 +103,10 @@ func NewIdentity() *Identity {
 	return &Identity{key, public}
 }
 
-// ID is the id that belongs to the identity.
+// ID returns the id that belongs to the identity.
 func (i *Identity) ID() NodeID { return idOf(i.public) }
 
-// idOf is 16 characters, 80 bits, of a key's hash: no second key has it.
+// idOf returns 16 characters (80 bits) of a key's hash. No second key has them.
 func idOf(key []byte) NodeID {
 	sum := sha256.Sum256(append([]byte("gorun id 1: "), key...))
 	return NodeID(strings.ToLower(base32.StdEncoding.EncodeToString(sum[:10])))

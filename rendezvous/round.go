@@ -77,7 +77,7 @@ type failure struct {
 	at time.Time
 }
 
-// add keeps failures once each. The later message about one knows more, such as
+// add keeps failures once each. The later message about a failure has more, such as
 // the end of stderr.
 func (r *round) add(now time.Time, fs ...Cause) {
 	for _, f := range fs {
@@ -103,8 +103,8 @@ func (r *round) add(now time.Time, fs ...Cause) {
 	}
 }
 
-// first is the round's cause: the earliest failure that is no consequence of
-// another one. A change of the nodes and a witness are no failures.
+// first returns the round's cause: the earliest failure that is not a consequence of
+// another one. A change of the nodes and a witness are not failures.
 func (r *round) first() Cause {
 	weight := func(f failure) int {
 		switch {
@@ -123,7 +123,8 @@ func (r *round) first() Cause {
 	}).Cause
 }
 
-// aborted is the failure by which the whole job was ordered to end, nil if it was not.
+// aborted returns the failure by which the whole job was ordered to end, nil if it
+// was not.
 func (r *round) aborted() *Cause {
 	for i := range r.failures {
 		if r.failures[i].Kind == KindAborted {
@@ -133,7 +134,7 @@ func (r *round) aborted() *Cause {
 	return nil
 }
 
-// recordRound keeps what happened in the round that ends now: what a report needs.
+// recordRound keeps what a report needs of the round that ends now.
 func (c *coordinator) recordRound(cause *Cause) {
 	w := *c.round.world
 	w.Members = make([]Member, len(c.round.world.Members))
@@ -143,7 +144,7 @@ func (c *coordinator) recordRound(cause *Cause) {
 	c.job.records = shorten(append(c.job.records, Record{World: w, Started: c.round.began, Ended: c.m.now, Ends: c.round.ends, Cause: cause}))
 }
 
-// shorten takes from the earlier rounds what would be too much.
+// shorten drops from the earlier rounds what would be too much for an outcome.
 func shorten(rs []Record) []Record {
 	rs = rs[max(0, len(rs)-maxRounds):]
 	size, texts := 0, budget(maxTexts)
@@ -163,7 +164,7 @@ func shorten(rs []Record) []Record {
 // budget is the number of bytes that texts may still have.
 type budget int
 
-// spend gives the cause as it is while the budget lasts, then without what its
+// spend returns the cause as it is while the budget lasts, then without what its
 // worker printed.
 func (b *budget) spend(c Cause) Cause {
 	size := len(c.Message) + len(c.Traceback)

@@ -13,8 +13,9 @@ type search struct {
 	handover    *Message        // the coordinator left and handed the job over
 	leader      Message         // where the fence has seen a coordinator: Addr, Term
 	sealed      Elsewhere       // the world that the fence has seen
-	// spare: a world runs in which this agent has no place. It waits to be called,
-	// and has no vote in who goes on, whatever world it was in before.
+	// spare means that a world runs in which this agent has no place. The agent waits
+	// to be called and has no vote on which nodes go on, whatever world it was in
+	// before.
 	spare bool
 	job   string // of that world
 }
@@ -45,7 +46,7 @@ func (m *Machine) seek() {
 	}
 }
 
-// firstChoice is the best agent that serves an endpoint and is worth a try now.
+// firstChoice returns the best agent that serves an endpoint and is worth a try now.
 func (m *Machine) firstChoice() (addr string, self bool) {
 	for _, p := range m.servers() {
 		if p.ID == m.self.ID {
@@ -58,7 +59,7 @@ func (m *Machine) firstChoice() (addr string, self bool) {
 	return "", false
 }
 
-// servers are the agents that serve an endpoint, in order.
+// servers returns the agents that serve an endpoint, in order.
 func (m *Machine) servers() []Peer {
 	ps := slices.DeleteFunc(slices.Clone(m.peers.all), func(p Peer) bool { return p.Endpoint < 0 })
 	slices.SortFunc(ps, func(a, b Peer) int {
@@ -67,9 +68,9 @@ func (m *Machine) servers() []Peer {
 	return ps
 }
 
-// anyAgent is the address of an agent that may know the coordinator. A world that
-// this agent has accepted without hearing more may have been committed before the
-// coordinator was lost: its members know. A spare asks any agent, since the present
+// anyAgent returns the address of an agent that may know the coordinator. A world
+// that this agent has accepted without a commit may have been committed before the
+// coordinator was lost. Its members know. A spare asks any agent, since the present
 // coordinator may not know of the spare.
 func (m *Machine) anyAgent() string {
 	var at []string
@@ -141,7 +142,8 @@ func (m *Machine) dialFailed(e DialFailed) {
 	}
 }
 
-// redirectReceived asks elsewhere: the agent that was asked does not coordinate.
+// redirectReceived asks elsewhere, because the agent that was asked does not
+// coordinate.
 func (m *Machine) redirectReceived(addr string) {
 	from := m.mem.link.at
 	m.unfollow()
@@ -163,7 +165,7 @@ func (m *Machine) unfollow() {
 	m.mem.link.open, m.mem.link.at, m.mem.program.proposed, m.mem.link.follows = false, "", nil, false
 }
 
-// refusalReceived ends the agent: the coordinator does not accept it.
+// refusalReceived ends the agent, because the coordinator does not accept it.
 func (m *Machine) refusalReceived(text string) {
 	m.unfollow()
 	o := m.alone(m.here(KindRendezvous, "the coordinator refused this node: "+text))
@@ -172,9 +174,9 @@ func (m *Machine) refusalReceived(text string) {
 }
 
 // mayYield reports whether an agent that serves a better endpoint may coordinate
-// instead: before the first world. Two agents can take themselves for the first one
-// for a moment, as their views of the others differ; the first world's need for a
-// majority of the endpoints keeps that harmless.
+// instead, which it may before the first world. Two agents can take themselves for
+// the first one for a moment, as their views of the others differ. The first world's
+// need for a majority of the endpoints keeps that harmless.
 func (m *Machine) mayYield() bool {
 	return m.coord != nil && m.coord.job.last == nil && m.coord.round.state == roundForming && m.mem.end.stop == nil
 }
@@ -224,7 +226,7 @@ func (m *Machine) coordinate() {
 	m.follow(Self, "")
 }
 
-// successor is the member of the last world whose turn it is to coordinate.
+// successor returns the member of the last world whose turn it is to coordinate.
 func (m *Machine) successor() (addr string, self bool) {
 	if !m.now.Before(m.mem.search.until) {
 		return "", true
@@ -253,7 +255,7 @@ func (m *Machine) markUnreachable(control string, ended bool) {
 	}
 }
 
-// coordinatorLost handles the end of the stream to the coordinator: the workers stop
+// coordinatorLost handles the end of the stream to the coordinator. The workers stop
 // and the search for its successor begins.
 func (m *Machine) coordinatorLost(e Closed) {
 	mem := &m.mem
@@ -303,7 +305,8 @@ func (m *Machine) coordinatorLost(e Closed) {
 	}
 }
 
-// lostMember is the loss of the member of the last world at that address.
+// lostMember returns the cause for the loss of the member of the last world at that
+// address.
 func (m *Machine) lostMember(control string, e Closed) Cause {
 	c := m.here(KindLost, lostText(e.Silent, e.Text))
 	c.Node, c.Host, c.Addr, c.GroupRank = "", control, "", -1
@@ -315,7 +318,7 @@ func (m *Machine) lostMember(control string, e Closed) Cause {
 	return c
 }
 
-// ConnectionEnded is the text of a Closed of which there is nothing more to say.
+// ConnectionEnded is the text of a Closed without a more precise reason.
 const ConnectionEnded = "the connection ended"
 
 // lostText says why an agent counts as lost.
@@ -330,8 +333,8 @@ func lostText(silent bool, text string) string {
 }
 
 // call is an attempt of a coordinator to reach an agent that should have a stream. An
-// agent that answers gets the coordinator's address, as a redirect on a stream that it
-// did not open. An agent that does not answer is perhaps lost.
+// agent that answers gets the coordinator's address, as a redirect on a stream that
+// it did not open. An agent that does not answer is perhaps lost.
 type call struct {
 	id     NodeID
 	broken bool // the stream to it broke: if its host refuses now, it is lost
@@ -348,8 +351,9 @@ func (c *coordinator) call(addr string, to call) {
 	c.m.emit(Dial{addr})
 }
 
-// callMissing calls the members of the last world that are missing, and agents that
-// look for this job where it no longer is: the endpoint's agent may be lost.
+// callMissing calls the members of the last world that are missing. It also calls
+// agents that look for this job where it no longer is, as the endpoint's agent may be
+// lost.
 func (c *coordinator) callMissing() {
 	if c.job.last == nil || c.job.final || c.round.state == roundDecided && !c.job.took {
 		return
@@ -379,7 +383,7 @@ func (c *coordinator) callMissing() {
 	}
 }
 
-// callAnswered tells the node that answers a call where its coordinator is.
+// callAnswered sends this coordinator's address to the node that answers a call.
 func (c *coordinator) callAnswered(e Dialed) bool {
 	_, ok := c.calls[e.Addr]
 	if !ok {
@@ -391,9 +395,9 @@ func (c *coordinator) callAnswered(e Dialed) bool {
 	return true
 }
 
-// callFailed handles a call that was not answered. A node is lost whose stream broke
-// and whose host refuses now: the fence need not wait for the end of its membership.
-// After silence even a refused connection says nothing: the agent may have gone on
+// callFailed handles a call that was not answered. A node is lost if its stream broke
+// and its host refuses now. The fence need not wait for the end of its membership.
+// After silence even a refused connection proves nothing: the agent may have gone on
 // without this one and ended since.
 func (c *coordinator) callFailed(e DialFailed) bool {
 	to, ok := c.calls[e.Addr]
@@ -442,9 +446,9 @@ func (c *coordinator) callBack(other Message) {
 }
 
 // precedes reports whether another coordinator of this job has to follow this one.
-// The later world counts: the side that has sealed it is the job, and no other side
-// could. Of two that have seen the same world, and lost each other, the later one
-// leads.
+// The later world counts, because only one side of a cut network could seal it. Of
+// two coordinators that have seen the same world and lost each other, the one with
+// the later term goes on.
 func (c *coordinator) precedes(other Message) bool {
 	if other.Job == c.job.id && other.Round != c.job.last.Round {
 		return other.Round < c.job.last.Round
@@ -453,9 +457,9 @@ func (c *coordinator) precedes(other Message) bool {
 }
 
 // mayFollow reports whether this coordinator gives way to another one. A coordinator
-// with an order to end the job gives way too and takes the order along: two that both
-// decide would give their nodes two outcomes. A world that is on its way to be sealed
-// is given up only for a later world.
+// with an order to end the job gives way too and passes the order on, because two
+// that both decide would give their nodes two outcomes. A world that is on its way to
+// be sealed is given up only for a later world.
 func (m *Machine) mayFollow(other Message) bool {
 	c := m.coord
 	switch {

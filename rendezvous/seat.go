@@ -62,16 +62,16 @@ type seat struct {
 	conn    Conn // while the node has a stream
 	node    Node
 	leaving *Cause // why it leaves the job, which goes on without it; nil: it stays
-	fits    bool   // its facts, if it has any, fit to the running world
+	fits    bool   // its facts, if it has any, fit the running world
 	cleared bool   // no worker of the last world lived there when its stream ended
 
 	facts json.RawMessage // nil: not received yet
-	env   []byte          // of its environment, with the facts
+	env   []byte          // what it says of its environment, received with the facts
 	given []byte          // the environment of its workers in the world that is offered
 }
 
-// transition takes the seat to another state. It refuses what is impossible: an
-// error of gorun's own.
+// transition takes the seat to another state. It refuses an impossible one, which is
+// an error of gorun's own.
 func (s *seat) transition(to seatState) error {
 	if !slices.Contains(seatTransitions[s.state], to) {
 		return fmt.Errorf("internal error: the seat of node %s cannot go from %s to %s", s.node.ID, s.state, to)
@@ -94,21 +94,22 @@ func (s *seat) ended() bool {
 // awaited reports whether the end of the job waits for the node.
 func (s *seat) awaited() bool { return s.state == seatMissing || s.state == seatSought }
 
-// forget drops what only a node with a stream needs: a node may leave a megabyte.
+// forget drops what only a node with a stream needs. A node may leave a megabyte
+// behind.
 func (s *seat) forget() {
 	*s = seat{state: s.state, node: Node{ID: s.node.ID}, cleared: s.cleared}
 }
 
-// seats are all nodes that a coordinator knows of.
+// seats holds all nodes that a coordinator knows of.
 type seats struct {
 	here []*seat // with a stream, in order of arrival
 	byID map[NodeID]*seat
 }
 
-// find gives the seat of a node, nil if the coordinator never heard of it.
+// find returns the seat of a node, nil if the coordinator never heard of it.
 func (t *seats) find(id NodeID) *seat { return t.byID[id] }
 
-// get gives the seat of a node and makes an absent one if there is none.
+// get returns the seat of a node and makes an absent one if there is none.
 func (t *seats) get(id NodeID) *seat {
 	s := t.byID[id]
 	if s == nil {
@@ -118,7 +119,7 @@ func (t *seats) get(id NodeID) *seat {
 	return s
 }
 
-// at gives the seat at the end of a stream, nil if there is none.
+// at returns the seat at the end of a stream, nil if there is none.
 func (t *seats) at(conn Conn) *seat {
 	if i := slices.IndexFunc(t.here, func(s *seat) bool { return s.conn == conn }); i >= 0 {
 		return t.here[i]
@@ -132,7 +133,7 @@ func (t *seats) connected(id NodeID) bool { s := t.byID[id]; return s != nil && 
 // ended reports whether a node's process is known to have ended.
 func (t *seats) ended(id NodeID) bool { s := t.byID[id]; return s != nil && s.ended() }
 
-// member gives the seat of a connected node of the world, nil if there is none.
+// member returns the seat of a connected node of the world, nil if there is none.
 func (t *seats) member(id NodeID) *seat {
 	if s := t.byID[id]; s != nil && s.inWorld() {
 		return s
@@ -140,7 +141,7 @@ func (t *seats) member(id NodeID) *seat {
 	return nil
 }
 
-// members are the connected nodes of the world.
+// members returns the connected nodes of the world.
 func (t *seats) members() []*seat {
 	return slices.DeleteFunc(slices.Clone(t.here), func(s *seat) bool { return !s.inWorld() })
 }

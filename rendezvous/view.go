@@ -35,10 +35,10 @@ type View struct {
 	Failure string  `json:"failure,omitempty"`
 	Status  *Status `json:"status,omitempty"` // what a job that does not run waits for
 	Nodes   []Seen  `json:"nodes"`            // members by group rank, then the others as they came
-	Note    string  `json:"note,omitempty"`   // why this is not the whole
+	Note    string  `json:"note,omitempty"`   // why the view is not complete
 }
 
-// Standing is what a node is to its job.
+// Standing says how a node takes part in its job.
 type Standing string
 
 const (
@@ -46,7 +46,7 @@ const (
 	NodeSpare   Standing = "spare"   // waits for a place in the next round
 	NodeWaiting Standing = "waiting" // came while no world runs
 	NodeLost    Standing = "lost"    // a member that is not connected any more
-	NodeUnknown Standing = "unknown" // the agent that says this does not coordinate
+	NodeUnknown Standing = "unknown" // the agent that made the view does not coordinate
 )
 
 // Seen is one node in a View.
@@ -58,7 +58,7 @@ type Seen struct {
 	FirstRank int      `json:"first_rank"` // -1: none
 	Workers   int      `json:"workers"`
 	Standing  Standing `json:"standing"`
-	// Report is the node's own; without one, Trouble says why.
+	// Report is the node's own report. Without a report, Trouble says why.
 	Report  json.RawMessage `json:"report,omitempty"`
 	Trouble string          `json:"trouble,omitempty"`
 }
@@ -116,7 +116,7 @@ func (c *coordinator) combine(reports map[*seat]json.RawMessage) View {
 	return v
 }
 
-// seenMember is a member of the world as a view shows it.
+// seenMember returns a member of the world as a view shows it.
 func seenMember(p *Member, group int) Seen {
 	return Seen{ID: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: group, FirstRank: p.FirstRank, Workers: p.Workers, Standing: NodeUnknown}
 }
@@ -137,7 +137,7 @@ func (n *Seen) take(s *seat, reports map[*seat]json.RawMessage, room *int) {
 	}
 }
 
-// ownView is what a member knows without its coordinator.
+// ownView returns what a member knows without its coordinator.
 func (m *Machine) ownView(body json.RawMessage) View {
 	v := View{RunID: m.self.RunID, Phase: "seeking", Min: m.self.Min, Max: m.self.Max, Nodes: []Seen{}}
 	w := m.mem.work.sealed
@@ -176,8 +176,8 @@ func (m *Machine) ownView(body json.RawMessage) View {
 	return v
 }
 
-// written is the view as JSON of at most limit bytes. A report that is no JSON is left
-// out.
+// written returns the view as JSON of at most limit bytes. A report that is not JSON
+// is left out.
 func (v View) written(limit int) json.RawMessage {
 	for i := range v.Nodes {
 		if n := &v.Nodes[i]; n.Report != nil && !json.Valid(n.Report) {
@@ -200,7 +200,7 @@ func (v View) written(limit int) json.RawMessage {
 
 const tooMany = "there are too many nodes to tell of"
 
-// json is the view as JSON.
+// json returns the view as JSON.
 func (v View) json() []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -237,8 +237,8 @@ func (m *Machine) queryReceived() {
 	m.tell(Message{Type: MsgQuery, Serial: q.serial})
 }
 
-// queryTick stops waiting for a coordinator that is lost or silent, and then for the
-// own agent.
+// queryTick stops waiting for a coordinator that is lost or silent, and then for this
+// agent's own report.
 func (m *Machine) queryTick() {
 	q := &m.query
 	late := !m.now.Before(q.by)
@@ -258,7 +258,7 @@ func (m *Machine) present(view json.RawMessage) {
 	m.emit(Present{view})
 }
 
-// reportGiven takes the agent's word about its node, for this member's query or for
+// reportGiven takes the agent's report about its node, for this member's query or for
 // the coordinator's survey.
 func (m *Machine) reportGiven(e Reported) {
 	q := &m.query
@@ -310,7 +310,8 @@ func (c *coordinator) queryReceived(s *seat, serial int) {
 	v.askers[s] = serial
 }
 
-// reportReceived keeps a node's report. nil stands for what is too long to be kept.
+// reportReceived keeps a node's report. nil stands for a report that is too long to
+// be kept.
 func (c *coordinator) reportReceived(s *seat, msg Message) {
 	v := &c.survey
 	if v.by.IsZero() || msg.Serial != v.serial {
@@ -347,7 +348,7 @@ func (c *coordinator) surveyTick() {
 	v.reports, v.askers = nil, nil
 }
 
-// list names at most 16 seats.
+// list returns the names of at most 16 seats.
 func (c *coordinator) list(f func(*seat) bool) []string {
 	var out []string
 	more := 0
@@ -368,7 +369,7 @@ func (c *coordinator) list(f func(*seat) bool) []string {
 	return out
 }
 
-// status is what the job waits for.
+// status returns what the job waits for.
 func (c *coordinator) status() *Status {
 	st := &Status{
 		Phase: c.round.state.String(), Came: len(c.seats.here), Min: c.m.self.Min, Max: c.m.self.Max, Here: c.list(func(*seat) bool { return true }),

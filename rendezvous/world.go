@@ -25,12 +25,12 @@ type Member struct {
 	Role      string `json:"role"`
 	FirstRank int    `json:"first_rank"`
 	RoleRank  int    `json:"role_rank"` // role rank of its first worker
-	// Env is the hash of its workers' environment: a node that accepts the world
-	// accepts that too. Empty when nothing was decided.
+	// Env is the hash of its workers' environment. A node that accepts the world
+	// accepts that environment too. It is empty when nothing was decided.
 	Env string `json:"env,omitempty"`
 }
 
-// Name is how messages call the member.
+// Name returns how messages call the member.
 func (m *Member) Name() string { return displayName(m.Host, m.Addr) }
 
 // World is the sealed result of one round's rendezvous.
@@ -49,12 +49,12 @@ type World struct {
 	Members     []Member       `json:"members"`
 }
 
-// Index is the group rank of a node, -1 if the node is not in the world.
+// Index returns the group rank of a node, -1 if the node is not in the world.
 func (w *World) Index(id NodeID) int {
 	return slices.IndexFunc(w.Members, func(m Member) bool { return m.ID == id })
 }
 
-// envHash is the hash of a member's environment, "" of none.
+// envHash returns the hash of a member's environment, "" without one.
 func envHash(env []byte) string {
 	if len(env) == 0 {
 		return ""
@@ -63,9 +63,9 @@ func envHash(env []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Digest identifies the world's content: what a member accepts is exactly this.
-// It is a hash of all fields in their order, each with its length: JSON would
-// take a world of thousands longer than reading it.
+// Digest identifies the world's content. A member accepts exactly this content. The
+// digest is a hash of all fields in their order, each with its length. JSON would
+// take a world of thousands of nodes longer than reading it.
 func (w *World) Digest() string {
 	var b []byte
 	num := func(n int) { b = binary.AppendVarint(b, int64(n)) }
@@ -137,7 +137,8 @@ func orderNodes(nodes []Node, last *World) []Node {
 	return out
 }
 
-// oldRank is the node's group rank in the last world, the largest number without one.
+// oldRank returns the node's group rank in the last world, the largest number without
+// one.
 func oldRank(last *World, id NodeID) int {
 	if last != nil {
 		if i := last.Index(id); i >= 0 {
@@ -193,8 +194,8 @@ func digits(s string) int {
 	return n
 }
 
-// Limits of what is believed of another agent: far above any job that exists,
-// so that a wrong or hostile message costs no more than its own size.
+// Limits on what another agent may send. They are far above any job that exists, so
+// that a wrong or hostile message costs no more than its own size.
 const (
 	MaxNodes    = 100_000
 	MaxWorkers  = 4096 // of one node
@@ -242,7 +243,7 @@ func (w *World) validate() error {
 	return nil
 }
 
-// Validate says why what a node says of itself makes no sense.
+// Validate says why a node's description of itself makes no sense.
 func (n *Node) Validate() error {
 	if n.ID == "" {
 		return errors.New("it has no id")
@@ -286,7 +287,7 @@ func cut(s string, n int) string {
 	return s
 }
 
-// trim bounds the lists of a message: no node has more to tell.
+// trim bounds the lists of a message. No node has more to report.
 func (m *Message) trim() {
 	m.Failures = m.Failures[:min(len(m.Failures), MaxWorkers)]
 	m.Ends = m.Ends[:min(len(m.Ends), MaxWorkers)]
