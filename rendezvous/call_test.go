@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestRedirectsLeadSomewhere: never to the one who asks, never to oneself.
+// TestRedirectsLeadSomewhere checks that a redirect never leads to the agent that
+// asks, or to the agent that sends it.
 func TestRedirectsLeadSomewhere(t *testing.T) {
 	m, c := states()["member"]()
 	asker := seatNode(9, 3, 1)
@@ -19,9 +20,10 @@ func TestRedirectsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestCallsReachAnotherCoordinator: two coordinators of one job become one.
+// TestCallsReachAnotherCoordinator checks that two coordinators of one job become
+// one.
 func TestCallsReachAnotherCoordinator(t *testing.T) {
-	late, c := states()["forming"]() // it found nobody and forms a world of its own
+	late, c := states()["forming"]() // it found no other agent and forms a world of its own
 	cmds := late.Step(late.now, Received{c, Message{Type: MsgRedirect, Addr: "c5", Term: 2}})
 	if len(cmds) == 0 {
 		t.Fatal("the call is not heard")
@@ -38,7 +40,8 @@ func TestCallsReachAnotherCoordinator(t *testing.T) {
 	}
 }
 
-// TestMissingMembersAreCalled: every second, with the way to this coordinator.
+// TestMissingMembersAreCalled checks that a call every second brings the address of
+// this coordinator.
 func TestMissingMembersAreCalled(t *testing.T) {
 	m := runs(t, 2, 3)
 	m.Step(m.now, Closed{Conn: 2, Silent: true, Text: "silent"})
@@ -56,8 +59,8 @@ func TestMissingMembersAreCalled(t *testing.T) {
 	}
 }
 
-// TestDoneMembersMayComeBack: a stream that breaks after the node's workers have
-// ended costs nothing.
+// TestDoneMembersMayComeBack checks that a stream that breaks after the node's
+// workers have ended costs nothing.
 func TestDoneMembersMayComeBack(t *testing.T) {
 	m := runs(t, 1, 2)
 	w := m.World()
@@ -73,8 +76,9 @@ func TestDoneMembersMayComeBack(t *testing.T) {
 	}
 }
 
-// TestStoppedCoordinatorGivesWay: of two that took over at once one decides for
-// all, also when the other one was told to end the job; it learns of that.
+// TestStoppedCoordinatorGivesWay checks that, of two coordinators that took over at
+// once, one decides for all. It learns of an order to end the job that the other one
+// got.
 func TestStoppedCoordinatorGivesWay(t *testing.T) {
 	m := third(t, false)
 	m.Step(m.now, DialFailed{Addr: "c1", Text: "timed out"})

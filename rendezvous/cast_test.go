@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cast is a coordinator and members that play along: they accept what is
-// proposed and stop their workers when they are told to, unless they are mute.
+// cast is a coordinator and members that play along. They accept what is proposed and
+// stop their workers on request, unless they are mute.
 type cast struct {
 	t     *testing.T
 	m     *Machine
@@ -94,14 +94,15 @@ func (c *cast) comes(i int) {
 	}
 }
 
-// dies: the agent's process ends; its host refuses to be called.
+// dies ends the agent's process. Its host refuses to be called.
 func (c *cast) dies(i int) {
 	c.t.Helper()
 	c.step(Closed{Conn: Conn(i), Text: "reset"})
 	c.step(DialFailed{Addr: seatNode(i, 1, 1).Control, Refused: true, Text: "refused"})
 }
 
-// signalled: a member's agent, or the coordinator's own (0), is told to end.
+// signalled sends a signal to a member's agent, or to the coordinator's own (0), to
+// end it.
 func (c *cast) signalled(i int, sig syscall.Signal, kill bool) {
 	c.t.Helper()
 	cause := c.m.here(KindStopped, "")
@@ -115,7 +116,7 @@ func (c *cast) signalled(i int, sig syscall.Signal, kill bool) {
 	c.says(i, Message{Type: MsgFailed, Round: c.m.World().Round, Kill: kill, Failures: []Cause{cause}})
 }
 
-// sentTo are the messages of one type that a member got.
+// sentTo returns the messages of one type that a member got.
 func (c *cast) sentTo(i int, t Type) (out []Message) {
 	for _, cmd := range c.log {
 		if s, ok := cmd.(Send); ok && s.Conn == Conn(i) && s.Msg.Type == t {
@@ -142,7 +143,7 @@ func (c *cast) notes() string {
 	return strings.Join(out, "\n")
 }
 
-// members are the ids of the world that runs, in the order of group ranks.
+// members returns the ids of the world that runs, in the order of group ranks.
 func (c *cast) members() string {
 	var ids []string
 	for _, p := range c.m.World().Members {
@@ -161,7 +162,7 @@ func (c *cast) runs(round, restart int, members string) {
 	}
 }
 
-// ended checks that the job ends, for everyone who is given, with this code.
+// ended checks that the job ends with this code for all given members.
 func (c *cast) ended(code int, members ...int) {
 	c.t.Helper()
 	if c.m.coord == nil || c.m.coord.round.state != roundDecided || c.m.coord.job.outcome.Code != code {

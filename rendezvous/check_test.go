@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// compared1 is a coordinator that compares nodes, with n members that told
-// their facts, and the Compare of their world.
+// compared1 returns a coordinator that compares nodes, with n members that sent their
+// facts, and the Compare of their world.
 func compared1(t *testing.T, n, least int) (*Machine, Compare) {
 	t.Helper()
 	m := boss(t, n, least)
@@ -21,7 +21,7 @@ func compared1(t *testing.T, n, least int) (*Machine, Compare) {
 	return m, compares(t, cmds)[0]
 }
 
-// joins seats a node that tells its facts.
+// joins seats a node that sends its facts.
 func joins(m *Machine, i, n, least int) []Command {
 	node := seatNode(i, n, least)
 	node.Facts = true
@@ -60,8 +60,8 @@ func passes(t *testing.T, m *Machine, c Compare) []Command {
 	return all
 }
 
-// A node that came while a world was checked is compared with the world that
-// runs, as one that comes later is; and once, however often it tells its facts.
+// A node that came while a world was checked is compared with the world that runs, as
+// a later newcomer is. It is compared once, however often it sends its facts.
 func TestNodeThatCameDuringTheExaminationIsExamined(t *testing.T) {
 	m := boss(t, 3, 2)
 	m.cfg.Check = true
@@ -82,7 +82,8 @@ func TestNodeThatCameDuringTheExaminationIsExamined(t *testing.T) {
 	}
 }
 
-// Who waits is named: first for facts, then for answers.
+// The status names the nodes that the check waits for: first for facts, then for
+// answers.
 func TestStatusNamesWhoIsWaitedFor(t *testing.T) {
 	m := boss(t, 2, 2)
 	m.cfg.Check = true
@@ -93,7 +94,7 @@ func TestStatusNamesWhoIsWaitedFor(t *testing.T) {
 	if got := m.coord.status(); got.Phase != "checking" || !slices.Equal(got.Waiting, []string{slow.Name()}) {
 		t.Errorf("without its facts: %+v", got)
 	}
-	c := compares(t, m.Step(m.now, Received{Conn(2), Message{Type: MsgFacts}}))[0] // facts that are none
+	c := compares(t, m.Step(m.now, Received{Conn(2), Message{Type: MsgFacts}}))[0] // no facts in it
 	if got := m.coord.status(); len(got.Waiting) != 0 {
 		t.Errorf("while nodes are compared: %+v", got)
 	}
@@ -106,8 +107,8 @@ func TestStatusNamesWhoIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A verdict against the coordinator's own node ends the job: it cannot go on
-// without it, and must not ask for ever.
+// A check result against the coordinator's own node ends the job. The coordinator
+// cannot go on without its node and must not ask for ever.
 func TestCoordinatorCannotDismissItself(t *testing.T) {
 	m, c := compared1(t, 2, 2)
 	cause := m.here(KindPreflight, "unfit")
@@ -127,8 +128,8 @@ func TestAnswersToAnotherCoordinatorDoNotFit(t *testing.T) {
 	}
 }
 
-// What a node tells of its environment comes with its facts; what its workers get
-// goes to it alone, and the world has the hash.
+// A node's description of its environment comes with its facts. The environment of
+// its workers goes to that node alone, and the world has the hash.
 func TestEnvironmentGoesToItsNode(t *testing.T) {
 	m := boss(t, 2, 2)
 	m.cfg.Check = true
@@ -164,8 +165,8 @@ func TestEnvironmentGoesToItsNode(t *testing.T) {
 	}
 }
 
-// A member accepts no world with another environment than the one that belongs
-// to it, and starts with that one.
+// A member accepts no world with an environment that is not its own, and starts with
+// its own.
 func TestEnvironmentBelongsToTheWorld(t *testing.T) {
 	for name, c := range map[string]struct {
 		env      string

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSpareTakesALostPlaceAtOnce: without a last call, and it hears meanwhile
-// what it waits for.
+// TestSpareTakesALostPlaceAtOnce checks that a spare needs no last call, and that its
+// status says meanwhile what it waits for.
 func TestSpareTakesALostPlaceAtOnce(t *testing.T) {
 	c := newCast(t, 3, 3, 3, nil)
 	c.comes(3)
@@ -22,7 +22,8 @@ func TestSpareTakesALostPlaceAtOnce(t *testing.T) {
 	c.runs(1, 1, "id0 id3 id2")
 }
 
-// TestUnfitSpareIsDismissed, and costs the job nothing, whether it could grow or not.
+// TestUnfitSpareIsDismissed checks that an unfit spare costs the job nothing, whether
+// the job could grow or not.
 func TestUnfitSpareIsDismissed(t *testing.T) {
 	c := newCast(t, 2, 1, 4, elastic)
 	c.m.cfg.Check = true
@@ -32,7 +33,7 @@ func TestUnfitSpareIsDismissed(t *testing.T) {
 		t.Fatalf("asked: %+v", asked)
 	}
 	c.pass(10 * c.m.cfg.LastCall)
-	c.runs(0, 0, "id0 id1") // nobody has found it fit yet
+	c.runs(0, 0, "id0 id1") // it was not compared yet
 	c.step(Compared{Serial: asked[0].Serial, Outcome: &Outcome{Code: ExitPreflight}})
 	if got := c.sentTo(2, MsgFinish); len(got) != 1 || got[0].Outcome.Code != ExitPreflight || c.standing("id2") != "" {
 		t.Errorf("it is told %+v", got)
@@ -41,8 +42,9 @@ func TestUnfitSpareIsDismissed(t *testing.T) {
 	c.runs(0, 0, "id0 id1")
 }
 
-// TestLateVerdictDoesNotDismissMembers: what was found of a newcomer comes when
-// it has a place; a world that is offered does not start without it.
+// TestLateVerdictDoesNotDismissMembers checks what happens when the result for a
+// newcomer comes after it got a place. A world that is offered does not start without
+// it.
 func TestLateVerdictDoesNotDismissMembers(t *testing.T) {
 	t.Run("its world is being offered", func(t *testing.T) {
 		c := newCast(t, 3, 2, 3, nil)
@@ -80,7 +82,7 @@ func TestLateVerdictDoesNotDismissMembers(t *testing.T) {
 	})
 }
 
-// TestGrowth: when an elastic job takes in who has come.
+// TestGrowth checks when an elastic job takes in newcomers.
 func TestGrowth(t *testing.T) {
 	tests := []struct {
 		name        string
@@ -135,7 +137,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// TestFailureWhileGrowing is counted: the round ended by it, too.
+// TestFailureWhileGrowing checks that a failure during growth counts, because the
+// round ended by it, too.
 func TestFailureWhileGrowing(t *testing.T) {
 	c := newCast(t, 2, 1, 3, elastic)
 	c.mute[1] = true
@@ -146,7 +149,8 @@ func TestFailureWhileGrowing(t *testing.T) {
 	c.runs(1, 1, "id0 id1 id2")
 }
 
-// TestFirstWorldHasTheEndpoints: who is left out could not make another one.
+// TestFirstWorldHasTheEndpoints checks that the nodes left out could not make another
+// world.
 func TestFirstWorldHasTheEndpoints(t *testing.T) {
 	m := boss(t, 2, 3)
 	m.cfg.Endpoints = 3

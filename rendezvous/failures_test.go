@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestStopAtEveryPhase: a signal ends an agent in bounded time, wherever it is.
+// TestStopAtEveryPhase checks that a signal ends an agent in bounded time, in every
+// state.
 func TestStopAtEveryPhase(t *testing.T) {
 	for name, state := range states() {
 		for _, kill := range []bool{false, true} {
@@ -59,8 +60,8 @@ func TestStopAtEveryPhase(t *testing.T) {
 	}
 }
 
-// TestPrimaryCause: who fell over because a peer was gone is never named while
-// another failure is known.
+// TestPrimaryCause checks that a worker that fell over because a peer was lost is
+// never named while another failure is known.
 func TestPrimaryCause(t *testing.T) {
 	m := runs(t, 2, 3)
 	fail := func(i int, consequence bool, age time.Duration) []Command {
@@ -78,7 +79,7 @@ func TestPrimaryCause(t *testing.T) {
 	}
 }
 
-// TestManyFailuresAreBounded: the earliest primary ones are kept.
+// TestManyFailuresAreBounded checks that the earliest primary failures are kept.
 func TestManyFailuresAreBounded(t *testing.T) {
 	m := runs(t, 1, 2)
 	for i := range 3 * maxFailures {
@@ -92,7 +93,7 @@ func TestManyFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesEarly: the note says what the node did not wait for.
+// TestWhoLeavesEarly checks that the note says what the node did not wait for.
 func TestWhoLeavesEarly(t *testing.T) {
 	notes := func(m *Machine) (out string) {
 		for _, c := range m.Step(m.now, Closed{Conn: 1, Text: "reset"}) {

@@ -21,14 +21,14 @@ func asks(t *testing.T) (*cast, Seal) {
 	if len(got) != 2 || c.m.coord.round.state != roundSealing || first != "id0 id1 id2" {
 		t.Fatalf("%d seals, phase %s", len(got), c.m.coord.round.state)
 	}
-	c.log = nil // that member 2 is dead was known a moment after the first seal: it was asked again
+	c.log = nil // the loss of member 2 was known a moment after the first Seal, so there is a second Seal
 	return c, got[1]
 }
 
 func committed(c *cast) bool { return len(c.sentTo(1, MsgCommit)) > 0 }
 
-// TestSealComesFirst: everyone has accepted, but nothing starts without the
-// fence's word, and only its word on this very world counts.
+// TestSealComesFirst checks that nothing starts without the fence's word, although
+// all members have accepted, and that only its word on this very world counts.
 func TestSealComesFirst(t *testing.T) {
 	c, cmd := asks(t)
 	if committed(c) || c.m.mem.work.state != workIdle {
@@ -52,8 +52,9 @@ func TestSealComesFirst(t *testing.T) {
 	c.runs(1, 1, "id0 id1 id3")
 }
 
-// TestDeadThoughNotSeen: what the fence shows may be late, so who is not shown may
-// have a membership all the same; it is seen to be dead, and the fence is told.
+// TestDeadThoughNotSeen checks a lost node that the fence does not show. The fence's
+// view may be late, so the node may still have a membership. Its loss is known, and
+// the fence learns of it.
 func TestDeadThoughNotSeen(t *testing.T) {
 	c := newCast(t, 3, 3, 3, fenced)
 	c.comes(3)
@@ -76,8 +77,8 @@ func TestFirstWorldIsNoLaterOne(t *testing.T) {
 	}
 }
 
-// TestSealThatIsGivenUp: the round is burnt and the next one asked for; what the
-// fence says of the earlier one does not count any more.
+// TestSealThatIsGivenUp checks that the round is burnt and the next one asked for.
+// The fence's answer to the earlier Seal does not count any more.
 func TestSealThatIsGivenUp(t *testing.T) {
 	for name, end := range map[string]func(*cast, Seal){
 		"by the fence":    func(c *cast, s Seal) { c.step(Sealed{Serial: s.Serial, Text: "no"}) },
@@ -106,8 +107,9 @@ func TestSealThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestOutvoted: who is refused follows the coordinator that the fence names, with
-// all its members; if that one is gone it tries again, with a later round.
+// TestOutvoted checks that a refused coordinator follows, with all its members, the
+// coordinator that the fence names. If that coordinator is lost it tries again, with
+// a later round.
 func TestOutvoted(t *testing.T) {
 	there := func(c *cast, addrs ...string) Peers {
 		p := Peers{Whole: true}
@@ -151,8 +153,8 @@ func TestOutvoted(t *testing.T) {
 	}
 }
 
-// TestYieldingEndsTheSeal: a first coordinator learns while it seals that it is
-// not the first.
+// TestYieldingEndsTheSeal checks a first coordinator that learns while it seals that
+// it is not the first.
 func TestYieldingEndsTheSeal(t *testing.T) {
 	m := boss(t, 1, 2)
 	m.cfg.Fenced = true
@@ -168,7 +170,8 @@ func TestYieldingEndsTheSeal(t *testing.T) {
 	}
 }
 
-// TestElsewhereThatIsOld: what the machine knows already, or cannot use, changes nothing.
+// TestElsewhereThatIsOld checks that an Elsewhere that the machine knows already, or
+// cannot use, changes nothing.
 func TestElsewhereThatIsOld(t *testing.T) {
 	for name, e := range map[string]Elsewhere{
 		"its own":           {Term: 9, Round: 9, Control: "c0"},
@@ -193,7 +196,7 @@ func TestElsewhereThatIsOld(t *testing.T) {
 	}
 }
 
-// TestJobThatHasEnded is not run again.
+// TestJobThatHasEnded checks that such a job is not run again.
 func TestJobThatHasEnded(t *testing.T) {
 	c, cmd := asks(t)
 	c.step(Sealed{Serial: cmd.Serial, Refused: true, Ended: true, Text: "no record"})
@@ -206,7 +209,8 @@ func TestJobThatHasEnded(t *testing.T) {
 	}
 }
 
-// TestJoinTimeoutWhileSealing names what the seal waits for, as the status does.
+// TestJoinTimeoutWhileSealing checks that the cause names what the seal waits for, as
+// the status does.
 func TestJoinTimeoutWhileSealing(t *testing.T) {
 	c, cmd := asks(t)
 	c.step(Waiting{cmd.Serial - 1, "nonsense"})

@@ -154,8 +154,8 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// TestHostileSeats: whatever a member says, and in whatever state its round is, no
-// seat, round or worker goes where it cannot go.
+// TestHostileSeats checks that no seat, round or worker goes where it cannot go,
+// whatever a member says and in whatever state its round is.
 func TestHostileSeats(t *testing.T) {
 	kinds := []func(w World) Message{
 		func(w World) Message {
@@ -205,7 +205,7 @@ func TestHostileSeats(t *testing.T) {
 	}
 }
 
-// TestStrangersStartNothing: no message of a stream that is not the
+// TestStrangersStartNothing checks that no message of a stream other than the
 // coordinator's or a seat's makes this agent stop its workers.
 func TestStrangersStartNothing(t *testing.T) {
 	for _, msg := range hostile() {

@@ -24,8 +24,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestSeatsAreNotTaken: only the node itself takes its seat anew, at a coordinator
-// that saw it come, and at one that took over and knows its id from the world.
+// TestSeatsAreNotTaken checks that only the node itself takes its seat anew, at a
+// coordinator that saw it come and at a successor that knows its id from the world.
 func TestSeatsAreNotTaken(t *testing.T) {
 	claim := func(m *Machine, conn Conn, proven bool) (told []Message) {
 		node := seatNode(1, 2, 2)

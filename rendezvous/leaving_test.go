@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestLeaving: what a signal to one node does to an elastic job.
+// TestLeaving checks what a signal to one node does to an elastic job.
 func TestLeaving(t *testing.T) {
 	const term, intr = syscall.SIGTERM, syscall.SIGINT
 	tests := []struct {
@@ -73,8 +73,8 @@ func TestLeaverDiesOrIsKilledMeanwhile(t *testing.T) {
 	}
 }
 
-// TestLeaverBetweenRounds: who leaves while the next world forms is let go at
-// once, and is in none that starts.
+// TestLeaverBetweenRounds checks that a node that leaves while the next world forms
+// may go at once, and is in no world that starts.
 func TestLeaverBetweenRounds(t *testing.T) {
 	for _, offered := range []bool{false, true} {
 		c := newCast(t, 4, 2, 5, nil)
@@ -100,8 +100,8 @@ func TestLeaverBetweenRounds(t *testing.T) {
 	}
 }
 
-// TestLeaverAfterOthersWereDone: a node that was done with the last round is one of
-// the nodes that the next round can have.
+// TestLeaverAfterOthersWereDone checks that a node that was done with the last round
+// is one of the nodes that the next round can have.
 func TestLeaverAfterOthersWereDone(t *testing.T) {
 	c := newCast(t, 4, 2, 5, nil)
 	c.says(2, Message{Type: MsgDone, Round: c.m.World().Round})
@@ -111,8 +111,8 @@ func TestLeaverAfterOthersWereDone(t *testing.T) {
 	c.runs(1, 1, "id0 id2")
 }
 
-// TestCoordinatorLeaves: it ends with 143 after the round, and whoever was in it
-// learns which one to form next.
+// TestCoordinatorLeaves checks that a leaving coordinator ends with 143 after the
+// round, and that all members of the round learn which one to form next.
 func TestCoordinatorLeaves(t *testing.T) {
 	c := newCast(t, 3, 2, 3, nil)
 	w := *c.m.World()
@@ -128,7 +128,7 @@ func TestCoordinatorLeaves(t *testing.T) {
 	}
 }
 
-// TestCoordinatorWithoutAnHeir: a spare has no world to go on from.
+// TestCoordinatorWithoutAnHeir checks that a spare has no world to go on from.
 func TestCoordinatorWithoutAnHeir(t *testing.T) {
 	c := newCast(t, 1, 1, 2, nil)
 	c.comes(1)
@@ -136,8 +136,9 @@ func TestCoordinatorWithoutAnHeir(t *testing.T) {
 	c.ended(143, 1)
 }
 
-// TestHandedOver: the first member in line forms the next round at once; who has
-// no place in the last world waits to be called, however long it has waited.
+// TestHandedOver checks that the first member in line forms the next round at once. A
+// node without a place in the last world waits to be called, however long it has
+// waited.
 func TestHandedOver(t *testing.T) {
 	handover := func(m *Machine, c Conn, digest string) []Command {
 		m.Step(m.now, Received{c, Message{Type: MsgAbort, Round: m.World().Round, Cause: &Cause{Kind: KindLeft}}})
@@ -175,8 +176,9 @@ func TestHandedOver(t *testing.T) {
 	}
 }
 
-// TestSpareOutlivesTheCoordinator: its own join time-out has long passed when the
-// coordinator is lost; it waits for the next one, and makes no world of its own.
+// TestSpareOutlivesTheCoordinator checks a spare whose own join time-out has long
+// passed when the coordinator is lost. It waits for the next coordinator and makes no
+// world of its own.
 func TestSpareOutlivesTheCoordinator(t *testing.T) {
 	m, c := states()["member"]()
 	m.Step(m.now.Add(time.Second), Received{c, Message{Type: MsgStatus, Status: &Status{Phase: "running", Members: 2}}})

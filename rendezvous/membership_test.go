@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestLapsed: an agent that the fence does not confirm goes on while it hears
-// the others; when it does not, its workers and those of its members are killed.
+// TestLapsed checks that an agent that the fence does not confirm goes on while it
+// hears the others. When it hears nothing, its workers and those of its members are
+// killed.
 func TestLapsed(t *testing.T) {
 	unconfirmed, silent := Unconfirmed{On: true, Text: "no answer"}, Silence{Conn: 1, On: true}
 	tests := []struct {
@@ -82,7 +83,8 @@ func TestLapsed(t *testing.T) {
 	}
 }
 
-// TestLapseKeepsTheGracePeriod of a failure that has nothing to do with it.
+// TestLapseKeepsTheGracePeriod checks that a failure unrelated to the membership
+// keeps its grace period.
 func TestLapseKeepsTheGracePeriod(t *testing.T) {
 	c := newCast(t, 3, 3, 3, fenced)
 	c.mute[Self], c.mute[2] = true, true
@@ -108,8 +110,9 @@ func TestLapseKeepsTheGracePeriod(t *testing.T) {
 	}
 }
 
-// TestEndedMembership: a peer that is quiet is lost as soon as its membership
-// ends; one that is heard, or is still a member, or perhaps not shown, is not.
+// TestEndedMembership checks that a silent peer is lost as soon as its membership
+// ends. A peer that is heard, or is still a member, or is perhaps not shown, is not
+// lost.
 func TestEndedMembership(t *testing.T) {
 	who := func(whole bool, ids ...NodeID) Peers {
 		p := Peers{Whole: whole}
@@ -159,7 +162,8 @@ func TestEndedMembership(t *testing.T) {
 	}
 }
 
-// TestBury: a successor does not wait for members whose membership has ended.
+// TestBury checks that a successor does not wait for members whose membership has
+// ended.
 func TestBury(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		m := third(t, true)
@@ -175,8 +179,9 @@ func TestBury(t *testing.T) {
 	}
 }
 
-// TestVacate: whom no coordinator knows to be idle tells the fence at once, others
-// only if the next round does not begin soon; nobody while workers run.
+// TestVacate checks when a node reports to the fence that it is idle: at once if no
+// coordinator knows it to be idle, otherwise only if the next round does not begin
+// soon, and never while workers run.
 func TestVacate(t *testing.T) {
 	vacated := func(cmds []Command) bool {
 		return slices.ContainsFunc(cmds, func(c Command) bool { _, ok := c.(Vacate); return ok })
@@ -222,7 +227,8 @@ func TestVacate(t *testing.T) {
 	})
 }
 
-// TestUnseal: the run id is given back when no worker of the job can live anywhere.
+// TestUnseal checks that the run id is given back when no worker of the job can live
+// anywhere.
 func TestUnseal(t *testing.T) {
 	tests := []struct {
 		name string
@@ -236,7 +242,7 @@ func TestUnseal(t *testing.T) {
 		}, true},
 		{"everyone has stopped", func(c *cast) { c.signalled(1, 2, false) }, true},
 		{"one is dead", func(c *cast) {
-			c.mute[Self] = true // its workers take longer than the call that finds the other one dead
+			c.mute[Self] = true // its workers take longer than the call that finds the other node lost
 			c.dies(1)
 			c.step(Over{})
 		}, true},

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestWhoMayGoOn: which members of the last world have no vote.
+// TestWhoMayGoOn checks which members of the last world have no vote.
 func TestWhoMayGoOn(t *testing.T) {
 	refused := func(addr string) Event { return DialFailed{Addr: addr, Refused: true, Text: "refused"} }
 	tests := []struct {
@@ -55,8 +55,8 @@ func TestWhoMayGoOn(t *testing.T) {
 	}
 }
 
-// TestOrphansKnowLittle: after silence a refused connection is no death; after
-// a broken stream it is.
+// TestOrphansKnowLittle checks that a refused connection proves a loss after a broken
+// stream, but not after silence.
 func TestOrphansKnowLittle(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		m := third(t, silent)
@@ -72,8 +72,8 @@ func TestOrphansKnowLittle(t *testing.T) {
 	}
 }
 
-// TestSuccessorsWait: who takes over and learns that the job is decided waits a
-// moment for those that have not heard.
+// TestSuccessorsWait checks that a successor that learns that the job is decided
+// waits a moment for the nodes that have not heard.
 func TestSuccessorsWait(t *testing.T) {
 	m, c := states()["working"]()
 	m.Step(m.now, Done{Round: 0})
@@ -116,8 +116,8 @@ func TestOrphansStopTheirWorkersAtOnce(t *testing.T) {
 	}
 }
 
-// TestOutcomeIsPassedOn: what a lost coordinator had decided stands, if one of
-// those that it told comes to its successor.
+// TestOutcomeIsPassedOn checks that the decision of a lost coordinator stands, if a
+// node that got it comes to the successor.
 func TestOutcomeIsPassedOn(t *testing.T) {
 	m, c := states()["working"]()
 	w := m.World()
@@ -137,7 +137,8 @@ func TestOutcomeIsPassedOn(t *testing.T) {
 	}
 }
 
-// TestWitness: who accepted a world and lost its coordinator asks the members.
+// TestWitness checks that a node that accepted a world and lost its coordinator asks
+// the members.
 func TestWitness(t *testing.T) {
 	m, c := states()["member"]()
 	w := newWorld([]Node{m.self, seatNode(1, 3, 1), {ID: "boss", RunID: "r", Control: "c9", Workers: 1}}, World{Term: 1, Coordinator: "boss"})
@@ -154,8 +155,8 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// TestTheSearchForACoordinatorEnds: agents that know of none, one after the
-// other, do not keep a survivor from taking over in time.
+// TestTheSearchForACoordinatorEnds checks that agents that know of no coordinator,
+// one after the other, do not keep a survivor from taking over in time.
 func TestTheSearchForACoordinatorEnds(t *testing.T) {
 	m := third(t, false)
 	began := m.now
@@ -173,8 +174,8 @@ func TestTheSearchForACoordinatorEnds(t *testing.T) {
 	}
 }
 
-// TestWhoLostItsPlaceWaits: a member whose stream broke, and whose place somebody
-// else took meanwhile, is no stranger: it hears how its job ends.
+// TestWhoLostItsPlaceWaits checks a member whose stream broke and whose place another
+// node took meanwhile. It is not a stranger and learns how its job ends.
 func TestWhoLostItsPlaceWaits(t *testing.T) {
 	m := runs(t, 2, 3) // of at most 3 nodes
 	old := *m.World()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// views are the views that an agent is to present.
+// views returns the views that an agent is to present.
 func views(t *testing.T, cmds []Command) (out []View) {
 	t.Helper()
 	for _, c := range cmds {
@@ -50,7 +50,8 @@ func surveyed(t *testing.T, m *Machine, cmds []Command, from ...int) []Command {
 	return all
 }
 
-// Everybody is asked, spares too, and whoever asked is told once all have answered.
+// A survey asks all nodes, spares too. Every asker gets the view once all have
+// answered.
 func TestSurvey(t *testing.T) {
 	m := runs(t, 2, 3) // the coordinator and two members
 	hello(m, 3, 2, 3, nil)
@@ -80,7 +81,8 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// Nobody is asked twice for many who ask at the same time, or soon after.
+// A survey asks each node once for many queries that come at the same time, or soon
+// after.
 func TestSurveyIsShared(t *testing.T) {
 	m := runs(t, 2, 3)
 	cmds := m.Step(m.now, Received{1, Message{Type: MsgQuery, Serial: -1}})
@@ -104,7 +106,7 @@ func TestSurveyIsShared(t *testing.T) {
 	}
 }
 
-// A member that is stuck, gone or babbling costs others a second at most, and is
+// A member that is stuck, lost or babbling costs others a second at most, and is
 // shown with what is known of it.
 func TestSurveyOfTroubledNodes(t *testing.T) {
 	long := json.RawMessage(`"` + strings.Repeat("x", maxReport) + `"`)
@@ -202,8 +204,8 @@ func TestWrittenViewIsBounded(t *testing.T) {
 	}
 }
 
-// Without a coordinator, or with one that does not answer, an agent tells what it
-// knows itself, and says so.
+// Without a coordinator, or with a silent one, an agent reports what it knows itself,
+// and says so.
 func TestOwnView(t *testing.T) {
 	for name, want := range map[string]struct{ phase, note string }{
 		"seeking": {"seeking", "no coordinator has answered"},
@@ -237,7 +239,7 @@ func TestOwnView(t *testing.T) {
 	}
 }
 
-// An agent that does not even hear of itself answers all the same.
+// An agent without an answer of its own node answers all the same.
 func TestOwnViewWithoutOwnReport(t *testing.T) {
 	m, _ := states()["seeking"]()
 	m.Step(m.now, Query{})
@@ -252,7 +254,8 @@ func TestOwnViewWithoutOwnReport(t *testing.T) {
 	}
 }
 
-// The coordinator's view reaches the agent that asked; one to another query not.
+// The coordinator's view reaches the agent that asked. A view for another query does
+// not.
 func TestViewOfAMember(t *testing.T) {
 	m, c := states()["working"]()
 	asked := sent(m.Step(m.now, Query{}), MsgQuery)
@@ -268,8 +271,8 @@ func TestViewOfAMember(t *testing.T) {
 	}
 }
 
-// Who orders the job's end ends it for all, also from a node that has no place in
-// it; a signal there ends that node's part only.
+// An order to end the job ends it for all nodes, also from a node that has no place
+// in it. A signal there ends that node's part only.
 func TestOrderFromASpare(t *testing.T) {
 	for kind, ends := range map[Kind]bool{KindStopped: false, KindAborted: true} {
 		m := runs(t, 2, 3)
@@ -285,8 +288,8 @@ func TestOrderFromASpare(t *testing.T) {
 	}
 }
 
-// The order is why a job ends that would have been started again; where it would
-// have ended anyway, the failure before it is.
+// The order is the cause of a job's end if the job would have been started again. If
+// it would have ended anyway, the failure before the order is.
 func TestOrderAfterAFailure(t *testing.T) {
 	for restarts, want := range map[int]Kind{0: KindExit, 3: KindAborted} {
 		m := runs(t, 1, 2)

@@ -11,8 +11,8 @@ import (
 // maxMessage is the largest message of package control.
 const maxMessage = 32 << 20
 
-// TestOutcomeOfManyRestarts: a large job that fails again and again has an
-// outcome that fits into a message and tells of every round why it ended.
+// TestOutcomeOfManyRestarts checks that a large job that fails again and again has an
+// outcome that fits into a message and says of every round why it ended.
 func TestOutcomeOfManyRestarts(t *testing.T) {
 	const nodes, perNode, restarts = 128, 32, 60
 	words := strings.Repeat("last words ", 8)
@@ -28,7 +28,7 @@ func TestOutcomeOfManyRestarts(t *testing.T) {
 		for rank := range w.Size {
 			c.round.ends = append(c.round.ends, End{Rank: rank, LocalRank: rank % perNode, PID: 1 << 21, ExitCode: 1, Started: time.Now(), Ended: time.Now()})
 			if rank > 0 && (r < restarts || rank > maxFailures) {
-				continue // one failure tells why a round ended
+				continue // one failure says why a round ended
 			}
 			c.addFailures(Cause{
 				Kind: KindExit, Node: members[rank/perNode].ID, Rank: rank, ExitCode: 1, Message: words, Age: time.Duration(w.Size - rank),
@@ -66,7 +66,7 @@ func TestOutcomeOfManyRestarts(t *testing.T) {
 	}
 }
 
-// TestSmallJobsAreToldInFull: nothing is taken from what fits.
+// TestSmallJobsAreToldInFull checks that nothing is dropped from what fits.
 func TestSmallJobsAreToldInFull(t *testing.T) {
 	var rs []Record
 	for i := range 100 {
@@ -91,7 +91,8 @@ func TestTheLatestRoundsAreKept(t *testing.T) {
 	}
 }
 
-// TestTextsOfCausesAreBounded: a cause comes from another agent.
+// TestTextsOfCausesAreBounded checks the size of a cause that comes from another
+// agent.
 func TestTextsOfCausesAreBounded(t *testing.T) {
 	long := strings.Repeat("\u00e9", 1<<20)
 	c := boss(t, 1, 2).coord

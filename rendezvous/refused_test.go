@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// waits makes a coordinator that waits for n nodes, and seats members 1 to came.
+// waiting makes a coordinator that waits for n nodes, and seats members 1 to came.
 func waiting(t *testing.T, n, came int) *cast {
 	t.Helper()
 	c := &cast{t: t, m: boss(t, n-1, n), now: time.Unix(0, 0), least: n, most: n, mute: map[Conn]bool{}, seals: true}
@@ -30,7 +30,7 @@ func (c *cast) misfit(conn Conn, change func(*Node)) {
 	c.step(Received{conn, Message{Type: MsgHello, Node: &n}})
 }
 
-// refusedTo are the lines that a waiting member was told last.
+// refusedTo returns the lines about refused nodes that a waiting member got last.
 func (c *cast) refusedTo(i int) []string {
 	all := c.sentTo(i, MsgStatus)
 	if len(all) == 0 {
@@ -109,7 +109,7 @@ func TestRefusedNodeReturns(t *testing.T) {
 	c.runs(0, 0, "id0 id1 id2 id3")
 }
 
-// A node that was refused while workers ran is none that a later round lacks.
+// A later round does not lack a node that was refused while workers ran.
 func TestRefusedWhileWorkersRun(t *testing.T) {
 	c := waiting(t, 3, 2)
 	c.runs(0, 0, "id0 id1 id2")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// sent are the messages of one type among commands.
+// sent returns the messages of one type among commands.
 func sent(cmds []Command, t Type) (out []Message) {
 	for _, c := range cmds {
 		if s, ok := c.(Send); ok && s.Msg.Type == t {
@@ -21,10 +21,10 @@ func worldOf(m *Machine, term, round int, token string) *World {
 	return &w
 }
 
-// simTimeouts are those of most machines in tests.
+// simTimeouts are the Timeouts of most machines in tests.
 var simTimeouts = Timeouts{Join: time.Minute, LastCall: time.Second, Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond}
 
-// boss is a coordinator with seats for n members, at conns 1 to n.
+// boss returns a coordinator with seats for n members, at conns 1 to n.
 func boss(t *testing.T, n, least int) *Machine {
 	t.Helper()
 	now := time.Unix(0, 0)
@@ -78,8 +78,8 @@ func acceptAll(t *testing.T, m *Machine, cmds []Command) {
 	}
 }
 
-// third makes the machine the second of three members whose coordinator, the
-// last one, is gone; the first one is asked now.
+// third makes the machine the second of three members whose coordinator, the last
+// one, is lost. The first one is asked now.
 func third(t *testing.T, silent bool) *Machine {
 	t.Helper()
 	m, c := states()["member"]()

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestOneAcceptanceARound: whatever is proposed, in whatever order.
+// TestOneAcceptanceARound checks that a member accepts one world a round, whatever is
+// proposed, in whatever order.
 func TestOneAcceptanceARound(t *testing.T) {
 	tests := []struct {
 		name        string
@@ -75,8 +76,8 @@ func TestBurntRoundsAreNotUsedAgain(t *testing.T) {
 	}
 }
 
-// TestMembersBringWhatTheyPromised: a proposal is above all that its members
-// have accepted elsewhere.
+// TestMembersBringWhatTheyPromised checks that a proposal is above all that its
+// members have accepted elsewhere.
 func TestMembersBringWhatTheyPromised(t *testing.T) {
 	m := boss(t, 1, 2)
 	old := newWorld([]Node{seatNode(1, 1, 2)}, World{Term: 7, Round: 12})
@@ -86,7 +87,8 @@ func TestMembersBringWhatTheyPromised(t *testing.T) {
 	}
 }
 
-// TestBusyMembersAreWaitedFor: no proposal includes a node where workers live.
+// TestBusyMembersAreWaitedFor checks that no proposal includes a node where workers
+// live.
 func TestBusyMembersAreWaitedFor(t *testing.T) {
 	m := boss(t, 1, 2)
 	old := newWorld([]Node{seatNode(1, 1, 2)}, World{Term: 1})
@@ -103,7 +105,8 @@ func TestBusyMembersAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestNonsenseIsRefused: nothing that makes no sense is accepted or seated.
+// TestNonsenseIsRefused checks that nothing that makes no sense is accepted or
+// seated.
 func TestNonsenseIsRefused(t *testing.T) {
 	for _, msg := range hostile() {
 		switch {
@@ -128,8 +131,8 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// TestStoppedCoordinatorCommitsNothing: acceptances that waited while its
-// process was stopped are not worth anything any more.
+// TestStoppedCoordinatorCommitsNothing checks that acceptances that waited while its
+// process was stopped count no more.
 func TestStoppedCoordinatorCommitsNothing(t *testing.T) {
 	for away, starts := range map[time.Duration]bool{time.Second: true, 10 * time.Second: false} {
 		m := boss(t, 2, 3)

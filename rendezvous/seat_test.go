@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestImpossibleTransitions are refused, leave the state as it is and end the job
-// with a cause of gorun's own.
+// TestImpossibleTransitions checks that they are refused, leave the state as it is
+// and end the job with a cause of gorun's own.
 func TestImpossibleTransitions(t *testing.T) {
 	for name, move := range map[string]func(*coordinator){
 		"seat":  func(c *coordinator) { c.move(c.seats.at(1), seatExpired) },
@@ -26,7 +26,7 @@ func TestImpossibleTransitions(t *testing.T) {
 	}
 }
 
-// TestEveryStateIsKnown: each state has a name and an entry in its table.
+// TestEveryStateIsKnown checks that each state has a name and an entry in its table.
 func TestEveryStateIsKnown(t *testing.T) {
 	names := map[string]bool{}
 	for s := seatAbsent; s <= seatStopped; s++ {
@@ -40,8 +40,8 @@ func TestEveryStateIsKnown(t *testing.T) {
 	}
 }
 
-// TestNodesThatLeaveCostLittle: of a node that left, the coordinator keeps its state
-// and no facts; before the first world it keeps nothing.
+// TestNodesThatLeaveCostLittle checks that the coordinator keeps the state of a node
+// that left and no facts. Before the first world it keeps nothing.
 func TestNodesThatLeaveCostLittle(t *testing.T) {
 	m := boss(t, 2, 3)
 	hello(m, 1, 1, 3, nil)
@@ -57,8 +57,8 @@ func TestNodesThatLeaveCostLittle(t *testing.T) {
 	}
 }
 
-// TestLaterWorldIsAdopted: a survivor tells the next coordinator of a later world. A
-// node without a place in that one stops its workers and waits.
+// TestLaterWorldIsAdopted checks that a survivor reports a later world to the next
+// coordinator. A node without a place in that world stops its workers and waits.
 func TestLaterWorldIsAdopted(t *testing.T) {
 	c := newCast(t, 3, 2, 4, nil)
 	c.mute[2] = true
