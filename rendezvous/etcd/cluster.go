@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// belongs refuses an answer of another cluster than the one that this agent has
-// met: what that one says is true of other keys.
+// belongs refuses an answer of another cluster than the first one, because it is
+// about other keys.
 func (e *Etcd) belongs(reply any) error {
 	r, ok := reply.(interface {
 		GetHeader() *etcdserverpb.ResponseHeader
@@ -23,7 +23,7 @@ func (e *Etcd) belongs(reply any) error {
 	return passing("another etcd cluster (%x) than before (%x) answers at %s: was it replaced, or does an address lead to two?", id, met, e.at())
 }
 
-// dialOptions look at every answer.
+// dialOptions makes every answer pass belongs.
 func (e *Etcd) dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -42,7 +42,7 @@ func (e *Etcd) dialOptions() []grpc.DialOption {
 	}
 }
 
-// checked is a stream of answers that all come from one cluster.
+// checked is a stream whose answers all come from one cluster.
 type checked struct {
 	grpc.ClientStream
 	e *Etcd

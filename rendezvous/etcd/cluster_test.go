@@ -8,8 +8,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// TestAnotherCluster: what a cluster says that has taken the first one's place
-// is not believed, neither an answer nor that a lease is kept.
+// TestAnotherCluster checks that no answer of a cluster that has taken the first
+// one's place is believed, not even that a lease is kept.
 func TestAnotherCluster(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	r := start(t, config(1, c.Endpoints()...))

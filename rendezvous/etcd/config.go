@@ -33,10 +33,12 @@ type Config struct {
 	LostTimeout time.Duration // how long a running job may do without etcd; 60 s if zero
 	Grace       time.Duration // what stopping the workers may take at most
 
-	// Lost is called at most once, from Run's goroutines, and must not block: this
-	// agent sealed the world that runs and cannot keep the run id any longer.
+	// Lost is called at most once, from Run's goroutines, and must not block. It says
+	// that this agent sealed the world that runs and cannot keep the run id any
+	// longer.
 	Lost func(error)
-	// Clock is the time since some moment; the machine's time since boot if nil.
+	// Clock returns the time since some moment. It is the machine's time since boot
+	// if nil.
 	Clock func() time.Duration
 }
 
@@ -63,8 +65,8 @@ type Etcd struct {
 const (
 	defaultTTL  = 5 * time.Second
 	defaultLost = time.Minute
-	// callLimit is the time for one request; another member of the cluster may
-	// answer the next one.
+	// callLimit is the time for one request. Another member of the cluster may answer
+	// the next one.
 	callLimit = 2 * time.Second
 )
 
@@ -196,7 +198,7 @@ func urls(endpoints []string, secure bool) ([]string, error) {
 	return out, nil
 }
 
-// at names the endpoints in messages.
+// at returns the endpoints as messages name them.
 func (e *Etcd) at() string {
 	hosts := make([]string, len(e.client.Endpoints))
 	for i, u := range e.client.Endpoints {

@@ -14,7 +14,7 @@ import (
 
 const ttl = 4 * time.Second // a busy machine stands still for a second or two
 
-// fleet are agents that reach a cluster each through links of their own.
+// fleet is a set of agents that each reach a cluster through links of their own.
 type fleet struct {
 	*testing.T
 	cluster *etcdtest.Cluster

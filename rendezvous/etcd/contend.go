@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// contend takes the coordinator's key when nobody has it and nothing is sealed:
-// the agent that registered first at once, the others if it does not.
+// contend takes the coordinator's key when no agent has it and nothing is sealed. The
+// agent that registered first takes it at once, the others if it does not.
 func (e *Etcd) contend(ctx context.Context) error {
 	var since time.Time // when this agent began to want it; zero: it does not
 	for {
@@ -57,8 +57,8 @@ func (e *Etcd) contested() *entry[round] {
 	return &r
 }
 
-// holderless says why nobody will form a world though the coordinator's key is
-// there, "" if somebody will, and when to look again.
+// holderless says why no agent will form a world though the coordinator's key is
+// there, and when to look again. The text is "" if an agent will.
 func (e *Etcd) holderless(ctx context.Context) (string, time.Duration) {
 	e.mu.Lock()
 	c, r := e.seen.coordinator, e.seen.round
@@ -77,7 +77,7 @@ func (e *Etcd) holderless(ctx context.Context) (string, time.Duration) {
 	return fmt.Sprintf("the key %s in etcd at %s names %s (%s), which is not there: delete the key if it stays", e.keys.coordinator, e.at(), cmp.Or(c.value.Name, string(c.value.ID)), c.value.Control), e.lookEvery()
 }
 
-// foreign is what to do about a key whose value makes no sense.
+// foreign says what to do about a key whose value makes no sense.
 func (e *Etcd) foreign(key string) string {
 	return fmt.Sprintf("the key %s in etcd at %s was not written by this gorun: delete it, or give another --rdzv-id", key, e.at())
 }
@@ -91,7 +91,7 @@ func (e *Etcd) oldest(ctx context.Context) bool {
 	return err == nil && len(got.Kvs) == 1 && string(got.Kvs[0].Key) == e.keys.self
 }
 
-// claim takes the key, or what a dead job has left in its way.
+// claim takes the key, or removes what a crashed job has left in its way.
 func (e *Etcd) claim(ctx context.Context, r entry[round]) {
 	if r.rev != 0 {
 		why, err := e.mayLive(ctx, r)
@@ -123,7 +123,7 @@ type mark struct {
 	lease   leaseID
 }
 
-// marks reads the keys of some nodes; who has none is not in the result.
+// marks reads the keys of some nodes. A node without a key is not in the result.
 func (e *Etcd) marks(ctx context.Context, ids []rendezvous.NodeID) (map[rendezvous.NodeID]mark, error) {
 	const most = 100 // etcd takes 128 operations at a time
 	out := map[rendezvous.NodeID]mark{}

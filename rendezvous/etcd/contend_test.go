@@ -9,8 +9,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// TestForeignKey: a key that keeps everybody from the first world is named, and
-// once it is deleted that world can be formed.
+// TestForeignKey checks that a key that keeps all agents from the first world is
+// named, and that the world can be formed once the key is deleted.
 func TestForeignKey(t *testing.T) {
 	many := round{Job: "j", Sealer: "x", Control: "127.0.0.1:1"}
 	for i := range maxAsked + 1 {

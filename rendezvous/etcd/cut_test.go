@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestCutAgentKnowsFirst: who is cut off posts Lapsed before its key can
-// vanish, and is there again when the link is mended.
+// TestCutAgentKnowsFirst checks that an agent that is cut off posts Unconfirmed
+// before its key can vanish, and is there again when the link is mended.
 func TestCutAgentKnowsFirst(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	link := etcdtest.NewProxy(t, c.Endpoints()[0])
@@ -66,8 +66,9 @@ func value(t *testing.T, c *etcdtest.Cluster, key string) string {
 	return ""
 }
 
-// TestAwakenedAgentKnowsFirst: an agent whose clock has jumped, because its
-// process was stopped, posts Lapsed before anything else, however new that is.
+// TestAwakenedAgentKnowsFirst checks that an agent whose clock has jumped, because
+// its process was stopped, posts Unconfirmed before any other event, however new that
+// is.
 func TestAwakenedAgentKnowsFirst(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	var slept atomic.Int64
@@ -92,8 +93,8 @@ func TestAwakenedAgentKnowsFirst(t *testing.T) {
 	}
 }
 
-// TestNoMajority: without etcd's majority a seal waits and says why, and what
-// runs goes on until LostTimeout.
+// TestNoMajority checks that without etcd's majority a seal waits and says why, and
+// that a running job goes on until LostTimeout.
 func TestNoMajority(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	conf := config(1, c.Endpoints()...)
@@ -124,7 +125,8 @@ func TestNoMajority(t *testing.T) {
 	}
 }
 
-// TestShortLossOfMajority: what is back in time has cost nothing.
+// TestShortLossOfMajority checks that a majority that is back in time has cost
+// nothing.
 func TestShortLossOfMajority(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	a, b := start(t, config(1, c.Endpoints()...)), start(t, config(2, c.Endpoints()...))
@@ -156,7 +158,8 @@ func TestShortLossOfMajority(t *testing.T) {
 	}
 }
 
-// TestLeaderDies: of etcd's members one may go at any time, the leader too.
+// TestLeaderDies checks that any one of etcd's members may end at any time, the
+// leader too.
 func TestLeaderDies(t *testing.T) {
 	for name, end := range map[string]func(c *etcdtest.Cluster, i int) error{
 		"killed":  func(c *etcdtest.Cluster, i int) error { c.Kill(i); return nil },
@@ -188,8 +191,8 @@ func TestLeaderDies(t *testing.T) {
 	}
 }
 
-// TestCompaction: an agent that was cut off while etcd forgot the past sees the
-// present.
+// TestCompaction checks that an agent that was cut off while etcd forgot the past
+// sees the present.
 func TestCompaction(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	link := etcdtest.NewProxy(t, c.Endpoints()[0])
@@ -215,7 +218,8 @@ func TestCompaction(t *testing.T) {
 	eventually(t, func() bool { return latest[rendezvous.Elsewhere](far).Round == 3 }, func() string { return "it watches no more" })
 }
 
-// TestDeletedKeys: what somebody deletes by hand is noticed by who relies on it.
+// TestDeletedKeys checks that each agent notices that a key on which it relies was
+// deleted by hand.
 func TestDeletedKeys(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)

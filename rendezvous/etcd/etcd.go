@@ -25,7 +25,7 @@ type state struct {
 	post    func(rendezvous.Event)
 	leading bool
 	trouble string // why etcd cannot be asked
-	blocked string // why this agent cannot become the one that forms the first world
+	blocked string // why this agent cannot form the first world
 	node    membership
 	unseal  unsealing
 	seen    view
@@ -36,7 +36,7 @@ type state struct {
 // session is what connect learns before gates.started is closed.
 type session struct {
 	cl      *clientv3.Client
-	cluster atomic.Uint64   // the cluster that cl has met; 0: none yet
+	cluster atomic.Uint64   // the cluster that answered first; 0: none yet
 	early   early           // only register reads it
 	running context.Context // Run's
 }
@@ -47,14 +47,14 @@ type gates struct {
 	led      chan struct{} // is closed by Lead
 	met      chan content  // the job's keys, as they were when this agent registered
 	doomed   chan error    // what ends Run
-	sealing  chan struct{} // holds a token while nobody writes the round's key
-	granting chan struct{} // holds a token while nobody asks for a job's lease
+	sealing  chan struct{} // holds a token while the round's key is not being written
+	granting chan struct{} // holds a token while no job's lease is asked for
 }
 
 // wakes each wake one goroutine of Run.
 type wakes struct {
 	changed signal // there is something new for Peers
-	contest signal // somebody may have to take the coordinator's key
+	contest signal // an agent may have to take the coordinator's key
 	chore   signal // Vacate or Unseal is to be done
 	hold    signal // there is a job's lease to keep
 	renew   signal // the node's lease is to be confirmed at once
@@ -82,7 +82,7 @@ type sealed struct {
 	members []rendezvous.NodeID
 }
 
-// early is a lease that etcd granted while it was still being got to know.
+// early is a lease that etcd granted while connect was still asking the endpoints.
 type early struct {
 	id   leaseID
 	sent time.Duration // when it was asked for
@@ -101,7 +101,7 @@ func (s *state) prepare() {
 	s.node.vacated, s.node.written = -1, -1
 }
 
-// signal wakes one goroutine; several before it looks are one.
+// signal wakes one goroutine. Several signals before it looks are one.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }
@@ -113,10 +113,10 @@ func (s signal) wake() {
 	}
 }
 
-// Run is that of rendezvous.Backend. It may be called once. While etcd cannot
-// be reached it waits and says so in Peers.Trouble; what only the person can
-// mend (TLS, password, permission, an address of something else, a world that
-// etcd has no room for) ends it.
+// Run implements rendezvous.Backend. It may be called once. While etcd cannot be
+// reached it waits and says so in Peers.Trouble. What only the user can mend ends it:
+// TLS, password, permission, an address of something else, a world that etcd has no
+// room for.
 func (e *Etcd) Run(ctx context.Context, post func(rendezvous.Event)) error {
 	e.mu.Lock()
 	e.post = post
@@ -146,7 +146,7 @@ func (e *Etcd) Run(ctx context.Context, post func(rendezvous.Event)) error {
 	return g.Wait()
 }
 
-// Lead is that of rendezvous.Fence.
+// Lead implements rendezvous.Fence.
 func (e *Etcd) Lead() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -156,12 +156,13 @@ func (e *Etcd) Lead() {
 	}
 }
 
-// call bounds one request. Without a leader, etcd is to say so at once.
+// call bounds one request. Without a leader, etcd must say so at once.
 func call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(clientv3.WithRequireLeader(ctx), callLimit)
 }
 
-// txn commits a transaction: cmps, then what to do if all hold, else what if not.
+// txn commits a transaction: cmps, then what to do if all hold, otherwise what to do
+// if not.
 func (e *Etcd) txn(ctx context.Context, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := call(ctx)
 	defer cancel()
@@ -190,11 +191,11 @@ func (e *Etcd) grant(ctx context.Context, cl *clientv3.Client, ttl time.Duration
 // seconds rounds up: etcd counts leases in whole seconds.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// leaveLimit is the time for taking this agent's keys away, in which a cluster
-// may choose a new leader; what then remains ends with its lease.
+// leaveLimit is the time for taking this agent's keys away. A cluster may choose a
+// new leader within it. What then remains ends with its lease.
 const leaveLimit = 5 * time.Second
 
-// leave takes away what is this agent's.
+// leave deletes this agent's keys.
 func (e *Etcd) leave() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.session.running), leaveLimit)
 	defer cancel()

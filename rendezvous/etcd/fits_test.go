@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// TestSealTooMuch: a world that could not be read back is not written; Run says
-// what to do.
+// TestSealTooMuch checks that a world that could not be read back is not written, and
+// that Run says what to do.
 func TestSealTooMuch(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	for name, tt := range map[string]struct {

@@ -12,8 +12,8 @@ import (
 // part is a group of keys that an agent follows.
 type part struct {
 	prefix string
-	learn  func(all []*mvccpb.KeyValue, rev int64) // they were read, at a revision
-	right  func(rev int64)                         // they were found to be as known, at a revision; nil: nobody asks
+	learn  func(all []*mvccpb.KeyValue, rev int64) // takes all keys as read at a revision
+	right  func(rev int64)                         // takes a revision at which they were found to be as known; may be nil
 	known  map[string]int64
 }
 
@@ -31,8 +31,8 @@ func (p *part) take(c content) {
 	p.learn(c.kvs, c.rev)
 }
 
-// followJob sees to the coordinator's and the round's key. Who has just
-// registered knows them, and leaves the machine to those who come.
+// followJob follows the coordinator's and the round's key. An agent that has just
+// registered knows them already and leaves the machine to newcomers.
 func (e *Etcd) followJob(ctx context.Context) error {
 	p := &part{prefix: e.keys.job, learn: e.learn}
 	select {
@@ -47,7 +47,7 @@ func (e *Etcd) followJob(ctx context.Context) error {
 	return e.follow(ctx, p)
 }
 
-// followNodes sees to all nodes' keys, once this agent leads.
+// followNodes follows all nodes' keys, once this agent leads.
 func (e *Etcd) followNodes(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -75,7 +75,7 @@ func (e *Etcd) follow(ctx context.Context, p *part) error {
 	return nil
 }
 
-// fail reports an error of a request, unless it only means that Run ends.
+// fail reports an error of a request, unless the error only means that Run ends.
 func (e *Etcd) fail(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		e.report(e.explain(err))
@@ -125,8 +125,8 @@ func (e *Etcd) watch(ctx context.Context, p *part, rev int64) {
 // lookEvery is how long a change may stay unseen if the watch is silent.
 func (e *Etcd) lookEvery() time.Duration { return min(max(e.cfg.TTL/3, time.Second), 5*time.Second) }
 
-// look compares revisions. A watch may be behind for a moment, which costs a
-// needless load. It sees also whether this agent's own key is still there.
+// look compares revisions. A watch may be behind for a moment, which costs a needless
+// load. It also checks that this agent's own key is still there.
 func (e *Etcd) look(ctx context.Context, p *part) bool {
 	e.mu.Lock()
 	id := e.node.lease

@@ -6,22 +6,24 @@ import (
 	"time"
 )
 
-// jobLease keeps the round's key, and with it the run id, for a job: longer
-// than its agents may run without etcd.
+// jobLease keeps the round's key, and with it the run id, for a job. It lasts longer
+// than the job's agents may run without etcd.
 type jobLease struct {
 	id        leaseID
 	job       string
 	confirmed time.Duration // as state.confirmed
 	rev       int64         // of the round's key that this agent wrote last under it, 0: none yet
 	ended     bool          // the key is not this agent's any more
-	deleted   bool          // because it is gone
+	deleted   bool          // because the key is deleted
 	told      bool          // Lost was called
 }
 
-// jobTTL: until LostTimeout the sealer tries on, then all nodes stop.
+// jobTTL returns the lease's time. Until LostTimeout the sealer tries on, then all
+// nodes stop.
 func (e *Etcd) jobTTL() time.Duration { return e.cfg.LostTimeout + e.cfg.Grace + 10*time.Second }
 
-// jobFor returns a lease for the round's key of a job, "" if that one has no name yet.
+// jobFor returns a lease for the round's key of a job. job is "" while the job has no
+// name yet.
 func (e *Etcd) jobFor(ctx context.Context, job string) (leaseID, error) {
 	select {
 	case <-ctx.Done():
@@ -44,8 +46,8 @@ func (e *Etcd) jobFor(ctx context.Context, job string) (leaseID, error) {
 	return id, nil
 }
 
-// jobHas returns the lease of a job, 0 if it has none. A lease without a job
-// becomes its.
+// jobHas returns the lease of a job, 0 if it has none. A lease without a job becomes
+// the lease of this job.
 func (e *Etcd) jobHas(job string) leaseID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,12 +64,12 @@ func (e *Etcd) jobHas(job string) leaseID {
 	return j.id
 }
 
-// foresee gets the lease of the first world's key while others still come.
+// foresee gets the lease of the first world's key while other agents still come.
 func (e *Etcd) foresee(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-e.gates.led:
-		_, _ = e.jobFor(ctx, "") // who seals asks again
+		_, _ = e.jobFor(ctx, "") // a Seal asks again
 	}
 	return nil
 }
@@ -81,7 +83,7 @@ func (e *Etcd) forgetJob(id leaseID) {
 	}
 }
 
-// keepJob keeps the job's lease while this agent is the one who sealed last.
+// keepJob keeps the job's lease while this agent is the last sealer.
 func (e *Etcd) keepJob(ctx context.Context) error {
 	var kept leaseID
 	stop, done := func() {}, make(chan struct{})
@@ -129,7 +131,7 @@ func (e *Etcd) confirmJob(id leaseID, sent time.Duration) {
 	}
 }
 
-// jobEnded: etcd does not know the lease any more, so the key is gone.
+// jobEnded notes that etcd does not know the lease any more, so the key is deleted.
 func (e *Etcd) jobEnded(id leaseID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -138,7 +140,7 @@ func (e *Etcd) jobEnded(id leaseID) {
 	}
 }
 
-// jobLost says that the job must end, once; with mu held.
+// jobLost says, once, that the job must end. mu is held.
 func (e *Etcd) jobLost() error {
 	j := e.job
 	if j == nil || j.rev == 0 || j.told || e.unseal.what != nil {

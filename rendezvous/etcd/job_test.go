@@ -6,8 +6,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// A lease that is fetched for the world to come takes nothing from a world that
-// was sealed meanwhile, and is that world's if it came first.
+// A lease that is fetched for a future world takes nothing from a world that was
+// sealed meanwhile. If the lease came first it belongs to that world.
 func TestForeseenLease(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	r := start(t, config(1, c.Endpoints()...))

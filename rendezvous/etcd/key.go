@@ -32,11 +32,11 @@ func newKeys(prefix, run string, id rendezvous.NodeID) keys {
 
 func (k keys) node(id rendezvous.NodeID) string { return k.nodes + url.PathEscape(string(id)) }
 
-// Values are text. What somebody else has written is bounded before it is read
-// and checked before it is used.
+// Values are text. A value that another agent or person has written is bounded before
+// it is read and checked before it is used.
 const (
 	maxAgent   = 8 << 10
-	maxRound   = 1536 << 10    // what etcd takes in one request, unless it is told otherwise
+	maxRound   = 1536 << 10    // what etcd takes in one request by default
 	maxMembers = maxRound / 32 // about 40,000 with addresses and ids of usual length
 	maxWord    = 1024          // bytes of an id, a name, an address
 	maxCount   = 1 << 30
@@ -157,7 +157,7 @@ func words(ws ...string) error {
 	return nil
 }
 
-// clip makes a name fit: it is only shown.
+// clip shortens a name that is only shown.
 func clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if term.Unfit(r) {

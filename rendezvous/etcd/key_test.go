@@ -34,8 +34,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestHostileKeys: what anyone writes below the prefix neither ends an agent
-// nor reaches the terminal.
+// TestHostileKeys checks that no text below the prefix ends an agent or reaches the
+// terminal.
 func TestHostileKeys(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)

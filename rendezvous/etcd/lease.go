@@ -16,11 +16,11 @@ import (
 // gone reports whether etcd does not know the lease.
 func gone(err error) bool { return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) }
 
-// keep asks etcd to keep a lease that was just granted every so often until ctx
-// ends or etcd does not know the lease (true); at once when now is given. It
-// calls confirm with the time at which a granted request was sent. The client's
-// own keeper does not tell that time, and its single requests each open a
-// stream, for which etcd checks the password anew.
+// keep asks etcd to keep a lease that was just granted every so often until ctx ends
+// or etcd does not know the lease (true). It asks at once when now is given. It calls
+// confirm with the time at which a granted request was sent. The client's own keeper
+// does not report that time, and its single requests each open a stream, for which
+// etcd checks the password anew.
 func (e *Etcd) keep(ctx context.Context, id leaseID, every time.Duration, now signal, confirm func(sent time.Duration)) bool {
 	var s *stream
 	defer func() { s.end() }()
@@ -99,7 +99,8 @@ func (s *stream) ask(id leaseID, limit time.Duration) error {
 	return nil
 }
 
-// sinceBoot goes on while the machine sleeps, as etcd's time does.
+// sinceBoot returns a time that goes on while the machine sleeps, as etcd's time
+// does.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
@@ -108,11 +109,11 @@ func sinceBoot() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// trusted is how long a membership that etcd granted counts as certain: the
-// rest of its time is for saying so.
+// trusted returns how long a membership that etcd granted counts as certain. The rest
+// of its time is for saying so.
 func (e *Etcd) trusted() time.Duration { return e.cfg.TTL * 4 / 5 }
 
-// emit posts an event, after Lapsed if it is time for that.
+// emit posts an event, after Unconfirmed if it is time for that.
 func (e *Etcd) emit(ev rendezvous.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -120,7 +121,7 @@ func (e *Etcd) emit(ev rendezvous.Event) {
 	e.post(ev)
 }
 
-// checkLease posts Lapsed if the membership is not certain any more; with mu held.
+// checkLease posts Unconfirmed if the membership is not certain any more. mu is held.
 func (e *Etcd) checkLease() {
 	if e.node.lease == 0 || e.node.lapsed {
 		return
@@ -130,7 +131,7 @@ func (e *Etcd) checkLease() {
 	}
 }
 
-// lapse posts Lapsed, with mu held.
+// lapse posts Unconfirmed. mu is held.
 func (e *Etcd) lapse(why string) {
 	if !e.node.lapsed {
 		e.node.lapsed = true
@@ -139,7 +140,7 @@ func (e *Etcd) lapse(why string) {
 	}
 }
 
-// confirm takes note that etcd has granted what was asked at the time sent.
+// confirm notes that etcd has granted what was asked at the time sent.
 func (e *Etcd) confirm(id leaseID, sent time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -166,7 +167,7 @@ func (e *Etcd) certain() leaseID {
 	return e.node.lease
 }
 
-// tick watches the clock.
+// tick checks the lease as time passes.
 func (e *Etcd) tick(ctx context.Context) error {
 	for {
 		e.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// TestOneHolder: of ten agents one may form the first world, and when it goes,
-// another may, the oldest before the others.
+// TestOneHolder checks that one of ten agents may form the first world, and that
+// another may when it ends, the oldest before the others.
 func TestOneHolder(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	calm := func(i int) Config {
@@ -63,7 +63,8 @@ func TestOneHolder(t *testing.T) {
 	}
 }
 
-// TestRunsDoNotMeet: a run id is taken as it is, whatever characters it has.
+// TestRunsDoNotMeet checks that a run id is taken as it is, whatever characters it
+// has.
 func TestRunsDoNotMeet(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	for i, run := range []string{"a", "a/job", "a%2Fjob", "", "..", "\n\x00\xff"} {
@@ -76,7 +77,8 @@ func TestRunsDoNotMeet(t *testing.T) {
 	}
 }
 
-// TestElectionIsUnique: whoever starts at once, one of them holds the key.
+// TestElectionIsUnique checks that of agents that start at once exactly one holds the
+// key.
 func TestElectionIsUnique(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	var rs []*rig

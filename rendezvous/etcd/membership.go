@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// register keeps this agent registered, under a new lease where etcd has ended
-// the old one. An error is one that only the person can mend, at the first try.
+// register keeps this agent registered, under a new lease where etcd has ended the
+// old one. It returns an error only at the first try, if only the user can mend it.
 func (e *Etcd) register(ctx context.Context) error {
 	every := e.cfg.TTL / 3
 	for first, wait := true, 50*time.Millisecond; ctx.Err() == nil; {
@@ -33,8 +33,8 @@ func (e *Etcd) register(ctx context.Context) error {
 	return nil
 }
 
-// enrol writes this agent's key under a new lease, and the coordinator's too if
-// nobody has it and nothing is sealed.
+// enrol writes this agent's key under a new lease. It writes the coordinator's key
+// too if no agent has it and nothing is sealed.
 func (e *Etcd) enrol(ctx context.Context) (leaseID, context.Context, error) {
 	sent, id := e.session.early.sent, e.session.early.id
 	if e.session.early = (early{}); id == 0 || e.cfg.Clock()-sent > e.cfg.TTL/4 {
@@ -56,7 +56,7 @@ func (e *Etcd) enrol(ctx context.Context) (leaseID, context.Context, error) {
 	}
 	got, err := e.txn(ctx, e.vacant(), then, slices.Concat(put, look))
 	if err != nil {
-		_ = e.revoke(context.WithoutCancel(ctx), id) // it may have come true; and it may be what has run out
+		_ = e.revoke(context.WithoutCancel(ctx), id) // it may have been granted, and leases may be what has run out
 		return 0, nil, err
 	}
 	c := content{got.Responses[len(got.Responses)-1].GetResponseRange().Kvs, got.Header.Revision}
@@ -78,7 +78,7 @@ func (e *Etcd) enrol(ctx context.Context) (leaseID, context.Context, error) {
 	return id, keeping, nil
 }
 
-// vacant: nobody may form a world yet, and none is sealed.
+// vacant compares: no agent may form a world yet, and none is sealed.
 func (e *Etcd) vacant() []clientv3.Cmp {
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(e.keys.coordinator), "=", 0),
@@ -86,12 +86,12 @@ func (e *Etcd) vacant() []clientv3.Cmp {
 	}
 }
 
-// self is what this agent says of itself.
+// self returns what this agent says of itself.
 func (e *Etcd) self(vacated int) agent {
 	return agent{ID: e.cfg.ID, Name: clip(e.cfg.Name), Control: e.cfg.Control, Vacated: vacated}
 }
 
-// expel takes note that the membership under a lease has ended.
+// expel notes that the membership under a lease has ended.
 func (e *Etcd) expel(id leaseID, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +103,7 @@ func (e *Etcd) expel(id leaseID, why string) {
 	e.node.drop()
 }
 
-// Vacate is that of rendezvous.Fence.
+// Vacate implements rendezvous.Fence.
 func (e *Etcd) Vacate(round int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -111,8 +111,8 @@ func (e *Etcd) Vacate(round int) {
 	e.wakes.chore.wake()
 }
 
-// Unseal is that of rendezvous.Fence. What is not done when Run's ctx ends, Run
-// still tries.
+// Unseal implements rendezvous.Fence. Run still tries what is not done when its ctx
+// ends.
 func (e *Etcd) Unseal(job string, round int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,8 +133,8 @@ func (e *Etcd) chores(ctx context.Context) error {
 	}
 }
 
-// mark writes Vacate's word into this node's key and reports whether it stands
-// there; a node that is not registered says it when it registers.
+// mark writes the round that Vacate named into this node's key and reports whether it
+// stands there. A node that is not registered writes it when it registers.
 func (e *Etcd) mark(ctx context.Context) bool {
 	e.mu.Lock()
 	id, vacated, told := e.node.lease, e.node.vacated, e.node.written
@@ -156,9 +156,9 @@ func (e *Etcd) mark(ctx context.Context) bool {
 	return true
 }
 
-// clear takes the round's key away that this agent sealed, if the job has ended
-// without Unseal and yet no worker of it can live anywhere; or the lease for a
-// key that was never written.
+// clear deletes the key of the round that this agent sealed, if the job has ended
+// without Unseal and yet no worker of it can live anywhere. It also ends the lease
+// for a key that was never written.
 func (e *Etcd) clear(ctx context.Context) {
 	e.mu.Lock()
 	j, r := e.job, e.seen.round
@@ -188,7 +188,7 @@ func (e *Etcd) settle(ctx context.Context) bool {
 	case <-e.gates.sealing:
 	}
 	defer func() { e.gates.sealing <- struct{}{} }()
-	if job != nil && job.job == over.Job { // first: a seal that is still on its way then fails
+	if job != nil && job.job == over.Job { // first, so that a seal that is still on its way fails
 		if e.revoke(ctx, job.id) != nil {
 			return false
 		}

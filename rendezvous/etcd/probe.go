@@ -17,9 +17,9 @@ import (
 	"syscall"
 )
 
-// examine looks at all endpoints when none of them can be used: gRPC does not
-// tell a wrong scheme, certificate or address apart. It says what it finds as it
-// finds it. What only the person can mend comes first; nil: nothing is seen.
+// examine looks at all endpoints when none of them can be used, because gRPC does not
+// distinguish a wrong scheme, certificate or address. It reports each finding at
+// once. What only the user can mend comes first. It returns nil if nothing is seen.
 func (e *Etcd) examine(ctx context.Context) *trouble {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -38,7 +38,7 @@ func (e *Etcd) examine(ctx context.Context) *trouble {
 	return joined(found)
 }
 
-// joined is what several endpoints' troubles come to.
+// joined combines the troubles of several endpoints.
 func joined(found []*trouble) *trouble {
 	var texts []string
 	for _, t := range found {
@@ -56,7 +56,7 @@ func joined(found []*trouble) *trouble {
 	return passing("%s", strings.Join(texts, "; "))
 }
 
-// probe says what is wrong with an endpoint; nil: nothing that can be seen.
+// probe says what is wrong with an endpoint, nil if nothing can be seen.
 func (e *Etcd) probe(ctx context.Context, url string) *trouble {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -124,8 +124,8 @@ func (e *Etcd) unreachable(ctx context.Context, url string, err error) *trouble 
 	return passing("cannot talk to etcd at %s: %s", host, clip(inner.Error()))
 }
 
-// alert is why the other side has ended TLS. It is told by the error's type: the
-// text may be what a server has sent.
+// alert returns why the other side has ended TLS. It goes by the error's type,
+// because the text may come from a server.
 func alert(err error) (why string, ok bool) {
 	bad, ok := errors.AsType[*net.OpError](err)
 	if !ok || bad.Op != "remote error" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestProbeHostile: what a server sends is text, whatever it looks like.
+// TestProbeHostile checks that what a server sends is text, whatever it looks like.
 func TestProbeHostile(t *testing.T) {
 	for name, tt := range map[string]struct{ scheme, answer, want string }{
 		"an alert in a header":    {"http", "HTTP/1.1 200 OK\r\n(remote error: tls: boo\r\n\r\n", "is not etcd"},

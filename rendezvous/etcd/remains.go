@@ -21,14 +21,13 @@ import (
 func (e *Etcd) remove(ctx context.Context, r entry[round]) error {
 	got, err := e.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.keys.round), "=", r.rev)}, []clientv3.Op{clientv3.OpDelete(e.keys.round)}, nil)
 	if err == nil && got.Succeeded && r.lease != 0 {
-		_ = e.revoke(ctx, r.lease) // without a key it only wastes a number until it ends
+		_ = e.revoke(ctx, r.lease) // a lease without a key only wastes a number until it ends
 	}
 	return err
 }
 
-// mayLive says why a sealed round of another job may still live, "" if it does
-// not: all of its members have left or expired, and nobody listens where they
-// were.
+// mayLive says why a sealed round of another job may still live. It is "" if all of
+// the round's members have left or expired, and nothing listens at their addresses.
 func (e *Etcd) mayLive(ctx context.Context, r entry[round]) (string, error) {
 	if r.value == nil {
 		return e.foreign(e.keys.round), nil
@@ -78,7 +77,8 @@ func plausible(addr string) bool {
 	})
 }
 
-// answering says which of the addresses does not refuse connections.
+// answering returns one of the addresses that does not refuse connections, and how it
+// answers. It is "" if all refuse.
 func answering(ctx context.Context, addrs []string) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// patience is how long a test waits for what must come, on a machine that may
-// have far more to do than it can.
+// patience is how long a test waits for an event that must come, on a machine that
+// may be overloaded.
 const patience = 2 * time.Minute
 
 // rig is one agent and what it has posted.
@@ -87,7 +87,7 @@ func latest[E rendezvous.Event](r *rig) (last E) {
 	return last
 }
 
-// holder is whom the agent sees with Endpoint 0, "" if nobody.
+// holder returns the agent that is seen with Endpoint 0, "" if there is none.
 func (r *rig) holder() rendezvous.NodeID {
 	for _, p := range latest[rendezvous.Peers](r).All {
 		if p.Endpoint == 0 {
@@ -103,7 +103,7 @@ func (r *rig) seal(ctx context.Context, c rendezvous.Seal) chan rendezvous.Seale
 	return out
 }
 
-// sealed awaits a seal that must come true.
+// sealed awaits a seal that must succeed.
 func (r *rig) sealed(c rendezvous.Seal) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
@@ -113,7 +113,7 @@ func (r *rig) sealed(c rendezvous.Seal) {
 	}
 }
 
-// world of some agents, in which the first is the coordinator.
+// world makes a world of some agents, in which the first is the coordinator.
 func world(job string, round int, rs ...*rig) rendezvous.World {
 	w := rendezvous.World{RunID: "run", Job: job, Term: 1, Round: round, Coordinator: rs[0].id}
 	for _, r := range rs {
@@ -131,7 +131,7 @@ func eventually(t testing.TB, ok func() bool, why func() string) {
 	}
 }
 
-// meet waits until all see the same one with Endpoint 0, and returns it.
+// meet waits until all see the same agent with Endpoint 0, and returns it.
 func meet(t *testing.T, rs ...*rig) *rig {
 	t.Helper()
 	var holder rendezvous.NodeID

@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Seal is that of rendezvous.Fence.
+// Seal implements rendezvous.Fence.
 func (e *Etcd) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
 	s := &seal{Etcd: e, Seal: c, began: time.Now(), base: -1}
 	w := c.World
@@ -41,12 +41,12 @@ type seal struct {
 	tries  int
 }
 
-// errBusy: the seal must wait for something; its text says for what.
+// errBusy says that the seal must wait for something. Its text says for what.
 type errBusy struct{ text string }
 
 func (b errBusy) Error() string { return b.text }
 
-// errRefused: somebody else has sealed a world.
+// errRefused says that another agent has sealed a world.
 type errRefused struct {
 	text  string
 	ended bool // as the job is over
@@ -98,8 +98,8 @@ func (s *seal) run(ctx context.Context) rendezvous.Sealed {
 	}
 }
 
-// fits says why nobody could read the record. A forged round of this job may be
-// so late that none can follow it.
+// fits says why no agent could read the record. A forged round of this job may be so
+// late that none can follow it.
 func (s *seal) fits() *trouble {
 	text := s.record.encode()
 	_, unread := decodeRound([]byte(text))
@@ -114,7 +114,7 @@ func (s *seal) fits() *trouble {
 	return nil
 }
 
-// doom ends Run, since waiting does not help.
+// doom ends Run because waiting does not help.
 func (e *Etcd) doom(t *trouble) {
 	select {
 	case e.gates.doomed <- t:
@@ -129,7 +129,7 @@ func (s *seal) words(err error) string {
 	return s.explain(err).text
 }
 
-// tell posts what this waits for, once that takes a second.
+// tell posts what this seal waits for, once it has waited for a second.
 func (s *seal) tell(err error) {
 	if text := s.words(err); text != s.said && time.Since(s.began) > time.Second {
 		s.said = text
@@ -137,8 +137,8 @@ func (s *seal) tell(err error) {
 	}
 }
 
-// try goes all the way once. It must come to the same end if an earlier try's
-// write has come true without a word.
+// try does all steps of a seal once. It must come to the same end if an earlier try's
+// write was done without an answer.
 func (s *seal) try(ctx context.Context) error {
 	own := s.certain()
 	if own == 0 {
@@ -175,7 +175,7 @@ func (s *seal) try(ctx context.Context) error {
 	}, nil)
 	switch {
 	case gone(err):
-		s.forgetJob(job) // or this node's, which is found out elsewhere
+		s.forgetJob(job) // or this node's lease, which is found out elsewhere
 		return errBusy{"etcd at " + s.at() + " has ended a lease"}
 	case err != nil:
 		return err
@@ -185,7 +185,7 @@ func (s *seal) try(ctx context.Context) error {
 	return s.settled(job, got.Header.Revision, r)
 }
 
-// settled takes note that the record is in etcd.
+// settled notes that the record is in etcd.
 func (s *seal) settled(job leaseID, rev int64, before entry[round]) error {
 	s.mu.Lock()
 	if j := s.job; j != nil && j.id == job {
@@ -202,15 +202,15 @@ func (s *seal) settled(job leaseID, rev int64, before entry[round]) error {
 		defer cancel()
 		_ = s.revoke(ctx, before.lease)
 	}
-	if s.certain() == 0 { // it came true, but perhaps long ago
+	if s.certain() == 0 { // it was written, but perhaps long ago
 		return errBusy{"etcd at " + s.at() + " does not confirm this node's membership"}
 	}
 	return nil
 }
 
-// first says what a first world is compared with, by what was seen: nothing is
-// sealed, not even by this agent, which has the coordinator's key. If that is
-// out of date the seal fails, and is tried again by what is read then.
+// first returns what a first world is compared with, by what was seen: nothing is
+// sealed, not even by this agent, which has the coordinator's key. If that is out of
+// date the seal fails, and is tried again by what is read then.
 func (s *seal) first() (r entry[round], holder entry[agent], ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +239,8 @@ func (s *seal) read(ctx context.Context) (r entry[round], holder entry[agent], e
 	return r, holder, nil
 }
 
-// check compares the seal with the round that is sealed; done: this very call has
-// sealed it.
+// check compares the seal with the round that is sealed. done means that this very
+// call has sealed it.
 func (s *seal) check(ctx context.Context, r entry[round]) (done bool, err error) {
 	if v := r.value; v != nil && v.Sealer == s.cfg.ID && v.Job == s.record.Job && v.Digest == s.record.Digest {
 		s.mu.Lock()
@@ -326,7 +326,7 @@ func (s *seal) claimable(ctx context.Context, r entry[round], holder entry[agent
 	return nil
 }
 
-// removeDead ends the memberships of the nodes that are known to be dead.
+// removeDead ends the memberships of the nodes that are known to be lost.
 func (s *seal) removeDead(ctx context.Context, own leaseID) error {
 	if len(s.Lost) == 0 {
 		return nil

@@ -59,7 +59,8 @@ func TestSealIsToldToAll(t *testing.T) {
 	eventually(t, func() bool { return latest[rendezvous.Elsewhere](b).Round == 1 }, func() string { return "not told of the next" })
 }
 
-// TestOneOfTwoSeals: a coordinator that others believed gone does not get through.
+// TestOneOfTwoSeals checks that the seal of a coordinator that others believed lost
+// does not succeed.
 func TestOneOfTwoSeals(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
@@ -79,8 +80,8 @@ func TestOneOfTwoSeals(t *testing.T) {
 	}
 }
 
-// TestWhoIsLeftOutMustBeIdle: a seal waits for each member of the last sealed
-// world that it leaves out, until that is certain to run nothing.
+// TestWhoIsLeftOutMustBeIdle checks that a seal waits for each member of the last
+// sealed world that it leaves out, until that member certainly runs no worker.
 func TestWhoIsLeftOutMustBeIdle(t *testing.T) {
 	tests := []struct {
 		name string
@@ -123,7 +124,8 @@ func TestWhoIsLeftOutMustBeIdle(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: after a job's end etcd is empty, whoever coordinated it.
+// TestNothingIsLeft checks that etcd is empty after a job's end, whichever agent
+// coordinated it.
 func TestNothingIsLeft(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
@@ -146,8 +148,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestUnsealIsForItsRound: an earlier coordinator's word does not give away
-// what a later one holds.
+// TestUnsealIsForItsRound checks that an Unseal of an earlier coordinator does not
+// give away what a later one holds.
 func TestUnsealIsForItsRound(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
@@ -161,8 +163,8 @@ func TestUnsealIsForItsRound(t *testing.T) {
 	}
 }
 
-// TestCorpse: a crashed job's key does not keep its run id, while one whose
-// nodes have only lost etcd does.
+// TestCorpse checks that a crashed job's key does not keep its run id, and that the
+// key of a job whose nodes have only lost etcd does.
 func TestCorpse(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -182,7 +184,7 @@ func TestCorpse(t *testing.T) {
 		return strings.Contains(latest[rendezvous.Peers](next).Trouble, conf.Control+" still answers")
 	},
 		func() string { return "it says: " + latest[rendezvous.Peers](next).Trouble })
-	next.e.Lead() // it was told to, say
+	next.e.Lead() // as a machine would ask for
 	got := next.seal(t.Context(), rendezvous.Seal{Serial: 1, World: world("new", 0, next)})
 	waits(t, next, got, conf.Control)
 	l.Close()
@@ -199,7 +201,8 @@ func TestCorpse(t *testing.T) {
 	}
 }
 
-// TestDeadMembershipEnds: who is known to be dead is taken out of etcd.
+// TestDeadMembershipEnds checks that a node that is known to be lost is taken out of
+// etcd.
 func TestDeadMembershipEnds(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
@@ -211,9 +214,9 @@ func TestDeadMembershipEnds(t *testing.T) {
 	a.sealed(rendezvous.Seal{World: world("j", 2, a), Here: []rendezvous.NodeID{b.id}})
 }
 
-// TestSealedAndNeverStarted: the coordinator has died after its first seal and
-// before anyone started. The job is its members'; nobody else begins before they
-// are gone, whatever they have vacated.
+// TestSealedAndNeverStarted checks a coordinator that crashed after its first seal
+// and before any worker started. The job belongs to its members. No other agent
+// begins before their memberships have ended, whatever they have vacated.
 func TestSealedAndNeverStarted(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)

@@ -69,7 +69,7 @@ func (e *Etcd) explain(err error) *trouble {
 	return passing("etcd at %s: %s", e.at(), plain(err))
 }
 
-// plain is an error without the words that gRPC puts around it, on one line.
+// plain returns an error without the words that gRPC puts around it, on one line.
 func plain(err error) string {
 	text := err.Error()
 	if s, ok := status.FromError(err); ok {
@@ -97,7 +97,7 @@ func (e *Etcd) connect(ctx context.Context) error {
 	}
 }
 
-// hint tells the one who waits why etcd does not answer, before anything else runs.
+// hint shows the user why etcd does not answer, before anything else runs.
 func (e *Etcd) hint(t *trouble) {
 	e.report(t)
 	if p, ok := e.peers(); ok {
@@ -105,8 +105,9 @@ func (e *Etcd) hint(t *trouble) {
 	}
 }
 
-// greet tries all endpoints, and looks into it when the answer is late: a
-// client of etcd takes long to say that an endpoint is of no use, and not why.
+// greet tries all endpoints, and looks for the reason when the answer is late. A
+// client of etcd takes long to say that an endpoint is of no use, and does not say
+// why.
 func (e *Etcd) greet(ctx context.Context) *trouble {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -162,7 +163,7 @@ func (e *Etcd) ask(ctx context.Context) *trouble {
 			}
 		case first.cluster == 0:
 			first = a
-			time.AfterFunc(250*time.Millisecond, cancel) // the others are only compared with it
+			time.AfterFunc(250*time.Millisecond, cancel) // the others' answers are only compared with it
 		case a.cluster != first.cluster:
 			cl.Close()
 			return final("%s and %s are two etcd clusters: name one", hostOf(first.url), hostOf(a.url))
@@ -177,14 +178,14 @@ func (e *Etcd) ask(ctx context.Context) *trouble {
 	return nil
 }
 
-// greeting is what an endpoint says of itself.
+// greeting is what an endpoint reports of itself.
 type greeting struct {
 	url     string
 	cluster uint64
 	trouble *trouble
 }
 
-// status asks one endpoint who it is.
+// status asks one endpoint for its greeting.
 func (e *Etcd) status(ctx context.Context, cl *clientv3.Client, url string) greeting {
 	st, err := cl.Status(ctx, url)
 	a := greeting{url: url}
@@ -203,7 +204,8 @@ func (e *Etcd) status(ctx context.Context, cl *clientv3.Client, url string) gree
 	return a
 }
 
-// old reports whether a version is below 3.4; what is no version is not.
+// old reports whether a version is below 3.4. A text that is not a version is not
+// old.
 func old(version string) bool {
 	var major, minor int
 	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)

@@ -15,7 +15,7 @@ import (
 type view struct {
 	jobs        bool  // the job's keys have been read
 	at          int64 // the revision at which that was done last: older changes are known
-	latest      int64 // change of them that a watch told of
+	latest      int64 // their latest change that a watch reported
 	coordinator entry[agent]
 	round       entry[round]
 	whole       bool  // the nodes' keys have been read
@@ -24,10 +24,10 @@ type view struct {
 	shown       map[rendezvous.NodeID]bool // every node that it has ever had
 }
 
-// complete: who is not among the nodes is no member any more. That is not so while
-// the view is older than the world that this agent has sealed last and has not
-// shown all of it: a watch begins 100 ms behind, and a network may be cut meanwhile.
-// mu is held.
+// complete reports whether a node that is not in the view is certainly no member any
+// more. It is not certain while the view is older than the world that this agent has
+// sealed last and has not shown all of that world: a watch begins 100 ms behind, and
+// a network may be cut meanwhile. mu is held.
 func (e *Etcd) complete() bool {
 	v := &e.seen
 	if !v.whole || v.nodesAt >= e.sealed.rev {
@@ -36,15 +36,14 @@ func (e *Etcd) complete() bool {
 	return !slices.ContainsFunc(e.sealed.members, func(id rendezvous.NodeID) bool { return !v.shown[id] })
 }
 
-// entry is one key. A value that makes no sense is nil, and the key is there all
-// the same.
+// entry is one key. Its value is nil if it makes no sense, though the key is there.
 type entry[T any] struct {
 	rev   int64 // of its last change, 0: there is no such key
 	lease leaseID
 	value *T
 }
 
-// entryOf is no key for nil.
+// entryOf makes an entry of a key, an empty one of nil.
 func entryOf[T any](kv *mvccpb.KeyValue, decode func([]byte) (*T, error)) entry[T] {
 	if kv == nil {
 		return entry[T]{}
@@ -56,8 +55,8 @@ func entryOf[T any](kv *mvccpb.KeyValue, decode func([]byte) (*T, error)) entry[
 	return e
 }
 
-// learn takes the job's keys into the view, all of them as they were at a
-// revision. Whoever has written to etcd need not wait until a watch tells.
+// learn takes the job's keys into the view, all of them as they were at a revision.
+// An agent that has written to etcd need not wait for a watch.
 func (e *Etcd) learn(kvs []*mvccpb.KeyValue, rev int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,7 +85,7 @@ func (e *Etcd) learnNodes(kvs []*mvccpb.KeyValue, rev int64) {
 	e.wakes.changed.wake()
 }
 
-// confirmNodes: they are in etcd, at a revision, as in the view.
+// confirmNodes notes that the nodes' keys are in etcd, at a revision, as in the view.
 func (e *Etcd) confirmNodes(rev int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,8 +93,8 @@ func (e *Etcd) confirmNodes(rev int64) {
 	e.wakes.changed.wake()
 }
 
-// see takes a change of one of the run's keys into the view; deleted ones have
-// no CreateRevision.
+// see takes a change of one of the run's keys into the view. Deleted keys have no
+// CreateRevision.
 func (e *Etcd) see(kv *mvccpb.KeyValue) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -148,7 +147,7 @@ func (e *Etcd) setRound(kv *mvccpb.KeyValue, rev int64) {
 // agent has sealed itself: rev is the revision of the change.
 func (e *Etcd) elsewhere(rev int64) {
 	if j := e.job; j != nil && j.rev != 0 && rev > j.rev && e.seen.round.lease != j.id {
-		j.ended = true // by another's seal, or by whoever has deleted it
+		j.ended = true // by another agent's seal, or by a deletion
 		j.deleted = e.seen.round.rev == 0 && e.unseal.what == nil
 		e.wakes.hold.wake()
 	}
@@ -158,7 +157,7 @@ func (e *Etcd) elsewhere(rev int64) {
 	}
 }
 
-// publish posts Peers at changes: everyone at most every few milliseconds.
+// publish posts Peers at changes, all nodes at most every few milliseconds.
 func (e *Etcd) publish(ctx context.Context) error {
 	var last *rendezvous.Peers
 	for {
@@ -181,8 +180,9 @@ func same(a, b rendezvous.Peers) bool {
 	return a.Trouble == b.Trouble && a.Whole == b.Whole && slices.Equal(a.All, b.All)
 }
 
-// peers is everyone to one who leads, else this agent and who may form the
-// first world. It has nothing to say before it has read the keys once, or failed to.
+// peers returns all nodes to an agent that leads. Otherwise it returns this agent and
+// the agent that may form the first world. It has nothing to say before it has read
+// the keys once, or failed to.
 func (e *Etcd) peers() (rendezvous.Peers, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -213,7 +213,7 @@ func (e *Etcd) peers() (rendezvous.Peers, bool) {
 	return p, e.seen.jobs || e.trouble != ""
 }
 
-// report keeps why etcd cannot be asked, for the one who waits; nil: it can.
+// report keeps why etcd cannot be asked, for the user. nil means that it can.
 func (e *Etcd) report(t *trouble) {
 	text := ""
 	if t != nil {
@@ -222,7 +222,7 @@ func (e *Etcd) report(t *trouble) {
 	e.say(&e.trouble, text)
 }
 
-// say sets one of the texts that Peers carries.
+// say sets one of the texts that Peers shows.
 func (e *Etcd) say(which *string, text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// Who is not among the nodes is no member any more only for a view that cannot be
+// A node that is not in the view is certainly no member only if the view cannot be
 // older than the world.
 func TestViewIsComplete(t *testing.T) {
 	e, err := New(Config{ID: "a", Name: "a", RunID: "run", Control: "127.0.0.1:1", Endpoints: []string{"127.0.0.1:2"}})

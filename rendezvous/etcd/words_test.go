@@ -12,8 +12,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// TestWords: what only the person can mend ends at once, in one line that names
-// the endpoint.
+// TestWords checks that what only the user can mend ends Run at once, in one line
+// that names the endpoint.
 func TestWords(t *testing.T) {
 	plain := etcdtest.Start(t, etcdtest.Options{})
 	secure := etcdtest.Start(t, etcdtest.Options{TLS: true, ClientCert: true})
@@ -108,7 +108,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestUnreachable: what may come yet is waited for, and said.
+// TestUnreachable checks that an endpoint that may still come is waited for, and that
+// the wait is shown.
 func TestUnreachable(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	c.Kill(0)

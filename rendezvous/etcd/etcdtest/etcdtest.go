@@ -2,8 +2,8 @@
 // benchmarks, and a link to it that can be cut.
 //
 // The program is $GORUN_ETCD, else etcd in PATH. It ends with the process that
-// started it, whatever becomes of that. A test without it is skipped; with
-// CI=true it fails.
+// started it, however that process ends. A test without it is skipped; with CI=true
+// it fails.
 package etcdtest
 
 import (
@@ -50,7 +50,7 @@ type Cluster struct {
 	admin *clientv3.Client
 }
 
-// ErrMissing: there is no etcd on this machine.
+// ErrMissing says that there is no etcd on this machine.
 var ErrMissing = errors.New("no etcd: install Debian's etcd-server, or set GORUN_ETCD to the program")
 
 // limit is how long a cluster may take to answer, on a machine that is busy.
@@ -120,7 +120,7 @@ func (c *Cluster) start() error {
 	return c.enableAuth()
 }
 
-// Endpoints are the members' client addresses, host:port.
+// Endpoints returns the members' client addresses, host:port.
 func (c *Cluster) Endpoints() []string {
 	var out []string
 	for _, m := range c.members {
@@ -129,7 +129,7 @@ func (c *Cluster) Endpoints() []string {
 	return out
 }
 
-// Client is a client that may do everything.
+// Client returns a client that may do everything.
 func (c *Cluster) Client() *clientv3.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +158,7 @@ func (c *Cluster) connect(user, password string) (*clientv3.Client, error) {
 	return clientv3.New(conf)
 }
 
-// Keys are the keys below prefix, in order.
+// Keys returns the keys below prefix, in order.
 func (c *Cluster) Keys(prefix string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -173,7 +173,7 @@ func (c *Cluster) Keys(prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// Leader is the index of the member that leads, -1 while none does.
+// Leader returns the index of the member that leads, -1 while none does.
 func (c *Cluster) Leader() int {
 	for i, m := range c.members {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -260,7 +260,7 @@ func (c *Cluster) Close() {
 	}
 }
 
-// environ is this process's environment without etcd's own variables.
+// environ returns this process's environment without etcd's own variables.
 func environ() []string {
 	var out []string
 	for _, e := range os.Environ() {

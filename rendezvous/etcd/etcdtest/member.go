@@ -22,7 +22,7 @@ type member struct {
 	ended  chan struct{} // closed when cmd has been waited for
 }
 
-// errPort: another program took a port that had been free.
+// errPort says that another program took a port that had been free.
 var errPort = errors.New("etcd could not bind its port")
 
 // plan chooses ports and arguments for all members.
@@ -64,7 +64,7 @@ func (c *Cluster) plan() error {
 	return nil
 }
 
-// freePorts are addresses at which nothing listens now.
+// freePorts returns addresses at which nothing listens now.
 func freePorts(n int) ([]string, error) {
 	var out []string
 	for range n {
@@ -72,7 +72,7 @@ func freePorts(n int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // only at the end: all are different
+		defer l.Close() // only at the end, so that all are different
 		out = append(out, l.Addr().String())
 	}
 	return out, nil

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Proxy is a link to one address that can be cut: bytes then get lost without
-// a word, as by a dead switch, until it is mended and they arrive late.
+// Proxy is a link to one address that can be cut. While it is cut, bytes do not
+// arrive, as behind a broken switch. They arrive late when it is mended.
 type Proxy struct {
 	target string
 	l      net.Listener
@@ -119,7 +119,7 @@ func (p *Proxy) pump(to, from net.Conn) {
 	}
 }
 
-// pass waits while the link is cut. False: it is gone for good.
+// pass waits while the link is cut. It returns false if the link is closed.
 func (p *Proxy) pass() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -79,7 +79,7 @@ func write(dir, name string, ca *pair) (*pair, error) {
 	return &pair{cert, key}, nil
 }
 
-// config is that of a client that shows its certificate.
+// config returns the configuration of a client that shows its certificate.
 func (t TLS) config() (*tls.Config, error) {
 	pool := x509.NewCertPool()
 	b, err := os.ReadFile(t.CA)
