@@ -22,7 +22,7 @@ type Agent struct {
 	end     End
 	events  *drive.Queue[rendezvous.Event]
 	stop    context.CancelFunc
-	gone    chan struct{} // is closed when everything of it has ended
+	gone    chan struct{} // is closed when all its goroutines have ended
 	wg      sync.WaitGroup
 	conduct
 
@@ -35,8 +35,8 @@ type conduct struct {
 	takes  time.Duration // to stop workers
 	kills  time.Duration // to kill them
 	plan   func(rendezvous.World) (after time.Duration, code int, ok bool)
-	fuse   func(rendezvous.Command) bool // true: it is killed in front of this command
-	killed func()                        // tells the backend
+	fuse   func(rendezvous.Command) bool // true: the agent is killed before this command
+	killed func()                        // reports the kill to the backend
 	checks *checker                      // nil: nodes are not compared
 }
 
@@ -44,9 +44,9 @@ type conduct struct {
 type condition struct {
 	world    *rendezvous.World // whose workers run, or ran last
 	running  bool
-	dying    *time.Timer        // until the workers that are being stopped are gone
+	dying    *time.Timer        // until the workers that are being stopped have ended
 	failures []rendezvous.Cause // of workers of this round
-	leads    bool               // it has told others what to do
+	leads    bool               // it has coordinated others
 	lapsed   bool
 	outcome  *rendezvous.Outcome
 	failed   error // of the backend
@@ -80,7 +80,7 @@ func (a *Agent) run(ctx context.Context) {
 	}
 }
 
-// handle feeds one event to the machine; true: this was the last one.
+// handle feeds one event to the machine. It returns true if this was the last one.
 func (a *Agent) handle(ctx context.Context, e rendezvous.Event) (last bool) {
 	switch e := e.(type) {
 	case rendezvous.Unconfirmed:
@@ -155,17 +155,17 @@ func (a *Agent) sends(msg rendezvous.Message) {
 	}
 }
 
-// cause is one that concerns this node.
+// cause makes a Cause that concerns this node.
 func (a *Agent) cause(k rendezvous.Kind, text string) rendezvous.Cause {
 	return rendezvous.Cause{
 		Kind: k, Node: a.Node.ID, Host: a.Node.Host, Addr: a.Node.Addr, GroupRank: -1, Rank: -1, LocalRank: -1, Message: text, Time: time.Now(),
 	}
 }
 
-// Ready tells that the program can be started here.
+// Ready says that the program can be started here.
 func (a *Agent) Ready() { a.events.Put(rendezvous.Ready{}) }
 
-// StopJob gives the agent a signal.
+// StopJob sends the agent a signal.
 func (a *Agent) StopJob(sig syscall.Signal) { a.signal(sig, false) }
 
 func (a *Agent) signal(sig syscall.Signal, kill bool) {
@@ -209,7 +209,7 @@ func (a *Agent) waitThawed(ctx context.Context) {
 	}
 }
 
-// seen is an event as an agent takes it whose process has just gone on: package
+// seen returns an event as an agent takes it whose process has just gone on. Package
 // control knows then that a stream's end proves nothing.
 func (a *Agent) seen(e rendezvous.Event) rendezvous.Event {
 	c, ok := e.(rendezvous.Closed)
@@ -220,7 +220,7 @@ func (a *Agent) seen(e rendezvous.Event) rendezvous.Event {
 	return e
 }
 
-// Crash kills the agent; its keeper ends its workers.
+// Crash kills the agent. Its keeper ends its workers.
 func (a *Agent) Crash() {
 	a.mu.Lock()
 	again := a.crashed || a.outcome != nil
@@ -240,19 +240,19 @@ func (a *Agent) Crash() {
 	a.ledger.over(a.Node.ID, "it was killed")
 }
 
-// look gives what is read of an agent that lives.
+// look returns what f reads of an agent that lives.
 func look[T any](a *Agent, f func() T) T {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return f()
 }
 
-// Outcome is how the job ended here, nil while it has not.
+// Outcome returns how the job ended here, nil while it has not.
 func (a *Agent) Outcome() *rendezvous.Outcome {
 	return look(a, func() *rendezvous.Outcome { return a.outcome })
 }
 
-// Running is the world whose workers run here, nil if none do.
+// Running returns the world whose workers run here, nil if none do.
 func (a *Agent) Running() *rendezvous.World {
 	return look(a, func() *rendezvous.World {
 		if !a.running {
@@ -305,7 +305,7 @@ func (a *Agent) start(w rendezvous.World) {
 // Done lets all workers of this node succeed.
 func (a *Agent) Done() { a.done(a.round()) }
 
-// Fail lets the first worker of this node exit with a code; the others go on.
+// Fail lets the first worker of this node exit with a code. The others go on.
 func (a *Agent) Fail(code int) { a.fail(a.round(), code) }
 
 func (a *Agent) round() int {
@@ -351,8 +351,8 @@ func (a *Agent) fail(round, code int) {
 // mustStopWithin is longer than the workers of a schedule take to stop.
 const mustStopWithin = 2 * time.Second
 
-// stopWorkers posts Over when the workers are gone: after takes, or kills from
-// the moment at which that is asked for.
+// stopWorkers posts Over when the workers have ended: after takes, or after kills
+// from the moment at which a kill is asked for.
 func (a *Agent) stopWorkers(c rendezvous.Stop) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

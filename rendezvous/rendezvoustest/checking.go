@@ -11,15 +11,15 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// checker plays the part of the agents that compare nodes: it answers when it
-// likes, asks back, refuses a world or dismisses a newcomer, and notes what it
-// said, so that the ledger can tell whether a world was allowed to start. What it
-// does depends on its seed and on what it is asked alone.
+// checker plays the part of the agents that compare nodes. It answers after random
+// delays, asks back, refuses a world or dismisses a newcomer. It notes what it said,
+// so that the ledger knows whether a world was allowed to start. What it does depends
+// only on its seed and on what it is asked.
 type checker struct {
 	seed uint64
 
 	mu        sync.Mutex
-	facts     map[rendezvous.NodeID]bool         // the nodes that tell facts
+	facts     map[rendezvous.NodeID]bool         // the nodes that send facts
 	passed    map[string]bool                    // worlds that may be offered, by worldKey
 	dismissed map[rendezvous.NodeID]bool         // nodes that may have been sent away
 	asked     map[rendezvous.NodeID]map[int]bool // serials of the questions that a node was asked
@@ -32,7 +32,7 @@ func newChecker(seed uint64) *checker {
 	}
 }
 
-// draw is a source of chance for one decision of one node.
+// draw returns a source of chance for one decision of one node.
 func (x *checker) draw(id rendezvous.NodeID, what string, serial int) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, id, what, serial)
@@ -43,15 +43,15 @@ func worldKey(w *rendezvous.World) string {
 	return fmt.Sprintf("%s/%d/%d/%s", w.Job, w.Term, w.Round, w.Coordinator)
 }
 
-// given is what the workers of a member get: of this member, in this world.
+// given returns the environment of a member's workers in this world.
 func given(w *rendezvous.World, i int) []byte { return fmt.Appendf(nil, "%s %d", worldKey(w), i) }
 
 func factsOf(id rendezvous.NodeID) string { return fmt.Sprintf("%q", id) }
 
 func envOf(id rendezvous.NodeID) string { return "env of " + string(id) }
 
-// tell lets an agent gather its facts some time after its start; one in eight
-// tells none.
+// tell lets an agent gather its facts some time after its start. One agent in eight
+// gathers none.
 func (x *checker) tell(a *Agent) {
 	rng := x.draw(a.Node.ID, "facts", 0)
 	if a.Node.Facts = rng.IntN(8) > 0; !a.Node.Facts {
@@ -65,8 +65,8 @@ func (x *checker) tell(a *Agent) {
 	})
 }
 
-// compare answers a Compare, after it has seen to it that the machine passed on
-// what each member said.
+// compare answers a Compare, after it has checked that the machine passed on what
+// each member said.
 func (x *checker) compare(a *Agent, c rendezvous.Compare) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,7 +110,7 @@ func (x *checker) compare(a *Agent, c rendezvous.Compare) {
 	time.AfterFunc(below(rng, 300*time.Millisecond), func() { a.events.Put(e) })
 }
 
-// ask answers a question; one in fifty is never answered.
+// ask answers a question. One in fifty is never answered.
 func (x *checker) ask(a *Agent, c rendezvous.Ask) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

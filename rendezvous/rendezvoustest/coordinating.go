@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// coordinating: the coordinator goes at every stage.
+// coordinating returns the cases in which the coordinator ends, at every stage.
 func coordinating() []trial {
 	return []trial{
 		succeeded("before the first world", unready, func(r *Rig, as []*Agent) *Agent {
@@ -51,7 +51,7 @@ func coordinating() []trial {
 				a.Done()
 			}
 			r.Await("the coordinator is killed", func() bool { return look(c, func() bool { return c.crashed }) })
-			// Whether the first word arrives that the dying process has sent is luck.
+			// It is luck whether the first message of the killed process arrives.
 			if o := r.End(But(as, c)...); o.Code != 0 && o.Code != rendezvous.ExitLost {
 				r.Errorf("ended with %s", told(&o))
 			}
@@ -77,8 +77,8 @@ func coordinating() []trial {
 	}
 }
 
-// succeeded is a job of 4 nodes, 3 of which serve an endpoint, that goes on
-// without its coordinator; begin returns that one when it has been killed.
+// succeeded is a job of 4 nodes, 3 of which serve an endpoint, that goes on without
+// its coordinator. begin returns that coordinator when it has been killed.
 func succeeded(when string, shape func(*Agent), begin func(*Rig, []*Agent) *Agent) trial {
 	return trial{name: "coordinator killed " + when, play: func(r *Rig) {
 		j := r.Job(3, 4)
@@ -100,8 +100,8 @@ func succeeded(when string, shape func(*Agent), begin func(*Rig, []*Agent) *Agen
 	}}
 }
 
-// fused is succeeded for the first agent that is about to send the n-th message
-// of a type, from 0; meanwhile makes it do so.
+// fused is succeeded for the first agent that is about to send the n-th message of a
+// type, from 0. meanwhile makes it do so.
 func fused(when string, t rendezvous.Type, n int, meanwhile func(*Rig, []*Agent)) trial {
 	tr := trial{name: "coordinator killed " + when}
 	tr.play = func(r *Rig) {

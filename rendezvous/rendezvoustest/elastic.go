@@ -7,7 +7,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// elastic: spares, growth, shrinking.
+// elastic returns the cases of spares, growth and shrinking.
 func elastic() []trial {
 	return []trial{
 		{name: "last call", play: func(r *Rig) {
@@ -19,7 +19,7 @@ func elastic() []trial {
 			j.LastCall = 20 * time.Second
 			as = r.Team(j, 2)
 			r.Await("two wait", func() bool { return waits(as, 2) })
-			as = append(as, r.Start(j, 2)) // full: nobody else is waited for
+			as = append(as, r.Start(j, 2)) // full: it waits for no other node
 			r.Within(10*time.Second, "the third node ends the last call", func() bool { return as[2].Running() != nil })
 			r.World(0, as...)
 			r.Success(as...)

@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// failing: how a job ends, and how it goes on.
+// failing returns the cases of how a job ends, and how it goes on.
 func failing() []trial {
 	all := []trial{
 		{name: "a worker fails", play: func(r *Rig) {
@@ -114,8 +114,8 @@ func failing() []trial {
 	return all
 }
 
-// trouble is what one agent cannot get over: it ends the job on every node, with
-// one cause and one code, whatever restarts are left.
+// trouble is an event from which one agent cannot recover. It ends the job on every
+// node, with one cause and one code, whatever restarts are left.
 type trouble struct {
 	name    string
 	kind    rendezvous.Kind

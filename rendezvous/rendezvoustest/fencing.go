@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// fencing: what only a Fence can promise to a whole job; see also promises.
+// fencing returns the cases that only a Fence can promise to a whole job. See also
+// promises.
 func fencing() []trial {
 	all := []trial{
 		alone("a member is cut off from everything", func(c *Agent, as []*Agent) *Agent { return But(as, c)[0] }),

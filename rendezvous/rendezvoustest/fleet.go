@@ -1,14 +1,14 @@
-// Package rendezvoustest is what every backend must pass: the same jobs, played
-// by agents that are goroutines around a real rendezvous.Machine, with workers
-// that are only pretended.
+// Package rendezvoustest is what every backend must pass: the same jobs, played by
+// agents that are goroutines around a real rendezvous.Machine, with simulated
+// workers.
 //
-// Run plays them in real time, with streams over loopback; Simulate in virtual
-// time, with a memory.Net. A backend brings a Fleet.
+// Run plays them in real time, with streams over loopback. Simulate plays them in
+// virtual time, with a memory.Net. A backend brings a Fleet.
 //
-// Whatever a case asks for, a Ledger sees to it that a round of a job has one
-// world, that it starts only where and after every member has accepted it, that
-// it starts nowhere while a worker of another round lives on a node that takes
-// part (with a Fence: on any node), and that no agent ends before its workers.
+// In every case a Ledger checks that a round of a job has one world, that the world
+// starts only where and after every member has accepted it, that it starts nowhere
+// while a worker of another round lives on a node that takes part (with a Fence: on
+// any node), and that no agent ends before its workers.
 package rendezvoustest
 
 import (
@@ -22,14 +22,15 @@ type Fleet interface {
 	Traits() Traits
 	// Open makes the backend of a node, whose Endpoint it sets.
 	Open(Seat) (rendezvous.Backend, error)
-	// Kill parts an agent that is about to end from its backend for good, so that
-	// nobody is told: a killed process. A backend that cannot do that lets it leave.
+	// Kill cuts an agent that is about to end off from its backend for good, so that
+	// the backend gets no message, as from a killed process. A backend that cannot do
+	// that lets the agent leave.
 	Kill(id rendezvous.NodeID)
-	// Cut parts an agent from the backend, or mends that.
+	// Cut cuts an agent off from the backend, or reconnects it.
 	Cut(id rendezvous.NodeID, cut bool)
 	// Halt takes the whole backend away, or gives it back.
 	Halt(down bool)
-	// Left is what the backend still holds of a run, a line each.
+	// Left returns what the backend still holds of a run, a line each.
 	Left(runID string) ([]string, error)
 }
 
@@ -41,13 +42,13 @@ type Seat struct {
 	Host      func(index int) string // IP address of a node of this run
 }
 
-// Traits are what a fleet is and can do.
+// Traits say what a fleet is and can do.
 type Traits struct {
 	Fences bool          // its backends implement rendezvous.Fence
 	Cuts   bool          // Cut works
 	Halts  bool          // Halt works
 	TTL    time.Duration // how long a membership lasts without its agent
-	Record time.Duration // how long, at most, a world's record does without who sealed it
+	Record time.Duration // how long, at most, a world's record lasts without its sealer
 }
 
 // Timing of a job. Everything is well below what a person would choose.
@@ -60,7 +61,7 @@ type Timing struct {
 	Limit    time.Duration // within which a case expects anything to happen
 }
 
-// timing fits the time in which the backend's memberships end.
+// timing fits the time after which the backend's memberships end.
 func timing(tr Traits) Timing {
 	ttl := max(tr.TTL, 2*time.Second)
 	return Timing{
@@ -73,6 +74,6 @@ func timing(tr Traits) Timing {
 type Wiring interface {
 	// Attach makes the end of the agent at a host (an IP address).
 	Attach(host string, post func(rendezvous.Event)) (End, error)
-	// Cut stops everything between two agents' addresses, or mends that.
+	// Cut stops everything between two agents' addresses, or lets it go on.
 	Cut(a, b string, cut bool)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// forming: how nodes come together.
+// forming returns the cases of how nodes come together.
 func forming() []trial {
 	return []trial{
 		{name: "one node", play: func(r *Rig) {
@@ -156,7 +156,7 @@ func phase(a *Agent) string {
 	})
 }
 
-// waits reports whether one of these agents tells that so many came.
+// waits reports whether the status of one of these agents shows that so many came.
 func waits(as []*Agent, came int) bool {
 	for _, a := range as {
 		if look(a, func() bool { return a.status != nil && a.status.Came == came }) {

@@ -22,7 +22,7 @@ type Ledger struct {
 	alive   map[rendezvous.NodeID]*rendezvous.World // whose workers live there
 	spans   map[rendezvous.NodeID][]span            // of workers
 	labels  map[rendezvous.NodeID]string
-	frozen  map[rendezvous.NodeID]time.Time // until when what runs there cannot know better
+	frozen  map[rendezvous.NodeID]time.Time // until when the node's process is stopped
 	ended   map[rendezvous.NodeID]bool      // agents that crashed or finished
 	made    []rendezvous.World              // worlds that were started, in that order
 	swift   bool                            // nothing keeps an agent from hearing of a failure soon
@@ -43,7 +43,7 @@ func newLedger(fenced bool) *Ledger {
 	}
 }
 
-// note keeps a line for whoever reads why a case failed.
+// note keeps a line for the reader of a failed case.
 func (l *Ledger) note(f string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *Ledger) accepted(id rendezvous.NodeID, digest string) {
 	l.accepts[digest][id] = true
 }
 
-// started: workers of a world begin at a node.
+// started notes that workers of a world begin at a node.
 func (l *Ledger) started(id rendezvous.NodeID, w rendezvous.World) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *Ledger) acts(id rendezvous.NodeID) bool {
 	return !was || time.Since(until) > time.Second
 }
 
-// freeze notes that an agent's process cannot act until then.
+// freeze notes until when an agent's process cannot act.
 func (l *Ledger) freeze(id rendezvous.NodeID, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,13 +118,13 @@ func (l *Ledger) freeze(id rendezvous.NodeID, until time.Time) {
 }
 
 // lives reports whether an agent of a world has not ended. Without a fence, nodes
-// that find all agents of the last world dead cannot know which round they were in.
+// that find all agents of the last world lost cannot know which round they were in.
 func (l *Ledger) lives(w rendezvous.World) bool {
 	return slices.ContainsFunc(w.Members, func(m rendezvous.Member) bool { return !l.ended[m.ID] })
 }
 
-// checkSplit: without a fence, worlds that follow each other share a node, unless
-// the agents of the first are dead. Two that share none are two jobs.
+// checkSplit checks that, without a fence, worlds that follow each other share a
+// node, unless the agents of the first have ended. Two that share none are two jobs.
 func (l *Ledger) checkSplit(w rendezvous.World, digest string) {
 	if l.fenced || slices.ContainsFunc(l.made, func(v rendezvous.World) bool { return v.Digest() == digest }) {
 		return
@@ -140,7 +140,7 @@ func (l *Ledger) checkSplit(w rendezvous.World, digest string) {
 	l.made = append(l.made, w)
 }
 
-// mustStop: a while after the first failure of a round no worker of it lives.
+// mustStop checks that no worker of a round lives a while after its first failure.
 func (l *Ledger) mustStop(w rendezvous.World, within time.Duration) {
 	time.AfterFunc(within, func() {
 		l.mu.Lock()
@@ -153,7 +153,7 @@ func (l *Ledger) mustStop(w rendezvous.World, within time.Duration) {
 	})
 }
 
-// over: no worker lives at a node any more.
+// over notes that no worker lives at a node any more.
 func (l *Ledger) over(id rendezvous.NodeID, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// parting: cuts of the network between nodes.
+// parting returns the cases of cuts of the network between nodes.
 func parting() []trial {
 	apart := func(name string, withLeader bool) trial {
 		return trial{name: name, play: func(r *Rig) {
@@ -88,7 +88,7 @@ func parting() []trial {
 			c := r.Coordinator(as...)
 			others := But(as, c)
 			r.Cut([]*Agent{c}, others, true)
-			others[0].Done() // is told late
+			others[0].Done() // learns of it late
 			time.Sleep(r.Timing.Hush / 2)
 			r.Cut([]*Agent{c}, others, false)
 			r.Success(as...)
@@ -127,7 +127,8 @@ func parting() []trial {
 	}
 }
 
-// refusing: who cannot take part hears why, and harms nobody.
+// refusing returns the cases in which a node cannot take part, learns why, and harms
+// no other node.
 func refusing() []trial {
 	refuse := func(name, want string, shape func(*Agent)) trial {
 		return trial{name: name, play: func(r *Rig) {

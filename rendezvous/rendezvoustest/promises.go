@@ -23,12 +23,12 @@ type client struct {
 	events []rendezvous.Event
 }
 
-// clients are n agents of a run, of which the first one leads, as it was marked.
+// clients starts n agents of a run, of which the marked one comes first and leads.
 func (r *Rig) clients(j Job, n int) []*client {
 	var cs []*client
 	for i := range n {
 		r.seq++
-		l, err := net.Listen("tcp", j.host(r)(i)+":0") // the control plane's: it can be seen that this agent lives
+		l, err := net.Listen("tcp", j.host(r)(i)+":0") // in place of the control plane, so that others can see that this agent lives
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func (c *client) post(e rendezvous.Event) {
 	c.events = append(c.events, e)
 }
 
-// latest is the last event of a kind, if there was one.
+// latest returns the last event of a kind, if there was one.
 func latest[E rendezvous.Event](c *client) (e E, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,7 @@ func (c *client) sees() (ids []rendezvous.NodeID) {
 	return ids
 }
 
-// marked is who may form the first world, as this agent sees it.
+// marked returns the agent that may form the first world, as this agent sees it.
 func (c *client) marked() (id rendezvous.NodeID) {
 	p, _ := latest[rendezvous.Peers](c)
 	for _, o := range p.All {
@@ -115,7 +115,7 @@ func world(job string, term, round int, by *client, members ...*client) rendezvo
 	return w
 }
 
-// seal asks for some time.
+// seal asks for a Seal and waits for at most limit.
 func (c *client) seal(limit time.Duration, s rendezvous.Seal) rendezvous.Sealed {
 	s.Later = s.World.Round > 0
 	ctx, cancel := context.WithTimeout(c.r.ctx, limit)
@@ -123,7 +123,7 @@ func (c *client) seal(limit time.Duration, s rendezvous.Seal) rendezvous.Sealed 
 	return c.fence.Seal(ctx, s)
 }
 
-// must seals a world that nothing is against.
+// must seals a world that the fence has no reason to refuse.
 func (c *client) must(s rendezvous.Seal) {
 	c.r.Helper()
 	if got := c.seal(c.r.Timing.Limit, s); !got.OK {
@@ -138,9 +138,10 @@ func ids(cs ...*client) (out []rendezvous.NodeID) {
 	return out
 }
 
-// promises: a Fence without machines.
+// promises returns the cases of a Fence without machines.
 func promises() []trial {
-	// releases: a world that leaves out a node of the last one waits until that lets go.
+	// releases makes a case in which a world that leaves out a node of the last one
+	// waits until that node releases it.
 	releases := func(name string, cuts bool, release func(*Rig, *client)) trial {
 		return trial{name: "a seal waits for a node that " + name, fences: true, cuts: cuts, play: func(r *Rig) {
 			cs := r.clients(r.Job(1, 1), 3)

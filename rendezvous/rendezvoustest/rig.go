@@ -32,7 +32,7 @@ type Rig struct {
 	ctx    context.Context
 }
 
-// Job is what all agents of a run are told.
+// Job is the configuration that all agents of a run share.
 type Job struct {
 	Run       string // run id
 	Min, Max  int
@@ -43,11 +43,11 @@ type Job struct {
 	Grow      bool
 	Takes     time.Duration // to stop workers
 
-	checks *checker // compares the nodes; nil: nobody does
+	checks *checker // compares the nodes; nil: they are not compared
 	number int      // of the rig's jobs
 }
 
-// host gives every node of a job an address of its own.
+// host returns the address of each node of a job, one of its own.
 func (j Job) host(r *Rig) func(int) string {
 	return func(i int) string { return fmt.Sprintf("127.%d.%d.%d", r.net, j.number, 1+i) }
 }
@@ -84,8 +84,8 @@ func (r *Rig) Job(least, most int) Job {
 	return Job{Run: fmt.Sprintf("%s-%d", r.name, r.jobs), number: r.jobs, Min: least, Max: most, Join: 30 * time.Second, LastCall: 500 * time.Millisecond, Takes: 20 * time.Millisecond}
 }
 
-// Start starts the agent of the i-th node of a job. It waits for Ready if it
-// must; shape may change the node before.
+// Start starts the agent of the i-th node of a job. It waits for Ready if it must.
+// shape may change the node before.
 func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 	r.Helper()
 	l := r.runs[j.Run]
@@ -151,7 +151,7 @@ func (r *Rig) Team(j Job, n int, shape ...func(*Agent)) []*Agent {
 	return as
 }
 
-// Cut parts two groups' streams, or mends them.
+// Cut cuts the streams between two groups, or lets them go on.
 func (r *Rig) Cut(as, bs []*Agent, cut bool) {
 	for _, a := range as {
 		a.ledger.note("%s is cut off from %d others: %v", a.label, len(bs), cut)
@@ -195,7 +195,7 @@ func (r *Rig) World(least int, as ...*Agent) rendezvous.World {
 	return *w
 }
 
-// End waits until all these agents have ended, and with the same outcome.
+// End waits until all these agents have ended, with the same outcome.
 func (r *Rig) End(as ...*Agent) rendezvous.Outcome {
 	r.Helper()
 	r.Await("the end", func() bool {
@@ -221,8 +221,8 @@ func (r *Rig) Success(as ...*Agent) {
 	}
 }
 
-// Coordinator is the one of these agents that leads the world or, before the
-// first one, that tells the others to wait.
+// Coordinator returns the agent among these that coordinates the world or, before the
+// first world, makes the others wait.
 func (r *Rig) Coordinator(as ...*Agent) *Agent {
 	r.Helper()
 	var c *Agent
@@ -240,7 +240,7 @@ func (r *Rig) Coordinator(as ...*Agent) *Agent {
 	return c
 }
 
-// But is all of these agents without some.
+// But returns all of these agents without some.
 func But(as []*Agent, without ...*Agent) []*Agent {
 	return slices.DeleteFunc(slices.Clone(as), func(a *Agent) bool { return slices.Contains(without, a) })
 }
@@ -248,7 +248,7 @@ func But(as []*Agent, without ...*Agent) []*Agent {
 // Nothing waits until the backend has forgotten the run.
 func (r *Rig) Nothing(j Job) { r.Helper(); r.nothing(j, 0) }
 
-// nothing is Nothing that may take longer.
+// nothing is Nothing with more time.
 func (r *Rig) nothing(j Job, longer time.Duration) {
 	r.Helper()
 	var left []string

@@ -27,8 +27,8 @@ func (tr trial) fits(t Traits) bool {
 	return (!tr.fences || t.Fences) && (!tr.endpoints || !t.Fences) && (!tr.cuts || t.Cuts) && (!tr.halts || t.Halts)
 }
 
-// Run plays every case that the fleet can play in real time, with control
-// planes on loopback: two at a time, but one by one those that halt the backend.
+// Run plays every case that the fleet can play in real time, with control planes on
+// loopback. It plays two at a time, but cases that halt the backend one by one.
 func Run(t *testing.T, f Fleet) {
 	run := func(tr trial) func(*testing.T) {
 		return func(t *testing.T) {
@@ -71,7 +71,8 @@ func Simulate(t *testing.T, fleet func() Fleet) {
 	}
 }
 
-// jitter is a delay of up to 3 ms that depends on a seed and on what travels.
+// jitter returns a delay of up to 3 ms that depends on a seed and on the message's
+// way.
 func jitter(seed uint64) func(from, to string, n int) time.Duration {
 	return func(from, to string, n int) time.Duration {
 		h := fnv.New64a()

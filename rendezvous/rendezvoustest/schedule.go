@@ -14,25 +14,24 @@ import (
 	"github.com/gorun/gorun/rendezvous/memory"
 )
 
-// Play plays a job in virtual time in which everything that can go wrong does so
-// at random: nodes come late and too many, are killed between any two commands,
-// freeze, are cut off from each other and from the backend, are shown what was
-// true long ago, messages come twice, streams break, workers fail, nodes do not
-// fit, jobs are stopped, the backend is away. All comes from the seed. It returns
-// what happened.
+// Play plays a job in virtual time in which everything that can go wrong does so at
+// random: nodes come late and too many, are killed between any two commands, freeze,
+// are cut off from each other and from the backend, are shown an outdated view,
+// messages come twice, streams break, workers fail, nodes do not fit, jobs are
+// stopped, the backend is away. All comes from the seed. It returns what happened.
 func Play(t *testing.T, seed uint64, fleet func() Fleet) (lines []string) {
 	return inSchedule(t, seed, fleet, (*schedule).play)
 }
 
-// PlayHealed cuts a job in two parts at random and heals the network while the
-// part that had to stop still looks for the job: then all nodes are in one world
-// again, and the job succeeds everywhere.
+// PlayHealed cuts a job in two parts at random and heals the network while the part
+// that had to stop still looks for the job. Then all nodes are in one world again,
+// and the job succeeds everywhere.
 func PlayHealed(t *testing.T, seed uint64, fleet func() Fleet) {
 	inSchedule(t, seed, fleet, (*schedule).playHealed)
 }
 
-// PlayLostAt kills the first coordinator in front of its n-th command, in a job
-// that has a spare, a failure and a node that leaves.
+// PlayLostAt kills the first coordinator before its n-th command, in a job that has a
+// spare, a failure and a node that leaves.
 func PlayLostAt(t *testing.T, n int, fleet func() Fleet) {
 	inSchedule(t, uint64(n), fleet, func(s *schedule) { s.playLostAt(n) })
 }
@@ -72,14 +71,14 @@ type schedule struct {
 	rng     *rand.Rand
 	seed    uint64
 	job     Job
-	cut     map[*Agent]bool // at any time
-	stopped map[*Agent]bool // was told to stop
+	cut     map[*Agent]bool // at some time
+	stopped map[*Agent]bool // got the order to stop
 	breaks  bool            // a stream broke
 	freezes bool            // an agent did not answer for a while
 	apart   bool            // agents that are no longer together end by what each of them knows
 }
 
-// some is a random time below d that is nobody else's.
+// some returns a random time below d that no other event has.
 func (s *schedule) some(d time.Duration) time.Duration {
 	return time.Duration(s.rng.Int64N(int64(d)))/1000*1000 + time.Duration(s.rng.IntN(1000))
 }
@@ -88,7 +87,7 @@ func (s *schedule) pick() *Agent { return s.agents[s.rng.IntN(len(s.agents))] }
 
 func (s *schedule) ledger() *Ledger { return s.runs[s.job.Run] }
 
-// slow notes that from now on an agent may hear late of a failure.
+// slow notes that from now on an agent may learn late of a failure.
 func (s *schedule) slow() {
 	l := s.ledger()
 	l.mu.Lock()
@@ -199,7 +198,7 @@ func (s *schedule) fault() {
 	}
 }
 
-// index is the node's number that an agent was started for.
+// index returns the number of the node for which an agent was started.
 func (s *schedule) index(a *Agent) (i int) {
 	_, _ = fmt.Sscanf(a.label, "n%d", &i)
 	return i
@@ -212,7 +211,7 @@ func (s *schedule) freeze(a *Agent, d time.Duration) {
 	time.AfterFunc(d+time.Microsecond, func() { s.Fleet.Cut(a.Node.ID, false) })
 }
 
-// split cuts the network in two; the backend is on either side, on both or on none.
+// split cuts the network in two. The backend is on either side, on both or on none.
 func (s *schedule) split() {
 	s.slow()
 	s.apart = true
@@ -247,8 +246,8 @@ func (s *schedule) mend(agents []*Agent) {
 	}
 }
 
-// misinform shows an agent something else than there is, for a while: less, or
-// the dead as well. A fence is never wrong.
+// misinform shows an agent a wrong view for a while: fewer agents, or lost ones as
+// well. A fence is never wrong.
 func (s *schedule) misinform(a *Agent) {
 	if s.Traits.Fences {
 		return
@@ -271,7 +270,7 @@ func (s *schedule) misinform(a *Agent) {
 	a.events.Put(peers(func(o *Agent) bool { return look(o, func() bool { return !o.crashed && o.outcome == nil }) }))
 }
 
-// part cuts an agent off, or mends that.
+// part cuts an agent off, or reconnects it.
 func (s *schedule) part(a *Agent, others []*Agent, away int, cut bool) {
 	a.ledger.note("%s is cut off (%s): %v", a.label, []string{"from all", "from the backend", "from other agents"}[away], cut)
 	if away != 2 {
@@ -285,8 +284,8 @@ func (s *schedule) part(a *Agent, others []*Agent, away int, cut bool) {
 	}
 }
 
-// compare: the members of a job's last world that were there to its end tell the
-// same of it.
+// compare checks that the members of a job's last world that stayed to its end report
+// the same outcome.
 func (s *schedule) compare() {
 	if s.apart || s.breaks && s.freezes {
 		return
@@ -310,12 +309,12 @@ func (s *schedule) compare() {
 	}
 }
 
-// dismissed reports whether an agent may have been sent away as unfit.
+// dismissed reports whether an agent may have been dismissed as unfit.
 func (s *schedule) dismissed(a *Agent) bool {
 	return s.job.checks != nil && s.job.checks.dismissed[a.Node.ID]
 }
 
-// playHealed: see PlayHealed.
+// playHealed does the work of PlayHealed.
 func (s *schedule) playHealed() {
 	n := 2 + s.rng.IntN(5)
 	s.job = s.Job(1+s.rng.IntN(n), n)
@@ -339,7 +338,7 @@ func (s *schedule) playHealed() {
 	}
 }
 
-// playLostAt: see PlayLostAt.
+// playLostAt does the work of PlayLostAt.
 func (s *schedule) playLostAt(n int) {
 	s.job = s.Job(2, 4)
 	s.job.Restarts, s.job.Grow = 3, true

@@ -14,12 +14,12 @@ import (
 	"github.com/gorun/gorun/rendezvous/memory"
 )
 
-// End is one agent's end of the network: see control.Plane.
+// End is one agent's end of the network. See control.Plane.
 type End interface {
 	drive.Streams
 	Addr() string // host:port
 	Serve(ctx context.Context)
-	Kill() // as SIGKILL would: every stream breaks, nobody listens
+	Kill() // as SIGKILL would: every stream breaks, and nothing listens
 }
 
 // simulated is a memory.Net. Each agent has a port of its own, as each process on
@@ -53,7 +53,7 @@ type loopback struct {
 
 	mu      sync.Mutex
 	ends    map[string]bool       // that can be reached, by address
-	bridges map[[2]string]*bridge // by who dials and who is dialed
+	bridges map[[2]string]*bridge // by dialing and dialed address
 	names   map[string]string     // where a bridge leads, by its own address
 	apart   map[[2]string]bool    // both ways
 }
@@ -83,11 +83,12 @@ func (w *loopback) Attach(host string, post func(rendezvous.Event)) (End, error)
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ends[e.Addr()] = true // it listens: who dials it from now on goes by a bridge
+	w.ends[e.Addr()] = true // it listens, and every dial from now on goes by a bridge
 	return e, nil
 }
 
-// named gives an event the address that was asked for, not the bridge's.
+// named replaces the bridge's address in an event with the address that was asked
+// for.
 func (w *loopback) named(e rendezvous.Event) rendezvous.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,8 +134,8 @@ func (e *planeEnd) Kill() {
 	_ = e.l.Close()
 }
 
-// bridge is the way from one agent to another; to one that has ended there is
-// none, and its own address refuses.
+// bridge returns the address of the bridge from one agent to another. An agent that
+// has ended has no bridge, and its own address refuses.
 func (w *loopback) bridge(by *planeEnd, to string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,8 +201,8 @@ func (w *loopback) close() {
 	}
 }
 
-// bridge forwards connections to one address. While it is cut bytes wait, as on
-// a path that a retransmission will cross later.
+// bridge forwards connections to one address. While it is cut, bytes wait, as on a
+// path that a retransmission will cross later.
 type bridge struct {
 	to string
 	l  net.Listener
@@ -241,7 +242,7 @@ func (b *bridge) set(cut bool) {
 	b.whole.Broadcast()
 }
 
-// refuse lets nobody in any more; who is in stays.
+// refuse lets no new connection in. Those that are open stay open.
 func (b *bridge) refuse() { _ = b.l.Close() }
 
 // reset breaks every connection at both ends.
