@@ -38,7 +38,7 @@ func start64(b *testing.B) {
 		})
 	}
 	wg.Wait()
-	for _, g := range gs { // everyone can reach the endpoint's agent, and that one knows all
+	for _, g := range gs { // every agent can reach the endpoint's agent, which knows all
 		eventually(b, 10*time.Second, func() bool { return g == gs[0] && len(g.snapshot().All) == n || sees(g) }, func() string {
 			return fmt.Sprintf("the endpoint's agent sees %d of %d", len(gs[0].snapshot().All), n)
 		})

@@ -13,14 +13,13 @@ import (
 	"github.com/gorun/gorun/rendezvous/rendezvoustest"
 )
 
-// fleet gives each run endpoints of its own: two jobs share a machine, not a
-// port.
+// fleet gives each run endpoints of its own. Two jobs share a machine, not a port.
 type fleet struct {
 	mu   sync.Mutex
 	runs map[string][]*endpoint
 }
 
-// endpoint is one at which the agents of a run meet.
+// endpoint is a place at which the agents of a run meet.
 type endpoint struct {
 	addr string
 	free chan struct{} // has an element while no agent serves it
@@ -42,7 +41,7 @@ func (m member) Run(ctx context.Context, post func(rendezvous.Event)) error {
 
 func (f *fleet) Traits() rendezvoustest.Traits { return rendezvoustest.Traits{} }
 
-// endpoints are those of a run.
+// endpoints returns the endpoints of a run.
 func (f *fleet) endpoints(s rendezvoustest.Seat) ([]*endpoint, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,8 +89,8 @@ func (f *fleet) Open(s rendezvoustest.Seat) (rendezvous.Backend, error) {
 	return m, nil
 }
 
-// Kill does nothing: an agent that is killed here leaves, which is only sooner
-// than it would be missed.
+// Kill does nothing. An agent that is killed here leaves, so that others notice it
+// sooner.
 func (f *fleet) Kill(rendezvous.NodeID) {}
 
 func (f *fleet) Cut(rendezvous.NodeID, bool) {}

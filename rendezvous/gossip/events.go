@@ -13,13 +13,13 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// acquaintances are the agents that one which serves no endpoint knows at least,
+// acquaintances is how many agents an agent that serves no endpoint knows at least,
 // beside those that serve one.
 const acquaintances = 16
 
-// NotifyAlive refuses agents of other runs and protocols, and whom this one need
-// not know. An agent that does not serve its endpoint and finds a stranger there
-// has nobody to join.
+// NotifyAlive refuses agents of other runs and protocols, and agents that this one
+// need not know. An agent that does not serve its endpoint and finds a stranger there
+// has no other agent to join.
 func (g *Gossip) NotifyAlive(n *memberlist.Node) error {
 	if !plausible(n) {
 		return errForeign
@@ -66,10 +66,10 @@ func otherProgram(at string, why error) string {
 	return fmt.Sprintf("%s is used by a program that is not gorun (%v); choose another port for --rdzv-endpoint", at, why)
 }
 
-// maxTurned bounds the agents of which Turned tells.
+// maxTurned bounds the agents that Turned reports.
 const maxTurned = 64
 
-// mismatch says why an agent is no part of this job.
+// mismatch says why an agent is not part of this job.
 func (g *Gossip) mismatch(m meta) rendezvous.Refused {
 	if m.Run != g.cfg.RunID {
 		return rendezvous.Refused{Name: m.Name, Why: fmt.Sprintf("it belongs to run %q, this is run %q; give both the same --rdzv-id, or another --rdzv-endpoint", m.Run, g.cfg.RunID)}
@@ -80,7 +80,7 @@ func (g *Gossip) mismatch(m meta) rendezvous.Refused {
 // maxID bounds the bytes of an agent's id; an Identity's has 16.
 const maxID = 64
 
-// plausible reports whether an agent could say that of itself.
+// plausible reports whether an agent could report that of itself.
 func plausible(n *memberlist.Node) bool {
 	return n.Name != "" && len(n.Name) <= maxID && !strings.ContainsFunc(n.Name, term.Unfit) &&
 		(len(n.Addr) == net.IPv4len || len(n.Addr) == net.IPv6len)
@@ -113,8 +113,8 @@ type decoded struct {
 	meta
 }
 
-// decode is decodeMeta; memberlist asks for one twice, and is told of the same one
-// many times.
+// decode is decodeMeta with a memory of the last meta. memberlist asks for a meta
+// twice, and gets the same one many times.
 func (g *Gossip) decode(b []byte) (meta, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +128,7 @@ func (g *Gossip) decode(b []byte) (meta, error) {
 	return m, err
 }
 
-// events copies what memberlist reports: its callbacks hold its locks.
+// events copies what memberlist reports, because its callbacks hold its locks.
 type events struct{ g *Gossip }
 
 func (e events) NotifyJoin(n *memberlist.Node) {
@@ -162,7 +162,7 @@ func (e events) NotifyLeave(n *memberlist.Node) {
 	e.g.wake()
 }
 
-// delegate hands out this agent's meta and carries nothing else.
+// delegate hands out this agent's meta and nothing else.
 type delegate []byte
 
 func (d delegate) NodeMeta(int) []byte { return d }

@@ -43,23 +43,23 @@ const (
 	errMsg          = 13
 )
 
-// errNotGorun tells another program that speaks memberlist's protocol.
+// errNotGorun marks another program that speaks memberlist's protocol.
 var errNotGorun = errors.New("it compresses what it says")
 
 var errBounds = errors.New("an agent does not send that much")
 
-// filter looks at what others send before memberlist does, which believes lengths
-// and counts, and decompresses without asking: a packet of 60 KB may say 40 MB.
-// What passes is of a kind that agents send (they compress nothing), and bounded.
-// What is encrypted passes when its size is bounded: memberlist obeys it only if
-// its sender has the key.
+// filter looks at what others send before memberlist does. memberlist believes
+// lengths and counts, and decompresses without asking: a packet of 60 KB may become
+// 40 MB. What passes is of a kind that agents send (they compress nothing), and
+// bounded. What is encrypted passes when its size is bounded, because memberlist
+// obeys it only if its sender has the key.
 type filter struct {
 	sealed bool // this agent encrypts
 	states int  // of members, in one message
 
 	kept atomic.Int64 // bytes of streams
 
-	// Of packets, which one goroutine reads.
+	// The fields for packets, which one goroutine reads.
 	relays  int
 	relayed time.Time
 }
@@ -169,7 +169,7 @@ type streamInput struct {
 	charged atomic.Int64
 }
 
-// read gives the message and what follows it: the end of the stream, or why the
+// read returns the message and what follows it: the end of the stream, or why the
 // message must not reach memberlist.
 func (in *streamInput) read() ([]byte, error) {
 	f := in.filter
@@ -182,7 +182,7 @@ func (in *streamInput) read() ([]byte, error) {
 	switch {
 	case f.sealed != (kind == encryptMsg):
 		if err = in.otherKey(kind); err == nil {
-			in.kept = in.kept[:1] // memberlist tells both sides why it refuses that
+			in.kept = in.kept[:1] // memberlist reports to both sides why it refuses that
 		}
 	case f.sealed:
 		err = in.encrypted()
@@ -220,8 +220,9 @@ func (in *streamInput) pushPull() error {
 	return nil
 }
 
-// otherKey says why what begins like a message of an agent with another key, or
-// with none, is none: whatever connects must not be taken for an agent.
+// otherKey says why a message that begins like that of an agent with another key, or
+// with none, does not come from one. A program that merely connects must not be taken
+// for an agent.
 func (in *streamInput) otherKey(kind byte) error {
 	switch kind {
 	case pushPullMsg, pingMsg, ackRespMsg, errMsg:
@@ -258,7 +259,7 @@ func (in *streamInput) encrypted() error {
 	return nil
 }
 
-// largest is how many bytes a message of a stream may have.
+// largest returns how many bytes a message of a stream may have.
 func (f *filter) largest() int64 { return maxSmall + int64(f.states)*maxState }
 
 // next reads n bytes more and keeps them.

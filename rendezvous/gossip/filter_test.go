@@ -20,8 +20,8 @@ import (
 // userMsg is a message type of memberlist that no agent sends.
 const userMsg = 8
 
-// pairs is a MessagePack map: its names and values by turns. A value is a number, a
-// text or bytes.
+// pairs makes a MessagePack map of alternating names and values. A value is a number,
+// a text or bytes.
 func pairs(kv ...any) []byte {
 	b := []byte{0x80 | byte(len(kv)/2)}
 	for _, v := range kv {
@@ -38,7 +38,7 @@ func pairs(kv ...any) []byte {
 
 func message(kind byte, body []byte) []byte { return append([]byte{kind}, body...) }
 
-// squeezed is a message in memberlist's compression.
+// squeezed returns a message in memberlist's compression.
 func squeezed(msg []byte) []byte {
 	var b bytes.Buffer
 	w := lzw.NewWriter(&b, lzw.LSB, 8)
@@ -47,7 +47,7 @@ func squeezed(msg []byte) []byte {
 	return message(compressMsg, pairs("Algo", 0, "Buf", b.String()))
 }
 
-// compound is a packet of several messages.
+// compound makes a packet of several messages.
 func compound(msgs ...[]byte) []byte {
 	b := []byte{compoundMsg, byte(len(msgs))}
 	for _, m := range msgs {
@@ -58,7 +58,7 @@ func compound(msgs ...[]byte) []byte {
 
 var versions = string([]byte{1, 5, 2, 0, 0, 0})
 
-// member is the fields that an alive message and a state have in common.
+// member returns the fields that an alive message and a state have in common.
 func member(t testing.TB) []any {
 	t.Helper()
 	meta, err := json.Marshal(meta{Protocol: rendezvous.Protocol, Run: "run", Name: "x", Control: "127.0.0.9:1", Endpoint: -1})
@@ -76,7 +76,8 @@ func state(t testing.TB, id string) []byte {
 	return pairs(append(member(t), "Name", id, "State", 0)...)
 }
 
-// TestBombs: a stranger's few bytes cost an agent no more than about as many.
+// TestBombs checks that a stranger's few bytes cost an agent no more than about as
+// many.
 func TestBombs(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	boss := config(1, at)
@@ -134,8 +135,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestManyNames: strangers cannot make an agent remember names without end; whoever
-// it knows stays known.
+// TestManyNames checks that strangers cannot make an agent remember names without
+// end, and that the agents that it knows stay known.
 func TestManyNames(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	boss := config(1, at)
@@ -176,7 +177,7 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
-// TestFilterPasses: what agents send each other passes.
+// TestFilterPasses checks that what agents send each other passes.
 func TestFilterPasses(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	boss := config(1, at)
@@ -252,7 +253,7 @@ type given struct {
 func (g given) Read(b []byte) (int, error) { return g.r.Read(b) }
 func (g given) Close() error               { return nil }
 
-// FuzzFilter: of whatever comes nothing is invented, what passes is bounded, and
+// FuzzFilter checks that nothing is invented, that what passes is bounded, and that
 // nothing stays charged.
 func FuzzFilter(f *testing.F) {
 	f.Add(alive(f, "n"), false)

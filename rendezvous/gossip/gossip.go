@@ -34,15 +34,16 @@ type Config struct {
 	Endpoints []string // ip:port or host:port, in the order of preference
 	Serves    int      // index of the endpoint that this agent tries to serve, -1: none
 	Ports     func() []int
-	Most      int          // agents that are kept in mind, those included that left lately; 0: 4096
+	Most      int          // agents that are remembered, including those that left lately; 0: 4096
 	Pool      *accept.Pool // of the connections to the gossip port; nil: they are not counted
 
 	Key []byte // of 32 bytes encrypts everything; nil: nothing is
 	// Other, if not nil, is called when the agent on a host (a name or an IP address)
-	// has another key than this one, or only one of the two has any; maybe often.
+	// has another key than this one, or only one of the two has any. It may be called
+	// often.
 	Other func(host string)
-	// Turned, if not nil, is called when an agent is turned away that came to the
-	// endpoint which this one serves, once for each.
+	// Turned, if not nil, is called once for each agent that is turned away at the
+	// endpoint that this agent serves.
 	Turned func(rendezvous.Refused)
 }
 
@@ -52,7 +53,7 @@ type variant struct {
 	tune     func(*memberlist.Config) // may be nil
 }
 
-// Foreign is the error of an agent whose endpoint is served for somebody else.
+// Foreign is the error of an agent whose endpoint serves another job or program.
 type Foreign struct {
 	Text      string
 	Elsewhere bool // this job needs another endpoint, or the same run id
@@ -73,7 +74,7 @@ type Gossip struct {
 	protocol int
 	list     *memberlist.Memberlist
 	taken    string          // this agent's own endpoint, whose port it could not get
-	ended    context.Context // ends with Run: no dial outlives it
+	ended    context.Context // ends with Run, so that no dial outlives it
 	end      context.CancelFunc
 
 	mu       sync.Mutex
@@ -87,10 +88,10 @@ type Gossip struct {
 type neighbours struct {
 	peers  map[rendezvous.NodeID]rendezvous.Peer
 	lost   map[rendezvous.NodeID]string    // addresses of agents that are not seen any more
-	names  map[rendezvous.NodeID]time.Time // all that memberlist may know: when each left; zero: it has not
+	names  map[rendezvous.NodeID]time.Time // all that memberlist may know, and when each left; zero: it has not
 	turned map[string]bool                 // ids of the agents that Config.Turned was called for
 	last   decoded                         // meta that was decoded last
-	met    bool                            // another agent of this run was seen: a stranger at its endpoint came later
+	met    bool                            // another agent of this run was seen, so a stranger at its endpoint came later
 }
 
 func newNeighbours() neighbours {
@@ -102,14 +103,14 @@ func newNeighbours() neighbours {
 
 // endpoint is what is wrong with the endpoints.
 type endpoint struct {
-	foreign string    // why an endpoint belongs to somebody else; "" if none does
+	foreign string    // why an endpoint belongs to another job or program; "" if none does
 	other   bool      // foreign is another job, or another program
 	deaf    time.Time // since when Gossip.taken's port answers as no gorun does; zero: it does not
 	trouble string    // why the endpoints do not answer
 }
 
-// Open binds this agent's gossip port: the endpoint's if it serves one and
-// nobody does yet, else a free one. Run must follow.
+// Open binds this agent's gossip port: the port of the endpoint that it serves, if
+// that is free, else any free port. Run must follow.
 func Open(cfg Config) (*Gossip, error) { return openAs(cfg, variant{protocol: rendezvous.Protocol}) }
 
 func openAs(cfg Config, v variant) (*Gossip, error) {
@@ -141,8 +142,8 @@ func openAs(cfg Config, v variant) (*Gossip, error) {
 	return nil, fmt.Errorf("cannot open a gossip port on %s: %w", cfg.Bind, err)
 }
 
-// shortRun is a run id as it travels: one that would be too long in JSON, or
-// would not come back the same, is cut and told apart by a hash.
+// shortRun returns a run id as it travels. A run id that would be too long in JSON,
+// or would not come back the same, is cut and made distinct by a hash.
 func shortRun(id string) string {
 	if b, err := json.Marshal(id); err == nil && len(b) <= maxRun && utf8.ValidString(id) {
 		return id
@@ -197,21 +198,21 @@ func (g *Gossip) create(port, serves int, tune func(*memberlist.Config)) error {
 	return nil
 }
 
-// Serves is the index of the endpoint that this agent serves, -1 if none.
+// Serves returns the index of the endpoint that this agent serves, -1 if none.
 func (g *Gossip) Serves() int { return g.cfg.Serves }
 
-// Port is the bound gossip port.
+// Port returns the bound gossip port.
 func (g *Gossip) Port() int { return int(g.list.LocalNode().Port) }
 
-// ErrOver is the cause with which Run's context ends when the job is over: all
-// agents end, so none need hear that another one leaves.
+// ErrOver is the cause with which Run's context ends when the job is over. All agents
+// end then, so none needs to hear that another one leaves.
 var ErrOver = errors.New("the job is over")
 
-// Run keeps this agent among the others until ctx ends, and calls update with
-// everyone it sees, first now and then when that has changed; where many come, not
-// for each of them. The error is a Foreign if the endpoint belongs to another run,
-// protocol or key; otherwise another program has the port of the only endpoint,
-// which is this agent's to serve.
+// Run shows this agent to the others until ctx ends. It calls update with all agents
+// that it sees, first now and then when that has changed, but not for each agent
+// where many come. The error is a Foreign if the endpoint belongs to another run,
+// protocol or key. Otherwise it says that another program has the port of the only
+// endpoint, which this agent should serve.
 func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -251,18 +252,19 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (g *Gossip) close(over bool) {
 	g.end()    // breaks off what join waits for
-	if !over { // the word goes out with the next gossip
+	if !over { // the message goes out with the next gossip
 		_ = g.list.Leave(200 * time.Millisecond)
 	}
 	_ = g.list.Shutdown()
 }
 
-// rejoin is the pause between two questions to the endpoints while one of them is
-// served by somebody who is seen.
+// rejoin is the pause between two questions to the endpoints while this agent sees an
+// agent that serves one.
 const rejoin = 5 * time.Second
 
-// served are the endpoints of which another agent is among those seen; few: these
-// are not many. Of many, each would be sent all that an endpoint's agent knows.
+// served returns the endpoints of which another agent is among those seen. few says
+// that these are not many. Each of many would be sent all that an endpoint's agent
+// knows.
 func (g *Gossip) served() (by map[int]bool, few bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -275,8 +277,8 @@ func (g *Gossip) served() (by map[int]bool, few bool) {
 	return by, len(g.seen.peers) <= acquaintances
 }
 
-// isDial reports whether a connection could not even be opened. memberlist
-// keeps the words of errors, not the errors.
+// isDial reports whether a connection could not even be opened. memberlist keeps the
+// words of errors, not the errors.
 func isDial(err error) bool {
 	return strings.Contains(err.Error(), "dial tcp")
 }

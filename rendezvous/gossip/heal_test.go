@@ -35,9 +35,9 @@ func (t cutTransport) DialTimeout(addr string, limit time.Duration) (net.Conn, e
 	return t.transport.DialTimeout(addr, limit)
 }
 
-// TestLostAreFound: two parts of a cut network, none of which has an endpoint's
-// agent any more, find each other when the network heals, though memberlist has
-// forgotten who was there.
+// TestLostAreFound checks that two parts of a cut network, none of which has an
+// endpoint's agent any more, find each other when the network heals, though
+// memberlist has forgotten the lost agents.
 func TestLostAreFound(t *testing.T) {
 	t.Parallel()
 	at := freePort(t, "127.0.0.1")
@@ -66,8 +66,8 @@ func TestLostAreFound(t *testing.T) {
 	meet(t, a, b, c)
 }
 
-// TestQuickEnd: an agent whose job is over does not wait until others have heard
-// that it leaves.
+// TestQuickEnd checks that an agent whose job is over does not wait until others have
+// heard that it leaves.
 func TestQuickEnd(t *testing.T) {
 	t.Parallel()
 	at := freePort(t, "127.0.0.1")

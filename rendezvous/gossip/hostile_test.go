@@ -52,7 +52,7 @@ func wantForeign(t *testing.T, a *agent, text string) {
 	}
 }
 
-// TestTrouble: who waits learns why no endpoint answers.
+// TestTrouble checks that the user learns why no endpoint answers.
 func TestTrouble(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -110,7 +110,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestGarbage: noise at an agent's ports changes nothing.
+// TestGarbage checks that noise at an agent's ports changes nothing.
 func TestGarbage(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	boss := config(1, at)

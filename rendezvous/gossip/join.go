@@ -13,9 +13,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// join asks the endpoints until one answers, and again now and then: gossip never
-// heals a cut by itself, and an endpoint's agent may be started anew, long before
-// its predecessor is given up.
+// join asks the endpoints until one answers, and again now and then. Gossip never
+// heals a cut by itself, and an endpoint's agent may be started anew, long before its
+// predecessor is given up.
 func (g *Gossip) join(ctx context.Context) {
 	wait, idle := 5*time.Millisecond, time.Duration(0)
 	for {
@@ -40,9 +40,9 @@ func (g *Gossip) join(ctx context.Context) {
 // maxLost bounds the addresses that findLost remembers.
 const maxLost = 256
 
-// findLost asks agents that are not seen any more, one at a time: memberlist forgets
-// the dead, and of two parts of a cut network that both have no endpoint neither
-// would find the other when the network heals.
+// findLost asks agents that are not seen any more, one at a time. memberlist forgets
+// lost agents. Without these questions, two parts of a cut network that both have no
+// endpoint would not find each other when the network heals.
 func (g *Gossip) findLost(ctx context.Context) {
 	for pause(ctx, rejoin); ctx.Err() == nil; pause(ctx, rejoin) {
 		g.mu.Lock()
@@ -63,8 +63,8 @@ func (g *Gossip) findLost(ctx context.Context) {
 	}
 }
 
-// ask joins at all addresses of an endpoint: its name may not be known yet, or
-// have an address that does not answer.
+// ask joins at all addresses of an endpoint. The endpoint's name may not be known
+// yet, or have an address that does not answer.
 func (g *Gossip) ask(ctx context.Context, endpoint string) error {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil {
@@ -106,8 +106,8 @@ func (g *Gossip) ask(ctx context.Context, endpoint string) error {
 	return err
 }
 
-// otherProgram: an endpoint is another program's. An agent that serves no endpoint,
-// and has met nobody, has nobody to join.
+// otherProgram notes that an endpoint is another program's. An agent that serves no
+// endpoint, and has seen no other agent, has no agent to join.
 func (g *Gossip) otherProgram(endpoint string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -117,7 +117,7 @@ func (g *Gossip) otherProgram(endpoint string) {
 	}
 }
 
-// halfTaken: somebody has the port for UDP. A gorun would have both.
+// halfTaken reports whether a program has the port for UDP. A gorun would have both.
 func (g *Gossip) halfTaken(port string) bool {
 	c, err := net.ListenPacket("udp", net.JoinHostPort(g.cfg.Bind, port))
 	if err == nil {
@@ -128,19 +128,20 @@ func (g *Gossip) halfTaken(port string) bool {
 
 var errDeaf = errors.New("no gorun answers there")
 
-// deafFor is how long a port on this machine may answer as no gorun does: an
-// agent that is ending, or slow, is no other program.
+// deafFor is how long a port on this machine may answer as no gorun does. An agent
+// that is ending, or slow, is not another program.
 const deafFor = 2 * time.Second
 
-// robbed reports whether another program has the only endpoint's port, and that
-// is this agent's. Who has met others of its run can do without.
+// robbed reports whether another program has the port of the only endpoint, which
+// this agent should serve. An agent that has seen others of its run can do without
+// the port.
 func (g *Gossip) robbed(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.cfg.Endpoints) == 1 && !g.seen.met && !g.endpoint.deaf.IsZero() && now.Sub(g.endpoint.deaf) >= deafFor
 }
 
-// report keeps why an endpoint did not answer, for the one who waits.
+// report keeps why an endpoint did not answer, for the user.
 func (g *Gossip) report(endpoint string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

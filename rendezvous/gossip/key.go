@@ -8,8 +8,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// ear hears from memberlist's log, which says it nowhere else, that another agent
-// has another key. Nothing else in it matters.
+// ear learns from memberlist's log that another agent has another key, because
+// memberlist says it nowhere else. Nothing else in the log matters.
 type ear struct{ other func(host string) }
 
 func (e *ear) Write(line []byte) (int, error) {
@@ -22,8 +22,8 @@ func (e *ear) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// otherKey reports whether memberlist failed because of a key. It keeps the words
-// of errors, not the errors; both sides of a connection have one of these.
+// otherKey reports whether memberlist failed because of a key. memberlist keeps the
+// words of errors, not the errors. Both sides of a connection have one of these.
 func otherKey(text string) bool {
 	return slices.ContainsFunc([]string{
 		"no installed keys could decrypt the message",
@@ -32,8 +32,8 @@ func otherKey(text string) bool {
 	}, func(s string) bool { return strings.Contains(text, s) })
 }
 
-// alien: the agent at an endpoint has another key. Who serves no endpoint, and has
-// met nobody, has nobody to join.
+// alien notes that the agent at an endpoint has another key. An agent that serves no
+// endpoint, and has seen no other agent, has no agent to join.
 func (g *Gossip) alien(host, endpoint string) {
 	g.mu.Lock()
 	lost := !g.seen.met && g.cfg.Serves < 0

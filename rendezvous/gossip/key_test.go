@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// heard collects what Config.Other is told.
+// heard collects the calls of Config.Other.
 type heard struct {
 	mu   sync.Mutex
 	list []string
@@ -29,7 +29,7 @@ func (h *heard) has(host string) bool {
 	return slices.Contains(h.list, host)
 }
 
-// keyed is a config with a key of one byte's repetition, 0 for none.
+// keyed returns a config with a key of one repeated byte, 0 for none.
 func keyed(key byte, i int, endpoints ...string) (Config, *heard) {
 	c, h := config(i, endpoints...), &heard{}
 	if c.Other = h.add; key != 0 {
@@ -38,8 +38,8 @@ func keyed(key byte, i int, endpoints ...string) (Config, *heard) {
 	return c, h
 }
 
-// TestKey: agents of one key meet; another agent is told, and so are they, by
-// their own agent at the endpoint.
+// TestKey checks that agents of one key see each other. An agent with another key
+// learns of the difference, and so do they, from their own agent at the endpoint.
 func TestKey(t *testing.T) {
 	for name, key := range map[string]struct{ ours, theirs byte }{
 		"different": {1, 2}, "stranger has none": {1, 0}, "job has none": {0, 1},
@@ -63,8 +63,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestKeyOfTwoEndpoints: two agents that each serve an endpoint go on waiting for
-// others, and both say so.
+// TestKeyOfTwoEndpoints checks that two agents that each serve an endpoint go on
+// waiting for others, and that both say so.
 func TestKeyOfTwoEndpoints(t *testing.T) {
 	one, two := freePort(t, "127.0.0.1"), freePort(t, "127.0.0.2")
 	var told []*heard
@@ -77,7 +77,8 @@ func TestKeyOfTwoEndpoints(t *testing.T) {
 	eventually(t, 10*time.Second, func() bool { return told[0].has("127.0.0.2") && told[1].has("127.0.0.1") }, func() string { return "they are not told" })
 }
 
-// TestKeyedGarbage: what has no key changes nothing, whatever it looks like.
+// TestKeyedGarbage checks that a message without the key changes nothing, whatever it
+// looks like.
 func TestKeyedGarbage(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	c, _ := keyed(1, 1, at)
@@ -109,7 +110,8 @@ func TestKeyedGarbage(t *testing.T) {
 	meet(t, a, b, open(t, c))
 }
 
-// TestNoOtherKey: what connects and is no agent has no other key.
+// TestNoOtherKey checks that a program that connects and is not an agent does not
+// count as an agent with another key.
 func TestNoOtherKey(t *testing.T) {
 	for name, key := range map[string][]byte{"with a key": make([]byte, 32), "without": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -45,8 +45,8 @@ func TestAgentsMeet(t *testing.T) {
 	}
 }
 
-// TestSameHost: agents that start at the same instant with the same endpoint
-// and the same address share out its port and free ones.
+// TestSameHost checks that agents that start at the same instant with the same
+// endpoint and the same address share out its port and free ones.
 func TestSameHost(t *testing.T) {
 	const n = 6
 	at := freePort(t, "127.0.0.1")
@@ -72,7 +72,8 @@ func TestSameHost(t *testing.T) {
 	}
 }
 
-// TestEndpointComesBack: a new agent at the endpoint finds those that are left.
+// TestEndpointComesBack checks that a new agent at the endpoint finds those that are
+// left.
 func TestEndpointComesBack(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
@@ -86,8 +87,8 @@ func TestEndpointComesBack(t *testing.T) {
 	meet(t, b, c, open(t, again))
 }
 
-// TestManyAgents: who serves an endpoint knows everyone, the others know it and
-// some of each other.
+// TestManyAgents checks that an agent that serves an endpoint knows all, and that the
+// others know it and some of each other.
 func TestManyAgents(t *testing.T) {
 	const n = acquaintances + 14
 	one, two := freePort(t, "127.0.0.1"), freePort(t, "127.0.0.2")
@@ -155,8 +156,9 @@ func TestPorts(t *testing.T) {
 	})
 }
 
-// TestEndpointIsAskedAgain: an agent at the endpoint that is seen may be dead, and
-// its successor there already. Of few agents each asks again; of many none does.
+// TestEndpointIsAskedAgain checks the endpoint's questions after its agent was
+// replaced. The agent that is seen there may be lost, and its successor there
+// already. Of few agents each asks again, of many none does.
 func TestEndpointIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

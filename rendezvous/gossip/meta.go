@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// meta is what an agent tells all others of itself, at most
-// memberlist.MetaMaxSize (512) bytes: more would make memberlist panic.
+// meta is what an agent reports to all others of itself, at most
+// memberlist.MetaMaxSize (512) bytes. More would make memberlist panic.
 type meta struct {
 	Protocol int    `json:"p"`
 	Run      string `json:"r"` // run id, cut to maxRun bytes and a hash when longer
@@ -47,7 +47,7 @@ func (m meta) encode() ([]byte, error) {
 	return b, nil
 }
 
-// decodeMeta reads what another process says it is.
+// decodeMeta reads what another process says of itself.
 func decodeMeta(b []byte) (meta, error) {
 	var m meta
 	if len(b) > memberlist.MetaMaxSize {

@@ -103,7 +103,7 @@ func meet(t *testing.T, as ...*agent) {
 	}
 }
 
-// freePort is a port at which nothing listens now, over TCP or UDP.
+// freePort returns a port at which nothing listens now, over TCP or UDP.
 func freePort(t testing.TB, addr string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", addr+":0")

@@ -13,7 +13,7 @@ const (
 	maxField  = 512 // bytes
 )
 
-// input gives the next n bytes of a message, or why there are none.
+// input returns the next n bytes of a message, or why there are none.
 type input interface {
 	next(n int) ([]byte, error)
 }
@@ -21,7 +21,7 @@ type input interface {
 var errShape = errors.New("it is no message of an agent")
 
 // skim reads one message: a MessagePack map of few short fields, without anything
-// nested. It gives the fields that are numbers.
+// nested. It returns the fields that are numbers.
 func skim(in input) (numbers map[string]int64, err error) {
 	b, err := in.next(1)
 	if err != nil {
@@ -116,8 +116,8 @@ func length(in input, size int) (int, error) {
 	return int(n), err
 }
 
-// integer reads a number of size bytes. One of 8 bytes that is not signed may come
-// out below 0.
+// integer reads a number of size bytes. An unsigned number of 8 bytes may come out
+// below 0.
 func integer(in input, size int, signed bool) (int64, error) {
 	b, err := in.next(size)
 	if err != nil {

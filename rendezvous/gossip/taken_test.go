@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestOwnPortIsTaken: an agent whose endpoint's port another program has does
-// not wait for the job's whole time; one that serves it, or nobody, is waited for.
+// TestOwnPortIsTaken checks that an agent does not wait for the job's whole time if
+// another program has its endpoint's port. It does wait while an agent, or no
+// program, has the port.
 func TestOwnPortIsTaken(t *testing.T) {
 	web, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,7 +37,7 @@ func TestOwnPortIsTaken(t *testing.T) {
 	second := start(1, at) // on the same machine
 	meet(t, first, second)
 	elsewhere := start(1, web.Addr().String(), freePort(t, "127.0.0.2"))
-	half := freePort(t, "127.0.0.1") // somebody's name server, perhaps
+	half := freePort(t, "127.0.0.1") // a name server, perhaps
 	udp, err := net.ListenPacket("udp", half)
 	if err != nil {
 		t.Fatal(err)

@@ -12,10 +12,10 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// transport carries memberlist's messages over one TCP and one UDP port. Nothing
-// that a stranger sends reaches memberlist before filter has looked at it.
-// Connections that it dials end with the agent: memberlist's Shutdown waits for
-// none and breaks off none.
+// transport sends and receives memberlist's messages over one TCP and one UDP port.
+// Nothing that a stranger sends reaches memberlist before filter has looked at it.
+// Connections that it dials end with the agent, because memberlist's Shutdown neither
+// waits for them nor breaks them off.
 type transport struct {
 	ended  context.Context
 	filter *filter
@@ -32,8 +32,8 @@ type transport struct {
 // receiveBuffer is the kernel's room for packets that wait, in bytes.
 const receiveBuffer = 2 << 20
 
-// bind opens a TCP and a UDP port of the same number. The one that the kernel
-// chooses for TCP (port 0) may be taken for UDP, so that is tried again.
+// bind opens a TCP and a UDP port of the same number. The port that the kernel
+// chooses for TCP (port 0) may be taken for UDP, so bind tries again.
 func bind(ended context.Context, addr string, port int, f *filter, pool *accept.Pool) (t *transport, err error) {
 	for try := 0; try < 10 && (try == 0 || port == 0); try++ {
 		if t, err = bindOnce(addr, port); err == nil {
@@ -58,7 +58,7 @@ func bindOnce(addr string, port int) (*transport, error) {
 		tcp.Close()
 		return nil, fmt.Errorf("failed to start UDP listener on %q port %d: %w", addr, port, err)
 	}
-	_ = udp.SetReadBuffer(receiveBuffer) // the kernel gives what it allows
+	_ = udp.SetReadBuffer(receiveBuffer) // the kernel may give less
 	return &transport{tcp: tcp, udp: udp}, nil
 }
 
@@ -88,7 +88,7 @@ func (t *transport) readPackets() {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil || n == 0: // a packet of before could not be delivered
+		case err != nil || n == 0: // an earlier packet could not be delivered
 			continue
 		}
 		if err := t.filter.packet(buf[:n]); err != nil {
