@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// acceptor remembers the connections that it accepted. A gRPC server that stops
-// waits for each that has not greeted yet until its ConnectionTimeout, and
+// acceptor remembers the connections that it accepted. A gRPC server that stops waits
+// for each connection that has not greeted yet until its ConnectionTimeout, and
 // offers no other way to end those.
 type acceptor struct {
 	net.Listener
@@ -40,13 +40,13 @@ func (a *acceptor) closeAll() {
 	a.conns = map[net.Conn]bool{}
 }
 
-// accepted is forgotten when it is closed.
+// accepted is a connection that the acceptor forgets when it is closed.
 type accepted struct {
 	net.Conn
 	a *acceptor
 }
 
-// NetConn is the connection below.
+// NetConn returns the connection below.
 func (c *accepted) NetConn() net.Conn { return c.Conn }
 
 func (c *accepted) Close() error {

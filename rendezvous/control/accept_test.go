@@ -24,7 +24,8 @@ func (f *failing) Accept() (net.Conn, error) {
 	return f.Listener.Accept()
 }
 
-// TestOpenStreamsOutliveTheListener: over them the others are told why.
+// TestOpenStreamsOutliveTheListener checks that they do, because the others learn
+// over them why the job ends.
 func TestOpenStreamsOutliveTheListener(t *testing.T) {
 	noLeak(t)
 	a := start(t, quick())

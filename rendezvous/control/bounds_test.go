@@ -8,11 +8,11 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// TestSlowReader: a peer that takes nothing ends its own stream only.
+// TestSlowReader checks that a peer that takes nothing ends its own stream only.
 func TestSlowReader(t *testing.T) {
 	noLeak(t)
 	opts := quick()
-	opts.Silence = time.Minute // it is the queue that is full
+	opts.Silence = time.Minute // so that the full queue ends the stream
 	a, b := start(t, opts), start(t, opts)
 	x := newProxy(t, b.addr)
 	at, in := pair(a, b, x.addr(), "slow")
@@ -35,7 +35,8 @@ func TestSlowReader(t *testing.T) {
 	x.cut()
 }
 
-// TestStuckReader: even a few messages that nobody takes end a stream in time.
+// TestStuckReader checks that even a few messages that the peer does not take end a
+// stream in time.
 func TestStuckReader(t *testing.T) {
 	opts := quick()
 	opts.Interval, opts.Silence = 50*time.Millisecond, 400*time.Millisecond
@@ -48,7 +49,7 @@ func TestStuckReader(t *testing.T) {
 	await(a, func(c rendezvous.Closed) bool { return c.Conn == at && !c.Clean })
 }
 
-// TestTooLarge: a message over the limit ends its stream, with the reason.
+// TestTooLarge checks that a message over the limit ends its stream, with the reason.
 func TestTooLarge(t *testing.T) {
 	noLeak(t)
 	a, b := start(t, quick()), start(t, quick())

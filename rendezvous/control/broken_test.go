@@ -18,7 +18,7 @@ func TestBrokenConnection(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	b.p.Send(in, rendezvous.Message{}) // into the void
+	b.p.Send(in, rendezvous.Message{}) // does not arrive
 	b.p.Close(in)
 	a.stop()
 	b.stop()
@@ -33,7 +33,7 @@ func TestSilence(t *testing.T) {
 	a, b := start(t, opts), start(t, opts)
 	x := newProxy(t, b.addr)
 	at, in := pair(a, b, x.addr(), "hi")
-	// Longer than Silence: signs of life keep the stream open.
+	// The loop takes longer than Silence. Signs of life keep the stream open.
 	for end := time.Now().Add(2 * opts.Silence); time.Now().Before(end); <-time.After(opts.Interval) {
 		if n := len(a.all()) + len(b.all()); n != 2 {
 			t.Fatalf("%d events on a quiet stream: %v %v", n, a.all(), b.all())
@@ -51,8 +51,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestStoppedAgent: an agent that did not run for a while does not take the
-// others for dead.
+// TestStoppedAgent checks that an agent that did not run for a while does not take
+// the others for lost.
 func TestStoppedAgent(t *testing.T) {
 	a, b := start(t, quick()), start(t, quick())
 	at, _ := pair(a, b, b.addr, "hi")

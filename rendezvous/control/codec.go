@@ -13,14 +13,14 @@ const (
 	maxStreams = 1 << 16
 	maxQueued  = 4096 // messages that wait for a slow peer
 
-	// Messages of one stream that wait for this agent, and their bytes. Agents
-	// have few on the way at any time: more is a flood.
+	// Messages of one stream that wait for this agent, and their bytes. Agents have
+	// few on the way at any time. More is a flood.
 	maxWaiting      = 64
 	maxWaitingBytes = 1 << 20 // the last one may exceed it
 )
 
-// jsonCodec writes messages as JSON: readable in a packet capture, and one
-// struct on both sides instead of a generated mirror of it. Behind the JSON of a
+// jsonCodec writes messages as JSON. JSON is readable in a packet capture and needs
+// one struct on both sides instead of a generated mirror of it. Behind the JSON of a
 // message with a world comes, on lines of its own, the world's roster.
 type jsonCodec struct{}
 
@@ -47,7 +47,7 @@ type arrival struct {
 	size int // bytes
 }
 
-// msgPing keeps a stream alive; it never reaches the state machine.
+// msgPing keeps a stream alive. It never reaches the state machine.
 const msgPing rendezvous.Type = "ping"
 
 // stream is what client and server streams have in common.

@@ -83,7 +83,7 @@ func TestCloseDeliversWhatWasSent(t *testing.T) {
 	})
 }
 
-// TestDialContextEndsOnlyTheAttempt: an agent that ends still delivers.
+// TestDialContextEndsOnlyTheAttempt checks that an agent that ends still delivers.
 func TestDialContextEndsOnlyTheAttempt(t *testing.T) {
 	a, b := start(t, quick()), start(t, quick())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Dial opens a stream to the agent at addr and reports Dialed or DialFailed.
-// The end of ctx ends the attempt; an open stream ends with Serve.
+// Dial opens a stream to the agent at addr and reports Dialed or DialFailed. The end
+// of ctx ends the attempt. An open stream ends with Serve.
 func (p *Plane) Dial(ctx context.Context, addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,9 +41,9 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 	})
 }
 
-// segment is what a TCP segment of a stream carries at most, in bytes: it fits
-// into every path that IPv6 allows (1280, RFC 8200). On a path that swallows
-// larger packets without a word, a verdict about just that must arrive.
+// segment is the largest payload of a TCP segment of a stream, in bytes. It fits into
+// every path that IPv6 allows (1280, RFC 8200). On a path that drops larger packets
+// silently, the finding about just that must arrive.
 const segment = 1220
 
 // smallSegments limits both directions: what this side sends and, through the
@@ -55,8 +55,8 @@ func smallSegments(_, _ string, c syscall.RawConn) error {
 }
 
 // dies waits a moment for the refusal of an address that has just answered, and
-// returns it; nil if none comes. A process that is killed loses its sockets one
-// after the other: who saw its stream break may find its listener still there.
+// returns it, nil if none comes. A process that is killed loses its sockets one after
+// the other. An agent that saw its stream break may find its listener still there.
 func (p *Plane) dies(ctx context.Context, addr string) error {
 	for range 10 {
 		select {
@@ -91,7 +91,7 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 			select {
 			case c := <-given:
 				return c, nil
-			default: // one connection a stream: a broken one is never replaced behind the state machine's back
+			default: // one connection a stream: gRPC must not replace a broken one without the state machine
 				return nil, errors.New("the connection is gone")
 			}
 		}),
@@ -100,7 +100,7 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 		return fmt.Errorf("cannot set up the stream to %s: %w", addr, err)
 	}
 	defer cc.Close()
-	// The stream outlives ctx: Serve ends it after what was sent on it.
+	// The stream outlives ctx. Serve ends it after what was sent on it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	giveUp := time.AfterFunc(p.opts.Dial, cancel)

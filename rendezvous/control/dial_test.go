@@ -76,7 +76,7 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// TestGarbageAtThePort: strangers disturb nobody.
+// TestGarbageAtThePort checks that strangers disturb no stream.
 func TestGarbageAtThePort(t *testing.T) {
 	noLeak(t)
 	a, b := start(t, quick()), start(t, quick())

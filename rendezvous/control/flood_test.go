@@ -20,8 +20,8 @@ func (a *agent) held(c rendezvous.Conn) {
 	}, func() string { return fmt.Sprintf("the stream is still read after %d messages", len(a.texts(c))) })
 }
 
-// TestFlood: a peer that tells more than this agent handles is not listened to
-// for a while; nothing is lost, and the others do not notice.
+// TestFlood checks that a peer that sends more than this agent handles is not read
+// for a while. Nothing is lost, and the others do not notice.
 func TestFlood(t *testing.T) {
 	noLeak(t)
 	opts := quick()
@@ -50,7 +50,7 @@ func TestFlood(t *testing.T) {
 	b.wantAll(in, 1)
 }
 
-// TestFloodOfBytes: large messages count by their size.
+// TestFloodOfBytes checks that large messages count by their size.
 func TestFloodOfBytes(t *testing.T) {
 	a, b := start(t, quick()), start(t, quick())
 	at, in := pair(a, b, b.addr, "hi")
@@ -65,8 +65,8 @@ func TestFloodOfBytes(t *testing.T) {
 	}
 }
 
-// TestEndsInAFlood: what is not read delays neither the end of its stream nor
-// that of the agents.
+// TestEndsInAFlood checks that unread messages delay neither the end of their stream
+// nor the end of the agents.
 func TestEndsInAFlood(t *testing.T) {
 	for _, who := range []string{"the reader closes", "the reader ends", "the sender ends", "the connection breaks"} {
 		t.Run(who, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestEndsInAFlood(t *testing.T) {
 	}
 }
 
-// TestMarshalledOnce: what goes to many streams is made into bytes once.
+// TestMarshalledOnce checks that a message to many streams is made into bytes once.
 func TestMarshalledOnce(t *testing.T) {
 	p := New(quick())
 	outcome := &rendezvous.Outcome{Code: 7}

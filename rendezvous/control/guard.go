@@ -14,16 +14,17 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// guard is the credentials of one side of a stream. It tells an agent with
-// another secret, or with none where this one has one, from any other program.
+// guard is the credentials of one side of a stream. It distinguishes an agent with
+// another secret, or without the secret that this agent has, from any other program.
 type guard struct {
 	credentials.TransportCredentials
 	tls      bool
 	other    func(net.Addr) // an agent has another secret
-	stranger func(net.Addr) // something that is no agent speaks TLS; nil: nobody wants to know
+	stranger func(net.Addr) // something that is not an agent speaks TLS; nil: it is not reported
 }
 
-// serverName is what agents ask for in TLS, which tells them from other programs.
+// serverName is the server name that agents ask for in TLS. It distinguishes them
+// from other programs.
 const serverName = "control.gorun"
 
 func newGuard(cfg *tls.Config, other, stranger func(net.Addr)) *guard {
@@ -41,8 +42,8 @@ func (g *guard) Clone() credentials.TransportCredentials {
 	return &c
 }
 
-// noSecret is a fatal TLS alert (handshake_failure). It is what an agent says to
-// one with another secret where TLS itself would not: one of them speaks no TLS.
+// noSecret is a fatal TLS alert (handshake_failure). An agent sends it to an agent
+// with another secret where TLS itself would not, because one of them speaks no TLS.
 const noSecret = "\x15\x03\x03\x00\x02\x02\x28"
 
 // ServerHandshake runs within the server's ConnectionTimeout.
@@ -74,7 +75,7 @@ type transportInfo struct {
 	conn net.Conn
 }
 
-// connOf is the connection of a stream that this agent serves, nil if there is
+// connOf returns the connection of a stream that this agent serves, nil if there is
 // none.
 func connOf(ctx context.Context) net.Conn {
 	if p, ok := peer.FromContext(ctx); ok {
@@ -85,7 +86,7 @@ func connOf(ctx context.Context) net.Conn {
 	return nil
 }
 
-// wantedName is the server that a TLS client asks for, "" if it names none.
+// wantedName returns the server name that a TLS client asks for, "" if it names none.
 func wantedName(in net.Conn) (name string) {
 	_ = tls.Server(deaf{in}, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		name = hello.ServerName
@@ -99,8 +100,8 @@ type deaf struct{ net.Conn }
 
 func (deaf) Write(b []byte) (int, error) { return len(b), nil }
 
-// refuse tells both sides. What the other one has sent is read, a moment long: a
-// connection that is closed with input unread takes back what was said on it.
+// refuse lets both sides know. It reads for a moment what the other side has sent,
+// because closing a connection with unread input takes back what was sent on it.
 func (g *guard) refuse(raw net.Conn) {
 	g.other(raw.RemoteAddr())
 	_ = raw.SetDeadline(time.Now().Add(time.Second))
@@ -119,20 +120,19 @@ func (g *guard) ClientHandshake(ctx context.Context, authority string, raw net.C
 	return conn, info, err
 }
 
-// differ reports whether a handshake failed because of the secret: this side
-// says so, or the other one does.
+// differ reports whether a handshake failed because of the secret: this side says so,
+// or the other side does.
 func differ(err error) bool {
 	remote, ok := errors.AsType[*net.OpError](err)
 	return ok && remote.Op == "remote error" || errors.Is(err, secret.ErrOther)
 }
 
-// opened is a connection of which the first thing that the other side says can be
-// looked at.
+// opened is a connection whose first bytes from the other side can be looked at.
 type opened struct {
 	net.Conn
 	heard  bool
 	unread []byte
-	alert  func(net.Addr) // called when a TLS alert is the first thing said; nil: not
+	alert  func(net.Addr) // called when the first bytes are a TLS alert; may be nil
 }
 
 // peek waits for the first n bytes, which later Reads return.

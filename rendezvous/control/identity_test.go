@@ -6,8 +6,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// TestHelloProvesItsID: an id is proven by its own agent only, and a proof counts
-// on its own stream only.
+// TestHelloProvesItsID checks that an id is proven by its own agent only, and that a
+// proof counts on its own stream only.
 func TestHelloProvesItsID(t *testing.T) {
 	noLeak(t)
 	b := start(t, quick())

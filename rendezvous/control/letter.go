@@ -11,8 +11,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// letter is a message that leaves, marshalled once on however many streams: a
-// coordinator tells each of its members the same.
+// letter is a message that leaves, marshalled once for however many streams, because
+// a coordinator sends each of its members the same.
 type letter struct {
 	msg  rendezvous.Message
 	data func() ([]byte, error)
@@ -22,8 +22,8 @@ func newLetter(msg rendezvous.Message, r *roster) *letter {
 	return &letter{msg, sync.OnceValues(func() ([]byte, error) { return marshal(msg, r) })}
 }
 
-// roster is that of one world, written once for all members, of whom each may be
-// told more than that.
+// roster is the roster of one world, written once for all members. Each member may
+// get more than the roster.
 type roster struct {
 	world *rendezvous.World
 	text  func() (string, bool)
@@ -33,7 +33,8 @@ func newRoster(w *rendezvous.World) *roster {
 	return &roster{w, sync.OnceValues(func() (string, bool) { return rendezvous.Roster(w.Members) })}
 }
 
-// marshal takes the roster of the message's world, nil if it has none.
+// marshal makes the bytes of a message. It takes the roster of the message's world,
+// nil if it has none.
 func marshal(msg rendezvous.Message, r *roster) ([]byte, error) {
 	if r == nil {
 		return json.Marshal(msg)
@@ -65,8 +66,8 @@ func unmarshal(data []byte, msg *rendezvous.Message) error {
 	return err
 }
 
-// letter is the latest one if that says the same: a coordinator tells one member
-// after the other.
+// letter returns the latest letter if it has the same message, because a coordinator
+// sends to one member after the other.
 func (p *Plane) letter(msg rendezvous.Message) *letter {
 	p.mu.Lock()
 	defer p.mu.Unlock()

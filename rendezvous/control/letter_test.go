@@ -7,15 +7,15 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// A world arrives as it left, whatever its names are; a roster that belongs to
-// no world, or to one that has members, is refused.
+// A world arrives as it left, whatever its names are. A roster that belongs to no
+// world, or to a world that has members, is refused.
 func TestLetterWithAWorld(t *testing.T) {
 	for name, host := range map[string]string{"usual": "node1", "odd": "a\tb\nc"} {
 		p := New(Options{})
 		w := &rendezvous.World{RunID: "r", Size: 3, Roles: map[string]int{"x": 3}, Members: []rendezvous.Member{
 			{ID: "a", Host: host, Workers: 1, Role: "x"}, {ID: "b", Workers: 2, Role: "x", FirstRank: 1, RoleRank: 1},
 		}}
-		for _, env := range []string{"one", "two"} { // each member is told its own beside the same world
+		for _, env := range []string{"one", "two"} { // each member gets its own beside the same world
 			msg := rendezvous.Message{Type: rendezvous.MsgPropose, World: w, Env: []byte(env)}
 			b, err := jsonCodec{}.Marshal(p.letter(msg))
 			if err != nil {

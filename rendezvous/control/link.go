@@ -22,13 +22,13 @@ type link struct {
 	s  stream
 
 	nonce   string                    // of the other side, for this side's hello; "" where it has none
-	look    func(*rendezvous.Message) // sees each message that comes in, first; nil: nothing does
+	look    func(*rendezvous.Message) // gets each message that comes in first; may be nil
 	greeted func()                    // is called after each message that came in; may be nil
 
 	mu     sync.Mutex
 	in     inbox
 	out    outbox
-	closed bool // by this side: nothing more is reported
+	closed bool // by this side, so nothing more is reported
 	room   *sync.Cond
 
 	report sync.Mutex // held while something is posted
@@ -42,7 +42,7 @@ type inbox struct {
 	last    time.Time // when the latest message came in
 	waiting []int     // bytes of each message that was reported and not handled
 	held    bool      // the reader waits for room
-	hushed  bool      // the peer was reported as Hushed
+	hushed  bool      // the peer was reported with Silence
 }
 
 // full reports whether the reader must wait until a message is handled.
@@ -61,7 +61,7 @@ type outbox struct {
 	more  chan struct{} // has a token while the queue has something or closed has changed
 }
 
-// wake lets the writer look.
+// wake makes the writer look.
 func (out *outbox) wake() {
 	select {
 	case out.more <- struct{}{}:
@@ -85,7 +85,7 @@ func newLink(p *Plane, id rendezvous.Conn, s stream) *link {
 }
 
 // state returns when the peer was last heard, and since when it has not taken a
-// message. A peer that this side does not read is not silent.
+// message. A peer that this side does not read does not count as silent.
 func (l *link) state(now time.Time) (heard, stuck time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *link) post(e rendezvous.Event, last bool) {
 	}
 }
 
-// hush reports that nothing comes in, or that something does again.
+// hush reports with Silence that nothing comes in, or that something comes again.
 func (l *link) hush(on bool) {
 	l.mu.Lock()
 	changed := l.in.hushed != on && !l.closed
@@ -116,7 +116,7 @@ func (l *link) hush(on bool) {
 	}
 }
 
-// send queues a message; a peer that leaves too many unread is lost.
+// send queues a message. A peer that leaves too many unread is lost.
 func (l *link) send(m *letter) {
 	l.mu.Lock()
 	full := len(l.out.queue) >= maxQueued
@@ -139,7 +139,7 @@ func (l *link) close() {
 	l.out.wake()
 }
 
-// end ends the stream at once; only the first reason counts.
+// end ends the stream at once. Only the first reason counts.
 func (l *link) end(e ending) {
 	select {
 	case l.ended <- e:
@@ -147,8 +147,8 @@ func (l *link) end(e ending) {
 	}
 }
 
-// run moves messages until the stream ends and reports that. closeSend ends
-// this side's direction (nil on a server: returning does it).
+// run moves messages until the stream ends and reports that. closeSend ends this
+// side's direction. It is nil on a server, where the return ends the direction.
 func (l *link) run(ctx context.Context, closeSend func() error) error {
 	go l.read() // ends with the stream, which ends when run returns
 	closing := make(chan struct{})
@@ -235,7 +235,7 @@ func (l *link) waitForRoom() {
 	}
 }
 
-// handled makes room: the oldest message that was reported has been dealt with.
+// handled makes room, because the oldest message that was reported has been handled.
 func (l *link) handled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -282,9 +282,9 @@ func (l *link) setSending(since time.Time) {
 	l.out.since = since
 }
 
-// brief takes gRPC's wrapping off an error and says it in words that need no
-// knowledge of gRPC: on the two sides of a connection that breaks, gRPC says
-// "context canceled" and "error reading from server: EOF".
+// brief removes gRPC's wrapping from an error and says it in words that need no
+// knowledge of gRPC. On the two sides of a connection that breaks, gRPC says "context
+// canceled" and "error reading from server: EOF".
 func brief(err error) string {
 	if errors.Is(err, io.EOF) {
 		return "closed"

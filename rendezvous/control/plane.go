@@ -22,27 +22,27 @@ import (
 type Options struct {
 	Interval time.Duration // between two signs of life on a stream
 	Silence  time.Duration // without any sign of life the stream ends
-	Hush     time.Duration // without any sign of life it is reported as Hushed; 0: never
+	Hush     time.Duration // without any sign of life it is reported with Silence; 0: never
 	Dial     time.Duration // limit of one attempt to connect
 	Post     func(rendezvous.Event)
-	Failed   func(error) // nobody can connect any more; the streams that are open go on
+	Failed   func(error) // no agent can connect any more; the streams that are open go on
 
-	Identity *rendezvous.Identity // behind the id that this agent says hello with; nil: it proves none
+	Identity *rendezvous.Identity // of the id in this agent's hello; nil: it proves none
 
 	TLS *tls.Config // of both sides (secret.Secret.TLS); nil: streams are not protected
-	// Other, if not nil, is called when the agent at an IP address has another
-	// secret than this one, or only one of the two has any. dialed: it is where this
-	// agent wanted to, and DialFailed follows.
+	// Other, if not nil, is called when the agent at an IP address has another secret
+	// than this one, or only one of the two has any. dialed means that this agent
+	// dialed the other one, and that DialFailed follows.
 	Other func(ip string, dialed bool)
-	// Stranger, if not nil, is called when something at an IP address that is no agent
-	// speaks TLS to this one, which has no secret.
+	// Stranger, if not nil, is called when something at an IP address that is not an
+	// agent speaks TLS to this agent, which has no secret.
 	Stranger func(ip string)
 }
 
-// Plane is one agent's end of the control plane: it serves the streams of
-// others and opens its own. Post receives what happens, one event at a time
-// for each stream; it must not block. Whoever gets a Received calls Handled
-// when it has been dealt with.
+// Plane is one agent's end of the control plane. It serves the streams of others and
+// opens its own. Post receives what happens, one event at a time for each stream. It
+// must not block. The receiver of a Received calls Handled when it has handled the
+// message.
 type Plane struct {
 	opts Options
 	wg   sync.WaitGroup
@@ -154,7 +154,7 @@ func (p *Plane) join(s grpc.ServerStream) error {
 	return l.run(s.Context(), nil)
 }
 
-// other reports who has another secret.
+// other reports an agent that has another secret.
 func (p *Plane) other(a net.Addr, dialed bool) {
 	ip, _, err := net.SplitHostPort(a.String())
 	if err == nil && p.opts.Other != nil {
@@ -162,14 +162,14 @@ func (p *Plane) other(a net.Addr, dialed bool) {
 	}
 }
 
-// stranger reports something that is no agent.
+// stranger reports something that is not an agent.
 func (p *Plane) stranger(a net.Addr) {
 	if ip, _, err := net.SplitHostPort(a.String()); err == nil && p.opts.Stranger != nil {
 		p.opts.Stranger(ip)
 	}
 }
 
-// open makes a link. look sees each message that comes in, first; nil: nothing does.
+// open makes a link. look gets each message that comes in first. It may be nil.
 func (p *Plane) open(s stream, look func(*rendezvous.Message)) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +205,8 @@ func (p *Plane) all() []*link {
 	return out
 }
 
-// Send queues a message; it is dropped if the stream has ended. What the message
-// points to must not change any more.
+// Send queues a message. The message is dropped if the stream has ended. What the
+// message points to must not change any more.
 func (p *Plane) Send(id rendezvous.Conn, msg rendezvous.Message) {
 	if l := p.find(id); l != nil {
 		if msg.Type == rendezvous.MsgHello && p.opts.Identity != nil {
@@ -216,8 +216,8 @@ func (p *Plane) Send(id rendezvous.Conn, msg rendezvous.Message) {
 	}
 }
 
-// Handled tells that the oldest Received of a stream that was not handled yet
-// has been dealt with. A stream of which too many wait is not read.
+// Handled says that the oldest Received of a stream that was not handled yet has been
+// handled. A stream of which too many wait is not read.
 func (p *Plane) Handled(id rendezvous.Conn) {
 	if l := p.find(id); l != nil {
 		l.handled()
@@ -272,9 +272,9 @@ func (p *Plane) beat(now time.Time) {
 	}
 }
 
-// wasAway reports whether this agent itself did not run lately: a stopped
-// process, a suspended machine. The others have given it up meanwhile, and what
-// it finds broken or refused now is no sign of their death.
+// wasAway reports whether this agent itself did not run lately, because its process
+// was stopped or its machine suspended. The others have given it up meanwhile. What
+// it finds broken or refused now does not prove that they are lost.
 func (p *Plane) wasAway(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// proxy forwards TCP between a dialer and an agent until it is told not to.
+// proxy forwards TCP between a dialer and an agent until a test stops it.
 type proxy struct {
 	l    net.Listener
 	to   string

@@ -112,7 +112,7 @@ func eventually(t *testing.T, ok func() bool, why func() string) {
 	}
 }
 
-// texts are the Text fields of what came in on a stream.
+// texts returns the Text fields of what came in on a stream.
 func (a *agent) texts(c rendezvous.Conn) (out []string) {
 	for _, e := range a.all() {
 		if r, ok := e.(rendezvous.Received); ok && r.Conn == c {
@@ -122,8 +122,8 @@ func (a *agent) texts(c rendezvous.Conn) (out []string) {
 	return out
 }
 
-// pair opens a stream from one agent to another; the first message tells the
-// server which stream it is.
+// pair opens a stream from one agent to another. The first message says to the server
+// which stream it is.
 func pair(from, to *agent, addr, name string) (at, in rendezvous.Conn) {
 	from.t.Helper()
 	before := len(from.all())
@@ -147,7 +147,7 @@ func pair(from, to *agent, addr, name string) (at, in rendezvous.Conn) {
 	return at, r.Conn
 }
 
-// check verifies the order of every stream's events: nothing after Closed.
+// check verifies the order of every stream's events. Nothing comes after Closed.
 func (a *agent) check() {
 	a.t.Helper()
 	closed := map[rendezvous.Conn]bool{}

@@ -35,7 +35,7 @@ const (
 	theirs = "the secret of that job"
 )
 
-// others collects what Options.Other is told.
+// others collects the calls of Options.Other.
 type others struct {
 	mu   sync.Mutex
 	list []string
@@ -75,7 +75,8 @@ func TestSameSecret(t *testing.T) {
 	}
 }
 
-// TestOtherSecret: both sides say so at once, and the server serves on.
+// TestOtherSecret checks that both sides say so at once, and that the server serves
+// on.
 func TestOtherSecret(t *testing.T) {
 	for name, c := range map[string]struct{ server, client string }{
 		"different": {ours, theirs}, "client has none": {ours, ""}, "server has none": {"", ours},
@@ -107,8 +108,9 @@ func TestOtherSecret(t *testing.T) {
 	}
 }
 
-// TestStrangersAtTLS: who speaks no TLS, breaks off, or is silent gets nothing out
-// of a server with a secret, is no agent with another one, and disturbs nobody.
+// TestStrangersAtTLS checks a client that speaks no TLS, breaks off, or is silent. It
+// gets nothing out of a server with a secret, does not count as an agent with another
+// secret, and disturbs no stream.
 func TestStrangersAtTLS(t *testing.T) {
 	noLeak(t)
 	a, _ := startWith(t, ours)
@@ -129,13 +131,13 @@ func TestStrangersAtTLS(t *testing.T) {
 	a.sendAll(at)
 	await(b, func(r rendezvous.Received) bool { return r.Conn == in && r.Msg.Text == fmt.Sprint("n", burst-1) })
 	b.wantAll(in, 1)
-	if s := atB.all(); strings.Count(s, "127.0.0.1") > 1 { // an alert as first word is a client's that has another secret
+	if s := atB.all(); strings.Count(s, "127.0.0.1") > 1 { // a client that begins with an alert has another secret
 		t.Errorf("strangers: %s", s)
 	}
 }
 
-// TestAnotherServer: an agent with a secret does not take a web server, TLS or
-// not, or a silent port for an agent.
+// TestAnotherServer checks that an agent with a secret does not take a web server,
+// TLS or not, or a silent port for an agent.
 func TestAnotherServer(t *testing.T) {
 	noLeak(t)
 	for name, c := range map[string]struct{ say, text string }{
@@ -168,8 +170,8 @@ func TestAnotherServer(t *testing.T) {
 	}
 }
 
-// TestTLSWithoutASecret: a program that speaks TLS to an agent without a secret is
-// no agent with another secret.
+// TestTLSWithoutASecret checks that a program that speaks TLS to an agent without a
+// secret does not count as an agent with another secret.
 func TestTLSWithoutASecret(t *testing.T) {
 	noLeak(t)
 	seen, secrets := &others{}, &others{}
