@@ -9,9 +9,9 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Streams carry messages between agents: a control.Plane.
+// Streams move messages between agents. A control.Plane does.
 type Streams interface {
-	// Dial opens a stream while ctx lasts; Dialed or DialFailed follows.
+	// Dial opens a stream while ctx lasts. Dialed or DialFailed follows.
 	Dial(ctx context.Context, addr string)
 	Send(c rendezvous.Conn, msg rendezvous.Message)
 	// Handled says that the oldest Received of a stream has been handled.
@@ -20,12 +20,12 @@ type Streams interface {
 	Close(c rendezvous.Conn)
 }
 
-// Machine is a rendezvous.Machine with what carries out its commands. Like that
-// one it is not safe for concurrent use.
+// Machine is a rendezvous.Machine with the parts that execute its commands. It is not
+// safe for concurrent use either.
 type Machine struct {
 	*rendezvous.Machine
-	Streams Streams                // nil: a node alone, which has none
-	Fence   rendezvous.Fence       // nil: the backend is none, and is never asked
+	Streams Streams                // nil: the node is alone
+	Fence   rendezvous.Fence       // nil: the backend is not a Fence
 	Post    func(rendezvous.Event) // takes the answers of Seal; never blocks
 	Wait    *sync.WaitGroup        // has every Seal that goes on
 
@@ -33,9 +33,9 @@ type Machine struct {
 }
 
 // Step feeds one event to the machine and yields its commands, in order. The owner
-// sees each command before it is carried out here, and carries out itself what
-// concerns neither streams nor the fence. A loop that breaks leaves this
-// command and the rest undone. ctx is that of the streams and Seals that begin.
+// sees each command before it is executed here, and executes itself those that
+// concern neither streams nor the fence. A loop that breaks leaves this command and
+// the rest undone. ctx is the context of the streams and Seals that begin.
 func (m *Machine) Step(ctx context.Context, e rendezvous.Event) iter.Seq[rendezvous.Command] {
 	return func(yield func(rendezvous.Command) bool) {
 		for _, c := range m.Machine.Step(time.Now(), e) {
@@ -50,7 +50,7 @@ func (m *Machine) Step(ctx context.Context, e rendezvous.Event) iter.Seq[rendezv
 	}
 }
 
-// do carries out a command about streams or the fence.
+// do executes a command about streams or the fence.
 func (m *Machine) do(ctx context.Context, c rendezvous.Command) {
 	switch c := c.(type) {
 	case rendezvous.Dial:

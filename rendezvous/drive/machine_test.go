@@ -13,7 +13,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// seeker is the machine of a node that nobody answers.
+// seeker returns the machine of a node that no agent answers.
 func seeker(join time.Duration) *Machine {
 	self := rendezvous.Node{ID: "a", RunID: "run", Protocol: rendezvous.Protocol, Workers: 1, NodeRank: -1, Endpoint: -1, Min: 2, Max: 2}
 	return &Machine{Machine: rendezvous.New(rendezvous.Config{Self: self, Endpoints: 1, Timeouts: rendezvous.Timeouts{Join: join, Rejoin: time.Second}}, time.Now())}
@@ -32,7 +32,7 @@ func (p *tape) add(f string, args ...any) {
 	p.lines = append(p.lines, fmt.Sprintf(f, args...))
 }
 
-// take gives the lines since the last call.
+// take returns the lines since the last call.
 func (p *tape) take() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +49,7 @@ func (p *tape) Lead()                                             { p.add("lead"
 func (p *tape) Vacate(round int)                                  { p.add("vacate %d", round) }
 func (p *tape) Run(context.Context, func(rendezvous.Event)) error { return nil }
 
-// Unseal says how many Seals have not been given up.
+// Unseal writes down how many Seals have not been given up.
 func (p *tape) Unseal(job string, round int) { p.add("unseal %s %d, %d go on", job, round, p.goOn()) }
 
 // Seal goes on until it is given up.
@@ -73,8 +73,8 @@ func (p *tape) goOn() (n int) {
 	return n
 }
 
-// TestStep: the owner sees a command, then it is carried out, then comes the next;
-// a message counts as handled when all is done.
+// TestStep checks that the owner sees a command, then it is executed, then comes the
+// next. A message counts as handled when all is done.
 func TestStep(t *testing.T) {
 	hello := rendezvous.Received{Conn: 5, Msg: rendezvous.Message{Type: rendezvous.MsgHello}}
 	tests := []struct {
@@ -111,8 +111,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestFence: a Seal goes on beside the machine until it is given up, or something
-// takes its place; that is so before what follows begins.
+// TestFence checks that a Seal goes on beside the machine until it is given up, or
+// something takes its place. It has ended before what follows begins.
 func TestFence(t *testing.T) {
 	seal := func(serial int) rendezvous.Seal { return rendezvous.Seal{Serial: serial} }
 	tests := []struct {

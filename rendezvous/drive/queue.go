@@ -9,7 +9,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Queue is an unbounded mailbox with one reader: Put never waits. What fills it is bounded elsewhere (streams, workers).
+// Queue is an unbounded mailbox with one reader. Put never waits. What fills it is
+// bounded elsewhere (streams, workers).
 type Queue[E any] struct {
 	ready chan struct{} // has an element while there may be events
 
@@ -31,7 +32,7 @@ func (q *Queue[E]) Put(e E) {
 	}
 }
 
-// Take empties the queue: all events, in the order in which they were put.
+// Take empties the queue and returns all events, in the order in which they were put.
 func (q *Queue[E]) Take() []E {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -40,9 +41,9 @@ func (q *Queue[E]) Take() []E {
 	return out
 }
 
-// Events gives what is put into q, and a Tick whenever m wants one, until ctx ends;
-// what was taken out of q by then is given all the same. E is rendezvous.Event or,
-// for an owner with events of its own, any.
+// Events yields what is put into q, and a Tick whenever m wants one, until ctx ends.
+// It still yields what was taken out of q by then. E is rendezvous.Event or, for an
+// owner with events of its own, any.
 func Events[E any](ctx context.Context, m *Machine, q *Queue[E]) iter.Seq[E] {
 	tick := []E{any(rendezvous.Tick{}).(E)}
 	return func(yield func(E) bool) {

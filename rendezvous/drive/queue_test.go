@@ -43,8 +43,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestTicks: the machine's deadlines are kept, whatever comes in between, and there
-// are none when it has ended.
+// TestTicks checks that the machine's deadlines are kept, whatever comes in between,
+// and that there are none when it has ended.
 func TestTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, q := seeker(time.Hour), NewQueue[any]()
@@ -90,7 +90,8 @@ func TestTicks(t *testing.T) {
 	})
 }
 
-// TestEventsEnd: what was taken when the context ends is given all the same.
+// TestEventsEnd checks that the events that were taken when the context ends are
+// still yielded.
 func TestEventsEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

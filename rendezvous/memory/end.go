@@ -9,7 +9,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// End is one agent's end of the net: what control.Plane is elsewhere.
+// End is one agent's end of the net. It stands for a control.Plane.
 type End struct {
 	net  *Net
 	addr string
@@ -30,8 +30,8 @@ func (n *Net) Attach(addr string, post func(rendezvous.Event)) *End {
 	return e
 }
 
-// Serve lets others connect until ctx ends, and then ends all streams after what
-// was sent on them.
+// Serve lets others connect until ctx ends, and then ends all streams after what was
+// sent on them.
 func (e *End) Serve(ctx context.Context) {
 	e.net.mu.Lock()
 	e.open = !e.dead
@@ -65,7 +65,7 @@ func (e *End) part(h *half, why rendezvous.Closed) {
 	e.net.ship(h.peer, parcel{event: why, last: true})
 }
 
-// Dial opens a stream: Dialed or DialFailed.
+// Dial opens a stream and reports Dialed or DialFailed.
 func (e *End) Dial(ctx context.Context, addr string) {
 	n := e.net
 	n.mu.Lock()
@@ -102,7 +102,7 @@ func (e *End) half() *half {
 	return h
 }
 
-// Send puts a message on a stream; it travels as JSON, as everywhere.
+// Send puts a message on a stream. The message travels as JSON, as everywhere.
 func (e *End) Send(c rendezvous.Conn, msg rendezvous.Message) {
 	b, err := json.Marshal(msg)
 	var copied rendezvous.Message
@@ -119,7 +119,7 @@ func (e *End) Send(c rendezvous.Conn, msg rendezvous.Message) {
 	}
 }
 
-// Handled does nothing: a test's messages find room.
+// Handled does nothing, because a test's messages find room.
 func (e *End) Handled(rendezvous.Conn) {}
 
 // Close ends a stream after what was sent on it.

@@ -54,7 +54,7 @@ func (f *Fence) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
 	answer, said := rendezvous.Sealed{Serial: c.Serial}, ""
 	var base *record // that stood when this began
 	for begun := false; ; {
-		time.Sleep(f.lag / 2) // what a member asks itself and what it seals go separate ways
+		time.Sleep(f.lag / 2) // a member's confirmations and its seals travel separately
 		h := f.hub
 		h.mu.Lock()
 		h.sweep()
@@ -99,10 +99,10 @@ func (f *Fence) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
 	}
 }
 
-// ended is why a later world of a job is refused whose record is gone.
+// ended says why a later world of a job is refused whose record was deleted.
 const ended = "no world of this job is sealed any more"
 
-// verdict is why a world cannot be sealed, or whom that waits for.
+// verdict says why a world cannot be sealed, or what node the seal waits for.
 func (f *Fence) verdict(r *run, base *record, c rendezvous.Seal) (refused, wait string) {
 	rec, w := r.record, &c.World
 	if c.Later && (rec == nil || rec.elsewhere.Job != w.Job) {
@@ -125,7 +125,7 @@ func (f *Fence) verdict(r *run, base *record, c rendezvous.Seal) (refused, wait 
 		case w.Index(id) >= 0 || slices.Contains(c.Here, id) || slices.Contains(c.Lost, id):
 		case e != nil && e.vacated < last.Round:
 			waits = append(waits, e.peer.Name)
-		case e == nil && last.Job != w.Job && !f.hub.ended[id]: // of another job nobody here would hear
+		case e == nil && last.Job != w.Job && !f.hub.ended[id]: // no node here would hear of such a node of another job
 			waits = append(waits, string(id)+", which may still run")
 		}
 	}

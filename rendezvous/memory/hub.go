@@ -15,7 +15,7 @@ type Hub struct {
 	mu      sync.Mutex
 	runs    map[string]*run
 	apart   map[rendezvous.NodeID]bool // cut off
-	ended   map[rendezvous.NodeID]bool // agents that are no more, as anyone could see
+	ended   map[rendezvous.NodeID]bool // agents that have ended, as any agent could see
 	down    bool
 	changed chan struct{} // closed at the next change
 }
@@ -45,7 +45,7 @@ func NewHub(ttl time.Duration) *Hub {
 	return &Hub{ttl: ttl, runs: map[string]*run{}, apart: map[rendezvous.NodeID]bool{}, ended: map[rendezvous.NodeID]bool{}, changed: make(chan struct{})}
 }
 
-// Cut parts an agent from the hub, or mends that.
+// Cut cuts an agent off from the hub, or reconnects it.
 func (h *Hub) Cut(id rendezvous.NodeID, cut bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -53,8 +53,8 @@ func (h *Hub) Cut(id rendezvous.NodeID, cut bool) {
 	h.stir()
 }
 
-// Halt takes the hub away from everyone, as a store that lost its majority, or
-// gives it back. No membership ends meanwhile, nor for a TTL afterwards.
+// Halt makes the hub unavailable to all, as a store that lost its majority, or
+// available again. No membership ends meanwhile, nor for a TTL afterwards.
 func (h *Hub) Halt(down bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,7 +68,7 @@ func (h *Hub) Halt(down bool) {
 	h.stir()
 }
 
-// Left is what the hub still keeps of a run, a line each.
+// Left returns what the hub still keeps of a run, a line each.
 func (h *Hub) Left(runID string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,14 +87,14 @@ func (h *Hub) Left(runID string) []string {
 	return left
 }
 
-// stir wakes everyone who waits for a change.
+// stir wakes all members that wait for a change.
 func (h *Hub) stir() {
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
 
-// sweep ends what was not confirmed in time. Whoever looks at the hub's content
-// sweeps first: the hub has no clock of its own.
+// sweep ends the memberships that were not confirmed in time. Every look at the hub's
+// content sweeps first, because the hub has no clock of its own.
 func (h *Hub) sweep() {
 	if h.down {
 		return
@@ -111,14 +111,14 @@ func (h *Hub) sweep() {
 	}
 }
 
-// tidy settles what depends on who is a member.
+// tidy settles what depends on the current members.
 func (h *Hub) tidy(runID string) {
 	r := h.runs[runID]
 	if r.record != nil && !slices.ContainsFunc(r.record.elsewhere.Members, func(id rendezvous.NodeID) bool { return r.find(id) != nil || !h.ended[id] }) {
 		r.record = nil // nothing of that world lives
 	}
 	if r.record != nil && r.find(r.record.by) != nil {
-		r.first = r.record.by // the first world is made: now it is where to ask
+		r.first = r.record.by // the first world is made, so its sealer is the agent to ask
 	} else if r.find(r.first) == nil {
 		r.first = ""
 		if len(r.members) > 0 {
@@ -137,7 +137,7 @@ func (r *run) find(id rendezvous.NodeID) *entry {
 	return nil
 }
 
-// soonest is when the next membership ends, unless it is confirmed.
+// soonest returns when the next membership ends, unless it is confirmed.
 func (h *Hub) soonest() time.Time {
 	next := time.Now().Add(h.ttl)
 	if h.down {

@@ -17,8 +17,8 @@ type Config struct {
 	Peer  rendezvous.Peer // Endpoint only counts for a Member that does not fence
 }
 
-// Member is one agent among the others: a rendezvous.Backend that shows everyone
-// to everyone.
+// Member is one agent among the others: a rendezvous.Backend that shows all agents to
+// all.
 type Member struct {
 	hub    *Hub
 	cfg    Config
@@ -48,7 +48,7 @@ func (h *Hub) JoinFenced(cfg Config) *Fence {
 	return &Fence{m}
 }
 
-// Kill makes the end of Run that of a killed process: the hub is not told.
+// Kill makes Run end like a killed process: the hub gets no message.
 func (m *Member) Kill() {
 	m.hub.mu.Lock()
 	m.hub.ended[m.cfg.Peer.ID] = true
@@ -108,14 +108,14 @@ func (m *Member) Run(ctx context.Context, post func(rendezvous.Event)) error {
 
 // sight is what the hub answered.
 type sight struct {
-	ok      bool // it did
+	ok      bool // it answered
 	peers   rendezvous.Peers
 	sealed  *rendezvous.Elsewhere
 	next    time.Time // when the next membership ends
 	changed <-chan struct{}
 }
 
-// confirm tells the hub that this agent lives and takes its answer.
+// confirm reports to the hub that this agent lives and takes the hub's answer.
 func (m *Member) confirm() sight {
 	h := m.hub
 	h.mu.Lock()
@@ -154,7 +154,7 @@ func (m *Member) confirm() sight {
 	return s
 }
 
-// view is what this agent is shown.
+// view returns what this agent is shown.
 func (m *Member) view(r *run, leads bool) rendezvous.Peers {
 	p := rendezvous.Peers{Whole: m.fenced && leads}
 	for _, e := range r.members {
@@ -173,14 +173,14 @@ func (m *Member) view(r *run, leads bool) rendezvous.Peers {
 	return p
 }
 
-// reaches reports whether the hub answers this agent; its lock is held.
+// reaches reports whether the hub answers this agent. The hub's lock is held.
 func (m *Member) reaches() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.gone && !m.hub.down && !m.hub.apart[m.cfg.Peer.ID]
 }
 
-// leave ends the membership, if the hub can be told.
+// leave ends the membership, if the agent reaches the hub.
 func (m *Member) leave() {
 	h := m.hub
 	h.mu.Lock()
@@ -201,7 +201,7 @@ func (m *Member) leave() {
 	}
 }
 
-// now makes Run tell the hub at once what has changed.
+// now makes Run report to the hub at once what has changed.
 func (m *Member) now() {
 	select {
 	case m.kick <- struct{}{}:

@@ -9,19 +9,19 @@ import (
 
 // NetOptions of a Net.
 type NetOptions struct {
-	// Delay is how long the n-th thing that travels from one address to another is
-	// on its way. It may depend on nothing else, so that a schedule can be replayed.
+	// Delay is how long the n-th thing that travels from one address to another is on
+	// its way. It may depend on nothing else, so that a schedule can be replayed.
 	Delay   func(from, to string, n int) time.Duration
-	Hush    time.Duration // of a cut, after which its streams count as quiet
+	Hush    time.Duration // of a cut, after which its streams count as silent (rendezvous.Silence)
 	Silence time.Duration // of a cut, after which they end
 	Dial    time.Duration // limit of one attempt to connect
 	// Repeat reports whether the n-th message from one address to another comes a
-	// second time, and how much later; nil: none does.
+	// second time, and how much later. If Repeat is nil, none does.
 	Repeat func(from, to string, n int) (later time.Duration, ok bool)
 }
 
-// Net carries messages between agents of one process, with the promises of
-// package control: order within a stream, and one Closed for each that broke.
+// Net moves messages between agents of one process, with the promises of package
+// control: order within a stream, and one Closed for each stream that broke.
 type Net struct {
 	opts NetOptions
 
@@ -33,7 +33,7 @@ type Net struct {
 	halves []*half            // that are open
 }
 
-// NewNet makes a net of which nobody is part yet.
+// NewNet makes a net without agents.
 func NewNet(opts NetOptions) *Net {
 	return &Net{opts: opts, ends: map[string]*End{}, apart: map[[2]string]bool{}, frozen: map[string]bool{}, sent: map[[2]string]int{}}
 }
@@ -70,7 +70,7 @@ func (n *Net) stuck(a, b string) bool { return n.apart[pair(a, b)] || n.frozen[a
 
 func (n *Net) cut(h *half) bool { return n.stuck(h.end.addr, h.peer.end.addr) }
 
-// delay is that of the next thing from a to b.
+// delay returns the delay of the next thing from a to b.
 func (n *Net) delay(a, b string) time.Duration {
 	k := [2]string{a, b}
 	n.sent[k]++
@@ -131,7 +131,7 @@ func (n *Net) hand(h *half, p parcel) {
 	}
 }
 
-// end takes a half from those that are open.
+// end removes a half from the open ones.
 func (n *Net) end(h *half) {
 	h.over = true
 	for i, o := range n.halves {
@@ -142,8 +142,8 @@ func (n *Net) end(h *half) {
 	}
 }
 
-// Cut stops everything between two addresses, or lets it go on: what was sent
-// meanwhile arrives then, unless the stream has ended of silence.
+// Cut stops everything between two addresses, or lets it go on. What was sent
+// meanwhile arrives then, unless the stream has ended from silence.
 func (n *Net) Cut(a, b string, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,15 +154,15 @@ func (n *Net) Cut(a, b string, cut bool) {
 	n.change(func(h *half) bool { return pair(h.end.addr, h.peer.end.addr) == k }, func() { n.apart[k] = cut })
 }
 
-// Freeze stops the process at an address, or lets it go on: meanwhile nothing
-// moves on its streams.
+// Freeze stops the process at an address, or lets it go on. Meanwhile nothing moves
+// on its streams.
 func (n *Net) Freeze(addr string, on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.change(func(h *half) bool { return h.end.addr == addr || h.peer.end.addr == addr }, func() { n.frozen[addr] = on })
 }
 
-// change lets halves notice that they are cut, or are so no longer.
+// change lets halves notice that they are cut, or not cut any more.
 func (n *Net) change(concerns func(*half) bool, do func()) {
 	was := map[*half]bool{}
 	halves := append([]*half(nil), n.halves...)

@@ -2,5 +2,5 @@
 
 package memory_test
 
-// raceEnabled: everything takes ten times as long.
+// raceEnabled says that the race detector is on. Everything takes ten times as long.
 const raceEnabled = true

@@ -43,7 +43,8 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// TestReplay: a seed plays the same schedule again, or it would be of no use.
+// TestReplay checks that a seed plays the same schedule again. Otherwise a seed would
+// be of no use.
 func TestReplay(t *testing.T) {
 	for _, fences := range []bool{true, false} {
 		for seed := range uint64(20) {
