@@ -1,6 +1,6 @@
-// Package portshare serves two protocols on one port: gRPC's HTTP/2, over TLS or
-// not, and whatever else connects, told apart by the first byte that a client
-// sends. All protocols here have clients that speak first.
+// Package portshare serves two protocols on one port: gRPC's HTTP/2, over TLS or not,
+// and whatever else connects. It distinguishes them by the first byte that a client
+// sends. All protocols here have clients that send first.
 package portshare
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// firstByte bounds the wait for a client's first byte; a connection that never
-// sends one is closed.
+// firstByte bounds the wait for a client's first byte. A connection that never sends
+// one is closed.
 const firstByte = 30 * time.Second
 
 // Share is one listening port seen as two listeners.
@@ -37,11 +37,11 @@ func (s *Share) half() *half {
 	return &half{addr: s.l.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// GRPC is the listener of connections that open with HTTP/2's preface or as TLS.
+// GRPC returns the listener of connections that open with HTTP/2's preface or as TLS.
 func (s *Share) GRPC() net.Listener { return s.grpc }
 
-// Others gives a fresh listener for all other connections and closes the one
-// that it gave before. A connection that comes while it is closed is closed too.
+// Others returns a fresh listener for all other connections and closes the one that
+// it returned before. A connection that comes while it is closed is closed too.
 func (s *Share) Others() net.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ type peeked struct {
 	r *bufio.Reader
 }
 
-// NetConn is the connection below.
+// NetConn returns the connection below.
 func (p *peeked) NetConn() net.Conn { return p.Conn }
 
 func (p *peeked) Read(b []byte) (int, error) {

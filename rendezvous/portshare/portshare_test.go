@@ -132,7 +132,8 @@ func TestSorting(t *testing.T) {
 	}
 }
 
-// TestSilentConnections: they hold up neither the others nor the end.
+// TestSilentConnections checks that silent connections hold up neither the others nor
+// the end.
 func TestSilentConnections(t *testing.T) {
 	s, stop := serve(t)
 	others := s.Others()
@@ -152,7 +153,8 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// TestOthersIsFresh: a new listener closes the old one and gets what comes next.
+// TestOthersIsFresh checks that a new listener closes the old one and gets what comes
+// next.
 func TestOthersIsFresh(t *testing.T) {
 	s, _ := serve(t)
 	old := s.Others()
@@ -169,7 +171,8 @@ func TestOthersIsFresh(t *testing.T) {
 	if got := answer(t, next, 1); got != "\x01" {
 		t.Errorf("%q", got)
 	}
-	// Between two stores there is nobody: the connection is refused by closing it.
+	// Between two stores no listener accepts, so the connection is refused by closing
+	// it.
 	next.Close()
 	c := dial(t, s, "\x01")
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
@@ -177,14 +180,14 @@ func TestOthersIsFresh(t *testing.T) {
 	}
 	dial(t, s, "\x02")
 	dial(t, s, preface)
-	answer(t, s.GRPC(), len(preface)) // the other half does not care
+	answer(t, s.GRPC(), len(preface)) // the other half is not affected
 }
 
 func TestEnd(t *testing.T) {
 	t.Run("by the context", func(t *testing.T) {
 		s, stop := serve(t)
 		others := s.Others()
-		stuck := dial(t, s, "\x00") // sorted, accepted by nobody
+		stuck := dial(t, s, "\x00") // sorted, but never accepted
 		stop()
 		for _, l := range []net.Listener{s.GRPC(), others} {
 			if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {

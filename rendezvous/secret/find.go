@@ -9,9 +9,9 @@ import (
 // Env is the variable that has the secret's text. No worker sees it.
 const Env = "GORUN_SECRET"
 
-// Find is the secret of a file, else (file is "") of GORUN_SECRET, else none. The
-// warning is one line for the user, "" mostly. A variable that is set to nothing
-// is an error: whoever set it meant a secret.
+// Find returns the secret of a file, else (file is "") of GORUN_SECRET, else none.
+// The warning is one line for the user, mostly "". A variable that is set to nothing
+// is an error, because the user meant to set a secret.
 func Find(file string, lookup func(string) (string, bool)) (s Secret, warning string, err error) {
 	if file != "" {
 		return load(file)

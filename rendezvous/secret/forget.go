@@ -43,8 +43,8 @@ func Forget() error {
 	return nil
 }
 
-// environStart is the address of this process's environment (proc(5): env_start,
-// the 50th field of stat; what may hold blanks is the second).
+// environStart returns the address of this process's environment (proc(5): env_start,
+// the 50th field of stat). The second field may hold blanks.
 func environStart() (int64, error) {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {

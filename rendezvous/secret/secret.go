@@ -1,12 +1,13 @@
-// Package secret is what the agents of a job prove to each other: one text that
-// every node is given, by a file or GORUN_SECRET, and that never travels.
+// Package secret derives keys from what the agents of a job prove to each other: one
+// text that every node gets from a file or GORUN_SECRET, and that never travels.
 //
-// Invariants: the text itself is not kept; each use has a key of its own, so that
-// what one of them gives away helps with no other; the same text gives the same
-// keys on every node of a run, and others in another run; printing a Secret, or a struct that has one, shows no key.
+// Invariants: the text itself is not kept; each use has a key of its own, so that a
+// leaked key helps with no other use; the same text gives the same keys on every node
+// of a run, and others in another run; printing a Secret, or a struct that has one,
+// shows no key.
 //
-// Nobody learns a key from what the agents send, but who guesses the text can
-// tell that the guess is right, without asking twice: it must be drawn at random.
+// No listener learns a key from what the agents send. But a listener that guesses the
+// text can verify the guess offline. So the text must be drawn at random.
 package secret
 
 import (
@@ -22,7 +23,7 @@ const (
 	Max = 4 << 10
 )
 
-// Secret is what the nodes of a job have in common; the zero value is none.
+// Secret is what the nodes of a job have in common. The zero value is no secret.
 type Secret struct {
 	expand func(info string) ([]byte, error) // fmt cannot look into a function
 }
@@ -59,8 +60,8 @@ func expanding(root []byte) Secret {
 	return Secret{func(info string) ([]byte, error) { return hkdf.Expand(sha256.New, root, info, 32) }}
 }
 
-// For is the secret of one run: its keys tell nothing of those of another run with
-// the same text, so that an agent of one is a stranger to the other.
+// For returns the secret of one run. Its keys reveal nothing of the keys of another
+// run with the same text, so that an agent of one run is a stranger to the other.
 func (s Secret) For(runID string) Secret {
 	if !s.Given() {
 		return s
@@ -69,7 +70,7 @@ func (s Secret) For(runID string) Secret {
 	return expanding(key[:])
 }
 
-// advice is how a good one is made.
+// advice says how to make a good secret.
 const advice = "make one with: openssl rand -hex 32"
 
 // Given reports whether there is a secret.
@@ -83,12 +84,12 @@ func (s Secret) String() string {
 	return "no secret"
 }
 
-// GoString is String: %#v shows nothing either.
+// GoString returns the same as String, so that %#v shows nothing either.
 func (s Secret) GoString() string { return s.String() }
 
-// Key derives the key of one use; uses of different names have keys that tell
-// nothing of each other. It panics without a secret: such a key would protect
-// nothing and look as if it did.
+// Key derives the key of one use. Keys of different uses reveal nothing of each
+// other. Key panics without a secret, because such a key would protect nothing and
+// look as if it did.
 func (s Secret) Key(purpose string) [32]byte {
 	if !s.Given() {
 		panic("secret: a key without a secret")
@@ -104,8 +105,8 @@ func (s Secret) key(info string) [32]byte {
 	return [32]byte(key)
 }
 
-// Prove answers a nonce that the other side has drawn at random. Each direction
-// needs a purpose of its own, lest an answer be sent back as one's own.
+// Prove answers a nonce that the other side has drawn at random. Each direction needs
+// a purpose of its own, so that an answer cannot be sent back as the sender's own.
 func (s Secret) Prove(purpose string, nonce []byte) []byte {
 	key := s.Key("prove " + purpose)
 	h := hmac.New(sha256.New, key[:])
@@ -113,7 +114,7 @@ func (s Secret) Prove(purpose string, nonce []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Verify reports whether proof is what Prove gives, in constant time. Without a
+// Verify reports whether proof is what Prove returns, in constant time. Without a
 // secret nothing is proven.
 func (s Secret) Verify(purpose string, nonce, proof []byte) bool {
 	return s.Given() && hmac.Equal(proof, s.Prove(purpose, nonce))

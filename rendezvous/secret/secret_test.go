@@ -26,7 +26,8 @@ func made(t testing.TB, text string) Secret {
 	return s
 }
 
-// TestKeysAreStable: nodes of different versions of gorun have the same keys.
+// TestKeysAreStable checks that nodes of different versions of gorun have the same
+// keys.
 func TestKeysAreStable(t *testing.T) {
 	key := made(t, text).Key("gossip")
 	if got, want := hex.EncodeToString(key[:]), "56168b12bad3961d7fcf171d885546f954fb714961893f4b7c1ec9e79a246f91"; got != want {
@@ -52,7 +53,7 @@ func TestKeysDiffer(t *testing.T) {
 	}
 }
 
-// What one run proves is nothing to another run with the same text.
+// What one run proves does not count in another run with the same text.
 func TestKeysAreOfOneRun(t *testing.T) {
 	root := made(t, text)
 	seen := map[[32]byte]string{}
@@ -106,7 +107,8 @@ func TestNoKeyWithoutSecret(t *testing.T) {
 	Secret{}.Key("x")
 }
 
-// TestNeverShown: not even as a field that fmt cannot ask.
+// TestNeverShown checks that no key is shown, not even of a field whose methods fmt
+// cannot call.
 func TestNeverShown(t *testing.T) {
 	s := made(t, text)
 	holder := struct {

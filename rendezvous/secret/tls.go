@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// ErrOther is the error of a TLS handshake with someone who has another secret.
+// ErrOther is the error of a TLS handshake with an agent that has another secret.
 var ErrOther = errors.New("it has another secret (or none), or is of another run")
 
-// TLS is the configuration of either side of a connection, nil without a secret.
-// Both sides show the certificate of one key, which is derived from the secret,
-// and prove that they have that key; nothing else in a certificate counts: neither
-// names nor dates, as clocks of nodes may be wrong.
+// TLS returns the configuration of either side of a connection, nil without a secret.
+// Both sides show the certificate of one key, which is derived from the secret, and
+// prove that they have that key. Nothing else in a certificate counts: neither names
+// nor dates, as clocks of nodes may be wrong.
 func (s Secret) TLS() (*tls.Config, error) {
 	if !s.Given() {
 		return nil, nil
@@ -32,11 +32,12 @@ func (s Secret) TLS() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// Half the time of the default, which withstands a quantum computer in decades:
-		// by then nobody cares for what agents tell each other. P256 is for FIPS.
+		// These take half the time of the default, which withstands a quantum
+		// computer in decades. What agents send each other has no value by then. P256
+		// is for FIPS.
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256},
 		Certificates:     []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}},
-		// There is no authority and no name to verify: VerifyConnection does it all.
+		// There is no authority and no name to verify. VerifyConnection does it all.
 		InsecureSkipVerify:     true,
 		ClientAuth:             tls.RequireAnyClientCert,
 		SessionTicketsDisabled: true,

@@ -83,7 +83,7 @@ func TestTLS(t *testing.T) {
 		t.Fatalf("the same secret: %v, %v", in, out)
 	}
 	anonymous := &tls.Config{InsecureSkipVerify: true}
-	// The certificate of ours, which everybody can see, without its key.
+	// The thief shows our certificate, which every peer can see, without its key.
 	thief := stranger(t)
 	thief.Certificates[0].Certificate = ours.Certificates[0].Certificate
 	old := ours.Clone()
@@ -109,7 +109,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestWrongClocks: dates of certificates do not count.
+// TestWrongClocks checks that dates of certificates do not count.
 func TestWrongClocks(t *testing.T) {
 	for _, now := range []time.Time{time.Unix(-1e9, 0), time.Unix(0, 0), time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		c := config(t, text)
