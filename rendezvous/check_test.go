@@ -118,7 +118,7 @@ func TestCoordinatorCannotDismissItself(t *testing.T) {
 	}
 }
 
-// What was said to one coordinator is no answer to the next one.
+// An answer to one coordinator does not count at the next one.
 func TestAnswersToAnotherCoordinatorDoNotFit(t *testing.T) {
 	one, c := compared1(t, 2, 2)
 	later := New(one.cfg, one.now.Add(time.Second))

@@ -548,8 +548,7 @@ func (c *coordinator) announce(o Outcome) {
 }
 
 // failureReceived handles a member's message that the round, or the job, cannot go
-// on. A node that only waits for a place cannot end a job. The job goes on without
-// it.
+// on. A node that only waits for a place cannot end a job, which goes on without it.
 func (c *coordinator) failureReceived(s *seat, msg Message, current bool) {
 	if len(msg.Failures) == 0 || c.round.state == roundDecided {
 		return

@@ -95,7 +95,7 @@ type (
 	// job when every member has accepted the world. Ask, one body a member, asks the
 	// members (at most twice a world). Otherwise the world is offered. Env is the
 	// environment of its workers, for each member (MaxGiven bytes at most). Only that
-	// member gets it. The world has its hash.
+	// member gets it. The world has the hash of it.
 	Compared struct {
 		Serial  int
 		Outcome *Outcome
@@ -311,8 +311,8 @@ type (
 	// The world that was sealed last, by any agent, may leave workers behind. Each of
 	// its members must be a member of World, or be among Here or Lost, or have left
 	// or expired, or have vacated that world's round. A later world of a job is
-	// refused unless the world sealed last is of the same job. Otherwise the job has
-	// ended, and a node that was cut off meanwhile must not run it again.
+	// refused unless the world sealed last is of the same job. If it is not, the job
+	// has ended, and a node that was cut off meanwhile must not run it again.
 	Seal struct {
 		Serial int
 		World  World

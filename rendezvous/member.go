@@ -130,7 +130,7 @@ func (mem *member) wakeups(m *Machine) []time.Time {
 	return w
 }
 
-// tell sends a message to the coordinator, if there is one.
+// tell sends a message to the coordinator, if there is a coordinator.
 func (m *Machine) tell(msg Message) {
 	if m.mem.link.open {
 		m.send(m.mem.link.conn, true, msg)

@@ -31,9 +31,9 @@ const (
 const (
 	MsgStatus   Type = "status"   // Status: what the job waits for
 	MsgRefuse   Type = "refuse"   // Text: you cannot be a member, and why
-	MsgRedirect Type = "redirect" // Addr: not me, ask there (empty: nobody yet, ask again); a call, "come to me", has Term, Job and Round (of the last world), too
+	MsgRedirect Type = "redirect" // Addr: not me, ask there (empty: not known yet, ask again); a call, "come to me", has Term, Job and Round (of the last world), too
 	MsgPropose  Type = "propose"  // World, Env: for your workers, of which the world has the hash; Clients
-	MsgCommit   Type = "commit"   // Term, Round, Digest: everyone has accepted, start
+	MsgCommit   Type = "commit"   // Term, Round, Digest: all members have accepted, start
 	MsgAbort    Type = "abort"    // Round, Cause, Kill: stop the workers
 	MsgHandover Type = "handover" // Round, Restart, Digest (of the last world): I leave; form the next round without me
 	MsgAsk      Type = "ask"      // Serial, Body: a question

@@ -174,9 +174,9 @@ func (m *Machine) refusalReceived(text string) {
 }
 
 // mayYield reports whether an agent that serves a better endpoint may coordinate
-// instead, which it may before the first world. Two agents can take themselves for
-// the first one for a moment, as their views of the others differ. The first world's
-// need for a majority of the endpoints keeps that harmless.
+// instead. It may only before the first world. Two agents can take themselves for the
+// first one for a moment, as their views of the others differ. The first world's need
+// for a majority of the endpoints keeps that harmless.
 func (m *Machine) mayYield() bool {
 	return m.coord != nil && m.coord.job.last == nil && m.coord.round.state == roundForming && m.mem.end.stop == nil
 }

@@ -7,7 +7,7 @@
 //	job/round        the world that was sealed last; under a lease of its own, which its sealer keeps
 //	node/<id>        an agent, and the last round that left no worker there; under the agent's lease
 //
-// Invariants, as far as etcd itself keeps a lease for its whole time: a world is
+// Invariants, as far as etcd itself keeps a lease for its whole time. A world is
 // sealed only when each node of the world sealed before, by any agent, is in it too,
 // or has left, expired, vacated that world's round or is known to be lost, and when
 // no other world was sealed meanwhile. An agent posts Unconfirmed before its node key

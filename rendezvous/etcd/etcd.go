@@ -161,8 +161,8 @@ func call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(clientv3.WithRequireLeader(ctx), callLimit)
 }
 
-// txn commits a transaction: cmps, then what to do if all hold, otherwise what to do
-// if not.
+// txn commits a transaction: cmps, then the operations if all hold, otherwise the
+// others.
 func (e *Etcd) txn(ctx context.Context, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := call(ctx)
 	defer cancel()

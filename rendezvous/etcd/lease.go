@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gone reports whether etcd does not know the lease.
+// gone reports whether an error says that etcd does not know the lease.
 func gone(err error) bool { return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) }
 
 // keep asks etcd to keep a lease that was just granted every so often until ctx ends

@@ -78,7 +78,8 @@ func (e *Etcd) enrol(ctx context.Context) (leaseID, context.Context, error) {
 	return id, keeping, nil
 }
 
-// vacant compares: no agent may form a world yet, and none is sealed.
+// vacant returns the conditions that no agent may form a world yet and that no world
+// is sealed.
 func (e *Etcd) vacant() []clientv3.Cmp {
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(e.keys.coordinator), "=", 0),

@@ -80,7 +80,7 @@ func (g *Gossip) mismatch(m meta) rendezvous.Refused {
 // maxID bounds the bytes of an agent's id; an Identity's has 16.
 const maxID = 64
 
-// plausible reports whether an agent could report that of itself.
+// plausible reports whether an agent could describe itself so.
 func plausible(n *memberlist.Node) bool {
 	return n.Name != "" && len(n.Name) <= maxID && !strings.ContainsFunc(n.Name, term.Unfit) &&
 		(len(n.Addr) == net.IPv4len || len(n.Addr) == net.IPv6len)

@@ -23,7 +23,7 @@ type Member struct {
 	hub    *Hub
 	cfg    Config
 	fenced bool
-	lag    time.Duration          // of its way to the hub, not quite that of any other agent
+	lag    time.Duration          // of its way to the hub, slightly different for each agent
 	post   func(rendezvous.Event) // set by Run
 	posts  chan struct{}          // closed when post is set
 

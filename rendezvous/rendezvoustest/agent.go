@@ -209,7 +209,7 @@ func (a *Agent) waitThawed(ctx context.Context) {
 	}
 }
 
-// seen returns an event as an agent takes it whose process has just gone on. Package
+// seen returns an event as the agent takes it after its process was stopped. Package
 // control knows then that a stream's end proves nothing.
 func (a *Agent) seen(e rendezvous.Event) rendezvous.Event {
 	c, ok := e.(rendezvous.Closed)

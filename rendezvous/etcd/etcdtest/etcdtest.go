@@ -204,7 +204,7 @@ func (c *Cluster) await(i int) error {
 	return fmt.Errorf("etcd at %s is not ready within %v: %w; %s", c.members[i].client, limit, last, c.members[i].tail())
 }
 
-// rootPassword is that of etcd's administrator in a cluster with users.
+// rootPassword is the password of etcd's administrator in a cluster with users.
 const rootPassword = "etcdtest"
 
 func (c *Cluster) enableAuth() error {
