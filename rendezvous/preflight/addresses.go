@@ -12,7 +12,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
-// BootstrapAddress is the address of a node's bootstrap: NCCL's, or Gloo's.
+// BootstrapAddress returns the address of a node's bootstrap: NCCL's, or
+// Gloo's.
 func (f *Fleet) BootstrapAddress(i int) (netif.Pick, bool) {
 	v := f.View()
 	n := &f.Nodes[i]
@@ -27,8 +28,8 @@ func (f *Fleet) BootstrapAddress(i int) (netif.Pick, bool) {
 	return v.Choice[i].Picked[0], true
 }
 
-// DataAddresses are the addresses that carry data: all of them if sockets do,
-// else the first, over which NCCL's ranks meet.
+// DataAddresses returns the addresses that carry data: all addresses if data
+// goes over sockets, else the first, over which NCCL's ranks meet.
 func (f *Fleet) DataAddresses(i int) []netif.Pick {
 	picks := f.View().Choice[i].Picked
 	if len(picks) > 1 && !f.UsesSockets(i) {
@@ -37,9 +38,9 @@ func (f *Fleet) DataAddresses(i int) []netif.Pick {
 	return picks
 }
 
-// AllLinkLocal reports whether every node's address is an IPv4 link-local one, as
-// on machines that a cable or a switch without DHCP connects. Probes show whether
-// it is one link.
+// AllLinkLocal reports whether every node's address is an IPv4 link-local one,
+// as on machines that are connected by a cable or by a switch without DHCP.
+// Probes show whether all nodes are on one link.
 func (f *Fleet) AllLinkLocal(addr func(i int) string) bool {
 	for i := range f.Known() {
 		if ip, err := netip.ParseAddr(addr(i)); err != nil || !ip.Is4() || !ip.IsLinkLocalUnicast() {
@@ -53,9 +54,9 @@ func (f *Fleet) AllLinkLocal(addr func(i int) string) bool {
 // interfaces.
 func (f *Fleet) WithProposal(found []Finding) []Finding { return WithSteps(found, f.Proposal) }
 
-// Proposal is the fix of a choice of interfaces, computed once: what to paste if
-// there is a choice by which all nodes would reach each other, else what is in its
-// way; nil: the rule's own steps.
+// Proposal returns the fix of a choice of interfaces, computed once. It is what
+// to paste if there is a choice by which all nodes would reach each other, else
+// what prevents such a choice. nil means the rule's own steps.
 func (f *Fleet) Proposal() []Step {
 	type key struct{}
 	return slices.Clone(f.View().Once(key{}, func() any { return f.propose() }).([]Step))
@@ -99,8 +100,9 @@ func (f *Fleet) SuggestNetwork() (p netif.Proposal, ranks []int) {
 	return netif.Suggest(nodes, reached), ranks
 }
 
-// family is the option that makes NCCL take the proposed addresses if an
-// interface has addresses of another family before them; "" if none is needed.
+// family returns the option that makes NCCL take the proposed addresses if an
+// interface has addresses of another family before them; "" if no option is
+// needed.
 func (f *Fleet) family(p netif.Proposal, ranks []int) string {
 	if !f.View().NCCL {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"github.com/gorun/gorun/internal/term"
 )
 
-// Bounds of facts in JSON. Encode stays within them, and Decode refuses what
-// does not.
+// These are the bounds of facts in JSON. Encode stays within them, and Decode
+// refuses what exceeds them.
 const (
 	MaxSize   = 256 << 10 // bytes of one node's facts
 	maxList   = 1024      // entries of a list
@@ -32,7 +32,7 @@ func Encode(f Facts) ([]byte, error) {
 		return b, nil
 	}
 	for list, text := maxList, maxString; ; list, text = list/4, text/4 {
-		var own Facts // a copy: the caller's stays as it is
+		var own Facts // a copy, so that the caller's facts stay as they are
 		if err := json.Unmarshal(b, &own); err != nil {
 			return nil, fmt.Errorf("cannot write the facts of this node: %w", err)
 		}
@@ -83,8 +83,8 @@ func (t *trimmer) walk(v reflect.Value) {
 	}
 }
 
-// Decode reads the facts of a node from the network or a file. What it returns
-// is within the bounds above and has no control character in it.
+// Decode reads the facts of a node from the network or a file. The facts that
+// it returns are within the bounds above and contain no control character.
 func Decode(b []byte) (Facts, error) {
 	if len(b) > MaxSize {
 		return Facts{}, fmt.Errorf("facts of %d bytes: at most %d are read", len(b), MaxSize)
@@ -154,9 +154,9 @@ func bounded(v reflect.Value) error {
 	return nil
 }
 
-// validate refuses impossible numbers and addresses. A rule that cannot read an
-// address would take the node for one without it, and other nodes connect to what
-// Listeners names.
+// validate refuses impossible numbers and addresses. If an address cannot be
+// read, a rule would treat the node as one without it. Other nodes connect to
+// the addresses in Listeners.
 func validate(f *Facts) error {
 	if f.Node.Workers < 0 || f.Node.Workers > maxWorker {
 		return fmt.Errorf("facts of a node with %d workers", f.Node.Workers)

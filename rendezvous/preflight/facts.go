@@ -23,9 +23,9 @@ type Facts struct {
 	RDMA      rdma.Facts         `json:"rdma"`
 	Settings  []ncclenv.Value    `json:"settings,omitempty"`   // effective NCCL_, TORCH_, GLOO_, ... as the workers will have them
 	ConfFiles []ncclenv.ConfFile `json:"conf_files,omitempty"` // nccl.conf files that were looked at and exist
-	Files     []ncclenv.Named    `json:"files,omitempty"`      // that variables of Settings name
-	Lost      *Lost              `json:"lost,omitempty"`       // nil: no wrapper stands in front of the program, or it was not looked behind
-	Listeners []Listener         `json:"listeners,omitempty"`  // for the probes of the other nodes
+	Files     []ncclenv.Named    `json:"files,omitempty"`      // files that variables of Settings name
+	Lost      *Lost              `json:"lost,omitempty"`       // nil: no wrapper stands in front of the program, or nothing was tried behind it
+	Listeners []Listener         `json:"listeners,omitempty"`  // ports for the probes of the other nodes
 	Unknown   []Unknown          `json:"unknown,omitempty"`    // what could not be learnt
 	TookMS    float64            `json:"took_ms"`              // time of gathering, milliseconds
 }
@@ -33,22 +33,22 @@ type Facts struct {
 // Node names the agent and what it starts.
 type Node struct {
 	ID       string `json:"id"`
-	Name     string `json:"name"` // as messages call it, e.g. "node1 (10.0.0.1)"
+	Name     string `json:"name"` // as messages name it, e.g. "node1 (10.0.0.1)"
 	Host     string `json:"host"`
 	Addr     string `json:"addr"`     // IP address that the other agents reach
 	Version  string `json:"version"`  // gorun's
 	Protocol int    `json:"protocol"` // gorun's
 	Workers  int    `json:"workers"`  // local world size
 	Role     string `json:"role,omitempty"`
-	NodeRank int    `json:"node_rank"` // --node-rank, -1: none
+	NodeRank int    `json:"node_rank"` // --node-rank; -1: not given
 	RunID    string `json:"run_id"`
-	Offset   int64  `json:"clock_offset_ns"` // of this node's clock to the coordinator's, known only after the join; 0: same or unknown
+	Offset   int64  `json:"clock_offset_ns"` // of this node's clock from the coordinator's, known only after the join; 0: same or unknown
 	Within   int64  `json:"clock_within_ns"` // how far Offset may be wrong: half a round trip
 }
 
 // Program is what the node would start.
 type Program struct {
-	Title  string   `json:"title,omitempty"`  // what the user named; empty: nothing to run (gorun check)
+	Title  string   `json:"title,omitempty"`  // what the user named; empty: no program to run (gorun check)
 	Path   string   `json:"path,omitempty"`   // file that is executed
 	Args   []string `json:"args,omitempty"`   // arguments of the user's program, without credentials
 	Script string   `json:"script,omitempty"` // file that the user named, absolute; of a Go package or a module: empty
@@ -66,31 +66,33 @@ type Module struct {
 	Hash string `json:"hash"` // of its size and its beginning, or "unreadable"
 }
 
-// Lost is what a wrapper before the program (docker run, ssh, sudo) does not pass
-// on from a worker's environment: names of variables, as a program in the
-// worker's place saw it. Without names everything arrives.
+// Lost is what a wrapper before the program (docker run, ssh, sudo) does not
+// pass on from a worker's environment: names of variables, as a program in the
+// worker's place saw them. If all lists of names are empty, every variable
+// arrives.
 type Lost struct {
 	Wrapper string   `json:"wrapper"`
 	Missing []string `json:"missing,omitempty"`
 	Changed []string `json:"changed,omitempty"`
-	Forced  []string `json:"forced,omitempty"` // what a worker cannot do without: the command line gives it its own value
+	Forced  []string `json:"forced,omitempty"` // essential to workers, but the command line sets one value for all
 	Fix     []string `json:"fix,omitempty"`    // lines of a Finding.Fix
-	Unseen  string   `json:"unseen,omitempty"` // why nothing was seen, and the names are those that the command line keeps back for certain
+	Unseen  string   `json:"unseen,omitempty"` // why no program could look behind the wrapper; the names are then those that the command line certainly withholds
 
-	// What follows is for names that are given only when all nodes were heard.
-	Perhaps []string `json:"perhaps,omitempty"` // of those above: the ones that count only if they are given
-	Closed  bool     `json:"closed,omitempty"`  // a name that nobody knows did not arrive
+	// The fields below concern names that are given only once the facts of all
+	// nodes are there.
+	Perhaps []string `json:"perhaps,omitempty"` // of the names above: those that count only if they are given
+	Closed  bool     `json:"closed,omitempty"`  // a made-up variable did not arrive
 	Passed  []string `json:"passed,omitempty"`  // with Closed: what arrived
 	Untried []string `json:"untried,omitempty"` // given, not among what was sent, and not likely to arrive
 }
 
 // GPU is what is known of the node's NVIDIA devices. Without a driver nothing
-// else is known, and the rules about NCCL do not concern the node.
+// else is known, and the rules about NCCL do not apply to the node.
 type GPU struct {
 	Driver  bool     `json:"driver"`            // a device node or the driver's /proc folder exists
 	Devices []Device `json:"devices,omitempty"` // as NVML lists them, whatever CUDA_VISIBLE_DEVICES says
 	Visible []string `json:"visible,omitempty"` // UUIDs that CUDA_VISIBLE_DEVICES leaves, in CUDA's order
-	Owned   []string `json:"owned,omitempty"`   // UUIDs that the agent gives to its workers for themselves; empty: it gives none, or they may be shared
+	Owned   []string `json:"owned,omitempty"`   // UUIDs that the agent gives to its workers only; empty: it gives none, or other agents may use them, too
 	Shared  bool     `json:"shared,omitempty"`  // the user lets workers share GPUs
 	Error   string   `json:"error,omitempty"`   // why NVML does not work
 	NVML    string   `json:"nvml,omitempty"`    // NVML's version
@@ -103,9 +105,9 @@ type Device struct {
 	UUID  string `json:"uuid,omitempty"`
 	PCI   string `json:"pci,omitempty"`
 	Name  string `json:"name,omitempty"`
-	Error string `json:"error,omitempty"` // why its handle could not be had: a sick GPU
+	Error string `json:"error,omitempty"` // why NVML gives no handle for it: the GPU is faulty
 
-	// What follows is nil, empty or "" if the driver does not know it.
+	// The fields below are nil, empty or "" if the driver does not know them.
 	Denied    string   `json:"denied,omitempty"`    // why the node's processes may not use it
 	NUMA      *int     `json:"numa,omitempty"`      // node of the CPUs next to it
 	MIG       *bool    `json:"mig,omitempty"`       // whether it is cut into MIG instances
@@ -114,25 +116,25 @@ type Device struct {
 	DeviceState
 }
 
-// DeviceState is how a GPU is, as far as its driver tells it. What is nil, empty or
-// "" is unknown, which is never the same as zero.
+// DeviceState is the state of a GPU, as far as its driver reports it. A field
+// that is nil, empty or "" is unknown, which is never the same as zero.
 type DeviceState struct {
 	MemoryMiB   *uint64 `json:"memory_mib,omitempty"`   // in total
 	Capability  string  `json:"capability,omitempty"`   // of CUDA: "9.0"
 	ComputeMode string  `json:"compute_mode,omitempty"` // "default", "exclusive-process", "prohibited"
 	Persistence *bool   `json:"persistence,omitempty"`
 
-	ECC           *bool    `json:"ecc,omitempty"`            // it is on
+	ECC           *bool    `json:"ecc,omitempty"`            // whether ECC is on
 	Uncorrected   *uint64  `json:"uncorrected,omitempty"`    // errors of memory since the driver was loaded
 	RemapPending  *bool    `json:"remap_pending,omitempty"`  // rows of memory are remapped at the next reset
 	RemapFailed   *bool    `json:"remap_failed,omitempty"`   // no row is left to remap to
 	RetirePending *bool    `json:"retire_pending,omitempty"` // pages are retired at the next reset
-	Slowed        []string `json:"slowed,omitempty"`         // why its clocks are held down, where that is a fault
-	Links         []bool   `json:"nvlinks,omitempty"`        // of each NVLink that it has, whether it is up
-	Fabric        string   `json:"fabric,omitempty"`         // as the Fabric Manager left it: "unsupported", "not started", "in progress", "completed", "unknown"
-	FabricError   string   `json:"fabric_error,omitempty"`   // of a fabric that is completed, but not with success
+	Slowed        []string `json:"slowed,omitempty"`         // why its clocks are held down, if the reason is a fault
+	Links         []bool   `json:"nvlinks,omitempty"`        // for each NVLink of the GPU: whether it is up
+	Fabric        string   `json:"fabric,omitempty"`         // state that the Fabric Manager set: "unsupported", "not started", "in progress", "completed", "unknown"
+	FabricError   string   `json:"fabric_error,omitempty"`   // error of a fabric that is completed without success
 
-	NICs     []string `json:"nearest_nics,omitempty"` // all equally near
+	NICs     []string `json:"nearest_nics,omitempty"` // all of them equally near
 	Distance string   `json:"distance,omitempty"`     // to them, in nvidia-smi's words: "PIX"
 }
 
@@ -152,7 +154,7 @@ type Listener struct {
 	Addr  string `json:"addr"` // IP address, with its zone if it has one
 	Port  int    `json:"port"`
 	Use   Use    `json:"use"`
-	Ports []int  `json:"ports,omitempty"` // all that are open at the address, Port among them, spread over the range that programs get ports from
+	Ports []int  `json:"ports,omitempty"` // all ports that are open at the address, Port among them, spread over the range that programs get ports from
 }
 
 // Use is what workers would use an address for.
@@ -162,28 +164,30 @@ const (
 	UseBootstrap Use = "bootstrap" // the first address that NCCL would choose
 	UseData      Use = "data"      // NET/Socket's further addresses
 	UseGloo      Use = "gloo"      // the address that Gloo would choose
-	UsePorts     Use = "ports"     // another port of an address that one of the above is at
+	UsePorts     Use = "ports"     // another port of an address that has one of the uses above
 )
 
-// Unknown is something that could not be learnt.
+// Unknown is a fact that could not be learnt.
 type Unknown struct {
 	Source string `json:"source"` // "gpu", "library", "host", "network", "rdma", "settings", or one of the constants below
 	Why    string `json:"why"`
 }
 
-// Sources of Unknown that rules ask for.
+// These are the sources of Unknown that rules ask for.
 const (
-	LostSource  = "delivery" // what a wrapper hands on was not seen
-	AskedSource = "--iface"  // --iface could not be obeyed on the node
+	LostSource  = "delivery" // no program could look behind the wrapper
+	AskedSource = "--iface"  // --iface could not be followed on the node
 )
 
-// Env is the value that the node's workers have of a variable, "" when unset.
+// Env returns the value that the node's workers have of a variable, "" if it is
+// unset.
 func (n *Facts) Env(name string) string {
 	value, _ := n.Setting(name)
 	return value
 }
 
-// Setting is Env with whether the variable is set.
+// Setting returns the value of a variable as Env does, and whether the variable
+// is set.
 func (n *Facts) Setting(name string) (string, bool) {
 	for i := range n.Settings {
 		if n.Settings[i].Name == name {
@@ -193,8 +197,8 @@ func (n *Facts) Setting(name string) (string, bool) {
 	return "", false
 }
 
-// SettingSource is where a variable is set: ncclenv.Environment or the path of a
-// conf file; "" when it is unset.
+// SettingSource returns where a variable is set: ncclenv.Environment or the
+// path of a conf file; "" if it is unset.
 func (n *Facts) SettingSource(name string) string {
 	for i := range n.Settings {
 		if n.Settings[i].Name == name {
@@ -204,7 +208,7 @@ func (n *Facts) SettingSource(name string) string {
 	return ""
 }
 
-// NCCLCode is the version of the NCCL that the node's workers load, 0 when
+// NCCLCode returns the version of the NCCL that the node's workers load, 0 if
 // unknown.
 func (n *Facts) NCCLCode() int {
 	if n.Libraries.NCCL == nil {
@@ -213,13 +217,13 @@ func (n *Facts) NCCLCode() int {
 	return n.Libraries.NCCL.Code
 }
 
-// IsOn reports whether a switch of NCCL's is set to anything but 0.
+// IsOn reports whether a switch of NCCL is set to anything but 0.
 func (n *Facts) IsOn(name string) bool {
 	value, set := n.Setting(name)
 	return set && value != "" && value != "0"
 }
 
-// Knows reports whether everything of a source was learnt.
+// Knows reports whether every fact of a source is known.
 func (n *Facts) Knows(source string) bool {
 	for _, u := range n.Unknown {
 		if u.Source == source {
@@ -229,8 +233,8 @@ func (n *Facts) Knows(source string) bool {
 	return true
 }
 
-// KnowsSettings reports whether the node's variables are known, if not all conf
-// files that may change them.
+// KnowsSettings reports whether the node's variables are known. Conf files that
+// may change them can still be unknown.
 func (n *Facts) KnowsSettings() bool {
 	return len(n.Settings) > 0 || len(n.ConfFiles) > 0 || n.Knows("settings")
 }

@@ -1,6 +1,6 @@
 package preflight
 
-// Severity of a finding.
+// Severity says how grave a finding is.
 type Severity string
 
 const (
@@ -9,7 +9,7 @@ const (
 	Note    Severity = "note" // recorded only
 )
 
-// Finding is what one rule found in a fleet.
+// Finding is the result of one rule for a fleet.
 type Finding struct {
 	ID       string   `json:"id"` // "V01"
 	Severity Severity `json:"severity"`
@@ -21,17 +21,17 @@ type Finding struct {
 	Matrix   *Matrix  `json:"matrix,omitempty"` // of the probes: which node cannot reach which
 }
 
-// Value is what a group of nodes has in common.
+// Value is what the nodes of a group have in common.
 type Value struct {
 	Value string  `json:"value"`
 	Nodes []int   `json:"nodes"` // group ranks, ascending
 	Ranks []Range `json:"ranks,omitempty"`
 	Odd   bool    `json:"odd,omitempty"` // differs from what most nodes have
 
-	Names []string `json:"names,omitempty"` // of Nodes, as Named gives them
+	Names []string `json:"names,omitempty"` // names of Nodes; Named sets them
 }
 
-// Range is global ranks from First to Last, both included.
+// Range is the global ranks from First to Last, both included.
 type Range struct {
 	First int `json:"first"`
 	Last  int `json:"last"`
@@ -43,11 +43,11 @@ type Matrix struct {
 	Nodes []int      `json:"nodes"`
 	Cells [][]string `json:"cells"` // "ok", "refused", "no route", "timed out", "other source", ...
 
-	Names []string `json:"names,omitempty"` // of Nodes, as Named gives them
+	Names []string `json:"names,omitempty"` // names of Nodes; Named sets them
 }
 
-// Named sets the names of the nodes in findings that are kept. Compare does not
-// set them: names once for each node travel better.
+// Named sets the names of the nodes in findings that are stored. Compare leaves
+// them empty, because it is cheaper to send each node's name once.
 func Named(found []Finding, names []string) {
 	of := func(nodes []int) []string {
 		list := make([]string, len(nodes))

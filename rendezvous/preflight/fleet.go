@@ -5,35 +5,37 @@ import (
 	"fmt"
 )
 
-// Fleet is the facts of all nodes of a world and, once they were made, the
-// probes between them.
+// Fleet is the facts of all nodes of a world and the probes between them, once
+// these were made.
 type Fleet struct {
 	Nodes  []Facts // in the order of group ranks; facts of a node that sent none have Format 0
 	Probes []Probe // of all nodes; nil before the probes were made
 	Asked  string  // why --iface auto has no answer; "" when it has one or is not used
 	Master string  // host:port of the store of the workers; "" when no job is started
 
-	// Differences are what was found when one environment was decided from those of
-	// all nodes, by name. Settings are what workers have after that.
+	// Differences are found when one environment is decided from the
+	// environments of all nodes; they are sorted by name. Settings are what
+	// workers have after that.
 	Differences []Difference
 
-	view *View // set by Compare, so that rules share what they look up
+	view *View // set by Compare, so that rules share its results
 }
 
-// Difference is a variable in which the nodes of a job differ.
+// Difference is a variable whose values differ between the nodes of a job.
 type Difference struct {
 	Name   string
 	Text   string  // what a difference leads to, as part of a sentence
-	Values []Value // group ranks by value; the first is that of the node whose word counts
+	Values []Value // group ranks by value; the first value is that of the node that decides
 	Asked  bool    // -x asks for different values, and Values are these
 	Left   bool    // workers still differ; else all get the first value
 
 	Targeted bool // with Left: because the user asks for a value on some nodes only
-	Error    bool // the job must not start like that
+	Error    bool // the job must not start with this difference
 }
 
-// Names are what messages call the nodes, by group rank: the host if it names one
-// node only, else the host with its address, else the group rank.
+// Names returns the names of the nodes in messages, by group rank: the host if
+// only one node has that host, else the host with its address, else the group
+// rank.
 func (f *Fleet) Names() []string {
 	names := make([]string, len(f.Nodes))
 	hosts, long := map[string]int{}, map[string]int{}

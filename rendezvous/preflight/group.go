@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// MaxValues bounds the values of one finding: of a value that differs on every
-// node some are shown and the rest is counted.
+// MaxValues bounds the values of one finding. If a value differs on every node,
+// some values are shown and the rest is counted.
 const MaxValues = 24
 
 // Known iterates over the nodes that sent facts, with their group ranks.
@@ -22,10 +22,10 @@ func (f *Fleet) Known() iter.Seq2[int, *Facts] {
 	}
 }
 
-// Group puts the known nodes together that have the same key: the largest group
-// first, then the one with the lowest group rank. It leaves out a node without a
-// key: its fact is unknown, or the rule does not concern it. A group is odd if
-// another one is larger.
+// Group puts the known nodes together that have the same key. The largest group
+// comes first; of equally large groups, the one with the lowest group rank. It
+// leaves out a node without a key: its fact is unknown, or the rule does not
+// apply to it. A group is odd if another one is larger.
 func (f *Fleet) Group(key func(i int, n *Facts) string) []Value {
 	groups := f.Collect(func(i int, n *Facts, add func(string)) { add(key(i, n)) })
 	for i := range groups {
@@ -34,7 +34,7 @@ func (f *Fleet) Group(key func(i int, n *Facts) string) []Value {
 	return groups
 }
 
-// Collect is Group for nodes with several keys; no group is odd.
+// Collect groups as Group does, for nodes with several keys. No group is odd.
 func (f *Fleet) Collect(keys func(i int, n *Facts, add func(string))) []Value {
 	at := map[string]int{}
 	var groups []Value
@@ -58,8 +58,7 @@ func (f *Fleet) Collect(keys func(i int, n *Facts, add func(string))) []Value {
 	return f.Complete(groups)
 }
 
-// Faults groups the nodes by what is wrong on them; "" is nothing. All groups are
-// odd.
+// Faults groups the nodes by their fault; "" means none. All groups are odd.
 func (f *Fleet) Faults(what func(i int, n *Facts) string) []Value {
 	return AllOdd(f.Group(what))
 }
@@ -72,7 +71,7 @@ func AllOdd(groups []Value) []Value {
 	return groups
 }
 
-// Differing is Group if there is more than one group, else nil.
+// Differing returns the result of Group if there are several groups, else nil.
 func (f *Fleet) Differing(key func(i int, n *Facts) string) []Value {
 	if groups := f.Group(key); len(groups) > 1 {
 		return groups
@@ -100,8 +99,8 @@ func (f *Fleet) Complete(groups []Value) []Value {
 	return groups
 }
 
-// ranksOf are the ranks of the nodes, neighbours merged. first[i] is the first
-// rank of node i; first has one entry more than there are nodes.
+// ranksOf returns the ranks of the nodes, neighbours merged. first[i] is the
+// first rank of node i; first has one entry more than there are nodes.
 func ranksOf(nodes, first []int) []Range {
 	var ranges []Range
 	for _, i := range nodes {
@@ -118,7 +117,7 @@ func ranksOf(nodes, first []int) []Range {
 	return ranges
 }
 
-// IfAny is a finding with these values, nothing without values.
+// IfAny returns a finding with these values, or no finding without values.
 func IfAny(values []Value, x Finding) []Finding {
 	if len(values) == 0 {
 		return nil
@@ -145,8 +144,8 @@ func (f *Fleet) Describe(values []Value, what func(i int) string) {
 	}
 }
 
-// Detail is what is known of the first node, and whether it is the same on the
-// others.
+// Detail returns what is known of the first node, and says whether it is the
+// same on the other nodes.
 func Detail(nodes []int, what func(i int) string) string {
 	text := what(nodes[0])
 	if text != "" && slices.ContainsFunc(nodes, func(i int) bool { return what(i) != text }) {
@@ -159,7 +158,7 @@ func Detail(nodes []int, what func(i int) string) string {
 // that the others should be made equal to it.
 func HasMajority(values []Value) bool { return len(values) > 1 && values[1].Odd }
 
-// NodesOutside are the nodes that are not in the k-th group, ascending.
+// NodesOutside returns the nodes that are not in the k-th group, ascending.
 func NodesOutside(values []Value, k int) []int {
 	var nodes []int
 	for i, v := range values {
@@ -171,7 +170,7 @@ func NodesOutside(values []Value, k int) []int {
 	return nodes
 }
 
-// AllNodes are the group ranks of all nodes.
+// AllNodes returns the group ranks of all nodes.
 func (f *Fleet) AllNodes() []int {
 	list := make([]int, len(f.Nodes))
 	for i := range list {

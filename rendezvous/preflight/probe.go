@@ -1,6 +1,6 @@
 package preflight
 
-// Probe is what one node found when it connected to an address of another.
+// Probe is the result of one node's connection to an address of another.
 type Probe struct {
 	From   int     `json:"from"` // group ranks
 	To     int     `json:"to"`
@@ -10,30 +10,30 @@ type Probe struct {
 	Target string  `json:"target"`           // address:port
 	Seen   string  `json:"seen,omitempty"`   // source address that the other side saw
 	Answer string  `json:"answer,omitempty"` // id of the node that answered, if an agent of this job did
-	Large  bool    `json:"large,omitempty"`  // 64 KiB were to pass each way, too
+	Large  bool    `json:"large,omitempty"`  // 64 KiB had to pass each way, too
 	Result Result  `json:"result"`
 	Text   string  `json:"text,omitempty"` // the system's words
 	TookMS float64 `json:"took_ms"`
 
-	Sent    int     `json:"sent,omitempty"`     // segments that carried something
-	Resent  int     `json:"resent,omitempty"`   // of these: sent again, because nothing acknowledged them
-	Silent  int     `json:"silent,omitempty"`   // of these: the first of a connection that nobody answered, before another one was
-	Mbit    float64 `json:"mbit_s,omitempty"`   // at which 64 KiB left, where the path was too slow for them; 0: it was not
+	Sent    int     `json:"sent,omitempty"`     // segments that carried data
+	Resent  int     `json:"resent,omitempty"`   // segments of Sent that were sent again, because no acknowledgement came
+	Silent  int     `json:"silent,omitempty"`   // segments of Resent that were the first of a connection without an answer, before another connection got one
+	Mbit    float64 `json:"mbit_s,omitempty"`   // rate at which 64 KiB left, if the path was too slow for them; 0: the path was fast enough
 	RoundMS float64 `json:"round_ms,omitempty"` // from the question to the answer
-	Ahead   int64   `json:"ahead_ns,omitempty"` // of the other side's clock to this one's, give or take half of RoundMS
+	Ahead   int64   `json:"ahead_ns,omitempty"` // of the other side's clock from this one's, give or take half of RoundMS
 }
 
-// Result of a probe.
+// Result is the outcome of a probe.
 type Result string
 
 const (
 	OK          Result = "ok"
 	Refused     Result = "refused"      // ECONNREFUSED: nothing listens there, or a firewall rejects
 	NoRoute     Result = "no route"     // EHOSTUNREACH, ENETUNREACH, ENETDOWN
-	TimedOut    Result = "timed out"    // nothing came back: a firewall that drops, or a wrong route
-	Stalled     Result = "stalled"      // connected, but nothing of a large write arrived: MTU
+	TimedOut    Result = "timed out"    // no answer came: a firewall that drops packets, or a wrong route
+	Stalled     Result = "stalled"      // connected, but no byte of a large write arrived: MTU
 	Lossy       Result = "packets lost" // connected, but of a large write only a part arrived, and much was sent again
-	Slow        Result = "slow"         // connected, but a large write did not arrive in time, though nothing got lost
+	Slow        Result = "slow"         // connected, but a large write did not arrive in time, though no packet got lost
 	Reset       Result = "reset"        // ECONNRESET: a proxy, or a duplicate address
 	Denied      Result = "denied"       // EPERM, EACCES: this node's own firewall or SELinux
 	NoAddress   Result = "no address"   // EADDRNOTAVAIL: the source address is not on this node
@@ -43,7 +43,7 @@ const (
 )
 
 // Failed reports whether a probe's connection could not be used at all. Other
-// rules judge a connection that stalls, is translated or reaches another agent.
+// rules check connections that stall, are translated or reach another agent.
 func (r Result) Failed() bool {
 	switch r {
 	case Refused, NoRoute, TimedOut, Reset, Denied, NoAddress, Failed:

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Style is how a table looks.
+// Style says how a table looks.
 type Style struct {
 	Width  int  // columns, 100 when 0; commands that can be pasted are never broken
-	Colour bool // with a terminal's colours
+	Colour bool // with the terminal's colours
 	Notes  bool // show notes, too
-	Check  bool // of gorun check, which starts nothing whatever it finds
+	Check  bool // for gorun check, which never starts workers
 }
 
-// shownNodes is how many nodes of a group are named; of a longer list some are
+// shownNodes is how many nodes of a group are named. Of a longer list some are
 // named and the rest is counted.
 const shownNodes = 8
 
-// Render shows the findings as one table for people, "" if there is nothing to
-// show. names are the nodes' by group rank (Fleet.Names). The table depends on
-// the arguments alone, so every node shows the same.
+// Render returns the findings as one table for people, "" if no finding is to
+// be shown. names are the nodes' names by group rank (Fleet.Names). The table
+// depends on the arguments alone, so every node shows the same.
 func Render(found []Finding, names []string, s Style) string {
 	if s.Width <= 0 {
 		s.Width = 100
@@ -79,7 +79,8 @@ func (w *writer) finding(x Finding) {
 	w.fix(x.Fix)
 }
 
-// value shows the nodes on the left, odd ones marked, and the value on the right.
+// value shows the nodes on the left, odd nodes marked, and the value on the
+// right.
 func (w *writer) value(v Value) {
 	const left = 34
 	mark := "    "
@@ -116,8 +117,9 @@ func (w *writer) nodesAndRanks(v Value) string {
 	return s + " (" + word + strings.Join(ranks, ", ") + ")"
 }
 
-// nameList names nodes. Of many it names the first and counts the others. Of all
-// nodes, and of a large group that is not odd, it shows only the number.
+// nameList names nodes. Of many nodes it names the first and counts the others.
+// For all nodes, and for a large group that is not odd, it shows only the
+// number.
 func nameList(nodes []int, names []string, all int, odd bool) string {
 	switch {
 	case len(nodes) == all && all == 2:
@@ -138,8 +140,8 @@ func nameList(nodes []int, names []string, all int, odd bool) string {
 	return strings.Join(list, ", ") + rest
 }
 
-// NodeName is the node's name. A finding may come from another machine, so any
-// number is accepted.
+// NodeName returns the node's name. It accepts any number, because a finding
+// may come from another machine.
 func NodeName(i int, names []string) string {
 	if i < 0 || i >= len(names) {
 		return fmt.Sprintf("node %d", i)
@@ -147,7 +149,7 @@ func NodeName(i int, names []string) string {
 	return Clean(names[i], 120)
 }
 
-// fix shows what to do: lines that begin with two blanks are commands.
+// fix shows what to do. Lines that begin with two blanks are commands.
 func (w *writer) fix(text string) {
 	first := "  fix: "
 	for line := range strings.Lines(text) {
@@ -161,7 +163,7 @@ func (w *writer) fix(text string) {
 	}
 }
 
-// end says how to go on without a repair.
+// end says how to start the job without a repair.
 func (w *writer) end(found []Finding) {
 	var ids []string
 	gpu := false
@@ -173,7 +175,7 @@ func (w *writer) end(found []Finding) {
 	}
 	w.WriteString("\n")
 	if Worst(found) == Error && !w.Check {
-		if gpu { // a machine with a GPU is taken for one that uses it
+		if gpu { // a machine with a GPU is assumed to use it
 			w.block("", "", "For workers that use no GPU, hide them: CUDA_VISIBLE_DEVICES= gorun ...")
 		}
 		w.block("", "", "--preflight=warn starts the workers all the same; --ignore "+strings.Join(ids, ",")+" leaves these checks out.")
@@ -182,7 +184,7 @@ func (w *writer) end(found []Finding) {
 	w.block("", "", "--ignore "+strings.Join(ids, ",")+" leaves these checks out.")
 }
 
-// block writes prose, wrapped.
+// block writes wrapped prose.
 func (w *writer) block(first, next, text string) {
 	for _, line := range wrap(Clean(text, 4000), w.Width-len(next)) {
 		w.WriteString(first + line + "\n")
@@ -205,8 +207,8 @@ func (w *writer) paint(s Severity) string {
 	}
 }
 
-// matrixNodes is the largest matrix that is drawn; of a larger one the failures
-// are listed.
+// matrixNodes is the largest matrix that is drawn. For a larger one the
+// failures are listed.
 const matrixNodes = 16
 
 // matrix shows which nodes could not reach which.
@@ -218,8 +220,9 @@ func (w *writer) matrix(m *Matrix) {
 	w.pairs(m)
 }
 
-// grid draws a row for each node that connected and a column for each that was
-// connected to: in words where they fit, else in letters that are explained.
+// grid draws a row for each node that connected and a column for each node that
+// was connected to. It uses words if they fit, else letters with an
+// explanation.
 func (w *writer) grid(m *Matrix) {
 	cell := func(i, j int) string {
 		if i >= len(m.Cells) || j >= len(m.Cells[i]) || i == j && m.Cells[i][j] == "" {
@@ -275,7 +278,7 @@ func (w *writer) line(head string, m *Matrix, column int, cell func(j int) strin
 	w.WriteString(strings.TrimRight(b.String(), " ") + "\n")
 }
 
-// letter stands for a result where words do not fit.
+// letter returns the letter for a result where words do not fit.
 func letter(result string) string {
 	switch Result(result) {
 	case Refused:
@@ -301,8 +304,8 @@ func letter(result string) string {
 	}
 }
 
-// pairs lists the failures of a large matrix. Nodes that failed towards the same
-// nodes in the same way are one line.
+// pairs lists the failures of a large matrix. Nodes that failed towards the
+// same nodes in the same way share a line.
 func (w *writer) pairs(m *Matrix) {
 	type line struct {
 		result   string

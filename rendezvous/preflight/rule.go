@@ -10,12 +10,12 @@ import (
 type Rule struct {
 	ID       string   // "V01": unique and stable
 	Name     string   // "nccl-version": unique, too; --ignore takes either
-	Severity Severity // of what it finds; a finding of its own may have another
+	Severity Severity // of its findings, unless a finding has its own
 	Meaning  string   // what is compared, and what must hold
 	Users    string   // what users see without the check
-	Steps    []Step   // what to do about a finding that has none of its own, and an example for people; for the nodes that it marks
-	// Check is pure and looks only at nodes whose facts are known. Compare
-	// fills in ID and Title, Severity and Steps where they are empty, and Fix.
+	Steps    []Step   // what to do about a finding without steps of its own, for the nodes that the finding marks; also an example for people
+	// Check is pure and reads only nodes whose facts are known. Compare sets
+	// ID, Title and Fix. It also sets Severity and Steps if they are empty.
 	Check func(*Fleet) []Finding
 }
 
@@ -24,7 +24,7 @@ func (r *Rule) Called(word string) bool {
 	return strings.EqualFold(word, r.ID) || strings.EqualFold(word, r.Name)
 }
 
-// Options of Compare.
+// Options says which rules Compare applies.
 type Options struct {
 	Ignore []string // ids or names of rules that are left out, in any case
 	Only   []string // ids of the rules that are applied; nil: all
@@ -77,7 +77,7 @@ func (r *Rule) addSteps(f *Fleet, x *Finding) {
 	})
 }
 
-// Worst is the gravest severity of the findings, "" without findings.
+// Worst returns the gravest severity of the findings, "" without findings.
 func Worst(found []Finding) Severity {
 	var worst Severity
 	for _, x := range found {
@@ -88,7 +88,7 @@ func Worst(found []Finding) Severity {
 	return worst
 }
 
-// order is 0 for the gravest.
+// order returns 0 for the gravest severity and more for the others.
 func (s Severity) order() int {
 	switch s {
 	case Error:
@@ -100,7 +100,7 @@ func (s Severity) order() int {
 	}
 }
 
-// Example is the fix of the rule without a finding, for the documentation.
+// Example returns the fix of the rule without a finding, for the documentation.
 func (r *Rule) Example() string {
 	steps := slices.Clone(r.Steps)
 	for i := range steps {

@@ -12,12 +12,12 @@ import (
 // Step is one part of what to do about a finding.
 type Step struct {
 	Place Place    `json:"place"`
-	Text  string   `json:"text,omitempty"`  // what it does; ByHand: what a person has to do, and who
-	Nodes []int    `json:"nodes,omitempty"` // group ranks of the nodes where it is done; empty: all nodes, or, on gorun's command line, any
-	Lines []string `json:"lines,omitempty"` // what is pasted
-	Or    bool     `json:"or,omitempty"`    // it begins another way, which needs no step before it
+	Text  string   `json:"text,omitempty"`  // what it does; with ByHand: what a person has to do, and which person
+	Nodes []int    `json:"nodes,omitempty"` // group ranks of the nodes where it is done; empty: all nodes, or, on gorun's command line, any node
+	Lines []string `json:"lines,omitempty"` // lines to paste
+	Or    bool     `json:"or,omitempty"`    // the step begins another way, which needs no step before it
 
-	Everyone bool `json:"-"` // on all nodes: Compare does not put in the nodes that the finding marks
+	Everyone bool `json:"-"` // for all nodes: Compare does not set the nodes that the finding marks
 }
 
 // Place is where the lines of a step are pasted.
@@ -28,26 +28,26 @@ const (
 	AsRoot      Place = "root"      // commands for any shell of root
 	ToGorun     Place = "gorun"     // options for the command line of gorun
 	ToContainer Place = "container" // options for the command that starts the node's container, as docker run has them
-	ToProgram   Place = "program"   // the beginning of the command line of what stands in front of the workers' program
+	ToProgram   Place = "program"   // the beginning of the command line of the wrapper before the workers' program
 	ToLook      Place = "look"      // commands for any shell, which change nothing
-	ByHand      Place = "hand"      // no line does it
+	ByHand      Place = "hand"      // no line to paste
 )
 
-// The steps of a rule are for the nodes that its finding marks, unless they say
-// something else.
+// The steps of a rule are for the nodes that its finding marks, unless the
+// steps name other nodes.
 
-// Step is one that is done at this place.
+// Step returns a step that is done at this place.
 func (p Place) Step(text string, lines ...string) Step {
 	return Step{Place: p, Text: text, Lines: lines}
 }
 
-// Alternative makes the step the beginning of another way.
+// Alternative returns the step as the beginning of another way.
 func (s Step) Alternative() Step { s.Or = true; return s }
 
-// Everywhere makes it a step for all nodes.
+// Everywhere returns the step for all nodes.
 func (s Step) Everywhere() Step { s.Everyone = true; return s }
 
-// On makes it a step for these nodes.
+// On returns the step for these nodes.
 func (s Step) On(nodes []int) Step { s.Nodes = nodes; return s }
 
 // allNodes names all nodes.
@@ -72,7 +72,8 @@ func (s *Step) setNodes(marked []int, all int) {
 	}
 }
 
-// Marked are the odd nodes of a finding, or all nodes that it names, ascending.
+// Marked returns the odd nodes of a finding, or all nodes that it names,
+// ascending.
 func Marked(values []Value) []int {
 	var odd, named []int
 	for _, v := range values {
@@ -88,8 +89,8 @@ func Marked(values []Value) []int {
 	return slices.Compact(odd)
 }
 
-// describeSteps writes steps as text: prose, and lines to paste, which begin with
-// two blanks. called names nodes.
+// describeSteps writes steps as text: prose, and lines to paste, which begin
+// with two blanks. called names nodes.
 func describeSteps(steps []Step, called func(nodes []int) string) string {
 	var b strings.Builder
 	for i, s := range steps {
@@ -147,8 +148,8 @@ func (s *Step) location(called func(nodes []int) string) string {
 // MaxSteps bounds the steps that differ only from node to node.
 const MaxSteps = 8
 
-// StepsFor makes a step for each group of nodes that need the same lines; a node
-// without lines gets none.
+// StepsFor makes a step for each group of nodes that need the same lines. A
+// node without lines gets no step.
 func (f *Fleet) StepsFor(nodes []int, at Place, text string, lines func(i int, n *Facts) []string) []Step {
 	const newline = "\n"
 	found := map[string]int{}
@@ -172,7 +173,7 @@ func (f *Fleet) StepsFor(nodes []int, at Place, text string, lines func(i int, n
 	return steps
 }
 
-// Either joins two ways: more begins the second one.
+// Either joins two ways to fix a finding; more begins the second way.
 func Either(steps []Step, more ...Step) []Step {
 	if len(steps) > 0 && len(more) > 0 {
 		more[0].Or = true
@@ -180,13 +181,13 @@ func Either(steps []Step, more ...Step) []Step {
 	return append(steps, more...)
 }
 
-// EveryRank is the step that gives all ranks of the job one value.
+// EveryRank returns the step that gives all ranks of the job one value.
 func EveryRank(text, name, value string) Step {
-	if strings.Contains(value, ncclenv.Hidden) { // the node's own, which is not shown
+	if strings.Contains(value, ncclenv.Hidden) { // a node's own value, which is not shown
 		return ToGorun.Step(text+", on the node that has it", "-x "+name)
 	}
 	step := ToGorun.Step(text, "-x "+term.Command(name+"="+value))
-	if ncclenv.RunsCodeWith(name, value) { // without a secret, no node takes it from another one
+	if ncclenv.RunsCodeWith(name, value) { // without a secret, no node accepts it from another node
 		step = step.Everywhere()
 	}
 	return step

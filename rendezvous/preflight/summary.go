@@ -9,8 +9,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// Summary is what the workers of the nodes would have, one line a subject, as
-// gorun check shows it. A subject of which nothing is known has no line.
+// Summary says what the workers of the nodes would have, one line a subject, as
+// gorun check shows it. A subject without a known value has no line.
 func Summary(f *Fleet) string {
 	names := f.Names()
 	var b strings.Builder

@@ -7,7 +7,8 @@ import (
 	"github.com/gorun/gorun/internal/term"
 )
 
-// Clean returns s as text that a terminal only shows, of at most so many bytes.
+// Clean returns s as text that only prints on a terminal and controls nothing,
+// at most most bytes long.
 func Clean(s string, most int) string {
 	if len(s) > most {
 		s = term.Cut(s, most-len("..."))
@@ -37,7 +38,7 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
-// at is the i-th line, "" after the last.
+// at returns the i-th line, "" after the last.
 func at(lines []string, i int) string {
 	if i < len(lines) {
 		return lines[i]

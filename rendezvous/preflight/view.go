@@ -8,30 +8,30 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// View is what several rules need to know of a fleet, computed once a comparison.
+// View is what several rules need to know of a fleet. Compare computes it once.
 type View struct {
-	NCCL      bool           // a node has a GPU driver: the rules of NCCL concern the fleet
-	Gloo      bool           // no node has one, and torch is there: the rules of Gloo do
+	NCCL      bool           // a node has a GPU driver: the rules of NCCL apply to the fleet
+	Gloo      bool           // no node has a GPU driver, and torch is there: the rules of Gloo apply
 	Places    int            // distinct places of nodes whose facts are known
-	Place     []int          // of each node, as Locate gives them
+	Place     []int          // of each node, as Locate numbers it
 	Machine   []int          // of each node
 	Shared    []bool         // of each node: another node of the fleet is on the same machine
 	Ranks     int            // workers of the nodes whose facts are known
 	FirstRank []int          // first rank of each node and, last, the number of ranks; nil when a node is unknown
 	Choice    []netif.Choice // of addresses, by NCCL or Gloo
 	Transport []Transport    // NCCL's, of each node with a GPU driver
-	Ports     [][]rdma.HCA   // of such a node: those that NCCL would use
+	Ports     [][]rdma.HCA   // of such a node: the ports that NCCL would use
 	kept      map[any]any    // by Once
 }
 
 // Transport is the network over which NCCL moves data.
 type Transport struct {
-	Kind string // "IB", "Socket" or a plugin's file name; "" unknown, or it fails
+	Kind string // "IB", "Socket" or a plugin's file name; "": unknown, or NCCL fails
 	Why  string // the rule that decided
-	Err  string // what NCCL fails with
+	Err  string // the error of NCCL
 }
 
-// View is the view that Compare computed, or a new one.
+// View returns the view that Compare computed, or a new one.
 func (f *Fleet) View() *View {
 	if f.view != nil {
 		return f.view
@@ -50,7 +50,7 @@ func newView(f *Fleet) *View {
 	return v
 }
 
-// findLibraries sees whether the workers use NCCL or Gloo.
+// findLibraries finds out whether the workers use NCCL or Gloo.
 func (v *View) findLibraries(f *Fleet) {
 	torch := false
 	for _, n := range f.Known() {
@@ -121,8 +121,9 @@ func (v *View) chooseTransports(f *Fleet) {
 	}
 }
 
-// Once returns what look returned when Once was first called with this key: what
-// the rules of one package share. A key is of a type of that package.
+// Once returns the value that look returned when Once was first called with
+// this key. With it the rules of one package share results. A key has a type of
+// that package.
 func (v *View) Once(key any, look func() any) any {
 	x, ok := v.kept[key]
 	if !ok {
@@ -135,13 +136,14 @@ func (v *View) Once(key any, look func() any) any {
 	return x
 }
 
-// Between reports whether the nodes talk over a network, and with a library that
+// Between reports whether the nodes talk over a network with a library that
 // gorun knows.
 func (v *View) Between() bool { return v.Places > 1 && (v.NCCL || v.Gloo) }
 
-// Locate numbers the machines of the nodes and their places: nodes of one place
-// share a machine and its network namespace. Both are -1 for a node that sent no
-// facts. A node that knows neither boot id nor namespace has a place of its own.
+// Locate numbers the machines of the nodes and their places. Nodes of one place
+// share a machine and its network namespace. Both numbers are -1 for a node
+// that sent no facts. A node that knows neither boot id nor namespace has a
+// place of its own.
 func (f *Fleet) Locate() (machines, places []int) {
 	machines, places = make([]int, len(f.Nodes)), make([]int, len(f.Nodes))
 	for i := range f.Nodes {
@@ -149,7 +151,7 @@ func (f *Fleet) Locate() (machines, places []int) {
 	}
 	type spot struct {
 		machine, net string
-		alone        int // of a node that shares nothing that is known: its group rank, from 1
+		alone        int // for a node that shares nothing known: its group rank, from 1
 	}
 	number := map[spot]int{}
 	count := func(s spot) int {
@@ -179,10 +181,11 @@ func (f *Fleet) Locate() (machines, places []int) {
 	return machines, places
 }
 
-// copied are the boot ids that several machines have: a copy of a running machine
-// keeps its boot id until it is started anew. Nodes with one boot id are on
-// different machines if they have different GPUs at one PCI address, or if they
-// are in one network namespace and each has an address that the other lacks.
+// copied returns the boot ids that several machines have. A copy of a running
+// machine keeps its boot id until it is restarted. Nodes with one boot id are
+// on different machines if they have different GPUs at one PCI address, or if
+// they are in one network namespace and each has an address that the other
+// lacks.
 func (f *Fleet) copied() map[string]bool {
 	type slot struct{ boot, pci string }
 	type space struct{ boot, net string }

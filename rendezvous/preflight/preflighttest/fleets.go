@@ -14,8 +14,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// H100s is a healthy fleet: nodes of 8 GPUs and 4 InfiniBand adapters that run
-// torch with the NCCL of its wheel.
+// H100s returns a healthy fleet: nodes of 8 GPUs and 4 InfiniBand adapters that
+// run torch with the NCCL of its wheel.
 func H100s(nodes int) *preflight.Fleet {
 	f := CPUs(nodes)
 	for i := range f.Nodes {
@@ -54,7 +54,8 @@ func H100s(nodes int) *preflight.Fleet {
 	return f
 }
 
-// CPUs is a healthy fleet without GPUs: torch with Gloo over one interface.
+// CPUs returns a healthy fleet without GPUs: torch with Gloo over one
+// interface.
 func CPUs(nodes int) *preflight.Fleet {
 	f := &preflight.Fleet{Master: "10.0.0.1:29500"}
 	for i := range nodes {

@@ -13,7 +13,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// adapterRules are N03 and N04: whether the nodes' RDMA adapters fit together.
+// adapterRules returns N03 and N04: whether the nodes' RDMA adapters fit
+// together.
 func adapterRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -41,7 +42,8 @@ func adapterRules() []preflight.Rule {
 	}
 }
 
-// byIB applies key to the nodes on which NCCL itself uses adapters.
+// byIB returns a function that applies key to the nodes on which NCCL itself
+// uses adapters.
 func byIB(f *preflight.Fleet, key func(n *preflight.Facts, ports []rdma.HCA) string) func(int, *preflight.Facts) string {
 	v := f.View()
 	return func(i int, n *preflight.Facts) string {
@@ -80,11 +82,12 @@ func checkAdapters(f *preflight.Fleet) []preflight.Finding {
 	}})...)
 }
 
-// commonPorts has every node use as many ports of one link layer: those of the
-// same names where all nodes have them.
+// commonPorts returns the steps after which every node uses the same number of
+// ports of one link layer. It chooses ports of the same names where all nodes
+// have them.
 func commonPorts(f *preflight.Fleet) []preflight.Step {
 	v := f.View()
-	byLink := map[string][][]string{} // names of the ports, of each node
+	byLink := map[string][][]string{} // names of the ports, a list for each node
 	nodes := 0
 	for i := range f.Known() {
 		if v.Transport[i].Kind != "IB" {
@@ -103,7 +106,7 @@ func commonPorts(f *preflight.Fleet) []preflight.Step {
 		preflight.ByHand.Step("ask the administrator of the nodes to repair the ports that are down, or to give all nodes as many of one link layer"),
 		preflight.ToLook.Step("which are up", "ibstat").Everywhere(),
 	}
-	var best []string // that all nodes have
+	var best []string // port names that all nodes have
 	count, link := 0, ""
 	for _, l := range slices.Sorted(maps.Keys(byLink)) {
 		lists := byLink[l]
@@ -188,8 +191,8 @@ func checkGIDs(f *preflight.Fleet) []preflight.Finding {
 	})), preflight.Finding{Severity: preflight.Warning, Text: "NCCL would use link-local GIDs, which reach no other subnet, and often no other node."}), func() []preflight.Step { return chooseGID(f) })
 }
 
-// chooseGID leaves the choice to NCCL where it then finds GIDs of one kind on all
-// nodes.
+// chooseGID returns the step that leaves the choice to NCCL, if NCCL then finds
+// GIDs of one kind on all nodes.
 func chooseGID(f *preflight.Fleet) []preflight.Step {
 	const name = "NCCL_IB_GID_INDEX"
 	v := f.View()
@@ -224,7 +227,7 @@ func chooseGID(f *preflight.Fleet) []preflight.Step {
 	return repair
 }
 
-// gidKinds are version and family of the GIDs that NCCL would use, sorted.
+// gidKinds returns version and family of the GIDs that NCCL would use, sorted.
 func gidKinds(n *preflight.Facts, ports []rdma.HCA) []string {
 	var kinds []string
 	for _, h := range ports {
@@ -241,7 +244,7 @@ func gidKinds(n *preflight.Facts, ports []rdma.HCA) []string {
 	return slices.Compact(kinds)
 }
 
-// gidKind is the version and family of a GID.
+// gidKind returns the version and family of a GID.
 func gidKind(g rdma.GID) string {
 	family := "IPv6"
 	if ip, err := netip.ParseAddr(g.GID); err == nil {

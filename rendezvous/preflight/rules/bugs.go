@@ -7,7 +7,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// bugRules is V04: known faults of NCCL's releases.
+// bugRules returns V04: known faults of NCCL's releases.
 func bugRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "V04", Name: "nccl-known-bug", Severity: preflight.Warning,
@@ -18,8 +18,8 @@ func bugRules() []preflight.Rule {
 	}}
 }
 
-// bug is a fault of the releases from first to last, which shows when used
-// holds.
+// bug is a fault of the releases from first to last. It shows if used holds for
+// the node.
 type bug struct {
 	first, last int // version codes, both included
 	used        func(f *preflight.Fleet, n *preflight.Facts) bool
@@ -28,14 +28,16 @@ type bug struct {
 	severity    preflight.Severity // "": the rule's
 }
 
-// bugs is section 1.5 of the catalogue of checks, with the fault's thread.
+// bugs lists the faults of section 1.5 of the catalogue of checks, each with
+// its thread.
 func bugs(f *preflight.Fleet) []bug {
 	anyAsks := false
 	for _, n := range f.Known() {
 		anyAsks = anyAsks || asksRAS(n)
 	}
 	ras := func(_ *preflight.Fleet, n *preflight.Facts) bool { return asksRAS(n) }
-	// RAS is on by itself, so anybody may ask it. If the job asks, ras finds it.
+	// RAS is on by default, so any client may query it. If the job queries it,
+	// ras finds that.
 	open := func(_ *preflight.Fleet, n *preflight.Facts) bool { return n.Env("NCCL_RAS_ENABLE") != "0" && !anyAsks }
 	nvls := func(_ *preflight.Fleet, n *preflight.Facts) bool { return n.IsOn("NCCL_NVLS_ENABLE") }
 	uneven := func(f *preflight.Fleet, _ *preflight.Facts) bool { return uneven(f) != nil }
@@ -75,8 +77,8 @@ func checkBugs(f *preflight.Fleet) []preflight.Finding {
 	return all
 }
 
-// asksRAS reports whether the user asked for RAS. RAS is on by itself, but only a
-// client makes it dangerous.
+// asksRAS reports whether the user asked for RAS. RAS is on by default, but
+// only a client makes it dangerous.
 func asksRAS(n *preflight.Facts) bool {
 	if n.Env("NCCL_RAS_ENABLE") == "0" {
 		return false

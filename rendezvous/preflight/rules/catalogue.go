@@ -7,7 +7,8 @@ import (
 
 //go:generate go test . -run TestCatalogueIsWritten -update
 
-// Catalogue is docs/checks.md: every rule, for people.
+// Catalogue returns the text of docs/checks.md: every rule, described for
+// people.
 func Catalogue() string {
 	var b strings.Builder
 	b.WriteString(`# What gorun checks before it starts workers

@@ -13,7 +13,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// nameRules is E03: whether the environment reaches the workers.
+// nameRules returns E03: whether the environment reaches the workers.
 func nameRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E03", Name: "env-delivered", Severity: preflight.Error,
@@ -48,13 +48,13 @@ func checkDelivered(f *preflight.Fleet) []preflight.Finding {
 	return append(all, missingVariables(f)...)
 }
 
-// missingVariables finds nodes that lack what at least half of the nodes set and
-// what may differ between nodes; E01 finds a single variable of which the others
-// differ. It warns of a variable that only half of the nodes set: that may be
-// intended.
+// missingVariables finds nodes that lack variables which at least half of the
+// nodes set and which may differ between nodes. E01 finds a single variable
+// whose values differ on the other nodes. A variable that only half of the
+// nodes set is a warning, because that may be intended.
 func missingVariables(f *preflight.Fleet) []preflight.Finding {
 	nodes := settled(f)
-	perNode := map[string]bool{} // names, and whether they may differ between nodes
+	perNode := map[string]bool{} // by name: whether it may differ between nodes
 	meant := map[string]bool{}   // names that most nodes have, or all must have
 	for _, u := range usages(f) {
 		if u.nodes == nodes || 2*u.nodes < nodes || !reads(f, u.name) {
@@ -112,8 +112,9 @@ func missingVariables(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// supply is the steps that give nodes the variables that they lack: with the
-// value that all others have, where that means something on the node.
+// supply returns the steps that give nodes the variables that they lack. Where
+// all other nodes have one value and it means something on the node, the step
+// sets that value.
 func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []string) []preflight.Step {
 	var names []string
 	for _, i := range nodes {
@@ -153,7 +154,8 @@ func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []st
 	return steps
 }
 
-// passOn is the steps by which a wrapper passes on what its arguments leave out.
+// passOn returns the steps that make a wrapper pass on the variables that its
+// arguments leave out.
 func passOn(f *preflight.Fleet, nodes []int) []preflight.Step {
 	inside := preflight.ByHand.Step("start gorun inside the container or on the remote host, or without the wrapper")
 	steps := f.StepsFor(nodes, preflight.ToProgram, "pass the variables on", func(_ int, n *preflight.Facts) []string {
@@ -177,13 +179,14 @@ func reads(f *preflight.Fleet, name string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// essentialVariables are the variables without which a worker cannot work.
+// essentialVariables returns the variables without which a worker cannot work.
 func essentialVariables() []string {
 	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 }
 
-// withheld is the wrapper before the worker and the variables that it does not
-// pass on, as its arguments show: a guess, for nodes that could not try it.
+// withheld returns the wrapper before the worker and the variables that it does
+// not pass on. It guesses them from the wrapper's arguments, for nodes that
+// could not try the wrapper.
 func withheld(n *preflight.Facts) (wrapper string, missing []string) {
 	if n.Program.Title == "" || n.Lost != nil {
 		return "", nil
@@ -213,8 +216,8 @@ func behind(name string, missing []string) string {
 	return name + " passes on neither " + strings.Join(missing[:min(len(missing), 8)], ", ")
 }
 
-// missingOf are the essential variables and the user's own for the libraries,
-// without those that are passed.
+// missingOf returns the essential variables and the user's own NCCL variables,
+// without those for which passed holds.
 func missingOf(n *preflight.Facts, passed func(string) bool) []string {
 	names := essentialVariables()
 	for _, s := range n.Settings {
@@ -226,9 +229,9 @@ func missingOf(n *preflight.Facts, passed func(string) bool) []string {
 	return slices.DeleteFunc(names, passed)
 }
 
-// containerEnv reports which variables docker run and the like pass: -e NAME,
-// -eNAME, --env NAME, --env=NAME and NAME=value. With a file, or with all of the
-// host's environment, it assumes every variable.
+// containerEnv reports which variables docker run and similar commands pass: -e
+// NAME, -eNAME, --env NAME, --env=NAME and NAME=value. With a file, or with all
+// of the host's environment, it assumes every variable.
 func containerEnv(args []string) func(string) bool {
 	var names []string
 	all := false
@@ -284,9 +287,10 @@ func assigned(args []string) func(string) bool {
 	}
 }
 
-// undelivered finds variables that do not arrive behind a wrapper: an error if
-// workers would not find each other, a warning if they would work in another way
-// than the user wants, a note if they lack what only some programs read.
+// undelivered finds variables that do not arrive behind a wrapper. It is an
+// error if workers would not find each other, a warning if they would work
+// differently from what the user wants, and a note if only some programs read
+// the variables.
 func undelivered(f *preflight.Fleet) []preflight.Finding {
 	var all []preflight.Finding
 	for _, grade := range []struct {
@@ -298,7 +302,7 @@ func undelivered(f *preflight.Fleet) []preflight.Finding {
 		{preflight.Note, "Variables that only some programs read do not arrive behind the program that starts the workers."},
 	} {
 		x := preflight.Finding{Severity: grade.severity, Text: grade.text}
-		most := 0 // names: the fix of the node that loses most is right for the others, too
+		most := 0 // number of names: the fix of the node that loses most is right for the others, too
 		values := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 			if severityOfLoss(f, n.Lost) != grade.severity {
 				return
@@ -314,8 +318,8 @@ func undelivered(f *preflight.Fleet) []preflight.Finding {
 	return all
 }
 
-// severityOfLoss is the severity of what a wrapper does not pass on, "" if it
-// passes everything on.
+// severityOfLoss returns the severity of what a wrapper does not pass on, "" if
+// the wrapper passes everything on.
 func severityOfLoss(f *preflight.Fleet, l *preflight.Lost) preflight.Severity {
 	if l == nil {
 		return ""
@@ -334,9 +338,9 @@ func severityOfLoss(f *preflight.Fleet, l *preflight.Lost) preflight.Severity {
 	return ""
 }
 
-// isImportant reports whether the loss of a variable changes what libraries do,
-// or, for torch, which process opens the store at MASTER_PORT: gorun has that
-// open.
+// isImportant reports whether the loss of a variable changes what libraries do.
+// For torch it may change which process opens the store at MASTER_PORT, where
+// gorun already serves one.
 func isImportant(name string) bool {
 	if name == "TORCHELASTIC_USE_AGENT_STORE" {
 		return true
@@ -349,7 +353,7 @@ func isImportant(name string) bool {
 	return true
 }
 
-// workers is the number of workers of all nodes, as far as it is known.
+// workers returns the number of workers of all nodes that are known.
 func workers(f *preflight.Fleet) int {
 	sum := 0
 	for i := range f.Nodes {
@@ -378,9 +382,9 @@ func describe(l *preflight.Lost) string {
 	return "behind " + l.Wrapper + ": " + strings.Join(parts, "; ")
 }
 
-// steps are the lines of Fix. Those that begin with two blanks begin command
-// lines. Another node sent them, so a line that would do more in a shell than
-// start one program is left out.
+// steps turns the lines of Fix into steps. A line that begins with two blanks
+// begins a command line. Another node sent the lines, so steps leaves out a
+// line that would do more in a shell than start one program.
 func steps(l *preflight.Lost) (steps []preflight.Step) {
 	for _, line := range l.Fix {
 		command, ok := strings.CutPrefix(line, "  ")

@@ -1,7 +1,8 @@
 // Package rules holds the checks of a fleet, one file a family: what differs
-// between nodes or is wrong on one, what it leads to, and what to do about it.
+// between nodes or is wrong on one node, what it leads to, and what to do about
+// it.
 //
 // Invariants: a rule is a pure function of the fleet and costs at most O(nodes
-// log nodes); it leaves out a node whose facts it needs and that are unknown;
-// ids and names never change. docs/checks.md is written from All.
+// log nodes). A rule leaves out nodes whose facts it needs and that are
+// unknown. Ids and names never change. docs/checks.md is written from All.
 package rules

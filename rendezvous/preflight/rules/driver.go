@@ -35,7 +35,7 @@ func checkDriver(f *preflight.Fleet) []preflight.Finding {
 }
 
 // skewOf says which library does not fit the kernel module. A libcuda of the
-// forward compatibility package is newer by intention.
+// forward compatibility package is newer on purpose.
 func skewOf(n *preflight.Facts) string {
 	l := n.Libraries
 	switch {
@@ -59,7 +59,7 @@ func cudaOf(n *preflight.Facts) *library.CUDA {
 
 func compat(c *library.CUDA) bool { return strings.Contains(path.Dir(c.Path)+"/", "/compat/") }
 
-// tooOld says which CUDA needs a newer driver.
+// tooOld says which CUDA release needs a newer driver.
 func tooOld(n *preflight.Facts) string {
 	driver := n.Libraries.Driver
 	if c := cudaOf(n); c != nil && compat(c) && less(driver, c.Version) {
@@ -83,8 +83,9 @@ func tooOld(n *preflight.Facts) string {
 	return ""
 }
 
-// minimumDriver is the oldest driver for a CUDA release, from NVIDIA's table of
-// minor version compatibility; "" for a release that is not in it.
+// minimumDriver returns the oldest driver for a CUDA release, from NVIDIA's
+// table of minor version compatibility; "" for a release that is not in the
+// table.
 func minimumDriver(cuda string) string {
 	major, _, _ := strings.Cut(cuda, ".")
 	switch major {
@@ -99,7 +100,8 @@ func minimumDriver(cuda string) string {
 	}
 }
 
-// less compares versions number by number; what is not a number ends it.
+// less compares versions number by number. Text that is not a number ends the
+// comparison.
 func less(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range max(len(x), len(y)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// agreeRules are E01 and E05: variables and files that have to be the same.
+// agreeRules returns E01 and E05: variables and files that have to be the same.
 func agreeRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -36,19 +36,19 @@ func agreeRules() []preflight.Rule {
 // usage is how the fleet sets a variable.
 type usage struct {
 	name  string
-	nodes int    // that set it
-	value string // of the first
-	same  bool   // all that set it have the first one's value
+	nodes int    // number of nodes that set it
+	value string // on the first of these nodes
+	same  bool   // all of these nodes have value
 }
 
-// maxNames bounds the distinct names of variables that are looked at; a node
-// has some dozen.
+// maxNames bounds the distinct names of variables that are compared; a node has
+// a few dozen.
 const maxNames = 4096
 
 // maxDiffering bounds the variables that findings name as different.
 const maxDiffering = 64
 
-// usages lists the variables that some node sets, by name.
+// usages lists the variables that at least one node sets, by name.
 func usages(f *preflight.Fleet) []*usage {
 	at := map[string]*usage{}
 	for _, n := range f.Known() {
@@ -71,7 +71,7 @@ func usages(f *preflight.Fleet) []*usage {
 	return list
 }
 
-// settled is the number of nodes that know their variables.
+// settled returns the number of nodes that know their variables.
 func settled(f *preflight.Fleet) int {
 	count := 0
 	for _, n := range f.Known() {
@@ -101,7 +101,8 @@ func checkAgree(f *preflight.Fleet) []preflight.Finding {
 	return found
 }
 
-// disagreement is what is said of a difference. Settled: every rank gets one value.
+// disagreement is a finding about a difference. Settled means that every rank
+// gets one value.
 type disagreement struct {
 	preflight.Finding
 	settled bool
@@ -116,7 +117,7 @@ func disagree(f *preflight.Fleet, d preflight.Difference) disagreement {
 	}
 	x.Text = d.Name + word + d.Text + "."
 	for i := range x.Values {
-		x.Values[i].Odd = i > 0 // its value does not count
+		x.Values[i].Odd = i > 0 // workers do not get this value
 	}
 	first := f.NamesOf(d.Values[0].Nodes[:1])
 	switch {
@@ -152,8 +153,8 @@ func disagree(f *preflight.Fleet, d preflight.Difference) disagreement {
 	return x
 }
 
-// confirm is the step that gives every rank the first node's value, after which
-// no difference is left.
+// confirm returns the step that gives every rank the first node's value. No
+// difference is left after it.
 func confirm(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
 	const text, refuse = "have the same on every node, or confirm ", " (--env-conflict=error refuses such a job)"
 	first := d.Values[0].Nodes[:1]
@@ -167,7 +168,7 @@ func confirm(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
 	return []preflight.Step{preflight.ToGorun.Step(text+"that it is not set"+refuse, "--unset "+d.Name)}
 }
 
-// joinLines makes one step of the options that several findings have for gorun.
+// joinLines makes one step of the options for gorun that several findings have.
 func joinLines(a, b []preflight.Step) []preflight.Step {
 	for _, s := range b {
 		k := slices.IndexFunc(a, func(t preflight.Step) bool { return t.Place == preflight.ToGorun && s.Place == preflight.ToGorun })
@@ -189,7 +190,7 @@ func haveFacts(f *preflight.Fleet, values []preflight.Value) bool {
 }
 
 // merge adds a disagreement, or joins it with one of the same kind between the
-// same groups of nodes: one lost environment is one finding.
+// same groups of nodes. So a node that lost its environment gives one finding.
 func merge(all []disagreement, x disagreement) []disagreement {
 	for i := range all {
 		y := &all[i]
@@ -219,8 +220,8 @@ func sameParts(a, b []preflight.Value) bool {
 	return slices.EqualFunc(a, b, func(x, y preflight.Value) bool { return slices.Equal(x.Nodes, y.Nodes) })
 }
 
-// unread reports whether the loaded NCCL is known on some node and older than
-// the variable everywhere.
+// unread reports whether no known NCCL reads the variable: the loaded NCCL is
+// known on at least one node, and older than the variable wherever it is known.
 func unread(f *preflight.Fleet, since int) bool {
 	known := false
 	for _, n := range f.Known() {
@@ -233,7 +234,7 @@ func unread(f *preflight.Fleet, since int) bool {
 	return known
 }
 
-// origin is the conf file that sets a value, "" for the environment.
+// origin names the conf file that sets a value, "" for the environment.
 func origin(n *preflight.Facts, name string) string {
 	if s := n.SettingSource(name); s != "" && s != ncclenv.Environment {
 		return "from " + s
@@ -284,7 +285,8 @@ func checkConf(f *preflight.Fleet) []preflight.Finding {
 	})), preflight.Finding{Text: "A conf file is not read as its author meant."})...)
 }
 
-// forcedRules are E02 and E04: values and names that do harm or nothing.
+// forcedRules returns E02 and E04: values and names that do harm or have no
+// effect.
 func forcedRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -310,7 +312,7 @@ func checkForced(f *preflight.Fleet) []preflight.Finding {
 	}
 	nodes, ranks := f.View().Places, f.View().Ranks
 	type danger struct {
-		text   string // "" for none
+		text   string // "": no finding
 		severe bool
 	}
 	dangers := map[[2]string]danger{}
@@ -390,7 +392,7 @@ func checkNames(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// namedRules is E06: whether the files are there that variables name.
+// namedRules returns E06: whether the files that variables name exist.
 func namedRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E06", Name: "env-files", Severity: preflight.Warning,
@@ -421,9 +423,9 @@ func checkNamed(f *preflight.Fleet) []preflight.Finding {
 		preflight.IfAny(missing(false), preflight.Finding{Text: "A variable names a file that is not there or cannot be read: NCCL goes on without it there, and with it on the other nodes."})...)
 }
 
-// oneValue is the step that gives every rank one value of a variable: the one
-// that most nodes have; none, if at least half of the nodes set none; else the
-// first node's.
+// oneValue returns the step that gives every rank one value of a variable. It
+// takes the value that most nodes have, no value if at least half of the nodes
+// set none, or else the first node's value.
 func oneValue(f *preflight.Fleet, name string, values []preflight.Value) []preflight.Step {
 	good := 0
 	if !preflight.HasMajority(values) {
@@ -438,7 +440,8 @@ func oneValue(f *preflight.Fleet, name string, values []preflight.Value) []prefl
 	return takeAway(f, "take it away", func(s ncclenv.Value) bool { return s.Name == name })
 }
 
-// takeAway is the steps that remove settings from all nodes that have them.
+// takeAway returns the steps that remove settings from all nodes that have
+// them.
 func takeAway(f *preflight.Fleet, text string, is func(ncclenv.Value) bool) []preflight.Step {
 	var names []string
 	for _, n := range f.Known() {
@@ -452,7 +455,7 @@ func takeAway(f *preflight.Fleet, text string, is func(ncclenv.Value) bool) []pr
 	var steps []preflight.Step
 	if len(names) > 0 {
 		step := preflight.ToGorun.Step(text, "--unset "+strings.Join(names, " --unset "))
-		if slices.ContainsFunc(names, ncclenv.RunsCode) { // as in everyRank
+		if slices.ContainsFunc(names, ncclenv.RunsCode) { // as in preflight.EveryRank
 			step = step.Everywhere()
 		}
 		steps = append(steps, step)

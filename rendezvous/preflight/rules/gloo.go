@@ -6,7 +6,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// glooRules are I07 and I08: what torch's Gloo takes.
+// glooRules returns I07 and I08: which interface torch's Gloo takes.
 func glooRules() []preflight.Rule {
 	return []preflight.Rule{
 		{

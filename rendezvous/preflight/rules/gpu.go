@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
-// gpuRules are D02, D04, D10 and T03: whether workers find their GPUs.
+// gpuRules returns D02, D04, D10 and T03: whether workers find their GPUs.
 func gpuRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -57,7 +57,8 @@ func gpuRules() []preflight.Rule {
 }
 
 func checkEnoughGPUs(f *preflight.Fleet) []preflight.Finding {
-	// On one machine the job may be Gloo's, and where it is NCCL's, NCCL says so at once.
+	// On one machine the job may use Gloo. If it uses NCCL there, NCCL reports
+	// the fault at once.
 	apart := f.View().Places > 1
 	find := func(grave bool) []preflight.Value {
 		return f.Faults(func(_ int, n *preflight.Facts) string {
@@ -76,8 +77,8 @@ func checkEnoughGPUs(f *preflight.Fleet) []preflight.Finding {
 	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: append(fewerWorkers(f), share)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: fewerWorkers(f)})...)
 }
 
-// fewerWorkers is the step that starts on every node as many workers as the node
-// with the fewest visible GPUs can have.
+// fewerWorkers returns the step that starts as many workers on every node as
+// the node with the fewest visible GPUs can have.
 func fewerWorkers(f *preflight.Fleet) []preflight.Step {
 	least := 0
 	for _, n := range f.Known() {
@@ -100,7 +101,7 @@ func usesGPU(n *preflight.Facts) bool {
 // hidesGPUs reports whether the user hid all GPUs: the job is for CPUs.
 func hidesGPUs(n *preflight.Facts) bool {
 	value, set := n.Setting("CUDA_VISIBLE_DEVICES")
-	return set && (value == "" || value == "-1" || value == "NoDevFiles") // Slurm's word
+	return set && (value == "" || value == "-1" || value == "NoDevFiles") // the value that Slurm sets
 }
 
 func checkNVML(f *preflight.Fleet) []preflight.Finding {
@@ -139,7 +140,7 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 				}
 			}
 		}
-		if gpus > 0 && open < min(gpus, n.Node.Workers) && !hidesGPUs(n) { // hidden from the node on purpose: enough are left
+		if gpus > 0 && open < min(gpus, n.Node.Workers) && !hidesGPUs(n) { // the other GPUs are hidden from the node on purpose: enough are left
 			add(first)
 		}
 	}))
@@ -158,8 +159,8 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// openGPUs is the steps that let nodes open the files of the driver: a container
-// gets the GPUs, a machine makes the files that are missing.
+// openGPUs returns the steps that let nodes open the driver's files: a
+// container gets the GPUs, and a machine creates the missing files.
 func openGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.ToContainer, "give the container its GPUs", func(_ int, n *preflight.Facts) []string {
 		if n.Host.Container == "" {
@@ -193,9 +194,9 @@ func openGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return steps
 }
 
-// madeOnDemand reports whether a device file is missing that CUDA makes when it
-// is first used: on the machine itself, not in a container, and where the driver
-// answers.
+// madeOnDemand reports whether a missing device file is one that CUDA creates
+// at its first use. CUDA does so on the machine itself, not in a container, and
+// only if the driver answers.
 func madeOnDemand(n *preflight.Facts, d host.Node) bool {
 	return d.Path == "/dev/nvidia-uvm" && d.Error == "missing" && n.Host.Container == "" && n.GPU.Error == ""
 }
@@ -206,7 +207,7 @@ func missingDriver(f *preflight.Fleet) []preflight.Finding {
 	if !f.View().NCCL {
 		return nil
 	}
-	drivers := map[string]bool{} // by role: a parameter server needs none
+	drivers := map[string]bool{} // by role: a parameter server needs no driver
 	for _, n := range f.Known() {
 		drivers[n.Node.Role] = drivers[n.Node.Role] || n.GPU.Driver
 	}
@@ -242,7 +243,7 @@ func checkStubs(f *preflight.Fleet) []preflight.Finding {
 		preflight.IfAny(named, preflight.Finding{Severity: preflight.Warning, Text: "LD_LIBRARY_PATH names a folder of stubs.", Steps: removeStubs(f, preflight.Marked(named))})...)
 }
 
-// stubs are the folders of stubs in LD_LIBRARY_PATH.
+// stubs lists the folders of stubs in LD_LIBRARY_PATH.
 func stubs(n *preflight.Facts) (dirs []string) {
 	for _, dir := range n.Libraries.LDPath {
 		if isStubs(dir) {
@@ -254,8 +255,8 @@ func stubs(n *preflight.Facts) (dirs []string) {
 
 func isStubs(dir string) bool { return strings.HasSuffix(strings.TrimRight(dir, "/"), "/stubs") }
 
-// removeStubs is the steps that take the folders of stubs out of the loader's
-// path.
+// removeStubs returns the steps that remove the folders of stubs from the
+// loader's path.
 func removeStubs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.InShell, "take the folder of stubs out of it", func(_ int, n *preflight.Facts) []string {
 		if stubs(n) == nil {
@@ -269,7 +270,7 @@ func removeStubs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return steps
 }
 
-// deviceRules is D01: whether each rank has a GPU of its own.
+// deviceRules returns D01: whether each rank has a GPU of its own.
 func deviceRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "D01", Name: "distinct-gpu", Severity: preflight.Error,
@@ -301,12 +302,12 @@ func checkDistinctGPUs(f *preflight.Fleet) []preflight.Finding {
 	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: shareOut(f, twice)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: shareOut(f, twice)})...)
 }
 
-// shareOut is the steps that give each agent of a machine GPUs of its own, if
-// there are enough for all workers.
+// shareOut returns the steps that give each agent of a machine GPUs of its own,
+// if there are enough for all workers.
 func shareOut(f *preflight.Fleet, twice map[int][]*sharing) []preflight.Step {
 	v := f.View()
 	share := preflight.ToGorun.Step("share them on purpose", "--oversubscribe-gpus").Everywhere()
-	free := map[int][]string{} // UUIDs of a machine that no agent was given
+	free := map[int][]string{} // UUIDs of a machine that no agent has
 	var nodes []int
 	for i, n := range f.Known() {
 		if len(twice[i]) == 0 {
@@ -322,7 +323,7 @@ func shareOut(f *preflight.Fleet, twice map[int][]*sharing) []preflight.Step {
 	given := map[int][]string{}
 	for _, i := range nodes {
 		m, want := v.Machine[i], f.Nodes[i].Node.Workers
-		if f.Nodes[i].Host.NS.PID != "" && v.Place[i] == v.Place[nodes[0]] && i != nodes[0] { // one command may have started them
+		if f.Nodes[i].Host.NS.PID != "" && v.Place[i] == v.Place[nodes[0]] && i != nodes[0] { // one command may have started both agents
 			return []preflight.Step{share}
 		}
 		for len(given[i]) < want && len(free[m]) > 0 {
@@ -352,7 +353,7 @@ func shareOut(f *preflight.Fleet, twice map[int][]*sharing) []preflight.Step {
 	return preflight.Either(steps, share)
 }
 
-// sharing is GPUs that the same nodes own.
+// sharing is a set of GPUs that the same nodes own.
 type sharing struct {
 	gpus  []string
 	grave bool // the workers of one of the nodes need GPUs
@@ -366,8 +367,8 @@ func (s *sharing) String() string {
 	return text
 }
 
-// ownedTwice returns, by node, the GPUs that it does not own alone. A GPU's UUID
-// is the same in every container; its index is not.
+// ownedTwice returns, by node, the GPUs that the node owns together with
+// another node. A GPU's UUID is the same in every container; its index is not.
 func ownedTwice(f *preflight.Fleet) map[int][]*sharing {
 	v := f.View()
 	type gpu struct {
@@ -386,7 +387,7 @@ func ownedTwice(f *preflight.Fleet) map[int][]*sharing {
 			if nodes == nil {
 				order = append(order, g)
 			}
-			if len(nodes) == 0 || nodes[len(nodes)-1] != i { // twice on one node: the user wants it
+			if len(nodes) == 0 || nodes[len(nodes)-1] != i { // the same GPU twice on one node is what the user wants
 				owners[g] = append(nodes, i)
 			}
 		}
@@ -413,7 +414,7 @@ func ownedTwice(f *preflight.Fleet) map[int][]*sharing {
 	return twice
 }
 
-// modelRules are D05 and D08: which GPUs the workers get.
+// modelRules returns D05 and D08: which GPUs the workers get.
 func modelRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -433,7 +434,8 @@ func modelRules() []preflight.Rule {
 	}
 }
 
-// models are the names of the node's GPUs, each once, in the order of the bus.
+// models returns the names of the node's GPUs, each once, in the order of the
+// bus.
 func models(n *preflight.Facts) []string {
 	var names []string
 	for _, d := range n.GPU.Devices {

@@ -8,8 +8,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// healthRules are D03, D06, D09 and G01 to G03: the state of the GPUs that the
-// workers use, as the driver tells it.
+// healthRules returns D03, D06, D09 and G01 to G03: the state of the GPUs that
+// the workers use, as the driver reports it.
 func healthRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -71,7 +71,7 @@ func healthRules() []preflight.Rule {
 }
 
 // eachUsedGPU calls each for the GPUs that the node's workers may use, with the
-// number of MIG instances that they see of it.
+// number of the GPU's MIG instances that they see.
 func eachUsedGPU(n *preflight.Facts, each func(d *preflight.Device, instances int)) {
 	if hidesGPUs(n) {
 		return
@@ -94,10 +94,11 @@ func eachUsedGPU(n *preflight.Facts, each func(d *preflight.Device, instances in
 	}
 }
 
-// gpuFault says what is wrong with a GPU that a node's workers use; "" is nothing.
+// gpuFault says what is wrong with a GPU that a node's workers use; "" means
+// nothing.
 type gpuFault func(n *preflight.Facts, d *preflight.Device, instances int) string
 
-// of groups the indices of the node's GPUs by what is wrong with them.
+// of groups the indices of the node's GPUs by their fault.
 func (g gpuFault) of(n *preflight.Facts) (texts []string, indices [][]string) {
 	eachUsedGPU(n, func(d *preflight.Device, instances int) {
 		why := g(n, d, instances)
@@ -114,8 +115,8 @@ func (g gpuFault) of(n *preflight.Facts) (texts []string, indices [][]string) {
 	return texts, indices
 }
 
-// nodes finds nodes with faulty GPUs: those whose workers need GPUs, or the
-// others.
+// nodes finds nodes with faulty GPUs: with need, the nodes whose workers need
+// GPUs, else the other nodes.
 func (g gpuFault) nodes(f *preflight.Fleet, need bool) []preflight.Value {
 	return preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		if usesGPU(n) != need {
@@ -128,7 +129,8 @@ func (g gpuFault) nodes(f *preflight.Fleet, need bool) []preflight.Value {
 	}))
 }
 
-// nvidiaSMI is the step that runs nvidia-smi with an option for the faulty GPUs.
+// nvidiaSMI returns the step that runs nvidia-smi with an option for the faulty
+// GPUs.
 func (g gpuFault) nvidiaSMI(f *preflight.Fleet, values []preflight.Value, text, option string) []preflight.Step {
 	return f.StepsFor(preflight.Marked(values), preflight.AsRoot, text, func(_ int, n *preflight.Facts) []string {
 		var list []string
@@ -144,7 +146,8 @@ func (g gpuFault) nvidiaSMI(f *preflight.Fleet, values []preflight.Value, text, 
 	})
 }
 
-// findings are an error for nodes that need the GPUs, a warning for others.
+// findings returns an error for nodes that need the GPUs and a warning for
+// other nodes.
 func (g gpuFault) findings(f *preflight.Fleet, text string, steps func([]preflight.Value) []preflight.Step) []preflight.Finding {
 	grave, other := g.nodes(f, true), g.nodes(f, false)
 	return append(preflight.IfAny(grave, preflight.Finding{Text: text, Steps: steps(grave)}),
@@ -154,7 +157,7 @@ func (g gpuFault) findings(f *preflight.Fleet, text string, steps func([]preflig
 func checkFabric(f *preflight.Fleet) []preflight.Finding {
 	idle := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
 		switch {
-		case len(d.Links) == 0: // it is not on the fabric
+		case len(d.Links) == 0: // the GPU is not on the fabric
 			return ""
 		case d.Fabric == "not started", d.Fabric == "in progress":
 			return "its part of the NVLink fabric is " + d.Fabric
@@ -192,7 +195,8 @@ func checkMIG(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(parts, preflight.Finding{Severity: preflight.Warning, Text: "The workers get MIG instances, which have neither NVLink nor peer-to-peer.", Steps: whole(parts)})
 }
 
-// sameGPUs starts no more workers than a node has GPUs once they are whole.
+// sameGPUs returns the step that starts no more workers than a node has GPUs
+// once they are repaired.
 func sameGPUs(f *preflight.Fleet) []preflight.Step {
 	least, most := 0, 0
 	for _, n := range f.Known() {
@@ -275,7 +279,7 @@ func checkLinks(f *preflight.Fleet) []preflight.Finding {
 		}
 	}
 	down := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
-		// MIG turns the links off; without a list nothing is known.
+		// MIG turns the links off. An empty list says nothing about the links.
 		if have := up(d); len(d.Links) > 0 && have < most[d.Name] && (d.MIG == nil || !*d.MIG) {
 			return fmt.Sprintf("%d of %d NVLinks are up", have, most[d.Name])
 		}

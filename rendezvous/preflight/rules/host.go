@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
-// hostRules are H01 to H04: what the machines are.
+// hostRules returns H01 to H04: what the machines are.
 func hostRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -56,7 +56,7 @@ func checkHostID(f *preflight.Fleet) []preflight.Finding {
 	if !v.NCCL {
 		return nil
 	}
-	// What NCCL tells machines apart by, on different machines.
+	// id returns what NCCL tells different machines apart by.
 	id := func(n *preflight.Facts) (key, shown string) {
 		if set := n.Env("NCCL_HOSTID"); set != "" {
 			return set, "NCCL_HOSTID=" + set
@@ -100,12 +100,12 @@ func checkHostID(f *preflight.Fleet) []preflight.Finding {
 }
 
 // strangers finds nodes of one machine that NCCL takes for one host though they
-// share no memory, or for two though they do.
+// share no memory, or for two hosts though they share it.
 func strangers(f *preflight.Fleet) []preflight.Finding {
 	v := f.View()
 	type machine struct {
-		hashes map[string]uint64 // device of /dev/shm of the first node with this host hash
-		apart  bool              // one hash, several /dev/shm
+		hashes map[string]uint64 // by host hash: device of /dev/shm of the first node with it
+		apart  bool              // two nodes have one hash and different /dev/shm
 	}
 	machines := map[int]*machine{}
 	hash := func(n *preflight.Facts) string { return cmp.Or(n.Env("NCCL_HOSTID"), n.Host.Hostname) }
@@ -147,7 +147,7 @@ func strangers(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// maxOffset is how far clocks may be apart.
+// maxOffset is how far clocks may differ.
 const maxOffset = 100 * time.Millisecond
 
 func checkClock(f *preflight.Fleet) []preflight.Finding {
@@ -164,7 +164,8 @@ func checkClock(f *preflight.Fleet) []preflight.Finding {
 	}), preflight.Finding{Text: "Clocks differ from the coordinator's, so that the order of events in logs is not theirs."})
 }
 
-// step is a tenth of the offset's magnitude, so that similar ones are grouped.
+// step returns a tenth of the offset's magnitude, so that similar offsets form
+// one group.
 func step(d time.Duration) time.Duration {
 	s := 100 * time.Millisecond
 	for ; s < d/10; s *= 10 {
@@ -177,7 +178,7 @@ func checkArch(f *preflight.Fleet) []preflight.Finding {
 	if !v.NCCL && !v.Gloo {
 		return nil
 	}
-	oldest := 0 // of the known NCCLs
+	oldest := 0 // among the NCCL versions that are known
 	vendorBug := false
 	for _, n := range f.Known() {
 		code := n.NCCLCode()
@@ -217,7 +218,7 @@ func checkSysfs(f *preflight.Fleet) []preflight.Finding {
 	}), preflight.Finding{Text: "NCCL cannot learn how the GPUs are connected."})
 	return append(all, preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
 		wsl := slices.ContainsFunc(n.Host.DevNodes, func(d host.Node) bool { return d.Path == host.WSL })
-		if !concerned(n) || n.Host.ProcGPU || wsl { // there the driver is Windows'
+		if !concerned(n) || n.Host.ProcGPU || wsl { // under WSL the driver belongs to Windows
 			return ""
 		}
 		return "/proc/driver/nvidia cannot be read"

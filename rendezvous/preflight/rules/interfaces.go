@@ -10,7 +10,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
-// choiceRules are I01, I09, I10 and I12: which interfaces NCCL or Gloo takes.
+// choiceRules returns I01, I09, I10 and I12: which interfaces NCCL or Gloo
+// takes.
 func choiceRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -58,7 +59,7 @@ func checkChoice(f *preflight.Fleet) []preflight.Finding {
 	if !v.NCCL || v.Ranks < 2 {
 		return nil
 	}
-	// Ranks of one machine meet over an interface, too.
+	// Ranks of one machine also connect over an interface.
 	all := f.WithProposal(preflight.IfAny(f.Faults(func(i int, n *preflight.Facts) string {
 		c := v.Choice[i]
 		if c.Unknown || len(c.Picked) > 0 || familyTakesAll(n) {
@@ -98,8 +99,8 @@ func checkChoice(f *preflight.Fleet) []preflight.Finding {
 	return append(subnets(f), widths(f)...)
 }
 
-// subnets warns of first addresses in several networks, unless probes have
-// shown that there is a way between them.
+// subnets warns if the nodes' first addresses are in several networks, unless
+// probes have shown that the networks reach each other.
 func subnets(f *preflight.Fleet) []preflight.Finding {
 	if tried, bad := probed(f, preflight.UseBootstrap); tried && !bad {
 		return nil
@@ -117,7 +118,7 @@ func subnets(f *preflight.Fleet) []preflight.Finding {
 	}))
 }
 
-// widths warns when nodes have different numbers of interfaces that carry data.
+// widths warns if nodes have different numbers of interfaces that carry data.
 func widths(f *preflight.Fleet) []preflight.Finding {
 	values := f.Differing(func(i int, _ *preflight.Facts) string {
 		picks := f.DataAddresses(i)
@@ -139,14 +140,14 @@ func widths(f *preflight.Fleet) []preflight.Finding {
 	}))
 }
 
-// showLead is the address of a node's bootstrap.
+// showLead returns the address of a node's bootstrap.
 func showLead(f *preflight.Fleet, i int) string {
 	p, _ := f.BootstrapAddress(i)
 	return p.String() + wishSource(&f.Nodes[i])
 }
 
-// withSource adds to the reason of a choice where the user's variable is set, if
-// that is no environment.
+// withSource adds where the user's variable is set to the reason of a choice,
+// unless it is set in the environment.
 func withSource(n *preflight.Facts, why string) string {
 	const name = "NCCL_SOCKET_IFNAME"
 	from := origin(n, name)
@@ -157,7 +158,7 @@ func withSource(n *preflight.Facts, why string) string {
 	return strings.Replace(why, wish, wish+" ("+from+")", 1)
 }
 
-// wishSource says where the user's variable is set, if that is no environment.
+// wishSource says where the user's variable is set, "" for the environment.
 func wishSource(n *preflight.Facts) string {
 	const name = "NCCL_SOCKET_IFNAME"
 	if origin(n, name) == "" {
@@ -166,7 +167,7 @@ func wishSource(n *preflight.Facts) string {
 	return "; " + withSource(n, name+"="+n.Env(name))
 }
 
-// probed reports whether addresses of this use were probed, and whether one
+// probed reports whether addresses of this use were probed, and whether a probe
 // failed.
 func probed(f *preflight.Fleet, use preflight.Use) (tried, bad bool) {
 	for _, p := range f.Probes {
@@ -178,8 +179,8 @@ func probed(f *preflight.Fleet, use preflight.Use) (tried, bad bool) {
 	return tried, bad
 }
 
-// familyTakesAll reports whether NCCL would find an interface if it were not
-// for NCCL_SOCKET_FAMILY.
+// familyTakesAll reports whether NCCL would find an interface without
+// NCCL_SOCKET_FAMILY.
 func familyTakesAll(n *preflight.Facts) bool {
 	if n.Env("NCCL_SOCKET_FAMILY") == "" {
 		return false
@@ -209,8 +210,8 @@ func checkFamily(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(values, preflight.Finding{Text: "NCCL_SOCKET_FAMILY forces a family of which the interfaces have no address.", Steps: haveFamily(f)})
 }
 
-// haveFamily is the step that forces the family of which every node has an
-// address.
+// haveFamily returns the step that forces the address family that every node
+// has.
 func haveFamily(f *preflight.Fleet) []preflight.Step {
 	for _, family := range []string{"AF_INET", "AF_INET6"} {
 		all := true
@@ -250,7 +251,7 @@ func checkVirtual(f *preflight.Fleet) []preflight.Finding {
 }
 
 // real proposes interfaces that are neither bridges nor tunnels, if all nodes
-// have such.
+// have such interfaces.
 func real(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	if len(values) == 0 {
 		return nil
@@ -296,7 +297,7 @@ func checkRunning(f *preflight.Fleet) []preflight.Finding {
 	return append(all, preflight.IfAny(slaves, preflight.Finding{Text: "A part of a bond has no carrier; the bond is slower, or in danger, without it.", Steps: []preflight.Step{repair(slaves), look}})...)
 }
 
-// askedRules is I14: the user's own wish.
+// askedRules returns I14: whether the user's own choice can be followed.
 func askedRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "I14", Name: "iface-asked", Severity: preflight.Error,
@@ -328,13 +329,14 @@ func checkAsked(f *preflight.Fleet) []preflight.Finding {
 	return nil
 }
 
-// ignoresIface reports whether --iface set the variables of other nodes and not
-// of this one.
+// ignoresIface reports whether --iface set the variables of other nodes but not
+// of this node.
 func ignoresIface(n *preflight.Facts) bool {
 	return slices.ContainsFunc(n.Unknown, func(u preflight.Unknown) bool { return u.Source == preflight.AskedSource })
 }
 
-// askOther is the step that names a network that every node has, if there is one.
+// askOther returns the step that names a network that every node has, if there
+// is one.
 func askOther(f *preflight.Fleet) []preflight.Step {
 	steps := f.Proposal()
 	if len(steps) == 0 {

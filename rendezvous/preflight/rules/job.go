@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// jobRules are R01, R02 and R04 to R07: what the nodes know about the job.
+// jobRules returns R01, R02 and R04 to R07: what the nodes know about the job.
 func jobRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -83,7 +83,7 @@ func checkRanks(f *preflight.Fleet) []preflight.Finding {
 	}), preflight.Finding{Text: "Several nodes were given the same --node-rank."}), func() []preflight.Step { return renumber(f) })...)
 }
 
-// renumber is the step that gives every node a number of its own.
+// renumber returns the step that gives every node a number of its own.
 func renumber(f *preflight.Fleet) []preflight.Step {
 	var nodes []int
 	for i := range f.Known() {
@@ -95,7 +95,7 @@ func renumber(f *preflight.Fleet) []preflight.Step {
 	return f.StepsFor(nodes, preflight.ToGorun, "give every node a number of its own", func(i int, _ *preflight.Facts) []string { return []string{"--node-rank " + strconv.Itoa(i)} })
 }
 
-// mostWorkers is the largest number of workers of a node, and at least 1.
+// mostWorkers returns the largest number of workers of a node, and at least 1.
 func mostWorkers(f *preflight.Fleet) int {
 	most := 1
 	for _, n := range f.Known() {
@@ -104,8 +104,8 @@ func mostWorkers(f *preflight.Fleet) int {
 	return most
 }
 
-// sameWorkers is the step that starts as many workers on every node as the node
-// with the fewest has.
+// sameWorkers returns the step that starts as many workers on every node as the
+// node with the fewest workers has.
 func sameWorkers(f *preflight.Fleet) []preflight.Step {
 	least := 0
 	for _, n := range f.Known() {
@@ -116,7 +116,7 @@ func sameWorkers(f *preflight.Fleet) []preflight.Step {
 	return []preflight.Step{preflight.ToGorun.Step("start as many workers on every node", "--nproc-per-node "+strconv.Itoa(max(least, 1))).Everywhere()}
 }
 
-// doubled are the keys that several nodes have.
+// doubled returns the keys that several nodes have.
 func doubled(f *preflight.Fleet, key func(n *preflight.Facts) string) []preflight.Value {
 	times := map[string]int{}
 	for _, n := range f.Known() {
@@ -160,8 +160,9 @@ func checkMaster(f *preflight.Fleet) []preflight.Finding {
 	}}
 }
 
-// tellMaster is the step that makes node 0 name another of its addresses to the
-// others: if possible, one in a network that another node has, too.
+// tellMaster returns the step that makes node 0 announce another of its
+// addresses to the other nodes. It prefers an address in a network that another
+// node has, too.
 func tellMaster(f *preflight.Fleet) []preflight.Step {
 	best := ""
 	for _, a := range f.Nodes[0].Network.Addresses {
@@ -190,7 +191,7 @@ func tellMaster(f *preflight.Fleet) []preflight.Step {
 	return []preflight.Step{preflight.ToGorun.Step("let node 0 tell the others an address that they reach", "--local-addr "+term.Command(best)).On([]int{0})}
 }
 
-// addresses lists those of the node that are not loopback.
+// addresses lists the node's addresses that are not loopback.
 func addresses(n *preflight.Facts) string {
 	var list []string
 	for _, a := range n.Network.Addresses {
@@ -248,7 +249,8 @@ func checkCollision(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// proxyPeers bounds the nodes whose addresses are tried.
+// proxyPeers bounds the nodes whose addresses are compared with the proxy's
+// settings.
 const proxyPeers = 16
 
 func checkProxy(f *preflight.Fleet) []preflight.Finding {
@@ -283,7 +285,7 @@ func checkProxy(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(values, preflight.Finding{Text: "A proxy is set, and NO_PROXY does not name the job's own nodes.", Steps: noProxy(f, preflight.Marked(values))})
 }
 
-// noProxy is the step that adds the nodes to what no_proxy names.
+// noProxy returns the step that adds the nodes to what no_proxy names.
 func noProxy(f *preflight.Fleet, nodes []int) []preflight.Step {
 	var own []string
 	for _, n := range f.Known() {
@@ -335,7 +337,8 @@ func proxied(f *preflight.Fleet, c httpproxy.Config) string {
 	return ""
 }
 
-// uneven groups the nodes by their number of workers; nil when all have the same.
+// uneven groups the nodes by their number of workers; nil if all have the same
+// number.
 func uneven(f *preflight.Fleet) []preflight.Value {
 	return f.Differing(func(_ int, n *preflight.Facts) string {
 		if n.Node.Workers < 1 {

@@ -11,7 +11,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// leftoverRules are S01 and T01: what earlier jobs left, and where logs go.
+// leftoverRules returns S01 and T01: what earlier jobs left, and where logs are
+// written.
 func leftoverRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -32,7 +33,7 @@ func leftoverRules() []preflight.Rule {
 }
 
 // crowded is the size of unmapped segments, in bytes, from which on they matter
-// by themselves, and the part of /dev/shm.
+// by themselves. crowdedPart is the part of /dev/shm from which on they do.
 const crowded, crowdedPart = 1 << 30, 10
 
 func checkLeftovers(f *preflight.Fleet) []preflight.Finding {
@@ -73,8 +74,8 @@ func checkLeftovers(f *preflight.Fleet) []preflight.Finding {
 	}), preflight.Finding{Text: "Ranks that are dead left shared memory behind."})...)
 }
 
-// otherGPUs is the step that gives workers the GPUs that no process holds, if
-// there are enough.
+// otherGPUs returns the step that gives workers the GPUs that no process holds,
+// if there are enough.
 func otherGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	enough := true
 	steps := f.StepsFor(nodes, preflight.InShell, "use the GPUs that are free", func(_ int, n *preflight.Facts) []string {
@@ -91,7 +92,7 @@ func otherGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return append(steps, preflight.ToLook.Step("which they are", "nvidia-smi").On(nodes))
 }
 
-// index is the number of a GPU in PCI order, as nvidia-smi shows it.
+// index returns the number of a GPU in PCI order, as nvidia-smi shows it.
 func index(g *preflight.GPU, uuid string) string {
 	for _, d := range g.Devices {
 		if d.UUID == uuid {
@@ -101,7 +102,7 @@ func index(g *preflight.GPU, uuid string) string {
 	return uuid
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes for people.
 func size(n int64) string {
 	const unit = 1024
 	switch {
@@ -163,8 +164,8 @@ func checkDebugFile(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// ownFile is a name for NCCL's log that each rank has for itself, in the folder
-// of the first.
+// ownFile returns the step that gives each rank its own file for NCCL's log, in
+// the folder of the first file.
 func ownFile(f *preflight.Fleet) []preflight.Step {
 	for _, n := range f.Known() {
 		if name := n.Env("NCCL_DEBUG_FILE"); name != "" {

@@ -10,7 +10,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
-// limitRules are L02, L04 and L06: how much workers may open and start.
+// limitRules returns L02, L04 and L06: how many files and threads workers may
+// have.
 func limitRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -79,8 +80,7 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: fmt.Sprintf("For a job of %s a limit of %d open files is advised.", preflight.Plural(v.Ranks, "rank"), want), Steps: most(preflight.Marked(low))})
 }
 
-// raise is the steps that lift a limit of the shells of nodes, or of their
-// containers.
+// raise returns the steps that lift a limit of the nodes' shells or containers.
 func raise(f *preflight.Fleet, nodes []int, what string, limit int64) []preflight.Step {
 	value, options := strconv.FormatInt(limit, 10), map[string]string{"nofile": "-n", "memlock": "-l", "nproc": "-u", "as": "-v", "cpu": "-t", "fsize": "-f", "data": "-d"}
 	docker := value
@@ -90,7 +90,7 @@ func raise(f *preflight.Fleet, nodes []int, what string, limit int64) []prefligh
 	const text = "raise the limit"
 	steps := f.StepsFor(nodes, preflight.InShell, text+"; a service that starts the jobs needs it, too (Limit"+strings.ToUpper(what)+"=)", func(_ int, n *preflight.Facts) []string {
 		switch {
-		case n.Host.Container != "" && what != "as": // which docker cannot limit
+		case n.Host.Container != "" && what != "as": // docker cannot limit the address space
 			return nil
 		case n.Host.Limits.Caps&capSysResource != 0:
 			return []string{"ulimit " + options[what] + " " + value}
@@ -130,7 +130,7 @@ func checkThreads(f *preflight.Fleet) []preflight.Finding {
 		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: "The node may start few threads; data loaders and libraries start many.", Steps: moreThreads(f, preflight.Marked(low))})...)
 }
 
-// moreThreads is the steps that lift every limit of the threads of nodes.
+// moreThreads returns the steps that lift every limit on the nodes' threads.
 func moreThreads(f *preflight.Fleet, nodes []int) []preflight.Step {
 	const plenty = 65536
 	want := func(n *preflight.Facts) int64 { return max(plenty, 2*host.Load{Local: n.Node.Workers}.Threads()) }
@@ -178,7 +178,7 @@ func moreThreads(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return steps
 }
 
-// threads is the tightest limit of the node's processes and threads, -1 when
+// threads returns the tightest limit on the node's processes and threads, -1 if
 // none is known.
 func threads(n *preflight.Facts) (what string, limit int64) {
 	l := n.Host.Limits
@@ -203,8 +203,8 @@ func threads(n *preflight.Facts) (what string, limit int64) {
 	return what, limit
 }
 
-// portsWanted is how many ports a node should have for sockets that name none:
-// each rank listens on several and connects from many.
+// portsWanted is how many ports a node should have for sockets that name none.
+// Each rank listens on several ports and connects from many.
 const portsWanted = 1000
 
 func checkTables(f *preflight.Fleet) []preflight.Finding {
@@ -241,7 +241,7 @@ func checkTables(f *preflight.Fleet) []preflight.Finding {
 	})})...)
 }
 
-// kernelTable is one of the kernel's that is too small.
+// kernelTable is a table of the kernel that is too small.
 type kernelTable struct {
 	name string
 	want int64
@@ -274,7 +274,8 @@ func tables(f *preflight.Fleet, i int, n *preflight.Facts) (low []kernelTable) {
 	return low
 }
 
-// fatalRules is L08: limits at which a worker fails or is killed while it works.
+// fatalRules returns L08: limits at which a worker fails or is killed while it
+// works.
 func fatalRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "L08", Name: "worker-limits", Severity: preflight.Warning,
@@ -289,7 +290,7 @@ func fatalRules() []preflight.Rule {
 }
 
 func checkFatal(f *preflight.Fleet) []preflight.Finding {
-	// What a rank's proxy maps is one file, whatever links the GPUs.
+	// A rank's proxy maps one file, whatever links the GPUs.
 	segment := host.Load{Local: 2, Channels: 1}.SHM() / 2
 	blocks := func(n *preflight.Facts, limit int64) bool {
 		return limit < segment && n.GPU.Driver && n.Node.Workers > 1 && !n.IsOn("NCCL_SHM_DISABLE")
@@ -297,7 +298,7 @@ func checkFatal(f *preflight.Fleet) []preflight.Finding {
 	var all []preflight.Finding
 	for _, l := range []struct {
 		name     string
-		of       func(n *preflight.Facts) *int64 // nil: not known, or another finding's
+		of       func(n *preflight.Facts) *int64 // nil: not known, or another finding covers it
 		say      func(int64) string
 		text     string
 		severity preflight.Severity
@@ -359,7 +360,7 @@ func checkFatal(f *preflight.Fleet) []preflight.Finding {
 	return all
 }
 
-// computing is a number of seconds for people.
+// computing formats a number of seconds for people.
 func computing(s int64) string {
 	if s < 600 || s > int64(time.Duration(1<<62)/time.Second) {
 		return fmt.Sprintf("%d s", s)

@@ -12,7 +12,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/reach"
 )
 
-// linkRules are I05, I06, I11 and I13: whether the chosen interfaces fit together.
+// linkRules returns I05, I06, I11 and I13: whether the chosen interfaces fit
+// together.
 func linkRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -53,7 +54,7 @@ func linkRules() []preflight.Rule {
 }
 
 // bySockets reports whether the node's data goes over sockets, as far as is
-// known. Gloo's always does.
+// known. Gloo's data always does.
 func bySockets(f *preflight.Fleet, i int) bool { return f.View().Gloo || f.UsesSockets(i) }
 
 func checkMTU(f *preflight.Fleet) []preflight.Finding {
@@ -96,8 +97,9 @@ func checkMTU(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// oneMTU is the steps that set the MTU that most nodes have; without a majority
-// the smallest, which every switch between them passes.
+// oneMTU returns the steps that set the MTU that most nodes have. Without a
+// majority they set the smallest MTU, which every switch between the nodes
+// passes.
 func oneMTU(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	mtu := 0
 	take := func(i int) {
@@ -164,12 +166,12 @@ func checkDuplicates(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// twice finds keys of nodes that are apart: nodes with the same number in where
+// twice finds keys that several nodes have. Nodes with the same number in where
 // may share a key.
 func twice(f *preflight.Fleet, where []int, keys func(i int, n *preflight.Facts) []string) []preflight.Value {
 	type owner struct {
 		node int
-		many []int // all of them, once there are two
+		many []int // all of the nodes, once there are two
 	}
 	owners := map[string]*owner{}
 	var order []string

@@ -9,7 +9,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
-// memoryRules are L01, L03, L05 and L07: what memory workers may have.
+// memoryRules returns L01, L03, L05 and L07: what memory workers may have.
 func memoryRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -56,11 +56,11 @@ func memoryRules() []preflight.Rule {
 	}
 }
 
-// load is the node's part in what host.Load needs to know.
+// load returns what host.Load needs to know of the node.
 func load(f *preflight.Fleet, i int, n *preflight.Facts) host.Load {
 	l := host.Load{Ranks: f.View().Ranks, Local: n.Node.Workers}
 	if !f.UsesSockets(i) {
-		l.Local = l.Ranks // the data's connections are no files
+		l.Local = l.Ranks // connections for data use no files in /dev/shm
 	}
 	return l
 }
@@ -98,7 +98,8 @@ func checkSHM(f *preflight.Fleet) []preflight.Finding {
 			if !n.GPU.Driver || !limitsKnown(n) || s.Error != "" || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.IsOn("NCCL_SHM_DISABLE") {
 				return ""
 			}
-			// One segment a rank is the pool of its proxy, whatever links the GPUs.
+			// Each rank has one segment for the pool of its proxy, whatever
+			// links the GPUs.
 			need := host.Load{Ranks: n.Node.Workers, Local: n.Node.Workers, Channels: 1}.SHM()
 			if low := s.Free < need; low != grave || !low && s.Size >= host.SHMWanted {
 				return ""
@@ -111,7 +112,8 @@ func checkSHM(f *preflight.Fleet) []preflight.Finding {
 		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders.", Steps: enlarge(f, preflight.Marked(low))}))
 }
 
-// enlarge is the steps that make /dev/shm large enough for the ranks of nodes.
+// enlarge returns the steps that make /dev/shm large enough for the nodes'
+// ranks.
 func enlarge(f *preflight.Fleet, nodes []int) []preflight.Step {
 	gib := func(n *preflight.Facts) int64 {
 		s := n.Host.SHM
@@ -138,10 +140,12 @@ func enlarge(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return steps
 }
 
-// capIPCLock and the others are bits of CapEff (linux/capability.h).
+// capIPCLock, capSysAdmin and capSysResource are bits of CapEff
+// (linux/capability.h).
 const capIPCLock, capSysAdmin, capSysResource = 1 << 14, 1 << 21, 1 << 24
 
-// mayMount reports whether root may mount on the node: not in most containers.
+// mayMount reports whether root may mount on the node, which most containers
+// forbid.
 func mayMount(n *preflight.Facts) bool {
 	return n.Host.Container == "" || n.Host.Limits.Caps&capSysAdmin != 0
 }
@@ -210,8 +214,8 @@ func checkMemory(f *preflight.Fleet) []preflight.Finding {
 	return append(all, preflight.IfAny(tight, preflight.Finding{Text: "The cgroup leaves too little memory for the workers: the kernel kills one that takes more (SIGKILL, exit code 137).", Steps: moreMemory(f, preflight.Marked(tight))})...)
 }
 
-// moreMemory is the steps that give containers what their workers lack; a person
-// has to change other cgroups.
+// moreMemory returns the steps that give containers the memory that their
+// workers lack. Only a person can change other cgroups.
 func moreMemory(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.ToContainer, "give the container more memory", func(_ int, n *preflight.Facts) []string {
 		if n.Host.Container == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// programRules is R03: whether all nodes run the same program.
+// programRules returns R03: whether all nodes run the same program.
 func programRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "R03", Name: "script-same", Severity: preflight.Error,
@@ -68,9 +68,9 @@ func checkProgram(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// installTorch is the steps that install on all nodes the release that most nodes
-// have, or else the first node's. A release of PyTorch's own index names the CUDA
-// that it is for.
+// installTorch returns the steps that install one release on all nodes: the
+// release that most nodes have, or else the first node's. A release of
+// PyTorch's own index names the CUDA that it is for.
 func installTorch(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	if values == nil {
 		return nil
@@ -90,8 +90,8 @@ func installTorch(f *preflight.Fleet, values []preflight.Value) []preflight.Step
 	})
 }
 
-// differInRole is differ among the nodes of each role: a trainer and an
-// evaluator may run different programs.
+// differInRole groups the nodes of the roles whose nodes have different keys. A
+// trainer and an evaluator may run different programs.
 func differInRole(f *preflight.Fleet, key func(n *preflight.Facts) string) []preflight.Value {
 	first, differs := map[string]string{}, map[string]bool{}
 	for _, n := range f.Known() {
@@ -110,7 +110,7 @@ func differInRole(f *preflight.Fleet, key func(n *preflight.Facts) string) []pre
 	})
 }
 
-// file is what the user named.
+// file returns the program as the user named it.
 func file(p preflight.Program) string {
 	for _, s := range []string{p.Script, p.Path, p.Title} {
 		if s != "" {
@@ -120,8 +120,8 @@ func file(p preflight.Program) string {
 	return ""
 }
 
-// system reports whether the program came with the machine: two releases of a
-// distribution have different ones.
+// system reports whether the program came with the machine. Two releases of a
+// distribution have different programs.
 func system(p preflight.Program) bool {
 	dir := path.Dir(file(p)) + "/"
 	for _, prefix := range []string{"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/lib/"} {
@@ -132,15 +132,15 @@ func system(p preflight.Program) bool {
 	return false
 }
 
-// short is as much of a hash as a person compares.
+// short returns the part of a hash that a person compares.
 func short(hash string) string { return hash[:min(len(hash), 12)] }
 
 // shownModules bounds the files of one kind that a value names.
 const shownModules = 4
 
-// modules says for each node how its modules differ from those that most nodes of
-// its role have. Of two versions that equally many nodes have, that of the lower
-// group rank counts.
+// modules says for each node how its modules differ from the modules that most
+// nodes of its role have. If equally many nodes have two versions, the version
+// of the lower group rank counts.
 func modules(f *preflight.Fleet) []preflight.Value {
 	type version struct {
 		node  *preflight.Facts
@@ -176,7 +176,7 @@ func modules(f *preflight.Fleet) []preflight.Value {
 	})
 }
 
-// digest is the same for the same modules, and never empty.
+// digest returns a text that is the same for the same modules, and never empty.
 func digest(n *preflight.Facts) string {
 	var b strings.Builder
 	for _, m := range n.Program.Modules {
@@ -186,8 +186,8 @@ func digest(n *preflight.Facts) string {
 	return b.String()
 }
 
-// deviation names the files in which a node's modules differ from others. Of lists
-// that were cut, only files of both are compared.
+// deviation names the files in which a node's modules differ from others. If a
+// list was cut, it compares only the files that both lists have.
 func deviation(most, own preflight.Program) string {
 	var other, lacks, has []string
 	hashes := map[string]string{}

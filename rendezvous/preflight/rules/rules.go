@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/reach"
 )
 
-// All are the rules of every family, by id.
+// All returns the rules of every family, by id.
 func All() []preflight.Rule {
 	all := slices.Concat(
 		versionRules(),

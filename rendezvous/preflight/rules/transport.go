@@ -13,7 +13,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// transportRules are N01, N02 and N05: which network NCCL takes for data.
+// transportRules returns N01, N02 and N05: which network NCCL uses for data.
 func transportRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -50,7 +50,7 @@ func transportRules() []preflight.Rule {
 }
 
 // verbs reports whether NCCL on this node moves data to other nodes through
-// adapters: by itself or by a plugin.
+// adapters, either by itself or by a plugin.
 func verbs(f *preflight.Fleet, i int) bool {
 	kind := f.View().Transport[i].Kind
 	return f.View().Places > 1 && kind != "" && kind != "Socket" && len(f.Nodes[i].RDMA.Devices) > 0
@@ -71,7 +71,7 @@ func checkKind(f *preflight.Fleet) []preflight.Finding {
 	values := f.Differing(func(i int, _ *preflight.Facts) string {
 		kind := v.Transport[i].Kind
 		if len(plugins) > 1 && kind != "IB" && kind != "Socket" {
-			return "" // N02
+			return "" // N02 finds this
 		}
 		return kind
 	})
@@ -82,8 +82,8 @@ func checkKind(f *preflight.Fleet) []preflight.Finding {
 	return append(all, preflight.IfAny(values, preflight.Finding{Text: "NCCL would move data over different kinds of network; they do not understand each other."})...)
 }
 
-// unforce is the steps that remove NCCL_NET if all nodes then have the same
-// network, and else force the one that all have.
+// unforce returns the steps that remove NCCL_NET if all nodes then have the
+// same network. Otherwise the steps force the network that all nodes have.
 func unforce(f *preflight.Fleet) []preflight.Step {
 	kinds := map[string]bool{}
 	for _, n := range f.Known() {
@@ -147,7 +147,7 @@ func plugins(f *preflight.Fleet, kind string) []preflight.Value {
 	})
 }
 
-// plugin is the first of a kind that NCCL can load.
+// plugin returns the first plugin of a kind that NCCL can load.
 func plugin(n *preflight.Facts, kind string) *rdma.Plugin {
 	if rdma.Without(n.Env, kind) {
 		return nil
@@ -213,7 +213,8 @@ func checkVerbs(f *preflight.Fleet) []preflight.Finding {
 	return append(all, preflight.IfAny(closed, x)...)
 }
 
-// openAdapters is the steps that let nodes open the files of their adapters.
+// openAdapters returns the steps that let nodes open the files of their
+// adapters.
 func openAdapters(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.ToContainer, "give the container the adapters", func(_ int, n *preflight.Facts) []string {
 		if n.Host.Container == "" {
@@ -238,8 +239,9 @@ func openAdapters(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator of "+f.NamesOf(nodes)+" to install rdma-core with the adapters' provider library, and to let the job's user open /dev/infiniband"))
 }
 
-// closedAdapters is the finding about adapters that cannot be opened: an error if
-// a node has fewer than others, a warning if every node was given as many.
+// closedAdapters returns the finding about adapters that cannot be opened. It
+// is an error if a node has fewer adapters than others, and a warning if every
+// node has as many.
 func closedAdapters(f *preflight.Fleet) preflight.Finding {
 	uneven := f.Differing(byIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
 		open := slices.DeleteFunc(slices.Clone(ports), func(h rdma.HCA) bool { return whyClosed(n, h.Device) != "" })

@@ -2,7 +2,7 @@ package rules
 
 import "github.com/gorun/gorun/rendezvous/preflight"
 
-// unknownRules is F01: facts that stayed unknown.
+// unknownRules returns F01: facts that stayed unknown.
 func unknownRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "F01", Name: "facts-unknown", Severity: preflight.Note,
@@ -38,7 +38,7 @@ func checkUnknown(f *preflight.Fleet) []preflight.Finding {
 // matters reports whether a rule that concerns the fleet needs the source.
 func matters(v *preflight.View, source string) bool {
 	switch source {
-	case preflight.AskedSource: // I14
+	case preflight.AskedSource: // I14 needs it
 		return false
 	case "gpu", "rdma", "library", "settings":
 		return v.NCCL

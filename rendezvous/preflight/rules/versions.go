@@ -12,7 +12,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 )
 
-// versionRules are V01 to V03 and V05, with V04: which libraries the workers load.
+// versionRules returns V01 to V03 and V05, and V04 from bugRules: which
+// libraries the workers load.
 func versionRules() []preflight.Rule {
 	return append([]preflight.Rule{
 		{
@@ -54,7 +55,8 @@ func versionRules() []preflight.Rule {
 	}, bugRules()...)
 }
 
-// loaded is the NCCL of a node if it can be loaded and its version is known.
+// loaded returns the NCCL of a node if it can be loaded and its version is
+// known.
 func loaded(n *preflight.Facts) *library.NCCL {
 	if x := n.Libraries.NCCL; x != nil && x.Version != "" && x.Error == "" {
 		return x
@@ -98,7 +100,7 @@ func checkNCCLVersion(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// release is what has to agree: the version without a vendor's suffix.
+// release returns what has to agree: the version without a vendor's suffix.
 func release(x *library.NCCL) string {
 	if x.Code > 0 {
 		return versionOf(x.Code)
@@ -116,7 +118,7 @@ func versionOf(code int) string {
 }
 
 // whence says which file has the version, why the loader takes it, and which
-// others it does not take.
+// other files it does not take.
 func whence(n *preflight.Facts) string {
 	x := n.Libraries.NCCL
 	text := x.Path
@@ -177,9 +179,10 @@ func checkNCCLSingle(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// provideNCCL is the steps by which nodes get an NCCL that load none. A wheel
-// whose file the loader refuses is installed anew, since pip takes it for
-// complete; else torch names the release that it needs.
+// provideNCCL returns the steps that give an NCCL to nodes that load none. If
+// the loader refuses the file of a wheel, the steps install the wheel again,
+// since pip takes it for complete. Otherwise torch names the release that it
+// needs.
 func provideNCCL(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.InShell, "have pip bring what torch needs", func(_ int, n *preflight.Facts) []string {
 		if n.Libraries.Torch == "" {
@@ -195,8 +198,9 @@ func provideNCCL(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator to install NCCL (libnccl2) where the loader looks, or name its folder in LD_LIBRARY_PATH"))
 }
 
-// wheels finds faults of NCCL's wheels: errors in the site directory from which
-// the workers load it, or where they find none; warnings in others.
+// wheels finds faults of NCCL's wheels. They are errors in the site directory
+// from which the workers load NCCL, or if they find no NCCL. In other site
+// directories they are warnings.
 func wheels(f *preflight.Fleet, severity preflight.Severity) []preflight.Finding {
 	of := func(n *preflight.Facts) []library.Wheel {
 		if !n.GPU.Driver {
@@ -219,8 +223,8 @@ func wheels(f *preflight.Fleet, severity preflight.Severity) []preflight.Finding
 	return append(all, find("An NCCL wheel is installed, but its libnccl.so.2 is gone: uninstalling another nvidia-nccl wheel deletes it.", lostFile)...)
 }
 
-// onlyWheel is the lines that leave one wheel of NCCL in a site directory: the
-// one of torch's CUDA.
+// onlyWheel returns the lines that leave one wheel of NCCL in a site directory:
+// the wheel of torch's CUDA.
 func onlyWheel(n *preflight.Facts, site string) []string {
 	var keep *library.Wheel
 	major, _, _ := strings.Cut(n.Libraries.TorchCUDA, ".")
@@ -235,7 +239,7 @@ func onlyWheel(n *preflight.Facts, site string) []string {
 	return install(n, site, keep.Name, keep.Version)
 }
 
-// twoWheels names the wheels of a site directory that has more than one.
+// twoWheels names the wheels of a site directory that has several.
 func twoWheels(wheels []library.Wheel) (site, what string) {
 	for i, a := range wheels {
 		for _, b := range wheels[:i] {
@@ -264,8 +268,9 @@ func orUnknown(s string) string {
 	return s
 }
 
-// installNCCL is the steps by which all nodes get one version: the one that most
-// nodes have, or else the newest; nil if no known package has it.
+// installNCCL returns the steps that give all nodes one version: the version
+// that most nodes have, or else the newest. It returns nil if no known package
+// has that version.
 func installNCCL(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	good := 0
 	if !preflight.HasMajority(values) {
@@ -300,7 +305,8 @@ func installNCCL(f *preflight.Fleet, values []preflight.Value) []preflight.Step 
 	return append(steps, preflight.ByHand.Step("take "+path+" out of the way of the workers of "+f.NamesOf(elsewhere)+" (LD_LIBRARY_PATH, LD_PRELOAD), or "+text+", there"))
 }
 
-// wheelFolder is where the wheels of NCCL keep it, below a site directory.
+// wheelFolder is the folder of NCCL's wheels for the library, below a site
+// directory.
 const wheelFolder = "/nvidia/nccl/lib/"
 
 func siteOf(path string) string {
@@ -308,8 +314,8 @@ func siteOf(path string) string {
 	return site
 }
 
-// pip is the command of the node's Python that installs packages. Debian's own
-// Python refuses without the variable; an older pip ignores it.
+// pip returns the command of the node's Python that installs packages. Debian's
+// own Python refuses without the variable; an older pip ignores it.
 func pip(n *preflight.Facts) string {
 	python := cmp.Or(n.Program.Python, "python3")
 	command := term.Command(python) + " -m pip"
@@ -319,10 +325,10 @@ func pip(n *preflight.Facts) string {
 	return command
 }
 
-// install is the lines that put a wheel of NCCL into a site directory, alone: the
-// wheels of several CUDAs own the same file, so the others are uninstalled first.
-// pip's own place is not where the workers look first when PYTHONPATH names the
-// directory.
+// install returns the lines that put a wheel of NCCL into a site directory and
+// uninstall the others first, because the wheels of several CUDAs own the same
+// file. The directory where pip installs by default is not where the workers
+// look first if PYTHONPATH names the site directory.
 func install(n *preflight.Facts, site, name, version string) []string {
 	wheel := term.Command(name + "==" + version)
 	if foreign(n, site) {
@@ -344,8 +350,8 @@ func install(n *preflight.Facts, site, name, version string) []string {
 	return []string{pip(n) + " uninstall -y " + strings.Join(others, " "), again}
 }
 
-// foreign reports whether pip installs elsewhere: PYTHONPATH names the directory,
-// or another Python owns it.
+// foreign reports whether pip installs elsewhere, because PYTHONPATH names the
+// directory or another Python owns it.
 func foreign(n *preflight.Facts, site string) bool {
 	x := n.Libraries.NCCL
 	return byPath(n, site) || x != nil && strings.Contains(x.Path, wheelFolder) && siteOf(x.Path) != site
@@ -358,13 +364,14 @@ func byPath(n *preflight.Facts, site string) bool {
 	})
 }
 
-// wheel is the package that the node's NCCL is from, nil when it is from none.
+// wheel returns the package that the node's NCCL is from, nil if it is from no
+// package.
 func wheel(n *preflight.Facts) *library.Wheel {
 	x := loaded(n)
 	if x == nil || !strings.Contains(x.Path, wheelFolder) {
 		return nil
 	}
-	var same []*library.Wheel // of its version: a link may hide the site
+	var same []*library.Wheel // wheels of its version: a link may hide the site
 	for i := range n.Libraries.Wheels {
 		w := &n.Libraries.Wheels[i]
 		if w.Version != release(x) && w.Version != x.Version {
