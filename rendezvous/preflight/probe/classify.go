@@ -12,7 +12,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// classify says what an error of a connection means, and the system's words.
+// classify returns the result that an error of a connection stands for, and the
+// system's words.
 func classify(err error) (preflight.Result, string) {
 	var no syscall.Errno
 	if errors.As(err, &no) {
@@ -47,8 +48,8 @@ func meaning(no syscall.Errno) preflight.Result {
 	return preflight.Failed
 }
 
-// words are the failed call and the errno's text, without the addresses that
-// stand beside it anyway.
+// words returns the failed call and the errno's text, without the addresses,
+// which the finding shows anyway.
 func words(err error, no syscall.Errno) string {
 	var call *os.SyscallError
 	if errors.As(err, &call) {
@@ -57,7 +58,8 @@ func words(err error, no syscall.Errno) string {
 	return no.Error()
 }
 
-// isNetwork tells an error of the connection from one of what came over it.
+// isNetwork reports whether an error is of the connection, not of the data that
+// came over it.
 func isNetwork(err error) bool {
 	var e net.Error
 	return errors.As(err, &e)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// list decodes a JSON array of at most limit elements; nothing is allocated for
-// more. Nothing at all and null are empty lists.
+// list decodes a JSON array of at most limit elements and allocates nothing for
+// more. Empty input and null are empty lists.
 func list[T any](data []byte, limit int) ([]T, error) {
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil

@@ -10,24 +10,24 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Bounds of a plan. A plan comes from the coordinator; these are what it can at
-// most make a node do: MaxTargets connections to MaxPeers nodes, each to a port
-// of an address of one host, once.
+// These are the bounds of a plan, which comes from the coordinator. At most a
+// plan makes a node connect once to each of MaxTargets ports, each at an
+// address of one host, on MaxPeers nodes.
 const (
 	MaxPeers   = 128
 	MaxTargets = allPairs * perNode
 	// MaxBytes bounds a plan and a report as JSON.
 	MaxBytes = 2 << 20
 
-	maxData = 16 // NCCL uses at most so many interfaces (MAX_IFS)
+	maxData = 16 // the most interfaces that NCCL uses (MAX_IFS)
 	maxGloo = 4
 	maxMore = 32 // further ports
 	perNode = 1 + maxData + maxGloo + maxMore
 	maxRank = 100_000
-	maxName = 64 // of an interface
+	maxName = 64 // of an interface's name, in bytes
 )
 
-// Plan is whom one node connects to, in this order.
+// Plan lists the targets that one node connects to, in this order.
 type Plan struct {
 	Node    int      `json:"node"` // its group rank
 	Targets []Target `json:"targets"`
@@ -113,7 +113,7 @@ func (t Target) validate(self int) error {
 	return nil
 }
 
-// single tells whether a connection to the address leads to one other host.
+// single reports whether a connection to the address leads to one other host.
 func single(a netip.Addr) bool {
 	return a.IsValid() && !a.Is4In6() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() &&
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && len(a.Zone()) <= maxName

@@ -9,16 +9,17 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Plans says for each node of a fleet, by group rank, what it connects to: the
-// listeners of its partners (Schedule), each from this side's address of the
-// same use. NCCL pairs its interfaces by index, so the k-th data address meets
-// the k-th of the other side, and the shorter list is repeated. After that come
-// further ports of the same addresses, of all partners in a small fleet and of
-// the neighbours in a large one.
+// Plans returns for each node of a fleet, by group rank, the addresses that it
+// connects to: the listeners of its partners (Schedule), each from this side's
+// address of the same use. NCCL pairs its interfaces by index, so the k-th data
+// address connects to the k-th of the other side, and the shorter list is
+// repeated. After that come further ports of the same addresses: of all
+// partners in a small fleet and of the neighbours in a large one.
 //
-// Nodes that share a machine and its network namespace are not probed: nothing
-// lies between them. Nor are addresses that no connection could tell more about
-// than the facts do: loopback, and two families.
+// Plans leaves out nodes that share a machine and its network namespace,
+// because no network lies between them. It also leaves out addresses about
+// which a connection would say no more than the facts do: loopback, and pairs
+// of different families.
 func Plans(f *preflight.Fleet) []Plan {
 	n := len(f.Nodes)
 	sides := make([]side, n)
@@ -83,8 +84,8 @@ func newSide(f *preflight.Facts) side {
 	}
 }
 
-// more are further ports of the addresses that a node is probed at, each address
-// from one source only.
+// more returns further ports of the addresses that a node is probed at, each
+// address from one source only.
 func more(ts []Target, f *preflight.Facts) []Target {
 	type path struct{ source, target string }
 	tried := map[path][]string{}
@@ -118,8 +119,8 @@ func more(ts []Target, f *preflight.Facts) []Target {
 	return out
 }
 
-// open are the ports of a node's address, whatever the zone by which this side
-// names it.
+// open returns the ports of a node's address. The zone by which this side names
+// the address does not matter.
 func open(f *preflight.Facts, host string) (ports []string) {
 	want, _ := netip.ParseAddr(host)
 	for _, l := range f.Listeners {

@@ -6,19 +6,21 @@ import (
 )
 
 const (
-	// maxParts is how many ports of an address are opened at most: a firewall that
-	// closes an eighth of the range closes at least one of them.
+	// maxParts is how many ports of an address are opened at most. A firewall
+	// that closes an eighth of the range closes at least one of them.
 	maxParts = 16
-	// perPort is how many ports a range must have for each one that is opened:
-	// gorun's other listeners, and other agents, share a range that was asked for.
+	// perPort is how many ports a range must have for each port that is opened,
+	// because gorun's other listeners and other agents share a range that the
+	// user asked for.
 	perPort = 8
-	// partTries is how many ports of a part are tried when others hold them.
+	// partTries is how many ports of a part are tried if other programs hold
+	// them.
 	partTries = 16
 )
 
-// Ports are those that a program may be given; the zero value leaves the choice
-// to the kernel, which gives a listener of Go's a port of the lower half of its
-// range only.
+// Ports are the ports that a program may be given. The zero value leaves the
+// choice to the kernel, which gives a listener of a Go program only ports of
+// the lower half of its range.
 type Ports struct {
 	Lo, Hi   int      // inclusive
 	Reserved [][2]int // never given, inclusive
@@ -26,7 +28,8 @@ type Ports struct {
 
 func (p Ports) valid() bool { return p.Lo > 0 && p.Lo <= p.Hi && p.Hi <= 65535 }
 
-// parts cut the range into equal parts and give some ports of each, at random.
+// parts cuts the range into equal parts and returns some ports of each, at
+// random.
 func (p Ports) parts() [][]int {
 	if !p.valid() {
 		return [][]int{{0}}
@@ -44,8 +47,9 @@ func (p Ports) parts() [][]int {
 	return out
 }
 
-// quarters are ports of each quarter of the range, in a random order of these: a
-// firewall that looks at single packets drops the answers to some ports.
+// quarters returns ports of each quarter of the range, with the quarters in
+// random order. A firewall that inspects single packets drops the answers to
+// some ports.
 func (p Ports) quarters() (out [4][]int) {
 	for i, quarter := range rand.Perm(len(out)) {
 		if size := p.Hi - p.Lo + 1; p.valid() && size >= len(out)*perPort {
@@ -61,7 +65,7 @@ func (p Ports) quarters() (out [4][]int) {
 	return out
 }
 
-// all lists the range in a random order.
+// all returns the ports of the range in a random order.
 func (p Ports) all() []int {
 	if !p.valid() {
 		return []int{0}

@@ -8,16 +8,15 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// maxText bounds the system's words in a report, in bytes; maxSegments the
-// segments of one probe.
+// maxText bounds the system's words in a report, in bytes. maxSegments bounds
+// the segments of one probe.
 const (
 	maxText     = 256
 	maxSegments = 1 << 20
 )
 
-// DecodeReport reads what the node of a plan says that it found. Only what it
-// found is believed: each result must be of a target of the plan, in the plan's
-// order.
+// DecodeReport reads a node's report of the results of its plan. It accepts
+// only the results: each must be of a target of the plan, in the plan's order.
 func DecodeReport(data []byte, p Plan) ([]preflight.Probe, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("a report of probes of %d bytes; at most %d are allowed", len(data), MaxBytes)

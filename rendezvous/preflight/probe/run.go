@@ -18,13 +18,13 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// payload is what a large probe sends each way, in bytes: far more than one
-// packet of any MTU, far less than what a busy switch would mind.
+// payload is how many bytes a large probe sends each way. It is far more than
+// one packet of any MTU and far less than a busy switch would notice.
 const payload = 64 << 10
 
-// Run carries out a node's plan: all probes in parallel, up to a limit. The
-// results are in the plan's order. Probes that Options.Total or ctx did not
-// leave the time for are missing: nothing is known of them.
+// Run runs a node's plan: all probes in parallel, up to a limit. The results
+// are in the plan's order. A probe that Options.Total or ctx left no time for
+// has no result, since nothing is known of it.
 func Run(ctx context.Context, o Options, p Plan) []preflight.Probe {
 	o = o.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, o.Total)
@@ -71,8 +71,9 @@ func Run(ctx context.Context, o Options, p Plan) []preflight.Probe {
 }
 
 const (
-	// again is after which time a try that has not ended gets company. The
-	// third and the fourth begin after twice and four times as long.
+	// again is the time after which another try begins beside a try that has
+	// not ended. The third and the fourth try begin after twice and four times
+	// as long.
 	again = 500 * time.Millisecond
 )
 
@@ -83,9 +84,9 @@ type client struct {
 	zeros   []byte
 }
 
-// probe makes tries until one says how it is. A try that is not answered is not
-// waited for alone: another one begins beside it, and all end when the first one
-// does. There is no result if the time ran out that all probes share.
+// probe makes tries until one gives a decisive result. If a try gets no answer
+// in time, another try begins beside it, and the first decisive result ends
+// them all. There is no result if the time that all probes share is over.
 func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 	source, err := netip.ParseAddr(t.Source)
 	if err != nil {
@@ -129,7 +130,7 @@ func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 	if over(ctx) && says(r.Result) != decided {
 		r.Result = ""
 	}
-	if time.Duration(r.RoundMS*float64(time.Millisecond)) < again/2 { // else an answer may just have been under way
+	if time.Duration(r.RoundMS*float64(time.Millisecond)) < again/2 { // else an answer may just have been on its way
 		r.Silent = silent
 	}
 	r.Sent, r.Resent = sent+r.Silent, resent+r.Silent
@@ -138,16 +139,16 @@ func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 	}
 }
 
-// found is what a try found.
+// found is the result of one try.
 type found struct {
 	probe  *preflight.Probe
-	silent bool // it was not connected for a time after which it should have been
+	silent bool // no connection after a time that should have been enough
 }
 
-// decided is what says returns of a result that no other try can change.
+// decided is what says returns for a result that no other try can change.
 const decided = 5
 
-// says is how much a result says: what got further says more.
+// says ranks a result by how much it says. A try that got further says more.
 func says(r preflight.Result) int {
 	switch r {
 	case "":
@@ -165,7 +166,8 @@ func says(r preflight.Result) int {
 	}
 }
 
-// dialer begins at the source, at the first of the ports that is free.
+// dialer returns a dialer that connects from the source, at the first port that
+// is free.
 func (c *client) dialer(source netip.Addr, ports []int) dialer {
 	return func(ctx context.Context, target string, deadline time.Time) (conn net.Conn, err error) {
 		for _, port := range ports {
@@ -180,7 +182,7 @@ func (c *client) dialer(source netip.Addr, ports []int) dialer {
 
 type dialer func(ctx context.Context, target string, deadline time.Time) (net.Conn, error)
 
-// try connects once; no result if ctx ended first.
+// try connects once. There is no result if ctx ended first.
 func (c *client) try(ctx context.Context, t Target, begin time.Time, dial dialer, r *preflight.Probe) found {
 	delay := time.Since(begin)
 	conn, err := dial(ctx, t.Target, begin.Add(c.options.Connect))
@@ -206,14 +208,15 @@ func (c *client) try(ctx context.Context, t Target, begin time.Time, dial dialer
 	return found{probe: r}
 }
 
-// over reports whether the time of all probes is over. The dialer keeps the
-// deadline of ctx by a clock of its own, and may be done a moment before ctx is.
+// over reports whether the time of all probes is over. The dialer checks the
+// deadline of ctx against a clock of its own, and may end a moment before ctx
+// does.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// exchange says what happens on a connection.
+// exchange runs the protocol on a connection and returns the result.
 func (c *client) exchange(conn net.Conn, t Target, r *preflight.Probe) (preflight.Result, string) {
 	size := 0
 	if t.Large {
@@ -289,8 +292,9 @@ func (c *client) load(conn net.Conn, size int, r *preflight.Probe) (preflight.Re
 	return preflight.OK, ""
 }
 
-// gauge is the rate, in Mbit/s, of a path on which a payload waited in a queue;
-// 0 if that was chance: a machine that is busy delays packets, too.
+// gauge returns the rate, in Mbit/s, of a path on which a payload waited in a
+// queue. It returns 0 if the wait was chance, because a busy machine delays
+// packets, too.
 func (c *client) gauge(ctx context.Context, t Target, dial dialer) float64 {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Exchange)
 	defer cancel()
@@ -319,9 +323,9 @@ func (c *client) gauge(ctx context.Context, t Target, dial dialer) float64 {
 	return 0
 }
 
-// stuck says why a payload did not arrive. When not a byte of it did, it is the
-// size of the packets; else packets got lost, or the path is slow: then they wait
-// in a queue, and the round trip grows.
+// stuck says why a payload did not arrive. If no byte arrived, the cause is the
+// size of the packets. Otherwise packets got lost, or the path is slow: then
+// they wait in a queue, and the round trip grows.
 func (c *client) stuck(info *unix.TCPInfo, arrived int, way string, r *preflight.Probe, took time.Duration) (preflight.Result, string) {
 	text := fmt.Sprintf("%d of %d KiB %s arrived within %s", arrived>>10, payload>>10, way, c.options.Exchange)
 	switch {

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// allPairs is the largest number of nodes of which every one connects to every
-// other.
+// allPairs is the largest number of nodes that all connect to each other.
 const allPairs = 64
 
 // matchings is how many random partners a node of a larger fleet has besides
 // the regular ones.
 const matchings = 4
 
-// Schedule says whom each of n nodes connects to, by group rank: up to 64 nodes
-// all others, above that O(log n) partners: those at a distance of 1, 2, 4, ...
-// around the ring, a few at random (the same for every call) and node 0, where
-// NCCL's bootstrap begins. Who connects to a partner is connected to by it,
-// except that node 0 connects to its own partners only. The partners are in the
-// order of their distance, so that at a time no node is everybody's target.
+// Schedule returns the nodes that each of n nodes connects to, by group rank.
+// Up to 64 nodes connect to all others. Above that a node has O(log n)
+// partners: the nodes at a distance of 1, 2, 4, ... around the ring, a few at
+// random (the same for every call) and node 0, where NCCL's bootstrap begins.
+// Partners connect to each other, except that node 0 connects to its own
+// partners only. The partners are in the order of their distance, so that no
+// node is every node's target at the same time.
 func Schedule(n int) [][]int {
 	out := make([][]int, max(n, 0))
 	if n <= allPairs {
@@ -53,17 +53,18 @@ func Schedule(n int) [][]int {
 	return out
 }
 
-// small is the largest number of nodes that try all of each other.
+// small is the largest number of nodes that send payloads between all pairs.
 const small = 16
 
-// large tells whether the probe from node i to node j of n sends a payload: all
-// do in a small fleet, and those at a distance of a power of two in a large one.
+// large reports whether the probe from node i to node j of n sends a payload.
+// In a small fleet all probes do, in a large one those at a distance of a power
+// of two.
 func large(i, j, n int) bool {
 	d := distance(i, j, n)
 	return n <= small || d&(d-1) == 0
 }
 
-// distance is how far apart two of n nodes are around the ring.
+// distance returns how far apart two of n nodes are around the ring.
 func distance(i, j, n int) int {
 	d := (j - i + n) % n
 	return min(d, n-d)

@@ -17,7 +17,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Address is where a node listens for the probes of the others.
+// Address is where a node listens for the probes of the other nodes.
 type Address struct {
 	Iface string
 	IP    string // with its zone if it has one
@@ -33,10 +33,10 @@ type Server struct {
 	zeros     []byte
 }
 
-// Listen binds ports of each address, at that address itself, so that an address
-// which is not on this node shows here. The uses of an address share its ports,
-// and each begins at another one. The errors name the addresses left out. Nothing
-// is accepted before Serve.
+// Listen binds ports of each address, at that address itself, so that an
+// address that is not on this node fails here. The uses of an address share its
+// ports, and each use begins at another port. The errors name the addresses
+// that are left out. Listen accepts no connection; Serve does.
 func Listen(o Options, addrs []Address, ports Ports) (*Server, []error) {
 	s := &Server{options: o.withDefaults(), key: o.key(), zeros: make([]byte, 16<<10)}
 	var errs []error
@@ -57,7 +57,8 @@ func Listen(o Options, addrs []Address, ports Ports) (*Server, []error) {
 	return s, errs
 }
 
-// bind opens a port in each part of the range, or at least one; ascending.
+// bind opens a port in each part of the range, or at least one, and returns the
+// ports ascending.
 func (s *Server) bind(ip string, ports Ports) ([]int, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil || addr.IsUnspecified() || addr.IsMulticast() {
@@ -94,10 +95,10 @@ func (s *Server) bind(ip string, ports Ports) ([]int, error) {
 	return out, nil
 }
 
-// Listeners are what to publish among the node's facts.
+// Listeners returns the listeners to publish among the node's facts.
 func (s *Server) Listeners() []preflight.Listener { return slices.Clone(s.listeners) }
 
-// Close closes a server that is not served.
+// Close closes a server that is not serving.
 func (s *Server) Close() {
 	for _, l := range s.open {
 		l.Close()
@@ -105,7 +106,7 @@ func (s *Server) Close() {
 }
 
 // Serve answers probes until ctx ends. When it returns, all ports and
-// connections are closed and their goroutines gone.
+// connections are closed and their goroutines have ended.
 func (s *Server) Serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -129,8 +130,8 @@ func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup
 	}
 }
 
-// answer serves one connection. What goes wrong with it is the client's to say,
-// so the client's deadline is the first to pass.
+// answer serves one connection. The client reports what goes wrong with it, so
+// the client's deadline is the first to pass.
 func (s *Server) answer(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
@@ -167,7 +168,8 @@ func sendZeros(c net.Conn, zeros []byte, n int) error {
 	return nil
 }
 
-// host is the IP of an address, without a zone: zones are each node's own.
+// host returns the IP of an address without its zone, because zones are each
+// node's own.
 func host(a net.Addr) netip.Addr {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {

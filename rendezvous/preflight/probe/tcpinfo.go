@@ -10,8 +10,8 @@ import (
 // slowMbit is the rate in Mbit/s below which a path is slow.
 const slowMbit = 25
 
-// tcpInfo is what the kernel counts for a connection; nothing but zeros when it
-// does not tell.
+// tcpInfo returns the kernel's counters for a connection, all zero if the
+// kernel does not give them.
 func tcpInfo(c net.Conn) *unix.TCPInfo {
 	info := &unix.TCPInfo{}
 	t, ok := c.(*net.TCPConn)
@@ -30,35 +30,36 @@ func tcpInfo(c net.Conn) *unix.TCPInfo {
 	return info
 }
 
-// segments are those that carried something, the first of the handshake among
-// them, and how many were sent again because they got lost: not those that the
-// other side says to have twice.
+// segments returns how many segments were sent with data, the first segment of
+// the handshake included, and how many of them were sent again because they got
+// lost. It does not count those that the other side reports as received twice.
 func segments(info *unix.TCPInfo) (sent, resent int) {
 	return 1 + int(info.Data_segs_out), int(info.Total_retrans - min(info.Total_retrans, info.Dsack_dups))
 }
 
-// grown is by how much the round trip is longer than the shortest one.
+// grown returns how much longer the round trip is than the shortest one.
 func grown(info *unix.TCPInfo) time.Duration {
 	return time.Duration(info.Rtt-min(info.Rtt, info.Min_rtt)) * time.Microsecond
 }
 
-// queued tells whether packets waited in a queue on the way, for longer than
-// what receivers that delay acknowledgements (by 40 ms) add where packets get lost.
+// queued reports whether packets waited in a queue on the way, longer than
+// receivers that delay acknowledgements (by 40 ms) explain where packets get
+// lost.
 func queued(info *unix.TCPInfo) bool { return grown(info) > 100*time.Millisecond }
 
-// suspect tells whether the path may have been too slow for a payload that took
-// so long: longer than TCP needs to find the rate.
+// suspect reports whether the path may have been too slow for a payload that
+// took this long: longer than TCP needs to find the rate.
 func suspect(info *unix.TCPInfo, took time.Duration) bool {
 	return took > 12*time.Millisecond+8*time.Duration(info.Min_rtt)*time.Microsecond
 }
 
-// slow tells whether a path with such a rate is too slow, and not only slowed by
-// packets that get lost: then what does arrive is delivered fast.
+// slow reports whether a path with this rate is too slow, and not only slowed
+// by lost packets: then the packets that do arrive are delivered fast.
 func slow(info *unix.TCPInfo, rate float64) bool {
 	return rate < slowMbit && float64(info.Delivery_rate)*8/1e6 < slowMbit && grown(info) > 8*time.Millisecond
 }
 
-// mbit is a rate in Mbit/s.
+// mbit returns a rate in Mbit/s.
 func mbit(bytes int, took time.Duration) float64 {
 	return float64(bytes) * 8 / 1e6 / max(took.Seconds(), 1e-6)
 }

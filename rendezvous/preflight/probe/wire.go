@@ -92,7 +92,7 @@ func readReply(from io.Reader, key []byte, nonce [nonceSize]byte) (reply, error)
 	return r, nil
 }
 
-// frame reads one bounded message and remembers it for its mac. After the first
+// frame reads one bounded message and keeps it for its mac. After the first
 // error it reads no more.
 type frame struct {
 	r    io.Reader
@@ -131,12 +131,13 @@ func (f *frame) number(n, limit int) int {
 	return v
 }
 
-// text reads a string whose length stands before it in n bytes.
+// text reads a string that follows its length in n bytes.
 func (f *frame) text(n, limit int) string {
 	return string(f.take(f.number(n, limit)))
 }
 
-// mac verifies all that was read, after what the other side need not send.
+// mac verifies the bytes that were read, together with before: bytes that the
+// other side need not send.
 func (f *frame) mac(key, before []byte) {
 	want := mac(key, before, f.read)
 	if got := f.take(sha256.Size); f.err == nil && !hmac.Equal(got, want) {

@@ -12,7 +12,7 @@ import (
 // maxSentences bounds the sentences of one finding.
 const maxSentences = 4
 
-// finding is what the bad cells are worth; none without evidence.
+// finding returns the finding about the bad cells; none without evidence.
 func (e *evidence) finding(say phrases, consequence string) []preflight.Finding {
 	if e == nil {
 		return nil
@@ -42,17 +42,17 @@ func (e *evidence) finding(say phrases, consequence string) []preflight.Finding 
 	}}
 }
 
-// describer puts faults into words.
+// describer describes faults in words.
 type describer struct {
 	*evidence
 	say   phrases
 	names []string
 }
 
-// where is "eth0 10.0.0.7".
+// where returns "eth0 10.0.0.7".
 func (p point) where() string { return strings.TrimSpace(p.iface + " " + p.addr) }
 
-// name is "node7 (eth0 10.0.0.7)".
+// name returns "node7 (eth0 10.0.0.7)".
 func (w *describer) name(id int) string {
 	p := w.points[id]
 	return fmt.Sprintf("%s (%s)", preflight.NodeName(p.node, w.names), p.where())
@@ -74,8 +74,8 @@ func (w *describer) list(points []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// results are ": " and what the cells of a fault ended with, the most frequent
-// first; "" where the phrases say it.
+// results returns ": " and the results of a fault's cells, the most frequent
+// first; "" if the phrases say it.
 func (w *describer) results(f fault) string {
 	if w.say.undirected {
 		return ""
@@ -102,8 +102,8 @@ func (w *describer) results(f fault) string {
 	return ": " + strings.Join(words, " or ")
 }
 
-// alike puts faults together that one sentence can tell: points with the same
-// trouble.
+// alike groups the faults that one sentence can describe: points with the same
+// fault.
 func (w *describer) alike(faults []fault) [][]fault {
 	var out [][]fault
 	at := map[string]int{}
@@ -124,7 +124,8 @@ func (w *describer) alike(faults []fault) [][]fault {
 	return out
 }
 
-// point is the point that a fault is about, if it is about one.
+// point returns the point that a fault is about. ok is false if it is not about
+// one point.
 func (f *fault) point() (id int, ok bool) {
 	switch {
 	case f.from.kind == onePoint && f.to.kind == anyone:
@@ -185,7 +186,7 @@ func (e *evidence) works(from, to int) bool {
 	return slices.ContainsFunc(e.cells, func(c cell) bool { return !c.bad && c.from == from && c.to == to })
 }
 
-// meaning explains the results that there are.
+// meaning explains the results of the bad cells.
 func (e *evidence) meaning() string {
 	var out strings.Builder
 	for _, m := range []struct {
@@ -206,7 +207,7 @@ func (e *evidence) meaning() string {
 	return out.String()
 }
 
-// values say for each node that a fault names what is wrong with it. Networks
+// values says for each node that a fault names what is wrong with it. Networks
 // that are not the largest are odd.
 func (w *describer) values(faults []fault) []preflight.Value {
 	var out []preflight.Value
@@ -268,8 +269,9 @@ func (w *describer) values(faults []fault) []preflight.Value {
 // maxDrawn is how many nodes the matrix of a finding shows.
 const maxDrawn = 12
 
-// draw shows the cells as a small matrix: all nodes of a small fleet; else those
-// with the most failures and the nodes that they have most cells with.
+// draw shows the cells as a small matrix. It shows all nodes of a small fleet.
+// Of a large fleet it shows the nodes with the most failures and the nodes that
+// share most cells with them.
 func (e *evidence) draw() *preflight.Matrix {
 	failures := map[int]int{}
 	for _, c := range e.cells {
@@ -319,7 +321,7 @@ func (e *evidence) draw() *preflight.Matrix {
 	return m
 }
 
-// byCount are the nodes, those with the largest count first.
+// byCount returns the nodes, those with the largest count first.
 func byCount(count map[int]int) []int {
 	nodes := make([]int, 0, len(count))
 	for n := range count {

@@ -1,8 +1,9 @@
-// Package reach judges the probes between nodes: it puts them into a matrix of
-// addresses, explains the failed ones by as few faults as it finds (one address,
-// one direction, one network, all), and says each fault in one sentence.
+// Package reach checks the probes between nodes. It puts them into a matrix of
+// addresses, explains the failed probes by as few faults as it finds (one
+// address, one direction, one network, all), and describes each fault in one
+// sentence.
 //
-// Invariants: a fault explains an attempt only if every attempt that the fault
-// covers failed, so one success clears it; a healthy fleet costs one look at each
-// probe.
+// Invariants: a fault explains a failed path only if every path that the fault
+// covers failed, so one success clears the fault. A healthy fleet costs one
+// look at each probe.
 package reach

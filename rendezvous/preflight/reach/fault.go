@@ -8,21 +8,21 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// cell is a path as one rule judges it.
+// cell is a path as one rule classifies it.
 type cell struct {
 	*path
 	bad   bool
-	probe *preflight.Probe // the first bad one if there is one
+	probe *preflight.Probe // the first bad probe if there is one
 }
 
-// evidence is the matrix as one rule judges it.
+// evidence is the matrix as one rule classifies it.
 type evidence struct {
 	*matrix
 	cells []cell
 }
 
-// judged keeps the paths of which judge returns a probe: a bad one, or a good one
-// if none is bad. It returns nil if no path is bad.
+// judged keeps the paths for which judge returns a probe: a bad probe, or a
+// good one if no probe is bad. It returns nil if no path is bad.
 func (m *matrix) judged(judge func(*path) (p *preflight.Probe, bad bool)) *evidence {
 	e, sick := &evidence{matrix: m}, false
 	for _, x := range m.paths {
@@ -37,7 +37,7 @@ func (m *matrix) judged(judge func(*path) (p *preflight.Probe, bad bool)) *evide
 	return e
 }
 
-// nodes are those between which a cell's probes were made.
+// nodes returns the nodes between which a cell's probes were made.
 func (e *evidence) nodes(c cell) (from, to int) { return e.points[c.from].node, e.points[c.to].node }
 
 // side is one end of a fault.
@@ -54,18 +54,20 @@ const (
 	oneNet
 )
 
-// fault explains bad cells: every cell from its one side to its other side is bad.
+// fault explains bad cells. Every cell from its from side to its to side is
+// bad.
 type fault struct {
 	from, to side
-	both     bool    // the other direction, too
-	cells    []int   // indices of those explained, each by one fault only
-	islands  [][]int // nodes that fall into groups without a good cell between them
+	both     bool    // the fault holds in the other direction, too
+	cells    []int   // indices of the explained cells; each cell belongs to one fault only
+	islands  [][]int // groups of nodes without a good cell between the groups
 }
 
-// explain finds few faults for all bad cells: a point without a connection in one
-// or both directions, two networks, a network and a point, and single pairs for
-// the rest. It takes the fault that explains most cells first. Any sample of the
-// pairs will do: one good cell clears every fault that it belongs to.
+// explain finds few faults for all bad cells: a point without a connection in
+// one or both directions, two networks, a network and a point, and single pairs
+// for the rest. It takes the fault that explains most cells first. Any sample
+// of the pairs will do, because one good cell clears every fault that it
+// belongs to.
 func (e *evidence) explain() []fault {
 	works := slices.ContainsFunc(e.cells, func(c cell) bool { return !c.bad })
 	if !works && len(e.members(0)) > 2 {
@@ -93,7 +95,8 @@ func (e *evidence) explain() []fault {
 // isPair reports whether the fault is between two points only.
 func (f *fault) isPair() bool { return f.from.kind == onePoint && f.to.kind == onePoint }
 
-// rank orders faults that explain as much: the plainer one first.
+// rank orders faults that explain the same number of cells: the plainer fault
+// comes first.
 func (f *fault) rank() int {
 	switch a, b := f.from.kind, f.to.kind; {
 	case a == anyone || b == anyone:
@@ -106,13 +109,13 @@ func (f *fault) rank() int {
 	return 3
 }
 
-// candidates are the faults that no good cell clears, the largest first. What
-// concerns one pair of nodes only is a candidate as a pair.
+// candidates returns the faults that no good cell clears, the largest first. A
+// fault between one pair of nodes only is a candidate as a pair.
 func (e *evidence) candidates() []fault {
 	type candidate struct {
 		fault
 		nodes   [2]int // of the first cell
-		several bool   // cells of other nodes, too
+		several bool   // cells of other nodes belong to it, too
 		cleared bool
 	}
 	found := map[[2]side]*candidate{}
@@ -157,7 +160,7 @@ func (e *evidence) candidates() []fault {
 	return out
 }
 
-// sides are the first n of list: the faults that could explain a cell.
+// sides returns the faults that could explain a cell: the first n of list.
 func (e *evidence) sides(c cell) (list [6][2]side, n int) {
 	from, to := side{onePoint, c.from}, side{onePoint, c.to}
 	fromNet, toNet := side{oneNet, e.points[c.from].net}, side{oneNet, e.points[c.to].net}
@@ -168,8 +171,8 @@ func (e *evidence) sides(c cell) (list [6][2]side, n int) {
 	return list, len(list)
 }
 
-// prune leaves out a fault if others explain all of its cells as well: the
-// largest candidate can be a network of which most nodes are broken.
+// prune leaves out a fault if others explain all of its cells as well, because
+// the largest candidate can be a network in which most nodes are broken.
 func (e *evidence) prune(faults []fault) []fault {
 	chosen := map[[2]side]*fault{}
 	for i := range faults {
@@ -214,12 +217,13 @@ func joinDirections(faults []fault) []fault {
 	return out
 }
 
-// islandPairs is how many single pairs it takes to look for islands behind them.
+// islandPairs is how many single pairs make joinIslands look for islands behind
+// them.
 const islandPairs = 4
 
-// joinIslands makes one fault of the single pairs that lie between groups of nodes
-// without a good cell between them: a subnet that is cut in pieces. Nodes that
-// another fault explains do not count.
+// joinIslands joins the single pairs between groups of nodes without a good
+// cell between the groups: a subnet that is split. Nodes that another fault
+// explains do not count.
 func (e *evidence) joinIslands(faults []fault) []fault {
 	blamed, pairs := map[int]bool{}, 0
 	for _, f := range faults {
@@ -261,8 +265,8 @@ func (e *evidence) joinIslands(faults []fault) []fault {
 	return append(rest, cut)
 }
 
-// connected groups the nodes that good cells connect, the largest group first,
-// without the nodes left out.
+// connected groups the nodes that good cells connect, the largest group first.
+// It leaves out the nodes in out.
 func (e *evidence) connected(out map[int]bool) [][]int {
 	next := map[int][]int{} // neighbours of each node
 	for _, c := range e.cells {
@@ -298,7 +302,8 @@ func (e *evidence) connected(out map[int]bool) [][]int {
 	return groups
 }
 
-// members are the nodes that took part, of a network or, for 0, all of them.
+// members returns the nodes of a network that took part or, for 0, all nodes
+// that took part.
 func (e *evidence) members(net int) []int {
 	seen := map[int]bool{}
 	for _, c := range e.cells {

@@ -12,12 +12,13 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// fix says what to do and where to look, by the first cell of the largest fault.
+// fix says what to do and where to look, by the first cell of the largest
+// fault.
 func (w *describer) fix(f fault) []preflight.Step {
 	p := w.cells[f.cells[0]].probe
 	from, to := preflight.NodeName(p.From, w.names), preflight.NodeName(p.To, w.names)
 	source, target := hostOf(p.Source), hostOf(p.Target)
-	// An address may have a zone, whose name is another node's word.
+	// An address may have a zone, whose name comes from another node.
 	quotedSource, quotedTarget := term.Command(source), term.Command(target)
 	route := preflight.ToLook.Step("which way the packets take", fmt.Sprintf("ip route get %s from %s", quotedTarget, quotedSource)).On([]int{p.From})
 	switch p.Result {
@@ -44,12 +45,12 @@ func (w *describer) fix(f fault) []preflight.Step {
 	}
 }
 
-// otherNetwork proposes a network that all nodes share, if the bad cells used
-// another one, or says what is in its way if these were between different
-// networks; else nil.
+// otherNetwork proposes a network that all nodes share if the bad cells used
+// another one. If the bad cells were between different networks, it says what
+// prevents a proposal. Otherwise it returns nil.
 func (e *evidence) otherNetwork() []preflight.Step {
 	p, ranks := e.SuggestNetwork()
-	at := make([]int, len(e.Nodes)) // of a node among those of the proposal
+	at := make([]int, len(e.Nodes)) // of a node: its index among the proposal's nodes
 	for k, i := range ranks {
 		at[i] = k
 	}
@@ -66,8 +67,9 @@ func (e *evidence) otherNetwork() []preflight.Step {
 	return nil
 }
 
-// bootstrapOnly is the steps for interfaces that carry data and lead nowhere,
-// while the bootstrap's works: to use only that; nil otherwise.
+// bootstrapOnly returns the steps for interfaces that carry data and lead
+// nowhere while the bootstrap's interface works: use only that one. Otherwise
+// it returns nil.
 func (e *evidence) bootstrapOnly() []preflight.Step {
 	name := "" // of the bootstrap's interface
 	for p := range e.ValidProbes {
@@ -97,7 +99,7 @@ func (e *evidence) bootstrapOnly() []preflight.Step {
 	}
 }
 
-// smallerMTU is the steps for a path that large packets do not pass.
+// smallerMTU returns the steps for a path that large packets do not pass.
 func (e *evidence) smallerMTU() []preflight.Step {
 	bad := e.cells[slices.IndexFunc(e.cells, func(c cell) bool { return c.bad })]
 	from, to := e.points[bad.from], e.points[bad.to]
@@ -108,14 +110,14 @@ func (e *evidence) smallerMTU() []preflight.Step {
 		}
 	}
 	size = cmp.Or(size, 1500)
-	pass := 1280 // that every network passes which IPv6 may use
+	pass := 1280 // the smallest MTU that IPv6 allows: every network passes it
 	for _, usual := range []int{1500, 1400} {
 		if size > usual {
 			pass = usual
 			break
 		}
 	}
-	head := 28 // of IPv4 and ICMP
+	head := 28 // bytes of the headers of IPv4 and ICMP
 	if ip, err := netip.ParseAddr(to.addr); err == nil && !ip.Is4() {
 		head = 48
 	}

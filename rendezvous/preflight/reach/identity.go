@@ -9,8 +9,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// DuplicateAddresses is what probes say to I06: addresses at which another agent
-// answers, or that several nodes hold.
+// DuplicateAddresses returns what the probes contribute to I06: addresses at
+// which another agent answers, or that several nodes hold.
 func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	if !slices.ContainsFunc(f.Probes, func(p preflight.Probe) bool { return !p.Result.Passed() || p.Result == preflight.Stalled }) {
 		return nil
@@ -21,7 +21,7 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	for i, n := range f.Known() {
 		byID[n.Node.ID] = i
 	}
-	what := map[string][]int{} // what is wrong at an address → the nodes it was published by
+	what := map[string][]int{} // what is wrong at an address → the nodes that published it
 	var order []string
 	note := func(node int, text string) {
 		if what[text] == nil {
@@ -82,8 +82,8 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// translated warns of connections that work and arrive from another address than
-// the sender's.
+// translated warns of connections that work but arrive from another address
+// than the sender's.
 func translated(f *preflight.Fleet) []preflight.Finding {
 	values := map[int]string{}
 	for p := range f.ValidProbes {

@@ -14,7 +14,7 @@ type point struct {
 	node  int
 	addr  string
 	net   int    // index of matrix.nets
-	iface string // "" unknown
+	iface string // "": unknown
 }
 
 // path is a cell of the matrix: all probes from one point to another.
@@ -23,15 +23,15 @@ type path struct {
 	probes   []*preflight.Probe
 	back     *path              // the other direction, nil if it was not probed
 	passed   bool               // a probe reached the node
-	broken   []*preflight.Probe // failed, though the path is neither slow nor loses packets
-	doubtful bool               // several nodes hold one of its addresses: what its probes found is I06's
+	broken   []*preflight.Probe // failed, though the path is neither slow nor lossy
+	doubtful bool               // several nodes hold one of its addresses: I06 covers its probes
 	quality
 }
 
 // selective reports whether one port of the path was open and another closed.
 func (p *path) selective() bool { return p.passed && len(p.broken) > 0 && !p.doubtful }
 
-// first is the first probe of which is holds, nil if there is none.
+// first returns the first probe for which is holds, nil if there is none.
 func (p *path) first(is func(*preflight.Probe) bool) *preflight.Probe {
 	if i := slices.IndexFunc(p.probes, is); i >= 0 {
 		return p.probes[i]
@@ -39,16 +39,16 @@ func (p *path) first(is func(*preflight.Probe) bool) *preflight.Probe {
 	return nil
 }
 
-// matrix is what all probes of a fleet found.
+// matrix is the result of all probes of a fleet.
 type matrix struct {
 	*preflight.Fleet
 	points []point
-	nets   []string // subnets; 0 is that of addresses without one
+	nets   []string // subnets; index 0 stands for addresses without one
 	paths  []*path
 }
 
-// matrixOf is the matrix of the fleet's probes, nil if no probe is suspicious: a
-// healthy fleet costs one look at each probe.
+// matrixOf returns the matrix of the fleet's probes, nil if no probe is
+// suspicious. A healthy fleet costs one look at each probe.
 func matrixOf(f *preflight.Fleet, suspicious func(*preflight.Probe) bool) *matrix {
 	type key struct{}
 	for p := range f.ValidProbes {
@@ -119,7 +119,7 @@ func (x *pointIndex) find(node int, addr string) int {
 	return i
 }
 
-// interfaces names the interface of each address that nodes listen at.
+// interfaces returns the interface of each address that nodes listen at.
 func interfaces(f *preflight.Fleet) map[point]string {
 	out := map[point]string{}
 	for i, n := range f.Known() {
@@ -130,8 +130,8 @@ func interfaces(f *preflight.Fleet) map[point]string {
 	return out
 }
 
-// holders are the nodes that publish each address, ascending; of nodes that
-// share a machine and its network, which share addresses, too, only one.
+// holders returns the nodes that publish each address, ascending. Of nodes that
+// share a machine and its network, and so the addresses, it returns only one.
 func holders(f *preflight.Fleet) map[string][]int {
 	held, place := map[string][]int{}, f.View().Place
 	for i, n := range f.Known() {
@@ -145,8 +145,8 @@ func holders(f *preflight.Fleet) map[string][]int {
 	return held
 }
 
-// filtered are the points of which some ports can be connected to and others
-// cannot, and the points that found it so.
+// filtered returns the points with some open and some closed ports, and the
+// points whose probes found that.
 func (m *matrix) filtered() map[int]bool {
 	open, out := map[string]bool{}, map[string]bool{}
 	for _, x := range m.paths {
@@ -169,8 +169,8 @@ func (m *matrix) filtered() map[int]bool {
 	return points
 }
 
-// network is the subnet that a node's address is in. An address that stands for
-// itself, as a pod's does, is counted to its neighbours.
+// network returns the subnet that a node's address is in. An address that
+// stands for itself, as a pod's does, counts as part of its neighbours' subnet.
 func network(f *preflight.Fleet, node int, addr string) string {
 	ip, err := netip.ParseAddr(addr)
 	if err != nil {
@@ -190,8 +190,8 @@ func network(f *preflight.Fleet, node int, addr string) string {
 	return netif.Pick{IP: addr, Bits: bits}.Subnet()
 }
 
-// hostOf is the address of address:port or of an address alone, without a zone:
-// zones are the sender's.
+// hostOf returns the address in address:port or in an address alone. It removes
+// the zone, because zones are the sender's.
 func hostOf(s string) string {
 	if strings.HasPrefix(s, "[") {
 		s, _, _ = strings.Cut(s[1:], "]")

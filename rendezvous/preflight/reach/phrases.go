@@ -4,10 +4,10 @@ package reach
 // nodes.
 type phrases struct {
 	islands, nobody, cutOff, unreached, mute, pair, oneWay, none string
-	// of one node in a list
+	// for one node in a list
 	isCutOff, isUnreached, isMute, isPair, isOneWay string
 
-	undirected bool // which side connected says nothing about which side is at fault
+	undirected bool // the side that connected need not be the side at fault
 }
 
 func connecting() phrases {
@@ -29,7 +29,7 @@ func connecting() phrases {
 	}
 }
 
-// choosing is for addresses of which some ports are closed.
+// choosing returns the phrases for addresses of which some ports are closed.
 func choosing() phrases {
 	return phrases{
 		islands:   "The nodes fall into %d groups between which some ports are closed",
@@ -43,8 +43,9 @@ func choosing() phrases {
 	}
 }
 
-// losing is for paths on which packets get lost. The direction is unknown: a
-// segment is sent again also if its acknowledgement is lost.
+// losing returns the phrases for paths on which packets get lost. The direction
+// is unknown, because a segment is sent again also if its acknowledgement is
+// lost.
 func losing() phrases {
 	const toOrFrom = "Packets to or from %s get lost"
 	return phrases{
@@ -60,7 +61,7 @@ func losing() phrases {
 	}
 }
 
-// crawling is for paths that are too slow.
+// crawling returns the phrases for paths that are too slow.
 func crawling() phrases {
 	const toOrFrom = "The way to or from %s is slow"
 	return phrases{
@@ -76,7 +77,8 @@ func crawling() phrases {
 	}
 }
 
-// writing is for large writes, which each connection makes in both directions.
+// writing returns the phrases for large writes, which each connection makes in
+// both directions.
 func writing() phrases {
 	const between = "Large packets do not pass between %s and %s"
 	return phrases{

@@ -11,13 +11,14 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// checkPorts is I04. The ports of the agents are a sample of those that NCCL
-// would listen on.
+// checkPorts applies I04. The ports of the agents are a sample of the ports
+// that NCCL would listen on.
 func checkPorts(f *preflight.Fleet) []preflight.Finding {
 	return slices.Concat(closedPorts(f), untried(f))
 }
 
-// closedPorts finds ports that are closed beside open ones of the same address.
+// closedPorts finds ports that are closed beside open ports of the same
+// address.
 func closedPorts(f *preflight.Fleet) []preflight.Finding {
 	m := matrixOf(f, failed)
 	if m == nil {
@@ -28,7 +29,7 @@ func closedPorts(f *preflight.Fleet) []preflight.Finding {
 		switch {
 		case p.selective():
 			return p.broken[0], true
-		case p.passed && p.first(sampled) != nil: // other paths were tried at a port or two, which says little
+		case p.passed && p.first(sampled) != nil: // other paths were probed at only one or two ports, which says little
 			return p.first(func(x *preflight.Probe) bool { return x.Result.Passed() }), false
 		}
 		return nil, false
@@ -42,7 +43,7 @@ func closedPorts(f *preflight.Fleet) []preflight.Finding {
 			c := e.cells[i]
 			from, to := e.nodes(c)
 			if fault.from.kind == onePoint && fault.to.kind == anyone && !fault.both {
-				to = from // its own firewall
+				to = from // the node's own firewall
 			}
 			if byNode[to] == nil {
 				byNode[to] = sample{}
@@ -63,7 +64,7 @@ func closedPorts(f *preflight.Fleet) []preflight.Finding {
 	return found
 }
 
-// sample holds what probes found at ports, "" for an open one.
+// sample holds the results of probes by port, "" for an open port.
 type sample map[int]preflight.Result
 
 func (s sample) add(p *preflight.Probe) {
@@ -76,10 +77,10 @@ func (s sample) add(p *preflight.Probe) {
 	}
 }
 
-// span is neighbouring ports that are all open, or all closed.
+// span is a run of neighbouring ports that are all open, or all closed.
 type span struct {
 	first, last, count int
-	closed             []preflight.Result // as what they were found; nil: they are open
+	closed             []preflight.Result // results of the probes; nil: the ports are open
 }
 
 func (s sample) spans() (out []span) {
@@ -97,7 +98,8 @@ func (s sample) spans() (out []span) {
 	return out
 }
 
-// String is "50211-60871 timed out (6 tried), 33001-48876 open (10 tried)".
+// String returns "50211-60871 timed out (6 tried), 33001-48876 open (10
+// tried)".
 func (s sample) String() string {
 	const most = 4
 	spans := s.spans()
@@ -131,8 +133,8 @@ func (x span) String() string {
 	return where + " " + what
 }
 
-// untried is a note: --port-range confines gorun's ports to another range than
-// NCCL's, or to a part of it.
+// untried returns a note if --port-range confines gorun's ports to another
+// range than NCCL's, or to a part of it.
 func untried(f *preflight.Fleet) []preflight.Finding {
 	if f.Probes == nil {
 		return nil
@@ -167,11 +169,11 @@ func ephemeral(f *preflight.Fleet) string {
 	return "NCCL listens on any port of net.ipv4.ip_local_port_range."
 }
 
-// enoughPorts is how many ports a node needs at least when its programs get only
-// those that a firewall leaves open.
+// enoughPorts is how many ports a node needs at least if its programs get only
+// the ports that a firewall leaves open.
 const enoughPorts = 4096
 
-// openPorts is the steps against closed ports.
+// openPorts returns the steps against closed ports.
 func openPorts(f *preflight.Fleet, tried sample) []preflight.Step {
 	first, last := portRange(f)
 	if first == 0 {
@@ -194,7 +196,7 @@ func openPorts(f *preflight.Fleet, tried sample) []preflight.Step {
 		fmt.Sprintf("sysctl -w net.ipv4.ip_local_port_range='%d %d'", widest.first, widest.last)).Everywhere()}, ask...)
 }
 
-// portRange is the widest of the nodes' ranges of ports for programs.
+// portRange returns the widest of the nodes' port ranges for programs.
 func portRange(f *preflight.Fleet) (first, last int) {
 	for _, n := range f.Known() {
 		if n.Network.PortFirst > 0 {
@@ -204,7 +206,7 @@ func portRange(f *preflight.Fleet) (first, last int) {
 	return first, last
 }
 
-// portOf is the port of address:port, 0 if there is none.
+// portOf returns the port in address:port, 0 if there is none.
 func portOf(target string) int {
 	port, _ := strconv.Atoi(target[strings.LastIndexByte(target, ':')+1:])
 	return port

@@ -6,7 +6,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// qualityRules are I15 and I16: how well the paths between nodes carry what is sent.
+// qualityRules returns I15 and I16: how well the paths between nodes transport
+// data.
 func qualityRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -33,37 +34,39 @@ func qualityRules() []preflight.Rule {
 }
 
 const (
-	// enoughTries is how many connections of a path it takes to say that no packet
-	// of them got lost.
+	// enoughTries is how many connections of a path must have lost no packet
+	// before the path counts as free of loss.
 	enoughTries = 6
-	// enoughHits is how many of them must have lost packets: one may have met a
-	// machine that was busy for a moment.
+	// enoughHits is how many connections must have lost packets. One connection
+	// may have lost some because a machine was busy for a moment.
 	enoughHits = 2
-	// enoughShare is one of how many segments must have got lost.
+	// enoughShare is the limit of loss: one of so many segments must have got
+	// lost.
 	enoughShare = 50
 )
 
-// quality is how well a path carries what is sent.
+// quality is how well a path transports data.
 type quality struct {
-	tries, hits  int              // connections, and those that sent something again
+	tries, hits  int              // connections, and the connections that sent something again
 	sent, resent int              // segments
-	mbit         float64          // the slowest that was measured; 0: no path was too slow
-	ended        preflight.Result // Slow or Lossy if a connection ended because of it, Slow before Lossy
+	mbit         float64          // the slowest rate that was measured; 0: no path was too slow
+	ended        preflight.Result // Slow or Lossy if that ended a connection, Slow before Lossy
 }
 
-// slow reports whether the path is too slow. What overflows its queue is lost, too.
+// slow reports whether the path is too slow. Packets that overflow its queue
+// are lost, too.
 func (q *quality) slow() bool { return q.ended == preflight.Slow || q.mbit > 0 }
 
-// lossy reports whether the path loses packets, and not for being slow.
+// lossy reports whether the path loses packets although it is not slow.
 func (q *quality) lossy() bool {
 	return !q.slow() && (q.ended == preflight.Lossy || q.hits >= enoughHits && q.resent*enoughShare >= q.sent)
 }
 
-// measure sums up the connections of a path. Behind a firewall that closes ports,
-// segments without an answer say nothing.
+// measure sums up the connections of a path. Behind a firewall that closes
+// ports, segments without an answer say nothing about loss.
 func (p *path) measure(filtered bool) {
 	for _, x := range p.probes {
-		if !x.Result.Passed() || x.Result == preflight.Stalled { // what no path carries is sent again, too
+		if !x.Result.Passed() || x.Result == preflight.Stalled { // what a path does not pass is sent again, too
 			continue
 		}
 		lost := x.Resent
@@ -84,8 +87,9 @@ func (p *path) measure(filtered bool) {
 	}
 }
 
-// excuses reports whether a probe failed because the path, which carried others,
-// is slow or loses packets in one of the directions: that is no closed port.
+// excuses reports whether a probe failed because the path is slow or loses
+// packets in one of the directions, while other probes passed. Then the port is
+// not closed.
 func (p *path) excuses(x *preflight.Probe) bool {
 	if p.tries == 0 || x.Result != preflight.Failed && x.Result != preflight.TimedOut {
 		return false
@@ -95,19 +99,20 @@ func (p *path) excuses(x *preflight.Probe) bool {
 	return slow || lossy && x.Result == preflight.Failed
 }
 
-// poor reports whether a probe met loss or a slow path.
+// poor reports whether a probe saw loss or a slow path.
 func poor(p *preflight.Probe) bool {
 	return p.Resent > 0 || p.Mbit > 0 || p.Result == preflight.Lossy || p.Result == preflight.Slow
 }
 
-// became is a path's first probe, with the result that the path as a whole has.
+// became returns a copy of a path's first probe, with the result of the path as
+// a whole.
 func (p *path) became(r preflight.Result) *preflight.Probe {
 	x := *p.probes[0]
 	x.Result = r
 	return &x
 }
 
-// checkLoss is I15.
+// checkLoss applies I15.
 func checkLoss(f *preflight.Fleet) []preflight.Finding {
 	m := matrixOf(f, poor)
 	if m == nil {
@@ -116,7 +121,7 @@ func checkLoss(f *preflight.Fleet) []preflight.Finding {
 	worst, severity := &quality{}, preflight.Warning
 	e := m.judged(func(p *path) (*preflight.Probe, bool) {
 		switch {
-		case p.doubtful: // I06
+		case p.doubtful: // I06 covers it
 			return nil, false
 		case p.lossy():
 			if p.resent*max(worst.sent, 1) > worst.resent*p.sent {
@@ -138,7 +143,7 @@ func checkLoss(f *preflight.Fleet) []preflight.Finding {
 	return withSeverity(e.finding(losing(), what), severity)
 }
 
-// checkRate is I16.
+// checkRate applies I16.
 func checkRate(f *preflight.Fleet) []preflight.Finding {
 	m := matrixOf(f, poor)
 	if m == nil {
@@ -147,7 +152,7 @@ func checkRate(f *preflight.Fleet) []preflight.Finding {
 	rate, severity := 0.0, preflight.Warning
 	e := m.judged(func(p *path) (*preflight.Probe, bool) {
 		switch {
-		case p.doubtful, p.lossy(): // I06, I15
+		case p.doubtful, p.lossy(): // I06 and I15 cover these
 			return nil, false
 		case p.slow():
 			if p.mbit > 0 && (rate == 0 || p.mbit < rate) {

@@ -6,8 +6,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Rules are I02 to I04, I15 and I16, which only probes can tell. StalledPaths and
-// DuplicateAddresses are what probes say to I05 and I06.
+// Rules returns I02 to I04, I15 and I16, which need probes. StalledPaths and
+// DuplicateAddresses return what probes contribute to I05 and I06.
 func Rules() []preflight.Rule {
 	return append([]preflight.Rule{
 		{
@@ -54,14 +54,14 @@ func checkBootstrap(f *preflight.Fleet) []preflight.Finding {
 
 func failed(p *preflight.Probe) bool { return p.Result.Failed() }
 
-// connecting judges whether connections for one use can be made at all. A path
-// that is selective, doubtful, slow or loses packets is another rule's.
+// connecting classifies whether connections for one use can be made at all.
+// Other rules cover paths that are selective, doubtful, slow or lossy.
 func (m *matrix) connecting(use preflight.Use) *evidence {
 	return m.judged(func(p *path) (*preflight.Probe, bool) {
 		if !p.selective() && !p.doubtful {
 			i := slices.IndexFunc(p.broken, func(x *preflight.Probe) bool { return x.Use == use })
 			bootstrap := func(x *preflight.Probe) bool { return x.Use == preflight.UseBootstrap && x.Result.Failed() }
-			if i >= 0 && (use != preflight.UseData || p.first(bootstrap) == nil) { // else I02 says it
+			if i >= 0 && (use != preflight.UseData || p.first(bootstrap) == nil) { // else I02 covers it
 				return p.broken[i], true
 			}
 		}
@@ -84,8 +84,8 @@ func checkData(f *preflight.Fleet) []preflight.Finding {
 	return found
 }
 
-// StalledPaths finds paths that small packets pass and large ones do not: what the
-// probes say to I05.
+// StalledPaths finds paths that small packets pass and large packets do not:
+// what the probes contribute to I05.
 func StalledPaths(f *preflight.Fleet) []preflight.Finding {
 	stalled := func(p *preflight.Probe) bool { return p.Result == preflight.Stalled }
 	m := matrixOf(f, stalled)
@@ -93,7 +93,7 @@ func StalledPaths(f *preflight.Fleet) []preflight.Finding {
 		return nil
 	}
 	e := m.judged(func(p *path) (*preflight.Probe, bool) {
-		if !p.doubtful && !p.lossy() && !p.slow() { // else I06, I15 or I16 says it
+		if !p.doubtful && !p.lossy() && !p.slow() { // else I06, I15 or I16 covers it
 			if x := p.first(stalled); x != nil {
 				return x, true
 			}
