@@ -13,15 +13,15 @@ import (
 	"syscall"
 )
 
-// Bounds of what is read of a file's headers and names, in bytes: those of the
-// largest known library, libtorch_cuda, are below 1 MiB.
+// These bound what is read of a file's headers and names, in bytes. The headers
+// and names of the largest known library, libtorch_cuda, are below 1 MiB.
 const (
 	maxHeaders = 8 << 20
 	maxInterp  = 4096
-	pageSize   = 4096 // the smallest of the machines that run CUDA
+	pageSize   = 4096 // the smallest page of the machines that run CUDA
 )
 
-// ErrNotELF is the error of a file that is no program and no library.
+// ErrNotELF says that a file is neither a program nor a library.
 var ErrNotELF = errors.New("not an ELF file")
 
 // File is an open ELF file.
@@ -33,16 +33,16 @@ type File struct {
 	file *os.File
 }
 
-// Open reads the headers of a regular ELF file. A file of which a part is missing
-// that the loader maps, or that the headers lie in, is an error.
+// Open reads the headers of a regular ELF file. It is an error if a part is
+// missing that contains the headers or that the loader maps.
 func Open(path string) (f *File, err error) {
-	// Without O_NONBLOCK the opening of a pipe waits for a writer.
+	// Without O_NONBLOCK, opening a pipe waits for a writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		// Package debug/elf may panic where a file is damaged.
+		// Package debug/elf may panic on a damaged file.
 		if r := recover(); r != nil {
 			err = fmt.Errorf("damaged headers: %v", r)
 		}
@@ -81,7 +81,7 @@ func (f *File) cut() error {
 	return fmt.Errorf("the file is cut off after %d bytes", f.Size)
 }
 
-// Close ends the use of the file.
+// Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
 func (f *File) interpreter() (string, error) {
@@ -99,14 +99,15 @@ func (f *File) interpreter() (string, error) {
 	return "", nil
 }
 
-// Needed is the names of the libraries that the file needs.
+// Needed returns the names of the libraries that the file needs.
 func (f *File) Needed() (names []string, err error) {
 	defer recovered(&err)
 	return f.ImportedLibraries()
 }
 
-// Names is the file's dynamic strings: the names of the symbols and of the symbol
-// versions that it defines or needs, of the libraries that it needs, and its own.
+// Names returns the file's dynamic strings: the names of the symbols and of the
+// symbol versions that it defines or needs, of the libraries that it needs, and
+// its own name.
 func (f *File) Names() (names []string, err error) {
 	defer recovered(&err)
 	s := f.Section(".dynstr")
@@ -126,8 +127,8 @@ func recovered(err *error) {
 	}
 }
 
-// Constants are the sections that hold the file's constants. Compressed ones are
-// left out; the loader maps none.
+// Constants returns the sections that hold the file's constants. It leaves out
+// compressed sections, because the loader maps none.
 func (f *File) Constants() (all []*io.SectionReader) {
 	for _, s := range f.Sections {
 		if s.Type == elf.SHT_PROGBITS && s.Flags&elf.SHF_COMPRESSED == 0 && s.Offset < uint64(f.Size) &&
@@ -138,7 +139,7 @@ func (f *File) Constants() (all []*io.SectionReader) {
 	return all
 }
 
-// bounded is a reader of at most left bytes.
+// bounded reads at most left bytes.
 type bounded struct {
 	io.ReaderAt
 	left int
@@ -151,7 +152,7 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, off)
 }
 
-// foreign is the error of a file for another machine.
+// foreign returns the error for a file of another machine type.
 func (f *File) foreign() error {
 	if machine := machineOf(runtime.GOARCH); f.Class != elf.ELFCLASS64 || machine != elf.EM_NONE && f.Machine != machine {
 		return fmt.Errorf("it is built for %s, %s", f.Machine, f.Class)

@@ -1,15 +1,17 @@
 // Package ldso asks the C library's loader, ld.so, which shared libraries a
 // program would get, and reads what their files say.
 //
-// The loader is the program's own PT_INTERP. It is started with --list in a child
-// process, with the environment and the folder of the workers. --list maps the
-// program and its libraries and prints where each was found; it runs neither the
-// program nor a constructor of a library. (ldd starts the program itself in some
-// cases, and is not used.) LD_DEBUG makes the loader print its search.
+// The loader is the program's own PT_INTERP. It is started with --list in a
+// child process, with the environment and the folder of the workers. --list
+// maps the program and its libraries and prints where each was found. It runs
+// neither the program nor a constructor of a library. (ldd is not used, because
+// it starts the program itself in some cases.) LD_DEBUG makes the loader print
+// its search.
 //
-// Invariants: a child ends within two seconds; its output is bounded by the Runner; odd
-// output and hostile files are errors, never panics. Only the
-// loader of glibc is asked: others, as musl's, print something else.
+// Invariants: a child ends within two seconds, and its output is bounded by the
+// Runner. Odd output and hostile files are errors, never panics. Only the
+// loader of glibc is asked, because others, such as musl's, print something
+// else.
 package ldso
 
 import (
@@ -23,28 +25,30 @@ import (
 	"time"
 )
 
-// Runner runs a program to its end, or until ctx ends, and returns the beginning
-// of what it wrote to standard output and standard error, and its exit status. It
-// leaves no process behind.
+// Runner runs a program until it or ctx ends. It returns the beginning of what
+// the program wrote to standard output and standard error, and its exit status.
+// It leaves no process behind.
 type Runner func(ctx context.Context, path string, argv, env []string, dir string) (output []byte, exit int, err error)
 
-// limit is how long one child may take. It maps files, which may lie on a slow
-// file system.
+// limit is how long one child may take. The child maps files, which may be on a
+// slow file system.
 const limit = 2 * time.Second
 
-// shell is a program that every machine has, for questions about any program.
+// shell is a program that every machine has. It stands for any program in
+// questions to the loader.
 const shell = "/bin/sh"
 
 // Loader is the loader as the workers would start it.
 type Loader struct {
-	Run Runner   // nil: nothing is asked
-	Env []string // of the workers; the later of two entries wins
+	Run Runner   // nil: the loader is not asked
+	Env []string // of the workers; of two entries for a name the later counts
 	Dir string   // their working directory
 }
 
-// List returns what ld.so would load for a program, and for the libraries that the
-// program would open by dlopen one after the other. An empty program is /bin/sh,
-// which stands for any. A static program loads nothing.
+// List returns what ld.so would load for a program, and for the libraries that
+// the program would open by dlopen one after the other. If program is empty,
+// List uses /bin/sh, which stands for any program. A static program loads
+// nothing.
 func (l Loader) List(ctx context.Context, program string, open ...string) (Answer, error) {
 	if program == "" {
 		program = shell
@@ -88,16 +92,16 @@ func (l Loader) List(ctx context.Context, program string, open ...string) (Answe
 	return a, nil
 }
 
-// ofGlibc reports whether a loader is glibc's, by its name. Alpine has a link of that
-// name to musl's.
+// ofGlibc reports by its name whether a loader is glibc's. Alpine has a link of
+// that name to musl's loader.
 func ofGlibc(interp string) bool {
 	real, err := filepath.EvalSymlinks(interp)
 	base := filepath.Base(interp)
 	return err == nil && !strings.Contains(real, "musl") && (strings.HasPrefix(base, "ld-linux") || strings.HasPrefix(base, "ld64.so"))
 }
 
-// Find returns what dlopen of each name finds in a program without an RPATH. The
-// names without an answer are left out.
+// Find returns what dlopen of each name finds in a program without an RPATH. It
+// leaves out names without an answer.
 func (l Loader) Find(ctx context.Context, names []string) (map[string]Request, error) {
 	found := map[string]Request{}
 	ask := func(names ...string) error {
@@ -119,7 +123,7 @@ func (l Loader) Find(ctx context.Context, names []string) (map[string]Request, e
 	}
 	for _, name := range names {
 		// The loader does not search for the SONAME of a library that it has
-		// mapped, and a damaged library may end it early.
+		// mapped, and a damaged library may end the loader early.
 		if _, known := found[name]; !known {
 			if err := ask(name); err != nil {
 				return found, err
@@ -136,8 +140,9 @@ func unaskable(name string) error {
 	return fmt.Errorf("the loader cannot be asked for %q, whose name has a space, a colon or a dollar sign", name)
 }
 
-// environment is the workers' own, with the libraries to preload. The other
-// variables of the loader would change its output, or run code (LD_AUDIT).
+// environment returns the workers' environment with the libraries to preload.
+// It removes the loader's other variables, which would change its output or run
+// code (LD_AUDIT).
 func (l Loader) environment(preload []string) []string {
 	env := slices.DeleteFunc(slices.Clone(l.Env), func(entry string) bool {
 		return strings.HasPrefix(entry, "LD_") && !strings.HasPrefix(entry, "LD_LIBRARY_PATH=")
@@ -145,7 +150,7 @@ func (l Loader) environment(preload []string) []string {
 	return append(env, "LD_DEBUG=libs,files", "LD_PRELOAD="+strings.Join(preload, ":"))
 }
 
-// Preloads are the elements of LD_PRELOAD in an environment.
+// Preloads returns the elements of LD_PRELOAD in an environment.
 func Preloads(env []string) []string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if list, ok := strings.CutPrefix(env[i], "LD_PRELOAD="); ok {
@@ -155,8 +160,8 @@ func Preloads(env []string) []string {
 	return nil
 }
 
-// Interpreter is the loader that a program of this machine asks for (PT_INTERP),
-// "" for a static one.
+// Interpreter returns the loader that a program of this machine asks for
+// (PT_INTERP), "" for a static program.
 func Interpreter(program string) (string, error) {
 	f, err := Open(program)
 	if err != nil {
@@ -166,7 +171,8 @@ func Interpreter(program string) (string, error) {
 	if err := f.foreign(); err != nil {
 		return "", fmt.Errorf("%s: %w", program, err)
 	}
-	// The kernel starts such a program without the LD_ variables; --list obeys them.
+	// The kernel starts such a program without the LD_ variables, but --list
+	// reads them.
 	if f.Mode&(os.ModeSetuid|os.ModeSetgid) != 0 {
 		return "", fmt.Errorf("%s is set-user-id or set-group-id", program)
 	}

@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// Answer is what ld.so says about a program.
+// Answer is what ld.so prints about a program.
 type Answer struct {
 	Requests []Request // in the loader's order; each name that it searched for
-	Stopped  string    // why the program would not start; "" when it would
+	Stopped  string    // why the program would not start; "" if it would
 }
 
 // Request is a library that a program or a library asks for.
 type Request struct {
 	Name   string
 	By     string   // the file that asks
-	Path   string   // what the loader finds, "" for none
-	Why    string   // how it gets there: "RPATH of /.../libtorch_cuda.so", "LD_LIBRARY_PATH", "ld.so.cache"
+	Path   string   // the file that the loader finds, "" for none
+	Why    string   // how the loader finds it: "RPATH of /.../libtorch_cuda.so", "LD_LIBRARY_PATH", "ld.so.cache"
 	Err    string   // why there is no Path
 	Passed []Passed // files of that name that the loader tried before and did not take
 
@@ -36,10 +36,11 @@ type Passed struct {
 	Err       string
 }
 
-// place is a file that the loader tries, and the part of the search that it is in.
+// place is a file that the loader tries, and the part of the search that it
+// belongs to.
 type place struct{ path, why string }
 
-// First is the first request for a name that match accepts, nil for none.
+// First returns the first request for a name that match accepts, nil for none.
 func (a *Answer) First(match func(name string) bool) *Request {
 	for i := range a.Requests {
 		if match(filepath.Base(a.Requests[i].Name)) {
@@ -49,7 +50,7 @@ func (a *Answer) First(match func(name string) bool) *Request {
 	return nil
 }
 
-// maxRequests bounds what is kept of an answer.
+// maxRequests bounds the requests that an answer keeps.
 const maxRequests = 4096
 
 const (
@@ -90,7 +91,7 @@ func cut(line, begin, middle, end string) (name, rest string, ok bool) {
 
 type parser struct {
 	Answer
-	stage string // of the search that is printed
+	stage string // part of the search that is printed
 }
 
 // debug reads a line of LD_DEBUG.
@@ -118,7 +119,8 @@ func (p *parser) debug(line string) {
 	}
 }
 
-// fail marks the latest request for a name, or for the file that was found for it.
+// fail marks the latest request for a name, or for the file that was found for
+// the name.
 func (p *parser) fail(name, why string) {
 	for i := len(p.Requests) - 1; i >= 0; i-- {
 		if r := &p.Requests[i]; r.Name == name || len(r.tried) > 0 && r.tried[len(r.tried)-1].path == name {
@@ -128,8 +130,8 @@ func (p *parser) fail(name, why string) {
 	}
 }
 
-// finish looks at the files that the loader tried. It has found the last one,
-// unless it complained. Relative paths count from dir.
+// finish checks the files that the loader tried. The loader has found the last
+// one, unless it printed an error. Relative paths start at dir.
 func (r *Request) finish(dir string) {
 	if strings.Contains(r.Name, "/") {
 		r.tried, r.searched = []place{{r.Name, "named by its path"}}, []string{"this path alone"}
@@ -171,7 +173,7 @@ func (r *Request) finish(dir string) {
 	}
 }
 
-// refusal is why the loader does not take a file that it has tried.
+// refusal returns why the loader does not take a file that it has tried.
 func refusal(path string) error {
 	f, err := Open(path)
 	if err != nil {
@@ -196,7 +198,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// tidy is the path without "..", where that leads to the same file.
+// tidy returns the path without "..", if that leads to the same file.
 func tidy(path string) string {
 	clean := filepath.Clean(path)
 	if clean == path {

@@ -11,10 +11,11 @@ import (
 	"github.com/gorun/gorun/internal/smallfile"
 )
 
-// maxGlob bounds the matches of one pattern, and the folders that are read for it.
+// maxGlob bounds the matches of one pattern, and the folders that are read for
+// it.
 const maxGlob = 64
 
-// candidates lists every other libnccl that lies around.
+// candidates lists every other libnccl on the node.
 func (g *gatherer) candidates(p *python) {
 	loses := "the worker does not ask the loader for libnccl"
 	if n := g.facts.NCCL; n != nil {
@@ -22,7 +23,8 @@ func (g *gatherer) candidates(p *python) {
 	} else if g.facts.NCCLError != "" {
 		loses = "not on the worker's way"
 	}
-	// Those that a program without RPATH would get, in the loader's order.
+	// First come those that a program without RPATH would get, in the loader's
+	// order.
 	later := "; " + loses
 	if g.route != "" {
 		later = ": comes after " + g.route
@@ -62,7 +64,7 @@ func (g *gatherer) candidates(p *python) {
 	g.others(loses)
 }
 
-// others are libraries that a Python package opens itself.
+// others lists libraries that a Python package opens itself.
 func (g *gatherer) others(loses string) {
 	const second = ": a second NCCL in the process, if "
 	home := g.env.get("HOME")
@@ -85,7 +87,7 @@ func (g *gatherer) others(loses string) {
 	}
 }
 
-// add lists a libnccl that is in the facts under no other name yet.
+// add lists a libnccl that the facts do not have under another name.
 func (g *gatherer) add(path, why string) {
 	if len(g.facts.Candidates) == maxCandidates || g.ctx.Err() != nil {
 		return
@@ -109,7 +111,8 @@ func (g *gatherer) absolute(path string) string {
 	return filepath.Join(g.Dir, path)
 }
 
-// glob is filepath.Glob within bounds; a path is read as far as its patterns need.
+// glob works as filepath.Glob within bounds. It reads a path only as far as its
+// patterns need.
 func (g *gatherer) glob(pattern string) []string {
 	found := []string{""}
 	read := 0

@@ -10,7 +10,8 @@ import (
 	"github.com/gorun/gorun/internal/smallfile"
 )
 
-// maxProc bounds what is read of the driver's files in /proc and /sys, in bytes.
+// maxProc bounds how much is read of each of the driver's files in /proc and
+// /sys, in bytes.
 const maxProc = 4096
 
 // driver reads the kernel module's version and finds the driver's libraries.
@@ -38,7 +39,7 @@ func parseDriver(text string) string {
 	return ""
 }
 
-// cuda lists the libcuda.so.1 that dlopen gives, and others.
+// cuda lists the libcuda.so.1 that dlopen returns, and others.
 func (g *gatherer) cuda() {
 	var seen []fs.FileInfo
 	add := func(path, why string, wins bool) {
@@ -69,7 +70,8 @@ func (g *gatherer) cuda() {
 	add(g.Root+"/usr/lib/wsl/lib/libcuda.so.1", "WSL's, not searched", false)
 }
 
-// isStub says whether the file, or the one behind its links, is a toolkit's stub.
+// isStub reports whether the file, or the one behind its links, is a toolkit's
+// stub.
 func isStub(path string) bool {
 	real, _ := filepath.EvalSymlinks(path)
 	return isStubs(filepath.Dir(path)) || isStubs(filepath.Dir(real))

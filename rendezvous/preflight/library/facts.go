@@ -1,17 +1,18 @@
-// Package library finds out which NCCL, CUDA and torch a worker will load, and lists
-// what else lies around and why it loses. Where Python looks for packages it reads
-// from files; which libraries win it asks package ldso.
+// Package library finds out which NCCL, CUDA and torch a worker will load. It
+// lists the other copies on the node and why the loader does not take them. It
+// reads from files where Python looks for packages, and asks package ldso which
+// libraries the loader takes.
 //
-// Invariants: no code of the worker or of a library runs; every file is read within a
-// bound and hostile content is an error, never a panic; what cannot be decided is
-// left empty with a reason.
+// Invariants: no code of the worker or of a library runs. Every file is read
+// within a bound, and hostile content is an error, never a panic. What cannot
+// be decided stays empty with a reason.
 package library
 
 // Facts is what the node's workers would load.
 type Facts struct {
-	NCCL       *NCCL    `json:"nccl,omitempty"`       // predicted winner; nil: workers load none that is visible from files
-	NCCLError  string   `json:"nccl_error,omitempty"` // workers need libnccl and would not find it: the loader's view
-	Candidates []NCCL   `json:"candidates,omitempty"` // every other libnccl found, with why it loses
+	NCCL       *NCCL    `json:"nccl,omitempty"`       // the one that workers will load; nil: no NCCL that they load is visible from files
+	NCCLError  string   `json:"nccl_error,omitempty"` // workers need libnccl and would not find it: the loader's message
+	Candidates []NCCL   `json:"candidates,omitempty"` // every other libnccl found, with the reason why it is not loaded
 	Wheels     []Wheel  `json:"wheels,omitempty"`     // nvidia-nccl-cu* packages in the site directories
 	Torch      string   `json:"torch,omitempty"`      // torch's version, from torch/version.py
 	TorchCUDA  string   `json:"torch_cuda,omitempty"` // "12.8"; "" for a build without CUDA
@@ -30,11 +31,11 @@ type Facts struct {
 type NCCL struct {
 	Path    string `json:"path"`
 	Version string `json:"version,omitempty"` // "2.27.5", with a vendor's suffix if it has one; "" unknown
-	Code    int    `json:"code,omitempty"`    // as ncclGetVersion gives it: 22705; 0 unknown
-	CUDA    string `json:"cuda,omitempty"`    // "12.9", the build's
+	Code    int    `json:"code,omitempty"`    // as ncclGetVersion returns it: 22705; 0 unknown
+	CUDA    string `json:"cuda,omitempty"`    // "12.9", of the build
 	Static  bool   `json:"static,omitempty"`  // inside another library
-	Error   string `json:"error,omitempty"`   // why it cannot be loaded: it may not be read, is no library, is cut off
-	Why     string `json:"why"`               // how the loader gets to it ("RPATH of /.../libtorch_cuda.so"), or why it does not
+	Error   string `json:"error,omitempty"`   // why it cannot be loaded: no permission, no library, or cut off
+	Why     string `json:"why"`               // how the loader finds it ("RPATH of /.../libtorch_cuda.so"), or why it does not
 }
 
 // Wheel is an installed Python package that owns nvidia/nccl/lib.
@@ -50,6 +51,6 @@ type CUDA struct {
 	Path    string `json:"path"`
 	Version string `json:"version,omitempty"` // driver version in the real file's name: "550.54.15"
 	Stub    bool   `json:"stub,omitempty"`    // in a stubs directory
-	Wins    bool   `json:"wins,omitempty"`    // dlopen("libcuda.so.1") gives this one; without it none is found
+	Wins    bool   `json:"wins,omitempty"`    // dlopen("libcuda.so.1") returns this one; if no entry has Wins, dlopen finds none
 	Why     string `json:"why"`
 }

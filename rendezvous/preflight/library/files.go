@@ -7,7 +7,7 @@ import (
 	"github.com/gorun/gorun/internal/smallfile"
 )
 
-// readHead is the beginning of a file, at most limit bytes of it.
+// readHead reads the beginning of a file, at most limit bytes.
 func readHead(path string, limit int) ([]byte, error) {
 	b, _, err := smallfile.Read(path, limit)
 	if err != nil {
@@ -16,7 +16,8 @@ func readHead(path string, limit int) ([]byte, error) {
 	return b[:min(len(b), limit)], nil
 }
 
-// readFile is a whole file of at most limit bytes; a longer one is an error.
+// readFile reads a whole file of at most limit bytes; a longer file is an
+// error.
 func readFile(path string, limit int) ([]byte, error) {
 	b, _, err := smallfile.Read(path, limit)
 	if err == nil && len(b) > limit {

@@ -9,27 +9,27 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
-// Bounds of what the facts list.
+// These bound what the facts list.
 const (
 	maxCandidates = 32
 	maxSites      = 64
 	maxPaths      = 256
 )
 
-// Options says whose libraries are meant.
+// Options says for which workers Gather works.
 type Options struct {
-	Run     ldso.Runner // asks the loader; nil: which library wins stays unknown
+	Run     ldso.Runner // asks the loader; nil: it stays unknown which library the loader takes
 	Brief   bool        // leave out what only a node with a GPU driver needs
-	Root    string      // stands before the folders of the system that are looked at, for tests
-	Env     []string    // of the workers; the later of two entries wins
+	Root    string      // prefix of the system's folders, for tests
+	Env     []string    // of the workers; of two entries for a name the later counts
 	Dir     string      // their working directory, absolute
 	Program string      // file that is executed, absolute; a folder or .go file is a Go worker; "": nothing to run
-	Args    []string    // of Program, after argv[0]: tells the flags of a Python interpreter; nil if not known
-	Python  string      // the interpreter if the worker is known to be Python's, else "" to find out from Program
-	Script  string      // Python's main file or module; its folder leads sys.path. "" to take it from Args
+	Args    []string    // of Program, after argv[0]: they contain the flags of a Python interpreter; nil if not known
+	Python  string      // the interpreter if the worker is known to run in Python, else "" to find it from Program
+	Script  string      // Python's main file or module; its folder is the first of sys.path. "": found in Args
 }
 
-// gatherer is one Gather under way.
+// gatherer is one run of Gather.
 type gatherer struct {
 	Options
 	ctx      context.Context
@@ -38,14 +38,14 @@ type gatherer struct {
 	facts    Facts
 	seen     []fs.FileInfo           // libnccl files that are in the facts
 	dlopen   map[string]ldso.Request // what any program gets, by name
-	route    string                  // by which the loader gets to the worker's libnccl, "" if it does not
-	torch    bool                    // found
-	noAnswer bool                    // of the loader; unknown says so
+	route    string                  // how the loader finds the worker's libnccl, "" if it does not
+	torch    bool                    // torch was found
+	noAnswer bool                    // the loader gave no answer; unknown says so
 	unknown  []string
 }
 
 // Gather predicts what the workers will load. The second result says what stays
-// unknown and why. When ctx ends it returns what is known by then.
+// unknown and why. If ctx ends, Gather returns what is known by then.
 func Gather(ctx context.Context, o Options) (Facts, []string) {
 	env := environ(o.Env)
 	g := &gatherer{Options: o, ctx: ctx, env: env, loader: ldso.Loader{Run: o.Run, Env: o.Env, Dir: o.Dir}}
@@ -87,10 +87,10 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 	return g.facts, g.unknown
 }
 
-// addUnknown notes what stays unknown, with the reason.
+// addUnknown adds a fact that stays unknown, with the reason.
 func (g *gatherer) addUnknown(why string) { g.unknown = append(g.unknown, why) }
 
-// addNoAnswer notes, once, that the loader gave no answer.
+// addNoAnswer adds, once, that the loader gave no answer.
 func (g *gatherer) addNoAnswer(err error) {
 	if !g.noAnswer && g.ctx.Err() == nil {
 		g.addUnknown("which libraries the workers load is not known: " + err.Error())
@@ -98,7 +98,8 @@ func (g *gatherer) addNoAnswer(err error) {
 	g.noAnswer = true
 }
 
-// askByName asks which NCCL and which libraries of the driver any program gets.
+// askByName asks the loader which NCCL and which libraries of the driver any
+// program gets.
 func (g *gatherer) askByName() {
 	if g.Brief {
 		return
@@ -109,7 +110,7 @@ func (g *gatherer) askByName() {
 	}
 }
 
-// environ is an environment as a process gets it.
+// environ is an environment as a process receives it.
 type environ []string
 
 func (e environ) get(name string) string {

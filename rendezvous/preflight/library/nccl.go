@@ -23,7 +23,8 @@ func (g *gatherer) nccl(path, why string) NCCL {
 	return n
 }
 
-// readVersion fills in what the file says of itself, and why it cannot be loaded.
+// readVersion sets the version that the file contains, and why the file cannot
+// be loaded.
 func (g *gatherer) readVersion(n *NCCL, limit bound) (found bool, err error) {
 	if info, err := os.Stat(n.Path); err == nil {
 		g.seen = append(g.seen, info)
@@ -60,7 +61,8 @@ func (g *gatherer) guess(n *NCCL) {
 	}
 }
 
-// wheelVersion is the version of the one wheel that owns the file.
+// wheelVersion returns the version of the wheel that owns the file, "" unless
+// exactly one wheel does.
 func (g *gatherer) wheelVersion(path string) string {
 	siteDir, ok := strings.CutSuffix(filepath.Dir(path), "/"+wheelLib)
 	if !ok {
@@ -74,8 +76,8 @@ func (g *gatherer) wheelVersion(path string) string {
 	return wheels[0].Version
 }
 
-// numberAfter is the version in the name of the file behind the links:
-// "550.54.15" of libcuda.so.550.54.15. The plain ".1" is none.
+// numberAfter returns the version in the name of the file behind the links:
+// "550.54.15" of libcuda.so.550.54.15. The plain ".1" is no version.
 func numberAfter(path, prefix string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

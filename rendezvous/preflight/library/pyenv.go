@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// unshim finds the interpreter behind pyenv's script of that name; any other
-// path stays as it is.
+// unshim returns the interpreter behind pyenv's script of that name. It returns
+// any other path as it is.
 func (g *gatherer) unshim(path string) string {
 	shims := filepath.Dir(path)
 	root := filepath.Dir(shims)
@@ -22,8 +22,9 @@ func (g *gatherer) unshim(path string) string {
 	return path
 }
 
-// pyenvVersions are those that pyenv would try: of PYENV_VERSION, else of
-// .python-version above the working directory, else the global ones.
+// pyenvVersions returns the versions that pyenv would try: those of
+// PYENV_VERSION, else of .python-version above the working directory, else the
+// global ones.
 func (g *gatherer) pyenvVersions(root string) []string {
 	if v := g.env.get("PYENV_VERSION"); v != "" {
 		return split(v, ":")

@@ -12,24 +12,24 @@ const maxConfig = 64 << 10 // bytes of pyvenv.cfg, .python-version, a .pth file,
 
 // python is an interpreter and where it looks for packages.
 type python struct {
-	exe     string // as it is named: a virtual environment is known by this place
+	exe     string // path as it is named; it identifies a virtual environment
 	real    string // the file that is executed, "" unknown
 	version string // "3.11", "3.13t"; "" unknown
 	venv    string // folder of the virtual environment, "" for none
-	system  bool   // the environment shows the system's packages too
+	system  bool   // the environment includes the system's packages
 	prefix  string // of the installation that has the standard library, "" unknown
 	flags   flags
 	sites   []site // in the order of sys.path
 }
 
-// flags are those of the interpreter that decide about sys.path.
+// flags are the interpreter's flags that decide about sys.path.
 type flags struct {
 	noUser, noSite, noEnv, safePath bool
-	here                            bool   // -m and -c: the working directory leads sys.path
-	script                          string // or the name of a module
+	here                            bool   // -m and -c: the working directory is the first of sys.path
+	script                          string // the script, or the name of a module
 }
 
-// python finds out about the worker's interpreter.
+// python finds the worker's interpreter and where it looks for packages.
 func (g *gatherer) python(w worker) *python {
 	p := &python{exe: g.unshim(w.path)}
 	p.flags = readFlags(w.args)
@@ -76,8 +76,8 @@ func (g *gatherer) python(w worker) *python {
 	return p
 }
 
-// anyPython is the interpreter that gorun would start for a script, for when
-// there is nothing to run; nil when there is none.
+// anyPython returns the interpreter that gorun would start for a script if
+// there is no program to run; nil if there is no interpreter.
 func (g *gatherer) anyPython() *python {
 	path := g.lookPath(g.env.get("PYTHON_EXEC"))
 	if venv := g.env.get("VIRTUAL_ENV"); path == "" && venv != "" {
@@ -96,7 +96,7 @@ func (g *gatherer) anyPython() *python {
 	return g.python(worker{kind: pythonWorker, path: path})
 }
 
-// readFlags reads what stands before the script in the interpreter's arguments
+// readFlags reads the interpreter's arguments before the script
 // (Python/getopt.c).
 func readFlags(args []string) (f flags) {
 	for len(args) > 0 {
@@ -151,8 +151,9 @@ func parseConfig(text string) map[string]string {
 	return cfg
 }
 
-// pythonVersion is "3.11": from the name of the file, the libpython that it
-// needs, or the record of the virtual environment.
+// pythonVersion returns a version such as "3.11". It takes it from the name of
+// the file, the libpython that the file needs, or the record of the virtual
+// environment.
 func (g *gatherer) pythonVersion(real, recorded string) string {
 	if v := minorVersion(strings.TrimPrefix(filepath.Base(real), "python")); v != "" {
 		return v
@@ -188,8 +189,8 @@ func isNumber(s string) bool {
 	return len(s) > 0 && len(s) < 6 && strings.Trim(s, "0123456789") == ""
 }
 
-// prefix goes up from the interpreter's folder to the one that holds the
-// standard library (Modules/getpath.py).
+// prefix returns the folder with the standard library. It goes up from the
+// interpreter's folder (Modules/getpath.py).
 func (g *gatherer) prefix(starts []string, version string) string {
 	for _, start := range starts {
 		if !filepath.IsAbs(start) {
@@ -206,14 +207,15 @@ func (g *gatherer) prefix(starts []string, version string) string {
 			}
 		}
 	}
-	// An installation without its library, or of an unknown version.
+	// The installation may lack its library, or its version may be unknown.
 	if start := starts[0]; filepath.Base(start) == "bin" {
 		return filepath.Dir(start)
 	}
 	return ""
 }
 
-// onlyVersion is the version of the one Python that a prefix has a library of.
+// onlyVersion returns the version of Python whose library a prefix has, if it
+// has exactly one.
 func (g *gatherer) onlyVersion(prefix string) string {
 	names, _ := smallfile.Names(filepath.Join(prefix, "lib"), maxNames)
 	found := ""

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	maxNames = 20000 // entries of one folder that are looked at
+	maxNames = 20000 // entries of one folder that are read
 	maxPTH   = 64    // .pth files of one site directory
 )
 
 // site is a folder of sys.path that exists.
 type site struct {
 	dir    string
-	names  []string // what it holds; nil for folders that are not listed
+	names  []string // names in the folder; nil for folders that are not listed
 	wheels []Wheel
 }
 
-// sites fills in the folders of sys.path that may hold packages, in Python's
-// order (Lib/site.py, and Debian's change of it).
+// sites sets the folders of sys.path that may hold packages, in Python's order
+// (Lib/site.py, and Debian's change of it).
 func (g *gatherer) sites(p *python) {
 	var seen []fs.FileInfo
 	add := func(dir string, packages bool) {
@@ -65,7 +65,7 @@ func (g *gatherer) sites(p *python) {
 	}
 }
 
-// scriptDir is the folder that leads sys.path; "" for none.
+// scriptDir returns the folder that is first in sys.path; "" for none.
 func (g *gatherer) scriptDir(p *python) string {
 	script := p.flags.script
 	switch {
@@ -78,19 +78,20 @@ func (g *gatherer) scriptDir(p *python) string {
 	}
 	real, err := filepath.EvalSymlinks(script)
 	switch {
-	case err != nil: // a module's name
+	case err != nil: // the name of a module
 		return g.Dir
-	case isDir(real): // with a __main__.py
+	case isDir(real): // a folder with a __main__.py
 		return real
 	}
 	return filepath.Dir(real)
 }
 
-// siteDirs are the folders that module site would add, whether they exist or not.
+// siteDirs returns the folders that module site would add, whether they exist
+// or not.
 func (g *gatherer) siteDirs(p *python) []string {
 	var dirs []string
 	lib := "python" + p.version
-	libs := []string{"lib"} // sys.platlibdir first: lib64 with Red Hat and SUSE
+	libs := []string{"lib"} // sys.platlibdir comes first: lib64 on Red Hat and SUSE
 	if isFile(filepath.Join(p.prefix, "lib64", lib, "os.py")) {
 		libs = []string{"lib64", "lib"}
 	}
@@ -114,14 +115,14 @@ func (g *gatherer) siteDirs(p *python) []string {
 	if debian := filepath.Join(p.prefix, "lib/python3/dist-packages"); isDir(debian) {
 		return append(dirs, filepath.Join(p.prefix, "local/lib", lib, "dist-packages"), debian, filepath.Join(p.prefix, "lib", lib, "dist-packages"))
 	}
-	if p.prefix == "/usr" { // Fedora
+	if p.prefix == "/usr" { // as on Fedora
 		of("/usr/local")
 	}
 	of(p.prefix)
 	return dirs
 }
 
-// userBase is the folder of the user's own packages, or "" when they are off.
+// userBase returns the folder of the user's own packages, "" if they are off.
 func (g *gatherer) userBase(p *python) string {
 	if p.flags.noUser {
 		return ""
@@ -135,8 +136,8 @@ func (g *gatherer) userBase(p *python) string {
 	return ""
 }
 
-// pathFiles are the folders that a site directory's .pth files name; lines that
-// are code are left out.
+// pathFiles returns the folders that a site directory's .pth files name. It
+// leaves out lines that are code.
 func (g *gatherer) pathFiles(s site) []string {
 	var dirs []string
 	files := 0
@@ -165,7 +166,7 @@ func (g *gatherer) pathFiles(s site) []string {
 	return dirs
 }
 
-// wheels are the packages of a site directory that own nvidia/nccl/lib.
+// wheels returns the packages of a site directory that own nvidia/nccl/lib.
 func (g *gatherer) wheels(s site) []Wheel {
 	var all []Wheel
 	for _, entry := range s.names {
@@ -182,10 +183,11 @@ func (g *gatherer) wheels(s site) []Wheel {
 	return all
 }
 
-// wheelLib is where nvidia-nccl-cu11, -cu12 and -cu13 alike put their library.
+// wheelLib is the folder where nvidia-nccl-cu11, -cu12 and -cu13 alike put
+// their library.
 const wheelLib = "nvidia/nccl/lib"
 
-// wheelNCCL is the library that torch would preload from a site directory:
+// wheelNCCL returns the library that torch would preload from a site directory:
 // nvidia/nccl/lib/libnccl.so.*[0-9]; "" for none.
 func (g *gatherer) wheelNCCL(s site) string {
 	dir := filepath.Join(s.dir, wheelLib)

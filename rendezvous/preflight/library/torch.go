@@ -11,8 +11,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
-// preloaded are the libraries for whose lack torch/__init__.py loads every
-// wheel of NVIDIA's itself, up to the first dot.
+// preloaded are libraries, named up to the first dot. If one of them is
+// missing, torch/__init__.py loads every wheel of NVIDIA's itself.
 var preloaded = []string{
 	"libcublas", "libcublasLt", "libcudnn", "libnvrtc", "libcudart", "libcupti", "libcufft", "libcurand", "libnvJitLink",
 	"libcusparse", "libcusparseLt", "libcusolver", "libnccl", "libnvshmem_host", "libcufile", "libnvToolsExt",
@@ -20,12 +20,12 @@ var preloaded = []string{
 
 func isNCCL(name string) bool { return strings.HasPrefix(name, "libnccl.so") }
 
-// torch is the package in a site directory.
+// torch is the package of that name in a site directory.
 type torch struct {
 	dir, version, cuda string
 }
 
-// findTorch is the package that "import torch" would take.
+// findTorch returns the package that "import torch" would take.
 func (g *gatherer) findTorch(p *python) (torch, bool) {
 	for _, s := range p.sites {
 		dir := filepath.Join(s.dir, "torch")
@@ -86,11 +86,11 @@ func (g *gatherer) predictPython(p *python) {
 	lib := filepath.Join(t.dir, "lib")
 	g.tryTorch(lib)
 	if t.version != "" && t.cuda == "" && !isFile(filepath.Join(lib, "libtorch_cuda.so")) {
-		return // built without CUDA: nothing there asks for NCCL
+		return // a build without CUDA: it does not ask for NCCL
 	}
 	deps := filepath.Join(lib, "libtorch_global_deps.so")
 	hasDeps := isFile(deps)
-	var open []string // by import torch, in this order
+	var open []string // libraries that import torch opens, in this order
 	if hasDeps {
 		open = append(open, deps)
 	}
@@ -101,7 +101,7 @@ func (g *gatherer) predictPython(p *python) {
 		}
 	}
 	a, err := g.loader.List(g.ctx, p.real, open...)
-	if errors.Is(err, ldso.ErrNotELF) || errors.Is(err, fs.ErrNotExist) { // a wrapper of the interpreter's
+	if errors.Is(err, ldso.ErrNotELF) || errors.Is(err, fs.ErrNotExist) { // the interpreter is a wrapper
 		a, err = g.loader.List(g.ctx, "", open...)
 	}
 	if err != nil {
@@ -134,8 +134,8 @@ func (g *gatherer) predictPython(p *python) {
 	}
 }
 
-// tryTorch opens torch's own libraries as the loader would: a copy that broke off,
-// or modes that keep the user out, end the import.
+// tryTorch opens torch's own libraries as the loader would. A copy that is cut
+// off, or a file mode that denies the user access, ends the import.
 func (g *gatherer) tryTorch(lib string) {
 	for _, name := range []string{"libc10.so", "libc10_cuda.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so"} {
 		path := filepath.Join(lib, name)
@@ -152,7 +152,8 @@ func (g *gatherer) tryTorch(lib string) {
 	}
 }
 
-// static looks for NCCL inside libtorch_cuda, which does not ask for it.
+// static looks for an NCCL that is linked into libtorch_cuda, which then does
+// not ask for libnccl.
 func (g *gatherer) static(a ldso.Answer) {
 	for _, o := range a.Requests {
 		if !strings.HasPrefix(filepath.Base(o.Path), "libtorch_cuda.so") {
@@ -186,7 +187,7 @@ func lacksOf(a ldso.Answer, lib, deps string) string {
 	return ""
 }
 
-// firstWheel is the libnccl that torch's own preload takes; "" for none.
+// firstWheel returns the libnccl that torch's own preload takes; "" for none.
 func (g *gatherer) firstWheel(p *python) string {
 	for _, s := range p.sites {
 		if path := g.wheelNCCL(s); path != "" {
@@ -224,8 +225,8 @@ func (g *gatherer) predictProgram(path string) {
 	}
 }
 
-// predictAnything says what any program here would get, when there is none to
-// run and no torch.
+// predictAnything predicts what any program here would get if there is no
+// program to run and no torch.
 func (g *gatherer) predictAnything() {
 	if g.torch || g.facts.NCCL != nil || g.facts.NCCLError != "" {
 		return

@@ -12,7 +12,8 @@ import (
 
 const (
 	marker = "NCCL version "
-	// maxVersion is how long the string may be, in bytes; a vendor's suffix is short.
+	// maxVersion bounds the version string, in bytes; a vendor's suffix is
+	// short.
 	maxVersion = 96
 	chunk      = 256 << 10 // bytes that are read at once
 )
@@ -23,23 +24,24 @@ type bound struct {
 	time  time.Duration
 }
 
-// The constants of libnccl are a few MiB. Those of libtorch_cuda, which may hold
-// NCCL, are many more; a static build without a string in reach stays unknown.
-// A busy machine reads slowly: time is only the last resort.
+// The constants of libnccl are a few MiB. The constants of libtorch_cuda, which
+// may contain NCCL, are many more. A static build with its string beyond the
+// bound stays unknown. The limit of time is only the last resort, because a
+// busy machine reads slowly.
 var (
 	libraryBound = bound{bytes: 64 << 20, time: 2 * time.Second}
 	staticBound  = bound{bytes: 512 << 20, time: time.Second}
 )
 
-// version is what NCCL says of itself.
+// version is what NCCL's own string says.
 type version struct {
 	text string // "2.27.5", with a vendor's suffix
-	code int    // as ncclGetVersion gives it
-	cuda string // "12.9"; "" where the build did not fill it in
+	code int    // as ncclGetVersion returns it
+	cuda string // "12.9"; "" if the build did not set it
 }
 
-// versionCode is NCCL_VERSION(major, minor, patch) of nccl.h: its rule changed
-// with 2.9.
+// versionCode computes NCCL_VERSION(major, minor, patch) of nccl.h, whose rule
+// changed with 2.9.
 func versionCode(major, minor, patch int) int {
 	if major <= 2 && minor <= 8 {
 		return major*1000 + minor*100 + patch
@@ -93,8 +95,8 @@ func parseRelease(text string) (string, int, bool) {
 	return text, versionCode(n[0], n[1], n[2]), true
 }
 
-// scanVersion searches the constants of an ELF file. ok is false when they hold no
-// version; the error says why they could not be searched to the end.
+// scanVersion searches the constants of an ELF file. ok is false if they hold
+// no version. The error says why they could not be searched to the end.
 func scanVersion(ctx context.Context, parts []*io.SectionReader, limit bound) (v version, ok bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit.time, fmt.Errorf("no version found within %v", limit.time))
 	defer cancel()
@@ -121,7 +123,7 @@ func scanVersion(ctx context.Context, parts []*io.SectionReader, limit bound) (v
 	return v, false, nil
 }
 
-// scanner holds the part of a file that is searched now.
+// scanner holds the part of a file that is being searched.
 type scanner struct {
 	r    io.ReaderAt
 	buf  []byte
@@ -143,7 +145,7 @@ func (s *scanner) fill(at, n int64) (int64, error) {
 	return n, nil
 }
 
-// search looks for a version and keeps what may be the beginning of one.
+// search looks for a version and keeps the bytes that may begin one.
 func (s *scanner) search(last bool) (v version, ok bool) {
 	b := s.buf
 	for {

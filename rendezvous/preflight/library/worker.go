@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// maxInterpreters is how many scripts may be run by scripts, as in the kernel.
+// maxInterpreters is how many scripts may run each other, as in the kernel.
 const maxInterpreters = 4
 
 type workerKind int
 
 const (
-	noWorker workerKind = iota // nothing was named
+	noWorker workerKind = iota // no program was named
 	elfWorker
 	pythonWorker
-	goWorker // opens no library of NVIDIA's: package worker speaks TCP only
+	goWorker // opens no library of NVIDIA's: package worker uses TCP only
 	unknownWorker
 )
 
-// worker is what will be executed.
+// worker is the program that will be executed.
 type worker struct {
 	kind   workerKind
 	path   string   // ELF file, or Python's interpreter as it is named
@@ -30,17 +30,17 @@ type worker struct {
 	why    string // of unknownWorker
 }
 
-// wrappers start something else, which is not looked for.
+// wrappers start another program, which this package does not look for.
 var wrappers = []string{
 	"sh", "bash", "dash", "zsh", "ksh", "fish", "env", "nice", "timeout", "numactl", "taskset", "nsys", "ncu", "strace", "gdb", "sudo",
 	"conda", "mamba", "micromamba", "uv", "poetry", "pixi", "docker", "podman", "apptainer", "singularity", "enroot", "srun", "mpirun",
 }
 
-// worker finds out what is executed in the end.
+// worker finds the program that is executed in the end.
 func (g *gatherer) worker() worker {
 	w := worker{kind: pythonWorker, path: g.Python, script: g.Script}
 	if g.Python != "" {
-		// Without the script among them they are the user's own arguments.
+		// If the script is not among the arguments, they are the user's own.
 		if g.Program == g.Python && (g.Script == "" || slices.Contains(g.Args, g.Script)) {
 			w.args = g.Args
 		}
@@ -92,15 +92,15 @@ func unknown(why string) worker { return worker{kind: unknownWorker, why: why} }
 
 func isPython(path string) bool { return strings.HasPrefix(filepath.Base(path), "python") }
 
-// interpreter reads the first line of a script: the program that runs it and
-// the arguments that come before the script's name.
+// interpreter reads the first line of a script. It returns the program that
+// runs the script and the arguments before the script's name.
 func (g *gatherer) interpreter(text string) (path string, args []string) {
 	line, _, _ := strings.Cut(strings.TrimPrefix(text, "#!"), "\n")
 	path, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	rest = strings.TrimSpace(rest)
 	if filepath.Base(path) != "env" {
 		if rest != "" {
-			args = []string{rest} // the kernel does not split it
+			args = []string{rest} // the kernel does not split this
 		}
 		return path, args
 	}

@@ -4,8 +4,8 @@
 // Every agent listens on the addresses that it published as facts (Listen,
 // Server.Serve), before the rules are applied to the compared facts. The
 // coordinator computes from all facts which nodes each node connects to
-// (Plans). Each node runs its own plan (Run), and package reach applies the
-// checks of the results. A probe connects from one chosen address to one chosen
+// (Plans). Each node runs its own plan (Run), and package reach
+// checks the results. A probe connects from one chosen address to one chosen
 // address. It proves that it belongs to the job, learns which node answered and
 // which source address that node saw, and sends 64 KiB each way where the plan
 // says so, since a path with too small an MTU passes small packets only. Each
