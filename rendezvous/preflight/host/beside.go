@@ -2,10 +2,10 @@ package host
 
 import "context"
 
-// beside is work that may block: opening a device, a remote file system, the
-// /proc files of a process that hangs. Nothing can interrupt that in the kernel,
-// so when it does not come back in time its goroutine stays behind, and nothing
-// else.
+// beside is work that may block: opening a device, reading a remote file system
+// or the /proc files of a process that hangs. Nothing can interrupt such work
+// in the kernel. If it does not end in time, its goroutine stays behind, and
+// nothing else does.
 type beside[T any] struct {
 	what string
 	done chan answer[T]
@@ -25,12 +25,12 @@ func start[T any](what string, work func() (T, string)) beside[T] {
 	return b
 }
 
-// wait takes the answer, until ctx ends.
+// wait returns the answer, or why there is none if ctx ends first.
 func (b beside[T]) wait(ctx context.Context) (value T, why string) {
 	select {
 	case a := <-b.done:
 		return a.value, a.why
-	default: // it may have come together with the end
+	default: // the answer may have come together with the end
 	}
 	select {
 	case a := <-b.done:

@@ -9,15 +9,15 @@ import (
 // maxDepth bounds how far a cgroup's ancestors are followed.
 const maxDepth = 32
 
-// MemoryMax is the most memory that the cgroup of this process allows it, in bytes:
-// Unlimited or Unknown if there is no such number.
+// MemoryMax returns the most memory that the cgroup of this process allows it,
+// in bytes. It returns Unlimited or Unknown if there is no such number.
 func MemoryMax() int64 {
 	l := unread()
 	Options{}.cgroup(&l)
 	return l.MemMax
 }
 
-// cgroup fills the limits of the own cgroup and its ancestors, of which the one
+// cgroup sets the limits of this process's cgroup and its ancestors. The one
 // with the least room counts.
 func (o Options) cgroup(l *Limits) {
 	text := o.head("/proc/self/cgroup", 16<<10)
@@ -35,8 +35,8 @@ func (o Options) cgroup(l *Limits) {
 	l.MemMax, l.MemCurrent = memory.most, memory.used
 }
 
-// cgroupPath finds the path of a controller's group in /proc/PID/cgroup, "/"
-// when it is not there. A line is ID:CONTROLLERS:PATH, without controllers for
+// cgroupPath returns the path of a controller's group in /proc/PID/cgroup, "/"
+// if it is not there. A line is ID:CONTROLLERS:PATH, without controllers for
 // version 2 (cgroups(7)).
 func cgroupPath(text []byte, controller string) string {
 	for line := range bytes.Lines(text) {
@@ -61,10 +61,10 @@ type room struct{ most, used int64 }
 
 func (r room) left() int64 { return r.most - max(r.used, 0) }
 
-// tightest reads the limits of a group and of its ancestors up to the mount. In a
-// container the path may be the host's, while the mount is the container's own:
-// what is not there is passed over. A group that limits nothing has no file at
-// the root.
+// tightest reads the limits of a group and of its ancestors up to the mount. In
+// a container the path may be the host's while the mount is the container's
+// own, so tightest skips folders that do not exist. A group that limits nothing
+// has no file at the root.
 func (o Options) tightest(mount, group, most, used string) room {
 	best, found := room{Unknown, Unknown}, false
 	for range maxDepth {

@@ -7,15 +7,15 @@ package host
 
 // Load is what the needs of a node's workers depend on.
 type Load struct {
-	Ranks    int // of the whole job
-	Local    int // on the node
+	Ranks    int // number of ranks of the whole job
+	Local    int // number of ranks on the node
 	Channels int // NCCL's, per peer; 0: 2, as over sockets
 	Sockets  int // of a connection: NCCL_NSOCKS_PERTHREAD x NCCL_SOCKET_NTHREADS; 0: 1
 }
 
 // Sizes that the estimates are made of.
 const (
-	filesPerPeer   = 4         // bootstrap and proxy, at worst
+	filesPerPeer   = 4         // files of bootstrap and proxy, at worst
 	segmentBytes   = 9_637_888 // of one channel of one shared memory connection
 	threadsPerRank = 64        // of CUDA, NCCL, PyTorch and OpenMP
 
@@ -23,7 +23,7 @@ const (
 	ThreadsWanted = 4096    // processes and threads that a rank should be allowed
 )
 
-// Files estimates how many files a worker opens when all ranks talk to all over
+// Files estimates how many files a worker opens if all ranks talk to all over
 // sockets: 4 for every rank, and a connection to send and one to receive, for
 // each channel, to every rank of another node.
 func (l Load) Files() int64 {
@@ -32,15 +32,15 @@ func (l Load) Files() int64 {
 	return filesPerPeer*int64(max(l.Ranks, 0)) + 2*channels*sockets*remote
 }
 
-// FilesLeast estimates the files without which no worker gets to its first
+// FilesLeast estimates the files that every worker needs for its first
 // collective: its own and its libraries', the other ranks of its node, and two
-// neighbours on a ring. It is our own estimate, meant to be low.
+// neighbours on a ring. It is gorun's own estimate and meant to be low.
 func (l Load) FilesLeast() int64 {
 	const own, neighbours = 80, 16
 	return own + neighbours + 8*int64(max(l.Local, 0))
 }
 
-// FilesWanted is the limit of open files (ulimit -n) to advise for a job.
+// FilesWanted returns the limit of open files (ulimit -n) to advise for a job.
 func FilesWanted(ranks int) int64 {
 	switch {
 	case ranks <= 64:
@@ -51,7 +51,7 @@ func FilesWanted(ranks int) int64 {
 	return 1 << 20
 }
 
-// SHM estimates the bytes of /dev/shm that the node's ranks need when none of
+// SHM estimates the bytes of /dev/shm that the node's ranks need if none of
 // them reach each other by NVLink or PCI: a segment for each channel between
 // neighbours on a ring. All to all needs as many for every pair.
 func (l Load) SHM() int64 {

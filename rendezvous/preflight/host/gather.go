@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say which host, and for which workers.
+// Options says which host Gather reads, and for which workers.
 type Options struct {
-	Root   string   // where /proc, /sys, /dev and /etc are; "" for the real ones. Limits are always the real ones.
+	Root   string   // folder that contains /proc, /sys, /dev and /etc; "" for the real ones. Limits are always the real ones.
 	Env    []string // the workers' environment, as KEY=VALUE
 	Dir    string   // the workers' working directory, for a relative NCCL_DEBUG_FILE
-	RunID  string   // look for live processes of this run; "" leaves it out. Give it only when the user chose it.
-	Log    string   // NCCL_DEBUG_FILE, when it comes from a conf file; "": the one of Env
-	Brief  bool     // the identity alone: for workers that use no library of GPUs and no torch
-	Driver bool     // there is a GPU driver: open its device files and look for what NCCL left
+	RunID  string   // look for live processes of this run; "": do not look. Set it only if the user chose the run id.
+	Log    string   // NCCL_DEBUG_FILE, if a conf file sets it; "": the value in Env
+	Brief  bool     // read the identity only: for workers that use no library of GPUs and no torch
+	Driver bool     // there is a GPU driver: open its device files and look for NCCL's leftovers
 }
 
 // Gather reads the facts. Unknown says what could not be learnt.
@@ -60,7 +60,7 @@ func Gather(ctx context.Context, o Options) (f Facts, unknown []string) {
 // blockTime is how long a device or a remote file system may take to answer.
 const blockTime = time.Second
 
-// identity fills in what tells the host from others.
+// identity sets the facts that identify the host.
 func (o Options) identity(f *Facts) (why string) {
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {

@@ -9,21 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds on looking for live workers.
+// These bound the search for live workers.
 const (
 	maxJobs    = 16
 	maxEnviron = 128 << 10 // bytes of one process's environment
 	maxParents = 64
 )
 
-// ProbeAddr is MASTER_ADDR in the environment of a program that an agent starts in
-// the place of a worker's, to see what a wrapper hands on: an address that no host
-// has (RFC 5737).
+// ProbeAddr is MASTER_ADDR in the environment of a program that an agent starts
+// in place of a worker, to see what a wrapper passes on. It is an address that
+// no host has (RFC 5737).
 const ProbeAddr = "192.0.2.1"
 
 // jobs finds live processes of this user whose environment names the run. This
-// process and its ancestors do not count: they have it from the job that they are
-// a part of. Neither do probes, whose wrapper may name the run.
+// process and its ancestors do not count, because they inherit the run id from
+// the job that they belong to. Probes do not count either, because their
+// wrapper may name the run.
 func (o Options) jobs(ctx context.Context) (jobs []Job, why string) {
 	if o.RunID == "" {
 		return nil, ""
@@ -56,8 +57,8 @@ func (o Options) jobs(ctx context.Context) (jobs []Job, why string) {
 	return jobs, ""
 }
 
-// hasEntry reports whether an environment, with a zero byte after every entry,
-// has this one.
+// hasEntry reports whether an environment contains an entry. Every entry of the
+// environment ends with a zero byte.
 func hasEntry(env, entry []byte) bool {
 	for rest := env; ; {
 		i := bytes.Index(rest, entry)
@@ -72,7 +73,7 @@ func hasEntry(env, entry []byte) bool {
 	}
 }
 
-// ancestors is a process and all above it.
+// ancestors returns a process and all its ancestors.
 func (o Options) ancestors(pid int) map[int]bool {
 	all := map[int]bool{}
 	for range maxParents {
@@ -85,8 +86,8 @@ func (o Options) ancestors(pid int) map[int]bool {
 	return all
 }
 
-// parent reads the fourth field of /proc/PID/stat, 0 when there is none. The
-// second, the name, may hold anything; the last parenthesis ends it.
+// parent reads the fourth field of /proc/PID/stat, 0 if there is none. The
+// second field, the name, may contain anything; the last parenthesis ends it.
 func parent(stat []byte) int {
 	end := bytes.LastIndexByte(stat, ')')
 	if end < 0 {

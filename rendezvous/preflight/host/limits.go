@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limits fills what a worker would get. Limits of resources are inherited, so
-// this process's own are the workers', with one exception: Go's runtime raises
-// its own soft limit of open files, and gives a child the one that it found.
+// limits sets the limits that a worker would get. Limits of resources are
+// inherited, so this process's limits are also the workers', with one
+// exception: Go's runtime raises its own soft limit of open files and gives a
+// child the original one.
 func (o Options) limits(l *Limits) (why string) {
 	soft := func(resource int) int64 { s, _ := rlimit(resource); return s }
 	l.MemLockSoft, l.MemLock = rlimit(unix.RLIMIT_MEMLOCK)
@@ -28,7 +29,7 @@ func (o Options) limits(l *Limits) (why string) {
 	return ""
 }
 
-// deadly fills those at which any process fails or is killed.
+// deadly sets the limits at which any process fails or is killed.
 func (l *Limits) deadly() {
 	for resource, to := range map[int]**int64{unix.RLIMIT_DATA: &l.Data, unix.RLIMIT_FSIZE: &l.FSize, unix.RLIMIT_CPU: &l.CPU} {
 		if soft, _ := rlimit(resource); soft != Unknown {
@@ -37,10 +38,11 @@ func (l *Limits) deadly() {
 	}
 }
 
-// childFiles is the soft limit of open files that a child of a Go program gets,
-// given the program's own. The runtime marks a limit that it raised by setting it
-// to one less than the hard one, and restores the original for children
-// (syscall/rlimit.go); a program that calls syscall.Setrlimit stops that.
+// childFiles returns the soft limit of open files that a child of a Go program
+// gets, given the program's own limits. The runtime marks a limit that it
+// raised by setting it to one less than the hard limit, and restores the
+// original for children (syscall/rlimit.go). A program that calls
+// syscall.Setrlimit stops that.
 func childFiles(soft, hard int64) int64 {
 	if hard > 0 && soft == hard-1 {
 		return Unknown
@@ -63,8 +65,8 @@ func limit(n uint64) int64 {
 	return int64(n)
 }
 
-// capabilities are this process's effective ones, which its workers inherit when
-// it is root's or they are ambient.
+// capabilities returns this process's effective capabilities. Its workers
+// inherit them if the process is root's or if the capabilities are ambient.
 func capabilities() uint64 {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -74,7 +76,7 @@ func capabilities() uint64 {
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
 }
 
-// unread are limits that were not read.
+// unread returns limits that were not read.
 func unread() Limits {
 	return Limits{
 		NoFileSoft: Unknown, NoFileHard: Unknown, MemLock: Unknown, MemLockSoft: Unknown, NProc: Unknown, PidsMax: Unknown,

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logs looks at the folder that NCCL_DEBUG_FILE names: NCCL makes none, and drops
-// the log without one. %h in the folder's name is the host's.
+// logs checks the folder that NCCL_DEBUG_FILE names, because NCCL creates no
+// folder and drops the log without one. %h in the folder's name is the host's
+// name.
 func (o Options) logs() (files []File, why string) {
 	name := o.Log
 	if name == "" {
@@ -37,7 +38,7 @@ func (o Options) folder(dir string) File {
 		return f
 	}
 	f.Free = space(fs.Bavail, fs.Bsize)
-	// As the kernel would judge an open: by the effective user.
+	// Faccessat checks as the kernel would for an open: by the effective user.
 	if err := unix.Faccessat(unix.AT_FDCWD, o.Root+dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 		f.Error = err.Error()
 		return f

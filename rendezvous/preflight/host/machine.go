@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuVendor finds the vendor in the first lines of /proc/cpuinfo: vendor_id on
-// x86 and s390, the implementer's number on ARM.
+// cpuVendor returns the vendor in the first lines of /proc/cpuinfo: vendor_id
+// on x86 and s390, the implementer's number on ARM.
 func cpuVendor(cpuinfo []byte) string {
 	for line := range bytes.Lines(cpuinfo) {
 		key, value, ok := strings.Cut(string(line), ":")
@@ -26,8 +26,8 @@ func cpuVendor(cpuinfo []byte) string {
 	return ""
 }
 
-// implementer names the makers of servers' processors in Arm's MIDR register
-// (arch/arm64/include/asm/cputype.h).
+// implementer names the maker of a server processor by its code in Arm's MIDR
+// register (arch/arm64/include/asm/cputype.h).
 func implementer(code string) string {
 	switch code {
 	case "0x41":
@@ -46,8 +46,8 @@ func implementer(code string) string {
 	return bounded("ARM implementer " + code)
 }
 
-// container names the kind of container that this process runs in, "" when there
-// is no sign of one.
+// container returns the kind of container that this process runs in, "" if
+// there is no sign of one.
 func (o Options) container() string {
 	exists := func(name string) bool { return unix.Access(o.Root+name, unix.F_OK) == nil }
 	cgroup := o.head("/proc/self/cgroup", 4096)
@@ -79,10 +79,11 @@ func (o Options) sysctl() Sysctl {
 	}
 }
 
-// devices opens the files that CUDA opens, without waiting: O_NONBLOCK makes the
-// driver set a sleeping GPU up behind the caller's back. Only an open shows what a
-// container's device filter forbids. The control and memory files must be there;
-// GPUs that are not there are no fault: a container may have some of them.
+// devices opens the files that CUDA opens. It does not wait: with O_NONBLOCK
+// the driver starts a sleeping GPU in the background. Only an open shows what a
+// container's device filter forbids. The control and memory files must be
+// there. A missing GPU is no fault, because a container may have only some of
+// them.
 func (o Options) devices() (nodes []Node, why string) {
 	if !o.Driver {
 		return nil, ""

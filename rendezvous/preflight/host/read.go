@@ -9,16 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxText bounds a value that is passed on, in bytes.
+// maxText bounds a text value in the facts, in bytes.
 const maxText = 256
 
-// head reads at most limit bytes of a file, nil when it cannot be read. It uses
-// bare system calls: some thirty files are read on the way of every start.
+// head reads at most limit bytes of a file and returns nil if it cannot be
+// read. It uses bare system calls, because every start reads some thirty files.
 func (o Options) head(name string, limit int) []byte {
 	return readHead(o.Root+name, limit, nil)
 }
 
-// readHead is head into a buffer, which it may replace by a larger one.
+// readHead reads as head does, into a buffer that it may replace by a larger
+// one.
 func readHead(name string, limit int, buf []byte) []byte {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -45,20 +46,20 @@ func readHead(name string, limit int, buf []byte) []byte {
 	return text
 }
 
-// line reads a file of one short line, "" when it cannot be read.
+// line reads a file of one short line, "" if it cannot be read.
 func (o Options) line(name string) string {
 	first, _, _ := bytes.Cut(o.head(name, maxText), []byte("\n"))
 	return bounded(strings.TrimSpace(string(first)))
 }
 
-// bounded keeps what a message can show.
+// bounded returns the part of a text that a message can show.
 func bounded(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "?") }
 
-// number reads a file that holds one number, Unknown when it does not.
+// number reads a file that contains one number, Unknown if it does not.
 func (o Options) number(name string) int64 { return parseNumber(o.head(name, 64)) }
 
-// parseNumber reads a decimal number; "max" is Unlimited, and so is one that is
-// too large to be a limit (version 1 of cgroups says 2^63 less a page).
+// parseNumber reads a decimal number. "max" is Unlimited, and so is a number
+// too large for a limit (version 1 of cgroups writes 2^63 less a page).
 func parseNumber(text []byte) int64 {
 	s := string(bytes.TrimSpace(text))
 	if s == "max" {
@@ -108,7 +109,7 @@ func isNumber(name string) bool {
 	return true
 }
 
-// lookup returns the value of a variable of an environment, "" without one.
+// lookup returns the value of a variable of an environment, "" if it is unset.
 func lookup(env []string, name string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if key, value, ok := strings.Cut(env[i], "="); ok && key == name {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shm looks at /dev/shm, over which ranks of a node and data loaders talk.
+// shm checks /dev/shm, over which data loaders and the ranks of a node
+// communicate.
 func (o Options) shm(s *SHM) (why string) {
 	s.Free = -1
 	var fs unix.Statfs_t
@@ -30,7 +31,8 @@ func (o Options) shm(s *SHM) (why string) {
 	return ""
 }
 
-// space multiplies blocks and their size; a file system may report nonsense.
+// space multiplies the number of blocks by their size; a file system may report
+// nonsense.
 func space(blocks uint64, size int64) int64 {
 	if size <= 0 || blocks > 1<<62/uint64(size) {
 		return 1 << 62
@@ -49,21 +51,21 @@ func mountFlags(flags int64) string {
 	return strings.Join(set, ",")
 }
 
-// Bounds on looking for leftovers.
+// These bound the search for leftovers.
 const (
 	maxSHMFiles = 4096
 	maxPIDs     = 8192
 	maxMaps     = 8 << 20   // bytes of one process's list of mappings: PyTorch's has 200 KB
-	mapsBudget  = 128 << 20 // bytes of all of them
+	mapsBudget  = 128 << 20 // bytes of all lists together
 )
 
 // initPIDNamespace is the link of the first pid namespace (PROC_PID_INIT_INO in
 // the kernel's include/linux/proc_ns.h).
 const initPIDNamespace = "pid:[4026531836]"
 
-// segments counts what earlier jobs of this user left in /dev/shm: NCCL removes
-// its segments once both sides have mapped them, so one that no process maps is
-// of a job that was killed.
+// segments counts what earlier jobs of this user left in /dev/shm. NCCL removes
+// its segments once both sides have mapped them, so a segment that no process
+// maps is from a job that was killed.
 func (o Options) segments(ctx context.Context) (left Leftover, why string) {
 	if !o.Driver {
 		return left, ""
@@ -109,8 +111,8 @@ func forgetMapped(size map[string]int64, maps []byte) {
 	}
 }
 
-// processes lists the pids whose /proc folder belongs to a user; for root, which may
-// look at all, every pid.
+// processes lists the pids whose /proc folder belongs to a user. For root,
+// which may read all of them, it lists every pid.
 func (o Options) processes(uid uint32) []string {
 	pids := o.names("/proc", maxPIDs, isNumber)
 	if uid == 0 {

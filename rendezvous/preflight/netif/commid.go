@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// hint is what NCCL_COMM_ID makes of the interfaces.
+// hint is the effect of NCCL_COMM_ID on the choice of interfaces.
 type hint struct {
 	Choice
-	fatal bool // NCCL stops here, or only a name server knows
+	fatal bool // NCCL stops here, or only a name server knows the address
 }
 
-// subnet takes the first address whose network contains NCCL_COMM_ID's: the
-// family filter, RUNNING and the list of names do not matter here.
+// subnet returns the first address whose network contains NCCL_COMM_ID's
+// address. The family filter, RUNNING and the list of names do not matter here.
+//
 // Source: ncclSocketGetAddrFromString, ncclFindInterfaceMatchSubnet.
 func (s search) subnet(id string) hint {
 	ip, known, ok := commAddr(id)

@@ -1,9 +1,10 @@
-// Package netif knows a node's network interfaces and reproduces, from them and
-// the environment that workers will have, the choice that NCCL and Gloo make.
+// Package netif reads a node's network interfaces. From them and the
+// environment that workers will have, it reproduces the choice of interfaces
+// that NCCL and Gloo make.
 //
-// Invariants: NCCL, Bootstrap, Gloo, Suggest and ByRequest are pure; Gather reads
-// netlink, /sys, /proc and /etc/hosts, and opens no socket but netlink's unless
-// its Options ask for the name server.
+// Invariants: NCCL, Bootstrap, Gloo, Suggest and ByRequest are pure. Gather
+// reads netlink, /sys, /proc and /etc/hosts, and opens no socket but netlink's
+// unless its Options ask for the name server.
 package netif
 
 // Facts is what is known of the node's network.
@@ -12,16 +13,16 @@ type Facts struct {
 	Addresses  []Address   `json:"addresses,omitempty"`   // in getifaddrs' order: IPv4 by interface index, then IPv6
 	Host       string      `json:"host,omitempty"`        // gethostname
 	Hostname   []string    `json:"hostname,omitempty"`    // addresses that the host name resolves to, in the resolver's order
-	HostFrom   string      `json:"host_from,omitempty"`   // who resolved it: "/etc/hosts", "myhostname", "name server"
-	HostSilent bool        `json:"host_silent,omitempty"` // the name server that knows it, if any does, gives no answer
-	HostKnown  bool        `json:"host_known,omitempty"`  // the resolver's answer is known, also if it is that there is none
+	HostFrom   string      `json:"host_from,omitempty"`   // the source that resolved it: "/etc/hosts", "myhostname", "name server"
+	HostSilent bool        `json:"host_silent,omitempty"` // the name server that may know it gives no answer
+	HostKnown  bool        `json:"host_known,omitempty"`  // the resolver's answer is known, even if the answer is that there is no address
 	HostError  string      `json:"hostname_error,omitempty"`
 	Namespace  string      `json:"namespace,omitempty"` // readlink /proc/self/ns/net
 	RPFilter   int         `json:"rp_filter"`           // net.ipv4.conf.all.rp_filter, -1 unknown
 	ARPIgnore  int         `json:"arp_ignore"`          // net.ipv4.conf.all.arp_ignore, -1 unknown
 	PortFirst  int         `json:"port_first"`          // net.ipv4.ip_local_port_range; 0 unknown
 	PortLast   int         `json:"port_last"`
-	Reserved   [][2]int    `json:"ports_reserved,omitempty"` // net.ipv4.ip_local_reserved_ports: what no program is given, first and last of each part
+	Reserved   [][2]int    `json:"ports_reserved,omitempty"` // net.ipv4.ip_local_reserved_ports: ports that no program is given, first and last of each part
 }
 
 // Interface is one link.
@@ -48,11 +49,11 @@ type Address struct {
 	Scope string `json:"scope"` // "global", "link", "host", "site"
 }
 
-// Choice is what a library would do.
+// Choice is the choice of addresses that a library would make.
 type Choice struct {
 	Picked  []Pick   `json:"picked"`            // in order; empty: the library fails
 	Why     string   `json:"why"`               // the rule that decided, for messages: "NCCL_SOCKET_IFNAME=^docker0 excludes only names that begin with docker0"
-	Down    []string `json:"down,omitempty"`    // names that the rule takes but that are not RUNNING: NCCL >= 2.28.3 leaves them out, an older one picks them
+	Down    []string `json:"down,omitempty"`    // names that the rule accepts but that are not RUNNING: NCCL >= 2.28.3 leaves them out, an older one picks them
 	Unknown bool     `json:"unknown,omitempty"` // the facts do not decide it; Why says what is missing, Picked is empty
 }
 

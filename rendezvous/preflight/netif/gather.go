@@ -13,17 +13,17 @@ import (
 	"github.com/gorun/gorun/internal/smallfile"
 )
 
-// Options say where to look.
+// Options says where Gather reads.
 type Options struct {
-	Root string // "" is "/": lets tests fake /sys, /proc and /etc
+	Root string // "" is "/"; tests use it to fake /sys, /proc and /etc
 	Host string // "" is the machine's host name
 
-	// Ask is how long the name server may be asked for the host name when
-	// /etc/hosts does not have it; 0: it is not asked, and Facts.HostKnown stays
-	// false. Only Gloo cares.
+	// Ask is how long the name server may be asked for the host name if
+	// /etc/hosts does not have it. With 0 it is not asked, and Facts.HostKnown
+	// stays false. Only Gloo needs the answer.
 	Ask time.Duration
 
-	Brief bool // addresses only, not what /proc and /sys know of interfaces
+	Brief bool // read addresses only, not what /proc and /sys know of interfaces
 
 	dump func(request int) ([]byte, error) // for tests: a netlink dump
 }
@@ -31,7 +31,7 @@ type Options struct {
 // maxSys is how many interfaces are looked up in /sys: four reads each.
 const maxSys = 64
 
-// Gather reads the node's network; the strings say what stays unknown and why.
+// Gather reads the node's network. The strings say what stays unknown and why.
 // Without Options.Ask it blocks on nothing.
 func Gather(ctx context.Context, o Options) (Facts, []string) {
 	f := Facts{RPFilter: -1, ARPIgnore: -1}
@@ -76,7 +76,7 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 }
 
 // devices adds what only /sys knows of the interfaces that have addresses and
-// of those below them.
+// of the interfaces below them.
 func (o Options) devices(f *Facts) {
 	wanted := map[string]bool{}
 	used := map[int]bool{}
@@ -99,20 +99,22 @@ func (o Options) devices(f *Facts) {
 		}
 		looked++
 		dir := "/sys/class/net/" + i.Name + "/"
-		// In a network namespace /sys may still show the interfaces of another.
+		// In a network namespace /sys may still show the interfaces of another
+		// namespace.
 		if o.number(dir+"ifindex", 0) != i.Index {
 			continue
 		}
 		info, err := os.Stat(o.Root + dir + "device")
 		i.Device = err == nil && info.IsDir()
 		switch i.Kind {
-		case "", "bond", "team", "vlan", "ipoib": // of others the number is made up: a veth's is always 10000
+		case "", "bond", "team", "vlan", "ipoib": // the speed of other kinds is made up: a veth's is always 10000
 			i.Speed = max(o.number(dir+"speed", 0), 0)
 		}
 	}
 }
 
-// spans reads "8080,30000-32767". What is no span, or cut off, is left out.
+// spans reads "8080,30000-32767". It leaves out parts that are no span or are
+// cut off.
 func spans(text string) (out [][2]int) {
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, isSpan := strings.Cut(part, "-")
@@ -128,7 +130,7 @@ func spans(text string) (out [][2]int) {
 	return out
 }
 
-// read is the first line of a small file, "" when it cannot be read.
+// read returns the first line of a small file, "" if it cannot be read.
 func (o Options) read(p string) string {
 	b, _, _ := smallfile.Read(o.Root+p, 4<<10)
 	s, _, _ := strings.Cut(string(b), "\n")

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Gloo reproduces the addresses that torch's Gloo binds: those of the exact
-// names in GLOO_SOCKET_IFNAME, one device each; else the first address of the
-// host name that can be bound here; else 127.0.0.1.
+// Gloo reproduces the addresses that torch's Gloo binds. These are the
+// addresses of the exact names in GLOO_SOCKET_IFNAME, one device each; else the
+// first address of the host name that can be bound here; else 127.0.0.1.
+//
 // Source: torch/csrc/distributed/c10d/init.cpp and ProcessGroupGloo.cpp;
 // gloo/transport/tcp/device.cc.
 func Gloo(f Facts, env func(string) string) Choice {
@@ -56,8 +57,8 @@ func glooNames(f Facts, list string) Choice {
 	return c
 }
 
-// first is the first address of a name in getifaddrs' order: what a library
-// takes when it is given the name.
+// first returns the first address of a name in getifaddrs' order, which a
+// library takes for that name.
 func (f Facts) first(name string) (Pick, bool) {
 	for _, a := range f.Addresses {
 		if a.Label == name {
@@ -67,8 +68,9 @@ func (f Facts) first(name string) (Pick, bool) {
 	return Pick{}, false
 }
 
-// bindable finds the interface of an address that bind(2) accepts here: one of
-// the node's own, or any in 127.0.0.0/8 while there is an IPv4 loopback.
+// bindable returns the interface of an address that bind(2) accepts here: an
+// address of the node, or any address in 127.0.0.0/8 if there is an IPv4
+// loopback.
 func (f Facts) bindable(text string) (Pick, bool) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {

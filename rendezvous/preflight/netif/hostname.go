@@ -20,9 +20,10 @@ const (
 	maxHostIPs = 32
 )
 
-// resolve finds what getaddrinfo would say of the host name, going through the
-// sources of nsswitch.conf as far as that can be done without waiting. What
-// stays unknown is in HostError, and an error only if it was asked for.
+// resolve predicts what getaddrinfo would return for the host name. It follows
+// the sources of nsswitch.conf as far as it can without waiting. What stays
+// unknown is in HostError. resolve returns it as an error only if the name
+// server was asked.
 func (o Options) resolve(ctx context.Context, f *Facts) error {
 	f.Host = o.Host
 	if f.Host == "" {
@@ -36,11 +37,11 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 		f.Hostname, f.HostFrom, f.HostKnown = []string{ip.String()}, "an address itself", true
 		return nil
 	}
-	var other []string // sources that are not asked here, and may know the name
+	var other []string // sources that are not asked here and may know the name
 	for _, source := range o.sources() {
 		var ips []netip.Addr
 		switch source {
-		case "files", "resolve": // systemd-resolved reads the file, too, and then says what myhostname says
+		case "files", "resolve": // systemd-resolved reads the file, too, and then gives myhostname's answer
 			ips, f.HostFrom = parseHosts(o.file("/etc/hosts"), f.Host), "/etc/hosts"
 			if len(ips) == 0 && source == "resolve" {
 				ips, f.HostFrom = f.global(), source
@@ -58,7 +59,7 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 				return err
 			}
 			f.HostFrom = "name server"
-		case "mymachines", "libvirt", "libvirt_guest": // they know containers and guests
+		case "mymachines", "libvirt", "libvirt_guest": // these know containers and guests
 		default:
 			if !strings.HasPrefix(source, "mdns") || strings.HasSuffix(f.Host, ".local") {
 				other = append(other, source)
@@ -78,7 +79,7 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// ask asks the name server. That it has no such name is an answer, not an error.
+// ask asks the name server. An answer that there is no such name is no error.
 func (o Options) ask(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.Ask)
 	defer cancel()
@@ -93,8 +94,8 @@ func (o Options) ask(ctx context.Context, host string) ([]netip.Addr, error) {
 	return ips, nil
 }
 
-// sources are those of nsswitch.conf's line for hosts, without what is in
-// brackets.
+// sources returns the sources in nsswitch.conf's line for hosts, without the
+// text in brackets.
 func (o Options) sources() []string {
 	for line := range strings.Lines(o.file("/etc/nsswitch.conf")) {
 		line, _, _ = strings.Cut(line, "#")
@@ -106,16 +107,16 @@ func (o Options) sources() []string {
 	return []string{"files", "dns"}
 }
 
-// actions are what stands in brackets between sources.
+// actions matches the text in brackets between sources.
 var actions = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[[^\]]*\]?`) })
 
-// file is the start of a configuration file, "" when there is none.
+// file returns the start of a configuration file, "" if there is none.
 func (o Options) file(path string) string {
 	b, _, _ := smallfile.Read(o.Root+path, maxFile)
 	return string(b)
 }
 
-// parseHosts finds the addresses of a name in the text of /etc/hosts.
+// parseHosts returns the addresses of a name in the text of /etc/hosts.
 func parseHosts(text, host string) []netip.Addr {
 	var ips []netip.Addr
 	for line := range strings.Lines(text) {
@@ -133,7 +134,7 @@ func parseHosts(text, host string) []netip.Addr {
 	return ips
 }
 
-// global are the node's addresses that others could reach.
+// global returns the node's addresses that others could reach.
 func (f Facts) global() []netip.Addr {
 	var ips []netip.Addr
 	for _, a := range f.Addresses {
@@ -146,9 +147,9 @@ func (f Facts) global() []netip.Addr {
 	return ips
 }
 
-// sorted puts addresses in the order of getaddrinfo with its default table
-// (RFC 3484 as in glibc): what cannot be reached last, IPv6 before IPv4, near
-// before far, else as they were.
+// sorted puts addresses in the order of getaddrinfo with its default table (RFC
+// 3484 as in glibc). Addresses that cannot be reached come last, IPv6 before
+// IPv4, near before far; otherwise the order stays.
 func (f Facts) sorted(ips []netip.Addr) []string {
 	v6 := slices.ContainsFunc(f.global(), func(ip netip.Addr) bool { return !ip.Is4() })
 	rank := func(ip netip.Addr) int {

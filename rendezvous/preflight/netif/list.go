@@ -3,8 +3,9 @@ package netif
 import "strings"
 
 // List is a list of names as NCCL reads it from NCCL_SOCKET_IFNAME (interfaces)
-// and NCCL_IB_HCA (adapters): "^" excludes and "=" compares whole names instead
-// of prefixes; both stand once in front and apply to the whole list.
+// and NCCL_IB_HCA (adapters). "^" excludes names, and "=" compares whole names
+// instead of prefixes. Both stand once in front and apply to the whole list.
+//
 // Source: NCCL's src/misc/utils.cc, parseStringList and matchIfList.
 type List struct {
 	Not     bool
@@ -15,15 +16,15 @@ type List struct {
 // Entry is one name of a List.
 type Entry struct {
 	Name string
-	Port int // -1: any. What follows a second colon (rail, plane) is left out
+	Port int // -1: any. Text after a second colon (rail, plane) is left out
 }
 
-// ParseList reads at most most names: NCCL leaves out what follows.
+// ParseList reads at most most names. NCCL ignores the names after them.
 func ParseList(s string, most int) List {
 	var l List
 	s, l.Not = strings.CutPrefix(s, "^")
 	s, l.Exact = strings.CutPrefix(s, "=")
-	// NCCL's reader drops one more of either sign, so "==eth0" is "=eth0".
+	// NCCL's reader removes one more of either sign, so "==eth0" is "=eth0".
 	if s != "" && (s[0] == '^' || s[0] == '=') {
 		s = s[1:]
 	}
@@ -45,7 +46,7 @@ func ParseList(s string, most int) List {
 }
 
 // Takes reports whether the list selects a name; port is -1 for an interface.
-// An empty list selects all, and an empty exclusion nothing.
+// An empty list selects every name, and an empty exclusion none.
 func (l List) Takes(name string, port int) bool {
 	return l.matches(name, port) != l.Not
 }
@@ -62,7 +63,7 @@ func (l List) matches(name string, port int) bool {
 	return len(l.Entries) == 0
 }
 
-// String says in words what the list selects.
+// String says in words which names the list selects.
 func (l List) String() string {
 	if len(l.Entries) == 0 {
 		if l.Not {
@@ -87,8 +88,8 @@ func (l List) String() string {
 	}
 }
 
-// atoi is C's: blanks, a sign, digits, and what follows is left out. A number
-// too large for a port becomes one that no port has.
+// atoi reads a number as C does: blanks, a sign, digits, and it ignores the
+// rest. A number too large for a port becomes one that no port has.
 func atoi(s string) int {
 	s = strings.TrimLeft(s, " \t\n\v\f\r")
 	sign := 1

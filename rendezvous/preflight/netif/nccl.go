@@ -14,11 +14,12 @@ const maxInterfaces = 16
 // RUNNING and puts virbr behind lo.
 const sinceRunning = 22803
 
-// NCCL reproduces the addresses that NCCL takes for NET/Socket, of which
-// NET/IB's own connections use the first; code is its version as
-// ncclGetVersion gives it (0: unknown, taken as the newest), env the workers'
-// environment. Without NCCL_COMM_ID the bootstrap uses the first, too: see
-// Bootstrap.
+// NCCL reproduces the addresses that NCCL uses for NET/Socket; NET/IB's own
+// connections use the first of them. code is NCCL's version as ncclGetVersion
+// returns it (0: unknown, treated as the newest). env is the workers'
+// environment. Without NCCL_COMM_ID the bootstrap uses the first address, too:
+// see Bootstrap.
+//
 // Source: src/misc/socket.cc (ncclFindInterfaces), src/os/linux.cc
 // (ncclOsFindInterfaces) of 2.30; the same in src/misc/socket.cc before.
 func NCCL(f Facts, env func(string) string, code int) Choice {
@@ -68,9 +69,10 @@ func NCCL(f Facts, env func(string) string, code int) Choice {
 	return s.explain(Choice{Down: down}, "NCCL_SOCKET_IFNAME is not set"+hint)
 }
 
-// Bootstrap reproduces the one address that NCCL's bootstrap listens on: the
-// first of NCCL's, but with NCCL_COMM_ID the address in the subnet of that one,
-// whatever NCCL_SOCKET_IFNAME says.
+// Bootstrap reproduces the one address that NCCL's bootstrap listens on. It is
+// the first address of NCCL's choice. With NCCL_COMM_ID it is the address in
+// the subnet of NCCL_COMM_ID, whatever NCCL_SOCKET_IFNAME says.
+//
 // Source: src/bootstrap.cc, bootstrapNetInit.
 func Bootstrap(f Facts, env func(string) string, code int) Choice {
 	if v := env("NCCL_COMM_ID"); v != "" && len(f.Addresses) > 0 {
@@ -84,12 +86,12 @@ func Bootstrap(f Facts, env func(string) string, code int) Choice {
 	return c
 }
 
-// search is what getifaddrs and the environment say to NCCL.
+// search is what NCCL reads from getifaddrs and the environment.
 type search struct {
 	facts   Facts
 	links   map[int]Interface
 	family  string // NCCL_SOCKET_FAMILY if it decides
-	running bool   // leave out what is not RUNNING
+	running bool   // leave out interfaces that are not RUNNING
 }
 
 func newSearch(f Facts, env func(string) string, code int) search {
@@ -108,7 +110,7 @@ func byIndex(f Facts) map[int]Interface {
 	return m
 }
 
-// find takes the first address of each name that the list selects.
+// find returns the first address of each name that the list selects.
 func (s search) find(l List) Choice {
 	var c Choice
 	for _, a := range s.facts.Addresses {
@@ -146,7 +148,7 @@ func (c Choice) has(label string) bool {
 
 func (a Address) pick() Pick { return Pick{Iface: a.Label, Index: a.Index, IP: a.IP, Bits: a.Bits} }
 
-// explain adds to why what a person needs to see the reason of an odd choice.
+// explain adds to why what a person needs to understand an unusual choice.
 func (s search) explain(c Choice, why string) Choice {
 	if s.family != "" {
 		why += "; NCCL_SOCKET_FAMILY=" + s.family + " leaves only " + map[string]string{"AF_INET": "IPv4", "AF_INET6": "IPv6"}[s.family]

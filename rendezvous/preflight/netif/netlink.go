@@ -10,15 +10,16 @@ import (
 	"syscall"
 )
 
-// The most links and addresses that are kept; a node has a few, a Kubernetes
-// node a few hundred.
+// These are the most links and addresses that are kept. A node has a few, a
+// Kubernetes node a few hundred.
 const (
 	maxLinks     = 512
 	maxAddresses = 1024
 )
 
-// messages walks a netlink dump: the type and the payload of each message up to
-// the one that ends it. A message that does not fit ends the walk, too.
+// messages iterates over a netlink dump: the type and the payload of each
+// message up to the one that ends the dump. A message that does not fit also
+// ends the iteration.
 func messages(dump []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(dump) >= syscall.NLMSG_HDRLEN {
@@ -35,7 +36,7 @@ func messages(dump []byte) iter.Seq2[uint16, []byte] {
 	}
 }
 
-// attributes walks the route attributes of a message.
+// attributes iterates over the route attributes of a message.
 func attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= 4 {
@@ -110,8 +111,8 @@ func infoKind(b []byte) string {
 	return ""
 }
 
-// parseAddresses reads the answer to RTM_GETADDR, in its order, which is
-// getifaddrs'; names are those of the links.
+// parseAddresses reads the answer to RTM_GETADDR. It keeps the order of the
+// answer, which is also getifaddrs'. links give the names.
 func parseAddresses(dump []byte, links []Interface) ([]Address, error) {
 	names := map[int]string{}
 	for _, l := range links {
@@ -132,7 +133,7 @@ func parseAddresses(dump []byte, links []Interface) ([]Address, error) {
 			switch kind {
 			case syscall.IFA_ADDRESS:
 				ip, _ = netip.AddrFromSlice(v)
-			case syscall.IFA_LOCAL: // of a point-to-point link IFA_ADDRESS is the other end
+			case syscall.IFA_LOCAL: // on a point-to-point link IFA_ADDRESS is the other end
 				local, _ = netip.AddrFromSlice(v)
 			case syscall.IFA_LABEL:
 				a.Label = text(v)
@@ -150,7 +151,7 @@ func parseAddresses(dump []byte, links []Interface) ([]Address, error) {
 	return out, nil
 }
 
-// text is a name in a netlink attribute; no interface has a longer one.
+// text returns a name in a netlink attribute; no interface has a longer name.
 func text(b []byte) string {
 	s, _, _ := strings.Cut(string(b[:min(len(b), syscall.IFNAMSIZ)]), "\x00")
 	return strings.ToValidUTF8(s, "?")

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// String is "eth0 10.0.0.1".
+// String returns "eth0 10.0.0.1".
 func (p Pick) String() string { return p.Iface + " " + p.IP }
 
-// Subnet is the network that the address is in; "" for an address that stands
-// for itself, as a pod's does.
+// Subnet returns the network that the address is in; "" for an address that
+// stands for itself, as a pod's does.
 func (p Pick) Subnet() string {
 	ip, err := netip.ParseAddr(p.IP)
 	if err != nil || p.Bits <= 0 || p.Bits >= ip.BitLen() {
@@ -37,7 +37,7 @@ func (p Pick) LocalOnly() string {
 	}
 }
 
-// Interface is the interface with this index, nil if there is none.
+// Interface returns the interface with this index, nil if there is none.
 func (f *Facts) Interface(index int) *Interface {
 	for i := range f.Interfaces {
 		if f.Interfaces[i].Index == index {
@@ -47,7 +47,8 @@ func (f *Facts) Interface(index int) *Interface {
 	return nil
 }
 
-// Named is the interface of a name or of an address's label, nil if there is none.
+// Named returns the interface of a name or of an address's label, nil if there
+// is none.
 func (f *Facts) Named(name string) *Interface {
 	base, _, _ := strings.Cut(name, ":") // a label is the interface's name and a suffix
 	for i := range f.Interfaces {

@@ -12,20 +12,21 @@ type reach struct {
 	mac   string
 	class class
 	speed int    // Mbit/s, 0 unknown
-	why   string // why libraries cannot be told to use it; "" when they can
+	why   string // why libraries cannot be made to use it; "" if they can
 }
 
-// class is how much an interface promises, the best last.
+// class ranks how well an interface probably reaches other nodes, the best
+// last.
 type class int
 
 const (
-	inner  class = iota // a bridge or the like: ends on this machine
+	inner  class = iota // a bridge or similar: ends on this machine
 	tunnel              // a VPN: reaches others, slowly
 	plain               // neither: mostly a container's own end of a veth
-	wired               // hardware, or what stands for it
+	wired               // hardware, or an interface that stands for it
 )
 
-// better reports whether r is to be preferred to o.
+// better reports whether r is preferable to o.
 func (r reach) better(o reach) bool {
 	switch {
 	case r.class != o.class:

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// ByRequest finds this node's interface for what a user asked for: its full
-// name ("bond0"), or a network or an address ("10.37.8.0/24"), for which it
-// gives the name that the node has for it. The name is one that NCCL (as
-// "=name"), Gloo, TensorPipe and UCX all understand, and under which they find
-// the wanted address.
+// ByRequest finds this node's interface for what a user asked for: the
+// interface's full name ("bond0"), or a network or an address ("10.37.8.0/24").
+// It returns the interface's name on this node. NCCL (as "=name"), Gloo,
+// TensorPipe and UCX all understand this name and find the wanted address under
+// it.
 func ByRequest(f Facts, request string) (iface string, err error) {
 	request = strings.TrimSpace(request)
 	prefix, ok := network(request)

@@ -9,14 +9,15 @@ import (
 )
 
 // Proposal is a choice of interfaces by which all nodes would reach each other,
-// as far as facts can tell: only probes know what a firewall lets through.
+// as far as facts show. Only probes know what a firewall lets through.
 type Proposal struct {
-	Network string     `json:"network,omitempty"` // that the addresses have in common, "" when they are on several
+	Network string     `json:"network,omitempty"` // network of all addresses, "" if they are in several
 	Nodes   []Proposed `json:"nodes"`             // in the order of the nodes
-	Why     string     `json:"why"`               // why this one, or why there is none
+	Why     string     `json:"why"`               // why this choice, or why there is none
 }
 
-// Proposed is one node's part. Without an interface Why says what it lacks.
+// Proposed is one node's part. Without an interface, Why says what the node
+// lacks.
 type Proposed struct {
 	Pick
 	Why string `json:"why,omitempty"`
@@ -27,15 +28,15 @@ func (p Proposal) Works() bool {
 	return len(p.Nodes) > 0 && !slices.ContainsFunc(p.Nodes, func(n Proposed) bool { return n.Iface == "" })
 }
 
-// candidates is how many networks are looked at: those that most nodes have.
+// candidates is how many networks are tried: those that most nodes have.
 const candidates = 8
 
-// Suggest finds what nodes should use when their automatic choices do not
-// reach each other: of the networks in which every node has an address the
-// fastest that is wired; where there is none, the addresses by which agents
-// reach each other already (reached, one for each node, "" unknown, or nil).
-// Loopback, link-local addresses, bridges and veths of containers, and
-// addresses that two nodes share are never proposed.
+// Suggest finds what nodes should use if their automatic choices do not reach
+// each other. Of the networks in which every node has an address it takes the
+// fastest that is wired. If there is no such network, it takes the addresses by
+// which agents reach each other already (reached, one for each node, ""
+// unknown, or nil). It never proposes loopback, link-local addresses, bridges
+// and veths of containers, or addresses that two nodes share.
 func Suggest(nodes []Facts, reached []string) Proposal {
 	all := make([][]reach, len(nodes))
 	count := map[netip.Prefix]int{}
@@ -71,7 +72,7 @@ func Suggest(nodes []Facts, reached []string) Proposal {
 	return p
 }
 
-// networks of a node, each once.
+// networks returns the networks of a node, each once.
 func networks(list []reach) []netip.Prefix {
 	var out []netip.Prefix
 	for _, r := range list {
@@ -83,7 +84,7 @@ func networks(list []reach) []netip.Prefix {
 	return out
 }
 
-// trial is a proposal that is being weighed.
+// trial is a proposal that is being compared with others.
 type trial struct {
 	Proposal
 	missing int // nodes without a part
@@ -107,7 +108,7 @@ func try(nodes []Facts, all [][]reach, network netip.Prefix) *trial {
 			t.Nodes[n].Why = cmp.Or(nodes[n].unfit(network), "has no address in "+t.Network+" but "+nodes[n].list())
 			continue
 		}
-		// The same hardware address: agents that share a machine.
+		// Agents with the same hardware address share a machine.
 		if other, taken := owner[pick.addr]; taken && (other.mac != pick.mac || pick.mac == "") {
 			t.missing++
 			t.Nodes[n].Why = pick.addr.String() + " is also another node's address"
@@ -129,7 +130,8 @@ func try(nodes []Facts, all [][]reach, network netip.Prefix) *trial {
 	return t
 }
 
-// unfit says why a node's address in a network cannot be used, "" if it has none.
+// unfit says why a node's address in a network cannot be used, "" if the node
+// has no address there.
 func (f Facts) unfit(network netip.Prefix) string {
 	for _, r := range f.reachable() {
 		if network.Contains(r.addr) && r.why != "" {
@@ -149,7 +151,8 @@ func (t *trial) better(o *trial, reached []string) bool {
 	return t.known(reached) > o.known(reached)
 }
 
-// known is how many nodes are reached by the proposed address already.
+// known returns the number of nodes that are reached by the proposed address
+// already.
 func (t *trial) known(reached []string) int {
 	n := 0
 	for i, p := range t.Nodes {

@@ -3,10 +3,10 @@ package netif
 import "strings"
 
 // Virtual says what keeps other nodes from reaching an interface by itself:
-// "bridge", "veth", "tun", ...; "" for hardware and what stands for it (bond,
-// VLAN, macvlan, a container's own end of a veth pair). Slaves decide for a
-// bridge: one that hardware is plugged into is the node's way out.
-// rendezvous/preflight's I10 warns of it.
+// "bridge", "veth", "tun", ...; "" for hardware and interfaces that stand for
+// it (bond, VLAN, macvlan, a container's own end of a veth pair). A bridge's
+// slaves decide: a bridge with a hardware slave is the node's way out. Rule I10
+// warns of virtual interfaces.
 func (f Facts) Virtual(i Interface) string {
 	if i.Loopback {
 		return "loopback"
