@@ -1,12 +1,13 @@
-// Package gather learns what a node is: all sources of facts at once, each with
+// Package gather learns the facts of a node from all sources at once, each with
 // its own deadline.
 //
-// Invariants: Facts always returns, at the latest when the slowest source's time
-// is over, and always with something; a source that is slow, hangs or fails costs
-// its own facts only, and says so in Unknown. What may hang for good, a file
-// system that is gone, is left behind in its goroutine. Nothing is opened for
-// writing. The only children are those of Run, which ask ld.so; the GPU driver, which
-// may crash its caller, is asked by the function that the caller gives.
+// Invariants: Facts always returns, at the latest when the slowest source's
+// time is over, and always with some facts. A source that is slow, hangs or
+// fails costs its own facts only, which are then listed in Unknown. Work that
+// may hang for ever, such as reading a lost file system, stays behind in its
+// goroutine. Nothing is opened for writing. The only children are those of Run,
+// which ask ld.so. The function in Options.GPU asks the GPU driver, which may
+// crash its caller.
 package gather
 
 import (
@@ -21,36 +22,38 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
-// Deadlines of the sources. Files answer in milliseconds unless their file
-// system is remote; a driver that is loaded first takes seconds.
+// These are the deadlines of the sources. Files answer in milliseconds unless
+// their file system is remote. A driver that has to be loaded first takes
+// seconds.
 const (
 	fileTime = 3 * time.Second
-	loadTime = 6 * time.Second // files and some children that ask the loader, with deadlines of their own
+	loadTime = 6 * time.Second // files and some children that ask the loader, which have deadlines of their own
 	gpuTime  = 22 * time.Second
 
-	moduleTime = time.Second      // many files, of which little depends
-	lostTime   = 40 * time.Second // above the function's own: it cleans up
+	moduleTime = time.Second      // many files, which few findings need
+	lostTime   = 40 * time.Second // longer than the function's own time, because it cleans up
 )
 
-// Options is what the facts are about.
+// Options says what the facts are about.
 type Options struct {
-	Root    string // stands before /proc, /sys, /etc and the like, for tests
+	Root    string // prefix of /proc, /sys, /etc and the like, for tests
 	Node    preflight.Node
 	Program preflight.Program
 	Env     []string // of the workers
-	Whole   bool     // gorun check: everything, whatever the program is
-	// Run starts the loader of the workers' program in a child process; nil: it is not
-	// asked.
+	Whole   bool     // for gorun check: every fact, whatever the program is
+	// Run starts the loader of the workers' program in a child process; nil:
+	// the loader is not asked.
 	Run ldso.Runner
-	// GPU asks the driver; nil: there is none.
+	// GPU asks the driver; nil: there is no driver.
 	GPU func(context.Context) (facts preflight.GPU, unknown []string)
-	// Lost looks behind the wrapper in front of the program; nil: there is none.
+	// Lost looks behind the wrapper in front of the program; nil: there is no
+	// wrapper.
 	Lost func(context.Context) (facts *preflight.Lost, unknown []string)
 
 	nccl int // version code, 0 unknown
 }
 
-// Facts gathers everything.
+// Facts gathers all facts of the node.
 func Facts(ctx context.Context, o Options) preflight.Facts {
 	begin := time.Now()
 	g := &gathering{Facts: preflight.Facts{Format: preflight.Format, Node: o.Node, Program: o.Program}}
@@ -66,7 +69,7 @@ func Facts(ctx context.Context, o Options) preflight.Facts {
 	if o.Lost != nil {
 		g.source(ctx, preflight.LostSource, lostTime, o.lost)
 	}
-	g.wait("library") // the version of NCCL decides how it reads its files
+	g.wait("library") // NCCL's version decides how it reads its files
 	o.nccl = g.nccl()
 	g.source(ctx, "settings", fileTime, o.settings)
 	if o.GPU != nil {
@@ -81,11 +84,11 @@ func Facts(ctx context.Context, o Options) preflight.Facts {
 	return g.Facts
 }
 
-// source is one of the things that facts come from. take puts what it found into
-// the facts.
+// source gathers the facts of one source. take puts what it found into the
+// facts.
 type source func(context.Context) (take func(*preflight.Facts), unknown []string)
 
-// gathering collects what the sources give.
+// gathering collects the results of the sources.
 type gathering struct {
 	preflight.Facts
 	mu      sync.Mutex
@@ -98,7 +101,7 @@ type pending struct {
 	done  chan struct{}
 	late  <-chan struct{}
 	stop  context.CancelFunc
-	given bool // under gathering.mu: it has answered, or its time is over
+	given bool // under gathering.mu: the source has answered, or its time is over
 }
 
 // source starts one source.
@@ -124,7 +127,8 @@ func (g *gathering) source(ctx context.Context, name string, limit time.Duration
 	}()
 }
 
-// wait for a source, or with "" for every one, but for none beyond its time.
+// wait waits for a source, or with "" for every source, but never longer than
+// the source's time.
 func (g *gathering) wait(name string) {
 	for _, p := range g.pending {
 		if name != "" && p.name != name {

@@ -12,19 +12,20 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// maxHashed bounds what is read of a program, in bytes: scripts are small, and
+// maxHashed bounds what is read of a program, in bytes. Scripts are small, and
 // larger programs come from one place.
 const maxHashed = 16 << 20
 
-// fileHash is the SHA-256 of the file that the user named, "" when it is none:
-// a Go package, a Python module, a program without a name of its own.
+// fileHash returns the SHA-256 of the file that the user named, "" if the user
+// named no file: a Go package, a Python module, a program without a name of its
+// own.
 func fileHash(root string, p preflight.Program) (string, error) {
 	if p.Script == "" {
 		return "", nil
 	}
 	f, err := os.Open(filepath.Join("/", root, p.Script))
 	if errors.Is(err, os.ErrNotExist) {
-		return "", nil // the agent itself says so
+		return "", nil // the agent itself reports this
 	}
 	if err != nil {
 		return "", fmt.Errorf("the program: %w", err)

@@ -18,20 +18,20 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Bounds on the modules of a script, which docs/checks.md names at R03. Nodes with
-// the same files come to the same ones.
+// These bound the modules of a script; docs/checks.md names the bounds at R03.
+// Nodes with the same files select the same modules.
 const (
 	maxModules       = 256      // files
-	maxModuleBytes   = 64 << 10 // that count of one file
+	maxModuleBytes   = 64 << 10 // bytes of one file that are hashed
 	maxModuleFolders = 64
-	maxModuleDepth   = 4   // folders within each other
-	maxModuleEntries = 512 // of a folder; one with more is left out
+	maxModuleDepth   = 4   // nesting of folders
+	maxModuleEntries = 512 // entries of a folder; a folder with more is left out
 )
 
-// modules are the Python files in the folder of a program and in folders below it,
-// as far as the bounds allow; more says that there are others. Links are not
-// followed, and folders from which nothing can be imported and virtual environments
-// are left out.
+// modules returns the Python files in the folder of a program and in folders
+// below it, within the bounds. more says that there are others. It does not
+// follow links. It leaves out virtual environments and folders from which
+// nothing can be imported.
 func modules(ctx context.Context, root string, p preflight.Program) (list []preflight.Module, more bool, err error) {
 	dir, own := folder(root, p)
 	if dir == "" {
@@ -72,9 +72,9 @@ func modules(ctx context.Context, root string, p preflight.Program) (list []pref
 	return list, more, nil
 }
 
-// folder is the one from which a program's modules are imported first, and the
-// program's own file in it: the folder of a script, the working directory for a
-// module that lies there (-m); "" for none.
+// folder returns the folder from which a program's modules are imported first,
+// and the program's own file in it. It is the folder of a script, or the
+// working directory for a module in it (-m); "" for none.
 func folder(root string, p preflight.Program) (dir, own string) {
 	if p.Python == "" {
 		return "", ""
@@ -91,7 +91,7 @@ func folder(root string, p preflight.Program) (dir, own string) {
 	}
 	script, err := filepath.EvalSymlinks(filepath.Join("/", root, p.Script)) // as Python does
 	if err != nil {
-		return "", "" // the agent itself says so
+		return "", "" // the agent itself reports this
 	}
 	if info, err := os.Stat(script); err == nil && info.IsDir() {
 		return script, ""
@@ -100,9 +100,9 @@ func folder(root string, p preflight.Program) (dir, own string) {
 	return dir, own
 }
 
-// importable reports whether Python could import from a folder of this name: it is
-// an identifier. So site-packages is left out, and what a run has left in a folder
-// that is named after its date.
+// importable reports whether Python could import from a folder of this name,
+// that is, whether the name is an identifier. So site-packages is left out, and
+// so is a run's output in a folder named after its date.
 func importable(name string) bool {
 	if slices.Contains([]string{"node_modules", "__pycache__"}, name) || name[0] >= '0' && name[0] <= '9' {
 		return false
@@ -110,8 +110,8 @@ func importable(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// read lists a folder by name; whole is false for one that has too many entries or
-// cannot be read.
+// read lists a folder by name. whole is false if the folder has too many
+// entries or cannot be read.
 func read(top *os.Root, dir string) (entries []fs.DirEntry, whole bool) {
 	f, err := top.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
@@ -126,8 +126,9 @@ func read(top *os.Root, dir string) (entries []fs.DirEntry, whole bool) {
 	return entries, true
 }
 
-// moduleHash tells whether two files are alike: their sizes, and how they begin.
-// It waits for nothing, whatever the name has become meanwhile.
+// moduleHash returns a hash of a file's size and its beginning, which shows
+// whether two files are alike. It never blocks, whatever kind of file the name
+// is by now.
 func moduleHash(top *os.Root, name string) string {
 	f, err := top.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// unnamed is the run id of jobs without one: many jobs have it.
+// unnamed is the run id of jobs that have none; many jobs share it.
 const unnamed = "none"
 
-// brief reports whether the worker is a plain program of a node without GPUs. No rule
-// asks for limits or for what /sys knows of interfaces there, and the job starts
-// sooner.
+// brief reports whether the worker is a plain program of a node without GPUs.
+// For such a worker no rule needs limits or what /sys knows of interfaces, and
+// the job starts sooner without them.
 func (o Options) brief() bool { return !o.Whole && o.GPU == nil && o.Program.Python == "" }
 
 func (o Options) host(ctx context.Context) (func(*preflight.Facts), []string) {
 	in := host.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, Driver: o.GPU != nil, Brief: o.brief()}
-	if o.GPU != nil && o.Node.RunID != unnamed { // a look at every process is for those with much to lose
+	if o.GPU != nil && o.Node.RunID != unnamed { // only jobs with GPUs justify reading every process
 		in.RunID = o.Node.RunID
 	}
 	f, unknown := host.Gather(ctx, in)
@@ -87,7 +87,7 @@ func (o Options) modules(ctx context.Context) (func(*preflight.Facts), []string)
 	return func(all *preflight.Facts) { all.Program.Modules, all.Program.More = list, more }, nil
 }
 
-// nccl is the version that the workers load.
+// nccl returns the version of NCCL that the workers load.
 func (g *gathering) nccl() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +97,7 @@ func (g *gathering) nccl() int {
 	return 0
 }
 
-// fromFiles are the variables that nccl.conf files add to the environment.
+// fromFiles returns the variables that nccl.conf files add to the environment.
 func (g *gathering) fromFiles() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

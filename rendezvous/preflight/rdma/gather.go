@@ -9,17 +9,18 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
-// Options say where to look, and for whom.
+// Options says where Gather reads, and for which workers.
 type Options struct {
-	Root string   // stands before /sys, /dev and /etc, for tests
+	Root string   // prefix of /sys, /dev and /etc, for tests
 	Env  []string // of the workers, with what nccl.conf files add
-	Code int      // NCCL's version, 0 unknown: taken as the newest
-	// Find returns what dlopen of each name finds; names without an answer are left
-	// out.
+	Code int      // NCCL's version; 0: unknown, treated as the newest
+	// Find returns what dlopen of each name finds. It leaves out names without
+	// an answer.
 	Find func(ctx context.Context, names []string) (map[string]ldso.Request, error)
 }
 
-// Gather reads what NCCL would find; the strings say what stays unknown and why.
+// Gather reads what NCCL would find. The strings say what stays unknown and
+// why.
 func Gather(ctx context.Context, o Options) (Facts, []string) {
 	g := &gatherer{o: o}
 	var f Facts
@@ -48,7 +49,7 @@ type gatherer struct {
 	unknown []string
 }
 
-// names are those of all libraries that NCCL may open, each once.
+// names returns the names of all libraries that NCCL may open, each once.
 func (g *gatherer) names() []string {
 	names := slices.Clone(g.verbsNames())
 	for _, asked := range g.netPlugins() {
@@ -62,14 +63,14 @@ func (g *gatherer) names() []string {
 	return slices.Compact(names)
 }
 
-// env is a variable of the workers; "" when it is not set.
+// env returns a variable of the workers, "" if it is not set.
 func (g *gatherer) env(name string) string {
 	v, _ := g.lookup(name)
 	return v
 }
 
 func (g *gatherer) lookup(name string) (string, bool) {
-	for i := len(g.o.Env) - 1; i >= 0; i-- { // as os/exec: the last counts
+	for i := len(g.o.Env) - 1; i >= 0; i-- { // as in os/exec, the last entry counts
 		if v, ok := strings.CutPrefix(g.o.Env[i], name+"="); ok {
 			return v, true
 		}
@@ -77,7 +78,7 @@ func (g *gatherer) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// line is the first line of a small file of /sys, "" when it cannot be read.
+// line returns the first line of a small file of /sys, "" if it cannot be read.
 func (g *gatherer) line(path string) string {
 	b, _, err := smallfile.Read(g.o.Root+path, 256)
 	if err != nil {

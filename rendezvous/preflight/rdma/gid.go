@@ -10,8 +10,9 @@ import (
 const sinceAutoGID = 22100
 
 // GID reproduces the entry of the port's table that NCCL uses; why is the rule
-// that decided. ok is false when the table has nothing there: connections then
+// that decided. ok is false if the table has no such entry: connections then
 // fail with "ibv_modify_qp failed with 22 Invalid argument".
+//
 // Source: src/transport/net_ib/connect.cc, ncclIbGetGidIndex.
 func (p Port) GID(env func(string) string, code int) (g GID, why string, ok bool) {
 	if p.Link == "InfiniBand" {
@@ -80,7 +81,8 @@ func (r gidRule) String() string {
 	return s
 }
 
-// prefers reports whether NCCL goes from cur to next on its way through the table.
+// prefers reports whether NCCL replaces cur by next on its way through the
+// table.
 func (r gidRule) prefers(next, cur GID) bool {
 	n, c := addr(next), addr(cur)
 	if !r.matches(n) {
@@ -98,7 +100,7 @@ func (r gidRule) prefers(next, cur GID) bool {
 
 func (r gidRule) matches(a netip.Addr) bool { return !r.within.IsValid() || r.within.Contains(a) }
 
-// addr is the address in a GID; IPv4 where it is one.
+// addr returns the address in a GID, as IPv4 if it is one.
 func addr(g GID) netip.Addr {
 	a, err := netip.ParseAddr(g.GID)
 	if err != nil {
@@ -107,7 +109,7 @@ func addr(g GID) netip.Addr {
 	return a.Unmap()
 }
 
-// valid is NCCL's: neither empty nor link-local.
+// valid reports whether NCCL accepts the address: neither empty nor link-local.
 func valid(a netip.Addr) bool {
 	return !a.IsUnspecified() && !(a.Is6() && a.IsLinkLocalUnicast())
 }
@@ -122,7 +124,7 @@ func version(g GID) int {
 	return -1
 }
 
-// flid is the part of an InfiniBand GID that makes it routable.
+// flid returns the part of an InfiniBand GID that makes it routable.
 func flid(g GID) int {
 	a, err := netip.ParseAddr(g.GID)
 	if err != nil || !a.Is6() {

@@ -13,24 +13,26 @@ import (
 // NCCL_IB_HCA (MAX_IB_DEVS).
 const maxHCAs = 32
 
-// HCA is one port that NCCL uses; each is a network device to it.
+// HCA is one port that NCCL uses as a network device.
 type HCA struct {
 	Device string
 	Port
 }
 
-// String is "mlx5_0:1".
+// String returns "mlx5_0:1".
 func (h HCA) String() string { return fmt.Sprintf("%s:%d", h.Device, h.Number) }
 
-// HCAs are the ports that NCCL's NET/IB uses: ACTIVE, with a link layer of
+// HCAs returns the ports that NCCL's NET/IB uses: ACTIVE, with a link layer of
 // InfiniBand or Ethernet, and selected by NCCL_IB_HCA.
+//
 // Source: src/transport/net_ib/init.cc, ncclIbInitDevices.
 func HCAs(f Facts, env func(string) string) []HCA {
 	used, _ := hcas(f, env)
 	return used
 }
 
-// hcas says of the other ports why they are not used: "mlx5_3:1 is DOWN".
+// hcas returns the used ports, and says of the other ports why they are not
+// used: "mlx5_3:1 is DOWN".
 func hcas(f Facts, env func(string) string) (used []HCA, not []string) {
 	list := netif.ParseList(env("NCCL_IB_HCA"), maxHCAs)
 	for _, d := range f.Devices {
@@ -53,7 +55,7 @@ func hcas(f Facts, env func(string) string) (used []HCA, not []string) {
 	return used, not
 }
 
-// verbsUsable says why NET/IB finds nothing on this node; "" when it works.
+// verbsUsable says why NET/IB finds nothing on this node; "" if it works.
 func verbsUsable(f Facts, env func(string) string) string {
 	if number(env, "NCCL_IB_DISABLE", 0) != 0 {
 		return "NCCL_IB_DISABLE=" + env("NCCL_IB_DISABLE")
@@ -111,8 +113,8 @@ func (f Facts) closed(device string) string {
 	return fmt.Sprintf("%s of %s is missing", path, d.Name)
 }
 
-// number is a variable as NCCL_PARAM reads it: what does not begin with a
-// number is 0, what does not fit is the default.
+// number reads a variable as NCCL_PARAM does. A value that does not begin with
+// a number is 0, and a number that does not fit is the default.
 func number(env func(string) string, name string, otherwise int64) int64 {
 	v := strings.TrimLeft(env(name), " \t\n\v\f\r")
 	if v == "" {

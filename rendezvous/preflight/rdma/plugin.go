@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxPluginNames = 14       // NCCL_NET_MAX_PLUGINS without the two that NCCL has inside
+	maxPluginNames = 14       // NCCL_NET_MAX_PLUGINS without the two that are built into NCCL
 	maxHashed      = 64 << 20 // bytes
 	maxVersions    = 64
 )
@@ -34,7 +34,7 @@ func (g *gatherer) plugins(ctx context.Context) []Plugin {
 	return out
 }
 
-// netPlugins are the names in NCCL_NET_PLUGIN; "" for the default.
+// netPlugins returns the names in NCCL_NET_PLUGIN; "" for the default.
 func (g *gatherer) netPlugins() []string {
 	list, set := g.lookup("NCCL_NET_PLUGIN")
 	if !set {
@@ -50,8 +50,8 @@ func (g *gatherer) netPlugins() []string {
 	return names
 }
 
-// tuner is NCCL_TUNER_PLUGIN or libnccl-tuner.so, else the net plugin if that
-// has a tuner in it.
+// tuner finds NCCL_TUNER_PLUGIN or libnccl-tuner.so, else the net plugin if
+// that contains a tuner.
 func (g *gatherer) tuner(ctx context.Context, net []Plugin) (Plugin, bool) {
 	p := Plugin{Name: "tuner", Asked: g.env("NCCL_TUNER_PLUGIN")}
 	if strings.EqualFold(p.Asked, "none") {
@@ -69,7 +69,7 @@ func (g *gatherer) tuner(ctx context.Context, net []Plugin) (Plugin, bool) {
 	return p, p.Asked != ""
 }
 
-// pluginNames are the file names that NCCL tries for a plugin.
+// pluginNames returns the file names that NCCL tries for a plugin.
 func pluginNames(asked, prefix string) []string {
 	switch {
 	case asked == "":
@@ -80,8 +80,8 @@ func pluginNames(asked, prefix string) []string {
 	return []string{asked, prefix + "-" + asked + ".so"}
 }
 
-// load finds a plugin and reads it; it is false where there is no file. What
-// does not export a symbol that begins with must is no plugin for NCCL.
+// load finds a plugin and reads it. It returns false if there is no file. A
+// file that exports no symbol with the prefix must is no plugin for NCCL.
 func (g *gatherer) load(ctx context.Context, p *Plugin, prefix, must string) bool {
 	for _, name := range pluginNames(p.Asked, prefix) {
 		found := g.found[name]
@@ -90,7 +90,7 @@ func (g *gatherer) load(ctx context.Context, p *Plugin, prefix, must string) boo
 			break
 		}
 		p.Error = cmp.Or(found.Err, name+": the loader gave no answer")
-		if n := len(found.Passed); n > 0 { // the file is there, and cannot be loaded
+		if n := len(found.Passed); n > 0 { // the file exists but cannot be loaded
 			p.Path = found.Passed[n-1].Path
 		}
 	}
@@ -105,7 +105,7 @@ func (g *gatherer) load(ctx context.Context, p *Plugin, prefix, must string) boo
 	return true
 }
 
-// read fills in what a plugin exports, and its hash.
+// read sets what a plugin exports, and its hash.
 func (g *gatherer) read(ctx context.Context, p *Plugin) error {
 	names, err := namesIn(p.Path)
 	for _, name := range names {
@@ -123,7 +123,7 @@ func (g *gatherer) read(ctx context.Context, p *Plugin) error {
 	return err
 }
 
-// hash is "" for a file that is too large.
+// hash returns the hash of a file, "" if the file is too large.
 func (g *gatherer) hash(ctx context.Context, path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -19,10 +19,11 @@ const (
 	maxDevices = 64
 	maxPorts   = 16
 	maxGIDs    = 256 // entries of one table
-	emptyGIDs  = 16  // so many in a row end the search
+	emptyGIDs  = 16  // this many empty entries in a row end the search
 )
 
-// devices reads the adapters, sorted as a person counts: mlx5_2 before mlx5_10.
+// devices reads the adapters and sorts them by the numbers in their names:
+// mlx5_2 before mlx5_10.
 func (g *gatherer) devices(ctx context.Context) []Device {
 	names, err := smallfile.Names(g.o.Root+class, maxDevices)
 	if err != nil {
@@ -100,7 +101,7 @@ func (g *gatherer) port(device string, number int) Port {
 	return p
 }
 
-// word is what follows the number in "4: ACTIVE".
+// word returns the word after the number in "4: ACTIVE".
 func word(s string) string {
 	if _, after, ok := strings.Cut(s, ":"); ok {
 		return strings.TrimSpace(after)
@@ -121,7 +122,7 @@ func (g *gatherer) gid(dir string, i int) (GID, bool) {
 	}, true
 }
 
-// driverName is libibverbs' name for a driver of the kernel.
+// driverName returns libibverbs' name for a driver of the kernel.
 func driverName(kernel string) string {
 	switch kernel {
 	case "mlx5_core":
@@ -142,7 +143,8 @@ func driverName(kernel string) string {
 	return ""
 }
 
-// driver is found by the device's driver, or, of a software device, by its name.
+// driver returns the driver of a device. For a software device it finds the
+// driver by the device's name.
 func (g *gatherer) driver(name string) string {
 	if real, err := filepath.EvalSymlinks(g.o.Root + class + "/" + name + "/device/driver"); err == nil {
 		if d := driverName(filepath.Base(real)); d != "" {
@@ -157,7 +159,7 @@ func (g *gatherer) driver(name string) string {
 	return ""
 }
 
-// peerMem looks where NCCL looks for GPUDirect RDMA's kernel module.
+// peerMem looks for GPUDirect RDMA's kernel module where NCCL looks for it.
 func (g *gatherer) peerMem() bool {
 	for _, name := range []string{"module/nvidia_peermem", "kernel/mm/memory_peers/nv_mem", "kernel/mm/memory_peers/nv_mem_nc"} {
 		if _, err := os.Stat(g.o.Root + "/sys/" + name + "/version"); err == nil {

@@ -12,11 +12,12 @@ import (
 // says "Failed to initialize any NET plugin".
 const sinceNetPlugins = 22703
 
-// Transport reproduces which network NCCL takes: kind is "IB", "Socket", or a
-// plugin's file name; why is the rule that decided, err what NCCL would fail
-// with, "" when it works; facts that were never gathered give neither kind nor
-// err. That a plugin which is there also works cannot be told from its file: why
+// Transport reproduces which network NCCL uses. kind is "IB", "Socket", or a
+// plugin's file name. why is the rule that decided. err is the error that NCCL
+// would fail with, "" if it works. Facts that were never gathered give neither
+// kind nor err. A plugin's file does not show whether the plugin works, and why
 // says so. code is NCCL's version, 0 unknown.
+//
 // Source: src/plugin/net.cc (src/net.cc before 2.27), ncclNetInit.
 func Transport(f Facts, env func(string) string, code int) (kind, why, err string) {
 	want := env("NCCL_NET")
@@ -55,20 +56,20 @@ func Transport(f Facts, env func(string) string, code int) (kind, why, err strin
 	return "Socket", why, ""
 }
 
-// gathered reports whether Gather made the facts: it always says something of
-// libibverbs.
+// gathered reports whether Gather made the facts. Gather always sets something
+// about libibverbs.
 func gathered(f Facts) bool {
 	return f.Verbs != Library{} || len(f.Devices) > 0
 }
 
-// Without reports whether the environment keeps NCCL from every plugin of a kind,
-// "net" or "tuner", whatever the node had when the facts were gathered.
+// Without reports whether the environment keeps NCCL from every plugin of a
+// kind, "net" or "tuner", whatever the node had when the facts were gathered.
 func Without(env func(string) string, kind string) bool {
 	return strings.EqualFold(env("NCCL_"+strings.ToUpper(kind)+"_PLUGIN"), "none")
 }
 
-// netPlugin is the first that NCCL can load; missing says why another that was
-// asked for is not.
+// netPlugin returns the first net plugin that NCCL can load. missing says why
+// another plugin that the user asked for cannot be loaded.
 func netPlugin(f Facts, env func(string) string) (p *Plugin, missing string) {
 	if Without(env, "net") {
 		return nil, ""

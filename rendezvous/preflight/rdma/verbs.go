@@ -18,10 +18,11 @@ import (
 // sinceVerbsLib is the first version that reads NCCL_IBVERBS_LIB.
 const sinceVerbsLib = 23003
 
-// symbolVersion is what NCCL needs of libibverbs.
+// symbolVersion is the symbol version that NCCL needs of libibverbs.
 const symbolVersion = "IBVERBS_1.1"
 
-// verbsNames are the names of libibverbs that NCCL tries, in its order.
+// verbsNames returns the names of libibverbs that NCCL tries, in its order.
+//
 // Source: src/misc/ibvsymbols.cc, buildIbvSymbols.
 func (g *gatherer) verbsNames() []string {
 	names := []string{"libibverbs.so", "libibverbs.so.1"}
@@ -53,7 +54,7 @@ func (g *gatherer) verbs() Library {
 	return Library{Error: missed}
 }
 
-// namesIn are the dynamic strings of a library.
+// namesIn returns the dynamic strings of a library.
 func namesIn(path string) ([]string, error) {
 	f, err := ldso.Open(path)
 	if err != nil {
@@ -63,9 +64,10 @@ func namesIn(path string) ([]string, error) {
 	return f.Names()
 }
 
-// providers are the drivers for which libibverbs has a library: those in its
-// folder libibverbs, as "libmlx5-rdmav34.so", and those that its configuration
-// names and that lie on the loader's path, as "libmlx5.so.1".
+// providers returns the drivers for which libibverbs has a library: those in
+// its folder libibverbs, such as "libmlx5-rdmav34.so", and those that its
+// configuration names and that are on the loader's path, such as
+// "libmlx5.so.1".
 func (g *gatherer) providers(verbs string) []string {
 	var out []string
 	add := func(driver string) {
@@ -86,7 +88,7 @@ func (g *gatherer) providers(verbs string) []string {
 		}
 	}
 	for _, driver := range g.configured() {
-		// The same library under the name by which programs link to it.
+		// This is the same library under the name by which programs link to it.
 		if g.found[providerLibrary(driver)].Path != "" {
 			add(driver)
 		}
@@ -95,7 +97,7 @@ func (g *gatherer) providers(verbs string) []string {
 	return out
 }
 
-// configured are the drivers that libibverbs' configuration names.
+// configured returns the drivers that libibverbs' configuration names.
 func (g *gatherer) configured() (drivers []string) {
 	names, _ := smallfile.Names(g.o.Root+"/etc/libibverbs.d", 64)
 	for _, name := range names {
@@ -108,7 +110,7 @@ func (g *gatherer) configured() (drivers []string) {
 
 func providerLibrary(driver string) string { return "lib" + driver + ".so.1" }
 
-// providerOf reads "libmlx5-rdmav34.so".
+// providerOf returns the driver in a name such as "libmlx5-rdmav34.so".
 func providerOf(file string) (driver string, ok bool) {
 	name, ok := strings.CutPrefix(file, "lib")
 	if !ok || !strings.HasSuffix(name, ".so") {
@@ -123,7 +125,7 @@ func (g *gatherer) nameVerbs(devices []Device) {
 	if len(devices) == 0 {
 		return
 	}
-	nodes, _ := smallfile.Names(g.o.Root+"/sys/class/infiniband_verbs", maxDevices+1) // and abi_version
+	nodes, _ := smallfile.Names(g.o.Root+"/sys/class/infiniband_verbs", maxDevices+1) // one more, for abi_version
 	for _, node := range nodes {
 		device := g.line("/sys/class/infiniband_verbs/" + node + "/ibdev")
 		for i := range devices {
@@ -134,8 +136,8 @@ func (g *gatherer) nameVerbs(devices []Device) {
 	}
 }
 
-// nodes tries to open the uverbs files, as libibverbs would. Other files there
-// mean something when they are opened, so they are not.
+// nodes tries to open the uverbs files, as libibverbs would. It opens no other
+// file there, because opening those has effects.
 func (g *gatherer) nodes(ctx context.Context) []DevNode {
 	names, err := smallfile.Names(g.o.Root+"/dev/infiniband", 4*maxDevices)
 	if err != nil {
@@ -148,7 +150,7 @@ func (g *gatherer) nodes(ctx context.Context) []DevNode {
 		out[i].Path = "/dev/infiniband/" + names[i]
 	}
 	done := make(chan []DevNode, 1)
-	go func() { // ends as soon as the driver lets it
+	go func() { // the goroutine ends as soon as the driver returns
 		tried := slices.Clone(out)
 		for i := range tried {
 			if ctx.Err() == nil {
