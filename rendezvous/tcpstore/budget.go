@@ -6,7 +6,7 @@ import (
 )
 
 // entryOverhead is what the server spends on a stored key, a queued value or a
-// pending wait besides its bytes (map slot, headers), rounded up; charging it
+// pending wait besides its bytes (map slot, headers), rounded up. Charging it
 // keeps a flood of tiny entries within the budget.
 const entryOverhead = 128
 

@@ -16,29 +16,30 @@ type conn struct {
 	in      input
 	out     output
 	dialect dialect
-	prove   func() // nil: it has proven itself
+	prove   func() // nil: the connection has proven itself
 
 	session
 	remote   netip.AddrPort
 	since    time.Time
 	pid      int
 	requests int64
-	arrived  bool // as a process
+	arrived  bool // its process counts as arrived
 }
 
 func newConn(nc net.Conn, s *store, o Options) *conn {
 	c := &conn{store: s, since: time.Now()}
 	c.in.init(nc, &s.budget, o.FrameTimeout)
 	c.out = output{conn: nc, timeout: o.WriteTimeout}
-	// A deadline in the past ends a read that blocks; start and source.Read
-	// know it from a real one.
+	// A deadline in the past ends a read that blocks. start and source.Read can
+	// distinguish it from a frame's deadline.
 	c.wake = func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) }
 	c.prove = func() { accept.Prove(nc) }
 	c.remote = remoteOf(nc)
 	return c
 }
 
-// remoteOf is where a connection comes from, zero if it is not a TCP connection.
+// remoteOf returns the address that a connection comes from, zero if it is not
+// a TCP connection.
 func remoteOf(nc net.Conn) netip.AddrPort {
 	a, ok := nc.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -52,8 +53,8 @@ func remoteOf(nc net.Conn) netip.AddrPort {
 func (c *conn) serve() error {
 	defer func() { c.in.budget.give(c.in.taken) }()
 	for {
-		// The check of hasMail comes after a deadline was cleared and before
-		// the read blocks; whoever posts mail sets the deadline afterwards. So
+		// serve checks hasMail after it cleared a deadline and before the read
+		// blocks. A session that posts mail sets the deadline afterwards. So
 		// one of the two sees the other.
 		if c.hasMail.Load() {
 			mail, err := c.store.drain(&c.session)
@@ -81,7 +82,7 @@ func (c *conn) serve() error {
 	}
 }
 
-// frame reads the rest of a frame, obeys it and answers.
+// frame reads the rest of a frame, runs its command and answers.
 func (c *conn) frame(code byte) error {
 	if c.dialect == dialectUnknown {
 		done, err := c.greet(code)
@@ -99,7 +100,7 @@ func (c *conn) frame(code byte) error {
 	return c.out.flush()
 }
 
-// greet finds the dialect out; done is true if the frame was VALIDATE.
+// greet detects the dialect; done is true if the frame was VALIDATE.
 func (c *conn) greet(code byte) (done bool, err error) {
 	if command(code) == cmdValidate {
 		p, err := c.in.buf.Peek(4)
@@ -126,11 +127,11 @@ func (c *conn) apply(f func() error) error {
 		c.requests++
 		c.store.requests++
 		if c.dialect == dialectLegacy {
-			// Such a client gives a wait up without a word when its time is
-			// over. An answer that comes later would be taken for another's.
+			// A legacy client cancels a wait silently when its time is over. It
+			// would take a later answer for the answer to another request.
 			c.store.cancel(&c.session)
 		}
-		err := f() // of a PING, which tells the pid
+		err := f() // f may be a PING, which sets the pid
 		c.store.arrive(c)
 		return err
 	})

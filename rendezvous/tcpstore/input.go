@@ -12,18 +12,19 @@ import (
 	"time"
 )
 
-// inputBuffer is what every idle connection keeps; nearly all requests fit, and
-// bufio reads longer values straight into their place.
+// inputBuffer is the buffer, in bytes, that every idle connection keeps. Nearly
+// all requests fit, and bufio reads longer values straight into their place.
 const inputBuffer = 512
 
-// firstChunk bounds what is allocated for a value before any of it arrived.
+// firstChunk bounds what is allocated for a value before any of it arrives, in
+// bytes.
 const firstChunk = 64 << 10
 
-// errSlow ends a connection whose frame does not get complete in time.
+// errSlow ends a connection whose frame is not complete in time.
 var errSlow = errors.New("sent half a request and then nothing more")
 
-// input reads the frames of one connection. Between frames it waits for as long
-// as it takes; within one, no longer than timeout after the first pause.
+// input reads the frames of one connection. Between frames it waits without a
+// limit. Within a frame it waits no longer than timeout after the first pause.
 type input struct {
 	conn    net.Conn
 	buf     *bufio.Reader
@@ -31,7 +32,7 @@ type input struct {
 	timeout time.Duration
 
 	inFrame bool
-	until   time.Time // deadline of the present frame, once it had to wait
+	until   time.Time // deadline of the present frame, once a read had to wait
 	taken   int64     // budget that the present frame holds
 }
 
@@ -59,7 +60,7 @@ func (s source) Read(p []byte) (int, error) {
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		// Before the deadline it was only an interrupt (see session.wake): the
+		// Before the deadline this is only an interrupt (see session.wake). The
 		// message can wait until the frame is complete.
 		if !time.Now().Before(in.until) {
 			return 0, errSlow
@@ -68,7 +69,7 @@ func (s source) Read(p []byte) (int, error) {
 }
 
 // start waits for a frame and returns its first byte. interrupted is true if
-// there is no frame but a message to pass on.
+// there is no frame but a message to send.
 func (in *input) start() (code byte, interrupted bool, err error) {
 	code, err = in.buf.ReadByte()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -78,7 +79,8 @@ func (in *input) start() (code byte, interrupted bool, err error) {
 	return code, false, err
 }
 
-// end closes a frame: its values have been handed on or are garbage.
+// end ends a frame and releases its budget: its values have been stored or are
+// garbage.
 func (in *input) end() error {
 	in.budget.give(in.taken)
 	in.inFrame, in.taken = false, 0

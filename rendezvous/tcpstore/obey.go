@@ -1,6 +1,6 @@
 package tcpstore
 
-// obey reads a command's fields, applies it and queues its reply.
+// obey reads a command's fields, runs the command and queues its reply.
 func (c *conn) obey(cmd command) error {
 	switch cmd {
 	case cmdPing:
@@ -18,7 +18,7 @@ func (c *conn) obey(cmd command) error {
 		c.out.int64(int64(n))
 		return err
 	case cmdCancelWait:
-		// If the wait has just ended, its answer goes out first; the client
+		// If the wait has just ended, its answer goes out first. The client
 		// reads both.
 		err := c.apply(func() error { c.store.cancel(&c.session); return nil })
 		c.out.byte(waitCanceled)
@@ -47,13 +47,13 @@ func (c *conn) obey(cmd command) error {
 	return c.obeyKey(cmd, key)
 }
 
-// obeyKeys obeys a command that has only a list of keys.
+// obeyKeys runs a command that has only a list of keys.
 func (c *conn) obeyKeys(cmd command, keys []string) error {
 	s := c.store
 	switch cmd {
 	case cmdCheck:
 		reply := byte(checkNotReady)
-		if len(keys) == 1 && keys[0] == settledKey { // no worker asks that
+		if len(keys) == 1 && keys[0] == settledKey { // no worker sends this
 			s.mu.Lock()
 			if s.settled() {
 				reply = checkReady
@@ -95,7 +95,7 @@ func (c *conn) obeyKeys(cmd command, keys []string) error {
 	}
 }
 
-// obeyKey obeys a command that has only a key.
+// obeyKey runs a command that has only a key.
 func (c *conn) obeyKey(cmd command, key string) error {
 	s := c.store
 	switch cmd {
@@ -130,7 +130,7 @@ func (c *conn) obeyKey(cmd command, key string) error {
 	}
 }
 
-// store1 obeys a command that stores one value and has no reply.
+// store1 runs a command that stores one value and has no reply.
 func (c *conn) store1(cmd command, key string) error {
 	value, err := c.in.value()
 	if err != nil {
@@ -178,8 +178,8 @@ func (c *conn) add(key string) error {
 	return err
 }
 
-// multiSet stores nothing until all pairs are there: a client that dies half
-// way leaves no trace.
+// multiSet stores nothing until all pairs have arrived, so a client that ends
+// half way changes nothing.
 func (c *conn) multiSet() error {
 	n, err := c.in.length(MaxKeys, "keys")
 	if err != nil {

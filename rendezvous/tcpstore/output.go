@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	outputFlush = 32 << 10 // a reply is sent on when so much of it is ready
-	outputChunk = 1 << 20  // the write deadline starts anew after so many bytes
+	outputFlush = 32 << 10 // a reply is sent once this many bytes of it are ready
+	outputChunk = 1 << 20  // the write deadline starts anew after this many bytes
 	outputKeep  = 1 << 10  // the largest buffer that an idle connection keeps
 )
 
-// output writes the replies of one connection. The first error sticks and is
-// returned by flush.
+// output writes the replies of one connection. It keeps the first error, and
+// flush returns it.
 type output struct {
 	conn    net.Conn
 	timeout time.Duration
@@ -29,7 +29,7 @@ func (o *output) uint32(v uint32) { o.buf = binary.LittleEndian.AppendUint32(o.b
 
 func (o *output) int64(v int64) { o.buf = binary.LittleEndian.AppendUint64(o.buf, uint64(v)) }
 
-// bytes adds a length and its bytes; a long v is written from where it lies.
+// bytes adds a length and its bytes. A long v is written without a copy.
 func (o *output) bytes(v []byte) {
 	o.int64(int64(len(v)))
 	if len(v) <= outputFlush {
@@ -61,7 +61,7 @@ func (o *output) write(p []byte) {
 	}
 }
 
-// flush sends what is left of a reply and leaves no timer behind.
+// flush sends the rest of a reply and leaves no timer behind.
 func (o *output) flush() error {
 	if len(o.buf) == 0 || o.err != nil {
 		return o.err

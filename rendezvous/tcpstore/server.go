@@ -13,23 +13,24 @@ import (
 	"github.com/gorun/gorun/internal/accept"
 )
 
-// Options bound what clients may cost. A zero field means its default.
+// Options bounds what clients may cost. A zero field means its default.
 type Options struct {
-	// MaxBytes bounds keys, values, pending waits and requests being read, all
-	// together, in bytes. Default 1 GiB.
+	// MaxBytes bounds the sum of keys, values, pending waits and requests being
+	// read, in bytes. Default 1 GiB.
 	MaxBytes int64
-	// MaxClients bounds the connections served at a time; further ones are
-	// closed at once. torch before 2.1 opens two a process, NCCL's watchdog
-	// another. Default 65536.
+	// MaxClients bounds the connections served at a time. Further connections
+	// are closed at once. torch before 2.1 opens two for each process, NCCL's
+	// watchdog another. Default 65536.
 	MaxClients int
-	// FrameTimeout is how long the rest of a request may take once it has begun
-	// and paused. Default 30 s.
+	// FrameTimeout is how long the rest of a request may take once the request
+	// has begun and paused. Default 30 s.
 	FrameTimeout time.Duration
-	// WriteTimeout is how long a client may take to accept a reply, for each
-	// MiB of it. Default 30 s.
+	// WriteTimeout is how long a client may take to accept each MiB of a reply.
+	// Default 30 s.
 	WriteTimeout time.Duration
-	// Allow tells whether clients may come from an address. Nil: from anywhere.
-	// TurnedAway, if not nil, is called for each connection that may not.
+	// Allow reports whether clients may come from an address. Nil: from
+	// anywhere. TurnedAway, if not nil, is called for each connection that
+	// Allow refuses.
 	Allow      func(netip.Addr) bool
 	TurnedAway func(netip.Addr)
 }
@@ -56,7 +57,7 @@ type Server struct {
 	options Options
 	store   *store
 
-	// Guarded by the store's lock.
+	// The store's lock guards the fields below.
 	conns         map[*conn]struct{}
 	accepted      int64
 	rejected      int64
@@ -70,10 +71,11 @@ func New(o Options) *Server {
 }
 
 // Serve accepts and serves connections from l until ctx ends or l is closed,
-// and then returns nil. A connection proves itself to an accept.Pool by its first
-// request, for which it has any time: torch before 2.1 opens one that says nothing. It returns an error if l cannot be used any more. In
-// every case l and all its connections are closed and their goroutines gone
-// before it returns.
+// and then returns nil. A connection proves itself to an accept.Pool by its
+// first request, which has no deadline, because torch before 2.1 opens a
+// connection that sends nothing. Serve returns an error if l cannot be used any
+// more. In every case l and all its connections are closed and their goroutines
+// have ended before it returns.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var conns sync.WaitGroup
@@ -98,7 +100,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 				continue
 			}
 			accept.Tolerate(nc)
-			// What goes wrong with one connection is in Stats.
+			// Stats shows what goes wrong with one connection.
 			conns.Go(func() { _ = s.ServeConn(ctx, nc) })
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return nil
@@ -123,9 +125,9 @@ func (s *Server) allow(nc net.Conn) bool {
 	return false
 }
 
-// ServeConn serves one connection until it or ctx ends, and closes it. Bytes
-// that the caller has read from it must come first out of nc.Read. The error
-// says what the client did wrong; it is nil if the client just left.
+// ServeConn serves one connection until it or ctx ends, and closes it. If the
+// caller has read bytes from the connection, nc.Read must return them first.
+// The error says what the client did wrong. It is nil if the client just left.
 func (s *Server) ServeConn(ctx context.Context, nc net.Conn) error {
 	defer nc.Close()
 	c, err := s.admit(nc)
@@ -145,8 +147,8 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn) error {
 	return s.dismiss(c, err)
 }
 
-// left tells whether a connection ended because the peer or the network went
-// away, in the middle of a request perhaps: that is what a crash looks like.
+// left reports whether a connection ended because the peer or the network was
+// lost, perhaps in the middle of a request. A crash looks like that.
 func left(err error) bool {
 	if _, ok := errors.AsType[*net.OpError](err); ok {
 		return true
@@ -171,8 +173,8 @@ func (s *Server) admit(nc net.Conn) (*conn, error) {
 	return c, nil
 }
 
-// dismiss forgets a connection that ended with err and returns err with the
-// client's name.
+// dismiss removes a connection that ended with err and returns err with the
+// client's address.
 func (s *Server) dismiss(c *conn, err error) error {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -184,7 +186,7 @@ func (s *Server) dismiss(c *conn, err error) error {
 	return s.reject(c, err)
 }
 
-// reject counts a client that was sent away; it is called with the lock held.
+// reject counts a client that was refused. The store's lock is held.
 func (s *Server) reject(c *conn, err error) error {
 	err = fmt.Errorf("store client %s: %w", c.remote, err)
 	s.rejected++

@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// maxMail is how many bytes of messages may lie ready for a connection; only a
-// legacy watcher that reads too slowly gets there.
+// maxMail bounds the messages that wait for a connection, in bytes. Only a
+// legacy watcher that reads too slowly reaches it.
 const maxMail = 16 << 20
 
-// errDeaf ends a connection that does not fetch what is sent to it.
+// errDeaf ends a connection that does not read its messages.
 var errDeaf = errors.New("does not read what it has asked for")
 
-// session is one connection as the store sees it. All fields but hasMail and
-// wake are guarded by the store's lock.
+// session is one connection as the store sees it. The store's lock guards all
+// fields but hasMail and wake.
 type session struct {
 	wake func() // interrupts the connection's read; called without the lock
 
@@ -29,7 +29,7 @@ type session struct {
 	hasMail  atomic.Bool
 }
 
-// await is a session's place among those who wait for a key.
+// await is a session's place in the queue for a key.
 type await struct {
 	key     string
 	by      *session
@@ -37,8 +37,9 @@ type await struct {
 	arrived bool
 }
 
-// apply runs f under the lock for self and then wakes those whom f set free. It
-// returns the messages for self, which go out before the reply to f.
+// apply runs f under the lock for self and then wakes the sessions whose waits
+// f ended. It returns the messages for self, which go out before the reply to
+// f.
 func (s *store) apply(self *session, f func() error) (mail []byte, err error) {
 	s.mu.Lock()
 	err = f()
@@ -70,7 +71,8 @@ func (s *store) drain(self *session) ([]byte, error) {
 	return s.apply(self, func() error { return nil })
 }
 
-// post leaves a message for to, which ends if there is no room for it.
+// post leaves a message for to. If there is no room for it, to's connection
+// ends.
 func (s *store) post(to *session, msg ...byte) {
 	if len(to.mail) == 0 {
 		s.posted = append(s.posted, to)
@@ -83,9 +85,9 @@ func (s *store) post(to *session, msg ...byte) {
 	to.mail = append(to.mail, msg...)
 }
 
-// wait reports whether all keys exist; if not, self gets a message once they
-// do. Every key counts as soon as it has been set, even if it is deleted before
-// the others are there. An earlier wait of self is forgotten.
+// wait reports whether all keys exist. If not, self gets a message once they
+// do. A key counts as soon as it has been set, even if it is deleted before the
+// others are there. An earlier wait of self is cancelled.
 func (s *store) wait(self *session, keys []string) (ready bool, err error) {
 	s.cancel(self)
 	var cost int64
@@ -127,7 +129,7 @@ func (s *store) cancel(self *session) {
 		if l == nil {
 			continue
 		}
-		l.Remove(a.elem) // nothing happens if it has left the list
+		l.Remove(a.elem) // has no effect if it has left the list
 		if l.Len() == 0 {
 			delete(s.waits, a.key)
 		}
@@ -141,7 +143,7 @@ func (s *store) finish(w *session) {
 	s.waiting--
 }
 
-// arrived tells everyone who waits for key that it has been set.
+// arrived tells every session that waits for key that key has been set.
 func (s *store) arrived(key string) {
 	l := s.waits[key]
 	if l == nil {
@@ -153,8 +155,8 @@ func (s *store) arrived(key string) {
 	}
 }
 
-// arrivedOne sets the oldest one free who waits for key and nothing else: a
-// queued value is for one taker.
+// arrivedOne ends the oldest wait that lacks only key, because a queued value
+// is for one session.
 func (s *store) arrivedOne(key string) {
 	l := s.waits[key]
 	if l == nil {
@@ -167,7 +169,8 @@ func (s *store) arrivedOne(key string) {
 	}
 }
 
-// hit notes that a's key is there and reports whether it was the last of the wait.
+// hit notes that a's key has been set, and reports whether it was the last key
+// of the wait.
 func (s *store) hit(a *await) bool {
 	w := a.by
 	a.arrived = true
@@ -179,7 +182,7 @@ func (s *store) hit(a *await) bool {
 	return true
 }
 
-// watch has self told of every change of key.
+// watch makes self receive every change of key.
 func (s *store) watch(self *session, key string) error {
 	if err := s.budget.take(int64(len(key)) + entryOverhead); err != nil {
 		return err
@@ -189,7 +192,7 @@ func (s *store) watch(self *session, key string) error {
 	return nil
 }
 
-// notify tells the watchers of key what has changed.
+// notify sends the change of key to its watchers.
 func (s *store) notify(kind byte, key string, old, value []byte) {
 	watchers := s.watches[key]
 	if len(watchers) == 0 {
@@ -205,7 +208,7 @@ func (s *store) notify(kind byte, key string, old, value []byte) {
 	}
 }
 
-// leave forgets a session whose connection has ended.
+// leave removes a session whose connection has ended.
 func (s *store) leave(self *session) {
 	s.cancel(self)
 	for _, key := range self.watched {

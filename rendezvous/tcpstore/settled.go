@@ -11,33 +11,35 @@ import (
 	"time"
 )
 
-// settledKey is no entry of the store: a CHECK of it alone says whether the
-// workers have met.
+// settledKey is not an entry of the store. A CHECK of it alone asks whether the
+// workers have settled.
 const settledKey = "gorun/settled"
 
-// settleTime of silence ends the workers' meeting. What follows the exchange of
-// addresses, as in NCCL's set-up, goes past the store.
+// settleTime is how long the store must be silent before the workers count as
+// settled. What follows the exchange of addresses, as in NCCL's set-up, does
+// not use the store.
 const settleTime = time.Minute
 
-// process is a client that has spoken to the store: by its pid, or where it does
-// not tell that by its connection.
+// process is a client that has spoken to the store. Its pid identifies it or,
+// if it does not send that, its connection.
 type process struct {
 	from netip.AddrPort
 	pid  int
 }
 
-// Expect says how many workers there are. Without it they never settle.
+// Expect sets the number of workers. Without it they never settle.
 func (s *Server) Expect(workers int) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.store.expected = workers
 }
 
-// maxEarly bounds who is remembered before it is known how many there are.
+// maxEarly bounds the processes that are kept before Expect sets their number.
 const maxEarly = 1 << 16
 
-// arrive notes that a client speaks. No more are kept than are expected; the first
-// may be quicker than Expect, and never speak again.
+// arrive notes that a client has spoken. It keeps at most as many processes as
+// are expected. The first processes may arrive before Expect is called, and
+// never speak again.
 func (s *store) arrive(c *conn) {
 	most := s.expected
 	if most == 0 {
@@ -69,15 +71,17 @@ func (s *Server) Complete() bool {
 	return s.store.complete()
 }
 
-// settled reports whether the workers have met: all have spoken, nobody waits for
-// a key, and nothing has been written for settleTime. Reading does not count:
-// torch's watchdogs look for a key every second while they live.
+// settled reports whether the workers have exchanged their addresses: all have
+// spoken, none waits for a key, and nothing has been written for settleTime.
+// Reads do not count, because torch's watchdogs read a key every second while
+// they live.
 func (s *store) settled() bool {
 	return s.complete() && s.waiting == 0 && time.Since(s.changed) >= settleTime
 }
 
-// Settled asks the store at addr (host:port) whether all workers that it expects
-// have met and been silent for a minute. Asking does not count as arriving.
+// Settled asks the store at addr (host:port) whether all workers that it
+// expects have settled: they have spoken, and the store has been silent for a
+// minute. The question does not count as arriving.
 func Settled(ctx context.Context, addr string) (bool, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
@@ -96,7 +100,8 @@ func Settled(ctx context.Context, addr string) (bool, error) {
 	return reply[0] == checkReady, nil
 }
 
-// askSettled opens a connection and asks.
+// askSettled returns the bytes that open a connection and ask whether the
+// workers have settled.
 func askSettled() []byte {
 	var b bytes.Buffer
 	b.WriteByte(byte(cmdValidate))

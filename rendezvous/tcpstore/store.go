@@ -12,8 +12,9 @@ import (
 // errNotNumber answers an ADD to a key that holds something else.
 var errNotNumber = errors.New("added to a key whose value is not a 64-bit decimal number")
 
-// store is the data of a round and who waits for it. It does no I/O. All
-// methods but apply and drain are called with mu held, most through apply.
+// store holds the data of a round and the sessions that wait for it. It does no
+// I/O. All methods but apply and drain are called with mu held, most through
+// apply.
 type store struct {
 	mu      sync.Mutex
 	budget  budget
@@ -22,13 +23,13 @@ type store struct {
 	waits   map[string]*list.List // of *await, oldest first
 	watches map[string][]*session // legacy WATCH_KEY
 	waiting int                   // sessions with a pending wait
-	posted  []*session            // got mail since mu was locked
+	posted  []*session            // sessions that got mail since mu was locked
 
 	requests int64 // since the start
 
-	expected int              // workers
+	expected int              // number of workers; 0: not known
 	came     map[process]bool // at most as many as are expected
-	changed  time.Time        // when a value, a queue or came last did
+	changed  time.Time        // time of the last change of a value, a queue or came
 }
 
 func newStore(maxBytes int64) *store {
@@ -42,8 +43,8 @@ func newStore(maxBytes int64) *store {
 	}
 }
 
-// exists tells whether a WAIT or CHECK of key is satisfied: by a value or by a
-// queue that is not empty.
+// exists reports whether a WAIT or CHECK of key is satisfied, by a value or by
+// a queue that is not empty.
 func (s *store) exists(key string) bool {
 	if _, ok := s.values[key]; ok {
 		return true
@@ -82,8 +83,8 @@ func (s *store) set(key string, value []byte) error {
 }
 
 // compareSet stores value if key holds expected, or if key is missing and
-// expected is empty. It returns what key holds afterwards and, for a missing
-// key, expected: the protocol cannot say "missing".
+// expected is empty. It returns what key holds afterwards. For a missing key it
+// returns expected, because the protocol cannot say "missing".
 func (s *store) compareSet(key string, expected, value []byte) ([]byte, error) {
 	old, existed := s.values[key]
 	if !existed && len(expected) > 0 {
@@ -133,7 +134,8 @@ func (s *store) append(key string, data []byte) error {
 	if err := s.budget.take(int64(len(data))); err != nil {
 		return err
 	}
-	// Replies under way see old's length only; nobody else appends to it.
+	// Replies in progress read old's length only, and only this store appends
+	// to it.
 	s.values[key] = append(old, data...)
 	s.changed = time.Now()
 	s.notify(watchAppended, key, nil, data)

@@ -1,6 +1,6 @@
 package tcpstore
 
-// Limits on a single request, those of torch's own libuv server
+// These limit a single request. They are the limits of torch's own libuv server
 // (TCPStoreLibUvBackend.cpp: MAX_KEY_COUNT, MAX_STRING_LEN, MAX_PAYLOAD_LEN).
 const (
 	MaxKeys  = 128 << 10 // keys in one CHECK, WAIT, MULTI_GET or MULTI_SET
@@ -11,7 +11,7 @@ const (
 // validateMagic follows the first byte of a modern connection (little-endian).
 const validateMagic = 0x3C85F7CE
 
-// command is a request's meaning; up to cmdQueueLen the values are the codes of
+// command is a request's meaning. Up to cmdQueueLen the values are the codes of
 // the modern dialect.
 type command byte
 
@@ -36,7 +36,7 @@ const (
 	cmdWatchKey // legacy only
 )
 
-// Reply bytes.
+// These are the bytes of replies.
 const (
 	checkReady    = 0
 	checkNotReady = 1
@@ -60,8 +60,8 @@ const (
 	dialectLegacy
 )
 
-// command returns the meaning of a code; ok is false if the dialect has no such
-// code. VALIDATE is only known as the first frame and therefore not here.
+// command returns the meaning of a code. ok is false if the dialect has no such
+// code. VALIDATE is only valid as the first frame and therefore not here.
 func (d dialect) command(code byte) (cmd command, ok bool) {
 	cmd = command(code)
 	switch d {
