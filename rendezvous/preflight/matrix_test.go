@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// mesh is a matrix in which all work but what bad says.
+// mesh returns a matrix in which all connections work but those for which bad
+// returns a result.
 func mesh(nodes int, bad func(i, j int) string) *Matrix {
 	m := &Matrix{Nodes: firstNodes(nodes)}
 	for i := range nodes {
@@ -79,8 +80,9 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// A finding may come from another machine: its matrix need not be square, nor
-// name nodes that exist.
+// TestMatrixOfAnyShape checks that any matrix can be shown. A finding may come
+// from another machine, so its matrix need not be square, nor name nodes that
+// exist.
 func TestMatrixOfAnyShape(t *testing.T) {
 	for _, m := range []*Matrix{
 		{},
@@ -119,5 +121,5 @@ func TestNameList(t *testing.T) {
 	}
 }
 
-// firstNodes are the numbers below n.
+// firstNodes returns the numbers below n.
 func firstNodes(n int) []int { return (&Fleet{Nodes: make([]Facts, n)}).AllNodes() }

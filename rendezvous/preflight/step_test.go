@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Steps say where they are done: on the nodes that the finding marks, on those
-// that they name, or on all.
+// TestStepsSayWhere checks where steps are done: on the nodes that the finding
+// marks, on the nodes that the steps name, or on all nodes.
 func TestStepsSayWhere(t *testing.T) {
 	r := Rule{Steps: []Step{
 		InShell.Step("", "export A=1", "unset B"),

@@ -18,7 +18,8 @@ var (
 	fuzzHello = hello{id: "a", size: 100}
 )
 
-// FuzzHello: what is accepted is what an agent of the job wrote.
+// FuzzHello checks that an accepted hello is one that an agent of the job
+// wrote.
 func FuzzHello(f *testing.F) {
 	f.Add(fuzzHello.encode(fuzzKey))
 	f.Add(hello{}.encode(fuzzKey))
@@ -31,8 +32,8 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// FuzzReply: as FuzzHello, of the other direction; the seed's mac is not needed
-// to reach the parser behind it.
+// FuzzReply checks the other direction as FuzzHello does. The parser behind the
+// mac can be reached without the seed's mac.
 func FuzzReply(f *testing.F) {
 	var nonce [nonceSize]byte
 	f.Add(rawReply(fuzzKey, nonce, "b", "10.0.0.1"))
@@ -50,7 +51,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// FuzzServer feeds a connection with arbitrary bytes: the server ends it.
+// FuzzServer checks that the server ends a connection that sends arbitrary
+// bytes.
 func FuzzServer(f *testing.F) {
 	f.Add(fuzzHello.encode(fuzzKey))
 	f.Add(append(fuzzHello.encode(fuzzKey), make([]byte, 100)...))
@@ -61,8 +63,8 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzClient lets a server answer arbitrary bytes: the client judges them, and
-// takes none of them for a node of the job.
+// FuzzClient checks that the client classifies a server's arbitrary bytes, and
+// never takes that server for a node of the job.
 func FuzzClient(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 	f.Add(rawReply(fuzzKey, [nonceSize]byte{}, "b", "10.0.0.1"))
@@ -99,8 +101,8 @@ func talk(t *testing.T, data []byte, side func(context.Context, net.Conn)) {
 	<-read
 }
 
-// FuzzPlan: a plan that is obeyed stays within its bounds, and says the same
-// when it is sent on.
+// FuzzPlan checks that an accepted plan stays within its bounds, and is the
+// same after it was sent on.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte(`{"node":0,"targets":[{"to":1,"id":"b","use":"data","iface":"eth0","source":"10.0.0.1","target":"10.0.0.2:7","large":true}]}`))
 	f.Add([]byte(`{"targets":[{"to":1,"use":"gloo","source":"fe80::1%eth0","target":"[fe80::2%eth0]:7"}]}`))
@@ -122,7 +124,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// FuzzReport: only what the plan asked for is believed.
+// FuzzReport checks that only results of the plan's targets are accepted.
 func FuzzReport(f *testing.F) {
 	p := Plan{Node: 4, Targets: []Target{{To: 1, ID: "b", Use: preflight.UseData, Iface: "eth0", Source: "10.0.0.1", Target: "10.0.0.2:7"}}}
 	f.Add([]byte(`[{"from":4,"to":1,"use":"data","iface":"eth0","source":"10.0.0.1","target":"10.0.0.2:7","result":"ok","took_ms":1}]`))
@@ -139,7 +141,7 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// FuzzPlans: whatever nodes publish, the plans made of it are valid.
+// FuzzPlans checks that plans are valid, whatever the nodes publish.
 func FuzzPlans(f *testing.F) {
 	f.Add([]byte(`[{"format":1,"listeners":[{"iface":"e","addr":"10.0.0.1","port":1,"use":"data"}]},{"format":1,"listeners":[{"iface":"e","addr":"10.0.0.2","port":1,"use":"data"}]}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -18,8 +18,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// lab is a switch with hosts, each a network namespace; the switch is in one of
-// its own, so the machine's network is not touched.
+// lab is a switch with hosts. Each host is a network namespace. The switch has
+// its own namespace, so the machine's network does not change.
 type lab struct {
 	testing.TB
 	name  string
@@ -35,8 +35,8 @@ type node struct {
 
 var labs atomic.Int32
 
-// newLab makes a host for each address, "eth0 10.77.0.1/24", on one switch, or
-// skips the test where it may not.
+// newLab creates a host for each address, "eth0 10.77.0.1/24", on one switch.
+// It skips the test if it lacks the permission.
 func newLab(t testing.TB, ports Ports, hosts ...string) *lab {
 	t.Helper()
 	_, err := exec.LookPath("ip")
@@ -81,7 +81,7 @@ func (l *lab) start(i int, h string, ports Ports) {
 	f := preflight.Facts{Format: preflight.Format}
 	f.Node = preflight.Node{ID: fmt.Sprint("id", i), Host: fmt.Sprint("host", i), Workers: 1}
 	f.Host.BootID = fmt.Sprint("boot", i)
-	f.GPU.Driver = true // the job is NCCL's concern
+	f.GPU.Driver = true // the rules of NCCL apply
 	f.Network.PortFirst, f.Network.PortLast = ports.Lo, ports.Hi
 	f.Network.Interfaces = []netif.Interface{{Index: 2, Name: name, Up: true, Running: true, MTU: 1500, Device: true}}
 	f.Network.Addresses = []netif.Address{{Index: 2, Label: name, IP: ip, Bits: p.Bits(), Scope: "global"}}
@@ -104,7 +104,7 @@ func (l *lab) start(i int, h string, ports Ports) {
 		l.Fatal(err)
 	}
 	l.Cleanup(func() {
-		in.Close() // it ends
+		in.Close() // ends the agent
 		_ = cmd.Wait()
 	})
 	n := &node{in, json.NewDecoder(out)}
@@ -119,7 +119,7 @@ func (l *lab) start(i int, h string, ports Ports) {
 	l.fleet.Nodes = append(l.fleet.Nodes, f)
 }
 
-// probe lets all nodes carry out their plans at once.
+// probe makes all nodes run their plans at once.
 func (l *lab) probe() *preflight.Fleet {
 	l.Helper()
 	begin := time.Now()
@@ -148,7 +148,8 @@ func (l *lab) probe() *preflight.Fleet {
 	return &l.fleet
 }
 
-// results are what one node found at another, whatever the port and the use.
+// results returns what one node found at another, whatever the port and the
+// use.
 func (l *lab) results(from, to int) []preflight.Result {
 	var out []preflight.Result
 	for _, p := range l.fleet.Probes {
@@ -160,7 +161,7 @@ func (l *lab) results(from, to int) []preflight.Result {
 	return slices.Compact(out)
 }
 
-// found are the findings about reach, as text.
+// found returns the findings about reach, as text.
 func (l *lab) found() map[string]string {
 	out := map[string]string{}
 	for _, x := range preflight.Compare(&l.fleet, rules.All(), preflight.Options{}) {
@@ -174,7 +175,7 @@ func (l *lab) found() map[string]string {
 	return out
 }
 
-// host is the name of a namespace; -1 is the switch.
+// host returns the name of a namespace; -1 is the switch.
 func (l *lab) host(i int) string { return fmt.Sprintf("%s.%d", l.name, i) }
 
 func (l *lab) do(args ...string) {
@@ -206,7 +207,7 @@ func (l *lab) eventually(what string, ok func() bool) {
 	}
 }
 
-// need skips the test, or fails it where everything has to be there.
+// need skips the test, or fails it where every part has to be there.
 func need(t testing.TB, ok bool, what string) {
 	t.Helper()
 	if ok {

@@ -71,13 +71,13 @@ func TestNetworkWithAFirewallThatRejects(t *testing.T) {
 	l.firewall(1, "-A INPUT -p tcp --syn -s 10.77.0.3 -j REJECT --reject-with icmp-host-prohibited")
 	l.probe()
 	l.expect(0, 1, preflight.Refused)
-	if got := l.results(2, 1); !slices.Contains(got, preflight.NoRoute) || slices.Contains(got, preflight.OK) { // the kernel limits such answers
+	if got := l.results(2, 1); !slices.Contains(got, preflight.NoRoute) || slices.Contains(got, preflight.OK) { // the kernel limits the rate of such answers
 		t.Errorf("2 -> 1: %q", got)
 	}
 	l.says("I02", "No node can connect to host1 (eth0 10.77.0.2): ", "refused")
 }
 
-// everyday are the ports that Linux gives programs.
+// everyday returns the ports that Linux gives programs.
 func everyday() Ports { return Ports{Lo: 32768, Hi: 60999} }
 
 func TestNetworkWithAFirewallThatChoosesByPort(t *testing.T) {
@@ -109,7 +109,8 @@ func TestNetworkWithAFirewallThatChoosesByPort(t *testing.T) {
 	}
 }
 
-// Packets that get lost are told as that, not as closed ports or their size.
+// TestNetworkThatLosesPackets checks that lost packets are reported as such,
+// not as closed ports or as a matter of packet size.
 func TestNetworkThatLosesPackets(t *testing.T) {
 	t.Parallel()
 	for _, share := range []string{"0.15", "0.3"} {
@@ -139,14 +140,15 @@ func TestNetworkThatIsSlow(t *testing.T) {
 	}
 }
 
-// The hosts believe in packets of 9000 bytes, and the switch's port of one of
-// them passes 1500: it drops what is larger, as switches do, without a word.
+// TestNetworkThatDropsLargePackets has hosts with an MTU of 9000 bytes, while
+// the switch's port of one host passes 1500. The port silently drops what is
+// larger, as switches do.
 func TestNetworkThatDropsLargePackets(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	for i := range l.nodes {
 		l.ip(i, "link set eth0 mtu 9000")
-		l.ip(i, "link set eth0 gso_max_segs 1") // a veth does not cut large packets up
+		l.ip(i, "link set eth0 gso_max_segs 1") // a veth does not split large packets
 	}
 	l.ip(-1, "link set p1 mtu 1500")
 	l.probe()
@@ -156,8 +158,9 @@ func TestNetworkThatDropsLargePackets(t *testing.T) {
 	l.says("I05", "Large packets do not pass to or from host1 (eth0 10.77.0.2): stalled.")
 }
 
-// Who asks for an address that two hosts hold gets the one or the other, and it
-// may change in the middle: whatever the probes find, it is told as that.
+// TestNetworkWithAnAddressTwice checks that an address which two hosts hold is
+// reported as such, whatever the probes find. A probe reaches either of the
+// hosts, and that may change in the middle.
 func TestNetworkWithAnAddressTwice(t *testing.T) {
 	t.Parallel()
 	one := Ports{Lo: 41000, Hi: 41000} // so that the other holder answers

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// nodeFlag makes the test binary a node: an argument and not a variable, which
-// would be inherited.
+// nodeFlag makes the test binary a node. It is an argument and not a variable,
+// because a variable would be inherited.
 const nodeFlag = "-node"
 
 func TestMain(m *testing.M) {
@@ -21,15 +21,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// order is what a node is told first.
+// order is what a node receives first.
 type order struct {
 	ID    string
 	Addrs []Address
 	Ports Ports
 }
 
-// beNode listens as it is told, answers with its listeners, and carries out a
-// plan for each further line until its input ends.
+// beNode listens as its order says, answers with its listeners, and runs a plan
+// for each further line until its input ends.
 func beNode() int {
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, MaxBytes)

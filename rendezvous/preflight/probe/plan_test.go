@@ -56,8 +56,9 @@ func TestPlansMeetTheAddressesOfTheSameUse(t *testing.T) {
 	}
 }
 
-// The first addresses of all partners come before the second of any: they are
-// what is judged when the time runs out.
+// TestPlansBeginWithEveryPartner checks that the first addresses of all
+// partners come before the second of any, because only they are probed if the
+// time runs out.
 func TestPlansBeginWithEveryPartner(t *testing.T) {
 	var nodes [][]preflight.Listener
 	for i := range 10 {
@@ -89,7 +90,8 @@ func TestLinkLocalAddressesAreMeantOnTheOwnLink(t *testing.T) {
 	}
 }
 
-// The largest plan that can be is one that a node obeys.
+// TestLargestPlanIsValid checks that a node accepts the largest plan that Plans
+// can make.
 func TestLargestPlanIsValid(t *testing.T) {
 	var nodes [][]preflight.Listener
 	for i := range allPairs {

@@ -10,15 +10,16 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// patience is what a condition may take before the test fails.
+// patience bounds the wait for a condition before the test fails.
 const patience = 20 * time.Second
 
-// patient are options whose deadlines do not pass.
+// patient returns options whose deadlines do not pass.
 func patient(id string) Options {
 	return Options{Key: "job 1", ID: id, Connect: patience, Exchange: patience, Total: 3 * patience}
 }
 
-// hurried are options whose exchange ends in a time that a test can wait for.
+// hurried returns options whose exchange ends in a time that a test can wait
+// for.
 func hurried(id string) Options {
 	o := patient(id)
 	o.Exchange = 300 * time.Millisecond
@@ -50,7 +51,7 @@ func serve(t testing.TB, o Options, ips ...string) *Server {
 	return s
 }
 
-// target is the probe from 127.0.0.1 to the i-th listener.
+// target returns the probe from 127.0.0.1 to the i-th listener.
 func target(s *Server, i int) Target {
 	l := s.Listeners()[i]
 	return Target{
@@ -69,7 +70,7 @@ func one(t testing.TB, o Options, g Target) preflight.Probe {
 	return got[0]
 }
 
-// impostor accepts connections and lets f treat them.
+// impostor accepts connections and passes them to f.
 func impostor(t testing.TB, f func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -33,7 +33,7 @@ func TestNodesThatReachEachOther(t *testing.T) {
 	}
 }
 
-// Each way in which the other side can be wrong has its own result.
+// TestResults checks that each fault of the other side has its own result.
 func TestResults(t *testing.T) {
 	o := patient("a")
 	s := serve(t, patient("b"), "127.0.0.1")
@@ -44,7 +44,7 @@ func TestResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	// exchange lets an impostor that knows the key answer.
+	// exchange makes an impostor that knows the key answer.
 	exchange := func(f func(net.Conn, hello)) string {
 		return impostor(t, func(c net.Conn) {
 			if h, err := readHello(c, o.key()); err == nil {
@@ -113,7 +113,7 @@ func TestResults(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := o
 			if says(c.want) != decided {
-				o = hurried("a") // to wait for
+				o = hurried("a") // the test waits for a deadline
 			}
 			r := one(t, o, c.target)
 			if r.Result != c.want || !strings.Contains(r.Text, c.text) {
@@ -137,8 +137,9 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// However many targets are dead, the whole has one deadline, and what it left no
-// time for is not judged.
+// TestAllProbesTogetherAreBounded checks that all probes share one deadline,
+// however many targets do not answer, and that probes without time have no
+// result.
 func TestAllProbesTogetherAreBounded(t *testing.T) {
 	silent := impostor(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	o := patient("a")
@@ -167,7 +168,7 @@ func TestRunStopsWithItsOwner(t *testing.T) {
 	}
 }
 
-// rawReply is a reply of an impostor that sees what it likes.
+// rawReply returns the reply of an impostor that reports any source address.
 func rawReply(key []byte, nonce [nonceSize]byte, id, seen string) []byte {
 	b := append([]byte(magic), 0, byte(len(id)))
 	b = append(append(append(b, id...), byte(len(seen))), seen...)

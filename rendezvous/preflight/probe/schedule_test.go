@@ -51,7 +51,8 @@ func TestLargeFleetsProbeFewPairsAndEveryNode(t *testing.T) {
 	}
 }
 
-// A payload is sent along the ring and its chords, in both directions alike.
+// TestLargeProbes checks that payloads are sent along the ring and its chords,
+// in both directions alike.
 func TestLargeProbes(t *testing.T) {
 	for _, n := range []int{2, 16, 17, 64, 100, 1000} {
 		for i := range n {

@@ -13,7 +13,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// send gives the server bytes and returns all that it answers until it closes.
+// send sends the server bytes and returns all that it answers until it closes.
 func send(t *testing.T, to string, data []byte) []byte {
 	t.Helper()
 	c, err := net.Dial("tcp", to)
@@ -66,7 +66,8 @@ func TestHostileClientsGetNothingAndDisturbNobody(t *testing.T) {
 	}
 }
 
-// Connections that say nothing make room for those of the nodes.
+// TestIdleConnectionsMakeRoom checks that connections that send nothing make
+// room for the nodes' connections.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	o := patient("b")
 	o.Pool = accept.NewPool(accept.Bounds{Unproven: 4, PerSource: 2, Proof: time.Hour, Grace: time.Nanosecond})
@@ -104,7 +105,7 @@ func TestServerStopsWithItsOwner(t *testing.T) {
 	if _, err := c.Write(h.encode(o.key())); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readReply(c, o.key(), h.nonce); err != nil { // it is served now
+	if _, err := readReply(c, o.key(), h.nonce); err != nil { // the server serves it now
 		t.Fatal(err)
 	}
 	cancel()
@@ -151,8 +152,9 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// The ports of an address are spread over the whole range, the kernel's or one
-// that was asked for, and leave enough of a small one to others.
+// TestPortsAreSpread checks that the ports of an address are spread over the
+// whole range, whether the kernel's or one that the user asked for, and leave
+// enough ports of a small range to other programs.
 func TestPortsAreSpread(t *testing.T) {
 	addrs := []Address{{"lo", "127.0.0.1", preflight.UseBootstrap}, {"lo", "127.0.0.1", preflight.UseData}}
 	reserved := [][2]int{{32768, 34000}, {50000, 54000}}

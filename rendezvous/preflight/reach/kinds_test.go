@@ -13,7 +13,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// rails is n nodes with a bootstrap and data network and a second data network.
+// rails returns n nodes with one network for bootstrap and data and a second
+// one for data.
 func rails(n int, second string) *simnet {
 	var nodes []simnode
 	for i := range n {
@@ -22,7 +23,7 @@ func rails(n int, second string) *simnet {
 	return newSimnet(nodes)
 }
 
-// only returns the one finding that there is, of a rule.
+// only returns the only finding, which must be of the rule id.
 func only(t *testing.T, id string, f *preflight.Fleet) preflight.Finding {
 	t.Helper()
 	found := judge(f)
@@ -92,8 +93,9 @@ func TestFirewallThatChoosesByPort(t *testing.T) {
 	}
 }
 
-// A firewall that closes a part of the range is told with the ports that were
-// found closed and open, whose it is, and a range that programs can be given.
+// TestFirewallOverAPartOfTheRange checks the finding about a firewall that
+// closes a part of the range: the ports that were found closed and open, the
+// node of the firewall, and a range that programs can be given.
 func TestFirewallOverAPartOfTheRange(t *testing.T) {
 	for _, n := range []int{2, 4, 16, 40} {
 		for _, own := range []bool{false, true} {
@@ -108,7 +110,7 @@ func TestFirewallOverAPartOfTheRange(t *testing.T) {
 			}
 			x := only(t, "I04", s.run())
 			whom := []int{1}
-			if n == 2 && own { // two nodes do not tell whose it is
+			if n == 2 && own { // two nodes do not show whose firewall it is
 				whom = []int{0}
 			}
 			if !slices.Equal(odd(x), whom) || len(x.Values) != 1 {
@@ -126,7 +128,8 @@ func TestFirewallOverAPartOfTheRange(t *testing.T) {
 	}
 }
 
-// poorly lets the connections between a node and the others lose packets or be slow.
+// poorly makes the connections between a node and the others lose packets or be
+// slow.
 func (s *simnet) poorly(node int, how func(i int, p *preflight.Probe)) *preflight.Fleet {
 	f := s.run()
 	for i := range f.Probes {
@@ -153,9 +156,10 @@ func TestPacketsThatGetLost(t *testing.T) {
 			t.Errorf("%d nodes: %+v", n, x)
 		}
 		if n > 16 {
-			continue // where further ports are tried with the neighbours only
+			continue // here only neighbours try further ports
 		}
-		// What stalls or gets no answer on such a path is the same trouble.
+		// A probe that stalls or gets no answer on such a path belongs to the
+		// same finding.
 		x = only(t, "I15", flat(n).poorly(1, func(i int, p *preflight.Probe) {
 			lost(i, p)
 			switch {
@@ -171,7 +175,7 @@ func TestPacketsThatGetLost(t *testing.T) {
 			t.Errorf("%d nodes: %+v", n, x)
 		}
 	}
-	// One segment that is sent again is no loss.
+	// One segment that is sent again does not count as loss.
 	s := flat(4)
 	f := s.poorly(1, func(i int, p *preflight.Probe) {
 		if p.Large && p.Use == preflight.UseData {
@@ -189,7 +193,7 @@ func TestPathsThatAreSlow(t *testing.T) {
 			if p.Large {
 				p.Mbit = 9.5
 			}
-			p.Resent = 1 // its queue overflows
+			p.Resent = 1 // the path's queue overflows
 		}))
 		if x.Severity != preflight.Warning || !slices.Contains(marked(x), 1) || !strings.Contains(x.Text, "9.5 Mbit/s") {
 			t.Errorf("%d nodes: %+v", n, x)
@@ -210,7 +214,7 @@ func TestPathsThatAreSlow(t *testing.T) {
 	}
 }
 
-// marked are the nodes that a finding names.
+// marked returns the nodes that a finding names.
 func marked(x preflight.Finding) (out []int) {
 	for _, v := range x.Values {
 		out = append(out, v.Nodes...)
@@ -254,8 +258,8 @@ func TestSomebodyElseAnswers(t *testing.T) {
 	}
 }
 
-// Who connects to an address that two nodes hold reaches one of them: the other
-// one is not broken.
+// TestAddressThatTwoNodesHold checks that no fault names a node only because
+// another node holds its address, so that a connection reaches one of the two.
 func TestAddressThatTwoNodesHold(t *testing.T) {
 	s := newSimnet([]simnode{{"eth0 10.0.0.1/24"}, {"eth0 10.0.0.2/24"}, {"eth0 10.0.0.2/24"}})
 	s.connect = func(p preflight.Probe) preflight.Result {
@@ -264,7 +268,7 @@ func TestAddressThatTwoNodesHold(t *testing.T) {
 		}
 		return preflight.OK
 	}
-	found := ask("I06", s.run()) // the facts tell it, too
+	found := ask("I06", s.run()) // the facts show it, too
 	if len(found) != 2 || !slices.Equal(odd(found[1]), []int{1, 2}) || !strings.Contains(found[1].Values[0].Value, "10.0.0.2: held by 2 nodes") {
 		t.Errorf("%+v", found)
 	}
@@ -273,7 +277,7 @@ func TestAddressThatTwoNodesHold(t *testing.T) {
 	}
 	s.connect = func(p preflight.Probe) preflight.Result {
 		if p.To == 1 && p.From == 0 && p.Use == preflight.UseData {
-			return preflight.Reset // the other node took over between two probes
+			return preflight.Reset // the other node got the address between two probes
 		}
 		return preflight.OK
 	}
@@ -282,8 +286,8 @@ func TestAddressThatTwoNodesHold(t *testing.T) {
 	}
 }
 
-// Two agents of one machine have its address in common, and nobody holds it
-// twice.
+// TestAddressThatTwoAgentsOfOneMachineShare checks that an address which two
+// agents of one machine share is no duplicate.
 func TestAddressThatTwoAgentsOfOneMachineShare(t *testing.T) {
 	s := newSimnet([]simnode{{"eth0 10.0.0.1/24"}, {"eth0 10.0.0.2/24"}, {"eth0 10.0.0.2/24"}, {"eth0 10.0.0.3/24"}})
 	for _, i := range []int{1, 2} {
@@ -314,7 +318,8 @@ func TestTranslationIsAWarning(t *testing.T) {
 	}
 }
 
-// Nodes on one machine are not probed when they share the network, too.
+// TestNodesOfOneMachine checks that nodes on one machine are not probed if they
+// share the network, too.
 func TestNodesOfOneMachine(t *testing.T) {
 	s := flat(3)
 	for i := range s.fleet.Nodes {
@@ -331,8 +336,9 @@ func TestNodesOfOneMachine(t *testing.T) {
 	}
 }
 
-// Probes come from other nodes: no nonsense among them stops the judgement, and
-// the same probes give the same findings.
+// TestNonsenseAmongTheProbes checks that no nonsense in probes, which come from
+// other nodes, stops the rules, and that the same probes give the same
+// findings.
 func TestNonsenseAmongTheProbes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -345,7 +351,7 @@ func TestNonsenseAmongTheProbes(t *testing.T) {
 	pick := func(list []string) string { return list[r.IntN(len(list))] }
 	for range 300 {
 		s := flat(1 + r.IntN(6))
-		s.fleet.Nodes[0].Format = r.IntN(2) // unknown, at times
+		s.fleet.Nodes[0].Format = r.IntN(2) // sometimes unknown
 		if r.IntN(2) == 0 {
 			s.fleet.Nodes[0].Listeners = []preflight.Listener{{Addr: pick(addrs), Port: r.IntN(70000) - 10, Use: preflight.Use(pick(addrs))}}
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// What the probes find is mended by a person, mostly: a firewall, a route, an
-// address. What a line mends is gone when the nodes are probed again.
+// TestEveryFixOfProbes tries the fixes of the findings about probes. Mostly a
+// person has to fix a firewall, a route or an address. If a line fixes it, the
+// finding is absent after the nodes are probed again.
 func TestEveryFixOfProbes(t *testing.T) {
 	mtu := func(s *simnet, most int) func(preflight.Probe) preflight.Result {
 		return func(p preflight.Probe) preflight.Result {
@@ -38,7 +39,7 @@ func TestEveryFixOfProbes(t *testing.T) {
 		id      string
 		nodes   []simnode
 		connect func(*simnet) func(preflight.Probe) preflight.Result
-		people  string // why no line does it; "" when one does
+		people  string // why no line does it; "" if a line does
 	}{
 		"a path that 1500 bytes pass": {"I05", spread(3, 1), func(s *simnet) func(preflight.Probe) preflight.Result { return mtu(s, 1500) }, ""},
 		"a data network that leads nowhere": {"I03", []simnode{{"eth0 10.0.0.1/24", "br-1 172.18.0.1/16"}, {"eth0 10.0.0.2/24", "br-1 172.18.0.2/16"}}, func(*simnet) func(preflight.Probe) preflight.Result {
@@ -101,7 +102,8 @@ func TestEveryFixOfProbes(t *testing.T) {
 	}
 }
 
-// paste does what a step says: an MTU, or what gorun has workers use.
+// paste changes the simulated network as a step says: an MTU, or the interfaces
+// that gorun makes workers use.
 func (s *simnet) paste(t *testing.T, step preflight.Step) {
 	t.Helper()
 	for i := range s.fleet.Nodes {
@@ -132,7 +134,7 @@ func (s *simnet) paste(t *testing.T, step preflight.Step) {
 	}
 }
 
-// use leaves the node's workers, and so its listeners, one interface.
+// use leaves one interface to the node's workers, and so to its listeners.
 func (s *simnet) use(n *preflight.Facts, iface string) {
 	n.Settings = append(n.Settings, ncclenv.Value{Name: "NCCL_SOCKET_IFNAME", Value: "=" + iface, Source: ncclenv.Environment})
 	n.Listeners = slices.DeleteFunc(n.Listeners, func(l preflight.Listener) bool { return l.Iface != iface })

@@ -11,11 +11,12 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// breakage is a random thing to break, and whom it should be blamed on.
+// breakage is a random fault, and the nodes and networks that a finding must
+// name.
 type breakage struct {
 	name  string
 	nodes []int
-	nets  []string // as values of the finding
+	nets  []string // as the finding's values have them
 	cuts  func(from, to int) bool
 }
 
@@ -48,7 +49,7 @@ func breakNets(r *rand.Rand, n, subnets int) breakage {
 	}
 }
 
-// and is both.
+// and joins two breakages.
 func (b breakage) and(c breakage) breakage {
 	return breakage{
 		b.name + " and " + c.name, append(b.nodes, c.nodes...), append(b.nets, c.nets...),
@@ -56,7 +57,7 @@ func (b breakage) and(c breakage) breakage {
 	}
 }
 
-// blamed are the nodes and the networks that a finding names.
+// blamed returns the nodes and the networks that a finding names.
 func blamed(x preflight.Finding) (nodes []int, nets []string) {
 	for _, v := range x.Values {
 		if strings.HasPrefix(v.Value, "in ") {
@@ -72,8 +73,9 @@ func blamed(x preflight.Finding) (nodes []int, nets []string) {
 
 var reachSeed = flag.Uint64("reach.seed", 0, "of the random breakage; 0: any")
 
-// Whatever breaks, what is named is that and nothing else: all pairs of a small
-// fleet tell it, and the sample of a large one does.
+// TestReachNamesRandomBreakage checks that findings name what is broken and
+// nothing else, both from all pairs of a small fleet and from the sample of a
+// large one.
 func TestReachNamesRandomBreakage(t *testing.T) {
 	rounds := []struct{ n, times int }{{6, 600}, {17, 600}, {64, 150}, {65, 100}, {200, 60}, {1000, 10}}
 	if testing.Short() {
@@ -93,7 +95,7 @@ func TestReachNamesRandomBreakage(t *testing.T) {
 			healthy := slices.Clone(s.run().Probes)
 			for range of.times {
 				b := breakNodes(r, n)
-				if subnets > 1 && n/subnets > 3 { // so small a network may be told by its nodes
+				if subnets > 1 && n/subnets > 3 { // the finding may name the nodes of a network this small
 					switch r.IntN(3) {
 					case 0:
 						b = breakNets(r, n, subnets)

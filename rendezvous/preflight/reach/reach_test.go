@@ -17,7 +17,7 @@ func TestReachOfHealthyFleets(t *testing.T) {
 	}
 }
 
-// What is broken, and what the finding says.
+// TestReachNamesWhatIsBroken breaks something and checks the finding.
 func TestReachNamesWhatIsBroken(t *testing.T) {
 	two := []simnode{{"eth0 10.37.8.72/24"}, {"eth1 10.37.12.78/24"}}
 	halves := []simnode{{"eth0 10.37.8.1/24"}, {"eth0 10.37.8.2/24"}, {"eth1 10.37.12.3/24"}, {"eth1 10.37.12.4/24"}}
@@ -34,8 +34,8 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 		name    string
 		nodes   []simnode
 		connect func(preflight.Probe) preflight.Result
-		text    string // how it begins
-		fix     string // in it
+		text    string // how the finding begins
+		fix     string // part of the fix
 		odd     []int
 	}{
 		{

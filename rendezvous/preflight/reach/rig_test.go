@@ -12,13 +12,13 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// simnet is a simulated network: a fleet and what a connection ends with.
+// simnet is a simulated network: a fleet and the results of its connections.
 type simnet struct {
 	fleet   preflight.Fleet
-	connect func(p preflight.Probe) preflight.Result // nil: all work
+	connect func(p preflight.Probe) preflight.Result // nil: all connections work
 }
 
-// node is the address, or the addresses, of one simulated node.
+// simnode is the address, or the addresses, of one simulated node.
 type simnode []string // "eth0 10.0.0.1/24", the first for the bootstrap, all for data
 
 // newSimnet makes nodes that listen as the agents do.
@@ -28,7 +28,7 @@ func newSimnet(nodes []simnode) *simnet {
 		f := preflight.Facts{Format: preflight.Format}
 		f.Node = preflight.Node{ID: fmt.Sprint("id", i), Host: fmt.Sprint("node", i), Workers: 1}
 		f.Host.BootID = fmt.Sprint("boot", i)
-		f.GPU.Driver = true // the job is NCCL's concern
+		f.GPU.Driver = true // the rules of NCCL apply
 		f.Network.PortFirst, f.Network.PortLast = 32768, 60999
 		for k, text := range n {
 			var name, cidr string
@@ -48,7 +48,7 @@ func newSimnet(nodes []simnode) *simnet {
 	return s
 }
 
-// sixteenths is a port of each sixteenth of a range.
+// sixteenths returns a port of each sixteenth of a range.
 func sixteenths(first, last, offset int) (ports []int) {
 	size := (last - first + 1) / 16
 	for part := range 16 {
@@ -57,10 +57,10 @@ func sixteenths(first, last, offset int) (ports []int) {
 	return ports
 }
 
-// flat is n nodes in one subnet.
+// flat returns n nodes in one subnet.
 func flat(n int) *simnet { return newSimnet(spread(n, 1)) }
 
-// spread is n nodes in several subnets, in blocks.
+// spread returns n nodes in several subnets, in blocks.
 func spread(n, subnets int) []simnode {
 	var out []simnode
 	for i := range n {
@@ -70,7 +70,7 @@ func spread(n, subnets int) []simnode {
 	return out
 }
 
-// run carries the plans out.
+// run runs the plans.
 func (s *simnet) run() *preflight.Fleet {
 	s.fleet.Probes = []preflight.Probe{}
 	for _, plan := range probe.Plans(&s.fleet) {
@@ -91,15 +91,15 @@ func (s *simnet) run() *preflight.Fleet {
 	return &s.fleet
 }
 
-// reachIDs are the rules that probes have a say in.
+// reachIDs returns the ids of the rules that use probes.
 func reachIDs() []string { return []string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"} }
 
-// ask gives what one rule finds.
+// ask returns the findings of one rule.
 func ask(id string, f *preflight.Fleet) []preflight.Finding {
 	return slices.DeleteFunc(judge(f), func(x preflight.Finding) bool { return x.ID != id })
 }
 
-// judge gives what the rules of reach find.
+// judge returns the findings of all rules about probes.
 func judge(f *preflight.Fleet) []preflight.Finding {
 	var others []string
 	for _, r := range rules.All() {
@@ -110,7 +110,7 @@ func judge(f *preflight.Fleet) []preflight.Finding {
 	return preflight.Compare(f, rules.All(), preflight.Options{Ignore: others})
 }
 
-// odd are the nodes that a finding names, ascending.
+// odd returns the nodes that a finding names, ascending.
 func odd(x preflight.Finding) []int {
 	var out []int
 	for _, v := range x.Values {

@@ -8,8 +8,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/preflighttest"
 )
 
-// BenchmarkCompare asks all rules about large fleets: healthy ones, and ones in
-// which something differs on every tenth node.
+// BenchmarkCompare applies all rules to large fleets: healthy fleets, and
+// fleets in which something differs on every tenth node.
 func BenchmarkCompare(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000} {
 		for _, sick := range []bool{false, true} {

@@ -20,7 +20,7 @@ func address(n *preflight.Facts, label, ip string, bits int) {
 	}
 }
 
-// drop takes an interface's addresses away.
+// drop removes an interface's addresses.
 func drop(n *preflight.Facts, labels ...string) {
 	var left []netif.Address
 	for _, a := range n.Network.Addresses {

@@ -250,7 +250,8 @@ func conf(hash string) []ncclenv.ConfFile {
 	return []ncclenv.ConfFile{{Path: "/etc/nccl.conf", Hash: hash, Names: []string{"NCCL_IB_TC"}}}
 }
 
-// Behind which wrapper nobody could look is told of jobs without GPUs, too.
+// TestUnknownDelivery checks that jobs without GPUs, too, get a finding if no
+// program could look behind the wrapper.
 func TestUnknownDelivery(t *testing.T) {
 	f := preflighttest.CPUs(2)
 	everyNode(f, func(n *preflight.Facts) { n.Libraries = library.Facts{} })
@@ -261,7 +262,8 @@ func TestUnknownDelivery(t *testing.T) {
 	}
 }
 
-// A program of which gorun knows nothing passes its environment on.
+// TestWithheldNeedsAKnownWrapper checks that a program which gorun does not
+// know counts as one that passes its environment on.
 func TestWithheldNeedsAKnownWrapper(t *testing.T) {
 	for _, path := range []string{"", "python", "/usr/bin/dockerize", "./ssh-agent", "bash"} {
 		n := preflight.Facts{Program: preflight.Program{Title: path, Path: path, Args: []string{"run", "-i"}}}
@@ -271,7 +273,7 @@ func TestWithheldNeedsAKnownWrapper(t *testing.T) {
 	}
 }
 
-// leaves makes a variable one in which workers differ, as their settings do.
+// leaves makes the nodes' workers differ in a variable, as their settings do.
 func leaves(f *preflight.Fleet, name string) {
 	v, _ := ncclenv.Lookup(name)
 	d := preflight.Difference{Name: name, Text: v.Text, Left: true, Error: !v.Soft()}

@@ -10,8 +10,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/preflighttest"
 )
 
-// Whatever a node sends, it is refused, or every rule can judge it and the table
-// can be shown.
+// FuzzDecode checks that facts from a node are either refused, or every rule
+// can check them and the table can be shown.
 func FuzzDecode(f *testing.F) {
 	for _, fleet := range []*preflight.Fleet{preflighttest.H100s(1), preflighttest.CPUs(1)} {
 		b, err := preflight.Encode(fleet.Nodes[0])
@@ -56,7 +56,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A node that invents names must not make the others compute for long.
+// TestInventedNamesAreBounded checks that a node which invents names does not
+// make the other nodes compute for long.
 func TestInventedNamesAreBounded(t *testing.T) {
 	f := preflighttest.H100s(50)
 	for i := range 1024 {

@@ -15,12 +15,12 @@ func everyNode(f *preflight.Fleet, change func(n *preflight.Facts)) {
 	}
 }
 
-// of gives the findings of one rule.
+// of returns the findings of one rule.
 func of(id string, found []preflight.Finding) []preflight.Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(x preflight.Finding) bool { return x.ID != id })
 }
 
-// oddNodes are the nodes that the findings mark, ascending.
+// oddNodes returns the nodes that the findings mark, ascending.
 func oddNodes(found ...preflight.Finding) []int {
 	nodes := []int{}
 	for _, x := range found {
@@ -35,7 +35,7 @@ func oddNodes(found ...preflight.Finding) []int {
 }
 
 func TestHealthyFleetsYieldNothing(t *testing.T) {
-	old := preflighttest.CPUs(2) // an agent that knows next to nothing of its node
+	old := preflighttest.CPUs(2) // an agent that knows hardly anything about its node
 	everyNode(old, func(n *preflight.Facts) {
 		*n = preflight.Facts{Format: preflight.Format, Node: preflight.Node{Host: n.Node.Host, Workers: 1, NodeRank: -1}}
 	})
@@ -67,7 +67,7 @@ func TestHealthyFleetsYieldNothing(t *testing.T) {
 	}
 }
 
-// upTo are the numbers below n.
+// upTo returns the numbers below n.
 func upTo(n int) []int {
 	list := make([]int, n)
 	for i := range list {

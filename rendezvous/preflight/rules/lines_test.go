@@ -8,15 +8,16 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/preflighttest"
 )
 
-// What another node says of itself stays one word in a line, and no line of its
-// own does more than start one program.
+// TestLinesAreNoOtherNodesWord checks that a text from another node stays one
+// word in a line, and that no line from another node does more than start one
+// program.
 func TestLinesAreNoOtherNodesWord(t *testing.T) {
-	addr := []string{"x;id", "y;id"} // such as no Decode lets through
+	addr := []string{"x;id", "y;id"} // Decode lets no such address through
 	f := preflighttest.H100s(2)
 	for i := range f.Nodes {
 		f.Nodes[i].Listeners = []preflight.Listener{{Iface: "e;id", Addr: addr[i], Port: 40000 + i, Use: preflight.UseBootstrap}}
 		f.Nodes[i].Network.Interfaces[1].Name = "e;id"
-		f.Nodes[i].Network.Addresses = f.Nodes[i].Network.Addresses[3:] // nothing else can be proposed
+		f.Nodes[i].Network.Addresses = f.Nodes[i].Network.Addresses[3:] // so that no other interface can be proposed
 	}
 	for _, result := range []preflight.Result{preflight.TimedOut, preflight.NoRoute, preflight.Denied, preflight.NoAddress, preflight.Stalled, preflight.Stranger} {
 		f.Probes = []preflight.Probe{{From: 0, To: 1, Use: preflight.UseBootstrap, Source: addr[0], Target: addr[1] + ":40001", Large: true, Result: result}}

@@ -14,8 +14,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// runnable begin the lines that may be run in name spaces of their own, without
-// a GPU, and change nothing outside.
+// runnable returns the beginnings of the lines that may be run in separate
+// namespaces, without a GPU, and that change nothing outside.
 func runnable() []string {
 	return []string{
 		"export NCCL_", "export CUDA_VISIBLE_DEVICES=", "export LD_LIBRARY_PATH=", "export NO_PROXY=",
@@ -25,7 +25,8 @@ func runnable() []string {
 	}
 }
 
-// Lines that can be run here are run, in a mount and a network name space.
+// TestLinesOfFixesRun runs the lines that can be run here, in a mount and a
+// network namespace.
 func TestLinesOfFixesRun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("missing: root")
@@ -74,7 +75,7 @@ ip link add eth0 type veth peer name eth1 || exit
 			t.Errorf("no case shows a line that begins with %q", begin)
 		}
 	}
-	// What some of them did.
+	// These commands check what some of the lines did.
 	script += `grep -q NCCL_PROTO /etc/nccl.conf && echo "sed left NCCL_PROTO"
 [ -e /dev/shm/nccl-abc ] && echo "find left a segment"
 ( ulimit -S -s unlimited; ulimit -S -s 8192; [ "$(ulimit -s)" = 8192 ] ) || echo "ulimit: no effect"

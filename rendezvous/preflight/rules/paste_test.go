@@ -22,15 +22,15 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/reach"
 )
 
-// scene is a fleet before one environment is decided for it, and what its user
-// gives gorun on each node.
+// scene is a fleet before one environment is decided for it, and the options
+// that its user gives gorun on each node.
 type scene struct {
 	fleet   *preflight.Fleet
 	options []envprop.Options
 	iface   string
 }
 
-// copied is a scene of its own, on which a fix is tried.
+// copied returns a copy of the scene, on which a fix is tried.
 func (s *scene) copied(t *testing.T) *scene {
 	t.Helper()
 	own := *s.fleet
@@ -56,7 +56,8 @@ func (s *scene) copied(t *testing.T) *scene {
 	return c
 }
 
-// compare decides one environment, as the coordinator does, and asks the rules.
+// compare decides one environment, as the coordinator does, and applies the
+// rules.
 func (s *scene) compare(t *testing.T) []preflight.Finding {
 	t.Helper()
 	f := s.copied(t).fleet
@@ -121,7 +122,8 @@ func (s *scene) report(t *testing.T, i int, f *preflight.Facts) envprop.Report {
 	return envprop.NewReport(envprop.Node{Host: f.Node.Host, Addr: f.Node.Addr, Role: f.Node.Role}, env, list, r)
 }
 
-// chosen is what --iface gives each node, and says what it cannot.
+// chosen returns the variables that --iface gives each node, and adds to the
+// fleet what it cannot choose.
 func (s *scene) chosen(f *preflight.Fleet) [][]envprop.Chosen {
 	if s.iface == "" {
 		return nil
@@ -153,7 +155,7 @@ func (s *scene) chosen(f *preflight.Fleet) [][]envprop.Chosen {
 	return out
 }
 
-// give makes the settings those of workers that get what was decided.
+// give gives the node's workers the decided settings.
 func give(n *preflight.Facts, a envprop.Assignment) {
 	var list []ncclenv.Value
 	for _, v := range n.Settings {
@@ -186,8 +188,9 @@ func ways(steps []preflight.Step) [][]preflight.Step {
 	return out
 }
 
-// A fix is for the place where it is shown: each way of it, pasted where it says,
-// makes the finding go, and nothing worse comes for it.
+// TestEveryFixWorksWhenPasted pastes each way of every fix where the fix says.
+// After that the finding must be absent, and no warning or error may be new or
+// graver.
 func TestEveryFixWorksWhenPasted(t *testing.T) {
 	all, seen := cases(), newPasted()
 	for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -219,7 +222,7 @@ func TestEveryFixWorksWhenPasted(t *testing.T) {
 	}
 }
 
-// pasted is what was tried.
+// pasted records what was tried.
 type pasted struct {
 	rules, people map[string]bool
 	lines         map[string]bool
@@ -229,7 +232,8 @@ func newPasted() *pasted {
 	return &pasted{map[string]bool{}, map[string]bool{}, map[string]bool{}}
 }
 
-// reached: the probes find it, and TestEveryFixOfProbes tries its fix.
+// reached reports whether probes make the finding. TestEveryFixOfProbes tries
+// its fix.
 func reached(id string) bool {
 	return slices.ContainsFunc(reach.Rules(), func(r preflight.Rule) bool { return r.ID == id })
 }
@@ -250,7 +254,7 @@ func (p *pasted) try(t *testing.T, s *scene, before []preflight.Finding, x prefl
 	}
 }
 
-// person looks at a way without a fleet, and reports whether it is for a person.
+// person checks a way without a fleet, and reports whether it is for a person.
 func (p *pasted) person(t *testing.T, id string, way []preflight.Step) bool {
 	t.Helper()
 	person, changes := false, false
@@ -272,8 +276,8 @@ func (p *pasted) person(t *testing.T, id string, way []preflight.Step) bool {
 	return person
 }
 
-// after says what is wrong when a way was pasted: the finding stays, or a new one
-// comes.
+// after says what is wrong after a way was pasted: the finding is still there,
+// or there is a new one.
 func (s *scene) after(t *testing.T, way []preflight.Step, before []preflight.Finding, x preflight.Finding) (wrong []string) {
 	t.Helper()
 	then := s.copied(t)
@@ -291,7 +295,8 @@ func (s *scene) after(t *testing.T, way []preflight.Step, before []preflight.Fin
 	return wrong
 }
 
-// The examples of docs/checks.md, too, work in some fleet that shows the finding.
+// TestEveryFixOfTheCatalogueWorks checks that the examples of docs/checks.md
+// also work in some fleet that has the finding.
 func TestEveryFixOfTheCatalogueWorks(t *testing.T) {
 	all, seen := cases(), newPasted()
 	for _, r := range All() {
@@ -339,7 +344,7 @@ func listed(id, text string) string {
 	return ""
 }
 
-// check looks at what can be said of a step without a fleet.
+// check checks what can be checked of a step without a fleet.
 func (p *pasted) check(t *testing.T, s preflight.Step) {
 	t.Helper()
 	if (s.Place == preflight.ByHand) != (len(s.Lines) == 0) {
@@ -363,7 +368,7 @@ func (p *pasted) check(t *testing.T, s preflight.Step) {
 	}
 }
 
-// shellReads lets a shell read all lines, and run none.
+// shellReads makes a shell parse all lines without running them.
 func (p *pasted) shellReads(t *testing.T) {
 	t.Helper()
 	lines := slices.Sorted(maps.Keys(p.lines))
@@ -374,7 +379,7 @@ func (p *pasted) shellReads(t *testing.T) {
 	}
 }
 
-// split gives the words of a line as a shell does, as far as fixes need it.
+// split splits a line into words as a shell does, as far as fixes need it.
 func split(t *testing.T, line string) []string {
 	t.Helper()
 	var words []string
@@ -418,7 +423,7 @@ func split(t *testing.T, line string) []string {
 	return words
 }
 
-// paste does what a step says, to facts.
+// paste changes facts as a step says.
 func (s *scene) paste(t *testing.T, step preflight.Step) {
 	t.Helper()
 	nodes := step.Nodes
@@ -429,7 +434,7 @@ func (s *scene) paste(t *testing.T, step preflight.Step) {
 		words := split(t, line)
 		switch step.Place {
 		case preflight.ToGorun:
-			if step.Nodes == nil && !step.Everyone { // any node does
+			if step.Nodes == nil && !step.Everyone { // any node will do
 				nodes = nodes[len(nodes)-1:]
 			}
 			for _, i := range nodes {
@@ -451,7 +456,7 @@ func (s *scene) paste(t *testing.T, step preflight.Step) {
 	}
 }
 
-// flag is gorun started on a node with these options.
+// flag starts gorun on a node with these options.
 func (s *scene) flag(t *testing.T, i int, words []string) {
 	t.Helper()
 	n := &s.fleet.Nodes[i]
@@ -495,7 +500,7 @@ func (s *scene) flag(t *testing.T, i int, words []string) {
 	}
 }
 
-// docker is the node's container started anew with these options.
+// docker starts the node's container anew with these options.
 func (s *scene) docker(t *testing.T, i int, words []string) {
 	t.Helper()
 	n := &s.fleet.Nodes[i]
@@ -552,8 +557,8 @@ func (s *scene) docker(t *testing.T, i int, words []string) {
 	}
 }
 
-// wrap is the workers' program behind a wrapper with these options, where it is
-// behind that one.
+// wrap adds these options to the wrapper before the workers' program, if the
+// program has that wrapper.
 func wrap(n *preflight.Facts, words []string) {
 	k := 1
 	if words[0] != "sudo" {
@@ -638,8 +643,8 @@ func openDevices(n *preflight.Facts) {
 	}
 }
 
-// command is a line in a shell of a node: in the one that starts gorun, or in
-// root's.
+// command runs a line in a shell of a node: in the shell that starts gorun, or
+// in root's.
 func (s *scene) command(t *testing.T, i int, words []string, line string) {
 	t.Helper()
 	n := &s.fleet.Nodes[i]
@@ -758,8 +763,8 @@ func (s *scene) command(t *testing.T, i int, words []string, line string) {
 	}
 }
 
-// export makes the environment, and what follows from it, that of a shell after
-// an export.
+// export changes the environment, and what depends on it, as an export in a
+// shell does.
 func export(n *preflight.Facts, name, value string) {
 	give(n, envprop.Assignment{Set: []envprop.Setting{{Name: name, Value: envprop.NewValue(name, value)}}})
 	switch name {
@@ -810,7 +815,7 @@ func sysctl(n *preflight.Facts, t *testing.T, name string, value int64) {
 	}
 }
 
-// runSMI is nvidia-smi -i 0,3 with an option that changes something.
+// runSMI runs nvidia-smi -i 0,3 with an option that changes something.
 func runSMI(n *preflight.Facts, t *testing.T, args []string) {
 	t.Helper()
 	i := slices.Index(args, "-i")
@@ -837,8 +842,8 @@ func runSMI(n *preflight.Facts, t *testing.T, args []string) {
 	}
 }
 
-// runPip is the node's pip: its packages go to the site directory of the
-// interpreter, and not to those of PYTHONPATH.
+// runPip runs the node's pip. Its packages go to the site directory of the
+// interpreter, not to the directories of PYTHONPATH.
 func runPip(n *preflight.Facts, t *testing.T, args []string) {
 	t.Helper()
 	l := &n.Libraries
@@ -854,7 +859,7 @@ func runPip(n *preflight.Facts, t *testing.T, args []string) {
 		switch {
 		case strings.HasPrefix(p, "-"):
 		case args[0] == "uninstall":
-			for k := range l.Wheels { // the file is one, whoever owns it
+			for k := range l.Wheels { // all wheels own the same file
 				if own(l.Wheels[k], name) {
 					for m := range l.Wheels {
 						l.Wheels[m].File = l.Wheels[m].File && l.Wheels[m].Site != site
@@ -864,7 +869,7 @@ func runPip(n *preflight.Facts, t *testing.T, args []string) {
 			l.Wheels = slices.DeleteFunc(l.Wheels, func(w library.Wheel) bool { return own(w, name) })
 		case name == "torch":
 			l.Torch = version
-			if l.NCCLError != "" && !strings.Contains(l.NCCLError, site+wheelFolder) { // pip leaves a wheel that is there
+			if l.NCCLError != "" && !strings.Contains(l.NCCLError, site+wheelFolder) { // pip leaves a wheel that is installed
 				l.NCCLError, l.NCCL = "", &library.NCCL{Path: site + "/nvidia/nccl/lib/libnccl.so.2", Version: "2.27.5", Code: 22705, CUDA: "12.9"}
 			}
 		default:
@@ -889,8 +894,8 @@ func codeOf(version string) int {
 	return a*10000 + b*100 + c
 }
 
-// forPeople are the steps that no line does, by rule and the beginning of their
-// text, and why.
+// forPeople returns the steps that no line does, by rule and by the beginning
+// of their text, and why.
 func forPeople() map[string]string {
 	const (
 		driver  = "a driver, a machine or its GPUs are others' to change"

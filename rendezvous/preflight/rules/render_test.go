@@ -37,7 +37,8 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// The stories of users whose jobs failed: what they would have read instead.
+// TestStories shows the tables that users would have read instead of the
+// failures that they reported.
 func TestStories(t *testing.T) {
 	for _, s := range []struct {
 		name   string
@@ -118,7 +119,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What nodes say must neither break lines in two nor move a cursor.
+// TestTableIsPlain checks that no text from a node breaks a line in two or
+// moves a cursor.
 func TestTableIsPlain(t *testing.T) {
 	f := preflighttest.H100s(3)
 	f.Nodes[1].Node.Host = "evil\x1b[2J\nnode"
@@ -167,7 +169,8 @@ func TestNotesAreShownOnRequest(t *testing.T) {
 	}
 }
 
-// gorun check starts nothing, so it offers no way to start all the same.
+// TestEndOfTable checks that gorun check, which starts no workers, does not
+// offer a way to start them.
 func TestEndOfTable(t *testing.T) {
 	f := preflighttest.H100s(2)
 	nccl(&f.Nodes[1], "2.19.3", 21903)

@@ -11,16 +11,16 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/reach"
 )
 
-// ruleCase is a fleet and what one rule says of it.
+// ruleCase is a fleet and what one rule finds in it.
 type ruleCase struct {
 	name     string
 	base     func(nodes int) *preflight.Fleet // nil: h100s
 	nodes    int                              // 0: 4
 	change   func(f *preflight.Fleet)
-	severity preflight.Severity // of the gravest finding; "": none
-	odd      []int              // the nodes that are marked
-	says     []string           // in the table
-	hushes   []string           // not in it
+	severity preflight.Severity // of the gravest finding; "": no finding
+	odd      []int              // nodes that are marked
+	says     []string           // texts in the table
+	hushes   []string           // texts that must not be in it
 }
 
 func (c *ruleCase) fleet() *preflight.Fleet {
@@ -99,8 +99,8 @@ func (c *ruleCase) run(t *testing.T, id string) {
 	}
 }
 
-// A rule whose test never fires, or never keeps silent, is not tested. Those of
-// the probes have tests of their own.
+// TestEveryRuleFiresAndKeepsSilent checks that every rule has a case with a
+// finding and a case without. The rules about probes have tests of their own.
 func TestEveryRuleFiresAndKeepsSilent(t *testing.T) {
 	all := cases()
 	for _, r := range All() {

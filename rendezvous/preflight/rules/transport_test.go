@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// roce makes the adapters speak RoCE, with the usual four GIDs.
+// roce makes the adapters RoCE adapters, with the usual four GIDs.
 func roce(f *preflight.Fleet) {
 	everyNode(f, func(n *preflight.Facts) {
 		for d := range n.RDMA.Devices {
