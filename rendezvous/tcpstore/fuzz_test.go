@@ -8,8 +8,8 @@ import (
 )
 
 // FuzzConn feeds one connection with arbitrary bytes. Whatever they are, the
-// server ends when the peer has left, and has then given back all that it
-// charged for the connection itself.
+// server ends the connection when the peer has left, and has then released all
+// that it charged for the connection itself.
 func FuzzConn(f *testing.F) {
 	for _, prefix := range [][]byte{{}, {0x00, 0xCE, 0xF7, 0x85, 0x3C}} {
 		for code := byte(0); code < 18; code++ {
@@ -24,7 +24,7 @@ func FuzzConn(f *testing.F) {
 		s := New(Options{MaxBytes: 1 << 20, WriteTimeout: time.Second})
 		here, there := net.Pipe()
 		read := make(chan struct{})
-		go func() { // the replies
+		go func() { // reads the replies
 			defer close(read)
 			p := make([]byte, 4096)
 			for {

@@ -58,7 +58,8 @@ func TestBadInputEndsTheConnection(t *testing.T) {
 	}
 }
 
-// A peer that leaves in the middle is no offender: that is what a crash looks like.
+// TestLeavingIsNoRejection checks that a peer which leaves in the middle of a
+// request does not count as rejected, because a crash looks like that.
 func TestLeavingIsNoRejection(t *testing.T) {
 	s, addr := start(t, Options{})
 	c := dialModern(t, addr)
@@ -118,7 +119,7 @@ func TestBudget(t *testing.T) {
 			if b := s.Stats().Bytes; b > limit {
 				t.Errorf("%d bytes are charged", b)
 			}
-			dialModern(t, addr).call(frame(4, "n", 1), encode(1)) // others go on
+			dialModern(t, addr).call(frame(4, "n", 1), encode(1)) // other clients are still served
 		})
 	}
 }
@@ -134,8 +135,8 @@ func TestMaxClients(t *testing.T) {
 	dialModern(t, addr).call(frame(7), encode(0))
 }
 
-// A client that asks and never reads loses its connection; meanwhile and
-// afterwards the others are served.
+// TestDeafReader checks that a client which asks and never reads loses its
+// connection, and that other clients are served meanwhile and afterwards.
 func TestDeafReader(t *testing.T) {
 	s, addr := start(t, Options{WriteTimeout: 300 * time.Millisecond})
 	other := dialModern(t, addr)
@@ -164,7 +165,8 @@ func TestDeafWatcher(t *testing.T) {
 	until(t, "its bytes back", func() bool { return s.Stats().Bytes == MaxValue+1+entryOverhead })
 }
 
-// TestTurnedAway: who comes from elsewhere is not served, and named.
+// TestTurnedAway checks that a client from another address is not served, and
+// that its address is reported.
 func TestTurnedAway(t *testing.T) {
 	away := make(chan netip.Addr, 10)
 	s, addr := start(t, Options{
@@ -192,8 +194,8 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
-// TestSilentClients: of connections that say nothing the oldest make room, those
-// that spoke do not.
+// TestSilentClients checks that the oldest silent connections make room, and
+// that connections which have spoken stay.
 func TestSilentClients(t *testing.T) {
 	pool := accept.NewPool(accept.Bounds{Total: 8, Unproven: 4, PerSource: 4, Proof: time.Millisecond, Grace: time.Nanosecond})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -209,7 +211,7 @@ func TestSilentClients(t *testing.T) {
 	legacy := dial(t, l.Addr().String()) // for callbacks
 	second := dialModern(t, l.Addr().String())
 	second.call(frame(7), encode(0))
-	legacy.call(frame(6), encode(0)) // as torch 1.13 numbers it: the silent connection was left alone
+	legacy.call(frame(6), encode(0)) // as torch 1.13 numbers it: the silent connection is still open
 	for range 20 {
 		dial(t, l.Addr().String())
 	}

@@ -57,7 +57,7 @@ func dial(t testing.TB, addr string) *client {
 	return &client{t, nc}
 }
 
-// dialModern is dial with the frame that opens a modern connection.
+// dialModern dials and sends the frame that opens a modern connection.
 func dialModern(t testing.TB, addr string) *client {
 	t.Helper()
 	c := dial(t, addr)
@@ -88,7 +88,7 @@ func (c *client) call(req, want []byte) {
 	c.expect(want)
 }
 
-// expectEnd fails if anything but the end of the connection comes.
+// expectEnd fails if the connection sends anything before its end.
 func (c *client) expectEnd() {
 	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(patience))
@@ -98,7 +98,7 @@ func (c *client) expectEnd() {
 	}
 }
 
-// frame is a command code and its fields: string and []byte with a length
+// frame returns a command code and its fields: string and []byte with a length
 // before them, numbers as they are.
 func frame(code byte, fields ...any) []byte { return append([]byte{code}, encode(fields...)...) }
 

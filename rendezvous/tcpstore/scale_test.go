@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The clients of TestTenThousandClients live in processes of their own, since
+// The clients of TestTenThousandClients run in processes of their own, because
 // both ends of all connections may exceed one process's file descriptors.
 const (
 	scaleAddr  = "TCPSTORE_TEST_SCALE_ADDR"
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// scaleClients connects count clients of which each does ADD n 1 and WAIT go,
-// says so on stdout, and ends when all have been released.
+// scaleClients connects count clients. Each of them does ADD n 1 and WAIT go.
+// scaleClients prints that on stdout, and ends when all waits have ended.
 func scaleClients(addr, count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil {
@@ -144,7 +144,7 @@ func scaleProcess(t *testing.T, addr string, n int) *bufio.Scanner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cmd.StdinPipe(); err != nil { // open for as long as the test lives
+	if _, err := cmd.StdinPipe(); err != nil { // open until the test ends
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {

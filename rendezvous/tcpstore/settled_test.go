@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pipes serves a store over pipes, in the time of a bubble.
+// pipes serves a store over pipes, in the time of a synctest bubble.
 type pipes struct {
 	t *testing.T
 	s *Server
@@ -22,7 +22,7 @@ func (p pipes) open() *client {
 	return &client{p.t, ours}
 }
 
-// come is a process that begins to speak.
+// come connects a process that begins to speak.
 func (p pipes) come(pid uint32) *client {
 	c := p.open()
 	c.send([]byte{0x00, 0xCE, 0xF7, 0x85, 0x3C})
@@ -80,7 +80,7 @@ func TestSettled(t *testing.T) {
 		is(false, "somebody waits")
 		a.send(frame(byte(cmdSet), "id", "x"))
 		b.expect([]byte{waitStop})
-		b.Close() // Go workers leave when they have met
+		b.Close() // Go workers leave once they have exchanged addresses
 		complete(true, "all came, one has left")
 		for range 70 {
 			a.call(frame(byte(cmdCheck), 1, "dump"), []byte{checkNotReady})
@@ -94,8 +94,8 @@ func TestSettled(t *testing.T) {
 	})
 }
 
-// Workers may come, and say all that they ever say, before it is known how many
-// there are.
+// TestExpectedLate checks workers that come, and send all that they ever send,
+// before Expect sets their number.
 func TestExpectedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipes{t, New(Options{})}
@@ -113,7 +113,8 @@ func TestExpectedLate(t *testing.T) {
 	})
 }
 
-// Asking is no arrival, and ends with its context.
+// TestSettledAsks checks that a question does not count as an arrival, and that
+// it ends with its context.
 func TestSettledAsks(t *testing.T) {
 	s, addr := start(t, Options{})
 	s.Expect(1)

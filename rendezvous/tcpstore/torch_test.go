@@ -32,7 +32,7 @@ func torchPython(t *testing.T) (python, version string) {
 	return "", ""
 }
 
-// runTorch runs script and fails the test if it does not print "ok" at last.
+// runTorch runs script and fails the test if it does not print "ok" at the end.
 func runTorch(t *testing.T, python, script string, env ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -186,7 +186,7 @@ func TestTorchProcessGroup(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { runTorch(t, python, torchAllReduce, append(env, "RANK=0")...) })
-	// The first rank is there and waits for the other: that can be seen.
+	// The first rank has arrived and waits for the other, which Stats shows.
 	until(t, "rank 0 to wait", func() bool { return s.Stats().Waiting == 1 })
 	for _, c := range s.Clients() {
 		if c.Requests > 0 {

@@ -20,7 +20,7 @@ func TestWaitIsWokenBy(t *testing.T) {
 			modern, legacy, other := dialModern(t, addr), dial(t, addr), dialModern(t, addr)
 			waiters := []*client{modern, legacy}
 			modern.send(f(cmdWait, 1, "k"))
-			if name == "QUEUE_PUSH" { // wakes one only
+			if name == "QUEUE_PUSH" { // ends one wait only
 				waiters = waiters[:1]
 			} else {
 				legacy.send(frame(5, 1, "k"))
@@ -46,7 +46,7 @@ func TestWaitForSeveral(t *testing.T) {
 	if st := s.Stats(); st.Waiting != 1 {
 		t.Fatalf("released before the last key: %+v", st)
 	}
-	// A comparison that fails sets nothing and wakes nobody.
+	// A comparison that fails sets nothing and ends no wait.
 	c.call(frame(2, "c", "x", "y"), encode("x"))
 	cl := s.Clients()
 	slices.SortFunc(cl, func(a, b Client) int { return b.WaitingFor - a.WaitingFor })
@@ -74,8 +74,9 @@ func TestCancelWait(t *testing.T) {
 	w.call(frame(12), []byte{waitStop, waitCanceled})
 }
 
-// torch 1.13 sends nothing when its wait times out and goes on; an answer that
-// comes then would be read as the answer to something else.
+// TestLegacyWaitThatTimedOut checks that a wait which timed out gets no late
+// answer. torch 1.13 sends nothing when its wait times out, and would read the
+// answer as one to another request.
 func TestLegacyWaitThatTimedOut(t *testing.T) {
 	s, addr := start(t, Options{})
 	w, c := dial(t, addr), dial(t, addr)
@@ -126,7 +127,8 @@ func TestWaiterThatLeaves(t *testing.T) {
 	}
 }
 
-// The release of a wait interrupts the reading of a frame; the frame survives.
+// TestReleaseWithinAFrame checks that a message which interrupts the reading of
+// a frame leaves the frame intact.
 func TestReleaseWithinAFrame(t *testing.T) {
 	s, addr := start(t, Options{})
 	w, c := dialModern(t, addr), dialModern(t, addr)

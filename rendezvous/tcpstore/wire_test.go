@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// step is what goes out and what must come back.
+// step is what a client sends and what must come back.
 type step struct{ send, want []byte }
 
 // scripts returns the same conversations for both dialects: code maps a modern
@@ -65,7 +65,7 @@ func TestCommands(t *testing.T) {
 		{f(cmdCheck, 1, "q"), []byte{0}},
 		{f(cmdWait, 1, "q"), []byte{0}}, // a filled queue exists
 		{f(cmdGetNumKeys), encode(0)},
-		{f(cmdGet, "q"), encode("")}, // but is no value
+		{f(cmdGet, "q"), encode("")}, // but it is not a value
 		{f(cmdDeleteKey, "q"), encode(0)},
 		{f(cmdQueuePop, "q"), encode(2, "one")},
 		{f(cmdQueuePop, "q"), encode(1, "")},
@@ -79,7 +79,7 @@ func TestCommands(t *testing.T) {
 		})
 	}
 
-	// The numbers of torch 1.13 and, from 9 on, of torch 2.0.
+	// These are the numbers of torch 1.13 and, from 9 on, of torch 2.0.
 	legacy := map[command]byte{
 		cmdSet: 0, cmdCompareSet: 1, cmdGet: 2, cmdAdd: 3, cmdCheck: 4, cmdWait: 5,
 		cmdGetNumKeys: 6, cmdDeleteKey: 8, cmdAppend: 9, cmdMultiGet: 10, cmdMultiSet: 11, cmdCancelWait: 12,
@@ -101,7 +101,8 @@ func play(t *testing.T, c *client, script []step) {
 	c.expectEnd()
 }
 
-// A connection that trickles in must be understood like any other.
+// TestBytewise checks that a connection is understood if its bytes arrive one
+// at a time.
 func TestBytewise(t *testing.T) {
 	for _, first := range [][]byte{{}, {0x00, 0xCE, 0xF7, 0x85, 0x3C}} {
 		_, addr := start(t, Options{})
@@ -117,7 +118,8 @@ func TestBytewise(t *testing.T) {
 	}
 }
 
-// The watch connection of torch before 2.1, which only its C++ side uses.
+// TestWatchKey checks the watch connection of torch before 2.1, which only its
+// C++ side uses.
 func TestWatchKey(t *testing.T) {
 	_, addr := start(t, Options{})
 	w, c := dial(t, addr), dial(t, addr)

@@ -27,7 +27,7 @@ func TestThisMachine(t *testing.T) {
 	if f.Format != preflight.Format || f.Node.ID != "id1" || f.Host.Hostname != name || len(f.Network.Interfaces) == 0 {
 		t.Errorf("the node is missing: %+v", f)
 	}
-	// printf 'print(1)\n' | sha256sum
+	// The hash is the output of: printf 'print(1)\n' | sha256sum
 	if want := "cc42155088fca5730758db72b2a5bca33112a941dfaa2d43098ec422ce4ea213"; f.Program.Hash != want {
 		t.Errorf("hash %s, want %s", f.Program.Hash, want)
 	}
@@ -44,7 +44,8 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// Facts travel and are saved: no credential of the command line is in them.
+// TestArgumentsWithoutCredentials checks that no credential of the command line
+// is in the facts, which are sent and stored.
 func TestArgumentsWithoutCredentials(t *testing.T) {
 	given := []string{"-e", "HF_TOKEN=hush", "train", "--api-key", "hush", "--lr", "3"}
 	f := Facts(t.Context(), Options{Program: preflight.Program{Title: "docker", Path: "/bin/true", Args: given, Dir: "/"}})
@@ -56,7 +57,7 @@ func TestArgumentsWithoutCredentials(t *testing.T) {
 	}
 }
 
-// What is not looked at is unknown, never zero.
+// TestBrief checks that facts which are not read are unknown, never zero.
 func TestBrief(t *testing.T) {
 	f := Facts(t.Context(), Options{Program: preflight.Program{Path: "/bin/true", Dir: "/"}})
 	if f.Host.Hostname == "" || f.Host.BootID == "" || len(f.Network.Addresses) == 0 {
@@ -67,7 +68,8 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// What an ELF worker loads is known on a node without a GPU, too.
+// TestWorkerWithoutGPU checks that the libraries of an ELF worker are known on
+// a node without a GPU, too.
 func TestWorkerWithoutGPU(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -87,7 +89,8 @@ func TestWorkerWithoutGPU(t *testing.T) {
 	}
 }
 
-// A source that hangs costs its own facts and its own time, not the others'.
+// TestSourceThatHangs checks that a source which hangs costs its own facts and
+// its own time, not those of other sources.
 func TestSourceThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -114,7 +117,8 @@ func TestSourceThatHangs(t *testing.T) {
 	})
 }
 
-// What a source could not learn is noted with its name.
+// TestUnknown checks that a fact which a source could not learn is listed with
+// the source's name.
 func TestUnknown(t *testing.T) {
 	f := Facts(t.Context(), Options{GPU: func(context.Context) (preflight.GPU, []string) {
 		return preflight.GPU{Driver: true}, []string{"no NVML here"}

@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// laid is a folder with files, and a script in it.
+// laid creates a folder with files and a script.
 func laid(t *testing.T, files ...string) preflight.Program {
 	t.Helper()
 	dir := t.TempDir()

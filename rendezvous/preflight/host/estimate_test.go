@@ -13,7 +13,7 @@ func TestEstimates(t *testing.T) {
 		{Load{Ranks: 8, Local: 8}, 32, 8 * 2 * segmentBytes},
 		{Load{Ranks: 256, Local: 8, Channels: 2, Sockets: 4}, 1024 + 16*248, 8 * 2 * segmentBytes},
 		{Load{Ranks: 1024, Local: 8, Channels: 2, Sockets: 8}, 4096 + 32*1016, 8 * 2 * segmentBytes},
-		{Load{Ranks: 2, Local: 8}, 8, 8 * 2 * segmentBytes}, // nonsense is no negative need
+		{Load{Ranks: 2, Local: 8}, 8, 8 * 2 * segmentBytes}, // nonsense gives no negative need
 	} {
 		if got := c.load.Files(); got != c.files {
 			t.Errorf("%+v: %d files, want %d", c.load, got, c.files)
@@ -22,7 +22,7 @@ func TestEstimates(t *testing.T) {
 			t.Errorf("%+v: %d bytes, want %d", c.load, got, c.shm)
 		}
 	}
-	// What is advised covers what is estimated, for the jobs that the table names.
+	// The advised limits cover the estimates for the jobs that the table names.
 	for _, l := range []Load{
 		{Ranks: 64, Local: 8, Channels: 2, Sockets: 8},
 		{Ranks: 1024, Local: 8, Channels: 2, Sockets: 8},

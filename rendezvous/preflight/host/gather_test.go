@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// fake makes a root of files; a name that ends with "/" is a folder, a text that
-// begins with "-> " a link.
+// fake makes a root of files. A name that ends with "/" is a folder, a text
+// that begins with "-> " a link.
 func fake(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -105,7 +105,7 @@ func TestGatherFaked(t *testing.T) {
 	}
 }
 
-// Under WSL the driver has one device file.
+// TestDevicesUnderWSL checks that under WSL the driver has one device file.
 func TestDevicesUnderWSL(t *testing.T) {
 	o := Options{Root: fake(t, map[string]string{"dev/dxg": ""}), Driver: true}
 	if got, why := o.devices(); why != "" || !reflect.DeepEqual(got, []Node{{Path: WSL}}) {
@@ -150,7 +150,8 @@ func TestGatherHere(t *testing.T) {
 	}
 }
 
-// What a child says of its limits is what Gather predicts.
+// TestLimitsAreThoseOfAChild compares Gather's limits with those that a child
+// reports.
 func TestLimitsAreThoseOfAChild(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -209,8 +210,8 @@ func TestChildFiles(t *testing.T) {
 }
 
 func TestGatherGivesUp(t *testing.T) {
-	// A device whose open blocks: a pipe without a writer blocks no open with
-	// O_NONBLOCK, so the wait itself is tested.
+	// A pipe without a writer does not block an open with O_NONBLOCK, so this
+	// tests the wait itself instead of a device whose open blocks.
 	stuck := make(chan struct{})
 	defer close(stuck)
 	b := start("opening a device", func() (int, string) { <-stuck; return 1, "" })

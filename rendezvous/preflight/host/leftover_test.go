@@ -31,7 +31,7 @@ func TestSegmentsThatNobodyMaps(t *testing.T) {
 	if left, _ := (Options{Root: root}).segments(context.Background()); left.SHMFiles != 0 {
 		t.Errorf("without a driver: %+v", left)
 	}
-	// In another pid namespace the process that maps it may be invisible.
+	// In another pid namespace the process that maps the file may be invisible.
 	if err := os.Remove(filepath.Join(root, "proc/self/ns/pid")); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestJobsHere(t *testing.T) {
 	if err != nil {
 		t.Skip("no shell")
 	}
-	// A run of its own, in case the tests run twice at once.
+	// The run id is unique, in case the tests run twice at once.
 	run := fmt.Sprintf("host-test-%d", os.Getpid())
 	cmd := exec.Command(sh, "-c", "echo ready; read line")
 	cmd.Env = append(os.Environ(), "TORCHELASTIC_RUN_ID="+run)
@@ -106,7 +106,8 @@ func TestJobsHere(t *testing.T) {
 	}
 }
 
-// A worker that runs gorun again is no leftover of itself.
+// TestOwnAncestorsAreNoLeftover checks that a worker which runs gorun again
+// does not count as a leftover of itself.
 func TestOwnAncestorsAreNoLeftover(t *testing.T) {
 	all := Options{}.ancestors(os.Getpid())
 	if !all[os.Getpid()] || !all[os.Getppid()] {

@@ -26,7 +26,8 @@ func need(t *testing.T, have bool, part string) {
 	}
 }
 
-// folder is a new folder by its real path, and a function that names files in it.
+// folder creates a folder. It returns the folder's real path as a function that
+// names files in it.
 func folder(t *testing.T) func(string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -42,7 +43,8 @@ func glibc(t *testing.T) {
 	need(t, err == nil && strings.HasPrefix(filepath.Base(interp), "ld-linux"), "glibc")
 }
 
-// The loader finds what a program needs, in its own order.
+// TestListFollowsTheLoadersOrder checks that List finds what a program needs in
+// the loader's own order.
 func TestListFollowsTheLoadersOrder(t *testing.T) {
 	glibc(t)
 	in := folder(t)
@@ -58,7 +60,7 @@ func TestListFollowsTheLoadersOrder(t *testing.T) {
 		{"old", "LD_LIBRARY_PATH=" + in("env"), "rpath/libnccl.so.2", "RPATH of " + in("old")},
 		{"new", "LD_LIBRARY_PATH=" + in("env"), "env/libnccl.so.2", "LD_LIBRARY_PATH"},
 		{"new", "", "rpath/libnccl.so.2", "RUNPATH of " + in("new")},
-		{"plain", "LD_LIBRARY_PATH=env", "env/libnccl.so.2", "LD_LIBRARY_PATH"}, // of the working directory
+		{"plain", "LD_LIBRARY_PATH=env", "env/libnccl.so.2", "LD_LIBRARY_PATH"}, // relative to the working directory
 		{"old", "LD_PRELOAD=" + in("pre/libnccl.so.2"), "pre/libnccl.so.2", "LD_PRELOAD"},
 	} {
 		l := Loader{Run: ldsotest.Run, Env: []string{c.env, "LD_AUDIT=/none", "LD_DEBUG=help", "LD_TRACE_LOADED_OBJECTS=1"}, Dir: in(".")}
@@ -80,7 +82,8 @@ func TestListFollowsTheLoadersOrder(t *testing.T) {
 	}
 }
 
-// What the loader finds for a real program is what it has mapped when it runs.
+// TestListLikeARunningPython checks that the loader finds for a real program
+// what the program has mapped when it runs.
 func TestListLikeARunningPython(t *testing.T) {
 	glibc(t)
 	python, err := exec.LookPath("python3")
@@ -101,7 +104,8 @@ func TestListLikeARunningPython(t *testing.T) {
 	}
 }
 
-// Find answers for each name, whatever is wrong with the others.
+// TestFind checks that Find answers for each name, whatever is wrong with the
+// other names.
 func TestFind(t *testing.T) {
 	glibc(t)
 	in := folder(t)
@@ -135,14 +139,15 @@ func TestFind(t *testing.T) {
 	if p := found["libother.so"].Passed; len(p) != 1 || p[0].Path != in("libother.so") || !strings.HasPrefix(p[0].Err, "it is built for") {
 		t.Errorf("passed: %+v", p)
 	}
-	// The SONAME of a library that is mapped under another name.
+	// This is the SONAME of a library that is mapped under another name.
 	found, err = l.Find(t.Context(), []string{"libgood.so", "libgood.so.1"})
 	if err != nil || found["libgood.so"].Path == "" || found["libgood.so.1"].Err == "" {
 		t.Errorf("SONAME: %+v, %v", found, err)
 	}
 }
 
-// The loader cannot be asked for every program; the error says why.
+// TestListOfOddPrograms checks that List returns an error with the reason for
+// programs about which the loader cannot be asked.
 func TestListOfOddPrograms(t *testing.T) {
 	glibc(t)
 	in := folder(t)
@@ -185,7 +190,8 @@ func TestListOfOddPrograms(t *testing.T) {
 	}
 }
 
-// Musl's loader is known behind a link, too.
+// TestLoaderOfGlibc checks that musl's loader is recognised, also behind a
+// link.
 func TestLoaderOfGlibc(t *testing.T) {
 	in := folder(t)
 	for _, name := range []string{"libc.musl-x86_64.so.1", "ld-2.31.so"} {
@@ -203,7 +209,8 @@ func TestLoaderOfGlibc(t *testing.T) {
 	}
 }
 
-// A child that fails, hangs or prints nonsense is an error that names it.
+// TestListOfOddAnswers checks that a child which fails, hangs or prints
+// nonsense gives an error that names it.
 func TestListOfOddAnswers(t *testing.T) {
 	glibc(t)
 	type runner = func(context.Context) ([]byte, int, error)
@@ -231,7 +238,8 @@ func TestListOfOddAnswers(t *testing.T) {
 	}
 }
 
-// A file is read as the loader maps it; odd ones are errors.
+// TestOpen checks that Open reads a file as the loader maps it, and returns an
+// error for odd files.
 func TestOpen(t *testing.T) {
 	in := folder(t)
 	b := ldsotest.Bytes(t, ldsotest.Library{Soname: "liba.so.1", Symbols: []string{"ncclNetPlugin_v8"}, Versions: []string{"IBVERBS_1.1"}, Text: "some text"})

@@ -58,7 +58,7 @@ func TestDriver(t *testing.T) {
 	if !slices.Equal(f.CUDA, want) {
 		t.Errorf("libcuda %+v", f.CUDA)
 	}
-	// A link makes the stub win.
+	// The link puts the stub first in the loader's order.
 	s.link("libcuda.so", "/usr/local/cuda-12.4/lib64/stubs/libcuda.so.1")
 	f, _ = s.gather(library.Options{Program: "/work", Env: []string{"LD_LIBRARY_PATH=" + s.at("/usr/local/cuda-12.4/lib64/stubs") + ":" + s.at(dir)}})
 	if c := f.CUDA[0]; !c.Stub || !c.Wins || c.Why != "LD_LIBRARY_PATH" || len(f.CUDA) != 2 {

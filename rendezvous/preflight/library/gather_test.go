@@ -24,7 +24,7 @@ const (
 	python   = "/venv/bin/python3"
 )
 
-// venv makes a virtual environment as python3 -m venv does.
+// venv creates a virtual environment as python3 -m venv does.
 func (s *scene) venv(system string) {
 	s.t.Helper()
 	s.link("/usr/bin/python3", python)
@@ -32,8 +32,9 @@ func (s *scene) venv(system string) {
 	s.write(venvSite+"/pip/__init__.py", "")
 }
 
-// The wheel's library wins through torch's RPATH; the system's and that of
-// LD_LIBRARY_PATH lose; LD_PRELOAD wins over all.
+// TestTorchWheelBesideSystem checks that the wheel's library is loaded through
+// torch's RPATH, before the system's library and the one in LD_LIBRARY_PATH.
+// LD_PRELOAD comes before all of them.
 func TestTorchWheelBesideSystem(t *testing.T) {
 	s := newScene(t)
 	s.venv("false")
@@ -69,7 +70,7 @@ func TestTorchWheelBesideSystem(t *testing.T) {
 	}
 }
 
-// With a RUNPATH, LD_LIBRARY_PATH wins.
+// TestTorchWithRunpath checks that LD_LIBRARY_PATH comes before a RUNPATH.
 func TestTorchWithRunpath(t *testing.T) {
 	s := newScene(t)
 	s.venv("false")
@@ -124,7 +125,8 @@ func TestStaticTorch(t *testing.T) {
 	}
 }
 
-// Torch loads NVIDIA's wheels itself when the loader alone fails.
+// TestTorchPreloads checks that torch loads NVIDIA's wheels itself if the
+// loader alone fails.
 func TestTorchPreloads(t *testing.T) {
 	s := newScene(t)
 	s.venv("true")
@@ -193,7 +195,7 @@ func TestWorkers(t *testing.T) {
 	const wheel, system = venvSite + "/nvidia/nccl/lib/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
 	for program, want := range map[string]struct{ nccl, unknown string }{
 		"/work/direct": {nccl: wheel}, "/work/env": {nccl: wheel}, "/work/split": {nccl: wheel}, "/venv/bin/python3": {nccl: wheel},
-		"":                      {nccl: wheel}, // nothing to run: what python3 here would load
+		"":                      {nccl: wheel}, // no program to run: what python3 here would load
 		"/work/all_reduce_perf": {nccl: system},
 		"/work/plain":           {}, "/work/main.go": {}, "/work": {},
 		"/work/shell": {unknown: "what bash starts is not known"}, "/bin/bash": {unknown: "what bash starts is not known"},
@@ -220,12 +222,13 @@ func TestWorkers(t *testing.T) {
 			t.Errorf("%q: worker %q", program, f.Worker)
 		}
 	}
-	// Without Python and torch: what a program here would get.
+	// Without Python and torch, Gather predicts what a program here would get.
 	f, _ := s.gather(library.Options{Env: []string{"PATH=/none"}})
 	s.wins(f, system, "2.17.1", "what a program that needs libnccl.so.2 would get: LD_LIBRARY_PATH")
 }
 
-// Whatever lies in the places that are read, Gather ends and says something.
+// TestHostileFiles checks that Gather ends and returns something, whatever
+// files it reads.
 func TestHostileFiles(t *testing.T) {
 	s := newScene(t)
 	s.venv("false")
@@ -268,8 +271,9 @@ func BenchmarkGather(b *testing.B) {
 	}
 }
 
-// A library that the workers would crash on, or may not read, cannot be
-// loaded; a library whose tail alone is missing is one, too: it was copied badly.
+// TestBrokenNCCL checks that a library which workers may not read, or which
+// would crash them, counts as one that cannot be loaded. A library that lacks
+// only its tail counts, too, because it was copied badly.
 func TestBrokenNCCL(t *testing.T) {
 	const wheel = venvSite + "/nvidia/nccl/lib/libnccl.so.2"
 	whole := ldsotest.Bytes(t, ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL("2.19.3", "12.3") + strings.Repeat("\x00x", 3*4096)})
@@ -299,7 +303,8 @@ func TestBrokenNCCL(t *testing.T) {
 	}
 }
 
-// Without an answer of the loader, as with musl, one note says so; the rest is known.
+// TestLoaderWithoutAnswer checks that a loader without an answer, such as
+// musl's, gives one note, and that the other facts are known.
 func TestLoaderWithoutAnswer(t *testing.T) {
 	s := newScene(t)
 	s.venv("false")
@@ -334,8 +339,8 @@ func TestBrokenTorch(t *testing.T) {
 	}
 }
 
-// What another user may read is tried as the workers' user: a libnccl that is there
-// and may not be read is no older or newer one.
+// TestUnreadableNCCL reads files as the workers' user does. A libnccl that
+// exists but may not be read must not count as an older or newer one.
 func TestUnreadableNCCL(t *testing.T) {
 	need(t, os.Geteuid() == 0, "root, which alone may become another user")
 	for _, rpath := range []string{"", ncclRPATH} { // torch preloads the wheel's, or the loader looks for it
@@ -356,7 +361,7 @@ func TestUnreadableNCCL(t *testing.T) {
 				out, _ := cmd.CombinedOutput()
 				return out, cmd.ProcessState.ExitCode(), ctx.Err()
 			}
-			runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 			if err := syscall.Setfsuid(65534); err != nil {
 				t.Fatal(err)
 			}

@@ -48,7 +48,8 @@ func parts(text string) []*io.SectionReader {
 	return []*io.SectionReader{io.NewSectionReader(strings.NewReader(text), 0, int64(len(text)))}
 }
 
-// The version is found wherever it lies across the blocks that are read.
+// TestScanVersion checks that the version is found at any place, also across
+// two blocks that are read.
 func TestScanVersion(t *testing.T) {
 	limit := bound{bytes: libraryBound.bytes, time: time.Minute}
 	for _, at := range []int{0, chunk - 200, chunk - 30, chunk - 10, chunk - 1, chunk, 3*chunk - 20} {

@@ -14,7 +14,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 )
 
-// realPython is an interpreter of this machine's, behind links and shims.
+// realPython returns an interpreter of this machine, behind links and shims.
 func realPython(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"python3", "/usr/bin/python3"} {
@@ -43,8 +43,8 @@ func runPython(t *testing.T, env []string, dir, exe string, args ...string) []st
 	return lines
 }
 
-// The folders are those of Python's own sys.path, in its order, but for the
-// standard library's.
+// TestSitesLikePython compares the folders with Python's own sys.path, in its
+// order, without the standard library's folders.
 func TestSitesLikePython(t *testing.T) {
 	exe := realPython(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -69,7 +69,8 @@ func TestSitesLikePython(t *testing.T) {
 			t.Fatalf("venv: %v\n%s", err, out)
 		}
 	}
-	// A user's site directory for whatever version it is, and a path file.
+	// This creates a user's site directory for the interpreter's version, and a
+	// path file.
 	user := filepath.Join(dir, strings.TrimPrefix(runPython(t, []string{"HOME=/h"}, dir, exe, "-c", "import site, json; print(json.dumps([site.getusersitepackages()]))")[0], "/h"))
 	if err := os.MkdirAll(user, 0o755); err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func TestSitesLikePython(t *testing.T) {
 		for _, args := range [][]string{{}, {"-s"}, {"-I"}, {"-E"}, {"-uS"}, {"-W", "ignore", "-u"}} {
 			for _, env := range [][]string{nil, {"PYTHONPATH=" + in("extra") + ":/none"}, {"PYTHONNOUSERSITE=x"}} {
 				if len(args) > 0 && len(env) > 0 && args[0] != "-E" {
-					continue // starting Python takes its time
+					continue // starting Python takes a while
 				}
 				env := append([]string{"HOME=" + dir, "PATH=/usr/bin:/bin"}, env...)
 				args := append(slices.Clone(args), in("show.py"))
@@ -95,8 +96,8 @@ func TestSitesLikePython(t *testing.T) {
 	}
 }
 
-// What a real Python has mapped after importing a torch made of small libraries
-// is what was predicted.
+// TestPredictionLikePython compares the prediction with what a real Python has
+// mapped after importing a torch made of small libraries.
 func TestPredictionLikePython(t *testing.T) {
 	exe := realPython(t)
 	s := newScene(t)

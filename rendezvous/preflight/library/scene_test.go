@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 )
 
-// ncclRPATH is what torch's wheels carry.
+// ncclRPATH is the RPATH in torch's wheels.
 const ncclRPATH = "$ORIGIN/../../nvidia/cublas/lib:$ORIGIN/../../nvidia/nccl/lib:$ORIGIN"
 
 // need skips a test that lacks a part; with CI=true it fails.
@@ -27,8 +27,8 @@ func need(t *testing.T, have bool, part string) {
 	}
 }
 
-// scene is a machine that is laid out under a folder. Its paths are of that folder;
-// those of the facts are real.
+// scene is a machine whose files are under a folder. Its paths are relative to
+// that folder; the paths in the facts are real.
 type scene struct {
 	t    *testing.T
 	root string
@@ -36,7 +36,7 @@ type scene struct {
 	run  ldso.Runner
 }
 
-// newScene is a Debian machine with Python 3.11 and nothing else.
+// newScene returns a Debian machine with Python 3.11 and nothing else.
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -92,7 +92,8 @@ func (s *scene) system(version, cuda string) {
 	s.env = append(s.env, "LD_LIBRARY_PATH="+s.at(dir))
 }
 
-// wheel installs nvidia-nccl-cuXX; of two in one place the later one's file stays.
+// wheel installs nvidia-nccl-cuXX. Of two wheels in one place the later one's
+// file stays.
 func (s *scene) wheel(site, name, version, cuda string) {
 	s.t.Helper()
 	s.write(site+"/"+strings.ReplaceAll(name, "-", "_")+"-"+version+".dist-info/METADATA", "Name: "+name)
@@ -109,8 +110,8 @@ func (s *scene) torch(site string, cuda ldsotest.Library) {
 	s.lib(site+"/torch/lib/libtorch_cuda.so", cuda)
 }
 
-// gather gathers with the environment's paths as they are, and the others of the
-// scene.
+// gather runs Gather with the environment's paths as they are and the other
+// paths in the scene.
 func (s *scene) gather(o library.Options) (library.Facts, []string) {
 	s.t.Helper()
 	for _, path := range []*string{&o.Program, &o.Python} {

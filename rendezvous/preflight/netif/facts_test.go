@@ -67,7 +67,7 @@ func node(t testing.TB, lines ...string) Facts {
 	return f
 }
 
-// vars is an environment of "NAME=value" words.
+// vars returns an environment of "NAME=value" words.
 func vars(words ...string) func(string) string {
 	return func(name string) string {
 		for _, w := range words {
@@ -79,7 +79,7 @@ func vars(words ...string) func(string) string {
 	}
 }
 
-// picks is what was picked, as "eth0 10.0.0.1".
+// picks returns what was picked, as "eth0 10.0.0.1".
 func picks(c Choice) string {
 	var out []string
 	for _, p := range c.Picked {

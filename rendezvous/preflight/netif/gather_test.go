@@ -28,7 +28,7 @@ func fakeRoot(t testing.TB, files map[string]string) string {
 	return root
 }
 
-// dumps answers for the kernel: eth0 and bond0 over eth1.
+// dumps answers in place of the kernel: eth0, and bond0 over eth1.
 func dumps(request int) ([]byte, error) {
 	name := func(s string) []byte { return attr(syscall.IFLA_IFNAME, []byte(s+"\x00")) }
 	ip := func(index int, last byte) []byte {

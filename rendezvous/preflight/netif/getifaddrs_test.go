@@ -65,9 +65,10 @@ func do(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// The addresses are getifaddrs', name by name and in its order: in a network
-// namespace with aliases, further addresses, IPv6, a point-to-point link, links
-// made in another order than their names', and one without a carrier.
+// TestAddressesAreGetifaddrs checks that the addresses are getifaddrs', name by
+// name and in its order. It uses a network namespace with aliases, further
+// addresses, IPv6, a point-to-point link, links created in another order than
+// their names', and one link without a carrier.
 func TestAddressesAreGetifaddrs(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	need(t, err == nil, "gcc")
@@ -109,7 +110,7 @@ func TestAddressesAreGetifaddrs(t *testing.T) {
 		do(t, append([]string{"ip", "-n", ns}, strings.Fields(args)...)...)
 	}
 
-	// Link-local IPv6 addresses appear by themselves after a while.
+	// The kernel adds link-local IPv6 addresses after a while.
 	var got, want string
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		want = do(t, "ip", "netns", "exec", ns, program)
@@ -128,7 +129,7 @@ func TestAddressesAreGetifaddrs(t *testing.T) {
 	}
 }
 
-// inside gathers in a network namespace, on a thread that ends with it, and
+// inside runs Gather in a network namespace, on a thread that ends with it, and
 // prints as the program does.
 func inside(t *testing.T, ns string) string {
 	t.Helper()
@@ -139,7 +140,7 @@ func inside(t *testing.T, ns string) string {
 	done := make(chan result)
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread stays in the namespace and dies
+		runtime.LockOSThread() // never unlocked: the thread stays in the namespace and ends
 		f, err := os.Open("/var/run/netns/" + ns)
 		if err != nil {
 			t.Error(err)

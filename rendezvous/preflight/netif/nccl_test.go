@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The vectors of NCCL's choice; where a version is given, it is one before
-// 2.28.3.
+// TestNCCLsChoiceIsReproduced holds the vectors of NCCL's choice. A version in
+// a case is one before 2.28.3.
 func TestNCCLsChoiceIsReproduced(t *testing.T) {
 	lo := "lo 127.0.0.1/8"
 	lo6 := "lo ::1/128"
@@ -28,7 +28,7 @@ func TestNCCLsChoiceIsReproduced(t *testing.T) {
 		env   string
 		code  int
 		want  string
-		why   string // a part of it
+		why   string // a part of Choice.Why
 	}{
 		{"nothing set", []string{lo, lo6, eth0, docker}, "", 0, "eth0 10.0.0.1", "not set: NCCL takes every name but docker*, lo* and virbr*"},
 		{"every interface", []string{lo, eth0, eth1}, "", 0, "eth0 10.0.0.1, eth1 10.0.1.1", ""},
@@ -96,7 +96,7 @@ func TestNCCLsChoiceNamesWhatHasNoCarrier(t *testing.T) {
 	for _, code := range []int{22802, 22803} {
 		for env, want := range map[string]string{"": "ib0 eth1", "NCCL_SOCKET_IFNAME=eth": "eth1", "NCCL_SOCKET_IFNAME==eth0": ""} {
 			if code == 22802 && env == "" {
-				want = "ib0" // it is picked; the others are not looked at
+				want = "ib0" // NCCL picks it; the other interfaces do not matter
 			}
 			if got := strings.Join(NCCL(f, vars(env), code).Down, " "); got != want {
 				t.Errorf("NCCL %d with %q: without carrier %q, want %q", code, env, got, want)

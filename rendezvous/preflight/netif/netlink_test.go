@@ -75,7 +75,7 @@ func TestNetlinkDumpsAreRead(t *testing.T) {
 	addrs, err := parseAddresses(concat(
 		address(syscall.AF_INET, 8, 254, 1, attr(syscall.IFA_ADDRESS, []byte{127, 0, 0, 1}), attr(syscall.IFA_LABEL, []byte("lo\x00"))),
 		address(syscall.AF_INET, 32, 0, 2, attr(syscall.IFA_ADDRESS, []byte{10, 0, 0, 9}), attr(syscall.IFA_LOCAL, []byte{10, 0, 0, 1}), attr(syscall.IFA_LABEL, []byte("bond0:1\x00"))),
-		address(syscall.AF_INET, 24, 0, 99, attr(syscall.IFA_ADDRESS, []byte{10, 0, 0, 7})),   // a link that is gone
+		address(syscall.AF_INET, 24, 0, 99, attr(syscall.IFA_ADDRESS, []byte{10, 0, 0, 7})),   // a link that no longer exists
 		address(syscall.AF_INET, 99, 0, 2, attr(syscall.IFA_ADDRESS, []byte{10, 0, 0, 7})),    // no such prefix
 		address(syscall.AF_INET, 24, 0, 2, attr(syscall.IFA_ADDRESS, []byte{10, 0, 0, 7, 1})), // no such address
 		address(syscall.AF_INET6, 64, 253, 3, attr(syscall.IFA_ADDRESS, v6)),

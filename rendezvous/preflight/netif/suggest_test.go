@@ -151,7 +151,8 @@ func TestSuggestFindsWhatAllNodesHave(t *testing.T) {
 	}
 }
 
-// What is proposed is what libraries then take.
+// TestTheProposedNameGivesTheProposedAddress checks that libraries take the
+// proposed address under the proposed name.
 func TestTheProposedNameGivesTheProposedAddress(t *testing.T) {
 	f := []Facts{
 		node(t, "lo 127.0.0.1/8", "eth1 10.9.0.1/24 hw", "eth10 10.1.0.1/24 hw", "eth10 10.1.0.9/24", "eth10:1 10.1.0.8/24"),
@@ -166,7 +167,8 @@ func TestTheProposedNameGivesTheProposedAddress(t *testing.T) {
 	}
 }
 
-// A node whose cable is out has the address all the same.
+// TestSuggestTellsOfACarrierThatIsMissing checks a node whose cable is
+// unplugged. The node still has the address.
 func TestSuggestTellsOfACarrierThatIsMissing(t *testing.T) {
 	p := Suggest([]Facts{node(t, "eth0 10.1.0.1/24 hw"), node(t, "eth0 10.2.0.2/24 hw", "eth1 10.1.0.2/24 hw down")}, nil)
 	if why := p.Nodes[1].Why; p.Works() || !strings.Contains(why, "eth1 is down or has no carrier") || strings.Contains(why, "no address") {

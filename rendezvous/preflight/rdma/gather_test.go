@@ -190,7 +190,8 @@ func TestGatherEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Without an answer of the loader the libraries are unknown; the adapters are not.
+// TestALoaderThatGivesNoAnswerIsANote checks that only the libraries are
+// unknown if the loader gives no answer. The adapters are known.
 func TestALoaderThatGivesNoAnswerIsANote(t *testing.T) {
 	m := newMachine(t)
 	m.adapter(0, "4: ACTIVE", "Ethernet")

@@ -3,8 +3,8 @@ package rdma
 import "testing"
 
 func TestNCCLsGIDIsReproduced(t *testing.T) {
-	// What an mlx5 RoCE port has: link-local and IPv4, each as v1 and v2, and an
-	// IPv6 address of a VLAN.
+	// These are the GIDs of an mlx5 RoCE port: link-local and IPv4, each as v1
+	// and v2, and an IPv6 address of a VLAN.
 	roce := Port{Link: "Ethernet", GIDs: []GID{
 		{0, "fe80::1", "IB/RoCE v1", ""},
 		{1, "fe80::1", "RoCE v2", ""},

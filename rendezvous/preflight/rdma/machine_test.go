@@ -69,10 +69,11 @@ func (m machine) libraryAt(path string, symbols ...string) {
 	ldsotest.Write(m, filepath.Join(m.root, path), l)
 }
 
-// at is the real path of a file of the machine.
+// at returns the real path of a file of the machine.
 func (m machine) at(path string) string { return filepath.Join(m.root, path) }
 
-// options are those of a node whose loader searches the machine's folder last.
+// options returns the options for a node whose loader searches the machine's
+// folder last.
 func (m machine) options(env ...string) Options {
 	path := m.at("usr/lib64")
 	for _, e := range env {
@@ -100,7 +101,7 @@ func (m machine) verbs() {
 	m.library("libibverbs/libmlx5-rdmav34.so")
 }
 
-// adapter is mlx5_n with one port and its file in /dev.
+// adapter adds mlx5_n with one port and its file in /dev.
 func (m machine) adapter(n int, state, link string, gids ...string) {
 	m.Helper()
 	dir := fmt.Sprintf("sys/class/infiniband/mlx5_%d/", n)
@@ -137,7 +138,7 @@ func (m machine) gather(env ...string) Facts {
 	return f
 }
 
-// vars is an environment of "NAME=value" words.
+// vars returns an environment of "NAME=value" words.
 func vars(words ...string) func(string) string {
 	return func(name string) string {
 		for _, w := range words {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// node is one with so many working InfiniBand ports.
+// node returns a node with this number of working InfiniBand ports.
 func node(active int) Facts {
 	f := Facts{Verbs: Library{Path: "/usr/lib64/libibverbs.so.1"}, Provider: []string{"mlx5"}}
 	for i := range active {
@@ -130,7 +130,7 @@ func FuzzHCA(f *testing.F) {
 				t.Errorf("%v out of nothing", h)
 			}
 		}
-		if list != "" && list[0] != '^' { // what a list does not take, its exclusion does
+		if list != "" && list[0] != '^' { // the exclusion of a list takes what the list does not
 			if rest := HCAs(facts, vars("NCCL_IB_HCA=^"+list)); len(rest)+len(used) != len(all) {
 				t.Errorf("%q takes %d, its exclusion %d of %d", list, len(used), len(rest), len(all))
 			}

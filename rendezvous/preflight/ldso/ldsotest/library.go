@@ -14,23 +14,23 @@ import (
 	"testing"
 )
 
-// Library is what a shared library says.
+// Library describes a shared library.
 type Library struct {
 	Soname   string
 	Needed   []string // file names
 	Rpath    string   // DT_RPATH
 	Runpath  string   // DT_RUNPATH
 	Symbols  []string // exported
-	Versions []string // of symbols
+	Versions []string // versions of symbols
 	Text     string   // a constant, such as NCCL(...)
-	Program  bool     // it is a program; Needed is not resolved
+	Program  bool     // a program instead of a library; Needed is not resolved
 }
 
-// NCCL is the text of a libnccl: version "2.19.3", cuda "12.3".
+// NCCL returns the text of a libnccl: version "2.19.3", cuda "12.3".
 func NCCL(version, cuda string) string { return "NCCL version " + version + "+cuda" + cuda }
 
-// Write builds a library, and makes the folders of its path. The test is skipped
-// without gcc; with CI=true it fails.
+// Write builds a library and creates the folders of its path. Without gcc it
+// skips the test, or fails it with CI=true.
 func Write(t testing.TB, path string, l Library) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -41,7 +41,7 @@ func Write(t testing.TB, path string, l Library) {
 	}
 }
 
-// built keeps libraries of this process by their description.
+// built holds the libraries of this process by their description.
 var built sync.Map
 
 // Bytes builds a library.
@@ -109,7 +109,7 @@ func (l Library) build() ([]byte, error) {
 		}
 	}
 	for _, name := range l.Needed {
-		// The linker takes the name of a library without a SONAME.
+		// The linker uses the file name of a library without a SONAME.
 		if err := os.Link(in("stub"), in(name)); err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (l Library) build() ([]byte, error) {
 	return os.ReadFile(in("out"))
 }
 
-// Run is a Runner for tests, which have no table of processes.
+// Run is a Runner for tests. Tests have no table of processes.
 func Run(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args, cmd.Env, cmd.Dir = argv, env, dir
