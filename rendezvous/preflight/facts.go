@@ -75,7 +75,7 @@ type Lost struct {
 	Missing []string `json:"missing,omitempty"`
 	Changed []string `json:"changed,omitempty"`
 	Forced  []string `json:"forced,omitempty"` // essential to workers, but the command line sets one value for all
-	Fix     []string `json:"fix,omitempty"`    // lines of a Finding.Fix
+	Fix     []string `json:"fix,omitempty"`    // why no program could look behind the wrapper; the names are then the variables that the command line certainly withholds
 	Unseen  string   `json:"unseen,omitempty"` // why no program could look behind the wrapper; the names are then those that the command line certainly withholds
 
 	// The fields below concern names that are given only once the facts of all

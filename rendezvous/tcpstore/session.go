@@ -143,7 +143,7 @@ func (s *store) finish(w *session) {
 	s.waiting--
 }
 
-// arrived tells every session that waits for key that key has been set.
+// arrived notes for every session that waits for key that key has been set.
 func (s *store) arrived(key string) {
 	l := s.waits[key]
 	if l == nil {

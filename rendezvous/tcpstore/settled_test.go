@@ -126,7 +126,7 @@ func TestSettledAsks(t *testing.T) {
 	if st := s.Stats(); st.Requests != 0 || st.Rejected != 0 {
 		t.Errorf("%+v", st)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers there
+	l, err := net.Listen("tcp", "127.0.0.1:0") // no server answers there
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func drop(n *preflight.Facts, labels ...string) {
 	n.Network.Addresses = left
 }
 
-// iface adds an interface in front of those that NCCL avoids.
+// iface adds an interface in front of the interfaces that NCCL avoids.
 func iface(n *preflight.Facts, i netif.Interface, ip string, bits int) {
 	n.Network.Interfaces = append(n.Network.Interfaces, i)
 	a := netif.Address{Index: i.Index, Label: i.Name, IP: ip, Bits: bits, Scope: "global"}

@@ -56,7 +56,7 @@ func checkHostID(f *preflight.Fleet) []preflight.Finding {
 	if !v.NCCL {
 		return nil
 	}
-	// id returns what NCCL tells different machines apart by.
+	// id returns what NCCL distinguishes different machines by.
 	id := func(n *preflight.Facts) (key, shown string) {
 		if set := n.Env("NCCL_HOSTID"); set != "" {
 			return set, "NCCL_HOSTID=" + set
