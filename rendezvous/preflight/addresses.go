@@ -29,7 +29,7 @@ func (f *Fleet) BootstrapAddress(i int) (netif.Pick, bool) {
 }
 
 // DataAddresses returns the addresses that carry data: all addresses if data
-// goes over sockets, else the first, over which NCCL's ranks meet.
+// goes over sockets, else the first, over which NCCL's ranks first connect.
 func (f *Fleet) DataAddresses(i int) []netif.Pick {
 	picks := f.View().Choice[i].Picked
 	if len(picks) > 1 && !f.UsesSockets(i) {

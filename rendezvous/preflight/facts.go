@@ -75,12 +75,12 @@ type Lost struct {
 	Missing []string `json:"missing,omitempty"`
 	Changed []string `json:"changed,omitempty"`
 	Forced  []string `json:"forced,omitempty"` // essential to workers, but the command line sets one value for all
-	Fix     []string `json:"fix,omitempty"`    // why no program could look behind the wrapper; the names are then the variables that the command line certainly withholds
-	Unseen  string   `json:"unseen,omitempty"` // why no program could look behind the wrapper; the names are then those that the command line certainly withholds
+	Fix     []string `json:"fix,omitempty"`    // lines of a Finding.Fix
+	Unseen  string   `json:"unseen,omitempty"` // why no program could look behind the wrapper; the names are then the variables that the command line certainly withholds
 
 	// The fields below concern names that are given only once the facts of all
 	// nodes are there.
-	Perhaps []string `json:"perhaps,omitempty"` // of the names above: those that count only if they are given
+	Perhaps []string `json:"perhaps,omitempty"` // of the names above: the ones that count only if they are given
 	Closed  bool     `json:"closed,omitempty"`  // a made-up variable did not arrive
 	Passed  []string `json:"passed,omitempty"`  // with Closed: what arrived
 	Untried []string `json:"untried,omitempty"` // given, not among what was sent, and not likely to arrive

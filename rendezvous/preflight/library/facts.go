@@ -10,7 +10,7 @@ package library
 
 // Facts is what the node's workers would load.
 type Facts struct {
-	NCCL       *NCCL    `json:"nccl,omitempty"`       // the one that workers will load; nil: no NCCL that they load is visible from files
+	NCCL       *NCCL    `json:"nccl,omitempty"`       // the NCCL that workers will load; nil: no NCCL that they load is visible from files
 	NCCLError  string   `json:"nccl_error,omitempty"` // workers need libnccl and would not find it: the loader's message
 	Candidates []NCCL   `json:"candidates,omitempty"` // every other libnccl found, with the reason why it is not loaded
 	Wheels     []Wheel  `json:"wheels,omitempty"`     // nvidia-nccl-cu* packages in the site directories
