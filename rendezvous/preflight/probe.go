@@ -15,7 +15,7 @@ type Probe struct {
 	Text   string  `json:"text,omitempty"` // the system's words
 	TookMS float64 `json:"took_ms"`
 
-	Sent    int     `json:"sent,omitempty"`     // segments that carried data
+	Sent    int     `json:"sent,omitempty"`     // segments with data, and the first of the handshake
 	Resent  int     `json:"resent,omitempty"`   // segments of Sent that were sent again, because no acknowledgement came
 	Silent  int     `json:"silent,omitempty"`   // segments of Resent that were the first of a connection without an answer, before another connection got one
 	Mbit    float64 `json:"mbit_s,omitempty"`   // rate at which 64 KiB left, if the path was too slow for them; 0: the path was fast enough

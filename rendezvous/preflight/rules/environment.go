@@ -312,7 +312,7 @@ func checkForced(f *preflight.Fleet) []preflight.Finding {
 	}
 	nodes, ranks := f.View().Places, f.View().Ranks
 	type danger struct {
-		text   string // "": no finding
+		text   string // "": no danger
 		severe bool
 	}
 	dangers := map[[2]string]danger{}

@@ -140,7 +140,7 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 				}
 			}
 		}
-		if gpus > 0 && open < min(gpus, n.Node.Workers) && !hidesGPUs(n) { // the other GPUs are hidden from the node on purpose: enough are left
+		if gpus > 0 && open < min(gpus, n.Node.Workers) && !hidesGPUs(n) { // else enough are left: the others are hidden from the node on purpose
 			add(first)
 		}
 	}))

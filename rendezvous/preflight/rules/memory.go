@@ -60,7 +60,7 @@ func memoryRules() []preflight.Rule {
 func load(f *preflight.Fleet, i int, n *preflight.Facts) host.Load {
 	l := host.Load{Ranks: f.View().Ranks, Local: n.Node.Workers}
 	if !f.UsesSockets(i) {
-		l.Local = l.Ranks // connections for data use no files in /dev/shm
+		l.Local = l.Ranks // data that goes over no sockets opens no files for connections
 	}
 	return l
 }
