@@ -7,9 +7,9 @@ import (
 	"unicode"
 )
 
-// anchors returns literals in lower case of which every match of pattern has at
-// least one, nil if there is none: what is looked for before the expression is
-// tried.
+// anchors returns lower-case literals, at least one of which is in every match
+// of pattern, nil if there are none. The finder looks for them before the
+// expression is tried.
 func anchors(pattern string) []string {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
 	if err != nil {
@@ -18,7 +18,7 @@ func anchors(pattern string) []string {
 	return required(re)
 }
 
-// maxExact is how many texts an expression may stand for to be written out.
+// maxExact bounds the texts that exact lists for one expression.
 const maxExact = 48
 
 // required returns the best set of literals of re, nil if it has none.
@@ -50,13 +50,13 @@ func required(re *syntax.Regexp) []string {
 				best = one
 			}
 		}
-		run := []string{""} // what stands before, as far back as it is written out
+		run := []string{""} // the texts directly before sub, as far back as exact lists them
 		for i, sub := range re.Sub {
 			next := product(run, exact(sub))
 			if next == nil {
 				better(run)
 				better(required(sub))
-				if sub.Op == syntax.OpAlternate { // the parser takes what they begin with out of them
+				if sub.Op == syntax.OpAlternate { // the parser takes a common front out of alternatives
 					better(spread(re.Sub[:i], sub.Sub))
 				}
 				next = []string{""}
@@ -69,7 +69,8 @@ func required(re *syntax.Regexp) []string {
 	return nil
 }
 
-// spread is required of alternatives, each behind the same front.
+// spread returns the required literals of alternatives that all follow front,
+// nil if one has none.
 func spread(front, alternatives []*syntax.Regexp) []string {
 	var all []string
 	for _, sub := range alternatives {
@@ -82,7 +83,7 @@ func spread(front, alternatives []*syntax.Regexp) []string {
 	return all
 }
 
-// flat are the parts of a concatenation.
+// flat returns the parts of a concatenation, or re alone.
 func flat(re *syntax.Regexp) []*syntax.Regexp {
 	if re.Op == syntax.OpConcat {
 		return re.Sub
@@ -90,8 +91,8 @@ func flat(re *syntax.Regexp) []*syntax.Regexp {
 	return []*syntax.Regexp{re}
 }
 
-// exact returns all texts that re stands for, in lower case, nil if they are too
-// many.
+// exact returns all texts that re matches, in lower case, nil if they are too
+// many or cannot be listed.
 func exact(re *syntax.Regexp) []string {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -126,7 +127,8 @@ func exact(re *syntax.Regexp) []string {
 	return nil
 }
 
-// product joins each of a with each of b, nil if there are none or too many.
+// product joins each text of a with each of b. It returns nil if there are none
+// or too many.
 func product(a, b []string) []string {
 	if len(a)*len(b) > maxExact {
 		return nil
@@ -140,7 +142,7 @@ func product(a, b []string) []string {
 	return all
 }
 
-// shortest is the length of the shortest of all, 0 if there is none.
+// shortest returns the length of the shortest text of all, 0 if there is none.
 func shortest(all []string) int {
 	n := 0
 	for i, s := range all {

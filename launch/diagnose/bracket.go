@@ -2,7 +2,8 @@ package diagnose
 
 import "bytes"
 
-// bracket takes what stands in brackets at the front of line.
+// bracket reads what stands in brackets at the front of line, and removes it if
+// it is no part of the text. more reports whether another prefix may follow.
 func (h *head) bracket(line []byte) (rest []byte, more bool) {
 	end := bytes.IndexByte(line[:min(len(line), 200)], ']')
 	if end < 2 {
@@ -12,7 +13,7 @@ func (h *head) bracket(line []byte) (rest []byte, more bool) {
 	colon := len(after) > 0 && after[0] == ':'
 	if t, left := readTime(bytes.TrimLeft(in, " ")); t.known() {
 		h.at(t)
-		if len(left) > 0 { // glog: the file's name belongs to the text
+		if len(left) > 0 { // glog's file name belongs to the text
 			h.inner(skipSpace(after))
 			return line, false
 		}
@@ -37,7 +38,7 @@ func (h *head) bracket(line []byte) (rest []byte, more bool) {
 	return h.other(line, in, after, colon)
 }
 
-// inner reads the rank of `[Rank 3]` and `[PG 0 (default_pg) Rank 3]`.
+// inner reads the rank from `[Rank 3]` and `[PG 0 (default_pg) Rank 3]`.
 func (h *head) inner(p []byte) {
 	if h.rank >= 0 || !bytes.HasPrefix(p, []byte("[Rank ")) && !bytes.HasPrefix(p, []byte("[PG ")) {
 		return
@@ -49,8 +50,8 @@ func (h *head) inner(p []byte) {
 	}
 }
 
-// other takes `[default0]:`, `[1,3]<stderr>:`, `[3] `, `[  12.345678] ` and reads
-// `[host:pid]`, which is left.
+// other removes `[default0]:`, `[1,3]<stderr>:`, `[3] ` and `[  12.345678] `.
+// It reads `[host:pid]` and leaves it in the line.
 func (h *head) other(line, in, after []byte, colon bool) (rest []byte, more bool) {
 	n, left := digits(in)
 	switch {

@@ -1,16 +1,17 @@
-// Package diagnose says what captured output means: of one worker, whether it
-// fell over because a peer had (IsConsequence); of a whole job, what its root
-// cause is, whom to blame, why the other errors are only consequences, and what
-// to do (Scanner). It is given text and does not know who captured it.
+// Package diagnose says what captured output means. IsConsequence says whether
+// one worker failed because a peer had failed. A Scanner reads the logs of a
+// whole job and finds the root cause, the ranks to blame, the errors that are
+// only consequences, and the fix. The package gets text and does not know where
+// it was captured.
 //
-// What lines mean is data: the rows of the map (Rows), from which docs/explain.md
-// is written. A finder looks for words of all rows at once, and only a line that
-// has one is read further. Order in time and the class of lines decide, not the
-// first match and not the loudest line.
+// What lines mean is data: the rows of the map (Rows), from which
+// docs/explain.md is written. A finder looks for the words of all rows at once,
+// and only a line that has one is read further. The order in time and the class
+// of a line decide, not which line matched first or looks worst.
 //
-// Invariants: a finding needs evidence in the text, so the text of a job that
-// works has none; the cost is linear in the text and memory is bounded, whatever
-// the text; the same text gives the same findings.
+// These always hold. A finding needs evidence in the text, so a job that works
+// has no findings. The cost is linear in the text and memory is bounded,
+// whatever the text. The same text gives the same findings.
 package diagnose
 
 import (
@@ -18,24 +19,26 @@ import (
 )
 
 const (
-	// maxLines and maxLine bound what is looked at, in lines and bytes; a worker's
-	// tail has 20 lines of 4 KiB.
+	// maxLines and maxLine bound what IsConsequence reads, in lines and in
+	// bytes of a line. A worker's tail has 20 lines of 4 KiB.
 	maxLines = 200
 	maxLine  = 8 << 10
-	// lastWords is how many lines before the end an error of a program without
-	// tracebacks may stand; more output than that after it means that the
-	// program went on.
+	// lastWords is the number of lines at the end in which an error of a
+	// program without tracebacks counts. More output after an error means that
+	// the program went on.
 	lastWords = 8
 )
 
 // IsConsequence reports whether the end of a worker's standard error shows that
-// it failed only because a peer, or the store that its peers share, was gone.
+// the worker failed only because it lost a peer, or the store that the peers
+// share.
 //
-// It judges by what ended the worker: the exception of the last traceback, or,
-// if that was raised while another was handled, the first of them. A program
-// without tracebacks is judged by its last lines. A failure of its own makes it
-// no consequence, whatever else is said: to call a cause a consequence hides
-// it, to call a consequence a cause costs only the order of the report.
+// What ended the worker decides: the exception of the last traceback or, if
+// that was raised while another was handled, the first exception of the chain.
+// The last lines decide for a program without tracebacks. After a failure of
+// the worker itself the answer is no, whatever else the lines say: calling a
+// cause a consequence hides it, calling a consequence a cause costs only the
+// order of the report.
 func IsConsequence(tail []string) bool {
 	lines := clean(tail)
 	if found := exceptions(lines); len(found) > 0 {
@@ -44,7 +47,8 @@ func IsConsequence(tail []string) bool {
 	return nativeLostPeer(lines)
 }
 
-// nativeLostPeer judges programs without Python's tracebacks.
+// nativeLostPeer reports whether the last lines of a program without Python's
+// tracebacks show a lost peer.
 func nativeLostPeer(lines []string) bool {
 	words := 0
 	lost := false
@@ -65,11 +69,13 @@ func nativeLostPeer(lines []string) bool {
 
 var (
 	colours = lazily("\x1b\\[[0-?]*[ -/]*[@-~]")
-	// torch puts the rank before the lines of a traceback.
+	// torchRank matches the rank that torch puts before the lines of a
+	// traceback.
 	torchRank = lazily(`^\[rank\d+\]:? ?`)
 )
 
-// clean returns the last lines without what only decorates them. Indentation stays.
+// clean returns the last lines without colours, torch's ranks and empty lines.
+// Indentation stays.
 func clean(tail []string) []string {
 	tail = tail[max(0, len(tail)-maxLines):]
 	lines := make([]string, 0, len(tail))

@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// ended is what a launcher says about the end of a worker.
+// ended is a launcher's report of the end of a worker.
 type ended struct {
 	at   *event
-	code int // negative: a signal's number
+	code int // negative: minus a signal's number
 	root bool
 	mute bool   // the worker wrote nothing to its standard error
 	said string // the last line that it wrote there
@@ -25,7 +25,8 @@ var (
 	reportExit  = lazily(`^(-?\d+) *\(pid: (\d+)\)`)
 )
 
-// signals are those that say something, by the names that gorun prints.
+// signalNumber returns the number of a signal that gorun names, and SIGTERM's
+// for all names that mean nothing more.
 func signalNumber(name string) int {
 	switch name {
 	case "SIGILL":
@@ -44,7 +45,8 @@ func signalNumber(name string) int {
 	return 15
 }
 
-// noteElastic takes the line of torchrun's agent, and the start of a report.
+// noteElastic reads a line of torchrun's agent: a worker's end, or the start of
+// a report.
 func (s *Scanner) noteElastic(l *line) {
 	root := bytes.Contains(l.raw, []byte("first observed failure"))
 	if root || bytes.Equal(bytes.TrimSpace(l.raw), []byte("Failures:")) {
@@ -62,7 +64,7 @@ func (s *Scanner) noteElastic(l *line) {
 	s.end(ended{at: e, code: code, root: true})
 }
 
-// noteGorun takes the last line of gorun's report.
+// noteGorun reads the last line of gorun's report.
 func (s *Scanner) noteGorun(l *line) {
 	m := gorunLine().FindSubmatch(l.raw)
 	if m == nil {
@@ -72,7 +74,7 @@ func (s *Scanner) noteGorun(l *line) {
 	e.rank, _ = strconv.Atoi(string(m[1]))
 	e.host = text(m[2])
 	e.pid, _ = strconv.Atoi(string(m[3]))
-	l.rank, l.host, l.pid = e.rank, e.host, e.pid // what follows is the worker's
+	l.rank, l.host, l.pid = e.rank, e.host, e.pid // the line now belongs to the worker
 	code, _ := strconv.Atoi(string(m[4]))
 	if len(m[5]) > 0 {
 		code = -signalNumber(string(m[5]))
@@ -80,7 +82,7 @@ func (s *Scanner) noteGorun(l *line) {
 	s.end(ended{at: e, code: code, root: true})
 }
 
-// noteSrun takes what srun says about a task.
+// noteSrun reads what srun says about a task.
 func (s *Scanner) noteSrun(l *line) {
 	m := srunLine().FindSubmatch(l.raw)
 	if m == nil {
@@ -97,7 +99,7 @@ func (s *Scanner) noteSrun(l *line) {
 	}
 }
 
-// end notes a worker's end; what two launchers say of one pid is one end.
+// end records a worker's end. Two reports of one process are one end.
 func (s *Scanner) end(e ended) {
 	s.job.failed = true
 	if e.at.pid > 0 && e.at.host != "" && e.at.rank >= 0 && len(s.job.pids) < maxFacts {
@@ -121,14 +123,15 @@ func (s *Scanner) end(e ended) {
 	}
 }
 
-// sameTeller reports whether two ends with one pid are of one process: containers
-// number theirs alike.
+// sameTeller reports whether two ends with one pid are of one process. They
+// must come from one stream or name one host, because containers number their
+// processes alike.
 func sameTeller(a, b *event) bool {
 	return a.stream == b.stream || a.host != "" && sameHost(a.host, b.host) && b.host != ""
 }
 
-// Ended tells how the worker ended whose log was read last: its exit code, or
-// minus the number of the signal that killed it.
+// Ended records the end of the worker whose log was read last. code is its exit
+// code, or minus the number of the signal that killed it.
 func (s *Scanner) Ended(pid, code int) {
 	n := len(s.logs) - 1
 	if n < 0 {
@@ -149,7 +152,7 @@ func (s *Scanner) Ended(pid, code int) {
 	}})
 }
 
-// endings are the events that the ends of workers make.
+// endings returns the events that the ends of workers make.
 func (s *Scanner) endings() []*event {
 	var all []*event
 	for _, end := range s.job.ends {
@@ -161,7 +164,7 @@ func (s *Scanner) endings() []*event {
 		case end.said != "" && end.code > 0:
 			key, e.text = rowSaid, end.said
 		}
-		if end.code > 128 && end.code < 160 { // a shell stood between
+		if end.code > 128 && end.code < 160 { // a shell reports a signal as 128 plus its number
 			end.code = 128 - end.code
 		}
 		switch -end.code {
@@ -173,13 +176,13 @@ func (s *Scanner) endings() []*event {
 			key = rowKilled
 		case 15, 6, 2, 1:
 			if end.code < 0 {
-				continue // stopped, or by its own abort, of which it tells
+				continue // the worker was stopped, or it aborted and its own lines say why
 			}
 		}
 		e.row = s.m.byKey[key]
 		e.class = e.row.Class
 		if key == rowKilled && !end.root {
-			e.class = Consequence // the launcher's own last resort
+			e.class = Consequence // the launcher killed it as a last resort
 		}
 		all = append(all, &e)
 	}

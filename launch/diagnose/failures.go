@@ -6,24 +6,25 @@ import (
 	"strings"
 )
 
-// report is the report of torchrun or gorun that the lines are in.
+// report is the state of reading a report of torchrun or gorun.
 type report struct {
 	open, root bool
 	began      int64
 	stream     streamKey
 	entry      event
-	node, said bool // gorun tells it; with what the worker wrote
-	tail       bool // within the fields that have a worker's own lines
-	stderr     bool // within that of its last lines
-	narrow     bool // which stand behind two blanks
+	node, said bool // node: gorun wrote it; said: it has the worker's last words
+	tail       bool // in a field that quotes the worker's own lines
+	stderr     bool // in the field of its last lines on standard error
+	narrow     bool // quoted lines are indented by two blanks, not four
 }
 
-// own reports whether the line is what an earlier explanation said.
+// own reports whether l belongs to an explanation that gorun printed earlier.
 func (r *report) own(l *line) bool {
 	return r.open && l.stream == r.stream && (bytes.HasPrefix(l.raw, []byte("  likely cause: ")) || bytes.HasPrefix(l.raw, []byte("  fix: ")))
 }
 
-// line takes a line within the report: its fields say whose the others are.
+// line reads a line within the report. Its fields say which worker the quoted
+// lines belong to.
 func (r *report) line(s *Scanner, l *line) {
 	if !r.open || l.stream != r.stream {
 		return
@@ -79,9 +80,9 @@ func (r *report) line(s *Scanner, l *line) {
 	}
 }
 
-// dedent takes what a report puts before a worker's own lines: torchrun two
-// blanks, gorun four. A frame of a traceback has two of its own, which tells a
-// report of an older gorun's.
+// dedent removes what a report puts before a worker's own lines: torchrun two
+// blanks, gorun four. A frame of a traceback has two blanks of its own. This
+// shows the report of an older gorun, which puts two as well.
 func (r *report) dedent(line string) string {
 	if !r.open || !r.tail {
 		return line
@@ -98,7 +99,7 @@ func (r *report) dedent(line string) string {
 	return strings.TrimPrefix(line, "  ")
 }
 
-// say notes the last words of a worker on standard error.
+// say records the last words of a worker on standard error.
 func (s *Scanner) say(e *event, said string) {
 	for i := range s.job.ends {
 		if old := &s.job.ends[i]; e.pid > 0 && old.at.pid == e.pid && sameTeller(old.at, e) {
@@ -107,7 +108,7 @@ func (s *Scanner) say(e *event, said string) {
 	}
 }
 
-// mute notes that the worker whose end is told wrote nothing to standard error.
+// mute records that the worker of e wrote nothing to standard error.
 func (s *Scanner) mute(e *event) {
 	for i := range s.job.ends {
 		if old := &s.job.ends[i]; e.pid > 0 && old.at.pid == e.pid && sameTeller(old.at, e) {

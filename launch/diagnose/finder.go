@@ -1,19 +1,19 @@
 package diagnose
 
 // finder finds many words in text in one pass, whatever their number, without
-// regard to the case of ASCII letters (Aho and Corasick's automaton, with all
-// transitions worked out).
+// regard to the case of ASCII letters. It is Aho and Corasick's automaton with
+// all transitions computed in advance.
 type finder struct {
-	class [256]uint8 // bytes that no word tells apart are one class
-	width int        // classes
+	class [256]uint8 // all bytes of no word are class 0
+	width int        // number of classes
 	next  []uint32   // state*width+class → state*width, with hit set where words end
-	found [][]uint16 // of a state: the entries whose words end there
+	found [][]uint16 // by state: the entries whose words end there
 }
 
 // hit marks a transition into a state where words end.
 const hit = 1 << 31
 
-// newFinder makes the finder of the words of entries.
+// newFinder builds the finder for the words of entries.
 func newFinder(entries [][]string) *finder {
 	f := &finder{width: 1} // class 0: bytes of no word
 	for _, words := range entries {
@@ -34,7 +34,8 @@ func newFinder(entries [][]string) *finder {
 	return f
 }
 
-// tree enters the words: the children of state s are tree[s*width:], 0 for none.
+// tree builds the tree of the words. The child of state s for class c is
+// tree[s*width+c], 0 for none.
 func (f *finder) tree(entries [][]string) []uint32 {
 	tree := make([]uint32, f.width)
 	f.found = make([][]uint16, 1)
@@ -56,7 +57,7 @@ func (f *finder) tree(entries [][]string) []uint32 {
 	return tree
 }
 
-// close works out where each state goes on when its word does not.
+// close adds where each state goes on when no word continues.
 func (f *finder) close(tree []uint32) {
 	w := f.width
 	fail := make([]uint32, len(f.found))
@@ -100,8 +101,8 @@ func (f *finder) first(p []byte) int {
 	return -1
 }
 
-// all calls yield for each entry that has a word in p, as often as it has one,
-// with the place where the word ends.
+// all calls yield for each occurrence of a word in p, with the word's entry and
+// the place where the word ends.
 func (f *finder) all(p []byte, yield func(entry, end int)) {
 	s := uint32(0)
 	for i, c := range p {

@@ -6,7 +6,7 @@ import (
 	"github.com/gorun/gorun/internal/term"
 )
 
-// Severity is what a finding has to do with the failure.
+// Severity says how a finding relates to the failure.
 type Severity string
 
 const (
@@ -15,29 +15,29 @@ const (
 	SeverityHarmless    Severity = "harmless"
 )
 
-// Finding is what all lines of one meaning tell together.
+// Finding sums up all lines of one meaning.
 type Finding struct {
 	ID       string   `json:"id"`               // "D01", "X-CUDAOOM"
 	Checks   []string `json:"checks,omitempty"` // further checks that concern it
-	Row      string   `json:"row"`              // of the map: docs/explain.md
+	Row      string   `json:"row"`              // key of the row in docs/explain.md
 	Severity Severity `json:"severity"`
-	// Doubtful: nothing tells that the job failed, and who printed the line went on
-	// to print more, so that this may be an error that its program handled.
+	// Doubtful means that nothing shows that the job failed. The program
+	// printed more after the line, so it may have handled the error.
 	Doubtful bool `json:"doubtful,omitempty"`
 
-	// Rank is the one to blame or, of consequences, the first that was hit; -1
-	// if the log does not tell. Ranks are all, ascending, at most 64.
+	// Rank is the rank to blame or, for a consequence, the first affected; -1
+	// if the log does not say. Ranks are all such ranks, ascending, at most 64.
 	Rank  int   `json:"rank"`
 	Ranks []int `json:"ranks,omitempty"`
-	// Local is that rank's local rank on Host; -1 if the log does not tell.
+	// Local is that rank's local rank on Host; -1 if the log does not say.
 	Local int    `json:"local_rank"`
 	Host  string `json:"host,omitempty"`
-	Peer  string `json:"peer,omitempty"` // whom the line names as gone or not reached
+	Peer  string `json:"peer,omitempty"` // the peer that the line names as lost or not reached
 
 	File  string `json:"file"` // of the first line; "-" for standard input
 	Line  int64  `json:"line"` // from 1; 0: no single line
 	Count int64  `json:"count"`
-	Text  string `json:"text"` // that line, without what only decorates it
+	Text  string `json:"text"` // that line, without prefixes and colours
 
 	Meaning string `json:"meaning"` // half a sentence
 	Fix     string `json:"fix"`
@@ -46,16 +46,16 @@ type Finding struct {
 // Log says where text comes from.
 type Log struct {
 	Name string // a file's name
-	Rank int    // whose output it is; -1 if it is of several, or not known
-	// Local is the local rank of whose output it is; -1 as for Rank.
+	Rank int    // the rank that wrote it; -1: several, or unknown
+	// Local is the local rank that wrote it; -1 as for Rank.
 	Local int
 	Host  string
-	// Tail: it is the end of one worker's output, and such logs come in the order
-	// of the failures; times and numbers of its lines mean nothing.
+	// Tail marks the end of one worker's output. Such logs come in the order of
+	// the failures. Times and numbers of their lines mean nothing.
 	Tail bool
 }
 
-// Stderr is the end of what a worker wrote to its standard error.
+// Stderr returns the Log of the end of a worker's standard error.
 func Stderr(rank, local int, host string) Log {
 	return Log{Name: "stderr", Rank: rank, Local: local, Host: host, Tail: true}
 }
@@ -65,7 +65,7 @@ const (
 	maxRanks = 64  // in a finding
 )
 
-// text makes a line of bytes fit to be shown: valid, without control characters,
+// text makes a line fit to be shown: valid UTF-8, without control characters,
 // bounded.
 func text(p []byte) string {
 	s := strings.ToValidUTF8(string(p[:min(len(p), 4*maxText)]), "")

@@ -5,21 +5,21 @@ import (
 	"strconv"
 )
 
-// head is what stands before the text of a line: who printed it, and when.
+// head is what the prefixes of a line say: what printed it, and when.
 type head struct {
-	label uint64 // of all that names the stream, hashed; 0: nothing does
-	rank  int    // -1: not told
-	local int    // -1: not told
-	task  int    // of srun -l; -1: not told
+	label uint64 // hash of the prefixes that name the stream; 0: none
+	rank  int    // -1: unknown
+	local int    // -1: unknown
+	task  int    // of srun -l; -1: unknown
 	host  string
 	pid   int
 	when  stamp
 }
 
-// readHead takes the prefixes of launchers and collectors from a line, in any
+// readHead removes the prefixes of launchers and collectors from a line, in any
 // order and number (gorun, torchrun, torch, srun, mpirun, kubectl, CRI, docker
-// compose, syslog, dmesg, times), and reads the head of NCCL's lines. It returns
-// the rest, with its indentation.
+// compose, syslog, dmesg, times). It also reads the head of NCCL's lines. It
+// returns the rest with its indentation.
 func readHead(line []byte) (head, []byte) {
 	h := head{rank: -1, local: -1, task: -1}
 	for range 8 {
@@ -33,7 +33,7 @@ func readHead(line []byte) (head, []byte) {
 	return h, line
 }
 
-// prefix takes one prefix; more: there may be another.
+// prefix removes one prefix. more reports whether another may follow.
 func (h *head) prefix(line []byte) (rest []byte, more bool) {
 	if len(line) < 3 {
 		return line, false
@@ -59,14 +59,14 @@ func (h *head) prefix(line []byte) (rest []byte, more bool) {
 		}
 		h.at(t)
 		if '0' <= line[1] && line[1] <= '9' {
-			return line, false // glog: pid and file belong to the text
+			return line, false // glog's pid and file belong to the text
 		}
 		return h.syslog(skipSpace(rest)), true
 	}
 	return h.named(line)
 }
 
-// syslog takes the host of `node2 kernel: `, which follows syslog's times.
+// syslog removes the host of `node2 kernel: `, which follows syslog's times.
 func (h *head) syslog(line []byte) []byte {
 	host, rest, ok := cut(line[:min(len(line), 200)], ' ')
 	tag, _, also := cut(rest, ' ')
@@ -78,7 +78,7 @@ func (h *head) syslog(line []byte) []byte {
 	return line[len(host)+1:]
 }
 
-// named takes `trainer-1  | ` of docker compose and `node1: ` of pdsh.
+// named removes `trainer-1  | ` of docker compose and `node1: ` of pdsh.
 func (h *head) named(line []byte) (rest []byte, more bool) {
 	i, digit := 0, false
 	for i < len(line) && i < 64 && (line[i] >= 'a' && line[i] <= 'z' || line[i] >= '0' && line[i] <= '9' || i > 0 && (line[i] == '-' || line[i] == '.' || line[i] == '_')) {
@@ -121,14 +121,14 @@ func (h *head) nccl(line []byte) {
 	}
 }
 
-// at keeps the outermost time: it is of the collector that wrote all lines.
+// at keeps the outermost time, because one collector wrote it for all lines.
 func (h *head) at(t stamp) {
 	if !h.when.known() {
 		h.when = t
 	}
 }
 
-// name adds to what names the stream (FNV-1a).
+// name adds p to the hash that names the stream (FNV-1a).
 func (h *head) name(p []byte) {
 	sum := h.label
 	if sum == 0 {
@@ -140,7 +140,8 @@ func (h *head) name(p []byte) {
 	h.label = max(1, (sum^'/')*1099511628211)
 }
 
-// digits reads a number of at most 9 digits, -1 if p does not begin with one.
+// digits reads a number of at most 9 digits and returns what follows it. The
+// number is -1 if p does not begin with one.
 func digits(p []byte) (int, []byte) {
 	i := 0
 	for i < len(p) && '0' <= p[i] && p[i] <= '9' {
@@ -168,7 +169,8 @@ func skipSpace(p []byte) []byte {
 	return p
 }
 
-// word reports whether p is a role's name.
+// word reports whether p has only the characters of names: ASCII letters,
+// digits, "_", "-" and ".".
 func word(p []byte) bool {
 	for _, c := range p {
 		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {

@@ -9,37 +9,37 @@ import (
 	"strings"
 )
 
-// maxFacts bounds each table of facts.
+// maxFacts bounds each table of a job.
 const maxFacts = 1 << 16
 
-// job is what the lines tell about the job beside its failure.
+// job is what the lines say about the job, apart from its failure.
 type job struct {
-	world    int // ranks, as far as a line tells; 0: none does
+	world    int // number of ranks, the largest that a line names; 0: unknown
 	printers printers
 	pids     map[process]place
-	hosts    map[int]string // by rank, worked out at the end
-	byPID    map[int]place  // of pids that one host has, worked out at the end
+	hosts    map[int]string // by rank; findHosts fills it
+	byPID    map[int]place  // pids that only one host has; findHosts fills it
 	inits    map[initKey]initState
-	buses    map[busKey]int // the rank of a GPU
-	shared   *event         // two ranks on one GPU, as their lines of init tell
+	buses    map[busKey]int // the rank that uses a GPU
+	shared   *event         // two ranks on one GPU, as their lines of init say
 	nccl     library
 	watch    map[int]wait // by rank
-	watching *event       // the first of them
+	watching *event       // the first of the watchdogs' events
 	ends     []ended
 	failed   bool // a launcher says so
 }
 
-// printers are those that print into the logs.
+// printers are the ranks, local ranks and hosts that print into the logs.
 type printers struct {
 	ranks  map[int]struct{}
 	locals map[int]struct{} // local ranks
 	hosts  map[string]struct{}
 }
 
-// library is what the lines tell about NCCL.
+// library is what the lines say about NCCL.
 type library struct {
-	askedIB  bool              // NCCL_NET=IB, a message that it is not there, or a node that uses it
-	version  string            // the last that a line told
+	askedIB  bool              // NCCL_NET=IB, a line that says IB is missing, or a node that uses it
+	version  string            // the last that a line named
 	versions map[string]string // by host
 	ras      []spot            // frames of its RAS thread
 	frames   []spot            // frames of libnccl
@@ -53,16 +53,17 @@ func newJob() job {
 	}
 }
 
-// process is one of a host.
+// process is a process of a host.
 type process struct {
 	host string
 	pid  int
 }
 
-// place is a rank in the largest communicator that its process was seen in.
+// place is the rank of a process in the largest communicator that names the
+// process, and that communicator's size.
 type place struct{ rank, size int }
 
-// initKey is a rank's part in a communicator.
+// initKey names a rank of a communicator.
 type initKey struct {
 	comm string
 	rank int
@@ -75,18 +76,18 @@ type initState struct {
 
 type busKey struct{ comm, host, bus string }
 
-// spot is a line of a log.
+// spot is the place of a line in the logs.
 type spot struct {
 	log    int
 	number int64
 }
 
-// near reports whether s is within n lines after t, or shortly before it.
+// near reports whether s is at most n lines after t, or at most 5 before it.
 func (s spot) near(t spot, n int64) bool {
 	return s.log == t.log && s.number-t.number <= n && t.number-s.number <= 5
 }
 
-// seen notes who prints.
+// seen records the rank, local rank and host of a line.
 func (j *job) seen(l *line) {
 	if l.rank >= 0 && len(j.printers.ranks) < maxFacts {
 		j.printers.ranks[l.rank] = struct{}{}
@@ -95,11 +96,12 @@ func (j *job) seen(l *line) {
 		j.printers.locals[l.local] = struct{}{}
 	}
 	if l.host != "" && len(j.printers.hosts) < 2 {
-		j.printers.hosts[l.host] = struct{}{} // whether it is one is all that counts
+		j.printers.hosts[l.host] = struct{}{} // two are enough: only whether there are several counts
 	}
 }
 
-// facts are the lines that tell them. Words are in lower case.
+// facts returns the lines that are read beside those of the rows. Words are in
+// lower case.
 func facts() []fact {
 	return []fact{
 		{[]string{"traceback (most recent call last)", ` file "`}, func(*Scanner, *line) {}},
@@ -128,7 +130,8 @@ var (
 	worldLine   = lazily(`(?i)world_size\W{1,4}(\d{1,7})\b`)
 )
 
-// noteInit takes Init START and Init COMPLETE: who is who, and who hangs there.
+// noteInit reads Init START and Init COMPLETE: which process has which rank,
+// and which ranks hang there.
 func (s *Scanner) noteInit(l *line) {
 	m := initLine().FindSubmatch(l.raw)
 	if m == nil {
@@ -142,7 +145,7 @@ func (s *Scanner) noteInit(l *line) {
 		j.pids[who] = place{rank, size}
 	}
 	j.world = max(j.world, size)
-	if len(m[4]) == 0 { // releases that tell no commId print no START either
+	if len(m[4]) == 0 { // releases without commId print no START either
 		return
 	}
 	key := initKey{string(m[4]), rank}
@@ -174,8 +177,8 @@ func (s *Scanner) noteBus(l *line, key busKey, rank int) {
 	}
 }
 
-// noteVersion takes NCCL's own word. What torch adds to its errors is the
-// version that torch was built with.
+// noteVersion reads the version that NCCL itself prints. The version in torch's
+// errors is the one that torch was built with.
 func (s *Scanner) noteVersion(l *line) {
 	m := versionLine().FindSubmatch(l.raw)
 	if m == nil {
@@ -187,8 +190,8 @@ func (s *Scanner) noteVersion(l *line) {
 	}
 }
 
-// differing says which hosts loaded which version of NCCL, "" if all that told
-// it loaded the same.
+// differing says which hosts loaded which version of NCCL, "" if all that print
+// one loaded the same.
 func (j *job) differing() string {
 	hosts := map[string][]string{}
 	for _, host := range slices.Sorted(maps.Keys(j.nccl.versions)) {

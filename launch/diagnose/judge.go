@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Findings says what all logs that were read tell, the most probable cause
-// first. It is empty for logs of a job that did not fail. The scanner may go on
+// Findings returns what the logs that were read mean, the most probable cause
+// first. It returns none for a job that did not fail. The scanner may go on
 // reading.
 //
-// A cause is what a line of its class tells, the earliest in time (in the order
-// of the logs and their lines where they tell no time). If there is one, lines
-// that may be causes but can be explained by an earlier one are consequences.
+// A cause is the earliest line of class Primary: in time, or in the order of
+// the logs and their lines where they have no time. If there is one, other
+// lines that may be causes but that an earlier line explains are consequences.
 func (s *Scanner) Findings() []Finding {
 	s.job.findHosts()
 	groups := s.settle()
@@ -38,7 +38,7 @@ func (s *Scanner) Findings() []Finding {
 	return found
 }
 
-// verdict is a group of events on its way to a finding.
+// verdict is a group of events that becomes a finding.
 type verdict struct {
 	row      *compiled
 	events   []*event
@@ -48,7 +48,7 @@ type verdict struct {
 	severity Severity
 }
 
-// Tiers of probability.
+// The tiers of probability, the most probable first.
 const (
 	tierCause = iota
 	tierHint
@@ -57,7 +57,7 @@ const (
 	tierHarmless
 )
 
-// evident: the group alone tells that the job failed.
+// evident reports whether the group alone shows that the job failed.
 func (v *verdict) evident() bool {
 	if v.row.IfIB && v.tier == tierCause {
 		return true
@@ -67,14 +67,14 @@ func (v *verdict) evident() bool {
 	})
 }
 
-// sure: the group tells of a failure that no program can have handled, or of what
-// somebody said last.
+// sure reports whether the group shows a failure that no program can have
+// handled, or an error after which its stream printed nothing.
 func (v *verdict) sure() bool {
 	return v.evident() && (!v.row.MayGoOn || slices.ContainsFunc(v.events, func(e *event) bool { return e.later == 0 }))
 }
 
-// settle makes verdicts of the groups, of what several lines tell together and
-// of what launchers say.
+// settle makes verdicts of the groups, of what several lines show together and
+// of what launchers report.
 func (s *Scanner) settle() []*verdict {
 	all := map[string]*verdict{}
 	add := func(key string, row *compiled, e *event, count int64) {
@@ -124,7 +124,8 @@ func (s *Scanner) settle() []*verdict {
 	return list
 }
 
-// settleOne finds a group's first event and its tier.
+// settleOne finds the worker of each event, and the group's first event and
+// tier.
 func (s *Scanner) settleOne(v *verdict) {
 	for _, e := range v.events {
 		s.place(e)
@@ -148,8 +149,8 @@ func (s *Scanner) settleOne(v *verdict) {
 	v.tier = tier(v.first)
 }
 
-// inRAS reports whether a crash is one of NCCL's RAS thread: its frames follow,
-// or those of a libnccl that has the bug.
+// inRAS reports whether a crash is one of NCCL's RAS thread: the frames of that
+// thread follow, or those of a libnccl that has the bug.
 func (s *Scanner) inRAS(e *event) bool {
 	at := spot{e.log, e.number}
 	const stack = 80 // lines
@@ -160,8 +161,8 @@ func (s *Scanner) inRAS(e *event) bool {
 	return strings.HasPrefix(s.job.nccl.version, "2.26.") && slices.ContainsFunc(s.job.nccl.frames, near)
 }
 
-// demote sets severities: what a better explanation comes before is a
-// consequence of it. Groups are in their order of probability.
+// demote sets severities. A verdict is a consequence if a better explanation
+// comes before it. groups are in order of probability.
 func demote(groups []*verdict) {
 	top := groups[0]
 	for i, v := range groups {
@@ -180,7 +181,8 @@ func demote(groups []*verdict) {
 	}
 }
 
-// order is the order in time, as far as it is known, else of logs and lines.
+// order compares the times of a and b, or their logs and lines where times are
+// unknown or equal. Of two logs an event with a time comes first.
 func order(a, b *event) int {
 	if a.when.known() != b.when.known() && a.log != b.log {
 		if a.when.known() {
@@ -198,7 +200,7 @@ func order(a, b *event) int {
 
 func before(a, b *event) bool { return order(a, b) < 0 }
 
-// comparable reports whether it is known which of the two came first.
+// comparable reports whether it is known which of a and b came first.
 func comparable(a, b *event) bool {
 	return a.log == b.log || a.when.known() && b.when.known()
 }

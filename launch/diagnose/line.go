@@ -2,7 +2,7 @@ package diagnose
 
 import "bytes"
 
-// line takes one line, which may be wrapped.
+// line reads one line, which docker may have wrapped in JSON.
 func (s *Scanner) line(p []byte) {
 	inner, when, ok := unwrap(bytes.TrimRight(p, "\r\n"))
 	if !ok {
@@ -15,7 +15,7 @@ func (s *Scanner) line(p []byte) {
 	}
 }
 
-// plain takes one line; when is the time that its wrapping told.
+// plain reads one line. when is the time in its wrapping.
 func (s *Scanner) plain(p []byte, when stamp) {
 	p = bytes.TrimRight(p, "\r\n")
 	var may entries
@@ -54,7 +54,7 @@ func (s *Scanner) plain(p []byte, when stamp) {
 	s.wrote = s.wrote || len(bytes.TrimSpace(l.raw)) > 0
 	log := &s.logs[l.stream.log]
 	if log.Tail && len(bytes.TrimSpace(p)) > 0 {
-		s.said = text(p) // with its head: log.Fatal begins with the time
+		s.said = text(p) // with its head, because log.Fatal begins with the time
 	}
 	switch {
 	case log.Tail:
@@ -76,7 +76,7 @@ func (s *Scanner) plain(p []byte, when stamp) {
 	s.judge(&l, any)
 }
 
-// judge is what is done with each line that is looked at.
+// judge gives a line to the reports, the facts, the rows and the tracebacks.
 func (s *Scanner) judge(l *line, any bool) {
 	if s.inside.own(l) {
 		return

@@ -1,6 +1,6 @@
 package diagnose
 
-// deviceRows are lines about GPUs, the driver and memory on the GPU.
+// deviceRows returns the rows about GPUs, the driver and memory on the GPU.
 func deviceRows() []Row {
 	const (
 		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call, start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not silence it with NCCL_MULTI_RANK_GPU_ENABLE"

@@ -1,6 +1,6 @@
 package diagnose
 
-// networkRows are lines about interfaces and connections over TCP.
+// networkRows returns the rows about interfaces and connections over TCP.
 func networkRows() []Row {
 	const (
 		iface = "set NCCL_SOCKET_IFNAME to the interface of the common network (`=eth0` is exact), or gorun --iface; `gorun check` shows each node's choice"

@@ -1,6 +1,6 @@
 package diagnose
 
-// systemRows are lines about the limits of the system and its memory.
+// systemRows returns the rows about the limits of the system and its memory.
 func systemRows() []Row {
 	const (
 		shm     = "docker run --shm-size=8g or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm"

@@ -1,6 +1,6 @@
 package diagnose
 
-// verbsRows are lines about InfiniBand and RoCE.
+// verbsRows returns the rows about InfiniBand and RoCE.
 func verbsRows() []Row {
 	const (
 		memlock = "ulimit -l unlimited: docker --ulimit memlock=-1, LimitMEMLOCK=infinity for slurmd or containerd"

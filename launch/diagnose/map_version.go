@@ -1,6 +1,7 @@
 package diagnose
 
-// versionRows are lines about versions, ranks and settings that differ between ranks.
+// versionRows returns the rows about versions, ranks and settings that differ
+// between ranks.
 func versionRows() []Row {
 	const (
 		sameNCCL = "install the same NCCL (nvidia-nccl-cuXX) on all nodes; `gorun check` says which node loads which file"

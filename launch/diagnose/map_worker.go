@@ -1,27 +1,27 @@
 package diagnose
 
-// Keys of rows that are found not by a line alone but by several.
+// Keys of rows that the code names, most of them found from several lines.
 const (
 	rowRaised   = "x40" // a traceback
 	rowDesync   = "x42" // watchdogs in different collectives
-	rowMissing  = "x43" // ranks that never came
+	rowMissing  = "x43" // ranks that never joined
 	rowStuck    = "x44" // all ranks in one collective
-	rowSilent   = "x45" // an exit code and no words
-	rowKilled   = "x46" // by SIGKILL
+	rowSilent   = "x45" // an exit code without a reason
+	rowKilled   = "x46" // killed by SIGKILL
 	rowCrashed  = "x24"
 	rowBus      = "x23"
 	rowRAS      = "x48"  // a crash in NCCL's RAS thread
-	rowStopped  = "x92"  // by a launcher or a scheduler
-	rowEnded    = "x93"  // by an exception that says: from outside
-	rowPeerExc  = "x94"  // by an exception that says: a peer
+	rowStopped  = "x92"  // stopped by a launcher or a scheduler
+	rowEnded    = "x93"  // an exception that shows a stop from outside
+	rowPeerExc  = "x94"  // an exception that shows a lost peer
 	rowLauncher = "x57"  // an exception of a launcher
 	rowMute     = "x58"  // an exit code and nothing on stderr
-	rowSaid     = "x59"  // an exit code after some last words on stderr
-	rowModule   = "x61"  // a traceback of a module that is not there
+	rowSaid     = "x59"  // an exit code after last words on stderr
+	rowModule   = "x61"  // a traceback of a missing module
 	noLine      = `\b\B` // matches nothing
 )
 
-// workerRows are lines about the program, its collectives and its ranks.
+// workerRows returns the rows about the program, its collectives and its ranks.
 func workerRows() []Row {
 	const (
 		missing = "look at what that rank did last: an exception that its program swallowed, a branch that skips the collective, slow data, a dead node"
@@ -120,7 +120,7 @@ func workerRows() []Row {
 	}
 }
 
-// lostRows are lines of ranks that fell over because another one had.
+// lostRows returns the rows about ranks that failed because another one had.
 func lostRows() []Row {
 	const (
 		earlier = "look for the earliest error of another rank"

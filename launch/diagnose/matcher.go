@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// matcher has what is looked for in a line: the rows and the facts.
+// matcher holds what to look for in a line: the rows and the facts.
 type matcher struct {
 	finder *finder
-	rows   []*compiled // entries of the finder from 0 on, by place in the map
+	rows   []*compiled // the finder's entries from 0 on, in the order of the map
 	byKey  map[string]*compiled
-	facts  []fact // the entries that follow
+	facts  []fact // the entries after the rows
 }
 
-// fact is a line that is no finding, but tells something that findings need.
+// fact is a line that is no finding, but says something that findings need.
 type fact struct {
 	words []string
 	note  func(*Scanner, *line)
@@ -26,7 +26,8 @@ type entries [4]uint64
 func (e *entries) add(i int)      { e[i>>6] |= 1 << (i & 63) }
 func (e *entries) has(i int) bool { return e[i>>6]>>(i&63)&1 != 0 }
 
-// theMatcher is made when it is first needed: that takes milliseconds.
+// theMatcher makes the matcher when it is first needed, because that takes
+// milliseconds.
 var theMatcher = sync.OnceValue(newMatcher)
 
 func newMatcher() *matcher {
@@ -49,7 +50,7 @@ func newMatcher() *matcher {
 	return m
 }
 
-// match returns the first row that matches text, of those that may.
+// match returns the first row that matches text, of those in may.
 func (m *matcher) match(may *entries, text []byte) (*compiled, []int) {
 	for i, row := range m.rows {
 		if may.has(i) {
@@ -61,7 +62,7 @@ func (m *matcher) match(may *entries, text []byte) (*compiled, []int) {
 	return nil, nil
 }
 
-// group returns what the group of that name matched, "" if it did not.
+// group returns what the group of that name matched, "" if it did not match.
 func (c *compiled) group(name string, text []byte, at []int) string {
 	if i := slices.Index(c.re().SubexpNames(), name); i > 0 && at[2*i] >= 0 {
 		return strings.Trim(string(text[at[2*i]:at[2*i+1]]), `"'(),;`)

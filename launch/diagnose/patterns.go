@@ -6,23 +6,24 @@ import (
 	"sync"
 )
 
-// lazily compiles an expression when it is first used: together they would cost
-// half a millisecond at the start of every process, and most never look at one.
+// lazily returns a function that compiles pattern at its first call. Together
+// the expressions would cost half a millisecond at the start of every process,
+// and most processes never use one.
 func lazily(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
-// anyOf makes one expression of several.
+// anyOf joins patterns into one expression.
 func anyOf(patterns ...string) func() *regexp.Regexp {
 	return lazily("(?:" + strings.Join(patterns, ")|(?:") + ")")
 }
 
-// gone are the words of the system for a connection whose other side is gone.
+// gone has the system's words for a connection whose other side has closed.
 const gone = `(?:[Cc]onnection closed|[Cc]onnection reset by peer|[Bb]roken pipe|[Ss]ocket closed)`
 
 var groupName = lazily(`\(\?P<\w+>`)
 
-// lostPeer are lines that only a lost peer or store explains.
+// lostPeer matches lines that only a lost peer or store explains.
 var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 	var patterns []string
 	for _, row := range Rows() {
@@ -33,18 +34,19 @@ var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("(?i)(?:" + strings.Join(patterns, ")|(?:") + ")")
 })
 
-// weakLostPeer are words that other connections of a program (data, logging)
-// lose as well: they need to come out of torch.distributed.
+// weakLostPeer matches words that are also printed for a program's other
+// connections (data, logging). They count only in an exception of
+// torch.distributed.
 var weakLostPeer = lazily(gone)
 
-// ownFault are failures of the worker itself, even where NCCL or its watchdog
-// tells of them.
+// ownFault matches failures of the worker itself, even where NCCL or its
+// watchdog reports them.
 var ownFault = anyOf(
 	`(?i)CUDA error`, `Cuda failure`, `unhandled cuda error`, `CUDA out of memory`,
 	`OutOfMemoryError`, `device-side assert`, `illegal memory access`, `ncclInvalidUsage`,
 )
 
-// ownNative are the last words of programs that die of their own failure
+// ownNative matches the last words of programs that end by their own failure
 // without a Python exception.
 var ownNative = anyOf(
 	`^panic: `, `^fatal error: `, `^Fatal Python error: `, `^\s*what\(\):`,
@@ -54,8 +56,8 @@ var ownNative = anyOf(
 	`^(?:\w+\.)*\w*(?:Error|Exception)(?::|$)`,
 )
 
-// harmless are lines that tell nothing of why a program ended: stack frames,
-// NCCL's chatter.
+// harmless matches lines that do not say why a program ended: stack frames,
+// NCCL's INFO lines.
 var harmless = anyOf(
 	`^frame #\d+: `, `NCCL INFO `, `^terminate called after throwing an instance of`,
 	`^Exception raised from `, `^goroutine \d+ \[`, `^\t\S+\.go:\d+`, `^exit status \d+$`,

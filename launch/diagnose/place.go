@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// place finds out whose an event is, once all is read: by its process, by its
-// label, by its log.
+// place finds the rank and host of an event after all logs are read: by its
+// process, its label and its log.
 func (s *Scanner) place(e *event) {
 	if e.rank < 0 && e.pid > 0 {
 		if p, ok := s.job.pids[process{e.host, e.pid}]; ok {
@@ -47,7 +47,8 @@ func (s *Scanner) place(e *event) {
 	}
 }
 
-// endOf is the one end that a launcher tells of the event's local rank.
+// endOf returns the only end that a launcher reports for the event's local
+// rank, nil if there is none or several.
 func (s *Scanner) endOf(e *event) *event {
 	var one *event
 	for _, end := range s.job.ends {
@@ -62,8 +63,9 @@ func (s *Scanner) endOf(e *event) *event {
 	return one
 }
 
-// oneNode: local ranks are ranks. A host that is named may be one of several
-// unless the log tells how many ranks there are.
+// oneNode reports whether the job has one node, so that local ranks are ranks.
+// A host that is named may be one of several unless the log says how many ranks
+// there are.
 func (s *Scanner) oneNode() bool {
 	top := -1
 	for l := range s.job.printers.locals {
@@ -83,14 +85,14 @@ func (s *Scanner) oneNode() bool {
 	return false
 }
 
-// sameHost reports whether two names may be of one host: one is not told, or is
-// the other without its domain.
+// sameHost reports whether a and b may name one host: one is unknown, or is the
+// other without its domain.
 func sameHost(a, b string) bool {
 	return a == "" || b == "" || a == b || strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
 }
 
-// findHosts notes the host of each rank that is said to be on one only (groups of
-// ranks have a rank 0 each), and the rank of each pid that one host only has.
+// findHosts records the host of each rank that names only one (groups of ranks
+// have a rank 0 each), and the rank of each pid that only one host has.
 func (j *job) findHosts() {
 	j.hosts, j.byPID = map[int]string{}, map[int]place{}
 	several, twice := map[int]bool{}, map[int]bool{}
@@ -112,8 +114,9 @@ func (j *job) findHosts() {
 	}
 }
 
-// hanging judges ranks that began to initialise a communicator and did not end,
-// with nothing else that tells why. A log that ends there is a job that hangs.
+// hanging returns an event for the ranks that began to initialise a
+// communicator and did not finish, nil if there are none. A log that ends there
+// is of a job that hangs. It counts only if nothing else explains the failure.
 func (s *Scanner) hanging() *event {
 	var open []initKey
 	for k := range s.job.inits {
@@ -152,8 +155,8 @@ func (s *Scanner) hanging() *event {
 	return e
 }
 
-// shown is the event whose line a finding shows: the first, or one of those that
-// belong to it and say more.
+// shown returns the event whose line the finding shows: the first, or one that
+// soon follows it and has the row's Quote.
 func (v *verdict) shown() *event {
 	if v.row.Quote != "" {
 		const report = 200 // lines
@@ -207,8 +210,8 @@ var (
 	localName = lazily(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
 )
 
-// LogOf tells what a file's name says about whose output it is: rank3.log is
-// that of rank 3, and torchrun's and gorun's folders tell the local rank.
+// LogOf reads from a file's name which worker wrote the file: rank3.log is of
+// rank 3, and the folders of torchrun and gorun contain the local rank.
 func LogOf(name string) Log {
 	log := Log{Name: name, Rank: -1, Local: -1}
 	path := filepath.ToSlash(name)

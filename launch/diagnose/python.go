@@ -9,14 +9,14 @@ type exception struct {
 	class   string   // "torch.distributed.DistBackendError"
 	message []string // the rest of its line, and lines that follow
 	file    string   // the innermost frame: `  File "…", line 1, in f`
-	script  string   // the innermost that is not a library's
-	source  string   // and the program's line there
-	// launcher: a launcher raised it, and it has no frame of a program.
+	script  string   // the innermost frame outside libraries
+	source  string   // the line of source of the innermost frame
+	// launcher means that a frame is of a launcher.
 	launcher bool
 	chained  bool // raised while the exception before it was handled, or from it
 }
 
-// maxMessageLines is how many lines of an exception's message are looked at.
+// maxMessageLines bounds the lines of an exception's message.
 const maxMessageLines = 8
 
 var (
@@ -30,13 +30,13 @@ var (
 	framePlace    = lazily(`File "([^"]+)", line (\d+)`)
 	libraryFile   = lazily(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
 	launcherFile  = lazily(`/bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
-	// messageEnd begins a line that is no part of a message before it.
+	// messageEnd matches a line that is no part of a message before it.
 	messageEnd = anyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
 		`^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `)
 )
 
-// exceptions finds the tracebacks in lines, in their order, without those that
-// Python ignored. The beginning of the first may be cut off.
+// exceptions returns the tracebacks in lines, in their order, without those
+// that Python ignored. The beginning of the first may be cut off.
 func exceptions(lines []string) []exception {
 	var found []exception
 	var t tracer
@@ -51,7 +51,7 @@ func exceptions(lines []string) []exception {
 	return found
 }
 
-// Where a tracer is.
+// The states of a tracer.
 const (
 	outside = iota
 	inFrames
@@ -62,13 +62,13 @@ const (
 type tracer struct {
 	e                exception
 	state            int
-	chained, ignored bool // what the next exception is
-	any              bool // one has ended
+	chained, ignored bool // whether the next exception is
+	any              bool // an exception has ended
 	open             int  // tracebacks that began inside another: their lines are mixed
 }
 
-// line takes the next line, which must not be empty, and returns the exception
-// that it ends.
+// line reads the next line, which must not be empty. It returns the exception
+// that the line ends.
 func (t *tracer) line(line string) (done exception, ok bool) {
 	switch {
 	case chainLine().MatchString(line):
@@ -108,7 +108,7 @@ func (t *tracer) line(line string) (done exception, ok bool) {
 	return done, ok
 }
 
-// begin takes the line with the class.
+// begin reads the line with the exception's class.
 func (t *tracer) begin(line string) {
 	t.state = inMessage
 	if m := classLine().FindStringSubmatch(line); m != nil {
@@ -118,7 +118,7 @@ func (t *tracer) begin(line string) {
 	}
 }
 
-// end returns the exception that was being read: no line follows.
+// end returns the exception that was being read, of which no line follows.
 func (t *tracer) end() (done exception, ok bool) {
 	if t.state == inMessage {
 		done, ok = t.e, !t.ignored
@@ -129,7 +129,7 @@ func (t *tracer) end() (done exception, ok bool) {
 	return done, ok
 }
 
-// frame takes a line of a frame.
+// frame reads the first line of a frame.
 func (e *exception) frame(line string) {
 	e.file, e.source = line, ""
 	switch {
@@ -140,7 +140,8 @@ func (e *exception) frame(line string) {
 	}
 }
 
-// at is where in the program e was raised, "train.py:30", "" if that is unknown.
+// at returns where in the program e was raised, such as "train.py:30", "" if
+// that is unknown.
 func (e *exception) at() string {
 	for _, frame := range []string{e.script, e.file} {
 		if m := framePlace().FindStringSubmatch(frame); m != nil {
@@ -150,8 +151,8 @@ func (e *exception) at() string {
 	return ""
 }
 
-// after is how many lines of the message may be no part of it, but output that
-// followed.
+// after returns how many lines of the message may be output that followed it
+// instead.
 func (e *exception) after() int {
 	n := 0
 	if len(e.message) == maxMessageLines {
@@ -165,7 +166,7 @@ func (e *exception) after() int {
 	return n
 }
 
-// text is the class and the first line of the message.
+// text returns the class and the first line of the message.
 func (e *exception) text() string {
 	message := ""
 	for _, line := range e.message {
@@ -182,7 +183,7 @@ func (e *exception) text() string {
 	return e.class + ": " + message
 }
 
-// origin returns the exception that the last one goes back to.
+// origin returns the first exception of the last one's chain.
 func origin(found []exception) exception {
 	i := len(found) - 1
 	for i > 0 && found[i].chained {
@@ -191,7 +192,7 @@ func origin(found []exception) exception {
 	return found[i]
 }
 
-// lostPeer reports whether e was raised because a peer or the store was gone.
+// lostPeer reports whether e was raised because a peer or the store was lost.
 func (e exception) lostPeer() bool {
 	text := e.class + ": " + strings.Join(e.message, "\n")
 	if ownFault().MatchString(text) {
@@ -207,8 +208,9 @@ func (e exception) lostPeer() bool {
 
 var (
 	distributedFile = lazily(`/torch/distributed/|torch[/\\]_?c10d`)
-	// Old versions raise a bare "RuntimeError: Connection reset by peer" from a
-	// method of the store, which is no Python frame: the line that calls it tells.
+	// storeSource matches a call of the store. Old versions raise a bare
+	// "RuntimeError: Connection reset by peer" from a method of the store,
+	// which has no Python frame. Only the line that calls it shows the store.
 	storeSource = lazily(`(?i)store(?:\(\))?\.(?:get|set|add|wait|check|compare_set|delete_key|num_keys)\(`)
 )
 

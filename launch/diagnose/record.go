@@ -7,18 +7,18 @@ import (
 
 const (
 	maxGroups  = 512  // kinds of events
-	keptEvents = 64   // of each kind, half of them the first ones and half the last
+	keptEvents = 64   // of each kind, half of them the first and half the last
 	maxWaiting = 64   // events after which a program may go on
-	maxKnown   = 4096 // ranks of a group, streams with a traceback
-	// manyLines are more than other workers print into a log that does not tell
-	// whose lines they are, after one of them has failed.
+	maxKnown   = 4096 // streams with a traceback, ends, hosts with a version
+	// manyLines is more than the other workers print after one has failed, in a
+	// log that does not say which worker printed a line.
 	manyLines = 2000
 )
 
 // event is one line, or one traceback, that means something.
 type event struct {
 	row    *compiled
-	class  Class // the row's, or what the event makes of it
+	class  Class // the row's, unless the event changes it
 	log    int
 	number int64
 	when   stamp
@@ -29,42 +29,43 @@ type event struct {
 
 	later  int  // lines of its stream that followed
 	alone  bool // the stream is one worker's
-	raised bool // a traceback tells it
+	raised bool // a traceback contains it
 }
 
-// whose says whose an event is, as far as known: a number is -1 (pid: 0), a name
-// empty where it is not.
+// whose says which rank and process an event belongs to, as far as known.
+// Unknown numbers are -1 (pid: 0), unknown names are empty.
 type whose struct {
 	rank, local, task, pid int
 	host, peer             string
 	named                  []int // ranks that the line itself names
 }
 
-// doubtful: more came after it than the last words of a worker.
+// doubtful reports whether more output followed e than the last words of a
+// worker.
 func (e *event) doubtful() bool {
 	return e.later > manyLines || e.row.MayGoOn && e.later > lastWords
 }
 
-// wentOn: the worker survived it.
+// wentOn reports whether the worker survived e.
 func (e *event) wentOn() bool { return e.later > manyLines || e.alone && e.doubtful() }
 
-// take completes whose an event is with what a launcher says of its end, if the
-// same host tells both.
+// take fills in the rank and pid of e from a launcher's report of the end, if e
+// has none and both are of one log and host.
 func (e *event) take(end *event) {
 	if e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && e.host == end.host {
 		e.rank, e.local, e.pid = end.rank, end.local, end.pid
 	}
 }
 
-// group is all events of one meaning.
+// group has the events of one meaning.
 type group struct {
 	row    *compiled
 	count  int64
 	events []*event
-	ring   int // where the next event goes among the last ones
+	ring   int // index of the next event in the second half
 }
 
-// record notes an event.
+// record adds an event to the group of its row and detail.
 func (s *Scanner) record(e *event, detail string) *event {
 	key := e.row.Key + "\x00" + detail
 	g := s.groups[key]
@@ -89,7 +90,7 @@ func (s *Scanner) record(e *event, detail string) *event {
 	return e
 }
 
-// event makes an event of a line.
+// event returns the event of a line.
 func (s *Scanner) event(row *compiled, l *line) *event {
 	return &event{
 		row: row, class: row.Class, log: l.stream.log, number: l.number, when: l.when, stream: l.stream,
@@ -98,7 +99,7 @@ func (s *Scanner) event(row *compiled, l *line) *event {
 	}
 }
 
-// matched notes a line that a row matches.
+// matched records a line that a row matches.
 func (s *Scanner) matched(row *compiled, at []int, l *line) {
 	e := s.event(row, l)
 	if len(l.raw) > maxText && at[0] > maxText/2 { // the start of a long line says little
@@ -124,8 +125,8 @@ func (s *Scanner) matched(row *compiled, at []int, l *line) {
 	}
 }
 
-// wentOn counts what streams print after an error that their program may have
-// caught.
+// wentOn counts the lines that a stream prints after an error which its program
+// may have caught.
 func (s *Scanner) wentOn(l *line) {
 	if len(s.waiting) == 0 || len(l.raw) == 0 || l.raw[0] == ' ' || dying(l.raw) {
 		return
@@ -142,14 +143,14 @@ func (s *Scanner) wentOn(l *line) {
 	s.waiting = kept
 }
 
-// dying reports whether a worker that ends prints such lines: torch's warnings,
-// stack frames, NCCL's words on its way down.
+// dying reports whether a worker prints such a line while it ends: torch's
+// warnings, stack frames, NCCL's messages.
 func dying(line []byte) bool {
 	return len(line) > 2 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 ||
 		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL "))
 }
 
-// giveUp closes what did not end.
+// giveUp ends the tracebacks that have not ended within patience.
 func (s *Scanner) giveUp(l *line) {
 	for key, st := range s.streams {
 		if l.number-st.began > patience || l.number < st.began {

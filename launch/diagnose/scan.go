@@ -11,27 +11,28 @@ import (
 
 const (
 	// blockSize is how much of a log is in memory, in bytes. A line that does
-	// not end within it is looked at in pieces.
+	// not end within it is read in pieces.
 	blockSize = 256 << 10
-	// maxJudged is how much of a line expressions look at, around the first word
-	// that is known, in bytes.
+	// maxJudged is how much of a line the expressions read, in bytes, around
+	// the first known word.
 	maxJudged = 8 << 10
 	// learnLines is how many lines at the front of a log are read for the ranks
 	// that print into it.
 	learnLines = 5000
-	// patience is after how many lines what is awaited of a stream is given up.
+	// patience is the number of lines after which the scanner no longer waits
+	// for more of a stream.
 	patience = 20000
 )
 
-// Scanner reads logs of one job and says what they mean. Its memory is bounded,
-// however much it reads. It is for one goroutine.
+// Scanner reads the logs of one job and says what they mean. Its memory is
+// bounded, however much it reads. Only one goroutine may use it.
 type Scanner struct {
 	m    *matcher
 	logs []Log
 
 	current
-	notText []string        // names of logs that are no text
-	pods    map[string]bool // what stern puts before lines
+	notText []string        // names of logs that are not text
+	pods    map[string]bool // prefixes that stern puts before lines
 
 	streams map[streamKey]*stream // with a traceback that has not ended
 	waiting []*event              // errors after which a program may have gone on
@@ -39,24 +40,25 @@ type Scanner struct {
 	groups  map[string]*group
 }
 
-// current is where the scanner is in the log that it reads.
+// current is the state of the scanner in the log that it reads.
 type current struct {
 	number  int64 // of the line, from 1
-	now     stamp // the last time that the log told
+	now     stamp // the last time in the log
 	inside  report
 	wrapped bool   // its lines are JSON
 	wrote   bool   // it has a line that is not empty
-	said    string // the last such line of a worker's last words
-	looked  bool   // whether it is text
+	said    string // the last such line of the end of a worker's output
+	looked  bool   // at whether it is text
 }
 
-// streamKey names what prints lines of its own: a log's labels.
+// streamKey names a stream of lines: the log, and the hash of the prefixes that
+// name what prints them.
 type streamKey struct {
 	log   int
 	label uint64
 }
 
-// line is one line, or a piece of one, on its way.
+// line is one line, or a piece of one, while it is read.
 type line struct {
 	head
 	stream streamKey
@@ -70,9 +72,9 @@ func NewScanner() *Scanner {
 	return &Scanner{m: theMatcher(), streams: map[streamKey]*stream{}, pods: map[string]bool{}, groups: map[string]*group{}, job: newJob()}
 }
 
-// Read reads a log to its end; gzip is unpacked. Logs are read in the order in
-// which they are to be judged where their lines tell no time. An error is that
-// of r or of ctx; what was read before it counts.
+// Read reads a log to its end and unpacks gzip. Logs count in the order in
+// which they are read where their lines have no time. Read returns an error of
+// r or ctx; what was read before it counts.
 func (s *Scanner) Read(ctx context.Context, log Log, r io.Reader) error {
 	s.logs = append(s.logs, log)
 	s.current = current{number: 1}
@@ -88,8 +90,8 @@ func (s *Scanner) Read(ctx context.Context, log Log, r io.Reader) error {
 	return s.read(ctx, in)
 }
 
-// NotText are the names of the logs that are no text, in their order: of them
-// nothing can be told.
+// NotText returns the names of the logs that are not text, in their order.
+// Nothing can be said about them.
 func (s *Scanner) NotText() []string { return slices.Clone(s.notText) }
 
 func (s *Scanner) read(ctx context.Context, r io.Reader) error {
@@ -126,8 +128,8 @@ func (s *Scanner) read(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// block takes whole lines. Most lines of a log have none of the words that are
-// looked for: they are only counted.
+// block reads whole lines. Most lines of a log have none of the finder's words;
+// these it only counts.
 func (s *Scanner) block(p []byte) {
 	if !s.looked && len(p) > 0 {
 		s.looked = true
@@ -156,8 +158,8 @@ func (s *Scanner) block(p []byte) {
 	}
 }
 
-// next takes the first line of p and returns its length with its end. A line
-// ends with \n or, as those of progress bars, with \r.
+// next reads the first line of p and returns the line's length with its end. A
+// line ends with \n or, like those of progress bars, with \r.
 func (s *Scanner) next(p []byte) int {
 	end := bytes.IndexByte(p, '\n')
 	ends := 0
@@ -175,12 +177,12 @@ func (s *Scanner) next(p []byte) int {
 	return end + ends
 }
 
-// busy: every line matters.
+// busy reports whether every line matters, with or without a known word.
 func (s *Scanner) busy() bool {
 	return s.number <= learnLines || len(s.streams) > 0 || len(s.waiting) > 0 || s.inside.open || s.wrapped
 }
 
-// endLog: nothing follows in this log.
+// endLog ends what the log has left open.
 func (s *Scanner) endLog() {
 	for key, st := range s.streams {
 		s.finish(st, key)

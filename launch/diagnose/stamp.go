@@ -2,13 +2,13 @@ package diagnose
 
 // stamp is a wall clock's time without its year, which many logs leave out.
 type stamp struct {
-	sec  int64 // since the year began, every month counted as 31 days; 0: unknown
-	nano int   // -1: the log tells seconds only
+	sec  int64 // since the year began, with 31 days in every month; 0: unknown
+	nano int   // -1: the log has seconds only
 }
 
 func (t stamp) known() bool { return t.sec != 0 }
 
-// makeStamp is 0 for what is no time.
+// makeStamp returns the zero stamp if the parts are no time.
 func makeStamp(month, day, hour, minute, sec, nano int) stamp {
 	if month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || sec > 60 {
 		return stamp{}
@@ -16,10 +16,10 @@ func makeStamp(month, day, hour, minute, sec, nano int) stamp {
 	return stamp{sec: int64(((month*31+day)*24+hour)*3600 + minute*60 + sec), nano: nano}
 }
 
-// year is what the seconds of a year are at most.
+// year is the most seconds that a stamp can have.
 const year = 13 * 31 * 24 * 3600
 
-// cmp orders two known times: at the turn of a year January comes after
+// cmp orders two known times. At the turn of a year January comes after
 // December.
 func (t stamp) cmp(u stamp) int {
 	d := t.sec - u.sec
@@ -40,13 +40,14 @@ func (t stamp) cmp(u stamp) int {
 	return 0
 }
 
-// reader reads the parts of a time from the front of p; bad sticks.
+// reader reads the parts of a time from the front of p. bad stays set after the
+// first part that is missing.
 type reader struct {
 	p   []byte
 	bad bool
 }
 
-// number reads low to high digits.
+// number reads a number of low to high digits.
 func (r *reader) number(low, high int) int {
 	n, i := 0, 0
 	for i < len(r.p) && i < high && '0' <= r.p[i] && r.p[i] <= '9' {
@@ -71,7 +72,7 @@ func (r *reader) one(set string) {
 	r.bad = true
 }
 
-// clock reads 10:12, 10:12:01 or 10:12:01.5
+// clock reads 10:12, 10:12:01 or 10:12:01.5.
 func (r *reader) clock() (h, m, s, nano int) {
 	h = r.number(1, 2)
 	r.one(":")
@@ -93,8 +94,8 @@ func (r *reader) clock() (h, m, s, nano int) {
 	return h, m, s, nano
 }
 
-// readTime reads the time that p begins with, in one of the ways of logs, and
-// returns what follows it.
+// readTime reads the time that p begins with, in one of the formats of logs,
+// and returns what follows it.
 func readTime(p []byte) (stamp, []byte) {
 	for _, read := range []func(*reader) stamp{isoTime, glogTime, syslogTime, usTime} {
 		r := reader{p: p}
@@ -105,7 +106,8 @@ func readTime(p []byte) (stamp, []byte) {
 	return stamp{}, p
 }
 
-// isoTime: 2026-11-21T16:39:58.5Z, 2026-11-21 16:39:58,123, 2026-11-21_16:39:58
+// isoTime reads 2026-11-21T16:39:58.5Z, 2026-11-21 16:39:58,123 and
+// 2026-11-21_16:39:58.
 func isoTime(r *reader) stamp {
 	r.number(4, 4)
 	r.one("-/")
@@ -114,7 +116,7 @@ func isoTime(r *reader) stamp {
 	day := r.number(2, 2)
 	r.one("T _:")
 	h, m, s, nano := r.clock()
-	// The zone is not looked at: one collector writes one zone.
+	// The zone is ignored, because one collector writes one zone.
 	if len(r.p) > 0 && r.p[0] == 'Z' {
 		r.p = r.p[1:]
 	} else if len(r.p) > 2 && (r.p[0] == '+' || r.p[0] == '-') && '0' <= r.p[1] && r.p[1] <= '9' {
@@ -128,7 +130,8 @@ func isoTime(r *reader) stamp {
 	return makeStamp(month, day, h, m, s, nano)
 }
 
-// glogTime: E1121 16:39:58.123456789, with a month of one digit in some releases
+// glogTime reads E1121 16:39:58.123456789. Some releases write a month of one
+// digit.
 func glogTime(r *reader) stamp {
 	r.one("EWIF")
 	n := r.number(3, 4)
@@ -137,7 +140,7 @@ func glogTime(r *reader) stamp {
 	return makeStamp(n/100, n%100, h, m, s, nano)
 }
 
-// syslogTime: Nov 21 16:39:58, Sat Nov 21 16:39:58 2026
+// syslogTime reads Nov 21 16:39:58 and Sat Nov 21 16:39:58 2026.
 func syslogTime(r *reader) stamp {
 	const days, months = "MonTueWedThuFriSatSun", "JanFebMarAprMayJunJulAugSepOctNovDec"
 	if index(r.p, days) >= 0 && len(r.p) > 4 {
@@ -163,7 +166,7 @@ func syslogTime(r *reader) stamp {
 	return makeStamp(month, day, h, m, s, nano)
 }
 
-// usTime: 04/18/23 21:09:53
+// usTime reads 04/18/23 21:09:53.
 func usTime(r *reader) stamp {
 	month := r.number(2, 2)
 	r.one("/")
@@ -175,7 +178,8 @@ func usTime(r *reader) stamp {
 	return makeStamp(month, day, h, m, s, nano)
 }
 
-// index returns which of the words of three letters in set p begins with, -1: none.
+// index returns which three-letter word of set p begins with, counted from 0,
+// or -1 for none.
 func index(p []byte, set string) int {
 	if len(p) < 3 {
 		return -1

@@ -8,7 +8,7 @@ import (
 )
 
 // WriteText writes findings for a reader: the root cause with its place and its
-// fix, then what else may be one, then why the rest are only consequences.
+// fix, then other possible causes, then the consequences and what is harmless.
 func WriteText(w io.Writer, findings []Finding) error {
 	var b strings.Builder
 	by := map[Severity][]Finding{}
@@ -67,13 +67,14 @@ func WriteText(w io.Writer, findings []Finding) error {
 	return err
 }
 
-// beforehand are the checks of `gorun check` that concern it.
+// beforehand returns the ids of the checks of `gorun check` that concern the
+// finding.
 func (f *Finding) beforehand() string {
 	other := func(id string) bool { return !checked(id) }
 	return strings.Join(slices.DeleteFunc(append([]string{f.ID}, f.Checks...), other), ", ")
 }
 
-// OneLine is whose it is, what it means, the id and the line, without the fix.
+// OneLine returns the rank, the meaning, the id and the line, without the fix.
 func (f *Finding) OneLine() string {
 	line := f.Meaning
 	if who := f.who(); who != "" {
@@ -82,7 +83,7 @@ func (f *Finding) OneLine() string {
 	return fmt.Sprintf("%s [%s]: %s", line, f.ID, f.Text)
 }
 
-// who is the rank and the host to blame.
+// who returns the ranks, the host and the peer of the finding.
 func (f *Finding) who() string {
 	who := ""
 	switch {
@@ -109,7 +110,7 @@ func (f *Finding) who() string {
 	return who
 }
 
-// where is the line and its text.
+// where returns the place of the line and its text.
 func (f *Finding) where() string {
 	if f.Line == 0 {
 		return f.Text
@@ -124,7 +125,7 @@ func (f *Finding) times() string {
 	return ""
 }
 
-// lostPeers are whom consequences name.
+// lostPeers returns the peers that findings name, at most 8.
 func lostPeers(findings []Finding) string {
 	var peers []string
 	for _, f := range findings {

@@ -2,14 +2,14 @@ package diagnose
 
 import "slices"
 
-// firstOf makes the first of the ordered hints a cause if there are causes and it
-// came before all of them.
+// firstOf makes the first Ordered hint a cause if there are causes and it came
+// before all of them.
 func (s *Scanner) firstOf(known map[string]*verdict) {
 	var hint *event
 	for _, v := range known {
 		for _, e := range v.events {
 			if v.row.Ordered {
-				e.class = v.row.Class // not what an earlier call made of it
+				e.class = v.row.Class // an earlier call may have changed it
 				if hint == nil || before(e, hint) {
 					hint = e
 				}
@@ -33,7 +33,7 @@ func (s *Scanner) firstOf(known map[string]*verdict) {
 	hint.class = class
 }
 
-// togetherTold are the events that no single line tells.
+// togetherTold returns the events that only several lines together show.
 func (s *Scanner) togetherTold(known map[string]*verdict) []*event {
 	var direct, weaker []*event
 	for _, v := range known {
@@ -41,7 +41,7 @@ func (s *Scanner) togetherTold(known map[string]*verdict) []*event {
 			switch {
 			case e.class == Primary && !e.wentOn() && !v.row.Weak:
 				direct = append(direct, e)
-			case v.row.Key == rowStopped, v.row.Last: // launchers stop the others after an end of any sort
+			case v.row.Key == rowStopped, v.row.Last: // a launcher stops the other workers after any end
 			case !v.row.Weak && e.class != Harmless && !e.wentOn():
 				weaker = append(weaker, e)
 			}
@@ -53,7 +53,7 @@ func (s *Scanner) togetherTold(known map[string]*verdict) []*event {
 			return comparable(w, e) && order(w, e) < 0 && !slices.Contains(w.named, e.rank)
 		}
 		if len(direct) > 0 && !slices.ContainsFunc(direct, func(e *event) bool { return !later(e) }) {
-			w.class = Primary // what is direct came after it
+			w.class = Primary // all direct causes came after it
 		}
 		told = append(told, w)
 	}

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// stream is one process's lines while a traceback is read from them.
+// stream reads a traceback from the lines of one process.
 type stream struct {
 	tracer
-	began int64    // the line
-	last  line     // that of the exception's class
-	said  []*event // of lines within the traceback
-	front string   // what stands before each line, and is not known as a prefix
-	prev  *event   // of the exception before this one
+	began int64    // the number of its first line
+	last  line     // the line with the exception's class
+	said  []*event // the events of lines within the traceback
+	front string   // a prefix of each line that readHead does not know
+	prev  *event   // the event of the exception before this one
 }
 
 func (st *stream) reading() bool { return st.state != outside }
@@ -24,7 +24,7 @@ var (
 	reportTail = lazily(`^  ?(?:traceback|stderr) *: `)
 )
 
-// trace reads tracebacks.
+// trace reads a line of a traceback, or the first line of a new one.
 func (s *Scanner) trace(l *line) {
 	st := s.streams[l.stream]
 	if st == nil {
@@ -49,7 +49,8 @@ func (s *Scanner) trace(l *line) {
 			st.last.raw = bytes.Clone(l.raw)
 		}
 	}
-	// A chain's next traceback comes after an empty line and its own words.
+	// The next traceback of a chain comes after an empty line and a line that
+	// announces it.
 	if st.state == outside && !st.chained && !st.ignored && l.number-st.began > 0 {
 		delete(s.streams, l.stream)
 	}
@@ -63,9 +64,9 @@ func (s *Scanner) finish(st *stream, key streamKey) {
 	delete(s.streams, key)
 }
 
-// raised judges an exception that the line of that number, if it is not 0, has
-// ended. Lines within its traceback that mean something explain it better than
-// its class does.
+// raised records an exception. end is the number of the line that ended it, 0
+// if none did. Lines within the traceback that have a meaning explain the
+// exception better than its class does.
 func (s *Scanner) raised(st *stream, e exception, end int64) {
 	said := st.said
 	st.said = nil
@@ -86,7 +87,7 @@ func (s *Scanner) raised(st *stream, e exception, end int64) {
 		return
 	}
 	if st.prev != nil && (e.chained || st.prev.row.Key == "x27") {
-		st.prev.later = e.after()                              // what lay between is of one traceback
+		st.prev.later = e.after()                              // what lay between belongs to one traceback
 		if !e.chained && st.prev.number > st.last.number-100 { // the dataset's own exception
 			st.prev.text += ": " + text([]byte(e.text())) + at
 		}
@@ -115,7 +116,8 @@ func (s *Scanner) raised(st *stream, e exception, end int64) {
 	st.prev = s.record(ev, e.text()[:min(len(e.text()), 200)])
 }
 
-// mostTelling is the event of the highest class, the first of them.
+// mostTelling returns the first event of the highest class, nil if there is
+// none.
 func mostTelling(said []*event) *event {
 	for _, c := range []Class{Primary, Consequence, Hint} {
 		for _, e := range said {

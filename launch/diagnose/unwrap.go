@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 )
 
-// maxPods is how many prefixes of stern are learnt from a log.
+// maxPods bounds the prefixes of stern that a Scanner learns.
 const maxPods = 256
 
 var jsonStart = []byte(`{"log":`)
 
-// unwrap returns the text of a line of docker's json-file driver, with the time
-// that it tells. ok: p is one.
+// unwrap returns the text and the time of a line of docker's json-file driver.
+// ok reports whether p is such a line.
 func unwrap(p []byte) (inner []byte, when stamp, ok bool) {
 	if !bytes.HasPrefix(p, jsonStart) {
 		return nil, stamp{}, false
@@ -27,7 +27,8 @@ func unwrap(p []byte) (inner []byte, when stamp, ok bool) {
 	return []byte(*entry.Log), when, true
 }
 
-// cri takes what containerd and CRI-O write between a line's time and its text.
+// cri removes what containerd and CRI-O write between a line's time and its
+// text.
 func cri(p []byte) []byte {
 	for _, stream := range []string{"stdout ", "stderr "} {
 		if rest, ok := bytes.CutPrefix(p, []byte(stream)); ok && len(rest) > 1 && (rest[0] == 'F' || rest[0] == 'P') && rest[1] == ' ' {
@@ -37,9 +38,9 @@ func cri(p []byte) []byte {
 	return p
 }
 
-// stern returns how long stern's `pod container ` at the front of p is, 0 if it
-// is not there. They are words like any: a pair counts once it stood before what
-// begins a line of a worker.
+// stern returns the length of stern's `pod container ` at the front of p, 0 if
+// it is not there. These are words like any others, so a pair counts only after
+// it stood before the beginning of a worker's line.
 func (s *Scanner) stern(p []byte) int {
 	pod, rest, _ := bytes.Cut(p[:min(len(p), 400)], []byte{' '})
 	container, rest, ok := bytes.Cut(rest, []byte{' '})
@@ -59,9 +60,9 @@ func (s *Scanner) stern(p []byte) int {
 	return n
 }
 
-// binary reports whether p, the front of a log, is no text: more than one byte of
-// ten is a control character. A log that was cut while it was written begins with
-// zeros.
+// binary reports whether p, the front of a log, is not text: more than a tenth
+// of its bytes are control characters. Zeros at the front do not count, because
+// a log that was cut while it was written begins with them.
 func binary(p []byte) bool {
 	p = bytes.TrimLeft(p[:min(len(p), blockSize)], "\x00")
 	p = p[:min(len(p), 4<<10)]

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// wait is the collective in which a rank's watchdog found it.
+// wait is the collective in which a rank's watchdog found the rank.
 type wait struct {
-	group string // the process group, as torch names it; "": not told
-	seq   int    // SeqNum; -1: not told
+	group string // the process group, as torch names it; "": unknown
+	seq   int    // SeqNum; -1: unknown
 	op    string
 	numel int
 	first *event
@@ -25,7 +25,7 @@ var (
 	rankField  = lazily(`Rank (\d+)\]`)
 )
 
-// noteWatchdog takes the lines of torch's watchdogs.
+// noteWatchdog reads a line of torch's watchdogs.
 func (s *Scanner) noteWatchdog(l *line) {
 	rank := l.rank
 	if rank < 0 {
@@ -62,8 +62,9 @@ func (s *Scanner) noteWatchdog(l *line) {
 	}
 }
 
-// waits judges the watchdogs of all ranks together: ranks in different
-// collectives, a rank that is silent, or all in one. nil: there were none.
+// waits compares the watchdogs of all ranks and returns the event that they
+// show: ranks in different collectives, a silent rank, or all in one
+// collective. It returns nil if they show nothing.
 func (s *Scanner) waits() *event {
 	j := &s.job
 	if len(j.watch) == 0 {
@@ -97,15 +98,16 @@ func (s *Scanner) waits() *event {
 	case len(missing) > 0:
 		return s.derived(rowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
 	case len(waiting) == 1:
-		return nil // of how many?
+		return nil // of an unknown number of ranks
 	}
 	e := s.derived(rowStuck, nil, here)
 	e.rank = -1
 	return e
 }
 
-// desync returns the ranks that wait in another collective than most, and says
-// so. Only ranks of one process group can be compared.
+// desync returns the ranks that are behind the others, and a text that lists
+// all. If all have one SeqNum, the smallest group counts as behind. Only ranks
+// of one process group can be compared, so it reads the largest.
 func (j *job) desync() (odd []int, say string) {
 	groups := map[string][]int{}
 	for rank, w := range j.watch {
@@ -128,7 +130,7 @@ func (j *job) desync() (odd []int, say string) {
 		w := j.watch[r]
 		k := where{w.seq, w.op, w.numel}
 		if !strings.HasPrefix(strings.TrimPrefix(w.op, "_"), "ALLREDUCE") && w.op != "BROADCAST" && w.op != "REDUCE" {
-			k.numel = 0 // others may have parts of different sizes
+			k.numel = 0 // in other collectives parts may have different sizes
 		}
 		at[k] = append(at[k], r)
 	}
@@ -156,7 +158,8 @@ func (j *job) desync() (odd []int, say string) {
 	return at[lag], strings.Join(parts, ", ")
 }
 
-// derived is an event that several lines tell together: at the first watchdog.
+// derived returns an event that several lines show together. Its place is that
+// of the first watchdog, or of the rank to blame.
 func (s *Scanner) derived(key string, blame []int, say string) *event {
 	e := *s.job.watching
 	e.row = s.m.byKey[key]
@@ -172,7 +175,7 @@ func (s *Scanner) derived(key string, blame []int, say string) *event {
 	return &e
 }
 
-// size is how many ranks the job has, as far as the log tells.
+// size returns how many ranks the job has, as far as the logs say.
 func (s *Scanner) size() int {
 	n := s.job.world
 	for r := range s.job.printers.ranks {
@@ -195,7 +198,7 @@ func ranksWait(ranks []int) string {
 	return rankList(ranks) + " wait"
 }
 
-// rankList is "rank 3" or "ranks 0-2, 5".
+// rankList returns "rank 3" or "ranks 0-2, 5".
 func rankList(ranks []int) string {
 	var parts []string
 	for i := 0; i < len(ranks); {
