@@ -1,16 +1,16 @@
-// Package device finds the GPUs of this node and how many workers they carry.
+// Package device finds the GPUs of this node and how many workers they serve.
 //
 // NVML, the driver's library, can hang, crash or end the process that loads it
-// (a missing symbol is fatal), so Probe runs in a child process and Child, in
-// the agent, reads what that printed. Nothing in the agent touches the
-// library, nor files of the driver's that a sick GPU could block.
+// (a missing symbol is fatal). So Probe runs in a child process, and Child, in
+// the agent, reads what that process printed. The agent itself never opens the
+// library, nor files of the driver that a sick GPU could block.
 //
-// Child.List reads what counting and pinning need, Look everything, Holding the
-// processes on each GPU, and Listen stays and reports what goes wrong with a GPU. See
-// says which of the GPUs the workers may use.
+// Child.List reads what counting and pinning need, Look everything, and Holding
+// the processes on each GPU. Listen stays and reports what goes wrong with a
+// GPU. See says which of the GPUs the workers may use.
 //
-// GPUs are in PCI order, as NVML and nvidia-smi number them. CUDA numbers them
-// so too when CUDA_DEVICE_ORDER=PCI_BUS_ID, and on nodes with equal GPUs.
+// GPUs are in PCI order, as NVML and nvidia-smi number them. CUDA uses the same
+// numbers when CUDA_DEVICE_ORDER=PCI_BUS_ID, and on nodes with equal GPUs.
 package device
 
 import (
@@ -27,12 +27,12 @@ type GPU struct {
 	UUID  string `json:"uuid,omitempty"`  // "GPU-..." or "MIG-...", "" when unknown
 	PCI   string `json:"pci,omitempty"`   // "0000:1a:00.0", as in /sys/bus/pci/devices; a MIG instance has its parent's
 	Name  string `json:"name,omitempty"`  // as the driver names the model
-	Error string `json:"error,omitempty"` // why the driver does not open it: nothing else is known then
+	Error string `json:"error,omitempty"` // why the driver does not open it; nothing else is then known
 
 	Minor     *int       `json:"minor,omitempty"`     // N of /dev/nvidiaN
 	Denied    string     `json:"denied,omitempty"`    // why this process may not use it: a cgroup, no file in /dev
 	NUMA      *int       `json:"numa,omitempty"`      // node of the CPUs next to it
-	MIG       *bool      `json:"mig,omitempty"`       // whether it is cut into MIG instances, which are used in its place
+	MIG       *bool      `json:"mig,omitempty"`       // whether it is divided into MIG instances, which are used in its place
 	Instances []Instance `json:"instances,omitempty"` // of a GPU in MIG mode
 	Parent    string     `json:"parent,omitempty"`    // UUID of the GPU that a MIG instance is a part of
 
@@ -54,9 +54,9 @@ type Held struct {
 	MemMiB uint64 `json:"mem_mib,omitempty"`
 }
 
-// Workers gives the number of workers for --nproc-per-node: "gpu" is one per
+// Workers returns the number of workers for --nproc-per-node: "gpu" is one per
 // visible GPU, "cpu" one per CPU that this process may use, "auto" one per GPU
-// if there is one, else one per CPU.
+// if there is a GPU, else one per CPU.
 func Workers(of string, visible []GPU) (int, error) {
 	switch {
 	case of == "gpu" && len(visible) == 0:

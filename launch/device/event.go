@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// EventKind says what an Event tells.
+// EventKind says what happened.
 type EventKind string
 
 const (
-	Watching  EventKind = "watching" // the driver tells of events from now on
+	Watching  EventKind = "watching" // the driver reports events from now on
 	Alive     EventKind = "alive"    // nothing has happened
 	Xid       EventKind = "xid"      // the driver reported an error; Code is its number
 	DoubleBit EventKind = "double-bit-ecc"
@@ -36,18 +36,19 @@ type Event struct {
 const (
 	eventVersion = 1
 	maxLine      = 64 << 10 // bytes of one line of a child's
-	// heartbeat is how often the child tells that it lives, and so finds out that
-	// nobody reads any more; maxSilence how long a child may say nothing.
+	// heartbeat is how often the child reports that it is alive; a failed write
+	// also shows it that nobody reads any more. maxSilence is how long a child
+	// may print nothing.
 	heartbeat  = 10 * time.Second
 	maxSilence = 60 * time.Second
 )
 
-// ErrNoEvents is returned by Listen where asking again is of no use.
+// ErrNoEvents is the error of Listen after which another call is of no use.
 var ErrNoEvents = errors.New("the driver tells of no events")
 
-// Listen stays and calls got for every event, Watching and Alive among them,
-// until ctx ends or the child does, which it ends when it says nothing for 60 s.
-// It never returns nil.
+// Listen calls got for every event, Watching and Alive among them, until ctx or
+// the child ends. It ends a child that prints nothing for 60 s. It never
+// returns nil.
 func (c Child) Listen(ctx context.Context, got func(Event)) error {
 	if !c.Present() {
 		return fmt.Errorf("%w: there is no driver", ErrNoEvents)
@@ -88,13 +89,13 @@ func readEvent(line []byte) (e Event, ok bool) {
 	return e, ok
 }
 
-// refuse tells a Listen that there will be no events.
+// refuse reports to a Listen that there will be no events.
 func refuse(w io.Writer, why error) error {
 	return json.NewEncoder(w).Encode(Event{Version: eventVersion, Kind: Refused, Text: why.Error()})
 }
 
-// lineWriter cuts what is written into lines; of one that is too long the rest
-// is dropped.
+// lineWriter splits what is written into lines and drops what a line has beyond
+// maxLine.
 type lineWriter struct {
 	line func([]byte)
 	part []byte

@@ -7,23 +7,23 @@ const (
 	ModeProhibited       = "prohibited"        // none at all
 )
 
-// The values of preflight.DeviceState.Fabric. In those between unsupported and completed, CUDA
-// says "system not yet initialized".
+// The values of preflight.DeviceState.Fabric. CUDA says "system not yet
+// initialized" in the states between unsupported and completed.
 const (
 	FabricUnsupported = "unsupported" // there is no fabric
-	FabricNotStarted  = "not started" // the Fabric Manager does not run, or has not come to this GPU
+	FabricNotStarted  = "not started" // the Fabric Manager does not run, or has not reached this GPU
 	FabricInProgress  = "in progress"
 	FabricCompleted   = "completed"
-	FabricUnknown     = "unknown" // a state of a newer driver's
+	FabricUnknown     = "unknown" // a state that only a newer driver has
 )
 
-// fabricStates are as NVML numbers them.
+// fabricStates has the states by NVML's number.
 var fabricStates = [...]string{FabricUnsupported, FabricNotStarted, FabricInProgress, FabricCompleted}
 
 // Clocks is a set of NVML's clocks event reasons.
 type Clocks uint64
 
-// The reasons for which a GPU that is asked to compute is slow. The others (idle,
+// The reasons for which a GPU with work to do is slow. The other reasons (idle,
 // an application's own setting, the usual power cap) are no fault.
 const (
 	HardwareSlowdown Clocks = 1 << 3
@@ -32,7 +32,8 @@ const (
 	PowerBrake       Clocks = 1 << 7
 )
 
-// Slowed names the reasons that are a fault; none for a healthy GPU.
+// Slowed returns the names of the reasons that are a fault, none for a healthy
+// GPU.
 func (c Clocks) Slowed() []string {
 	var names []string
 	for _, r := range []struct {

@@ -9,13 +9,14 @@ import (
 // filter reports whether a GPU, or a MIG instance, was given.
 type filter func(GPU) bool
 
-// maxNumbers bounds the numbers that a list of a scheduler's may hold.
+// maxNumbers bounds the numbers in a scheduler's list.
 const maxNumbers = 1024
 
-// containerGrant reads NVIDIA_VISIBLE_DEVICES. It is what somebody wrote when the
-// container was made: the numbers are the machine's, not the container's. A nil
-// filter gives everything; why says that the list fits nothing here. "void" says
-// nothing: with CDI it stands in every container, whatever it was given.
+// containerGrant reads NVIDIA_VISIBLE_DEVICES, which was set when the container
+// was made, so its numbers are the machine's and not the container's. A nil
+// filter allows everything. why says that the list fits nothing here. "void"
+// says nothing, because with CDI every container has it, whatever the container
+// was given.
 func containerGrant(open []GPU, list string) (allows filter, why string) {
 	var numbers []int
 	var names []string
@@ -49,8 +50,8 @@ func containerGrant(open []GPU, list string) (allows filter, why string) {
 	return allows, ""
 }
 
-// named reports whether a name means a GPU, an instance of it, or the GPU that
-// it is a part of. "0:1" is instance 1 of GPU 0.
+// named reports whether name means the GPU g, an instance of g, or the GPU that
+// g is a part of. "0:1" is instance 1 of GPU 0.
 func named(open []GPU, g GPU, name string) bool {
 	if strings.HasPrefix(name, "GPU-") {
 		return strings.HasPrefix(g.UUID, name) || strings.HasPrefix(g.Parent, name)
@@ -73,9 +74,9 @@ func named(open []GPU, g GPU, name string) bool {
 }
 
 // slurmGrant reads SLURM_STEP_GPUS or SLURM_JOB_GPUS, in which GPUs have the
-// machine's numbers even where a cgroup leaves fewer of them. Where GPUs are cut
-// into instances it counts those, in an order of its own, and is not used:
-// CUDA_VISIBLE_DEVICES has their names then.
+// machine's numbers even if a cgroup leaves fewer GPUs. Where GPUs are divided
+// into instances, the list counts those in an order of its own. It is then not
+// used, because CUDA_VISIBLE_DEVICES has the instances' names.
 func slurmGrant(open []GPU, list string) (allows filter, why string) {
 	if slices.ContainsFunc(open, func(g GPU) bool { return g.MIG != nil && *g.MIG }) {
 		return nil, ""
@@ -102,20 +103,21 @@ func slurmGrant(open []GPU, list string) (allows filter, why string) {
 	return allows, ""
 }
 
-// hostNumbers finds the GPUs that the machine has under some numbers, other
-// entries of the list aside. A container or a cgroup renumbers what it leaves,
-// but not the files in /dev, so these count. fits is false when no number does.
+// hostNumbers finds the GPUs that have the given numbers on the machine. others
+// is the number of other entries in the list. A container or a cgroup renumbers
+// the GPUs that it leaves but not their files in /dev, so the numbers of the
+// files count. fits is false if no number fits.
 func hostNumbers(open []GPU, numbers []int, others int) (allows filter, fits bool) {
 	nothing := func(GPU) bool { return false }
 	if len(numbers) == 0 {
 		return nothing, false
 	}
-	if others == 0 && len(open) <= len(numbers) { // the others are hidden already
+	if others == 0 && len(open) <= len(numbers) { // the machine's other GPUs are hidden already
 		return func(GPU) bool { return true }, true
 	}
 	number := func(g GPU) int { return *g.Minor }
 	if slices.ContainsFunc(open, func(g GPU) bool { return g.Minor == nil }) {
-		if slices.Max(numbers) >= len(open) { // these are no numbers of what is left
+		if slices.Max(numbers) >= len(open) { // the numbers are not those of the GPUs that are left
 			return nothing, false
 		}
 		number = func(g GPU) int { return g.Index }
@@ -129,7 +131,7 @@ func hostNumbers(open []GPU, numbers []int, others int) (allows filter, fits boo
 	return func(g GPU) bool { return given[identity(g)] }, len(given) > 0
 }
 
-// identity is the same for a GPU and its instances.
+// identity returns one text for a GPU and its instances.
 func identity(g GPU) string {
 	if g.PCI != "" {
 		return g.PCI

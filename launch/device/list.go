@@ -15,19 +15,20 @@ import (
 )
 
 // probeTimeout bounds each child. A healthy driver answers in well under a
-// second; loading an idle one on a node with many GPUs takes some.
+// second, but loading an idle driver takes some seconds on a node with many
+// GPUs.
 const probeTimeout = 20 * time.Second
 
-// maxGPUs bounds what a child's answer may hold.
+// maxGPUs bounds the GPUs in a child's answer.
 const maxGPUs = 1024
 
 // Child says how to start this program again to call Probe.
 type Child struct {
-	// Run starts a program, waits for its end (or ends it with ctx) and gives
-	// what it printed and its exit code, as program.Runner does.
+	// Run starts a program, waits for its end (or ends it with ctx) and returns
+	// its output and its exit code, as program.Runner does.
 	Run func(ctx context.Context, path string, argv, env []string, dir string) (output []byte, exit int, err error)
-	// Stream does the same for a program that goes on: what it prints goes to out as
-	// it comes. Only Listen needs it.
+	// Stream does the same for a program that goes on. It writes the program's
+	// output to out as it comes. Only Listen needs it.
 	Stream func(ctx context.Context, path string, argv, env []string, dir string, out io.Writer) (exit int, err error)
 	Path   string
 	Argv   []string // the Source is appended
@@ -35,8 +36,8 @@ type Child struct {
 	Root   string // where /dev and /proc are looked for; "" for the real ones
 }
 
-// List gives the GPUs of this node, whatever CUDA_VISIBLE_DEVICES says; none
-// without an error on a node without a driver. It takes at most 40 s.
+// List returns the GPUs of this node, whatever CUDA_VISIBLE_DEVICES says. On a
+// node without a driver it returns none and no error. It takes at most 40 s.
 func (c Child) List(ctx context.Context) ([]GPU, error) {
 	if !c.Present() {
 		return nil, nil
@@ -45,7 +46,8 @@ func (c Child) List(ctx context.Context) ([]GPU, error) {
 	return c.count(ctx, r.GPUs, err)
 }
 
-// count gives what NVML told, or else what /proc/driver/nvidia does.
+// count returns the GPUs of NVML or, if NVML failed, those of
+// /proc/driver/nvidia.
 func (c Child) count(ctx context.Context, gpus []GPU, err error) ([]GPU, error) {
 	if err == nil {
 		err = sick(gpus)
@@ -58,12 +60,12 @@ func (c Child) count(ctx context.Context, gpus []GPU, err error) ([]GPU, error) 
 		return r.GPUs, nil
 	}
 	if err2 == nil {
-		return nil, nil // a container sees the machine's in /proc, and has none of them
+		return nil, nil // a container sees the machine's GPUs in /proc, but may use none of them
 	}
 	return nil, fmt.Errorf("cannot list GPUs: NVML: %w; /proc/driver/nvidia: %w", err, err2)
 }
 
-// sick is the error of the first GPU that the driver does not open.
+// sick returns the error of the first GPU that the driver does not open.
 func sick(gpus []GPU) error {
 	for _, g := range gpus {
 		if g.Error != "" {
@@ -75,17 +77,17 @@ func sick(gpus []GPU) error {
 
 // Survey is what NVML says of a node.
 type Survey struct {
-	Driver bool  // there is a driver; without one all else is empty
+	Driver bool  // there is a driver; without it all else is empty
 	GPUs   []GPU // all of the node, the sick ones too
 	Held   []Held
 	NVML   string // the library's version
 	Err    error  // why NVML does not answer
-	// Usable and UsableErr are what List gives.
+	// Usable and UsableErr are what List returns.
 	Usable    []GPU
 	UsableErr error
 }
 
-// Look asks NVML about this node; it takes at most 40 s.
+// Look asks NVML about this node. It takes at most 40 s.
 func (c Child) Look(ctx context.Context) Survey {
 	if !c.Present() {
 		return Survey{}
@@ -96,8 +98,8 @@ func (c Child) Look(ctx context.Context) Survey {
 	return s
 }
 
-// Holding gives the processes that compute on this node's GPUs now, by their
-// numbers in the machine's own pid namespace; it takes at most 20 s.
+// Holding returns the processes that compute on this node's GPUs now, by their
+// numbers in the machine's own pid namespace. It takes at most 20 s.
 func (c Child) Holding(ctx context.Context) ([]Held, error) {
 	if !c.Present() {
 		return nil, nil
@@ -106,17 +108,18 @@ func (c Child) Holding(ctx context.Context) ([]Held, error) {
 	return r.Held, err
 }
 
-// Present reports whether the node has a driver, which saves the others the child
-// processes. A container may see it in /proc only.
+// Present reports whether the node has a driver. Without one no child process
+// is needed. A container may see the driver in /proc only.
 func Present(root string) bool { return Given(root) || exists(root, "proc/driver/nvidia/version") }
 
-// Given reports whether there is a file by which the driver is called. /dev/dxg
-// is the driver's under WSL.
+// Given reports whether there is a file through which programs call the driver.
+// /dev/dxg is this file under WSL.
 func Given(root string) bool { return exists(root, "dev/nvidiactl", "dev/dxg") }
 
-// Present and Given are those of the child's machine.
+// Present reports whether the machine of the child has a driver.
 func (c Child) Present() bool { return Present(c.Root) }
 
+// Given reports whether the machine of the child has a file of the driver.
 func (c Child) Given() bool { return Given(c.Root) }
 
 func exists(root string, names ...string) bool {
@@ -146,14 +149,15 @@ func (c Child) probe(ctx context.Context, from Source) (Report, error) {
 }
 
 func (c Child) command(from Source) (argv, env []string) {
-	// LD_BIND_NOW makes the loader look for every function of NVML before main.
+	// LD_BIND_NOW is removed, because it makes the loader look for every function
+	// of NVML before main.
 	env = slices.DeleteFunc(slices.Clone(c.Env), func(entry string) bool {
 		return strings.HasPrefix(entry, "LD_BIND_NOW=")
 	})
 	return append(slices.Clone(c.Argv), string(from)), env
 }
 
-// readReport finds the report among whatever else libraries print.
+// readReport finds the report among other lines that libraries print.
 func readReport(output []byte) (Report, bool) {
 	for line := range bytes.Lines(output) {
 		var r Report

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxNICs bounds the adapters that are looked at.
+// maxNICs bounds the adapters that are read.
 const maxNICs = 256
 
 // Distance is how far an adapter is from a GPU, in nvidia-smi's words.
@@ -19,7 +19,7 @@ const (
 	PXB                  // behind switches of the same root port
 	PHB                  // at the same host bridge of the CPU
 	NODE                 // at another host bridge of the same NUMA node
-	SYS                  // at another NUMA node, or it is not known
+	SYS                  // at another NUMA node, or unknown
 )
 
 func (d Distance) String() string { return [...]string{"PIX", "PXB", "PHB", "NODE", "SYS"}[d] }
@@ -31,8 +31,8 @@ type spot struct {
 	numa *int
 }
 
-// locate finds each GPU's NUMA node and, if asked to, its nearest adapters, from
-// /sys below root. What is not there stays unknown.
+// locate reads each GPU's NUMA node and, if nics is set, its nearest adapters
+// from /sys below root. What is missing there stays unknown.
 func locate(root fs.FS, gpus []GPU, nics bool) {
 	var adapters []spot
 	if nics {
@@ -51,8 +51,8 @@ func locate(root fs.FS, gpus []GPU, nics bool) {
 	}
 }
 
-// listNICs gives the node's adapters: those with verbs, which NCCL prefers, else
-// the interfaces that are on a PCI bus.
+// listNICs returns the node's adapters: those with verbs, which NCCL prefers,
+// else the interfaces on a PCI bus.
 func listNICs(root fs.FS) []spot {
 	for _, class := range []string{"sys/class/infiniband", "sys/class/net"} {
 		var found []spot
@@ -70,7 +70,8 @@ func listNICs(root fs.FS) []spot {
 	return nil
 }
 
-// find follows a link of /sys to the PCI device that it is, or is a part of.
+// find follows a link of /sys to the PCI device that the link's target is, or
+// is a part of.
 func find(root fs.FS, link string) (at spot, ok bool) {
 	target, err := fs.ReadLink(root, link)
 	if err != nil {
@@ -100,8 +101,8 @@ func isPCI(s string) bool {
 	return strings.Count(s, ":") == 2 && strings.Contains(s, ".") && strings.Trim(s, "0123456789abcdef:.") == ""
 }
 
-// nearest gives the adapters that are nearest to a GPU, all equally near: "mlx5_0",
-// or interfaces ("eth0") where no adapter speaks verbs.
+// nearest returns the names of the adapters nearest to a GPU, all equally near:
+// "mlx5_0", or interfaces ("eth0") where no adapter has verbs.
 func nearest(gpu spot, adapters []spot) (names []string, far string) {
 	limit := SYS + 1
 	for _, nic := range adapters {
@@ -118,7 +119,8 @@ func nearest(gpu spot, adapters []spot) (names []string, far string) {
 	return names, limit.String()
 }
 
-// distance is NCCL's: what the paths of two devices have in common.
+// distance computes NCCL's distance: what the paths of two devices have in
+// common.
 func distance(gpu, nic spot) Distance {
 	common := 0
 	for common < min(len(gpu.path), len(nic.path)) && gpu.path[common] == nic.path[common] {
@@ -131,7 +133,7 @@ func distance(gpu, nic spot) Distance {
 		return SYS
 	case common == 1:
 		return PHB
-	case common >= len(gpu.path)-2: // but for the switch's port and the GPU itself
+	case common >= len(gpu.path)-2: // all but the switch's port and the GPU itself
 		return PIX
 	}
 	return PXB

@@ -8,12 +8,12 @@ import (
 	"io/fs"
 )
 
-// Linked says whether this build can ask NVML at all.
+// Linked reports whether this build can ask NVML at all.
 const Linked = false
 
 var errNotLinked = errors.New("this build has no NVML (built without cgo or with -tags nonvml)")
 
-// readNVML is for builds without cgo, in which NVML cannot be loaded.
+// readNVML returns an error, because a build without cgo cannot load NVML.
 func readNVML(Source, fs.FS) (Report, error) { return Report{}, errNotLinked }
 
 func tellEvents(w io.Writer) error { return refuse(w, errNotLinked) }

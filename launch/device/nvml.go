@@ -9,12 +9,12 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Linked says whether this build can ask NVML at all.
+// Linked reports whether this build can ask NVML at all.
 const Linked = true
 
-// reader asks the driver's library. Of a function that the library lacks, the
-// call ends the process; the functions that came after the R418 drivers are
-// looked up first.
+// reader asks the driver's library. A call of a function that the library lacks
+// ends the process, so functions newer than the R418 drivers are looked up
+// first.
 type reader struct {
 	lib  nvml.Interface
 	root fs.FS // where /dev is
@@ -25,8 +25,8 @@ func readNVML(from Source, root fs.FS) (Report, error) {
 	return reader{nvml.New(), root}.read(from)
 }
 
-// open makes the library ready. After an Init that failed no other function of
-// it may be called, not even Shutdown: the loader would end the process.
+// open makes the library ready. After a failed Init no other function may be
+// called, not even Shutdown, because the loader would end the process.
 func (r reader) open() (done func(), err error) {
 	if ret := r.lib.Init(); ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("cannot load NVML: %w", ret)
@@ -59,7 +59,8 @@ func (r reader) read(from Source) (report Report, err error) {
 	return report, nil
 }
 
-// gpu reads what counting and pinning need; dev is nil where nothing more can be asked.
+// gpu reads what counting and pinning need. dev is nil if the GPU answers
+// nothing more.
 func (r reader) gpu(i int) (g GPU, dev nvml.Device) {
 	g.Index = i
 	dev, ret := r.lib.DeviceGetHandleByIndex(i)
@@ -89,7 +90,7 @@ func (r reader) gpu(i int) (g GPU, dev nvml.Device) {
 	return g, dev
 }
 
-// holders gives the processes that compute on a GPU, or on its MIG instances.
+// holders returns the processes that compute on a GPU, or on its MIG instances.
 func (r reader) holders(g GPU, dev nvml.Device) (held []Held) {
 	add := func(uuid string, dev nvml.Device) {
 		all, _ := dev.GetComputeRunningProcesses()
@@ -112,7 +113,7 @@ func (r reader) holders(g GPU, dev nvml.Device) (held []Held) {
 // has reports whether the installed library has a function.
 func (r reader) has(symbol string) bool { return r.lib.Extensions().LookupSymbol(symbol) == nil }
 
-// ask is the answer to one question, nil when there is none.
+// ask returns the answer to one question, nil if there is none.
 func ask[T any](question func() (T, nvml.Return)) *T {
 	v, ret := question()
 	if ret != nvml.SUCCESS {
@@ -121,7 +122,7 @@ func ask[T any](question func() (T, nvml.Return)) *T {
 	return &v
 }
 
-// askOf is ask of a function that an older library may not have.
+// askOf asks with a function that an older library may lack.
 func askOf[T any](r reader, symbol string, question func() (T, nvml.Return)) *T {
 	if !r.has(symbol) {
 		return nil
@@ -129,7 +130,7 @@ func askOf[T any](r reader, symbol string, question func() (T, nvml.Return)) *T 
 	return ask(question)
 }
 
-// value is what p points to, or nothing.
+// value returns what p points to, or the zero value.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

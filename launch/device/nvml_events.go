@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// maxFailures is the number of waits in a row that may fail: then the library is
-	// of no use to this process any more.
+	// maxFailures is how many waits in a row may fail. After more the library
+	// is of no use to this process.
 	maxFailures = 5
-	noInstance  = 0xFFFFFFFF // of an event that concerns the whole GPU
+	noInstance  = 0xFFFFFFFF // in an event that concerns the whole GPU
 )
 
 // tellEvents writes each event until nobody reads or the library fails.
@@ -25,8 +25,8 @@ func tellEvents(w io.Writer) error {
 	return reader{nvml.New(), os.DirFS("/")}.events(w, time.Second)
 }
 
-// events waits at most heartbeat for each event; pause is what it waits after a
-// failure.
+// events writes each event of the GPUs to w. It waits at most heartbeat for an
+// event, and pause after a failure.
 func (r reader) events(w io.Writer, pause time.Duration) error {
 	done, err := r.open()
 	if err != nil {
@@ -67,12 +67,12 @@ func (r reader) events(w io.Writer, pause time.Duration) error {
 	}
 }
 
-// teller writes the events of the GPUs that it knows.
+// teller writes the events of the GPUs in gpus.
 type teller struct {
 	reader
 	w    *json.Encoder
 	gpus []watched
-	lost map[string]bool // UUIDs that were told
+	lost map[string]bool // UUIDs of GPUs already reported as lost
 }
 
 type watched struct {
@@ -85,7 +85,7 @@ func (t *teller) tell(e Event) error {
 	return t.w.Encode(e)
 }
 
-// register asks for the events of every GPU that can tell some.
+// register asks for the events of every GPU that reports any.
 func (t *teller) register(set nvml.EventSet) error {
 	n, ret := t.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
@@ -116,7 +116,7 @@ func (t *teller) register(set nvml.EventSet) error {
 	return nil
 }
 
-// happened tells one event.
+// happened writes one event.
 func (t *teller) happened(data nvml.EventData) error {
 	e := Event{UUID: t.name(data.Device)}
 	switch data.EventType {
@@ -136,7 +136,8 @@ func (t *teller) happened(data nvml.EventData) error {
 	return t.tell(e)
 }
 
-// name is a GPU's UUID. One that has just been lost cannot be asked any more.
+// name returns a GPU's UUID. A GPU that has just been lost no longer answers,
+// so known UUIDs come first.
 func (t *teller) name(dev nvml.Device) string {
 	for _, g := range t.gpus {
 		if g.dev == dev && g.uuid != "" {
@@ -149,7 +150,7 @@ func (t *teller) name(dev nvml.Device) string {
 	return value(ask(dev.GetUUID))
 }
 
-// tellLost looks for GPUs that do not answer any more and tells each once.
+// tellLost looks for GPUs that no longer answer and reports each once.
 func (t *teller) tellLost() error {
 	for _, g := range t.gpus {
 		_, ret := g.dev.GetPersistenceMode()

@@ -10,7 +10,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// state reads how a GPU is.
+// state reads the state of a GPU.
 func (r reader) state(dev nvml.Device) *preflight.DeviceState {
 	f := &preflight.DeviceState{
 		ComputeMode: computeMode(dev),
@@ -65,7 +65,7 @@ func (r reader) clocks(dev nvml.Device) Clocks {
 	return Clocks(*mask)
 }
 
-// links says of each NVLink that the GPU has whether it is up.
+// links says for each NVLink of the GPU whether the link is up.
 func links(dev nvml.Device) []bool {
 	var up []bool
 	for i := range nvml.NVLINK_MAX_LINKS {
@@ -80,7 +80,8 @@ func links(dev nvml.Device) []bool {
 	return up
 }
 
-// fabric asks how the Fabric Manager left the GPU, and why it failed.
+// fabric reads the state in which the Fabric Manager left the GPU, and why the
+// Fabric Manager failed.
 func (r reader) fabric(dev nvml.Device) (state, failure string) {
 	var code uint8
 	var status uint32

@@ -4,10 +4,12 @@ package device
 
 import "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-// maxInstances bounds the MIG instances of one GPU; today's have at most 7, or 8.
+// maxInstances bounds the MIG instances of one GPU. Today's GPUs have at most 7
+// or 8.
 const maxInstances = 64
 
-// migMode reports whether a GPU is in MIG mode. One that cannot be is not.
+// migMode reports whether a GPU is in MIG mode, false for a GPU without MIG,
+// nil if unknown.
 func (r reader) migMode(dev nvml.Device) *bool {
 	if !r.has("nvmlDeviceGetMigMode") {
 		return new(false)
@@ -22,8 +24,8 @@ func (r reader) migMode(dev nvml.Device) *bool {
 	return nil
 }
 
-// eachInstance calls f for every MIG instance of a GPU in MIG mode. The places
-// between them may be empty.
+// eachInstance calls f for every MIG instance of a GPU in MIG mode. The numbers
+// of instances may have gaps.
 func (r reader) eachInstance(dev nvml.Device, f func(Instance, nvml.Device)) {
 	for i := range min(value(ask(dev.GetMaxMigDeviceCount)), maxInstances) {
 		part, ret := dev.GetMigDeviceHandleByIndex(i)

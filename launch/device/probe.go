@@ -6,15 +6,15 @@ import (
 	"io/fs"
 )
 
-// Source is what a probe is asked for.
+// Source says what a probe reads, and from where.
 type Source string
 
 const (
-	NVML      Source = "nvml"   // of the driver's library: what counting and pinning need
-	All       Source = "facts"  // of the driver's library: everything about each GPU
-	Processes Source = "held"   // of the driver's library: who computes where
-	Troubles  Source = "events" // of the driver's library: what goes wrong, for as long as somebody reads
-	Procfs    Source = "procfs" // of /proc/driver/nvidia: works without the library
+	NVML      Source = "nvml"   // from the driver's library: what counting and pinning need
+	All       Source = "facts"  // from the driver's library: everything about each GPU
+	Processes Source = "held"   // from the driver's library: which processes compute on which GPU
+	Troubles  Source = "events" // from the driver's library: what goes wrong, for as long as somebody reads
+	Procfs    Source = "procfs" // from /proc/driver/nvidia: works without the library
 )
 
 // Report is what a probe found. The child process prints it as one line of
@@ -29,10 +29,10 @@ type Report struct {
 
 const (
 	reportVersion = 2
-	maxHeld       = 64 // processes of one GPU that are told
+	maxHeld       = 64 // processes of one GPU that are reported
 )
 
-// Probe looks for GPUs. It may never return or end the process: call it only
+// Probe looks for GPUs. It may never return, or end the process: call it only
 // in a child process made for it. It prints nothing.
 func Probe(from Source, root fs.FS) Report {
 	var r Report
@@ -50,8 +50,8 @@ func Probe(from Source, root fs.FS) Report {
 	return r
 }
 
-// Answer is the whole of the child process: it prints what Probe found, or each
-// event as it comes until the reader has gone.
+// Answer is all that the child process runs. It prints what Probe found, or
+// each event as it comes until nobody reads.
 func Answer(w io.Writer, from Source, root fs.FS) error {
 	if from == Troubles {
 		return tellEvents(w)

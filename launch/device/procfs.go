@@ -29,8 +29,9 @@ func readProcfs(root fs.FS) ([]GPU, error) {
 			}
 			f.Close()
 		}
-		// Only looked at: this is the way out when the driver's library hangs, and
-		// an open of a sick GPU's file would hang as well.
+		// The file is not opened. This is the way that remains when the
+		// driver's library hangs, and an open of a sick GPU's file would hang
+		// as well.
 		if g.Minor != nil && exposed(root) {
 			if _, err := fs.Stat(root, node(*g.Minor)); errors.Is(err, fs.ErrNotExist) {
 				g.Denied = fmt.Sprintf("no /%s", node(*g.Minor))
@@ -41,7 +42,7 @@ func readProcfs(root fs.FS) ([]GPU, error) {
 	return gpus, nil
 }
 
-// inform takes one line of the driver's information.
+// inform reads one line of the driver's information.
 func (g *GPU) inform(key, value string) {
 	switch key {
 	case "Model":
@@ -57,18 +58,18 @@ func (g *GPU) inform(key, value string) {
 	}
 }
 
-// node is the file of a GPU.
+// node returns the path of a GPU's file.
 func node(minor int) string { return "dev/nvidia" + strconv.Itoa(minor) }
 
-// exposed reports whether the driver is called by files in /dev: under WSL there
-// is none for a single GPU.
+// exposed reports whether programs call the driver through files in /dev. Under
+// WSL there is no file for a single GPU.
 func exposed(root fs.FS) bool {
 	_, err := fs.Stat(root, "dev/nvidiactl")
 	return err == nil
 }
 
 // denied opens a GPU's file, as CUDA will, and says why that is not allowed.
-// Other errors are the driver's to tell.
+// Other errors are left for the driver to report.
 func denied(root fs.FS, minor int) string {
 	f, err := root.Open(node(minor))
 	switch {
@@ -86,7 +87,7 @@ func denied(root fs.FS, minor int) string {
 }
 
 // sysfsPCI turns a PCI address into the form of /sys/bus/pci/devices: lower
-// case, a domain of four digits (NVML writes eight) unless it needs more.
+// case, with a domain of four digits (NVML writes eight) unless it needs more.
 func sysfsPCI(s string) string {
 	s = strings.ToLower(s)
 	domain, rest, ok := strings.Cut(s, ":")

@@ -6,17 +6,18 @@ import (
 	"strings"
 )
 
-// Grants is what says which of a node's GPUs a job may use; nil: nothing is said.
+// Grants says which of a node's GPUs a job may use. A nil field says nothing.
 type Grants struct {
 	CUDA   *string // CUDA_VISIBLE_DEVICES, which CUDA itself obeys
 	Order  string  // CUDA_DEVICE_ORDER
-	NVIDIA *string // NVIDIA_VISIBLE_DEVICES, which a container was made with
-	Slurm  *string // what Slurm gave to the step, or else to the job
-	// SlurmName is the variable that Slurm has.
+	NVIDIA *string // NVIDIA_VISIBLE_DEVICES, set when the container was made
+	Slurm  *string // what Slurm gave to the step or, without that, to the job
+	// SlurmName is the variable that Slurm came from.
 	SlurmName string
 }
 
-// ReadGrants finds them in an environment, in which the last entry of a name counts.
+// ReadGrants finds the grants in an environment, in which the last entry of a
+// name counts.
 func ReadGrants(env []string) Grants {
 	get := func(name string) *string {
 		for _, entry := range slices.Backward(env) {
@@ -40,16 +41,17 @@ func ReadGrants(env []string) Grants {
 
 // Sight is what the job's workers may use of a node's GPUs.
 type Sight struct {
-	Visible []GPU    // in the order in which CUDA numbers them, but for Doubt
+	Visible []GPU    // in CUDA's order, unless Doubt is set
 	Notes   []string // what the user may not expect, a line each
-	// Blind is why nothing is visible of the GPUs that the node has; "": something
-	// is, or it has none.
+	// Blind says why none of the node's GPUs is visible. It is "" if one is, or
+	// if the node has none.
 	Blind string
-	// Withheld: Blind, and yet CUDA shows a worker some that were not given to it,
-	// unless CUDA_VISIBLE_DEVICES is set to nothing.
+	// Withheld means that Blind is set and CUDA would still show a worker GPUs
+	// that were not given to it, unless CUDA_VISIBLE_DEVICES is set to nothing.
 	Withheld bool
-	// Doubt is why CUDA's numbers are not known; "": they are. Visible is then in
-	// PCI order, and a CUDA_VISIBLE_DEVICES of indexes may mean other GPUs.
+	// Doubt says why CUDA's numbers are unknown; "": they are known. Visible is
+	// then in PCI order, and a CUDA_VISIBLE_DEVICES of indexes may mean other
+	// GPUs.
 	Doubt string
 }
 
@@ -57,11 +59,12 @@ func (s *Sight) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
 
-// See finds what the workers may use. A GPU is seen when the driver opens it for
-// this process, CUDA_VISIBLE_DEVICES shows it, and both the container and Slurm
-// gave it. Of a GPU in MIG mode its instances are seen.
+// See finds what the workers may use. A GPU is visible if the driver opens it
+// for this process, CUDA_VISIBLE_DEVICES shows it, and both the container and
+// Slurm gave it. A GPU in MIG mode is replaced by its instances.
 func See(gpus []GPU, grants Grants) (s Sight) {
-	// CUDA numbers what the driver opens, whatever else was given.
+	// CUDA numbers what the driver opens, whatever the container and Slurm
+	// gave.
 	open := slices.DeleteFunc(slices.Clone(gpus), func(g GPU) bool { return g.Denied != "" })
 	if len(open) == 0 && len(gpus) > 0 {
 		s.note("this process may use none of the node's %d GPUs: GPU %d: %s", len(gpus), gpus[0].Index, gpus[0].Denied)
@@ -84,14 +87,14 @@ func See(gpus []GPU, grants Grants) (s Sight) {
 	}
 	s.restrict(open, grants)
 	if why := ambiguous(open, grants); why != "" && grants.CUDA == nil && len(s.Visible) < shown {
-		s.note("%s", why) // which of them are meant is known, and CUDA must be told so
+		s.note("%s", why) // it is known which GPUs are meant, and CUDA needs their names
 	} else {
 		s.Doubt = why
 	}
 	return s
 }
 
-// restrict leaves what the container and Slurm gave.
+// restrict removes the GPUs that the container or Slurm did not give.
 func (s *Sight) restrict(open []GPU, grants Grants) {
 	for _, from := range []struct {
 		name string
@@ -123,8 +126,8 @@ func (s *Sight) restrict(open []GPU, grants Grants) {
 	}
 }
 
-// uncut is what is seen without CUDA_VISIBLE_DEVICES: the GPUs, or the MIG
-// instances if there are any, as CUDA then shows no whole GPU.
+// uncut returns what is visible without CUDA_VISIBLE_DEVICES: the GPUs, or the
+// MIG instances if there are any, because CUDA then shows no whole GPU.
 func uncut(open []GPU, notes []string) ([]GPU, []string) {
 	var whole, parts []GPU
 	for _, g := range open {
@@ -145,7 +148,7 @@ func uncut(open []GPU, notes []string) ([]GPU, []string) {
 	return whole, notes
 }
 
-// instances gives the MIG instances of a GPU as devices.
+// instances returns the MIG instances of a GPU as devices.
 func instances(g GPU) []GPU {
 	parts := make([]GPU, 0, len(g.Instances))
 	for _, in := range g.Instances {
@@ -154,8 +157,9 @@ func instances(g GPU) []GPU {
 	return parts
 }
 
-// ambiguous says that CUDA's numbers are not those of NVML: it puts the fastest
-// first unless it is told otherwise, and how fast a model is only CUDA knows.
+// ambiguous says why CUDA's numbers may not be NVML's, "" if they are. CUDA
+// puts the fastest model first unless CUDA_DEVICE_ORDER says otherwise, and
+// only CUDA knows how fast a model is.
 func ambiguous(open []GPU, grants Grants) string {
 	var models []string
 	for _, g := range open {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Visible gives the GPUs that CUDA shows under CUDA_VISIBLE_DEVICES=list, of
-// those that it can open, in CUDA's order; call it only when the variable is set.
+// Visible returns the GPUs that CUDA shows under CUDA_VISIBLE_DEVICES=list, of
+// those that it can open, in CUDA's order. Call it only if the variable is set.
 // The rules are those of CUDA and of torch.cuda.device_count: an invalid entry
 // hides itself and all that follow; an entry that is named twice hides
 // everything; indexes, UUIDs (whole or their unambiguous beginning) and MIG
@@ -43,7 +43,7 @@ func Visible(open []GPU, list string) (visible []GPU, note string) {
 	return visible, ""
 }
 
-// lookup finds what one entry names; why says why it names nothing.
+// lookup finds what one entry names. why says why it names nothing.
 func lookup(open []GPU, entry string) (gpu GPU, kind, why string) {
 	switch {
 	case strings.HasPrefix(entry, "MIG-"):
@@ -76,7 +76,7 @@ func lookup(open []GPU, entry string) (gpu GPU, kind, why string) {
 	return gpu, "index", why
 }
 
-// shown is what CUDA uses of a GPU that is named as a whole.
+// shown returns what CUDA uses of a GPU that is named as a whole.
 func shown(g GPU) (GPU, string) {
 	if g.MIG == nil || !*g.MIG {
 		return g, ""
@@ -87,8 +87,9 @@ func shown(g GPU) (GPU, string) {
 	return instances(g)[0], ""
 }
 
-// lookupMIG finds an instance by its UUID or by its GPU's and its numbers. Where
-// a GPU's instances are unknown, as without NVML, it is believed.
+// lookupMIG finds an instance by its UUID, or by the UUID of its GPU and its
+// numbers. Where a GPU's instances are unknown, as without NVML, it accepts the
+// entry.
 func lookupMIG(open []GPU, entry string) (gpu GPU, why string) {
 	found := 0
 	for _, g := range open {
@@ -126,7 +127,8 @@ func matches(open []GPU, part GPU, name string) bool {
 	return false
 }
 
-// leadingNumber reads as C's strtol does: a sign, digits, and anything after.
+// leadingNumber reads a number as C's strtol does: a sign, digits, and anything
+// after.
 func leadingNumber(s string) (n int, ok bool) {
 	digits := strings.TrimLeft(s, "+-")
 	if len(s)-len(digits) > 1 {
