@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Allowed gives the CPUs that this thread may run on and the NUMA nodes whose
-// memory it may use. They are what its cgroup, its scheduler and taskset left; a
-// kernel without NUMA has no nodes.
+// Allowed returns the CPUs that this thread may run on and the NUMA nodes whose
+// memory it may use. They are what its cgroup, its scheduler and taskset left.
+// A kernel without NUMA has no nodes.
 func Allowed() (cpus, memory Set, err error) {
 	mask := unix.NewCPUSet(maxID)
 	if err := unix.SchedGetaffinityDynamic(0, mask); err != nil {
@@ -32,8 +32,9 @@ func Allowed() (cpus, memory Set, err error) {
 	return cpus, memory, nil
 }
 
-// Around is for [process.Spec]: it calls start on a thread that is bound, and
-// gives the thread back what it had. nil: there is nothing to bind.
+// Around returns a function for [process.Spec]. The function calls start on a
+// bound thread and then restores the thread's CPUs and policy. It is nil if
+// there is nothing to bind.
 func (b Binding) Around() func(start func() error) error {
 	if !b.Bound {
 		return nil
@@ -41,8 +42,8 @@ func (b Binding) Around() func(start func() error) error {
 	return b.bind
 }
 
-// bind calls start in the calling goroutine. Its errors are of start, or say why
-// start was not called.
+// bind calls start in the calling goroutine. Its errors are of start, or say
+// why start was not called.
 func (b Binding) bind(start func() error) error {
 	// While the thread is locked the runtime starts no other thread from it, so
 	// that only the child inherits.
@@ -59,21 +60,21 @@ func (b Binding) bind(start func() error) error {
 	if err := unix.SchedSetaffinityDynamic(0, mask); err != nil {
 		return fmt.Errorf("cannot bind to CPUs %v: sched_setaffinity: %w", b.CPUs, err)
 	}
-	// It fails only when the cpuset was changed meanwhile to others than these.
-	// gorun's thread then stays where the worker is, which costs it little.
+	// This fails only if the cpuset changed meanwhile to other CPUs. gorun's
+	// thread then stays on the worker's CPUs, which costs the worker little.
 	defer func() { _ = unix.SchedSetaffinityDynamic(0, old) }()
 	defer b.prefer()()
 	return start()
 }
 
-// maxNodes is the number of NUMA nodes that a unix.CPUSet holds; Linux is built
+// maxNodes is the number of NUMA nodes that a unix.CPUSet holds. Linux is built
 // for at most as many.
 const maxNodes = 1024
 
-// prefer sets the memory policy; the result sets what was before. Where it may
-// not (Docker's seccomp filter, a kernel without NUMA or, for several nodes,
-// before 5.15), the kernel's default remains, which takes memory of the node
-// whose CPU asks, and that is bound.
+// prefer sets the memory policy and returns a function that restores the
+// earlier one. Setting may fail (Docker's seccomp filter, a kernel without NUMA
+// or, for several nodes, before 5.15). The kernel's default then remains:
+// memory of the node whose CPU asks, and that CPU is bound.
 func (b Binding) prefer() (restore func()) {
 	restore = func() {}
 	if len(b.Memory) == 0 {
@@ -97,7 +98,7 @@ func (b Binding) prefer() (restore func()) {
 	return func() { _ = unix.SetMemPolicy(mode, &old) } // it was allowed before
 }
 
-// memoryPolicy is get_mempolicy(2) of this thread.
+// memoryPolicy calls get_mempolicy(2) for this thread.
 func memoryPolicy(nodes *unix.CPUSet, flags uintptr) (mode int, err error) {
 	var m int32
 	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&m)),

@@ -9,14 +9,14 @@ import (
 // claim is one GPU, or one worker without a GPU, that wants CPUs of a node.
 type claim struct {
 	worker int  // local rank; -1: a GPU that no worker of this agent owns
-	node   Node // whose CPUs are those that may be used; ID Unknown: all CPUs
+	node   Node // whose CPUs may be used; ID Unknown: all CPUs
 	what   string
 	nth    int // among the claims on this node, from 0
 	of     int // claims on this node
 }
 
-// claims are all, in the order of the GPUs, or of workers where there are none.
-// doubt says why they all go to the node of all CPUs.
+// claims returns all claims in the order of the GPUs, or of the workers where
+// there are no GPUs. doubt says why all of them use the node of all CPUs.
 func (r *Request) claims() (all []claim, doubt string, err error) {
 	if r.bare() {
 		all, err = r.byWorker()
@@ -43,7 +43,7 @@ func (r *Request) claims() (all []claim, doubt string, err error) {
 	return all, doubt, nil
 }
 
-// bare reports whether workers are taken for such as compute on CPUs.
+// bare reports whether the workers count as workers that compute on CPUs.
 func (r *Request) bare() bool {
 	return slices.ContainsFunc(r.Workers, func(own []int) bool { return len(own) == 0 })
 }
@@ -74,7 +74,8 @@ func (r *Request) byGPU() (all []claim, doubt string) {
 	return all, doubt
 }
 
-// byWorker spreads workers over the nodes that have CPUs for them, in blocks.
+// byWorker spreads the workers in blocks over the nodes that have CPUs for
+// them.
 func (r *Request) byWorker() ([]claim, error) {
 	nodes := slices.DeleteFunc(slices.Clone(r.Topology.Nodes), func(n Node) bool { return len(n.CPUs.And(r.CPUs)) == 0 })
 	if len(nodes) == 0 {
@@ -99,7 +100,7 @@ func (r *Request) node(pci string) (Node, bool) {
 	return r.Topology.Nodes[at], true
 }
 
-// cpus are what the claim gets.
+// cpus returns what the claim gets.
 func (c *claim) cpus(r Request) (Set, error) {
 	switch {
 	case c.worker < 0:
@@ -114,7 +115,7 @@ func (c *claim) cpus(r Request) (Set, error) {
 		return all.And(r.CPUs), nil
 	case r.Mode == Exclusive:
 		cores := within(r.Topology.Cores, c.node.CPUs)
-		each, more := len(cores)/c.of, len(cores)%c.of // the first get the cores that are left over
+		each, more := len(cores)/c.of, len(cores)%c.of // the first claims get the remaining cores
 		if each == 0 {
 			return nil, fmt.Errorf("--numa-binding exclusive: %s cannot be divided among %d GPUs or workers: use --numa-binding node, or give the job more CPUs", c.room(len(cores)), c.of)
 		}
@@ -128,7 +129,8 @@ func (c *claim) cpus(r Request) (Set, error) {
 		if len(parts) == 0 {
 			return c.node.CPUs, nil
 		}
-		// Those with most CPUs first: a mask may leave little of some.
+		// The groups with most CPUs come first, because a mask may leave little
+		// of some.
 		slices.SortStableFunc(parts, func(a, b Set) int { return cmp.Compare(len(b), len(a)) })
 		return parts[c.nth%len(parts)], nil
 	}
@@ -147,7 +149,7 @@ func (c *claim) room(cores int) string {
 	return fmt.Sprintf("%s of NUMA node %d", text, c.node.ID)
 }
 
-// within are the parts of groups that lie in a set.
+// within returns the parts of groups that lie in a set.
 func within(groups []Set, in Set) []Set {
 	var all []Set
 	for _, g := range groups {
@@ -158,8 +160,8 @@ func within(groups []Set, in Set) []Set {
 	return all
 }
 
-// memory are the nodes of the CPUs that have memory which may be used; none where
-// the place is unknown.
+// memory returns the nodes of the CPUs whose memory may be used, none where the
+// place is unknown.
 func (c *claim) memory(r Request, cpus Set) Set {
 	if c.node.ID == Unknown {
 		return nil

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Mode is --numa-binding.
+// Mode is the value of --numa-binding.
 type Mode string
 
 const (
 	ByNode      Mode = "node"         // all CPUs of the GPU's NUMA node
 	BySocket    Mode = "socket"       // all CPUs of the socket that the node is on
 	Exclusive   Mode = "exclusive"    // physical cores of the node, divided among its GPUs
-	CoreComplex Mode = "core-complex" // CPUs of the node that share a last-level cache, others for each of its GPUs if possible
+	CoreComplex Mode = "core-complex" // CPUs of the node that share a last-level cache, if possible another cache for each of its GPUs
 )
 
 // ParseMode reads the value of --numa-binding.
@@ -29,47 +29,48 @@ func ParseMode(text string) (Mode, error) {
 // program's.
 const enough = 4
 
-// Request is what a plan is made for.
+// Request is the input of a plan.
 type Request struct {
 	Mode     Mode // "": no worker is bound, and the plan says only how many CPUs each worker has
 	Topology Topology
-	CPUs     Set      // that this process may use; see Allowed
+	CPUs     Set      // the CPUs that this process may use; see Allowed
 	Memory   Set      // nodes whose memory it may use
 	GPUs     []string // PCI addresses of all visible GPUs, in one order for all agents of the machine; "" unknown
-	// Workers is, by local rank, the GPUs that the worker owns, as positions in
-	// GPUs. Where one owns none, all are taken for workers that compute on CPUs. A
-	// GPU that no worker owns keeps its part of a node (Exclusive, CoreComplex), as
-	// with torchrun: it is another agent's.
+	// Workers has, by local rank, the GPUs that each worker owns, as positions
+	// in GPUs. If one worker owns none, all count as workers that compute on
+	// CPUs. A GPU that no worker owns keeps its part of a node (Exclusive,
+	// CoreComplex), as with torchrun, because it belongs to another agent.
 	Workers [][]int
-	// Skip is the number of workers that other agents of this machine have before
-	// these, and Machine of all that agents of this machine have together; 0: there
-	// are no other agents. Workers without a GPU are spread over the machine with
-	// theirs.
+	// Skip is the number of workers that other agents of this machine have
+	// before these. Machine is the number of workers of all agents of this
+	// machine; 0: there are no other agents. Workers without a GPU are spread
+	// over the machine together with the other agents' workers.
 	Skip, Machine int
 }
 
-// Plan is where the workers of a node run.
+// Plan says where the workers of a node run.
 type Plan struct {
 	Workers  []Binding // by local rank
-	Doubt    string    // a warning about the machine; "": there is none
+	Doubt    string    // a warning about the machine; "": none
 	Warnings []string  // about these workers, for the user, a line each
 }
 
-// Binding is where one worker runs.
+// Binding says where one worker runs.
 type Binding struct {
 	CPUs   Set
 	Memory Set // nodes whose memory it prefers; none: no policy
-	// Threads is its fair part of the physical cores, at least 1: a core that n
-	// workers may use counts 1/n.
+	// Threads is the worker's fair part of the physical cores, at least 1. A
+	// core that n workers may use counts 1/n.
 	Threads int
-	// Bound: CPUs or Memory differ from what the worker would inherit.
+	// Bound means that CPUs or Memory differ from what the worker would
+	// inherit.
 	Bound bool
 }
 
-// Make plans.
+// Make returns the plan for a request.
 func Make(r Request) (Plan, error) {
 	own := len(r.Workers)
-	if r.Mode != "" && r.bare() { // all workers of the machine, as if one agent had them
+	if r.Mode != "" && r.bare() { // count all workers of the machine, as if one agent had them
 		r.Workers = make([][]int, max(r.Machine, r.Skip+own))
 	} else {
 		r.Skip = 0
@@ -91,7 +92,7 @@ func Make(r Request) (Plan, error) {
 	return p, nil
 }
 
-// place gives every worker its CPUs and memory.
+// place sets every worker's CPUs and memory.
 func (p *Plan) place(r Request) error {
 	if r.Mode == "" {
 		for i := range p.Workers {
@@ -117,7 +118,7 @@ func (p *Plan) place(r Request) error {
 	return nil
 }
 
-// share counts each worker's part of the cores.
+// share computes each worker's part of the cores.
 func (p *Plan) share(r Request) {
 	parts := make([]float64, len(p.Workers))
 	for _, core := range r.Topology.Cores {
@@ -136,7 +137,7 @@ func (p *Plan) share(r Request) {
 	}
 }
 
-// warn warns of workers with few CPUs.
+// warn adds a warning about workers with few CPUs.
 func (p *Plan) warn(r Request) {
 	if r.Mode == "" {
 		return

@@ -14,11 +14,13 @@ const (
 	maxDepth = 32
 )
 
-// Quota gives the CPU time that the cgroup of this process and its ancestors leave
-// it, in CPUs (docker run --cpus, a CPU limit of Kubernetes); 0: there is no limit.
+// Quota returns the CPU time that the cgroup of this process and its ancestors
+// leave it, in CPUs (docker run --cpus, a CPU limit of Kubernetes); 0: there is
+// no limit.
 //
-// runtime.GOMAXPROCS follows a quota too, but also the variable of that name, which
-// is the user's word about Go programs; it rounds, and knows no ancestor's.
+// runtime.GOMAXPROCS follows a quota too, but it also follows the variable of
+// that name, by which the user sets Go programs. It rounds, and it ignores the
+// ancestors' quotas.
 func Quota(root fs.FS) float64 {
 	text, _ := readText(root, "proc/self/cgroup")
 	least := 0.0
@@ -47,7 +49,7 @@ func Quota(root fs.FS) float64 {
 
 // ascend calls visit for a group's folder and those of its ancestors, up to the
 // mount. In a container the path may be the machine's, while the mount is the
-// container's own: what is not there has no limit.
+// container's own. A folder that is missing has no limit.
 func ascend(mount, group string, visit func(dir string)) {
 	group = path.Clean("/" + group)
 	for range maxDepth {
@@ -59,7 +61,8 @@ func ascend(mount, group string, visit func(dir string)) {
 	}
 }
 
-// quota2 reads "QUOTA PERIOD" in µs, or "max PERIOD".
+// quota2 reads a limit of cgroup version 2: "QUOTA PERIOD" in µs, or "max
+// PERIOD".
 func quota2(root fs.FS, dir string) float64 {
 	text, err := readText(root, dir+"/cpu.max")
 	if err != nil {
@@ -69,7 +72,7 @@ func quota2(root fs.FS, dir string) float64 {
 	return ratio(quota, period)
 }
 
-// quota1 is that of version 1, where -1 is no limit.
+// quota1 reads a limit of cgroup version 1, where -1 is no limit.
 func quota1(root fs.FS, dir string) float64 {
 	quota, err := readText(root, dir+"/cpu.cfs_quota_us")
 	if err != nil || strings.HasPrefix(quota, "-") {
@@ -79,7 +82,7 @@ func quota1(root fs.FS, dir string) float64 {
 	return ratio(quota, period)
 }
 
-// ratio is 0 for what is no limit.
+// ratio returns quota/period, 0 if they are no limit.
 func ratio(quota, period string) float64 {
 	q, err := strconv.ParseUint(quota, 10, 63)
 	p, err2 := strconv.ParseUint(period, 10, 63)

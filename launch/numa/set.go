@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// Set is numbers of CPUs or of NUMA nodes, ascending, each once.
+// Set has numbers of CPUs or of NUMA nodes, ascending, each once.
 type Set []int
 
-// maxID bounds the numbers in a set; Linux is built for at most 8192 CPUs.
+// maxID bounds the numbers in a set. Linux is built for at most 8192 CPUs.
 const maxID = 1 << 13
 
-// ParseSet reads the kernel's form, "0-3,8,10-11"; the empty text is the empty set.
+// ParseSet reads the kernel's form, "0-3,8,10-11". The empty text is the empty
+// set.
 func ParseSet(text string) (Set, error) {
 	var in [maxID]bool
 	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
@@ -42,7 +43,7 @@ func ParseSet(text string) (Set, error) {
 	return s, nil
 }
 
-// String is the kernel's form.
+// String returns the kernel's form.
 func (s Set) String() string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -67,7 +68,7 @@ func (s Set) Has(n int) bool {
 	return ok
 }
 
-// And is what is in both.
+// And returns what is in both sets.
 func (s Set) And(t Set) Set {
 	var both Set
 	for _, n := range s {
@@ -78,7 +79,7 @@ func (s Set) And(t Set) Set {
 	return both
 }
 
-// Or is what is in either.
+// Or returns what is in either set.
 func (s Set) Or(t Set) Set { return slices.Concat(s, t).tidy() }
 
 func (s Set) tidy() Set {

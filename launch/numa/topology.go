@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Topology is how a machine's CPUs, memory and GPUs lie to each other. Only CPUs
-// that are online are in it.
+// Topology says how a machine's CPUs, memory and GPUs lie to each other. It has
+// only CPUs that are online.
 type Topology struct {
 	Nodes     []Node // those that have CPUs, ascending
-	Cores     []Set  // the CPUs (hardware threads) of each physical core, by their first
-	Complexes []Set  // the CPUs that share a last-level cache, by their first; none where the machine does not say
+	Cores     []Set  // the CPUs (hardware threads) of each physical core, in the order of their first CPUs
+	Complexes []Set  // the CPUs that share a last-level cache, in the order of their first CPUs; none where the machine does not say
 	Memory    Set    // the nodes that have memory
-	// GPUs is the node of each GPU by its PCI address; Unknown where the machine
-	// does not say.
+	// GPUs has the node of each GPU by its PCI address, Unknown where the
+	// machine does not say.
 	GPUs map[string]int
 }
 
@@ -29,7 +29,7 @@ type Node struct {
 	Package int // the socket, as the kernel numbers it
 }
 
-// Unknown is no NUMA node's number.
+// Unknown is the number of no NUMA node.
 const Unknown = -1
 
 const (
@@ -41,9 +41,9 @@ const (
 // maxFile bounds what is read of one file of /sys, in bytes.
 const maxFile = 64 << 10
 
-// Read looks at /sys below root; gpus are PCI addresses as in
-// /sys/bus/pci/devices, and an empty one is ignored. A kernel without NUMA is one
-// node, 0.
+// Read reads /sys below root. gpus are PCI addresses as in
+// /sys/bus/pci/devices; an empty address is ignored. A kernel without NUMA has
+// one node, 0.
 func Read(root fs.FS, gpus []string) (Topology, error) {
 	t := Topology{GPUs: map[string]int{}}
 	online, err := readSet(root, cpuDir+"/online")
@@ -92,7 +92,7 @@ func (t *Topology) readNodes(root fs.FS, online Set) error {
 	return nil
 }
 
-// nodeOf is the node of a PCI device, if it is one with CPUs.
+// nodeOf returns the node of a PCI device, Unknown if it is no node with CPUs.
 func (t *Topology) nodeOf(root fs.FS, pci string) int {
 	if len(t.Nodes) == 1 {
 		return t.Nodes[0].ID
@@ -108,17 +108,18 @@ func (t *Topology) nodeOf(root fs.FS, pci string) int {
 func Cores(root fs.FS, cpus Set) []Set {
 	siblings := func(cpu int) Set {
 		s, _ := readSet(root, fmt.Sprintf("%s/cpu%d/topology/thread_siblings_list", cpuDir, cpu))
-		return append(s, cpu) // a core of its own where the file is missing
+		return append(s, cpu) // a core of its own if the file is missing
 	}
-	// No core has two, if not only the scheduler (CONFIG_SCHED_SMT) knows of none.
+	// The file says that no core has two threads. It also says so if only the
+	// scheduler (CONFIG_SCHED_SMT) knows of none, so one core is looked at.
 	if smt, _ := readText(root, cpuDir+"/smt/active"); smt == "0" && len(cpus) > 0 && len(siblings(cpus[0]).tidy()) == 1 {
 		siblings = func(cpu int) Set { return Set{cpu} }
 	}
 	return shares(cpus, siblings)
 }
 
-// shares groups CPUs that share something. Each CPU that a group names is asked
-// no more, which keeps the number of files small on large machines.
+// shares groups CPUs that share something. It does not ask about a CPU that a
+// group already names, which keeps the number of files small on large machines.
 func shares(cpus Set, with func(cpu int) Set) []Set {
 	var groups []Set
 	seen := map[int]bool{}
@@ -137,8 +138,8 @@ func shares(cpus Set, with func(cpu int) Set) []Set {
 	return groups
 }
 
-// lastCache is the CPUs that share the cache of the highest level with cpu, data
-// or unified; none when the kernel does not tell.
+// lastCache returns the CPUs that share the cache of the highest level with
+// cpu, data or unified, none if the kernel does not say.
 func lastCache(root fs.FS, cpu int) Set {
 	dir := fmt.Sprintf("%s/cpu%d/cache", cpuDir, cpu)
 	entries, err := fs.ReadDir(root, dir)
