@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Console is gorun's own standard output and standard error, shared by all
-// workers of the node.
+// Console is gorun's own standard output and standard error, which all workers
+// of the node share.
 type Console struct {
 	stdout, stderr *sink
 }
 
-// NewConsole takes gorun's standard output and standard error, which stay the
-// caller's. Close the Console after the last worker.
+// NewConsole uses gorun's standard output and standard error, which still
+// belong to the caller. Close the Console after the last worker.
 func NewConsole(stdout, stderr *os.File) (*Console, error) {
 	out, err := newSink(stdout)
 	if err != nil {
@@ -27,8 +27,8 @@ func NewConsole(stdout, stderr *os.File) (*Console, error) {
 		out.own.Close()
 		return nil, err
 	}
-	// Both often are one terminal or one pipe: then they are one place, and
-	// their lines must not tear each other either.
+	// Both files are often one terminal or one pipe. Then they share a lock, so
+	// that their lines do not tear each other.
 	if a, err := stdout.Stat(); err == nil {
 		if b, err := stderr.Stat(); err == nil && os.SameFile(a, b) {
 			serr.lock = out.lock
@@ -37,20 +37,21 @@ func NewConsole(stdout, stderr *os.File) (*Console, error) {
 	return &Console{stdout: out, stderr: serr}, nil
 }
 
-// Close releases what NewConsole took; nothing may be using the Console.
+// Close releases what NewConsole opened. Nothing may be using the Console.
 func (c *Console) Close() {
 	c.stdout.own.Close()
 	c.stderr.own.Close()
 }
 
-// sink is one place to show output at.
+// sink is one place where output is shown.
 type sink struct {
 	file *os.File // gorun's file, for a child to inherit
-	// own is a duplicate to write to: when fd 1 or 2 itself is a broken pipe, the
-	// Go runtime ends the program with SIGPIPE; any other fd only fails.
+	// own is a duplicate to write to, because the Go runtime ends the program
+	// with SIGPIPE when fd 1 or 2 itself is a broken pipe. A write to any other
+	// fd only fails.
 	own      *os.File
 	terminal bool
-	lock     chan struct{} // held while writing; a channel, so that waiting can be given up
+	lock     chan struct{} // full while a writer writes; a channel, so that a writer can stop waiting
 }
 
 func newSink(f *os.File) (*sink, error) {
@@ -75,9 +76,10 @@ func newSink(f *os.File) (*sink, error) {
 	return s, nil
 }
 
-// write shows p beside no other writer of this process, or drops it if giveUp is
-// closed while another writer is in the way. Errors are dropped: when nobody reads
-// the console any more (`gorun ... | head`), the job goes on.
+// write shows p while no other writer of this process writes. It drops p if
+// giveUp is closed while another writer holds the lock. It drops errors,
+// because the job goes on when nobody reads the console any more (`gorun ... |
+// head`).
 func (s *sink) write(p []byte, giveUp <-chan struct{}) {
 	select {
 	case s.lock <- struct{}{}:
@@ -92,12 +94,13 @@ func (s *sink) write(p []byte, giveUp <-chan struct{}) {
 	<-s.lock
 }
 
-// maxWrite is PIPE_BUF of Linux: the kernel keeps a write of up to so many bytes to
-// a pipe in one piece beside those of other processes.
+// maxWrite is PIPE_BUF of Linux. The kernel keeps a write to a pipe of up to so
+// many bytes in one piece beside those of other processes.
 const maxWrite = 4096
 
-// writeLines writes whole lines, as many at once as maxWrite has room for. A longer
-// line is one write, which another process's may tear in a pipe.
+// writeLines writes whole lines, as many at once as maxWrite has room for. A
+// longer line is one write, which the write of another process may tear in a
+// pipe.
 func (s *sink) writeLines(p []byte) error {
 	for len(p) > 0 {
 		n := len(p)

@@ -17,8 +17,9 @@ import (
 
 // FolderOptions says where the folders of a run are.
 type FolderOptions struct {
-	// Base is the folder of --log-dir. "" is a new folder Temp, or without Temp one
-	// of the system's choice, torchelastic_*; os.DevNull keeps nothing.
+	// Base is the folder of --log-dir. If it is "", a new folder Temp is the
+	// base or, without Temp, a new folder torchelastic_* where the system puts
+	// temporary files. os.DevNull keeps nothing.
 	Base, Temp string
 	RunID      string
 	Workers    int // of this node
@@ -33,11 +34,11 @@ type Folders struct {
 	temporary bool // the user gave no base
 	workers   int
 	made      []string
-	rounds    map[int]int // of each attempt so far
+	rounds    map[int]int // by attempt: how many so far
 }
 
-// NewFolders makes the folder of a run below a base. The random part of its name keeps
-// nodes apart that share a machine or a file system.
+// NewFolders makes the folder of a run below a base. The random part of its
+// name separates nodes that share a machine or a file system.
 func NewFolders(o FolderOptions) (*Folders, error) {
 	if o.Base == os.DevNull {
 		return &Folders{}, nil
@@ -47,10 +48,12 @@ func NewFolders(o FolderOptions) (*Folders, error) {
 		return nil, err
 	}
 	prefix := filepath.Join(base, pathElement(o.RunID)+"_")
-	// 32^8 names: a second try is rare, a tenth means that something else is wrong.
+	// There are 32^8 names. A second try is rare; a tenth means that something
+	// else is wrong.
 	for range 10 {
 		path := prefix + randomName()
-		// 0700 as mkdtemp has it: logs may hold what others must not read.
+		// The mode is 0700, as mkdtemp has it, because others must not read the
+		// logs.
 		err = os.Mkdir(path, 0o700)
 		if err == nil {
 			return &Folders{Path: path, temporary: o.Base == "", workers: o.Workers, rounds: map[int]int{}}, nil
@@ -62,7 +65,7 @@ func NewFolders(o FolderOptions) (*Folders, error) {
 	return nil, fmt.Errorf("cannot make a folder for the workers' logs: %w", err)
 }
 
-// makeBase makes the folder that the run's is in.
+// makeBase makes the folder that contains the run's folder.
 func (o FolderOptions) makeBase() (base string, err error) {
 	switch base = o.Base; {
 	case base != "":
@@ -83,9 +86,10 @@ func (o FolderOptions) makeBase() (base string, err error) {
 	return base, nil
 }
 
-// Make makes attempt_<n>, the folder for a round of attempt n, with one for each
-// worker; "" if nothing is kept. A later round of the same attempt, because a node came
-// or left, is no restart: its folder is attempt_<n>.1, and so on.
+// Make makes attempt_<n>, the folder for a round of attempt n, with a folder in
+// it for each worker. It returns "" if nothing is kept. A later round of the
+// same attempt, because a node joined or left, is no restart: its folder is
+// attempt_<n>.1, and so on.
 func (f *Folders) Make(attempt int) (string, error) {
 	if f.Path == "" {
 		return "", nil
@@ -96,7 +100,8 @@ func (f *Folders) Make(attempt int) (string, error) {
 	}
 	f.rounds[attempt]++
 	path := filepath.Join(f.Path, name)
-	// MkdirAll: a cleaner of temporary files may have removed the run's folder.
+	// MkdirAll also makes the run's folder, which a cleaner of temporary files
+	// may have removed.
 	err := os.MkdirAll(path, 0o700)
 	for i := 0; i < f.workers && err == nil; i++ {
 		err = os.Mkdir(filepath.Join(path, strconv.Itoa(i)), 0o700)
@@ -108,8 +113,8 @@ func (f *Folders) Make(attempt int) (string, error) {
 	return path, nil
 }
 
-// RemoveEmpty removes folders of the system's choice that have no output or error
-// files in them. Call it after the last worker has ended.
+// RemoveEmpty removes the folders without output or error files, unless the
+// user named the base. Call it after the last worker has ended.
 func (f *Folders) RemoveEmpty() {
 	if !f.temporary {
 		return

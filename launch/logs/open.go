@@ -9,31 +9,31 @@ import (
 	"strconv"
 )
 
-// WorkerOptions says what becomes of one worker's output.
+// WorkerOptions says where one worker's output goes.
 type WorkerOptions struct {
 	LocalRank int
-	// Dir is the attempt's folder (Dir.Attempt); "": keep no files.
+	// Dir is the round's folder (Folders.Make); "": keep no files.
 	Dir string
 	// Redirect names the streams that go to a file and not to the console, Tee
-	// those that go to both. Tee wins. Without Dir, what is redirected is
-	// dropped and what is teed is only shown.
+	// those that go to both. Tee wins. Without Dir, redirected output is
+	// dropped, and output of Tee is only shown.
 	Redirect, Tee Std
-	// Prefix stands before every line that Tee shows.
+	// Prefix is written before every line that Tee shows.
 	Prefix string
 	// Console is where output is shown; nil: nowhere.
 	Console *Console
-	// Unkept, if set, is called once for each file of Tee that cannot be written,
-	// with its path; what follows is only shown. Files of Redirect are the
-	// worker's to write.
+	// Unkept, if set, is called once for each file of Tee that cannot be
+	// written, with its path. Output after that is only shown. The worker
+	// itself writes the files of Redirect.
 	Unkept func(path string, err error)
 }
 
-// DefaultPrefix is what torchrun puts before a line: no space follows.
+// DefaultPrefix returns what torchrun puts before a line. No space follows it.
 func DefaultPrefix(role string, localRank int) string {
 	return fmt.Sprintf("[%s%d]:", role, localRank)
 }
 
-// Open makes what a worker needs for its output. Nothing runs before
+// Open makes what a worker needs for its output. Nothing is copied before
 // CloseChildEnds.
 func Open(o WorkerOptions) (*Worker, error) {
 	w := &Worker{}
@@ -65,14 +65,14 @@ func (w *Worker) open(o WorkerOptions) (err error) {
 	return err
 }
 
-// openStd returns the child's end of one stream; o.Dir is the worker's own folder, to
-// the console's stream, nil if there is none.
+// openStd returns the child's end of one stream. o.Dir is the worker's own
+// folder. to is the console's stream, nil if there is none.
 func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.File, error) {
 	tee := o.Tee&std != 0
 	redirect := o.Redirect&std != 0 && !tee
 	switch {
 	case redirect && o.Dir != "":
-		// The child writes the file itself: nothing to copy.
+		// The child writes the file itself, so there is nothing to copy.
 		return w.openChildFile(std, filepath.Join(o.Dir, name))
 	case std == Stdout && !tee && (redirect || to == nil):
 		w.hidden = true
@@ -111,19 +111,21 @@ func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.F
 	return w.openStream(s, terminal, to)
 }
 
-// openStream gives s its source and returns the other end.
+// openStream makes the source of s and returns the child's end.
 func (w *Worker) openStream(s *stream, terminal bool, to *sink) (*os.File, error) {
 	var r, end *os.File
 	err := errors.ErrUnsupported
 	if terminal {
-		// So that what looks different on a terminal still does: progress bars, colours.
+		// Output that looks different on a terminal still does so: progress
+		// bars, colours.
 		if r, end, err = openPTY(); err == nil {
 			w.pty, w.terminal = r, to.file
 			w.Resize()
 		}
 	}
 	if err != nil {
-		// Also without /dev/ptmx (a bare container): the job runs, bars look poorer.
+		// A container may have no /dev/ptmx. The job then runs with a pipe, and
+		// bars look poorer.
 		if r, end, err = openPipe(); err != nil {
 			if s.file != nil {
 				s.file.Close()
@@ -147,8 +149,8 @@ func (w *Worker) openChildFile(std Std, path string) (*os.File, error) {
 	return w.childEnd(f, err)
 }
 
-// createLog opens for appending, so that several processes of a worker never
-// overwrite each other's lines.
+// createLog opens a file for appending, so that several processes of a worker
+// never overwrite each other's lines.
 func createLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o666)
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPipe returns a pipe: r is read through the poller, w is for a child.
+// openPipe returns a pipe. r is read through the poller, w is for a child.
 func openPipe() (r, w *os.File, err error) {
 	// os.Pipe would make both ends non-blocking.
 	var p [2]int
@@ -23,8 +23,8 @@ func openPipe() (r, w *os.File, err error) {
 }
 
 // openPTY returns a pseudo-terminal that changes no byte of what is written to
-// it: r is read through the poller, w is for a child. It is made by hand since
-// the usual helpers leave r in blocking mode, where a read cannot be interrupted.
+// it. r is read through the poller, w is for a child. The usual helpers leave r
+// in blocking mode, where a read cannot be interrupted.
 func openPTY() (r, w *os.File, err error) {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -43,7 +43,7 @@ func openSlave(master int) (int, error) {
 		return 0, err
 	}
 	// TIOCGPTPEER needs no path, which may be another one in a container.
-	// O_NOCTTY: it must not become gorun's controlling terminal.
+	// O_NOCTTY keeps it from becoming gorun's controlling terminal.
 	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER,
 		unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if errno != 0 {
@@ -80,7 +80,7 @@ func windowSize(f *os.File) (size *unix.Winsize, err error) {
 	return size, err
 }
 
-// control calls do with f's descriptor; File.Fd would make the file blocking.
+// control calls do with f's descriptor. File.Fd would make the file blocking.
 func control(f *os.File, do func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

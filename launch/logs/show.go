@@ -2,8 +2,8 @@ package logs
 
 import "bytes"
 
-// maxLine is the longest line shown in one piece, in bytes; longer ones are cut
-// so that a worker that never ends a line cannot fill the memory.
+// maxLine is the longest line shown in one piece, in bytes. Longer lines are
+// cut, so that a worker that never ends a line cannot fill the memory.
 const maxLine = 64 << 10
 
 // display shows one stream on the console.
@@ -21,18 +21,19 @@ type raw struct {
 func (r raw) show(p []byte) { r.sink.write(p, r.giveUp) }
 func (r raw) finish()       {}
 
-// prefixed shows whole lines, each behind a prefix. All that have come at once are one
-// write to the sink, so that lines of several workers never tear each other. A line
-// ends with \n, \r\n or \r: the last makes progress bars visible, as torchrun does it
-// (it reads its log files with universal newlines).
+// prefixed shows whole lines, each after a prefix. Lines that arrive together
+// are one write to the sink, so that lines of several workers never tear each
+// other. A line ends with \n, \r\n or \r. The last makes
+// progress bars visible, as torchrun does (it reads its log files with universal
+// newlines).
 type prefixed struct {
 	sink   *sink
 	giveUp <-chan struct{}
 	prefix string
 
 	part    []byte // a line that has not ended, at most maxLine
-	afterCR bool   // the last line ended with \r: a \n that follows belongs to it
-	block   []byte // lines to be shown, reused
+	afterCR bool   // the last line ended with \r; a \n that follows belongs to it
+	block   []byte // lines to show, reused
 }
 
 func (w *prefixed) show(p []byte) {
@@ -53,7 +54,7 @@ func (w *prefixed) show(p []byte) {
 		w.add(p[:end])
 		if p[end] == '\n' {
 			w.endLine()
-		} else if len(w.part) > 0 { // bars begin with \r: no empty line for that
+		} else if len(w.part) > 0 { // bars begin with \r, which makes no empty line
 			w.endLine()
 			w.afterCR = true
 		}
@@ -64,7 +65,8 @@ func (w *prefixed) show(p []byte) {
 	}
 }
 
-// add appends text without a line end to the line, cutting where it gets too long.
+// add appends text without a line end to the line, and cuts the line where it
+// gets too long.
 func (w *prefixed) add(text []byte) {
 	for len(w.part)+len(text) > maxLine {
 		room := maxLine - len(w.part)

@@ -15,11 +15,11 @@ const (
 	Stderr
 )
 
-// StdSpec says for each local rank which streams an option is about: the value
-// of -r/--redirects or -t/--tee. The zero value names none.
+// StdSpec says for each local rank which streams an option names: the value of
+// -r/--redirects or -t/--tee. The zero value names none.
 type StdSpec struct {
 	all Std
-	per map[int]Std // if not nil: local ranks that are not in it have none
+	per map[int]Std // if not nil: local ranks that it lacks have none
 }
 
 // For returns the streams of one local rank.
@@ -30,7 +30,7 @@ func (s StdSpec) For(localRank int) Std {
 	return s.all
 }
 
-// Any reports whether a stream of any of that many workers is named.
+// Any reports whether the spec names a stream of any of that many workers.
 func (s StdSpec) Any(workers int) bool {
 	for r, std := range s.per {
 		if r < workers && std != 0 {
@@ -58,8 +58,9 @@ func (s StdSpec) String() string {
 }
 
 // ParseStd reads "0" (none), "1" (stdout), "2" (stderr) or "3" (both) for all
-// local ranks, or a list like "0:3,1:0" in which a local rank that is not named
-// has none. Unlike torchrun it takes local ranks of more than one digit.
+// local ranks, or a list like "0:3,1:0". A local rank that the list does not
+// name has none. Unlike torchrun, ParseStd accepts local ranks of more than one
+// digit.
 func ParseStd(s string) (StdSpec, error) {
 	const usage = "give 0 (none), 1 (stdout), 2 (stderr) or 3 (both) for all workers, or a list like 0:3,1:0"
 	if !strings.ContainsAny(s, ":,") {
@@ -95,7 +96,8 @@ func parseBits(s string) (Std, bool) {
 	return Std(s[0] - '0'), true
 }
 
-// parseRank takes digits only: strconv.Atoi would take a sign as well.
+// parseRank accepts digits only, because strconv.Atoi would accept a sign as
+// well.
 func parseRank(s string) (int, bool) {
 	if s == "" || len(s) > 5 || strings.Trim(s, "0123456789") != "" {
 		return 0, false

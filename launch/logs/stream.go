@@ -12,32 +12,33 @@ import (
 )
 
 const (
-	// readSize is how many bytes are taken at once: half a pipe.
+	// readSize is how many bytes are read at once: half a pipe.
 	readSize = 32 << 10
-	// maxDrain is the most that a pipe can hold, in bytes (/proc/sys/fs/pipe-max-size).
+	// maxDrain is the most that a pipe can hold, in bytes
+	// (/proc/sys/fs/pipe-max-size).
 	maxDrain = 1 << 20
 )
 
 // stream copies what comes out of src to a file, the tail and the console, in
-// this order: a slow console must not keep the others from what is known.
+// this order, because a slow console must not delay the others.
 type stream struct {
 	src  *os.File // non-blocking
 	file *os.File // nil: not kept
 	tail *tail    // nil: not kept
 	on   display  // nil: not shown
-	// unkept, if set, is called once with the reason for which file lacks output.
+	// unkept, if set, is called once with the reason why file lacks output.
 	unkept func(error)
 
 	last atomic.Int64 // when something was last read, Unix nanoseconds; 0: never
 	done chan struct{}
-	err  error // why output was lost; to be read when done is closed
+	err  error // why output was lost; read it after done is closed
 
 	mu     sync.Mutex
-	drains []chan struct{} // of calls of drain, closed when all is taken
+	drains []chan struct{} // of calls of drain, closed when all has been taken
 	stop   bool
 }
 
-// copy runs until src ends or stop is asked for, then releases everything.
+// copy runs until src ends or end is called. Then it releases everything.
 func (s *stream) copy() {
 	defer close(s.done)
 	defer s.release()
@@ -50,7 +51,8 @@ func (s *stream) copy() {
 				return
 			}
 		} else if err != nil {
-			// EOF; of a pseudo-terminal EIO. Whatever it is, nothing more comes.
+			// The error is EOF or, of a pseudo-terminal, EIO. After any error
+			// nothing more comes.
 			return
 		}
 	}
@@ -73,7 +75,8 @@ func (s *stream) take(p []byte) {
 	s.last.Store(time.Now().UnixNano())
 	if s.file != nil {
 		if _, err := s.file.Write(p); err != nil {
-			// What fits later would hide that something is missing before it.
+			// Output that fits later would hide that something is missing
+			// before it.
 			_ = s.file.Close()
 			s.file = nil
 			s.lost(err)
@@ -114,7 +117,7 @@ func (s *stream) drain(ctx context.Context) error {
 // end makes copy take what is there and return.
 func (s *stream) end() { s.interrupt(func() { s.stop = true }) }
 
-// interrupt changes what copy has to do and wakes it from its read.
+// interrupt changes what copy has to do and ends copy's read.
 func (s *stream) interrupt(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,13 +125,14 @@ func (s *stream) interrupt(change func()) {
 	_ = s.src.SetReadDeadline(time.Unix(1, 0)) // fails only when copy has returned
 }
 
-// interrupted takes what is in src, ends the calls of drain, and reports whether copy
-// is to return.
+// interrupted takes what is in src, ends the calls of drain, and reports
+// whether copy must return.
 func (s *stream) interrupted(buf []byte) bool {
 	s.mu.Lock()
 	drains, stop := s.drains, s.stop
 	s.drains = nil
-	// Under the lock: a later interrupt must find its deadline in place.
+	// The lock is held, so that the deadline of a later interrupt stays in
+	// place.
 	_ = s.src.SetReadDeadline(time.Time{})
 	s.mu.Unlock()
 
@@ -139,8 +143,8 @@ func (s *stream) interrupted(buf []byte) bool {
 	return stop || ended
 }
 
-// takeAll reads until there is nothing left for now, at most what can have been there
-// at the start: the writer may go on.
+// takeAll reads until nothing is left for now, at most as much as can have been
+// there at the start, because the writer may go on.
 func (s *stream) takeAll(buf []byte) (ended bool) {
 	for taken := 0; taken < maxDrain; {
 		n, err := 0, error(nil)

@@ -10,15 +10,17 @@ import (
 const (
 	// TailLines is how many lines of standard error a report shows.
 	TailLines = 20
-	// maxTailLine cuts a line of the tail, in bytes: 20 lines stay below 100 KiB.
+	// maxTailLine is where a line of the tail is cut, in bytes. 20 lines stay
+	// below 100 KiB.
 	maxTailLine = 4 << 10
 	// fileTail is how much of a file's end is searched for its last lines, in
-	// bytes. A progress bar may be far longer than what is seen of it.
+	// bytes. A progress bar may be far longer than its visible part.
 	fileTail = 1 << 20
 )
 
 // tail keeps the last lines of what is written to it, as a terminal would show
-// them: of a line that was overwritten with \r, the text after the last \r.
+// them. Of a line that was overwritten with \r it keeps the text after the last
+// \r.
 type tail struct {
 	mu      sync.Mutex
 	lines   [TailLines]string
@@ -32,7 +34,8 @@ func (t *tail) write(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if i := lastLines(p); i > 0 {
-		// Older lines would be pushed out anyway; do not make strings of them.
+		// Later lines of p replace all older ones, so these are not made into
+		// strings.
 		t.clear()
 		p = p[i:]
 	}
@@ -86,7 +89,7 @@ func (t *tail) text() string {
 	return string(t.current)
 }
 
-// get returns the last lines, oldest first; a last line without \n counts.
+// get returns the last lines, oldest first. A last line without \n counts.
 func (t *tail) get() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,8 +103,8 @@ func (t *tail) get() []string {
 	return lines[max(0, len(lines)-TailLines):]
 }
 
-// tailOfFile returns the last lines of a file, nil if it cannot be read: a
-// report without a tail is better than no report.
+// tailOfFile returns the last lines of a file. It returns nil if the file
+// cannot be read, because a report without a tail is better than no report.
 func tailOfFile(path string) []string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -113,7 +116,7 @@ func tailOfFile(path string) []string {
 		return nil
 	}
 	start := max(0, info.Size()-fileTail)
-	// The file may still grow: read no more than was there.
+	// The file may still grow, so no more is read than was there.
 	text, err := io.ReadAll(io.NewSectionReader(f, start, info.Size()-start))
 	if err != nil {
 		return nil

@@ -10,27 +10,29 @@ import (
 )
 
 // closeGrace is how long the end of a worker's output may take to be written
-// once nobody wants to wait for it any more.
+// after Wait stops waiting for the output's end.
 const closeGrace = 200 * time.Millisecond
 
-// Worker is the output of one worker, from before its start until after its end:
+// Worker handles the output of one worker, from before its start until after its
+// end:
 //
 //	w, err := Open(...)
 //	// start the child with w.Stdout and w.Stderr
 //	w.CloseChildEnds() // whether it started or not
-//	// the child dies
+//	// the child ends
 //	w.Drain(ctx)
 //	w.Tail()
 //	w.Wait(ctx)
 type Worker struct {
-	// Stdout and Stderr are for the child. They may be gorun's own: do not close them.
+	// Stdout and Stderr are for the child. They may be gorun's own: do not
+	// close them.
 	Stdout, Stderr *os.File
 	// ErrorFile is the path for TORCHELASTIC_ERROR_FILE; "": none.
 	ErrorFile string
 
-	ends       []*os.File // the child's ends, to be closed here
+	ends       []*os.File // the child's ends, which CloseChildEnds closes
 	files      []string   // paths of the log files
-	stderrFile string     // the one of stderr that the child writes itself; "": stderr is a stream
+	stderrFile string     // the file of stderr that the child writes itself; "": stderr is a stream
 	streams    []*stream
 	stderr     *stream  // nil: the child writes stderrFile
 	hidden     bool     // standard output does not pass through gorun
@@ -43,7 +45,7 @@ type Worker struct {
 }
 
 // CloseChildEnds closes what only the child needs and begins to copy. Call it
-// once the child has been started, or has failed to.
+// after the child was started, or could not be.
 func (w *Worker) CloseChildEnds() {
 	w.begin.Do(func() {
 		for _, f := range w.ends {
@@ -55,9 +57,9 @@ func (w *Worker) CloseChildEnds() {
 	})
 }
 
-// Drain waits until all that was written before the call has been kept and shown. It
-// does not wait for descendants of a dead child that still have the output open; only a
-// console that does not read makes it wait for ctx.
+// Drain waits until all that was written before the call has been kept and
+// shown. It does not wait for descendants of an ended child that still have the
+// output open. Only a console that does not read makes it wait for ctx.
 func (w *Worker) Drain(ctx context.Context) error {
 	for _, s := range w.streams {
 		if err := s.drain(ctx); err != nil {
@@ -76,11 +78,11 @@ func (w *Worker) Tail() []string {
 	return tailOfFile(w.stderrFile)
 }
 
-// Files are the paths of the files that get the output.
+// Files returns the paths of the files that get the output.
 func (w *Worker) Files() []string { return w.files }
 
-// LastOutput returns when the worker last printed something; zero: never. A standard
-// output that is inherited is not seen (Hidden).
+// LastOutput returns when the worker last printed something; zero: never. It
+// does not see a standard output that the worker inherited (Hidden).
 func (w *Worker) LastOutput() time.Time {
 	var last time.Time
 	for _, s := range w.streams {
@@ -91,7 +93,7 @@ func (w *Worker) LastOutput() time.Time {
 		}
 	}
 	for _, path := range w.files {
-		// An empty file's time is that of its making.
+		// An empty file has the time at which it was made.
 		if info, err := os.Stat(path); err == nil && info.Size() > 0 && info.ModTime().After(last) {
 			last = info.ModTime()
 		}
@@ -106,14 +108,16 @@ func (w *Worker) Hidden() bool { return w.hidden }
 // gorun's. Call it on SIGWINCH.
 func (w *Worker) Resize() {
 	if w.pty != nil {
-		// Fails when the worker has gone or the terminal knows no size: no matter.
+		// An error does not matter: the worker has ended, or the terminal has
+		// no size.
 		_ = copySize(w.terminal, w.pty)
 	}
 }
 
-// Wait waits until the output has ended, which is when the last process that has it
-// open is gone, or ctx is done. Then it takes what is there and releases everything:
-// a process that still writes gets SIGPIPE. The error says what output was lost.
+// Wait waits until the output has ended or ctx is done. The output ends when no
+// process has it open any more. Then Wait takes what is there and releases
+// everything. A process that still writes gets SIGPIPE. The error says what
+// output was lost.
 func (w *Worker) Wait(ctx context.Context) error {
 	w.CloseChildEnds() // else the output never ends
 	await(w.streams, ctx.Done())
@@ -123,7 +127,7 @@ func (w *Worker) Wait(ctx context.Context) error {
 	grace := time.NewTimer(closeGrace)
 	defer grace.Stop()
 	if !await(w.streams, grace.C) {
-		// The console does not read. What is still to be shown is dropped.
+		// The console does not read. What is not yet shown is dropped.
 		w.giveUp()
 		grace.Reset(closeGrace / 4)
 		await(w.streams, grace.C)
@@ -134,15 +138,15 @@ func (w *Worker) Wait(ctx context.Context) error {
 		case <-s.done:
 			errs = append(errs, s.err)
 		default:
-			// Nothing interrupts a write to a terminal that was stopped. The
-			// copying ends with it, or with gorun.
+			// Nothing interrupts a write to a stopped terminal. The copying
+			// ends with that write, or with gorun.
 			errs = append(errs, errors.New("cannot show the end of a worker's output: the console does not read"))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Close is Wait without waiting.
+// Close ends the output as Wait does, without waiting.
 func (w *Worker) Close() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
