@@ -14,7 +14,7 @@ import (
 	"testing/fstest"
 )
 
-// TestMain makes the test binary its own probe, as the command does.
+// TestMain makes the test binary its own probe, as the command is.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "probe" {
 		_ = Answer(os.Stdout, Source(os.Args[2]), os.DirFS("/"))
@@ -131,7 +131,7 @@ func TestSysfsPCI(t *testing.T) {
 	}
 }
 
-// fakeRoot has a driver, as far as List looks.
+// fakeRoot makes a root in which List finds a driver.
 func fakeRoot(t *testing.T) string {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
@@ -192,8 +192,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A container sees the machine's GPUs in /proc, and without a file to call the
-// driver by it has none of them.
+// TestListInAContainerWithoutGPUs shows that List returns no GPU in a container
+// that sees the machine's GPUs in /proc but has no file to call the driver.
 func TestListInAContainerWithoutGPUs(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "proc/driver/nvidia/version"), 0o755); err != nil {
@@ -226,7 +226,7 @@ func TestListEnds(t *testing.T) {
 	}
 }
 
-// run starts a real child, which a test without an agent may do with os/exec.
+// run starts a real child, with os/exec because this test has no agent.
 func run(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
 	cmd.Env, cmd.Dir = env, dir
@@ -237,8 +237,8 @@ func run(ctx context.Context, path string, argv, env []string, dir string) ([]by
 	return out, 0, err
 }
 
-// A real child on this machine: with a driver it finds the GPUs that /proc
-// shows, without one NVML says so and nothing crashes.
+// TestRealChild runs a real child on this machine. With a driver it finds the
+// GPUs that /proc shows. Without one NVML reports that, and nothing crashes.
 func TestRealChild(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {

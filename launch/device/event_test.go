@@ -14,7 +14,7 @@ import (
 
 const watching = `{"gorun_gpu_event":1,"kind":"watching"}` + "\n"
 
-// listen runs Listen with a child that does as said.
+// listen runs Listen with the given child.
 func listen(t *testing.T, ctx context.Context, child func(ctx context.Context, out io.Writer) (int, error)) (got []Event, err error) {
 	err = Child{
 		Argv: []string{"gorun", "__gpus"}, Root: fakeRoot(t),
@@ -68,7 +68,7 @@ func TestListenEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		_, err := listen(t, t.Context(), func(ctx context.Context, out io.Writer) (int, error) {
-			for range 5 { // as long as it says something
+			for range 5 { // as long as it prints something
 				time.Sleep(maxSilence - time.Second) // sleep: in the bubble's time
 				_, _ = io.WriteString(out, watching)
 			}
@@ -93,7 +93,7 @@ func TestListenEnds(t *testing.T) {
 	}
 }
 
-// A real child says itself that it has no driver to listen to.
+// TestListenRealChild shows that a real child reports that it has no driver.
 func TestListenRealChild(t *testing.T) {
 	if Present("") {
 		t.Skip("there is a driver: it would be listened to for ever")

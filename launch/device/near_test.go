@@ -9,7 +9,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// sysfs is a /sys with GPUs and adapters at the places given.
+// sysfs makes a /sys with GPUs and adapters at the given places.
 func sysfs(links map[string]string, numa map[string]string) fstest.MapFS {
 	root := fstest.MapFS{}
 	for link, target := range links {
@@ -69,8 +69,9 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// Without verbs the interfaces count; one that is part of a PCI device several
-// folders down too. A NUMA node of -1 is unknown.
+// TestNearestInterface shows that interfaces count if there are no verbs, also
+// an interface several folders below its PCI device. A NUMA node of -1 is
+// unknown.
 func TestNearestInterface(t *testing.T) {
 	root := sysfs(map[string]string{
 		"bus/pci/devices/0000:00:05.0": "../../../devices/pci0000:00/0000:00:05.0",

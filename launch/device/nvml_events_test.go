@@ -16,7 +16,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 )
 
-// simulate is a machine whose event set gives the outcomes in turn, and then fails.
+// simulate runs a machine whose event set returns the outcomes in turn, and
+// then fails.
 func simulate(t *testing.T, steps ...func(*server.Server) (nvml.EventData, nvml.Return)) (lines []Event, err error) {
 	t.Helper()
 	s := dgxh100.New()

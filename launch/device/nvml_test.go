@@ -22,8 +22,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// fill answers what the simulated machine leaves open, as a healthy GPU would.
-// A question that is not answered panics, so the quick list is held to its few.
+// fill answers the questions that the simulated machine leaves open, as a
+// healthy GPU would. A question without an answer panics, so the quick list can
+// ask only its few.
 func fill(s *server.Server, slow bool) {
 	for i, d := range s.Devices {
 		dev := d.(*server.Device)
@@ -59,7 +60,7 @@ func fill(s *server.Server, slow bool) {
 	lacks(s) // the handler of GetGpuFabricInfoV goes past the mock
 }
 
-// lacks makes a library of an older driver, without some functions.
+// lacks removes functions from the library, as in that of an older driver.
 func lacks(s *server.Server, symbols ...string) {
 	s.LookupSymbolFunc = func(symbol string) error {
 		if strings.HasSuffix(symbol, "FabricInfoV") || reflect.DeepEqual(symbols, []string{"*"}) {
@@ -173,7 +174,7 @@ func TestNVMLFacts(t *testing.T) {
 	want.Links, want.Fabric = nil, FabricUnsupported
 	check(2)
 
-	// Unknown and zero survive the way through the pipe.
+	// Unknown and zero stay different through the pipe.
 	b, err := json.Marshal(r)
 	var back Report
 	if err != nil || json.Unmarshal(b, &back) != nil || !reflect.DeepEqual(back, r) {
@@ -181,8 +182,8 @@ func TestNVMLFacts(t *testing.T) {
 	}
 }
 
-// Of a library that lacks them, the newer functions are never called: such a call
-// would end the process, here it would panic.
+// TestNVMLOldDriver shows that functions which the library lacks are never
+// called. Such a call would end the process; here it would panic.
 func TestNVMLOldDriver(t *testing.T) {
 	s := dgxa100.New()
 	fill(s, true)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A container without GPUs sees the driver in /proc and cannot call it.
+// TestPresent shows that a container without GPUs sees the driver in /proc and
+// cannot call it.
 func TestPresent(t *testing.T) {
 	for file, want := range map[string][2]bool{
 		"dev/nvidiactl": {true, true}, "dev/dxg": {true, true}, "proc/driver/nvidia/version": {true, false}, "dev/null": {},

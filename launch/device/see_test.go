@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// plain makes GPUs "GPU-a0", "GPU-b1", ... with /dev/nvidiaN as given.
+// plain makes GPUs "GPU-a0", "GPU-b1", ... with the given numbers of
+// /dev/nvidiaN.
 func plain(minors ...int) []GPU {
 	var gpus []GPU
 	for i, m := range minors {
@@ -145,7 +146,8 @@ func TestSee(t *testing.T) {
 	}
 }
 
-// Why nothing is visible, and whether CUDA must be told that it is nothing.
+// TestBlind checks why nothing is visible, and whether CUDA must be made to
+// show nothing.
 func TestBlind(t *testing.T) {
 	four := func() []GPU { return plain(0, 1, 2, 3) }
 	for _, tt := range []struct {
@@ -168,7 +170,8 @@ func TestBlind(t *testing.T) {
 	}
 }
 
-// What only CUDA can know is told from what the user may not expect.
+// TestDoubt separates what only CUDA can know from what the user may not
+// expect.
 func TestDoubt(t *testing.T) {
 	for env, want := range map[string]bool{
 		"": true, "CUDA_VISIBLE_DEVICES=1,0": true, "CUDA_DEVICE_ORDER=FASTEST_FIRST": true, "CUDA_DEVICE_ORDER=PCI_BUS_ID": false,
@@ -180,7 +183,8 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// An instance knows what its GPU is, for those who bind and pin.
+// TestInstance shows that an instance has the values of its GPU that binding
+// and pinning need.
 func TestInstance(t *testing.T) {
 	gpus := cut(plain(5), 0, 1)
 	gpus[0].NUMA = new(1)

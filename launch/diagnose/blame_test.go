@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Frames of a crash handler are no traceback, whatever follows them.
+// TestNativeFrames shows that frames of a crash handler are no traceback,
+// whatever follows them.
 func TestNativeFrames(t *testing.T) {
 	log := "!!!!!!! Segfault encountered !!!!!!!\n  File \"./misc/sigaction.c\", line 0, in __restore_rt\n  File \"<unknown>\", line 0, in at::native::add(at::Tensor const&)\n" +
 		"E1121 03:00:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -11) local_rank: 1 (pid: 77) of binary: python\n"
@@ -16,7 +17,8 @@ func TestNativeFrames(t *testing.T) {
 	}
 }
 
-// Pods number ranks and processes alike: only their names tell them apart.
+// TestLocalRanksOfSeveralHosts shows that only the names of pods distinguish
+// their workers, because pods number ranks and processes alike.
 func TestLocalRanksOfSeveralHosts(t *testing.T) {
 	end := func(pod, pid int) string {
 		return fmt.Sprintf("[pod/t-%d/main] E1121 03:00:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: %d) local_rank: 0 (pid: 77) of binary: python\n", pod, pid)
@@ -35,8 +37,8 @@ func TestLocalRanksOfSeveralHosts(t *testing.T) {
 	}
 }
 
-// A scheduler that ends a job explains what its workers say afterwards, and
-// nothing that they said before.
+// TestAJobThatTheSchedulerEnds shows that a scheduler which ends a job explains
+// what the workers print afterwards, and nothing that they printed before.
 func TestAJobThatTheSchedulerEnds(t *testing.T) {
 	const (
 		limit   = "slurmstepd: error: *** STEP 42.0 ON gpu01 CANCELLED AT 2026-11-21T03:00:00 DUE TO TIME LIMIT ***\n"
@@ -71,8 +73,8 @@ func TestAJobThatTheSchedulerEnds(t *testing.T) {
 	}
 }
 
-// A launcher's own traceback explains nothing while another line does, behind
-// whatever prefix the log has.
+// TestTheLaunchersOwnTraceback shows that a launcher's own traceback explains
+// nothing if another line does, whatever prefix the log has.
 func TestTheLaunchersOwnTraceback(t *testing.T) {
 	const launcher = "Traceback (most recent call last):\n  File \"/opt/venv/bin/torchrun\", line 8, in <module>\n    sys.exit(main())\n" +
 		"  File \"/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py\", line 355, in wrapper\n    return f(*args, **kwargs)\n" +
@@ -100,8 +102,8 @@ func TestTheLaunchersOwnTraceback(t *testing.T) {
 	}
 }
 
-// An error after which there was more output, with nothing else that tells of a
-// failure, is told as what it is.
+// TestAnErrorThatMayHaveBeenHandled shows that an error with more output after
+// it, and no other sign of a failure, is reported as doubtful.
 func TestAnErrorThatMayHaveBeenHandled(t *testing.T) {
 	const caught = "Traceback (most recent call last):\n  File \"a.py\", line 3, in load\nFileNotFoundError: cache.json\n"
 	const elastic = "E1121 03:10:01.000000 1 torch/distributed/elastic/multiprocessing/api.py:870] failed (exitcode: 1) local_rank: 2 (pid: 102) of binary: python\n"
@@ -124,7 +126,8 @@ func TestAnErrorThatMayHaveBeenHandled(t *testing.T) {
 	}
 }
 
-// A worker that wrote nothing to its standard error has its reason elsewhere.
+// TestAWorkerThatWroteNothing shows that the reason of a worker which wrote
+// nothing to its standard error is elsewhere.
 func TestAWorkerThatWroteNothing(t *testing.T) {
 	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n%s  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n  error_file: <N/A>\n%s" +
 		"============================================================\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
@@ -169,8 +172,8 @@ func TestLogsThatAreNoText(t *testing.T) {
 	}
 }
 
-// What a worker wrote last to its standard error before an exit code is why it
-// ended, in its last words as in gorun's report of it.
+// TestLastWordsAreTheReason shows that a worker's last words on standard error
+// are the reason of its exit code, in its own output as in gorun's report.
 func TestLastWordsAreTheReason(t *testing.T) {
 	t.Parallel()
 	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n  node      : 1 (10.0.0.2)\n" +

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ranksOf is what four ranks print when rank 2 runs out of memory.
+// ranksOf returns what four ranks print when rank 2 runs out of memory.
 func ranksOf() [][]string {
 	var ranks [][]string
 	for r := range 4 {
@@ -39,7 +39,7 @@ func ranksOf() [][]string {
 	return ranks
 }
 
-// decorations are what launchers and collectors do to a line of rank r.
+// decorations are what launchers and collectors make of a line of rank r.
 var decorations = map[string]func(r, n int, line string) string{
 	"plain":   func(_, _ int, line string) string { return line },
 	"tee":     func(r, _ int, line string) string { return fmt.Sprintf("[default%d]:%s", r, line) },
@@ -74,7 +74,8 @@ var decorations = map[string]func(r, n int, line string) string{
 	},
 }
 
-// However the lines of ranks are mixed and decorated, the root cause is one.
+// TestRootCauseIsTheSameInAnyOrder shows that the root cause does not depend on
+// how the lines of ranks are mixed and decorated.
 func TestRootCauseIsTheSameInAnyOrder(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// The samples are what a worker wrote last: lost-* of workers that lost a peer,
-// own-* of such that failed by themselves. lost-gloo-*, lost-store-reset-bare
-// and own-valueerror were recorded from torch 1.13 with gloo, two or three
-// ranks of which one died; the others follow the messages of the versions
-// that they name.
+// TestIsConsequence reads samples of what workers wrote last: lost-* of workers
+// that lost a peer, own-* of workers that failed by themselves. lost-gloo-*,
+// lost-store-reset-bare and own-valueerror were recorded from torch 1.13 with
+// gloo, with two or three ranks of which one had been killed. The others follow
+// the messages of the versions that they name.
 func TestIsConsequence(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) < 20 {
@@ -43,7 +43,7 @@ func TestIsConsequence(t *testing.T) {
 	}
 }
 
-// Every expression of the lost-peer list is right by itself.
+// TestLostPeer checks every expression of the lost-peer list by itself.
 func TestLostPeer(t *testing.T) {
 	for _, line := range []string{
 		"RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Connection closed by peer [127.0.0.1]:40123",

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What is said to be looked for beforehand is.
+// TestChecksAreThoseOfGorunCheck shows that `gorun check` has every check that
+// a finding names as looked for beforehand.
 func TestChecksAreThoseOfGorunCheck(t *testing.T) {
 	checks := read(t, "../../docs/checks.md")
 	for _, r := range Rows() {
@@ -18,7 +19,8 @@ func TestChecksAreThoseOfGorunCheck(t *testing.T) {
 	}
 }
 
-// docs/explain.md is the map, so that it cannot drift from it.
+// TestDocumentation compares docs/explain.md with the map, so that they cannot
+// differ.
 func TestDocumentation(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# What gorun explain knows

@@ -25,8 +25,8 @@ var (
 	reportExit  = lazily(`^(-?\d+) *\(pid: (\d+)\)`)
 )
 
-// signalNumber returns the number of a signal that gorun names, and SIGTERM's
-// for all names that mean nothing more.
+// signalNumber returns the number of a signal by the name that gorun prints, and
+// SIGTERM's for a name that it does not distinguish.
 func signalNumber(name string) int {
 	switch name {
 	case "SIGILL":

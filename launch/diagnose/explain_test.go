@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files and docs/explain.md anew")
 
-// scan reads logs, each a name and its text.
+// scan reads logs, given as names and texts in turn, and returns the findings.
 func scan(t testing.TB, logs ...string) []Finding {
 	t.Helper()
 	s := NewScanner()
@@ -34,7 +34,7 @@ func read(t testing.TB, path string) string {
 	return string(b)
 }
 
-// stories are the logs of failed jobs with what must come out.
+// stories are the logs of failed jobs with the findings that they must give.
 var stories = map[string]struct {
 	id    string
 	ranks []int
@@ -108,7 +108,7 @@ func equal(a, b []int) bool {
 	return true
 }
 
-// golden compares got with the file.
+// golden compares got with the file at path.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -122,7 +122,7 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// Each story is in its table, so that none is only looked at.
+// TestEachStoryIsTested shows that stories has every log of testdata/explain.
 func TestEachStoryIsTested(t *testing.T) {
 	files, err := filepath.Glob("testdata/explain/*.log")
 	if err != nil {

@@ -53,14 +53,14 @@ func newJob() job {
 	}
 }
 
-// process is a process of a host.
+// process names a process by its host and pid.
 type process struct {
 	host string
 	pid  int
 }
 
-// place is the rank of a process in the largest communicator that names the
-// process, and that communicator's size.
+// place is the rank of a process in the largest communicator in which it was
+// seen, and that communicator's size.
 type place struct{ rank, size int }
 
 // initKey names a rank of a communicator.

@@ -21,14 +21,15 @@ func TestHealthyLogsYieldNothing(t *testing.T) {
 			t.Errorf("%s: %+v", name, found[0])
 		}
 	}
-	// The same with a fault in it is found: the test could fail.
+	// The same log with a fault in it has a finding, so the test can fail.
 	if found := scan(t, "job.log", info+"[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"); len(found) == 0 || found[0].ID != "X-CUDAOOM" {
 		t.Errorf("a fault among healthy lines: %+v", found)
 	}
 }
 
-// An exception that the program caught and logged is nothing; beside a failure
-// it is less probable than what ended the job.
+// TestAnExceptionThatTheWorkerSurvives shows that an exception which the
+// program caught and logged is no finding. Beside a failure it is less probable
+// than what ended the job.
 func TestAnExceptionThatTheWorkerSurvives(t *testing.T) {
 	caught := "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"log.py\", line 8, in upload\n[rank1]:     send()\n[rank1]: HTTPError: 500 Server Error\n"
 	on := strings.Repeat("[rank1]: step\n", 30)
@@ -45,7 +46,8 @@ func TestAnExceptionThatTheWorkerSurvives(t *testing.T) {
 	}
 }
 
-// libibverbs that is missing is a cause only where InfiniBand was asked for.
+// TestWithoutLibibverbs shows that a missing libibverbs is a cause only if the
+// job asked for InfiniBand.
 func TestWithoutLibibverbs(t *testing.T) {
 	const verbs = "node2:1:2 [0] NCCL INFO Failed to open libibverbs.so[.1]\n"
 	const other = "node1:1:2 [0] init.cc:879 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000\n"
@@ -64,7 +66,8 @@ func TestWithoutLibibverbs(t *testing.T) {
 	}
 }
 
-// Conditional rows: what can be explained by another line is a consequence.
+// TestConditionalRows shows that a line is a consequence if another line can
+// explain it.
 func TestConditionalRows(t *testing.T) {
 	const (
 		retry   = "node1:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<5> with error 12, opcode 0, len 0, vendor err 129 (Recv)\n"
@@ -109,7 +112,8 @@ func TestConditionalRows(t *testing.T) {
 	}
 }
 
-// What NCCL warned of at the start of a job that then ran for long is no cause.
+// TestAWarningThatTheJobSurvives shows that a warning of NCCL at the start of a
+// job which then ran for long is no cause.
 func TestAWarningThatTheJobSurvives(t *testing.T) {
 	warned := "[default1]:node1:1:2 [0] NCCL WARN NET/IB : Unable to open device mlx5_0\n"
 	on := strings.Repeat("[default1]:step\n", manyLines+1)
@@ -125,7 +129,7 @@ func TestAWarningThatTheJobSurvives(t *testing.T) {
 	}
 }
 
-// The kernel's line names a process only.
+// TestWhoseProcess reads lines of the kernel, which name only a process.
 func TestWhoseProcess(t *testing.T) {
 	const start = "node1:4242:4250 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 3 nranks 4 cudaDev 3 nvmlDev 3 busId 1a000 commId 0xbeef - Init COMPLETE\n"
 	for _, line := range []string{
@@ -139,8 +143,8 @@ func TestWhoseProcess(t *testing.T) {
 	}
 }
 
-// Logs of several files without times are judged in their order, with times in
-// the order of these.
+// TestSeveralLogs shows that logs without times count in the order of reading,
+// logs with times in the order of the times.
 func TestSeveralLogs(t *testing.T) {
 	first := "2026-11-21T16:39:58.100Z [rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
 	second := "2026-11-21T16:39:59.100Z [rank0]: OSError: [Errno 28] No space left on device\n"
@@ -151,7 +155,7 @@ func TestSeveralLogs(t *testing.T) {
 	if found := scan(t, "b.log", cut(second), "a.log", cut(first)); found[0].ID != "X-DISK" {
 		t.Errorf("without times: %+v", found)
 	}
-	// A file's name tells whose it is.
+	// A file's name says which rank wrote it.
 	if found := scan(t, "logs/rank_7.err", cut(first)[len("[rank1]: "):]); found[0].Rank != 7 {
 		t.Errorf("rank_7.err: %+v", found[0])
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// samples are lines made from the format strings of the programs, by row.
+// samples returns lines made from the format strings of the programs, by row.
 func samples(tb testing.TB) map[string]string {
 	tb.Helper()
 	b, err := os.ReadFile("testdata/rows.tsv")
@@ -56,7 +56,7 @@ func TestEachRowHasASample(t *testing.T) {
 	}
 }
 
-// matchRow goes the way of a log's line: words first, then expressions.
+// matchRow matches as for a line of a log: words first, then expressions.
 func matchRow(text string) string {
 	m := theMatcher()
 	var may entries
@@ -67,7 +67,8 @@ func matchRow(text string) string {
 	return ""
 }
 
-// All rows of the catalogue are here.
+// TestTheCatalogueIsComplete checks that all rows of the catalogue are in the
+// map.
 func TestTheCatalogueIsComplete(t *testing.T) {
 	have := map[int]bool{}
 	keys := map[string]bool{}
@@ -117,7 +118,7 @@ func TestRowsAreWhole(t *testing.T) {
 	}
 }
 
-// These words stand in logs of jobs that work.
+// TestWordsOfHealthyLogs checks words that logs of jobs which work contain.
 func TestWordsOfHealthyLogs(t *testing.T) {
 	for _, line := range []string{
 		"step 12 loss 2.31 error 0 failed 0 timeouts 0",

@@ -18,7 +18,7 @@ func anyOf(patterns ...string) func() *regexp.Regexp {
 	return lazily("(?:" + strings.Join(patterns, ")|(?:") + ")")
 }
 
-// gone has the system's words for a connection whose other side has closed.
+// gone matches the system's words for a connection that the other side closed.
 const gone = `(?:[Cc]onnection closed|[Cc]onnection reset by peer|[Bb]roken pipe|[Ss]ocket closed)`
 
 var groupName = lazily(`\(\?P<\w+>`)

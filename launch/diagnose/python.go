@@ -210,7 +210,7 @@ var (
 	distributedFile = lazily(`/torch/distributed/|torch[/\\]_?c10d`)
 	// storeSource matches a call of the store. Old versions raise a bare
 	// "RuntimeError: Connection reset by peer" from a method of the store,
-	// which has no Python frame. Only the line that calls it shows the store.
+	// and the method has no Python frame. Only the line that calls it shows the store.
 	storeSource = lazily(`(?i)store(?:\(\))?\.(?:get|set|add|wait|check|compare_set|delete_key|num_keys)\(`)
 )
 

@@ -12,7 +12,8 @@ import (
 	"testing/iotest"
 )
 
-// The same text gives the same findings, in whatever pieces it is read.
+// TestReadersOfAnySort shows that the same text gives the same findings,
+// whatever the pieces in which it is read.
 func TestReadersOfAnySort(t *testing.T) {
 	for name := range stories {
 		log := read(t, "testdata/explain/"+name+".log")
@@ -76,7 +77,7 @@ type silent struct{}
 
 func (silent) Read([]byte) (int, error) { return 0, nil }
 
-// repeated is text over and over, n bytes of it.
+// repeated reads as n bytes of text, over and over.
 type repeated struct {
 	text []byte
 	at   int
@@ -98,7 +99,8 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// What is kept does not grow with the log, whatever is in it.
+// TestMemoryIsBounded shows that what the Scanner keeps does not grow with the
+// log, whatever is in it.
 func TestMemoryIsBounded(t *testing.T) {
 	many := func(format string, n int) string {
 		var b strings.Builder
@@ -143,7 +145,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// What is found in a line does not depend on how long the line is.
+// TestLongLines shows that what is found in a line does not depend on the
+// line's length.
 func TestLongLines(t *testing.T) {
 	fault := "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000"
 	for _, n := range []int{10, maxJudged, blockSize - 10, blockSize, 3 * blockSize} {

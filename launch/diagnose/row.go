@@ -59,8 +59,9 @@ type Row struct {
 	IfAlone bool
 	// Last hints count only if nothing else was found that may be a cause.
 	Last bool
-	// Ordered hints become the cause if they came before all causes, as far as
-	// times show. A worker that is stopped from outside may print any error.
+	// Ordered hints become the cause if there are causes and the hint came before
+	// all of them, as far as times show. A worker that is stopped from outside
+	// may print any error.
 	Ordered bool
 	// IfIB makes a harmless row a cause if the job asked for InfiniBand.
 	IfIB bool

@@ -7,7 +7,7 @@ import (
 )
 
 // BenchmarkEightWorkers measures what the output of 8 workers costs, without
-// the workers. With files it is the file system that takes the time.
+// the workers. With files the file system takes most of the time.
 func BenchmarkEightWorkers(b *testing.B) {
 	for _, c := range []struct {
 		name  string

@@ -58,8 +58,8 @@ func TestConsoleThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// Lines of at most PIPE_BUF bytes stay whole beside those of other processes, which
-// have locks of their own.
+// TestLinesStayWholeBetweenProcesses shows that lines of at most PIPE_BUF bytes
+// stay whole beside those of other processes, which have locks of their own.
 func TestLinesStayWholeBetweenProcesses(t *testing.T) {
 	for name, connect := range map[string]func() (r, w *os.File, err error){
 		"pipe":              openPipe,
@@ -106,8 +106,8 @@ func TestLinesStayWholeBetweenProcesses(t *testing.T) {
 	}
 }
 
-// What is longer than a pipe takes in one piece, with or without lines, comes whole
-// and in order.
+// TestLongLinesComeInOrder shows that output longer than a pipe takes in one
+// piece, with or without lines, arrives whole and in order.
 func TestLongLinesComeInOrder(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("x", 3*maxWrite),

@@ -121,7 +121,8 @@ func FuzzPathElement(f *testing.F) {
 	})
 }
 
-// Every round has folders of its own; what is empty at the end is removed.
+// TestFolders shows that every round has folders of its own, and that empty
+// folders are removed at the end.
 func TestFolders(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "torchelastic_x")
 	f, err := NewFolders(FolderOptions{Temp: base, RunID: "none", Workers: 2})
@@ -148,7 +149,8 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// Folders that somebody asked for stay, and so does what is not empty.
+// TestFoldersStay shows that folders with a base of the user stay, and so do
+// folders that are not empty.
 func TestFoldersStay(t *testing.T) {
 	for _, temporary := range []bool{false, true} {
 		o := FolderOptions{Temp: filepath.Join(t.TempDir(), "base"), RunID: "run", Workers: 1}
@@ -175,8 +177,8 @@ func TestFoldersStay(t *testing.T) {
 	}
 }
 
-// Folders that could not be made are not removed, nor is what has such a name in
-// the working directory.
+// TestFoldersNotMade shows that folders that could not be made are not removed,
+// nor is something of such a name in the working directory.
 func TestFoldersNotMade(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, file := range []string{"0", "blocker"} {

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary is its own worker: with this variable it writes and exits.
+// helperEnv makes the test binary its own worker: with this variable it writes
+// and exits.
 const helperEnv = "GORUN_LOGS_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -68,7 +69,7 @@ func helper(mode string) *exec.Cmd {
 
 func shell(script string) *exec.Cmd { return exec.Command("/bin/sh", "-c", script) }
 
-// start runs cmd as the worker that w is for; it dies with the test.
+// start runs cmd as the worker of w. The test's end kills it.
 func start(t *testing.T, w *Worker, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Stdout, cmd.Stderr = w.Stdout, w.Stderr
@@ -110,7 +111,7 @@ func limit(t *testing.T) context.Context {
 	return ctx
 }
 
-// eventually polls until ok, which tells what it saw if it never comes true.
+// eventually polls until ok reports true, for at most 10 s.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) { // sleep: between two looks
@@ -153,7 +154,7 @@ func newCapture(t *testing.T, out, err *os.File) capture {
 	return capture{Console: c, out: out, err: err}
 }
 
-// text returns everything that a console file has got.
+// text returns everything that a console's file contains.
 func text(t *testing.T, f *os.File) string {
 	t.Helper()
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal opens a terminal for gorun and returns it and what a person sees on it.
+// terminal opens a terminal for gorun. It returns the terminal and what a
+// person sees on it.
 func terminal(t *testing.T) (tty *os.File, screen *os.File) {
 	t.Helper()
 	screen, tty, err := openPTY()
@@ -98,7 +99,8 @@ func TestTerminalDrain(t *testing.T) {
 	}
 }
 
-// With tee no terminal is needed: prefixed lines are no place for bars.
+// TestTeeIsNoTerminal shows that Tee needs no terminal, because lines with a
+// prefix cannot show bars.
 func TestTeeIsNoTerminal(t *testing.T) {
 	tty, screen := terminal(t)
 	go io.Copy(io.Discard, screen)

@@ -72,7 +72,8 @@ func TestTailOfLargeFile(t *testing.T) {
 	}
 }
 
-// The tail of the whole and of pieces is the same, and bounded.
+// FuzzTail shows that the tail of a text and of its pieces is the same, and
+// bounded.
 func FuzzTail(f *testing.F) {
 	f.Add([]byte("a\r\nb\rc\n"), 1)
 	f.Add([]byte("\n\n\r\r\n"), 2)

@@ -56,7 +56,8 @@ func TestChildEndsBlock(t *testing.T) {
 			t.Errorf("tee %d: %s", tee, got)
 		}
 	}
-	// Whoever starts the child may not go through os/exec, which unblocks.
+	// The end is in blocking mode by itself: a caller may start the child without
+	// os/exec, which sets that mode.
 	_, end, err := openPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestTeeIsPrompt(t *testing.T) {
 }
 
 func TestTeeNeverTearsLines(t *testing.T) {
-	// stdout and stderr of gorun are one pipe, as in `gorun ... 2>&1 | cat`.
+	// gorun's stdout and stderr are one pipe, as in `gorun ... 2>&1 | cat`.
 	r, pw, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +184,7 @@ func TestTailAfterCrash(t *testing.T) {
 func TestGrandchildThatHoldsTheOutput(t *testing.T) {
 	c := captureFiles(t)
 	w := open(t, WorkerOptions{Console: c.Console})
-	// The grandchild dies with the process group at the test's end.
+	// The grandchild ends with the process group at the test's end.
 	cmd := shell("sleep 60 & echo died of this >&2; exit 3")
 	start(t, w, cmd)
 	cmd.Wait()
@@ -207,7 +208,8 @@ func TestGrandchildThatHoldsTheOutput(t *testing.T) {
 	}
 }
 
-// A descendant that never stops writing must not keep Close busy.
+// TestGrandchildThatKeepsWriting shows that a descendant which never stops
+// writing does not keep Close busy.
 func TestGrandchildThatKeepsWriting(t *testing.T) {
 	w := open(t, WorkerOptions{Tee: Stderr})
 	start(t, w, shell("while :; do echo more >&2; done"))

@@ -17,8 +17,8 @@ import (
 	"github.com/gorun/gorun/launch/process"
 )
 
-// look starts a real child through the table, as a worker is started, and gives
-// what it says of itself.
+// look starts a real child through the table, as a worker is started, and
+// returns what the child reports of itself.
 func look(t *testing.T, table *process.Table, b Binding) (status, maps string) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -72,7 +72,7 @@ func field(status, name string) string {
 }
 
 func TestBind(t *testing.T) {
-	runtime.LockOSThread() // what is looked at afterwards is the thread that was bound
+	runtime.LockOSThread() // the test then looks at the thread that was bound
 	defer runtime.UnlockOSThread()
 	cpus, memory, err := Allowed()
 	if err != nil {
@@ -125,7 +125,8 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// The threads of the runtime do not inherit what is the child's.
+// TestBindStaysOnItsThread shows that the runtime's threads do not inherit the
+// child's binding.
 func TestBindStaysOnItsThread(t *testing.T) {
 	cpus, _, err := Allowed()
 	if err != nil {
@@ -166,7 +167,8 @@ func TestBindFails(t *testing.T) {
 	}
 }
 
-// What a binding costs at a start: compare with unbound.
+// BenchmarkStart measures what a binding costs at a start: compare with
+// unbound.
 func BenchmarkStart(b *testing.B) {
 	cpus, memory, err := Allowed()
 	if err != nil {

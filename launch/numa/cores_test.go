@@ -6,8 +6,8 @@ import (
 	"testing/fstest"
 )
 
-// A machine without SMT says so in one file; the siblings of a CPU then are not
-// read, which the wrong ones here show.
+// TestCores shows that one file says that a machine has no SMT. The siblings of
+// a CPU are then not read, which the wrong siblings here show.
 func TestCores(t *testing.T) {
 	cpus := Set{0, 1, 2, 3}
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 )
 
-// each is n workers with one GPU each.
+// each returns n workers with one GPU each.
 func each(n int) [][]int {
 	own := make([][]int, n)
 	for i := range own {
@@ -28,8 +28,9 @@ func set(t *testing.T, text string) Set {
 	return s
 }
 
-// The machines. xeon: 2 sockets of one node with 16 cores of 2 threads; CPUs 0-15
-// and 32-47 are on node 0. epyc: 2 sockets of 2 nodes with 8 cores, 4 an L3.
+// The machines: xeon has 2 sockets of one node with 16 cores of 2 threads; CPUs
+// 0-15 and 32-47 are on node 0. epyc has 2 sockets of 2 nodes with 8 cores, 4
+// to an L3 cache.
 var (
 	xeon = tree{nodes: 2, sockets: 2, cores: 16, smt: 2, perL3: 16, gpus: on(0, 0, 1, 1)}
 	epyc = tree{nodes: 4, sockets: 2, cores: 8, smt: 1, perL3: 4, gpus: on(0, 1, 2, 3)}
@@ -146,7 +147,7 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// request is for all CPUs and all memory of a machine.
+// request asks for all CPUs and all memory of a machine.
 func request(t *testing.T, machine tree) Request {
 	t.Helper()
 	var gpus []string
@@ -191,7 +192,8 @@ func TestMakeFails(t *testing.T) {
 	}
 }
 
-// Agents of one machine bind workers without a GPU as one agent would bind all.
+// TestAgentsOfAMachine shows that the agents of one machine bind workers
+// without a GPU as one agent would bind all.
 func TestAgentsOfAMachine(t *testing.T) {
 	for _, mode := range []Mode{ByNode, BySocket, Exclusive, CoreComplex} {
 		for agents := 1; agents <= 4; agents++ {
@@ -211,7 +213,7 @@ func TestAgentsOfAMachine(t *testing.T) {
 			}
 		}
 	}
-	r := request(t, xeon) // GPUs say by themselves what is another agent's
+	r := request(t, xeon) // its GPUs already show what belongs to another agent
 	r.Mode, r.Workers, r.Skip, r.Machine = Exclusive, [][]int{{2}, {3}}, 2, 4
 	p, err := Make(r)
 	if err != nil || len(p.Workers) != 2 || p.Workers[1].CPUs.String() != "24-31,56-63" {
@@ -224,8 +226,9 @@ func TestAgentsOfAMachine(t *testing.T) {
 	}
 }
 
-// Whatever the mask and the GPUs: no CPU that is not allowed, none empty, and
-// exclusive workers share no core.
+// TestExclusiveIsExclusive shows, for any mask and GPUs, that no worker gets a
+// CPU that is not allowed, none gets no CPU, and exclusive workers share no
+// core.
 func TestExclusiveIsExclusive(t *testing.T) {
 	for gpus := 1; gpus <= 8; gpus++ {
 		for _, allowed := range []string{"0-63", "0-40", "3-20,35-60", "1,3,5,7,9,16-31"} {
@@ -234,7 +237,7 @@ func TestExclusiveIsExclusive(t *testing.T) {
 				r.Mode, r.CPUs, r.Workers = Exclusive, set(t, allowed), each(gpus)
 				p, err := Make(r)
 				if err != nil {
-					continue // too few cores for the GPUs, which has a test
+					continue // too few cores for the GPUs, which another test covers
 				}
 				for i, w := range p.Workers {
 					if len(w.CPUs) == 0 || len(w.CPUs.And(r.CPUs)) != len(w.CPUs) {
@@ -273,7 +276,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The machine that runs the tests is read, too.
+// TestReadThisMachine reads the machine that runs the tests.
 func TestReadThisMachine(t *testing.T) {
 	top, err := Read(os.DirFS("/"), nil)
 	if err != nil {
@@ -310,8 +313,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A list of the kernel's that is none is an error, never a crash or much memory,
-// and what is read is written the same.
+// FuzzParseSet shows that a text which is no list of the kernel gives an error,
+// never a crash or much memory, and that a set is read as it was written.
 func FuzzParseSet(f *testing.F) {
 	for _, s := range []string{"0-3,8,10-11", "", ",", "1-", "0-8191," + strings.Repeat("0-8191,", 9)} {
 		f.Add(s)

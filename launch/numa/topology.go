@@ -29,7 +29,7 @@ type Node struct {
 	Package int // the socket, as the kernel numbers it
 }
 
-// Unknown is the number of no NUMA node.
+// Unknown stands for a NUMA node or a socket that is not known.
 const Unknown = -1
 
 const (

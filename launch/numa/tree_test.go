@@ -5,18 +5,18 @@ import (
 	"testing/fstest"
 )
 
-// tree is a machine to write a /sys for.
+// tree describes a machine for which a /sys is written.
 type tree struct {
 	nodes   int // NUMA nodes; 0: a kernel without NUMA
 	sockets int // the nodes are divided among them
 	cores   int // of a node
 	smt     int // threads of a core; CPU numbers go round the cores first, as Linux on x86 counts
-	perL3   int // cores that share an L3 cache; 0: no caches are told
+	perL3   int // cores that share an L3 cache; 0: /sys shows no caches
 	offline Set
 	gpus    map[string]string // PCI address: numa_node
 }
 
-const far = 1000 // nodes without CPUs are numbered from here
+const far = 1000 // nodes without CPUs have numbers from here on
 
 func (m tree) fs() fstest.MapFS {
 	f := fstest.MapFS{}
@@ -79,10 +79,10 @@ func (m tree) fs() fstest.MapFS {
 	return f
 }
 
-// gpu is the PCI address of a GPU of the trees.
+// gpu returns the PCI address of a GPU of the trees.
 func gpu(i int) string { return fmt.Sprintf("0000:%02x:00.0", i+16) }
 
-// on gives GPUs to nodes: the first to nodes[0], ...
+// on assigns GPUs to nodes: the first to nodes[0], ...
 func on(nodes ...int) map[string]string {
 	gpus := map[string]string{}
 	for i, n := range nodes {
