@@ -3,9 +3,9 @@
 // find the other nodes (meet), compare all nodes (check), start and stop workers
 // (workers), watch their GPUs (gpuwatch) and answer gorun status (status).
 //
-// Invariants: only the loop touches the machine and the agent's fields; everything
-// else runs beside the loop and talks to it by events; a command that may take long
-// is carried out beside the loop, which always hears a signal; Run returns after
+// Invariants: only the loop touches the machine and the agent's fields. Everything
+// else runs beside the loop and sends it events. A command that may take long runs
+// beside the loop, so the loop always receives signals. Run returns after
 // everything that it started has ended.
 package launch
 
@@ -29,16 +29,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// base is what all parts of an agent share.
+// base holds what all parts of an agent share.
 type base struct {
 	opts    Options
 	born    time.Time
 	node    rendezvous.Node // has its addresses once the session is open
 	console *console.Console
 	events  *queue
-	table   *process.Table // owns all child processes
+	table   *process.Table // owns all child processes of this agent
 	pool    *accept.Pool   // counts the connections to all ports and sockets
-	wg      sync.WaitGroup // has everything that runs beside the loop
+	wg      sync.WaitGroup // waits for everything that runs beside the loop
 }
 
 // agent is the loop of one node.
@@ -53,21 +53,22 @@ type agent struct {
 	workers *supervisor
 	machine *drive.Machine
 	status  *status.Service
-	signals int // that asked the job to end
+	signals int // number of signals that asked the job to end
 }
 
-// checker is what the loop asks of a [check.Checker].
+// checker is the part of a [check.Checker] that the loop uses.
 type checker interface {
 	Start(ctx context.Context, node rendezvous.Node)
 	Compare(ctx context.Context, c rendezvous.Compare)
 	Answer(ctx context.Context, c rendezvous.Ask)
 }
 
-// UsageError is an error of the command line or of a file that it names.
+// UsageError is an error in the command line or in a file that it names.
 type UsageError = spec.UsageError
 
-// Run is the life of one agent. It returns gorun's exit code; the error is only
-// for what happened before there was a job to report on; --report has it too.
+// Run runs one agent from its start to its end. It returns gorun's exit code. It
+// returns an error only for what happened before there was a job to report on;
+// --report has that error too.
 func Run(ctx context.Context, opts Options) (code int, err error) {
 	b := &base{opts: opts, born: time.Now(), events: newQueue(), pool: accept.NewPool(accept.Bounds{})}
 	prefix := "gorun"
@@ -80,7 +81,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	}
 	defer out.Close()
 	terminal := opts.Stderr
-	if opts.Local != nil { // several agents share it
+	if opts.Local != nil { // several agents share the terminal
 		terminal = nil
 	}
 	b.console = &console.Console{Console: term.NewConsole(out.Remarks(), prefix, terminal), Quiet: opts.quiet()}
@@ -136,7 +137,7 @@ func (a *agent) run(ctx context.Context) (code int, err error) {
 	return outcome.Code, nil
 }
 
-// loop feeds events to the machine until the job is decided.
+// loop feeds events to the machine until the job's outcome is decided.
 func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
 	for {
 		for e := range drive.Events(ctx, a.machine, a.events.Queue) {
@@ -151,9 +152,9 @@ func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
 	}
 }
 
-// handle takes one event. It returns the outcome once the job is decided.
+// handle handles one event. It returns the outcome once that is decided.
 func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome) {
-	var event rendezvous.Event // for the machine; nil: none
+	var event rendezvous.Event // for the machine; nil: there is none
 	switch e := e.(type) {
 	case rendezvous.Event:
 		event = e
@@ -221,7 +222,8 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	}
 }
 
-// start starts this node's workers of a world, or shows what they would get.
+// start starts this node's workers of a world. In a dry run it shows what they
+// would get.
 func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	if w := c.World; w.Restart > 0 {
 		a.console.Announce("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
@@ -238,16 +240,16 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	a.env.noteThreads(p)
 }
 
-// answer answers what the coordinator asks of this node's facts.
+// answer answers the coordinator's questions about this node's facts.
 func (a *agent) answer(ctx context.Context, c rendezvous.Ask) {
-	if a.check == nil { // this node sent no facts, so no node can know where it is reached
+	if a.check == nil { // this node sent no facts, so no node can know its addresses
 		a.events.post(rendezvous.Answered{Serial: c.Serial, Body: []byte("{}")})
 		return
 	}
 	a.check.Answer(ctx, c)
 }
 
-// tell prints something about the running job, and keeps it for gorun status.
+// tell prints a finding about the running job and keeps it for gorun status.
 func (a *agent) tell(f preflight.Finding) {
 	a.console.Say("%s", f.Text)
 	if f.ID != "" {

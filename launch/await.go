@@ -15,14 +15,14 @@ type stopped struct{ cause rendezvous.Cause }
 
 func (s *stopped) Error() string { return s.cause.Line() }
 
-// abandonAfter bounds the wait for a call that does not heed its context: a look-up
-// in a C library, a child that is stuck in a driver.
+// abandonAfter bounds the wait for a call that ignores its context: a look-up in a
+// C library, a child process that hangs in a driver.
 const abandonAfter = time.Second
 
-// await calls f, which may take long before the loop runs. It says now and then what
-// it waits for ("looking up the endpoint"), and breaks off with a *stopped when a
-// signal ends the job. What f shares with its caller is not touched after an error:
-// f may still be at work.
+// await calls f, which may take long, before the loop runs. Now and then it prints
+// what it waits for ("looking up the endpoint"). It returns a *stopped when a
+// signal ends the job. After an error the caller must not touch what it shares with
+// f, because f may still run.
 func await[T any](ctx context.Context, b *base, what string, f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T

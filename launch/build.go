@@ -9,12 +9,13 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// build is the workers' program. It is found at once, and built while the nodes meet.
+// build holds the workers' program. The agent finds the program at once, and builds
+// it while the nodes meet.
 type build struct {
-	subject program.Subject // before it is built
-	program program.Program // once Ready was sent
+	subject program.Subject // what is known before the build
+	program program.Program // set once Ready was sent
 	built   *builtEvent     // until Ready is sent
-	shown   bool            // what the compiler said stands on the terminal
+	shown   bool            // the compiler's output stands on the terminal
 }
 
 // prepareProgram finds the program and starts to build it.
@@ -52,8 +53,8 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 	return nil
 }
 
-// failureCode is the exit code of a program that cannot be started: one that does
-// not build has failed, any other is bad input.
+// failureCode returns the exit code for a program that cannot be started. A program
+// that does not build has failed; any other is a usage error.
 func failureCode(plan program.Plan) int {
 	if plan.NeedsBuild() {
 		return 1
@@ -61,9 +62,9 @@ func failureCode(plan program.Plan) int {
 	return rendezvous.ExitUsage
 }
 
-// ready tells the machine whether the program can be started here, with the GPUs
-// and CPUs that it should have; nil: that is not known yet. Only now, not while the
-// program was built, is this node's address known for sure.
+// ready returns the event by which the machine learns whether the program can be
+// started here, with the GPUs and CPUs that it should have; nil if that is not
+// known yet. Only now, and not during the build, is this node's address certain.
 func (a *agent) ready() rendezvous.Event {
 	if a.build.built == nil {
 		return nil
@@ -84,8 +85,8 @@ func (a *agent) ready() rendezvous.Event {
 	return rendezvous.Ready{Cause: a.unfit(e)}
 }
 
-// unfit is the cause of a program that cannot be started here. A node that waits for
-// others says it now.
+// unfit returns the cause for a program that cannot be started here. If this node
+// waits for others, unfit prints the cause now.
 func (a *agent) unfit(e builtEvent) *rendezvous.Cause {
 	c := a.self(rendezvous.KindStart, e.err.Error())
 	c.ExitCode = e.code
@@ -94,7 +95,7 @@ func (a *agent) unfit(e builtEvent) *rendezvous.Cause {
 		c.Message, c.Traceback = build.Short(), build.Output
 	}
 	switch {
-	case a.opts.Spec.MaxNodes == 1 || a.opts.Local != nil: // the report comes soon
+	case a.opts.Spec.MaxNodes == 1 || a.opts.Local != nil: // the job's report comes soon
 	case unbuilt:
 		a.build.shown = true
 		a.console.Say("%v", e.err)
@@ -105,11 +106,11 @@ func (a *agent) unfit(e builtEvent) *rendezvous.Cause {
 	return &c
 }
 
-// wrapper is what stands in front of the workers' program. The error is about a
-// wrapper whose command line is not understood.
+// wrapper returns the wrappers in front of the workers' program. The error is about
+// a wrapper whose command line is not understood.
 func (b *build) wrapper() (wrap.Prefix, error) {
 	s := &b.subject
-	if s.Path == "" || s.Title == "" || s.Python != "" { // nothing is started, or gorun knows how
+	if s.Path == "" || s.Title == "" || s.Python != "" { // gorun starts nothing, or knows the program
 		return wrap.Prefix{}, nil
 	}
 	argv := []string{s.Title}

@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// prepareCheck decides whether nodes are compared, and by what.
+// prepareCheck decides whether the nodes are compared, and by which checks.
 func (a *agent) prepareCheck(ctx context.Context) error {
 	sp := &a.opts.Spec
 	if err := check.ValidateIgnore(sp.Ignore); err != nil {
@@ -43,7 +43,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 	return nil
 }
 
-// behind is what a look behind the wrapper needs.
+// behind returns what a [wrap.Look] at the wrappers needs.
 func (a *agent) behind(p wrap.Prefix, doubt error) wrap.Look {
 	sp := &a.opts.Spec
 	l := wrap.Look{

@@ -10,8 +10,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// conclude reports how the job ended: on stderr, in --report, in gorun's own
-// error file.
+// conclude reports how the job ended: on stderr, in the file of --report and in
+// gorun's own error file.
 func (a *agent) conclude(o rendezvous.Outcome) {
 	a.console.Clear()
 	e := report.Ending{
@@ -38,7 +38,7 @@ func (a *agent) showFindings(o rendezvous.Outcome) {
 		if c == nil {
 			a.console.Say("%s; exit code %d", o.Cause.Line(), o.Code)
 		}
-	case c != nil && !c.JSON && o.Preflight.Table == "" && o.Cause != nil: // nothing was found, and the program cannot be started
+	case c != nil && !c.JSON && o.Preflight.Table == "" && o.Cause != nil: // there is no finding, and the program cannot be started
 	case c != nil:
 		if err := check.Print(a.opts.Stdout, o.Preflight, c.JSON); err != nil {
 			a.console.Say("cannot print the findings: %v", err)
@@ -48,8 +48,8 @@ func (a *agent) showFindings(o rendezvous.Outcome) {
 	}
 }
 
-// ReportError writes the report of a job that ended with an error before any
-// agent could report on it. A zero began is now: the job has taken no time.
+// ReportError writes the report of a job that ended with an error before an agent
+// could report on it. A zero began means now: the job took no time.
 func ReportError(sp spec.Spec, began time.Time, err error) error {
 	code := 1
 	if _, ok := errors.AsType[*UsageError](err); ok {

@@ -19,14 +19,14 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// secrets are the keys of this agent.
+// secrets holds the keys of this agent.
 type secrets struct {
-	given secret.Secret // of the user, for gorun status
-	run   secret.Secret // of this run
+	given secret.Secret // the user's secret, for gorun status
+	run   secret.Secret // the secret of this run
 }
 
-// findSecret takes the secret out of the environment, so that nothing that this
-// agent starts, and no fact that it sends, has it.
+// findSecret takes the secret out of the environment. So no process that this agent
+// starts, and no fact that it sends, contains the secret.
 func (a *agent) findSecret(ctx context.Context) error {
 	file, warning := a.opts.Spec.SecretFile, ""
 	s, err := await(ctx, a.base, "reading --secret-file "+file, func(context.Context) (s secret.Secret, err error) {
@@ -53,8 +53,8 @@ func (a *agent) findSecret(ctx context.Context) error {
 	return nil
 }
 
-// probeKey is what preflight's probes prove: without a secret, that both are of
-// the same run.
+// probeKey returns the key that preflight's probes prove to each other. Without a
+// secret it proves only that both probes belong to the same run.
 func (s *secrets) probeKey(runID string) string {
 	if !s.run.Given() {
 		return runID
@@ -63,7 +63,7 @@ func (s *secrets) probeKey(runID string) string {
 	return hex.EncodeToString(key[:]) + " " + runID
 }
 
-// connect opens this agent's ports and starts looking for the others.
+// connect opens this agent's ports and starts to look for the other nodes.
 func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) error {
 	sp := &a.opts.Spec
 	o := meet.Options{
@@ -95,7 +95,8 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 	return nil
 }
 
-// elsewhere is the user's own command with another value of a flag, "" if there is none.
+// elsewhere returns the user's own command with another value of a flag, or "" if
+// there is none.
 func (o *Options) elsewhere(flag, value string) string {
 	if o.Elsewhere == nil {
 		return ""
@@ -107,8 +108,8 @@ func (o *Options) elsewhere(flag, value string) string {
 	return term.Command(ncclenv.ShownWords(command)...)
 }
 
-// warnOfStrangers says what a job without a secret is open to, where other machines
-// can reach it.
+// warnOfStrangers warns what other machines can do to a job that has no secret and
+// that they can reach.
 func (a *agent) warnOfStrangers() {
 	ip, err := netip.ParseAddr(a.node.Addr)
 	if a.secrets.run.Given() || a.opts.Spec.MaxNodes == 1 || err == nil && ip.IsLoopback() || !a.opts.warns() {

@@ -13,11 +13,11 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// environment is what the workers of this node have in common.
+// environment decides what the workers of this node have in common.
 type environment struct {
 	*base
 	request envprop.Request // what the user asks of it on this node
-	refused map[string]bool // notes of values of other nodes that were said
+	refused map[string]bool // notes on refused values of other nodes that were printed
 	ompSaid bool
 }
 
@@ -51,8 +51,8 @@ func (e *environment) find(ctx context.Context) error {
 	return nil
 }
 
-// credential is where the user asks for the first credential that travels to other
-// nodes, "" if none does.
+// credential returns where the user asks for the first credential that travels to
+// other nodes, or "" if none does.
 func (e *environment) credential() string {
 	i := slices.IndexFunc(e.request.Asks, func(ask envprop.Ask) bool {
 		return ncclenv.Credential(ask.Name) || ask.Value.Secret()
@@ -63,7 +63,8 @@ func (e *environment) credential() string {
 	return e.request.Asks[i].At
 }
 
-// roundEnv is what the workers of a round have in common, or why they have nothing.
+// roundEnv is what the workers of a round have in common, or the error because of
+// which there is nothing.
 type roundEnv struct {
 	base envprop.Base
 	err  error
@@ -71,7 +72,7 @@ type roundEnv struct {
 
 // round decides what the workers of a round have in common on this node.
 func (e *environment) round(c rendezvous.Start) roundEnv {
-	if c.Env == nil { // alone: no other node had to be heard
+	if c.Env == nil { // this node is alone and needs no answer from others
 		return roundEnv{base: e.guess()}
 	}
 	b := envprop.NewBase(e.opts.Env).Apply(e.request.Keep())
@@ -85,11 +86,11 @@ func (e *environment) round(c rendezvous.Start) roundEnv {
 	return roundEnv{base: b.Apply(given)}
 }
 
-// maxRefused bounds the values of other nodes that the user hears of.
+// maxRefused bounds the number of refused values of other nodes that are printed.
 const maxRefused = 16
 
-// distrust takes of what others decided for this node only what cannot run code
-// here. A coordinator of this version leaves the rest out itself.
+// distrust returns the part of other nodes' decisions for this node that cannot run
+// code here. A coordinator of this version leaves the rest out itself.
 func (e *environment) distrust(given envprop.Assignment, rank int) envprop.Assignment {
 	safe, left := given.Distrust(check.AloneAt(rank, e.self(), e.opts.Env, e.request))
 	for _, s := range left {
@@ -104,7 +105,8 @@ func (e *environment) distrust(given envprop.Assignment, rank int) envprop.Assig
 	return safe
 }
 
-// guess is what the workers will have in common as far as this node decides it.
+// guess returns what the workers will have in common, as far as this node decides
+// it.
 func (e *environment) guess() envprop.Base {
 	b := envprop.NewBase(e.opts.Env).Apply(e.request.Keep())
 	if len(e.request.Asks) == 0 {
@@ -113,12 +115,12 @@ func (e *environment) guess() envprop.Base {
 	return b.Apply(check.Alone(e.self(), e.opts.Env, e.request))
 }
 
-// self is this node as package envprop knows it.
+// self returns this node in the form that package envprop uses.
 func (e *environment) self() envprop.Node {
 	return envprop.Node{Host: e.node.Host, Addr: e.node.Addr, Role: e.node.Role}
 }
 
-// noteThreads says once what OMP_NUM_THREADS is.
+// noteThreads prints once which value OMP_NUM_THREADS has.
 func (e *environment) noteThreads(p *plan) {
 	if e.ompSaid || e.opts.quiet() {
 		return

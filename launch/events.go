@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events of the agent that are not the machine's.
+// These are the agent's events that are not the machine's.
 type (
 	signalEvent struct{ sig syscall.Signal }
-	keeperEvent struct{} // the keeper is gone
+	keeperEvent struct{} // the keeper has ended
 	builtEvent  struct {
 		program program.Program
 		code    int // exit code if err is not nil
@@ -24,10 +24,10 @@ type (
 	}
 	placedEvent struct{}                    // the devices are known
 	reportEvent struct{ socket.Report }     // a worker has failed
-	endedEvent  struct{}                    // the workers have ended; what follows waits for their GPUs
+	endedEvent  struct{}                    // the workers have ended; the agent now waits for their GPUs
 	foundEvent  struct{ preflight.Finding } // about the GPUs of the running workers
 	statusEvent struct{}                    // opens the status socket if the workers have not started yet
-	// failedEvent is an error after which this node cannot stay in the job.
+	// failedEvent reports an error after which this node cannot stay in the job.
 	failedEvent struct {
 		kind rendezvous.Kind
 		text string
@@ -39,10 +39,10 @@ type queue struct{ *drive.Queue[any] }
 
 func newQueue() *queue { return &queue{drive.NewQueue[any]()} }
 
-// post is Put for the machine's events.
+// post puts an event of the machine into the queue.
 func (q *queue) post(e rendezvous.Event) { q.Put(e) }
 
-// watch turns signals and the keeper's death into events.
+// watch turns signals and the end of the keeper into events.
 func (a *agent) watch(ctx context.Context) {
 	a.wg.Go(func() {
 		keeper := a.opts.Keeper
@@ -60,7 +60,8 @@ func (a *agent) watch(ctx context.Context) {
 	})
 }
 
-// ends reports whether a signal ends the job; the others are the workers'.
+// ends reports whether a signal ends the job. The other signals are for the
+// workers.
 func ends(sig syscall.Signal) bool {
 	return sig != unix.SIGWINCH && sig != unix.SIGUSR1 && sig != unix.SIGUSR2
 }
@@ -75,16 +76,16 @@ func (a *agent) signalled(sig syscall.Signal) rendezvous.Event {
 	return rendezvous.StopJob{Cause: withSignal(a.self(rendezvous.KindStopped, ""), sig), Kill: a.signals > 1}
 }
 
-// abandon ends this agent without a word to the other nodes, for which it is lost,
-// as if all of it had been killed: that may happen the next moment (docker kill).
-// Run kills its workers before its connections end.
+// abandon ends this agent without a message to the other nodes. For them the node
+// is lost, as if all of it had been killed: that may happen at the next moment
+// (docker kill). Run kills the node's workers before its connections end.
 func (a *agent) abandon() *rendezvous.Outcome {
 	c := a.keeperGone()
 	a.console.Announce("%s; killing the workers of this node", c.Line())
 	return &rendezvous.Outcome{Code: c.Code(), Cause: &c, Failures: []rendezvous.Cause{c}}
 }
 
-// self is a cause that concerns this node as a whole.
+// self returns a cause that concerns this node as a whole.
 func (a *agent) self(k rendezvous.Kind, text string) rendezvous.Cause {
 	c := a.base.self(k, text)
 	if w := a.machine.World(); w != nil {
@@ -93,7 +94,7 @@ func (a *agent) self(k rendezvous.Kind, text string) rendezvous.Cause {
 	return c
 }
 
-// self is a cause that concerns this node as a whole, before it is in a world.
+// self returns a cause that concerns this node as a whole, before it is in a world.
 func (b *base) self(k rendezvous.Kind, text string) rendezvous.Cause {
 	return rendezvous.Cause{
 		Kind: k, Node: b.node.ID, Host: b.node.Host, Addr: b.node.Addr, GroupRank: -1, Rank: -1, LocalRank: -1,
@@ -101,13 +102,13 @@ func (b *base) self(k rendezvous.Kind, text string) rendezvous.Cause {
 	}
 }
 
-// keeperGone is the cause of an agent whose keeper was killed: nothing would clean
-// up after it, so it ends.
+// keeperGone returns the cause for an agent whose keeper was killed. The agent
+// ends, because nothing would clean up after it.
 func (b *base) keeperGone() rendezvous.Cause {
 	return b.self(rendezvous.KindLost, "gorun's own first process, the keeper, was killed")
 }
 
-// withSignal names the signal of a cause.
+// withSignal returns the cause with its signal set.
 func withSignal(c rendezvous.Cause, sig syscall.Signal) rendezvous.Cause {
 	c.Signal = sig
 	return c

@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
-// newWatcher makes what looks after the workers' GPUs; nil where they use none.
+// newWatcher returns the watcher of the workers' GPUs; nil if they use none.
 func (s *supervisor) newWatcher() *gpuwatch.Watcher {
 	p, want := s.placing, s.opts.Spec.Devices
 	if !p.usesGPUs() {
@@ -27,7 +27,7 @@ func (s *supervisor) newWatcher() *gpuwatch.Watcher {
 	})
 }
 
-// watchGPUs begins to look after the GPUs of a round's workers.
+// watchGPUs starts to watch the GPUs of a round's workers.
 func (s *supervisor) watchGPUs(ctx context.Context, r *round) {
 	if s.gpus == nil {
 		return
@@ -38,7 +38,7 @@ func (s *supervisor) watchGPUs(ctx context.Context, r *round) {
 	})
 }
 
-// gpuRanks are this node's workers, for package gpuwatch.
+// gpuRanks lists this node's workers in the form that package gpuwatch uses.
 func (r *round) gpuRanks() []gpuwatch.Rank {
 	var all []gpuwatch.Rank
 	for _, w := range r.workers.Workers() {
@@ -47,8 +47,8 @@ func (r *round) gpuRanks() []gpuwatch.Rank {
 	return all
 }
 
-// releaser waits, after the workers of a round have ended, until their GPUs are
-// free; nil: nothing is waited for.
+// releaser returns a function that waits until the GPUs are free after the workers
+// of a round have ended. It returns nil if there is nothing to wait for.
 func (s *supervisor) releaser(p *plan) func(ctx context.Context, pids []int) {
 	if s.gpus == nil || !s.gpus.Releases() {
 		return nil
@@ -59,5 +59,5 @@ func (s *supervisor) releaser(p *plan) func(ctx context.Context, pids []int) {
 	}
 }
 
-// note says a line that is text already.
+// note prints a line of text that needs no formatting.
 func (b *base) note(text string) { b.console.Say("%s", text) }

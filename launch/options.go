@@ -9,7 +9,7 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-// Options is all that an agent is given.
+// Options holds everything that an agent needs.
 type Options struct {
 	Spec    spec.Spec
 	Version string   // gorun's, for display
@@ -18,39 +18,41 @@ type Options struct {
 
 	Stdin, Stdout, Stderr *os.File
 
-	Signals <-chan os.Signal // what gorun receives
-	Keeper  <-chan struct{}  // closed when the keeper is gone; nil: there is none
-	Probe   []string         // argv of a child that prints what package device probes
-	Self    string           // path of gorun's own file, to start that child
+	Signals <-chan os.Signal // signals that gorun receives
+	Keeper  <-chan struct{}  // closed when the keeper has ended; nil: there is none
+	Probe   []string         // argv of a child process that prints what package device probes
+	Self    string           // path of gorun's own file, to start that child process
 	Scratch scratch.Tag      // of temporary files
 	Local   *LocalNode       // set for --local-nodes
 
-	// Elsewhere gives the user's own command with another value of a flag; nil if it
-	// cannot.
+	// Elsewhere returns the user's own command with another value of a flag, or nil if
+	// there is none. Elsewhere itself may be nil.
 	Elsewhere func(flag, value string) []string
 }
 
-// LocalNode is an agent's place among the agents that --local-nodes started on
-// this machine.
+// LocalNode describes an agent's place among the agents that --local-nodes started
+// on this machine.
 type LocalNode struct {
 	Index    int
 	Addr     string                                // 127.0.0.1, .2, ...
-	Endpoint func(context.Context) (string, error) // waits for the first node's endpoint; not called by node 0
-	Announce func(endpoint string)                 // tells the others the endpoint; called by node 0
-	Secret   []byte                                // of this job's agents alone, where the user gives none; nil: there is none
+	Endpoint func(context.Context) (string, error) // waits for the first node's endpoint; node 0 does not call it
+	Announce func(endpoint string)                 // passes the endpoint to the other agents; node 0 calls it
+	Secret   []byte                                // shared by this job's agents only, if the user gives no secret; nil: there is none
 }
 
-// quiet agents leave the full report to the first node of the machine.
+// quiet reports whether this agent leaves the full report to the first node of the
+// machine.
 func (o *Options) quiet() bool { return o.Local != nil && o.Local.Index > 0 }
 
-// warns reports whether the user reads warnings: a program that asked for JSON does
-// not, and the first node of a machine says what concerns all.
+// warns reports whether this agent prints warnings. With JSON output a program reads,
+// not a user; and the first node of a machine prints what concerns all nodes there.
 func (o *Options) warns() bool {
 	c := o.Spec.Check
 	return !o.quiet() && (c == nil || !c.JSON)
 }
 
-// findEnv gives the last value of a variable, as exec does.
+// findEnv returns the last value of a variable, which is the value that counts for
+// exec.
 func findEnv(env []string, name string) (value string, ok bool) {
 	for _, kv := range slices.Backward(env) {
 		if len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {

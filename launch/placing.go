@@ -13,21 +13,21 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// placing finds out, once, what this node's workers get of it. The plan and the
-// error may be read when done is closed.
+// placing finds out once which part of the node each worker gets. The plan and the
+// error may be read once done is closed.
 type placing struct {
 	config place.Config
 	child  device.Child
-	seen   place.Seen // when the workers were counted
+	seen   place.Seen // what was seen when the workers were counted
 	plan   place.Plan
-	err    error // of the command line: these workers cannot be placed here
+	err    error // an error of the command line: these workers cannot be placed here
 	done   chan struct{}
 }
 
 func (a *agent) newPlacing() *placing {
 	sp := &a.opts.Spec
 	_, set := findEnv(a.opts.Env, "OMP_NUM_THREADS")
-	// The GPU driver may hang or crash, so it is asked in a process of its own.
+	// A child process asks the GPU driver, because the driver may hang or crash.
 	child := device.Child{Run: a.table.Run, Stream: a.table.Stream, Path: a.opts.Self, Argv: a.opts.Probe, Env: a.opts.Env}
 	return &placing{
 		config: place.Config{
@@ -38,7 +38,7 @@ func (a *agent) newPlacing() *placing {
 	}
 }
 
-// countWorkers settles --nproc-per-node.
+// countWorkers returns the number of workers that --nproc-per-node asks for.
 func (a *agent) countWorkers(ctx context.Context) (int, error) {
 	n, p := a.opts.Spec.Nproc, a.placing
 	if n.Count > 0 {
@@ -55,8 +55,8 @@ func (a *agent) countWorkers(ctx context.Context) (int, error) {
 	return p.config.Count(n.Of, p.seen)
 }
 
-// sayPlaced tells the user what was found: the agents of --local-nodes share a
-// terminal, and what concerns the machine is for the first to say.
+// sayPlaced prints what was found. The agents of --local-nodes share a terminal, so
+// only the first of them announces what concerns the machine.
 func (b *base) sayPlaced(notes, warnings []string) {
 	for _, note := range notes {
 		b.console.Announce("%s", note)
@@ -66,8 +66,8 @@ func (b *base) sayPlaced(notes, warnings []string) {
 	}
 }
 
-// placeWorkers finds out what the workers get: beside everything else if a driver
-// is asked, which may take long.
+// placeWorkers finds out what the workers get. It does so beside everything else if
+// it has to ask a driver, because that may take long.
 func (a *agent) placeWorkers(ctx context.Context) {
 	p := a.placing
 	w := place.Workers{Count: a.node.Workers, Facts: a.opts.Spec.Preflight != spec.PreflightOff}
@@ -92,11 +92,11 @@ func (a *agent) placeWorkers(ctx context.Context) {
 	}
 }
 
-// asking is what takes its time.
+// asking names what takes long.
 const asking = "asking the driver for the GPUs of this node"
 
-// placed waits for the plan on a node that is alone, whose user hears of an error
-// at once. Several nodes learn it when they have met.
+// placed waits for the plan on a node that is alone, so that its user sees an error
+// at once. Several nodes learn of the error after they have met.
 func (a *agent) placed(ctx context.Context) error {
 	p := a.placing
 	if a.opts.Spec.MaxNodes > 1 {
@@ -115,7 +115,8 @@ func (a *agent) placed(ctx context.Context) error {
 	return &UsageError{Err: err}
 }
 
-// wait returns the error of the command line.
+// wait waits for the plan. It returns the error of the command line or of the
+// context.
 func (p *placing) wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -125,10 +126,10 @@ func (p *placing) wait(ctx context.Context) error {
 	}
 }
 
-// names waits for the plan and names the variables that a worker gets by its place
-// on the node.
+// names waits for the plan. It returns the variables that a worker gets by its
+// place on the node.
 func (p *placing) names(ctx context.Context) (names []string) {
-	_ = p.wait(ctx) // the user hears of its error elsewhere
+	_ = p.wait(ctx) // its error is printed elsewhere
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -140,8 +141,8 @@ func (p *placing) names(ctx context.Context) (names []string) {
 	return names
 }
 
-// facts waits for the plan and gives what the preflight compares of the GPUs; the
-// strings are what stays unknown.
+// facts waits for the plan. It returns what the preflight compares of the GPUs, and
+// texts that say what stays unknown.
 func (p *placing) facts(ctx context.Context) (preflight.GPU, []string) {
 	given := p.config.Driver.Given()
 	switch {
@@ -150,14 +151,15 @@ func (p *placing) facts(ctx context.Context) (preflight.GPU, []string) {
 	case !device.Linked:
 		return preflight.GPU{Driver: given}, []string{"the GPUs: this gorun was built without cgo and cannot ask NVML"}
 	}
-	_ = p.wait(ctx) // the user hears of its error elsewhere
+	_ = p.wait(ctx) // its error is printed elsewhere
 	if ctx.Err() != nil {
-		return preflight.GPU{Driver: true}, nil // the caller says so
+		return preflight.GPU{Driver: true}, nil // the caller reports it
 	}
 	return check.GPU(&p.plan, p.config.Env, given), nil
 }
 
-// usesGPUs reports whether workers of this node may compute on GPUs that can be asked.
+// usesGPUs reports whether workers of this node may compute on GPUs that gorun can
+// ask about.
 func (p *placing) usesGPUs() bool {
 	seen := p.plan.Seen
 	return p.config.HasGPUs() && device.Linked && (!seen.Known || len(seen.Sight.Visible) > 0)

@@ -22,14 +22,14 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// plan is what this node's workers of a round are started with.
+// plan holds what this node's workers of a round are started with.
 type plan struct {
 	world   rendezvous.World
 	group   int // this node's group rank
 	program program.Program
 	base    envprop.Base
 	devices *place.Plan
-	folder  string // for the workers' output; "": nothing is kept
+	folder  string // for the workers' output; "": no output is kept
 	dir     string // the workers' working directory
 	socket  string // path of the worker socket; "": there is none
 	err     error  // why the workers cannot be started
@@ -37,7 +37,7 @@ type plan struct {
 	files func() []ncclenv.File // the nccl.conf files as they were at its first call
 }
 
-// plan makes the plan of a round.
+// plan returns the plan of a round.
 func (s *supervisor) plan(ctx context.Context, c rendezvous.Start, prog program.Program, env roundEnv) *plan {
 	p := &plan{
 		world: c.World, group: c.Index, program: prog, base: env.base, devices: &s.placing.plan,
@@ -52,14 +52,15 @@ func (s *supervisor) plan(ctx context.Context, c rendezvous.Start, prog program.
 
 func (p *plan) member() *rendezvous.Member { return &p.world.Members[p.group] }
 
-// environ is the environment of one worker.
+// environ returns the environment of one worker.
 func (p *plan) environ(local int, errorFile string) []string {
 	v := p.vars(local)
 	v.ErrorFile = errorFile
 	return p.base.Worker(v)
 }
 
-// vars is what distinguishes the worker of a local rank, without its error file.
+// vars returns what distinguishes the worker of a local rank, without its error
+// file.
 func (p *plan) vars(local int) envprop.Vars {
 	w, m := &p.world, p.member()
 	host, port, _ := net.SplitHostPort(w.Store)
@@ -79,8 +80,8 @@ func (p *plan) vars(local int) envprop.Vars {
 	}
 }
 
-// command is what is executed for a worker; the name that it is started under is
-// the first word of Argv.
+// command returns the path and the arguments that are executed for a worker. The
+// program's own name for itself is the first word of Argv.
 func (p *plan) command(local int) []string {
 	if p.program.Argv == nil {
 		return nil
@@ -88,14 +89,14 @@ func (p *plan) command(local int) []string {
 	return append([]string{p.program.Path}, p.program.Argv(local)[1:]...)
 }
 
-// identity is by what this round's workers are known, wherever they run.
+// identity returns what identifies this round's workers on every node.
 func (p *plan) identity() gpuwatch.World {
 	host, port, _ := net.SplitHostPort(p.world.Store)
 	return gpuwatch.World{Token: p.world.Token, RunID: p.world.RunID, Addr: host, Port: port}
 }
 
-// show tells what this node's workers of a world would get, in place of starting
-// them: gorun env and --dry-run. For the others the round has ended well.
+// show prints what this node's workers of a world would get, and does not start
+// them: gorun env and --dry-run. For the other nodes the round has ended well.
 func (s *supervisor) show(p *plan, b *build) {
 	if err := s.preview(p, b); err != nil {
 		s.unshown = err
@@ -120,7 +121,7 @@ func (s *supervisor) preview(p *plan, built *build) (err error) {
 	if len(mine) == 0 && s.opts.Local == nil && !dry.JSON {
 		s.console.Say("%s is elsewhere: gorun env prints it there", dry.What())
 	}
-	var b bytes.Buffer // shown at once: other nodes of this machine may write, too
+	var b bytes.Buffer // written at once, because other nodes of this machine may print, too
 	if dry.Whole && !s.opts.quiet() {
 		err = preview.WriteWorld(&b, &p.world)
 	}
@@ -137,7 +138,7 @@ func (s *supervisor) preview(p *plan, built *build) (err error) {
 	return err
 }
 
-// preview is what the workers get.
+// preview returns what the workers get.
 func (p *plan) preview(errorFile func(local int) string) preview.Node {
 	files, m := p.files(), p.member()
 	n := preview.Node{Node: p.group, Host: m.Host, Addr: m.Addr, Removed: preview.Removals(p.base.Lost())}
@@ -152,8 +153,9 @@ func (p *plan) preview(errorFile func(local int) string) preview.Node {
 	return n
 }
 
-// replyEnv answers gorun env about the workers that run here, beside the loop:
-// their files may not have been read yet, and a file system may hang.
+// replyEnv answers a gorun env about the workers that run here. It does so beside
+// the loop, because their files may not have been read yet, and a file system may
+// hang.
 func (s *supervisor) replyEnv(c status.Call) {
 	r := s.current
 	if r == nil {

@@ -37,7 +37,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		a.node.NodeRank = a.opts.Local.Index
 	}
 	var identity *rendezvous.Identity
-	if !meet.Alone(&sp.Network, sp.MaxNodes) { // what others need of this node takes two milliseconds
+	if !meet.Alone(&sp.Network, sp.MaxNodes) { // what others need of this node takes two milliseconds to make
 		identity = rendezvous.NewIdentity()
 		a.node.ID, a.node.Networks = identity.ID(), meet.Networks(ctx)
 	}
@@ -87,8 +87,8 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// prepareOutput settles where the workers' output goes. lack are the variables that
-// workers do without because there is no place for files.
+// prepareOutput decides where the workers' output goes. lack lists the variables
+// that workers do without because there is no place for files.
 func (s *supervisor) prepareOutput() (lack []string, err error) {
 	sp := s.opts.Spec
 	var out output
@@ -99,7 +99,7 @@ func (s *supervisor) prepareOutput() (lack []string, err error) {
 		return nil, &UsageError{Err: fmt.Errorf("--tee: %w", err)}
 	}
 	if err := smallfile.Writable(sp.ReportFile); err != nil {
-		s.opts.Spec.ReportFile = "" // there is no place to report even this
+		s.opts.Spec.ReportFile = "" // there is no place even to report this error
 		return nil, &UsageError{Err: fmt.Errorf("--report %s: %w", sp.ReportFile, err)}
 	}
 	if sp.Check != nil {
@@ -108,7 +108,7 @@ func (s *supervisor) prepareOutput() (lack []string, err error) {
 		}
 	}
 	logDir := sp.LogDir
-	if sp.Check != nil || sp.Dry != nil { // no worker will write anything
+	if sp.Check != nil || sp.Dry != nil { // gorun starts no worker that could write
 		out.redirect, out.tee, logDir = logs.StdSpec{}, logs.StdSpec{}, ""
 	}
 	s.noteNoWorker("--redirects", out.redirect)
@@ -117,7 +117,7 @@ func (s *supervisor) prepareOutput() (lack []string, err error) {
 	out.folders, err = logs.NewFolders(logs.FolderOptions{
 		Base: logDir, Temp: s.opts.Scratch.Logs(written), RunID: sp.RunID, Workers: s.node.Workers,
 	})
-	if sp.LogDir == "" && !written && noPlace(err) { // else the user wants files
+	if sp.LogDir == "" && !written && noPlace(err) { // otherwise the user wants files
 		lack = append(lack, "TORCHELASTIC_ERROR_FILE")
 		out.folders, err = &logs.Folders{}, nil
 	}
@@ -131,7 +131,7 @@ func (s *supervisor) prepareOutput() (lack []string, err error) {
 	return lack, nil
 }
 
-// noPlace reports whether nothing can be written where an error comes from: a job
+// noPlace reports whether an error says that nothing can be written there. A job
 // that needs no files must not end for that.
 func noPlace(err error) bool {
 	for _, e := range []error{unix.EROFS, unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENOSPC, unix.EDQUOT} {
@@ -142,8 +142,9 @@ func noPlace(err error) bool {
 	return false
 }
 
-// noteNoWorker says that a flag is only about workers that other nodes may have.
-// torchrun takes that without a word, and nodes may have different numbers.
+// noteNoWorker announces that a flag has an effect only on workers that other nodes
+// may have. torchrun accepts that silently, and nodes may have different numbers of
+// workers.
 func (s *supervisor) noteNoWorker(flag string, std logs.StdSpec) {
 	if std.Any(math.MaxInt) && !std.Any(s.node.Workers) {
 		s.console.Announce("%s %s has no effect on this node: its local ranks are below %d", flag, std, s.node.Workers)

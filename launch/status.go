@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statusAfter is when an agent that still waits for others can be asked. One that
-// does not is on its way to start its workers, which nothing here must hold up.
+// statusAfter is the time after which an agent that still waits for others opens
+// its status socket. Any other agent is about to start its workers, and the socket
+// must not delay them.
 const statusAfter = 100 * time.Millisecond
 
-// newStatus makes the service that answers the users of this node.
+// newStatus returns the service that answers the users of this node.
 func (a *agent) newStatus() *status.Service {
 	return status.NewService(status.ServiceOptions{
 		Started: a.born, Secret: a.secrets.given, Pool: a.pool, Wait: &a.wg, Say: a.console.Say,
@@ -21,8 +22,8 @@ func (a *agent) newStatus() *status.Service {
 	})
 }
 
-// reply carries out what a user on this node asks or orders. done answers an order
-// once it has been carried out.
+// reply answers a request of a user on this node. The loop calls done after it has
+// handled the event; done confirms an abort.
 func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 	done = func() {}
 	switch c.Type {
@@ -32,7 +33,7 @@ func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 	case status.TypeEnv:
 		a.workers.replyEnv(c)
 	case status.TypeAbort:
-		a.signals++ // as a signal: the second one means at once
+		a.signals++ // counts as a signal: the second one kills at once
 		aborted := status.Aborted{RunID: a.node.RunID, Nodes: 1}
 		if w := a.machine.World(); w != nil {
 			aborted.Nodes, aborted.Workers = len(w.Members), w.Size
@@ -46,7 +47,7 @@ func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 	return event, done
 }
 
-// report tells the coordinator how this node is.
+// report sends the coordinator this node's status.
 func (a *agent) report(serial int) {
 	all, round := a.workers.list()
 	a.status.Report(a.node, round, all, func(body []byte) { a.events.post(rendezvous.Reported{Serial: serial, Body: body}) })

@@ -23,7 +23,7 @@ import (
 type supervisor struct {
 	*base
 	processes workers.Table
-	out       *logs.Console // of the workers
+	out       *logs.Console // prints the workers' output
 	output    output
 	socket    *socket.Server
 	store     *meet.Store
@@ -31,17 +31,17 @@ type supervisor struct {
 	current   *round            // nil: no worker was started yet
 	gpus      *gpuwatch.Watcher // nil: the workers use none
 	killAt    time.Time         // when workers that are being stopped get SIGKILL
-	unshown   error             // why a dry run has nothing to show
+	unshown   error             // why a dry run shows nothing
 }
 
-// round is the round that runs on this node, or ran last.
+// round is the round that runs on this node, or the last one that ran.
 type round struct {
 	plan        *plan
 	workers     *workers.Round
-	endArrivals context.CancelFunc // ends the watch for missing workers; nil: there is none
+	endArrivals context.CancelFunc // stops the watch for missing workers; nil: there is none
 }
 
-// output is where the workers' output goes.
+// output says where the workers' output goes.
 type output struct {
 	folders       *logs.Folders
 	redirect, tee logs.StdSpec
@@ -60,9 +60,9 @@ func (s *supervisor) start(ctx context.Context, p *plan) {
 	r := &round{plan: p, workers: workers.New(s.options(p))}
 	s.current = r
 	r.workers.Start()
-	s.wg.Go(func() { p.files() }) // gorun env is to tell what the workers found, not what is there later
+	s.wg.Go(func() { p.files() }) // gorun env must show the files as the workers found them, not as they are later
 	server := s.store.Server()
-	if p.group == 0 && server != nil { // other nodes ask it, too
+	if p.group == 0 && server != nil { // other nodes' workers use this store, too
 		server.Expect(p.world.Size)
 	}
 	s.watchGPUs(ctx, r)
@@ -73,7 +73,7 @@ func (s *supervisor) start(ctx context.Context, p *plan) {
 	}
 }
 
-// options is what package workers needs for a round.
+// options returns what package workers needs for a round.
 func (s *supervisor) options(p *plan) workers.Options {
 	m := p.member()
 	return workers.Options{
@@ -99,10 +99,11 @@ func (s *supervisor) options(p *plan) workers.Options {
 	}
 }
 
-// stop ends the workers beside the loop, which stays free for a second signal.
+// stop ends the workers beside the loop, so that the loop can handle a second
+// signal.
 func (s *supervisor) stop(c rendezvous.Stop) {
 	r := s.current
-	if r == nil { // nothing was started
+	if r == nil { // no worker was started
 		s.events.post(rendezvous.Over{Round: c.Round, Store: s.node.Store})
 		return
 	}
@@ -140,14 +141,15 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 	})
 }
 
-// close kills what workers that succeeded left behind, and prints the last output.
+// close kills the processes that successful workers left behind, and prints the
+// last output.
 func (s *supervisor) close() {
 	if s.current != nil {
 		s.current.workers.Close()
 	}
 }
 
-// removeFolders removes the log folders that hold nothing.
+// removeFolders removes the log folders that are empty.
 func (s *supervisor) removeFolders() {
 	if s.output.folders != nil {
 		s.output.folders.RemoveEmpty()
@@ -165,14 +167,14 @@ func (s *supervisor) signal(sig syscall.Signal) {
 	}
 }
 
-// reportFailure ends the round with the failure that a worker reports.
+// reportFailure ends the round with the failure that a worker reported.
 func (s *supervisor) reportFailure(r socket.Report) {
 	if s.current != nil && s.current.plan.world.Round == r.Round {
 		s.current.workers.FailWorker(r.Rank, r.Message)
 	}
 }
 
-// list lists the workers of the round, and its number.
+// list lists the workers of the round. It also returns the round's number.
 func (s *supervisor) list() (all []workers.Worker, round int) {
 	if s.current == nil {
 		return nil, 0
@@ -180,12 +182,12 @@ func (s *supervisor) list() (all []workers.Worker, round int) {
 	return s.current.workers.Workers(), s.current.plan.world.Round
 }
 
-// arrivals finds the workers that have not come to the store that this node serves.
+// arrivals finds the workers that have not reached the store that this node serves.
 func (s *supervisor) arrivals(r *round) arrivals.Round {
 	return arrivals.Round{World: &r.plan.world, Group: r.plan.group, PIDs: r.pids, Store: s.store.Server()}
 }
 
-// pids gives the rank of each worker's process.
+// pids returns the rank of each worker by its process id.
 func (r *round) pids() map[int]int {
 	all := map[int]int{}
 	for _, w := range r.workers.Workers() {
@@ -194,11 +196,11 @@ func (r *round) pids() map[int]int {
 	return all
 }
 
-// sayLoss says that a log file does not get what a worker prints: a full disk
-// costs the log, not the job.
+// sayLoss says that a log file does not get what a worker prints. A full disk costs
+// the log, not the job.
 func (s *supervisor) sayLoss(rank int, path string, err error) {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		err = p.Err // the path is said already
+		err = p.Err // the message below names the path
 	}
 	s.console.Say("rank %d: cannot write %s: %v; what it prints is no longer kept there", rank, path, err)
 }

@@ -10,29 +10,29 @@ import (
 	"github.com/gorun/gorun/worker/contract"
 )
 
-// anyLost reports whether something does not reach the program as it was sent.
+// anyLost reports whether a variable does not reach the program as it was sent.
 func anyLost(l preflight.Lost) bool { return len(names(l)) > 0 }
 
-// names are all that l names as lost.
+// names lists all names that l calls lost.
 func names(l preflight.Lost) []string { return slices.Concat(l.Missing, l.Changed, l.Forced) }
 
-// Sent is what a worker is given.
+// Sent describes what a worker gets.
 type Sent struct {
 	Env   []string // NAME=value, as for a worker; of two entries of a name the later counts
 	Own   []string // names that gorun gives to every worker
 	Asked []string // names that the user asked for
 }
 
-// stranger is a name that no option and no list of a wrapper can know.
+// stranger is a variable that no option and no list of a wrapper can know.
 const stranger = "PROBE_OF_GORUN=sent"
 
-// essential are the variables without which a worker cannot find its place.
+// essential lists the variables without which a worker cannot find its place.
 func essential() []string {
 	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 }
 
-// compare says which of the variables that matter did not arrive. What the
-// wrappers' command lines set or take away by name is meant so.
+// compare finds which of the variables that matter did not arrive. It accepts what
+// the wrappers' command lines set or remove by name: the user means it.
 func (p Prefix) compare(sent Sent, got map[string]string) preflight.Lost {
 	var l preflight.Lost
 	values := map[string]string{}
@@ -69,8 +69,8 @@ func (p Prefix) compare(sent Sent, got map[string]string) preflight.Lost {
 	return l
 }
 
-// withheld is what does not arrive for certain, whatever is behind the wrappers:
-// their options do not pass it on.
+// withheld finds what certainly does not arrive, whatever is behind the wrappers,
+// because their options do not pass it on.
 func (p Prefix) withheld(sent Sent) preflight.Lost {
 	sent.Env = append(slices.Clone(sent.Env), stranger)
 	got := map[string]string{}
@@ -101,8 +101,8 @@ func (p Prefix) withheld(sent Sent) preflight.Lost {
 	return p.compare(sent, got)
 }
 
-// isPath: it names a file of this machine, which means nothing in a container or on
-// another host.
+// isPath reports whether a variable names a file of this machine. Such a name means
+// nothing in a container or on another host.
 func isPath(name string) bool {
 	return name == "TORCHELASTIC_ERROR_FILE" || name == contract.EnvSocket
 }
@@ -115,9 +115,9 @@ func (l layer) means(name string) bool {
 	return slices.ContainsFunc(l.meant, func(m string) bool { return m == name || strings.HasPrefix(m, name+"=") })
 }
 
-// Forced are the names without which a worker cannot find its place, and to which
-// the command line gives another value than env does, whatever it lets through.
-// What the text of a shell does is not known.
+// Forced lists the variables without which a worker cannot find its place, and to
+// which the command line gives another value than env does, whatever it passes on.
+// It does not know what the text of a shell does.
 func (p Prefix) Forced(env []string) []string {
 	var names []string
 	for _, l := range p.layers {
@@ -131,8 +131,9 @@ func (p Prefix) Forced(env []string) []string {
 	return names
 }
 
-// matters: gorun gives it, somebody asked for it, or a library reads it to the
-// harm of others. What an image or another host rightly has of its own does not.
+// matters reports whether the loss of a variable counts: gorun gives it, the user
+// asked for it, or a library reads it to the harm of other nodes. What an image or
+// another host rightly sets for itself does not count.
 func (s Sent) matters(name string) bool {
 	if slices.Contains(s.Own, name) || slices.Contains(s.Asked, name) {
 		return true
@@ -154,13 +155,13 @@ func (s Sent) weight(name string) int {
 		return i
 	}
 	if !slices.Contains(s.Own, name) || strings.HasPrefix(name, "CUDA_") {
-		return 10 // the user's, and by which a rank finds its GPU
+		return 10 // variables of the user, and those by which a rank finds its GPU
 	}
 	return 20
 }
 
-// parse reads what a program printed of its environment. Before it something
-// else, a start file's greeting, may have been printed.
+// parse reads the environment that a program printed. Other output, such as the
+// greeting of a start file, may come before it.
 func parse(out []byte) map[string]string {
 	got := map[string]string{}
 	for entry := range bytes.SplitSeq(out, []byte{0}) {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// engine is the options that stand before docker's, podman's or nerdctl's command.
+// engine returns the grammar of the options that stand before the command of
+// docker, podman or nerdctl.
 func engine() grammar {
 	return grammar{
 		flags: "Dr", values: "cHlan", long: "debug tls tlsverify remote debug-full experimental insecure-registry syslog",
@@ -17,8 +18,8 @@ func engine() grammar {
 	}
 }
 
-// create is the options of run. What would collide with the worker's own
-// container, or last, is left out.
+// create returns the grammar of the options of run. A probe leaves out options
+// whose effects would collide with the worker's own container, or would last.
 func create() grammar {
 	return grammar{
 		flags: "ditPq", values: "acehlmpuvw",
@@ -39,9 +40,9 @@ func create() grammar {
 	}
 }
 
-// parseContainer reads docker run and docker exec, and those of podman and
-// nerdctl. The image's entry point is left out of a probe: nobody knows what it
-// does with other arguments. An image that is not here is not fetched.
+// parseContainer reads docker run and docker exec, and the same commands of podman
+// and nerdctl. A probe leaves out the image's entry point, because nobody knows
+// what it does with other arguments. A probe fetches no image that is missing here.
 func parseContainer(argv []string) (layer, error) {
 	global, rest, err := engine().scan(argv[1:])
 	if err != nil {
@@ -84,7 +85,7 @@ func (l *layer) run(head, args []string) error {
 	}
 	l.undo = join(head, []string{"rm", "-f", probeName})
 	l.variables(opts)
-	// Podman's configuration may let everything through.
+	// Podman's configuration may pass all variables on.
 	l.strict = base(head[0]) != "podman" && !has(opts, "--env-file", "--env-host")
 	return nil
 }
@@ -117,7 +118,7 @@ func (l *layer) exec(head, args []string) error {
 	return nil
 }
 
-// variables reads -e NAME, by which a variable is passed, and -e NAME=value.
+// variables reads -e NAME, which passes a variable on, and -e NAME=value.
 func (l *layer) variables(opts []option) {
 	asked := given(opts, "-e", "--env")
 	l.meant = join(assignments(asked), given(opts, "--unsetenv"))
@@ -133,7 +134,8 @@ func (l *layer) variables(opts []option) {
 	}
 }
 
-// parseApptainer reads exec, and run, whose script is left out of a probe.
+// parseApptainer reads apptainer exec and run. A probe leaves out the script of
+// run.
 func parseApptainer(argv []string) (layer, error) {
 	global := grammar{flags: "dqsv", values: "c", long: "debug quiet silent verbose nocolor", valued: "config", refuse: "-h --help --version"}
 	before, rest, err := global.scan(argv[1:])

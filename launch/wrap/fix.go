@@ -12,15 +12,15 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Bounds of what is read of start files.
+// Bounds of what gorun reads of start files.
 const (
 	maxFiles = 200
 	maxFile  = 256 << 10 // bytes
 )
 
-// fix says for each wrapper that may lose variables how these get through.
-// setBy finds the start file that sets a variable, "" for none; it is asked for
-// login shells of this machine only.
+// fix says, for each wrapper that may lose variables, how to get them through.
+// setBy finds the start file that sets a variable, or returns "". fix calls setBy
+// only for login shells of this machine.
 func (p Prefix) fix(lost preflight.Lost, setBy func(name string) string) string {
 	var lines []string
 	here := true // no layer so far led to another file system
@@ -29,7 +29,7 @@ func (p Prefix) fix(lost preflight.Lost, setBy func(name string) string) string 
 			continue
 		}
 		open := names(lost)
-		if l.passes != nil { // else it is another wrapper that loses it
+		if l.passes != nil { // otherwise another wrapper loses it
 			open = slices.DeleteFunc(slices.Clone(open), func(n string) bool { return l.passes(n) || l.means(n) })
 		}
 		var found []string
@@ -54,8 +54,8 @@ func (p Prefix) fix(lost preflight.Lost, setBy func(name string) string) string 
 	return strings.Join(lines, "\n")
 }
 
-// startFile finds which start file of a login shell sets or unsets a variable, by
-// its text; "" for none that can be read.
+// startFile finds the start file of a login shell whose text sets or unsets a
+// variable. It returns "" if no file that it can read does.
 func startFile(root, home, name string) string {
 	files := []string{"/etc/profile", "/etc/bash.bashrc", "/etc/bashrc", "/etc/environment", "/etc/zsh/zprofile", "/etc/zprofile"}
 	more, _ := filepath.Glob(filepath.Join(root, "/etc/profile.d/*.sh"))
@@ -75,8 +75,7 @@ func startFile(root, home, name string) string {
 	return ""
 }
 
-// sets reports whether a shell's file has an assignment to, or an unset of, the
-// variable.
+// sets reports whether the file of a shell assigns or unsets the variable.
 func sets(file, name string) bool {
 	f, err := os.Open(file)
 	if err != nil {

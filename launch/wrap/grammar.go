@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// grammar is how a program reads its options: everything that may stand before
-// its first argument. Lists are separated by blanks.
+// grammar describes how a program reads its options: everything that may stand
+// before its first argument. Blanks separate the words of a list.
 type grammar struct {
 	flags    string // letters of short options without a value
 	values   string // letters of short options with one
@@ -17,21 +17,21 @@ type grammar struct {
 	valued   string // long options with a value
 	single   bool   // long options may begin with one dash
 	drop     string // options that a probe leaves out
-	refuse   string // options with which no program is started, or not so that it can be looked at
+	refuse   string // options with which it starts no program, or with which a probe cannot replace the program
 	assigned bool   // NAME=value may stand among the options
 }
 
-// option is one that was given, as it is written again.
+// option is an option that was given, with the words to write it again.
 type option struct {
 	name  string // "-e" or "--env"; "=" for NAME=value
 	value string
 	words []string
 }
 
-// errMissing: the program would be missing.
+// errMissing is the error of a command line without a program.
 var errMissing = errors.New("it names no program")
 
-// scan splits what follows a program's name into options and the rest.
+// scan splits the words after a program's name into options and the rest.
 func (g grammar) scan(args []string) (opts []option, rest []string, err error) {
 	for len(args) > 0 {
 		word := args[0]
@@ -100,7 +100,8 @@ func (g grammar) shortOptions(args []string) (opts []option, rest []string, err 
 	return opts, args[1:], nil
 }
 
-// words writes the options again, but for those that a probe leaves out.
+// words returns the words of the options, without the options that a probe leaves
+// out.
 func (g grammar) words(opts []option) []string {
 	var out []string
 	for _, o := range opts {
@@ -111,15 +112,15 @@ func (g grammar) words(opts []option) []string {
 	return out
 }
 
-// listed looks for a word in a list.
+// listed reports whether a word is in a list.
 func listed(list, word string) bool { return slices.Contains(strings.Fields(list), word) }
 
-// has reports whether one of the options was given.
+// has reports whether one of the names was given as an option.
 func has(opts []option, names ...string) bool {
 	return slices.ContainsFunc(opts, func(o option) bool { return slices.Contains(names, o.name) })
 }
 
-// given lists the values of options.
+// given lists the values of the options with one of the names.
 func given(opts []option, names ...string) []string {
 	var out []string
 	for _, o := range opts {
@@ -130,7 +131,7 @@ func given(opts []option, names ...string) []string {
 	return out
 }
 
-// isAssignment: NAME=value.
+// isAssignment reports whether a word has the form NAME=value.
 func isAssignment(word string) bool {
 	name, _, ok := strings.Cut(word, "=")
 	return ok && isName(name)
@@ -146,10 +147,10 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// assignments are the words of the form NAME=value.
+// assignments lists the words of the form NAME=value.
 func assignments(words []string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.Contains(w, "=") })
 }
 
-// join makes one list of words.
+// join makes one list of several lists of words.
 func join(parts ...[]string) []string { return slices.Concat(parts...) }

@@ -13,16 +13,16 @@ import (
 // Look finds out, while the nodes meet, what the wrappers of this node lose.
 type Look struct {
 	Probe Options // without Sent
-	Doubt error   // why the command line of a wrapper is not understood
+	Doubt error   // why a wrapper's command line is not understood; nil: it is
 	Node  Node
-	Dry   bool            // nothing is started, so no wrapper is
-	Quiet bool            // another agent at this terminal says what is in doubt
+	Dry   bool            // gorun starts no worker, so it starts no wrapper
+	Quiet bool            // another agent at this terminal prints the doubt
 	Wait  *sync.WaitGroup // of the goroutine that Start starts
 }
 
-// Start begins to look and gives a function that waits for what was lost, and for
-// what stays unknown. It is nil when there is nothing to look at. A wrapper that
-// loses nothing is not started: its command line tells enough.
+// Start starts the probe and returns a function that waits for what was lost and
+// for what stays unknown. Start returns nil when there is nothing to probe. It does
+// not start a wrapper that loses nothing: the command line says enough.
 func (l Look) Start(ctx context.Context) func(context.Context) (*preflight.Lost, []string) {
 	p := l.Probe.Prefix
 	l.Probe.Sent = l.Node.send()
@@ -54,19 +54,19 @@ func (l Look) Start(ctx context.Context) func(context.Context) (*preflight.Lost,
 	return func(ctx context.Context) (*preflight.Lost, []string) {
 		select {
 		case <-done:
-		case <-ctx.Done(): // the caller says so
+		case <-ctx.Done(): // the caller reports it
 			return nil, nil
 		}
 		if doubt == nil {
 			return lost, nil
 		}
-		return lost, []string{ncclenv.ShownText(doubt.Error())} // it may repeat what a wrapper printed of its arguments
+		return lost, []string{ncclenv.ShownText(doubt.Error())} // the error may repeat what a wrapper printed of its arguments
 	}
 }
 
-// probe looks behind the wrappers with what a made-up worker would be sent. The
-// variables of devices count only if a worker of this node really gets them. With
-// an error it gives what is lost for certain, if anything.
+// probe runs the wrappers with the environment of a made-up worker. The variables
+// of devices count only if a worker of this node really gets them. With an error,
+// probe returns what is certainly lost, or nil.
 func (l *Look) probe(ctx context.Context) (*preflight.Lost, error) {
 	p, n, sent := l.Probe.Prefix, &l.Node, l.Probe.Sent
 	lost, err := Probe(ctx, l.Probe)
@@ -98,8 +98,8 @@ func (l *Look) probe(ctx context.Context) (*preflight.Lost, error) {
 	return &lost, err
 }
 
-// fixLines are the lines of the fix, none if nothing is lost. Start files are
-// looked for in home.
+// fixLines returns the lines of the fix, none if nothing is lost. It looks for
+// start files in home.
 func (p Prefix) fixLines(lost preflight.Lost, home string) []string {
 	if !anyLost(lost) {
 		return nil

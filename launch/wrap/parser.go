@@ -2,8 +2,8 @@ package wrap
 
 import "slices"
 
-// parser is what reads the command line of a wrapper, nil for a program that is
-// none.
+// parser returns the function that reads the command line of a wrapper, or nil if
+// the program is no wrapper.
 func parser(program string) func(argv []string) (layer, error) {
 	switch name := base(program); name {
 	case "env":
@@ -37,7 +37,7 @@ func parser(program string) func(argv []string) (layer, error) {
 	return nil
 }
 
-// foreign are wrappers whose command lines are not read here.
+// foreign lists the wrappers whose command lines gorun does not read.
 func foreign() []string {
 	return []string{
 		"kubectl", "oc", "crictl", "ctr", "lxc-attach", "lxc", "incus", "machinectl", "systemd-run", "systemd-nspawn",
@@ -46,7 +46,7 @@ func foreign() []string {
 	}
 }
 
-// lossy reports whether a wrapper of this name may lose variables.
+// lossy reports whether a wrapper with this name may lose variables.
 func lossy(name string) bool {
 	switch name {
 	case "sudo", "su", "runuser", "docker", "podman", "nerdctl", "apptainer", "singularity", "conda", "mamba", "micromamba",

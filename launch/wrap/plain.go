@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// errUnread: the wrapper is known, its command line is not.
+// errUnread is the error of a known wrapper with a command line that gorun does not
+// understand.
 var errUnread = errors.New("its command line is not understood here")
 
-// plain reads wrappers that begin with options and, before the program, have a
-// fixed number of arguments of their own.
+// plain returns the function that reads a wrapper whose arguments are options and
+// then a fixed number of words before the program.
 func plain(name string) func([]string) (layer, error) {
 	g, own := grammar{}, 0
 	switch name {
@@ -88,7 +89,7 @@ func parseNetns(argv []string) (layer, error) {
 	}, nil
 }
 
-// parseEnv reads env. What it sets or takes away by name is the user's own choice.
+// parseEnv reads env. What env sets or removes by name is the user's own choice.
 func parseEnv(argv []string) (layer, error) {
 	g := grammar{
 		flags: "iv", values: "uCa", long: "ignore-environment debug block-signal default-signal ignore-signal list-signal-handling",
@@ -96,7 +97,7 @@ func parseEnv(argv []string) (layer, error) {
 	}
 	args, clear := argv[1:], false
 	opts, rest, err := g.scan(args)
-	if err == nil && len(rest) > 0 && rest[0] == "-" { // as -i
+	if err == nil && len(rest) > 0 && rest[0] == "-" { // means -i
 		var more []option
 		clear = true
 		more, rest, err = g.scan(rest[1:])

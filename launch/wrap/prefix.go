@@ -2,15 +2,17 @@
 // reaches the program behind a wrapper: docker run, ssh, sudo, srun, a login
 // shell and the like.
 //
-// Wrap reads a command line as the wrappers themselves do, and gives the same
-// command with another program in the place of the worker's. A Look runs that
-// command, while the nodes meet, with a program that prints its environment, and
-// says what is missing. Settle says what of it counts once all nodes are known.
+// Wrap reads a command line as the wrappers themselves do, and returns the same
+// command with another program in the place of the worker's. While the nodes
+// meet, a Look runs that command with a program that prints its environment, and
+// reports what is missing. Settle decides which of that counts once all nodes are
+// known.
 //
-// Invariants: a command line that is not understood for certain is not run, and
-// the error says why; the worker's own program, and an image's entry point, are
-// never started; what a probe starts is gone when Probe returns, and its output is
-// bounded; values stay in memory, only names of variables leave the package.
+// Invariants: gorun runs no command line that it does not understand for certain,
+// and the error says why. It never starts the worker's own program or an image's
+// entry point. Everything that a probe starts has ended when Probe returns, and the
+// output of a probe is bounded. Values stay in memory; only names of variables
+// leave the package.
 package wrap
 
 import (
@@ -20,37 +22,37 @@ import (
 	"strings"
 )
 
-// maxDepth bounds wrappers within wrappers.
+// maxDepth bounds the number of wrappers within wrappers.
 const maxDepth = 8
 
-// Prefix is the wrappers in front of a worker's program.
+// Prefix is the list of wrappers in front of a worker's program.
 type Prefix struct {
 	layers  []layer  // the outermost first
-	program []string // behind them; nil where a shell's text is not understood
+	program []string // what stands behind the wrappers; nil if a shell's text is not understood
 }
 
-// layer is one wrapper, as its command line stands.
+// layer is one wrapper, as the command line describes it.
 type layer struct {
 	name    string // "docker run"
 	program []string
-	text    string                        // a shell's text that is not one plain command, instead of program
-	keeps   bool                          // everything it was given reaches the program
+	text    string                        // a shell's text that is not one plain command; it takes the place of program
+	keeps   bool                          // everything that it gets reaches the program
 	slow    bool                          // it starts a container, or asks another host
-	needs   string                        // variable without which it must not be run
+	needs   string                        // the variable without which gorun must not run it
 	login   bool                          // a login shell of this machine
-	meant   []string                      // variables that the command line itself gives, NAME=value, or takes away, NAME
-	passes  func(name string) bool        // an option asks for this variable; nil: none does
-	strict  bool                          // what no option passes does not arrive, for certain
-	around  func(probe []string) []string // the wrapper with another program, harmless
-	undo    []string                      // command that removes what a killed probe leaves; probeName stands for its name
-	fix     func(names []string) string   // how the names get through; in the form of preflight's Finding.Fix
+	meant   []string                      // variables that the command line itself sets (NAME=value) or removes (NAME)
+	passes  func(name string) bool        // reports whether an option passes the variable on; nil: no option does
+	strict  bool                          // a variable that no option passes certainly does not arrive
+	around  func(probe []string) []string // returns the wrapper with another program and without side effects
+	undo    []string                      // command that removes what a killed probe leaves; probeName stands for the container's name
+	fix     func(names []string) string   // how to get the names through, in the form of preflight's Finding.Fix
 }
 
-// probeName stands for a name of the probe's own.
+// probeName stands for the name of the probe's container.
 const probeName = "\x00probe"
 
 // Wrap finds the wrappers at the head of a command line; argv[0] is the program
-// that is started. The error is about a wrapper behind which it cannot be looked.
+// that gorun starts. The error is about a wrapper that a probe cannot run.
 func Wrap(argv []string) (Prefix, error) {
 	var p Prefix
 	rest := argv
@@ -65,7 +67,7 @@ func Wrap(argv []string) (Prefix, error) {
 		l, err := parse(rest)
 		if err != nil {
 			if !p.Loses() && !loses(rest) {
-				return Prefix{}, nil // a program as any other: it can take nothing away
+				return Prefix{}, nil // it is like any other program: it cannot lose anything
 			}
 			return Prefix{}, fmt.Errorf("%s: %w", base(rest[0]), err)
 		}
@@ -86,12 +88,13 @@ func Wrap(argv []string) (Prefix, error) {
 	return p, nil
 }
 
-// Loses reports whether a wrapper is there that may lose variables.
+// Loses reports whether one of the wrappers may lose variables.
 func (p Prefix) Loses() bool {
 	return slices.ContainsFunc(p.layers, func(l layer) bool { return !l.keeps })
 }
 
-// Name is what messages call the wrappers: "sudo docker run".
+// Name returns what messages call the wrappers that may lose variables: "sudo
+// docker run".
 func (p Prefix) Name() string {
 	var names []string
 	for _, l := range p.layers {
@@ -102,7 +105,7 @@ func (p Prefix) Name() string {
 	return strings.Join(names, " ")
 }
 
-// fullName is Name with those that lose nothing.
+// fullName returns Name with the wrappers that lose nothing.
 func (p Prefix) fullName() string {
 	var names []string
 	for _, l := range p.layers {
@@ -111,18 +114,18 @@ func (p Prefix) fullName() string {
 	return strings.Join(names, " ")
 }
 
-// isSlow reports whether it takes more than a moment to start a program so.
+// isSlow reports whether the wrappers take more than a moment to start a program.
 func (p Prefix) isSlow() bool {
 	return slices.ContainsFunc(p.layers, func(l layer) bool { return l.slow })
 }
 
-// Command is the command line with another program, without side effects that
-// last. A container that it starts is called name.
+// Command returns the command line with another program and without lasting side
+// effects. A container that it starts gets the name.
 func (p Prefix) Command(name string, program ...string) []string {
 	return p.command(len(p.layers), name, program)
 }
 
-// undo are the commands that remove what a killed probe leaves.
+// undo lists the commands that remove what a killed probe leaves.
 func (p Prefix) undo(name string) [][]string {
 	var all [][]string
 	for i, l := range p.layers {
@@ -151,7 +154,8 @@ func loses(argv []string) bool {
 	return slices.ContainsFunc(argv, func(word string) bool { return lossy(base(word)) })
 }
 
-// mentions is such a wrapper in the text of a shell, "" for none.
+// mentions returns the first wrapper in a shell's text that may lose variables, or
+// "".
 func mentions(text string) string {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n;&|(){}`\"'$", r) }) {
 		if lossy(base(word)) {

@@ -13,8 +13,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Limits of a probe, all attempts together: a container or another host takes
-// longer to answer. What removes a container has its own.
+// Limits of a probe, for all attempts together. A container or another host takes
+// longer to answer. The removal of a container has a limit of its own.
 const (
 	quick   = 10 * time.Second
 	patient = 20 * time.Second
@@ -22,21 +22,21 @@ const (
 	spoken  = 2 * time.Second // after which Probe says what it waits for
 )
 
-// marker is in every environment that was really printed by the probe.
+// marker is in every environment that the probe itself printed.
 const marker = "GORUN_PROBE=seen"
 
-// Options is what a probe needs.
+// Options holds what a probe needs.
 type Options struct {
 	Prefix Prefix
-	Path   string // of the file that is the first wrapper, absolute
+	Path   string // absolute path of the first wrapper
 	Dir    string // working directory
 	Sent   Sent
 	Table  *process.Table
-	Name   string // for a container of the probe's own, unique
+	Name   string // unique name for a container of the probe
 	Say    func(format string, args ...any)
 }
 
-// Probe runs the wrappers with a program that prints its environment, and says
+// Probe runs the wrappers with a program that prints its environment, and returns
 // what was lost on the way. The error says why that is not known.
 func Probe(ctx context.Context, o Options) (preflight.Lost, error) {
 	p := o.Prefix
@@ -71,8 +71,8 @@ func Probe(ctx context.Context, o Options) (preflight.Lost, error) {
 	return preflight.Lost{}, fmt.Errorf("no environment could be printed behind %s: %w", p.Name(), why)
 }
 
-// programs print the environment, one after the other to be tried: an image may
-// have one of them only.
+// programs lists programs that print the environment, in the order in which to try
+// them. An image may have only one of them.
 func programs(p Prefix) [][]string {
 	all := [][]string{
 		{"env", "-0", marker},

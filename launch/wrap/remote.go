@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/internal/term"
 )
 
-// errFetched: looking would cost a download.
+// errFetched is the error of an image that a probe would have to download.
 var errFetched = errors.New("its image would have to be fetched first")
 
 // parseSSH reads ssh with a command. A probe asks for no password and forwards
@@ -26,7 +26,7 @@ func parseSSH(argv []string) (layer, error) {
 		return layer{}, errMissing
 	}
 	host := rest[:1:1]
-	more, rest, err := g.scan(rest[1:]) // options may stand behind the host, too
+	more, rest, err := g.scan(rest[1:]) // options may also stand behind the host
 	if err != nil {
 		return layer{}, err
 	}
@@ -46,8 +46,8 @@ func parseSSH(argv []string) (layer, error) {
 	return l, nil
 }
 
-// parseSrun reads srun, for one task of the allocation in which gorun runs:
-// outside of one it would queue.
+// parseSrun reads srun. A probe runs one task of the allocation in which gorun
+// runs; outside of an allocation it would queue.
 func parseSrun(argv []string) (layer, error) {
 	g := grammar{
 		flags: "EHIkKlOsuvQXZ", values: "ABcCdDeGiJLmMnNopqrStTwWx",
@@ -88,8 +88,8 @@ func parseSrun(argv []string) (layer, error) {
 	}, nil
 }
 
-// parseMPI reads mpirun for one process: what several would print cannot be told
-// apart.
+// parseMPI reads mpirun for one process, because the output of several processes
+// would mix.
 func parseMPI(argv []string) (layer, error) {
 	g := grammar{
 		single: true, long: "allow-run-as-root oversubscribe genvall envall q quiet",
@@ -97,7 +97,7 @@ func parseMPI(argv []string) (layer, error) {
 	}
 	var opts []option
 	args := argv[1:]
-	for len(args) > 2 && strings.TrimLeft(args[0], "-") == "mca" { // the one with two values
+	for len(args) > 2 && strings.TrimLeft(args[0], "-") == "mca" { // the option with two values
 		opts, args = append(opts, option{"-mca", args[1], args[:3:3]}), args[3:]
 	}
 	more, rest, err := g.scan(args)

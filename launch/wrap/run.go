@@ -13,16 +13,16 @@ import (
 	"github.com/gorun/gorun/launch/process"
 )
 
-// Bounds of what a probe prints, in bytes, and how long what it left may keep
-// its output open.
+// Bounds of a probe: the bytes of output that gorun keeps, and how long processes
+// that it left may hold the output open.
 const (
 	maxOutput = 1 << 20
 	maxError  = 4 << 10
 	lingering = time.Second
 )
 
-// run gives the standard output of a program that ends with 0. Whatever it
-// started is killed at the end of ctx.
+// run returns the standard output of a program that ends with 0. It kills
+// everything that the program started when ctx ends.
 func (o Options) run(ctx context.Context, argv []string) ([]byte, error) {
 	var outs [2]stream
 	for i, most := range []int64{maxOutput, maxError} {
@@ -58,7 +58,7 @@ func (o Options) run(ctx context.Context, argv []string) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	// What a probe left in its session is none of the job's.
+	// Processes that a probe left in its session do not belong to the job.
 	stop, cancel := context.WithTimeout(ctx, lingering)
 	defer cancel()
 	_, _ = o.Table.Stop(stop, process.StopOptions{}, p)
@@ -68,7 +68,7 @@ func (o Options) run(ctx context.Context, argv []string) ([]byte, error) {
 	return outs[0].got, nil
 }
 
-// stream is a pipe of which the beginning is kept.
+// stream is a pipe whose first bytes are kept.
 type stream struct {
 	rd, wr *os.File
 	most   int64
@@ -84,12 +84,12 @@ func (s *stream) close() error {
 	if s.rd == nil {
 		return nil
 	}
-	s.wr.Close() // usually a second time
+	s.wr.Close() // usually the second call
 	return s.rd.Close()
 }
 
-// reason is the line of an error output that tells why, as the end of a sentence:
-// the last one but for advice on where help is found.
+// reason returns the line of an error output that explains the failure, as the end
+// of a sentence: the last line that is not advice on where to find help.
 func reason(b []byte) string {
 	line := ""
 	for text := range strings.Lines(string(b)) {

@@ -10,26 +10,27 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
-// Node is what is known of a node's workers before their world is.
+// Node describes what is known of a node's workers before their world is sealed.
 type Node struct {
 	Env     []string        // of gorun
 	Base    envprop.Base    // what its workers have in common
 	Role    string          // of its workers
-	Request envprop.Request // what the user asks of their environment
+	Request envprop.Request // what the user asks of the workers' environment
 	Trusted bool            // variables that run code may come from another node
-	Chosen  []string        // variables that gorun may choose when all nodes are known
+	Chosen  []string        // variables that gorun may choose once all nodes are known
 	Placed  []string        // variables by which a worker finds its devices
-	// Devices waits until the devices are known, and names what a worker of this node
-	// gets by its place.
+	// Devices waits until the devices are known. It returns the names of the
+	// variables that a worker of this node gets by its place.
 	Devices func(context.Context) []string
 }
 
 // MadeUpRank is the local rank of the made-up worker.
 const MadeUpRank = 5
 
-// madeUp is a worker in a world that is not known yet: values that no other
-// worker has, so that a replaced value is seen. The run id is made up, too: an agent that
-// looks for workers of an earlier job of this run must not find a probe.
+// madeUp returns the variables of a worker in a world that is not known yet. No
+// other worker has these values, so a replaced value shows. The run id is made up
+// as well, so that an agent that looks for workers of an earlier job of this run
+// does not find a probe.
 func madeUp() envprop.Vars {
 	return envprop.Vars{
 		Ranks: envprop.Ranks{
@@ -44,17 +45,17 @@ func madeUp() envprop.Vars {
 	}
 }
 
-// madeUpValue is that of a variable whose value another node may give. It is a
-// number, which the wrappers' own programs can read where they want one.
+// madeUpValue is the value of a variable that another node may set. It is a number,
+// because the wrappers' own programs may require a number.
 const madeUpValue = "13"
 
-// send is what a made-up worker of this node is given.
+// send returns what a made-up worker of this node gets.
 func (n *Node) send() Sent {
 	v := madeUp()
 	v.RoleName = n.Role
 	for _, name := range n.Placed {
 		made := "GPU-made-up"
-		if name == "CUDA_DEVICE_ORDER" { // another's value is no harm if it is the same
+		if name == "CUDA_DEVICE_ORDER" { // another node's value does no harm if it is the same
 			made = "PCI_BUS_ID"
 		}
 		v.Pinned = append(v.Pinned, envprop.Variable{Name: name, Value: made})
@@ -74,9 +75,9 @@ func (n *Node) send() Sent {
 	return s
 }
 
-// asked are the names that the user wants this node's workers to have, and those
-// that they get perhaps, when all nodes are known: what is for certain nodes, or
-// has no value here, and what gorun chooses.
+// asked lists the variables that the user asks for this node's workers. perhaps
+// lists those that the workers may get once all nodes are known: variables for
+// certain nodes, variables without a value here, and variables that gorun chooses.
 func (n *Node) asked() (asked, perhaps []string) {
 	for _, ask := range n.Request.Stay {
 		asked = append(asked, ask.Name)
@@ -90,7 +91,7 @@ func (n *Node) asked() (asked, perhaps []string) {
 			perhaps = append(perhaps, ask.Name)
 		}
 	}
-	for _, name := range n.Request.Lack { // another node may give it
+	for _, name := range n.Request.Lack { // another node may set it
 		if n.Trusted || !ncclenv.RunsCode(name) {
 			perhaps = append(perhaps, name)
 		}
@@ -100,14 +101,15 @@ func (n *Node) asked() (asked, perhaps []string) {
 	return asked, slices.DeleteFunc(slices.Compact(perhaps), func(name string) bool { return slices.Contains(asked, name) })
 }
 
-// agrees reports whether this node has a variable that all workers must have alike.
+// agrees reports whether this node has a variable that must be the same on all
+// workers.
 func (n *Node) agrees(name string) bool {
 	v, _ := ncclenv.Governed(name)
 	_, set := value(n.Env, name)
 	return set && v.Scope == ncclenv.All
 }
 
-// value is that of a variable; of two entries of a name the later counts.
+// value returns the value of a variable. Of two entries of a name the later counts.
 func value(env []string, name string) (string, bool) {
 	for _, e := range slices.Backward(env) {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {

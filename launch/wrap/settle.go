@@ -9,9 +9,10 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Settle makes what a node saw to be lost behind its wrapper what its workers will
-// lack, once it is decided what they are given. A name that the probe was not sent
-// is lost where unknown names are, unless the command line has it.
+// Settle replaces what a probe saw as lost behind the wrapper by what the workers
+// will lack, once their variables are decided. It counts a name that the probe did
+// not send as lost if the wrapper loses unknown names, unless the command line
+// mentions the name.
 func Settle(f *preflight.Facts, a envprop.Assignment) {
 	if f.Lost == nil {
 		return
@@ -37,7 +38,7 @@ func Settle(f *preflight.Facts, a envprop.Assignment) {
 	switch {
 	case l.Closed && len(idle)+len(l.Untried) > 0:
 		l.Fix = fixOf(f.Program, l)
-	case len(idle) > 0: // lines of start files, each about one variable
+	case len(idle) > 0: // the lines name start files, each about one variable
 		l.Fix = slices.DeleteFunc(slices.Clone(l.Fix), func(line string) bool {
 			return slices.ContainsFunc(idle, func(name string) bool { return mentioned([]string{line}, name) })
 		})
@@ -45,8 +46,8 @@ func Settle(f *preflight.Facts, a envprop.Assignment) {
 	f.Lost = &l
 }
 
-// fixOf says how the variables get through a program's wrapper; nil for a wrapper
-// whose command line is not understood.
+// fixOf says how to get the variables through a program's wrapper. It returns nil
+// if it does not understand the wrapper's command line.
 func fixOf(p preflight.Program, l preflight.Lost) []string {
 	wrapper, err := Wrap(append([]string{p.Title}, p.Args...))
 	lost := preflight.Lost{Missing: slices.Concat(l.Missing, l.Untried), Changed: l.Changed, Forced: l.Forced}
@@ -56,8 +57,7 @@ func fixOf(p preflight.Program, l preflight.Lost) []string {
 	return strings.Split(wrapper.fix(lost, func(string) string { return "" }), "\n")
 }
 
-// mentioned reports whether a name stands somewhere in the words, or a pattern
-// that means it.
+// mentioned reports whether the words contain a name or a pattern that matches it.
 func mentioned(words []string, name string) bool {
 	for _, word := range words {
 		for token := range strings.FieldsFuncSeq(word, func(r rune) bool {

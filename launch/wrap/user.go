@@ -59,7 +59,7 @@ func parseSu(argv []string) (layer, error) {
 	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		head, rest = append(head, rest[0]), rest[1:]
 	}
-	more, rest, err := g.scan(rest) // options may stand behind the user, too
+	more, rest, err := g.scan(rest) // options may also stand behind the user
 	if err != nil {
 		return layer{}, err
 	}
@@ -81,8 +81,9 @@ func parseSu(argv []string) (layer, error) {
 	return l, nil
 }
 
-// parseShell reads a shell that is given a text, or a login shell with a script;
-// any other script is the program itself, and the layer has no name.
+// parseShell reads a shell that gets a text, or a login shell with a script. Any
+// other script is the program itself; parseShell then returns a layer without a
+// name.
 func parseShell(argv []string) (layer, error) {
 	var head []string // options but for -c
 	login, text := false, false
@@ -112,7 +113,7 @@ func parseShell(argv []string) (layer, error) {
 			letters = strings.NewReplacer("c", "", "s", "").Replace(letters)
 		}
 		if strings.ContainsAny(letters, "i") {
-			login = true // its start files are others, but it has some
+			login = true // an interactive shell reads other start files, but it reads some
 		}
 		if letters != "" {
 			head = append(head, word[:1]+letters)
@@ -145,8 +146,8 @@ func parseShell(argv []string) (layer, error) {
 	return l, nil
 }
 
-// read takes a shell's text: one plain command is a command line, in which other
-// wrappers may be found.
+// read reads a shell's text. If the text is one plain command, read takes it as a
+// command line, which may contain other wrappers.
 func (l *layer) read(text string) {
 	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+ "
 	words := strings.Fields(text)
@@ -165,7 +166,8 @@ func (l *layer) read(text string) {
 	}
 }
 
-// builtin: a shell's own word, after which there is no program.
+// builtin reports whether a word is a shell's own command, after which no program
+// follows.
 func builtin(word string) bool {
 	return slices.Contains([]string{"cd", "export", "set", "unset", "source", ".", "if", "for", "while", "case", "eval", "ulimit", "umask", "command"}, word)
 }
