@@ -10,20 +10,20 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// An answer has the results of the question's probes and, by the answering
-// node's clock, when the question came and when the answer left: with the times
-// of the coordinator they give the offset of the clock, as NTP does.
+// answer holds the results of a question's probes. It also holds, by the answering
+// node's clock, when the question came and when the answer left. With the times of
+// the coordinator they give the offset of the clock, as in NTP.
 type answer struct {
 	Probes   json.RawMessage `json:"probes"`
 	Came     int64           `json:"came_unix_ns"`
 	Left     int64           `json:"left_unix_ns"`
-	Mistaken string          `json:"mistaken,omitempty"` // why the question was not obeyed
+	Mistaken string          `json:"mistaken,omitempty"` // why the node did not carry out the question
 }
 
-// Answer carries out the probes that the coordinator asks for.
+// Answer runs the probes that the coordinator asks for.
 func (x *Checker) Answer(ctx context.Context, q rendezvous.Ask) {
 	came := time.Now()
-	if x.stop != nil { // a new question does not wait for the last answer
+	if x.stop != nil { // a new question cancels the previous answer
 		x.stop()
 	}
 	ctx, x.stop = context.WithCancel(ctx)
@@ -43,7 +43,7 @@ func (x *Checker) Answer(ctx context.Context, q rendezvous.Ask) {
 	})
 }
 
-// announce says what takes time, if it does.
+// announce says what the node waits for, if the probes take longer than 2 s.
 func (x *Checker) announce(targets int) (done func()) {
 	t := time.AfterFunc(2*time.Second, func() {
 		x.opts.Console.Say("preflight: waiting for %d connections to the other nodes, at most 9s", targets)
@@ -51,7 +51,7 @@ func (x *Checker) announce(targets int) (done func()) {
 	return func() { t.Stop() }
 }
 
-// marshal is for values that are always JSON.
+// marshal encodes values that are always valid JSON.
 func marshal(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -60,12 +60,12 @@ func marshal(v any) json.RawMessage {
 	return b
 }
 
-// round is how long question and answer were under way.
+// round returns how long question and answer were on their way.
 func (a answer) round(asked, heard time.Time) time.Duration {
 	return heard.Sub(asked) - time.Duration(a.Left-a.Came)
 }
 
-// offset of the clock of the node that answered, to the coordinator's.
+// offset returns the offset of the answering node's clock to the coordinator's.
 func (a answer) offset(asked, heard time.Time) time.Duration {
 	out := a.Came - asked.UnixNano()
 	back := a.Left - heard.UnixNano()

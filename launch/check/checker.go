@@ -20,7 +20,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// Policy is what the user asked of the comparison.
+// Policy holds what the user asked of the comparison.
 type Policy struct {
 	spec.Checks
 	Conflict envprop.Conflict
@@ -28,22 +28,22 @@ type Policy struct {
 	MaxNodes int
 }
 
-// Options is what a Checker is given.
+// Options holds what a Checker needs.
 type Options struct {
 	Policy
-	Ports   probe.Ports     // that it may open; zero: all
+	Ports   probe.Ports     // that the probes may open; zero: all
 	Env     []string        // of gorun
 	Request envprop.Request // what the user asks of the workers' environment on this node
-	Facts   gather.Options  // Program, Run, GPU and Lost; the others are filled in
+	Facts   gather.Options  // Program, Run, GPU and Lost; Start fills in the others
 	Pool    *accept.Pool    // of the connections to the probes' ports
-	Key     string          // that the probes of this job's nodes prove to each other, not empty
+	Key     string          // the probes of this job's nodes prove it to each other; not empty
 
 	Post    func(rendezvous.Event)
 	Console Console
 	Quiet   bool // another agent at this terminal shows the tables
-	// Found takes what was found of a world that starts all the same.
+	// Found receives the findings about a world that starts all the same.
 	Found func([]preflight.Finding)
-	Wait  *sync.WaitGroup // all goroutines
+	Wait  *sync.WaitGroup // for all goroutines
 }
 
 // Console is the terminal. Any goroutine may write to it.
@@ -52,27 +52,29 @@ type Console interface {
 	Table(lines string)
 }
 
-// Checker is the agent's part. Its methods are for the agent's loop; what they
-// start shares only what mu guards.
+// Checker is the agent's part of the preflight. Only the agent's loop may call its
+// methods. The goroutines that they start share only what mu guards.
 type Checker struct {
-	stop context.CancelFunc // of the last Answer
+	stop context.CancelFunc // cancels the last Answer
 	opts Options
 	node rendezvous.Node
 
 	mu      sync.Mutex
-	warned  map[string]bool // tables that were shown
-	sources probe.Ports     // that probes begin at
+	warned  map[string]bool // tables and notes that were shown
+	sources probe.Ports     // ports from which probes connect
 }
 
-// Wanted reports whether the nodes of such a job are compared: several nodes,
-// which need one environment, or special ones, with GPUs or a wrapper in front of
-// the program, or gorun check, which does nothing else.
+// Wanted reports whether the nodes of a job are compared. They are if there are
+// several nodes, because these need one environment. A single node is compared if
+// it is special: it has GPUs, or a wrapper in front of the program. And gorun check
+// does nothing else.
 func (p *Policy) Wanted(special bool) bool {
 	return p.Check != nil || p.MaxNodes > 1 || p.Preflight != spec.PreflightOff && special
 }
 
 // ValidateIgnore returns an error for a word of --ignore that is neither a check's
-// id nor its name: a misspelt check would not be left out, and no user would see why.
+// id nor its name. Otherwise a misspelt check would still run, and the user would
+// not see why.
 func ValidateIgnore(words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -86,14 +88,14 @@ func ValidateIgnore(words []string) error {
 	return nil
 }
 
-// New makes the checker of a node.
+// New returns the checker of a node.
 func New(o Options) *Checker {
 	return &Checker{opts: o, warned: map[string]bool{}}
 }
 
-// Start gathers the facts of the node, whose addresses are known now, and posts
-// them with what the node tells of its environment. With --preflight off there are
-// no facts.
+// Start gathers the facts of the node, whose addresses are known now. It posts them
+// together with the node's report on its environment. With --preflight off there
+// are no facts.
 func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 	x.node = node
 	x.opts.Wait.Go(func() {
@@ -104,7 +106,7 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 		}
 		n := &x.node
 		rank := n.NodeRank
-		if x.opts.MaxNodes == 1 { // it is always 0
+		if x.opts.MaxNodes == 1 { // the rank is always 0
 			rank = -1
 		}
 		o := x.opts.Facts
@@ -126,8 +128,8 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 	})
 }
 
-// Compare decides about a world and posts the decision. Rules over ten thousand
-// nodes take a second, so the agent's loop does not wait for them.
+// Compare decides about a world and posts the decision. The checks of ten thousand
+// nodes take a second, so they run beside the agent's loop.
 func (x *Checker) Compare(ctx context.Context, c rendezvous.Compare) {
 	x.opts.Wait.Go(func() {
 		v := Decide(&x.opts.Policy, c)
@@ -147,7 +149,7 @@ func (x *Checker) Compare(ctx context.Context, c rendezvous.Compare) {
 	})
 }
 
-// date sets when the world was refused.
+// date sets the time at which the world was refused.
 func (v *Decision) date(now time.Time) {
 	if v.Outcome == nil || v.Outcome.Cause == nil {
 		return
@@ -158,8 +160,8 @@ func (v *Decision) date(now time.Time) {
 	}
 }
 
-// isNew reports whether a table or a note was not shown before. After a restart it
-// is not shown again.
+// isNew reports whether a table or a note was not shown before. So a restart does
+// not show it again.
 func (x *Checker) isNew(table string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -168,7 +170,7 @@ func (x *Checker) isNew(table string) bool {
 	return !seen
 }
 
-// save writes the facts for gorun check --save.
+// save writes the facts to the file of gorun check --save.
 func (x *Checker) save(body []byte) {
 	c := x.opts.Check
 	if c == nil || c.Save == "" {
@@ -183,7 +185,7 @@ func (x *Checker) save(body []byte) {
 	}
 }
 
-// listen opens the ports that the other nodes probe, and lets go of them with ctx.
+// listen opens the ports that the other nodes probe. It closes them when ctx ends.
 func (x *Checker) listen(ctx context.Context, f *preflight.Facts) {
 	if x.opts.MaxNodes == 1 {
 		return
@@ -193,7 +195,7 @@ func (x *Checker) listen(ctx context.Context, f *preflight.Facts) {
 		return
 	}
 	ports := x.opts.Ports
-	if ports.Hi == 0 { // those that the workers' libraries would be given
+	if ports.Hi == 0 { // the ports that the workers' libraries would get
 		ports = ephemeral(f.Network)
 	}
 	x.setSources(f.Network)
@@ -205,7 +207,7 @@ func (x *Checker) listen(ctx context.Context, f *preflight.Facts) {
 	x.opts.Wait.Go(func() { s.Serve(ctx) })
 }
 
-// ephemeral are the ports that the kernel gives programs.
+// ephemeral returns the ports that the kernel assigns to programs.
 func ephemeral(n netif.Facts) probe.Ports {
 	return probe.Ports{Lo: n.PortFirst, Hi: n.PortLast, Reserved: n.Reserved}
 }
@@ -222,7 +224,7 @@ func (x *Checker) probing() probe.Options {
 	return probe.Options{Key: x.opts.Key, ID: string(x.node.ID), Ports: x.sources, Pool: x.opts.Pool}
 }
 
-// applyIface obeys --iface NAME and --iface CIDR on this node.
+// applyIface applies --iface NAME and --iface CIDR on this node.
 func (x *Checker) applyIface(f *preflight.Facts) {
 	want := x.opts.Iface
 	if want == "" || want == "auto" {

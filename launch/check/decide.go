@@ -17,17 +17,17 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// Decision is what a comparison leads to: what the state machine gets, and what the
-// person at the coordinator's terminal should see.
+// Decision is the result of a comparison: what the state machine gets, and what the
+// terminal of the coordinator shows.
 type Decision struct {
 	rendezvous.Compared
-	Warnings string              // table of a job that starts all the same; "" for nothing to say
-	Notes    []string            // on the environment, of such a job
+	Warnings string              // table for a job that starts all the same; "": there is none
+	Notes    []string            // on the environment of such a job
 	Findings []preflight.Finding // of such a job
 }
 
-// Decide says whether a world may start, and with what environment. It is pure: the
-// same facts and answers always lead to the same decision.
+// Decide decides whether a world may start, and with what environment. It is pure:
+// the same facts and answers always lead to the same decision.
 func Decide(p *Policy, c rendezvous.Compare) Decision {
 	v := Decision{Compared: rendezvous.Compared{Serial: c.Serial}}
 	all := unify(p, assemble(c), reports(c))
@@ -40,7 +40,7 @@ func Decide(p *Policy, c rendezvous.Compare) Decision {
 	refused := refuses(p, found)
 	switch {
 	case refused && c.Questions == 1 && isTransient(found):
-		// A node that was busy for seconds must not cost the job.
+		// A node that was busy for some seconds must not end the job.
 		if v.Ask = questions(fleet, plans); v.Ask == nil {
 			v.Outcome = refuse(p, found, fleet)
 		}
@@ -51,7 +51,8 @@ func Decide(p *Policy, c rendezvous.Compare) Decision {
 		}
 	case c.Late:
 	case c.Answers == nil && p.Preflight != spec.PreflightOff:
-		// Also of a job that the facts refuse: one table tells of both.
+		// Probe also when the facts already refuse the job: then one table shows
+		// both.
 		if v.Ask = questions(fleet, plans); v.Ask == nil && refused {
 			v.Outcome = refuse(p, found, fleet)
 		}
@@ -75,8 +76,8 @@ func Decide(p *Policy, c rendezvous.Compare) Decision {
 	return v
 }
 
-// findingsOf asks the rules: without the preflight only whether one environment
-// could be decided.
+// findingsOf runs the checks. With --preflight off it runs only the check for one
+// environment.
 func findingsOf(p *Policy, f *preflight.Fleet) []preflight.Finding {
 	o := preflight.Options{Ignore: p.Ignore}
 	if p.Preflight == spec.PreflightOff {
@@ -85,14 +86,14 @@ func findingsOf(p *Policy, f *preflight.Fleet) []preflight.Finding {
 	return preflight.Compare(f, rules.All(), o)
 }
 
-// refuses reports whether a job with these findings does not start. Without the
-// preflight it starts unless --env-conflict=error was asked for.
+// refuses reports whether these findings refuse the job. With --preflight off they
+// do so only with --env-conflict=error.
 func refuses(p *Policy, found []preflight.Finding) bool {
 	strict := p.Preflight == spec.PreflightError || p.Check != nil || p.Preflight == spec.PreflightOff && p.Conflict == envprop.ConflictError
 	return strict && preflight.Worst(found) == preflight.Error
 }
 
-// assemble makes a fleet of what the members sent.
+// assemble returns the fleet of the facts that the members sent.
 func assemble(c rendezvous.Compare) *preflight.Fleet {
 	f := &preflight.Fleet{Nodes: make([]preflight.Facts, len(c.World.Members)), Master: c.World.Store}
 	var group errgroup.Group
@@ -103,11 +104,12 @@ func assemble(c rendezvous.Compare) *preflight.Fleet {
 			return nil
 		})
 	}
-	_ = group.Wait() // none fails
+	_ = group.Wait() // no function of the group fails
 	return f
 }
 
-// facts are those that a member sent, or only what the world knows of it.
+// facts returns the facts that a member sent. If they are not valid, it returns
+// what the world knows about the member.
 func facts(m *rendezvous.Member, body []byte) preflight.Facts {
 	f, err := preflight.Decode(body)
 	if err != nil || f.Node.ID != string(m.ID) {
@@ -117,7 +119,7 @@ func facts(m *rendezvous.Member, body []byte) preflight.Facts {
 	return f
 }
 
-// addAnswers adds the answers of the members to the fleet.
+// addAnswers adds the members' answers to the fleet.
 func addAnswers(f *preflight.Fleet, plans []probe.Plan, c rendezvous.Compare) {
 	f.Probes = []preflight.Probe{}
 	for i, body := range c.Answers {
@@ -145,16 +147,16 @@ func addAnswers(f *preflight.Fleet, plans []probe.Plan, c rendezvous.Compare) {
 	}
 }
 
-// setClock notes the offset of a node's clock to the coordinator's, unless a
-// shorter round trip than this one has set it.
+// setClock stores the offset of a node's clock to the coordinator's, unless a
+// measurement with a shorter round trip already set it.
 func setClock(n *preflight.Node, offset, round time.Duration) {
 	if within := max(int64(round/2), 1); round >= 0 && (n.Within == 0 || within < n.Within) {
 		n.Offset, n.Within = int64(offset), within
 	}
 }
 
-// questions are the plans of the probes, one a node; nil when there is nothing
-// to ask: all nodes share one machine.
+// questions returns the plans of the probes, one for each node. It returns nil when
+// there is nothing to ask, because all nodes share one machine.
 func questions(f *preflight.Fleet, plans []probe.Plan) []json.RawMessage {
 	machines, _ := f.Locate()
 	apart := slices.ContainsFunc(machines, func(m int) bool { return m != machines[0] })
@@ -168,15 +170,15 @@ func questions(f *preflight.Fleet, plans []probe.Plan) []json.RawMessage {
 	return out
 }
 
-// isTransient reports whether probes found an error: they may not find it a second
-// time.
+// isTransient reports whether a probe found an error. A second probe may not find
+// it again.
 func isTransient(found []preflight.Finding) bool {
 	return slices.ContainsFunc(found, func(x preflight.Finding) bool {
 		return x.Severity == preflight.Error && slices.Contains([]string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"}, x.ID)
 	})
 }
 
-// transport is what NCCL would use between nodes.
+// transport returns what NCCL would use between nodes.
 func transport(f *preflight.Facts) (kind, why, err string) {
 	code := 0
 	if n := f.Libraries.NCCL; n != nil {

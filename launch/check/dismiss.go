@@ -8,11 +8,11 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// maxTried bounds the new nodes that are compared with the others one by one: a
-// comparison of ten thousand nodes takes a second.
+// maxTried bounds the number of new nodes that are compared with the others one by
+// one. A comparison of ten thousand nodes takes a second.
 const maxTried = 16
 
-// dismiss sends those new nodes away which do not fit to the others; nil if
+// dismiss refuses the new nodes that do not fit to the others. It returns nil if
 // the others alone do not fit either.
 func dismiss(p *Policy, c rendezvous.Compare, all unified, found []preflight.Finding) (*rendezvous.Outcome, []rendezvous.NodeID) {
 	isNew := func(i int) bool { return slices.Contains(c.New, i) }
@@ -30,7 +30,7 @@ func dismiss(p *Policy, c rendezvous.Compare, all unified, found []preflight.Fin
 	} else {
 		odd = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool { return !blamed(found, n) })
 	}
-	if len(odd) == 0 { // only together
+	if len(odd) == 0 { // each node fits alone, but not all together
 		odd = c.New
 	}
 	var ids []rendezvous.NodeID
@@ -40,8 +40,8 @@ func dismiss(p *Policy, c rendezvous.Compare, all unified, found []preflight.Fin
 	return refuse(p, found, all.fleet), ids
 }
 
-// without is what is unified for the others, without some nodes and what they
-// found or others found of them.
+// without unifies the fleet again without some nodes. It leaves out the probes from
+// and to these nodes.
 func (d unified) without(p *Policy, leave func(i int) bool) unified {
 	before := *d.before
 	before.Nodes, before.Probes = slices.Clone(before.Nodes), d.fleet.Probes
@@ -58,7 +58,7 @@ func (d unified) without(p *Policy, leave func(i int) bool) unified {
 	return unify(p, without(&before, leave), rest)
 }
 
-// without is the fleet less some nodes, and what they found or others found of
+// without returns the fleet without some nodes and without the probes from and to
 // them.
 func without(f *preflight.Fleet, leave func(i int) bool) *preflight.Fleet {
 	part := &preflight.Fleet{Master: f.Master}
@@ -78,7 +78,7 @@ func without(f *preflight.Fleet, leave func(i int) bool) *preflight.Fleet {
 	return part
 }
 
-// blamed reports whether an error names the node as an odd one.
+// blamed reports whether a finding of severity error names the node as odd.
 func blamed(found []preflight.Finding, node int) bool {
 	return slices.ContainsFunc(found, func(x preflight.Finding) bool {
 		return x.Severity == preflight.Error && slices.ContainsFunc(x.Values, func(v preflight.Value) bool {

@@ -1,12 +1,12 @@
-// Package check is an agent's part in the examination of a world: it gathers the
-// facts of this node, answers the coordinator's questions and, at the agent that
-// coordinates, compares all nodes and decides.
+// Package check is an agent's part in the preflight of a world. It gathers the
+// facts of this node and answers the coordinator's questions. On the coordinator it
+// also compares all nodes and decides.
 //
-// What nodes are (facts), what is wrong (rules) and who reaches whom (probes)
-// are known by rendezvous/preflight and the packages below it; when facts,
-// questions and answers travel, by rendezvous. Here they meet.
+// Package rendezvous/preflight and the packages below it know the facts of a node,
+// the rules and the probes. Package rendezvous knows when facts, questions and
+// answers travel. Package check connects the two.
 //
-// Invariants: New starts nothing; all that Start, Compare and Answer start ends
-// with their context and is waited for by the caller's group; every Compare and
-// every Ask is answered exactly once, in bounded time; Decide is pure.
+// Invariants: New starts nothing. Everything that Start, Compare and Answer start
+// ends with its context, and the caller's group waits for it. Every Compare and
+// every Ask gets exactly one answer, in bounded time. Decide is pure.
 package check

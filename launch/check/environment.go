@@ -11,11 +11,12 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// confTime bounds the look at nccl.conf files: a home may be on a file system
-// that is gone.
+// confTime bounds the time to read nccl.conf files, because a home may be on a file
+// system that no longer answers.
 const confTime = 3 * time.Second
 
-// environment is what this node tells for the decision; nil when it cannot.
+// environment returns this node's report for the decision on the environment; nil
+// if it cannot make one.
 func (x *Checker) environment(ctx context.Context) []byte {
 	n := envprop.Node{Host: x.node.Host, Addr: x.node.Addr, Role: x.node.Role}
 	files := ConfFiles(ctx, x.opts.Env, x.opts.Facts.Program.Dir)
@@ -27,13 +28,13 @@ func (x *Checker) environment(ctx context.Context) []byte {
 	return body
 }
 
-// ConfFiles are the nccl.conf files that NCCL reads in workers with this
-// environment and working directory; none when that takes too long.
+// ConfFiles returns the nccl.conf files that NCCL reads in workers with this
+// environment and working directory. It returns none if that takes too long.
 func ConfFiles(ctx context.Context, env []string, dir string) []ncclenv.File {
 	ctx, cancel := context.WithTimeout(ctx, confTime)
 	defer cancel()
 	found := make(chan []ncclenv.File, 1)
-	go func() { // not waited for: a file system that hangs must not keep the agent
+	go func() { // not awaited: a file system that hangs must not hold the agent
 		files, _ := ncclenv.Files(ncclenv.Options{Env: env, Dir: dir})
 		found <- files
 	}()
@@ -45,8 +46,8 @@ func ConfFiles(ctx context.Context, env []string, dir string) []ncclenv.File {
 	}
 }
 
-// expected is the environment of the workers as far as this node decides it, for
-// its facts. What another node asks for comes on top when all is decided.
+// expected returns the workers' environment as far as this node decides it, for its
+// facts. The requests of other nodes come on top when the environment is decided.
 func (x *Checker) expected() []string {
 	n := envprop.Node{Host: x.node.Host, Addr: x.node.Addr, Role: x.node.Role}
 	mine := x.opts.Request
@@ -56,38 +57,39 @@ func (x *Checker) expected() []string {
 		name, _, _ := strings.Cut(entry, "=")
 		return a.Removes(name)
 	})
-	for _, s := range slices.Concat(mine.Keep().Set, a.Set) { // of an entry that comes twice the later counts
+	for _, s := range slices.Concat(mine.Keep().Set, a.Set) { // of two entries of a name the later counts
 		env = append(env, s.Name+"="+s.Value.Reveal())
 	}
 	return env
 }
 
-// Alone decides for a node that has no others.
+// Alone decides the environment for a node without other nodes.
 func Alone(n envprop.Node, env []string, r envprop.Request) envprop.Assignment {
 	return AloneAt(0, n, env, r)
 }
 
-// AloneAt is what a node of a group rank would decide if no other sent anything.
+// AloneAt returns what a node with a group rank would decide if no other node sent
+// anything.
 func AloneAt(rank int, n envprop.Node, env []string, r envprop.Request) envprop.Assignment {
 	reports := make([]envprop.Report, rank+1)
 	reports[rank] = envprop.NewReport(n, env, nil, r)
 	return envprop.Unify(reports, envprop.Policy{}).Members[rank]
 }
 
-// reports are what the members sent. What makes no sense counts as not sent.
+// reports returns the members' reports. An invalid report counts as not sent.
 func reports(c rendezvous.Compare) []envprop.Report {
 	list := make([]envprop.Report, len(c.World.Members))
 	for i := range list {
 		if i < len(c.Envs) && c.Envs[i] != nil {
 			list[i], _ = envprop.DecodeReport(c.Envs[i])
 		}
-		m := &c.World.Members[i] // whatever the report says
+		m := &c.World.Members[i] // the world decides this, not the report
 		list[i].Node = envprop.Node{Host: m.Host, Addr: m.Addr, Role: m.Role}
 	}
 	return list
 }
 
-// shown is how a finding tells the value of a variable.
+// shown returns the value of a variable as findings show it.
 func shown(name string, g envprop.Group) string {
 	if !g.Set {
 		return name + " unset"

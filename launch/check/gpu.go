@@ -13,8 +13,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// GPU is what a node tells of its GPUs: what the driver said, and what the plan
-// gives to the workers. Given is whether this node may call its driver.
+// GPU returns a node's facts about its GPUs: what the driver said, and what the
+// plan gives to the workers. given says whether this node may call its driver.
 func GPU(p *place.Plan, env []string, given bool) preflight.GPU {
 	s := p.Seen.Survey
 	if unused(s, given) {
@@ -43,7 +43,7 @@ func GPU(p *place.Plan, env []string, given bool) preflight.GPU {
 	return f
 }
 
-// described is what the preflight knows of a GPU.
+// described returns the preflight's description of a GPU.
 func described(g device.GPU) preflight.Device {
 	d := preflight.Device{
 		Index: g.Index, UUID: g.UUID, PCI: g.PCI, Name: g.Name, Error: g.Error, Denied: g.Denied, NUMA: g.NUMA, MIG: g.MIG,
@@ -57,14 +57,15 @@ func described(g device.GPU) preflight.Device {
 	return d
 }
 
-// unused reports whether the workers have no GPU, whatever the machine has: the
-// driver lists none, as in a Slurm job that asked for none, or a container was
-// given none and sees the driver's version in /proc only.
+// unused reports whether the workers have no GPU, whatever the machine has. The
+// driver may list no GPU, as in a Slurm job that asked for none. Or a container got
+// no GPU and sees only the driver's version in /proc.
 func unused(s device.Survey, given bool) bool {
 	return s.Err == nil && len(s.GPUs) == 0 || s.Err != nil && !given
 }
 
-// holder names a process that computes on a GPU, as far as this user may see it.
+// holder describes a process that computes on a GPU, as far as this user may see
+// it.
 func holder(h device.Held) preflight.Holder {
 	out := preflight.Holder{GPU: h.UUID, PID: h.PID, MemMiB: int64(h.MemMiB)}
 	dir := filepath.Join("/proc", strconv.Itoa(h.PID))
@@ -75,8 +76,8 @@ func holder(h device.Held) preflight.Holder {
 	return out
 }
 
-// owner is the user whose process a folder of /proc is. A name would need a
-// directory service, which may hang.
+// owner returns the user id of the process of a folder in /proc. A user name would
+// need a directory service, which may hang.
 func owner(dir string) string {
 	info, err := os.Stat(dir)
 	if err != nil {

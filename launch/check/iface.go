@@ -11,14 +11,14 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// ifaceSource is where a variable came from that --iface set.
+// ifaceSource is the source of a variable that --iface set.
 const ifaceSource = preflight.AskedSource
 
-// candidate is the use of a listener that only --iface auto may turn to.
+// candidate is the use of a listener that only --iface auto may choose.
 const candidate preflight.Use = "candidate"
 
-// variables are what makes the libraries of a worker talk over one interface.
-// NCCL takes a name for a prefix unless it begins with "="; the others take
+// variables lists the variables that bind a worker's libraries to one interface.
+// NCCL takes a name as a prefix unless it begins with "="; the other libraries take
 // exact names only.
 func variables(iface string) [][2]string {
 	return [][2]string{
@@ -29,7 +29,7 @@ func variables(iface string) [][2]string {
 	}
 }
 
-// IfaceNames are the variables that --iface sets.
+// IfaceNames lists the variables that --iface sets.
 func IfaceNames() (names []string) {
 	for _, kv := range variables("") {
 		names = append(names, kv[0])
@@ -37,7 +37,8 @@ func IfaceNames() (names []string) {
 	return names
 }
 
-// useInterface makes the facts those of a node whose workers use one interface.
+// useInterface changes the facts to those of a node whose workers use one
+// interface.
 func useInterface(f *preflight.Facts, iface string) {
 	for _, kv := range variables(iface) {
 		f.Settings = slices.DeleteFunc(slices.Clone(f.Settings), func(v ncclenv.Value) bool { return v.Name == kv[0] })
@@ -45,7 +46,7 @@ func useInterface(f *preflight.Facts, iface string) {
 	}
 }
 
-// requestInterface obeys --iface NAME or CIDR.
+// requestInterface applies --iface NAME or CIDR.
 func requestInterface(f *preflight.Facts, want string) error {
 	iface, err := netif.ByRequest(f.Network, want)
 	if err == nil {
@@ -54,13 +55,14 @@ func requestInterface(f *preflight.Facts, want string) error {
 	return err
 }
 
-// chosenVariables are the variables that --iface gives each node's workers.
+// chosenVariables lists, for each node, the variables that --iface gives to its
+// workers.
 func chosenVariables(nodes []preflight.Facts) [][]envprop.Chosen {
 	out := make([][]envprop.Chosen, len(nodes))
 	for i := range nodes {
 		for _, v := range nodes[i].Settings {
 			ours := slices.ContainsFunc(variables(""), func(kv [2]string) bool { return kv[0] == v.Name })
-			if ours && v.Source == ifaceSource { // facts may say anything
+			if ours && v.Source == ifaceSource { // do not trust the source alone: a node's facts may contain anything
 				out[i] = append(out[i], envprop.Chosen{Name: v.Name, Value: v.Value, Rule: "the interface that --iface means on this node", Asked: true})
 			}
 		}
@@ -68,8 +70,9 @@ func chosenVariables(nodes []preflight.Facts) [][]envprop.Chosen {
 	return out
 }
 
-// chooseInterfaces obeys --iface auto: every node uses its part of the common choice,
-// and is probed there. It gives the reason when there is no such choice.
+// chooseInterfaces applies --iface auto. Every node uses its part of the common
+// choice, and the other nodes probe it there. If there is no such choice,
+// chooseInterfaces returns the reason.
 func chooseInterfaces(nodes []preflight.Facts) (why string) {
 	p := suggestion(nodes)
 	if !p.Works() {
@@ -100,7 +103,7 @@ func suggestion(nodes []preflight.Facts) netif.Proposal {
 	return netif.Suggest(facts, reached)
 }
 
-// mainUse is what a node's workers need an address for first.
+// mainUse returns the first use for which a node's workers need an address.
 func mainUse(f *preflight.Facts) preflight.Use {
 	if f.GPU.Driver {
 		return preflight.UseBootstrap
@@ -108,9 +111,9 @@ func mainUse(f *preflight.Facts) preflight.Use {
 	return preflight.UseGloo
 }
 
-// probeAddresses are the addresses at which a node is probed: those that NCCL would
-// choose, or, where torch runs without a GPU, Gloo; and with all, every address
-// that the user could make them use.
+// probeAddresses returns the addresses at which other nodes probe a node: the
+// addresses that NCCL would choose or, for torch without a GPU, Gloo. With all it
+// adds every address that the user could make the libraries use.
 func probeAddresses(f *preflight.Facts, all bool) []probe.Address {
 	env := lookup(f.Settings)
 	var out []probe.Address
@@ -148,7 +151,7 @@ func probeAddresses(f *preflight.Facts, all bool) []probe.Address {
 	return out
 }
 
-// lookup reads effective variables.
+// lookup returns a function that reads effective variables.
 func lookup(values []ncclenv.Value) func(string) string {
 	return func(name string) string {
 		for _, v := range values {

@@ -18,9 +18,9 @@ import (
 // maxNodes bounds a fleet that is read from files.
 const maxNodes = 100_000
 
-// Offline compares facts that were saved on their nodes and writes what it finds
-// to out. code is gorun check's: 0, 1 with p.Check.Strict, 78. An error means
-// that a file cannot be used.
+// Offline compares facts that were saved on their nodes, and writes the findings to
+// out. code is the exit code of gorun check: 0, 1 with p.Check.Strict, or 78. An
+// error means that a file cannot be used.
 func Offline(p Policy, files []string, out io.Writer) (code int, err error) {
 	if err := ValidateIgnore(p.Ignore); err != nil {
 		return rendezvous.ExitUsage, err
@@ -44,8 +44,8 @@ func Offline(p Policy, files []string, out io.Writer) (code int, err error) {
 	return o.Code, Print(out, o.Preflight, p.Check.JSON)
 }
 
-// reportOf is what the agent that saved these facts would have sent of its
-// environment.
+// reportOf returns the report on the environment that the agent that saved these
+// facts would have sent.
 func reportOf(f *preflight.Facts) envprop.Report {
 	if f.Format == 0 {
 		return envprop.Report{}
@@ -71,7 +71,7 @@ func reportOf(f *preflight.Facts) envprop.Report {
 	return envprop.NewReport(envprop.Node{Host: f.Node.Host, Addr: f.Node.Addr, Role: f.Node.Role}, env, files, envprop.Request{})
 }
 
-// Print writes a verdict for the user of gorun check.
+// Print writes the result of a comparison for the user of gorun check.
 func Print(out io.Writer, v *rendezvous.CheckResult, asJSON bool) error {
 	switch {
 	case v == nil:
@@ -101,10 +101,10 @@ func nodes(n int) string {
 // archive is a fleet that is read from files.
 type archive struct {
 	fleet preflight.Fleet
-	file  map[string]string // where the facts of a node are from, by what tells it from others
+	file  map[string]string // the file with the facts of a node, by marks that identify the node
 }
 
-// read adds the facts of one file, one JSON value a node.
+// read adds the facts of one file, one JSON value for each node.
 func (a *archive) read(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -136,14 +136,14 @@ func (a *archive) read(name string) error {
 	}
 }
 
-// add refuses a node that is there already: compared with itself it would pass
-// for two nodes that agree.
+// add adds the facts of one node. It refuses a node that is there already: compared
+// with itself the node would look like two nodes that agree.
 func (a *archive) add(n preflight.Facts, name string) error {
 	var marks []string
 	if n.Node.ID != "" {
 		marks = append(marks, "id "+n.Node.ID)
 	}
-	if h := n.Host; h.BootID != "" && h.NS.Net != "" && n.Node.Addr != "" { // saved twice
+	if h := n.Host; h.BootID != "" && h.NS.Net != "" && n.Node.Addr != "" { // the same node, saved twice
 		marks = append(marks, fmt.Sprintf("at %q %q %q", h.BootID, h.NS.Net, n.Node.Addr))
 	}
 	for _, m := range marks {

@@ -8,10 +8,11 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// maxTable bounds a table in bytes: the first findings are mended first.
+// maxTable bounds a table in bytes. The first findings stay, because users fix them
+// first.
 const maxTable = 64 << 10
 
-// refuse ends a job that cannot work.
+// refuse returns the outcome of a job that preflight refuses.
 func refuse(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
 	c := rendezvous.Cause{
 		Kind: rendezvous.KindPreflight, GroupRank: -1, Rank: -1, LocalRank: -1,
@@ -22,7 +23,7 @@ func refuse(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvou
 	}
 }
 
-// pass ends a gorun check that found no error.
+// pass returns the outcome of a gorun check that found no error.
 func pass(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
 	o := &rendezvous.Outcome{Preflight: resultOf(found, f, true)}
 	if p.Check.Strict && preflight.Worst(found) == preflight.Warning {
@@ -31,7 +32,7 @@ func pass(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.
 	return o
 }
 
-// resultOf is what the nodes and their people learn of the comparison.
+// resultOf returns what the nodes and their users see of the comparison.
 func resultOf(found []preflight.Finding, f *preflight.Fleet, check bool) *rendezvous.CheckResult {
 	names := f.Names()
 	table := preflight.Render(found, names, preflight.Style{Notes: check, Check: check})
@@ -48,18 +49,18 @@ func resultOf(found []preflight.Finding, f *preflight.Fleet, check bool) *rendez
 	return v
 }
 
-// Findings are those of a verdict as JSON for a machine that keeps them: a list
-// in which every group of nodes has its names.
+// Findings returns the findings of a result as JSON for a program: a list in which
+// every group of nodes has its names.
 func Findings(v *rendezvous.CheckResult) json.RawMessage {
 	var found []preflight.Finding
-	if err := json.Unmarshal(v.Findings, &found); err != nil || found == nil { // another gorun's
+	if err := json.Unmarshal(v.Findings, &found); err != nil || found == nil { // the result may come from another version of gorun
 		return v.Findings
 	}
 	preflight.Named(found, v.Names)
 	return marshal(found)
 }
 
-// summary names the checks that failed.
+// summary names the checks that found an error.
 func summary(found []preflight.Finding) string {
 	text, more := "", 0
 	for _, x := range found {

@@ -11,22 +11,22 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// unified is a fleet for which one environment was decided.
+// unified is a fleet with one decided environment.
 type unified struct {
-	before  *preflight.Fleet // as its nodes are
+	before  *preflight.Fleet // as its nodes reported themselves
 	reports []envprop.Report
-	fleet   *preflight.Fleet // as its workers will find them
+	fleet   *preflight.Fleet // as its workers will see the nodes
 	members []envprop.Assignment
 	notes   []string
 }
 
-// unify gives the nodes one environment. Group rank 0 is the first node, whose
-// word counts: after a restart that is the node of the lowest group rank that
-// survived, so values change with the first node only.
+// unify gives the nodes one environment. The first node is group rank 0, and its
+// values count. After a restart that is the surviving node of the lowest group
+// rank, so values change only with the first node.
 func unify(p *Policy, before *preflight.Fleet, reports []envprop.Report) unified {
 	f := *before
 	f.Nodes = slices.Clone(before.Nodes)
-	if p.Iface == "auto" && len(f.Nodes) > 1 { // one node has no other to reach
+	if p.Iface == "auto" && len(f.Nodes) > 1 { // a single node has no other node to reach
 		f.Asked = chooseInterfaces(f.Nodes)
 	}
 	d := envprop.Unify(reports, envprop.Policy{Conflict: p.Conflict, Trusted: p.Trusted, Chosen: chosenVariables(f.Nodes)})
@@ -40,7 +40,7 @@ func unify(p *Policy, before *preflight.Fleet, reports []envprop.Report) unified
 	return unified{before, reports, &f, d.Members, d.Notes}
 }
 
-// encode writes what each member's workers are given.
+// encode encodes the assignment of each member's workers.
 func (d unified) encode() ([][]byte, error) {
 	out := make([][]byte, len(d.members))
 	for i, m := range d.members {
@@ -52,8 +52,9 @@ func (d unified) encode() ([][]byte, error) {
 	return out, nil
 }
 
-// apply makes the facts those of a node whose workers get what was decided, and
-// that is probed where these workers would talk.
+// apply changes the facts to those of a node whose workers get the decided
+// environment. It also moves the probes to the addresses that these workers would
+// use.
 func apply(f *preflight.Facts, a envprop.Assignment) {
 	if f.Format == 0 || len(a.Set) == 0 && len(a.Unset) == 0 {
 		return
@@ -65,7 +66,7 @@ func apply(f *preflight.Facts, a envprop.Assignment) {
 		switch {
 		case set:
 		case v.Source == ncclenv.Environment && a.Removes(v.Name):
-			if len(v.Hidden) > 0 { // a conf file shows through
+			if len(v.Hidden) > 0 { // a value of a conf file counts again
 				list = append(list, ncclenv.Value{Name: v.Name, Value: v.Hidden[0].Value, Source: v.Hidden[0].Source, Hidden: v.Hidden[1:]})
 			}
 		default:
@@ -84,8 +85,9 @@ func apply(f *preflight.Facts, a envprop.Assignment) {
 	}
 }
 
-// effective is where a unified value comes from, for rules that blame a source:
-// but for --iface it is exported to the workers. What no rule knows is left out.
+// effective returns the source of a unified value, for rules that name a source. A
+// value that --iface did not set is exported to the workers. ok is false for a
+// variable that no rule knows.
 func effective(s envprop.Setting) (source string, ok bool) {
 	if s.Source.Kind == envprop.FromGorun {
 		return ifaceSource, true
@@ -94,8 +96,9 @@ func effective(s envprop.Setting) (source string, ok bool) {
 	return ncclenv.Environment, ok
 }
 
-// keepListeners keeps those listeners that are still where the workers would talk. A
-// node listens before it knows what others ask for, so it may have none there.
+// keepListeners keeps the listeners whose addresses the workers would still use. A
+// node listens before it knows what other nodes ask for, so it may have no listener
+// there.
 func keepListeners(f *preflight.Facts, now []probe.Address) {
 	var kept []preflight.Listener
 	for _, l := range f.Listeners {
@@ -107,7 +110,7 @@ func keepListeners(f *preflight.Facts, now []probe.Address) {
 	f.Listeners = kept
 }
 
-// difference is one for the rules and their readers.
+// difference converts a difference for the rules and their readers.
 func difference(x envprop.Difference) preflight.Difference {
 	d := preflight.Difference{Name: x.Name, Text: x.Text, Asked: x.Asked, Left: x.Left, Error: x.Error, Targeted: x.Targeted}
 	for _, g := range x.Groups {
@@ -116,7 +119,7 @@ func difference(x envprop.Difference) preflight.Difference {
 	return d
 }
 
-// tooMuch is the finding that an environment cannot be given to its node.
+// tooMuch returns the finding that an environment is too large for its node.
 func tooMuch(err error) preflight.Finding {
 	return preflight.Finding{
 		ID: "E01", Title: "env-must-agree", Severity: preflight.Error, Text: err.Error() + ".",

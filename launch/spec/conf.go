@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ParseConf reads the text of --rdzv-conf, "key=value,key=value", as torchrun
-// does: a later pair wins over an earlier one, a pair without a value is an
-// error. Quotes around the whole, which a shell would have removed and some
-// scripts pass on, are dropped.
+// ParseConf reads the text of --rdzv-conf, "key=value,key=value", as torchrun does:
+// a later pair wins over an earlier one, and a pair without a value is an error. It
+// drops quotes around the whole text. A shell would have removed them, but some
+// scripts pass them on.
 func ParseConf(s string) (map[string]string, error) {
 	s = strings.TrimSpace(s)
 	if n := len(s); n >= 2 && (s[0] == '\'' || s[0] == '"') && s[n-1] == s[0] {
@@ -35,15 +35,15 @@ func ParseConf(s string) (map[string]string, error) {
 	return pairs, nil
 }
 
-// confResult is --rdzv-conf understood for one backend.
+// confResult is the meaning of --rdzv-conf for one backend.
 type confResult struct {
 	Conf
 	rank  int // -1: not given
 	notes []string
 }
 
-// resolveConf gives the pairs their meaning; text that is wrong is an error,
-// keys that mean nothing here become notes.
+// resolveConf gives the pairs their meaning. Wrong text is an error; keys without a
+// meaning here become notes.
 func resolveConf(pairs map[string]string, backend Backend) (confResult, error) {
 	c := confResult{
 		Conf: Conf{

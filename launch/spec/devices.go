@@ -9,24 +9,24 @@ import (
 	"github.com/gorun/gorun/launch/place"
 )
 
-// OnGPUError says what becomes of a round when the driver reports a critical
-// error of a GPU that one of its workers has.
+// OnGPUError says what happens to a round when the driver reports a critical error
+// of a GPU that one of its workers has.
 type OnGPUError string
 
 // The values of --on-gpu-error.
 const (
-	AbortOnGPUError OnGPUError = "abort" // it ends the round (the default)
-	WarnOnGPUError  OnGPUError = "warn"  // it is printed
+	AbortOnGPUError OnGPUError = "abort" // the error ends the round (the default)
+	WarnOnGPUError  OnGPUError = "warn"  // the error is printed
 )
 
-// DefaultGPURelease is how long a stop waits for the workers' GPUs to be free.
+// DefaultGPURelease is how long a stop waits until the workers' GPUs are free.
 const DefaultGPURelease = 50 * time.Second
 
-// Devices is what the user asked for about GPUs and CPUs of the workers.
+// Devices holds what the user asked for about GPUs and CPUs of the workers.
 type Devices struct {
 	Place   place.Options
 	OnError OnGPUError
-	Release time.Duration // --gpu-release-timeout; 0: GPUs are not waited for
+	Release time.Duration // --gpu-release-timeout; 0: a stop does not wait for GPUs
 }
 
 func (in *input) devices(s *Spec) {

@@ -6,21 +6,21 @@ import (
 	"github.com/gorun/gorun/envprop"
 )
 
-// Env is what the user asks of the workers' environment.
+// Env holds what the user asks of the workers' environment.
 type Env struct {
-	Export, Unset []string // arguments of -x and --unset, which package envprop understands
-	Files         []string // of --env-file
+	Export, Unset []string // arguments of -x and --unset; package envprop reads them
+	Files         []string // arguments of --env-file
 	Conflict      envprop.Conflict
 	TorchrunOMP   bool // --omp=torchrun
 }
 
-// Dry is what is shown of a job that is not started.
+// Dry says what gorun shows of a job that it does not start.
 type Dry struct {
-	Whole bool // world, commands and environment: --dry-run; else gorun env
+	Whole bool // --dry-run: world, commands and environment; otherwise gorun env
 	Shown
 }
 
-// Shown says what gorun env prints.
+// Shown says which part of the environment gorun env prints.
 type Shown struct {
 	Rank, Node int  // -1: all
 	Diff       bool // only what differs
@@ -51,12 +51,12 @@ func (in *input) environment(s *Spec) {
 			}
 		}
 		s.Dry = &Dry{Shown: in.shown()}
-	case dry && !in.raw.Check: // which starts nothing anyway
+	case dry && !in.raw.Check: // gorun check starts nothing anyway
 		s.Dry = &Dry{Whole: true, Shown: Shown{Rank: -1, Node: -1, Diff: true}}
 	}
 }
 
-// Shown reads what gorun env is to print of a job that runs.
+// Shown reads what gorun env prints of a running job.
 func (r Raw) Shown() (Shown, error) {
 	in := &input{raw: r}
 	s := in.shown()
@@ -73,12 +73,12 @@ func (in *input) shown() Shown {
 	return s
 }
 
-// Wants reports whether a rank of a node is to be shown.
+// Wants reports whether gorun env prints a rank of a node.
 func (s Shown) Wants(node, rank int) bool {
 	return (s.Rank < 0 || s.Rank == rank) && (s.Node < 0 || s.Node == node)
 }
 
-// What names what was asked for, for messages.
+// What names the requested rank or node for messages.
 func (s Shown) What() string {
 	switch {
 	case s.Rank >= 0:

@@ -8,34 +8,35 @@ import (
 	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
-// Etcd is how to reach etcd, and how long its answers hold.
+// Etcd says how to reach etcd, and how long its answers hold.
 type Etcd struct {
-	TLS               bool   // asked for, with or without files
+	TLS               bool   // the user asked for TLS, with or without files
 	CACert, Cert, Key string // files in PEM, "" for the system's authorities and no client certificate
 	From              EtcdFrom
-	ServerName        string // that the servers' certificates must have, "" for the endpoints' own
+	ServerName        string // name that the servers' certificates must have; "": the endpoints' own names
 	User, Password    string
 	Prefix            string        // of all keys
 	TTL               time.Duration // of the lease under which a node is a member (5 s)
-	LostTimeout       time.Duration // how long a running job may do without etcd (60 s)
+	LostTimeout       time.Duration // how long a running job may go on without etcd (60 s)
 }
 
-// EtcdFrom is where each file was named ("--etcd-cacert", "ETCDCTL_CACERT"), for messages.
+// EtcdFrom says where the user named each file ("--etcd-cacert", "ETCDCTL_CACERT"),
+// for messages.
 type EtcdFrom struct{ CA, Cert, Key string }
 
-// etcdFlags have a meaning with etcd only.
+// etcdFlags lists the flags that have a meaning with etcd only.
 var etcdFlags = []string{"etcd_cacert", "etcd_cert", "etcd_key", "etcd_server_name", "etcd_user", "etcd_password"}
 
 const (
 	defaultEtcdPrefix = "/gorun"
 	defaultEtcdTTL    = 5 * time.Second
 	defaultEtcdLost   = 60 * time.Second
-	minEtcdTTL        = 2 * time.Second // below, ordinary delays end a membership
+	minEtcdTTL        = 2 * time.Second // below it, ordinary delays would end a membership
 )
 
 func isEtcd(name string) bool { return name == string(EtcdV3) || name == "etcd-v2" }
 
-// etcd meets in etcd v3.
+// etcd sets up the rendezvous in etcd v3.
 func (in *input) etcd(s *Spec, m meeting) {
 	s.Backend = EtcdV3
 	s.Etcd = Etcd{Prefix: defaultEtcdPrefix, TTL: defaultEtcdTTL, LostTimeout: defaultEtcdLost}
@@ -64,8 +65,8 @@ func (in *input) etcd(s *Spec, m meeting) {
 	in.unused(s, EtcdV3, m.portFlag)
 }
 
-// cutScheme takes http:// and https:// off etcd's endpoints; scheme is "" if
-// none has one. An endpoint without goes by the others.
+// cutScheme removes http:// and https:// from etcd's endpoints. scheme is "" if no
+// endpoint has one. An endpoint without a scheme gets the scheme of the others.
 func cutScheme(endpoints string) (bare, scheme string, err error) {
 	var list []string
 	for part := range strings.SplitSeq(endpoints, ",") {
@@ -86,9 +87,9 @@ func cutScheme(endpoints string) (bare, scheme string, err error) {
 	return strings.Join(list, ","), scheme, nil
 }
 
-// etcdConf reads how to reach etcd: a flag wins over --rdzv-conf, that over the
-// variables of etcdctl. What it understands is taken out of pairs; the names are
-// those of torchrun's two etcd rendezvous and etcdctl's.
+// etcdConf reads how to reach etcd. A flag wins over --rdzv-conf, which wins over
+// the variables of etcdctl. etcdConf removes the keys that it reads from pairs. The
+// names are those of torchrun's two etcd rendezvous and of etcdctl.
 func (in *input) etcdConf(s *Spec, pairs map[string]string) {
 	e := &s.Etcd
 	take := func(flag, variable string, keys ...string) value {
@@ -112,7 +113,7 @@ func (in *input) etcdConf(s *Spec, pairs map[string]string) {
 	name := take("server_name", "", "server_name")
 	e.User = take("user", "ETCDCTL_USER", "user").text
 	e.Password = take("password", "ETCDCTL_PASSWORD", "password").text
-	if user, password, ok := strings.Cut(e.User, ":"); ok && e.Password == "" { // as etcdctl takes it
+	if user, password, ok := strings.Cut(e.User, ":"); ok && e.Password == "" { // etcdctl accepts this form, too
 		e.User, e.Password = user, password
 	}
 	in.etcdTimes(e, pairs)
@@ -135,8 +136,8 @@ func (in *input) etcdConf(s *Spec, pairs map[string]string) {
 }
 
 // etcdTLS decides whether TLS is used. As with etcdctl, http:// wins over the
-// variables, which may be meant for another etcd; on the command line the two
-// contradict each other.
+// variables, which may be meant for another etcd. Flags that contradict http:// are
+// an error.
 func (in *input) etcdTLS(s *Spec, protocol string, ca, cert, key, name value) {
 	endpoint := in.text("rdzv_endpoint", "")
 	_, scheme, _ := cutScheme(endpoint.text)
@@ -172,7 +173,8 @@ func (in *input) etcdTLS(s *Spec, protocol string, ca, cert, key, name value) {
 	e.TLS = e.TLS || e.CACert != "" || e.Cert != "" || e.ServerName != ""
 }
 
-// etcdless notes the flags that only etcd has a use for. Their values may be secret.
+// etcdless notes the flags that only etcd uses. It does not print their values,
+// which may be secret.
 func (in *input) etcdless(s *Spec) {
 	for _, name := range etcdFlags {
 		if v := in.text(name, ""); v.given {
@@ -202,7 +204,7 @@ func (in *input) etcdTimes(e *Etcd, pairs map[string]string) {
 	}
 }
 
-// onJoin reads what a node does that comes while the job runs.
+// onJoin reads what a node does when it comes while the job runs.
 func (in *input) onJoin(s *Spec) {
 	v := in.text("on_join", "restart")
 	if v.text != "restart" && v.text != "wait" {

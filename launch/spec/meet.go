@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// rendezvous decides how the nodes meet and reads what that way needs.
+// rendezvous decides how the nodes meet and reads the settings of that way.
 func (in *input) rendezvous(s *Spec) {
 	m := in.meeting()
 	if in.on("standalone") {
@@ -40,7 +40,7 @@ func (in *input) rendezvous(s *Spec) {
 	}
 }
 
-// meeting is what was said about where the nodes meet.
+// meeting holds what the user said about where the nodes meet.
 type meeting struct {
 	backend, endpoint, addr, portFlag value
 	port                              int // 0: not given, or any free port
@@ -62,7 +62,7 @@ func (in *input) meeting() meeting {
 	return m
 }
 
-// standalone obeys --standalone, which overrides backend, endpoint and id.
+// standalone applies --standalone, which overrides backend, endpoint and run id.
 func (in *input) standalone(s *Spec, m meeting) {
 	if s.MinNodes > 1 {
 		in.fail("cannot use --standalone with --nnodes %d: it is for one node", s.MinNodes)
@@ -88,9 +88,9 @@ func (s *Spec) alone(m meeting) {
 	}
 }
 
-// choose picks the backend. torchrun takes static when none is named; here an
-// endpoint means gossip, since that is what an endpoint is mostly given for,
-// and one node needs no rendezvous at all.
+// choose picks the backend. Without a named backend torchrun takes static. gorun
+// takes gossip if there is an endpoint, because an endpoint is mostly given for
+// gossip. One node needs no rendezvous at all.
 func (in *input) choose(s *Spec, m meeting) {
 	name := m.backend.text
 	switch {
@@ -145,7 +145,7 @@ func (in *input) gossip(s *Spec, m meeting) {
 		if e.Port != 0 {
 			continue
 		}
-		// "localhost:0" is torchrun's way to write --standalone: a port that no
+		// torchrun's users write "localhost:0" for --standalone: a port that no
 		// other node can know.
 		if s.MinNodes > 1 || len(list) > 1 {
 			in.fail("cannot use %s %s: port 0 (any free port) is for one node, the others cannot know it", m.endpoint.from, e)
@@ -158,8 +158,8 @@ func (in *input) gossip(s *Spec, m meeting) {
 	in.unused(s, Gossip, m.portFlag)
 }
 
-// static meets at one fixed place, named by the endpoint or, as mostly, by
-// --master-addr and --master-port.
+// static lets the nodes meet at one fixed place. The endpoint names it or, in most
+// jobs, --master-addr and --master-port do.
 func (in *input) static(s *Spec, m meeting) {
 	if s.MinNodes != s.MaxNodes {
 		in.fail("cannot use --nnodes %d:%d with the static rendezvous, whose size is fixed: give --nnodes N, or --rdzv-endpoint without --rdzv-backend static", s.MinNodes, s.MaxNodes)
@@ -194,7 +194,7 @@ func (in *input) static(s *Spec, m meeting) {
 	s.MasterAddr, s.MasterPort = at.Host, at.Port
 }
 
-// unused notes a flag that torchrun would silently ignore too.
+// unused notes a flag that has no meaning here. torchrun ignores it silently.
 func (in *input) unused(s *Spec, b Backend, v value) {
 	if v.given {
 		s.note("%s %s has no meaning with the %s rendezvous and is ignored", v.from, v.text, b)
@@ -205,10 +205,10 @@ func (s *Spec) note(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }
 
-// newRunID gives a random (version 4) UUID, as torchrun does for --standalone.
+// newRunID returns a random (version 4) UUID, as torchrun does for --standalone.
 func newRunID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
+	_, _ = rand.Read(b[:]) // never fails; without random bytes it ends the program
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

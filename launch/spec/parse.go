@@ -12,11 +12,12 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// maxSeconds bounds durations, far below what time.Duration can hold (about 31 years).
+// maxSeconds bounds durations. It is far below what time.Duration can hold; 1e9 s
+// are about 31 years.
 const maxSeconds = 1e9
 
-// ParseSeconds reads a duration that is not negative: a number of seconds
-// ("5", "0.5") or a Go duration ("5s", "1m30s").
+// ParseSeconds reads a duration that is not negative: a number of seconds ("5",
+// "0.5") or a Go duration ("5s", "1m30s").
 func ParseSeconds(s string) (time.Duration, error) {
 	s = strings.TrimSpace(s)
 	d, err := time.ParseDuration(s)
@@ -78,7 +79,7 @@ func ParseNproc(s string) (Nproc, error) {
 	return Nproc{Count: n}, nil
 }
 
-// ParsePortRange reads "A-B", an inclusive range.
+// ParsePortRange reads "A-B", a range that includes both ends.
 func ParsePortRange(s string) (PortRange, error) {
 	lo, hi, ok := strings.Cut(s, "-")
 	a, errA := parseInt(lo)
@@ -89,8 +90,8 @@ func ParsePortRange(s string) (PortRange, error) {
 	return PortRange{a, b}, nil
 }
 
-// ParseEndpoints reads "host[:port],host[:port],...". An IPv6 address with a
-// port needs brackets. A missing port is unset.
+// ParseEndpoints reads "host[:port],host[:port],...". An IPv6 address with a port
+// needs brackets. An endpoint without a port gets the port unset.
 func ParseEndpoints(s string, unset int) ([]Endpoint, error) {
 	var list []Endpoint
 	seen := map[Endpoint]bool{}
@@ -99,7 +100,7 @@ func ParseEndpoints(s string, unset int) ([]Endpoint, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A repeated one would be counted twice when a majority is asked for.
+		// A vote for a majority would count a repeated endpoint twice.
 		if seen[e] {
 			return nil, fmt.Errorf("%s is named twice", e)
 		}
@@ -140,8 +141,8 @@ func parseEndpoint(s string, unset int) (Endpoint, error) {
 	return Endpoint{host, int(n)}, nil
 }
 
-// validHost accepts names and addresses, so that a mistyped flag is seen here
-// and not as a failed name lookup ten minutes later.
+// validHost accepts names and addresses. So the user sees a mistyped flag at once,
+// not ten minutes later as a failed name look-up.
 func validHost(s string) bool {
 	if strings.Contains(s, ":") {
 		addr, err := netip.ParseAddr(s)

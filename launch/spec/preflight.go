@@ -9,24 +9,24 @@ import (
 	"github.com/gorun/gorun/internal/term"
 )
 
-// Preflight says what becomes of a finding that would refuse the job.
+// Preflight says what happens on a finding that would refuse the job.
 type Preflight string
 
 // The values of --preflight.
 const (
-	PreflightError Preflight = "error" // the job is refused (the default)
-	PreflightWarn  Preflight = "warn"  // it is printed, and the job starts
-	PreflightOff   Preflight = "off"   // nothing is looked at
+	PreflightError Preflight = "error" // the finding refuses the job (the default)
+	PreflightWarn  Preflight = "warn"  // the finding is printed, and the job starts
+	PreflightOff   Preflight = "off"   // no facts are gathered; only check E01 (env-must-agree) runs
 )
 
-// Check is what `gorun check` was asked for besides the comparison.
+// Check holds the options of `gorun check`.
 type Check struct {
-	Strict bool   // a warning ends it with 1
+	Strict bool   // a warning makes the exit code 1
 	JSON   bool   // findings as JSON on stdout
 	Save   string // file for this node's facts, "" for none
 }
 
-// preflight reads what the nodes are compared by.
+// preflight reads how the nodes are compared.
 func (in *input) preflight(s *Spec) {
 	v := in.text("preflight", string(PreflightError))
 	s.Preflight = Preflight(v.text)
@@ -59,5 +59,5 @@ func (in *input) preflight(s *Spec) {
 	}
 }
 
-// isName reports whether an interface may have that name.
+// isName reports whether an interface may have the name.
 func isName(s string) bool { return term.IsPrintable(s) && !strings.ContainsFunc(s, unicode.IsSpace) }

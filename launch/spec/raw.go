@@ -6,27 +6,28 @@ import (
 	"strings"
 )
 
-// Raw is a command line before it is understood.
+// Raw is a command line before it is resolved.
 type Raw struct {
-	// Flags holds the flags that were given, by torchrun's name of the variable
-	// ("nproc_per_node"), as text. A switch is "1" or "0".
+	// Flags holds the text of each given flag, by torchrun's name of the variable
+	// ("nproc_per_node"). A switch is "1" or "0".
 	Flags map[string]string
-	// Lists holds the flags that may be given several times, likewise.
+	// Lists holds the texts of the flags that may be given several times.
 	Lists map[string][]string
 	// Command is the program and its arguments.
 	Command []string
-	// Check: the nodes are only compared (gorun check), so a program may be missing.
+	// Check means gorun check: the nodes are only compared, so a program may be
+	// missing.
 	Check bool
-	// Show: it is only shown what each rank would get (gorun env).
+	// Show means gorun env: gorun only shows what each rank would get.
 	Show bool
 }
 
 // Lookup reads one environment variable, like os.LookupEnv.
 type Lookup func(name string) (value string, ok bool)
 
-// IsTorchruns reports whether torchrun has a flag too: then PET_<NAME> gives its default.
-// gorun's own flags have no such variable: a worker that starts gorun would inherit it,
-// and must not start nodes again.
+// IsTorchruns reports whether torchrun has the flag, too. Then PET_<NAME> gives the
+// flag's default. gorun's own flags have no such variable: a worker that starts
+// gorun would inherit the variable, and must not start nodes again.
 func IsTorchruns(flag string) bool {
 	switch strings.ReplaceAll(flag, "-", "_") {
 	case "local_addr", "log_dir", "master_addr", "master_port", "max_restarts", "module", "nnodes",
@@ -45,12 +46,12 @@ type input struct {
 	err    error
 }
 
-// value is one flag's text, where it comes from, and whether it was given.
+// value is the text of one flag, its source, and whether it was given.
 type value struct {
 	text  string
 	from  string // "--nnodes" or "PET_NNODES", for messages
 	given bool
-	env   bool // from the environment, not from the command line
+	env   bool // the source is the environment, not the command line
 }
 
 // get finds a flag: the command line wins over PET_<NAME>.
@@ -68,7 +69,7 @@ func (in *input) get(name string) value {
 	return value{from: flag}
 }
 
-// text is a flag for which an empty value means the same as none.
+// text returns a flag for which an empty value means the same as no value.
 func (in *input) text(name, unset string) value {
 	v := in.get(name)
 	if v.given = v.given && v.text != ""; !v.given {
@@ -77,16 +78,16 @@ func (in *input) text(name, unset string) value {
 	return v
 }
 
-// file is the name of a file that is written, "" for none.
+// file returns the name of a file that gorun writes, or "" for none.
 func (in *input) file(name string) string {
 	v := in.get(name)
-	if v.given && v.text == "" { // a variable of the shell that is not set
+	if v.given && v.text == "" { // probably from a shell variable that is not set
 		in.fail("cannot use %s without a file", v.from)
 	}
 	return v.text
 }
 
-// number is a whole number of at least min.
+// number returns a whole number of at least min.
 func (in *input) number(name string, unset, min int) (int, value) {
 	v := in.get(name)
 	if !v.given {
@@ -101,8 +102,8 @@ func (in *input) number(name string, unset, min int) (int, value) {
 	return n, v
 }
 
-// on is a switch. torchrun reads the variables of switches with int(): 0 is
-// off, any other number on, text an error.
+// on returns the state of a switch. torchrun reads the variables of switches with
+// int(): 0 is off, any other number is on, text is an error.
 func (in *input) on(name string) bool {
 	v := in.get(name)
 	if !v.given {
@@ -127,5 +128,5 @@ func (in *input) check(err error) {
 	}
 }
 
-// parseInt reads a decimal number as Python's int() does: with spaces around it.
+// parseInt reads a decimal number as Python's int() does: spaces may surround it.
 func parseInt(s string) (int, error) { return strconv.Atoi(strings.TrimSpace(s)) }

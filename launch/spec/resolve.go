@@ -2,9 +2,9 @@ package spec
 
 import "fmt"
 
-// Resolve turns what was written into what is meant: the command line first,
-// then PET_<NAME>, then the default. The error is one line; with it
-// comes what tells where to report it.
+// Resolve returns what the user means. The command line wins over PET_<NAME>, which
+// wins over the default. The error is one line. With an error, the Spec says only
+// where to report it.
 func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	in := &input{raw: r, lookup: lookup}
 	s := Spec{
@@ -52,7 +52,7 @@ func (in *input) nproc(s *Spec) {
 
 func (in *input) network(s *Spec) {
 	if v := in.get("secret_file"); v.given {
-		if s.SecretFile = v.text; v.text == "" { // a variable of the shell that is not set
+		if s.SecretFile = v.text; v.text == "" { // probably from a shell variable that is not set
 			in.fail("cannot use %s without a file", v.from)
 		}
 	}
@@ -69,8 +69,8 @@ func (in *input) network(s *Spec) {
 	}
 }
 
-// shutdown reads the grace period: flag, PET_ variable, torch's own variable,
-// torchrun's default.
+// shutdown reads the grace period. The order is: the flag, its PET_ variable,
+// torch's own variable, torchrun's default.
 func (in *input) shutdown(s *Spec) {
 	s.ShutdownTimeout = DefaultShutdownTimeout
 	v := in.get("shutdown_timeout")
@@ -101,7 +101,7 @@ func (in *input) program(s *Spec) {
 	s.Program, s.Args = in.raw.Command[0], in.raw.Command[1:]
 }
 
-// nodes reads how many nodes take part and which one this is.
+// nodes reads how many nodes take part, and the rank of this node.
 func (in *input) nodes(s *Spec) {
 	s.MinNodes, s.MaxNodes, s.NodeRank = 1, 1, -1
 	nnodes := in.get("nnodes")
@@ -126,9 +126,9 @@ func (in *input) nodes(s *Spec) {
 // maxLocalNodes is the number of addresses from 127.0.0.1 to 127.0.255.254.
 const maxLocalNodes = 1<<16 - 2
 
-// localNodes sets the size of a job whose nodes are all started here. What
-// contradicts it is an error on the command line, and a note where it comes
-// from the environment, which a scheduler may have set.
+// localNodes sets the size of a job whose nodes are all on this machine. A flag
+// that contradicts it is an error. A variable that contradicts it is a note,
+// because a scheduler may have set it.
 func (in *input) localNodes(s *Spec, nnodes value) {
 	n := s.LocalNodes
 	if nnodes.given && (s.MinNodes != n || s.MaxNodes != n) {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Wanted says which job a person means.
+// Wanted says which job the user means.
 type Wanted struct {
-	RunID *string // nil: the one that runs
-	PID   int     // of one agent or of its keeper, 0: any agent of the job
+	RunID *string // nil: the running job
+	PID   int     // pid of one agent or of its keeper; 0: any agent of the job
 }
 
-// Ambiguous is the error of a machine on which several jobs run.
+// Ambiguous is the error for a machine on which several jobs run.
 type Ambiguous struct{ Jobs [][]Agent }
 
 func (a *Ambiguous) Error() string {
@@ -30,8 +30,8 @@ func (a *Ambiguous) Error() string {
 	return b.String()
 }
 
-// Choose is the agents of the job that is meant. An Ambiguous error says that
-// there are several, any other one that there is none.
+// Choose returns the agents of the job that the user means. An Ambiguous error says
+// that several jobs fit; any other error says that none fits.
 func (f *Found) Choose(w Wanted) ([]Agent, error) {
 	fits := slices.DeleteFunc(slices.Clone(f.Agents), func(a Agent) bool {
 		return w.RunID != nil && a.RunID != *w.RunID || w.PID != 0 && a.PID != w.PID && a.Keeper != w.PID
@@ -45,11 +45,11 @@ func (f *Found) Choose(w Wanted) ([]Agent, error) {
 	return nil, errors.New(f.none(w))
 }
 
-// together groups agents by their job. Agents of one run id that have no world
-// yet wait for each other, or as spares for the one job of that id.
+// together groups agents by their job. Agents of one run id that have no world yet
+// wait for each other, or wait as spares for the one job with that id.
 func together(all []Agent) (jobs [][]Agent) {
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b Agent) int { // those without a world last
+	slices.SortStableFunc(all, func(a, b Agent) int { // agents without a world come last
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.RunID, b.RunID), -cmp.Compare(a.Job, b.Job))
 	})
 	same := func(a, b *Agent) bool { return a.UID == b.UID && a.RunID == b.RunID }
@@ -101,7 +101,7 @@ func (f *Found) none(w Wanted) string {
 	return what
 }
 
-// Unanswered names the agents of which no word came, "" if there are none.
+// Unanswered names the agents that did not answer, "" if there are none.
 func (f *Found) Unanswered() string {
 	if len(f.Silent) == 0 {
 		return ""

@@ -17,31 +17,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxAgents bounds how many sockets of one machine are looked at.
+// maxAgents bounds the number of sockets of one machine that a client reads.
 const maxAgents = 4096
 
-// Client looks for agents on this machine.
+// Client finds the agents of this machine.
 type Client struct {
 	UID    int    // effective user of this process
 	Secret Secret // nil: there is none
 }
 
-// Agent is one that has said hello.
+// Agent is an agent that answered with a Hello.
 type Agent struct {
 	Hello
-	UID  int // whose it is
+	UID  int // the user that runs it
 	name string
 }
 
-// Found is what a client has learnt about the machine's agents.
+// Found holds what a client learnt about the machine's agents.
 type Found struct {
 	Agents []Agent // by user, run id and pid
-	Silent []int   // pids of agents of which no word came within a second
-	Others int     // agents of other users, or that want another secret
+	Silent []int   // pids of agents that did not answer within a second
+	Others int     // number of agents of other users, or with another secret
 }
 
-// Find asks every agent of this machine (of its network namespace) who it is. It
-// takes a second when one of them does not answer.
+// Find asks every agent of this machine (of its network namespace) for its Hello.
+// It takes a second if an agent does not answer.
 func (cl *Client) Find(ctx context.Context) (Found, error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
@@ -82,13 +82,13 @@ func (cl *Client) Find(ctx context.Context) (Found, error) {
 	return found, nil
 }
 
-// sockets are the names of the agents' sockets in the kernel's list.
+// sockets returns the names of the agents' sockets in the kernel's list.
 func sockets(r io.Reader) ([]string, error) {
 	var names []string
 	lines := bufio.NewScanner(r)
 	for lines.Scan() && len(names) < maxAgents {
-		// Num RefCount Protocol Flags Type St Inode Path; a listening one has the
-		// flag __SO_ACCEPTCON.
+		// The columns are: Num RefCount Protocol Flags Type St Inode Path. A socket
+		// that listens has the flag __SO_ACCEPTCON.
 		f := strings.Fields(lines.Text())
 		if len(f) != 8 || f[3] != "00010000" {
 			continue
@@ -100,10 +100,11 @@ func sockets(r io.Reader) ([]string, error) {
 	return names, lines.Err()
 }
 
-// errStranger: the agent is another user's, or not what it seems.
+// errStranger is the error for an agent of another user, or for a socket that only
+// claims to be an agent's.
 var errStranger = errors.New("it is another user's")
 
-// greet learns who an agent is.
+// greet returns the Hello of an agent.
 func (cl *Client) greet(ctx context.Context, name string) (Agent, error) {
 	c, _, a, err := cl.dial(ctx, name)
 	if err == nil {
@@ -112,7 +113,7 @@ func (cl *Client) greet(ctx context.Context, name string) (Agent, error) {
 	return a, err
 }
 
-// dial connects to an agent, makes sure whose it is and hears its hello.
+// dial connects to an agent, checks which user runs it and reads its Hello.
 func (cl *Client) dial(ctx context.Context, name string) (c net.Conn, in frames, a Agent, err error) {
 	d := net.Dialer{Timeout: helloTime}
 	open, err := d.DialContext(ctx, "unix", name)
@@ -150,7 +151,7 @@ func (cl *Client) dial(ctx context.Context, name string) (c net.Conn, in frames,
 		}
 	}
 	if err = in.next(maxHello, &a.Hello); err != nil {
-		if !mine && errors.Is(err, io.EOF) { // the proof did not please
+		if !mine && errors.Is(err, io.EOF) { // the agent refused the proof
 			err = errStranger
 		}
 		return nil, in, a, err
@@ -159,8 +160,8 @@ func (cl *Client) dial(ctx context.Context, name string) (c net.Conn, in frames,
 	return c, in, a, nil
 }
 
-// Ask sends a request to an agent. It takes no longer than AnswerTime and a
-// second; the error names the agent.
+// Ask sends a request to an agent. It takes at most AnswerTime and a second. The
+// error names the agent.
 func (cl *Client) Ask(ctx context.Context, a Agent, r Request) (Reply, error) {
 	fail := func(err error) (Reply, error) {
 		var timeout net.Error

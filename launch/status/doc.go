@@ -1,11 +1,11 @@
-// Package status is how a person on a node asks its agent how the job stands
-// (gorun status) and orders its end (gorun abort): an abstract Unix socket, the
-// frames on it, and what they say in a table or as JSON. A Service is the agent's
-// part, Find and Ask the client's.
+// Package status lets a user on a node ask the agent about the job (gorun status)
+// and end the job (gorun abort). It holds an abstract Unix socket, the frames on
+// the socket, and their form as a table or as JSON. Service is the agent's part;
+// Find and Ask are the client's.
 //
 // Invariants: only the agent's own user, root, or a client that proves the job's
-// secret learns anything or is obeyed; a client believes only an agent that runs
-// as the user whose socket it claims to be; every frame is bounded, every wait has
-// a deadline; an agent that is stopped or stuck holds up no client for longer than
-// that. The socket has no file, so a killed agent leaves none.
+// secret gets an answer. A client believes an agent only if the agent runs as the
+// user that the socket's name claims. Every frame is bounded, and every wait has a
+// deadline. An agent that is stopped or hangs holds no client for longer than that.
+// The socket has no file, so a killed agent leaves none.
 package status

@@ -19,16 +19,18 @@ type Secret interface {
 	Verify(purpose string, nonce, proof []byte) bool
 }
 
-// purpose keeps these proofs apart from any other use of the secret.
+// purpose keeps these proofs apart from other uses of the secret.
 const purpose = "gorun inspect, client to agent"
 
-// bound is what a proof is made for: the nonce, at an agent of this user. Another
-// user who passes a nonce on gets an answer that is worth nothing to the agent.
+// bound returns the text that a proof is made for: the nonce, together with the
+// agent's user. If another user relays a nonce, the agent does not accept the proof
+// that comes back.
 func bound(nonce []byte, agent uint32) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, agent), nonce...)
 }
 
-// peer is who is at the other end, by the kernel's word.
+// peer returns the credentials of the process at the other end, as the kernel
+// reports them.
 func peer(c net.Conn) (*unix.Ucred, error) {
 	if counted, ok := c.(*accept.Conn); ok {
 		c = counted.NetConn()
@@ -46,12 +48,12 @@ func peer(c net.Conn) (*unix.Ucred, error) {
 	return cred, errors.Join(ctl, err)
 }
 
-// prefix of the sockets' names. "@" stands for the zero byte of names that are no
-// files; they belong to a network namespace.
+// prefix begins the sockets' names. "@" stands for the zero byte at the start of
+// names that are no files; such names belong to a network namespace.
 const prefix = "@gorun."
 
-// address is the name of an agent's socket. Processes of two pid namespaces can
-// share a network namespace, and a pid: then extra tells them apart.
+// address returns the name of an agent's socket. Processes of two pid namespaces
+// can share a network namespace and a pid; then extra distinguishes their sockets.
 func address(uid, pid int, extra string) string {
 	name := fmt.Sprintf("%s%d.%d", prefix, uid, pid)
 	if extra != "" {
@@ -60,7 +62,7 @@ func address(uid, pid int, extra string) string {
 	return name
 }
 
-// owner is the user whose agent's socket a name claims to be, and the agent's pid.
+// owner returns the user that a socket's name claims, and the agent's pid.
 func owner(name string) (uid, pid int, ok bool) {
 	rest, ok := strings.CutPrefix(name, prefix)
 	parts := strings.Split(rest, ".")

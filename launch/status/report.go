@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// Bounds of what one node tells. Together they stay below what its coordinator
-// keeps of it, 256 KiB, even when JSON takes six bytes for each of a text.
+// Bounds of one node's report. Together they stay below the 256 KiB that a
+// coordinator keeps of a node, even if JSON takes six bytes for each byte of text.
 const (
 	maxRanks    = 512
 	maxFindings = 32
-	maxText     = 512      // bytes of a message, of a finding
+	maxText     = 512      // bytes of a message or a finding
 	maxTexts    = 16 << 10 // bytes of all messages
 	maxFound    = 8 << 10  // bytes of all findings
 )
 
-// Node is what an agent tells of its node: the report in a rendezvous.View.
-// Durations are in milliseconds.
+// Node is an agent's report on its node, a report in a rendezvous.View. Durations
+// are in milliseconds.
 type Node struct {
-	Version  string    `json:"version"` // gorun's
-	PID      int       `json:"pid"`     // the agent's
-	Keeper   int       `json:"keeper"`  // of the process that the user started
-	Up       int64     `json:"up_ms"`   // since the agent's start
-	Round    int       `json:"round"`   // that the ranks belong to
+	Version  string    `json:"version"` // version of gorun
+	PID      int       `json:"pid"`     // pid of the agent
+	Keeper   int       `json:"keeper"`  // pid of the process that the user started
+	Up       int64     `json:"up_ms"`   // since the start of the agent
+	Round    int       `json:"round"`   // round of the ranks
 	State    string    `json:"state"`
 	Ranks    []Rank    `json:"ranks"`
-	Omitted  int       `json:"ranks_omitted,omitempty"` // there are so many that these are left out
-	Findings []Finding `json:"findings,omitempty"`      // the preflight's, if this node compared the job's
+	Omitted  int       `json:"ranks_omitted,omitempty"` // number of ranks that are left out, because there are too many
+	Findings []Finding `json:"findings,omitempty"`      // findings of the preflight, if this node compared the job's nodes
 }
 
-// States of a node's workers, and of one worker.
+// States of a node's workers, and of a single worker.
 const (
 	Idle     = "idle"    // of a node: no worker was started yet
 	Running  = "running" // of a node: at least one of its workers runs
 	Stopping = "stopping"
 	Done     = "done" // with exit code 0
 	Failed   = "failed"
-	Stopped  = "stopped" // by gorun
+	Stopped  = "stopped" // ended by gorun
 )
 
 // Rank is one worker.
@@ -49,23 +49,23 @@ type Rank struct {
 	Started   time.Time `json:"started"` // by the node's clock
 	Up        int64     `json:"up_ms"`   // how long it has been running, or ran
 	ExitCode  *int      `json:"exit_code,omitempty"`
-	Signal    string    `json:"signal,omitempty"` // that killed it
-	// Output is how long ago it last printed something that gorun saw; null: never.
-	// Seen says what gorun can see.
+	Signal    string    `json:"signal,omitempty"` // the signal that killed it
+	// Output is the time since the worker last printed something that gorun saw;
+	// null: never. Seen says which output gorun sees.
 	Output  *int64 `json:"last_output_ms"`
 	Seen    string `json:"output_seen"`
-	Message string `json:"message,omitempty"` // its failure
+	Message string `json:"message,omitempty"` // message of its failure
 }
 
-// What gorun sees of a worker's output. A standard output that is inherited goes
-// past it.
+// What gorun sees of a worker's output. It does not see a standard output that the
+// worker inherits.
 const (
 	SeenAll     = "all"
 	SeenStderr  = "stderr"
 	SeenUnknown = "unknown" // not known now
 )
 
-// Finding is one of the preflight's, shortened.
+// Finding is a finding of the preflight, shortened.
 type Finding struct {
 	ID       string `json:"id"`
 	Title    string `json:"title"`
@@ -73,7 +73,7 @@ type Finding struct {
 	Text     string `json:"text"`
 }
 
-// Report puts a node down, within bounds.
+// Report encodes the report on a node, within the bounds.
 func (n Node) Report() json.RawMessage {
 	if more := len(n.Ranks) - maxRanks; more > 0 {
 		n.Ranks, n.Omitted = n.Ranks[:maxRanks], more
@@ -98,7 +98,8 @@ func (n Node) Report() json.RawMessage {
 	return b
 }
 
-// trim bounds texts and makes them fit to be shown, on whichever side they are.
+// trim bounds texts and makes them printable. Both the sender and the reader of a
+// report call it.
 func (n *Node) trim() {
 	n.Version, n.State = plain(n.Version), plain(n.State)
 	for i := range n.Ranks {

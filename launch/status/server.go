@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clients at a time, and how long each may take.
+// Bounds on the clients at one time, and on the time of each.
 const (
 	maxClients   = 16
-	maxStrangers = 4 // that have not proven anything yet
+	maxStrangers = 4 // clients that have not proven anything yet
 	helloTime    = time.Second
 	requestTime  = 2 * time.Second
-	writeTime    = time.Second // an agent that ends waits so long for a client that does not read
+	writeTime    = time.Second // how long an agent that ends waits for a client that does not read
 )
 
-// Server is the agent's end.
+// Server is the agent's end of the socket.
 type Server struct {
-	// Hello tells who this agent is, now.
+	// Hello returns the agent's present Hello.
 	Hello func() Hello
-	// Answer does what a client wants, within AnswerTime. Its ctx ends with the agent.
+	// Answer carries out a request within AnswerTime. Its ctx ends with the agent.
 	Answer func(context.Context, Request) Reply
 	Secret Secret       // nil: there is none
 	Pool   *accept.Pool // counts clients; nil: they are not counted
@@ -37,8 +37,8 @@ type Server struct {
 	uid uint32
 }
 
-// AnswerTime is how long a client waits for the Reply: more than an agent needs to
-// learn that its coordinator does not answer.
+// AnswerTime is how long a client waits for the Reply. It is longer than an agent
+// needs to notice that its coordinator does not answer.
 const AnswerTime = 4 * time.Second
 
 // Listen opens the socket.
@@ -57,8 +57,8 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Serve answers clients until ctx ends, and then waits for those that are being
-// answered, at most writeTime.
+// Serve answers clients until ctx ends. Then it waits at most writeTime for the
+// clients that it is answering.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.l.Close()
 	stop := context.AfterFunc(ctx, func() { s.l.Close() })
@@ -86,7 +86,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		if s.trusts(cred) {
 			accept.Prove(c)
 		} else {
-			room, wait = strangers, closed // strangers hold up no other client
+			room, wait = strangers, closed // strangers delay no other client
 		}
 		select {
 		case room <- struct{}{}:
@@ -108,7 +108,7 @@ func (s *Server) Serve(ctx context.Context) error {
 
 func (s *Server) trusts(cred *unix.Ucred) bool { return cred.Uid == 0 || cred.Uid == s.uid }
 
-// talk serves one client. Anything that is no frame ends it.
+// talk serves one client. It returns at the first input that is no frame.
 func (s *Server) talk(ctx context.Context, c net.Conn, cred *unix.Ucred) {
 	_ = c.SetDeadline(time.Now().Add(requestTime))
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
@@ -134,7 +134,7 @@ func (s *Server) talk(ctx context.Context, c net.Conn, cred *unix.Ucred) {
 	_ = say(c, answer)
 }
 
-// proven reports whether the stranger has the secret.
+// proven reports whether the stranger proves that it has the secret.
 func (s *Server) proven(c net.Conn, in frames) bool {
 	if s.Secret == nil || !s.Secret.Given() {
 		_ = say(c, Challenge{Error: "this job is another user's, and it has no secret to prove"})

@@ -15,28 +15,28 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// Service is the agent's part: what its socket answers. Its methods may be called
-// from any goroutine, but for Open, Query and Present, which are for the agent's
-// loop.
+// Service is the agent's part: it answers the clients of the agent's socket. Any
+// goroutine may call its methods, except Open, Query and Present, which only the
+// agent's loop may call.
 type Service struct {
 	opts    ServiceOptions
 	open    bool
-	queries []Call      // that wait for a view
-	reading atomic.Bool // the times of files are being read
+	queries []Call      // calls that wait for a view
+	reading atomic.Bool // a goroutine reads the times of files
 
 	mu       sync.Mutex
-	job      string // of the last world
+	job      string // job of the last world
 	findings []Finding
 }
 
-// ServiceOptions is what a Service needs of its agent.
+// ServiceOptions holds what a Service needs from its agent.
 type ServiceOptions struct {
-	Started  time.Time // of the agent
+	Started  time.Time // start of the agent
 	Secret   Secret
 	Pool     *accept.Pool
-	Call     func(Call) // takes a request to the agent's loop, without blocking
+	Call     func(Call) // passes a request to the agent's loop, without blocking
 	Say      func(format string, args ...any)
-	Wait     *sync.WaitGroup // of the goroutine that serves
+	Wait     *sync.WaitGroup // for the goroutine that serves
 	NoSocket bool            // users cannot reach this agent
 }
 
@@ -46,19 +46,19 @@ type Call struct {
 	reply chan<- Reply // has room for one
 }
 
-// NewCall makes a call; its reply can be received once.
+// NewCall returns a call and a channel that receives its reply.
 func NewCall(r Request) (Call, <-chan Reply) {
 	reply := make(chan Reply, 1)
 	return Call{r, reply}, reply
 }
 
-// Reply answers the call. A call is answered once.
+// Reply answers the call. It may be called once.
 func (c Call) Reply(r Reply) { c.reply <- r }
 
-// NewService makes the service of an agent. It starts nothing.
+// NewService returns the service of an agent. It starts nothing.
 func NewService(o ServiceOptions) *Service { return &Service{opts: o} }
 
-// Open opens the socket, once. A job can do without it.
+// Open opens the socket at its first call. The job continues if that fails.
 func (s *Service) Open(ctx context.Context, n rendezvous.Node) {
 	if s.open || s.opts.NoSocket {
 		return
@@ -84,7 +84,7 @@ func (s *Service) Open(ctx context.Context, n rendezvous.Node) {
 	})
 }
 
-// answer takes a request to the agent's loop, and the reply back.
+// answer passes a request to the agent's loop and returns the reply.
 func (s *Service) answer(ctx context.Context, r Request) Reply {
 	call, reply := NewCall(r)
 	s.opts.Call(call)
@@ -97,7 +97,7 @@ func (s *Service) answer(ctx context.Context, r Request) Reply {
 	case <-limit.C:
 	}
 	select {
-	case answer := <-reply: // it was the last thing that the loop did
+	case answer := <-reply: // the reply was the last action of the loop
 		return answer
 	default:
 		return Reply{Error: "the job has just ended"}
@@ -115,15 +115,15 @@ func (s *Service) Present(view []byte) {
 	s.queries = nil
 }
 
-// SetJob notes the job of the world that starts.
+// SetJob stores the job of the world that starts.
 func (s *Service) SetJob(job string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.job = job
 }
 
-// SetFindings keeps the errors and warnings of a world that starts all the same, in
-// place of what was kept before.
+// SetFindings keeps the errors and warnings about a world that starts all the same.
+// They replace all earlier findings.
 func (s *Service) SetFindings(found []preflight.Finding) {
 	var list []Finding
 	for _, f := range found {
@@ -136,7 +136,7 @@ func (s *Service) SetFindings(found []preflight.Finding) {
 	s.findings = list
 }
 
-// AddFinding keeps what was found while the job runs.
+// AddFinding keeps a finding that was made while the job runs.
 func (s *Service) AddFinding(f preflight.Finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,16 +144,16 @@ func (s *Service) AddFinding(f preflight.Finding) {
 	s.findings = append(s.findings[:n:n], findingOf(f))
 }
 
-// maxKept bounds the findings that a Service keeps, but for the last one.
+// maxKept bounds the findings that a Service keeps, besides the last one.
 const maxKept = 64
 
 func findingOf(f preflight.Finding) Finding {
 	return Finding{ID: f.ID, Title: f.Title, Severity: string(f.Severity), Text: f.Text}
 }
 
-// Report gives post what this node tells its coordinator, from memory. Only the
-// times of files that workers write themselves are asked of the kernel, which may
-// hang: that is done in a goroutine of its own, and never twice at a time.
+// Report passes this node's report for the coordinator to post, from memory. Only
+// the times of files that workers write themselves come from the kernel, which may
+// hang. So a goroutine of its own reads them, and never two at a time.
 func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, post func([]byte)) {
 	now := time.Now()
 	out := Node{Version: n.Version, PID: n.PID, Keeper: os.Getppid(), Up: now.Sub(s.opts.Started).Milliseconds(), Round: round}
@@ -165,7 +165,7 @@ func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, pos
 		post(out.Report())
 		return
 	}
-	go func() { // not waited for: a file system that hangs must not keep the agent
+	go func() { // not awaited: a file system that hangs must not hold the agent
 		defer s.reading.Store(false)
 		for i, w := range all {
 			r := &out.Ranks[i]
@@ -179,7 +179,8 @@ func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, pos
 	}()
 }
 
-// ranksOf gives the states of workers, and of the node with them.
+// ranksOf returns the states of the workers, and the node's state that follows from
+// them.
 func ranksOf(all []workers.Worker, now time.Time) (node string, ranks []Rank) {
 	count := map[string]int{}
 	for _, w := range all {
@@ -224,7 +225,7 @@ func ranksOf(all []workers.Worker, now time.Time) (node string, ranks []Rank) {
 	return Idle, nil
 }
 
-// AbortText says who ended the job, on which node and why, in one line.
+// AbortText says in one line which user ended the job, on which node and why.
 func (r Request) AbortText(node string) string {
 	text := "the job was aborted"
 	if r.User != "" {

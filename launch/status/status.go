@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Status is how a job stands: what gorun status --json prints. Names are stable;
+// Status is the state of a job, as gorun status --json prints it. Names are stable;
 // fields may be added. Durations are in milliseconds.
 type Status struct {
 	RunID       string `json:"run_id"`
@@ -16,8 +16,8 @@ type Status struct {
 	Round       int    `json:"round"`
 	Restart     int    `json:"restart"`
 	MaxRestarts int    `json:"max_restarts"`
-	Up          int64  `json:"up_ms"`    // since the first agent's start, of those that are here
-	RoundUp     int64  `json:"round_ms"` // since the workers' start, 0: none run
+	Up          int64  `json:"up_ms"`    // since the start of the job's oldest agent that answered
+	RoundUp     int64  `json:"round_ms"` // since the start of the workers; 0: none runs
 	MinNodes    int    `json:"min_nodes"`
 	MaxNodes    int    `json:"max_nodes"`
 	WorldSize   int    `json:"world_size"` // 0: there is no world
@@ -26,14 +26,14 @@ type Status struct {
 	Nodes    []NodeStatus `json:"nodes"`
 	Findings []Finding    `json:"findings"`
 
-	Failure string   `json:"last_failure,omitempty"` // why the round, or the one before it, was stopped
-	Waiting []string `json:"waiting_for,omitempty"`  // nodes
-	Left    int64    `json:"left_ms,omitempty"`      // of the time that nodes have
-	Note    string   `json:"note,omitempty"`         // why this is not the whole
+	Failure string   `json:"last_failure,omitempty"` // why this round, or the one before it, was stopped
+	Waiting []string `json:"waiting_for,omitempty"`  // names of nodes
+	Left    int64    `json:"left_ms,omitempty"`      // time that is left to wait for them
+	Note    string   `json:"note,omitempty"`         // why this status is not complete
 }
 
-// NodeStatus is one node of a job. A node that did not answer has only the first
-// fields, and Trouble.
+// NodeStatus is the state of one node. A node that did not answer has only the
+// fields before Version.
 type NodeStatus struct {
 	Host      string `json:"host"`
 	Addr      string `json:"addr"`
@@ -48,16 +48,16 @@ type NodeStatus struct {
 	PID     int    `json:"pid,omitempty"`
 	Keeper  int    `json:"keeper,omitempty"`
 	Up      int64  `json:"up_ms,omitempty"`
-	State   string `json:"state,omitempty"` // of its workers
+	State   string `json:"state,omitempty"` // state of its workers
 	Ranks   []Rank `json:"ranks"`           // of the present round
 	Omitted int    `json:"ranks_omitted,omitempty"`
 }
 
-// Name is how the node is called.
+// Name returns what messages call the node.
 func (n *NodeStatus) Name() string { return nodeName(n.Host, n.Addr) }
 
-// Decode makes a status of the view in a Reply. It believes nothing: whatever the
-// view says, the status can be shown.
+// Decode makes a status of the view in a Reply. It does not trust the view: whatever
+// the view contains, the status can be printed.
 func Decode(view []byte) (Status, error) {
 	var v rendezvous.View
 	if err := json.Unmarshal(view, &v); err != nil {
@@ -81,14 +81,14 @@ func Decode(view []byte) (Status, error) {
 		}
 		s.Up = max(s.Up, n.Up)
 		s.Nodes = append(s.Nodes, n)
-		if len(r.Findings) > len(s.Findings) { // the coordinator's; one that was has older ones
+		if len(r.Findings) > len(s.Findings) { // from the coordinator; an earlier coordinator has older findings
 			s.Findings = r.Findings
 		}
 	}
 	return s, nil
 }
 
-// node is one node, and its report.
+// node returns the state of one node, and the node's report.
 func node(seen *rendezvous.Seen, v *rendezvous.View) (NodeStatus, Node) {
 	n := NodeStatus{
 		Host: plain(seen.Host), Addr: plain(seen.Addr), GroupRank: seen.GroupRank, FirstRank: seen.FirstRank, Workers: seen.Workers,
@@ -104,7 +104,7 @@ func node(seen *rendezvous.Seen, v *rendezvous.View) (NodeStatus, Node) {
 	}
 	r.trim()
 	n.Answered, n.Version, n.PID, n.Keeper, n.Up, n.State = true, r.Version, r.PID, r.Keeper, r.Up, r.State
-	if r.Round == v.Round && seen.GroupRank >= 0 && len(r.Ranks) > 0 { // else they are of an earlier round
+	if r.Round == v.Round && seen.GroupRank >= 0 && len(r.Ranks) > 0 { // otherwise the ranks are of an earlier round
 		n.Ranks, n.Omitted = r.Ranks, r.Omitted
 	} else if r.State != Stopping {
 		n.State = Idle
@@ -112,7 +112,7 @@ func node(seen *rendezvous.Seen, v *rendezvous.View) (NodeStatus, Node) {
 	return n, r
 }
 
-// ago is the age of a time in milliseconds; nil for the zero time.
+// ago returns the age of a time in milliseconds; nil for the zero time.
 func ago(t, now time.Time) *int64 {
 	if t.IsZero() {
 		return nil

@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// fewRanks are all shown; of more only those that are unlike the others.
+	// fewRanks is the number of ranks up to which all are shown. Of more ranks,
+	// only those that differ from the others are shown.
 	fewRanks = 64
-	// quietFor is the silence, in milliseconds, that makes a rank one of those
-	// when most others have said something since; quietTimes how much longer it
-	// must be than theirs.
+	// quietFor is the silence, in milliseconds, after which a rank differs from the
+	// others if most of them printed something since. Its silence must also be
+	// quietTimes as long as theirs.
 	quietFor   = 60_000
 	quietTimes = 10
 )
 
-// Table writes the status for a person. all shows every rank, however many.
+// Table writes the status for a user. With all it shows every rank.
 func (s *Status) Table(w io.Writer, all bool) error {
 	var b strings.Builder
 	s.head(&b)
@@ -54,7 +55,7 @@ func (s *Status) Table(w io.Writer, all bool) error {
 	return err
 }
 
-// head is what concerns the whole job.
+// head writes the lines that concern the whole job.
 func (s *Status) head(b *strings.Builder) {
 	fmt.Fprintf(b, "run %s: %s", s.RunID, s.State)
 	if s.WorldSize > 0 {
@@ -108,7 +109,7 @@ func (s *Status) nodes(w io.Writer) {
 	}
 }
 
-// state of a node in one or a few words.
+// state returns the state of a node in a few words.
 func (n *NodeStatus) state() string {
 	switch {
 	case !n.Answered && n.Trouble != "":
@@ -125,7 +126,8 @@ func (n *NodeStatus) state() string {
 	}
 }
 
-// state of a rank: "running", "failed (exit 3)", "stopped (SIGTERM)".
+// state returns the state of a rank: "running", "failed (exit 3)", "stopped
+// (SIGTERM)".
 func (r *Rank) state() string {
 	switch {
 	case r.Signal != "":
@@ -137,7 +139,7 @@ func (r *Rank) state() string {
 	}
 }
 
-// printed is the age of the last output, as far as gorun can see.
+// printed returns the age of the last output that gorun saw.
 func (r *Rank) printed() string {
 	switch {
 	case r.Output != nil && r.Seen == SeenAll:
@@ -151,7 +153,8 @@ func (r *Rank) printed() string {
 	}
 }
 
-// compare orders ranks by their last output, the latest first, none last.
+// compare orders ranks by their last output: the latest first, ranks without output
+// last.
 func (r *Rank) compare(o *Rank) int {
 	switch {
 	case r.Output == nil && o.Output == nil:
@@ -164,14 +167,14 @@ func (r *Rank) compare(o *Rank) int {
 	return int(max(-1, min(1, *r.Output-*o.Output)))
 }
 
-// row is a rank and where it is.
+// row is a rank with its node.
 type row struct {
 	*Rank
 	node *NodeStatus
 }
 
-// pick chooses the ranks to be shown: all of few, of many those that are unlike
-// most others.
+// pick chooses the ranks to show: all if there are few, otherwise those that differ
+// from most others.
 func (s *Status) pick(all bool) (shown []row, hidden int) {
 	states, ages := map[string]int{}, []int64{}
 	for i := range s.Nodes {
@@ -205,7 +208,7 @@ func (s *Status) pick(all bool) (shown []row, hidden int) {
 	return shown, total - len(shown)
 }
 
-// trimLines takes the blanks away that a table leaves behind its last column.
+// trimLines removes the blanks that a table leaves behind its last column.
 func trimLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i := range lines {

@@ -9,15 +9,15 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// printable is s on one line, without what commands a terminal.
+// printable returns s on one line, without control characters for a terminal.
 func printable(s string) string {
 	return term.Line(strings.ToValidUTF8(s, "?"))
 }
 
-// plain is printable, and no longer than maxText.
+// plain returns printable s, with at most maxText bytes.
 func plain(s string) string { return printable(term.Cut(s, maxText)) }
 
-// span is a time in two units at most: 3s, 4m12s, 5h3m, 12d1h.
+// span formats a time with at most two units: 3s, 4m12s, 5h3m, 12d1h.
 func span(ms int64) string {
 	d := max(0, time.Duration(ms)*time.Millisecond)
 	h := int64(d / time.Hour)
@@ -33,10 +33,10 @@ func span(ms int64) string {
 	}
 }
 
-// nodeName is how messages call a node.
+// nodeName returns what messages call a node.
 func nodeName(host, addr string) string { return (&rendezvous.Node{Host: host, Addr: addr}).Name() }
 
-// ranks are the global ranks of a node's workers: "0", "8-15".
+// ranks formats the global ranks of a node's workers: "0", "8-15".
 func ranks(first, n int) string {
 	switch {
 	case first < 0 || n < 1:

@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// Totals counts what a status tells.
+// Totals counts the nodes and ranks of a status.
 type Totals struct {
-	Active, Spares, Silent, Lost int // nodes; Silent ones are connected but have not answered
-	Ranks                        int // of the world
+	Active, Spares, Silent, Lost int // numbers of nodes; Silent ones are connected but have not answered
+	Ranks                        int // number of ranks of the world
 	States                       map[string]int
 }
 
-// Totals of the status. Ranks of nodes that did not answer have no state.
+// Totals counts the nodes and ranks. Ranks of nodes that did not answer have no
+// state.
 func (s *Status) Totals() Totals {
 	t := Totals{Ranks: s.WorldSize, States: map[string]int{}}
 	for i := range s.Nodes {
@@ -35,7 +36,7 @@ func (s *Status) Totals() Totals {
 	return t
 }
 
-// String is the totals in one line.
+// String formats the totals on one line.
 func (t Totals) String() string {
 	count := func(n int, what string) string {
 		if n == 0 {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// UserName is what people call this process's user: the name in /etc/passwd, else
-// the number. A directory service may know more, and may hang.
+// UserName returns the name of this process's user in /etc/passwd, otherwise
+// LOGNAME or the user id. It asks no directory service, because that may hang.
 func UserName() string {
 	uid := strconv.Itoa(os.Geteuid())
 	f, err := os.Open("/etc/passwd")

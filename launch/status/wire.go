@@ -9,28 +9,28 @@ import (
 	"io"
 )
 
-// Frames are JSON objects, one a line. The agent speaks first: a Hello, or to a
-// stranger a Challenge, whose Proof is answered by the Hello. One Request and one
-// Reply follow.
+// Frames are JSON objects, one on each line. The agent speaks first. It sends a
+// Hello; to a stranger it sends a Challenge, and the Hello only after the
+// stranger's Proof. Then one Request and one Reply follow.
 
-// Version of the frames; fields may be added to it.
+// Version is the version of the frames. Fields may be added to a version.
 const Version = 1
 
 // Bounds of frames, in bytes.
 const (
 	maxHello   = 16 << 10
 	maxRequest = 16 << 10
-	maxReply   = 64 << 20 // the views of the largest jobs, quoted
+	maxReply   = 64 << 20 // holds the views of the largest jobs, quoted
 )
 
 // MaxMessage is the longest message of an abort, in bytes.
 const MaxMessage = 1 << 10
 
-// Challenge is what a stranger hears first: it is to prove the secret, for this
-// nonce and to this agent.
+// Challenge asks a stranger to prove the secret, for this nonce and to this agent.
+// It is the first frame that a stranger gets.
 type Challenge struct {
 	Nonce []byte `json:"nonce,omitempty"`
-	Error string `json:"error,omitempty"` // nothing can be proven: good-bye
+	Error string `json:"error,omitempty"` // why nothing can be proven; the connection ends
 }
 
 // Proof answers a Challenge.
@@ -38,29 +38,29 @@ type Proof struct {
 	Proof []byte `json:"proof"`
 }
 
-// Hello is what an agent says of itself.
+// Hello is what an agent says about itself.
 type Hello struct {
 	Version int    `json:"version"`
 	RunID   string `json:"run_id"`
-	Job     string `json:"job,omitempty"` // drawn for the first world, the same on every node; empty before
+	Job     string `json:"job,omitempty"` // random name of the job, made for the first world and the same on every node; empty before
 	Host    string `json:"host"`
 	Addr    string `json:"addr,omitempty"`
 	PID     int    `json:"pid"`
 	Keeper  int    `json:"keeper"` // pid of the process that the user started
 }
 
-// Requests.
+// Types of requests.
 const (
 	TypeStatus = "status"
 	TypeAbort  = "abort"
-	TypeEnv    = "env" // for the agent's own user and root only
+	TypeEnv    = "env" // only for the agent's own user and root
 )
 
-// Request is what a client wants.
+// Request is what a client asks the agent to do.
 type Request struct {
 	Type    string `json:"type"`
-	Message string `json:"message,omitempty"` // abort: why
-	User    string `json:"user,omitempty"`    // abort: who, for the other nodes' people
+	Message string `json:"message,omitempty"` // abort: the reason
+	User    string `json:"user,omitempty"`    // abort: the user that asks, for the users of the other nodes
 }
 
 // Reply answers a Request.
@@ -71,19 +71,19 @@ type Reply struct {
 	Env     json.RawMessage `json:"env,omitempty"` // a preview.Node: what this node's workers got
 }
 
-// Aborted is what an order to end the job has reached.
+// Aborted says what an abort ended.
 type Aborted struct {
 	RunID   string `json:"run_id"`
-	Nodes   int    `json:"nodes"`   // of the world, at least this one
-	Workers int    `json:"workers"` // of the world, 0: none runs
+	Nodes   int    `json:"nodes"`   // nodes of the world, at least this one
+	Workers int    `json:"workers"` // workers of the world; 0: none runs
 }
 
-// frames reads what the other side says.
+// frames reads the frames that the other side sends.
 type frames struct{ r *bufio.Reader }
 
 func newFrames(r io.Reader) frames { return frames{bufio.NewReader(r)} }
 
-// next takes one frame of at most limit bytes.
+// next reads one frame of at most limit bytes.
 func (f frames) next(limit int, v any) error {
 	var line []byte
 	for {
