@@ -14,31 +14,32 @@ import (
 )
 
 // Keeper is the small process above one or more agents. It starts them, passes
-// signals on, waits for orphans (it may be PID 1 of a container), and when an
-// agent ends, in whatever way, kills what that agent left. It opens the table
-// of its process, so the process does nothing else.
+// signals on and waits for orphans (it may be PID 1 of a container). When an agent
+// ends, in whatever way, it kills what the agent left. It opens the table of its
+// process, so the process must do nothing else.
 type Keeper struct {
-	// Agents are started in order, each in a process group of its own (a
-	// terminal's Ctrl-C reaches the keeper alone) and with the lifeline as
-	// descriptor LifelineFD; their ExtraFiles follow from LifelineFD+1. They
-	// should be subreapers (have a Table open), else what they leave while they
-	// live cannot be told from what another one left.
+	// Agents are started in order. Each is in a process group of its own, so a
+	// terminal's Ctrl-C reaches only the keeper. Each has the lifeline as
+	// descriptor LifelineFD; its ExtraFiles follow from LifelineFD+1. Agents should
+	// be subreapers (have a Table open). Otherwise the keeper cannot distinguish
+	// what different living agents leave.
 	Agents []Spec
-	// Signals are passed on, each once to each living agent (not to its group),
-	// once all agents take them ([Lifeline.Listens]) or should; usually
-	// [Forwarded] through signal.Notify.
+	// Signals are passed on, each once to each living agent (not to its group). The
+	// keeper holds them back until all agents take signals ([Lifeline.Listens]) or
+	// should do so. Usually they are [Forwarded] through signal.Notify.
 	Signals <-chan os.Signal
-	// OnExit, if set, is called from Run for each agent that has ended, after
-	// what it left is gone; killed counts the processes that had to be killed
-	// for that. Of agents that end at the same time, any may get the count.
+	// OnExit, if set, is called by Run for each agent that has ended, after
+	// everything that the agent left has ended, too. killed is the number of
+	// processes that had to be killed for that. Of agents that end at the same
+	// time, any may get the count.
 	OnExit func(agent int, e Exit, killed int)
 }
 
 // Forwarded returns the signals that a keeper passes on: SIGTERM, SIGINT, SIGHUP,
-// SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH (a terminal tells only the keeper's process
-// group of its size), without those that this process's caller ignores on purpose
-// (SIGHUP under nohup, SIGINT of a shell's background job): to listen to one would
-// end that. Call it before signal.Notify.
+// SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH (a terminal reports its size only to the
+// keeper's process group). It leaves out the signals that this process's caller
+// ignores on purpose (SIGHUP under nohup, SIGINT of a shell's background job),
+// because listening to a signal would end that. Call it before signal.Notify.
 func Forwarded() []os.Signal {
 	all := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
 	var on []os.Signal
@@ -50,10 +51,10 @@ func Forwarded() []os.Signal {
 	return on
 }
 
-// Run starts the agents and returns when all have ended and nothing is left of
-// them. When ctx is done it kills them. The error is about the keeper's own work
-// (an agent that cannot be started, a process that does not die); how an agent
-// ended is OnExit's.
+// Run starts the agents. It returns when all agents, and everything that they left,
+// have ended. It kills them when ctx ends. The error is about the keeper's own work
+// (an agent that cannot be started, a process that does not end). OnExit gets how
+// an agent ended.
 func (k *Keeper) Run(ctx context.Context) error {
 	table, err := Open()
 	if err != nil {
@@ -78,7 +79,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 	theirs.Close()
 	listen := make(chan struct{})
-	go func() { // ends with ours
+	go func() { // ends when ours is closed
 		if _, err := io.ReadFull(ours, make([]byte, len(agents))); err == nil {
 			close(listen)
 		}
@@ -86,7 +87,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return k.watch(ctx, table, agents, listen)
 }
 
-// newLifeline makes the two ends.
+// newLifeline returns the two ends of a lifeline.
 func newLifeline() (theirs, ours *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -95,12 +96,12 @@ func newLifeline() (theirs, ours *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "lifeline"), os.NewFile(uintptr(fds[1]), "lifeline"), nil
 }
 
-// listenTimeout is how long a keeper holds signals back for agents that do not
-// say that they take them.
+// listenTimeout is how long a keeper holds back signals for agents that do not say
+// that they take signals.
 const listenTimeout = 2 * time.Second
 
-// watch returns when all agents have ended and their leftovers with them. listen
-// is closed when all take signals.
+// watch returns when all agents and their leftovers have ended. listen is closed
+// when all agents take signals.
 func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process, listen <-chan struct{}) error {
 	type end struct {
 		agent, killed int
@@ -108,7 +109,7 @@ func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process, lis
 	}
 	ends := make(chan end, len(agents))
 	for i, p := range agents {
-		go func() { // ends, because the kernel reports the agent's end and Stop has a deadline
+		go func() { // it ends, because the kernel reports the agent's end and Stop has a deadline
 			<-p.Done()
 			killed, err := table.Stop(ctx, StopOptions{}, p)
 			ends <- end{i, killed, err}
@@ -120,7 +121,7 @@ func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process, lis
 	pass := func() {
 		for _, sig := range held {
 			for _, p := range agents {
-				p.signalAlone(sig) // one that has ended needs no signal
+				p.signalAlone(sig) // an agent that has ended needs no signal
 			}
 		}
 		held = nil

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity names a process for good: a pid alone is given to another one later.
+// identity identifies a process for ever. A pid alone may later belong to another
+// process.
 type identity struct {
 	pid   int
 	start uint64
@@ -19,13 +20,13 @@ func (s stat) String() string {
 	return fmt.Sprintf("process %d (%q, state %c)", s.pid, s.name, s.state)
 }
 
-// leftovers returns the children of this process that the table neither started
-// nor inherited: orphans whose parent has ended, and, until they are waited for,
-// their remains. It leaves out what is in the session or group of a process of
-// the table that lives and is not being stopped. kept are the process groups
-// that no signal to a leftover's group may reach: those of this process and of
-// inherited children. The lock is held, so that no leftover can be waited for
-// before the caller has signalled it.
+// leftovers returns the children of this process that the table neither started nor
+// inherited. These are orphans whose parent has ended, as zombies too until they
+// are waited for. leftovers leaves out the children in the session or group of a
+// process of the table that lives and is not being stopped. kept are the process
+// groups that no signal to a leftover's group may reach: the groups of this process
+// and of inherited children. The lock is held, so that no leftover can be waited
+// for before the caller has signalled it.
 func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool, err error) {
 	if childless() {
 		return nil, nil, nil
@@ -53,8 +54,9 @@ func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool,
 	return left, kept, nil
 }
 
-// killBelow sends SIGKILL to everything below the processes that do not die.
-// Without it, what hangs below one that is stuck in the kernel would outlive us.
+// killBelow sends SIGKILL to all descendants of the processes that do not end.
+// Otherwise the descendants of a process that hangs in the kernel would outlive
+// this process.
 func (s *stopping) killBelow() {
 	var roots []identity
 	s.table.mu.Lock()
@@ -74,13 +76,13 @@ func (s *stopping) killBelow() {
 	}
 }
 
-// maxDescendants bounds one walk of a tree that may be growing meanwhile.
+// maxDescendants bounds one walk of a tree that may grow at the same time.
 const maxDescendants = 1 << 16
 
-// descendants returns what is below roots, without them. No lock protects these
-// processes from being waited for by their own parents, hence identities, and
-// the second look at a parent: only if it is still the same were the children
-// its own.
+// descendants returns the descendants of roots, without roots. Their own parents
+// may wait for these processes at any time, because no lock prevents it. So
+// descendants compares identities and reads each parent a second time: the children
+// were its own only if it is still the same process.
 func (f procfs) descendants(roots []identity) []identity {
 	var all []identity
 	for todo := roots; len(todo) > 0 && len(all) < maxDescendants; {
@@ -104,9 +106,9 @@ func (f procfs) descendants(roots []identity) []identity {
 	return all
 }
 
-// killExactly sends SIGKILL to the process that id names and to no later one
-// with its pid: the pid file descriptor holds on to whichever process it was
-// opened for, and that one is then compared.
+// killExactly sends SIGKILL to the process of an identity, and to no later process
+// with the same pid. A pid file descriptor refers to the process for which it was
+// opened; killExactly then compares the identity.
 func killExactly(fs procfs, id identity) {
 	fd, err := unix.PidfdOpen(id.pid, 0)
 	if err == nil {

@@ -8,21 +8,21 @@ import (
 	"syscall"
 )
 
-// LifelineFD is the descriptor on which a [Keeper] gives each of its agents one
-// end of a pair of stream sockets. It ends with the keeper, which sends nothing;
-// an agent sends one byte when it takes signals.
+// LifelineFD is the descriptor on which a [Keeper] gives each of its agents one end
+// of a pair of stream sockets. The other end closes when the keeper ends; the
+// keeper sends nothing. An agent sends one byte when it takes signals.
 const LifelineFD = 3
 
-// Lifeline watches, in an agent, over its keeper.
+// Lifeline watches the keeper of an agent.
 type Lifeline struct {
 	end  *os.File
 	lost chan struct{}
 	done chan struct{} // closed when the watching goroutine has ended
 }
 
-// OpenLifeline takes the socket at descriptor fd (LifelineFD), keeps it away from
-// children, and watches it until Close. The error says that fd is no socket: the
-// process was not started by a Keeper.
+// OpenLifeline takes the socket at descriptor fd (LifelineFD), hides it from
+// children, and watches it until Close. The error says that fd is no socket: no
+// Keeper started this process.
 func OpenLifeline(fd int) (*Lifeline, error) {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
@@ -32,7 +32,8 @@ func OpenLifeline(fd int) (*Lifeline, error) {
 		return nil, fmt.Errorf("cannot watch over the keeper: descriptor %d is not a socket", fd)
 	}
 	syscall.CloseOnExec(fd)
-	// Not blocking: then a read waits in the poller and Close interrupts it.
+	// A read of a socket that does not block waits in the poller, so Close can
+	// interrupt it.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("cannot watch over the keeper: descriptor %d: %w", fd, err)
 	}
@@ -47,20 +48,20 @@ func OpenLifeline(fd int) (*Lifeline, error) {
 
 func (l *Lifeline) watch() {
 	defer close(l.done)
-	if _, err := io.Copy(io.Discard, l.end); !errors.Is(err, os.ErrClosed) { // but by its end or a reset
+	if _, err := io.Copy(io.Discard, l.end); !errors.Is(err, os.ErrClosed) { // not by Close: the other end closed, or a reset came
 		close(l.lost)
 	}
 }
 
-// Listens tells the keeper that this agent takes signals: one that came before
-// would have killed it, and is only now passed on. A keeper that is gone is Lost's
-// to tell.
+// Listens tells the keeper that this agent takes signals. An earlier signal would
+// have killed the agent, so the keeper passes signals on only now. Listens ignores
+// a lost keeper, which Lost reports.
 func (l *Lifeline) Listens() { _, _ = l.end.Write([]byte{1}) }
 
-// Lost is closed when the keeper is gone, however it ended.
+// Lost is closed when the keeper has ended, in whatever way.
 func (l *Lifeline) Lost() <-chan struct{} { return l.lost }
 
-// Close stops watching; Lost then stays as it is.
+// Close stops the watch; Lost then stays as it is.
 func (l *Lifeline) Close() {
 	l.end.Close()
 	<-l.done

@@ -19,7 +19,7 @@ type Process struct {
 	exit   Exit // written before done is closed
 }
 
-// Pid returns the process's number. After Done it may belong to another process.
+// Pid returns the pid. After Done it may belong to another process.
 func (p *Process) Pid() int { return p.pid }
 
 // Done is closed when the process has ended and was waited for.
@@ -31,15 +31,16 @@ func (p *Process) Exit() Exit {
 	return p.exit
 }
 
-// Signal sends sig to the process's group, or to the process alone if it leads
-// none. The error is [os.ErrProcessDone] after the process has ended, even while
-// others of its group go on: those are [Table.Stop]'s concern.
+// Signal sends sig to the process's group, or to the process alone if it leads no
+// group. It returns [os.ErrProcessDone] after the process has ended, even if others
+// of its group still run. [Table.Stop] ends those.
 func (p *Process) Signal(sig syscall.Signal) error { return p.send(p.target(), sig) }
 
 // signalAlone sends sig to the process, not to its group.
 func (p *Process) signalAlone(sig syscall.Signal) error { return p.send(p.pid, sig) }
 
-// target is what kill(2) takes: the group, or the process that leads none.
+// target returns the target for kill(2): the group, or the process if it leads no
+// group.
 func (p *Process) target() int {
 	if p.leader {
 		return -p.pid
@@ -59,12 +60,12 @@ func (p *Process) send(target int, sig syscall.Signal) error {
 	return nil
 }
 
-// Exit is how a process ended.
+// Exit says how a process ended.
 type Exit struct {
 	Code       int            // exit code, 0 to 255; -1: killed by Signal
 	Signal     syscall.Signal // the signal that killed it; 0: none
 	CoreDumped bool
-	At         time.Time // when it was seen
+	At         time.Time // when the end was seen
 }
 
 func exitOf(ws syscall.WaitStatus, at time.Time) Exit {
@@ -77,7 +78,7 @@ func exitOf(ws syscall.WaitStatus, at time.Time) Exit {
 // Success reports whether the process ended by itself with code 0.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == 0 }
 
-// Status is what a shell reports in $?: the exit code, or 128 plus the signal.
+// Status returns what a shell reports in $?: the exit code, or 128 plus the signal.
 func (e Exit) Status() int {
 	if e.Signal != 0 {
 		return 128 + int(e.Signal)
@@ -85,7 +86,8 @@ func (e Exit) Status() int {
 	return e.Code
 }
 
-// String says it in words: "exited with code 3", "was killed by SIGSEGV (core dumped)".
+// String describes the end: "exited with code 3", "was killed by SIGSEGV (core
+// dumped)".
 func (e Exit) String() string {
 	switch {
 	case e.Signal == 0:

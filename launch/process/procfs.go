@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// maxFile bounds what is read of one file of /proc: a stat line has less than
-// 1 KiB, a list of 32768 children less than 256 KiB.
+// maxFile bounds what is read of one file of /proc. A stat line has less than 1
+// KiB, a list of 32768 children less than 256 KiB.
 const maxFile = 1 << 20
 
 // procfs reads a /proc file system (proc(5)).
@@ -20,7 +20,7 @@ type procfs struct {
 	lists bool // the kernel lists children (CONFIG_PROC_CHILDREN)
 }
 
-// stat is what this package needs of /proc/PID/stat.
+// stat holds what this package needs of /proc/PID/stat.
 type stat struct {
 	pid     int
 	name    string
@@ -29,15 +29,15 @@ type stat struct {
 	group   int
 	session int
 	threads int
-	start   uint64 // clock ticks after boot; with the pid it names a process for good
+	start   uint64 // clock ticks after boot; with the pid it identifies a process for ever
 }
 
-// dead reports whether only a zombie is left. The leader of a process that
-// lives on in other threads looks like a zombie too.
+// dead reports whether only a zombie is left. The leader of a process that still
+// runs in other threads looks like a zombie, too.
 func (s stat) dead() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
 
-// openProcfs returns the /proc at root, which must be that of pid's namespace:
-// in another one the numbers name other processes.
+// openProcfs returns the /proc at root. It must belong to the pid namespace of this
+// process: in another namespace the numbers name other processes.
 func openProcfs(root string, self int) (procfs, error) {
 	link, err := os.Readlink(root + "/self")
 	if err != nil {
@@ -50,9 +50,9 @@ func openProcfs(root string, self int) (procfs, error) {
 	return procfs{root: root, lists: err == nil}, nil
 }
 
-// children returns the pids of pid's children, zombies included; none if pid is
-// gone. It is exact as long as none of them is waited for meanwhile (proc(5) on
-// "children").
+// children returns the pids of pid's children, zombies included; none if pid has
+// ended. The list is exact as long as none of them is waited for at the same time
+// (proc(5) on "children").
 func (f procfs) children(pid int) ([]int, error) {
 	if !f.lists {
 		return f.childrenByParent(pid)
@@ -80,7 +80,7 @@ func (f procfs) children(pid int) ([]int, error) {
 	return pids, nil
 }
 
-// childrenByParent looks through all processes, for kernels without the lists.
+// childrenByParent reads all processes, for kernels without lists of children.
 func (f procfs) childrenByParent(pid int) ([]int, error) {
 	all, err := readNumbers(f.root)
 	if err != nil {
@@ -103,7 +103,7 @@ func (f procfs) stat(pid int) (stat, error) {
 	return parseStat(line)
 }
 
-// parseStat reads a line of /proc/PID/stat. The name, the second field, may hold
+// parseStat reads a line of /proc/PID/stat. The name, the second field, may contain
 // anything (blanks, parentheses, line breaks), so the last parenthesis ends it.
 func parseStat(line []byte) (stat, error) {
 	bad := errors.New("not a line of /proc/PID/stat")

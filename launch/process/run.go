@@ -12,20 +12,23 @@ import (
 const (
 	// maxOutput bounds what is kept of a helper program's output, in bytes.
 	maxOutput = 1 << 20
-	// outputTimeout bounds the wait for the last output of a helper that has ended.
+	// outputTimeout bounds the wait for the last output of a helper program that
+	// has ended.
 	outputTimeout = time.Second
 )
 
-// Run runs a helper program (go build, the GPU probe) in a session of its own and
-// gives the beginning of what it printed and its exit status. When ctx ends,
-// the program and all that it started are killed, and the error is ctx's.
+// Run runs a helper program (go build, the GPU probe) in a session of its own. It
+// returns the first maxOutput bytes of the output, and the exit status. When ctx
+// ends, Run kills the program and everything that it started, and returns ctx's
+// error.
 func (t *Table) Run(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
 	var out bytes.Buffer
 	exit, err := t.Stream(ctx, path, argv, env, dir, &head{&out, maxOutput})
 	return out.Bytes(), exit, err
 }
 
-// Stream is Run for a program that goes on: what it prints goes to out as it comes.
+// Stream runs a program like Run, for a program that runs on: it writes the output
+// to out as it comes.
 func (t *Table) Stream(ctx context.Context, path string, argv, env []string, dir string, out io.Writer) (int, error) {
 	rd, wr, err := os.Pipe()
 	if err != nil {
@@ -37,13 +40,13 @@ func (t *Table) Stream(ctx context.Context, path string, argv, env []string, dir
 	if err != nil {
 		return 0, err
 	}
-	killed := make(chan struct{}) // closed when nothing of it lives any more, or cannot be ended
+	killed := make(chan struct{}) // closed when everything that it started has ended, or cannot be ended
 	spare := context.AfterFunc(ctx, func() {
 		defer close(killed)
 		_, _ = t.Stop(context.Background(), StopOptions{}, p)
 		_ = rd.SetReadDeadline(time.Now())
 	})
-	go func() { // what it left behind may keep the pipe open for ever
+	go func() { // a process that it left may hold the pipe open for ever
 		<-p.Done()
 		_ = rd.SetReadDeadline(time.Now().Add(outputTimeout))
 	}()
@@ -60,7 +63,7 @@ func (t *Table) Stream(ctx context.Context, path string, argv, env []string, dir
 	return e.Status(), nil
 }
 
-// head keeps the beginning of what is written.
+// head keeps the first bytes that are written to it.
 type head struct {
 	to   *bytes.Buffer
 	left int

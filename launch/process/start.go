@@ -8,50 +8,51 @@ import (
 	"syscall"
 )
 
-// Spec says what to start.
+// Spec describes a process to start.
 type Spec struct {
-	// Path is the program's file: absolute, or relative to Dir. It is not looked
-	// up in $PATH.
+	// Path is the program's file: absolute, or relative to Dir. It is not searched
+	// in $PATH.
 	Path string
-	// Args is the argument vector, the program's name included; nil: {Path}.
+	// Args is the argument vector with the program's name; nil: {Path}.
 	Args []string
 	// Env is the whole environment as KEY=VALUE; nil: this process's own.
 	Env []string
 	// Dir is the working directory; "": this process's own.
 	Dir string
 
-	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2; nil: /dev/null.
-	// The caller still owns them and closes its copies.
+	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2; nil: /dev/null. The
+	// caller still owns them and closes its copies.
 	Stdin, Stdout, Stderr *os.File
 	// ExtraFiles become descriptors 3, 4, ...; a nil one is /dev/null.
 	ExtraFiles []*os.File
 
-	// Session starts a new session (and process group), away from any terminal.
+	// Session starts a new session (and process group) without a terminal.
 	Session bool
 	// Group starts a new process group in this process's session.
 	Group bool
 	// Death, if not 0, is the signal that the kernel sends to the process when the
-	// thread that started it ends (PR_SET_PDEATHSIG): with this process.
+	// thread that started it ends (PR_SET_PDEATHSIG), which is when this process
+	// ends.
 	Death syscall.Signal
-	// Around, if set, calls start, once, on the thread that it is called on: what it
-	// sets on that thread (a CPU mask, a memory policy) the process inherits. Without
-	// having called it, it returns why; else what start returned.
+	// Around, if set, calls start once, on the thread on which it was called. The
+	// process inherits what Around sets on that thread (a CPU mask, a memory
+	// policy). Around returns what start returned, or why it did not call start.
 	Around func(start func() error) error
 }
 
-// Start starts a process. It returns once the program is running: a program
-// that cannot be executed is an error here, not an exit code.
+// Start starts a process. It returns once the program is running: a program that
+// cannot be executed is an error here, not an exit code.
 //
-// The lock is held from fork to registration, so that a process that ends at
-// once is already known when it is waited for, and none is taken for a leftover.
+// Start holds the lock from fork to registration. So the table knows a process that
+// ends at once, and takes no new process for a leftover.
 func (t *Table) Start(s Spec) (*Process, error) {
 	started, err := t.StartAll([]Spec{s})
 	return started[0], err
 }
 
-// StartAll is Start for several; once one cannot be started, no further one is
-// begun. It returns them in the order of their Specs, nil for one that was
-// not started. No end is looked at before all have been tried.
+// StartAll starts several processes. After one that cannot be started it starts no
+// further one. It returns the processes in the order of their Specs, nil for each
+// that was not started. It reports no process's end before all have been tried.
 func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +68,7 @@ func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 			pids[i], err = t.start(all[i])
 		}
 	}
-	<-done // Close waits, as the lock is held
+	<-done // Close waits, because the lock is held
 	select {
 	case <-t.parent:
 	default:
@@ -82,15 +83,16 @@ func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 	return started, err
 }
 
-// starter starts processes until Close, from the first one on on a thread of its
-// own: Death comes when the thread that started a process ends.
+// starter starts processes until Close. From the first process on it runs on a
+// thread of its own, because Death comes when the thread that started a process
+// ends.
 func (t *Table) starter() {
 	for first := true; ; first = false {
 		select {
 		case start := <-t.starts:
 			if first {
 				runtime.LockOSThread()
-				defer runtime.UnlockOSThread() // after Close the runtime may have it
+				defer runtime.UnlockOSThread() // after Close the runtime may use the thread
 			}
 			start()
 		case <-t.quit:
@@ -99,7 +101,7 @@ func (t *Table) starter() {
 	}
 }
 
-// start returns the pid.
+// start starts one process and returns its pid.
 func (t *Table) start(s Spec) (int, error) {
 	if s.Args == nil {
 		s.Args = []string{s.Path}
@@ -121,7 +123,7 @@ func (t *Table) start(s Spec) (int, error) {
 		Files: fds,
 		Sys: &syscall.SysProcAttr{
 			Setsid:    s.Session,
-			Setpgid:   s.Group && !s.Session, // a session's leader leads a group already
+			Setpgid:   s.Group && !s.Session, // the leader of a session leads a group anyway
 			Pdeathsig: s.Death,
 		},
 	}
@@ -133,8 +135,8 @@ func (t *Table) start(s Spec) (int, error) {
 	return pid, nil
 }
 
-// fork starts the program. The table owns what runs, so a pid is never lost to an
-// error of Around's.
+// fork starts the program. The table owns every process that runs, so an error of
+// Around never loses a pid.
 func fork(s Spec, attr *syscall.ProcAttr) (pid int, err error) {
 	start := func() (err error) {
 		if pid, err = syscall.ForkExec(s.Path, s.Args, attr); err != nil {
@@ -156,8 +158,8 @@ func fork(s Spec, attr *syscall.ProcAttr) (pid int, err error) {
 	return pid, err
 }
 
-// explain adds to an error of fork, chdir or execve what the number alone does
-// not say. The kernel's meanings are those of execve(2) and fork(2).
+// explain adds to an error of fork, chdir or execve what the error number alone
+// does not say. execve(2) and fork(2) define the meanings.
 func explain(s Spec, err error) error {
 	if s.Dir != "" {
 		if info, e := os.Stat(s.Dir); e != nil {

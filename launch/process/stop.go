@@ -10,39 +10,40 @@ import (
 
 const (
 	// linger is how long leftovers have between SIGTERM and SIGKILL. They get no
-	// grace of their own: the process that could have ended them is gone.
+	// grace period, because the process that could have ended them has ended.
 	linger = 100 * time.Millisecond
-	// deepAfter is how long after SIGKILL, and how often, the whole tree is
-	// looked through: for what hangs below a process that takes long to die (a
-	// GPU driver tearing down, a file system that does not answer).
+	// deepAfter is the time after SIGKILL, and the interval, after which Stop
+	// searches the whole tree. It looks for descendants of a process that takes
+	// long to end (a GPU driver that cleans up, a file system that does not
+	// answer).
 	deepAfter = 50 * time.Millisecond
 	// KillTimeout is how long Stop waits for the effect of SIGKILL.
 	KillTimeout = 10 * time.Second
 )
 
-// StopOptions says how processes are asked to end.
+// StopOptions says how Stop asks processes to end.
 type StopOptions struct {
 	// Signal is sent first; 0: SIGTERM.
 	Signal syscall.Signal
-	// Grace is how long the processes have before SIGKILL; 0: none at all.
+	// Grace is how long the processes have before SIGKILL; 0: no time.
 	Grace time.Duration
 }
 
-// Stop ends procs and everything that they left, and returns when all of it is
-// gone; killed counts the leftovers (not procs) that got SIGKILL.
+// Stop ends procs and everything that they left, and returns when all of it has
+// ended. killed is the number of leftovers (not procs) that got SIGKILL.
 //
-//   - Each process's group gets the signal, and SIGCONT in case it is stopped.
-//     What still lives after the grace gets SIGKILL. A cancelled ctx ends the
-//     grace, not the stop.
+//   - Each process's group gets the signal, and SIGCONT in case it is stopped. What
+//     still lives after the grace period gets SIGKILL. A cancelled ctx ends the
+//     grace period, not the stop.
 //   - What a process left in its session gets SIGTERM as soon as the process has
-//     ended, and SIGKILL 100 ms later. What left the session cannot be told
-//     apart by owner and is treated so when the last of procs has ended.
-//   - Other processes of the table, what is below them and what is in their
-//     sessions are left alone, but not what they have pushed out of both
-//     (daemons): stop together what was started together.
+//     ended, and SIGKILL 100 ms later. A leftover that has left the session has no
+//     known owner; Stop treats it like this when the last of procs has ended.
+//   - Stop does not touch other processes of the table, their descendants and the
+//     processes in their sessions. It does touch daemons that have left both. So
+//     stop together what was started together.
 //
-// Several Stops may run at once, also of the same processes: one without grace
-// cuts the others short. The error names what is still there [KillTimeout] after
+// Several Stops may run at once, also of the same processes. A Stop without a grace
+// period shortens the others. The error names what still lives [KillTimeout] after
 // SIGKILL.
 func (t *Table) Stop(ctx context.Context, o StopOptions, procs ...*Process) (killed int, err error) {
 	if o.Signal == 0 {
@@ -59,7 +60,8 @@ func (t *Table) Stop(ctx context.Context, o StopOptions, procs ...*Process) (kil
 	}
 	if o.Grace > 0 && ctx.Err() == nil {
 		for _, p := range procs {
-			// The only failure that matters, staying alive, is seen below.
+			// The loop below notices the only failure that matters: a process that
+			// stays alive.
 			s.signalledGroups[p.pid] = p.Signal(o.Signal) == nil && p.leader
 			p.Signal(syscall.SIGCONT)
 		}
@@ -72,7 +74,7 @@ func (t *Table) Stop(ctx context.Context, o StopOptions, procs ...*Process) (kil
 	cancelled := ctx.Done()
 	for {
 		t.mu.Lock()
-		changed := t.changed() // before the look: what ends after it counts
+		changed := t.changed() // before the look, so that no later end is missed
 		s.look(time.Now())
 		t.mu.Unlock()
 		if s.living+len(s.left) == 0 && s.err == nil {
@@ -103,19 +105,19 @@ type stopping struct {
 	procs []*Process
 
 	graceEnd time.Time
-	endedAt  time.Time // when the last of procs was seen to have ended
-	killing  bool      // everything gets SIGKILL
+	endedAt  time.Time // when Stop saw that the last of procs had ended
+	killing  bool      // everything gets SIGKILL now
 	deadline time.Time // while killing: when to give up
-	deepAt   time.Time // while killing: when to look through the whole tree
+	deepAt   time.Time // while killing: when to search the whole tree
 
-	termAt          map[identity]time.Time // leftovers that got SIGTERM, and when
-	signalledGroups map[int]bool           // process groups that got it, or the first signal
+	termAt          map[identity]time.Time // leftovers that got SIGTERM, and the time
+	signalledGroups map[int]bool           // process groups that got SIGTERM or the first signal
 	killed          map[identity]bool      // leftovers that got SIGKILL
 
-	// What the last look saw.
-	living int    // of procs
+	// What the last look found.
+	living int    // how many of procs live
 	left   []stat // leftovers
-	err    error  // why leftovers could not be seen
+	err    error  // why the leftovers could not be read
 }
 
 func (s *stopping) kill(now time.Time) {
@@ -126,7 +128,8 @@ func (s *stopping) kill(now time.Time) {
 	}
 }
 
-// look takes stock and signals what is due. The lock is held.
+// look counts what still lives and sends the signals that are due. The lock is
+// held.
 func (s *stopping) look(now time.Time) {
 	living := make(map[int]bool)
 	for _, p := range s.procs {
@@ -157,13 +160,13 @@ func (s *stopping) look(now time.Time) {
 	}
 }
 
-// treat sends a leftover what is due to it, with the rest of its group unless
-// that is one of kept.
+// treat sends a leftover the signal that is due, together with the rest of its
+// group unless kept has the group.
 func (s *stopping) treat(l stat, kept map[int]bool, now time.Time) {
 	if l.dead() {
-		return // about to be waited for
+		return // it will be waited for soon
 	}
-	group := l.group > 1 && !kept[l.group] // 1 and 0: a group of another pid namespace
+	group := l.group > 1 && !kept[l.group] // 1 and 0 stand for a group of another pid namespace
 	target := l.pid
 	if group {
 		target = -l.group
@@ -176,7 +179,7 @@ func (s *stopping) treat(l stat, kept map[int]bool, now time.Time) {
 	case !termed && (s.living == 0 || s.endedLeader(l.session)):
 		s.termAt[l.identity()] = now
 		if group && s.signalledGroups[l.group] {
-			return // once each: to some programs a second SIGTERM means "at once"
+			return // once for each group, because to some programs a second SIGTERM means "at once"
 		}
 		s.signalledGroups[l.group] = group
 		syscall.Kill(target, syscall.SIGTERM)
@@ -184,8 +187,9 @@ func (s *stopping) treat(l stat, kept map[int]bool, now time.Time) {
 	}
 }
 
-// endedLeader reports whether session is that of one of procs that has ended.
-// Its number cannot have been given away: a leftover is still in the session.
+// endedLeader reports whether the session belongs to one of procs that has ended.
+// No other process can have got its number, because a leftover is still in the
+// session.
 func (s *stopping) endedLeader(session int) bool {
 	for _, p := range s.procs {
 		if p.pid == session && s.table.living[p.pid] != p {
@@ -195,7 +199,7 @@ func (s *stopping) endedLeader(session int) bool {
 	return false
 }
 
-// next is when to look again if nothing changes.
+// next returns when to look again if nothing changes.
 func (s *stopping) next() time.Time {
 	if s.killing {
 		return s.deepAt
@@ -217,7 +221,7 @@ func (s *stopping) next() time.Time {
 	return next
 }
 
-// failure describes what SIGKILL did not end.
+// failure describes the processes that SIGKILL did not end.
 func (s *stopping) failure() error {
 	if s.err != nil {
 		return fmt.Errorf("cannot tell whether processes were left behind: %w", s.err)

@@ -14,28 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table is the one owner of all children of this process.
+// Table owns all children of this process. There is only one.
 type Table struct {
 	fs   procfs
 	self int      // own pid
-	null *os.File // /dev/null, for what a Spec leaves out
+	null *os.File // /dev/null, for the files that a Spec leaves out
 
 	sigchld chan os.Signal
-	parent  chan struct{} // closed once there may be children
+	parent  chan struct{} // closed once this process may have children
 	starts  chan func()   // for the starter
 	quit    chan struct{} // closed by Close
 	running sync.WaitGroup
 
 	mu        sync.Mutex
 	closed    bool
-	living    map[int]*Process // started here and not yet waited for
-	inherited map[int]bool     // children that were there before the table
-	change    chan struct{}    // closed at the next end of a child; nil: nobody waits
+	living    map[int]*Process // processes that the table started and has not yet waited for
+	inherited map[int]bool     // children that this process had before the table
+	change    chan struct{}    // closed at the next end of a child; nil: no Stop waits for it
 }
 
-// Open makes this process the reaper of all its descendants and starts to
-// collect their ends, until Close. It marks every descriptor above 2 that this
-// process has (an inherited one too) close-on-exec.
+// Open makes this process the reaper of all its descendants, and collects their
+// ends until Close. It marks every descriptor above 2 of this process
+// close-on-exec, inherited ones too.
 func Open() (*Table, error) {
 	t := &Table{
 		self:      os.Getpid(),
@@ -75,13 +75,13 @@ func Open() (*Table, error) {
 	return t, nil
 }
 
-// childless asks the kernel, which is quicker than to look through /proc.
+// childless asks the kernel, which is faster than reading /proc.
 func childless() bool {
 	return unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil) == unix.ECHILD
 }
 
-// Close stops collecting. It ends no process; a Process that still lives then
-// never becomes Done. The process remains a subreaper.
+// Close stops collecting. It ends no process; a Process that still lives then never
+// becomes Done. This process remains a subreaper.
 func (t *Table) Close() {
 	t.mu.Lock()
 	if !t.closed {
@@ -93,11 +93,10 @@ func (t *Table) Close() {
 	t.running.Wait()
 }
 
-// collect waits for children until Close. SIGCHLD is what wakes it, not a
-// blocking wait: as PID 1 of a container this process can be given children
-// while it has none to wait for.
+// collect waits for children until Close. SIGCHLD wakes it, not a blocking wait: as
+// PID 1 of a container this process can get children while it has none to wait for.
 func (t *Table) collect() {
-	select { // the runtime takes a while to take a signal, and the first start need not wait for it
+	select { // the runtime takes a while to install a signal handler, and the first start must not wait for it
 	case <-t.parent:
 	case <-t.quit:
 		return
@@ -115,7 +114,7 @@ func (t *Table) collect() {
 	}
 }
 
-// reap waits for one child that has ended; false: there is none.
+// reap waits for one child that has ended. It returns false if there is none.
 func (t *Table) reap() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,8 +148,8 @@ func (t *Table) changed() <-chan struct{} {
 	return t.change
 }
 
-// closeOnExec keeps the descriptors that this process inherited away from its
-// children, as torchrun (Python's close_fds) does.
+// closeOnExec hides the descriptors that this process inherited from its children,
+// as torchrun does (Python's close_fds).
 func closeOnExec() {
 	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
