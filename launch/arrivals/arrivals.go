@@ -1,9 +1,9 @@
-// Package arrivals names the workers that have not come to the store while others
-// wait for them there. A worker that never comes makes all others wait, up to
-// torch's half hour; only the store's node sees both sides of that.
+// Package arrivals names the workers that have not connected to the store while
+// others wait for them there. A worker that never connects makes all others wait,
+// up to torch's half hour. Only the store's node can see both.
 //
-// Invariants: nothing is said where no worker uses the store, or where all have
-// come, even if they have left since.
+// Invariants: the package reports nothing if no worker uses the store, or if all
+// workers have connected, even if some have left since.
 package arrivals
 
 import (
@@ -18,17 +18,17 @@ import (
 
 const (
 	lookEvery = 5 * time.Second
-	lateAfter = 30 * time.Second // between the first arrival and a word about the others
+	lateAfter = 30 * time.Second // time between the first arrival and the first line about the others
 	maxNamed  = 16
 )
 
-// Store is what is asked of the store.
+// Store is the part of the store that the package uses.
 type Store interface {
-	Clients() []tcpstore.Client // the oldest first
-	Complete() bool             // all workers have come
+	Clients() []tcpstore.Client // oldest first
+	Complete() bool             // all workers have connected
 }
 
-// Round is the round whose workers are expected.
+// Round describes the round of the expected workers.
 type Round struct {
 	World *rendezvous.World
 	Group int                // this node's group rank
@@ -58,10 +58,11 @@ func (r Round) Watch(ctx context.Context, say func(text string)) {
 	}
 }
 
-// Missing names the workers that never came; "" if none has come (the program
-// does not use the store) or all have. Newer clients tell their pid, which names
-// the ranks of this node; of other nodes only the number of connections is known,
-// and with several nodes at one address only the total.
+// Missing names the workers that never connected. It returns "" if no worker
+// connected (the program does not use the store) or if all did. Newer clients send
+// their pid, by which Missing names the ranks of this node. For other nodes it
+// knows only the number of connections, and for several nodes at one address only
+// the total.
 func (r Round) Missing() string {
 	if r.Store.Complete() {
 		return ""
@@ -104,6 +105,6 @@ func (r Round) Missing() string {
 	return text
 }
 
-// shared reports whether connections of several nodes come from that address: on
-// one machine all of them come from the store's own.
+// shared reports whether connections of several nodes come from an address: on one
+// machine all of them come from the store's own address.
 func shared(addr string) bool { return strings.HasPrefix(addr, "127.") }

@@ -1,9 +1,9 @@
-// Package console is what an agent says to its user: lines, tables, and what the job
-// waits for.
+// Package console prints an agent's messages to its user: lines, tables, and what
+// the job waits for.
 //
-// Invariants: of several agents on one machine only the first one says what concerns
-// all of them; methods may be called from any goroutine, and none of them waits for
-// the terminal.
+// Invariants: of several agents on one machine only the first prints what concerns
+// all of them. Any goroutine may call the methods, and no method waits for the
+// terminal.
 package console
 
 import (
@@ -14,19 +14,20 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Console is an agent's voice. Say is for what concerns this agent.
+// Console prints an agent's messages. Say prints what concerns this agent.
 type Console struct {
 	*term.Console
-	// Quiet: the first agent of this machine says what concerns all agents.
+	// Quiet means that the first agent of this machine prints what concerns all
+	// agents.
 	Quiet bool
 }
 
 const (
-	spareEvery = time.Minute // between two lines of a spare: it may wait for days
-	lookEvery  = time.Second // between two looks at a wait
+	spareEvery = time.Minute // between two lines of a spare, which may wait for days
+	lookEvery  = time.Second // between two checks of a wait
 )
 
-// Announce says what concerns all agents of this machine.
+// Announce prints what concerns all agents of this machine.
 func (c *Console) Announce(format string, args ...any) {
 	if !c.Quiet {
 		c.Say(format, args...)
@@ -40,15 +41,15 @@ func (c *Console) AnnounceRarely(kind, line string) {
 	}
 }
 
-// Table shows a table that concerns all agents of this machine.
+// Table prints a table that concerns all agents of this machine.
 func (c *Console) Table(lines string) {
 	if !c.Quiet {
 		c.Console.Table(lines)
 	}
 }
 
-// While announces now and then that the agent is still at something ("looking up
-// n1"), until stop is called.
+// While announces now and then what the agent still does ("looking up n1"), until
+// stop is called.
 func (c *Console) While(what string) (stop func()) {
 	began, done := time.Now(), make(chan struct{})
 	var wg sync.WaitGroup
@@ -72,7 +73,7 @@ func (c *Console) While(what string) (stop func()) {
 	}
 }
 
-// Status says what the job waits for; nil: nothing any more.
+// Status shows what the job waits for; nil: it waits for nothing.
 func (c *Console) Status(s *rendezvous.Status) {
 	if s == nil {
 		c.Clear()
@@ -80,7 +81,7 @@ func (c *Console) Status(s *rendezvous.Status) {
 	}
 	arrived := s.Phase == "forming" && came(s) >= s.Max || s.Phase == "seeking" && s.Max == 1
 	if c.Quiet || arrived && s.Note == "" {
-		return // nothing to wait for
+		return // there is nothing to wait for
 	}
 	w := term.Wait{Line: describe(s), State: stateOf(*s), Shared: workersWrite(s.Phase)}
 	if s.Phase == "running" {

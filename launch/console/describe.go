@@ -9,11 +9,11 @@ import (
 )
 
 // workersWrite reports whether workers of this node may write to the terminal in a
-// phase: their lines would tear a live one.
+// phase. Their lines would break a live line.
 func workersWrite(phase string) bool { return phase == "stopping" || phase == "recovering" }
 
-// stateOf is the part of a status whose change has a line at once: all of it but
-// the time that is left, and numbers in errors (ports, times).
+// stateOf returns the part of a status whose change is printed at once: everything
+// except the time that is left and the numbers in errors (ports, times).
 func stateOf(s rendezvous.Status) string {
 	s.Left = 0
 	s.Note = strings.Map(func(r rune) rune {
@@ -25,10 +25,11 @@ func stateOf(s rendezvous.Status) string {
 	return describe(&s)
 }
 
-// came is how many nodes are there: of many, not all are named.
+// came returns how many nodes have come. With many nodes the status does not name
+// all of them.
 func came(s *rendezvous.Status) int { return max(s.Came, len(s.Here)) }
 
-// all begins a sentence about the nodes that are there.
+// all begins a sentence about the nodes that have come.
 func all(s *rendezvous.Status) string {
 	if n := came(s); n != 1 {
 		return fmt.Sprintf("all %d nodes are", n)
@@ -36,8 +37,8 @@ func all(s *rendezvous.Status) string {
 	return "this node is"
 }
 
-// Stopping adds to a status what this node knows: the time until SIGKILL, and how
-// a user who has sent so many signals can have it now.
+// Stopping adds what this node knows to a status: the time until SIGKILL, and how a
+// user who has sent this number of signals can have it now.
 func Stopping(s rendezvous.Status, left time.Duration, signals int) *rendezvous.Status {
 	s.Left = max(0, left)
 	if s.Left > 0 && signals < 2 {

@@ -9,42 +9,43 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// The ids of findings, as the preflight catalogue names them.
+// The ids of findings, as in the preflight catalogue.
 const (
-	Health      = "G01" // what the driver reports of a GPU
-	DistinctGPU = "D01" // every rank on its own GPU
-	Leftovers   = "S01" // no other process on the ranks' GPUs
+	Health      = "G01" // what the driver reports about a GPU
+	DistinctGPU = "D01" // every rank computes on its own GPU
+	Leftovers   = "S01" // no other process is on the ranks' GPUs
 )
 
-// titles are those of the rules.
+// titles holds the titles of the checks with these ids.
 var titles = map[string]string{Health: "gpu-health", DistinctGPU: "distinct-gpu", Leftovers: "leftovers"}
 
-// finding is something about the GPUs that a user should know: one line, with what
-// to do. Without an id it is a note.
+// finding returns a finding about the GPUs for the user: one line, with what to do.
+// Without an id it is a note.
 func finding(id, text string) preflight.Finding {
 	return preflight.Finding{ID: id, Title: titles[id], Severity: preflight.Warning, Text: text}
 }
 
 // view is what is known of a node at one moment.
 type view struct {
-	GPUs  []device.GPU // all of the node
+	GPUs  []device.GPU // all GPUs of the node
 	Ranks []Rank
 	Held  []device.Held // as NVML lists them
-	// Strangers are processes that are surely none of the job's.
+	// Strangers are processes that certainly do not belong to the job.
 	Strangers map[int]bool
-	// Name is what a process is called, "" when there is none of that number.
+	// Name returns the name of a process, or "" if there is no process with that
+	// pid.
 	Name func(pid int) string
-	// Machine says that this process numbers processes as NVML does; false: it is
-	// in a pid namespace of its own.
+	// Machine says that this process sees the same pids as NVML; false: it is in a
+	// pid namespace of its own.
 	Machine bool
 }
 
-// comparer compares views with the plan. It says each thing once.
+// comparer compares views with the plan. It reports each fact once.
 type comparer struct {
 	said map[string]bool
 }
 
-// compare gives what is new in a view.
+// compare returns the new findings of a view.
 func (j *comparer) compare(v view) []preflight.Finding {
 	if j.said == nil {
 		j.said = map[string]bool{}
@@ -90,12 +91,12 @@ func (j *comparer) compare(v view) []preflight.Finding {
 	return found
 }
 
-// stranger finds a process on a rank's GPU that is no rank's. Only one that is
-// surely none of the job's may be ended.
+// stranger reports a process on a rank's GPU that belongs to no rank. It advises to
+// end the process only if the process certainly does not belong to the job.
 func (j *comparer) stranger(v view, h device.Held, add func(key, id, format string, args ...any)) {
 	name := v.Name(h.PID)
 	switch {
-	case name == "": // it has ended meanwhile, or lives in another container
+	case name == "": // it has ended since, or lives in another container
 		return
 	case computesForOthers(name):
 		return
@@ -114,13 +115,13 @@ func (j *comparer) stranger(v view, h device.Held, add func(key, id, format stri
 	}
 }
 
-// computesForOthers reports whether a process is MPS's server, which computes for
-// the ranks and for others.
+// computesForOthers reports whether a process is the server of MPS, which computes
+// for the ranks and for others.
 func computesForOthers(name string) bool { return strings.HasPrefix(name, "nvidia-cuda-mps") }
 
-// shared finds several ranks on one GPU without a plan: those that are on another
-// rank's GPU are found already. Ranks of other nodes alone are for
-// their own agents to tell of.
+// shared reports several ranks on one GPU that have no plan; compare already
+// reports a rank on another rank's GPU. shared leaves GPUs with only ranks of other
+// nodes to the agents of those nodes.
 func shared(v view, owner map[int]Rank, add func(key, id, format string, args ...any)) {
 	on := map[string][]string{}
 	var order []string

@@ -8,22 +8,22 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// failure is a GPU's error that concerns the job.
+// failure is an error of a GPU that concerns the job.
 type failure struct {
-	UUID  string // of the GPU; "" when the driver does not say which
-	Xid   uint64 // 0: it was no Xid
+	UUID  string // of the GPU; "": the driver does not say which GPU
+	Xid   uint64 // 0: it is no Xid
 	Class Class
-	Ranks []int  // that own the GPU, ascending
-	Text  string // one line: which GPU, its ranks, what
+	Ranks []int  // ranks that own the GPU, ascending
+	Text  string // one line: the GPU, its ranks and the error
 	Fix   string
-	// Critical says that --on-gpu-error=abort ends the round; the others are worth
-	// a warning.
+	// Critical says that --on-gpu-error=abort ends the round. Other failures are
+	// only worth a warning.
 	Critical bool
 }
 
-// explainEvent says what an event means for a job. ok is false for one that means
-// nothing to it: no error, or of a GPU that no rank of this node owns. Where
-// nothing is planned, every GPU of the node may be the job's.
+// explainEvent explains what an event means for a job. ok is false if it means
+// nothing: the event is no error, or no rank of this node owns the GPU. Without a
+// plan, every GPU of the node may belong to the job.
 func explainEvent(e device.Event, gpus []device.GPU, ranks []Rank) (c failure, ok bool) {
 	n := node(gpus)
 	planned := false
@@ -59,8 +59,8 @@ func explainEvent(e device.Event, gpus []device.GPU, ranks []Rank) (c failure, o
 	return c, true
 }
 
-// hit reports whether an event concerns a rank: a MIG instance's error leaves the
-// other instances of the GPU alone.
+// hit reports whether an event concerns a rank. An error of a MIG instance does not
+// concern the other instances of the GPU.
 func (n node) hit(e device.Event, r Rank) bool {
 	if !n.owns(r, e.UUID) {
 		return false
@@ -76,10 +76,10 @@ func (n node) hit(e device.Event, r Rank) bool {
 	return true
 }
 
-// differs reports whether both are known and not the same.
+// differs reports whether both values are known and differ.
 func differs(a, b *int) bool { return a != nil && b != nil && *a != *b }
 
-// labelOwned names a GPU and its owners.
+// labelOwned names a GPU and the ranks that own it.
 func (n node) labelOwned(uuid string, ranks []int) string {
 	if uuid == "" {
 		return "a GPU of this node"

@@ -9,16 +9,16 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// The pauses before a child that ended is started again. One that has lived for
-// the longest of them was well, and the next pause is the shortest again.
+// The pauses before follow starts a child process again that ended. After a child
+// that lived for at least lastPause, the next pause is firstPause again.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// follow passes on what goes wrong with the node's GPUs until ctx ends. It starts
-// the child of listen again when it dies, which it says once. It returns early, and
-// says why, where the driver has no events.
+// follow passes on the errors of the node's GPUs until ctx ends. It starts the
+// child of listen again when the child ends, and says so once. It returns early,
+// and says why, if the driver has no events.
 func follow(ctx context.Context, listen func(ctx context.Context, got func(device.Event)) error, got func(device.Event), say func(string)) {
 	pause, said := firstPause, false
 	for {

@@ -10,45 +10,44 @@ import (
 	"github.com/gorun/gorun/worker/contract"
 )
 
-// World is by what the workers of a round are known wherever they run: what
-// their environment says.
+// World identifies the workers of a round, wherever they run, by their environment.
 type World struct {
-	Token      string // GORUN_WORLD_TOKEN, of this round alone
-	RunID      string // GORUN_RUN_ID, which other jobs may have too
-	Addr, Port string // MASTER_ADDR and MASTER_PORT: where the round's store is
+	Token      string // GORUN_WORLD_TOKEN, only of this round
+	RunID      string // GORUN_RUN_ID, which other jobs may also have
+	Addr, Port string // MASTER_ADDR and MASTER_PORT: the address of the round's store
 }
 
 const (
-	maxEnviron = 128 << 10 // bytes that are read of a process's environment
-	// environTime bounds reading it: the kernel may make a reader wait for the
-	// memory of a process that hangs.
+	maxEnviron = 128 << 10 // bytes of a process's environment that are read
+	// environTime bounds the time to read an environment: the kernel may make a
+	// reader wait for the memory of a process that hangs.
 	environTime = time.Second
 )
 
-// relation of a process to the job.
+// relation is the relation of a process to the job.
 type relation int
 
 const (
-	unsure   relation = iota // it cannot be known
-	member                   // a rank's: it was started by a worker, or has a worker's environment
-	stranger                 // surely none of the job's
+	unsure   relation = iota // the relation cannot be known
+	member                   // the process belongs to a rank: a worker started it, or it has a worker's environment
+	stranger                 // the process certainly does not belong to the job
 )
 
-// matcher finds the rank of processes that no worker of this node is an ancestor
-// of: those of other agents on this machine, and what runs in a container that a
-// worker has started, as "docker run" does.
+// matcher finds the rank of processes that are no descendants of this node's
+// workers: processes of other agents on this machine, and of containers that a
+// worker started with, say, "docker run".
 type matcher struct {
 	procs Procs
 	world World
-	stuck map[int]bool // the kernel did not tell in time: it is not asked again
+	stuck map[int]bool // the kernel did not answer in time; the matcher does not ask again
 }
 
 func newMatcher(p Procs, w World) *matcher { return &matcher{p, w, map[int]bool{}} }
 
-// assign adds to each rank's processes those that hold a GPU and are that rank's:
-// started by one of them, or with its environment. Members of the world that are
-// not of this node are ranks of their own, away. strangers are the others of
-// which that is sure.
+// assign adds to each rank the processes that hold a GPU and belong to the rank:
+// its processes started them, or they have its environment. Members of the world on
+// other nodes become ranks that are away. strangers are the processes that
+// certainly do not belong to the job.
 func (k *matcher) assign(ranks []Rank, held []device.Held) (all []Rank, strangers map[int]bool) {
 	all = k.procs.assign(ranks, held)
 	place := map[int]int{} // rank to position in all
@@ -81,23 +80,23 @@ func (k *matcher) assign(ranks []Rank, held []device.Held) (all []Rank, stranger
 	return all, strangers
 }
 
-// of reads what a process says of itself; rank is a member's. Nobody is called a
-// stranger who may be a worker that did not get, or has overwritten, what gorun
-// gave it: a process of another container, or one whose environment cannot be
-// read in full.
+// of returns the relation that a process's environment shows, and the rank of a
+// member. It calls no process a stranger that may be a worker which did not get, or
+// has overwritten, gorun's variables: a process of another container, or one whose
+// environment it cannot read completely.
 func (k *matcher) of(pid int) (what relation, rank int) {
 	env := k.environ(pid)
 	rank, err := strconv.Atoi(entry(env, "RANK"))
 	token, run := entry(env, contract.EnvToken), entry(env, contract.EnvRunID)
 	ours := token != "" && token == k.world.Token
-	// Of what a container gets, people leave gorun's own variables out.
+	// Users often leave gorun's own variables out of a container's environment.
 	store := token == "" && k.world.Port != "" && entry(env, "MASTER_ADDR") == k.world.Addr && entry(env, "MASTER_PORT") == k.world.Port
 	switch {
 	case (ours || store) && err == nil && rank >= 0:
 		return member, rank
 	case ours || store || len(env) == 0 || len(env) == maxEnviron:
 		return unsure, 0
-	case run != "" && run == k.world.RunID: // of an earlier round, or of another job of that name
+	case run != "" && run == k.world.RunID: // of an earlier round, or of another job with that run id
 		return unsure, 0
 	case !k.procs.alongside(pid):
 		return unsure, 0
@@ -106,14 +105,14 @@ func (k *matcher) of(pid int) (what relation, rank int) {
 	}
 }
 
-// environ is a process's environment, with a zero byte after every entry; empty
-// if it cannot be read.
+// environ returns a process's environment, with a zero byte after every entry. It
+// is empty if it cannot be read.
 func (k *matcher) environ(pid int) []byte {
 	if k.stuck[pid] {
 		return nil
 	}
 	read := make(chan []byte, 1)
-	go func() { read <- k.procs.environ(pid) }() // not waited for: see environTime
+	go func() { read <- k.procs.environ(pid) }() // not awaited: see environTime
 	limit := time.NewTimer(environTime)
 	defer limit.Stop()
 	select {
@@ -125,7 +124,7 @@ func (k *matcher) environ(pid int) []byte {
 	}
 }
 
-// entry is the value of a variable in such an environment, "" without it.
+// entry returns the value of a variable in such an environment, or "".
 func entry(env []byte, name string) string {
 	for e := range bytes.SplitSeq(env, []byte{0}) {
 		if key, value, ok := bytes.Cut(e, []byte("=")); ok && string(key) == name {

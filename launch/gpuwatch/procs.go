@@ -16,13 +16,13 @@ type Procs struct {
 }
 
 const (
-	maxDepth = 100 // of processes that start processes
-	// machineNamespace is what the kernel calls the first pid namespace
-	// (PROC_PID_INIT_INO), whatever machine it is.
+	maxDepth = 100 // bounds a chain of processes that start processes
+	// machineNamespace is the kernel's name of the first pid namespace
+	// (PROC_PID_INIT_INO). It is the same on every machine.
 	machineNamespace = "pid:[4026531836]"
 )
 
-// Name is what a process is called and whose it is, "" when there is none.
+// Name returns the name of a process, "" if there is none.
 func (p Procs) Name(pid int) string {
 	if pid <= 0 {
 		return ""
@@ -34,14 +34,14 @@ func (p Procs) Name(pid int) string {
 	return strings.ToValidUTF8(strings.TrimSpace(string(b[:min(len(b), 64)])), "?")
 }
 
-// Machine reports whether /proc numbers processes as the machine does.
+// Machine reports whether this process sees the machine's own pids in /proc.
 func (p Procs) Machine() bool {
 	link, err := fs.ReadLink(p.FS, "self/ns/pid")
 	return err == nil && link == machineNamespace
 }
 
-// alongside reports whether a process sees the same files as this one: it is of
-// no other container.
+// alongside reports whether a process sees the same files as this process, and so
+// is in no other container.
 func (p Procs) alongside(pid int) bool {
 	mine, err := fs.ReadLink(p.FS, "self/ns/mnt")
 	if err != nil {
@@ -51,9 +51,9 @@ func (p Procs) alongside(pid int) bool {
 	return err == nil && its == mine
 }
 
-// assign adds to each rank's processes those that hold a GPU and were started by
-// one of them, at any depth. Of one whose parent has ended, the group or the
-// session still is the worker's.
+// assign adds to each rank the processes that hold a GPU and that a process of the
+// rank started, at any depth. A process whose parent has ended is still in the
+// group or session of the worker.
 func (p Procs) assign(ranks []Rank, held []device.Held) []Rank {
 	out := slices.Clone(ranks)
 	owner := map[int]int{} // process to position in out
@@ -75,7 +75,7 @@ func (p Procs) assign(ranks []Rank, held []device.Held) []Rank {
 	return out
 }
 
-// ancestor looks for a process that is known among those above pid.
+// ancestor looks for a known process among the ancestors of pid.
 func (p Procs) ancestor(pid int, known map[int]int) (owner int, ok bool) {
 	for range maxDepth {
 		if pid <= 1 {
@@ -85,7 +85,8 @@ func (p Procs) ancestor(pid int, known map[int]int) (owner int, ok bool) {
 		if err != nil {
 			break
 		}
-		// "7 (a name, which may hold anything) S parent group session ..."
+		// The line reads: "7 (a name, which may hold anything) S parent group
+		// session ...".
 		fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 		if len(fields) < 4 {
 			break

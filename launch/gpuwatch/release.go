@@ -14,35 +14,36 @@ import (
 const (
 	firstPoll = 100 * time.Millisecond
 	lastPoll  = time.Second
-	sayAfter  = 3 * time.Second // well within the 5 s that a wait may be silent
+	sayAfter  = 3 * time.Second // a wait must not be silent for more than 5 s
 )
 
-// Release says what is waited for.
+// release describes what to wait for.
 type release struct {
-	GPUs   []device.GPU  // all of the node
+	GPUs   []device.GPU  // all GPUs of the node
 	UUIDs  []string      // the ranks' GPUs and MIG instances; none: all
-	PIDs   []int         // the workers; a dead one may still hold
-	World  World         // of the round that has ended
+	PIDs   []int         // the workers; an ended worker may still hold a GPU
+	World  World         // the round that has ended
 	Before []device.Held // the processes that held a GPU before the job
 	// Held lists the processes that compute on the GPUs.
 	Held  func(context.Context) ([]device.Held, error)
 	Procs Procs
-	// Within is how long it may take (--gpu-release-timeout).
+	// Within is how long the wait may take (--gpu-release-timeout).
 	Within time.Duration
 	Say    func(string)
 }
 
-// errHeld is returned when the GPUs are not free in time.
+// errHeld is the error when the GPUs are not free in time.
 var errHeld = errors.New("the GPUs are not free")
 
-// waitReleased waits until no process of the job holds one of its GPUs. After
-// 3 s it names the holders. The error is errHeld, naming the holders, the end of
-// ctx, or why that cannot be known.
+// waitReleased waits until no process of the job holds one of the job's GPUs. After
+// 3 s it names the holders. The error is errHeld with the holders, the error of
+// ctx, or why the holders cannot be known.
 //
-// What ended is listed by the driver until it has taken everything back, so a
-// process that exists no more is taken for the job's unless it was there before.
-// So is one that lives, unless it is surely none of the job's: what a worker ran
-// in a container may outlive it, and what hangs in the kernel tells nothing.
+// The driver lists an ended process until it has taken everything back. So
+// waitReleased counts a process that no longer exists as the job's, unless it held
+// a GPU before the job. It also counts a living process as the job's, unless the
+// process certainly does not belong to it: what a worker ran in a container may
+// outlive the worker, and a process that hangs in the kernel shows nothing.
 func waitReleased(ctx context.Context, r release) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Within, errHeld)
 	defer cancel()
@@ -72,7 +73,7 @@ func waitReleased(ctx context.Context, r release) error {
 	}
 }
 
-// ask reads the process list, and says so when the driver is slow to answer.
+// ask reads the process list. It says so when the driver is slow to answer.
 func (r release) ask(ctx context.Context) (held []device.Held, err error) {
 	answered := make(chan struct{})
 	go func() {
@@ -99,7 +100,7 @@ func (r release) late(cause error, holding []device.Held) error {
 	return fmt.Errorf("%w after %v: %s; end what is left, look at nvidia-smi, or give a longer --gpu-release-timeout", errHeld, r.Within, holders)
 }
 
-// ours gives those of the job's processes that hold one of its GPUs.
+// ours returns the processes of the job that hold one of its GPUs.
 func (r release) ours(k *matcher, held []device.Held) []device.Held {
 	n, machine := node(r.GPUs), r.Procs.Machine()
 	job := Rank{Own: r.UUIDs}
@@ -111,7 +112,7 @@ func (r release) ours(k *matcher, held []device.Held) []device.Held {
 			return true
 		}
 		name := r.Procs.Name(h.PID)
-		// Without the machine's numbers it may be the name of another process.
+		// In a pid namespace the name may belong to another process.
 		if slices.Contains(r.PIDs, h.PID) || name == "" || !machine {
 			return false
 		}

@@ -12,69 +12,73 @@ import (
 )
 
 const (
-	// followAfter is when the driver's events are asked for: the first workers still
-	// load their libraries, and a job that is over by then is not worth it.
+	// followAfter is the delay before the watcher asks for the driver's events.
+	// Until then the first workers still load their libraries, and a job that ends
+	// by then needs no events.
 	followAfter = 2 * time.Second
-	// watchAfter is when the process list is first read, unless the workers have not
-	// set up their first collective, for which the driver's locks are needed.
+	// watchAfter is the delay before the first reading of the process list. The
+	// reading waits longer if the workers have not set up their first collective,
+	// which needs the driver's locks.
 	watchAfter = 30 * time.Second
-	// interval is the time between two readings of the process list: each takes locks
-	// of the driver's that a running job needs too.
+	// interval is the time between two readings of the process list. Each takes
+	// locks of the driver that a running job also needs.
 	interval = 30 * time.Second
 )
 
-// Driver asks the GPU driver of this node in a process of its own: device.Child.
+// Driver asks the GPU driver of this node in a child process: device.Child.
 type Driver interface {
 	List(ctx context.Context) ([]device.GPU, error)
 	Holding(ctx context.Context) ([]device.Held, error)
 	Listen(ctx context.Context, got func(device.Event)) error
 }
 
-// Options is what a Watcher is given.
+// Options holds what a Watcher needs.
 type Options struct {
 	Driver Driver
 	Procs  Procs
-	Known  bool          // GPUs are known; else the driver is asked
-	GPUs   []device.GPU  // all of the node
-	Owned  []string      // UUIDs of the workers' GPUs; none: nothing is planned
+	Known  bool          // the GPUs are known; false: the watcher asks the driver
+	GPUs   []device.GPU  // all GPUs of the node
+	Owned  []string      // UUIDs of the workers' GPUs; none: there is no plan
 	Before []device.Held // the processes that held a GPU before the job
-	// Abort: a critical error ends the round (--on-gpu-error). Given: without a plan
-	// it does so too, as the user gave the GPUs to the workers (--pin=none).
+	// Abort says that a critical error ends the round (--on-gpu-error). Given says
+	// that it does so even without a plan, because the user gave the GPUs to the
+	// workers (--pin=none).
 	Abort, Given bool
-	Within       time.Duration // how long WaitReleased waits; 0: not at all
+	Within       time.Duration // how long WaitReleased waits; 0: it does not wait
 
-	Wait  *sync.WaitGroup // of the Watcher's goroutines, which call Found and Say
+	Wait  *sync.WaitGroup // for the Watcher's goroutines, which call Found and Say
 	Found func(preflight.Finding)
 	Say   func(string)
 }
 
-// Round is what the Watcher knows of the workers of a round.
+// Round describes the workers of a round to the Watcher.
 type Round struct {
 	World World
-	Ranks func() []Rank // as they are now; what the workers started is found
+	Ranks func() []Rank // the ranks as they are now; the Watcher finds the processes that the workers started
 	// Settled reports whether the workers, on all nodes, have set up their first
 	// collective.
 	Settled func(ctx context.Context) (bool, error)
-	// Fail ends the round because of a GPU of a rank; -1: it is no rank's own. It
-	// reports false where the round is being stopped already.
+	// Fail ends the round because of a GPU of a rank; -1: the GPU belongs to no
+	// rank. It returns false if the round is already being stopped.
 	Fail func(rank int, message string) bool
 }
 
-// Watcher looks after the GPUs of a node's workers, from round to round.
+// Watcher watches the GPUs of a node's workers, from round to round.
 type Watcher struct {
 	opts Options
 
 	mu     sync.Mutex
-	round  *Round             // that runs, or ran last
-	cancel context.CancelFunc // ends the look at its process list
-	said   map[string]bool    // texts of errors that end nothing
+	round  *Round             // the round that runs, or the last one that ran
+	cancel context.CancelFunc // stops the readings of the round's process list
+	said   map[string]bool    // texts of errors that end no round
 }
 
-// New makes a Watcher, which does nothing before StartRound.
+// New returns a Watcher, which does nothing before StartRound.
 func New(o Options) *Watcher { return &Watcher{opts: o, said: map[string]bool{}} }
 
-// StartRound looks after the GPUs of a round's workers until EndRound or the end of
-// ctx. The first call also begins to listen for the driver's events, until ctx ends.
+// StartRound watches the GPUs of a round's workers until EndRound or the end of
+// ctx. The first call also starts to listen for the driver's events, until ctx
+// ends.
 func (w *Watcher) StartRound(ctx context.Context, r Round) {
 	round, cancel := context.WithCancel(ctx)
 	w.mu.Lock()
@@ -95,7 +99,8 @@ func (w *Watcher) StartRound(ctx context.Context, r Round) {
 	})
 }
 
-// EndRound ends the look at the workers' processes: they are being stopped.
+// EndRound stops the readings of the process list, because the workers are being
+// stopped.
 func (w *Watcher) EndRound() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,8 +109,8 @@ func (w *Watcher) EndRound() {
 	}
 }
 
-// failed handles an event of the driver. An error that the workers cannot get over
-// ends their round; another one is found once.
+// failed handles an event of the driver. An error from which the workers cannot
+// recover ends their round. Any other error becomes a finding, once.
 func (w *Watcher) failed(e device.Event) {
 	w.mu.Lock()
 	r := w.round
@@ -118,7 +123,7 @@ func (w *Watcher) failed(e device.Event) {
 	if len(f.Ranks) > 0 {
 		rank = f.Ranks[0]
 	}
-	// Where nothing is planned, workers may not use that GPU.
+	// Without a plan, workers may not use that GPU.
 	concerns := len(w.opts.Owned) > 0 || w.opts.Given
 	if f.Critical && concerns && w.opts.Abort && r.Fail(rank, f.Text+"; "+f.Fix) {
 		return
@@ -132,14 +137,14 @@ func (w *Watcher) failed(e device.Event) {
 	}
 }
 
-// watch compares the process list with the plan while ctx goes on. A list that
-// cannot be read is said once; the next one may be read again.
+// watch compares the process list with the plan until ctx ends. If it cannot read
+// the list, it says so once; the next reading may succeed.
 func (w *Watcher) watch(ctx context.Context, r Round) {
 	o, gpus := w.opts, w.opts.GPUs
 	if !o.Known {
 		var err error
 		if gpus, err = o.Driver.List(ctx); err != nil {
-			return // the user did not ask for GPUs, and there are none to tell of
+			return // the user did not ask for GPUs, and there are none to report on
 		}
 	}
 	var c comparer
@@ -169,7 +174,8 @@ func (w *Watcher) watch(ctx context.Context, r Round) {
 }
 
 // WaitReleased waits, after the workers of a round have ended, until their GPUs are
-// free: a next round would fail with "out of memory". It says where they are not.
+// free. Otherwise the next round would fail with "out of memory". It says so if the
+// GPUs do not become free.
 func (w *Watcher) WaitReleased(ctx context.Context, world World, pids []int) {
 	o := w.opts
 	err := waitReleased(ctx, release{
@@ -184,7 +190,7 @@ func (w *Watcher) WaitReleased(ctx context.Context, world World, pids []int) {
 // Releases reports whether WaitReleased has anything to wait for.
 func (w *Watcher) Releases() bool { return len(w.opts.Owned) > 0 && w.opts.Within > 0 }
 
-// pause reports whether ctx was still going on after d.
+// pause waits for d. It reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

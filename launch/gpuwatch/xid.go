@@ -2,18 +2,18 @@ package gpuwatch
 
 import "fmt"
 
-// Class says what an Xid is about.
+// Class says what kind of error an Xid is.
 type Class string
 
 const (
 	Hardware  Class = "hardware"  // the GPU, its memory, its links or its firmware failed: the node is at fault
-	Program   Class = "program"   // the worker did something wrong; the GPU is well
+	Program   Class = "program"   // the worker made the error; the GPU is well
 	Aftermath Class = "aftermath" // what the driver does after another error
 	Advice    Class = "advice"    // nothing failed yet
 	Unknown   Class = "unknown"
 )
 
-// xid is what NVIDIA's catalogue says of an Xid.
+// xid is the entry of NVIDIA's catalogue for an Xid.
 type xid struct {
 	Code  uint64
 	Class Class
@@ -21,14 +21,14 @@ type xid struct {
 	Fix   string
 }
 
-// Critical reports whether the job cannot go on: work on that GPU is lost or
-// hangs, and the driver does not end the process by itself in time. A program's
-// own error is not: its process fails with it.
+// Critical reports whether the job cannot continue: work on that GPU is lost or
+// hangs, and the driver does not end the process itself in time. A program's own
+// error is not critical, because its process fails with the error.
 func (x xid) Critical() bool { return x.Class == Hardware }
 
 func (x xid) String() string { return fmt.Sprintf("Xid %d: %s", x.Code, x.Text) }
 
-// What to do, where several have the same.
+// Texts that say what to do about several errors.
 const (
 	fixReset  = "drain the node and reset the GPU (nvidia-smi --gpu-reset -i N) or reboot; have it serviced if it comes again"
 	fixRemap  = "reset the GPU when it is idle, so that the spare row is used"
@@ -38,7 +38,7 @@ const (
 	fixLater  = "nothing now; have the GPU checked when the node is drained"
 )
 
-// Explain gives the entry of an Xid; one that is not known is of class Unknown.
+// explainXid returns the entry of an Xid; an unknown Xid has the class Unknown.
 func explainXid(code uint64) xid {
 	x, ok := xids(code)
 	if !ok {

@@ -10,51 +10,52 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// Driver is the GPU driver of a node. It may hang or crash, so it is asked in a
-// process of its own: device.Child.
+// Driver is the GPU driver of a node. A child process calls it (device.Child),
+// because the driver may hang or crash.
 type Driver interface {
-	Present() bool // the node has one
-	Given() bool   // this process may call it; a container without GPUs sees it in /proc only
+	Present() bool // the node has a driver
+	Given() bool   // this process may call the driver; a container without GPUs sees it only in /proc
 	List(ctx context.Context) ([]device.GPU, error)
 	Look(ctx context.Context) device.Survey
 }
 
-// Config is what a node's agent knows before it has asked the driver.
+// Config holds what a node's agent knows before it asks the driver.
 type Config struct {
 	Options Options
 	Host    string // for messages
 	Env     []string
-	Agents  int  // agents of this machine that start as many workers each; 0: this one
+	Agents  int  // agents of this machine that each start as many workers; 0: only this one
 	Threads bool // workers get their part of the cores as OMP_NUM_THREADS
 	Driver  Driver
 	Root    fs.FS // with /proc and /sys
 }
 
-// Seen is what the driver says of a node's GPUs.
+// Seen holds what the driver says about a node's GPUs.
 type Seen struct {
-	Known  bool         // false: it was not asked, or did not answer
-	All    []device.GPU // of the node
+	Known  bool         // false: the driver was not asked, or did not answer
+	All    []device.GPU // all GPUs of the node
 	Sight  device.Sight
-	Survey device.Survey // only where the preflight wants to know everything
+	Survey device.Survey // set only if the preflight wants to know everything
 }
 
-// Workers are those that a plan is made for.
+// Workers describes the workers of a plan.
 type Workers struct {
 	Count int
-	Skip  int  // workers of other agents of this machine, which come first
+	Skip  int  // workers of other agents of this machine, which come before these
 	Facts bool // the preflight wants to know everything about the GPUs
 }
 
 // HasGPUs reports whether the node has a driver, and not all its GPUs are hidden.
 func (c Config) HasGPUs() bool { return c.Driver.Present() && !c.hidden() }
 
-// hidden reports whether CUDA_VISIBLE_DEVICES hides all GPUs; NoDevFiles is Slurm's word.
+// hidden reports whether CUDA_VISIBLE_DEVICES hides all GPUs. Slurm writes
+// NoDevFiles for that.
 func (c Config) hidden() bool {
 	list := c.list()
 	return list != nil && (*list == "" || *list == "-1" || *list == "NoDevFiles")
 }
 
-// list is CUDA_VISIBLE_DEVICES of the environment; nil: not set.
+// list returns CUDA_VISIBLE_DEVICES of the environment; nil: it is not set.
 func (c Config) list() *string {
 	for _, entry := range slices.Backward(c.Env) {
 		if value, ok := strings.CutPrefix(entry, visibleDevices+"="); ok {
@@ -64,7 +65,7 @@ func (c Config) list() *string {
 	return nil
 }
 
-// See asks the driver for what counting workers needs.
+// See asks the driver for what Count needs.
 func (c Config) See(ctx context.Context) (Seen, error) {
 	gpus, err := c.Driver.List(ctx)
 	if err != nil {
@@ -73,7 +74,7 @@ func (c Config) See(ctx context.Context) (Seen, error) {
 	return c.seen(gpus), nil
 }
 
-// seen finds those of the node's GPUs that the workers may use.
+// seen finds the GPUs of the node that the workers may use.
 func (c Config) seen(all []device.GPU) Seen {
 	s := Seen{Known: true, All: all, Sight: device.See(all, device.ReadGrants(c.Env))}
 	if len(all) == 0 && c.Driver.Given() {
@@ -82,8 +83,8 @@ func (c Config) seen(all []device.GPU) Seen {
 	return s
 }
 
-// Count gives the number of workers for --nproc-per-node auto, gpu or cpu. Agents
-// of one machine divide its GPUs.
+// Count returns the number of workers for --nproc-per-node auto, gpu or cpu. The
+// agents of one machine divide its GPUs.
 func (c Config) Count(of string, s Seen) (int, error) {
 	gpus, agents := len(s.Sight.Visible), max(1, c.Agents)
 	if of == "cpu" || gpus == 0 {
@@ -96,9 +97,9 @@ func (c Config) Count(of string, s Seen) (int, error) {
 	return n, nil
 }
 
-// Plan asks the driver, if anything depends on that and s is not known yet, and
-// plans. Its errors are the command line's (exit code 2); the plan then has what was
-// seen and the notes.
+// Plan makes the plan. It first asks the driver, if something depends on the answer
+// and s is not known yet. Its errors are errors of the command line (exit code 2);
+// the plan then holds what was seen and the notes.
 func (c Config) Plan(ctx context.Context, s Seen, w Workers) (Plan, error) {
 	notes, err := c.look(ctx, &s, w.Facts)
 	if err != nil {
@@ -116,7 +117,7 @@ func (c Config) Plan(ctx context.Context, s Seen, w Workers) (Plan, error) {
 	return p, err
 }
 
-// look completes what is seen. Its notes say why it is not known.
+// look completes what was seen. Its notes say why something stays unknown.
 func (c Config) look(ctx context.Context, s *Seen, facts bool) (notes []string, err error) {
 	o := c.Options
 	if !c.HasGPUs() || !facts && o.Mode == None && o.Binding == "" {
@@ -136,7 +137,7 @@ func (c Config) look(ctx context.Context, s *Seen, facts bool) (notes []string, 
 	switch {
 	case err == nil:
 		*s = c.seen(all)
-	case !c.Driver.Given(): // a container without GPUs, which sees the driver in /proc
+	case !c.Driver.Given(): // a container without GPUs sees the driver in /proc
 		*s = c.seen(nil)
 	case o.Strict() || o.Binding != "":
 		return nil, err

@@ -5,8 +5,8 @@ import (
 	"github.com/gorun/gorun/launch/numa"
 )
 
-// bind finds the CPUs of each worker: those that it is bound to, or those that it
-// shares with the others, which say how many threads it should have.
+// bind finds the CPUs of each worker: the CPUs to which the worker is bound, or the
+// CPUs that it shares with the others. They also give its number of threads.
 func (c Config) bind(p *Plan, n Node) error {
 	mode := c.Options.Binding
 	threads := c.Threads && n.Workers > 1
@@ -15,7 +15,7 @@ func (c Config) bind(p *Plan, n Node) error {
 	}
 	cpus, memory, err := numa.Allowed()
 	if err != nil && mode == "" {
-		return nil // torchrun's number of threads
+		return nil // the worker keeps torchrun's number of threads
 	} else if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (c Config) bind(p *Plan, n Node) error {
 	return nil
 }
 
-// within bounds a worker's part of the cores by the CPU quota that all workers of
+// within bounds a worker's share of the cores by the CPU quota that all workers of
 // the machine share.
 func within(quota float64, workers int, t envprop.Threads) envprop.Threads {
 	if quota == 0 || quota*float64(t.Workers) >= float64(t.Cores*workers) {

@@ -9,8 +9,9 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// caller gives the names by which CUDA knows the visible GPUs: UUIDs, or if one
-// is not known, indexes for all, because CUDA does not mix them.
+// caller returns a function that gives CUDA's names of the visible GPUs. The names
+// are UUIDs. If a UUID is not known, they are indexes for all GPUs, because CUDA
+// does not mix the two.
 func caller(n Node) (func(at int) string, error) {
 	byUUID, byIndex := true, true
 	for _, g := range n.Visible {
@@ -26,9 +27,9 @@ func caller(n Node) (func(at int) string, error) {
 	return nil, fmt.Errorf("the GPUs of node %s cannot be named: some have no UUID and some no index; use --pin=none", n.Name)
 }
 
-// virtual is torchrun's --virtual-local-rank: every worker is local rank 0 and
-// sees one device, the entry of the list that its local rank counts, as it is
-// written there, or its local rank where no list is set.
+// virtual plans torchrun's --virtual-local-rank: every worker is local rank 0 and
+// sees one device. The device is the entry of the list at the worker's local rank,
+// as it is written there. Without a list it is the local rank.
 func (p *Plan) virtual(n Node) error {
 	p.Mode = Exclusive
 	var entries []string
@@ -49,7 +50,7 @@ func (p *Plan) virtual(n Node) error {
 		}
 		slot := &p.Slots[r]
 		slot.Devices.Pinned = []envprop.Variable{{Name: localRank, Value: "0"}, {Name: visibleDevices, Value: entry}}
-		if at < len(n.Visible) && n.Doubt == "" { // else CUDA shows it nothing, which is right for a worker that uses the CPU
+		if at < len(n.Visible) && n.Doubt == "" { // otherwise CUDA shows it no GPU, which is right for a worker that computes on CPUs
 			slot.give(n.Visible, at)
 			slot.Devices.Device = n.Visible[at].UUID
 		}
@@ -57,7 +58,8 @@ func (p *Plan) virtual(n Node) error {
 	return nil
 }
 
-// sequence is every visible GPU once, first those of rank 0, then of rank 1, ...
+// sequence lists every visible GPU once, first the GPUs of rank 0, then of rank 1,
+// ...
 func (p *Plan) sequence(visible int) []int {
 	var all []int
 	seen := make([]bool, visible)

@@ -8,19 +8,19 @@ import (
 	"github.com/gorun/gorun/launch/numa"
 )
 
-// Mode is --pin.
+// Mode is the value of --pin.
 type Mode string
 
 const (
 	Order     Mode = "order"     // every worker sees all GPUs, in one order
-	Exclusive Mode = "exclusive" // a worker sees its own only
-	None      Mode = "none"      // nothing is set
+	Exclusive Mode = "exclusive" // a worker sees only its own
+	None      Mode = "none"      // gorun sets no variable
 )
 
-// Options is what the user asked for on the command line; the zero value asks for
-// nothing.
+// Options holds what the user asked for on the command line; the zero value asks
+// for nothing.
 type Options struct {
-	Mode          Mode  // "": not given, which means Order where that can be had
+	Mode          Mode  // "": not given, which means Order if that is possible
 	PerWorker     int   // --gpus-per-worker; 0: not given, which means 1
 	Map           []int // --map gpu=...: the GPUs of rank 0, of rank 1, ..., as positions among the visible ones
 	Virtual       bool  // --virtual-local-rank
@@ -39,7 +39,7 @@ func ParseMode(text string) (Mode, error) {
 	return "", fmt.Errorf("cannot use --pin=%s: it is neither order, exclusive nor none", text)
 }
 
-// maxGPUs bounds what --map and --gpus-per-worker may ask for.
+// maxGPUs bounds the values of --map and --gpus-per-worker.
 const maxGPUs = 1024
 
 // ParseMap reads the value of --map: "gpu=0,2,1,3".
@@ -59,7 +59,7 @@ func ParseMap(text string) ([]int, error) {
 	return at, nil
 }
 
-// Check says what does not fit together, whatever the node has.
+// Check returns an error for options that do not fit together on any node.
 func (o Options) Check() error {
 	switch {
 	case o.PerWorker < 0 || o.PerWorker > maxGPUs:
@@ -76,15 +76,15 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Strict reports whether the user named GPUs, so that a plan is owed.
+// Strict reports whether the user named GPUs, so that gorun must make a plan.
 func (o Options) Strict() bool { return o.places() || o.ByGPU }
 
-// places reports whether the user said which worker has which GPU.
+// places reports whether the user said which worker gets which GPU.
 func (o Options) places() bool {
 	return o.Mode == Order || o.Mode == Exclusive || o.PerWorker > 1 || o.Map != nil
 }
 
-// asked is the flag by which the user named GPUs.
+// asked returns the flag by which the user named GPUs.
 func (o Options) asked() string {
 	switch {
 	case o.Mode == Order || o.Mode == Exclusive:
@@ -99,8 +99,8 @@ func (o Options) asked() string {
 
 func (o Options) perWorker() int { return max(o.PerWorker, 1) }
 
-// Carried is the number of workers that so many GPUs carry: what
-// --nproc-per-node gpu means beside --gpus-per-worker.
+// Carried returns the number of workers for a number of GPUs: what --nproc-per-node
+// gpu means together with --gpus-per-worker.
 func (o Options) Carried(gpus int) int { return gpus / o.perWorker() }
 
 func repeats(list []int) bool {

@@ -10,25 +10,25 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// Node is what a plan is made for.
+// Node describes the node of a plan.
 type Node struct {
 	Name    string // for messages
 	Workers int
 	// Skip is the number of workers that other agents of this machine start before
-	// this one's (--local-nodes): their GPUs are taken.
+	// this agent's (--local-nodes). Those workers have taken their GPUs.
 	Skip         int
-	List         *string // CUDA_VISIBLE_DEVICES of this node's environment; nil: not set
+	List         *string // CUDA_VISIBLE_DEVICES of this node's environment; nil: it is not set
 	device.Sight         // the GPUs that its workers may use
 }
 
-// The variables that CUDA and torch look at.
+// The variables that CUDA and torch read.
 const (
 	visibleDevices = "CUDA_VISIBLE_DEVICES"
 	deviceOrder    = "CUDA_DEVICE_ORDER"
 	localRank      = "LOCAL_RANK"
 )
 
-// Make plans the GPUs. Its errors are the command line's (exit code 2).
+// Make plans the GPUs. Its errors are errors of the command line (exit code 2).
 func Make(n Node, o Options) (Plan, error) {
 	if err := o.Check(); err != nil {
 		return Plan{}, err
@@ -57,7 +57,7 @@ func Make(n Node, o Options) (Plan, error) {
 	switch {
 	case err != nil && strict:
 		return Plan{}, err
-	case err != nil: // the user did not ask, and torchrun would start them
+	case err != nil: // the user did not ask for GPUs, and torchrun would start the workers
 		p = Plan{Mode: None, Slots: make([]Slot, n.Workers), Shared: o.Oversubscribe}
 		p.note("no worker gets a GPU of its own, and CUDA_VISIBLE_DEVICES stays as it is: %v", err)
 	case n.Doubt != "":
@@ -66,9 +66,9 @@ func Make(n Node, o Options) (Plan, error) {
 	return p, nil
 }
 
-// blind is for a node on which no GPU is visible. Whoever asked for GPUs made a
-// mistake there, unless the node has none: one command line serves all nodes of a
-// job.
+// blind plans for a node on which no GPU is visible. That is an error if the user
+// asked for GPUs and the node has some. On a node without GPUs it is a note,
+// because one command line serves all nodes of a job.
 func (p *Plan) blind(n Node, o Options) error {
 	p.Mode = None
 	switch {
@@ -91,7 +91,7 @@ func (p *Plan) note(format string, args ...any) {
 
 // own gives each worker its GPUs.
 func (p *Plan) own(n Node, o Options) error {
-	if o.Mode == None { // torchrun's assumption, for binding CPUs near the GPU
+	if o.Mode == None { // torchrun assumes this, to bind CPUs near the GPU
 		for r := range p.Slots {
 			if at := n.Skip + r; at < len(n.Visible) && n.Doubt == "" {
 				p.Slots[r].At = []int{at}
@@ -131,7 +131,7 @@ func (p *Plan) own(n Node, o Options) error {
 	return nil
 }
 
-// short says that there are more workers than GPUs.
+// short returns the error for more workers than GPUs.
 func short(n Node, o Options, have int) error {
 	what := plural(n.Workers, "worker")
 	if each := o.perWorker(); each > 1 {
@@ -146,7 +146,7 @@ func short(n Node, o Options, have int) error {
 	return fmt.Errorf("%s, but %s on node %s: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none", what, visible(have), n.Name)
 }
 
-// name writes the variables.
+// name sets the variables that name each worker's GPUs.
 func (p *Plan) name(n Node, strict bool) error {
 	call, err := caller(n)
 	if err != nil {

@@ -9,27 +9,28 @@ import (
 	"github.com/gorun/gorun/worker/contract"
 )
 
-// Plan is what the workers of a node get of it.
+// Plan says what each worker of a node gets of it.
 type Plan struct {
-	// Mode is what the variables bring about; None: they bring about nothing, and
-	// that a worker uses another one's GPU is no mistake. A virtual local rank is Exclusive.
+	// Mode says what the variables do. With None they do nothing, and a worker may
+	// use another worker's GPU. A virtual local rank has the mode Exclusive.
 	Mode     Mode
 	Slots    []Slot   // by local rank
 	Shared   bool     // the user lets workers share GPUs
-	Notes    []string // about the machine, for the user, a line each; all its agents have the same
-	Warnings []string // about these workers
-	Seen     Seen     // the GPUs that it was made for
+	Notes    []string // lines for the user about the machine; all its agents have the same
+	Warnings []string // lines for the user about these workers
+	Seen     Seen     // the GPUs for which the plan was made
 }
 
 // Slot is what the worker of one local rank gets.
 type Slot struct {
-	At      []int           // its GPUs, as positions among the visible ones; under None, that of its local rank
+	At      []int           // its GPUs, as positions among the visible ones; with None, the GPU of its local rank
 	Own     []string        // UUIDs of the GPUs that are planned for it
-	Devices envprop.Devices // what its environment says of them
-	Binding numa.Binding    // the CPUs and memory that its process is bound to
+	Devices envprop.Devices // the devices in its environment
+	Binding numa.Binding    // the CPUs and memory to which its process is bound
 }
 
-// Slot is that of a local rank. A rank that the plan does not know gets nothing.
+// Slot returns the slot of a local rank. It is empty if the plan does not have the
+// rank.
 func (p *Plan) Slot(local int) (s Slot) {
 	if local < len(p.Slots) {
 		s = p.Slots[local]
@@ -53,10 +54,10 @@ func (p *Plan) Sets(name string) bool {
 	})
 }
 
-// Names lists the variables that a plan may set beside LOCAL_RANK.
+// Names lists the variables that a plan may set, besides LOCAL_RANK.
 func Names() []string { return []string{deviceOrder, visibleDevices, contract.EnvDevice} }
 
-// give makes a visible GPU the slot's own.
+// give gives a visible GPU to the slot.
 func (s *Slot) give(visible []device.GPU, at int) {
 	s.At = append(s.At, at)
 	if id := visible[at].UUID; id != "" {

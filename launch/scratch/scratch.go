@@ -1,8 +1,8 @@
-// Package scratch names the files and folders that an agent keeps while it lives:
-// sockets, log files, programs that are built.
+// Package scratch names the files and folders that an agent uses while it lives:
+// sockets, log files, programs that it builds.
 //
-// Invariants: all names hold the agent's Tag; the keeper that drew the tag can remove
-// what a killed agent left; Remove keeps log files that have something in them.
+// Invariants: all names contain the agent's Tag. The keeper that chose the tag can
+// remove what a killed agent left. Remove keeps log files that are not empty.
 package scratch
 
 import (
@@ -14,18 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tag is part of the names of all that an agent keeps outside its own memory. No
-// other agent may have it.
+// Tag is part of the names of all files that an agent uses. Each agent has its own.
 type Tag string
 
-// Socket is the path of the worker socket.
+// Socket returns the path of the worker socket.
 func (t Tag) Socket() string { return filepath.Join(memoryDir(), "gorun-"+string(t)+".sock") }
 
-// Build is the folder of a Go program that is built here.
+// Build returns the folder of a Go program that is built here.
 func (t Tag) Build() string { return filepath.Join(tempDir(), "gorun-"+string(t)+".build") }
 
-// Logs is the folder for log files when the user names none; without output in
-// it, only error files come there.
+// Logs returns the folder for log files if the user names none. Without output only
+// error files are written there.
 func (t Tag) Logs(output bool) string {
 	dir := tempDir()
 	if !output {
@@ -34,7 +33,8 @@ func (t Tag) Logs(output bool) string {
 	return filepath.Join(dir, "torchelastic_"+string(t))
 }
 
-// Remove removes what is there, of the folder for log files what is empty.
+// Remove removes these files and folders. Of the folders for log files it removes
+// only the empty ones.
 func (t Tag) Remove() {
 	_ = os.Remove(t.Socket())
 	_ = os.RemoveAll(t.Build())
@@ -42,7 +42,7 @@ func (t Tag) Remove() {
 	removeEmpty(t.Logs(false))
 }
 
-// removeEmpty removes the folders of a tree in which there is no file.
+// removeEmpty removes the folders of a tree that contain no file.
 func removeEmpty(root string) {
 	var dirs []string
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -52,15 +52,16 @@ func removeEmpty(root string) {
 		return nil
 	})
 	for _, dir := range slices.Backward(dirs) {
-		_ = os.Remove(dir) // not if something is in it
+		_ = os.Remove(dir) // fails if the folder is not empty
 	}
 }
 
-// memoryDir is where the small things of a job are: sockets, and folders for
-// error files that hardly any worker writes. That is TMPDIR if the user set it and
-// it is of use, else memory: a disk takes up to a millisecond to make or remove a folder (ext4
-// passes over inodes that were freed in the last seconds, and discards blocks
-// when one is removed), and a job has one for each rank.
+// memoryDir returns the folder for the small files of a job: sockets, and folders
+// for error files that hardly any worker writes. It is TMPDIR if the user set
+// TMPDIR and files can be made there. Otherwise it is in memory, because a disk
+// takes up to a millisecond to make or remove a folder, and a job has one for each
+// rank. (ext4 skips inodes that were freed in the last seconds, and discards blocks
+// when a folder is removed.)
 func memoryDir() string {
 	const memory = "/dev/shm"
 	var fs unix.Statfs_t
@@ -70,8 +71,8 @@ func memoryDir() string {
 	return tempDir()
 }
 
-// tempDir is where Python's tempfile, and so torchrun, puts its files: the first of
-// these in which one can be made.
+// tempDir returns the folder in which Python's tempfile, and so torchrun, puts its
+// files: the first of these in which a file can be made.
 func tempDir() string {
 	for _, dir := range []string{os.Getenv("TMPDIR"), os.Getenv("TEMP"), os.Getenv("TMP"), "/tmp", "/var/tmp", "/usr/tmp", "."} {
 		if takesFiles(dir) {
@@ -80,7 +81,7 @@ func tempDir() string {
 			}
 		}
 	}
-	return os.TempDir() // the error names it
+	return os.TempDir() // the error of a later call names it
 }
 
 func takesFiles(dir string) bool {
