@@ -13,14 +13,14 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-// address is where this node is in the network.
+// address describes where this node is in the network.
 type address struct {
-	own    string // IP address that the others reach
-	bind   string // IP address to listen at: own, or all if own is not an interface's (NAT)
-	serves int    // index of the endpoint whose address is this machine's, -1: none
+	own    string // IP address at which the other nodes reach it
+	bind   string // IP address to listen at: own, or all addresses if no interface has own (NAT)
+	serves int    // index of the endpoint whose address is this machine's; -1: none
 }
 
-// findAddress looks this node and the endpoints up.
+// findAddress looks up this node and the endpoints.
 func (s *Session) findAddress(ctx context.Context, n *spec.Network) (address, error) {
 	var names []string
 	for _, e := range n.Endpoints {
@@ -29,8 +29,9 @@ func (s *Session) findAddress(ctx context.Context, n *spec.Network) (address, er
 	return wait(ctx, s, "looking up "+strings.Join(names, ", "), func(ctx context.Context) (address, error) { return findAddress(ctx, n) })
 }
 
-// findAddress decides the node's address: --local-addr, else the endpoint's own
-// address if that is here, else the source address of the way to an endpoint.
+// findAddress decides the node's address. It is --local-addr; otherwise the
+// endpoint's own address if this machine has it; otherwise the source address of
+// the route to an endpoint.
 func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 	at := address{serves: -1}
 	if n.LocalAddr != "" {
@@ -44,7 +45,7 @@ func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 	for i, e := range n.Endpoints {
 		ips, err := lookup(ctx, e.Host)
 		if err != nil {
-			continue // not known yet; the wait for the others will say so
+			continue // not known yet; the wait for the others reports it
 		}
 		for _, ip := range ips {
 			here := isLocal(ip) && (at.own == "" || at.own == ip.String())
@@ -66,8 +67,8 @@ func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 		at.own = sourceTo(reach)
 	}
 	if n.Backend == spec.EtcdV3 && n.LocalAddr == "" && strings.HasPrefix(at.own, "127.") {
-		// A member of etcd on every node is a common way to run it: its loopback
-		// address is not where others reach this node.
+		// Many users run a member of etcd on every node. Other nodes do not reach
+		// this node at the member's loopback address.
 		at.own = cmp.Or(sourceTo(""), at.own)
 	}
 	if at.own == "" {
@@ -92,9 +93,9 @@ func lookupLocal(ctx context.Context, host string) ([]netip.Addr, error) {
 	return ips, nil
 }
 
-// lookup returns the addresses of host, those of IPv4 first: Debian's /etc/hosts
-// gives localhost as ::1 too, and an agent listens at one address only, which
-// every worker's library has to reach.
+// lookup returns the addresses of host, the IPv4 addresses first. Debian's
+// /etc/hosts maps localhost to ::1 as well, and an agent listens at one address
+// only, which every worker's library has to reach.
 func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
@@ -111,13 +112,13 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	return preferIPv4(ips), err
 }
 
-// preferIPv4 moves the addresses of IPv4 to the front and keeps the order otherwise.
+// preferIPv4 moves the IPv4 addresses to the front and keeps the order otherwise.
 func preferIPv4(ips []netip.Addr) []netip.Addr {
 	slices.SortStableFunc(ips, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
 	return ips
 }
 
-// isLocal reports whether ip is one of this machine's.
+// isLocal reports whether this machine has the address ip.
 func isLocal(ip netip.Addr) bool {
 	if ip.IsLoopback() {
 		return true
@@ -134,9 +135,9 @@ func isLocal(ip netip.Addr) bool {
 	return false
 }
 
-// outward replaces a loopback address that a host name led to (Debian's
-// /etc/hosts maps a machine's own name to 127.0.1.1): the others need a real
-// one. A user who writes localhost or 127.x means it.
+// outward replaces a loopback address that a host name stands for (Debian's
+// /etc/hosts maps a machine's own name to 127.0.1.1), because the other nodes need
+// a real address. A user who writes localhost or 127.x means it.
 func outward(ip netip.Addr, host string) string {
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || !ip.IsLoopback() {
 		return ip.String()
@@ -147,7 +148,7 @@ func outward(ip netip.Addr, host string) string {
 	return ip.String()
 }
 
-// sourceTo is the address from which this machine would send to ip. Connecting
+// sourceTo returns the address from which this machine would send to ip. Connecting
 // a UDP socket asks the routing table and sends nothing.
 func sourceTo(ip string) string {
 	if ip == "" {

@@ -12,20 +12,21 @@ import (
 )
 
 // door decides which addresses may connect to the workers' store, whose clients
-// cannot prove anything: those of this machine and of the nodes of the world.
+// cannot prove anything. It allows the addresses of this machine and of the nodes
+// of the world.
 type door struct {
-	open       bool // to everyone (--store-open)
+	open       bool // to all addresses (--store-open)
 	turnedAway func(netip.Addr)
 
 	mu       sync.Mutex
-	hosts    map[netip.Addr]bool // of the world
-	networks []netip.Prefix      // of the world
-	own      []netip.Prefix      // of this machine
-	ownAt    time.Time           // when they were looked up
+	hosts    map[netip.Addr]bool // addresses of the world's nodes
+	networks []netip.Prefix      // networks of the world's nodes
+	own      []netip.Prefix      // addresses and networks of this machine
+	ownAt    time.Time           // when own was looked up
 }
 
-// admit takes the addresses and networks of a world in place of the last world's.
-// It leaves out what is neither.
+// admit replaces the last world's addresses and networks by those of a new world.
+// It ignores a text that is neither.
 func (d *door) admit(clients []string) {
 	hosts, networks := map[netip.Addr]bool{}, []netip.Prefix(nil)
 	for _, text := range clients {
@@ -40,7 +41,7 @@ func (d *door) admit(clients []string) {
 	d.hosts, d.networks = hosts, networks
 }
 
-// allows reports whether a client may come from an address.
+// allows reports whether a client may connect from an address.
 func (d *door) allows(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if d.open || ip.IsLoopback() {
@@ -71,8 +72,8 @@ func prefix(text string) (netip.Prefix, error) {
 	return netip.ParsePrefix(text)
 }
 
-// Networks are where processes on this machine connect from: its addresses, and the
-// networks of its bridges for containers.
+// Networks lists the addresses and networks from which processes on this machine
+// connect: its own addresses, and the networks of its bridges for containers.
 func Networks(ctx context.Context) []string {
 	facts, _ := netif.Gather(ctx, netif.Options{Brief: true})
 	return networksOf(facts)
@@ -84,7 +85,8 @@ func networksOf(facts netif.Facts) (out []string) {
 		kinds[i.Name] = i.Kind
 	}
 	for _, i := range facts.Interfaces {
-		// A bridge with hardware in it, or a bond or a VLAN, is a network of others.
+		// A bridge with hardware in it, a bond or a VLAN is a network of other
+		// machines.
 		inner[i.Index] = i.Kind == "bridge" && !slices.ContainsFunc(i.Slaves, func(name string) bool {
 			return kinds[name] != "veth" && kinds[name] != "tun"
 		})

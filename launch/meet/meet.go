@@ -17,57 +17,58 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// ErrOver is the cause that ends Run's context when the job is over. Any other end
-// means that only this node leaves.
+// ErrOver is the cause that ends Run's context when the job is over. With any other
+// cause only this node leaves.
 var ErrOver = gossip.ErrOver
 
 // retry is the pause between two attempts to reach a coordinator.
 const retry = 50 * time.Millisecond
 
-// Options are what a node needs to meet the others.
+// Options holds what a node needs to meet the others.
 type Options struct {
 	Network  spec.Network
 	Node     rendezvous.Node      // without addresses
-	Identity *rendezvous.Identity // proves Node.ID; nil for a node alone
-	Secret   secret.Secret        // of this run
+	Identity *rendezvous.Identity // proves Node.ID; nil: the node is alone
+	Secret   secret.Secret        // secret of this run
 	Pool     *accept.Pool         // counts the connections to every port
 	Grace    time.Duration        // from SIGTERM to SIGKILL
 	Quiet    bool                 // another agent of this machine reports strangers
 	Local    Local
 
-	// Wait calls f and says meanwhile what it waits for ("looking up n1"). It
-	// returns early when a signal ends the agent; f may still be at work then.
+	// Wait calls f and prints what it waits for ("looking up n1"). It returns early
+	// when a signal ends the agent; f may still run then.
 	Wait func(ctx context.Context, what string, f func(context.Context) error) error
-	// Post takes the machine's events. Like the functions below it never blocks.
+	// Post receives the machine's events. It never blocks, nor do the functions
+	// below.
 	Post func(rendezvous.Event)
-	// Failed takes an error after which this node cannot stay in the job.
+	// Failed receives an error after which this node cannot stay in the job.
 	Failed func(kind rendezvous.Kind, text string)
-	// Note takes a line for the user. Lines of one kind may come often.
+	// Note receives a line for the user. Lines of one kind may come often.
 	Note func(kind, text string)
-	// Elsewhere gives the user's own command with another value of a flag, as text;
-	// "" if it cannot.
+	// Elsewhere returns the user's own command with another value of a flag, as
+	// text, or "" if there is none.
 	Elsewhere func(flag, value string) string
 }
 
-// Local is this agent's place among several agents of one machine, which find each
-// other without an endpoint of the user's.
+// Local is this agent's place among several agents of one machine. They find each
+// other without an endpoint from the user.
 type Local struct {
-	Addr     string                                // 127.0.0.1, .2, ...; "" elsewhere
-	Endpoint func(context.Context) (string, error) // waits for the first agent's endpoint; nil for that one
-	Announce func(endpoint string)                 // passes the endpoint on to the other agents; nil for these
+	Addr     string                                // 127.0.0.1, .2, ...; "": the agent is the only one
+	Endpoint func(context.Context) (string, error) // waits for the first agent's endpoint; nil for the first agent
+	Announce func(endpoint string)                 // passes the endpoint to the other agents; nil for the other agents
 }
 
 // Session is a node's connection to the other nodes.
 type Session struct {
 	Node    rendezvous.Node   // with its addresses
-	Config  rendezvous.Config // what the network decides of a machine's
-	Streams drive.Streams     // nil: a node alone has none
+	Config  rendezvous.Config // the part of a machine's configuration that the network decides
+	Streams drive.Streams     // nil: the node is alone
 	Fence   rendezvous.Fence  // nil: the backend has none
 	Store   *Store
 
 	opts  Options
 	parts []part
-	known []rendezvous.Peer // from the start
+	known []rendezvous.Peer // peers that are known from the start
 
 	mu     sync.Mutex
 	joined bool            // the node has been in a world
@@ -75,7 +76,7 @@ type Session struct {
 	others map[string]bool // hosts with another secret that were reported
 }
 
-// part serves until ctx ends.
+// part is a part of the session that runs until ctx ends.
 type part func(ctx context.Context) error
 
 // way is the result of a backend: how this node meets the others.
@@ -87,16 +88,16 @@ type way struct {
 	known     []rendezvous.Peer
 	fence     rendezvous.Fence
 	store     *Store
-	control   net.Listener // of streams; nil: this node only dials
+	control   net.Listener // listens for streams; nil: this node only dials
 	parts     []part
 }
 
-// Alone reports whether a job of at most so many nodes has only this one.
+// Alone reports whether a job of at most this number of nodes has only this node.
 func Alone(n *spec.Network, most int) bool {
 	return n.Backend == spec.Standalone || n.Backend == spec.Static && most == 1
 }
 
-// Open binds this node's ports. Run must follow.
+// Open binds this node's ports. The caller must call Run next.
 func Open(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{opts: o, others: map[string]bool{}}
 	tls, err := o.Secret.TLS()
@@ -125,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends. It posts the nodes that it finds.
+// Run runs the session's parts until ctx ends. It posts the nodes that it finds.
 func (s *Session) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, serve := range s.parts {
@@ -143,15 +144,15 @@ func (s *Session) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Joined tells that the node is in a world: agents with another secret cannot be
-// the ones that it looks for.
+// Joined records that the node is in a world. From then on agents with another
+// secret cannot be the nodes that this node looks for.
 func (s *Session) Joined() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joined = true
 }
 
-// machine is the network's part of a machine's configuration.
+// machine returns the network's part of a machine's configuration.
 func (s *Session) machine(w *way) rendezvous.Config {
 	c := &s.opts.Network.Conf
 	return rendezvous.Config{
@@ -161,8 +162,8 @@ func (s *Session) machine(w *way) rendezvous.Config {
 	}
 }
 
-// sharedFlags are the flags that the nodes of a static job must share, for messages.
-// Its run id has a default that fits all.
+// sharedFlags returns the flags that the nodes of a static job must share, for
+// messages. It leaves out the run id, whose default fits all nodes.
 func sharedFlags(n *spec.Network) string {
 	if n.Backend != spec.Static {
 		return ""
@@ -170,14 +171,14 @@ func sharedFlags(n *spec.Network) string {
 	return strings.Join(n.MeetBy, " and ")
 }
 
-// silence is the time after which a node that says nothing counts as lost.
+// silence returns the time after which a silent node counts as lost.
 func silence(c *spec.Conf) time.Duration {
 	return time.Duration(c.KeepAliveMaxAttempt) * c.KeepAliveInterval
 }
 
-// serveControl makes the control plane; without a listener it only dials. A dial
-// to a node that was cut off fails well within the time that survivors of a lost
-// coordinator have to find each other, which is that of the silence.
+// serveControl makes the control plane; without a listener it only dials. The
+// survivors of a lost coordinator have the time of the silence to find each other.
+// So a dial to a node that was cut off fails well before that.
 func (s *Session) serveControl(l net.Listener, tls *tls.Config) {
 	c := &s.opts.Network.Conf
 	o := control.Options{
@@ -186,8 +187,8 @@ func (s *Session) serveControl(l net.Listener, tls *tls.Config) {
 		Identity: s.opts.Identity, TLS: tls, Other: s.reportOther, Stranger: s.reportStranger,
 	}
 	if s.Fence != nil {
-		// A node that is cut off is quiet for a third of the time after which its
-		// membership lapses, and has been asked for a sign of life twice by then.
+		// The plane reports a node as silent after 30 % of the time after which the
+		// node's membership ends. By then it has asked the node for a sign of life twice.
 		ttl := s.opts.Network.Etcd.TTL
 		o.Hush, o.Interval = ttl*3/10, min(c.KeepAliveInterval, ttl/8)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-// ports lists the ports to try, in a random order: one 0 if any will do.
+// ports lists the ports to try, in a random order; it lists only 0 if any port will
+// do.
 func ports(r spec.PortRange) []int {
 	if r == (spec.PortRange{}) {
 		return []int{0}
@@ -25,7 +26,7 @@ func ports(r spec.PortRange) []int {
 	return out
 }
 
-// listen binds a TCP port at addr within the range.
+// listen binds a TCP port within the range at addr.
 func listen(addr string, r spec.PortRange) (net.Listener, error) {
 	var err error
 	for _, p := range ports(r) {
@@ -43,8 +44,8 @@ func listen(addr string, r spec.PortRange) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot open a port on %s: %w", addr, err)
 }
 
-// listenTCP is net.Listen without Multipath TCP, which that would use where the
-// kernel has it: no client of ours speaks it.
+// listenTCP listens like net.Listen, but without Multipath TCP, which net.Listen
+// uses if the kernel has it. No client of gorun uses Multipath TCP.
 func listenTCP(addr string, port int) (net.Listener, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)
@@ -67,11 +68,11 @@ func listenAt(addr string, port int) (net.Listener, error) {
 
 const (
 	portsTried   = 50
-	portsTriedIn = time.Second // also where a firewall swallows the question
+	portsTriedIn = time.Second // also if a firewall drops the packets
 )
 
-// freePort is the next port of a host at which nothing answers now. Every node of
-// the job finds the same.
+// freePort returns the next port of a host at which no program answers now. Every
+// node of the job finds the same port.
 func freePort(at spec.Endpoint) int {
 	end := time.Now().Add(portsTriedIn)
 	for port := at.Port + 1; port <= min(at.Port+portsTried, 1<<16-1) && time.Now().Before(end); port++ {

@@ -13,16 +13,16 @@ import (
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
-// Store serves one workers' store ahead: the one that this node offers for the next
-// round. A store is used for one round and then thrown away. The zero Store serves
-// nothing: another node has the store.
+// Store serves one store for the workers in advance: the store that this node
+// offers for the next round. Each store serves one round and is then thrown away.
+// The zero Store serves nothing, because another node has the store.
 type Store struct {
-	open func() (net.Listener, error) // binds the next one
-	addr string                       // host that the workers are given
+	open func() (net.Listener, error) // binds the port of the next store
+	addr string                       // host that the workers get
 	pool *accept.Pool                 // of their connections
 	door door
 
-	mu     sync.Mutex // a round may end while the agent does
+	mu     sync.Mutex // a round may end at the same time as the agent
 	over   bool
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
@@ -40,26 +40,27 @@ func (s *Session) newStore(addr string, open func() (net.Listener, error)) (*Sto
 	return st, st.renew()
 }
 
-// Offer is the host:port of the store for the next round, "" if there is none.
+// Offer returns the host:port of the store for the next round, "" if there is none.
 func (s *Store) Offer() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.offer
 }
 
-// Server is the store that is served now, nil if there is none.
+// Server returns the store that is served now, nil if there is none.
 func (s *Store) Server() *tcpstore.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.server
 }
 
-// Admit lets the workers of a world in, those of the last world no more.
+// Admit admits the workers of a world, and no longer those of the last world.
 func (s *Store) Admit(clients []string) { s.door.admit(clients) }
 
-// Next is the store that this node offers after a round of the world, in which it
-// had that group rank. The last store will do if no worker has used it, or none
-// will use the next one: an elastic job goes on when nodes come and go.
+// Next returns the store that this node offers after a round of the world, in which
+// it had the group rank. It keeps the last store if no worker has used it, or if no
+// worker will use the next store. An elastic job may always have a next round,
+// because nodes come and go.
 func (s *Store) Next(w *rendezvous.World, group int, elastic bool) (string, error) {
 	host, _, _ := net.SplitHostPort(w.Store)
 	last := w.Restart >= w.MaxRestarts && !elastic
@@ -71,8 +72,8 @@ func (s *Store) Next(w *rendezvous.World, group int, elastic bool) (string, erro
 	return s.Offer(), nil
 }
 
-// renew ends the store that was served, if any, and serves an empty one. After end
-// nothing is served any more.
+// renew ends the present store, if any, and serves an empty one. After end it
+// serves nothing.
 func (s *Store) renew() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,16 +93,17 @@ func (s *Store) renew() error {
 	return nil
 }
 
-// storeBytes is how much a store may hold where a cgroup allows that much memory.
+// storeBytes returns how many bytes a store may hold if a cgroup allows this much
+// memory.
 func storeBytes(allowed int64) int64 {
 	const most = 1 << 30
-	if allowed < 0 { // unlimited, or unknown
+	if allowed < 0 { // unlimited or unknown
 		return most
 	}
 	return min(max(allowed/4, 1<<20), most)
 }
 
-// end stops serving for good and waits for it.
+// end stops serving for ever and waits until the store has ended.
 func (s *Store) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// apart is an error for which the nodes cannot come, or stay, together.
+// apart is an error because of which the nodes cannot meet or stay together.
 type apart struct{ error }
 
 // maxOthers bounds the hosts with another secret that are reported.
@@ -35,8 +35,8 @@ func (s *Session) fail(err error) {
 	s.opts.Failed(kind, text)
 }
 
-// suggestPort ends a sentence about a port that is taken with the user's own
-// command for another port.
+// suggestPort ends a sentence about a taken port with the user's own command for
+// another port.
 func (s *Session) suggestPort(at spec.Endpoint) string {
 	if s.opts.Elsewhere == nil {
 		return ""
@@ -54,9 +54,9 @@ func (s *Session) suggestPort(at spec.Endpoint) string {
 }
 
 // reportOther reports that the agent on a host has another secret. A static node
-// that has not met the others yet knows only the master: it ends. Other nodes say
-// it, once for each host, and wait for the right nodes; an attacker who could end
-// the job by a wrong secret would need none.
+// that has not yet joined a world knows only the master, so it ends. Other nodes
+// say so, once for each host, and wait for the right nodes. Otherwise an attacker
+// could end the job with a wrong secret.
 func (s *Session) reportOther(host string, dialed bool) {
 	s.mu.Lock()
 	fatal := dialed && s.opts.Network.Backend == spec.Static && !s.joined
@@ -73,12 +73,12 @@ func (s *Session) reportOther(host string, dialed bool) {
 	case again:
 	case fatal:
 		s.fail(&secret.Other{At: s.opts.Network.Endpoints[0].String()})
-	default: // every node that waits shows it
+	default: // every node that waits prints it
 		s.opts.Post(rendezvous.Refused{Why: (&secret.Other{At: host}).Error()})
 	}
 }
 
-// reportStranger reports that something that is no gorun speaks TLS to a job
+// reportStranger reports that a program that is not gorun speaks TLS to a job
 // without a secret.
 func (s *Session) reportStranger(ip string) {
 	s.opts.Note("tls", fmt.Sprintf("something at %s that is no gorun speaks TLS to this job, which has no secret; it is not answered", ip))

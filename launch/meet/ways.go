@@ -16,7 +16,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/portshare"
 )
 
-// findNone is for a node alone: it needs only a store for its workers.
+// findNone sets up a node that is alone: it needs only a store for its workers.
 func (s *Session) findNone(ctx context.Context) (way, error) {
 	n := &s.opts.Network
 	w := way{node: s.opts.Node, endpoints: 1, where: "this node"}
@@ -55,15 +55,16 @@ func (s *Session) findNone(ctx context.Context) (way, error) {
 	return w, err
 }
 
-// ownMaster is where the store of a job of one node can be.
+// ownMaster says where the store of a job of one node can be.
 type ownMaster struct {
-	ip  string // that the name means and this machine has
-	why string // there is none
+	ip  string // the address of the name that this machine has
+	why string // why there is none
 }
 
-// findMaster looks up the address that the user gave. torchrun passes it on to the
-// workers as it is; of another machine, or unknown, it would make them hang. That is
-// no error: schedulers set such a variable for every job.
+// findMaster looks up the address that the user gave. torchrun passes the address
+// to the workers unchanged; an unknown address, or an address of another machine,
+// would make them hang. Such an address is no error, because schedulers set the
+// variable for every job.
 func findMaster(ctx context.Context, host string) ownMaster {
 	ips, err := lookup(ctx, host)
 	if err != nil {
@@ -75,7 +76,8 @@ func findMaster(ctx context.Context, host string) ownMaster {
 	return ownMaster{why: "this machine does not have that address"}
 }
 
-// findStatic uses the one port of node 0, which serves the rendezvous and the store.
+// findStatic uses the one port of node 0, which serves the rendezvous and the
+// store.
 func (s *Session) findStatic(ctx context.Context) (way, error) {
 	n := &s.opts.Network
 	master := n.Endpoints[0].String()
@@ -86,12 +88,12 @@ func (s *Session) findStatic(ctx context.Context) (way, error) {
 	}
 	w.node.Addr = at.own
 	if w.node.NodeRank != 0 {
-		w.store = &Store{} // node 0 has it
+		w.store = &Store{} // node 0 has the store
 		w.known = []rendezvous.Peer{{ID: "master", Name: master, Control: master, Endpoint: 0}}
 		return w, nil
 	}
 	bind := at.bind
-	if at.serves < 0 { // the name leads elsewhere (NAT): the port is still ours
+	if at.serves < 0 { // the name stands for another address (NAT); the port is still on this node
 		bind = ""
 	}
 	l, err := listenAt(bind, n.MasterPort)
@@ -100,13 +102,13 @@ func (s *Session) findStatic(ctx context.Context) (way, error) {
 	}
 	share := portshare.New(s.opts.Pool.Listen(l))
 	w.control, w.parts = share.GRPC(), []part{share.Serve}
-	w.node.Control, w.node.Endpoint = master, 0 // as the others call it
+	w.node.Control, w.node.Endpoint = master, 0 // the address that the others use
 	w.known = []rendezvous.Peer{{ID: w.node.ID, Name: w.node.Name(), Control: w.node.Control, Endpoint: 0}}
 	w.store, err = s.newStore(at.own, func() (net.Listener, error) { return share.Others(), nil })
 	return w, err
 }
 
-// findGossip finds the others with memberlist.
+// findGossip finds the other nodes with memberlist.
 func (s *Session) findGossip(ctx context.Context) (way, error) {
 	n, local := s.opts.Network, s.opts.Local
 	w := way{takeover: true}
@@ -127,7 +129,7 @@ func (s *Session) findGossip(ctx context.Context) (way, error) {
 		return w, err
 	}
 	endpoints := texts(n.Endpoints, "")
-	var key []byte // nothing is encrypted
+	var key []byte // nil: nothing is encrypted
 	if s.opts.Secret.Given() {
 		k := s.opts.Secret.Key("gossip")
 		key = k[:]
@@ -154,7 +156,7 @@ func (s *Session) findGossip(ctx context.Context) (way, error) {
 	return w, nil
 }
 
-// findEtcd finds the others in etcd, which also makes worlds unique.
+// findEtcd finds the other nodes in etcd, which also makes worlds unique.
 func (s *Session) findEtcd(ctx context.Context) (way, error) {
 	n := s.opts.Network
 	w := way{takeover: true, where: "etcd at " + strings.Join(texts(n.Endpoints, ""), ", ")}
@@ -207,7 +209,7 @@ func (s *Session) bindControl(ctx context.Context, n *spec.Network, w *way) (add
 	return at, err
 }
 
-// close frees the ports of a way that leads nowhere.
+// close frees the ports of a way that failed.
 func (w *way) close() {
 	w.control.Close()
 	w.store.end()

@@ -1,9 +1,8 @@
-// Package preview tells what each rank of a job gets: for gorun env and for
-// gorun run --dry-run.
+// Package preview shows what each rank of a job gets: for gorun env and for gorun
+// run --dry-run.
 //
-// Invariants: a Node has what may be shown, no credential is in it; what comes
-// from another process is made fit for a terminal; the same nodes give the same
-// text.
+// Invariants: a Node contains no credential. Text of other processes is made safe
+// for a terminal. The same nodes give the same text.
 package preview
 
 import (
@@ -17,15 +16,17 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Node is the ranks of one node. In JSON its names are stable; fields may be added.
+// Node holds the ranks of one node. In JSON its names are stable; fields may be
+// added.
 type Node struct {
 	Node  int    `json:"node"` // group rank
 	Host  string `json:"host"`
 	Addr  string `json:"addr"`
 	Ranks []Rank `json:"ranks"`
-	// Removed are variables that the node has and its workers do not get.
+	// Removed lists the variables that the node has and its workers do not get.
 	Removed []Variable `json:"removed,omitempty"`
-	// Wrapper stands in front of the program, and what arrives behind it was not tried.
+	// Wrapper stands in front of the program. It was not tried which variables
+	// arrive behind it.
 	Wrapper string `json:"wrapper,omitempty"`
 }
 
@@ -34,26 +35,27 @@ type Rank struct {
 	Rank      int        `json:"rank"`
 	LocalRank int        `json:"local_rank"`
 	Command   []string   `json:"command,omitempty"` // without credentials
-	Devices   []string   `json:"devices,omitempty"` // its own, in the form for a person
+	Devices   []string   `json:"devices,omitempty"` // its own devices, in readable form
 	Env       []Variable `json:"env"`               // by name
 }
 
-// Variable is one that a rank gets, with its source.
+// Variable is a variable that a rank gets, with its source.
 type Variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"` // without credentials
-	// Mark stands for a value that is hidden: of two ranks of one job it is the
-	// same if the value is. Nobody can learn the value from it who does not have
-	// what the job's workers have.
+	// Mark stands for a hidden value. Two ranks of one job have the same mark if
+	// they have the same value. The value cannot be found from the mark without the
+	// secrets of the job's workers.
 	Mark string       `json:"mark,omitempty"`
 	Kind envprop.Kind `json:"kind"`
-	Node string       `json:"from_node,omitempty"` // whose request or environment; "" for the node itself
-	At   string       `json:"at,omitempty"`        // the argument without its value, file and line, or the conf file
+	Node string       `json:"from_node,omitempty"` // node whose request or environment it is; "": the node itself
+	At   string       `json:"at,omitempty"`        // the argument without its value, the file and line, or the conf file
 	Rule string       `json:"rule,omitempty"`
 }
 
-// Variables turns what an environment is explained by into what is shown. The key
-// is for marks: what only the job's agents and workers know, and fresh.
+// Variables converts the settings of an environment to the form that is shown. The
+// key is for marks: only the job's agents and workers know it, and each world has
+// another.
 func Variables(settings []envprop.Setting, key string) []Variable {
 	list := make([]Variable, 0, len(settings))
 	for _, s := range settings {
@@ -73,7 +75,7 @@ func mark(key string, s envprop.Setting) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Removals are likewise of what was taken away.
+// Removals converts removed variables to the form that is shown.
 func Removals(gone []envprop.Removal) []Variable {
 	var list []Variable
 	for _, r := range gone {
@@ -86,17 +88,17 @@ func variable(name, value string, s envprop.Source) Variable {
 	return Variable{Name: name, Value: value, Kind: s.Kind, Node: s.Node, At: s.At, Rule: s.Rule}
 }
 
-// source tells where the variable is from.
+// source returns where the variable comes from.
 func (v Variable) source() envprop.Source {
 	return envprop.Source{Kind: v.Kind, Node: v.Node, At: v.At, Rule: v.Rule}
 }
 
-// Name is how the node is called.
+// Name returns what messages call the node.
 func (n *Node) Name() string {
 	return term.Quoted((&rendezvous.Node{Host: n.Host, Addr: n.Addr}).Name())
 }
 
-// Select leaves the ranks that are wanted, and drops nodes without any.
+// Select keeps the wanted ranks, and drops nodes without any.
 func Select(nodes []Node, wants func(node, rank int) bool) []Node {
 	var list []Node
 	for _, n := range nodes {
@@ -113,8 +115,8 @@ func Select(nodes []Node, wants func(node, rank int) bool) []Node {
 	return list
 }
 
-// Diff leaves what differs: between the ranks of these nodes, or from what the
-// rank's own node has in its environment.
+// Diff keeps the variables that differ: between the ranks of these nodes, or from
+// the environment of the rank's own node.
 func Diff(nodes []Node) []Node {
 	type value struct{ name, text, mark string }
 	count, ranks := map[value]int{}, 0
@@ -144,7 +146,7 @@ func Diff(nodes []Node) []Node {
 	return list
 }
 
-// ranks is a list of the ranks for a person.
+// ranks describes a list of ranks.
 func ranks(all []Rank) string {
 	switch len(all) {
 	case 0:

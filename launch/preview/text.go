@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Print writes the environments of ranks as gorun env does.
+// Print writes the environments of ranks for gorun env.
 func Print(w io.Writer, nodes []Node, diff, asJSON bool) error {
 	if diff {
 		nodes = Diff(nodes)
@@ -22,7 +22,7 @@ func Print(w io.Writer, nodes []Node, diff, asJSON bool) error {
 	return WriteText(w, nodes)
 }
 
-// WriteJSON writes one object a node, one a line.
+// WriteJSON writes one object for each node, each on one line.
 func WriteJSON(w io.Writer, nodes []Node) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -37,8 +37,8 @@ func WriteJSON(w io.Writer, nodes []Node) error {
 	return nil
 }
 
-// WriteText writes the environments for a person: of each node what its ranks
-// have in common, then what is each rank's own.
+// WriteText writes the environments as text: for each node first what its ranks
+// have in common, then what differs for each rank.
 func WriteText(w io.Writer, nodes []Node) error {
 	var b strings.Builder
 	for i := range nodes {
@@ -94,7 +94,7 @@ func title(all []Rank) string {
 	return fmt.Sprintf("all %d ranks", len(all))
 }
 
-// line shows a variable and where it comes from.
+// line writes a variable and its source.
 func line(b *strings.Builder, what string, v Variable) {
 	source := v.source()
 	text := source.String()
@@ -108,7 +108,7 @@ func line(b *strings.Builder, what string, v Variable) {
 	fmt.Fprintf(b, "    %-42s  %s\n", term.Quoted(what), term.Quoted(text))
 }
 
-// WriteWorld writes who takes part in a job.
+// WriteWorld writes the nodes of a job.
 func WriteWorld(w io.Writer, world *rendezvous.World) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "world of run %s: %d nodes, %d workers; nothing is started\n", term.Quoted(world.RunID), len(world.Members), world.Size)
@@ -125,8 +125,8 @@ func WriteWorld(w io.Writer, world *rendezvous.World) error {
 	return err
 }
 
-// WritePlan writes what a node would start: commands, devices and what is added
-// to the node's own environment or taken from it.
+// WritePlan writes what a node would start: commands, devices, and what is added to
+// the node's own environment or removed from it.
 func WritePlan(w io.Writer, n Node) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %d, %s: %s\n", n.Node, n.Name(), ranks(n.Ranks))
@@ -153,5 +153,5 @@ func WritePlan(w io.Writer, n Node) error {
 	return err
 }
 
-// command is what could be pasted into a shell.
+// command returns the command in a form that can be pasted into a shell.
 func command(r Rank) string { return term.Quoted(term.Command(r.Command...)) }

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// maxBuildOutput bounds what an error repeats of the Go tool's output, in bytes.
+// maxBuildOutput bounds the Go tool's output in an error, in bytes.
 const maxBuildOutput = 8 << 10
 
-// Build makes the program ready. For Go it runs "go build" once, in the
-// package's own folder, so that the package's module is found wherever the user
-// stands. What the tool says of the program is a *BuildError.
+// Build makes the program ready to start. For Go it runs "go build" once, in the
+// package's own folder, so that the tool finds the package's module whatever the
+// working directory is. If the program does not build, the error is a *BuildError.
 func (p Plan) Build(ctx context.Context) (Program, error) {
 	prog := Program{Path: p.path, Title: p.in.Program}
 	name := p.path // argv[0] is a path, so that Python finds its virtual environment
@@ -41,7 +41,7 @@ func (p Plan) Build(ctx context.Context) (Program, error) {
 	return prog, nil
 }
 
-// goBuild makes BuildDir with the program in it.
+// goBuild makes BuildDir and builds the program in it.
 func (p Plan) goBuild(ctx context.Context) (path string, err error) {
 	if err := os.Mkdir(p.in.BuildDir, 0o700); err != nil {
 		return "", fmt.Errorf("cannot build %s: %w", p.in.Program, err)
@@ -64,7 +64,7 @@ func (p Plan) compile(ctx context.Context, output string) error {
 	}
 	argv := []string{"go", "build", "-o", output, target}
 	command := fmt.Sprintf("%s in %s", strings.Join(argv, " "), dir)
-	env := append(slices.Clone(p.in.Env), "GOTMPDIR="+filepath.Dir(output)) // a killed tool does not remove its own
+	env := append(slices.Clone(p.in.Env), "GOTMPDIR="+filepath.Dir(output)) // a killed tool does not remove its own folder
 	text, exit, err := p.in.Run(ctx, tool, argv, env, dir)
 	if err != nil {
 		return fmt.Errorf("cannot build %s: %s: %w", p.in.Program, command, err)
@@ -72,7 +72,7 @@ func (p Plan) compile(ctx context.Context, output string) error {
 	if exit != 0 {
 		return &BuildError{p.in.Program, command, exit, string(excerpt(text))}
 	}
-	// Of a package that is no command the Go tool makes an archive.
+	// For a package that is no command the Go tool makes an archive.
 	head, err := firstBytes(output)
 	if err != nil {
 		return fmt.Errorf("cannot build %s: %s made no program: %w", p.in.Program, command, err)
@@ -83,23 +83,24 @@ func (p Plan) compile(ctx context.Context, output string) error {
 	return nil
 }
 
-// BuildError is what the Go tool said of a program that does not build.
+// BuildError is the error of the Go tool for a program that does not build.
 type BuildError struct {
 	Program string // as the user named it
 	Command string
-	Code    int    // of the tool
+	Code    int    // exit code of the tool
 	Output  string // of the tool, at most a few KiB
 }
 
-// Error has all of the output.
+// Error returns the error with all of the output.
 func (e *BuildError) Error() string {
 	return fmt.Sprintf("cannot build %s: %s ended with code %d:\n%s", e.Program, e.Command, e.Code, e.Output)
 }
 
-// Short is the error in one line, with the first one of the compiler.
+// Short returns the error in one line, with the compiler's first error.
 func (e *BuildError) Short() string {
 	for line := range strings.Lines(e.Output) {
-		// "# package" heads the errors of a package; modules are fetched before.
+		// "# package" heads the errors of a package; the download of modules comes
+		// before.
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "go: downloading ") {
 			return fmt.Sprintf("cannot build %s: %s", e.Program, line)
 		}
@@ -107,7 +108,8 @@ func (e *BuildError) Short() string {
 	return fmt.Sprintf("cannot build %s: go build ended with code %d", e.Program, e.Code)
 }
 
-// excerpt is the beginning of the output, where compilers tell the first error.
+// excerpt returns the beginning of the output, where compilers print the first
+// error.
 func excerpt(output []byte) []byte {
 	output = bytes.TrimSpace(output)
 	if len(output) > maxBuildOutput {

@@ -19,7 +19,7 @@ func (in Input) python(flags ...string) (Plan, error) {
 	return Plan{in: in, kind: python, path: path, head: head}, err
 }
 
-// script is python for a file that Python has to read.
+// script plans a file that Python has to read.
 func (in Input) script(path string) (Plan, error) {
 	plan, err := in.python()
 	if no := access(path, unix.R_OK); no != nil && err == nil {
@@ -28,9 +28,9 @@ func (in Input) script(path string) (Plan, error) {
 	return plan, err
 }
 
-// interpreter finds Python: PYTHON_EXEC (torchrun's variable), the active
-// virtual environment, python3 or python on PATH. Links are not followed: a
-// virtual environment is one that is known by its link's place.
+// interpreter finds Python: PYTHON_EXEC (torchrun's variable), the active virtual
+// environment, python3 or python on PATH. It does not follow links, because Python
+// finds its virtual environment by the place of the link.
 func (in Input) interpreter() (string, error) {
 	if name := in.getenv("PYTHON_EXEC"); name != "" {
 		path, err := in.executable(name)
@@ -52,7 +52,7 @@ func (in Input) interpreter() (string, error) {
 	return "", fmt.Errorf("cannot start %s: no python3 or python on PATH (set PYTHON_EXEC, or use --no-python for a program that is not Python)", in.Program)
 }
 
-// executable finds what a shell would run for this name.
+// executable finds the file that a shell would run for this name.
 func (in Input) executable(name string) (string, error) {
 	if !strings.Contains(name, "/") {
 		if path := in.lookPath(name); path != "" {
@@ -77,9 +77,9 @@ func (in Input) executable(name string) (string, error) {
 	return path, in.startable(name, path)
 }
 
-// startable is the error of a file with the x bit that the workers cannot execute
-// all the same: it lies on a file system that allows none, it is another user's, or
-// what the kernel starts in its place is not there.
+// startable returns the error of a file with the x bit that the workers still
+// cannot execute: its file system does not allow it, the file belongs to another
+// user, or the program that the kernel starts in its place does not exist.
 func (in Input) startable(name, path string) error {
 	if err := access(path, unix.X_OK); err != nil {
 		return fmt.Errorf("cannot start %s: it may not be executed by this user, or lies on a file system mounted noexec (%w)", name, err)
@@ -99,13 +99,14 @@ func (in Input) startable(name, path string) error {
 	return fmt.Errorf("cannot start %s: what starts it, %s, is missing or may not be executed", name, starter)
 }
 
-// access is what the kernel says to this process, whose user is the workers'.
+// access returns the kernel's answer for this process, which runs as the workers'
+// user.
 func access(path string, how uint32) error {
 	return unix.Faccessat(unix.AT_FDCWD, path, how, unix.AT_EACCESS)
 }
 
-// lookPath searches PATH; "" when nothing fits. Relative entries of PATH are
-// skipped, as os/exec does, since what they hold depends on where one stands.
+// lookPath searches PATH; it returns "" if nothing fits. As os/exec does, it skips
+// relative entries of PATH, because their meaning depends on the working directory.
 func (in Input) lookPath(name string) string {
 	for _, dir := range filepath.SplitList(in.getenv("PATH")) {
 		if path := filepath.Join(dir, name); filepath.IsAbs(dir) && isExecutable(path) {
@@ -120,7 +121,7 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && access(path, unix.X_OK) == nil
 }
 
-// getenv reads Input.Env; the later of two entries wins, as in os/exec.
+// getenv reads Input.Env. The later of two entries wins, as in os/exec.
 func (in Input) getenv(name string) string {
 	for i := len(in.Env) - 1; i >= 0; i-- {
 		if v, ok := strings.CutPrefix(in.Env[i], name+"="); ok {

@@ -29,12 +29,12 @@ import (
 	"strings"
 )
 
-// Runner runs a program to its end and gives what it wrote to standard output
-// and standard error and its exit code. err is only for a program that could
-// not be started or waited for, or for the end of ctx.
+// Runner runs a program to its end. It returns the program's standard output and
+// standard error together, and its exit code. err is only for a program that could
+// not be started or awaited, or for the end of ctx.
 type Runner func(ctx context.Context, path string, argv, env []string, dir string) (output []byte, exit int, err error)
 
-// Input is what the user named and where.
+// Input holds what the user named, and the surroundings.
 type Input struct {
 	Program  string
 	Args     []string
@@ -45,14 +45,15 @@ type Input struct {
 	Env []string // environment: PATH, PYTHON_EXEC, VIRTUAL_ENV; given to the Go tool
 	Run Runner   // needed for Go packages
 	// BuildDir, needed for Go packages, is the folder that Build makes for the
-	// program and all that the Go tool leaves; the caller removes it in the end.
+	// program and for everything that the Go tool leaves. The caller removes it in
+	// the end.
 	BuildDir string
 }
 
-// Program is ready to be started.
+// Program is a program that is ready to start.
 type Program struct {
-	Path string // of the file to execute, absolute
-	// Argv gives the arguments of one worker, the program's name first.
+	Path string // absolute path of the file to execute
+	// Argv returns the arguments of one worker, the program's name first.
 	Argv func(localRank int) []string
 	// Interpreter is the Python that runs the program; "" for another program.
 	Interpreter string
@@ -60,15 +61,15 @@ type Program struct {
 	Title string
 }
 
-// Plan is a checked Input: how it will be started is known.
+// Plan is a checked Input: how to start the program is known.
 type Plan struct {
 	in     Input
 	kind   kind
-	path   string   // executable; for Go the directory or file to build
+	path   string   // executable; for Go the folder or the file to build
 	single bool     // for Go: path is one file
-	head   []string // arguments between the executable and the user's
+	head   []string // arguments between the executable and the user's arguments
 
-	// Note is a line for the user, about a program that may not be what was meant.
+	// Note is a line for the user about a program that may not be the intended one.
 	Note string
 }
 
@@ -80,7 +81,7 @@ const (
 	golang
 )
 
-// NeedsBuild says whether Build takes longer than a moment.
+// NeedsBuild reports whether Build takes longer than a moment.
 func (p Plan) NeedsBuild() bool { return p.kind == golang }
 
 // Check finds out what the program is. Its errors are about the command line.
@@ -117,7 +118,7 @@ func Check(in Input) (Plan, error) {
 	return Plan{}, fmt.Errorf("no such program: %s%s", in.Program, in.hint())
 }
 
-// hint guesses what a name that is no file was meant to be.
+// hint guesses what the user meant by a name that is no file.
 func (in Input) hint() string {
 	name := in.Program
 	switch {
@@ -158,7 +159,7 @@ func (in Input) file(path string, info os.FileInfo) (Plan, error) {
 	head, err := firstBytes(path)
 	mayExecute := info.Mode()&0o111 != 0
 	switch {
-	// A program that may be executed but not read is fine.
+	// A program may be executable but not readable.
 	case err != nil && !mayExecute:
 		return Plan{}, fmt.Errorf("cannot start %s: %w", in.Program, err)
 	case isELF(head) && !mayExecute:
@@ -173,7 +174,7 @@ func (in Input) file(path string, info os.FileInfo) (Plan, error) {
 	return plan, err
 }
 
-// abs is where a name leads from the workers' working directory.
+// abs returns the path of a name as seen from the workers' working directory.
 func (in Input) abs(name string) string {
 	if filepath.IsAbs(name) {
 		return name

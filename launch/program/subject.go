@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Subject is what a plan would run, for those who look at files.
+// Subject describes what a plan would run, for the code that reads the files.
 type Subject struct {
 	Title  string
-	Path   string // file that is executed, absolute; "" when it is built first
-	Script string // file of the user's own, absolute; "" for a Go package, a module and what the system provides
-	Python string // interpreter, absolute, "" when there is none
+	Path   string // absolute path of the executed file; "": it is built first
+	Script string // absolute path of the user's own file; "" for a Go package, a module and a program of the system
+	Python string // absolute path of the interpreter; "": there is none
 	Args   []string
 	Dir    string
 }
 
-// Subject of the plan.
+// Subject returns the subject of the plan.
 func (p Plan) Subject() Subject {
 	s := Subject{Title: p.in.Program, Args: p.in.Args, Dir: p.in.Dir}
 	switch p.kind {
@@ -36,7 +36,7 @@ func (p Plan) Subject() Subject {
 	return s
 }
 
-// Unnamed is the subject when no program was named: the Python that would run a
+// Unnamed returns the subject without a named program: the Python that would run a
 // script, if there is one.
 func (in Input) Unnamed() Subject {
 	s := Subject{Dir: in.Dir}

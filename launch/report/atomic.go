@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeWhole makes path hold b: a reader sees the old content or the new one,
-// never a part. What is not a regular file (a pipe, a terminal) is written to, and
-// so is what this process has open as standard output or error, whatever it is.
+// writeWhole makes path hold b. A reader sees the old content or the new content,
+// never a part. writeWhole writes directly to a path that is no regular file (a
+// pipe, a terminal), and to a path that names this process's standard output or
+// error.
 func writeWhole(path string, b []byte) error {
 	if fd := standard(path); fd > 0 {
 		return writeStandard(path, fd, b)
 	}
-	// A link's target is replaced, not the link.
+	// Replace the target of a link, not the link.
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
@@ -47,7 +48,7 @@ func writeWhole(path string, b []byte) error {
 	return nil
 }
 
-// standard is the descriptor that path stands for: 1, 2 or 0 for none.
+// standard returns the descriptor that path names: 1, 2, or 0 for none.
 func standard(path string) int {
 	switch filepath.Clean(path) {
 	case "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1":
@@ -58,8 +59,8 @@ func standard(path string) int {
 	return 0
 }
 
-// writeStandard goes on where the descriptor stands: to open the path anew would
-// begin at the start of a file that others write to as well.
+// writeStandard writes at the descriptor's present position. A newly opened file
+// would start at the beginning, although other processes write to it as well.
 func writeStandard(path string, fd int, b []byte) error {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -77,7 +78,7 @@ func writeNew(path string, b []byte) error {
 	}
 	_, err = f.Write(b)
 	if err == nil {
-		// Else a crash soon after the rename can leave an empty file.
+		// Without it a crash soon after the rename can leave an empty file.
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())

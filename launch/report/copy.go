@@ -6,10 +6,10 @@ import (
 )
 
 // CopyErrorFile copies a worker's error file to gorun's own
-// (TORCHELASTIC_ERROR_FILE in gorun's environment), for the program that started gorun.
-// As torchrun does, it adds the worker's exit code (negative: the signal), if
-// it is not zero, as message.errorCode, where message is an object. What was at
-// to is replaced; what the worker's file holds besides is kept.
+// (TORCHELASTIC_ERROR_FILE in gorun's environment), for the program that started
+// gorun. As torchrun does, it adds the worker's exit code (negative: the signal) as
+// message.errorCode, if the code is not zero and message is an object. It replaces
+// what was at to, and keeps everything else of the worker's file.
 func CopyErrorFile(from, to string, exitCode int) error {
 	b, size, err := readBounded(from)
 	if err != nil {

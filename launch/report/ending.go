@@ -11,21 +11,21 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Ending is what one agent needs to report the end of its job.
+// Ending holds what one agent needs to report the end of its job.
 type Ending struct {
 	Job       Job
-	Program   string            // what was started, as the user calls it
+	Program   string            // the started program, as the user named it
 	Node      rendezvous.NodeID // of this agent
-	ErrorFile string            // TORCHELASTIC_ERROR_FILE in gorun's environment, "" for none
-	Findings  json.RawMessage   // of the preflight that ended the job
+	ErrorFile string            // TORCHELASTIC_ERROR_FILE in gorun's environment; "": none
+	Findings  json.RawMessage   // findings of the preflight that ended the job
 	Quiet     bool              // another agent at this terminal writes the full report
 	Shared    bool              // agents of several nodes share this terminal
-	BuildSeen bool              // the compiler's output stands on the terminal already
+	BuildSeen bool              // the terminal already shows the compiler's output
 	Say       func(format string, args ...any)
 	Out       io.Writer // for the text report
 }
 
-// Write tells how the job ended: on the terminal, in the file of --report and in
+// Write reports how the job ended: on the terminal, in the file of --report and in
 // gorun's own error file.
 func (e *Ending) Write(o rendezvous.Outcome) {
 	var found []diagnose.Finding
@@ -34,7 +34,7 @@ func (e *Ending) Write(o rendezvous.Outcome) {
 	}
 	kind := outcomeOf(o)
 	switch c := o.Cause; {
-	case c == nil || kind == Refused: // the agent has shown the findings
+	case c == nil || kind == Refused: // the agent has printed the findings
 	case kind == Rendezvous:
 		e.Say("%s", c.Message)
 	case c.Kind == rendezvous.KindStopped:
@@ -59,7 +59,7 @@ func (e *Ending) Write(o rendezvous.Outcome) {
 	}
 }
 
-// outcomeOf is the outcome in one word.
+// outcomeOf returns the outcome in one word.
 func outcomeOf(o rendezvous.Outcome) Outcome {
 	switch {
 	case o.Cause == nil:
@@ -75,12 +75,12 @@ func outcomeOf(o rendezvous.Outcome) Outcome {
 	}
 }
 
-// RefusedByChecks reports whether the check of the nodes ended the job.
+// RefusedByChecks reports whether the preflight refused the job.
 func RefusedByChecks(o rendezvous.Outcome) bool {
 	return o.Preflight != nil && o.Cause != nil && o.Cause.Kind == rendezvous.KindPreflight
 }
 
-// writeText shows the failure: the full report, or one line of a quiet agent.
+// writeText prints the failure: the full report, or one line for a quiet agent.
 func (e *Ending) writeText(o rendezvous.Outcome, found []diagnose.Finding) {
 	cause, others := e.withoutBuild(*o.Cause), failures(o)
 	for i, f := range others {
@@ -97,21 +97,21 @@ func (e *Ending) writeText(o rendezvous.Outcome, found []diagnose.Finding) {
 	}))
 }
 
-// withoutBuild leaves out of a cause what a compiler printed, unless this is the place
-// to show it. A compiler's output is long and is shown once: by each node whose
-// program does not build, and of the nodes that share a terminal by the first one.
-// Other nodes show its first line.
+// withoutBuild removes a compiler's output from a cause, unless this agent must
+// show it. The output is long and is shown once: by each node whose program does
+// not build, and by the first of several nodes that share a terminal. Other nodes
+// show its first line.
 func (e *Ending) withoutBuild(c rendezvous.Cause) rendezvous.Cause {
 	const text = "the program does not build"
 	here := c.Node == e.Node
 	switch {
 	case e.Quiet && c.Kind == rendezvous.KindStart && c.Rank < 0:
-		c.Message, c.Traceback = "", "" // the first node shows it
+		c.Message, c.Traceback = "", "" // the first node shows them
 	case !isBuildError(&c):
 	case here && e.BuildSeen:
 		c.Message, c.Traceback = text+" (see above)", ""
 	case here || e.Shared:
-		c.Message = text // and the report shows the rest
+		c.Message = text // the report shows the rest
 	default:
 		c.Traceback = ""
 	}
@@ -123,7 +123,8 @@ func isBuildError(c *rendezvous.Cause) bool {
 	return c.Kind == rendezvous.KindStart && c.Rank < 0 && c.Traceback != ""
 }
 
-// copyErrorFile copies the error file of a worker of this node that is the cause.
+// copyErrorFile copies the cause's error file if the cause is a worker of this
+// node.
 func (e *Ending) copyErrorFile(c *rendezvous.Cause) {
 	if c == nil || c.ErrorFile == "" || e.ErrorFile == "" || c.Node != e.Node {
 		return
@@ -137,12 +138,13 @@ func (e *Ending) copyErrorFile(c *rendezvous.Cause) {
 	}
 }
 
-// failures are those of an outcome, without witnesses, which did not fail.
+// failures returns the failures of an outcome. It leaves out witnesses, which did
+// not fail.
 func failures(o rendezvous.Outcome) []rendezvous.Cause {
 	return slices.DeleteFunc(slices.Clone(o.Failures), func(c rendezvous.Cause) bool { return c.Kind == rendezvous.KindWitness })
 }
 
-// rounds are those of a job, with every rank of every node.
+// rounds converts the rounds of a job, with every rank of every node.
 func rounds(records []rendezvous.Record) (all []Round) {
 	for _, rec := range records {
 		r := Round{
@@ -161,7 +163,8 @@ func rounds(records []rendezvous.Record) (all []Round) {
 	return all
 }
 
-// endOf is the end of a rank; of one that was never started it has no PID.
+// endOf returns the end of a rank; the end of a rank that was never started has no
+// PID.
 func endOf(rank, local int, ends []rendezvous.End) rendezvous.End {
 	if i := slices.IndexFunc(ends, func(e rendezvous.End) bool { return e.Rank == rank }); i >= 0 {
 		e := ends[i]

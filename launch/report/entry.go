@@ -10,17 +10,16 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// maxTextLines is how many lines of a traceback are shown.
+// maxTextLines is the number of lines of a traceback that are shown.
 const maxTextLines = 200
 
-// entry is one failure in torchrun's layout. Of those that are not the root
-// cause, which may be many, no standard error is shown, and of consequences no
-// traceback.
+// entry formats one failure in torchrun's layout. There may be many failures. So
+// only the root cause shows its standard error, and consequences show no traceback.
 func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string {
 	lines := []string{fmt.Sprintf("[%d]:", n)}
 	field := func(name, value string) {
-		// Of a field of several lines all but the first are indented by 4, deeper than
-		// the fields: no text of a worker passes for one of them.
+		// All lines of a field but the first are indented by 4, deeper than the
+		// fields. So no text of a worker looks like a field.
 		for i, line := range strings.Split(value, "\n") {
 			if i == 0 {
 				line = fmt.Sprintf("  %-10s: %s", name, line)
@@ -31,7 +30,7 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 		}
 	}
 	at := c.Time
-	if !c.ErrorTime.IsZero() { // as torchrun has it: the exception's time, not the process's end
+	if !c.ErrorTime.IsZero() { // as in torchrun: the time of the exception, not of the process's end
 		at = c.ErrorTime
 	}
 	field("time", at.In(zone).Format("2006-01-02_15:04:05"))
@@ -42,7 +41,7 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 	if c.Rank < 0 {
 		field("rank", "none ("+event(c.Kind)+")")
 		field("reason", orNA(reason(c)))
-		if text := strings.TrimSpace(c.Traceback); root && text != "" { // a compiler's
+		if text := strings.TrimSpace(c.Traceback); root && text != "" { // the output of a compiler
 			field("output", plainLines(strings.Split(text, "\n")))
 		}
 	} else {
@@ -63,7 +62,7 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 	return lines
 }
 
-// nodeText is the node's group rank and address, as far as they are known.
+// nodeText returns the node's group rank and address, as far as they are known.
 func nodeText(c *rendezvous.Cause) string {
 	addr := oneLine(c.Addr)
 	switch {
@@ -76,7 +75,7 @@ func nodeText(c *rendezvous.Cause) string {
 	}
 }
 
-// event says what happened where no worker is concerned.
+// event says what happened when the failure concerns no worker.
 func event(k rendezvous.Kind) string {
 	switch k {
 	case rendezvous.KindLost:
@@ -101,7 +100,7 @@ func reason(c *rendezvous.Cause) string {
 	return plainLines(strings.Split(strings.TrimSpace(c.Message), "\n"))
 }
 
-// exitText is the exit code as Python's subprocess has it: a signal is negative.
+// exitText returns the exit code as in Python's subprocess: a signal is negative.
 func exitText(c *rendezvous.Cause) string {
 	code := orNA("")
 	switch {
@@ -115,8 +114,8 @@ func exitText(c *rendezvous.Cause) string {
 	return fmt.Sprintf("%s (pid: %d)", code, c.PID)
 }
 
-// traceback is the worker's own account, or what is known without one. If it is
-// not wanted whole, it is the line that matters.
+// traceback returns the worker's own traceback, or what is known without one. If
+// whole is false, it returns only the line that matters.
 func traceback(c *rendezvous.Cause, whole bool) string {
 	text := strings.TrimRight(c.Traceback, "\n")
 	switch {

@@ -18,22 +18,21 @@ import (
 	"github.com/gorun/gorun/internal/term"
 )
 
-// MaxErrorFile is the largest error file that is read, in bytes.
+// MaxErrorFile bounds what is read of an error file, in bytes.
 const MaxErrorFile = 1 << 20
 
-// maxMessage is the longest message that is kept, in bytes; a traceback has
-// room for more.
+// maxMessage bounds a message, in bytes. A traceback may be longer.
 const maxMessage = 4 << 10
 
 // ErrorFile is what a worker wrote to its TORCHELASTIC_ERROR_FILE.
 type ErrorFile struct {
 	Message   string    // "RuntimeError: out of cheese", one line or more
-	Traceback string    // Python's, "" if the file has none
+	Traceback string    // of Python; "": the file has none
 	Time      time.Time // of the failure, whole seconds; zero if the file has none
 }
 
-// ReadErrorFile reads a worker's error file. The error matches fs.ErrNotExist
-// if the worker wrote none; path "" means that it had none to write to.
+// ReadErrorFile reads a worker's error file. The error matches fs.ErrNotExist if
+// the worker wrote none; path "" means that the worker had no file to write to.
 func ReadErrorFile(path string) (ErrorFile, error) {
 	b, size, err := readBounded(path)
 	if err != nil {
@@ -51,12 +50,13 @@ func ReadErrorFile(path string) (ErrorFile, error) {
 	return e, nil
 }
 
-// readBounded reads at most MaxErrorFile bytes; size is that of the file.
+// readBounded reads at most MaxErrorFile bytes; size is the size of the file.
 func readBounded(path string) (b []byte, size int64, err error) {
 	if path == "" {
 		return nil, 0, fmt.Errorf("the worker has no error file: %w", fs.ErrNotExist)
 	}
-	// The worker may have put anything there. O_NONBLOCK: a FIFO must not hang us.
+	// The worker may have put anything there. O_NONBLOCK prevents a FIFO from
+	// blocking the agent.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot read the worker's error file: %w", err)
@@ -98,7 +98,7 @@ func parseErrorFile(b []byte) (ErrorFile, error) {
 		return ErrorFile{Message: cut(textOf(file.Message)), Time: timeOf(file.Timestamp)}, nil
 	default:
 		var line bytes.Buffer
-		json.Compact(&line, b) // valid: it was read above
+		json.Compact(&line, b) // it is valid, because it was read above
 		return ErrorFile{Message: cut(line.String()), Time: timeOf(file.Timestamp)}, nil
 	}
 }
@@ -112,13 +112,13 @@ func parseObject(b json.RawMessage) ErrorFile {
 		Callstack json.RawMessage `json:"py_callstack"`
 		Timestamp json.RawMessage `json:"timestamp"`
 	}
-	// Parts of an unexpected type are left empty: these are valid JSON already.
+	// These are valid JSON already, so parts of an unexpected type only stay empty.
 	_ = json.Unmarshal(b, &m)
 	_ = json.Unmarshal(m.ExtraInfo, &extra)
 	return ErrorFile{Message: cut(textOf(m.Message)), Traceback: textOf(extra.Callstack), Time: timeOf(extra.Timestamp)}
 }
 
-// explain says what a person needs to know of a file that is no JSON object.
+// explain says what is wrong with a file that is no JSON object.
 func explain(b []byte, err error) error {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return errors.New("it is empty (the worker died before it wrote it)")
@@ -129,8 +129,8 @@ func explain(b []byte, err error) error {
 	return fmt.Errorf("it is not what torch writes: %w", err)
 }
 
-// parseBeginning reads a file that was cut off as if it ended well where it was
-// cut; what is no error file even then is its own message.
+// parseBeginning reads the beginning of a file as if the file ended well there. If
+// that is no error file either, its text is the message.
 func parseBeginning(b []byte) ErrorFile {
 	if e, err := parseErrorFile(completed(b)); err == nil {
 		return e
@@ -142,7 +142,7 @@ func parseBeginning(b []byte) ErrorFile {
 // JSON that was cut off within a string.
 func completed(b []byte) []byte {
 	var open []byte
-	quoted, escape := false, -1 // where the last escape begins
+	quoted, escape := false, -1 // escape: where the last escape begins
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
 		case quoted && c == '\\':
@@ -172,7 +172,7 @@ func completed(b []byte) []byte {
 
 func isObject(b json.RawMessage) bool { return len(b) > 0 && b[0] == '{' }
 
-// textOf returns a JSON string's text, and any other value as it stands.
+// textOf returns the text of a JSON string, and any other value unchanged.
 func textOf(b json.RawMessage) string {
 	var s string
 	if json.Unmarshal(b, &s) != nil {
@@ -184,14 +184,14 @@ func textOf(b json.RawMessage) string {
 // timeOf reads Unix seconds, as a number or as a string.
 func timeOf(b json.RawMessage) time.Time {
 	seconds, err := strconv.ParseFloat(strings.TrimSpace(textOf(b)), 64)
-	// Year 9999 at most, which JSON can still express; NaN fails both.
+	// Year 9999 is the last that JSON can express; NaN fails both comparisons.
 	if err != nil || !(seconds > 0 && seconds < 253402300800) {
 		return time.Time{}
 	}
 	return time.Unix(int64(seconds), 0)
 }
 
-// cut bounds a message, at a character's boundary.
+// cut bounds a message; it cuts between two characters.
 func cut(s string) string {
 	if len(s) <= maxMessage {
 		return s

@@ -11,8 +11,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Explain says what the last lines of all workers that failed mean together. The
-// worker that failed first, or that printed most, is not always the one to blame.
+// Explain explains the last lines of all failed workers together. The worker that
+// failed first, or that printed most, is not always the worker to blame.
 func Explain(o rendezvous.Outcome) []diagnose.Finding {
 	if o.Cause == nil {
 		return nil
@@ -31,7 +31,7 @@ func Explain(o rendezvous.Outcome) []diagnose.Finding {
 		if len(c.Tail) == 0 {
 			lines = c.Traceback
 		}
-		// Neither the reader nor this context fails.
+		// Neither the reader nor this context can fail.
 		_ = s.Read(context.Background(), diagnose.Stderr(c.Rank, c.LocalRank, c.Host), strings.NewReader(lines+"\n"))
 		switch {
 		case c.Signal != 0:
@@ -85,7 +85,7 @@ func findEarlyExits(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.F
 	if f.Rank < 0 {
 		return nil
 	}
-	if len(f.Ranks) > 1 { // on several hosts, perhaps
+	if len(f.Ranks) > 1 { // the ranks may run on several hosts
 		f.Host = ""
 	}
 	slices.Sort(f.Ranks)
@@ -95,7 +95,7 @@ func findEarlyExits(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.F
 // maxEarly bounds the ranks that findEarlyExits names.
 const maxEarly = 64
 
-// hostOf is the host of the node that a rank runs on.
+// hostOf returns the host of the node on which a rank runs.
 func hostOf(w *rendezvous.World, rank int) string {
 	for _, m := range w.Members {
 		if rank >= m.FirstRank && rank < m.FirstRank+m.Workers {

@@ -8,15 +8,15 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Job is what is known of a job before any of its agents has met another.
+// Job is what is known of a job before its agents have met.
 type Job struct {
-	File    string // of --report, "" for none
+	File    string // file of --report; "": none
 	RunID   string
 	Started time.Time // zero: the job has taken no time
 }
 
-// WriteError writes the report of a job that ended with an error and this exit
-// code before any agent could report on it.
+// WriteError writes the report of a job that ended with an error and an exit code
+// before any agent could report on it.
 func (j Job) WriteError(err error, code int) error {
 	kind := rendezvous.KindAgent
 	if code == rendezvous.ExitUsage {
@@ -25,14 +25,14 @@ func (j Job) WriteError(err error, code int) error {
 	return j.write(rendezvous.Cause{Kind: kind, ExitCode: code, Message: err.Error()}, code)
 }
 
-// WriteKilled writes the report in place of an agent that was killed, as e says.
-// The keeper calls it; code is the keeper's own.
+// WriteKilled writes the report in place of a killed agent; e says how the agent
+// ended. The keeper calls it; code is the keeper's exit code.
 func (j Job) WriteKilled(e process.Exit, code int) error {
 	c := rendezvous.Cause{Kind: rendezvous.KindLost, ExitCode: e.Status(), Signal: e.Signal, Message: "the agent " + e.String()}
 	return j.write(c, code)
 }
 
-// write writes a report whose cause is of no worker.
+// write writes a report with a cause that concerns no worker.
 func (j Job) write(c rendezvous.Cause, code int) error {
 	if j.File == "" {
 		return nil

@@ -10,51 +10,52 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Outcome is how a job ended.
+// Outcome says how a job ended.
 type Outcome string
 
 const (
 	Succeeded  Outcome = "succeeded"
 	Failed     Outcome = "failed"
-	Stopped    Outcome = "stopped"    // a signal or an order ended it
+	Stopped    Outcome = "stopped"    // a signal or gorun abort ended it
 	Rendezvous Outcome = "rendezvous" // the nodes did not come together
-	Refused    Outcome = "refused"    // the preflight found why the job cannot work
+	Refused    Outcome = "refused"    // the preflight found a reason why the job cannot work
 )
 
-// Report is the JSON of --report. Names are stable: fields may be added, none
-// is renamed or removed. Times are RFC 3339 and left out where not known.
+// Report is the JSON of --report. Names are stable: fields may be added, no field
+// is renamed or removed. Times are RFC 3339; unknown times are left out.
 type Report struct {
 	RunID    string    `json:"run_id"`
 	Started  time.Time `json:"started,omitzero"`
 	Ended    time.Time `json:"ended,omitzero"`
-	ExitCode int       `json:"exit_code"` // gorun's
+	ExitCode int       `json:"exit_code"` // gorun's exit code
 	Outcome  Outcome   `json:"outcome"`
 
-	// Cause is the job's first failure, null if it succeeded. Failures are those
-	// that were seen in the last round, the cause among them: the earliest 1024;
-	// of very many only the first ones come with traceback and stderr_tail. The
-	// exit_code of a cause is in the file the one that it gives to gorun.
+	// Cause is the job's first failure; null if the job succeeded. Failures are the
+	// failures of the last round, including the cause: the earliest 1024. If there
+	// are very many, only the first ones have a traceback and a stderr_tail. In the
+	// file the exit_code of a cause is the code with which gorun ends because of
+	// it.
 	Cause    *rendezvous.Cause  `json:"cause"`
 	Failures []rendezvous.Cause `json:"failures"`
 	Rounds   []Round            `json:"rounds"`
-	// Explanation is what the last words of all workers that failed mean
-	// together, the most probable cause first, as gorun explain --json has it.
+	// Explanation explains the last lines of all failed workers together, the most
+	// probable cause first, as in gorun explain --json.
 	Explanation []diagnose.Finding `json:"explanation,omitempty"`
 
-	// Findings are those of a preflight that ended the job, as gorun check --json
-	// prints them.
+	// Findings are the findings of a preflight that ended the job, as gorun check
+	// --json prints them.
 	Findings json.RawMessage `json:"findings,omitempty"`
 }
 
-// Round is one attempt. A job with very many rounds, nodes or ranks tells the
-// early ones shortened: without nodes.
+// Round is one round of a job. A job with very many rounds, nodes or ranks shortens
+// the early rounds: they have no nodes.
 type Round struct {
-	Round   int               `json:"round"`   // its number, grows
+	Round   int               `json:"round"`   // its number, which grows
 	Restart int               `json:"restart"` // restarts that came before it
 	Started time.Time         `json:"started,omitzero"`
 	Ended   time.Time         `json:"ended,omitzero"`
 	Nodes   []Node            `json:"nodes"` // by group rank
-	Cause   *rendezvous.Cause `json:"cause"` // why it ended, null if it succeeded
+	Cause   *rendezvous.Cause `json:"cause"` // why the round ended; null if it succeeded
 
 	Shortened bool `json:"shortened,omitempty"` // nodes and ranks are left out
 }
@@ -64,12 +65,12 @@ type Node struct {
 	GroupRank int    `json:"group_rank"`
 	Host      string `json:"host"`
 	Addr      string `json:"addr,omitempty"`
-	// Ranks are by local rank. A worker that was never started has no PID. In the
-	// file the exit code is 128+n after signal n.
+	// Ranks are ordered by local rank. A worker that was never started has no PID.
+	// In the file the exit code is 128+n after signal n.
 	Ranks []rendezvous.End `json:"ranks"`
 }
 
-// WriteJSON writes r to path, as a whole or not at all.
+// WriteJSON writes r to path, completely or not at all.
 func WriteJSON(path string, r Report) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -85,9 +86,9 @@ func WriteJSON(path string, r Report) error {
 	return nil
 }
 
-// readable has empty lists where there were none, so that a reader may loop over
-// them without asking: JSON would say null. Its exit codes tell how something
-// ended without a look at anything else.
+// readable returns the report with empty lists in the place of nil, so that a
+// program can loop over them: JSON would say null. It also makes each exit code say
+// by itself how something ended.
 func (r Report) readable() Report {
 	r.Cause = coded(r.Cause)
 	r.Failures = append([]rendezvous.Cause{}, r.Failures...)
@@ -112,8 +113,8 @@ func (r Report) readable() Report {
 	return r
 }
 
-// coded is a copy of the cause with the exit code that it gives to gorun. Nodes
-// that come or go, and who only knew something, give none.
+// coded returns a copy of the cause with the exit code with which gorun ends
+// because of it. Nodes that join or leave, and witnesses, give no exit code.
 func coded(c *rendezvous.Cause) *rendezvous.Cause {
 	if c == nil || c.Kind == rendezvous.KindJoined || c.Kind == rendezvous.KindLeft || c.Kind == rendezvous.KindWitness {
 		return c

@@ -7,7 +7,7 @@ import (
 	"github.com/gorun/gorun/internal/term"
 )
 
-// oneLine is s without escapes, for a field that has one line.
+// oneLine returns s on one line and without escapes.
 func oneLine(s string) string {
 	return term.Plain(strings.ReplaceAll(strings.TrimSpace(s), "\n", " "))
 }
@@ -20,7 +20,7 @@ func shorten(s string, n int) string {
 	return string([]rune(s)[:n]) + "…"
 }
 
-// orNA is torchrun's word for what is not there.
+// orNA returns torchrun's word for an empty value.
 func orNA(s string) string {
 	if s == "" {
 		return "<N/A>"

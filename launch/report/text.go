@@ -13,35 +13,38 @@ import (
 )
 
 const (
-	// barWidth is torchrun's: bars are as wide as the longest line, and no wider than this.
+	// barWidth is torchrun's limit: bars are as wide as the longest line, but at
+	// most this wide.
 	barWidth = 60
-	// maxOthers is how many failures beside the root cause are listed; --report has all.
+	// maxOthers is the number of failures that are listed besides the root cause;
+	// --report has all.
 	maxOthers = 32
 	// maxSummary bounds the summary line, in characters.
 	maxSummary = 400
 )
 
-// TextInput is what the text report tells.
+// TextInput holds what the text report shows.
 type TextInput struct {
-	// Entrypoint is what was started: the title, as torchrun has it.
+	// Entrypoint is the started program: the title, as in torchrun.
 	Entrypoint string
 	// Cause is the job's first failure.
 	Cause *rendezvous.Cause
-	// Failures are the others. If the cause's worker is among them it is left out.
+	// Failures are the other failures. If the cause's worker is among them, it is
+	// left out.
 	Failures []rendezvous.Cause
-	// ExitCode is gorun's.
+	// ExitCode is gorun's exit code.
 	ExitCode int
-	// Explanation is what all that the workers printed means together, the most
-	// probable cause first.
+	// Explanation explains everything that the workers printed, the most probable
+	// cause first.
 	Explanation []diagnose.Finding
-	// Location is the time zone to tell times in; nil means the local one.
+	// Location is the time zone of the printed times; nil: the local one.
 	Location *time.Location
 }
 
-// Text returns the report of a failed job, "" if there is no cause. The layout
-// is torchrun's (the text of ChildFailedError), so that what looks for a root
-// cause in its logs finds it; fields that torchrun does not have stand between
-// or after its own. One line that says it all comes last.
+// Text returns the report of a failed job, or "" if there is no cause. The layout
+// is torchrun's (the text of ChildFailedError), so that a tool that searches
+// torchrun's logs for a root cause finds it. Fields that torchrun does not have
+// stand between or after torchrun's fields. The last line sums everything up.
 func Text(in TextInput) string {
 	if in.Cause == nil {
 		return ""
@@ -79,8 +82,8 @@ func Text(in TextInput) string {
 	return strings.Join(lines, "\n")
 }
 
-// explained is the likely cause and what to do, nothing if what was printed tells
-// of none.
+// explained returns the likely cause and the fix. It returns nothing if the output
+// names no cause.
 func explained(found []diagnose.Finding) []string {
 	if len(found) == 0 || found[0].Severity != diagnose.SeverityCause {
 		return nil
@@ -91,7 +94,7 @@ func explained(found []diagnose.Finding) []string {
 	}
 }
 
-// summary is the report in one line.
+// summary returns the report in one line.
 func summary(in TextInput, others []rendezvous.Cause) string {
 	consequences := 0
 	for i := range others {
@@ -110,16 +113,17 @@ func summary(in TextInput, others []rendezvous.Cause) string {
 	return line + fmt.Sprintf("; exit code %d", in.ExitCode)
 }
 
-// same reports whether a and b tell of one worker, or of one node's one event.
+// same reports whether a and b describe the same worker, or the same event of the
+// same node.
 func same(a, b *rendezvous.Cause) bool {
 	if a.Rank >= 0 || b.Rank >= 0 {
-		return a.Rank == b.Rank // ranks are the job's
+		return a.Rank == b.Rank // ranks are unique in the job
 	}
 	return a.Kind == b.Kind && a.Node == b.Node && a.GroupRank == b.GroupRank && a.Host == b.Host
 }
 
-// Entrypoint returns the title that torchrun gives to a command: its program
-// or, if that is Python, the first argument that is no option.
+// Entrypoint returns the title that torchrun gives to a command: its program or, if
+// the program is Python, the first argument that is no option.
 func Entrypoint(argv []string) string {
 	if len(argv) == 0 {
 		return ""

@@ -1,9 +1,9 @@
-// Package socket is the agent's end of the worker socket: workers report on it why
-// they fail, and hear on it why their round is aborted.
+// Package socket is the agent's end of the worker socket. Workers report on it why
+// they fail, and learn from it why their round is aborted.
 //
-// Invariants: a connection belongs to the round in which it said hello, and one
-// that names another round is closed; a worker that does not read delays nobody
-// for longer than a second; what is no frame ends its connection.
+// Invariants: a connection belongs to the round of its hello; a hello with another
+// round closes it. A worker that does not read delays no other worker for more than
+// a second. Input that is no frame ends its connection.
 package socket
 
 import (
@@ -25,7 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Report is a worker's word about its own failure.
+// Report is a worker's report of its own failure.
 type Report struct {
 	Round, Rank int
 	Message     string
@@ -33,24 +33,24 @@ type Report struct {
 
 // Server serves the worker socket.
 type Server struct {
-	l      net.Listener // nil: there is no place for it
+	l      net.Listener // nil: there is no folder for the socket
 	failed func(Report)
 
 	mu    sync.Mutex
-	round int               // that runs, or ran last
-	conns map[net.Conn]bool // true: it has said hello
-	cause *contract.Cause   // of the abort in progress, for workers that come late
-	peers map[int]*peer     // of this round, by rank
+	round int               // the round that runs, or the last one that ran
+	conns map[net.Conn]bool // true: the worker has said hello
+	cause *contract.Cause   // cause of the abort in progress, for workers that connect late
+	peers map[int]*peer     // workers of this round, by rank
 }
 
 // peer is a worker that has said hello.
 type peer struct {
-	failure string        // that it reported; guarded by the server's mu
-	ended   chan struct{} // closed with its connection
+	failure string        // the failure that it reported; the server's mu guards it
+	ended   chan struct{} // closed when its connection ends
 }
 
-// Open makes the socket, which only this user can connect to: Linux gives the file
-// the mode that the socket has before it is bound. failed takes what workers report.
+// Open makes the socket. Only this user can connect to it: Linux gives the file the
+// mode that the socket has before it is bound. failed takes the workers' reports.
 func Open(ctx context.Context, pool *accept.Pool, path string, failed func(Report)) (*Server, error) {
 	private := func(_, _ string, c syscall.RawConn) (err error) {
 		e := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
@@ -66,12 +66,12 @@ func Open(ctx context.Context, pool *accept.Pool, path string, failed func(Repor
 	return s, nil
 }
 
-// Nowhere makes a server that no worker can reach.
+// Nowhere returns a server that no worker can reach.
 func Nowhere() *Server {
 	return &Server{conns: map[net.Conn]bool{}, peers: map[int]*peer{}}
 }
 
-// Path is the socket's file; "" where there is none.
+// Path returns the socket's file, "" if there is none.
 func (s *Server) Path() string {
 	if s.l == nil {
 		return ""
@@ -79,7 +79,7 @@ func (s *Server) Path() string {
 	return s.l.Addr().String()
 }
 
-// Begin starts a new round: nothing is aborted any more.
+// Begin starts a new round. It forgets the abort of the last round.
 func (s *Server) Begin(round int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *Server) converse(c net.Conn) {
 			if s.round == round {
 				s.peers[f.Rank] = p
 			}
-			s.conns[c] = true // from here on Abort writes to it
+			s.conns[c] = true // from now on Abort writes to it
 			cause := s.cause
 			s.mu.Unlock()
 			if cause != nil {
@@ -179,15 +179,15 @@ func (s *Server) write(c net.Conn, f contract.Frame) {
 	if err != nil {
 		return
 	}
-	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read does not matter
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a slow reader must not delay the others
 	_, _ = c.Write(append(b, '\n'))
 }
 
-// maxText keeps a cause's texts within contract.MaxFrame, in bytes: JSON takes up
-// to six for one.
+// maxText bounds a cause's texts, in bytes, so that the frame stays within
+// contract.MaxFrame: JSON takes up to six bytes for one.
 const maxText = contract.MaxFrame / 16
 
-// Abort tells every connected worker why its round is over.
+// Abort sends every connected worker the reason why its round ends.
 func (s *Server) Abort(c rendezvous.Cause) {
 	cause := &contract.Cause{
 		Kind: string(c.Kind), Host: term.Cut(c.Host, maxText), Rank: c.Rank, ExitCode: c.ExitCode, Signal: int(c.Signal),
@@ -207,8 +207,8 @@ func (s *Server) Abort(c rendezvous.Cause) {
 	}
 }
 
-// ReportedFailure returns the failure that a worker reported before it died, "" if it
-// reported none. Its death may be known before its last frame has been read.
+// ReportedFailure returns the failure that a worker reported before it ended, or
+// "". The worker's end may be known before its last frame has been read.
 func (s *Server) ReportedFailure(ctx context.Context, rank int) string {
 	s.mu.Lock()
 	p := s.peers[rank]

@@ -28,7 +28,7 @@ func (r *Round) findCause(w *worker, exit process.Exit) rendezvous.Cause {
 		return c
 	}
 	if f, err := report.ReadErrorFile(w.out.ErrorFile); err == nil {
-		c.ErrorFile, c.Message, c.Traceback, c.ErrorTime = w.out.ErrorFile, f.Message, f.Traceback, f.Time.UTC() // JSON knows no year 10000, as a zone might have it
+		c.ErrorFile, c.Message, c.Traceback, c.ErrorTime = w.out.ErrorFile, f.Message, f.Traceback, f.Time.UTC() // JSON has no year 10000, which a local time zone might reach
 		if len(c.Tail) == 0 {
 			c.Consequence = diagnose.IsConsequence(strings.Split(f.Traceback, "\n"))
 		}
@@ -36,7 +36,8 @@ func (r *Round) findCause(w *worker, exit process.Exit) rendezvous.Cause {
 	return c
 }
 
-// cause is a Cause with its place filled in; nil: it concerns no worker.
+// cause returns a Cause with its place filled in; a nil worker means that it
+// concerns no worker.
 func (r *Round) cause(k rendezvous.Kind, w *worker) rendezvous.Cause {
 	m := r.member()
 	c := rendezvous.Cause{
@@ -49,7 +50,7 @@ func (r *Round) cause(k rendezvous.Kind, w *worker) rendezvous.Cause {
 	return c
 }
 
-// causeWithOutput is cause with what the worker wrote last.
+// causeWithOutput returns a cause with the worker's last output.
 func (r *Round) causeWithOutput(k rendezvous.Kind, w *worker) rendezvous.Cause {
 	c := r.cause(k, w)
 	if w != nil {
@@ -58,16 +59,17 @@ func (r *Round) causeWithOutput(k rendezvous.Kind, w *worker) rendezvous.Cause {
 	return c
 }
 
-// AgentFailure is the cause of a round's end that is an error of the agent.
+// AgentFailure returns the cause for a round that ends because of an error of the
+// agent.
 func (r *Round) AgentFailure(err error) rendezvous.Cause {
 	c := r.cause(rendezvous.KindAgent, nil)
 	c.Message = err.Error()
 	return c
 }
 
-// fail notes a failure and posts the first one. The failure of a worker that fell
-// over because a peer was gone waits for the peer's: a process closes its
-// connections before it has ended, and Python takes its time for the rest.
+// fail records a failure and posts the first one. If a worker failed because it
+// lost a peer, fail first waits for the peer's own failure: a process closes its
+// connections before it ends, and Python takes time for the rest.
 func (r *Round) fail(c rendezvous.Cause) {
 	r.mu.Lock()
 	if err := r.take(eventFailure); err != nil {
@@ -80,7 +82,7 @@ func (r *Round) fail(c rendezvous.Cause) {
 	if c.Consequence {
 		select {
 		case <-time.After(peerWait):
-		case <-r.stopping: // Over tells of it
+		case <-r.stopping: // Over reports it
 			return
 		}
 	}
@@ -116,8 +118,9 @@ func (r *Round) FailWorker(rank int, message string) {
 	r.fail(c)
 }
 
-// FailDevice fails the round because a device of a rank has failed; rank -1: it
-// is no rank's own. It reports false where the round is being stopped already.
+// FailDevice fails the round because a device of a rank has failed; rank -1: the
+// device belongs to no rank. It returns false if the round is already being
+// stopped.
 func (r *Round) FailDevice(rank int, message string) bool {
 	r.mu.Lock()
 	ending, w := r.wasStopped(), r.find(rank)

@@ -7,16 +7,16 @@ import (
 	"github.com/gorun/gorun/launch/process"
 )
 
-// Table is what a round uses of a [process.Table].
+// Table is the part of a [process.Table] that a round uses.
 type Table interface {
 	// StartAll starts processes and returns them in the order of their Specs, nil
-	// for one that was not started.
+	// for each that was not started.
 	StartAll(specs []process.Spec) ([]Process, error)
 	// Stop ends processes and everything that they left.
 	Stop(o process.StopOptions, procs []Process) error
 }
 
-// Process is what a round uses of a [process.Process].
+// Process is the part of a [process.Process] that a round uses.
 type Process interface {
 	Pid() int
 	Done() <-chan struct{}
@@ -24,7 +24,7 @@ type Process interface {
 	Signal(sig syscall.Signal) error
 }
 
-// Processes makes a Table of the table that owns all children of this process.
+// Processes returns a Table for the table that owns all children of this process.
 func Processes(t *process.Table) Table { return processes{t} }
 
 type processes struct{ table *process.Table }

@@ -14,51 +14,51 @@ import (
 )
 
 const (
-	// outputTimeout bounds the wait for the last output of a dead worker.
+	// outputTimeout bounds the wait for the last output of an ended worker.
 	outputTimeout = time.Second
-	// peerWait is how long the end of a worker may take that has closed its connections.
+	// peerWait bounds the time from a worker's closed connections to its end.
 	peerWait = time.Second
-	// reportTime bounds the wait for what a dead worker has said.
+	// reportTime bounds the wait for what an ended worker has reported.
 	reportTime = 20 * time.Millisecond
 )
 
-// Options is what a round needs.
+// Options holds what a round needs.
 type Options struct {
 	Table Table
 	World rendezvous.World
 	Group int // this node's group rank
 
-	// Command says what to start for a local rank. The round adds the output, a
-	// session of its own and that the worker dies with the agent.
+	// Command returns what to start for a local rank. The round adds the output, a
+	// session of its own, and the signal that kills the worker with the agent.
 	Command func(local int, errorFile string) process.Spec
-	// Interpreter is the Python that runs the workers; "": they are no Python.
+	// Interpreter is the Python that runs the workers; "": they are not Python.
 	Interpreter string
 	// Open opens the output of a local rank.
 	Open func(local int) (*logs.Worker, error)
-	// ReportedFailure returns the failure that a worker reported before it died, "" if it
-	// reported none. It waits until ctx ends for a report that is on its way.
+	// ReportedFailure returns the failure that a worker reported before it ended,
+	// or "". It waits until ctx ends for a report that is on its way.
 	ReportedFailure func(ctx context.Context, rank int) string
-	// Release waits, after the workers have ended, until their devices are free; nil:
-	// there is nothing to wait for.
+	// Release waits, after the workers have ended, until their devices are free;
+	// nil: there is nothing to wait for.
 	Release func(ctx context.Context, pids []int)
-	// Post takes Done and Failed; it does not block.
+	// Post receives Done and Failed; it does not block.
 	Post func(rendezvous.Event)
 }
 
-// Round is this node's workers of one round.
+// Round runs this node's workers of one round.
 type Round struct {
 	opts           Options
-	deviceWait     context.Context // ends with SkipDeviceWait
+	deviceWait     context.Context // ends when SkipDeviceWait is called
 	skipDeviceWait context.CancelFunc
 	follows        sync.WaitGroup
 
 	mu       sync.Mutex
 	state    state
-	workers  []*worker     // that were started
+	workers  []*worker     // workers that were started
 	living   int           // workers that have not ended
 	posted   bool          // Failed was posted
 	stopping chan struct{} // closed by the first stop
-	stopAt   time.Time     // of the first stop
+	stopAt   time.Time     // time of the first stop
 }
 
 // worker is one process and its output.
@@ -68,10 +68,10 @@ type worker struct {
 	proc    Process // nil: it was not started
 	out     *logs.Worker
 	started time.Time
-	cause   *rendezvous.Cause // its failure, once known
+	cause   *rendezvous.Cause // its failure; nil: none is known
 }
 
-// New makes a round that is idle.
+// New returns an idle round.
 func New(o Options) *Round {
 	r := &Round{opts: o, stopping: make(chan struct{})}
 	r.deviceWait, r.skipDeviceWait = context.WithCancel(context.Background())
@@ -86,9 +86,9 @@ func (r *Round) take(e event) (err error) {
 	return err
 }
 
-// Start starts all workers; Failed is posted for the first that cannot be
-// started. Nothing but the starts lies between the first and the last of them, so
-// that all workers begin at about the same time.
+// Start starts all workers. It posts Failed for the first worker that cannot be
+// started. Nothing but the starts lies between the first and the last start, so all
+// workers start at about the same time.
 func (r *Round) Start() {
 	n := r.member().Workers
 	r.mu.Lock()
@@ -119,7 +119,7 @@ func (r *Round) Start() {
 	r.postDone()
 }
 
-// startCode is what a shell returns for a program that cannot be started.
+// startCode returns the exit code of a shell for a program that cannot be started.
 func startCode(err error) int {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -130,14 +130,14 @@ func startCode(err error) int {
 	return 1
 }
 
-// startAll starts the processes. After one that cannot be started it begins no
-// further one.
+// startAll starts the processes. After a process that cannot be started it starts
+// no further one.
 func (r *Round) startAll(prepared []*worker) error {
 	specs := make([]process.Spec, len(prepared))
 	for i, w := range prepared {
 		s := r.opts.Command(w.local, w.out.ErrorFile)
 		s.Stdout, s.Stderr, s.Session = w.out.Stdout, w.out.Stderr, true
-		s.Death = syscall.SIGKILL // should keeper and agent be killed at the same time
+		s.Death = syscall.SIGKILL // in case keeper and agent are killed at the same time
 		specs[i] = s
 	}
 	began := time.Now()
@@ -153,7 +153,7 @@ func (r *Round) startAll(prepared []*worker) error {
 	return err
 }
 
-// follow takes a worker's output and waits for its end.
+// follow reads a worker's output and waits for its end.
 func (r *Round) follow(w *worker) {
 	switch {
 	case w == nil || w.out == nil:
@@ -168,7 +168,7 @@ func (r *Round) follow(w *worker) {
 	}
 }
 
-// workerEnded counts a worker that has ended, and finds out why it failed.
+// workerEnded counts an ended worker. If the worker failed, it finds out why.
 func (r *Round) workerEnded(w *worker) {
 	exit := w.proc.Exit()
 	r.mu.Lock()
@@ -206,14 +206,14 @@ func (r *Round) Signal(sig syscall.Signal) {
 	}
 }
 
-// Resize gives every worker's terminal the window size of gorun's.
+// Resize gives gorun's window size to the terminal of every worker.
 func (r *Round) Resize() {
 	for _, w := range r.started() {
 		w.out.Resize()
 	}
 }
 
-// started are the workers that were started.
+// started returns the workers that were started.
 func (r *Round) started() []*worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,13 +229,13 @@ func (r *Round) procs() []Process {
 	return all
 }
 
-// Worker is how a worker is at one moment.
+// Worker is the state of a worker at one moment.
 type Worker struct {
 	Rank, LocalRank, PID int
 	Started              time.Time
-	Exit                 *process.Exit     // nil: it runs
+	Exit                 *process.Exit     // nil: the worker runs
 	Cause                *rendezvous.Cause // its failure; nil: none is known
-	Stopped              bool              // it is being stopped, or that ended it
+	Stopped              bool              // the worker is being stopped, or the stop ended it
 	Output               *logs.Worker
 }
 
@@ -260,7 +260,7 @@ func (r *Round) Workers() []Worker {
 	return all
 }
 
-// ends lists how the workers that have ended did so.
+// ends lists how the ended workers ended.
 func (r *Round) ends() []rendezvous.End {
 	var all []rendezvous.End
 	for _, w := range r.Workers() {

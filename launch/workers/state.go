@@ -2,7 +2,7 @@ package workers
 
 import "fmt"
 
-// state is where a round stands; the package comment has the diagram.
+// state is the state of a round; the package comment has the diagram.
 type state int
 
 const (
@@ -19,24 +19,24 @@ func (s state) String() string {
 	return [...]string{"idle", "starting", "running", "failed", "done", "stopping", "stopped"}[s]
 }
 
-// event is what changes a state.
+// event is an event that changes the state.
 type event int
 
 const (
 	eventStart     event = iota
 	eventStarted         // every start has been tried
 	eventSucceeded       // every worker has ended with exit code 0
-	eventFailure         // of a worker, or of its start
+	eventFailure         // a worker or its start failed
 	eventStop
-	eventOver // nothing of the workers is left, or they cannot be ended
+	eventOver // all of the workers' processes have ended, or they cannot be ended
 )
 
 func (e event) String() string {
 	return [...]string{"start", "started", "succeeded", "failure", "stop", "over"}[e]
 }
 
-// transition gives the state after an event. It refuses an event that cannot
-// happen in that state.
+// transition returns the state after an event. It returns an error for an event
+// that cannot happen in the state.
 func transition(s state, e event) (state, error) {
 	switch e {
 	case eventStart:
@@ -47,7 +47,7 @@ func transition(s state, e event) (state, error) {
 		switch s {
 		case stateStarting:
 			return stateRunning, nil
-		case stateFailed, stateStopping, stateStopped: // while the starts were tried
+		case stateFailed, stateStopping, stateStopped: // these happened while the starts were tried
 			return s, nil
 		}
 	case eventSucceeded:
@@ -56,7 +56,7 @@ func transition(s state, e event) (state, error) {
 		}
 	case eventFailure:
 		switch s {
-		case stateStarting, stateRunning, stateFailed, stateDone: // a worker reports a failure and exits with 0
+		case stateStarting, stateRunning, stateFailed, stateDone: // a worker can report a failure and still exit with 0
 			return stateFailed, nil
 		case stateStopping, stateStopped:
 			return s, nil

@@ -10,13 +10,14 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// maxWitnesses bounds the witnesses of one node: what explains a failure is mostly
-// said by all ranks that it concerns.
+// maxWitnesses bounds the witnesses of one node. All ranks that a failure concerns
+// mostly print the same explanation.
 const maxWitnesses = 2
 
-// Stop ends the workers. It returns when nothing of them is left and tells how
-// they ended and why; the next round's store is the caller's to add. A second Stop
-// shortens the grace of the first and returns ok = false: the first one tells.
+// Stop ends the workers. It returns when all their processes have ended, and
+// reports how and why they ended. The caller adds the next round's store. A second
+// Stop shortens the grace period of the first and returns ok = false; the first one
+// returns the report.
 func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
 	over.Round = r.opts.World.Round
 	first, err := r.beginStop()
@@ -25,10 +26,10 @@ func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
 		over.Failures = []rendezvous.Cause{r.AgentFailure(err)}
 		return over, true
 	case !first:
-		_ = r.opts.Table.Stop(o, r.procs()) // the first one tells the error
+		_ = r.opts.Table.Stop(o, r.procs()) // the first Stop reports the error
 		return over, false
 	}
-	last := r.lastOutput() // a worker that is being stopped says nothing that explains a failure
+	last := r.lastOutput() // a worker that is being stopped prints nothing that explains a failure
 	err = r.end(o)
 	r.waitForDevices()
 	for _, w := range r.Workers() {
@@ -50,15 +51,15 @@ func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
 // SkipDeviceWait ends the wait of a Stop for the workers' devices.
 func (r *Round) SkipDeviceWait() { r.skipDeviceWait() }
 
-// Close kills what is left of the workers, as what they left behind after they
-// succeeded, and takes their last output.
+// Close kills what is left of the workers, for example processes that successful
+// workers left behind, and reads their last output.
 func (r *Round) Close() {
 	r.skipDeviceWait()
-	_, _ = r.beginStop() // it may have been stopped before
+	_, _ = r.beginStop() // the round may already be stopped
 	_ = r.end(process.StopOptions{})
 }
 
-// beginStop notes that the workers are being stopped from now on.
+// beginStop records that the workers are being stopped from now on.
 func (r *Round) beginStop() (first bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,9 +74,9 @@ func (r *Round) beginStop() (first bool, err error) {
 	return first, nil
 }
 
-// end ends the workers, waits until every worker's end has been looked at and
-// takes the last output. After an error it waits only for a moment: what is stuck
-// in the kernel may never end.
+// end ends the workers, waits until every worker's end has been handled, and reads
+// the last output. After an error it waits only for a moment, because a process
+// that hangs in the kernel may never end.
 func (r *Round) end(o process.StopOptions) error {
 	err := r.opts.Table.Stop(o, r.procs())
 	ended := make(chan struct{})
@@ -99,7 +100,8 @@ func (r *Round) end(o process.StopOptions) error {
 	return err
 }
 
-// waitForDevices waits until the workers' devices are free, or SkipDeviceWait.
+// waitForDevices waits until the workers' devices are free or SkipDeviceWait is
+// called.
 func (r *Round) waitForDevices() {
 	var pids []int
 	for _, proc := range r.procs() {
@@ -110,7 +112,7 @@ func (r *Round) waitForDevices() {
 	}
 }
 
-// lastOutput is the end of what each worker has written.
+// lastOutput returns the last lines that each worker has written.
 func (r *Round) lastOutput() map[*worker][]string {
 	last := map[*worker][]string{}
 	for _, w := range r.started() {
@@ -119,10 +121,10 @@ func (r *Round) lastOutput() map[*worker][]string {
 	return last
 }
 
-// witnesses are workers that were stopped, not failed, but had written what
-// explains the failure of another one: two ranks share a GPU, say, one of them
-// ends because its peers closed their connections, and NCCL's warning stands in
-// the output of a third.
+// witnesses returns workers that did not fail but were stopped, and whose output
+// explains the failure of another worker. For example two ranks share a GPU, one of
+// them ends because its peers closed their connections, and NCCL's warning stands
+// in the output of a third rank.
 func (r *Round) witnesses(last map[*worker][]string) []rendezvous.Cause {
 	var all []rendezvous.Cause
 	for _, w := range r.started() {
@@ -133,7 +135,7 @@ func (r *Round) witnesses(last map[*worker][]string) []rendezvous.Cause {
 		c := r.cause(rendezvous.KindWitness, w)
 		c.Tail, c.Consequence = tail, true
 		s := diagnose.NewScanner()
-		// Neither the reader nor this context fails.
+		// Neither the reader nor this context can fail.
 		_ = s.Read(context.Background(), diagnose.Stderr(c.Rank, c.LocalRank, c.Host), strings.NewReader(strings.Join(tail, "\n")+"\n"))
 		if found := s.Findings(); len(found) > 0 && found[0].Severity == diagnose.SeverityCause {
 			all = append(all, c)
