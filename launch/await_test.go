@@ -15,7 +15,8 @@ import (
 	"github.com/gorun/gorun/launch/console"
 )
 
-// TestAwaitHeedsSignals also where what is waited for does not.
+// TestAwaitHeedsSignals checks that await heeds signals even if the function that
+// it calls does not.
 func TestAwaitHeedsSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal, 4)
@@ -26,7 +27,7 @@ func TestAwaitHeedsSignals(t *testing.T) {
 		defer close(stuck)
 		go func() {
 			time.Sleep(time.Second)
-			signals <- unix.SIGUSR1 // for workers, which are not there yet
+			signals <- unix.SIGUSR1 // for workers, of which none runs yet
 			time.Sleep(time.Second)
 			signals <- unix.SIGINT
 		}()

@@ -36,11 +36,11 @@ import (
 
 // fakeTable starts fakeProcesses.
 type fakeTable struct {
-	stuck bool // SIGTERM ends nothing
+	stuck bool // SIGTERM does not end the processes
 
 	mu     sync.Mutex
 	rounds [][]process.Spec
-	procs  []*fakeProcess // of the last round
+	procs  []*fakeProcess // processes of the last round
 	stops  []process.StopOptions
 	killed chan struct{} // closed by the first Stop without grace
 }
@@ -104,7 +104,7 @@ func (f *fakeTable) Stop(o process.StopOptions, procs []workers.Process) error {
 	return nil
 }
 
-// started is the number of rounds whose workers were started.
+// started returns the number of rounds whose workers were started.
 func (f *fakeTable) started() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +118,7 @@ func (f *fakeTable) stopped() []process.StopOptions {
 	return slices.Clone(f.stops)
 }
 
-// env is a variable of a worker of the last round.
+// env returns a variable of a worker of the last round.
 func (f *fakeTable) env(local int, name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,7 +129,7 @@ func (f *fakeTable) env(local int, name string) string {
 // end ends a worker of the last round.
 func (f *fakeTable) end(local, code int) { f.proc(local).end(code, 0) }
 
-// proc is a worker of the last round.
+// proc returns a worker of the last round.
 func (f *fakeTable) proc(local int) *fakeProcess {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,7 +155,7 @@ func (c fakeChecker) Compare(_ context.Context, r rendezvous.Compare) {
 
 func (c fakeChecker) Answer(context.Context, rendezvous.Ask) {}
 
-// player is an agent with fake workers. It meets others in memory.
+// player is an agent with fake workers. It meets the others in memory.
 type player struct {
 	*agent
 	table   *fakeTable
@@ -163,19 +163,19 @@ type player struct {
 	keeper  chan struct{}
 	said    bytes.Buffer
 	outcome atomic.Pointer[rendezvous.Outcome]
-	err     error         // of the build
+	err     error         // error of the build
 	over    chan struct{} // closed when the agent has ended
 	cancel  context.CancelFunc
 }
 
-// fleet is the agents of one job, with two workers each.
+// fleet holds the agents of one job, with two workers each.
 type fleet struct {
 	t      *testing.T
 	agents []*player
 }
 
-// play runs a job of n agents until they have ended; do is its story. tune, if not
-// nil, changes each agent before it starts.
+// play runs a job of n agents until they have ended, while do acts on them. tune,
+// if not nil, changes each agent before it starts.
 func play(t *testing.T, n int, tune func(i int, p *player), do func(f *fleet)) *fleet {
 	t.Helper()
 	dirs := make([]string, n)
@@ -279,7 +279,7 @@ func (p *player) run(ctx context.Context, net *memory.Net, peers []rendezvous.Pe
 	}()
 }
 
-// until waits for a condition.
+// until waits until a condition holds.
 func (f *fleet) until(what string, ok func() bool) {
 	f.t.Helper()
 	for limit := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -296,7 +296,7 @@ func (f *fleet) until(what string, ok func() bool) {
 	}
 }
 
-// started waits until every agent has started the workers of so many rounds.
+// started waits until every agent has started the workers of this number of rounds.
 func (f *fleet) started(rounds int) {
 	f.t.Helper()
 	f.until(fmt.Sprintf("the workers of %d rounds were started", rounds), func() bool {
@@ -340,7 +340,7 @@ func TestLoopSucceeds(t *testing.T) {
 	}
 }
 
-// TestLoopAborts: the first failure stops the workers of every node.
+// TestLoopAborts checks that the first failure stops the workers of every node.
 func TestLoopAborts(t *testing.T) {
 	f := play(t, 2, nil, func(f *fleet) {
 		f.started(1)
@@ -358,7 +358,8 @@ func TestLoopAborts(t *testing.T) {
 	}
 }
 
-// TestLoopRestarts: a round follows the one that failed, and the job succeeds.
+// TestLoopRestarts checks that a round follows a failed one, and that the job
+// succeeds.
 func TestLoopRestarts(t *testing.T) {
 	f := play(t, 2, func(_ int, p *player) { p.opts.Spec.MaxRestarts = 1 }, func(f *fleet) {
 		f.started(1)
@@ -374,8 +375,8 @@ func TestLoopRestarts(t *testing.T) {
 	}
 }
 
-// TestLoopSignals: the first signal stops the workers, a second one kills them; other
-// signals are the workers'.
+// TestLoopSignals checks that the first signal stops the workers and a second one
+// kills them. Other signals go to the workers.
 func TestLoopSignals(t *testing.T) {
 	for _, second := range []bool{false, true} {
 		var took time.Duration
@@ -402,8 +403,8 @@ func TestLoopSignals(t *testing.T) {
 	}
 }
 
-// TestLoopKeeperGone: an agent without a keeper ends at once, with its workers; for
-// the other agent the node is lost.
+// TestLoopKeeperGone checks that an agent without a keeper ends at once, with its
+// workers. For the other agent the node is lost.
 func TestLoopKeeperGone(t *testing.T) {
 	f := play(t, 2, nil, func(f *fleet) {
 		f.started(1)
@@ -420,7 +421,7 @@ func TestLoopKeeperGone(t *testing.T) {
 	}
 }
 
-// TestLoopRefused: no worker starts where the check refuses the nodes.
+// TestLoopRefused checks that no worker starts if the check refuses the nodes.
 func TestLoopRefused(t *testing.T) {
 	f := play(t, 2, func(_ int, p *player) { p.check, p.node.Facts = fakeChecker{p.agent}, true }, func(*fleet) {})
 	f.check(rendezvous.ExitPreflight, rendezvous.KindPreflight, -1)
@@ -431,8 +432,8 @@ func TestLoopRefused(t *testing.T) {
 	}
 }
 
-// TestLoopBuildFails: every node ends with the error of the node whose program does
-// not build, which says it at once.
+// TestLoopBuildFails checks that every node ends with the error of the node whose
+// program does not build. That node prints the error at once.
 func TestLoopBuildFails(t *testing.T) {
 	tune := func(i int, p *player) {
 		if i == 1 {
@@ -451,7 +452,8 @@ func TestLoopBuildFails(t *testing.T) {
 	}
 }
 
-// TestLoopFailedPart: an error of the session ends the job on every node.
+// TestLoopFailedPart checks that an error of the session ends the job on every
+// node.
 func TestLoopFailedPart(t *testing.T) {
 	f := play(t, 2, nil, func(f *fleet) {
 		f.started(1)
@@ -460,7 +462,7 @@ func TestLoopFailedPart(t *testing.T) {
 	f.check(rendezvous.ExitRendezvous, rendezvous.KindRendezvous, -1)
 }
 
-// TestLoopCancelled: the end of its context ends the job in order.
+// TestLoopCancelled checks that the end of its context ends the job in order.
 func TestLoopCancelled(t *testing.T) {
 	f := play(t, 1, nil, func(f *fleet) {
 		f.started(1)
@@ -472,8 +474,8 @@ func TestLoopCancelled(t *testing.T) {
 	}
 }
 
-// TestLoopAnswers: a query hears of every node while the workers run, and an order
-// ends the job.
+// TestLoopAnswers checks that the reply to a query has every node while the workers
+// run, and that an abort ends the job.
 func TestLoopAnswers(t *testing.T) {
 	f := play(t, 2, nil, func(f *fleet) {
 		f.started(1)

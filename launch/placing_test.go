@@ -8,8 +8,8 @@ import (
 	"github.com/gorun/gorun/launch/console"
 )
 
-// What concerns the machine is said by the first of its agents, what concerns its
-// own workers by each.
+// TestSayPlaced checks that the first agent announces what concerns the machine,
+// and each agent what concerns its own workers.
 func TestSayPlaced(t *testing.T) {
 	for index, want := range []string{"gorun: the GPUs differ\ngorun: few CPUs\n", "gorun: few CPUs\n"} {
 		var out strings.Builder

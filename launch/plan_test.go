@@ -14,8 +14,9 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// What the workers got is told later, too, when the nccl.conf is another one; and
-// no credential of their command line or environment.
+// TestPreviewOfStartedWorkers checks that a preview shows what the workers got,
+// even after nccl.conf has changed, and no credential of their command line or
+// environment.
 func TestPreviewOfStartedWorkers(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "nccl.conf")
 	write := func(text string) {
@@ -37,7 +38,7 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 		Size: 1, Store: "127.0.0.1:1", Token: "t", Members: []rendezvous.Member{{Workers: 1}},
 	}}
 	p := sup.plan(t.Context(), start, program.Program{Path: argv[0], Argv: func(int) []string { return argv }}, env.round(start))
-	p.files() // as start does
+	p.files() // start calls it, too
 	write("NCCL_PROTO=Simple\n")
 	n := p.preview(func(int) string { return "" })
 	text, err := json.Marshal(n)

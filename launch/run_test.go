@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// try runs an agent in this process; nothing may be left of it. It returns the
-// exit code and what the agent said.
+// try runs an agent in this process and checks that nothing of it is left. It
+// returns the exit code and what the agent printed.
 func try(t *testing.T, flags map[string]string, command []string, opts Options) (int, string) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -43,8 +43,8 @@ func try(t *testing.T, flags map[string]string, command []string, opts Options) 
 	return code, string(text)
 }
 
-// TestSignalBeforeTheJob: an agent that waits for its place in the network ends
-// at once, tells why and returns the signal's code.
+// TestSignalBeforeTheJob checks that an agent that waits for its place in the
+// network ends at once, says why and returns the signal's code.
 func TestSignalBeforeTheJob(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	endpoint := func(ctx context.Context) (string, error) {
@@ -60,8 +60,8 @@ func TestSignalBeforeTheJob(t *testing.T) {
 	}
 }
 
-// TestSignalDuringTheBuild: the build ends with the agent, and so does what it
-// has made so far.
+// TestSignalDuringTheBuild checks that the build ends with the agent and leaves
+// nothing.
 func TestSignalDuringTheBuild(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -6,7 +6,8 @@ import (
 	"github.com/gorun/gorun/launch/status"
 )
 
-// A request of a later gorun is answered, not obeyed.
+// TestUnknownRequest checks that a request of a later gorun is answered, but not
+// carried out.
 func TestUnknownRequest(t *testing.T) {
 	a := &agent{}
 	call, reply := status.NewCall(status.Request{Type: "later"})

@@ -74,8 +74,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// The missing workers are named half a minute after the first arrival, and then
-// every half minute until all have come.
+// TestWatch checks that the missing workers are named half a minute after the first
+// arrival, and then every half minute until all have connected.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -16,7 +16,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// machine is the facts of a GPU node on its own machine, with eth<i> in one
+// machine returns the facts of a GPU node on its own machine, with eth<i> in one
 // network and mgmt0 in another.
 func machine(i int, nccl string, code int) preflight.Facts {
 	f := preflight.Facts{
@@ -70,7 +70,7 @@ func run(ignore ...string) *Policy {
 	return &Policy{Checks: spec.Checks{Preflight: spec.PreflightError, Ignore: ignore}, MaxNodes: 2}
 }
 
-// ids of the errors in a verdict.
+// errorsOf returns the ids of the errors in a result.
 func errorsOf(t *testing.T, v *rendezvous.CheckResult) []string {
 	t.Helper()
 	var found []preflight.Finding
@@ -86,8 +86,8 @@ func errorsOf(t *testing.T, v *rendezvous.CheckResult) []string {
 	return ids
 }
 
-// answered is a comparison after the first question, to which the nodes found
-// nothing unless they say so.
+// answered returns a comparison after the first question. The nodes have found
+// nothing unless said has their answer.
 func answered(c rendezvous.Compare, said ...json.RawMessage) rendezvous.Compare {
 	n := len(c.World.Members)
 	c.Answers, c.Heard, c.Questions = make([]json.RawMessage, n), make([]time.Time, n), 1
@@ -120,7 +120,8 @@ func TestWarnStartsAllTheSame(t *testing.T) {
 	}
 }
 
-// A newcomer that does not fit is sent away; the others are not.
+// TestNewcomerIsDismissed checks that a new node that does not fit is refused, and
+// that the others are not.
 func TestNewcomerIsDismissed(t *testing.T) {
 	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705), machine(2, "2.19.3", 21903), machine(3, "2.27.5", 22705))
 	c.New = []int{2, 3}
@@ -128,7 +129,7 @@ func TestNewcomerIsDismissed(t *testing.T) {
 	if v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight || !slices.Equal(v.Only, []rendezvous.NodeID{"id2"}) {
 		t.Fatalf("want id2 alone dismissed: %+v", v)
 	}
-	c.New = []int{3} // the odd one has run before: the world cannot go on
+	c.New = []int{3} // the odd node has run before, so the world cannot continue
 	if v := Decide(run(), c); v.Outcome == nil || v.Only != nil {
 		t.Errorf("want the job refused: %+v", v)
 	}
@@ -144,7 +145,8 @@ func TestNewcomerIsDismissed(t *testing.T) {
 	}
 }
 
-// --iface auto gives each node its own name of the common network.
+// TestIfaceAuto checks that --iface auto gives each node its own name of the common
+// network.
 func TestIfaceAuto(t *testing.T) {
 	s := run("I02", "R02")
 	s.Iface = "auto"
@@ -169,7 +171,8 @@ func TestIfaceAuto(t *testing.T) {
 	}
 }
 
-// A machine without a network can run a job of its own.
+// TestIfaceAutoOfOneNode checks that a machine without a network can run a job of
+// its own.
 func TestIfaceAutoOfOneNode(t *testing.T) {
 	s := run()
 	s.Iface = "auto"
@@ -184,7 +187,7 @@ func TestCheckEndsWithItsFindings(t *testing.T) {
 	s := run()
 	s.Check = &spec.Check{}
 	a := machine(0, "2.27.5", 22705)
-	v := Decide(s, compare(t, a, a)) // one id twice: the second is nobody's
+	v := Decide(s, compare(t, a, a)) // one id twice: the second facts belong to no node
 	if v.Outcome == nil && v.Ask == nil {
 		t.Errorf("a check went on to a world: %+v", v)
 	}
@@ -198,7 +201,8 @@ func TestCheckEndsWithItsFindings(t *testing.T) {
 	}
 }
 
-// The offset of a clock is found although question and answer take their time.
+// TestOffset checks that the offset of a clock is found although question and
+// answer take time.
 func TestOffset(t *testing.T) {
 	asked := time.Unix(1000, 0)
 	heard := asked.Add(3 * time.Second)
@@ -212,7 +216,7 @@ func TestOffset(t *testing.T) {
 	}
 }
 
-// tried is what a node answers that found the same at all that it was to connect to.
+// tried returns the answer of a node whose probes all had the same result.
 func tried(t *testing.T, question json.RawMessage, as preflight.Probe) json.RawMessage {
 	t.Helper()
 	plan, err := probe.Decode(question)
@@ -228,7 +232,8 @@ func tried(t *testing.T, question json.RawMessage, as preflight.Probe) json.RawM
 	return marshal(answer{Probes: marshal(list)})
 }
 
-// An error of the facts does not hide that the network is broken, too.
+// TestOneTableTellsOfFactsAndProbes checks that an error of the facts does not hide
+// that the network is broken, too.
 func TestOneTableTellsOfFactsAndProbes(t *testing.T) {
 	s := run("I01", "R02")
 	c := compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))
@@ -248,8 +253,8 @@ func TestOneTableTellsOfFactsAndProbes(t *testing.T) {
 	}
 }
 
-// The sample with the shortest round trip tells the clock, and half of it is how
-// far it may be wrong.
+// TestClockOfTheShortestRoundTrip checks that the sample with the shortest round
+// trip sets the clock, and that half of the round trip is the bound of its error.
 func TestClockOfTheShortestRoundTrip(t *testing.T) {
 	const second = int64(time.Second)
 	question := Decide(run("I01", "R02"), compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705))).Ask
@@ -259,7 +264,7 @@ func TestClockOfTheShortestRoundTrip(t *testing.T) {
 	asked := time.Unix(1000, 0)
 	for _, c := range []struct {
 		name          string
-		question, lag int64 // on the way there; none back
+		question, lag int64 // lag on the way there; there is none on the way back
 		probe         preflight.Probe
 		found         bool
 	}{
@@ -286,7 +291,7 @@ func TestClockOfTheShortestRoundTrip(t *testing.T) {
 	}
 }
 
-// Nothing that a member says can stop the coordinator.
+// FuzzDecide checks that nothing that a member sends can stop the coordinator.
 func FuzzDecide(f *testing.F) {
 	f.Add([]byte(`{}`), []byte(`{"probes":[]}`))
 	f.Add([]byte(`{"format":1,"node":{"id":"id1"}}`), []byte(`{"probes":[{"from":1}],"came_unix_ns":9223372036854775807}`))
@@ -302,7 +307,8 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// A report of a refused job says when it was refused, and its code.
+// TestRefusalIsDated checks that the outcome of a refused job has the time of the
+// refusal, and its code.
 func TestRefusalIsDated(t *testing.T) {
 	v := Decide(run(), answered(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.19.3", 21903))))
 	at := time.Unix(1e9, 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// hears gives a comparison the answers of nodes of which some are not reached.
+// hears adds the answers of nodes to a comparison; some nodes are not reached.
 func hears(c rendezvous.Compare, unreached func(from, to int) bool) rendezvous.Compare {
 	c.Questions, c.Heard = 2, make([]time.Time, len(c.World.Members))
 	for _, plan := range probe.Plans(assemble(c)) {
@@ -30,8 +30,9 @@ func hears(c rendezvous.Compare, unreached func(from, to int) bool) rendezvous.C
 	return c
 }
 
-// A newcomer that nobody reaches is sent away, and no other; when the old nodes
-// do not reach each other, no newcomer is to blame.
+// TestNewcomerIsDismissedByItsProbes checks that only a new node that no node
+// reaches is refused. If the old nodes do not reach each other, no new node is to
+// blame.
 func TestNewcomerIsDismissedByItsProbes(t *testing.T) {
 	fleet := func() rendezvous.Compare {
 		var all []preflight.Facts
@@ -52,7 +53,8 @@ func TestNewcomerIsDismissedByItsProbes(t *testing.T) {
 	}
 }
 
-// What a probe alone finds is asked again before the job is refused.
+// TestProbesAreAskedTwice checks that an error that only a probe finds is probed
+// again before the job is refused.
 func TestProbesAreAskedTwice(t *testing.T) {
 	c := hears(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)), func(from, _ int) bool { return from == 0 })
 	c.Questions = 1
@@ -65,7 +67,8 @@ func TestProbesAreAskedTwice(t *testing.T) {
 	}
 }
 
-// Of many newcomers those are sent away that the findings name.
+// TestManyNewcomers checks that of many new nodes those that the findings name are
+// refused.
 func TestManyNewcomers(t *testing.T) {
 	var all []preflight.Facts
 	for i := range 2 * maxTried {
@@ -81,7 +84,8 @@ func TestManyNewcomers(t *testing.T) {
 	}
 }
 
-// Facts and answers that are nonsense set no variable and no clock.
+// TestNonsenseIsNotBelieved checks that invalid facts and answers set no variable
+// and no clock.
 func TestNonsenseIsNotBelieved(t *testing.T) {
 	a := machine(0, "2.27.5", 22705)
 	a.Settings = append(a.Settings, variable("LD_PRELOAD", "/evil.so"), variable("GLOO_SOCKET_IFNAME", "eth0"))

@@ -10,7 +10,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// A job that has no GPU is not judged by what the machine's driver is like.
+// TestUnused checks that the state of the machine's driver has no effect on a job
+// without GPUs.
 func TestUnused(t *testing.T) {
 	gpus := device.Survey{Driver: true, GPUs: []device.GPU{{UUID: "GPU-1"}}}
 	silent := device.Survey{Driver: true, Err: errors.New("no libnvidia-ml")}

@@ -41,7 +41,8 @@ func offline(files ...string) (out string, code int, err error) {
 	return b.String(), code, err
 }
 
-// A node that is given twice would agree with itself.
+// TestOfflineWantsEveryNodeOnce checks that a node given twice is an error, because
+// it would agree with itself.
 func TestOfflineWantsEveryNodeOnce(t *testing.T) {
 	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
 	again := b
@@ -53,7 +54,7 @@ func TestOfflineWantsEveryNodeOnce(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files []string
-		want  string // in the error
+		want  string // part of the error
 	}{
 		{"each once", []string{one, two, saved(t, "n3.json", later)}, ""},
 		{"one file twice", []string{one, two, two}, two + " is given twice: both are facts of node1"},
@@ -71,7 +72,8 @@ func TestOfflineWantsEveryNodeOnce(t *testing.T) {
 	}
 }
 
-// A machine that reads the findings is told the names, too.
+// TestFindingsNameTheirNodes checks that the JSON findings have the names of the
+// nodes.
 func TestFindingsNameTheirNodes(t *testing.T) {
 	s := run()
 	s.Check = &spec.Check{JSON: true}
@@ -92,7 +94,8 @@ func TestFindingsNameTheirNodes(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden file anew")
 
-// The JSON of gorun check stays as it is: its names are promised.
+// TestJSON checks that the JSON of gorun check stays the same: its names are
+// stable.
 func TestJSON(t *testing.T) {
 	found := []preflight.Finding{{
 		ID: "V01", Severity: preflight.Error, Title: "nccl-version", Text: "the nodes have two versions",

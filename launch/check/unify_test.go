@@ -12,8 +12,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// given is what the workers of a member get, NAME=value, and for what they lose
-// "-NAME".
+// given lists what the workers of a member get, as NAME=value, and what they lose,
+// as "-NAME".
 func given(t *testing.T, v Decision, i int) (list []string) {
 	t.Helper()
 	if i >= len(v.Env) {
@@ -32,7 +32,7 @@ func given(t *testing.T, v Decision, i int) (list []string) {
 	return list
 }
 
-// tells adds what a node tells of its environment to a comparison.
+// tells adds a node's report on its environment to a comparison.
 func tells(t *testing.T, c *rendezvous.Compare, i int, env []string, o envprop.Options) {
 	t.Helper()
 	r, err := envprop.NewRequest(o, env)
@@ -50,7 +50,7 @@ func tells(t *testing.T, c *rendezvous.Compare, i int, env []string, o envprop.O
 	c.Envs[i] = body
 }
 
-// bare is a comparison without the preflight.
+// bare returns a comparison without the preflight.
 func bare(conflict envprop.Conflict, nodes int) (*Policy, rendezvous.Compare) {
 	s := run()
 	s.Preflight, s.Conflict = spec.PreflightOff, conflict
@@ -70,8 +70,8 @@ func TestOneEnvironment(t *testing.T) {
 		asks      [2]envprop.Options
 		want      [2][]string
 		refused   bool
-		tells     []string // in the table
-		keepsBack string   // what nothing that is shown may have
+		tells     []string // parts of the table
+		keepsBack string   // text that must not be shown anywhere
 	}{
 		"nothing": {},
 		"the first node's word": {
@@ -108,7 +108,7 @@ func TestOneEnvironment(t *testing.T) {
 			want: [2][]string{{"HF_TOKEN=hunter2"}, {"HF_TOKEN=hunter2"}}, tells: []string{"HF_TOKEN is asked for with different values"},
 			keepsBack: "hunter2",
 		},
-		"forced apart": { // without the preflight it starts all the same
+		"forced apart": { // without the preflight the job starts all the same
 			asks:  [2]envprop.Options{{X: []string{"node=1:GLOO_DEVICE_TRANSPORT=TCP_TLS"}}},
 			want:  [2][]string{nil, {"GLOO_DEVICE_TRANSPORT=TCP_TLS"}},
 			tells: []string{"error E01"},
@@ -148,7 +148,8 @@ func TestOneEnvironment(t *testing.T) {
 	}
 }
 
-// Rules see the variables that workers will have, and what follows from them.
+// TestRulesSeeWhatWorkersGet checks that rules see the variables that workers will
+// have, and their effects.
 func TestRulesSeeWhatWorkersGet(t *testing.T) {
 	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
 	c := compare(t, a, b)
@@ -174,7 +175,8 @@ func TestRulesSeeWhatWorkersGet(t *testing.T) {
 	}
 }
 
-// A conf file shows through when what hid it is taken away.
+// TestTakenAwayFromFacts checks that a value of a conf file counts again when the
+// variable that hid it is removed.
 func TestTakenAwayFromFacts(t *testing.T) {
 	f := machine(0, "2.27.5", 22705)
 	f.Settings = []ncclenv.Value{
@@ -188,8 +190,8 @@ func TestTakenAwayFromFacts(t *testing.T) {
 	}
 }
 
-// A newcomer with another value is sent away where that refuses a job, and gets
-// the others' value where it does not.
+// TestNewcomerWithAnotherValue checks that a new node with another value is refused
+// if that refuses a job, and otherwise gets the others' value.
 func TestNewcomerWithAnotherValue(t *testing.T) {
 	for _, conflict := range []envprop.Conflict{envprop.ConflictFirst, envprop.ConflictError} {
 		s, c := bare(conflict, 3)
@@ -207,7 +209,8 @@ func TestNewcomerWithAnotherValue(t *testing.T) {
 	}
 }
 
-// What is no report counts as none, and whoever tells it cannot be another node.
+// TestReportsAreNotBelieved checks that an invalid report counts as no report, and
+// that no node can report as another node.
 func TestReportsAreNotBelieved(t *testing.T) {
 	s, c := bare(envprop.ConflictFirst, 2)
 	tells(t, &c, 0, []string{"NCCL_ALGO=Ring"}, envprop.Options{})
@@ -226,13 +229,14 @@ func TestReportsAreNotBelieved(t *testing.T) {
 	}
 }
 
-// The names that are lost by what other nodes give are in the table.
+// TestTableNamesWhatOthersGive checks that the table names variables of other nodes
+// that a wrapper loses.
 func TestTableNamesWhatOthersGive(t *testing.T) {
 	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
 	for i, f := range []*preflight.Facts{&a, &b} {
 		f.Program = preflight.Program{Title: "docker", Args: []string{"run", "-e", "NCCL_DEBUG", "image", "train"}}
 		f.Lost = &preflight.Lost{Wrapper: "docker run", Closed: true, Passed: []string{"RANK"}}
-		if i == 1 { // what serves it serves the other
+		if i == 1 { // a fix that is already there also passes the new name
 			f.Lost.Missing, f.Lost.Fix = []string{"NCCL_PROTO"}, []string{"pass it on:", "  docker run -e NCCL_PROTO ..."}
 		}
 	}

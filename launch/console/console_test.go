@@ -41,7 +41,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A job of one node waits for no other; one agent of a machine speaks for all.
+// TestStatusSpeaksOfOthers checks that a job of one node waits for no other node,
+// and that only one agent of a machine prints.
 func TestStatusSpeaksOfOthers(t *testing.T) {
 	two := &rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a"}}
 	for name, c := range map[string]struct {
@@ -68,7 +69,8 @@ func TestStatusSpeaksOfOthers(t *testing.T) {
 	}
 }
 
-// TestWhile: it says after five seconds what it waits for, then ever less often.
+// TestWhile checks that While says after five seconds what it waits for, and then
+// ever less often.
 func TestWhile(t *testing.T) {
 	for lines, takes := range []time.Duration{4 * time.Second, 6 * time.Second, 16 * time.Second, 36 * time.Second} {
 		for _, quiet := range []bool{false, true} {

@@ -18,7 +18,7 @@ func rank(n, pid int, own ...string) Rank {
 	return Rank{Rank: n, PIDs: []int{pid, pid + 1}, Own: own}
 }
 
-// away is a rank of another agent on this machine.
+// away returns a rank of another agent on this machine.
 func away(n, pid int) Rank { return Rank{Rank: n, PIDs: []int{pid}, Away: true} }
 
 func TestJudge(t *testing.T) {
@@ -28,8 +28,8 @@ func TestJudge(t *testing.T) {
 		name  string
 		ranks []Rank
 		held  string // uuid=pid, separated by blanks
-		here  string // pids that exist here, but for the ranks'
-		away  bool   // in a pid namespace of its own
+		here  string // pids that exist here, besides the ranks' pids
+		away  bool   // the test is in a pid namespace of its own
 		want  []string
 	}{
 		{name: "as planned", ranks: planned, held: "GPU-a=4700 GPU-d=4710"},
@@ -121,7 +121,7 @@ func TestBlame(t *testing.T) {
 		name     string
 		event    device.Event
 		ranks    []Rank
-		text     string // "": it means nothing to the job
+		text     string // "": the event means nothing to the job
 		critical bool
 	}{
 		{"off the bus", device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 79}, ranks, "GPU 0 (GPU-a) of rank 4: Xid 79: the GPU has fallen off the bus", true},
@@ -150,7 +150,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("not critical: %+v", x)
 		}
 	}
-	for _, code := range []uint64{13, 31, 43, 45, 63, 68, 92, 109, 154, 0, 1 << 40} { // of programs, or only advice
+	for _, code := range []uint64{13, 31, 43, 45, 63, 68, 92, 109, 154, 0, 1 << 40} { // errors of programs, or only advice
 		if x := explainXid(code); x.Critical() || x.Text == "" || x.Fix == "" {
 			t.Errorf("critical or empty: %+v", x)
 		}

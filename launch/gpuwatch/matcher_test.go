@@ -59,14 +59,14 @@ func TestKin(t *testing.T) {
 	}
 }
 
-// Whose processes hold the GPUs: of this node's workers by descent or by what
-// they say, of other agents' workers, and of nobody here.
+// TestKinAdopt checks which processes belong to this node's workers, by descent or
+// by their environment, which to other agents' workers, and which to no rank.
 func TestKinAdopt(t *testing.T) {
 	p := proc(true, map[int]string{
 		100: "1 100 100", 101: "100 101 101", 200: "1 200 200", 300: "1 300 300", 400: "1 400 400", 500: "1 500 500", 600: "1 600 600",
 	})
 	says := func(pid int, env string) { p.FS.(fstest.MapFS)[fmt.Sprintf("%d/environ", pid)].Data = []byte(env) }
-	says(101, "GORUN_WORLD_TOKEN=t1\x00RANK=7\x00") // descent counts, whatever a worker's child says
+	says(101, "GORUN_WORLD_TOKEN=t1\x00RANK=7\x00") // descent counts, whatever the environment of a worker's child says
 	says(300, "GORUN_WORLD_TOKEN=t1\x00RANK=0\x00")
 	says(400, "GORUN_WORLD_TOKEN=t1\x00RANK=9\x00")
 	says(500, "")
@@ -85,7 +85,8 @@ func TestKinAdopt(t *testing.T) {
 	}
 }
 
-// The real /proc tells of a process that is no descendant's.
+// TestKinReal checks the environment of a process that is no descendant, in the
+// real /proc.
 func TestKinReal(t *testing.T) {
 	cmd := exec.Command("sleep", "100")
 	cmd.Env = []string{"GORUN_WORLD_TOKEN=t1", "RANK=5"}
@@ -102,7 +103,7 @@ func TestKinReal(t *testing.T) {
 	k := newMatcher(Procs{os.DirFS("/proc")}, ourWorld)
 	for pid, want := range map[int]relation{cmd.Process.Pid: member, other.Process.Pid: stranger} {
 		what, rank := k.of(pid)
-		// A process has no environment yet when it has just begun.
+		// A process that has just begun has no environment yet.
 		for end := time.Now().Add(10 * time.Second); what == unsure && time.Now().Before(end); {
 			what, rank = k.of(pid)
 		}
@@ -112,7 +113,7 @@ func TestKinReal(t *testing.T) {
 	}
 }
 
-// hanging does not tell environments.
+// hanging is a /proc whose environments cannot be read.
 type hanging struct {
 	fstest.MapFS
 	asked   *atomic.Int32
@@ -127,8 +128,8 @@ func (h hanging) Open(name string) (fs.File, error) {
 	return h.MapFS.Open(name)
 }
 
-// A process whose environment the kernel does not tell is asked once, and not
-// waited for.
+// TestKinHangs checks that a process whose environment cannot be read is asked
+// once, and not awaited.
 func TestKinHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hanging{proc(true, map[int]string{7: "1 7 7"}).FS.(fstest.MapFS), new(atomic.Int32), make(chan struct{})}

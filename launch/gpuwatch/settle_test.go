@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// The GPUs are left alone until the store says that the workers have met; where
-// it never does, for half an hour.
+// TestWaitSettled checks that the GPUs are not read until the store says that the
+// workers have met, or until half an hour has passed.
 func TestWaitSettled(t *testing.T) {
 	tests := map[string]struct {
-		when time.Duration // they have met; 0: never
-		end  time.Duration // of the round; 0: it goes on
+		when time.Duration // when they have met; 0: never
+		end  time.Duration // end of the round; 0: it runs on
 		want time.Duration
 		goes bool
 	}{

@@ -18,10 +18,11 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// theirs is the environment of a process that no job knows.
+// theirs is the environment of a process that belongs to no job.
 const theirs = "PATH=/bin\x00"
 
-// proc is a /proc with processes, by "parent group session"; they are strangers.
+// proc returns a /proc with processes, by "parent group session"; the processes are
+// strangers.
 func proc(machine bool, all map[int]string) Procs {
 	link := "pid:[4026532999]"
 	if machine {
@@ -52,7 +53,8 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// The real /proc: this process descends from its parent.
+// TestAssignReal checks in the real /proc that this process descends from its
+// parent.
 func TestAssignReal(t *testing.T) {
 	p := Procs{os.DirFS("/proc")}
 	got := p.assign([]Rank{{PIDs: []int{os.Getppid()}}}, []device.Held{{PID: os.Getpid()}})
@@ -61,7 +63,7 @@ func TestAssignReal(t *testing.T) {
 	}
 }
 
-// driver is a GPU driver of a test.
+// driver is a GPU driver for tests.
 type driver struct {
 	gpus   []device.GPU
 	held   func(context.Context) ([]device.Held, error)
@@ -74,8 +76,9 @@ func (d driver) Holding(ctx context.Context) ([]device.Held, error) { return d.h
 
 func (d driver) Listen(ctx context.Context, got func(device.Event)) error { return d.listen(ctx, got) }
 
-// A Watcher leaves the driver alone until the workers have set up their first
-// collective, and from the end of their round on. It listens for events throughout.
+// TestWatcherRounds checks that a Watcher does not read the process list before the
+// workers have set up their first collective, nor after the end of their round. It
+// listens for events all the time.
 func TestWatcherRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -125,7 +128,8 @@ func TestWatcherRounds(t *testing.T) {
 	})
 }
 
-// A critical error of a rank's GPU ends the round; any other is found once.
+// TestWatcherEvents checks that a critical error of a rank's GPU ends the round,
+// and that any other error becomes a finding once.
 func TestWatcherEvents(t *testing.T) {
 	off := device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 79}
 	page := device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 31}
@@ -134,7 +138,7 @@ func TestWatcherEvents(t *testing.T) {
 		own    []string
 		event  device.Event
 		ended  bool // the round is being stopped already
-		failed int  // the rank for which it is ended; -2: it is not
+		failed int  // the rank because of which the round ends; -2: it does not end
 		found  int
 	}{
 		"critical":                         {Options{Abort: true, Owned: []string{"GPU-a"}}, []string{"GPU-a"}, off, false, 3, 0},
@@ -223,7 +227,7 @@ func TestFollow(t *testing.T) {
 			switch len(starts) {
 			case 2:
 				tell(device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 79}) // a simulated Xid
-			case 9: // this one lives
+			case 9: // this child lives
 				time.Sleep(time.Hour) // sleep: in the bubble's time
 				tell(device.Event{Kind: device.Alive})
 			case 11:
@@ -253,13 +257,13 @@ func TestWaitReleased(t *testing.T) {
 	theirs := []device.Held{{UUID: "GPU-a", PID: 10}}
 	tests := []struct {
 		name   string
-		until  time.Duration // it is held
+		until  time.Duration // how long the GPU is held
 		held   []device.Held
 		before []device.Held
 		away   bool
 		said   string
 		err    string
-		within time.Duration // it returns
+		within time.Duration // when the wait returns
 	}{
 		{name: "free", within: 0},
 		{name: "free soon", until: time.Second, held: theirs, within: 2 * time.Second},
@@ -283,7 +287,7 @@ func TestWaitReleased(t *testing.T) {
 				var first time.Duration
 				p := proc(!tt.away, map[int]string{10: "1 1 1", 50: "40 1 1", 60: "40 1 1", 70: "1 1 1", 99: "1 1 1"})
 				p.FS.(fstest.MapFS)["50/environ"].Data = []byte("GORUN_WORLD_TOKEN=t\x00RANK=0\x00")
-				p.FS.(fstest.MapFS)["60/environ"].Data = nil // as of one that hangs while it ends
+				p.FS.(fstest.MapFS)["60/environ"].Data = nil // as the environment of a process that hangs while it ends
 				p.FS.(fstest.MapFS)["70/comm"].Data = []byte("nvidia-cuda-mps-server\n")
 				err := waitReleased(t.Context(), release{
 					GPUs: gpus(), UUIDs: []string{"GPU-a", "GPU-b"}, PIDs: []int{10}, Before: tt.before, Within: 50 * time.Second,
@@ -324,7 +328,7 @@ func TestWaitReleasedDriver(t *testing.T) {
 		start := time.Now()
 		var said time.Duration
 		r.Say = func(s string) { said = time.Since(start) }
-		r.Held = func(ctx context.Context) ([]device.Held, error) { // a hanging driver
+		r.Held = func(ctx context.Context) ([]device.Held, error) { // a driver that hangs
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}

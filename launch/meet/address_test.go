@@ -13,7 +13,7 @@ import (
 
 func TestFindAddress(t *testing.T) {
 	yes, no := true, false
-	const away = "192.0.2.7" // TEST-NET-1: nobody's
+	const away = "192.0.2.7" // TEST-NET-1: no machine has it
 	outside := sourceTo(away)
 	at := func(hosts ...string) (es []spec.Endpoint) {
 		for _, h := range hosts {
@@ -102,7 +102,7 @@ func TestOutward(t *testing.T) {
 	loop := netip.MustParseAddr("127.0.1.1")
 	real := sourceTo("192.0.2.1")
 	if real == "" {
-		real = "127.0.1.1" // no way out: what the name said
+		real = "127.0.1.1" // no route to other machines: the address of the name
 	}
 	for host, want := range map[string]string{"127.0.1.1": "127.0.1.1", "localhost": "127.0.1.1", "myself": real} {
 		if got := outward(loop, host); got != want {

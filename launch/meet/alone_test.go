@@ -15,7 +15,7 @@ func TestFindMaster(t *testing.T) {
 	} {
 		got := findMaster(t.Context(), host)
 		if host == "localhost" && got.ip == "::1" {
-			continue // as this machine's /etc/hosts has it
+			continue // this machine's /etc/hosts maps it so
 		}
 		if got.ip != want.ip || !strings.HasPrefix(got.why, want.why) || (got.why == "") != (want.why == "") {
 			t.Errorf("%s: %+v, want %+v", host, got, want)

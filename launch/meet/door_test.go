@@ -8,8 +8,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
-// The store's clients come from this machine, its containers among them, and from
-// the nodes of the world, until the next world.
+// TestStoreDoor checks that the store's clients may come from this machine,
+// including its containers, and from the nodes of the world, until the next world.
 func TestStoreDoor(t *testing.T) {
 	d := &door{}
 	ask := func(want bool, ips ...string) {

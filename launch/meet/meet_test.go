@@ -21,7 +21,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
-// agent takes what a Session reports.
+// agent receives what a Session reports.
 type agent struct {
 	mu     sync.Mutex
 	events []rendezvous.Event
@@ -36,7 +36,7 @@ func (a *agent) add(to *[]string, line string) {
 	*to = append(*to, line)
 }
 
-// saw reports whether an event came that is fit.
+// saw reports whether an event came for which fit is true.
 func (a *agent) saw(fit func(rendezvous.Event) bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,7 +49,7 @@ func (a *agent) post(e rendezvous.Event) {
 	a.events = append(a.events, e)
 }
 
-// options are those of a node that meets others as n says.
+// options returns the options of a node that meets others as n says.
 func (a *agent) options(n spec.Network, most int) Options {
 	id := rendezvous.NewIdentity()
 	n.Conf = spec.Conf{JoinTimeout: time.Minute, KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10}
@@ -124,7 +124,7 @@ func TestAlone(t *testing.T) {
 	tests := []struct {
 		name   string
 		n      spec.Network
-		addr   string // of the node
+		addr   string // address of the node
 		master string // host of its store
 		note   string
 		err    string
@@ -169,8 +169,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestGossip: two nodes find each other, one of them by the endpoint that the other
-// one announces.
+// TestGossip checks that two nodes find each other, one of them by the endpoint
+// that the other one announces.
 func TestGossip(t *testing.T) {
 	announced := make(chan string, 1)
 	var agents [2]agent
@@ -202,7 +202,7 @@ func TestGossip(t *testing.T) {
 	}
 }
 
-// TestStatic: the one port that the user named serves streams and store.
+// TestStatic checks that the one port that the user named serves streams and store.
 func TestStatic(t *testing.T) {
 	n := spec.Network{Backend: spec.Static, MasterPort: freeAt(t, "127.0.0.1"), MeetBy: []string{"--master-addr", "--master-port"}}
 	n.Endpoints = []spec.Endpoint{{Host: "127.0.0.1", Port: n.MasterPort}}
@@ -235,7 +235,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestStaticPortTaken: the error has the user's own command with a free port.
+// TestStaticPortTaken checks that the error has the user's own command with a free
+// port.
 func TestStaticPortTaken(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -265,7 +266,7 @@ func TestEtcdBadFile(t *testing.T) {
 	}
 }
 
-// TestInterrupted: Open returns the error of a wait that a signal ended.
+// TestInterrupted checks that Open returns the error of a wait that a signal ended.
 func TestInterrupted(t *testing.T) {
 	stop := errors.New("received SIGTERM")
 	for _, b := range []spec.Backend{spec.Gossip, spec.EtcdV3, spec.Static, spec.Standalone} {
@@ -302,8 +303,8 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// TestOtherSecret: a static node that looks for the master ends; every other node
-// reports each host once.
+// TestOtherSecret checks that a static node that looks for the master ends, and
+// that every other node reports each host once.
 func TestOtherSecret(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

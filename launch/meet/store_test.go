@@ -62,7 +62,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestNextStore: a store that no worker has used serves the next round, too.
+// TestNextStore checks that a store that no worker has used also serves the next
+// round.
 func TestNextStore(t *testing.T) {
 	first := rendezvous.World{Store: "n0:29500", Restart: 0, MaxRestarts: 1}
 	last := first

@@ -13,12 +13,12 @@ import (
 	"github.com/gorun/gorun/launch/numa"
 )
 
-// driver is a GPU driver of a test.
+// driver is a GPU driver for tests.
 type driver struct {
 	gpus    []device.GPU
 	err     error
 	absent  bool
-	inProc  bool // it is seen in /proc only
+	inProc  bool // the driver is only in /proc
 	lists   *int // how often it was asked
 	surveys *int
 }
@@ -56,7 +56,7 @@ func TestPlanAsksTheDriver(t *testing.T) {
 		known   bool
 		err     string
 		notes   int
-		asked   [2]int // List and Look
+		asked   [2]int // calls of List and Look
 	}{
 		{name: "a GPU each", driver: driver{gpus: gpus(2)}, owned: []string{"GPU-0", "GPU-1"}, known: true, asked: [2]int{1, 0}},
 		{name: "everything", driver: driver{gpus: gpus(2)}, workers: Workers{Facts: true}, owned: []string{"GPU-0", "GPU-1"}, known: true, asked: [2]int{0, 1}},
@@ -90,7 +90,8 @@ func TestPlanAsksTheDriver(t *testing.T) {
 	}
 }
 
-// What was seen when workers were counted is not asked again.
+// TestCount checks that what was seen when the workers were counted is not asked
+// again.
 func TestCount(t *testing.T) {
 	for _, c := range []struct {
 		of     string
@@ -124,7 +125,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// GPUs that CUDA would show, but that Slurm gave to others, are kept from the workers.
+// TestWithheld checks that the workers do not get GPUs that CUDA would show but
+// that Slurm gave to others.
 func TestWithheld(t *testing.T) {
 	p, err := config(driver{gpus: gpus(2)}, Options{}, "CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=1").Plan(t.Context(), Seen{}, Workers{Count: 2})
 	want := []envprop.Variable{{Name: "CUDA_VISIBLE_DEVICES"}}
@@ -133,7 +135,8 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// What another node says of this one's workers must not end the agent.
+// TestUnknownSlot checks that a number of workers from another node that does not fit
+// the plan does not end the agent.
 func TestUnknownSlot(t *testing.T) {
 	var p Plan
 	if s := p.Slot(7); s.Own != nil || s.Binding.Bound || s.Devices.Pinned != nil {
@@ -141,13 +144,14 @@ func TestUnknownSlot(t *testing.T) {
 	}
 }
 
-// A CPU quota bounds the threads, whatever the mask has.
+// TestThreadsWithinQuota checks that a CPU quota bounds the threads, whatever the
+// mask has.
 func TestThreadsWithinQuota(t *testing.T) {
 	want := envprop.Threads{Cores: 1, Workers: 2, Quota: true}
 	k := config(driver{absent: true}, Options{})
 	k.Root = fstest.MapFS{"proc/self/cgroup": {Data: []byte("0::/\n")}, "sys/fs/cgroup/cpu.max": {Data: []byte("50000 100000\n")}}
 	for _, c := range []struct {
-		threads bool // not with --omp=torchrun, nor where OMP_NUM_THREADS is set
+		threads bool // not set with --omp=torchrun or if OMP_NUM_THREADS is set
 		workers int
 		want    envprop.Threads
 	}{{true, 2, want}, {false, 2, envprop.Threads{}}, {true, 1, envprop.Threads{}}} {
@@ -165,7 +169,7 @@ func TestThreadsWithinQuota(t *testing.T) {
 	}{
 		{0, 8, envprop.Threads{Cores: 128, Workers: 8}, envprop.Threads{Cores: 128, Workers: 8}},
 		{16, 8, envprop.Threads{Cores: 128, Workers: 8}, sixteen},
-		{16.9, 8, envprop.Threads{Cores: 16, Workers: 1}, sixteen}, // bound to 16 cores each
+		{16.9, 8, envprop.Threads{Cores: 16, Workers: 1}, sixteen}, // each bound to 16 cores
 		{16, 8, envprop.Threads{Cores: 2, Workers: 1}, envprop.Threads{Cores: 2, Workers: 1}},
 		{0.5, 2, envprop.Threads{Cores: 2, Workers: 2}, want},
 	} {
@@ -175,7 +179,8 @@ func TestThreadsWithinQuota(t *testing.T) {
 	}
 }
 
-// A binding concerns these workers; what the driver says concerns the machine.
+// TestWarnings checks that what concerns a binding is a warning about these
+// workers, and what the driver says a note about the machine.
 func TestWarnings(t *testing.T) {
 	cpus, _, err := numa.Allowed()
 	if err != nil {
@@ -192,8 +197,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// CUDA_VISIBLE_DEVICES hides all GPUs in one of three ways; of two values the later
-// counts.
+// TestHasGPUs checks the three ways in which CUDA_VISIBLE_DEVICES hides all GPUs.
+// Of two values the later counts.
 func TestHasGPUs(t *testing.T) {
 	for _, c := range []struct {
 		env  string

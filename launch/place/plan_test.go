@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/worker/contract"
 )
 
-// gpus are n of them in PCI order, GPU-0, GPU-1, ...
+// gpus returns n GPUs in PCI order, GPU-0, GPU-1, ...
 func gpus(n int) []device.GPU {
 	all := make([]device.GPU, n)
 	for i := range all {
@@ -30,8 +30,8 @@ func with(all []device.GPU, change func(i int, g *device.GPU)) []device.GPU {
 func mig(i int, g *device.GPU)       { g.Index, g.UUID = -1, fmt.Sprint("MIG-", i) }
 func anonymous(_ int, g *device.GPU) { g.UUID = "" }
 
-// shown is what one worker is given: "list own", the list as in
-// CUDA_VISIBLE_DEVICES and the owned positions; "-" where nothing is set.
+// shown returns what one worker gets: "list own", the list as in
+// CUDA_VISIBLE_DEVICES and the owned positions; "-" if nothing is set.
 func shown(s Slot) string {
 	list := "-"
 	for _, v := range s.Devices.Pinned {
@@ -49,7 +49,7 @@ func TestMake(t *testing.T) {
 		name    string
 		node    Node
 		options Options
-		want    []string // of each worker, as shown gives it
+		want    []string // for each worker, as shown returns it
 		mode    Mode
 		notes   []string
 	}{

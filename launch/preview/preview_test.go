@@ -38,8 +38,9 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// What every rank has from its own node is no difference; a value that only some
-// have is one, wherever it is from.
+// TestDiff checks that a value that every rank has from its own node is no
+// difference, and that a value that only some ranks have is one, wherever it comes
+// from.
 func TestDiff(t *testing.T) {
 	all := []Node{
 		node(0, []Variable{own("PATH", "/bin"), own("IF", "eth0"), ours("RANK", "0")}, []Variable{own("PATH", "/bin"), own("IF", "eth0"), ours("RANK", "1")}),
@@ -61,8 +62,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// Credentials that differ are a difference, though neither is shown; nor is one
-// told from the other without the key.
+// TestDiffOfCredentials checks that different credentials are a difference,
+// although none is shown, and that they cannot be distinguished without the key.
 func TestDiffOfCredentials(t *testing.T) {
 	token := func(value, key string) []Variable {
 		return Variables([]envprop.Setting{{Name: "HF_TOKEN", Value: envprop.NewValue("HF_TOKEN", value), Source: envprop.Source{Kind: envprop.FromOwn}}}, key)
@@ -85,8 +86,8 @@ func TestDiffOfCredentials(t *testing.T) {
 	}
 }
 
-// What one node tells another's terminal cannot command it, and credentials are
-// not there in the first place.
+// TestTextIsPrintable checks that text of one node cannot control another node's
+// terminal, and that it contains no credentials.
 func TestTextIsPrintable(t *testing.T) {
 	v := Variables([]envprop.Setting{
 		{Name: "ODD", Value: envprop.NewValue("ODD", "a\x1b[2Jb\n"), Source: envprop.Source{Kind: envprop.FromFlag, At: "-x ODD", Node: "n\x1b"}},
@@ -123,7 +124,8 @@ func TestTextIsPrintable(t *testing.T) {
 	}
 }
 
-// A preview starts nothing, and says what it did not try.
+// TestWrapperIsNotTried checks that a preview starts nothing, and says what it did
+// not try.
 func TestWrapperIsNotTried(t *testing.T) {
 	n := node(0, []Variable{own("A", "1")})
 	for _, write := range []func(*bytes.Buffer) error{
@@ -143,7 +145,8 @@ func TestWrapperIsNotTried(t *testing.T) {
 	}
 }
 
-// What all ranks of a node share is told once, and what is one's own with it.
+// TestTextTellsOnce checks that the text shows once what all ranks of a node share,
+// and what each rank has for itself.
 func TestTextTellsOnce(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteText(&b, []Node{node(0, []Variable{own("A", "1"), ours("RANK", "0")}, []Variable{own("A", "1"), ours("RANK", "1")})}); err != nil {

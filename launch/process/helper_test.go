@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// playFlag, then a mode of play, is what the test binary gets to be one of
-	// the processes under test. It is an argument because the environment is
-	// inherited: an agent that took itself for a keeper would start agents.
+	// playFlag, then a mode of play, makes the test binary one of the processes
+	// under test. It is an argument and no variable, because processes inherit the
+	// environment: an agent would take itself for a keeper and start agents.
 	playFlag = "-play"
-	envToken = "PROCESS_TEST_TOKEN" // marks everything that one test started
+	envToken = "PROCESS_TEST_TOKEN" // marks all processes that one test started
 	patience = 20 * time.Second
 )
 
@@ -32,13 +32,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench is one test's table, and what it started.
+// bench holds one test's table and the processes that it started.
 type bench struct {
 	testing.TB
 	*Table
 	token string
 	procs []*Process
-	out   *os.File // what the processes print
+	out   *os.File // output of the processes
 	lines *bufio.Reader
 	write *os.File
 }
@@ -103,7 +103,7 @@ func (b *bench) helper(mode string) *Process {
 	return b.start(Spec{Path: "/proc/self/exe", Args: []string{"helper", playFlag, mode}, Session: true})
 }
 
-// line returns the next line that something started here prints.
+// line returns the next line that a process of this bench prints.
 func (b *bench) line() string {
 	b.Helper()
 	b.out.SetReadDeadline(time.Now().Add(patience))
@@ -159,7 +159,7 @@ func (b *bench) stop(o StopOptions, procs ...*Process) (killed int) {
 func alive(token string) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, f := range files {
-		env, err := os.ReadFile(f) // of a zombie: empty
+		env, err := os.ReadFile(f) // empty for a zombie
 		if err == nil && bytes.Contains(append(env, 0), append([]byte(token), 0)) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 			pids = append(pids, pid)
@@ -186,13 +186,13 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// daemon is a script that leaves a process of its own session, twice forked,
-// that ignores every polite signal and says so.
+// daemon is a script that leaves a process of its own session, forked twice. The
+// process ignores every signal but SIGKILL and says so.
 func daemon(says string) string {
 	return `(setsid sh -c 'trap "" TERM INT HUP; echo ` + says + `; sleep 1000; :' &);`
 }
 
-// play is the test binary as one of the processes under test.
+// play runs the test binary as one of the processes under test.
 func play(mode string) int {
 	mode, arg, _ := strings.Cut(mode, ":")
 	fail := func(err error) int {
@@ -243,7 +243,7 @@ func play(mode string) int {
 	return 0
 }
 
-// playKeeper keeps as many agents as arg says.
+// playKeeper runs a keeper of the number of agents that arg says.
 func playKeeper(arg string) int {
 	n, _ := strconv.Atoi(arg)
 	k := Keeper{OnExit: func(i int, e Exit, killed int) {
@@ -265,8 +265,9 @@ func playKeeper(arg string) int {
 	return 0
 }
 
-// playAgent starts a stubborn worker with a stubborn daemon and waits for
-// SIGTERM (ends leaving all of it), or the keeper's end (stops all of it).
+// playAgent starts a worker and a daemon that both ignore signals. It waits for
+// SIGTERM (then it ends and leaves all of it) or for the keeper's end (then it
+// stops all of it).
 func playAgent(name string) int {
 	table, err := Open()
 	if err != nil {

@@ -19,8 +19,8 @@ func contains(s string, parts ...string) bool {
 	return true
 }
 
-// keeper starts a keeper of n agents, waits until all is up, and returns the
-// agents' pids. Each agent has a worker and a daemon, which has a sleep each.
+// keeper starts a keeper of n agents, waits until all processes are up, and returns
+// the agents' pids. Each agent has a worker and a daemon, each with a sleep.
 func (b *bench) keeper(n int) (keeper *Process, agents []int) {
 	b.Helper()
 	keeper = b.helper(fmt.Sprintf("keeper:%d", n))
@@ -48,7 +48,7 @@ func TestKeeperKillsWhatAKilledAgentLeft(t *testing.T) {
 	}
 }
 
-// nothingLeftBut: all of the test's processes except p are gone already.
+// nothingLeftBut checks that all of the test's processes except p have ended.
 func (b *bench) nothingLeftBut(p *Process) {
 	b.Helper()
 	for _, pid := range alive(b.token) {
@@ -96,7 +96,7 @@ func TestAgentSeesKeepersDeath(t *testing.T) {
 func TestKeeperForwardsOnce(t *testing.T) {
 	b := newBench(t)
 	keeper, agents := b.keeper(2)
-	// To the whole group, as a terminal does: agents are not in it.
+	// Signal the whole group, as a terminal does: the agents are not in it.
 	if err := keeper.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,8 @@ func TestKeeperForwardsOnce(t *testing.T) {
 	b.exit(keeper)
 }
 
-// The keeper within this process: a cancelled context, a failed start.
+// TestKeeperRun checks the keeper in this process: a cancelled context, a failed
+// start.
 func TestKeeperRun(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	var ends []Exit
@@ -181,7 +182,7 @@ func TestLifeline(t *testing.T) {
 		t.Error("lost while the other end is open")
 	default:
 	}
-	l.Listens() // unread, as by a keeper that is killed at once
+	l.Listens() // the byte is not read, as with a keeper that is killed at once
 	w.Close()
 	until(t, "lost", func() bool {
 		select {

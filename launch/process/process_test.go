@@ -122,7 +122,8 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// Around starts the process, and what it returns without that is the error.
+// TestAround checks that Around starts the process, and that its error counts if it
+// does not.
 func TestAround(t *testing.T) {
 	b := newBench(t)
 	s := shell("echo started")
@@ -148,7 +149,7 @@ func TestAround(t *testing.T) {
 		}
 	}
 
-	// One that runs is not lost, whatever Around says.
+	// A process that runs is not lost, whatever Around returns.
 	s.Around = func(start func() error) error { _ = start(); return refused }
 	if e := b.exit(b.start(s)); !e.Success() {
 		t.Error(e)
@@ -158,7 +159,7 @@ func TestAround(t *testing.T) {
 
 func TestSignal(t *testing.T) {
 	b := newBench(t)
-	// The group gets it: the shell and its child.
+	// The group gets the signal: the shell and its child.
 	p := b.shell(`trap 'echo shell; exit 4' USR1; sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.01; done' & wait; wait`)
 	b.expect("ready")
 	if err := p.Signal(syscall.SIGUSR1); err != nil {
@@ -173,8 +174,8 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// A process that ends before Start has returned is collected all the same, and
-// nothing stays behind: no zombie, no descriptor.
+// TestFastExits checks that a process that ends before Start has returned is
+// collected, and that nothing stays behind: no zombie, no descriptor.
 func TestFastExits(t *testing.T) {
 	b := newBench(t)
 	before := openFiles(t)
@@ -205,7 +206,7 @@ func openFiles(t *testing.T) int {
 }
 
 func TestDescriptorsDoNotLeak(t *testing.T) {
-	var pipe [2]int // as if inherited: without close-on-exec
+	var pipe [2]int // without close-on-exec, as an inherited one
 	if err := syscall.Pipe(pipe[:]); err != nil {
 		t.Fatal(err)
 	}
@@ -234,12 +235,13 @@ func TestDescriptorsDoNotLeak(t *testing.T) {
 	b.exit(p)
 }
 
-// What the Go runtime changes for itself is not what children get.
+// TestChildrenGetOriginalLimitsAndSignals checks that children do not get what the
+// Go runtime changes for itself.
 func TestChildrenGetOriginalLimitsAndSignals(t *testing.T) {
 	b := newBench(t)
 	b.start(shellThen(`ulimit -Sn 256; trap "" HUP;`, `run:ulimit -Sn; grep -E "Sig(Ign|Blk)" /proc/self/status | tr -d "\t" | sed 's/Ign:.*\(.......\)$/Ign:\1/'`))
-	// Bit 0 is SIGHUP. Above the low 28 bits are signals of libc's own, which
-	// some callers have ignored.
+	// Bit 0 is SIGHUP. The bits above the low 28 are signals of libc, which some
+	// callers have ignored.
 	b.expect("256", "SigBlk:0000000000000000", "SigIgn:0000001", "stopped")
 
 	b.start(shellThen(`trap "" HUP;`, "forwarded"))
@@ -308,7 +310,7 @@ func BenchmarkStart8True(b *testing.B) {
 	}
 }
 
-// BenchmarkReaction is the time from a death to Done.
+// BenchmarkReaction measures the time from a process's end to Done.
 func BenchmarkReaction(b *testing.B) {
 	table, err := Open()
 	if err != nil {

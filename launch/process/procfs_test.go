@@ -90,7 +90,7 @@ func TestChildren(t *testing.T) {
 	lists := map[string]string{
 		"thread-self/children": "",
 		"2/task/2/children":    "3 ", "2/task/21/children": "4 junk -1 \n", "3/task/3/children": "",
-		"4/task/4/children": "5 ", "5/task/50/comm": "", // thread 50 is ending: no list any more
+		"4/task/4/children": "5 ", "5/task/50/comm": "", // thread 50 is ending: its list no longer exists
 	}
 	for _, withLists := range []bool{true, false} {
 		all := map[string]string{}
@@ -137,7 +137,8 @@ func TestOpenProcfs(t *testing.T) {
 	}
 }
 
-// A kernel without the lists must give the same answers.
+// TestChildrenOfTheRealProc checks that the answers are the same on a kernel
+// without lists of children.
 func TestChildrenOfTheRealProc(t *testing.T) {
 	b := newBench(t)
 	if !b.fs.lists {

@@ -70,8 +70,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestBrokenOffHelperIsGone: after the end of a helper that was broken off, what
-// it started lives no more either, and so makes no more files.
+// TestBrokenOffHelperIsGone checks that the processes of a helper that was broken
+// off have ended when Run returns, and so make no more files.
 func TestBrokenOffHelperIsGone(t *testing.T) {
 	table := newBench(t).Table
 	note := filepath.Join(t.TempDir(), "pid")

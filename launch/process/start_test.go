@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestStartAll starts several programs. All of them live on, in the order of
-// their Specs, and after one that cannot be started no further one is begun.
+// TestStartAll checks that several programs start in the order of their Specs and
+// live on, and that after one that cannot be started no further one starts.
 func TestStartAll(t *testing.T) {
 	table := newBench(t).Table
 	var specs []Spec
@@ -31,18 +31,18 @@ func TestStartAll(t *testing.T) {
 		theirs = append(theirs, in, out)
 		specs = append(specs, Spec{Path: "/bin/cat", Stdin: in, Stdout: out, Death: syscall.SIGKILL})
 	}
-	// Death comes with this process, not with the caller's thread.
+	// Death comes when this process ends, not when the caller's thread ends.
 	var all []*Process
 	var err error
 	called := make(chan struct{})
 	go func() {
 		defer close(called)
-		runtime.LockOSThread() // and so the thread ends with this goroutine
+		runtime.LockOSThread() // so the thread ends with this goroutine
 		all, err = table.StartAll(specs)
 	}()
 	<-called
 	for _, f := range theirs {
-		f.Close() // a dead program says nothing more
+		f.Close() // an ended program prints nothing more
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,8 @@ func TestStopStopped(t *testing.T) {
 	}
 }
 
-// What the process left goes too, in time not tied to the grace.
+// TestStopLeftovers checks that what the process left ends, too, after a time that
+// does not depend on the grace period.
 func TestStopLeftovers(t *testing.T) {
 	for _, tt := range []struct {
 		name, script string
@@ -84,19 +85,20 @@ func TestStopLeftovers(t *testing.T) {
 	}
 }
 
-// A process without a group of its own, and its orphan, are in ours: the signals
-// must not reach this test.
+// TestStopInOwnGroup checks that the signals do not reach this test: a process
+// without a group of its own, and its orphan, are in the test's group.
 func TestStopInOwnGroup(t *testing.T) {
 	b := newBench(t)
 	p := b.start(Spec{Path: "/bin/sh", Args: []string{"sh", "-c", `(sh -c '` + stubborn + `' &); sleep 1000; :`}})
 	b.expect("ready")
-	// Its sleeps stay behind when the shells die, and are found as well.
+	// Its sleeps remain when the shells end, and are found as well.
 	b.stop(StopOptions{Grace: 20 * time.Millisecond}, p)
 	b.nothingLeft()
 }
 
-// While one process uses its grace, what an ended one left in its session goes
-// at once; a daemon (which could be anybody's) stays until the last has ended.
+// TestStopLeftoversDuringGrace checks that, while one process uses its grace
+// period, what an ended process left in its session ends at once. A daemon, which
+// could belong to any process, stays until the last process has ended.
 func TestStopLeftoversDuringGrace(t *testing.T) {
 	b := newBench(t)
 	ended := b.shell(`sh -c '` + stubborn + `' &`)
@@ -170,7 +172,8 @@ func TestStopSparesOthers(t *testing.T) {
 	}
 }
 
-// Processes that appear while they are being killed are found as well.
+// TestStopForkStorm checks that processes that appear while Stop kills are found as
+// well.
 func TestStopForkStorm(t *testing.T) {
 	b := newBench(t)
 	p := b.shell(`
@@ -190,7 +193,8 @@ func TestStopForkStorm(t *testing.T) {
 	}
 }
 
-// A process below one that does not die is found by the walk of the tree.
+// TestKillBelow checks that the walk of the tree finds a process below a process
+// that does not end.
 func TestKillBelow(t *testing.T) {
 	b := newBench(t)
 	p := b.shell(`sh -c 'setsid sh -c "echo up; sleep 1000; :"; :'; echo freed; sleep 1000; :`)
@@ -201,7 +205,7 @@ func TestKillBelow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return b.fs.descendants([]identity{st.identity(), {pid: p.Pid(), start: 1}}) // the second: an impostor
+		return b.fs.descendants([]identity{st.identity(), {pid: p.Pid(), start: 1}}) // the second has another start time
 	}
 	until(t, "three processes below", func() bool { return len(below()) == 3 })
 	s.killBelow()
@@ -225,7 +229,8 @@ func TestFailureNamesWhatIsLeft(t *testing.T) {
 		t.Error(got)
 	}
 
-	// With a second owner of children ends get lost; then the error says so.
+	// If another part of the program also collects children, ends get lost; then
+	// the error says so.
 	s = &stopping{table: b.Table, procs: []*Process{{table: b.Table, pid: b.self, done: make(chan struct{})}}}
 	if got := s.failure().Error(); !contains(got, "other than its table") {
 		t.Error(got)

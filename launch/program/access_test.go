@@ -13,8 +13,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
-// Files are tried as the workers' user would open them: a mode that lets another
-// user execute or read them is not enough.
+// TestCheckAsItsUser checks that files are tried as the workers' user: a mode that
+// lets another user execute or read them is not enough.
 func TestCheckAsItsUser(t *testing.T) {
 	elf := string(ldsotest.Bytes(t, ldsotest.Library{Program: true}))
 	interp, err := ldso.Interpreter("/bin/sh")
@@ -51,12 +51,12 @@ func TestCheckAsItsUser(t *testing.T) {
 	default:
 		t.Skip("not root, who alone may be another user")
 	}
-	runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+	runtime.LockOSThread() // not unlocked, so that the thread ends with the goroutine
 	const nobody = 65534
 	if err := unix.Setfsuid(nobody); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Setfsuid(0) }() // who removes the files
+	defer func() { _ = unix.Setfsuid(0) }() // the user that removes the files
 	for name, want := range map[string]string{
 		"train.py": root + "/bin/python3", "run": root + "/w/run",
 		"closed.py": "this user may not read it", "closed": "may not be executed by this user",

@@ -31,7 +31,7 @@ func goTool(t *testing.T) {
 	}
 }
 
-// resolve is Check and Build in one.
+// resolve calls Check and Build.
 func resolve(t *testing.T, in Input) (Program, error) {
 	t.Helper()
 	plan, err := Check(in)
@@ -41,7 +41,7 @@ func resolve(t *testing.T, in Input) (Program, error) {
 	return plan.Build(t.Context())
 }
 
-// TestKilledBuild: what a tool that was killed leaves is in the build's folder.
+// TestKilledBuild checks that what a killed tool leaves is in the build's folder.
 func TestKilledBuild(t *testing.T) {
 	dir := tree(t, map[string]string{"p/main.go": "package main", "bin/go*": "#!/bin/sh\nmkdir \"${GOTMPDIR:-$TMPDIR}/go-build1\"; kill -9 $$\n"})
 	temp, built := t.TempDir(), filepath.Join(t.TempDir(), "built")

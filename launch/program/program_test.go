@@ -47,7 +47,7 @@ func TestCheck(t *testing.T) {
 		noPython bool
 		module   bool
 		env      []string // PATH=$/bin unless given
-		want     string   // path and arguments up to the user's own, $ for the root
+		want     string   // path and arguments before the user's own; $ stands for the root
 		note     bool
 	}{
 		{name: "script", program: "train.py", want: py + "train.py"},

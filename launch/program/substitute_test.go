@@ -37,7 +37,7 @@ func TestSubstitute(t *testing.T) {
 	}
 }
 
-// scan is Python's rule again, written without a regular expression.
+// scan follows Python's rule without a regular expression.
 func scan(s string) string {
 	var b strings.Builder
 	ident := func(s string) string {

@@ -14,8 +14,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// ended writes the end of a job and reads it back: the lines that the agent says,
-// the text report and the JSON one, nil where none was written.
+// ended writes the end of a job and reads it back: the lines that the agent prints,
+// the text report and the JSON report, nil if none was written.
 func ended(t *testing.T, e Ending, o rendezvous.Outcome) (said, text string, r *Report) {
 	t.Helper()
 	e.Job = Job{File: filepath.Join(t.TempDir(), "report.json"), RunID: "job7", Started: when}
@@ -38,14 +38,15 @@ func readReport(t *testing.T, path string) *Report {
 	return &r
 }
 
-// Each kind of end has one outcome, and is told in one way.
+// TestEndings checks that each kind of end has one outcome, and is reported in one
+// way.
 func TestEndings(t *testing.T) {
 	findings := json.RawMessage(`[]`)
 	for name, c := range map[string]struct {
 		cause   *rendezvous.Cause
 		checked bool
 		outcome Outcome
-		says    int  // lines
+		says    int  // number of lines
 		text    bool // the full report
 	}{
 		"succeeded":   {nil, false, Succeeded, 0, false},
@@ -72,8 +73,8 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// Every rank of a round is in the report, those that never started without a PID;
-// witnesses are no failures.
+// TestEndingHasAllRanks checks that every rank of a round is in the report, ranks
+// that never started without a PID, and that witnesses are no failures.
 func TestEndingHasAllRanks(t *testing.T) {
 	cause := rendezvous.Cause{Kind: rendezvous.KindExit, Rank: 2, ExitCode: 3}
 	_, _, r := ended(t, Ending{}, rendezvous.Outcome{
@@ -92,7 +93,8 @@ func TestEndingHasAllRanks(t *testing.T) {
 	}
 }
 
-// What a compiler printed is shown once at each terminal.
+// TestBuildOutputIsShownOnce checks that each terminal shows a compiler's output
+// once.
 func TestBuildOutputIsShownOnce(t *testing.T) {
 	cause := rendezvous.Cause{Kind: rendezvous.KindStart, Node: "n1", Rank: -1, GroupRank: 0, Message: "main.go:3: no", Traceback: "OUTPUT"}
 	for name, c := range map[string]struct {
@@ -112,7 +114,8 @@ func TestBuildOutputIsShownOnce(t *testing.T) {
 	}
 }
 
-// The error file of a worker of this node becomes gorun's own.
+// TestEndingCopiesErrorFile checks that the error file of a worker of this node
+// becomes gorun's own.
 func TestEndingCopiesErrorFile(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "error.json")
 	if err := os.WriteFile(from, []byte(`{"message": {"message": "no cheese"}}`), 0o600); err != nil {
@@ -128,13 +131,14 @@ func TestEndingCopiesErrorFile(t *testing.T) {
 	}
 }
 
-// A job without an agent that could report has a report all the same.
+// TestReportWithoutAgent checks that a job has a report even without an agent that
+// could write it.
 func TestReportWithoutAgent(t *testing.T) {
 	j := Job{File: filepath.Join(t.TempDir(), "report.json"), RunID: "job7"}
 	for name, c := range map[string]struct {
 		write func() error
 		kind  rendezvous.Kind
-		code  int // of the cause
+		code  int // exit code of the cause
 		exit  int
 	}{
 		"an error":      {func() error { return j.WriteError(errors.New("no"), 1) }, rendezvous.KindAgent, 1, 1},

@@ -65,7 +65,8 @@ func TestReadErrorFile(t *testing.T) {
 	}
 }
 
-// The beginning of a file above the bound is used, and the file is named.
+// TestReadErrorFileAboveBound checks that the beginning of a file above the bound
+// is used, and that the file is named.
 func TestReadErrorFileAboveBound(t *testing.T) {
 	t.Parallel()
 	stack := strings.Repeat("  File x\n", MaxErrorFile/8)
@@ -76,7 +77,7 @@ func TestReadErrorFileAboveBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ in, message, traceback string }{
-		"torch's":     {string(whole), "", "  File x\n"}, // json.Marshal sorts: the message comes last
+		"torch's":     {string(whole), "", "  File x\n"}, // json.Marshal sorts, so the message comes last
 		"message":     {`{"message": "` + strings.Repeat("x", MaxErrorFile) + `"}`, strings.Repeat("x", maxMessage) + "…", ""},
 		"stack last":  {`{"message": {"message": "bad", "extraInfo": {"py_callstack": "` + strings.Repeat(`\n`, MaxErrorFile), "bad", "\n"},
 		"half escape": {`{"message": {"message": "b\"d", "extraInfo": {"py_callstack": "` + strings.Repeat(`\u00e9`, MaxErrorFile/6), `b"d`, "é"},

@@ -10,7 +10,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// The report names the cause, not the loudest rank and not the first one.
+// TestExplain checks that the report names the cause, not the loudest rank and not
+// the first one.
 func TestExplain(t *testing.T) {
 	fell := func(rank int, tail ...string) rendezvous.Cause {
 		return rendezvous.Cause{Kind: rendezvous.KindExit, Host: "node1", Rank: rank, LocalRank: rank, PID: 100 + rank, ExitCode: 1, Tail: tail}
@@ -58,7 +59,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A worker that ended with 0 while others needed it is to blame where no other is.
+// TestEarlyExits checks that a worker that ended with 0 while others needed it is
+// to blame if no other worker is.
 func TestEarlyExits(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -96,7 +98,8 @@ func TestEarlyExits(t *testing.T) {
 	}
 }
 
-// The interpreter that did not find a module is named.
+// TestInterpreterIsNamed checks that the report names the interpreter that did not
+// find a module.
 func TestInterpreterIsNamed(t *testing.T) {
 	t.Parallel()
 	c := rendezvous.Cause{

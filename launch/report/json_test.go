@@ -77,8 +77,8 @@ func TestWriteJSONReadsBack(t *testing.T) {
 	}
 }
 
-// The code of a cause is the one that gorun ends with for it; what is no failure
-// has none.
+// TestWriteJSONCodes checks that the code of a cause is the code with which gorun
+// ends because of it, and that an entry that is no failure has none.
 func TestWriteJSONCodes(t *testing.T) {
 	for want, c := range map[int]rendezvous.Cause{
 		75:  {Kind: rendezvous.KindRendezvous},
@@ -126,7 +126,8 @@ func TestWriteJSONReplaces(t *testing.T) {
 	}
 }
 
-// --report /dev/stderr, or a pipe, is written to and not replaced.
+// TestWriteJSONToDevice checks that --report /dev/stderr, or a pipe, is written to
+// and not replaced.
 func TestWriteJSONToDevice(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

@@ -38,7 +38,7 @@ func golden(t *testing.T, name, got string) {
 
 var when = time.Date(2026, 11, 21, 16, 39, 58, 0, time.UTC)
 
-// worker is a failure of a worker on the second of two nodes.
+// worker returns a failure of a worker on the second of two nodes.
 func worker(rank int, change func(*rendezvous.Cause)) rendezvous.Cause {
 	c := rendezvous.Cause{
 		Kind: rendezvous.KindExit, Node: "n2", Host: "node2.example", Addr: "10.0.0.2", GroupRank: 1,
@@ -142,7 +142,8 @@ func TestTextIsBounded(t *testing.T) {
 	}
 }
 
-// Nothing that another node sends may control the terminal or forge a line.
+// FuzzText checks that nothing that another node sends can control the terminal or
+// forge a line.
 func FuzzText(f *testing.F) {
 	f.Add("node\n[0]:", "\x1b[2J\x1b]0;title\x07", "\r\x9b31m\xff")
 	f.Fuzz(func(t *testing.T, a, b, c string) {
@@ -175,8 +176,9 @@ func TestEntrypoint(t *testing.T) {
 	}
 }
 
-// The time of a worker's error file is shown as torchrun shows it, whatever the
-// zone; it is whole seconds of the exception, not of the end.
+// TestTextTime checks that the time of a worker's error file is shown as torchrun
+// shows it, whatever the zone: in whole seconds, of the exception and not of the
+// end.
 func TestTextTime(t *testing.T) {
 	for _, c := range []struct {
 		told time.Time
@@ -193,8 +195,8 @@ func TestTextTime(t *testing.T) {
 	}
 }
 
-// What a worker wrote looks like nothing that gorun says, and shows all that it
-// has.
+// TestTextKeepsWorkersWordsApart checks that a worker's text cannot look like
+// gorun's, and that all of it is shown.
 func TestTextKeepsWorkersWordsApart(t *testing.T) {
 	t.Parallel()
 	hostile := strings.Join([]string{

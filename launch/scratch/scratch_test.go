@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A folder that takes no files is passed over, as Python does.
+// TestTempDir checks that a folder that takes no files is skipped, as in Python.
 func TestTempDir(t *testing.T) {
 	good := t.TempDir()
 	file := filepath.Join(good, "file")
@@ -22,7 +22,8 @@ func TestTempDir(t *testing.T) {
 	}
 }
 
-// TMPDIR is the user's word; without it small things are not put on a disk.
+// TestMemoryDir checks that TMPDIR wins, and that without it small files are not on
+// a disk.
 func TestMemoryDir(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

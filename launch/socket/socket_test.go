@@ -68,13 +68,13 @@ func connect(t *testing.T, s *Server, say string) *client {
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 	p := &client{t, c, bufio.NewScanner(c)}
 	p.lines.Buffer(nil, contract.MaxFrame)
-	_, _ = c.Write([]byte(say)) // a hostile one may have been hung up on
+	_, _ = c.Write([]byte(say)) // the server may have closed the connection of a hostile client
 	return p
 }
 
 const greet = `{"type":"hello","rank":3,"pid":77,"version":1}` + "\n"
 
-// next is the next frame's type, "" at the end of the connection.
+// next returns the next frame, an empty one at the end of the connection.
 func (p *client) next() contract.Frame {
 	p.t.Helper()
 	var f contract.Frame
@@ -101,7 +101,7 @@ func TestTalk(t *testing.T) {
 	if f := p.next(); f.Type != contract.TypeWelcome || f.Version != contract.Version {
 		t.Fatalf("%+v", f)
 	}
-	fmt.Fprintln(p, `{"type":"progress","step":1}`) // of a later version
+	fmt.Fprintln(p, `{"type":"progress","step":1}`) // a frame of a later version
 	fmt.Fprintln(p, `{"type":"fail","message":"loss is NaN"}`)
 	poll(t, "no report", func() bool { return len(reported()) > 0 })
 	if got := reported(); got[0] != "round 0 rank 3: loss is NaN" {
@@ -122,8 +122,8 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// TestReportsBelongToTheirRound: what a worker of an earlier round says late is
-// never taken for the word of one that runs now.
+// TestReportsBelongToTheirRound checks that a late report of a worker of an earlier
+// round never counts for a worker of the present round.
 func TestReportsBelongToTheirRound(t *testing.T) {
 	s, reported := openTestSocket(t)
 	s.Begin(4)
@@ -150,8 +150,8 @@ func TestReportsBelongToTheirRound(t *testing.T) {
 	}
 }
 
-// TestAbortIsHeardOnce: whenever a worker comes, it hears its welcome first and
-// then of one abort.
+// TestAbortIsHeardOnce checks that a worker, whenever it connects, gets its welcome
+// first and then one abort.
 func TestAbortIsHeardOnce(t *testing.T) {
 	s, _ := openTestSocket(t)
 	var peers []*client
@@ -166,7 +166,7 @@ func TestAbortIsHeardOnce(t *testing.T) {
 		for f := p.next(); f.Type != ""; f = p.next() {
 			types = append(types, f.Type)
 		}
-		if got := strings.Join(types, " "); got != "welcome abort" && got != "welcome" { // one that left first
+		if got := strings.Join(types, " "); got != "welcome abort" && got != "welcome" { // a worker that left first
 			t.Fatalf("heard %q", got)
 		}
 	}
@@ -200,7 +200,7 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// TestLongCauses fit a frame whatever they hold.
+// TestLongCauses checks that causes fit into a frame whatever they hold.
 func TestLongCauses(t *testing.T) {
 	s, _ := openTestSocket(t)
 	p := connect(t, s, greet)
@@ -211,7 +211,8 @@ func TestLongCauses(t *testing.T) {
 	}
 }
 
-// TestReportedFailure: what a worker reported before its death is not lost.
+// TestReportedFailure checks that a failure that a worker reported before its end
+// is not lost.
 func TestReportedFailure(t *testing.T) {
 	s, _ := openTestSocket(t)
 	connect(t, s, greet+`{"type":"fail","message":"the end"}`+"\n").Close()

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What a user says of etcd, in all the ways it can be said.
+// TestResolveEtcd checks all the ways in which a user can give the settings of
+// etcd.
 func TestResolveEtcd(t *testing.T) {
 	base := Etcd{Prefix: "/gorun", TTL: 5 * time.Second, LostTimeout: time.Minute}
 	with := func(f func(*Etcd)) Etcd {
@@ -75,7 +76,8 @@ func TestResolveEtcd(t *testing.T) {
 	}
 }
 
-// What contradicts itself is an error that names both sides.
+// TestResolveEtcdContradictions checks that contradictions are errors that name
+// both sides.
 func TestResolveEtcdContradictions(t *testing.T) {
 	for _, tt := range []struct {
 		endpoint string
@@ -105,7 +107,8 @@ func TestResolveEtcdContradictions(t *testing.T) {
 	}
 }
 
-// http:// wins over etcdctl's variables, as it does there, and that is said.
+// TestResolveEtcdPlainWins checks that http:// wins over etcdctl's variables, as in
+// etcdctl, and that a note says so.
 func TestResolveEtcdPlainWins(t *testing.T) {
 	s, err := resolve(map[string]string{"rdzv_backend": "etcd", "rdzv_endpoint": "http://a"},
 		map[string]string{"ETCDCTL_CACERT": "ca", "ETCDCTL_CERT": "c", "ETCDCTL_KEY": "k"})
@@ -120,7 +123,8 @@ func TestResolveEtcdPlainWins(t *testing.T) {
 	}
 }
 
-// Flags of etcd without etcd are noted, and no secret with them.
+// TestResolveEtcdless checks that flags of etcd without etcd are noted, without
+// their secrets.
 func TestResolveEtcdless(t *testing.T) {
 	s, err := resolve(map[string]string{"nnodes": "2", "rdzv_endpoint": "a", "etcd_user": "me:secret", "etcd_cacert": "f"}, nil)
 	want := []string{

@@ -40,7 +40,7 @@ func FuzzParseEndpoints(f *testing.F) {
 			return
 		}
 		for _, e := range list {
-			// What is accepted can be written down and read again.
+			// An accepted endpoint can be written and read again.
 			again, err := ParseEndpoints(e.String(), 0)
 			if err != nil || len(again) != 1 || again[0] != e {
 				t.Errorf("%q: %+v is read again as %+v, %v", s, e, again, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/gorun/gorun/envprop"
 )
 
-// flags is what a test's command line holds, env its environment.
+// flags holds a test's command line, env its environment.
 type (
 	flags = map[string]string
 	env   = map[string]string
@@ -23,7 +23,7 @@ func resolve(f flags, e env) (Spec, error) {
 	})
 }
 
-// defaults is what `gorun train.py --lr 1` means.
+// defaults returns the Spec of `gorun train.py --lr 1`.
 func defaults() Spec {
 	return Spec{
 		Nodes: Nodes{MinNodes: 1, MaxNodes: 1}, Nproc: Nproc{Count: 1}, RunID: "none",
@@ -346,8 +346,9 @@ func TestResolveErrors(t *testing.T) {
 	}
 }
 
-// gorun check and gorun env take the flags of a job that starts: what has no
-// meaning for them is ignored, with a line where somebody would miss something.
+// TestFlagsOfAJobThatStartsNothing checks that gorun check and gorun env accept the
+// flags of a job that starts. They ignore flags without a meaning for them, with a
+// note if the user may need it.
 func TestFlagsOfAJobThatStartsNothing(t *testing.T) {
 	job := flags{
 		"preflight": "off", "dry_run": "1", "report": "r.json", "log_dir": "l", "tee": "3", "redirects": "1",
@@ -358,7 +359,7 @@ func TestFlagsOfAJobThatStartsNothing(t *testing.T) {
 	if err != nil || s.Preflight != PreflightError || s.Dry != nil || s.ReportFile != "" || len(s.Notes) != 2 {
 		t.Errorf("check: %+v, %v", s, err)
 	}
-	delete(job, "iface") // needs the comparison
+	delete(job, "iface") // it needs the comparison
 	r = Raw{Flags: job, Command: []string{"p"}, Show: true}
 	s, err = r.Resolve(func(string) (string, bool) { return "", false })
 	if err != nil || s.Dry == nil || s.Dry.Whole || s.ReportFile != "" || len(s.Notes) != 1 {

@@ -18,9 +18,9 @@ func TestChoose(t *testing.T) {
 		name   string
 		agents []Agent
 		wanted Wanted
-		pids   int    // agents of the job
-		jobs   int    // that are ambiguous
-		says   string // of the error
+		pids   int    // number of the job's agents
+		jobs   int    // number of ambiguous jobs
+		says   string // text of the error
 	}{
 		{"nobody", nil, Wanted{}, 0, 0, "no gorun job of this user runs on this machine"},
 		{"the only one", []Agent{agent("a", "x", 11)}, Wanted{}, 1, 0, ""},

@@ -52,7 +52,7 @@ func echo(_ context.Context, r Request) Reply {
 	return Reply{Aborted: &Aborted{RunID: r.Message, Nodes: 3}}
 }
 
-// found is the agent of this test among those of the machine.
+// found returns the agent of this test among the agents of the machine.
 func found(t *testing.T, cl *Client) (Agent, Found) {
 	t.Helper()
 	f, err := cl.Find(t.Context())
@@ -66,7 +66,7 @@ func found(t *testing.T, cl *Client) (Agent, Found) {
 	return f.Agents[i], f
 }
 
-// raw listens as an agent would, and does with its clients what it is told.
+// raw listens like an agent, and runs do for each client.
 func raw(t *testing.T, uid, pid int, do func(net.Conn)) {
 	t.Helper()
 	l, err := net.Listen("unix", address(uid, pid, ""))
@@ -101,7 +101,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Two agents of one pid, of different pid namespaces, both have their socket.
+// TestTwoOfOnePid checks that two agents with the same pid, in different pid
+// namespaces, both have a socket.
 func TestTwoOfOnePid(t *testing.T) {
 	serve(t, echo)
 	serve(t, echo)
@@ -112,10 +113,11 @@ func TestTwoOfOnePid(t *testing.T) {
 	}
 }
 
-// An agent that is stopped, or says nonsense, keeps nobody from the others.
+// TestOtherAgents checks that an agent that is stopped, or sends nonsense, does not
+// hide the others.
 func TestOtherAgents(t *testing.T) {
 	serve(t, echo)
-	pid := 1<<22 + os.Getpid() // of nobody
+	pid := 1<<22 + os.Getpid() // no process has it
 	raw(t, os.Geteuid(), pid, func(net.Conn) {})
 	raw(t, os.Geteuid(), pid+1, func(c net.Conn) { _, _ = io.WriteString(c, "nonsense\n") })
 	raw(t, os.Geteuid(), pid+2, func(c net.Conn) { c.Close() })
@@ -130,8 +132,8 @@ func TestOtherAgents(t *testing.T) {
 	}
 }
 
-// A socket that claims to be another user's is not believed, and is told nothing,
-// also by a client with a secret.
+// TestClaims checks that a client does not believe a socket that claims to be
+// another user's, and sends it nothing, even with a secret.
 func TestClaims(t *testing.T) {
 	heard := make(chan string, 8)
 	uid := os.Geteuid() + 1
@@ -164,7 +166,8 @@ func (w word) Verify(purpose string, nonce, proof []byte) bool {
 	return string(w.Prove(purpose, nonce)) == string(proof)
 }
 
-// A stranger who proves the secret is greeted; every other one hears nothing.
+// TestProof checks that a stranger that proves the secret gets the Hello, and that
+// every other stranger gets nothing.
 func TestProof(t *testing.T) {
 	for name, tt := range map[string]struct {
 		secret Secret
@@ -205,7 +208,8 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// Clients that say nothing are let go, and hold up neither others nor the end.
+// TestIdleClients checks that silent clients are dropped, and delay neither other
+// clients nor the end.
 func TestIdleClients(t *testing.T) {
 	end := serve(t, echo)
 	cl := &Client{UID: os.Geteuid()}
@@ -234,7 +238,8 @@ func TestIdleClients(t *testing.T) {
 	}
 }
 
-// Who only proves the secret is not told what the workers got; their user is.
+// TestEnvironmentIsForItsUser checks that only the job's own user sees what the
+// workers got, and not a client that only proves the secret.
 func TestEnvironmentIsForItsUser(t *testing.T) {
 	for name, uid := range map[string]uint32{"the same user": 7, "another one with the secret": 99, "root": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// What a client says becomes one line of bounded length, whatever the client is.
+// TestAbortText checks that a client's text becomes one line of bounded length,
+// whatever the client is.
 func TestAbortText(t *testing.T) {
 	for name, tt := range map[string]struct {
 		r    Request
@@ -38,13 +39,13 @@ func TestAbortText(t *testing.T) {
 	}
 }
 
-// ended gives the end of a worker that was started a minute ago.
+// ended returns the end of a worker that was started a minute ago.
 func ended(code int, sig syscall.Signal, after time.Duration) *process.Exit {
 	return &process.Exit{Code: code, Signal: sig, At: time.Now().Add(after - time.Minute)}
 }
 
-// The state of each worker follows from its end and from gorun's stop; the node's
-// is that of the worker that needs most attention.
+// TestRanks checks that each worker's state follows from its end and from gorun's
+// stop, and that the node has the state of the worker that needs most attention.
 func TestRanks(t *testing.T) {
 	began := time.Now().Add(-time.Minute)
 	cause := rendezvous.Cause{Kind: rendezvous.KindExit, Rank: 1, ExitCode: 3}
@@ -80,7 +81,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// A report has what was found, and what gorun sees of the workers' output.
+// TestServiceReport checks that a report has the findings, and what gorun sees of
+// the workers' output.
 func TestServiceReport(t *testing.T) {
 	s := NewService(ServiceOptions{Started: time.Now().Add(-time.Second), Wait: &sync.WaitGroup{}})
 	s.SetFindings([]preflight.Finding{{ID: "V01", Severity: preflight.Warning}, {ID: "V02", Severity: preflight.Note}})
@@ -111,7 +113,8 @@ func TestServiceReport(t *testing.T) {
 	}
 }
 
-// A query waits for the view; what the loop does not answer is answered anyway.
+// TestServiceCalls checks that a query waits for the view, and that a call that the
+// loop does not answer gets an answer, too.
 func TestServiceCalls(t *testing.T) {
 	calls := make(chan Call, 1)
 	s := NewService(ServiceOptions{Call: func(c Call) { calls <- c }})

@@ -40,7 +40,7 @@ func decode(t *testing.T, v rendezvous.View) Status {
 	return s
 }
 
-// exampleView is a job of which one node is lost and two are spare.
+// exampleView returns a job with one lost node and two spares.
 func exampleView() rendezvous.View {
 	return rendezvous.View{
 		RunID: "train", Phase: "stopping", Round: 4, Restart: 1, MaxRestarts: 3, Size: 4, Min: 2, Max: 2, Coordinator: "a",
@@ -56,7 +56,8 @@ func exampleView() rendezvous.View {
 
 var update = flag.Bool("update", false, "write the golden file anew")
 
-// The JSON of gorun status stays as it is: its names are promised.
+// TestJSON checks that the JSON of gorun status stays the same: its names are
+// stable.
 func TestJSON(t *testing.T) {
 	got, err := json.MarshalIndent(decode(t, exampleView()), "", "  ")
 	if err != nil {
@@ -102,7 +103,8 @@ findings:
 	}
 }
 
-// Of a large job only what is unlike the rest is shown, and everything on demand.
+// TestTableOfManyRanks checks that the table of a large job shows only the ranks
+// that differ from the others, and all ranks on demand.
 func TestTableOfManyRanks(t *testing.T) {
 	v := rendezvous.View{RunID: "r", Phase: "running", Round: 1, Size: 128}
 	for g := range 16 {
@@ -116,9 +118,9 @@ func TestTableOfManyRanks(t *testing.T) {
 		case 4:
 			n.Ranks[0].State = Done
 		case 5:
-			n.Ranks[1].Output = ms(30_000) // that is nothing yet
+			n.Ranks[1].Output = ms(30_000) // not long enough to differ
 		case 6:
-			n.Ranks[7].Output, n.Ranks[7].Seen = nil, SeenStderr // nobody knows
+			n.Ranks[7].Output, n.Ranks[7].Seen = nil, SeenStderr // the output is unknown
 		}
 		v.Nodes = append(v.Nodes, rendezvous.Seen{
 			ID: rendezvous.NodeID(fmt.Sprint(g)), Host: fmt.Sprint("n", g), GroupRank: g, FirstRank: g * 8, Workers: 8,
@@ -139,7 +141,8 @@ func TestTableOfManyRanks(t *testing.T) {
 	}
 }
 
-// Ranks of an earlier round are not shown as the present one's.
+// TestRanksOfAnEarlierRound checks that ranks of an earlier round are not shown as
+// ranks of the present round.
 func TestRanksOfAnEarlierRound(t *testing.T) {
 	old := example()
 	old.Round, old.State = 3, Done
@@ -149,7 +152,7 @@ func TestRanksOfAnEarlierRound(t *testing.T) {
 	}
 }
 
-// A report is bounded, whatever a node has.
+// TestReportIsBounded checks that a report is bounded, whatever a node has.
 func TestReportIsBounded(t *testing.T) {
 	n := Node{}
 	for i := range 4096 {

@@ -38,7 +38,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A frame that never ends takes no more memory than its limit.
+// TestEndlessFrame checks that a frame that never ends takes no more memory than
+// its limit.
 func TestEndlessFrame(t *testing.T) {
 	r := &endless{}
 	if err := newFrames(r).next(1<<20, &Request{}); err == nil || r.n > 2<<20 {
@@ -58,8 +59,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzView: whatever an agent says, a status can be made of it and shown, and
-// shows nothing that commands the terminal.
+// FuzzView checks that any view of an agent becomes a status that can be printed,
+// and that cannot control the terminal.
 func FuzzView(f *testing.F) {
 	v := rendezvous.View{RunID: "r", Phase: "running", Size: 2, Coordinator: "a", Status: &rendezvous.Status{Waiting: []string{"n"}}, Nodes: []rendezvous.Seen{
 		{ID: "a", Host: "n", Addr: "10.0.0.1", Workers: 2, Standing: rendezvous.NodeActive, Report: example().Report()},

@@ -19,16 +19,16 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// fakeTable starts fakeProcesses. Those that do not ignore SIGTERM end with it.
+// fakeTable starts fakeProcesses. SIGTERM ends them unless they ignore it.
 type fakeTable struct {
-	refuse int   // this and all later ones cannot be started; -1: none
-	err    error // of Stop
+	refuse int   // this process and all later ones cannot be started; -1: none
+	err    error // error of Stop
 
 	mu     sync.Mutex
 	specs  []process.Spec
 	procs  []*fakeProcess
 	stops  []process.StopOptions
-	stuck  bool          // SIGTERM ends nothing
+	stuck  bool          // SIGTERM does not end it
 	killed chan struct{} // closed by a Stop without grace
 }
 
@@ -48,7 +48,7 @@ func (p *fakeProcess) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// end ends a process a moment from now: not at the time of anything else.
+// end ends a process a moment from now, so not at the time of another event.
 func (p *fakeProcess) end(code int, sig syscall.Signal) {
 	time.Sleep(time.Millisecond)
 	p.once.Do(func() {
@@ -101,20 +101,20 @@ func (f *fakeTable) Stop(o process.StopOptions, procs []Process) error {
 	return nil
 }
 
-// bench is a round with fake processes.
+// bench holds a round with fake processes.
 type bench struct {
 	t      *testing.T
 	table  *fakeTable
 	round  *Round
 	dir    string
-	says   map[int]string // by rank: what a worker reports before it dies
-	waited []int          // pids whose devices were waited for
+	says   map[int]string // by rank: what a worker reports before it ends
+	waited []int          // pids whose devices Release waited for
 
 	mu     sync.Mutex
 	posted []rendezvous.Event
 }
 
-// newBench makes a round of n workers on the second of two nodes.
+// newBench returns a round of n workers on the second of two nodes.
 func newBench(t *testing.T, n int) *bench {
 	t.Helper()
 	b := &bench{t: t, table: &fakeTable{refuse: -1, killed: make(chan struct{})}, dir: t.TempDir(), says: map[int]string{}}
@@ -148,7 +148,7 @@ func newBench(t *testing.T, n int) *bench {
 	return b
 }
 
-// write is what a worker wrote to one of its files.
+// write writes what a worker would write to one of its files.
 func (b *bench) write(local int, file, text string) {
 	b.t.Helper()
 	if err := os.WriteFile(filepath.Join(b.dir, strconv.Itoa(local), file), []byte(text), 0o600); err != nil {
@@ -164,7 +164,7 @@ func (b *bench) fill(local int, file string) {
 	}
 }
 
-// events is what was posted when nothing moves any more.
+// events returns the posted events once nothing moves any more.
 func (b *bench) events() []rendezvous.Event {
 	synctest.Wait()
 	b.mu.Lock()
@@ -172,7 +172,7 @@ func (b *bench) events() []rendezvous.Event {
 	return slices.Clone(b.posted)
 }
 
-// failed is the only event, a Failed.
+// failed returns the only event, a Failed.
 func (b *bench) failed() rendezvous.Cause {
 	b.t.Helper()
 	all := b.events()
@@ -220,8 +220,9 @@ func TestAllSucceed(t *testing.T) {
 	})
 }
 
-// A worker's failure is told once, with its place and its last words; the others
-// run on until they are stopped, and what the stop does to them is no failure.
+// TestFailureThenStop checks that a worker's failure is reported once, with its
+// place and its last output. The others run on until they are stopped, and what the
+// stop does to them is no failure.
 func TestFailureThenStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 2)
@@ -247,11 +248,12 @@ func TestFailureThenStop(t *testing.T) {
 	})
 }
 
-// The failure of a worker that lost a peer waits for a cause.
+// TestConsequenceWaits checks that the failure of a worker that lost a peer waits
+// for a cause.
 func TestConsequenceWaits(t *testing.T) {
 	tests := map[string]struct {
 		then func(b *bench)
-		rank int // of the one that is posted; -1: none
+		rank int // rank of the posted failure; -1: none is posted
 		took time.Duration
 	}{
 		"the peer fails a little later": {func(b *bench) { time.Sleep(peerWait / 2); b.table.procs[1].end(3, 0) }, 5, peerWait / 2},
@@ -285,8 +287,8 @@ func TestConsequenceWaits(t *testing.T) {
 	}
 }
 
-// What a worker reports and what it writes to its error file says more than its
-// exit code; a signal says more than its report.
+// TestFindCause checks that a worker's report and its error file win over its exit
+// code, and that a signal wins over its report.
 func TestFindCause(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(b *bench)
@@ -317,7 +319,8 @@ func TestFindCause(t *testing.T) {
 	}
 }
 
-// A start that fails is the round's failure, whatever the others do.
+// TestStartFails checks that a failed start is the round's failure, whatever the
+// others do.
 func TestStartFails(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(b *bench)
@@ -349,7 +352,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// A round is started once.
+// TestSecondStart checks that a round starts only once.
 func TestSecondStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
@@ -361,7 +364,8 @@ func TestSecondStart(t *testing.T) {
 	})
 }
 
-// A second Stop shortens the first, and only the first one tells.
+// TestSecondStop checks that a second Stop shortens the first, and that only the
+// first one reports.
 func TestSecondStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
@@ -390,7 +394,8 @@ func TestSecondStop(t *testing.T) {
 	})
 }
 
-// What cannot be ended is a failure of the agent, and is not waited for.
+// TestStopFails checks that a process that cannot be ended is a failure of the
+// agent, and is not awaited.
 func TestStopFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
@@ -403,8 +408,8 @@ func TestStopFails(t *testing.T) {
 	})
 }
 
-// A worker that was stopped bears witness if it had written what explains the
-// failure of another one; what it writes when it is stopped explains nothing.
+// TestWitnesses checks that a stopped worker is a witness if its output explained
+// the failure of another worker. What it writes after the stop explains nothing.
 func TestWitnesses(t *testing.T) {
 	const shared = "n1:77:88 [0] init.cc:943 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000\n"
 	synctest.Test(t, func(t *testing.T) {
@@ -429,7 +434,8 @@ func TestWitnesses(t *testing.T) {
 	})
 }
 
-// A worker's own report, or a device's error, fails a round whose worker lives.
+// TestFailFromOutside checks that a worker's own report, or an error of a device,
+// fails a round whose worker lives.
 func TestFailFromOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
@@ -450,12 +456,12 @@ func TestFailFromOutside(t *testing.T) {
 		if b.round.FailDevice(-1, "Xid 79") {
 			t.Error("the round was stopped")
 		}
-		b.failed() // it was told once
+		b.failed() // it was reported once
 	})
 }
 
-// A worker that reports a failure and ends with exit code 0 has failed, even if its
-// end is known first.
+// TestReportAfterDone checks that a worker that reports a failure and ends with
+// exit code 0 has failed, even if its end is known first.
 func TestReportAfterDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1)
@@ -470,8 +476,8 @@ func TestReportAfterDone(t *testing.T) {
 	})
 }
 
-// A round of real processes: one fails, the other and what it left are gone after
-// Stop, and all that they printed is kept.
+// TestRealProcesses checks a round of real processes: one fails; after Stop the
+// other and its leftovers have ended, and all their output is kept.
 func TestRealProcesses(t *testing.T) {
 	table, err := process.Open()
 	if err != nil {

@@ -11,7 +11,7 @@ func TestTransition(t *testing.T) {
 	const no = "refused"
 	tests := []struct {
 		event event
-		after []string // of each state
+		after []string // the state after the event, for each state
 	}{
 		{eventStart, []string{"starting", no, no, no, no, no, no}},
 		{eventStarted, []string{no, "running", no, "failed", no, "stopping", "stopped"}},

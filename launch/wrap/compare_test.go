@@ -99,7 +99,8 @@ func TestFix(t *testing.T) {
 	}
 }
 
-// What a command line itself gives a rank needs no probe to be seen.
+// TestForced checks that no probe is needed to see the values that a command line
+// itself gives to a rank.
 func TestForced(t *testing.T) {
 	env := []string{"RANK=7", "LOCAL_RANK=5", "WORLD_SIZE=11", "MASTER_ADDR=192.0.2.1", "MASTER_PORT=9"}
 	for line, want := range map[string][]string{
@@ -147,8 +148,8 @@ func TestStartFile(t *testing.T) {
 	}
 }
 
-// What no option passes does not arrive, whatever the image has; where options may
-// pass more than they say, nothing is certain.
+// TestWithheld checks that what no option passes does not arrive, whatever the
+// image has. If options may pass more than they say, nothing is certain.
 func TestWithheld(t *testing.T) {
 	sent := Sent{Env: []string{"RANK=7", "WORLD_SIZE=11", "MINE=x"}, Own: []string{"RANK", "WORLD_SIZE"}, Asked: []string{"MINE"}}
 	for line, want := range map[string]string{

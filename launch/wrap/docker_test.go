@@ -25,8 +25,8 @@ int main(int n, char **v) {
 }
 `
 
-// The real Docker, with an image that has an entry point, a variable of its own
-// and nothing but one static program.
+// TestDocker checks the real Docker, with an image that has an entry point, a
+// variable of its own and only one static program.
 func TestDocker(t *testing.T) {
 	b := newBench(t, nil)
 	if out, err := b.helper("docker", "version", "--format", "{{.Server.Version}}"); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
-// looker is a node that can look behind a wrapper: a home with start files, and
-// devices that were found already.
+// looker returns a node that can probe a wrapper: it has a home with start files,
+// and known devices.
 func looker(t *testing.T, x []string, profile string, devices ...string) *Look {
 	t.Helper()
 	home := t.TempDir()
@@ -51,7 +51,7 @@ func looker(t *testing.T, x []string, profile string, devices ...string) *Look {
 	return l
 }
 
-// start reads the command line and begins to look.
+// start reads the command line and starts the probe.
 func (l *Look) start(t *testing.T, argv ...string) func(context.Context) (*preflight.Lost, []string) {
 	t.Helper()
 	path, err := exec.LookPath(argv[0])
@@ -63,7 +63,7 @@ func (l *Look) start(t *testing.T, argv ...string) func(context.Context) (*prefl
 	return l.Start(t.Context())
 }
 
-// lose is what is lost behind a command line, nil where nothing is looked at.
+// lose returns what is lost behind a command line, nil if nothing is probed.
 func (l *Look) lose(t *testing.T, argv ...string) *preflight.Lost {
 	t.Helper()
 	wait := l.start(t, argv...)
@@ -77,8 +77,8 @@ func (l *Look) lose(t *testing.T, argv ...string) *preflight.Lost {
 	return lost
 }
 
-// What -x asks for and what a worker gets by its devices has to arrive as the
-// rank's own variables do.
+// TestLook checks that what -x asks for, and what a worker gets by its devices, has
+// to arrive as the rank's own variables do.
 func TestLook(t *testing.T) {
 	const profile = "unset MYVAR ELSEWHERE\nexport CUDA_VISIBLE_DEVICES=0\n"
 	x := []string{"MYVAR=1", "node=9:ELSEWHERE=1", "LACKING"}
@@ -115,7 +115,7 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// A wrapper that loses nothing is read, not started.
+// TestForcedRank checks that a wrapper that loses nothing is read, not started.
 func TestForcedRank(t *testing.T) {
 	l := looker(t, nil, "")
 	lost := l.lose(t, "env", "RANK=3", "LOCAL_RANK=5", "./train")
@@ -127,8 +127,8 @@ func TestForcedRank(t *testing.T) {
 	}
 }
 
-// The probe is no worker of an earlier job for an agent that looks for one, even
-// where the command line names the run.
+// TestProbeIsNoLeftover checks that an agent that looks for workers of an earlier
+// job does not find the probe, even if the command line names the run.
 func TestProbeIsNoLeftover(t *testing.T) {
 	for name, wrapper := range map[string][]string{"alone": nil, "behind a name": {"env", "TORCHELASTIC_RUN_ID=wrap-test"}} {
 		t.Run(name, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestProbeIsNoLeftover(t *testing.T) {
 	}
 }
 
-// Behind an image that can print nothing, what the command line keeps back is known
-// all the same, and why no more is.
+// TestImageWithoutPrograms checks that for an image that can print nothing, gorun
+// still knows what the command line withholds, and says why it knows no more.
 func TestImageWithoutPrograms(t *testing.T) {
 	l := looker(t, nil, "")
 	docker := filepath.Join(l.Probe.Dir, "docker")
@@ -173,7 +173,7 @@ func TestImageWithoutPrograms(t *testing.T) {
 	}
 }
 
-// What starts nothing starts no wrapper.
+// TestDryLook checks that a job that starts nothing starts no wrapper.
 func TestDryLook(t *testing.T) {
 	l := looker(t, nil, "touch started\n")
 	l.Dry = true
@@ -186,8 +186,8 @@ func TestDryLook(t *testing.T) {
 	}
 }
 
-// What a wrapper said of its arguments is neither printed nor among the facts as
-// it was.
+// TestDoubtWithoutCredentials checks that a wrapper's text about its arguments is
+// neither printed nor kept in the facts unchanged.
 func TestDoubtWithoutCredentials(t *testing.T) {
 	l := looker(t, nil, "")
 	l.Doubt = errors.New("it ended with code 127: sudo: HF_TOKEN=hush: command not found")

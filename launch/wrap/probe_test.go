@@ -46,7 +46,7 @@ func newBench(t *testing.T, fakes map[string]string) *bench {
 	return b
 }
 
-// probe looks behind a command line.
+// probe runs a probe behind a command line.
 func (b *bench) probe(ctx context.Context, line string) (preflight.Lost, error) {
 	b.Helper()
 	argv := words(line)
@@ -68,13 +68,14 @@ func (b *bench) probe(ctx context.Context, line string) (preflight.Lost, error) 
 	})
 }
 
-// file is what a fake wrote.
+// file returns what a fake wrote.
 func (b *bench) file(name string) string {
 	text, _ := os.ReadFile(filepath.Join(b.dir, name))
 	return string(text)
 }
 
-// Each fake drops what the real one drops, and obeys the options that pass.
+// fakes returns programs that drop what the real wrappers drop, and obey the
+// options that pass variables.
 func fakes() map[string]string {
 	const payload = "\nprogram() { touch $DIR/program-ran; }\n"
 	return map[string]string{
@@ -188,9 +189,9 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// What a fix says is pasted into the command line, and everything arrives: options
-// behind the wrapper's name, in the place of the same ones that are there; or an
-// option is left out.
+// TestFixIsPasted checks that everything arrives when the fix is pasted into the
+// command line. A fix is options behind the wrapper's name, in the place of the
+// same options that are there; or it leaves out an option.
 func TestFixIsPasted(t *testing.T) {
 	for line, by := range map[string]string{
 		"docker run -it image program":          "",
@@ -207,7 +208,7 @@ func TestFixIsPasted(t *testing.T) {
 			b := newBench(t, fakes())
 			b.env = append(b.env, "SLURM_JOB_ID=1")
 			now := line
-			for range 3 { // each wrapper's own
+			for range 3 { // one for each wrapper
 				lost, err := b.probe(t.Context(), now)
 				if err != nil {
 					t.Fatal(err)
@@ -248,7 +249,7 @@ func paste(t *testing.T, line, fix string) string {
 		t.Fatalf("%q has no %s", line, name)
 	}
 	options = "-" + options
-	if key, value, ok := strings.Cut(options, "SendEnv="); ok { // one word with blanks in it, for words
+	if key, value, ok := strings.Cut(options, "SendEnv="); ok { // one word with blanks in it, in place of several words
 		options = key + "SendEnv=" + strings.ReplaceAll(value, " ", "~")
 	}
 	var rest []string
@@ -261,7 +262,8 @@ func paste(t *testing.T, line, fix string) string {
 	return before + name + " " + options + " " + strings.Join(rest, " ")
 }
 
-// Whether names that were not sent would arrive is seen by one that nobody knows.
+// TestProbeOfStrangers checks that a name that no wrapper knows shows whether
+// unsent names would arrive.
 func TestProbeOfStrangers(t *testing.T) {
 	for line, closed := range map[string]bool{
 		"docker run -e RANK -e MINE image program": true, "bash -lc program": false, "sudo -E program": false, "env -i RANK=8 program": true,
@@ -310,8 +312,8 @@ func (b *bench) helper(argv ...string) ([]byte, error) {
 	return o.run(context.Background(), argv)
 }
 
-// A container that hangs is given up, with everything that was started, and
-// removed by its name.
+// TestHangingProbeIsEnded checks that a container that hangs is given up, with
+// everything that was started, and removed by its name.
 func TestHangingProbeIsEnded(t *testing.T) {
 	b := newBench(t, fakes())
 	b.write("sudo", "#!/bin/bash\nshift\necho $$ >> $DIR/pids\nsetsid -w \"$@\" &\necho $! >> $DIR/pids\nwait\n")
@@ -335,7 +337,8 @@ func TestHangingProbeIsEnded(t *testing.T) {
 	}
 }
 
-// Endless output is not kept, and not taken for an environment.
+// TestEndlessOutput checks that endless output is not kept, and not taken for an
+// environment.
 func TestEndlessOutput(t *testing.T) {
 	b := newBench(t, map[string]string{"ssh": "head -c 3000000 /dev/zero; yes a=b | head -c 3000000; printf '\\0GORUN_PROBE=seen\\0'; seq 100000 >&2; echo last >&2; exit ${CODE:-0}"})
 	if _, err := b.probe(t.Context(), "ssh host program"); err == nil || !strings.Contains(err.Error(), "nothing was printed") {

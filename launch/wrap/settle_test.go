@@ -8,7 +8,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// What counts of a wrapper's losses is known when the environment is decided.
+// TestSettle checks that the losses that count are known once the environment is
+// decided.
 func TestSettle(t *testing.T) {
 	give := func(names ...string) (a envprop.Assignment) {
 		for _, name := range names {

@@ -24,8 +24,8 @@ func TestWrap(t *testing.T) {
 	)
 	for _, c := range []struct {
 		line    string
-		name    string // of what may lose variables; "" with keeps: nothing does
-		program string // ? for an unknown one
+		name    string // name of the wrappers that may lose variables; "" with keeps: none does
+		program string // "?": unknown
 		probe   string // with env -0 as the program
 	}{
 		// No wrappers.
@@ -35,7 +35,7 @@ func TestWrap(t *testing.T) {
 		{line: "bash -eu train.sh"},
 		{line: "nice --strange python train.py"},
 
-		// Those that hand everything on.
+		// Wrappers that pass everything on.
 		{line: "nice -n 5 python x", program: "python x", probe: "nice -n 5 env -0"},
 		{line: "nice -5 python x", program: "python x", probe: "nice -5 env -0"},
 		{line: "timeout -k 5 --signal=INT 1h python x -s 1", program: "python x -s 1", probe: "timeout -k 5 --signal=INT 1h env -0"},
@@ -51,7 +51,7 @@ func TestWrap(t *testing.T) {
 		{line: "bash -o pipefail -ec exec~python~x", program: "python x", probe: "bash -o pipefail -e -c env~-0"},
 		{line: "su me -c python~x", program: "python x", probe: "su me -c env~-0"},
 
-		// Those that lose.
+		// Wrappers that lose variables.
 		{line: "env -i A=1 python x", name: "env -i", program: "python x", probe: "env -i A=1 env -0"},
 		{line: "env - python x", name: "env -i", program: "python x", probe: "env -i env -0"},
 		{line: "setpriv --reuid 7 --clear-groups --reset-env python x", name: "setpriv", program: "python x", probe: "setpriv --reuid 7 --clear-groups --reset-env env -0"},
@@ -114,7 +114,7 @@ func TestWrap(t *testing.T) {
 		}
 		got := p.Command("gorun-1", "env", "-0")
 		for i := range got {
-			got[i] = strings.ReplaceAll(got[i], "'", "") // quotes for the inner shell
+			got[i] = strings.ReplaceAll(got[i], "'", "") // removes the quotes for the inner shell
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s:\n probe %q\n want  %q", c.line, got, want)
@@ -122,7 +122,8 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// What is not understood for certain is never run.
+// TestDoubt checks that a command line that is not understood for certain is never
+// run.
 func TestDoubt(t *testing.T) {
 	for line, why := range map[string]string{
 		"docker run --new-option x image python":   "--new-option is not known",
@@ -156,8 +157,8 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// Whatever the words are, nothing is run that is no wrapper, and the program
-// itself is never part of a probe.
+// FuzzWrap checks that only wrappers are run, whatever the words are, and that the
+// program itself is never part of a probe.
 func FuzzWrap(f *testing.F) {
 	for _, s := range []string{"sudo -u me docker run -e A image bash -lc payload~x", "env -i A=1 payload", "ssh -p 22 h payload", "bash -o", "srun -n", "timeout 5 su - x -c 'payload'"} {
 		f.Add(s)
