@@ -63,8 +63,7 @@ func (e *environment) credential() string {
 	return e.request.Asks[i].At
 }
 
-// roundEnv is what the workers of a round have in common, or the error because of
-// which there is nothing.
+// roundEnv holds what the workers of a round have in common, or an error.
 type roundEnv struct {
 	base envprop.Base
 	err  error

@@ -81,7 +81,7 @@ func (p *plan) vars(local int) envprop.Vars {
 }
 
 // command returns the path and the arguments that are executed for a worker. The
-// program's own name for itself is the first word of Argv.
+// name under which the program starts is the first word of Argv.
 func (p *plan) command(local int) []string {
 	if p.program.Argv == nil {
 		return nil

@@ -1,21 +1,22 @@
-// Package gpuwatch looks at the GPUs of a node while a job runs on them: whether
-// each worker computes on its own one, what the driver reports of them, and
-// whether they are free again afterwards.
+// Package gpuwatch watches the GPUs of a node while a job runs on them. It checks
+// that each worker computes on its own GPU, reports the driver's errors, and waits
+// until the GPUs are free after a round.
 //
-// A Watcher goes from round to round. It listens for the driver's events from the
-// first round on, compares the driver's process list with the plan while a round
-// runs, and waits for the GPUs when it has ended. It asks NVML through its Driver,
-// in a child process, and touches no worker. It reads the process list every 30 s,
-// and not before the first collective is set up, which such a reader slows down.
-// What a process list or an event means is decided by pure functions.
+// A Watcher lives from round to round. From the first round on it listens for the
+// driver's events. While a round runs it compares the driver's process list with
+// the plan. When the round has ended it waits for the GPUs. It asks NVML through
+// its Driver, in a child process, and touches no worker. It reads the process list
+// every 30 s. It does not read the list before the first collective is set up,
+// because the reading slows the setup down. Pure functions decide what a process
+// list or an event means.
 //
-// A process is a rank's if the rank's worker is an ancestor of it, or if its
-// environment says so: workers of other agents on this machine, and what a worker
-// runs in a container, have other ancestors. A process that may be the
-// job's is never called a stranger.
+// A process belongs to a rank if the rank's worker is one of its ancestors, or if
+// its environment says so: workers of other agents on this machine, and processes
+// that a worker runs in a container, have other ancestors. A process that may
+// belong to the job is never called a stranger.
 //
-// NVML numbers processes as the machine does. In a container the numbers mean
-// nothing, or other processes, so nobody is accused there unless some number is
+// NVML uses the machine's pids. In a container these pids mean nothing, or other
+// processes. So the package accuses no process there unless one of the pids is
 // known to be a worker's.
 package gpuwatch
 
@@ -27,18 +28,18 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// Rank is one worker of this machine.
+// Rank describes one worker of this machine.
 type Rank struct {
-	Rank int      // global
-	PIDs []int    // of the worker and of what it started
-	Own  []string // UUIDs of its GPUs or MIG instances; none: nothing is planned for it
-	Away bool     // of another node on this machine, whose agent watches it: its plan is not known here
+	Rank int      // global rank
+	PIDs []int    // pids of the worker and of the processes that it started
+	Own  []string // UUIDs of its GPUs or MIG instances; none: there is no plan for it
+	Away bool     // it belongs to another node on this machine, and that node's agent watches it; its plan is not known here
 }
 
-// label names a worker for the reader.
+// label names a worker for the user.
 func (r Rank) label(pid int) string { return fmt.Sprintf("rank %d (pid %d)", r.Rank, pid) }
 
-// node is the GPUs of this node, for looking up.
+// node holds the GPUs of this node, to find them by UUID.
 type node []device.GPU
 
 // label names a GPU as nvidia-smi does.
@@ -64,7 +65,7 @@ func (n node) labels(uuids []string) string {
 	return strings.Join(names, ", ")
 }
 
-// parent is the GPU that a MIG instance is a part of, else the GPU itself.
+// parent returns the GPU that contains a MIG instance, or the GPU itself.
 func (n node) parent(uuid string) string {
 	for _, g := range n {
 		if slices.ContainsFunc(g.Instances, func(in device.Instance) bool { return in.UUID == uuid }) {
@@ -74,8 +75,8 @@ func (n node) parent(uuid string) string {
 	return uuid
 }
 
-// owns reports whether a GPU, or the GPU that it is a part of, is the rank's.
-// NVML may name the whole GPU where a process computes on an instance of it.
+// owns reports whether a rank owns a GPU or a MIG instance, or an instance of that
+// GPU. NVML may name the whole GPU of a process that computes on an instance.
 func (n node) owns(r Rank, uuid string) bool {
 	return slices.ContainsFunc(r.Own, func(own string) bool { return own == uuid || n.parent(own) == uuid })
 }

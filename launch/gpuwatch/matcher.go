@@ -81,9 +81,10 @@ func (k *matcher) assign(ranks []Rank, held []device.Held) (all []Rank, stranger
 }
 
 // of returns the relation that a process's environment shows, and the rank of a
-// member. It calls no process a stranger that may be a worker which did not get, or
-// has overwritten, gorun's variables: a process of another container, or one whose
-// environment it cannot read completely.
+// member. It calls no process a stranger that may be a worker without gorun's
+// variables, because it did not get them or has overwritten them. That may be a
+// process of another container, or a process whose environment cannot be read
+// completely.
 func (k *matcher) of(pid int) (what relation, rank int) {
 	env := k.environ(pid)
 	rank, err := strconv.Atoi(entry(env, "RANK"))

@@ -1,32 +1,35 @@
-// Package place decides what the worker of each local rank gets of its node: which
-// GPUs it owns and by which variables its process learns so, the CPUs and memory
-// that it is bound to, and how many threads it should have.
+// Package place decides which part of its node the worker of each local rank gets:
+// the GPUs that it owns and the variables that tell its process so, the CPUs and
+// memory to which it is bound, and its number of threads.
 //
-// Make is pure. Config.Plan asks the GPU driver first, through the Driver that it
-// was given, and reads /proc and /sys.
+// Make is pure. Config.Plan first asks the GPU driver, through its Driver, and
+// reads /proc and /sys.
 //
-// More workers than visible GPUs is an error, also where the user named none: of
-// two workers on one GPU NCCL refuses the second, or both run at half the speed,
-// after the time that loading takes. torchrun starts them, which is right only for
-// workers that compute on CPUs, and those gorun cannot tell from the others; the
-// error says how the user does (--pin=none, or CUDA_VISIBLE_DEVICES="").
+// More workers than visible GPUs is an error, even if the user named no GPUs. With
+// two workers on one GPU, NCCL refuses the second, or both run at half the speed,
+// and the user sees it only after the time that loading takes. torchrun starts
+// them, which is right only for workers that compute on CPUs. gorun cannot know
+// which workers do; the error says what the user can do (--pin=none, or
+// CUDA_VISIBLE_DEVICES="").
 //
-// What else can stand in a plan's way is an error only for a user who named GPUs
+// Anything else that prevents a plan is an error only if the user named GPUs
 // (--pin, --map, --gpus-per-worker, --nproc-per-node gpu). Without these flags the
-// workers start with what they inherit, and a note: that is what torchrun does. So
-// it is where GPUs of several models are numbered in an order that only CUDA knows.
+// workers start with what they inherit, as under torchrun, and the user gets a
+// note. One such case is GPUs of several models, numbered in an order that only
+// CUDA knows.
 //
-// Where no GPU is visible there is nothing to plan. A user who named GPUs gets a
-// note, as one command line serves all nodes of a job, but an error if the node has
-// some. GPUs that CUDA would show and that were not given are kept from the workers.
+// On a node without visible GPUs there is nothing to plan. If the user named GPUs,
+// that is an error if the node has some, and otherwise a note, because one command
+// line serves all nodes of a job. GPUs that CUDA would show but that were not given
+// to this job are hidden from the workers.
 //
-// Invariants of a plan that is in force (Mode is not None):
+// Invariants of a plan whose Mode is not None:
 //   - Every worker owns the same number of GPUs, and no GPU has two owners
 //     unless the user allowed it.
-//   - Under Order, what CUDA shows as device r to local rank r is its own (with
-//     one GPU a worker), and every worker sees all GPUs in the same order, which
-//     is what CUDA IPC and NCCL's P2P want.
-//   - A GPU is named by UUID, which CUDA numbers in the order of the list,
-//     whatever CUDA_DEVICE_ORDER says. Where a UUID is not known, indexes in PCI
-//     order are used for all.
+//   - With Order and one GPU for each worker, CUDA device r of local rank r is the
+//     worker's own. Every worker sees all GPUs in the same order, because CUDA IPC
+//     and NCCL's P2P require that.
+//   - A UUID names each GPU, and CUDA numbers the GPUs in the order of the list,
+//     whatever CUDA_DEVICE_ORDER says. If a UUID is not known, indexes in PCI order
+//     name all GPUs.
 package place

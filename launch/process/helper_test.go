@@ -187,7 +187,7 @@ func until(t testing.TB, what string, ok func() bool) {
 }
 
 // daemon is a script that leaves a process of its own session, forked twice. The
-// process ignores every signal but SIGKILL and says so.
+// process ignores SIGTERM, SIGINT and SIGHUP and says so.
 func daemon(says string) string {
 	return `(setsid sh -c 'trap "" TERM INT HUP; echo ` + says + `; sleep 1000; :' &);`
 }

@@ -1,22 +1,22 @@
 // Package program decides how to start what the user named: with Python, by
 // building a Go package once, or directly.
 //
-// It looks at files and builds; it starts no worker. Check is quick and touches
-// files only, so that a mistyped name is told at once; Build may take a minute
-// and is meant to run while the nodes meet. Child processes are started by the
-// Runner that the caller gives, because the agent alone reaps its children.
+// The package reads files and builds; it starts no worker. Check is fast and only
+// reads files, so that the user sees a mistyped name at once. Build may take a
+// minute and should run while the nodes meet. The caller's Runner starts child
+// processes, because only the agent reaps its children.
 //
 // Without --no-python and -m the first rule that fits decides:
 //
 //  1. a directory: Go if it has .go files, Python if it has __main__.py;
 //  2. a file ending in .go: Go; in .py: Python;
 //  3. an ELF file, or an executable file whose first line names an interpreter
-//     (#!): started directly. If that interpreter is Python, rule 4 holds,
-//     since PYTHON_EXEC and -u must hold for scripts with the x bit too;
+//     (#!): started directly. If that interpreter is Python, rule 4 applies,
+//     because PYTHON_EXEC and -u must also apply to scripts with the x bit;
 //  4. any other file: Python, as torchrun does with every file;
 //  5. no such file, but a bare name on PATH: started directly.
 //
-// A file in the working directory thus comes before a program on PATH.
+// So a file in the working directory comes before a program on PATH.
 package program
 
 import (
