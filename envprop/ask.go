@@ -16,9 +16,9 @@ type Ask struct {
 	At    string // the argument without its value, or "job.env:3"
 }
 
-// weight orders what is asked of one variable of one node, the closest first: -x
-// and --unset count over an env file, then node= over role= over all nodes, then a
-// name over a pattern, then -x over --unset. Of two of one weight the later counts.
+// weight orders the asks for one variable of one node; the highest weight wins. -x
+// and --unset win over an env file, then node= over role= over all nodes, then a
+// name over a pattern, then -x over --unset. Of two equal weights the later wins.
 func (a *Ask) weight() int {
 	w := 4 * a.To.weight()
 	if a.Kind != FromEnvFile {
@@ -33,9 +33,10 @@ func (a *Ask) weight() int {
 	return w
 }
 
-// parseFlag reads the argument of -x (FromFlag) or --unset (FromUnset). Given is
-// whether it has a value; without one it is this node's, or for a pattern those
-// of all that match. Errors do not show the value.
+// parseFlag reads the argument of -x (FromFlag) or --unset (FromUnset). Given says
+// whether the argument has a value. Without one, the values are this node's own:
+// of the variable, or of all variables that match a pattern. Errors do not show the
+// value.
 func parseFlag(kind Kind, arg string) (a Ask, given bool, err error) {
 	fail := func(err error) (Ask, bool, error) {
 		head, _, _ := strings.Cut(arg, "=")

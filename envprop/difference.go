@@ -18,20 +18,22 @@ const (
 // Difference is a variable in which the nodes of a job differ, for finding E01.
 type Difference struct {
 	Name  string        `json:"name"`
-	Scope ncclenv.Scope `json:"scope,omitempty"` // "" for one that is not governed
+	Scope ncclenv.Scope `json:"scope,omitempty"` // "" for a variable that is not governed
 	Text  string        `json:"text,omitempty"`  // what a difference leads to, as part of a sentence
-	// Groups are the nodes by value: that of the first node first, then by size.
+	// Groups are the nodes by value: the group of the first node first, then by size.
 	Groups []Group `json:"groups"`
-	// Asked: the nodes were asked for different values with -x or --env-file, and
-	// Groups are the requests.
+	// Asked says that users asked for different values with -x or --env-file on
+	// different nodes. Groups are then the requests.
 	Asked bool `json:"asked,omitempty"`
-	// Left: the workers still differ after the decision, and Groups are what they
-	// get. Else Groups are what the nodes have, and all get what the first has.
+	// Left says that the workers still differ after the decision. Groups are then the
+	// values that they get. Otherwise Groups are the nodes' values, and every node gets
+	// the first node's value.
 	Left bool `json:"left,omitempty"`
-	// Targeted: with Left, because the user asks for a value on some nodes only.
+	// Targeted says that Left is true because the user asks for a value on some nodes
+	// only.
 	Targeted bool `json:"targeted,omitempty"`
-	// Error: the job must not start: the variable has to agree, and it does not
-	// or --env-conflict=error.
+	// Error says that the job must not start. The variable has to agree, and it still
+	// differs after the decision, or --env-conflict=error forbids the difference.
 	Error bool `json:"error,omitempty"`
 }
 
@@ -42,8 +44,8 @@ type Group struct {
 	Nodes []int  `json:"nodes"` // group ranks, ascending
 }
 
-// String is one line for a person: the variable, the values and how many nodes
-// have each.
+// String returns one line for a person: the variable, its values, and how many nodes
+// have each value.
 func (x Difference) String() string {
 	var parts []string
 	for _, g := range x.Groups {
@@ -73,8 +75,8 @@ func (x Difference) String() string {
 	return text
 }
 
-// difference compares the nodes, nil when there is nothing to tell. Asked is on
-// how many of them the user decided.
+// difference compares the nodes and returns nil when there is nothing to report.
+// Asked is the number of nodes for which a user's request decided.
 func (u *unifier) difference(v ncclenv.Variable, name string, asked int, before, after []state) *Difference {
 	x := Difference{Name: name, Scope: v.Scope, Text: v.Text}
 	matter := v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft || v.Scope == ncclenv.NodeKeepAll
@@ -112,7 +114,7 @@ func (u *unifier) difference(v ncclenv.Variable, name string, asked int, before,
 	return nil
 }
 
-// groups puts the known nodes together that have one value.
+// groups groups the known nodes by value.
 func groups(states []state) []Group {
 	type key struct {
 		set  bool

@@ -64,7 +64,7 @@ func parseEnvFile(file string, text []byte) ([]envLine, error) {
 	return lines, nil
 }
 
-// invalid is where text stops to be UTF-8.
+// invalid returns the offset of the first byte that is not UTF-8.
 func invalid(text []byte) int {
 	at := 0
 	for at < len(text) {
@@ -77,10 +77,10 @@ func invalid(text []byte) int {
 	return at
 }
 
-// envParser is at the beginning of a line.
+// envParser reads an env file. It is always at the beginning of a line.
 type envParser struct {
 	rest string
-	line int // the next one's number
+	line int // number of the next line
 }
 
 // take removes the next line, without its end.
@@ -91,7 +91,7 @@ func (p *envParser) take() string {
 	return strings.TrimSuffix(text, "\r")
 }
 
-// next reads a variable, ok false for a line without one.
+// next reads a variable. ok is false for a line without a variable.
 func (p *envParser) next() (l envLine, ok bool, err error) {
 	text := strings.TrimLeft(p.take(), blanks)
 	if text == "" || text[0] == '#' {
@@ -128,7 +128,7 @@ func (p *envParser) next() (l envLine, ok bool, err error) {
 
 const blanks = " \t"
 
-// errExpands does not show where: it may be within a password.
+// errExpands does not show the place, because it may be within a password.
 var errExpands = errors.New("a shell would expand the $ or ` in this value, and nothing is expanded here: write single quotes around it if it is meant as it stands")
 
 func plain(text string) (string, error) {
@@ -186,7 +186,7 @@ func (p *envParser) double(text string) (string, error) {
 	}
 }
 
-// only is the error of text behind a quoted value.
+// only returns an error if text follows a quoted value.
 func only(after string) error {
 	if after = strings.TrimLeft(after, blanks); after != "" && after[0] != '#' {
 		return errors.New("text behind the closing quote")

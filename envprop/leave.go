@@ -14,8 +14,8 @@ type stuck struct {
 	nodes      []int
 }
 
-// under keeps the value that an nccl.conf gives once nothing is exported: it
-// cannot be taken away.
+// under keeps the value of an nccl.conf, which counts when nothing is exported. gorun
+// cannot take this value away.
 func (u *unifier) under(name string, m *member, after *state) {
 	o := m.report.find(name)
 	if o == nil {
@@ -40,8 +40,8 @@ func (u *unifier) under(name string, m *member, after *state) {
 	u.stuck = append(u.stuck, stuck{name, file, []int{m.rank}})
 }
 
-// remove takes away what the user wants to be away: by pattern too what no
-// report has, but nothing that an assignment sets.
+// remove adds the user's removals to the assignments. A pattern also removes
+// variables that no report has. It removes nothing that an assignment sets.
 func (u *unifier) remove(d *Decision) {
 	for i := range u.members {
 		a := &d.Members[i]
@@ -69,16 +69,17 @@ func (m *member) asks(removal *Ask) bool {
 	})
 }
 
-// wish is a request as nodes that start the same command share it.
+// wish is a request without its node: nodes that start the same command have equal
+// wishes.
 type wish struct {
 	to         Target
 	name, text string
 	kind       Kind
 }
 
-// without lists at most two group ranks of nodes that a wish means and that do not
-// have it themselves. All nodes of a large job mostly have the same ones, so each
-// is looked at once.
+// without lists the group ranks of at most two nodes that a wish targets and that do
+// not ask for it themselves. Most nodes of a large job have the same wishes, so known
+// keeps the result of each wish.
 func (u *unifier) without(a *Ask, known map[wish][]int) []int {
 	w := wish{a.To, a.Name, a.Value.Reveal(), a.Kind}
 	if list, ok := known[w]; ok {
@@ -99,8 +100,8 @@ func (u *unifier) without(a *Ask, known map[wish][]int) []int {
 	return list
 }
 
-// kept lists the requests of a node that other nodes do not obey, as they do not
-// trust it, without the values.
+// kept lists the requests of a node that other nodes do not obey, because they do not
+// trust it. The list has no values.
 func (u *unifier) kept(from *member, known map[wish][]int) []string {
 	var list []string
 	for k := range from.report.Asks {
@@ -115,7 +116,7 @@ func (u *unifier) kept(from *member, known map[wish][]int) []string {
 	return list
 }
 
-// noteKept notes each node whose requests stay there.
+// noteKept adds a note for each node whose requests other nodes do not obey.
 func (u *unifier) noteKept(d *Decision) {
 	const most = 8
 	known := map[wish][]int{}
@@ -132,10 +133,11 @@ func (u *unifier) noteKept(d *Decision) {
 	}
 }
 
-// Distrusted is why a value of another node does not count, and what to do.
+// Distrusted says why a value of another node does not count, and what to do.
 const Distrusted = "it could run code there, which takes a secret; give every node the same --secret-file, or the variable"
 
-// note notes targets that no node has, and of files that stay.
+// note adds notes about targets that no node has, about requests that other nodes do
+// not obey, and about nccl.conf files whose values stay. It bounds all notes.
 func (u *unifier) note(d *Decision) {
 	has := map[Target]bool{}
 	for i := range u.members {
@@ -167,10 +169,10 @@ func (u *unifier) note(d *Decision) {
 
 const maxNotes = 64
 
-// Distrust is what a node takes of an assignment by others that have proven no
-// secret to it: of what makes programs run or load code, nothing but what the node
-// asks for itself. Own is what it would decide alone. Left are the values that it
-// does not take.
+// Distrust returns the part of an assignment that a node takes from nodes that have
+// proven no secret to it. Of the variables that make programs run or load code, the
+// node takes only what it asks for itself. Own is the assignment that the node would
+// decide alone. Left are the values that it does not take.
 func (a Assignment) Distrust(own Assignment) (safe Assignment, left []Setting) {
 	for _, s := range a.Set {
 		switch {
@@ -199,7 +201,8 @@ func (a Assignment) Distrust(own Assignment) (safe Assignment, left []Setting) {
 	return safe, left
 }
 
-// mustAgree reports whether the first node's word may take a variable away.
+// mustAgree reports whether all nodes get the first node's value of a variable, or
+// none where the first node has none.
 func mustAgree(name string) bool {
 	v, _ := ncclenv.Governed(name)
 	return isReported(name) && (v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft)

@@ -13,13 +13,13 @@ const (
 	maxText = 128<<10 - 1
 )
 
-// meta begins what is special in a pattern of path.Match.
+// meta has the characters that are special in a pattern of path.Match.
 const meta = `*?[\`
 
 func isPattern(s string) bool { return strings.ContainsAny(s, meta) }
 
-// checkName is the error of a name that cannot travel: what a shell could not
-// export either, and what gorun gives to workers itself.
+// checkName returns an error for a name that cannot travel: a name that a shell could
+// not export either, or a variable that gorun itself gives to workers.
 func checkName(name string) error {
 	if name == "" {
 		return errors.New("a name is missing")
@@ -46,7 +46,7 @@ func isName(name string) bool {
 	return name != ""
 }
 
-// checkPattern is the error of a pattern that cannot be one.
+// checkPattern returns an error for an invalid pattern.
 func checkPattern(pattern string) error {
 	if len(pattern) > maxName {
 		return fmt.Errorf("a pattern has %d bytes, at most %d are allowed", len(pattern), maxName)
@@ -62,7 +62,7 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// checkValue is the error of a value that no worker can be given. It does not
+// checkValue returns an error for a value that no worker can get. The error does not
 // show the value.
 func checkValue(name, value string) error {
 	if strings.IndexByte(value, 0) >= 0 {
@@ -74,7 +74,7 @@ func checkValue(name, value string) error {
 	return nil
 }
 
-// reserved reports whether a variable is never anybody else's to give.
+// reserved reports whether only gorun may set a variable.
 func reserved(name string) bool {
 	if name == secret || strings.HasPrefix(name, InternalPrefix) {
 		return true
@@ -87,7 +87,7 @@ func reserved(name string) bool {
 	return false
 }
 
-// matches reports whether a removal, by name or pattern, means a variable.
+// matches reports whether a name or pattern means the variable of this name.
 func matches(pattern, name string) bool {
 	if pattern == name {
 		return true

@@ -8,20 +8,20 @@ type offer struct {
 	ask  *Ask
 }
 
-// offers is what all nodes ask for, by what it is looked up with.
+// offers indexes what all nodes ask for.
 type offers struct {
-	// best is the winning ask for a variable and target, of the first node that
-	// has one of its weight.
+	// best has the winning ask by variable and target. Of several nodes' asks with the
+	// highest weight the first node's wins.
 	best map[string]map[Target]offer
-	// own is each node's own for all nodes: where nodes may differ it counts over
-	// another node's of the same weight.
+	// own has, by node, that node's own asks for all nodes. Where nodes may differ, a
+	// node's own ask wins over another node's ask of the same weight.
 	own []map[string]offer
-	// rivals are the asks for all nodes that have the weight of the best one, for
-	// each node the last.
+	// rivals are the asks for all nodes that have the weight of the best ask; of each
+	// node the last such ask.
 	rivals map[string][]offer
-	// removals are the distinct things to take away, patterns among them.
+	// removals are the distinct removals, by name and by pattern.
 	removals []offer
-	// trusted: what runs code travels, too (Policy.Trusted).
+	// trusted says that variables that run code travel too (Policy.Trusted).
 	trusted bool
 }
 
@@ -67,7 +67,7 @@ func collect(reports []Report, trusted bool) offers {
 	return x
 }
 
-// keep puts an offer to those that it wins over.
+// keep records an offer where it wins over the offers so far.
 func (x *offers) keep(o offer) {
 	name, to, w := o.ask.Name, o.ask.To, o.ask.weight()
 	if x.best[name] == nil {
@@ -90,14 +90,14 @@ func (x *offers) keep(o offer) {
 	}
 }
 
-// member is a node for which is decided.
+// member is a node for which Unify decides.
 type member struct {
 	rank    int
 	report  *Report
 	targets []Target
 }
 
-// means reports whether a target is this node.
+// means reports whether a target includes this node.
 func (m *member) means(t Target) bool {
 	for _, own := range m.targets {
 		if own == t {
@@ -112,7 +112,7 @@ func (x *offers) travels(name string, v Value) bool {
 	return x.trusted || !ncclenv.RunsCodeWith(name, v.Reveal())
 }
 
-// obeyed reports whether other nodes do what one asks for.
+// obeyed reports whether other nodes obey a node's ask.
 func (x *offers) obeyed(a *Ask) bool {
 	if a.Kind == FromUnset {
 		return x.trusted || !ncclenv.RunsCode(a.Name)
@@ -126,7 +126,7 @@ func (x *offers) removes(pattern *Ask, name string, m *member) bool {
 	return x.trusted || !ncclenv.RunsCode(name) || m.asks(pattern)
 }
 
-// own is what counts of this node's own requests for a variable.
+// own returns the winning request among this node's own requests for a variable.
 func (m *member) own(name string) (won offer, ok bool) {
 	for k := range m.report.Asks {
 		a := &m.report.Asks[k]
@@ -137,10 +137,10 @@ func (m *member) own(name string) (won offer, ok bool) {
 	return won, ok
 }
 
-// winner is what counts for a variable of a scope on a node.
+// winner returns the request that counts for a variable of a scope on a node.
 func (x *offers) winner(name string, m *member, scope ncclenv.Scope) (won offer, ok bool) {
 	try := func(o offer) {
-		// A pattern takes a node's interfaces or paths only to nodes that have none.
+		// A pattern gives a node's interfaces or paths only to nodes without a value.
 		if scope == ncclenv.Node && o.ask.Kind == FromFlag && !o.ask.Whole && o.node != m.rank && m.report.find(name) != nil {
 			return
 		}

@@ -10,18 +10,18 @@ import (
 // format is the version of reports and assignments on the wire.
 const format = 1
 
-// Node is by what names a node is meant.
+// Node has the names of a node.
 type Node struct {
 	Host string // its host name
 	Addr string // its address, with or without a port
 	Role string // of its workers
 }
 
-// Report is what a node reports of its environment, for the decision. It is no
-// part of the facts that the preflight keeps: what it carries at the user's word
-// may be a credential, which Encode writes in clear.
+// Report is what a node reports of its environment, for the decision. It is not part
+// of the facts that the preflight keeps, because it may hold a credential that the
+// user asked for with -x, and Encode writes that in clear.
 type Report struct {
-	Format int // 0: the node did not tell
+	Format int // 0: the node sent no report
 	Node   Node
 	Own    []Own // by name
 	Asks   []Ask
@@ -35,9 +35,10 @@ type Own struct {
 	Under string // the nccl.conf that would set it were it not exported
 }
 
-// NewReport reports a node whose workers would have this environment and whose
-// NCCL would read these files. What is named like a credential, or has one
-// within, is left out, and so is what belongs to one machine, rank or contract.
+// NewReport returns the report of a node whose workers would have this environment
+// and whose NCCL would read these files. It leaves out every variable that is named
+// like a credential or contains one, and every variable that belongs to one machine,
+// one rank or the contract with workers.
 func NewReport(n Node, env []string, files []ncclenv.File, r Request) Report {
 	report := Report{Format: format, Node: n, Asks: r.Asks}
 	all := map[string]*Own{}
@@ -84,7 +85,7 @@ func isReported(name string) bool {
 	}
 }
 
-// find is the node's own value of a variable, nil without one.
+// find returns the node's own value of a variable, or nil.
 func (r *Report) find(name string) *Own {
 	i, ok := slices.BinarySearchFunc(r.Own, name, func(o Own, name string) int { return strings.Compare(o.Name, name) })
 	if !ok || r.Format == 0 {

@@ -23,7 +23,7 @@ type EnvFile struct {
 
 // Request is what one node asks for, with the values that it gives.
 type Request struct {
-	Asks  []Ask    // to travel; of two with one weight the later counts
+	Asks  []Ask    // sent to all nodes; of two with one weight the later counts
 	Stay  []Ask    // of env files: credentials, for this node's own workers
 	Lack  []string // names of -x NAME that have no value here: another node may give one
 	Notes []string // for the user, one line each
@@ -33,15 +33,15 @@ type Request struct {
 //
 //	-x NAME               this node's value
 //	-x NAME=value
-//	-x 'NCCL_*'           this node's values of all that match, but what names one
-//	                      machine, a rank's devices or a credential
+//	-x 'NCCL_*'           this node's values of all that match, except variables that
+//	                      name one machine, a rank's devices or a credential
 //	-x node=0:NAME=value  for the node of a group rank
 //	-x role=ps:NAME=value for the nodes of a role
 //	--unset NAME          also with a pattern or a target
 //
 // A variable that looks like a credential leaves the node only when -x names it
-// in full. Every error is one of the user's input and names the argument, or file
-// and line.
+// in full. Every error is about the user's input. It names the argument, or the file
+// and the line.
 func NewRequest(o Options, env []string) (Request, error) {
 	var r Request
 	filed := map[string]envLine{}
@@ -100,7 +100,7 @@ func NewRequest(o Options, env []string) (Request, error) {
 	return r, nil
 }
 
-// Keep is what the node's own workers get of the request and no other node does.
+// Keep returns the part of the request that only this node's own workers get.
 func (r Request) Keep() Assignment {
 	var a Assignment
 	for _, ask := range r.Stay {
@@ -113,7 +113,8 @@ func (r *Request) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// add takes an ask, and says what a value of one machine does to others.
+// add appends an ask. It adds a note if the value belongs to one machine and goes to
+// others.
 func (r *Request) add(a Ask) {
 	r.Asks = append(r.Asks, a)
 	if v, ok := ncclenv.Governed(a.Name); ok && a.Kind == FromFlag && a.To == (Target{}) && (v.Scope == ncclenv.Never || v.Scope == ncclenv.Rank) {
@@ -121,7 +122,7 @@ func (r *Request) add(a Ask) {
 	}
 }
 
-// take is -x NAME.
+// take adds the ask of -x NAME, with this node's value.
 func (r *Request) take(a Ask, own map[string]string, filed map[string]envLine) error {
 	text, ok := own[a.Name]
 	if !ok {
@@ -141,7 +142,7 @@ func (r *Request) take(a Ask, own map[string]string, filed map[string]envLine) e
 	return nil
 }
 
-// expand is -x with a pattern.
+// expand adds the asks of -x with a pattern.
 func (r *Request) expand(a Ask, own map[string]string) {
 	var left []string
 	found := false
@@ -169,7 +170,7 @@ func (r *Request) expand(a Ask, own map[string]string) {
 	}
 }
 
-// environment is env as a map: of an entry that comes twice the later counts.
+// environment returns env as a map. If a name comes twice, the later entry counts.
 func environment(env []string) map[string]string {
 	m := make(map[string]string, len(env))
 	for _, entry := range env {

@@ -15,21 +15,21 @@ const (
 	FromFlag    Kind = "-x"
 	FromUnset   Kind = "--unset"
 	FromEnvFile Kind = "env file"
-	FromFirst   Kind = "first node"  // its word, where all have to agree
-	FromOwn     Kind = "environment" // the node's own
-	FromConf    Kind = "conf file"   // an nccl.conf: NCCL reads it where nothing is exported
-	FromGorun   Kind = "gorun"       // computed
+	FromFirst   Kind = "first node"  // the first node's value, where all have to agree
+	FromOwn     Kind = "environment" // the node's own environment
+	FromConf    Kind = "conf file"   // an nccl.conf, which NCCL reads where nothing is exported
+	FromGorun   Kind = "gorun"       // a value that gorun computed
 )
 
 // Source says where a value comes from and why it counts.
 type Source struct {
 	Kind Kind   `json:"kind"`
-	Node string `json:"node,omitempty"` // whose request or environment; "" for the node itself
+	Node string `json:"node,omitempty"` // node of the request or environment; "" for the node itself
 	At   string `json:"at,omitempty"`   // the argument without its value, "job.env:3", or the conf file
 	Rule string `json:"rule,omitempty"` // how the scope of the variable decides, and what a difference leads to
 }
 
-// String is the source without the rule, for a person.
+// String returns the source without the rule, for a person.
 func (s Source) String() string {
 	var text string
 	switch s.Kind {
@@ -66,13 +66,13 @@ type Setting struct {
 	Source Source `json:"source"`
 }
 
-// Removal is a variable that a node's workers do not get. What the user took
-// away, gorun does not compute either.
+// Removal is a variable that a node's workers do not get. gorun does not compute a
+// variable that the user took away.
 type Removal struct {
 	Name   string `json:"name"` // of --unset it may be a pattern
 	Source Source `json:"source"`
-	// Spares: what makes programs run or load code stays, as the pattern is that of
-	// another node which is not trusted.
+	// Spares says that variables that make programs run or load code stay, because the
+	// pattern comes from another node that is not trusted.
 	Spares bool `json:"spares,omitempty"`
 }
 
@@ -81,19 +81,19 @@ func (r Removal) takes(name string) bool {
 	return matches(r.Name, name) && !(r.Spares && ncclenv.RunsCode(name))
 }
 
-// Assignment is what the decision changes on one node: Unset goes first, then
-// Set counts over all that the node has.
+// Assignment is what the decision changes on one node. Unset is applied first; then
+// Set wins over every value that the node has.
 type Assignment struct {
 	Set   []Setting `json:"set,omitempty"` // by name
 	Unset []Removal `json:"unset,omitempty"`
 }
 
-// Removes reports whether it takes a variable away.
+// Removes reports whether the assignment takes a variable away.
 func (a Assignment) Removes(name string) bool {
 	return slices.ContainsFunc(a.Unset, func(r Removal) bool { return r.takes(name) })
 }
 
-// rule is why a variable is treated as it is; "" for one that is not governed.
+// rule says why a variable is treated as it is; "" for a variable that is not governed.
 func rule(name string) string {
 	if v, ok := ncclenv.Governed(name); ok {
 		return string(v.Scope) + ": " + v.Text
@@ -101,9 +101,9 @@ func rule(name string) string {
 	return ""
 }
 
-// Explain is Worker with the source of every variable, by name, and with what
-// NCCL of that worker will read from these files besides. What cannot be a
-// variable (an entry without =) is left out.
+// Explain returns the environment of Worker with the source of every variable, by
+// name. It adds the variables that NCCL of that worker will read from these files. It
+// leaves out an entry without =, which cannot be a variable.
 func (b Base) Explain(w Vars, files ...ncclenv.File) []Setting {
 	var all []Setting
 	has := map[string]bool{}
@@ -139,7 +139,8 @@ type Change struct {
 	After  *Setting `json:"after"`
 }
 
-// Diff lists where two results of Explain have other values, by name.
+// Diff lists the variables whose values differ between two results of Explain, by
+// name.
 func Diff(before, after []Setting) []Change {
 	at := map[string]*Change{}
 	change := func(name string) *Change {

@@ -21,9 +21,9 @@ const (
 	ByRole By = "role"
 )
 
-// cutTarget splits what stands before the name in "node=0:NAME=value" or
-// "role=ps:NAME". A value may hold any colon. Where node= or role= begin the
-// argument they are always a target.
+// cutTarget splits the target from the name in "node=0:NAME=value" or
+// "role=ps:NAME". A value may contain colons. An argument that begins with node= or
+// role= always has a target.
 func cutTarget(arg string) (t Target, rest string, err error) {
 	if t, rest, err = cutOne(arg); err != nil || t == (Target{}) {
 		return t, rest, err
@@ -54,7 +54,7 @@ func cutOne(arg string) (t Target, rest string, err error) {
 	return t, arg, nil
 }
 
-// check is the error of a target that no node could have.
+// check returns an error for a target that no node could have.
 func (t Target) check() error {
 	switch t.By {
 	case "":
@@ -75,7 +75,7 @@ func (t Target) check() error {
 	return nil
 }
 
-// String is the target as the user writes it, with its colon.
+// String returns the target as the user writes it, with its colon.
 func (t Target) String() string {
 	if t == (Target{}) {
 		return ""
@@ -83,8 +83,8 @@ func (t Target) String() string {
 	return string(t.By) + "=" + line(t.Name) + ":"
 }
 
-// weight orders targets by how few nodes they name: a node counts over a role,
-// and a role over all.
+// weight orders targets; the one with fewer nodes weighs more. A node wins over a
+// role, and a role over all nodes.
 func (t Target) weight() int {
 	switch t.By {
 	case ByNode:
@@ -96,12 +96,12 @@ func (t Target) weight() int {
 	}
 }
 
-// targets are the ways to name the node of a group rank.
+// targets returns the targets that name the node of a group rank.
 func (n Node) targets(rank int) []Target {
 	return []Target{{}, {ByRole, n.Role}, {ByNode, strconv.Itoa(rank)}}
 }
 
-// called is the name of a node for people.
+// called returns the name of a node for people.
 func (n Node) called(rank int) string {
 	switch {
 	case n.Host != "":

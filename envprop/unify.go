@@ -8,22 +8,22 @@ import (
 	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
-// Unify decides from the reports of all nodes, by group rank. It is pure, and
-// looks at each variable apart:
+// Unify decides the environment from the reports of all nodes, by group rank. It is
+// pure and decides each variable separately:
 //
-//   - What the user asks for counts first (Ask.weight). Of several nodes' equally
-//     weighty requests that of the first node counts; where nodes may differ, a
-//     node's own does.
-//   - What must or should agree has one value: the first node's effective one.
-//     Where the first node has none, nobody has: its word is "unset".
-//   - What may differ between nodes stays as each node has it, else it is what
-//     gorun chose. It is never copied.
-//   - What belongs to a rank or a machine, and what is not governed, stays behind.
-//   - What makes programs run or load code is each node's own business, unless
-//     the nodes trust each other.
+//   - What the user asks for counts first (Ask.weight). If several nodes' requests
+//     have equal weight, the first node's request counts; where nodes may differ, a
+//     node's own request counts.
+//   - A variable that must or should agree gets one value: the first node's effective
+//     one. Where the first node has no value, no node gets one.
+//   - A variable that may differ between nodes keeps each node's value, else it gets
+//     the value that gorun chose. It is never copied.
+//   - A variable that belongs to a rank or a machine, or is not governed, is not sent.
+//   - A variable that makes programs run or load code is taken from no other node,
+//     unless the nodes trust each other.
 //
-// An assignment has what changes a node, no more. The first node is the first
-// whose report there is.
+// An assignment contains only what changes a node. The first node is the node with
+// the lowest group rank that sent a report.
 func Unify(reports []Report, p Policy) Decision {
 	u := unifier{policy: p, reports: reports, offers: collect(reports, p.Trusted), first: -1}
 	u.members = make([]member, len(reports))
@@ -53,9 +53,9 @@ type unifier struct {
 	stuck   []stuck
 }
 
-// names lists the variables about which there is something to decide.
+// names lists the variables that need a decision.
 func (u *unifier) names() []string {
-	all := map[string]bool{} // and whether it is for the decision
+	all := map[string]bool{} // true: it needs a decision
 	for name := range u.offers.best {
 		all[name] = true
 	}
@@ -75,16 +75,16 @@ func (u *unifier) names() []string {
 	return names(all)
 }
 
-// state is what a node has of a variable before or after the decision.
+// state is a variable on a node before or after the decision.
 type state struct {
-	known bool // else it is left out of differences
+	known bool // false: the node is left out of differences
 	set   bool
 	value Value
 }
 
 func (s state) same(t state) bool { return s.set == t.set && s.value.Reveal() == t.value.Reveal() }
 
-// of is the state that a node reports.
+// of returns the state of a variable that a node reports.
 func (r *Report) of(name string) state {
 	s := state{known: r.Format != 0}
 	if o := r.find(name); o != nil {
@@ -128,7 +128,7 @@ func (u *unifier) has(name string) bool {
 	return u.first >= 0 && u.reports[u.first].find(name) != nil
 }
 
-// word makes a node have what the first node has.
+// word gives a node the first node's state of a variable.
 func (u *unifier) word(name string, m *member, a *Assignment, after *state) {
 	if u.first < 0 {
 		return
@@ -154,18 +154,18 @@ func (u *unifier) word(name string, m *member, a *Assignment, after *state) {
 	}
 }
 
-// put sets a variable and is the state after it.
+// put adds a setting to an assignment and returns the variable's new state.
 func (u *unifier) put(a *Assignment, s Setting, known bool) state {
 	a.Set = append(a.Set, s)
 	return state{known: known, set: true, value: s.Value}
 }
 
-// source is where a wanted value comes from.
+// source returns where the value of an offer comes from.
 func (u *unifier) source(o offer) Source {
 	return Source{Kind: o.ask.Kind, Node: u.reports[o.node].Node.called(o.node), At: o.ask.At, Rule: rule(o.ask.Name)}
 }
 
-// chosen is what gorun computed of a variable for a node.
+// chosen returns the value of a variable that gorun computed for a node.
 func (u *unifier) chosen(name string, i int) (Chosen, bool) {
 	if i < len(u.policy.Chosen) {
 		for _, c := range slices.Backward(u.policy.Chosen[i]) {
@@ -177,11 +177,11 @@ func (u *unifier) chosen(name string, i int) (Chosen, bool) {
 	return Chosen{}, false
 }
 
-// Conflict is what becomes of a variable that has to agree and does not.
+// Conflict says what happens when a variable that has to agree differs.
 type Conflict string
 
 const (
-	ConflictFirst Conflict = "first" // the first node's word counts, the difference is shown
+	ConflictFirst Conflict = "first" // the first node's value counts, the difference is shown
 	ConflictError Conflict = "error" // the job does not start
 )
 
@@ -200,14 +200,15 @@ func ParseConflict(s string) (Conflict, error) {
 // Policy is what the coordinator adds to the reports.
 type Policy struct {
 	Conflict Conflict
-	// Trusted: the nodes have proven a secret to each other. Without one no node
-	// takes from another what makes programs run or load code (ncclenv.RunsCode).
+	// Trusted says that the nodes have proven a secret to each other. Without a secret
+	// no node takes variables from another node that make programs run or load code
+	// (ncclenv.RunsCode).
 	Trusted bool
-	Chosen  [][]Chosen // by group rank: what gorun computed for a node
+	Chosen  [][]Chosen // values that gorun computed for the nodes, by group rank
 }
 
-// Chosen is a value that gorun computed for one node. It counts where the node
-// has none; with Asked (--iface eth0) over the node's own, too.
+// Chosen is a value that gorun computed for one node. It counts where the node has no
+// value. With Asked (--iface eth0) it also wins over the node's own value.
 type Chosen struct {
 	Name, Value string
 	Rule        string // why, as part of a sentence

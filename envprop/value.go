@@ -7,17 +7,17 @@ import (
 	"github.com/gorun/gorun/internal/term"
 )
 
-// Value is the value of a variable. Where it looks like a credential (by the
-// variable's name, or as the password in a URL), every way of printing or
-// marshalling it shows ncclenv.Hidden or "***" in its place; Reveal is for the
-// way to a worker or over an encrypted connection.
+// Value is the value of a variable. If it looks like a credential (by the variable's
+// name, or as the password in a URL), every way of printing or marshalling it shows
+// ncclenv.Hidden or "***" instead. Reveal is only for workers and for encrypted
+// connections.
 type Value struct {
 	shown  string
 	raw    *string // nil: as shown; fmt does not look behind a pointer
 	secret bool
 }
 
-// NewValue is the value of a variable of this name.
+// NewValue makes the value of a variable of this name.
 func NewValue(name, text string) Value {
 	v := Value{shown: ncclenv.Shown(name, text), secret: ncclenv.Secret(name, text)}
 	if v.shown != text {
@@ -26,7 +26,7 @@ func NewValue(name, text string) Value {
 	return v
 }
 
-// Reveal is the value itself. It must not be printed.
+// Reveal returns the value itself. The caller must not print it.
 func (v Value) Reveal() string {
 	if v.raw != nil {
 		return *v.raw
@@ -34,23 +34,24 @@ func (v Value) Reveal() string {
 	return v.shown
 }
 
-// Secret reports whether there is something that must not be shown.
+// Secret reports whether the value has a part that must not be shown.
 func (v Value) Secret() bool { return v.secret }
 
-// String is one line for a terminal: quoted when it has anything that a terminal
-// might obey.
+// String returns one line for a terminal. It is quoted if it has characters that a
+// terminal might obey.
 func (v Value) String() string { return line(v.shown) }
 
-// GoString is String: %#v shows no more.
+// GoString returns String, quoted, so that %#v shows no more.
 func (v Value) GoString() string { return strconv.Quote(v.String()) }
 
-// MarshalText gives what may be shown, as it is.
+// MarshalText returns what may be shown, unchanged.
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.shown), nil }
 
-// line makes a text of the network or a file fit for a terminal.
+// line makes a text from the network or a file safe for a terminal.
 func line(s string) string { return term.Quoted(s) }
 
-// place is line, cut to what may travel: for the name of a file.
+// place makes the name of a file safe for a terminal and cuts it to the bytes that may
+// be sent.
 func place(s string) string {
 	const most = maxNote / 2
 	if s = line(s); len(s) > most {

@@ -11,12 +11,12 @@ type Vars struct {
 	Ranks
 	Round
 	Devices
-	ErrorFile    string // "" when nothing is to be kept
+	ErrorFile    string // "" when no error file is kept
 	WorkerSocket string // "" leaves the variable out
 	NodeAddr     string // "" leaves the variable out
 }
 
-// Ranks is where a worker stands in its world.
+// Ranks is a worker's place in its world.
 type Ranks struct {
 	Rank, LocalRank, GroupRank, RoleRank                     int
 	WorldSize, LocalWorldSize, GroupWorldSize, RoleWorldSize int
@@ -33,10 +33,10 @@ type Round struct {
 	WorldToken                string // "" leaves the variable out
 }
 
-// Devices is what a worker gets of its node, as launch/place decides it.
+// Devices is a worker's share of its node's devices and cores; launch/place decides it.
 type Devices struct {
 	Device  string     // UUIDs of its own GPUs; "" leaves the variable out
-	Pinned  []Variable // CUDA_VISIBLE_DEVICES and the like: they count over all else
+	Pinned  []Variable // CUDA_VISIBLE_DEVICES and the like; they win over all other values
 	Threads Threads
 }
 
@@ -50,7 +50,7 @@ type computed struct {
 	rule string // why it has this value
 }
 
-// list is what every worker gets, whatever the node's environment says.
+// list returns what every worker gets, whatever the node's environment says.
 func (v Vars) list() []computed {
 	const place = "its place in the job"
 	text := func(name, value string) computed { return computed{Variable{name, value}, false, place} }
@@ -86,7 +86,7 @@ func (v Vars) list() []computed {
 	}
 }
 
-// unlessSet is what a worker gets when the node's environment does not say.
+// unlessSet returns what a worker gets where the node's environment has no value.
 func (v Vars) unlessSet() []computed {
 	threads, why := v.threads()
 	return []computed{

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Bounds of what travels, in bytes and entries.
+// Bounds of what nodes send each other, in bytes and entries.
 const (
 	MaxReport     = 1 << 20
 	MaxAssignment = 2 << 20
@@ -17,7 +17,7 @@ const (
 	maxNote       = 1024 // bytes of an At or Rule
 )
 
-// wireValue is a value on its way: in clear, and any bytes.
+// wireValue is a value as nodes send it: in clear, and any bytes.
 type wireValue struct {
 	Name  string `json:"n"`
 	Text  []byte `json:"v,omitempty"`
@@ -44,8 +44,8 @@ type wireAsk struct {
 	At    string `json:"at,omitempty"`
 }
 
-// Encode writes the report for DecodeReport. Credentials that -x names are in it
-// in clear: it is for an encrypted connection, never for a file or a terminal.
+// Encode writes the report for DecodeReport. It writes credentials that -x names in
+// clear, so the result is for an encrypted connection, never for a file or a terminal.
 func (r Report) Encode() ([]byte, error) {
 	w := wireReport{Format: r.Format, Node: r.Node}
 	for _, o := range r.Own {
@@ -57,8 +57,8 @@ func (r Report) Encode() ([]byte, error) {
 	return encode(w, MaxReport, "what this node tells of its environment")
 }
 
-// DecodeReport reads another node's report, which may be anything: the error of
-// what Encode does not write names no value.
+// DecodeReport reads another node's report, which may hold any bytes. It returns an
+// error for anything that Encode does not write. The error shows no value.
 func DecodeReport(data []byte) (Report, error) {
 	var w wireReport
 	if err := decode(data, &w, MaxReport); err != nil {
@@ -98,7 +98,7 @@ func DecodeReport(data []byte) (Report, error) {
 	return r, nil
 }
 
-// check is the error of an ask that no request has.
+// check returns an error for an ask that no request can have.
 func (a *Ask) check() error {
 	if err := cmp.Or(a.To.check(), texts(maxNote, a.At)); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (s Source) check() error {
 	}
 }
 
-// texts is the error of words that are too long or unfit for a terminal.
+// texts returns an error for words that are too long or unsafe for a terminal.
 func texts(most int, words ...string) error {
 	for _, w := range words {
 		if len(w) > most || line(w) != w {
@@ -203,7 +203,7 @@ func encode(w any, most int, what string) ([]byte, error) {
 	return b, nil
 }
 
-// decode does not repeat the text in its error, as encoding/json may.
+// decode reads JSON. Its error does not repeat the text, as errors of encoding/json may.
 func decode(data []byte, into any, most int) error {
 	if len(data) > most {
 		return fmt.Errorf("an environment of %d bytes, at most %d are allowed", len(data), most)

@@ -2,20 +2,20 @@
 //
 // Each node reads what its user asked for (NewRequest) and reports it, with its own
 // values of the variables that a job governs (NewReport; ncclenv.Governed is the
-// table). One node decides for all (Unify), and each applies what was decided for
-// it (Base.Apply). Base.Worker is the last step: the environment of one rank, and
-// Base.Explain where each value of it comes from.
+// table). The coordinator decides for all nodes (Unify), and each node applies its
+// assignment (Base.Apply). Base.Worker is the last step: it returns the environment of
+// one rank. Base.Explain says where each value comes from.
 //
 // What counts, in this order: -x and --unset, an env file, the node's own
 // environment (where all have to agree: the first node's), an nccl.conf, what
 // gorun computes.
 //
-// Invariants: all of it is pure, and an order depends on the arguments alone; the
-// environment of a rank has one entry a name; the names and values that gorun
-// itself gives are torchrun's, so that a script cannot tell the difference, and
-// those of worker/contract, and nobody can ask for others; what is not governed
-// leaves a node only when asked for; a credential leaves it only when -x names it
-// in full, and no text or JSON shows it but that of Encode and Worker.
+// Invariants: all functions are pure, and every order depends on the arguments alone.
+// The environment of a rank has one entry a name. The variables that gorun itself sets
+// are torchrun's, with torchrun's values, and those of worker/contract; no user can ask
+// for other values of them. A variable that is not governed leaves a node only when a
+// user asks for it. A credential leaves a node only when -x names it in full, and only
+// the results of Encode and Worker show it.
 package envprop
 
 import (
@@ -29,7 +29,7 @@ import (
 // to each other. No worker sees one.
 const InternalPrefix = "GORUN_INTERNAL_"
 
-// secret is what agents prove to each other; workers do not get it.
+// secret names the variable with the job's secret; workers do not get it.
 const secret = "GORUN_SECRET"
 
 // Base is what the workers of a node have in common.
@@ -37,7 +37,7 @@ type Base struct {
 	entries []entry
 	set     map[string]bool // names that Worker does not compute: they are set, or the user took them away
 	gone    []string        // patterns of such names
-	lost    []Removal       // what the node has and its workers do not get
+	lost    []Removal       // variables that the node has and its workers do not get
 }
 
 // entry is a variable of the workers.
@@ -47,9 +47,9 @@ type entry struct {
 	source Source
 }
 
-// NewBase takes a node's environment, without gorun's internal variables and
-// without an outer launcher's values of what each worker gets. Where env names a
-// variable twice the later entry wins, as in os/exec.
+// NewBase makes the base of a node's environment. It leaves out gorun's internal
+// variables, and an outer launcher's values of the variables that gorun sets for each
+// worker. If env names a variable twice, the later entry wins, as in os/exec.
 func NewBase(env []string) Base {
 	drop := map[string]bool{secret: true}
 	for _, kv := range (Vars{}).list() {
@@ -67,7 +67,7 @@ func NewBase(env []string) Base {
 	return b
 }
 
-// Apply gives the base with what was decided for the node; b stays as it is.
+// Apply returns the base with the node's assignment; b stays as it is.
 func (b Base) Apply(a Assignment) Base {
 	next := Base{set: maps.Clone(b.set), gone: slices.Clone(b.gone), lost: slices.Clone(b.lost)}
 	if next.set == nil {
@@ -106,10 +106,11 @@ func (b Base) Apply(a Assignment) Base {
 	return next
 }
 
-// Lost is what the node has and its workers do not get, as it was taken away.
+// Lost returns the variables that the node has and that were taken away from its
+// workers.
 func (b Base) Lost() []Removal { return b.lost }
 
-// Worker gives the environment of one worker.
+// Worker returns the environment of one worker.
 func (b Base) Worker(v Vars) []string {
 	all := b.worker(v)
 	env := make([]string, len(all))
@@ -119,8 +120,8 @@ func (b Base) Worker(v Vars) []string {
 	return env
 }
 
-// worker gives all entries of one worker: the node's, then what gorun computes,
-// without those that the worker's devices decide, then these.
+// worker returns all entries of one worker: first the node's and then the computed
+// ones, both without the variables that the worker's devices decide; those come last.
 func (b Base) worker(v Vars) []entry {
 	var all []entry
 	for _, e := range b.entries {
@@ -147,7 +148,8 @@ func (b Base) worker(v Vars) []entry {
 	return all
 }
 
-// has reports whether a variable is not for gorun to compute.
+// has reports whether gorun does not compute a variable, because it is set or the user
+// took it away.
 func (b Base) has(name string) bool {
 	return b.set[name] || slices.ContainsFunc(b.gone, func(pattern string) bool { return matches(pattern, name) })
 }
@@ -157,16 +159,17 @@ func nameOf(entry string) string {
 	return name
 }
 
-// Threads is what OMP_NUM_THREADS follows from where nobody sets it. The zero
-// value is torchrun's rule, and that of --omp=torchrun: 1 for each of several
+// Threads is what OMP_NUM_THREADS is computed from where no user sets it. The zero
+// value means torchrun's rule, also chosen by --omp=torchrun: 1 for each of several
 // workers of a node.
 type Threads struct {
-	Cores   int  // those that the worker is bound to; 0: unknown, torchrun's rule
-	Workers int  // that share these cores; 0: all of the node
-	Quota   bool // Cores is the CPU time that a cgroup leaves them
+	Cores   int  // cores that the worker is bound to; 0: unknown, so torchrun's rule
+	Workers int  // workers that share these cores; 0: all workers of the node
+	Quota   bool // Cores is the CPU time that a cgroup leaves these workers
 }
 
-// threads is the number for one worker, 0 to leave the variable out, and why.
+// threads returns the number of threads of one worker, 0 to leave the variable out, and
+// why.
 func (v Vars) threads() (n int, why string) {
 	t := v.Threads
 	if t.Cores <= 0 {
@@ -188,7 +191,7 @@ func (v Vars) threads() (n int, why string) {
 	return max(1, t.Cores/sharing), fmt.Sprintf("%d cores for %d workers", t.Cores, sharing)
 }
 
-// OMPNote is the line for the user when Worker sets OMP_NUM_THREADS for one of
+// OMPNote returns the line for the user if Worker sets OMP_NUM_THREADS for one of
 // several workers, else "".
 func (b Base) OMPNote(v Vars) string {
 	n, why := v.threads()

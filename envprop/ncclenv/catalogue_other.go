@@ -1,6 +1,7 @@
 package ncclenv
 
-// otherRows is what PyTorch, Gloo, UCX, libfabric, CUDA, MPI and the system read.
+// otherRows are the variables that PyTorch, Gloo, UCX, libfabric, CUDA, MPI and the
+// system read.
 var otherRows = [...]row{
 	{"GLOO_SOCKET_IFNAME", 0, Node, "one full name of an interface, and on every node the same number of names: \"connectFullMesh failed\", \"Unable to find address for\""},
 	{"TP_SOCKET_IFNAME", 0, Node, "RPC listens on the wrong interface"},
@@ -44,8 +45,8 @@ const (
 	watchText = "only some ranks abort or write a dump, and the first cause stays unclear"
 )
 
-// contract is the variables that gorun sets for every worker (torchrun's
-// contract), whatever its environment says.
+// contract lists the variables that gorun sets for every worker (torchrun's
+// contract), whatever the node's environment says.
 const contract = `
 MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK GROUP_RANK ROLE_RANK
 LOCAL_WORLD_SIZE GROUP_WORLD_SIZE ROLE_NAME ROLE_WORLD_SIZE

@@ -2,9 +2,9 @@ package ncclenv
 
 import "strings"
 
-// restRows are what a job's environment governs besides the catalogue: whole
-// families, and names that no rule of the preflight judges. They are asked last,
-// so that a name which the catalogue lacks is still known to be unknown.
+// restRows are the variables that a job's environment governs besides the catalogue:
+// whole families, and names that no rule of the preflight checks. They are looked up
+// last, so that Lookup still does not find a name that the catalogue lacks.
 var restRows = [...]row{
 	{"NCCL_* RCCL_*", 0, AllSoft, "the ends of a connection may compute different sizes or orders from it"},
 
@@ -40,8 +40,8 @@ var restRows = [...]row{
 	{"PYTHONUNBUFFERED PYTHONFAULTHANDLER PYTHONDONTWRITEBYTECODE PYTHONWARNINGS", 0, Free, debugText},
 }
 
-// placed end the names of variables of any family of restRows that tell of the
-// node's own files, image or interfaces.
+// placed lists endings of names. A variable of any family of restRows whose name ends
+// so describes the node's own files, image or interfaces.
 const placed = `
 _HOME _DIR _DIRS _PATH _PATHS _ROOT _PREFIX _FILE _LIB _LIBS _LIBRARY _LIBRARIES _INC _INCLUDE
 _VERSION _IFNAME
@@ -49,9 +49,9 @@ _VERSION _IFNAME
 
 const placedText = "it names files, an image or an interface of the node"
 
-// Governed finds what a job's environment has to know of a variable: the entry
-// of the catalogue, else of the families that are governed as a whole. Without
-// one a variable is the user's own and travels only when somebody asks for it.
+// Governed finds the entry of a variable that a job governs: in the catalogue, else
+// among the families that are governed as a whole. A variable without an entry is the
+// user's own and is sent to other nodes only when a user asks for it.
 func Governed(name string) (Variable, bool) {
 	if v, ok := Lookup(name); ok {
 		return v, true

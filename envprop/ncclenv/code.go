@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// CodeRow is variables for one reason: a stranger who could set them for a
-// worker would run code in it, or have it write over files of its user.
+// CodeRow lists variables with one reason. Setting them for a worker runs code in it,
+// or makes it overwrite its user's files.
 type CodeRow struct {
 	Names string // separated by blanks; * stands for anything at the end or, before a word, at the beginning
 	Why   string // the reason, as part of a sentence
@@ -37,20 +37,20 @@ var codeRows = [...]CodeRow{
 	{"GTK_* GIO_* GST_* GDK_PIXBUF_* QT_* QML* LIBGL_* GBM_* EGL_* __EGL_* __GLX_* LIBVA_* VDPAU_* SDL_DYNAMIC_API GDAL_DRIVER_PATH TCL_LIBRARY TK_LIBRARY GLOG_* ASAN_OPTIONS LSAN_OPTIONS MSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS GCOV_* MAGICK_* VIMINIT EXINIT EMACSLOADPATH", "libraries load modules from there, or write there"},
 }
 
-// harmless are variables of a family above that only switch something, or name
-// what is read as data, which nodes may take from each other.
+// harmless lists variables of the families above that only switch something, or name a
+// file that is read as data. Nodes may take them from each other.
 const harmless = `
 PYTHONHASHSEED PYTHONUNBUFFERED PYTHONFAULTHANDLER PYTHONDONTWRITEBYTECODE PYTHONUTF8
 NUMBA_NUM_THREADS NUMBA_DISABLE_JIT NVTX_DISABLE KINETO_LOG_LEVEL HYDRA_FULL_ERROR
 NCCL_NET_PLUGIN_REF_COUNT NCCL_TOPO_FILE NCCL_GRAPH_FILE TORCH_NCCL_ENABLE_PROFILER_PLUGIN
 `
 
-// HarmlessCode lists what a family of CodeRows has and is no danger.
+// HarmlessCode lists the harmless variables of the families of CodeRows.
 func HarmlessCode() []string { return strings.Fields(harmless) }
 
 // codeIndex is CodeRows in the form in which it is looked up.
 type codeIndex struct {
-	names    map[string]bool // true: it is one; false: it is harmless
+	names    map[string]bool // true: it runs code; false: it is harmless
 	patterns []string
 }
 
@@ -71,9 +71,10 @@ var codeNames = sync.OnceValue(func() codeIndex {
 	return x
 })
 
-// RunsCode reports whether a variable makes programs run or load code, or write
-// to a file of its choice, so that only a trusted node may set it for another's
-// workers: those of CodeRows, and of the libraries' families what names files.
+// RunsCode reports whether a variable makes programs run or load code, or write to a
+// file that it names. Only a trusted node may set such a variable for another node's
+// workers. They are the variables of CodeRows, and those of the libraries' families
+// that name files.
 func RunsCode(name string) bool {
 	x := codeNames()
 	if is, known := x.names[name]; known {
@@ -89,8 +90,8 @@ func RunsCode(name string) bool {
 	return (main || rest) && endsPlaced(name)
 }
 
-// RunsCodeWith is RunsCode for one value: that no plugin is to be loaded is none
-// that loads one.
+// RunsCodeWith is RunsCode for one value. The value "none" of a plugin variable runs no
+// code, because it loads no plugin.
 func RunsCodeWith(name, value string) bool {
 	return RunsCode(name) && !(value == "none" && strings.HasSuffix(name, "_PLUGIN"))
 }
@@ -118,7 +119,8 @@ func matchStars(pattern, name string) bool {
 	}
 }
 
-// endsPlaced reports whether a name ends as those that tell of a node's files.
+// endsPlaced reports whether a name has an ending of variables that name a node's
+// files.
 func endsPlaced(name string) bool {
 	for end := range strings.FieldsSeq(placed) {
 		if strings.HasSuffix(name, end) && end != "_IFNAME" && end != "_VERSION" {

@@ -27,10 +27,10 @@ type File struct {
 }
 
 // ParseConf reads the text of a conf file as NCCL does (setEnvFile in its
-// src/misc/param.cc): a line is NAME=VALUE up to the line's end, nothing is
-// trimmed, a '#' in the first column begins a comment (before 2.26.2 such a line
-// sets a variable of that odd name, which is as good), and a line without '=' is
-// passed over. What a person would not expect of that is a fault.
+// src/misc/param.cc). A line is NAME=VALUE up to the line's end; nothing is trimmed. A
+// '#' in the first column begins a comment (before 2.26.2 such a line sets a variable
+// with that odd name, which changes nothing). A line without '=' is skipped. ParseConf
+// reports as a fault what a person would not expect of these rules.
 func ParseConf(path string, text []byte) File {
 	hash := sha256.Sum256(text)
 	f := File{Facts: ConfFile{Path: path, Hash: hex.EncodeToString(hash[:])}}
@@ -85,11 +85,11 @@ func ParseConf(path string, text []byte) File {
 	return f
 }
 
-// cut shortens as NCCL does.
+// cut shortens a name or value as NCCL does.
 func cut(s string) string { return s[:min(len(s), cutAt)] }
 
-// oddities says what a person probably did not mean. It never repeats a value:
-// it may be a secret.
+// oddities returns what a person probably did not mean. It never repeats a value,
+// because the value may be a secret.
 func oddities(name, value string) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	shown := printable(name)
@@ -123,7 +123,7 @@ func oddities(name, value string) (faults []string) {
 	return slices.Clip(faults)
 }
 
-// printable shows a name in a message: as it is, or quoted when it is odd.
+// printable returns a name for a message: unchanged, or quoted when it is odd.
 func printable(name string) string {
 	const most = 64
 	if len(name) > most {

@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// Credential reports whether a variable, or an option of a command line, is named
-// like something that must not be shown: by a whole word (so that NCCL_IB_PKEY, a
-// partition, is not one), by a part of a word that means nothing else, or as what
+// Credential reports whether the name of a variable, or of an option of a command line,
+// is that of a credential. It looks for whole words (so that NCCL_IB_PKEY, a partition,
+// is not a credential), for parts of words that mean nothing else, and for names that
 // services and tools are known to read. Digits behind a word do not count.
 func Credential(name string) bool {
 	name = strings.ToUpper(name)
@@ -26,7 +26,7 @@ func Credential(name string) bool {
 	return false
 }
 
-// words are the parts of a name, without digits behind them.
+// words returns the parts of a name, without digits behind them.
 func words(name string) []string {
 	list := strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	for i, word := range list {
@@ -35,7 +35,7 @@ func words(name string) []string {
 	return slices.DeleteFunc(list, func(word string) bool { return word == "" })
 }
 
-// credentialWord reports whether one word makes a name that of a credential.
+// credentialWord reports whether the i-th word makes the name a credential's.
 func credentialWord(words []string, i int) bool {
 	word, last := words[i], i == len(words)-1
 	switch word {
@@ -94,7 +94,8 @@ func tokensOfText(words []string, i int) bool {
 	}
 }
 
-// passOfAnotherKind: COMPASS_DIR and SSH_ASKPASS, a program, are not SSHPASS.
+// passOfAnotherKind reports whether PASS in a word is no password: COMPASS_DIR and
+// SSH_ASKPASS, a program, are not SSHPASS.
 func passOfAnotherKind(word string) bool {
 	for _, end := range [...]string{"ASKPASS", "BANDPASS", "BYPASS", "COMPASS", "HIGHPASS", "LOWPASS", "MULTIPASS", "OVERPASS", "SURPASS", "TRESPASS", "UNDERPASS"} {
 		if strings.HasSuffix(word, end) {

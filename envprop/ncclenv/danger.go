@@ -16,13 +16,13 @@ type Danger struct {
 	Severe  bool   // hangs or gives wrong results, rather than being slow or noisy
 	Nodes   int    // dangerous only in a job of at least so many nodes
 	Ranks   int    // dangerous only in a job of at least so many ranks
-	Check   string // id of the check that judges it with more facts; "" when the value decides
+	Check   string // id of the check that decides with more facts; "" when the value decides
 
 	matches func(value string) bool
 }
 
-// Dangerous returns what is wrong with forcing a variable to a value, for a job
-// of any size: compare Nodes and Ranks. ok is false for a harmless one.
+// Dangerous returns what is wrong with forcing a variable to a value. The caller
+// compares Nodes and Ranks with the size of the job. ok is false for a harmless value.
 func Dangerous(name, value string) (d Danger, ok bool) {
 	for _, d := range dangers {
 		if d.Name == name && d.matches(value) {
@@ -139,8 +139,8 @@ func isWord(words ...string) func(string) bool {
 	}
 }
 
-// number reads a value as NCCL does (strtoll with base 0); NCCL takes the
-// leading digits of what this refuses.
+// number reads a value as NCCL does (strtoll with base 0). Where number refuses a
+// value, NCCL takes its leading digits.
 func number(value string) (int64, bool) {
 	n, err := strconv.ParseInt(value, 0, 64)
 	return n, err == nil
@@ -152,8 +152,8 @@ func notZero(value string) bool { n, ok := number(value); return ok && n != 0 }
 
 func notNegative(value string) bool { n, ok := number(value); return ok && n >= 0 }
 
-// elements splits the list that NCCL_ALGO and NCCL_PROTO take: names between
-// commas, since 2.24 for each function apart ("ring;allreduce:tree,nvls").
+// elements splits the list that NCCL_ALGO and NCCL_PROTO take: names between commas,
+// since 2.24 separately for each function ("ring;allreduce:tree,nvls").
 func elements(value string) (names []string, excluded bool) {
 	for part := range strings.SplitSeq(value, ";") {
 		if _, list, ok := strings.Cut(part, ":"); ok {
@@ -183,8 +183,8 @@ func oneElement(value string) bool {
 	return len(names) == 1 && names[0] != "" && !excluded && !strings.Contains(value, ":")
 }
 
-// sharedFile matches a name that several ranks would write to: without %p those
-// of a node, without %h those of a shared file system.
+// sharedFile matches a file name that several ranks would write to. Without %p the
+// ranks of a node share the file; without %h, those on a shared file system.
 func sharedFile(value string) bool {
 	if value == "" || value == "/dev/stdout" || value == "/dev/stderr" || value == "/dev/null" {
 		return false

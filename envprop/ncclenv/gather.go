@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// Options say whose settings are looked for.
+// Options say which workers' settings Gather and Files look for.
 type Options struct {
 	Root string   // where /etc and the conf files are; "" for the real ones
 	Env  []string // the workers' environment, as KEY=VALUE
@@ -22,7 +22,7 @@ type Options struct {
 }
 
 // Gather reads the conf files that NCCL would read, in its order, and merges
-// them with the environment, by name. Unknown says what could not be learnt.
+// them with the environment, by name. Unknown lists what it could not find out.
 func Gather(_ context.Context, o Options) (values []Value, confs []ConfFile, unknown []string) {
 	files, unknown := Files(o)
 	for _, f := range files {
@@ -31,8 +31,8 @@ func Gather(_ context.Context, o Options) (values []Value, confs []ConfFile, unk
 	return Merge(o.Env, files), confs, unknown
 }
 
-// Files reads the conf files that NCCL would read, in its order. Unknown says
-// what could not be learnt.
+// Files reads the conf files that NCCL would read, in its order. Unknown lists what it
+// could not find out.
 func Files(o Options) (files []File, unknown []string) {
 	look := func(path string, named bool) {
 		f, err := o.read(path)
@@ -45,7 +45,7 @@ func Files(o Options) (files []File, unknown []string) {
 		files = append(files, f)
 	}
 	if named := lastValue(o.Env, "NCCL_CONF_FILE"); named != "" && (o.NCCL == 0 || o.NCCL >= 22300) {
-		if named != os.DevNull { // the way to have no user file
+		if named != os.DevNull { // /dev/null means: no user file
 			look(named, true)
 		}
 	} else if home, sure := o.home(); home != "" {
@@ -59,8 +59,8 @@ func Files(o Options) (files []File, unknown []string) {
 	return files, unknown
 }
 
-// read reads and parses a conf file. It waits for nothing: a file that is no
-// regular one is an error.
+// read reads and parses a conf file. A file that is not regular is an error, so read
+// never waits.
 func (o Options) read(path string) (File, error) {
 	full := path
 	if !filepath.IsAbs(full) {
@@ -93,10 +93,10 @@ func readFile(name string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// home is the folder in which NCCL looks for .nccl.conf: that of the password
-// database, whatever $HOME says (userHomeDir in its src/misc/param.cc). Of the
-// database only /etc/passwd is read; a user of another source (LDAP) is taken to
-// live in $HOME, which is not sure.
+// home returns the folder in which NCCL looks for .nccl.conf: the home of the password
+// database, whatever $HOME says (userHomeDir in its src/misc/param.cc). Of the database
+// home reads only /etc/passwd. For a user of another source (LDAP) it returns $HOME,
+// which is not sure.
 func (o Options) home() (home string, sure bool) {
 	text, _ := readFile(o.Root+"/etc/passwd", 1<<20)
 	uid := []byte(strconv.Itoa(os.Getuid()))
@@ -109,7 +109,7 @@ func (o Options) home() (home string, sure bool) {
 	return lastValue(o.Env, "HOME"), false
 }
 
-// lastValue returns the value of a variable in an environment, "" without one.
+// lastValue returns the last value of a variable in an environment, or "".
 func lastValue(env []string, name string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if key, value, ok := strings.Cut(env[i], "="); ok && key == name {

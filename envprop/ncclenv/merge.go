@@ -11,15 +11,15 @@ const (
 	maxValue  = 8 << 10 // bytes
 )
 
-// Environment is the source of values that are no conf file's.
+// Environment is the source of values that come from no conf file.
 const Environment = "environment"
 
-// Merge returns the values that workers with this environment would see once
-// NCCL has read the files, by name: the environment's own, else that of the
-// first file that sets it (files are in the order in which NCCL reads them).
-// Of the environment only what matters to a job is returned; of the files, all.
-// Of an entry that env has twice the last counts, as in os/exec. Values that look
-// like credentials are hidden.
+// Merge returns the values that workers with this environment would see once NCCL has
+// read the files, by name. A value is the environment's, else that of the first file
+// that sets it (files are in the order in which NCCL reads them). Merge returns all
+// variables of the files, but of the environment only those that matter to a job. If
+// env has a variable twice, the last entry counts, as in os/exec. Merge hides values
+// that look like credentials.
 func Merge(env []string, files []File) []Value {
 	all := map[string]*Value{}
 	var names []string

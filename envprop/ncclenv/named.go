@@ -8,13 +8,13 @@ import (
 
 // Named is a file that a variable of the workers names.
 type Named struct {
-	Name  string `json:"name"`            // of the variable
+	Name  string `json:"name"`            // name of the variable
 	Path  string `json:"path"`            // its value
 	Error string `json:"error,omitempty"` // why it cannot be read
 }
 
-// naming are the variables that name one file, or a plugin by its path. What an
-// nccl.conf is and what NCCL's net and tuner plugins are is told elsewhere.
+// naming lists the variables that name one file, or a plugin by its path. Other code
+// looks for nccl.conf files and for NCCL's net and tuner plugins.
 var naming = []string{
 	"NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE", "NCCL_PROFILER_PLUGIN", "NCCL_ENV_PLUGIN", "NCCL_GIN_PLUGIN",
 }

@@ -6,9 +6,9 @@ import "strings"
 // names that look unknown.
 const Newest = 23102
 
-// ncclNames is what NCCL up to Newest reads besides the catalogue: the
-// parameters in its library, those of older releases that are still named, and
-// the variables that images and build systems set beside them.
+// ncclNames lists the variables that NCCL up to Newest reads besides the catalogue: the
+// parameters in its library, those of older releases that are still in use, and the
+// variables that images and build systems set beside them.
 const ncclNames = `
 NCCL_AGG_CHANNEL_SIZE NCCL_ALLGATHERV_ENABLE NCCL_ALLOC_P2P_NET_LL_BUFFERS
 NCCL_CE_COLL_AG_MULTICAST_THRESHOLD NCCL_CFT_ENABLE NCCL_CHUNK_SIZE
@@ -57,8 +57,8 @@ NCCL_LIBRARY NCCL_LIBRARIES NCCL_LIBRARY_PATH NCCL_INC NCCL_INCLUDE_DIR NCCL_INC
 NCCL_INCLUDE_PATH NCCL_INSTALL_PATH NCCL_INSTALL_DIR NCCL_PREFIX NCCL_SRC_DIR NCCL_PKG_VERSION
 `
 
-// torchNames is what PyTorch reads under TORCH_NCCL_ and TORCH_FR_ besides the
-// catalogue.
+// torchNames lists the variables that PyTorch reads under TORCH_NCCL_ and TORCH_FR_
+// besides the catalogue.
 const torchNames = `
 TORCH_NCCL_ABORT_IN_DESTROY_PG TORCH_NCCL_AVOID_RECORD_STREAMS TORCH_NCCL_BCAST_UNIQUEID
 TORCH_NCCL_COORD_CHECK_MILSEC TORCH_NCCL_CUDA_EVENT_CACHE TORCH_NCCL_DEBUG_INFO_PIPE_FILE
@@ -73,9 +73,9 @@ TORCH_FR_CPP_STACK TORCH_FR_DEBUG_INFO_PIPE_FILE TORCH_FR_DUMP_DYNAMIC_FILE_NAME
 TORCH_FR_DUMP_TEMP_FILE
 `
 
-// openFamilies begin names of which new ones appear with every release, or
-// which belong to plugins, tools and other builds of NCCL: none of them is
-// called misspelt.
+// openFamilies lists prefixes of names. New names with these prefixes appear with every
+// release, or belong to plugins, tools and other builds of NCCL, so Misspelt reports
+// none of them.
 const openFamilies = `
 NCCL_GIN_ NCCL_RMA_ NCCL_SYM_ NCCL_IB_RESILIENCY_ NCCL_INSPECTOR_ NCCL_PROFILE_ NCCL_EP_
 NCCL_CTRAN_ NCCL_CVAR_ NCCL_DDA_ NCCL_COLLTRACE_ NCCL_COMMSMONITOR_ NCCL_MCCL_

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// checked are the families whose names are looked up. The library that reads
-// them ignores any other name in silence.
+// checked lists the families whose names Misspelt looks up. The library that reads a
+// family ignores unknown names in silence.
 var checked = [...]string{"TORCH_NCCL_", "TORCH_FR_", "NCCL_", "GLOO_SOCKET_", "TP_SOCKET_"}
 
-// maxName bounds the names that are compared, in bytes: the longest known one
-// has 58.
+// maxName bounds the names that are compared, in bytes. The longest known name has 58.
 const maxName = 96
 
 // Misspelt reports whether nothing reads a variable that looks like one of
@@ -44,9 +43,9 @@ func near(name, prefix string) string {
 	return prefix + rest
 }
 
-// Nearest returns the known word with the fewest typing errors, at most one for
-// every five letters and three in all; the first of several in alphabetical
-// order, "" if none is near.
+// Nearest returns the known word with the fewest typing errors: at most one for every
+// five letters, and three in all. Of several it returns the first in alphabetical
+// order; "" if no word is near.
 func Nearest(word string, known iter.Seq[string]) string {
 	if len(word) > maxName {
 		return ""
@@ -64,8 +63,8 @@ func Nearest(word string, known iter.Seq[string]) string {
 	return best
 }
 
-// distance counts the letters to insert, delete, replace or swap with their
-// neighbour that make a into b. Both are at most maxName long.
+// distance counts the steps that turn a into b; a step inserts, deletes or replaces a
+// letter, or swaps two neighbours. Both words have at most maxName bytes.
 func distance(a, b string) int {
 	var rows [3][maxName + 1]int
 	before, last, row := &rows[0], &rows[1], &rows[2]

@@ -5,7 +5,7 @@ import "strings"
 // Hidden stands for what must not be shown.
 const Hidden = "(hidden)"
 
-// Shown is a value as it may be sent to the other nodes and printed: bounded,
+// Shown returns a value as it may be sent to the other nodes and printed: bounded,
 // and without credentials.
 func Shown(name, value string) string {
 	if value != "" && Credential(name) {
@@ -18,21 +18,21 @@ func Shown(name, value string) string {
 	return value
 }
 
-// Secret reports whether Shown keeps something of the value to itself, besides
-// its length.
+// Secret reports whether Shown hides a part of the value because it is a credential.
 func Secret(name, value string) bool {
 	return value != "" && (Credential(name) || withoutNamed(withoutUser(value, isProxy(name))) != value)
 }
 
-// ShownText is a text that may hold a part of a command line, as it may be shown.
+// ShownText returns a text without credentials. The text may contain a part of a
+// command line.
 func ShownText(text string) string { return withoutNamed(withoutUser(text, false)) }
 
-// ShownAddress is an address or URL, as it may be shown.
+// ShownAddress returns an address or URL without its user and password.
 func ShownAddress(address string) string { return withoutUser(address, true) }
 
-// ShownWords is a command line as it may be shown: HF_TOKEN=..., --api-key ...
-// and what looks like either within a word, such as a shell's text, is hidden.
-// What has no name (the -p of sshpass) cannot be recognised.
+// ShownWords returns a command line without credentials. It hides the values of
+// HF_TOKEN=... and --api-key ..., also within a word such as a shell's text. It cannot
+// recognise a credential without a name (the -p of sshpass).
 func ShownWords(words []string) []string {
 	shown := make([]string, len(words))
 	hide := false // the word before names a credential, and this is its value
@@ -47,9 +47,9 @@ func ShownWords(words []string) []string {
 
 func isProxy(name string) bool { return strings.HasSuffix(strings.ToLower(name), "_proxy") }
 
-// withoutNamed hides what follows the name of a credential within a text:
-// NAME=value, "name": value, Name: value, --name value. It hides all the rest:
-// only the reader of the text knows where a value ends.
+// withoutNamed hides what follows the name of a credential within a text: NAME=value,
+// "name": value, Name: value, --name value. It hides the whole rest of the text,
+// because it cannot know where the value ends.
 func withoutNamed(text string) string {
 	for i := 0; i < len(text); {
 		end := nameEnd(text, i)
@@ -65,7 +65,7 @@ func withoutNamed(text string) string {
 	return text
 }
 
-// nameEnd is the end of the name that begins at i, i for none.
+// nameEnd returns the end of the name that begins at i, or i if no name begins there.
 func nameEnd(text string, i int) int {
 	for ; i < len(text); i++ {
 		c := text[i]
@@ -76,8 +76,8 @@ func nameEnd(text string, i int) int {
 	return i
 }
 
-// valueAt is where the value of the name text[i:end] begins; len(text): there is
-// none.
+// valueAt returns where the value of the name text[i:end] begins, or len(text) if there
+// is no value.
 func valueAt(text string, i, end int) int {
 	none := len(text)
 	next := func(at int) byte {
@@ -118,7 +118,7 @@ func afterBlanks(text string, i int) int {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// isNamed is Credential for a name as a text has it: --hub-token, -eAWS_PROFILE.
+// isNamed is Credential for a name within a text: --hub-token, -eAWS_PROFILE.
 func isNamed(text string) bool {
 	const most = 256 // bytes; what is longer is no name
 	if len(text) > most {
@@ -129,8 +129,8 @@ func isNamed(text string) bool {
 	return Credential(name) || glued && Credential(after)
 }
 
-// withoutUser removes "user:password@" of every URL in a value; proxy says that
-// the value is an address even without a scheme.
+// withoutUser hides "user:password@" of every URL in a value. proxy says that the value
+// is an address even without a scheme.
 func withoutUser(value string, proxy bool) string {
 	var out strings.Builder
 	rest := value
@@ -151,9 +151,9 @@ func withoutUser(value string, proxy bool) string {
 	return out.String()
 }
 
-// afterUser replaces the user of an authority at the start of s. A password may
-// hold a '/' or an '@' that should have been escaped, so all up to the last '@'
-// before a blank or a comma goes.
+// afterUser replaces the user and password at the start of s. A password may contain a
+// '/' or an '@' that should have been escaped, so afterUser replaces everything up to
+// the last '@' before a blank or a comma.
 func afterUser(s string) string {
 	end := strings.IndexAny(s, " ,\t\n")
 	if end < 0 {

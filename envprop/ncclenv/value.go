@@ -10,7 +10,7 @@ type Value struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
 	Source string `json:"source"`           // "environment" or the path of the conf file
-	Hidden []From `json:"hidden,omitempty"` // values of other sources that lost
+	Hidden []From `json:"hidden,omitempty"` // values of other sources, which do not count
 }
 
 // From is a value that another source gave.

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Scope says where values of a variable must be equal, and so how far one value
-// may travel.
+// Scope says where values of a variable must be equal, and so to which ranks and nodes
+// one value may be copied.
 type Scope string
 
 const (
@@ -30,14 +30,14 @@ func (s Scope) Travels() bool { return s == All || s == AllSoft || s == NodeKeep
 
 // Variable is an entry of the catalogue.
 type Variable struct {
-	Name  string // of a family: its prefix, followed by "*"
+	Name  string // a name, or the prefix of a family followed by "*"
 	Since int    // first NCCL that reads it, as ncclGetVersion gives it (21800: 2.18.0); 0: every one in use, or not NCCL's
 	Scope Scope
 	Ours  bool   // gorun sets it for every worker, so an inherited value does not matter
 	Text  string // what a difference or a wrong value leads to, as part of a sentence
 }
 
-// row is what variables of the catalogue have in common.
+// row describes variables of the catalogue that have all but the name in common.
 type row struct {
 	names string // separated by blanks
 	since int
@@ -77,15 +77,14 @@ func Lookup(name string) (Variable, bool) {
 	return x.family(name)
 }
 
-// lookup is the catalogue in the form in which it is looked up: rules ask for
-// every variable of every node.
+// lookup indexes the catalogue, because rules look up every variable of every node.
 type lookup struct {
 	entries  map[string]Variable
 	families []Variable      // the longest first
 	others   map[string]bool // known names without an entry
 }
 
-// family is the longest one that a name belongs to.
+// family returns the longest family that a name belongs to.
 func (x lookup) family(name string) (Variable, bool) {
 	for _, v := range x.families {
 		if strings.HasPrefix(name, v.Name[:len(v.Name)-1]) {
@@ -95,7 +94,7 @@ func (x lookup) family(name string) (Variable, bool) {
 	return Variable{}, false
 }
 
-// The indices are made when they are first asked for: most jobs never do.
+// The indices are made at first use, because most jobs never need them.
 var (
 	index     = sync.OnceValue(func() lookup { return newLookup(Variables(), ncclNames+torchNames) })
 	restIndex = sync.OnceValue(func() lookup { return newLookup(rows(restRows[:]), "") })
