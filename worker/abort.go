@@ -10,16 +10,17 @@ import (
 // ErrClosed is the cause of the world's context after World.Close.
 var ErrClosed = errors.New("gorun: the world is closed")
 
-// AbortError: the job's round was aborted. Its text begins with
-// "gorun: aborted: ", by which the failure report knows a worker that ends with
-// it for a consequence of the cause and not for the cause.
+// AbortError says that the job's round was aborted. Its text begins with
+// "gorun: aborted: ". By these words the failure report recognises a worker that ends
+// with this error as a consequence and not as the cause.
 type AbortError struct {
 	Cause contract.Cause
 }
 
 func (e *AbortError) Error() string { return "gorun: aborted: " + e.Cause.Text }
 
-// aborted makes the error for an abort frame's cause, which may lack anything.
+// aborted makes the error for an abort frame's cause. Any part of the cause may be
+// missing.
 func aborted(c *contract.Cause) *AbortError {
 	if c == nil {
 		c = &contract.Cause{Rank: -1}

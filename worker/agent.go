@@ -21,8 +21,8 @@ const (
 	welcomeTime = 10 * time.Second
 	// deliverTime bounds handing a frame to the agent.
 	deliverTime = 5 * time.Second
-	// maxMessage is the longest message in a fail frame, in bytes: escaped as
-	// JSON (six bytes for one at worst) it still fits a frame.
+	// maxMessage is the longest message in a fail frame, in bytes. Escaped as JSON (at
+	// worst six bytes for one) it still fits a frame.
 	maxMessage = 8 << 10
 )
 
@@ -68,8 +68,8 @@ func dialAgent(ctx context.Context, path string, rank, round int) (*agent, error
 	return nil, fmt.Errorf("no welcome from gorun's agent at %s: %w", path, err)
 }
 
-// listen reads frames until the round is over for this worker and says why.
-// An agent that is gone or talks rubbish counts as lost.
+// listen reads frames until the round is over for this worker, and returns why. An
+// agent that closes its connection or sends an invalid frame counts as lost.
 func (a *agent) listen() *AbortError {
 	for {
 		f, err := readFrame(a.r)
@@ -121,7 +121,7 @@ func readFrame(r *bufio.Reader) (contract.Frame, error) {
 	return f, nil
 }
 
-// message is err for a fail frame: valid text that is not too long.
+// message returns err's text for a fail frame: valid UTF-8, at most maxMessage bytes.
 func message(err error) string {
 	if err == nil {
 		return "no reason given"

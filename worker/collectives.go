@@ -6,10 +6,10 @@ import (
 	"github.com/gorun/gorun/worker/collective"
 )
 
-// Element is what buffers hold: float32, float64 or int64.
+// Element is the type of a buffer's elements: float32, float64 or int64.
 type Element = collective.Element
 
-// Op is how AllReduce combines elements.
+// Op says how AllReduce combines elements.
 type Op = collective.Op
 
 // Operations. Max and Min of floats are NaN if any rank's element is.
@@ -20,10 +20,10 @@ const (
 	Prod = collective.Prod
 )
 
-// PeerError names the rank that is gone or gave up.
+// PeerError names the rank that gave up or cannot be reached.
 type PeerError = collective.PeerError
 
-// MismatchError: two ranks made different calls; it names both.
+// MismatchError says that two ranks made different calls, and names both.
 type MismatchError = collective.MismatchError
 
 // AllReduce replaces buf on every rank by the op over all ranks' buf, element
@@ -33,15 +33,15 @@ func AllReduce[T Element](ctx context.Context, c *Comm, buf []T, op Op) error {
 	return c.outcome(c.b.AllReduce(ctx, collective.Of(buf), op))
 }
 
-// Broadcast replaces buf on every rank by the one of rank root.
+// Broadcast replaces buf on every rank by rank root's buf.
 func Broadcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
 	return c.outcome(c.b.Broadcast(ctx, collective.Of(buf), root))
 }
 
-// Send sends buf to rank dst, which must call Recv with as many elements of the
-// same type. It returns when buf may be changed; a big buffer is on its way only
-// when dst receives. Messages between two ranks arrive in order, also relative
-// to the collectives that both take part in.
+// Send sends buf to rank dst, which must call Recv with the same number of elements of
+// the same type. It returns when buf may be changed; for a big buffer this is only when
+// dst receives. Messages between two ranks arrive in order, also relative to the
+// collectives of both.
 func Send[T Element](ctx context.Context, c *Comm, buf []T, dst int) error {
 	return c.outcome(c.b.Send(ctx, collective.Of(buf), dst))
 }
@@ -51,8 +51,8 @@ func Recv[T Element](ctx context.Context, c *Comm, buf []T, src int) error {
 	return c.outcome(c.b.Recv(ctx, collective.Of(buf), src))
 }
 
-// SendRecv sends out to rank dst and fills in from rank src at the same time,
-// which, unlike a Send and then a Recv, cannot block in a circle of ranks.
+// SendRecv sends out to rank dst and fills in from rank src at the same time. Unlike a
+// Send and then a Recv, it cannot block when the ranks send in a ring.
 func SendRecv[T Element](ctx context.Context, c *Comm, out []T, dst int, in []T, src int) error {
 	return c.outcome(c.b.SendRecv(ctx, collective.Of(out), dst, collective.Of(in), src))
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/gorun/gorun/worker/tcp"
 )
 
-// causeTime is how long the failure of a peer waits for the abort that the
-// agent is about to send because of it, and which says what really happened.
+// causeTime is how long a call that failed because of a peer waits for the agent's
+// abort, which says what really happened.
 const causeTime = 50 * time.Millisecond
 
-// backend carries collectives out. Over TCP it is a collective.Group; one that
-// brings its own algorithms, as NCCL does, takes its place.
+// backend runs collectives. Over TCP it is a collective.Group. A library with its own
+// algorithms, such as NCCL, would be another backend.
 type backend interface {
 	AllReduce(ctx context.Context, b collective.Buffer, op collective.Op) error
 	Broadcast(ctx context.Context, b collective.Buffer, root int) error
@@ -30,23 +30,22 @@ type backend interface {
 }
 
 // Comm is a communicator of all ranks of a world. All ranks must make the same
-// collective calls (AllReduce, Broadcast, Barrier) on it in the same order, one
-// at a time. After a call failed for another reason than its arguments, the end
-// of its context included, the communicator is broken on all ranks and every
-// later call fails.
+// collective calls (AllReduce, Broadcast, Barrier) on it in the same order, one at a
+// time. If a call fails for another reason than its arguments, such as the end of its
+// context, the communicator is broken on all ranks and every later call fails.
 //
 // Send and Recv may run beside a collective, but at most one of each at a time
 // for one peer.
 type Comm struct {
 	w *World
 	b backend
-	// forget ends the watch over the world's context, whose end breaks b.
+	// forget stops the watch of the world's context. The end of that context breaks b.
 	forget func() bool
 }
 
-// Comm returns the world's communicator. The first call announces this rank in
-// the store; connections are made when they are first needed, so it does not
-// wait for the other ranks (but for rank 0 where the launcher gives no token).
+// Comm returns the world's communicator. The first call announces this rank in the
+// store. It does not wait for the other ranks, because connections are made when they
+// are first needed. It waits for rank 0 only if the launcher gives no token.
 func (w *World) Comm(ctx context.Context) (*Comm, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +89,7 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 	defer c.Close()
 	d := directory{
 		addr: w.set.Store,
-		// A store may outlive a round; what an earlier one left must not be found.
+		// A store may outlive a round, and keys of an earlier round must not be found.
 		prefix: fmt.Sprintf("gorun/worker/%d.%d/", w.set.Round, w.set.RestartCount),
 	}
 	cfg := tcp.Config{Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Host: w.set.NodeAddr, Directory: d}
@@ -108,7 +107,7 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 }
 
 // directory is a tcp.Directory in the store. Each lookup has its own connection,
-// because one may have to wait for a rank that starts late.
+// because a lookup may have to wait for a rank that starts late.
 type directory struct{ addr, prefix string }
 
 func (d directory) key(rank int) string { return fmt.Sprintf("%saddr/%d", d.prefix, rank) }
@@ -155,8 +154,9 @@ func (c *Comm) close() error {
 	return c.b.Close()
 }
 
-// outcome is what a call returns for err of the backend: the abort, if there is
-// one or one comes at once, because it says what the failure is a consequence of.
+// outcome returns the error of a call from the backend's err. If there is an abort, or
+// an abort comes within causeTime, outcome returns the abort, because the abort has the
+// cause and err is its consequence.
 func (c *Comm) outcome(err error) error {
 	if err == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/gorun/gorun/worker/contract"
 )
 
-// Settings is what a worker is told about its place in the world. The zero
-// value with Size 1 is a world of one.
+// Settings describes a worker's place in the world. The zero value with Size 1 is a
+// world of one.
 type Settings struct {
 	Rank, Size           int // RANK, WORLD_SIZE
 	LocalRank, LocalSize int // LOCAL_RANK, LOCAL_WORLD_SIZE
@@ -20,14 +20,14 @@ type Settings struct {
 
 	Store    string // host:port of the store: MASTER_ADDR, MASTER_PORT
 	NodeAddr string // GORUN_NODE_ADDR; empty: the address from which the store is reached
-	Socket   string // GORUN_WORKER_SOCKET; empty: no agent, so no word of an abort
+	Socket   string // GORUN_WORKER_SOCKET; empty: no agent, so no aborts
 	Token    string // GORUN_WORLD_TOKEN; empty: rank 0 makes one
 	RunID    string // GORUN_RUN_ID
 	Device   string // GORUN_DEVICE
 }
 
-// FromEnv reads Settings from environment variables, lookup being os.LookupEnv
-// or a stand-in. Without RANK and WORLD_SIZE it is a world of one.
+// FromEnv reads Settings from environment variables; lookup is os.LookupEnv or a
+// stand-in. Without RANK and WORLD_SIZE the result is a world of one.
 func FromEnv(lookup func(string) (string, bool)) (Settings, error) {
 	get := func(name string) string { v, _ := lookup(name); return v }
 	s := Settings{

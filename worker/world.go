@@ -22,7 +22,7 @@ type World struct {
 	comm *Comm
 }
 
-// Init makes the World that the environment describes; see Start.
+// Init makes the World that the environment describes. It is Start with FromEnv.
 func Init(ctx context.Context) (*World, error) {
 	s, err := FromEnv(os.LookupEnv)
 	if err != nil {
@@ -31,10 +31,9 @@ func Init(ctx context.Context) (*World, error) {
 	return Start(ctx, s)
 }
 
-// Start makes the World that s describes and connects to the agent if there is
-// one, for which it waits 10 s at most. The world lives until Close, until ctx
-// ends or until the job is aborted. If it is aborted already, the error is an
-// *AbortError.
+// Start makes the World that s describes. It connects to the agent if there is one, and
+// waits at most 10 s for it. The world lives until Close, until ctx ends or until the
+// job is aborted. If the job is already aborted, the error is an *AbortError.
 func Start(ctx context.Context, s Settings) (*World, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -78,14 +77,14 @@ func (w *World) Device() string { return w.set.Device }
 // RunID names the job; it is empty when gorun did not start it.
 func (w *World) RunID() string { return w.set.RunID }
 
-// Context ends with the world. After an abort context.Cause of it is an
-// *AbortError, after Close ErrClosed.
+// Context returns a context that ends with the world. Its context.Cause is an
+// *AbortError after an abort, and ErrClosed after Close.
 func (w *World) Context() context.Context { return w.ctx }
 
-// Fail tells the agent that this rank failed because of err, which ends the
-// round for all ranks. It returns when the agent's socket has the message, which
-// takes 5 s at most; the process may end then. Without an agent, or if err is
-// the consequence of an abort, there is nothing to tell.
+// Fail reports to the agent that this rank failed because of err, which ends the round
+// for all ranks. It returns when the agent's socket has the message, after at most 5 s;
+// then the process may end. Without an agent, or if err is the consequence of an abort,
+// Fail sends nothing.
 func (w *World) Fail(err error) error {
 	if w.agent == nil {
 		return nil
@@ -100,8 +99,8 @@ func (w *World) Fail(err error) error {
 	return nil
 }
 
-// Close leaves the world: it closes the communicator, says goodbye to the agent
-// and waits for all that Start started. It may be called more than once.
+// Close leaves the world. It closes the communicator, sends a bye to the agent and waits
+// for every goroutine that Start started. It may be called more than once.
 func (w *World) Close() error {
 	w.mu.Lock()
 	comm := w.comm
@@ -113,7 +112,7 @@ func (w *World) Close() error {
 	}
 	w.end(ErrClosed)
 	if w.agent != nil {
-		// If the agent is gone, it does not miss the goodbye.
+		// An error does not matter: a lost agent needs no bye.
 		_ = w.agent.send(contract.Frame{Type: contract.TypeBye, Rank: w.set.Rank})
 		w.agent.conn.Close()
 		w.wg.Wait()

@@ -2,7 +2,7 @@ package ncclenv
 
 // ncclRows are the variables that NCCL reads, and what depends on them. A release is
 // the first one that reads the variable. It comes from NCCL's documentation of its
-// environment or, for variables that this leaves out, from the releases' source.
+// environment or, for variables that this leaves out, from that release's source.
 var ncclRows = [...]row{
 	// Algorithms and buffers: both ends of a connection compute sizes from them.
 	{"NCCL_ALGO", 2500, All, "the ranks run different algorithms: a hang, \"message truncated\" or wrong results; since 2.24 a list that leaves a function without an algorithm is an error"},

@@ -6,12 +6,12 @@ import (
 	"math/bits"
 )
 
-// ringFrom is the size in bytes from which an all-reduce goes round the ring.
-// Below, the number of steps counts (log2 n against 2(n-1)); above, the bytes
-// that each rank moves (2(n-1)/n of the buffer against log2 n times all of it).
+// ringFrom is the size in bytes from which an all-reduce uses the ring. Smaller
+// buffers need few steps (log2 n instead of 2(n-1)). Larger buffers need few bytes
+// moved by each rank (2(n-1)/n of the buffer instead of log2 n times all of it).
 const ringFrom = 32 << 10
 
-// AllReduce replaces b on every rank by the op of all ranks' b.
+// AllReduce replaces b on every rank by the op over all ranks' b.
 func (g *Group) AllReduce(ctx context.Context, b Buffer, op Op) error {
 	if op < Sum || op > Prod {
 		return fmt.Errorf("cannot all-reduce: unknown operation %v", op)
@@ -25,9 +25,10 @@ func (g *Group) AllReduce(ctx context.Context, b Buffer, op Op) error {
 	})
 }
 
-// doubling exchanges the whole buffer with ever farther ranks. Both sides
-// compute lower op higher, so both get the same bits. The ranks above the
-// largest power of two add theirs to a partner first and get the result last.
+// doubling exchanges the whole buffer with ranks at distance 1, 2, 4 and so on. Both
+// sides compute lower op higher, so both get the same bits. With p the largest power of
+// two up to the size, a rank from p on sends its buffer to a partner first and gets the
+// result last.
 func (g *Group) doubling(ctx context.Context, call Call, b Buffer) error {
 	tmp := Buffer{b.Type, b.Count, g.scratch(len(b.Data))}
 	core := 1 << (bits.Len(uint(g.size)) - 1)
@@ -65,9 +66,9 @@ func (g *Group) doubling(ctx context.Context, call Call, b Buffer) error {
 	return nil
 }
 
-// ring passes parts of the buffer to the next rank: n-1 steps in which each adds
-// its own to what comes by, after which rank r has the whole of part r+1, and
-// n-1 steps in which the finished parts go round.
+// ring passes parts of the buffer to the next rank. In the first n-1 steps each rank
+// combines the part that it receives with its own; then rank r has the result of part
+// r+1. In the next n-1 steps the results go round.
 func (g *Group) ring(ctx context.Context, call Call, b Buffer) error {
 	n := g.size
 	next, prev := (g.rank+1)%n, (g.rank+n-1)%n
@@ -95,7 +96,7 @@ func (g *Group) ring(ctx context.Context, call Call, b Buffer) error {
 	return nil
 }
 
-// Broadcast replaces b on every rank by root's, down a binomial tree.
+// Broadcast replaces b on every rank by root's b. It sends along a binomial tree.
 func (g *Group) Broadcast(ctx context.Context, b Buffer, root int) error {
 	if root < 0 || root >= g.size {
 		return fmt.Errorf("cannot broadcast from rank %d: the world has ranks 0 to %d", root, g.size-1)
@@ -123,8 +124,9 @@ func (g *Group) Broadcast(ctx context.Context, b Buffer, root int) error {
 	})
 }
 
-// Barrier returns when every rank has called it: in step k a rank hears from
-// the one 2^k before it, and so of all 2^(k+1) before it.
+// Barrier returns when every rank has called it. In step k a rank receives a message
+// from the rank 2^k before it, which shows that this rank and the 2^(k+1)-1 before it
+// have called.
 func (g *Group) Barrier(ctx context.Context) error {
 	return g.collective(ctx, Call{Kind: KindBarrier}, func(call Call) error {
 		for d := 1; d < g.size; d <<= 1 {

@@ -1,7 +1,7 @@
 package collective
 
-// combine sets dst to a op b, element by element. dst may be a or b. The order
-// of the operands is the caller's: it decides which of two NaNs survives.
+// combine sets dst to a op b, element by element. dst may be a or b. The caller chooses
+// the order of the operands, because it decides which of two NaNs survives.
 func combine(op Op, dst, a, b Buffer) {
 	switch dst.Type {
 	case Float32:

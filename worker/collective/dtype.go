@@ -41,7 +41,7 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Op is how an all-reduce combines two elements; the values are part of the protocol.
+// Op says how an all-reduce combines two elements; the values are part of the protocol.
 type Op uint8
 
 // Operations. Max and Min of floats are NaN if either operand is.
@@ -92,7 +92,7 @@ func Of[T Element](buf []T) Buffer {
 	return b
 }
 
-// slice is elements from up to to of b.
+// slice returns the elements of b from index from up to, but without, index to.
 func (b Buffer) slice(from, to int) Buffer {
 	n := b.Type.Size()
 	return Buffer{b.Type, to - from, b.Data[from*n : to*n]}

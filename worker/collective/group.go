@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// Group runs collectives over a Transport. All ranks must make the same
-// collective calls in the same order, so one at a time; Send and Recv may run
-// beside each other.
+// Group runs collectives over a Transport. All ranks must make the same collective
+// calls in the same order, and so one call at a time. Send and Recv may run beside each
+// other.
 type Group struct {
 	t          Transport
 	rank, size int
 
-	busy atomic.Bool // a collective is running; guards the fields below
+	busy atomic.Bool // true: a collective is running; guards the fields below
 	seq  uint64
 	tmp  []byte
 
@@ -22,8 +22,8 @@ type Group struct {
 	sent, rcvd map[int]uint64 // messages to and from each rank
 }
 
-// New returns a group of size ranks of which this is number rank. For a single
-// rank t may be nil.
+// New returns a group of size ranks, of which this one has the number rank. For a
+// single rank t may be nil.
 func New(t Transport, rank, size int) *Group {
 	return &Group{t: t, rank: rank, size: size, sent: map[int]uint64{}, rcvd: map[int]uint64{}}
 }
@@ -55,9 +55,9 @@ func (g *Group) Recv(ctx context.Context, b Buffer, from int) error {
 	return wrap(call, g.t.Recv(ctx, from, call, b.Data))
 }
 
-// SendRecv sends out to rank to and fills in from rank from, at once.
+// SendRecv sends out to rank to and fills in from rank from, at the same time.
 func (g *Group) SendRecv(ctx context.Context, out Buffer, to int, in Buffer, from int) error {
-	if to == g.rank && from == g.rank { // a circle of one
+	if to == g.rank && from == g.rank { // a ring of one rank
 		if in.Type != out.Type || in.Count != out.Count {
 			return fmt.Errorf("cannot send %v x %d and receive %v x %d", out.Type, out.Count, in.Type, in.Count)
 		}
@@ -116,7 +116,7 @@ func wrap(call Call, err error) error {
 	return fmt.Errorf("%v failed: %w", call, err)
 }
 
-// exchange sends out to rank to and receives into from rank from, at once.
+// exchange sends out to rank to and receives into from rank from, at the same time.
 func (g *Group) exchange(ctx context.Context, call Call, to int, out []byte, from int, into []byte) error {
 	sent := make(chan error, 1)
 	go func() { sent <- g.t.Send(ctx, to, call, out) }()
@@ -128,7 +128,7 @@ func (g *Group) exchange(ctx context.Context, call Call, to int, out []byte, fro
 	return err
 }
 
-// scratch is n bytes that stay valid until the next collective.
+// scratch returns n bytes that stay valid until the next collective.
 func (g *Group) scratch(n int) []byte {
 	if cap(g.tmp) < n {
 		g.tmp = scratch(n)

@@ -8,19 +8,19 @@ import "unsafe"
 // there the memory of a slice is its wire form, and the only unsafe code of the
 // package, in this file, turns one into the other without a copy.
 
-// asBytes is the memory of s.
+// asBytes returns the memory of s.
 func asBytes[T Element](s []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
 }
 
-// asElements is b as elements; b is aligned for T (see scratch and Buffer).
+// asElements returns b as elements; b is aligned for T (see scratch and Buffer).
 func asElements[T Element](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
-// scratch is n bytes of memory, aligned for every Element.
+// scratch returns n bytes of memory, aligned for every Element.
 func scratch(n int) []byte {
 	return asBytes(make([]int64, (n+7)/8))[:n]
 }

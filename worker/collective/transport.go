@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// Transport carries messages between the ranks of one world. Messages from one
-// rank to another arrive in the order in which they were sent.
+// Transport moves messages between the ranks of one world. Messages from one rank to
+// another arrive in the order in which they were sent.
 //
-// Send and Recv may be called from several goroutines. A failure of either, the
-// end of its context included, breaks the transport as Break does: half a
-// message leaves nothing to go on with, and other ranks wait for the whole.
+// Send and Recv may be called from several goroutines. A failure of either, the end of
+// its context included, breaks the transport as Break does, because nothing can follow
+// half a message, and other ranks wait for the rest of it.
 type Transport interface {
-	// Send returns when payload may be changed again, which may be before the
-	// other side has it and may be only when the other side receives.
+	// Send returns when payload may be changed again. This may be before the other side
+	// has it, or only when the other side receives.
 	Send(ctx context.Context, to int, call Call, payload []byte) error
 	// Recv fills into with the payload of the next message of rank from, which
 	// must belong to the same call and be as long as into; otherwise the error
 	// is a *MismatchError. When Recv has returned, into is not written any more.
 	Recv(ctx context.Context, from int, want Call, into []byte) error
-	// Break makes everything that blocks, and every later call, return why; the
-	// ranks that this one is connected to are told. The first reason stays.
+	// Break makes every blocked call and every later call return why, and sends why to
+	// the ranks that this one is connected to. The first reason stays.
 	Break(why error)
 	// Close says goodbye to the others and releases everything.
 	Close() error
 }
 
-// Kind is which operation a message belongs to; the values are part of the protocol.
+// Kind names the operation of a message; the values are part of the protocol.
 type Kind uint8
 
 // Operations.
@@ -51,18 +51,19 @@ func (k Kind) String() string {
 	return fmt.Sprintf("operation(%d)", uint8(k))
 }
 
-// Call is what one message is about. Both sides of a message must agree on all of it.
+// Call describes the call that a message belongs to. Both sides of a message must agree
+// on every field.
 type Call struct {
 	Kind  Kind
 	Type  DType
 	Op    Op     // all-reduce only
 	Root  int32  // broadcast only
-	Seq   uint64 // collectives: the how many'th of the world; send: of the pair, that way; from 1
+	Seq   uint64 // from 1: number among the world's collectives, or among the sends from one rank to another
 	Count uint64 // elements of the whole buffer
-	Step  uint32 // which message of the call
+	Step  uint32 // number of the message within the call
 }
 
-// String is the call as a person knows it, without the step.
+// String returns the call for a person, without the step.
 func (c Call) String() string {
 	s := fmt.Sprintf("%v #%d", c.Kind, c.Seq)
 	switch c.Kind {
@@ -76,12 +77,12 @@ func (c Call) String() string {
 	return s
 }
 
-// MismatchError: two ranks are in different calls, or in the same one with
+// MismatchError says that two ranks are in different calls, or in the same call with
 // different arguments.
 type MismatchError struct {
 	Rank   int // this rank
 	Mine   Call
-	Peer   int // the rank whose message came
+	Peer   int // the rank that sent the message
 	Theirs Call
 }
 
@@ -95,10 +96,10 @@ func (e *MismatchError) Error() string {
 		e.Peer, theirs, e.Rank, mine)
 }
 
-// PeerError: rank Rank cannot be talked to any more, or gave up.
+// PeerError says that rank Rank gave up or cannot be reached any more.
 type PeerError struct {
 	Rank int
-	Err  error // why, as seen here or as the peer said
+	Err  error // why, as seen here or as the peer reported
 }
 
 func (e *PeerError) Error() string { return fmt.Sprintf("rank %d %v", e.Rank, e.Err) }

@@ -1,4 +1,4 @@
-// Package contract is all that an agent and a worker share: the names of the
+// Package contract has all that an agent and a worker share: the names of the
 // environment variables and the frames on the worker socket. It uses the
 // standard library only, so that linking it into a user's program costs nothing.
 //
@@ -6,12 +6,13 @@
 // 0600). Frames are JSON objects, one a line, at most MaxFrame bytes. The worker
 // sends hello first; the agent answers with welcome. Afterwards either side may
 // send at any time. A connection that ends without a bye or an abort means that
-// the other side is gone.
+// the other side is lost.
 package contract
 
 import "time"
 
-// Version of the socket protocol; a side that sees a higher one keeps to its own.
+// Version is the version of the socket protocol. A side that sees a higher version keeps
+// to its own.
 const Version = 1
 
 // MaxFrame is the longest line that either side accepts, in bytes.
@@ -42,16 +43,16 @@ type Frame struct {
 	Version int    `json:"version,omitempty"`
 	Rank    int    `json:"rank,omitempty"`
 	PID     int    `json:"pid,omitempty"`
-	Round   *int   `json:"round,omitempty"` // nil: the one that runs; of another one the agent wants to hear nothing
+	Round   *int   `json:"round,omitempty"` // of a hello; nil: the running round; the agent closes connections of other rounds
 	Message string `json:"message,omitempty"`
 	Cause   *Cause `json:"cause,omitempty"`
 }
 
-// Cause is why a round was aborted, as told to a worker.
+// Cause says to a worker why its round was aborted.
 type Cause struct {
 	Kind     string    `json:"kind"`           // exit, signal, report, start, lost, stopped
 	Host     string    `json:"host,omitempty"` // node of the first failure
-	Rank     int       `json:"rank"`           // -1: no rank is to blame
+	Rank     int       `json:"rank"`           // rank that failed first; -1: no rank is to blame
 	ExitCode int       `json:"exit_code"`
 	Signal   int       `json:"signal,omitempty"`
 	Text     string    `json:"text"` // one line for a person

@@ -49,7 +49,7 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	})
 }
 
-// Check says whether all keys exist now.
+// Check reports whether all keys exist now.
 func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 	if len(keys) == 0 {
 		return true, nil
@@ -69,15 +69,15 @@ func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 	return ready && err == nil, err
 }
 
-// Delete removes key and says whether it was there.
+// Delete removes key and reports whether it existed.
 func (c *Client) Delete(ctx context.Context, key string) (bool, error) {
 	n, err := c.number(ctx, "delete", key, newRequest(cmdDelete).key(key))
 	return n > 0, err
 }
 
-// CompareSet sets key to desired if its value is expected, or if it does not
-// exist and expected is empty. It returns the value afterwards; for a key that
-// does not exist and a non-empty expected, torch's rule is to return expected.
+// CompareSet sets key to desired if its value is expected, or if it does not exist and
+// expected is empty. It returns the value afterwards. If the key does not exist and
+// expected is not empty, it returns expected, as torch does.
 func (c *Client) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
 	if err := c.check(key, expected); err != nil {
 		return nil, err
@@ -102,8 +102,8 @@ func (c *Client) Append(ctx context.Context, key string, value []byte) error {
 	return c.do(ctx, "append to", key, newRequest(cmdAppend).key(key).bytes(value), nil)
 }
 
-// NumKeys returns how many keys the store holds; stores of torch count their
-// own bookkeeping keys.
+// NumKeys returns how many keys the store holds. Torch's stores also count their own
+// bookkeeping keys.
 func (c *Client) NumKeys(ctx context.Context) (int64, error) {
 	return c.number(ctx, "count the keys of", "", newRequest(cmdNumKeys))
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// helloTime bounds connecting and the first exchange: whoever listens there but
-// does not speak the protocol must not hold a worker up.
+// helloTime bounds connecting and the first exchange. A server that does not speak the
+// protocol must not hold a worker up.
 const helloTime = 10 * time.Second
 
 // Client is one connection to a store. Its methods may be called from several
@@ -22,11 +22,11 @@ type Client struct {
 	addr string
 	conn net.Conn
 	r    *bufio.Reader
-	turn chan struct{} // holds one token; whoever has it may use conn and r
-	err  error         // why the connection is of no use any more; guarded by turn
+	turn chan struct{} // holds one element while a call uses conn and r
+	err  error         // why the connection cannot be used any more; guarded by turn
 }
 
-// Dial connects to the store at addr (host:port) and makes sure that it is one.
+// Dial connects to the store at addr (host:port) and checks that it is a store.
 func Dial(ctx context.Context, addr string) (*Client, error) {
 	hello, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
@@ -55,11 +55,11 @@ func Dial(ctx context.Context, addr string) (*Client, error) {
 	return c, nil
 }
 
-// LocalAddr is this side's address: the one from which the store is reached.
+// LocalAddr returns this side's address, from which the store is reached.
 func (c *Client) LocalAddr() net.Addr { return c.conn.LocalAddr() }
 
-// Close ends the connection. It may be called at any time, more than once;
-// a call that is under way returns an error.
+// Close ends the connection. It may be called at any time and more than once. A call
+// that is under way returns an error.
 func (c *Client) Close() error {
 	if err := c.conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
@@ -67,7 +67,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// do sends req and lets read take the reply, when it is this call's turn.
+// do waits for this call's turn, sends req and lets read read the reply.
 func (c *Client) do(ctx context.Context, what, key string, req *request, read func(*bufio.Reader) error) error {
 	select {
 	case c.turn <- struct{}{}:
@@ -87,8 +87,8 @@ func (c *Client) do(ctx context.Context, what, key string, req *request, read fu
 		err = read(c.r)
 	}
 	if !stop() {
-		// The context ended meanwhile and the connection is closed; what read
-		// left behind, even a complete reply, says nothing about the next call.
+		// The context ended meanwhile and the connection is closed. Even if read got a
+		// complete reply, the next call cannot use the connection.
 		c.err = errors.New("the connection was closed by an earlier call that was cancelled")
 		if err != nil {
 			err = context.Cause(ctx)

@@ -2,8 +2,8 @@
 // which speaks the protocol of torch's TCPStore (the dialect that begins with
 // VALIDATE, torch 2). Workers find each other through it.
 //
-// Invariants: one request is on the wire at a time; a call whose context ends
-// in the middle of a request closes the connection, because the reply that is
-// still to come could not be told from the next one; nothing that a server
-// sends makes the client allocate more than MaxValue.
+// Invariants: one request is on the wire at a time. A call whose context ends in the
+// middle of a request closes the connection, because its late reply could be taken for
+// the next one. Nothing that a server sends makes the client allocate more than
+// MaxValue.
 package store

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// Limits of torch's libuv server; this client keeps to them in both directions.
+// Limits of torch's libuv server. This client keeps them in both directions.
 const (
 	MaxKey   = 8 << 10   // bytes of one key
 	MaxValue = 8 << 20   // bytes of one value
@@ -30,7 +30,7 @@ const (
 	cmdPing       = 13
 )
 
-// magic follows VALIDATE, so that a server can tell a client from a stranger.
+// magic follows VALIDATE. By it a server distinguishes a client from a stranger.
 const magic = 0x3C85F7CE
 
 // request collects one request: a command byte and its fields, little-endian.
@@ -82,8 +82,8 @@ func readU32(r *bufio.Reader) (uint32, error) {
 	return binary.LittleEndian.Uint32(b[:]), nil
 }
 
-// readBytes reads a length and as many bytes. Memory grows with what arrives,
-// not with what the length promises.
+// readBytes reads a length and as many bytes. Memory grows with the bytes that arrive,
+// not with the length.
 func readBytes(r *bufio.Reader) ([]byte, error) {
 	n, err := readI64(r)
 	if err != nil {

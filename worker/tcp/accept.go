@@ -19,7 +19,7 @@ func (m *Mesh) accept() {
 			select {
 			case <-m.open.Done():
 				return
-			case <-time.After(busyPause): // no file descriptor, say
+			case <-time.After(busyPause): // for example: no file descriptor is free
 			}
 			continue
 		}
@@ -35,7 +35,8 @@ func (m *Mesh) accept() {
 	}
 }
 
-// answer makes conn the connection of whoever dialled, or closes it.
+// answer reads the hello on conn. It makes conn the connection to the rank that dialled,
+// or closes it.
 func (m *Mesh) answer(conn net.Conn) {
 	defer context.AfterFunc(m.open, func() { conn.Close() })()
 	conn.SetDeadline(time.Now().Add(handshakeTime))
@@ -66,13 +67,13 @@ func (m *Mesh) answer(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	conn.Write([]byte{answerOK}) // if it fails, the reader finds out
+	conn.Write([]byte{answerOK}) // if it fails, the reader fails too
 	conn.SetDeadline(time.Time{})
 	m.adopt(p, conn)
 }
 
-// adopt makes conn, whose handshake is done, the link to p and starts its
-// reader. If the mesh has ended, conn gets no more than its last words.
+// adopt makes conn, whose handshake is done, the link to p and starts its reader. If the
+// mesh has ended, it sends only the mesh's last frame on conn and closes it.
 func (m *Mesh) adopt(p *peer, conn net.Conn) {
 	l := &link{m: m, peer: p.rank, conn: conn, posts: make(chan *post), done: make(chan struct{})}
 	m.mu.Lock()

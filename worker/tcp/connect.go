@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// handshakeTime bounds dialling and a handshake; nobody is asked to compute
-	// anything in it.
+	// handshakeTime bounds dialling and a handshake; neither side computes anything
+	// in it.
 	handshakeTime = 10 * time.Second
-	// busyPause is the wait before a rank calls again one that said that it is
-	// calling itself; its connection normally arrives long before.
+	// busyPause is the wait before a rank dials again a rank that answered that it is
+	// dialling itself. That rank's connection normally arrives long before.
 	busyPause = 100 * time.Millisecond
 )
 
-// peer is another rank and the way to it. Either side may dial; when both do,
-// the lower rank's connection is the one.
+// peer is another rank and the connection to it. Either side may dial. If both dial,
+// the lower rank's connection counts.
 type peer struct {
 	rank    int
 	turn    chan struct{} // held by the goroutine that dials
-	dialing bool          // a hello of ours may be on the way; guarded by Mesh.mu
-	claimed bool          // l is decided; guarded by Mesh.mu
+	dialing bool          // true: this rank's hello may be on the way; guarded by Mesh.mu
+	claimed bool          // true: the pair's connection is decided; guarded by Mesh.mu
 	l       *link
 	ready   chan struct{} // closed when l can be used
 }
 
-// ended tells whether there was a connection and its reader has ended.
+// ended reports whether there was a connection and its reader has ended.
 func (p *peer) ended() bool {
 	select {
 	case <-p.ready:
@@ -46,7 +46,7 @@ func (p *peer) ended() bool {
 	}
 }
 
-// link returns the connection to rank, which it makes if there is none.
+// link returns the connection to rank. It makes the connection if there is none.
 func (m *Mesh) link(ctx context.Context, rank int) (*link, error) {
 	p := m.peers[rank]
 	select {
@@ -67,7 +67,7 @@ func (m *Mesh) link(ctx context.Context, rank int) (*link, error) {
 	}
 	addr, err := m.lookup(ctx, p)
 	select {
-	case <-p.ready: // it called meanwhile
+	case <-p.ready: // the peer has dialled meanwhile
 		return p.l, nil
 	default:
 	}
@@ -82,7 +82,7 @@ func (m *Mesh) link(ctx context.Context, rank int) (*link, error) {
 			pause = time.After(busyPause)
 		case err != nil:
 			select {
-			case <-p.ready: // it called meanwhile, and may have said all it had to say
+			case <-p.ready: // the peer has dialled meanwhile, and may have ended already
 			default:
 				if ctx.Err() != nil {
 					return nil, context.Cause(ctx)
@@ -100,7 +100,7 @@ func (m *Mesh) link(ctx context.Context, rank int) (*link, error) {
 	}
 }
 
-// lookup asks for p's address, until p calls by itself.
+// lookup asks the directory for p's address, until p itself dials.
 func (m *Mesh) lookup(ctx context.Context, p *peer) (string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

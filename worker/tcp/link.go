@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/worker/collective"
 )
 
-// link is the connection of this rank and another.
+// link is the connection between this rank and another.
 type link struct {
 	m     *Mesh
 	peer  int
@@ -36,17 +36,17 @@ func (l *link) write(h header, payload []byte) error {
 	bufs := net.Buffers{h.encode(), payload}
 	if _, err := bufs.WriteTo(l.conn); err != nil {
 		select {
-		case <-l.done: // the reader knows more: a goodbye, a reason
+		case <-l.done: // the reader has the peer's goodbye or reason
 			return l.err
-		case <-time.After(goodbyeTime): // it is not reading
+		case <-time.After(goodbyeTime): // the reader has not ended
 			return l.gone(err)
 		}
 	}
 	return nil
 }
 
-// lastWords writes a frame, unless a message is being written: then the
-// connection's end has to do.
+// lastWords writes a frame. While a message is being written it writes nothing, and the
+// peer sees only the connection's end.
 func (l *link) lastWords(frame []byte, deadline time.Time) {
 	if l.wmu.TryLock() {
 		defer l.wmu.Unlock()
@@ -91,8 +91,8 @@ func (l *link) read() {
 				reason = []byte("no reason given")
 			}
 			l.err = l.m.gaveUp(h, l.peer, reason)
-			// Some rank fails even if this one has no business with it now, and
-			// those that wait for this one must hear of it.
+			// The ranks that wait for this one must get the reason too, even if this one
+			// waits for nothing now.
 			l.m.Break(l.err)
 			return
 		}

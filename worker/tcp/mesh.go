@@ -13,8 +13,8 @@ import (
 	"github.com/gorun/gorun/worker/collective"
 )
 
-// goodbyeTime bounds what telling the others that this rank gives up may take;
-// a peer that does not read must not delay the return of an aborted call.
+// goodbyeTime bounds sending the other ranks the last frame. A peer that does not read
+// must not delay the return of an aborted call.
 const goodbyeTime = 20 * time.Millisecond
 
 // ErrClosed is the reason of every call after Close.
@@ -30,8 +30,8 @@ type Directory interface {
 // Config describes one rank's part of a mesh.
 type Config struct {
 	Rank, Size int
-	Token      string // shared by the ranks of this world and by nobody else
-	Host       string // the address of this node, on which to listen
+	Token      string // shared by the ranks of this world only
+	Host       string // the address of this node on which to listen
 	Directory  Directory
 }
 
@@ -42,8 +42,8 @@ type Mesh struct {
 	peers []*peer
 	wg    sync.WaitGroup // the accept loop, handshakes, readers
 
-	// life ends when the mesh is broken or closed; its cause is why. open ends
-	// with Close: until then ranks that call a broken mesh are told the reason.
+	// life ends when the mesh is broken or closed; its cause says why. open ends with
+	// Close. Until then a broken mesh sends the reason to ranks that dial it.
 	life, open     context.Context
 	end, endOfOpen context.CancelCauseFunc
 
@@ -100,8 +100,8 @@ func (m *Mesh) breakWith(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { m.Break(context.Cause(ctx)) })
 }
 
-// failure breaks the mesh if err is not nil, and returns why it is broken: the
-// first reason, of which err is often only the effect.
+// failure breaks the mesh if err is not nil, and returns the first reason for which it
+// broke. err is often only an effect of that reason.
 func (m *Mesh) failure(err error) error {
 	if err == nil {
 		return nil
@@ -113,14 +113,14 @@ func (m *Mesh) failure(err error) error {
 // Break is described at collective.Transport.
 func (m *Mesh) Break(why error) {
 	rank, reason := m.cfg.Rank, why.Error()
-	if told, ok := errors.AsType[*toldError](why); ok { // pass on what was heard
+	if told, ok := errors.AsType[*toldError](why); ok { // pass on the first rank's reason
 		rank, reason = told.rank, told.reason
 	}
 	last := header{frame: frameBroken, call: collective.Call{Root: int32(rank)}}
 	m.stop(why, last, []byte(reason[:min(len(reason), maxReason)]))
 }
 
-// toldError is why another rank gave up, as it said.
+// toldError is the reason that another rank sent for giving up.
 type toldError struct {
 	rank   int
 	reason string
@@ -128,8 +128,8 @@ type toldError struct {
 
 func (e *toldError) Error() string { return "gave up: " + e.reason }
 
-// gaveUp is the error for a frameBroken from peer. The rank that gave up first
-// is named in it, unless the name makes no sense.
+// gaveUp returns the error for a frameBroken from peer. The error names the rank that
+// gave up first, or peer if the frame's rank is not of this world.
 func (m *Mesh) gaveUp(h header, peer int, reason []byte) error {
 	rank := int(h.call.Root)
 	if rank < 0 || rank >= m.cfg.Size {
@@ -153,7 +153,7 @@ func (m *Mesh) Close() error {
 	return nil
 }
 
-// stop ends the mesh's life, once, with last words to every connected rank.
+// stop ends the mesh's life, once, and sends the last frame to every connected rank.
 func (m *Mesh) stop(why error, last header, payload []byte) {
 	m.mu.Lock()
 	if m.life.Err() != nil {

@@ -24,9 +24,9 @@ const (
 
 // Answers to a hello.
 const (
-	answerOK   = 1 // the connection is the pair's
-	answerBusy = 2 // the pair has, or is about to have, another one
-	answerLost = 3 // the pair had one, and it has ended
+	answerOK   = 1 // this is the pair's connection
+	answerBusy = 2 // the pair has, or is about to have, another connection
+	answerLost = 3 // the pair had a connection that has ended
 )
 
 // Frames that are not messages; their numbers are beside collective's kinds.
@@ -35,7 +35,8 @@ const (
 	frameBye    = 255 // the sender closed on purpose
 )
 
-// hello says who dials whom; the proof shows that it belongs to the world.
+// hello has the rank that dials and the rank that is dialled. Its proof shows that it
+// belongs to the world.
 type hello struct {
 	from, to uint32
 	proof    [sha256.Size]byte
@@ -70,7 +71,7 @@ func parseHello(b []byte, token string, rank, size int) (from int, err error) {
 	return int(h.from), nil
 }
 
-// header is what precedes a payload of length bytes.
+// header precedes a payload of length bytes.
 type header struct {
 	frame  uint8 // a collective.Kind or one of the frames above
 	call   collective.Call
@@ -88,8 +89,8 @@ func (h header) encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, h.length)
 }
 
-// parseHeader reads headerSize bytes. Whether the call is the expected one is
-// for the receiver to say; here only what no sender would send is refused.
+// parseHeader reads headerSize bytes. It refuses only headers that no sender would
+// send; the receiver compares the call with the expected one.
 func parseHeader(b []byte) (header, error) {
 	if len(b) != headerSize || binary.LittleEndian.Uint32(b) != messageMagic || b[7] != 0 {
 		return header{}, errors.New("sent something that is not a message")
