@@ -13,7 +13,7 @@ import (
 	"github.com/gorun/gorun/launch/status"
 )
 
-// abortOptions are those of gorun abort.
+// abortOptions are the options of gorun abort.
 type abortOptions struct {
 	target  target
 	message string
@@ -64,7 +64,7 @@ func runAbort(ctx context.Context, t *target, r status.Request, out io.Writer) e
 	return err
 }
 
-// request returns what ends the job.
+// request returns the request that ends the job.
 func (o *abortOptions) request() (status.Request, error) {
 	message := strings.TrimSpace(o.message)
 	if len(message) > status.MaxMessage {

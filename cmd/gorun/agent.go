@@ -17,10 +17,10 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// agentPlace is an agent among those of its keeper.
+// agentPlace is the place of an agent among its keeper's agents.
 type agentPlace struct {
 	index, count int
-	tag          string // of its temporary files
+	tag          string // names its temporary files
 }
 
 func (p agentPlace) String() string { return fmt.Sprintf("%d/%d/%s", p.index, p.count, p.tag) }
@@ -34,7 +34,7 @@ func parsePlace(text string) (agentPlace, error) {
 	return p, nil
 }
 
-// runAgent is one node's part in the job.
+// runAgent runs one node's part of the job.
 func runAgent(ctx context.Context, o *jobOptions) error {
 	place, err := parsePlace(o.agent)
 	if err != nil {
@@ -64,8 +64,8 @@ func runAgent(ctx context.Context, o *jobOptions) error {
 	return err
 }
 
-// agentOptions returns what the flags and this process's environment and files say;
-// with an error, the Spec if it is known.
+// agentOptions returns the options from the flags and from this process's environment
+// and files. With an error it returns the Spec, if it is known.
 func agentOptions(o *jobOptions, place agentPlace) (launch.Options, error) {
 	sp, err := o.raw.Resolve(os.LookupEnv)
 	if err != nil {
@@ -91,7 +91,7 @@ func agentOptions(o *jobOptions, place agentPlace) (launch.Options, error) {
 func localSecret() ([]byte, error) {
 	shared := os.NewFile(secretFD, "secret")
 	defer shared.Close()
-	text, err := io.ReadAll(io.NewSectionReader(shared, 0, secret.Max)) // its offset is all agents'
+	text, err := io.ReadAll(io.NewSectionReader(shared, 0, secret.Max)) // all agents share the file's offset
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the secret of the local nodes: %w", err)
 	}

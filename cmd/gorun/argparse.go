@@ -17,9 +17,9 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-// parseLikeArgparse rewrites a command line for cobra: the command comes first (run if
-// none is given), and the flags of run, check and env follow as argparse, torchrun's
-// parser, understands them. It does not look at what follows PROGRAM.
+// parseLikeArgparse rewrites a command line for cobra. The command comes first (run if
+// none is given). The flags of run, check and env follow, read by the rules of argparse,
+// torchrun's parser. The arguments after PROGRAM stay unchanged.
 func parseLikeArgparse(root *cobra.Command, args []string) ([]string, error) {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		return completeJob(root, args), nil
@@ -46,8 +46,8 @@ func parseLikeArgparse(root *cobra.Command, args []string) ([]string, error) {
 	return slices.Concat([]string{cmd.Name()}, flags, program), nil
 }
 
-// completeJob rewrites a line to be completed likewise: it inserts run where no command is
-// named, and completes the names of flags before the last word.
+// completeJob rewrites a line for the shell's completion in the same way: it inserts run
+// where no command is named, and completes the names of flags before the last word.
 func completeJob(root *cobra.Command, args []string) []string {
 	words := slices.Clone(args[1:])
 	if len(words) == 0 || len(words) == 1 && !strings.HasPrefix(words[0], "-") { // it may become a command
@@ -69,8 +69,8 @@ func completeJob(root *cobra.Command, args []string) []string {
 	return append(args[:1:1], words...)
 }
 
-// commandOf returns the command that the first argument names, else run: only the first
-// argument can, so no value of a flag is taken for a command.
+// commandOf returns the command that the first argument names, else run. Only the first
+// argument can name a command, so that no value of a flag is taken for one.
 func commandOf(root *cobra.Command, args []string) (cmd *cobra.Command, explicit bool) {
 	for _, c := range root.Commands() {
 		if len(args) > 0 && c.Name() == args[0] {
@@ -87,8 +87,8 @@ func commandOf(root *cobra.Command, args []string) (cmd *cobra.Command, explicit
 func isJob(cmd *cobra.Command) bool { return cmd.Flags().Lookup(agentFlag) != nil }
 
 // expandFlags returns the flags before the program as --name=value, and the program.
-// Unambiguous beginnings of names are completed, clusters of short flags taken apart,
-// and a value that looks like a flag is a missing value.
+// It completes unambiguous beginnings of names and splits clusters of short flags. A
+// value that looks like a flag counts as a missing value.
 func expandFlags(cmd *cobra.Command, args []string) (flags, program []string, err error) {
 	cmd.InitDefaultHelpFlag()
 	for len(args) > 0 {
@@ -129,8 +129,8 @@ func expandFlags(cmd *cobra.Command, args []string) (flags, program []string, er
 
 func isSwitch(f *pflag.Flag) bool { return f.NoOptDefVal != "" }
 
-// longFlag finds a flag by its name or the beginning of it. What torchrun accepts means
-// the same here, so its flags come before gorun's own.
+// longFlag finds a flag by its name or the beginning of its name. torchrun's flags come
+// before gorun's own, so that every beginning that torchrun accepts means the same here.
 func longFlag(cmd *cobra.Command, name string) (*pflag.Flag, error) {
 	name = strings.ReplaceAll(name, "_", "-")
 	if f := cmd.Flags().Lookup(name); f != nil {
@@ -163,10 +163,10 @@ func longFlag(cmd *cobra.Command, name string) (*pflag.Flag, error) {
 	return nil, fmt.Errorf("--%s could be any of %s: write more of it", name, strings.Join(names, ", "))
 }
 
-// shortFlag finds a flag by its letter, with which arg begins: a cluster of letters, or
-// a name that has one dash where it should have two.
+// shortFlag finds a flag by its letter. arg begins with the letter; it is a cluster of
+// letters, or a name that has one dash where it should have two.
 func shortFlag(cmd *cobra.Command, letter, arg string) (*pflag.Flag, error) {
-	if len(letter) == 1 { // pflag panics at others
+	if len(letter) == 1 { // pflag panics at any other length
 		if f := cmd.Flags().ShorthandLookup(letter); f != nil {
 			return f, nil
 		}
@@ -188,8 +188,8 @@ func looksLikeFlag(s string) bool {
 	return err != nil
 }
 
-// checkProgramName refuses a program whose name looks like one of gorun's commands, and
-// that is not here. Only the first argument can be a command.
+// checkProgramName refuses a program that does not exist here and whose name looks like
+// one of gorun's commands. Only the first argument can be a command.
 func checkProgramName(cmd *cobra.Command, flags, program []string) error {
 	if len(program) == 0 || strings.ContainsAny(program[0], "/.") || program[0] == "--" ||
 		slices.Contains(flags, "--module") || slices.Contains(flags, "--no-python") {
@@ -218,8 +218,8 @@ func checkProgramName(cmd *cobra.Command, flags, program []string) error {
 	return fmt.Errorf("%s stands behind flags, where a program is expected: the command comes first, as in gorun %[1]s %s", name, flag)
 }
 
-// nearest returns the word that the user may have meant: it begins with what was typed,
-// or differs in few letters; "" if there is none.
+// nearest returns the word that the user may have meant. It begins with the typed text,
+// or differs in few letters. nearest returns "" if there is no such word.
 func nearest(typed string, words iter.Seq[string]) string {
 	for w := range words {
 		if len(typed) > 1 && strings.HasPrefix(w, typed) {

@@ -13,8 +13,9 @@ import (
 	"github.com/gorun/gorun/launch/check"
 )
 
-// checkFlags are the flags that only gorun check has. It takes all of a job's too, so
-// that the word check can be put into the command line of any job.
+// checkFlags returns the flags that only gorun check has. gorun check also takes all
+// flags of a job, so that a user can put the word check into the command line of any
+// job.
 func checkFlags() flagGroup {
 	return flagGroup{"Check", []jobFlag{
 		{name: "json", usage: "print the findings as JSON on stdout"},

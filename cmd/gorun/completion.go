@@ -29,15 +29,15 @@ func (f jobFlag) complete(_ *cobra.Command, _ []string, typed string) ([]string,
 	}
 	if last := strings.LastIndexByte(typed, ',') + 1; last > 0 {
 		for i, v := range values {
-			v, _, _ = strings.Cut(v, "\t") // with a description cobra's script for bash would not find it
+			v, _, _ = strings.Cut(v, "\t") // cobra's script for bash does not find it with a description
 			values[i] = typed[:last] + v
 		}
 	}
 	return matching(values, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// known returns the values of the flag that can be offered: its own ones, those that are
-// meant literally in "N|auto|gpu|cpu", and those of this machine.
+// known returns the values of the flag that completion can offer: the flag's own values,
+// the literal words of "N|auto|gpu|cpu", and this machine's values.
 func (f jobFlag) known() []string {
 	values := slices.Clone(f.values)
 	for w := range strings.SplitSeq(f.arg, "|") {
@@ -90,7 +90,7 @@ func runningJobs(of func(status.Agent) string) []string {
 	return slices.Compact(values)
 }
 
-// shells returns the shells for which there is a script, and how it is used.
+// shells returns the shells that have a script, and says how to use it.
 func shells() []string {
 	return []string{
 		"bash\tsource <(gorun completion bash)",

@@ -17,7 +17,7 @@ import (
 	"github.com/gorun/gorun/launch/status"
 )
 
-// envFlags are the flags that only gorun env has. It takes all of a job's too.
+// envFlags returns the flags that only gorun env has. It also takes all flags of a job.
 func envFlags() flagGroup {
 	return flagGroup{"Environment of ranks", []jobFlag{
 		{name: "rank", arg: "R", usage: "of this rank only"},
@@ -58,7 +58,7 @@ agents answers; 2 when several run and none was chosen; 75 and 78 as a job does.
 	return cmd
 }
 
-// runEnv asks the agents of the job that runs here which environment its ranks got.
+// runEnv asks the agents of the job on this machine which environment its ranks got.
 func runEnv(ctx context.Context, o *jobOptions, std streams) error {
 	t, err := envTarget(o)
 	if err != nil {
@@ -82,7 +82,7 @@ func runEnv(ctx context.Context, o *jobOptions, std streams) error {
 	return preview.Print(std.out, mine, shown.Diff, shown.JSON)
 }
 
-// envTarget returns the job that is meant where there is no program.
+// envTarget returns the job that the user means when there is no program.
 func envTarget(o *jobOptions) (*target, error) {
 	allowed := []string{"rank", "node", "diff", "json", "run-id", "rdzv-id", "pid", "secret-file"}
 	var err error
@@ -109,8 +109,8 @@ func envTarget(o *jobOptions) (*target, error) {
 	return t, nil
 }
 
-// environments returns what the job's agents on this machine answer, by group rank. It
-// fails if none answers.
+// environments returns the answers of the job's agents on this machine, by group rank.
+// It fails if no agent answers.
 func (t *target) environments(ctx context.Context) ([]preview.Node, error) {
 	agents, err := t.agents(ctx)
 	if err != nil {

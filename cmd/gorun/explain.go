@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// explainOptions are those of gorun explain.
+// explainOptions are the options of gorun explain.
 type explainOptions struct {
 	logs []string // names of files; "-" is standard input
 	json bool
@@ -43,14 +43,14 @@ The exit code is 0 when the logs could be read, whatever is in them, else 2.`,
 	return cmd
 }
 
-// runExplain reads the logs and prints what they tell.
+// runExplain reads the logs and prints the findings.
 func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 	s := diagnose.NewScanner()
 	for _, name := range slices.Compact(o.logs) {
 		if err := readLog(ctx, s, std, name); err != nil {
 			var path *os.PathError
 			if errors.As(err, &path) {
-				err = path.Err // the name is told once
+				err = path.Err // the message names the file once
 			}
 			return usagef("cannot read %s: %w", name, err)
 		}

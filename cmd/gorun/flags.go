@@ -7,15 +7,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// jobFlag describes one flag of run, check or env. Its value is only understood in
-// package spec; here is what the command line looks like.
+// jobFlag describes one flag of run, check or env on the command line. Package spec
+// reads its value.
 type jobFlag struct {
 	name, short string
 	arg         string // what the value is called in the help; "" for a switch
 	usage       string
-	many        bool     // it may be given several times
-	list        bool     // its value is a list, with commas
-	values      []string // to be offered by completion, besides those that arg tells
+	many        bool     // true: it may be given several times
+	list        bool     // true: its value is a list, with commas
+	values      []string // values that completion offers, besides the words of arg
 }
 
 // flagGroup is a paragraph of the help.
@@ -30,7 +30,7 @@ func addFlags(cmd *cobra.Command, groups ...flagGroup) {
 	for _, g := range groups {
 		for _, f := range g.flags {
 			if f.arg != "" && f.arg != "FILE" && f.arg != "DIR" {
-				_ = cmd.RegisterFlagCompletionFunc(f.name, f.complete) // fails if there is one
+				_ = cmd.RegisterFlagCompletionFunc(f.name, f.complete) // fails if the flag has one
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func flagSet(groups ...flagGroup) *pflag.FlagSet {
 	return set
 }
 
-// textValue is a flag's value as text. Its type is what the help calls the value.
+// textValue is a flag's value as text. Its Type returns the help's name for the value.
 type textValue struct{ arg, text string }
 
 func (v *textValue) Type() string          { return v.arg }

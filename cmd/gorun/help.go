@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is the most columns that a help has: those of a plain terminal.
+// helpWidth is the most columns of a help text: the width of a plain terminal.
 const helpWidth = 80
 
 // firstScreen is the help of gorun and gorun run. It leaves one of a terminal's
@@ -46,8 +46,8 @@ More: gorun help flags (all), gorun help COMMAND, gorun help man, docs/usage.md
 //go:embed gorun.1
 var manPage string
 
-// newHelpCommand makes cobra's help command, with two topics more and an error where
-// there is no help.
+// newHelpCommand makes cobra's help command with two more topics, and with an error for
+// a topic without help.
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND|flags|man]", DisableFlagsInUseLine: true,
@@ -97,7 +97,7 @@ func runHelp(root *cobra.Command, topic string, std streams) error {
 	return usagef("there is no help for %q: it knows %s", topic, strings.Join(known, ", "))
 }
 
-// commandNames returns the commands that a person can name.
+// commandNames returns the names of the commands that are not hidden.
 func commandNames(root *cobra.Command) []string {
 	var names []string
 	for _, c := range root.Commands() {
@@ -108,7 +108,7 @@ func commandNames(root *cobra.Command) []string {
 	return names
 }
 
-// helpOf is the help of one command.
+// helpOf returns the help of one command.
 func helpOf(cmd *cobra.Command) string {
 	if cmd.Name() == "gorun" || cmd.Name() == "run" {
 		return firstScreen
@@ -124,8 +124,8 @@ func helpOf(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// shownFlags returns the flags that the help of a command shows: all but those of a job
-// (gorun help flags) and help itself.
+// shownFlags returns the flags that the help of a command shows: all but a job's flags
+// (gorun help flags shows them) and --help itself.
 func shownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	job, shown := flagSet(jobFlags()...), pflag.NewFlagSet("", pflag.ContinueOnError)
 	shown.SortFlags = cmd.Flags().SortFlags
@@ -137,7 +137,7 @@ func shownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return shown
 }
 
-// flagsHelp lists every flag of gorun run by groups.
+// flagsHelp returns a text that lists every flag of gorun run by groups.
 func flagsHelp() string {
 	var b strings.Builder
 	b.WriteString("The flags of gorun run, which gorun check and gorun env take too. They end at\n" +

@@ -18,15 +18,16 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-// gorun is two processes: the keeper, which the user starts, starts this program
-// again as the agent. When one of the two is killed, the other one kills what is left.
+// gorun is two processes. The user starts the keeper, and the keeper starts this program
+// again as the agent. When one of the two is killed, the other one kills all processes
+// that are left.
 
-// selfPath is this program, whatever has become of its file.
+// selfPath is the path of this program, even if its file was replaced or removed.
 const selfPath = "/proc/self/exe"
 
-// survivePipes makes a write to a closed terminal or pipe fail, where SIGPIPE would end
-// this process: a remark that nobody can read must not end the job. Workers get the
-// default.
+// survivePipes makes a write to a closed terminal or pipe fail. By default SIGPIPE would
+// end this process, and a line that nobody can read must not end the job. Workers get
+// the default.
 func survivePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
 // keeper is a process.Keeper with the results of its agents.
@@ -34,13 +35,13 @@ type keeper struct {
 	process.Keeper
 	job    spec.Spec
 	born   time.Time
-	code   int          // of the first agent that failed
-	ended  bool         // an agent has
-	killed process.Exit // of the agent that writes the report, if it was
+	code   int          // exit code of the first agent that failed
+	ended  bool         // true: at least one agent has ended
+	killed process.Exit // how the agent ended that writes the report, if a signal killed it
 }
 
-// replaceWait is the time in which the other local nodes may end by themselves when the
-// agent of one was killed.
+// replaceWait is the time in which the other local nodes may end by themselves after the
+// agent of one node was killed.
 const replaceWait = 5 * time.Second
 
 // newKeeper returns a keeper without agents.
@@ -54,7 +55,7 @@ func newKeeper(job spec.Spec) *keeper {
 		k.ended = true
 		if e.Signal != 0 {
 			which := "the agent"
-			if job.LocalNodes > 1 { // else the agent may be any node of its job
+			if job.LocalNodes > 1 { // else i is not the node's number in its job
 				which = fmt.Sprintf("the agent of node %d", i)
 			}
 			fmt.Fprintf(os.Stderr, "gorun: %s %v; %d processes that it left were killed\n", which, e, killed)
@@ -62,11 +63,11 @@ func newKeeper(job spec.Spec) *keeper {
 		if i == 0 && e.Signal != 0 {
 			k.killed = e
 		}
-		if job.LocalNodes > 1 && job.Backend == spec.Gossip && e.Signal != 0 { // the others would wait for a node that nobody starts
+		if job.LocalNodes > 1 && job.Backend == spec.Gossip && e.Signal != 0 { // the others would wait for a node that nobody starts again
 			time.AfterFunc(replaceWait, func() {
 				select {
 				case signals <- syscall.SIGTERM:
-				default: // other signals wait there
+				default: // the channel is full of other signals
 				}
 			})
 		}
@@ -77,9 +78,9 @@ func newKeeper(job spec.Spec) *keeper {
 	return k
 }
 
-// result turns the error of the keeper's run into that of this process. Once an agent
-// has ended, the exit code is the job's, and the error is only printed. The keeper
-// writes the report if no agent could.
+// result turns the error of the keeper's run into the error of this process. Once an
+// agent has ended, the exit code is the job's, and result only prints the error. The
+// keeper writes the report if no agent could write it.
 func (k *keeper) result(err error) error {
 	var unwritten error
 	switch {
@@ -114,7 +115,7 @@ func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 	line := o.commandLine("")
 	for i := range n {
 		place := agentPlace{index: i, count: n, tag: rand.Text()[:13]}
-		defer scratch.Tag(place.tag).Remove() // what a killed agent leaves
+		defer scratch.Tag(place.tag).Remove() // the files that a killed agent leaves
 		k.Agents = append(k.Agents, process.Spec{
 			Path: selfPath, Args: append([]string{"gorun", o.cmd.Name(), "--" + agentFlag + "=" + place.String()}, line...),
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,
@@ -124,9 +125,10 @@ func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 	return k.result(k.Run(ctx))
 }
 
-// Descriptors of an agent of --local-nodes, after the keeper's lifeline: a pipe into
-// which node 0 writes the endpoint, once for each other node, which read it; and a
-// file with the secret of the job's agents, for a user that gives none.
+// Descriptors of an agent of --local-nodes, after the keeper's lifeline. The first is a
+// pipe: node 0 writes the endpoint into it once for each other node, and each other node
+// reads it once. The second is a file with the secret of the job's agents, used if the
+// user gives none.
 const (
 	endpointFD     = process.LifelineFD + 1
 	secretFD       = process.LifelineFD + 2
@@ -134,8 +136,8 @@ const (
 	endpointWait   = 10 * time.Second
 )
 
-// shareLocal makes what n agents of this machine share. files returns an agent's
-// descriptors from endpointFD on.
+// shareLocal makes the pipe and the secret file that n agents of this machine share.
+// files returns an agent's descriptors from endpointFD on.
 func shareLocal(n int) (files func(index int) []*os.File, err error) {
 	if n == 1 {
 		return func(int) []*os.File { return nil }, nil

@@ -22,7 +22,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// run is the whole program: arguments in, exit code out.
+// run runs the whole program: arguments in, exit code out.
 func run(args []string) int {
 	if err := secret.Forget(); err != nil {
 		fmt.Fprintf(os.Stderr, "gorun: warning: %v\n", err)
@@ -68,12 +68,13 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// exitStatus carries a job's exit code through cobra.
+// exitStatus is an error that brings a job's exit code through cobra.
 type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// exitCode maps an error to the exit code, and prints it if nothing has yet.
+// exitCode maps an error to the exit code. It prints the error if nothing has printed
+// it yet.
 func exitCode(err error) int {
 	var exit exitStatus
 	var usage *launch.UsageError
@@ -83,7 +84,7 @@ func exitCode(err error) int {
 		return 0
 	case errors.As(err, &exit):
 		return int(exit)
-	case errors.As(err, &several): // its lines list them
+	case errors.As(err, &several): // the error's lines list the jobs
 		fmt.Fprintf(os.Stderr, "gorun: %s\n", term.Lines(err.Error()))
 		return rendezvous.ExitUsage
 	case errors.As(err, &usage):
@@ -114,8 +115,8 @@ func isTerminal(stream any) bool {
 	return err == nil
 }
 
-// interruptible cancels the context of do at SIGINT and SIGTERM, after which the exit
-// code is that of Ctrl-C.
+// interruptible runs do and cancels its context at SIGINT and SIGTERM. The exit code is
+// then that of Ctrl-C.
 func interruptible(ctx context.Context, do func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -126,7 +127,7 @@ func interruptible(ctx context.Context, do func(context.Context) error) error {
 	return err
 }
 
-// noArguments refuses arguments, in gorun's words.
+// noArguments refuses arguments, with gorun's own message.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("gorun %s takes no arguments: %q; see gorun %[1]s --help", cmd.Name(), args[0])
@@ -153,7 +154,7 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// version is the module's version, or the commit it was built from.
+// version returns the module's version, or the commit that the program was built from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -168,8 +169,8 @@ func version() string {
 	return strings.Trim(v, "()")
 }
 
-// probeCommand is what the agent starts to ask the GPU driver: a library that
-// may hang or crash must not do so in the agent.
+// probeCommand is the hidden command that the agent starts to ask the GPU driver. The
+// driver's library may hang or crash, and must not do so in the agent.
 const probeCommand = "probe-gpu"
 
 func newProbeCommand() *cobra.Command {

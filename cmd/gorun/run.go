@@ -28,28 +28,28 @@ func newRunCommand() *cobra.Command {
 	return cmd
 }
 
-// jobOptions are the options of run, check and env. Values of flags are text: package
-// spec understands them.
+// jobOptions are the options of run, check and env. Values of flags are text; package
+// spec reads them.
 type jobOptions struct {
 	raw   spec.Raw
-	agent string // this process's place among the agents; "": it is the keeper
+	agent string // this process's place among the agents; "": this process is the keeper
 	cmd   *cobra.Command
 }
 
-// agentFlag is what a keeper adds to the arguments of its agents. A variable would do
-// harm: what a worker inherits must never make it an agent.
+// agentFlag is the flag that a keeper adds to the arguments of its agents. It is no
+// variable, because a worker would inherit it and must never become an agent.
 const agentFlag = "agent-of-keeper"
 
 func (o *jobOptions) addFlags(cmd *cobra.Command, groups ...flagGroup) {
 	set := cmd.Flags()
 	set.SortFlags = false
-	set.SetInterspersed(false) // what follows the program is the program's
+	set.SetInterspersed(false) // arguments after the program belong to the program
 	addFlags(cmd, groups...)
 	set.StringVar(&o.agent, agentFlag, "", "")
 	_ = set.MarkHidden(agentFlag)
 }
 
-// complete takes what cobra has parsed.
+// complete fills in the options from the flags and arguments that cobra parsed.
 func (o *jobOptions) complete(cmd *cobra.Command, args []string) {
 	o.cmd = cmd
 	o.raw = spec.Raw{Flags: map[string]string{}, Lists: map[string][]string{}, Command: args}
@@ -68,7 +68,7 @@ func (o *jobOptions) complete(cmd *cobra.Command, args []string) {
 	})
 }
 
-// commandLine returns the arguments that mean these options, without one of the flags.
+// commandLine returns arguments that give these options again, without one of the flags.
 func (o *jobOptions) commandLine(without string) []string {
 	var line []string
 	o.cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -102,7 +102,7 @@ func (o *jobOptions) commandWith(flag, value string) []string {
 	return append(append(line, "--"+flag+"="+value), o.commandLine(flag)...)
 }
 
-// runJob is this process's part in the job.
+// runJob runs this process's part of the job, as the agent or as the keeper.
 func runJob(ctx context.Context, o *jobOptions) error {
 	if o.agent != "" {
 		return runAgent(ctx, o)
@@ -114,7 +114,8 @@ func runJob(ctx context.Context, o *jobOptions) error {
 	return runKeeper(ctx, sp, o)
 }
 
-// unreported writes the error to --report, where nothing else does, and returns it.
+// unreported writes the error to the file of --report, because no other code does so
+// before launch.Run, and returns it.
 func unreported(sp spec.Spec, err error) error {
 	if err := launch.ReportError(sp, time.Time{}, err); err != nil {
 		fmt.Fprintf(os.Stderr, "gorun: %v\n", err)

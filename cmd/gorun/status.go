@@ -15,14 +15,14 @@ import (
 
 const (
 	watchEvery = time.Second
-	maxMissed  = 5 // answers of a watched job that may fail to come
+	maxMissed  = 5 // answers that a watched job may miss
 )
 
-// statusOptions are those of gorun status.
+// statusOptions are the options of gorun status.
 type statusOptions struct {
 	target target
 	json   bool
-	ranks  bool // every rank
+	ranks  bool // true: show every rank
 	watch  bool
 }
 
@@ -68,7 +68,7 @@ func runStatus(ctx context.Context, o *statusOptions, out io.Writer) error {
 		case gone && seen:
 			t.note("the job runs here no more")
 			return nil
-		case err != nil && seen && failed < maxMissed: // it may end just now
+		case err != nil && seen && failed < maxMissed: // the job may be ending now
 			failed++
 			t.note(err.Error())
 		case err != nil:
@@ -87,7 +87,7 @@ func runStatus(ctx context.Context, o *statusOptions, out io.Writer) error {
 	}
 }
 
-// print shows the status in place of the one before it, or after it.
+// print shows the status in place of the previous one, or after it.
 func (o *statusOptions) print(out io.Writer, reply status.Reply) error {
 	text, err := o.format(reply)
 	switch {

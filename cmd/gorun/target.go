@@ -26,7 +26,7 @@ type target struct {
 	noted  map[string]bool
 }
 
-// noJob is the error of a machine on which the job does not run.
+// noJob is the error for a machine on which the job does not run.
 type noJob struct{ err error }
 
 func (n *noJob) Error() string { return n.err.Error() }
@@ -42,7 +42,7 @@ func (t *target) addFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("pid", jobFlag{name: "pid", arg: "PID"}.complete)
 }
 
-// complete takes what cobra has parsed, and opens the target.
+// complete checks the flags that cobra parsed, and opens the target.
 func (t *target) complete(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	if given("pid") && t.pid <= 0 {
@@ -54,9 +54,9 @@ func (t *target) complete(cmd *cobra.Command) error {
 	return t.open(given("run-id") || given("rdzv-id"), cmd.ErrOrStderr())
 }
 
-// open makes the client; named says that the user gave a run id.
+// open makes the client. named says that the user gave a run id.
 func (t *target) open(named bool, notes io.Writer) error {
-	if named && t.runID == "" { // a variable of the shell that is not set
+	if named && t.runID == "" { // probably from a variable of the shell that is not set
 		return usagef("cannot use --run-id without an id")
 	}
 	s, warning, err := secret.Find(t.secretFile, os.LookupEnv)
@@ -72,7 +72,7 @@ func (t *target) open(named bool, notes io.Writer) error {
 	return nil
 }
 
-// note prints a remark once.
+// note prints a remark, each remark once.
 func (t *target) note(text string) {
 	if text != "" && !t.noted[text] {
 		t.noted[text] = true
@@ -80,7 +80,7 @@ func (t *target) note(text string) {
 	}
 }
 
-// ask returns the answer of the first of the job's agents that gives one.
+// ask asks the job's agents in turn and returns the first answer.
 func (t *target) ask(ctx context.Context, r status.Request) (status.Reply, error) {
 	agents, err := t.agents(ctx)
 	if err != nil {
