@@ -22,8 +22,8 @@ type fault struct {
 	signal unix.Signal // that makes it die so
 }
 
-// abort is the time from one worker's death to that of the last other one, on
-// the same node and on the others. Workers die at SIGTERM.
+// abort measures the time from one worker's death to the death of the last other one,
+// on the same node and on the others. Workers die at SIGTERM.
 func abort(bound time.Duration) []scenario {
 	var all []scenario
 	for _, s := range []shape{{nodes: 4, perNode: 2}, {nodes: 1, perNode: 8}} {
@@ -91,10 +91,10 @@ func killWorker(ctx context.Context, l *lab, p *peer, a abortion) (_ []reading, 
 	return all, nil
 }
 
-// team is the workers of a job that all run.
+// team is the workers of a job, all of them running.
 type team struct {
 	pids   []int
-	nodes  []int // of each worker: the pid of its parent, which is the node's agent
+	nodes  []int // by worker: the pid of its parent, which is the node's agent
 	deaths *deaths
 }
 
@@ -120,7 +120,7 @@ func readyTeam(ctx context.Context, j *job, s shape) (*team, error) {
 	return t, err
 }
 
-// last is when the last of the chosen workers died, in ms after begin.
+// last returns when the last of the chosen workers died, in ms after begin.
 func (t *team) last(begin int64, chosen func(int) bool) float64 {
 	var last int64
 	for i := range t.pids {

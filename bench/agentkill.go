@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// agentKill is the time from the SIGKILL of a node's agent (the parent of its
-// workers), or of the process that the user started there, to the death of the
-// last worker on that node and on the others; 4 nodes of 2.
+// agentKill measures the time from the SIGKILL of a node's agent (the parent of its
+// workers), or of the process that the user started there, to the death of the last
+// worker on that node and on the others; 4 nodes of 2 workers.
 func agentKill(bound time.Duration) []scenario {
 	s := shape{nodes: 4, perNode: 2}
 	var all []scenario
@@ -36,7 +36,7 @@ func agentKill(bound time.Duration) []scenario {
 
 type agentFault struct {
 	victim int  // a worker of the node, as for abortion
-	keeper bool // kill the agent's parent, not the agent
+	keeper bool // true: kill the agent's parent, not the agent
 	bound  time.Duration
 }
 
@@ -83,7 +83,7 @@ func killAgent(ctx context.Context, l *lab, p *peer, s shape, f agentFault) (_ [
 	}, nil
 }
 
-// keeperOf is the process started by hand whose child the agent is.
+// keeperOf returns the parent of the agent: the process that was started by hand.
 func keeperOf(j *job, agent int) (int, error) {
 	p, err := readProcess(agent)
 	if err != nil {

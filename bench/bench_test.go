@@ -28,7 +28,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// A slow peer runs in evenly spread rounds, a quick one and gorun in all.
+// A slow peer runs in evenly spread rounds; a quick peer and gorun run in all rounds.
 func TestTurnsAreSpread(t *testing.T) {
 	e := effort{reps: 10, budget: 10 * time.Second}
 	for _, c := range []struct {
@@ -128,8 +128,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// One run of the floor through the whole machinery: both helpers start, a death
-// is seen, nothing stays behind.
+// One run of the floor through the whole machinery: both helpers start, the benchmark
+// sees a death, and no process stays behind.
 func TestJob(t *testing.T) {
 	l := &lab{scratch: t.TempDir(), module: ".."}
 	if err := l.buildHelper(t.Context()); err != nil {
@@ -169,7 +169,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// Five agents in this process seal a round, whoever comes last.
+// Five agents in this process seal a round, whichever starts last.
 func TestFleet(t *testing.T) {
 	for _, late := range []bool{true, false} {
 		got, err := sealFleet(t.Context(), &lab{}, &peer{name: nameGorun}, 5, late)

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fleets is the time in which N simulated agents seal their first round: all in
-// this process, each with a state machine, control streams over loopback and a
-// backend of its own. Only workers, and the examination of the nodes, are missing.
+// fleets measures the time in which N simulated agents seal their first round. All run
+// in this process, each with a state machine, control streams over loopback and a
+// backend of its own. Only the workers and the check of the nodes are missing.
 func fleets(quick bool) []scenario {
 	sizes := []int{100, 300, 1000}
 	if quick {
@@ -44,8 +44,8 @@ func fleets(quick bool) []scenario {
 // fleetBound is the time for all agents to start, and for all to have a world.
 const fleetBound = 2 * time.Minute
 
-// sealFleet starts n agents, the last one when all others wait for it or at once
-// like them, and measures from that one's start.
+// sealFleet starts n agents and measures from the start of the last one. With late, it
+// starts the last agent when all others wait for it, else together with them.
 func sealFleet(ctx context.Context, l *lab, p *peer, n int, late bool) ([]reading, error) {
 	if err := raiseFiles(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func sealFleet(ctx context.Context, l *lab, p *peer, n int, late bool) ([]readin
 	if err != nil {
 		return nil, err
 	}
-	// A heap for a thousand agents is no agent's: its collection is not to count.
+	// The heap of a thousand agents is no agent's heap. Its collection must not count.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	debug.FreeOSMemory()
 	before, err := readRollup(unix.Getpid())
@@ -105,9 +105,9 @@ func sealFleet(ctx context.Context, l *lab, p *peer, n int, late bool) ([]readin
 type fleet struct {
 	n        int
 	run      string
-	net      int      // its addresses are 127.net.*.*
-	etcd     []string // endpoints; nil: they meet by gossip, at
-	endpoint string   // that of the first agent
+	net      int      // the agents' addresses are 127.net.*.*
+	etcd     []string // etcd's endpoints; nil: the agents meet by gossip
+	endpoint string   // where they meet by gossip: the first agent's endpoint
 }
 
 func newFleet(l *lab, p *peer, n int) (*fleet, error) {
@@ -124,7 +124,7 @@ func newFleet(l *lab, p *peer, n int) (*fleet, error) {
 
 func (f *fleet) ip(i int) string { return fmt.Sprintf("127.%d.%d.%d", f.net, i/250, 1+i%250) }
 
-// agent opens the ports of the i-th agent, as gorun does with its defaults.
+// agent makes the i-th agent and opens its ports, as gorun does with its defaults.
 func (f *fleet) agent(i int) (*simulant, error) {
 	ip := f.ip(i)
 	l, err := net.Listen("tcp", ip+":0")
@@ -163,7 +163,7 @@ func (f *fleet) backend(n *rendezvous.Node, i int) (rendezvous.Backend, error) {
 	return gossiping{g}, nil
 }
 
-// gossiping is gossip as a rendezvous.Backend.
+// gossiping makes a rendezvous.Backend of gossip.
 type gossiping struct{ *gossip.Gossip }
 
 func (g gossiping) Run(ctx context.Context, post func(rendezvous.Event)) error {

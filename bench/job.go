@@ -17,17 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// job is one run of a launcher: the processes that a user would start, and all
-// that comes from them. The benchmark is a subreaper, so everything that a
-// launcher leaves behind becomes its child and close ends it.
+// job is one run of a launcher: the processes that a user would start, and all their
+// descendants. The benchmark is a subreaper, so every process that a launcher leaves
+// behind becomes its child, and close ends it.
 type job struct {
 	dir      string // output of the launchers and the file of started workers
 	cmds     []*exec.Cmd
 	begin    int64  // monotonic ns, before the first launcher was started
-	aside    []int  // processes that are below this one and not the job's
-	memory   string // folder in memory for what a launcher that is killed leaves; "": there is none
+	aside    []int  // descendants of this process that do not belong to the job
+	memory   string // folder in memory for the files that a killed launcher leaves; "": there is none
 	finished chan struct{}
-	end      int64 // monotonic ns, after the last one ended; valid after finished
+	end      int64 // monotonic ns, after the last launcher ended; valid after finished
 }
 
 // startJob starts all commands at once. The caller must call close.
@@ -94,7 +94,7 @@ func (j *job) await() {
 	close(j.finished)
 }
 
-// wait returns the launchers' exit codes, 128+n for one that signal n ended.
+// wait returns the launchers' exit codes, 128+n for a launcher that signal n ended.
 func (j *job) wait(ctx context.Context, bound time.Duration) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -114,7 +114,7 @@ func (j *job) wait(ctx context.Context, bound time.Duration) ([]int, error) {
 	return codes, nil
 }
 
-// started is what a worker wrote down at its first instruction.
+// started is a worker's record of its first instruction.
 type started struct {
 	at  int64 // monotonic ns
 	pid int
@@ -142,7 +142,7 @@ func (j *job) workers(ctx context.Context, n int, bound time.Duration) ([]starte
 }
 
 func (j *job) startedWorkers() []started {
-	text, _ := os.ReadFile(j.startedFile()) // absent until the first has started
+	text, _ := os.ReadFile(j.startedFile()) // the first worker creates the file
 	var all []started
 	for line := range strings.Lines(string(text)) {
 		var s started
@@ -166,7 +166,7 @@ func (j *job) close() error {
 	if left > 0 || !j.isFinished() {
 		return fmt.Errorf("%d processes survive SIGKILL for %v", left, bound)
 	}
-	// What the launchers left behind became ours to reap; they are reaped.
+	// The processes that the launchers left are this process's children now.
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		if pid <= 0 || err != nil {
@@ -179,19 +179,20 @@ func (j *job) close() error {
 	return os.RemoveAll(j.dir)
 }
 
-// below are the processes of the job, and what they left behind.
+// below returns the processes of the job and those that they left behind.
 func (j *job) below() []process {
 	return slices.DeleteFunc(descendants(), func(p process) bool { return slices.Contains(j.aside, p.pid) })
 }
 
-// kill sends SIGKILL to all that still runs and says how many that were.
+// kill sends SIGKILL to every process that still runs and returns their number.
 func (j *job) kill() int {
 	below := j.below()
 	for _, p := range below {
-		_ = unix.Kill(p.pid, unix.SIGKILL) // gone already: just as well
+		_ = unix.Kill(p.pid, unix.SIGKILL) // fails if the process has ended already
 	}
 	n := len(below)
-	// Slurm's workers are slurmd's children, not ours: known by their argument.
+	// Slurm's workers are children of slurmd, not of this process. Their argument
+	// identifies them.
 	for _, w := range j.startedWorkers() {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.pid))
 		if err == nil && bytes.Contains(text, []byte(j.startedFile())) {
@@ -214,7 +215,7 @@ func (j *job) isFinished() bool {
 func (j *job) startedFile() string { return filepath.Join(j.dir, "started") }
 func (j *job) outputFile() string  { return filepath.Join(j.dir, "output") }
 
-// lastOutput is the end of what the launchers printed, for an error.
+// lastOutput returns the end of the launchers' output, for an error.
 func (j *job) lastOutput() string {
 	text, _ := os.ReadFile(j.outputFile())
 	if len(text) > 600 {

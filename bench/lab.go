@@ -24,24 +24,24 @@ var (
 	sshStandIn []byte
 )
 
-// lab is what the measurements share: built programs and a scratch folder.
+// lab has what the measurements share: built programs and a scratch folder.
 type lab struct {
 	scratch  string // removed at the end
 	helper   string // path of the worker and floor program
 	compiler string // what helper was built with
 	gorun    string // path of gorun, "" if there is none
-	gorunWhy string // why there is none
+	gorunWhy string // why there is no gorun
 	torchrun string // path of the torchrun starter
 	ssh      string // path of the stand-in for ssh
 	module   string // root of the module
 	etcd     *service
-	etcdWhy  string // why there is none
-	runs     int    // jobs of several nodes that were started
+	etcdWhy  string // why there is no etcd
+	runs     int    // number of jobs of several nodes that were started
 }
 
-// newLab builds what is needed; gorun is a path or "", which runs "make build".
+// newLab builds the programs. gorun is a path; "" means to run "make build".
 func newLab(ctx context.Context, module, gorun string) (*lab, error) {
-	// Short: a path of a Unix socket below it has 107 bytes at most.
+	// The path must be short, because the path of a Unix socket has 107 bytes at most.
 	scratch, err := os.MkdirTemp("", "gorun-bench-")
 	if err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func (l *lab) buildHelper(ctx context.Context) error {
 	return l.build(ctx, "go", "build", "-o", l.helper, "./bench/helper")
 }
 
-// findGorun copies it, as an installation would: what the linker has just written
-// lies in the page cache in single pages, and starts up to 0.5 ms slower for that.
+// findGorun copies gorun, as an installation would. A program that the linker has just
+// written lies in the page cache in single pages, and so starts up to 0.5 ms slower.
 func (l *lab) findGorun(ctx context.Context) error {
 	path := l.gorun
 	if path == "" {
@@ -130,11 +130,11 @@ func (l *lab) close() {
 // service is a real etcd of one member, which serves one run of the benchmark.
 type service struct {
 	endpoints []string
-	pids      []int // they are not the jobs': neither killed nor counted with one
+	pids      []int // its processes, which are not killed or counted with a job
 	end       func()
 }
 
-// startEtcd starts the lab's etcd, or keeps why there is none.
+// startEtcd starts the lab's etcd, or records why there is none.
 func (l *lab) startEtcd() {
 	type started struct {
 		s   *service
@@ -147,8 +147,8 @@ func (l *lab) startEtcd() {
 	result, over := make(chan started), make(chan struct{})
 	ended := make(chan struct{})
 	go func() {
-		// The kernel ends etcd with the thread that has started it: this one is
-		// nobody else's for as long.
+		// The kernel ends etcd with the thread that started it, so this goroutine keeps
+		// the thread until etcd ends.
 		runtime.LockOSThread()
 		defer close(ended)
 		defer os.RemoveAll(dir)
@@ -178,7 +178,7 @@ func (l *lab) startEtcd() {
 	}
 }
 
-// aside are the processes below this one that belong to no job.
+// aside returns the descendants of this process that belong to no job.
 func (l *lab) aside() []int {
 	if l.etcd == nil {
 		return nil
@@ -191,7 +191,8 @@ func etcdCommands(l *lab, s shape, program []string) ([][]string, error) {
 	return byHand(l, s, []string{"--rdzv-backend", "etcd", "--rdzv-endpoint", strings.Join(l.etcd.endpoints, ",")}, program), nil
 }
 
-// byHand is one gorun for each node, spares too, which meet as where says.
+// byHand returns the command of one gorun for each node, spares included. where has the
+// flags that say where the nodes meet.
 func byHand(l *lab, s shape, where, program []string) [][]string {
 	l.runs++
 	var lines [][]string
@@ -204,6 +205,6 @@ func byHand(l *lab, s shape, where, program []string) [][]string {
 	return lines
 }
 
-// runID is that of the job that was started last: what a killed job leaves in
-// etcd keeps its run id for a minute.
+// runID returns the run id of the last job. Each job has its own, because a killed job
+// leaves keys under its run id in etcd for a minute.
 func (l *lab) runID() string { return "bench" + strconv.Itoa(l.runs) }

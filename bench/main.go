@@ -1,5 +1,5 @@
 // Command bench measures gorun beside the launchers that people use today, in
-// interleaved rounds of one run, and prints one table. See README.md.
+// interleaved rounds of one run, and prints one table. README.md describes it.
 package main
 
 import (
@@ -31,7 +31,7 @@ type options struct {
 	profile string
 }
 
-// defaultReps of each measurement, in the order of the table.
+// defaultReps has the number of rounds of each measurement, in the order of the table.
 var defaultReps = []struct {
 	measure     string
 	reps, quick int
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	// Whatever a launcher leaves behind becomes a child of this process.
+	// Every process that a launcher leaves behind becomes a child of this process.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become a subreaper: %w", err)
 	}
@@ -116,7 +116,7 @@ func run(ctx context.Context, args []string) (err error) {
 	return printTable(os.Stdout, all)
 }
 
-// profile writes a CPU profile to a file until end is called.
+// profile writes a CPU profile to a file until the caller calls end.
 func profile(file string) (end func(), err error) {
 	f, err := os.Create(file)
 	if err != nil {
@@ -206,7 +206,7 @@ func choose(all []*peer, list string) []*peer {
 	return slices.DeleteFunc(all, func(p *peer) bool { return !selected(list, p.name) })
 }
 
-// machine is what numbers depend on.
+// machine has the properties of the machine that the numbers depend on.
 type machine struct {
 	CPUs   int    `json:"cpus"`
 	Kernel string `json:"kernel"`

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// nodes is the time from starting all launchers to the last worker's first
-// instruction, N nodes of one worker on one machine; and the launchers' memory
-// at the largest N of all but the slowest peers.
+// nodes measures the time from starting all launchers to the last worker's first
+// instruction, with N nodes of one worker on one machine. It also measures the memory
+// of all launchers of each N but the floor.
 func nodes(quick bool) []scenario {
 	sizes := []int{2, 8, 32, 64}
 	if quick {
@@ -51,7 +51,7 @@ func startNodes(ctx context.Context, l *lab, p *peer, s shape) (_ []reading, err
 	return append(all, reading{metric: "all launchers, PSS", value: mib(u.all.pss), unit: "MiB"}), nil
 }
 
-// memory is that of an agent while its worker runs, alone and among 8.
+// memory measures the memory of an agent while its worker runs, alone and among 8.
 func memory() []scenario {
 	var all []scenario
 	for _, n := range []int{1, 8} {
@@ -94,9 +94,9 @@ func measureMemory(ctx context.Context, l *lab, p *peer, s shape) (_ []reading, 
 	return append(all, reading{metric: "all launchers, PSS", value: mib(u.all.pss), unit: "MiB"}), nil
 }
 
-// usage is the memory of a job's processes without its workers: the parents of
-// workers (agents), the other processes that were started by hand (gorun's
-// keepers, mpirun), and all together.
+// usage has the memory of a job's processes without its workers: of the parents of
+// workers (agents), of the other processes that were started by hand (gorun's keepers,
+// mpirun), and of all together.
 type usage struct {
 	agent, keeper, all rollup
 	agents, keepers    int
@@ -121,7 +121,7 @@ func launcherMemory(j *job, workers []started) usage {
 		}
 		r, err := readRollup(p.pid)
 		if err != nil {
-			continue // it has just ended
+			continue // the process has just ended
 		}
 		u.all.add(r)
 		switch {

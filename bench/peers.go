@@ -24,23 +24,23 @@ type peer struct {
 	name    string
 	missing string // why it cannot run here, "" if it can
 	env     []string
-	litters bool // it leaves files in TMPDIR, so it gets one of its own
-	// commands are the processes that a user starts for the job: one, or one a
-	// node. A shape of one node is started the way that is meant for one node.
+	litters bool // true: it leaves files in TMPDIR, so it gets a TMPDIR of its own
+	// commands returns the commands that a user runs for the job: one, or one a
+	// node. For one node they are the peer's usual commands for one node.
 	commands func(l *lab, s shape, program []string) ([][]string, error)
 }
 
 const (
 	nameGorun = "gorun"
-	nameEtcd  = "gorun etcd" // meets in etcd instead of by gossip
+	nameEtcd  = "gorun etcd" // its nodes meet by etcd instead of by gossip
 	nameFloor = "floor"
 )
 
-// ours reports whether this is gorun, whichever way its nodes meet.
+// ours reports whether the peer is gorun, with either backend.
 func (p *peer) ours() bool { return p.name == nameGorun || p.name == nameEtcd }
 
-// peers are gorun and all that it is compared with; the missing ones too, so
-// that the table says so.
+// peers returns gorun and all launchers that it is compared with. They include the
+// missing ones, so that the table shows them as missing.
 func peers(ctx context.Context, l *lab) []*peer {
 	hydra := lookPath("mpiexec.hydra")
 	mpirun := openMPI(ctx)
@@ -85,8 +85,9 @@ func gorunCommands(l *lab, s shape, program []string) ([][]string, error) {
 	return byHand(l, s, []string{"--rdzv-endpoint", port}, program), nil
 }
 
-// torchrunCommands uses 0.1 s as the monitor interval, today's default;
-// PyTorch 1.13 has 5 s. It knows options with underscores only.
+// torchrunCommands returns torchrun's commands. The monitor interval is 0.1 s, today's
+// default; that of PyTorch 1.13 is 5 s. PyTorch 1.13 knows only options with
+// underscores.
 func torchrunCommands(l *lab, s shape, program []string) ([][]string, error) {
 	head := []string{python, l.torchrun, "--nproc_per_node", strconv.Itoa(s.perNode), "--monitor_interval", "0.1"}
 	if s.nodes == 1 {
@@ -107,9 +108,10 @@ func torchrunCommands(l *lab, s shape, program []string) ([][]string, error) {
 	return lines, nil
 }
 
-// mpirunCommands raises the number of ssh at a time: the default adds 5 s at 8
-// nodes; a tree of ssh, which gains nothing here, is left out. Hosts are addresses, for names are looked up, which takes 5 s where no
-// name server answers; and not 127.0.0.1, which would start without ssh.
+// mpirunCommands returns mpirun's commands. They raise the number of concurrent ssh,
+// because the default adds 5 s at 8 nodes. They use no tree of ssh, which gains nothing
+// here. Hosts are addresses, because looking up a name takes 5 s where no name server
+// answers. 127.0.0.1 is not among them, because mpirun would start it without ssh.
 func mpirunCommands(mpirun string, l *lab, s shape, program []string) [][]string {
 	line := []string{mpirun, "--oversubscribe", "--bind-to", "none", "-n", strconv.Itoa(s.workers())}
 	if s.nodes > 1 {
@@ -137,7 +139,8 @@ func hydraCommands(hydra string, l *lab, s shape, program []string) [][]string {
 	return [][]string{join(line, program)}
 }
 
-// srunCommands has -K: without it srun never stops the others.
+// srunCommands returns srun's commands. They have -K, because without it srun never
+// stops the other workers.
 func srunCommands(have int, s shape, program []string) ([][]string, error) {
 	if s.nodes > have {
 		return nil, fmt.Errorf("the Slurm here has %d nodes", have)
@@ -148,8 +151,8 @@ func srunCommands(have int, s shape, program []string) ([][]string, error) {
 	}, program)}, nil
 }
 
-// floorCommands is what no launcher can undercut: one process that starts all
-// workers of a node, and for several nodes all of them at once.
+// floorCommands returns the commands of the floor, which no launcher can undercut: one
+// process a node that starts all its workers; several nodes start at once.
 func floorCommands(l *lab, s shape, program []string) ([][]string, error) {
 	line := join([]string{l.helper, "spawn", strconv.Itoa(s.perNode)}, program)
 	var lines [][]string
@@ -159,7 +162,7 @@ func floorCommands(l *lab, s shape, program []string) ([][]string, error) {
 	return lines, nil
 }
 
-// python is Debian's: python3-torch is installed for that one.
+// python is Debian's Python, for which python3-torch is installed.
 const python = "/usr/bin/python3"
 
 func torchMissing(ctx context.Context) string {
@@ -171,7 +174,8 @@ func torchMissing(ctx context.Context) string {
 	return ""
 }
 
-// openMPI finds Open MPI's mpirun: MPICH has one of the same name.
+// openMPI finds Open MPI's mpirun. It checks it, because MPICH has a program of the same
+// name.
 func openMPI(ctx context.Context) string {
 	for _, name := range []string{"mpirun.openmpi", "mpirun"} {
 		path := lookPath(name)
@@ -186,7 +190,7 @@ func openMPI(ctx context.Context) string {
 	return ""
 }
 
-// slurmNodes is the number of idle nodes of a Slurm that answers, else 0.
+// slurmNodes returns the number of idle nodes of a Slurm that answers, else 0.
 func slurmNodes(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -198,8 +202,8 @@ func slurmNodes(ctx context.Context) int {
 	return n
 }
 
-// freePort is an address at an IP that was free for TCP and UDP a moment ago; two
-// programs cannot be handed a bound socket, so a race remains.
+// freePort returns an address at an IP whose port was free for TCP and UDP a moment ago.
+// A race remains, because a bound socket cannot be passed to two programs.
 func freePort(ip string) (string, error) {
 	for range 20 {
 		t, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
@@ -216,7 +220,7 @@ func freePort(ip string) (string, error) {
 	return "", fmt.Errorf("no port is free for both TCP and UDP")
 }
 
-// loopback is the i-th address of this machine, 127.0.0.1 being that of 0.
+// loopback returns the i-th address of this machine, from 127.0.0.1 for 0.
 func loopback(i int) string { return fmt.Sprintf("127.0.0.%d", i+1) }
 
 func missing(path string) string {
@@ -226,7 +230,7 @@ func missing(path string) string {
 	return ""
 }
 
-// lookPath is the absolute path of a program, or "".
+// lookPath returns the absolute path of a program, or "".
 func lookPath(name string) string {
 	path, err := exec.LookPath(name)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// preflightCosts are what the preflight and gorun explain cost in this process:
-// the facts of this machine, the rules over simulated fleets, the reading of a
-// log. No peer does any of it.
+// preflightCosts measures what the preflight and gorun explain cost in this process:
+// gathering the facts of this machine, the rules over simulated fleets, and reading a
+// log. No peer does any of this.
 func preflightCosts(quick bool) []scenario {
 	all := []scenario{{name: "facts of this machine", run: factsCost}}
 	sizes := []int{1000, 10_000}
@@ -39,7 +39,7 @@ func preflightCosts(quick bool) []scenario {
 	return all
 }
 
-// factsCost gathers as an agent does for a Python worker.
+// factsCost gathers facts as an agent does for a Python worker.
 func factsCost(ctx context.Context, _ *lab, _ *peer) ([]reading, error) {
 	python := lookPath("python3")
 	begin := time.Now()
@@ -51,7 +51,8 @@ func factsCost(ctx context.Context, _ *lab, _ *peer) ([]reading, error) {
 	return one(reading{value: ms(int64(took)), unit: "ms"}), nil
 }
 
-// runChild starts the loader as an agent does, which has a table of its processes.
+// runChild runs a child process as an agent does for the system's loader. Unlike an
+// agent it keeps no table of its processes.
 func runChild(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args, cmd.Env, cmd.Dir = argv, env, dir
@@ -120,7 +121,7 @@ func simulated(n, odd int) *preflight.Fleet {
 	return f
 }
 
-// explainCost reads a long log whose last lines tell of a failure.
+// explainCost reads a long log whose last lines are about a failure.
 func explainCost(ctx context.Context, _ *lab, _ *peer) ([]reading, error) {
 	const size = 256 << 20
 	log := &endless{

@@ -27,7 +27,7 @@ func processes() (map[int]process, error) {
 	all := map[int]process{}
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if p, err := readProcess(pid); err == nil { // else it has just ended
+			if p, err := readProcess(pid); err == nil { // else the process has just ended
 				all[pid] = p
 			}
 		}
@@ -66,7 +66,7 @@ func descendants() []process {
 }
 
 func isBelow(all map[int]process, p process, root int) bool {
-	for range len(all) { // a snapshot is not atomic: bound the walk
+	for range len(all) { // bounded, because a snapshot is not atomic
 		if p.parent == root {
 			return true
 		}
@@ -115,7 +115,7 @@ func parseRollup(text string) (rollup, error) {
 	return r, nil
 }
 
-// monotonic is CLOCK_MONOTONIC in ns: the clock that the workers write down.
+// monotonic returns CLOCK_MONOTONIC in ns, the clock of the workers' records.
 func monotonic() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -124,7 +124,7 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-// deaths sees processes end, children or not, through a pidfd each.
+// deaths records when processes end, children or not, through one pidfd each.
 type deaths struct {
 	fds  []int
 	when []int64 // monotonic ns; 0: alive
@@ -151,17 +151,17 @@ func (d *deaths) add(pid int) error {
 	return nil
 }
 
-// watch begins to wait until all have ended or the bound is over; what it
-// returns awaits that. It begins before it returns, so that a signal sent
-// afterwards is never seen late.
+// watch begins to watch until all processes have ended or the bound is over; wait waits
+// for that. The watch begins before watch returns, so that it never sees a later signal
+// late.
 func (d *deaths) watch(bound time.Duration) (wait func() error) {
 	ready := make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		// Locked for good: the thread ends with the goroutine, its priority too.
+		// Never unlocked, so the thread and its priority end with the goroutine.
 		runtime.LockOSThread()
-		// On a busy machine an event that is seen late shortens a time that
-		// begins with it, so the watcher goes first. Without root it does not.
+		// On a busy machine a late look at an event shortens the time that begins with
+		// it. So the watcher runs with priority; without root it cannot.
 		_ = unix.SchedSetAttr(0, &unix.SchedAttr{
 			Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1,
 		}, 0)

@@ -12,19 +12,19 @@ import (
 
 // reading is one number of one run.
 type reading struct {
-	metric string  // what, where a scenario yields several: "own node"
-	value  float64 // in unit; never: it did not happen within the bound
+	metric string  // names the number if a scenario yields several: "own node"
+	value  float64 // in unit; the constant never: it did not happen within the bound
 	unit   string
-	note   string // what else was seen: "exit 3"
+	note   string // another observation: "exit 3"
 }
 
 var never = math.Inf(1)
 
 // scenario is one thing that is measured with every peer.
 type scenario struct {
-	measure string // what -only selects
+	measure string // the name that -only selects
 	name    string
-	only    []string // the peers it is for; empty: all
+	only    []string // the peers to measure; empty: all
 	run     func(ctx context.Context, l *lab, p *peer) ([]reading, error)
 }
 
@@ -37,7 +37,7 @@ type effort struct {
 // maxFailures of a peer in a scenario end its turns.
 const maxFailures = 3
 
-// turns is what one peer did in one scenario.
+// turns has what one peer did in one scenario.
 type turns struct {
 	peer     *peer
 	spent    time.Duration
@@ -46,9 +46,10 @@ type turns struct {
 	readings []reading
 }
 
-// due spreads a slow peer's runs evenly over the rounds: it has a turn while
-// the share of its budget that is spent is not above the share of the rounds
-// that are done. So everybody runs at least once, and gorun always.
+// due reports whether the peer has a turn in a round. It spreads a slow peer's runs
+// evenly over the rounds: the peer has a turn while the share of its budget that is
+// spent is not above the share of the rounds that are done. So every peer runs at least
+// once, and gorun in every round.
 func (t *turns) due(round int, e effort) bool {
 	if t.peer.missing != "" || t.failures == maxFailures {
 		return false
@@ -57,8 +58,8 @@ func (t *turns) due(round int, e effort) bool {
 	return t.peer.ours() || float64(t.spent)/float64(e.budget) <= done
 }
 
-// measure runs the scenario in interleaved rounds: what drifts on the machine
-// drifts for all.
+// runAll runs the scenario in interleaved rounds, so that a drift of the machine affects
+// all peers.
 func (sc scenario) runAll(ctx context.Context, l *lab, all []*peer, e effort) ([]*turns, error) {
 	var each []*turns
 	for _, p := range all {
@@ -109,7 +110,7 @@ func ms(ns int64) float64     { return float64(ns) / 1e6 }
 func mib(b int64) float64     { return float64(b) / (1 << 20) }
 func one(r reading) []reading { return []reading{r} }
 
-// start8 is the wall time of 8 workers that end at once.
+// start8 measures the wall time of 8 workers that end at once.
 func start8() []scenario {
 	const bound = 30 * time.Second
 	s := shape{nodes: 1, perNode: 8}
@@ -130,6 +131,6 @@ func start8() []scenario {
 	}
 	return []scenario{{
 		measure: "start8", name: "8 x true", run: run,
-		only: []string{nameGorun, "torchrun", "mpirun", "hydra", nameFloor, "srun -K"}, // a node alone meets nobody
+		only: []string{nameGorun, "torchrun", "mpirun", "hydra", nameFloor, "srun -K"}, // one node needs no backend
 	}}
 }

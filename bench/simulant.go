@@ -14,7 +14,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/drive"
 )
 
-// leaseTTL is gorun's default.
+// leaseTTL is the time to live of an etcd lease, gorun's default.
 const leaseTTL = 5 * time.Second
 
 // simulant is an agent without workers: it drives a machine as package launch does.
@@ -25,9 +25,9 @@ type simulant struct {
 	listen  net.Listener
 	events  *drive.Queue[rendezvous.Event]
 	parts   sync.WaitGroup
-	started chan struct{} // closed when it has a world, or none to expect
+	started chan struct{} // closed when the agent has a world, or cannot get one
 	once    sync.Once
-	at      int64 // monotonic ns at which the world was committed here; valid after started, 0: it was not
+	at      int64 // monotonic ns at which the world was committed here; 0: it was not; valid after started
 
 	mu      sync.Mutex
 	trouble string
@@ -60,7 +60,7 @@ func (a *simulant) failed(err error) {
 	a.once.Do(func() { close(a.started) })
 }
 
-// awaits returns when the coordinator says here that n nodes have come.
+// awaits waits until the coordinator, on this agent, says that n nodes have joined.
 func (a *simulant) awaits(ctx context.Context, n int) error {
 	for {
 		a.mu.Lock()
@@ -79,7 +79,8 @@ func (a *simulant) awaits(ctx context.Context, n int) error {
 	}
 }
 
-// world returns when, in monotonic ns, it was committed here.
+// world waits for the agent's world and returns when it was committed here, in
+// monotonic ns.
 func (a *simulant) world(ctx context.Context) (at int64, err error) {
 	select {
 	case <-ctx.Done():
@@ -92,7 +93,7 @@ func (a *simulant) world(ctx context.Context) (at int64, err error) {
 	return a.at, nil
 }
 
-// why it has no world.
+// why returns why the agent has no world.
 func (a *simulant) why() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,7 +103,7 @@ func (a *simulant) why() error {
 	return errors.New(cmp.Or(a.trouble, "it has heard nothing"))
 }
 
-// run is the agent's life until ctx ends.
+// run runs the agent until ctx ends.
 func (a *simulant) run(ctx context.Context) {
 	defer a.parts.Wait()
 	a.parts.Go(func() { a.plane.Serve(ctx, a.listen) })

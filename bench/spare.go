@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spares is the time from the SIGKILL of all that gorun runs on one of four
-// nodes, agent and keeper, to the first instruction of the last worker of the
-// next round, in which a fifth node has the lost one's place.
+// spares measures the time from the SIGKILL of gorun on one of four nodes, agent and
+// keeper, to the first instruction of the last worker of the next round. In that round
+// a fifth node has the lost node's place.
 func spares() []scenario {
 	s := shape{nodes: 4, perNode: 1, spares: 1, restarts: 1}
 	var all []scenario
@@ -35,7 +35,7 @@ func spares() []scenario {
 	return all
 }
 
-// standing is what gorun status tells of a job.
+// standing is what gorun status reports about a job.
 type standing struct {
 	Coordinator string `json:"coordinator"`
 	Nodes       []struct {

@@ -56,8 +56,8 @@ func (n number) String() string {
 	}
 }
 
-// rows turns what the peers did in one scenario into lines: metric by metric,
-// gorun first, the others as they come.
+// rows turns what the peers did in one scenario into lines: metric by metric, gorun
+// first, then the others in their order.
 func (sc scenario) rows(each []*turns) []row {
 	var metrics []string
 	for _, t := range each {
@@ -85,7 +85,7 @@ func (sc scenario) rows(each []*turns) []row {
 			all = append(all, r)
 		}
 	}
-	for _, t := range each { // those without a number still get their line
+	for _, t := range each { // peers without a number still get a line
 		if len(t.readings) == 0 {
 			all = append(all, row{Measure: sc.measure, Case: sc.name, Peer: t.peer.name, Note: t.why()})
 		}
@@ -125,7 +125,7 @@ func (t *turns) row(metric string) (row, bool) {
 	return r, true
 }
 
-// why a peer has no number.
+// why returns why a peer has no number.
 func (t *turns) why() string {
 	if t.peer.missing != "" {
 		return t.peer.missing
@@ -136,7 +136,8 @@ func (t *turns) why() string {
 	return "did not run"
 }
 
-// median of sorted values; of an even number, the mean of the middle two.
+// median returns the median of sorted values; of an even number, the mean of the middle
+// two.
 func median(sorted []float64) float64 {
 	n := len(sorted)
 	if n%2 == 1 {
@@ -175,7 +176,7 @@ func printTable(out io.Writer, rows []row) error {
 	return nil
 }
 
-// result is what one measurement leaves in its JSON file.
+// result is the content of one measurement's JSON file.
 type result struct {
 	Time    time.Time `json:"time"`
 	Machine machine   `json:"machine"`

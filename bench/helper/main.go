@@ -1,4 +1,4 @@
-// Command helper does what csrc/helper.c does, for machines without a C compiler:
+// Command helper does the same as csrc/helper.c, for machines without a C compiler:
 //
 //	helper worker FILE     appends "<monotonic ns> <pid>" to FILE, then waits
 //	helper spawn N CMD...  starts N copies of CMD and awaits them: the floor
@@ -39,7 +39,7 @@ func run(args []string) (int, error) {
 	return 0, errors.New("usage: helper worker FILE, or helper spawn N CMD")
 }
 
-// worker waits until SIGUSR1 ends it with code 3, or anything else as usual.
+// worker waits until SIGUSR1 ends it with code 3, or another signal ends it as usual.
 func worker(file string, begin int64) (int, error) {
 	die := make(chan os.Signal, 1)
 	signal.Notify(die, unix.SIGUSR1)
