@@ -21,11 +21,11 @@ type Conn struct {
 
 	// Guarded by the pool's mu.
 	state state
-	since time.Time   // when it became unproven
-	limit *time.Timer // closes it while it is unproven
+	since time.Time   // when the connection became unproven
+	limit *time.Timer // closes the connection if it is still unproven
 }
 
-// NetConn is the connection below, as of a tls.Conn.
+// NetConn returns the wrapped connection, as that of a tls.Conn does.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // Close closes the connection and makes room for another one.
@@ -49,17 +49,17 @@ func (c *Conn) expire() {
 	}
 }
 
-// Prove tells that a connection has shown that it is wanted: it has no deadline
-// any more, and no newcomer takes its place. A connection that no Pool counts
-// needs no proof. Prove looks below what wraps a connection and has NetConn.
+// Prove marks a connection as proven: it belongs to a client. It then has no deadline,
+// and no newcomer takes its place. A connection that no Pool counts needs no proof.
+// Prove finds the Conn below wrappers that have a method NetConn.
 func Prove(c net.Conn) {
 	if counted := find(c); counted != nil {
 		counted.prove()
 	}
 }
 
-// Tolerate tells that a connection may be silent for as long as it likes: it has no
-// deadline any more, but newcomers may take its place until it is proven.
+// Tolerate removes the deadline of an unproven connection, which may then be silent for
+// any time. Newcomers may still take its place until it is proven.
 func Tolerate(c net.Conn) {
 	if counted := find(c); counted != nil {
 		counted.pool.mu.Lock()
@@ -70,14 +70,14 @@ func Tolerate(c net.Conn) {
 	}
 }
 
-// Doubt makes a connection an unproven one again: what it was wanted for is over.
+// Doubt marks a connection as unproven again, because its purpose is over.
 func Doubt(c net.Conn) {
 	if counted := find(c); counted != nil {
 		counted.doubt()
 	}
 }
 
-// find is the Conn below a connection, nil if there is none.
+// find returns the Conn below a connection, nil if there is none.
 func find(c net.Conn) *Conn {
 	for {
 		if counted, ok := c.(*Conn); ok {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Listener accepts what its Pool has room for. Its Accept fails only when the
-// listener cannot be used any more.
+// Listener accepts the connections that its Pool has room for. Its Accept fails only
+// when the listener cannot be used any more.
 type Listener struct {
 	net.Listener
 	pool *Pool
@@ -17,8 +17,8 @@ type Listener struct {
 	done chan struct{}
 }
 
-// Listen makes a Listener of l. A nil Pool counts nothing; its Listener still
-// outlives a lack of descriptors.
+// Listen makes a Listener of l. A nil Pool counts nothing. Its Listener still survives a
+// lack of descriptors.
 func (p *Pool) Listen(l net.Listener) *Listener {
 	return &Listener{Listener: l, pool: p, done: make(chan struct{})}
 }
@@ -39,7 +39,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		switch {
-		case err == nil && (l.pool == nil || find(c) != nil): // nobody counts, or another Listener has counted it
+		case err == nil && (l.pool == nil || find(c) != nil): // no Pool counts, or another Listener has counted it
 			return c, nil
 		case err == nil:
 			if counted, ok := l.pool.admit(c); ok {
@@ -64,8 +64,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// passing reports whether an accept is worth another try (accept(2)): there was
-// no descriptor or no memory, or the client left.
+// passing reports whether an accept can be tried again (accept(2)), because there was no
+// descriptor or no memory, or the client left.
 func passing(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {

@@ -15,14 +15,15 @@ import (
 // Bounds limit the connections that a Pool accepts. A zero field means its
 // default.
 type Bounds struct {
-	// Total is how many connections may be open. Default: the process's limit of
-	// open files without a reserve of a quarter of it, of 1024 at most.
+	// Total is how many connections may be open. Default: the process's limit of open
+	// files minus a reserve of a quarter of it, at most 1024.
 	Total int
-	// Unproven is how many of them may be unproven, beyond one beside each proven one
-	// of the same address. Default: a quarter of Total, 4096 at most.
+	// Unproven is how many connections may be unproven. It does not count one unproven
+	// connection for each proven one of the same address. Default: a quarter of Total,
+	// at most 4096.
 	Unproven int
-	// PerSource is how many of the unproven ones may come from one address. An
-	// address with a proven connection has no such limit. Default: half of Unproven.
+	// PerSource is how many unproven connections may come from one address. An address
+	// with a proven connection has no such limit. Default: half of Unproven.
 	PerSource int
 	// Proof is how long a connection may be unproven. Default 10 s.
 	Proof time.Duration
@@ -50,7 +51,7 @@ func (b Bounds) withDefaults() Bounds {
 	return b
 }
 
-// openFiles is the limit of open files of this process.
+// openFiles returns the limit of open files of this process.
 func openFiles() int {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
@@ -75,12 +76,12 @@ type source struct {
 	proven   int
 }
 
-// excess is how many unproven connections an address has beyond its proven ones.
-// A client may open a silent connection beside each that speaks, as torch before
-// 2.1 does to its store.
+// excess returns how many more unproven connections an address has than proven ones. A
+// client may open a silent connection beside each proven one, as torch before 2.1 does
+// to its store.
 func (s *source) excess() int { return max(0, len(s.unproven)-s.proven) }
 
-// less orders addresses by which of them has to make room.
+// less orders addresses; the greatest one has to make room first.
 func (s *source) less(o *source) bool {
 	return cmp.Or(cmp.Compare(s.excess(), o.excess()), cmp.Compare(len(s.unproven), len(o.unproven))) < 0
 }
@@ -116,7 +117,7 @@ func (p *Pool) admit(raw net.Conn) (*Conn, bool) {
 	return c, true
 }
 
-// add makes a connection an unproven one. The caller holds mu.
+// add adds a connection to the unproven ones. The caller holds mu.
 func (p *Pool) add(c *Conn, s *source) {
 	c.state = unproven
 	c.since = time.Now()
@@ -124,14 +125,15 @@ func (p *Pool) add(c *Conn, s *source) {
 	c.limit = time.AfterFunc(p.bounds.Proof, func() { c.expire() })
 }
 
-// change counts what f changes of a source. The caller holds mu.
+// change runs f, which changes a source, and updates the Pool's sum of excess. The
+// caller holds mu.
 func (p *Pool) change(s *source, f func()) {
 	p.unproven -= s.excess()
 	f()
 	p.unproven += s.excess()
 }
 
-// most is the source with unproven connections that has to make room first, nil if
+// most returns the source with unproven connections that has to make room first, nil if
 // there is none. The caller holds mu.
 func (p *Pool) most() *source {
 	var most *source
@@ -143,8 +145,8 @@ func (p *Pool) most() *source {
 	return most
 }
 
-// drop closes a source's oldest unproven connection, unless that is young and
-// young ones are spared. The caller holds mu.
+// drop closes a source's oldest unproven connection. Without young it spares a
+// connection within its Grace and returns false. The caller holds mu.
 func (p *Pool) drop(s *source, young bool) bool {
 	c := s.unproven[0]
 	if !young && time.Since(c.since) < p.bounds.Grace {
@@ -155,7 +157,7 @@ func (p *Pool) drop(s *source, young bool) bool {
 	return true
 }
 
-// remove forgets a connection. The caller holds mu.
+// remove removes a connection from the Pool's counts. The caller holds mu.
 func (p *Pool) remove(c *Conn) {
 	switch c.state {
 	case unproven:
@@ -184,8 +186,8 @@ func (p *Pool) unprove(c *Conn) {
 	})
 }
 
-// shed closes the oldest unproven connection of the source that has most of them:
-// the process has no descriptor left.
+// shed closes the oldest unproven connection of the source with the largest excess,
+// because the process has no descriptor left.
 func (p *Pool) shed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,8 +196,8 @@ func (p *Pool) shed() {
 	}
 }
 
-// sourceOf names where a connection comes from: an IPv4 address, a /64 of IPv6
-// (one host's share of addresses), or the user at the other end of a Unix socket.
+// sourceOf names the source of a connection: an IPv4 address, a /64 of IPv6 (one host's
+// share of addresses), or the user at the other end of a Unix socket.
 func sourceOf(c net.Conn) string {
 	if uc, ok := c.(*net.UnixConn); ok {
 		return "uid " + strconv.Itoa(peerUID(uc))
@@ -213,7 +215,7 @@ func sourceOf(c net.Conn) string {
 	return ip.String()
 }
 
-// peerUID is the user at the other end, -1 if that is not known.
+// peerUID returns the user at the other end, -1 if it is unknown.
 func peerUID(c *net.UnixConn) int {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package smallfile reads and writes the files that a user names on the command
-// line, and reads those of the system: whole, and bounded in size.
+// Package smallfile reads and writes the files that a user names on the command line,
+// and reads small files of the system. It handles whole files of bounded size.
 //
-// Invariants: no call waits for another process to open a pipe; a call takes at
-// most Wait where a device, or the reader of a pipe, is slow. A file system that
-// hangs can still hold up a call.
+// Invariants: no call waits for another process to open a pipe. A call takes at most
+// Wait where a device, or the reader of a pipe, is slow. A file system that hangs can
+// still hold up a call.
 package smallfile
 
 import (
@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait bounds the time for which another end may keep a call waiting.
+// Wait bounds the time for which a call waits for a device or for the other end of a
+// pipe.
 const Wait = 10 * time.Second
 
-// Read returns a file's content, at most one byte more than most. It refuses a pipe:
-// the writer of a named one may never come, and one that a shell has made, as by
-// <(COMMAND), is not this process's but its parent's. The error does not name the
-// file.
+// Read returns a file's content, at most one byte more than most. It refuses a pipe. The
+// writer of a named pipe may never come. A pipe that a shell has made, as by <(COMMAND),
+// belongs to this process's parent. The error does not name the file.
 func Read(name string, most int) ([]byte, fs.FileMode, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -41,7 +41,7 @@ func Read(name string, most int) ([]byte, fs.FileMode, error) {
 	case mode&fs.ModeNamedPipe != 0:
 		return nil, mode, errors.New("it is a pipe, whose writer may never come: give a file")
 	}
-	_ = f.SetReadDeadline(time.Now().Add(Wait)) // what has no deadline does not wait
+	_ = f.SetReadDeadline(time.Now().Add(Wait)) // fails for a file on which reads do not wait
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("nothing has ended it within %v: is its writer still at work?", Wait)
@@ -49,8 +49,8 @@ func Read(name string, most int) ([]byte, fs.FileMode, error) {
 	return text, mode, plain(err)
 }
 
-// Names lists a folder, unsorted, at most so many entries of it. It does not wait for
-// a pipe in the folder's place.
+// Names lists at most so many entries of a folder, unsorted. If there is a pipe in place
+// of the folder, it does not wait for it.
 func Names(dir string, most int) ([]string, error) {
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -71,7 +71,7 @@ func Names(dir string, most int) ([]string, error) {
 	return names, nil
 }
 
-// Write puts the content into a file that exists and is no regular one.
+// Write writes the content into an existing file that is not regular.
 func Write(name string, content []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Writable is the error that writing a file would give: better now than after days
-// of training. No name is no file.
+// Writable returns the error that writing a file would give, so that the user gets it
+// now and not after days of training. An empty name gives no error.
 func Writable(name string) error {
 	if name == "" {
 		return nil
@@ -26,7 +26,7 @@ func Writable(name string) error {
 		return errors.New("it is a folder")
 	case err == nil:
 		at = name
-	case !errors.Is(err, fs.ErrNotExist): // too long a name, a link to itself
+	case !errors.Is(err, fs.ErrNotExist): // for example a name that is too long, or a link to itself
 		return errors.Unwrap(err)
 	}
 	if err := unix.Access(at, unix.W_OK); err != nil {

@@ -11,29 +11,29 @@ import (
 	xterm "golang.org/x/term"
 )
 
-// Console is one program's voice beside the output of others: lines that begin
-// with its name, and on a terminal one live line that says what it waits for. It
-// is safe for concurrent use, and no call waits for the terminal.
+// Console prints one program's lines beside the output of others. Each line begins with
+// the program's name. On a terminal it also keeps one live line that says what the
+// program waits for. It is safe for concurrent use, and no call waits for the terminal.
 type Console struct {
 	prefix string
-	width  func() int // of the terminal on which the live line is rewritten; nil: there is none
+	width  func() int // width of the terminal on which the live line is rewritten; nil: there is no terminal
 	out    *writer
 	began  time.Time
 
 	mu    sync.Mutex
-	ended bool   // by Close: nothing is printed any more
-	live  bool   // a live line stands on the terminal
-	state string // of the wait that was said last
+	ended bool   // true: Close was called and nothing is printed any more
+	live  bool   // true: the terminal shows a live line
+	state string // State of the last Wait that was printed
 	pace  Pace
 	rare  limiter
 }
 
-// firstWait is the time before which Wait prints no line: a job that forms
-// faster needs no words.
+// firstWait is the time before which Wait prints no line, because a job that forms
+// faster needs none.
 const firstWait = 2 * time.Second
 
-// NewConsole makes a console that writes to w, once Run runs. On terminal, nil
-// for none, it rewrites one live line.
+// NewConsole makes a console that writes to w while Run runs. On terminal, nil for none,
+// it rewrites one live line.
 func NewConsole(w io.Writer, prefix string, terminal *os.File) *Console {
 	c := &Console{prefix: prefix, out: newWriter(w), began: time.Now()}
 	c.rare = newLimiter(func(line string) { c.Say("%s", line) })
@@ -48,11 +48,11 @@ func NewConsole(w io.Writer, prefix string, terminal *os.File) *Console {
 	return c
 }
 
-// Run writes what is said until Close.
+// Run writes the console's lines until Close.
 func (c *Console) Run() { c.out.run() }
 
-// Close says the lines that SayRarely holds back and waits, two seconds at most,
-// until all is written. What is said later is dropped.
+// Close prints the lines that SayRarely holds back and waits, two seconds at most, until
+// all lines are written. Later lines are dropped.
 func (c *Console) Close() {
 	c.SayHeld()
 	c.mu.Lock()
@@ -61,8 +61,8 @@ func (c *Console) Close() {
 	c.out.close()
 }
 
-// Say prints one line; further lines of the text are indented, since only the
-// program's own begin with its name.
+// Say prints a text behind the program's name. It indents all lines but the first,
+// because only the program's own lines begin with its name.
 func (c *Console) Say(format string, args ...any) {
 	c.print(fmt.Sprintf("%s: %s\n", c.prefix, Within(Lines(fmt.Sprintf(format, args...)))))
 }
@@ -75,7 +75,7 @@ func (c *Console) SayRarely(kind, line string) {
 	}
 }
 
-// SayHeld prints the lines that SayRarely holds back; SayRarely says nothing
+// SayHeld prints the lines that SayRarely holds back. SayRarely prints none of them
 // later.
 func (c *Console) SayHeld() {
 	for _, line := range c.rare.end() {
@@ -83,13 +83,13 @@ func (c *Console) SayHeld() {
 	}
 }
 
-// Table prints lines as they are, behind the prefix of the first one.
+// Table prints lines unchanged, behind one prefix.
 func (c *Console) Table(lines string) {
-	lines = strings.ReplaceAll(Lines(lines), "\n"+c.prefix, "\n  "+c.prefix) // of another node's
+	lines = strings.ReplaceAll(Lines(lines), "\n"+c.prefix, "\n  "+c.prefix) // a line of another node cannot look like this program's
 	c.print(fmt.Sprintf("%s: %s\n", c.prefix, strings.TrimSuffix(lines, "\n")))
 }
 
-// Write prints a text that is fit to be shown. It always succeeds.
+// Write prints a text that is already safe for a terminal. It always succeeds.
 func (c *Console) Write(text []byte) (int, error) {
 	c.print(string(text))
 	return len(text), nil
@@ -101,7 +101,7 @@ func (c *Console) print(text string) {
 	c.write(text)
 }
 
-// write prints a text in place of the live line, with mu held.
+// write prints a text in place of the live line. The caller holds mu.
 func (c *Console) write(text string) {
 	if !c.ended {
 		c.clear()
@@ -109,7 +109,7 @@ func (c *Console) write(text string) {
 	}
 }
 
-// Clear takes the live line away.
+// Clear removes the live line.
 func (c *Console) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,20 +120,20 @@ func (c *Console) clear() {
 	if c.live && !c.ended {
 		c.live = false
 		c.out.Write([]byte("\r\033[K"))
-		c.out.settle() // workers that start now write to the terminal themselves
+		c.out.settle() // because workers that start now write to the terminal themselves
 	}
 }
 
-// Wait is what a program waits for, in words.
+// Wait describes what a program waits for.
 type Wait struct {
-	Line    string        // to print
-	State   string        // what is printed at once when it changes: Line without its times
-	Shared  bool          // others may write to the terminal: no live line
-	AtLeast time.Duration // between two lines of the same State, if that is longer than usual
+	Line    string        // the text to print
+	State   string        // Line without its times; a new State is printed at once
+	Shared  bool          // true: others may write to the terminal, so there is no live line
+	AtLeast time.Duration // time between two lines of the same State, if it is longer than usual
 }
 
-// Wait says what the program waits for: as the live line, or as a line at each
-// new State and then after 5, 10, 20 and every 30 seconds. Call it about once a
+// Wait prints what the program waits for: as the live line, or as a line at each new
+// State and then after 5, 10, 20 and every 30 seconds. The caller calls it about once a
 // second.
 func (c *Console) Wait(w Wait) {
 	c.mu.Lock()
@@ -158,14 +158,14 @@ func (c *Console) Wait(w Wait) {
 	c.write(fmt.Sprintf("%s: %s\n", c.prefix, Within(Lines(w.Line))))
 }
 
-// Pace spaces the lines of a wait that goes on: after 5, 10 and 20 seconds, then
-// every 30. Due is to be called about once a second.
+// Pace says when a wait that goes on prints its next line: after 5, 10 and 20 seconds,
+// then every 30. The caller calls Due about once a second.
 type Pace struct {
-	last  time.Time // of the last line, or when the wait began
+	last  time.Time // time of the last line, or when the wait began
 	lines int
 }
 
-// NewPace is the pace of a wait that begins now.
+// NewPace makes the pace of a wait that begins now.
 func NewPace(now time.Time) Pace { return Pace{last: now} }
 
 // Due reports whether a line is due, and counts it.
@@ -174,8 +174,8 @@ func (p *Pace) Due(now time.Time) bool { return p.due(now, 0) }
 // pauses lie between two lines of the same wait.
 var pauses = [...]time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second}
 
-// slack is half the time between two calls: the call after 4.5 s is in
-// time, the one after 5 s is not.
+// slack is half the time between two calls of Due. With it a line is due at the call that
+// is nearest to the end of its pause.
 const slack = time.Second / 2
 
 func (p *Pace) due(now time.Time, atLeast time.Duration) bool {

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	limiterEvery = time.Second // between two lines of one kind
-	limiterHeld  = 16          // lines of one kind that wait
+	limiterEvery = time.Second // time between two lines of one kind
+	limiterHeld  = 16          // lines of one kind that are held back
 )
 
-// limiter keeps lines that strangers can cause from filling the terminal: it lets
-// one line a second of each kind pass, holds some back and counts the others.
+// limiter prevents lines that strangers can cause from filling the terminal. It lets one
+// line a second of each kind pass, holds up to limiterHeld back and counts the others.
 type limiter struct {
 	say func(line string) // prints a line that was held back
 
@@ -21,20 +21,20 @@ type limiter struct {
 	ended bool
 }
 
-// lines are the lines of one kind.
+// lines has the lines of one kind.
 type lines struct {
-	said  time.Time // when the last one was printed
+	said  time.Time // when the last line was printed
 	held  []string
-	more  int         // how many were only counted
-	timer *time.Timer // prints the next one; nil: none is held
+	more  int         // number of lines that were only counted
+	timer *time.Timer // prints the next line; nil: no line is held back
 }
 
 func newLimiter(say func(string)) limiter {
 	return limiter{say: say, kinds: map[string]*lines{}}
 }
 
-// take reports whether a line is to be printed now. Else it is held back, or
-// counted. Lines without a kind always pass.
+// take reports whether the caller prints the line now. If not, take holds the line back
+// or counts it. Lines without a kind always pass.
 func (s *limiter) take(kind, line string) bool {
 	if kind == "" {
 		return true
@@ -62,8 +62,8 @@ func (s *limiter) take(kind, line string) bool {
 	return false
 }
 
-// next takes the line that was held longest. The last one says how many were only
-// counted.
+// next removes and returns the line that was held longest. The last held line also says
+// how many lines were only counted.
 func (l *lines) next() string {
 	text := l.held[0]
 	l.held = l.held[1:]
@@ -74,7 +74,7 @@ func (l *lines) next() string {
 	return text
 }
 
-// release prints a line that was held back.
+// release prints one line that was held back, and sets the timer for the next one.
 func (s *limiter) release(l *lines) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *limiter) release(l *lines) {
 	}
 }
 
-// end returns the lines that are held back; none is printed later.
+// end returns the lines that are held back. The limiter prints none of them later.
 func (s *limiter) end() (rest []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,10 +1,10 @@
-// Package term decides what may reach a terminal and how it is said there: text
-// of a worker, of the network or of a file is made fit to be shown, so that
-// nothing in it commands the terminal, hides, or changes the order in which the
-// rest is read; long text is cut; words are quoted for a shell.
+// Package term decides what may reach a terminal, and prints a program's lines there. It
+// makes text of a worker, of the network or of a file safe: no part of the text commands
+// the terminal, hides, or changes the order in which the rest is read. It cuts long text
+// and quotes words for a shell.
 //
-// Invariants: what is visible stays as it is, unless it is cut; the functions on
-// text are pure; the package knows nothing of jobs.
+// Invariants: visible characters stay unchanged, unless the text is cut. The functions
+// on text are pure. The package knows nothing of jobs.
 package term
 
 import (
@@ -16,26 +16,26 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden reports whether a character shows nothing itself and may deceive about
-// the others: those that set the direction of text (U+202A to U+202E, U+2066 to
-// U+2069, U+061C), have no width (U+200B to U+200F, U+FEFF and other formats), or
-// end a line where a terminal does not (U+2028, U+2029).
+// Hidden reports whether a character is invisible and may deceive about the others.
+// Such characters set the direction of text (U+202A to U+202E, U+2066 to U+2069,
+// U+061C), have no width (U+200B to U+200F, U+FEFF and other formats), or end a line
+// where a terminal does not (U+2028, U+2029).
 func Hidden(r rune) bool {
 	if r < 0x80 {
 		return false
 	}
 	switch r {
-	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0: // letters and marks that show nothing
+	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0: // invisible letters and marks
 		return true
 	}
 	return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// Unfit reports whether a character must not reach a terminal: a control, or one
-// that is hidden.
+// Unfit reports whether a character must not reach a terminal: a control or a hidden
+// character.
 func Unfit(r rune) bool { return unicode.IsControl(r) || Hidden(r) }
 
-// Escape shows the hidden characters of a text as \u202e; its controls stay.
+// Escape writes the hidden characters of a text in the form \u202e. Controls stay.
 func Escape(s string) string {
 	if !strings.ContainsFunc(s, Hidden) {
 		return s
@@ -64,7 +64,7 @@ func Lines(s string) string {
 	}, s))
 }
 
-// Line is Lines on one line: a space stands for every line end and tab.
+// Line is Lines on one line: a space replaces every line end and tab.
 func Line(s string) string {
 	return Lines(strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || r == '\r' || r == '\v' || r == '\f' || r == 0x85 {
@@ -74,15 +74,15 @@ func Line(s string) string {
 	}, s))
 }
 
-// Within indents all lines but the first, so that none of them can be taken for a
-// line of the program that shows the text behind its own name.
+// Within indents all lines but the first. So none of them can be taken for a line of the
+// program that prints the text behind its own name.
 func Within(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }
 
-// sequences are a terminal's control sequences: colours, cursor movements, titles.
+// sequences matches a terminal's control sequences: colours, cursor movements, titles.
 var sequences = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-Z\\\\-_])")
 
-// Plain is Escape without control sequences and controls other than tabs: what a
-// program wrote for a terminal, without its colours.
+// Plain is Escape without control sequences and without controls other than tabs. It
+// turns a program's text for a terminal into plain text.
 func Plain(s string) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	if !strings.ContainsFunc(s, unicode.IsControl) {
@@ -96,7 +96,7 @@ func Plain(s string) string {
 	}, sequences.ReplaceAllString(s, "")))
 }
 
-// Printable is s with "?" for every character that prints nothing, spaces other
+// Printable returns s with "?" for every character that prints nothing, spaces other
 // than U+0020 included.
 func Printable(s string) string {
 	if IsPrintable(s) {
@@ -110,7 +110,7 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Quoted is s, as a Go string literal if one of its characters prints nothing.
+// Quoted returns s, as a Go string literal if one of its characters prints nothing.
 func Quoted(s string) string {
 	if IsPrintable(s) {
 		return s
@@ -130,7 +130,7 @@ func IsPrintable(s string) bool {
 	return true
 }
 
-// Truncate is the first n bytes of s at most, in whole characters.
+// Truncate returns at most the first n bytes of s, in whole characters.
 func Truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -141,7 +141,7 @@ func Truncate(s string, n int) string {
 	return s[:n]
 }
 
-// Cut is Truncate that shows by "..." behind the n bytes that something is missing.
+// Cut is Truncate, with "..." behind the n bytes if a part is missing.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -149,11 +149,11 @@ func Cut(s string, n int) string {
 	return Truncate(s, n) + "..."
 }
 
-// maxLine is the number of characters that OneLine returns.
+// maxLine is the largest number of characters that OneLine returns.
 const maxLine = 500
 
-// OneLine is s with escapes for all that would begin another line, command the terminal
-// or hide characters. Of a long text the middle is left out.
+// OneLine returns s with escapes for all characters that would begin another line,
+// command the terminal or hide text. It leaves out the middle of a long text.
 func OneLine(s string) string {
 	if runes := []rune(s); len(runes) > maxLine {
 		s = string(runes[:maxLine/2]) + " ... " + string(runes[len(runes)-maxLine/2:])
@@ -169,10 +169,10 @@ func OneLine(s string) string {
 	return b.String()
 }
 
-// safe are the characters that mean nothing to a shell.
+// safe has the characters that have no special meaning in a shell.
 const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@%+"
 
-// Command joins words as a person would type them in a shell.
+// Command joins words into a command line, quoted as a person would type it in a shell.
 func Command(words ...string) string {
 	out := make([]string, len(words))
 	for i, s := range words {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// writer writes beside its callers, which never wait: a terminal that is stopped
-// (Ctrl-S), a full pipe or a dead log must not hold up the end of a job. What
-// does not fit into the queue is dropped.
+// writer writes in its own goroutine, so that its callers never wait. A terminal that is
+// stopped (Ctrl-S), a full pipe or a log that nothing reads must not hold up the end of
+// a job. writer drops what does not fit into its queue.
 type writer struct {
 	w     io.Writer
 	queue chan func()
@@ -19,7 +19,7 @@ type writer struct {
 }
 
 const (
-	writerQueue  = 1024 // writes
+	writerQueue  = 1024 // number of writes
 	writerSettle = 50 * time.Millisecond
 	writerFlush  = 2 * time.Second // for what is left at the end
 )
@@ -36,7 +36,7 @@ func (w *writer) run() {
 	}
 }
 
-// put queues something to do and reports whether there was room.
+// put queues a function and reports whether there was room.
 func (w *writer) put(do func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +54,7 @@ func (w *writer) put(do func()) bool {
 // Write queues b, which the caller must not change any more; it always succeeds.
 func (w *writer) Write(b []byte) { w.put(func() { _, _ = w.w.Write(b) }) }
 
-// settle waits, 50 ms at most, until all that was queued is written.
+// settle waits, 50 ms at most, until every queued write is done.
 func (w *writer) settle() {
 	out := make(chan struct{})
 	if !w.put(func() { close(out) }) {
@@ -66,8 +66,8 @@ func (w *writer) settle() {
 	}
 }
 
-// close waits, two seconds at most, until everything is written. What is written
-// afterwards is dropped.
+// close waits, two seconds at most, until every queued write is done. It drops later
+// writes.
 func (w *writer) close() {
 	w.mu.Lock()
 	w.ended = true
