@@ -51,7 +51,7 @@ func newJob(t *testing.T, size int) job {
 		fmt.Sprintf("WORLD_SIZE=%d", size), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", size))}
 }
 
-// result is how one rank ended.
+// result says how one rank ended.
 type result struct {
 	code           int
 	stdout, stderr string

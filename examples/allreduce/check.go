@@ -7,8 +7,8 @@ import (
 	"github.com/gorun/gorun/worker"
 )
 
-// element is what rank contributes at i, and result what the op over all ranks
-// must give there. All values are small whole numbers, so floats are exact.
+// element returns rank's value at index i, and result returns the value that the op over
+// all ranks must give there. All values are small whole numbers, so floats are exact.
 func element(op worker.Op, rank, size, i int) int {
 	if op == worker.Prod { // one rank has 2, the others have 1
 		return 1 + max(0, 1-abs(rank-i%size))
@@ -71,7 +71,7 @@ func broadcast(r report, n, root int) error {
 	return nil
 }
 
-// ring sends a number once round all ranks, each of which adds its own.
+// ring sends a number once round all ranks, and each rank adds its own.
 func ring(r report, n int) error {
 	size, rank := r.w.Size(), r.w.Rank()
 	next, prev := (rank+1)%size, (rank+size-1)%size

@@ -1,5 +1,5 @@
-// Command allreduce is a Go worker: every collective once, each result checked
-// against the closed form. It exits with 1 if one is wrong.
+// Command allreduce is a Go worker. It runs every collective once and checks each result
+// against the closed form. It exits with 1 if a result is wrong.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 		log.Fatal(err)
 	}
 	if err := run(ctx, w, os.Stdout); err != nil {
-		// Tells every node at once; without it the exit code would.
+		// Fail reports to every node at once. Without it the exit code would.
 		if failErr := w.Fail(err); failErr != nil {
 			log.Print(failErr)
 		}
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// run makes all checks; rank 0 writes what was found to out.
+// run makes all checks; rank 0 writes the results to out.
 func run(ctx context.Context, w *worker.World, out io.Writer) error {
 	if w.Rank() != 0 {
 		out = io.Discard
@@ -41,7 +41,7 @@ func run(ctx context.Context, w *worker.World, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// The first call makes the connections; it is not what is measured below.
+	// The first call makes the connections. The measurements below must not include it.
 	if err := worker.Barrier(ctx, comm); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func run(ctx context.Context, w *worker.World, out io.Writer) error {
 	return ring(r, 1000)
 }
 
-// report is what the checks share.
+// report has what the checks share.
 type report struct {
 	ctx  context.Context
 	w    *worker.World
