@@ -29,14 +29,14 @@ type source struct {
 
 func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// at is the place of a node, as an editor understands it.
+// at returns the place of a node as path:line, which an editor understands.
 func (s source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.line(n))
 }
 
 func (s source) line(n ast.Node) int { return s.fset.Position(n.Pos()).Line }
 
-// imports are the import paths of the file.
+// imports returns the import paths of the file.
 func (s source) imports() []string {
 	var paths []string
 	for _, i := range s.file.Imports {
@@ -46,7 +46,7 @@ func (s source) imports() []string {
 	return paths
 }
 
-// calls reports every call of pkg.name.
+// calls returns every call of pkg.name.
 func (s source) calls(pkg, name string) []ast.Node {
 	var found []ast.Node
 	ast.Inspect(s.file, func(n ast.Node) bool {
@@ -72,7 +72,7 @@ func TestEachPackageHasOneDocComment(t *testing.T) {
 		if s.isTest() {
 			continue
 		}
-		docs[s.pkg] = append(docs[s.pkg], nil...) // known, even without one
+		docs[s.pkg] = append(docs[s.pkg], nil...) // adds the package, even without a comment
 		if s.file.Doc == nil {
 			continue
 		}
@@ -113,8 +113,8 @@ func TestOnlyProgramsExit(t *testing.T) {
 	}
 }
 
-// A test that sleeps is slow where the machine is fast and fails where it is
-// slow. Under synctest the clock is not real; elsewhere the line says why.
+// A test that sleeps is slow on a fast machine and fails on a slow one. Under synctest
+// the clock is not real. Elsewhere a comment on the line says why the test sleeps.
 func TestTestsDoNotSleep(t *testing.T) {
 	for _, s := range sources(t) {
 		if !s.isTest() || slices.Contains(s.imports(), "testing/synctest") {
@@ -128,8 +128,8 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// The arrows of the design: cmd → launch → {rendezvous, envprop} and
-// rendezvous/X → rendezvous. Tests may import what they like.
+// Imports follow the arrows of the design: cmd → launch → {rendezvous, envprop} and
+// rendezvous/X → rendezvous. Tests may import any package.
 func TestImportsFollowTheDesign(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() {
@@ -214,7 +214,7 @@ func forbidden(pkg, imp string) string {
 		return "nothing imports a command"
 	case strings.HasSuffix(path.Base(inside), "test") && !within(pkg, "bench") && !strings.HasSuffix(path.Base(pkg), "test"):
 		return "what only tests need is not part of the program"
-	case second(pkg) == "rendezvoustest": // it puts backends, streams and machines together
+	case second(pkg) == "rendezvoustest": // it joins backends, streams and machines
 		return ""
 	case within(inside, "launch") && !within(pkg, "launch", "cmd", "bench"):
 		return "launch stands above everything but cmd and bench"
@@ -236,10 +236,11 @@ func forbidden(pkg, imp string) string {
 	return ""
 }
 
-// A package that needs more files than this has a second purpose.
+// mostFiles bounds the files of a package. A package that needs more has a second
+// purpose.
 const mostFiles = 15
 
-// tables are packages whose files are rows or rules of one kind, one family each.
+// tables lists the packages whose files are rows or rules of one kind, one family each.
 var tables = []string{"launch/diagnose", "rendezvous/preflight/rules"}
 
 func TestPackagesHaveFewFiles(t *testing.T) {
@@ -256,8 +257,8 @@ func TestPackagesHaveFewFiles(t *testing.T) {
 	}
 }
 
-// A struct with more fields than this has parts that want names. What travels as
-// JSON is as wide as what it says.
+// mostFields bounds the fields of a struct. A struct with more has parts that need names
+// of their own. A struct that is written as JSON may have more.
 const mostFields = 14
 
 func TestStructsHaveFewFields(t *testing.T) {
@@ -270,7 +271,7 @@ func TestStructsHaveFewFields(t *testing.T) {
 			if !ok {
 				return true
 			}
-			if st, ok := spec.Type.(*ast.StructType); ok && !isJSON(st) && spec.Name.Name != "Row" { // a row is as wide as its table
+			if st, ok := spec.Type.(*ast.StructType); ok && !isJSON(st) && spec.Name.Name != "Row" { // a row has a field for each column of its table
 				if n := st.Fields.NumFields(); n > mostFields {
 					t.Errorf("%s: %s has %d fields, at most %d are allowed", s.at(spec), spec.Name.Name, n, mostFields)
 				}
@@ -328,7 +329,7 @@ func within(pkg string, roots ...string) bool {
 	})
 }
 
-// second is the second element of a path: "gossip" of rendezvous/gossip/wire.
+// second returns the second element of a path: "gossip" of rendezvous/gossip/wire.
 func second(pkg string) string {
 	if parts := strings.Split(pkg, "/"); len(parts) > 1 {
 		return parts[1]
@@ -336,8 +337,7 @@ func second(pkg string) string {
 	return ""
 }
 
-// sources parses every Go file of the module. Nested modules and testdata do
-// not belong to it.
+// sources parses every Go file of the module, without nested modules and testdata.
 func sources(t *testing.T) []source {
 	t.Helper()
 	var all []source
