@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// An abort on any node, one without a place included, ends all alike; restarts do
-// not matter.
+// An abort on any node, a spare included, ends all nodes in the same way, even with
+// restarts left.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	for from, where := range []string{"the endpoint", "a member", "a spare"} {
@@ -37,8 +37,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// Workers that do not heed SIGTERM have the grace period, unless the order is
-// given twice.
+// Workers that ignore SIGTERM get the grace period, unless the user aborts twice.
 func TestSecondAbortKills(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--shutdown-timeout", "300")
@@ -59,8 +58,8 @@ func TestSecondAbortKills(t *testing.T) {
 	j.agree(agents...)
 }
 
-// Whoever is not the job's user learns nothing and is not obeyed, unless the
-// job's secret is proven.
+// Another user gets no status and cannot abort the job, unless this user proves the
+// job's secret.
 func TestStatusOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	need(t, os.Geteuid() == 0, "root, to become another user")
@@ -95,7 +94,7 @@ func TestStatusOfAnotherUser(t *testing.T) {
 	j.end(patience, 143, a)
 }
 
-// reachable copies a program to where every user may run it.
+// reachable copies a program to a folder in which every user may run it.
 func reachable(t testing.TB, bin string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gorun-e2e-bin-")
@@ -104,8 +103,8 @@ func reachable(t testing.TB, bin string) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	name := filepath.Join(dir, "gorun")
-	// Another process copies it: a child that this one starts at the same time would
-	// hold the file open for writing, and nobody could execute it.
+	// Another process copies it, because a child that this one starts at the same time
+	// would hold the file open for writing, and then it cannot be executed.
 	err = exec.Command("cp", bin, name).Run()
 	if err = errors.Join(err, os.Chmod(name, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
@@ -113,7 +112,7 @@ func reachable(t testing.TB, bin string) string {
 	return name
 }
 
-// Which job is meant must be clear; where there is none, that is said.
+// It must be clear which job the user means. Without a job, gorun says so.
 func TestStatusChoosesTheJob(t *testing.T) {
 	t.Parallel()
 	one, two := newJob(t), newJob(t)

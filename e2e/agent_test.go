@@ -27,7 +27,7 @@ func (j *job) launch(name string, cmd *exec.Cmd) *agent {
 	a := &agent{j: j, name: name, cmd: cmd, out: &output{}, err: &output{}, began: time.Now(), done: make(chan struct{})}
 	if cmd.Stdout == nil {
 		cmd.Stdout, cmd.Stderr = a.out, a.err
-		// What survives the keeper for a moment may hold its output open.
+		// A process that survives the keeper for a moment may hold its output open.
 		cmd.WaitDelay = 2 * time.Second
 	}
 	if err := cmd.Start(); err != nil {
@@ -72,13 +72,13 @@ func (a *agent) running() bool {
 	}
 }
 
-// prints waits until the agent has printed the text n times on standard output.
+// prints waits until the agent has printed the text n times to standard output.
 func (a *agent) prints(text string, n int) {
 	a.j.Helper()
 	eventually(a.j, patience, a.name+" prints "+text, func() bool { return strings.Count(a.out.String(), text) >= n })
 }
 
-// says waits until the agent has said the text on standard error.
+// says waits until the agent has printed the text to standard error.
 func (a *agent) says(text string) {
 	a.j.Helper()
 	eventually(a.j, patience, a.name+" says "+text, func() bool { return strings.Contains(a.err.String(), text) })
@@ -91,7 +91,7 @@ func (a *agent) lastLine() string {
 
 func (a *agent) keeper() int { return a.cmd.Process.Pid }
 
-// signal sends to the keeper, which is what a user or scheduler knows of.
+// signal sends a signal to the keeper, the process that a user or scheduler knows.
 func (a *agent) signal(sig syscall.Signal) {
 	a.j.Helper()
 	if err := a.cmd.Process.Signal(sig); err != nil {
@@ -110,8 +110,8 @@ func (a *agent) pid() int {
 	return pid
 }
 
-// findPid is 0 when there is no agent (yet). Between fork and exec a child looks
-// like its keeper.
+// findPid returns the pid of the agent's process, 0 when there is none (yet). Between
+// fork and exec a child looks like its keeper.
 func (a *agent) findPid() int {
 	own, pid := "", 0
 	all := a.j.processes()

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Whichever of gorun's two processes is killed, on the node of the endpoint or
-// on another: the rest of the job ends soon with 137 and names the lost node,
-// and nothing is left anywhere, not even what has left its worker's session.
+// One of gorun's two processes is killed, on the node of the endpoint or on another.
+// Then the rest of the job ends soon with 137 and names the lost node. No process is
+// left anywhere, not even a process that has left its worker's session.
 func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	daemon := `setsid sh -c '(trap "" TERM HUP; touch $E2E_DIR/d.$RANK; exec sleep 300) &' & ` +
@@ -54,8 +54,8 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// A keeper of several agents says which of them was killed, and the others do not
-// wait for somebody to start it again, also where restarts are left.
+// A keeper of several agents says which agent was killed. The other agents do not wait
+// for it to start again, even with restarts left.
 func TestAgentOfLocalNodesKilled(t *testing.T) {
 	t.Parallel()
 	for victim := range 2 {
@@ -71,7 +71,7 @@ func TestAgentOfLocalNodesKilled(t *testing.T) {
 	}
 }
 
-// agentOfLocalNode is the pid of the agent of node i, once there is one.
+// agentOfLocalNode waits for the agent of node i and returns its pid.
 func (j *job) agentOfLocalNode(i int) (pid int) {
 	j.Helper()
 	eventually(j, patience, fmt.Sprintf("node %d has an agent", i), func() bool {
@@ -85,7 +85,7 @@ func (j *job) agentOfLocalNode(i int) (pid int) {
 	return pid
 }
 
-// An agent that dies before the nodes are complete leaves its place to another.
+// If an agent dies before the nodes are complete, another agent can take its place.
 func TestAgentKilledWhileWaiting(t *testing.T) {
 	t.Parallel()
 	for victim, where := range []string{"endpoint", "member"} {
@@ -105,8 +105,8 @@ func TestAgentKilledWhileWaiting(t *testing.T) {
 	}
 }
 
-// A kill at any moment of the start hangs nobody: the survivors end with one
-// code, or wait for a node to take the dead one's place.
+// A kill at any moment of the start hangs no agent. The survivors end with one code, or
+// wait for a node to take the lost node's place.
 func TestAgentKilledWhileSealing(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

@@ -20,13 +20,13 @@ type arena struct {
 	players []*player
 	began   time.Time
 	later   []later
-	halted  bool // an agent or keeper was stopped
-	severed bool // a link was cut
-	down    int  // members of etcd that do not run
+	halted  bool // true: an agent or keeper was stopped
+	severed bool // true: a link was cut
+	down    int  // number of etcd members that do not run
 	gap     func() time.Duration
 }
 
-// player is one agent. Its fate is what was done to it, "" nothing.
+// player is one agent. Its fate says what the test did to it; "" for nothing.
 type player struct {
 	*agent
 	host   int
@@ -35,7 +35,7 @@ type player struct {
 	frozen bool
 }
 
-// later is what undoes an action.
+// later undoes an action at a later time.
 type later struct {
 	at time.Time
 	do func()
@@ -43,7 +43,7 @@ type later struct {
 
 func newArena(t *testing.T, p plan, c *etcdtest.Cluster) *arena {
 	a := &arena{plan: p, began: time.Now(), gap: watchMachine(t)}
-	t.Cleanup(func() { // runs after the job's own, so that nothing that is stopped stays
+	t.Cleanup(func() { // runs after the job's own, so that no stopped process stays
 		for _, l := range a.later {
 			l.do()
 		}
@@ -56,8 +56,8 @@ func newArena(t *testing.T, p plan, c *etcdtest.Cluster) *arena {
 	case p.etcd:
 		conf += ",join_timeout=10,last_call_timeout=0.5,ttl=3,lost_timeout=10"
 	case p.min < p.max:
-		// An endpoint's agent that is started anew is found by the survivors of its job
-		// within 5 s; before, it could make a world of its own (docs/usage.md).
+		// The survivors of a job find a restarted agent of the endpoint within 5 s. Before
+		// that, this agent could make a world of its own (docs/usage.md).
 		conf += ",join_timeout=20,last_call_timeout=7"
 	default:
 		conf += ",join_timeout=10,last_call_timeout=0.5"
@@ -98,7 +98,7 @@ func (a *arena) start(host int) {
 	a.players = append(a.players, p)
 }
 
-// pass lets up to d go by and does what is due.
+// pass waits up to d and runs the undo actions that are due.
 func (a *arena) pass(d time.Duration) {
 	d = time.Duration(a.rnd.Int64N(int64(d)))
 	for end := time.Now().Add(d); ; time.Sleep(5 * time.Millisecond) { // sleep: between two looks
@@ -116,12 +116,12 @@ func (a *arena) pass(d time.Duration) {
 	}
 }
 
-// undo does something after up to d.
+// undo schedules an action, which runs after at most d.
 func (a *arena) undo(d time.Duration, do func()) {
 	a.later = append(a.later, later{time.Now().Add(time.Duration(a.rnd.Int64N(int64(d)))), do})
 }
 
-// act breaks something, or starts an agent where none runs.
+// act breaks something at random, or starts an agent on a host without one.
 func (a *arena) act() {
 	switch n := a.rnd.IntN(12); {
 	case n < 2:
@@ -161,7 +161,7 @@ func (a *arena) worker() {
 	case 1:
 		a.note("stop the worker of rank %d, round %d, on %s, for good", s.Rank, s.Round, s.Node)
 		a.send(s.PID, syscall.SIGSTOP)
-		a.undo(5*time.Second, func() { // or the job would run for ever
+		a.undo(5*time.Second, func() { // because the job would run for ever
 			if s.lives() {
 				a.note("kill it")
 				a.send(s.PID, syscall.SIGKILL)
@@ -241,7 +241,7 @@ func (a *arena) member() {
 	a.undo(5*time.Second, func() {
 		a.note("etcd member %d is back", i)
 		a.down &^= 1 << i
-		if err := back(); err != nil && !strings.Contains(err.Error(), "is not ready") { // without a majority it cannot be
+		if err := back(); err != nil && !strings.Contains(err.Error(), "is not ready") { // without a majority no member is ready
 			a.Error(err)
 		}
 	})

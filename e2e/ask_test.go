@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// standing is what the tests read of gorun status --json.
+// standing has the fields of gorun status --json that the tests read.
 type standing struct {
 	RunID     string  `json:"run_id"`
 	State     string  `json:"state"`
@@ -43,9 +43,9 @@ type stood struct {
 	} `json:"ranks"`
 }
 
-// client is a gorun status or gorun abort about this agent's job, asked of this
-// agent. Other jobs may run on the machine. An agent can be asked a moment after
-// its workers have started.
+// client returns a gorun status or gorun abort that asks this agent about its job. Other
+// jobs may run on the machine. An agent answers from a moment after its workers have
+// started.
 func (a *agent) client(command string, args ...string) *exec.Cmd {
 	a.j.Helper()
 	if a.running() {
@@ -58,7 +58,8 @@ func (a *agent) client(command string, args ...string) *exec.Cmd {
 	return exec.Command(os.Getenv(envGorun), append([]string{command, "--pid", fmt.Sprint(a.keeper())}, args...)...)
 }
 
-// ask runs a client and gives its standard output, its errors and its exit code.
+// ask runs a client and returns its standard output, its standard error and its exit
+// code.
 func ask(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -78,7 +79,7 @@ func ask(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
 	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 }
 
-// status asks the agent how its job stands.
+// status asks the agent for the status of its job.
 func (a *agent) status() (s standing) {
 	a.j.Helper()
 	out, said, code := ask(a.j, a.client("status", "--json"))

@@ -20,18 +20,18 @@ var (
 	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of TestChaos's first job (random; with CI=true 1000)")
 )
 
-// chaosLimit is how long a job may take to end once nothing is broken any more:
-// the time to meet, to miss etcd and to stop, on a busy machine.
+// chaosLimit bounds the time in which a job ends once nothing is broken any more. It
+// has room to meet, to miss etcd and to stop, on a busy machine.
 const chaosLimit = 90 * time.Second
 
-// Whatever is killed, stopped or cut: a job ends, leaves nothing behind, never
-// has two worlds in one round nor workers of two rounds on a node, and all who
-// lived through it tell the same.
+// Whatever is killed, stopped or cut, a job ends and leaves no process behind. It never
+// has two worlds in one round, or workers of two rounds on a node. All agents that
+// survive report the same cause.
 func TestChaos(t *testing.T) {
 	seed := *chaosSeed
 	switch {
 	case seed != 0:
-	case os.Getenv("CI") == "true": // a change is judged by what it changes; a laptop looks for more
+	case os.Getenv("CI") == "true": // CI begins with a fixed seed, so that only a change can fail it; a laptop tries others
 		seed = 1000
 	default:
 		seed = rand.Uint64N(1e9)
@@ -63,16 +63,16 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// plan is a job and how it is broken.
+// plan describes a job and how the test breaks it.
 type plan struct {
 	rnd      *rand.Rand
 	etcd     bool
-	lan      bool // hosts with links that can be cut
-	min, max int  // nodes
-	hosts    int  // more than max: spares
-	workers  int  // of each node
+	lan      bool // true: the hosts have links that can be cut
+	min, max int  // number of nodes
+	hosts    int  // number of hosts; those beyond max are spares
+	workers  int  // workers of each node
 	restarts int
-	stubborn bool // workers do not heed SIGTERM
+	stubborn bool // true: workers ignore SIGTERM
 	actions  int
 }
 
@@ -98,7 +98,7 @@ func (p plan) String() string {
 	return fmt.Sprintf("%s, %s, %d to %d nodes on %d hosts, %d workers, %d restarts, %d actions, stubborn %v", backend, where, p.min, p.max, p.hosts, p.workers, p.restarts, p.actions, p.stubborn)
 }
 
-// play runs the job from its start to its end, and judges it.
+// play runs the job from its start to its end, and checks the result.
 func (a *arena) play() {
 	for h := 1; h <= a.hosts; h++ {
 		a.start(h)
@@ -111,7 +111,7 @@ func (a *arena) play() {
 		a.act()
 		a.pass(2 * time.Second)
 	}
-	for len(a.later) > 0 { // what was stopped goes on, what was cut is mended
+	for len(a.later) > 0 { // continue what was stopped, join what was cut
 		a.pass(time.Second)
 	}
 	a.note("nothing is broken any more")
@@ -124,7 +124,7 @@ func (a *arena) play() {
 	a.judge()
 }
 
-// judge looks at how it went.
+// judge asserts what must hold after the job has ended.
 func (a *arena) judge() {
 	a.uniform()
 	for _, o := range notes[overlap](a.dir, "overlap.*") {
@@ -143,12 +143,12 @@ func (a *arena) judge() {
 			a.Errorf("%s: exit code %d", p.name, p.code)
 		}
 	}
-	if gap := a.gap(); gap > time.Second { // then nodes have lost each other without being cut
+	if gap := a.gap(); gap > time.Second { // then nodes may have lost each other without a cut
 		a.Logf("this machine stood still for %v: who tells what is not compared", gap)
 		return
 	}
 	for _, same := range a.together() {
-		same = slices.DeleteFunc(same, func(p *player) bool { return p.fate != "" }) // those who lived through it all
+		same = slices.DeleteFunc(same, func(p *player) bool { return p.fate != "" }) // agents that the test did nothing to
 		for i, p := range same {
 			switch first := same[0]; {
 			case i > 0 && first.code != p.code:
@@ -160,8 +160,8 @@ func (a *arena) judge() {
 	}
 }
 
-// together are the agents of each job: when one has ended, agents that are started
-// later make another one. Who never had a place is in none.
+// together groups the agents by job. When a job has ended, agents that start later make
+// another one. An agent that never had a place is in no group.
 func (a *arena) together() [][]*player {
 	var jobs [][]*player
 	var worlds []map[string]bool
@@ -191,7 +191,7 @@ func (a *arena) together() [][]*player {
 	return jobs
 }
 
-// watchMachine tells how long the machine let nobody run at most.
+// watchMachine measures the longest time for which the machine let no process run.
 func watchMachine(t *testing.T) func() time.Duration {
 	var most atomic.Int64
 	go func() {

@@ -15,8 +15,8 @@ import (
 	"github.com/gorun/gorun/worker"
 )
 
-// A collective whose peer is killed returns with the reason on every other rank,
-// and the report blames the killed one alone.
+// A collective whose peer is killed returns with the reason on every other rank, and
+// the report blames only the killed rank.
 func TestCollectiveAborts(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -105,7 +105,7 @@ func collective(mode string) int {
 	return 1
 }
 
-// die is rank 1, once the others are in the collective.
+// die is rank 1. It fails once the others are in the collective.
 func die(ctx context.Context, w *worker.World, mode, mark string) int {
 	for n := 0; n < w.Size()-1 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // sleep: between two looks
 		files, _ := filepath.Glob(mark + "*")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fakeDocker does with the environment what docker run does: only what -e names
-// gets through. The programs that it was told to run are listed in programs.
+// fakeDocker treats the environment as docker run does: only variables that -e names
+// arrive. It lists the programs that it runs in the file programs.
 const fakeDocker = `#!/bin/bash
 shift; pass=() entry=()
 while [ $# -gt 0 ]; do case $1 in
@@ -31,8 +31,8 @@ func docker(j *job) (programs func() string) {
 	}
 }
 
-// A container without -e: every node says which variables do not arrive, and the
-// line that passes them on; that line works.
+// A container without -e: every node says which variables do not arrive, and prints a
+// line that passes them on. That line works.
 func TestStoryContainerWithoutEnvironment(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--no-python", "--nproc-per-node", "2")
@@ -59,7 +59,7 @@ func TestStoryContainerWithoutEnvironment(t *testing.T) {
 	}
 }
 
-// A node alone is told, too, and of one worker it is a warning.
+// A single node gets the finding too; with one worker it is a warning.
 func TestWrapperOfOneNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--no-python")
@@ -81,8 +81,8 @@ func TestWrapperOfOneNode(t *testing.T) {
 	}
 }
 
-// What -x and the devices of a rank give has to arrive, too, and what a command
-// line gives a rank is told without looking behind it.
+// The variables of -x and of a rank's devices have to arrive too. gorun checks the
+// options of a command line without starting its wrappers.
 func TestLostRequests(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--no-python", "--nproc-per-node", "2")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// gpuHost is one machine with GPUs, and the file that says what goes on there.
+// gpuHost is one machine with GPUs, and the file that says what happens on them.
 type gpuHost struct {
 	*job
 	m    *machine
@@ -27,13 +27,13 @@ func newGPUHost(t *testing.T, gpus int) *gpuHost {
 	return g
 }
 
-// run starts gorun there.
+// run starts gorun on the machine.
 func (g *gpuHost) run(args ...string) *agent {
 	g.Helper()
 	return g.launch(g.m.Host, g.m.on(g.command(args...)))
 }
 
-// happens adds to what goes on.
+// happens adds an event to the file.
 func (g *gpuHost) happens(line string) {
 	g.Helper()
 	f, err := os.OpenFile(g.live, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -163,11 +163,11 @@ func TestPinTwoContainers(t *testing.T) {
 	has(t, agents[0].err.String(), "GPU-node1-0000")
 }
 
-// A restart waits until the GPUs are free, and names who holds them.
+// A restart waits until the GPUs are free, and names the processes that hold them.
 func TestGPURelease(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
-	// What the driver lists for the worker stays when that has ended.
+	// The driver still lists the worker's process after it has ended.
 	a := g.run(with(sh(`echo up $$; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { echo busy 0 $$ >>$LIVE; exit 3; }`), "--max-restarts", "1")...)
 	a.says("waiting until the GPUs are free (at most 50s): GPU 0: pid ")
 	if n := strings.Count(a.out.String(), "up"); n != 1 {
@@ -180,7 +180,7 @@ func TestGPURelease(t *testing.T) {
 	a.prints("up", 2)
 }
 
-// Whoever is in a hurry does not wait: Ctrl-C twice.
+// Ctrl-C twice ends the wait for the GPUs.
 func TestGPUReleaseHurry(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
@@ -192,7 +192,7 @@ func TestGPUReleaseHurry(t *testing.T) {
 	g.end(patience, 130, a)
 }
 
-// Nobody waits longer than the user wants to.
+// The wait for the GPUs ends after the user's timeout.
 func TestGPUReleaseTimeout(t *testing.T) {
 	t.Parallel()
 	for limit, says := range map[string]string{"4": "the GPUs are not free after 4s: GPU 0: pid ", "0": ""} {

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// doors is the switch's own address, where hosts find what runs outside.
+// doors is the switch's own address, at which hosts reach programs outside.
 const doors = "10.77.0.254"
 
-// etcd makes a cluster of the machine outside reachable for the hosts, and tells
-// the endpoints where they find it.
+// etcd makes a cluster outside reachable for the hosts, and returns the endpoints at
+// which they reach it.
 func (l *lan) etcd(targets []string) []string {
 	l.Helper()
 	l.ip(0, "addr add "+doors+"/24 dev br0")
@@ -47,7 +47,7 @@ func (l *lan) etcd(targets []string) []string {
 // listen opens a port in a host's namespace.
 func (l *lan) listen(host int, addr string) net.Listener {
 	l.Helper()
-	// The thread must come back and live on: what it has started dies with it.
+	// The thread must come back and live on, because its children die with it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	own, err := os.Open("/proc/thread-self/ns/net")
@@ -65,7 +65,7 @@ func (l *lan) listen(host int, addr string) net.Listener {
 	}
 	in, err := net.Listen("tcp", addr)
 	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
-		panic(fmt.Sprint("this thread cannot leave ", l.host(host), ": ", back)) // no test could go on
+		panic(fmt.Sprint("this thread cannot leave ", l.host(host), ": ", back)) // because no test could go on
 	}
 	if err != nil {
 		l.Fatal(err)
@@ -73,7 +73,7 @@ func (l *lan) listen(host int, addr string) net.Listener {
 	return in
 }
 
-// forward carries bytes both ways until one side ends or ctx does: who was cut
+// forward copies bytes both ways until one side ends or ctx ends. A side that was cut
 // off never ends.
 func forward(ctx context.Context, near net.Conn, target string) {
 	defer near.Close()

@@ -12,24 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// playHost makes the test binary enter a simulated machine and become a program
-// there: the arguments are a file with a place, a program and its arguments.
+// playHost makes the test binary enter a simulated machine and become a program there.
+// Its arguments are a file with a place, a program and the program's arguments.
 const playHost = "host"
 
-// place is what a simulated machine has of its own. Its files are a layer over
-// the real ones, read-only, so that a program finds them at the paths that a
-// real machine has them at.
+// place has the properties of a simulated machine. Its files are a read-only layer over
+// the real ones, so that a program finds them at the same paths as on a real machine.
 type place struct {
 	Net    string            // network namespace
 	Host   string            // host name
 	Layer  string            // folder whose etc, opt, usr, dev and sys/class lie over the real ones
 	SHM    string            // size of /dev/shm
-	Limits map[int]uint64    // lower than the real ones, by resource
-	Drop   []uintptr         // capabilities that are taken away
+	Limits map[int]uint64    // limits by resource, lower than the real ones
+	Drop   []uintptr         // capabilities to take away
 	Binds  map[string]string // mount point: file or folder below Layer
 }
 
-// enter returns only when it fails.
+// enter enters the machine and runs the program. It returns only when it fails.
 func enter(args []string) int {
 	fmt.Fprintf(os.Stderr, "[e2e: cannot enter the machine: %v]\n", enterPlace(args))
 	return 1
@@ -47,7 +46,7 @@ func enterPlace(args []string) error {
 	if err := json.Unmarshal(b, &p); err != nil {
 		return err
 	}
-	// The namespaces are this thread's, and exec makes it the process's only one.
+	// The namespaces belong to this thread, and exec makes it the process's only thread.
 	runtime.LockOSThread()
 	for _, step := range []func() error{p.namespaces, p.mounts, p.limits} {
 		if err := step(); err != nil {
@@ -106,7 +105,8 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 
 func (p place) limits() error {
 	for what, l := range p.Limits {
-		// Not unix.Setrlimit: package syscall must know, lest exec restores the old limit.
+		// syscall.Setrlimit, not unix.Setrlimit: otherwise syscall's exec restores the old
+		// limit.
 		if err := syscall.Setrlimit(what, &syscall.Rlimit{Cur: l, Max: l}); err != nil {
 			return os.NewSyscallError("setrlimit", err)
 		}

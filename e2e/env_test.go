@@ -59,7 +59,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// environ reads what a worker wrote with env -0.
+// environ reads the environment that a worker wrote with env -0.
 func (j *job) environ(rank int) map[string]string {
 	j.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("%s/env.%d", j.dir, rank))
@@ -77,8 +77,8 @@ func (j *job) environ(rank int) map[string]string {
 	return env
 }
 
-// OMP_NUM_THREADS is the user's if set, else where several workers share a node
-// their share of its cores, or 1 with --omp=torchrun.
+// OMP_NUM_THREADS is the user's if set. Otherwise, where several workers share a node,
+// it is each worker's share of the cores, or 1 with --omp=torchrun.
 func TestOMPNumThreads(t *testing.T) {
 	t.Parallel()
 	cpus, _, err := numa.Allowed()
@@ -108,8 +108,8 @@ func TestOMPNumThreads(t *testing.T) {
 	}
 }
 
-// The store of the round is there before the first worker, and every round has
-// another one.
+// The store of a round runs before the first worker starts, and every round has its own
+// store.
 func TestStoreOfEveryRound(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")

@@ -13,8 +13,7 @@ import (
 // printEnv is a worker that writes down its environment.
 var printEnv = sh(`env -0 >$E2E_DIR/env.$RANK`)
 
-// pair starts two nodes of one worker, each with an environment and flags of its
-// own.
+// pair starts two nodes of one worker. Each node has its own environment and flags.
 func (j *job) pair(env, flags [2][]string, program ...string) []*agent {
 	j.Helper()
 	var agents []*agent
@@ -27,8 +26,8 @@ func (j *job) pair(env, flags [2][]string, program ...string) []*agent {
 	return agents
 }
 
-// What every rank must have alike gets the value of the first node, and that is
-// said, with the preflight and without; what belongs to a node stays as it is.
+// A variable that must be equal on all ranks gets the first node's value, and gorun says
+// so, with the preflight and without. A variable that belongs to a node stays unchanged.
 func TestOneEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, preflight := range []string{"error", "off"} {
@@ -63,8 +62,8 @@ func TestOneEnvironment(t *testing.T) {
 	}
 }
 
-// A conflict refuses the job where that is wanted: both nodes show why, also
-// without the preflight, and -x settles it.
+// A conflict refuses the job if the user wants that. Both nodes show why, also without
+// the preflight, and -x resolves it.
 func TestConflictRefused(t *testing.T) {
 	t.Parallel()
 	env := [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}}
@@ -94,7 +93,8 @@ func TestConflictRefused(t *testing.T) {
 	})
 }
 
-// -x, --env-file and --unset of any node are for all, or for those that they name.
+// -x, --env-file and --unset of any node count for all nodes, or for the nodes that they
+// name.
 func TestAskedEnvironment(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -126,7 +126,7 @@ func TestAskedEnvironment(t *testing.T) {
 	}
 }
 
-// One node alone obeys them, too, without any examination.
+// A single node obeys them too, without any check.
 func TestAskedEnvironmentAlone(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")
@@ -170,8 +170,8 @@ func TestEnvironmentErrors(t *testing.T) {
 	}
 }
 
-// A credential that -x names reaches every worker, and nothing else: no output,
-// report, status, environment that is shown, or file of facts.
+// A credential that -x names reaches every worker and nothing else: no output, report,
+// status, printed environment, or file of facts shows it.
 func TestCredentialIsNotShown(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2-of-the-end-to-end-tests"
@@ -229,7 +229,7 @@ func TestCredentialIsNotShown(t *testing.T) {
 	}
 }
 
-// Between machines a credential travels in clear unless there is a secret.
+// Between machines a credential is sent in clear unless there is a secret.
 func TestCredentialInClear(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, twin())
@@ -247,7 +247,7 @@ func TestCredentialInClear(t *testing.T) {
 	}
 }
 
-// After the loss of the first node the next one's word counts.
+// After the loss of the first node the next node's values count.
 func TestNextFirstNodeDecides(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1")
@@ -266,7 +266,7 @@ func TestNextFirstNodeDecides(t *testing.T) {
 	j.end(patience, 0, agents[1:]...)
 }
 
-// shownEnv makes what gorun env and --dry-run print the same on every machine.
+// shownEnv makes the output of gorun env and --dry-run the same on every machine.
 func shownEnv(out string) string {
 	host, _ := os.Hostname()
 	out = strings.ReplaceAll(out, host, "HOST")
@@ -283,7 +283,8 @@ func shownEnv(out string) string {
 	return out
 }
 
-// gorun env and --dry-run meet as a job does, decide, print and start nothing.
+// gorun env and --dry-run rendezvous as a job does, decide the environment, print it and
+// start nothing.
 func TestEnvironmentIsShown(t *testing.T) {
 	t.Parallel()
 	env := [2][]string{{"NCCL_ALGO=Ring", "GONE=1"}, {"NCCL_ALGO=Tree"}}
@@ -315,7 +316,7 @@ func TestEnvironmentIsShown(t *testing.T) {
 	})
 }
 
-// What gorun env tells of a running job is what its workers have.
+// gorun env prints of a running job the environment that its workers have.
 func TestEnvironmentOfRunningJob(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -346,7 +347,7 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 		}
 		delete(got, v.Name)
 	}
-	for _, name := range []string{"_", "PWD", "OLDPWD", "SHLVL"} { // the shell's own
+	for _, name := range []string{"_", "PWD", "OLDPWD", "SHLVL"} { // variables of the shell itself
 		delete(got, name)
 	}
 	if len(got) > 0 {
@@ -383,8 +384,8 @@ func (j *job) eventuallyWritten(name string) {
 	})
 }
 
-// Without a secret no node lets another one run code in its workers; with one -x
-// is as strong as the job's own command.
+// Without a secret no node lets another node run code in its workers. With a secret, -x
+// can do as much as the job's own command.
 func TestStrangersCodeStaysAway(t *testing.T) {
 	t.Parallel()
 	for _, trusted := range []bool{false, true} {

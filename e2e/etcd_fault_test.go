@@ -9,8 +9,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// The leader of etcd is killed while a job runs: nobody notices, also not when
-// the next round begins under the new one.
+// The leader of etcd is killed while a job runs. The job does not notice, not even when
+// the next round begins under the new leader.
 func TestEtcdLeaderKilled(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
@@ -32,8 +32,8 @@ func TestEtcdLeaderKilled(t *testing.T) {
 	nothingIn(t, c)
 }
 
-// Without a majority in etcd no round begins, but workers go on; when it is back
-// the job is as it was.
+// Without a majority in etcd no round begins, but workers go on. When the majority is
+// back, the job is as it was.
 func TestEtcdMajorityPaused(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
@@ -70,14 +70,14 @@ func TestEtcdMajorityPaused(t *testing.T) {
 	j.touch("go")
 	j.end(patience, 0, agents...)
 	t.Log(agents[0].err)
-	// A lease whose grant was lost on the way has no keys; it ends by itself.
+	// A lease whose grant was lost on the way has no keys. It ends by itself.
 	if keys := keysIn(t, c); len(keys) > 0 {
 		t.Errorf("left in etcd: %v", keys)
 	}
 }
 
-// A job may do without etcd for lost_timeout; then it ends with 75 everywhere and
-// one cause.
+// A job may run without etcd for lost_timeout. Then every node ends with 75 and the same
+// cause.
 func TestEtcdLost(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
@@ -92,7 +92,7 @@ func TestEtcdLost(t *testing.T) {
 	j.end(patience, 75, agents...)
 	for rank, a := range agents {
 		after := j.stamp(fmt.Sprint("stopped.0.", rank)).Sub(lost)
-		if after < 1500*time.Millisecond { // the last word from etcd was at most a lease's third old
+		if after < 1500*time.Millisecond { // etcd's last answer was at most a third of a lease old
 			t.Errorf("%s: workers were stopped after %v", a.name, after)
 		}
 	}
@@ -101,7 +101,7 @@ func TestEtcdLost(t *testing.T) {
 	t.Logf("%v after etcd's majority: %s", agents[0].ended.Sub(lost).Round(100*time.Millisecond), agents[0].err)
 }
 
-// A node that only etcd cannot be reached from goes on with the others.
+// A node that cannot reach etcd, but all other nodes, goes on with them.
 func TestCutFromEtcdOnly(t *testing.T) {
 	t.Parallel()
 	for victim, where := range []string{"coordinator", "member"} {

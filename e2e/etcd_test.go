@@ -17,14 +17,14 @@ func (j *job) inEtcd(endpoints ...string) *job {
 	return j
 }
 
-// overEtcd is a job that meets in a cluster.
+// overEtcd makes a job that meets in a cluster.
 func overEtcd(t testing.TB, c *etcdtest.Cluster, flags ...string) *job {
 	t.Helper()
 	return newJob(t, flags...).inEtcd(c.Endpoints()...)
 }
 
-// eitherWay runs a story once over gossip and once over an etcd of its own, where
-// nothing may be left.
+// eitherWay runs a story once over gossip and once over its own etcd, in which no key
+// may be left.
 func eitherWay(t *testing.T, story func(t *testing.T, newJob func(flags ...string) *job)) {
 	t.Run("gossip", func(t *testing.T) {
 		t.Parallel()
@@ -34,13 +34,13 @@ func eitherWay(t *testing.T, story func(t *testing.T, newJob func(flags ...strin
 		t.Parallel()
 		c := etcdtest.Start(t, etcdtest.Options{})
 		story(t, func(flags ...string) *job { return overEtcd(t, c, flags...) })
-		// A node that was killed is there until its lease ends, five seconds later.
+		// The keys of a killed node stay until its lease ends, five seconds later.
 		eventually(t, patience, "nothing is left in etcd", func() bool { return len(keysIn(t, c)) == 0 })
 		nothingIn(t, c)
 	})
 }
 
-// nothingIn asserts that the jobs, which have ended in order, left nothing in etcd.
+// nothingIn asserts that the jobs, which ended in order, left no keys in etcd.
 func nothingIn(t testing.TB, c *etcdtest.Cluster) {
 	t.Helper()
 	if keys := keysIn(t, c); len(keys) > 0 {
@@ -61,8 +61,7 @@ func keysIn(t testing.TB, c *etcdtest.Cluster) []string {
 	return keys
 }
 
-// A job meets in one etcd or in a cluster of three, and however it ends nothing
-// stays there.
+// A job meets in one etcd or in a cluster of three. However it ends, no key stays there.
 func TestEtcd(t *testing.T) {
 	t.Parallel()
 	for _, members := range []int{1, 3} {
@@ -92,7 +91,7 @@ func TestEtcd(t *testing.T) {
 				for _, a := range agents {
 					a.prints("up", 1)
 				}
-				if keys := keysIn(t, c); len(keys) != 5 { // one for each node, the coordinator's and the round's
+				if keys := keysIn(t, c); len(keys) != 5 { // one for each node, the coordinator's key and the round's
 					t.Errorf("keys of a running job: %v", keys)
 				}
 				agents[2].signal(syscall.SIGINT)
@@ -116,8 +115,8 @@ func TestEtcd(t *testing.T) {
 	}
 }
 
-// etcd-v2 is a name for the same, with a word about it; nodes of one machine
-// meet in etcd too; and two jobs do not see each other.
+// etcd-v2 means the same as etcd, and gorun says so. Nodes of one machine can meet in
+// etcd too. Two jobs do not see each other.
 func TestEtcdNames(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
@@ -138,8 +137,8 @@ func TestEtcdNames(t *testing.T) {
 	nothingIn(t, c)
 }
 
-// What all processes of a killed job left in etcd ends with its leases, and its
-// run id can be used at once: its nodes refuse connections, so they are dead.
+// The keys that a killed job left in etcd end with its leases. Its run id can be used at
+// once, because its nodes refuse connections and so count as lost.
 func TestEtcdJobKilled(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})

@@ -12,9 +12,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// Whatever keeps a node out of etcd is told within seconds in one line that
-// names the endpoint. What may pass is waited for until the end of the rendezvous,
-// what only the person can mend is not: 75; a file that cannot be used gives 2.
+// If a node cannot use etcd, it says why within seconds, in one line that names the
+// endpoint. It waits until the end of the rendezvous for trouble that may pass, but not
+// for trouble that only the user can repair. Both give 75; an unusable file gives 2.
 func TestEtcdWords(t *testing.T) {
 	t.Parallel()
 	plain := etcdtest.Start(t, etcdtest.Options{})

@@ -10,8 +10,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// firstOf is when the first worker with that restart count started; ok is false
-// while there is none.
+// firstOf returns when the first worker with that restart count started. ok is false
+// while there is no such worker.
 func (j *job) firstOf(restart int) (first time.Time, ok bool) {
 	for _, s := range notes[seat](j.dir, "seat.*") {
 		if s.Restart == restart && (!ok || s.Time.Before(first)) {
@@ -77,9 +77,8 @@ func TestCutFromEverything(t *testing.T) {
 	}
 }
 
-// Two nodes and two nodes that lose each other: at most one side goes on, the
-// one that etcd is on, or over gossip that of the first rank; the other one says
-// so and stops.
+// Two nodes and two nodes lose each other. At most one side goes on: the side of etcd,
+// or over gossip the side of the first rank. The other side says so and stops.
 func TestEvenPartition(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"gossip", "etcd"} {

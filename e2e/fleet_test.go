@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fleet is simulated machines: each has interfaces of its own, a host name, a
-// boot id, limits, and files that lie over the real ones, also those of a GPU
-// driver. They are private to the processes that are started on them.
+// fleet is a set of simulated machines. Each has its own interfaces, host name, boot id,
+// limits, and files over the real ones, including those of a GPU driver. Only the
+// processes that start on a machine see them.
 type fleet struct {
 	*lan
 	machines []*machine
@@ -22,9 +22,9 @@ type fleet struct {
 type nic struct {
 	name  string
 	addrs string // with prefix lengths, separated by blanks
-	net   string // the switch that its cable leads to, "lan" when empty
+	net   string // the switch at the other end of its cable; empty: "lan"
 	extra string // further arguments of "ip link set"
-	loose bool   // the cable is not plugged in
+	loose bool   // true: the cable is not plugged in
 }
 
 // mgmt is the network in which agents meet when machines have an interface in
@@ -33,7 +33,7 @@ const mgmt = "mgmt"
 
 func eth0(addrs string) []nic { return []nic{{name: "eth0", addrs: addrs}} }
 
-// twin is two machines in one network.
+// twin returns the interfaces of two machines in one network.
 func twin() [][]nic { return [][]nic{eth0("10.77.0.1/24"), eth0("10.77.0.2/24")} }
 
 // newFleet makes one machine for each list of interfaces.
@@ -60,8 +60,8 @@ func newFleet(t testing.TB, nics [][]nic) *fleet {
 	return f
 }
 
-// wire makes the switches and plugs in the cables. No interface gets an address
-// that is not in its list.
+// wire makes the switches and plugs in the cables. Each interface gets only the
+// addresses of its list.
 func (f *fleet) wire() {
 	f.Helper()
 	var plug strings.Builder
@@ -88,7 +88,7 @@ func (f *fleet) wire() {
 			}
 			fmt.Fprintf(&set, "link set %s addrgenmode none\nlink set %s up %s\n", n.name, n.name, n.extra)
 		}
-		defer f.batch(i+1, set.String()) // after the interfaces are there
+		defer f.batch(i+1, set.String()) // after the interfaces exist
 	}
 	f.batch(0, plug.String())
 }
@@ -103,7 +103,7 @@ func (l *lan) batch(host int, lines string) {
 	}
 }
 
-// nft loads a rule set on a machine, or skips the test where there is no nft.
+// nft loads a rule set on a machine. It skips the test if there is no nft.
 func (f *fleet) nft(host int, rules string) {
 	f.Helper()
 	_, err := exec.LookPath("nft")
@@ -115,7 +115,7 @@ func (f *fleet) nft(host int, rules string) {
 	}
 }
 
-// job is a job on the fleet, without agents.
+// job makes a job on the fleet, without agents.
 func (f *fleet) job(t testing.TB, flags ...string) *job {
 	t.Helper()
 	var l unix.Rlimit

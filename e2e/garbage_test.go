@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// garbage is what port scanners, browsers and broken peers send.
+// garbage returns bytes such as port scanners, browsers and broken peers send.
 func garbage() [][]byte {
 	random := make([]byte, 4096)
 	_, _ = rand.Read(random)
@@ -68,8 +68,8 @@ func throw(t testing.TB, network, addr string) {
 	}
 }
 
-// Whatever is thrown at any port or socket of the agents while the nodes meet
-// and while the job runs, the job starts, and ends in time with 0.
+// Garbage arrives at every port and socket of the agents, while the nodes meet and while
+// the job runs. Still the job starts, and ends in time with 0.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"gossip", "static"} {
@@ -102,7 +102,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// bombard throws garbage at everything that the agent listens at.
+// bombard throws garbage at every port and socket at which the agent listens.
 func bombard(t testing.TB, a *agent) {
 	t.Helper()
 	p := portsOf(t, a.pid())

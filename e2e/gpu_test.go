@@ -18,12 +18,12 @@ const (
 	libDir = "/usr/lib/x86_64-linux-gnu"
 	venv   = "/opt/train"          // a virtual environment
 	script = "/opt/train/train.py" // in it
-	nccl   = "2.27.5"              // of a machine without wishes
+	nccl   = "2.27.5"              // NCCL's version on a machine, by default
 	torch  = "2.6.0+cu124"
 )
 
-// gpus gives the machine a driver and n GPUs. Nothing but the driver's library
-// answers: the device files are as /dev/null.
+// gpus gives the machine a driver and n GPUs. Only the driver's library answers; the
+// device files are like /dev/null.
 func (m *machine) gpus(n int) {
 	m.Helper()
 	if !asksNVML() {
@@ -44,11 +44,11 @@ func (m *machine) gpus(n int) {
 	m.link(libDir+"/libcuda.so.1", "libcuda.so."+driver)
 }
 
-// nvml says what the driver's library answers; see testdata/nvml.c.
+// nvml sets the answers of the driver's library; see testdata/nvml.c.
 func (m *machine) nvml(text string) { m.write("etc/fake-nvml", text+"\n") }
 
 // torch installs PyTorch in the virtual environment with an NCCL wheel, and a
-// script that says when it runs. The interpreter is the real one.
+// script that prints a line when it runs. The interpreter is the real one.
 func (m *machine) torch(ncclVersion string) {
 	m.Helper()
 	exe, version := interpreter(m)
@@ -68,7 +68,7 @@ print("up", os.environ["RANK"], *["%s=%s" % (n, os.environ.get(n)) for n in
 	m.env = append(m.env, "VIRTUAL_ENV="+venv, "PYTHON_EXEC=", "HOME=/nonexistent", "PYTHONPATH=", "LD_LIBRARY_PATH=")
 }
 
-// site is the folder of the virtual environment's packages.
+// site returns the folder of the virtual environment's packages.
 func (m *machine) site() string {
 	_, version := interpreter(m)
 	return venv + "/lib/python" + version + "/site-packages"
@@ -109,7 +109,7 @@ func (m *machine) noVerbs() {
 	}
 }
 
-// interpreter is the real Python that virtual environments link to, and its
+// interpreter returns the real Python that virtual environments link to, and its
 // version.
 func interpreter(t testing.TB) (exe, version string) {
 	t.Helper()
@@ -123,7 +123,7 @@ var realPython = sync.OnceValues(func() ([]string, error) {
 	return strings.Fields(string(out)), err
 })
 
-// fakeNVML is the library of testdata/nvml.c.
+// fakeNVML returns the library built from testdata/nvml.c.
 func fakeNVML(t testing.TB) []byte {
 	t.Helper()
 	b, err := compiledNVML()
@@ -145,7 +145,7 @@ var compiledNVML = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(lib)
 })
 
-// asksNVML reports whether the gorun under test can.
+// asksNVML reports whether the gorun under test can ask NVML.
 var asksNVML = sync.OnceValue(func() bool {
 	out, _ := exec.Command(os.Getenv(envGorun), "probe-gpu", "nvml").Output()
 	return !strings.Contains(string(out), "this build has no NVML")

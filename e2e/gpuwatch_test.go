@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// meets makes a bash script a worker that comes to the store, as torch does.
+// meets makes a bash script a worker that connects to the store, as torch does.
 const meets = `exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; printf '\x00\xCE\xF7\x85\x3C\x0D\x'$((RANK+1))'\0\0\0' >&3; `
 
-// bash is sh for what only bash can.
+// bash is sh for scripts that need bash.
 func bash(t testing.TB, script string) []string {
 	t.Helper()
 	path, err := exec.LookPath("bash")
@@ -20,7 +20,7 @@ func bash(t testing.TB, script string) []string {
 	return append([]string{path}, sh(script)[1:]...)
 }
 
-// done makes the workers end that wait for it.
+// done makes the file for which workers wait, so that they end.
 func (g *gpuHost) done(file string) {
 	g.Helper()
 	if err := os.WriteFile(g.live+file, nil, 0o644); err != nil {
@@ -28,10 +28,10 @@ func (g *gpuHost) done(file string) {
 	}
 }
 
-// Who computes on another rank's GPU is told by the agent whose worker it is:
-// on two nodes of one machine, and of a process that is no descendant of its
-// worker, as in a container. It is told when the workers have met and their store
-// has been quiet for a minute, on the node that serves it and on the other one.
+// An agent reports each of its workers that computes on another rank's GPU: on two nodes
+// of one machine, and for a process that is no descendant of its worker, as in a
+// container. It reports after the workers have met and their store had no request for a
+// minute, on the node that serves the store and on the other one.
 func TestGPUMisplaced(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -43,10 +43,10 @@ func TestGPUMisplaced(t *testing.T) {
 until [ -e $LIVE.end ]; do sleep 0.2; done`)
 	start := time.Now()
 	a := g.run(with(script, "--local-nodes", "2", "--nproc-per-node", "2")...)
-	g.happens(fmt.Sprint("busy 2 ", os.Getpid())) // of another container than gorun
+	g.happens(fmt.Sprint("busy 2 ", os.Getpid())) // in another container than gorun
 	const fix = ": call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive"
 	for _, want := range []string{"its own is GPU 1" + fix, "its own is GPU 2" + fix, "its own is GPU 3" + fix} {
-		// A driver that is late at the first reading is asked again half a minute later.
+		// If the driver is late at the first reading, gorun asks again half a minute later.
 		eventually(t, 6*patience, "a word with "+want, func() bool { return strings.Count(a.err.String(), " runs on GPU 0, "+want) == 1 })
 	}
 	if took := time.Since(start); took < time.Minute {
@@ -72,7 +72,7 @@ func TestGPUError(t *testing.T) {
 	g := newGPUHost(t, 2)
 	a := g.run(with(sh(`echo up; exec sleep 100`), "--nproc-per-node", "2")...)
 	a.prints("up", 2)
-	g.happens("xid 1 13") // a program's own
+	g.happens("xid 1 13") // an error of a program, not of the GPU
 	g.happens("xid 1 79")
 	g.end(patience, 1, a)
 	g.causes([]*agent{a}, "rank 1", "GPU 1 (GPU-node1-0001) of rank 1", "Xid 79", "fallen off the bus")
@@ -93,8 +93,8 @@ func TestGPUErrorIsOnlyTold(t *testing.T) {
 	g.end(patience, 0, a)
 }
 
-// The same error ends each round in which it happens; one that happens while the
-// workers are being stopped is told, and stands in no later one's way.
+// The same error ends each round in which it happens. gorun reports an error that
+// happens while the workers are being stopped; it ends no later round.
 func TestGPUErrorAgain(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
@@ -114,8 +114,8 @@ func TestGPUErrorAgain(t *testing.T) {
 	g.causes([]*agent{a}, "rank 0", "GPU 0 (GPU-node1-0000) of rank 0", "Xid 48")
 }
 
-// A worker's container that outlives the worker is waited for: it is no child of
-// gorun's, and only its environment tells whose it is.
+// gorun waits for a worker's container that outlives the worker. The container is no
+// child of gorun's, and only its environment shows whose it is.
 func TestGPUReleaseContainer(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
@@ -130,6 +130,6 @@ func TestGPUReleaseContainer(t *testing.T) {
 	g.happens(fmt.Sprint("busy 0 ", container.Process.Pid))
 	g.done(".go")
 	a.says(fmt.Sprintf("waiting until the GPUs are free (at most 50s): GPU 0: pid %d (sleep)", container.Process.Pid))
-	g.done("") // the driver lists nobody any more
+	g.done("") // the driver lists no process any more
 	g.end(patience, 0, a)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/gorun/gorun/worker/store"
 )
 
-// An elastic job takes in a node that comes, once a last call is over or at once
-// when it is full: a round with more workers, and no restart.
+// An elastic job takes a new node in after a last call, or at once when the job is full.
+// The next round has more workers, and is no restart.
 func TestGrows(t *testing.T) {
 	t.Parallel()
 	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
@@ -55,7 +55,7 @@ func TestGrows(t *testing.T) {
 	})
 }
 
-// With --on-join=wait a node that comes waits for the next round.
+// With --on-join=wait a new node waits for the next round.
 func TestGrowthWaits(t *testing.T) {
 	t.Parallel()
 	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/gossip"
 )
 
-// members asks gossip who takes part in the job, as any stranger may.
+// members asks gossip for the agents of the job, as any stranger may.
 func (j *job) members(n int) (peers []rendezvous.Peer) {
 	j.Helper()
 	g, err := gossip.Open(gossip.Config{
@@ -42,8 +42,7 @@ func (j *job) members(n int) (peers []rendezvous.Peer) {
 	return peers
 }
 
-// claim says hello to a coordinator with the id of another node, and gives what
-// it answers.
+// claim says hello to a coordinator with the id of another node, and returns the answer.
 func (j *job) claim(coordinator string, id rendezvous.NodeID) (refusal string) {
 	j.Helper()
 	events := make(chan rendezvous.Event, 64)
@@ -83,7 +82,7 @@ func (j *job) claim(coordinator string, id rendezvous.NodeID) (refusal string) {
 	}
 }
 
-// Whoever learns a member's id cannot take its place.
+// A stranger that knows a member's id cannot take its place.
 func TestIDIsNoProof(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--preflight", "off")
@@ -104,7 +103,7 @@ func TestIDIsNoProof(t *testing.T) {
 	j.end(patience, 0, agents...)
 }
 
-// However many hellos are refused, a line a second says so.
+// However many hellos an agent refuses, it prints at most one line a second about them.
 func TestManyHellosAreFewLines(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// fewFiles makes an agent one that may open few files.
+// fewFiles limits the files that an agent may open.
 func (j *job) fewFiles(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Args = append([]string{"/bin/sh", "-c", `ulimit -n 200; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 	return cmd
 }
 
-// occupy opens connections to everything that an agent listens at, more than it
-// may have files, and says nothing on them.
+// occupy opens silent connections to every port and socket of an agent: more than the
+// agent may have files.
 func occupy(t testing.TB, a *agent) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -35,8 +35,8 @@ func occupy(t testing.TB, a *agent) {
 	wg.Wait()
 }
 
-// Connections that say nothing take no file from the workers: a job of agents that
-// may open few restarts under them, and another node gets in.
+// Silent connections take no descriptor from the workers. With them, a job of agents
+// that may open few files still restarts, and another node can join.
 func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"gossip", "static"} {

@@ -17,26 +17,26 @@ const (
 	envToken = "E2E_TOKEN" // marks every process of a job
 	envDir   = "E2E_DIR"   // the job's folder, for its workers
 	patience = 30 * time.Second
-	soon     = 5 * time.Second // what must not take long, on a busy machine
+	soon     = 5 * time.Second // bound for what must not take long, on a busy machine
 )
 
-// job is the agents of one run on this machine and all that they started.
+// job has the agents of one run on this machine and all that they started.
 type job struct {
 	testing.TB
 	token    string
 	id       string   // --rdzv-id
 	endpoint string   // --rdzv-endpoint
 	dir      string   // scratch
-	flags    []string // of every agent
-	env      []string // of every agent
+	flags    []string // flags of every agent
+	env      []string // environment of every agent, besides this process's
 	wd       string   // working directory of every agent
 	agents   []*agent
 }
 
 var jobs atomic.Int64
 
-// newJob is a job without agents; the flags are for each of them. When the test
-// ends, nothing of the job may be left.
+// newJob makes a job without agents; each agent will get the flags. When the test ends,
+// no process of the job may be left.
 func newJob(t testing.TB, flags ...string) *job {
 	t.Helper()
 	n := jobs.Add(1)
@@ -59,11 +59,11 @@ func newJob(t testing.TB, flags ...string) *job {
 
 var nextPort atomic.Int64
 
-// firstPort keeps apart what runs at the same time.
+// firstPort keeps the ports of test runs apart that run at the same time.
 var firstPort = rand.Int64N(12000)
 
-// freePort is free for TCP and UDP. It lies outside the range from which the
-// kernel chooses, so that no other test gets it meanwhile.
+// freePort returns a port that is free for TCP and UDP. It lies outside the range from
+// which the kernel chooses, so that no other test gets it meanwhile.
 func freePort(t testing.TB) int {
 	t.Helper()
 	lo := outside(12000)
@@ -84,8 +84,8 @@ func freePort(t testing.TB) int {
 	return 0
 }
 
-// outside is the first of n ports from which the kernel does not choose, if
-// there are so many.
+// outside returns the first of n ports from which the kernel does not choose, if there
+// are so many.
 func outside(n int) int {
 	low, high := 32768, 60999
 	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
@@ -101,10 +101,10 @@ func outside(n int) int {
 	}
 }
 
-// hideGPUs is an entry of an environment.
+// hideGPUs is the entry of an environment that hides all GPUs.
 const hideGPUs = "CUDA_VISIBLE_DEVICES="
 
-// command is gorun with the job's flags and environment, not started.
+// command makes the command of gorun with the job's flags and environment.
 func (j *job) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Getenv(envGorun), append(append([]string{}, j.flags...), args...)...)
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", j.token, envDir+"="+j.dir)
@@ -165,8 +165,8 @@ func (j *job) end(limit time.Duration, code int, agents ...*agent) {
 	}
 }
 
-// causes asserts that the last line of each agent, which tells the cause, has
-// all the texts.
+// causes asserts that the last line of each agent, which names the cause, has all the
+// texts.
 func (j *job) causes(agents []*agent, texts ...string) {
 	j.Helper()
 	for _, a := range agents {
@@ -179,7 +179,7 @@ func (j *job) causes(agents []*agent, texts ...string) {
 	}
 }
 
-// agree asserts that all agents tell the same cause.
+// agree asserts that all agents name the same cause.
 func (j *job) agree(agents ...*agent) {
 	j.Helper()
 	for _, a := range agents[1:] {

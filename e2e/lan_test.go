@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// lan is a switch with n hosts, each a network namespace with the address
-// 10.77.0.i. The switch is in one of its own: the machine's network is not
-// touched.
+// lan is a switch with n hosts. Each host is a network namespace with the address
+// 10.77.0.i. The switch has its own namespace, so that the machine's network stays
+// unchanged.
 type lan struct {
 	testing.TB
 	name string
 	n    int
 }
 
-// newLAN makes hosts 1 to n, or skips the test where it may not.
+// newLAN makes hosts 1 to n. It skips the test if this process may not make them.
 func newLAN(t testing.TB, n int) *lan {
 	t.Helper()
 	_, err := exec.LookPath("bridge")
@@ -40,7 +40,7 @@ func newLAN(t testing.TB, n int) *lan {
 	return l
 }
 
-// newNamespaces makes those of n hosts and of the switch, with nothing in them.
+// newNamespaces makes the namespaces of n hosts and of the switch, without interfaces.
 func newNamespaces(t testing.TB, n int) *lan {
 	t.Helper()
 	_, err := exec.LookPath("ip")
@@ -59,7 +59,7 @@ func newNamespaces(t testing.TB, n int) *lan {
 	return l
 }
 
-// host is the name of a namespace; 0 is the switch.
+// host returns the name of a host's namespace; 0 is the switch.
 func (l *lan) host(i int) string { return fmt.Sprintf("%s.%d", l.name, i) }
 
 func (l *lan) addr(i int) string { return fmt.Sprintf("10.77.0.%d", i) }
@@ -76,8 +76,8 @@ func (l *lan) ip(host int, args string) {
 	l.do(append([]string{"ip", "-n", l.host(host)}, strings.Fields(args)...)...)
 }
 
-// cut makes every packet from and to a host vanish, without a word to anyone:
-// links stay up, nothing is refused.
+// cut drops every packet from and to a host. No one is notified: links stay up, and no
+// connection is refused.
 func (l *lan) cut(host int) time.Time {
 	l.Helper()
 	l.do("bridge", "-n", l.host(0), "link", "set", "dev", fmt.Sprint("p", host), "state", "0")
@@ -90,7 +90,7 @@ func (l *lan) mend(host int) {
 	l.do("bridge", "-n", l.host(0), "link", "set", "dev", fmt.Sprint("p", host), "state", "3")
 }
 
-// split moves hosts to another switch, without a word to anyone.
+// split moves hosts to another switch. Links stay up, and no connection is refused.
 func (l *lan) split(hosts ...int) time.Time {
 	l.Helper()
 	l.ip(0, "link add br1 type bridge forward_delay 0 stp_state 0")

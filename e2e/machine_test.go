@@ -15,8 +15,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
-// machine is one machine of a fleet. What is set before an agent's start holds
-// for the agent.
+// machine is one machine of a fleet. An agent sees the settings made before its start.
 type machine struct {
 	place
 	testing.TB
@@ -24,7 +23,7 @@ type machine struct {
 	env  []string
 }
 
-// layer is a folder whose path has no comma, which overlayfs could not take.
+// layer makes a folder whose path has no comma, because overlayfs cannot use a comma.
 func layer(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gorun-e2e-host-")
@@ -35,7 +34,7 @@ func layer(t testing.TB) string {
 	return dir
 }
 
-// ip is where the other agents reach the machine.
+// ip returns the address at which the other agents reach the machine.
 func (m *machine) ip() string {
 	best := m.nics[0]
 	for _, n := range m.nics {
@@ -65,7 +64,7 @@ func (m *machine) hide(path string) {
 	if _, err := os.Lstat(path); err != nil {
 		return
 	}
-	m.node(path, unix.S_IFCHR, 0) // overlayfs: nothing is here
+	m.node(path, unix.S_IFCHR, 0) // for overlayfs this device means: no file here
 }
 
 func (m *machine) node(path string, mode uint32, dev uint64) {
@@ -100,7 +99,7 @@ func (m *machine) on(cmd *exec.Cmd) *exec.Cmd {
 	}
 	cmd.Args = append([]string{self, playFlag, playHost, file.Name(), cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = self
-	cmd.Env = slices.DeleteFunc(cmd.Env, func(entry string) bool { return entry == hideGPUs }) // it has its own
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(entry string) bool { return entry == hideGPUs }) // the machine has its own GPUs
 	cmd.Env = append(cmd.Env, m.env...)
 	return cmd
 }
@@ -128,10 +127,10 @@ func (m *machine) link(path, target string) {
 	}
 }
 
-// file is where a file of the machine lies.
+// file returns the real path of a file of the machine.
 func (m *machine) file(path string) string { return filepath.Join(m.Layer, path) }
 
-// mayMount says what keeps this process from making the mounts of a machine.
+// mayMount returns why this process cannot make the mounts of a machine, or nil.
 var mayMount = sync.OnceValue(func() error {
 	return exec.Command("unshare", "--mount", "--uts", "mount", "-t", "overlay", "overlay", "-o", "lowerdir=/etc:/opt", "/mnt").Run()
 })

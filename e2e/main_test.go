@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// playFlag, then a mode of play, makes the test binary a worker. It is an
-	// argument and not a variable because the environment is inherited: a worker
-	// could never turn into another test run.
+	// playFlag, then a mode of play, makes the test binary a worker. It is an argument
+	// and not a variable, because a worker's children inherit its environment and could
+	// then never be a test run.
 	playFlag = "-play"
 	envGorun = "E2E_GORUN" // path of the binary under test
 )

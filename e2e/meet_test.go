@@ -10,8 +10,8 @@ import (
 // untilGo is a worker that ends with 0 once the job's folder has the file.
 const untilGo = `echo up; while [ ! -e $E2E_DIR/go ]; do sleep 0.05; done`
 
-// Of two agents with one --node-rank the later one is refused, and the job goes
-// on waiting for the right one.
+// Of two agents with one --node-rank the job refuses the later one and waits on for the
+// right one.
 func TestSameNodeRank(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -39,7 +39,7 @@ func TestRightNodeAfterRefusal(t *testing.T) {
 	j.end(soon, 0, j.node(2, "2", with(sh("exit 0"), "--node-rank", "1")...), first)
 }
 
-// Agents that disagree about the size of the job do not make one.
+// Agents with different --nnodes do not make a job.
 func TestOtherSize(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -69,7 +69,7 @@ func TestOneTooMany(t *testing.T) {
 	}
 }
 
-// When a node is missing, the others give up in time and say who came.
+// When a node is missing, the others give up in time and say which nodes came.
 func TestOneMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=3")
@@ -93,7 +93,7 @@ func TestEndpointMissing(t *testing.T) {
 	j.causes(j.agents, j.endpoint, j.id, "2s", "refused")
 }
 
-// An endpoint is one run's: another run is sent away with both names.
+// An endpoint belongs to one run. Another run is refused with both run ids.
 func TestOtherRunID(t *testing.T) {
 	t.Parallel()
 	for name, addr := range map[string]int{"another node": 2, "the endpoint's node": 1} {

@@ -9,9 +9,9 @@ import (
 // nodeKills is how often TestNodeKilled kills a node.
 const nodeKills = 5
 
-// However a node of an elastic job is killed, its keeper or its agent alone, both,
-// or a container with all of its processes: the others go on without it, and
-// nothing of it survives.
+// A node of an elastic job is killed: its keeper or its agent alone, both, or a
+// container with all of its processes. Then the others go on without it, and none of its
+// processes survives.
 func TestNodeKilled(t *testing.T) {
 	t.Parallel()
 	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
@@ -24,7 +24,7 @@ func TestNodeKilled(t *testing.T) {
 			way := []string{"keeper", "agent", "container", "both", "container"}[i%5]
 			other := newJob(flags...) // the same job, with processes of its own
 			other.id, other.endpoint, other.dir = j.id, j.endpoint, j.dir
-			if way != "both" { // then only the workers themselves are killed
+			if way != "both" { // with "both" only the workers themselves are killed
 				other.env = []string{"E2E_DAEMON=1"}
 			}
 			var second *agent

@@ -74,7 +74,7 @@ func TestTeeKeepsLinesWholeBetweenAgents(t *testing.T) {
 	j.end(patience, 0, a)
 }
 
-// A full disk costs the log files, with a word for each, and nothing else.
+// On a full disk a job loses only its log files, and gorun says so for each.
 func TestLogFolderIsFull(t *testing.T) {
 	t.Parallel()
 	need(t, os.Geteuid() == 0, "root, to mount a file system")
@@ -141,8 +141,8 @@ func TestRedirectsLayout(t *testing.T) {
 	}
 }
 
-// Without flags a worker's output is gorun's, byte by byte: what is no text, what
-// has no line end.
+// Without flags a worker's output is gorun's, byte by byte, even if it is no text or has
+// no line end.
 func TestOutputUntouched(t *testing.T) {
 	t.Parallel()
 	want := make([]byte, 300_000)
@@ -169,7 +169,7 @@ func same(a, b string) int {
 	return n
 }
 
-// Standard input is the workers' too, and a worker that is alone may read it all.
+// Workers get gorun's standard input, and a single worker may read all of it.
 func TestStandardInput(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")
@@ -182,8 +182,8 @@ func TestStandardInput(t *testing.T) {
 	}
 }
 
-// A reader of gorun's output that goes away costs neither the job nor the truth
-// about it: what the agent wants to say is lost, nothing else.
+// If the reader of gorun's output ends, the job goes on and its report is correct. Only
+// the agent's later lines are lost.
 func TestReaderIsGone(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -207,7 +207,7 @@ func TestReaderIsGone(t *testing.T) {
 	j.causes([]*agent{first}, "rank 1", "exited with code 3")
 }
 
-// No folder is told of that nobody will find, and a flag without effect is.
+// gorun names no log folder that will not exist, but names a flag without effect.
 func TestRedirectsOfNoWorker(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")

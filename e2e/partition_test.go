@@ -10,18 +10,17 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// What TestPartition sets: a node that is silent for so long counts as lost.
+// The times that TestPartition sets: a node that is silent for so long counts as lost.
 const (
 	detection     = 1500 * time.Millisecond
 	detectionConf = "keep_alive_interval=0.3,keep_alive_max_attempt=5"
 )
 
-// noting is a worker that notes when it was told to stop.
+// noting is a worker that notes when it got SIGTERM.
 const noting = `trap "date +%s%N >$E2E_DIR/stopped.$TORCHELASTIC_RESTART_COUNT.$RANK; exit 0" TERM; ` +
 	`echo up $RANK of $WORLD_SIZE; while :; do sleep 0.02; done`
 
-// A node that is cut off without a word is noticed by both sides, which stop
-// their workers, say why, and end.
+// When a node is cut off, both sides notice it, stop their workers, say why, and end.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	for _, victim := range []int{1, 3} {
@@ -54,8 +53,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// In an elastic job the larger part goes on without the one that was cut off,
-// which stops and says why.
+// In an elastic job the larger part goes on without the node that was cut off. That node
+// stops and says why.
 func TestElasticPartition(t *testing.T) {
 	t.Parallel()
 	for _, victim := range []int{1, 3} {
@@ -85,8 +84,8 @@ func TestElasticPartition(t *testing.T) {
 	}
 }
 
-// A side that had to stop while the network was cut finds the job again when the
-// network heals, and takes part in it as a node that comes to it does.
+// A side that had to stop while the network was cut finds the job again when the network
+// heals. It then joins like a new node.
 func TestHealedPartition(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

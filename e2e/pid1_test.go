@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// container starts gorun as PID 1 of a pid namespace of its own, as a container
-// does. The result is unshare, which ends with gorun's exit code.
+// container starts gorun as PID 1 of its own pid namespace, as in a container. The
+// agent's process is unshare, which ends with gorun's exit code.
 func (j *job) container(args ...string) *agent {
 	j.Helper()
 	return j.below(nil, args...)
@@ -31,11 +31,11 @@ func (j *job) below(first []string, args ...string) *agent {
 	return j.launch("container", cmd)
 }
 
-// As PID 1 gorun waits for the orphans that end up with it, and its exit code
-// is the job's.
+// As PID 1 gorun reaps the orphans that become its children, and its exit code is the
+// job's.
 func TestPID1(t *testing.T) {
 	t.Parallel()
-	// A hundred orphans; then nothing that is dead may still have an entry.
+	// A hundred orphans; then no ended process may still have an entry.
 	orphans := `i=0; while [ $i -lt 100 ]; do (sleep 0.01 &); i=$((i + 1)); done; sleep 0.5; ` +
 		`echo zombies $(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '); echo keeper is $(tr '\0' ' ' </proc/1/cmdline); `
 	for name, c := range map[string]struct {
@@ -78,7 +78,7 @@ func TestPID1Signal(t *testing.T) {
 	pid := 0
 	for _, p := range j.processes() {
 		if p.parent == a.keeper() {
-			pid = p.pid // PID 1 in there
+			pid = p.pid // PID 1 in the namespace
 		}
 	}
 	if pid == 0 {
@@ -93,7 +93,7 @@ func TestPID1Signal(t *testing.T) {
 	}
 }
 
-// The agent's death below PID 1 is told by the exit code.
+// The exit code shows the agent's death below PID 1.
 func TestPID1AgentKilled(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

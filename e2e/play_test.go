@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// play is the test binary as a worker; every mode ends by itself.
+// play runs the test binary as a worker. Every mode ends by itself.
 func play(args []string) int {
 	if len(args) > 0 && args[0] == playHost {
 		return enter(args[1:])

@@ -105,7 +105,7 @@ func TestPortRangeFull(t *testing.T) {
 	j.causes(j.agents, fmt.Sprintf("%d-%d", lo, lo), "all are taken")
 }
 
-// freeRange is the first of n free ports in a row.
+// freeRange returns the first of n free ports in a row.
 func freeRange(t testing.TB, n int) int {
 	t.Helper()
 	for range 100 {

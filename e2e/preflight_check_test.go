@@ -39,8 +39,8 @@ func (j *job) offline(args ...string) (out string, code int) {
 	return string(b), 0
 }
 
-// gorun check says on every node what a job would, starts nothing, and comes to
-// the same verdict from the facts that it saved.
+// gorun check prints the same on every node as a job would, and starts nothing. It has
+// the same findings from the facts that it saved.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -83,7 +83,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A program that is not on every node is what a job would tell, with its code.
+// If a program is not on every node, gorun check prints what a job would, and exits with
+// the same code.
 func TestCheckMissingProgram(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, twin())
@@ -145,7 +146,7 @@ func TestCheckAlone(t *testing.T) {
 	finds(t, a.out.String(), "error D04")
 }
 
-// What gorun check cannot do it says before it does anything.
+// gorun check refuses what it cannot do, before it does anything.
 func TestCheckRefuses(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -172,7 +173,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// What gorun sets for workers is no news where none are started.
+// gorun check does not mention what gorun sets for workers, because it starts none.
 func TestCheckIsSilentOfWorkers(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

@@ -44,8 +44,8 @@ func elastic(t *testing.T, setup func(*fleet), flags ...string) (f *fleet, j *jo
 	return f, j, two
 }
 
-// A node that comes while the job runs, or while it is restarted, and could not
-// take part, is sent away alone, with the table; the job goes on.
+// A node joins while the job runs or restarts, and has an error. Only this node is
+// refused, with the table; the job goes on.
 func TestPreflightLateNode(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -74,8 +74,8 @@ func TestPreflightLateNode(t *testing.T) {
 	}
 }
 
-// A node that fits is taken in, at once or with --on-join=wait at the restart, and
-// nothing is said.
+// A node without findings is taken in, at once or with --on-join=wait at the restart,
+// and gorun prints nothing about it.
 func TestPreflightAtRestart(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []bool{false, true} {
@@ -103,7 +103,7 @@ func TestPreflightAtRestart(t *testing.T) {
 	}
 }
 
-// away asserts that an agent was sent away alone, and gives its table.
+// away asserts that only this agent was refused, and returns its table.
 func (j *job) away(a *agent) string {
 	j.Helper()
 	j.end(patience, 78, a)
@@ -113,7 +113,7 @@ func (j *job) away(a *agent) string {
 	return a.table()
 }
 
-// What becomes of an error is the user's choice.
+// The user chooses what an error leads to.
 func TestPreflightChoice(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -147,5 +147,5 @@ func TestPreflightChoice(t *testing.T) {
 	}
 }
 
-// save is where machine i saves its facts.
+// save returns the file in which machine i saves its facts.
 func save(j *job, i int) string { return filepath.Join(j.dir, fmt.Sprintf("node%d.json", i)) }

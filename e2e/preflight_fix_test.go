@@ -11,8 +11,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// A fix is pasted where it says, on real machines: into the shell that starts
-// gorun, or onto its command line, and what was found is gone.
+// The test pastes a fix where it says, on real machines: into the shell that starts
+// gorun, or onto its command line. Then the finding does not come again.
 func TestFixesArePasted(t *testing.T) {
 	t.Parallel()
 	everywhere := func(env ...string) func(*fleet) { return func(f *fleet) { f.setenv(env...) } }
@@ -77,7 +77,7 @@ func TestFixesArePasted(t *testing.T) {
 	}
 }
 
-// examine is gorun check on every machine, after a fix was pasted there.
+// examine runs gorun check on every machine, after a fix was pasted there.
 func (f *fleet) examine(t *testing.T, flags []string, way []preflight.Step) (found []preflight.Finding) {
 	t.Helper()
 	j := f.job(t, flags...)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Machines that fit together are not bothered: the job runs, and nothing is said.
+// On machines without findings the job runs, and gorun prints nothing about them.
 func TestHealthyFleet(t *testing.T) {
 	t.Parallel()
 	for name, setup := range map[string]func(*fleet) []string{
@@ -44,7 +44,7 @@ func TestHealthyFleet(t *testing.T) {
 	}
 }
 
-// Without GPUs it is Gloo that has to find the way.
+// Without GPUs the preflight checks what Gloo needs.
 func TestPreflightGloo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
-// What a node's GPUs, limits, files and environment would do to the job.
+// Findings about a node's GPUs, limits, files and environment.
 func TestPreflightHost(t *testing.T) {
 	t.Parallel()
 	for _, s := range []scene{

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// scene is a fleet with something odd, and what is found.
+// scene is a fleet with something odd, and the expected findings.
 type scene struct {
 	name  string
 	nics  [][]nic
-	setup func(*fleet) // after the healthy parts
+	setup func(*fleet) // runs after the healthy parts are set up
 	flags []string
 	finds []string // nothing: the job runs in silence
 	text  []string // parts of the table
@@ -62,7 +62,7 @@ func (f *fleet) setenv(env ...string) {
 	}
 }
 
-// firewall is what a machine does to those who connect by eth0.
+// firewall sets what a machine does to connections that arrive at eth0.
 func (f *fleet) firewall(host int, verdict string) {
 	f.Helper()
 	f.nft(host, "table inet e2e { chain in { type filter hook input priority 0; iifname \"eth0\" meta l4proto tcp tcp flags & (syn|ack) == syn "+verdict+"; }; }")

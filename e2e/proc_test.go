@@ -17,7 +17,8 @@ type proc struct {
 	cmdline     string
 }
 
-// processes lists what lives of the job, found by the token in its environment.
+// processes lists the living processes of the job, which have the token in their
+// environment.
 func (j *job) processes() []proc {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var out []proc
@@ -72,8 +73,8 @@ func (j *job) nothingLeft() {
 	}
 }
 
-// killAll kills all of a job as if at one instant: all are stopped first, so that
-// none does anything about the death of another.
+// killAll kills all processes of a job as if at one instant. It stops all of them first,
+// so that none reacts to the death of another.
 func (j *job) killAll() {
 	for range 20 {
 		left := j.processes()

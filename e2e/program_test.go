@@ -67,8 +67,8 @@ func TestProgramNotExecutableByKernel(t *testing.T) {
 	j.agree(agents...)
 }
 
-// A Go package that does not compile on one node ends the job with 1. That node
-// shows the compiler's words, once; the other names it and the first of them.
+// A Go package that does not compile on one node ends the job with 1. That node prints
+// the compiler's output, once. The other node names it and prints the first line.
 func TestGoPackageDoesNotCompile(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -83,8 +83,8 @@ func TestGoPackageDoesNotCompile(t *testing.T) {
 	}
 }
 
-// Of the nodes of one machine one shows the compiler's words, and a single node
-// does so too. The report has them.
+// Of the nodes of one machine only one prints the compiler's output, and a single node
+// prints it too. The report has it.
 func TestGoPackageDoesNotCompileHere(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"1": nil, "3": {"--local-nodes", "3"}} {
@@ -113,7 +113,7 @@ func (j *job) goPackages() {
 	j.write("bad/more.go", "package main\n\nvar _ = undefinedThing\nvar _ = otherThing\n", 0o600)
 }
 
-// saysOnce asserts that each of the texts is once in what the agent has said.
+// saysOnce asserts that the agent has printed each of the texts once.
 func (a *agent) saysOnce(texts ...string) {
 	a.j.Helper()
 	for _, text := range texts {
@@ -123,7 +123,7 @@ func (a *agent) saysOnce(texts ...string) {
 	}
 }
 
-// What several nodes of one machine lack is told by the first of them.
+// If several nodes of one machine lack a program, only the first of them says so.
 func TestProgramMissingOnLocalNodes(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--local-nodes", "3")
@@ -135,7 +135,7 @@ func TestProgramMissingOnLocalNodes(t *testing.T) {
 	}
 }
 
-// A single node tells a wrong program as a wrong command line.
+// On a single node a wrong program counts as a wrong command line.
 func TestProgramMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

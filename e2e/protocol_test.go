@@ -18,8 +18,8 @@ import (
 // otherProtocol is a version that this gorun does not speak.
 const otherProtocol = rendezvous.Protocol + 98
 
-// An agent of another version is told so on the control plane, and the job goes
-// on waiting for the right one.
+// The control plane refuses an agent of another version and says why. The job waits on
+// for the right one.
 func TestOtherProtocolOnControlPlane(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -42,8 +42,8 @@ func TestOtherProtocolOnControlPlane(t *testing.T) {
 	j.end(patience, 0, j.node(2, "2", sh("exit 0")...), first)
 }
 
-// hello greets with another protocol; the result is the refusal, "" if nobody
-// at that port speaks gorun's protocol.
+// hello says hello with another protocol and returns the refusal; "" if no agent at that
+// port speaks gorun's protocol.
 func (j *job) hello(at netip.AddrPort) string {
 	j.Helper()
 	events := make(chan rendezvous.Event, 16)
@@ -86,7 +86,7 @@ func (j *job) hello(at netip.AddrPort) string {
 	}
 }
 
-// An endpoint that an agent of another version serves is named as that.
+// If an agent of another version serves the endpoint, gorun says so.
 func TestOtherProtocolAtEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -96,7 +96,7 @@ func TestOtherProtocolAtEndpoint(t *testing.T) {
 	j.causes(j.agents, j.endpoint, fmt.Sprint("protocol ", otherProtocol), fmt.Sprint("speaks ", rendezvous.Protocol))
 }
 
-// A program that is not gorun at the endpoint is named as that.
+// If a program that is not gorun serves the endpoint, gorun says so.
 func TestNoGorunAtEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -106,7 +106,7 @@ func TestNoGorunAtEndpoint(t *testing.T) {
 	j.causes(j.agents, j.endpoint, "not gorun")
 }
 
-// Strangers that join a gossip do not disturb its job.
+// Strangers that join the gossip do not disturb the job.
 func TestStrangersInGossip(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -127,7 +127,7 @@ func TestStrangersInGossip(t *testing.T) {
 	j.end(patience, 0, first, second)
 }
 
-// squat makes a stranger the one that serves the job's endpoint.
+// squat makes a stranger serve the job's endpoint.
 func (j *job) squat(meta string) {
 	j.Helper()
 	list, err := j.gossip(meta, "127.0.0.1:0")
@@ -137,7 +137,7 @@ func (j *job) squat(meta string) {
 	j.endpoint = list.LocalNode().Address()
 }
 
-// gossip makes a member of memberlist that says meta of itself.
+// gossip makes a member of memberlist with meta as its metadata.
 func (j *job) gossip(meta, at string) (*memberlist.Memberlist, error) {
 	j.Helper()
 	addr := netip.MustParseAddrPort(at)

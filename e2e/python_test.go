@@ -69,13 +69,13 @@ func TestExampleFailing(t *testing.T) {
 	}
 }
 
-// A rank that falls over because its peer has closed the connection, and ends
-// before that, is not the cause; nor does it wait for long for another one.
+// A rank that fails because its peer closed the connection, and that ends before the
+// peer, is not the cause. gorun does not wait long for another cause.
 func TestConsequenceComesFirst(t *testing.T) {
 	t.Parallel()
 	const lost = `echo "RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1963" >&2; exit 1`
 	for name, c := range map[string]struct {
-		other string // what rank 1 does once rank 0 is gone
+		other string // what rank 1 does once rank 0 has ended
 		code  int
 		cause string
 	}{
@@ -94,8 +94,8 @@ func TestConsequenceComesFirst(t *testing.T) {
 	}
 }
 
-// A rank that falls over because a peer is gone is not the root cause, on any
-// node, however often it is tried. E2E_ROUNDS says how often.
+// A rank that fails because a peer is lost is never the root cause, on any node.
+// E2E_ROUNDS says how often the test tries it.
 func TestConsequenceIsNoCause(t *testing.T) {
 	t.Parallel()
 	py := python(t, "torch")

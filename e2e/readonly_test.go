@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// readOnly makes every file system of a mount namespace read-only, then becomes
-// what follows.
+// readOnly makes every file system of a mount namespace read-only, then executes the
+// command that follows.
 const readOnly = `awk '{print $2}' /proc/self/mounts | sort -u | while read -r at; do
 	case $at in /proc*|/sys*|/dev/pts*) ;; *) mount -o remount,bind,ro "$at" 2>/dev/null ;; esac
 done
 for at in /tmp /var/tmp /dev/shm .; do ! touch $at/gorun-e2e-probe 2>/dev/null || exit 99; done
 exec "$@"`
 
-// Where nothing can be written a job that writes no files starts, and says what
-// its workers do without.
+// Where no file can be written, a job that writes none starts, and says what its workers
+// lack.
 func TestEveryPlaceReadOnly(t *testing.T) {
 	t.Parallel()
 	path, err := exec.LookPath("unshare")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A node that is refused is named on every node that waits, and if the job lacks
-// only such nodes it does not wait for ever: it ends after a last call.
+// Every node that waits names a refused node. If the job lacks only refused nodes, it
+// does not wait for ever: it ends after a last call.
 func TestRefusedNodeEndsTheWait(t *testing.T) {
 	t.Parallel()
 	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
@@ -22,7 +22,7 @@ func TestRefusedNodeEndsTheWait(t *testing.T) {
 		}
 		j.end(patience, 75, good...)
 		for _, a := range good {
-			if took := a.ended.Sub(odd.ended); took > 2*time.Second+soon { // the last call, and the end
+			if took := a.ended.Sub(odd.ended); took > 2*time.Second+soon { // time for the last call and for the end
 				t.Errorf("%s ended %v after the other node", a.name, took)
 			}
 		}

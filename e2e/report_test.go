@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// jsonReport is what is promised of --report.
+// jsonReport has the fields that --report promises.
 type jsonReport struct {
 	RunID    string    `json:"run_id"`
 	Started  time.Time `json:"started"`
@@ -158,8 +158,8 @@ func TestReportOfStop(t *testing.T) {
 	}
 }
 
-// A report that has no place is told before the job, one that cannot be written
-// after it, and that does not change the exit code.
+// If the report's folder does not exist, gorun says so before the job. If the report
+// cannot be written, gorun says so after the job, and the exit code stays.
 func TestReportNowhere(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -174,8 +174,8 @@ func TestReportNowhere(t *testing.T) {
 	late.says("cannot write the report of --report")
 }
 
-// Every node shows the time of the error file that a worker wrote; a time that
-// cannot be is none.
+// Every node shows the time of the error file that a worker wrote. gorun ignores an
+// impossible time.
 func TestReportTimeOfErrorFile(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

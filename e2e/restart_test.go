@@ -23,8 +23,8 @@ func TestRestart(t *testing.T) {
 	agents[1].says("restart 2 of 2")
 }
 
-// Restarts are the job's, not each agent's: with one of them, a failure on one
-// node and then on the other ends it, with the last cause.
+// The job counts restarts, not each agent. With one restart, a failure on one node and
+// then on the other ends the job, with the last cause.
 func TestRestartsAreCountedForTheJob(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")
@@ -34,8 +34,8 @@ func TestRestartsAreCountedForTheJob(t *testing.T) {
 	j.agree(agents...)
 }
 
-// A job that cannot restart, as nobody takes the place of a lost node, says what it
-// was restarted for.
+// A job that cannot restart, because no node takes the place of a lost one, says why it
+// wanted to restart.
 func TestNobodyReplacesTheLost(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "join_timeout=2")
@@ -49,7 +49,7 @@ func TestNobodyReplacesTheLost(t *testing.T) {
 	j.end(patience, 137, agents[1])
 }
 
-// No worker of a round starts while one of the round before lives anywhere.
+// No worker of a round starts while a worker of the previous round lives on any node.
 func TestRoundsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "2")
@@ -70,7 +70,7 @@ func TestRoundsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// An elastic job goes on with the nodes that are left, whichever one dies.
+// An elastic job goes on with the nodes that are left, whichever node dies.
 func TestElastic(t *testing.T) {
 	t.Parallel()
 	for victim, where := range []string{"endpoint", "member"} {
@@ -97,7 +97,7 @@ func TestElastic(t *testing.T) {
 	}
 }
 
-// A node that comes later and shall wait joins the next round.
+// A late node with --on-join=wait joins the next round.
 func TestElasticGrows(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1", "--on-join=wait")
@@ -112,7 +112,7 @@ func TestElasticGrows(t *testing.T) {
 	second.prints("up 1 of 2", 1)
 }
 
-// nodesOf starts n agents of a job with those bounds.
+// nodesOf starts n agents of a job with these bounds of --nnodes.
 func (j *job) nodesOf(nnodes string, n int, args ...string) []*agent {
 	j.Helper()
 	var out []*agent

@@ -17,7 +17,7 @@ const (
 	sameSecret  = "has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own"
 )
 
-// secretFile writes a secret and gives the flags for it.
+// secretFile writes a secret and returns the flags for it.
 func (j *job) secretFile(text string) []string {
 	j.Helper()
 	if text == "" {
@@ -30,8 +30,8 @@ func (j *job) secretFile(text string) []string {
 	return []string{"--secret-file", file}
 }
 
-// Agents of one secret make a job, whichever way each was given it, over several
-// rounds; no worker has it, nothing prints it, and no fact tells it.
+// Agents with one secret make a job, whichever way each of them got it, over several
+// rounds. No worker has the secret, and no output and no fact shows it.
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"gossip", "static", "local nodes"} {
@@ -104,7 +104,7 @@ func TestSecretIsNotInEnviron(t *testing.T) {
 	}
 }
 
-// Facts that are saved do not have the secret.
+// Saved facts do not contain the secret.
 func TestSecretIsNoFact(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -124,9 +124,9 @@ func TestSecretIsNoFact(t *testing.T) {
 	}
 }
 
-// Agents with different secrets, or of which one has none, or of two runs, say so
-// within seconds. The one that came to the wrong place ends; the other waits for
-// the right one.
+// Agents with different secrets, with only one secret, or of two runs, say so within
+// seconds. The agent that came to the wrong endpoint ends. The other one waits for the
+// right agent.
 func TestOtherSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ first, second, run string }{
@@ -181,7 +181,7 @@ func TestOtherSecretEndsInTime(t *testing.T) {
 	}
 }
 
-// Whatever is thrown at the ports of agents with a secret, by those who have none,
+// Strangers without the secret send garbage to the ports of agents with a secret. Still
 // the job starts, and ends with 0.
 func TestGarbageAndSecret(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 // trapping is a worker that notes which signals it gets and ends with 0.
 const trapping = `for s in TERM INT HUP QUIT; do trap "echo $s >>$E2E_DIR/got.$RANK; exit 0" $s; done; ` + stay
 
-// got is what a worker noted.
+// got returns the signals that a worker noted.
 func (j *job) got(rank int) string {
 	b, _ := os.ReadFile(filepath.Join(j.dir, fmt.Sprint("got.", rank)))
 	return strings.Join(strings.Fields(string(b)), " ")

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// round tells of a worker's round; it stays until the job's folder has a file go.
+// round is a worker that notes its round. It stays until the job's folder has a file go.
 const round = `now() { date +%s%N >$E2E_DIR/$1.$GORUN_ROUND.$RANK.new; mv $E2E_DIR/$1.$GORUN_ROUND.$RANK.new $E2E_DIR/$1.$GORUN_ROUND.$RANK; }; ` +
 	`trap "now stopped; exit 0" TERM; now started; ` +
 	`echo round $GORUN_ROUND rank $RANK of $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT on $GORUN_NODE_ADDR; ` +
 	`while [ ! -e $E2E_DIR/go ]; do sleep 0.02; done`
 
-// The node that is one too many waits as a hot spare, which it and gorun status
-// tell, takes part in nothing, and ends with the job.
+// The node that is one too many waits as a hot spare, as it and gorun status say. It
+// starts no workers, and ends with the job.
 func TestSpare(t *testing.T) {
 	t.Parallel()
 	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
@@ -115,7 +115,7 @@ func TestSpareWithoutRestarts(t *testing.T) {
 	})
 }
 
-// A spare that goes disturbs nobody, and a later one is as good.
+// A spare that leaves does not disturb the job, and a later spare can replace it.
 func TestSpareGoes(t *testing.T) {
 	t.Parallel()
 	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {

@@ -24,8 +24,8 @@ func (j *job) static(n int, args ...string) []*agent {
 	return out
 }
 
-// The static rendezvous needs the one port that was named, for everything, and
-// the workers find their store there.
+// The static rendezvous needs only the port that the user named, and the workers find
+// their store there.
 func TestStaticNeedsOnePort(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")
@@ -52,7 +52,7 @@ func TestStaticNeedsOnePort(t *testing.T) {
 	}
 }
 
-// Nodes may come in any order, and a failure is everyone's.
+// Nodes may start in any order, and a failure ends all of them.
 func TestStaticFails(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -136,7 +136,7 @@ func TestStaticSameNodeRank(t *testing.T) {
 // On one node the address that the user gave is the store's, if it can be.
 func TestMasterOfOneNode(t *testing.T) {
 	t.Parallel()
-	const away = "192.0.2.77" // TEST-NET-1: nobody's
+	const away = "192.0.2.77" // TEST-NET-1: no machine has it
 	for _, flags := range []string{"", "--rdzv-backend=static", "--standalone"} {
 		for addr, want := range map[string]string{"localhost": "localhost", "127.0.0.9": "127.0.0.9", away: "127.0.0.1", "no-such-host.invalid": "127.0.0.1"} {
 			t.Run(flags+addr, func(t *testing.T) {

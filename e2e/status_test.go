@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Every node tells the same of the job: nodes, the spare, ranks with the pids that
-// the kernel has, the restart, and when a worker last printed something.
+// Every node reports the same about the job: nodes, the spare, ranks with the kernel's
+// pids, the restart, and when a worker last printed something.
 func TestStatusFromEveryNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "2")
@@ -81,7 +81,7 @@ func TestStatusFromEveryNode(t *testing.T) {
 	j.end(patience, 143, agents...)
 }
 
-// An agent that is stopped does not hang those who ask, wherever they do.
+// A stopped agent hangs no gorun status, on whichever node the user asks.
 func TestStatusWithAStoppedAgent(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "keep_alive_max_attempt=60")
@@ -99,7 +99,7 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 		asking := a.client("status") // which waits until it can be asked
 		signal(syscall.SIGSTOP)
 		s := other.status()
-		if victim == 1 { // the coordinator tells of it
+		if victim == 1 { // the coordinator reports it
 			if len(s.Nodes) != 2 || s.Nodes[1].Answered || !strings.Contains(s.Nodes[1].Trouble, "has not answered") || !s.Nodes[0].Answered {
 				t.Errorf("%+v", s)
 			}
@@ -120,7 +120,8 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 	j.end(patience, 143, agents...)
 }
 
-// Many who ask at the same time are all answered, and disturb nothing.
+// Many calls of gorun status at the same time all get an answer, and do not disturb the
+// job.
 func TestManyStatusCalls(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -141,7 +142,7 @@ func TestManyStatusCalls(t *testing.T) {
 	j.end(patience, 0, agents...)
 }
 
-// --watch tells anew every second until the job ends; Ctrl-C ends it with 130.
+// --watch prints the status every second until the job ends; Ctrl-C ends it with 130.
 func TestStatusWatch(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

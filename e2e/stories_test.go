@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A system NCCL of 2.17.1 on both nodes, and wheels of two versions in their
-// environments: the wheel is what torch loads, and it is named where it lies.
+// Both nodes have a system NCCL 2.17.1, and wheels of two versions in their virtual
+// environments. torch loads the wheel, and the finding names the wheel's path.
 func TestStoryVersions(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, twin()).healthy()
@@ -30,8 +30,9 @@ func TestStoryVersions(t *testing.T) {
 	golden(t, "versions.txt", table)
 }
 
-// backup are two nodes on which NCCL takes the first interface: on the second it
-// leads to the backup server only. They meet by the addresses in 10.37.8.0/24.
+// backup returns the interfaces of two nodes. NCCL takes the first interface of each; on
+// the second node this one leads only to the backup server. The nodes meet by the
+// addresses in 10.37.8.0/24.
 func backup() [][]nic {
 	return [][]nic{
 		{{name: "eth0", addrs: "10.37.8.72/24", net: "compute"}},
@@ -39,8 +40,8 @@ func backup() [][]nic {
 	}
 }
 
-// 10.37.8.72 and 10.37.12.78 cannot reach each other; the network that they have
-// in common is proposed, and taken when that is allowed.
+// 10.37.8.72 and 10.37.12.78 cannot reach each other. gorun proposes the network that
+// the nodes have in common, and takes it when the user allows that.
 func TestStorySubnets(t *testing.T) {
 	t.Parallel()
 	t.Run("refused", func(t *testing.T) {
@@ -83,8 +84,8 @@ func TestStorySubnets(t *testing.T) {
 	}
 }
 
-// NCCL_NET=IB is forced where libibverbs is missing, and an address family of
-// which there is no address.
+// NCCL_NET=IB is forced where libibverbs is missing, and so is an address family without
+// any address.
 func TestStoryForced(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, twin()).healthy()
@@ -98,9 +99,9 @@ func TestStoryForced(t *testing.T) {
 	golden(t, "forced.txt", table)
 }
 
-// Two ranks on one device: an all-to-all job whose loudest lines are about
-// something else. The report, and explain on what was captured, name the device
-// and its ranks, whoever ended first.
+// Two ranks use one device, in an all-to-all job whose most visible lines are about
+// something else. The report, and explain on the captured output, name the device and
+// its ranks, whichever rank ended first.
 func TestStoryAllToAll(t *testing.T) {
 	t.Parallel()
 	logs, err := filepath.Abs("testdata/alltoall")
@@ -134,15 +135,15 @@ func TestStoryAllToAll(t *testing.T) {
 			}
 			cause, _, _ := strings.Cut(string(out), "\n\n")
 			has(t, cause, "two ranks use the same GPU [D01]", "blame: ranks 0, 1 on node1", "1a000", "set_device(LOCAL_RANK)")
-			// Both ranks say it, and either may be heard first.
+			// Both ranks report it, and either report may arrive first.
 			cause = strings.NewReplacer("node1:4243:4311", "node1:4242:4310", "rank 1 and rank 0", "rank 0 and rank 1").Replace(cause)
 			golden(t, "alltoall.txt", regexp.MustCompile(`(?m)^  -:\d+:`).ReplaceAllString(cause+"\n", "  -:LINE:"))
 		})
 	}
 }
 
-// Of NCCL 2.26.5 a query of RAS can crash a rank: gorun makes none, and warns
-// who asks for RAS.
+// With NCCL 2.26.5 a query of RAS can crash a rank. gorun makes no query, and warns a
+// user that enables RAS.
 func TestStoryRAS(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string][]string{

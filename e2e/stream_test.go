@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/control"
 )
 
-// An agent goes on listening to a peer however much that has told already.
+// An agent goes on reading a peer's messages, however many the peer has sent.
 func TestManyMessagesOnOneStream(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

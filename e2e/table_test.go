@@ -12,10 +12,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// tables is a table among what an agent says.
+// tables matches a table in an agent's output.
 var tables = regexp.MustCompile(`(?ms)^gorun: (preflight: \d+ (?:error|warning|note).*?^--[^\n]*out\.\n)`)
 
-// table is what the agent said of the nodes, "" for nothing.
+// table returns the agent's table of findings, "" for none.
 func (a *agent) table() string {
 	a.j.Helper()
 	all := tables.FindAllStringSubmatch(a.err.String(), -1)
@@ -30,7 +30,7 @@ func (a *agent) table() string {
 }
 
 // refused asserts that every agent ended with 78 and the same table, without a
-// worker. It gives the table.
+// worker. It returns the table.
 func (j *job) refused(agents ...*agent) string {
 	j.Helper()
 	j.end(patience, 78, agents...)

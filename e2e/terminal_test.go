@@ -60,8 +60,8 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
-// The workers' terminals follow the size of gorun's, which the kernel tells the
-// keeper's process group alone.
+// The workers' terminals follow the size of gorun's. The kernel reports that size only
+// to the keeper's process group.
 func TestWindowSize(t *testing.T) {
 	t.Parallel()
 	const script = `echo up; until [ "$(stty size <&2)" = "33 77" ]; do sleep 0.05; done; echo fits`
@@ -80,8 +80,8 @@ func TestWindowSize(t *testing.T) {
 	}
 }
 
-// On a terminal the workers' standard error is one too (progress bars look at
-// it), and without a terminal it is none.
+// If gorun runs on a terminal, the workers' standard error is a terminal too, because
+// progress bars look at it. Otherwise it is none.
 func TestWorkerSeesTerminal(t *testing.T) {
 	t.Parallel()
 	script := `for fd in 1 2; do if [ -t $fd ]; then echo $fd is a terminal; else echo $fd is none; fi; done`
@@ -96,7 +96,7 @@ func TestWorkerSeesTerminal(t *testing.T) {
 	b.prints("2 is none", 1)
 }
 
-// A terminal that is gone costs no job: what gorun says there is lost.
+// A job survives its closed terminal. Only gorun's lines there are lost.
 func TestNobodyReads(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

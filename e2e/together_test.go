@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// tellWho is a worker that tells who it is.
+// tellWho is a worker that prints its rank, the world's size and the run id.
 const tellWho = `echo "rank $RANK of $WORLD_SIZE in $TORCHELASTIC_RUN_ID"; sleep 0.3`
 
 // Two jobs on one machine do not see each other, however they are started.

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// When one node's gorun cannot go on, every node ends with the same code and
-// cause: the one that was first.
+// When one node's gorun cannot go on, every node ends with the same code and the same
+// first cause.
 func TestTroubleOfOneNode(t *testing.T) {
 	t.Parallel()
 	_, err := exec.LookPath("prlimit")
@@ -44,8 +44,8 @@ func TestTroubleOfOneNode(t *testing.T) {
 	}
 }
 
-// TestKilledAgentLeavesNoFiles: the keeper removes the worker socket, empty log
-// folders and what a build has made.
+// TestKilledAgentLeavesNoFiles asserts that the keeper removes the worker socket, empty
+// log folders and the files of a build.
 func TestKilledAgentLeavesNoFiles(t *testing.T) {
 	t.Parallel()
 	left := func(j *job) (names []string) {
@@ -98,8 +98,8 @@ func TestKilledAgentLeavesNoFiles(t *testing.T) {
 	})
 }
 
-// A signal at any moment of the start is the agent's to handle, as later: it is
-// never what kills it.
+// An agent handles a signal at any moment of its start as it does later. The signal
+// never kills it.
 func TestSignalAtStart(t *testing.T) {
 	t.Parallel()
 	for i := range 40 {

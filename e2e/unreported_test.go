@@ -12,7 +12,8 @@ func (j *job) stale() string {
 	return j.write("report", `{"outcome": "succeeded"}`, 0o600)
 }
 
-// A job that never began is reported on too, over what an earlier one left.
+// gorun also reports on a job that never began, and replaces the report of an earlier
+// job.
 func TestReportWithoutJob(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -34,7 +35,7 @@ func TestReportWithoutJob(t *testing.T) {
 			file := j.stale()
 			cmd := j.command(append([]string{"--report", file}, c.args...)...)
 			if name == "in a folder gone" {
-				// PWD would still tell where that was.
+				// PWD would still name the folder.
 				gone := []string{"/bin/sh", "-c", `mkdir "$E2E_DIR/gone" && cd "$E2E_DIR/gone" && rmdir "$E2E_DIR/gone" && unset PWD && exec "$@"`, "sh"}
 				cmd.Path, cmd.Args = "/bin/sh", append(gone, cmd.Args...)
 			}
@@ -82,8 +83,8 @@ func TestReportOfKilledAgent(t *testing.T) {
 	}
 }
 
-// --report /dev/stdout goes on where standard output stands, also where that is
-// a file that others write to.
+// --report /dev/stdout continues at the position of standard output, also if that is a
+// file to which other processes write.
 func TestReportToStdout(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// The rank that ends first says only that it was aborted; the one that knows why
-// hangs, and is stopped. The report names what it had written, and does not call
-// it a failure.
+// The rank that ends first says only that it was aborted. The rank that knows why hangs,
+// and is stopped. The report shows what this rank had written, and does not call it a
+// failure.
 func TestWitness(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--shutdown-timeout", "1")

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// stay is a worker that is there until it is told to end.
+// stay is a worker that runs until a signal ends it.
 const stay = `echo up $RANK; while :; do sleep 0.1; done`
 
 // onRank makes rank r run a script while the others stay.
@@ -64,8 +64,8 @@ func TestWorkerIgnoresTerm(t *testing.T) {
 	}
 }
 
-// Processes that left the worker's session die with it, as does what a worker
-// that succeeded left behind.
+// Processes that left the worker's session die with it. So do processes that a
+// successful worker left behind.
 func TestWorkerLeavesDaemons(t *testing.T) {
 	t.Parallel()
 	daemons := `setsid sh -c '(trap "" TERM HUP; echo $$ >$E2E_DIR/d.$RANK; exec sleep 300) &' & ` +

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// playWorld is a worker that tells in which world it is, and which workers of
-// other worlds are alive when it starts. It ends with 0 when the job's folder
-// has a file go, with 5 when there is one fail.<rank>, which it removes. With a
-// file stubborn there it does not heed SIGTERM.
+// playWorld is a worker that notes its world, and the workers of other worlds that are
+// alive when it starts. It ends with 0 when the job's folder has a file go, and with 5
+// when there is a file fail.<rank>, which it removes. With a file stubborn there, it
+// ignores SIGTERM.
 const playWorld = "world"
 
 // seat is a worker's place in a world, written by the worker itself.
@@ -41,7 +41,8 @@ func beInWorld() int {
 		Round: number("GORUN_ROUND"), Restart: number("TORCHELASTIC_RESTART_COUNT"), Rank: number("RANK"), Size: number("WORLD_SIZE"),
 		Token: os.Getenv("GORUN_WORLD_TOKEN"), Node: os.Getenv("GORUN_NODE_ADDR"), PID: os.Getpid(), Time: time.Now(),
 	}
-	// First be seen, then look: of two that start at the same time one sees the other.
+	// It first writes its note and then reads the others', so that of two workers that
+	// start at the same time at least one sees the other.
 	if err := note(dir, fmt.Sprint("seat.", s.PID), s); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -76,7 +77,7 @@ func beInWorld() int {
 	}
 }
 
-// lives reports whether the worker's process runs, or would if it were let to.
+// lives reports whether the worker's process runs or is stopped.
 func (s seat) lives() bool {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.PID))
 	if err != nil || !hasToken(environ, "GORUN_WORLD_TOKEN="+s.Token) {
@@ -95,7 +96,7 @@ func (o overlap) String() string {
 		o.New.Rank, o.New.Round, o.New.Token, o.New.Node, o.Old.Rank, o.Old.Round, o.Old.Token, o.Old.Node, o.Old.PID)
 }
 
-// note writes a file at once.
+// note writes a file atomically.
 func note(dir, name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -122,7 +123,7 @@ func notes[T any](dir, pattern string) []T {
 	return out
 }
 
-// world makes the arguments of such a worker.
+// world makes the arguments of a worker that runs playWorld.
 func (j *job) world() []string {
 	j.Helper()
 	self, err := os.Executable()
@@ -132,8 +133,8 @@ func (j *job) world() []string {
 	return []string{self, playFlag, playWorld}
 }
 
-// alone asserts that no worker of a world was alive when one of another started,
-// and that the workers of each world agree about it.
+// alone asserts that no worker of one world was alive when a worker of another world
+// started, and that the workers of each world agree about their world.
 func (j *job) alone() {
 	j.Helper()
 	for _, o := range notes[overlap](j.dir, "overlap.*") {
