@@ -98,8 +98,8 @@ func checkAgrees(t *testing.T, k int, nodes []fake, d Decision) {
 	}
 }
 
-// checkSettles: a world that has what was decided, with nobody asking any more,
-// gets nothing else.
+// checkSettles checks that a world with the decided environment and without requests
+// gets no further change.
 func checkSettles(t *testing.T, k int, nodes []fake, d Decision) {
 	t.Helper()
 	settled := make([]fake, len(nodes))
@@ -122,7 +122,8 @@ func checkSettles(t *testing.T, k int, nodes []fake, d Decision) {
 	}
 }
 
-// checkHushed: nothing shows a credential, and none travels that nobody named.
+// checkHushed checks that no output shows a credential, and that no node sends a
+// credential that no request names.
 func checkHushed(t *testing.T, k int, list []Report, d Decision) {
 	t.Helper()
 	var final []Setting

@@ -124,7 +124,7 @@ func FuzzDecodeReport(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(r, back) {
 			t.Fatalf("%v\n%s\n%s", err, data, b)
 		}
-		// Whatever a node tells, the decision is one that other nodes accept.
+		// Whatever a node reports, other nodes accept the decision.
 		d := Unify([]Report{r, {Format: 1}, r}, Policy{})
 		for _, a := range d.Members {
 			b, err := a.Encode()

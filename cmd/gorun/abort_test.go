@@ -2,7 +2,8 @@ package main
 
 import "testing"
 
-// What is told on every terminal of the job is seen as it is read.
+// gorun abort refuses a message with control or hidden characters, because every terminal
+// of the job prints it.
 func TestAbortMessage(t *testing.T) {
 	t.Parallel()
 	for message, ok := range map[string]bool{

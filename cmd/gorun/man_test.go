@@ -31,7 +31,7 @@ func TestManPage(t *testing.T) {
 	if err := doc.GenMan(page, &doc.GenManHeader{Title: "GORUN", Section: "1", Date: &date}, &b); err != nil {
 		t.Fatal(err)
 	}
-	// The one flag that cobra adds by itself is told with the others.
+	// The one flag that cobra adds by itself is described with the others.
 	made := regexp.MustCompile(`(?s)\n\.SH OPTIONS\n\\fB-h\\fP.*?help for gorun\n+`).ReplaceAllString(b.String(), "\n")
 	if *update {
 		if err := os.WriteFile("gorun.1", []byte(made), 0o644); err != nil {

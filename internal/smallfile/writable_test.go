@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What cannot be written at the end is told at the start.
+// Writable finds a file that cannot be written before the job starts.
 func TestWritable(t *testing.T) {
 	dir := t.TempDir()
 	file, sealed := filepath.Join(dir, "there.json"), filepath.Join(dir, "sealed")

@@ -168,7 +168,7 @@ func TestBreakReachesRanksThatWait(t *testing.T) {
 			t.Errorf("rank %d: %v, want %s", r, got[r], want)
 		}
 	}
-	// Who calls a rank that has given up is told, too.
+	// A rank that dials a rank that gave up gets the reason too.
 	late := open(t, ms[0].cfg.Directory.(*book), 3, 4, "token")
 	err := within(t, time.Second, func() error { return late.Recv(t.Context(), 2, call(0), nil) })
 	if want := "rank 0 gave up: out of luck"; err == nil || err.Error() != want {
