@@ -75,7 +75,7 @@ func (p place) mounts() error {
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	_ = unix.Unmount("/sys", unix.MNT_DETACH) // that of the other network namespace
+	_ = unix.Unmount("/sys", unix.MNT_DETACH) // the /sys of the other network namespace
 	if err := mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
 		return err
 	}

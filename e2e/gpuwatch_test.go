@@ -115,7 +115,7 @@ func TestGPUErrorAgain(t *testing.T) {
 }
 
 // gorun waits for a worker's container that outlives the worker. The container is no
-// child of gorun's, and only its environment shows whose it is.
+// child of gorun's, and only its environment shows its worker.
 func TestGPUReleaseContainer(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)

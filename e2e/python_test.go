@@ -37,7 +37,7 @@ func TestExampleDDP(t *testing.T) {
 	agents[0].prints("parameters identical", 1)
 }
 
-// The failing example's report is that of torchrun, with the exception.
+// The failing example's report is torchrun's, with the exception.
 func TestExampleFailing(t *testing.T) {
 	t.Parallel()
 	py := python(t, "argparse")

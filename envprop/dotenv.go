@@ -29,10 +29,10 @@ type envLine struct {
 //	NAME="with \n \r \t \" \\ \$, and
 //	further lines"
 //
-// A comment behind an unquoted value needs a blank before its #. Nothing is
-// expanded: where a shell would expand (a $ or ` outside of single quotes) is an
-// error, and so is a name that comes twice, so that a file does not mean one thing
-// here and another elsewhere. Errors begin with the file and the line and show no value.
+// A comment behind an unquoted value needs a blank before its #. parseEnvFile expands
+// nothing. Where a shell would expand (a $ or ` outside of single quotes), it returns an
+// error, so that a file means the same here and elsewhere. For the same reason a name
+// that comes twice is an error. Errors begin with the file and the line and show no value.
 func parseEnvFile(file string, text []byte) ([]envLine, error) {
 	if len(text) > MaxEnvFile {
 		return nil, fmt.Errorf("%s: it has more than %d bytes", file, MaxEnvFile)

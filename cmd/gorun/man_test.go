@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write gorun.1 anew")
 
-// The manual page is that of the commands and flags there are. It is made here
+// The manual page describes the existing commands and flags. It is made here
 // and embedded, so that the program links no renderer.
 func TestManPage(t *testing.T) {
 	page := &cobra.Command{

@@ -15,7 +15,7 @@ const (
 const Environment = "environment"
 
 // Merge returns the values that workers with this environment would see once NCCL has
-// read the files, by name. A value is the environment's, else that of the first file
+// read the files, by name. A value comes from the environment, else from the first file
 // that sets it (files are in the order in which NCCL reads them). Merge returns all
 // variables of the files, but of the environment only those that matter to a job. If
 // env has a variable twice, the last entry counts, as in os/exec. Merge hides values

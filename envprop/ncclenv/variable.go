@@ -67,7 +67,7 @@ func rows(parts ...[]row) iter.Seq[Variable] {
 	}
 }
 
-// Lookup finds the entry of a variable, else that of the longest family it
+// Lookup finds the entry of a variable, else the entry of the longest family that it
 // belongs to.
 func Lookup(name string) (Variable, bool) {
 	x := index()

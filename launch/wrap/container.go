@@ -64,6 +64,9 @@ func parseContainer(argv []string) (layer, error) {
 	return l, err
 }
 
+// run reads the arguments of "run" into the layer: its program, and the command line that
+// runs another program in such a container. It starts nothing. head is the engine's
+// command up to "run".
 func (l *layer) run(head, args []string) error {
 	g := create()
 	opts, rest, err := g.scan(args)
@@ -90,6 +93,7 @@ func (l *layer) run(head, args []string) error {
 	return nil
 }
 
+// exec reads the arguments of "exec" into the layer, as run does for "run".
 func (l *layer) exec(head, args []string) error {
 	g := grammar{
 		flags: "ditl", values: "euw", long: "detach interactive tty privileged latest", valued: "env env-file user workdir detach-keys preserve-fds preserve-fd",

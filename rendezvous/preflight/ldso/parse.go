@@ -53,6 +53,7 @@ func (a *Answer) First(match func(name string) bool) *Request {
 // maxRequests bounds the requests that an answer keeps.
 const maxRequests = 4096
 
+// absent and systemPath are words of ld.so's messages.
 const (
 	absent     = "cannot open shared object file"
 	systemPath = "system search path"
