@@ -125,7 +125,7 @@ func (g *Group) Broadcast(ctx context.Context, b Buffer, root int) error {
 }
 
 // Barrier returns when every rank has called it. In step k a rank receives a message
-// from the rank 2^k before it, which shows that this rank and the 2^(k+1)-1 before it
+// from the rank 2^k before it. After step k it knows that the 2^(k+1)-1 ranks before it
 // have called.
 func (g *Group) Barrier(ctx context.Context) error {
 	return g.collective(ctx, Call{Kind: KindBarrier}, func(call Call) error {
