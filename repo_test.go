@@ -285,24 +285,6 @@ func isJSON(st *ast.StructType) bool {
 	return slices.ContainsFunc(st.Fields.List, func(f *ast.Field) bool { return f.Tag != nil && strings.Contains(f.Tag.Value, "json:") })
 }
 
-// Only the agent and the command line see all that the user asked for; the rooms
-// get the parts that they need.
-func TestOnlyTheAgentSeesTheSpec(t *testing.T) {
-	for _, s := range sources(t) {
-		if s.isTest() || s.pkg == "launch" || within(s.pkg, "launch/spec", "cmd") {
-			continue
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Spec" {
-				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "spec" {
-					t.Errorf("%s: spec.Spec: take the part that is needed", s.at(n))
-				}
-			}
-			return true
-		})
-	}
-}
-
 // Only internal/term decides what may reach a terminal.
 func TestOnlyTermDecidesWhatIsPrintable(t *testing.T) {
 	for _, s := range sources(t) {
