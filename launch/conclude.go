@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/launch/spec"
@@ -23,7 +24,7 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 	if a.build.program.Title != "" {
 		e.Program = a.build.program.Title
 	}
-	e.ErrorFile, _ = findEnv(a.opts.Env, "TORCHELASTIC_ERROR_FILE")
+	e.ErrorFile = environ.Get(a.opts.Env, "TORCHELASTIC_ERROR_FILE")
 	if o.Preflight != nil {
 		a.showFindings(o)
 		e.Findings = check.Findings(o.Preflight)

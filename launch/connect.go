@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/rendezvous"
@@ -30,7 +31,7 @@ type secrets struct {
 func (a *agent) findSecret(ctx context.Context) error {
 	file, warning := a.opts.Spec.SecretFile, ""
 	s, err := await(ctx, a.base, "reading --secret-file "+file, func(context.Context) (s secret.Secret, err error) {
-		s, warning, err = secret.Find(file, func(name string) (string, bool) { return findEnv(a.opts.Env, name) })
+		s, warning, err = secret.Find(file, func(name string) (string, bool) { return environ.Lookup(a.opts.Env, name) })
 		return s, err
 	})
 	if _, stop := errors.AsType[*stopped](err); stop {

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/console"
 	"github.com/gorun/gorun/launch/device"
@@ -122,8 +123,7 @@ func (f *fakeTable) stopped() []process.StopOptions {
 func (f *fakeTable) env(local int, name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	value, _ := findEnv(f.rounds[len(f.rounds)-1][local].Env, name)
-	return value
+	return environ.Get(f.rounds[len(f.rounds)-1][local].Env, name)
 }
 
 // end ends a worker of the last round.

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"os"
-	"slices"
 
 	"github.com/gorun/gorun/launch/scratch"
 	"github.com/gorun/gorun/launch/spec"
@@ -49,17 +48,6 @@ func (o *Options) quiet() bool { return o.Local != nil && o.Local.Index > 0 }
 func (o *Options) warns() bool {
 	c := o.Spec.Check
 	return !o.quiet() && (c == nil || !c.JSON)
-}
-
-// findEnv returns the last value of a variable, which is the value that counts for
-// exec.
-func findEnv(env []string, name string) (value string, ok bool) {
-	for _, kv := range slices.Backward(env) {
-		if len(kv) > len(name) && kv[len(name)] == '=' && kv[:len(name)] == name {
-			return kv[len(name)+1:], true
-		}
-	}
-	return "", false
 }
 
 func hostName() string {

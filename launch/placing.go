@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/place"
@@ -26,7 +27,7 @@ type placing struct {
 
 func (a *agent) newPlacing() *placing {
 	sp := &a.opts.Spec
-	_, set := findEnv(a.opts.Env, "OMP_NUM_THREADS")
+	_, set := environ.Lookup(a.opts.Env, "OMP_NUM_THREADS")
 	// A child process asks the GPU driver, because the driver may hang or crash.
 	child := device.Child{Run: a.table.Run, Stream: a.table.Stream, Path: a.opts.Self, Argv: a.opts.Probe, Env: a.opts.Env}
 	return &placing{

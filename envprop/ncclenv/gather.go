@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/gorun/gorun/internal/environ"
 )
 
 // Options say which workers' settings Gather and Files look for.
@@ -44,7 +46,7 @@ func Files(o Options) (files []File, unknown []string) {
 		}
 		files = append(files, f)
 	}
-	if named := lastValue(o.Env, "NCCL_CONF_FILE"); named != "" && (o.NCCL == 0 || o.NCCL >= 22300) {
+	if named := environ.Get(o.Env, "NCCL_CONF_FILE"); named != "" && (o.NCCL == 0 || o.NCCL >= 22300) {
 		if named != os.DevNull { // /dev/null means: no user file
 			look(named, true)
 		}
@@ -106,15 +108,5 @@ func (o Options) home() (home string, sure bool) {
 			return string(fields[5]), true
 		}
 	}
-	return lastValue(o.Env, "HOME"), false
-}
-
-// lastValue returns the last value of a variable in an environment, or "".
-func lastValue(env []string, name string) string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if key, value, ok := strings.Cut(env[i], "="); ok && key == name {
-			return value
-		}
-	}
-	return ""
+	return environ.Get(o.Env, "HOME"), false
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/internal/environ"
 )
 
 // Grants says which of a node's GPUs a job may use. A nil field says nothing.
@@ -20,17 +22,12 @@ type Grants struct {
 // name counts.
 func ReadGrants(env []string) Grants {
 	get := func(name string) *string {
-		for _, entry := range slices.Backward(env) {
-			if v, ok := strings.CutPrefix(entry, name+"="); ok {
-				return &v
-			}
+		if value, ok := environ.Lookup(env, name); ok {
+			return &value
 		}
 		return nil
 	}
-	g := Grants{CUDA: get("CUDA_VISIBLE_DEVICES"), NVIDIA: get("NVIDIA_VISIBLE_DEVICES")}
-	if order := get("CUDA_DEVICE_ORDER"); order != nil {
-		g.Order = *order
-	}
+	g := Grants{CUDA: get("CUDA_VISIBLE_DEVICES"), NVIDIA: get("NVIDIA_VISIBLE_DEVICES"), Order: environ.Get(env, "CUDA_DEVICE_ORDER")}
 	for _, name := range []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"} {
 		if g.Slurm == nil {
 			g.Slurm, g.SlurmName = get(name), name

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/launch/device"
 )
 
@@ -57,10 +57,8 @@ func (c Config) hidden() bool {
 
 // list returns CUDA_VISIBLE_DEVICES of the environment; nil: it is not set.
 func (c Config) list() *string {
-	for _, entry := range slices.Backward(c.Env) {
-		if value, ok := strings.CutPrefix(entry, visibleDevices+"="); ok {
-			return &value
-		}
+	if value, ok := environ.Lookup(c.Env, visibleDevices); ok {
+		return &value
 	}
 	return nil
 }

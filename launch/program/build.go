@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/internal/environ"
 )
 
 // maxBuildOutput bounds the Go tool's output in an error, in bytes.
@@ -52,7 +54,7 @@ func (p Plan) goBuild(ctx context.Context) (path string, err error) {
 
 func (p Plan) compile(ctx context.Context, output string) error {
 	tool := p.in.lookPath("go")
-	if root := p.in.getenv("GOROOT"); tool == "" && root != "" && isExecutable(filepath.Join(root, "bin", "go")) {
+	if root := environ.Get(p.in.Env, "GOROOT"); tool == "" && root != "" && isExecutable(filepath.Join(root, "bin", "go")) {
 		tool = filepath.Join(root, "bin", "go")
 	}
 	if tool == "" {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
 
@@ -32,14 +33,14 @@ func (in Input) script(path string) (Plan, error) {
 // environment, python3 or python on PATH. It does not follow links, because Python
 // finds its virtual environment by the place of the link.
 func (in Input) interpreter() (string, error) {
-	if name := in.getenv("PYTHON_EXEC"); name != "" {
+	if name := environ.Get(in.Env, "PYTHON_EXEC"); name != "" {
 		path, err := in.executable(name)
 		if err != nil {
 			return "", fmt.Errorf("cannot use PYTHON_EXEC=%s: %w", name, err)
 		}
 		return path, nil
 	}
-	if venv := in.getenv("VIRTUAL_ENV"); venv != "" {
+	if venv := environ.Get(in.Env, "VIRTUAL_ENV"); venv != "" {
 		if path := in.abs(filepath.Join(venv, "bin", "python")); isExecutable(path) {
 			return path, nil
 		}
@@ -108,7 +109,7 @@ func access(path string, how uint32) error {
 // lookPath searches PATH; it returns "" if nothing fits. As os/exec does, it skips
 // relative entries of PATH, because their meaning depends on the working directory.
 func (in Input) lookPath(name string) string {
-	for _, dir := range filepath.SplitList(in.getenv("PATH")) {
+	for _, dir := range filepath.SplitList(environ.Get(in.Env, "PATH")) {
 		if path := filepath.Join(dir, name); filepath.IsAbs(dir) && isExecutable(path) {
 			return path
 		}
@@ -119,14 +120,4 @@ func (in Input) lookPath(name string) string {
 func isExecutable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && access(path, unix.X_OK) == nil
-}
-
-// getenv reads Input.Env. The later of two entries wins, as in os/exec.
-func (in Input) getenv(name string) string {
-	for i := len(in.Env) - 1; i >= 0; i-- {
-		if v, ok := strings.CutPrefix(in.Env[i], name+"="); ok {
-			return v
-		}
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
@@ -84,7 +85,7 @@ func (l *Look) probe(ctx context.Context) (*preflight.Lost, error) {
 			return slices.Contains(n.Placed, name) && !slices.Contains(placed, name) && !slices.Contains(sent.Asked, name) && !n.agrees(name)
 		})
 	}
-	home, _ := value(n.Env, "HOME")
+	home := environ.Get(n.Env, "HOME")
 	lost.Wrapper, lost.Fix = p.Name(), p.fixLines(lost, home)
 	_, perhaps := n.asked()
 	for _, name := range perhaps {

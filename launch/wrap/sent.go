@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
@@ -68,7 +69,7 @@ func (n *Node) send() Sent {
 	asked, perhaps := n.asked()
 	s.Asked = slices.Concat(asked, perhaps)
 	for _, name := range perhaps {
-		if _, set := value(s.Env, name); !set {
+		if _, set := environ.Lookup(s.Env, name); !set {
 			s.Env = append(s.Env, name+"="+madeUpValue)
 		}
 	}
@@ -105,16 +106,6 @@ func (n *Node) asked() (asked, perhaps []string) {
 // workers.
 func (n *Node) agrees(name string) bool {
 	v, _ := ncclenv.Governed(name)
-	_, set := value(n.Env, name)
+	_, set := environ.Lookup(n.Env, name)
 	return set && v.Scope == ncclenv.All
-}
-
-// value returns the value of a variable. Of two entries of a name the later counts.
-func value(env []string, name string) (string, bool) {
-	for _, e := range slices.Backward(env) {
-		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			return v, true
-		}
-	}
-	return "", false
 }

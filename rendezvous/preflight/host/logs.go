@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun/gorun/internal/environ"
 )
 
 // logs checks the folder that NCCL_DEBUG_FILE names, because NCCL creates no
@@ -14,7 +16,7 @@ import (
 func (o Options) logs() (files []File, why string) {
 	name := o.Log
 	if name == "" {
-		name = lookup(o.Env, "NCCL_DEBUG_FILE")
+		name = environ.Get(o.Env, "NCCL_DEBUG_FILE")
 	}
 	if name == "" || name == "/dev/stdout" || name == "/dev/stderr" || name == os.DevNull {
 		return nil, ""

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun/gorun/internal/environ"
 )
 
 // cpuVendor returns the vendor in the first lines of /proc/cpuinfo: vendor_id
@@ -51,12 +53,12 @@ func implementer(code string) string {
 func (o Options) container() string {
 	exists := func(name string) bool { return unix.Access(o.Root+name, unix.F_OK) == nil }
 	cgroup := o.head("/proc/self/cgroup", 4096)
-	switch kind := lookup(o.Env, "container"); {
-	case lookup(o.Env, "KUBERNETES_SERVICE_HOST") != "" || bytes.Contains(cgroup, []byte("kubepods")):
+	switch kind := environ.Get(o.Env, "container"); {
+	case environ.Get(o.Env, "KUBERNETES_SERVICE_HOST") != "" || bytes.Contains(cgroup, []byte("kubepods")):
 		return "kubernetes"
-	case lookup(o.Env, "APPTAINER_CONTAINER") != "" || lookup(o.Env, "SINGULARITY_CONTAINER") != "":
+	case environ.Get(o.Env, "APPTAINER_CONTAINER") != "" || environ.Get(o.Env, "SINGULARITY_CONTAINER") != "":
 		return "apptainer"
-	case lookup(o.Env, "ENROOT_ROOTFS") != "" || exists("/etc/enroot"):
+	case environ.Get(o.Env, "ENROOT_ROOTFS") != "" || exists("/etc/enroot"):
 		return "enroot"
 	case exists("/.dockerenv") || bytes.Contains(cgroup, []byte("/docker")):
 		return "docker"

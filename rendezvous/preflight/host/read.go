@@ -108,13 +108,3 @@ func isNumber(name string) bool {
 	}
 	return true
 }
-
-// lookup returns the value of a variable of an environment, "" if it is unset.
-func lookup(env []string, name string) string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if key, value, ok := strings.Cut(env[i], "="); ok && key == name {
-			return value
-		}
-	}
-	return ""
-}

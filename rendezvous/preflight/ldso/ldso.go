@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gorun/gorun/internal/environ"
 )
 
 // Runner runs a program until it or ctx ends. It returns the beginning of what
@@ -152,12 +154,7 @@ func (l Loader) environment(preload []string) []string {
 
 // Preloads returns the elements of LD_PRELOAD in an environment.
 func Preloads(env []string) []string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if list, ok := strings.CutPrefix(env[i], "LD_PRELOAD="); ok {
-			return strings.FieldsFunc(list, func(c rune) bool { return c == ' ' || c == ':' })
-		}
-	}
-	return nil
+	return strings.FieldsFunc(environ.Get(env, "LD_PRELOAD"), func(c rune) bool { return c == ' ' || c == ':' })
 }
 
 // Interpreter returns the loader that a program of this machine asks for

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
@@ -55,27 +56,12 @@ func (g *gatherer) names() []string {
 	for _, asked := range g.netPlugins() {
 		names = append(names, pluginNames(asked, "libnccl-net")...)
 	}
-	names = append(names, pluginNames(g.env("NCCL_TUNER_PLUGIN"), "libnccl-tuner")...)
+	names = append(names, pluginNames(environ.Get(g.o.Env, "NCCL_TUNER_PLUGIN"), "libnccl-tuner")...)
 	for _, driver := range g.configured() {
 		names = append(names, providerLibrary(driver))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// env returns a variable of the workers, "" if it is not set.
-func (g *gatherer) env(name string) string {
-	v, _ := g.lookup(name)
-	return v
-}
-
-func (g *gatherer) lookup(name string) (string, bool) {
-	for i := len(g.o.Env) - 1; i >= 0; i-- { // as in os/exec, the last entry counts
-		if v, ok := strings.CutPrefix(g.o.Env[i], name+"="); ok {
-			return v, true
-		}
-	}
-	return "", false
 }
 
 // line returns the first line of a small file of /sys, "" if it cannot be read.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/internal/environ"
 )
 
 const (
@@ -36,7 +38,7 @@ func (g *gatherer) plugins(ctx context.Context) []Plugin {
 
 // netPlugins returns the names in NCCL_NET_PLUGIN; "" for the default.
 func (g *gatherer) netPlugins() []string {
-	list, set := g.lookup("NCCL_NET_PLUGIN")
+	list, set := environ.Lookup(g.o.Env, "NCCL_NET_PLUGIN")
 	if !set {
 		return []string{""}
 	}
@@ -53,7 +55,7 @@ func (g *gatherer) netPlugins() []string {
 // tuner finds NCCL_TUNER_PLUGIN or libnccl-tuner.so, else the net plugin if
 // that contains a tuner.
 func (g *gatherer) tuner(ctx context.Context, net []Plugin) (Plugin, bool) {
-	p := Plugin{Name: "tuner", Asked: g.env("NCCL_TUNER_PLUGIN")}
+	p := Plugin{Name: "tuner", Asked: environ.Get(g.o.Env, "NCCL_TUNER_PLUGIN")}
 	if strings.EqualFold(p.Asked, "none") {
 		return p, false
 	}

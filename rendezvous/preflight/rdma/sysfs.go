@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/internal/smallfile"
 )
 
@@ -90,7 +91,7 @@ func (g *gatherer) port(device string, number int) Port {
 	if p.State != "ACTIVE" {
 		return p
 	}
-	forced, _ := strconv.Atoi(g.env("NCCL_IB_GID_INDEX"))
+	forced, _ := strconv.Atoi(environ.Get(g.o.Env, "NCCL_IB_GID_INDEX"))
 	for i, empty := 0, 0; i < maxGIDs && (empty < emptyGIDs || i <= forced); i++ {
 		if gid, ok := g.gid(dir, i); ok {
 			p.GIDs, empty = append(p.GIDs, gid), 0

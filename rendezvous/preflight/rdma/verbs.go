@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/rendezvous/preflight/ldso"
 )
@@ -26,7 +27,7 @@ const symbolVersion = "IBVERBS_1.1"
 // Source: src/misc/ibvsymbols.cc, buildIbvSymbols.
 func (g *gatherer) verbsNames() []string {
 	names := []string{"libibverbs.so", "libibverbs.so.1"}
-	if v := g.env("NCCL_IBVERBS_LIB"); v != "" && (g.o.Code == 0 || g.o.Code >= sinceVerbsLib) {
+	if v := environ.Get(g.o.Env, "NCCL_IBVERBS_LIB"); v != "" && (g.o.Code == 0 || g.o.Code >= sinceVerbsLib) {
 		names = append([]string{v}, names...)
 	}
 	return names
