@@ -2,19 +2,19 @@ package diagnose
 
 import "bytes"
 
-// bracket reads what stands in brackets at the front of line, and removes it if
+// removeBracket reads what stands in brackets at the front of line, and removes it if
 // it is no part of the text. more reports whether another prefix may follow.
-func (h *head) bracket(line []byte) (rest []byte, more bool) {
+func (h *head) removeBracket(line []byte) (rest []byte, more bool) {
 	end := bytes.IndexByte(line[:min(len(line), 200)], ']')
 	if end < 2 {
 		return line, false
 	}
 	in, after := line[1:end], line[end+1:]
 	colon := len(after) > 0 && after[0] == ':'
-	if t, left := readTime(bytes.TrimLeft(in, " ")); t.known() {
-		h.at(t)
+	if t, left := readTime(bytes.TrimLeft(in, " ")); t.isKnown() {
+		h.setTime(t)
 		if len(left) > 0 { // glog's file name belongs to the text
-			h.inner(skipSpace(after))
+			h.readRank(skipSpace(after))
 			return line, false
 		}
 		return skipSpace(after), true
@@ -26,20 +26,20 @@ func (h *head) bracket(line []byte) (rest []byte, more bool) {
 	case bytes.HasPrefix(in, []byte("rank")) && colon:
 		if n, left := digits(in[4:]); n >= 0 && len(left) == 0 {
 			h.rank = n
-			h.name(in)
+			h.addLabel(in)
 			return skipSpace(after), true
 		}
 	case bytes.HasPrefix(in, []byte("pod/")):
-		h.name(in)
+		h.addLabel(in)
 		h.host, _, _ = cut(in[4:], '/')
 		return skipSpace(after), true
 	}
-	h.inner(line)
-	return h.other(line, in, after, colon)
+	h.readRank(line)
+	return h.removeOtherBracket(line, in, after, colon)
 }
 
-// inner reads the rank from `[Rank 3]` and `[PG 0 (default_pg) Rank 3]`.
-func (h *head) inner(p []byte) {
+// readRank reads the rank from `[Rank 3]` and `[PG 0 (default_pg) Rank 3]`.
+func (h *head) readRank(p []byte) {
 	if h.rank >= 0 || !bytes.HasPrefix(p, []byte("[Rank ")) && !bytes.HasPrefix(p, []byte("[PG ")) {
 		return
 	}
@@ -50,14 +50,14 @@ func (h *head) inner(p []byte) {
 	}
 }
 
-// other removes `[default0]:`, `[1,3]<stderr>:`, `[3] ` and `[  12.345678] `.
+// removeOtherBracket removes `[default0]:`, `[1,3]<stderr>:`, `[3] ` and `[  12.345678] `.
 // It reads `[host:pid]` and leaves it in the line.
-func (h *head) other(line, in, after []byte, colon bool) (rest []byte, more bool) {
+func (h *head) removeOtherBracket(line, in, after []byte, colon bool) (rest []byte, more bool) {
 	n, left := digits(in)
 	switch {
 	case n >= 0 && len(left) > 1 && left[0] == ',' && len(after) > 0 && after[0] == '<': // mpirun --tag-output
 		if h.rank, _ = digits(left[1:]); h.rank >= 0 {
-			h.name(in)
+			h.addLabel(in)
 		}
 		if i := bytes.IndexByte(after, ':'); i >= 0 && i < 12 {
 			after = after[i+1:]
@@ -65,12 +65,12 @@ func (h *head) other(line, in, after []byte, colon bool) (rest []byte, more bool
 		return after, true
 	case n >= 0 && len(left) == 0 && len(after) > 0 && after[0] == ' ':
 		h.task = n
-		h.name(in)
+		h.addLabel(in)
 		return after[1:], true
 	case bytes.IndexByte(in, '.') > 0 && len(bytes.Trim(in, " .0123456789")) == 0: // dmesg
 		return skipSpace(after), true
 	}
-	if host, tail, ok := cut(in, ':'); ok && !colon && word([]byte(host)) {
+	if host, tail, ok := cut(in, ':'); ok && !colon && isName([]byte(host)) {
 		if pid, end := digits(tail); pid > 0 && (len(end) == 0 || end[0] == ':') {
 			h.host, h.pid = host, pid
 		}
@@ -80,9 +80,9 @@ func (h *head) other(line, in, after []byte, colon bool) (rest []byte, more bool
 	for i > 0 && '0' <= in[i-1] && in[i-1] <= '9' {
 		i--
 	}
-	if colon && i > 0 && i < len(in) && word(in[:i]) {
+	if colon && i > 0 && i < len(in) && isName(in[:i]) {
 		h.local, _ = digits(in[i:])
-		h.name(in)
+		h.addLabel(in)
 		return after, true // torchrun and gorun put no space
 	}
 	return line, false

@@ -10,8 +10,8 @@ type finder struct {
 	found [][]uint16 // by state: the entries whose words end there
 }
 
-// hit marks a transition into a state where words end.
-const hit = 1 << 31
+// matchBit marks a transition into a state where words end.
+const matchBit = 1 << 31
 
 // newFinder builds the finder for the words of entries.
 func newFinder(entries [][]string) *finder {
@@ -29,14 +29,14 @@ func newFinder(entries [][]string) *finder {
 	for c := byte('A'); c <= 'Z'; c++ {
 		f.class[c] = f.class[lower(c)]
 	}
-	tree := f.tree(entries)
-	f.close(tree)
+	tree := f.buildTree(entries)
+	f.linkStates(tree)
 	return f
 }
 
-// tree builds the tree of the words. The child of state s for class c is
+// buildTree builds the tree of the words. The child of state s for class c is
 // tree[s*width+c], 0 for none.
-func (f *finder) tree(entries [][]string) []uint32 {
+func (f *finder) buildTree(entries [][]string) []uint32 {
 	tree := make([]uint32, f.width)
 	f.found = make([][]uint16, 1)
 	for e, words := range entries {
@@ -57,8 +57,8 @@ func (f *finder) tree(entries [][]string) []uint32 {
 	return tree
 }
 
-// close adds where each state goes on when no word continues.
-func (f *finder) close(tree []uint32) {
+// linkStates adds where each state goes on when no word continues.
+func (f *finder) linkStates(tree []uint32) {
 	w := f.width
 	fail := make([]uint32, len(f.found))
 	queue := []uint32{0}
@@ -84,7 +84,7 @@ func (f *finder) close(tree []uint32) {
 	for i, s := range tree {
 		f.next[i] = s * uint32(w)
 		if len(f.found[s]) > 0 {
-			f.next[i] |= hit
+			f.next[i] |= matchBit
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (f *finder) first(p []byte) int {
 	s := uint32(0)
 	for i, c := range p {
 		s = f.next[s+uint32(f.class[c])]
-		if s >= hit {
+		if s >= matchBit {
 			return i + 1
 		}
 	}
@@ -107,10 +107,10 @@ func (f *finder) all(p []byte, yield func(entry, end int)) {
 	s := uint32(0)
 	for i, c := range p {
 		s = f.next[s+uint32(f.class[c])]
-		if s < hit {
+		if s < matchBit {
 			continue
 		}
-		s &^= hit
+		s &^= matchBit
 		for _, e := range f.found[s/uint32(f.width)] {
 			yield(int(e), i+1)
 		}

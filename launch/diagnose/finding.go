@@ -65,9 +65,9 @@ const (
 	maxRanks = 64  // in a finding
 )
 
-// text makes a line fit to be shown: valid UTF-8, without control characters,
+// plainText makes a line fit to be shown: valid UTF-8, without control characters,
 // bounded.
-func text(p []byte) string {
+func plainText(p []byte) string {
 	s := strings.ToValidUTF8(string(p[:min(len(p), 4*maxText)]), "")
 	s = strings.ReplaceAll(term.Plain(s), "\t", " ")
 	if r := []rune(s); len(r) > maxText {

@@ -44,8 +44,8 @@ func FuzzScan(f *testing.F) {
 
 func FuzzHead(f *testing.F) {
 	for _, line := range samples(f) {
-		for _, decorate := range decorations {
-			f.Add([]byte(decorate(1, 2, line)))
+		for _, addPrefix := range linePrefixes {
+			f.Add([]byte(addPrefix(1, 2, line)))
 		}
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
@@ -71,7 +71,7 @@ func BenchmarkScan(b *testing.B) {
 			b.SetBytes(size)
 			for b.Loop() {
 				s := NewScanner()
-				if err := s.Read(context.Background(), LogOf("x.log"), &repeated{text: []byte(text), left: size}); err != nil {
+				if err := s.Read(context.Background(), LogOf("x.log"), &repeatingReader{text: []byte(text), left: size}); err != nil {
 					b.Fatal(err)
 				}
 				s.Findings()

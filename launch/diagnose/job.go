@@ -9,47 +9,47 @@ import (
 	"strings"
 )
 
-// maxFacts bounds each table of a job.
-const maxFacts = 1 << 16
+// maxEntries bounds each table of a job.
+const maxEntries = 1 << 16
 
 // job is what the lines say about the job, apart from its failure.
 type job struct {
-	world    int // number of ranks, the largest that a line names; 0: unknown
-	printers printers
-	pids     map[process]place
-	hosts    map[int]string // by rank; findHosts fills it
-	byPID    map[int]place  // pids that only one host has; findHosts fills it
-	inits    map[initKey]initState
-	buses    map[busKey]int // the rank that uses a GPU
-	shared   *event         // two ranks on one GPU, as their lines of init say
-	nccl     library
-	watch    map[int]wait // by rank
-	watching *event       // the first of the watchdogs' events
-	ends     []ended
-	failed   bool // a launcher says so
+	world        int // number of ranks, the largest that a line names; 0: unknown
+	writers      writers
+	pids         map[process]membership
+	hosts        map[int]string     // by rank; findHosts fills it
+	byPID        map[int]membership // pids that only one host has; findHosts fills it
+	inits        map[initKey]initState
+	buses        map[busKey]int // the rank that uses a GPU
+	sharedGPU    *event         // two ranks on one GPU, as their lines of init say
+	nccl         ncclFacts
+	timeouts     map[int]collectiveTimeout // by rank
+	firstTimeout *event                    // the first of the watchdogs' events
+	ends         []workerEnd
+	failed       bool // a launcher says so
 }
 
-// printers are the ranks, local ranks and hosts that print into the logs.
-type printers struct {
+// writers are the ranks, local ranks and hosts that print into the logs.
+type writers struct {
 	ranks  map[int]struct{}
 	locals map[int]struct{} // local ranks
 	hosts  map[string]struct{}
 }
 
-// library is what the lines say about NCCL.
-type library struct {
+// ncclFacts is what the lines say about NCCL.
+type ncclFacts struct {
 	askedIB  bool              // NCCL_NET=IB, a line that says IB is missing, or a node that uses it
 	version  string            // the last that a line named
 	versions map[string]string // by host
-	ras      []spot            // frames of its RAS thread
-	frames   []spot            // frames of libnccl
+	ras      []lineRef         // frames of its RAS thread
+	frames   []lineRef         // frames of libnccl
 }
 
 func newJob() job {
 	return job{
-		printers: printers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
-		pids:     map[process]place{}, inits: map[initKey]initState{}, buses: map[busKey]int{},
-		nccl: library{versions: map[string]string{}}, watch: map[int]wait{},
+		writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
+		pids:    map[process]membership{}, inits: map[initKey]initState{}, buses: map[busKey]int{},
+		nccl: ncclFacts{versions: map[string]string{}}, timeouts: map[int]collectiveTimeout{},
 	}
 }
 
@@ -59,9 +59,9 @@ type process struct {
 	pid  int
 }
 
-// place is the rank of a process in the largest communicator in which it was
+// membership is the rank of a process in the largest communicator in which it was
 // seen, and that communicator's size.
-type place struct{ rank, size int }
+type membership struct{ rank, size int }
 
 // initKey names a rank of a communicator.
 type initKey struct {
@@ -71,68 +71,68 @@ type initKey struct {
 
 type initState struct {
 	process
-	at spot
+	line lineRef
 }
 
 type busKey struct{ comm, host, bus string }
 
-// spot is the place of a line in the logs.
-type spot struct {
+// lineRef is the place of a line in the logs.
+type lineRef struct {
 	log    int
 	number int64
 }
 
 // near reports whether s is at most n lines after t, or at most 5 before it.
-func (s spot) near(t spot, n int64) bool {
+func (s lineRef) near(t lineRef, n int64) bool {
 	return s.log == t.log && s.number-t.number <= n && t.number-s.number <= 5
 }
 
-// seen records the rank, local rank and host of a line.
-func (j *job) seen(l *line) {
-	if l.rank >= 0 && len(j.printers.ranks) < maxFacts {
-		j.printers.ranks[l.rank] = struct{}{}
+// recordWriter records the rank, local rank and host of a line.
+func (j *job) recordWriter(l *line) {
+	if l.rank >= 0 && len(j.writers.ranks) < maxEntries {
+		j.writers.ranks[l.rank] = struct{}{}
 	}
-	if l.local >= 0 && len(j.printers.locals) < maxFacts {
-		j.printers.locals[l.local] = struct{}{}
+	if l.local >= 0 && len(j.writers.locals) < maxEntries {
+		j.writers.locals[l.local] = struct{}{}
 	}
-	if l.host != "" && len(j.printers.hosts) < 2 {
-		j.printers.hosts[l.host] = struct{}{} // two are enough: only whether there are several counts
+	if l.host != "" && len(j.writers.hosts) < 2 {
+		j.writers.hosts[l.host] = struct{}{} // two are enough: only whether there are several counts
 	}
 }
 
-// facts returns the lines that are read beside those of the rows. Words are in
+// jobLines returns the lines that are read beside those of the rows. Words are in
 // lower case.
-func facts() []fact {
-	return []fact{
+func jobLines() []jobLine {
+	return []jobLine{
 		{[]string{"traceback (most recent call last)", ` file "`}, func(*Scanner, *line) {}},
-		{[]string{"nranks "}, (*Scanner).noteInit},
+		{[]string{"nranks "}, (*Scanner).readInit},
 		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.nccl.askedIB = true }},
-		{[]string{"nccl version "}, (*Scanner).noteVersion},
+		{[]string{"nccl version "}, (*Scanner).readVersion},
 		{[]string{"rasmsg", "rasthread", "rasclient", "rascoll", "rasnet", "rascomm", "rasconn", "raspeer", "src/ras/", "ncclras"}, func(s *Scanner, l *line) {
-			s.job.nccl.ras = append(s.job.nccl.ras[:min(len(s.job.nccl.ras), 256)], l.spot())
+			s.job.nccl.ras = append(s.job.nccl.ras[:min(len(s.job.nccl.ras), 256)], l.ref())
 		}},
 		{[]string{"libnccl.so"}, func(s *Scanner, l *line) {
-			s.job.nccl.frames = append(s.job.nccl.frames[:min(len(s.job.nccl.frames), 256)], l.spot())
+			s.job.nccl.frames = append(s.job.nccl.frames[:min(len(s.job.nccl.frames), 256)], l.ref())
 		}},
-		{[]string{"watchdog caught collective operation timeout", "detected by watchdog at work"}, (*Scanner).noteWatchdog},
-		{[]string{"first observed failure", "failures:", "(exitcode: "}, (*Scanner).noteElastic},
-		{[]string{" exited with code ", " was killed by sig"}, (*Scanner).noteGorun},
-		{[]string{"srun: error: "}, (*Scanner).noteSrun},
-		{[]string{"world_size"}, (*Scanner).noteWorld},
+		{[]string{"watchdog caught collective operation timeout", "detected by watchdog at work"}, (*Scanner).readWatchdog},
+		{[]string{"first observed failure", "failures:", "(exitcode: "}, (*Scanner).readElastic},
+		{[]string{" exited with code ", " was killed by sig"}, (*Scanner).readGorun},
+		{[]string{"srun: error: "}, (*Scanner).readSrun},
+		{[]string{"world_size"}, (*Scanner).readWorldSize},
 	}
 }
 
-func (l *line) spot() spot { return spot{l.stream.log, l.number} }
+func (l *line) ref() lineRef { return lineRef{l.stream.log, l.number} }
 
 var (
-	initLine    = lazily(`comm 0x[0-9a-fA-F]+ rank (\d+) n[rR]anks (\d+)(?:.* busId (\w+))?(?:.* commId (0x\w+))?.* - (?:Init )?(START|COMPLETE|Init COMPLETE)`)
-	versionLine = lazily(`NCCL version (\d+\.\d+\.\d+)\+`)
-	worldLine   = lazily(`(?i)world_size\W{1,4}(\d{1,7})\b`)
+	initLine    = lazyRegexp(`comm 0x[0-9a-fA-F]+ rank (\d+) n[rR]anks (\d+)(?:.* busId (\w+))?(?:.* commId (0x\w+))?.* - (?:Init )?(START|COMPLETE|Init COMPLETE)`)
+	versionLine = lazyRegexp(`NCCL version (\d+\.\d+\.\d+)\+`)
+	worldLine   = lazyRegexp(`(?i)world_size\W{1,4}(\d{1,7})\b`)
 )
 
-// noteInit reads Init START and Init COMPLETE: which process has which rank,
+// readInit reads Init START and Init COMPLETE: which process has which rank,
 // and which ranks hang there.
-func (s *Scanner) noteInit(l *line) {
+func (s *Scanner) readInit(l *line) {
 	m := initLine().FindSubmatch(l.raw)
 	if m == nil {
 		return
@@ -141,8 +141,8 @@ func (s *Scanner) noteInit(l *line) {
 	size, _ := strconv.Atoi(string(m[2]))
 	j := &s.job
 	who := process{l.host, l.pid}
-	if l.pid > 0 && size >= j.pids[who].size && len(j.pids) < maxFacts {
-		j.pids[who] = place{rank, size}
+	if l.pid > 0 && size >= j.pids[who].size && len(j.pids) < maxEntries {
+		j.pids[who] = membership{rank, size}
 	}
 	j.world = max(j.world, size)
 	if len(m[4]) == 0 { // releases without commId print no START either
@@ -150,49 +150,49 @@ func (s *Scanner) noteInit(l *line) {
 	}
 	key := initKey{string(m[4]), rank}
 	done := string(m[5]) != "START"
-	if done || len(j.inits) < maxFacts {
+	if done || len(j.inits) < maxEntries {
 		if done {
 			delete(j.inits, key)
 		} else {
-			j.inits[key] = initState{process: who, at: l.spot()}
+			j.inits[key] = initState{process: who, line: l.ref()}
 		}
 	}
-	s.noteBus(l, busKey{key.comm, l.host, string(m[3])}, rank)
+	s.recordGPU(l, busKey{key.comm, l.host, string(m[3])}, rank)
 }
 
-// noteBus finds two ranks of one communicator on one GPU.
-func (s *Scanner) noteBus(l *line, key busKey, rank int) {
+// recordGPU finds two ranks of one communicator on one GPU.
+func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
 	if key.bus == "" || key.host == "" {
 		return
 	}
 	other, known := s.job.buses[key]
 	switch {
-	case !known && len(s.job.buses) < maxFacts:
+	case !known && len(s.job.buses) < maxEntries:
 		s.job.buses[key] = rank
-	case known && other != rank && s.job.shared == nil:
-		e := s.event(s.m.byKey["46"], l)
+	case known && other != rank && s.job.sharedGPU == nil:
+		e := s.newEvent(s.m.byKey["46"], l)
 		e.class = Hint
 		e.named = []int{min(other, rank), max(other, rank)}
-		s.job.shared = e
+		s.job.sharedGPU = e
 	}
 }
 
-// noteVersion reads the version that NCCL itself prints. The version in torch's
+// readVersion reads the version that NCCL itself prints. The version in torch's
 // errors is the one that torch was built with.
-func (s *Scanner) noteVersion(l *line) {
+func (s *Scanner) readVersion(l *line) {
 	m := versionLine().FindSubmatch(l.raw)
 	if m == nil {
 		return
 	}
 	s.job.nccl.version = string(m[1])
-	if l.host != "" && len(s.job.nccl.versions) < maxKnown {
+	if l.host != "" && len(s.job.nccl.versions) < maxTracked {
 		s.job.nccl.versions[l.host] = s.job.nccl.version
 	}
 }
 
-// differing says which hosts loaded which version of NCCL, "" if all that print
+// versionsText says which hosts loaded which version of NCCL, "" if all that print
 // one loaded the same.
-func (j *job) differing() string {
+func (j *job) versionsText() string {
 	hosts := map[string][]string{}
 	for _, host := range slices.Sorted(maps.Keys(j.nccl.versions)) {
 		v := j.nccl.versions[host]
@@ -212,7 +212,7 @@ func (j *job) differing() string {
 	return strings.Join(parts, "; ")
 }
 
-func (s *Scanner) noteWorld(l *line) {
+func (s *Scanner) readWorldSize(l *line) {
 	if m := worldLine().FindSubmatch(l.raw); m != nil {
 		n, _ := strconv.Atoi(string(m[1]))
 		s.job.world = max(s.job.world, min(n, 1<<20))

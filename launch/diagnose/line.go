@@ -2,21 +2,21 @@ package diagnose
 
 import "bytes"
 
-// line reads one line, which docker may have wrapped in JSON.
-func (s *Scanner) line(p []byte) {
-	inner, when, ok := unwrap(bytes.TrimRight(p, "\r\n"))
+// readLine reads one line, which docker may have wrapped in JSON.
+func (s *Scanner) readLine(p []byte) {
+	inner, when, ok := unwrapDockerJSON(bytes.TrimRight(p, "\r\n"))
 	if !ok {
-		s.plain(p, stamp{})
+		s.readText(p, stamp{})
 		return
 	}
-	s.wrapped = true
+	s.isDockerJSON = true
 	for part := range bytes.FieldsFuncSeq(inner, func(r rune) bool { return r == '\n' || r == '\r' }) {
-		s.plain(part, when)
+		s.readText(part, when)
 	}
 }
 
-// plain reads one line. when is the time in its wrapping.
-func (s *Scanner) plain(p []byte, when stamp) {
+// readText reads one line. when is the time in its wrapping.
+func (s *Scanner) readText(p []byte, when stamp) {
 	p = bytes.TrimRight(p, "\r\n")
 	var may entries
 	any, first := false, 0
@@ -26,40 +26,40 @@ func (s *Scanner) plain(p []byte, when stamp) {
 		}
 		may.add(e)
 	})
-	if !any && !s.busy() {
+	if !any && !s.needsEveryLine() {
 		return
 	}
 	if bytes.IndexByte(p[:min(len(p), 64)], 0x1b) >= 0 {
-		p = colours().ReplaceAll(p[:min(len(p), maxJudged)], nil)
+		p = colours().ReplaceAll(p[:min(len(p), maxMatched)], nil)
 		first = 0
 	}
 	l := line{number: s.number, may: may}
-	pod := s.stern(p)
+	pod := s.sternPrefix(p)
 	l.head, l.raw = readHead(p[pod:])
 	if pod > 0 {
-		l.name(p[:pod])
+		l.addLabel(p[:pod])
 		if l.host == "" {
 			l.host, _, _ = cut(p, ' ')
 		}
 	}
-	if when.known() {
+	if when.isKnown() {
 		l.when = when
 	}
 	l.stream = streamKey{len(s.logs) - 1, l.label}
-	if len(p)-len(l.raw) < first && len(l.raw) > maxJudged {
-		from := max(0, first-(len(p)-len(l.raw))-maxJudged/4)
+	if len(p)-len(l.raw) < first && len(l.raw) > maxMatched {
+		from := max(0, first-(len(p)-len(l.raw))-maxMatched/4)
 		l.raw = l.raw[from:]
 	}
-	l.raw = l.raw[:min(len(l.raw), maxJudged)]
-	s.wrote = s.wrote || len(bytes.TrimSpace(l.raw)) > 0
+	l.raw = l.raw[:min(len(l.raw), maxMatched)]
+	s.hasText = s.hasText || len(bytes.TrimSpace(l.raw)) > 0
 	log := &s.logs[l.stream.log]
 	if log.Tail && len(bytes.TrimSpace(p)) > 0 {
-		s.said = text(p) // with its head, because log.Fatal begins with the time
+		s.lastLine = plainText(p) // with its head, because log.Fatal begins with the time
 	}
 	switch {
 	case log.Tail:
 		l.when = stamp{}
-	case l.when.known():
+	case l.when.isKnown():
 		s.now = l.when
 	default:
 		l.when = s.now
@@ -73,29 +73,29 @@ func (s *Scanner) plain(p []byte, when stamp) {
 	if l.host == "" {
 		l.host = log.Host
 	}
-	s.judge(&l, any)
+	s.classify(&l, any)
 }
 
-// judge gives a line to the reports, the facts, the rows and the tracebacks.
-func (s *Scanner) judge(l *line, any bool) {
-	if s.inside.own(l) {
+// classify gives a line to the reports, the facts, the rows and the tracebacks.
+func (s *Scanner) classify(l *line, any bool) {
+	if s.report.isExplanation(l) {
 		return
 	}
-	s.inside.line(s, l)
-	s.job.seen(l)
-	s.wentOn(l)
+	s.report.readLine(s, l)
+	s.job.recordWriter(l)
+	s.countLaterLines(l)
 	if any {
-		for i, f := range s.m.facts {
+		for i, f := range s.m.jobLines {
 			if l.may.has(len(s.m.rows) + i) {
-				f.note(s, l)
+				f.read(s, l)
 			}
 		}
 		if row, at := s.m.match(&l.may, l.raw); row != nil {
-			s.matched(row, at, l)
+			s.recordMatch(row, at, l)
 		}
 	}
-	s.trace(l)
+	s.readTraceback(l)
 	if l.number%1024 == 0 {
-		s.giveUp(l)
+		s.endStaleTracebacks(l)
 	}
 }

@@ -34,19 +34,19 @@ func networkRows() []Row {
 			Cause: "a peer's address could not be reached at first", Fix: reach, Seen: "2.24.3+, INFO", Source: "src/os/linux.cc:288",
 		},
 		{
-			Key: "16", Checks: ids("I02", "I10"), Class: Primary, AfterDeath: true, Pattern: connect + `Connection refused.{0,20}exceeded error retry count`,
+			Key: "16", Checks: ids("I02", "I10"), Class: Primary, FirstOnly: true, Pattern: connect + `Connection refused.{0,20}exceeded error retry count`,
 			Cause: "a peer's address refused the connection: the wrong interface was chosen (a bridge, another node), the peer is dead, or a firewall rejects", Fix: reach, Seen: "2.24.3+", Source: "nccl#1686; src/os/linux.cc:288",
 		},
 		{
-			Key: "17", Checks: ids("I02", "I04"), Class: Primary, AfterDeath: true, Pattern: connect + `Connection timed out.{0,20}exceeded error retry count`,
+			Key: "17", Checks: ids("I02", "I04"), Class: Primary, FirstOnly: true, Pattern: connect + `Connection timed out.{0,20}exceeded error retry count`,
 			Cause: "nothing came back from a peer's address: a firewall that drops, or a subnet without a route", Fix: reach, Seen: "2.24.3+", Source: "src/os/linux.cc:288",
 		},
 		{
-			Key: "18", Checks: ids("I02", "L06"), Class: Primary, AfterDeath: true, Pattern: connect + `No route to host.{0,20}exceeded error retry count`,
+			Key: "18", Checks: ids("I02", "L06"), Class: Primary, FirstOnly: true, Pattern: connect + `No route to host.{0,20}exceeded error retry count`,
 			Cause: "no route to a peer's address: routing, a full neighbour table, or a firewall that rejects", Fix: reach, Seen: "2.24.3+", Source: "src/os/linux.cc:288",
 		},
 		{
-			Key: "19", Checks: ids("I02"), Class: Primary, AfterDeath: true, Pattern: connect + `Software caused connection abort`,
+			Key: "19", Checks: ids("I02"), Class: Primary, FirstOnly: true, Pattern: connect + `Software caused connection abort`,
 			Cause: "a peer's address cannot be reached; this text hides the real one, refused or timed out", Fix: reach + "; NCCL 2.24 tells the real reason", Seen: "2.16.2-2.23.4", Source: "nccl#1515, #1686",
 		},
 		{
@@ -54,7 +54,7 @@ func networkRows() []Row {
 			Cause: "an address is not on this node, is link-local without a scope, or all ephemeral ports are taken", Fix: iface, Seen: "2.16.2-2.23.4", Source: "socket.cc",
 		},
 		{
-			Key: "x10", Checks: ids("I02"), Class: Primary, AfterDeath: true, Pattern: connect + `(?:Connection refused|Connection timed out|No route to host|Network is unreachable)`,
+			Key: "x10", Checks: ids("I02"), Class: Primary, FirstOnly: true, Pattern: connect + `(?:Connection refused|Connection timed out|No route to host|Network is unreachable)`,
 			Cause: "a peer's address cannot be reached", Fix: reach, Seen: "2.8-2.23", Source: "socket.cc",
 		},
 		{

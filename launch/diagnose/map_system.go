@@ -30,7 +30,7 @@ func systemRows() []Row {
 			Cause: "/dev/shm is full, or containers that do not share it look like one machine", Fix: shm + "; a hostname of its own for each container", Seen: "2.4.2+", Source: "src/os/linux.cc:842",
 		},
 		{
-			Key: "63", Checks: ids("L02"), Class: Primary, MayGoOn: true, Pattern: `Too many open files`,
+			Key: "63", Checks: ids("L02"), Class: Primary, Catchable: true, Pattern: `Too many open files`,
 			Cause: "the limit of open files was reached", Fix: nofile, Seen: "OS", Source: "nccl#1917",
 		},
 		{
@@ -62,15 +62,15 @@ func systemRows() []Row {
 			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
 		},
 		{
-			Key: "x27", Checks: ids("X-DATALOADER"), Class: Primary, MayGoOn: true, Pattern: `Caught \w+ in DataLoader worker process`,
+			Key: "x27", Checks: ids("X-DATALOADER"), Class: Primary, Catchable: true, Pattern: `Caught \w+ in DataLoader worker process`,
 			Cause: "the dataset raised an exception in a worker of the dataloader", Fix: "the original traceback is below it; num_workers=0 shows it directly", Seen: "torch", Source: "torch/_utils.py",
 		},
 		{
-			Key: "x28", Checks: ids("X-DATALOADER"), Class: Primary, MayGoOn: true, Pattern: `DataLoader worker \(pid.*(?:killed by signal|exited unexpectedly)|DataLoader timed out after`,
+			Key: "x28", Checks: ids("X-DATALOADER"), Class: Primary, Catchable: true, Pattern: `DataLoader worker \(pid.*(?:killed by signal|exited unexpectedly)|DataLoader timed out after`,
 			Cause: "a worker of the dataloader died or hung", Fix: "num_workers=0 shows the error; look for the OOM killer (dmesg) and at the storage", Seen: "torch", Source: "dataloader.py",
 		},
 		{
-			Key: "x29", Checks: ids("X-DISK"), Class: Primary, MayGoOn: true, Pattern: `No space left on device|Disk quota exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
+			Key: "x29", Checks: ids("X-DISK"), Class: Primary, Catchable: true, Pattern: `No space left on device|Disk quota exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
 			Cause: "a disk is full, read-only or broken", Fix: "`df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
 		},
 	}

@@ -58,7 +58,7 @@ func TestEachRowHasASample(t *testing.T) {
 
 // matchRow matches as for a line of a log: words first, then expressions.
 func matchRow(text string) string {
-	m := theMatcher()
+	m := sharedMatcher()
 	var may entries
 	m.finder.all([]byte(text), func(e, _ int) { may.add(e) })
 	if row, _ := m.match(&may, []byte(text)); row != nil {
@@ -67,9 +67,9 @@ func matchRow(text string) string {
 	return ""
 }
 
-// TestTheCatalogueIsComplete checks that all rows of the catalogue are in the
+// TestCatalogueIsComplete checks that all rows of the catalogue are in the
 // map.
-func TestTheCatalogueIsComplete(t *testing.T) {
+func TestCatalogueIsComplete(t *testing.T) {
 	have := map[int]bool{}
 	keys := map[string]bool{}
 	for _, row := range Rows() {
@@ -91,7 +91,7 @@ func TestTheCatalogueIsComplete(t *testing.T) {
 	}
 }
 
-func TestRowsAreWhole(t *testing.T) {
+func TestRowsAreComplete(t *testing.T) {
 	id := regexp.MustCompile(`^(?:[A-Z]\d\d|X-[A-Z-]+)$`)
 	for _, row := range Rows() {
 		if len(row.Checks) == 0 || row.Cause == "" || row.Fix == "" || row.Seen == "" || row.Source == "" {
@@ -109,17 +109,17 @@ func TestRowsAreWhole(t *testing.T) {
 			t.Errorf("row %s ends with a full stop", row.Key)
 		}
 		// Without a long literal every line of a log would need an expression.
-		if row.Pattern != noLine && shortest(anchors(row.Pattern)) < 6 {
-			t.Errorf("row %s: only %q must be in a line", row.Key, anchors(row.Pattern))
+		if row.Pattern != noLine && shortest(literals(row.Pattern)) < 6 {
+			t.Errorf("row %s: only %q must be in a line", row.Key, literals(row.Pattern))
 		}
 	}
-	if n := len(theMatcher().rows) + len(theMatcher().facts); n > 64*len(entries{}) {
+	if n := len(sharedMatcher().rows) + len(sharedMatcher().jobLines); n > 64*len(entries{}) {
 		t.Errorf("%d entries are too many", n)
 	}
 }
 
-// TestWordsOfHealthyLogs checks words that logs of jobs which work contain.
-func TestWordsOfHealthyLogs(t *testing.T) {
+// TestHealthyLinesMatchNoRow checks words that logs of jobs which work contain.
+func TestHealthyLinesMatchNoRow(t *testing.T) {
 	for _, line := range []string{
 		"step 12 loss 2.31 error 0 failed 0 timeouts 0",
 		"epoch 1 errors: 0, retries: 0, HTTP 500: 0",

@@ -8,11 +8,11 @@ func verbsRows() []Row {
 	)
 	return []Row{
 		{
-			Key: "25", Checks: ids("N01"), Class: Harmless, Weak: true, IfIB: true, Pattern: `Failed to open libibverbs\.so`,
+			Key: "25", Checks: ids("N01"), Class: Harmless, Weak: true, IfInfiniBand: true, Pattern: `Failed to open libibverbs\.so`,
 			Cause: "there is no libibverbs, so InfiniBand cannot be used (of no matter where sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.3.7-2.29.7, INFO since 2.16", Source: "nccl#444, cupy#9090",
 		},
 		{
-			Key: "26", Checks: ids("N01"), Class: Harmless, Weak: true, IfIB: true, Pattern: `Cou(?:nt|ld) not open libibverbs`,
+			Key: "26", Checks: ids("N01"), Class: Harmless, Weak: true, IfInfiniBand: true, Pattern: `Cou(?:nt|ld) not open libibverbs`,
 			Cause: "there is no libibverbs, so InfiniBand cannot be used (of no matter where sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.30.3+", Source: "src/misc/ibvsymbols.cc",
 		},
 		{
@@ -40,11 +40,11 @@ func verbsRows() []Row {
 			Cause: "the adapter gave no queue: locked memory, its limit of queues, or its driver", Fix: memlock, Seen: "all", Source: "nccl-tests#206",
 		},
 		{
-			Key: "33", Checks: ids("N04", "I05", "G04"), Class: Primary, AfterDeath: true, Pattern: `Got completion from peer (?P<peer>\S+).*vendor.?err.? ?129`,
+			Key: "33", Checks: ids("N04", "I05", "G04"), Class: Primary, FirstOnly: true, Pattern: `Got completion from peer (?P<peer>\S+).*vendor.?err.? ?129`,
 			Cause: "a peer's adapter did not answer any more: the peer died, or cable, GID, MTU, route or flow control", Fix: "see first whether the peer's process died earlier; then compare GIDs and MTUs with `gorun check`, and the port's counters", Seen: "2.10.3+", Source: "nccl#426, #902, pytorch#81628",
 		},
 		{
-			Key: "34", Checks: ids("N04", "I05", "G04"), Class: Primary, AfterDeath: true, Pattern: `Got completion from peer (?P<peer>\S+).*(?:status=|error )(?:[A-Z_]+)?\(?12\)?(?:[ ,]|$)|Got completion from peer \S+.*RETRY_EXC_ERR`,
+			Key: "34", Checks: ids("N04", "I05", "G04"), Class: Primary, FirstOnly: true, Pattern: `Got completion from peer (?P<peer>\S+).*(?:status=|error )(?:[A-Z_]+)?\(?12\)?(?:[ ,]|$)|Got completion from peer \S+.*RETRY_EXC_ERR`,
 			Cause: "a peer's adapter did not answer any more: the peer died, or cable, GID, MTU, route or flow control", Fix: "see first whether the peer's process died earlier; then compare GIDs and MTUs with `gorun check`, and the port's counters", Seen: "2.21+", Source: "net_ib/p2p.cc:688",
 		},
 		{

@@ -2,23 +2,23 @@ package diagnose
 
 // Keys of rows that the code names, most of them found from several lines.
 const (
-	rowRaised   = "x40" // a traceback
-	rowDesync   = "x42" // watchdogs in different collectives
-	rowMissing  = "x43" // ranks that never joined
-	rowStuck    = "x44" // all ranks in one collective
-	rowSilent   = "x45" // an exit code without a reason
-	rowKilled   = "x46" // killed by SIGKILL
-	rowCrashed  = "x24"
-	rowBus      = "x23"
-	rowRAS      = "x48"  // a crash in NCCL's RAS thread
-	rowStopped  = "x92"  // stopped by a launcher or a scheduler
-	rowEnded    = "x93"  // an exception that shows a stop from outside
-	rowPeerExc  = "x94"  // an exception that shows a lost peer
-	rowLauncher = "x57"  // an exception of a launcher
-	rowMute     = "x58"  // an exit code and nothing on stderr
-	rowSaid     = "x59"  // an exit code after last words on stderr
-	rowModule   = "x61"  // a traceback of a missing module
-	noLine      = `\b\B` // matches nothing
+	rowException         = "x40" // a traceback
+	rowDesync            = "x42" // watchdogs in different collectives
+	rowMissing           = "x43" // ranks that never joined
+	rowAllWait           = "x44" // all ranks in one collective
+	rowNoReason          = "x45" // an exit code without a reason
+	rowKilled            = "x46" // killed by SIGKILL
+	rowCrashed           = "x24"
+	rowBusError          = "x23"
+	rowRAS               = "x48"  // a crash in NCCL's RAS thread
+	rowStopped           = "x92"  // stopped by a launcher or a scheduler
+	rowStopException     = "x93"  // an exception that shows a stop from outside
+	rowPeerException     = "x94"  // an exception that shows a lost peer
+	rowLauncherException = "x57"  // an exception of a launcher
+	rowNoStderr          = "x58"  // an exit code and nothing on stderr
+	rowLastLine          = "x59"  // an exit code after last words on stderr
+	rowNoModule          = "x61"  // a traceback of a missing module
+	noLine               = `\b\B` // matches nothing
 )
 
 // workerRows returns the rows about the program, its collectives and its ranks.
@@ -54,7 +54,7 @@ func workerRows() []Row {
 			Cause: "nothing listened at MASTER_ADDR:MASTER_PORT yet, or it cannot be reached", Fix: start, Seen: "torch", Source: "socket.cpp",
 		},
 		{
-			Key: rowStuck, Checks: ids("X-TIMEOUT-MISSING-RANK", "I03"), Class: Hint, Pattern: noLine,
+			Key: rowAllWait, Checks: ids("X-TIMEOUT-MISSING-RANK", "I03"), Class: Hint, Pattern: noLine,
 			Cause: "all ranks wait in the same collective: the network between them, or a GPU, stands still", Fix: "`gorun check` probes the network; look for Xid lines and at the ports' counters; a collective that is only slow needs a longer time-out", Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
 		{
@@ -78,11 +78,11 @@ func workerRows() []Row {
 			Cause: "a node failed or no longer answered (Slurm)", Fix: "`scontrol show node` and `sacct -j` tell which and why; --exclude= it until it is repaired", Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{
-			Key: rowRaised, Checks: ids("X-PYEXC"), Class: Primary, MayGoOn: true, Pattern: noLine,
+			Key: rowException, Checks: ids("X-PYEXC"), Class: Primary, Catchable: true, Pattern: noLine,
 			Cause: "the worker raised an exception", Fix: "correct the program at the line that is named", Seen: "Python", Source: "traceback",
 		},
 		{
-			Key: rowLauncher, Checks: ids("X-PYEXC"), Class: Hint, Last: true, Pattern: noLine,
+			Key: rowLauncherException, Checks: ids("X-PYEXC"), Class: Hint, Last: true, Pattern: noLine,
 			Cause: "the launcher raised an exception, and no line tells of a worker's", Fix: "look at the launcher's last line; if a worker ended before, at that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun", Source: "traceback",
 		},
 		{
@@ -90,15 +90,15 @@ func workerRows() []Row {
 			Cause: "the worker ended itself with an error", Fix: "correct the program; the stack is below the line", Seen: "Go, C++", Source: "stderr",
 		},
 		{
-			Key: rowSilent, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
+			Key: rowNoReason, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
 			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "look at that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun, gorun", Source: "report",
 		},
 		{
-			Key: rowMute, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
+			Key: rowNoStderr, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
 			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "it wrote nothing to stderr; look at its stdout (gorun -t 3)", Seen: "gorun", Source: "report",
 		},
 		{
-			Key: rowSaid, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
+			Key: rowLastLine, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
 			Cause: "the worker ended with an exit code; the last line that it wrote to stderr", Fix: "correct what that line names: the program, its arguments, its files", Seen: "gorun", Source: "report",
 		},
 		{
@@ -106,7 +106,7 @@ func workerRows() []Row {
 			Cause: "the program does not take its arguments", Fix: "correct the arguments behind PROGRAM; the launcher's own flags stand before it", Seen: "Python", Source: "argparse",
 		},
 		{
-			Key: rowModule, Checks: ids("X-MODULE"), Class: Primary, MayGoOn: true, Pattern: `(?:^|\s)\S*python[.\d]*: (?:No module named |Error while finding module specification for )`,
+			Key: rowNoModule, Checks: ids("X-MODULE"), Class: Primary, Catchable: true, Pattern: `(?:^|\s)\S*python[.\d]*: (?:No module named |Error while finding module specification for )`,
 			Cause: "the interpreter that ran does not find a module", Fix: "install it for that interpreter (PYTHON -m pip install NAME), or name the one that has it: PYTHON_EXEC=/path/to/python gorun ... on that node", Seen: "Python", Source: "traceback",
 		},
 		{
@@ -175,9 +175,9 @@ func lostRows() []Row {
 			Cause: "a launcher or scheduler stopped the worker", Fix: earlier, Seen: "Slurm, torchrun", Source: "torch/distributed/elastic",
 		},
 		{
-			Key: rowEnded, Checks: ids("X-ABORTED"), Class: Consequence, Pattern: noLine,
+			Key: rowStopException, Checks: ids("X-ABORTED"), Class: Consequence, Pattern: noLine,
 			Cause: "the worker was stopped from outside", Fix: earlier, Seen: "Python", Source: "traceback",
 		},
-		lost(rowPeerExc, noLine, "the worker's exception tells of a peer that was gone", peer, "torch", "traceback"),
+		lost(rowPeerException, noLine, "the worker's exception tells of a peer that was gone", peer, "torch", "traceback"),
 	}
 }

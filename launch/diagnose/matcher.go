@@ -8,16 +8,16 @@ import (
 
 // matcher holds what to look for in a line: the rows and the facts.
 type matcher struct {
-	finder *finder
-	rows   []*compiled // the finder's entries from 0 on, in the order of the map
-	byKey  map[string]*compiled
-	facts  []fact // the entries after the rows
+	finder   *finder
+	rows     []*compiledRow // the finder's entries from 0 on, in the order of the map
+	byKey    map[string]*compiledRow
+	jobLines []jobLine // the entries after the rows
 }
 
-// fact is a line that is no finding, but says something that findings need.
-type fact struct {
+// jobLine is a line that is no finding, but says something that findings need.
+type jobLine struct {
 	words []string
-	note  func(*Scanner, *line)
+	read  func(*Scanner, *line)
 }
 
 // entries is a set of the finder's entries.
@@ -26,24 +26,24 @@ type entries [4]uint64
 func (e *entries) add(i int)      { e[i>>6] |= 1 << (i & 63) }
 func (e *entries) has(i int) bool { return e[i>>6]>>(i&63)&1 != 0 }
 
-// theMatcher makes the matcher when it is first needed, because that takes
+// sharedMatcher makes the matcher when it is first needed, because that takes
 // milliseconds.
-var theMatcher = sync.OnceValue(newMatcher)
+var sharedMatcher = sync.OnceValue(newMatcher)
 
 func newMatcher() *matcher {
-	m := &matcher{byKey: map[string]*compiled{}}
+	m := &matcher{byKey: map[string]*compiledRow{}}
 	var words [][]string
 	for _, row := range Rows() {
-		c := &compiled{Row: row}
+		c := &compiledRow{Row: row}
 		m.byKey[row.Key] = c
 		if row.Pattern != noLine {
-			c.re = lazily("(?i)" + row.Pattern)
+			c.re = lazyRegexp("(?i)" + row.Pattern)
 			m.rows = append(m.rows, c)
-			words = append(words, anchors(row.Pattern))
+			words = append(words, literals(row.Pattern))
 		}
 	}
-	m.facts = facts()
-	for _, f := range m.facts {
+	m.jobLines = jobLines()
+	for _, f := range m.jobLines {
 		words = append(words, f.words)
 	}
 	m.finder = newFinder(words)
@@ -51,7 +51,7 @@ func newMatcher() *matcher {
 }
 
 // match returns the first row that matches text, of those in may.
-func (m *matcher) match(may *entries, text []byte) (*compiled, []int) {
+func (m *matcher) match(may *entries, text []byte) (*compiledRow, []int) {
 	for i, row := range m.rows {
 		if may.has(i) {
 			if at := row.re().FindSubmatchIndex(text); at != nil {
@@ -63,7 +63,7 @@ func (m *matcher) match(may *entries, text []byte) (*compiled, []int) {
 }
 
 // group returns what the group of that name matched, "" if it did not match.
-func (c *compiled) group(name string, text []byte, at []int) string {
+func (c *compiledRow) group(name string, text []byte, at []int) string {
 	if i := slices.Index(c.re().SubexpNames(), name); i > 0 && at[2*i] >= 0 {
 		return strings.Trim(string(text[at[2*i]:at[2*i+1]]), `"'(),;`)
 	}

@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// lazily returns a function that compiles pattern at its first call. Together
+// lazyRegexp returns a function that compiles pattern at its first call. Together
 // the expressions would cost half a millisecond at the start of every process,
 // and most processes never use one.
-func lazily(pattern string) func() *regexp.Regexp {
+func lazyRegexp(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
 // anyOf joins patterns into one expression.
 func anyOf(patterns ...string) func() *regexp.Regexp {
-	return lazily("(?:" + strings.Join(patterns, ")|(?:") + ")")
+	return lazyRegexp("(?:" + strings.Join(patterns, ")|(?:") + ")")
 }
 
 // gone matches the system's words for a connection that the other side closed.
 const gone = `(?:[Cc]onnection closed|[Cc]onnection reset by peer|[Bb]roken pipe|[Ss]ocket closed)`
 
-var groupName = lazily(`\(\?P<\w+>`)
+var groupName = lazyRegexp(`\(\?P<\w+>`)
 
 // lostPeer matches lines that only a lost peer or store explains.
 var lostPeer = sync.OnceValue(func() *regexp.Regexp {
@@ -37,18 +37,18 @@ var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 // weakLostPeer matches words that are also printed for a program's other
 // connections (data, logging). They count only in an exception of
 // torch.distributed.
-var weakLostPeer = lazily(gone)
+var weakLostPeer = lazyRegexp(gone)
 
-// ownFault matches failures of the worker itself, even where NCCL or its
+// workerFault matches failures of the worker itself, even where NCCL or its
 // watchdog reports them.
-var ownFault = anyOf(
+var workerFault = anyOf(
 	`(?i)CUDA error`, `Cuda failure`, `unhandled cuda error`, `CUDA out of memory`,
 	`OutOfMemoryError`, `device-side assert`, `illegal memory access`, `ncclInvalidUsage`,
 )
 
-// ownNative matches the last words of programs that end by their own failure
+// nativeFailure matches the last words of programs that end by their own failure
 // without a Python exception.
-var ownNative = anyOf(
+var nativeFailure = anyOf(
 	`^panic: `, `^fatal error: `, `^Fatal Python error: `, `^\s*what\(\):`,
 	`[Ss]egmentation fault`, `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`,
 	`double free or corruption`, `Assertion .*failed`, `AddressSanitizer`,
@@ -56,9 +56,9 @@ var ownNative = anyOf(
 	`^(?:\w+\.)*\w*(?:Error|Exception)(?::|$)`,
 )
 
-// harmless matches lines that do not say why a program ended: stack frames,
+// uninformative matches lines that do not say why a program ended: stack frames,
 // NCCL's INFO lines.
-var harmless = anyOf(
+var uninformative = anyOf(
 	`^frame #\d+: `, `NCCL INFO `, `^terminate called after throwing an instance of`,
 	`^Exception raised from `, `^goroutine \d+ \[`, `^\t\S+\.go:\d+`, `^exit status \d+$`,
 )

@@ -20,16 +20,16 @@ type exception struct {
 const maxMessageLines = 8
 
 var (
-	tracebackLine = lazily(`^Traceback \(most recent call last\):`)
-	nativeFrame   = lazily(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
-	frameLine     = lazily(`^\s+File ".*", line \d+`)
-	ignoredLine   = lazily(`^Exception ignored (?:in|on)\b`)
-	chainLine     = lazily(`^(?:During handling of the above exception, another exception occurred|The above exception was the direct cause of the following exception):`)
-	classLine     = lazily(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
-	errorLine     = lazily(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
-	framePlace    = lazily(`File "([^"]+)", line (\d+)`)
-	libraryFile   = lazily(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
-	launcherFile  = lazily(`/bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
+	tracebackLine = lazyRegexp(`^Traceback \(most recent call last\):`)
+	nativeFrame   = lazyRegexp(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
+	frameLine     = lazyRegexp(`^\s+File ".*", line \d+`)
+	ignoredLine   = lazyRegexp(`^Exception ignored (?:in|on)\b`)
+	chainLine     = lazyRegexp(`^(?:During handling of the above exception, another exception occurred|The above exception was the direct cause of the following exception):`)
+	classLine     = lazyRegexp(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
+	errorLine     = lazyRegexp(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
+	framePlace    = lazyRegexp(`File "([^"]+)", line (\d+)`)
+	libraryFile   = lazyRegexp(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
+	launcherFile  = lazyRegexp(`/bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
 	// messageEnd matches a line that is no part of a message before it.
 	messageEnd = anyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
 		`^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `)
@@ -41,7 +41,7 @@ func exceptions(lines []string) []exception {
 	var found []exception
 	var t tracer
 	for _, line := range lines {
-		if e, ok := t.line(line); ok {
+		if e, ok := t.readLine(line); ok {
 			found = append(found, e)
 		}
 	}
@@ -60,16 +60,16 @@ const (
 
 // tracer reads tracebacks from the lines of one process. The zero value is ready.
 type tracer struct {
-	e                exception
+	exception        exception
 	state            int
 	chained, ignored bool // whether the next exception is
-	any              bool // an exception has ended
-	open             int  // tracebacks that began inside another: their lines are mixed
+	hasEnded         bool // an exception has ended
+	nested           int  // tracebacks that began inside another: their lines are mixed
 }
 
-// line reads the next line, which must not be empty. It returns the exception
+// readLine reads the next line, which must not be empty. It returns the exception
 // that the line ends.
-func (t *tracer) line(line string) (done exception, ok bool) {
+func (t *tracer) readLine(line string) (done exception, ok bool) {
 	switch {
 	case chainLine().MatchString(line):
 		done, ok = t.end()
@@ -78,59 +78,59 @@ func (t *tracer) line(line string) (done exception, ok bool) {
 		done, ok = t.end()
 		t.ignored = true
 	case t.state == inFrames && tracebackLine().MatchString(line):
-		t.open++
+		t.nested++
 	case tracebackLine().MatchString(line), t.state != inFrames && frameLine().MatchString(line) && !nativeFrame().MatchString(line):
 		done, ok = t.end()
-		t.e = exception{chained: t.chained && t.any}
+		t.exception = exception{chained: t.chained && t.hasEnded}
 		t.chained, t.state = false, inFrames
 		if line[0] != 'T' {
-			t.e.frame(line)
+			t.exception.readFrame(line)
 		}
 	case t.state == inFrames && frameLine().MatchString(line):
-		t.e.frame(line)
+		t.exception.readFrame(line)
 	case t.state == inFrames && (line[0] == ' ' || line[0] == '\t'):
 		if strings.Trim(line, " ^~") != "" {
-			t.e.source = line
+			t.exception.source = line
 		}
 	case t.state == inFrames:
-		t.begin(line)
-	case t.state == inMessage && t.open > 0 && errorLine().MatchString(line):
-		e := t.e
+		t.readClass(line)
+	case t.state == inMessage && t.nested > 0 && errorLine().MatchString(line):
+		e := t.exception
 		done, ok = t.end()
-		t.open--
-		t.e = exception{file: e.file, script: e.script}
-		t.begin(line)
-	case t.state == inMessage && (len(t.e.message) == maxMessageLines || messageEnd().MatchString(line)):
+		t.nested--
+		t.exception = exception{file: e.file, script: e.script}
+		t.readClass(line)
+	case t.state == inMessage && (len(t.exception.message) == maxMessageLines || messageEnd().MatchString(line)):
 		done, ok = t.end()
 	case t.state == inMessage:
-		t.e.message = append(t.e.message, line)
+		t.exception.message = append(t.exception.message, line)
 	}
 	return done, ok
 }
 
-// begin reads the line with the exception's class.
-func (t *tracer) begin(line string) {
+// readClass reads the line with the exception's class.
+func (t *tracer) readClass(line string) {
 	t.state = inMessage
 	if m := classLine().FindStringSubmatch(line); m != nil {
-		t.e.class, t.e.message = m[1], []string{m[2]}
+		t.exception.class, t.exception.message = m[1], []string{m[2]}
 	} else {
-		t.e.message = []string{line}
+		t.exception.message = []string{line}
 	}
 }
 
 // end returns the exception that was being read, of which no line follows.
 func (t *tracer) end() (done exception, ok bool) {
 	if t.state == inMessage {
-		done, ok = t.e, !t.ignored
-		t.any = t.any || ok
+		done, ok = t.exception, !t.ignored
+		t.hasEnded = t.hasEnded || ok
 		t.ignored = false
 	}
 	t.state = outside
 	return done, ok
 }
 
-// frame reads the first line of a frame.
-func (e *exception) frame(line string) {
+// readFrame reads the first line of a frame.
+func (e *exception) readFrame(line string) {
 	e.file, e.source = line, ""
 	switch {
 	case launcherFile().MatchString(line):
@@ -140,9 +140,9 @@ func (e *exception) frame(line string) {
 	}
 }
 
-// at returns where in the program e was raised, such as "train.py:30", "" if
+// place returns where in the program e was raised, such as "train.py:30", "" if
 // that is unknown.
-func (e *exception) at() string {
+func (e *exception) place() string {
 	for _, frame := range []string{e.script, e.file} {
 		if m := framePlace().FindStringSubmatch(frame); m != nil {
 			return m[1] + ":" + m[2]
@@ -151,9 +151,9 @@ func (e *exception) at() string {
 	return ""
 }
 
-// after returns how many lines of the message may be output that followed it
+// laterLines returns how many lines of the message may be output that followed it
 // instead.
-func (e *exception) after() int {
+func (e *exception) laterLines() int {
 	n := 0
 	if len(e.message) == maxMessageLines {
 		n++
@@ -183,8 +183,8 @@ func (e *exception) text() string {
 	return e.class + ": " + message
 }
 
-// origin returns the first exception of the last one's chain.
-func origin(found []exception) exception {
+// firstOfChain returns the first exception of the last one's chain.
+func firstOfChain(found []exception) exception {
 	i := len(found) - 1
 	for i > 0 && found[i].chained {
 		i--
@@ -195,7 +195,7 @@ func origin(found []exception) exception {
 // lostPeer reports whether e was raised because a peer or the store was lost.
 func (e exception) lostPeer() bool {
 	text := e.class + ": " + strings.Join(e.message, "\n")
-	if ownFault().MatchString(text) {
+	if workerFault().MatchString(text) {
 		return false
 	}
 	for _, line := range strings.Split(text, "\n") {
@@ -207,11 +207,11 @@ func (e exception) lostPeer() bool {
 }
 
 var (
-	distributedFile = lazily(`/torch/distributed/|torch[/\\]_?c10d`)
+	distributedFile = lazyRegexp(`/torch/distributed/|torch[/\\]_?c10d`)
 	// storeSource matches a call of the store. Old versions raise a bare
 	// "RuntimeError: Connection reset by peer" from a method of the store,
 	// and the method has no Python frame. Only the line that calls it shows the store.
-	storeSource = lazily(`(?i)store(?:\(\))?\.(?:get|set|add|wait|check|compare_set|delete_key|num_keys)\(`)
+	storeSource = lazyRegexp(`(?i)store(?:\(\))?\.(?:get|set|add|wait|check|compare_set|delete_key|num_keys)\(`)
 )
 
 // distributed reports whether e came out of torch.distributed.

@@ -51,9 +51,9 @@ type Row struct {
 	// PeerLost lines say that a peer or the store was lost. A worker whose last
 	// words they are failed as a consequence.
 	PeerLost bool
-	// AfterDeath makes a cause a consequence when another cause came before it,
+	// FirstOnly makes a cause a consequence when another cause came before it,
 	// because the peer that cannot be reached may have ended.
-	AfterDeath bool
+	FirstOnly bool
 	// IfAlone hints count only if no consequence of a lost peer was found
 	// either.
 	IfAlone bool
@@ -63,29 +63,29 @@ type Row struct {
 	// all of them, as far as times show. A worker that is stopped from outside
 	// may print any error.
 	Ordered bool
-	// IfIB makes a harmless row a cause if the job asked for InfiniBand.
-	IfIB bool
-	// MayGoOn rows are errors that programs catch. A program that prints more
+	// IfInfiniBand makes a harmless row a cause if the job asked for InfiniBand.
+	IfInfiniBand bool
+	// Catchable rows are errors that programs catch. A program that prints more
 	// than a few lines afterwards went on.
-	MayGoOn bool
+	Catchable bool
 }
 
 // ID returns the id of a finding from this row.
 func (r *Row) ID() string { return r.Checks[0] }
 
-// onlyTold returns the ids without "X-" that are no checks of `gorun check`.
+// idsWithoutCheck returns the ids without "X-" that are no checks of `gorun check`.
 // They show only when they have happened.
-func onlyTold() []string {
+func idsWithoutCheck() []string {
 	return ids("G04", "L11", "N07", "N09")
 }
 
-// checked reports whether `gorun check` looks for id.
-func checked(id string) bool {
-	return !strings.HasPrefix(id, "X-") && !slices.Contains(onlyTold(), id)
+// hasCheck reports whether `gorun check` looks for id.
+func hasCheck(id string) bool {
+	return !strings.HasPrefix(id, "X-") && !slices.Contains(idsWithoutCheck(), id)
 }
 
-// compiled is a row with its expression.
-type compiled struct {
+// compiledRow is a row with its expression.
+type compiledRow struct {
 	Row
 	re func() *regexp.Regexp // compiled when a line may match
 }

@@ -13,15 +13,15 @@ const (
 	// blockSize is how much of a log is in memory, in bytes. A line that does
 	// not end within it is read in pieces.
 	blockSize = 256 << 10
-	// maxJudged is how much of a line the expressions read, in bytes, around
+	// maxMatched is how much of a line the expressions read, in bytes, around
 	// the first known word.
-	maxJudged = 8 << 10
+	maxMatched = 8 << 10
 	// learnLines is how many lines at the front of a log are read for the ranks
 	// that print into it.
 	learnLines = 5000
-	// patience is the number of lines after which the scanner no longer waits
+	// maxFollowed is the number of lines after which the scanner no longer waits
 	// for more of a stream.
-	patience = 20000
+	maxFollowed = 20000
 )
 
 // Scanner reads the logs of one job and says what they mean. Its memory is
@@ -34,21 +34,21 @@ type Scanner struct {
 	notText []string        // names of logs that are not text
 	pods    map[string]bool // prefixes that stern puts before lines
 
-	streams map[streamKey]*stream // with a traceback that has not ended
-	waiting []*event              // errors after which a program may have gone on
-	job     job
-	groups  map[string]*group
+	tracebacks map[streamKey]*tracebackReader // with a traceback that has not ended
+	followed   []*event                       // errors after which a program may have gone on
+	job        job
+	groups     map[string]*group
 }
 
 // current is the state of the scanner in the log that it reads.
 type current struct {
-	number  int64 // of the line, from 1
-	now     stamp // the last time in the log
-	inside  report
-	wrapped bool   // its lines are JSON
-	wrote   bool   // it has a line that is not empty
-	said    string // the last such line of the end of a worker's output
-	looked  bool   // at whether it is text
+	number       int64 // of the line, from 1
+	now          stamp // the last time in the log
+	report       report
+	isDockerJSON bool   // its lines are JSON
+	hasText      bool   // it has a line that is not empty
+	lastLine     string // the last such line of the end of a worker's output
+	formatKnown  bool   // at whether it is text
 }
 
 // streamKey names a stream of lines: the log, and the hash of the prefixes that
@@ -69,7 +69,7 @@ type line struct {
 
 // NewScanner returns a scanner that has read nothing.
 func NewScanner() *Scanner {
-	return &Scanner{m: theMatcher(), streams: map[streamKey]*stream{}, pods: map[string]bool{}, groups: map[string]*group{}, job: newJob()}
+	return &Scanner{m: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, job: newJob()}
 }
 
 // Read reads a log to its end and unpacks gzip. Logs count in the order in
@@ -117,7 +117,7 @@ func (s *Scanner) read(ctx context.Context, r io.Reader) error {
 		case whole < n/2 && n < len(buf):
 			continue // small pieces of a pipe are not worth a pass
 		}
-		s.block(buf[:whole])
+		s.readBlock(buf[:whole])
 		n = copy(buf, buf[whole:n])
 		if err == io.EOF {
 			return nil
@@ -128,18 +128,18 @@ func (s *Scanner) read(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// block reads whole lines. Most lines of a log have none of the finder's words;
+// readBlock reads whole lines. Most lines of a log have none of the finder's words;
 // these it only counts.
-func (s *Scanner) block(p []byte) {
-	if !s.looked && len(p) > 0 {
-		s.looked = true
-		if log := s.logs[len(s.logs)-1]; binary(p) {
+func (s *Scanner) readBlock(p []byte) {
+	if !s.formatKnown && len(p) > 0 {
+		s.formatKnown = true
+		if log := s.logs[len(s.logs)-1]; isBinary(p) {
 			s.notText = append(s.notText, log.Name)
 		}
 	}
 	for len(p) > 0 {
-		if s.busy() {
-			p = p[s.next(p):]
+		if s.needsEveryLine() {
+			p = p[s.readFirstLine(p):]
 			continue
 		}
 		at := s.m.finder.first(p)
@@ -154,13 +154,13 @@ func (s *Scanner) block(p []byte) {
 			s.number += int64(bytes.Count(p[:start], []byte{'\n'}))
 			p = p[start:]
 		}
-		p = p[s.next(p):]
+		p = p[s.readFirstLine(p):]
 	}
 }
 
-// next reads the first line of p and returns the line's length with its end. A
+// readFirstLine reads the first line of p and returns the line's length with its end. A
 // line ends with \n or, like those of progress bars, with \r.
-func (s *Scanner) next(p []byte) int {
+func (s *Scanner) readFirstLine(p []byte) int {
 	end := bytes.IndexByte(p, '\n')
 	ends := 0
 	if end >= 0 {
@@ -169,23 +169,23 @@ func (s *Scanner) next(p []byte) int {
 		end = len(p)
 	}
 	if cr := bytes.IndexByte(p[:end], '\r'); cr >= 0 && cr < end-1 {
-		s.line(p[:cr])
+		s.readLine(p[:cr])
 		return cr + 1
 	}
-	s.line(p[:end])
+	s.readLine(p[:end])
 	s.number += int64(ends)
 	return end + ends
 }
 
-// busy reports whether every line matters, with or without a known word.
-func (s *Scanner) busy() bool {
-	return s.number <= learnLines || len(s.streams) > 0 || len(s.waiting) > 0 || s.inside.open || s.wrapped
+// needsEveryLine reports whether every line matters, with or without a known word.
+func (s *Scanner) needsEveryLine() bool {
+	return s.number <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || s.report.isOpen || s.isDockerJSON
 }
 
 // endLog ends what the log has left open.
 func (s *Scanner) endLog() {
-	for key, st := range s.streams {
-		s.finish(st, key)
+	for key, st := range s.tracebacks {
+		s.endTraceback(st, key)
 	}
-	s.waiting = nil
+	s.followed = nil
 }

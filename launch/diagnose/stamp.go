@@ -6,7 +6,7 @@ type stamp struct {
 	nano int   // -1: the log has seconds only
 }
 
-func (t stamp) known() bool { return t.sec != 0 }
+func (t stamp) isKnown() bool { return t.sec != 0 }
 
 // makeStamp returns the zero stamp if the parts are no time.
 func makeStamp(month, day, hour, minute, sec, nano int) stamp {
@@ -40,27 +40,27 @@ func (t stamp) cmp(u stamp) int {
 	return 0
 }
 
-// reader reads the parts of a time from the front of p. bad stays set after the
+// timeReader reads the parts of a time from the front of p. bad stays set after the
 // first part that is missing.
-type reader struct {
-	p   []byte
-	bad bool
+type timeReader struct {
+	p      []byte
+	failed bool
 }
 
 // number reads a number of low to high digits.
-func (r *reader) number(low, high int) int {
+func (r *timeReader) number(low, high int) int {
 	n, i := 0, 0
 	for i < len(r.p) && i < high && '0' <= r.p[i] && r.p[i] <= '9' {
 		n = n*10 + int(r.p[i]-'0')
 		i++
 	}
-	r.bad = r.bad || i < low
+	r.failed = r.failed || i < low
 	r.p = r.p[i:]
 	return n
 }
 
-// one reads one of the bytes in set.
-func (r *reader) one(set string) {
+// oneOf reads one of the bytes in set.
+func (r *timeReader) oneOf(set string) {
 	if len(r.p) > 0 {
 		for i := range len(set) {
 			if r.p[0] == set[i] {
@@ -69,20 +69,20 @@ func (r *reader) one(set string) {
 			}
 		}
 	}
-	r.bad = true
+	r.failed = true
 }
 
 // clock reads 10:12, 10:12:01 or 10:12:01.5.
-func (r *reader) clock() (h, m, s, nano int) {
+func (r *timeReader) clock() (h, m, s, nano int) {
 	h = r.number(1, 2)
-	r.one(":")
+	r.oneOf(":")
 	m = r.number(2, 2)
 	if len(r.p) == 0 || r.p[0] != ':' {
 		return h, m, 0, -1
 	}
-	r.one(":")
+	r.oneOf(":")
 	s = r.number(2, 2)
-	if r.bad || len(r.p) < 2 || r.p[0] != '.' && r.p[0] != ',' || r.p[1] < '0' || r.p[1] > '9' {
+	if r.failed || len(r.p) < 2 || r.p[0] != '.' && r.p[0] != ',' || r.p[1] < '0' || r.p[1] > '9' {
 		return h, m, s, -1
 	}
 	r.p = r.p[1:]
@@ -97,9 +97,9 @@ func (r *reader) clock() (h, m, s, nano int) {
 // readTime reads the time that p begins with, in one of the formats of logs,
 // and returns what follows it.
 func readTime(p []byte) (stamp, []byte) {
-	for _, read := range []func(*reader) stamp{isoTime, glogTime, syslogTime, usTime} {
-		r := reader{p: p}
-		if t := read(&r); !r.bad && t.known() {
+	for _, read := range []func(*timeReader) stamp{isoTime, glogTime, syslogTime, usTime} {
+		r := timeReader{p: p}
+		if t := read(&r); !r.failed && t.isKnown() {
 			return t, r.p
 		}
 	}
@@ -108,13 +108,13 @@ func readTime(p []byte) (stamp, []byte) {
 
 // isoTime reads 2026-11-21T16:39:58.5Z, 2026-11-21 16:39:58,123 and
 // 2026-11-21_16:39:58.
-func isoTime(r *reader) stamp {
+func isoTime(r *timeReader) stamp {
 	r.number(4, 4)
-	r.one("-/")
+	r.oneOf("-/")
 	month := r.number(2, 2)
-	r.one("-/")
+	r.oneOf("-/")
 	day := r.number(2, 2)
-	r.one("T _:")
+	r.oneOf("T _:")
 	h, m, s, nano := r.clock()
 	// The zone is ignored, because one collector writes one zone.
 	if len(r.p) > 0 && r.p[0] == 'Z' {
@@ -132,32 +132,32 @@ func isoTime(r *reader) stamp {
 
 // glogTime reads E1121 16:39:58.123456789. Some releases write a month of one
 // digit.
-func glogTime(r *reader) stamp {
-	r.one("EWIF")
+func glogTime(r *timeReader) stamp {
+	r.oneOf("EWIF")
 	n := r.number(3, 4)
-	r.one(" ")
+	r.oneOf(" ")
 	h, m, s, nano := r.clock()
 	return makeStamp(n/100, n%100, h, m, s, nano)
 }
 
 // syslogTime reads Nov 21 16:39:58 and Sat Nov 21 16:39:58 2026.
-func syslogTime(r *reader) stamp {
+func syslogTime(r *timeReader) stamp {
 	const days, months = "MonTueWedThuFriSatSun", "JanFebMarAprMayJunJulAugSepOctNovDec"
 	if index(r.p, days) >= 0 && len(r.p) > 4 {
 		r.p = r.p[4:]
 	}
 	month := index(r.p, months) + 1
 	if month < 1 || len(r.p) < 5 {
-		r.bad = true
+		r.failed = true
 		return stamp{}
 	}
 	r.p = r.p[3:]
-	r.one(" ")
+	r.oneOf(" ")
 	if len(r.p) > 0 && r.p[0] == ' ' {
 		r.p = r.p[1:]
 	}
 	day := r.number(1, 2)
-	r.one(" ")
+	r.oneOf(" ")
 	h, m, s, nano := r.clock()
 	if len(r.p) > 4 && r.p[0] == ' ' && r.p[1] == '2' && r.p[2] == '0' {
 		r.p = r.p[1:]
@@ -167,13 +167,13 @@ func syslogTime(r *reader) stamp {
 }
 
 // usTime reads 04/18/23 21:09:53.
-func usTime(r *reader) stamp {
+func usTime(r *timeReader) stamp {
 	month := r.number(2, 2)
-	r.one("/")
+	r.oneOf("/")
 	day := r.number(2, 2)
-	r.one("/")
+	r.oneOf("/")
 	r.number(2, 4)
-	r.one(" ")
+	r.oneOf(" ")
 	h, m, s, nano := r.clock()
 	return makeStamp(month, day, h, m, s, nano)
 }

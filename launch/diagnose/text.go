@@ -32,11 +32,11 @@ func WriteText(w io.Writer, findings []Finding) error {
 			title = "If it failed"
 		}
 		fmt.Fprintf(&b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
-		if who := f.who(); who != "" {
+		if who := f.blamed(); who != "" {
 			fmt.Fprintf(&b, "  blame: %s\n", who)
 		}
-		fmt.Fprintf(&b, "  %s\n  fix: %s\n", f.where(), f.Fix)
-		if checks := f.beforehand(); checks != "" {
+		fmt.Fprintf(&b, "  %s\n  fix: %s\n", f.quote(), f.Fix)
+		if checks := f.checkIDs(); checks != "" {
 			fmt.Fprintf(&b, "  gorun check looks for this beforehand: %s\n", checks)
 		}
 	}
@@ -47,10 +47,10 @@ func WriteText(w io.Writer, findings []Finding) error {
 		fmt.Fprintf(&b, "\n%s\n", title)
 		for _, f := range list {
 			who := ""
-			if s := f.who(); s != "" {
+			if s := f.blamed(); s != "" {
 				who = s + ": "
 			}
-			fmt.Fprintf(&b, "- %s%s [%s]%s\n  %s\n", who, f.Meaning, f.ID, f.times(), f.where())
+			fmt.Fprintf(&b, "- %s%s [%s]%s\n  %s\n", who, f.Meaning, f.ID, f.countText(), f.quote())
 			if fix {
 				fmt.Fprintf(&b, "  fix: %s\n", f.Fix)
 			}
@@ -67,24 +67,24 @@ func WriteText(w io.Writer, findings []Finding) error {
 	return err
 }
 
-// beforehand returns the ids of the checks of `gorun check` that concern the
+// checkIDs returns the ids of the checks of `gorun check` that concern the
 // finding.
-func (f *Finding) beforehand() string {
-	other := func(id string) bool { return !checked(id) }
+func (f *Finding) checkIDs() string {
+	other := func(id string) bool { return !hasCheck(id) }
 	return strings.Join(slices.DeleteFunc(append([]string{f.ID}, f.Checks...), other), ", ")
 }
 
 // OneLine returns the rank, the meaning, the id and the line, without the fix.
 func (f *Finding) OneLine() string {
 	line := f.Meaning
-	if who := f.who(); who != "" {
+	if who := f.blamed(); who != "" {
 		line = who + ": " + line
 	}
 	return fmt.Sprintf("%s [%s]: %s", line, f.ID, f.Text)
 }
 
-// who returns the ranks, the host and the peer of the finding.
-func (f *Finding) who() string {
+// blamed returns the ranks, the host and the peer of the finding.
+func (f *Finding) blamed() string {
 	who := ""
 	switch {
 	case len(f.Ranks) > 1:
@@ -110,15 +110,15 @@ func (f *Finding) who() string {
 	return who
 }
 
-// where returns the place of the line and its text.
-func (f *Finding) where() string {
+// quote returns the place of the line and its text.
+func (f *Finding) quote() string {
 	if f.Line == 0 {
 		return f.Text
 	}
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Text)
 }
 
-func (f *Finding) times() string {
+func (f *Finding) countText() string {
 	if f.Count > 1 {
 		return fmt.Sprintf(" (%d times)", f.Count)
 	}

@@ -7,35 +7,35 @@ import (
 	"strings"
 )
 
-// wait is the collective in which a rank's watchdog found the rank.
-type wait struct {
+// collectiveTimeout is the collective in which a rank's watchdog found the rank.
+type collectiveTimeout struct {
 	group string // the process group, as torch names it; "": unknown
 	seq   int    // SeqNum; -1: unknown
 	op    string
 	numel int
-	first *event
+	event *event
 }
 
 var (
-	seqField   = lazily(`SeqNum=(\d+)`)
-	opField    = lazily(`OpType=(\w+)`)
-	numelField = lazily(`NumelIn=(\d+)`)
-	workField  = lazily(`detected by watchdog at work: (\d+)`)
-	groupField = lazily(`\[PG (?:ID )?([^\s\]]+)`)
-	rankField  = lazily(`Rank (\d+)\]`)
+	seqField   = lazyRegexp(`SeqNum=(\d+)`)
+	opField    = lazyRegexp(`OpType=(\w+)`)
+	numelField = lazyRegexp(`NumelIn=(\d+)`)
+	workField  = lazyRegexp(`detected by watchdog at work: (\d+)`)
+	groupField = lazyRegexp(`\[PG (?:ID )?([^\s\]]+)`)
+	rankField  = lazyRegexp(`Rank (\d+)\]`)
 )
 
-// noteWatchdog reads a line of torch's watchdogs.
-func (s *Scanner) noteWatchdog(l *line) {
+// readWatchdog reads a line of torch's watchdogs.
+func (s *Scanner) readWatchdog(l *line) {
 	rank := l.rank
 	if rank < 0 {
 		rank = number(rankField(), l.raw)
 	}
-	if rank < 0 || len(s.job.watch) >= maxFacts {
+	if rank < 0 || len(s.job.timeouts) >= maxEntries {
 		return
 	}
-	s.job.printers.ranks[rank] = struct{}{}
-	old, known := s.job.watch[rank]
+	s.job.writers.ranks[rank] = struct{}{}
+	old, known := s.job.timeouts[rank]
 	pg := ""
 	if m := groupField().FindSubmatch(l.raw); m != nil {
 		pg = string(m[1])
@@ -43,74 +43,74 @@ func (s *Scanner) noteWatchdog(l *line) {
 	if at := number(workField(), l.raw); at >= 0 {
 		if known && old.seq == at {
 			old.group = pg
-			s.job.watch[rank] = old
+			s.job.timeouts[rank] = old
 		}
 		return
 	}
-	w := wait{group: pg, seq: number(seqField(), l.raw), numel: number(numelField(), l.raw), first: s.event(s.m.byKey["74"], l)}
+	w := collectiveTimeout{group: pg, seq: number(seqField(), l.raw), numel: number(numelField(), l.raw), event: s.newEvent(s.m.byKey["74"], l)}
 	if m := opField().FindSubmatch(l.raw); m != nil {
 		w.op = string(m[1])
 	}
-	if s.job.watching == nil || before(w.first, s.job.watching) {
-		s.job.watching = w.first
+	if s.job.firstTimeout == nil || before(w.event, s.job.firstTimeout) {
+		s.job.firstTimeout = w.event
 	}
 	if !known || w.seq >= 0 && w.seq < old.seq {
 		if known && w.group == "" {
 			w.group = old.group
 		}
-		s.job.watch[rank] = w
+		s.job.timeouts[rank] = w
 	}
 }
 
-// waits compares the watchdogs of all ranks and returns the event that they
+// timeoutEvent compares the watchdogs of all ranks and returns the event that they
 // show: ranks in different collectives, a silent rank, or all in one
 // collective. It returns nil if they show nothing.
-func (s *Scanner) waits() *event {
+func (s *Scanner) timeoutEvent() *event {
 	j := &s.job
-	if len(j.watch) == 0 {
+	if len(j.timeouts) == 0 {
 		return nil
 	}
-	waiting := slices.Sorted(maps.Keys(j.watch))
-	if odd, say := j.desync(); len(odd) > 0 {
-		return s.derived(rowDesync, odd, say)
+	waiting := slices.Sorted(maps.Keys(j.timeouts))
+	if behind, text := j.findDesync(); len(behind) > 0 {
+		return s.watchdogEvent(rowDesync, behind, text)
 	}
-	w := j.watch[waiting[0]]
+	w := j.timeouts[waiting[0]]
 	where := strings.TrimSpace(fmt.Sprintf("%s %s", w.op, seqText(w.seq)))
 	if where == "" {
 		where = "a collective"
 	}
 	var missing, elsewhere []int
-	for r := range s.size() {
-		if _, ok := j.watch[r]; ok {
+	for r := range s.worldSize() {
+		if _, ok := j.timeouts[r]; ok {
 			continue
 		}
-		if _, ok := j.printers.ranks[r]; ok {
+		if _, ok := j.writers.ranks[r]; ok {
 			missing = append(missing, r)
 		} else {
 			elsewhere = append(elsewhere, r)
 		}
 	}
-	here := fmt.Sprintf("%s in %s", ranksWait(waiting), where)
+	here := fmt.Sprintf("%s in %s", waitText(waiting), where)
 	if len(missing) == 0 {
 		missing = elsewhere
 	}
 	switch {
 	case len(missing) > 0:
-		return s.derived(rowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
+		return s.watchdogEvent(rowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
 	case len(waiting) == 1:
 		return nil // of an unknown number of ranks
 	}
-	e := s.derived(rowStuck, nil, here)
+	e := s.watchdogEvent(rowAllWait, nil, here)
 	e.rank = -1
 	return e
 }
 
-// desync returns the ranks that are behind the others, and a text that lists
+// findDesync returns the ranks that are behind the others, and a text that lists
 // all. If all have one SeqNum, the smallest group counts as behind. Only ranks
 // of one process group can be compared, so it reads the largest.
-func (j *job) desync() (odd []int, say string) {
+func (j *job) findDesync() (behind []int, text string) {
 	groups := map[string][]int{}
-	for rank, w := range j.watch {
+	for rank, w := range j.timeouts {
 		groups[w.group] = append(groups[w.group], rank)
 	}
 	var ranks []int
@@ -127,7 +127,7 @@ func (j *job) desync() (odd []int, say string) {
 	}
 	at := map[where][]int{}
 	for _, r := range ranks {
-		w := j.watch[r]
+		w := j.timeouts[r]
 		k := where{w.seq, w.op, w.numel}
 		if !strings.HasPrefix(strings.TrimPrefix(w.op, "_"), "ALLREDUCE") && w.op != "BROADCAST" && w.op != "REDUCE" {
 			k.numel = 0 // in other collectives parts may have different sizes
@@ -146,7 +146,7 @@ func (j *job) desync() (odd []int, say string) {
 	})
 	var parts []string
 	for _, p := range places {
-		part := fmt.Sprintf("%s in %s %s", ranksWait(at[p]), p.op, seqText(p.seq))
+		part := fmt.Sprintf("%s in %s %s", waitText(at[p]), p.op, seqText(p.seq))
 		if p.numel > 0 {
 			part += fmt.Sprintf(" of %d elements", p.numel)
 		}
@@ -158,30 +158,30 @@ func (j *job) desync() (odd []int, say string) {
 	return at[lag], strings.Join(parts, ", ")
 }
 
-// derived returns an event that several lines show together. Its place is that
+// watchdogEvent returns an event that several lines show together. Its place is that
 // of the first watchdog, or of the rank to blame.
-func (s *Scanner) derived(key string, blame []int, say string) *event {
-	e := *s.job.watching
+func (s *Scanner) watchdogEvent(key string, ranks []int, text string) *event {
+	e := *s.job.firstTimeout
 	e.row = s.m.byKey[key]
 	e.class = e.row.Class
-	e.text, e.named, e.pid = say, blame, 0
+	e.text, e.named, e.pid = text, ranks, 0
 	e.host = ""
-	if len(blame) > 0 {
-		e.rank = blame[0]
-		if w, ok := s.job.watch[e.rank]; ok {
-			e.host, e.log, e.number = w.first.host, w.first.log, w.first.number
+	if len(ranks) > 0 {
+		e.rank = ranks[0]
+		if w, ok := s.job.timeouts[e.rank]; ok {
+			e.host, e.log, e.number = w.event.host, w.event.log, w.event.number
 		}
 	}
 	return &e
 }
 
-// size returns how many ranks the job has, as far as the logs say.
-func (s *Scanner) size() int {
+// worldSize returns how many ranks the job has, as far as the logs say.
+func (s *Scanner) worldSize() int {
 	n := s.job.world
-	for r := range s.job.printers.ranks {
+	for r := range s.job.writers.ranks {
 		n = max(n, r+1)
 	}
-	return min(n, maxFacts)
+	return min(n, maxEntries)
 }
 
 func seqText(seq int) string {
@@ -191,7 +191,7 @@ func seqText(seq int) string {
 	return fmt.Sprintf("SeqNum=%d", seq)
 }
 
-func ranksWait(ranks []int) string {
+func waitText(ranks []int) string {
 	if len(ranks) == 1 {
 		return rankList(ranks) + " waits"
 	}

@@ -35,9 +35,9 @@ func Explain(o rendezvous.Outcome) []diagnose.Finding {
 		_ = s.Read(context.Background(), diagnose.Stderr(c.Rank, c.LocalRank, c.Host), strings.NewReader(lines+"\n"))
 		switch {
 		case c.Signal != 0:
-			s.Ended(c.PID, -int(c.Signal))
+			s.RecordEnd(c.PID, -int(c.Signal))
 		case c.Kind == rendezvous.KindExit:
-			s.Ended(c.PID, c.ExitCode)
+			s.RecordEnd(c.PID, c.ExitCode)
 		}
 	}
 	found := s.Findings()

@@ -7,10 +7,10 @@ import (
 	"unicode"
 )
 
-// anchors returns lower-case literals, at least one of which is in every match
+// literals returns lower-case literals, at least one of which is in every match
 // of pattern, nil if there are none. The finder looks for them before the
 // expression is tried.
-func anchors(pattern string) []string {
+func literals(pattern string) []string {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
 	if err != nil {
 		return nil

@@ -12,8 +12,8 @@ func TestChecksAreThoseOfGorunCheck(t *testing.T) {
 	checks := read(t, "../../docs/checks.md")
 	for _, r := range Rows() {
 		for _, id := range r.Checks {
-			if is := strings.Contains(checks, "\n## "+id+" "); is != checked(id) {
-				t.Errorf("row %s: %s is a check: %v, explain says %v", r.Key, id, is, checked(id))
+			if is := strings.Contains(checks, "\n## "+id+" "); is != hasCheck(id) {
+				t.Errorf("row %s: %s is a check: %v, explain says %v", r.Key, id, is, hasCheck(id))
 			}
 		}
 	}
@@ -29,14 +29,14 @@ func TestDocumentation(t *testing.T) {
 
 ` + "`gorun explain [LOG...|-]`" + ` looks for these lines. The first row that matches a line counts. Of causes the earliest is the root cause: in time where lines tell it, else in the order of logs and lines. Beside a cause, lines that are consequences, or that can be explained by the cause, are consequences; ` + "*weak*" + ` lines are printed by jobs that work as well and count only beside other evidence.
 
-Numbers are those of the NCCL catalogue; rows with an x are beyond it. A check without X is one of ` + "`gorun check`" + ` ([checks.md](checks.md)), but for ` + strings.Join(onlyTold(), ", ") + `, which nothing shows beforehand.
+Numbers are those of the NCCL catalogue; rows with an x are beyond it. A check without X is one of ` + "`gorun check`" + ` ([checks.md](checks.md)), but for ` + strings.Join(idsWithoutCheck(), ", ") + `, which nothing shows beforehand.
 
 `)
 	fmt.Fprintf(&b, "| row | checks | class | line (RE2, any case) | means | fix | printed by | source |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	cell := func(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 	for _, r := range Rows() {
 		class := string(r.Class)
-		if r.AfterDeath {
+		if r.FirstOnly {
 			class += "; consequence after another cause"
 		}
 		if r.Ordered {
@@ -45,7 +45,7 @@ Numbers are those of the NCCL catalogue; rows with an x are beyond it. A check w
 		if r.Last {
 			class += "; after all other causes"
 		}
-		if r.IfIB {
+		if r.IfInfiniBand {
 			class += "; cause if InfiniBand was asked for"
 		}
 		if r.Weak {

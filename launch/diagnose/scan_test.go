@@ -12,10 +12,10 @@ import (
 	"testing/iotest"
 )
 
-// TestReadersOfAnySort shows that the same text gives the same findings,
+// TestFindingsDoNotDependOnTheReader shows that the same text gives the same findings,
 // whatever the pieces in which it is read.
-func TestReadersOfAnySort(t *testing.T) {
-	for name := range stories {
+func TestFindingsDoNotDependOnTheReader(t *testing.T) {
+	for name := range failedJobs {
 		log := read(t, "testdata/explain/"+name+".log")
 		want := fmt.Sprint(scan(t, "x.log", log))
 		var zipped bytes.Buffer
@@ -58,33 +58,33 @@ func TestReadErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := s.Read(ctx, LogOf("x"), endless{}); !errors.Is(err, context.Canceled) {
+	if err := s.Read(ctx, LogOf("x"), endlessReader{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 	if err := s.Read(context.Background(), LogOf("x"), strings.NewReader("\x1f\x8b\x08 no gzip")); err == nil {
 		t.Error("broken gzip is no error")
 	}
-	if err := s.Read(context.Background(), LogOf("x"), silent{}); !errors.Is(err, io.ErrNoProgress) {
+	if err := s.Read(context.Background(), LogOf("x"), emptyReader{}); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("a reader that gives nothing: %v", err)
 	}
 }
 
-type endless struct{}
+type endlessReader struct{}
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (endlessReader) Read(p []byte) (int, error) { return len(p), nil }
 
-type silent struct{}
+type emptyReader struct{}
 
-func (silent) Read([]byte) (int, error) { return 0, nil }
+func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
-// repeated reads as n bytes of text, over and over.
-type repeated struct {
+// repeatingReader reads as n bytes of text, over and over.
+type repeatingReader struct {
 	text []byte
 	at   int
 	left int64
 }
 
-func (r *repeated) Read(p []byte) (int, error) {
+func (r *repeatingReader) Read(p []byte) (int, error) {
 	if r.left <= 0 {
 		return 0, io.EOF
 	}
@@ -112,11 +112,11 @@ func TestMemoryIsBounded(t *testing.T) {
 	for name, text := range map[string]string{
 		"failures":   strings.Repeat(read(t, "testdata/explain/d-alltoall.log"), 300),
 		"exceptions": many("Traceback (most recent call last):\n  File \"x.py\", line 1, in f\nValueError: number %d", 2*maxGroups),
-		"open ones":  many("[rank%[1]d]: Traceback (most recent call last):\n[rank%[1]d]:   File \"x.py\", line 1, in f", maxKnown+100),
-		"inits":      many("node%[1]d:%[1]d:1 [0] NCCL INFO comm 0x1 rank %[1]d nranks 100000 cudaDev 0 busId %[1]d commId 0x%[1]d - Init START", maxFacts+100),
-		"ends":       many("gorun: rank %[1]d on node%[1]d, pid 1%[1]d exited with code 1; exit code 1", maxKnown+100),
-		"watchdogs":  many("[rank%[1]d]:[E1121 16:40:02.1 P.cpp:1] [Rank %[1]d] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=%[1]d, OpType=A)", maxFacts+100),
-		"versions":   many("n%[1]d:%[1]d:1 [0] NCCL INFO NCCL version 2.%[1]d.1+cuda12", maxKnown+100),
+		"open ones":  many("[rank%[1]d]: Traceback (most recent call last):\n[rank%[1]d]:   File \"x.py\", line 1, in f", maxTracked+100),
+		"inits":      many("node%[1]d:%[1]d:1 [0] NCCL INFO comm 0x1 rank %[1]d nranks 100000 cudaDev 0 busId %[1]d commId 0x%[1]d - Init START", maxEntries+100),
+		"ends":       many("gorun: rank %[1]d on node%[1]d, pid 1%[1]d exited with code 1; exit code 1", maxTracked+100),
+		"watchdogs":  many("[rank%[1]d]:[E1121 16:40:02.1 P.cpp:1] [Rank %[1]d] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=%[1]d, OpType=A)", maxEntries+100),
+		"versions":   many("n%[1]d:%[1]d:1 [0] NCCL INFO NCCL version 2.%[1]d.1+cuda12", maxTracked+100),
 		"no end":     "NCCL WARN " + strings.Repeat("Connection closed by remote peer ", 30000),
 	} {
 		s := NewScanner()
@@ -129,9 +129,9 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 		j := &s.job
 		for what, n := range map[string][2]int{
-			"groups": {len(s.groups), maxGroups}, "events": {events, keptEvents}, "streams": {len(s.streams), maxKnown}, "waiting": {len(s.waiting), maxWaiting},
-			"ends": {len(j.ends), maxKnown}, "ranks": {len(j.printers.ranks), maxFacts}, "pids": {len(j.pids), maxFacts}, "inits": {len(j.inits), maxFacts},
-			"buses": {len(j.buses), maxFacts}, "watch": {len(j.watch), maxFacts}, "versions": {len(j.nccl.versions), maxKnown},
+			"groups": {len(s.groups), maxGroups}, "events": {events, keptEvents}, "streams": {len(s.tracebacks), maxTracked}, "waiting": {len(s.followed), maxWaiting},
+			"ends": {len(j.ends), maxTracked}, "ranks": {len(j.writers.ranks), maxEntries}, "pids": {len(j.pids), maxEntries}, "inits": {len(j.inits), maxEntries},
+			"buses": {len(j.buses), maxEntries}, "watch": {len(j.timeouts), maxEntries}, "versions": {len(j.nccl.versions), maxTracked},
 		} {
 			if n[0] > n[1]+1 {
 				t.Errorf("%s: %d %s, more than %d", name, n[0], what, n[1])
@@ -149,7 +149,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // line's length.
 func TestLongLines(t *testing.T) {
 	fault := "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000"
-	for _, n := range []int{10, maxJudged, blockSize - 10, blockSize, 3 * blockSize} {
+	for _, n := range []int{10, maxMatched, blockSize - 10, blockSize, 3 * blockSize} {
 		pad := strings.Repeat("x ", n/2)
 		found := scan(t, "x.log", "[rank1]: "+pad+"\n[rank1]: "+pad[:min(n, blockSize/2)]+fault+pad+"\n")
 		if len(found) != 1 || found[0].ID != "D01" || !strings.Contains(found[0].Text, "Duplicate GPU") {

@@ -23,63 +23,63 @@ type head struct {
 func readHead(line []byte) (head, []byte) {
 	h := head{rank: -1, local: -1, task: -1}
 	for range 8 {
-		rest, more := h.prefix(line)
+		rest, more := h.removePrefix(line)
 		line = rest
 		if !more {
 			break
 		}
 	}
-	h.nccl(line)
+	h.readNCCL(line)
 	return h, line
 }
 
-// prefix removes one prefix. more reports whether another may follow.
-func (h *head) prefix(line []byte) (rest []byte, more bool) {
+// removePrefix removes one prefix. more reports whether another may follow.
+func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 	if len(line) < 3 {
 		return line, false
 	}
 	switch c := line[0]; {
 	case c == '[':
-		return h.bracket(line)
+		return h.removeBracket(line)
 	case '0' <= c && c <= '9':
-		if t, rest := readTime(line); t.known() {
-			h.at(t)
-			return cri(skipSpace(rest)), true
+		if t, rest := readTime(line); t.isKnown() {
+			h.setTime(t)
+			return removeCRI(skipSpace(rest)), true
 		}
 		n, after := digits(line)
 		if n >= 0 && len(after) > 1 && after[0] == ':' && after[1] == ' ' { // srun -l
 			h.task = n
-			h.name(line[:len(line)-len(after)])
+			h.addLabel(line[:len(line)-len(after)])
 			return after[2:], true
 		}
 	case 'A' <= c && c <= 'Z':
 		t, rest := readTime(line)
-		if !t.known() {
+		if !t.isKnown() {
 			return line, false
 		}
-		h.at(t)
+		h.setTime(t)
 		if '0' <= line[1] && line[1] <= '9' {
 			return line, false // glog's pid and file belong to the text
 		}
-		return h.syslog(skipSpace(rest)), true
+		return h.removeSyslogHost(skipSpace(rest)), true
 	}
-	return h.named(line)
+	return h.removeName(line)
 }
 
-// syslog removes the host of `node2 kernel: `, which follows syslog's times.
-func (h *head) syslog(line []byte) []byte {
+// removeSyslogHost removes the host of `node2 kernel: `, which follows syslog's times.
+func (h *head) removeSyslogHost(line []byte) []byte {
 	host, rest, ok := cut(line[:min(len(line), 200)], ' ')
 	tag, _, also := cut(rest, ' ')
-	if !ok || !also || host == "" || !word([]byte(host)) || tag == "" || tag[len(tag)-1] != ':' {
+	if !ok || !also || host == "" || !isName([]byte(host)) || tag == "" || tag[len(tag)-1] != ':' {
 		return line
 	}
 	h.host = host
-	h.name(line[:len(host)])
+	h.addLabel(line[:len(host)])
 	return line[len(host)+1:]
 }
 
-// named removes `trainer-1  | ` of docker compose and `node1: ` of pdsh.
-func (h *head) named(line []byte) (rest []byte, more bool) {
+// removeName removes `trainer-1  | ` of docker compose and `node1: ` of pdsh.
+func (h *head) removeName(line []byte) (rest []byte, more bool) {
 	i, digit := 0, false
 	for i < len(line) && i < 64 && (line[i] >= 'a' && line[i] <= 'z' || line[i] >= '0' && line[i] <= '9' || i > 0 && (line[i] == '-' || line[i] == '.' || line[i] == '_')) {
 		digit = digit || line[i] <= '9' && line[i] >= '0'
@@ -90,22 +90,22 @@ func (h *head) named(line []byte) (rest []byte, more bool) {
 	}
 	name, after := line[:i], line[i:]
 	if after[0] == ':' && after[1] == ' ' && digit {
-		h.name(name)
-		h.host = text(name)
+		h.addLabel(name)
+		h.host = plainText(name)
 		return after[2:], true
 	}
 	if bar := bytes.TrimLeft(after, " "); len(bar) < len(after) && len(bar) > 0 && bar[0] == '|' {
-		h.name(name)
+		h.addLabel(name)
 		if h.host == "" {
-			h.host = text(name)
+			h.host = plainText(name)
 		}
 		return skipSpace(bar[1:]), true
 	}
 	return line, false
 }
 
-// nccl reads host:pid:tid, with which NCCL's lines begin.
-func (h *head) nccl(line []byte) {
+// readNCCL reads host:pid:tid, with which NCCL's lines begin.
+func (h *head) readNCCL(line []byte) {
 	if i := bytes.IndexByte(line[:min(len(line), 128)], ' '); i > 0 {
 		host, tail, ok := cut(line[:i], ':')
 		if !ok || host == "" {
@@ -121,15 +121,15 @@ func (h *head) nccl(line []byte) {
 	}
 }
 
-// at keeps the outermost time, because one collector wrote it for all lines.
-func (h *head) at(t stamp) {
-	if !h.when.known() {
+// setTime keeps the outermost time, because one collector wrote it for all lines.
+func (h *head) setTime(t stamp) {
+	if !h.when.isKnown() {
 		h.when = t
 	}
 }
 
-// name adds p to the hash that names the stream (FNV-1a).
-func (h *head) name(p []byte) {
+// addLabel adds p to the hash that names the stream (FNV-1a).
+func (h *head) addLabel(p []byte) {
 	sum := h.label
 	if sum == 0 {
 		sum = 14695981039346656037
@@ -157,9 +157,9 @@ func digits(p []byte) (int, []byte) {
 func cut(p []byte, sep byte) (string, []byte, bool) {
 	i := bytes.IndexByte(p, sep)
 	if i < 0 {
-		return text(p), nil, false
+		return plainText(p), nil, false
 	}
-	return text(p[:i]), p[i+1:], true
+	return plainText(p[:i]), p[i+1:], true
 }
 
 func skipSpace(p []byte) []byte {
@@ -169,9 +169,9 @@ func skipSpace(p []byte) []byte {
 	return p
 }
 
-// word reports whether p has only the characters of names: ASCII letters,
+// isName reports whether p has only the characters of names: ASCII letters,
 // digits, "_", "-" and ".".
-func word(p []byte) bool {
+func isName(p []byte) bool {
 	for _, c := range p {
 		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
 			return false

@@ -10,9 +10,9 @@ const maxPods = 256
 
 var jsonStart = []byte(`{"log":`)
 
-// unwrap returns the text and the time of a line of docker's json-file driver.
+// unwrapDockerJSON returns the text and the time of a line of docker's json-file driver.
 // ok reports whether p is such a line.
-func unwrap(p []byte) (inner []byte, when stamp, ok bool) {
+func unwrapDockerJSON(p []byte) (inner []byte, when stamp, ok bool) {
 	if !bytes.HasPrefix(p, jsonStart) {
 		return nil, stamp{}, false
 	}
@@ -27,9 +27,9 @@ func unwrap(p []byte) (inner []byte, when stamp, ok bool) {
 	return []byte(*entry.Log), when, true
 }
 
-// cri removes what containerd and CRI-O write between a line's time and its
+// removeCRI removes what containerd and CRI-O write between a line's time and its
 // text.
-func cri(p []byte) []byte {
+func removeCRI(p []byte) []byte {
 	for _, stream := range []string{"stdout ", "stderr "} {
 		if rest, ok := bytes.CutPrefix(p, []byte(stream)); ok && len(rest) > 1 && (rest[0] == 'F' || rest[0] == 'P') && rest[1] == ' ' {
 			return rest[2:]
@@ -38,13 +38,13 @@ func cri(p []byte) []byte {
 	return p
 }
 
-// stern returns the length of stern's `pod container ` at the front of p, 0 if
+// sternPrefix returns the length of stern's `pod container ` at the front of p, 0 if
 // it is not there. These are words like any others, so a pair counts only after
 // it stood before the beginning of a worker's line.
-func (s *Scanner) stern(p []byte) int {
+func (s *Scanner) sternPrefix(p []byte) int {
 	pod, rest, _ := bytes.Cut(p[:min(len(p), 400)], []byte{' '})
 	container, rest, ok := bytes.Cut(rest, []byte{' '})
-	if !ok || len(container) == 0 || len(pod) < 3 || !word(pod) || !word(container) ||
+	if !ok || len(container) == 0 || len(pod) < 3 || !isName(pod) || !isName(container) ||
 		bytes.IndexByte(pod, '-') < 1 || !bytes.ContainsAny(pod, "0123456789") {
 		return 0
 	}
@@ -60,10 +60,10 @@ func (s *Scanner) stern(p []byte) int {
 	return n
 }
 
-// binary reports whether p, the front of a log, is not text: more than a tenth
+// isBinary reports whether p, the front of a log, is not text: more than a tenth
 // of its bytes are control characters. Zeros at the front do not count, because
 // a log that was cut while it was written begins with them.
-func binary(p []byte) bool {
+func isBinary(p []byte) bool {
 	p = bytes.TrimLeft(p[:min(len(p), blockSize)], "\x00")
 	p = p[:min(len(p), 4<<10)]
 	odd := 0

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ranksOf returns what four ranks print when rank 2 runs out of memory.
-func ranksOf() [][]string {
+// linesOfRanks returns what four ranks print when rank 2 runs out of memory.
+func linesOfRanks() [][]string {
 	var ranks [][]string
 	for r := range 4 {
 		lines := []string{fmt.Sprintf("node1:%d:%d [%d] NCCL INFO comm 0x%d rank %d nranks 4 cudaDev %d busId %da000 commId 0xfeed - Init COMPLETE", 4242+r, 4300+r, r, r, r, r, r+1)}
@@ -39,8 +39,8 @@ func ranksOf() [][]string {
 	return ranks
 }
 
-// decorations are what launchers and collectors make of a line of rank r.
-var decorations = map[string]func(r, n int, line string) string{
+// linePrefixes are what launchers and collectors make of a line of rank r.
+var linePrefixes = map[string]func(r, n int, line string) string{
 	"plain":   func(_, _ int, line string) string { return line },
 	"tee":     func(r, _ int, line string) string { return fmt.Sprintf("[default%d]:%s", r, line) },
 	"srun":    func(r, _ int, line string) string { return fmt.Sprintf("%d: %s", r, line) },
@@ -75,14 +75,14 @@ var decorations = map[string]func(r, n int, line string) string{
 }
 
 // TestRootCauseIsTheSameInAnyOrder shows that the root cause does not depend on
-// how the lines of ranks are mixed and decorated.
+// how the lines of ranks are mixed and prefixed.
 func TestRootCauseIsTheSameInAnyOrder(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	for name, decorate := range decorations {
+	for name, addPrefix := range linePrefixes {
 		for range 20 {
-			left := ranksOf()
+			left := linesOfRanks()
 			var log strings.Builder
 			for n := 0; ; n++ {
 				alive := slices.DeleteFunc([]int{0, 1, 2, 3}, func(r int) bool { return len(left[r]) == 0 })
@@ -90,14 +90,14 @@ func TestRootCauseIsTheSameInAnyOrder(t *testing.T) {
 					break
 				}
 				r := alive[rnd.IntN(len(alive))]
-				log.WriteString(decorate(r, n, left[r][0]) + "\n")
+				log.WriteString(addPrefix(r, n, left[r][0]) + "\n")
 				left[r] = left[r][1:]
 				if rnd.IntN(20) == 0 {
 					log.WriteString(" 10%|###   | 1/10\r")
 				}
 			}
 			found := scan(t, "job.log", log.String())
-			if len(found) == 0 || found[0].ID != "X-CUDAOOM" || found[0].Severity != SeverityCause || !equal(found[0].Ranks, []int{2}) ||
+			if len(found) == 0 || found[0].ID != "X-CUDAOOM" || found[0].Severity != SeverityCause || !slices.Equal(found[0].Ranks, []int{2}) ||
 				!strings.HasSuffix(found[0].Text, "(me/train.py:61)") {
 				t.Fatalf("seed %d, %s: got %+v of\n%s", seed, name, found, log.String())
 			}

@@ -27,10 +27,10 @@ func TestHealthyLogsYieldNothing(t *testing.T) {
 	}
 }
 
-// TestAnExceptionThatTheWorkerSurvives shows that an exception which the
+// TestSurvivedExceptionIsNoCause shows that an exception which the
 // program caught and logged is no finding. Beside a failure it is less probable
 // than what ended the job.
-func TestAnExceptionThatTheWorkerSurvives(t *testing.T) {
+func TestSurvivedExceptionIsNoCause(t *testing.T) {
 	caught := "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"log.py\", line 8, in upload\n[rank1]:     send()\n[rank1]: HTTPError: 500 Server Error\n"
 	on := strings.Repeat("[rank1]: step\n", 30)
 	if found := scan(t, "job.log", caught+on); len(found) != 0 {
@@ -46,9 +46,9 @@ func TestAnExceptionThatTheWorkerSurvives(t *testing.T) {
 	}
 }
 
-// TestWithoutLibibverbs shows that a missing libibverbs is a cause only if the
+// TestMissingLibibverbs shows that a missing libibverbs is a cause only if the
 // job asked for InfiniBand.
-func TestWithoutLibibverbs(t *testing.T) {
+func TestMissingLibibverbs(t *testing.T) {
 	const verbs = "node2:1:2 [0] NCCL INFO Failed to open libibverbs.so[.1]\n"
 	const other = "node1:1:2 [0] init.cc:879 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000\n"
 	found := scan(t, "job.log", verbs+other)
@@ -66,9 +66,9 @@ func TestWithoutLibibverbs(t *testing.T) {
 	}
 }
 
-// TestConditionalRows shows that a line is a consequence if another line can
+// TestEarlierCauseExplainsLaterLines shows that a line is a consequence if another line can
 // explain it.
-func TestConditionalRows(t *testing.T) {
+func TestEarlierCauseExplainsLaterLines(t *testing.T) {
 	const (
 		retry   = "node1:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<5> with error 12, opcode 0, len 0, vendor err 129 (Recv)\n"
 		raised  = "[rank3]: Traceback (most recent call last):\n[rank3]:   File \"train.py\", line 9, in main\n[rank3]: ValueError: x\n"
@@ -112,11 +112,11 @@ func TestConditionalRows(t *testing.T) {
 	}
 }
 
-// TestAWarningThatTheJobSurvives shows that a warning of NCCL at the start of a
+// TestSurvivedWarningIsNoCause shows that a warning of NCCL at the start of a
 // job which then ran for long is no cause.
-func TestAWarningThatTheJobSurvives(t *testing.T) {
+func TestSurvivedWarningIsNoCause(t *testing.T) {
 	warned := "[default1]:node1:1:2 [0] NCCL WARN NET/IB : Unable to open device mlx5_0\n"
-	on := strings.Repeat("[default1]:step\n", manyLines+1)
+	on := strings.Repeat("[default1]:step\n", survivedAfter+1)
 	if found := scan(t, "job.log", warned+on); len(found) != 0 {
 		t.Errorf("a job that works: %+v", found)
 	}
@@ -129,8 +129,8 @@ func TestAWarningThatTheJobSurvives(t *testing.T) {
 	}
 }
 
-// TestWhoseProcess reads lines of the kernel, which name only a process.
-func TestWhoseProcess(t *testing.T) {
+// TestKernelLineNamesTheRank reads lines of the kernel, which name only a process.
+func TestKernelLineNamesTheRank(t *testing.T) {
 	const start = "node1:4242:4250 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 3 nranks 4 cudaDev 3 nvmlDev 3 busId 1a000 commId 0xbeef - Init COMPLETE\n"
 	for _, line := range []string{
 		"[ 12.3] Memory cgroup out of memory: Killed process 4242 (python) total-vm:1kB\n",
@@ -143,9 +143,9 @@ func TestWhoseProcess(t *testing.T) {
 	}
 }
 
-// TestSeveralLogs shows that logs without times count in the order of reading,
+// TestOrderOfSeveralLogs shows that logs without times count in the order of reading,
 // logs with times in the order of the times.
-func TestSeveralLogs(t *testing.T) {
+func TestOrderOfSeveralLogs(t *testing.T) {
 	first := "2026-11-21T16:39:58.100Z [rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
 	second := "2026-11-21T16:39:59.100Z [rank0]: OSError: [Errno 28] No space left on device\n"
 	if found := scan(t, "b.log", second, "a.log", first); found[0].ID != "X-CUDAOOM" || found[0].File != "a.log" {

@@ -16,15 +16,15 @@ import (
 // lines that may be causes but that an earlier line explains are consequences.
 func (s *Scanner) Findings() []Finding {
 	s.job.findHosts()
-	groups := s.settle()
-	if len(groups) == 0 || !s.job.failed && !slices.ContainsFunc(groups, (*verdict).evident) {
+	groups := s.hypotheses()
+	if len(groups) == 0 || !s.job.failed && !slices.ContainsFunc(groups, (*hypothesis).showsFailure) {
 		return nil
 	}
-	slices.SortStableFunc(groups, func(a, b *verdict) int {
+	slices.SortStableFunc(groups, func(a, b *hypothesis) int {
 		return cmp.Or(cmp.Compare(a.tier, b.tier), order(a.first, b.first), cmp.Compare(a.row.Key, b.row.Key))
 	})
-	demote(groups)
-	doubt := !s.job.failed && !slices.ContainsFunc(groups, (*verdict).sure)
+	setSeverities(groups)
+	doubt := !s.job.failed && !slices.ContainsFunc(groups, (*hypothesis).showsCertainFailure)
 	var found []Finding
 	for _, tier := range []Severity{SeverityCause, SeverityConsequence, SeverityHarmless} {
 		for _, g := range groups {
@@ -38,9 +38,9 @@ func (s *Scanner) Findings() []Finding {
 	return found
 }
 
-// verdict is a group of events that becomes a finding.
-type verdict struct {
-	row      *compiled
+// hypothesis is a group of events that becomes a finding.
+type hypothesis struct {
+	row      *compiledRow
 	events   []*event
 	count    int64
 	first    *event
@@ -52,38 +52,38 @@ type verdict struct {
 const (
 	tierCause = iota
 	tierHint
-	tierWentOn
+	tierSurvived
 	tierConsequence
 	tierHarmless
 )
 
-// evident reports whether the group alone shows that the job failed.
-func (v *verdict) evident() bool {
-	if v.row.IfIB && v.tier == tierCause {
+// showsFailure reports whether the group alone shows that the job failed.
+func (v *hypothesis) showsFailure() bool {
+	if v.row.IfInfiniBand && v.tier == tierCause {
 		return true
 	}
 	return v.tier != tierHarmless && slices.ContainsFunc(v.events, func(e *event) bool {
-		return !e.doubtful() && (!v.row.Weak || e.raised)
+		return !e.mayBeHandled() && (!v.row.Weak || e.inTraceback)
 	})
 }
 
-// sure reports whether the group shows a failure that no program can have
+// showsCertainFailure reports whether the group shows a failure that no program can have
 // handled, or an error after which its stream printed nothing.
-func (v *verdict) sure() bool {
-	return v.evident() && (!v.row.MayGoOn || slices.ContainsFunc(v.events, func(e *event) bool { return e.later == 0 }))
+func (v *hypothesis) showsCertainFailure() bool {
+	return v.showsFailure() && (!v.row.Catchable || slices.ContainsFunc(v.events, func(e *event) bool { return e.later == 0 }))
 }
 
-// settle makes verdicts of the groups, of what several lines show together and
+// hypotheses makes verdicts of the groups, of what several lines show together and
 // of what launchers report.
-func (s *Scanner) settle() []*verdict {
-	all := map[string]*verdict{}
-	add := func(key string, row *compiled, e *event, count int64) {
+func (s *Scanner) hypotheses() []*hypothesis {
+	all := map[string]*hypothesis{}
+	add := func(key string, row *compiledRow, e *event, count int64) {
 		if key == row.Key+"\x00" {
 			key = row.Key
 		}
 		v := all[key]
 		if v == nil {
-			v = &verdict{row: row}
+			v = &hypothesis{row: row}
 			all[key] = v
 		}
 		v.events = append(v.events, e)
@@ -96,7 +96,7 @@ func (s *Scanner) settle() []*verdict {
 			if i == 0 {
 				count += g.count - int64(len(g.events))
 			}
-			if g.row.Key == rowCrashed && s.inRAS(e) {
+			if g.row.Key == rowCrashed && s.isRASCrash(e) {
 				ras := *e
 				ras.row = s.m.byKey[rowRAS]
 				add(rowRAS, ras.row, &ras, count)
@@ -105,14 +105,14 @@ func (s *Scanner) settle() []*verdict {
 			add(key, g.row, e, count)
 		}
 	}
-	s.firstOf(all)
-	for _, e := range s.togetherTold(all) {
+	s.promoteEarliestHint(all)
+	for _, e := range s.combine(all) {
 		add(e.row.Key, e.row, e, 1)
 	}
 	list := slices.Collect(maps.Values(all))
 	lost, better := false, false
 	for _, v := range list {
-		s.settleOne(v)
+		s.rate(v)
 		lost = lost || v.row.PeerLost
 		better = better || v.tier <= tierHint && !v.row.Last
 	}
@@ -124,22 +124,22 @@ func (s *Scanner) settle() []*verdict {
 	return list
 }
 
-// settleOne finds the worker of each event, and the group's first event and
+// rate finds the worker of each event, and the group's first event and
 // tier.
-func (s *Scanner) settleOne(v *verdict) {
+func (s *Scanner) rate(v *hypothesis) {
 	for _, e := range v.events {
-		s.place(e)
+		s.locate(e)
 	}
 	tier := func(e *event) int {
 		switch {
-		case e.class == Harmless && e.row.IfIB && s.job.nccl.askedIB:
+		case e.class == Harmless && e.row.IfInfiniBand && s.job.nccl.askedIB:
 			return tierCause
 		case e.class == Harmless:
 			return tierHarmless
 		case e.class == Consequence:
 			return tierConsequence
-		case e.wentOn():
-			return tierWentOn
+		case e.survived():
+			return tierSurvived
 		case e.class == Hint:
 			return tierHint
 		}
@@ -149,21 +149,21 @@ func (s *Scanner) settleOne(v *verdict) {
 	v.tier = tier(v.first)
 }
 
-// inRAS reports whether a crash is one of NCCL's RAS thread: the frames of that
+// isRASCrash reports whether a crash is one of NCCL's RAS thread: the frames of that
 // thread follow, or those of a libnccl that has the bug.
-func (s *Scanner) inRAS(e *event) bool {
-	at := spot{e.log, e.number}
+func (s *Scanner) isRASCrash(e *event) bool {
+	at := lineRef{e.log, e.number}
 	const stack = 80 // lines
-	near := func(f spot) bool { return f.near(at, stack) }
+	near := func(f lineRef) bool { return f.near(at, stack) }
 	if slices.ContainsFunc(s.job.nccl.ras, near) {
 		return true
 	}
 	return strings.HasPrefix(s.job.nccl.version, "2.26.") && slices.ContainsFunc(s.job.nccl.frames, near)
 }
 
-// demote sets severities. A verdict is a consequence if a better explanation
+// setSeverities sets severities. A verdict is a consequence if a better explanation
 // comes before it. groups are in order of probability.
-func demote(groups []*verdict) {
+func setSeverities(groups []*hypothesis) {
 	top := groups[0]
 	for i, v := range groups {
 		switch {
@@ -171,9 +171,9 @@ func demote(groups []*verdict) {
 			v.severity = SeverityHarmless
 		case v.tier == tierConsequence:
 			v.severity = SeverityConsequence
-		case i > 0 && top.tier == tierCause && (v.tier != tierCause || v.row.AfterDeath || v.row.Weak):
+		case i > 0 && top.tier == tierCause && (v.tier != tierCause || v.row.FirstOnly || v.row.Weak):
 			v.severity = SeverityConsequence
-		case i > 0 && top.tier < tierWentOn && v.tier == tierWentOn:
+		case i > 0 && top.tier < tierSurvived && v.tier == tierSurvived:
 			v.severity = SeverityConsequence
 		default:
 			v.severity = SeverityCause
@@ -184,13 +184,13 @@ func demote(groups []*verdict) {
 // order compares the times of a and b, or their logs and lines where times are
 // unknown or equal. Of two logs an event with a time comes first.
 func order(a, b *event) int {
-	if a.when.known() != b.when.known() && a.log != b.log {
-		if a.when.known() {
+	if a.when.isKnown() != b.when.isKnown() && a.log != b.log {
+		if a.when.isKnown() {
 			return -1
 		}
 		return 1
 	}
-	if a.when.known() && b.when.known() {
+	if a.when.isKnown() && b.when.isKnown() {
 		if c := a.when.cmp(b.when); c != 0 {
 			return c
 		}
@@ -202,5 +202,5 @@ func before(a, b *event) bool { return order(a, b) < 0 }
 
 // comparable reports whether it is known which of a and b came first.
 func comparable(a, b *event) bool {
-	return a.log == b.log || a.when.known() && b.when.known()
+	return a.log == b.log || a.when.isKnown() && b.when.isKnown()
 }

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestNativeFrames shows that frames of a crash handler are no traceback,
+// TestNativeFramesAreNoTraceback shows that frames of a crash handler are no traceback,
 // whatever follows them.
-func TestNativeFrames(t *testing.T) {
+func TestNativeFramesAreNoTraceback(t *testing.T) {
 	log := "!!!!!!! Segfault encountered !!!!!!!\n  File \"./misc/sigaction.c\", line 0, in __restore_rt\n  File \"<unknown>\", line 0, in at::native::add(at::Tensor const&)\n" +
 		"E1121 03:00:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -11) local_rank: 1 (pid: 77) of binary: python\n"
 	found := scan(t, "job.log", log)
@@ -17,9 +17,9 @@ func TestNativeFrames(t *testing.T) {
 	}
 }
 
-// TestLocalRanksOfSeveralHosts shows that only the names of pods distinguish
+// TestPodNamesSeparateLocalRanks shows that only the names of pods distinguish
 // their workers, because pods number ranks and processes alike.
-func TestLocalRanksOfSeveralHosts(t *testing.T) {
+func TestPodNamesSeparateLocalRanks(t *testing.T) {
 	end := func(pod, pid int) string {
 		return fmt.Sprintf("[pod/t-%d/main] E1121 03:00:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: %d) local_rank: 0 (pid: 77) of binary: python\n", pod, pid)
 	}
@@ -31,15 +31,15 @@ func TestLocalRanksOfSeveralHosts(t *testing.T) {
 		{"one pid in two pods", end(1, 1) + "[pod/t-1/main] Failures:\n[pod/t-1/main]   time : 2026-11-21_03:10:00\n[pod/t-1/main]   host : t-1\n[pod/t-1/main]   rank : 1 (local_rank: 0)\n[pod/t-1/main]   exitcode : 1 (pid: 77)\n" + end(2, -11), "local rank 0 on t-2"},
 	} {
 		found := scan(t, "job.log", c.log)
-		if len(found) == 0 || found[0].ID != "X-SEGV" || found[0].who() != c.who {
+		if len(found) == 0 || found[0].ID != "X-SEGV" || found[0].blamed() != c.who {
 			t.Errorf("%s: want %s, got %+v", c.name, c.who, found)
 		}
 	}
 }
 
-// TestAJobThatTheSchedulerEnds shows that a scheduler which ends a job explains
+// TestSchedulerEndsTheJob shows that a scheduler which ends a job explains
 // what the workers print afterwards, and nothing that they printed before.
-func TestAJobThatTheSchedulerEnds(t *testing.T) {
+func TestSchedulerEndsTheJob(t *testing.T) {
 	const (
 		limit   = "slurmstepd: error: *** STEP 42.0 ON gpu01 CANCELLED AT 2026-11-21T03:00:00 DUE TO TIME LIMIT ***\n"
 		preempt = "slurmstepd: error: *** JOB 42 ON gpu01 CANCELLED AT 2026-11-21T03:00:00 DUE TO PREEMPTION ***\n"
@@ -73,9 +73,9 @@ func TestAJobThatTheSchedulerEnds(t *testing.T) {
 	}
 }
 
-// TestTheLaunchersOwnTraceback shows that a launcher's own traceback explains
+// TestLauncherTracebackComesLast shows that a launcher's own traceback explains
 // nothing if another line does, whatever prefix the log has.
-func TestTheLaunchersOwnTraceback(t *testing.T) {
+func TestLauncherTracebackComesLast(t *testing.T) {
 	const launcher = "Traceback (most recent call last):\n  File \"/opt/venv/bin/torchrun\", line 8, in <module>\n    sys.exit(main())\n" +
 		"  File \"/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py\", line 355, in wrapper\n    return f(*args, **kwargs)\n" +
 		"  File \"/opt/venv/lib/python3.11/site-packages/torch/distributed/run.py\", line 918, in main\n    run(args)\n%s\n"
@@ -86,11 +86,11 @@ func TestTheLaunchersOwnTraceback(t *testing.T) {
 	failed := fmt.Sprintf(launcher, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:")
 	other := fmt.Sprintf(launcher, "ValueError: host not found")
 	for _, c := range []struct{ name, log, row, text string }{
-		{"a worker's exception", worker + elastic + failed, rowRaised, "KeyError: 'label' (data/train.py:41)"},
-		{"... after the launcher's", other + worker, rowRaised, "KeyError: 'label' (data/train.py:41)"},
-		{"an exit code", elastic + other, rowSilent, ""},
+		{"a worker's exception", worker + elastic + failed, rowException, "KeyError: 'label' (data/train.py:41)"},
+		{"... after the launcher's", other + worker, rowException, "KeyError: 'label' (data/train.py:41)"},
+		{"an exit code", elastic + other, rowNoReason, ""},
 		{"SIGKILL", strings.ReplaceAll(elastic, "code: 1", "code: -9") + other, rowKilled, ""},
-		{"nothing else", other, rowLauncher, "ValueError: host not found (distributed/run.py:918)"},
+		{"nothing else", other, rowLauncherException, "ValueError: host not found (distributed/run.py:918)"},
 	} {
 		for _, front := range []string{"", "{job 7} ", "train-0 pytorch ", "2026-11-21T03:00:00.123456789Z stderr F "} {
 			log := strings.ReplaceAll(front+strings.ReplaceAll(strings.TrimSuffix(c.log, "\n"), "\n", "\n"+front), "  \n", "\n") + "\n"
@@ -102,9 +102,9 @@ func TestTheLaunchersOwnTraceback(t *testing.T) {
 	}
 }
 
-// TestAnErrorThatMayHaveBeenHandled shows that an error with more output after
+// TestHandledErrorIsDoubtful shows that an error with more output after
 // it, and no other sign of a failure, is reported as doubtful.
-func TestAnErrorThatMayHaveBeenHandled(t *testing.T) {
+func TestHandledErrorIsDoubtful(t *testing.T) {
 	const caught = "Traceback (most recent call last):\n  File \"a.py\", line 3, in load\nFileNotFoundError: cache.json\n"
 	const elastic = "E1121 03:10:01.000000 1 torch/distributed/elastic/multiprocessing/api.py:870] failed (exitcode: 1) local_rank: 2 (pid: 102) of binary: python\n"
 	for _, c := range []struct {
@@ -126,34 +126,34 @@ func TestAnErrorThatMayHaveBeenHandled(t *testing.T) {
 	}
 }
 
-// TestAWorkerThatWroteNothing shows that the reason of a worker which wrote
+// TestEndWithoutStderr shows that the reason of a worker which wrote
 // nothing to its standard error is elsewhere.
-func TestAWorkerThatWroteNothing(t *testing.T) {
+func TestEndWithoutStderr(t *testing.T) {
 	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n%s  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n  error_file: <N/A>\n%s" +
 		"============================================================\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
 	const node, words = "  node      : 1 (10.0.0.2)\n", "  stderr    : loading\n"
 	for _, c := range []struct{ name, log, row string }{
-		{"gorun's report", fmt.Sprintf(fields, node, ""), rowMute},
-		{"... with its words", fmt.Sprintf(fields, node, words), rowSaid},
-		{"torchrun's report", fmt.Sprintf(fields, "", ""), rowSilent},
+		{"gorun's report", fmt.Sprintf(fields, node, ""), rowNoStderr},
+		{"... with its words", fmt.Sprintf(fields, node, words), rowLastLine},
+		{"torchrun's report", fmt.Sprintf(fields, "", ""), rowNoReason},
 	} {
-		if found := scan(t, "job.log", c.log); len(found) != 1 || found[0].Row != c.row || found[0].who() != "rank 3 on node2" {
+		if found := scan(t, "job.log", c.log); len(found) != 1 || found[0].Row != c.row || found[0].blamed() != "rank 3 on node2" {
 			t.Errorf("%s: want %s, got %+v", c.name, c.row, found)
 		}
 	}
-	for tail, row := range map[string]string{"\n": rowMute, "loading\n": rowSaid} {
+	for tail, row := range map[string]string{"\n": rowNoStderr, "loading\n": rowLastLine} {
 		s := NewScanner()
 		if err := s.Read(t.Context(), Log{Name: "stderr", Rank: 3, Local: 1, Host: "node2", Tail: true}, strings.NewReader(tail)); err != nil {
 			t.Fatal(err)
 		}
-		s.Ended(78973, 1)
+		s.RecordEnd(78973, 1)
 		if found := s.Findings(); len(found) != 1 || found[0].Row != row {
 			t.Errorf("%q: want %s, got %+v", tail, row, found)
 		}
 	}
 }
 
-func TestLogsThatAreNoText(t *testing.T) {
+func TestBinaryLogsAreNamed(t *testing.T) {
 	for text, want := range map[string]bool{
 		"":         false,
 		"step 1\n": false,
@@ -172,26 +172,26 @@ func TestLogsThatAreNoText(t *testing.T) {
 	}
 }
 
-// TestLastWordsAreTheReason shows that a worker's last words on standard error
+// TestLastLineIsTheReason shows that a worker's last words on standard error
 // are the reason of its exit code, in its own output as in gorun's report.
-func TestLastWordsAreTheReason(t *testing.T) {
+func TestLastLineIsTheReason(t *testing.T) {
 	t.Parallel()
 	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n  node      : 1 (10.0.0.2)\n" +
 		"  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n  logs      : /x/stdout.log, /x/stderr.log\n  stderr    : %s\n" +
 		"============================================================\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
 	for _, c := range []struct{ name, tail, id, row, text string }{
-		{"Go's log.Fatal", "starting\n2026/11/22 13:47:12 cannot open shard 7", "X-PYEXC", rowSaid, "2026/11/22 13:47:12 cannot open shard 7"},
-		{"sys.exit", "dataset /data/x is empty", "X-PYEXC", rowSaid, "dataset /data/x is empty"},
+		{"Go's log.Fatal", "starting\n2026/11/22 13:47:12 cannot open shard 7", "X-PYEXC", rowLastLine, "2026/11/22 13:47:12 cannot open shard 7"},
+		{"sys.exit", "dataset /data/x is empty", "X-PYEXC", rowLastLine, "dataset /data/x is empty"},
 		{"argparse", "usage: args.py [-h] --lr LR\nargs.py: error: the following arguments are required: --lr", "X-ARGS", "x60", "args.py: error: the following arguments are required: --lr"},
-		{"a module", "Traceback (most recent call last):\n  File \"mod.py\", line 1, in <module>\nModuleNotFoundError: No module named 'x'", "X-MODULE", rowModule, "ModuleNotFoundError: No module named 'x' (mod.py:1)"},
-		{"a module by -m", "/usr/bin/python3: No module named train", "X-MODULE", rowModule, "/usr/bin/python3: No module named train"},
-		{"an exception", "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 'lr'\ndone", "X-PYEXC", rowRaised, "KeyError: 'lr' (t.py:1)"},
+		{"a module", "Traceback (most recent call last):\n  File \"mod.py\", line 1, in <module>\nModuleNotFoundError: No module named 'x'", "X-MODULE", rowNoModule, "ModuleNotFoundError: No module named 'x' (mod.py:1)"},
+		{"a module by -m", "/usr/bin/python3: No module named train", "X-MODULE", rowNoModule, "/usr/bin/python3: No module named train"},
+		{"an exception", "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 'lr'\ndone", "X-PYEXC", rowException, "KeyError: 'lr' (t.py:1)"},
 	} {
 		s := NewScanner()
 		if err := s.Read(t.Context(), Log{Name: "stderr", Rank: 3, Local: 1, Host: "node2", Tail: true}, strings.NewReader(c.tail+"\n")); err != nil {
 			t.Fatal(err)
 		}
-		s.Ended(78973, 1)
+		s.RecordEnd(78973, 1)
 		for where, found := range map[string][]Finding{
 			"last words": s.Findings(),
 			"report":     scan(t, "job.log", fmt.Sprintf(fields, strings.ReplaceAll(c.tail, "\n", "\n    "))),

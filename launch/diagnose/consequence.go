@@ -23,10 +23,10 @@ const (
 	// bytes of a line. A worker's tail has 20 lines of 4 KiB.
 	maxLines = 200
 	maxLine  = 8 << 10
-	// lastWords is the number of lines at the end in which an error of a
+	// lastLines is the number of lines at the end in which an error of a
 	// program without tracebacks counts. More output after an error means that
 	// the program went on.
-	lastWords = 8
+	lastLines = 8
 )
 
 // IsConsequence reports whether the end of a worker's standard error shows that
@@ -42,24 +42,24 @@ const (
 func IsConsequence(tail []string) bool {
 	lines := clean(tail)
 	if found := exceptions(lines); len(found) > 0 {
-		return origin(found).lostPeer()
+		return firstOfChain(found).lostPeer()
 	}
-	return nativeLostPeer(lines)
+	return showsLostPeer(lines)
 }
 
-// nativeLostPeer reports whether the last lines of a program without Python's
+// showsLostPeer reports whether the last lines of a program without Python's
 // tracebacks show a lost peer.
-func nativeLostPeer(lines []string) bool {
+func showsLostPeer(lines []string) bool {
 	words := 0
 	lost := false
 	for i := len(lines) - 1; i >= 0; i-- {
 		line := lines[i]
 		switch {
-		case harmless().MatchString(line):
+		case uninformative().MatchString(line):
 			continue
-		case lostPeer().MatchString(line) && !ownFault().MatchString(line):
-			lost = lost || words < lastWords
-		case ownFault().MatchString(line) || ownNative().MatchString(line):
+		case lostPeer().MatchString(line) && !workerFault().MatchString(line):
+			lost = lost || words < lastLines
+		case workerFault().MatchString(line) || nativeFailure().MatchString(line):
 			return false
 		}
 		words++
@@ -68,10 +68,10 @@ func nativeLostPeer(lines []string) bool {
 }
 
 var (
-	colours = lazily("\x1b\\[[0-?]*[ -/]*[@-~]")
+	colours = lazyRegexp("\x1b\\[[0-?]*[ -/]*[@-~]")
 	// torchRank matches the rank that torch puts before the lines of a
 	// traceback.
-	torchRank = lazily(`^\[rank\d+\]:? ?`)
+	torchRank = lazyRegexp(`^\[rank\d+\]:? ?`)
 )
 
 // clean returns the last lines without colours, torch's ranks and empty lines.

@@ -9,49 +9,49 @@ const (
 	maxGroups  = 512  // kinds of events
 	keptEvents = 64   // of each kind, half of them the first and half the last
 	maxWaiting = 64   // events after which a program may go on
-	maxKnown   = 4096 // streams with a traceback, ends, hosts with a version
-	// manyLines is more than the other workers print after one has failed, in a
+	maxTracked = 4096 // streams with a traceback, ends, hosts with a version
+	// survivedAfter is more than the other workers print after one has failed, in a
 	// log that does not say which worker printed a line.
-	manyLines = 2000
+	survivedAfter = 2000
 )
 
 // event is one line, or one traceback, that means something.
 type event struct {
-	row    *compiled
+	row    *compiledRow
 	class  Class // the row's, unless the event changes it
 	log    int
 	number int64
 	when   stamp
 	stream streamKey
 
-	whose
+	origin
 	text string
 
-	later  int  // lines of its stream that followed
-	alone  bool // the stream is one worker's
-	raised bool // a traceback contains it
+	later       int  // lines of its stream that followed
+	ofOneWorker bool // the stream is one worker's
+	inTraceback bool // a traceback contains it
 }
 
-// whose says which rank and process an event belongs to, as far as known.
+// origin says which rank and process an event belongs to, as far as known.
 // Unknown numbers are -1 (pid: 0), unknown names are empty.
-type whose struct {
+type origin struct {
 	rank, local, task, pid int
 	host, peer             string
 	named                  []int // ranks that the line itself names
 }
 
-// doubtful reports whether more output followed e than the last words of a
+// mayBeHandled reports whether more output followed e than the last words of a
 // worker.
-func (e *event) doubtful() bool {
-	return e.later > manyLines || e.row.MayGoOn && e.later > lastWords
+func (e *event) mayBeHandled() bool {
+	return e.later > survivedAfter || e.row.Catchable && e.later > lastLines
 }
 
-// wentOn reports whether the worker survived e.
-func (e *event) wentOn() bool { return e.later > manyLines || e.alone && e.doubtful() }
+// survived reports whether the worker survived e.
+func (e *event) survived() bool { return e.later > survivedAfter || e.ofOneWorker && e.mayBeHandled() }
 
-// take fills in the rank and pid of e from a launcher's report of the end, if e
+// fillOrigin fills in the rank and pid of e from a launcher's report of the end, if e
 // has none and both are of one log and host.
-func (e *event) take(end *event) {
+func (e *event) fillOrigin(end *event) {
 	if e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && e.host == end.host {
 		e.rank, e.local, e.pid = end.rank, end.local, end.pid
 	}
@@ -59,7 +59,7 @@ func (e *event) take(end *event) {
 
 // group has the events of one meaning.
 type group struct {
-	row    *compiled
+	row    *compiledRow
 	count  int64
 	events []*event
 	ring   int // index of the next event in the second half
@@ -84,35 +84,35 @@ func (s *Scanner) record(e *event, detail string) *event {
 		g.events[keptEvents/2+g.ring] = e
 		g.ring = (g.ring + 1) % (keptEvents / 2)
 	}
-	if (e.class == Primary || e.class == Hint) && !e.row.Weak && len(s.waiting) < maxWaiting {
-		s.waiting = append(s.waiting, e)
+	if (e.class == Primary || e.class == Hint) && !e.row.Weak && len(s.followed) < maxWaiting {
+		s.followed = append(s.followed, e)
 	}
 	return e
 }
 
-// event returns the event of a line.
-func (s *Scanner) event(row *compiled, l *line) *event {
+// newEvent returns the event of a line.
+func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
 		row: row, class: row.Class, log: l.stream.log, number: l.number, when: l.when, stream: l.stream,
-		alone: l.rank >= 0 || l.local >= 0, text: text(l.raw),
-		whose: whose{rank: l.rank, local: l.local, task: l.task, pid: l.pid, host: l.host},
+		ofOneWorker: l.rank >= 0 || l.local >= 0, text: plainText(l.raw),
+		origin: origin{rank: l.rank, local: l.local, task: l.task, pid: l.pid, host: l.host},
 	}
 }
 
-// matched records a line that a row matches.
-func (s *Scanner) matched(row *compiled, at []int, l *line) {
-	e := s.event(row, l)
+// recordMatch records a line that a row matches.
+func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
+	e := s.newEvent(row, l)
 	if len(l.raw) > maxText && at[0] > maxText/2 { // the start of a long line says little
-		e.text = "… " + text(l.raw[at[0]:])
+		e.text = "… " + plainText(l.raw[at[0]:])
 	}
 	for _, name := range []string{"rank", "rank2"} {
 		if n, err := strconv.Atoi(row.group(name, l.raw, at)); err == nil {
 			e.named = append(e.named, n)
 		}
 	}
-	e.peer = text([]byte(row.group("peer", l.raw, at)))
+	e.peer = plainText([]byte(row.group("peer", l.raw, at)))
 	if host := row.group("host", l.raw, at); host != "" {
-		e.host = text([]byte(host))
+		e.host = plainText([]byte(host))
 	}
 	for _, name := range []string{"pid", "pid2"} {
 		if pid, err := strconv.Atoi(row.group(name, l.raw, at)); err == nil {
@@ -120,41 +120,41 @@ func (s *Scanner) matched(row *compiled, at []int, l *line) {
 		}
 	}
 	s.record(e, "")
-	if st := s.streams[l.stream]; st != nil && st.reading() {
-		st.said = append(st.said[:min(len(st.said), 16)], e)
+	if st := s.tracebacks[l.stream]; st != nil && st.isOpen() {
+		st.events = append(st.events[:min(len(st.events), 16)], e)
 	}
 }
 
-// wentOn counts the lines that a stream prints after an error which its program
+// countLaterLines counts the lines that a stream prints after an error which its program
 // may have caught.
-func (s *Scanner) wentOn(l *line) {
-	if len(s.waiting) == 0 || len(l.raw) == 0 || l.raw[0] == ' ' || dying(l.raw) {
+func (s *Scanner) countLaterLines(l *line) {
+	if len(s.followed) == 0 || len(l.raw) == 0 || l.raw[0] == ' ' || isShutdownLine(l.raw) {
 		return
 	}
-	kept := s.waiting[:0]
-	for _, e := range s.waiting {
+	kept := s.followed[:0]
+	for _, e := range s.followed {
 		if e.stream == l.stream {
 			e.later++
 		}
-		if !e.wentOn() && l.number-e.number < patience {
+		if !e.survived() && l.number-e.number < maxFollowed {
 			kept = append(kept, e)
 		}
 	}
-	s.waiting = kept
+	s.followed = kept
 }
 
-// dying reports whether a worker prints such a line while it ends: torch's
+// isShutdownLine reports whether a worker prints such a line while it ends: torch's
 // warnings, stack frames, NCCL's messages.
-func dying(line []byte) bool {
+func isShutdownLine(line []byte) bool {
 	return len(line) > 2 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 ||
 		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL "))
 }
 
-// giveUp ends the tracebacks that have not ended within patience.
-func (s *Scanner) giveUp(l *line) {
-	for key, st := range s.streams {
-		if l.number-st.began > patience || l.number < st.began {
-			s.finish(st, key)
+// endStaleTracebacks ends the tracebacks that have not ended within patience.
+func (s *Scanner) endStaleTracebacks(l *line) {
+	for key, st := range s.tracebacks {
+		if l.number-st.firstLine > maxFollowed || l.number < st.firstLine {
+			s.endTraceback(st, key)
 		}
 	}
 }

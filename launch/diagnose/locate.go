@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// place finds the rank and host of an event after all logs are read: by its
+// locate finds the rank and host of an event after all logs are read: by its
 // process, its label and its log.
-func (s *Scanner) place(e *event) {
+func (s *Scanner) locate(e *event) {
 	if e.rank < 0 && e.pid > 0 {
 		if p, ok := s.job.pids[process{e.host, e.pid}]; ok {
 			e.rank = p.rank
@@ -23,8 +23,8 @@ func (s *Scanner) place(e *event) {
 	}
 	if e.pid > 0 && e.rank < 0 {
 		for _, end := range s.job.ends {
-			if end.at.pid == e.pid && end.at.rank >= 0 && sameHost(e.host, end.at.host) {
-				e.rank, e.host = end.at.rank, end.at.host
+			if end.event.pid == e.pid && end.event.rank >= 0 && sameHost(e.host, end.event.host) {
+				e.rank, e.host = end.event.rank, end.event.host
 			}
 		}
 	}
@@ -52,13 +52,13 @@ func (s *Scanner) place(e *event) {
 func (s *Scanner) endOf(e *event) *event {
 	var one *event
 	for _, end := range s.job.ends {
-		if e.local < 0 || end.at.local != e.local || end.at.rank < 0 || !sameHost(e.host, end.at.host) {
+		if e.local < 0 || end.event.local != e.local || end.event.rank < 0 || !sameHost(e.host, end.event.host) {
 			continue
 		}
-		if one != nil && one.rank != end.at.rank {
+		if one != nil && one.rank != end.event.rank {
 			return nil
 		}
-		one = end.at
+		one = end.event
 	}
 	return one
 }
@@ -68,15 +68,15 @@ func (s *Scanner) endOf(e *event) *event {
 // there are.
 func (s *Scanner) oneNode() bool {
 	top := -1
-	for l := range s.job.printers.locals {
+	for l := range s.job.writers.locals {
 		top = max(top, l)
 	}
 	for _, end := range s.job.ends {
-		if end.at.rank >= 0 && end.at.local >= 0 && end.at.rank != end.at.local {
+		if end.event.rank >= 0 && end.event.local >= 0 && end.event.rank != end.event.local {
 			return false
 		}
 	}
-	switch len(s.job.printers.hosts) {
+	switch len(s.job.writers.hosts) {
 	case 0:
 		return s.job.world <= top+1
 	case 1:
@@ -94,7 +94,7 @@ func sameHost(a, b string) bool {
 // findHosts records the host of each rank that names only one (groups of ranks
 // have a rank 0 each), and the rank of each pid that only one host has.
 func (j *job) findHosts() {
-	j.hosts, j.byPID = map[int]string{}, map[int]place{}
+	j.hosts, j.byPID = map[int]string{}, map[int]membership{}
 	several, twice := map[int]bool{}, map[int]bool{}
 	for p, at := range j.pids {
 		if host, known := j.hosts[at.rank]; known && host != p.host {
@@ -114,10 +114,10 @@ func (j *job) findHosts() {
 	}
 }
 
-// hanging returns an event for the ranks that began to initialise a
+// hangEvent returns an event for the ranks that began to initialise a
 // communicator and did not finish, nil if there are none. A log that ends there
 // is of a job that hangs. It counts only if nothing else explains the failure.
-func (s *Scanner) hanging() *event {
+func (s *Scanner) hangEvent() *event {
 	var open []initKey
 	for k := range s.job.inits {
 		open = append(open, k)
@@ -140,10 +140,10 @@ func (s *Scanner) hanging() *event {
 		}
 	}
 	last := s.job.inits[open[len(open)-1]]
-	e := &event{row: s.m.byKey[rowMissing], class: Hint, log: last.at.log, number: last.at.number, whose: whose{rank: -1, local: -1, task: -1}}
+	e := &event{row: s.m.byKey[rowMissing], class: Hint, log: last.line.log, number: last.line.number, origin: origin{rank: -1, local: -1, task: -1}}
 	e.text = rankList(ranks) + " began to initialise NCCL and did not end"
 	var missing []int
-	for r := range s.size() {
+	for r := range s.worldSize() {
 		if !began[r] {
 			missing = append(missing, r)
 		}
@@ -155,9 +155,9 @@ func (s *Scanner) hanging() *event {
 	return e
 }
 
-// shown returns the event whose line the finding shows: the first, or one that
+// shownEvent returns the event whose line the finding shows: the first, or one that
 // soon follows it and has the row's Quote.
-func (v *verdict) shown() *event {
+func (v *hypothesis) shownEvent() *event {
 	if v.row.Quote != "" {
 		const report = 200 // lines
 		for _, e := range v.events {
@@ -170,8 +170,8 @@ func (v *verdict) shown() *event {
 }
 
 // finding makes the verdict a finding.
-func (s *Scanner) finding(v *verdict) Finding {
-	e := v.shown()
+func (s *Scanner) finding(v *hypothesis) Finding {
+	e := v.shownEvent()
 	f := Finding{
 		ID: v.row.ID(), Checks: v.row.Checks[1:], Row: v.row.Key, Severity: v.severity,
 		Rank: e.rank, Local: e.local, Host: e.host, Peer: e.peer, File: s.logs[e.log].Name, Line: e.number,
@@ -180,7 +180,7 @@ func (s *Scanner) finding(v *verdict) Finding {
 	if s.logs[e.log].Tail {
 		f.Line = 0
 	}
-	if versions := s.job.differing(); versions != "" && f.ID == "V01" {
+	if versions := s.job.versionsText(); versions != "" && f.ID == "V01" {
 		f.Meaning += " (" + versions + ")"
 	}
 	ranks := map[int]bool{}
@@ -206,8 +206,8 @@ func (s *Scanner) finding(v *verdict) Finding {
 }
 
 var (
-	rankName  = lazily(`(?i)rank[-_.]?(\d{1,6})(?:\D|$)`)
-	localName = lazily(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
+	rankName  = lazyRegexp(`(?i)rank[-_.]?(\d{1,6})(?:\D|$)`)
+	localName = lazyRegexp(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
 )
 
 // LogOf reads from a file's name which worker wrote the file: rank3.log is of

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,8 +35,8 @@ func read(t testing.TB, path string) string {
 	return string(b)
 }
 
-// stories are the logs of failed jobs with the findings that they must give.
-var stories = map[string]struct {
+// failedJobs are the logs of failed jobs with the findings that they must give.
+var failedJobs = map[string]struct {
 	id    string
 	ranks []int
 	host  string
@@ -67,8 +68,8 @@ var stories = map[string]struct {
 	"o-sigkill":           {id: "X-HOSTOOM", ranks: []int{58}, host: "gpu07"},
 }
 
-func TestStories(t *testing.T) {
-	for name, want := range stories {
+func TestFailedJobs(t *testing.T) {
+	for name, want := range failedJobs {
 		t.Run(name, func(t *testing.T) {
 			found := scan(t, name+".log", read(t, "testdata/explain/"+name+".log"))
 			if len(found) == 0 {
@@ -79,7 +80,7 @@ func TestStories(t *testing.T) {
 				if f.Severity != SeverityConsequence {
 					t.Errorf("a cause where there are only consequences: %+v", f)
 				}
-			} else if f.Severity != SeverityCause || f.ID != want.id || f.Host != want.host || !equal(f.Ranks, want.ranks) {
+			} else if f.Severity != SeverityCause || f.ID != want.id || f.Host != want.host || !slices.Equal(f.Ranks, want.ranks) {
 				t.Errorf("got %s %s, ranks %v, host %q, want %+v", f.Severity, f.ID, f.Ranks, f.Host, want)
 			}
 			var text bytes.Buffer
@@ -96,18 +97,6 @@ func TestStories(t *testing.T) {
 	}
 }
 
-func equal(a, b []int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // golden compares got with the file at path.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
@@ -122,15 +111,15 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// TestEachStoryIsTested shows that stories has every log of testdata/explain.
-func TestEachStoryIsTested(t *testing.T) {
+// TestEachFailedJobIsTested shows that failedJobs has every log of testdata/explain.
+func TestEachFailedJobIsTested(t *testing.T) {
 	files, err := filepath.Glob("testdata/explain/*.log")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".log")
-		if _, ok := stories[name]; !ok && !strings.HasPrefix(name, "healthy-") {
+		if _, ok := failedJobs[name]; !ok && !strings.HasPrefix(name, "healthy-") {
 			t.Errorf("%s is not in the table", f)
 		}
 	}

@@ -43,8 +43,8 @@ func TestIsConsequence(t *testing.T) {
 	}
 }
 
-// TestLostPeer checks every expression of the lost-peer list by itself.
-func TestLostPeer(t *testing.T) {
+// TestEachLostPeerLine checks every expression of the lost-peer list by itself.
+func TestEachLostPeerLine(t *testing.T) {
 	for _, line := range []string{
 		"RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Connection closed by peer [127.0.0.1]:40123",
 		"RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:598] Read error [10.0.0.2]:123: Connection reset by peer",

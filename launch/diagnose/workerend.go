@@ -1,0 +1,190 @@
+package diagnose
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+)
+
+// workerEnd is a launcher's report of the end of a worker.
+type workerEnd struct {
+	event    *event
+	code     int // negative: minus a signal's number
+	isRoot   bool
+	noStderr bool   // the worker wrote nothing to its standard error
+	lastLine string // the last line that it wrote there
+}
+
+var (
+	elasticLine = lazyRegexp(`failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)`)
+	gorunLine   = lazyRegexp(`gorun(?:\[\S+\])?: (?:job failed: )?rank (\d+) on (\S+)(?: \(\S+\))?, pid (\d+) (?:exited with code (\d+)|was killed by (SIG\w+))`)
+	srunLine    = lazyRegexp(`srun: error: (\S+): tasks? (\d+)[-,\d]*: (.*)`)
+	exitedLine  = lazyRegexp(`^Exited with exit code (\d+)`)
+	reportField = lazyRegexp(`^ *(time|host|node|rank|exitcode|traceback|stderr) *: (.*)$`)
+	reportRank  = lazyRegexp(`^(\d+) \(local_rank: (\d+)\)`)
+	reportExit  = lazyRegexp(`^(-?\d+) *\(pid: (\d+)\)`)
+)
+
+// signalNumber returns the number of a signal by the name that gorun prints, and
+// SIGTERM's for a name that it does not distinguish.
+func signalNumber(name string) int {
+	switch name {
+	case "SIGILL":
+		return 4
+	case "SIGABRT":
+		return 6
+	case "SIGBUS":
+		return 7
+	case "SIGFPE":
+		return 8
+	case "SIGKILL":
+		return 9
+	case "SIGSEGV":
+		return 11
+	}
+	return 15
+}
+
+// readElastic reads a line of torchrun's agent: a worker's end, or the start of
+// a report.
+func (s *Scanner) readElastic(l *line) {
+	root := bytes.Contains(l.raw, []byte("first observed failure"))
+	if root || bytes.Equal(bytes.TrimSpace(l.raw), []byte("Failures:")) {
+		s.report = report{isOpen: true, isRoot: root, firstLine: l.number, stream: l.stream}
+		return
+	}
+	m := elasticLine().FindSubmatch(l.raw)
+	if m == nil {
+		return
+	}
+	e := s.newEvent(s.m.byKey[rowNoReason], l)
+	e.local, _ = strconv.Atoi(string(m[2]))
+	e.pid, _ = strconv.Atoi(string(m[3]))
+	code, _ := strconv.Atoi(string(m[1]))
+	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
+}
+
+// readGorun reads the last line of gorun's report.
+func (s *Scanner) readGorun(l *line) {
+	m := gorunLine().FindSubmatch(l.raw)
+	if m == nil {
+		return
+	}
+	e := s.newEvent(s.m.byKey[rowNoReason], l)
+	e.rank, _ = strconv.Atoi(string(m[1]))
+	e.host = plainText(m[2])
+	e.pid, _ = strconv.Atoi(string(m[3]))
+	l.rank, l.host, l.pid = e.rank, e.host, e.pid // the line now belongs to the worker
+	code, _ := strconv.Atoi(string(m[4]))
+	if len(m[5]) > 0 {
+		code = -signalNumber(string(m[5]))
+	}
+	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
+}
+
+// readSrun reads what srun says about a task.
+func (s *Scanner) readSrun(l *line) {
+	m := srunLine().FindSubmatch(l.raw)
+	if m == nil {
+		return
+	}
+	l.host = plainText(m[1])
+	l.task, _ = strconv.Atoi(string(m[2]))
+	e := s.newEvent(s.m.byKey[rowNoReason], l)
+	switch {
+	case bytes.HasPrefix(m[3], []byte("Killed")):
+		s.addEnd(workerEnd{event: e, code: -9})
+	case exitedLine().Match(m[3]):
+		s.addEnd(workerEnd{event: e, code: number(exitedLine(), m[3])})
+	}
+}
+
+// addEnd records a worker's end. Two reports of one process are one end.
+func (s *Scanner) addEnd(e workerEnd) {
+	s.job.failed = true
+	if e.event.pid > 0 && e.event.host != "" && e.event.rank >= 0 && len(s.job.pids) < maxEntries {
+		s.job.pids[process{e.event.host, e.event.pid}] = membership{e.event.rank, 1 << 30}
+	}
+	for i := range s.job.ends {
+		old := &s.job.ends[i]
+		if old.event.pid > 0 && old.event.pid == e.event.pid && sameProcess(old.event, e.event) {
+			if old.event.rank < 0 {
+				old.event.rank, old.event.host = e.event.rank, e.event.host
+			}
+			if old.event.local < 0 {
+				old.event.local = e.event.local
+			}
+			old.isRoot = old.isRoot || e.isRoot
+			return
+		}
+	}
+	if len(s.job.ends) < maxTracked {
+		s.job.ends = append(s.job.ends, e)
+	}
+}
+
+// sameProcess reports whether two ends with one pid are of one process. They
+// must come from one stream or name one host, because containers number their
+// processes alike.
+func sameProcess(a, b *event) bool {
+	return a.stream == b.stream || a.host != "" && sameHost(a.host, b.host) && b.host != ""
+}
+
+// RecordEnd records the end of the worker whose log was read last. code is its exit
+// code, or minus the number of the signal that killed it.
+func (s *Scanner) RecordEnd(pid, code int) {
+	n := len(s.logs) - 1
+	if n < 0 {
+		return
+	}
+	log := s.logs[n]
+	say := fmt.Sprintf("exited with code %d", code)
+	if code < 0 {
+		say = fmt.Sprintf("was killed by signal %d", -code)
+	}
+	said := ""
+	if log.Tail {
+		said = s.lastLine
+	}
+	s.addEnd(workerEnd{code: code, isRoot: true, noStderr: log.Tail && !s.hasText, lastLine: said, event: &event{
+		row: s.m.byKey[rowNoReason], log: n, number: s.number, text: say,
+		origin: origin{rank: log.Rank, local: log.Local, task: -1, pid: pid, host: log.Host}, stream: streamKey{log: n},
+	}})
+}
+
+// endEvents returns the events that the ends of workers make.
+func (s *Scanner) endEvents() []*event {
+	var all []*event
+	for _, end := range s.job.ends {
+		e := *end.event
+		key := rowNoReason
+		switch {
+		case end.noStderr:
+			key = rowNoStderr
+		case end.lastLine != "" && end.code > 0:
+			key, e.text = rowLastLine, end.lastLine
+		}
+		if end.code > 128 && end.code < 160 { // a shell reports a signal as 128 plus its number
+			end.code = 128 - end.code
+		}
+		switch -end.code {
+		case 4, 8, 11:
+			key = rowCrashed
+		case 7:
+			key = rowBusError
+		case 9:
+			key = rowKilled
+		case 15, 6, 2, 1:
+			if end.code < 0 {
+				continue // the worker was stopped, or it aborted and its own lines say why
+			}
+		}
+		e.row = s.m.byKey[key]
+		e.class = e.row.Class
+		if key == rowKilled && !end.isRoot {
+			e.class = Consequence // the launcher killed it as a last resort
+		}
+		all = append(all, &e)
+	}
+	return all
+}
