@@ -288,9 +288,9 @@ func TestFail(t *testing.T) {
 	}{
 		{errors.New("no port"), rendezvous.KindAgent, false},
 		{&gossip.Foreign{Text: "another version"}, rendezvous.KindRendezvous, false},
-		{&gossip.Foreign{Text: "another job", Elsewhere: true}, rendezvous.KindRendezvous, true},
-		{&gossip.Taken{Endpoint: "n:1"}, rendezvous.KindAgent, true},
-		{&secret.Other{At: "n:1"}, rendezvous.KindRendezvous, true},
+		{&gossip.Foreign{Text: "another job", OtherJob: true}, rendezvous.KindRendezvous, true},
+		{&gossip.PortTaken{Endpoint: "n:1"}, rendezvous.KindAgent, true},
+		{&secret.Mismatch{At: "n:1"}, rendezvous.KindRendezvous, true},
 		{fmt.Errorf("no more: %w", &apart{errors.New("etcd is gone")}), rendezvous.KindRendezvous, false},
 	} {
 		a := &agent{}

@@ -21,14 +21,14 @@ const maxOthers = 16
 // fail reports an error after which this node cannot stay in the job.
 func (s *Session) fail(err error) {
 	foreign, isForeign := errors.AsType[*gossip.Foreign](err)
-	_, isOther := errors.AsType[*secret.Other](err)
-	_, isTaken := errors.AsType[*gossip.Taken](err)
+	_, isOther := errors.AsType[*secret.Mismatch](err)
+	_, isTaken := errors.AsType[*gossip.PortTaken](err)
 	_, isApart := errors.AsType[*apart](err)
 	kind, text := rendezvous.KindAgent, err.Error()
 	if isForeign || isOther || isApart {
 		kind = rendezvous.KindRendezvous
 	}
-	portTaken := isForeign && foreign.Elsewhere || isOther || isTaken
+	portTaken := isForeign && foreign.OtherJob || isOther || isTaken
 	if endpoints := s.opts.Network.Endpoints; portTaken && len(endpoints) == 1 {
 		text += s.suggestPort(endpoints[0])
 	}
@@ -72,9 +72,9 @@ func (s *Session) reportOther(host string, dialed bool) {
 	switch {
 	case again:
 	case fatal:
-		s.fail(&secret.Other{At: s.opts.Network.Endpoints[0].String()})
+		s.fail(&secret.Mismatch{At: s.opts.Network.Endpoints[0].String()})
 	default: // every node that waits prints it
-		s.opts.Post(rendezvous.Refused{Why: (&secret.Other{At: host}).Error()})
+		s.opts.Post(rendezvous.Refused{Why: (&secret.Mismatch{At: host}).Error()})
 	}
 }
 

@@ -137,9 +137,9 @@ func (s *Session) findGossip(ctx context.Context) (way, error) {
 	g, err := gossip.Open(gossip.Config{
 		ID: w.node.ID, Name: w.node.Name(), RunID: w.node.RunID, Control: w.node.Control, Bind: at.bind,
 		Advertise: at.own, Endpoints: endpoints, Serves: at.serves, Ports: func() []int { return ports(n.Ports) },
-		Key: key, Pool: s.opts.Pool, Most: max(1024, 4*w.node.Max),
-		Other:  func(host string) { s.reportOther(host, false) },
-		Turned: func(r rendezvous.Refused) { s.opts.Post(r) },
+		Key: key, Pool: s.opts.Pool, MaxAgents: max(1024, 4*w.node.Max),
+		OtherKey: func(host string) { s.reportOther(host, false) },
+		Refused:  func(r rendezvous.Refused) { s.opts.Post(r) },
 	})
 	if err != nil {
 		w.close()

@@ -34,7 +34,7 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 		if err == nil {
 			return
 		}
-		if _, other := errors.AsType[*secret.Other](err); answered && !other {
+		if _, other := errors.AsType[*secret.Mismatch](err); answered && !other {
 			err = cmp.Or(p.dies(ctx, addr), err)
 		}
 		p.opts.Post(rendezvous.DialFailed{Addr: addr, Refused: errors.Is(err, syscall.ECONNREFUSED), Text: err.Error()})
@@ -121,7 +121,7 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 		return ctx.Err()
 	case other.Load():
 		p.other(tcp.RemoteAddr(), true)
-		return &secret.Other{At: addr}
+		return &secret.Mismatch{At: addr}
 	case life.Err() != nil:
 		return fmt.Errorf("%s accepts connections, but no gorun answered within %v; is the port used by another program?", addr, p.opts.Dial)
 	case err != nil:

@@ -60,7 +60,7 @@ func (g *guard) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, e
 			return nil, nil, errors.New("something that is no agent speaks TLS")
 		}
 		g.refuse(raw)
-		return nil, nil, secret.ErrOther
+		return nil, nil, secret.ErrMismatch
 	}
 	conn, info, err := g.TransportCredentials.ServerHandshake(in)
 	if differ(err) {
@@ -124,7 +124,7 @@ func (g *guard) ClientHandshake(ctx context.Context, authority string, raw net.C
 // or the other side does.
 func differ(err error) bool {
 	remote, ok := errors.AsType[*net.OpError](err)
-	return ok && remote.Op == "remote error" || errors.Is(err, secret.ErrOther)
+	return ok && remote.Op == "remote error" || errors.Is(err, secret.ErrMismatch)
 }
 
 // opened is a connection whose first bytes from the other side can be looked at.
@@ -154,7 +154,7 @@ func (o *opened) Read(b []byte) (int, error) {
 		o.heard = true
 		if b[0] == noSecret[0] && o.alert != nil {
 			o.alert(o.RemoteAddr())
-			return 0, secret.ErrOther
+			return 0, secret.ErrMismatch
 		}
 	}
 	return n, err

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// BenchmarkStart64 is the cost of 64 agents that start at once in one process.
+// BenchmarkStart64 measures the start of 64 agents at once in one process.
 func BenchmarkStart64(b *testing.B) {
 	for b.Loop() {
 		start64(b)
@@ -32,14 +32,14 @@ func start64(b *testing.B) {
 	var wg sync.WaitGroup
 	for _, g := range gs[1:] {
 		wg.Go(func() {
-			if err := g.ask(b.Context(), at); err != nil {
+			if err := g.joinEndpoint(b.Context(), at); err != nil {
 				b.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	for _, g := range gs { // every agent can reach the endpoint's agent, which knows all
-		eventually(b, 10*time.Second, func() bool { return g == gs[0] && len(g.snapshot().All) == n || sees(g) }, func() string {
+		eventually(b, 10*time.Second, func() bool { return g == gs[0] && len(g.snapshot().All) == n || seesEndpoint(g) }, func() string {
 			return fmt.Sprintf("the endpoint's agent sees %d of %d", len(gs[0].snapshot().All), n)
 		})
 	}
@@ -50,8 +50,8 @@ func start64(b *testing.B) {
 	b.StartTimer()
 }
 
-// sees reports whether an endpoint's agent is seen.
-func sees(g *Gossip) bool {
-	by, _ := g.served()
-	return len(by) > 0
+// seesEndpoint reports whether g sees an agent that serves an endpoint.
+func seesEndpoint(g *Gossip) bool {
+	served, _ := g.servedEndpoints()
+	return len(served) > 0
 }

@@ -19,13 +19,13 @@ type fleet struct {
 	runs map[string][]*endpoint
 }
 
-// endpoint is a place at which the agents of a run meet.
+// endpoint is one endpoint of a run.
 type endpoint struct {
 	addr string
-	free chan struct{} // has an element while no agent serves it
+	free chan struct{} // has a token while no agent serves it
 }
 
-// member gives its endpoint back when it ends, so that a later job can meet there.
+// member releases its endpoint when it ends, so that a later job can use it.
 type member struct {
 	*gossip.Gossip
 	at *endpoint // nil: it serves none
@@ -79,7 +79,7 @@ func (f *fleet) Open(s rendezvoustest.Seat) (rendezvous.Backend, error) {
 		select {
 		case <-m.at.free:
 		case <-time.After(10 * time.Second):
-			return nil, fmt.Errorf("the endpoint %s is not given back", m.at.addr)
+			return nil, fmt.Errorf("the endpoint %s is not released", m.at.addr)
 		}
 	}
 	if m.Gossip, err = gossip.Open(c); err != nil {

@@ -26,7 +26,7 @@ const (
 	relayTime = 500 * time.Millisecond
 )
 
-// Message types of memberlist (net.go) that agents send, and those that wrap one.
+// Message types of memberlist (net.go).
 const (
 	pingMsg         = 0
 	indirectPingMsg = 1
@@ -36,47 +36,48 @@ const (
 	deadMsg         = 5
 	pushPullMsg     = 6
 	compoundMsg     = 7
+	compressMsg     = 9 // agents do not send it
 	encryptMsg      = 10
 	nackRespMsg     = 11
 	hasCrcMsg       = 12
-	compressMsg     = 9
 	errMsg          = 13
 )
 
-// errNotGorun marks another program that speaks memberlist's protocol.
-var errNotGorun = errors.New("it compresses what it says")
+// errCompressed is the error of a message from another program that speaks memberlist's
+// protocol. Agents do not compress.
+var errCompressed = errors.New("it sends compressed messages")
 
-var errBounds = errors.New("an agent does not send that much")
+var errBounds = errors.New("the message is larger than agents send")
 
-// filter looks at what others send before memberlist does. memberlist believes
-// lengths and counts, and decompresses without asking: a packet of 60 KB may become
-// 40 MB. What passes is of a kind that agents send (they compress nothing), and
-// bounded. What is encrypted passes when its size is bounded, because memberlist
-// obeys it only if its sender has the key.
+// filter checks messages before they reach memberlist. memberlist believes lengths and
+// counts, and decompresses every message: a packet of 60 KB may become 40 MB. The
+// filter passes bounded messages of the types that agents send. It passes every
+// encrypted message of bounded size, because memberlist drops the message if its
+// sender does not have the key.
 type filter struct {
-	sealed bool // this agent encrypts
-	states int  // of members, in one message
+	encrypts  bool // this agent has a key
+	maxStates int  // members' states in one message
 
-	kept atomic.Int64 // bytes of streams
+	buffered atomic.Int64 // bytes of all streams
 
-	// The fields for packets, which one goroutine reads.
-	relays  int
-	relayed time.Time
+	// These fields belong to the goroutine that reads packets.
+	relays     int       // indirect pings since relaysFrom
+	relaysFrom time.Time // when the present relayTime began
 }
 
-// packet says why a packet must not reach memberlist.
-func (f *filter) packet(b []byte) error {
+// checkPacket says why a packet must not reach memberlist.
+func (f *filter) checkPacket(b []byte) error {
 	if len(b) > maxPacket {
 		return errBounds
 	}
-	if f.sealed {
+	if f.encrypts {
 		return nil
 	}
 	if len(b) >= 5 && b[0] == hasCrcMsg {
 		b = b[5:]
 	}
 	if len(b) == 0 || b[0] != compoundMsg {
-		return f.message(b)
+		return f.checkMessage(b)
 	}
 	if len(b) < 2 || len(b) < 2+2*int(b[1]) {
 		return io.ErrUnexpectedEOF
@@ -87,7 +88,7 @@ func (f *filter) packet(b []byte) error {
 		if n > len(parts) {
 			return io.ErrUnexpectedEOF
 		}
-		if err := f.message(parts[:n]); err != nil {
+		if err := f.checkMessage(parts[:n]); err != nil {
 			return err
 		}
 		parts = parts[n:]
@@ -95,15 +96,15 @@ func (f *filter) packet(b []byte) error {
 	return nil
 }
 
-// message says why one message of a packet must not reach memberlist.
-func (f *filter) message(b []byte) error {
+// checkMessage says why one message of a packet must not reach memberlist.
+func (f *filter) checkMessage(b []byte) error {
 	if len(b) == 0 {
 		return io.ErrUnexpectedEOF
 	}
 	switch b[0] {
 	case indirectPingMsg:
-		if now := time.Now(); now.Sub(f.relayed) >= relayTime {
-			f.relays, f.relayed = 0, now
+		if now := time.Now(); now.Sub(f.relaysFrom) >= relayTime {
+			f.relays, f.relaysFrom = 0, now
 		}
 		if f.relays++; f.relays > maxRelays {
 			return errBounds
@@ -113,7 +114,7 @@ func (f *filter) message(b []byte) error {
 		return fmt.Errorf("agents send no message of type %d", b[0])
 	}
 	b = b[1:]
-	if _, err := skim((*packetInput)(&b)); err != nil {
+	if _, err := readFields((*packetInput)(&b)); err != nil {
 		return err
 	}
 	if len(b) > 0 {
@@ -122,27 +123,27 @@ func (f *filter) message(b []byte) error {
 	return nil
 }
 
-// stream makes a connection of which memberlist reads one message that has passed
-// the filter, and then nothing more.
-func (f *filter) stream(c net.Conn) net.Conn { return &filtered{Conn: c, filter: f} }
+// stream wraps a connection. memberlist reads one message from it that has passed the
+// filter, and then the end.
+func (f *filter) stream(c net.Conn) net.Conn { return &filteredConn{Conn: c, filter: f} }
 
-// filtered is a connection with the first message that came on it.
-type filtered struct {
+// filteredConn is a connection whose first message passes the filter or is not read.
+type filteredConn struct {
 	net.Conn
 	filter *filter
 
-	looked bool
-	in     streamInput
-	unread []byte
-	err    error // after unread
+	checked bool // unread and err are set
+	in      streamInput
+	unread  []byte
+	err     error // follows unread
 }
 
-// NetConn is the connection below.
-func (c *filtered) NetConn() net.Conn { return c.Conn }
+// NetConn returns the wrapped connection.
+func (c *filteredConn) NetConn() net.Conn { return c.Conn }
 
-func (c *filtered) Read(p []byte) (int, error) {
-	if !c.looked {
-		c.looked = true
+func (c *filteredConn) Read(p []byte) (int, error) {
+	if !c.checked {
+		c.checked = true
 		c.in = streamInput{r: bufio.NewReader(c.Conn), filter: c.filter}
 		c.unread, c.err = c.in.read()
 	}
@@ -154,9 +155,9 @@ func (c *filtered) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (c *filtered) Close() error {
+func (c *filteredConn) Close() error {
 	err := c.Conn.Close()
-	c.filter.kept.Add(-c.in.charged.Swap(0))
+	c.filter.buffered.Add(-c.in.charged.Swap(0))
 	return err
 }
 
@@ -165,12 +166,12 @@ type streamInput struct {
 	r       *bufio.Reader
 	filter  *filter
 	kept    []byte
-	limit   int
-	charged atomic.Int64
+	limit   int          // bytes that kept may have
+	charged atomic.Int64 // bytes of kept that filter.buffered counts
 }
 
-// read returns the message and what follows it: the end of the stream, or why the
-// message must not reach memberlist.
+// read returns the message and io.EOF, or no message and why it must not reach
+// memberlist.
 func (in *streamInput) read() ([]byte, error) {
 	f := in.filter
 	in.limit = maxSmall
@@ -180,18 +181,18 @@ func (in *streamInput) read() ([]byte, error) {
 	}
 	kind := head[0]
 	switch {
-	case f.sealed != (kind == encryptMsg):
-		if err = in.otherKey(kind); err == nil {
-			in.kept = in.kept[:1] // memberlist reports to both sides why it refuses that
+	case f.encrypts != (kind == encryptMsg):
+		if err = in.checkOtherKey(kind); err == nil {
+			in.kept = in.kept[:1] // enough for memberlist to report the mismatch to both sides
 		}
-	case f.sealed:
+	case f.encrypts:
 		err = in.encrypted()
 	case kind == pushPullMsg:
 		err = in.pushPull()
 	case kind == compressMsg:
-		err = errNotGorun
+		err = errCompressed
 	case kind == pingMsg, kind == ackRespMsg, kind == errMsg:
-		_, err = skim(in)
+		_, err = readFields(in)
 	default:
 		err = fmt.Errorf("agents send no message of type %d", kind)
 	}
@@ -203,34 +204,34 @@ func (in *streamInput) read() ([]byte, error) {
 
 // pushPull reads the states of members that the other side knows.
 func (in *streamInput) pushPull() error {
-	head, err := skim(in)
+	head, err := readFields(in)
 	if err != nil {
 		return err
 	}
 	n := head["Nodes"]
-	if n < 0 || n > int64(in.filter.states) || head["UserStateLen"] != 0 {
-		return fmt.Errorf("it tells of %d nodes and of %d bytes more, at most %d nodes are believed", n, head["UserStateLen"], in.filter.states)
+	if n < 0 || n > int64(in.filter.maxStates) || head["UserStateLen"] != 0 {
+		return fmt.Errorf("the message lists %d nodes and has %d more bytes; at most %d nodes are accepted", n, head["UserStateLen"], in.filter.maxStates)
 	}
 	for range n {
 		in.limit = len(in.kept) + maxState
-		if _, err := skim(in); err != nil {
+		if _, err := readFields(in); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// otherKey says why a message that begins like that of an agent with another key, or
-// with none, does not come from one. A program that merely connects must not be taken
-// for an agent.
-func (in *streamInput) otherKey(kind byte) error {
+// checkOtherKey says why a message does not come from an agent with another key, or
+// with a key where this agent has none, or the other way round. A program that merely
+// connects must not be taken for such an agent.
+func (in *streamInput) checkOtherKey(kind byte) error {
 	switch kind {
 	case pushPullMsg, pingMsg, ackRespMsg, errMsg:
-		_, err := skim(in)
+		_, err := readFields(in)
 		return err
 	case encryptMsg:
 		b, err := in.next(5)
-		if err == nil && (int64(binary.BigEndian.Uint32(b)) > in.filter.largest() || b[4] > 1) { // memberlist's versions of encryption
+		if err == nil && (int64(binary.BigEndian.Uint32(b)) > in.filter.maxMessage() || b[4] > 1) { // memberlist's versions of encryption
 			err = errBounds
 		}
 		return err
@@ -245,11 +246,11 @@ func (in *streamInput) encrypted() error {
 		return err
 	}
 	n := int64(binary.BigEndian.Uint32(size))
-	if n > in.filter.largest() {
+	if n > in.filter.maxMessage() {
 		return errBounds
 	}
 	in.limit += int(n)
-	for n > 0 { // what is announced is not allocated before it comes
+	for n > 0 { // allocates only what has arrived
 		step := min(n, maxSmall)
 		if _, err := in.next(int(step)); err != nil {
 			return err
@@ -259,8 +260,8 @@ func (in *streamInput) encrypted() error {
 	return nil
 }
 
-// largest returns how many bytes a message of a stream may have.
-func (f *filter) largest() int64 { return maxSmall + int64(f.states)*maxState }
+// maxMessage returns how many bytes a message of a stream may have.
+func (f *filter) maxMessage() int64 { return maxSmall + int64(f.maxStates)*maxState }
 
 // next reads n bytes more and keeps them.
 func (in *streamInput) next(n int) ([]byte, error) {
@@ -269,7 +270,7 @@ func (in *streamInput) next(n int) ([]byte, error) {
 		return nil, errBounds
 	}
 	in.charged.Add(int64(n))
-	if f.kept.Add(int64(n)) > maxStreams+f.largest() {
+	if f.buffered.Add(int64(n)) > maxStreams+f.maxMessage() {
 		return nil, errBounds
 	}
 	in.kept = append(in.kept, make([]byte, n)...)

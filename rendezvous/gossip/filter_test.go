@@ -38,8 +38,8 @@ func pairs(kv ...any) []byte {
 
 func message(kind byte, body []byte) []byte { return append([]byte{kind}, body...) }
 
-// squeezed returns a message in memberlist's compression.
-func squeezed(msg []byte) []byte {
+// compressed returns a message in memberlist's compression.
+func compressed(msg []byte) []byte {
 	var b bytes.Buffer
 	w := lzw.NewWriter(&b, lzw.LSB, 8)
 	_, _ = w.Write(msg)
@@ -76,13 +76,13 @@ func state(t testing.TB, id string) []byte {
 	return pairs(append(member(t), "Name", id, "State", 0)...)
 }
 
-// TestBombs checks that a stranger's few bytes cost an agent no more than about as
-// many.
-func TestBombs(t *testing.T) {
+// TestSmallMessagesCostLittleMemory checks that an agent allocates little for messages
+// that announce, or decompress to, many bytes.
+func TestSmallMessagesCostLittleMemory(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
-	boss := config(1, at)
-	boss.Serves = 0
-	home := open(t, boss)
+	first := config(1, at)
+	first.Serves = 0
+	home := open(t, first)
 	other := open(t, config(2, at))
 	meet(t, home, other)
 	long := strings.Repeat("x", 38<<20)
@@ -90,13 +90,13 @@ func TestBombs(t *testing.T) {
 		return message(pushPullMsg, pairs("Nodes", nodes, "UserStateLen", user))
 	}
 	packets := map[string][]byte{
-		"a long name":             squeezed(alive(t, long)),
-		"a long name twice":       squeezed(squeezed(alive(t, long))),
-		"a ping from a long name": squeezed(message(pingMsg, pairs("SeqNo", 1, "Node", string(home.id), "SourceNode", long, "SourceAddr", long, "SourcePort", 1))),
-		"a suspect of long names": squeezed(message(suspectMsg, pairs("Incarnation", 9, "Node", string(other.id), "From", long))),
+		"a long name":             compressed(alive(t, long)),
+		"a long name twice":       compressed(compressed(alive(t, long))),
+		"a ping from a long name": compressed(message(pingMsg, pairs("SeqNo", 1, "Node", string(home.id), "SourceNode", long, "SourceAddr", long, "SourcePort", 1))),
+		"a suspect of long names": compressed(message(suspectMsg, pairs("Incarnation", 9, "Node", string(other.id), "From", long))),
 	}
 	streams := map[string][]byte{
-		"a long name":      squeezed(slices.Concat(header(1, 0), state(t, long))),
+		"a long name":      compressed(slices.Concat(header(1, 0), state(t, long))),
 		"a million nodes":  header(1<<20, 0),
 		"much user state":  header(0, 20<<20),
 		"a long user text": message(userMsg, pairs("UserMsgLen", 20<<20)),
@@ -125,7 +125,7 @@ func TestBombs(t *testing.T) {
 		_, _ = c.Write(b)
 		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if reply, _ := io.ReadAll(c); bytes.HasPrefix(reply, []byte{pushPullMsg}) {
-			t.Errorf("%s: it is answered", name)
+			t.Errorf("%s: the agent answers it", name)
 		}
 	}
 	meet(t, home, other, open(t, config(3, at))) // all is handled
@@ -135,13 +135,13 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestManyNames checks that strangers cannot make an agent remember names without
-// end, and that the agents that it knows stay known.
-func TestManyNames(t *testing.T) {
+// TestNamesAreBounded checks that forged agents cannot make an agent store any number of
+// names, and that the agents that it knows stay known.
+func TestNamesAreBounded(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
-	boss := config(1, at)
-	boss.Serves, boss.Most = 0, 100
-	home, other := open(t, boss), open(t, config(2, at))
+	first := config(1, at)
+	first.Serves, first.MaxAgents = 0, 100
+	home, other := open(t, first), open(t, config(2, at))
 	meet(t, home, other)
 	udp, err := net.Dial("udp", at)
 	if err != nil {
@@ -149,9 +149,9 @@ func TestManyNames(t *testing.T) {
 	}
 	defer udp.Close()
 	for i := range 1000 {
-		_, _ = udp.Write(alive(t, fmt.Sprint("stranger", i)))
+		_, _ = udp.Write(alive(t, fmt.Sprint("forged", i)))
 	}
-	many := slices.Concat(message(pushPullMsg, pairs("Nodes", 300, "UserStateLen", 0)))
+	many := message(pushPullMsg, pairs("Nodes", 300, "UserStateLen", 0))
 	for i := range 300 {
 		many = append(many, state(t, fmt.Sprint("many", i))...)
 	}
@@ -172,17 +172,17 @@ func TestManyNames(t *testing.T) {
 		all := home.peers().All
 		return len(all), slices.ContainsFunc(all, func(p rendezvous.Peer) bool { return p.ID == other.id })
 	}
-	if n, kept := known(); n > 101 || !kept { // itself is not counted
+	if n, kept := known(); n > 101 || !kept { // itself is not readCounted
 		t.Errorf("%d are known; the other agent is: %v", n, kept)
 	}
 }
 
-// TestFilterPasses checks that what agents send each other passes.
-func TestFilterPasses(t *testing.T) {
+// TestFilterPassesAgentsMessages checks that the filter passes what agents send each other.
+func TestFilterPassesAgentsMessages(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
-	boss := config(1, at)
-	boss.Serves = 0
-	open(t, boss)
+	first := config(1, at)
+	first.Serves = 0
+	open(t, first)
 	udp, err := net.ListenPacket("udp", "127.0.0.9:0")
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestFilterPasses(t *testing.T) {
 			t.Fatalf("after %v: %v", seen, err)
 		}
 		seen[buf[0]] = true
-		if err := (&filter{}).packet(buf[:n]); err != nil {
+		if err := (&filter{}).checkPacket(buf[:n]); err != nil {
 			t.Errorf("a packet of an agent does not pass: %v: %q", err, buf[:n])
 		}
 	}
@@ -217,60 +217,60 @@ func TestFilterPacket(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"alive": good, "compound": compound(good, ping), "checksum": slices.Concat([]byte{hasCrcMsg, 0, 0, 0, 0}, compound(ping)),
 	} {
-		if err := (&filter{}).packet(b); err != nil {
+		if err := (&filter{}).checkPacket(b); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, b := range map[string][]byte{
-		"empty": {}, "user": message(userMsg, nil), "compressed": squeezed(good), "nested": compound(compound(good)), "cut": good[:len(good)-1],
+		"empty": {}, "user": message(userMsg, nil), "compressed": compressed(good), "nested": compound(compound(good)), "cut": good[:len(good)-1],
 		"more": append(slices.Clone(good), 0), "list": message(pingMsg, []byte{0x90}), "list inside": message(pingMsg, []byte{0x81, 0xa1, 'x', 0x90}),
 		"twice": message(pingMsg, pairs("a", 1, "a", 2)), "long": message(pingMsg, pairs("Node", strings.Repeat("x", maxField+1))),
 		"announced": message(pingMsg, []byte{0x81, 0xa1, 'x', 0xdb, 0xff, 0xff, 0xff, 0xff}), "large": make([]byte, maxPacket+1),
 		"checksum only": {hasCrcMsg, 0, 0, 0, 0}, "half compound": {compoundMsg, 3, 0, 1},
 	} {
-		if err := (&filter{}).packet(b); err == nil {
+		if err := (&filter{}).checkPacket(b); err == nil {
 			t.Errorf("%s: passes", name)
 		}
 	}
 	f, relay := &filter{}, message(indirectPingMsg, pairs("SeqNo", 1))
 	passed := 0
 	for range 4 * maxRelays {
-		if f.packet(relay) == nil {
+		if f.checkPacket(relay) == nil {
 			passed++
 		}
 	}
 	if passed < maxRelays || passed > 3*maxRelays {
-		t.Errorf("%d of %d questions to be passed on do", passed, 4*maxRelays)
+		t.Errorf("%d of %d indirect pings pass", passed, 4*maxRelays)
 	}
 }
 
-// given is a connection on which bytes came.
-type given struct {
+// receivedConn is a connection on which the bytes of r arrived.
+type receivedConn struct {
 	net.Conn
 	r io.Reader
 }
 
-func (g given) Read(b []byte) (int, error) { return g.r.Read(b) }
-func (g given) Close() error               { return nil }
+func (c receivedConn) Read(b []byte) (int, error) { return c.r.Read(b) }
+func (c receivedConn) Close() error               { return nil }
 
-// FuzzFilter checks that nothing is invented, that what passes is bounded, and that
-// nothing stays charged.
+// FuzzFilter checks that the filter passes only received bytes and not too many, and
+// that it counts none of them after Close.
 func FuzzFilter(f *testing.F) {
 	f.Add(alive(f, "n"), false)
 	f.Add(compound(alive(f, "n"), message(pingMsg, pairs("SeqNo", 1))), false)
 	f.Add(slices.Concat(message(pushPullMsg, pairs("Nodes", 2, "UserStateLen", 0)), state(f, "a"), state(f, "b")), false)
 	f.Add(message(encryptMsg, []byte{0, 0, 0, 3, 1, 2, 3}), true)
-	f.Add(squeezed(alive(f, "n")), false)
-	f.Fuzz(func(t *testing.T, b []byte, sealed bool) {
-		fl := &filter{sealed: sealed, states: 3}
-		_ = fl.packet(b)
-		c := fl.stream(given{r: bytes.NewReader(b)})
+	f.Add(compressed(alive(f, "n")), false)
+	f.Fuzz(func(t *testing.T, b []byte, encrypts bool) {
+		fl := &filter{encrypts: encrypts, maxStates: 3}
+		_ = fl.checkPacket(b)
+		c := fl.stream(receivedConn{r: bytes.NewReader(b)})
 		got, _ := io.ReadAll(c)
-		if !bytes.HasPrefix(b, got) || int64(len(got)) > fl.largest() {
+		if !bytes.HasPrefix(b, got) || int64(len(got)) > fl.maxMessage() {
 			t.Errorf("%d bytes that were not sent, or too many", len(got))
 		}
 		c.Close()
-		if n := fl.kept.Load(); n != 0 {
+		if n := fl.buffered.Load(); n != 0 {
 			t.Errorf("%d bytes stay charged", n)
 		}
 	})

@@ -34,17 +34,17 @@ type Config struct {
 	Endpoints []string // ip:port or host:port, in the order of preference
 	Serves    int      // index of the endpoint that this agent tries to serve, -1: none
 	Ports     func() []int
-	Most      int          // agents that are remembered, including those that left lately; 0: 4096
-	Pool      *accept.Pool // of the connections to the gossip port; nil: they are not counted
+	MaxAgents int          // agents that memberlist may know, including those that left lately; 0: 4096
+	Pool      *accept.Pool // counts the connections to the gossip port; nil: nothing counts them
 
-	Key []byte // of 32 bytes encrypts everything; nil: nothing is
-	// Other, if not nil, is called when the agent on a host (a name or an IP address)
-	// has another key than this one, or only one of the two has any. It may be called
-	// often.
-	Other func(host string)
-	// Turned, if not nil, is called once for each agent that is turned away at the
-	// endpoint that this agent serves.
-	Turned func(rendezvous.Refused)
+	Key []byte // encrypts all messages, 32 bytes; nil: nothing is encrypted
+	// OtherKey, if not nil, is called when the agent on a host (a name or an IP address)
+	// has another key than this agent, or when only one of the two has a key. It may be
+	// called often.
+	OtherKey func(host string)
+	// Refused, if not nil, is called once for each agent that this agent refuses at the
+	// endpoint that it serves.
+	Refused func(rendezvous.Refused)
 }
 
 // variant is what tests change.
@@ -53,29 +53,29 @@ type variant struct {
 	tune     func(*memberlist.Config) // may be nil
 }
 
-// Foreign is the error of an agent whose endpoint serves another job or program.
+// Foreign is the error of an agent that finds another job or program at its endpoint.
 type Foreign struct {
-	Text      string
-	Elsewhere bool // this job needs another endpoint, or the same run id
+	Text     string
+	OtherJob bool // another job or program has the endpoint, so this job may need another port
 }
 
 func (f *Foreign) Error() string { return f.Text }
 
-// Taken is the error of an agent whose own endpoint's port another program has.
-type Taken struct{ Endpoint string }
+// PortTaken is the error of an agent whose own endpoint's port another program uses.
+type PortTaken struct{ Endpoint string }
 
-func (t *Taken) Error() string {
-	return "the port of " + t.Endpoint + ", which is this node's, is used by another program; give --rdzv-endpoint another port, or end that program"
+func (t *PortTaken) Error() string {
+	return "the port of this node's endpoint " + t.Endpoint + " is used by another program; give --rdzv-endpoint another port, or end that program"
 }
 
 // Gossip is one agent among the others.
 type Gossip struct {
-	cfg      Config
-	protocol int
-	list     *memberlist.Memberlist
-	taken    string          // this agent's own endpoint, whose port it could not get
-	ended    context.Context // ends with Run, so that no dial outlives it
-	end      context.CancelFunc
+	cfg           Config
+	protocol      int
+	list          *memberlist.Memberlist
+	takenEndpoint string          // the endpoint that this agent should serve and whose port it could not bind; "": none
+	ended         context.Context // ends with Run, so that no dial outlives it
+	end           context.CancelFunc
 
 	mu       sync.Mutex
 	seen     neighbours
@@ -83,30 +83,29 @@ type Gossip struct {
 	changed  chan struct{} // has a token when Run has something to look at
 }
 
-// neighbours are the agents of the run that this one has seen. Each map is
-// bounded: by Config.Most, maxLost and maxTurned.
+// neighbours are the agents of the run that this agent has seen. Each map is
+// bounded: by Config.MaxAgents, maxLost and maxRefused.
 type neighbours struct {
-	peers  map[rendezvous.NodeID]rendezvous.Peer
-	lost   map[rendezvous.NodeID]string    // addresses of agents that are not seen any more
-	names  map[rendezvous.NodeID]time.Time // all that memberlist may know, and when each left; zero: it has not
-	turned map[string]bool                 // ids of the agents that Config.Turned was called for
-	last   decoded                         // meta that was decoded last
-	met    bool                            // another agent of this run was seen, so a stranger at its endpoint came later
+	peers     map[rendezvous.NodeID]rendezvous.Peer
+	lost      map[rendezvous.NodeID]string    // addresses of agents that were seen and left
+	names     map[rendezvous.NodeID]time.Time // all that memberlist may know, and when each left; zero: it has not
+	refused   map[string]bool                 // ids of the agents that Config.Refused was called for
+	last      decoded                         // meta that was decoded last
+	foundPeer bool                            // another agent of this run was seen; a foreign agent at its endpoint came later
 }
 
 func newNeighbours() neighbours {
 	return neighbours{
 		peers: map[rendezvous.NodeID]rendezvous.Peer{}, lost: map[rendezvous.NodeID]string{},
-		names: map[rendezvous.NodeID]time.Time{}, turned: map[string]bool{},
+		names: map[rendezvous.NodeID]time.Time{}, refused: map[string]bool{},
 	}
 }
 
 // endpoint is what is wrong with the endpoints.
 type endpoint struct {
-	foreign string    // why an endpoint belongs to another job or program; "" if none does
-	other   bool      // foreign is another job, or another program
-	deaf    time.Time // since when Gossip.taken's port answers as no gorun does; zero: it does not
-	trouble string    // why the endpoints do not answer
+	foreign      *Foreign  // what Run returns: another job or program has an endpoint; nil: none has
+	noGorunSince time.Time // when the port of Gossip.takenEndpoint first answered unlike a gorun; zero: it does not
+	trouble      string    // why the endpoints do not answer
 }
 
 // Open binds this agent's gossip port: the port of the endpoint that it serves, if
@@ -114,7 +113,7 @@ type endpoint struct {
 func Open(cfg Config) (*Gossip, error) { return openAs(cfg, variant{protocol: rendezvous.Protocol}) }
 
 func openAs(cfg Config, v variant) (*Gossip, error) {
-	cfg.RunID, cfg.Most = shortRun(cfg.RunID), cmp.Or(cfg.Most, 4096)
+	cfg.RunID, cfg.MaxAgents = shortRun(cfg.RunID), cmp.Or(cfg.MaxAgents, 4096)
 	g := &Gossip{cfg: cfg, protocol: v.protocol, seen: newNeighbours(), changed: make(chan struct{}, 1)}
 	g.ended, g.end = context.WithCancel(context.Background())
 	ports := cfg.Ports()
@@ -131,19 +130,19 @@ func openAs(cfg Config, v variant) (*Gossip, error) {
 		if cfg.Serves >= 0 && i == 0 {
 			serves = cfg.Serves
 		}
-		g.cfg.Serves = serves // others may come as soon as the port is open
+		g.cfg.Serves = serves // other agents may connect as soon as the port is open
 		if err = g.create(port, serves, v.tune); err == nil {
 			return g, nil
 		}
 		if serves >= 0 {
-			g.taken = cfg.Endpoints[serves]
+			g.takenEndpoint = cfg.Endpoints[serves]
 		}
 	}
 	return nil, fmt.Errorf("cannot open a gossip port on %s: %w", cfg.Bind, err)
 }
 
-// shortRun returns a run id as it travels. A run id that would be too long in JSON,
-// or would not come back the same, is cut and made distinct by a hash.
+// shortRun returns a run id as it travels. A run id that is too long in JSON, or that
+// JSON would change, is cut and made distinct by a hash.
 func shortRun(id string) string {
 	if b, err := json.Marshal(id); err == nil && len(b) <= maxRun && utf8.ValidString(id) {
 		return id
@@ -173,12 +172,12 @@ func (g *Gossip) create(port, serves int, tune func(*memberlist.Config)) error {
 	c.TCPTimeout = 3 * time.Second
 	c.GossipNodes = 4
 	c.PushPullInterval = 10 * time.Second
-	c.EnableCompression = false // little to gain on packets of 1,400 bytes; the filter passes none
-	c.Logger = log.New(&ear{g.cfg.Other}, "", 0)
+	c.EnableCompression = false // little to gain on packets of 1,400 bytes; the filter drops compressed messages
+	c.Logger = log.New(&keyMismatchLog{g.cfg.OtherKey}, "", 0)
 	if g.cfg.Key != nil { // both ways: GossipVerifyIncoming and GossipVerifyOutgoing are on
 		c.SecretKey = g.cfg.Key
 	}
-	f := &filter{sealed: g.cfg.Key != nil, states: 4 * g.cfg.Most}
+	f := &filter{encrypts: g.cfg.Key != nil, maxStates: 4 * g.cfg.MaxAgents}
 	t, err := bind(g.ended, g.cfg.Bind, port, f, g.cfg.Pool)
 	if err != nil {
 		return err
@@ -205,14 +204,14 @@ func (g *Gossip) Serves() int { return g.cfg.Serves }
 func (g *Gossip) Port() int { return int(g.list.LocalNode().Port) }
 
 // ErrOver is the cause with which Run's context ends when the job is over. All agents
-// end then, so none needs to hear that another one leaves.
+// end then, so Run leaves without a message to the others.
 var ErrOver = errors.New("the job is over")
 
 // Run shows this agent to the others until ctx ends. It calls update with all agents
-// that it sees, first now and then when that has changed, but not for each agent
-// where many come. The error is a Foreign if the endpoint belongs to another run,
-// protocol or key. Otherwise it says that another program has the port of the only
-// endpoint, which this agent should serve.
+// that it sees: once at the start, and then after changes. Several changes at about
+// the same time are one call. The error is a *Foreign if the endpoint belongs to
+// another run, protocol or key, and a *PortTaken if another program has the port of the
+// only endpoint, which this agent should serve.
 func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -227,11 +226,11 @@ func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 		case <-ctx.Done():
 			return nil
 		case <-g.changed:
-			if text := g.stranger(); text != "" {
-				return &Foreign{text, g.another()}
+			if f := g.foreign(); f != nil {
+				return f
 			}
-			if g.robbed(time.Now()) {
-				return &Taken{g.taken}
+			if g.isPortTaken(time.Now()) {
+				return &PortTaken{g.takenEndpoint}
 			}
 			p := g.snapshot()
 			update(p)
@@ -251,37 +250,36 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func (g *Gossip) close(over bool) {
-	g.end()    // breaks off what join waits for
+	g.end()    // interrupts join
 	if !over { // the message goes out with the next gossip
 		_ = g.list.Leave(200 * time.Millisecond)
 	}
 	_ = g.list.Shutdown()
 }
 
-// rejoin is the pause between two questions to the endpoints while this agent sees an
-// agent that serves one.
-const rejoin = 5 * time.Second
+// rejoinInterval is the pause between two joins at the endpoints while this agent sees an
+// agent that serves one of them.
+const rejoinInterval = 5 * time.Second
 
-// served returns the endpoints of which another agent is among those seen. few says
-// that these are not many. Each of many would be sent all that an endpoint's agent
+// servedEndpoints returns the endpoints that another agent which this agent sees serves.
+// few says that this agent sees at most minKnown agents. Where there are more, they do
+// not join a served endpoint again, because each join makes its agent send all that it
 // knows.
-func (g *Gossip) served() (by map[int]bool, few bool) {
+func (g *Gossip) servedEndpoints() (served map[int]bool, few bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	by = map[int]bool{}
+	served = map[int]bool{}
 	for _, p := range g.seen.peers {
 		if p.Endpoint >= 0 && p.ID != g.cfg.ID {
-			by[p.Endpoint] = true
+			served[p.Endpoint] = true
 		}
 	}
-	return by, len(g.seen.peers) <= acquaintances
+	return served, len(g.seen.peers) <= minKnown
 }
 
-// isDial reports whether a connection could not even be opened. memberlist keeps the
-// words of errors, not the errors.
-func isDial(err error) bool {
-	return strings.Contains(err.Error(), "dial tcp")
-}
+// isDialError reports whether a connection could not even be opened. memberlist keeps
+// only the text of errors.
+func isDialError(err error) bool { return strings.Contains(err.Error(), "dial tcp") }
 
 func (g *Gossip) snapshot() rendezvous.Peers {
 	g.mu.Lock()
@@ -294,17 +292,10 @@ func (g *Gossip) snapshot() rendezvous.Peers {
 	return rendezvous.Peers{All: out, Trouble: g.endpoint.trouble}
 }
 
-func (g *Gossip) stranger() string {
+func (g *Gossip) foreign() *Foreign {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.endpoint.foreign
-}
-
-// another reports whether the stranger at the endpoint is another job or program.
-func (g *Gossip) another() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.endpoint.other
 }
 
 func (g *Gossip) wake() {
@@ -315,6 +306,6 @@ func (g *Gossip) wake() {
 }
 
 var (
-	errForeign = errors.New("an agent of another run")
-	errEnough  = errors.New("it knows enough others")
+	errForeign     = errors.New("an agent of another run")
+	errKnowsEnough = errors.New("it knows enough others")
 )

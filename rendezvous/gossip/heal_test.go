@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// cutTransport loses what goes to addresses that are not reached.
+// cutTransport drops what goes to addresses that it does not reach.
 type cutTransport struct {
 	*transport
 	reaches func(addr string) bool
@@ -35,10 +35,10 @@ func (t cutTransport) DialTimeout(addr string, limit time.Duration) (net.Conn, e
 	return t.transport.DialTimeout(addr, limit)
 }
 
-// TestLostAreFound checks that two parts of a cut network, none of which has an
-// endpoint's agent any more, find each other when the network heals, though
-// memberlist has forgotten the lost agents.
-func TestLostAreFound(t *testing.T) {
+// TestHealedNetworkIsOneAgain checks that two parts of a cut network find each other
+// when the network heals, although neither has an endpoint's agent and memberlist has
+// forgotten the lost agents.
+func TestHealedNetworkIsOneAgain(t *testing.T) {
 	t.Parallel()
 	at := freePort(t, "127.0.0.1")
 	var cut atomic.Bool
@@ -66,9 +66,9 @@ func TestLostAreFound(t *testing.T) {
 	meet(t, a, b, c)
 }
 
-// TestQuickEnd checks that an agent whose job is over does not wait until others have
-// heard that it leaves.
-func TestQuickEnd(t *testing.T) {
+// TestAgentEndsQuicklyWhenTheJobIsOver checks that an agent whose job is over does not
+// wait until its leave message has reached the others.
+func TestAgentEndsQuicklyWhenTheJobIsOver(t *testing.T) {
 	t.Parallel()
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
@@ -83,7 +83,7 @@ func TestQuickEnd(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error)
 		go func() { done <- g.Run(ctx, func(rendezvous.Peers) {}) }()
-		eventually(t, 10*time.Second, func() bool { return home.seesOne(g.cfg.ID) }, func() string { return fmt.Sprint(home.peers()) })
+		eventually(t, 10*time.Second, func() bool { return home.hasPeer(g.cfg.ID) }, func() string { return fmt.Sprint(home.peers()) })
 		began := time.Now()
 		cancel(ErrOver)
 		<-done
@@ -94,6 +94,6 @@ func TestQuickEnd(t *testing.T) {
 	}
 }
 
-func (a *agent) seesOne(id rendezvous.NodeID) bool {
+func (a *agent) hasPeer(id rendezvous.NodeID) bool {
 	return slices.ContainsFunc(a.peers().All, func(p rendezvous.Peer) bool { return p.ID == id })
 }

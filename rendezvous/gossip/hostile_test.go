@@ -12,15 +12,15 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-func TestForeign(t *testing.T) {
+func TestAgentOfAnotherJobIsRefused(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
-	boss := config(1, at)
-	boss.Serves = 0
-	home := open(t, boss)
+	first := config(1, at)
+	first.Serves = 0
+	home := open(t, first)
 	t.Run("other run", func(t *testing.T) {
 		c := config(2, at)
-		c.RunID = "stranger"
-		wantForeign(t, open(t, c), `for run "run", not "stranger"`)
+		c.RunID = "other"
+		wantForeign(t, open(t, c), `for run "run", not "other"`)
 	})
 	t.Run("other protocol", func(t *testing.T) {
 		c := config(3, at)
@@ -30,7 +30,7 @@ func TestForeign(t *testing.T) {
 		}
 		defer g.close(false)
 		_, _ = g.list.Join([]string{at})
-		eventually(t, 5*time.Second, func() bool { return g.stranger() != "" }, func() string { return "no word of the other protocol" })
+		eventually(t, 5*time.Second, func() bool { return g.foreign() != nil }, func() string { return "it finds no foreign agent" })
 	})
 	if !home.sees(home.id) {
 		t.Errorf("the others are seen: %+v", home.peers())
@@ -48,12 +48,12 @@ func wantForeign(t *testing.T, a *agent, text string) {
 			t.Errorf("%v, want a Foreign with %q", err, text)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("the stranger is not told")
+		t.Fatal("Run does not end")
 	}
 }
 
-// TestTrouble checks that the user learns why no endpoint answers.
-func TestTrouble(t *testing.T) {
+// TestTroubleSaysWhyNoEndpointAnswers checks the text for the user.
+func TestTroubleSaysWhyNoEndpointAnswers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestTrouble(t *testing.T) {
 		name, endpoint, text string
 		serves               int
 	}{
-		{"nobody there", free, "refused", -1},
+		{"no listener", free, "refused", -1},
 		{"no such name", "no-such-host.invalid:29400", "cannot resolve", -1},
 		{"no gorun there", taken, "another program", -1},
 		{"no gorun there, on this host", taken, "another program", 0},
@@ -110,12 +110,13 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestGarbage checks that noise at an agent's ports changes nothing.
-func TestGarbage(t *testing.T) {
+// TestRandomBytesChangeNothing checks that random bytes at an agent's ports change
+// nothing.
+func TestRandomBytesChangeNothing(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
-	boss := config(1, at)
-	boss.Serves = 0
-	a, b := open(t, boss), open(t, config(2, at))
+	first := config(1, at)
+	first.Serves = 0
+	a, b := open(t, first), open(t, config(2, at))
 	meet(t, a, b)
 	udp, err := net.Dial("udp", at)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// join asks the endpoints until one answers, and again now and then. Gossip never
-// heals a cut by itself, and an endpoint's agent may be started anew, long before its
-// predecessor is given up.
+// join joins the agents at the endpoints until one answers, and again now and then.
+// Gossip does not heal a cut network by itself. An endpoint's agent may also be
+// replaced long before memberlist declares the old one lost.
 func (g *Gossip) join(ctx context.Context) {
 	wait, idle := 5*time.Millisecond, time.Duration(0)
 	for {
-		if by, few := g.served(); len(by) == 0 || idle >= rejoin {
+		if served, few := g.servedEndpoints(); len(served) == 0 || idle >= rejoinInterval {
 			idle = 0
 			for i, e := range g.cfg.Endpoints {
-				if i != g.cfg.Serves && (few || !by[i]) {
-					g.report(e, g.ask(ctx, e))
+				if i != g.cfg.Serves && (few || !served[i]) {
+					g.noteTrouble(e, g.joinEndpoint(ctx, e))
 				}
 			}
 		}
@@ -40,11 +40,11 @@ func (g *Gossip) join(ctx context.Context) {
 // maxLost bounds the addresses that findLost remembers.
 const maxLost = 256
 
-// findLost asks agents that are not seen any more, one at a time. memberlist forgets
-// lost agents. Without these questions, two parts of a cut network that both have no
-// endpoint would not find each other when the network heals.
+// findLost joins the agents that were seen and left, one at a time. memberlist forgets
+// lost agents. Without findLost, two parts of a cut network that both have no endpoint
+// would not find each other when the network heals.
 func (g *Gossip) findLost(ctx context.Context) {
-	for pause(ctx, rejoin); ctx.Err() == nil; pause(ctx, rejoin) {
+	for pause(ctx, rejoinInterval); ctx.Err() == nil; pause(ctx, rejoinInterval) {
 		g.mu.Lock()
 		var id rendezvous.NodeID
 		var at string
@@ -63,9 +63,9 @@ func (g *Gossip) findLost(ctx context.Context) {
 	}
 }
 
-// ask joins at all addresses of an endpoint. The endpoint's name may not be known
-// yet, or have an address that does not answer.
-func (g *Gossip) ask(ctx context.Context, endpoint string) error {
+// joinEndpoint joins at all addresses of an endpoint. DNS may not know the endpoint's
+// name yet, and some of its addresses may not answer.
+func (g *Gossip) joinEndpoint(ctx context.Context, endpoint string) error {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil {
 		return err
@@ -80,45 +80,35 @@ func (g *Gossip) ask(ctx context.Context, endpoint string) error {
 		ips[i] = net.JoinHostPort(ips[i], port)
 	}
 	n, err := g.list.Join(ips)
-	if n > 0 || g.stranger() != "" {
+	if n > 0 || g.foreign() != nil {
 		return nil
 	}
 	var many interface{ WrappedErrors() []error }
 	if errors.As(err, &many) && len(many.WrappedErrors()) > 0 {
 		err = many.WrappedErrors()[0]
 	}
-	if err != nil && otherKey(err.Error()) {
-		g.alien(host, endpoint)
-		return &secret.Other{At: endpoint}
+	if err != nil && isKeyMismatch(err.Error()) {
+		g.reportKeyMismatch(host, endpoint)
+		return &secret.Mismatch{At: endpoint}
 	}
-	if err != nil && strings.Contains(err.Error(), errNotGorun.Error()) { // memberlist keeps the words of errors
-		g.otherProgram(endpoint)
+	if err != nil && strings.Contains(err.Error(), errCompressed.Error()) { // memberlist keeps only the text of errors
+		g.failJoin(otherProgram(endpoint, errCompressed))
 	}
 	switch {
 	case err == nil:
-	case isDial(err):
-		if endpoint == g.taken && g.halfTaken(port) {
-			err = fmt.Errorf("another program has the UDP port of %s, and %w (%w)", endpoint, errDeaf, err)
+	case isDialError(err):
+		if endpoint == g.takenEndpoint && g.isUDPPortInUse(port) {
+			err = fmt.Errorf("another program has the UDP port of %s, and %w (%w)", endpoint, errNoGorun, err)
 		}
 	default: // it accepts connections and does not answer as memberlist does
-		err = fmt.Errorf("%s is in use, but %w; is it another program's port? (%w)", endpoint, errDeaf, err)
+		err = fmt.Errorf("%s is in use, but %w; is it another program's port? (%w)", endpoint, errNoGorun, err)
 	}
 	return err
 }
 
-// otherProgram notes that an endpoint is another program's. An agent that serves no
-// endpoint, and has seen no other agent, has no agent to join.
-func (g *Gossip) otherProgram(endpoint string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.seen.met && g.cfg.Serves < 0 && g.endpoint.foreign == "" {
-		g.endpoint.foreign = otherProgram(endpoint, errNotGorun)
-		g.wake()
-	}
-}
-
-// halfTaken reports whether a program has the port for UDP. A gorun would have both.
-func (g *Gossip) halfTaken(port string) bool {
+// isUDPPortInUse reports whether a program on this node has the port for UDP. A gorun
+// would have the port for TCP, too.
+func (g *Gossip) isUDPPortInUse(port string) bool {
 	c, err := net.ListenPacket("udp", net.JoinHostPort(g.cfg.Bind, port))
 	if err == nil {
 		c.Close()
@@ -126,30 +116,31 @@ func (g *Gossip) halfTaken(port string) bool {
 	return errors.Is(err, syscall.EADDRINUSE)
 }
 
-var errDeaf = errors.New("no gorun answers there")
+var errNoGorun = errors.New("no gorun answers there")
 
-// deafFor is how long a port on this machine may answer as no gorun does. An agent
-// that is ending, or slow, is not another program.
-const deafFor = 2 * time.Second
+// noGorunLimit is how long a port of this node may answer unlike a gorun before it
+// counts as another program's. An agent that is ending or slow answers so, too.
+const noGorunLimit = 2 * time.Second
 
-// robbed reports whether another program has the port of the only endpoint, which
-// this agent should serve. An agent that has seen others of its run can do without
-// the port.
-func (g *Gossip) robbed(now time.Time) bool {
+// isPortTaken reports whether another program has the port of the only endpoint, which
+// this agent should serve. An agent that has seen others of its run can do without the
+// port.
+func (g *Gossip) isPortTaken(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.cfg.Endpoints) == 1 && !g.seen.met && !g.endpoint.deaf.IsZero() && now.Sub(g.endpoint.deaf) >= deafFor
+	since := g.endpoint.noGorunSince
+	return len(g.cfg.Endpoints) == 1 && !g.seen.foundPeer && !since.IsZero() && now.Sub(since) >= noGorunLimit
 }
 
-// report keeps why an endpoint did not answer, for the user.
-func (g *Gossip) report(endpoint string, err error) {
+// noteTrouble keeps why an endpoint did not answer, for the user; err is nil if it did.
+func (g *Gossip) noteTrouble(endpoint string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case endpoint != g.taken || !errors.Is(err, errDeaf):
-		g.endpoint.deaf = time.Time{}
-	case g.endpoint.deaf.IsZero():
-		g.endpoint.deaf = time.Now()
+	case endpoint != g.takenEndpoint || !errors.Is(err, errNoGorun):
+		g.endpoint.noGorunSince = time.Time{}
+	case g.endpoint.noGorunSince.IsZero():
+		g.endpoint.noGorunSince = time.Now()
 	}
 	g.endpoint.trouble = ""
 	if err != nil {

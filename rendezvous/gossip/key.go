@@ -8,23 +8,24 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// ear learns from memberlist's log that another agent has another key, because
-// memberlist says it nowhere else. Nothing else in the log matters.
-type ear struct{ other func(host string) }
+// keyMismatchLog finds in memberlist's log that an agent has another key, because
+// memberlist reports it nowhere else. It ignores the rest of the log.
+type keyMismatchLog struct{ report func(host string) }
 
-func (e *ear) Write(line []byte) (int, error) {
+func (l *keyMismatchLog) Write(line []byte) (int, error) {
 	text, from, ok := strings.Cut(string(line), " from=")
-	if ok && e.other != nil && strings.Contains(text, "failed to receive: ") && otherKey(text) {
+	if ok && l.report != nil && strings.Contains(text, "failed to receive: ") && isKeyMismatch(text) {
 		if ip, _, err := net.SplitHostPort(strings.TrimSpace(from)); err == nil {
-			e.other(ip)
+			l.report(ip)
 		}
 	}
 	return len(line), nil
 }
 
-// otherKey reports whether memberlist failed because of a key. memberlist keeps the
-// words of errors, not the errors. Both sides of a connection have one of these.
-func otherKey(text string) bool {
+// isKeyMismatch reports whether memberlist failed because the keys of two agents
+// differ. memberlist keeps only the text of errors. Both sides of a connection get one
+// of these errors.
+func isKeyMismatch(text string) bool {
 	return slices.ContainsFunc([]string{
 		"no installed keys could decrypt the message",
 		"remote state is encrypted and encryption is not configured",
@@ -32,17 +33,11 @@ func otherKey(text string) bool {
 	}, func(s string) bool { return strings.Contains(text, s) })
 }
 
-// alien notes that the agent at an endpoint has another key. An agent that serves no
-// endpoint, and has seen no other agent, has no agent to join.
-func (g *Gossip) alien(host, endpoint string) {
-	g.mu.Lock()
-	lost := !g.seen.met && g.cfg.Serves < 0
-	if lost && g.endpoint.foreign == "" {
-		g.endpoint.foreign = (&secret.Other{At: endpoint}).Error()
-		g.wake()
-	}
-	g.mu.Unlock()
-	if !lost && g.cfg.Other != nil {
-		g.cfg.Other(host)
+// reportKeyMismatch ends Run, or calls Config.OtherKey, because the agent at an
+// endpoint has another key.
+func (g *Gossip) reportKeyMismatch(host, endpoint string) {
+	foreign := &Foreign{Text: (&secret.Mismatch{At: endpoint}).Error()}
+	if !g.failJoin(foreign) && g.cfg.OtherKey != nil {
+		g.cfg.OtherKey(host)
 	}
 }

@@ -11,75 +11,75 @@ import (
 	"time"
 )
 
-// heard collects the calls of Config.Other.
-type heard struct {
+// hostList collects the calls of Config.OtherKey.
+type hostList struct {
 	mu   sync.Mutex
 	list []string
 }
 
-func (h *heard) add(host string) {
+func (h *hostList) add(host string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.list = append(h.list, host)
 }
 
-func (h *heard) has(host string) bool {
+func (h *hostList) has(host string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Contains(h.list, host)
 }
 
 // keyed returns a config with a key of one repeated byte, 0 for none.
-func keyed(key byte, i int, endpoints ...string) (Config, *heard) {
-	c, h := config(i, endpoints...), &heard{}
-	if c.Other = h.add; key != 0 {
+func keyed(key byte, i int, endpoints ...string) (Config, *hostList) {
+	c, h := config(i, endpoints...), &hostList{}
+	if c.OtherKey = h.add; key != 0 {
 		c.Key = bytes.Repeat([]byte{key}, 32)
 	}
 	return c, h
 }
 
-// TestKey checks that agents of one key see each other. An agent with another key
-// learns of the difference, and so do they, from their own agent at the endpoint.
-func TestKey(t *testing.T) {
-	for name, key := range map[string]struct{ ours, theirs byte }{
-		"different": {1, 2}, "stranger has none": {1, 0}, "job has none": {0, 1},
+// TestAgentWithAnotherKeyIsRefused checks that agents with the same key see each other.
+// An agent with another key gets an error, and the endpoint's agent reports it.
+func TestAgentWithAnotherKeyIsRefused(t *testing.T) {
+	for name, key := range map[string]struct{ job, other byte }{
+		"different": {1, 2}, "other has none": {1, 0}, "job has none": {0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := freePort(t, "127.0.0.1")
-			c, told := keyed(key.ours, 1, at)
+			c, reported := keyed(key.job, 1, at)
 			c.Serves = 0
-			boss := open(t, c)
-			c, _ = keyed(key.theirs, 2, at)
+			first := open(t, c)
+			c, _ = keyed(key.other, 2, at)
 			wantForeign(t, open(t, c), at+" has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own")
-			eventually(t, 5*time.Second, func() bool { return told.has("127.0.0.2") || told.has("127.0.0.1") }, func() string { return "the job is not told" })
-			c, none := keyed(key.ours, 3, at)
+			eventually(t, 5*time.Second, func() bool { return reported.has("127.0.0.2") || reported.has("127.0.0.1") }, func() string { return "Config.OtherKey was not called" })
+			c, none := keyed(key.job, 3, at)
 			member := open(t, c)
-			meet(t, boss, member)
+			meet(t, first, member)
 			if none.has("127.0.0.1") {
-				t.Error("agents of one key take each other for strangers")
+				t.Error("an agent reports another one with the same key")
 			}
 		})
 	}
 }
 
-// TestKeyOfTwoEndpoints checks that two agents that each serve an endpoint go on
-// waiting for others, and that both say so.
-func TestKeyOfTwoEndpoints(t *testing.T) {
+// TestEndpointsWithDifferentKeysReportEachOther checks that two agents that each serve
+// an endpoint go on, and that both report the other.
+func TestEndpointsWithDifferentKeysReportEachOther(t *testing.T) {
 	one, two := freePort(t, "127.0.0.1"), freePort(t, "127.0.0.2")
-	var told []*heard
+	var reported []*hostList
 	for i := range 2 {
 		c, h := keyed(byte(i+1), i+1, one, two)
 		c.Serves = i
 		open(t, c)
-		told = append(told, h)
+		reported = append(reported, h)
 	}
-	eventually(t, 10*time.Second, func() bool { return told[0].has("127.0.0.2") && told[1].has("127.0.0.1") }, func() string { return "they are not told" })
+	eventually(t, 10*time.Second, func() bool { return reported[0].has("127.0.0.2") && reported[1].has("127.0.0.1") }, func() string { return "Config.OtherKey was not called" })
 }
 
-// TestKeyedGarbage checks that a message without the key changes nothing, whatever it
-// looks like.
-func TestKeyedGarbage(t *testing.T) {
+// TestBytesWithoutTheKeyChangeNothing checks that a message without the key changes
+// nothing, whatever it looks like.
+func TestBytesWithoutTheKeyChangeNothing(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	c, _ := keyed(1, 1, at)
 	c.Serves = 0
@@ -110,16 +110,16 @@ func TestKeyedGarbage(t *testing.T) {
 	meet(t, a, b, open(t, c))
 }
 
-// TestNoOtherKey checks that a program that connects and is not an agent does not
-// count as an agent with another key.
-func TestNoOtherKey(t *testing.T) {
+// TestOtherProgramHasNoOtherKey checks that a program that connects and is not an agent
+// does not count as an agent with another key.
+func TestOtherProgramHasNoOtherKey(t *testing.T) {
 	for name, key := range map[string][]byte{"with a key": make([]byte, 32), "without": nil} {
 		t.Run(name, func(t *testing.T) {
 			at := freePort(t, "127.0.0.1")
-			boss := config(1, at)
-			said := make(chan string, 100)
-			boss.Serves, boss.Key, boss.Other = 0, key, func(host string) { said <- host }
-			open(t, boss)
+			first := config(1, at)
+			reported := make(chan string, 100)
+			first.Serves, first.Key, first.OtherKey = 0, key, func(host string) { reported <- host }
+			open(t, first)
 			for _, junk := range []string{"\x16\x03\x01\x02\x00\x01", "GET / HTTP/1.1\r\n\r\n", "\n\n\n\n\n\n\n\n", "\x00\x00\x00\x00", "\x06junk of a scanner"} {
 				c, err := net.Dial("tcp", at)
 				if err != nil {
@@ -127,12 +127,12 @@ func TestNoOtherKey(t *testing.T) {
 				}
 				_, _ = c.Write([]byte(junk))
 				_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-				_, _ = io.ReadAll(c) // it is handled
+				_, _ = io.ReadAll(c) // until the agent closes the connection
 				c.Close()
 			}
 			select {
-			case host := <-said:
-				t.Errorf("%s is said to have another key", host)
+			case host := <-reported:
+				t.Errorf("%s is reported to have another key", host)
 			default:
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-func TestAgentsMeet(t *testing.T) {
+func TestAgentsSeeEachOther(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			at := freePort(t, "127.0.0.1")
@@ -45,9 +45,9 @@ func TestAgentsMeet(t *testing.T) {
 	}
 }
 
-// TestSameHost checks that agents that start at the same instant with the same
-// endpoint and the same address share out its port and free ones.
-func TestSameHost(t *testing.T) {
+// TestOneOfManyOnAHostServesTheEndpoint checks agents that start at once with the same
+// endpoint and address: one gets its port, the others get free ports.
+func TestOneOfManyOnAHostServesTheEndpoint(t *testing.T) {
 	const n = 6
 	at := freePort(t, "127.0.0.1")
 	as := make([]*agent, n)
@@ -72,9 +72,8 @@ func TestSameHost(t *testing.T) {
 	}
 }
 
-// TestEndpointComesBack checks that a new agent at the endpoint finds those that are
-// left.
-func TestEndpointComesBack(t *testing.T) {
+// TestNewEndpointAgentFindsTheOthers checks an endpoint whose agent is replaced.
+func TestNewEndpointAgentFindsTheOthers(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
 	first.Serves = 0
@@ -87,10 +86,10 @@ func TestEndpointComesBack(t *testing.T) {
 	meet(t, b, c, open(t, again))
 }
 
-// TestManyAgents checks that an agent that serves an endpoint knows all, and that the
+// TestEndpointAgentsKnowAll checks that an agent that serves an endpoint knows all, and that the
 // others know it and some of each other.
-func TestManyAgents(t *testing.T) {
-	const n = acquaintances + 14
+func TestEndpointAgentsKnowAll(t *testing.T) {
+	const n = minKnown + 14
 	one, two := freePort(t, "127.0.0.1"), freePort(t, "127.0.0.2")
 	var as []*agent
 	for i := range n {
@@ -102,19 +101,19 @@ func TestManyAgents(t *testing.T) {
 	}
 	for i, a := range as {
 		eventually(t, 20*time.Second, func() bool {
-			served := 0
+			servedEndpoints := 0
 			for _, p := range a.peers().All {
 				if p.Endpoint >= 0 {
-					served++
+					servedEndpoints++
 				}
 			}
 			all := len(a.peers().All)
-			return served == 2 && (i < 2 && all == n || i >= 2 && all > acquaintances && all <= acquaintances+3)
+			return servedEndpoints == 2 && (i < 2 && all == n || i >= 2 && all > minKnown && all <= minKnown+3)
 		}, func() string { return fmt.Sprintf("%d sees %+v", i, a.peers()) })
 	}
 }
 
-func TestTwoEndpoints(t *testing.T) {
+func TestAgentsOfTwoEndpointsSeeEachOther(t *testing.T) {
 	one, two := freePort(t, "127.0.0.1"), freePort(t, "127.0.0.2")
 	var as []*agent
 	for i := range 2 {
@@ -126,7 +125,7 @@ func TestTwoEndpoints(t *testing.T) {
 	meet(t, as...)
 }
 
-func TestPorts(t *testing.T) {
+func TestGossipPortIsOneOfTheGiven(t *testing.T) {
 	t.Run("one of the range", func(t *testing.T) {
 		used := open(t, config(1))
 		free := freePort(t, "127.0.0.1")
@@ -156,17 +155,17 @@ func TestPorts(t *testing.T) {
 	})
 }
 
-// TestEndpointIsAskedAgain checks the endpoint's questions after its agent was
-// replaced. The agent that is seen there may be lost, and its successor there
-// already. Of few agents each asks again, of many none does.
-func TestEndpointIsAskedAgain(t *testing.T) {
+// TestEndpointIsJoinedAgain checks joins at an endpoint that a seen agent serves. That
+// agent may be lost and already replaced. Each of few agents joins again, of many none
+// does.
+func TestEndpointIsJoinedAgain(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	asked := make(chan bool, 1024)
+	joined := make(chan bool, 1024)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -174,12 +173,12 @@ func TestEndpointIsAskedAgain(t *testing.T) {
 				return
 			}
 			c.Close()
-			asked <- true
+			joined <- true
 		}
 	}()
 	a := open(t, config(2, l.Addr().String()))
-	<-asked
-	know := func(n int) {
+	<-joined
+	see := func(n int) {
 		a.g.mu.Lock()
 		defer a.g.mu.Unlock()
 		for i := range n {
@@ -187,22 +186,22 @@ func TestEndpointIsAskedAgain(t *testing.T) {
 			a.g.seen.peers[id] = rendezvous.Peer{ID: id, Endpoint: i - 1}
 		}
 	}
-	know(2) // the second one serves the endpoint
-	for len(asked) > 0 {
-		<-asked
+	see(2) // the second one serves the endpoint
+	for len(joined) > 0 {
+		<-joined
 	}
 	for range 2 { // one may have been on its way
 		select {
-		case <-asked:
-		case <-time.After(2 * rejoin):
-			t.Fatal("the endpoint is not asked again")
+		case <-joined:
+		case <-time.After(2 * rejoinInterval):
+			t.Fatal("the agent does not join again")
 		}
 	}
-	if by, few := a.g.served(); !by[0] || !few {
-		t.Errorf("serving %v, few: %v", by, few)
+	if served, few := a.g.servedEndpoints(); !served[0] || !few {
+		t.Errorf("serving %v, few: %v", served, few)
 	}
-	know(2 * acquaintances)
-	if _, few := a.g.served(); few {
-		t.Error("these are few")
+	see(2 * minKnown)
+	if _, few := a.g.servedEndpoints(); few {
+		t.Error("many agents count as few")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// meta is what an agent reports to all others of itself, at most
-// memberlist.MetaMaxSize (512) bytes. More would make memberlist panic.
+// meta is what an agent reports of itself to all others, at most memberlist.MetaMaxSize
+// (512) bytes. memberlist panics if it is longer.
 type meta struct {
 	Protocol int    `json:"p"`
 	Run      string `json:"r"` // run id, cut to maxRun bytes and a hash when longer
@@ -28,7 +28,7 @@ const (
 
 func (m meta) encode() ([]byte, error) {
 	m.Name = term.Truncate(strings.Map(func(r rune) rune {
-		if term.Unfit(r) { // the others would not take it
+		if term.Unfit(r) { // decodeMeta refuses it
 			return '?'
 		}
 		return r
@@ -47,7 +47,7 @@ func (m meta) encode() ([]byte, error) {
 	return b, nil
 }
 
-// decodeMeta reads what another process says of itself.
+// decodeMeta reads the meta of another process.
 func decodeMeta(b []byte) (meta, error) {
 	var m meta
 	if len(b) > memberlist.MetaMaxSize {

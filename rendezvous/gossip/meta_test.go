@@ -29,7 +29,7 @@ func FuzzDecodeMeta(f *testing.F) {
 	})
 }
 
-func TestMetaFits(t *testing.T) {
+func TestLongNamesFitTheMeta(t *testing.T) {
 	for _, word := range []string{"a", "\u00e9", "\"", "<", "\u2028", "\xff"} {
 		long := strings.Repeat(word, 2000)
 		for _, run := range []string{word, long} {

@@ -24,7 +24,7 @@ type agent struct {
 	seen rendezvous.Peers
 }
 
-// config of an agent on one address; endpoint "" makes it serve the first one.
+// config returns the Config of agent i, which serves no endpoint.
 func config(i int, endpoints ...string) Config {
 	addr := fmt.Sprintf("127.0.0.%d", i)
 	return Config{

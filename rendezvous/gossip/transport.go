@@ -13,9 +13,9 @@ import (
 )
 
 // transport sends and receives memberlist's messages over one TCP and one UDP port.
-// Nothing that a stranger sends reaches memberlist before filter has looked at it.
-// Connections that it dials end with the agent, because memberlist's Shutdown neither
-// waits for them nor breaks them off.
+// Every message passes filter before it reaches memberlist. The connections that
+// transport dials end with the agent, because memberlist's Shutdown neither waits for
+// them nor closes them.
 type transport struct {
 	ended  context.Context
 	filter *filter
@@ -64,7 +64,7 @@ func bindOnce(addr string, port int) (*transport, error) {
 
 func (t *transport) port() int { return t.udp.LocalAddr().(*net.UDPAddr).Port }
 
-// acceptStreams gives memberlist the connections of others. It ends each of them
+// acceptStreams gives memberlist the accepted connections. memberlist ends each of them
 // within its TCPTimeout.
 func (t *transport) acceptStreams() {
 	for {
@@ -88,10 +88,10 @@ func (t *transport) readPackets() {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil || n == 0: // an earlier packet could not be delivered
+		case err != nil || n == 0: // the error is of an earlier packet that this port sent
 			continue
 		}
-		if err := t.filter.packet(buf[:n]); err != nil {
+		if err := t.filter.checkPacket(buf[:n]); err != nil {
 			continue
 		}
 		select {
@@ -102,7 +102,8 @@ func (t *transport) readPackets() {
 	}
 }
 
-// FinalAdvertiseAddr returns the address that others get. gorun always knows its own.
+// FinalAdvertiseAddr returns the address that other agents get, which gorun always
+// configures.
 func (t *transport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	addr := net.ParseIP(ip)
 	if addr == nil {

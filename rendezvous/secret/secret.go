@@ -120,9 +120,9 @@ func (s Secret) Verify(purpose string, nonce, proof []byte) bool {
 	return s.Given() && hmac.Equal(proof, s.Prove(purpose, nonce))
 }
 
-// Other is the error of two nodes that do not have the same secret of one run.
-type Other struct{ At string } // address of the other node
+// Mismatch is the error of two nodes that do not have the same secret of one run.
+type Mismatch struct{ At string } // address of the other node
 
-func (o *Other) Error() string {
-	return o.At + " has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own"
+func (m *Mismatch) Error() string {
+	return m.At + " has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own"
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// ErrOther is the error of a TLS handshake with an agent that has another secret.
-var ErrOther = errors.New("it has another secret (or none), or is of another run")
+// ErrMismatch is the error of a TLS handshake with an agent that has another secret.
+var ErrMismatch = errors.New("it has another secret (or none), or is of another run")
 
 // TLS returns the configuration of either side of a connection, nil without a secret.
 // Both sides show the certificate of one key, which is derived from the secret, and
@@ -43,11 +43,11 @@ func (s Secret) TLS() (*tls.Config, error) {
 		SessionTicketsDisabled: true,
 		VerifyConnection: func(c tls.ConnectionState) error {
 			if len(c.PeerCertificates) == 0 {
-				return ErrOther
+				return ErrMismatch
 			}
 			peer, ok := c.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 			if !ok || subtle.ConstantTimeCompare(peer, public) != 1 {
-				return ErrOther
+				return ErrMismatch
 			}
 			return nil
 		},

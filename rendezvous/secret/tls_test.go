@@ -102,7 +102,7 @@ func TestTLS(t *testing.T) {
 			if out == nil {
 				t.Error("accepted as a server")
 			}
-			if name == "another secret" && !errors.Is(out, ErrOther) {
+			if name == "another secret" && !errors.Is(out, ErrMismatch) {
 				t.Errorf("%v does not say why", out)
 			}
 		})

@@ -3,14 +3,12 @@ package gossip
 import (
 	"errors"
 	"net"
-	"strings"
 	"testing"
 	"time"
 )
 
-// TestOwnPortIsTaken checks that an agent does not wait for the job's whole time if
-// another program has its endpoint's port. It does wait while an agent, or no
-// program, has the port.
+// TestOwnPortIsTaken checks that an agent ends if another program has its endpoint's
+// port. It goes on while an agent, or no program, has the port.
 func TestOwnPortIsTaken(t *testing.T) {
 	web, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,15 +42,15 @@ func TestOwnPortIsTaken(t *testing.T) {
 	}
 	t.Cleanup(func() { udp.Close() })
 	for _, endpoint := range []string{web.Addr().String(), half} {
-		robbed := start(1, endpoint)
+		a := start(1, endpoint)
 		select {
-		case err := <-robbed.done:
-			robbed.done <- err
-			if _, foreign := errors.AsType[*Foreign](err); err == nil || foreign || !strings.Contains(err.Error(), endpoint) {
+		case err := <-a.done:
+			a.done <- err
+			if taken, ok := errors.AsType[*PortTaken](err); !ok || taken.Endpoint != endpoint {
 				t.Errorf("%v", err)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatalf("%s: it waits", endpoint)
+			t.Fatalf("%s: Run does not end", endpoint)
 		}
 	}
 	for _, a := range []*agent{first, second, elsewhere} {

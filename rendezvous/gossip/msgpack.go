@@ -18,11 +18,11 @@ type input interface {
 	next(n int) ([]byte, error)
 }
 
-var errShape = errors.New("it is no message of an agent")
+var errShape = errors.New("agents send no such message")
 
-// skim reads one message: a MessagePack map of few short fields, without anything
+// readFields reads one message: a MessagePack map of few short fields, without anything
 // nested. It returns the fields that are numbers.
-func skim(in input) (numbers map[string]int64, err error) {
+func readFields(in input) (numbers map[string]int64, err error) {
 	b, err := in.next(1)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func skim(in input) (numbers map[string]int64, err error) {
 	switch {
 	case b[0]&0xf0 == 0x80:
 	case b[0] == 0xde: // map 16
-		if n, err = length(in, 2); err != nil {
+		if n, err = readLength(in, 2); err != nil {
 			return nil, err
 		}
 	default:
@@ -42,7 +42,7 @@ func skim(in input) (numbers map[string]int64, err error) {
 	}
 	numbers = make(map[string]int64, 4)
 	for range n {
-		key, _, err := field(in)
+		key, _, err := readValue(in)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +50,7 @@ func skim(in input) (numbers map[string]int64, err error) {
 			return nil, errShape
 		}
 		name := string(key)
-		_, v, err := field(in)
+		_, v, err := readValue(in)
 		if err != nil {
 			return nil, err
 		}
@@ -62,8 +62,8 @@ func skim(in input) (numbers map[string]int64, err error) {
 	return numbers, nil
 }
 
-// field reads a value: a text or bytes, or a number, a truth value or nothing.
-func field(in input) (text []byte, number int64, err error) {
+// readValue reads a value: a text, bytes, a number, a boolean or nil.
+func readValue(in input) (text []byte, number int64, err error) {
 	b, err := in.next(1)
 	if err != nil {
 		return nil, 0, err
@@ -74,51 +74,51 @@ func field(in input) (text []byte, number int64, err error) {
 	case c >= 0xe0:
 		return nil, int64(int8(c)), nil
 	case c&0xe0 == 0xa0:
-		text, err = bytesOf(in, int(c&0x1f))
+		text, err = readBytes(in, int(c&0x1f))
 	case c == 0xc0, c == 0xc2, c == 0xc3: // nothing, false, true
 	case c == 0xd9, c == 0xc4:
-		text, err = counted(in, 1)
+		text, err = readCounted(in, 1)
 	case c == 0xda, c == 0xc5:
-		text, err = counted(in, 2)
+		text, err = readCounted(in, 2)
 	case c == 0xdb, c == 0xc6:
-		text, err = counted(in, 4)
+		text, err = readCounted(in, 4)
 	case c >= 0xcc && c <= 0xcf: // unsigned
-		number, err = integer(in, 1<<(c-0xcc), false)
+		number, err = readInteger(in, 1<<(c-0xcc), false)
 	case c >= 0xd0 && c <= 0xd3:
-		number, err = integer(in, 1<<(c-0xd0), true)
+		number, err = readInteger(in, 1<<(c-0xd0), true)
 	default:
 		err = errShape
 	}
 	return text, number, err
 }
 
-func counted(in input, size int) ([]byte, error) {
-	n, err := length(in, size)
+func readCounted(in input, size int) ([]byte, error) {
+	n, err := readLength(in, size)
 	if err != nil {
 		return nil, err
 	}
-	return bytesOf(in, n)
+	return readBytes(in, n)
 }
 
-func bytesOf(in input, n int) ([]byte, error) {
+func readBytes(in input, n int) ([]byte, error) {
 	if n > maxField {
 		return nil, errBounds
 	}
 	return in.next(n)
 }
 
-// length reads a length of size bytes.
-func length(in input, size int) (int, error) {
-	n, err := integer(in, size, false)
+// readLength reads a length of size bytes.
+func readLength(in input, size int) (int, error) {
+	n, err := readInteger(in, size, false)
 	if n < 0 {
 		return 0, errBounds
 	}
 	return int(n), err
 }
 
-// integer reads a number of size bytes. An unsigned number of 8 bytes may come out
+// readInteger reads a number of size bytes. An unsigned number of 8 bytes may come out
 // below 0.
-func integer(in input, size int, signed bool) (int64, error) {
+func readInteger(in input, size int, signed bool) (int64, error) {
 	b, err := in.next(size)
 	if err != nil {
 		return 0, err
