@@ -19,7 +19,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 		return &UsageError{Err: err}
 	}
 	policy := check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, Trusted: sp.Trusted, MaxNodes: sp.MaxNodes}
-	gpu := a.placing.config.Driver.Present()
+	gpu := a.placing.config.Driver.HasDriver()
 	wrapper, doubt := a.build.wrapper()
 	if !policy.Wanted(gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil

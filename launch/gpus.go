@@ -20,7 +20,7 @@ func (s *supervisor) newWatcher() *gpuwatch.Watcher {
 	seen := p.plan.Seen
 	return gpuwatch.New(gpuwatch.Options{
 		Driver: p.child, Procs: gpuwatch.Procs{FS: os.DirFS("/proc")}, Known: seen.Known, GPUs: seen.All,
-		Owned: p.plan.Owned(), Before: seen.Survey.Held, Within: want.Release,
+		Owned: p.plan.Owned(), Before: seen.Survey.Processes, Within: want.Release,
 		Abort: want.OnError == spec.AbortOnGPUError, Given: want.Place.Mode == place.None,
 		Wait: &s.wg, Say: s.note,
 		Found: func(f preflight.Finding) { s.events.Put(foundEvent{f}) },

@@ -145,7 +145,7 @@ func (p *placing) names(ctx context.Context) (names []string) {
 // facts waits for the plan. It returns what the preflight compares of the GPUs, and
 // texts that say what stays unknown.
 func (p *placing) facts(ctx context.Context) (preflight.GPU, []string) {
-	given := p.config.Driver.Given()
+	given := p.config.Driver.HasDeviceFile()
 	switch {
 	case !p.config.HasGPUs():
 		return preflight.GPU{}, nil

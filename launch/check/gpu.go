@@ -32,12 +32,12 @@ func GPU(p *place.Plan, env []string, given bool) preflight.GPU {
 	}
 	visible := p.Seen.Sight.Visible
 	if !p.Seen.Known {
-		visible = device.See(s.GPUs, device.ReadGrants(env)).Visible
+		visible = device.FindVisible(s.GPUs, device.ReadGrants(env)).Visible
 	}
 	for _, g := range visible {
 		f.Visible = append(f.Visible, g.UUID)
 	}
-	for _, h := range s.Held {
+	for _, h := range s.Processes {
 		f.Busy = append(f.Busy, holder(h))
 	}
 	return f
@@ -66,7 +66,7 @@ func unused(s device.Survey, given bool) bool {
 
 // holder describes a process that computes on a GPU, as far as this user may see
 // it.
-func holder(h device.Held) preflight.Holder {
+func holder(h device.Process) preflight.Holder {
 	out := preflight.Holder{GPU: h.UUID, PID: h.PID, MemMiB: int64(h.MemMiB)}
 	dir := filepath.Join("/proc", strconv.Itoa(h.PID))
 	if b, err := os.ReadFile(filepath.Join(dir, "comm")); err == nil {

@@ -49,11 +49,11 @@ func TestGPU(t *testing.T) {
 		want preflight.GPU
 	}{
 		"a plan": {
-			place.Plan{Slots: slots, Seen: place.Seen{Known: true, Sight: device.Sight{Visible: all[:1]}, Survey: survey}},
+			place.Plan{Slots: slots, Seen: place.Seen{Known: true, Sight: device.Visibility{Visible: all[:1]}, Survey: survey}},
 			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-0"}, Owned: []string{"GPU-0"}},
 		},
 		"shared GPUs belong to nobody": {
-			place.Plan{Slots: slots, Shared: true, Seen: place.Seen{Known: true, Sight: device.Sight{Visible: all[:1]}, Survey: survey}},
+			place.Plan{Slots: slots, Shared: true, Seen: place.Seen{Known: true, Sight: device.Visibility{Visible: all[:1]}, Survey: survey}},
 			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-0"}, Shared: true},
 		},
 		"a sick GPU, so that none was seen": {

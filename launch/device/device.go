@@ -3,11 +3,12 @@
 // NVML, the driver's library, can hang, crash or end the process that loads it
 // (a missing symbol is fatal). So Probe runs in a child process, and Child, in
 // the agent, reads what that process printed. The agent itself never opens the
-// library, nor files of the driver that a sick GPU could block.
+// library, nor files of the driver that a failed GPU could block.
 //
-// Child.List reads what counting and pinning need, Look everything, and Holding
-// the processes on each GPU. Listen stays and reports what goes wrong with a
-// GPU. See says which of the GPUs the workers may use.
+// Child.List reads what counting and pinning need, Child.Survey reads everything,
+// and Child.Processes reads the processes on each GPU. Child.Listen stays and
+// reports the driver's events. FindVisible returns the GPUs that the workers may
+// use.
 //
 // GPUs are in PCI order, as NVML and nvidia-smi number them. CUDA uses the same
 // numbers when CUDA_DEVICE_ORDER=PCI_BUS_ID, and on nodes with equal GPUs.
@@ -27,7 +28,7 @@ type GPU struct {
 	UUID  string `json:"uuid,omitempty"`  // "GPU-..." or "MIG-...", "" when unknown
 	PCI   string `json:"pci,omitempty"`   // "0000:1a:00.0", as in /sys/bus/pci/devices; a MIG instance has its parent's
 	Name  string `json:"name,omitempty"`  // as the driver names the model
-	Error string `json:"error,omitempty"` // why the driver does not open it; nothing else is then known
+	Error string `json:"error,omitempty"` // why the driver does not open it; the fields below are then unknown
 
 	Minor     *int       `json:"minor,omitempty"`     // N of /dev/nvidiaN
 	Denied    string     `json:"denied,omitempty"`    // why this process may not use it: a cgroup, no file in /dev
@@ -36,7 +37,7 @@ type GPU struct {
 	Instances []Instance `json:"instances,omitempty"` // of a GPU in MIG mode
 	Parent    string     `json:"parent,omitempty"`    // UUID of the GPU that a MIG instance is a part of
 
-	State *preflight.DeviceState `json:"state,omitempty"` // what takes longer to read: only Look asks for it
+	State *preflight.DeviceState `json:"state,omitempty"` // takes longer to read; only Survey reads it
 }
 
 // Instance is one MIG compute instance.
@@ -47,16 +48,16 @@ type Instance struct {
 	CI   *int   `json:"ci,omitempty"` // its compute instance
 }
 
-// Held is one process's hold on a GPU.
-type Held struct {
+// Process is a process that computes on a GPU.
+type Process struct {
 	UUID   string `json:"uuid"` // of the GPU or of the MIG instance
 	PID    int    `json:"pid"`
 	MemMiB uint64 `json:"mem_mib,omitempty"`
 }
 
-// Workers returns the number of workers for --nproc-per-node: "gpu" is one per
-// visible GPU, "cpu" one per CPU that this process may use, "auto" one per GPU
-// if there is a GPU, else one per CPU.
+// Workers returns the number of workers for --nproc-per-node. "gpu" is one per
+// visible GPU. "cpu" is one per CPU that this process may use. "auto" is one per
+// visible GPU or, without a GPU, one per CPU.
 func Workers(of string, visible []GPU) (int, error) {
 	switch {
 	case of == "gpu" && len(visible) == 0:

@@ -44,7 +44,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-func TestVisible(t *testing.T) {
+func TestVisibleToCUDA(t *testing.T) {
 	gpus := []GPU{{Index: 0, UUID: "GPU-aa11"}, {Index: 1, UUID: "GPU-ab22"}, {Index: 2, UUID: "GPU-cc33"}}
 	tests := []struct {
 		list string
@@ -76,7 +76,7 @@ func TestVisible(t *testing.T) {
 		{"MIG-1,MIG-1", "", "twice"},
 	}
 	for _, tt := range tests {
-		visible, note := Visible(gpus, tt.list)
+		visible, note := visibleToCUDA(gpus, tt.list)
 		var got []string
 		for _, g := range visible {
 			got = append(got, fmt.Sprint(g.Index))
@@ -87,13 +87,13 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-func FuzzVisible(f *testing.F) {
+func FuzzVisibleToCUDA(f *testing.F) {
 	for _, s := range []string{"0,1", "GPU-a,MIG-", "-1", ",,", "+", "9999999999999999999999"} {
 		f.Add(s)
 	}
 	gpus := []GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1}}
 	f.Fuzz(func(t *testing.T, list string) {
-		visible, _ := Visible(gpus, list)
+		visible, _ := visibleToCUDA(gpus, list)
 		if len(visible) > strings.Count(list, ",")+1 {
 			t.Errorf("%q shows %d GPUs", list, len(visible))
 		}
@@ -210,7 +210,7 @@ func TestListInAContainerWithoutGPUs(t *testing.T) {
 	}
 }
 
-func TestListEnds(t *testing.T) {
+func TestListEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := Child{Root: fakeRoot(t), Run: func(ctx context.Context, _ string, _, _ []string, _ string) ([]byte, int, error) {
 		cancel()
@@ -250,8 +250,8 @@ func TestRealChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("GPUs: %+v", gpus)
-	if !Present("") {
-		c.Root = fakeRoot(t) // ask NVML all the same
+	if !HasDriver("") {
+		c.Root = fakeRoot(t) // ask NVML although there is no driver
 		if gpus, err := c.List(t.Context()); err == nil || len(gpus) > 0 || !strings.Contains(err.Error(), "NVML") {
 			t.Errorf("without a driver: %v, %v", gpus, err)
 		}

@@ -14,12 +14,12 @@ import (
 type EventKind string
 
 const (
-	Watching  EventKind = "watching" // the driver reports events from now on
-	Alive     EventKind = "alive"    // nothing has happened
-	Xid       EventKind = "xid"      // the driver reported an error; Code is its number
-	DoubleBit EventKind = "double-bit-ecc"
-	Lost      EventKind = "lost"    // the GPU does not answer any more
-	Refused   EventKind = "refused" // there will be no events; Text says why
+	Watching    EventKind = "watching" // the driver reports events from now on
+	Heartbeat   EventKind = "alive"    // the child runs, and there is no event
+	Xid         EventKind = "xid"      // the driver reported an error; Code is its number
+	DoubleBit   EventKind = "double-bit-ecc"
+	Lost        EventKind = "lost"    // the GPU does not answer any more
+	Unavailable EventKind = "refused" // there will be no events; Text says why
 )
 
 // Event is a line that the child process prints for Listen.
@@ -36,46 +36,46 @@ type Event struct {
 const (
 	eventVersion = 1
 	maxLine      = 64 << 10 // bytes of one line of a child's
-	// heartbeat is how often the child reports that it is alive; a failed write
-	// also shows it that nobody reads any more. maxSilence is how long a child
-	// may print nothing.
+	// heartbeat is the interval at which the child writes a Heartbeat. If the
+	// agent has ended, the write fails and the child ends.
 	heartbeat  = 10 * time.Second
-	maxSilence = 60 * time.Second
+	maxSilence = 60 * time.Second // a child that prints nothing for longer is ended
 )
 
-// ErrNoEvents is the error of Listen after which another call is of no use.
-var ErrNoEvents = errors.New("the driver tells of no events")
+// ErrNoEvents is the error of Listen if the driver reports no events. Another call
+// fails in the same way.
+var ErrNoEvents = errors.New("the driver reports no events")
 
-// Listen calls got for every event, Watching and Alive among them, until ctx or
-// the child ends. It ends a child that prints nothing for 60 s. It never
+// Listen calls handle for every event, including Watching and Heartbeat, until ctx
+// or the child ends. It ends a child that prints nothing for 60 s. It never
 // returns nil.
-func (c Child) Listen(ctx context.Context, got func(Event)) error {
-	if !c.Present() {
+func (c Child) Listen(ctx context.Context, handle func(Event)) error {
+	if !c.HasDriver() {
 		return fmt.Errorf("%w: there is no driver", ErrNoEvents)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(maxSilence, func() { cancel(fmt.Errorf("the probe said nothing for %v", maxSilence)) })
+	silence := time.AfterFunc(maxSilence, func() { cancel(fmt.Errorf("the probe printed nothing for %v", maxSilence)) })
 	defer silence.Stop()
 
-	var refused error
+	var unavailable error
 	out := &lineWriter{line: func(line []byte) {
 		e, ok := readEvent(line)
 		if !ok {
 			return
 		}
 		silence.Reset(maxSilence)
-		if e.Kind == Refused {
-			refused = fmt.Errorf("%w: %s", ErrNoEvents, e.Text)
+		if e.Kind == Unavailable {
+			unavailable = fmt.Errorf("%w: %s", ErrNoEvents, e.Text)
 			return
 		}
-		got(e)
+		handle(e)
 	}}
-	argv, env := c.command(Troubles)
+	argv, env := c.command(Events)
 	exit, err := c.Stream(ctx, c.Path, argv, env, "/", out)
 	switch {
-	case refused != nil:
-		return refused
+	case unavailable != nil:
+		return unavailable
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
@@ -89,13 +89,12 @@ func readEvent(line []byte) (e Event, ok bool) {
 	return e, ok
 }
 
-// refuse reports to a Listen that there will be no events.
-func refuse(w io.Writer, why error) error {
-	return json.NewEncoder(w).Encode(Event{Version: eventVersion, Kind: Refused, Text: why.Error()})
+// writeUnavailable writes the event after which no other event follows.
+func writeUnavailable(w io.Writer, why error) error {
+	return json.NewEncoder(w).Encode(Event{Version: eventVersion, Kind: Unavailable, Text: why.Error()})
 }
 
-// lineWriter splits what is written into lines and drops what a line has beyond
-// maxLine.
+// lineWriter splits its input into lines. It cuts a line after maxLine bytes.
 type lineWriter struct {
 	line func([]byte)
 	part []byte

@@ -19,7 +19,7 @@ func listen(t *testing.T, ctx context.Context, child func(ctx context.Context, o
 	err = Child{
 		Argv: []string{"gorun", "__gpus"}, Root: fakeRoot(t),
 		Stream: func(ctx context.Context, _ string, argv, _ []string, _ string, out io.Writer) (int, error) {
-			if argv[len(argv)-1] != string(Troubles) {
+			if argv[len(argv)-1] != string(Events) {
 				t.Errorf("called as %q", argv)
 			}
 			return child(ctx, out)
@@ -64,7 +64,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-func TestListenEnds(t *testing.T) {
+func TestListenEndsASilentChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		_, err := listen(t, t.Context(), func(ctx context.Context, out io.Writer) (int, error) {
@@ -75,7 +75,7 @@ func TestListenEnds(t *testing.T) {
 			<-ctx.Done() // a hanging driver
 			return -1, ctx.Err()
 		})
-		if err == nil || !strings.Contains(err.Error(), "said nothing for 1m0s") || time.Since(start) < 5*maxSilence {
+		if err == nil || !strings.Contains(err.Error(), "printed nothing for 1m0s") || time.Since(start) < 5*maxSilence {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 	})
@@ -95,7 +95,7 @@ func TestListenEnds(t *testing.T) {
 
 // TestListenRealChild shows that a real child reports that it has no driver.
 func TestListenRealChild(t *testing.T) {
-	if Present("") {
+	if HasDriver("") {
 		t.Skip("there is a driver: it would be listened to for ever")
 	}
 	exe, err := os.Executable()

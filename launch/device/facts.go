@@ -32,9 +32,9 @@ const (
 	PowerBrake       Clocks = 1 << 7
 )
 
-// Slowed returns the names of the reasons that are a fault, none for a healthy
-// GPU.
-func (c Clocks) Slowed() []string {
+// SlowReasons returns the names of the reasons that are a fault. A healthy GPU has
+// none.
+func (c Clocks) SlowReasons() []string {
 	var names []string
 	for _, r := range []struct {
 		bit  Clocks

@@ -27,8 +27,8 @@ type Child struct {
 	// Run starts a program, waits for its end (or ends it with ctx) and returns
 	// its output and its exit code, as program.Runner does.
 	Run func(ctx context.Context, path string, argv, env []string, dir string) (output []byte, exit int, err error)
-	// Stream does the same for a program that goes on. It writes the program's
-	// output to out as it comes. Only Listen needs it.
+	// Stream does the same for a program that keeps running. It writes the
+	// program's output to out as it comes. Only Listen needs it.
 	Stream func(ctx context.Context, path string, argv, env []string, dir string, out io.Writer) (exit int, err error)
 	Path   string
 	Argv   []string // the Source is appended
@@ -39,34 +39,34 @@ type Child struct {
 // List returns the GPUs of this node, whatever CUDA_VISIBLE_DEVICES says. On a
 // node without a driver it returns none and no error. It takes at most 40 s.
 func (c Child) List(ctx context.Context) ([]GPU, error) {
-	if !c.Present() {
+	if !c.HasDriver() {
 		return nil, nil
 	}
 	r, err := c.probe(ctx, NVML)
-	return c.count(ctx, r.GPUs, err)
+	return c.usableGPUs(ctx, r.GPUs, err)
 }
 
-// count returns the GPUs of NVML or, if NVML failed, those of
+// usableGPUs returns the GPUs of NVML or, if NVML failed, those of
 // /proc/driver/nvidia.
-func (c Child) count(ctx context.Context, gpus []GPU, err error) ([]GPU, error) {
+func (c Child) usableGPUs(ctx context.Context, gpus []GPU, err error) ([]GPU, error) {
 	if err == nil {
-		err = sick(gpus)
+		err = openError(gpus)
 	}
 	if err == nil {
 		return gpus, nil
 	}
 	r, err2 := c.probe(ctx, Procfs)
-	if err2 == nil && c.Given() {
+	if err2 == nil && c.HasDeviceFile() {
 		return r.GPUs, nil
 	}
 	if err2 == nil {
-		return nil, nil // a container sees the machine's GPUs in /proc, but may use none of them
+		return nil, nil // a container sees the machine's GPUs in /proc, and may use none of them
 	}
 	return nil, fmt.Errorf("cannot list GPUs: NVML: %w; /proc/driver/nvidia: %w", err, err2)
 }
 
-// sick returns the error of the first GPU that the driver does not open.
-func sick(gpus []GPU) error {
+// openError returns the error of the first GPU that the driver cannot open.
+func openError(gpus []GPU) error {
 	for _, g := range gpus {
 		if g.Error != "" {
 			return fmt.Errorf("cannot open GPU %d: %s", g.Index, g.Error)
@@ -75,54 +75,57 @@ func sick(gpus []GPU) error {
 	return nil
 }
 
-// Survey is what NVML says of a node.
+// Survey holds what NVML says about a node.
 type Survey struct {
-	Driver bool  // there is a driver; without it all else is empty
-	GPUs   []GPU // all of the node, the sick ones too
-	Held   []Held
-	NVML   string // the library's version
-	Err    error  // why NVML does not answer
+	Driver    bool  // the node has a driver; without a driver the other fields are empty
+	GPUs      []GPU // all GPUs of the node, also those that the driver cannot open
+	Processes []Process
+	NVML      string // the library's version
+	Err       error  // why NVML does not answer
 	// Usable and UsableErr are what List returns.
 	Usable    []GPU
 	UsableErr error
 }
 
-// Look asks NVML about this node. It takes at most 40 s.
-func (c Child) Look(ctx context.Context) Survey {
-	if !c.Present() {
+// Survey asks NVML about this node. It takes at most 40 s.
+func (c Child) Survey(ctx context.Context) Survey {
+	if !c.HasDriver() {
 		return Survey{}
 	}
 	r, err := c.probe(ctx, All)
-	s := Survey{Driver: true, GPUs: r.GPUs, Held: r.Held, NVML: r.NVML, Err: err}
-	s.Usable, s.UsableErr = c.count(ctx, r.GPUs, err)
+	s := Survey{Driver: true, GPUs: r.GPUs, Processes: r.Processes, NVML: r.NVML, Err: err}
+	s.Usable, s.UsableErr = c.usableGPUs(ctx, r.GPUs, err)
 	return s
 }
 
-// Holding returns the processes that compute on this node's GPUs now, by their
-// numbers in the machine's own pid namespace. It takes at most 20 s.
-func (c Child) Holding(ctx context.Context) ([]Held, error) {
-	if !c.Present() {
+// Processes returns the processes that compute on this node's GPUs now. Their
+// pids are those of the machine's own pid namespace. It takes at most 20 s.
+func (c Child) Processes(ctx context.Context) ([]Process, error) {
+	if !c.HasDriver() {
 		return nil, nil
 	}
 	r, err := c.probe(ctx, Processes)
-	return r.Held, err
+	return r.Processes, err
 }
 
-// Present reports whether the node has a driver. Without one no child process
-// is needed. A container may see the driver in /proc only.
-func Present(root string) bool { return Given(root) || exists(root, "proc/driver/nvidia/version") }
+// HasDriver reports whether the node has a driver. Without a driver no child
+// process is needed. A container may see the driver in /proc only.
+func HasDriver(root string) bool {
+	return HasDeviceFile(root) || anyExists(root, "proc/driver/nvidia/version")
+}
 
-// Given reports whether there is a file through which programs call the driver.
-// /dev/dxg is this file under WSL.
-func Given(root string) bool { return exists(root, "dev/nvidiactl", "dev/dxg") }
+// HasDeviceFile reports whether the node has the file through which programs call
+// the driver. Under WSL this file is /dev/dxg.
+func HasDeviceFile(root string) bool { return anyExists(root, "dev/nvidiactl", "dev/dxg") }
 
-// Present reports whether the machine of the child has a driver.
-func (c Child) Present() bool { return Present(c.Root) }
+// HasDriver reports whether the child's machine has a driver.
+func (c Child) HasDriver() bool { return HasDriver(c.Root) }
 
-// Given reports whether the machine of the child has a file of the driver.
-func (c Child) Given() bool { return Given(c.Root) }
+// HasDeviceFile reports whether programs on the child's machine can call the
+// driver.
+func (c Child) HasDeviceFile() bool { return HasDeviceFile(c.Root) }
 
-func exists(root string, names ...string) bool {
+func anyExists(root string, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		_, err := os.Lstat(filepath.Join("/", root, name))
 		return err == nil
@@ -140,7 +143,7 @@ func (c Child) probe(ctx context.Context, from Source) (Report, error) {
 	case err != nil:
 		return Report{}, err
 	case exit != 0 || !ok:
-		return Report{}, fmt.Errorf("the probe ended with code %d and no answer", exit)
+		return Report{}, fmt.Errorf("the probe ended with code %d and gave no answer", exit)
 	case report.Error != "":
 		return report, errors.New(report.Error)
 	default:
@@ -157,7 +160,7 @@ func (c Child) command(from Source) (argv, env []string) {
 	return append(slices.Clone(c.Argv), string(from)), env
 }
 
-// readReport finds the report among other lines that libraries print.
+// readReport finds the report among the lines that libraries print.
 func readReport(output []byte) (Report, bool) {
 	for line := range bytes.Lines(output) {
 		var r Report

@@ -16,4 +16,4 @@ var errNotLinked = errors.New("this build has no NVML (built without cgo or with
 // readNVML returns an error, because a build without cgo cannot load NVML.
 func readNVML(Source, fs.FS) (Report, error) { return Report{}, errNotLinked }
 
-func tellEvents(w io.Writer) error { return refuse(w, errNotLinked) }
+func writeEvents(w io.Writer) error { return writeUnavailable(w, errNotLinked) }

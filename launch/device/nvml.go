@@ -49,7 +49,7 @@ func (r reader) read(from Source) (report Report, err error) {
 	for i := range min(n, maxGPUs) {
 		g, dev := r.gpu(i)
 		if dev != nil && (from == All || from == Processes) {
-			report.Held = append(report.Held, r.holders(g, dev)...)
+			report.Processes = append(report.Processes, r.processes(g, dev)...)
 		}
 		if dev != nil && from == All {
 			g.State = r.state(dev)
@@ -59,8 +59,8 @@ func (r reader) read(from Source) (report Report, err error) {
 	return report, nil
 }
 
-// gpu reads what counting and pinning need. dev is nil if the GPU answers
-// nothing more.
+// gpu reads what counting and pinning need. dev is nil if nothing else can be read
+// of the GPU.
 func (r reader) gpu(i int) (g GPU, dev nvml.Device) {
 	g.Index = i
 	dev, ret := r.lib.DeviceGetHandleByIndex(i)
@@ -73,15 +73,15 @@ func (r reader) gpu(i int) (g GPU, dev nvml.Device) {
 		return g, nil
 	}
 	if g.UUID, ret = dev.GetUUID(); ret != nvml.SUCCESS {
-		g.Error = "its UUID cannot be read: " + ret.Error()
+		g.Error = "cannot read its UUID: " + ret.Error()
 		return g, nil
 	}
 	g.Name = value(ask(dev.GetName))
 	if pci := ask(dev.GetPciInfo); pci != nil {
 		g.PCI = sysfsPCI(cString(pci.BusId[:]))
 	}
-	if g.Minor = ask(dev.GetMinorNumber); g.Minor != nil && exposed(r.root) {
-		g.Denied = denied(r.root, *g.Minor)
+	if g.Minor = ask(dev.GetMinorNumber); g.Minor != nil && hasControlFile(r.root) {
+		g.Denied = deniedReason(r.root, *g.Minor)
 	}
 	g.MIG = r.migMode(dev)
 	if g.MIG != nil && *g.MIG {
@@ -90,24 +90,24 @@ func (r reader) gpu(i int) (g GPU, dev nvml.Device) {
 	return g, dev
 }
 
-// holders returns the processes that compute on a GPU, or on its MIG instances.
-func (r reader) holders(g GPU, dev nvml.Device) (held []Held) {
+// processes returns the processes that compute on a GPU, or on its MIG instances.
+func (r reader) processes(g GPU, dev nvml.Device) (list []Process) {
 	add := func(uuid string, dev nvml.Device) {
 		all, _ := dev.GetComputeRunningProcesses()
-		for _, p := range all[:min(len(all), maxHeld)] {
-			h := Held{UUID: uuid, PID: int(p.Pid)}
-			if p.UsedGpuMemory < 1<<62 { // else not available
-				h.MemMiB = p.UsedGpuMemory >> 20
+		for _, p := range all[:min(len(all), maxProcesses)] {
+			process := Process{UUID: uuid, PID: int(p.Pid)}
+			if p.UsedGpuMemory < 1<<62 { // otherwise it is unknown
+				process.MemMiB = p.UsedGpuMemory >> 20
 			}
-			held = append(held, h)
+			list = append(list, process)
 		}
 	}
 	if len(g.Instances) == 0 {
 		add(g.UUID, dev)
-		return held
+		return list
 	}
 	r.eachInstance(dev, func(in Instance, dev nvml.Device) { add(in.UUID, dev) })
-	return held
+	return list
 }
 
 // has reports whether the installed library has a function.
@@ -138,8 +138,8 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// cString reads a C string of at most len(chars) characters. go-nvml has had both
-// element types.
+// cString reads a C string of at most len(chars) characters. The element type
+// depends on go-nvml's version.
 func cString[C int8 | uint8](chars []C) string {
 	var b []byte
 	for _, c := range chars {

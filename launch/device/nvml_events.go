@@ -14,35 +14,34 @@ import (
 )
 
 const (
-	// maxFailures is how many waits in a row may fail. After more the library
-	// is of no use to this process.
-	maxFailures = 5
-	noInstance  = 0xFFFFFFFF // in an event that concerns the whole GPU
+	maxFailures = 5          // waits that may fail in a row before writeEvents ends
+	noInstance  = 0xFFFFFFFF // in an event of the whole GPU
 )
 
-// tellEvents writes each event until nobody reads or the library fails.
-func tellEvents(w io.Writer) error {
-	return reader{nvml.New(), os.DirFS("/")}.events(w, time.Second)
+// writeEvents writes the events of this node's GPUs until a write or the library
+// fails.
+func writeEvents(w io.Writer) error {
+	return reader{nvml.New(), os.DirFS("/")}.writeEvents(w, time.Second)
 }
 
-// events writes each event of the GPUs to w. It waits at most heartbeat for an
+// writeEvents writes each event of the GPUs to w. It waits at most heartbeat for an
 // event, and pause after a failure.
-func (r reader) events(w io.Writer, pause time.Duration) error {
+func (r reader) writeEvents(w io.Writer, pause time.Duration) error {
 	done, err := r.open()
 	if err != nil {
-		return refuse(w, err)
+		return writeUnavailable(w, err)
 	}
 	defer done()
 	set, ret := r.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
-		return refuse(w, fmt.Errorf("cannot make an event set: %w", ret))
+		return writeUnavailable(w, fmt.Errorf("cannot make an event set: %w", ret))
 	}
 	defer set.Free()
-	t := teller{reader: r, w: json.NewEncoder(w), lost: map[string]bool{}}
-	if err := t.register(set); err != nil {
-		return refuse(w, err)
+	events := eventWriter{reader: r, out: json.NewEncoder(w), lost: map[string]bool{}}
+	if err := events.register(set); err != nil {
+		return writeUnavailable(w, err)
 	}
-	if err := t.tell(Event{Kind: Watching}); err != nil {
+	if err := events.write(Event{Kind: Watching}); err != nil {
 		return err
 	}
 	for failures := 0; ; {
@@ -50,15 +49,15 @@ func (r reader) events(w io.Writer, pause time.Duration) error {
 		switch ret {
 		case nvml.SUCCESS:
 			failures = 0
-			err = t.happened(data)
+			err = events.writeEvent(data)
 		case nvml.ERROR_TIMEOUT:
 			failures = 0
-			err = t.tell(Event{Kind: Alive})
+			err = events.write(Event{Kind: Heartbeat})
 		default:
 			if failures++; failures > maxFailures {
 				return fmt.Errorf("cannot wait for events: %w", ret)
 			}
-			err = t.tellLost()
+			err = events.writeLost()
 			time.Sleep(pause)
 		}
 		if err != nil {
@@ -67,58 +66,58 @@ func (r reader) events(w io.Writer, pause time.Duration) error {
 	}
 }
 
-// teller writes the events of the GPUs in gpus.
-type teller struct {
+// eventWriter writes the events of gpus.
+type eventWriter struct {
 	reader
-	w    *json.Encoder
-	gpus []watched
-	lost map[string]bool // UUIDs of GPUs already reported as lost
+	out  *json.Encoder
+	gpus []watchedGPU
+	lost map[string]bool // UUIDs of the GPUs with a Lost event
 }
 
-type watched struct {
+type watchedGPU struct {
 	uuid string
 	dev  nvml.Device
 }
 
-func (t *teller) tell(e Event) error {
+func (w *eventWriter) write(e Event) error {
 	e.Version = eventVersion
-	return t.w.Encode(e)
+	return w.out.Encode(e)
 }
 
-// register asks for the events of every GPU that reports any.
-func (t *teller) register(set nvml.EventSet) error {
-	n, ret := t.lib.DeviceGetCount()
+// register asks for the events of every GPU that supports them.
+func (w *eventWriter) register(set nvml.EventSet) error {
+	n, ret := w.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return fmt.Errorf("cannot count GPUs: %w", ret)
 	}
 	const wanted = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
 	why := errors.New("there is no GPU")
 	for i := range min(n, maxGPUs) {
-		dev, ret := t.lib.DeviceGetHandleByIndex(i)
+		dev, ret := w.lib.DeviceGetHandleByIndex(i)
 		if ret != nvml.SUCCESS {
 			why = fmt.Errorf("cannot open GPU %d: %w", i, ret)
 			continue
 		}
-		can := ask(dev.GetSupportedEventTypes)
-		if value(can)&wanted == 0 {
-			why = fmt.Errorf("GPU %d supports none", i)
+		supported := ask(dev.GetSupportedEventTypes)
+		if value(supported)&wanted == 0 {
+			why = fmt.Errorf("GPU %d supports no events", i)
 			continue
 		}
-		if ret := dev.RegisterEvents(*can&wanted, set); ret != nvml.SUCCESS {
+		if ret := dev.RegisterEvents(*supported&wanted, set); ret != nvml.SUCCESS {
 			why = fmt.Errorf("GPU %d: %w", i, ret)
 			continue
 		}
-		t.gpus = append(t.gpus, watched{value(ask(dev.GetUUID)), dev})
+		w.gpus = append(w.gpus, watchedGPU{value(ask(dev.GetUUID)), dev})
 	}
-	if len(t.gpus) == 0 {
+	if len(w.gpus) == 0 {
 		return why
 	}
 	return nil
 }
 
-// happened writes one event.
-func (t *teller) happened(data nvml.EventData) error {
-	e := Event{UUID: t.name(data.Device)}
+// writeEvent writes one event.
+func (w *eventWriter) writeEvent(data nvml.EventData) error {
+	e := Event{UUID: w.uuidOf(data.Device)}
 	switch data.EventType {
 	case nvml.EventTypeXidCriticalError:
 		e.Kind, e.Code = Xid, data.EventData
@@ -133,13 +132,13 @@ func (t *teller) happened(data nvml.EventData) error {
 	if data.ComputeInstanceId != noInstance {
 		e.CI = new(int(data.ComputeInstanceId))
 	}
-	return t.tell(e)
+	return w.write(e)
 }
 
-// name returns a GPU's UUID. A GPU that has just been lost no longer answers,
-// so known UUIDs come first.
-func (t *teller) name(dev nvml.Device) string {
-	for _, g := range t.gpus {
+// uuidOf returns a GPU's UUID. It tries the UUIDs in gpus first, because a lost GPU
+// no longer answers.
+func (w *eventWriter) uuidOf(dev nvml.Device) string {
+	for _, g := range w.gpus {
 		if g.dev == dev && g.uuid != "" {
 			return g.uuid
 		}
@@ -150,15 +149,15 @@ func (t *teller) name(dev nvml.Device) string {
 	return value(ask(dev.GetUUID))
 }
 
-// tellLost looks for GPUs that no longer answer and reports each once.
-func (t *teller) tellLost() error {
-	for _, g := range t.gpus {
+// writeLost writes a Lost event for each GPU that no longer answers, once.
+func (w *eventWriter) writeLost() error {
+	for _, g := range w.gpus {
 		_, ret := g.dev.GetPersistenceMode()
-		if (ret != nvml.ERROR_GPU_IS_LOST && ret != nvml.ERROR_RESET_REQUIRED) || t.lost[g.uuid] {
+		if (ret != nvml.ERROR_GPU_IS_LOST && ret != nvml.ERROR_RESET_REQUIRED) || w.lost[g.uuid] {
 			continue
 		}
-		t.lost[g.uuid] = true
-		if err := t.tell(Event{Kind: Lost, UUID: g.uuid, Text: ret.Error()}); err != nil {
+		w.lost[g.uuid] = true
+		if err := w.write(Event{Kind: Lost, UUID: g.uuid, Text: ret.Error()}); err != nil {
 			return err
 		}
 	}

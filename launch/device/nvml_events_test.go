@@ -16,12 +16,12 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 )
 
-// simulate runs a machine whose event set returns the outcomes in turn, and
+// runEvents runs a machine whose event set returns the outcomes in turn, and
 // then fails.
-func simulate(t *testing.T, steps ...func(*server.Server) (nvml.EventData, nvml.Return)) (lines []Event, err error) {
+func runEvents(t *testing.T, steps ...func(*server.Server) (nvml.EventData, nvml.Return)) (lines []Event, err error) {
 	t.Helper()
 	s := dgxh100.New()
-	fill(s, true)
+	fillAnswers(s, true)
 	for i, d := range s.Devices {
 		dev := d.(*server.Device)
 		dev.UUID = "GPU-" + string("01234567"[i])
@@ -46,7 +46,7 @@ func simulate(t *testing.T, steps ...func(*server.Server) (nvml.EventData, nvml.
 		}, nvml.SUCCESS
 	}
 	var out bytes.Buffer
-	err = reader{s, fstest.MapFS{}}.events(&out, 0)
+	err = reader{s, fstest.MapFS{}}.writeEvents(&out, 0)
 	(&lineWriter{line: func(line []byte) {
 		e, ok := readEvent(line)
 		if !ok {
@@ -63,7 +63,7 @@ func TestEvents(t *testing.T) {
 			return nvml.EventData{Device: s.Devices[gpu], EventType: nvml.EventTypeXidCriticalError, EventData: code, GpuInstanceId: instance, ComputeInstanceId: instance}, nvml.SUCCESS
 		}
 	}
-	got, err := simulate(
+	got, err := runEvents(
 		t,
 		func(*server.Server) (d nvml.EventData, _ nvml.Return) { return d, nvml.ERROR_TIMEOUT },
 		xid(3, 79, noInstance),
@@ -72,7 +72,7 @@ func TestEvents(t *testing.T) {
 			return nvml.EventData{Device: s.Devices[2], EventType: nvml.EventTypeDoubleBitEccError, GpuInstanceId: noInstance, ComputeInstanceId: noInstance}, nvml.SUCCESS
 		},
 		func(s *server.Server) (d nvml.EventData, _ nvml.Return) {
-			at(s, 5).GetPersistenceModeFunc = func() (m nvml.EnableState, _ nvml.Return) { return m, nvml.ERROR_GPU_IS_LOST }
+			gpuAt(s, 5).GetPersistenceModeFunc = func() (m nvml.EnableState, _ nvml.Return) { return m, nvml.ERROR_GPU_IS_LOST }
 			return d, nvml.ERROR_GPU_IS_LOST
 		},
 	)
@@ -81,7 +81,7 @@ func TestEvents(t *testing.T) {
 	}
 	want := []Event{
 		{Kind: Watching},
-		{Kind: Alive},
+		{Kind: Heartbeat},
 		{Kind: Xid, UUID: "GPU-3", Code: 79},
 		{Kind: Xid, UUID: "GPU-1", Code: 31, GI: new(2), CI: new(2)},
 		{Kind: DoubleBit, UUID: "GPU-2"},
@@ -95,12 +95,12 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-func TestEventsRefused(t *testing.T) {
+func TestNoEventsWithoutTheLibrary(t *testing.T) {
 	s := dgxa100.New()
 	s.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
 	s.ShutdownFunc = nil // must not be called
 	var out bytes.Buffer
-	if err := (reader{s, fstest.MapFS{}}).events(&out, 0); err != nil || !strings.Contains(out.String(), "cannot load NVML") {
+	if err := (reader{s, fstest.MapFS{}}).writeEvents(&out, 0); err != nil || !strings.Contains(out.String(), "cannot load NVML") {
 		t.Errorf("got %v, %q", err, &out)
 	}
 	if _, err := (reader{s, fstest.MapFS{}}).read(NVML); err == nil {

@@ -23,7 +23,7 @@ func (r reader) state(dev nvml.Device) *preflight.DeviceState {
 			return now, ret
 		})),
 		RetirePending: enabled(ask(dev.GetRetiredPagesPendingStatus)),
-		Slowed:        r.clocks(dev).Slowed(),
+		Slowed:        r.clocks(dev).SlowReasons(),
 		Links:         links(dev),
 	}
 	f.Fabric, f.FabricError = r.fabric(dev)

@@ -22,10 +22,10 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// fill answers the questions that the simulated machine leaves open, as a
+// fillAnswers answers the questions that the simulated machine leaves open, as a
 // healthy GPU would. A question without an answer panics, so the quick list can
 // ask only its few.
-func fill(s *server.Server, slow bool) {
+func fillAnswers(s *server.Server, slow bool) {
 	for i, d := range s.Devices {
 		dev := d.(*server.Device)
 		dev.GetPciInfoFunc = func() (p nvml.PciInfo, ret nvml.Return) {
@@ -57,11 +57,11 @@ func fill(s *server.Server, slow bool) {
 		}
 		dev.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
 	}
-	lacks(s) // the handler of GetGpuFabricInfoV goes past the mock
+	dropSymbols(s) // the handler of GetGpuFabricInfoV goes past the mock
 }
 
-// lacks removes functions from the library, as in that of an older driver.
-func lacks(s *server.Server, symbols ...string) {
+// dropSymbols removes functions from the library, as in that of an older driver.
+func dropSymbols(s *server.Server, symbols ...string) {
 	s.LookupSymbolFunc = func(symbol string) error {
 		if strings.HasSuffix(symbol, "FabricInfoV") || reflect.DeepEqual(symbols, []string{"*"}) {
 			return errors.New("undefined symbol")
@@ -70,11 +70,11 @@ func lacks(s *server.Server, symbols ...string) {
 	}
 }
 
-func at(s *server.Server, i int) *server.Device { return s.Devices[i].(*server.Device) }
+func gpuAt(s *server.Server, i int) *server.Device { return s.Devices[i].(*server.Device) }
 
-// split gives a simulated GPU MIG instances.
-func split(s *server.Server, i int, uuids ...string) {
-	dev := at(s, i)
+// splitSimulated gives a simulated GPU MIG instances.
+func splitSimulated(s *server.Server, i int, uuids ...string) {
+	dev := gpuAt(s, i)
 	dev.MigMode = nvml.DEVICE_MIG_ENABLE
 	dev.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
 	dev.GetMigDeviceHandleByIndexFunc = func(k int) (nvml.Device, nvml.Return) {
@@ -93,11 +93,11 @@ func split(s *server.Server, i int, uuids ...string) {
 	}
 }
 
-func TestNVMLQuick(t *testing.T) {
+func TestNVMLReadsFewValuesForCounting(t *testing.T) {
 	for name, s := range map[string]*server.Server{"A100": dgxa100.New(), "H100": dgxh100.New()} {
 		t.Run(name, func(t *testing.T) {
-			fill(s, false)
-			split(s, 2, "MIG-1", "MIG-2")
+			fillAnswers(s, false)
+			splitSimulated(s, 2, "MIG-1", "MIG-2")
 			s.Devices[3].(*server.Device).GetMigModeFunc = func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED }
 			s.Devices[4].(*server.Device).GetMigModeFunc = func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_UNKNOWN }
 			r, err := reader{s, fstest.MapFS{}}.read(NVML)
@@ -105,7 +105,7 @@ func TestNVMLQuick(t *testing.T) {
 				t.Fatalf("got %+v, %v", r, err)
 			}
 			for i, g := range r.GPUs {
-				if g.Index != i || g.UUID != at(s, i).UUID || !strings.Contains(g.Name, name) || *g.Minor != i || g.PCI != "0000:"+string("0123456789"[i])+"a:00.0" || g.State != nil || g.Denied != "" {
+				if g.Index != i || g.UUID != gpuAt(s, i).UUID || !strings.Contains(g.Name, name) || *g.Minor != i || g.PCI != "0000:"+string("0123456789"[i])+"a:00.0" || g.State != nil || g.Denied != "" {
 					t.Errorf("GPU %d: %+v", i, g)
 				}
 			}
@@ -121,16 +121,16 @@ func TestNVMLQuick(t *testing.T) {
 
 func TestNVMLFacts(t *testing.T) {
 	s := dgxh100.New()
-	fill(s, true)
-	sick := at(s, 1)
-	sick.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.SUCCESS }
-	sick.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 3, nvml.SUCCESS }
-	sick.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 2, true, false, nvml.SUCCESS }
-	sick.GetCurrentClocksEventReasonsFunc = func() (uint64, nvml.Return) { return 0x88, nvml.SUCCESS }
-	sick.GetGpuFabricInfoFunc = func() (nvml.GpuFabricInfo, nvml.Return) {
+	fillAnswers(s, true)
+	failing := gpuAt(s, 1)
+	failing.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.SUCCESS }
+	failing.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 3, nvml.SUCCESS }
+	failing.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 2, true, false, nvml.SUCCESS }
+	failing.GetCurrentClocksEventReasonsFunc = func() (uint64, nvml.Return) { return 0x88, nvml.SUCCESS }
+	failing.GetGpuFabricInfoFunc = func() (nvml.GpuFabricInfo, nvml.Return) {
 		return nvml.GpuFabricInfo{State: 2}, nvml.SUCCESS
 	}
-	silent := at(s, 2)
+	silent := gpuAt(s, 2)
 	silent.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_UNKNOWN }
 	silent.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
 	silent.GetEccModeFunc = func() (a, b nvml.EnableState, _ nvml.Return) { return a, b, nvml.ERROR_NOT_SUPPORTED }
@@ -164,7 +164,7 @@ func TestNVMLFacts(t *testing.T) {
 	}
 	check(0)
 	want.ComputeMode, want.Uncorrected, want.RemapPending = ModeExclusiveProcess, new(uint64(3)), new(true)
-	want.Slowed, want.Fabric = (HardwareSlowdown | PowerBrake).Slowed(), FabricInProgress
+	want.Slowed, want.Fabric = (HardwareSlowdown | PowerBrake).SlowReasons(), FabricInProgress
 	check(1)
 	if len(want.Slowed) != 2 {
 		t.Errorf("slowed: %q", want.Slowed)
@@ -186,8 +186,8 @@ func TestNVMLFacts(t *testing.T) {
 // called. Such a call would end the process; here it would panic.
 func TestNVMLOldDriver(t *testing.T) {
 	s := dgxa100.New()
-	fill(s, true)
-	lacks(s, "*")
+	fillAnswers(s, true)
+	dropSymbols(s, "*")
 	for _, d := range s.Devices {
 		dev := d.(*server.Device)
 		dev.GetMigModeFunc, dev.GetRemappedRowsFunc, dev.GetCurrentClocksEventReasonsFunc, dev.GetGpuFabricInfoFunc = nil, nil, nil, nil
@@ -198,45 +198,45 @@ func TestNVMLOldDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := r.GPUs[0].State
-	if *r.GPUs[0].MIG || f.RemapPending != nil || f.Fabric != "" || !slices.Equal(f.Slowed, HardwareThermal.Slowed()) {
+	if *r.GPUs[0].MIG || f.RemapPending != nil || f.Fabric != "" || !slices.Equal(f.Slowed, HardwareThermal.SlowReasons()) {
 		t.Errorf("got %+v", f)
 	}
 }
 
-func TestNVMLHeld(t *testing.T) {
+func TestNVMLProcesses(t *testing.T) {
 	s := dgxh100.New()
-	fill(s, true)
-	split(s, 1, "MIG-1", "MIG-2")
-	at(s, 0).GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+	fillAnswers(s, true)
+	splitSimulated(s, 1, "MIG-1", "MIG-2")
+	gpuAt(s, 0).GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return []nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: 5 << 20}, {Pid: 8, UsedGpuMemory: ^uint64(0)}}, nvml.SUCCESS
 	}
-	at(s, 2).GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+	gpuAt(s, 2).GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return make([]nvml.ProcessInfo, 1000), nvml.SUCCESS
 	}
 	r, err := reader{s, fstest.MapFS{}}.read(Processes)
-	want := []Held{{at(s, 0).UUID, 7, 5}, {at(s, 0).UUID, 8, 0}, {"MIG-1", 100, 0}, {"MIG-2", 102, 0}}
-	if err != nil || len(r.Held) != len(want)+maxHeld || !reflect.DeepEqual(r.Held[:len(want)], want) || r.GPUs[0].State != nil {
-		t.Errorf("got %+v, %v", r.Held, err)
+	want := []Process{{gpuAt(s, 0).UUID, 7, 5}, {gpuAt(s, 0).UUID, 8, 0}, {"MIG-1", 100, 0}, {"MIG-2", 102, 0}}
+	if err != nil || len(r.Processes) != len(want)+maxProcesses || !reflect.DeepEqual(r.Processes[:len(want)], want) || r.GPUs[0].State != nil {
+		t.Errorf("got %+v, %v", r.Processes, err)
 	}
 }
 
-// refusing is a /dev in which files exist and some may not be opened.
-type refusing struct {
+// deniedFS is a /dev in which files exist and some may not be opened.
+type deniedFS struct {
 	fstest.MapFS
 	errs map[string]error
 }
 
-func (r refusing) Open(name string) (fs.File, error) {
+func (r deniedFS) Open(name string) (fs.File, error) {
 	if err := r.errs[name]; err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	return r.MapFS.Open(name)
 }
 
-func TestDenied(t *testing.T) {
+func TestDeniedReason(t *testing.T) {
 	s := dgxa100.New()
-	fill(s, false)
-	at(s, 0).Minor = 5 // of /dev/nvidia5
+	fillAnswers(s, false)
+	gpuAt(s, 0).Minor = 5 // of /dev/nvidia5
 	s.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
 		switch i {
 		case 6:
@@ -246,7 +246,7 @@ func TestDenied(t *testing.T) {
 		}
 		return s.Devices[i], nvml.SUCCESS
 	}
-	dev := refusing{fstest.MapFS{"dev/nvidiactl": {}, "dev/nvidia5": {}, "dev/nvidia2": {}, "dev/nvidia3": {}, "dev/nvidia4": {}}, map[string]error{
+	dev := deniedFS{fstest.MapFS{"dev/nvidiactl": {}, "dev/nvidia5": {}, "dev/nvidia2": {}, "dev/nvidia3": {}, "dev/nvidia4": {}}, map[string]error{
 		"dev/nvidia5": syscall.EPERM, "dev/nvidia3": syscall.EACCES, "dev/nvidia4": syscall.EIO,
 	}}
 	r, err := reader{s, dev}.read(NVML)

@@ -25,16 +25,15 @@ func readProcfs(root fs.FS) ([]GPU, error) {
 			lines := bufio.NewScanner(f) // stops at a line above 64 KiB
 			for lines.Scan() {
 				key, value, _ := strings.Cut(lines.Text(), ":")
-				g.inform(strings.TrimSpace(key), strings.TrimSpace(value))
+				g.setProperty(strings.TrimSpace(key), strings.TrimSpace(value))
 			}
 			f.Close()
 		}
-		// The file is not opened. This is the way that remains when the
-		// driver's library hangs, and an open of a sick GPU's file would hang
-		// as well.
-		if g.Minor != nil && exposed(root) {
-			if _, err := fs.Stat(root, node(*g.Minor)); errors.Is(err, fs.ErrNotExist) {
-				g.Denied = fmt.Sprintf("no /%s", node(*g.Minor))
+		// readProcfs must work while the driver's library hangs. To open the
+		// file of a failed GPU would hang as well, so Stat has to do.
+		if g.Minor != nil && hasControlFile(root) {
+			if _, err := fs.Stat(root, deviceFile(*g.Minor)); errors.Is(err, fs.ErrNotExist) {
+				g.Denied = fmt.Sprintf("no /%s", deviceFile(*g.Minor))
 			}
 		}
 		gpus = append(gpus, g)
@@ -42,8 +41,8 @@ func readProcfs(root fs.FS) ([]GPU, error) {
 	return gpus, nil
 }
 
-// inform reads one line of the driver's information.
-func (g *GPU) inform(key, value string) {
+// setProperty reads one line of the driver's information.
+func (g *GPU) setProperty(key, value string) {
 	switch key {
 	case "Model":
 		g.Name = value
@@ -58,30 +57,30 @@ func (g *GPU) inform(key, value string) {
 	}
 }
 
-// node returns the path of a GPU's file.
-func node(minor int) string { return "dev/nvidia" + strconv.Itoa(minor) }
+// deviceFile returns the path of a GPU's file.
+func deviceFile(minor int) string { return "dev/nvidia" + strconv.Itoa(minor) }
 
-// exposed reports whether programs call the driver through files in /dev. Under
-// WSL there is no file for a single GPU.
-func exposed(root fs.FS) bool {
+// hasControlFile reports whether programs call the driver through files in /dev.
+// Under WSL a GPU has no file.
+func hasControlFile(root fs.FS) bool {
 	_, err := fs.Stat(root, "dev/nvidiactl")
 	return err == nil
 }
 
-// denied opens a GPU's file, as CUDA will, and says why that is not allowed.
-// Other errors are left for the driver to report.
-func denied(root fs.FS, minor int) string {
-	f, err := root.Open(node(minor))
+// deniedReason opens a GPU's file, as CUDA will. It says why that is not allowed,
+// "" if it is. The driver reports other errors.
+func deniedReason(root fs.FS, minor int) string {
+	f, err := root.Open(deviceFile(minor))
 	switch {
 	case err == nil:
 		f.Close()
 		return ""
 	case errors.Is(err, fs.ErrNotExist):
-		return "no /" + node(minor)
-	case errors.Is(err, syscall.EPERM): // what the device controller says
-		return fmt.Sprintf("the cgroup does not allow /%s", node(minor))
+		return "no /" + deviceFile(minor)
+	case errors.Is(err, syscall.EPERM): // the error of the cgroup's device controller
+		return fmt.Sprintf("the cgroup does not allow /%s", deviceFile(minor))
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Sprintf("no permission for /%s", node(minor))
+		return fmt.Sprintf("no permission for /%s", deviceFile(minor))
 	}
 	return ""
 }

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// Visible returns the GPUs that CUDA shows under CUDA_VISIBLE_DEVICES=list, of
-// those that it can open, in CUDA's order. Call it only if the variable is set.
-// The rules are those of CUDA and of torch.cuda.device_count: an invalid entry
-// hides itself and all that follow; an entry that is named twice hides
-// everything; indexes, UUIDs (whole or their unambiguous beginning) and MIG
-// instances do not mix. A GPU in MIG mode stands for its first instance. note
-// says, for the user, what was cut off.
-func Visible(open []GPU, list string) (visible []GPU, note string) {
+// visibleToCUDA returns the GPUs that CUDA shows under CUDA_VISIBLE_DEVICES=list, in
+// CUDA's order. open are the GPUs that CUDA can open. The rules are those of CUDA and
+// of torch.cuda.device_count: an invalid entry hides itself and all that follow; an
+// entry that is named twice hides everything; indexes, UUIDs (whole or their
+// unambiguous beginning) and MIG instances do not mix. A GPU in MIG mode stands for
+// its first instance. note says which entries CUDA ignores.
+func visibleToCUDA(open []GPU, list string) (visible []GPU, note string) {
 	seen := map[string]bool{}
 	mode := ""
 	for entry := range strings.SplitSeq(list, ",") {
@@ -43,7 +42,7 @@ func Visible(open []GPU, list string) (visible []GPU, note string) {
 	return visible, ""
 }
 
-// lookup finds what one entry names. why says why it names nothing.
+// lookup finds the GPU that an entry names. why says why it names none.
 func lookup(open []GPU, entry string) (gpu GPU, kind, why string) {
 	switch {
 	case strings.HasPrefix(entry, "MIG-"):
@@ -62,7 +61,7 @@ func lookup(open []GPU, entry string) (gpu GPU, kind, why string) {
 		if found == 0 {
 			return gpu, "UUID", "is no GPU of this node"
 		}
-		gpu, why = shown(gpu)
+		gpu, why = firstInstance(gpu)
 		return gpu, "UUID", why
 	}
 	n, ok := leadingNumber(entry)
@@ -72,19 +71,20 @@ func lookup(open []GPU, entry string) (gpu GPU, kind, why string) {
 	if n >= len(open) {
 		return gpu, "index", fmt.Sprintf("is no GPU of this node, which has %d", len(open))
 	}
-	gpu, why = shown(open[n])
+	gpu, why = firstInstance(open[n])
 	return gpu, "index", why
 }
 
-// shown returns what CUDA uses of a GPU that is named as a whole.
-func shown(g GPU) (GPU, string) {
+// firstInstance returns what CUDA uses of a GPU that an entry names as a whole: the
+// GPU or, in MIG mode, its first instance.
+func firstInstance(g GPU) (GPU, string) {
 	if g.MIG == nil || !*g.MIG {
 		return g, ""
 	}
 	if len(g.Instances) == 0 {
 		return g, "is in MIG mode and has no instance"
 	}
-	return instances(g)[0], ""
+	return instancesOf(g)[0], ""
 }
 
 // lookupMIG finds an instance by its UUID, or by the UUID of its GPU and its
@@ -93,8 +93,8 @@ func shown(g GPU) (GPU, string) {
 func lookupMIG(open []GPU, entry string) (gpu GPU, why string) {
 	found := 0
 	for _, g := range open {
-		for _, part := range instances(g) {
-			if matches(open, part, entry) {
+		for _, part := range instancesOf(g) {
+			if matchesInstance(open, part, entry) {
 				gpu, found = part, found+1
 			}
 		}
@@ -110,9 +110,9 @@ func lookupMIG(open []GPU, entry string) (gpu GPU, why string) {
 	return gpu, "is no MIG instance of this node"
 }
 
-// matches reports whether name is an instance's UUID, the beginning of it, or
+// matchesInstance reports whether name is an instance's UUID, the beginning of it, or
 // "MIG-<its GPU's UUID>/<GPU instance>/<compute instance>".
-func matches(open []GPU, part GPU, name string) bool {
+func matchesInstance(open []GPU, part GPU, name string) bool {
 	if strings.HasPrefix(part.UUID, name) {
 		return true
 	}

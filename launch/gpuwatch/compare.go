@@ -29,7 +29,7 @@ func finding(id, text string) preflight.Finding {
 type view struct {
 	GPUs  []device.GPU // all GPUs of the node
 	Ranks []Rank
-	Held  []device.Held // as NVML lists them
+	Held  []device.Process // as NVML lists them
 	// Strangers are processes that certainly do not belong to the job.
 	Strangers map[int]bool
 	// Name returns the name of a process, or "" if there is no process with that
@@ -63,7 +63,7 @@ func (j *comparer) compare(v view) []preflight.Finding {
 			found = append(found, finding(id, fmt.Sprintf(format, args...)))
 		}
 	}
-	known := slices.ContainsFunc(v.Held, func(h device.Held) bool { _, ours := owner[h.PID]; return ours })
+	known := slices.ContainsFunc(v.Held, func(h device.Process) bool { _, ours := owner[h.PID]; return ours })
 	if len(v.Held) > 0 && !known && !v.Machine {
 		add("namespace", "", "which worker runs on which GPU cannot be told: the driver numbers processes as the machine does, and this container has numbers of its own (start it with --pid=host)")
 		return found
@@ -74,7 +74,7 @@ func (j *comparer) compare(v view) []preflight.Finding {
 		switch {
 		case ours && len(r.Own) > 0 && !n.owns(r, h.UUID):
 			runs := "runs on"
-			if slices.ContainsFunc(v.Held, func(o device.Held) bool {
+			if slices.ContainsFunc(v.Held, func(o device.Process) bool {
 				at, ours := owner[o.PID]
 				return ours && at.Rank == r.Rank && n.owns(r, o.UUID)
 			}) {
@@ -93,7 +93,7 @@ func (j *comparer) compare(v view) []preflight.Finding {
 
 // stranger reports a process on a rank's GPU that belongs to no rank. It advises to
 // end the process only if the process certainly does not belong to the job.
-func (j *comparer) stranger(v view, h device.Held, add func(key, id, format string, args ...any)) {
+func (j *comparer) stranger(v view, h device.Process, add func(key, id, format string, args ...any)) {
 	name := v.Name(h.PID)
 	switch {
 	case name == "": // it has ended since, or lives in another container
@@ -148,7 +148,7 @@ func shared(v view, owner map[int]Rank, add func(key, id, format string, args ..
 	}
 }
 
-func memory(h device.Held) string {
+func memory(h device.Process) string {
 	if h.MemMiB == 0 {
 		return ""
 	}

@@ -98,7 +98,7 @@ func TestJudge(t *testing.T) {
 				uuid, pid, _ := strings.Cut(h, "=")
 				n := 0
 				fmt.Sscan(pid, &n)
-				v.Held = append(v.Held, device.Held{UUID: uuid, PID: n, MemMiB: 64})
+				v.Held = append(v.Held, device.Process{UUID: uuid, PID: n, MemMiB: 64})
 			}
 			var j comparer
 			var got []string
@@ -134,7 +134,7 @@ func TestBlame(t *testing.T) {
 		{"nobody's", device.Event{Kind: device.Xid, UUID: "GPU-b", Code: 79}, ranks, "", false},
 		{"nothing planned", device.Event{Kind: device.Xid, UUID: "GPU-b", Code: 79}, []Rank{rank(0, 10)}, "GPU 1 (GPU-b): Xid 79: the GPU has fallen off the bus", true},
 		{"which one is not known", device.Event{Kind: device.Xid, Code: 79}, ranks, "a GPU of this node: Xid 79: the GPU has fallen off the bus", true},
-		{"no error", device.Event{Kind: device.Alive}, ranks, "", false},
+		{"no error", device.Event{Kind: device.Heartbeat}, ranks, "", false},
 	}
 	for _, tt := range tests {
 		c, ok := explainEvent(tt.event, gpus(), tt.ranks)

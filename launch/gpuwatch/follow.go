@@ -24,7 +24,7 @@ func follow(ctx context.Context, listen func(ctx context.Context, got func(devic
 	for {
 		start := time.Now()
 		err := listen(ctx, func(e device.Event) {
-			if e.Kind != device.Watching && e.Kind != device.Alive {
+			if e.Kind != device.Watching && e.Kind != device.Heartbeat {
 				got(e)
 			}
 		})

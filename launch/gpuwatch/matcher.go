@@ -48,7 +48,7 @@ func newMatcher(p Procs, w World) *matcher { return &matcher{p, w, map[int]bool{
 // its processes started them, or they have its environment. Members of the world on
 // other nodes become ranks that are away. strangers are the processes that
 // certainly do not belong to the job.
-func (k *matcher) assign(ranks []Rank, held []device.Held) (all []Rank, strangers map[int]bool) {
+func (k *matcher) assign(ranks []Rank, held []device.Process) (all []Rank, strangers map[int]bool) {
 	all = k.procs.assign(ranks, held)
 	place := map[int]int{} // rank to position in all
 	known := map[int]bool{}

@@ -70,9 +70,9 @@ func TestKinAdopt(t *testing.T) {
 	says(300, "GORUN_WORLD_TOKEN=t1\x00RANK=0\x00")
 	says(400, "GORUN_WORLD_TOKEN=t1\x00RANK=9\x00")
 	says(500, "")
-	var held []device.Held
+	var held []device.Process
 	for _, pid := range []int{101, 300, 400, 500, 600, 700, 400} {
-		held = append(held, device.Held{UUID: "GPU-a", PID: pid})
+		held = append(held, device.Process{UUID: "GPU-a", PID: pid})
 	}
 	all, strangers := newMatcher(p, ourWorld).assign([]Rank{{PIDs: []int{100}, Own: []string{"GPU-a"}}, {Rank: 1, PIDs: []int{200}}}, held)
 	want := []Rank{

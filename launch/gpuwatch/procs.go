@@ -54,7 +54,7 @@ func (p Procs) alongside(pid int) bool {
 // assign adds to each rank the processes that hold a GPU and that a process of the
 // rank started, at any depth. A process whose parent has ended is still in the
 // group or session of the worker.
-func (p Procs) assign(ranks []Rank, held []device.Held) []Rank {
+func (p Procs) assign(ranks []Rank, held []device.Process) []Rank {
 	out := slices.Clone(ranks)
 	owner := map[int]int{} // process to position in out
 	for i := range out {

@@ -19,13 +19,13 @@ const (
 
 // release describes what to wait for.
 type release struct {
-	GPUs   []device.GPU  // all GPUs of the node
-	UUIDs  []string      // the ranks' GPUs and MIG instances; none: all
-	PIDs   []int         // the workers; an ended worker may still hold a GPU
-	World  World         // the round that has ended
-	Before []device.Held // the processes that held a GPU before the job
+	GPUs   []device.GPU     // all GPUs of the node
+	UUIDs  []string         // the ranks' GPUs and MIG instances; none: all
+	PIDs   []int            // the workers; an ended worker may still hold a GPU
+	World  World            // the round that has ended
+	Before []device.Process // the processes that held a GPU before the job
 	// Held lists the processes that compute on the GPUs.
-	Held  func(context.Context) ([]device.Held, error)
+	Held  func(context.Context) ([]device.Process, error)
 	Procs Procs
 	// Within is how long the wait may take (--gpu-release-timeout).
 	Within time.Duration
@@ -48,7 +48,7 @@ func waitReleased(ctx context.Context, r release) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Within, errHeld)
 	defer cancel()
 	start, said := time.Now(), ""
-	var holding []device.Held
+	var holding []device.Process
 	matcher := newMatcher(r.Procs, r.World)
 	for poll := firstPoll; ; poll = min(2*poll, lastPoll) {
 		all, err := r.ask(ctx)
@@ -74,7 +74,7 @@ func waitReleased(ctx context.Context, r release) error {
 }
 
 // ask reads the process list. It says so when the driver is slow to answer.
-func (r release) ask(ctx context.Context) (held []device.Held, err error) {
+func (r release) ask(ctx context.Context) (held []device.Process, err error) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -89,7 +89,7 @@ func (r release) ask(ctx context.Context) (held []device.Held, err error) {
 	return held, err
 }
 
-func (r release) late(cause error, holding []device.Held) error {
+func (r release) late(cause error, holding []device.Process) error {
 	if !errors.Is(cause, errHeld) {
 		return cause
 	}
@@ -101,14 +101,14 @@ func (r release) late(cause error, holding []device.Held) error {
 }
 
 // ours returns the processes of the job that hold one of its GPUs.
-func (r release) ours(k *matcher, held []device.Held) []device.Held {
+func (r release) ours(k *matcher, held []device.Process) []device.Process {
 	n, machine := node(r.GPUs), r.Procs.Machine()
 	job := Rank{Own: r.UUIDs}
-	return slices.DeleteFunc(slices.Clone(held), func(h device.Held) bool {
+	return slices.DeleteFunc(slices.Clone(held), func(h device.Process) bool {
 		if len(r.UUIDs) > 0 && !n.owns(job, h.UUID) {
 			return true
 		}
-		if slices.ContainsFunc(r.Before, func(b device.Held) bool { return b.PID == h.PID }) {
+		if slices.ContainsFunc(r.Before, func(b device.Process) bool { return b.PID == h.PID }) {
 			return true
 		}
 		name := r.Procs.Name(h.PID)
@@ -125,7 +125,7 @@ func (r release) ours(k *matcher, held []device.Held) []device.Held {
 }
 
 // name lists the holders: "GPU 0: pid 7 (python); GPU 1: pid 8 (ended, 512 MiB)".
-func (r release) name(held []device.Held) string {
+func (r release) name(held []device.Process) string {
 	var all []string
 	for _, h := range held {
 		what := r.Procs.Name(h.PID)

@@ -28,7 +28,7 @@ const (
 // Driver asks the GPU driver of this node in a child process: device.Child.
 type Driver interface {
 	List(ctx context.Context) ([]device.GPU, error)
-	Holding(ctx context.Context) ([]device.Held, error)
+	Processes(ctx context.Context) ([]device.Process, error)
 	Listen(ctx context.Context, got func(device.Event)) error
 }
 
@@ -36,10 +36,10 @@ type Driver interface {
 type Options struct {
 	Driver Driver
 	Procs  Procs
-	Known  bool          // the GPUs are known; false: the watcher asks the driver
-	GPUs   []device.GPU  // all GPUs of the node
-	Owned  []string      // UUIDs of the workers' GPUs; none: there is no plan
-	Before []device.Held // the processes that held a GPU before the job
+	Known  bool             // the GPUs are known; false: the watcher asks the driver
+	GPUs   []device.GPU     // all GPUs of the node
+	Owned  []string         // UUIDs of the workers' GPUs; none: there is no plan
+	Before []device.Process // the processes that held a GPU before the job
 	// Abort says that a critical error ends the round (--on-gpu-error). Given says
 	// that it does so even without a plan, because the user gave the GPUs to the
 	// workers (--pin=none).
@@ -152,7 +152,7 @@ func (w *Watcher) watch(ctx context.Context, r Round) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		held, err := o.Driver.Holding(ctx)
+		held, err := o.Driver.Processes(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -179,7 +179,7 @@ func (w *Watcher) watch(ctx context.Context, r Round) {
 func (w *Watcher) WaitReleased(ctx context.Context, world World, pids []int) {
 	o := w.opts
 	err := waitReleased(ctx, release{
-		GPUs: o.GPUs, UUIDs: o.Owned, PIDs: pids, World: world, Before: o.Before, Held: o.Driver.Holding,
+		GPUs: o.GPUs, UUIDs: o.Owned, PIDs: pids, World: world, Before: o.Before, Held: o.Driver.Processes,
 		Procs: o.Procs, Within: o.Within, Say: o.Say,
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {

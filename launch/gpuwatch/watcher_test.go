@@ -43,7 +43,7 @@ func TestAssign(t *testing.T) {
 	p := proc(true, map[int]string{
 		1: "0 1 1", 100: "1 100 100", 101: "100 101 100", 102: "101 102 102", 103: "1 103 100", 200: "1 200 200", 300: "1 300 300", 400: "400 400 400",
 	})
-	held := []device.Held{{PID: 102}, {PID: 103}, {PID: 200}, {PID: 300}, {PID: 400}, {PID: 999}, {PID: 0}, {PID: -1}}
+	held := []device.Process{{PID: 102}, {PID: 103}, {PID: 200}, {PID: 300}, {PID: 400}, {PID: 999}, {PID: 0}, {PID: -1}}
 	got := p.assign([]Rank{{PIDs: []int{100}}, {Rank: 1, PIDs: []int{200}}}, held)
 	if want := []Rank{{PIDs: []int{100, 102, 103}}, {Rank: 1, PIDs: []int{200}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -57,7 +57,7 @@ func TestAssign(t *testing.T) {
 // parent.
 func TestAssignReal(t *testing.T) {
 	p := Procs{os.DirFS("/proc")}
-	got := p.assign([]Rank{{PIDs: []int{os.Getppid()}}}, []device.Held{{PID: os.Getpid()}})
+	got := p.assign([]Rank{{PIDs: []int{os.Getppid()}}}, []device.Process{{PID: os.Getpid()}})
 	if len(got[0].PIDs) != 2 || p.Name(os.Getpid()) == "" {
 		t.Errorf("got %v, %q", got, p.Name(os.Getpid()))
 	}
@@ -66,13 +66,13 @@ func TestAssignReal(t *testing.T) {
 // driver is a GPU driver for tests.
 type driver struct {
 	gpus   []device.GPU
-	held   func(context.Context) ([]device.Held, error)
+	held   func(context.Context) ([]device.Process, error)
 	listen func(ctx context.Context, got func(device.Event)) error
 }
 
 func (d driver) List(context.Context) ([]device.GPU, error) { return d.gpus, nil }
 
-func (d driver) Holding(ctx context.Context) ([]device.Held, error) { return d.held(ctx) }
+func (d driver) Processes(ctx context.Context) ([]device.Process, error) { return d.held(ctx) }
 
 func (d driver) Listen(ctx context.Context, got func(device.Event)) error { return d.listen(ctx, got) }
 
@@ -88,9 +88,9 @@ func TestWatcherRounds(t *testing.T) {
 		var found []string
 		d := driver{
 			gpus: gpus(),
-			held: func(context.Context) ([]device.Held, error) {
+			held: func(context.Context) ([]device.Process, error) {
 				reads = append(reads, time.Since(start))
-				return []device.Held{{UUID: "GPU-a", PID: 10}}, nil
+				return []device.Process{{UUID: "GPU-a", PID: 10}}, nil
 			},
 			listen: func(ctx context.Context, _ func(device.Event)) error {
 				listens = append(listens, time.Since(start))
@@ -192,14 +192,14 @@ func TestWatch(t *testing.T) {
 		var reads []time.Duration
 		var found []string
 		ctx, cancel := context.WithCancel(t.Context())
-		d := driver{held: func(context.Context) ([]device.Held, error) {
+		d := driver{held: func(context.Context) ([]device.Process, error) {
 			switch reads = append(reads, time.Since(start)); len(reads) {
 			case 1, 2:
 				return nil, errors.New("the driver is busy")
 			case 5:
 				cancel()
 			}
-			return []device.Held{{UUID: "GPU-a", PID: 12}}, nil
+			return []device.Process{{UUID: "GPU-a", PID: 12}}, nil
 		}}
 		w := New(Options{
 			Driver: d, Known: true, GPUs: gpus(), Procs: proc(true, map[int]string{10: "1 10 10", 12: "10 10 10"}),
@@ -229,7 +229,7 @@ func TestFollow(t *testing.T) {
 				tell(device.Event{Kind: device.Xid, UUID: "GPU-a", Code: 79}) // a simulated Xid
 			case 9: // this child lives
 				time.Sleep(time.Hour) // sleep: in the bubble's time
-				tell(device.Event{Kind: device.Alive})
+				tell(device.Event{Kind: device.Heartbeat})
 			case 11:
 				return fmt.Errorf("%w: no library", device.ErrNoEvents)
 			}
@@ -254,12 +254,12 @@ func TestFollow(t *testing.T) {
 
 func TestWaitReleased(t *testing.T) {
 	const never = time.Hour
-	theirs := []device.Held{{UUID: "GPU-a", PID: 10}}
+	theirs := []device.Process{{UUID: "GPU-a", PID: 10}}
 	tests := []struct {
 		name   string
 		until  time.Duration // how long the GPU is held
-		held   []device.Held
-		before []device.Held
+		held   []device.Process
+		before []device.Process
 		away   bool
 		said   string
 		err    string
@@ -269,15 +269,15 @@ func TestWaitReleased(t *testing.T) {
 		{name: "free soon", until: time.Second, held: theirs, within: 2 * time.Second},
 		{name: "free late", until: 10 * time.Second, held: theirs, said: "GPU 0: pid 10 (python)", within: 12 * time.Second},
 		{name: "never free", until: never, held: theirs, said: "GPU 0: pid 10 (python)", err: "not free after 50s: GPU 0: pid 10 (python); end", within: 51 * time.Second},
-		{name: "a process that has ended", until: never, held: []device.Held{{UUID: "GPU-b", PID: 77, MemMiB: 9}}, said: "GPU 1: pid 77 (ended, or of another container), with 9 MiB", err: "pid 77", within: 51 * time.Second},
-		{name: "a stranger", until: never, held: []device.Held{{UUID: "GPU-a", PID: 99}}},
-		{name: "a container that outlives its worker", until: 4 * time.Second, held: []device.Held{{UUID: "GPU-a", PID: 50}}, said: "GPU 0: pid 50 (python)", within: 6 * time.Second},
-		{name: "one that tells nothing", until: never, held: []device.Held{{UUID: "GPU-a", PID: 60}}, said: "pid 60 (python)", err: "pid 60", within: 51 * time.Second},
-		{name: "one that tells nothing, on another GPU", until: never, held: []device.Held{{UUID: "GPU-d", PID: 60}}},
-		{name: "the MPS server", until: never, held: []device.Held{{UUID: "GPU-a", PID: 70}}},
-		{name: "another GPU", until: never, held: []device.Held{{UUID: "GPU-d", PID: 10}}},
-		{name: "there before", until: never, held: []device.Held{{UUID: "GPU-a", PID: 77}}, before: []device.Held{{UUID: "GPU-a", PID: 77}}},
-		{name: "in a container", until: 4 * time.Second, held: []device.Held{{UUID: "GPU-a", PID: 99}}, away: true, said: "pid 99", within: 6 * time.Second},
+		{name: "a process that has ended", until: never, held: []device.Process{{UUID: "GPU-b", PID: 77, MemMiB: 9}}, said: "GPU 1: pid 77 (ended, or of another container), with 9 MiB", err: "pid 77", within: 51 * time.Second},
+		{name: "a stranger", until: never, held: []device.Process{{UUID: "GPU-a", PID: 99}}},
+		{name: "a container that outlives its worker", until: 4 * time.Second, held: []device.Process{{UUID: "GPU-a", PID: 50}}, said: "GPU 0: pid 50 (python)", within: 6 * time.Second},
+		{name: "one that tells nothing", until: never, held: []device.Process{{UUID: "GPU-a", PID: 60}}, said: "pid 60 (python)", err: "pid 60", within: 51 * time.Second},
+		{name: "one that tells nothing, on another GPU", until: never, held: []device.Process{{UUID: "GPU-d", PID: 60}}},
+		{name: "the MPS server", until: never, held: []device.Process{{UUID: "GPU-a", PID: 70}}},
+		{name: "another GPU", until: never, held: []device.Process{{UUID: "GPU-d", PID: 10}}},
+		{name: "there before", until: never, held: []device.Process{{UUID: "GPU-a", PID: 77}}, before: []device.Process{{UUID: "GPU-a", PID: 77}}},
+		{name: "in a container", until: 4 * time.Second, held: []device.Process{{UUID: "GPU-a", PID: 99}}, away: true, said: "pid 99", within: 6 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -292,7 +292,7 @@ func TestWaitReleased(t *testing.T) {
 				err := waitReleased(t.Context(), release{
 					GPUs: gpus(), UUIDs: []string{"GPU-a", "GPU-b"}, PIDs: []int{10}, Before: tt.before, Within: 50 * time.Second,
 					Procs: p, World: World{Token: "t"},
-					Held: func(context.Context) ([]device.Held, error) {
+					Held: func(context.Context) ([]device.Process, error) {
 						if time.Since(start) < tt.until {
 							return tt.held, nil
 						}
@@ -321,14 +321,14 @@ func TestWaitReleased(t *testing.T) {
 func TestWaitReleasedDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("no NVML")
-		r := release{Within: 50 * time.Second, Held: func(context.Context) ([]device.Held, error) { return nil, broken }, Procs: proc(true, nil)}
+		r := release{Within: 50 * time.Second, Held: func(context.Context) ([]device.Process, error) { return nil, broken }, Procs: proc(true, nil)}
 		if err := waitReleased(t.Context(), r); !errors.Is(err, broken) || errors.Is(err, errHeld) {
 			t.Errorf("got %v", err)
 		}
 		start := time.Now()
 		var said time.Duration
 		r.Say = func(s string) { said = time.Since(start) }
-		r.Held = func(ctx context.Context) ([]device.Held, error) { // a driver that hangs
+		r.Held = func(ctx context.Context) ([]device.Process, error) { // a driver that hangs
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}

@@ -13,10 +13,10 @@ import (
 // Driver is the GPU driver of a node. A child process calls it (device.Child),
 // because the driver may hang or crash.
 type Driver interface {
-	Present() bool // the node has a driver
-	Given() bool   // this process may call the driver; a container without GPUs sees it only in /proc
+	HasDriver() bool     // the node has a driver
+	HasDeviceFile() bool // this process may call the driver; a container without GPUs sees it only in /proc
 	List(ctx context.Context) ([]device.GPU, error)
-	Look(ctx context.Context) device.Survey
+	Survey(ctx context.Context) device.Survey
 }
 
 // Config holds what a node's agent knows before it asks the driver.
@@ -34,7 +34,7 @@ type Config struct {
 type Seen struct {
 	Known  bool         // false: the driver was not asked, or did not answer
 	All    []device.GPU // all GPUs of the node
-	Sight  device.Sight
+	Sight  device.Visibility
 	Survey device.Survey // set only if the preflight wants to know everything
 }
 
@@ -46,7 +46,7 @@ type Workers struct {
 }
 
 // HasGPUs reports whether the node has a driver, and not all its GPUs are hidden.
-func (c Config) HasGPUs() bool { return c.Driver.Present() && !c.hidden() }
+func (c Config) HasGPUs() bool { return c.Driver.HasDriver() && !c.hidden() }
 
 // hidden reports whether CUDA_VISIBLE_DEVICES hides all GPUs. Slurm writes
 // NoDevFiles for that.
@@ -74,9 +74,9 @@ func (c Config) See(ctx context.Context) (Seen, error) {
 
 // seen finds the GPUs of the node that the workers may use.
 func (c Config) seen(all []device.GPU) Seen {
-	s := Seen{Known: true, All: all, Sight: device.See(all, device.ReadGrants(c.Env))}
-	if len(all) == 0 && c.Driver.Given() {
-		s.Sight.Blind = "its driver shows this process none, as in a job or a container that was given none"
+	s := Seen{Known: true, All: all, Sight: device.FindVisible(all, device.ReadGrants(c.Env))}
+	if len(all) == 0 && c.Driver.HasDeviceFile() {
+		s.Sight.NoneReason = "its driver shows this process none, as in a job or a container that was given none"
 	}
 	return s
 }
@@ -103,9 +103,9 @@ func (c Config) Plan(ctx context.Context, s Seen, w Workers) (Plan, error) {
 	if err != nil {
 		return Plan{Seen: s}, err
 	}
-	n := Node{Name: c.Host, Workers: w.Count, Skip: w.Skip, List: c.list(), Sight: s.Sight}
-	if !s.Known && c.hidden() && c.Driver.Given() {
-		n.Blind = fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s hides all", *n.List)
+	n := Node{Name: c.Host, Workers: w.Count, Skip: w.Skip, List: c.list(), Visibility: s.Sight}
+	if !s.Known && c.hidden() && c.Driver.HasDeviceFile() {
+		n.NoneReason = fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s hides all", *n.List)
 	}
 	p, err := Make(n, c.Options)
 	p.Seen, p.Notes = s, slices.Concat(s.Sight.Notes, notes, p.Notes)
@@ -122,7 +122,7 @@ func (c Config) look(ctx context.Context, s *Seen, facts bool) (notes []string, 
 		return nil, nil
 	}
 	if facts {
-		s.Survey = c.Driver.Look(ctx)
+		s.Survey = c.Driver.Survey(ctx)
 	}
 	if s.Known {
 		return nil, nil
@@ -135,7 +135,7 @@ func (c Config) look(ctx context.Context, s *Seen, facts bool) (notes []string, 
 	switch {
 	case err == nil:
 		*s = c.seen(all)
-	case !c.Driver.Given(): // a container without GPUs sees the driver in /proc
+	case !c.Driver.HasDeviceFile(): // a container without GPUs sees the driver in /proc
 		*s = c.seen(nil)
 	case o.Strict() || o.Binding != "":
 		return nil, err

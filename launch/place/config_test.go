@@ -23,8 +23,8 @@ type driver struct {
 	surveys *int
 }
 
-func (d driver) Present() bool { return !d.absent }
-func (d driver) Given() bool   { return !d.absent && !d.inProc }
+func (d driver) HasDriver() bool     { return !d.absent }
+func (d driver) HasDeviceFile() bool { return !d.absent && !d.inProc }
 
 func (d driver) List(context.Context) ([]device.GPU, error) {
 	if d.lists != nil {
@@ -33,7 +33,7 @@ func (d driver) List(context.Context) ([]device.GPU, error) {
 	return d.gpus, d.err
 }
 
-func (d driver) Look(context.Context) device.Survey {
+func (d driver) Survey(context.Context) device.Survey {
 	if d.surveys != nil {
 		*d.surveys++
 	}
@@ -56,7 +56,7 @@ func TestPlanAsksTheDriver(t *testing.T) {
 		known   bool
 		err     string
 		notes   int
-		asked   [2]int // calls of List and Look
+		asked   [2]int // calls of List and Survey
 	}{
 		{name: "a GPU each", driver: driver{gpus: gpus(2)}, owned: []string{"GPU-0", "GPU-1"}, known: true, asked: [2]int{1, 0}},
 		{name: "everything", driver: driver{gpus: gpus(2)}, workers: Workers{Facts: true}, owned: []string{"GPU-0", "GPU-1"}, known: true, asked: [2]int{0, 1}},

@@ -50,7 +50,7 @@ func (p *Plan) virtual(n Node) error {
 		}
 		slot := &p.Slots[r]
 		slot.Devices.Pinned = []envprop.Variable{{Name: localRank, Value: "0"}, {Name: visibleDevices, Value: entry}}
-		if at < len(n.Visible) && n.Doubt == "" { // otherwise CUDA shows it no GPU, which is right for a worker that computes on CPUs
+		if at < len(n.Visible) && n.OrderUnknown == "" { // otherwise CUDA shows it no GPU, which is right for a worker that computes on CPUs
 			slot.give(n.Visible, at)
 			slot.Devices.Device = n.Visible[at].UUID
 		}

@@ -16,9 +16,9 @@ type Node struct {
 	Workers int
 	// Skip is the number of workers that other agents of this machine start before
 	// this agent's (--local-nodes). Those workers have taken their GPUs.
-	Skip         int
-	List         *string // CUDA_VISIBLE_DEVICES of this node's environment; nil: it is not set
-	device.Sight         // the GPUs that its workers may use
+	Skip              int
+	List              *string // CUDA_VISIBLE_DEVICES of this node's environment; nil: it is not set
+	device.Visibility         // the GPUs that its workers may use
 }
 
 // The variables that CUDA and torch read.
@@ -51,8 +51,8 @@ func Make(n Node, o Options) (Plan, error) {
 	}
 	strict := o.Strict()
 	err := p.name(n, strict)
-	if n.Doubt != "" && (n.List != nil || !o.places()) {
-		err, strict = errors.New(n.Doubt), o.places()
+	if n.OrderUnknown != "" && (n.List != nil || !o.places()) {
+		err, strict = errors.New(n.OrderUnknown), o.places()
 	}
 	switch {
 	case err != nil && strict:
@@ -60,8 +60,8 @@ func Make(n Node, o Options) (Plan, error) {
 	case err != nil: // the user did not ask for GPUs, and torchrun would start the workers
 		p = Plan{Mode: None, Slots: make([]Slot, n.Workers), Shared: o.Oversubscribe}
 		p.note("no worker gets a GPU of its own, and CUDA_VISIBLE_DEVICES stays as it is: %v", err)
-	case n.Doubt != "":
-		p.note("%s; --pin counts as nvidia-smi does", n.Doubt)
+	case n.OrderUnknown != "":
+		p.note("%s; --pin counts as nvidia-smi does", n.OrderUnknown)
 	}
 	return p, nil
 }
@@ -72,8 +72,8 @@ func Make(n Node, o Options) (Plan, error) {
 func (p *Plan) blind(n Node, o Options) error {
 	p.Mode = None
 	switch {
-	case n.Blind != "" && o.Strict():
-		return fmt.Errorf("no GPU is visible on node %s: %s; make some visible, or leave out %s", n.Name, n.Blind, o.asked())
+	case n.NoneReason != "" && o.Strict():
+		return fmt.Errorf("no GPU is visible on node %s: %s; make some visible, or leave out %s", n.Name, n.NoneReason, o.asked())
 	case o.Strict():
 		p.note("no GPU is visible on node %s, so there is nothing to give to its workers", n.Name)
 	case n.Withheld && o.Mode != None:
@@ -93,7 +93,7 @@ func (p *Plan) note(format string, args ...any) {
 func (p *Plan) own(n Node, o Options) error {
 	if o.Mode == None { // torchrun assumes this, to bind CPUs near the GPU
 		for r := range p.Slots {
-			if at := n.Skip + r; at < len(n.Visible) && n.Doubt == "" {
+			if at := n.Skip + r; at < len(n.Visible) && n.OrderUnknown == "" {
 				p.Slots[r].At = []int{at}
 			}
 		}

@@ -54,102 +54,102 @@ func TestMake(t *testing.T) {
 		notes   []string
 	}{
 		{
-			name: "the default", node: Node{Workers: 4, Sight: device.Sight{Visible: gpus(4)}}, mode: Order,
+			name: "the default", node: Node{Workers: 4, Visibility: device.Visibility{Visible: gpus(4)}}, mode: Order,
 			want: []string{all4 + " [0]", all4 + " [1]", all4 + " [2]", all4 + " [3]"},
 		},
 		{
-			name: "fewer workers than GPUs", node: Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, mode: Order,
+			name: "fewer workers than GPUs", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, mode: Order,
 			want: []string{all4 + " [0]", all4 + " [1]"},
 		},
 		{
-			name: "the user's order is kept", node: Node{Workers: 2, Sight: device.Sight{Visible: []device.GPU{gpus(4)[3], gpus(4)[1]}}}, mode: Order,
+			name: "the user's order is kept", node: Node{Workers: 2, Visibility: device.Visibility{Visible: []device.GPU{gpus(4)[3], gpus(4)[1]}}}, mode: Order,
 			want: []string{"GPU-3,GPU-1 [0]", "GPU-3,GPU-1 [1]"},
 		},
 		{
-			name: "exclusive", node: Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			name: "exclusive", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, options: Options{Mode: Exclusive}, mode: Exclusive,
 			want: []string{"GPU-0 [0]", "GPU-1 [1]"},
 		},
 		{
-			name: "none", node: Node{Workers: 3, Sight: device.Sight{Visible: gpus(2)}}, options: Options{Mode: None}, mode: None,
+			name: "none", node: Node{Workers: 3, Visibility: device.Visibility{Visible: gpus(2)}}, options: Options{Mode: None}, mode: None,
 			want: []string{"- [0]", "- [1]", "- []"},
 		},
 		{
-			name: "map", node: Node{Workers: 4, Sight: device.Sight{Visible: gpus(4)}}, options: Options{Map: []int{0, 2, 1, 3}}, mode: Order,
+			name: "map", node: Node{Workers: 4, Visibility: device.Visibility{Visible: gpus(4)}}, options: Options{Map: []int{0, 2, 1, 3}}, mode: Order,
 			want: []string{"GPU-0,GPU-2,GPU-1,GPU-3 [0]", "GPU-0,GPU-2,GPU-1,GPU-3 [2]", "GPU-0,GPU-2,GPU-1,GPU-3 [1]", "GPU-0,GPU-2,GPU-1,GPU-3 [3]"},
 		},
 		{
-			name: "map of some, the others follow", node: Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, options: Options{Map: []int{3, 1}}, mode: Order,
+			name: "map of some, the others follow", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, options: Options{Map: []int{3, 1}}, mode: Order,
 			want: []string{"GPU-3,GPU-1,GPU-0,GPU-2 [3]", "GPU-3,GPU-1,GPU-0,GPU-2 [1]"},
 		},
 		{
-			name: "map, exclusive", node: Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, options: Options{Mode: Exclusive, Map: []int{3, 1}}, mode: Exclusive,
+			name: "map, exclusive", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, options: Options{Mode: Exclusive, Map: []int{3, 1}}, mode: Exclusive,
 			want: []string{"GPU-3 [3]", "GPU-1 [1]"},
 		},
 		{
-			name: "two a worker", node: Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, options: Options{PerWorker: 2}, mode: Order,
+			name: "two a worker", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, options: Options{PerWorker: 2}, mode: Order,
 			want:  []string{all4 + " [0,1]", all4 + " [2,3]"},
 			notes: []string{"owns 2 of them, local rank 1 from device 2 on; --pin=exclusive shows each its own as devices 0 to 1"},
 		},
 		{
-			name: "two a worker, exclusive", node: Node{Workers: 2, Sight: device.Sight{Visible: gpus(5)}}, options: Options{PerWorker: 2, Mode: Exclusive, ByGPU: true}, mode: Exclusive,
+			name: "two a worker, exclusive", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(5)}}, options: Options{PerWorker: 2, Mode: Exclusive, ByGPU: true}, mode: Exclusive,
 			want: []string{"GPU-0,GPU-1 [0,1]", "GPU-2,GPU-3 [2,3]"},
 		},
 		{
-			name: "two a worker, by hand", node: Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, options: Options{PerWorker: 2, Mode: Exclusive, Map: []int{0, 2, 1, 3}}, mode: Exclusive,
+			name: "two a worker, by hand", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, options: Options{PerWorker: 2, Mode: Exclusive, Map: []int{0, 2, 1, 3}}, mode: Exclusive,
 			want: []string{"GPU-0,GPU-2 [0,2]", "GPU-1,GPU-3 [1,3]"},
 		},
 		{
-			name: "shared on purpose", node: Node{Workers: 3, Sight: device.Sight{Visible: gpus(2)}}, options: Options{Oversubscribe: true}, mode: Order,
+			name: "shared on purpose", node: Node{Workers: 3, Visibility: device.Visibility{Visible: gpus(2)}}, options: Options{Oversubscribe: true}, mode: Order,
 			want:  []string{"GPU-0,GPU-1 [0]", "GPU-0,GPU-1 [1]", "GPU-0,GPU-1 [0]"},
 			notes: []string{"3 workers share 2 GPUs: take device LOCAL_RANK modulo 2, or use --pin=exclusive"},
 		},
 		{
-			name: "shared and exclusive", node: Node{Workers: 3, Sight: device.Sight{Visible: gpus(2)}}, options: Options{Oversubscribe: true, Mode: Exclusive}, mode: Exclusive,
+			name: "shared and exclusive", node: Node{Workers: 3, Visibility: device.Visibility{Visible: gpus(2)}}, options: Options{Oversubscribe: true, Mode: Exclusive}, mode: Exclusive,
 			want: []string{"GPU-0 [0]", "GPU-1 [1]", "GPU-0 [0]"},
 		},
 		{
-			name: "shared by hand", node: Node{Workers: 3, Sight: device.Sight{Visible: gpus(2)}}, options: Options{Oversubscribe: true, Mode: Exclusive, Map: []int{0, 0, 1}}, mode: Exclusive,
+			name: "shared by hand", node: Node{Workers: 3, Visibility: device.Visibility{Visible: gpus(2)}}, options: Options{Oversubscribe: true, Mode: Exclusive, Map: []int{0, 0, 1}}, mode: Exclusive,
 			want: []string{"GPU-0 [0]", "GPU-0 [0]", "GPU-1 [1]"},
 		},
 		{
-			name: "the second agent of a machine", node: Node{Workers: 2, Skip: 2, Sight: device.Sight{Visible: gpus(4)}}, mode: Order,
+			name: "the second agent of a machine", node: Node{Workers: 2, Skip: 2, Visibility: device.Visibility{Visible: gpus(4)}}, mode: Order,
 			want: []string{"GPU-2,GPU-3,GPU-0,GPU-1 [2]", "GPU-2,GPU-3,GPU-0,GPU-1 [3]"},
 		},
 		{
-			name: "workers that compute on CPUs", node: Node{Workers: 5, Sight: device.Sight{Visible: gpus(4)}}, options: Options{Mode: None}, mode: None,
+			name: "workers that compute on CPUs", node: Node{Workers: 5, Visibility: device.Visibility{Visible: gpus(4)}}, options: Options{Mode: None}, mode: None,
 			want: []string{"- [0]", "- [1]", "- [2]", "- [3]", "- []"},
 		},
-		{name: "all hidden", node: Node{Workers: 2, List: list(""), Sight: device.Sight{Blind: "CUDA_VISIBLE_DEVICES= hides all"}}, mode: None, want: []string{"- []", "- []"}},
+		{name: "all hidden", node: Node{Workers: 2, List: list(""), Visibility: device.Visibility{NoneReason: "CUDA_VISIBLE_DEVICES= hides all"}}, mode: None, want: []string{"- []", "- []"}},
 		{
-			name: "none was given of those that CUDA shows", node: Node{Workers: 2, List: list("0,1"), Sight: device.Sight{Blind: "Slurm", Withheld: true}}, mode: None,
+			name: "none was given of those that CUDA shows", node: Node{Workers: 2, List: list("0,1"), Visibility: device.Visibility{NoneReason: "Slurm", Withheld: true}}, mode: None,
 			want: []string{" []", " []"}, notes: []string{"they get CUDA_VISIBLE_DEVICES= (--pin=none leaves"},
 		},
 		{
-			name: "none was given, and nothing shall be set", node: Node{Workers: 1, Sight: device.Sight{Blind: "Slurm", Withheld: true}}, options: Options{Mode: None}, mode: None,
+			name: "none was given, and nothing shall be set", node: Node{Workers: 1, Visibility: device.Visibility{NoneReason: "Slurm", Withheld: true}}, options: Options{Mode: None}, mode: None,
 			want: []string{"- []"},
 		},
 		{
-			name: "virtual, none was given", node: Node{Workers: 2, List: list("0,1"), Sight: device.Sight{Blind: "Slurm", Withheld: true}}, options: Options{Virtual: true}, mode: Exclusive,
+			name: "virtual, none was given", node: Node{Workers: 2, List: list("0,1"), Visibility: device.Visibility{NoneReason: "Slurm", Withheld: true}}, options: Options{Virtual: true}, mode: Exclusive,
 			want: []string{" []", " []"},
 		},
 		{
-			name: "an order that only CUDA knows", node: Node{Workers: 1, List: list("0"), Sight: device.Sight{Visible: gpus(1), Doubt: "they differ"}}, mode: None,
+			name: "an order that only CUDA knows", node: Node{Workers: 1, List: list("0"), Visibility: device.Visibility{Visible: gpus(1), OrderUnknown: "they differ"}}, mode: None,
 			want: []string{"- []"}, notes: []string{"CUDA_VISIBLE_DEVICES stays as it is: they differ"},
 		},
 		{
-			name: "an order that only CUDA knows, counted", node: Node{Workers: 2, Sight: device.Sight{Visible: gpus(2), Doubt: "they differ"}}, options: Options{ByGPU: true}, mode: None,
+			name: "an order that only CUDA knows, counted", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(2), OrderUnknown: "they differ"}}, options: Options{ByGPU: true}, mode: None,
 			want: []string{"- []", "- []"}, notes: []string{"stays as it is: they differ"},
 		},
 		{
-			name: "an order that gorun shall decide", node: Node{Workers: 1, Sight: device.Sight{Visible: gpus(2), Doubt: "they differ"}}, options: Options{Mode: Order}, mode: Order,
+			name: "an order that gorun shall decide", node: Node{Workers: 1, Visibility: device.Visibility{Visible: gpus(2), OrderUnknown: "they differ"}}, options: Options{Mode: Order}, mode: Order,
 			want: []string{"GPU-0,GPU-1 [0]"}, notes: []string{"they differ; --pin counts as nvidia-smi does"},
 		},
 		{
-			name: "an order that only CUDA knows, nothing set", node: Node{Workers: 1, Sight: device.Sight{Visible: gpus(2), Doubt: "they differ"}}, options: Options{Mode: None}, mode: None,
+			name: "an order that only CUDA knows, nothing set", node: Node{Workers: 1, Visibility: device.Visibility{Visible: gpus(2), OrderUnknown: "they differ"}}, options: Options{Mode: None}, mode: None,
 			want: []string{"- []"},
 		},
 		{
-			name: "an order that only CUDA knows, virtual", node: Node{Workers: 1, Sight: device.Sight{Visible: gpus(2), Doubt: "they differ"}}, options: Options{Virtual: true}, mode: Exclusive,
+			name: "an order that only CUDA knows, virtual", node: Node{Workers: 1, Visibility: device.Visibility{Visible: gpus(2), OrderUnknown: "they differ"}}, options: Options{Virtual: true}, mode: Exclusive,
 			want: []string{"0 []"},
 		},
 		{name: "a node without GPUs", node: Node{Workers: 2}, mode: None, want: []string{"- []", "- []"}},
@@ -158,35 +158,35 @@ func TestMake(t *testing.T) {
 			want: []string{"- []"}, notes: []string{"no GPU is visible on node ps1"},
 		},
 		{
-			name: "UUIDs that are not known", node: Node{Workers: 2, Sight: device.Sight{Visible: with(gpus(2), anonymous)}}, mode: Order,
+			name: "UUIDs that are not known", node: Node{Workers: 2, Visibility: device.Visibility{Visible: with(gpus(2), anonymous)}}, mode: Order,
 			want: []string{"0,1 [0]", "0,1 [1]"},
 		},
 		{
-			name: "one that is not known", node: Node{Workers: 2, Sight: device.Sight{Visible: append(with(gpus(1), anonymous), gpus(2)[1])}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			name: "one that is not known", node: Node{Workers: 2, Visibility: device.Visibility{Visible: append(with(gpus(1), anonymous), gpus(2)[1])}}, options: Options{Mode: Exclusive}, mode: Exclusive,
 			want: []string{"0 [0]", "1 [1]"},
 		},
 		{
-			name: "MIG, exclusive", node: Node{Workers: 2, Sight: device.Sight{Visible: with(gpus(2), mig)}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			name: "MIG, exclusive", node: Node{Workers: 2, Visibility: device.Visibility{Visible: with(gpus(2), mig)}}, options: Options{Mode: Exclusive}, mode: Exclusive,
 			want: []string{"MIG-0 [0]", "MIG-1 [1]"},
 		},
 		{
-			name: "MIG, nothing asked", node: Node{Workers: 2, Sight: device.Sight{Visible: with(gpus(2), mig)}}, mode: None,
+			name: "MIG, nothing asked", node: Node{Workers: 2, Visibility: device.Visibility{Visible: with(gpus(2), mig)}}, mode: None,
 			want: []string{"- []", "- []"}, notes: []string{"only local rank 0 finds device LOCAL_RANK; use --virtual-local-rank"},
 		},
 		{
-			name: "MIG, in order", node: Node{Workers: 2, Sight: device.Sight{Visible: with(gpus(2), mig)}}, options: Options{Mode: Order}, mode: Order,
+			name: "MIG, in order", node: Node{Workers: 2, Visibility: device.Visibility{Visible: with(gpus(2), mig)}}, options: Options{Mode: Order}, mode: Order,
 			want: []string{"MIG-0,MIG-1 [0]", "MIG-0,MIG-1 [1]"}, notes: []string{"--virtual-local-rank"},
 		},
 		{
-			name: "one worker on a MIG instance", node: Node{Workers: 1, Sight: device.Sight{Visible: with(gpus(2), mig)}}, mode: Order,
+			name: "one worker on a MIG instance", node: Node{Workers: 1, Visibility: device.Visibility{Visible: with(gpus(2), mig)}}, mode: Order,
 			want: []string{"MIG-0,MIG-1 [0]"},
 		},
 		{
-			name: "virtual, no list", node: Node{Workers: 2, Sight: device.Sight{Visible: gpus(2)}}, options: Options{Virtual: true}, mode: Exclusive,
+			name: "virtual, no list", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(2)}}, options: Options{Virtual: true}, mode: Exclusive,
 			want: []string{"0 [0]", "1 [1]"},
 		},
 		{
-			name: "virtual, as the list writes it", node: Node{Workers: 2, List: list("5, 1"), Sight: device.Sight{Visible: []device.GPU{gpus(8)[5], gpus(8)[1]}}}, options: Options{Virtual: true}, mode: Exclusive,
+			name: "virtual, as the list writes it", node: Node{Workers: 2, List: list("5, 1"), Visibility: device.Visibility{Visible: []device.GPU{gpus(8)[5], gpus(8)[1]}}}, options: Options{Virtual: true}, mode: Exclusive,
 			want: []string{"5 [0]", "1 [1]"},
 		},
 		{
@@ -239,24 +239,24 @@ func TestMakeFails(t *testing.T) {
 		options Options
 		want    string
 	}{
-		{"by GPU, two agents", Node{Workers: 4, Skip: 4, Sight: device.Sight{Visible: gpus(4)}}, Options{ByGPU: true}, "4 workers after the 4 of this machine's other nodes, but 4 GPUs are visible on node n1"},
-		{"nothing asked", Node{Workers: 5, Sight: device.Sight{Visible: gpus(4)}}, Options{}, "5 workers, but 4 GPUs are visible on node n1: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none"},
-		{"order in so many words", Node{Workers: 8, Sight: device.Sight{Visible: gpus(4)}}, Options{Mode: Order}, "8 workers, but 4 GPUs are visible on node n1"},
-		{"too many, in an order that only CUDA knows", Node{Workers: 3, Sight: device.Sight{Visible: gpus(2), Doubt: "they differ"}}, Options{}, "3 workers, but 2 GPUs are visible"},
-		{"GPUs that are hidden", Node{Workers: 1, Sight: device.Sight{Blind: "CUDA_VISIBLE_DEVICES= hides all"}}, Options{Mode: Exclusive}, "no GPU is visible on node n1: CUDA_VISIBLE_DEVICES= hides all; make some visible, or leave out --pin=exclusive"},
-		{"GPUs that were not given", Node{Workers: 1, Sight: device.Sight{Blind: "Slurm", Withheld: true}}, Options{PerWorker: 2}, "no GPU is visible on node n1: Slurm; make some visible, or leave out --gpus-per-worker"},
-		{"indexes that only CUDA knows", Node{Workers: 1, List: list("0"), Sight: device.Sight{Visible: gpus(1), Doubt: "they differ"}}, Options{Map: []int{0}}, "they differ"},
-		{"exclusive", Node{Workers: 2, Sight: device.Sight{Visible: gpus(1)}}, Options{Mode: Exclusive}, "2 workers, but 1 GPU is visible on node n1"},
-		{"too many a worker", Node{Workers: 3, Sight: device.Sight{Visible: gpus(4)}}, Options{PerWorker: 2}, "3 workers with 2 GPUs each, but 4 GPUs are visible"},
-		{"more a worker than there are", Node{Workers: 1, Sight: device.Sight{Visible: gpus(2)}}, Options{PerWorker: 4, Oversubscribe: true}, "cannot give 4 GPUs to a worker: 2 GPUs are visible"},
-		{"a short map", Node{Workers: 4, Sight: device.Sight{Visible: gpus(4)}}, Options{Map: []int{0, 1}}, "4 workers on node n1, but --map names 2 GPUs"},
-		{"a map beyond the GPUs", Node{Workers: 1, Sight: device.Sight{Visible: gpus(4)}}, Options{Map: []int{4}}, "--map names GPU 4, but 4 GPUs are visible on node n1, counted from 0"},
-		{"a map twice", Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, Options{Map: []int{1, 1}, Mode: Exclusive}, "gives a GPU to two workers"},
-		{"a map twice, in order", Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, Options{Map: []int{1, 1}, Oversubscribe: true}, "use --pin=exclusive"},
-		{"none with a map", Node{Workers: 1, Sight: device.Sight{Visible: gpus(4)}}, Options{Mode: None, Map: []int{1}}, "--pin=none leaves the GPUs as they are"},
-		{"virtual and pinned", Node{Workers: 1, Sight: device.Sight{Visible: gpus(4)}}, Options{Mode: Exclusive, Virtual: true}, "leave out --pin"},
-		{"virtual beyond the list", Node{Workers: 3, List: list("0,1"), Sight: device.Sight{Visible: gpus(2)}}, Options{Virtual: true}, "local rank 2 on node n1 has no entry in CUDA_VISIBLE_DEVICES=0,1"},
-		{"no names", Node{Workers: 1, Sight: device.Sight{Visible: append(with(gpus(1), anonymous), with(gpus(1), mig)...)}}, Options{Mode: Order}, "cannot be named"},
+		{"by GPU, two agents", Node{Workers: 4, Skip: 4, Visibility: device.Visibility{Visible: gpus(4)}}, Options{ByGPU: true}, "4 workers after the 4 of this machine's other nodes, but 4 GPUs are visible on node n1"},
+		{"nothing asked", Node{Workers: 5, Visibility: device.Visibility{Visible: gpus(4)}}, Options{}, "5 workers, but 4 GPUs are visible on node n1: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none"},
+		{"order in so many words", Node{Workers: 8, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Mode: Order}, "8 workers, but 4 GPUs are visible on node n1"},
+		{"too many, in an order that only CUDA knows", Node{Workers: 3, Visibility: device.Visibility{Visible: gpus(2), OrderUnknown: "they differ"}}, Options{}, "3 workers, but 2 GPUs are visible"},
+		{"GPUs that are hidden", Node{Workers: 1, Visibility: device.Visibility{NoneReason: "CUDA_VISIBLE_DEVICES= hides all"}}, Options{Mode: Exclusive}, "no GPU is visible on node n1: CUDA_VISIBLE_DEVICES= hides all; make some visible, or leave out --pin=exclusive"},
+		{"GPUs that were not given", Node{Workers: 1, Visibility: device.Visibility{NoneReason: "Slurm", Withheld: true}}, Options{PerWorker: 2}, "no GPU is visible on node n1: Slurm; make some visible, or leave out --gpus-per-worker"},
+		{"indexes that only CUDA knows", Node{Workers: 1, List: list("0"), Visibility: device.Visibility{Visible: gpus(1), OrderUnknown: "they differ"}}, Options{Map: []int{0}}, "they differ"},
+		{"exclusive", Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(1)}}, Options{Mode: Exclusive}, "2 workers, but 1 GPU is visible on node n1"},
+		{"too many a worker", Node{Workers: 3, Visibility: device.Visibility{Visible: gpus(4)}}, Options{PerWorker: 2}, "3 workers with 2 GPUs each, but 4 GPUs are visible"},
+		{"more a worker than there are", Node{Workers: 1, Visibility: device.Visibility{Visible: gpus(2)}}, Options{PerWorker: 4, Oversubscribe: true}, "cannot give 4 GPUs to a worker: 2 GPUs are visible"},
+		{"a short map", Node{Workers: 4, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Map: []int{0, 1}}, "4 workers on node n1, but --map names 2 GPUs"},
+		{"a map beyond the GPUs", Node{Workers: 1, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Map: []int{4}}, "--map names GPU 4, but 4 GPUs are visible on node n1, counted from 0"},
+		{"a map twice", Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Map: []int{1, 1}, Mode: Exclusive}, "gives a GPU to two workers"},
+		{"a map twice, in order", Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Map: []int{1, 1}, Oversubscribe: true}, "use --pin=exclusive"},
+		{"none with a map", Node{Workers: 1, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Mode: None, Map: []int{1}}, "--pin=none leaves the GPUs as they are"},
+		{"virtual and pinned", Node{Workers: 1, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Mode: Exclusive, Virtual: true}, "leave out --pin"},
+		{"virtual beyond the list", Node{Workers: 3, List: list("0,1"), Visibility: device.Visibility{Visible: gpus(2)}}, Options{Virtual: true}, "local rank 2 on node n1 has no entry in CUDA_VISIBLE_DEVICES=0,1"},
+		{"no names", Node{Workers: 1, Visibility: device.Visibility{Visible: append(with(gpus(1), anonymous), with(gpus(1), mig)...)}}, Options{Mode: Order}, "cannot be named"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.node.Name = "n1"
@@ -279,7 +279,7 @@ func TestVariables(t *testing.T) {
 		{Options{Virtual: true}, gpus(2), "GPU-1", []envprop.Variable{{Name: "LOCAL_RANK", Value: "0"}, {Name: "CUDA_VISIBLE_DEVICES", Value: "1"}}},
 		{Options{Mode: None}, gpus(2), "", nil},
 	} {
-		p, err := Make(Node{Workers: 2, Sight: device.Sight{Visible: c.visible}}, c.options)
+		p, err := Make(Node{Workers: 2, Visibility: device.Visibility{Visible: c.visible}}, c.options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,12 +301,12 @@ func TestOwned(t *testing.T) {
 		options Options
 		want    []string
 	}{
-		{Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, Options{}, []string{"GPU-0", "GPU-1"}},
-		{Node{Workers: 1, Sight: device.Sight{Visible: gpus(4)}}, Options{Mode: Exclusive, PerWorker: 2, Map: []int{3, 2}}, []string{"GPU-3", "GPU-2"}},
-		{Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, Options{Mode: None}, nil},
-		{Node{Workers: 2, Sight: device.Sight{Visible: gpus(4)}}, Options{Oversubscribe: true}, []string{"GPU-0", "GPU-1"}},
-		{Node{Workers: 2, Sight: device.Sight{Visible: gpus(4), Doubt: "they differ"}}, Options{}, nil},
-		{Node{Workers: 2, Sight: device.Sight{Visible: with(gpus(4), anonymous)}}, Options{}, nil},
+		{Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, Options{}, []string{"GPU-0", "GPU-1"}},
+		{Node{Workers: 1, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Mode: Exclusive, PerWorker: 2, Map: []int{3, 2}}, []string{"GPU-3", "GPU-2"}},
+		{Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Mode: None}, nil},
+		{Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Oversubscribe: true}, []string{"GPU-0", "GPU-1"}},
+		{Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4), OrderUnknown: "they differ"}}, Options{}, nil},
+		{Node{Workers: 2, Visibility: device.Visibility{Visible: with(gpus(4), anonymous)}}, Options{}, nil},
 	} {
 		p, err := Make(c.node, c.options)
 		if err != nil {

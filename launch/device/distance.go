@@ -24,17 +24,17 @@ const (
 
 func (d Distance) String() string { return [...]string{"PIX", "PXB", "PHB", "NODE", "SYS"}[d] }
 
-// spot is a place on the PCI buses.
-type spot struct {
+// pciDevice is a GPU or an adapter on the PCI buses.
+type pciDevice struct {
 	name string
 	path []string // "pci0000:15", "0000:15:01.0", ... down to the device itself
 	numa *int
 }
 
 // locate reads each GPU's NUMA node and, if nics is set, its nearest adapters
-// from /sys below root. What is missing there stays unknown.
+// from /sys below root. A value that is missing there stays unknown.
 func locate(root fs.FS, gpus []GPU, nics bool) {
-	var adapters []spot
+	var adapters []pciDevice
 	if nics {
 		adapters = listNICs(root)
 	}
@@ -43,7 +43,7 @@ func locate(root fs.FS, gpus []GPU, nics bool) {
 		if g.PCI == "" {
 			continue
 		}
-		at, ok := find(root, "sys/bus/pci/devices/"+g.PCI)
+		at, ok := findPCI(root, "sys/bus/pci/devices/"+g.PCI)
 		g.NUMA = at.numa
 		if ok && g.State != nil {
 			g.State.NICs, g.State.Distance = nearest(at, adapters)
@@ -53,12 +53,12 @@ func locate(root fs.FS, gpus []GPU, nics bool) {
 
 // listNICs returns the node's adapters: those with verbs, which NCCL prefers,
 // else the interfaces on a PCI bus.
-func listNICs(root fs.FS) []spot {
+func listNICs(root fs.FS) []pciDevice {
 	for _, class := range []string{"sys/class/infiniband", "sys/class/net"} {
-		var found []spot
+		var found []pciDevice
 		entries, _ := fs.ReadDir(root, class)
 		for _, e := range entries[:min(len(entries), maxNICs)] {
-			if at, ok := find(root, class+"/"+e.Name()); ok {
+			if at, ok := findPCI(root, class+"/"+e.Name()); ok {
 				at.name = e.Name()
 				found = append(found, at)
 			}
@@ -70,9 +70,9 @@ func listNICs(root fs.FS) []spot {
 	return nil
 }
 
-// find follows a link of /sys to the PCI device that the link's target is, or
-// is a part of.
-func find(root fs.FS, link string) (at spot, ok bool) {
+// findPCI follows a link of /sys. It returns the PCI device that the link's
+// target is or belongs to.
+func findPCI(root fs.FS, link string) (at pciDevice, ok bool) {
 	target, err := fs.ReadLink(root, link)
 	if err != nil {
 		return at, false
@@ -101,9 +101,10 @@ func isPCI(s string) bool {
 	return strings.Count(s, ":") == 2 && strings.Contains(s, ".") && strings.Trim(s, "0123456789abcdef:.") == ""
 }
 
-// nearest returns the names of the adapters nearest to a GPU, all equally near:
-// "mlx5_0", or interfaces ("eth0") where no adapter has verbs.
-func nearest(gpu spot, adapters []spot) (names []string, far string) {
+// nearest returns the names of the adapters with the smallest distance to a GPU,
+// and that distance. The names are "mlx5_0" or, where no adapter has verbs,
+// interfaces ("eth0").
+func nearest(gpu pciDevice, adapters []pciDevice) (names []string, text string) {
 	limit := SYS + 1
 	for _, nic := range adapters {
 		switch d := distance(gpu, nic); {
@@ -119,9 +120,9 @@ func nearest(gpu spot, adapters []spot) (names []string, far string) {
 	return names, limit.String()
 }
 
-// distance computes NCCL's distance: what the paths of two devices have in
+// distance computes NCCL's distance from what the paths of two devices have in
 // common.
-func distance(gpu, nic spot) Distance {
+func distance(gpu, nic pciDevice) Distance {
 	common := 0
 	for common < min(len(gpu.path), len(nic.path)) && gpu.path[common] == nic.path[common] {
 		common++

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestPresent shows that a container without GPUs sees the driver in /proc and
+// TestHasDriver shows that a container without GPUs sees the driver in /proc and
 // cannot call it.
-func TestPresent(t *testing.T) {
+func TestHasDriver(t *testing.T) {
 	for file, want := range map[string][2]bool{
 		"dev/nvidiactl": {true, true}, "dev/dxg": {true, true}, "proc/driver/nvidia/version": {true, false}, "dev/null": {},
 	} {
@@ -19,8 +19,8 @@ func TestPresent(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(root, file), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := [2]bool{Present(root), Given(root)}; got != want {
-			t.Errorf("%s: present, given %v, want %v", file, got, want)
+		if got := [2]bool{HasDriver(root), HasDeviceFile(root)}; got != want {
+			t.Errorf("%s: has driver, has device file: %v, want %v", file, got, want)
 		}
 	}
 }
