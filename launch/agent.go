@@ -130,7 +130,7 @@ func (a *agent) run(ctx context.Context) (code int, err error) {
 	}
 	a.workers.close()
 	a.console.SayHeld()
-	if err := a.workers.unshown; err != nil && outcome.Code == 0 {
+	if err := a.workers.showErr; err != nil && outcome.Code == 0 {
 		return 1, err
 	}
 	a.conclude(outcome)
@@ -230,9 +230,9 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	}
 	a.status.SetJob(c.World.Job)
 	a.session.Joined()
-	p := a.workers.plan(ctx, c, a.build.program, a.env.round(c))
+	p := a.workers.plan(c, a.build.program, a.env.round(c))
 	if a.opts.Spec.Dry != nil {
-		a.workers.show(p, &a.build)
+		a.workers.show(ctx, p, &a.build)
 		return
 	}
 	a.workers.start(ctx, p)

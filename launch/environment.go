@@ -10,6 +10,7 @@ import (
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/launch/check"
+	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -120,12 +121,12 @@ func (e *environment) self() envprop.Node {
 }
 
 // noteThreads prints once which value OMP_NUM_THREADS has.
-func (e *environment) noteThreads(p *plan) {
+func (e *environment) noteThreads(p *workers.Plan) {
 	if e.ompSaid || e.opts.quiet() {
 		return
 	}
 	e.ompSaid = true
-	if note := p.base.OMPNote(p.vars(0)); note != "" {
+	if note := p.Base.OMPNote(p.Vars(0, "")); note != "" {
 		e.note(note)
 	}
 }

@@ -2,11 +2,13 @@ package launch
 
 import (
 	"context"
+	"net"
 	"os"
 
 	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
@@ -33,29 +35,35 @@ func (s *supervisor) watchGPUs(ctx context.Context, r *round) {
 		return
 	}
 	s.gpus.StartRound(ctx, gpuwatch.Round{
-		World: r.plan.identity(), Ranks: r.gpuRanks, Fail: r.workers.FailDevice,
-		Settled: func(ctx context.Context) (bool, error) { return tcpstore.Settled(ctx, r.plan.world.Store) },
+		World: identity(r.plan), Ranks: r.gpuRanks, Fail: r.workers.FailDevice,
+		Settled: func(ctx context.Context) (bool, error) { return tcpstore.Settled(ctx, r.plan.World.Store) },
 	})
+}
+
+// identity returns what identifies a round's workers on every node.
+func identity(p *workers.Plan) gpuwatch.World {
+	host, port, _ := net.SplitHostPort(p.World.Store)
+	return gpuwatch.World{Token: p.World.Token, RunID: p.World.RunID, Addr: host, Port: port}
 }
 
 // gpuRanks lists this node's workers in the form that package gpuwatch uses.
 func (r *round) gpuRanks() []gpuwatch.Rank {
 	var all []gpuwatch.Rank
 	for _, w := range r.workers.Workers() {
-		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, Own: r.plan.devices.Slot(w.LocalRank).Own})
+		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, Own: r.plan.Places.Slot(w.LocalRank).Own})
 	}
 	return all
 }
 
 // releaser returns a function that waits until the GPUs are free after the workers
 // of a round have ended. It returns nil if there is nothing to wait for.
-func (s *supervisor) releaser(p *plan) func(ctx context.Context, pids []int) {
+func (s *supervisor) releaser(p *workers.Plan) func(ctx context.Context, pids []int) {
 	if s.gpus == nil || !s.gpus.Releases() {
 		return nil
 	}
 	return func(ctx context.Context, pids []int) {
 		s.events.Put(endedEvent{})
-		s.gpus.WaitReleased(ctx, p.identity(), pids)
+		s.gpus.WaitReleased(ctx, identity(p), pids)
 	}
 }
 

@@ -1,17 +1,21 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/arrivals"
 	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
@@ -31,12 +35,13 @@ type supervisor struct {
 	current   *round            // nil: no worker was started yet
 	gpus      *gpuwatch.Watcher // nil: the workers use none
 	killAt    time.Time         // when workers that are being stopped get SIGKILL
-	unshown   error             // why a dry run shows nothing
+	showErr   error             // why a dry run shows nothing
 }
 
 // round is the round that runs on this node, or the last one that ran.
 type round struct {
-	plan        *plan
+	plan        *workers.Plan
+	confFiles   func() []ncclenv.File // the nccl.conf files as they were at its first call
 	workers     *workers.Round
 	endArrivals context.CancelFunc // stops the watch for missing workers; nil: there is none
 }
@@ -51,22 +56,31 @@ func newSupervisor(b *base, out *logs.Console) *supervisor {
 	return &supervisor{base: b, processes: workers.Processes(b.table), out: out}
 }
 
+// plan returns what this node's workers of a round are started with.
+func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env roundEnv) *workers.Plan {
+	folder, err := s.output.folders.Make(c.World.Restart)
+	return &workers.Plan{
+		World: c.World, Group: c.Index, Program: prog, Base: env.base, Places: &s.placing.plan,
+		Folder: folder, Dir: s.opts.Dir, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: cmp.Or(env.err, err),
+	}
+}
+
 // start starts the workers of a plan and watches them.
-func (s *supervisor) start(ctx context.Context, p *plan) {
-	s.socket.Begin(p.world.Round)
+func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
+	s.socket.Begin(p.World.Round)
 	if s.gpus == nil {
 		s.gpus = s.newWatcher()
 	}
-	r := &round{plan: p, workers: workers.New(s.options(p))}
+	r := &round{plan: p, workers: workers.New(s.options(p)), confFiles: sync.OnceValue(func() []ncclenv.File { return confFiles(ctx, p) })}
 	s.current = r
 	r.workers.Start()
-	s.wg.Go(func() { p.files() }) // gorun env must show the files as the workers found them, not as they are later
+	s.wg.Go(func() { r.confFiles() }) // gorun env must show the files as the workers found them, not as they are later
 	server := s.store.Server()
-	if p.group == 0 && server != nil { // other nodes' workers use this store, too
-		server.Expect(p.world.Size)
+	if p.Group == 0 && server != nil { // other nodes' workers use this store, too
+		server.Expect(p.World.Size)
 	}
 	s.watchGPUs(ctx, r)
-	if p.group == 0 && server != nil && !s.opts.quiet() {
+	if p.Group == 0 && server != nil && !s.opts.quiet() {
 		ctx, r.endArrivals = context.WithCancel(ctx)
 		expected := s.arrivals(r)
 		s.wg.Go(func() { expected.Watch(ctx, s.note) })
@@ -74,22 +88,13 @@ func (s *supervisor) start(ctx context.Context, p *plan) {
 }
 
 // options returns what package workers needs for a round.
-func (s *supervisor) options(p *plan) workers.Options {
-	m := p.member()
+func (s *supervisor) options(p *workers.Plan) workers.Options {
+	m := p.Member()
 	return workers.Options{
-		Table: s.processes, World: p.world, Group: p.group, Interpreter: p.program.Interpreter,
-		Command: func(local int, errorFile string) process.Spec {
-			return process.Spec{
-				Path: p.program.Path, Args: p.program.Argv(local), Env: p.environ(local, errorFile), Dir: p.dir,
-				Stdin: s.opts.Stdin, Around: p.devices.Slot(local).Binding.Around(),
-			}
-		},
+		Plan: p, Table: s.processes,
 		Open: func(local int) (*logs.Worker, error) {
-			if p.err != nil {
-				return nil, p.err
-			}
 			return logs.Open(logs.WorkerOptions{
-				LocalRank: local, Dir: p.folder, Console: s.out,
+				LocalRank: local, Dir: p.Folder, Console: s.out,
 				Redirect: s.output.redirect.For(local), Tee: s.output.tee.For(local),
 				Prefix: logs.DefaultPrefix(m.Role, local),
 				Unkept: func(path string, err error) { s.sayLoss(m.FirstRank+local, path, err) },
@@ -134,7 +139,7 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 			return
 		}
 		var err error
-		if over.Store, err = s.store.Next(&r.plan.world, r.plan.group, s.node.Min != s.node.Max); err != nil {
+		if over.Store, err = s.store.Next(&r.plan.World, r.plan.Group, s.node.Min != s.node.Max); err != nil {
 			over.Failures = append(over.Failures, r.workers.AgentFailure(err))
 		}
 		s.events.post(over)
@@ -169,7 +174,7 @@ func (s *supervisor) signal(sig syscall.Signal) {
 
 // reportFailure ends the round with the failure that a worker reported.
 func (s *supervisor) reportFailure(r socket.Report) {
-	if s.current != nil && s.current.plan.world.Round == r.Round {
+	if s.current != nil && s.current.plan.World.Round == r.Round {
 		s.current.workers.FailWorker(r.Rank, r.Message)
 	}
 }
@@ -179,12 +184,12 @@ func (s *supervisor) list() (all []workers.Worker, round int) {
 	if s.current == nil {
 		return nil, 0
 	}
-	return s.current.workers.Workers(), s.current.plan.world.Round
+	return s.current.workers.Workers(), s.current.plan.World.Round
 }
 
 // arrivals finds the workers that have not reached the store that this node serves.
 func (s *supervisor) arrivals(r *round) arrivals.Round {
-	return arrivals.Round{World: &r.plan.world, Group: r.plan.group, PIDs: r.pids, Store: s.store.Server()}
+	return arrivals.Round{World: &r.plan.World, Group: r.plan.Group, PIDs: r.pids, Store: s.store.Server()}
 }
 
 // pids returns the rank of each worker by its process id.

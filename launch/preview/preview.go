@@ -12,7 +12,9 @@ import (
 	"fmt"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -51,6 +53,20 @@ type Variable struct {
 	Node string       `json:"from_node,omitempty"` // node whose request or environment it is; "": the node itself
 	At   string       `json:"at,omitempty"`        // the argument without its value, the file and line, or the conf file
 	Rule string       `json:"rule,omitempty"`
+}
+
+// New returns what a node's workers get. files are the nccl.conf files that they
+// read.
+func New(p *workers.Plan, files []ncclenv.File, errorFile func(local int) string) Node {
+	m := p.Member()
+	n := Node{Node: p.Group, Host: m.Host, Addr: m.Addr, Removed: Removals(p.Base.Lost())}
+	for local := range m.Workers {
+		n.Ranks = append(n.Ranks, Rank{
+			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(p.Command(local)), Devices: p.Places.Slot(local).Own,
+			Env: Variables(p.Base.Explain(p.Vars(local, errorFile(local)), files...), p.World.Token),
+		})
+	}
+	return n
 }
 
 // Variables converts the settings of an environment to the form that is shown. The

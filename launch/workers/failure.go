@@ -21,7 +21,7 @@ func (r *Round) findCause(w *worker, exit process.Exit) rendezvous.Cause {
 	defer cancel()
 	_ = w.out.Drain(ctx)
 	c := r.causeWithOutput(kind, w)
-	c.ExitCode, c.Signal, c.Time, c.Interpreter = max(0, exit.Code), exit.Signal, exit.At, r.opts.Interpreter
+	c.ExitCode, c.Signal, c.Time, c.Interpreter = max(0, exit.Code), exit.Signal, exit.At, r.opts.Plan.Program.Interpreter
 	c.Consequence = diagnose.IsConsequence(c.Tail)
 	if text := r.opts.ReportedFailure(ctx, c.Rank); text != "" && exit.Signal == 0 {
 		c.Kind, c.ExitCode, c.Message, c.Consequence = rendezvous.KindReport, 1, text, false
@@ -39,9 +39,9 @@ func (r *Round) findCause(w *worker, exit process.Exit) rendezvous.Cause {
 // cause returns a Cause with its place filled in; a nil worker means that it
 // concerns no worker.
 func (r *Round) cause(k rendezvous.Kind, w *worker) rendezvous.Cause {
-	m := r.member()
+	m := r.opts.Plan.Member()
 	c := rendezvous.Cause{
-		Kind: k, Node: m.ID, Host: m.Host, Addr: m.Addr, GroupRank: r.opts.Group,
+		Kind: k, Node: m.ID, Host: m.Host, Addr: m.Addr, GroupRank: r.opts.Plan.Group,
 		Rank: -1, LocalRank: -1, Role: m.Role, Time: time.Now(),
 	}
 	if w != nil {
@@ -72,7 +72,7 @@ func (r *Round) AgentFailure(err error) rendezvous.Cause {
 // connections before it ends, and Python takes time for the rest.
 func (r *Round) fail(c rendezvous.Cause) {
 	r.mu.Lock()
-	if err := r.take(eventFailure); err != nil {
+	if err := r.applyEvent(eventFailure); err != nil {
 		c = r.AgentFailure(err)
 	}
 	if w := r.find(c.Rank); w != nil && w.cause == nil {
@@ -91,7 +91,7 @@ func (r *Round) fail(c rendezvous.Cause) {
 	r.posted = true
 	r.mu.Unlock()
 	if first {
-		r.opts.Post(rendezvous.Failed{Round: r.opts.World.Round, Cause: c})
+		r.opts.Post(rendezvous.Failed{Round: r.opts.Plan.World.Round, Cause: c})
 	}
 }
 

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -24,15 +25,8 @@ const (
 
 // Options holds what a round needs.
 type Options struct {
+	Plan  *Plan
 	Table Table
-	World rendezvous.World
-	Group int // this node's group rank
-
-	// Command returns what to start for a local rank. The round adds the output, a
-	// session of its own, and the signal that kills the worker with the agent.
-	Command func(local int, errorFile string) process.Spec
-	// Interpreter is the Python that runs the workers; "": they are not Python.
-	Interpreter string
 	// Open opens the output of a local rank.
 	Open func(local int) (*logs.Worker, error)
 	// ReportedFailure returns the failure that a worker reported before it ended,
@@ -78,10 +72,8 @@ func New(o Options) *Round {
 	return r
 }
 
-func (r *Round) member() *rendezvous.Member { return &r.opts.World.Members[r.opts.Group] }
-
-// take changes the state by an event. The lock is held.
-func (r *Round) take(e event) (err error) {
+// applyEvent changes the state by an event. The lock is held.
+func (r *Round) applyEvent(e event) (err error) {
 	r.state, err = transition(r.state, e)
 	return err
 }
@@ -90,16 +82,16 @@ func (r *Round) take(e event) (err error) {
 // started. Nothing but the starts lies between the first and the last start, so all
 // workers start at about the same time.
 func (r *Round) Start() {
-	n := r.member().Workers
+	n := r.opts.Plan.Member().Workers
 	r.mu.Lock()
-	err := r.take(eventStart)
+	err := cmp.Or(r.applyEvent(eventStart), r.opts.Plan.Err)
 	if err == nil {
 		r.living = n
 	}
 	r.mu.Unlock()
 	prepared := make([]*worker, n)
 	for i := 0; i < n && err == nil; i++ {
-		prepared[i] = &worker{local: i, rank: r.member().FirstRank + i}
+		prepared[i] = &worker{local: i, rank: r.opts.Plan.Member().FirstRank + i}
 		prepared[i].out, err = r.opts.Open(i)
 	}
 	if err == nil {
@@ -114,7 +106,7 @@ func (r *Round) Start() {
 		r.fail(c)
 	}
 	r.mu.Lock()
-	_ = r.take(eventStarted)
+	_ = r.applyEvent(eventStarted)
 	r.mu.Unlock()
 	r.postDone()
 }
@@ -135,7 +127,7 @@ func startCode(err error) int {
 func (r *Round) startAll(prepared []*worker) error {
 	specs := make([]process.Spec, len(prepared))
 	for i, w := range prepared {
-		s := r.opts.Command(w.local, w.out.ErrorFile)
+		s := r.opts.Plan.process(w.local, w.out.ErrorFile)
 		s.Stdout, s.Stderr, s.Session = w.out.Stdout, w.out.Stderr, true
 		s.Death = syscall.SIGKILL // in case keeper and agent are killed at the same time
 		specs[i] = s
@@ -191,11 +183,11 @@ func (r *Round) postDone() {
 	r.mu.Lock()
 	all := r.state == stateRunning && r.living == 0
 	if all {
-		_ = r.take(eventSucceeded)
+		_ = r.applyEvent(eventSucceeded)
 	}
 	r.mu.Unlock()
 	if all {
-		r.opts.Post(rendezvous.Done{Round: r.opts.World.Round, Ends: r.ends()})
+		r.opts.Post(rendezvous.Done{Round: r.opts.Plan.World.Round, Ends: r.ends()})
 	}
 }
 

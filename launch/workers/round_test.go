@@ -14,8 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/launch/logs"
+	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -123,12 +126,12 @@ func newBench(t *testing.T, n int) *bench {
 		t.Fatal(err)
 	}
 	b.round = New(Options{
-		Table: b.table, Group: 1,
-		World: rendezvous.World{Round: 7, Size: 4 + n, Members: []rendezvous.Member{
-			{ID: "a", Workers: 4}, {ID: "b", Host: "h", Addr: "10.0.0.2", Role: "r", Workers: n, FirstRank: 4},
-		}},
-		Command: func(local int, errorFile string) process.Spec {
-			return process.Spec{Path: "/prog", Args: []string{"prog", strconv.Itoa(local), errorFile}}
+		Table: b.table,
+		Plan: &Plan{
+			World: rendezvous.World{Round: 7, Size: 4 + n, Members: []rendezvous.Member{
+				{ID: "a", Workers: 4}, {ID: "b", Host: "h", Addr: "10.0.0.2", Role: "r", Workers: n, FirstRank: 4},
+			}},
+			Group: 1, Places: &place.Plan{}, Program: program.Program{Path: "/prog", Argv: func(local int) []string { return []string{"prog", strconv.Itoa(local)} }},
 		},
 		Open: func(local int) (*logs.Worker, error) {
 			return logs.Open(logs.WorkerOptions{LocalRank: local, Dir: b.dir, Redirect: files.For(local)})
@@ -193,7 +196,7 @@ func TestAllSucceed(t *testing.T) {
 		b := newBench(t, 2)
 		b.round.Start()
 		s := b.table.specs[1]
-		if s.Path != "/prog" || !s.Session || s.Death != syscall.SIGKILL || s.Args[2] != filepath.Join(b.dir, "1", "error.json") {
+		if s.Path != "/prog" || !s.Session || s.Death != syscall.SIGKILL || s.Args[1] != "1" || environ.Get(s.Env, "TORCHELASTIC_ERROR_FILE") != filepath.Join(b.dir, "1", "error.json") {
 			t.Errorf("started with %+v", s)
 		}
 		b.round.Signal(syscall.SIGUSR1)
@@ -491,9 +494,11 @@ func TestRealProcesses(t *testing.T) {
 	events := make(chan rendezvous.Event, 8)
 	scripts := []string{"sleep 1000 & echo $! >&2; wait", "echo boom >&2; exit 3"}
 	r := New(Options{
-		Table: Processes(table), World: rendezvous.World{Size: 2, Members: []rendezvous.Member{{Workers: 2}}},
-		Command: func(local int, _ string) process.Spec {
-			return process.Spec{Path: "/bin/sh", Args: []string{"sh", "-c", scripts[local]}}
+		Table: Processes(table),
+		Plan: &Plan{
+			World:   rendezvous.World{Size: 2, Members: []rendezvous.Member{{Workers: 2}}},
+			Program: program.Program{Path: "/bin/sh", Argv: func(local int) []string { return []string{"sh", "-c", scripts[local]} }},
+			Places:  &place.Plan{},
 		},
 		Open: func(local int) (*logs.Worker, error) {
 			return logs.Open(logs.WorkerOptions{LocalRank: local, Dir: dir, Tee: files.For(local)})

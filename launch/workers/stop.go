@@ -19,7 +19,7 @@ const maxWitnesses = 2
 // Stop shortens the grace period of the first and returns ok = false; the first one
 // returns the report.
 func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
-	over.Round = r.opts.World.Round
+	over.Round = r.opts.Plan.World.Round
 	first, err := r.beginStop()
 	switch {
 	case err != nil:
@@ -44,7 +44,7 @@ func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.take(eventOver)
+	_ = r.applyEvent(eventOver)
 	return over, true
 }
 
@@ -64,7 +64,7 @@ func (r *Round) beginStop() (first bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first = !r.wasStopped()
-	if err := r.take(eventStop); err != nil {
+	if err := r.applyEvent(eventStop); err != nil {
 		return first, err
 	}
 	if first {

@@ -37,10 +37,10 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 	start := rendezvous.Start{World: rendezvous.World{
 		Size: 1, Store: "127.0.0.1:1", Token: "t", Members: []rendezvous.Member{{Workers: 1}},
 	}}
-	p := sup.plan(t.Context(), start, program.Program{Path: argv[0], Argv: func(int) []string { return argv }}, env.round(start))
-	p.files() // start calls it, too
+	p := sup.plan(start, program.Program{Path: argv[0], Argv: func(int) []string { return argv }}, env.round(start))
+	files := confFiles(t.Context(), p) // start calls it, too
 	write("NCCL_PROTO=Simple\n")
-	n := p.preview(func(int) string { return "" })
+	n := preview.New(p, files, func(int) string { return "" })
 	text, err := json.Marshal(n)
 	if err != nil {
 		t.Fatal(err)
