@@ -154,7 +154,7 @@ func TestGather(t *testing.T) {
 		{"environment wins", map[string]string{"etc/nccl.conf": "NCCL_PROTO=S"}, []string{"NCCL_PROTO=E"}, 0, []string{"/etc/nccl.conf"}, "E", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			values, confs, unknown := Gather(context.Background(), Options{Root: place(t, c.files), Env: c.env, Dir: "/work", NCCL: c.nccl})
+			values, confs, unknown := Gather(context.Background(), Options{Root: place(t, c.files), Env: c.env, Dir: "/job", NCCL: c.nccl})
 			var paths []string
 			for _, f := range confs {
 				paths = append(paths, f.Path)

@@ -243,9 +243,9 @@ func TestLogFolder(t *testing.T) {
 		{"/logs/nccl.%h.%p", "/logs", true},
 		{"/none/nccl.log", "/none", false},
 		{"/logs/%h/nccl.log", "/logs/" + host, false},
-		{"out/nccl.log", "/work/out", true},
+		{"out/nccl.log", "/job/out", true},
 	} {
-		files, _ := Options{Root: root, Dir: "/work", Log: c.name}.logs()
+		files, _ := Options{Root: root, Dir: "/job", Log: c.name}.logs()
 		if len(files) != 1 || files[0].Path != c.path || files[0].Writable != c.writable || (files[0].Error == "") != c.writable {
 			t.Errorf("%s: %+v", c.name, files)
 		}

@@ -19,15 +19,15 @@ func TestOtherCandidates(t *testing.T) {
 	s.link("cuda-12.2", "/usr/local/cuda")
 	nccl("/opt/nvidia/hpc_sdk/Linux_x86_64/23.9/comm_libs/12.2/nccl/lib/libnccl.so.2", "2.18.6")
 	nccl("/home/u/.cupy/cuda_lib/12.x/nccl/2.16.5/lib/libnccl.so.2.16.5", "2.16.5")
-	nccl("/work/vllm/libnccl.so.2.18.1", "2.18.1")
+	nccl("/job/vllm/libnccl.so.2.18.1", "2.18.1")
 	s.lib("/usr/local/nccl2/lib/libnccl.so.2.12.10", ldsotest.Library{Soname: "libnccl.so.2"}) // without a version string
 	s.link("libnccl.so.2.12.10", "/usr/local/nccl2/lib/libnccl.so.2")
-	f, unknown := s.gather(library.Options{Program: "/work", Env: []string{"CONDA_PREFIX=" + s.at("/opt/conda"), "VLLM_NCCL_SO_PATH=vllm/libnccl.so.2.18.1"}})
+	f, unknown := s.gather(library.Options{Program: "/job", Env: []string{"CONDA_PREFIX=" + s.at("/opt/conda"), "VLLM_NCCL_SO_PATH=vllm/libnccl.so.2.18.1"}})
 	s.loses(f, "/opt/conda/lib/libnccl.so.2", "2.18.3", "CONDA_PREFIX")
 	s.loses(f, "/usr/local/nccl2/lib/libnccl.so.2", "2.12.10", "version from the file's name")
 	s.loses(f, "/opt/nvidia/hpc_sdk/Linux_x86_64/23.9/comm_libs/12.2/nccl/lib/libnccl.so.2", "2.18.6", "on no path that the loader searches")
 	s.loses(f, "/home/u/.cupy/cuda_lib/12.x/nccl/2.16.5/lib/libnccl.so.2.16.5", "2.16.5", "CuPy")
-	s.loses(f, "/work/vllm/libnccl.so.2.18.1", "2.18.1", "VLLM_NCCL_SO_PATH")
+	s.loses(f, "/job/vllm/libnccl.so.2.18.1", "2.18.1", "VLLM_NCCL_SO_PATH")
 	if len(f.Candidates) != 6 || len(unknown) != 0 || f.NCCL != nil { // one file under /usr/local/cuda and cuda-12.2
 		t.Errorf("candidates %+v, unknown %q", f.Candidates, unknown)
 	}
@@ -46,7 +46,7 @@ func TestDriver(t *testing.T) {
 	s.lib("/usr/local/cuda-12.4/compat/libcuda.so.560.28.03", cuda)
 	s.link("libcuda.so.560.28.03", "/usr/local/cuda-12.4/compat/libcuda.so.1")
 	s.lib("/usr/local/cuda-12.4/lib64/stubs/libcuda.so", cuda)
-	f, _ := s.gather(library.Options{Program: "/work", Env: []string{"LD_LIBRARY_PATH=" + s.at("/usr/local/cuda-12.4/lib64/stubs") + ":" + s.at(dir)}})
+	f, _ := s.gather(library.Options{Program: "/job", Env: []string{"LD_LIBRARY_PATH=" + s.at("/usr/local/cuda-12.4/lib64/stubs") + ":" + s.at(dir)}})
 	if f.Driver != "550.54.15" || f.NVML != "535.104.05" {
 		t.Errorf("driver %q, NVML %q", f.Driver, f.NVML)
 	}
@@ -60,13 +60,13 @@ func TestDriver(t *testing.T) {
 	}
 	// The link puts the stub first in the loader's order.
 	s.link("libcuda.so", "/usr/local/cuda-12.4/lib64/stubs/libcuda.so.1")
-	f, _ = s.gather(library.Options{Program: "/work", Env: []string{"LD_LIBRARY_PATH=" + s.at("/usr/local/cuda-12.4/lib64/stubs") + ":" + s.at(dir)}})
+	f, _ = s.gather(library.Options{Program: "/job", Env: []string{"LD_LIBRARY_PATH=" + s.at("/usr/local/cuda-12.4/lib64/stubs") + ":" + s.at(dir)}})
 	if c := f.CUDA[0]; !c.Stub || !c.Wins || c.Why != "LD_LIBRARY_PATH" || len(f.CUDA) != 2 {
 		t.Errorf("libcuda %+v", f.CUDA)
 	}
 	s = newScene(t)
 	s.write("/sys/module/nvidia/version", "470.223.02\n")
-	if f, _ := s.gather(library.Options{Program: "/work"}); f.Driver != "470.223.02" || len(f.CUDA) != 0 || f.NVML != "" {
+	if f, _ := s.gather(library.Options{Program: "/job"}); f.Driver != "470.223.02" || len(f.CUDA) != 0 || f.NVML != "" {
 		t.Errorf("driver %q, libcuda %+v", f.Driver, f.CUDA)
 	}
 }

@@ -58,7 +58,7 @@ func TestTorchWheelBesideSystem(t *testing.T) {
 	if want := []library.Wheel{{Name: "nvidia-nccl-cu12", Version: "2.19.3", Site: s.at(venvSite), File: true}}; !slices.Equal(f.Wheels, want) {
 		t.Errorf("wheels %+v", f.Wheels)
 	}
-	if !slices.Equal(f.Sites, []string{s.at("/work"), s.at(venvSite)}) || len(f.LDPath) != 2 || f.LDPath[0] != s.at("/opt/nccl/build/lib") {
+	if !slices.Equal(f.Sites, []string{s.at("/job"), s.at(venvSite)}) || len(f.LDPath) != 2 || f.LDPath[0] != s.at("/opt/nccl/build/lib") {
 		t.Errorf("sites %q, LD_LIBRARY_PATH %q", f.Sites, f.LDPath)
 	}
 
@@ -183,24 +183,24 @@ func TestWorkers(t *testing.T) {
 	s.system("2.17.1", "12.1")
 	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
 	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
-	s.lib("/work/all_reduce_perf", ldsotest.Library{Needed: []string{"libnccl.so.2"}, Program: true})
-	s.lib("/work/plain", ldsotest.Library{Program: true})
+	s.lib("/job/all_reduce_perf", ldsotest.Library{Needed: []string{"libnccl.so.2"}, Program: true})
+	s.lib("/job/plain", ldsotest.Library{Program: true})
 	s.lib("/bin/bash", ldsotest.Library{Program: true})
-	s.write("/work/main.go", "package main")
-	s.write("/work/data.txt", "no program")
-	for name, line := range map[string]string{"direct": "#!" + s.at(python), "env": "#!/usr/bin/env python3", "split": "#!/usr/bin/env -S X=1 python3 -s", "shell": "#!" + s.at("/bin/bash") + " -e", "gone": "#!/usr/bin/env python9", "ring": "#! " + s.at("/work/ring")} {
-		s.write("/work/"+name, line+"\nimport torch\n")
+	s.write("/job/main.go", "package main")
+	s.write("/job/data.txt", "no program")
+	for name, line := range map[string]string{"direct": "#!" + s.at(python), "env": "#!/usr/bin/env python3", "split": "#!/usr/bin/env -S X=1 python3 -s", "shell": "#!" + s.at("/bin/bash") + " -e", "gone": "#!/usr/bin/env python9", "ring": "#! " + s.at("/job/ring")} {
+		s.write("/job/"+name, line+"\nimport torch\n")
 	}
 	path := library.Options{Env: []string{"PATH=" + s.at("/venv/bin") + ":" + s.at("/usr/bin")}}
 	const wheel, system = venvSite + "/nvidia/nccl/lib/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
 	for program, want := range map[string]struct{ nccl, unknown string }{
-		"/work/direct": {nccl: wheel}, "/work/env": {nccl: wheel}, "/work/split": {nccl: wheel}, "/venv/bin/python3": {nccl: wheel},
+		"/job/direct": {nccl: wheel}, "/job/env": {nccl: wheel}, "/job/split": {nccl: wheel}, "/venv/bin/python3": {nccl: wheel},
 		"":                      {nccl: wheel}, // no program to run: what python3 here would load
-		"/work/all_reduce_perf": {nccl: system},
-		"/work/plain":           {}, "/work/main.go": {}, "/work": {},
-		"/work/shell": {unknown: "what bash starts is not known"}, "/bin/bash": {unknown: "what bash starts is not known"},
-		"/work/gone": {unknown: "the interpreter of " + s.at("/work/gone") + " is not found"}, "/work/ring": {unknown: "too many scripts"},
-		"/work/data.txt": {unknown: "neither an ELF file nor a script"}, "/work/none": {unknown: "no such file"},
+		"/job/all_reduce_perf": {nccl: system},
+		"/job/plain":           {}, "/job/main.go": {}, "/job": {},
+		"/job/shell": {unknown: "what bash starts is not known"}, "/bin/bash": {unknown: "what bash starts is not known"},
+		"/job/gone": {unknown: "the interpreter of " + s.at("/job/gone") + " is not found"}, "/job/ring": {unknown: "too many scripts"},
+		"/job/data.txt": {unknown: "neither an ELF file nor a script"}, "/job/none": {unknown: "no such file"},
 	} {
 		o := path
 		o.Program = program
@@ -218,7 +218,7 @@ func TestWorkers(t *testing.T) {
 		if want.nccl == "" {
 			s.loses(f, system, "2.17.1", "the worker does not ask the loader for libnccl")
 		}
-		if (f.Worker != "") != (program == "/work/all_reduce_perf" || program == "/work/plain") {
+		if (f.Worker != "") != (program == "/job/all_reduce_perf" || program == "/job/plain") {
 			t.Errorf("%q: worker %q", program, f.Worker)
 		}
 	}
@@ -310,11 +310,11 @@ func TestLoaderWithoutAnswer(t *testing.T) {
 	s.venv("false")
 	s.wheel(venvSite, "nvidia-nccl-cu12", "2.19.3", "12.3")
 	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Rpath: ncclRPATH})
-	s.lib("/work/program", ldsotest.Library{Program: true, Needed: []string{"libnccl.so.2"}})
+	s.lib("/job/program", ldsotest.Library{Program: true, Needed: []string{"libnccl.so.2"}})
 	s.run = func(context.Context, string, []string, []string, string) ([]byte, int, error) {
 		return []byte("ld.so: unrecognized option: --list\n"), 1, nil
 	}
-	for _, o := range []library.Options{{Program: python, Python: python}, {Program: "/work/program"}, {}} {
+	for _, o := range []library.Options{{Program: python, Python: python}, {Program: "/job/program"}, {}} {
 		f, unknown := s.gather(o)
 		if len(unknown) != 1 || !strings.HasPrefix(unknown[0], "which libraries the workers load is not known: ") || f.NCCL != nil || f.NCCLError != "" {
 			t.Errorf("%+v: NCCL %+v, error %q, unknown %q", o, f.NCCL, f.NCCLError, unknown)

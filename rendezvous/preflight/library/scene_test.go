@@ -47,7 +47,7 @@ func newScene(t *testing.T) *scene {
 	s.env = []string{"HOME=" + s.at("/home/u"), "PATH=" + s.at("/usr/bin")}
 	s.lib("/usr/bin/python3.11", ldsotest.Library{Program: true})
 	s.link("python3.11", "/usr/bin/python3")
-	s.write("/work/notes", "")
+	s.write("/job/notes", "")
 	s.write("/usr/lib/python3.11/os.py", "")
 	return s
 }
@@ -119,7 +119,7 @@ func (s *scene) gather(o library.Options) (library.Facts, []string) {
 			*path = s.at(*path)
 		}
 	}
-	o.Run, o.Root, o.Dir = s.run, s.root, s.at("/work")
+	o.Run, o.Root, o.Dir = s.run, s.root, s.at("/job")
 	o.Env = append(slices.Clone(s.env), o.Env...)
 	return library.Gather(s.t.Context(), o)
 }
