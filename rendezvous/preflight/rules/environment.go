@@ -285,73 +285,15 @@ func checkConf(f *preflight.Fleet) []preflight.Finding {
 	})), preflight.Finding{Text: "A conf file is not read as its author meant."})...)
 }
 
-// forcedRules returns E02 and E04: values and names that do harm or have no
-// effect.
-func forcedRules() []preflight.Rule {
-	return []preflight.Rule{
-		{
-			ID: "E02", Name: "env-forced", Severity: preflight.Warning,
-			Meaning: "No value is forced that is dangerous or slow by itself; one from a conf file that is merely slow or narrow is a note.",
-			Users:   "A slow job, corrupt data, or a hang whose cause is a variable left from debugging.",
-			Steps:   []preflight.Step{preflight.ToGorun.Step("unless you need it, take it away", "--unset NCCL_P2P_DISABLE")},
-			Check:   checkForced,
-		},
-		{
-			ID: "E04", Name: "env-unknown", Severity: preflight.Warning,
-			Meaning: "Variables of NCCL, torch and Gloo have names that something reads.",
-			Users:   "Nothing: a name that no library reads has no effect and no message.",
-			Steps:   []preflight.Step{preflight.ToGorun.Step("take it away, or write its name correctly", "--unset NCCL_SOCKET_IFNAMES")},
-			Check:   checkNames,
-		},
-	}
-}
-
-func checkForced(f *preflight.Fleet) []preflight.Finding {
-	if !f.View().NCCL {
-		return nil
-	}
-	nodes, ranks := f.View().Places, f.View().Ranks
-	type danger struct {
-		text   string // "": no danger
-		severe bool
-	}
-	dangers := map[[2]string]danger{}
-	look := func(s ncclenv.Value) danger {
-		key := [2]string{s.Name, s.Value}
-		x, seen := dangers[key]
-		if seen {
-			return x
-		}
-		if d, ok := ncclenv.Dangerous(s.Name, s.Value); ok && d.Check == "" && nodes >= d.Nodes && ranks >= d.Ranks {
-			x = danger{d.Sentence(s.Value), d.Severe}
-		}
-		if len(dangers) < maxNames {
-			dangers[key] = x
-		}
-		return x
-	}
-	find := func(grave bool, x preflight.Finding) []preflight.Finding {
-		is := func(s ncclenv.Value) bool {
-			d := look(s)
-			return d.text != "" && grave == (d.severe || s.Source == ncclenv.Environment)
-		}
-		values := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
-			for _, s := range n.Settings {
-				if is(s) {
-					add(look(s).text)
-				}
-			}
-		}))
-		if values != nil {
-			x.Steps = takeAway(f, "unless you need it, take it away", is)
-		}
-		return preflight.IfAny(values, x)
-	}
-	all := find(true, preflight.Finding{Text: "Variables are forced to values that are dangerous or slow."})
-	return append(all, find(false, preflight.Finding{
-		Severity: preflight.Note,
-		Text:     "Conf files force variables that are best left to NCCL.",
-	})...)
+// unreadRules returns E04: names that have no effect.
+func unreadRules() []preflight.Rule {
+	return []preflight.Rule{{
+		ID: "E04", Name: "env-unknown", Severity: preflight.Warning,
+		Meaning: "Variables of NCCL, torch and Gloo have names that something reads.",
+		Users:   "Nothing: a name that no library reads has no effect and no message.",
+		Steps:   []preflight.Step{preflight.ToGorun.Step("unset it, or write its name correctly", "--unset NCCL_SOCKET_IFNAMES")},
+		Check:   checkNames,
+	}}
 }
 
 func checkNames(f *preflight.Fleet) []preflight.Finding {
@@ -388,7 +330,7 @@ func checkNames(f *preflight.Fleet) []preflight.Finding {
 			add(verdicts[s.Name])
 		}
 	})), preflight.Finding{Text: "Variables are set that have no effect."}), func() []preflight.Step {
-		return takeAway(f, "take them away, or write their names correctly", func(s ncclenv.Value) bool { return verdicts[s.Name] != "" })
+		return unsetVariables(f, "unset them, or write their names correctly", func(s ncclenv.Value) bool { return verdicts[s.Name] != "" })
 	})
 }
 
@@ -437,12 +379,12 @@ func oneValue(f *preflight.Fleet, name string, values []preflight.Value) []prefl
 	if value, set := f.Nodes[values[max(good, 0)].Nodes[0]].Setting(name); set {
 		return []preflight.Step{preflight.EveryRank("give every rank one value", name, value)}
 	}
-	return takeAway(f, "take it away", func(s ncclenv.Value) bool { return s.Name == name })
+	return unsetVariables(f, "unset it", func(s ncclenv.Value) bool { return s.Name == name })
 }
 
-// takeAway returns the steps that remove settings from all nodes that have
+// unsetVariables returns the steps that remove settings from all nodes that have
 // them.
-func takeAway(f *preflight.Fleet, text string, is func(ncclenv.Value) bool) []preflight.Step {
+func unsetVariables(f *preflight.Fleet, text string, is func(ncclenv.Value) bool) []preflight.Step {
 	var names []string
 	for _, n := range f.Known() {
 		for _, s := range n.Settings {

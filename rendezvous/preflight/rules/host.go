@@ -87,7 +87,7 @@ func checkHostID(f *preflight.Fleet) []preflight.Finding {
 	all := preflight.WithSteps(preflight.IfAny(clashing(true), preflight.Finding{
 		Text: "NCCL_HOSTID makes NCCL believe that different machines are one and share their memory.",
 	}), func() []preflight.Step {
-		return takeAway(f, "take it away", func(s ncclenv.Value) bool { return s.Name == "NCCL_HOSTID" })
+		return unsetVariables(f, "unset it", func(s ncclenv.Value) bool { return s.Name == "NCCL_HOSTID" })
 	})
 	all = append(all, preflight.IfAny(clashing(false), preflight.Finding{
 		Text: "Different machines have one host name and one boot id, as copies of a running machine have: NCCL takes them for one and looks for the memory of other ranks, and for GPUs, where they are not.",

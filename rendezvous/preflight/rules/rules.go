@@ -15,7 +15,7 @@ func All() []preflight.Rule {
 		choiceRules(), linkRules(), glooRules(), reach.Rules(), askedRules(),
 		jobRules(), programRules(),
 		transportRules(), adapterRules(),
-		agreeRules(), forcedRules(), nameRules(), namedRules(),
+		agreeRules(), forcedRules(), unreadRules(), nameRules(), namedRules(),
 		gpuRules(), deviceRules(), healthRules(), modelRules(), hostRules(),
 		memoryRules(), limitRules(), fatalRules(),
 		leftoverRules(),

@@ -97,7 +97,7 @@ func unforce(f *preflight.Fleet) []preflight.Step {
 	}
 	var steps []preflight.Step
 	if len(kinds) == 1 {
-		steps = takeAway(f, "leave the choice to NCCL", func(s ncclenv.Value) bool { return s.Name == "NCCL_NET" })
+		steps = unsetVariables(f, "leave the choice to NCCL", func(s ncclenv.Value) bool { return s.Name == "NCCL_NET" })
 	}
 	steps = preflight.Either(steps, preflight.EveryRank("force the network that all nodes have", "NCCL_NET", "Socket"))
 	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator of the marked nodes to install what is missing there"))

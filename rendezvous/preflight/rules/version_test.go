@@ -61,7 +61,7 @@ func versionCases() map[string][]ruleCase {
 					nccl(&f.Nodes[2], "2.19.3", 21903)
 				},
 				says:   []string{"install NCCL 2.27.5, which most nodes load, on node3"},
-				hushes: []string{"take away"},
+				hushes: []string{"out of the way"},
 			},
 			{
 				name: "another path", severity: preflight.Error, odd: []int{2}, change: func(f *preflight.Fleet) {
