@@ -42,9 +42,9 @@ func adapterRules() []preflight.Rule {
 	}
 }
 
-// byIB returns a function that applies key to the nodes on which NCCL itself
+// whereIB returns a function that applies key to the nodes on which NCCL itself
 // uses adapters.
-func byIB(f *preflight.Fleet, key func(n *preflight.Facts, ports []rdma.HCA) string) func(int, *preflight.Facts) string {
+func whereIB(f *preflight.Fleet, key func(n *preflight.Facts, ports []rdma.HCA) string) func(int, *preflight.Facts) string {
 	v := f.View()
 	return func(i int, n *preflight.Facts) string {
 		if v.Places < 2 || v.Transport[i].Kind != "IB" {
@@ -55,11 +55,11 @@ func byIB(f *preflight.Fleet, key func(n *preflight.Facts, ports []rdma.HCA) str
 }
 
 func checkAdapters(f *preflight.Fleet) []preflight.Finding {
-	values := f.Differing(byIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string { return preflight.Plural(len(ports), "active port") }))
-	f.Describe(values, func(i int) string { return inactive(&f.Nodes[i]) })
+	values := f.Differing(whereIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string { return preflight.Plural(len(ports), "active port") }))
+	f.Describe(values, func(i int) string { return listInactive(&f.Nodes[i]) })
 	all := preflight.IfAny(values, preflight.Finding{Text: "NCCL would use different numbers of adapters; ranks wait for connections that the others do not make."})
 
-	all = append(all, preflight.IfAny(f.Differing(byIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string {
+	all = append(all, preflight.IfAny(f.Differing(whereIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string {
 		var list []string
 		for _, h := range ports {
 			list = append(list, h.Link)
@@ -69,7 +69,7 @@ func checkAdapters(f *preflight.Fleet) []preflight.Finding {
 	})), preflight.Finding{Text: "The adapters have different link layers: InfiniBand and RoCE do not talk to each other."})...)
 	all = preflight.WithSteps(all, func() []preflight.Step { return commonPorts(f) })
 
-	return append(all, preflight.IfAny(f.Differing(byIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string {
+	return append(all, preflight.IfAny(f.Differing(whereIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string {
 		var list []string
 		for _, h := range ports {
 			list = append(list, h.Rate)
@@ -142,8 +142,8 @@ func commonPorts(f *preflight.Fleet) []preflight.Step {
 	}), repair...)
 }
 
-// inactive lists the ports that NCCL leaves out because they are not active.
-func inactive(n *preflight.Facts) string {
+// listInactive lists the ports that NCCL leaves out because they are not active.
+func listInactive(n *preflight.Facts) string {
 	var list []string
 	for _, d := range n.RDMA.Devices {
 		for _, p := range d.Ports {
@@ -156,7 +156,7 @@ func inactive(n *preflight.Facts) string {
 }
 
 func checkGIDs(f *preflight.Fleet) []preflight.Finding {
-	all := preflight.IfAny(f.Faults(byIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
+	all := preflight.IfAny(f.Faults(whereIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
 		for _, h := range ports {
 			if h.Link != "Ethernet" {
 				continue
@@ -167,7 +167,7 @@ func checkGIDs(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})), preflight.Finding{Text: "The GID that NCCL would use does not exist; connections fail."})
-	values := f.Differing(byIB(f, func(n *preflight.Facts, ports []rdma.HCA) string { return strings.Join(gidKinds(n, ports), " and ") }))
+	values := f.Differing(whereIB(f, func(n *preflight.Facts, ports []rdma.HCA) string { return strings.Join(gidKinds(n, ports), " and ") }))
 	f.Describe(values, func(i int) string {
 		n := &f.Nodes[i]
 		for _, h := range f.View().Ports[i] {
@@ -181,7 +181,7 @@ func checkGIDs(f *preflight.Fleet) []preflight.Finding {
 	if len(all) > 0 {
 		return preflight.WithSteps(all, func() []preflight.Step { return chooseGID(f) })
 	}
-	return preflight.WithSteps(preflight.IfAny(f.Faults(byIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
+	return preflight.WithSteps(preflight.IfAny(f.Faults(whereIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
 		for _, kind := range gidKinds(n, ports) {
 			if strings.HasSuffix(kind, "link-local") {
 				return kind

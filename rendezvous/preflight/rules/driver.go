@@ -14,12 +14,12 @@ func checkDriver(f *preflight.Fleet) []preflight.Finding {
 	if !f.View().NCCL {
 		return nil
 	}
-	skewed := f.Faults(func(_ int, n *preflight.Facts) string { return skewOf(n) })
+	skewed := f.Faults(func(_ int, n *preflight.Facts) string { return driverMismatch(n) })
 	all := preflight.IfAny(skewed, preflight.Finding{
 		Text:  "A user library of the driver does not belong to the kernel module that runs: the driver was upgraded without a reboot, or the container was started before the upgrade.",
 		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(skewed)) + " to restart the machine, or to load the modules of the NVIDIA driver again; then restart the containers there")},
 	})
-	old := f.Faults(func(_ int, n *preflight.Facts) string { return tooOld(n) })
+	old := f.Faults(func(_ int, n *preflight.Facts) string { return oldDriver(n) })
 	all = append(all, preflight.IfAny(old, preflight.Finding{
 		Text:  "The driver is too old for the CUDA that the workers bring along.",
 		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(old)) + " to install a driver as new as that, or install builds of torch and NCCL for the CUDA of the driver that is there")},
@@ -34,9 +34,9 @@ func checkDriver(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// skewOf says which library does not fit the kernel module. A libcuda of the
+// driverMismatch says which library does not fit the kernel module. A libcuda of the
 // forward compatibility package is newer on purpose.
-func skewOf(n *preflight.Facts) string {
+func driverMismatch(n *preflight.Facts) string {
 	l := n.Libraries
 	switch {
 	case l.Driver == "":
@@ -44,32 +44,32 @@ func skewOf(n *preflight.Facts) string {
 	case l.NVML != "" && l.NVML != l.Driver:
 		return "kernel module " + l.Driver + ", libnvidia-ml " + l.NVML
 	}
-	if c := cudaOf(n); c != nil && c.Version != "" && c.Version != l.Driver && !c.Stub && !compat(c) {
+	if c := loadedCUDA(n); c != nil && c.Version != "" && c.Version != l.Driver && !c.Stub && !isCompat(c) {
 		return "kernel module " + l.Driver + ", libcuda " + c.Version + " (" + c.Path + ")"
 	}
 	return ""
 }
 
-func cudaOf(n *preflight.Facts) *library.CUDA {
+func loadedCUDA(n *preflight.Facts) *library.CUDA {
 	if len(n.Libraries.CUDA) == 0 {
 		return nil
 	}
 	return &n.Libraries.CUDA[0]
 }
 
-func compat(c *library.CUDA) bool { return strings.Contains(path.Dir(c.Path)+"/", "/compat/") }
+func isCompat(c *library.CUDA) bool { return strings.Contains(path.Dir(c.Path)+"/", "/compat/") }
 
-// tooOld says which CUDA release needs a newer driver.
-func tooOld(n *preflight.Facts) string {
+// oldDriver says which CUDA release needs a newer driver.
+func oldDriver(n *preflight.Facts) string {
 	driver := n.Libraries.Driver
-	if c := cudaOf(n); c != nil && compat(c) && less(driver, c.Version) {
+	if c := loadedCUDA(n); c != nil && isCompat(c) && isOlder(driver, c.Version) {
 		driver = c.Version
 	}
 	if driver == "" {
 		return ""
 	}
 	check := func(who, cuda string) string {
-		if need := minimumDriver(cuda); need != "" && less(driver, need) {
+		if need := minimumDriver(cuda); need != "" && isOlder(driver, need) {
 			return fmt.Sprintf("driver %s; CUDA %s of %s needs %s", driver, cuda, who, need)
 		}
 		return ""
@@ -77,7 +77,7 @@ func tooOld(n *preflight.Facts) string {
 	if text := check("torch "+n.Libraries.Torch, n.Libraries.TorchCUDA); text != "" {
 		return text
 	}
-	if x := loaded(n); x != nil {
+	if x := loadedNCCL(n); x != nil {
 		return check("NCCL "+x.Version, x.CUDA)
 	}
 	return ""
@@ -100,9 +100,9 @@ func minimumDriver(cuda string) string {
 	}
 }
 
-// less compares versions number by number. Text that is not a number ends the
+// isOlder compares versions number by number. Text that is not a number ends the
 // comparison.
-func less(a, b string) bool {
+func isOlder(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range max(len(x), len(y)) {
 		m, n := number(x, i), number(y, i)

@@ -89,10 +89,10 @@ func checkAgree(f *preflight.Fleet) []preflight.Finding {
 			break
 		}
 		v, _ := ncclenv.Lookup(d.Name)
-		if strings.HasPrefix(d.Name, "NCCL_") && (d.Left && !f.View().NCCL || unread(f, v.Since)) {
+		if strings.HasPrefix(d.Name, "NCCL_") && (d.Left && !f.View().NCCL || isUnread(f, v.Since)) {
 			continue
 		}
-		all = merge(all, disagree(f, d))
+		all = mergeDisagreement(all, newDisagreement(f, d))
 	}
 	var found []preflight.Finding
 	for _, x := range all {
@@ -108,7 +108,7 @@ type disagreement struct {
 	settled bool
 }
 
-func disagree(f *preflight.Fleet, d preflight.Difference) disagreement {
+func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
 	x := disagreement{settled: !d.Left && !d.Error}
 	x.Severity, x.Values = preflight.Warning, slices.Clone(d.Values)
 	word := " should be the same on every rank: "
@@ -129,8 +129,8 @@ func disagree(f *preflight.Fleet, d preflight.Difference) disagreement {
 		switch {
 		case d.Targeted:
 			x.Steps = []preflight.Step{preflight.ByHand.Step("give " + d.Name + " one value for all nodes, not some of them another one (-x NODE:" + d.Name + "=VALUE, role=...)")}
-		case haveFacts(f, x.Values):
-			x.Steps = oneValue(f, d.Name, x.Values)
+		case hasFacts(f, x.Values):
+			x.Steps = oneValueSteps(f, d.Name, x.Values)
 		default:
 			x.Steps = []preflight.Step{preflight.ByHand.Step("give " + d.Name + " one value on all nodes with -x, or none")}
 		}
@@ -144,18 +144,18 @@ func disagree(f *preflight.Fleet, d preflight.Difference) disagreement {
 		if x.settled {
 			x.Text = d.Name + " differs, and every rank gets what " + first + " has. Otherwise: " + d.Text + "."
 		}
-		x.Steps = confirm(f, d)
+		x.Steps = confirmSteps(f, d)
 	}
 	x.Values = f.Complete(x.Values)
 	if d.Left {
-		f.Describe(x.Values, func(i int) string { return origin(&f.Nodes[i], d.Name) })
+		f.Describe(x.Values, func(i int) string { return confFile(&f.Nodes[i], d.Name) })
 	}
 	return x
 }
 
-// confirm returns the step that gives every rank the first node's value. No
+// confirmSteps returns the step that gives every rank the first node's value. No
 // difference is left after it.
-func confirm(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
+func confirmSteps(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
 	const text, refuse = "have the same on every node, or confirm ", " (--env-conflict=error refuses such a job)"
 	first := d.Values[0].Nodes[:1]
 	value, known := f.Nodes[first[0]].Setting(d.Name)
@@ -168,8 +168,8 @@ func confirm(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
 	return []preflight.Step{preflight.ToGorun.Step(text+"that it is not set"+refuse, "--unset "+d.Name)}
 }
 
-// joinLines makes one step of the options for gorun that several findings have.
-func joinLines(a, b []preflight.Step) []preflight.Step {
+// joinOptions makes one step of the options for gorun that several findings have.
+func joinOptions(a, b []preflight.Step) []preflight.Step {
 	for _, s := range b {
 		k := slices.IndexFunc(a, func(t preflight.Step) bool { return t.Place == preflight.ToGorun && s.Place == preflight.ToGorun })
 		switch {
@@ -182,19 +182,19 @@ func joinLines(a, b []preflight.Step) []preflight.Step {
 	return a
 }
 
-// haveFacts reports whether the facts of all these nodes are known.
-func haveFacts(f *preflight.Fleet, values []preflight.Value) bool {
+// hasFacts reports whether the facts of all these nodes are known.
+func hasFacts(f *preflight.Fleet, values []preflight.Value) bool {
 	return !slices.ContainsFunc(values, func(v preflight.Value) bool {
 		return slices.ContainsFunc(v.Nodes, func(i int) bool { return f.Nodes[i].Format == 0 })
 	})
 }
 
-// merge adds a disagreement, or joins it with one of the same kind between the
+// mergeDisagreement adds a disagreement, or joins it with one of the same kind between the
 // same groups of nodes. So a node that lost its environment gives one finding.
-func merge(all []disagreement, x disagreement) []disagreement {
+func mergeDisagreement(all []disagreement, x disagreement) []disagreement {
 	for i := range all {
 		y := &all[i]
-		if y.Severity != x.Severity || y.settled != x.settled || !sameParts(y.Values, x.Values) {
+		if y.Severity != x.Severity || y.settled != x.settled || !sameGroups(y.Values, x.Values) {
 			continue
 		}
 		for k := range y.Values {
@@ -203,26 +203,26 @@ func merge(all []disagreement, x disagreement) []disagreement {
 		switch {
 		case y.settled:
 			y.Text = "Several variables differ that should be the same on every rank, and every rank gets what the first of these nodes has."
-			y.Steps = joinLines(y.Steps, x.Steps)
+			y.Steps = joinOptions(y.Steps, x.Steps)
 		case y.Severity == preflight.Warning:
 			y.Text = "Several variables that should be the same on every rank differ."
-			y.Steps = joinLines(y.Steps, x.Steps)
+			y.Steps = joinOptions(y.Steps, x.Steps)
 		default:
 			y.Text = "Several variables that have to be the same on every rank differ; the ranks hang, crash or compute nonsense."
-			y.Steps = joinLines(y.Steps, x.Steps)
+			y.Steps = joinOptions(y.Steps, x.Steps)
 		}
 		return all
 	}
 	return append(all, x)
 }
 
-func sameParts(a, b []preflight.Value) bool {
+func sameGroups(a, b []preflight.Value) bool {
 	return slices.EqualFunc(a, b, func(x, y preflight.Value) bool { return slices.Equal(x.Nodes, y.Nodes) })
 }
 
-// unread reports whether no known NCCL reads the variable: the loaded NCCL is
+// isUnread reports whether no known NCCL reads the variable: the loaded NCCL is
 // known on at least one node, and older than the variable wherever it is known.
-func unread(f *preflight.Fleet, since int) bool {
+func isUnread(f *preflight.Fleet, since int) bool {
 	known := false
 	for _, n := range f.Known() {
 		code := n.NCCLCode()
@@ -234,8 +234,8 @@ func unread(f *preflight.Fleet, since int) bool {
 	return known
 }
 
-// origin names the conf file that sets a value, "" for the environment.
-func origin(n *preflight.Facts, name string) string {
+// confFile names the conf file that sets a value, "" for the environment.
+func confFile(n *preflight.Facts, name string) string {
 	if s := n.SettingSource(name); s != "" && s != ncclenv.Environment {
 		return "from " + s
 	}
@@ -254,7 +254,7 @@ func checkConf(f *preflight.Fleet) []preflight.Finding {
 		var list []string
 		for _, c := range n.ConfFiles {
 			if len(c.Names) > 0 {
-				list = append(list, c.Path+" ("+short(c.Hash)+")")
+				list = append(list, c.Path+" ("+shortHash(c.Hash)+")")
 			}
 		}
 		if len(list) == 0 {
@@ -334,8 +334,8 @@ func checkNames(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// namedRules returns E06: whether the files that variables name exist.
-func namedRules() []preflight.Rule {
+// namedFileRules returns E06: whether the files that variables name exist.
+func namedFileRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E06", Name: "env-files", Severity: preflight.Warning,
 		Meaning: "The files that NCCL_TOPO_FILE, NCCL_GRAPH_FILE, NCCL_TUNER_CONFIG_FILE and, by their paths, NCCL_PROFILER_PLUGIN, NCCL_ENV_PLUGIN and NCCL_GIN_PLUGIN name are on every node and can be read; the graph's, and a plugin that has to be on all nodes, is an error. N02 has NCCL's net and tuner plugins, E05 its conf files.",
@@ -343,11 +343,11 @@ func namedRules() []preflight.Rule {
 		Steps: []preflight.Step{
 			preflight.ByHand.Step("put the file on the marked nodes, where the job's user may read it"),
 		},
-		Check: checkNamed,
+		Check: checkNamedFiles,
 	}}
 }
 
-func checkNamed(f *preflight.Fleet) []preflight.Finding {
+func checkNamedFiles(f *preflight.Fleet) []preflight.Finding {
 	if !f.View().NCCL {
 		return nil
 	}
@@ -365,10 +365,10 @@ func checkNamed(f *preflight.Fleet) []preflight.Finding {
 		preflight.IfAny(missing(false), preflight.Finding{Text: "A variable names a file that is not there or cannot be read: NCCL goes on without it there, and with it on the other nodes."})...)
 }
 
-// oneValue returns the step that gives every rank one value of a variable. It
+// oneValueSteps returns the step that gives every rank one value of a variable. It
 // takes the value that most nodes have, no value if at least half of the nodes
 // set none, or else the first node's value.
-func oneValue(f *preflight.Fleet, name string, values []preflight.Value) []preflight.Step {
+func oneValueSteps(f *preflight.Fleet, name string, values []preflight.Value) []preflight.Step {
 	good := 0
 	if !preflight.HasMajority(values) {
 		good = slices.IndexFunc(values, func(v preflight.Value) bool { _, set := f.Nodes[v.Nodes[0]].Setting(name); return !set })

@@ -75,7 +75,7 @@ func checkGlooExact(f *preflight.Fleet) []preflight.Finding {
 			}
 			for want := range strings.SplitSeq(value, ",") {
 				if !hasAddress(n, want) {
-					return name + "=" + value + ": there are " + labels(n)
+					return name + "=" + value + ": there are " + listLabels(n)
 				}
 			}
 			return ""
@@ -102,8 +102,8 @@ func hasAddress(n *preflight.Facts, label string) bool {
 	return false
 }
 
-// labels lists the names that have addresses, for messages.
-func labels(n *preflight.Facts) string {
+// listLabels lists the names that have addresses, for messages.
+func listLabels(n *preflight.Facts) string {
 	var list []string
 	for _, a := range n.Network.Addresses {
 		if len(list) > 7 {

@@ -128,7 +128,7 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 		for _, d := range n.Host.DevNodes {
 			switch name := strings.TrimPrefix(d.Path, "/dev/nvidia"); {
 			case name == "ctl" || name == "-uvm" || d.Path == host.WSL:
-				if d.Error != "" && !madeOnDemand(n, d) {
+				if d.Error != "" && !isMadeOnDemand(n, d) {
 					add(d.Path + ": " + d.Error)
 				}
 			case name != d.Path && name != "" && strings.Trim(name, "0123456789") == "":
@@ -147,7 +147,7 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 	all := append(missingDriver(f), preflight.IfAny(values, preflight.Finding{Text: "Device files of the NVIDIA driver cannot be opened.", Steps: openGPUs(f, preflight.Marked(values))})...)
 	unmade := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, d := range n.Host.DevNodes {
-			if n.GPU.Driver && madeOnDemand(n, d) {
+			if n.GPU.Driver && isMadeOnDemand(n, d) {
 				add(d.Path + ": " + d.Error)
 			}
 		}
@@ -194,10 +194,10 @@ func openGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return steps
 }
 
-// madeOnDemand reports whether a missing device file is one that CUDA creates
+// isMadeOnDemand reports whether a missing device file is one that CUDA creates
 // at its first use. CUDA does so on the machine itself, not in a container, and
 // only if the driver answers.
-func madeOnDemand(n *preflight.Facts, d host.Node) bool {
+func isMadeOnDemand(n *preflight.Facts, d host.Node) bool {
 	return d.Path == "/dev/nvidia-uvm" && d.Error == "missing" && n.Host.Container == "" && n.GPU.Error == ""
 }
 
@@ -225,16 +225,16 @@ func missingDriver(f *preflight.Fleet) []preflight.Finding {
 
 func checkStubs(f *preflight.Fleet) []preflight.Finding {
 	wins := f.Faults(func(_ int, n *preflight.Facts) string {
-		if c := cudaOf(n); n.GPU.Driver && c != nil && c.Stub {
+		if c := loadedCUDA(n); n.GPU.Driver && c != nil && c.Stub {
 			return c.Path
 		}
 		return ""
 	})
 	named := f.Faults(func(_ int, n *preflight.Facts) string {
-		if c := cudaOf(n); !n.GPU.Driver || c != nil && c.Stub {
+		if c := loadedCUDA(n); !n.GPU.Driver || c != nil && c.Stub {
 			return ""
 		}
-		if dirs := stubs(n); dirs != nil {
+		if dirs := stubFolders(n); dirs != nil {
 			return dirs[0]
 		}
 		return ""
@@ -243,8 +243,8 @@ func checkStubs(f *preflight.Fleet) []preflight.Finding {
 		preflight.IfAny(named, preflight.Finding{Severity: preflight.Warning, Text: "LD_LIBRARY_PATH names a folder of stubs.", Steps: removeStubs(f, preflight.Marked(named))})...)
 }
 
-// stubs lists the folders of stubs in LD_LIBRARY_PATH.
-func stubs(n *preflight.Facts) (dirs []string) {
+// stubFolders lists the folders of stubs in LD_LIBRARY_PATH.
+func stubFolders(n *preflight.Facts) (dirs []string) {
 	for _, dir := range n.Libraries.LDPath {
 		if isStubs(dir) {
 			dirs = append(dirs, dir)
@@ -259,7 +259,7 @@ func isStubs(dir string) bool { return strings.HasSuffix(strings.TrimRight(dir, 
 // loader's path.
 func removeStubs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	steps := f.StepsFor(nodes, preflight.InShell, "take the folder of stubs out of it", func(_ int, n *preflight.Facts) []string {
-		if stubs(n) == nil {
+		if stubFolders(n) == nil {
 			return nil
 		}
 		return []string{"export LD_LIBRARY_PATH=" + term.Command(strings.Join(slices.DeleteFunc(slices.Clone(n.Libraries.LDPath), isStubs), ":"))}
@@ -288,7 +288,7 @@ func deviceRules() []preflight.Rule {
 const shownGPUs = 4
 
 func checkDistinctGPUs(f *preflight.Fleet) []preflight.Finding {
-	twice := ownedTwice(f)
+	twice := findSharedGPUs(f)
 	find := func(grave bool) []preflight.Value {
 		return preflight.AllOdd(f.Collect(func(i int, n *preflight.Facts, add func(string)) {
 			for _, s := range twice[i] {
@@ -299,12 +299,12 @@ func checkDistinctGPUs(f *preflight.Fleet) []preflight.Finding {
 		}))
 	}
 	const text = "Agents of one machine give the same GPU to their workers: ranks would compute on one device, which NCCL refuses where it notices."
-	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: shareOut(f, twice)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: shareOut(f, twice)})...)
+	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: distributeGPUs(f, twice)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: distributeGPUs(f, twice)})...)
 }
 
-// shareOut returns the steps that give each agent of a machine GPUs of its own,
+// distributeGPUs returns the steps that give each agent of a machine GPUs of its own,
 // if there are enough for all workers.
-func shareOut(f *preflight.Fleet, twice map[int][]*sharing) []preflight.Step {
+func distributeGPUs(f *preflight.Fleet, twice map[int][]*sharing) []preflight.Step {
 	v := f.View()
 	share := preflight.ToGorun.Step("share them on purpose", "--oversubscribe-gpus").Everywhere()
 	free := map[int][]string{} // UUIDs of a machine that no agent has
@@ -367,9 +367,9 @@ func (s *sharing) String() string {
 	return text
 }
 
-// ownedTwice returns, by node, the GPUs that the node owns together with
+// findSharedGPUs returns, by node, the GPUs that the node owns together with
 // another node. A GPU's UUID is the same in every container; its index is not.
-func ownedTwice(f *preflight.Fleet) map[int][]*sharing {
+func findSharedGPUs(f *preflight.Fleet) map[int][]*sharing {
 	v := f.View()
 	type gpu struct {
 		machine int
@@ -434,9 +434,9 @@ func modelRules() []preflight.Rule {
 	}
 }
 
-// models returns the names of the node's GPUs, each once, in the order of the
+// listModels returns the names of the node's GPUs, each once, in the order of the
 // bus.
-func models(n *preflight.Facts) []string {
+func listModels(n *preflight.Facts) []string {
 	var names []string
 	for _, d := range n.GPU.Devices {
 		if d.Name != "" && !slices.Contains(names, d.Name) {
@@ -451,13 +451,13 @@ func checkModel(f *preflight.Fleet) []preflight.Finding {
 		if hidesGPUs(n) {
 			return ""
 		}
-		return strings.Join(models(n), ", ")
+		return strings.Join(listModels(n), ", ")
 	}), preflight.Finding{Text: "The nodes have GPUs of different models."})
 }
 
 func checkOrder(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
-		models := models(n)
+		models := listModels(n)
 		if len(models) < 2 || hidesGPUs(n) || n.Env("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" {
 			return ""
 		}

@@ -96,12 +96,12 @@ func checkHostID(f *preflight.Fleet) []preflight.Finding {
 			preflight.ByHand.Step("restart the machines, each with a host name of its own").Alternative(),
 		},
 	})...)
-	return append(all, strangers(f)...)
+	return append(all, checkHosts(f)...)
 }
 
-// strangers finds nodes of one machine that NCCL takes for one host though they
+// checkHosts finds nodes of one machine that NCCL takes for one host though they
 // share no memory, or for two hosts though they share it.
-func strangers(f *preflight.Fleet) []preflight.Finding {
+func checkHosts(f *preflight.Fleet) []preflight.Finding {
 	v := f.View()
 	type machine struct {
 		hashes map[string]uint64 // by host hash: device of /dev/shm of the first node with it
@@ -155,18 +155,18 @@ func checkClock(f *preflight.Fleet) []preflight.Finding {
 		d, limit := time.Duration(n.Node.Offset), maxOffset+min(max(time.Duration(n.Node.Within), 0), 1<<62)
 		switch {
 		case d > limit:
-			return d.Round(step(d)).String() + " ahead"
+			return d.Round(roundingStep(d)).String() + " ahead"
 		case d < -limit && d > -1<<62:
-			return (-d).Round(step(-d)).String() + " behind"
+			return (-d).Round(roundingStep(-d)).String() + " behind"
 		default:
 			return ""
 		}
 	}), preflight.Finding{Text: "Clocks differ from the coordinator's, so that the order of events in logs is not theirs."})
 }
 
-// step returns a tenth of the offset's magnitude, so that similar offsets form
+// roundingStep returns a tenth of the offset's magnitude, so that similar offsets form
 // one group.
-func step(d time.Duration) time.Duration {
+func roundingStep(d time.Duration) time.Duration {
 	s := 100 * time.Millisecond
 	for ; s < d/10; s *= 10 {
 	}

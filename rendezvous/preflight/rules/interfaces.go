@@ -62,10 +62,10 @@ func checkChoice(f *preflight.Fleet) []preflight.Finding {
 	// Ranks of one machine also connect over an interface.
 	all := f.WithProposal(preflight.IfAny(f.Faults(func(i int, n *preflight.Facts) string {
 		c := v.Choice[i]
-		if c.Unknown || len(c.Picked) > 0 || familyTakesAll(n) {
+		if c.Unknown || len(c.Picked) > 0 || familyExcludesAll(n) {
 			return ""
 		}
-		return "nothing: " + withSource(n, c.Why)
+		return "nothing: " + withConfFile(n, c.Why)
 	}), preflight.Finding{Text: "NCCL would find no interface to use."}))
 	if !v.Between() {
 		return all
@@ -73,7 +73,7 @@ func checkChoice(f *preflight.Fleet) []preflight.Finding {
 	linked := f.AllLinkLocal(func(i int) string { p, _ := f.BootstrapAddress(i); return p.IP })
 	all = append(all, f.WithProposal(preflight.IfAny(f.Faults(func(i int, n *preflight.Facts) string {
 		if p, ok := f.BootstrapAddress(i); ok && p.LocalOnly() != "" && !linked {
-			return fmt.Sprintf("%s (%s): %s", p.String(), p.LocalOnly(), withSource(n, v.Choice[i].Why))
+			return fmt.Sprintf("%s (%s): %s", p.String(), p.LocalOnly(), withConfFile(n, v.Choice[i].Why))
 		}
 		return ""
 	}), preflight.Finding{Text: "NCCL would use an address that the other nodes cannot reach."}))...)
@@ -93,16 +93,16 @@ func checkChoice(f *preflight.Fleet) []preflight.Finding {
 		}
 	})
 	if values != nil {
-		f.Describe(values, func(i int) string { return showLead(f, i) })
+		f.Describe(values, func(i int) string { return describeBootstrap(f, i) })
 		return f.WithProposal(preflight.IfAny(values, preflight.Finding{Text: "NCCL would use IPv4 on some nodes and IPv6 on others."}))
 	}
-	return append(subnets(f), widths(f)...)
+	return append(checkSubnets(f), checkInterfaceCounts(f)...)
 }
 
-// subnets warns if the nodes' first addresses are in several networks, unless
+// checkSubnets warns if the nodes' first addresses are in several networks, unless
 // probes have shown that the networks reach each other.
-func subnets(f *preflight.Fleet) []preflight.Finding {
-	if tried, bad := probed(f, preflight.UseBootstrap); tried && !bad {
+func checkSubnets(f *preflight.Fleet) []preflight.Finding {
+	if tried, bad := wasProbed(f, preflight.UseBootstrap); tried && !bad {
 		return nil
 	}
 	values := f.Differing(func(i int, _ *preflight.Facts) string {
@@ -111,15 +111,15 @@ func subnets(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	f.Describe(values, func(i int) string { return showLead(f, i) })
+	f.Describe(values, func(i int) string { return describeBootstrap(f, i) })
 	return f.WithProposal(preflight.IfAny(values, preflight.Finding{
 		Severity: preflight.Warning,
 		Text:     "NCCL would use addresses of different networks; unless there is a route in both directions and no firewall on it, the ranks cannot connect.",
 	}))
 }
 
-// widths warns if nodes have different numbers of interfaces that carry data.
-func widths(f *preflight.Fleet) []preflight.Finding {
+// checkInterfaceCounts warns if nodes have different numbers of interfaces that carry data.
+func checkInterfaceCounts(f *preflight.Fleet) []preflight.Finding {
 	values := f.Differing(func(i int, _ *preflight.Facts) string {
 		picks := f.DataAddresses(i)
 		if len(picks) == 0 || !f.UsesSockets(i) {
@@ -132,7 +132,7 @@ func widths(f *preflight.Fleet) []preflight.Finding {
 		for _, p := range f.DataAddresses(i) {
 			list = append(list, p.String())
 		}
-		return strings.Join(list, ", ") + wishSource(&f.Nodes[i])
+		return strings.Join(list, ", ") + describeConfFile(&f.Nodes[i])
 	})
 	return f.WithProposal(preflight.IfAny(values, preflight.Finding{
 		Severity: preflight.Warning,
@@ -140,17 +140,17 @@ func widths(f *preflight.Fleet) []preflight.Finding {
 	}))
 }
 
-// showLead returns the address of a node's bootstrap.
-func showLead(f *preflight.Fleet, i int) string {
+// describeBootstrap returns the address of a node's bootstrap.
+func describeBootstrap(f *preflight.Fleet, i int) string {
 	p, _ := f.BootstrapAddress(i)
-	return p.String() + wishSource(&f.Nodes[i])
+	return p.String() + describeConfFile(&f.Nodes[i])
 }
 
-// withSource adds where the user's variable is set to the reason of a choice,
+// withConfFile adds where the user's variable is set to the reason of a choice,
 // unless it is set in the environment.
-func withSource(n *preflight.Facts, why string) string {
+func withConfFile(n *preflight.Facts, why string) string {
 	const name = "NCCL_SOCKET_IFNAME"
-	from := origin(n, name)
+	from := confFile(n, name)
 	wish := name + "=" + n.Env(name)
 	if from == "" || !strings.Contains(why, wish) {
 		return why
@@ -158,18 +158,18 @@ func withSource(n *preflight.Facts, why string) string {
 	return strings.Replace(why, wish, wish+" ("+from+")", 1)
 }
 
-// wishSource says where the user's variable is set, "" for the environment.
-func wishSource(n *preflight.Facts) string {
+// describeConfFile says where the user's variable is set, "" for the environment.
+func describeConfFile(n *preflight.Facts) string {
 	const name = "NCCL_SOCKET_IFNAME"
-	if origin(n, name) == "" {
+	if confFile(n, name) == "" {
 		return ""
 	}
-	return "; " + withSource(n, name+"="+n.Env(name))
+	return "; " + withConfFile(n, name+"="+n.Env(name))
 }
 
-// probed reports whether addresses of this use were probed, and whether a probe
+// wasProbed reports whether addresses of this use were probed, and whether a probe
 // failed.
-func probed(f *preflight.Fleet, use preflight.Use) (tried, bad bool) {
+func wasProbed(f *preflight.Fleet, use preflight.Use) (tried, bad bool) {
 	for _, p := range f.Probes {
 		if p.Use == use {
 			tried = true
@@ -179,9 +179,9 @@ func probed(f *preflight.Fleet, use preflight.Use) (tried, bad bool) {
 	return tried, bad
 }
 
-// familyTakesAll reports whether NCCL would find an interface without
+// familyExcludesAll reports whether NCCL would find an interface without
 // NCCL_SOCKET_FAMILY.
-func familyTakesAll(n *preflight.Facts) bool {
+func familyExcludesAll(n *preflight.Facts) bool {
 	if n.Env("NCCL_SOCKET_FAMILY") == "" {
 		return false
 	}
@@ -202,17 +202,17 @@ func checkFamily(f *preflight.Fleet) []preflight.Finding {
 		return nil
 	}
 	values := f.Faults(func(_ int, n *preflight.Facts) string {
-		if !familyTakesAll(n) {
+		if !familyExcludesAll(n) {
 			return ""
 		}
 		return netif.NCCL(n.Network, n.Env, n.NCCLCode()).Why
 	})
-	return preflight.IfAny(values, preflight.Finding{Text: "NCCL_SOCKET_FAMILY forces a family of which the interfaces have no address.", Steps: haveFamily(f)})
+	return preflight.IfAny(values, preflight.Finding{Text: "NCCL_SOCKET_FAMILY forces a family of which the interfaces have no address.", Steps: commonFamily(f)})
 }
 
-// haveFamily returns the step that forces the address family that every node
+// commonFamily returns the step that forces the address family that every node
 // has.
-func haveFamily(f *preflight.Fleet) []preflight.Step {
+func commonFamily(f *preflight.Fleet) []preflight.Step {
 	for _, family := range []string{"AF_INET", "AF_INET6"} {
 		all := true
 		for _, n := range f.Known() {
@@ -247,12 +247,12 @@ func checkVirtual(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	return preflight.IfAny(values, preflight.Finding{Text: "The workers would use an interface that ends on its own machine, or a tunnel.", Steps: real(f, values)})
+	return preflight.IfAny(values, preflight.Finding{Text: "The workers would use an interface that ends on its own machine, or a tunnel.", Steps: directInterfaces(f, values)})
 }
 
-// real proposes interfaces that are neither bridges nor tunnels, if all nodes
+// directInterfaces proposes interfaces that are neither bridges nor tunnels, if all nodes
 // have such interfaces.
-func real(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
+func directInterfaces(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	if len(values) == 0 {
 		return nil
 	}
@@ -281,7 +281,7 @@ func checkRunning(f *preflight.Fleet) []preflight.Finding {
 	})
 	slaves := f.Faults(func(i int, n *preflight.Facts) string {
 		for _, p := range v.Choice[i].Picked {
-			if slave := deadSlave(n, p); slave != "" {
+			if slave := slaveWithoutCarrier(n, p); slave != "" {
 				return p.Iface + ": its slave " + slave + " has no carrier"
 			}
 		}
@@ -297,8 +297,8 @@ func checkRunning(f *preflight.Fleet) []preflight.Finding {
 	return append(all, preflight.IfAny(slaves, preflight.Finding{Text: "A part of a bond has no carrier; the bond is slower, or in danger, without it.", Steps: []preflight.Step{repair(slaves), look}})...)
 }
 
-// askedRules returns I14: whether the user's own choice can be followed.
-func askedRules() []preflight.Rule {
+// ifaceRules returns I14: whether the user's own choice can be followed.
+func ifaceRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "I14", Name: "iface-asked", Severity: preflight.Error,
 		Meaning: "What --iface asks for exists on every node: the interface, an address in the network, or with auto a choice that all nodes share.",
@@ -308,11 +308,11 @@ func askedRules() []preflight.Rule {
 			preflight.ByHand.Step("start gorun without --iface").Alternative(),
 			preflight.ToLook.Step("what each node has", "ip -br addr").Everywhere(),
 		},
-		Check: checkAsked,
+		Check: checkIface,
 	}}
 }
 
-func checkAsked(f *preflight.Fleet) []preflight.Finding {
+func checkIface(f *preflight.Fleet) []preflight.Finding {
 	values := f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, u := range n.Unknown {
 			if u.Source == preflight.AskedSource {
@@ -322,9 +322,9 @@ func checkAsked(f *preflight.Fleet) []preflight.Finding {
 	})
 	switch {
 	case f.Asked != "":
-		return []preflight.Finding{{Text: "--iface auto finds no choice that all nodes share: " + f.Asked + ".", Values: values, Steps: askOther(f)}}
+		return []preflight.Finding{{Text: "--iface auto finds no choice that all nodes share: " + f.Asked + ".", Values: values, Steps: otherNetwork(f)}}
 	case len(values) > 0:
-		return []preflight.Finding{{Text: "--iface cannot be obeyed on every node.", Values: values, Steps: askOther(f)}}
+		return []preflight.Finding{{Text: "--iface cannot be obeyed on every node.", Values: values, Steps: otherNetwork(f)}}
 	}
 	return nil
 }
@@ -335,9 +335,9 @@ func ignoresIface(n *preflight.Facts) bool {
 	return slices.ContainsFunc(n.Unknown, func(u preflight.Unknown) bool { return u.Source == preflight.AskedSource })
 }
 
-// askOther returns the step that names a network that every node has, if there
+// otherNetwork returns the step that names a network that every node has, if there
 // is one.
-func askOther(f *preflight.Fleet) []preflight.Step {
+func otherNetwork(f *preflight.Fleet) []preflight.Step {
 	steps := f.Proposal()
 	if len(steps) == 0 {
 		return nil
@@ -345,8 +345,8 @@ func askOther(f *preflight.Fleet) []preflight.Step {
 	return preflight.Either(steps[:1:1], preflight.ByHand.Step("start gorun without --iface"), preflight.ToLook.Step("what each node has", "ip -br addr").Everywhere())
 }
 
-// deadSlave names a slave of a bond that has no carrier.
-func deadSlave(n *preflight.Facts, p netif.Pick) string {
+// slaveWithoutCarrier names a slave of a bond that has no carrier.
+func slaveWithoutCarrier(n *preflight.Facts, p netif.Pick) string {
 	link := n.Network.Interface(p.Index)
 	if link == nil || link.Kind != "bond" && link.Kind != "team" {
 		return ""

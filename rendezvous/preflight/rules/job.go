@@ -75,7 +75,7 @@ func checkRanks(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	}), preflight.Finding{Text: "A node has no workers.", Steps: []preflight.Step{preflight.ToGorun.Step("start some", "--nproc-per-node "+strconv.Itoa(mostWorkers(f))).Everywhere()}})
-	return append(all, preflight.WithSteps(preflight.IfAny(doubled(f, func(n *preflight.Facts) string {
+	return append(all, preflight.WithSteps(preflight.IfAny(duplicateRanks(f, func(n *preflight.Facts) string {
 		if n.Node.NodeRank < 0 {
 			return ""
 		}
@@ -116,8 +116,8 @@ func sameWorkers(f *preflight.Fleet) []preflight.Step {
 	return []preflight.Step{preflight.ToGorun.Step("start as many workers on every node", "--nproc-per-node "+strconv.Itoa(max(least, 1))).Everywhere()}
 }
 
-// doubled returns the keys that several nodes have.
-func doubled(f *preflight.Fleet, key func(n *preflight.Facts) string) []preflight.Value {
+// duplicateRanks returns the keys that several nodes have.
+func duplicateRanks(f *preflight.Fleet, key func(n *preflight.Facts) string) []preflight.Value {
 	times := map[string]int{}
 	for _, n := range f.Known() {
 		times[key(n)]++
@@ -141,7 +141,7 @@ func checkMaster(f *preflight.Fleet) []preflight.Finding {
 		return []preflight.Finding{{
 			Text:   "Workers on other nodes cannot reach the store at " + preflight.Clean(f.Master, 80) + ": the address means their own machine, or their own link.",
 			Values: f.Complete([]preflight.Value{{Value: preflight.Clean(f.Master, 80), Nodes: []int{0}, Odd: true}}),
-			Steps:  tellMaster(f),
+			Steps:  masterSteps(f),
 		}}
 	}
 	if err != nil || len(f.Nodes[0].Network.Addresses) == 0 {
@@ -155,15 +155,15 @@ func checkMaster(f *preflight.Fleet) []preflight.Finding {
 	return []preflight.Finding{{
 		Severity: preflight.Warning,
 		Text:     "The store's address is none of node 0's own: it is translated on the way, or belongs to another machine.",
-		Values:   f.Complete([]preflight.Value{{Value: preflight.Clean(f.Master, 80) + "; the node has " + addresses(&f.Nodes[0]), Nodes: []int{0}, Odd: true}}),
-		Steps:    tellMaster(f),
+		Values:   f.Complete([]preflight.Value{{Value: preflight.Clean(f.Master, 80) + "; the node has " + listAddresses(&f.Nodes[0]), Nodes: []int{0}, Odd: true}}),
+		Steps:    masterSteps(f),
 	}}
 }
 
-// tellMaster returns the step that makes node 0 announce another of its
+// masterSteps returns the step that makes node 0 announce another of its
 // addresses to the other nodes. It prefers an address in a network that another
 // node has, too.
-func tellMaster(f *preflight.Fleet) []preflight.Step {
+func masterSteps(f *preflight.Fleet) []preflight.Step {
 	best := ""
 	for _, a := range f.Nodes[0].Network.Addresses {
 		p := netif.Pick{IP: a.IP, Bits: a.Bits}
@@ -191,8 +191,8 @@ func tellMaster(f *preflight.Fleet) []preflight.Step {
 	return []preflight.Step{preflight.ToGorun.Step("let node 0 tell the others an address that they reach", "--local-addr "+term.Command(best)).On([]int{0})}
 }
 
-// addresses lists the node's addresses that are not loopback.
-func addresses(n *preflight.Facts) string {
+// listAddresses lists the node's addresses that are not loopback.
+func listAddresses(n *preflight.Facts) string {
 	var list []string
 	for _, a := range n.Network.Addresses {
 		if ip, err := netip.ParseAddr(a.IP); err != nil || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
@@ -277,16 +277,16 @@ func checkProxy(f *preflight.Fleet) []preflight.Finding {
 		}
 		verdict, ok := verdicts[c]
 		if !ok {
-			verdict = proxied(f, c)
+			verdict = nodeBehindProxy(f, c)
 			verdicts[c] = verdict
 		}
 		return verdict
 	})
-	return preflight.IfAny(values, preflight.Finding{Text: "A proxy is set, and NO_PROXY does not name the job's own nodes.", Steps: noProxy(f, preflight.Marked(values))})
+	return preflight.IfAny(values, preflight.Finding{Text: "A proxy is set, and NO_PROXY does not name the job's own nodes.", Steps: noProxySteps(f, preflight.Marked(values))})
 }
 
-// noProxy returns the step that adds the nodes to what no_proxy names.
-func noProxy(f *preflight.Fleet, nodes []int) []preflight.Step {
+// noProxySteps returns the step that adds the nodes to what no_proxy names.
+func noProxySteps(f *preflight.Fleet, nodes []int) []preflight.Step {
 	var own []string
 	for _, n := range f.Known() {
 		ip, err := netip.ParseAddr(n.Node.Addr)
@@ -316,8 +316,8 @@ func noProxy(f *preflight.Fleet, nodes []int) []preflight.Step {
 	})
 }
 
-// proxied names a node that would be reached through the proxy.
-func proxied(f *preflight.Fleet, c httpproxy.Config) string {
+// nodeBehindProxy names a node that would be reached through the proxy.
+func nodeBehindProxy(f *preflight.Fleet, c httpproxy.Config) string {
 	ask := c.ProxyFunc()
 	seen := 0
 	for _, n := range f.Known() {

@@ -57,7 +57,7 @@ func checkLeftovers(f *preflight.Fleet) []preflight.Finding {
 			if h.User != "" {
 				text += ", user " + h.User
 			}
-			text += ") holds GPU " + index(&n.GPU, h.GPU)
+			text += ") holds GPU " + gpuNumber(&n.GPU, h.GPU)
 			if h.MemMiB > 0 {
 				text += fmt.Sprintf(" with %d MiB", h.MemMiB)
 			}
@@ -70,7 +70,7 @@ func checkLeftovers(f *preflight.Fleet) []preflight.Finding {
 		if l.SHMFiles == 0 || l.Unsure || l.SHMBytes < crowded && l.SHMBytes*crowdedPart < n.Host.SHM.Size {
 			return ""
 		}
-		return fmt.Sprintf("%s of dead ranks in /dev/shm, %s", preflight.Plural(l.SHMFiles, "segment"), size(l.SHMBytes))
+		return fmt.Sprintf("%s of dead ranks in /dev/shm, %s", preflight.Plural(l.SHMFiles, "segment"), formatBytes(l.SHMBytes))
 	}), preflight.Finding{Text: "Ranks that are dead left shared memory behind."})...)
 }
 
@@ -92,8 +92,8 @@ func otherGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return append(steps, preflight.ToLook.Step("which they are", "nvidia-smi").On(nodes))
 }
 
-// index returns the number of a GPU in PCI order, as nvidia-smi shows it.
-func index(g *preflight.GPU, uuid string) string {
+// gpuNumber returns the number of a GPU in PCI order, as nvidia-smi shows it.
+func gpuNumber(g *preflight.GPU, uuid string) string {
 	for _, d := range g.Devices {
 		if d.UUID == uuid {
 			return fmt.Sprint(d.Index)
@@ -102,8 +102,8 @@ func index(g *preflight.GPU, uuid string) string {
 	return uuid
 }
 
-// size formats a number of bytes for people.
-func size(n int64) string {
+// formatBytes formats a number of bytes for people.
+func formatBytes(n int64) string {
 	const unit = 1024
 	switch {
 	case n < unit:
@@ -138,7 +138,7 @@ func checkDebugFile(f *preflight.Fleet) []preflight.Finding {
 			return ""
 		}
 		return name + " lacks " + strings.Join(lacks, " and ")
-	}), preflight.Finding{Text: "NCCL_DEBUG_FILE is one file for several ranks: they overwrite it.", Steps: ownFile(f)})
+	}), preflight.Finding{Text: "NCCL_DEBUG_FILE is one file for several ranks: they overwrite it.", Steps: fileForEachRank(f)})
 	closed := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, d := range n.Host.Leftover.Log {
 			if !d.Writable {
@@ -164,9 +164,9 @@ func checkDebugFile(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// ownFile returns the step that gives each rank its own file for NCCL's log, in
+// fileForEachRank returns the step that gives each rank its own file for NCCL's log, in
 // the folder of the first file.
-func ownFile(f *preflight.Fleet) []preflight.Step {
+func fileForEachRank(f *preflight.Fleet) []preflight.Step {
 	for _, n := range f.Known() {
 		if name := n.Env("NCCL_DEBUG_FILE"); name != "" {
 			return []preflight.Step{preflight.EveryRank("put the host and the process id into the name", "NCCL_DEBUG_FILE", path.Join(path.Dir(name), "nccl.%h.%p.log"))}

@@ -50,12 +50,12 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 	most := func(nodes []int) []preflight.Step {
 		limit := want
 		for _, i := range nodes {
-			limit = max(limit, load(f, i, &f.Nodes[i]).Files())
+			limit = max(limit, hostLoad(f, i, &f.Nodes[i]).Files())
 		}
-		return raise(f, nodes, "nofile", limit)
+		return raiseLimit(f, nodes, "nofile", limit)
 	}
 	few := f.Faults(func(_ int, n *preflight.Facts) string {
-		if !n.GPU.Driver || !limitsKnown(n) {
+		if !n.GPU.Driver || !knowsLimits(n) {
 			return ""
 		}
 		need, hard := host.Load{Local: n.Node.Workers}.FilesLeast(), n.Host.Limits.NoFileHard // gorun raises the soft limit
@@ -69,10 +69,10 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 	}
 	low := f.Faults(func(i int, n *preflight.Facts) string {
 		l := n.Host.Limits.NoFileHard
-		if !n.GPU.Driver || !limitsKnown(n) || l < 0 || l >= want {
+		if !n.GPU.Driver || !knowsLimits(n) || l < 0 || l >= want {
 			return ""
 		}
-		if need := load(f, i, n).Files(); l < need {
+		if need := hostLoad(f, i, n).Files(); l < need {
 			return fmt.Sprintf("hard limit %d, about %d needed when all ranks talk to all", l, need)
 		}
 		return fmt.Sprintf("hard limit %d", l)
@@ -80,8 +80,8 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: fmt.Sprintf("For a job of %s a limit of %d open files is advised.", preflight.Plural(v.Ranks, "rank"), want), Steps: most(preflight.Marked(low))})
 }
 
-// raise returns the steps that lift a limit of the nodes' shells or containers.
-func raise(f *preflight.Fleet, nodes []int, what string, limit int64) []preflight.Step {
+// raiseLimit returns the steps that lift a limit of the nodes' shells or containers.
+func raiseLimit(f *preflight.Fleet, nodes []int, what string, limit int64) []preflight.Step {
 	value, options := strconv.FormatInt(limit, 10), map[string]string{"nofile": "-n", "memlock": "-l", "nproc": "-u", "as": "-v", "cpu": "-t", "fsize": "-f", "data": "-d"}
 	docker := value
 	if limit == host.Unlimited {
@@ -108,10 +108,10 @@ func raise(f *preflight.Fleet, nodes []int, what string, limit int64) []prefligh
 func checkThreads(f *preflight.Fleet) []preflight.Finding {
 	find := func(grave bool) []preflight.Value {
 		return f.Faults(func(_ int, n *preflight.Facts) string {
-			if !n.GPU.Driver || !limitsKnown(n) {
+			if !n.GPU.Driver || !knowsLimits(n) {
 				return ""
 			}
-			what, limit := threads(n)
+			what, limit := threadLimit(n)
 			need := host.Load{Local: n.Node.Workers}.Threads()
 			if limit < 0 || grave != (limit < need) || !grave && limit >= host.ThreadsWanted {
 				return ""
@@ -152,7 +152,7 @@ func moreThreads(f *preflight.Fleet, nodes []int) []preflight.Step {
 			asked = append(asked, i)
 		}
 	}
-	steps := raise(f, shells, "nproc", limit)
+	steps := raiseLimit(f, shells, "nproc", limit)
 	steps = append(steps, f.StepsFor(nodes, preflight.ToContainer, "let the container start more", func(_ int, n *preflight.Facts) []string {
 		if n.Host.Container == "" || !pids(n) {
 			return nil
@@ -178,9 +178,9 @@ func moreThreads(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return steps
 }
 
-// threads returns the tightest limit on the node's processes and threads, -1 if
+// threadLimit returns the tightest limit on the node's processes and threads, -1 if
 // none is known.
-func threads(n *preflight.Facts) (what string, limit int64) {
+func threadLimit(n *preflight.Facts) (what string, limit int64) {
 	l := n.Host.Limits
 	limit = -1
 	take := func(name string, value int64) {
@@ -227,14 +227,14 @@ func checkTables(f *preflight.Fleet) []preflight.Finding {
 	}
 	values := f.Faults(func(i int, n *preflight.Facts) string {
 		var low []string
-		for _, t := range tables(f, i, n) {
+		for _, t := range smallTables(f, i, n) {
 			low = append(low, t.text)
 		}
 		return strings.Join(low, "; ")
 	})
 	return append(all, preflight.IfAny(values, preflight.Finding{Text: "Tables of the kernel are too small for a job of this size.", Steps: f.StepsFor(preflight.Marked(values), preflight.AsRoot, "raise them", func(i int, n *preflight.Facts) []string {
 		var list []string
-		for _, t := range tables(f, i, n) {
+		for _, t := range smallTables(f, i, n) {
 			list = append(list, fmt.Sprintf("%s=%d", t.name, t.want))
 		}
 		return []string{"sysctl -w " + strings.Join(list, " ")}
@@ -248,8 +248,8 @@ type kernelTable struct {
 	text string
 }
 
-func tables(f *preflight.Fleet, i int, n *preflight.Facts) (low []kernelTable) {
-	if !limitsKnown(n) {
+func smallTables(f *preflight.Fleet, i int, n *preflight.Facts) (low []kernelTable) {
+	if !knowsLimits(n) {
 		return nil
 	}
 	v, s := f.View(), n.Host.Sysctl
@@ -262,7 +262,7 @@ func tables(f *preflight.Fleet, i int, n *preflight.Facts) (low []kernelTable) {
 	add("net.ipv4.neigh.default.gc_thresh3", s.GCThresh3, 4*host.Neighbours(v.Places, len(f.DataAddresses(i))))
 	if s.ConntrackMax > 0 && s.ConntrackUsed >= 0 {
 		const name = "net.netfilter.nf_conntrack_max"
-		want := 2 * int64(n.Node.Workers) * load(f, i, n).Files()
+		want := 2 * int64(n.Node.Workers) * hostLoad(f, i, n).Files()
 		full := s.ConntrackUsed > s.ConntrackMax/10*9
 		if full {
 			want = max(want, 2*s.ConntrackMax)
@@ -274,9 +274,9 @@ func tables(f *preflight.Fleet, i int, n *preflight.Facts) (low []kernelTable) {
 	return low
 }
 
-// fatalRules returns L08: limits at which a worker fails or is killed while it
+// workerLimitRules returns L08: limits at which a worker fails or is killed while it
 // works.
-func fatalRules() []preflight.Rule {
+func workerLimitRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "L08", Name: "worker-limits", Severity: preflight.Warning,
 		Meaning: "No limit of a process (ulimit) kills a worker after some CPU time (-t), at the size of a file (-f), or keeps memory from it (-d; -v where CUDA is not used, else see L07); a limit of files below one of NCCL's segments in /dev/shm is an error.",
@@ -285,11 +285,11 @@ func fatalRules() []preflight.Rule {
 			preflight.InShell.Step("raise the limit; a service that starts the jobs needs it, too (LimitCPU=)", "sudo prlimit --pid $$ --cpu=unlimited:unlimited"),
 			preflight.ToContainer.Step("", "--ulimit cpu=-1:-1").Alternative(),
 		},
-		Check: checkFatal,
+		Check: checkWorkerLimits,
 	}}
 }
 
-func checkFatal(f *preflight.Fleet) []preflight.Finding {
+func checkWorkerLimits(f *preflight.Fleet) []preflight.Finding {
 	// A rank's proxy maps one file, whatever links the GPUs.
 	segment := host.Load{Local: 2, Channels: 1}.SHM() / 2
 	blocks := func(n *preflight.Facts, limit int64) bool {
@@ -305,7 +305,7 @@ func checkFatal(f *preflight.Fleet) []preflight.Finding {
 	}{
 		{
 			name: "cpu", of: func(n *preflight.Facts) *int64 { return n.Host.Limits.CPU },
-			say:  func(s int64) string { return "killed after " + computing(s) + " of CPU time" },
+			say:  func(s int64) string { return "killed after " + formatSeconds(s) + " of CPU time" },
 			text: "Workers are killed when all their threads together have computed for some time (SIGXCPU, exit code 152).",
 		},
 		{
@@ -316,7 +316,7 @@ func checkFatal(f *preflight.Fleet) []preflight.Finding {
 				}
 				return nil
 			},
-			say:  func(b int64) string { return "files end at " + size(b) },
+			say:  func(b int64) string { return "files end at " + formatBytes(b) },
 			text: "NCCL cannot make its segments in /dev/shm, which are files larger than the limit: workers fail or are killed (SIGXFSZ, exit code 153).",
 		},
 		{
@@ -327,23 +327,23 @@ func checkFatal(f *preflight.Fleet) []preflight.Finding {
 				}
 				return nil
 			},
-			say:  func(b int64) string { return "files end at " + size(b) },
+			say:  func(b int64) string { return "files end at " + formatBytes(b) },
 			text: "Workers that make a file larger than the limit, a checkpoint for instance, fail or are killed (SIGXFSZ, exit code 153).",
 		},
 		{
 			name: "data", of: func(n *preflight.Facts) *int64 { return n.Host.Limits.Data },
-			say:  func(b int64) string { return "no more than " + size(b) + " of private memory" },
+			say:  func(b int64) string { return "no more than " + formatBytes(b) + " of private memory" },
 			text: "A worker that asks for more memory than the limit gets none and fails (Cannot allocate memory).",
 		},
 		{
 			name: "as",
 			of: func(n *preflight.Facts) *int64 {
-				if n.GPU.Driver || !limitsKnown(n) || n.Libraries.Torch == "" {
+				if n.GPU.Driver || !knowsLimits(n) || n.Libraries.Torch == "" {
 					return nil
 				}
 				return &n.Host.Limits.AS
 			},
-			say:  func(b int64) string { return "no more than " + size(b) + " of address space" },
+			say:  func(b int64) string { return "no more than " + formatBytes(b) + " of address space" },
 			text: "A worker that maps more memory, libraries and files than the limit fails (Cannot allocate memory).",
 		},
 	} {
@@ -354,14 +354,14 @@ func checkFatal(f *preflight.Fleet) []preflight.Finding {
 			return ""
 		})
 		all = append(all, preflight.IfAny(limited, preflight.Finding{
-			Severity: l.severity, Text: l.text, Steps: raise(f, preflight.Marked(limited), l.name, host.Unlimited),
+			Severity: l.severity, Text: l.text, Steps: raiseLimit(f, preflight.Marked(limited), l.name, host.Unlimited),
 		})...)
 	}
 	return all
 }
 
-// computing formats a number of seconds for people.
-func computing(s int64) string {
+// formatSeconds formats a number of seconds for people.
+func formatSeconds(s int64) string {
 	if s < 600 || s > int64(time.Duration(1<<62)/time.Second) {
 		return fmt.Sprintf("%d s", s)
 	}

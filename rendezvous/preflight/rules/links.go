@@ -53,16 +53,16 @@ func linkRules() []preflight.Rule {
 	}
 }
 
-// bySockets reports whether the node's data goes over sockets, as far as is
+// usesSockets reports whether the node's data goes over sockets, as far as is
 // known. Gloo's data always does.
-func bySockets(f *preflight.Fleet, i int) bool { return f.View().Gloo || f.UsesSockets(i) }
+func usesSockets(f *preflight.Fleet, i int) bool { return f.View().Gloo || f.UsesSockets(i) }
 
 func checkMTU(f *preflight.Fleet) []preflight.Finding {
 	if !f.View().Between() {
 		return nil
 	}
 	values := f.Differing(func(i int, n *preflight.Facts) string {
-		if !bySockets(f, i) {
+		if !usesSockets(f, i) {
 			return ""
 		}
 		var list []string
@@ -80,7 +80,7 @@ func checkMTU(f *preflight.Fleet) []preflight.Finding {
 		return all
 	}
 	return append(all, preflight.IfAny(f.Differing(func(i int, _ *preflight.Facts) string {
-		if bySockets(f, i) {
+		if usesSockets(f, i) {
 			return ""
 		}
 		var list []string
@@ -204,7 +204,7 @@ func checkSpeed(f *preflight.Fleet) []preflight.Finding {
 	speeds := make([]int, len(f.Nodes))
 	fastest := 0
 	for i, n := range f.Known() {
-		if !bySockets(f, i) {
+		if !usesSockets(f, i) {
 			continue
 		}
 		for _, p := range f.DataAddresses(i) {
@@ -260,7 +260,7 @@ func checkSameSubnet(f *preflight.Fleet) []preflight.Finding {
 			return ""
 		}
 		for _, p := range f.DataAddresses(i) {
-			if other := neighbour(n, p); other != "" {
+			if other := interfaceInSubnet(n, p); other != "" {
 				return fmt.Sprintf("%s and %s in %s, rp_filter %d, arp_ignore %d", p.Iface, other, p.Subnet(), w.RPFilter, w.ARPIgnore)
 			}
 		}
@@ -269,8 +269,8 @@ func checkSameSubnet(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(values, preflight.Finding{Text: "Two interfaces of a node are in one subnet, and the kernel is not set for it: answers may leave by the other one."})
 }
 
-// neighbour names another interface of the node in the subnet of an address.
-func neighbour(n *preflight.Facts, p netif.Pick) string {
+// interfaceInSubnet names another interface of the node in the subnet of an address.
+func interfaceInSubnet(n *preflight.Facts, p netif.Pick) string {
 	net := p.Subnet()
 	if net == "" || p.LocalOnly() != "" {
 		return ""

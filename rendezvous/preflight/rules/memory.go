@@ -56,8 +56,8 @@ func memoryRules() []preflight.Rule {
 	}
 }
 
-// load returns what host.Load needs to know of the node.
-func load(f *preflight.Fleet, i int, n *preflight.Facts) host.Load {
+// hostLoad returns what host.Load needs to know of the node.
+func hostLoad(f *preflight.Fleet, i int, n *preflight.Facts) host.Load {
 	l := host.Load{Ranks: f.View().Ranks, Local: n.Node.Workers}
 	if !f.UsesSockets(i) {
 		l.Local = l.Ranks // data that goes over no sockets opens no files for connections
@@ -65,8 +65,8 @@ func load(f *preflight.Fleet, i int, n *preflight.Facts) host.Load {
 	return l
 }
 
-// limitsKnown reports whether the node's limits were read at all.
-func limitsKnown(n *preflight.Facts) bool { return n.Host.Arch != "" }
+// knowsLimits reports whether the node's limits were read at all.
+func knowsLimits(n *preflight.Facts) bool { return n.Host.Arch != "" }
 
 func checkSHM(f *preflight.Fleet) []preflight.Finding {
 	v := f.View()
@@ -95,7 +95,7 @@ func checkSHM(f *preflight.Fleet) []preflight.Finding {
 	find := func(grave bool) []preflight.Value {
 		return f.Faults(func(_ int, n *preflight.Facts) string {
 			s := n.Host.SHM
-			if !n.GPU.Driver || !limitsKnown(n) || s.Error != "" || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.IsOn("NCCL_SHM_DISABLE") {
+			if !n.GPU.Driver || !knowsLimits(n) || s.Error != "" || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.IsOn("NCCL_SHM_DISABLE") {
 				return ""
 			}
 			// Each rank has one segment for the pool of its proxy, whatever
@@ -104,31 +104,31 @@ func checkSHM(f *preflight.Fleet) []preflight.Finding {
 			if low := s.Free < need; low != grave || !low && s.Size >= host.SHMWanted {
 				return ""
 			}
-			return fmt.Sprintf("%s free of %s, about %s needed", size(s.Free), size(s.Size), size(need))
+			return fmt.Sprintf("%s free of %s, about %s needed", formatBytes(s.Free), formatBytes(s.Size), formatBytes(need))
 		})
 	}
 	few, low := find(true), find(false)
-	return slices.Concat(all, preflight.IfAny(few, preflight.Finding{Text: "/dev/shm is too small for the ranks of the node.", Steps: enlarge(f, preflight.Marked(few))}),
-		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders.", Steps: enlarge(f, preflight.Marked(low))}))
+	return slices.Concat(all, preflight.IfAny(few, preflight.Finding{Text: "/dev/shm is too small for the ranks of the node.", Steps: enlargeSHM(f, preflight.Marked(few))}),
+		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders.", Steps: enlargeSHM(f, preflight.Marked(low))}))
 }
 
-// enlarge returns the steps that make /dev/shm large enough for the nodes'
+// enlargeSHM returns the steps that make /dev/shm large enough for the nodes'
 // ranks.
-func enlarge(f *preflight.Fleet, nodes []int) []preflight.Step {
+func enlargeSHM(f *preflight.Fleet, nodes []int) []preflight.Step {
 	gib := func(n *preflight.Facts) int64 {
 		s := n.Host.SHM
 		need := host.Load{Ranks: n.Node.Workers, Local: n.Node.Workers, Channels: 1}.SHM()
 		return max(8, (s.Size-s.Free+need)>>30+1)
 	}
 	steps := f.StepsFor(nodes, preflight.AsRoot, "make /dev/shm larger", func(_ int, n *preflight.Facts) []string {
-		if !mayMount(n) {
+		if !canMount(n) {
 			return nil
 		}
 		return []string{fmt.Sprintf("mount -o remount,size=%dG /dev/shm", gib(n))}
 	})
 	pods := false
 	steps = append(steps, f.StepsFor(nodes, preflight.ToContainer, "make /dev/shm larger", func(_ int, n *preflight.Facts) []string {
-		if mayMount(n) {
+		if canMount(n) {
 			return nil
 		}
 		pods = pods || n.Host.Container == "kubernetes"
@@ -144,9 +144,9 @@ func enlarge(f *preflight.Fleet, nodes []int) []preflight.Step {
 // (linux/capability.h).
 const capIPCLock, capSysAdmin, capSysResource = 1 << 14, 1 << 21, 1 << 24
 
-// mayMount reports whether root may mount on the node, which most containers
+// canMount reports whether root may mount on the node, which most containers
 // forbid.
-func mayMount(n *preflight.Facts) bool {
+func canMount(n *preflight.Facts) bool {
 	return n.Host.Container == "" || n.Host.Limits.Caps&capSysAdmin != 0
 }
 
@@ -154,22 +154,22 @@ func checkMemLock(f *preflight.Fleet) []preflight.Finding {
 	find := func(grave bool) []preflight.Value {
 		return f.Faults(func(i int, n *preflight.Facts) string {
 			limit := n.Host.Limits.MemLockSoft
-			if !verbs(f, i) || !limitsKnown(n) || limit < 0 || n.Host.Limits.Caps&capIPCLock != 0 || grave != (limit < 1<<30) {
+			if !usesAdapters(f, i) || !knowsLimits(n) || limit < 0 || n.Host.Limits.Caps&capIPCLock != 0 || grave != (limit < 1<<30) {
 				return ""
 			}
-			return "limit " + size(limit)
+			return "limit " + formatBytes(limit)
 		})
 	}
 	const text = "NCCL registers memory with the adapters, and the limit of locked memory forbids it"
 	few, low := find(true), find(false)
-	return append(preflight.IfAny(few, preflight.Finding{Text: text + ".", Steps: raise(f, preflight.Marked(few), "memlock", host.Unlimited)}),
-		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: text + " beyond this size.", Steps: raise(f, preflight.Marked(low), "memlock", host.Unlimited)})...)
+	return append(preflight.IfAny(few, preflight.Finding{Text: text + ".", Steps: raiseLimit(f, preflight.Marked(few), "memlock", host.Unlimited)}),
+		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: text + " beyond this size.", Steps: raiseLimit(f, preflight.Marked(low), "memlock", host.Unlimited)})...)
 }
 
 func checkStack(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
 		code := n.NCCLCode()
-		if !limitsKnown(n) || code == 0 || code >= 22800 || n.Host.Limits.Stack != host.Unlimited || !multiNodeNVLink(n) {
+		if !knowsLimits(n) || code == 0 || code >= 22800 || n.Host.Limits.Stack != host.Unlimited || !multiNodeNVLink(n) {
 			return ""
 		}
 		return "unlimited, NCCL " + versionOf(code)
@@ -191,23 +191,23 @@ func multiNodeNVLink(n *preflight.Facts) bool {
 
 func checkMemory(f *preflight.Fleet) []preflight.Finding {
 	limited := f.Faults(func(_ int, n *preflight.Facts) string {
-		if !n.GPU.Driver || !limitsKnown(n) || n.Host.Limits.AS < 0 {
+		if !n.GPU.Driver || !knowsLimits(n) || n.Host.Limits.AS < 0 {
 			return ""
 		}
-		return "limit " + size(n.Host.Limits.AS)
+		return "limit " + formatBytes(n.Host.Limits.AS)
 	})
 	all := preflight.IfAny(limited, preflight.Finding{
 		Severity: preflight.Error,
 		Text:     "The address space is limited; CUDA reserves more than the machine has memory and fails.",
-		Steps:    raise(f, preflight.Marked(limited), "as", host.Unlimited),
+		Steps:    raiseLimit(f, preflight.Marked(limited), "as", host.Unlimited),
 	})
 	tight := f.Faults(func(_ int, n *preflight.Facts) string {
 		l := n.Host.Limits
-		if !n.GPU.Driver || !limitsKnown(n) || l.MemMax < 0 || l.MemCurrent < 0 {
+		if !n.GPU.Driver || !knowsLimits(n) || l.MemMax < 0 || l.MemCurrent < 0 {
 			return ""
 		}
 		if left := max(0, l.MemMax-l.MemCurrent); left/(1<<30) < int64(n.Node.Workers) {
-			return fmt.Sprintf("%s left of %s for %s", size(left), size(l.MemMax), preflight.Plural(n.Node.Workers, "worker"))
+			return fmt.Sprintf("%s left of %s for %s", formatBytes(left), formatBytes(l.MemMax), preflight.Plural(n.Node.Workers, "worker"))
 		}
 		return ""
 	})

@@ -24,12 +24,12 @@ func programRules() []preflight.Rule {
 
 func checkProgram(f *preflight.Fleet) []preflight.Finding {
 	values := differInRole(f, func(n *preflight.Facts) string {
-		if n.Program.Hash == "" || system(n.Program) {
+		if n.Program.Hash == "" || isSystemProgram(n.Program) {
 			return ""
 		}
-		return "SHA-256 " + short(n.Program.Hash)
+		return "SHA-256 " + shortHash(n.Program.Hash)
 	})
-	f.Describe(values, func(i int) string { return file(f.Nodes[i].Program) })
+	f.Describe(values, func(i int) string { return programFile(f.Nodes[i].Program) })
 	all := preflight.IfAny(values, preflight.Finding{Text: "The nodes would run different programs."})
 
 	values = f.Differing(func(_ int, n *preflight.Facts) string { return n.Libraries.Torch })
@@ -50,7 +50,7 @@ func checkProgram(f *preflight.Fleet) []preflight.Finding {
 		Steps:    []preflight.Step{preflight.ByHand.Step("start the same command on every node, unless the difference is meant")},
 	})...)
 
-	all = append(all, preflight.IfAny(modules(f), preflight.Finding{
+	all = append(all, preflight.IfAny(differingModules(f), preflight.Finding{
 		Severity: preflight.Warning,
 		Text:     "Python files beside the script differ between the nodes: ranks that import them run different code.",
 		Steps:    []preflight.Step{preflight.ByHand.Step("copy the folder of the program to all nodes again, or start it from a shared file system")},
@@ -86,7 +86,7 @@ func installTorch(f *preflight.Fleet, values []preflight.Value) []preflight.Step
 		index = " --index-url https://download.pytorch.org/whl/" + term.Command(build)
 	}
 	return f.StepsFor(preflight.NodesOutside(values, good), preflight.InShell, "install torch "+version, func(_ int, n *preflight.Facts) []string {
-		return []string{pip(n) + " install " + term.Command("torch=="+version) + index}
+		return []string{pipCommand(n) + " install " + term.Command("torch=="+version) + index}
 	})
 }
 
@@ -110,8 +110,8 @@ func differInRole(f *preflight.Fleet, key func(n *preflight.Facts) string) []pre
 	})
 }
 
-// file returns the program as the user named it.
-func file(p preflight.Program) string {
+// programFile returns the program as the user named it.
+func programFile(p preflight.Program) string {
 	for _, s := range []string{p.Script, p.Path, p.Title} {
 		if s != "" {
 			return s
@@ -120,10 +120,10 @@ func file(p preflight.Program) string {
 	return ""
 }
 
-// system reports whether the program came with the machine. Two releases of a
+// isSystemProgram reports whether the program came with the machine. Two releases of a
 // distribution have different programs.
-func system(p preflight.Program) bool {
-	dir := path.Dir(file(p)) + "/"
+func isSystemProgram(p preflight.Program) bool {
+	dir := path.Dir(programFile(p)) + "/"
 	for _, prefix := range []string{"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/lib/"} {
 		if strings.HasPrefix(dir, prefix) {
 			return true
@@ -132,16 +132,16 @@ func system(p preflight.Program) bool {
 	return false
 }
 
-// short returns the part of a hash that a person compares.
-func short(hash string) string { return hash[:min(len(hash), 12)] }
+// shortHash returns the part of a hash that a person compares.
+func shortHash(hash string) string { return hash[:min(len(hash), 12)] }
 
 // shownModules bounds the files of one kind that a value names.
 const shownModules = 4
 
-// modules says for each node how its modules differ from the modules that most
+// differingModules says for each node how its modules differ from the modules that most
 // nodes of its role have. If equally many nodes have two versions, the version
 // of the lower group rank counts.
-func modules(f *preflight.Fleet) []preflight.Value {
+func differingModules(f *preflight.Fleet) []preflight.Value {
 	type version struct {
 		node  *preflight.Facts
 		nodes int
@@ -152,7 +152,7 @@ func modules(f *preflight.Fleet) []preflight.Value {
 		if n.Program.Python == "" || n.Program.Title == "" || !n.Knows("modules") {
 			continue
 		}
-		d, role := digest(n), n.Node.Role
+		d, role := moduleDigest(n), n.Node.Role
 		if versions[role] == nil {
 			versions[role] = map[string]*version{}
 		}
@@ -172,12 +172,12 @@ func modules(f *preflight.Fleet) []preflight.Value {
 		if digests[i] == "" || versions[n.Node.Role][digests[i]] == most {
 			return ""
 		}
-		return deviation(most.node.Program, n.Program)
+		return compareModules(most.node.Program, n.Program)
 	})
 }
 
-// digest returns a text that is the same for the same modules, and never empty.
-func digest(n *preflight.Facts) string {
+// moduleDigest returns a text that is the same for the same modules, and never empty.
+func moduleDigest(n *preflight.Facts) string {
 	var b strings.Builder
 	for _, m := range n.Program.Modules {
 		b.WriteString(m.Path + "\x00" + m.Hash + "\n")
@@ -186,9 +186,9 @@ func digest(n *preflight.Facts) string {
 	return b.String()
 }
 
-// deviation names the files in which a node's modules differ from others. If a
+// compareModules names the files in which a node's modules differ from others. If a
 // list was cut, it compares only the files that both lists have.
-func deviation(most, own preflight.Program) string {
+func compareModules(most, own preflight.Program) string {
 	var other, lacks, has []string
 	hashes := map[string]string{}
 	for _, m := range most.Modules {

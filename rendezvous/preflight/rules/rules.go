@@ -12,12 +12,12 @@ import (
 func All() []preflight.Rule {
 	all := slices.Concat(
 		versionRules(),
-		choiceRules(), linkRules(), glooRules(), reach.Rules(), askedRules(),
+		choiceRules(), linkRules(), glooRules(), reach.Rules(), ifaceRules(),
 		jobRules(), programRules(),
 		transportRules(), adapterRules(),
-		agreeRules(), forcedRules(), unreadRules(), nameRules(), namedRules(),
+		agreeRules(), forcedRules(), unreadRules(), nameRules(), namedFileRules(),
 		gpuRules(), deviceRules(), healthRules(), modelRules(), hostRules(),
-		memoryRules(), limitRules(), fatalRules(),
+		memoryRules(), limitRules(), workerLimitRules(),
 		leftoverRules(),
 		unknownRules(),
 	)

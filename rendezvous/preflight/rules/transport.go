@@ -49,9 +49,9 @@ func transportRules() []preflight.Rule {
 	}
 }
 
-// verbs reports whether NCCL on this node moves data to other nodes through
+// usesAdapters reports whether NCCL on this node moves data to other nodes through
 // adapters, either by itself or by a plugin.
-func verbs(f *preflight.Fleet, i int) bool {
+func usesAdapters(f *preflight.Fleet, i int) bool {
 	kind := f.View().Transport[i].Kind
 	return f.View().Places > 1 && kind != "" && kind != "Socket" && len(f.Nodes[i].RDMA.Devices) > 0
 }
@@ -63,11 +63,11 @@ func checkKind(f *preflight.Fleet) []preflight.Finding {
 			return c.Why + ": " + c.Err
 		}
 		return ""
-	}), preflight.Finding{Text: "NCCL_NET forces a network that is not there; NCCL would end the job."}), func() []preflight.Step { return unforce(f) })
+	}), preflight.Finding{Text: "NCCL_NET forces a network that is not there; NCCL would end the job."}), func() []preflight.Step { return unsetNet(f) })
 	if v.Places < 2 {
 		return all
 	}
-	plugins := plugins(f, "net")
+	plugins := groupByPlugin(f, "net")
 	values := f.Differing(func(i int, _ *preflight.Facts) string {
 		kind := v.Transport[i].Kind
 		if len(plugins) > 1 && kind != "IB" && kind != "Socket" {
@@ -82,9 +82,9 @@ func checkKind(f *preflight.Fleet) []preflight.Finding {
 	return append(all, preflight.IfAny(values, preflight.Finding{Text: "NCCL would move data over different kinds of network; they do not understand each other."})...)
 }
 
-// unforce returns the steps that remove NCCL_NET if all nodes then have the
+// unsetNet returns the steps that remove NCCL_NET if all nodes then have the
 // same network. Otherwise the steps force the network that all nodes have.
-func unforce(f *preflight.Fleet) []preflight.Step {
+func unsetNet(f *preflight.Fleet) []preflight.Step {
 	kinds := map[string]bool{}
 	for _, n := range f.Known() {
 		kind, _, _ := rdma.Transport(n.RDMA, func(name string) string {
@@ -109,15 +109,15 @@ func checkPlugins(f *preflight.Fleet) []preflight.Finding {
 	}
 	var all []preflight.Finding
 	for _, kind := range []string{"net", "tuner"} {
-		values := plugins(f, kind)
+		values := groupByPlugin(f, kind)
 		if len(values) < 2 {
 			continue
 		}
 		f.Describe(values, func(i int) string {
-			if p := plugin(&f.Nodes[i], kind); p != nil {
+			if p := firstPlugin(&f.Nodes[i], kind); p != nil {
 				return p.Path
 			}
-			return noPlugin(&f.Nodes[i], kind)
+			return pluginError(&f.Nodes[i], kind)
 		})
 		variable := "NCCL_" + strings.ToUpper(kind) + "_PLUGIN"
 		all = append(all, preflight.Finding{Text: "The nodes load different " + kind + " plugins of NCCL.", Values: values, Steps: []preflight.Step{
@@ -128,27 +128,27 @@ func checkPlugins(f *preflight.Fleet) []preflight.Finding {
 	return all
 }
 
-// plugins groups the nodes by the plugin that they load.
-func plugins(f *preflight.Fleet, kind string) []preflight.Value {
+// groupByPlugin groups the nodes by the plugin that they load.
+func groupByPlugin(f *preflight.Fleet, kind string) []preflight.Value {
 	v := f.View()
 	return f.Group(func(i int, n *preflight.Facts) string {
 		if !v.NCCL || !n.GPU.Driver || !n.Knows("rdma") {
 			return ""
 		}
-		p := plugin(n, kind)
+		p := firstPlugin(n, kind)
 		switch {
 		case p == nil:
 			return "no " + kind + " plugin"
 		case p.Hash != "":
-			return path.Base(p.Path) + ", SHA-256 " + short(p.Hash)
+			return path.Base(p.Path) + ", SHA-256 " + shortHash(p.Hash)
 		default:
 			return path.Base(p.Path) + ", " + strings.Join(p.Versions, " ")
 		}
 	})
 }
 
-// plugin returns the first plugin of a kind that NCCL can load.
-func plugin(n *preflight.Facts, kind string) *rdma.Plugin {
+// firstPlugin returns the first plugin of a kind that NCCL can load.
+func firstPlugin(n *preflight.Facts, kind string) *rdma.Plugin {
 	if rdma.Without(n.Env, kind) {
 		return nil
 	}
@@ -160,8 +160,8 @@ func plugin(n *preflight.Facts, kind string) *rdma.Plugin {
 	return nil
 }
 
-// noPlugin says why a plugin that the user asks for cannot be loaded.
-func noPlugin(n *preflight.Facts, kind string) string {
+// pluginError says why a plugin that the user asks for cannot be loaded.
+func pluginError(n *preflight.Facts, kind string) string {
 	if rdma.Without(n.Env, kind) {
 		return ""
 	}
@@ -203,7 +203,7 @@ func checkVerbs(f *preflight.Fleet) []preflight.Finding {
 			return
 		}
 		for _, h := range v.Ports[i] {
-			if why := whyClosed(n, h.Device); why != "" {
+			if why := describeClosed(n, h.Device); why != "" {
 				add(why)
 			}
 		}
@@ -243,8 +243,8 @@ func openAdapters(f *preflight.Fleet, nodes []int) []preflight.Step {
 // is an error if a node has fewer adapters than others, and a warning if every
 // node has as many.
 func closedAdapters(f *preflight.Fleet) preflight.Finding {
-	uneven := f.Differing(byIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
-		open := slices.DeleteFunc(slices.Clone(ports), func(h rdma.HCA) bool { return whyClosed(n, h.Device) != "" })
+	uneven := f.Differing(whereIB(f, func(n *preflight.Facts, ports []rdma.HCA) string {
+		open := slices.DeleteFunc(slices.Clone(ports), func(h rdma.HCA) bool { return describeClosed(n, h.Device) != "" })
 		return preflight.Plural(len(open), "adapter")
 	}))
 	if uneven == nil {
@@ -253,8 +253,8 @@ func closedAdapters(f *preflight.Fleet) preflight.Finding {
 	return preflight.Finding{Text: "NCCL cannot open some of the active adapters: it would use fewer than the other nodes."}
 }
 
-// whyClosed says why the file of an adapter cannot be opened.
-func whyClosed(n *preflight.Facts, device string) string {
+// describeClosed says why the file of an adapter cannot be opened.
+func describeClosed(n *preflight.Facts, device string) string {
 	for _, d := range n.RDMA.Devices {
 		if d.Name != device || d.Verbs == "" {
 			continue

@@ -18,7 +18,7 @@ func checkUnknown(f *preflight.Fleet) []preflight.Finding {
 	judged := v.NCCL || v.Gloo
 	values := f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, u := range n.Unknown {
-			if u.Source == preflight.LostSource || judged && matters(v, u.Source) {
+			if u.Source == preflight.LostSource || judged && isNeeded(v, u.Source) {
 				add(u.Source + ": " + u.Why)
 			}
 		}
@@ -35,8 +35,8 @@ func checkUnknown(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(values, preflight.Finding{Text: "Some facts stayed unknown; checks that need them left these nodes out."})
 }
 
-// matters reports whether a rule that concerns the fleet needs the source.
-func matters(v *preflight.View, source string) bool {
+// isNeeded reports whether a rule that concerns the fleet needs the source.
+func isNeeded(v *preflight.View, source string) bool {
 	switch source {
 	case preflight.AskedSource: // I14 needs it
 		return false

@@ -197,7 +197,7 @@ func TestVersions(t *testing.T) {
 		{"", "1", true},
 		{"x", "0", false},
 	} {
-		if got := less(c.a, c.b); got != c.less {
+		if got := isOlder(c.a, c.b); got != c.less {
 			t.Errorf("less(%q, %q) = %v", c.a, c.b, got)
 		}
 	}

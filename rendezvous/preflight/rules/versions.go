@@ -55,9 +55,9 @@ func versionRules() []preflight.Rule {
 	}, bugRules()...)
 }
 
-// loaded returns the NCCL of a node if it can be loaded and its version is
+// loadedNCCL returns the NCCL of a node if it can be loaded and its version is
 // known.
-func loaded(n *preflight.Facts) *library.NCCL {
+func loadedNCCL(n *preflight.Facts) *library.NCCL {
 	if x := n.Libraries.NCCL; x != nil && x.Version != "" && x.Error == "" {
 		return x
 	}
@@ -69,21 +69,21 @@ func checkNCCLVersion(f *preflight.Fleet) []preflight.Finding {
 		return nil
 	}
 	values := f.Differing(func(_ int, n *preflight.Facts) string {
-		if x := loaded(n); x != nil {
-			return release(x)
+		if x := loadedNCCL(n); x != nil {
+			return releaseOf(x)
 		}
 		return ""
 	})
 	if values != nil {
 		steps := installNCCL(f, values)
-		f.Describe(values, func(i int) string { return whence(&f.Nodes[i]) })
+		f.Describe(values, func(i int) string { return describeNCCL(&f.Nodes[i]) })
 		return preflight.IfAny(values, preflight.Finding{
 			Steps: steps,
 			Text:  "The workers would load different versions of NCCL. Ranks of different versions do not understand each other: they hang or crash when the communicator is made.",
 		})
 	}
 	values = f.Differing(func(_ int, n *preflight.Facts) string {
-		if x := loaded(n); x != nil {
+		if x := loadedNCCL(n); x != nil {
 			return x.Version + " for CUDA " + orUnknown(x.CUDA)
 		}
 		return ""
@@ -100,8 +100,8 @@ func checkNCCLVersion(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// release returns what has to agree: the version without a vendor's suffix.
-func release(x *library.NCCL) string {
+// releaseOf returns what has to agree: the version without a vendor's suffix.
+func releaseOf(x *library.NCCL) string {
 	if x.Code > 0 {
 		return versionOf(x.Code)
 	}
@@ -117,9 +117,9 @@ func versionOf(code int) string {
 	return fmt.Sprintf("%d.%d.%d", code/10000, code/100%100, code%100)
 }
 
-// whence says which file has the version, why the loader takes it, and which
+// describeNCCL says which file has the version, why the loader takes it, and which
 // other files it does not take.
-func whence(n *preflight.Facts) string {
+func describeNCCL(n *preflight.Facts) string {
 	x := n.Libraries.NCCL
 	text := x.Path
 	if x.Why != "" {
@@ -147,7 +147,7 @@ func checkNCCLSingle(f *preflight.Fleet) []preflight.Finding {
 	}
 	var all []preflight.Finding
 	for _, severity := range []preflight.Severity{preflight.Error, preflight.Warning} {
-		all = append(all, wheels(f, severity)...)
+		all = append(all, wheelFaults(f, severity)...)
 	}
 	damaged := f.Faults(func(_ int, n *preflight.Facts) string {
 		if x := n.Libraries.NCCL; n.GPU.Driver && x != nil && x.Error != "" {
@@ -158,7 +158,7 @@ func checkNCCLSingle(f *preflight.Fleet) []preflight.Finding {
 	again := f.StepsFor(preflight.Marked(damaged), preflight.InShell, "install it again", func(_ int, n *preflight.Facts) []string {
 		for _, w := range n.Libraries.Wheels {
 			if w.Site == siteOf(n.Libraries.NCCL.Path) {
-				return install(n, w.Site, w.Name, w.Version)
+				return installWheel(n, w.Site, w.Name, w.Version)
 			}
 		}
 		return nil
@@ -190,18 +190,18 @@ func provideNCCL(f *preflight.Fleet, nodes []int) []preflight.Step {
 		}
 		for _, w := range n.Libraries.Wheels {
 			if strings.Contains(n.Libraries.NCCLError, w.Site+wheelFolder) {
-				return onlyWheel(n, w.Site)
+				return keepOneWheel(n, w.Site)
 			}
 		}
-		return []string{pip(n) + " install " + term.Command("torch=="+n.Libraries.Torch)}
+		return []string{pipCommand(n) + " install " + term.Command("torch=="+n.Libraries.Torch)}
 	})
 	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator to install NCCL (libnccl2) where the loader looks, or name its folder in LD_LIBRARY_PATH"))
 }
 
-// wheels finds faults of NCCL's wheels. They are errors in the site directory
+// wheelFaults finds faults of NCCL's wheels. They are errors in the site directory
 // from which the workers load NCCL, or if they find no NCCL. In other site
 // directories they are warnings.
-func wheels(f *preflight.Fleet, severity preflight.Severity) []preflight.Finding {
+func wheelFaults(f *preflight.Fleet, severity preflight.Severity) []preflight.Finding {
 	of := func(n *preflight.Facts) []library.Wheel {
 		if !n.GPU.Driver {
 			return nil
@@ -216,16 +216,16 @@ func wheels(f *preflight.Fleet, severity preflight.Severity) []preflight.Finding
 		values := f.Faults(func(_ int, n *preflight.Facts) string { _, what := fault(of(n)); return what })
 		return preflight.IfAny(values, preflight.Finding{Severity: severity, Text: text, Steps: f.StepsFor(preflight.Marked(values), preflight.InShell, "install the one that torch needs again, alone", func(_ int, n *preflight.Facts) []string {
 			site, _ := fault(of(n))
-			return onlyWheel(n, site)
+			return keepOneWheel(n, site)
 		})})
 	}
 	all := find("Two NCCL wheels in one site directory own the same file, libnccl.so.2: which version lies there depends on the order in which they were installed, and uninstalling one takes the file from the other.", twoWheels)
-	return append(all, find("An NCCL wheel is installed, but its libnccl.so.2 is gone: uninstalling another nvidia-nccl wheel deletes it.", lostFile)...)
+	return append(all, find("An NCCL wheel is installed, but its libnccl.so.2 is gone: uninstalling another nvidia-nccl wheel deletes it.", wheelWithoutFile)...)
 }
 
-// onlyWheel returns the lines that leave one wheel of NCCL in a site directory:
+// keepOneWheel returns the lines that leave one wheel of NCCL in a site directory:
 // the wheel of torch's CUDA.
-func onlyWheel(n *preflight.Facts, site string) []string {
+func keepOneWheel(n *preflight.Facts, site string) []string {
 	var keep *library.Wheel
 	major, _, _ := strings.Cut(n.Libraries.TorchCUDA, ".")
 	for i := range n.Libraries.Wheels {
@@ -236,7 +236,7 @@ func onlyWheel(n *preflight.Facts, site string) []string {
 	if keep == nil {
 		return nil
 	}
-	return install(n, site, keep.Name, keep.Version)
+	return installWheel(n, site, keep.Name, keep.Version)
 }
 
 // twoWheels names the wheels of a site directory that has several.
@@ -251,8 +251,8 @@ func twoWheels(wheels []library.Wheel) (site, what string) {
 	return "", ""
 }
 
-// lostFile names a wheel without its file.
-func lostFile(wheels []library.Wheel) (site, what string) {
+// wheelWithoutFile names a wheel without its file.
+func wheelWithoutFile(wheels []library.Wheel) (site, what string) {
 	for _, w := range wheels {
 		if !w.File {
 			return w.Site, fmt.Sprintf("%s %s in %s", w.Name, w.Version, w.Site)
@@ -282,19 +282,19 @@ func installNCCL(f *preflight.Fleet, values []preflight.Value) []preflight.Step 
 	}
 	model := &f.Nodes[values[good].Nodes[0]]
 	from := model.Libraries.NCCL.Path
-	text := "install NCCL " + release(loaded(model)) + ", as " + f.NamesOf(values[good].Nodes) + " has it"
+	text := "install NCCL " + releaseOf(loadedNCCL(model)) + ", as " + f.NamesOf(values[good].Nodes) + " has it"
 	if preflight.HasMajority(values) {
-		text = "install NCCL " + release(loaded(model)) + ", which most nodes load"
+		text = "install NCCL " + releaseOf(loadedNCCL(model)) + ", which most nodes load"
 	}
 	var elsewhere []int
 	path := ""
 	steps := f.StepsFor(preflight.NodesOutside(values, good), preflight.InShell, text, func(i int, n *preflight.Facts) []string {
-		wheel, to := wheel(model), n.Libraries.NCCL.Path
+		wheel, to := wheelOfNCCL(model), n.Libraries.NCCL.Path
 		if wheel == nil || to != from && !strings.Contains(to, wheelFolder) {
 			elsewhere, path = append(elsewhere, i), to
 			return nil
 		}
-		return install(n, siteOf(to), wheel.Name, wheel.Version)
+		return installWheel(n, siteOf(to), wheel.Name, wheel.Version)
 	})
 	switch {
 	case len(elsewhere) == 0:
@@ -314,9 +314,9 @@ func siteOf(path string) string {
 	return site
 }
 
-// pip returns the command of the node's Python that installs packages. Debian's
+// pipCommand returns the command of the node's Python that installs packages. Debian's
 // own Python refuses without the variable; an older pip ignores it.
-func pip(n *preflight.Facts) string {
+func pipCommand(n *preflight.Facts) string {
 	python := cmp.Or(n.Program.Python, "python3")
 	command := term.Command(python) + " -m pip"
 	if strings.HasPrefix(python, "/usr/bin/") {
@@ -325,16 +325,16 @@ func pip(n *preflight.Facts) string {
 	return command
 }
 
-// install returns the lines that put a wheel of NCCL into a site directory and
+// installWheel returns the lines that put a wheel of NCCL into a site directory and
 // uninstall the others first, because the wheels of several CUDAs own the same
 // file. The directory where pip installs by default is not where the workers
 // look first if PYTHONPATH names the site directory.
-func install(n *preflight.Facts, site, name, version string) []string {
+func installWheel(n *preflight.Facts, site, name, version string) []string {
 	wheel := term.Command(name + "==" + version)
-	if foreign(n, site) {
+	if isOutsidePip(n, site) {
 		return []string{
 			"rm -rf " + term.Command(site+"/nvidia/nccl") + " " + term.Command(site) + "/nvidia_nccl_cu*.dist-info",
-			`d=$(mktemp -d) && ` + pip(n) + ` install --no-deps --target="$d" ` + wheel + ` && cp -r "$d"/. ` + term.Command(site),
+			`d=$(mktemp -d) && ` + pipCommand(n) + ` install --no-deps --target="$d" ` + wheel + ` && cp -r "$d"/. ` + term.Command(site),
 		}
 	}
 	var others []string
@@ -343,38 +343,38 @@ func install(n *preflight.Facts, site, name, version string) []string {
 			others = append(others, term.Command(w.Name))
 		}
 	}
-	again := pip(n) + " install --force-reinstall --no-deps " + wheel
+	again := pipCommand(n) + " install --force-reinstall --no-deps " + wheel
 	if others == nil {
 		return []string{again}
 	}
-	return []string{pip(n) + " uninstall -y " + strings.Join(others, " "), again}
+	return []string{pipCommand(n) + " uninstall -y " + strings.Join(others, " "), again}
 }
 
-// foreign reports whether pip installs elsewhere, because PYTHONPATH names the
+// isOutsidePip reports whether pip installs elsewhere, because PYTHONPATH names the
 // directory or another Python owns it.
-func foreign(n *preflight.Facts, site string) bool {
+func isOutsidePip(n *preflight.Facts, site string) bool {
 	x := n.Libraries.NCCL
-	return byPath(n, site) || x != nil && strings.Contains(x.Path, wheelFolder) && siteOf(x.Path) != site
+	return isInPythonPath(n, site) || x != nil && strings.Contains(x.Path, wheelFolder) && siteOf(x.Path) != site
 }
 
-// byPath reports whether PYTHONPATH names the directory.
-func byPath(n *preflight.Facts, site string) bool {
+// isInPythonPath reports whether PYTHONPATH names the directory.
+func isInPythonPath(n *preflight.Facts, site string) bool {
 	return slices.ContainsFunc(strings.Split(n.Env("PYTHONPATH"), ":"), func(dir string) bool {
 		return dir != "" && strings.TrimRight(dir, "/") == strings.TrimRight(site, "/")
 	})
 }
 
-// wheel returns the package that the node's NCCL is from, nil if it is from no
+// wheelOfNCCL returns the package that the node's NCCL is from, nil if it is from no
 // package.
-func wheel(n *preflight.Facts) *library.Wheel {
-	x := loaded(n)
+func wheelOfNCCL(n *preflight.Facts) *library.Wheel {
+	x := loadedNCCL(n)
 	if x == nil || !strings.Contains(x.Path, wheelFolder) {
 		return nil
 	}
 	var same []*library.Wheel // wheels of its version: a link may hide the site
 	for i := range n.Libraries.Wheels {
 		w := &n.Libraries.Wheels[i]
-		if w.Version != release(x) && w.Version != x.Version {
+		if w.Version != releaseOf(x) && w.Version != x.Version {
 			continue
 		}
 		if strings.HasPrefix(x.Path, w.Site+"/") {
