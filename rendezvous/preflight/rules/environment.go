@@ -10,22 +10,22 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// agreeRules returns E01 and E05: variables and files that have to be the same.
+// agreeRules returns E01 and E05: variables and files that must be the same.
 func agreeRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "E01", Name: "env-must-agree", Severity: preflight.Error,
-			Meaning: "Variables that every rank must have alike are alike; unset differs from set. gorun gives every rank what the first node has, or what `-x` says, and warns of the difference; with `--env-conflict=error` it refuses the job. What it cannot settle is an error, or, where it costs speed or clarity only, a warning: a conf file that sets what the first node has not, different values that `-x` gives to different nodes, and, without a secret, what could run code, which no node takes from another.",
+			Meaning: "Variables that must be the same on every rank are the same; unset differs from set. gorun gives every rank the value of the first node, or of `-x`, and warns of the difference; with `--env-conflict=error` it refuses the job. A difference that gorun cannot remove is an error, or a warning if it only costs speed or clarity: a conf file sets what the first node does not set, `-x` gives different nodes different values, or, without a secret, the variable could run code and no node accepts it from another.",
 			Users:   "`message truncated : receiving X bytes instead of Y`, `collective mismatch error`, wrong results, or a hang.",
 			Steps:   []preflight.Step{preflight.ToGorun.Step("give every rank one value", "-x NCCL_ALGO=Ring")},
 			Check:   checkAgree,
 		},
 		{
 			ID: "E05", Name: "conf-file", Severity: preflight.Warning,
-			Meaning: "The nccl.conf files are the same on every node and without faults: NCCL removes neither blanks nor quotes.",
+			Meaning: "The nccl.conf files are the same on every node and have no faults: NCCL removes neither blanks nor quotes.",
 			Users:   "A difference between nodes that no environment shows.",
 			Steps: []preflight.Step{
-				preflight.ByHand.Step("make the file the same on all nodes, or remove it everywhere, and write NAME=value without blanks and quotes"),
+				preflight.ByHand.Step("make the file the same on all nodes, or remove it everywhere; write NAME=value without blanks and quotes"),
 				preflight.ToLook.Step("what is in it", "cat -A /etc/nccl.conf"),
 			},
 			Check: checkConf,
@@ -101,23 +101,22 @@ func checkAgree(f *preflight.Fleet) []preflight.Finding {
 	return found
 }
 
-// disagreement is a finding about a difference. Settled means that every rank
-// gets one value.
+// disagreement is a finding about a difference.
 type disagreement struct {
 	preflight.Finding
-	settled bool
+	resolved bool // every rank gets one value all the same
 }
 
 func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
-	x := disagreement{settled: !d.Left && !d.Error}
+	x := disagreement{resolved: !d.Left && !d.Error}
 	x.Severity, x.Values = preflight.Warning, slices.Clone(d.Values)
 	word := " should be the same on every rank: "
 	if d.Error {
-		x.Severity, word = preflight.Error, " has to be the same on every rank: "
+		x.Severity, word = preflight.Error, " must be the same on every rank: "
 	}
 	x.Text = d.Name + word + d.Text + "."
 	for i := range x.Values {
-		x.Values[i].Odd = i > 0 // workers do not get this value
+		x.Values[i].Odd = i > 0
 	}
 	first := f.NamesOf(d.Values[0].Nodes[:1])
 	switch {
@@ -128,7 +127,7 @@ func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
 		}
 		switch {
 		case d.Targeted:
-			x.Steps = []preflight.Step{preflight.ByHand.Step("give " + d.Name + " one value for all nodes, not some of them another one (-x NODE:" + d.Name + "=VALUE, role=...)")}
+			x.Steps = []preflight.Step{preflight.ByHand.Step("give " + d.Name + " one value for all nodes, and no node another one (-x NODE:" + d.Name + "=VALUE, role=...)")}
 		case hasFacts(f, x.Values):
 			x.Steps = oneValueSteps(f, d.Name, x.Values)
 		default:
@@ -136,12 +135,12 @@ func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
 		}
 	case d.Asked:
 		x.Text = d.Name + " is asked for with different values."
-		if x.settled {
+		if x.resolved {
 			x.Text = d.Name + " is asked for with different values, and every rank gets that of " + first + "."
 		}
-		x.Steps = []preflight.Step{preflight.ByHand.Step("give -x " + d.Name + "=VALUE on one node only, or the same on all; -x NODE:" + d.Name + "=VALUE is for one node alone")}
+		x.Steps = []preflight.Step{preflight.ByHand.Step("give -x " + d.Name + "=VALUE on one node only, or the same on all; -x NODE:" + d.Name + "=VALUE is for that node only")}
 	default:
-		if x.settled {
+		if x.resolved {
 			x.Text = d.Name + " differs, and every rank gets what " + first + " has. Otherwise: " + d.Text + "."
 		}
 		x.Steps = confirmSteps(f, d)
@@ -156,7 +155,7 @@ func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
 // confirmSteps returns the step that gives every rank the first node's value. No
 // difference is left after it.
 func confirmSteps(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
-	const text, refuse = "have the same on every node, or confirm ", " (--env-conflict=error refuses such a job)"
+	const text, refuse = "set the same on every node, or confirm ", " (--env-conflict=error refuses such a job)"
 	first := d.Values[0].Nodes[:1]
 	value, known := f.Nodes[first[0]].Setting(d.Name)
 	switch set := strings.HasPrefix(d.Values[0].Value, d.Name+"="); {
@@ -165,7 +164,7 @@ func confirmSteps(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
 	case set:
 		return []preflight.Step{preflight.ToGorun.Step(text+"that value"+refuse, "-x "+d.Name).On(first)}
 	}
-	return []preflight.Step{preflight.ToGorun.Step(text+"that it is not set"+refuse, "--unset "+d.Name)}
+	return []preflight.Step{preflight.ToGorun.Step(text+"that it is unset"+refuse, "--unset "+d.Name)}
 }
 
 // joinOptions makes one step of the options for gorun that several findings have.
@@ -194,21 +193,21 @@ func hasFacts(f *preflight.Fleet, values []preflight.Value) bool {
 func mergeDisagreement(all []disagreement, x disagreement) []disagreement {
 	for i := range all {
 		y := &all[i]
-		if y.Severity != x.Severity || y.settled != x.settled || !sameGroups(y.Values, x.Values) {
+		if y.Severity != x.Severity || y.resolved != x.resolved || !sameGroups(y.Values, x.Values) {
 			continue
 		}
 		for k := range y.Values {
 			y.Values[k].Value = preflight.Clean(y.Values[k].Value+", "+x.Values[k].Value, 1000)
 		}
 		switch {
-		case y.settled:
+		case y.resolved:
 			y.Text = "Several variables differ that should be the same on every rank, and every rank gets what the first of these nodes has."
 			y.Steps = joinOptions(y.Steps, x.Steps)
 		case y.Severity == preflight.Warning:
 			y.Text = "Several variables that should be the same on every rank differ."
 			y.Steps = joinOptions(y.Steps, x.Steps)
 		default:
-			y.Text = "Several variables that have to be the same on every rank differ; the ranks hang, crash or compute nonsense."
+			y.Text = "Several variables that must be the same on every rank differ; the ranks hang, crash or give wrong results."
 			y.Steps = joinOptions(y.Steps, x.Steps)
 		}
 		return all
@@ -282,7 +281,7 @@ func checkConf(f *preflight.Fleet) []preflight.Finding {
 				add(c.Path + ": " + fault)
 			}
 		}
-	})), preflight.Finding{Text: "A conf file is not read as its author meant."})...)
+	})), preflight.Finding{Text: "A conf file has lines that NCCL does not read as they look."})...)
 }
 
 // unreadRules returns E04: names that have no effect.
@@ -301,36 +300,33 @@ func checkNames(f *preflight.Fleet) []preflight.Finding {
 	if !v.NCCL && !v.Gloo {
 		return nil
 	}
-	verdicts := map[string]string{}
+	texts := map[string]string{}
 	newest := 0
 	for _, n := range f.Known() {
 		newest = max(newest, n.NCCLCode())
 	}
 	for _, u := range usages(f) {
 		ofNCCL := strings.HasPrefix(u.name, "NCCL_")
-		if ofNCCL && (!v.NCCL || newest > ncclenv.Newest) || len(verdicts) == preflight.MaxValues {
+		if ofNCCL && (!v.NCCL || newest > ncclenv.Newest) || len(texts) == preflight.MaxValues {
 			continue
 		}
 		near, unknown := ncclenv.Misspelt(u.name)
 		known, listed := ncclenv.Lookup(u.name)
 		switch {
 		case unknown && near != "":
-			verdicts[u.name] = u.name + ": nothing reads it; did you mean " + near + "?"
+			texts[u.name] = u.name + ": nothing reads it; did you mean " + near + "?"
 		case unknown:
-			verdicts[u.name] = u.name + ": nothing reads it"
+			texts[u.name] = u.name + ": nothing reads it"
 		case listed && known.Scope == ncclenv.Obsolete:
-			verdicts[u.name] = u.name + ": " + known.Text
+			texts[u.name] = u.name + ": " + known.Text
 		}
-	}
-	if len(verdicts) == 0 {
-		return nil
 	}
 	return preflight.WithSteps(preflight.IfAny(preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, s := range n.Settings {
-			add(verdicts[s.Name])
+			add(texts[s.Name])
 		}
 	})), preflight.Finding{Text: "Variables are set that have no effect."}), func() []preflight.Step {
-		return unsetVariables(f, "unset them, or write their names correctly", func(s ncclenv.Value) bool { return verdicts[s.Name] != "" })
+		return unsetVariables(f, "unset them, or write their names correctly", func(s ncclenv.Value) bool { return texts[s.Name] != "" })
 	})
 }
 
@@ -338,11 +334,9 @@ func checkNames(f *preflight.Fleet) []preflight.Finding {
 func namedFileRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E06", Name: "env-files", Severity: preflight.Warning,
-		Meaning: "The files that NCCL_TOPO_FILE, NCCL_GRAPH_FILE, NCCL_TUNER_CONFIG_FILE and, by their paths, NCCL_PROFILER_PLUGIN, NCCL_ENV_PLUGIN and NCCL_GIN_PLUGIN name are on every node and can be read; the graph's, and a plugin that has to be on all nodes, is an error. N02 has NCCL's net and tuner plugins, E05 its conf files.",
-		Users:   "`Could not open XML graph file`; otherwise nothing: NCCL goes on without the file there, and with it on the other nodes.",
-		Steps: []preflight.Step{
-			preflight.ByHand.Step("put the file on the marked nodes, where the job's user may read it"),
-		},
+		Meaning: "The files that NCCL_TOPO_FILE, NCCL_GRAPH_FILE, NCCL_TUNER_CONFIG_FILE and, by their paths, NCCL_PROFILER_PLUGIN, NCCL_ENV_PLUGIN and NCCL_GIN_PLUGIN name exist on every node and can be read; the graph's, and a plugin that must be on all nodes, is an error. N02 checks NCCL's net and tuner plugins, E05 its conf files.",
+		Users:   "`Could not open XML graph file`; otherwise nothing: NCCL runs without the file there, and with it on the other nodes.",
+		Steps:   []preflight.Step{preflight.ByHand.Step("put the file on the marked nodes, where the job's user may read it")},
 		Check: checkNamedFiles,
 	}}
 }
@@ -351,18 +345,19 @@ func checkNamedFiles(f *preflight.Fleet) []preflight.Finding {
 	if !f.View().NCCL {
 		return nil
 	}
-	missing := func(grave bool) []preflight.Value {
-		return preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
-			for _, file := range n.Files {
-				must := slices.Contains([]string{"NCCL_GRAPH_FILE", "NCCL_ENV_PLUGIN", "NCCL_GIN_PLUGIN"}, file.Name)
-				if n.GPU.Driver && file.Error != "" && must == grave && n.Env(file.Name) == file.Path {
-					add(file.Name + "=" + file.Path + ": " + file.Error)
-				}
+	return bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		for _, file := range n.Files {
+			if n.GPU.Driver && file.Error != "" && n.Env(file.Name) == file.Path {
+				required := slices.Contains([]string{"NCCL_GRAPH_FILE", "NCCL_ENV_PLUGIN", "NCCL_GIN_PLUGIN"}, file.Name)
+				add(errorIf(required), file.Name+"="+file.Path+": "+file.Error)
 			}
-		}))
-	}
-	return append(preflight.IfAny(missing(true), preflight.Finding{Severity: preflight.Error, Text: "A variable names a file that is not there or cannot be read: NCCL fails, or its ranks differ."}),
-		preflight.IfAny(missing(false), preflight.Finding{Text: "A variable names a file that is not there or cannot be read: NCCL goes on without it there, and with it on the other nodes."})...)
+		}
+	}, func(s preflight.Severity, _ []int) preflight.Finding {
+		if s == preflight.Error {
+			return preflight.Finding{Text: "A variable names a file that does not exist or cannot be read: NCCL fails, or its ranks differ."}
+		}
+		return preflight.Finding{Text: "A variable names a file that does not exist or cannot be read: NCCL runs without it there, and with it on the other nodes."}
+	})
 }
 
 // oneValueSteps returns the step that gives every rank one value of a variable. It

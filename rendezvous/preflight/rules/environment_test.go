@@ -102,7 +102,7 @@ func environmentCases() map[string][]ruleCase {
 			}, says: []string{"Several variables differ", "NCCL_ALGO=x, NCCL_PROTO=x", "gorun -x NCCL_ALGO -x NCCL_PROTO ..."}},
 			{name: "the first value is not to count", severity: preflight.Error, odd: []int{1}, change: func(f *preflight.Fleet) {
 				f.Differences = []preflight.Difference{{Name: "NCCL_ALGO", Text: "a hang", Error: true, Values: []preflight.Value{{Value: "NCCL_ALGO=Ring", Nodes: []int{0, 2, 3}}, {Value: "NCCL_ALGO=Tree", Nodes: []int{1}}}}}
-			}, says: []string{"NCCL_ALGO has to be the same on every rank: a hang", "on node1: gorun -x NCCL_ALGO ..."}, hushes: []string{"every rank gets"}},
+			}, says: []string{"NCCL_ALGO must be the same on every rank: a hang", "on node1: gorun -x NCCL_ALGO ..."}, hushes: []string{"every rank gets"}},
 			{name: "different wishes", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
 				f.Differences = []preflight.Difference{{Name: "SEED", Asked: true, Values: []preflight.Value{{Value: "SEED=1", Nodes: []int{0}}, {Value: "SEED=2", Nodes: []int{1}}}}}
 			}, says: []string{"SEED is asked for with different values, and every rank gets that of node1"}},

@@ -25,25 +25,33 @@ func checkForced(f *preflight.Fleet) []preflight.Finding {
 	if !f.View().NCCL {
 		return nil
 	}
-	find := func(severe bool, x preflight.Finding) []preflight.Finding {
-		is := func(s ncclenv.Value) bool {
-			d, ok := dangers[s.Name]
-			return ok && d.matches(s.Value) && f.View().Ranks >= d.ranks && severe == (d.severe || s.Source == ncclenv.Environment)
+	// severity returns "" for a harmless value.
+	severity := func(s ncclenv.Value) preflight.Severity {
+		switch d, ok := dangers[s.Name]; {
+		case !ok || !d.matches(s.Value) || f.View().Ranks < d.ranks:
+			return ""
+		case d.severe || s.Source == ncclenv.Environment:
+			return preflight.Warning
+		default:
+			return preflight.Note
 		}
-		values := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
-			for _, s := range n.Settings {
-				if is(s) {
-					add(dangers[s.Name].sentence(s))
-				}
-			}
-		}))
-		if values != nil {
-			x.Steps = unsetVariables(f, "unless you need it, unset it", is)
-		}
-		return preflight.IfAny(values, x)
 	}
-	return append(find(true, preflight.Finding{Text: "Variables are forced to values that are dangerous or slow."}),
-		find(false, preflight.Finding{Severity: preflight.Note, Text: "Conf files force variables that are best left to NCCL."})...)
+	return bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		for _, s := range n.Settings {
+			if level := severity(s); level != "" {
+				add(level, dangers[s.Name].sentence(s))
+			}
+		}
+	}, func(level preflight.Severity, _ []int) preflight.Finding {
+		x := preflight.Finding{
+			Text:  "Variables are forced to values that are dangerous or slow.",
+			Steps: unsetVariables(f, "unless you need it, unset it", func(s ncclenv.Value) bool { return severity(s) == level }),
+		}
+		if level == preflight.Note {
+			x.Text = "Conf files force variables that are best left to NCCL."
+		}
+		return x
+	})
 }
 
 // danger describes the values of a variable that do harm when they are forced,

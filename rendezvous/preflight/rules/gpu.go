@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -41,7 +42,7 @@ func gpuRules() []preflight.Rule {
 			Meaning: "The device files of the driver can be opened; a node whose workers load NCCL has a driver if other nodes of its role have one.",
 			Users:   "`CUDA unknown error` (999), `no CUDA-capable device is detected`.",
 			Steps: []preflight.Step{
-				preflight.AsRoot.Step("load the driver's modules and make its files", "nvidia-modprobe -u -c 0"),
+				preflight.AsRoot.Step("load the driver's modules and create its files", "nvidia-modprobe -u -c 0"),
 				preflight.ToContainer.Step("give the container its GPUs", "--gpus all").Alternative(),
 			},
 			Check: checkDeviceNodes,
@@ -60,21 +61,19 @@ func checkEnoughGPUs(f *preflight.Fleet) []preflight.Finding {
 	// On one machine the job may use Gloo. If it uses NCCL there, NCCL reports
 	// the fault at once.
 	apart := f.View().Places > 1
-	find := func(grave bool) []preflight.Value {
-		return f.Faults(func(_ int, n *preflight.Facts) string {
-			g := n.GPU
-			if !g.Driver || len(g.Devices) == 0 || n.Node.Workers <= len(g.Visible) || hidesGPUs(n) || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
-				return ""
-			}
-			if grave != (usesGPU(n) && apart && !g.Shared) {
-				return ""
-			}
-			return fmt.Sprintf("%s, %s visible of %d", preflight.Plural(n.Node.Workers, "worker"), preflight.Plural(len(g.Visible), "GPU"), len(g.Devices))
-		})
-	}
-	const text = "There are more workers than visible GPUs; two ranks on one GPU are an error to NCCL."
-	share := preflight.ToGorun.Step("share them on purpose, where the job does not use NCCL", "--oversubscribe-gpus").Everywhere().Alternative()
-	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: append(fewerWorkers(f), share)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: fewerWorkers(f)})...)
+	return bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		g := n.GPU
+		if !g.Driver || len(g.Devices) == 0 || n.Node.Workers <= len(g.Visible) || hidesGPUs(n) || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
+			return
+		}
+		add(errorIf(usesGPU(n) && apart && !g.Shared), fmt.Sprintf("%s, %s visible of %d", preflight.Plural(n.Node.Workers, "worker"), preflight.Plural(len(g.Visible), "GPU"), len(g.Devices)))
+	}, func(s preflight.Severity, _ []int) preflight.Finding {
+		x := preflight.Finding{Text: "There are more workers than visible GPUs; NCCL refuses two ranks on one GPU.", Steps: fewerWorkers(f)}
+		if s == preflight.Error {
+			x.Steps = append(x.Steps, preflight.ToGorun.Step("share them on purpose, where the job does not use NCCL", "--oversubscribe-gpus").Everywhere().Alternative())
+		}
+		return x
+	})
 }
 
 // fewerWorkers returns the step that starts as many workers on every node as
@@ -112,7 +111,7 @@ func checkNVML(f *preflight.Fleet) []preflight.Finding {
 		add(n.GPU.Error)
 		for _, d := range n.GPU.Devices {
 			if d.Error != "" {
-				add(fmt.Sprintf("GPU %d (%s): %s", d.Index, orUnknown(d.PCI), d.Error))
+				add(fmt.Sprintf("GPU %d (%s): %s", d.Index, cmp.Or(d.PCI, "unknown"), d.Error))
 			}
 		}
 	})), preflight.Finding{Text: "NVML does not work, or not for every GPU; NCCL would fail on the node."})
@@ -145,17 +144,17 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 		}
 	}))
 	all := append(missingDriver(f), preflight.IfAny(values, preflight.Finding{Text: "Device files of the NVIDIA driver cannot be opened.", Steps: openGPUs(f, preflight.Marked(values))})...)
-	unmade := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+	notYetMade := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, d := range n.Host.DevNodes {
 			if n.GPU.Driver && isMadeOnDemand(n, d) {
 				add(d.Path + ": " + d.Error)
 			}
 		}
 	}))
-	return append(all, preflight.IfAny(unmade, preflight.Finding{
+	return append(all, preflight.IfAny(notYetMade, preflight.Finding{
 		Severity: preflight.Warning,
-		Text:     "A device file is not there yet; CUDA has the driver's nvidia-modprobe make it, where that is installed.",
-		Steps:    openGPUs(f, preflight.Marked(unmade)),
+		Text:     "A device file does not exist yet; CUDA runs the driver's nvidia-modprobe to create it, where that is installed.",
+		Steps:    openGPUs(f, preflight.Marked(notYetMade)),
 	})...)
 }
 
@@ -169,7 +168,7 @@ func openGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 		return []string{"--gpus all"}
 	})
 	forbidden := false
-	steps = append(steps, f.StepsFor(nodes, preflight.AsRoot, "load the driver's modules and make its files", func(_ int, n *preflight.Facts) []string {
+	steps = append(steps, f.StepsFor(nodes, preflight.AsRoot, "load the driver's modules and create its files", func(_ int, n *preflight.Facts) []string {
 		var minors []string
 		missing := n.Host.Container == "" && len(n.Host.DevNodes) == 0
 		for _, d := range n.Host.DevNodes {
@@ -215,16 +214,16 @@ func missingDriver(f *preflight.Fleet) []preflight.Finding {
 		if n.GPU.Driver || n.Libraries.NCCL == nil || hidesGPUs(n) || !drivers[n.Node.Role] {
 			return ""
 		}
-		return "no GPU in reach: no /dev/nvidiactl, or the driver lists none"
+		return "no GPU: no /dev/nvidiactl, or the driver lists none"
 	})
-	return preflight.IfAny(values, preflight.Finding{Text: "There is no NVIDIA driver or no GPU, while other nodes have one; NCCL cannot start here.", Steps: []preflight.Step{
+	return preflight.IfAny(values, preflight.Finding{Text: "These nodes have no NVIDIA driver or no GPU, other nodes have; NCCL cannot start on them.", Steps: []preflight.Step{
 		preflight.ToContainer.Step("give the container its GPUs", "--gpus all"),
 		preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to install or load the NVIDIA driver").Alternative(),
 	}})
 }
 
 func checkStubs(f *preflight.Fleet) []preflight.Finding {
-	wins := f.Faults(func(_ int, n *preflight.Facts) string {
+	stubs := f.Faults(func(_ int, n *preflight.Facts) string {
 		if c := loadedCUDA(n); n.GPU.Driver && c != nil && c.Stub {
 			return c.Path
 		}
@@ -239,7 +238,7 @@ func checkStubs(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	return append(preflight.IfAny(wins, preflight.Finding{Text: "The workers would load a stub of libcuda, which has no function.", Steps: removeStubs(f, preflight.Marked(wins))}),
+	return append(preflight.IfAny(stubs, preflight.Finding{Text: "The workers would load a stub of libcuda, which does nothing.", Steps: removeStubs(f, preflight.Marked(stubs))}),
 		preflight.IfAny(named, preflight.Finding{Severity: preflight.Warning, Text: "LD_LIBRARY_PATH names a folder of stubs.", Steps: removeStubs(f, preflight.Marked(named))})...)
 }
 
@@ -258,14 +257,14 @@ func isStubs(dir string) bool { return strings.HasSuffix(strings.TrimRight(dir, 
 // removeStubs returns the steps that remove the folders of stubs from the
 // loader's path.
 func removeStubs(f *preflight.Fleet, nodes []int) []preflight.Step {
-	steps := f.StepsFor(nodes, preflight.InShell, "take the folder of stubs out of it", func(_ int, n *preflight.Facts) []string {
+	steps := f.StepsFor(nodes, preflight.InShell, "remove the folder of stubs from LD_LIBRARY_PATH", func(_ int, n *preflight.Facts) []string {
 		if stubFolders(n) == nil {
 			return nil
 		}
 		return []string{"export LD_LIBRARY_PATH=" + term.Command(strings.Join(slices.DeleteFunc(slices.Clone(n.Libraries.LDPath), isStubs), ":"))}
 	})
 	if len(steps) == 0 {
-		return []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(nodes) + " to take the folder of stubs out of /etc/ld.so.conf.d, and to run ldconfig")}
+		return []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(nodes) + " to remove the folder of stubs from /etc/ld.so.conf.d, and to run ldconfig")}
 	}
 	return steps
 }
@@ -288,29 +287,28 @@ func deviceRules() []preflight.Rule {
 const shownGPUs = 4
 
 func checkDistinctGPUs(f *preflight.Fleet) []preflight.Finding {
-	twice := findSharedGPUs(f)
-	find := func(grave bool) []preflight.Value {
-		return preflight.AllOdd(f.Collect(func(i int, n *preflight.Facts, add func(string)) {
-			for _, s := range twice[i] {
-				if grave == s.grave {
-					add(s.String())
-				}
-			}
-		}))
-	}
-	const text = "Agents of one machine give the same GPU to their workers: ranks would compute on one device, which NCCL refuses where it notices."
-	return append(preflight.IfAny(find(true), preflight.Finding{Text: text, Steps: distributeGPUs(f, twice)}), preflight.IfAny(find(false), preflight.Finding{Severity: preflight.Warning, Text: text, Steps: distributeGPUs(f, twice)})...)
+	shared := findSharedGPUs(f)
+	return bySeverity(f, func(i int, _ *preflight.Facts, add func(preflight.Severity, string)) {
+		for _, s := range shared[i] {
+			add(errorIf(s.needed), s.String())
+		}
+	}, func(preflight.Severity, []int) preflight.Finding {
+		return preflight.Finding{
+			Text:  "Agents of one machine give the same GPU to their workers: ranks would compute on one device, which NCCL refuses where it notices.",
+			Steps: distributeGPUs(f, shared),
+		}
+	})
 }
 
 // distributeGPUs returns the steps that give each agent of a machine GPUs of its own,
 // if there are enough for all workers.
-func distributeGPUs(f *preflight.Fleet, twice map[int][]*sharing) []preflight.Step {
+func distributeGPUs(f *preflight.Fleet, shared map[int][]*sharedGPUs) []preflight.Step {
 	v := f.View()
 	share := preflight.ToGorun.Step("share them on purpose", "--oversubscribe-gpus").Everywhere()
 	free := map[int][]string{} // UUIDs of a machine that no agent has
 	var nodes []int
 	for i, n := range f.Known() {
-		if len(twice[i]) == 0 {
+		if len(shared[i]) == 0 {
 			continue
 		}
 		nodes = append(nodes, i)
@@ -353,13 +351,13 @@ func distributeGPUs(f *preflight.Fleet, twice map[int][]*sharing) []preflight.St
 	return preflight.Either(steps, share)
 }
 
-// sharing is a set of GPUs that the same nodes own.
-type sharing struct {
-	gpus  []string
-	grave bool // the workers of one of the nodes need GPUs
+// sharedGPUs is a set of GPUs that the same nodes own.
+type sharedGPUs struct {
+	gpus   []string
+	needed bool // the workers of one of the nodes need GPUs
 }
 
-func (s *sharing) String() string {
+func (s *sharedGPUs) String() string {
 	text := preflight.Plural(len(s.gpus), "GPU") + ": " + strings.Join(s.gpus[:min(len(s.gpus), shownGPUs)], ", ")
 	if more := len(s.gpus) - shownGPUs; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -369,7 +367,7 @@ func (s *sharing) String() string {
 
 // findSharedGPUs returns, by node, the GPUs that the node owns together with
 // another node. A GPU's UUID is the same in every container; its index is not.
-func findSharedGPUs(f *preflight.Fleet) map[int][]*sharing {
+func findSharedGPUs(f *preflight.Fleet) map[int][]*sharedGPUs {
 	v := f.View()
 	type gpu struct {
 		machine int
@@ -392,8 +390,8 @@ func findSharedGPUs(f *preflight.Fleet) map[int][]*sharing {
 			}
 		}
 	}
-	by := map[string]*sharing{}
-	twice := map[int][]*sharing{}
+	by := map[string]*sharedGPUs{}
+	shared := map[int][]*sharedGPUs{}
 	for _, g := range order {
 		nodes := owners[g]
 		if len(nodes) < 2 {
@@ -402,16 +400,16 @@ func findSharedGPUs(f *preflight.Fleet) map[int][]*sharing {
 		key := fmt.Sprint(nodes)
 		s := by[key]
 		if s == nil {
-			s = &sharing{}
+			s = &sharedGPUs{}
 			by[key] = s
 			for _, i := range nodes {
-				twice[i] = append(twice[i], s)
-				s.grave = s.grave || usesGPU(&f.Nodes[i])
+				shared[i] = append(shared[i], s)
+				s.needed = s.needed || usesGPU(&f.Nodes[i])
 			}
 		}
 		s.gpus = append(s.gpus, g.uuid)
 	}
-	return twice
+	return shared
 }
 
 // modelRules returns D05 and D08: which GPUs the workers get.

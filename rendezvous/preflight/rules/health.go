@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ func healthRules() []preflight.Rule {
 			Meaning: "On machines with NVSwitch the Fabric Manager has made the GPUs ready; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
 			Users:   "CUDA error 802, `system not yet initialized`; `Failed to bind NVLink SHARP (NVLS) Multicast memory`.",
 			Steps: []preflight.Step{
-				preflight.AsRoot.Step("start the Fabric Manager of the driver's version, and reset the GPUs if it was started after them", "systemctl restart nvidia-fabricmanager"),
-				preflight.ToLook.Step("how it stands", "nvidia-smi -q | grep -A3 Fabric"),
+				preflight.AsRoot.Step("start the Fabric Manager of the driver's version, and reset the GPUs if it starts after them", "systemctl restart nvidia-fabricmanager"),
+				preflight.ToLook.Step("the state of the fabric", "nvidia-smi -q | grep -A3 Fabric"),
 			},
 			Check: checkFabric,
 		},
@@ -38,12 +39,12 @@ func healthRules() []preflight.Rule {
 		},
 		{
 			ID: "G01", Name: "gpu-health", Severity: preflight.Warning,
-			Meaning: "The memory of the workers' GPUs is sound: no uncorrected errors since the driver was loaded, no rows or pages that wait for a reset to be replaced, no row that could not be.",
+			Meaning: "The memory of the workers' GPUs has had no uncorrected errors since the driver was loaded, no rows or pages of it wait for a reset to be replaced, and no row could not be replaced.",
 			Users:   "Xid 48, 63, 64, 94 or 95 in the kernel's log and the end of a worker, hours later.",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("reset the GPUs when no process uses them", "nvidia-smi --gpu-reset"),
 				preflight.ToLook.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
-				preflight.ByHand.Step("ask the administrator of the marked nodes to have a GPU exchanged of which no row is left").Alternative(),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to replace a GPU that has no spare row of memory left").Alternative(),
 			},
 			Check: checkGPUMemory,
 		},
@@ -52,7 +53,7 @@ func healthRules() []preflight.Rule {
 			Meaning: "As many NVLinks are up on each of the workers' GPUs as on the others of its model.",
 			Users:   "Half the bandwidth; `Cuda failure 'peer access is not supported between these two devices'`.",
 			Steps: []preflight.Step{
-				preflight.ByHand.Step("ask the administrator of the marked nodes to reset the GPUs, and to have the machine serviced if the links stay down"),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to reset the GPUs, and to repair the machine if the links stay down"),
 				preflight.ToLook.Step("which links are up", "nvidia-smi nvlink -s"),
 			},
 			Check: checkLinks,
@@ -98,8 +99,8 @@ func eachUsedGPU(n *preflight.Facts, each func(d *preflight.Device, instances in
 // nothing.
 type gpuFault func(n *preflight.Facts, d *preflight.Device, instances int) string
 
-// of groups the indices of the node's GPUs by their fault.
-func (g gpuFault) of(n *preflight.Facts) (texts []string, indices [][]string) {
+// group groups the indices of the node's GPUs by their fault.
+func (g gpuFault) group(n *preflight.Facts) (texts []string, indices [][]string) {
 	eachUsedGPU(n, func(d *preflight.Device, instances int) {
 		why := g(n, d, instances)
 		if why == "" {
@@ -115,24 +116,30 @@ func (g gpuFault) of(n *preflight.Facts) (texts []string, indices [][]string) {
 	return texts, indices
 }
 
-// nodes finds nodes with faulty GPUs: with need, the nodes whose workers need
-// GPUs, else the other nodes.
-func (g gpuFault) nodes(f *preflight.Fleet, need bool) []preflight.Value {
+// texts says what is wrong with the node's GPUs.
+func (g gpuFault) texts(n *preflight.Facts) []string {
+	texts, indices := g.group(n)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("GPU %s: %s", strings.Join(indices[i], ", "), texts[i])
+	}
+	return texts
+}
+
+// nodes finds nodes with faulty GPUs whose workers need GPUs.
+func (g gpuFault) nodes(f *preflight.Fleet) []preflight.Value {
 	return preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
-		if usesGPU(n) != need {
-			return
-		}
-		texts, indices := g.of(n)
-		for i, text := range texts {
-			add(fmt.Sprintf("GPU %s: %s", strings.Join(indices[i], ", "), text))
+		if usesGPU(n) {
+			for _, text := range g.texts(n) {
+				add(text)
+			}
 		}
 	}))
 }
 
 // nvidiaSMI returns the step that runs nvidia-smi with an option for the faulty
 // GPUs.
-func (g gpuFault) nvidiaSMI(f *preflight.Fleet, values []preflight.Value, text, option string) []preflight.Step {
-	return f.StepsFor(preflight.Marked(values), preflight.AsRoot, text, func(_ int, n *preflight.Facts) []string {
+func (g gpuFault) nvidiaSMI(f *preflight.Fleet, nodes []int, text, option string) []preflight.Step {
+	return f.StepsFor(nodes, preflight.AsRoot, text, func(_ int, n *preflight.Facts) []string {
 		var list []string
 		eachUsedGPU(n, func(d *preflight.Device, instances int) {
 			if g(n, d, instances) != "" {
@@ -148,14 +155,18 @@ func (g gpuFault) nvidiaSMI(f *preflight.Fleet, values []preflight.Value, text, 
 
 // findings returns an error for nodes that need the GPUs and a warning for
 // other nodes.
-func (g gpuFault) findings(f *preflight.Fleet, text string, steps func([]preflight.Value) []preflight.Step) []preflight.Finding {
-	grave, other := g.nodes(f, true), g.nodes(f, false)
-	return append(preflight.IfAny(grave, preflight.Finding{Text: text, Steps: steps(grave)}),
-		preflight.IfAny(other, preflight.Finding{Severity: preflight.Warning, Text: text, Steps: steps(other)})...)
+func (g gpuFault) findings(f *preflight.Fleet, text string, steps func(nodes []int) []preflight.Step) []preflight.Finding {
+	return bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		for _, text := range g.texts(n) {
+			add(errorIf(usesGPU(n)), text)
+		}
+	}, func(_ preflight.Severity, nodes []int) preflight.Finding {
+		return preflight.Finding{Text: text, Steps: steps(nodes)}
+	})
 }
 
 func checkFabric(f *preflight.Fleet) []preflight.Finding {
-	idle := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
+	notReady := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
 		switch {
 		case len(d.Links) == 0: // the GPU is not on the fabric
 			return ""
@@ -166,14 +177,14 @@ func checkFabric(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	return idle.findings(f, "The Fabric Manager has not made the GPUs ready, and CUDA does not start without it.", func([]preflight.Value) []preflight.Step { return nil })
+	return notReady.findings(f, "The Fabric Manager has not made the GPUs ready, and CUDA does not start without it.", func([]int) []preflight.Step { return nil })
 }
 
 func checkMIG(f *preflight.Fleet) []preflight.Finding {
 	if v := f.View(); v.Ranks < 2 {
 		return nil
 	}
-	misMIG := gpuFault(func(n *preflight.Facts, _ *preflight.Device, instances int) string {
+	sharedGPU := gpuFault(func(n *preflight.Facts, _ *preflight.Device, instances int) string {
 		if instances < 2 || n.Node.Workers < len(n.GPU.Visible) || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
 			return ""
 		}
@@ -185,14 +196,14 @@ func checkMIG(f *preflight.Fleet) []preflight.Finding {
 		}
 		return preflight.Plural(instances, "MIG instance")
 	})
-	whole := func(values []preflight.Value) []preflight.Step {
-		return append(isMIG.nvidiaSMI(f, values, "use whole GPUs, when no process computes on them", "-mig 0"), sameGPUs(f)...)
+	wholeGPUs := func(values []preflight.Value) []preflight.Step {
+		return append(isMIG.nvidiaSMI(f, preflight.Marked(values), "use whole GPUs, when no process computes on them", "-mig 0"), sameGPUs(f)...)
 	}
-	if twice := misMIG.nodes(f, true); len(twice) > 0 {
-		return preflight.IfAny(twice, preflight.Finding{Text: "Workers get MIG instances of one GPU, which NCCL takes for the same device.", Steps: whole(twice)})
+	if shared := sharedGPU.nodes(f); len(shared) > 0 {
+		return preflight.IfAny(shared, preflight.Finding{Text: "Workers get MIG instances of one GPU, which NCCL takes for the same device.", Steps: wholeGPUs(shared)})
 	}
-	parts := isMIG.nodes(f, true)
-	return preflight.IfAny(parts, preflight.Finding{Severity: preflight.Warning, Text: "The workers get MIG instances, which have neither NVLink nor peer-to-peer.", Steps: whole(parts)})
+	parts := isMIG.nodes(f)
+	return preflight.IfAny(parts, preflight.Finding{Severity: preflight.Warning, Text: "The workers get MIG instances, which have neither NVLink nor peer-to-peer.", Steps: wholeGPUs(parts)})
 }
 
 // sameGPUs returns the step that starts no more workers than a node has GPUs
@@ -214,7 +225,7 @@ func sameGPUs(f *preflight.Fleet) []preflight.Step {
 }
 
 func checkComputeMode(f *preflight.Fleet) []preflight.Finding {
-	barred := gpuFault(func(n *preflight.Facts, d *preflight.Device, _ int) string {
+	forbidden := gpuFault(func(n *preflight.Facts, d *preflight.Device, _ int) string {
 		switch {
 		case d.ComputeMode == "prohibited":
 			return "its compute mode is Prohibited"
@@ -225,30 +236,30 @@ func checkComputeMode(f *preflight.Fleet) []preflight.Finding {
 		}
 		for _, h := range n.GPU.Busy {
 			if h.GPU == d.UUID && !strings.HasPrefix(h.Name, "nvidia-cuda-mps") {
-				return fmt.Sprintf("its compute mode is Exclusive_Process, and pid %d (%s) holds it", h.PID, orUnknown(h.Name))
+				return fmt.Sprintf("its compute mode is Exclusive_Process, and pid %d (%s) holds it", h.PID, cmp.Or(h.Name, "unknown"))
 			}
 		}
 		return ""
 	})
-	return barred.findings(f, "The workers cannot compute on their GPUs, or not all of them.", func(values []preflight.Value) []preflight.Step {
-		return barred.nvidiaSMI(f, values, "let processes share them", "-c 0")
+	return forbidden.findings(f, "Workers cannot compute on some of their GPUs, or on all.", func(nodes []int) []preflight.Step {
+		return forbidden.nvidiaSMI(f, nodes, "let processes share them", "-c 0")
 	})
 }
 
 func checkGPUMemory(f *preflight.Fleet) []preflight.Finding {
-	is := func(b *bool) bool { return b != nil && *b }
-	worn := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
-		if is(d.RemapFailed) {
+	isTrue := func(b *bool) bool { return b != nil && *b }
+	isWornOut := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
+		if isTrue(d.RemapFailed) {
 			return "a row of its memory could not be replaced"
 		}
 		return ""
 	})
-	pending := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
+	isPending := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string {
 		var what []string
-		if is(d.RemapPending) {
+		if isTrue(d.RemapPending) {
 			what = append(what, "rows of its memory are to be replaced at the next reset")
 		}
-		if is(d.RetirePending) {
+		if isTrue(d.RetirePending) {
 			what = append(what, "pages of its memory are to be retired at the next reset")
 		}
 		if d.Uncorrected != nil && *d.Uncorrected > 0 {
@@ -257,9 +268,9 @@ func checkGPUMemory(f *preflight.Fleet) []preflight.Finding {
 		return strings.Join(what, ", ")
 	})
 	look := preflight.ToLook.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
-	old, sick := worn.nodes(f, true), pending.nodes(f, true)
-	return append(preflight.IfAny(sick, preflight.Finding{Text: "The memory of GPUs that the job will use has errors.", Steps: append(pending.nvidiaSMI(f, sick, "reset them when no process uses them", "--gpu-reset"), look)}),
-		preflight.IfAny(old, preflight.Finding{Text: "The memory of GPUs that the job will use is worn out.", Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(old)) + " to have the GPUs exchanged"), look}})...)
+	wornOut, pending := isWornOut.nodes(f), isPending.nodes(f)
+	return append(preflight.IfAny(pending, preflight.Finding{Text: "The memory of GPUs that the job will use has errors.", Steps: append(isPending.nvidiaSMI(f, preflight.Marked(pending), "reset them when no process uses them", "--gpu-reset"), look)}),
+		preflight.IfAny(wornOut, preflight.Finding{Text: "The memory of GPUs that the job will use is worn out.", Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(wornOut)) + " to replace the GPUs"), look}})...)
 }
 
 func checkLinks(f *preflight.Fleet) []preflight.Finding {
@@ -285,10 +296,10 @@ func checkLinks(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	return preflight.IfAny(down.nodes(f, true), preflight.Finding{Text: "NVLinks of GPUs that the job will use are down."})
+	return preflight.IfAny(down.nodes(f), preflight.Finding{Text: "NVLinks of GPUs that the job will use are down."})
 }
 
 func checkClocks(f *preflight.Fleet) []preflight.Finding {
 	slowed := gpuFault(func(_ *preflight.Facts, d *preflight.Device, _ int) string { return strings.Join(d.Slowed, ", ") })
-	return preflight.IfAny(slowed.nodes(f, true), preflight.Finding{Text: "GPUs that the job will use are held down."})
+	return preflight.IfAny(slowed.nodes(f), preflight.Finding{Text: "The clocks of GPUs that the job will use are held down."})
 }

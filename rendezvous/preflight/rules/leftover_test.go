@@ -20,7 +20,7 @@ func leftoverCases() map[string][]ruleCase {
 				f.Nodes[1].GPU.Visible = f.Nodes[1].GPU.Visible[:2]
 			}},
 			{name: "another agent of the job", change: func(f *preflight.Fleet) { busy(f); preflighttest.OnOneMachine(f) }},
-			{name: "segments", severity: preflight.Warning, odd: []int{2}, change: func(f *preflight.Fleet) { left(&f.Nodes[2], 3<<30) }, says: []string{"12 segments of dead ranks in /dev/shm, 3.0 GiB"}},
+			{name: "segments", severity: preflight.Warning, odd: []int{2}, change: func(f *preflight.Fleet) { left(&f.Nodes[2], 3<<30) }, says: []string{"12 segments of ended ranks in /dev/shm, 3.0 GiB"}},
 			{name: "a few segments", change: func(f *preflight.Fleet) { left(&f.Nodes[2], 100<<20) }},
 			{name: "segments that may be in use", change: func(f *preflight.Fleet) { left(&f.Nodes[2], 3<<30); f.Nodes[2].Host.Leftover.Unsure = true }},
 		},

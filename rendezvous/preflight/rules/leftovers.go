@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -17,24 +18,24 @@ func leftoverRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "S01", Name: "leftovers", Severity: preflight.Warning,
-			Meaning: "No other process computes on the GPUs that the job will use, and no segments of dead ranks fill /dev/shm.",
+			Meaning: "No other process computes on the GPUs that the job will use, and no segments of ended ranks fill /dev/shm.",
 			Users:   "`Cuda failure 'out of memory'` at init; a slow rank; `No space left on device` in /dev/shm.",
-			Steps:   []preflight.Step{preflight.InShell.Step("remove what dead ranks left", `find /dev/shm -maxdepth 1 -name 'nccl-*' -user "$(id -un)" -delete`)},
+			Steps:   []preflight.Step{preflight.InShell.Step("remove what ended ranks left", `find /dev/shm -maxdepth 1 -name 'nccl-*' -user "$(id -un)" -delete`)},
 			Check:   checkLeftovers,
 		},
 		{
 			ID: "T01", Name: "debug-file", Severity: preflight.Warning,
-			Meaning: "NCCL_DEBUG_FILE names a file of its own for each rank, in a folder that exists and can be written.",
-			Users:   "Ranks overwrite each other's log, or NCCL writes none: the line that tells the cause is gone.",
+			Meaning: "NCCL_DEBUG_FILE names a file of its own for each rank, in a folder that exists and is writable.",
+			Users:   "Ranks overwrite each other's log, or NCCL writes none: the line with the cause is lost.",
 			Steps:   []preflight.Step{preflight.EveryRank("put the host and the process id into the name", "NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log")},
 			Check:   checkDebugFile,
 		},
 	}
 }
 
-// crowded is the size of unmapped segments, in bytes, from which on they matter
-// by themselves. crowdedPart is the part of /dev/shm from which on they do.
-const crowded, crowdedPart = 1 << 30, 10
+// Segments without a process make a finding if they hold at least leftoverBytes
+// or one leftoverPart-th of /dev/shm.
+const leftoverBytes, leftoverPart = 1 << 30, 10
 
 func checkLeftovers(f *preflight.Fleet) []preflight.Finding {
 	v := f.View()
@@ -53,7 +54,7 @@ func checkLeftovers(f *preflight.Fleet) []preflight.Finding {
 			if !visible[h.GPU] {
 				continue
 			}
-			text := fmt.Sprintf("pid %d (%s", h.PID, orUnknown(h.Name))
+			text := fmt.Sprintf("pid %d (%s", h.PID, cmp.Or(h.Name, "unknown"))
 			if h.User != "" {
 				text += ", user " + h.User
 			}
@@ -67,11 +68,11 @@ func checkLeftovers(f *preflight.Fleet) []preflight.Finding {
 	all := preflight.IfAny(busy, preflight.Finding{Text: "Other processes compute on GPUs that the job will use.", Steps: otherGPUs(f, preflight.Marked(busy))})
 	return append(all, preflight.IfAny(f.Faults(func(_ int, n *preflight.Facts) string {
 		l := n.Host.Leftover
-		if l.SHMFiles == 0 || l.Unsure || l.SHMBytes < crowded && l.SHMBytes*crowdedPart < n.Host.SHM.Size {
+		if l.SHMFiles == 0 || l.Unsure || l.SHMBytes < leftoverBytes && l.SHMBytes*leftoverPart < n.Host.SHM.Size {
 			return ""
 		}
-		return fmt.Sprintf("%s of dead ranks in /dev/shm, %s", preflight.Plural(l.SHMFiles, "segment"), formatBytes(l.SHMBytes))
-	}), preflight.Finding{Text: "Ranks that are dead left shared memory behind."})...)
+		return fmt.Sprintf("%s of ended ranks in /dev/shm, %s", preflight.Plural(l.SHMFiles, "segment"), formatBytes(l.SHMBytes))
+	}), preflight.Finding{Text: "Ranks that have ended left shared memory behind."})...)
 }
 
 // otherGPUs returns the step that gives workers the GPUs that no process holds,
@@ -88,8 +89,8 @@ func otherGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	if !enough {
 		steps = nil
 	}
-	steps = preflight.Either(steps, preflight.ByHand.Step("end the processes that are named, or ask their owners to"))
-	return append(steps, preflight.ToLook.Step("which they are", "nvidia-smi").On(nodes))
+	steps = preflight.Either(steps, preflight.ByHand.Step("end these processes, or ask their owners to end them"))
+	return append(steps, preflight.ToLook.Step("which processes they are", "nvidia-smi").On(nodes))
 }
 
 // gpuNumber returns the number of a GPU in PCI order, as nvidia-smi shows it.
@@ -139,7 +140,7 @@ func checkDebugFile(f *preflight.Fleet) []preflight.Finding {
 		}
 		return name + " lacks " + strings.Join(lacks, " and ")
 	}), preflight.Finding{Text: "NCCL_DEBUG_FILE is one file for several ranks: they overwrite it.", Steps: fileForEachRank(f)})
-	closed := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+	unwritable := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, d := range n.Host.Leftover.Log {
 			if !d.Writable {
 				text := d.Path + " cannot be written"
@@ -150,9 +151,9 @@ func checkDebugFile(f *preflight.Fleet) []preflight.Finding {
 			}
 		}
 	}))
-	return append(all, preflight.IfAny(closed, preflight.Finding{
-		Text: "NCCL cannot write its log where NCCL_DEBUG_FILE says, and drops it.",
-		Steps: f.StepsFor(preflight.Marked(closed), preflight.InShell, "make the folder", func(_ int, n *preflight.Facts) []string {
+	return append(all, preflight.IfAny(unwritable, preflight.Finding{
+		Text: "NCCL cannot write its log to the folder of NCCL_DEBUG_FILE, and drops it.",
+		Steps: f.StepsFor(preflight.Marked(unwritable), preflight.InShell, "create the folder", func(_ int, n *preflight.Facts) []string {
 			var dirs []string
 			for _, d := range n.Host.Leftover.Log {
 				if !d.Writable {

@@ -953,7 +953,7 @@ func forPeople() map[string]string {
 		"R04 install the same gorun":                            build,
 		"R05 end the processes of the other job":                user,
 		"V04 install a release of NCCL":                         build,
-		"S01 end the processes that are named, or ask":          user,
+		"S01 end these processes, or ask":          user,
 		"T03 ask the administrator of":                          driver,
 		"V01 install NCCL":                                      build,
 		"V01 take ":                                             build,
