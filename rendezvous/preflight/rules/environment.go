@@ -337,7 +337,7 @@ func namedFileRules() []preflight.Rule {
 		Meaning: "The files that NCCL_TOPO_FILE, NCCL_GRAPH_FILE, NCCL_TUNER_CONFIG_FILE and, by their paths, NCCL_PROFILER_PLUGIN, NCCL_ENV_PLUGIN and NCCL_GIN_PLUGIN name exist on every node and can be read; the graph's, and a plugin that must be on all nodes, is an error. N02 checks NCCL's net and tuner plugins, E05 its conf files.",
 		Users:   "`Could not open XML graph file`; otherwise nothing: NCCL runs without the file there, and with it on the other nodes.",
 		Steps:   []preflight.Step{preflight.ByHand.Step("put the file on the marked nodes, where the job's user may read it")},
-		Check: checkNamedFiles,
+		Check:   checkNamedFiles,
 	}}
 }
 

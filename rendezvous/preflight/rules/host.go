@@ -16,17 +16,17 @@ func hostRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "H01", Name: "host-id", Severity: preflight.Error,
-			Meaning: "Neither NCCL_HOSTID nor a host name and boot id that copies of a running machine share make two machines one; containers on one machine that look like one node share /dev/shm, and those that share it look like one (else a warning).",
+			Meaning: "NCCL takes no two machines for one, because of NCCL_HOSTID or because copies of a running machine share a host name and a boot id. Containers of one machine share /dev/shm if NCCL takes them for one host, and only then (else a warning).",
 			Users:   "`Error while attaching to shared memory segment /dev/shm/nccl-...`, `Duplicate GPU detected` across machines, or the network used inside a machine.",
 			Steps: []preflight.Step{
-				preflight.InShell.Step("tell NCCL by what memory they share which of them are one host", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/boot_id)-$(stat -c %d /dev/shm)"),
+				preflight.InShell.Step("give the containers that share memory one host id", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/boot_id)-$(stat -c %d /dev/shm)"),
 				preflight.ToContainer.Step("give the containers the machine's /dev/shm", "--ipc=host").Alternative(),
 			},
 			Check: checkHostID,
 		},
 		{
 			ID: "H02", Name: "clock", Severity: preflight.Warning,
-			Meaning: "No clock is off by more than 100 ms from the coordinator's. Half of the shortest round trip is how far that may be wrong, and is given to the clock.",
+			Meaning: "No clock differs from the coordinator's by more than 100 ms and half of the shortest round trip, which is how far the measurement may be wrong.",
 			Users:   "Logs of several nodes in the wrong order: the wrong rank is blamed.",
 			Steps:   []preflight.Step{preflight.AsRoot.Step("synchronise the clock", "chronyc makestep || systemctl restart systemd-timesyncd")},
 			Check:   checkClock,
@@ -40,10 +40,10 @@ func hostRules() []preflight.Rule {
 		},
 		{
 			ID: "H04", Name: "sysfs", Severity: preflight.Error,
-			Meaning: "/sys/class/pci_bus is readable, from which NCCL learns how GPUs and network cards are connected; a missing /proc/driver/nvidia is a warning.",
+			Meaning: "/sys/class/pci_bus can be read, from which NCCL learns how GPUs and network cards are connected; a missing /proc/driver/nvidia is a warning.",
 			Users:   "`Could not find real path of /sys/class/pci_bus/...`.",
 			Steps: []preflight.Step{
-				preflight.ToContainer.Step("the container needs the machine's /sys", "-v /sys:/sys:ro"),
+				preflight.ToContainer.Step("give the container the machine's /sys", "-v /sys:/sys:ro"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to mount /sys (and /proc) where the workers run").Alternative(),
 			},
 			Check: checkSysfs,
@@ -56,7 +56,7 @@ func checkHostID(f *preflight.Fleet) []preflight.Finding {
 	if !v.NCCL {
 		return nil
 	}
-	// id returns what NCCL distinguishes different machines by.
+	// id returns the key by which NCCL distinguishes machines.
 	id := func(n *preflight.Facts) (key, shown string) {
 		if set := n.Env("NCCL_HOSTID"); set != "" {
 			return set, "NCCL_HOSTID=" + set
@@ -64,33 +64,33 @@ func checkHostID(f *preflight.Fleet) []preflight.Finding {
 		return n.Host.Hostname + "\x00" + n.Host.BootID, "host name " + n.Host.Hostname + ", boot id " + n.Host.BootID
 	}
 	first := map[string]int{}
-	clash := map[string]bool{}
+	shared := map[string]bool{}
 	for i, n := range f.Known() {
 		key, _ := id(n)
 		if n.Host.BootID == "" {
 			continue
 		}
 		if j, ok := first[key]; ok && v.Machine[j] != v.Machine[i] {
-			clash[key] = true
+			shared[key] = true
 		} else if !ok {
 			first[key] = i
 		}
 	}
-	clashing := func(set bool) []preflight.Value {
+	machinesOf := func(set bool) []preflight.Value {
 		return f.Faults(func(_ int, n *preflight.Facts) string {
-			if key, shown := id(n); clash[key] && set == (n.Env("NCCL_HOSTID") != "") {
+			if key, shown := id(n); shared[key] && set == (n.Env("NCCL_HOSTID") != "") {
 				return shown
 			}
 			return ""
 		})
 	}
-	all := preflight.WithSteps(preflight.IfAny(clashing(true), preflight.Finding{
-		Text: "NCCL_HOSTID makes NCCL believe that different machines are one and share their memory.",
+	all := preflight.WithSteps(preflight.IfAny(machinesOf(true), preflight.Finding{
+		Text: "NCCL_HOSTID is the same on different machines: NCCL takes them for one that shares its memory.",
 	}), func() []preflight.Step {
 		return unsetVariables(f, "unset it", func(s ncclenv.Value) bool { return s.Name == "NCCL_HOSTID" })
 	})
-	all = append(all, preflight.IfAny(clashing(false), preflight.Finding{
-		Text: "Different machines have one host name and one boot id, as copies of a running machine have: NCCL takes them for one and looks for the memory of other ranks, and for GPUs, where they are not.",
+	all = append(all, preflight.IfAny(machinesOf(false), preflight.Finding{
+		Text: "Different machines have one host name and one boot id, as copies of a running machine have: NCCL takes them for one and expects the memory of other ranks, and their GPUs, on the wrong machine.",
 		Steps: []preflight.Step{
 			preflight.InShell.Step("give each machine an id of its own", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/uuid)"),
 			preflight.ByHand.Step("restart the machines, each with a host name of its own").Alternative(),
@@ -135,13 +135,13 @@ func checkHosts(f *preflight.Fleet) []preflight.Finding {
 	}
 	all := preflight.IfAny(show(func(m *machine) bool { return m.apart }), preflight.Finding{
 		Severity: preflight.Warning,
-		Text:     "Nodes on one machine have one host name but not one /dev/shm: NCCL takes them for one host, and they cannot share memory.",
+		Text:     "Nodes on one machine have one host name but different /dev/shm: NCCL takes them for one host, and they cannot share memory.",
 	})
 	return append(all, preflight.IfAny(show(func(m *machine) bool { return !m.apart && len(m.hashes) > 1 }), preflight.Finding{
 		Severity: preflight.Warning,
 		Text:     "Nodes on one machine have different host names: NCCL takes them for several hosts and uses the network between their GPUs.",
 		Steps: []preflight.Step{
-			preflight.InShell.Step("tell NCCL by what memory they share which of them are one host", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/boot_id)-$(stat -c %d /dev/shm)"),
+			preflight.InShell.Step("give the containers that share memory one host id", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/boot_id)-$(stat -c %d /dev/shm)"),
 			preflight.ToContainer.Step("give the containers the machine's name", "--uts=host").Alternative(),
 		},
 	})...)
@@ -161,7 +161,7 @@ func checkClock(f *preflight.Fleet) []preflight.Finding {
 		default:
 			return ""
 		}
-	}), preflight.Finding{Text: "Clocks differ from the coordinator's, so that the order of events in logs is not theirs."})
+	}), preflight.Finding{Text: "Clocks differ from the coordinator's: events of several nodes are in the wrong order in logs."})
 }
 
 // roundingStep returns a tenth of the offset's magnitude, so that similar offsets form
@@ -187,17 +187,17 @@ func checkArch(f *preflight.Fleet) []preflight.Finding {
 			oldest = code
 		}
 	}
-	arch := preflight.Finding{Text: "The nodes have different architectures; numbers may differ, and each needs its own programs."}
+	arch := preflight.Finding{Text: "The nodes have different architectures; results may differ, and each architecture needs its own programs."}
 	if v.NCCL && oldest > 0 && oldest < 22400 {
 		arch.Severity = preflight.Error
 		arch.Text = "The nodes have different architectures, which NCCL " + versionOf(oldest) + " cannot mix (2.24 can)."
 	}
 	all := preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string { return n.Host.Arch }), arch)
 	if v.NCCL && len(all) == 0 {
-		vendor := preflight.Finding{Steps: []preflight.Step{preflight.ByHand.Step("start the job on machines of one kind, unless the difference is meant")}, Text: "The nodes have CPUs of different vendors; NCCL may choose differently on them."}
+		vendor := preflight.Finding{Steps: []preflight.Step{preflight.ByHand.Step("start the job on machines of one kind, unless the difference is intended")}, Text: "The nodes have CPUs of different vendors; NCCL may choose differently on them."}
 		if vendorBug {
 			vendor.Text = "The nodes have CPUs of different vendors, with which NCCL 2.18.1 to 2.19.3 may hang."
-			vendor.Steps = []preflight.Step{preflight.EveryRank("have all nodes reckon alike", "NCCL_NET_OVERHEAD", "0"), preflight.ByHand.Step("install NCCL 2.20 or newer on all nodes").Alternative()}
+			vendor.Steps = []preflight.Step{preflight.EveryRank("make all nodes compute with one value", "NCCL_NET_OVERHEAD", "0"), preflight.ByHand.Step("install NCCL 2.20 or newer on all nodes").Alternative()}
 		}
 		all = append(all, preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string { return n.Host.CPUVendor }), vendor)...)
 	}
@@ -223,7 +223,7 @@ func checkSysfs(f *preflight.Fleet) []preflight.Finding {
 		}
 		return "/proc/driver/nvidia cannot be read"
 	}), preflight.Finding{Severity: preflight.Warning, Text: "The driver's folder in /proc is missing: the container has only a part of the driver.", Steps: []preflight.Step{
-		preflight.ToContainer.Step("have NVIDIA's runtime give the container its GPUs", "--gpus all"),
+		preflight.ToContainer.Step("give the container its GPUs through NVIDIA's runtime", "--gpus all"),
 		preflight.ByHand.Step("ask the administrator of the marked nodes to mount /proc where the workers run").Alternative(),
 	}})...)
 }

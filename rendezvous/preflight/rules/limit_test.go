@@ -53,13 +53,13 @@ func limitCases() map[string][]ruleCase {
 				everyNode(f, func(n *preflight.Facts) { n.Libraries = library.Facts{} })
 				f.Nodes[1].Host.Limits.CPU = number(7200)
 			}, says: []string{"killed after 2h0m0s of CPU time"}},
-			{name: "small files", severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.FSize = number(100 << 20) }), says: []string{"files end at 100 MiB", "--fsize=unlimited:unlimited"}, hushes: []string{"--cpu"}},
-			{name: "files smaller than a segment", severity: preflight.Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.FSize = number(1 << 20) }), says: []string{"files end at 1 MiB", "/dev/shm"}},
+			{name: "small files", severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.FSize = number(100 << 20) }), says: []string{"files of at most 100 MiB", "--fsize=unlimited:unlimited"}, hushes: []string{"--cpu"}},
+			{name: "files smaller than a segment", severity: preflight.Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.FSize = number(1 << 20) }), says: []string{"files of at most 1 MiB", "/dev/shm"}},
 			{name: "files smaller than a segment of one worker", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
 				f.Nodes[1].Node.Workers, f.Nodes[1].Host.Limits.FSize = 1, number(1<<20)
 			}},
-			{name: "private memory", severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.Data = number(4 << 30) }), says: []string{"no more than 4.0 GiB of private memory"}},
-			{name: "address space without GPUs", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.AS = 4 << 30 }), says: []string{"no more than 4.0 GiB of address space"}},
+			{name: "private memory", severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.Data = number(4 << 30) }), says: []string{"at most 4.0 GiB of private memory"}},
+			{name: "address space without GPUs", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.AS = 4 << 30 }), says: []string{"at most 4.0 GiB of address space"}},
 			{name: "nothing is limited", change: limit(func(l *host.Limits) {
 				l.CPU, l.FSize, l.Data = number(host.Unlimited), number(host.Unlimited), number(host.Unlimited)
 			})},

@@ -16,10 +16,10 @@ func limitRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "L02", Name: "nofile", Severity: preflight.Error,
-			Meaning: "A worker may open the files that it cannot do without; a hard limit below what is advised for the job's size is a warning.",
+			Meaning: "A worker may open as many files as it needs at least; a hard limit below the advice for the job's size is a warning.",
 			Users:   "`Too many open files`.",
 			Steps: []preflight.Step{
-				preflight.InShell.Step("raise the limit of open files; of a service that starts the jobs it is LimitNOFILE=", "sudo prlimit --pid $$ --nofile=131072:131072"),
+				preflight.InShell.Step("raise the limit of open files; for a service that starts the jobs set LimitNOFILE=", "sudo prlimit --pid $$ --nofile=131072:131072"),
 				preflight.ToContainer.Step("", "--ulimit nofile=131072:131072").Alternative(),
 			},
 			Check: checkFiles,
@@ -29,7 +29,7 @@ func limitRules() []preflight.Rule {
 			Meaning: "The node may start the threads that its workers need; a limit below 4096 is a warning.",
 			Users:   "`pthread_create ... Resource temporarily unavailable`, `Thread creation failed`.",
 			Steps: []preflight.Step{
-				preflight.InShell.Step("raise the limit of processes; of a service that starts the jobs it is LimitNPROC= and TasksMax=", "sudo prlimit --pid $$ --nproc=65536:65536"),
+				preflight.InShell.Step("raise the limit of processes; for a service that starts the jobs set LimitNPROC= and TasksMax=", "sudo prlimit --pid $$ --nproc=65536:65536"),
 				preflight.ToContainer.Step("", "--pids-limit=-1").Alternative(),
 			},
 			Check: checkThreads,
@@ -38,7 +38,7 @@ func limitRules() []preflight.Rule {
 			ID: "L06", Name: "kernel-tables", Severity: preflight.Warning,
 			Meaning: "The kernel's tables of neighbours and tracked connections and the queue of new connections are large enough for the job, and at least 1,000 ports are for sockets that ask for any (net.ipv4.ip_local_port_range).",
 			Users:   "`Cannot assign requested address`, `Address already in use`, `No buffer space available`, `neighbor table overflow` and `table full, dropping packet` in dmesg, slow or failing connections at the start.",
-			Steps:   []preflight.Step{preflight.AsRoot.Step("raise them", "sysctl -w net.core.somaxconn=16384 net.ipv4.neigh.default.gc_thresh3=16384", "sysctl -w net.netfilter.nf_conntrack_max=1048576")},
+			Steps:   []preflight.Step{preflight.AsRoot.Step("make them larger", "sysctl -w net.core.somaxconn=16384 net.ipv4.neigh.default.gc_thresh3=16384", "sysctl -w net.netfilter.nf_conntrack_max=1048576")},
 			Check:   checkTables,
 		},
 	}
@@ -65,7 +65,7 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 		return fmt.Sprintf("hard limit %d, about %d needed", hard, need)
 	})
 	if len(few) > 0 || v.Places < 2 {
-		return preflight.IfAny(few, preflight.Finding{Text: "A worker may not open as many files as it cannot do without: it fails with Too many open files.", Steps: most(preflight.Marked(few))})
+		return preflight.IfAny(few, preflight.Finding{Text: "A worker may not open as many files as it needs: it fails with Too many open files.", Steps: most(preflight.Marked(few))})
 	}
 	low := f.Faults(func(i int, n *preflight.Facts) string {
 		l := n.Host.Limits.NoFileHard
@@ -73,7 +73,7 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 			return ""
 		}
 		if need := hostLoad(f, i, n).Files(); l < need {
-			return fmt.Sprintf("hard limit %d, about %d needed when all ranks talk to all", l, need)
+			return fmt.Sprintf("hard limit %d, about %d needed when all ranks connect to all", l, need)
 		}
 		return fmt.Sprintf("hard limit %d", l)
 	})
@@ -88,7 +88,7 @@ func raiseLimit(f *preflight.Fleet, nodes []int, what string, limit int64) []pre
 		value = "unlimited"
 	}
 	const text = "raise the limit"
-	steps := f.StepsFor(nodes, preflight.InShell, text+"; a service that starts the jobs needs it, too (Limit"+strings.ToUpper(what)+"=)", func(_ int, n *preflight.Facts) []string {
+	steps := f.StepsFor(nodes, preflight.InShell, text+"; for a service that starts the jobs set Limit"+strings.ToUpper(what)+"=", func(_ int, n *preflight.Facts) []string {
 		switch {
 		case n.Host.Container != "" && what != "as": // docker cannot limit the address space
 			return nil
@@ -106,28 +106,26 @@ func raiseLimit(f *preflight.Fleet, nodes []int, what string, limit int64) []pre
 }
 
 func checkThreads(f *preflight.Fleet) []preflight.Finding {
-	find := func(grave bool) []preflight.Value {
-		return f.Faults(func(_ int, n *preflight.Facts) string {
-			if !n.GPU.Driver || !knowsLimits(n) {
-				return ""
-			}
-			what, limit := threadLimit(n)
-			need := host.Load{Local: n.Node.Workers}.Threads()
-			if limit < 0 || grave != (limit < need) || !grave && limit >= host.ThreadsWanted {
-				return ""
-			}
-			switch {
-			case grave:
-				return fmt.Sprintf("%s %d, about %d needed", what, limit, need)
-			case limit == need:
-				return fmt.Sprintf("%s %d, all of it needed; %d advised", what, limit, host.ThreadsWanted)
-			}
-			return fmt.Sprintf("%s %d, about %d needed; %d advised", what, limit, need, host.ThreadsWanted)
-		})
-	}
-	few, low := find(true), find(false)
-	return append(preflight.IfAny(few, preflight.Finding{Text: "The node may not start as many threads as its workers need: they fail with Resource temporarily unavailable.", Steps: moreThreads(f, preflight.Marked(few))}),
-		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: "The node may start few threads; data loaders and libraries start many.", Steps: moreThreads(f, preflight.Marked(low))})...)
+	return bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		what, limit := threadLimit(n)
+		need := host.Load{Local: n.Node.Workers}.Threads()
+		switch {
+		case !n.GPU.Driver || !knowsLimits(n) || limit < 0:
+		case limit < need:
+			add(preflight.Error, fmt.Sprintf("%s %d, about %d needed", what, limit, need))
+		case limit >= host.ThreadsWanted:
+		case limit == need:
+			add(preflight.Warning, fmt.Sprintf("%s %d, all of it needed; %d advised", what, limit, host.ThreadsWanted))
+		default:
+			add(preflight.Warning, fmt.Sprintf("%s %d, about %d needed; %d advised", what, limit, need, host.ThreadsWanted))
+		}
+	}, func(s preflight.Severity, nodes []int) preflight.Finding {
+		x := preflight.Finding{Text: "The node may start few threads; data loaders and libraries start many.", Steps: moreThreads(f, nodes)}
+		if s == preflight.Error {
+			x.Text = "The node may not start as many threads as its workers need: they fail with Resource temporarily unavailable."
+		}
+		return x
+	})
 }
 
 // moreThreads returns the steps that lift every limit on the nodes' threads.
@@ -153,13 +151,13 @@ func moreThreads(f *preflight.Fleet, nodes []int) []preflight.Step {
 		}
 	}
 	steps := raiseLimit(f, shells, "nproc", limit)
-	steps = append(steps, f.StepsFor(nodes, preflight.ToContainer, "let the container start more", func(_ int, n *preflight.Facts) []string {
+	steps = append(steps, f.StepsFor(nodes, preflight.ToContainer, "let the container start more threads", func(_ int, n *preflight.Facts) []string {
 		if n.Host.Container == "" || !pids(n) {
 			return nil
 		}
 		return []string{"--pids-limit=-1"}
 	})...)
-	steps = append(steps, f.StepsFor(nodes, preflight.AsRoot, "let the kernel start more", func(_ int, n *preflight.Facts) []string {
+	steps = append(steps, f.StepsFor(nodes, preflight.AsRoot, "let the kernel start more threads", func(_ int, n *preflight.Facts) []string {
 		var values []string
 		if l := n.Host.Limits; l.ThreadsMax > 0 && low(n, l.ThreadsMax) {
 			values = append(values, fmt.Sprintf("kernel.threads-max=%d", want(n)))
@@ -183,22 +181,22 @@ func moreThreads(f *preflight.Fleet, nodes []int) []preflight.Step {
 func threadLimit(n *preflight.Facts) (what string, limit int64) {
 	l := n.Host.Limits
 	limit = -1
-	take := func(name string, value int64) {
+	consider := func(name string, value int64) {
 		if value >= 0 && (limit < 0 || value < limit) {
 			what, limit = name, value
 		}
 	}
 	if l.Caps&capSysResource == 0 { // this capability lifts ulimit -u
-		take("ulimit -u", l.NProc)
+		consider("ulimit -u", l.NProc)
 	}
 	if l.PidsMax >= 0 {
-		take("left by the cgroup's pids.max", max(0, l.PidsMax-max(0, l.PidsCurrent)))
+		consider("left by the cgroup's pids.max", max(0, l.PidsMax-max(0, l.PidsCurrent)))
 	}
 	if l.ThreadsMax > 0 {
-		take("kernel.threads-max", l.ThreadsMax)
+		consider("kernel.threads-max", l.ThreadsMax)
 	}
 	if l.PIDMax > 0 {
-		take("kernel.pid_max", l.PIDMax)
+		consider("kernel.pid_max", l.PIDMax)
 	}
 	return what, limit
 }
@@ -219,7 +217,7 @@ func checkTables(f *preflight.Fleet) []preflight.Finding {
 		}
 		return fmt.Sprintf("%s (%d to %d)", preflight.Plural(max(0, last-first+1), "port"), first, last)
 	}), preflight.Finding{
-		Text:  "Few ports are left for the sockets of the workers, which name none themselves: connections fail when they are used up.",
+		Text:  "Few ports are left for the sockets of the workers that name no port: connections fail when these are used up.",
 		Steps: []preflight.Step{preflight.AsRoot.Step("widen the range", `sysctl -w net.ipv4.ip_local_port_range="32768 60999"`)},
 	})
 	if !v.NCCL {
@@ -232,7 +230,7 @@ func checkTables(f *preflight.Fleet) []preflight.Finding {
 		}
 		return strings.Join(low, "; ")
 	})
-	return append(all, preflight.IfAny(values, preflight.Finding{Text: "Tables of the kernel are too small for a job of this size.", Steps: f.StepsFor(preflight.Marked(values), preflight.AsRoot, "raise them", func(i int, n *preflight.Facts) []string {
+	return append(all, preflight.IfAny(values, preflight.Finding{Text: "Tables of the kernel are too small for this job.", Steps: f.StepsFor(preflight.Marked(values), preflight.AsRoot, "make them larger", func(i int, n *preflight.Facts) []string {
 		var list []string
 		for _, t := range smallTables(f, i, n) {
 			list = append(list, fmt.Sprintf("%s=%d", t.name, t.want))
@@ -279,10 +277,10 @@ func smallTables(f *preflight.Fleet, i int, n *preflight.Facts) (low []kernelTab
 func workerLimitRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "L08", Name: "worker-limits", Severity: preflight.Warning,
-		Meaning: "No limit of a process (ulimit) kills a worker after some CPU time (-t), at the size of a file (-f), or keeps memory from it (-d; -v where CUDA is not used, else see L07); a limit of files below one of NCCL's segments in /dev/shm is an error.",
+		Meaning: "No limit of a process (ulimit) ends a worker after some CPU time (-t), limits the size of its files (-f) or its memory (-d; -v where CUDA is not used, else see L07); a limit of files below the size of NCCL's segments in /dev/shm is an error.",
 		Users:   "`CPU time limit exceeded` (exit code 152), `File size limit exceeded` (153), `File too large`, `Cannot allocate memory`, in the middle of the job.",
 		Steps: []preflight.Step{
-			preflight.InShell.Step("raise the limit; a service that starts the jobs needs it, too (LimitCPU=)", "sudo prlimit --pid $$ --cpu=unlimited:unlimited"),
+			preflight.InShell.Step("raise the limit; for a service that starts the jobs set LimitCPU=", "sudo prlimit --pid $$ --cpu=unlimited:unlimited"),
 			preflight.ToContainer.Step("", "--ulimit cpu=-1:-1").Alternative(),
 		},
 		Check: checkWorkerLimits,
@@ -299,14 +297,14 @@ func checkWorkerLimits(f *preflight.Fleet) []preflight.Finding {
 	for _, l := range []struct {
 		name     string
 		of       func(n *preflight.Facts) *int64 // nil: not known, or another finding covers it
-		say      func(int64) string
+		describe func(int64) string
 		text     string
 		severity preflight.Severity
 	}{
 		{
 			name: "cpu", of: func(n *preflight.Facts) *int64 { return n.Host.Limits.CPU },
-			say:  func(s int64) string { return "killed after " + formatSeconds(s) + " of CPU time" },
-			text: "Workers are killed when all their threads together have computed for some time (SIGXCPU, exit code 152).",
+			describe: func(s int64) string { return "killed after " + formatSeconds(s) + " of CPU time" },
+			text:     "Workers are killed when all their threads together have computed for some time (SIGXCPU, exit code 152).",
 		},
 		{
 			name: "fsize", severity: preflight.Error,
@@ -316,8 +314,8 @@ func checkWorkerLimits(f *preflight.Fleet) []preflight.Finding {
 				}
 				return nil
 			},
-			say:  func(b int64) string { return "files end at " + formatBytes(b) },
-			text: "NCCL cannot make its segments in /dev/shm, which are files larger than the limit: workers fail or are killed (SIGXFSZ, exit code 153).",
+			describe: func(b int64) string { return "files of at most " + formatBytes(b) },
+			text:     "NCCL cannot make its segments in /dev/shm, which are files larger than the limit: workers fail or are killed (SIGXFSZ, exit code 153).",
 		},
 		{
 			name: "fsize",
@@ -327,13 +325,13 @@ func checkWorkerLimits(f *preflight.Fleet) []preflight.Finding {
 				}
 				return nil
 			},
-			say:  func(b int64) string { return "files end at " + formatBytes(b) },
-			text: "Workers that make a file larger than the limit, a checkpoint for instance, fail or are killed (SIGXFSZ, exit code 153).",
+			describe: func(b int64) string { return "files of at most " + formatBytes(b) },
+			text:     "Workers that make a file larger than the limit, a checkpoint for instance, fail or are killed (SIGXFSZ, exit code 153).",
 		},
 		{
 			name: "data", of: func(n *preflight.Facts) *int64 { return n.Host.Limits.Data },
-			say:  func(b int64) string { return "no more than " + formatBytes(b) + " of private memory" },
-			text: "A worker that asks for more memory than the limit gets none and fails (Cannot allocate memory).",
+			describe: func(b int64) string { return "at most " + formatBytes(b) + " of private memory" },
+			text:     "A worker that asks for more memory than the limit gets none and fails (Cannot allocate memory).",
 		},
 		{
 			name: "as",
@@ -343,13 +341,13 @@ func checkWorkerLimits(f *preflight.Fleet) []preflight.Finding {
 				}
 				return &n.Host.Limits.AS
 			},
-			say:  func(b int64) string { return "no more than " + formatBytes(b) + " of address space" },
-			text: "A worker that maps more memory, libraries and files than the limit fails (Cannot allocate memory).",
+			describe: func(b int64) string { return "at most " + formatBytes(b) + " of address space" },
+			text:     "A worker that maps more memory, libraries and files than the limit fails (Cannot allocate memory).",
 		},
 	} {
 		limited := f.Faults(func(_ int, n *preflight.Facts) string {
 			if limit := l.of(n); limit != nil && *limit >= 0 {
-				return l.say(*limit)
+				return l.describe(*limit)
 			}
 			return ""
 		})

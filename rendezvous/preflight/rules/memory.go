@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gorun/gorun/rendezvous/preflight"
@@ -14,7 +13,7 @@ func memoryRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "L01", Name: "shm", Severity: preflight.Error,
-			Meaning: "Files can be made in /dev/shm (a warning where no two ranks of NCCL share a machine), and it has room for the segments of the node's ranks; less than 1 GiB in all is a warning.",
+			Meaning: "Files can be created in /dev/shm (a warning where no two ranks of NCCL share a machine), and it has room for the segments of the node's ranks; a size below 1 GiB is a warning.",
 			Users:   "`failed to extend /dev/shm/nccl-... No space left on device (28)`, `Bus error` (signal 7).",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("make /dev/shm larger", "mount -o remount,size=8G /dev/shm"),
@@ -28,7 +27,7 @@ func memoryRules() []preflight.Rule {
 			Meaning: "Where NCCL uses InfiniBand or RoCE, locked memory is not limited; a limit of 1 GiB or more is a warning.",
 			Users:   "`Call to ibv_reg_mr_iova2 failed ... Cannot allocate memory`, `ibv_create_qp failed`.",
 			Steps: []preflight.Step{
-				preflight.InShell.Step("lift the limit; of a service that starts the containers or the jobs (containerd, docker, slurmd) it is LimitMEMLOCK=infinity", "sudo prlimit --pid $$ --memlock=unlimited:unlimited"),
+				preflight.InShell.Step("raise the limit; for a service that starts the containers or the jobs (containerd, docker, slurmd) set LimitMEMLOCK=infinity", "sudo prlimit --pid $$ --memlock=unlimited:unlimited"),
 				preflight.ToContainer.Step("", "--ulimit memlock=-1:-1").Alternative(),
 			},
 			Check: checkMemLock,
@@ -36,7 +35,7 @@ func memoryRules() []preflight.Rule {
 		{
 			ID: "L05", Name: "stack", Severity: preflight.Warning,
 			Meaning: "The stack is limited where NCCL before 2.28 uses NVLink across nodes: an unlimited one gives its threads too small a stack.",
-			Users:   "A segmentation fault in a thread of NCCL's.",
+			Users:   "A segmentation fault in a thread of NCCL.",
 			Steps: []preflight.Step{
 				preflight.InShell.Step("limit it", "ulimit -S -s 8192"),
 				preflight.ByHand.Step("install NCCL 2.28 or newer on all nodes").Alternative(),
@@ -45,7 +44,7 @@ func memoryRules() []preflight.Rule {
 		},
 		{
 			ID: "L07", Name: "memory", Severity: preflight.Warning,
-			Meaning: "The cgroup leaves every worker 1 GiB; a limit of the address space, which CUDA cannot live with, is an error.",
+			Meaning: "The cgroup leaves every worker 1 GiB; a limit of the address space, with which CUDA fails, is an error.",
 			Users:   "Exit code 137, or `CUDA error: out of memory` at the start.",
 			Steps: []preflight.Step{
 				preflight.ToContainer.Step("give the container more memory", "--memory=64g"),
@@ -74,51 +73,49 @@ func checkSHM(f *preflight.Fleet) []preflight.Finding {
 	for i, n := range f.Known() {
 		ranks[v.Machine[i]] += n.Node.Workers
 	}
-	shut := func(grave bool) []preflight.Value {
-		return f.Faults(func(i int, n *preflight.Facts) string {
-			needed := n.GPU.Driver && ranks[v.Machine[i]] > 1 && !n.IsOn("NCCL_SHM_DISABLE")
-			if n.Host.SHM.Error == "" || !n.GPU.Driver && n.Libraries.Torch == "" || needed != grave {
-				return ""
-			}
-			return "/dev/shm: " + n.Host.SHM.Error
-		})
-	}
-	anew := []preflight.Step{
+	mount := []preflight.Step{
 		preflight.AsRoot.Step("mount it", "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777,size=8G tmpfs /dev/shm"),
-		preflight.ByHand.Step("in a container, take away the option or the volume that makes it read-only").Alternative(),
+		preflight.ByHand.Step("in a container, remove the option or the volume that makes it read-only").Alternative(),
 	}
-	all := append(preflight.IfAny(shut(true), preflight.Finding{
-		Text: "No file can be made in /dev/shm, through which NCCL's ranks of one machine talk: the communicator is not made.", Steps: anew,
-	}), preflight.IfAny(shut(false), preflight.Finding{
-		Severity: preflight.Warning, Text: "No file can be made in /dev/shm: data loaders with worker processes fail.", Steps: anew,
+	all := bySeverity(f, func(i int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		if n.Host.SHM.Error != "" && (n.GPU.Driver || n.Libraries.Torch != "") {
+			add(errorIf(n.GPU.Driver && ranks[v.Machine[i]] > 1 && !n.IsOn("NCCL_SHM_DISABLE")), "/dev/shm: "+n.Host.SHM.Error)
+		}
+	}, func(s preflight.Severity, _ []int) preflight.Finding {
+		x := preflight.Finding{Text: "No file can be created in /dev/shm: data loaders with worker processes fail.", Steps: mount}
+		if s == preflight.Error {
+			x.Text = "No file can be created in /dev/shm, which NCCL's ranks of one machine share: the communicator cannot be made."
+		}
+		return x
+	})
+	return append(all, bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		s := n.Host.SHM
+		if !n.GPU.Driver || !knowsLimits(n) || s.Error != "" || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.IsOn("NCCL_SHM_DISABLE") {
+			return
+		}
+		if need := neededSHM(n); s.Free < need || s.Size < host.SHMWanted {
+			add(errorIf(s.Free < need), fmt.Sprintf("%s free of %s, about %s needed", formatBytes(s.Free), formatBytes(s.Size), formatBytes(need)))
+		}
+	}, func(s preflight.Severity, nodes []int) preflight.Finding {
+		x := preflight.Finding{Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders.", Steps: enlargeSHM(f, nodes)}
+		if s == preflight.Error {
+			x.Text = "/dev/shm is too small for the ranks of the node."
+		}
+		return x
 	})...)
-	find := func(grave bool) []preflight.Value {
-		return f.Faults(func(_ int, n *preflight.Facts) string {
-			s := n.Host.SHM
-			if !n.GPU.Driver || !knowsLimits(n) || s.Error != "" || s.Size <= 0 || s.Free < 0 || n.Node.Workers < 2 || n.IsOn("NCCL_SHM_DISABLE") {
-				return ""
-			}
-			// Each rank has one segment for the pool of its proxy, whatever
-			// links the GPUs.
-			need := host.Load{Ranks: n.Node.Workers, Local: n.Node.Workers, Channels: 1}.SHM()
-			if low := s.Free < need; low != grave || !low && s.Size >= host.SHMWanted {
-				return ""
-			}
-			return fmt.Sprintf("%s free of %s, about %s needed", formatBytes(s.Free), formatBytes(s.Size), formatBytes(need))
-		})
-	}
-	few, low := find(true), find(false)
-	return slices.Concat(all, preflight.IfAny(few, preflight.Finding{Text: "/dev/shm is too small for the ranks of the node.", Steps: enlargeSHM(f, preflight.Marked(few))}),
-		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: "/dev/shm is small: less than 1 GiB is not enough for many communicators and data loaders.", Steps: enlargeSHM(f, preflight.Marked(low))}))
+}
+
+// neededSHM returns the bytes that NCCL needs in the node's /dev/shm. Each rank
+// has one segment for the pool of its proxy, whatever links the GPUs.
+func neededSHM(n *preflight.Facts) int64 {
+	return host.Load{Ranks: n.Node.Workers, Local: n.Node.Workers, Channels: 1}.SHM()
 }
 
 // enlargeSHM returns the steps that make /dev/shm large enough for the nodes'
 // ranks.
 func enlargeSHM(f *preflight.Fleet, nodes []int) []preflight.Step {
 	gib := func(n *preflight.Facts) int64 {
-		s := n.Host.SHM
-		need := host.Load{Ranks: n.Node.Workers, Local: n.Node.Workers, Channels: 1}.SHM()
-		return max(8, (s.Size-s.Free+need)>>30+1)
+		return max(8, (n.Host.SHM.Size-n.Host.SHM.Free+neededSHM(n))>>30+1)
 	}
 	steps := f.StepsFor(nodes, preflight.AsRoot, "make /dev/shm larger", func(_ int, n *preflight.Facts) []string {
 		if !canMount(n) {
@@ -151,19 +148,20 @@ func canMount(n *preflight.Facts) bool {
 }
 
 func checkMemLock(f *preflight.Fleet) []preflight.Finding {
-	find := func(grave bool) []preflight.Value {
-		return f.Faults(func(i int, n *preflight.Facts) string {
-			limit := n.Host.Limits.MemLockSoft
-			if !usesAdapters(f, i) || !knowsLimits(n) || limit < 0 || n.Host.Limits.Caps&capIPCLock != 0 || grave != (limit < 1<<30) {
-				return ""
-			}
-			return "limit " + formatBytes(limit)
-		})
-	}
-	const text = "NCCL registers memory with the adapters, and the limit of locked memory forbids it"
-	few, low := find(true), find(false)
-	return append(preflight.IfAny(few, preflight.Finding{Text: text + ".", Steps: raiseLimit(f, preflight.Marked(few), "memlock", host.Unlimited)}),
-		preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: text + " beyond this size.", Steps: raiseLimit(f, preflight.Marked(low), "memlock", host.Unlimited)})...)
+	return bySeverity(f, func(i int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		if limit := n.Host.Limits.MemLockSoft; usesAdapters(f, i) && knowsLimits(n) && limit >= 0 && n.Host.Limits.Caps&capIPCLock == 0 {
+			add(errorIf(limit < 1<<30), "limit "+formatBytes(limit))
+		}
+	}, func(s preflight.Severity, nodes []int) preflight.Finding {
+		x := preflight.Finding{
+			Text:  "NCCL registers memory with the adapters, and the limit of locked memory forbids it beyond this size.",
+			Steps: raiseLimit(f, nodes, "memlock", host.Unlimited),
+		}
+		if s == preflight.Error {
+			x.Text = "NCCL registers memory with the adapters, and the limit of locked memory forbids it."
+		}
+		return x
+	})
 }
 
 func checkStack(f *preflight.Fleet) []preflight.Finding {
@@ -211,7 +209,7 @@ func checkMemory(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	return append(all, preflight.IfAny(tight, preflight.Finding{Text: "The cgroup leaves too little memory for the workers: the kernel kills one that takes more (SIGKILL, exit code 137).", Steps: moreMemory(f, preflight.Marked(tight))})...)
+	return append(all, preflight.IfAny(tight, preflight.Finding{Text: "The cgroup leaves too little memory for the workers: the kernel kills a worker that takes more (SIGKILL, exit code 137).", Steps: moreMemory(f, preflight.Marked(tight))})...)
 }
 
 // moreMemory returns the steps that give containers the memory that their

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -15,7 +16,7 @@ import (
 func programRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "R03", Name: "script-same", Severity: preflight.Error,
-		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments, another Python and other modules are a warning: Python files in the folder of the script (for -m, in the working directory) and up to 3 folders below, where their names can be imported, without virtual environments, up to 256 files in 64 folders of up to 512 entries, by their sizes and first 64 KiB. System programs may differ.",
+		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments, another Python and other modules are a warning. Modules are Python files in the folder of the script (for -m, in the working directory) and up to 3 folders below, where their names can be imported, without virtual environments: up to 256 files in 64 folders of up to 512 entries, compared by their sizes and first 64 KiB. System programs may differ.",
 		Users:   "The ranks run different code: a hang, or `shape mismatch`.",
 		Steps:   []preflight.Step{preflight.ByHand.Step("copy the program to all nodes again, or start it from a shared file system")},
 		Check:   checkProgram,
@@ -47,7 +48,7 @@ func checkProgram(f *preflight.Fleet) []preflight.Finding {
 	all = append(all, preflight.IfAny(values, preflight.Finding{
 		Severity: preflight.Warning,
 		Text:     "The nodes give the program different arguments.",
-		Steps:    []preflight.Step{preflight.ByHand.Step("start the same command on every node, unless the difference is meant")},
+		Steps:    []preflight.Step{preflight.ByHand.Step("start the same command on every node, unless the difference is intended")},
 	})...)
 
 	all = append(all, preflight.IfAny(differingModules(f), preflight.Finding{
@@ -63,8 +64,8 @@ func checkProgram(f *preflight.Fleet) []preflight.Finding {
 		return n.Libraries.Python
 	}), preflight.Finding{
 		Severity: preflight.Warning,
-		Text:     "The nodes run different releases of Python; what one rank pickles another may not read.",
-		Steps:    []preflight.Step{preflight.ByHand.Step("use the same Python on every node; PYTHON_EXEC names another one")},
+		Text:     "The nodes run different releases of Python; a rank may not read what another one pickles.",
+		Steps:    []preflight.Step{preflight.ByHand.Step("use the same Python on every node; PYTHON_EXEC names it")},
 	})...)
 }
 
@@ -112,24 +113,14 @@ func differInRole(f *preflight.Fleet, key func(n *preflight.Facts) string) []pre
 
 // programFile returns the program as the user named it.
 func programFile(p preflight.Program) string {
-	for _, s := range []string{p.Script, p.Path, p.Title} {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
+	return cmp.Or(p.Script, p.Path, p.Title)
 }
 
 // isSystemProgram reports whether the program came with the machine. Two releases of a
 // distribution have different programs.
 func isSystemProgram(p preflight.Program) bool {
 	dir := path.Dir(programFile(p)) + "/"
-	for _, prefix := range []string{"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/lib/"} {
-		if strings.HasPrefix(dir, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/lib/"}, func(prefix string) bool { return strings.HasPrefix(dir, prefix) })
 }
 
 // shortHash returns the part of a hash that a person compares.
@@ -188,32 +179,32 @@ func moduleDigest(n *preflight.Facts) string {
 
 // compareModules names the files in which a node's modules differ from others. If a
 // list was cut, it compares only the files that both lists have.
-func compareModules(most, own preflight.Program) string {
-	var other, lacks, has []string
+func compareModules(most, node preflight.Program) string {
+	var different, missing, additional []string
 	hashes := map[string]string{}
 	for _, m := range most.Modules {
 		hashes[m.Path] = m.Hash
 	}
-	for _, m := range own.Modules {
+	for _, m := range node.Modules {
 		hash, ok := hashes[m.Path]
 		switch {
 		case !ok && !most.More:
-			has = append(has, m.Path)
+			additional = append(additional, m.Path)
 		case ok && hash != m.Hash:
-			other = append(other, m.Path)
+			different = append(different, m.Path)
 		}
 		delete(hashes, m.Path)
 	}
 	for _, m := range most.Modules {
-		if _, left := hashes[m.Path]; left && !own.More {
-			lacks = append(lacks, m.Path)
+		if _, left := hashes[m.Path]; left && !node.More {
+			missing = append(missing, m.Path)
 		}
 	}
 	var parts []string
 	for _, p := range []struct {
 		word  string
 		paths []string
-	}{{"differs: ", other}, {"is missing: ", lacks}, {"is only here: ", has}} {
+	}{{"differs: ", different}, {"is missing: ", missing}, {"is only here: ", additional}} {
 		if len(p.paths) == 0 {
 			continue
 		}

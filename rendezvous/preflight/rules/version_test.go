@@ -61,14 +61,14 @@ func versionCases() map[string][]ruleCase {
 					nccl(&f.Nodes[2], "2.19.3", 21903)
 				},
 				says:   []string{"install NCCL 2.27.5, which most nodes load, on node3"},
-				hushes: []string{"out of the way"},
+				hushes: []string{"from loading"},
 			},
 			{
 				name: "another path", severity: preflight.Error, odd: []int{2}, change: func(f *preflight.Fleet) {
 					nccl(&f.Nodes[2], "2.19.3", 21903)
 					f.Nodes[2].Libraries.NCCL.Path = "/opt/old/libnccl.so.2"
 				},
-				says: []string{"take /opt/old/libnccl.so.2 out of the way of the workers of node3"},
+				says: []string{"keep the workers of node3 from loading /opt/old/libnccl.so.2"},
 			},
 			{name: "two nodes of two versions", nodes: 2, severity: preflight.Error, odd: nil, change: func(f *preflight.Fleet) { nccl(&f.Nodes[0], "2.27.3", 22703) }, says: []string{"2.27.3", "2.27.5", "as node2 has it, on node1: /opt/venv/bin/python -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5"}},
 			{name: "another build", severity: preflight.Warning, odd: []int{0}, change: func(f *preflight.Fleet) { f.Nodes[0].Libraries.NCCL.CUDA = "11.8" }, says: []string{"2.27.5 for CUDA 11.8"}},
@@ -87,7 +87,7 @@ func versionCases() map[string][]ruleCase {
 			{name: "on a single node", nodes: 1, severity: preflight.Error, odd: []int{0}, change: func(f *preflight.Fleet) {
 				f.Nodes[0].Libraries.Wheels = append(f.Nodes[0].Libraries.Wheels, wheel("nvidia-nccl-cu11", true))
 			}},
-			{name: "a wheel without its file", severity: preflight.Error, odd: []int{3}, change: func(f *preflight.Fleet) { f.Nodes[3].Libraries.Wheels[0].File = false }, says: []string{"is gone"}},
+			{name: "a wheel without its file", severity: preflight.Error, odd: []int{3}, change: func(f *preflight.Fleet) { f.Nodes[3].Libraries.Wheels[0].File = false }, says: []string{"is missing"}},
 			{name: "one is cut off", severity: preflight.Error, odd: []int{2}, change: func(f *preflight.Fleet) {
 				f.Nodes[2].Libraries.NCCL.Error = "the file is cut off after 4096 bytes"
 			}, says: []string{"libnccl.so.2: the file is cut off after 4096 bytes"}},

@@ -25,7 +25,7 @@ func versionRules() []preflight.Rule {
 		},
 		{
 			ID: "V02", Name: "nccl-single", Severity: preflight.Error,
-			Meaning: "A worker finds its NCCL and can load it (the file can be read and is not cut off), and not two wheels own the same file; in a site directory from which the workers load none it is a warning.",
+			Meaning: "A worker finds its NCCL and can load it (the file can be read and is complete), and no two wheels own the same file; in a site directory from which the workers load no NCCL it is a warning.",
 			Users:   "Another version than the one that was installed, `libnccl.so.2: cannot open shared object file`, `undefined symbol: ncclCommShrink`.",
 			Steps: []preflight.Step{preflight.InShell.Step("uninstall every nvidia-nccl-cu* wheel before you install the one of torch's CUDA, for instance",
 				"python3 -m pip uninstall -y nvidia-nccl-cu11 nvidia-nccl-cu12",
@@ -41,7 +41,7 @@ func versionRules() []preflight.Rule {
 		},
 		{
 			ID: "V05", Name: "torch-loads", Severity: preflight.Error,
-			Meaning: "The libraries in torch's folder can be read by the workers' user, and are not cut off.",
+			Meaning: "The libraries in torch's folder can be read by the workers' user, and are complete.",
 			Users:   "`cannot open shared object file: Permission denied`, `file too short`, or `Bus error` (signal 7) at import torch.",
 			Steps:   []preflight.Step{preflight.ByHand.Step("install that torch again, so that the user who starts the workers may read it")},
 			Check: func(f *preflight.Fleet) []preflight.Finding {
@@ -49,7 +49,7 @@ func versionRules() []preflight.Rule {
 					for _, b := range n.Libraries.Broken {
 						add(b)
 					}
-				})), preflight.Finding{Text: "A library of torch's is damaged, or the workers may not read it: they fail or crash at import torch."})
+				})), preflight.Finding{Text: "A library of torch is damaged, or the workers may not read it: they fail or crash at import torch."})
 			},
 		},
 	}, bugRules()...)
@@ -79,12 +79,12 @@ func checkNCCLVersion(f *preflight.Fleet) []preflight.Finding {
 		f.Describe(values, func(i int) string { return describeNCCL(&f.Nodes[i]) })
 		return preflight.IfAny(values, preflight.Finding{
 			Steps: steps,
-			Text:  "The workers would load different versions of NCCL. Ranks of different versions do not understand each other: they hang or crash when the communicator is made.",
+			Text:  "The workers would load different versions of NCCL. Ranks of different versions cannot talk to each other: they hang or crash when the communicator is made.",
 		})
 	}
 	values = f.Differing(func(_ int, n *preflight.Facts) string {
 		if x := loadedNCCL(n); x != nil {
-			return x.Version + " for CUDA " + orUnknown(x.CUDA)
+			return x.Version + " for CUDA " + cmp.Or(x.CUDA, "unknown")
 		}
 		return ""
 	})
@@ -125,12 +125,12 @@ func describeNCCL(n *preflight.Facts) string {
 	if x.Why != "" {
 		text += " (" + x.Why + ")"
 	}
-	lost := 0
+	others := 0
 	for _, c := range n.Libraries.Candidates {
 		if c.Version == "" || c.Path == x.Path {
 			continue
 		}
-		if lost++; lost > 2 {
+		if others++; others > 2 {
 			break
 		}
 		text += fmt.Sprintf("; not %s %s", c.Version, c.Path)
@@ -155,7 +155,7 @@ func checkNCCLSingle(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	again := f.StepsFor(preflight.Marked(damaged), preflight.InShell, "install it again", func(_ int, n *preflight.Facts) []string {
+	reinstall := f.StepsFor(preflight.Marked(damaged), preflight.InShell, "install it again", func(_ int, n *preflight.Facts) []string {
 		for _, w := range n.Libraries.Wheels {
 			if w.Site == siteOf(n.Libraries.NCCL.Path) {
 				return installWheel(n, w.Site, w.Name, w.Version)
@@ -165,17 +165,17 @@ func checkNCCLSingle(f *preflight.Fleet) []preflight.Finding {
 	})
 	all = append(all, preflight.IfAny(damaged, preflight.Finding{
 		Text:  "The NCCL that the workers would load is damaged, or they may not read it: they fail or crash when they load it.",
-		Steps: preflight.Either(again, preflight.ByHand.Step("ask the administrator to install that NCCL again, so that the user who starts the workers may read it")),
+		Steps: preflight.Either(reinstall, preflight.ByHand.Step("ask the administrator to install that NCCL again, so that the user who starts the workers may read it")),
 	})...)
-	lost := f.Faults(func(_ int, n *preflight.Facts) string {
+	missing := f.Faults(func(_ int, n *preflight.Facts) string {
 		if !n.GPU.Driver {
 			return ""
 		}
 		return n.Libraries.NCCLError
 	})
-	return append(all, preflight.IfAny(lost, preflight.Finding{
-		Text:  "The workers need libnccl.so.2, and the loader would not find one that it takes.",
-		Steps: provideNCCL(f, preflight.Marked(lost)),
+	return append(all, preflight.IfAny(missing, preflight.Finding{
+		Text:  "The workers need libnccl.so.2, and the loader finds none that it accepts.",
+		Steps: provideNCCL(f, preflight.Marked(missing)),
 	})...)
 }
 
@@ -184,7 +184,7 @@ func checkNCCLSingle(f *preflight.Fleet) []preflight.Finding {
 // since pip takes it for complete. Otherwise torch names the release that it
 // needs.
 func provideNCCL(f *preflight.Fleet, nodes []int) []preflight.Step {
-	steps := f.StepsFor(nodes, preflight.InShell, "have pip bring what torch needs", func(_ int, n *preflight.Facts) []string {
+	steps := f.StepsFor(nodes, preflight.InShell, "let pip install what torch needs", func(_ int, n *preflight.Facts) []string {
 		if n.Libraries.Torch == "" {
 			return nil
 		}
@@ -195,7 +195,7 @@ func provideNCCL(f *preflight.Fleet, nodes []int) []preflight.Step {
 		}
 		return []string{pipCommand(n) + " install " + term.Command("torch=="+n.Libraries.Torch)}
 	})
-	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator to install NCCL (libnccl2) where the loader looks, or name its folder in LD_LIBRARY_PATH"))
+	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator to install NCCL (libnccl2) in a folder that the loader searches, or name its folder in LD_LIBRARY_PATH"))
 }
 
 // wheelFaults finds faults of NCCL's wheels. They are errors in the site directory
@@ -219,8 +219,8 @@ func wheelFaults(f *preflight.Fleet, severity preflight.Severity) []preflight.Fi
 			return keepOneWheel(n, site)
 		})})
 	}
-	all := find("Two NCCL wheels in one site directory own the same file, libnccl.so.2: which version lies there depends on the order in which they were installed, and uninstalling one takes the file from the other.", twoWheels)
-	return append(all, find("An NCCL wheel is installed, but its libnccl.so.2 is gone: uninstalling another nvidia-nccl wheel deletes it.", wheelWithoutFile)...)
+	all := find("Two NCCL wheels in one site directory own the same file, libnccl.so.2: its version depends on the order in which they were installed, and uninstalling one deletes the file of the other.", twoWheels)
+	return append(all, find("An NCCL wheel is installed, but its libnccl.so.2 is missing: uninstalling another nvidia-nccl wheel deletes it.", wheelWithoutFile)...)
 }
 
 // keepOneWheel returns the lines that leave one wheel of NCCL in a site directory:
@@ -261,13 +261,6 @@ func wheelWithoutFile(wheels []library.Wheel) (site, what string) {
 	return "", ""
 }
 
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
-}
-
 // installNCCL returns the steps that give all nodes one version: the version
 // that most nodes have, or else the newest. It returns nil if no known package
 // has that version.
@@ -302,7 +295,7 @@ func installNCCL(f *preflight.Fleet, values []preflight.Value) []preflight.Step 
 	case path == from:
 		return append(steps, preflight.ByHand.Step(text+", on "+f.NamesOf(elsewhere)+": the package that owns "+path))
 	}
-	return append(steps, preflight.ByHand.Step("take "+path+" out of the way of the workers of "+f.NamesOf(elsewhere)+" (LD_LIBRARY_PATH, LD_PRELOAD), or "+text+", there"))
+	return append(steps, preflight.ByHand.Step("keep the workers of "+f.NamesOf(elsewhere)+" from loading "+path+" (LD_LIBRARY_PATH, LD_PRELOAD), or "+text+", there"))
 }
 
 // wheelFolder is the folder of NCCL's wheels for the library, below a site
