@@ -19,12 +19,12 @@ func adapterRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "N03", Name: "hca-count", Severity: preflight.Error,
-			Meaning: "NCCL uses as many active ports of adapters on every node, of the same link layer; other rates are a warning.",
+			Meaning: "NCCL uses the same number of active adapter ports on every node, of the same link layer; other rates are a warning.",
 			Users:   "A silent hang; `Detected mixed local Net device counts`.",
 			Steps: []preflight.Step{
-				preflight.EveryRank("use only what every node has", "NCCL_IB_HCA", "=mlx5_0,mlx5_1"),
+				preflight.EveryRank("use only ports that every node has", "NCCL_IB_HCA", "=mlx5_0,mlx5_1"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to repair the ports that are down").Alternative(),
-				preflight.ToLook.Step("which are up", "ibstat"),
+				preflight.ToLook.Step("which ports are up", "ibstat"),
 			},
 			Check: checkAdapters,
 		},
@@ -57,7 +57,7 @@ func whereIB(f *preflight.Fleet, key func(n *preflight.Facts, ports []rdma.HCA) 
 func checkAdapters(f *preflight.Fleet) []preflight.Finding {
 	values := f.Differing(whereIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string { return preflight.Plural(len(ports), "active port") }))
 	f.Describe(values, func(i int) string { return listInactive(&f.Nodes[i]) })
-	all := preflight.IfAny(values, preflight.Finding{Text: "NCCL would use different numbers of adapters; ranks wait for connections that the others do not make."})
+	all := preflight.IfAny(values, preflight.Finding{Text: "NCCL would use different numbers of adapters; ranks wait for connections that other ranks do not make."})
 
 	all = append(all, preflight.IfAny(f.Differing(whereIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string {
 		var list []string
@@ -66,7 +66,7 @@ func checkAdapters(f *preflight.Fleet) []preflight.Finding {
 		}
 		slices.Sort(list)
 		return strings.Join(slices.Compact(list), " and ")
-	})), preflight.Finding{Text: "The adapters have different link layers: InfiniBand and RoCE do not talk to each other."})...)
+	})), preflight.Finding{Text: "The adapters have different link layers: InfiniBand and RoCE cannot connect to each other."})...)
 	all = preflight.WithSteps(all, func() []preflight.Step { return commonPorts(f) })
 
 	return append(all, preflight.IfAny(f.Differing(whereIB(f, func(_ *preflight.Facts, ports []rdma.HCA) string {
@@ -78,7 +78,7 @@ func checkAdapters(f *preflight.Fleet) []preflight.Finding {
 		return strings.Trim(strings.Join(slices.Compact(list), " and "), " ")
 	})), preflight.Finding{Severity: preflight.Warning, Text: "The adapters run at different rates; every collective waits for the slowest.", Steps: []preflight.Step{
 		preflight.ByHand.Step("ask the administrator of the fabric to look at the cables and ports that are slower than the others"),
-		preflight.ToLook.Step("which they are", "ibstat"),
+		preflight.ToLook.Step("which ports they are", "ibstat"),
 	}})...)
 }
 
@@ -94,23 +94,23 @@ func commonPorts(f *preflight.Fleet) []preflight.Step {
 			continue
 		}
 		nodes++
-		own := map[string][]string{}
+		names := map[string][]string{}
 		for _, h := range v.Ports[i] {
-			own[h.Link] = append(own[h.Link], h.String())
+			names[h.Link] = append(names[h.Link], h.String())
 		}
-		for link, names := range own {
-			byLink[link] = append(byLink[link], names)
+		for link, list := range names {
+			byLink[link] = append(byLink[link], list)
 		}
 	}
 	repair := []preflight.Step{
-		preflight.ByHand.Step("ask the administrator of the nodes to repair the ports that are down, or to give all nodes as many of one link layer"),
-		preflight.ToLook.Step("which are up", "ibstat").Everywhere(),
+		preflight.ByHand.Step("ask the administrator of the nodes to repair the ports that are down, or to give all nodes the same number of ports of one link layer"),
+		preflight.ToLook.Step("which ports are up", "ibstat").Everywhere(),
 	}
 	var best []string // port names that all nodes have
 	count, link := 0, ""
 	for _, l := range slices.Sorted(maps.Keys(byLink)) {
 		lists := byLink[l]
-		if len(lists) < nodes { // a node has none of it
+		if len(lists) < nodes { // a node has no such port
 			continue
 		}
 		common, least := lists[0], len(lists[0])

@@ -11,7 +11,7 @@ import (
 func bugRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "V04", Name: "nccl-known-bug", Severity: preflight.Warning,
-		Meaning: "What the job asks for has no known fault in the NCCL that it loads: RAS queries, NVLS, and other numbers of workers on some nodes. That RAS is on, as it is by itself, in a release in which a query can crash the job is a note.",
+		Meaning: "What the job asks for has no known fault in the NCCL that it loads: RAS queries, NVLS, and different numbers of workers on the nodes. RAS that is on by default, in a release in which a query can crash the job, is a note.",
 		Users:   "A segmentation fault in NCCL's RAS thread while communicators are made, or a hang.",
 		Steps:   []preflight.Step{preflight.ByHand.Step("install a release of NCCL without the fault, on all nodes")},
 		Check:   checkBugs,
@@ -28,17 +28,16 @@ type bug struct {
 	severity    preflight.Severity // "": the rule's
 }
 
-// bugs lists the faults of section 1.5 of the catalogue of checks, each with
-// its thread.
+// bugs lists the known faults, each with its issue.
 func bugs(f *preflight.Fleet) []bug {
-	anyAsks := false
+	isWanted := false
 	for _, n := range f.Known() {
-		anyAsks = anyAsks || asksRAS(n)
+		isWanted = isWanted || wantsRAS(n)
 	}
-	ras := func(_ *preflight.Fleet, n *preflight.Facts) bool { return asksRAS(n) }
+	ras := func(_ *preflight.Fleet, n *preflight.Facts) bool { return wantsRAS(n) }
 	// RAS is on by default, so any client may query it. If the job queries it,
 	// ras finds that.
-	open := func(_ *preflight.Fleet, n *preflight.Facts) bool { return n.Env("NCCL_RAS_ENABLE") != "0" && !anyAsks }
+	open := func(_ *preflight.Fleet, n *preflight.Facts) bool { return n.Env("NCCL_RAS_ENABLE") != "0" && !isWanted }
 	nvls := func(_ *preflight.Fleet, n *preflight.Facts) bool { return n.IsOn("NCCL_NVLS_ENABLE") }
 	uneven := func(f *preflight.Fleet, _ *preflight.Facts) bool { return uneven(f) != nil }
 	without := func(text, name, since string) func(*preflight.Fleet) []preflight.Step {
@@ -46,14 +45,14 @@ func bugs(f *preflight.Fleet) []bug {
 			return []preflight.Step{preflight.EveryRank(text, name, "0"), preflight.ByHand.Step("install NCCL " + since + " or newer on all nodes").Alternative()}
 		}
 	}
-	const unasked = "RAS is on by itself, and a client that asks it (ncclras, a monitor) while a communicator is being made can crash the rank; no client of this job is known"
+	const onByDefault = "RAS is on by default, and a client that queries it (ncclras, a monitor) while a communicator is being made can crash the rank; gorun has found no such client of this job"
 	const noRAS, noNVLS = "switch RAS off (gorun itself never queries it)", "switch NVLS off"
 	return []bug{
 		{22602, 22606, ras, "a RAS query while a communicator is being made can crash the rank (NCCL issues 1669 and 1718, fixed in 2.27.3); polling less often does not help", without(noRAS, "NCCL_RAS_ENABLE", "2.27.3"), ""},
-		{22602, 22606, open, unasked + " (NCCL issues 1669 and 1718, fixed in 2.27.3)", without(noRAS, "NCCL_RAS_ENABLE", "2.27.3"), preflight.Note},
+		{22602, 22606, open, onByDefault + " (NCCL issues 1669 and 1718, fixed in 2.27.3)", without(noRAS, "NCCL_RAS_ENABLE", "2.27.3"), preflight.Note},
 		{22703, 22899, ras, "RAS' VERBOSE STATUS corrupts memory (NCCL issue 1762, fixed in 2.29.2)", without(noRAS, "NCCL_RAS_ENABLE", "2.29.2"), ""},
 		{22907, 23007, ras, "a RAS query while a communicator is being made can crash the rank (NCCL issue 2346)", without(noRAS, "NCCL_RAS_ENABLE", "2.30.8"), ""},
-		{22907, 23007, open, unasked + " (NCCL issue 2346)", without(noRAS, "NCCL_RAS_ENABLE", "2.30.8"), preflight.Note},
+		{22907, 23007, open, onByDefault + " (NCCL issue 2346)", without(noRAS, "NCCL_RAS_ENABLE", "2.30.8"), preflight.Note},
 		{22703, 22899, nvls, "where NVLS does not work on one node, the silent fallback of these releases can hang", without(noNVLS, "NCCL_NVLS_ENABLE", "2.29"), ""},
 		{23102, 23102, uneven, "this release can deadlock when nodes have different numbers of ranks (NCCL issue 2385)", sameWorkers, ""},
 	}
@@ -77,9 +76,9 @@ func checkBugs(f *preflight.Fleet) []preflight.Finding {
 	return all
 }
 
-// asksRAS reports whether the user asked for RAS. RAS is on by default, but
+// wantsRAS reports whether the user asked for RAS. RAS is on by default, but
 // only a client makes it dangerous.
-func asksRAS(n *preflight.Facts) bool {
+func wantsRAS(n *preflight.Facts) bool {
 	if n.Env("NCCL_RAS_ENABLE") == "0" {
 		return false
 	}

@@ -7,19 +7,18 @@ import (
 
 //go:generate go test . -run TestCatalogueIsWritten -update
 
-// Catalogue returns the text of docs/checks.md: every rule, described for
-// people.
+// Catalogue returns the text of docs/checks.md, which describes every rule.
 func Catalogue() string {
 	var b strings.Builder
 	b.WriteString(`# What gorun checks before it starts workers
 
 <!-- Written from the code by go generate ./rendezvous/preflight/rules: change the rules, not this page. -->
 
-Every node gathers facts about itself while the nodes meet. The coordinator compares them, and the nodes connect to each other as their workers would. An **error** would fail, hang or give wrong results: no worker is started, and every node ends with code 78 and shows the same table. A **warning** may fail or be slow; a **note** is recorded. What a node could not learn is unknown, and is never judged.
+Every node gathers facts about itself while the nodes meet. The coordinator compares them, and the nodes connect to each other as their workers would. An **error** would fail, hang or give wrong results: no worker is started, and every node ends with code 78 and shows the same table. A **warning** may fail or be slow; a **note** is recorded. A fact that a node could not learn is unknown; no check counts it as good or bad.
 
-` + "`--preflight=warn` starts the workers all the same, `--preflight=off` checks nothing (but variables that must agree still get one value), and `--ignore V01,iface-asked` leaves single checks out, by id or name." + `
+` + "`--preflight=warn` starts the workers all the same, `--preflight=off` checks nothing (but variables that must agree still get one value), and `--ignore V01,iface-asked` leaves out single checks, by id or name." + `
 
-Checks of NCCL concern a job only when a node of it has an NVIDIA driver, checks of Gloo only when torch is there and no GPU is, and checks between nodes only nodes that do not share one machine and one network namespace.
+Checks of NCCL concern a job only when a node of it has an NVIDIA driver, checks of Gloo only when torch is there and no GPU is, and checks between nodes concern only nodes that do not share one machine and one network namespace.
 
 | id | name | severity | what it checks |
 | --- | --- | --- | --- |

@@ -27,7 +27,7 @@ func deviceCases() map[string][]ruleCase {
 					preflighttest.OnOneMachine(f)
 					own(f, []string{"GPU-a", "GPU-b"}, []string{"GPU-b", "GPU-c"})
 				},
-				says: []string{"1 GPU: GPU-b"}, hushes: []string{"GPU-a", "GPU-c"},
+				says: []string{"1 GPU: GPU-b"}, omits: []string{"GPU-a", "GPU-c"},
 			},
 			{
 				name: "two shells with half of the GPUs each", severity: preflight.Error, odd: []int{0, 1}, change: func(f *preflight.Fleet) {

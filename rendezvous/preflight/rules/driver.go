@@ -21,8 +21,8 @@ func checkDriver(f *preflight.Fleet) []preflight.Finding {
 	})
 	old := f.Faults(func(_ int, n *preflight.Facts) string { return oldDriver(n) })
 	all = append(all, preflight.IfAny(old, preflight.Finding{
-		Text:  "The driver is too old for the CUDA that the workers bring along.",
-		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(old)) + " to install a driver as new as that, or install builds of torch and NCCL for the CUDA of the driver that is there")},
+		Text:  "The driver is too old for the CUDA of the workers' libraries.",
+		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(old)) + " to install such a driver, or install builds of torch and NCCL for the CUDA of the installed driver")},
 	})...)
 	if len(all) > 0 {
 		return all
@@ -68,9 +68,9 @@ func oldDriver(n *preflight.Facts) string {
 	if driver == "" {
 		return ""
 	}
-	check := func(who, cuda string) string {
+	check := func(library, cuda string) string {
 		if need := minimumDriver(cuda); need != "" && isOlder(driver, need) {
-			return fmt.Sprintf("driver %s; CUDA %s of %s needs %s", driver, cuda, who, need)
+			return fmt.Sprintf("driver %s; CUDA %s of %s needs %s", driver, cuda, library, need)
 		}
 		return ""
 	}

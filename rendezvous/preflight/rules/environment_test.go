@@ -102,11 +102,11 @@ func environmentCases() map[string][]ruleCase {
 			}, says: []string{"Several variables differ", "NCCL_ALGO=x, NCCL_PROTO=x", "gorun -x NCCL_ALGO -x NCCL_PROTO ..."}},
 			{name: "the first value is not to count", severity: preflight.Error, odd: []int{1}, change: func(f *preflight.Fleet) {
 				f.Differences = []preflight.Difference{{Name: "NCCL_ALGO", Text: "a hang", Error: true, Values: []preflight.Value{{Value: "NCCL_ALGO=Ring", Nodes: []int{0, 2, 3}}, {Value: "NCCL_ALGO=Tree", Nodes: []int{1}}}}}
-			}, says: []string{"NCCL_ALGO must be the same on every rank: a hang", "on node1: gorun -x NCCL_ALGO ..."}, hushes: []string{"every rank gets"}},
-			{name: "different wishes", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
+			}, says: []string{"NCCL_ALGO must be the same on every rank: a hang", "on node1: gorun -x NCCL_ALGO ..."}, omits: []string{"every rank gets"}},
+			{name: "different values of -x", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
 				f.Differences = []preflight.Difference{{Name: "SEED", Asked: true, Values: []preflight.Value{{Value: "SEED=1", Nodes: []int{0}}, {Value: "SEED=2", Nodes: []int{1}}}}}
 			}, says: []string{"SEED is asked for with different values, and every rank gets that of node1"}},
-			{name: "nodes that told nothing", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
+			{name: "nodes that sent no facts", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { n.Format = 0 })
 				f.Differences = []preflight.Difference{{Name: "GLOO_DEVICE_TRANSPORT", Text: "no connection", Left: true, Values: []preflight.Value{{Value: "GLOO_DEVICE_TRANSPORT=TCP", Nodes: []int{0, 2}}, {Value: "GLOO_DEVICE_TRANSPORT=TCP_TLS", Nodes: []int{1}}}}}
 			}},
@@ -182,7 +182,7 @@ func environmentCases() map[string][]ruleCase {
 				name: "seen to be lost", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{1, 2},
 				change: behind(preflight.Lost{Missing: []string{"RANK", "NCCL_ALGO"}, Changed: []string{"OMP_NUM_THREADS"}, Fix: []string{"pass them on:", "  docker run -e RANK -e NCCL_ALGO ..."}}, 1, 2),
 				says:   []string{"behind docker run: without RANK, NCCL_ALGO; changed: OMP_NUM_THREADS", "docker run -e RANK -e NCCL_ALGO ..."},
-				hushes: []string{"passes on neither"},
+				omits:  []string{"passes on neither"},
 			},
 			{name: "a rank that was changed", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{0}, change: behind(preflight.Lost{Changed: []string{"RANK"}}, 0)},
 			{name: "a rank that the user gives", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{0}, change: behind(preflight.Lost{Forced: []string{"RANK"}}, 0), says: []string{"set by the command line: RANK"}},
@@ -192,7 +192,7 @@ func environmentCases() map[string][]ruleCase {
 			},
 			{name: "a rank of one worker", base: preflighttest.CPUs, nodes: 1, severity: preflight.Warning, odd: []int{0}, change: alone(behind(preflight.Lost{Missing: essentialVariables()}, 0))},
 			{name: "a library's variable", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"NCCL_ALGO"}}, 3)},
-			{name: "who opens the store", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"TORCHELASTIC_USE_AGENT_STORE"}}, 3)},
+			{name: "the variable that says where the store is", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"TORCHELASTIC_USE_AGENT_STORE"}}, 3)},
 			{name: "what few programs read", base: preflighttest.CPUs, severity: preflight.Note, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"ROLE_NAME", "GORUN_ROUND"}}, 3)},
 			{name: "what only another node gives", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1}, change: behind(preflight.Lost{Untried: []string{"MINE"}}, 1), says: []string{"probably without MINE"}},
 			{name: "seen to arrive", change: behind(preflight.Lost{})},

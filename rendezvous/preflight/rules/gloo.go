@@ -1,9 +1,11 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gorun/gorun/rendezvous/preflight"
+	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
 // glooRules returns I07 and I08: which interface torch's Gloo takes.
@@ -11,11 +13,11 @@ func glooRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "I07", Name: "gloo-hostname", Severity: preflight.Error,
-			Meaning: "Where GLOO_SOCKET_IFNAME is not set, the node's host name resolves to an address of the node that others can reach; a name server that does not answer is a warning.",
+			Meaning: "Where GLOO_SOCKET_IFNAME is not set, the node's host name resolves to an address of the node that other nodes can reach; a name server that does not answer is a warning.",
 			Users:   "`Gloo connectFullMesh failed with ...`, `connect [127.0.1.1]:...: Connection refused`.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("let gorun name an interface of a network that all nodes share", "--iface auto").Everywhere(),
-				preflight.ByHand.Step("ask the administrator of the marked nodes to have the host name resolve to the node's own address instead of 127.0.1.1 in /etc/hosts").Alternative(),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to give the host name the node's address in /etc/hosts instead of 127.0.1.1").Alternative(),
 			},
 			Check: checkGlooHostname,
 		},
@@ -24,8 +26,8 @@ func glooRules() []preflight.Rule {
 			Meaning: "GLOO_SOCKET_IFNAME and TP_SOCKET_IFNAME hold full names of interfaces of the node, and GLOO_SOCKET_IFNAME as many on every node.",
 			Users:   "`Unable to find address for: eth`.",
 			Steps: []preflight.Step{
-				preflight.ToGorun.Step("let gorun give Gloo and TensorPipe the one full name that they need on each node", "--iface auto").Everywhere(),
-				preflight.InShell.Step("write it in full, without the prefixes, ^ and = that NCCL has", "export GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0").Alternative(),
+				preflight.ToGorun.Step("let gorun give Gloo and TensorPipe the full name on each node", "--iface auto").Everywhere(),
+				preflight.InShell.Step("write the full name; ^, = and prefixes are NCCL's only", "export GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0").Alternative(),
 			},
 			Check: checkGlooExact,
 		},
@@ -51,14 +53,14 @@ func checkGlooHostname(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	silent := f.Faults(func(i int, n *preflight.Facts) string {
+	noAnswer := f.Faults(func(i int, n *preflight.Facts) string {
 		if !v.Choice[i].Unknown || !n.Network.HostSilent || n.Libraries.Torch == "" || n.Env("GLOO_SOCKET_IFNAME") != "" {
 			return ""
 		}
 		return "host name " + n.Network.Host + ": " + n.Network.HostError
 	})
-	return f.WithProposal(append(preflight.IfAny(values, preflight.Finding{Text: "Gloo would use an address that the other nodes cannot reach."}), preflight.IfAny(silent, preflight.Finding{
-		Severity: preflight.Warning, Text: "The node's own host name is in no file, and no name server answers: Gloo waits for one, and then takes 127.0.0.1, where no other node reaches it.",
+	return f.WithProposal(append(preflight.IfAny(values, preflight.Finding{Text: "Gloo would use an address that the other nodes cannot reach."}), preflight.IfAny(noAnswer, preflight.Finding{
+		Severity: preflight.Warning, Text: "The node's host name is in no file, and no name server answers: Gloo waits for an answer and then takes 127.0.0.1, which no other node reaches.",
 	})...))
 }
 
@@ -79,7 +81,7 @@ func checkGlooExact(f *preflight.Fleet) []preflight.Finding {
 				}
 			}
 			return ""
-		}), preflight.Finding{Text: name + " names no interface with an address, written in full."})...)
+		}), preflight.Finding{Text: name + " does not hold full names of interfaces with an address."})...)
 	}
 	all = append(all, preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string {
 		if value := n.Env("GLOO_SOCKET_IFNAME"); value != "" && n.Libraries.Torch != "" {
@@ -94,12 +96,7 @@ func checkGlooExact(f *preflight.Fleet) []preflight.Finding {
 
 // hasAddress reports whether an interface of exactly this name has an address.
 func hasAddress(n *preflight.Facts, label string) bool {
-	for _, a := range n.Network.Addresses {
-		if a.Label == label {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Network.Addresses, func(a netif.Address) bool { return a.Label == label })
 }
 
 // listLabels lists the names that have addresses, for messages.

@@ -58,7 +58,7 @@ func gpuCases() map[string][]ruleCase {
 			{name: "no uvm in a container", nodes: 1, severity: preflight.Error, odd: []int{0}, change: func(f *preflight.Fleet) {
 				f.Nodes[0].Host.DevNodes[9].Error, f.Nodes[0].Host.Container = "missing", "docker"
 			}, says: []string{"/dev/nvidia-uvm: missing", "docker run --gpus all"}},
-			{name: "uvm that nobody used since the machine was started", nodes: 1, severity: preflight.Warning, odd: []int{0}, change: func(f *preflight.Fleet) { f.Nodes[0].Host.DevNodes[9].Error = "missing" }},
+			{name: "uvm that is not used since the machine was started", nodes: 1, severity: preflight.Warning, odd: []int{0}, change: func(f *preflight.Fleet) { f.Nodes[0].Host.DevNodes[9].Error = "missing" }},
 			{name: "WSL", nodes: 1, change: func(f *preflight.Fleet) {
 				f.Nodes[0].Host.DevNodes = []host.Node{{Path: "/dev/dxg"}}
 			}},

@@ -94,7 +94,7 @@ func healthCases() map[string][]ruleCase {
 		"G01": {
 			{name: "a row to replace", severity: preflight.Warning, odd: []int{2}, says: []string{"GPU 4: rows of its memory are to be replaced at the next reset"}, change: gpu(4, func(d *preflight.Device) { d.RemapPending = new(true) })},
 			{name: "errors", severity: preflight.Warning, odd: []int{2}, says: []string{"GPU 4: 3 uncorrected errors of its memory", "nvidia-smi -i 4 --gpu-reset", "GPU 4: a row of its memory could not be replaced"}, change: gpu(4, func(d *preflight.Device) { d.RemapFailed, d.Uncorrected = new(true), new(uint64(3)) })},
-			{name: "sound", change: func(f *preflight.Fleet) {
+			{name: "without faults", change: func(f *preflight.Fleet) {
 				all(f, func(d *preflight.Device) {
 					d.RemapFailed, d.RemapPending, d.Uncorrected = new(false), new(false), new(uint64(0))
 				})
@@ -109,7 +109,7 @@ func healthCases() map[string][]ruleCase {
 				all(f, func(d *preflight.Device) { d.Links = links(18, 18) })
 				gpu(6, func(d *preflight.Device) { d.Links = links(16, 18) })(f)
 			}},
-			{name: "links that nobody connected", change: func(f *preflight.Fleet) { all(f, func(d *preflight.Device) { d.Links = links(4, 12) }) }},
+			{name: "links that are not connected", change: func(f *preflight.Fleet) { all(f, func(d *preflight.Device) { d.Links = links(4, 12) }) }},
 			{name: "another model", change: func(f *preflight.Fleet) {
 				all(f, func(d *preflight.Device) { d.Links = links(18, 18) })
 				gpu(6, func(d *preflight.Device) { d.Links, d.Name = links(12, 12), "NVIDIA A100" })(f)

@@ -20,7 +20,7 @@ func choiceRules() []preflight.Rule {
 			Users:   "`Bootstrap : no socket interface found`, `connect to 127.0.0.1<...>`, `fe80::...%ib0`, `Connection refused`, or a hang in init.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("let gorun name an interface of a network that all nodes share", "--iface auto").Everywhere(),
-				preflight.InShell.Step("name it by hand; = compares the whole name", "export NCCL_SOCKET_IFNAME==eth0").Everywhere().Alternative(),
+				preflight.InShell.Step("name it by hand; = makes NCCL compare the whole name", "export NCCL_SOCKET_IFNAME==eth0").Everywhere().Alternative(),
 			},
 			Check: checkChoice,
 		},
@@ -33,18 +33,18 @@ func choiceRules() []preflight.Rule {
 		},
 		{
 			ID: "I10", Name: "virtual-nic", Severity: preflight.Warning,
-			Meaning: "No chosen interface is a bridge of containers, a tunnel or the like, which ends on its machine.",
+			Meaning: "No chosen interface is a bridge of containers, a tunnel or another interface that ends on its machine.",
 			Users:   "A peer that advertises 172.17.0.1 or 172.21.0.1; connections that are refused or time out after init.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("let gorun name an interface of a network that all nodes share", "--iface auto").Everywhere(),
-				preflight.ToGorun.Step("exclude what ends on the machine", "-x '"+"NCCL_SOCKET_IFNAME=^docker,lo,br-,virbr,veth,cni,flannel,cali,tun,wg'").Alternative(),
+				preflight.ToGorun.Step("exclude interfaces that end on the machine", "-x 'NCCL_SOCKET_IFNAME=^docker,lo,br-,virbr,veth,cni,flannel,cali,tun,wg'").Alternative(),
 			},
 			Check: checkVirtual,
 		},
 		{
 			ID: "I12", Name: "running", Severity: preflight.Warning,
-			Meaning: "The interfaces that were asked for, and the slaves of a bond, have a carrier.",
-			Users:   "From 2.28.3 on NCCL leaves the interface out without a word; before, it takes it and cannot connect.",
+			Meaning: "The interfaces that the user named, and the slaves of a bond, have a carrier.",
+			Users:   "Since 2.28.3 NCCL leaves the interface out without a message; before, it takes it and cannot connect.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the marked nodes to look at the cable and the switch port of the interface, or leave it out with --iface"),
 				preflight.ToLook.Step("which interfaces have a carrier", "ip -br link"),
@@ -136,7 +136,7 @@ func checkInterfaceCounts(f *preflight.Fleet) []preflight.Finding {
 	})
 	return f.WithProposal(preflight.IfAny(values, preflight.Finding{
 		Severity: preflight.Warning,
-		Text:     "NCCL would send data over different numbers of interfaces; each is a network device to it, and must be reachable from the others' devices.",
+		Text:     "NCCL would send data over different numbers of interfaces; each is a network device to NCCL, and the devices of the other nodes must reach it.",
 	}))
 }
 
@@ -151,11 +151,11 @@ func describeBootstrap(f *preflight.Fleet, i int) string {
 func withConfFile(n *preflight.Facts, why string) string {
 	const name = "NCCL_SOCKET_IFNAME"
 	from := confFile(n, name)
-	wish := name + "=" + n.Env(name)
-	if from == "" || !strings.Contains(why, wish) {
+	setting := name + "=" + n.Env(name)
+	if from == "" || !strings.Contains(why, setting) {
 		return why
 	}
-	return strings.Replace(why, wish, wish+" ("+from+")", 1)
+	return strings.Replace(why, setting, setting+" ("+from+")", 1)
 }
 
 // describeConfFile says where the user's variable is set, "" for the environment.
@@ -247,7 +247,7 @@ func checkVirtual(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	return preflight.IfAny(values, preflight.Finding{Text: "The workers would use an interface that ends on its own machine, or a tunnel.", Steps: directInterfaces(f, values)})
+	return preflight.IfAny(values, preflight.Finding{Text: "The workers would use an interface that ends on its machine, or a tunnel.", Steps: directInterfaces(f, values)})
 }
 
 // directInterfaces proposes interfaces that are neither bridges nor tunnels, if all nodes
@@ -291,18 +291,18 @@ func checkRunning(f *preflight.Fleet) []preflight.Finding {
 	repair := func(values []preflight.Value) preflight.Step {
 		return preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to look at the cable, the transceiver and the switch port")
 	}
-	all := preflight.WithSteps(preflight.IfAny(named, preflight.Finding{Text: "An interface that was asked for has no carrier."}), func() []preflight.Step {
+	all := preflight.WithSteps(preflight.IfAny(named, preflight.Finding{Text: "An interface that the user named has no carrier."}), func() []preflight.Step {
 		return preflight.Either([]preflight.Step{repair(named), look}, f.Proposal()...)
 	})
-	return append(all, preflight.IfAny(slaves, preflight.Finding{Text: "A part of a bond has no carrier; the bond is slower, or in danger, without it.", Steps: []preflight.Step{repair(slaves), look}})...)
+	return append(all, preflight.IfAny(slaves, preflight.Finding{Text: "A slave of a bond has no carrier; the bond is slower, or has no reserve.", Steps: []preflight.Step{repair(slaves), look}})...)
 }
 
-// ifaceRules returns I14: whether the user's own choice can be followed.
+// ifaceRules returns I14: whether --iface fits every node.
 func ifaceRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "I14", Name: "iface-asked", Severity: preflight.Error,
-		Meaning: "What --iface asks for exists on every node: the interface, an address in the network, or with auto a choice that all nodes share.",
-		Users:   "gorun's own refusal only.",
+		Meaning: "What --iface names exists on every node: the interface, an address in the network, or with auto a network that all nodes share.",
+		Users:   "Nothing else: only gorun reads --iface.",
 		Steps: []preflight.Step{
 			preflight.ToGorun.Step("let gorun find a network that every node has", "--iface auto").Everywhere(),
 			preflight.ByHand.Step("start gorun without --iface").Alternative(),
@@ -324,7 +324,7 @@ func checkIface(f *preflight.Fleet) []preflight.Finding {
 	case f.Asked != "":
 		return []preflight.Finding{{Text: "--iface auto finds no choice that all nodes share: " + f.Asked + ".", Values: values, Steps: otherNetwork(f)}}
 	case len(values) > 0:
-		return []preflight.Finding{{Text: "--iface cannot be obeyed on every node.", Values: values, Steps: otherNetwork(f)}}
+		return []preflight.Finding{{Text: "--iface does not fit every node.", Values: values, Steps: otherNetwork(f)}}
 	}
 	return nil
 }

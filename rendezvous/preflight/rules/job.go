@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// jobRules returns R01, R02 and R04 to R07: what the nodes know about the job.
+// jobRules returns R01, R02 and R04 to R07: what the nodes report about the job.
 func jobRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
@@ -29,15 +29,15 @@ func jobRules() []preflight.Rule {
 		},
 		{
 			ID: "R02", Name: "master-addr", Severity: preflight.Error,
-			Meaning: "The address of the store that workers are told is one of node 0's, and no loopback or link-local address when there are several machines.",
+			Meaning: "The store's address that workers get belongs to node 0, and is neither loopback nor link-local when there are several machines.",
 			Users:   "`client socket has timed out after 60s while trying to connect to (..., 29500)`.",
-			Steps:   []preflight.Step{preflight.ToGorun.Step("let node 0 tell the others an address that they reach", "--local-addr 10.0.0.1").On([]int{0})},
+			Steps:   []preflight.Step{preflight.ToGorun.Step("let node 0 announce an address that the others reach", "--local-addr 10.0.0.1").On([]int{0})},
 			Check:   checkMaster,
 		},
 		{
 			ID: "R04", Name: "gorun-same", Severity: preflight.Error,
 			Meaning: "All nodes run the same protocol of gorun; another version with the same protocol is a warning.",
-			Users:   "Nodes that refuse each other, or behave in different ways.",
+			Users:   "Nodes refuse each other, or behave in different ways.",
 			Steps:   []preflight.Step{preflight.ByHand.Step("install the same gorun on all nodes")},
 			Check:   checkGorun,
 		},
@@ -46,7 +46,7 @@ func jobRules() []preflight.Rule {
 			Meaning: "All nodes belong to one run, and no process of an earlier job with the same run id is alive.",
 			Users:   "Two jobs mix: `has already checked in`, a port that is in use, GPUs that are full.",
 			Steps: []preflight.Step{
-				preflight.ToGorun.Step("give every node the same run id, and one that no other job has", "--rdzv-id run43").Everywhere(),
+				preflight.ToGorun.Step("give every node the same run id, which no other job has", "--rdzv-id run43").Everywhere(),
 				preflight.ByHand.Step("end the processes of the other job, or wait for its end").Alternative(),
 			},
 			Check: checkCollision,
@@ -54,15 +54,15 @@ func jobRules() []preflight.Rule {
 		{
 			ID: "R06", Name: "proxy-env", Severity: preflight.Warning,
 			Meaning: "No proxy variable leads connections between nodes to a proxy.",
-			Users:   "Errors 403 and 503, or timeouts, when a library of the workers speaks HTTP or gRPC to another node. gorun itself uses no proxy.",
-			Steps:   []preflight.Step{preflight.InShell.Step("name the nodes, by address, network or domain", "export NO_PROXY=10.0.0.0/8 no_proxy=10.0.0.0/8")},
+			Users:   "Errors 403 and 503, or timeouts, when a library of the workers uses HTTP or gRPC to another node. gorun itself uses no proxy.",
+			Steps:   []preflight.Step{preflight.InShell.Step("name the nodes in NO_PROXY, by address, network or domain", "export NO_PROXY=10.0.0.0/8 no_proxy=10.0.0.0/8")},
 			Check:   checkProxy,
 		},
 		{
 			ID: "R07", Name: "uneven-local", Severity: preflight.Warning,
 			Meaning: "Every node has the same number of workers.",
 			Users:   "Slower collectives; some algorithms and releases of NCCL need it.",
-			Steps:   []preflight.Step{preflight.ToGorun.Step("start as many workers on every node", "--nproc-per-node 8").Everywhere()},
+			Steps:   []preflight.Step{preflight.ToGorun.Step("start the same number of workers on every node", "--nproc-per-node 8").Everywhere()},
 			Check:   checkUneven,
 		},
 	}
@@ -74,13 +74,13 @@ func checkRanks(f *preflight.Fleet) []preflight.Finding {
 			return preflight.Plural(n.Node.Workers, "worker")
 		}
 		return ""
-	}), preflight.Finding{Text: "A node has no workers.", Steps: []preflight.Step{preflight.ToGorun.Step("start some", "--nproc-per-node "+strconv.Itoa(mostWorkers(f))).Everywhere()}})
-	return append(all, preflight.WithSteps(preflight.IfAny(duplicateRanks(f, func(n *preflight.Facts) string {
+	}), preflight.Finding{Text: "A node has no workers.", Steps: []preflight.Step{preflight.ToGorun.Step("start workers on every node", "--nproc-per-node "+strconv.Itoa(mostWorkers(f))).Everywhere()}})
+	return append(all, preflight.WithSteps(preflight.IfAny(duplicates(f, f.AllNodes(), func(_ int, n *preflight.Facts) []string {
 		if n.Node.NodeRank < 0 {
-			return ""
+			return nil
 		}
-		return fmt.Sprintf("--node-rank %d", n.Node.NodeRank)
-	}), preflight.Finding{Text: "Several nodes were given the same --node-rank."}), func() []preflight.Step { return renumber(f) })...)
+		return []string{fmt.Sprintf("--node-rank %d", n.Node.NodeRank)}
+	}), preflight.Finding{Text: "Several nodes have the same --node-rank."}), func() []preflight.Step { return renumber(f) })...)
 }
 
 // renumber returns the step that gives every node a number of its own.
@@ -113,21 +113,7 @@ func sameWorkers(f *preflight.Fleet) []preflight.Step {
 			least = w
 		}
 	}
-	return []preflight.Step{preflight.ToGorun.Step("start as many workers on every node", "--nproc-per-node "+strconv.Itoa(max(least, 1))).Everywhere()}
-}
-
-// duplicateRanks returns the keys that several nodes have.
-func duplicateRanks(f *preflight.Fleet, key func(n *preflight.Facts) string) []preflight.Value {
-	times := map[string]int{}
-	for _, n := range f.Known() {
-		times[key(n)]++
-	}
-	return f.Faults(func(_ int, n *preflight.Facts) string {
-		if k := key(n); times[k] > 1 {
-			return k
-		}
-		return ""
-	})
+	return []preflight.Step{preflight.ToGorun.Step("start the same number of workers on every node", "--nproc-per-node "+strconv.Itoa(max(least, 1))).Everywhere()}
 }
 
 func checkMaster(f *preflight.Fleet) []preflight.Finding {
@@ -139,7 +125,7 @@ func checkMaster(f *preflight.Fleet) []preflight.Finding {
 	linked := ip.Is4() && f.AllLinkLocal(func(i int) string { return f.Nodes[i].Node.Addr })
 	if host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast() && !linked) {
 		return []preflight.Finding{{
-			Text:   "Workers on other nodes cannot reach the store at " + preflight.Clean(f.Master, 80) + ": the address means their own machine, or their own link.",
+			Text:   "Workers on other nodes cannot reach the store at " + preflight.Clean(f.Master, 80) + ": for them the address means their own machine, or their own link.",
 			Values: f.Complete([]preflight.Value{{Value: preflight.Clean(f.Master, 80), Nodes: []int{0}, Odd: true}}),
 			Steps:  masterSteps(f),
 		}}
@@ -148,13 +134,13 @@ func checkMaster(f *preflight.Fleet) []preflight.Finding {
 		return nil
 	}
 	for _, a := range f.Nodes[0].Network.Addresses {
-		if own, err := netip.ParseAddr(a.IP); err == nil && own.WithZone("") == ip.WithZone("").Unmap() {
+		if addr, err := netip.ParseAddr(a.IP); err == nil && addr.WithZone("") == ip.WithZone("").Unmap() {
 			return nil
 		}
 	}
 	return []preflight.Finding{{
 		Severity: preflight.Warning,
-		Text:     "The store's address is none of node 0's own: it is translated on the way, or belongs to another machine.",
+		Text:     "The store's address is not an address of node 0: it is translated (NAT), or belongs to another machine.",
 		Values:   f.Complete([]preflight.Value{{Value: preflight.Clean(f.Master, 80) + "; the node has " + listAddresses(&f.Nodes[0]), Nodes: []int{0}, Odd: true}}),
 		Steps:    masterSteps(f),
 	}}
@@ -188,7 +174,7 @@ func masterSteps(f *preflight.Fleet) []preflight.Step {
 	if best == "" {
 		return []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf([]int{0}) + " to connect it to a network that the other nodes reach")}
 	}
-	return []preflight.Step{preflight.ToGorun.Step("let node 0 tell the others an address that they reach", "--local-addr "+term.Command(best)).On([]int{0})}
+	return []preflight.Step{preflight.ToGorun.Step("let node 0 announce an address that the others reach", "--local-addr "+term.Command(best)).On([]int{0})}
 }
 
 // listAddresses lists the node's addresses that are not loopback.
@@ -217,7 +203,7 @@ func checkGorun(f *preflight.Fleet) []preflight.Finding {
 	})
 	f.Describe(values, func(i int) string { return f.Nodes[i].Node.Version })
 	if values != nil {
-		return preflight.IfAny(values, preflight.Finding{Text: "The nodes run releases of gorun that do not understand each other."})
+		return preflight.IfAny(values, preflight.Finding{Text: "The nodes run releases of gorun whose protocols differ."})
 	}
 	return preflight.IfAny(f.Differing(func(_ int, n *preflight.Facts) string { return n.Node.Version }),
 		preflight.Finding{Severity: preflight.Warning, Text: "The nodes run different releases of gorun."})
@@ -257,7 +243,7 @@ func checkProxy(f *preflight.Fleet) []preflight.Finding {
 	if !f.View().Between() {
 		return nil
 	}
-	verdicts := map[httpproxy.Config]string{}
+	texts := map[httpproxy.Config]string{}
 	values := f.Faults(func(_ int, n *preflight.Facts) string {
 		first := func(names ...string) string {
 			for _, name := range names {
@@ -275,19 +261,19 @@ func checkProxy(f *preflight.Fleet) []preflight.Finding {
 		if c.HTTPProxy == "" && c.HTTPSProxy == "" {
 			return ""
 		}
-		verdict, ok := verdicts[c]
+		text, ok := texts[c]
 		if !ok {
-			verdict = nodeBehindProxy(f, c)
-			verdicts[c] = verdict
+			text = nodeBehindProxy(f, c)
+			texts[c] = text
 		}
-		return verdict
+		return text
 	})
-	return preflight.IfAny(values, preflight.Finding{Text: "A proxy is set, and NO_PROXY does not name the job's own nodes.", Steps: noProxySteps(f, preflight.Marked(values))})
+	return preflight.IfAny(values, preflight.Finding{Text: "A proxy is set, and NO_PROXY does not name the nodes of the job.", Steps: noProxySteps(f, preflight.Marked(values))})
 }
 
 // noProxySteps returns the step that adds the nodes to what no_proxy names.
 func noProxySteps(f *preflight.Fleet, nodes []int) []preflight.Step {
-	var own []string
+	var networks []string
 	for _, n := range f.Known() {
 		ip, err := netip.ParseAddr(n.Node.Addr)
 		if err != nil {
@@ -299,17 +285,17 @@ func noProxySteps(f *preflight.Fleet, nodes []int) []preflight.Step {
 				name = net
 			}
 		}
-		if !slices.Contains(own, name) && len(own) < proxyPeers {
-			own = append(own, name)
+		if !slices.Contains(networks, name) && len(networks) < proxyPeers {
+			networks = append(networks, name)
 		}
 	}
-	if len(own) == 0 {
+	if len(networks) == 0 {
 		return nil
 	}
-	return f.StepsFor(nodes, preflight.InShell, "name the nodes of the job", func(_ int, n *preflight.Facts) []string {
-		list := own
+	return f.StepsFor(nodes, preflight.InShell, "name the nodes of the job in NO_PROXY", func(_ int, n *preflight.Facts) []string {
+		list := networks
 		if has := cmp.Or(n.Env("no_proxy"), n.Env("NO_PROXY")); has != "" {
-			list = append([]string{has}, own...)
+			list = append([]string{has}, networks...)
 		}
 		value := term.Command(strings.Join(list, ","))
 		return []string{"export NO_PROXY=" + value + " no_proxy=" + value}
@@ -318,7 +304,7 @@ func noProxySteps(f *preflight.Fleet, nodes []int) []preflight.Step {
 
 // nodeBehindProxy names a node that would be reached through the proxy.
 func nodeBehindProxy(f *preflight.Fleet, c httpproxy.Config) string {
-	ask := c.ProxyFunc()
+	proxyFor := c.ProxyFunc()
 	seen := 0
 	for _, n := range f.Known() {
 		if _, err := netip.ParseAddr(n.Node.Addr); err != nil {
@@ -328,7 +314,7 @@ func nodeBehindProxy(f *preflight.Fleet, c httpproxy.Config) string {
 			break
 		}
 		for _, scheme := range []string{"http", "https"} {
-			proxy, err := ask(&url.URL{Scheme: scheme, Host: net.JoinHostPort(n.Node.Addr, "29500")})
+			proxy, err := proxyFor(&url.URL{Scheme: scheme, Host: net.JoinHostPort(n.Node.Addr, "29500")})
 			if err == nil && proxy != nil {
 				return fmt.Sprintf("%s for %s goes to %s", scheme, n.Node.Addr, proxy.Host)
 			}

@@ -27,7 +27,7 @@ func jobCases() map[string][]ruleCase {
 			{name: "twice among many", base: preflighttest.CPUs, nodes: 300, severity: preflight.Error, odd: []int{7, 299}, change: func(f *preflight.Fleet) {
 				rankInOrder(f)
 				f.Nodes[299].Node.NodeRank = 7
-			}, says: []string{"--node-rank 7"}, hushes: []string{"other values"}},
+			}, says: []string{"--node-rank 7"}, omits: []string{"other values"}},
 		},
 		"R02": {
 			{name: "loopback", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{0}, change: func(f *preflight.Fleet) { f.Master = "127.0.0.1:29500" }, says: []string{"their own machine"}},
@@ -54,7 +54,7 @@ func jobCases() map[string][]ruleCase {
 			{name: "a module", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{2}, change: func(f *preflight.Fleet) {
 				beside(f)
 				f.Nodes[2].Program.Modules[1].Hash = "b2"
-			}, says: []string{"differs: net.py"}, hushes: []string{"data.py"}},
+			}, says: []string{"differs: net.py"}, omits: []string{"data.py"}},
 			{name: "modules that are missing or too many", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1, 2}, change: func(f *preflight.Fleet) {
 				beside(f)
 				f.Nodes[1].Program.Modules = f.Nodes[1].Program.Modules[1:]
@@ -130,7 +130,7 @@ func jobCases() map[string][]ruleCase {
 				f.Nodes[2].Unknown = []preflight.Unknown{{Source: preflight.AskedSource, Why: "this node has no interface bond0"}}
 			}, says: []string{"node3 (ranks 8-11) this node has no interface bond0"}},
 			{name: "auto without an answer", base: preflighttest.CPUs, severity: preflight.Error, change: func(f *preflight.Fleet) { f.Asked = "3 of 4 nodes have an address in 10.0.0.0/16" }, says: []string{"--iface auto finds no choice", "3 of 4 nodes"}},
-			{name: "nobody asked", base: preflighttest.CPUs, change: func(*preflight.Fleet) {}},
+			{name: "without --iface", base: preflighttest.CPUs, change: func(*preflight.Fleet) {}},
 		},
 		"F01": {
 			{name: "something unknown", severity: preflight.Note, odd: nil, change: func(f *preflight.Fleet) {
@@ -139,8 +139,8 @@ func jobCases() map[string][]ruleCase {
 			{name: "what --iface lacks is I14's", change: func(f *preflight.Fleet) {
 				f.Nodes[3].Unknown = []preflight.Unknown{{Source: preflight.AskedSource, Why: "no bond0"}}
 			}},
-			{name: "no facts", severity: preflight.Note, change: func(f *preflight.Fleet) { f.Nodes[3] = preflight.Facts{} }, says: []string{"node 3 no facts came"}},
-			{name: "what nobody needs", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { f.Nodes[3].Unknown = []preflight.Unknown{{Source: "gpu", Why: "no time"}} }},
+			{name: "no facts", severity: preflight.Note, change: func(f *preflight.Fleet) { f.Nodes[3] = preflight.Facts{} }, says: []string{"node 3 the node sent no facts"}},
+			{name: "what no check needs", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { f.Nodes[3].Unknown = []preflight.Unknown{{Source: "gpu", Why: "no time"}} }},
 			{name: "without torch", base: preflighttest.CPUs, change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { n.Libraries.Torch = "" })
 				f.Nodes[3].Unknown = []preflight.Unknown{{Source: "host", Why: "no /proc"}}

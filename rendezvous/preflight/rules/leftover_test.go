@@ -13,7 +13,7 @@ func leftoverCases() map[string][]ruleCase {
 	left := func(n *preflight.Facts, bytes int64) { n.Host.Leftover.SHMFiles, n.Host.Leftover.SHMBytes = 12, bytes }
 	return map[string][]ruleCase{
 		"S01": {
-			{name: "somebody computes", severity: preflight.Warning, odd: []int{1}, change: busy, says: []string{"pid 4242 (python, user ann) holds GPU 3 with 71000 MiB"}},
+			{name: "another process computes", severity: preflight.Warning, odd: []int{1}, change: busy, says: []string{"pid 4242 (python, user ann) holds GPU 3 with 71000 MiB"}},
 			{name: "on a GPU that is not visible", change: func(f *preflight.Fleet) {
 				busy(f)
 				f.Nodes[1].Node.Workers = 2

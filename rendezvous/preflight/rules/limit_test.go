@@ -53,7 +53,7 @@ func limitCases() map[string][]ruleCase {
 				everyNode(f, func(n *preflight.Facts) { n.Libraries = library.Facts{} })
 				f.Nodes[1].Host.Limits.CPU = number(7200)
 			}, says: []string{"killed after 2h0m0s of CPU time"}},
-			{name: "small files", severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.FSize = number(100 << 20) }), says: []string{"files of at most 100 MiB", "--fsize=unlimited:unlimited"}, hushes: []string{"--cpu"}},
+			{name: "small files", severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.FSize = number(100 << 20) }), says: []string{"files of at most 100 MiB", "--fsize=unlimited:unlimited"}, omits: []string{"--cpu"}},
 			{name: "files smaller than a segment", severity: preflight.Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.FSize = number(1 << 20) }), says: []string{"files of at most 1 MiB", "/dev/shm"}},
 			{name: "files smaller than a segment of one worker", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
 				f.Nodes[1].Node.Workers, f.Nodes[1].Host.Limits.FSize = 1, number(1<<20)

@@ -20,16 +20,16 @@ func linkRules() []preflight.Rule {
 			ID: "I05", Name: "mtu", Severity: preflight.Warning,
 			Meaning: "The interfaces that carry data have the same MTU on every node; a large write that does not arrive is an error.",
 			Users:   "Init works, and the first large transfer stalls.",
-			Steps:   []preflight.Step{preflight.AsRoot.Step("set one MTU, which every switch between the nodes passes", "ip link set dev eth0 mtu 1500").Everywhere()},
+			Steps:   []preflight.Step{preflight.AsRoot.Step("set one MTU that every switch between the nodes passes", "ip link set dev eth0 mtu 1500").Everywhere()},
 			Check:   checkMTU,
 		},
 		{
 			ID: "I06", Name: "dup-address", Severity: preflight.Error,
 			Meaning: "No address, hardware address or GUID that workers use belongs to two nodes.",
-			Users:   "Connections that come and go, data at the wrong host, `Connection reset by peer`.",
+			Users:   "Connections that fail at times, data at the wrong host, `Connection reset by peer`.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the network to give every node an address of its own"),
-				preflight.ToContainer.Step("a container needs the machine's network instead of a bridge's private one", "--network=host").Alternative(),
+				preflight.ToContainer.Step("give the container the machine's network instead of a private one", "--network=host").Alternative(),
 			},
 			Check: checkDuplicates,
 		},
@@ -46,15 +46,15 @@ func linkRules() []preflight.Rule {
 		{
 			ID: "I13", Name: "multi-subnet", Severity: preflight.Warning,
 			Meaning: "A chosen interface shares its subnet with no other interface of the node, unless ARP and reverse path filtering are set for it.",
-			Users:   "Answers leave by another interface than requests came in by, and are dropped.",
-			Steps:   []preflight.Step{preflight.AsRoot.Step("have the kernel keep the interfaces apart", "sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2")},
+			Users:   "Answers leave by another interface than the requests arrived at, and are dropped.",
+			Steps:   []preflight.Step{preflight.AsRoot.Step("make the kernel keep the interfaces apart", "sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2")},
 			Check:   checkSameSubnet,
 		},
 	}
 }
 
 // usesSockets reports whether the node's data goes over sockets, as far as is
-// known. Gloo's data always does.
+// known. Gloo uses sockets only.
 func usesSockets(f *preflight.Fleet, i int) bool { return f.View().Gloo || f.UsesSockets(i) }
 
 func checkMTU(f *preflight.Fleet) []preflight.Finding {
@@ -74,7 +74,7 @@ func checkMTU(f *preflight.Fleet) []preflight.Finding {
 		return strings.Join(slices.Compact(list), ", ")
 	})
 	f.Describe(values, func(i int) string { p, _ := f.BootstrapAddress(i); return p.String() })
-	all := preflight.IfAny(values, preflight.Finding{Text: "The interfaces that carry data have different MTUs. A larger packet than the path takes may vanish without a word.", Steps: oneMTU(f, values)})
+	all := preflight.IfAny(values, preflight.Finding{Text: "The interfaces that carry data have different MTUs. Packets that are larger than the path allows may get lost without an error.", Steps: oneMTU(f, values)})
 	all = append(all, reach.StalledPaths(f)...)
 	if !f.View().NCCL {
 		return all
@@ -102,7 +102,7 @@ func checkMTU(f *preflight.Fleet) []preflight.Finding {
 // passes.
 func oneMTU(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	mtu := 0
-	take := func(i int) {
+	lower := func(i int) {
 		for _, p := range f.DataAddresses(i) {
 			if link := f.Nodes[i].Network.Interface(p.Index); link != nil && link.MTU > 0 && (mtu == 0 || link.MTU < mtu) {
 				mtu = link.MTU
@@ -111,7 +111,7 @@ func oneMTU(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	}
 	for k, v := range values {
 		if k == 0 || !preflight.HasMajority(values) {
-			take(v.Nodes[0])
+			lower(v.Nodes[0])
 		}
 	}
 	return f.StepsFor(preflight.NodesOutside(values, -1), preflight.AsRoot, "set one MTU", func(i int, n *preflight.Facts) []string {
@@ -130,7 +130,7 @@ func checkDuplicates(f *preflight.Fleet) []preflight.Finding {
 	if !v.Between() {
 		return nil
 	}
-	all := preflight.IfAny(twice(f, v.Place, func(i int, _ *preflight.Facts) []string {
+	all := preflight.IfAny(duplicates(f, v.Place, func(i int, _ *preflight.Facts) []string {
 		var keys []string
 		for _, p := range f.DataAddresses(i) {
 			if p.LocalOnly() == "" {
@@ -139,7 +139,7 @@ func checkDuplicates(f *preflight.Fleet) []preflight.Finding {
 		}
 		return keys
 	}), preflight.Finding{Text: "Several nodes would use the same address."})
-	all = append(all, preflight.IfAny(twice(f, v.Place, func(i int, n *preflight.Facts) []string {
+	all = append(all, preflight.IfAny(duplicates(f, v.Place, func(i int, n *preflight.Facts) []string {
 		var keys []string
 		for _, p := range f.DataAddresses(i) {
 			if link := n.Network.Interface(p.Index); link != nil && link.MAC != "" && link.Kind == "" && link.Device {
@@ -149,10 +149,10 @@ func checkDuplicates(f *preflight.Fleet) []preflight.Finding {
 		return keys
 	}), preflight.Finding{
 		Text:  "Several nodes have the same hardware address in one network.",
-		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of the marked machines to give each a hardware address of its own; a cloned virtual machine keeps its original's")},
+		Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of the marked machines to give each a hardware address of its own; a cloned virtual machine keeps the original's address")},
 	})...)
 	all = append(all, reach.DuplicateAddresses(f)...)
-	return append(all, preflight.IfAny(twice(f, v.Machine, func(_ int, n *preflight.Facts) []string {
+	return append(all, preflight.IfAny(duplicates(f, v.Machine, func(_ int, n *preflight.Facts) []string {
 		var keys []string
 		for _, d := range n.RDMA.Devices {
 			if strings.Trim(d.GUID, "0:") != "" {
@@ -166,12 +166,12 @@ func checkDuplicates(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// twice finds keys that several nodes have. Nodes with the same number in where
+// duplicates finds keys that several nodes have. Nodes with the same number in place
 // may share a key.
-func twice(f *preflight.Fleet, where []int, keys func(i int, n *preflight.Facts) []string) []preflight.Value {
+func duplicates(f *preflight.Fleet, place []int, keys func(i int, n *preflight.Facts) []string) []preflight.Value {
 	type owner struct {
 		node int
-		many []int // all of the nodes, once there are two
+		all  []int // all nodes, once there are two
 	}
 	owners := map[string]*owner{}
 	var order []string
@@ -181,18 +181,18 @@ func twice(f *preflight.Fleet, where []int, keys func(i int, n *preflight.Facts)
 			switch {
 			case !ok:
 				owners[k] = &owner{node: i}
-			case where[o.node] == where[i] && o.many == nil:
-			case o.many == nil:
-				o.many = []int{o.node, i}
+			case place[o.node] == place[i] && o.all == nil:
+			case o.all == nil:
+				o.all = []int{o.node, i}
 				order = append(order, k)
-			case o.many[len(o.many)-1] != i:
-				o.many = append(o.many, i)
+			case o.all[len(o.all)-1] != i:
+				o.all = append(o.all, i)
 			}
 		}
 	}
 	var values []preflight.Value
 	for _, k := range order {
-		values = append(values, preflight.Value{Value: k, Nodes: owners[k].many, Odd: true})
+		values = append(values, preflight.Value{Value: k, Nodes: owners[k].all, Odd: true})
 	}
 	return f.Complete(values)
 }
@@ -266,7 +266,7 @@ func checkSameSubnet(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	return preflight.IfAny(values, preflight.Finding{Text: "Two interfaces of a node are in one subnet, and the kernel is not set for it: answers may leave by the other one."})
+	return preflight.IfAny(values, preflight.Finding{Text: "Two interfaces of a node are in one subnet, and the kernel is not set for that: answers may leave by the other interface."})
 }
 
 // interfaceInSubnet names another interface of the node in the subnet of an address.

@@ -18,11 +18,11 @@ func transportRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "N01", Name: "net-kind", Severity: preflight.Error,
-			Meaning: "NCCL moves data over the same kind of network on every node, and a network that NCCL_NET forces is there.",
+			Meaning: "NCCL moves data over the same kind of network on every node, and the network that NCCL_NET forces exists.",
 			Users:   "`Error: network IB not found.`, `Failed to initialize any NET plugin`, `socketFinalizeAccept: wrong type 4 != 3`, or a silent hang.",
 			Steps: []preflight.Step{
-				preflight.EveryRank("force the network that all nodes have, which is slower than InfiniBand", "NCCL_NET", "Socket"),
-				preflight.ByHand.Step("ask the administrator of the marked nodes to make the network work there that the others use").Alternative(),
+				preflight.EveryRank("force sockets, which all nodes have and which are slower than InfiniBand", "NCCL_NET", "Socket"),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to repair the network that the other nodes use").Alternative(),
 			},
 			Check: checkKind,
 		},
@@ -31,15 +31,15 @@ func transportRules() []preflight.Rule {
 			Meaning: "NCCL's net and tuner plugins are the same files on every node, or on none.",
 			Users:   "A silent hang, or an address family that does not exist.",
 			Steps: []preflight.Step{
-				preflight.ToGorun.Step("keep NCCL from the plugins on all nodes", "-x NCCL_NET_PLUGIN=none -x NCCL_TUNER_PLUGIN=none"),
+				preflight.ToGorun.Step("let NCCL load no plugin on any node", "-x NCCL_NET_PLUGIN=none -x NCCL_TUNER_PLUGIN=none"),
 				preflight.ByHand.Step("install the same plugin on all nodes").Alternative(),
 			},
 			Check: checkPlugins,
 		},
 		{
 			ID: "N05", Name: "ib-perm", Severity: preflight.Error,
-			Meaning: "Where active adapters are, libibverbs, its provider library and the files of /dev/infiniband are usable; when no node can use them, or every node as many, it is a warning.",
-			Users:   "`NET/IB : Unable to open device mlx5_0`, or NCCL that falls back to sockets without a word.",
+			Meaning: "Where active adapters are, libibverbs, its provider library and the files of /dev/infiniband are usable; when no node can use them, or all nodes can use equally many, it is a warning.",
+			Users:   "`NET/IB : Unable to open device mlx5_0`, or NCCL falls back to sockets without a message.",
 			Steps: []preflight.Step{
 				preflight.ToContainer.Step("give the container the adapters, and an image with rdma-core and the provider library", "--device=/dev/infiniband --cap-add=IPC_LOCK"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to install rdma-core with the provider library, and to let the job's user open /dev/infiniband").Alternative(),
@@ -63,7 +63,7 @@ func checkKind(f *preflight.Fleet) []preflight.Finding {
 			return c.Why + ": " + c.Err
 		}
 		return ""
-	}), preflight.Finding{Text: "NCCL_NET forces a network that is not there; NCCL would end the job."}), func() []preflight.Step { return unsetNet(f) })
+	}), preflight.Finding{Text: "NCCL_NET forces a network that does not exist on the node; NCCL would end the job."}), func() []preflight.Step { return unsetNet(f) })
 	if v.Places < 2 {
 		return all
 	}
@@ -79,7 +79,7 @@ func checkKind(f *preflight.Fleet) []preflight.Finding {
 		why := preflight.Detail(values[i].Nodes, func(i int) string { return v.Transport[i].Why })
 		values[i].Value = preflight.Clean(values[i].Value+" ("+why+")", 600)
 	}
-	return append(all, preflight.IfAny(values, preflight.Finding{Text: "NCCL would move data over different kinds of network; they do not understand each other."})...)
+	return append(all, preflight.IfAny(values, preflight.Finding{Text: "NCCL would move data over different kinds of network, which cannot connect to each other."})...)
 }
 
 // unsetNet returns the steps that remove NCCL_NET if all nodes then have the
@@ -100,7 +100,7 @@ func unsetNet(f *preflight.Fleet) []preflight.Step {
 		steps = unsetVariables(f, "leave the choice to NCCL", func(s ncclenv.Value) bool { return s.Name == "NCCL_NET" })
 	}
 	steps = preflight.Either(steps, preflight.EveryRank("force the network that all nodes have", "NCCL_NET", "Socket"))
-	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator of the marked nodes to install what is missing there"))
+	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator of the marked nodes to install what the network needs"))
 }
 
 func checkPlugins(f *preflight.Fleet) []preflight.Finding {
@@ -121,7 +121,7 @@ func checkPlugins(f *preflight.Fleet) []preflight.Finding {
 		})
 		variable := "NCCL_" + strings.ToUpper(kind) + "_PLUGIN"
 		all = append(all, preflight.Finding{Text: "The nodes load different " + kind + " plugins of NCCL.", Values: values, Steps: []preflight.Step{
-			preflight.EveryRank("keep NCCL from them on all nodes", variable, "none"),
+			preflight.EveryRank("let NCCL load no such plugin on any node", variable, "none"),
 			preflight.ByHand.Step("install the same plugin on all nodes").Alternative(),
 		}})
 	}
@@ -182,7 +182,7 @@ func checkVerbs(f *preflight.Fleet) []preflight.Finding {
 	for _, c := range v.Transport {
 		someIB = someIB || c.Kind == "IB"
 	}
-	sockets := preflight.EveryRank("have all nodes use sockets, and know that they are slow", "NCCL_NET", "Socket").Alternative()
+	sockets := preflight.EveryRank("make all nodes use sockets, which are slow", "NCCL_NET", "Socket").Alternative()
 	x := preflight.Finding{Text: "NCCL would use sockets on these nodes though they have active adapters: 10 to 100 times slower, and not what other nodes use."}
 	if !someIB {
 		x.Severity = preflight.Warning
@@ -198,7 +198,7 @@ func checkVerbs(f *preflight.Fleet) []preflight.Finding {
 	for i := range all {
 		all[i].Steps = append(openAdapters(f, preflight.Marked(all[i].Values)), sockets)
 	}
-	closed := preflight.AllOdd(f.Collect(func(i int, n *preflight.Facts, add func(string)) {
+	unopened := preflight.AllOdd(f.Collect(func(i int, n *preflight.Facts, add func(string)) {
 		if v.Transport[i].Kind != "IB" {
 			return
 		}
@@ -209,8 +209,8 @@ func checkVerbs(f *preflight.Fleet) []preflight.Finding {
 		}
 	}))
 	x = closedAdapters(f)
-	x.Steps = openAdapters(f, preflight.Marked(closed))
-	return append(all, preflight.IfAny(closed, x)...)
+	x.Steps = openAdapters(f, preflight.Marked(unopened))
+	return append(all, preflight.IfAny(unopened, x)...)
 }
 
 // openAdapters returns the steps that let nodes open the files of their
@@ -248,7 +248,7 @@ func closedAdapters(f *preflight.Fleet) preflight.Finding {
 		return preflight.Plural(len(open), "adapter")
 	}))
 	if uneven == nil {
-		return preflight.Finding{Severity: preflight.Warning, Text: "NCCL cannot open some of the active adapters, as many on every node."}
+		return preflight.Finding{Severity: preflight.Warning, Text: "NCCL cannot open some of the active adapters, equally many on every node."}
 	}
 	return preflight.Finding{Text: "NCCL cannot open some of the active adapters: it would use fewer than the other nodes."}
 }

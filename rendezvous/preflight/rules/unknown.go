@@ -6,33 +6,33 @@ import "github.com/gorun/gorun/rendezvous/preflight"
 func unknownRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "F01", Name: "facts-unknown", Severity: preflight.Note,
-		Meaning: "Every node could learn what the checks need. What stayed unknown is not judged, neither as good nor as bad.",
+		Meaning: "Every node could learn what the checks need. A fact that stayed unknown counts neither as good nor as bad.",
 		Users:   "A fault that no check saw.",
-		Steps:   []preflight.Step{preflight.ByHand.Step("nothing has to be done; where a check would matter, make readable what the node could not read")},
+		Steps:   []preflight.Step{preflight.ByHand.Step("nothing has to be done; if you need the check, let the node read what it could not read")},
 		Check:   checkUnknown,
 	}}
 }
 
 func checkUnknown(f *preflight.Fleet) []preflight.Finding {
 	v := f.View()
-	judged := v.NCCL || v.Gloo
+	concerned := v.NCCL || v.Gloo
 	values := f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, u := range n.Unknown {
-			if u.Source == preflight.LostSource || judged && isNeeded(v, u.Source) {
+			if u.Source == preflight.LostSource || concerned && isNeeded(v, u.Source) {
 				add(u.Source + ": " + u.Why)
 			}
 		}
 	})
-	var silent []int
+	var without []int
 	for i := range f.Nodes {
-		if judged && f.Nodes[i].Format == 0 {
-			silent = append(silent, i)
+		if concerned && f.Nodes[i].Format == 0 {
+			without = append(without, i)
 		}
 	}
-	if silent != nil {
-		values = append(values, f.Complete([]preflight.Value{{Value: "no facts came", Nodes: silent}})...)
+	if without != nil {
+		values = append(values, f.Complete([]preflight.Value{{Value: "the node sent no facts", Nodes: without}})...)
 	}
-	return preflight.IfAny(values, preflight.Finding{Text: "Some facts stayed unknown; checks that need them left these nodes out."})
+	return preflight.IfAny(values, preflight.Finding{Text: "Some facts are unknown; the checks that need them left these nodes out."})
 }
 
 // isNeeded reports whether a rule that concerns the fleet needs the source.

@@ -60,8 +60,8 @@ func versionCases() map[string][]ruleCase {
 					everyNode(f, func(n *preflight.Facts) { n.Libraries.Wheels = nil; n.Libraries.NCCL.Path = "/usr/lib/libnccl.so.2" })
 					nccl(&f.Nodes[2], "2.19.3", 21903)
 				},
-				says:   []string{"install NCCL 2.27.5, which most nodes load, on node3"},
-				hushes: []string{"from loading"},
+				says:  []string{"install NCCL 2.27.5, which most nodes load, on node3"},
+				omits: []string{"from loading"},
 			},
 			{
 				name: "another path", severity: preflight.Error, odd: []int{2}, change: func(f *preflight.Fleet) {
@@ -155,8 +155,8 @@ func versionCases() map[string][]ruleCase {
 					preflighttest.Set(n, "NCCL_RAS_ADDR", "localhost:28030")
 				})
 			}},
-			{name: "nobody asks RAS", severity: preflight.Note, odd: []int{0, 1, 2, 3}, change: func(f *preflight.Fleet) { everyNode(f, func(n *preflight.Facts) { nccl(n, "2.26.5", 22605) }) }, says: []string{"RAS is on by itself"}},
-			{name: "nobody asks RAS of a sound release", change: func(f *preflight.Fleet) { everyNode(f, func(n *preflight.Facts) { nccl(n, "2.27.3", 22703) }) }},
+			{name: "RAS that is on by default", severity: preflight.Note, odd: []int{0, 1, 2, 3}, change: func(f *preflight.Fleet) { everyNode(f, func(n *preflight.Facts) { nccl(n, "2.26.5", 22605) }) }, says: []string{"RAS is on by default"}},
+			{name: "RAS in a release without faults", change: func(f *preflight.Fleet) { everyNode(f, func(n *preflight.Facts) { nccl(n, "2.27.3", 22703) }) }},
 			{name: "RAS in a release without the fault", change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { nccl(n, "2.26.1", 22601); preflighttest.Set(n, "NCCL_RAS_ENABLE", "1") })
 			}},
