@@ -20,6 +20,7 @@ import (
 	"github.com/gorun/gorun/launch/console"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
+	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/status"
@@ -44,16 +45,16 @@ type base struct {
 // agent is the loop of one node.
 type agent struct {
 	*base
-	secrets secrets
-	env     environment
-	build   build
-	placing *placing
-	check   checker // nil: nodes are not compared
-	session *meet.Session
-	workers *supervisor
-	machine *drive.Machine
-	status  *status.Service
-	signals int // number of signals that asked the job to end
+	secrets   secrets
+	env       environment
+	build     build
+	placement *place.Placement
+	check     checker // nil: nodes are not compared
+	session   *meet.Session
+	workers   *supervisor
+	machine   *drive.Machine
+	status    *status.Service
+	signals   int // number of signals that asked the job to end
 }
 
 // checker is the part of a [check.Checker] that the loop uses.
@@ -162,7 +163,7 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 		a.build.built = &e
 		event = a.ready()
 	case placedEvent:
-		a.sayPlaced(a.placing.plan.Notes, a.placing.plan.Warnings)
+		a.sayPlaced(a.placement.Plan().Notes, a.placement.Plan().Warnings)
 		event = a.ready()
 	case signalEvent:
 		event = a.signalled(e.sig)

@@ -71,12 +71,10 @@ func (a *agent) ready() rendezvous.Event {
 	}
 	e := *a.build.built
 	if e.err == nil {
-		select {
-		case <-a.placing.done:
-		default:
+		if !a.placement.IsDone() {
 			return nil
 		}
-		e.err, e.code = a.placing.err, rendezvous.ExitUsage
+		e.err, e.code = a.placement.Err(), rendezvous.ExitUsage
 	}
 	a.build.built, a.build.program = nil, e.program
 	if e.err == nil {

@@ -19,7 +19,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 		return &UsageError{Err: err}
 	}
 	policy := check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, Trusted: sp.Trusted, MaxNodes: sp.MaxNodes}
-	gpu := a.placing.config.Driver.HasDriver()
+	gpu := a.placement.Driver.HasDriver()
 	wrapper, doubt := a.build.wrapper()
 	if !policy.Wanted(gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil
@@ -35,7 +35,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 	}
 	if sp.Preflight != spec.PreflightOff {
 		if gpu {
-			o.Facts.GPU = a.placing.facts
+			o.Facts.GPU = func(ctx context.Context) (preflight.GPU, []string) { return check.WaitForGPU(ctx, a.placement) }
 		}
 		o.Facts.Lost = a.behind(wrapper, doubt).Start(ctx)
 	}
@@ -54,7 +54,7 @@ func (a *agent) behind(p wrap.Prefix, doubt error) wrap.Look {
 		},
 		Node: wrap.Node{
 			Env: a.opts.Env, Base: a.env.guess(), Role: sp.Role, Request: a.env.request, Trusted: sp.Trusted,
-			Placed: place.Names(), Devices: a.placing.names,
+			Placed: place.Names(), Devices: a.placement.VariableNames,
 		},
 	}
 	if sp.Iface != "" {

@@ -15,14 +15,15 @@ import (
 
 // newWatcher returns the watcher of the workers' GPUs; nil if they use none.
 func (s *supervisor) newWatcher() *gpuwatch.Watcher {
-	p, want := s.placing, s.opts.Spec.Devices
-	if !p.usesGPUs() {
+	want := s.opts.Spec.Devices
+	if !s.placement.UsesGPUs() {
 		return nil
 	}
-	seen := p.plan.Seen
+	p := s.placement.Plan()
+	found := p.Inventory
 	return gpuwatch.New(gpuwatch.Options{
-		Driver: p.child, Procs: gpuwatch.Procs{FS: os.DirFS("/proc")}, Known: seen.Known, GPUs: seen.All,
-		Owned: p.plan.Owned(), Before: seen.Survey.Processes, Within: want.Release,
+		Driver: s.driver, Procs: gpuwatch.Procs{FS: os.DirFS("/proc")}, Known: found.Known, GPUs: found.All,
+		Owned: p.Owned(), Before: found.Survey.Processes, Within: want.Release,
 		Abort: want.OnError == spec.AbortOnGPUError, Given: want.Place.Mode == place.None,
 		Wait: &s.wg, Say: s.note,
 		Found: func(f preflight.Finding) { s.events.Put(foundEvent{f}) },
@@ -50,7 +51,7 @@ func identity(p *workers.Plan) gpuwatch.World {
 func (r *round) gpuRanks() []gpuwatch.Rank {
 	var all []gpuwatch.Rank
 	for _, w := range r.workers.Workers() {
-		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, Own: r.plan.Places.Slot(w.LocalRank).Own})
+		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, Own: r.plan.Places.Slot(w.LocalRank).GPUs})
 	}
 	return all
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/console"
-	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/place"
@@ -139,7 +138,7 @@ func (f *fakeTable) proc(local int) *fakeProcess {
 // noGPUs is a node without a driver.
 type noGPUs struct{ place.Driver }
 
-func (noGPUs) Present() bool { return false }
+func (noGPUs) HasDriver() bool { return false }
 
 // fakeChecker refuses every world.
 type fakeChecker struct{ a *agent }
@@ -233,14 +232,14 @@ func newPlayer(t *testing.T, i, n int, dir string) *player {
 	if err != nil {
 		t.Fatal(err)
 	}
-	places := &placing{config: place.Config{Driver: noGPUs{}}, child: device.Child{}, done: make(chan struct{})}
-	close(places.done)
+	places := place.NewPlacement(place.Config{Driver: noGPUs{}})
+	places.Make(t.Context(), place.Workers{Count: 2})
 	silent := status.NewService(status.ServiceOptions{NoSocket: true, Started: b.born, Wait: &b.wg, Say: b.console.Say})
 	p.agent = &agent{
-		base: b, env: environment{base: b}, status: silent, placing: places, session: &meet.Session{Store: &meet.Store{}},
+		base: b, env: environment{base: b}, status: silent, placement: places, session: &meet.Session{Store: &meet.Store{}},
 		workers: &supervisor{
 			base: b, processes: p.table, output: output{folders: folders, redirect: files}, socket: socket.Nowhere(),
-			store: &meet.Store{}, placing: places,
+			store: &meet.Store{}, placement: places,
 		},
 	}
 	return p

@@ -41,7 +41,8 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		identity = rendezvous.NewIdentity()
 		a.node.ID, a.node.Networks = identity.ID(), meet.Networks(ctx)
 	}
-	a.placing = a.newPlacing()
+	a.workers.driver = a.newDriver()
+	a.placement = a.newPlacement()
 	if a.node.Workers, err = a.countWorkers(ctx); err != nil {
 		return &UsageError{Err: err}
 	}
@@ -70,7 +71,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	if len(lack) > 0 && a.opts.warns() {
 		a.console.Say("there is no folder for temporary files that can be written, so workers have no %s; TMPDIR names one", strings.Join(lack, " and no "))
 	}
-	a.workers.socket, a.workers.placing = door, a.placing
+	a.workers.socket, a.workers.placement = door, a.placement
 	a.wg.Go(func() { _ = door.Serve(ctx) })
 	if err := a.connect(ctx, identity); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	if a.check != nil {
 		a.check.Start(ctx, a.node)
 	}
-	if err := a.placed(ctx); err != nil {
+	if err := a.waitForPlacement(ctx); err != nil {
 		return err
 	}
 	a.watch(ctx)

@@ -11,9 +11,11 @@ import (
 
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/arrivals"
+	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
+	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/socket"
@@ -31,7 +33,8 @@ type supervisor struct {
 	output    output
 	socket    *socket.Server
 	store     *meet.Store
-	placing   *placing
+	placement *place.Placement
+	driver    device.Child      // of the GPUs
 	current   *round            // nil: no worker was started yet
 	gpus      *gpuwatch.Watcher // nil: the workers use none
 	killAt    time.Time         // when workers that are being stopped get SIGKILL
@@ -60,7 +63,7 @@ func newSupervisor(b *base, out *logs.Console) *supervisor {
 func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env roundEnv) *workers.Plan {
 	folder, err := s.output.folders.Make(c.World.Restart)
 	return &workers.Plan{
-		World: c.World, Group: c.Index, Program: prog, Base: env.base, Places: &s.placing.plan,
+		World: c.World, Group: c.Index, Program: prog, Base: env.base, Places: s.placement.Plan(),
 		Folder: folder, Dir: s.opts.Dir, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: cmp.Or(env.err, err),
 	}
 }

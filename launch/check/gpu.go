@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,10 +14,27 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// GPU returns a node's facts about its GPUs: what the driver said, and what the
+// WaitForGPU waits for the plan. It returns what the preflight compares of the GPUs,
+// and texts that say what stays unknown.
+func WaitForGPU(ctx context.Context, p *place.Placement) (preflight.GPU, []string) {
+	open := p.Driver.HasDeviceFile()
+	switch {
+	case !p.HasGPUs():
+		return preflight.GPU{}, nil
+	case !device.Linked:
+		return preflight.GPU{Driver: open}, []string{"the GPUs: this gorun was built without cgo and cannot ask NVML"}
+	}
+	_ = p.Wait(ctx) // the agent prints its error
+	if ctx.Err() != nil {
+		return preflight.GPU{Driver: true}, nil // the caller reports it
+	}
+	return gpuFacts(p.Plan(), p.Env, open), nil
+}
+
+// gpuFacts returns a node's facts about its GPUs: what the driver said, and what the
 // plan gives to the workers. given says whether this node may call its driver.
-func GPU(p *place.Plan, env []string, given bool) preflight.GPU {
-	s := p.Seen.Survey
+func gpuFacts(p *place.Plan, env []string, given bool) preflight.GPU {
+	s := p.Inventory.Survey
 	if unused(s, given) {
 		return preflight.GPU{}
 	}
@@ -30,8 +48,8 @@ func GPU(p *place.Plan, env []string, given bool) preflight.GPU {
 	for _, g := range s.GPUs {
 		f.Devices = append(f.Devices, described(g))
 	}
-	visible := p.Seen.Sight.Visible
-	if !p.Seen.Known {
+	visible := p.Inventory.Visibility.Visible
+	if !p.Inventory.Known {
 		visible = device.FindVisible(s.GPUs, device.ReadGrants(env)).Visible
 	}
 	for _, g := range visible {

@@ -25,20 +25,20 @@ func TestUnused(t *testing.T) {
 		"a container without GPUs":        {silent, false, true},
 		"a driver that does not answer":   {silent, true, false},
 	} {
-		p := place.Plan{Seen: place.Seen{Survey: c.s}}
-		if got := reflect.DeepEqual(GPU(&p, nil, c.given), preflight.GPU{}); got != c.want {
+		p := place.Plan{Inventory: place.Inventory{Survey: c.s}}
+		if got := reflect.DeepEqual(gpuFacts(&p, nil, c.given), preflight.GPU{}); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
-func TestGPU(t *testing.T) {
+func TestGPUFacts(t *testing.T) {
 	state := preflight.DeviceState{Capability: "9.0", NICs: []string{"mlx5_0"}}
 	all := []device.GPU{
 		{Index: 0, UUID: "GPU-0", State: &state, Instances: []device.Instance{{UUID: "MIG-1"}}},
 		{Index: 1, UUID: "GPU-1", Error: "sick"},
 	}
-	slots := []place.Slot{{Own: []string{"GPU-0"}}}
+	slots := []place.Slot{{GPUs: []string{"GPU-0"}}}
 	devices := []preflight.Device{
 		{Index: 0, UUID: "GPU-0", Instances: []string{"MIG-1"}, DeviceState: state},
 		{Index: 1, UUID: "GPU-1", Error: "sick"},
@@ -49,19 +49,19 @@ func TestGPU(t *testing.T) {
 		want preflight.GPU
 	}{
 		"a plan": {
-			place.Plan{Slots: slots, Seen: place.Seen{Known: true, Sight: device.Visibility{Visible: all[:1]}, Survey: survey}},
+			place.Plan{Slots: slots, Inventory: place.Inventory{Known: true, Visibility: device.Visibility{Visible: all[:1]}, Survey: survey}},
 			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-0"}, Owned: []string{"GPU-0"}},
 		},
 		"shared GPUs belong to nobody": {
-			place.Plan{Slots: slots, Shared: true, Seen: place.Seen{Known: true, Sight: device.Visibility{Visible: all[:1]}, Survey: survey}},
+			place.Plan{Slots: slots, Shared: true, Inventory: place.Inventory{Known: true, Visibility: device.Visibility{Visible: all[:1]}, Survey: survey}},
 			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-0"}, Shared: true},
 		},
 		"a sick GPU, so that none was seen": {
-			place.Plan{Seen: place.Seen{Survey: survey}},
+			place.Plan{Inventory: place.Inventory{Survey: survey}},
 			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-1"}},
 		},
 	} {
-		if got := GPU(&c.plan, []string{"CUDA_VISIBLE_DEVICES=1"}, true); !reflect.DeepEqual(got, c.want) {
+		if got := gpuFacts(&c.plan, []string{"CUDA_VISIBLE_DEVICES=1"}, true); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}

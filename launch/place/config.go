@@ -30,12 +30,12 @@ type Config struct {
 	Root    fs.FS // with /proc and /sys
 }
 
-// Seen holds what the driver says about a node's GPUs.
-type Seen struct {
-	Known  bool         // false: the driver was not asked, or did not answer
-	All    []device.GPU // all GPUs of the node
-	Sight  device.Visibility
-	Survey device.Survey // set only if the preflight wants to know everything
+// Inventory holds what the driver says about a node's GPUs.
+type Inventory struct {
+	Known      bool         // false: the driver was not asked, or did not answer
+	All        []device.GPU // all GPUs of the node
+	Visibility device.Visibility
+	Survey     device.Survey // set only if the preflight wants to know everything
 }
 
 // Workers describes the workers of a plan.
@@ -46,77 +46,55 @@ type Workers struct {
 }
 
 // HasGPUs reports whether the node has a driver, and not all its GPUs are hidden.
-func (c Config) HasGPUs() bool { return c.Driver.HasDriver() && !c.hidden() }
+func (c Config) HasGPUs() bool { return c.Driver.HasDriver() && !c.hidesGPUs() }
 
-// hidden reports whether CUDA_VISIBLE_DEVICES hides all GPUs. Slurm writes
+// hidesGPUs reports whether CUDA_VISIBLE_DEVICES hides all GPUs. Slurm writes
 // NoDevFiles for that.
-func (c Config) hidden() bool {
-	list := c.list()
+func (c Config) hidesGPUs() bool {
+	list := c.visibleList()
 	return list != nil && (*list == "" || *list == "-1" || *list == "NoDevFiles")
 }
 
-// list returns CUDA_VISIBLE_DEVICES of the environment; nil: it is not set.
-func (c Config) list() *string {
+// visibleList returns CUDA_VISIBLE_DEVICES of the environment; nil: it is not set.
+func (c Config) visibleList() *string {
 	if value, ok := environ.Lookup(c.Env, visibleDevices); ok {
 		return &value
 	}
 	return nil
 }
 
-// See asks the driver for what Count needs.
-func (c Config) See(ctx context.Context) (Seen, error) {
-	gpus, err := c.Driver.List(ctx)
-	if err != nil {
-		return Seen{}, err
-	}
-	return c.seen(gpus), nil
-}
-
-// seen finds the GPUs of the node that the workers may use.
-func (c Config) seen(all []device.GPU) Seen {
-	s := Seen{Known: true, All: all, Sight: device.FindVisible(all, device.ReadGrants(c.Env))}
+// inventory finds the GPUs of the node that the workers may use.
+func (c Config) inventory(all []device.GPU) Inventory {
+	s := Inventory{Known: true, All: all, Visibility: device.FindVisible(all, device.ReadGrants(c.Env))}
 	if len(all) == 0 && c.Driver.HasDeviceFile() {
-		s.Sight.NoneReason = "its driver shows this process none, as in a job or a container that was given none"
+		s.Visibility.NoneReason = "its driver shows this process none, as in a job or a container that was given none"
 	}
 	return s
 }
 
-// Count returns the number of workers for --nproc-per-node auto, gpu or cpu. The
-// agents of one machine divide its GPUs.
-func (c Config) Count(of string, s Seen) (int, error) {
-	gpus, agents := len(s.Sight.Visible), max(1, c.Agents)
-	if of == "cpu" || gpus == 0 {
-		return device.Workers(of, nil)
-	}
-	n := c.Options.Carried(gpus) / agents
-	if n == 0 {
-		return 0, fmt.Errorf("cannot use --nproc-per-node %s: %d GPUs are too few for one worker on each of %d nodes of this machine with %d GPUs each", of, gpus, agents, c.Options.perWorker())
-	}
-	return n, nil
-}
-
-// Plan makes the plan. It first asks the driver, if something depends on the answer
-// and s is not known yet. Its errors are errors of the command line (exit code 2);
-// the plan then holds what was seen and the notes.
-func (c Config) Plan(ctx context.Context, s Seen, w Workers) (Plan, error) {
-	notes, err := c.look(ctx, &s, w.Facts)
+// makePlan makes the plan. It first asks the driver, if something depends on the
+// answer and s is not known yet. Its errors are errors of the command line (exit
+// code 2); the plan then holds the inventory and the notes.
+func (c Config) makePlan(ctx context.Context, s Inventory, w Workers) (Plan, error) {
+	notes, err := c.completeInventory(ctx, &s, w.Facts)
 	if err != nil {
-		return Plan{Seen: s}, err
+		return Plan{Inventory: s}, err
 	}
-	n := Node{Name: c.Host, Workers: w.Count, Skip: w.Skip, List: c.list(), Visibility: s.Sight}
-	if !s.Known && c.hidden() && c.Driver.HasDeviceFile() {
+	n := Node{Name: c.Host, Workers: w.Count, Skip: w.Skip, List: c.visibleList(), Visibility: s.Visibility}
+	if !s.Known && c.hidesGPUs() && c.Driver.HasDeviceFile() {
 		n.NoneReason = fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s hides all", *n.List)
 	}
 	p, err := Make(n, c.Options)
-	p.Seen, p.Notes = s, slices.Concat(s.Sight.Notes, notes, p.Notes)
+	p.Inventory, p.Notes = s, slices.Concat(s.Visibility.Notes, notes, p.Notes)
 	if err == nil {
 		err = c.bind(&p, n)
 	}
 	return p, err
 }
 
-// look completes what was seen. Its notes say why something stays unknown.
-func (c Config) look(ctx context.Context, s *Seen, facts bool) (notes []string, err error) {
+// completeInventory asks the driver for what the inventory lacks. Its notes say why
+// something stays unknown.
+func (c Config) completeInventory(ctx context.Context, s *Inventory, facts bool) (notes []string, err error) {
 	o := c.Options
 	if !c.HasGPUs() || !facts && o.Mode == None && o.Binding == "" {
 		return nil, nil
@@ -134,9 +112,9 @@ func (c Config) look(ctx context.Context, s *Seen, facts bool) (notes []string, 
 	}
 	switch {
 	case err == nil:
-		*s = c.seen(all)
+		*s = c.inventory(all)
 	case !c.Driver.HasDeviceFile(): // a container without GPUs sees the driver in /proc
-		*s = c.seen(nil)
+		*s = c.inventory(nil)
 	case o.Strict() || o.Binding != "":
 		return nil, err
 	default:

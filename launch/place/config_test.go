@@ -76,59 +76,24 @@ func TestPlanAsksTheDriver(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var asked [2]int
 			c.driver.lists, c.driver.surveys, c.workers.Count = &asked[0], &asked[1], 2
-			p, err := config(c.driver, c.options, c.env...).Plan(t.Context(), Seen{}, c.workers)
+			p, err := config(c.driver, c.options, c.env...).makePlan(t.Context(), Inventory{}, c.workers)
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %v, want %q", err, c.err)
 			}
-			if !slices.Equal(p.Owned(), c.owned) || p.Seen.Known != c.known || len(p.Notes) != c.notes || asked != c.asked {
-				t.Errorf("own %q, known %v, notes %q, asked %v", p.Owned(), p.Seen.Known, p.Notes, asked)
+			if !slices.Equal(p.Owned(), c.owned) || p.Inventory.Known != c.known || len(p.Notes) != c.notes || asked != c.asked {
+				t.Errorf("own %q, known %v, notes %q, asked %v", p.Owned(), p.Inventory.Known, p.Notes, asked)
 			}
-			if got := p.Seen.Survey.Driver; got != (c.asked[1] > 0) {
+			if got := p.Inventory.Survey.Driver; got != (c.asked[1] > 0) {
 				t.Errorf("everything is known: %v", got)
 			}
 		})
 	}
 }
 
-// TestCount checks that what was seen when the workers were counted is not asked
-// again.
-func TestCount(t *testing.T) {
-	for _, c := range []struct {
-		of     string
-		each   int
-		agents int
-		want   int
-	}{
-		{"gpu", 0, 0, 5}, {"auto", 0, 0, 5}, {"gpu", 2, 0, 2}, {"gpu", 0, 2, 2}, {"gpu", 2, 2, 1}, {"gpu", 3, 2, 0}, {"gpu", 6, 0, 0},
-	} {
-		var asked int
-		k := config(driver{gpus: gpus(5), lists: &asked}, Options{PerWorker: c.each, ByGPU: true})
-		k.Agents = c.agents
-		s, err := k.See(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := k.Count(c.of, s)
-		if n != c.want || (err == nil) != (c.want > 0) {
-			t.Errorf("%+v: %d, %v", c, n, err)
-		}
-		if p, err := k.Plan(t.Context(), s, Workers{Count: c.want}); c.want > 0 && err != nil || asked != 1 || !p.Seen.Known {
-			t.Errorf("%+v: %v, asked %d times", c, err, asked)
-		}
-	}
-	k := config(driver{absent: true}, Options{})
-	if n, err := k.Count("auto", Seen{}); err != nil || n < 1 {
-		t.Errorf("CPUs: %d, %v", n, err)
-	}
-	if _, err := k.Count("gpu", Seen{}); err == nil {
-		t.Error("no GPU is no error")
-	}
-}
-
 // TestWithheld checks that the workers do not get GPUs that CUDA would show but
 // that Slurm gave to others.
 func TestWithheld(t *testing.T) {
-	p, err := config(driver{gpus: gpus(2)}, Options{}, "CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=1").Plan(t.Context(), Seen{}, Workers{Count: 2})
+	p, err := config(driver{gpus: gpus(2)}, Options{}, "CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=1").makePlan(t.Context(), Inventory{}, Workers{Count: 2})
 	want := []envprop.Variable{{Name: "CUDA_VISIBLE_DEVICES"}}
 	if got := p.Slot(1).Devices.Pinned; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
@@ -139,7 +104,7 @@ func TestWithheld(t *testing.T) {
 // the plan does not end the agent.
 func TestUnknownSlot(t *testing.T) {
 	var p Plan
-	if s := p.Slot(7); s.Own != nil || s.Binding.Bound || s.Devices.Pinned != nil {
+	if s := p.Slot(7); s.GPUs != nil || s.Binding.Bound || s.Devices.Pinned != nil {
 		t.Errorf("a worker that nobody knows has %+v", s)
 	}
 }
@@ -148,15 +113,15 @@ func TestUnknownSlot(t *testing.T) {
 // mask has.
 func TestThreadsWithinQuota(t *testing.T) {
 	want := envprop.Threads{Cores: 1, Workers: 2, Quota: true}
-	k := config(driver{absent: true}, Options{})
-	k.Root = fstest.MapFS{"proc/self/cgroup": {Data: []byte("0::/\n")}, "sys/fs/cgroup/cpu.max": {Data: []byte("50000 100000\n")}}
+	cfg := config(driver{absent: true}, Options{})
+	cfg.Root = fstest.MapFS{"proc/self/cgroup": {Data: []byte("0::/\n")}, "sys/fs/cgroup/cpu.max": {Data: []byte("50000 100000\n")}}
 	for _, c := range []struct {
 		threads bool // not set with --omp=torchrun or if OMP_NUM_THREADS is set
 		workers int
 		want    envprop.Threads
 	}{{true, 2, want}, {false, 2, envprop.Threads{}}, {true, 1, envprop.Threads{}}} {
-		k.Threads = c.threads
-		p, err := k.Plan(t.Context(), Seen{}, Workers{Count: c.workers})
+		cfg.Threads = c.threads
+		p, err := cfg.makePlan(t.Context(), Inventory{}, Workers{Count: c.workers})
 		if got := p.Slot(c.workers - 1).Devices.Threads; err != nil || got != c.want {
 			t.Errorf("%+v: %+v, %v", c, got, err)
 		}
@@ -173,7 +138,7 @@ func TestThreadsWithinQuota(t *testing.T) {
 		{16, 8, envprop.Threads{Cores: 2, Workers: 1}, envprop.Threads{Cores: 2, Workers: 1}},
 		{0.5, 2, envprop.Threads{Cores: 2, Workers: 2}, want},
 	} {
-		if got := within(tt.quota, tt.workers, tt.has); got != tt.want {
+		if got := limitThreads(tt.quota, tt.workers, tt.has); got != tt.want {
 			t.Errorf("%v CPUs for %d workers with %+v: %+v, want %+v", tt.quota, tt.workers, tt.has, got, tt.want)
 		}
 	}
@@ -186,9 +151,9 @@ func TestWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := config(driver{gpus: gpus(1)}, Options{Binding: numa.ByNode}, "CUDA_VISIBLE_DEVICES=0,9")
-	k.Root = fstest.MapFS{"sys/devices/system/cpu/online": {Data: []byte(cpus[:1].String())}}
-	p, err := k.Plan(t.Context(), Seen{}, Workers{Count: 1})
+	cfg := config(driver{gpus: gpus(1)}, Options{Binding: numa.ByNode}, "CUDA_VISIBLE_DEVICES=0,9")
+	cfg.Root = fstest.MapFS{"sys/devices/system/cpu/online": {Data: []byte(cpus[:1].String())}}
+	p, err := cfg.makePlan(t.Context(), Inventory{}, Workers{Count: 1})
 	if err != nil || len(p.Notes) != 1 || len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "fewer than 4 CPUs") {
 		t.Errorf("%q, %q, %v", p.Notes, p.Warnings, err)
 	}

@@ -24,7 +24,7 @@ func (c Config) bind(p *Plan, n Node) error {
 	if mode == "" {
 		t := envprop.Threads{Cores: len(numa.Cores(c.Root, cpus)), Workers: machine}
 		for i := range p.Slots {
-			p.Slots[i].Devices.Threads = within(quota, machine, t)
+			p.Slots[i].Devices.Threads = limitThreads(quota, machine, t)
 		}
 		return nil
 	}
@@ -33,7 +33,7 @@ func (c Config) bind(p *Plan, n Node) error {
 		r.GPUs = append(r.GPUs, g.PCI)
 	}
 	for _, s := range p.Slots {
-		r.Workers = append(r.Workers, s.At)
+		r.Workers = append(r.Workers, s.Positions)
 	}
 	if r.Topology, err = numa.Read(c.Root, r.GPUs); err != nil {
 		return err
@@ -49,15 +49,15 @@ func (c Config) bind(p *Plan, n Node) error {
 	for i, b := range bound.Workers {
 		p.Slots[i].Binding = b
 		if threads {
-			p.Slots[i].Devices.Threads = within(quota, machine, envprop.Threads{Cores: b.Threads, Workers: 1})
+			p.Slots[i].Devices.Threads = limitThreads(quota, machine, envprop.Threads{Cores: b.Threads, Workers: 1})
 		}
 	}
 	return nil
 }
 
-// within bounds a worker's share of the cores by the CPU quota that all workers of
+// limitThreads bounds a worker's share of the cores by the CPU quota that all workers of
 // the machine share.
-func within(quota float64, workers int, t envprop.Threads) envprop.Threads {
+func limitThreads(quota float64, workers int, t envprop.Threads) envprop.Threads {
 	if quota == 0 || quota*float64(t.Workers) >= float64(t.Cores*workers) {
 		return t
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// caller returns a function that gives CUDA's names of the visible GPUs. The names
+// gpuNames returns a function that gives CUDA's names of the visible GPUs. The names
 // are UUIDs. If a UUID is not known, they are indexes for all GPUs, because CUDA
 // does not mix the two.
-func caller(n Node) (func(at int) string, error) {
+func gpuNames(n Node) (func(at int) string, error) {
 	byUUID, byIndex := true, true
 	for _, g := range n.Visible {
 		byUUID = byUUID && g.UUID != ""
@@ -27,10 +27,10 @@ func caller(n Node) (func(at int) string, error) {
 	return nil, fmt.Errorf("the GPUs of node %s cannot be named: some have no UUID and some no index; use --pin=none", n.Name)
 }
 
-// virtual plans torchrun's --virtual-local-rank: every worker is local rank 0 and
+// planVirtualRanks plans torchrun's --virtual-local-rank: every worker is local rank 0 and
 // sees one device. The device is the entry of the list at the worker's local rank,
 // as it is written there. Without a list it is the local rank.
-func (p *Plan) virtual(n Node) error {
+func (p *Plan) planVirtualRanks(n Node) error {
 	p.Mode = Exclusive
 	var entries []string
 	if n.List != nil {
@@ -51,16 +51,16 @@ func (p *Plan) virtual(n Node) error {
 		slot := &p.Slots[r]
 		slot.Devices.Pinned = []envprop.Variable{{Name: localRank, Value: "0"}, {Name: visibleDevices, Value: entry}}
 		if at < len(n.Visible) && n.OrderUnknown == "" { // otherwise CUDA shows it no GPU, which is right for a worker that computes on CPUs
-			slot.give(n.Visible, at)
+			slot.addGPU(n.Visible, at)
 			slot.Devices.Device = n.Visible[at].UUID
 		}
 	}
 	return nil
 }
 
-// sequence lists every visible GPU once, first the GPUs of rank 0, then of rank 1,
+// gpuOrder lists every visible GPU once, first the GPUs of rank 0, then of rank 1,
 // ...
-func (p *Plan) sequence(visible int) []int {
+func (p *Plan) gpuOrder(visible int) []int {
 	var all []int
 	seen := make([]bool, visible)
 	add := func(at int) {
@@ -69,7 +69,7 @@ func (p *Plan) sequence(visible int) []int {
 		}
 	}
 	for _, w := range p.Slots {
-		for _, at := range w.At {
+		for _, at := range w.Positions {
 			add(at)
 		}
 	}
@@ -79,17 +79,17 @@ func (p *Plan) sequence(visible int) []int {
 	return all
 }
 
-func join(at []int, call func(int) string) string {
+func join(at []int, nameOf func(int) string) string {
 	names := make([]string, len(at))
 	for i, a := range at {
-		names[i] = call(a)
+		names[i] = nameOf(a)
 	}
 	return strings.Join(names, ",")
 }
 
 func isMIG(g device.GPU) bool { return strings.HasPrefix(g.UUID, "MIG-") }
 
-func visible(n int) string {
+func visibleGPUs(n int) string {
 	if n == 1 {
 		return "1 GPU is visible"
 	}

@@ -68,24 +68,24 @@ func (o Options) Check() error {
 		return fmt.Errorf("--virtual-local-rank decides what each worker sees, as torchrun does: leave out --pin, --map, --gpus-per-worker and --oversubscribe-gpus, or use --pin=exclusive instead of it")
 	case o.Mode == None && (o.PerWorker > 1 || o.Map != nil):
 		return fmt.Errorf("--pin=none leaves the GPUs as they are: leave out --map and --gpus-per-worker, or --pin=none")
-	case o.Mode != Exclusive && repeats(o.Map):
+	case o.Mode != Exclusive && hasRepeats(o.Map):
 		return fmt.Errorf("--map gives a GPU to two workers, and CUDA shows none at all when its list names one twice: use --pin=exclusive with --oversubscribe-gpus")
-	case repeats(o.Map) && !o.Oversubscribe:
+	case hasRepeats(o.Map) && !o.Oversubscribe:
 		return fmt.Errorf("--map gives a GPU to two workers: name each once, or use --oversubscribe-gpus")
 	}
 	return nil
 }
 
 // Strict reports whether the user named GPUs, so that gorun must make a plan.
-func (o Options) Strict() bool { return o.places() || o.ByGPU }
+func (o Options) Strict() bool { return o.assignsGPUs() || o.ByGPU }
 
-// places reports whether the user said which worker gets which GPU.
-func (o Options) places() bool {
+// assignsGPUs reports whether the user said which worker gets which GPU.
+func (o Options) assignsGPUs() bool {
 	return o.Mode == Order || o.Mode == Exclusive || o.PerWorker > 1 || o.Map != nil
 }
 
-// asked returns the flag by which the user named GPUs.
-func (o Options) asked() string {
+// gpuFlag returns the flag by which the user named GPUs.
+func (o Options) gpuFlag() string {
 	switch {
 	case o.Mode == Order || o.Mode == Exclusive:
 		return "--pin=" + string(o.Mode)
@@ -99,11 +99,11 @@ func (o Options) asked() string {
 
 func (o Options) perWorker() int { return max(o.PerWorker, 1) }
 
-// Carried returns the number of workers for a number of GPUs: what --nproc-per-node
+// WorkersFor returns the number of workers for a number of GPUs: what --nproc-per-node
 // gpu means together with --gpus-per-worker.
-func (o Options) Carried(gpus int) int { return gpus / o.perWorker() }
+func (o Options) WorkersFor(gpus int) int { return gpus / o.perWorker() }
 
-func repeats(list []int) bool {
+func hasRepeats(list []int) bool {
 	seen := map[int]bool{}
 	for _, n := range list {
 		if seen[n] {

@@ -38,21 +38,21 @@ func Make(n Node, o Options) (Plan, error) {
 		p.Mode = Order
 	}
 	if o.Virtual {
-		return p, p.virtual(n)
+		return p, p.planVirtualRanks(n)
 	}
 	if len(n.Visible) == 0 {
-		return p, p.blind(n, o)
+		return p, p.planWithoutGPUs(n, o)
 	}
-	if err := p.own(n, o); err != nil {
+	if err := p.assignGPUs(n, o); err != nil {
 		return Plan{}, err
 	}
 	if p.Mode == None {
 		return p, nil
 	}
 	strict := o.Strict()
-	err := p.name(n, strict)
-	if n.OrderUnknown != "" && (n.List != nil || !o.places()) {
-		err, strict = errors.New(n.OrderUnknown), o.places()
+	err := p.setVariables(n, strict)
+	if n.OrderUnknown != "" && (n.List != nil || !o.assignsGPUs()) {
+		err, strict = errors.New(n.OrderUnknown), o.assignsGPUs()
 	}
 	switch {
 	case err != nil && strict:
@@ -66,14 +66,14 @@ func Make(n Node, o Options) (Plan, error) {
 	return p, nil
 }
 
-// blind plans for a node on which no GPU is visible. That is an error if the user
+// planWithoutGPUs plans for a node on which no GPU is visible. That is an error if the user
 // asked for GPUs and the node has some. On a node without GPUs it is a note,
 // because one command line serves all nodes of a job.
-func (p *Plan) blind(n Node, o Options) error {
+func (p *Plan) planWithoutGPUs(n Node, o Options) error {
 	p.Mode = None
 	switch {
 	case n.NoneReason != "" && o.Strict():
-		return fmt.Errorf("no GPU is visible on node %s: %s; make some visible, or leave out %s", n.Name, n.NoneReason, o.asked())
+		return fmt.Errorf("no GPU is visible on node %s: %s; make some visible, or leave out %s", n.Name, n.NoneReason, o.gpuFlag())
 	case o.Strict():
 		p.note("no GPU is visible on node %s, so there is nothing to give to its workers", n.Name)
 	case n.Withheld && o.Mode != None:
@@ -89,12 +89,12 @@ func (p *Plan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// own gives each worker its GPUs.
-func (p *Plan) own(n Node, o Options) error {
+// assignGPUs gives each worker its GPUs.
+func (p *Plan) assignGPUs(n Node, o Options) error {
 	if o.Mode == None { // torchrun assumes this, to bind CPUs near the GPU
 		for r := range p.Slots {
 			if at := n.Skip + r; at < len(n.Visible) && n.OrderUnknown == "" {
-				p.Slots[r].At = []int{at}
+				p.Slots[r].Positions = []int{at}
 			}
 		}
 		return nil
@@ -107,18 +107,18 @@ func (p *Plan) own(n Node, o Options) error {
 		}
 	}
 	if bad := slices.Max(from); bad >= len(n.Visible) {
-		return fmt.Errorf("--map names GPU %d, but %s on node %s, counted from 0", bad, visible(len(n.Visible)), n.Name)
+		return fmt.Errorf("--map names GPU %d, but %s on node %s, counted from 0", bad, visibleGPUs(len(n.Visible)), n.Name)
 	}
 	if each > len(from) {
-		return fmt.Errorf("cannot give %d GPUs to a worker: %s on node %s", each, visible(len(from)), n.Name)
+		return fmt.Errorf("cannot give %d GPUs to a worker: %s on node %s", each, visibleGPUs(len(from)), n.Name)
 	}
 	need := (n.Skip + n.Workers) * each
 	if need > len(from) && !o.Oversubscribe {
-		return short(n, o, len(from))
+		return tooFewGPUs(n, o, len(from))
 	}
 	for r := range p.Slots {
 		for k := range each {
-			p.Slots[r].give(n.Visible, from[((n.Skip+r)*each+k)%len(from)])
+			p.Slots[r].addGPU(n.Visible, from[((n.Skip+r)*each+k)%len(from)])
 		}
 	}
 	switch last := each - 1; {
@@ -131,8 +131,8 @@ func (p *Plan) own(n Node, o Options) error {
 	return nil
 }
 
-// short returns the error for more workers than GPUs.
-func short(n Node, o Options, have int) error {
+// tooFewGPUs returns the error for more workers than GPUs.
+func tooFewGPUs(n Node, o Options, have int) error {
 	what := plural(n.Workers, "worker")
 	if each := o.perWorker(); each > 1 {
 		what += fmt.Sprintf(" with %d GPUs each", each)
@@ -143,12 +143,12 @@ func short(n Node, o Options, have int) error {
 	if o.Map != nil {
 		return fmt.Errorf("%s on node %s, but --map names %s: name more, or use --oversubscribe-gpus", what, n.Name, plural(have, "GPU"))
 	}
-	return fmt.Errorf("%s, but %s on node %s: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none", what, visible(have), n.Name)
+	return fmt.Errorf("%s, but %s on node %s: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none", what, visibleGPUs(have), n.Name)
 }
 
-// name sets the variables that name each worker's GPUs.
-func (p *Plan) name(n Node, strict bool) error {
-	call, err := caller(n)
+// setVariables sets the variables that name each worker's GPUs.
+func (p *Plan) setVariables(n Node, strict bool) error {
+	nameOf, err := gpuNames(n)
 	if err != nil {
 		return err
 	}
@@ -159,18 +159,18 @@ func (p *Plan) name(n Node, strict bool) error {
 		}
 		p.note("%v", err)
 	}
-	all := p.sequence(len(n.Visible))
+	all := p.gpuOrder(len(n.Visible))
 	for r := range p.Slots {
 		slot := &p.Slots[r]
 		list := all
 		if p.Mode == Exclusive {
-			list = slot.At
+			list = slot.Positions
 		}
 		slot.Devices.Pinned = []envprop.Variable{
 			{Name: deviceOrder, Value: "PCI_BUS_ID"},
-			{Name: visibleDevices, Value: join(list, call)},
+			{Name: visibleDevices, Value: join(list, nameOf)},
 		}
-		if id := join(slot.At, func(at int) string { return n.Visible[at].UUID }); strings.Trim(id, ",") != "" {
+		if id := join(slot.Positions, func(at int) string { return n.Visible[at].UUID }); strings.Trim(id, ",") != "" {
 			slot.Devices.Device = id
 		}
 	}

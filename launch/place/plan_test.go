@@ -39,7 +39,7 @@ func shown(s Slot) string {
 			list = v.Value
 		}
 	}
-	return list + " " + strings.ReplaceAll(fmt.Sprint(s.At), " ", ",")
+	return list + " " + strings.ReplaceAll(fmt.Sprint(s.Positions), " ", ",")
 }
 
 func TestMake(t *testing.T) {
@@ -207,13 +207,13 @@ func TestMake(t *testing.T) {
 			for _, s := range p.Slots {
 				got = append(got, shown(s))
 				var own []string
-				for _, at := range s.At {
+				for _, at := range s.Positions {
 					if id := c.node.Visible[at].UUID; id != "" && p.Mode != None {
 						own = append(own, id)
 					}
 				}
-				if !slices.Equal(s.Own, own) {
-					t.Errorf("own %q, want %q", s.Own, own)
+				if !slices.Equal(s.GPUs, own) {
+					t.Errorf("own %q, want %q", s.GPUs, own)
 				}
 			}
 			if !slices.Equal(got, c.want) || p.Mode != c.mode {
@@ -333,7 +333,7 @@ func TestParse(t *testing.T) {
 	if _, err := ParseMode("auto"); err == nil || !strings.Contains(err.Error(), "--pin=auto") {
 		t.Error(err)
 	}
-	if o := (Options{PerWorker: 2}); o.Carried(5) != 2 || (Options{}).Carried(5) != 5 {
+	if o := (Options{PerWorker: 2}); o.WorkersFor(5) != 2 || (Options{}).WorkersFor(5) != 5 {
 		t.Error("5 GPUs carry 2 workers with 2 each, else 5")
 	}
 }

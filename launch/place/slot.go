@@ -13,20 +13,20 @@ import (
 type Plan struct {
 	// Mode says what the variables do. With None they do nothing, and a worker may
 	// use another worker's GPU. A virtual local rank has the mode Exclusive.
-	Mode     Mode
-	Slots    []Slot   // by local rank
-	Shared   bool     // the user lets workers share GPUs
-	Notes    []string // lines for the user about the machine; all its agents have the same
-	Warnings []string // lines for the user about these workers
-	Seen     Seen     // the GPUs for which the plan was made
+	Mode      Mode
+	Slots     []Slot    // by local rank
+	Shared    bool      // the user lets workers share GPUs
+	Notes     []string  // lines for the user about the machine; all its agents have the same
+	Warnings  []string  // lines for the user about these workers
+	Inventory Inventory // the GPUs for which the plan was made
 }
 
 // Slot is what the worker of one local rank gets.
 type Slot struct {
-	At      []int           // its GPUs, as positions among the visible ones; with None, the GPU of its local rank
-	Own     []string        // UUIDs of the GPUs that are planned for it
-	Devices envprop.Devices // the devices in its environment
-	Binding numa.Binding    // the CPUs and memory to which its process is bound
+	Positions []int           // its GPUs, as positions among the visible ones; with None, the GPU of its local rank
+	GPUs      []string        // UUIDs of the GPUs that are planned for it
+	Devices   envprop.Devices // the devices in its environment
+	Binding   numa.Binding    // the CPUs and memory to which its process is bound
 }
 
 // Slot returns the slot of a local rank. It is empty if the plan does not have the
@@ -41,7 +41,7 @@ func (p *Plan) Slot(local int) (s Slot) {
 // Owned lists the UUIDs of all GPUs that this node's workers own.
 func (p *Plan) Owned() (uuids []string) {
 	for _, s := range p.Slots {
-		uuids = append(uuids, s.Own...)
+		uuids = append(uuids, s.GPUs...)
 	}
 	return uuids
 }
@@ -57,10 +57,10 @@ func (p *Plan) Sets(name string) bool {
 // Names lists the variables that a plan may set, besides LOCAL_RANK.
 func Names() []string { return []string{deviceOrder, visibleDevices, contract.EnvDevice} }
 
-// give gives a visible GPU to the slot.
-func (s *Slot) give(visible []device.GPU, at int) {
-	s.At = append(s.At, at)
+// addGPU gives a visible GPU to the slot.
+func (s *Slot) addGPU(visible []device.GPU, at int) {
+	s.Positions = append(s.Positions, at)
 	if id := visible[at].UUID; id != "" {
-		s.Own = append(s.Own, id)
+		s.GPUs = append(s.GPUs, id)
 	}
 }

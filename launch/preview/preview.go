@@ -62,7 +62,7 @@ func New(p *workers.Plan, files []ncclenv.File, errorFile func(local int) string
 	n := Node{Node: p.Group, Host: m.Host, Addr: m.Addr, Removed: Removals(p.Base.Lost())}
 	for local := range m.Workers {
 		n.Ranks = append(n.Ranks, Rank{
-			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(p.Command(local)), Devices: p.Places.Slot(local).Own,
+			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(p.Command(local)), Devices: p.Places.Slot(local).GPUs,
 			Env: Variables(p.Base.Explain(p.Vars(local, errorFile(local)), files...), p.World.Token),
 		})
 	}
