@@ -2,8 +2,8 @@ package diagnose
 
 import "bytes"
 
-// removeBracket reads what stands in brackets at the front of line, and removes it if
-// it is no part of the text. more reports whether another prefix may follow.
+// removeBracket reads the brackets at the front of line, and removes them if they are
+// no part of the text. more reports whether another prefix may follow.
 func (h *head) removeBracket(line []byte) (rest []byte, more bool) {
 	end := bytes.IndexByte(line[:min(len(line), 200)], ']')
 	if end < 2 {

@@ -27,8 +27,8 @@ func unwrapDockerJSON(p []byte) (inner []byte, when stamp, ok bool) {
 	return []byte(*entry.Log), when, true
 }
 
-// removeCRI removes what containerd and CRI-O write between a line's time and its
-// text.
+// removeCRI removes the stream and the tag that containerd and CRI-O write between
+// a line's time and its text.
 func removeCRI(p []byte) []byte {
 	for _, stream := range []string{"stdout ", "stderr "} {
 		if rest, ok := bytes.CutPrefix(p, []byte(stream)); ok && len(rest) > 1 && (rest[0] == 'F' || rest[0] == 'P') && rest[1] == ' ' {
@@ -39,8 +39,8 @@ func removeCRI(p []byte) []byte {
 }
 
 // sternPrefix returns the length of stern's `pod container ` at the front of p, 0 if
-// it is not there. These are words like any others, so a pair counts only after
-// it stood before the beginning of a worker's line.
+// p has none. Any two words may look like it. So a pair counts only after it stood
+// before the beginning of a worker's line.
 func (s *Scanner) sternPrefix(p []byte) int {
 	pod, rest, _ := bytes.Cut(p[:min(len(p), 400)], []byte{' '})
 	container, rest, ok := bytes.Cut(rest, []byte{' '})
@@ -58,19 +58,4 @@ func (s *Scanner) sternPrefix(p []byte) int {
 	}
 	s.pods[string(p[:n])] = true
 	return n
-}
-
-// isBinary reports whether p, the front of a log, is not text: more than a tenth
-// of its bytes are control characters. Zeros at the front do not count, because
-// a log that was cut while it was written begins with them.
-func isBinary(p []byte) bool {
-	p = bytes.TrimLeft(p[:min(len(p), blockSize)], "\x00")
-	p = p[:min(len(p), 4<<10)]
-	odd := 0
-	for _, c := range p {
-		if c < ' ' && c != '\t' && c != '\n' && c != '\r' && c != '\f' && c != '\b' && c != 0x1b {
-			odd++
-		}
-	}
-	return odd > len(p)/10
 }

@@ -1,15 +1,22 @@
 package diagnose
 
-import "slices"
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
 
-// promoteEarliestHint makes the first Ordered hint a cause if there are causes and it came
-// before all of them.
-func (s *Scanner) promoteEarliestHint(known map[string]*hypothesis) {
+// isDirect reports whether e alone shows a cause.
+func (e *event) isDirect() bool { return e.class == Primary && !e.row.Weak && !e.survived() }
+
+// promoteEarliestHint makes the earliest Ordered hint a cause if there are direct
+// causes and the hint came before all of them.
+func promoteEarliestHint(known map[string]*hypothesis) {
 	var hint *event
-	for _, v := range known {
-		for _, e := range v.events {
-			if v.row.Ordered {
-				e.class = v.row.Class // an earlier call may have changed it
+	for _, h := range known {
+		for _, e := range h.events {
+			if h.row.Ordered {
+				e.class = h.row.Class // an earlier call may have changed it
 				if hint == nil || before(e, hint) {
 					hint = e
 				}
@@ -20,9 +27,9 @@ func (s *Scanner) promoteEarliestHint(known map[string]*hypothesis) {
 		return
 	}
 	class := hint.class
-	for _, v := range known {
-		for _, e := range v.events {
-			if e.class == Primary && !v.row.Weak && !e.survived() {
+	for _, h := range known {
+		for _, e := range h.events {
+			if e.isDirect() {
 				if !comparable(hint, e) || before(e, hint) {
 					return
 				}
@@ -36,23 +43,23 @@ func (s *Scanner) promoteEarliestHint(known map[string]*hypothesis) {
 // combine returns the events that only several lines together show.
 func (s *Scanner) combine(known map[string]*hypothesis) []*event {
 	var direct, weaker []*event
-	for _, v := range known {
-		for _, e := range v.events {
+	for _, h := range known {
+		for _, e := range h.events {
 			switch {
-			case e.class == Primary && !e.survived() && !v.row.Weak:
+			case e.isDirect():
 				direct = append(direct, e)
-			case v.row.Key == rowStopped, v.row.Last: // a launcher stops the other workers after any end
-			case !v.row.Weak && e.class != Harmless && !e.survived():
+			case h.row.Key == rowStopped, h.row.Last: // a launcher stops the other workers after any end
+			case !h.row.Weak && e.class != Harmless && !e.survived():
 				weaker = append(weaker, e)
 			}
 		}
 	}
 	var combined []*event
 	if w := s.timeoutEvent(); w != nil {
-		later := func(e *event) bool {
-			return comparable(w, e) && order(w, e) < 0 && !slices.Contains(w.named, e.rank)
+		mayPrecede := func(e *event) bool {
+			return !comparable(w, e) || !before(w, e) || slices.Contains(w.named, e.rank)
 		}
-		if len(direct) > 0 && !slices.ContainsFunc(direct, func(e *event) bool { return !later(e) }) {
+		if len(direct) > 0 && !slices.ContainsFunc(direct, mayPrecede) {
 			w.class = Primary // all direct causes came after it
 		}
 		combined = append(combined, w)
@@ -61,16 +68,16 @@ func (s *Scanner) combine(known map[string]*hypothesis) []*event {
 		combined = append(combined, s.job.sharedGPU)
 	}
 	for _, e := range s.endEvents() {
-		same := func(o *event) bool { return o.rank < 0 || o.rank == e.rank || o.pid > 0 && o.pid == e.pid }
-		crash := func(o *event) bool { return o.row.Key == e.row.Key || o.row.Key == rowRAS }
+		sameWorker := func(o *event) bool { return o.rank < 0 || o.rank == e.rank || o.pid > 0 && o.pid == e.pid }
+		sameCrash := func(o *event) bool { return o.row.Key == e.row.Key || o.row.Key == rowRAS }
 		switch {
-		case e.class == Primary && slices.ContainsFunc(direct, crash):
+		case e.class == Primary && slices.ContainsFunc(direct, sameCrash):
 			for _, o := range direct {
-				if crash(o) {
+				if sameCrash(o) {
 					o.fillOrigin(e)
 				}
 			}
-		case e.class != Primary && (len(direct) > 0 || slices.ContainsFunc(weaker, same)):
+		case e.class != Primary && (len(direct) > 0 || slices.ContainsFunc(weaker, sameWorker)):
 		default:
 			combined = append(combined, e)
 		}
@@ -81,4 +88,38 @@ func (s *Scanner) combine(known map[string]*hypothesis) []*event {
 		}
 	}
 	return combined
+}
+
+// hangEvent returns an event for the ranks that began to initialise a
+// communicator and did not finish, nil if there are none. The log of a job that
+// hangs ends there. The event counts only if nothing else explains the failure.
+func (s *Scanner) hangEvent() *event {
+	if len(s.job.inits) == 0 {
+		return nil
+	}
+	open := slices.SortedFunc(maps.Keys(s.job.inits), func(a, b initKey) int {
+		return cmp.Or(cmp.Compare(a.comm, b.comm), cmp.Compare(a.rank, b.rank))
+	})
+	var ranks []int
+	began := map[int]bool{}
+	for _, k := range open {
+		if k.comm == open[0].comm {
+			ranks = append(ranks, k.rank)
+			began[k.rank] = true
+		}
+	}
+	last := s.job.inits[open[len(open)-1]]
+	e := &event{row: s.m.byKey[rowMissing], class: Hint, log: last.log, number: last.number, origin: origin{rank: -1, local: -1, task: -1}}
+	e.text = rankList(ranks) + " began to initialise NCCL and did not end"
+	var missing []int
+	for r := range s.worldSize() {
+		if !began[r] {
+			missing = append(missing, r)
+		}
+	}
+	if len(missing) > 0 {
+		e.named = missing
+		e.text += "; " + rankList(missing) + " did not begin, as far as this log shows"
+	}
+	return e
 }

@@ -1,22 +1,6 @@
-// Package diagnose says what captured output means. IsConsequence says whether
-// one worker failed because a peer had failed. A Scanner reads the logs of a
-// whole job and finds the root cause, the ranks to blame, the errors that are
-// only consequences, and the fix. The package gets text and does not know where
-// it was captured.
-//
-// What lines mean is data: the rows of the map (Rows), from which
-// docs/explain.md is written. A finder looks for the words of all rows at once,
-// and only a line that has one is read further. The order in time and the class
-// of a line decide, not which line matched first or looks worst.
-//
-// These always hold. A finding needs evidence in the text, so a job that works
-// has no findings. The cost is linear in the text and memory is bounded,
-// whatever the text. The same text gives the same findings.
 package diagnose
 
-import (
-	"strings"
-)
+import "strings"
 
 const (
 	// maxLines and maxLine bound what IsConsequence reads, in lines and in
@@ -25,7 +9,7 @@ const (
 	maxLine  = 8 << 10
 	// lastLines is the number of lines at the end in which an error of a
 	// program without tracebacks counts. More output after an error means that
-	// the program went on.
+	// the program survived the error.
 	lastLines = 8
 )
 
@@ -36,9 +20,9 @@ const (
 // What ended the worker decides: the exception of the last traceback or, if
 // that was raised while another was handled, the first exception of the chain.
 // The last lines decide for a program without tracebacks. After a failure of
-// the worker itself the answer is no, whatever else the lines say: calling a
-// cause a consequence hides it, calling a consequence a cause costs only the
-// order of the report.
+// the worker itself the answer is no, whatever else the lines say. A cause that
+// is called a consequence is hidden. A consequence that is called a cause only
+// changes the order of the report.
 func IsConsequence(tail []string) bool {
 	lines := clean(tail)
 	if found := exceptions(lines); len(found) > 0 {

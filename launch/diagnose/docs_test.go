@@ -27,9 +27,9 @@ func TestDocumentation(t *testing.T) {
 
 <!-- Written by go test ./launch/diagnose -update from the map; do not edit. -->
 
-` + "`gorun explain [LOG...|-]`" + ` looks for these lines. The first row that matches a line counts. Of causes the earliest is the root cause: in time where lines tell it, else in the order of logs and lines. Beside a cause, lines that are consequences, or that can be explained by the cause, are consequences; ` + "*weak*" + ` lines are printed by jobs that work as well and count only beside other evidence.
+` + "`gorun explain [LOG...|-]`" + ` looks for these lines. The first row that matches a line counts. The earliest cause is the root cause: in time where lines have a time, otherwise in the order of logs and lines. Lines that the root cause explains are consequences; ` + "*weak*" + ` lines also come from jobs that work, and count only beside other evidence.
 
-Numbers are those of the NCCL catalogue; rows with an x are beyond it. A check without X is one of ` + "`gorun check`" + ` ([checks.md](checks.md)), but for ` + strings.Join(idsWithoutCheck(), ", ") + `, which nothing shows beforehand.
+Numbers are those of the NCCL catalogue; rows with an x are not in it. A check without X is one of ` + "`gorun check`" + ` ([checks.md](checks.md)), except ` + strings.Join(idsWithoutCheck(), ", ") + `, which no check can find before the job runs.
 
 `)
 	fmt.Fprintf(&b, "| row | checks | class | line (RE2, any case) | means | fix | printed by | source |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")

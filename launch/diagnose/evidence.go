@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	maxGroups  = 512  // kinds of events
-	keptEvents = 64   // of each kind, half of them the first and half the last
-	maxWaiting = 64   // events after which a program may go on
+	maxGroups  = 512  // groups of events
+	keptEvents = 64   // events of each group, half of them the first and half the last
+	maxWaiting = 64   // events whose later lines are counted
 	maxTracked = 4096 // streams with a traceback, ends, hosts with a version
-	// survivedAfter is more than the other workers print after one has failed, in a
-	// log that does not say which worker printed a line.
+	// survivedAfter is the number of later lines that shows that the job survived an
+	// error. It is more than the other workers print after one has failed.
 	survivedAfter = 2000
 )
 
-// event is one line, or one traceback, that means something.
+// event is one piece of evidence: a line or a traceback that has a meaning.
 type event struct {
 	row    *compiledRow
 	class  Class // the row's, unless the event changes it
@@ -32,7 +32,7 @@ type event struct {
 	inTraceback bool // a traceback contains it
 }
 
-// origin says which rank and process an event belongs to, as far as known.
+// origin names the rank and the process of an event, as far as they are known.
 // Unknown numbers are -1 (pid: 0), unknown names are empty.
 type origin struct {
 	rank, local, task, pid int
@@ -40,8 +40,8 @@ type origin struct {
 	named                  []int // ranks that the line itself names
 }
 
-// mayBeHandled reports whether more output followed e than the last words of a
-// worker.
+// mayBeHandled reports whether more lines followed e than a worker prints while it
+// ends.
 func (e *event) mayBeHandled() bool {
 	return e.later > survivedAfter || e.row.Catchable && e.later > lastLines
 }
@@ -49,20 +49,20 @@ func (e *event) mayBeHandled() bool {
 // survived reports whether the worker survived e.
 func (e *event) survived() bool { return e.later > survivedAfter || e.ofOneWorker && e.mayBeHandled() }
 
-// fillOrigin fills in the rank and pid of e from a launcher's report of the end, if e
-// has none and both are of one log and host.
+// fillOrigin sets the rank and pid of e to those of a worker's end, if e has none
+// and both are of one log and host.
 func (e *event) fillOrigin(end *event) {
 	if e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && e.host == end.host {
 		e.rank, e.local, e.pid = end.rank, end.local, end.pid
 	}
 }
 
-// group has the events of one meaning.
+// group holds events of one meaning: the first ones and the last ones.
 type group struct {
 	row    *compiledRow
 	count  int64
 	events []*event
-	ring   int // index of the next event in the second half
+	ring   int // the index in the second half that the next event takes
 }
 
 // record adds an event to the group of its row and detail.
@@ -120,13 +120,13 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 		}
 	}
 	s.record(e, "")
-	if st := s.tracebacks[l.stream]; st != nil && st.isOpen() {
-		st.events = append(st.events[:min(len(st.events), 16)], e)
+	if t := s.tracebacks[l.stream]; t != nil && t.isOpen() {
+		t.events = append(t.events[:min(len(t.events), 16)], e)
 	}
 }
 
-// countLaterLines counts the lines that a stream prints after an error which its program
-// may have caught.
+// countLaterLines counts the lines of a stream that follow an error, because the
+// program may have caught the error.
 func (s *Scanner) countLaterLines(l *line) {
 	if len(s.followed) == 0 || len(l.raw) == 0 || l.raw[0] == ' ' || isShutdownLine(l.raw) {
 		return
@@ -143,18 +143,9 @@ func (s *Scanner) countLaterLines(l *line) {
 	s.followed = kept
 }
 
-// isShutdownLine reports whether a worker prints such a line while it ends: torch's
+// isShutdownLine reports whether workers print such a line while they end: torch's
 // warnings, stack frames, NCCL's messages.
 func isShutdownLine(line []byte) bool {
 	return len(line) > 2 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 ||
 		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL "))
-}
-
-// endStaleTracebacks ends the tracebacks that have not ended within patience.
-func (s *Scanner) endStaleTracebacks(l *line) {
-	for key, st := range s.tracebacks {
-		if l.number-st.firstLine > maxFollowed || l.number < st.firstLine {
-			s.endTraceback(st, key)
-		}
-	}
 }

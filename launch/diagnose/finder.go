@@ -1,8 +1,7 @@
 package diagnose
 
-// finder finds many words in text in one pass, whatever their number, without
-// regard to the case of ASCII letters. It is Aho and Corasick's automaton with
-// all transitions computed in advance.
+// finder finds many words in a text in one pass, in any case of ASCII letters. It is
+// the automaton of Aho and Corasick with all transitions computed in advance.
 type finder struct {
 	class [256]uint8 // all bytes of no word are class 0
 	width int        // number of classes
@@ -57,7 +56,7 @@ func (f *finder) buildTree(entries [][]string) []uint32 {
 	return tree
 }
 
-// linkStates adds where each state goes on when no word continues.
+// linkStates adds the transitions of each state for the bytes that continue no word.
 func (f *finder) linkStates(tree []uint32) {
 	w := f.width
 	fail := make([]uint32, len(f.found))

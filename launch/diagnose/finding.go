@@ -1,6 +1,8 @@
 package diagnose
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/gorun/gorun/internal/term"
@@ -21,7 +23,7 @@ type Finding struct {
 	Checks   []string `json:"checks,omitempty"` // further checks that concern it
 	Row      string   `json:"row"`              // key of the row in docs/explain.md
 	Severity Severity `json:"severity"`
-	// Doubtful means that nothing shows that the job failed. The program
+	// Doubtful means that no line shows that the job failed. The program
 	// printed more after the line, so it may have handled the error.
 	Doubtful bool `json:"doubtful,omitempty"`
 
@@ -43,30 +45,14 @@ type Finding struct {
 	Fix     string `json:"fix"`
 }
 
-// Log says where text comes from.
-type Log struct {
-	Name string // a file's name
-	Rank int    // the rank that wrote it; -1: several, or unknown
-	// Local is the local rank that wrote it; -1 as for Rank.
-	Local int
-	Host  string
-	// Tail marks the end of one worker's output. Such logs come in the order of
-	// the failures. Times and numbers of their lines mean nothing.
-	Tail bool
-}
-
-// Stderr returns the Log of the end of a worker's standard error.
-func Stderr(rank, local int, host string) Log {
-	return Log{Name: "stderr", Rank: rank, Local: local, Host: host, Tail: true}
-}
-
 const (
-	maxText  = 400 // characters of a line in a finding
-	maxRanks = 64  // in a finding
+	// maxText and maxRanks bound a finding, in characters of its line and in ranks.
+	maxText  = 400
+	maxRanks = 64
 )
 
-// plainText makes a line fit to be shown: valid UTF-8, without control characters,
-// bounded.
+// plainText returns a line as valid UTF-8 without control characters, with at most
+// maxText characters.
 func plainText(p []byte) string {
 	s := strings.ToValidUTF8(string(p[:min(len(p), 4*maxText)]), "")
 	s = strings.ReplaceAll(term.Plain(s), "\t", " ")
@@ -74,4 +60,54 @@ func plainText(p []byte) string {
 		s = string(r[:maxText]) + "…"
 	}
 	return strings.TrimSpace(s)
+}
+
+// shownEvent returns the event whose line the finding shows: the first, or one that
+// soon follows it and has the row's Quote.
+func (h *hypothesis) shownEvent() *event {
+	if h.row.Quote != "" {
+		const report = 200 // lines
+		for _, e := range h.events {
+			if e.log == h.first.log && e.number >= h.first.number && e.number-h.first.number < report && strings.Contains(e.text, h.row.Quote) {
+				return e
+			}
+		}
+	}
+	return h.first
+}
+
+// finding returns the finding of a hypothesis.
+func (s *Scanner) finding(h *hypothesis) Finding {
+	e := h.shownEvent()
+	f := Finding{
+		ID: h.row.ID(), Checks: h.row.Checks[1:], Row: h.row.Key, Severity: h.severity,
+		Rank: e.rank, Local: e.local, Host: e.host, Peer: e.peer, File: s.logs[e.log].Name, Line: e.number,
+		Count: h.count, Text: e.text, Meaning: h.row.Cause, Fix: h.row.Fix,
+	}
+	if s.logs[e.log].Tail {
+		f.Line = 0
+	}
+	if versions := s.job.versionsText(); versions != "" && f.ID == "V01" {
+		f.Meaning += " (" + versions + ")"
+	}
+	ranks := map[int]bool{}
+	for _, e := range h.events {
+		if e.rank >= 0 && len(e.named) == 0 {
+			ranks[e.rank] = true
+		}
+		for _, r := range e.named {
+			ranks[r] = true
+		}
+	}
+	f.Ranks = slices.Sorted(maps.Keys(ranks))
+	if f.Rank < 0 && len(f.Ranks) == 1 {
+		f.Rank = f.Ranks[0]
+		for _, e := range h.events {
+			if f.Host == "" && e.rank == f.Rank {
+				f.Host = e.host
+			}
+		}
+	}
+	f.Ranks = f.Ranks[:min(len(f.Ranks), maxRanks)]
+	return f
 }

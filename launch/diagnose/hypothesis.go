@@ -11,26 +11,26 @@ import (
 // first. It returns none for a job that did not fail. The scanner may go on
 // reading.
 //
-// A cause is the earliest line of class Primary: in time, or in the order of
-// the logs and their lines where they have no time. If there is one, other
-// lines that may be causes but that an earlier line explains are consequences.
+// A cause is the earliest event of class Primary: in time, or in the order of the
+// logs and their lines where they have no time. Beside it, events that an earlier
+// one explains are consequences.
 func (s *Scanner) Findings() []Finding {
 	s.job.findHosts()
-	groups := s.hypotheses()
-	if len(groups) == 0 || !s.job.failed && !slices.ContainsFunc(groups, (*hypothesis).showsFailure) {
+	all := s.hypotheses()
+	if len(all) == 0 || !s.job.failed && !slices.ContainsFunc(all, (*hypothesis).showsFailure) {
 		return nil
 	}
-	slices.SortStableFunc(groups, func(a, b *hypothesis) int {
+	slices.SortStableFunc(all, func(a, b *hypothesis) int {
 		return cmp.Or(cmp.Compare(a.tier, b.tier), order(a.first, b.first), cmp.Compare(a.row.Key, b.row.Key))
 	})
-	setSeverities(groups)
-	doubt := !s.job.failed && !slices.ContainsFunc(groups, (*hypothesis).showsCertainFailure)
+	setSeverities(all)
+	doubtful := !s.job.failed && !slices.ContainsFunc(all, (*hypothesis).showsCertainFailure)
 	var found []Finding
-	for _, tier := range []Severity{SeverityCause, SeverityConsequence, SeverityHarmless} {
-		for _, g := range groups {
-			if g.severity == tier {
-				f := s.finding(g)
-				f.Doubtful = doubt && tier == SeverityCause
+	for _, severity := range []Severity{SeverityCause, SeverityConsequence, SeverityHarmless} {
+		for _, h := range all {
+			if h.severity == severity {
+				f := s.finding(h)
+				f.Doubtful = doubtful && severity == SeverityCause
 				found = append(found, f)
 			}
 		}
@@ -38,56 +38,60 @@ func (s *Scanner) Findings() []Finding {
 	return found
 }
 
-// hypothesis is a group of events that becomes a finding.
+// hypothesis is a possible explanation of the failure: the events of one meaning.
+// It becomes a finding.
 type hypothesis struct {
 	row      *compiledRow
 	events   []*event
 	count    int64
 	first    *event
-	tier     int
+	tier     tier
 	severity Severity
 }
 
-// The tiers of probability, the most probable first.
+// tier says how probable a hypothesis is, from the most probable.
+type tier int
+
 const (
-	tierCause = iota
+	tierCause tier = iota
 	tierHint
-	tierSurvived
+	tierSurvived // the worker went on after the error
 	tierConsequence
 	tierHarmless
 )
 
-// showsFailure reports whether the group alone shows that the job failed.
-func (v *hypothesis) showsFailure() bool {
-	if v.row.IfInfiniBand && v.tier == tierCause {
+// showsFailure reports whether h alone shows that the job failed.
+func (h *hypothesis) showsFailure() bool {
+	if h.row.IfInfiniBand && h.tier == tierCause {
 		return true
 	}
-	return v.tier != tierHarmless && slices.ContainsFunc(v.events, func(e *event) bool {
-		return !e.mayBeHandled() && (!v.row.Weak || e.inTraceback)
+	return h.tier != tierHarmless && slices.ContainsFunc(h.events, func(e *event) bool {
+		return !e.mayBeHandled() && (!h.row.Weak || e.inTraceback)
 	})
 }
 
-// showsCertainFailure reports whether the group shows a failure that no program can have
+// showsCertainFailure reports whether h shows a failure that no program can have
 // handled, or an error after which its stream printed nothing.
-func (v *hypothesis) showsCertainFailure() bool {
-	return v.showsFailure() && (!v.row.Catchable || slices.ContainsFunc(v.events, func(e *event) bool { return e.later == 0 }))
+func (h *hypothesis) showsCertainFailure() bool {
+	return h.showsFailure() && (!h.row.Catchable || slices.ContainsFunc(h.events, func(e *event) bool { return e.later == 0 }))
 }
 
-// hypotheses makes verdicts of the groups, of what several lines show together and
-// of what launchers report.
+// hypotheses returns the hypotheses with their tiers. They come from the groups of
+// events, from lines that show something together and from ends that launchers
+// report.
 func (s *Scanner) hypotheses() []*hypothesis {
 	all := map[string]*hypothesis{}
 	add := func(key string, row *compiledRow, e *event, count int64) {
 		if key == row.Key+"\x00" {
 			key = row.Key
 		}
-		v := all[key]
-		if v == nil {
-			v = &hypothesis{row: row}
-			all[key] = v
+		h := all[key]
+		if h == nil {
+			h = &hypothesis{row: row}
+			all[key] = h
 		}
-		v.events = append(v.events, e)
-		v.count += count
+		h.events = append(h.events, e)
+		h.count += count
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[key]
@@ -97,60 +101,63 @@ func (s *Scanner) hypotheses() []*hypothesis {
 				count += g.count - int64(len(g.events))
 			}
 			if g.row.Key == rowCrashed && s.isRASCrash(e) {
-				ras := *e
-				ras.row = s.m.byKey[rowRAS]
-				add(rowRAS, ras.row, &ras, count)
+				crash := *e
+				crash.row = s.m.byKey[rowRAS]
+				add(rowRAS, crash.row, &crash, count)
 				continue
 			}
 			add(key, g.row, e, count)
 		}
 	}
-	s.promoteEarliestHint(all)
+	promoteEarliestHint(all)
 	for _, e := range s.combine(all) {
 		add(e.row.Key, e.row, e, 1)
 	}
 	list := slices.Collect(maps.Values(all))
-	lost, better := false, false
-	for _, v := range list {
-		s.rate(v)
-		lost = lost || v.row.PeerLost
-		better = better || v.tier <= tierHint && !v.row.Last
+	lostPeer, better := false, false
+	for _, h := range list {
+		s.rate(h)
+		lostPeer = lostPeer || h.row.PeerLost
+		better = better || h.tier <= tierHint && !h.row.Last
 	}
-	for _, v := range list {
-		if v.tier == tierHint && (lost && v.row.IfAlone || better && v.row.Last) {
-			v.tier = tierConsequence
+	for _, h := range list {
+		if h.tier == tierHint && (lostPeer && h.row.IfAlone || better && h.row.Last) {
+			h.tier = tierConsequence
 		}
 	}
 	return list
 }
 
-// rate finds the worker of each event, and the group's first event and
-// tier.
-func (s *Scanner) rate(v *hypothesis) {
-	for _, e := range v.events {
+// rate finds the worker of each event, and the first event and the tier of h.
+func (s *Scanner) rate(h *hypothesis) {
+	for _, e := range h.events {
 		s.locate(e)
 	}
-	tier := func(e *event) int {
-		switch {
-		case e.class == Harmless && e.row.IfInfiniBand && s.job.nccl.askedIB:
-			return tierCause
-		case e.class == Harmless:
-			return tierHarmless
-		case e.class == Consequence:
-			return tierConsequence
-		case e.survived():
-			return tierSurvived
-		case e.class == Hint:
-			return tierHint
-		}
-		return tierCause
-	}
-	v.first = slices.MinFunc(v.events, func(a, b *event) int { return cmp.Or(cmp.Compare(tier(a), tier(b)), order(a, b)) })
-	v.tier = tier(v.first)
+	h.first = slices.MinFunc(h.events, func(a, b *event) int {
+		return cmp.Or(cmp.Compare(s.tierOf(a), s.tierOf(b)), order(a, b))
+	})
+	h.tier = s.tierOf(h.first)
 }
 
-// isRASCrash reports whether a crash is one of NCCL's RAS thread: the frames of that
-// thread follow, or those of a libnccl that has the bug.
+// tierOf returns the tier of a hypothesis with the event e alone.
+func (s *Scanner) tierOf(e *event) tier {
+	switch {
+	case e.class == Harmless && e.row.IfInfiniBand && s.job.nccl.askedIB:
+		return tierCause
+	case e.class == Harmless:
+		return tierHarmless
+	case e.class == Consequence:
+		return tierConsequence
+	case e.survived():
+		return tierSurvived
+	case e.class == Hint:
+		return tierHint
+	}
+	return tierCause
+}
+
+// isRASCrash reports whether NCCL's RAS thread crashed: frames of that thread
+// follow, or frames of a libnccl that has the bug.
 func (s *Scanner) isRASCrash(e *event) bool {
 	at := lineRef{e.log, e.number}
 	const stack = 80 // lines
@@ -161,22 +168,22 @@ func (s *Scanner) isRASCrash(e *event) bool {
 	return strings.HasPrefix(s.job.nccl.version, "2.26.") && slices.ContainsFunc(s.job.nccl.frames, near)
 }
 
-// setSeverities sets severities. A verdict is a consequence if a better explanation
-// comes before it. groups are in order of probability.
-func setSeverities(groups []*hypothesis) {
-	top := groups[0]
-	for i, v := range groups {
+// setSeverities sets the severities of hypotheses in order of probability. A
+// hypothesis is a consequence if a better explanation comes before it.
+func setSeverities(all []*hypothesis) {
+	top := all[0]
+	for i, h := range all {
 		switch {
-		case v.tier == tierHarmless:
-			v.severity = SeverityHarmless
-		case v.tier == tierConsequence:
-			v.severity = SeverityConsequence
-		case i > 0 && top.tier == tierCause && (v.tier != tierCause || v.row.FirstOnly || v.row.Weak):
-			v.severity = SeverityConsequence
-		case i > 0 && top.tier < tierSurvived && v.tier == tierSurvived:
-			v.severity = SeverityConsequence
+		case h.tier == tierHarmless:
+			h.severity = SeverityHarmless
+		case h.tier == tierConsequence:
+			h.severity = SeverityConsequence
+		case i > 0 && top.tier == tierCause && (h.tier != tierCause || h.row.FirstOnly || h.row.Weak):
+			h.severity = SeverityConsequence
+		case i > 0 && top.tier < tierSurvived && h.tier == tierSurvived:
+			h.severity = SeverityConsequence
 		default:
-			v.severity = SeverityCause
+			h.severity = SeverityCause
 		}
 	}
 }

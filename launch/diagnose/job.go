@@ -12,32 +12,32 @@ import (
 // maxEntries bounds each table of a job.
 const maxEntries = 1 << 16
 
-// job is what the lines say about the job, apart from its failure.
+// job holds what the lines say about the job.
 type job struct {
 	world        int // number of ranks, the largest that a line names; 0: unknown
 	writers      writers
 	pids         map[process]membership
-	hosts        map[int]string     // by rank; findHosts fills it
-	byPID        map[int]membership // pids that only one host has; findHosts fills it
-	inits        map[initKey]initState
-	buses        map[busKey]int // the rank that uses a GPU
-	sharedGPU    *event         // two ranks on one GPU, as their lines of init say
-	nccl         ncclFacts
+	hosts        map[int]string      // by rank; findHosts fills it
+	byPID        map[int]int         // ranks by pids that only one host has; findHosts fills it
+	inits        map[initKey]lineRef // ranks that began to initialise a communicator: the line
+	buses        map[busKey]int      // the rank that uses a GPU
+	sharedGPU    *event              // two ranks on one GPU, as NCCL's lines say
+	nccl         ncclLines
 	timeouts     map[int]collectiveTimeout // by rank
-	firstTimeout *event                    // the first of the watchdogs' events
+	firstTimeout *event                    // the earliest in the logs
 	ends         []workerEnd
-	failed       bool // a launcher says so
+	failed       bool // a launcher reports a failure
 }
 
-// writers are the ranks, local ranks and hosts that print into the logs.
+// writers holds the ranks, local ranks and hosts that print into the logs.
 type writers struct {
 	ranks  map[int]struct{}
 	locals map[int]struct{} // local ranks
 	hosts  map[string]struct{}
 }
 
-// ncclFacts is what the lines say about NCCL.
-type ncclFacts struct {
+// ncclLines holds what the lines say about NCCL.
+type ncclLines struct {
 	askedIB  bool              // NCCL_NET=IB, a line that says IB is missing, or a node that uses it
 	version  string            // the last that a line named
 	versions map[string]string // by host
@@ -48,8 +48,8 @@ type ncclFacts struct {
 func newJob() job {
 	return job{
 		writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
-		pids:    map[process]membership{}, inits: map[initKey]initState{}, buses: map[busKey]int{},
-		nccl: ncclFacts{versions: map[string]string{}}, timeouts: map[int]collectiveTimeout{},
+		pids:    map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
+		nccl: ncclLines{versions: map[string]string{}}, timeouts: map[int]collectiveTimeout{},
 	}
 }
 
@@ -59,8 +59,8 @@ type process struct {
 	pid  int
 }
 
-// membership is the rank of a process in the largest communicator in which it was
-// seen, and that communicator's size.
+// membership is the rank of a process in its largest communicator, and that
+// communicator's size.
 type membership struct{ rank, size int }
 
 // initKey names a rank of a communicator.
@@ -69,14 +69,9 @@ type initKey struct {
 	rank int
 }
 
-type initState struct {
-	process
-	line lineRef
-}
-
 type busKey struct{ comm, host, bus string }
 
-// lineRef is the place of a line in the logs.
+// lineRef names a line of the logs.
 type lineRef struct {
 	log    int
 	number int64
@@ -100,8 +95,7 @@ func (j *job) recordWriter(l *line) {
 	}
 }
 
-// jobLines returns the lines that are read beside those of the rows. Words are in
-// lower case.
+// jobLines returns the lines that the Scanner reads besides those of the rows.
 func jobLines() []jobLine {
 	return []jobLine{
 		{[]string{"traceback (most recent call last)", ` file "`}, func(*Scanner, *line) {}},
@@ -130,8 +124,8 @@ var (
 	worldLine   = lazyRegexp(`(?i)world_size\W{1,4}(\d{1,7})\b`)
 )
 
-// readInit reads Init START and Init COMPLETE: which process has which rank,
-// and which ranks hang there.
+// readInit reads NCCL's Init START and Init COMPLETE. They show which process has
+// which rank, and which ranks hang there.
 func (s *Scanner) readInit(l *line) {
 	m := initLine().FindSubmatch(l.raw)
 	if m == nil {
@@ -140,9 +134,9 @@ func (s *Scanner) readInit(l *line) {
 	rank, _ := strconv.Atoi(string(m[1]))
 	size, _ := strconv.Atoi(string(m[2]))
 	j := &s.job
-	who := process{l.host, l.pid}
-	if l.pid > 0 && size >= j.pids[who].size && len(j.pids) < maxEntries {
-		j.pids[who] = membership{rank, size}
+	p := process{l.host, l.pid}
+	if l.pid > 0 && size >= j.pids[p].size && len(j.pids) < maxEntries {
+		j.pids[p] = membership{rank, size}
 	}
 	j.world = max(j.world, size)
 	if len(m[4]) == 0 { // releases without commId print no START either
@@ -154,13 +148,14 @@ func (s *Scanner) readInit(l *line) {
 		if done {
 			delete(j.inits, key)
 		} else {
-			j.inits[key] = initState{process: who, line: l.ref()}
+			j.inits[key] = l.ref()
 		}
 	}
 	s.recordGPU(l, busKey{key.comm, l.host, string(m[3])}, rank)
 }
 
-// recordGPU finds two ranks of one communicator on one GPU.
+// recordGPU records the rank that uses a GPU, and finds two ranks of one
+// communicator on one GPU.
 func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
 	if key.bus == "" || key.host == "" {
 		return
@@ -170,7 +165,7 @@ func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
 	case !known && len(s.job.buses) < maxEntries:
 		s.job.buses[key] = rank
 	case known && other != rank && s.job.sharedGPU == nil:
-		e := s.newEvent(s.m.byKey["46"], l)
+		e := s.newEvent(s.m.byKey[rowSharedGPU], l)
 		e.class = Hint
 		e.named = []int{min(other, rank), max(other, rank)}
 		s.job.sharedGPU = e
@@ -190,8 +185,8 @@ func (s *Scanner) readVersion(l *line) {
 	}
 }
 
-// versionsText says which hosts loaded which version of NCCL, "" if all that print
-// one loaded the same.
+// versionsText lists the versions of NCCL with the hosts that loaded them. It
+// returns "" if all hosts loaded the same.
 func (j *job) versionsText() string {
 	hosts := map[string][]string{}
 	for _, host := range slices.Sorted(maps.Keys(j.nccl.versions)) {

@@ -2,7 +2,7 @@ package diagnose
 
 import "bytes"
 
-// readLine reads one line, which docker may have wrapped in JSON.
+// readLine reads one line. Docker may have wrapped it in JSON.
 func (s *Scanner) readLine(p []byte) {
 	inner, when, ok := unwrapDockerJSON(bytes.TrimRight(p, "\r\n"))
 	if !ok {
@@ -15,25 +15,25 @@ func (s *Scanner) readLine(p []byte) {
 	}
 }
 
-// readText reads one line. when is the time in its wrapping.
+// readText reads one line without its JSON. when is the time in the JSON.
 func (s *Scanner) readText(p []byte, when stamp) {
 	p = bytes.TrimRight(p, "\r\n")
-	var may entries
-	any, first := false, 0
+	var words entries
+	hasWord, first := false, 0 // first: where the first word ends
 	s.m.finder.all(p, func(e, end int) {
-		if !any {
-			any, first = true, end
+		if !hasWord {
+			hasWord, first = true, end
 		}
-		may.add(e)
+		words.add(e)
 	})
-	if !any && !s.needsEveryLine() {
+	if !hasWord && !s.needsEveryLine() {
 		return
 	}
 	if bytes.IndexByte(p[:min(len(p), 64)], 0x1b) >= 0 {
 		p = colours().ReplaceAll(p[:min(len(p), maxMatched)], nil)
 		first = 0
 	}
-	l := line{number: s.number, may: may}
+	l := line{number: s.number, words: words}
 	pod := s.sternPrefix(p)
 	l.head, l.raw = readHead(p[pod:])
 	if pod > 0 {
@@ -54,7 +54,7 @@ func (s *Scanner) readText(p []byte, when stamp) {
 	s.hasText = s.hasText || len(bytes.TrimSpace(l.raw)) > 0
 	log := &s.logs[l.stream.log]
 	if log.Tail && len(bytes.TrimSpace(p)) > 0 {
-		s.lastLine = plainText(p) // with its head, because log.Fatal begins with the time
+		s.lastLine = plainText(p) // with its prefixes, because log.Fatal begins with the time
 	}
 	switch {
 	case log.Tail:
@@ -73,24 +73,25 @@ func (s *Scanner) readText(p []byte, when stamp) {
 	if l.host == "" {
 		l.host = log.Host
 	}
-	s.classify(&l, any)
+	s.classify(&l, hasWord)
 }
 
-// classify gives a line to the reports, the facts, the rows and the tracebacks.
-func (s *Scanner) classify(l *line, any bool) {
+// classify gives a line to the reports, the job, the rows and the tracebacks. hasWord
+// reports whether the finder found a word in it.
+func (s *Scanner) classify(l *line, hasWord bool) {
 	if s.report.isExplanation(l) {
 		return
 	}
 	s.report.readLine(s, l)
 	s.job.recordWriter(l)
 	s.countLaterLines(l)
-	if any {
+	if hasWord {
 		for i, f := range s.m.jobLines {
-			if l.may.has(len(s.m.rows) + i) {
+			if l.words.has(len(s.m.rows) + i) {
 				f.read(s, l)
 			}
 		}
-		if row, at := s.m.match(&l.may, l.raw); row != nil {
+		if row, at := s.m.match(&l.words, l.raw); row != nil {
 			s.recordMatch(row, at, l)
 		}
 	}

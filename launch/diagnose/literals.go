@@ -7,9 +7,9 @@ import (
 	"unicode"
 )
 
-// literals returns lower-case literals, at least one of which is in every match
-// of pattern, nil if there are none. The finder looks for them before the
-// expression is tried.
+// literals returns texts in lower case. Every match of pattern contains at least one
+// of them. literals returns nil if there are none. A line without them needs no
+// expression.
 func literals(pattern string) []string {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
 	if err != nil {

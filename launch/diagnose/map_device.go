@@ -3,10 +3,10 @@ package diagnose
 // deviceRows returns the rows about GPUs, the driver and memory on the GPU.
 func deviceRows() []Row {
 	const (
-		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call, start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not silence it with NCCL_MULTI_RANK_GPU_ENABLE"
+		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call, start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not hide the error with NCCL_MULTI_RANK_GPU_ENABLE"
 		drain  = "take the node out of the job (drain it) and reset or replace the GPU"
 		nvml   = "`nvidia-smi` must work for all GPUs of the node: reboot after a driver upgrade, drain a node with a broken GPU"
-		memory = "smaller batches or sequences, activation checkpointing, sharding; if it happens at the start: `nvidia-smi` shows what else is on the GPU"
+		memory = "smaller batches or sequences, activation checkpointing, sharding; if it happens at the start: `nvidia-smi` shows other processes on the GPU"
 	)
 	return []Row{
 		{
@@ -31,11 +31,11 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "51", Checks: ids("D03"), Class: Primary, Pattern: `Cuda failure.*(?:system not yet initialized|\b802\b)|CUDA error: system not yet initialized`,
-			Cause: "the fabric manager of this NVSwitch machine does not run", Fix: "systemctl start nvidia-fabricmanager (of the driver's version); reset the GPUs after its restart", Seen: "CUDA 802", Source: "pytorch#35710, nccl-tests#264",
+			Cause: "the fabric manager of this NVSwitch node does not run", Fix: "systemctl start nvidia-fabricmanager (of the driver's version); reset the GPUs after its restart", Seen: "CUDA 802", Source: "pytorch#35710, nccl-tests#264",
 		},
 		{
 			Key: "52", Checks: ids("S01", "X-CUDAOOM"), Class: Primary, Pattern: `Cuda failure.*out of memory`,
-			Cause: "no memory was left on the GPU when NCCL needed some: a process that was left behind, or the program took it all", Fix: "`nvidia-smi` shows who holds it; " + memory, Seen: "all", Source: "src/include/checks.h",
+			Cause: "the GPU had no memory left for NCCL: an old process or the program itself uses all of it", Fix: "`nvidia-smi` shows the processes that use it; " + memory, Seen: "all", Source: "src/include/checks.h",
 		},
 		{
 			Key: "53", Checks: ids("V01", "V03"), Class: Primary, Pattern: `Cuda failure.*(?:invalid device function|no kernel image)`,
@@ -63,7 +63,7 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "x05", Checks: ids("X-CUDAERR"), Class: Primary, Pattern: `CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|invalid program counter)|Cuda failure.*(?:illegal memory access|device-side assert|misaligned address)|device-side assert triggered`,
-			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look at indices (labels, embedding ids) out of range; compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
+			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look for indices out of range (labels, embedding ids); compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
 		},
 		{
 			Key: "x06", Checks: ids("X-CUDAERR"), Class: Hint, Pattern: `CUDA error: |Cuda failure|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+`,
@@ -71,11 +71,11 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "55", Checks: ids("D04"), Class: Primary, Pattern: `nvmlInit\w*\(\) failed|Failed to initialize NVML`,
-			Cause: "NVML does not work on this node: driver and library differ, or a GPU is sick", Fix: nvml, Seen: "all", Source: "src/misc/nvmlwrap.cc",
+			Cause: "NVML does not work on this node: the versions of driver and library differ, or a GPU is broken", Fix: nvml, Seen: "all", Source: "src/misc/nvmlwrap.cc",
 		},
 		{
 			Key: "56", Checks: ids("D04"), Class: Primary, Pattern: `nvmlDeviceGetHandleByIndex\w*\(\d+\) failed`,
-			Cause: "a GPU of this node is sick; NCCL looks at all of them, also at those that the job does not use", Fix: nvml, Seen: "2.12.7+", Source: "sglang#24666",
+			Cause: "a GPU of this node is broken; NCCL opens all GPUs, even those that the job does not use", Fix: nvml, Seen: "2.12.7+", Source: "sglang#24666",
 		},
 		{
 			Key: "57", Checks: ids("D04", "D10"), Class: Primary, Pattern: `Failed to open libnvidia-ml\.so\.1`,
@@ -87,19 +87,19 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "77", Checks: ids("D03", "E02"), Class: Primary, Pattern: `MNNVL \(cliqueSize \d+\) is available but not (?:working|supported)`,
-			Cause: "NVLink between nodes is there, but its IMEX daemon or channels are not", Fix: "start nvidia-imex and map /dev/nvidia-caps-imex-channels, or NCCL_MNNVL_ENABLE=0 on all ranks", Seen: "2.25+", Source: "src/mnnvl.cc",
+			Cause: "the nodes have NVLink between them, but its IMEX daemon or channels are missing", Fix: "start nvidia-imex and map /dev/nvidia-caps-imex-channels, or NCCL_MNNVL_ENABLE=0 on all ranks", Seen: "2.25+", Source: "src/mnnvl.cc",
 		},
 		{
 			Key: "78", Checks: ids("D03", "E02"), Class: Primary, Pattern: `Failed to bind NVLink SHARP \(NVLS\) Multicast memory`,
-			Cause: "the fabric manager's state or another process keeps NVLink SHARP from working", Fix: "restart nvidia-fabricmanager and reset the GPUs, or NCCL_NVLS_ENABLE=0 on all ranks", Seen: "2.27.3+", Source: "nccl#976, #1705; src/transport/nvls.cc:376",
+			Cause: "NVLink SHARP does not work: the fabric manager is in a wrong state, or another process uses it", Fix: "restart nvidia-fabricmanager and reset the GPUs, or NCCL_NVLS_ENABLE=0 on all ranks", Seen: "2.27.3+", Source: "nccl#976, #1705; src/transport/nvls.cc:376",
 		},
 		{
 			Key: "79", Checks: ids("G02", "E02"), Class: Hint, Weak: true, Pattern: `P2P is disabled between NVLINK connected GPUs`,
-			Cause: "GPUs with NVLink may not use it: a driver setting, NCCL_P2P_*, IOMMU or a virtual machine", Fix: "unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL; check `nvidia-smi topo -p2p r`", Seen: "2.12.7+", Source: "src/graph/paths.cc",
+			Cause: "GPUs with NVLink are not allowed to use it: a driver setting, NCCL_P2P_*, IOMMU or a virtual machine", Fix: "unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL; check `nvidia-smi topo -p2p r`", Seen: "2.12.7+", Source: "src/graph/paths.cc",
 		},
 		{
 			Key: "80", Checks: ids("H04"), Class: Primary, Pattern: `Could not find real path of /sys/class`,
-			Cause: "/sys is not mounted in the sandbox", Fix: "mount /sys (gVisor and chroots leave it out)", Seen: "all", Source: "src/os/linux.cc:637",
+			Cause: "/sys is not mounted in the sandbox", Fix: "mount /sys (gVisor and chroots have none)", Seen: "all", Source: "src/os/linux.cc:637",
 		},
 		{
 			Key: "92", Checks: ids("G01"), Class: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:48|63|64|74|79|94|95|119|120|140|14[3-9]|154)\b`,
@@ -107,7 +107,7 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "93a", Checks: ids("X-CUDAERR", "G01"), Class: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:13|31)\b`,
-			Cause: "the program did an illegal access on the GPU: not the node's fault", Fix: "look at that process's stack; compute-sanitizer names the kernel", Seen: "kernel", Source: "the same",
+			Cause: "the program did an illegal access on the GPU; the node is in order", Fix: "read that process's stack; compute-sanitizer names the kernel", Seen: "kernel", Source: "the same",
 		},
 		{
 			Key: "93b", Checks: ids("G01"), Class: Consequence, Pattern: `NVRM: Xid \(PCI:\S+\): (?:43|45)\b`,

@@ -4,7 +4,7 @@ package diagnose
 func networkRows() []Row {
 	const (
 		iface = "set NCCL_SOCKET_IFNAME to the interface of the common network (`=eth0` is exact), or gorun --iface; `gorun check` shows each node's choice"
-		reach = "`gorun check` on all nodes names who cannot reach whom; choose the common network with --iface, or open the ports between the nodes"
+		reach = "`gorun check` on all nodes names the nodes that cannot reach each other; choose the common network with --iface, or open the ports between the nodes"
 		ib    = "install rdma-core and map /dev/infiniband into the container on every node, or unset NCCL_NET"
 	)
 	const connect = `connect to (?P<peer>\S+) (?:returned|failed\s*:)\s*(?:with error )?`
@@ -23,11 +23,11 @@ func networkRows() []Row {
 		},
 		{
 			Key: "15", Checks: ids("I01"), Class: Primary, Pattern: `NET/IB\s*:\s*No IP interface found`,
-			Cause: "there is InfiniBand, but no IP interface to set it up over", Fix: iface, Seen: "all", Source: "net_ib/init.cc",
+			Cause: "the node has InfiniBand, but no IP interface to set up its connections", Fix: iface, Seen: "all", Source: "net_ib/init.cc",
 		},
 		{
 			Key: "21", Checks: ids("I01"), Class: Hint, Pattern: `connect to (?P<peer>127\.\S+|\[?::1\S*)`,
-			Cause: "loopback was chosen on a job of several nodes", Fix: iface + "; a list such as `^docker0` alone leaves lo in", Seen: "all", Source: "horovod#584, #789",
+			Cause: "NCCL uses loopback in a job of several nodes", Fix: iface + "; a list such as `^docker0` alone includes lo", Seen: "all", Source: "horovod#584, #789",
 		},
 		{
 			Key: "x09", Checks: ids("I02"), Class: Hint, Weak: true, Pattern: `connect to (?P<peer>\S+) returned .*retrying \(`,
@@ -35,23 +35,23 @@ func networkRows() []Row {
 		},
 		{
 			Key: "16", Checks: ids("I02", "I10"), Class: Primary, FirstOnly: true, Pattern: connect + `Connection refused.{0,20}exceeded error retry count`,
-			Cause: "a peer's address refused the connection: the wrong interface was chosen (a bridge, another node), the peer is dead, or a firewall rejects", Fix: reach, Seen: "2.24.3+", Source: "nccl#1686; src/os/linux.cc:288",
+			Cause: "a peer's address refused the connection: the wrong interface was chosen (a bridge, another node), the peer has ended, or a firewall rejects the connection", Fix: reach, Seen: "2.24.3+", Source: "nccl#1686; src/os/linux.cc:288",
 		},
 		{
 			Key: "17", Checks: ids("I02", "I04"), Class: Primary, FirstOnly: true, Pattern: connect + `Connection timed out.{0,20}exceeded error retry count`,
-			Cause: "nothing came back from a peer's address: a firewall that drops, or a subnet without a route", Fix: reach, Seen: "2.24.3+", Source: "src/os/linux.cc:288",
+			Cause: "a peer's address did not answer: a firewall drops the packets, or a subnet has no route", Fix: reach, Seen: "2.24.3+", Source: "src/os/linux.cc:288",
 		},
 		{
 			Key: "18", Checks: ids("I02", "L06"), Class: Primary, FirstOnly: true, Pattern: connect + `No route to host.{0,20}exceeded error retry count`,
-			Cause: "no route to a peer's address: routing, a full neighbour table, or a firewall that rejects", Fix: reach, Seen: "2.24.3+", Source: "src/os/linux.cc:288",
+			Cause: "no route to a peer's address: routing, a full neighbour table, or a firewall that rejects the connection", Fix: reach, Seen: "2.24.3+", Source: "src/os/linux.cc:288",
 		},
 		{
 			Key: "19", Checks: ids("I02"), Class: Primary, FirstOnly: true, Pattern: connect + `Software caused connection abort`,
-			Cause: "a peer's address cannot be reached; this text hides the real one, refused or timed out", Fix: reach + "; NCCL 2.24 tells the real reason", Seen: "2.16.2-2.23.4", Source: "nccl#1515, #1686",
+			Cause: "a peer's address cannot be reached: it refused the connection or did not answer", Fix: reach + "; NCCL 2.24 and later print the real reason", Seen: "2.16.2-2.23.4", Source: "nccl#1515, #1686",
 		},
 		{
 			Key: "20", Checks: ids("I01"), Class: Primary, Pattern: connect + `Cannot assign requested address`,
-			Cause: "an address is not on this node, is link-local without a scope, or all ephemeral ports are taken", Fix: iface, Seen: "2.16.2-2.23.4", Source: "socket.cc",
+			Cause: "an address is not on this node, is link-local without a scope, or all ephemeral ports are in use", Fix: iface, Seen: "2.16.2-2.23.4", Source: "socket.cc",
 		},
 		{
 			Key: "x10", Checks: ids("I02"), Class: Primary, FirstOnly: true, Pattern: connect + `(?:Connection refused|Connection timed out|No route to host|Network is unreachable)`,
@@ -63,11 +63,11 @@ func networkRows() []Row {
 		},
 		{
 			Key: "23", Checks: ids("N01"), Class: Primary, Pattern: `Error: network \S+ not found`,
-			Cause: "NCCL_NET asks for a network that this node does not have", Fix: ib, Seen: "2.10.3-2.26.6", Source: "cupy#9090; src/net.cc",
+			Cause: "NCCL_NET names a network that this node does not have", Fix: ib, Seen: "2.10.3-2.26.6", Source: "cupy#9090; src/net.cc",
 		},
 		{
 			Key: "24", Checks: ids("N01"), Class: Primary, Pattern: `Failed to initialize any NET plugin`,
-			Cause: "no network of NCCL works here: NCCL_NET or NCCL_NET_PLUGIN asks for one that this node does not have", Fix: ib, Seen: "2.27.3+", Source: "src/plugin/net.cc",
+			Cause: "no network of NCCL works here: NCCL_NET or NCCL_NET_PLUGIN names one that this node does not have", Fix: ib, Seen: "2.27.3+", Source: "src/plugin/net.cc",
 		},
 		{
 			Key: "41", Checks: ids("N03"), Class: Primary, Pattern: `Detected mixed local (?:Net|CollNet) device counts across ranks`,
@@ -75,27 +75,27 @@ func networkRows() []Row {
 		},
 		{
 			Key: "42", Checks: ids("N01", "N02"), Class: Primary, Pattern: `(?:socketFinalizeAccept|wrong type).*wrong type \d+ != \d+`,
-			Cause: "peers use different networks (3 is sockets, 4 InfiniBand), or a stranger connected", Fix: "make the same network usable on all nodes, or NCCL_NET=Socket (or IB) on all; `gorun check` names the odd node", Seen: "2.16.2-2.30.4", Source: "nccl-tests#188",
+			Cause: "peers use different networks (3 is sockets, 4 InfiniBand), or another program connected", Fix: "make the same network usable on all nodes, or NCCL_NET=Socket (or IB) on all; `gorun check` names the odd node", Seen: "2.16.2-2.30.4", Source: "nccl-tests#188",
 		},
 		{
 			Key: "43", Checks: ids("N01"), Class: Hint, Pattern: `wrong socket type \(peer \d+ != expected \d+`,
-			Cause: "peers use different networks, and NCCL waits in vain", Fix: "make the same network usable on all nodes; `gorun check` names the odd node", Seen: "2.30.7+, INFO", Source: "src/misc/socket.cc:380",
+			Cause: "peers use different networks, and NCCL waits without end", Fix: "make the same network usable on all nodes; `gorun check` names the odd node", Seen: "2.30.7+, INFO", Source: "src/misc/socket.cc:380",
 		},
 		{
 			Key: "44", Checks: ids("R05"), Class: Primary, Pattern: `socketFinalizeAccept.*wrong magic`,
-			Cause: "a stranger connected to NCCL's port: a port scanner, a health probe, another job", Fix: "stop the scanner, or upgrade NCCL to 2.27.3 or later", Seen: "2.16.2-2.26.6", Source: "nccl#1612, #1808",
+			Cause: "another program connected to NCCL's port: a port scanner, a health probe, another job", Fix: "stop the scanner, or upgrade NCCL to 2.27.3 or later", Seen: "2.16.2-2.26.6", Source: "nccl#1612, #1808",
 		},
 		{
 			Key: "45", Checks: ids("E01"), Class: Harmless, Weak: true, Pattern: `socket magic mismatch`,
-			Cause: "a stranger's connection was dropped", Fix: "nothing to do, unless NCCL_SOCKET_MAGIC differs between ranks", Seen: "2.30.7+, INFO", Source: "src/misc/socket.cc",
+			Cause: "NCCL dropped a connection of another program", Fix: "nothing to do, unless NCCL_SOCKET_MAGIC differs between ranks", Seen: "2.30.7+, INFO", Source: "src/misc/socket.cc",
 		},
 		{
 			Key: "90", Checks: ids("I08"), Class: Primary, Pattern: `Unable to find address for:\s*\S*`,
-			Cause: "GLOO_SOCKET_IFNAME names no interface of this node: Gloo wants one full name, no prefix and no list", Fix: "GLOO_SOCKET_IFNAME=eth0 with the node's own name, or gorun --iface", Seen: "gloo", Source: "gloo device.cc",
+			Cause: "GLOO_SOCKET_IFNAME names no interface of this node: Gloo needs one full name, no prefix and no list", Fix: "GLOO_SOCKET_IFNAME=eth0 with the node's own name, or gorun --iface", Seen: "gloo", Source: "gloo device.cc",
 		},
 		{
 			Key: "91", Checks: ids("I07"), Class: Hint, Pattern: `connectFullMesh failed`,
-			Cause: "Gloo's connections between ranks failed: a hostname that means loopback, or blocked ports", Fix: "GLOO_SOCKET_IFNAME=eth0 (or gorun --iface), or correct the host's line in /etc/hosts", Seen: "gloo", Source: "gloo",
+			Cause: "Gloo's connections between ranks failed: a hostname that resolves to loopback, or blocked ports", Fix: "GLOO_SOCKET_IFNAME=eth0 (or gorun --iface), or correct the host's line in /etc/hosts", Seen: "gloo", Source: "gloo",
 		},
 		{
 			Key: "x11", Checks: ids("X-DNS"), Class: Primary, Weak: true, Pattern: `Temporary failure in name resolution|Name or service not known|nodename nor servname provided|gai error: -?\d+|Could not resolve host|getaddrinfo\S* failed|no such host`,
@@ -103,11 +103,11 @@ func networkRows() []Row {
 		},
 		{
 			Key: "x12", Checks: ids("X-PORT", "R02"), Class: Primary, Pattern: `failed to listen on any local network address|EADDRINUSE|(?:RuntimeError|OSError|DistNetworkError|gorun)\b.*Address already in use|bind: address already in use`,
-			Cause: "a port is taken, by a process that was left behind or another job", Fix: "`ss -ltnp` shows who has it; another --master-port, or let gorun choose", Seen: "torch, libc", Source: "socket.cpp",
+			Cause: "a port is in use, by an old process or another job", Fix: "`ss -ltnp` shows the process that has it; use another --master-port, or let gorun choose", Seen: "torch, libc", Source: "socket.cpp",
 		},
 		{
 			Key: "x13", Checks: ids("X-PORT", "R02"), Class: Hint, Weak: true, Pattern: `Address already in use`,
-			Cause: "a port is taken, perhaps for one of the address families only", Fix: "`ss -ltnp` shows who has it; another --master-port, or let gorun choose", Seen: "torch", Source: "socket.cpp",
+			Cause: "a port is in use, perhaps for one of the address families only", Fix: "`ss -ltnp` shows the process that has it; use another --master-port, or let gorun choose", Seen: "torch", Source: "socket.cpp",
 		},
 		{
 			Key: "94", Checks: ids("L06"), Class: Primary, Pattern: `nf_conntrack: (?:nf_conntrack: )?table full`,

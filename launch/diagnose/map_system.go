@@ -27,7 +27,7 @@ func systemRows() []Row {
 		},
 		{
 			Key: "61", Checks: ids("L01", "H01"), Class: Primary, Pattern: `Error while (?:creating|attaching to) shared memory segment`,
-			Cause: "/dev/shm is full, or containers that do not share it look like one machine", Fix: shm + "; a hostname of its own for each container", Seen: "2.4.2+", Source: "src/os/linux.cc:842",
+			Cause: "/dev/shm is full, or containers that do not share it have the same hostname", Fix: shm + "; a hostname of its own for each container", Seen: "2.4.2+", Source: "src/os/linux.cc:842",
 		},
 		{
 			Key: "63", Checks: ids("L02"), Class: Primary, Catchable: true, Pattern: `Too many open files`,
@@ -35,11 +35,11 @@ func systemRows() []Row {
 		},
 		{
 			Key: "64", Checks: ids("L04"), Class: Primary, Pattern: `Thread creation failed`,
-			Cause: "no thread could be started: the limit of processes", Fix: threads, Seen: "2.29.2+", Source: "src/include/checks.h",
+			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "2.29.2+", Source: "src/include/checks.h",
 		},
 		{
 			Key: "65", Checks: ids("L04"), Class: Primary, Pattern: `pthread_create.*Resource temporarily unavailable|can't start new thread|OpenBLAS blas_thread_init: pthread_create failed`,
-			Cause: "no thread could be started: the limit of processes", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
+			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
 		},
 		{
 			Key: "x23", Checks: ids("X-SEGV", "L01"), Class: Primary, Pattern: `Caught signal 7 \(Bus error|Signal: Bus error|Fatal Python error: Bus error|SIGBUS`,
@@ -51,7 +51,7 @@ func systemRows() []Row {
 		},
 		{
 			Key: "x25", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Pattern: `DefaultCPUAllocator: (?:can't allocate|not enough) memory|\bMemoryError\b|std::bad_alloc|(?:OSError|RuntimeError)\b.*Cannot allocate memory|fork: Cannot allocate memory`,
-			Cause: "the worker could not get memory of the machine", Fix: host, Seen: "torch, Python", Source: "malloc(3)",
+			Cause: "the node had no memory left for the worker", Fix: host, Seen: "torch, Python", Source: "malloc(3)",
 		},
 		{
 			Key: "96", Quote: "Killed process ", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Pattern: `oom-kill:(?:.*,pid=(?P<pid>\d+))?|(?:Memory cgroup )?out of memory: Killed process (?P<pid2>\d+)|invoked oom-killer|Memory cgroup out of memory`,
@@ -67,7 +67,7 @@ func systemRows() []Row {
 		},
 		{
 			Key: "x28", Checks: ids("X-DATALOADER"), Class: Primary, Catchable: true, Pattern: `DataLoader worker \(pid.*(?:killed by signal|exited unexpectedly)|DataLoader timed out after`,
-			Cause: "a worker of the dataloader died or hung", Fix: "num_workers=0 shows the error; look for the OOM killer (dmesg) and at the storage", Seen: "torch", Source: "dataloader.py",
+			Cause: "a worker of the dataloader ended or hung", Fix: "num_workers=0 shows the error; look for the OOM killer in dmesg, and check the storage", Seen: "torch", Source: "dataloader.py",
 		},
 		{
 			Key: "x29", Checks: ids("X-DISK"), Class: Primary, Catchable: true, Pattern: `No space left on device|Disk quota exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,

@@ -59,9 +59,9 @@ func TestEachRowHasASample(t *testing.T) {
 // matchRow matches as for a line of a log: words first, then expressions.
 func matchRow(text string) string {
 	m := sharedMatcher()
-	var may entries
-	m.finder.all([]byte(text), func(e, _ int) { may.add(e) })
-	if row, _ := m.match(&may, []byte(text)); row != nil {
+	var words entries
+	m.finder.all([]byte(text), func(e, _ int) { words.add(e) })
+	if row, _ := m.match(&words, []byte(text)); row != nil {
 		return row.Key
 	}
 	return ""

@@ -4,16 +4,16 @@ package diagnose
 func verbsRows() []Row {
 	const (
 		memlock = "ulimit -l unlimited: docker --ulimit memlock=-1, LimitMEMLOCK=infinity for slurmd or containerd"
-		fabric  = "look at the port's counters (link_downed, symbol_error) and at the switch; take the node out"
+		fabric  = "check the port's counters (link_downed, symbol_error) and the switch; take the node out of the job"
 	)
 	return []Row{
 		{
 			Key: "25", Checks: ids("N01"), Class: Harmless, Weak: true, IfInfiniBand: true, Pattern: `Failed to open libibverbs\.so`,
-			Cause: "there is no libibverbs, so InfiniBand cannot be used (of no matter where sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.3.7-2.29.7, INFO since 2.16", Source: "nccl#444, cupy#9090",
+			Cause: "there is no libibverbs, so InfiniBand cannot be used (harmless if sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.3.7-2.29.7, INFO since 2.16", Source: "nccl#444, cupy#9090",
 		},
 		{
 			Key: "26", Checks: ids("N01"), Class: Harmless, Weak: true, IfInfiniBand: true, Pattern: `Cou(?:nt|ld) not open libibverbs`,
-			Cause: "there is no libibverbs, so InfiniBand cannot be used (of no matter where sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.30.3+", Source: "src/misc/ibvsymbols.cc",
+			Cause: "there is no libibverbs, so InfiniBand cannot be used (harmless if sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.30.3+", Source: "src/misc/ibvsymbols.cc",
 		},
 		{
 			Key: "27", Checks: ids("N05"), Class: Primary, Pattern: `dlvsym failed on ibv_`,
@@ -37,19 +37,19 @@ func verbsRows() []Row {
 		},
 		{
 			Key: "32", Checks: ids("L03"), Class: Primary, Pattern: `ibv_create_(?:qp|cq) failed`,
-			Cause: "the adapter gave no queue: locked memory, its limit of queues, or its driver", Fix: memlock, Seen: "all", Source: "nccl-tests#206",
+			Cause: "the adapter could not make a queue: locked memory, its limit of queues, or its driver", Fix: memlock, Seen: "all", Source: "nccl-tests#206",
 		},
 		{
 			Key: "33", Checks: ids("N04", "I05", "G04"), Class: Primary, FirstOnly: true, Pattern: `Got completion from peer (?P<peer>\S+).*vendor.?err.? ?129`,
-			Cause: "a peer's adapter did not answer any more: the peer died, or cable, GID, MTU, route or flow control", Fix: "see first whether the peer's process died earlier; then compare GIDs and MTUs with `gorun check`, and the port's counters", Seen: "2.10.3+", Source: "nccl#426, #902, pytorch#81628",
+			Cause: "a peer's adapter no longer answered: the peer ended, or cable, GID, MTU, route or flow control failed", Fix: "first check whether the peer's process ended earlier; then compare GIDs and MTUs with `gorun check`, and read the port's counters", Seen: "2.10.3+", Source: "nccl#426, #902, pytorch#81628",
 		},
 		{
 			Key: "34", Checks: ids("N04", "I05", "G04"), Class: Primary, FirstOnly: true, Pattern: `Got completion from peer (?P<peer>\S+).*(?:status=|error )(?:[A-Z_]+)?\(?12\)?(?:[ ,]|$)|Got completion from peer \S+.*RETRY_EXC_ERR`,
-			Cause: "a peer's adapter did not answer any more: the peer died, or cable, GID, MTU, route or flow control", Fix: "see first whether the peer's process died earlier; then compare GIDs and MTUs with `gorun check`, and the port's counters", Seen: "2.21+", Source: "net_ib/p2p.cc:688",
+			Cause: "a peer's adapter no longer answered: the peer ended, or cable, GID, MTU, route or flow control failed", Fix: "first check whether the peer's process ended earlier; then compare GIDs and MTUs with `gorun check`, and read the port's counters", Seen: "2.21+", Source: "net_ib/p2p.cc:688",
 		},
 		{
 			Key: "36", Checks: ids("N07"), Class: Primary, Pattern: `Got completion from peer (?P<peer>\S+).*vendor.?err.? ?81\b`,
-			Cause: "the adapter may not reach the memory: it was freed, or relaxed ordering or dmabuf do not work here", Fix: "NCCL_IB_PCI_RELAXED_ORDERING=0 on all ranks; modprobe nvidia-peermem on every node", Seen: "all", Source: "nccl issues",
+			Cause: "the adapter cannot access the memory: the program freed it, or relaxed ordering or dmabuf do not work here", Fix: "NCCL_IB_PCI_RELAXED_ORDERING=0 on all ranks; modprobe nvidia-peermem on every node", Seen: "all", Source: "nccl issues",
 		},
 		{
 			Key: "35", Checks: ids("X-PEER-LOST"), Class: Consequence, PeerLost: true, Pattern: `Got completion from peer (?P<peer>\S+).*(?:(?:status=|error )(?:[A-Z_]+)?\(?5\)?(?:[ ,]|$)|WR_FLUSH_ERR)`,
@@ -73,7 +73,7 @@ func verbsRows() []Row {
 		},
 		{
 			Key: "72", Checks: ids("G04"), Class: Consequence, PeerLost: true, Pattern: `communicator encountered a fatal error`,
-			Cause: "the communicator was given up after an adapter's event", Fix: "look for the event (async fatal event) before it", Seen: "2.23.4+", Source: "net_ib/common.cc",
+			Cause: "NCCL ended the communicator after an adapter's event", Fix: "look for the event (async fatal event) before it", Seen: "2.23.4+", Source: "net_ib/common.cc",
 		},
 	}
 }

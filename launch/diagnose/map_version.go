@@ -23,11 +23,11 @@ func versionRows() []Row {
 		},
 		{
 			Key: "4", Checks: ids("V01", "R05"), Class: Primary, Pattern: `Message truncated\s*:\s*received \d+ bytes instead of \d+`,
-			Cause: "the bootstrap message has another size on a peer: versions of NCCL differ, or two jobs met on one root", Fix: sameNCCL + "; give each job its own --rdzv-id", Seen: "2.3.7+", Source: "nccl#1176, nccl#1273; src/bootstrap.cc:224",
+			Cause: "the bootstrap message has another size on a peer: versions of NCCL differ, or two jobs use one root", Fix: sameNCCL + "; give each job its own --rdzv-id", Seen: "2.3.7+", Source: "nccl#1176, nccl#1273; src/bootstrap.cc:224",
 		},
 		{
 			Key: "5", Checks: ids("E01", "R03"), Class: Primary, Pattern: `message truncated\s*:\s*receiving \d+ bytes instead of \d+`,
-			Cause: "ranks send and expect different sizes: NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE or NCCL_NSOCKS_PERTHREAD differ, or the program calls different collectives", Fix: sameEnv, Seen: "2.4.2+", Source: "nccl#626, #268, #1328, #1203; net_socket.cc",
+			Cause: "ranks send and expect messages of different sizes: NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE or NCCL_NSOCKS_PERTHREAD differ, or the program calls different collectives", Fix: sameEnv, Seen: "2.4.2+", Source: "nccl#626, #268, #1328, #1203; net_socket.cc",
 		},
 		{
 			Key: "6", Checks: ids("E01", "R03"), Class: Primary, Pattern: `collective mismatch error`,
@@ -51,23 +51,23 @@ func versionRows() []Row {
 		},
 		{
 			Key: "11", Checks: ids("E02"), Class: Primary, Pattern: `Invalid NCCL_COMM_ID`,
-			Cause: "NCCL_COMM_ID is no host:port", Fix: "unset NCCL_COMM_ID", Seen: "all", Source: "src/bootstrap.cc:114",
+			Cause: "NCCL_COMM_ID is not host:port", Fix: "unset NCCL_COMM_ID", Seen: "all", Source: "src/bootstrap.cc:114",
 		},
 		{
 			Key: "76", Checks: ids("E02"), Class: Primary, Pattern: `no algorithm/protocol available`,
-			Cause: "NCCL_ALGO and NCCL_PROTO leave no way to do this collective", Fix: "unset NCCL_ALGO and NCCL_PROTO", Seen: "2.5.6+", Source: "src/enqueue.cc",
+			Cause: "NCCL_ALGO and NCCL_PROTO allow no algorithm for this collective", Fix: "unset NCCL_ALGO and NCCL_PROTO", Seen: "2.5.6+", Source: "src/enqueue.cc",
 		},
 		{
 			Key: "81", Checks: ids("E02"), Class: Hint, Weak: true, Pattern: `Could not open XML`,
-			Cause: "the file of NCCL_TOPO_FILE is not there", Fix: "unset NCCL_TOPO_FILE, or put the file on every node", Seen: "2.6.4+", Source: "src/graph/xml.cc",
+			Cause: "the file of NCCL_TOPO_FILE does not exist", Fix: "unset NCCL_TOPO_FILE, or put the file on every node", Seen: "2.6.4+", Source: "src/graph/xml.cc",
 		},
 		{
 			Key: "82", Checks: ids("E02"), Class: Primary, Pattern: `XML Topology has wrong version`,
-			Cause: "the file of NCCL_TOPO_FILE was written by another version of NCCL", Fix: "unset NCCL_TOPO_FILE, or write it anew with this NCCL", Seen: "2.6.4+", Source: "src/graph/xml.cc",
+			Cause: "the file of NCCL_TOPO_FILE was written by another version of NCCL", Fix: "unset NCCL_TOPO_FILE, or write the file again with this NCCL", Seen: "2.6.4+", Source: "src/graph/xml.cc",
 		},
 		{
 			Key: "83", Checks: ids("E02"), Class: Primary, Pattern: `Only matched \d+ devices`,
-			Cause: "NCCL_NET_FORCE_MERGE names devices that are not there", Fix: "unset NCCL_NET_FORCE_MERGE", Seen: "2.24.3+", Source: "src/graph/topo.cc",
+			Cause: "NCCL_NET_FORCE_MERGE names devices that do not exist", Fix: "unset NCCL_NET_FORCE_MERGE", Seen: "2.24.3+", Source: "src/graph/topo.cc",
 		},
 		{
 			Key: "84", Checks: ids("E02", "I01"), Class: Primary, Pattern: `no device found (?:matching|after excluding) .*NCCL_OOB_NET_IFNAME`,
@@ -79,15 +79,15 @@ func versionRows() []Row {
 		},
 		{
 			Key: "86", Checks: ids("V01"), Class: Primary, Pattern: `NCCL_CONFIG_INITIALIZER`,
-			Cause: "the program was built against another NCCL than it loads, or did not initialise its configuration", Fix: "build and run with the same version of NCCL", Seen: "2.14.3+", Source: "src/init.cc",
+			Cause: "the program loads another NCCL than it was built for, or did not initialise its configuration", Fix: "build and run with the same version of NCCL", Seen: "2.14.3+", Source: "src/init.cc",
 		},
 		{
 			Key: "87", Checks: ids("R01"), Class: Primary, Pattern: `Too many connections \(\d+ max\)`,
-			Cause: "more local ranks than NCCL allows, or strangers connect to its port", Fix: ranks + "; keep port scanners away", Seen: "2.12.7+", Source: "src/proxy.cc",
+			Cause: "the node has more local ranks than NCCL allows, or other programs connect to its port", Fix: ranks + "; stop port scanners", Seen: "2.12.7+", Source: "src/proxy.cc",
 		},
 		{
 			Key: "88", Checks: ids("V02"), Class: Primary, Pattern: `undefined symbol:\s*nccl\w+`,
-			Cause: "an older libnccl is loaded than the program was built for", Fix: "remove the other libnccl from LD_LIBRARY_PATH, uninstall the other nvidia-nccl-cuXX wheels, then reinstall with --force-reinstall", Seen: "ld.so", Source: "pytorch#122571",
+			Cause: "the program loads an older libnccl than it was built for", Fix: "remove the other libnccl from LD_LIBRARY_PATH, uninstall the other nvidia-nccl-cuXX wheels, then reinstall with --force-reinstall", Seen: "ld.so", Source: "pytorch#122571",
 		},
 		{
 			Key: "89", Checks: ids("V02"), Class: Primary, Pattern: `libnccl\.so\.2:\s*cannot open shared object file`,

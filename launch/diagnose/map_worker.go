@@ -4,6 +4,9 @@ package diagnose
 const (
 	rowException         = "x40" // a traceback
 	rowDesync            = "x42" // watchdogs in different collectives
+	rowDataset           = "x27" // an exception of the dataset
+	rowSharedGPU         = "46"  // two ranks on one GPU
+	rowTimeout           = "74"  // a time-out that a watchdog reports
 	rowMissing           = "x43" // ranks that never joined
 	rowAllWait           = "x44" // all ranks in one collective
 	rowNoReason          = "x45" // an exit code without a reason
@@ -24,9 +27,9 @@ const (
 // workerRows returns the rows about the program, its collectives and its ranks.
 func workerRows() []Row {
 	const (
-		missing = "look at what that rank did last: an exception that its program swallowed, a branch that skips the collective, slow data, a dead node"
-		start   = "see which node did not start, and that MASTER_ADDR is an address of node 0 that all reach; gorun says who is missing"
-		desync  = "every rank must call the same collectives in the same order and sizes: look for `if rank == 0:` around one, uneven batches, unused parameters; TORCH_DISTRIBUTED_DEBUG=DETAIL names the first difference"
+		missing = "find out what that rank did last: a caught exception, a branch that skips the collective, slow data, a lost node"
+		start   = "find the node that did not start (gorun names it), and check that all nodes can reach MASTER_ADDR on node 0"
+		desync  = "every rank must call the same collectives in the same order with the same sizes: look for `if rank == 0:` around one, uneven batches, unused parameters; TORCH_DISTRIBUTED_DEBUG=DETAIL names the first difference"
 	)
 	return []Row{
 		{
@@ -39,15 +42,15 @@ func workerRows() []Row {
 		},
 		{
 			Key: rowMissing, Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Hint, Pattern: `Rank (?P<rank>\d+) failed to pass monitoredBarrier|received errors while waiting for send/recv from rank (?P<rank2>\d+)`,
-			Cause: "a rank did not come to a collective for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupGloo.cpp; section 6.2",
+			Cause: "a rank did not enter a collective for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupGloo.cpp; section 6.2",
 		},
 		{
 			Key: "x50", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Class: Hint, PeerLost: true, Pattern: `Timed out initializing process group in store based barrier`,
-			Cause: "not all ranks came to the start of the process group", Fix: start, Seen: "torch", Source: "distributed_c10d.py",
+			Cause: "not all ranks entered the start of the process group", Fix: start, Seen: "torch", Source: "distributed_c10d.py",
 		},
 		{
 			Key: "x47", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Class: Hint, Pattern: `Timed out after \d+ seconds waiting for (?:clients|workers)|client socket has (?:timed out|failed to connect to any network address)|wait timeout after \d+ ?ms|(?:Error|error): Socket Timeout`,
-			Cause: "a rank, or the store at MASTER_ADDR:MASTER_PORT, was not there in time", Fix: start, Seen: "torch", Source: "TCPStore.cpp",
+			Cause: "a rank, or the store at MASTER_ADDR:MASTER_PORT, was not ready in time", Fix: start, Seen: "torch", Source: "TCPStore.cpp",
 		},
 		{
 			Key: "x51", Checks: ids("R02"), Class: Hint, Weak: true, Pattern: `client socket has failed to connect to (?P<peer>\S+)`,
@@ -55,27 +58,27 @@ func workerRows() []Row {
 		},
 		{
 			Key: rowAllWait, Checks: ids("X-TIMEOUT-MISSING-RANK", "I03"), Class: Hint, Pattern: noLine,
-			Cause: "all ranks wait in the same collective: the network between them, or a GPU, stands still", Fix: "`gorun check` probes the network; look for Xid lines and at the ports' counters; a collective that is only slow needs a longer time-out", Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
+			Cause: "all ranks wait in the same collective: the network between them, or a GPU, makes no progress", Fix: "`gorun check` probes the network; look for Xid lines, and check the ports' counters; if the collective is only slow, set a longer time-out", Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
 		{
 			Key: rowRAS, Checks: ids("V04", "X-SEGV"), Class: Primary, Pattern: noLine,
-			Cause: "NCCL's RAS thread crashed: a known bug of 2.26 when RAS is queried while communicators are made (later ones in 2.27 to 2.29)", Fix: "upgrade NCCL to 2.29.2 or later and do not query RAS while the job starts, or NCCL_RAS_ENABLE=0", Seen: "2.24-2.29", Source: "nccl#1669, #1718, #1762, #1996, #2346",
+			Cause: "NCCL's RAS thread crashed: a known bug of 2.26 when RAS is queried while communicators are made (later ones in 2.27 to 2.29)", Fix: "upgrade NCCL to 2.29.2 or later and do not query RAS while the job starts, or set NCCL_RAS_ENABLE=0", Seen: "2.24-2.29", Source: "nccl#1669, #1718, #1762, #1996, #2346",
 		},
 		{
 			Key: rowKilled, Checks: ids("X-HOSTOOM", "L07"), Class: Hint, Pattern: noLine,
-			Cause: "the worker was killed by SIGKILL and nothing else explains it: most often the OOM killer", Fix: "dmesg -T | grep -i oom on that node, memory.events of its cgroup, the scheduler's account of the job", Seen: "torchrun, gorun", Source: "section 6.5",
+			Cause: "the worker was killed by SIGKILL and nothing else explains it: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node, memory.events of its cgroup, and the scheduler's records of the job", Seen: "torchrun, gorun", Source: "section 6.5",
 		},
 		{
 			Key: "x54", Checks: ids("X-TIMELIMIT"), Class: Hint, Ordered: true, Pattern: `CANCELLED AT \S+ DUE TO TIME LIMIT`,
-			Cause: "the job's time limit was reached (Slurm)", Fix: "if its last lines are much older, it hung: look there; else a longer --time, or checkpoints early and often enough to go on from in the next job (sbatch --signal=USR1@300 tells of the end beforehand)", Seen: "Slurm", Source: "slurmstepd",
+			Cause: "the job's time limit was reached (Slurm)", Fix: "if the last lines are much older than the limit, the job hung: look there; otherwise use a longer --time, or write checkpoints from which the next job can continue (sbatch --signal=USR1@300 sends a signal 300 s before the end)", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
 			Key: "x55", Checks: ids("X-PREEMPTED"), Class: Hint, Ordered: true, Pattern: `CANCELLED AT \S+ DUE TO (?:PREEMPTION|JOB REQUEUE)`,
-			Cause: "the job had to make room for another one, or was put back into the queue (Slurm)", Fix: "nothing is wrong with the program: go on from the last checkpoint (sbatch --requeue), or ask for a partition or QOS that is not preempted", Seen: "Slurm", Source: "slurmstepd",
+			Cause: "the job had to make room for another one, or was put back into the queue (Slurm)", Fix: "the program is in order: continue from the last checkpoint (sbatch --requeue), or ask for a partition or QOS that is not preempted", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
 			Key: "x56", Checks: ids("X-NODE-LOST"), Class: Hint, Ordered: true, Pattern: `CANCELLED AT \S+ DUE TO NODE FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)`,
-			Cause: "a node failed or no longer answered (Slurm)", Fix: "`scontrol show node` and `sacct -j` tell which and why; --exclude= it until it is repaired", Seen: "Slurm", Source: "srun, slurmstepd",
+			Cause: "a node failed or no longer answered (Slurm)", Fix: "`scontrol show node` and `sacct -j` show the node and the reason; --exclude= the node until it is repaired", Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{
 			Key: rowException, Checks: ids("X-PYEXC"), Class: Primary, Catchable: true, Pattern: noLine,
@@ -83,7 +86,7 @@ func workerRows() []Row {
 		},
 		{
 			Key: rowLauncherException, Checks: ids("X-PYEXC"), Class: Hint, Last: true, Pattern: noLine,
-			Cause: "the launcher raised an exception, and no line tells of a worker's", Fix: "look at the launcher's last line; if a worker ended before, at that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun", Source: "traceback",
+			Cause: "the launcher raised an exception, and no line shows one of a worker", Fix: "read the launcher's last line; if a worker ended before, read that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun", Source: "traceback",
 		},
 		{
 			Key: "x49", Checks: ids("X-PYEXC"), Class: Primary, Pattern: `^panic: |^fatal error: all goroutines are asleep|terminate called after throwing an instance of 'std::(?:runtime_error|logic_error|out_of_range|invalid_argument)`,
@@ -91,27 +94,27 @@ func workerRows() []Row {
 		},
 		{
 			Key: rowNoReason, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
-			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "look at that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun, gorun", Source: "report",
+			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "read that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun, gorun", Source: "report",
 		},
 		{
 			Key: rowNoStderr, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
-			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "it wrote nothing to stderr; look at its stdout (gorun -t 3)", Seen: "gorun", Source: "report",
+			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "the worker wrote nothing to stderr; read its stdout (gorun -t 3)", Seen: "gorun", Source: "report",
 		},
 		{
 			Key: rowLastLine, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
-			Cause: "the worker ended with an exit code; the last line that it wrote to stderr", Fix: "correct what that line names: the program, its arguments, its files", Seen: "gorun", Source: "report",
+			Cause: "the worker ended with an exit code; this is its last line on stderr", Fix: "correct what that line names: the program, its arguments, its files", Seen: "gorun", Source: "report",
 		},
 		{
 			Key: "x60", Checks: ids("X-ARGS"), Class: Hint, Pattern: `(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,
-			Cause: "the program does not take its arguments", Fix: "correct the arguments behind PROGRAM; the launcher's own flags stand before it", Seen: "Python", Source: "argparse",
+			Cause: "the program does not accept its arguments", Fix: "correct the arguments after PROGRAM; the launcher's own flags come before it", Seen: "Python", Source: "argparse",
 		},
 		{
 			Key: rowNoModule, Checks: ids("X-MODULE"), Class: Primary, Catchable: true, Pattern: `(?:^|\s)\S*python[.\d]*: (?:No module named |Error while finding module specification for )`,
-			Cause: "the interpreter that ran does not find a module", Fix: "install it for that interpreter (PYTHON -m pip install NAME), or name the one that has it: PYTHON_EXEC=/path/to/python gorun ... on that node", Seen: "Python", Source: "traceback",
+			Cause: "the Python interpreter does not find a module", Fix: "install it for that interpreter (PYTHON -m pip install NAME), or name an interpreter that has it: PYTHON_EXEC=/path/to/python gorun ... on that node", Seen: "Python", Source: "traceback",
 		},
 		{
 			Key: "x52", Checks: ids("X-NODE-LOST"), Class: Primary, Pattern: `gorun\S*: .*node (?P<host>\S+) .*was lost\b`,
-			Cause: "a node was lost: it died, its gorun was killed, or the network to it broke", Fix: "look at that node's console, kernel log and power, and at the scheduler's account of it", Seen: "gorun", Source: "report",
+			Cause: "a node was lost: it failed, its gorun was killed, or the network to it broke", Fix: "check that node's console, kernel log and power, and the scheduler's records of it", Seen: "gorun", Source: "report",
 		},
 		{
 			Key: "x53", Checks: ids("X-USAGE"), Class: Primary, Pattern: `gorun\S*: rank (?P<rank>\d+) on .* could not be started`,
@@ -124,8 +127,7 @@ func workerRows() []Row {
 func lostRows() []Row {
 	const (
 		earlier = "look for the earliest error of another rank"
-		peer    = "find out why that peer ended: its own log, or the other ranks' first errors"
-		gone    = `(?:connection closed|connection reset by peer|broken pipe|socket closed)`
+		peer    = "find out why that peer ended: read its own log, or the first errors of the other ranks"
 	)
 	lost := func(key, pattern, cause, fix, seen, source string) Row {
 		return Row{Key: key, Checks: ids("X-PEER-LOST"), Class: Consequence, PeerLost: true, Pattern: pattern, Cause: cause, Fix: fix, Seen: seen, Source: source}
@@ -136,32 +138,32 @@ func lostRows() []Row {
 	weak := func(r Row) Row { r.Weak = true; return r }
 	own := func(r Row) Row { r.PeerLost = true; return r }
 	return []Row{
-		own(aborted("66", `NCCL (?:WARN|INFO) .*Accept failed Resource temporarily unavailable`, "NCCL was aborted while it accepted connections; the system's words are stale and tell of no resource", "2.12.7-2.29.7", "nccl#1668, #1610; src/proxy.cc")),
+		own(aborted("66", `NCCL (?:WARN|INFO) .*Accept failed Resource temporarily unavailable`, "NCCL was aborted while it accepted connections; the text about a resource is left from an earlier call", "2.12.7-2.29.7", "nccl#1668, #1610; src/proxy.cc")),
 		own(aborted("67", `Could not receive type from localRank \d+, res=3`, "the communicator of this node was aborted", "2.12.7+", "src/proxy.cc")),
 		aborted("68a", `Failed to execute operation \w+ from rank \d+, retcode 3`, "NCCL's helper thread was stopped by an abort", "2.12.7+", "src/proxy.cc"),
 		{
 			Key: "68b", Checks: ids("X-ABORTED"), Class: Hint, IfAlone: true, Pattern: `Failed to execute operation \w+ from rank \d+, retcode \d+|Error encountered progressing operation=\w+, res=[124-9]`,
-			Cause: "an operation of NCCL's helper thread failed", Fix: "the reason is one line above it; NCCL_DEBUG=INFO shows more", Seen: "2.12.7+", Source: "src/proxy.cc",
+			Cause: "an operation of NCCL's helper thread failed", Fix: "the line above it has the reason; NCCL_DEBUG=INFO shows more", Seen: "2.12.7+", Source: "src/proxy.cc",
 		},
 		lost("69", `Connection closed by remote peer ?(?P<peer>\S*)`, "the connection's peer had ended or aborted", peer, "2.3.7+", "src/misc/socket.cc:58"),
-		lost("70", `Call to \w+ (?:from|to) (?P<peer>\S+) failed ?: `+gone, "the connection's peer had ended or aborted, or a firewall reset the connection", peer, "2.8+", "socket.cc:30"),
-		own(aborted("71", `Socket recv failed while polling for opId`, "NCCL's helper thread of a rank on this node was gone", "2.17.1+", "src/proxy.cc")),
+		lost("70", `Call to \w+ (?:from|to) (?P<peer>\S+) failed ?: `+connectionClosed, "the connection's peer had ended or aborted, or a firewall reset the connection", peer, "2.8+", "socket.cc:30"),
+		own(aborted("71", `Socket recv failed while polling for opId`, "NCCL's helper thread of a rank on this node had ended", "2.17.1+", "src/proxy.cc")),
 		lost("73", `remote process exited or there was a network error|ncclRemoteError`, "a peer had ended or could not be reached", peer, "2.13.4+", "nccl#795; src/init.cc"),
 		{
 			Key: "74", Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Consequence, PeerLost: true, Pattern: `Watchdog caught collective operation timeout`,
-			Cause: "a collective did not end in time: another rank did not come, or is behind", Fix: "compare SeqNum and OpType of the ranks: the one that is silent or behind is the suspect", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
+			Cause: "a collective did not end in time: another rank did not enter it, or is behind", Fix: "compare SeqNum and OpType of the ranks, and look for a rank that is behind or prints none", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		weak(aborted("75", `Abort COMPLETE`, "the program aborted its communicator", "INFO", "nccl#1668")),
-		lost("x80", `gloo/transport/\S+:\d+\].*`+gone, "a peer of Gloo had ended", peer, "gloo", "gloo/transport/tcp/pair.cc"),
+		lost("x80", `gloo/transport/\S+:\d+\].*`+connectionClosed, "a peer of Gloo had ended", peer, "gloo", "gloo/transport/tcp/pair.cc"),
 		lost("x81", `gloo/transport/\S+:\d+\] Timed out waiting \d+ ?ms for (?:recv|send) operation`, "a peer of Gloo did not answer in time", peer, "gloo", "gloo/transport/tcp/unbound_buffer.cc"),
 		lost("x82", `NCCL communicator was aborted on rank`, "torch aborted the communicator", earlier, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x83", `dump signal .*(?:from|by) (?:another |other )?rank`, "another rank's watchdog had fired", earlier, "torch", "ProcessGroupNCCL.cpp"),
-		lost("x84", `Connection was likely closed\. Did the remote server shutdown or crash|This may indicate a possible application crash on rank 0`, "the store's process (rank 0 under torchrun) was gone", peer, "torch", "TCPStore.cpp"),
-		lost("x85", `store->\w+\(.*got error: .*`+gone, "the store's process was gone", peer, "torch", "ProcessGroupNCCL.cpp"),
-		lost("x86", `TCPStore.*`+gone, "the store's process was gone", peer, "torch", "TCPStore.cpp"),
-		lost("x87", `Stop_waiting response is expected`, "the store's process was gone", peer, "torch", "TCPStore.cpp"),
-		lost("x88", `\bgorun: aborted: `, "gorun had told the worker to stop", earlier, "gorun", "package worker"),
-		lost("x89", `\bgorun: .* failed: rank (?P<peer>\d+) (?:is gone|gave up|cannot be reached)`, "a peer of the worker was gone", peer, "gorun", "package worker"),
+		lost("x84", `Connection was likely closed\. Did the remote server shutdown or crash|This may indicate a possible application crash on rank 0`, "the store's process (rank 0 under torchrun) had ended", peer, "torch", "TCPStore.cpp"),
+		lost("x85", `store->\w+\(.*got error: .*`+connectionClosed, "the store's process had ended", peer, "torch", "ProcessGroupNCCL.cpp"),
+		lost("x86", `TCPStore.*`+connectionClosed, "the store's process had ended", peer, "torch", "TCPStore.cpp"),
+		lost("x87", `Stop_waiting response is expected`, "the store's process had ended", peer, "torch", "TCPStore.cpp"),
+		lost("x88", `\bgorun: aborted: `, "gorun had stopped the worker", earlier, "gorun", "package worker"),
+		lost("x89", `\bgorun: .* failed: rank (?P<peer>\d+) (?:is gone|gave up|cannot be reached)`, "a peer of the worker had ended", peer, "gorun", "package worker"),
 		{
 			Key: "x90", Checks: ids("X-ABORTED"), Class: Consequence, Pattern: `Some NCCL operations have failed or timed out|we are taking the entire process down|watchdog got stuck|watchdog thread terminated with exception|heartbeat monitor timed out`,
 			Cause: "torch's watchdog ended the process", Fix: earlier, Seen: "torch", Source: "ProcessGroupNCCL.cpp",
@@ -178,6 +180,6 @@ func lostRows() []Row {
 			Key: rowStopException, Checks: ids("X-ABORTED"), Class: Consequence, Pattern: noLine,
 			Cause: "the worker was stopped from outside", Fix: earlier, Seen: "Python", Source: "traceback",
 		},
-		lost(rowPeerException, noLine, "the worker's exception tells of a peer that was gone", peer, "torch", "traceback"),
+		lost(rowPeerException, noLine, "the worker's exception shows that a peer had ended", peer, "torch", "traceback"),
 	}
 }

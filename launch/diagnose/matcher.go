@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// matcher holds what to look for in a line: the rows and the facts.
+// matcher finds the rows and the job lines that match a line.
 type matcher struct {
 	finder   *finder
 	rows     []*compiledRow // the finder's entries from 0 on, in the order of the map
 	byKey    map[string]*compiledRow
-	jobLines []jobLine // the entries after the rows
+	jobLines []jobLine // the entries after those of the rows
 }
 
-// jobLine is a line that is no finding, but says something that findings need.
+// jobLine is a line that says something about the job that findings need.
 type jobLine struct {
 	words []string
 	read  func(*Scanner, *line)
@@ -26,8 +26,8 @@ type entries [4]uint64
 func (e *entries) add(i int)      { e[i>>6] |= 1 << (i & 63) }
 func (e *entries) has(i int) bool { return e[i>>6]>>(i&63)&1 != 0 }
 
-// sharedMatcher makes the matcher when it is first needed, because that takes
-// milliseconds.
+// sharedMatcher returns the matcher of all Scanners. The first call makes it, which
+// takes milliseconds.
 var sharedMatcher = sync.OnceValue(newMatcher)
 
 func newMatcher() *matcher {
@@ -50,10 +50,10 @@ func newMatcher() *matcher {
 	return m
 }
 
-// match returns the first row that matches text, of those in may.
-func (m *matcher) match(may *entries, text []byte) (*compiledRow, []int) {
+// match returns the first row of words that matches text.
+func (m *matcher) match(words *entries, text []byte) (*compiledRow, []int) {
 	for i, row := range m.rows {
-		if may.has(i) {
+		if words.has(i) {
 			if at := row.re().FindSubmatchIndex(text); at != nil {
 				return row, at
 			}

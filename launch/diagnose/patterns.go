@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// lazyRegexp returns a function that compiles pattern at its first call. Together
-// the expressions would cost half a millisecond at the start of every process,
-// and most processes never use one.
+// lazyRegexp returns a function that compiles pattern at its first call. All
+// expressions together take half a millisecond, and most processes use none.
 func lazyRegexp(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
@@ -18,8 +17,9 @@ func anyOf(patterns ...string) func() *regexp.Regexp {
 	return lazyRegexp("(?:" + strings.Join(patterns, ")|(?:") + ")")
 }
 
-// gone matches the system's words for a connection that the other side closed.
-const gone = `(?:[Cc]onnection closed|[Cc]onnection reset by peer|[Bb]roken pipe|[Ss]ocket closed)`
+// connectionClosed matches the system's words for a connection that the other
+// side closed.
+const connectionClosed = `(?:connection closed|connection reset by peer|broken pipe|socket closed)`
 
 var groupName = lazyRegexp(`\(\?P<\w+>`)
 
@@ -34,10 +34,9 @@ var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("(?i)(?:" + strings.Join(patterns, ")|(?:") + ")")
 })
 
-// weakLostPeer matches words that are also printed for a program's other
-// connections (data, logging). They count only in an exception of
-// torch.distributed.
-var weakLostPeer = lazyRegexp(gone)
+// weakLostPeer matches words that programs also print about other connections
+// (data, logging). They count only in an exception of torch.distributed.
+var weakLostPeer = lazyRegexp("(?i)" + connectionClosed)
 
 // workerFault matches failures of the worker itself, even where NCCL or its
 // watchdog reports them.
@@ -46,8 +45,8 @@ var workerFault = anyOf(
 	`OutOfMemoryError`, `device-side assert`, `illegal memory access`, `ncclInvalidUsage`,
 )
 
-// nativeFailure matches the last words of programs that end by their own failure
-// without a Python exception.
+// nativeFailure matches what a program that fails by itself prints last, if it
+// raises no Python exception.
 var nativeFailure = anyOf(
 	`^panic: `, `^fatal error: `, `^Fatal Python error: `, `^\s*what\(\):`,
 	`[Ss]egmentation fault`, `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`,
@@ -56,8 +55,8 @@ var nativeFailure = anyOf(
 	`^(?:\w+\.)*\w*(?:Error|Exception)(?::|$)`,
 )
 
-// uninformative matches lines that do not say why a program ended: stack frames,
-// NCCL's INFO lines.
+// uninformative matches lines that do not say why a program ended, such as stack
+// frames and NCCL's INFO lines.
 var uninformative = anyOf(
 	`^frame #\d+: `, `NCCL INFO `, `^terminate called after throwing an instance of`,
 	`^Exception raised from `, `^goroutine \d+ \[`, `^\t\S+\.go:\d+`, `^exit status \d+$`,

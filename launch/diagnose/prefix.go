@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// head is what the prefixes of a line say: what printed it, and when.
+// head holds what the prefixes of a line say about its writer and its time.
 type head struct {
 	label uint64 // hash of the prefixes that name the stream; 0: none
 	rank  int    // -1: unknown
@@ -66,7 +66,8 @@ func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 	return h.removeName(line)
 }
 
-// removeSyslogHost removes the host of `node2 kernel: `, which follows syslog's times.
+// removeSyslogHost removes the host of `node2 kernel: `, which follows a time of
+// syslog.
 func (h *head) removeSyslogHost(line []byte) []byte {
 	host, rest, ok := cut(line[:min(len(line), 200)], ' ')
 	tag, _, also := cut(rest, ' ')
@@ -104,7 +105,7 @@ func (h *head) removeName(line []byte) (rest []byte, more bool) {
 	return line, false
 }
 
-// readNCCL reads host:pid:tid, with which NCCL's lines begin.
+// readNCCL reads host:pid:tid at the front of NCCL's lines.
 func (h *head) readNCCL(line []byte) {
 	if i := bytes.IndexByte(line[:min(len(line), 128)], ' '); i > 0 {
 		host, tail, ok := cut(line[:i], ':')
@@ -121,14 +122,15 @@ func (h *head) readNCCL(line []byte) {
 	}
 }
 
-// setTime keeps the outermost time, because one collector wrote it for all lines.
+// setTime sets the time, unless an outer prefix has one. One collector wrote the
+// outer time for all lines.
 func (h *head) setTime(t stamp) {
 	if !h.when.isKnown() {
 		h.when = t
 	}
 }
 
-// addLabel adds p to the hash that names the stream (FNV-1a).
+// addLabel adds p to the hash of the prefixes that name the stream (FNV-1a).
 func (h *head) addLabel(p []byte) {
 	sum := h.label
 	if sum == 0 {
@@ -154,6 +156,7 @@ func digits(p []byte) (int, []byte) {
 	return n, p[i:]
 }
 
+// cut returns the text of p before sep, and the bytes after it.
 func cut(p []byte, sep byte) (string, []byte, bool) {
 	i := bytes.IndexByte(p, sep)
 	if i < 0 {
@@ -162,6 +165,7 @@ func cut(p []byte, sep byte) (string, []byte, bool) {
 	return plainText(p[:i]), p[i+1:], true
 }
 
+// skipSpace removes one blank at the front of p.
 func skipSpace(p []byte) []byte {
 	if len(p) > 0 && p[0] == ' ' {
 		return p[1:]

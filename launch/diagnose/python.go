@@ -1,19 +1,17 @@
 package diagnose
 
-import (
-	"strings"
-)
+import "strings"
 
-// exception is one of Python's tracebacks.
+// exception is one traceback of Python.
 type exception struct {
 	class   string   // "torch.distributed.DistBackendError"
-	message []string // the rest of its line, and lines that follow
+	message []string // the rest of the line of the class, and the lines that follow
 	file    string   // the innermost frame: `  File "…", line 1, in f`
 	script  string   // the innermost frame outside libraries
 	source  string   // the line of source of the innermost frame
 	// launcher means that a frame is of a launcher.
 	launcher bool
-	chained  bool // raised while the exception before it was handled, or from it
+	chained  bool // Python raised it from the exception before it, or while that one was handled
 }
 
 // maxMessageLines bounds the lines of an exception's message.
@@ -58,17 +56,17 @@ const (
 	inMessage
 )
 
-// tracer reads tracebacks from the lines of one process. The zero value is ready.
+// tracer parses tracebacks in the lines of one process. The zero value is ready.
 type tracer struct {
 	exception        exception
 	state            int
-	chained, ignored bool // whether the next exception is
-	hasEnded         bool // an exception has ended
+	chained, ignored bool // of the next exception
+	hasEnded         bool // an exception before this one has ended
 	nested           int  // tracebacks that began inside another: their lines are mixed
 }
 
 // readLine reads the next line, which must not be empty. It returns the exception
-// that the line ends.
+// that ended before this line.
 func (t *tracer) readLine(line string) (done exception, ok bool) {
 	switch {
 	case chainLine().MatchString(line):
@@ -118,7 +116,7 @@ func (t *tracer) readClass(line string) {
 	}
 }
 
-// end returns the exception that was being read, of which no line follows.
+// end returns the open exception. None of its lines follow.
 func (t *tracer) end() (done exception, ok bool) {
 	if t.state == inMessage {
 		done, ok = t.exception, !t.ignored
@@ -140,8 +138,8 @@ func (e *exception) readFrame(line string) {
 	}
 }
 
-// place returns where in the program e was raised, such as "train.py:30", "" if
-// that is unknown.
+// place returns where the program raised e, such as "train.py:30", "" if that is
+// unknown.
 func (e *exception) place() string {
 	for _, frame := range []string{e.script, e.file} {
 		if m := framePlace().FindStringSubmatch(frame); m != nil {
@@ -151,8 +149,8 @@ func (e *exception) place() string {
 	return ""
 }
 
-// laterLines returns how many lines of the message may be output that followed it
-// instead.
+// laterLines returns how many lines of the message may be output after the
+// exception instead.
 func (e *exception) laterLines() int {
 	n := 0
 	if len(e.message) == maxMessageLines {
@@ -208,13 +206,13 @@ func (e exception) lostPeer() bool {
 
 var (
 	distributedFile = lazyRegexp(`/torch/distributed/|torch[/\\]_?c10d`)
-	// storeSource matches a call of the store. Old versions raise a bare
-	// "RuntimeError: Connection reset by peer" from a method of the store,
-	// and the method has no Python frame. Only the line that calls it shows the store.
+	// storeSource matches a call of the store. Old versions raise only
+	// "RuntimeError: Connection reset by peer" from a method of the store. The
+	// method has no Python frame, so only the line of its call shows the store.
 	storeSource = lazyRegexp(`(?i)store(?:\(\))?\.(?:get|set|add|wait|check|compare_set|delete_key|num_keys)\(`)
 )
 
-// distributed reports whether e came out of torch.distributed.
+// distributed reports whether torch.distributed raised e.
 func (e exception) distributed() bool {
 	return strings.HasPrefix(e.class, "torch.distributed.") ||
 		e.class == "RuntimeError" && (distributedFile().MatchString(e.file) || storeSource().MatchString(e.source))

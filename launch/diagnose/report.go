@@ -6,25 +6,28 @@ import (
 	"strings"
 )
 
-// report is the state of reading a report of torchrun or gorun.
+// report reads a report of torchrun or gorun on a job's end.
 type report struct {
-	isOpen, isRoot     bool
-	firstLine          int64
-	stream             streamKey
-	worker             event
-	ofGorun, hasStderr bool // node: gorun wrote it; said: it has the worker's last words
-	inQuote            bool // in a field that quotes the worker's own lines
-	inStderr           bool // in the field of its last lines on standard error
-	narrow             bool // quoted lines are indented by two blanks, not four
+	isOpen    bool
+	isRoot    bool // in the part about the root cause
+	firstLine int64
+	stream    streamKey
+
+	worker    event // the worker of the present entry
+	ofGorun   bool  // gorun wrote the entry
+	hasStderr bool  // the entry has the worker's last lines on standard error
+	inQuote   bool  // in a field that quotes the worker's own lines
+	inStderr  bool  // in the field of the worker's last lines on standard error
+	isNarrow  bool  // quoted lines are indented by two blanks, not four
 }
 
-// isExplanation reports whether l belongs to an explanation that gorun printed earlier.
+// isExplanation reports whether l is a line in which gorun explained the failure.
 func (r *report) isExplanation(l *line) bool {
 	return r.isOpen && l.stream == r.stream && (bytes.HasPrefix(l.raw, []byte("  likely cause: ")) || bytes.HasPrefix(l.raw, []byte("  fix: ")))
 }
 
-// readLine reads a line within the report. Its fields say which worker the quoted
-// lines belong to.
+// readLine reads a line of the report. It gives quoted lines the rank, the host and
+// the pid of their worker.
 func (r *report) readLine(s *Scanner, l *line) {
 	if !r.isOpen || l.stream != r.stream {
 		return
@@ -32,7 +35,9 @@ func (r *report) readLine(s *Scanner, l *line) {
 	if bytes.HasPrefix(l.raw, []byte("=====")) || l.number-r.firstLine > 500 {
 		r.isOpen = false
 		if r.isRoot && r.ofGorun && !r.hasStderr {
-			s.recordNoStderr(&r.worker)
+			for end := range s.endsOf(&r.worker) {
+				end.noStderr = true
+			}
 		}
 		return
 	}
@@ -70,8 +75,10 @@ func (r *report) readLine(s *Scanner, l *line) {
 		}
 	}
 	if r.inQuote && r.worker.row != nil {
-		if said := plainText([]byte(r.dedent(string(l.raw)))); r.inStderr && said != "" {
-			s.recordLastLine(&r.worker, said)
+		if last := plainText([]byte(r.dedent(string(l.raw)))); r.inStderr && last != "" {
+			for end := range s.endsOf(&r.worker) {
+				end.lastLine = last
+			}
 		}
 		l.rank, l.host, l.pid = r.worker.rank, r.worker.host, r.worker.pid
 		if r.worker.when.isKnown() {
@@ -80,9 +87,9 @@ func (r *report) readLine(s *Scanner, l *line) {
 	}
 }
 
-// dedent removes what a report puts before a worker's own lines: torchrun two
-// blanks, gorun four. A frame of a traceback has two blanks of its own. This
-// shows the report of an older gorun, which puts two as well.
+// dedent removes what a report puts before a worker's own lines: torchrun puts two
+// blanks, gorun four. Older versions of gorun put two. The two blanks of a frame
+// in a traceback show which one it is.
 func (r *report) dedent(line string) string {
 	if !r.isOpen || !r.inQuote {
 		return line
@@ -92,27 +99,9 @@ func (r *report) dedent(line string) string {
 	}
 	rest, ok := strings.CutPrefix(line, "    ")
 	field := strings.TrimSpace(line) == "" || reportField().MatchString(line)
-	r.narrow = r.narrow || !ok && !field || strings.HasPrefix(rest, string(frameStart))
-	if ok && r.ofGorun && !r.narrow {
+	r.isNarrow = r.isNarrow || !ok && !field || strings.HasPrefix(rest, string(frameStart))
+	if ok && r.ofGorun && !r.isNarrow {
 		return rest
 	}
 	return strings.TrimPrefix(line, "  ")
-}
-
-// recordLastLine records the last words of a worker on standard error.
-func (s *Scanner) recordLastLine(e *event, said string) {
-	for i := range s.job.ends {
-		if old := &s.job.ends[i]; e.pid > 0 && old.event.pid == e.pid && sameProcess(old.event, e) {
-			old.lastLine = said
-		}
-	}
-}
-
-// recordNoStderr records that the worker of e wrote nothing to standard error.
-func (s *Scanner) recordNoStderr(e *event) {
-	for i := range s.job.ends {
-		if old := &s.job.ends[i]; e.pid > 0 && old.event.pid == e.pid && sameProcess(old.event, e) {
-			old.noStderr = true
-		}
-	}
 }

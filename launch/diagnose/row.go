@@ -10,88 +10,84 @@ import (
 type Class string
 
 const (
-	// Primary marks what made the job fail.
+	// Primary marks a cause of the failure.
 	Primary Class = "cause"
-	// Hint marks a cause if nothing else in the log explains the failure, else
-	// a consequence of that.
+	// Hint marks a cause if nothing else in the log explains the failure, and a
+	// consequence otherwise.
 	Hint Class = "cause if nothing else is"
-	// Consequence marks what an earlier failure brought about, perhaps on
-	// another rank.
+	// Consequence marks an effect of an earlier failure, perhaps of another rank.
 	Consequence Class = "consequence"
-	// Harmless marks what jobs that work print, too.
+	// Harmless marks lines that jobs that work print, too.
 	Harmless Class = "harmless"
 )
 
-// Row is one entry of the map from lines to causes: what a line looks like and
-// what it means. The first row of the map that matches a line counts.
+// Row is one entry of the map from lines to causes: a pattern and its meaning. The
+// first row of the map that matches a line counts.
 type Row struct {
 	// Key names the row. A number is that of the NCCL catalogue. A letter after
 	// it splits an entry whose class depends on a field of the line. "x.." is a
 	// row beyond the catalogue.
 	Key string
-	// Checks are the ids of the checks that concern it. The first is the id of
-	// a finding.
+	// Checks are the ids of the checks that concern the row. The first is the id
+	// of its findings.
 	Checks []string
 	Class  Class
-	// Pattern is an RE2 expression, matched anywhere in a line and without
-	// regard to case. Its groups may be named rank, rank2 (to blame), pid,
-	// pid2, peer and host.
+	// Pattern is an RE2 expression. It matches anywhere in a line, in any case.
+	// Its named groups may be rank and rank2 (to blame), pid, pid2, peer and host.
 	Pattern string
 	Cause   string // what it means: half a sentence
 	Fix     string // what to do
 	Seen    string // releases that print it, as far as known
 	Source  string // where the text or its meaning comes from
 
-	// Quote is a text. A finding shows the line that has it, if one of its
-	// lines does.
+	// Quote is a text. A finding shows its first line that contains the text, if it
+	// has such a line.
 	Quote string
-	// Weak lines are printed by jobs that work as well. They count only beside
-	// other evidence of a failure.
+	// Weak rows match lines that jobs that work print as well. They count only
+	// beside other evidence of a failure.
 	Weak bool
-	// PeerLost lines say that a peer or the store was lost. A worker whose last
-	// words they are failed as a consequence.
+	// PeerLost rows match lines about the loss of a peer or of the store. A worker
+	// that prints such a line last failed as a consequence.
 	PeerLost bool
-	// FirstOnly makes a cause a consequence when another cause came before it,
-	// because the peer that cannot be reached may have ended.
+	// FirstOnly rows are consequences if another cause came before them, because
+	// the peer that cannot be reached may have ended.
 	FirstOnly bool
-	// IfAlone hints count only if no consequence of a lost peer was found
-	// either.
+	// IfAlone hints are consequences beside lines about a lost peer.
 	IfAlone bool
-	// Last hints count only if nothing else was found that may be a cause.
+	// Last hints count only if nothing else may be a cause.
 	Last bool
-	// Ordered hints become the cause if there are causes and the hint came before
-	// all of them, as far as times show. A worker that is stopped from outside
-	// may print any error.
+	// Ordered hints become the cause if they came before all causes. A worker that
+	// is stopped from outside may print any error.
 	Ordered bool
-	// IfInfiniBand makes a harmless row a cause if the job asked for InfiniBand.
+	// IfInfiniBand rows are harmless, and causes if the job asked for InfiniBand.
 	IfInfiniBand bool
-	// Catchable rows are errors that programs catch. A program that prints more
-	// than a few lines afterwards went on.
+	// Catchable rows match errors that programs catch. A program that prints more
+	// than a few lines afterwards survived the error.
 	Catchable bool
 }
 
 // ID returns the id of a finding from this row.
 func (r *Row) ID() string { return r.Checks[0] }
 
-// idsWithoutCheck returns the ids without "X-" that are no checks of `gorun check`.
-// They show only when they have happened.
+// idsWithoutCheck returns the ids without "X-" that `gorun check` does not have. No
+// check can find them before they happen.
 func idsWithoutCheck() []string {
 	return ids("G04", "L11", "N07", "N09")
 }
 
-// hasCheck reports whether `gorun check` looks for id.
+// hasCheck reports whether `gorun check` has a check id.
 func hasCheck(id string) bool {
 	return !strings.HasPrefix(id, "X-") && !slices.Contains(idsWithoutCheck(), id)
 }
 
-// compiledRow is a row with its expression.
+// compiledRow is a row with its expression, which is compiled when a line may match.
 type compiledRow struct {
 	Row
-	re func() *regexp.Regexp // compiled when a line may match
+	re func() *regexp.Regexp
 }
 
-// Rows returns the map in the order in which rows are tried: more specific rows
-// come first, causes before consequences.
+// Rows returns the map in the order of matching: more specific rows come first,
+// causes before consequences.
 func Rows() []Row {
 	var rows []Row
 	for _, part := range [][]Row{versionRows(), deviceRows(), networkRows(), verbsRows(), systemRows(), workerRows(), lostRows()} {
@@ -100,5 +96,4 @@ func Rows() []Row {
 	return rows
 }
 
-// ids makes a list of ids for a row.
 func ids(s ...string) []string { return s }

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// blockSize is how much of a log is in memory, in bytes. A line that does
-	// not end within it is read in pieces.
+	// blockSize is how much of a log is in memory, in bytes. A longer line is read
+	// in pieces.
 	blockSize = 256 << 10
 	// maxMatched is how much of a line the expressions read, in bytes, around
 	// the first known word.
 	maxMatched = 8 << 10
-	// learnLines is how many lines at the front of a log are read for the ranks
-	// that print into it.
+	// learnLines is how many lines at the front of a log are all read, because
+	// their prefixes name the ranks that print into the log.
 	learnLines = 5000
-	// maxFollowed is the number of lines after which the scanner no longer waits
-	// for more of a stream.
+	// maxFollowed is the number of lines for which the scanner follows a stream
+	// after an error, or waits for the end of a traceback.
 	maxFollowed = 20000
 )
 
-// Scanner reads the logs of one job and says what they mean. Its memory is
+// Scanner reads the logs of one job and explains why the job failed. Its memory is
 // bounded, however much it reads. Only one goroutine may use it.
 type Scanner struct {
 	m    *matcher
@@ -34,8 +34,8 @@ type Scanner struct {
 	notText []string        // names of logs that are not text
 	pods    map[string]bool // prefixes that stern puts before lines
 
-	tracebacks map[streamKey]*tracebackReader // with a traceback that has not ended
-	followed   []*event                       // errors after which a program may have gone on
+	tracebacks map[streamKey]*tracebackReader // that have not ended
+	followed   []*event                       // errors that the program may have survived
 	job        job
 	groups     map[string]*group
 }
@@ -45,14 +45,14 @@ type current struct {
 	number       int64 // of the line, from 1
 	now          stamp // the last time in the log
 	report       report
-	isDockerJSON bool   // its lines are JSON
-	hasText      bool   // it has a line that is not empty
-	lastLine     string // the last such line of the end of a worker's output
-	formatKnown  bool   // at whether it is text
+	isDockerJSON bool   // docker wrapped its lines in JSON
+	hasText      bool   // a line is not empty
+	lastLine     string // the last such line, if the log is the end of a worker's output
+	formatKnown  bool   // the scanner knows whether it is text
 }
 
 // streamKey names a stream of lines: the log, and the hash of the prefixes that
-// name what prints them.
+// name a rank, a host or a container.
 type streamKey struct {
 	log   int
 	label uint64
@@ -63,8 +63,8 @@ type line struct {
 	head
 	stream streamKey
 	number int64
-	raw    []byte // without prefixes
-	may    entries
+	raw    []byte  // without prefixes
+	words  entries // the finder's entries that have a word in the line
 }
 
 // NewScanner returns a scanner that has read nothing.
@@ -72,9 +72,9 @@ func NewScanner() *Scanner {
 	return &Scanner{m: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, job: newJob()}
 }
 
-// Read reads a log to its end and unpacks gzip. Logs count in the order in
-// which they are read where their lines have no time. Read returns an error of
-// r or ctx; what was read before it counts.
+// Read reads a log to its end and unpacks gzip. Where lines have no time, the logs
+// are in the order in which they are read. Read returns an error of r or ctx; the
+// text before the error counts.
 func (s *Scanner) Read(ctx context.Context, log Log, r io.Reader) error {
 	s.logs = append(s.logs, log)
 	s.current = current{number: 1}
@@ -90,8 +90,8 @@ func (s *Scanner) Read(ctx context.Context, log Log, r io.Reader) error {
 	return s.read(ctx, in)
 }
 
-// NotText returns the names of the logs that are not text, in their order.
-// Nothing can be said about them.
+// NotText returns the names of the logs that are not text, in their order. They have
+// no findings.
 func (s *Scanner) NotText() []string { return slices.Clone(s.notText) }
 
 func (s *Scanner) read(ctx context.Context, r io.Reader) error {
@@ -128,8 +128,8 @@ func (s *Scanner) read(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// readBlock reads whole lines. Most lines of a log have none of the finder's words;
-// these it only counts.
+// readBlock reads whole lines. It only counts lines without a word of the finder,
+// as most lines of a log are.
 func (s *Scanner) readBlock(p []byte) {
 	if !s.formatKnown && len(p) > 0 {
 		s.formatKnown = true
@@ -177,15 +177,30 @@ func (s *Scanner) readFirstLine(p []byte) int {
 	return end + ends
 }
 
-// needsEveryLine reports whether every line matters, with or without a known word.
+// needsEveryLine reports whether the lines without a word of the finder matter, too.
 func (s *Scanner) needsEveryLine() bool {
 	return s.number <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || s.report.isOpen || s.isDockerJSON
 }
 
-// endLog ends what the log has left open.
+// endLog ends the tracebacks that are open at the end of a log.
 func (s *Scanner) endLog() {
-	for key, st := range s.tracebacks {
-		s.endTraceback(st, key)
+	for key, t := range s.tracebacks {
+		s.endTraceback(t, key)
 	}
 	s.followed = nil
+}
+
+// isBinary reports whether p, the front of a log, is not text: more than a tenth
+// of its bytes are control characters. Zeros at the front do not count, because
+// a log that was cut while it was written begins with them.
+func isBinary(p []byte) bool {
+	p = bytes.TrimLeft(p[:min(len(p), blockSize)], "\x00")
+	p = p[:min(len(p), 4<<10)]
+	odd := 0
+	for _, c := range p {
+		if c < ' ' && c != '\t' && c != '\n' && c != '\r' && c != '\f' && c != '\b' && c != 0x1b {
+			odd++
+		}
+	}
+	return odd > len(p)/10
 }

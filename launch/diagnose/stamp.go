@@ -40,8 +40,8 @@ func (t stamp) cmp(u stamp) int {
 	return 0
 }
 
-// timeReader reads the parts of a time from the front of p. bad stays set after the
-// first part that is missing.
+// timeReader reads the parts of a time from the front of p. failed stays set after
+// the first part that is missing.
 type timeReader struct {
 	p      []byte
 	failed bool

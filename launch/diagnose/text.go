@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// WriteText writes findings for a reader: the root cause with its place and its
-// fix, then other possible causes, then the consequences and what is harmless.
+// WriteText writes findings as text: the root cause with its line and its fix, then
+// other possible causes, consequences and harmless lines.
 func WriteText(w io.Writer, findings []Finding) error {
 	var b strings.Builder
 	by := map[Severity][]Finding{}
@@ -18,26 +18,26 @@ func WriteText(w io.Writer, findings []Finding) error {
 	causes := by[SeverityCause]
 	switch {
 	case len(findings) == 0:
-		b.WriteString("nothing found: no line tells of a failure\n")
+		b.WriteString("nothing found: no line shows a failure\n")
 	case len(causes) == 0:
-		b.WriteString("Root cause: not in what was read; all that it has are consequences.\n")
+		b.WriteString("Root cause: not in these logs; they show only consequences.\n")
 		if peers := lostPeers(findings); peers != "" {
-			fmt.Fprintf(&b, "  look at: %s, which the others lost\n", peers)
+			fmt.Fprintf(&b, "  look at the peers that the others lost: %s\n", peers)
 		}
 	default:
 		f := causes[0]
 		title := "Root cause"
 		if f.Doubtful {
-			b.WriteString("No line tells that the job failed: more output followed this error, which the program may have handled.\n")
+			b.WriteString("No line shows that the job failed: more output followed this error, so the program may have handled it.\n")
 			title = "If it failed"
 		}
 		fmt.Fprintf(&b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
-		if who := f.blamed(); who != "" {
-			fmt.Fprintf(&b, "  blame: %s\n", who)
+		if blamed := f.blamed(); blamed != "" {
+			fmt.Fprintf(&b, "  blame: %s\n", blamed)
 		}
 		fmt.Fprintf(&b, "  %s\n  fix: %s\n", f.quote(), f.Fix)
 		if checks := f.checkIDs(); checks != "" {
-			fmt.Fprintf(&b, "  gorun check looks for this beforehand: %s\n", checks)
+			fmt.Fprintf(&b, "  gorun check finds this before the job starts: %s\n", checks)
 		}
 	}
 	section := func(title string, list []Finding, fix bool) {
@@ -46,11 +46,11 @@ func WriteText(w io.Writer, findings []Finding) error {
 		}
 		fmt.Fprintf(&b, "\n%s\n", title)
 		for _, f := range list {
-			who := ""
-			if s := f.blamed(); s != "" {
-				who = s + ": "
+			blamed := f.blamed()
+			if blamed != "" {
+				blamed += ": "
 			}
-			fmt.Fprintf(&b, "- %s%s [%s]%s\n  %s\n", who, f.Meaning, f.ID, f.countText(), f.quote())
+			fmt.Fprintf(&b, "- %s%s [%s]%s\n  %s\n", blamed, f.Meaning, f.ID, f.countText(), f.quote())
 			if fix {
 				fmt.Fprintf(&b, "  fix: %s\n", f.Fix)
 			}
@@ -58,59 +58,58 @@ func WriteText(w io.Writer, findings []Finding) error {
 	}
 	if len(causes) > 1 {
 		same := func(f Finding) bool { return f.ID == causes[0].ID }
-		section("The same, told again:", slices.DeleteFunc(slices.Clone(causes[1:]), func(f Finding) bool { return !same(f) }), false)
-		section("Less probable:", slices.DeleteFunc(slices.Clone(causes[1:]), same), true)
+		section("The same cause in other lines:", slices.DeleteFunc(slices.Clone(causes[1:]), func(f Finding) bool { return !same(f) }), false)
+		section("Less probable causes:", slices.DeleteFunc(slices.Clone(causes[1:]), same), true)
 	}
-	section("Only consequences:", by[SeverityConsequence], false)
+	section("Consequences:", by[SeverityConsequence], false)
 	section("Harmless:", by[SeverityHarmless], false)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// checkIDs returns the ids of the checks of `gorun check` that concern the
-// finding.
+// checkIDs returns the ids of the finding that `gorun check` has.
 func (f *Finding) checkIDs() string {
-	other := func(id string) bool { return !hasCheck(id) }
-	return strings.Join(slices.DeleteFunc(append([]string{f.ID}, f.Checks...), other), ", ")
+	noCheck := func(id string) bool { return !hasCheck(id) }
+	return strings.Join(slices.DeleteFunc(append([]string{f.ID}, f.Checks...), noCheck), ", ")
 }
 
 // OneLine returns the rank, the meaning, the id and the line, without the fix.
 func (f *Finding) OneLine() string {
 	line := f.Meaning
-	if who := f.blamed(); who != "" {
-		line = who + ": " + line
+	if blamed := f.blamed(); blamed != "" {
+		line = blamed + ": " + line
 	}
 	return fmt.Sprintf("%s [%s]: %s", line, f.ID, f.Text)
 }
 
 // blamed returns the ranks, the host and the peer of the finding.
 func (f *Finding) blamed() string {
-	who := ""
+	name := ""
 	switch {
 	case len(f.Ranks) > 1:
-		who = rankList(f.Ranks)
+		name = rankList(f.Ranks)
 	case f.Rank >= 0:
-		who = fmt.Sprintf("rank %d", f.Rank)
+		name = fmt.Sprintf("rank %d", f.Rank)
 	case f.Local >= 0:
-		who = fmt.Sprintf("local rank %d", f.Local)
+		name = fmt.Sprintf("local rank %d", f.Local)
 	}
 	switch {
 	case f.Host == "":
-	case who == "":
-		who = "host " + f.Host
+	case name == "":
+		name = "host " + f.Host
 	default:
-		who += " on " + f.Host
+		name += " on " + f.Host
 	}
 	if f.Peer != "" {
-		if who != "" {
-			who += " "
+		if name != "" {
+			name += " "
 		}
-		who += "(peer " + f.Peer + ")"
+		name += "(peer " + f.Peer + ")"
 	}
-	return who
+	return name
 }
 
-// quote returns the place of the line and its text.
+// quote returns the file and the number of the line, and its text.
 func (f *Finding) quote() string {
 	if f.Line == 0 {
 		return f.Text

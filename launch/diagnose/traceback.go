@@ -6,17 +6,18 @@ import (
 	"strings"
 )
 
-// tracebackReader reads a traceback from the lines of one process.
+// tracebackReader reads the tracebacks in one stream of a log.
 type tracebackReader struct {
 	tracer
-	firstLine int64    // the number of its first line
+	firstLine int64    // the number of the first line
 	last      line     // the line with the exception's class
 	events    []*event // the events of lines within the traceback
 	prefix    string   // a prefix of each line that readHead does not know
 	previous  *event   // the event of the exception before this one
 }
 
-func (st *tracebackReader) isOpen() bool { return st.state != outside }
+// isOpen reports whether a traceback has begun and not ended.
+func (t *tracebackReader) isOpen() bool { return t.state != outside }
 
 var (
 	traceStart = []byte("Traceback (most recent call last)")
@@ -26,52 +27,62 @@ var (
 
 // readTraceback reads a line of a traceback, or the first line of a new one.
 func (s *Scanner) readTraceback(l *line) {
-	st := s.tracebacks[l.stream]
-	if st == nil {
+	t := s.tracebacks[l.stream]
+	if t == nil {
 		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) || len(s.tracebacks) >= maxTracked {
 			return
 		}
-		st = &tracebackReader{firstLine: l.number}
-		s.tracebacks[l.stream] = st
+		t = &tracebackReader{firstLine: l.number}
+		s.tracebacks[l.stream] = t
 	}
 	if text := strings.TrimRight(s.report.dedent(string(l.raw)), " \t"); text != "" {
-		before := st.state
-		text = strings.TrimPrefix(text, st.prefix)
+		before := t.state
+		text = strings.TrimPrefix(text, t.prefix)
 		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
-			st.prefix, text = text[:at], text[at:] // or a logger's own words, once
+			t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
 		}
-		e, ok := st.readLine(text)
+		e, ok := t.readLine(text)
 		if ok {
-			s.recordException(st, e, l.number)
+			s.recordException(t, e, l.number)
 		}
-		if st.state == inMessage && (before == inFrames || ok) {
-			st.last = *l
-			st.last.raw = bytes.Clone(l.raw)
+		if t.state == inMessage && (before == inFrames || ok) {
+			t.last = *l
+			t.last.raw = bytes.Clone(l.raw)
 		}
 	}
 	// The next traceback of a chain comes after an empty line and a line that
 	// announces it.
-	if st.state == outside && !st.chained && !st.ignored && l.number-st.firstLine > 0 {
+	if t.state == outside && !t.chained && !t.ignored && l.number-t.firstLine > 0 {
 		delete(s.tracebacks, l.stream)
 	}
 }
 
+// endStaleTracebacks ends the tracebacks that began more than maxFollowed lines
+// before l.
+func (s *Scanner) endStaleTracebacks(l *line) {
+	for key, t := range s.tracebacks {
+		if l.number-t.firstLine > maxFollowed || l.number < t.firstLine {
+			s.endTraceback(t, key)
+		}
+	}
+}
+
 // endTraceback ends a stream's traceback as it is.
-func (s *Scanner) endTraceback(st *tracebackReader, key streamKey) {
-	if e, ok := st.end(); ok {
-		s.recordException(st, e, 0)
+func (s *Scanner) endTraceback(t *tracebackReader, key streamKey) {
+	if e, ok := t.end(); ok {
+		s.recordException(t, e, 0)
 	}
 	delete(s.tracebacks, key)
 }
 
-// recordException records an exception. end is the number of the line that ended it, 0
-// if none did. Lines within the traceback that have a meaning explain the
-// exception better than its class does.
-func (s *Scanner) recordException(st *tracebackReader, e exception, end int64) {
-	events := st.events
-	st.events = nil
+// recordException records an exception. end is the number of the line that ended
+// it, 0 if none did. An event within the traceback explains the exception better
+// than the exception's class.
+func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
+	events := t.events
+	t.events = nil
 	if n := len(events); n > 0 && events[n-1].number == end {
-		events, st.events = events[:n-1], events[n-1:]
+		events, t.events = events[:n-1], events[n-1:]
 	}
 	at := ""
 	if place := e.place(); place != "" {
@@ -83,37 +94,46 @@ func (s *Scanner) recordException(st *tracebackReader, e exception, end int64) {
 		if !strings.HasSuffix(best.text, at) {
 			best.text += at
 		}
-		st.previous = best
+		t.previous = best
 		return
 	}
-	if st.previous != nil && (e.chained || st.previous.row.Key == "x27") {
-		st.previous.later = e.laterLines()                         // what lay between belongs to one traceback
-		if !e.chained && st.previous.number > st.last.number-100 { // the dataset's own exception
-			st.previous.text += ": " + plainText([]byte(e.text())) + at
+	if t.previous != nil && (e.chained || t.previous.row.Key == rowDataset) {
+		t.previous.later = e.laterLines()                        // the lines between belong to one traceback
+		if !e.chained && t.previous.number > t.last.number-100 { // the dataset's own exception
+			t.previous.text += ": " + plainText([]byte(e.text())) + at
 		}
 		return
 	}
-	key, class := rowException, Primary
-	switch name := e.class[strings.LastIndexByte(e.class, '.')+1:]; {
-	case name == "ChildFailedError", name == "ProcessRaisedException":
+	key, class := e.meaning()
+	if key == "" {
 		s.job.failed = true
 		return
-	case name == "KeyboardInterrupt", name == "SystemExit", name == "SignalException":
-		key, class = rowStopException, Consequence
-	case e.launcher && e.script == "":
-		key, class = rowLauncherException, Hint
-	case e.lostPeer():
-		key, class = rowPeerException, Consequence
-	case name == "ModuleNotFoundError":
-		key = rowNoModule
-	case name == "CalledProcessError", name == "ProcessExitedException", e.distributed():
-		class = Hint
 	}
-	ev := s.newEvent(s.m.byKey[key], &st.last)
+	ev := s.newEvent(s.m.byKey[key], &t.last)
 	ev.class = class
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at
-	st.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
+	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
+}
+
+// meaning returns the row and the class of an exception. The row is "" if a launcher
+// raised e because a worker failed.
+func (e *exception) meaning() (key string, class Class) {
+	switch name := e.class[strings.LastIndexByte(e.class, '.')+1:]; {
+	case name == "ChildFailedError", name == "ProcessRaisedException":
+		return "", ""
+	case name == "KeyboardInterrupt", name == "SystemExit", name == "SignalException":
+		return rowStopException, Consequence
+	case e.launcher && e.script == "":
+		return rowLauncherException, Hint
+	case e.lostPeer():
+		return rowPeerException, Consequence
+	case name == "ModuleNotFoundError":
+		return rowNoModule, Primary
+	case name == "CalledProcessError", name == "ProcessExitedException", e.distributed():
+		return rowException, Hint
+	}
+	return rowException, Primary
 }
 
 // strongest returns the first event of the highest class, nil if there is

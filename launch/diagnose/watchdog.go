@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// collectiveTimeout is the collective in which a rank's watchdog found the rank.
+// collectiveTimeout is the collective in which a rank's watchdog timed out.
 type collectiveTimeout struct {
 	group string // the process group, as torch names it; "": unknown
 	seq   int    // SeqNum; -1: unknown
@@ -47,7 +47,7 @@ func (s *Scanner) readWatchdog(l *line) {
 		}
 		return
 	}
-	w := collectiveTimeout{group: pg, seq: number(seqField(), l.raw), numel: number(numelField(), l.raw), event: s.newEvent(s.m.byKey["74"], l)}
+	w := collectiveTimeout{group: pg, seq: number(seqField(), l.raw), numel: number(numelField(), l.raw), event: s.newEvent(s.m.byKey[rowTimeout], l)}
 	if m := opField().FindSubmatch(l.raw); m != nil {
 		w.op = string(m[1])
 	}
@@ -62,9 +62,9 @@ func (s *Scanner) readWatchdog(l *line) {
 	}
 }
 
-// timeoutEvent compares the watchdogs of all ranks and returns the event that they
-// show: ranks in different collectives, a silent rank, or all in one
-// collective. It returns nil if they show nothing.
+// timeoutEvent compares the time-outs of all ranks. It returns the event that they
+// show: ranks in different collectives, a rank without a time-out, or all ranks in
+// one collective. It returns nil if they show none of these.
 func (s *Scanner) timeoutEvent() *event {
 	j := &s.job
 	if len(j.timeouts) == 0 {
@@ -75,11 +75,11 @@ func (s *Scanner) timeoutEvent() *event {
 		return s.watchdogEvent(rowDesync, behind, text)
 	}
 	w := j.timeouts[waiting[0]]
-	where := strings.TrimSpace(fmt.Sprintf("%s %s", w.op, seqText(w.seq)))
-	if where == "" {
-		where = "a collective"
+	collective := strings.TrimSpace(fmt.Sprintf("%s %s", w.op, seqText(w.seq)))
+	if collective == "" {
+		collective = "a collective"
 	}
-	var missing, elsewhere []int
+	var missing, unseen []int // ranks without a time-out: that print, and that do not
 	for r := range s.worldSize() {
 		if _, ok := j.timeouts[r]; ok {
 			continue
@@ -87,12 +87,12 @@ func (s *Scanner) timeoutEvent() *event {
 		if _, ok := j.writers.ranks[r]; ok {
 			missing = append(missing, r)
 		} else {
-			elsewhere = append(elsewhere, r)
+			unseen = append(unseen, r)
 		}
 	}
-	here := fmt.Sprintf("%s in %s", waitText(waiting), where)
+	here := fmt.Sprintf("%s in %s", waitText(waiting), collective)
 	if len(missing) == 0 {
-		missing = elsewhere
+		missing = unseen
 	}
 	switch {
 	case len(missing) > 0:
@@ -106,8 +106,8 @@ func (s *Scanner) timeoutEvent() *event {
 }
 
 // findDesync returns the ranks that are behind the others, and a text that lists
-// all. If all have one SeqNum, the smallest group counts as behind. Only ranks
-// of one process group can be compared, so it reads the largest.
+// all ranks. If all have one SeqNum, the fewest ranks in one collective count as
+// behind. It compares the ranks of the largest process group only.
 func (j *job) findDesync() (behind []int, text string) {
 	groups := map[string][]int{}
 	for rank, w := range j.timeouts {
@@ -120,15 +120,15 @@ func (j *job) findDesync() (behind []int, text string) {
 		}
 	}
 	slices.Sort(ranks)
-	type where struct {
+	type position struct {
 		seq   int
 		op    string
 		numel int
 	}
-	at := map[where][]int{}
+	at := map[position][]int{}
 	for _, r := range ranks {
 		w := j.timeouts[r]
-		k := where{w.seq, w.op, w.numel}
+		k := position{w.seq, w.op, w.numel}
 		if !strings.HasPrefix(strings.TrimPrefix(w.op, "_"), "ALLREDUCE") && w.op != "BROADCAST" && w.op != "REDUCE" {
 			k.numel = 0 // in other collectives parts may have different sizes
 		}
@@ -137,15 +137,15 @@ func (j *job) findDesync() (behind []int, text string) {
 	if len(at) < 2 {
 		return nil, ""
 	}
-	places := slices.SortedFunc(maps.Keys(at), func(a, b where) int { return at[a][0] - at[b][0] })
-	lag := slices.MinFunc(places, func(a, b where) int {
+	positions := slices.SortedFunc(maps.Keys(at), func(a, b position) int { return at[a][0] - at[b][0] })
+	lag := slices.MinFunc(positions, func(a, b position) int {
 		if a.seq != b.seq {
 			return a.seq - b.seq
 		}
 		return len(at[a]) - len(at[b])
 	})
 	var parts []string
-	for _, p := range places {
+	for _, p := range positions {
 		part := fmt.Sprintf("%s in %s %s", waitText(at[p]), p.op, seqText(p.seq))
 		if p.numel > 0 {
 			part += fmt.Sprintf(" of %d elements", p.numel)
@@ -158,8 +158,8 @@ func (j *job) findDesync() (behind []int, text string) {
 	return at[lag], strings.Join(parts, ", ")
 }
 
-// watchdogEvent returns an event that several lines show together. Its place is that
-// of the first watchdog, or of the rank to blame.
+// watchdogEvent returns an event that several time-outs show together. Its line is
+// that of the first rank to blame, or else the first time-out.
 func (s *Scanner) watchdogEvent(key string, ranks []int, text string) *event {
 	e := *s.job.firstTimeout
 	e.row = s.m.byKey[key]
@@ -175,7 +175,7 @@ func (s *Scanner) watchdogEvent(key string, ranks []int, text string) *event {
 	return &e
 }
 
-// worldSize returns how many ranks the job has, as far as the logs say.
+// worldSize returns the number of ranks, as far as the logs show it.
 func (s *Scanner) worldSize() int {
 	n := s.job.world
 	for r := range s.job.writers.ranks {

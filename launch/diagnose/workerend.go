@@ -3,16 +3,19 @@ package diagnose
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
-// workerEnd is a launcher's report of the end of a worker.
+// workerEnd is the end of a worker, as a launcher reports it.
 type workerEnd struct {
 	event    *event
 	code     int // negative: minus a signal's number
 	isRoot   bool
 	noStderr bool   // the worker wrote nothing to its standard error
-	lastLine string // the last line that it wrote there
+	lastLine string // the worker's last line on standard error
 }
 
 var (
@@ -25,24 +28,14 @@ var (
 	reportExit  = lazyRegexp(`^(-?\d+) *\(pid: (\d+)\)`)
 )
 
-// signalNumber returns the number of a signal by the name that gorun prints, and
-// SIGTERM's for a name that it does not distinguish.
+// signalNumber returns the number of the signal that gorun names. It returns
+// SIGTERM's number for signals that show no crash.
 func signalNumber(name string) int {
-	switch name {
-	case "SIGILL":
-		return 4
-	case "SIGABRT":
-		return 6
-	case "SIGBUS":
-		return 7
-	case "SIGFPE":
-		return 8
-	case "SIGKILL":
-		return 9
-	case "SIGSEGV":
-		return 11
+	switch n := unix.SignalNum(name); n {
+	case unix.SIGILL, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGKILL, unix.SIGSEGV:
+		return int(n)
 	}
-	return 15
+	return int(unix.SIGTERM)
 }
 
 // readElastic reads a line of torchrun's agent: a worker's end, or the start of
@@ -82,7 +75,7 @@ func (s *Scanner) readGorun(l *line) {
 	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
 }
 
-// readSrun reads what srun says about a task.
+// readSrun reads a line of srun about the end of a task.
 func (s *Scanner) readSrun(l *line) {
 	m := srunLine().FindSubmatch(l.raw)
 	if m == nil {
@@ -105,49 +98,50 @@ func (s *Scanner) addEnd(e workerEnd) {
 	if e.event.pid > 0 && e.event.host != "" && e.event.rank >= 0 && len(s.job.pids) < maxEntries {
 		s.job.pids[process{e.event.host, e.event.pid}] = membership{e.event.rank, 1 << 30}
 	}
-	for i := range s.job.ends {
-		old := &s.job.ends[i]
-		if old.event.pid > 0 && old.event.pid == e.event.pid && sameProcess(old.event, e.event) {
-			if old.event.rank < 0 {
-				old.event.rank, old.event.host = e.event.rank, e.event.host
-			}
-			if old.event.local < 0 {
-				old.event.local = e.event.local
-			}
-			old.isRoot = old.isRoot || e.isRoot
-			return
+	for old := range s.endsOf(e.event) {
+		if old.event.rank < 0 {
+			old.event.rank, old.event.host = e.event.rank, e.event.host
 		}
+		if old.event.local < 0 {
+			old.event.local = e.event.local
+		}
+		old.isRoot = old.isRoot || e.isRoot
+		return
 	}
 	if len(s.job.ends) < maxTracked {
 		s.job.ends = append(s.job.ends, e)
 	}
 }
 
-// sameProcess reports whether two ends with one pid are of one process. They
-// must come from one stream or name one host, because containers number their
-// processes alike.
-func sameProcess(a, b *event) bool {
-	return a.stream == b.stream || a.host != "" && sameHost(a.host, b.host) && b.host != ""
+// endsOf yields the ends of the process of e. They have its pid, and they come from
+// its stream or name its host, because containers number their processes alike.
+func (s *Scanner) endsOf(e *event) iter.Seq[*workerEnd] {
+	return func(yield func(*workerEnd) bool) {
+		for i := range s.job.ends {
+			end := &s.job.ends[i]
+			old := end.event
+			sameHosts := old.host != "" && e.host != "" && sameHost(old.host, e.host)
+			if e.pid > 0 && old.pid == e.pid && (old.stream == e.stream || sameHosts) && !yield(end) {
+				return
+			}
+		}
+	}
 }
 
-// RecordEnd records the end of the worker whose log was read last. code is its exit
-// code, or minus the number of the signal that killed it.
+// RecordEnd records the end of the worker that wrote the log that was read last.
+// code is its exit code, or minus the number of the signal that killed it.
 func (s *Scanner) RecordEnd(pid, code int) {
 	n := len(s.logs) - 1
 	if n < 0 {
 		return
 	}
 	log := s.logs[n]
-	say := fmt.Sprintf("exited with code %d", code)
+	text := fmt.Sprintf("exited with code %d", code)
 	if code < 0 {
-		say = fmt.Sprintf("was killed by signal %d", -code)
+		text = fmt.Sprintf("was killed by signal %d", -code)
 	}
-	said := ""
-	if log.Tail {
-		said = s.lastLine
-	}
-	s.addEnd(workerEnd{code: code, isRoot: true, noStderr: log.Tail && !s.hasText, lastLine: said, event: &event{
-		row: s.m.byKey[rowNoReason], log: n, number: s.number, text: say,
+	s.addEnd(workerEnd{code: code, isRoot: true, noStderr: log.Tail && !s.hasText, lastLine: s.lastLine, event: &event{
+		row: s.m.byKey[rowNoReason], log: n, number: s.number, text: text,
 		origin: origin{rank: log.Rank, local: log.Local, task: -1, pid: pid, host: log.Host}, stream: streamKey{log: n},
 	}})
 }
@@ -167,17 +161,15 @@ func (s *Scanner) endEvents() []*event {
 		if end.code > 128 && end.code < 160 { // a shell reports a signal as 128 plus its number
 			end.code = 128 - end.code
 		}
-		switch -end.code {
-		case 4, 8, 11:
+		switch unix.Signal(-end.code) {
+		case unix.SIGILL, unix.SIGFPE, unix.SIGSEGV:
 			key = rowCrashed
-		case 7:
+		case unix.SIGBUS:
 			key = rowBusError
-		case 9:
+		case unix.SIGKILL:
 			key = rowKilled
-		case 15, 6, 2, 1:
-			if end.code < 0 {
-				continue // the worker was stopped, or it aborted and its own lines say why
-			}
+		case unix.SIGTERM, unix.SIGABRT, unix.SIGINT, unix.SIGHUP:
+			continue // the worker was stopped, or it aborted and its own lines say why
 		}
 		e.row = s.m.byKey[key]
 		e.class = e.row.Class

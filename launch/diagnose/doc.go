@@ -1,0 +1,25 @@
+// Package diagnose finds in captured output why a job failed. A Scanner reads the
+// logs of a whole job and finds the root cause, the ranks to blame, the errors
+// that are only consequences, and the fix. IsConsequence reads the output of one
+// worker and reports whether the worker failed because a peer had failed.
+//
+// A Scanner works in three stages:
+//
+//   - Evidence. Read makes an event of each line and each traceback that has a
+//     meaning. It also records what the lines say about the job: ranks and their
+//     processes, ends of workers, time-outs of watchdogs.
+//   - Hypotheses. Findings groups the events of one meaning, and adds events that
+//     only several lines together show. Each group is a hypothesis with a tier of
+//     probability.
+//   - Cause. The earliest of the most probable hypotheses is the root cause. A
+//     hypothesis that the root cause explains is a consequence. Each hypothesis
+//     becomes a Finding.
+//
+// The meaning of lines is data: the rows of the map (Rows), from which
+// docs/explain.md is written. A finder looks for the literals of all rows at once,
+// and expressions read only the lines that have one.
+//
+// Invariants: a finding needs evidence in the text, so a job that works has no
+// findings. The cost is linear in the text, and memory is bounded. The same text
+// gives the same findings.
+package diagnose

@@ -1,0 +1,40 @@
+package diagnose
+
+import (
+	"path/filepath"
+	"strconv"
+)
+
+// Log says where text comes from.
+type Log struct {
+	Name string // a file's name
+	Rank int    // the rank that wrote it; -1: several, or unknown
+	// Local is the local rank that wrote it; -1 as for Rank.
+	Local int
+	Host  string
+	// Tail marks the end of one worker's output. Such logs come in the order of
+	// the failures. Times and numbers of their lines mean nothing.
+	Tail bool
+}
+
+// Stderr returns the Log of the end of a worker's standard error.
+func Stderr(rank, local int, host string) Log {
+	return Log{Name: "stderr", Rank: rank, Local: local, Host: host, Tail: true}
+}
+
+var (
+	rankName  = lazyRegexp(`(?i)rank[-_.]?(\d{1,6})(?:\D|$)`)
+	localName = lazyRegexp(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
+)
+
+// LogOf reads from a file's name which worker wrote the file: rank3.log is of
+// rank 3, and the folders of torchrun and gorun contain the local rank.
+func LogOf(name string) Log {
+	log := Log{Name: name, Rank: -1, Local: -1}
+	if m := localName().FindStringSubmatch(filepath.ToSlash(name)); m != nil {
+		log.Local, _ = strconv.Atoi(m[1])
+	} else if m := rankName().FindStringSubmatch(filepath.Base(name)); m != nil {
+		log.Rank, _ = strconv.Atoi(m[1])
+	}
+	return log
+}
