@@ -58,7 +58,7 @@ until [ -e $LIVE.end ]; do sleep 0.2; done`)
 	a.says(fmt.Sprintf("pid %d (", os.Getpid()))
 	g.done(".end")
 	g.end(patience, 0, a)
-	has(t, a.err.String(), "runs on GPU 2, the GPU of rank 2, with 1024 MiB of its memory; whether it is of this job cannot be told")
+	has(t, a.err.String(), "runs on GPU 2, the GPU of rank 2, with 1024 MiB of its memory; gorun does not know whether it belongs to this job")
 	for _, wrong := range []string{"rank 0 (pid", "not of this job", "the GPU of rank 0", "the GPU of rank 1"} {
 		if strings.Contains(a.err.String(), wrong) {
 			t.Errorf("it says %q", wrong)

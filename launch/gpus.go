@@ -22,11 +22,11 @@ func (s *supervisor) newWatcher() *gpuwatch.Watcher {
 	p := s.placement.Plan()
 	found := p.Inventory
 	return gpuwatch.New(gpuwatch.Options{
-		Driver: s.driver, Procs: gpuwatch.Procs{FS: os.DirFS("/proc")}, Known: found.Known, GPUs: found.All,
-		Owned: p.Owned(), Before: found.Survey.Processes, Within: want.Release,
-		Abort: want.OnError == spec.AbortOnGPUError, Given: want.Place.Mode == place.None,
+		Driver: s.driver, Procs: gpuwatch.Procs{FS: os.DirFS("/proc")}, GPUsKnown: found.Known, GPUs: found.All,
+		RankGPUs: p.Owned(), Earlier: found.Survey.Processes, ReleaseTimeout: want.Release,
+		AbortOnError: want.OnError == spec.AbortOnGPUError, AbortWithoutPlan: want.Place.Mode == place.None,
 		Wait: &s.wg, Say: s.note,
-		Found: func(f preflight.Finding) { s.events.Put(foundEvent{f}) },
+		OnFinding: func(f preflight.Finding) { s.events.Put(foundEvent{f}) },
 	})
 }
 
@@ -51,7 +51,7 @@ func identity(p *workers.Plan) gpuwatch.World {
 func (r *round) gpuRanks() []gpuwatch.Rank {
 	var all []gpuwatch.Rank
 	for _, w := range r.workers.Workers() {
-		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, Own: r.plan.Places.Slot(w.LocalRank).GPUs})
+		all = append(all, gpuwatch.Rank{Rank: w.Rank, PIDs: []int{w.PID}, GPUs: r.plan.Places.Slot(w.LocalRank).GPUs})
 	}
 	return all
 }
@@ -59,7 +59,7 @@ func (r *round) gpuRanks() []gpuwatch.Rank {
 // releaser returns a function that waits until the GPUs are free after the workers
 // of a round have ended. It returns nil if there is nothing to wait for.
 func (s *supervisor) releaser(p *workers.Plan) func(ctx context.Context, pids []int) {
-	if s.gpus == nil || !s.gpus.Releases() {
+	if s.gpus == nil || !s.gpus.NeedsRelease() {
 		return nil
 	}
 	return func(ctx context.Context, pids []int) {

@@ -197,7 +197,7 @@ done
 say "a script that forgets set_device: told a minute after the workers have met"
 try 150 "$GORUN" --nproc-per-node 2 "$worker" --meet --forget --stay 80
 judge "mis-binding: it ends with 0" ended 0
-if prints 'cannot be told: the driver numbers processes'; then
+if prints 'cannot check which worker runs on which GPU: the driver lists'; then
   ok "mis-binding: this container's numbers are not the driver's, and gorun says so"
 else
   judge "mis-binding: rank 1 is named, with both GPUs" prints 'rank 1 \(pid [0-9]+\) runs on GPU 0, its own is GPU 1'

@@ -11,13 +11,13 @@
 // list or an event means.
 //
 // A process belongs to a rank if the rank's worker is one of its ancestors, or if
-// its environment says so: workers of other agents on this machine, and processes
-// that a worker runs in a container, have other ancestors. A process that may
-// belong to the job is never called a stranger.
+// its environment has the rank's variables. Workers of other agents on this machine,
+// and processes that a worker runs in a container, have other ancestors. The package
+// calls a process unrelated only if the process certainly does not belong to the job.
 //
 // NVML uses the machine's pids. In a container these pids mean nothing, or other
-// processes. So the package accuses no process there unless one of the pids is
-// known to be a worker's.
+// processes. So the package reports no process there unless one of the pids is known
+// to be a worker's.
 package gpuwatch
 
 import (
@@ -30,20 +30,20 @@ import (
 
 // Rank describes one worker of this machine.
 type Rank struct {
-	Rank int      // global rank
-	PIDs []int    // pids of the worker and of the processes that it started
-	Own  []string // UUIDs of its GPUs or MIG instances; none: there is no plan for it
-	Away bool     // it belongs to another node on this machine, and that node's agent watches it; its plan is not known here
+	Rank      int      // global rank
+	PIDs      []int    // pids of the worker and of the processes that it started
+	GPUs      []string // UUIDs of its GPUs or MIG instances; none: there is no plan for it
+	OtherNode bool     // it belongs to another node on this machine, whose agent watches it; its plan is not known here
 }
 
 // label names a worker for the user.
 func (r Rank) label(pid int) string { return fmt.Sprintf("rank %d (pid %d)", r.Rank, pid) }
 
-// node holds the GPUs of this node, to find them by UUID.
-type node []device.GPU
+// nodeGPUs holds the GPUs of this node. It finds them by UUID.
+type nodeGPUs []device.GPU
 
 // label names a GPU as nvidia-smi does.
-func (n node) label(uuid string) string {
+func (n nodeGPUs) label(uuid string) string {
 	for _, g := range n {
 		if g.UUID == uuid && g.Index >= 0 {
 			return fmt.Sprintf("GPU %d", g.Index)
@@ -57,7 +57,7 @@ func (n node) label(uuid string) string {
 	return uuid
 }
 
-func (n node) labels(uuids []string) string {
+func (n nodeGPUs) labels(uuids []string) string {
 	names := make([]string, len(uuids))
 	for i, u := range uuids {
 		names[i] = n.label(u)
@@ -66,7 +66,7 @@ func (n node) labels(uuids []string) string {
 }
 
 // parent returns the GPU that contains a MIG instance, or the GPU itself.
-func (n node) parent(uuid string) string {
+func (n nodeGPUs) parent(uuid string) string {
 	for _, g := range n {
 		if slices.ContainsFunc(g.Instances, func(in device.Instance) bool { return in.UUID == uuid }) {
 			return g.UUID
@@ -75,8 +75,8 @@ func (n node) parent(uuid string) string {
 	return uuid
 }
 
-// owns reports whether a rank owns a GPU or a MIG instance, or an instance of that
-// GPU. NVML may name the whole GPU of a process that computes on an instance.
-func (n node) owns(r Rank, uuid string) bool {
-	return slices.ContainsFunc(r.Own, func(own string) bool { return own == uuid || n.parent(own) == uuid })
+// isAssigned reports whether the plan gives a rank a GPU, a MIG instance, or an
+// instance of that GPU. NVML may name the whole GPU of a process that computes on an instance.
+func (n nodeGPUs) isAssigned(r Rank, uuid string) bool {
+	return slices.ContainsFunc(r.GPUs, func(assigned string) bool { return assigned == uuid || n.parent(assigned) == uuid })
 }

@@ -8,66 +8,64 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// failure is an error of a GPU that concerns the job.
+// failure is an error of a GPU of the job.
 type failure struct {
-	UUID  string // of the GPU; "": the driver does not say which GPU
-	Xid   uint64 // 0: it is no Xid
-	Class Class
-	Ranks []int  // ranks that own the GPU, ascending
+	Ranks []int  // ranks of the GPU, ascending
 	Text  string // one line: the GPU, its ranks and the error
 	Fix   string
 	// Critical says that --on-gpu-error=abort ends the round. Other failures are
-	// only worth a warning.
+	// warnings.
 	Critical bool
 }
 
 // explainEvent explains what an event means for a job. ok is false if it means
-// nothing: the event is no error, or no rank of this node owns the GPU. Without a
-// plan, every GPU of the node may belong to the job.
-func explainEvent(e device.Event, gpus []device.GPU, ranks []Rank) (c failure, ok bool) {
-	n := node(gpus)
+// nothing: the event is no error, or the GPU belongs to no rank of this node. Without
+// a plan, every GPU of the node may belong to the job.
+func explainEvent(e device.Event, gpus []device.GPU, ranks []Rank) (f failure, ok bool) {
+	n := nodeGPUs(gpus)
 	planned := false
 	for _, r := range ranks {
-		planned = planned || len(r.Own) > 0
-		if e.UUID != "" && n.hit(e, r) {
-			c.Ranks = append(c.Ranks, r.Rank)
+		planned = planned || len(r.GPUs) > 0
+		if e.UUID != "" && n.concerns(e, r) {
+			f.Ranks = append(f.Ranks, r.Rank)
 		}
 	}
-	if e.UUID != "" && planned && len(c.Ranks) == 0 {
-		return c, false
+	if e.UUID != "" && planned && len(f.Ranks) == 0 {
+		return f, false
 	}
-	slices.Sort(c.Ranks)
-	c.UUID = e.UUID
-	var what string
+	slices.Sort(f.Ranks)
+	var x xid
+	var text string
 	switch e.Kind {
 	case device.Xid:
-		x := explainXid(e.Code)
-		c.Xid, c.Class, c.Fix, c.Critical, what = e.Code, x.Class, x.Fix, x.Critical(), x.String()
+		x = explainXid(e.Code)
+		text = fmt.Sprintf("Xid %d: %s", e.Code, x.text)
 	case device.DoubleBit:
-		x := explainXid(48)
-		c.Class, c.Fix, c.Critical, what = x.Class, x.Fix, true, x.Text
+		x = explainXid(48)
+		text = x.text
 	case device.Lost:
-		x := explainXid(79)
-		c.Class, c.Fix, c.Critical, what = x.Class, x.Fix, true, "the driver does not reach it any more"
+		x = explainXid(79)
+		text = "the driver no longer reaches it"
 		if e.Text != "" {
-			what += " (" + e.Text + ")"
+			text += " (" + e.Text + ")"
 		}
 	default:
-		return c, false
+		return f, false
 	}
-	c.Text = fmt.Sprintf("%s: %s", n.labelOwned(e.UUID, c.Ranks), what)
-	return c, true
+	f.Text = fmt.Sprintf("%s: %s", n.labelWithRanks(e.UUID, f.Ranks), text)
+	f.Fix, f.Critical = x.fix, x.critical
+	return f, true
 }
 
-// hit reports whether an event concerns a rank. An error of a MIG instance does not
-// concern the other instances of the GPU.
-func (n node) hit(e device.Event, r Rank) bool {
-	if !n.owns(r, e.UUID) {
+// concerns reports whether an event concerns a rank. An error of a MIG instance does
+// not concern the other instances of the GPU.
+func (n nodeGPUs) concerns(e device.Event, r Rank) bool {
+	if !n.isAssigned(r, e.UUID) {
 		return false
 	}
 	for _, g := range n {
 		for _, in := range g.Instances {
-			if g.UUID == e.UUID && slices.Contains(r.Own, in.UUID) &&
+			if g.UUID == e.UUID && slices.Contains(r.GPUs, in.UUID) &&
 				(differs(e.GI, in.GI) || differs(e.CI, in.CI)) {
 				return false
 			}
@@ -79,8 +77,8 @@ func (n node) hit(e device.Event, r Rank) bool {
 // differs reports whether both values are known and differ.
 func differs(a, b *int) bool { return a != nil && b != nil && *a != *b }
 
-// labelOwned names a GPU and the ranks that own it.
-func (n node) labelOwned(uuid string, ranks []int) string {
+// labelWithRanks names a GPU and its ranks.
+func (n nodeGPUs) labelWithRanks(uuid string, ranks []int) string {
 	if uuid == "" {
 		return "a GPU of this node"
 	}

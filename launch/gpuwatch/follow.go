@@ -9,44 +9,44 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// The pauses before follow starts a child process again that ended. After a child
-// that lived for at least lastPause, the next pause is firstPause again.
+// minPause and maxPause bound the pause before followEvents starts a child process
+// again. After a child that ran for at least maxPause, the next pause is minPause.
 const (
-	firstPause = time.Second
-	lastPause  = time.Minute
+	minPause = time.Second
+	maxPause = time.Minute
 )
 
-// follow passes on the errors of the node's GPUs until ctx ends. It starts the
-// child of listen again when the child ends, and says so once. It returns early,
-// and says why, if the driver has no events.
-func follow(ctx context.Context, listen func(ctx context.Context, got func(device.Event)) error, got func(device.Event), say func(string)) {
-	pause, said := firstPause, false
+// followEvents passes the errors of the node's GPUs to handle until ctx ends. When the
+// child of listen ends it starts the child again, and prints that once. It returns
+// early, and prints why, if the driver has no events.
+func followEvents(ctx context.Context, listen func(ctx context.Context, handle func(device.Event)) error, handle func(device.Event), say func(string)) {
+	pause, reported := minPause, false
 	for {
 		start := time.Now()
 		err := listen(ctx, func(e device.Event) {
 			if e.Kind != device.Watching && e.Kind != device.Heartbeat {
-				got(e)
+				handle(e)
 			}
 		})
 		if ctx.Err() != nil {
 			return
 		}
 		if errors.Is(err, device.ErrNoEvents) {
-			say(fmt.Sprintf("errors of the GPUs cannot be watched: %v", err))
+			say(fmt.Sprintf("gorun cannot watch the GPUs for errors: %v", err))
 			return
 		}
-		if time.Since(start) >= lastPause {
-			pause = firstPause
+		if time.Since(start) >= maxPause {
+			pause = minPause
 		}
-		if !said {
-			said = true
-			say(fmt.Sprintf("errors of the GPUs are not watched while the probe is started again: %v", err))
+		if !reported {
+			reported = true
+			say(fmt.Sprintf("gorun does not see errors of the GPUs until it has started the probe again: %v", err))
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, lastPause)
+		pause = min(2*pause, maxPause)
 	}
 }

@@ -19,114 +19,113 @@ type World struct {
 
 const (
 	maxEnviron = 128 << 10 // bytes of a process's environment that are read
-	// environTime bounds the time to read an environment: the kernel may make a
+	// environTimeout bounds the time to read an environment. The kernel may make a
 	// reader wait for the memory of a process that hangs.
-	environTime = time.Second
+	environTimeout = time.Second
 )
 
 // relation is the relation of a process to the job.
 type relation int
 
 const (
-	unsure   relation = iota // the relation cannot be known
-	member                   // the process belongs to a rank: a worker started it, or it has a worker's environment
-	stranger                 // the process certainly does not belong to the job
+	relationUnknown relation = iota
+	relationRank             // a worker started the process, or the process has a worker's environment
+	relationOther            // the process certainly does not belong to the job
 )
 
-// matcher finds the rank of processes that are no descendants of this node's
-// workers: processes of other agents on this machine, and of containers that a
+// matcher finds the rank of processes that this node's workers did not start:
+// processes of other agents on this machine, and of containers that a
 // worker started with, say, "docker run".
 type matcher struct {
-	procs Procs
-	world World
-	stuck map[int]bool // the kernel did not answer in time; the matcher does not ask again
+	procs      Procs
+	world      World
+	unreadable map[int]bool // pids for which the kernel did not answer in time; the matcher does not ask again
 }
 
 func newMatcher(p Procs, w World) *matcher { return &matcher{p, w, map[int]bool{}} }
 
 // assign adds to each rank the processes that hold a GPU and belong to the rank:
-// its processes started them, or they have its environment. Members of the world on
-// other nodes become ranks that are away. strangers are the processes that
-// certainly do not belong to the job.
-func (k *matcher) assign(ranks []Rank, held []device.Process) (all []Rank, strangers map[int]bool) {
-	all = k.procs.assign(ranks, held)
-	place := map[int]int{} // rank to position in all
+// its processes started them, or they have its environment. A rank of another node
+// gets a new Rank with OtherNode. unrelated holds the processes that certainly do not
+// belong to the job.
+func (m *matcher) assign(ranks []Rank, list []device.Process) (all []Rank, unrelated map[int]bool) {
+	all = m.procs.assign(ranks, list)
+	index := map[int]int{} // rank to position in all
 	known := map[int]bool{}
 	for i, r := range all {
-		place[r.Rank] = i
+		index[r.Rank] = i
 		for _, pid := range r.PIDs {
 			known[pid] = true
 		}
 	}
-	strangers = map[int]bool{}
-	for _, h := range held {
-		if known[h.PID] || strangers[h.PID] || k.procs.Name(h.PID) == "" {
+	unrelated = map[int]bool{}
+	for _, h := range list {
+		if known[h.PID] || unrelated[h.PID] || m.procs.Name(h.PID) == "" {
 			continue
 		}
-		switch what, rank := k.of(h.PID); what {
-		case member:
+		switch related, rank := m.relationOf(h.PID); related {
+		case relationRank:
 			known[h.PID] = true
-			i, ok := place[rank]
+			i, ok := index[rank]
 			if !ok {
 				i = len(all)
-				place[rank] = i
-				all = append(all, Rank{Rank: rank, Away: true})
+				index[rank] = i
+				all = append(all, Rank{Rank: rank, OtherNode: true})
 			}
 			all[i].PIDs = append(all[i].PIDs, h.PID)
-		case stranger:
-			strangers[h.PID] = true
+		case relationOther:
+			unrelated[h.PID] = true
 		}
 	}
-	return all, strangers
+	return all, unrelated
 }
 
-// of returns the relation that a process's environment shows, and the rank of a
-// member. It calls no process a stranger that may be a worker without gorun's
-// variables, because it did not get them or has overwritten them. That may be a
-// process of another container, or a process whose environment cannot be read
-// completely.
-func (k *matcher) of(pid int) (what relation, rank int) {
-	env := k.environ(pid)
-	rank, err := strconv.Atoi(entry(env, "RANK"))
-	token, run := entry(env, contract.EnvToken), entry(env, contract.EnvRunID)
-	ours := token != "" && token == k.world.Token
+// relationOf returns the relation that a process's environment shows, and the rank for
+// relationRank. A worker may be without gorun's variables, because it did not get them
+// or has overwritten them. So the relation is unknown for a process of another
+// container, and for a process whose environment cannot be read completely.
+func (m *matcher) relationOf(pid int) (related relation, rank int) {
+	env := m.environ(pid)
+	rank, err := strconv.Atoi(environValue(env, "RANK"))
+	token, run := environValue(env, contract.EnvToken), environValue(env, contract.EnvRunID)
+	sameToken := token != "" && token == m.world.Token
 	// Users often leave gorun's own variables out of a container's environment.
-	store := token == "" && k.world.Port != "" && entry(env, "MASTER_ADDR") == k.world.Addr && entry(env, "MASTER_PORT") == k.world.Port
+	sameStore := token == "" && m.world.Port != "" && environValue(env, "MASTER_ADDR") == m.world.Addr && environValue(env, "MASTER_PORT") == m.world.Port
 	switch {
-	case (ours || store) && err == nil && rank >= 0:
-		return member, rank
-	case ours || store || len(env) == 0 || len(env) == maxEnviron:
-		return unsure, 0
-	case run != "" && run == k.world.RunID: // of an earlier round, or of another job with that run id
-		return unsure, 0
-	case !k.procs.alongside(pid):
-		return unsure, 0
+	case (sameToken || sameStore) && err == nil && rank >= 0:
+		return relationRank, rank
+	case sameToken || sameStore || len(env) == 0 || len(env) == maxEnviron:
+		return relationUnknown, 0
+	case run != "" && run == m.world.RunID: // of an earlier round, or of another job with that run id
+		return relationUnknown, 0
+	case !m.procs.sharesFiles(pid):
+		return relationUnknown, 0
 	default:
-		return stranger, 0
+		return relationOther, 0
 	}
 }
 
 // environ returns a process's environment, with a zero byte after every entry. It
 // is empty if it cannot be read.
-func (k *matcher) environ(pid int) []byte {
-	if k.stuck[pid] {
+func (m *matcher) environ(pid int) []byte {
+	if m.unreadable[pid] {
 		return nil
 	}
 	read := make(chan []byte, 1)
-	go func() { read <- k.procs.environ(pid) }() // not awaited: see environTime
-	limit := time.NewTimer(environTime)
+	go func() { read <- m.procs.environ(pid) }() // not awaited: see environTime
+	limit := time.NewTimer(environTimeout)
 	defer limit.Stop()
 	select {
 	case env := <-read:
 		return env
 	case <-limit.C:
-		k.stuck[pid] = true
+		m.unreadable[pid] = true
 		return nil
 	}
 }
 
-// entry returns the value of a variable in such an environment, or "".
-func entry(env []byte, name string) string {
+// environValue returns the value of a variable in an environment of environ, or "".
+func environValue(env []byte, name string) string {
 	for e := range bytes.SplitSeq(env, []byte{0}) {
 		if key, value, ok := bytes.Cut(e, []byte("=")); ok && string(key) == name {
 			return string(value)

@@ -12,43 +12,43 @@ import (
 )
 
 const (
-	// followAfter is the delay before the watcher asks for the driver's events.
+	// followDelay is the delay before the watcher asks for the driver's events.
 	// Until then the first workers still load their libraries, and a job that ends
 	// by then needs no events.
-	followAfter = 2 * time.Second
-	// watchAfter is the delay before the first reading of the process list. The
+	followDelay = 2 * time.Second
+	// pollDelay is the delay before the first reading of the process list. The
 	// reading waits longer if the workers have not set up their first collective,
 	// which needs the driver's locks.
-	watchAfter = 30 * time.Second
-	// interval is the time between two readings of the process list. Each takes
+	pollDelay = 30 * time.Second
+	// pollInterval is the time between two readings of the process list. Each takes
 	// locks of the driver that a running job also needs.
-	interval = 30 * time.Second
+	pollInterval = 30 * time.Second
 )
 
 // Driver asks the GPU driver of this node in a child process: device.Child.
 type Driver interface {
 	List(ctx context.Context) ([]device.GPU, error)
 	Processes(ctx context.Context) ([]device.Process, error)
-	Listen(ctx context.Context, got func(device.Event)) error
+	Listen(ctx context.Context, handle func(device.Event)) error
 }
 
 // Options holds what a Watcher needs.
 type Options struct {
-	Driver Driver
-	Procs  Procs
-	Known  bool             // the GPUs are known; false: the watcher asks the driver
-	GPUs   []device.GPU     // all GPUs of the node
-	Owned  []string         // UUIDs of the workers' GPUs; none: there is no plan
-	Before []device.Process // the processes that held a GPU before the job
-	// Abort says that a critical error ends the round (--on-gpu-error). Given says
-	// that it does so even without a plan, because the user gave the GPUs to the
-	// workers (--pin=none).
-	Abort, Given bool
-	Within       time.Duration // how long WaitReleased waits; 0: it does not wait
+	Driver    Driver
+	Procs     Procs
+	GPUsKnown bool             // GPUs is set; false: the watcher asks the driver
+	GPUs      []device.GPU     // all GPUs of the node
+	RankGPUs  []string         // UUIDs of the workers' GPUs; none: there is no plan
+	Earlier   []device.Process // the processes that computed on a GPU before the job
+	// AbortOnError says that a critical error ends the round (--on-gpu-error).
+	// AbortWithoutPlan says that it does so even without a plan, because the user gave
+	// the GPUs to the workers (--pin=none).
+	AbortOnError, AbortWithoutPlan bool
+	ReleaseTimeout                 time.Duration // how long WaitReleased waits; 0: it does not wait
 
-	Wait  *sync.WaitGroup // for the Watcher's goroutines, which call Found and Say
-	Found func(preflight.Finding)
-	Say   func(string)
+	Wait      *sync.WaitGroup // for the Watcher's goroutines, which call OnFinding and Say
+	OnFinding func(preflight.Finding)
+	Say       func(string)
 }
 
 // Round describes the workers of a round to the Watcher.
@@ -67,14 +67,14 @@ type Round struct {
 type Watcher struct {
 	opts Options
 
-	mu     sync.Mutex
-	round  *Round             // the round that runs, or the last one that ran
-	cancel context.CancelFunc // stops the readings of the round's process list
-	said   map[string]bool    // texts of errors that end no round
+	mu       sync.Mutex
+	round    *Round             // the round that runs, or the last one that ran
+	cancel   context.CancelFunc // stops the readings of the round's process list
+	reported map[string]bool    // texts of the errors that did not end a round
 }
 
 // New returns a Watcher, which does nothing before StartRound.
-func New(o Options) *Watcher { return &Watcher{opts: o, said: map[string]bool{}} }
+func New(o Options) *Watcher { return &Watcher{opts: o, reported: map[string]bool{}} }
 
 // StartRound watches the GPUs of a round's workers until EndRound or the end of
 // ctx. The first call also starts to listen for the driver's events, until ctx
@@ -87,14 +87,14 @@ func (w *Watcher) StartRound(ctx context.Context, r Round) {
 	w.mu.Unlock()
 	if first {
 		w.opts.Wait.Go(func() {
-			if pause(ctx, followAfter) {
-				follow(ctx, w.opts.Driver.Listen, w.failed, w.opts.Say)
+			if pause(ctx, followDelay) {
+				followEvents(ctx, w.opts.Driver.Listen, w.handleEvent, w.opts.Say)
 			}
 		})
 	}
 	w.opts.Wait.Go(func() {
-		if pause(round, watchAfter) && waitSettled(round, r.Settled) {
-			w.watch(round, r)
+		if pause(round, pollDelay) && waitForSettled(round, r.Settled) {
+			w.pollProcesses(round, r)
 		}
 	})
 }
@@ -109,9 +109,9 @@ func (w *Watcher) EndRound() {
 	}
 }
 
-// failed handles an event of the driver. An error from which the workers cannot
+// handleEvent handles an event of the driver. An error from which the workers cannot
 // recover ends their round. Any other error becomes a finding, once.
-func (w *Watcher) failed(e device.Event) {
+func (w *Watcher) handleEvent(e device.Event) {
 	w.mu.Lock()
 	r := w.round
 	w.mu.Unlock()
@@ -124,46 +124,46 @@ func (w *Watcher) failed(e device.Event) {
 		rank = f.Ranks[0]
 	}
 	// Without a plan, workers may not use that GPU.
-	concerns := len(w.opts.Owned) > 0 || w.opts.Given
-	if f.Critical && concerns && w.opts.Abort && r.Fail(rank, f.Text+"; "+f.Fix) {
+	concerns := len(w.opts.RankGPUs) > 0 || w.opts.AbortWithoutPlan
+	if f.Critical && concerns && w.opts.AbortOnError && r.Fail(rank, f.Text+"; "+f.Fix) {
 		return
 	}
 	w.mu.Lock()
-	again := w.said[f.Text]
-	w.said[f.Text] = true
+	again := w.reported[f.Text]
+	w.reported[f.Text] = true
 	w.mu.Unlock()
 	if !again {
-		w.opts.Found(finding(Health, fmt.Sprintf("%s: %s", f.Text, f.Fix)))
+		w.opts.OnFinding(finding(IDHealth, fmt.Sprintf("%s: %s", f.Text, f.Fix)))
 	}
 }
 
-// watch compares the process list with the plan until ctx ends. If it cannot read
-// the list, it says so once; the next reading may succeed.
-func (w *Watcher) watch(ctx context.Context, r Round) {
+// pollProcesses compares the process list with the plan until ctx ends. If it cannot
+// read the list, it reports that once; the next reading may succeed.
+func (w *Watcher) pollProcesses(ctx context.Context, r Round) {
 	o, gpus := w.opts, w.opts.GPUs
-	if !o.Known {
+	if !o.GPUsKnown {
 		var err error
 		if gpus, err = o.Driver.List(ctx); err != nil {
-			return // the user did not ask for GPUs, and there are none to report on
+			return // the user did not ask for GPUs, and the node has none
 		}
 	}
 	var c comparer
-	failed, m := false, newMatcher(o.Procs, r.World)
-	tick := time.NewTicker(interval)
+	isFailing, m := false, newMatcher(o.Procs, r.World)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		held, err := o.Driver.Processes(ctx)
+		processes, err := o.Driver.Processes(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			ranks, strangers := m.assign(r.Ranks(), held)
-			for _, f := range c.compare(view{gpus, ranks, held, strangers, o.Procs.Name, o.Procs.Machine()}) {
-				o.Found(f)
+			ranks, unrelated := m.assign(r.Ranks(), processes)
+			for _, f := range c.compare(view{gpus, ranks, processes, unrelated, o.Procs.Name, o.Procs.HasHostPIDs()}) {
+				o.OnFinding(f)
 			}
-		case !failed:
-			failed = true
-			o.Found(finding("", fmt.Sprintf("which worker runs on which GPU cannot be told: %v", err)))
+		case !isFailing:
+			isFailing = true
+			o.OnFinding(finding("", fmt.Sprintf("gorun cannot check which worker runs on which GPU: %v", err)))
 		}
 		select {
 		case <-ctx.Done():
@@ -174,21 +174,21 @@ func (w *Watcher) watch(ctx context.Context, r Round) {
 }
 
 // WaitReleased waits, after the workers of a round have ended, until their GPUs are
-// free. Otherwise the next round would fail with "out of memory". It says so if the
-// GPUs do not become free.
+// free. Otherwise the next round would fail with "out of memory". It prints an error
+// if the GPUs do not become free.
 func (w *Watcher) WaitReleased(ctx context.Context, world World, pids []int) {
 	o := w.opts
-	err := waitReleased(ctx, release{
-		GPUs: o.GPUs, UUIDs: o.Owned, PIDs: pids, World: world, Before: o.Before, Held: o.Driver.Processes,
-		Procs: o.Procs, Within: o.Within, Say: o.Say,
+	err := waitReleased(ctx, releaseWait{
+		GPUs: o.GPUs, UUIDs: o.RankGPUs, PIDs: pids, World: world, Earlier: o.Earlier, List: o.Driver.Processes,
+		Procs: o.Procs, Timeout: o.ReleaseTimeout, Say: o.Say,
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {
 		o.Say(err.Error())
 	}
 }
 
-// Releases reports whether WaitReleased has anything to wait for.
-func (w *Watcher) Releases() bool { return len(w.opts.Owned) > 0 && w.opts.Within > 0 }
+// NeedsRelease reports whether WaitReleased has anything to wait for.
+func (w *Watcher) NeedsRelease() bool { return len(w.opts.RankGPUs) > 0 && w.opts.ReleaseTimeout > 0 }
 
 // pause waits for d. It reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {

@@ -22,7 +22,7 @@ const (
 	machineNamespace = "pid:[4026531836]"
 )
 
-// Name returns the name of a process, "" if there is none.
+// Name returns the name of a process, "" if there is no such process.
 func (p Procs) Name(pid int) string {
 	if pid <= 0 {
 		return ""
@@ -34,27 +34,27 @@ func (p Procs) Name(pid int) string {
 	return strings.ToValidUTF8(strings.TrimSpace(string(b[:min(len(b), 64)])), "?")
 }
 
-// Machine reports whether this process sees the machine's own pids in /proc.
-func (p Procs) Machine() bool {
+// HasHostPIDs reports whether this process sees the machine's own pids in /proc.
+func (p Procs) HasHostPIDs() bool {
 	link, err := fs.ReadLink(p.FS, "self/ns/pid")
 	return err == nil && link == machineNamespace
 }
 
-// alongside reports whether a process sees the same files as this process, and so
-// is in no other container.
-func (p Procs) alongside(pid int) bool {
-	mine, err := fs.ReadLink(p.FS, "self/ns/mnt")
+// sharesFiles reports whether a process sees the same files as this process. Such a
+// process is not in another container.
+func (p Procs) sharesFiles(pid int) bool {
+	own, err := fs.ReadLink(p.FS, "self/ns/mnt")
 	if err != nil {
 		return false
 	}
-	its, err := fs.ReadLink(p.FS, strconv.Itoa(pid)+"/ns/mnt")
-	return err == nil && its == mine
+	other, err := fs.ReadLink(p.FS, strconv.Itoa(pid)+"/ns/mnt")
+	return err == nil && other == own
 }
 
 // assign adds to each rank the processes that hold a GPU and that a process of the
 // rank started, at any depth. A process whose parent has ended is still in the
 // group or session of the worker.
-func (p Procs) assign(ranks []Rank, held []device.Process) []Rank {
+func (p Procs) assign(ranks []Rank, list []device.Process) []Rank {
 	out := slices.Clone(ranks)
 	owner := map[int]int{} // process to position in out
 	for i := range out {
@@ -63,11 +63,11 @@ func (p Procs) assign(ranks []Rank, held []device.Process) []Rank {
 			owner[pid] = i
 		}
 	}
-	for _, h := range held {
+	for _, h := range list {
 		if _, known := owner[h.PID]; known {
 			continue
 		}
-		if i, ok := p.ancestor(h.PID, owner); ok {
+		if i, ok := p.findAncestor(h.PID, owner); ok {
 			out[i].PIDs = append(out[i].PIDs, h.PID)
 			owner[h.PID] = i
 		}
@@ -75,8 +75,8 @@ func (p Procs) assign(ranks []Rank, held []device.Process) []Rank {
 	return out
 }
 
-// ancestor looks for a known process among the ancestors of pid.
-func (p Procs) ancestor(pid int, known map[int]int) (owner int, ok bool) {
+// findAncestor looks for a known process among the ancestors of pid.
+func (p Procs) findAncestor(pid int, known map[int]int) (owner int, ok bool) {
 	for range maxDepth {
 		if pid <= 1 {
 			break

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestWaitSettled checks that the GPUs are not read until the store says that the
+// TestWaitForSettled checks that the GPUs are not read until the store says that the
 // workers have met, or until half an hour has passed.
-func TestWaitSettled(t *testing.T) {
+func TestWaitForSettled(t *testing.T) {
 	tests := map[string]struct {
 		when time.Duration // when they have met; 0: never
 		end  time.Duration // end of the round; 0: it runs on
@@ -32,7 +32,7 @@ func TestWaitSettled(t *testing.T) {
 					time.AfterFunc(tt.end, cancel)
 				}
 				start := time.Now()
-				goes := waitSettled(ctx, func(ctx context.Context) (bool, error) {
+				goes := waitForSettled(ctx, func(ctx context.Context) (bool, error) {
 					if name == "nothing answers" {
 						<-ctx.Done()
 						return false, errors.New("no answer")
