@@ -113,7 +113,7 @@ func (b *build) wrapper() (wrap.Prefix, error) {
 	}
 	argv := []string{s.Title}
 	for _, arg := range s.Args {
-		argv = append(argv, program.Substitute(arg, wrap.MadeUpRank))
+		argv = append(argv, program.Substitute(arg, wrap.ProbeRank))
 	}
-	return wrap.Wrap(argv)
+	return wrap.Parse(argv)
 }

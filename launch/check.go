@@ -20,8 +20,8 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 	}
 	policy := check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, Trusted: sp.Trusted, MaxNodes: sp.MaxNodes}
 	gpu := a.placement.Driver.HasDriver()
-	wrapper, doubt := a.build.wrapper()
-	if !policy.Wanted(gpu || wrapper.Loses() || doubt != nil || len(wrapper.Forced(nil)) > 0) {
+	wrapper, parseErr := a.build.wrapper()
+	if !policy.Wanted(gpu || wrapper.Loses() || parseErr != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil
 	}
 	s := a.build.subject
@@ -37,17 +37,17 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 		if gpu {
 			o.Facts.GPU = func(ctx context.Context) (preflight.GPU, []string) { return check.WaitForGPU(ctx, a.placement) }
 		}
-		o.Facts.Lost = a.behind(wrapper, doubt).Start(ctx)
+		o.Facts.Lost = a.wrapperSource(wrapper, parseErr).Start(ctx)
 	}
 	a.check, a.node.Facts = check.New(o), true
 	return nil
 }
 
-// behind returns what a [wrap.Look] at the wrappers needs.
-func (a *agent) behind(p wrap.Prefix, doubt error) wrap.Look {
+// wrapperSource returns the source of what the wrappers lose.
+func (a *agent) wrapperSource(p wrap.Prefix, parseErr error) wrap.Source {
 	sp := &a.opts.Spec
-	l := wrap.Look{
-		Doubt: doubt, Dry: sp.Dry != nil, Quiet: a.opts.quiet(), Wait: &a.wg,
+	l := wrap.Source{
+		ParseErr: parseErr, Dry: sp.Dry != nil, Quiet: a.opts.quiet(), Wait: &a.wg,
 		Probe: wrap.Options{
 			Prefix: p, Path: a.build.subject.Path, Dir: a.opts.Dir, Table: a.table, Name: "gorun-probe-" + string(a.node.ID),
 			Say: a.console.Say,

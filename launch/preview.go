@@ -35,7 +35,7 @@ func (s *supervisor) preview(ctx context.Context, p *workers.Plan, built *build)
 	node := preview.New(p, confFiles(ctx, p), func(local int) string {
 		return filepath.Join(p.Folder, strconv.Itoa(local), "error.json")
 	})
-	if wrapper, doubt := built.wrapper(); doubt == nil {
+	if wrapper, err := built.wrapper(); err == nil && wrapper.Loses() {
 		node.Wrapper = wrapper.Name()
 	}
 	wanted := preview.Select([]preview.Node{node}, dry.Wants)

@@ -23,12 +23,17 @@ type Sent struct {
 	Asked []string // names that the user asked for
 }
 
-// stranger is a variable that no option and no list of a wrapper can know.
-const stranger = "PROBE_OF_GORUN=sent"
+// unknownName is the name of a variable that no option and no list of a wrapper
+// mentions.
+const (
+	unknownName  = "PROBE_OF_GORUN"
+	unknownValue = "sent"
+)
 
-// essential lists the variables without which a worker cannot find its place.
-func essential() []string {
-	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+// withUnknown returns what was sent, together with the unknown variable.
+func (s Sent) withUnknown() Sent {
+	s.Env = append(slices.Clone(s.Env), unknownName+"="+unknownValue)
+	return s
 }
 
 // compare finds which of the variables that matter did not arrive. It accepts what
@@ -39,12 +44,12 @@ func (p Prefix) compare(sent Sent, got map[string]string) preflight.Lost {
 	var order []string
 	for _, e := range sent.Env {
 		name, value, ok := strings.Cut(e, "=")
-		if _, seen := values[name]; ok && !seen && sent.matters(name) && !(p.isSlow() && isPath(name)) {
+		if _, seen := values[name]; ok && !seen && sent.matters(name) && !(p.isElsewhere() && isPath(name)) {
 			order = append(order, name)
 		}
 		values[name] = value
 	}
-	if name, value, _ := strings.Cut(stranger, "="); values[name] == value && got[name] != value {
+	if values[unknownName] == unknownValue && got[unknownName] != unknownValue {
 		l.Closed = true
 		for name, value := range values {
 			if arrived, ok := got[name]; ok && arrived == value {
@@ -58,45 +63,51 @@ func (p Prefix) compare(sent Sent, got map[string]string) preflight.Lost {
 		value, arrived := got[name]
 		switch {
 		case arrived && value == values[name]:
-		case !p.meant(name) && !arrived:
+		case !p.assigns(name) && !arrived:
 			l.Missing = append(l.Missing, name)
-		case !p.meant(name):
+		case !p.assigns(name):
 			l.Changed = append(l.Changed, name)
-		case slices.Contains(essential(), name):
+		case isEssential(name):
 			l.Forced = append(l.Forced, name)
 		}
 	}
 	return l
 }
 
-// withheld finds what certainly does not arrive, whatever is behind the wrappers,
-// because their options do not pass it on.
+// withheld finds what does not arrive according to the wrappers' options. What
+// their configuration may still pass on is only assumed to be lost. withheld names
+// it only if nothing is lost for certain.
 func (p Prefix) withheld(sent Sent) preflight.Lost {
-	sent.Env = append(slices.Clone(sent.Env), stranger)
+	lost := p.dropped(sent, func(l layer) bool { return l.certain })
+	if !anyLost(lost) {
+		lost = p.dropped(sent, func(layer) bool { return true })
+		lost.Assumed = true
+	}
+	return lost
+}
+
+// dropped finds what the options of some layers do not pass on.
+func (p Prefix) dropped(sent Sent, counts func(layer) bool) preflight.Lost {
+	sent = sent.withUnknown()
 	got := map[string]string{}
 	for _, e := range sent.Env {
 		name, value, _ := strings.Cut(e, "=")
 		got[name] = value
 	}
-	strict := false
 	for _, l := range p.layers {
-		if !l.strict {
+		if l.passes == nil || !counts(l) {
 			continue
 		}
-		strict = true
 		for name := range got {
 			if !l.passes(name) {
 				delete(got, name)
 			}
 		}
-		for _, m := range l.meant {
-			if name, value, ok := strings.Cut(m, "="); ok {
+		for _, e := range l.assigned {
+			if name, value, ok := strings.Cut(e, "="); ok {
 				got[name] = value
 			}
 		}
-	}
-	if !strict {
-		return preflight.Lost{}
 	}
 	return p.compare(sent, got)
 }
@@ -107,12 +118,14 @@ func isPath(name string) bool {
 	return name == "TORCHELASTIC_ERROR_FILE" || name == contract.EnvSocket
 }
 
-func (p Prefix) meant(name string) bool {
-	return slices.ContainsFunc(p.layers, func(l layer) bool { return l.means(name) })
+func isEssential(name string) bool { return slices.Contains(preflight.EssentialVariables(), name) }
+
+func (p Prefix) assigns(name string) bool {
+	return slices.ContainsFunc(p.layers, func(l layer) bool { return l.assigns(name) })
 }
 
-func (l layer) means(name string) bool {
-	return slices.ContainsFunc(l.meant, func(m string) bool { return m == name || strings.HasPrefix(m, name+"=") })
+func (l layer) assigns(name string) bool {
+	return slices.ContainsFunc(l.assigned, func(e string) bool { return e == name || strings.HasPrefix(e, name+"=") })
 }
 
 // Forced lists the variables without which a worker cannot find its place, and to
@@ -121,9 +134,9 @@ func (l layer) means(name string) bool {
 func (p Prefix) Forced(env []string) []string {
 	var names []string
 	for _, l := range p.layers {
-		for _, name := range essential() {
-			given := func(e string) bool { return strings.HasPrefix(e, name+"=") && slices.Contains(env, e) }
-			if l.text == "" && l.means(name) && !slices.ContainsFunc(l.meant, given) && !slices.Contains(names, name) {
+		for _, name := range preflight.EssentialVariables() {
+			asSent := func(e string) bool { return strings.HasPrefix(e, name+"=") && slices.Contains(env, e) }
+			if l.text == "" && l.assigns(name) && !slices.ContainsFunc(l.assigned, asSent) && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -150,28 +163,39 @@ func (s Sent) matters(name string) bool {
 	return v.Scope == ncclenv.Node || v.Scope.Travels() && v.Scope != ncclenv.Free
 }
 
+// weight orders names: the essential ones, those of the user and of the devices,
+// the others.
 func (s Sent) weight(name string) int {
-	if i := slices.Index(essential(), name); i >= 0 {
+	if i := slices.Index(preflight.EssentialVariables(), name); i >= 0 {
 		return i
 	}
 	if !slices.Contains(s.Own, name) || strings.HasPrefix(name, "CUDA_") {
-		return 10 // variables of the user, and those by which a rank finds its GPU
+		return 10
 	}
 	return 20
 }
 
-// parse reads the environment that a program printed. Other output, such as the
-// greeting of a start file, may come before it.
-func parse(out []byte) map[string]string {
+// parseOutput reads the environment that a program printed. Other output, such as
+// the greeting of a start file, may come before it, so each line of the first entry
+// may begin a variable.
+func parseOutput(out []byte) map[string]string {
 	got := map[string]string{}
-	for entry := range bytes.SplitSeq(out, []byte{0}) {
-		name, value, ok := strings.Cut(string(entry), "=")
-		if i := strings.LastIndexAny(name, "\r\n"); i >= 0 {
-			name = name[i+1:]
-		}
-		if ok {
+	add := func(entry []byte) {
+		if name, value, ok := strings.Cut(string(entry), "="); ok {
 			got[name] = value
 		}
+	}
+	first, rest, _ := bytes.Cut(out, []byte{0})
+	for len(first) > 0 {
+		add(first)
+		i := bytes.IndexAny(first, "\r\n")
+		first = first[i+1:]
+		if i < 0 {
+			break
+		}
+	}
+	for entry := range bytes.SplitSeq(rest, []byte{0}) {
+		add(entry)
 	}
 	return got
 }

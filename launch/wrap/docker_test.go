@@ -28,7 +28,7 @@ int main(int n, char **v) {
 // TestDocker checks the real Docker, with an image that has an entry point, a
 // variable of its own and only one static program.
 func TestDocker(t *testing.T) {
-	b := newBench(t, nil)
+	b := newTestNode(t, nil)
 	if out, err := b.helper("docker", "version", "--format", "{{.Server.Version}}"); err != nil {
 		t.Skipf("missing: Docker (%v %s)", err, out)
 	}
@@ -66,7 +66,7 @@ func TestDocker(t *testing.T) {
 		}
 	}
 	if _, err := b.probe(t.Context(), "docker run gorun-no-such-image:none python"); err == nil {
-		t.Error("an image that is not here was looked behind")
+		t.Error("an image that is not here was probed")
 	}
 	out, err := b.helper("docker", "ps", "-aq", "--filter", "ancestor="+image)
 	if err != nil || strings.TrimSpace(string(out)) != "" {

@@ -18,22 +18,33 @@ const (
 	maxFile  = 256 << 10 // bytes
 )
 
-// fix says, for each wrapper that may lose variables, how to get them through.
-// setBy finds the start file that sets a variable, or returns "". fix calls setBy
-// only for login shells of this machine.
+// fix says how to get the variables through: for each wrapper whose options do not
+// pass them on, or for every wrapper if the options do not explain the loss. setBy
+// finds the start file that sets a variable, or returns "". fix calls setBy only
+// for login shells of this machine.
 func (p Prefix) fix(lost preflight.Lost, setBy func(name string) string) string {
+	lines := p.wrapperFixes(lost, setBy, false)
+	if lines == nil {
+		lines = p.wrapperFixes(lost, setBy, true)
+	}
+	if len(lost.Forced) > 0 {
+		lines = append(lines, "do not give "+strings.Join(lost.Forced, ", ")+" a value of your own on the command line: every worker has another")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (p Prefix) wrapperFixes(lost preflight.Lost, setBy func(name string) string, every bool) []string {
 	var lines []string
-	here := true // no layer so far led to another file system
+	isHere := true // no layer so far led to another file system
 	for _, l := range p.layers {
-		if l.fix == nil || l.keeps {
+		if l.lossless {
 			continue
 		}
-		open := names(lost)
-		if l.passes != nil { // otherwise another wrapper loses it
-			open = slices.DeleteFunc(slices.Clone(open), func(n string) bool { return l.passes(n) || l.means(n) })
-		}
+		open := slices.DeleteFunc(slices.Concat(lost.Missing, lost.Changed), func(name string) bool {
+			return l.assigns(name) || !every && l.passes != nil && l.passes(name)
+		})
 		var found []string
-		if l.login && here {
+		if l.login && isHere {
 			for _, name := range open {
 				if file := setBy(name); file != "" {
 					found = append(found, fmt.Sprintf("%s sets or unsets %s: take it out there, or start %s", file, name, strings.TrimSuffix(l.name, " -l")+" without -l"))
@@ -46,12 +57,9 @@ func (p Prefix) fix(lost preflight.Lost, setBy func(name string) string) string 
 		case len(open) > 0:
 			lines = append(lines, l.fix(open))
 		}
-		here = here && !l.slow
+		isHere = isHere && !l.elsewhere
 	}
-	if len(lost.Forced) > 0 {
-		lines = append(lines, "do not give "+strings.Join(lost.Forced, ", ")+" a value of your own on the command line: every worker has another")
-	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // startFile finds the start file of a login shell whose text sets or unsets a

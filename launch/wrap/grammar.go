@@ -7,21 +7,17 @@ import (
 	"strings"
 )
 
-// grammar describes how a program reads its options: everything that may stand
-// before its first argument. Blanks separate the words of a list.
+// grammar lists the options of a program that matter to a probe. Blanks separate
+// the words of a list. An option in no list is a flag. If it has a value after
+// all, the probe prints nothing, and still does not start the worker's program.
 type grammar struct {
-	flags    string // letters of short options without a value
-	values   string // letters of short options with one
-	maybe    string // letters of short options whose value, if any, is joined to them
-	long     string // long options without a value (one may be joined by =)
-	valued   string // long options with a value
-	single   bool   // long options may begin with one dash
+	values   string // options with a value
 	drop     string // options that a probe leaves out
-	refuse   string // options with which it starts no program, or with which a probe cannot replace the program
+	refuse   string // options with which a probe cannot replace the program
 	assigned bool   // NAME=value may stand among the options
 }
 
-// option is an option that was given, with the words to write it again.
+// option is an option of a command line, with the words to write it again.
 type option struct {
 	name  string // "-e" or "--env"; "=" for NAME=value
 	value string
@@ -46,7 +42,7 @@ func (g grammar) scan(args []string) (opts []option, rest []string, err error) {
 			return opts, args, nil
 		}
 		var some []option
-		if strings.HasPrefix(word, "--") || g.single {
+		if strings.HasPrefix(word, "--") {
 			some, args, err = g.longOption(args)
 		} else {
 			some, args, err = g.shortOptions(args)
@@ -61,43 +57,39 @@ func (g grammar) scan(args []string) (opts []option, rest []string, err error) {
 
 func (g grammar) longOption(args []string) ([]option, []string, error) {
 	name, value, joined := strings.Cut(args[0], "=")
-	plain := strings.TrimLeft(name, "-")
 	switch {
 	case listed(g.refuse, name):
-		return nil, nil, fmt.Errorf("with %s it cannot be looked behind it", name)
-	case joined && (listed(g.long, plain) || listed(g.valued, plain)), listed(g.long, plain):
+		return nil, nil, errRefused(name)
+	case joined || !listed(g.values, name):
 		return []option{{name, value, args[:1:1]}}, args[1:], nil
-	case listed(g.valued, plain) && len(args) > 1:
-		return []option{{name, args[1], args[:2:2]}}, args[2:], nil
-	case listed(g.valued, plain):
+	case len(args) == 1:
 		return nil, nil, fmt.Errorf("%s has no value", name)
 	}
-	return nil, nil, fmt.Errorf("its option %s is not known here", name)
+	return []option{{name, args[1], args[:2:2]}}, args[2:], nil
 }
 
 func (g grammar) shortOptions(args []string) (opts []option, rest []string, err error) {
 	word := args[0]
 	for i := 1; i < len(word); i++ {
-		letter, name := word[i], "-"+word[i:i+1]
-		has := func(list string) bool { return strings.IndexByte(list, letter) >= 0 }
-		switch value := word[i+1:]; {
+		name, value := "-"+word[i:i+1], word[i+1:]
+		switch {
 		case listed(g.refuse, name):
-			return nil, nil, fmt.Errorf("with %s it cannot be looked behind it", name)
-		case has(g.flags):
+			return nil, nil, errRefused(name)
+		case !listed(g.values, name):
 			opts = append(opts, option{name, "", []string{name}})
-		case has(g.maybe):
-			return append(opts, option{name, value, []string{name + value}}), args[1:], nil
-		case has(g.values) && value != "":
+		case value != "":
 			return append(opts, option{name, strings.TrimPrefix(value, "="), []string{name + value}}), args[1:], nil
-		case has(g.values) && len(args) > 1:
+		case len(args) > 1:
 			return append(opts, option{name, args[1], []string{name, args[1]}}), args[2:], nil
-		case has(g.values):
-			return nil, nil, fmt.Errorf("%s has no value", name)
 		default:
-			return nil, nil, fmt.Errorf("its option %s is not known here", name)
+			return nil, nil, fmt.Errorf("%s has no value", name)
 		}
 	}
 	return opts, args[1:], nil
+}
+
+func errRefused(option string) error {
+	return fmt.Errorf("with %s gorun cannot start a probe in the place of the program", option)
 }
 
 // words returns the words of the options, without the options that a probe leaves
@@ -120,8 +112,8 @@ func has(opts []option, names ...string) bool {
 	return slices.ContainsFunc(opts, func(o option) bool { return slices.Contains(names, o.name) })
 }
 
-// given lists the values of the options with one of the names.
-func given(opts []option, names ...string) []string {
+// valuesOf lists the values of the options with one of the names.
+func valuesOf(opts []option, names ...string) []string {
 	var out []string
 	for _, o := range opts {
 		if slices.Contains(names, o.name) {
@@ -149,8 +141,5 @@ func isName(s string) bool {
 
 // assignments lists the words of the form NAME=value.
 func assignments(words []string) []string {
-	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.Contains(w, "=") })
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !isAssignment(w) })
 }
-
-// join makes one list of several lists of words.
-func join(parts ...[]string) []string { return slices.Concat(parts...) }

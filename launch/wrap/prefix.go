@@ -1,16 +1,16 @@
 // Package wrap finds out whether the environment that gorun gives to a worker
-// reaches the program behind a wrapper: docker run, ssh, sudo, srun, a login
-// shell and the like.
+// reaches the program behind a wrapper: docker or podman run and exec, ssh, sudo,
+// srun, env -i, a login shell. Any other program counts as one that passes
+// everything on.
 //
-// Wrap reads a command line as the wrappers themselves do, and returns the same
-// command with another program in the place of the worker's. While the nodes
-// meet, a Look runs that command with a program that prints its environment, and
+// Parse reads a command line as the wrappers themselves do. It can return the same
+// command with another program in the place of the worker's. While the nodes meet,
+// a Source runs that command with a program that prints its environment, and
 // reports what is missing. Settle decides which of that counts once all nodes are
 // known.
 //
-// Invariants: gorun runs no command line that it does not understand for certain,
-// and the error says why. It never starts the worker's own program or an image's
-// entry point. Everything that a probe starts has ended when Probe returns, and the
+// Invariants: gorun never starts the worker's own program or an image's entry point
+// for a probe. Everything that a probe starts has ended when Probe returns, and the
 // output of a probe is bounded. Values stay in memory; only names of variables
 // leave the package.
 package wrap
@@ -25,35 +25,35 @@ import (
 // maxDepth bounds the number of wrappers within wrappers.
 const maxDepth = 8
 
-// Prefix is the list of wrappers in front of a worker's program.
+// Prefix is the list of programs in front of a worker's program.
 type Prefix struct {
 	layers  []layer  // the outermost first
-	program []string // what stands behind the wrappers; nil if a shell's text is not understood
+	program []string // the words behind the wrappers; nil if a shell's text is not understood
 }
 
-// layer is one wrapper, as the command line describes it.
+// layer is one program in front of the worker's, as the command line describes it.
 type layer struct {
-	name    string // "docker run"
-	program []string
-	text    string                        // a shell's text that is not one plain command; it takes the place of program
-	keeps   bool                          // everything that it gets reaches the program
-	slow    bool                          // it starts a container, or asks another host
-	needs   string                        // the variable without which gorun must not run it
-	login   bool                          // a login shell of this machine
-	meant   []string                      // variables that the command line itself sets (NAME=value) or removes (NAME)
-	passes  func(name string) bool        // reports whether an option passes the variable on; nil: no option does
-	strict  bool                          // a variable that no option passes certainly does not arrive
-	around  func(probe []string) []string // returns the wrapper with another program and without side effects
-	undo    []string                      // command that removes what a killed probe leaves; probeName stands for the container's name
-	fix     func(names []string) string   // how to get the names through, in the form of preflight's Finding.Fix
+	name      string // "docker run"
+	program   []string
+	text      string                          // a shell's text that is not one plain command; it takes the place of program
+	lossless  bool                            // everything that it gets reaches the program
+	elsewhere bool                            // it starts a container, or asks another host
+	requires  string                          // the variable without which a probe would wait
+	login     bool                            // a login shell
+	assigned  []string                        // variables that the command line itself sets (NAME=value) or removes (NAME)
+	passes    func(name string) bool          // reports whether the options pass a variable on; nil: unknown
+	certain   bool                            // a variable that no option passes on certainly does not arrive
+	replace   func(program []string) []string // returns the command line with another program and without side effects
+	cleanup   []string                        // command that removes what a killed probe leaves; probeName stands for the container's name
+	fix       func(names []string) string     // how to get the names through, in the form of preflight's Finding.Fix
 }
 
 // probeName stands for the name of the probe's container.
 const probeName = "\x00probe"
 
-// Wrap finds the wrappers at the head of a command line; argv[0] is the program
+// Parse finds the wrappers at the head of a command line; argv[0] is the program
 // that gorun starts. The error is about a wrapper that a probe cannot run.
-func Wrap(argv []string) (Prefix, error) {
+func Parse(argv []string) (Prefix, error) {
 	var p Prefix
 	rest := argv
 	for len(rest) > 0 {
@@ -61,15 +61,16 @@ func Wrap(argv []string) (Prefix, error) {
 		if parse == nil {
 			break
 		}
+		name := filepath.Base(rest[0])
 		if len(p.layers) == maxDepth {
 			return Prefix{}, fmt.Errorf("there are more than %d programs within each other", maxDepth)
 		}
 		l, err := parse(rest)
 		if err != nil {
-			if !p.Loses() && !loses(rest) {
-				return Prefix{}, nil // it is like any other program: it cannot lose anything
+			if !p.Loses() && !isLossy(name) {
+				return Prefix{}, nil
 			}
-			return Prefix{}, fmt.Errorf("%s: %w", base(rest[0]), err)
+			return Prefix{}, fmt.Errorf("%s: %w", name, err)
 		}
 		if l.name == "" { // a shell that runs a script
 			break
@@ -77,7 +78,7 @@ func Wrap(argv []string) (Prefix, error) {
 		p.layers = append(p.layers, l)
 		rest = l.program
 		if l.text != "" {
-			if hidden := mentions(l.text); hidden != "" {
+			if hidden := findWrapper(l.text); hidden != "" {
 				return Prefix{}, fmt.Errorf("%s: its text starts %s, and is more than one plain command", l.name, hidden)
 			}
 		}
@@ -90,56 +91,37 @@ func Wrap(argv []string) (Prefix, error) {
 
 // Loses reports whether one of the wrappers may lose variables.
 func (p Prefix) Loses() bool {
-	return slices.ContainsFunc(p.layers, func(l layer) bool { return !l.keeps })
+	return slices.ContainsFunc(p.layers, func(l layer) bool { return !l.lossless })
 }
 
-// Name returns what messages call the wrappers that may lose variables: "sudo
-// docker run".
+// Name returns what messages call the wrappers: "sudo docker run". It leaves out
+// the programs that lose nothing, unless there are no others.
 func (p Prefix) Name() string {
-	var names []string
+	var names, lossless []string
 	for _, l := range p.layers {
-		if !l.keeps {
+		if l.lossless {
+			lossless = append(lossless, l.name)
+		} else {
 			names = append(names, l.name)
 		}
 	}
-	return strings.Join(names, " ")
-}
-
-// fullName returns Name with the wrappers that lose nothing.
-func (p Prefix) fullName() string {
-	var names []string
-	for _, l := range p.layers {
-		names = append(names, l.name)
+	if names == nil {
+		names = lossless
 	}
 	return strings.Join(names, " ")
 }
 
-// isSlow reports whether the wrappers take more than a moment to start a program.
-func (p Prefix) isSlow() bool {
-	return slices.ContainsFunc(p.layers, func(l layer) bool { return l.slow })
+// isElsewhere reports whether the worker's program runs in a container or on
+// another host.
+func (p Prefix) isElsewhere() bool {
+	return slices.ContainsFunc(p.layers, func(l layer) bool { return l.elsewhere })
 }
 
-// Command returns the command line with another program and without lasting side
-// effects. A container that it starts gets the name.
-func (p Prefix) Command(name string, program ...string) []string {
-	return p.command(len(p.layers), name, program)
-}
-
-// undo lists the commands that remove what a killed probe leaves.
-func (p Prefix) undo(name string) [][]string {
-	var all [][]string
-	for i, l := range p.layers {
-		if l.undo != nil {
-			all = append(all, p.command(i, name, l.undo))
-		}
-	}
-	return all
-}
-
-// command puts the first n layers around a program.
+// command puts the first n layers around a program. A container that the command
+// starts gets the name.
 func (p Prefix) command(n int, name string, program []string) []string {
 	for _, l := range slices.Backward(p.layers[:n]) {
-		program = l.around(program)
+		program = l.replace(program)
 	}
 	out := slices.Clone(program)
 	for i, word := range out {
@@ -148,21 +130,24 @@ func (p Prefix) command(n int, name string, program []string) []string {
 	return out
 }
 
-// loses reports whether a word of the command line names a wrapper that may lose
-// variables.
-func loses(argv []string) bool {
-	return slices.ContainsFunc(argv, func(word string) bool { return lossy(base(word)) })
+// cleanup lists the commands that remove what a killed probe leaves.
+func (p Prefix) cleanup(name string) [][]string {
+	var all [][]string
+	for i, l := range p.layers {
+		if l.cleanup != nil {
+			all = append(all, p.command(i, name, l.cleanup))
+		}
+	}
+	return all
 }
 
-// mentions returns the first wrapper in a shell's text that may lose variables, or
-// "".
-func mentions(text string) string {
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n;&|(){}`\"'$", r) }) {
-		if lossy(base(word)) {
-			return base(word)
+// findWrapper returns the first wrapper in a shell's text that may lose variables,
+// or "".
+func findWrapper(text string) string {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(" \t\n;&|(){}`\"'$", r) }) {
+		if name := filepath.Base(word); isLossy(name) {
+			return name
 		}
 	}
 	return ""
 }
-
-func base(program string) string { return filepath.Base(program) }

@@ -49,12 +49,12 @@ func Settle(f *preflight.Facts, a envprop.Assignment) {
 // fixOf says how to get the variables through a program's wrapper. It returns nil
 // if it does not understand the wrapper's command line.
 func fixOf(p preflight.Program, l preflight.Lost) []string {
-	wrapper, err := Wrap(append([]string{p.Title}, p.Args...))
+	prefix, err := Parse(append([]string{p.Title}, p.Args...))
 	lost := preflight.Lost{Missing: slices.Concat(l.Missing, l.Untried), Changed: l.Changed, Forced: l.Forced}
 	if err != nil || !anyLost(lost) {
 		return nil
 	}
-	return strings.Split(wrapper.fix(lost, func(string) string { return "" }), "\n")
+	return strings.Split(prefix.fix(lost, func(string) string { return "" }), "\n")
 }
 
 // mentioned reports whether the words contain a name or a pattern that matches it.

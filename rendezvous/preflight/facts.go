@@ -74,9 +74,10 @@ type Lost struct {
 	Wrapper string   `json:"wrapper"`
 	Missing []string `json:"missing,omitempty"`
 	Changed []string `json:"changed,omitempty"`
-	Forced  []string `json:"forced,omitempty"` // essential to workers, but the command line sets one value for all
-	Fix     []string `json:"fix,omitempty"`    // lines of a Finding.Fix
-	Unseen  string   `json:"unseen,omitempty"` // why no program could look behind the wrapper; the names are then the variables that the command line certainly withholds
+	Forced  []string `json:"forced,omitempty"`  // essential to workers, but the command line sets one value for all
+	Fix     []string `json:"fix,omitempty"`     // lines of a Finding.Fix
+	Unseen  string   `json:"unseen,omitempty"`  // why no program could look behind the wrapper; the names are then the variables that its options withhold
+	Assumed bool     `json:"assumed,omitempty"` // the wrapper's configuration may still pass the names on; no program saw their loss
 
 	// The fields below concern names that are given only once the facts of all
 	// nodes are there.
@@ -84,6 +85,12 @@ type Lost struct {
 	Closed  bool     `json:"closed,omitempty"`  // a made-up variable did not arrive
 	Passed  []string `json:"passed,omitempty"`  // with Closed: what arrived
 	Untried []string `json:"untried,omitempty"` // given, not among what was sent, and not likely to arrive
+}
+
+// EssentialVariables returns the variables without which a worker cannot find its
+// place.
+func EssentialVariables() []string {
+	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 }
 
 // GPU is what is known of the node's NVIDIA devices. Without a driver nothing

@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"cmp"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,16 +30,7 @@ func nameRules() []preflight.Rule {
 
 func checkDelivered(f *preflight.Fleet) []preflight.Finding {
 	v := f.View()
-	severity := preflight.Error
-	if !v.NCCL {
-		severity = preflight.Warning
-	}
-	held := f.Faults(func(_ int, n *preflight.Facts) string { return behind(withheld(n)) })
-	all := append(undelivered(f), preflight.IfAny(held, preflight.Finding{
-		Severity: severity,
-		Text:     "The workers are started through a program that does not pass gorun's environment on.",
-		Steps:    passOn(f, preflight.Marked(held)),
-	})...)
+	all := undelivered(f)
 	if !v.NCCL && !v.Gloo {
 		return all
 	}
@@ -154,22 +143,6 @@ func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []st
 	return steps
 }
 
-// passOn returns the steps that make a wrapper pass on the variables that its
-// arguments leave out.
-func passOn(f *preflight.Fleet, nodes []int) []preflight.Step {
-	inside := preflight.ByHand.Step("start gorun inside the container or on the remote host, or without the wrapper")
-	steps := f.StepsFor(nodes, preflight.ToProgram, "pass the variables on", func(_ int, n *preflight.Facts) []string {
-		switch name, names := withheld(n); name {
-		case "docker", "podman", "nerdctl":
-			return []string{name + " run -e " + strings.Join(names, " -e ")}
-		case "sudo":
-			return []string{"sudo --preserve-env=" + strings.Join(names, ",")}
-		}
-		return nil
-	})
-	return preflight.Either(steps, inside)
-}
-
 // reads reports whether a library of the workers reads variables of this name.
 func reads(f *preflight.Fleet, name string) bool {
 	prefixes := []string{"GLOO_", "TP_"}
@@ -177,114 +150,6 @@ func reads(f *preflight.Fleet, name string) bool {
 		prefixes = []string{"NCCL_", "GLOO_", "TP_", "UCX_", "FI_", "OFI_"}
 	}
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-}
-
-// essentialVariables returns the variables without which a worker cannot work.
-func essentialVariables() []string {
-	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-}
-
-// withheld returns the wrapper before the worker and the variables that it does
-// not pass on. It guesses them from the wrapper's arguments, for nodes that
-// could not try the wrapper.
-func withheld(n *preflight.Facts) (wrapper string, missing []string) {
-	if n.Program.Title == "" || n.Lost != nil {
-		return "", nil
-	}
-	name, args := path.Base(cmp.Or(n.Program.Path, n.Program.Title)), n.Program.Args
-	switch name {
-	case "docker", "podman", "nerdctl":
-		if slices.Contains(args, "run") || slices.Contains(args, "exec") {
-			return name, missingOf(n, containerEnv(args))
-		}
-	case "sudo":
-		return name, missingOf(n, sudoEnv(args))
-	case "ssh":
-		return name, missingOf(n, func(string) bool { return false })
-	case "env":
-		if slices.ContainsFunc(args, func(a string) bool { return a == "-" || a == "-i" || a == "--ignore-environment" }) {
-			return "env -i", missingOf(n, assigned(args))
-		}
-	}
-	return "", nil
-}
-
-func behind(name string, missing []string) string {
-	if len(missing) == 0 {
-		return ""
-	}
-	return name + " passes on neither " + strings.Join(missing[:min(len(missing), 8)], ", ")
-}
-
-// missingOf returns the essential variables and the user's own NCCL variables,
-// without those for which passed holds.
-func missingOf(n *preflight.Facts, passed func(string) bool) []string {
-	names := essentialVariables()
-	for _, s := range n.Settings {
-		v, ok := ncclenv.Lookup(s.Name)
-		if ok && !v.Ours && s.Source == ncclenv.Environment && strings.HasPrefix(s.Name, "NCCL_") && (v.Scope.Agree() || v.Scope == ncclenv.Node) {
-			names = append(names, s.Name)
-		}
-	}
-	return slices.DeleteFunc(names, passed)
-}
-
-// containerEnv reports which variables docker run and similar commands pass: -e
-// NAME, -eNAME, --env NAME, --env=NAME and NAME=value. With a file, or with all
-// of the host's environment, it assumes every variable.
-func containerEnv(args []string) func(string) bool {
-	var names []string
-	all := false
-	for i, a := range args {
-		next := ""
-		if i+1 < len(args) {
-			next = args[i+1]
-		}
-		switch {
-		case a == "-e" || a == "--env":
-			names = append(names, next)
-		case strings.HasPrefix(a, "--env="):
-			names = append(names, strings.TrimPrefix(a, "--env="))
-		case strings.HasPrefix(a, "--env-file"), strings.HasPrefix(a, "--env-host"):
-			all = true
-		case strings.HasPrefix(a, "-e") && len(a) > 2:
-			names = append(names, a[2:])
-		}
-	}
-	return func(name string) bool {
-		return all || slices.ContainsFunc(names, func(n string) bool {
-			n, _, _ = strings.Cut(n, "=")
-			prefix, glob := strings.CutSuffix(n, "*")
-			return n == name || glob && strings.HasPrefix(name, prefix)
-		})
-	}
-}
-
-// sudoEnv reports which variables sudo passes: all with -E, else those that are
-// listed or assigned.
-func sudoEnv(args []string) func(string) bool {
-	given := assigned(args)
-	var listed []string
-	all := false
-	for _, a := range args {
-		list, ok := strings.CutPrefix(a, "--preserve-env=")
-		switch {
-		case ok:
-			listed = append(listed, strings.Split(list, ",")...)
-		case a == "--preserve-env", a == "-E", len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.Contains(a, "E"):
-			all = true
-		case !strings.HasPrefix(a, "-") && !strings.Contains(a, "="):
-			return func(name string) bool { return all || given(name) || slices.Contains(listed, name) }
-		}
-	}
-	return func(name string) bool { return all || given(name) || slices.Contains(listed, name) }
-}
-
-// assigned reports which variables the arguments NAME=value set.
-func assigned(args []string) func(string) bool {
-	return func(name string) bool {
-		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") })
-	}
 }
 
 // undelivered finds variables that do not arrive behind a wrapper. It is an
@@ -325,12 +190,12 @@ func severityOfLoss(f *preflight.Fleet, l *preflight.Lost) preflight.Severity {
 		return ""
 	}
 	lost := slices.Concat(l.Missing, l.Changed)
-	has := func(names []string, is func(string) bool) bool { return slices.ContainsFunc(names, is) }
-	essential := func(name string) bool { return slices.Contains(essentialVariables(), name) }
+	has := slices.ContainsFunc[[]string]
+	isEssential := func(name string) bool { return slices.Contains(preflight.EssentialVariables(), name) }
 	switch {
-	case has(lost, essential) && workers(f) > 1:
+	case has(lost, isEssential) && workers(f) > 1 && (f.View().NCCL || !l.Assumed):
 		return preflight.Error
-	case has(lost, essential), len(l.Forced) > 0, has(lost, isImportant), has(l.Untried, isImportant):
+	case len(l.Forced) > 0, has(lost, isImportant), has(l.Untried, isImportant):
 		return preflight.Warning
 	case len(lost)+len(l.Untried) > 0:
 		return preflight.Note

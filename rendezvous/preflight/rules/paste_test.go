@@ -450,7 +450,7 @@ func (s *scene) paste(t *testing.T, step preflight.Step) {
 			}
 		case preflight.ToProgram:
 			for _, i := range nodes {
-				wrap(&s.fleet.Nodes[i], words)
+				passOn(&s.fleet.Nodes[i], words)
 			}
 		}
 	}
@@ -557,19 +557,9 @@ func (s *scene) docker(t *testing.T, i int, words []string) {
 	}
 }
 
-// wrap adds these options to the wrapper before the workers' program, if the
-// program has that wrapper.
-func wrap(n *preflight.Facts, words []string) {
-	k := 1
-	if words[0] != "sudo" {
-		k = 2
-	}
-	if path.Base(n.Program.Title) == words[0] && len(n.Program.Args) >= k {
-		n.Program.Args = slices.Concat(n.Program.Args[:k-1], words[k:], n.Program.Args[k-1:])
-		if k == 2 {
-			n.Program.Args = slices.Concat([]string{words[1]}, words[2:], n.Program.Args[len(words)-1:])
-		}
-	}
+// passOn makes the wrapper before the workers' program pass on the variables that
+// these words name.
+func passOn(n *preflight.Facts, words []string) {
 	if l := n.Lost; l != nil {
 		for _, list := range []*[]string{&l.Missing, &l.Changed, &l.Forced, &l.Untried} {
 			*list = slices.DeleteFunc(*list, func(name string) bool {

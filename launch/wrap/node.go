@@ -25,17 +25,17 @@ type Node struct {
 	Devices func(context.Context) []string
 }
 
-// MadeUpRank is the local rank of the made-up worker.
-const MadeUpRank = 5
+// ProbeRank is the local rank of the made-up worker.
+const ProbeRank = 5
 
-// madeUp returns the variables of a worker in a world that is not known yet. No
+// probeVars returns the variables of a worker in a world that is not known yet. No
 // other worker has these values, so a replaced value shows. The run id is made up
 // as well, so that an agent that looks for workers of an earlier job of this run
 // does not find a probe.
-func madeUp() envprop.Vars {
+func probeVars() envprop.Vars {
 	return envprop.Vars{
 		Ranks: envprop.Ranks{
-			Rank: 7, LocalRank: MadeUpRank, GroupRank: 3, RoleRank: 6,
+			Rank: 7, LocalRank: ProbeRank, GroupRank: 3, RoleRank: 6,
 			WorldSize: 11, LocalWorldSize: 9, GroupWorldSize: 8, RoleWorldSize: 10,
 		},
 		Round: envprop.Round{
@@ -46,13 +46,13 @@ func madeUp() envprop.Vars {
 	}
 }
 
-// madeUpValue is the value of a variable that another node may set. It is a number,
+// probeValue is the value of a variable that another node may set. It is a number,
 // because the wrappers' own programs may require a number.
-const madeUpValue = "13"
+const probeValue = "13"
 
-// send returns what a made-up worker of this node gets.
-func (n *Node) send() Sent {
-	v := madeUp()
+// sent returns what a made-up worker of this node gets.
+func (n *Node) sent() Sent {
+	v := probeVars()
 	v.RoleName = n.Role
 	for _, name := range n.Placed {
 		made := "GPU-made-up"
@@ -70,7 +70,7 @@ func (n *Node) send() Sent {
 	s.Asked = slices.Concat(asked, perhaps)
 	for _, name := range perhaps {
 		if _, set := environ.Lookup(s.Env, name); !set {
-			s.Env = append(s.Env, name+"="+madeUpValue)
+			s.Env = append(s.Env, name+"="+probeValue)
 		}
 	}
 	return s
@@ -102,9 +102,9 @@ func (n *Node) asked() (asked, perhaps []string) {
 	return asked, slices.DeleteFunc(slices.Compact(perhaps), func(name string) bool { return slices.Contains(asked, name) })
 }
 
-// agrees reports whether this node has a variable that must be the same on all
+// mustAgree reports whether this node has a variable that must be the same on all
 // workers.
-func (n *Node) agrees(name string) bool {
+func (n *Node) mustAgree(name string) bool {
 	v, _ := ncclenv.Governed(name)
 	_, set := environ.Lookup(n.Env, name)
 	return set && v.Scope == ncclenv.All
