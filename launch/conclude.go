@@ -18,7 +18,7 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 	e := report.Ending{
 		Job:     report.Job{File: a.opts.Spec.ReportFile, RunID: a.node.RunID, Started: a.born},
 		Program: a.opts.Spec.Program, Node: a.node.ID,
-		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildSeen: a.build.shown,
+		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildShown: a.build.shown,
 		Say: a.console.Say, Out: a.console,
 	}
 	if a.build.program.Title != "" {

@@ -17,7 +17,7 @@ import (
 // pipe, a terminal), and to a path that names this process's standard output or
 // error.
 func writeWhole(path string, b []byte) error {
-	if fd := standard(path); fd > 0 {
+	if fd := standardFD(path); fd > 0 {
 		return writeStandard(path, fd, b)
 	}
 	// Replace the target of a link, not the link.
@@ -48,8 +48,8 @@ func writeWhole(path string, b []byte) error {
 	return nil
 }
 
-// standard returns the descriptor that path names: 1, 2, or 0 for none.
-func standard(path string) int {
+// standardFD returns the descriptor that path names: 1, 2, or 0 for none.
+func standardFD(path string) int {
 	switch filepath.Clean(path) {
 	case "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1":
 		return 1
@@ -62,15 +62,16 @@ func standard(path string) int {
 // writeStandard writes at the descriptor's present position. A newly opened file
 // would start at the beginning, although other processes write to it as well.
 func writeStandard(path string, fd int, b []byte) error {
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	f := os.NewFile(uintptr(own), path)
+	f := os.NewFile(uintptr(dup), path)
 	_, err = f.Write(b)
 	return errors.Join(err, f.Close())
 }
 
+// writeNew writes b to a file that does not exist yet.
 func writeNew(path string, b []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {

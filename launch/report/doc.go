@@ -1,10 +1,9 @@
 // Package report writes what a user and a scheduler see when a job has ended:
-// torchrun's text report with the job-wide first failure as its root cause, gorun's
-// own error file, and the JSON of --report.
+// torchrun's text report with the first failure of the job as its root cause,
+// gorun's own error file, and the JSON of --report.
 //
-// The package gets what happened and decides nothing: the caller knows which
-// failure was first, and which failures are consequences. Package diagnose finds
-// the meaning of the workers' output.
+// The caller decides which failure was first and which failures are consequences.
+// Package diagnose finds the meaning of the workers' output.
 //
 // Invariants: reading a worker's error file is bounded and never fails the report,
 // whatever the file contains. Text of workers cannot control the terminal. A file

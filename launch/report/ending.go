@@ -13,16 +13,16 @@ import (
 
 // Ending holds what one agent needs to report the end of its job.
 type Ending struct {
-	Job       Job
-	Program   string            // the started program, as the user named it
-	Node      rendezvous.NodeID // of this agent
-	ErrorFile string            // TORCHELASTIC_ERROR_FILE in gorun's environment; "": none
-	Findings  json.RawMessage   // findings of the preflight that ended the job
-	Quiet     bool              // another agent at this terminal writes the full report
-	Shared    bool              // agents of several nodes share this terminal
-	BuildSeen bool              // the terminal already shows the compiler's output
-	Say       func(format string, args ...any)
-	Out       io.Writer // for the text report
+	Job        Job
+	Program    string            // the started program, as the user named it
+	Node       rendezvous.NodeID // of this agent
+	ErrorFile  string            // TORCHELASTIC_ERROR_FILE in gorun's environment; "": none
+	Findings   json.RawMessage   // findings of the preflight that ended the job
+	Quiet      bool              // another agent at this terminal writes the full report
+	Shared     bool              // agents of several nodes share this terminal
+	BuildShown bool              // the terminal already shows the compiler's output
+	Say        func(format string, args ...any)
+	Out        io.Writer // for the text report
 }
 
 // Write reports how the job ended: on the terminal, in the file of --report and in
@@ -59,7 +59,7 @@ func (e *Ending) Write(o rendezvous.Outcome) {
 	}
 }
 
-// outcomeOf returns the outcome in one word.
+// outcomeOf classifies the end of a job.
 func outcomeOf(o rendezvous.Outcome) Outcome {
 	switch {
 	case o.Cause == nil:
@@ -82,10 +82,10 @@ func RefusedByChecks(o rendezvous.Outcome) bool {
 
 // writeText prints the failure: the full report, or one line for a quiet agent.
 func (e *Ending) writeText(o rendezvous.Outcome, found []diagnose.Finding) {
-	cause, others := e.withoutBuild(*o.Cause), failures(o)
+	cause, others := e.withoutBuildOutput(*o.Cause), failures(o)
 	for i, f := range others {
 		if isBuildError(&f) && (isBuildError(o.Cause) || f.Node == e.Node) {
-			others[i] = e.withoutBuild(f)
+			others[i] = e.withoutBuildOutput(f)
 		}
 	}
 	if e.Quiet {
@@ -97,18 +97,18 @@ func (e *Ending) writeText(o rendezvous.Outcome, found []diagnose.Finding) {
 	}))
 }
 
-// withoutBuild removes a compiler's output from a cause, unless this agent must
+// withoutBuildOutput removes a compiler's output from a cause, unless this agent must
 // show it. The output is long and is shown once: by each node whose program does
 // not build, and by the first of several nodes that share a terminal. Other nodes
 // show its first line.
-func (e *Ending) withoutBuild(c rendezvous.Cause) rendezvous.Cause {
+func (e *Ending) withoutBuildOutput(c rendezvous.Cause) rendezvous.Cause {
 	const text = "the program does not build"
 	here := c.Node == e.Node
 	switch {
 	case e.Quiet && c.Kind == rendezvous.KindStart && c.Rank < 0:
 		c.Message, c.Traceback = "", "" // the first node shows them
 	case !isBuildError(&c):
-	case here && e.BuildSeen:
+	case here && e.BuildShown:
 		c.Message, c.Traceback = text+" (see above)", ""
 	case here || e.Shared:
 		c.Message = text // the report shows the rest
@@ -163,7 +163,7 @@ func rounds(records []rendezvous.Record) (all []Round) {
 	return all
 }
 
-// endOf returns the end of a rank; the end of a rank that was never started has no
+// endOf returns the end of a rank. The end of a rank that was never started has no
 // PID.
 func endOf(rank, local int, ends []rendezvous.End) rendezvous.End {
 	if i := slices.IndexFunc(ends, func(e rendezvous.End) bool { return e.Rank == rank }); i >= 0 {

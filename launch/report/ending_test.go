@@ -14,15 +14,15 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// ended writes the end of a job and reads it back: the lines that the agent prints,
-// the text report and the JSON report, nil if none was written.
-func ended(t *testing.T, e Ending, o rendezvous.Outcome) (said, text string, r *Report) {
+// writeEnding writes the end of a job and reads it back: the lines that the agent
+// prints, the text report and the JSON report, nil if none was written.
+func writeEnding(t *testing.T, e Ending, o rendezvous.Outcome) (printed, text string, r *Report) {
 	t.Helper()
 	e.Job = Job{File: filepath.Join(t.TempDir(), "report.json"), RunID: "job7", Started: when}
 	var out strings.Builder
-	e.Out, e.Say = &out, func(format string, args ...any) { said += fmt.Sprintf(format, args...) + "\n" }
+	e.Out, e.Say = &out, func(format string, args ...any) { printed += fmt.Sprintf(format, args...) + "\n" }
 	e.Write(o)
-	return said, out.String(), readReport(t, e.Job.File)
+	return printed, out.String(), readReport(t, e.Job.File)
 }
 
 func readReport(t *testing.T, path string) *Report {
@@ -38,9 +38,9 @@ func readReport(t *testing.T, path string) *Report {
 	return &r
 }
 
-// TestEndings checks that each kind of end has one outcome, and is reported in one
-// way.
-func TestEndings(t *testing.T) {
+// TestEachEndIsReportedOnce checks that each kind of end has one outcome, and is
+// reported in one way.
+func TestEachEndIsReportedOnce(t *testing.T) {
 	findings := json.RawMessage(`[]`)
 	for name, c := range map[string]struct {
 		cause   *rendezvous.Cause
@@ -62,22 +62,22 @@ func TestEndings(t *testing.T) {
 		if c.checked {
 			o.Preflight = &rendezvous.CheckResult{Findings: findings}
 		}
-		said, text, r := ended(t, Ending{Findings: findings}, o)
-		if r == nil || r.Outcome != c.outcome || r.ExitCode != 9 || strings.Count(said, "\n") != c.says || (text != "") != c.text {
-			t.Errorf("%s: said %q, text %q, report %+v", name, said, text, r)
+		printed, text, r := writeEnding(t, Ending{Findings: findings}, o)
+		if r == nil || r.Outcome != c.outcome || r.ExitCode != 9 || strings.Count(printed, "\n") != c.says || (text != "") != c.text {
+			t.Errorf("%s: said %q, text %q, report %+v", name, printed, text, r)
 		}
 	}
-	said, text, r := ended(t, Ending{Quiet: true}, rendezvous.Outcome{Code: 3, Cause: &rendezvous.Cause{Kind: rendezvous.KindExit, ExitCode: 3}})
-	if r != nil || text != "" || strings.Count(said, "\n") != 1 {
-		t.Errorf("a quiet agent said %q and %q, and wrote %+v", said, text, r)
+	printed, text, r := writeEnding(t, Ending{Quiet: true}, rendezvous.Outcome{Code: 3, Cause: &rendezvous.Cause{Kind: rendezvous.KindExit, ExitCode: 3}})
+	if r != nil || text != "" || strings.Count(printed, "\n") != 1 {
+		t.Errorf("a quiet agent said %q and %q, and wrote %+v", printed, text, r)
 	}
 }
 
-// TestEndingHasAllRanks checks that every rank of a round is in the report, ranks
+// TestReportHasAllRanks checks that every rank of a round is in the report, ranks
 // that never started without a PID, and that witnesses are no failures.
-func TestEndingHasAllRanks(t *testing.T) {
+func TestReportHasAllRanks(t *testing.T) {
 	cause := rendezvous.Cause{Kind: rendezvous.KindExit, Rank: 2, ExitCode: 3}
-	_, _, r := ended(t, Ending{}, rendezvous.Outcome{
+	_, _, r := writeEnding(t, Ending{}, rendezvous.Outcome{
 		Code: 3, Cause: &cause, Failures: []rendezvous.Cause{cause, {Kind: rendezvous.KindWitness, Rank: 0}},
 		Rounds: []rendezvous.Record{{
 			World: rendezvous.World{Round: 5, Members: []rendezvous.Member{{Host: "a", Workers: 2}, {Host: "b", Workers: 1, FirstRank: 2}}},
@@ -102,14 +102,14 @@ func TestBuildOutputIsShownOnce(t *testing.T) {
 		shown bool
 	}{
 		"here":                  {Ending{Node: "n1"}, true},
-		"here, and seen before": {Ending{Node: "n1", BuildSeen: true}, false},
+		"here, and seen before": {Ending{Node: "n1", BuildShown: true}, false},
 		"on another node":       {Ending{Node: "n2"}, false},
 		"at the same terminal":  {Ending{Node: "n2", Shared: true}, true},
 		"there, by another":     {Ending{Node: "n2", Shared: true, Quiet: true}, false},
 	} {
-		said, text, _ := ended(t, c.e, rendezvous.Outcome{Code: 1, Cause: &cause})
-		if strings.Contains(said+text, "OUTPUT") != c.shown {
-			t.Errorf("%s: %s%s", name, said, text)
+		printed, text, _ := writeEnding(t, c.e, rendezvous.Outcome{Code: 1, Cause: &cause})
+		if strings.Contains(printed+text, "OUTPUT") != c.shown {
+			t.Errorf("%s: %s%s", name, printed, text)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestEndingCopiesErrorFile(t *testing.T) {
 	for node, copied := range map[rendezvous.NodeID]bool{"n1": true, "n2": false} {
 		to := filepath.Join(t.TempDir(), "own.json")
 		cause := rendezvous.Cause{Kind: rendezvous.KindSignal, Node: "n1", Signal: syscall.SIGKILL, ErrorFile: from}
-		ended(t, Ending{Node: node, ErrorFile: to}, rendezvous.Outcome{Cause: &cause})
+		writeEnding(t, Ending{Node: node, ErrorFile: to}, rendezvous.Outcome{Cause: &cause})
 		if b, _ := os.ReadFile(to); strings.Contains(string(b), `"errorCode":-9`) != copied {
 			t.Errorf("%s: %s", node, b)
 		}

@@ -55,8 +55,8 @@ func readBounded(path string) (b []byte, size int64, err error) {
 	if path == "" {
 		return nil, 0, fmt.Errorf("the worker has no error file: %w", fs.ErrNotExist)
 	}
-	// The worker may have put anything there. O_NONBLOCK prevents a FIFO from
-	// blocking the agent.
+	// The worker may have made a FIFO there. O_NONBLOCK prevents it from blocking
+	// the agent.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot read the worker's error file: %w", err)
@@ -81,15 +81,15 @@ func readBounded(path string) (b []byte, size int64, err error) {
 //	{"message": {"message": "…", "extraInfo": {"py_callstack": "…", "timestamp": "1605774851"}}}
 //	{"message": "…", "timestamp": 1605774851}
 //
-// A time may be a number or a string. What is missing, or of another type, is
-// left empty; of an object without a message its text is the message.
+// A time may be a number or a string. A field that is missing or has another type
+// stays empty. The text of an object without a message is the message.
 func parseErrorFile(b []byte) (ErrorFile, error) {
 	var file struct {
 		Message   json.RawMessage `json:"message"`
 		Timestamp json.RawMessage `json:"timestamp"`
 	}
 	if err := json.Unmarshal(b, &file); err != nil {
-		return ErrorFile{}, explain(b, err)
+		return ErrorFile{}, describeJSONError(b, err)
 	}
 	switch {
 	case isObject(file.Message):
@@ -98,7 +98,7 @@ func parseErrorFile(b []byte) (ErrorFile, error) {
 		return ErrorFile{Message: cut(textOf(file.Message)), Time: timeOf(file.Timestamp)}, nil
 	default:
 		var line bytes.Buffer
-		json.Compact(&line, b) // it is valid, because it was read above
+		json.Compact(&line, b) // b is valid, because Unmarshal has read it
 		return ErrorFile{Message: cut(line.String()), Time: timeOf(file.Timestamp)}, nil
 	}
 }
@@ -112,35 +112,36 @@ func parseObject(b json.RawMessage) ErrorFile {
 		Callstack json.RawMessage `json:"py_callstack"`
 		Timestamp json.RawMessage `json:"timestamp"`
 	}
-	// These are valid JSON already, so parts of an unexpected type only stay empty.
+	// The JSON is valid, so an error only means that a field has another type. The
+	// field then stays empty.
 	_ = json.Unmarshal(b, &m)
 	_ = json.Unmarshal(m.ExtraInfo, &extra)
 	return ErrorFile{Message: cut(textOf(m.Message)), Traceback: textOf(extra.Callstack), Time: timeOf(extra.Timestamp)}
 }
 
-// explain says what is wrong with a file that is no JSON object.
-func explain(b []byte, err error) error {
+// describeJSONError returns the reason why b is not a JSON object.
+func describeJSONError(b []byte, err error) error {
 	if len(bytes.TrimSpace(b)) == 0 {
-		return errors.New("it is empty (the worker died before it wrote it)")
+		return errors.New("it is empty (the worker ended before it wrote the file)")
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && syntax.Offset >= int64(len(bytes.TrimRight(b, " \n"))) {
-		return errors.New("it ends in the middle (the worker died while it wrote it)")
+		return errors.New("it is incomplete (the worker ended while it wrote the file)")
 	}
 	return fmt.Errorf("it is not what torch writes: %w", err)
 }
 
-// parseBeginning reads the beginning of a file as if the file ended well there. If
-// that is no error file either, its text is the message.
+// parseBeginning parses the beginning of an error file. If that is no JSON object,
+// the text of the beginning is the message.
 func parseBeginning(b []byte) ErrorFile {
-	if e, err := parseErrorFile(completed(b)); err == nil {
+	if e, err := parseErrorFile(closeJSON(b)); err == nil {
 		return e
 	}
 	return ErrorFile{Message: cut(strings.ToValidUTF8(string(b), string(utf8.RuneError)))}
 }
 
-// completed closes the strings, objects and lists that are open at the end of
-// JSON that was cut off within a string.
-func completed(b []byte) []byte {
+// closeJSON closes the strings, objects and lists that are open at the end of b,
+// which is the beginning of a JSON text.
+func closeJSON(b []byte) []byte {
 	var open []byte
 	quoted, escape := false, -1 // escape: where the last escape begins
 	for i := 0; i < len(b); i++ {
@@ -191,7 +192,7 @@ func timeOf(b json.RawMessage) time.Time {
 	return time.Unix(int64(seconds), 0)
 }
 
-// cut bounds a message; it cuts between two characters.
+// cut returns at most maxMessage bytes of a message, in whole characters.
 func cut(s string) string {
 	if len(s) <= maxMessage {
 		return s

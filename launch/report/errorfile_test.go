@@ -48,7 +48,7 @@ func TestReadErrorFile(t *testing.T) {
 		{name: "impossible times", in: `{"message": "x", "timestamp": "NaN"}`, want: ErrorFile{Message: "x"}},
 		{name: "far time", in: `{"message": "x", "timestamp": 1e300}`, want: ErrorFile{Message: "x"}},
 		{name: "long", in: `{"message": "` + strings.Repeat("é", 5000) + `"}`, want: ErrorFile{Message: strings.Repeat("é", 2048) + "…"}},
-		{name: "half", in: torchForm[:60], err: "ends in the middle"},
+		{name: "half", in: torchForm[:60], err: "it is incomplete"},
 		{name: "empty", err: "it is empty"},
 		{name: "no JSON", in: "Traceback", err: "not what torch writes"},
 		{name: "no object", in: `[1]`, err: "not what torch writes"},
@@ -96,7 +96,7 @@ func TestReadErrorFileAboveBound(t *testing.T) {
 	}
 }
 
-func TestReadErrorFileThatIsNoFile(t *testing.T) {
+func TestReadErrorFileRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{"", dir + "/none"} {
 		if _, err := ReadErrorFile(path); !errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +159,7 @@ func TestCopyErrorFile(t *testing.T) {
 		})
 	}
 	to := write(t, "old")
-	if err := CopyErrorFile(write(t, torchForm[:60]), to, 1); err == nil || !strings.Contains(err.Error(), "ends in the middle") {
+	if err := CopyErrorFile(write(t, torchForm[:60]), to, 1); err == nil || !strings.Contains(err.Error(), "it is incomplete") {
 		t.Errorf("half a file: %v", err)
 	}
 	if err := CopyErrorFile(to+".none", to, 1); !errors.Is(err, fs.ErrNotExist) {

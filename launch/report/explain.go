@@ -11,8 +11,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Explain explains the last lines of all failed workers together. The worker that
-// failed first, or that printed most, is not always the worker to blame.
+// Explain explains the last lines of all failed workers together. The first worker
+// that failed, or the one with the most output, is not always the worker to blame.
 func Explain(o rendezvous.Outcome) []diagnose.Finding {
 	if o.Cause == nil {
 		return nil
@@ -47,21 +47,21 @@ func Explain(o rendezvous.Outcome) []diagnose.Finding {
 	return append(findEarlyExits(o, found), found...)
 }
 
-// nameInterpreter adds to the fix which Python did not find a module.
+// nameInterpreter adds to the fix the Python interpreter that did not find a module.
 func nameInterpreter(f *diagnose.Finding, failures []rendezvous.Cause) {
 	if f.ID != "X-MODULE" {
 		return
 	}
 	for i := range failures {
 		if c := &failures[i]; c.Rank == f.Rank && c.Interpreter != "" {
-			f.Fix = "it was run by " + c.Interpreter + ": " + f.Fix
+			f.Fix = "the interpreter is " + c.Interpreter + ": " + f.Fix
 			return
 		}
 	}
 }
 
-// findEarlyExits names the workers that ended with 0 while others needed them. It
-// finds nothing unless every failure is a consequence of a lost peer.
+// findEarlyExits names the workers that ended with code 0 while others were connected
+// to them. It finds none unless every failure is a consequence of a lost peer.
 func findEarlyExits(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.Finding {
 	if len(found) == 0 || len(o.Rounds) == 0 || found[0].Severity == diagnose.SeverityCause || !o.Cause.Consequence {
 		return nil
@@ -70,10 +70,10 @@ func findEarlyExits(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.F
 	f := diagnose.Finding{
 		ID: "X-PEER-EXITED", Row: "gorun", Severity: diagnose.SeverityCause, Rank: -1, Local: -1, Count: 1,
 		Meaning: "ended with exit code 0 while others were still connected to it",
-		Fix:     "every rank must take part to the last collective: look there for an early return, a shorter data set or a branch of one rank, and end with dist.destroy_process_group() on all",
+		Fix:     "every rank must take part until the last collective: look for an early return, a shorter data set or a branch of one rank, and call dist.destroy_process_group() at the end of every rank",
 	}
 	for _, e := range last.Ends {
-		if e.ExitCode != 0 || e.Signal != 0 || e.Ended.IsZero() || e.Ended.After(o.Cause.Time) || len(f.Ranks) == maxEarly {
+		if e.ExitCode != 0 || e.Signal != 0 || e.Ended.IsZero() || e.Ended.After(o.Cause.Time) || len(f.Ranks) == maxEarlyExits {
 			continue
 		}
 		if f.Rank < 0 {
@@ -92,8 +92,8 @@ func findEarlyExits(o rendezvous.Outcome, found []diagnose.Finding) []diagnose.F
 	return []diagnose.Finding{f}
 }
 
-// maxEarly bounds the ranks that findEarlyExits names.
-const maxEarly = 64
+// maxEarlyExits bounds the ranks that findEarlyExits names.
+const maxEarlyExits = 64
 
 // hostOf returns the host of the node on which a rank runs.
 func hostOf(w *rendezvous.World, rank int) string {

@@ -10,23 +10,23 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// TestExplain checks that the report names the cause, not the loudest rank and not
+// TestExplainNamesTheCause checks that the report names the cause, not the loudest rank and not
 // the first one.
-func TestExplain(t *testing.T) {
-	fell := func(rank int, tail ...string) rendezvous.Cause {
+func TestExplainNamesTheCause(t *testing.T) {
+	failure := func(rank int, tail ...string) rendezvous.Cause {
 		return rendezvous.Cause{Kind: rendezvous.KindExit, Host: "node1", Rank: rank, LocalRank: rank, PID: 100 + rank, ExitCode: 1, Tail: tail}
 	}
-	loud := fell(0,
+	loud := failure(0,
 		"node1:100:200 [0] proxy.cc:1458 NCCL WARN [Service thread] Accept failed Resource temporarily unavailable",
 		"node1:100:200 [0] proxy.cc:1497 NCCL WARN [Service thread] Could not receive type from localRank 0, res=3, closed=0",
 		"Traceback (most recent call last):", `  File "a2a.py", line 3, in <module>`,
 		"torch.distributed.DistBackendError: NCCL error in: x.cpp:1, remote process exited or there was a network error")
-	quiet := fell(3, "node1:103:203 [0] init.cc:879 NCCL WARN Duplicate GPU detected : rank 2 and rank 3 both on CUDA device 18000")
-	killed := fell(1)
+	quiet := failure(3, "node1:103:203 [0] init.cc:879 NCCL WARN Duplicate GPU detected : rank 2 and rank 3 both on CUDA device 18000")
+	killed := failure(1)
 	killed.Kind, killed.Signal, killed.ExitCode = rendezvous.KindSignal, syscall.SIGKILL, 0
 	crashed := killed
 	crashed.Signal = syscall.SIGSEGV
-	traced := fell(2)
+	traced := failure(2)
 	traced.Traceback = "Traceback (most recent call last):\n  File \"train.py\", line 9, in main\nKeyError: 'lr'\n"
 	lost := rendezvous.Cause{Kind: rendezvous.KindLost, Rank: -1, Host: "node2"}
 
@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 		{"killed", []rendezvous.Cause{killed, loud}, "X-HOSTOOM", 1, "signal 9"},
 		{"crashed", []rendezvous.Cause{loud, crashed}, "X-SEGV", 1, "signal 11"},
 		{"only an error file", []rendezvous.Cause{traced}, "X-PYEXC", 2, "train.py:9"},
-		{"a silent exit", []rendezvous.Cause{fell(1)}, "X-PYEXC", 1, "code 1"},
+		{"a silent exit", []rendezvous.Cause{failure(1)}, "X-PYEXC", 1, "code 1"},
 	} {
 		found := Explain(rendezvous.Outcome{Cause: &c.all[0], Failures: c.all})
 		if len(found) == 0 || found[0].ID != c.id || found[0].Rank != c.rank || !strings.Contains(found[0].Text, c.words) || found[0].Severity != "cause" {
@@ -59,9 +59,9 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestEarlyExits checks that a worker that ended with 0 while others needed it is
+// TestEarlyExitIsTheCause checks that a worker that ended with 0 while others needed it is
 // to blame if no other worker is.
-func TestEarlyExits(t *testing.T) {
+func TestEarlyExitIsTheCause(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	lost := rendezvous.Cause{
@@ -82,11 +82,11 @@ func TestEarlyExits(t *testing.T) {
 		ranks []int
 		host  string
 	}{
-		"one":          {lost, []rendezvous.End{end(1, 0, time.Second), end(2, 1, 0), end(3, 0, -time.Second)}, []int{1}, "node1"},
-		"two":          {lost, []rendezvous.End{end(3, 0, time.Second), end(0, 0, time.Second)}, []int{0, 3}, ""},
-		"stopped":      {lost, []rendezvous.End{end(0, 0, -time.Second)}, nil, ""},
-		"failed":       {lost, []rendezvous.End{end(0, 1, time.Second)}, nil, ""},
-		"another told": {other, []rendezvous.End{end(0, 0, time.Second)}, nil, ""},
+		"one":           {lost, []rendezvous.End{end(1, 0, time.Second), end(2, 1, 0), end(3, 0, -time.Second)}, []int{1}, "node1"},
+		"two":           {lost, []rendezvous.End{end(3, 0, time.Second), end(0, 0, time.Second)}, []int{0, 3}, ""},
+		"stopped":       {lost, []rendezvous.End{end(0, 0, -time.Second)}, nil, ""},
+		"failed":        {lost, []rendezvous.End{end(0, 1, time.Second)}, nil, ""},
+		"another cause": {other, []rendezvous.End{end(0, 0, time.Second)}, nil, ""},
 	} {
 		o := rendezvous.Outcome{Cause: &c.cause, Rounds: []rendezvous.Record{{World: world, Ends: c.ends}}}
 		found := Explain(o)
@@ -98,9 +98,9 @@ func TestEarlyExits(t *testing.T) {
 	}
 }
 
-// TestInterpreterIsNamed checks that the report names the interpreter that did not
+// TestFixNamesTheInterpreter checks that the report names the interpreter that did not
 // find a module.
-func TestInterpreterIsNamed(t *testing.T) {
+func TestFixNamesTheInterpreter(t *testing.T) {
 	t.Parallel()
 	c := rendezvous.Cause{
 		Kind: rendezvous.KindExit, Rank: 1, ExitCode: 1, Interpreter: "/opt/py/bin/python3",

@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// Job is what is known of a job before its agents have met.
+// Job identifies a job before its agents have found each other.
 type Job struct {
 	File    string // file of --report; "": none
 	RunID   string

@@ -76,7 +76,7 @@ func WriteJSON(path string, r Report) error {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // tracebacks are full of <module>
 	enc.SetIndent("", "  ")
-	err := enc.Encode(r.readable())
+	err := enc.Encode(r.forJSON())
 	if err == nil {
 		err = writeWhole(path, b.Bytes())
 	}
@@ -86,19 +86,19 @@ func WriteJSON(path string, r Report) error {
 	return nil
 }
 
-// readable returns the report with empty lists in the place of nil, so that a
-// program can loop over them: JSON would say null. It also makes each exit code say
-// by itself how something ended.
-func (r Report) readable() Report {
-	r.Cause = coded(r.Cause)
+// forJSON returns a copy of the report with empty lists in the place of nil, because
+// JSON would have null and a program could not loop over it. An exit code in the copy
+// is 128+n after signal n.
+func (r Report) forJSON() Report {
+	r.Cause = withExitCode(r.Cause)
 	r.Failures = append([]rendezvous.Cause{}, r.Failures...)
 	for i := range r.Failures {
-		r.Failures[i] = *coded(&r.Failures[i])
+		r.Failures[i] = *withExitCode(&r.Failures[i])
 	}
 	r.Rounds = append([]Round{}, r.Rounds...)
 	for i := range r.Rounds {
 		round := &r.Rounds[i]
-		round.Cause = coded(round.Cause)
+		round.Cause = withExitCode(round.Cause)
 		round.Nodes = append([]Node{}, round.Nodes...)
 		for j := range round.Nodes {
 			ranks := append([]rendezvous.End{}, round.Nodes[j].Ranks...)
@@ -113,9 +113,9 @@ func (r Report) readable() Report {
 	return r
 }
 
-// coded returns a copy of the cause with the exit code with which gorun ends
+// withExitCode returns a copy of the cause with the exit code with which gorun ends
 // because of it. Nodes that join or leave, and witnesses, give no exit code.
-func coded(c *rendezvous.Cause) *rendezvous.Cause {
+func withExitCode(c *rendezvous.Cause) *rendezvous.Cause {
 	if c == nil || c.Kind == rendezvous.KindJoined || c.Kind == rendezvous.KindLeft || c.Kind == rendezvous.KindWitness {
 		return c
 	}

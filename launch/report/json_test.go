@@ -14,7 +14,7 @@ import (
 )
 
 func sample() Report {
-	cause := worker(2, func(c *rendezvous.Cause) {
+	cause := workerCause(2, func(c *rendezvous.Cause) {
 		c.Kind, c.Signal, c.ExitCode = rendezvous.KindSignal, syscall.SIGSEGV, 0
 		c.Tail = []string{"<last> words"}
 	})
@@ -77,9 +77,9 @@ func TestWriteJSONReadsBack(t *testing.T) {
 	}
 }
 
-// TestWriteJSONCodes checks that the code of a cause is the code with which gorun
+// TestCauseHasItsExitCode checks that the code of a cause is the code with which gorun
 // ends because of it, and that an entry that is no failure has none.
-func TestWriteJSONCodes(t *testing.T) {
+func TestCauseHasItsExitCode(t *testing.T) {
 	for want, c := range map[int]rendezvous.Cause{
 		75:  {Kind: rendezvous.KindRendezvous},
 		78:  {Kind: rendezvous.KindPreflight},
@@ -89,13 +89,13 @@ func TestWriteJSONCodes(t *testing.T) {
 		1:   {Kind: rendezvous.KindAgent},
 		0:   {Kind: rendezvous.KindJoined},
 	} {
-		if got := coded(&c).ExitCode; got != want {
+		if got := withExitCode(&c).ExitCode; got != want {
 			t.Errorf("%s: %d, want %d", c.Kind, got, want)
 		}
 	}
 }
 
-func TestWriteJSONLeavesItsInputAlone(t *testing.T) {
+func TestWriteJSONKeepsItsInput(t *testing.T) {
 	r := sample()
 	if err := WriteJSON(filepath.Join(t.TempDir(), "r"), r); err != nil {
 		t.Fatal(err)

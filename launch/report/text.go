@@ -25,7 +25,7 @@ const (
 
 // TextInput holds what the text report shows.
 type TextInput struct {
-	// Entrypoint is the started program: the title, as in torchrun.
+	// Entrypoint is the started program. It is the title, as in torchrun.
 	Entrypoint string
 	// Cause is the job's first failure.
 	Cause *rendezvous.Cause
@@ -34,8 +34,7 @@ type TextInput struct {
 	Failures []rendezvous.Cause
 	// ExitCode is gorun's exit code.
 	ExitCode int
-	// Explanation explains everything that the workers printed, the most probable
-	// cause first.
+	// Explanation explains the output of the workers, the most probable cause first.
 	Explanation []diagnose.Finding
 	// Location is the time zone of the printed times; nil: the local one.
 	Location *time.Location
@@ -44,7 +43,7 @@ type TextInput struct {
 // Text returns the report of a failed job, or "" if there is no cause. The layout
 // is torchrun's (the text of ChildFailedError), so that a tool that searches
 // torchrun's logs for a root cause finds it. Fields that torchrun does not have
-// stand between or after torchrun's fields. The last line sums everything up.
+// are between or after torchrun's fields. The last line is a summary.
 func Text(in TextInput) string {
 	if in.Cause == nil {
 		return ""
@@ -52,7 +51,7 @@ func Text(in TextInput) string {
 	if in.Location == nil {
 		in.Location = time.Local
 	}
-	others := slices.DeleteFunc(slices.Clone(in.Failures), func(c rendezvous.Cause) bool { return same(&c, in.Cause) })
+	others := slices.DeleteFunc(slices.Clone(in.Failures), func(c rendezvous.Cause) bool { return isSameFailure(&c, in.Cause) })
 
 	verb := "FAILED"
 	if in.Cause.Kind == rendezvous.KindStopped {
@@ -61,15 +60,15 @@ func Text(in TextInput) string {
 	title := strings.TrimSpace(oneLine(in.Entrypoint) + " " + verb)
 	failures := []string{"Failures:"}
 	for i := range others[:min(len(others), maxOthers)] {
-		failures = append(failures, entry(i+1, &others[i], in.Location, false)...)
+		failures = append(failures, failureLines(i+1, &others[i], in.Location, false)...)
 	}
 	if len(others) == 0 {
 		failures = append(failures, "  <NO_OTHER_FAILURES>")
 	} else if more := len(others) - maxOthers; more > 0 {
 		failures = append(failures, fmt.Sprintf("  ... and %d more (gorun --report FILE keeps all)", more))
 	}
-	root := append([]string{"Root Cause (first observed failure):"}, entry(0, in.Cause, in.Location, true)...)
-	root = append(root, explained(in.Explanation)...)
+	root := append([]string{"Root Cause (first observed failure):"}, failureLines(0, in.Cause, in.Location, true)...)
+	root = append(root, explanationLines(in.Explanation)...)
 
 	width := utf8.RuneCountInString(title)
 	for _, line := range slices.Concat(failures, root) {
@@ -82,9 +81,9 @@ func Text(in TextInput) string {
 	return strings.Join(lines, "\n")
 }
 
-// explained returns the likely cause and the fix. It returns nothing if the output
-// names no cause.
-func explained(found []diagnose.Finding) []string {
+// explanationLines returns the likely cause and the fix, nil if the findings have no
+// cause.
+func explanationLines(found []diagnose.Finding) []string {
 	if len(found) == 0 || found[0].Severity != diagnose.SeverityCause {
 		return nil
 	}
@@ -113,9 +112,9 @@ func summary(in TextInput, others []rendezvous.Cause) string {
 	return line + fmt.Sprintf("; exit code %d", in.ExitCode)
 }
 
-// same reports whether a and b describe the same worker, or the same event of the
+// isSameFailure reports whether a and b describe the same worker, or the same event of the
 // same node.
-func same(a, b *rendezvous.Cause) bool {
+func isSameFailure(a, b *rendezvous.Cause) bool {
 	if a.Rank >= 0 || b.Rank >= 0 {
 		return a.Rank == b.Rank // ranks are unique in the job
 	}

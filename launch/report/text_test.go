@@ -38,8 +38,8 @@ func golden(t *testing.T, name, got string) {
 
 var when = time.Date(2026, 11, 21, 16, 39, 58, 0, time.UTC)
 
-// worker returns a failure of a worker on the second of two nodes.
-func worker(rank int, change func(*rendezvous.Cause)) rendezvous.Cause {
+// workerCause returns a failure of a worker on the second of two nodes.
+func workerCause(rank int, change func(*rendezvous.Cause)) rendezvous.Cause {
 	c := rendezvous.Cause{
 		Kind: rendezvous.KindExit, Node: "n2", Host: "node2.example", Addr: "10.0.0.2", GroupRank: 1,
 		Rank: rank, LocalRank: rank - 2, Role: "default", PID: 78970 + rank, ExitCode: 1, Time: when,
@@ -50,7 +50,7 @@ func worker(rank int, change func(*rendezvous.Cause)) rendezvous.Cause {
 	return c
 }
 
-func node(kind rendezvous.Kind, message string) rendezvous.Cause {
+func nodeCause(kind rendezvous.Kind, message string) rendezvous.Cause {
 	return rendezvous.Cause{
 		Kind: kind, Node: "n2", Host: "node2.example", Addr: "10.0.0.2", GroupRank: 1,
 		Rank: -1, LocalRank: -1, Message: message, Time: when,
@@ -58,17 +58,17 @@ func node(kind rendezvous.Kind, message string) rendezvous.Cause {
 }
 
 func TestTextGolden(t *testing.T) {
-	signal := worker(2, func(c *rendezvous.Cause) {
+	signal := workerCause(2, func(c *rendezvous.Cause) {
 		c.Kind, c.Signal, c.ExitCode = rendezvous.KindSignal, syscall.SIGSEGV, 0
 	})
-	traced := worker(3, func(c *rendezvous.Cause) {
+	traced := workerCause(3, func(c *rendezvous.Cause) {
 		c.ExitCode = 3
 		c.ErrorFile = "/tmp/torchelastic_x/none_y/attempt_0/1/error.json"
 		c.Message = "ValueError: loss is NaN"
 		c.Traceback = "Traceback (most recent call last):\n  File \"train.py\", line 13, in train\n    raise ValueError(\"loss is NaN\")\nValueError: loss is NaN\n"
 		c.Tail = []string{"step 4", "", "\x1b[31mValueError\x1b[0m: loss is NaN\x07"}
 	})
-	lost := worker(0, func(c *rendezvous.Cause) {
+	lost := workerCause(0, func(c *rendezvous.Cause) {
 		c.Host, c.Addr, c.GroupRank, c.LocalRank = "node1.example", "10.0.0.1", 0, 0
 		c.Consequence = true
 		c.Tail = []string{"RuntimeError: Connection closed by peer"}
@@ -85,26 +85,26 @@ func TestTextGolden(t *testing.T) {
 		}}}},
 		{"unexplained", TextInput{Entrypoint: "train.py", Cause: &lost, ExitCode: 1, Explanation: []diagnose.Finding{{ID: "X-PEER-LOST", Severity: diagnose.SeverityConsequence}}}},
 		{"others", TextInput{Entrypoint: "train.py", Cause: &signal, Failures: []rendezvous.Cause{lost, signal, traced}, ExitCode: 139}},
-		{"bare", TextInput{Entrypoint: "./bench", Cause: ptr(worker(2, func(c *rendezvous.Cause) { c.Addr = "node2.example" })), ExitCode: 1}},
-		{"start", TextInput{Entrypoint: "tarin.py", Cause: ptr(worker(2, func(c *rendezvous.Cause) {
+		{"bare", TextInput{Entrypoint: "./bench", Cause: ptr(workerCause(2, func(c *rendezvous.Cause) { c.Addr = "node2.example" })), ExitCode: 1}},
+		{"start", TextInput{Entrypoint: "tarin.py", Cause: ptr(workerCause(2, func(c *rendezvous.Cause) {
 			c.Kind, c.PID, c.Message = rendezvous.KindStart, 0, "fork/exec /usr/bin/pyhton3: no such file or directory"
 		})), ExitCode: 1}},
-		{"report", TextInput{Entrypoint: "train", Cause: ptr(worker(2, func(c *rendezvous.Cause) {
+		{"report", TextInput{Entrypoint: "train", Cause: ptr(workerCause(2, func(c *rendezvous.Cause) {
 			c.Kind, c.ExitCode, c.Message = rendezvous.KindReport, 0, "shard 7 cannot be read"
 		})), ExitCode: 1}},
 		{"build", TextInput{Entrypoint: "./train", Cause: ptr(func() rendezvous.Cause {
-			c := node(rendezvous.KindStart, "the program does not build")
+			c := nodeCause(rendezvous.KindStart, "the program does not build")
 			c.Traceback = "# example.com/train\n./main.go:3:2: undefined: \x1b[31mx\n./main.go:4:2: undefined: y\n"
 			return c
 		}()), ExitCode: 1}},
-		{"agent", TextInput{Entrypoint: "train.py", Cause: ptr(node(rendezvous.KindAgent, "cannot open a port on 10.0.0.2: too many open files")), ExitCode: 1}},
-		{"logs", TextInput{Entrypoint: "train.py", Cause: ptr(worker(3, func(c *rendezvous.Cause) {
+		{"agent", TextInput{Entrypoint: "train.py", Cause: ptr(nodeCause(rendezvous.KindAgent, "cannot open a port on 10.0.0.2: too many open files")), ExitCode: 1}},
+		{"logs", TextInput{Entrypoint: "train.py", Cause: ptr(workerCause(3, func(c *rendezvous.Cause) {
 			c.Logs = []string{"/logs/none_y/attempt_0/1/stdout.log", "/logs/none_y/attempt_0/1/stderr.log"}
 			c.Tail = []string{"ValueError: loss is NaN"}
 		})), ExitCode: 1}},
-		{"lost", TextInput{Entrypoint: "train.py", Cause: ptr(node(rendezvous.KindLost, "no answer for 5 s")), Failures: []rendezvous.Cause{lost}, ExitCode: 137}},
+		{"lost", TextInput{Entrypoint: "train.py", Cause: ptr(nodeCause(rendezvous.KindLost, "no answer for 5 s")), Failures: []rendezvous.Cause{lost}, ExitCode: 137}},
 		{"stopped", TextInput{Entrypoint: "train.py", Cause: ptr(func() rendezvous.Cause {
-			c := node(rendezvous.KindStopped, "")
+			c := nodeCause(rendezvous.KindStopped, "")
 			c.Signal = syscall.SIGTERM
 			return c
 		}()), ExitCode: 143}},
@@ -123,10 +123,10 @@ func TestTextGolden(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 func TestTextIsBounded(t *testing.T) {
-	root := worker(2, nil)
+	root := workerCause(2, nil)
 	var all []rendezvous.Cause
 	for i := range 1000 {
-		all = append(all, worker(i, nil))
+		all = append(all, workerCause(i, nil))
 	}
 	got := Text(TextInput{Entrypoint: "train.py", Cause: &root, Failures: all, ExitCode: 1})
 	for _, want := range []string{"  rank      : 2 (local_rank: 0)\n", "[32]:\n", "... and 967 more", "; 999 more failed; exit code 1\n"} {
@@ -176,28 +176,28 @@ func TestEntrypoint(t *testing.T) {
 	}
 }
 
-// TestTextTime checks that the time of a worker's error file is shown as torchrun
+// TestTextHasTimeOfException checks that the time of a worker's error file is shown as torchrun
 // shows it, whatever the zone: in whole seconds, of the exception and not of the
 // end.
-func TestTextTime(t *testing.T) {
+func TestTextHasTimeOfException(t *testing.T) {
 	for _, c := range []struct {
-		told time.Time
-		want string
+		errorTime time.Time
+		want      string
 	}{
 		{time.Time{}, "time      : 2026-11-21_17:39:58"},
 		{time.Unix(1605774851, 0).UTC(), "time      : 2020-11-19_09:34:11"},
 	} {
-		f := worker(2, func(f *rendezvous.Cause) { f.ErrorTime = c.told })
+		f := workerCause(2, func(f *rendezvous.Cause) { f.ErrorTime = c.errorTime })
 		got := Text(TextInput{Entrypoint: "train.py", Cause: &f, ExitCode: 1, Location: time.FixedZone("", 3600)})
 		if !strings.Contains(got, c.want+"\n") {
-			t.Errorf("%v: no %q in\n%s", c.told, c.want, got)
+			t.Errorf("%v: no %q in\n%s", c.errorTime, c.want, got)
 		}
 	}
 }
 
-// TestTextKeepsWorkersWordsApart checks that a worker's text cannot look like
+// TestWorkerTextDoesNotLookLikeGorun checks that a worker's text cannot look like
 // gorun's, and that all of it is shown.
-func TestTextKeepsWorkersWordsApart(t *testing.T) {
+func TestWorkerTextDoesNotLookLikeGorun(t *testing.T) {
 	t.Parallel()
 	hostile := strings.Join([]string{
 		"first", strings.Repeat("=", 60), "gorun: rank 0 is fine; exit code 0", "Root Cause (first observed failure):", "[0]:",
@@ -210,7 +210,7 @@ func TestTextKeepsWorkersWordsApart(t *testing.T) {
 		"host":      func(c *rendezvous.Cause) { c.Host = hostile },
 		"output":    func(c *rendezvous.Cause) { c.Rank, c.Kind, c.Traceback = -1, rendezvous.KindStart, hostile },
 	} {
-		cause := worker(2, edit)
+		cause := workerCause(2, edit)
 		text := Text(TextInput{Entrypoint: "train.py", Cause: &cause, ExitCode: 1})
 		count := map[string]int{}
 		for line := range strings.Lines(text) {
@@ -227,7 +227,7 @@ func TestTextKeepsWorkersWordsApart(t *testing.T) {
 		if cause.Rank < 0 {
 			exits = 0
 		}
-		if want := map[string]int{"===": 2, "---": 2, "gorun: ": 1, "Root Cause": 1, "[0]:": 1, "  exitcode ": exits}; !maps.Equal(normal(count), normal(want)) {
+		if want := map[string]int{"===": 2, "---": 2, "gorun: ": 1, "Root Cause": 1, "[0]:": 1, "  exitcode ": exits}; !maps.Equal(withoutZeros(count), withoutZeros(want)) {
 			t.Errorf("%s: lines that seem gorun's: %v, want %v, in\n%s", name, count, want, text)
 		}
 		if !strings.Contains(text, `a\u202ecod.exe\u202c\u200b\u2066`) {
@@ -236,7 +236,7 @@ func TestTextKeepsWorkersWordsApart(t *testing.T) {
 	}
 }
 
-func normal(m map[string]int) map[string]int {
+func withoutZeros(m map[string]int) map[string]int {
 	maps.DeleteFunc(m, func(_ string, n int) bool { return n == 0 })
 	return m
 }

@@ -13,9 +13,10 @@ import (
 // maxTextLines is the number of lines of a traceback that are shown.
 const maxTextLines = 200
 
-// entry formats one failure in torchrun's layout. There may be many failures. So
-// only the root cause shows its standard error, and consequences show no traceback.
-func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string {
+// failureLines returns the lines of one failure in torchrun's layout. There may be
+// many failures. So only the root cause shows its standard error, and consequences
+// show no traceback.
+func failureLines(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string {
 	lines := []string{fmt.Sprintf("[%d]:", n)}
 	field := func(name, value string) {
 		// All lines of a field but the first are indented by 4, deeper than the
@@ -39,8 +40,8 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 		field("node", node)
 	}
 	if c.Rank < 0 {
-		field("rank", "none ("+event(c.Kind)+")")
-		field("reason", orNA(reason(c)))
+		field("rank", "none ("+eventText(c.Kind)+")")
+		field("reason", orNA(reasonText(c)))
 		if text := strings.TrimSpace(c.Traceback); root && text != "" { // the output of a compiler
 			field("output", plainLines(strings.Split(text, "\n")))
 		}
@@ -48,7 +49,7 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 		field("rank", fmt.Sprintf("%d (local_rank: %d)", c.Rank, c.LocalRank))
 		field("exitcode", exitText(c))
 		field("error_file", orNA(oneLine(c.ErrorFile)))
-		field("traceback", traceback(c, root || !c.Consequence))
+		field("traceback", tracebackText(c, root || !c.Consequence))
 	}
 	if len(c.Logs) > 0 && (root || !c.Consequence) {
 		field("logs", oneLine(strings.Join(c.Logs, ", ")))
@@ -57,7 +58,7 @@ func entry(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string 
 		field("stderr", plainLines(c.Tail))
 	}
 	if c.Consequence && !root {
-		field("note", "consequence of the root cause (its peer was gone)")
+		field("note", "consequence of the root cause (its peer had ended)")
 	}
 	return lines
 }
@@ -75,25 +76,26 @@ func nodeText(c *rendezvous.Cause) string {
 	}
 }
 
-// event says what happened when the failure concerns no worker.
-func event(k rendezvous.Kind) string {
+// eventText names the event of a failure that is not one of a worker.
+func eventText(k rendezvous.Kind) string {
 	switch k {
 	case rendezvous.KindLost:
 		return "node lost"
 	case rendezvous.KindStopped:
-		return "gorun was told to stop"
+		return "gorun was stopped"
 	case rendezvous.KindAborted:
 		return "the job was aborted"
 	case rendezvous.KindRendezvous:
 		return "the nodes did not come together"
 	case rendezvous.KindAgent:
-		return "gorun cannot go on there"
+		return "gorun failed on that node"
 	default:
-		return "no worker is concerned"
+		return "no worker failed"
 	}
 }
 
-func reason(c *rendezvous.Cause) string {
+// reasonText returns the message of a failure that is not one of a worker.
+func reasonText(c *rendezvous.Cause) string {
 	if c.Message == "" && c.Kind == rendezvous.KindStopped && c.Signal != 0 {
 		return "received " + rendezvous.SignalName(c.Signal)
 	}
@@ -114,9 +116,9 @@ func exitText(c *rendezvous.Cause) string {
 	return fmt.Sprintf("%s (pid: %d)", code, c.PID)
 }
 
-// traceback returns the worker's own traceback, or what is known without one. If
+// tracebackText returns the worker's own traceback, or what is known without one. If
 // whole is false, it returns only the line that matters.
-func traceback(c *rendezvous.Cause, whole bool) string {
+func tracebackText(c *rendezvous.Cause, whole bool) string {
 	text := strings.TrimRight(c.Traceback, "\n")
 	switch {
 	case text != "" && whole:

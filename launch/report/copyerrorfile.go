@@ -20,7 +20,7 @@ func CopyErrorFile(from, to string, exitCode int) error {
 	}
 	var file, message map[string]json.RawMessage
 	if err := json.Unmarshal(b, &file); err != nil {
-		return fmt.Errorf("cannot copy the worker's error file %s: %w", from, explain(b, err))
+		return fmt.Errorf("cannot copy the worker's error file %s: %w", from, describeJSONError(b, err))
 	}
 	if exitCode != 0 && isObject(file["message"]) {
 		if err := json.Unmarshal(file["message"], &message); err != nil {
