@@ -189,3 +189,57 @@ func names[V any](m map[string]V) []string {
 	slices.Sort(list)
 	return list
 }
+
+// Local is a node before the coordinator's decision: its environment, and what its
+// user asks for there.
+type Local struct {
+	Node    Node
+	Env     []string
+	Request Request
+}
+
+// Assignment returns what the node with this group rank would decide if no other
+// node sent anything.
+func (l Local) Assignment(rank int) Assignment {
+	reports := make([]Report, rank+1)
+	reports[rank] = NewReport(l.Node, l.Env, nil, l.Request)
+	return Unify(reports, Policy{}).Members[rank]
+}
+
+// base returns what the node's workers have in common besides any decision.
+func (l Local) base() Base { return NewBase(l.Env).Apply(l.Request.Keep()) }
+
+// Guess returns what the node's workers will have in common, as far as this node
+// decides it.
+func (l Local) Guess() Base {
+	if len(l.Request.Asks) == 0 {
+		return l.base()
+	}
+	return l.base().Apply(l.Assignment(0))
+}
+
+// Decided returns what the node's workers have in common after the coordinator's
+// decision, which Assignment.Encode made. If the nodes do not trust each other, it
+// leaves out the values that could run code here and that the node did not ask for.
+// A coordinator of this version leaves them out itself.
+func (l Local) Decided(decision []byte, rank int, trusted bool) (b Base, refused []Setting, err error) {
+	given, err := DecodeAssignment(decision)
+	if err != nil {
+		return l.base(), nil, err
+	}
+	if !trusted {
+		given, refused = given.Distrust(l.Assignment(rank))
+	}
+	return l.base().Apply(given), refused, nil
+}
+
+// CredentialAt returns where the user asks for the first credential that travels to
+// other nodes, or "" if none does.
+func (r Request) CredentialAt() string {
+	for _, ask := range r.Asks {
+		if ncclenv.Credential(ask.Name) || ask.Value.Secret() {
+			return ask.At
+		}
+	}
+	return ""
+}

@@ -10,6 +10,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -231,7 +232,9 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	}
 	a.status.SetJob(c.World.Job)
 	a.session.Joined()
-	p := a.workers.plan(c, a.build.program, a.env.round(c))
+	env, err := a.env.round(c)
+	p := a.workers.plan(c, a.build.program, env)
+	p.Err = cmp.Or(err, p.Err)
 	if a.opts.Spec.Dry != nil {
 		a.workers.show(ctx, p, &a.build)
 		return

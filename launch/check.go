@@ -53,7 +53,7 @@ func (a *agent) wrapperSource(p wrap.Prefix, parseErr error) wrap.Source {
 			Say: a.console.Say,
 		},
 		Node: wrap.Node{
-			Env: a.opts.Env, Base: a.env.guess(), Role: sp.Role, Request: a.env.request, Trusted: sp.Trusted,
+			Env: a.opts.Env, Base: a.env.local().Guess(), Role: sp.Role, Request: a.env.request, Trusted: sp.Trusted,
 			Placed: place.Names(), Devices: a.placement.VariableNames,
 		},
 	}

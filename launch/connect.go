@@ -118,7 +118,7 @@ func (a *agent) warnOfStrangers() {
 	}
 	a.console.Say("warning: this job has no secret: whoever reaches its ports can join it, set variables of its workers, or end it; " +
 		"give every node the same --secret-file FILE, made with: openssl rand -hex 32 >FILE")
-	if at := a.env.credential(); at != "" {
+	if at := a.env.request.CredentialAt(); at != "" {
 		a.console.Say("warning: %s travels to the other nodes in clear: give every node the same --secret-file", at)
 	}
 }

@@ -38,7 +38,11 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 	start := rendezvous.Start{World: rendezvous.World{
 		Size: 1, Store: "127.0.0.1:1", Token: "t", Members: []rendezvous.Member{{Workers: 1}},
 	}}
-	p := sup.plan(start, program.Program{Path: argv[0], Argv: func(int) []string { return argv }}, env.round(start))
+	common, err := env.round(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sup.plan(start, program.Program{Path: argv[0], Argv: func(int) []string { return argv }}, common)
 	files := confFiles(t.Context(), p) // start calls it, too
 	write("NCCL_PROTO=Simple\n")
 	n := preview.New(p, files, func(int) string { return "" })

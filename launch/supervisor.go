@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -9,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/launch/arrivals"
 	"github.com/gorun/gorun/launch/device"
@@ -60,11 +60,11 @@ func newSupervisor(b *base, out *logs.Console) *supervisor {
 }
 
 // plan returns what this node's workers of a round are started with.
-func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env roundEnv) *workers.Plan {
+func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env envprop.Base) *workers.Plan {
 	folder, err := s.output.folders.Make(c.World.Restart)
 	return &workers.Plan{
-		World: c.World, Group: c.Index, Program: prog, Base: env.base, Places: s.placement.Plan(),
-		Folder: folder, Dir: s.opts.Dir, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: cmp.Or(env.err, err),
+		World: c.World, Group: c.Index, Program: prog, Base: env, Places: s.placement.Plan(),
+		Folder: folder, Dir: s.opts.Dir, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: err,
 	}
 }
 

@@ -49,10 +49,10 @@ func ConfFiles(ctx context.Context, env []string, dir string) []ncclenv.File {
 // expected returns the workers' environment as far as this node decides it, for its
 // facts. The requests of other nodes come on top when the environment is decided.
 func (x *Checker) expected() []string {
-	n := envprop.Node{Host: x.node.Host, Addr: x.node.Addr, Role: x.node.Role}
 	mine := x.opts.Request
 	mine.Asks = slices.DeleteFunc(slices.Clone(mine.Asks), func(a envprop.Ask) bool { return a.To.By == envprop.ByNode })
-	a := Alone(n, x.opts.Env, mine)
+	node := envprop.Node{Host: x.node.Host, Addr: x.node.Addr, Role: x.node.Role}
+	a := envprop.Local{Node: node, Env: x.opts.Env, Request: mine}.Assignment(0)
 	env := slices.DeleteFunc(slices.Clone(x.opts.Env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return a.Removes(name)
@@ -61,19 +61,6 @@ func (x *Checker) expected() []string {
 		env = append(env, s.Name+"="+s.Value.Reveal())
 	}
 	return env
-}
-
-// Alone decides the environment for a node without other nodes.
-func Alone(n envprop.Node, env []string, r envprop.Request) envprop.Assignment {
-	return AloneAt(0, n, env, r)
-}
-
-// AloneAt returns what a node with a group rank would decide if no other node sent
-// anything.
-func AloneAt(rank int, n envprop.Node, env []string, r envprop.Request) envprop.Assignment {
-	reports := make([]envprop.Report, rank+1)
-	reports[rank] = envprop.NewReport(n, env, nil, r)
-	return envprop.Unify(reports, envprop.Policy{}).Members[rank]
 }
 
 // reports returns the members' reports. An invalid report counts as not sent.
