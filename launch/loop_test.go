@@ -215,7 +215,7 @@ func newPlayer(t *testing.T, i, n int, dir string) *player {
 	addr := fmt.Sprintf("10.0.0.%d", i+1)
 	b := &base{
 		born: time.Now(), events: newQueue(), console: &console.Console{Console: term.NewConsole(&p.said, "gorun", nil)},
-		opts: Options{Signals: p.signals, Keeper: p.keeper, Spec: spec.Spec{ShutdownTimeout: 30 * time.Second, Nodes: spec.Nodes{MinNodes: n, MaxNodes: n}}},
+		opts: Options{Signals: p.signals, Keeper: p.keeper, Spec: spec.Spec{End: spec.End{ShutdownTimeout: 30 * time.Second}, Nodes: spec.Nodes{MinNodes: n, MaxNodes: n}}},
 		node: rendezvous.Node{
 			ID: rendezvous.NodeID(fmt.Sprintf("agent%d", i)), RunID: "run", Protocol: rendezvous.Protocol, Host: fmt.Sprintf("n%d", i), Addr: addr,
 			Control: addr + ":1", Store: addr + ":2", Workers: 2, Role: "default", NodeRank: i, Endpoint: -1, Min: n, Max: n,

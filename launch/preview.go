@@ -35,6 +35,8 @@ func (s *supervisor) preview(ctx context.Context, p *workers.Plan, built *build)
 	node := preview.New(p, confFiles(ctx, p), func(local int) string {
 		return filepath.Join(p.Folder, strconv.Itoa(local), "error.json")
 	})
+	around := s.opts.Spec.Surroundings
+	node.Surroundings, node.Flags = around.Name, around.Used
 	if wrapper, err := built.wrapper(); err == nil && wrapper.Loses() {
 		node.Wrapper = wrapper.Name()
 	}

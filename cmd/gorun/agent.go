@@ -67,7 +67,7 @@ func runAgent(ctx context.Context, o *jobOptions) error {
 // agentOptions returns the options from the flags and from this process's environment
 // and files. With an error it returns the Spec, if it is known.
 func agentOptions(o *jobOptions, place agentPlace) (launch.Options, error) {
-	sp, err := o.raw.Resolve(os.LookupEnv)
+	sp, err := o.resolve()
 	if err != nil {
 		return launch.Options{}, &launch.UsageError{Err: err}
 	}

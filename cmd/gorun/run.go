@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/spec/surroundings"
 )
 
 func newRunCommand() *cobra.Command {
@@ -68,6 +69,16 @@ func (o *jobOptions) complete(cmd *cobra.Command, args []string) {
 	})
 }
 
+// resolve returns what the user and the surroundings of this process mean.
+func (o *jobOptions) resolve() (spec.Spec, error) {
+	raw := o.raw
+	raw.Line = o.line(o.commandLine(""))
+	raw.Surroundings = func(lookup surroundings.Lookup) (surroundings.Surroundings, error) {
+		return surroundings.Find(lookup, surroundings.ThisHost())
+	}
+	return raw.Resolve(os.LookupEnv)
+}
+
 // commandLine returns arguments that give these options again, without one of the flags.
 func (o *jobOptions) commandLine(without string) []string {
 	var line []string
@@ -95,11 +106,15 @@ func (o *jobOptions) commandLine(without string) []string {
 
 // commandWith returns gorun's command line with another value of a flag, for the user.
 func (o *jobOptions) commandWith(flag, value string) []string {
-	line := []string{"gorun"}
-	if o.cmd.Name() != "run" {
-		line = append(line, o.cmd.Name())
+	return append([]string{"gorun"}, o.line(append([]string{"--" + flag + "=" + value}, o.commandLine(flag)...))...)
+}
+
+// line puts the command in front of its arguments, unless it is run.
+func (o *jobOptions) line(args []string) []string {
+	if o.cmd.Name() == "run" {
+		return args
 	}
-	return append(append(line, "--"+flag+"="+value), o.commandLine(flag)...)
+	return append([]string{o.cmd.Name()}, args...)
 }
 
 // runJob runs this process's part of the job, as the agent or as the keeper.
@@ -107,9 +122,12 @@ func runJob(ctx context.Context, o *jobOptions) error {
 	if o.agent != "" {
 		return runAgent(ctx, o)
 	}
-	sp, err := o.raw.Resolve(os.LookupEnv)
+	sp, err := o.resolve()
 	if err != nil {
 		return unreported(sp, &launch.UsageError{Err: err})
+	}
+	if t := sp.Surroundings.Task; t.Count > 1 {
+		return unreported(sp, usagef("%s has %d tasks on this node, and gorun starts all workers of a node: give it one task a node, as srun --ntasks-per-node=1 does", sp.Surroundings.Name, t.Count))
 	}
 	return runKeeper(ctx, sp, o)
 }

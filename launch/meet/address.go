@@ -29,9 +29,9 @@ func (s *Session) findAddress(ctx context.Context, n *spec.Network) (address, er
 	return wait(ctx, s, "looking up "+strings.Join(names, ", "), func(ctx context.Context) (address, error) { return findAddress(ctx, n) })
 }
 
-// findAddress decides the node's address. It is --local-addr; otherwise the
-// endpoint's own address if this machine has it; otherwise the source address of
-// the route to an endpoint.
+// findAddress decides the node's address. It is --local-addr; otherwise that of the
+// scheduler's name of this node; otherwise the endpoint's own address if this machine
+// has it; otherwise the source address of the route to an endpoint.
 func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 	at := address{serves: -1}
 	if n.LocalAddr != "" {
@@ -40,6 +40,8 @@ func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 			return at, err
 		}
 		at.own = ips[0].String()
+	} else if n.Host != "" {
+		at.own = addressOf(ctx, n.Host, n.Peer)
 	}
 	reach := ""
 	for i, e := range n.Endpoints {
@@ -48,7 +50,7 @@ func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 			continue // not known yet; the wait for the others reports it
 		}
 		for _, ip := range ips {
-			here := isLocal(ip) && (at.own == "" || at.own == ip.String())
+			here := e.Host == n.Host || isLocal(ip) && (at.own == "" || at.own == ip.String())
 			if here && at.serves < 0 {
 				at.serves = i
 				if at.own == "" {
@@ -82,6 +84,27 @@ func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 		}
 	}
 	return at, nil
+}
+
+// addressOf returns this machine's address for the scheduler's name of this node, or
+// "". A loopback address counts only if another node has one, too: then all nodes are
+// on this machine. Otherwise Debian's /etc/hosts maps this machine's name to it.
+func addressOf(ctx context.Context, host, peer string) string {
+	ips, _ := lookup(ctx, host)
+	loopback := ""
+	for _, ip := range ips {
+		switch {
+		case ip.IsLoopback() && loopback == "":
+			loopback = ip.String()
+		case !ip.IsLoopback() && isLocal(ip):
+			return ip.String()
+		}
+	}
+	others, _ := lookup(ctx, peer)
+	if len(others) > 0 && others[0].IsLoopback() {
+		return loopback
+	}
+	return ""
 }
 
 // lookupLocal looks up the value of --local-addr.

@@ -69,6 +69,21 @@ func TestFindAddress(t *testing.T) {
 	}
 }
 
+// TestAddressOf checks that a name with a loopback address stands for this node only
+// if another node's name has one, too.
+func TestAddressOf(t *testing.T) {
+	for _, tt := range []struct{ host, peer, want string }{
+		{"127.0.1.2", "127.0.1.1", "127.0.1.2"},
+		{"127.0.1.2", "192.0.2.7", ""},
+		{"127.0.1.2", "no-such-host.invalid", ""},
+		{"192.0.2.7", "192.0.2.8", ""}, // this machine has no such address
+	} {
+		if got := addressOf(t.Context(), tt.host, tt.peer); got != tt.want {
+			t.Errorf("%s beside %s: %q, want %q", tt.host, tt.peer, got, tt.want)
+		}
+	}
+}
+
 func TestPreferIPv4(t *testing.T) {
 	var ips []netip.Addr
 	for _, s := range []string{"::1", "2001:db8::7", "127.0.0.1", "192.0.2.7"} {

@@ -14,6 +14,7 @@ import (
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -25,6 +26,10 @@ type Node struct {
 	Host  string `json:"host"`
 	Addr  string `json:"addr"`
 	Ranks []Rank `json:"ranks"`
+	// Surroundings names what started the node's agent among others, such as "Slurm
+	// step 12.0"; Flags lists what follows from it.
+	Surroundings string      `json:"surroundings,omitempty"`
+	Flags        []spec.Used `json:"flags,omitempty"`
 	// Removed lists the variables that the node has and its workers do not get.
 	Removed []Variable `json:"removed,omitempty"`
 	// Wrapper stands in front of the program. It was not tried which variables

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -155,5 +156,30 @@ func TestTextTellsOnce(t *testing.T) {
 	text := b.String()
 	if strings.Count(text, "A=1") != 1 || !strings.Contains(text, "all 2 ranks:") || !strings.Contains(text, "  rank 1:\n    RANK=1") || !strings.Contains(text, "gorun: why") {
 		t.Errorf("%s", text)
+	}
+}
+
+// TestSurroundings checks that a preview names each flag that comes from the
+// surroundings, with its source.
+func TestSurroundings(t *testing.T) {
+	n := node(0, []Variable{own("A", "1")})
+	n.Surroundings, n.Flags = "Slurm step 12.0", []spec.Used{{Flag: "nnodes", Text: "2", From: "SLURM_STEP_NUM_NODES"}}
+	for _, write := range []func(*bytes.Buffer) error{
+		func(b *bytes.Buffer) error { return WriteText(b, []Node{n}) },
+		func(b *bytes.Buffer) error { return WritePlan(b, n) },
+	} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for line := range strings.Lines(b.String()) {
+			words = append(words, strings.Join(strings.Fields(line), " "))
+		}
+		for _, want := range []string{"flags from Slurm step 12.0:", "--nnodes=2 SLURM_STEP_NUM_NODES"} {
+			if !slices.Contains(words, want) {
+				t.Errorf("no line %q in\n%s", want, &b)
+			}
+		}
 	}
 }

@@ -44,10 +44,21 @@ func WriteText(w io.Writer, nodes []Node) error {
 	for i := range nodes {
 		n := &nodes[i]
 		fmt.Fprintf(&b, "node %d, %s: %s\n", n.Node, n.Name(), ranks(n.Ranks))
+		surroundings(&b, n)
 		environment(&b, n)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// surroundings writes the flags that the surroundings of a node's agent give.
+func surroundings(b *strings.Builder, n *Node) {
+	if len(n.Flags) > 0 {
+		fmt.Fprintf(b, "  flags from %s:\n", term.Quoted(n.Surroundings))
+	}
+	for _, f := range n.Flags {
+		fmt.Fprintf(b, "    %-42s  %s\n", term.Quoted("--"+f.Flag+"="+f.Text), term.Quoted(f.From))
+	}
 }
 
 func environment(b *strings.Builder, n *Node) {
@@ -130,6 +141,7 @@ func WriteWorld(w io.Writer, world *rendezvous.World) error {
 func WritePlan(w io.Writer, n Node) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %d, %s: %s\n", n.Node, n.Name(), ranks(n.Ranks))
+	surroundings(&b, &n)
 	same := true
 	for _, r := range n.Ranks {
 		same = same && command(r) == command(n.Ranks[0])

@@ -28,8 +28,7 @@ type Shown struct {
 }
 
 func (in *input) environment(s *Spec) {
-	lists := in.raw.Lists
-	s.Env = Env{Export: lists["export"], Unset: lists["unset"], Files: lists["env_file"]}
+	s.Env = Env{Export: in.list("export"), Unset: in.list("unset"), Files: in.list("env_file")}
 	v := in.get("env_conflict")
 	var err error
 	if s.Env.Conflict, err = envprop.ParseConflict(v.text); err != nil {
@@ -58,7 +57,7 @@ func (in *input) environment(s *Spec) {
 
 // Shown reads what gorun env prints of a running job.
 func (r Raw) Shown() (Shown, error) {
-	in := &input{raw: r}
+	in := &input{raw: r, lookup: func(string) (string, bool) { return "", false }}
 	s := in.shown()
 	return s, in.err
 }

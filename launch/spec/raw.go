@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/gorun/gorun/launch/spec/surroundings"
+	"github.com/gorun/gorun/worker/contract"
 )
 
 // Raw is a command line before it is resolved.
@@ -20,14 +23,17 @@ type Raw struct {
 	Check bool
 	// Show means gorun env: gorun only shows what each rank would get.
 	Show bool
+	// Surroundings finds what started this process on several nodes; nil: nothing did.
+	Surroundings func(surroundings.Lookup) (surroundings.Surroundings, error)
+	// Line holds the words after gorun as the user wrote them, for messages.
+	Line []string
 }
 
 // Lookup reads one environment variable, like os.LookupEnv.
 type Lookup func(name string) (value string, ok bool)
 
 // IsTorchruns reports whether torchrun has the flag, too. Then PET_<NAME> gives the
-// flag's default. gorun's own flags have no such variable: a worker that starts
-// gorun would inherit the variable, and must not start nodes again.
+// flag's default, as GORUN_<NAME> does for each flag.
 func IsTorchruns(flag string) bool {
 	switch strings.ReplaceAll(flag, "-", "_") {
 	case "local_addr", "log_dir", "master_addr", "master_port", "max_restarts", "module", "nnodes",
@@ -43,6 +49,8 @@ func IsTorchruns(flag string) bool {
 type input struct {
 	raw    Raw
 	lookup Lookup
+	found  surroundings.Surroundings
+	around map[string]surroundings.Value // what found says and no flag or variable contradicts
 	err    error
 }
 
@@ -54,19 +62,60 @@ type value struct {
 	env   bool // the source is the environment, not the command line
 }
 
-// get finds a flag: the command line wins over PET_<NAME>.
+// get finds a flag: the command line wins over GORUN_<NAME>, that over PET_<NAME>,
+// and that over the surroundings.
 func (in *input) get(name string) value {
+	v := in.asked(name)
+	if a, ok := in.around[name]; ok && !v.given {
+		return value{text: a.Text, from: a.From, given: true, env: true}
+	}
+	return v
+}
+
+// asked finds what the user asks for by a flag or its variables.
+func (in *input) asked(name string) value {
 	flag := "--" + strings.ReplaceAll(name, "_", "-")
 	if text, ok := in.raw.Flags[name]; ok {
 		return value{text: text, from: flag, given: true}
 	}
-	if IsTorchruns(name) {
-		pet := "PET_" + strings.ToUpper(name)
-		if text, ok := in.lookup(pet); ok {
-			return value{text: text, from: pet, given: true, env: true}
+	for _, variable := range variablesOf(name) {
+		if text, ok := in.lookup(variable); ok && !in.isNested(variable) {
+			return value{text: text, from: variable, given: true, env: true}
 		}
 	}
 	return value{from: flag}
+}
+
+// variablesOf lists the variables that give a flag's default. The flags of gorun env
+// that choose a running job have none: GORUN_RUN_ID is a variable of each worker.
+func variablesOf(name string) []string {
+	upper := strings.ToUpper(name)
+	switch {
+	case name == "run_id" || name == "pid":
+		return nil
+	case IsTorchruns(name):
+		return []string{"GORUN_" + upper, "PET_" + upper}
+	}
+	return []string{"GORUN_" + upper}
+}
+
+// isNested reports whether a variable is meant for the gorun that started this
+// process as a worker. A worker that starts gorun must not start nodes again.
+func (in *input) isNested(variable string) bool {
+	_, worker := in.lookup(contract.EnvRunID)
+	return worker && strings.HasPrefix(variable, "GORUN_")
+}
+
+// list returns the values of a flag that may be given several times. GORUN_<NAME>
+// has them separated by spaces.
+func (in *input) list(name string) []string {
+	if texts, ok := in.raw.Lists[name]; ok {
+		return texts
+	}
+	if v := in.asked(name); v.given {
+		return strings.Fields(v.text)
+	}
+	return nil
 }
 
 // text returns a flag for which an empty value means the same as no value.

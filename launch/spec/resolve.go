@@ -2,14 +2,16 @@ package spec
 
 import "fmt"
 
-// Resolve returns what the user means. The command line wins over PET_<NAME>, which
-// wins over the default. The error is one line. With an error, the Spec says only
-// where to report it.
+// Resolve returns what the user means. The command line wins over GORUN_<NAME>, then
+// come PET_<NAME>, the surroundings and the default. The error is one line. With an
+// error, the Spec says only where to report it.
 func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	in := &input{raw: r, lookup: lookup}
+	around := in.surroundings()
 	s := Spec{
-		RunID: in.text("rdzv_id", "none").text,
-		Role:  in.text("role", "default").text,
+		Surroundings: around,
+		RunID:        in.text("rdzv_id", "none").text,
+		Role:         in.text("role", "default").text,
 		Output: Output{
 			LogDir:     in.get("log_dir").text,
 			Redirects:  in.text("redirects", "0").text,
@@ -121,6 +123,8 @@ func (in *input) nodes(s *Spec) {
 		return
 	}
 	s.NodeRank, _ = in.number("node_rank", -1, 0)
+	in.checkAllocation(s, nnodes)
+	in.nameNode(s)
 }
 
 // maxLocalNodes is the number of addresses from 127.0.0.1 to 127.0.255.254.

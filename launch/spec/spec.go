@@ -53,6 +53,7 @@ type Spec struct {
 	Output
 	Checks
 	Command
+	End
 
 	RunID   string
 	Nproc   Nproc
@@ -60,12 +61,12 @@ type Spec struct {
 	Role    string
 	Env     Env
 
-	MaxRestarts     int
-	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once
-
 	// Dry says what to show if the nodes meet and decide, but start nothing (gorun
 	// run --dry-run, gorun env); nil: the job runs.
 	Dry *Dry
+
+	// Surroundings says what started this process, and which values come from there.
+	Surroundings Surroundings
 
 	// Notes are lines for the user on options that have no effect here.
 	Notes []string
@@ -87,6 +88,12 @@ type Nodes struct {
 	// JoinWaits makes a node that comes while an elastic job runs wait for the next
 	// round (--on-join=wait), instead of starting it.
 	JoinWaits bool
+}
+
+// End says what a failure and a signal do.
+type End struct {
+	MaxRestarts     int
+	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once
 }
 
 // Output says where the workers' output and the report go.
@@ -134,6 +141,9 @@ type Network struct {
 	// LocalAddr is the address that this node announces to the others; "" means
 	// that gorun chooses one.
 	LocalAddr string
+	// Host is the scheduler's name of this node, and Peer that of another node; "":
+	// unknown. The address of Host is this node's if the user names none.
+	Host, Peer string
 	// MasterAddr and MasterPort say where the workers' store must be. With Gossip
 	// they are "" and 0, because the rendezvous decides. With Standalone "" means
 	// that the user named no address, and 0 means any free port.

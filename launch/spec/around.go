@@ -1,0 +1,148 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/spec/surroundings"
+)
+
+// Surroundings is what started this process on several nodes, and what follows from
+// it for the job.
+type Surroundings struct {
+	Kind     surroundings.Kind
+	Name     string // for messages: "Slurm step 12.0"; "": none
+	Task     surroundings.Task
+	Restarts int    // how often the scheduler has started this job again
+	Used     []Used // sorted by flag
+}
+
+// Used is the value of a flag that comes from the surroundings.
+type Used struct {
+	Flag string `json:"flag"` // without dashes in front: "nnodes"
+	Text string `json:"value"`
+	From string `json:"from"` // variables: "SLURM_STEP_NUM_NODES"
+}
+
+// surroundings decides which values of the surroundings apply: those that no flag and
+// no variable of the user contradicts. It sets in.around.
+func (in *input) surroundings() Surroundings {
+	switch text := in.text("surroundings", "auto").text; text {
+	case "auto":
+	case "none":
+		return Surroundings{}
+	default:
+		in.fail("--surroundings is %q: it must be auto or none", text)
+		return Surroundings{}
+	}
+	if in.raw.Surroundings == nil {
+		return Surroundings{}
+	}
+	found, err := in.raw.Surroundings(surroundings.Lookup(in.lookup))
+	if in.check(err); err != nil || found.Kind == surroundings.None {
+		return Surroundings{}
+	}
+	in.found = found
+	s := Surroundings{Kind: found.Kind, Name: found.Name, Task: found.Task, Restarts: found.Restarts}
+	in.around = in.fitting(found)
+	for _, name := range slices.Sorted(maps.Keys(in.around)) {
+		v := in.around[name]
+		if !in.asked(name).given {
+			s.Used = append(s.Used, Used{strings.ReplaceAll(name, "_", "-"), v.Text, v.From})
+		}
+	}
+	return s
+}
+
+// fitting returns the values that fit what the user asks for. Number, rank, name and
+// meeting place of the nodes belong together: they hold for the nodes of the
+// allocation and for no other nodes.
+func (in *input) fitting(found surroundings.Surroundings) map[string]surroundings.Value {
+	values := maps.Clone(found.Values)
+	if in.asked("local_nodes").given || in.asked("standalone").given {
+		delete(values, "nnodes")
+		dropMeeting(values)
+		delete(values, "rdzv_id")
+		return values
+	}
+	nodes, max := found.Nodes, found.Nodes // of the allocation, of the job
+	asked := in.asked("nnodes")
+	if asked.given {
+		if _, n, err := ParseNodes(asked.text); err == nil {
+			max = n
+		}
+	}
+	switch {
+	case !asked.given && found.Values["nnodes"].Text == "": // the job has one node
+		max = 1
+		dropMeeting(values)
+	case found.Kind == surroundings.Kubernetes:
+	case max == 1 || max > nodes: // this node alone, or a job of several allocations
+		dropMeeting(values)
+		if max > 1 {
+			delete(values, "rdzv_id")
+		}
+	}
+	if rank, err := strconv.Atoi(values["node_rank"].Text); err == nil && rank >= max {
+		delete(values, "node_rank")
+	}
+	if in.asked("rdzv_endpoint").given || in.asked("master_addr").given || in.asked("master_port").given {
+		delete(values, "rdzv_endpoint")
+	}
+	switch in.text("rdzv_backend", "").text {
+	case "", "c10d", string(Gossip):
+	case string(Static):
+		if v, ok := values["rdzv_endpoint"]; ok {
+			v.Text, _, _ = strings.Cut(v.Text, ",")
+			values["rdzv_endpoint"] = v
+		}
+	default:
+		delete(values, "rdzv_endpoint")
+	}
+	return values
+}
+
+// dropMeeting removes what says how nodes meet.
+func dropMeeting(values map[string]surroundings.Value) {
+	delete(values, "node_rank")
+	delete(values, "rdzv_endpoint")
+}
+
+// nameNode sets the names under which the scheduler knows this node and another one.
+func (in *input) nameNode(s *Spec) {
+	if s.LocalNodes == 0 && s.MaxNodes > 1 {
+		s.Network.Host, s.Network.Peer = in.found.Host, in.found.Peer
+	}
+}
+
+// checkAllocation compares the number of nodes with that of the allocation. A job
+// that leaves nodes idle gets a line; a job that would start on one node of several
+// by mistake is refused.
+func (in *input) checkAllocation(s *Spec, nnodes value) {
+	found := in.found
+	if s.Surroundings.Kind == surroundings.None || s.LocalNodes > 0 || in.on("standalone") {
+		return
+	}
+	switch {
+	case found.Kind == surroundings.SlurmBatch && found.Nodes > 1 && !nnodes.given:
+		in.fail("%s has %d nodes, and without srun gorun runs on one of them: use srun, as in `srun %s`, or --nnodes 1 for this node alone",
+			found.Name, found.Nodes, in.line())
+	case found.Kind == surroundings.Kubernetes && !nnodes.given:
+		s.note("%s runs as a job of its own, since nothing says how many pods belong together: set GORUN_NNODES to the number of pods, or to 1", found.Name)
+	case found.Nodes > s.MaxNodes:
+		s.note("%s has %d nodes, and the job uses %d of them (%s)", found.Name, found.Nodes, s.MaxNodes, nnodes.from)
+	}
+}
+
+// line returns the user's command line for messages.
+func (in *input) line() string {
+	words := append([]string{"gorun"}, in.raw.Line...)
+	if text := term.Command(words...); len(text) <= 200 {
+		return text
+	}
+	return fmt.Sprintf("gorun ... %s", term.Command(in.raw.Command[:min(1, len(in.raw.Command))]...))
+}

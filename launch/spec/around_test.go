@@ -1,0 +1,132 @@
+package spec
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/launch/spec/surroundings"
+)
+
+func found(s surroundings.Surroundings) func(surroundings.Lookup) (surroundings.Surroundings, error) {
+	return func(surroundings.Lookup) (surroundings.Surroundings, error) { return s, nil }
+}
+
+// slurmStep is a task of srun on node 1 of 4.
+func slurmStep() surroundings.Surroundings {
+	v := func(text, from string) surroundings.Value { return surroundings.Value{Text: text, From: from} }
+	return surroundings.Surroundings{
+		Kind: surroundings.SlurmStep, Name: "Slurm step 12.0", Nodes: 4, Task: surroundings.Task{Count: 1},
+		Values: map[string]surroundings.Value{
+			"nnodes": v("4", "SLURM_STEP_NUM_NODES"), "node_rank": v("1", "SLURM_NODEID"), "rdzv_id": v("12.0", "SLURM_JOB_ID"),
+			"rdzv_endpoint": v("n1:17188,n2:17188,n3:17188", "SLURM_STEP_NODELIST"), "nproc_per_node": v("8", "SLURM_GPUS_ON_NODE"),
+		},
+	}
+}
+
+// pod is pod 1 of an Indexed Job.
+func pod() surroundings.Surroundings {
+	return surroundings.Surroundings{
+		Kind: surroundings.Kubernetes, Name: "pod 1 of an Indexed Job", Task: surroundings.Task{Count: 1},
+		Values: map[string]surroundings.Value{
+			"node_rank": {Text: "1", From: "JOB_COMPLETION_INDEX"}, "rdzv_id": {Text: "train", From: "the pod's name"},
+			"rdzv_endpoint": {Text: "train-0.svc", From: "the pod's name"},
+		},
+	}
+}
+
+func batch(nodes int) surroundings.Surroundings {
+	return surroundings.Surroundings{
+		Kind: surroundings.SlurmBatch, Name: "Slurm job 12", Nodes: nodes, Task: surroundings.Task{Count: 1},
+		Values: map[string]surroundings.Value{"rdzv_id": {Text: "12", From: "SLURM_JOB_ID"}},
+	}
+}
+
+// TestSurroundings checks which values of the surroundings a job takes, beside the
+// flags and variables of its user.
+func TestSurroundings(t *testing.T) {
+	all := []string{"nnodes", "node-rank", "nproc-per-node", "rdzv-endpoint", "rdzv-id"}
+	without := func(names ...string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return slices.Contains(names, n) })
+	}
+	tests := []struct {
+		name    string
+		around  surroundings.Surroundings
+		flags   flags
+		env     env
+		used    []string
+		nodes   int
+		rank    int
+		backend Backend
+		notes   int
+	}{
+		{name: "srun says all", around: slurmStep(), used: all, nodes: 4, rank: 1, backend: Gossip},
+		{name: "turned off", around: slurmStep(), flags: flags{"surroundings": "none"}, nodes: 1, backend: Standalone},
+		{name: "turned off by a variable", around: slurmStep(), env: env{"GORUN_SURROUNDINGS": "none"}, nodes: 1, backend: Standalone},
+		{name: "flags win", around: slurmStep(), flags: flags{"nproc_per_node": "2", "rdzv_id": "mine", "node_rank": "3"}, used: without("nproc-per-node", "rdzv-id", "node-rank"), nodes: 4, rank: 3, backend: Gossip},
+		{name: "variables win", around: slurmStep(), env: env{"PET_NPROC_PER_NODE": "2", "GORUN_RDZV_ID": "mine"}, used: without("nproc-per-node", "rdzv-id"), nodes: 4, rank: 1, backend: Gossip},
+		{name: "today's line of torchrun", around: slurmStep(), flags: flags{"nnodes": "4", "rdzv_backend": "c10d", "rdzv_endpoint": "n1:29500", "rdzv_id": "7"}, used: without("nnodes", "rdzv-endpoint", "rdzv-id"), nodes: 4, rank: 1, backend: Gossip},
+		{name: "a master", around: slurmStep(), flags: flags{"nnodes": "4", "master_addr": "n1"}, used: without("nnodes", "rdzv-endpoint"), nodes: 4, rank: 1, backend: Static},
+		{name: "the static rendezvous meets at the first node", around: slurmStep(), flags: flags{"rdzv_backend": "static"}, used: all, nodes: 4, rank: 1, backend: Static},
+		{name: "one node of the step", around: slurmStep(), flags: flags{"nnodes": "1"}, used: without("nnodes", "node-rank", "rdzv-endpoint"), nodes: 1, backend: Standalone, notes: 1},
+		{name: "fewer nodes than the step has", around: slurmStep(), flags: flags{"nnodes": "2"}, used: without("nnodes"), nodes: 2, rank: 1, backend: Gossip, notes: 1},
+		{name: "an elastic job", around: slurmStep(), flags: flags{"nnodes": "2:4"}, used: without("nnodes"), nodes: 4, rank: 1, backend: Gossip},
+		{name: "local nodes", around: slurmStep(), flags: flags{"local_nodes": "2"}, used: []string{"nproc-per-node"}, nodes: 2, rank: -1, backend: Gossip},
+		{name: "standalone", around: slurmStep(), flags: flags{"standalone": "1"}, used: []string{"nproc-per-node"}, nodes: 1, backend: Standalone},
+		{name: "a pod whose job says how many", around: pod(), env: env{"GORUN_NNODES": "2"}, used: []string{"node-rank", "rdzv-endpoint", "rdzv-id"}, nodes: 2, rank: 1, backend: Gossip},
+		{name: "a pod alone", around: pod(), used: []string{"rdzv-id"}, nodes: 1, backend: Standalone, notes: 1},
+		{name: "a batch script of one node", around: batch(1), used: []string{"rdzv-id"}, nodes: 1, backend: Standalone},
+		{name: "a batch script that means its node", around: batch(2), flags: flags{"nnodes": "1"}, used: []string{"rdzv-id"}, nodes: 1, backend: Standalone, notes: 1},
+		{name: "a worker that starts gorun", env: env{"GORUN_RUN_ID": "x", "GORUN_LOCAL_NODES": "3", "GORUN_NNODES": "2"}, nodes: 1, backend: Standalone},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := Raw{Flags: tt.flags, Command: []string{"train.py"}, Surroundings: found(tt.around)}.Resolve(func(name string) (string, bool) {
+				v, ok := tt.env[name]
+				return v, ok
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var used []string
+			for _, u := range s.Surroundings.Used {
+				used = append(used, u.Flag)
+			}
+			if !slices.Equal(used, tt.used) || s.MaxNodes != tt.nodes || s.NodeRank != tt.rank || s.Backend != tt.backend || len(s.Notes) != tt.notes {
+				t.Errorf("used %q, %d nodes, rank %d, %s, notes %q; want %q, %d, %d, %s, %d notes",
+					used, s.MaxNodes, s.NodeRank, s.Backend, s.Notes, tt.used, tt.nodes, tt.rank, tt.backend, tt.notes)
+			}
+		})
+	}
+}
+
+// TestForgottenSrun checks that a batch script of several nodes is refused with the
+// line to type.
+func TestForgottenSrun(t *testing.T) {
+	_, err := Raw{Command: []string{"train.py"}, Line: []string{"train.py", "--lr", "1 2"}, Surroundings: found(batch(2))}.Resolve(func(string) (string, bool) { return "", false })
+	if err == nil || !strings.Contains(err.Error(), "`srun gorun train.py --lr '1 2'`") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestEachFlagHasAVariable checks that GORUN_<NAME> gives the default of each flag,
+// and wins over PET_<NAME>.
+func TestEachFlagHasAVariable(t *testing.T) {
+	variables := env{
+		"GORUN_NNODES": "2", "PET_NNODES": "3", "GORUN_RDZV_ENDPOINT": "a:1", "GORUN_PREFLIGHT": "warn", "GORUN_EXPORT": "A=1 NCCL_*",
+		"GORUN_OMP": "torchrun", "GORUN_STORE_OPEN": "1",
+	}
+	s, err := resolve(nil, variables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.MaxNodes != 2 || s.Preflight != PreflightWarn || !slices.Equal(s.Env.Export, []string{"A=1", "NCCL_*"}) || !s.Env.TorchrunOMP || !s.StoreOpen {
+		t.Errorf("%+v", s)
+	}
+	nested := maps.Clone(variables)
+	nested["GORUN_RUN_ID"] = "outer"
+	if s, err = resolve(flags{"rdzv_endpoint": "a:1"}, nested); err != nil || s.MaxNodes != 3 || s.Preflight != PreflightError {
+		t.Errorf("a worker: %+v, %v", s, err)
+	}
+}

@@ -1,0 +1,151 @@
+package surroundings
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+// env makes a Lookup of NAME=VALUE words.
+func env(words string) Lookup {
+	vars := map[string]string{}
+	for _, w := range strings.Fields(words) {
+		name, value, _ := strings.Cut(w, "=")
+		vars[name] = value
+	}
+	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
+}
+
+// step holds what Slurm 22.05 gives to the second of two tasks on the second node.
+const step = "SLURM_JOB_ID=12 SLURM_STEP_ID=3 SLURM_PROCID=3 SLURM_LOCALID=1 SLURM_NODEID=1 " +
+	"SLURM_JOB_NUM_NODES=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[1-2] SLURM_STEP_TASKS_PER_NODE=2(x2) " +
+	"SLURM_CPUS_ON_NODE=8 SLURMD_NODENAME=n2 "
+
+func TestFind(t *testing.T) {
+	tests := []struct {
+		name   string
+		env    string
+		host   Host
+		kind   Kind
+		nodes  int
+		task   Task
+		values map[string]string // text (from)
+	}{
+		{name: "nothing", env: "PATH=/bin"},
+		{
+			name: "a task of srun", env: step, kind: SlurmStep, nodes: 2, task: Task{1, 2, "slurm-12.3-n2"},
+			values: map[string]string{
+				"nnodes": "2 (SLURM_STEP_NUM_NODES)", "node_rank": "1 (SLURM_NODEID)", "nproc_per_node": "2 (SLURM_STEP_TASKS_PER_NODE)",
+				"rdzv_id":       "12.3 (SLURM_JOB_ID and SLURM_STEP_ID)",
+				"rdzv_endpoint": "n1:17191 (SLURM_STEP_NODELIST, SLURM_JOB_ID and SLURM_STEP_ID)",
+			},
+		},
+		{
+			name: "GPUs of this node, one task, three endpoints", kind: SlurmStep, nodes: 4, task: Task{0, 1, "slurm-12.3-n2"},
+			env: step + "SLURM_GPUS_ON_NODE=4 SLURM_STEP_TASKS_PER_NODE=1(x4) SLURM_STEP_NUM_NODES=4 SLURM_STEP_NODELIST=n[2-4],m SLURM_LOCALID=0 SLURM_NODEID=3",
+			values: map[string]string{
+				"nnodes": "4 (SLURM_STEP_NUM_NODES)", "node_rank": "3 (SLURM_NODEID)", "nproc_per_node": "4 (SLURM_GPUS_ON_NODE)",
+				"rdzv_id":       "12.3 (SLURM_JOB_ID and SLURM_STEP_ID)",
+				"rdzv_endpoint": "n2:17191,n3:17191,n4:17191 (SLURM_STEP_NODELIST, SLURM_JOB_ID and SLURM_STEP_ID)",
+			},
+		},
+		{
+			name: "CPUs of this node", env: step + "SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_LOCALID=0 SLURM_HET_JOB_ID=11 SLURM_GPUS_ON_NODE=0", kind: SlurmStep, nodes: 2, task: Task{0, 1, "slurm-11.3-n2"},
+			values: map[string]string{
+				"nnodes": "2 (SLURM_STEP_NUM_NODES)", "node_rank": "1 (SLURM_NODEID)", "nproc_per_node": "8 (SLURM_CPUS_ON_NODE)",
+				"rdzv_id":       "11.3 (SLURM_JOB_ID and SLURM_STEP_ID)",
+				"rdzv_endpoint": "n1:17124 (SLURM_STEP_NODELIST, SLURM_JOB_ID and SLURM_STEP_ID)",
+			},
+		},
+		{
+			name: "a batch script", env: "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=2 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_GPUS_ON_NODE=tesla:2,volta:1", kind: SlurmBatch, nodes: 2, task: Task{0, 1, ""},
+			values: map[string]string{"rdzv_id": "12 (SLURM_JOB_ID)", "nproc_per_node": "3 (SLURM_GPUS_ON_NODE)"},
+		},
+		{
+			name: "the shell of salloc", env: "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=2", kind: SlurmBatch, nodes: 2, task: Task{0, 1, ""},
+			values: map[string]string{"rdzv_id": "12 (SLURM_JOB_ID)"},
+		},
+		{name: "a worker of gorun in a step", env: step + "GORUN_RUN_ID=12.3"},
+		{
+			name: "a pod with a name", env: "JOB_COMPLETION_INDEX=2", host: Host{"train-2", "train-2.train.default.svc.cluster.local"}, kind: Kubernetes, task: Task{0, 1, ""},
+			values: map[string]string{
+				"node_rank": "2 (JOB_COMPLETION_INDEX)", "rdzv_id": "train (the pod's name)",
+				"rdzv_endpoint": "train-0.train.default.svc.cluster.local (the pod's name and JOB_COMPLETION_INDEX)",
+			},
+		},
+		{name: "a pod without a service", env: "JOB_COMPLETION_INDEX=2", host: Host{Name: "train-2-x7k2p"}, kind: Kubernetes, task: Task{0, 1, ""}, values: map[string]string{"node_rank": "2 (JOB_COMPLETION_INDEX)"}},
+		{
+			name: "mpirun -N 1 under srun", env: step + "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1",
+			kind: OpenMPI, nodes: 3, task: Task{0, 1, ""}, values: map[string]string{"nnodes": "3 (OMPI_COMM_WORLD_SIZE)", "node_rank": "1 (OMPI_COMM_WORLD_RANK)"},
+		},
+		{
+			name: "mpiexec of Hydra", env: "PMI_FD=6 PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0",
+			kind: Hydra, nodes: 2, task: Task{0, 1, ""}, values: map[string]string{"nnodes": "2 (PMI_SIZE)", "node_rank": "1 (PMI_RANK)"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Find(env(tt.env), tt.host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := map[string]string{}
+			for name, v := range got.Values {
+				values[name] = v.Text + " (" + v.From + ")"
+			}
+			if got.Kind != tt.kind || got.Nodes != tt.nodes || got.Task != tt.task || !maps.Equal(values, tt.values) {
+				t.Errorf("%+v\nwant %s, %d nodes, %+v, %v", got, tt.kind, tt.nodes, tt.task, tt.values)
+			}
+		})
+	}
+}
+
+// TestFindRefuses checks that a text that cannot be understood is an error that
+// names its variable.
+func TestFindRefuses(t *testing.T) {
+	for name, value := range map[string]string{
+		"SLURM_STEP_NUM_NODES": "two", "SLURM_STEP_NODELIST": "n[1-", "SLURM_NODEID": "2", "SLURM_LOCALID": "-1",
+		"SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_JOB_ID": "x", "SLURM_CPUS_ON_NODE": "0",
+	} {
+		words := step
+		if name == "SLURM_CPUS_ON_NODE" {
+			words += "SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_LOCALID=0 "
+		}
+		_, err := Find(env(words+name+"="+value), Host{})
+		if err == nil || !strings.HasPrefix(err.Error(), "cannot use "+name+": ") {
+			t.Errorf("%s=%s: %v", name, value, err)
+		}
+	}
+}
+
+func TestFullName(t *testing.T) {
+	const pod = "127.0.0.1\tlocalhost\n# Kubernetes-managed hosts file.\n10.1.2.3\ttrain-2.train.default.svc.cluster.local\ttrain-2\n"
+	for _, tt := range []struct{ hosts, name, want string }{
+		{pod, "train-2", "train-2.train.default.svc.cluster.local"},
+		{pod, "train-1", ""},
+		{"10.1.2.3 train-2\n", "train-2", ""},
+		{"", "", ""},
+	} {
+		if got := fullName([]byte(tt.hosts), tt.name); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestSlurmPort checks that steps that may share a node have ports of their own.
+func TestSlurmPort(t *testing.T) {
+	seen := map[int]string{}
+	for job := range 200 {
+		for s := range 60 {
+			j, st := itoa(100000+job), itoa(s)
+			p := slurmPort(j, st)
+			if p < 1024 || p >= 32768 {
+				t.Fatalf("port %d", p)
+			}
+			if other := seen[p]; other != "" {
+				t.Fatalf("%s.%s and %s have port %d", j, st, other, p)
+			}
+			seen[p] = j + "." + st
+		}
+	}
+}
