@@ -218,7 +218,7 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Report:
 		a.report(c.Serial)
 	case rendezvous.Present:
-		a.status.Present(c.View)
+		a.status.AnswerQueries(c.View)
 	case rendezvous.Note:
 		a.console.AnnounceRarely(c.Kind, c.Text)
 	}

@@ -28,7 +28,7 @@ func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 	done = func() {}
 	switch c.Type {
 	case status.TypeStatus:
-		a.status.Query(c)
+		a.status.AddQuery(c)
 		event = rendezvous.Query{}
 	case status.TypeEnv:
 		a.workers.replyEnv(c)

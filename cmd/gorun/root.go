@@ -78,7 +78,7 @@ func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)
 func exitCode(err error) int {
 	var exit exitStatus
 	var usage *launch.UsageError
-	var several *status.Ambiguous
+	var several *status.AmbiguousError
 	switch {
 	case err == nil:
 		return 0

@@ -21,7 +21,7 @@ type target struct {
 	secretFile string
 
 	client status.Client
-	wanted status.Wanted
+	wanted status.Selector
 	notes  io.Writer
 	noted  map[string]bool
 }
@@ -63,7 +63,7 @@ func (t *target) open(named bool, notes io.Writer) error {
 	if err != nil {
 		return &launch.UsageError{Err: err}
 	}
-	t.client, t.wanted, t.notes = status.Client{UID: os.Geteuid(), Secret: s}, status.Wanted{PID: t.pid}, notes
+	t.client, t.wanted, t.notes = status.Client{UID: os.Geteuid(), Secret: s}, status.Selector{PID: t.pid}, notes
 	t.noted = map[string]bool{}
 	t.note(warning)
 	if named {
@@ -105,7 +105,7 @@ func (t *target) agents(ctx context.Context) ([]status.Agent, error) {
 		return nil, err
 	}
 	agents, err := found.Choose(t.wanted)
-	if several, ok := errors.AsType[*status.Ambiguous](err); ok {
+	if several, ok := errors.AsType[*status.AmbiguousError](err); ok {
 		return nil, &launch.UsageError{Err: several}
 	}
 	if err != nil {

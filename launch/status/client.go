@@ -33,57 +33,57 @@ type Agent struct {
 	name string
 }
 
-// Found holds what a client learnt about the machine's agents.
-type Found struct {
-	Agents []Agent // by user, run id and pid
-	Silent []int   // pids of agents that did not answer within a second
-	Others int     // number of agents of other users, or with another secret
+// SearchResult holds what a client learnt about the machine's agents.
+type SearchResult struct {
+	Agents     []Agent // by user, run id and pid
+	NoAnswer   []int   // pids of agents that did not answer within a second
+	OtherUsers int     // number of agents of other users, or with another secret
 }
 
 // Find asks every agent of this machine (of its network namespace) for its Hello.
 // It takes a second if an agent does not answer.
-func (cl *Client) Find(ctx context.Context) (Found, error) {
+func (cl *Client) Find(ctx context.Context) (SearchResult, error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
-		return Found{}, fmt.Errorf("cannot look for gorun's agents: %w", err)
+		return SearchResult{}, fmt.Errorf("cannot look for gorun's agents: %w", err)
 	}
 	defer f.Close()
-	names, err := sockets(f)
+	names, err := parseSockets(f)
 	if err != nil {
-		return Found{}, fmt.Errorf("cannot look for gorun's agents: %w", err)
+		return SearchResult{}, fmt.Errorf("cannot look for gorun's agents: %w", err)
 	}
-	var found Found
+	var found SearchResult
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	room := make(chan struct{}, 64)
+	slots := make(chan struct{}, 64) // agents that are asked at one time
 	for _, name := range names {
-		room <- struct{}{}
+		slots <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-room }()
-			a, err := cl.greet(ctx, name)
+			defer func() { <-slots }()
+			a, err := cl.readHello(ctx, name)
 			mu.Lock()
 			defer mu.Unlock()
 			var timeout net.Error
-			switch _, pid, _ := owner(name); {
+			switch _, pid, _ := parseSocketName(name); {
 			case err == nil:
 				found.Agents = append(found.Agents, a)
-			case errors.Is(err, errStranger):
-				found.Others++
-			case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EAGAIN): // its queue is full
-				found.Silent = append(found.Silent, pid)
+			case errors.Is(err, errOtherUser):
+				found.OtherUsers++
+			case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, unix.EAGAIN): // EAGAIN: its queue is full
+				found.NoAnswer = append(found.NoAnswer, pid)
 			}
 		})
 	}
 	wg.Wait()
-	slices.Sort(found.Silent)
+	slices.Sort(found.NoAnswer)
 	slices.SortFunc(found.Agents, func(a, b Agent) int {
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.RunID, b.RunID), cmp.Compare(a.PID, b.PID))
 	})
 	return found, nil
 }
 
-// sockets returns the names of the agents' sockets in the kernel's list.
-func sockets(r io.Reader) ([]string, error) {
+// parseSockets returns the names of the agents' sockets in the kernel's list.
+func parseSockets(r io.Reader) ([]string, error) {
 	var names []string
 	lines := bufio.NewScanner(r)
 	for lines.Scan() && len(names) < maxAgents {
@@ -93,19 +93,19 @@ func sockets(r io.Reader) ([]string, error) {
 		if len(f) != 8 || f[3] != "00010000" {
 			continue
 		}
-		if _, _, ok := owner(f[7]); ok {
+		if _, _, ok := parseSocketName(f[7]); ok {
 			names = append(names, f[7])
 		}
 	}
 	return names, lines.Err()
 }
 
-// errStranger is the error for an agent of another user, or for a socket that only
-// claims to be an agent's.
-var errStranger = errors.New("it is another user's")
+// errOtherUser is the error for an agent of another user, and for a socket whose name
+// claims a user that does not own it.
+var errOtherUser = errors.New("it belongs to another user")
 
-// greet returns the Hello of an agent.
-func (cl *Client) greet(ctx context.Context, name string) (Agent, error) {
+// readHello returns the Hello of an agent.
+func (cl *Client) readHello(ctx context.Context, name string) (Agent, error) {
 	c, _, a, err := cl.dial(ctx, name)
 	if err == nil {
 		c.Close()
@@ -114,45 +114,45 @@ func (cl *Client) greet(ctx context.Context, name string) (Agent, error) {
 }
 
 // dial connects to an agent, checks which user runs it and reads its Hello.
-func (cl *Client) dial(ctx context.Context, name string) (c net.Conn, in frames, a Agent, err error) {
+func (cl *Client) dial(ctx context.Context, name string) (c net.Conn, in frameReader, a Agent, err error) {
 	d := net.Dialer{Timeout: helloTime}
-	open, err := d.DialContext(ctx, "unix", name)
+	conn, err := d.DialContext(ctx, "unix", name)
 	if err != nil {
 		return nil, in, a, err
 	}
-	c = open
+	c = conn
 	defer func() {
 		if err != nil {
-			open.Close()
+			conn.Close()
 		}
 	}()
 	_ = c.SetDeadline(time.Now().Add(helloTime))
-	cred, err := peer(c)
+	cred, err := peerCredentials(c)
 	if err != nil {
 		return nil, in, a, err
 	}
-	uid, _, _ := owner(name)
+	uid, _, _ := parseSocketName(name)
 	secret := cl.Secret != nil && cl.Secret.Given()
-	mine := cl.UID == 0 || cl.UID == int(cred.Uid)
-	if uid != int(cred.Uid) || !mine && !secret {
-		return nil, in, a, errStranger
+	trusted := cl.UID == 0 || cl.UID == int(cred.Uid)
+	if uid != int(cred.Uid) || !trusted && !secret {
+		return nil, in, a, errOtherUser
 	}
-	in = newFrames(c)
-	if !mine {
+	in = newFrameReader(c)
+	if !trusted {
 		var ch Challenge
-		if err = in.next(maxHello, &ch); err != nil {
+		if err = in.read(maxHello, &ch); err != nil {
 			return nil, in, a, err
 		}
 		if len(ch.Nonce) == 0 {
-			return nil, in, a, errStranger
+			return nil, in, a, errOtherUser
 		}
-		if err = say(c, Proof{cl.Secret.Prove(purpose, bound(ch.Nonce, cred.Uid))}); err != nil {
+		if err = writeFrame(c, Proof{cl.Secret.Prove(proofPurpose, proofText(ch.Nonce, cred.Uid))}); err != nil {
 			return nil, in, a, err
 		}
 	}
-	if err = in.next(maxHello, &a.Hello); err != nil {
-		if !mine && errors.Is(err, io.EOF) { // the agent refused the proof
-			err = errStranger
+	if err = in.read(maxHello, &a.Hello); err != nil {
+		if !trusted && errors.Is(err, io.EOF) { // the agent refused the proof
+			err = errOtherUser
 		}
 		return nil, in, a, err
 	}
@@ -180,11 +180,11 @@ func (cl *Client) Ask(ctx context.Context, a Agent, r Request) (Reply, error) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	_ = c.SetDeadline(time.Now().Add(AnswerTime))
-	if err := say(c, r); err != nil {
+	if err := writeFrame(c, r); err != nil {
 		return fail(err)
 	}
 	var reply Reply
-	if err := in.next(maxReply, &reply); err != nil {
+	if err := in.read(maxReply, &reply); err != nil {
 		return fail(err)
 	}
 	if reply.Error != "" {

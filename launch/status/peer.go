@@ -12,32 +12,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Secret is what agents and clients of different users prove to each other.
+// Secret is the text that clients of other users prove to an agent.
 type Secret interface {
 	Given() bool
 	Prove(purpose string, nonce []byte) []byte
 	Verify(purpose string, nonce, proof []byte) bool
 }
 
-// purpose keeps these proofs apart from other uses of the secret.
-const purpose = "gorun inspect, client to agent"
+// proofPurpose keeps these proofs apart from other uses of the secret.
+const proofPurpose = "gorun inspect, client to agent"
 
-// bound returns the text that a proof is made for: the nonce, together with the
-// agent's user. If another user relays a nonce, the agent does not accept the proof
-// that comes back.
-func bound(nonce []byte, agent uint32) []byte {
+// proofText returns the text that a proof signs: the agent's user and the nonce. If
+// another user relays a nonce, the agent does not accept the proof of it.
+func proofText(nonce []byte, agent uint32) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, agent), nonce...)
 }
 
-// peer returns the credentials of the process at the other end, as the kernel
-// reports them.
-func peer(c net.Conn) (*unix.Ucred, error) {
+// peerCredentials returns the credentials of the process at the other end from the
+// kernel.
+func peerCredentials(c net.Conn) (*unix.Ucred, error) {
 	if counted, ok := c.(*accept.Conn); ok {
 		c = counted.NetConn()
 	}
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, errors.New("it is no Unix socket")
+		return nil, errors.New("it is not a Unix socket")
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
@@ -48,23 +47,23 @@ func peer(c net.Conn) (*unix.Ucred, error) {
 	return cred, errors.Join(ctl, err)
 }
 
-// prefix begins the sockets' names. "@" stands for the zero byte at the start of
-// names that are no files; such names belong to a network namespace.
-const prefix = "@gorun."
+// socketPrefix begins the sockets' names. "@" stands for the zero byte that begins an
+// abstract name. Abstract names belong to a network namespace.
+const socketPrefix = "@gorun."
 
-// address returns the name of an agent's socket. Processes of two pid namespaces
+// socketName returns the name of an agent's socket. Processes of two pid namespaces
 // can share a network namespace and a pid; then extra distinguishes their sockets.
-func address(uid, pid int, extra string) string {
-	name := fmt.Sprintf("%s%d.%d", prefix, uid, pid)
+func socketName(uid, pid int, extra string) string {
+	name := fmt.Sprintf("%s%d.%d", socketPrefix, uid, pid)
 	if extra != "" {
 		name += "." + extra
 	}
 	return name
 }
 
-// owner returns the user that a socket's name claims, and the agent's pid.
-func owner(name string) (uid, pid int, ok bool) {
-	rest, ok := strings.CutPrefix(name, prefix)
+// parseSocketName returns the user that a socket's name claims, and the agent's pid.
+func parseSocketName(name string) (uid, pid int, ok bool) {
+	rest, ok := strings.CutPrefix(name, socketPrefix)
 	parts := strings.Split(rest, ".")
 	if !ok || len(parts) < 2 || len(parts) > 3 {
 		return 0, 0, false

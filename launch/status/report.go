@@ -9,16 +9,16 @@ import (
 // Bounds of one node's report. Together they stay below the 256 KiB that a
 // coordinator keeps of a node, even if JSON takes six bytes for each byte of text.
 const (
-	maxRanks    = 512
-	maxFindings = 32
-	maxText     = 512      // bytes of a message or a finding
-	maxTexts    = 16 << 10 // bytes of all messages
-	maxFound    = 8 << 10  // bytes of all findings
+	maxRanks       = 512
+	maxFindings    = 32
+	maxText        = 512      // bytes of a message or a finding
+	maxTexts       = 16 << 10 // bytes of all messages
+	maxFindingText = 8 << 10  // bytes of all findings
 )
 
-// Node is an agent's report on its node, a report in a rendezvous.View. Durations
+// NodeReport is an agent's report on its node, a report in a rendezvous.View. Durations
 // are in milliseconds.
-type Node struct {
+type NodeReport struct {
 	Version  string    `json:"version"` // version of gorun
 	PID      int       `json:"pid"`     // pid of the agent
 	Keeper   int       `json:"keeper"`  // pid of the process that the user started
@@ -57,12 +57,12 @@ type Rank struct {
 	Message string `json:"message,omitempty"` // message of its failure
 }
 
-// What gorun sees of a worker's output. It does not see a standard output that the
-// worker inherits.
+// The parts of a worker's output that gorun sees. It does not see a standard output
+// that the worker inherits.
 const (
 	SeenAll     = "all"
 	SeenStderr  = "stderr"
-	SeenUnknown = "unknown" // not known now
+	SeenUnknown = "unknown"
 )
 
 // Finding is a finding of the preflight, shortened.
@@ -73,41 +73,41 @@ type Finding struct {
 	Text     string `json:"text"`
 }
 
-// Report encodes the report on a node, within the bounds.
-func (n Node) Report() json.RawMessage {
+// Encode encodes the report on a node, within the bounds.
+func (n NodeReport) Encode() json.RawMessage {
 	if more := len(n.Ranks) - maxRanks; more > 0 {
 		n.Ranks, n.Omitted = n.Ranks[:maxRanks], more
 	}
 	n.Ranks, n.Findings = slices.Clone(n.Ranks), slices.Clone(n.Findings[:min(len(n.Findings), maxFindings)])
-	n.trim()
-	room := maxTexts
+	n.clean()
+	left := maxTexts
 	for i := range n.Ranks {
-		if room -= len(n.Ranks[i].Message); room < 0 {
+		if left -= len(n.Ranks[i].Message); left < 0 {
 			n.Ranks[i].Message = ""
 		}
 	}
-	room = maxFound
+	left = maxFindingText
 	n.Findings = slices.DeleteFunc(n.Findings, func(f Finding) bool {
-		room -= len(f.Title) + len(f.Text)
-		return room < 0
+		left -= len(f.Title) + len(f.Text)
+		return left < 0
 	})
 	b, err := json.Marshal(n)
 	if err != nil {
-		panic("status: a node is always JSON: " + err.Error())
+		panic("status: a report is always JSON: " + err.Error())
 	}
 	return b
 }
 
-// trim bounds texts and makes them printable. Both the sender and the reader of a
-// report call it.
-func (n *Node) trim() {
-	n.Version, n.State = plain(n.Version), plain(n.State)
+// clean bounds texts and makes them printable. The sender and the reader of a report
+// call it.
+func (n *NodeReport) clean() {
+	n.Version, n.State = shortText(n.Version), shortText(n.State)
 	for i := range n.Ranks {
 		r := &n.Ranks[i]
-		r.State, r.Signal, r.Seen, r.Message = plain(r.State), plain(r.Signal), plain(r.Seen), plain(r.Message)
+		r.State, r.Signal, r.Seen, r.Message = shortText(r.State), shortText(r.Signal), shortText(r.Seen), shortText(r.Message)
 	}
 	for i := range n.Findings {
 		f := &n.Findings[i]
-		f.ID, f.Title, f.Severity, f.Text = plain(f.ID), plain(f.Title), plain(f.Severity), plain(f.Text)
+		f.ID, f.Title, f.Severity, f.Text = shortText(f.ID), shortText(f.Title), shortText(f.Severity), shortText(f.Text)
 	}
 }

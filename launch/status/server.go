@@ -17,11 +17,11 @@ import (
 
 // Bounds on the clients at one time, and on the time of each.
 const (
-	maxClients   = 16
-	maxStrangers = 4 // clients that have not proven anything yet
-	helloTime    = time.Second
-	requestTime  = 2 * time.Second
-	writeTime    = time.Second // how long an agent that ends waits for a client that does not read
+	maxClients  = 16
+	maxUnproven = 4 // clients of other users that have not proven the secret yet
+	helloTime   = time.Second
+	requestTime = 2 * time.Second
+	writeTime   = time.Second // how long an agent that ends waits for a slow client
 )
 
 // Server is the agent's end of the socket.
@@ -47,8 +47,8 @@ func (s *Server) Listen(ctx context.Context) error {
 	s.uid = uint32(uid)
 	var lc net.ListenConfig
 	var err error
-	if s.l, err = lc.Listen(ctx, "unix", address(uid, pid, "")); errors.Is(err, unix.EADDRINUSE) {
-		s.l, err = lc.Listen(ctx, "unix", address(uid, pid, strings.ToLower(rand.Text()[:8])))
+	if s.l, err = lc.Listen(ctx, "unix", socketName(uid, pid, "")); errors.Is(err, unix.EADDRINUSE) {
+		s.l, err = lc.Listen(ctx, "unix", socketName(uid, pid, strings.ToLower(rand.Text()[:8])))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot open the socket for gorun status and gorun abort: %w", err)
@@ -65,7 +65,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	known, strangers := make(chan struct{}, maxClients), make(chan struct{}, maxStrangers)
+	trusted, unproven := make(chan struct{}, maxClients), make(chan struct{}, maxUnproven)
 	closed := make(chan struct{})
 	close(closed)
 	for {
@@ -77,74 +77,74 @@ func (s *Server) Serve(ctx context.Context) error {
 		default:
 			return fmt.Errorf("cannot accept on the socket for gorun status: %w", err)
 		}
-		cred, err := peer(c)
+		cred, err := peerCredentials(c)
 		if err != nil {
 			c.Close()
 			continue
 		}
-		room, wait := known, ctx.Done()
-		if s.trusts(cred) {
+		slots, wait := trusted, ctx.Done()
+		if s.isTrusted(cred) {
 			accept.Prove(c)
 		} else {
-			room, wait = strangers, closed // strangers delay no other client
+			slots, wait = unproven, closed // clients of other users delay no client
 		}
 		select {
-		case room <- struct{}{}:
+		case slots <- struct{}{}:
 		default:
 			select {
-			case room <- struct{}{}:
+			case slots <- struct{}{}:
 			case <-wait:
 				c.Close()
 				continue
 			}
 		}
 		wg.Go(func() {
-			defer func() { <-room }()
+			defer func() { <-slots }()
 			defer c.Close()
-			s.talk(ctx, c, cred)
+			s.serveClient(ctx, c, cred)
 		})
 	}
 }
 
-func (s *Server) trusts(cred *unix.Ucred) bool { return cred.Uid == 0 || cred.Uid == s.uid }
+func (s *Server) isTrusted(cred *unix.Ucred) bool { return cred.Uid == 0 || cred.Uid == s.uid }
 
-// talk serves one client. It returns at the first input that is no frame.
-func (s *Server) talk(ctx context.Context, c net.Conn, cred *unix.Ucred) {
+// serveClient serves one client. It returns at the first invalid frame.
+func (s *Server) serveClient(ctx context.Context, c net.Conn, cred *unix.Ucred) {
 	_ = c.SetDeadline(time.Now().Add(requestTime))
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	in := newFrames(c)
-	if !s.trusts(cred) && !s.proven(c, in) {
+	in := newFrameReader(c)
+	if !s.isTrusted(cred) && !s.hasProof(c, in) {
 		return
 	}
-	if say(c, s.Hello()) != nil {
+	if writeFrame(c, s.Hello()) != nil {
 		return
 	}
 	var r Request
-	if in.next(maxRequest, &r) != nil {
+	if in.read(maxRequest, &r) != nil {
 		return
 	}
 	var answer Reply
-	if r.Type == TypeEnv && !s.trusts(cred) {
-		answer.Error = "what its workers got is told to the job's own user and root only"
+	if r.Type == TypeEnv && !s.isTrusted(cred) {
+		answer.Error = "only the job's user and root may read the environment of its workers"
 	} else {
 		answer = s.Answer(ctx, r)
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(writeTime))
-	_ = say(c, answer)
+	_ = writeFrame(c, answer)
 }
 
-// proven reports whether the stranger proves that it has the secret.
-func (s *Server) proven(c net.Conn, in frames) bool {
+// hasProof reports whether a client of another user proves the secret.
+func (s *Server) hasProof(c net.Conn, in frameReader) bool {
 	if s.Secret == nil || !s.Secret.Given() {
-		_ = say(c, Challenge{Error: "this job is another user's, and it has no secret to prove"})
+		_ = writeFrame(c, Challenge{Error: "this job belongs to another user and has no secret"})
 		return false
 	}
 	nonce := make([]byte, 32)
 	_, _ = rand.Read(nonce) // never fails
-	if say(c, Challenge{Nonce: nonce}) != nil {
+	if writeFrame(c, Challenge{Nonce: nonce}) != nil {
 		return false
 	}
 	var p Proof
-	return in.next(maxRequest, &p) == nil && s.Secret.Verify(purpose, bound(nonce, s.uid), p.Proof)
+	return in.read(maxRequest, &p) == nil && s.Secret.Verify(proofPurpose, proofText(nonce, s.uid), p.Proof)
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serve runs an agent's end in this process. Other agents may run on the machine.
-func serve(t *testing.T, answer func(context.Context, Request) Reply) (end func() error) {
+// startServer runs an agent's end in this process. Other agents may run on the machine.
+func startServer(t *testing.T, answer func(context.Context, Request) Reply) (end func() error) {
 	t.Helper()
 	s := &Server{
 		Hello:  func() Hello { return Hello{Version: Version, RunID: t.Name(), Host: "n", PID: os.Getpid()} },
@@ -34,7 +34,7 @@ func serve(t *testing.T, answer func(context.Context, Request) Reply) (end func(
 			done <- err
 			return err
 		case <-time.After(10 * time.Second):
-			return fmt.Errorf("it still serves")
+			return fmt.Errorf("the server has not ended")
 		}
 	}
 	t.Cleanup(func() {
@@ -45,15 +45,15 @@ func serve(t *testing.T, answer func(context.Context, Request) Reply) (end func(
 	return end
 }
 
-func echo(_ context.Context, r Request) Reply {
+func answerAbort(_ context.Context, r Request) Reply {
 	if r.Type != TypeAbort {
 		return Reply{Error: "bad\x1b[2J"}
 	}
 	return Reply{Aborted: &Aborted{RunID: r.Message, Nodes: 3}}
 }
 
-// found returns the agent of this test among the agents of the machine.
-func found(t *testing.T, cl *Client) (Agent, Found) {
+// findAgent returns the agent of this test among the agents of the machine.
+func findAgent(t *testing.T, cl *Client) (Agent, SearchResult) {
 	t.Helper()
 	f, err := cl.Find(t.Context())
 	if err != nil {
@@ -66,10 +66,10 @@ func found(t *testing.T, cl *Client) (Agent, Found) {
 	return f.Agents[i], f
 }
 
-// raw listens like an agent, and runs do for each client.
-func raw(t *testing.T, uid, pid int, do func(net.Conn)) {
+// listenRaw listens like an agent, and runs do for each client.
+func listenRaw(t *testing.T, uid, pid int, do func(net.Conn)) {
 	t.Helper()
-	l, err := net.Listen("unix", address(uid, pid, ""))
+	l, err := net.Listen("unix", socketName(uid, pid, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,131 +89,131 @@ func raw(t *testing.T, uid, pid int, do func(net.Conn)) {
 }
 
 func TestAsk(t *testing.T) {
-	serve(t, echo)
+	startServer(t, answerAbort)
 	cl := &Client{UID: os.Geteuid()}
-	a, _ := found(t, cl)
+	a, _ := findAgent(t, cl)
 	r, err := cl.Ask(t.Context(), a, Request{Type: TypeAbort, Message: "m"})
 	if err != nil || r.Aborted == nil || r.Aborted.String() != "aborted run m: 3 nodes, no worker was running" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := cl.Ask(t.Context(), a, Request{Type: TypeStatus}); err == nil || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) || strings.Contains(err.Error(), "\x1b") {
-		t.Errorf("an error that is told: %v", err)
+		t.Errorf("the error of a request: %v", err)
 	}
 }
 
-// TestTwoOfOnePid checks that two agents with the same pid, in different pid
-// namespaces, both have a socket.
-func TestTwoOfOnePid(t *testing.T) {
-	serve(t, echo)
-	serve(t, echo)
+// TestTwoAgentsWithOnePidBothListen checks that two agents with the same pid, in
+// different pid namespaces, both have a socket.
+func TestTwoAgentsWithOnePidBothListen(t *testing.T) {
+	startServer(t, answerAbort)
+	startServer(t, answerAbort)
 	cl := &Client{UID: os.Geteuid()}
-	_, f := found(t, cl)
+	_, f := findAgent(t, cl)
 	if n := len(slices.DeleteFunc(f.Agents, func(a Agent) bool { return a.RunID != t.Name() })); n != 2 {
 		t.Errorf("%d agents", n)
 	}
 }
 
-// TestOtherAgents checks that an agent that is stopped, or sends nonsense, does not
-// hide the others.
-func TestOtherAgents(t *testing.T) {
-	serve(t, echo)
+// TestBrokenAgentsHideNoOther checks that an agent that is stopped, or sends invalid
+// frames, does not hide the others.
+func TestBrokenAgentsHideNoOther(t *testing.T) {
+	startServer(t, answerAbort)
 	pid := 1<<22 + os.Getpid() // no process has it
-	raw(t, os.Geteuid(), pid, func(net.Conn) {})
-	raw(t, os.Geteuid(), pid+1, func(c net.Conn) { _, _ = io.WriteString(c, "nonsense\n") })
-	raw(t, os.Geteuid(), pid+2, func(c net.Conn) { c.Close() })
-	_, f := found(t, &Client{UID: os.Geteuid()})
-	if !slices.Contains(f.Silent, pid) || slices.Contains(f.Silent, pid+1) || slices.Contains(f.Silent, pid+2) {
-		t.Errorf("silent: %v", f.Silent)
+	listenRaw(t, os.Geteuid(), pid, func(net.Conn) {})
+	listenRaw(t, os.Geteuid(), pid+1, func(c net.Conn) { _, _ = io.WriteString(c, "nonsense\n") })
+	listenRaw(t, os.Geteuid(), pid+2, func(c net.Conn) { c.Close() })
+	_, f := findAgent(t, &Client{UID: os.Geteuid()})
+	if !slices.Contains(f.NoAnswer, pid) || slices.Contains(f.NoAnswer, pid+1) || slices.Contains(f.NoAnswer, pid+2) {
+		t.Errorf("silent: %v", f.NoAnswer)
 	}
 	for _, a := range f.Agents {
-		if a.name == address(os.Geteuid(), pid+1, "") || a.name == address(os.Geteuid(), pid+2, "") {
-			t.Errorf("believed: %+v", a)
+		if a.name == socketName(os.Geteuid(), pid+1, "") || a.name == socketName(os.Geteuid(), pid+2, "") {
+			t.Errorf("it has a Hello: %+v", a)
 		}
 	}
 }
 
-// TestClaims checks that a client does not believe a socket that claims to be
-// another user's, and sends it nothing, even with a secret.
-func TestClaims(t *testing.T) {
-	heard := make(chan string, 8)
+// TestSocketWithAFalseUserIsIgnored checks that a client ignores a socket whose name
+// claims another user, and sends it nothing, even with a secret.
+func TestSocketWithAFalseUserIsIgnored(t *testing.T) {
+	received := make(chan string, 8)
 	uid := os.Geteuid() + 1
-	raw(t, uid, 1<<22+os.Getpid(), func(c net.Conn) {
-		_ = say(c, Challenge{Nonce: make([]byte, 32)})
+	listenRaw(t, uid, 1<<22+os.Getpid(), func(c net.Conn) {
+		_ = writeFrame(c, Challenge{Nonce: make([]byte, 32)})
 		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
 		b, _ := io.ReadAll(c)
-		heard <- string(b)
+		received <- string(b)
 	})
-	for _, cl := range []*Client{{UID: uid, Secret: word("s")}, {UID: uid}, {UID: os.Geteuid(), Secret: word("s")}} {
+	for _, cl := range []*Client{{UID: uid, Secret: testSecret("s")}, {UID: uid}, {UID: os.Geteuid(), Secret: testSecret("s")}} {
 		f, err := cl.Find(t.Context())
-		if err != nil || f.Others == 0 || slices.ContainsFunc(f.Agents, func(a Agent) bool { return a.UID == uid }) {
+		if err != nil || f.OtherUsers == 0 || slices.ContainsFunc(f.Agents, func(a Agent) bool { return a.UID == uid }) {
 			t.Errorf("%+v, %v", f, err)
 		}
-		if got := <-heard; got != "" {
-			t.Errorf("it was told %q", got)
+		if got := <-received; got != "" {
+			t.Errorf("it received %q", got)
 		}
 	}
 }
 
-// word is a secret for tests.
-type word string
+// testSecret is a secret for tests.
+type testSecret string
 
-func (w word) Given() bool { return w != "" }
-func (w word) Prove(purpose string, nonce []byte) []byte {
+func (w testSecret) Given() bool { return w != "" }
+func (w testSecret) Prove(purpose string, nonce []byte) []byte {
 	return []byte(string(w) + purpose + string(nonce))
 }
 
-func (w word) Verify(purpose string, nonce, proof []byte) bool {
+func (w testSecret) Verify(purpose string, nonce, proof []byte) bool {
 	return string(w.Prove(purpose, nonce)) == string(proof)
 }
 
-// TestProof checks that a stranger that proves the secret gets the Hello, and that
-// every other stranger gets nothing.
-func TestProof(t *testing.T) {
+// TestOnlyAProofGetsTheHello checks that of the clients of other users only those that
+// prove the secret get the Hello.
+func TestOnlyAProofGetsTheHello(t *testing.T) {
 	for name, tt := range map[string]struct {
 		secret Secret
 		prove  func(nonce []byte) []byte
 		want   bool
 	}{
-		"right":             {word("a"), func(n []byte) []byte { return word("a").Prove(purpose, bound(n, 7)) }, true},
-		"another secret":    {word("a"), func(n []byte) []byte { return word("b").Prove(purpose, bound(n, 7)) }, false},
-		"for another agent": {word("a"), func(n []byte) []byte { return word("a").Prove(purpose, bound(n, 8)) }, false},
-		"nothing":           {word("a"), func([]byte) []byte { return nil }, false},
-		"no secret":         {nil, func(n []byte) []byte { return word("").Prove(purpose, bound(n, 7)) }, false},
-		"an empty one":      {word(""), func(n []byte) []byte { return word("").Prove(purpose, bound(n, 7)) }, false},
+		"right":             {testSecret("a"), func(n []byte) []byte { return testSecret("a").Prove(proofPurpose, proofText(n, 7)) }, true},
+		"another secret":    {testSecret("a"), func(n []byte) []byte { return testSecret("b").Prove(proofPurpose, proofText(n, 7)) }, false},
+		"for another agent": {testSecret("a"), func(n []byte) []byte { return testSecret("a").Prove(proofPurpose, proofText(n, 8)) }, false},
+		"nothing":           {testSecret("a"), func([]byte) []byte { return nil }, false},
+		"no secret":         {nil, func(n []byte) []byte { return testSecret("").Prove(proofPurpose, proofText(n, 7)) }, false},
+		"an empty one":      {testSecret(""), func(n []byte) []byte { return testSecret("").Prove(proofPurpose, proofText(n, 7)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &Server{Secret: tt.secret, uid: 7}
 			us, them := net.Pipe()
 			got := make(chan bool, 1)
 			go func() {
-				got <- s.proven(them, newFrames(them))
+				got <- s.hasProof(them, newFrameReader(them))
 				them.Close()
 			}()
 			_ = us.SetDeadline(time.Now().Add(10 * time.Second))
 			var ch Challenge
-			in := newFrames(us)
-			if err := in.next(maxHello, &ch); err != nil {
+			in := newFrameReader(us)
+			if err := in.read(maxHello, &ch); err != nil {
 				t.Fatal(err)
 			}
 			if ch.Error == "" {
-				_ = say(us, Proof{tt.prove(ch.Nonce)})
+				_ = writeFrame(us, Proof{tt.prove(ch.Nonce)})
 			}
 			if rest, _ := io.ReadAll(us); len(rest) > 0 {
-				t.Errorf("it was told %q", rest)
+				t.Errorf("it received %q", rest)
 			}
 			if ok := <-got; ok != tt.want {
-				t.Errorf("proven: %v", ok)
+				t.Errorf("has proof: %v", ok)
 			}
 		})
 	}
 }
 
-// TestIdleClients checks that silent clients are dropped, and delay neither other
-// clients nor the end.
-func TestIdleClients(t *testing.T) {
-	end := serve(t, echo)
+// TestIdleClientsAreDropped checks that silent clients are dropped, and that they delay
+// neither other clients nor the end.
+func TestIdleClientsAreDropped(t *testing.T) {
+	end := startServer(t, answerAbort)
 	cl := &Client{UID: os.Geteuid()}
-	a, _ := found(t, cl)
+	a, _ := findAgent(t, cl)
 	idle := func() {
 		for range 2 * maxClients {
 			c, err := net.Dial("unix", a.name)
@@ -238,43 +238,43 @@ func TestIdleClients(t *testing.T) {
 	}
 }
 
-// TestEnvironmentIsForItsUser checks that only the job's own user sees what the
-// workers got, and not a client that only proves the secret.
-func TestEnvironmentIsForItsUser(t *testing.T) {
+// TestOnlyItsUserReadsTheEnvironment checks that a client that only proves the secret
+// does not get the environment of the workers.
+func TestOnlyItsUserReadsTheEnvironment(t *testing.T) {
 	for name, uid := range map[string]uint32{"the same user": 7, "another one with the secret": 99, "root": 0} {
 		t.Run(name, func(t *testing.T) {
 			s := &Server{
-				Secret: word("a"), uid: 7, Hello: func() Hello { return Hello{} },
+				Secret: testSecret("a"), uid: 7, Hello: func() Hello { return Hello{} },
 				Answer: func(context.Context, Request) Reply { return Reply{Env: []byte(`{"node":1}`)} },
 			}
 			us, them := net.Pipe()
 			go func() {
-				s.talk(t.Context(), them, &unix.Ucred{Uid: uid})
+				s.serveClient(t.Context(), them, &unix.Ucred{Uid: uid})
 				them.Close()
 			}()
 			_ = us.SetDeadline(time.Now().Add(10 * time.Second))
-			in := newFrames(us)
+			in := newFrameReader(us)
 			if uid == 99 {
 				var ch Challenge
-				if err := in.next(maxHello, &ch); err != nil {
+				if err := in.read(maxHello, &ch); err != nil {
 					t.Fatal(err)
 				}
-				if err := say(us, Proof{word("a").Prove(purpose, bound(ch.Nonce, 7))}); err != nil {
+				if err := writeFrame(us, Proof{testSecret("a").Prove(proofPurpose, proofText(ch.Nonce, 7))}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			var h Hello
 			var r Reply
-			if err := in.next(maxHello, &h); err != nil {
+			if err := in.read(maxHello, &h); err != nil {
 				t.Fatal(err)
 			}
-			if err := say(us, Request{Type: TypeEnv}); err != nil {
+			if err := writeFrame(us, Request{Type: TypeEnv}); err != nil {
 				t.Fatal(err)
 			}
-			if err := in.next(maxReply, &r); err != nil {
+			if err := in.read(maxReply, &r); err != nil {
 				t.Fatal(err)
 			}
-			if told := r.Env != nil; told != (uid != 99) || told == (r.Error != "") {
+			if hasEnv := r.Env != nil; hasEnv != (uid != 99) || hasEnv == (r.Error != "") {
 				t.Errorf("reply %+v", r)
 			}
 		})

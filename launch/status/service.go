@@ -16,12 +16,12 @@ import (
 )
 
 // Service is the agent's part: it answers the clients of the agent's socket. Any
-// goroutine may call its methods, except Open, Query and Present, which only the
-// agent's loop may call.
+// goroutine may call its methods, except Open, AddQuery and AnswerQueries, which only
+// the agent's loop may call.
 type Service struct {
 	opts    ServiceOptions
 	open    bool
-	queries []Call      // calls that wait for a view
+	calls   []Call      // calls that wait for a view
 	reading atomic.Bool // a goroutine reads the times of files
 
 	mu       sync.Mutex
@@ -37,7 +37,7 @@ type ServiceOptions struct {
 	Call     func(Call) // passes a request to the agent's loop, without blocking
 	Say      func(format string, args ...any)
 	Wait     *sync.WaitGroup // for the goroutine that serves
-	NoSocket bool            // users cannot reach this agent
+	NoSocket bool            // Open opens no socket
 }
 
 // Call is a request that the agent's loop answers.
@@ -58,7 +58,7 @@ func (c Call) Reply(r Reply) { c.reply <- r }
 // NewService returns the service of an agent. It starts nothing.
 func NewService(o ServiceOptions) *Service { return &Service{opts: o} }
 
-// Open opens the socket at its first call. The job continues if that fails.
+// Open opens the socket at its first call. If that fails the job continues.
 func (s *Service) Open(ctx context.Context, n rendezvous.Node) {
 	if s.open || s.opts.NoSocket {
 		return
@@ -97,22 +97,22 @@ func (s *Service) answer(ctx context.Context, r Request) Reply {
 	case <-limit.C:
 	}
 	select {
-	case answer := <-reply: // the reply was the last action of the loop
+	case answer := <-reply: // the loop may have replied before it ended
 		return answer
 	default:
 		return Reply{Error: "the job has just ended"}
 	}
 }
 
-// Query keeps a call until Present answers it.
-func (s *Service) Query(c Call) { s.queries = append(s.queries, c) }
+// AddQuery keeps a call until AnswerQueries answers it.
+func (s *Service) AddQuery(c Call) { s.calls = append(s.calls, c) }
 
-// Present answers every query with a view of the job.
-func (s *Service) Present(view []byte) {
-	for _, c := range s.queries {
+// AnswerQueries answers every query with a view of the job.
+func (s *Service) AnswerQueries(view []byte) {
+	for _, c := range s.calls {
 		c.Reply(Reply{View: view})
 	}
-	s.queries = nil
+	s.calls = nil
 }
 
 // SetJob stores the job of the world that starts.
@@ -122,13 +122,13 @@ func (s *Service) SetJob(job string) {
 	s.job = job
 }
 
-// SetFindings keeps the errors and warnings about a world that starts all the same.
+// SetFindings keeps the errors and warnings about a world that starts in spite of them.
 // They replace all earlier findings.
 func (s *Service) SetFindings(found []preflight.Finding) {
 	var list []Finding
 	for _, f := range found {
 		if f.Severity == preflight.Error || f.Severity == preflight.Warning {
-			list = append(list, findingOf(f))
+			list = append(list, newFinding(f))
 		}
 	}
 	s.mu.Lock()
@@ -136,36 +136,36 @@ func (s *Service) SetFindings(found []preflight.Finding) {
 	s.findings = list
 }
 
-// AddFinding keeps a finding that was made while the job runs.
+// AddFinding keeps a finding of the running job.
 func (s *Service) AddFinding(f preflight.Finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(s.findings), maxKept)
-	s.findings = append(s.findings[:n:n], findingOf(f))
+	n := min(len(s.findings), maxStored)
+	s.findings = append(s.findings[:n:n], newFinding(f))
 }
 
-// maxKept bounds the findings that a Service keeps, besides the last one.
-const maxKept = 64
+// maxStored bounds the findings that a Service keeps, besides the last one.
+const maxStored = 64
 
-func findingOf(f preflight.Finding) Finding {
+func newFinding(f preflight.Finding) Finding {
 	return Finding{ID: f.ID, Title: f.Title, Severity: string(f.Severity), Text: f.Text}
 }
 
-// Report passes this node's report for the coordinator to post, from memory. Only
-// the times of files that workers write themselves come from the kernel, which may
-// hang. So a goroutine of its own reads them, and never two at a time.
+// Report makes this node's report for the coordinator from memory and calls post with
+// it. Only the times of files that workers write themselves come from the kernel,
+// which may hang. So a separate goroutine reads them, never two at a time.
 func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, post func([]byte)) {
 	now := time.Now()
-	out := Node{Version: n.Version, PID: n.PID, Keeper: os.Getppid(), Up: now.Sub(s.opts.Started).Milliseconds(), Round: round}
+	out := NodeReport{Version: n.Version, PID: n.PID, Keeper: os.Getppid(), Up: now.Sub(s.opts.Started).Milliseconds(), Round: round}
 	out.State, out.Ranks = ranksOf(all, now)
 	s.mu.Lock()
 	out.Findings = s.findings
 	s.mu.Unlock()
 	if len(all) == 0 || !s.reading.CompareAndSwap(false, true) {
-		post(out.Report())
+		post(out.Encode())
 		return
 	}
-	go func() { // not awaited: a file system that hangs must not hold the agent
+	go func() { // not awaited: a file system may hang
 		defer s.reading.Store(false)
 		for i, w := range all {
 			r := &out.Ranks[i]
@@ -173,9 +173,9 @@ func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, pos
 			if w.Output.Hidden() {
 				r.Seen = SeenStderr
 			}
-			r.Output = ago(w.Output.LastOutput(), now)
+			r.Output = ageMS(w.Output.LastOutput(), now)
 		}
-		post(out.Report())
+		post(out.Encode())
 	}()
 }
 

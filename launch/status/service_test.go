@@ -39,15 +39,15 @@ func TestAbortText(t *testing.T) {
 	}
 }
 
-// ended returns the end of a worker that was started a minute ago.
-func ended(code int, sig syscall.Signal, after time.Duration) *process.Exit {
+// exitAfter returns the end of a worker that was started a minute ago.
+func exitAfter(code int, sig syscall.Signal, after time.Duration) *process.Exit {
 	return &process.Exit{Code: code, Signal: sig, At: time.Now().Add(after - time.Minute)}
 }
 
-// TestRanks checks that each worker's state follows from its end and from gorun's
+// TestRankStates checks that each worker's state follows from its end and from gorun's
 // stop, and that the node has the state of the worker that needs most attention.
-func TestRanks(t *testing.T) {
-	began := time.Now().Add(-time.Minute)
+func TestRankStates(t *testing.T) {
+	started := time.Now().Add(-time.Minute)
 	cause := rendezvous.Cause{Kind: rendezvous.KindExit, Rank: 1, ExitCode: 3}
 	for name, c := range map[string]struct {
 		all    []workers.Worker
@@ -55,13 +55,13 @@ func TestRanks(t *testing.T) {
 		states string
 	}{
 		"none":      {nil, Idle, ""},
-		"running":   {[]workers.Worker{{}, {Exit: ended(0, 0, time.Second)}}, Running, "running done"},
-		"done":      {[]workers.Worker{{Exit: ended(0, 0, 0)}}, Done, "done"},
-		"one fails": {[]workers.Worker{{Exit: ended(3, 0, 0), Cause: &cause}, {Stopped: true}}, Stopping, "failed stopping"},
-		"stopped":   {[]workers.Worker{{Exit: ended(3, 0, 0), Cause: &cause}, {Exit: ended(0, syscall.SIGTERM, 0), Stopped: true}}, Failed, "failed stopped"},
+		"running":   {[]workers.Worker{{}, {Exit: exitAfter(0, 0, time.Second)}}, Running, "running done"},
+		"done":      {[]workers.Worker{{Exit: exitAfter(0, 0, 0)}}, Done, "done"},
+		"one fails": {[]workers.Worker{{Exit: exitAfter(3, 0, 0), Cause: &cause}, {Stopped: true}}, Stopping, "failed stopping"},
+		"stopped":   {[]workers.Worker{{Exit: exitAfter(3, 0, 0), Cause: &cause}, {Exit: exitAfter(0, syscall.SIGTERM, 0), Stopped: true}}, Failed, "failed stopped"},
 	} {
 		for i := range c.all {
-			c.all[i].Rank, c.all[i].Started = i, began
+			c.all[i].Rank, c.all[i].Started = i, started
 		}
 		node, ranks := ranksOf(c.all, time.Now())
 		var states []string
@@ -72,7 +72,7 @@ func TestRanks(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, node, states)
 		}
 	}
-	_, ranks := ranksOf([]workers.Worker{{Started: began, Exit: ended(3, 0, 10*time.Second), Cause: &cause}, {Started: began, Exit: ended(0, syscall.SIGKILL, 0)}}, time.Now())
+	_, ranks := ranksOf([]workers.Worker{{Started: started, Exit: exitAfter(3, 0, 10*time.Second), Cause: &cause}, {Started: started, Exit: exitAfter(0, syscall.SIGKILL, 0)}}, time.Now())
 	if r := ranks[0]; r.ExitCode == nil || *r.ExitCode != 3 || r.Message == "" || r.Up < 9000 || r.Up > 11000 {
 		t.Errorf("%+v", r)
 	}
@@ -86,7 +86,7 @@ func TestRanks(t *testing.T) {
 func TestServiceReport(t *testing.T) {
 	s := NewService(ServiceOptions{Started: time.Now().Add(-time.Second), Wait: &sync.WaitGroup{}})
 	s.SetFindings([]preflight.Finding{{ID: "V01", Severity: preflight.Warning}, {ID: "V02", Severity: preflight.Note}})
-	for range 2 * maxKept {
+	for range 2 * maxStored {
 		s.AddFinding(preflight.Finding{ID: "G01", Severity: preflight.Warning, Text: "hot"})
 	}
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func TestServiceReport(t *testing.T) {
 	t.Cleanup(func() { _ = out.Close() })
 	posted := make(chan []byte, 1)
 	s.Report(rendezvous.Node{Version: "v1", PID: 7}, 4, []workers.Worker{{Rank: 3, PID: 8, Started: time.Now(), Output: out}}, func(b []byte) { posted <- b })
-	var n Node
+	var n NodeReport
 	if err := json.Unmarshal(<-posted, &n); err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func TestServiceCalls(t *testing.T) {
 	s := NewService(ServiceOptions{Call: func(c Call) { calls <- c }})
 	replies := make(chan Reply, 1)
 	go func() { replies <- s.answer(t.Context(), Request{Type: TypeStatus}) }()
-	s.Query(<-calls)
-	s.Present([]byte(`{}`))
+	s.AddQuery(<-calls)
+	s.AnswerQueries([]byte(`{}`))
 	if r := <-replies; string(r.View) != "{}" || r.Error != "" {
 		t.Errorf("%+v", r)
 	}

@@ -53,56 +53,56 @@ type NodeStatus struct {
 	Omitted int    `json:"ranks_omitted,omitempty"`
 }
 
-// Name returns what messages call the node.
+// Name returns the name of the node in messages.
 func (n *NodeStatus) Name() string { return nodeName(n.Host, n.Addr) }
 
-// Decode makes a status of the view in a Reply. It does not trust the view: whatever
-// the view contains, the status can be printed.
+// Decode makes a status of the view in a Reply. It does not trust the view: the status
+// can be printed whatever the view contains.
 func Decode(view []byte) (Status, error) {
 	var v rendezvous.View
 	if err := json.Unmarshal(view, &v); err != nil {
-		return Status{}, fmt.Errorf("what the agent tells makes no sense: %w", err)
+		return Status{}, fmt.Errorf("cannot read the status that the agent sent: %w", err)
 	}
 	s := Status{
-		RunID: plain(v.RunID), State: plain(v.Phase), Round: v.Round, Restart: v.Restart, MaxRestarts: v.MaxRestarts,
+		RunID: shortText(v.RunID), State: shortText(v.Phase), Round: v.Round, Restart: v.Restart, MaxRestarts: v.MaxRestarts,
 		RoundUp: v.Age.Milliseconds(), MinNodes: v.Min, MaxNodes: v.Max, WorldSize: v.Size,
-		Failure: plain(v.Failure), Note: plain(v.Note), Nodes: []NodeStatus{}, Findings: []Finding{},
+		Failure: shortText(v.Failure), Note: shortText(v.Note), Nodes: []NodeStatus{}, Findings: []Finding{},
 	}
 	if v.Status != nil {
 		for _, name := range v.Status.Waiting {
-			s.Waiting = append(s.Waiting, plain(name))
+			s.Waiting = append(s.Waiting, shortText(name))
 		}
 		s.Left = v.Status.Left.Milliseconds()
 	}
 	for i := range v.Nodes {
-		n, r := node(&v.Nodes[i], &v)
+		n, r := decodeNode(&v.Nodes[i], &v)
 		if v.Nodes[i].ID == v.Coordinator && v.Coordinator != "" {
 			s.Coordinator = n.Name()
 		}
 		s.Up = max(s.Up, n.Up)
 		s.Nodes = append(s.Nodes, n)
-		if len(r.Findings) > len(s.Findings) { // from the coordinator; an earlier coordinator has older findings
+		if len(r.Findings) > len(s.Findings) { // the coordinator has the most; an earlier coordinator has older findings
 			s.Findings = r.Findings
 		}
 	}
 	return s, nil
 }
 
-// node returns the state of one node, and the node's report.
-func node(seen *rendezvous.Seen, v *rendezvous.View) (NodeStatus, Node) {
+// decodeNode returns the state of one node, and the node's report.
+func decodeNode(seen *rendezvous.Seen, v *rendezvous.View) (NodeStatus, NodeReport) {
 	n := NodeStatus{
-		Host: plain(seen.Host), Addr: plain(seen.Addr), GroupRank: seen.GroupRank, FirstRank: seen.FirstRank, Workers: seen.Workers,
-		Standing: plain(string(seen.Standing)), Trouble: plain(seen.Trouble), Ranks: []Rank{},
+		Host: shortText(seen.Host), Addr: shortText(seen.Addr), GroupRank: seen.GroupRank, FirstRank: seen.FirstRank, Workers: seen.Workers,
+		Standing: shortText(string(seen.Standing)), Trouble: shortText(seen.Trouble), Ranks: []Rank{},
 	}
-	var r Node
+	var r NodeReport
 	if seen.Report == nil {
 		return n, r
 	}
 	if err := json.Unmarshal(seen.Report, &r); err != nil {
-		n.Trouble = "what it tells of itself makes no sense"
-		return n, Node{}
+		n.Trouble = "its report is invalid"
+		return n, NodeReport{}
 	}
-	r.trim()
+	r.clean()
 	n.Answered, n.Version, n.PID, n.Keeper, n.Up, n.State = true, r.Version, r.PID, r.Keeper, r.Up, r.State
 	if r.Round == v.Round && seen.GroupRank >= 0 && len(r.Ranks) > 0 { // otherwise the ranks are of an earlier round
 		n.Ranks, n.Omitted = r.Ranks, r.Omitted
@@ -112,8 +112,8 @@ func node(seen *rendezvous.Seen, v *rendezvous.View) (NodeStatus, Node) {
 	return n, r
 }
 
-// ago returns the age of a time in milliseconds; nil for the zero time.
-func ago(t, now time.Time) *int64 {
+// ageMS returns the age of a time in milliseconds; nil for the zero time.
+func ageMS(t, now time.Time) *int64 {
 	if t.IsZero() {
 		return nil
 	}

@@ -10,35 +10,34 @@ import (
 )
 
 const (
-	// fewRanks is the number of ranks up to which all are shown. Of more ranks,
-	// only those that differ from the others are shown.
-	fewRanks = 64
-	// quietFor is the silence, in milliseconds, after which a rank differs from the
-	// others if most of them printed something since. Its silence must also be
-	// quietTimes as long as theirs.
-	quietFor   = 60_000
-	quietTimes = 10
+	// maxRanksShown is the number of ranks up to which the table shows all. Of more
+	// ranks it shows only those that differ from the others.
+	maxRanksShown = 64
+	// A rank that printed nothing for silentMS milliseconds differs from the others if
+	// its silence is also silentFactor times as long as the median of the ranks.
+	silentMS     = 60_000
+	silentFactor = 10
 )
 
 // Table writes the status for a user. With all it shows every rank.
 func (s *Status) Table(w io.Writer, all bool) error {
 	var b strings.Builder
-	s.head(&b)
+	s.writeHead(&b)
 	b.WriteByte('\n')
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	s.nodes(t)
-	shown, hidden := s.pick(all)
+	s.writeNodes(t)
+	shown, hidden := s.chooseRanks(all)
 	if len(shown) > 0 {
 		t.Flush()
 		b.WriteByte('\n')
 		fmt.Fprintln(t, "RANK\tNODE\tLOCAL\tPID\tSTATE\tUP\tLAST OUTPUT")
 	}
 	for _, r := range shown {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\t%s\t%s\n", r.Rank.Rank, r.node.Name(), r.LocalRank, r.PID, r.state(), span(r.Up), r.printed())
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\t%s\t%s\n", r.Rank.Rank, r.node.Name(), r.LocalRank, r.PID, r.state(), formatDuration(r.Up), r.lastOutput())
 	}
 	t.Flush()
 	if hidden > 0 {
-		fmt.Fprintf(&b, "\n%d ranks are alike and not shown; --ranks shows them\n", hidden)
+		fmt.Fprintf(&b, "\n%d similar ranks are not shown; --ranks shows them\n", hidden)
 	}
 	for _, r := range shown {
 		if r.Message != "" {
@@ -55,17 +54,17 @@ func (s *Status) Table(w io.Writer, all bool) error {
 	return err
 }
 
-// head writes the lines that concern the whole job.
-func (s *Status) head(b *strings.Builder) {
+// writeHead writes the lines that concern the whole job.
+func (s *Status) writeHead(b *strings.Builder) {
 	fmt.Fprintf(b, "run %s: %s", s.RunID, s.State)
 	if s.WorldSize > 0 {
 		fmt.Fprintf(b, ", round %d, restart %d of %d", s.Round, s.Restart, s.MaxRestarts)
 	}
 	if s.Up > 0 {
-		fmt.Fprintf(b, ", up %s", span(s.Up))
+		fmt.Fprintf(b, ", up %s", formatDuration(s.Up))
 	}
 	if s.RoundUp > 0 {
-		fmt.Fprintf(b, " (this round %s)", span(s.RoundUp))
+		fmt.Fprintf(b, " (this round %s)", formatDuration(s.RoundUp))
 	}
 	nnodes := fmt.Sprint(s.MaxNodes)
 	if s.MinNodes != s.MaxNodes {
@@ -80,7 +79,7 @@ func (s *Status) head(b *strings.Builder) {
 		fmt.Fprintf(b, "waiting for: %s\n", strings.Join(s.Waiting, ", "))
 	}
 	if s.Left > 0 {
-		fmt.Fprintf(b, "time left: %s\n", span(s.Left))
+		fmt.Fprintf(b, "time left: %s\n", formatDuration(s.Left))
 	}
 	if s.Failure != "" {
 		fmt.Fprintf(b, "last failure: %s\n", s.Failure)
@@ -90,7 +89,7 @@ func (s *Status) head(b *strings.Builder) {
 	}
 }
 
-func (s *Status) nodes(w io.Writer) {
+func (s *Status) writeNodes(w io.Writer) {
 	fmt.Fprintln(w, "GROUP\tNODE\tSTATE\tRANKS\tAGENT PID\tUP\tLAST OUTPUT")
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -99,13 +98,13 @@ func (s *Status) nodes(w io.Writer) {
 			group = strconv.Itoa(n.GroupRank)
 		}
 		if n.Answered {
-			pid, up = strconv.Itoa(n.PID), span(n.Up)
+			pid, up = strconv.Itoa(n.PID), formatDuration(n.Up)
 		}
 		if len(n.Ranks) > 0 {
-			latest := slices.MinFunc(n.Ranks, func(a, b Rank) int { return a.compare(&b) })
-			out = latest.printed()
+			latest := slices.MinFunc(n.Ranks, func(a, b Rank) int { return a.compareOutput(&b) })
+			out = latest.lastOutput()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", group, n.Name(), n.state(), ranks(n.FirstRank, n.Workers), pid, up, out)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", group, n.Name(), n.state(), formatRanks(n.FirstRank, n.Workers), pid, up, out)
 	}
 }
 
@@ -139,13 +138,13 @@ func (r *Rank) state() string {
 	}
 }
 
-// printed returns the age of the last output that gorun saw.
-func (r *Rank) printed() string {
+// lastOutput returns the age of the last output that gorun saw.
+func (r *Rank) lastOutput() string {
 	switch {
 	case r.Output != nil && r.Seen == SeenAll:
-		return span(*r.Output)
+		return formatDuration(*r.Output)
 	case r.Output != nil:
-		return span(*r.Output) + " (" + r.Seen + ")"
+		return formatDuration(*r.Output) + " (" + r.Seen + ")"
 	case r.Seen == SeenAll:
 		return "none"
 	default:
@@ -153,9 +152,9 @@ func (r *Rank) printed() string {
 	}
 }
 
-// compare orders ranks by their last output: the latest first, ranks without output
+// compareOutput orders ranks by their last output: the latest first, ranks without output
 // last.
-func (r *Rank) compare(o *Rank) int {
+func (r *Rank) compareOutput(o *Rank) int {
 	switch {
 	case r.Output == nil && o.Output == nil:
 		return 0
@@ -173,9 +172,9 @@ type row struct {
 	node *NodeStatus
 }
 
-// pick chooses the ranks to show: all if there are few, otherwise those that differ
+// chooseRanks chooses the ranks to show: all if there are few, otherwise those that differ
 // from most others.
-func (s *Status) pick(all bool) (shown []row, hidden int) {
+func (s *Status) chooseRanks(all bool) (shown []row, hidden int) {
 	states, ages := map[string]int{}, []int64{}
 	for i := range s.Nodes {
 		for j := range s.Nodes[i].Ranks {
@@ -187,7 +186,7 @@ func (s *Status) pick(all bool) (shown []row, hidden int) {
 			}
 		}
 	}
-	if all || len(shown) <= fewRanks {
+	if all || len(shown) <= maxRanksShown {
 		return shown, 0
 	}
 	usual := ""
@@ -199,7 +198,7 @@ func (s *Status) pick(all bool) (shown []row, hidden int) {
 	limit := int64(-1)
 	if len(ages) > 0 {
 		slices.Sort(ages)
-		limit = max(quietFor, quietTimes*ages[len(ages)/2])
+		limit = max(silentMS, silentFactor*ages[len(ages)/2])
 	}
 	total := len(shown)
 	shown = slices.DeleteFunc(shown, func(r row) bool {

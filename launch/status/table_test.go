@@ -13,15 +13,15 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-func ms(n int64) *int64 { return &n }
+func milliseconds(n int64) *int64 { return &n }
 
-func example() Node {
+func exampleNode() NodeReport {
 	one := 3
-	return Node{
+	return NodeReport{
 		Version: "v1", PID: 11, Keeper: 10, Up: 65_000, Round: 4, State: Stopping,
 		Ranks: []Rank{
-			{Rank: 0, LocalRank: 0, PID: 12, State: Failed, ExitCode: &one, Up: 60_000, Seen: SeenAll, Output: ms(2_000), Message: "boom\x1b[2J"},
-			{Rank: 1, LocalRank: 1, PID: 13, State: Stopping, Up: 61_000, Seen: SeenStderr, Output: ms(70_000)},
+			{Rank: 0, LocalRank: 0, PID: 12, State: Failed, ExitCode: &one, Up: 60_000, Seen: SeenAll, Output: milliseconds(2_000), Message: "boom\x1b[2J"},
+			{Rank: 1, LocalRank: 1, PID: 13, State: Stopping, Up: 61_000, Seen: SeenStderr, Output: milliseconds(70_000)},
 		},
 		Findings: []Finding{{ID: "V01", Title: "nccl-version", Severity: "warning", Text: "two versions"}, {ID: "S01", Title: "leftovers", Severity: "warning", Text: "pid 9 runs on GPU 0"}},
 	}
@@ -46,9 +46,9 @@ func exampleView() rendezvous.View {
 		RunID: "train", Phase: "stopping", Round: 4, Restart: 1, MaxRestarts: 3, Size: 4, Min: 2, Max: 2, Coordinator: "a",
 		Age: 61 * time.Second, Failure: "rank 0 exited with code 3", Status: &rendezvous.Status{Waiting: []string{"n1 (10.0.0.1)"}},
 		Nodes: []rendezvous.Seen{
-			{ID: "a", Host: "n1", Addr: "10.0.0.1", GroupRank: 0, FirstRank: 0, Workers: 2, Standing: rendezvous.NodeActive, Report: example().Report()},
+			{ID: "a", Host: "n1", Addr: "10.0.0.1", GroupRank: 0, FirstRank: 0, Workers: 2, Standing: rendezvous.NodeActive, Report: exampleNode().Encode()},
 			{ID: "b", Host: "n2", Addr: "10.0.0.2", GroupRank: 1, FirstRank: 2, Workers: 2, Standing: rendezvous.NodeLost, Trouble: "it is not connected"},
-			{ID: "c", Host: "n3", Addr: "10.0.0.3", GroupRank: -1, FirstRank: -1, Workers: 2, Standing: rendezvous.NodeSpare, Report: Node{PID: 30, Up: 1000, State: Idle}.Report()},
+			{ID: "c", Host: "n3", Addr: "10.0.0.3", GroupRank: -1, FirstRank: -1, Workers: 2, Standing: rendezvous.NodeSpare, Report: NodeReport{PID: 30, Up: 1000, State: Idle}.Encode()},
 			{ID: "d", Host: "n4", Addr: "10.0.0.4", GroupRank: -1, FirstRank: -1, Workers: 2, Standing: rendezvous.NodeSpare, Trouble: "it has not answered within 1s"},
 		},
 	}
@@ -56,9 +56,9 @@ func exampleView() rendezvous.View {
 
 var update = flag.Bool("update", false, "write the golden file anew")
 
-// TestJSON checks that the JSON of gorun status stays the same: its names are
+// TestStatusJSON checks that the JSON of gorun status stays the same: its names are
 // stable.
-func TestJSON(t *testing.T) {
+func TestStatusJSON(t *testing.T) {
 	got, err := json.MarshalIndent(decode(t, exampleView()), "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -108,27 +108,27 @@ findings:
 func TestTableOfManyRanks(t *testing.T) {
 	v := rendezvous.View{RunID: "r", Phase: "running", Round: 1, Size: 128}
 	for g := range 16 {
-		n := Node{Round: 1, State: Running}
+		n := NodeReport{Round: 1, State: Running}
 		for l := range 8 {
-			n.Ranks = append(n.Ranks, Rank{Rank: g*8 + l, LocalRank: l, PID: 1000 + g*8 + l, State: Running, Seen: SeenAll, Output: ms(int64(1000 + l))})
+			n.Ranks = append(n.Ranks, Rank{Rank: g*8 + l, LocalRank: l, PID: 1000 + g*8 + l, State: Running, Seen: SeenAll, Output: milliseconds(int64(1000 + l))})
 		}
 		switch g {
 		case 3:
-			n.Ranks[5].Output = ms(300_000) // silent while others print
+			n.Ranks[5].Output = milliseconds(300_000) // silent while others print
 		case 4:
 			n.Ranks[0].State = Done
 		case 5:
-			n.Ranks[1].Output = ms(30_000) // not long enough to differ
+			n.Ranks[1].Output = milliseconds(30_000) // not long enough to differ
 		case 6:
 			n.Ranks[7].Output, n.Ranks[7].Seen = nil, SeenStderr // the output is unknown
 		}
 		v.Nodes = append(v.Nodes, rendezvous.Seen{
 			ID: rendezvous.NodeID(fmt.Sprint(g)), Host: fmt.Sprint("n", g), GroupRank: g, FirstRank: g * 8, Workers: 8,
-			Standing: rendezvous.NodeActive, Report: n.Report(),
+			Standing: rendezvous.NodeActive, Report: n.Encode(),
 		})
 	}
 	s := decode(t, v)
-	shown, hidden := s.pick(false)
+	shown, hidden := s.chooseRanks(false)
 	var got []int
 	for _, r := range shown {
 		got = append(got, r.Rank.Rank)
@@ -136,7 +136,7 @@ func TestTableOfManyRanks(t *testing.T) {
 	if fmt.Sprint(got) != "[29 32]" || hidden != 126 {
 		t.Errorf("shown %v, hidden %d", got, hidden)
 	}
-	if shown, hidden := s.pick(true); len(shown) != 128 || hidden != 0 {
+	if shown, hidden := s.chooseRanks(true); len(shown) != 128 || hidden != 0 {
 		t.Errorf("on demand %d are shown", len(shown))
 	}
 }
@@ -144,9 +144,9 @@ func TestTableOfManyRanks(t *testing.T) {
 // TestRanksOfAnEarlierRound checks that ranks of an earlier round are not shown as
 // ranks of the present round.
 func TestRanksOfAnEarlierRound(t *testing.T) {
-	old := example()
+	old := exampleNode()
 	old.Round, old.State = 3, Done
-	s := decode(t, rendezvous.View{Round: 4, Size: 2, Nodes: []rendezvous.Seen{{Host: "n", Workers: 2, Standing: rendezvous.NodeActive, Report: old.Report()}}})
+	s := decode(t, rendezvous.View{Round: 4, Size: 2, Nodes: []rendezvous.Seen{{Host: "n", Workers: 2, Standing: rendezvous.NodeActive, Report: old.Encode()}}})
 	if n := s.Nodes[0]; len(n.Ranks) != 0 || n.State != Idle || n.PID != 11 {
 		t.Errorf("%+v", n)
 	}
@@ -154,12 +154,12 @@ func TestRanksOfAnEarlierRound(t *testing.T) {
 
 // TestReportIsBounded checks that a report is bounded, whatever a node has.
 func TestReportIsBounded(t *testing.T) {
-	n := Node{}
+	n := NodeReport{}
 	for i := range 4096 {
-		n.Ranks = append(n.Ranks, Rank{Rank: i, Message: strings.Repeat("<", maxText), State: Failed, Signal: "SIGRTMIN+1", PID: 1 << 22, Up: 1 << 40, Output: ms(1 << 40), Seen: SeenUnknown})
+		n.Ranks = append(n.Ranks, Rank{Rank: i, Message: strings.Repeat("<", maxText), State: Failed, Signal: "SIGRTMIN+1", PID: 1 << 22, Up: 1 << 40, Output: milliseconds(1 << 40), Seen: SeenUnknown})
 		n.Findings = append(n.Findings, Finding{Text: strings.Repeat("<", maxText)})
 	}
-	b := n.Report()
+	b := n.Encode()
 	if len(b) > 256<<10 || !json.Valid(b) {
 		t.Errorf("%d bytes", len(b))
 	}

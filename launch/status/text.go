@@ -14,11 +14,11 @@ func printable(s string) string {
 	return term.Line(strings.ToValidUTF8(s, "?"))
 }
 
-// plain returns printable s, with at most maxText bytes.
-func plain(s string) string { return printable(term.Cut(s, maxText)) }
+// shortText returns printable s, with at most maxText bytes.
+func shortText(s string) string { return printable(term.Cut(s, maxText)) }
 
-// span formats a time with at most two units: 3s, 4m12s, 5h3m, 12d1h.
-func span(ms int64) string {
+// formatDuration formats a time with at most two units: 3s, 4m12s, 5h3m, 12d1h.
+func formatDuration(ms int64) string {
 	d := max(0, time.Duration(ms)*time.Millisecond)
 	h := int64(d / time.Hour)
 	switch {
@@ -33,11 +33,11 @@ func span(ms int64) string {
 	}
 }
 
-// nodeName returns what messages call a node.
+// nodeName returns the name of a node in messages.
 func nodeName(host, addr string) string { return (&rendezvous.Node{Host: host, Addr: addr}).Name() }
 
-// ranks formats the global ranks of a node's workers: "0", "8-15".
-func ranks(first, n int) string {
+// formatRanks formats the global ranks of a node's workers: "0", "8-15".
+func formatRanks(first, n int) string {
 	switch {
 	case first < 0 || n < 1:
 		return "-"
@@ -50,7 +50,7 @@ func ranks(first, n int) string {
 
 // String says what an abort did.
 func (a *Aborted) String() string {
-	text := fmt.Sprintf("aborted run %s: %d nodes", plain(a.RunID), a.Nodes)
+	text := fmt.Sprintf("aborted run %s: %d nodes", shortText(a.RunID), a.Nodes)
 	if a.Nodes == 1 {
 		text = strings.TrimSuffix(text, "s")
 	}

@@ -7,9 +7,9 @@ import (
 
 // Totals counts the nodes and ranks of a status.
 type Totals struct {
-	Active, Spares, Silent, Lost int // numbers of nodes; Silent ones are connected but have not answered
-	Ranks                        int // number of ranks of the world
-	States                       map[string]int
+	Active, Spares, NoAnswer, Lost int // numbers of nodes; NoAnswer: connected, without an answer
+	Ranks                          int // number of ranks of the world
+	States                         map[string]int
 }
 
 // Totals counts the nodes and ranks. Ranks of nodes that did not answer have no
@@ -23,7 +23,7 @@ func (s *Status) Totals() Totals {
 			t.Lost++
 		case n.Standing == "unknown":
 		case !n.Answered:
-			t.Silent++
+			t.NoAnswer++
 		case n.GroupRank >= 0:
 			t.Active++
 		default:
@@ -46,7 +46,7 @@ func (t Totals) String() string {
 	}
 	var parts []string
 	for _, p := range []string{
-		count(t.Active, "active"), count(t.Spares, "waiting"), count(t.Silent, "not answering"), count(t.Lost, "lost"),
+		count(t.Active, "active"), count(t.Spares, "waiting"), count(t.NoAnswer, "not answering"), count(t.Lost, "lost"),
 	} {
 		if p != "" {
 			parts = append(parts, p)
@@ -60,14 +60,14 @@ func (t Totals) String() string {
 		return line
 	}
 	parts = nil
-	told := 0
+	counted := 0
 	for _, state := range []string{Running, Stopping, Done, Failed, Stopped} {
 		if p := count(t.States[state], state); p != "" {
 			parts = append(parts, p)
-			told += t.States[state]
+			counted += t.States[state]
 		}
 	}
-	if p := count(t.Ranks-told, "unknown"); t.Ranks > told {
+	if p := count(t.Ranks-counted, "unknown"); t.Ranks > counted {
 		parts = append(parts, p)
 	}
 	return line + fmt.Sprintf("; ranks: %d (%s)", t.Ranks, strings.Join(parts, ", "))

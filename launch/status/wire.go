@@ -9,9 +9,9 @@ import (
 	"io"
 )
 
-// Frames are JSON objects, one on each line. The agent speaks first. It sends a
-// Hello; to a stranger it sends a Challenge, and the Hello only after the
-// stranger's Proof. Then one Request and one Reply follow.
+// Frames are JSON objects, one on each line. The agent sends the first frame: a Hello
+// or, to a client of another user, a Challenge. After that client's Proof it sends the
+// Hello. Then one Request and one Reply follow.
 
 // Version is the version of the frames. Fields may be added to a version.
 const Version = 1
@@ -26,11 +26,11 @@ const (
 // MaxMessage is the longest message of an abort, in bytes.
 const MaxMessage = 1 << 10
 
-// Challenge asks a stranger to prove the secret, for this nonce and to this agent.
-// It is the first frame that a stranger gets.
+// Challenge asks a client of another user to prove the secret, for this nonce and to
+// this agent.
 type Challenge struct {
 	Nonce []byte `json:"nonce,omitempty"`
-	Error string `json:"error,omitempty"` // why nothing can be proven; the connection ends
+	Error string `json:"error,omitempty"` // why the client cannot prove the secret; the connection ends
 }
 
 // Proof answers a Challenge.
@@ -60,7 +60,7 @@ const (
 type Request struct {
 	Type    string `json:"type"`
 	Message string `json:"message,omitempty"` // abort: the reason
-	User    string `json:"user,omitempty"`    // abort: the user that asks, for the users of the other nodes
+	User    string `json:"user,omitempty"`    // abort: the user of the client, for messages on the other nodes
 }
 
 // Reply answers a Request.
@@ -68,7 +68,7 @@ type Reply struct {
 	Error   string          `json:"error,omitempty"`
 	View    json.RawMessage `json:"view,omitempty"` // a rendezvous.View whose reports are Nodes
 	Aborted *Aborted        `json:"aborted,omitempty"`
-	Env     json.RawMessage `json:"env,omitempty"` // a preview.Node: what this node's workers got
+	Env     json.RawMessage `json:"env,omitempty"` // a preview.Node with the environment of this node's workers
 }
 
 // Aborted says what an abort ended.
@@ -78,13 +78,13 @@ type Aborted struct {
 	Workers int    `json:"workers"` // workers of the world; 0: none runs
 }
 
-// frames reads the frames that the other side sends.
-type frames struct{ r *bufio.Reader }
+// frameReader reads frames from a connection.
+type frameReader struct{ r *bufio.Reader }
 
-func newFrames(r io.Reader) frames { return frames{bufio.NewReader(r)} }
+func newFrameReader(r io.Reader) frameReader { return frameReader{bufio.NewReader(r)} }
 
-// next reads one frame of at most limit bytes.
-func (f frames) next(limit int, v any) error {
+// read reads one frame of at most limit bytes.
+func (f frameReader) read(limit int, v any) error {
 	var line []byte
 	for {
 		part, err := f.r.ReadSlice('\n')
@@ -100,13 +100,13 @@ func (f frames) next(limit int, v any) error {
 		}
 	}
 	if err := json.Unmarshal(bytes.TrimSpace(line), v); err != nil {
-		return fmt.Errorf("a frame makes no sense: %w", err)
+		return fmt.Errorf("invalid frame: %w", err)
 	}
 	return nil
 }
 
-// say writes one frame.
-func say(w io.Writer, v any) error {
+// writeFrame writes one frame.
+func writeFrame(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err

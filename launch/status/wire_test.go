@@ -30,7 +30,7 @@ func TestFrames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r Request
-			err := newFrames(strings.NewReader(tt.in)).next(tt.limit, &r)
+			err := newFrameReader(strings.NewReader(tt.in)).read(tt.limit, &r)
 			if (err == nil) != (tt.want != "") || err == nil && r.Type != tt.want {
 				t.Errorf("%q, %v", r.Type, err)
 			}
@@ -41,20 +41,20 @@ func TestFrames(t *testing.T) {
 // TestEndlessFrame checks that a frame that never ends takes no more memory than
 // its limit.
 func TestEndlessFrame(t *testing.T) {
-	r := &endless{}
-	if err := newFrames(r).next(1<<20, &Request{}); err == nil || r.n > 2<<20 {
+	r := &endlessReader{}
+	if err := newFrameReader(r).read(1<<20, &Request{}); err == nil || r.n > 2<<20 {
 		t.Errorf("%v after %d bytes", err, r.n)
 	}
 }
 
-type endless struct{ n int }
+type endlessReader struct{ n int }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *endlessReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = 'x'
 	}
 	if e.n += len(p); e.n > 1<<24 {
-		return 0, errors.New("nobody stops")
+		return 0, errors.New("the reader does not stop")
 	}
 	return len(p), nil
 }
@@ -63,7 +63,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // and that cannot control the terminal.
 func FuzzView(f *testing.F) {
 	v := rendezvous.View{RunID: "r", Phase: "running", Size: 2, Coordinator: "a", Status: &rendezvous.Status{Waiting: []string{"n"}}, Nodes: []rendezvous.Seen{
-		{ID: "a", Host: "n", Addr: "10.0.0.1", Workers: 2, Standing: rendezvous.NodeActive, Report: example().Report()},
+		{ID: "a", Host: "n", Addr: "10.0.0.1", Workers: 2, Standing: rendezvous.NodeActive, Report: exampleNode().Encode()},
 		{ID: "b", GroupRank: -1, FirstRank: -1, Standing: rendezvous.NodeSpare, Trouble: "it has not answered"},
 	}}
 	b, err := json.Marshal(v)
@@ -76,7 +76,7 @@ func FuzzView(f *testing.F) {
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r Reply
-		_ = newFrames(io.MultiReader(bytes.NewReader(b), strings.NewReader("\n"))).next(maxReply, &r)
+		_ = newFrameReader(io.MultiReader(bytes.NewReader(b), strings.NewReader("\n"))).read(maxReply, &r)
 		s, err := Decode(b)
 		if err != nil {
 			return
