@@ -86,7 +86,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	if opts.Local != nil { // several agents share the terminal
 		terminal = nil
 	}
-	b.console = &console.Console{Console: term.NewConsole(out.Remarks(), prefix, terminal), Quiet: opts.quiet()}
+	b.console = &console.Console{Console: term.NewConsole(out.Stderr(), prefix, terminal), Quiet: opts.quiet()}
 	go b.console.Run()
 	defer b.console.Close()
 	for _, n := range opts.Spec.Notes {

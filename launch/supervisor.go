@@ -100,7 +100,7 @@ func (s *supervisor) options(p *workers.Plan) workers.Options {
 				LocalRank: local, Dir: p.Folder, Console: s.out,
 				Redirect: s.output.redirect.For(local), Tee: s.output.tee.For(local),
 				Prefix: logs.DefaultPrefix(m.Role, local),
-				Unkept: func(path string, err error) { s.sayLoss(m.FirstRank+local, path, err) },
+				OnLoss: func(path string, err error) { s.sayLoss(m.FirstRank+local, path, err) },
 			})
 		},
 		ReportedFailure: s.socket.ReportedFailure, Release: s.releaser(p), Post: s.events.post,

@@ -15,8 +15,8 @@ type Console struct {
 	stdout, stderr *sink
 }
 
-// NewConsole uses gorun's standard output and standard error, which still
-// belong to the caller. Close the Console after the last worker.
+// NewConsole makes a console of gorun's standard output and standard error. It does
+// not close these two. Close the Console after the last worker.
 func NewConsole(stdout, stderr *os.File) (*Console, error) {
 	out, err := newSink(stdout)
 	if err != nil {
@@ -24,11 +24,11 @@ func NewConsole(stdout, stderr *os.File) (*Console, error) {
 	}
 	serr, err := newSink(stderr)
 	if err != nil {
-		out.own.Close()
+		out.dup.Close()
 		return nil, err
 	}
 	// Both files are often one terminal or one pipe. Then they share a lock, so
-	// that their lines do not tear each other.
+	// that a write to one does not split a line of the other.
 	if a, err := stdout.Stat(); err == nil {
 		if b, err := stderr.Stat(); err == nil && os.SameFile(a, b) {
 			serr.lock = out.lock
@@ -37,70 +37,77 @@ func NewConsole(stdout, stderr *os.File) (*Console, error) {
 	return &Console{stdout: out, stderr: serr}, nil
 }
 
-// Close releases what NewConsole opened. Nothing may be using the Console.
+// Close closes the files that NewConsole opened. No worker may use the Console any
+// more.
 func (c *Console) Close() {
-	c.stdout.own.Close()
-	c.stderr.own.Close()
+	c.stdout.dup.Close()
+	c.stderr.dup.Close()
 }
 
-// sink is one place where output is shown.
+// Print writes p to standard output.
+func (c *Console) Print(p []byte) error { return c.stdout.write(p, nil) }
+
+// Stderr returns standard error, for gorun's own lines.
+func (c *Console) Stderr() io.Writer { return c.stderr }
+
+// sink is standard output or standard error of the console.
 type sink struct {
 	file *os.File // gorun's file, for a child to inherit
-	// own is a duplicate to write to, because the Go runtime ends the program
+	// dup is a duplicate for gorun's own writes, because the Go runtime ends the program
 	// with SIGPIPE when fd 1 or 2 itself is a broken pipe. A write to any other
 	// fd only fails.
-	own      *os.File
+	dup      *os.File
 	terminal bool
 	lock     chan struct{} // full while a writer writes; a channel, so that a writer can stop waiting
 }
 
 func newSink(f *os.File) (*sink, error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("cannot use %s: %w", f.Name(), err)
-	}
 	s := &sink{file: f, lock: make(chan struct{}, 1)}
-	var dup int
-	ctlErr := raw.Control(func(fd uintptr) {
-		dup, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3)
-		_, termErr := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+	err := withFD(f, func(fd int) error {
+		_, termErr := unix.IoctlGetTermios(fd, unix.TCGETS)
 		s.terminal = termErr == nil
+		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err == nil {
+			s.dup = os.NewFile(uintptr(dup), f.Name())
+		}
+		return err
 	})
-	if ctlErr != nil {
-		err = ctlErr
-	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot use %s: %w", f.Name(), err)
 	}
-	s.own = os.NewFile(uintptr(dup), f.Name())
 	return s, nil
 }
 
-// write shows p while no other writer of this process writes. It drops p if
-// giveUp is closed while another writer holds the lock. It drops errors,
-// because the job goes on when nobody reads the console any more (`gorun ... |
-// head`).
-func (s *sink) write(p []byte, giveUp <-chan struct{}) {
+// write shows p while no other writer of this process writes. If another writer
+// holds the lock when giveUp is closed, write drops p.
+func (s *sink) write(p []byte, giveUp <-chan struct{}) error {
 	select {
 	case s.lock <- struct{}{}:
 	default:
 		select {
 		case s.lock <- struct{}{}:
 		case <-giveUp:
-			return
+			return nil
 		}
 	}
-	_ = s.writeLines(p)
-	<-s.lock
+	defer func() { <-s.lock }()
+	return s.writeLines(p)
 }
 
-// maxWrite is PIPE_BUF of Linux. The kernel keeps a write to a pipe of up to so
-// many bytes in one piece beside those of other processes.
+// Write waits for the other writers of this process and writes p.
+func (s *sink) Write(p []byte) (int, error) {
+	if err := s.write(p, nil); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// maxWrite is PIPE_BUF of Linux. The kernel keeps a write of at most so many bytes to
+// a pipe in one piece beside the writes of other processes.
 const maxWrite = 4096
 
-// writeLines writes whole lines, as many at once as maxWrite has room for. A
-// longer line is one write, which the write of another process may tear in a
-// pipe.
+// writeLines writes whole lines, as many at once as fit into maxWrite. A longer line
+// is one write, and the write of another process to the same pipe may split it.
 func (s *sink) writeLines(p []byte) error {
 	for len(p) > 0 {
 		n := len(p)
@@ -113,29 +120,10 @@ func (s *sink) writeLines(p []byte) error {
 		if n == 0 {
 			n = len(p)
 		}
-		if _, err := s.own.Write(p[:n]); err != nil {
+		if _, err := s.dup.Write(p[:n]); err != nil {
 			return err
 		}
 		p = p[n:]
 	}
 	return nil
-}
-
-// Print writes p to standard output.
-func (c *Console) Print(p []byte) error {
-	_, err := c.stdout.Write(p)
-	return err
-}
-
-// Remarks returns standard error for what gorun itself says.
-func (c *Console) Remarks() io.Writer { return c.stderr }
-
-// Write waits for the other writers of this process and writes p.
-func (s *sink) Write(p []byte) (int, error) {
-	s.lock <- struct{}{}
-	defer func() { <-s.lock }()
-	if err := s.writeLines(p); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }

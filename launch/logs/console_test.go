@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestConsoleClosed(t *testing.T) {
+func TestClosedConsoleKeepsLogs(t *testing.T) {
 	r, pw, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestConsoleClosed(t *testing.T) {
 	}
 }
 
-func TestConsoleThatDoesNotRead(t *testing.T) {
+func TestStalledConsoleKeepsLogs(t *testing.T) {
 	r, pw, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestLinesStayWholeBetweenProcesses(t *testing.T) {
 				block := []byte(strings.Repeat(line, lines/2)) // more than a pipe takes in one piece
 				for _, write := range []func(){
 					func() { c.stdout.write(block, nil) },
-					func() { _, _ = c.Remarks().Write(block) },
+					func() { _, _ = c.Stderr().Write(block) },
 					func() { _ = c.Print(block) },
 				} {
 					wg.Go(func() {
@@ -98,7 +98,7 @@ func TestLinesStayWholeBetweenProcesses(t *testing.T) {
 				}
 				text = strings.TrimSuffix(text, "\n")
 				if n := len(text); n != 900 && n != maxWrite-1 || strings.Trim(text, text[:1]) != "" {
-					t.Fatalf("torn: %d bytes, %.20q", n, strings.Trim(text, text[:1]))
+					t.Fatalf("split line: %d bytes, %.20q", n, strings.Trim(text, text[:1]))
 				}
 			}
 			wg.Wait()

@@ -1,12 +1,11 @@
-// Package logs handles what workers print: it passes output through, redirects it
-// to files, shows it with a prefix, and keeps the end of it for the report. It
-// returns the *os.File ends that a child gets as standard output and standard
-// error, and copies what comes out of them. It does not know what runs, or why.
+// Package logs handles the output of workers: it passes output through, redirects it
+// to files, shows it with a prefix, and keeps its last lines for the report. It
+// makes the files that a child gets as standard output and standard error, and
+// copies the output from their other ends. It does not know which programs run.
 //
 // Invariants:
 //
-//   - A stream with which nothing is to be done is inherited: no copy, no
-//     goroutine, no delay.
+//   - A child inherits a stream that needs no copy: no goroutine, no delay.
 //   - Output that is passed through is passed at once and byte for byte.
 //   - One write to the console stays in one piece beside gorun's other writes.
 //     Beside other processes that write to the same pipe, each line of at most

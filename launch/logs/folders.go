@@ -31,10 +31,10 @@ type Folders struct {
 	// Path is <base>/<run id>_<8 random characters>; "" if nothing is kept.
 	Path string
 
-	temporary bool // the user gave no base
-	workers   int
-	made      []string
-	rounds    map[int]int // by attempt: how many so far
+	temporary  bool // the user gave no base
+	workers    int
+	paths      []string
+	roundsMade map[int]int // number of rounds by attempt
 }
 
 // NewFolders makes the folder of a run below a base. The random part of its
@@ -48,15 +48,15 @@ func NewFolders(o FolderOptions) (*Folders, error) {
 		return nil, err
 	}
 	prefix := filepath.Join(base, pathElement(o.RunID)+"_")
-	// There are 32^8 names. A second try is rare; a tenth means that something
-	// else is wrong.
+	// There are 32^8 names, so a second try is rare. After ten tries something else
+	// is wrong.
 	for range 10 {
-		path := prefix + randomName()
+		path := prefix + strings.ToLower(rand.Text()[:8])
 		// The mode is 0700, as mkdtemp has it, because others must not read the
 		// logs.
 		err = os.Mkdir(path, 0o700)
 		if err == nil {
-			return &Folders{Path: path, temporary: o.Base == "", workers: o.Workers, rounds: map[int]int{}}, nil
+			return &Folders{Path: path, temporary: o.Base == "", workers: o.Workers, roundsMade: map[int]int{}}, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			break
@@ -81,24 +81,24 @@ func (o FolderOptions) makeBase() (base string, err error) {
 		return "", fmt.Errorf("cannot make a folder for the workers' logs (name one with --log-dir): %w", err)
 	}
 	if base, err = filepath.Abs(base); err != nil {
-		return "", fmt.Errorf("cannot tell where the log folder is: %w", err)
+		return "", fmt.Errorf("cannot find the path of the log folder: %w", err)
 	}
 	return base, nil
 }
 
 // Make makes attempt_<n>, the folder for a round of attempt n, with a folder in
-// it for each worker. It returns "" if nothing is kept. A later round of the
-// same attempt, because a node joined or left, is no restart: its folder is
-// attempt_<n>.1, and so on.
+// it for each worker. It returns "" if nothing is kept. A round that begins because
+// a node joined or left belongs to the same attempt: its folder is attempt_<n>.1, and
+// so on.
 func (f *Folders) Make(attempt int) (string, error) {
 	if f.Path == "" {
 		return "", nil
 	}
 	name := "attempt_" + strconv.Itoa(attempt)
-	if again := f.rounds[attempt]; again > 0 {
+	if again := f.roundsMade[attempt]; again > 0 {
 		name += "." + strconv.Itoa(again)
 	}
-	f.rounds[attempt]++
+	f.roundsMade[attempt]++
 	path := filepath.Join(f.Path, name)
 	// MkdirAll also makes the run's folder, which a cleaner of temporary files
 	// may have removed.
@@ -109,17 +109,17 @@ func (f *Folders) Make(attempt int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot make a folder for the workers' logs: %w", err)
 	}
-	f.made = append(f.made, path)
+	f.paths = append(f.paths, path)
 	return path, nil
 }
 
-// RemoveEmpty removes the folders without output or error files, unless the
-// user named the base. Call it after the last worker has ended.
+// RemoveEmpty removes the folders without output or error files, unless the user
+// named the base. Call it after the end of the last worker.
 func (f *Folders) RemoveEmpty() {
 	if !f.temporary {
 		return
 	}
-	for _, path := range f.made {
+	for _, path := range f.paths {
 		for i := range f.workers {
 			_ = unix.Rmdir(filepath.Join(path, strconv.Itoa(i)))
 		}
@@ -129,9 +129,9 @@ func (f *Folders) RemoveEmpty() {
 	_ = unix.Rmdir(filepath.Dir(f.Path))
 }
 
-// pathElement turns a run id, which may be any text, into the start of a file
-// name: letters, digits and a few signs stay, no leading dot, at most 128 bytes
-// (a name may have 255).
+// pathElement returns a run id, which may be any text, as the start of a file name.
+// Letters, digits and a few signs stay. A leading dot does not. The result has at
+// most 128 bytes, because a name may have 255.
 func pathElement(runID string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-+=@:,", r)) {
@@ -147,14 +147,4 @@ func pathElement(runID string) string {
 		clean = clean[:len(clean)-size]
 	}
 	return clean
-}
-
-func randomName() string {
-	const letters = "abcdefghijklmnopqrstuvwxyz012345" // 32, so that a byte divides evenly
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	for i := range b {
-		b[i] = letters[int(b[i])%len(letters)]
-	}
-	return string(b[:])
 }

@@ -177,16 +177,16 @@ func TestFoldersStay(t *testing.T) {
 	}
 }
 
-// TestFoldersNotMade shows that folders that could not be made are not removed,
+// TestRemoveEmptyKeepsOtherFiles shows that folders that could not be made are not removed,
 // nor is something of such a name in the working directory.
-func TestFoldersNotMade(t *testing.T) {
+func TestRemoveEmptyKeepsOtherFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, file := range []string{"0", "blocker"} {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f := &Folders{Path: filepath.Join("blocker", "base", "run"), temporary: true, workers: 2, rounds: map[int]int{}}
+	f := &Folders{Path: filepath.Join("blocker", "base", "run"), temporary: true, workers: 2, roundsMade: map[int]int{}}
 	if path, err := f.Make(0); err == nil {
 		t.Fatalf("%q was made", path)
 	}

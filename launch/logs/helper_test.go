@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 			all = all[n:]
 		}
 		os.Exit(0)
-	case "pieces": // lines written byte by byte, to be torn
+	case "pieces": // lines written byte by byte, so that other lines may split them
 		for i := range 20 {
 			for _, b := range fmt.Appendf(nil, "worker %s line %d%s\n", arg, i, strings.Repeat("x", i)) {
 				os.Stderr.Write([]byte{b})
@@ -121,14 +121,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// capture is a console whose output is collected.
-type capture struct {
+// capturedConsole is a console whose output is collected.
+type capturedConsole struct {
 	*Console
 	out, err *os.File // what gorun would have as stdout and stderr
 }
 
 // captureFiles makes a console of two files, which take everything at once.
-func captureFiles(t *testing.T) capture {
+func captureFiles(t *testing.T) capturedConsole {
 	t.Helper()
 	dir := t.TempDir()
 	return newCapture(t, create(t, dir+"/console-out"), create(t, dir+"/console-err"))
@@ -144,14 +144,14 @@ func create(t *testing.T, path string) *os.File {
 	return f
 }
 
-func newCapture(t *testing.T, out, err *os.File) capture {
+func newCapture(t *testing.T, out, err *os.File) capturedConsole {
 	t.Helper()
 	c, cerr := NewConsole(out, err)
 	if cerr != nil {
 		t.Fatal(cerr)
 	}
 	t.Cleanup(c.Close)
-	return capture{Console: c, out: out, err: err}
+	return capturedConsole{Console: c, out: out, err: err}
 }
 
 // text returns everything that a console's file contains.

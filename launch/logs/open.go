@@ -22,22 +22,22 @@ type WorkerOptions struct {
 	Prefix string
 	// Console is where output is shown; nil: nowhere.
 	Console *Console
-	// Unkept, if set, is called once for each file of Tee that cannot be
-	// written, with its path. Output after that is only shown. The worker
-	// itself writes the files of Redirect.
-	Unkept func(path string, err error)
+	// OnLoss, if set, is called once for each file of Tee that cannot be written,
+	// with its path. Later output is only shown. The worker itself writes the files
+	// of Redirect.
+	OnLoss func(path string, err error)
 }
 
-// DefaultPrefix returns what torchrun puts before a line. No space follows it.
+// DefaultPrefix returns torchrun's prefix of a line. No space follows it.
 func DefaultPrefix(role string, localRank int) string {
 	return fmt.Sprintf("[%s%d]:", role, localRank)
 }
 
-// Open makes what a worker needs for its output. Nothing is copied before
-// CloseChildEnds.
+// Open opens the files, pipes and terminals for a worker's output. Nothing is copied
+// before CloseChildEnds.
 func Open(o WorkerOptions) (*Worker, error) {
 	w := &Worker{}
-	w.waiting, w.giveUp = context.WithCancel(context.Background())
+	w.consoleCtx, w.giveUp = context.WithCancel(context.Background())
 	err := w.open(o)
 	if err != nil {
 		w.Close()
@@ -95,17 +95,17 @@ func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.F
 			return nil, err
 		}
 		s.file, w.files = f, append(w.files, path)
-		if o.Unkept != nil {
-			s.unkept = func(err error) { o.Unkept(path, err) }
+		if o.OnLoss != nil {
+			s.onLoss = func(err error) { o.OnLoss(path, err) }
 		}
 	}
 	terminal := false
 	switch {
 	case redirect || to == nil: // only the tail is kept
 	case tee:
-		s.on = &prefixed{sink: to, giveUp: w.waiting.Done(), prefix: o.Prefix}
+		s.display = &prefixDisplay{sink: to, giveUp: w.consoleCtx.Done(), prefix: o.Prefix}
 	default:
-		s.on = raw{sink: to, giveUp: w.waiting.Done()}
+		s.display = rawDisplay{sink: to, giveUp: w.consoleCtx.Done()}
 		terminal = to.terminal
 	}
 	return w.openStream(s, terminal, to)
@@ -116,16 +116,14 @@ func (w *Worker) openStream(s *stream, terminal bool, to *sink) (*os.File, error
 	var r, end *os.File
 	err := errors.ErrUnsupported
 	if terminal {
-		// Output that looks different on a terminal still does so: progress
-		// bars, colours.
+		// Many programs print progress bars and colours on a terminal only.
 		if r, end, err = openPTY(); err == nil {
 			w.pty, w.terminal = r, to.file
 			w.Resize()
 		}
 	}
 	if err != nil {
-		// A container may have no /dev/ptmx. The job then runs with a pipe, and
-		// bars look poorer.
+		// A container may have no /dev/ptmx. The worker then gets a pipe.
 		if r, end, err = openPipe(); err != nil {
 			if s.file != nil {
 				s.file.Close()
@@ -138,6 +136,7 @@ func (w *Worker) openStream(s *stream, terminal bool, to *sink) (*os.File, error
 	return w.childEnd(end, nil)
 }
 
+// openChildFile creates a log file that the child writes itself.
 func (w *Worker) openChildFile(std Std, path string) (*os.File, error) {
 	f, err := createLog(path)
 	if err == nil {
@@ -149,16 +148,17 @@ func (w *Worker) openChildFile(std Std, path string) (*os.File, error) {
 	return w.childEnd(f, err)
 }
 
-// createLog opens a file for appending, so that several processes of a worker
-// never overwrite each other's lines.
+// createLog creates a file and opens it for appending, so that several processes of
+// a worker never overwrite each other's lines.
 func createLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o666)
 }
 
+// childEnd records f as an end for the child, unless err is set.
 func (w *Worker) childEnd(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.ends = append(w.ends, f)
+	w.childEnds = append(w.childEnds, f)
 	return f, nil
 }

@@ -22,9 +22,9 @@ func openPipe() (r, w *os.File, err error) {
 	return os.NewFile(uintptr(p[0]), "pipe from worker"), os.NewFile(uintptr(p[1]), "pipe to gorun"), nil
 }
 
-// openPTY returns a pseudo-terminal that changes no byte of what is written to
-// it. r is read through the poller, w is for a child. The usual helpers leave r
-// in blocking mode, where a read cannot be interrupted.
+// openPTY returns a pseudo-terminal that passes bytes unchanged. r is read through
+// the poller, w is for a child. The usual helpers leave r in blocking mode, where a
+// read cannot be interrupted.
 func openPTY() (r, w *os.File, err error) {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -65,23 +65,19 @@ func openSlave(master int) (int, error) {
 
 // copySize gives terminal `to` the window size of `from`.
 func copySize(from, to *os.File) error {
-	size, err := windowSize(from)
-	if err != nil {
-		return err
-	}
-	return control(to, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
-}
-
-func windowSize(f *os.File) (size *unix.Winsize, err error) {
-	err = control(f, func(fd int) (err error) {
+	var size *unix.Winsize
+	err := withFD(from, func(fd int) (err error) {
 		size, err = unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 		return err
 	})
-	return size, err
+	if err != nil {
+		return err
+	}
+	return withFD(to, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
 }
 
-// control calls do with f's descriptor. File.Fd would make the file blocking.
-func control(f *os.File, do func(fd int) error) error {
+// withFD calls do with f's descriptor. File.Fd would make the file blocking.
+func withFD(f *os.File, do func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err

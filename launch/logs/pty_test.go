@@ -28,14 +28,14 @@ func terminal(t *testing.T) (tty *os.File, screen *os.File) {
 
 func setSize(t *testing.T, tty *os.File, cols, rows uint16) {
 	t.Helper()
-	if err := control(tty, func(fd int) error {
+	if err := withFD(tty, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: cols, Row: rows})
 	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestTerminalIsIdentical(t *testing.T) {
+func TestTerminalGetsBytesUnchanged(t *testing.T) {
 	tty, screen := terminal(t)
 	c := newCapture(t, devNull(t), tty)
 	w := open(t, WorkerOptions{Console: c.Console})
@@ -56,7 +56,7 @@ func TestTerminalIsIdentical(t *testing.T) {
 	}
 }
 
-func TestTerminalForTheWorker(t *testing.T) {
+func TestWorkerTerminalHasSize(t *testing.T) {
 	tty, screen := terminal(t)
 	go io.Copy(io.Discard, screen)
 	c := newCapture(t, devNull(t), tty)
@@ -78,7 +78,7 @@ func TestTerminalForTheWorker(t *testing.T) {
 	}
 }
 
-func TestTerminalDrain(t *testing.T) {
+func TestDrainOfTerminal(t *testing.T) {
 	tty, screen := terminal(t)
 	go io.Copy(io.Discard, screen)
 	c := newCapture(t, devNull(t), tty)
@@ -99,9 +99,9 @@ func TestTerminalDrain(t *testing.T) {
 	}
 }
 
-// TestTeeIsNoTerminal shows that Tee needs no terminal, because lines with a
+// TestTeeOpensNoTerminal shows that Tee needs no terminal, because lines with a
 // prefix cannot show bars.
-func TestTeeIsNoTerminal(t *testing.T) {
+func TestTeeOpensNoTerminal(t *testing.T) {
 	tty, screen := terminal(t)
 	go io.Copy(io.Discard, screen)
 	w := open(t, WorkerOptions{Tee: Stderr, Console: newCapture(t, devNull(t), tty).Console})

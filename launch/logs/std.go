@@ -2,6 +2,7 @@ package logs
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,21 +19,21 @@ const (
 // StdSpec says for each local rank which streams an option names: the value of
 // -r/--redirects or -t/--tee. The zero value names none.
 type StdSpec struct {
-	all Std
-	per map[int]Std // if not nil: local ranks that it lacks have none
+	all    Std
+	byRank map[int]Std // if not nil: other local ranks have no stream
 }
 
 // For returns the streams of one local rank.
 func (s StdSpec) For(localRank int) Std {
-	if s.per != nil {
-		return s.per[localRank]
+	if s.byRank != nil {
+		return s.byRank[localRank]
 	}
 	return s.all
 }
 
 // Any reports whether the spec names a stream of any of that many workers.
 func (s StdSpec) Any(workers int) bool {
-	for r, std := range s.per {
+	for r, std := range s.byRank {
 		if r < workers && std != 0 {
 			return true
 		}
@@ -42,54 +43,49 @@ func (s StdSpec) Any(workers int) bool {
 
 // String returns the spec as ParseStd reads it.
 func (s StdSpec) String() string {
-	if s.per == nil {
+	if s.byRank == nil {
 		return strconv.Itoa(int(s.all))
 	}
-	ranks := make([]int, 0, len(s.per))
-	for r := range s.per {
-		ranks = append(ranks, r)
-	}
-	slices.Sort(ranks)
-	parts := make([]string, len(ranks))
-	for i, r := range ranks {
-		parts[i] = fmt.Sprintf("%d:%d", r, s.per[r])
+	var parts []string
+	for _, r := range slices.Sorted(maps.Keys(s.byRank)) {
+		parts = append(parts, fmt.Sprintf("%d:%d", r, s.byRank[r]))
 	}
 	return strings.Join(parts, ",")
 }
 
 // ParseStd reads "0" (none), "1" (stdout), "2" (stderr) or "3" (both) for all
-// local ranks, or a list like "0:3,1:0". A local rank that the list does not
-// name has none. Unlike torchrun, ParseStd accepts local ranks of more than one
+// local ranks, or a list like "0:3,1:0". Local ranks that the list does not name
+// have no stream. Unlike torchrun, ParseStd accepts local ranks of more than one
 // digit.
 func ParseStd(s string) (StdSpec, error) {
 	const usage = "give 0 (none), 1 (stdout), 2 (stderr) or 3 (both) for all workers, or a list like 0:3,1:0"
 	if !strings.ContainsAny(s, ":,") {
-		std, ok := parseBits(s)
+		std, ok := parseStreams(s)
 		if !ok {
 			return StdSpec{}, fmt.Errorf("%q does not name streams: %s", s, usage)
 		}
 		return StdSpec{all: std}, nil
 	}
-	per := make(map[int]Std)
+	byRank := make(map[int]Std)
 	for part := range strings.SplitSeq(s, ",") {
 		rank, bits, _ := strings.Cut(part, ":")
 		r, ok := parseRank(rank)
 		if !ok {
 			return StdSpec{}, fmt.Errorf("%q in %q does not begin with a local rank: %s", part, s, usage)
 		}
-		std, ok := parseBits(bits)
+		std, ok := parseStreams(bits)
 		if !ok {
 			return StdSpec{}, fmt.Errorf("%q in %q does not end with 0, 1, 2 or 3: %s", part, s, usage)
 		}
-		if _, twice := per[r]; twice {
+		if _, twice := byRank[r]; twice {
 			return StdSpec{}, fmt.Errorf("local rank %d is named twice in %q", r, s)
 		}
-		per[r] = std
+		byRank[r] = std
 	}
-	return StdSpec{per: per}, nil
+	return StdSpec{byRank: byRank}, nil
 }
 
-func parseBits(s string) (Std, bool) {
+func parseStreams(s string) (Std, bool) {
 	if len(s) != 1 || s[0] < '0' || s[0] > '3' {
 		return 0, false
 	}

@@ -19,88 +19,90 @@ const (
 	maxDrain = 1 << 20
 )
 
-// stream copies what comes out of src to a file, the tail and the console, in
-// this order, because a slow console must not delay the others.
+// stream copies src to a file, the tail and the console, in this order, because a
+// slow console must not delay the others.
 type stream struct {
-	src  *os.File // non-blocking
-	file *os.File // nil: not kept
-	tail *tail    // nil: not kept
-	on   display  // nil: not shown
-	// unkept, if set, is called once with the reason why file lacks output.
-	unkept func(error)
+	src     *os.File // non-blocking
+	file    *os.File // nil: not kept
+	tail    *tail    // nil: not kept
+	display display  // nil: not shown
+	// onLoss, if set, is called once with the error after which file lacks output.
+	onLoss func(error)
 
-	last atomic.Int64 // when something was last read, Unix nanoseconds; 0: never
-	done chan struct{}
-	err  error // why output was lost; read it after done is closed
+	lastRead atomic.Int64 // time of the last read, Unix nanoseconds; 0: never
+	done     chan struct{}
+	err      error // the loss of output; read it after done is closed
 
 	mu     sync.Mutex
-	drains []chan struct{} // of calls of drain, closed when all has been taken
+	drains []chan struct{} // of calls of drain, closed when their output is consumed
 	stop   bool
 }
 
-// copy runs until src ends or end is called. Then it releases everything.
+// copy consumes src until src ends or end is called. Then it closes the files.
 func (s *stream) copy() {
 	defer close(s.done)
 	defer s.release()
 	buf := make([]byte, readSize)
 	for {
 		n, err := s.src.Read(buf)
-		s.take(buf[:n])
+		s.consume(buf[:n])
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if s.interrupted(buf) {
+			if s.handleInterrupt(buf) {
 				return
 			}
 		} else if err != nil {
-			// The error is EOF or, of a pseudo-terminal, EIO. After any error
-			// nothing more comes.
+			// The error is EOF or, of a pseudo-terminal, EIO. No output follows any
+			// error.
 			return
 		}
 	}
 }
 
+// release ends the display and closes the files.
 func (s *stream) release() {
-	if s.on != nil {
-		s.on.finish()
+	if s.display != nil {
+		s.display.finish()
 	}
 	if s.file != nil {
-		s.lost(s.file.Close())
+		s.recordLoss(s.file.Close())
 	}
 	s.src.Close()
 }
 
-func (s *stream) take(p []byte) {
+// consume copies p to the file, the tail and the console.
+func (s *stream) consume(p []byte) {
 	if len(p) == 0 {
 		return
 	}
-	s.last.Store(time.Now().UnixNano())
+	s.lastRead.Store(time.Now().UnixNano())
 	if s.file != nil {
 		if _, err := s.file.Write(p); err != nil {
-			// Output that fits later would hide that something is missing
-			// before it.
+			// Later output may fit again, and would then hide the gap before it.
 			_ = s.file.Close()
 			s.file = nil
-			s.lost(err)
+			s.recordLoss(err)
 		}
 	}
 	if s.tail != nil {
 		s.tail.write(p)
 	}
-	if s.on != nil {
-		s.on.show(p)
+	if s.display != nil {
+		s.display.show(p)
 	}
 }
 
-func (s *stream) lost(err error) {
+// recordLoss records the error after which the file lacks output, if there is one.
+func (s *stream) recordLoss(err error) {
 	if err == nil {
 		return
 	}
 	s.err = fmt.Errorf("cannot keep all of a worker's output: %w", err)
-	if s.unkept != nil {
-		s.unkept(err)
+	if s.onLoss != nil {
+		s.onLoss(err)
 	}
 }
 
-// drain waits until everything that was written before the call has been taken.
+// drain waits until copy has consumed everything that was written before the call.
 func (s *stream) drain(ctx context.Context) error {
 	c := make(chan struct{})
 	s.interrupt(func() { s.drains = append(s.drains, c) })
@@ -114,10 +116,10 @@ func (s *stream) drain(ctx context.Context) error {
 	}
 }
 
-// end makes copy take what is there and return.
+// end makes copy consume the available output and return.
 func (s *stream) end() { s.interrupt(func() { s.stop = true }) }
 
-// interrupt changes what copy has to do and ends copy's read.
+// interrupt applies change and ends the read in copy.
 func (s *stream) interrupt(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,9 +127,9 @@ func (s *stream) interrupt(change func()) {
 	_ = s.src.SetReadDeadline(time.Unix(1, 0)) // fails only when copy has returned
 }
 
-// interrupted takes what is in src, ends the calls of drain, and reports
-// whether copy must return.
-func (s *stream) interrupted(buf []byte) bool {
+// handleInterrupt consumes the available output, ends the calls of drain, and
+// reports whether copy must return.
+func (s *stream) handleInterrupt(buf []byte) bool {
 	s.mu.Lock()
 	drains, stop := s.drains, s.stop
 	s.drains = nil
@@ -136,20 +138,20 @@ func (s *stream) interrupted(buf []byte) bool {
 	_ = s.src.SetReadDeadline(time.Time{})
 	s.mu.Unlock()
 
-	ended := s.takeAll(buf)
+	ended := s.consumeAvailable(buf)
 	for _, c := range drains {
 		close(c)
 	}
 	return stop || ended
 }
 
-// takeAll reads until nothing is left for now, at most as much as can have been
-// there at the start, because the writer may go on.
-func (s *stream) takeAll(buf []byte) (ended bool) {
-	for taken := 0; taken < maxDrain; {
+// consumeAvailable reads until src has no output for now. It reads at most maxDrain
+// bytes, because the writer may go on.
+func (s *stream) consumeAvailable(buf []byte) (ended bool) {
+	for total := 0; total < maxDrain; {
 		n, err := 0, error(nil)
 		// File.Read would wait; a read of the descriptor itself does not.
-		if ctlErr := control(s.src, func(fd int) error { n, err = syscall.Read(fd, buf); return nil }); ctlErr != nil {
+		if ctlErr := withFD(s.src, func(fd int) error { n, err = syscall.Read(fd, buf); return nil }); ctlErr != nil {
 			return true
 		}
 		switch {
@@ -160,8 +162,8 @@ func (s *stream) takeAll(buf []byte) (ended bool) {
 		case err != nil || n <= 0:
 			return true
 		}
-		s.take(buf[:n])
-		taken += n
+		s.consume(buf[:n])
+		total += n
 	}
 	return false
 }

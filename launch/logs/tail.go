@@ -18,9 +18,8 @@ const (
 	fileTail = 1 << 20
 )
 
-// tail keeps the last lines of what is written to it, as a terminal would show
-// them. Of a line that was overwritten with \r it keeps the text after the last
-// \r.
+// tail keeps the last lines of its input, as a terminal would show them. Of a line
+// that \r overwrites it keeps the text after the last \r.
 type tail struct {
 	mu      sync.Mutex
 	lines   [TailLines]string
@@ -33,9 +32,8 @@ type tail struct {
 func (t *tail) write(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if i := lastLines(p); i > 0 {
-		// Later lines of p replace all older ones, so these are not made into
-		// strings.
+	if i := lastLinesStart(p); i > 0 {
+		// The last lines of p replace all earlier ones.
 		t.clear()
 		p = p[i:]
 	}
@@ -60,9 +58,9 @@ func (t *tail) write(p []byte) {
 	}
 }
 
-// lastLines returns where the last TailLines complete lines of p begin, 0 if p
+// lastLinesStart returns where the last TailLines complete lines of p begin, 0 if p
 // has fewer.
-func lastLines(p []byte) int {
+func lastLinesStart(p []byte) int {
 	end := len(p)
 	for range TailLines + 1 {
 		end = bytes.LastIndexByte(p[:end], '\n')
@@ -89,8 +87,8 @@ func (t *tail) text() string {
 	return string(t.current)
 }
 
-// get returns the last lines, oldest first. A last line without \n counts.
-func (t *tail) get() []string {
+// lastLines returns the last lines, the oldest first. A last line without \n counts.
+func (t *tail) lastLines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var lines []string
@@ -116,7 +114,7 @@ func tailOfFile(path string) []string {
 		return nil
 	}
 	start := max(0, info.Size()-fileTail)
-	// The file may still grow, so no more is read than was there.
+	// The file may still grow, so the size of now bounds the read.
 	text, err := io.ReadAll(io.NewSectionReader(f, start, info.Size()-start))
 	if err != nil {
 		return nil
@@ -128,5 +126,5 @@ func tailOfFile(path string) []string {
 	}
 	var t tail
 	t.write(text)
-	return t.get()
+	return t.lastLines()
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// closeGrace is how long the end of a worker's output may take to be written
-// after Wait stops waiting for the output's end.
+// closeGrace bounds the time to show the last output after Wait has stopped to wait
+// for its end.
 const closeGrace = 200 * time.Millisecond
 
 // Worker handles the output of one worker, from before its start until after its
@@ -24,13 +24,13 @@ const closeGrace = 200 * time.Millisecond
 //	w.Tail()
 //	w.Wait(ctx)
 type Worker struct {
-	// Stdout and Stderr are for the child. They may be gorun's own: do not
-	// close them.
+	// Stdout and Stderr are for the child. Do not close them, because they may be
+	// gorun's own.
 	Stdout, Stderr *os.File
 	// ErrorFile is the path for TORCHELASTIC_ERROR_FILE; "": none.
 	ErrorFile string
 
-	ends       []*os.File // the child's ends, which CloseChildEnds closes
+	childEnds  []*os.File // the child's ends, which CloseChildEnds closes
 	files      []string   // paths of the log files
 	stderrFile string     // the file of stderr that the child writes itself; "": stderr is a stream
 	streams    []*stream
@@ -39,16 +39,16 @@ type Worker struct {
 	pty        *os.File // gorun's end of the pseudo-terminal; nil: none
 	terminal   *os.File // the terminal whose window size the pty has
 
-	begin   sync.Once
-	waiting context.Context // done when nothing waits for the console any more
-	giveUp  context.CancelFunc
+	startCopies sync.Once
+	consoleCtx  context.Context // done when output that the console does not take is dropped
+	giveUp      context.CancelFunc
 }
 
-// CloseChildEnds closes what only the child needs and begins to copy. Call it
-// after the child was started, or could not be.
+// CloseChildEnds closes the child's ends and begins to copy. Call it after the start
+// of the child, also if the start failed.
 func (w *Worker) CloseChildEnds() {
-	w.begin.Do(func() {
-		for _, f := range w.ends {
+	w.startCopies.Do(func() {
+		for _, f := range w.childEnds {
 			f.Close()
 		}
 		for _, s := range w.streams {
@@ -57,13 +57,13 @@ func (w *Worker) CloseChildEnds() {
 	})
 }
 
-// Drain waits until all that was written before the call has been kept and
-// shown. It does not wait for descendants of an ended child that still have the
-// output open. Only a console that does not read makes it wait for ctx.
+// Drain waits until all output from before the call is kept and shown. It does not
+// wait for descendants of an ended child that still have the output open. It waits
+// until ctx is done only if the console blocks.
 func (w *Worker) Drain(ctx context.Context) error {
 	for _, s := range w.streams {
 		if err := s.drain(ctx); err != nil {
-			return fmt.Errorf("cannot take the end of a worker's output, the console does not read: %w", err)
+			return fmt.Errorf("cannot show the end of a worker's output, because the console is blocked: %w", err)
 		}
 	}
 	return nil
@@ -73,7 +73,7 @@ func (w *Worker) Drain(ctx context.Context) error {
 // most 4 KiB, oldest first.
 func (w *Worker) Tail() []string {
 	if w.stderr != nil {
-		return w.stderr.tail.get()
+		return w.stderr.tail.lastLines()
 	}
 	return tailOfFile(w.stderrFile)
 }
@@ -81,12 +81,12 @@ func (w *Worker) Tail() []string {
 // Files returns the paths of the files that get the output.
 func (w *Worker) Files() []string { return w.files }
 
-// LastOutput returns when the worker last printed something; zero: never. It
-// does not see a standard output that the worker inherited (Hidden).
+// LastOutput returns the time of the worker's last output; zero: none. It does not
+// see a standard output that gorun does not copy (Hidden).
 func (w *Worker) LastOutput() time.Time {
 	var last time.Time
 	for _, s := range w.streams {
-		if ns := s.last.Load(); ns != 0 {
+		if ns := s.lastRead.Load(); ns != 0 {
 			if t := time.Unix(0, ns); t.After(last) {
 				last = t
 			}
@@ -115,22 +115,22 @@ func (w *Worker) Resize() {
 }
 
 // Wait waits until the output has ended or ctx is done. The output ends when no
-// process has it open any more. Then Wait takes what is there and releases
-// everything. A process that still writes gets SIGPIPE. The error says what
-// output was lost.
+// process has it open any more. Then Wait consumes the available output and closes
+// everything. A process that still writes gets SIGPIPE. The error says which output
+// was lost.
 func (w *Worker) Wait(ctx context.Context) error {
 	w.CloseChildEnds() // else the output never ends
-	await(w.streams, ctx.Done())
+	waitForStreams(w.streams, ctx.Done())
 	for _, s := range w.streams {
 		s.end()
 	}
 	grace := time.NewTimer(closeGrace)
 	defer grace.Stop()
-	if !await(w.streams, grace.C) {
-		// The console does not read. What is not yet shown is dropped.
+	if !waitForStreams(w.streams, grace.C) {
+		// The console is blocked. Output that it has not shown is dropped.
 		w.giveUp()
 		grace.Reset(closeGrace / 4)
-		await(w.streams, grace.C)
+		waitForStreams(w.streams, grace.C)
 	}
 	var errs []error
 	for _, s := range w.streams {
@@ -140,7 +140,7 @@ func (w *Worker) Wait(ctx context.Context) error {
 		default:
 			// Nothing interrupts a write to a stopped terminal. The copying
 			// ends with that write, or with gorun.
-			errs = append(errs, errors.New("cannot show the end of a worker's output: the console does not read"))
+			errs = append(errs, errors.New("cannot show the end of a worker's output, because the console is blocked"))
 		}
 	}
 	return errors.Join(errs...)
@@ -153,8 +153,8 @@ func (w *Worker) Close() error {
 	return w.Wait(ctx)
 }
 
-// await reports whether all streams ended before limit fired.
-func await[T any](streams []*stream, limit <-chan T) bool {
+// waitForStreams reports whether all streams ended before limit fired.
+func waitForStreams[T any](streams []*stream, limit <-chan T) bool {
 	for _, s := range streams {
 		select {
 		case <-s.done:

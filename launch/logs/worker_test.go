@@ -24,7 +24,7 @@ func devNull(t testing.TB) *os.File {
 	return f
 }
 
-func TestPassThroughIsIdentical(t *testing.T) {
+func TestPassThroughKeepsBytes(t *testing.T) {
 	c := captureFiles(t)
 	w := open(t, WorkerOptions{Console: c.Console})
 	if w.Stdout != c.out {
@@ -48,7 +48,7 @@ func TestPassThroughIsPrompt(t *testing.T) {
 	}
 }
 
-func TestChildEndsBlock(t *testing.T) {
+func TestChildEndsAreBlocking(t *testing.T) {
 	for _, tee := range []Std{0, Stdout | Stderr} {
 		w := open(t, WorkerOptions{Tee: tee, Console: captureFiles(t).Console})
 		run(t, w, helper("flags"))
@@ -122,7 +122,7 @@ func TestTeeIsPrompt(t *testing.T) {
 	eventually(t, "a line", func() bool { return text(t, c.out) == "p:line\n" })
 }
 
-func TestTeeNeverTearsLines(t *testing.T) {
+func TestTeeKeepsLinesWhole(t *testing.T) {
 	// gorun's stdout and stderr are one pipe, as in `gorun ... 2>&1 | cat`.
 	r, pw, err := os.Pipe()
 	if err != nil {
@@ -157,7 +157,7 @@ func TestTeeNeverTearsLines(t *testing.T) {
 	for text := range strings.Lines(got.String()) {
 		m := line.FindStringSubmatch(strings.TrimSuffix(text, "\n"))
 		if m == nil || m[1] != m[2] || fmt.Sprint(len(m[4])) != m[3] {
-			t.Fatalf("torn: %q", text)
+			t.Fatalf("split line: %q", text)
 		}
 		seen[text] = true
 	}
@@ -181,7 +181,7 @@ func TestTailAfterCrash(t *testing.T) {
 	}
 }
 
-func TestGrandchildThatHoldsTheOutput(t *testing.T) {
+func TestDrainDoesNotWaitForGrandchild(t *testing.T) {
 	c := captureFiles(t)
 	w := open(t, WorkerOptions{Console: c.Console})
 	// The grandchild ends with the process group at the test's end.
@@ -208,9 +208,9 @@ func TestGrandchildThatHoldsTheOutput(t *testing.T) {
 	}
 }
 
-// TestGrandchildThatKeepsWriting shows that a descendant which never stops
+// TestCloseEndsDespiteGrandchild shows that a descendant which never stops
 // writing does not keep Close busy.
-func TestGrandchildThatKeepsWriting(t *testing.T) {
+func TestCloseEndsDespiteGrandchild(t *testing.T) {
 	w := open(t, WorkerOptions{Tee: Stderr})
 	start(t, w, shell("while :; do echo more >&2; done"))
 	eventually(t, "output", func() bool { return len(w.Tail()) > 0 })
@@ -241,9 +241,9 @@ func TestLogFileThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := captureFiles(t)
-	var told []string
-	unkept := func(path string, err error) { told = append(told, fmt.Sprint(path, ": ", err)) }
-	w := open(t, WorkerOptions{Dir: dir, Tee: Stderr, Prefix: "p:", Console: c.Console, Unkept: unkept})
+	var losses []string
+	onLoss := func(path string, err error) { losses = append(losses, fmt.Sprint(path, ": ", err)) }
+	w := open(t, WorkerOptions{Dir: dir, Tee: Stderr, Prefix: "p:", Console: c.Console, OnLoss: onLoss})
 	start(t, w, shell("echo a >&2; until [ -e "+dir+"/go ]; do sleep 0.01; done; echo b >&2"))
 	eventually(t, "a line", func() bool { return text(t, c.err) == "p:a\n" })
 	create(t, dir+"/go")
@@ -253,12 +253,12 @@ func TestLogFileThatCannotBeWritten(t *testing.T) {
 	if got := text(t, c.err); got != "p:a\np:b\n" {
 		t.Errorf("the console shows %q", got)
 	}
-	if len(told) != 1 || !strings.HasPrefix(told[0], dir+"/0/stderr.log: ") || !strings.Contains(told[0], "no space left") {
-		t.Errorf("told %q", told)
+	if len(losses) != 1 || !strings.HasPrefix(losses[0], dir+"/0/stderr.log: ") || !strings.Contains(losses[0], "no space left") {
+		t.Errorf("losses %q", losses)
 	}
 }
 
-func TestStartFails(t *testing.T) {
+func TestWaitAfterFailedStart(t *testing.T) {
 	w := open(t, WorkerOptions{Dir: t.TempDir(), Tee: 3})
 	cmd := exec.Command("/no/such/program")
 	cmd.Stdout, cmd.Stderr = w.Stdout, w.Stderr

@@ -10,8 +10,8 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// TestExplainNamesTheCause checks that the report names the cause, not the loudest rank and not
-// the first one.
+// TestExplainNamesTheCause checks that the report names the cause, not the rank with
+// the most output and not the first one.
 func TestExplainNamesTheCause(t *testing.T) {
 	failure := func(rank int, tail ...string) rendezvous.Cause {
 		return rendezvous.Cause{Kind: rendezvous.KindExit, Host: "node1", Rank: rank, LocalRank: rank, PID: 100 + rank, ExitCode: 1, Tail: tail}

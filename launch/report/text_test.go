@@ -176,9 +176,8 @@ func TestEntrypoint(t *testing.T) {
 	}
 }
 
-// TestTextHasTimeOfException checks that the time of a worker's error file is shown as torchrun
-// shows it, whatever the zone: in whole seconds, of the exception and not of the
-// end.
+// TestTextHasTimeOfException checks that the report shows the time of the exception
+// and not of the end, in whole seconds of the local zone, as torchrun does.
 func TestTextHasTimeOfException(t *testing.T) {
 	for _, c := range []struct {
 		errorTime time.Time

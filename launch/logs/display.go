@@ -2,31 +2,31 @@ package logs
 
 import "bytes"
 
-// maxLine is the longest line shown in one piece, in bytes. Longer lines are
-// cut, so that a worker that never ends a line cannot fill the memory.
+// maxLine is the longest line that prefixDisplay shows in one piece, in bytes. It
+// splits longer lines, so that a worker that never ends a line cannot fill the memory.
 const maxLine = 64 << 10
 
-// display shows one stream on the console.
+// display shows one stream on the console. It ignores errors, because the job goes on
+// after the reader of the console has ended (`gorun ... | head`).
 type display interface {
 	show(p []byte)
 	finish() // the stream has ended
 }
 
-// raw shows bytes as they come.
-type raw struct {
+// rawDisplay shows bytes unchanged and at once.
+type rawDisplay struct {
 	sink   *sink
 	giveUp <-chan struct{}
 }
 
-func (r raw) show(p []byte) { r.sink.write(p, r.giveUp) }
-func (r raw) finish()       {}
+func (r rawDisplay) show(p []byte) { _ = r.sink.write(p, r.giveUp) }
+func (r rawDisplay) finish()       {}
 
-// prefixed shows whole lines, each after a prefix. Lines that arrive together
-// are one write to the sink, so that lines of several workers never tear each
-// other. A line ends with \n, \r\n or \r. The last makes
-// progress bars visible, as torchrun does (it reads its log files with universal
-// newlines).
-type prefixed struct {
+// prefixDisplay shows whole lines, each after a prefix. Lines that arrive together
+// are one write to the sink, so that no line is split by another worker's. A line
+// ends with \n, \r\n or \r. With \r the steps of progress bars are lines, as under
+// torchrun, which reads its log files with universal newlines.
+type prefixDisplay struct {
 	sink   *sink
 	giveUp <-chan struct{}
 	prefix string
@@ -36,7 +36,7 @@ type prefixed struct {
 	block   []byte // lines to show, reused
 }
 
-func (w *prefixed) show(p []byte) {
+func (w *prefixDisplay) show(p []byte) {
 	w.block = w.block[:0]
 	for len(p) > 0 {
 		if w.afterCR {
@@ -61,13 +61,12 @@ func (w *prefixed) show(p []byte) {
 		p = p[end+1:]
 	}
 	if len(w.block) > 0 {
-		w.sink.write(w.block, w.giveUp)
+		_ = w.sink.write(w.block, w.giveUp)
 	}
 }
 
-// add appends text without a line end to the line, and cuts the line where it
-// gets too long.
-func (w *prefixed) add(text []byte) {
+// add appends text without a line end to the line, and ends the line at maxLine.
+func (w *prefixDisplay) add(text []byte) {
 	for len(w.part)+len(text) > maxLine {
 		room := maxLine - len(w.part)
 		w.part = append(w.part, text[:room]...)
@@ -77,17 +76,17 @@ func (w *prefixed) add(text []byte) {
 	w.part = append(w.part, text...)
 }
 
-func (w *prefixed) endLine() {
+func (w *prefixDisplay) endLine() {
 	w.block = append(w.block, w.prefix...)
 	w.block = append(w.block, w.part...)
 	w.block = append(w.block, '\n')
 	w.part = w.part[:0]
 }
 
-func (w *prefixed) finish() {
+func (w *prefixDisplay) finish() {
 	if len(w.part) > 0 {
 		w.block = w.block[:0]
 		w.endLine()
-		w.sink.write(w.block, w.giveUp)
+		_ = w.sink.write(w.block, w.giveUp)
 	}
 }

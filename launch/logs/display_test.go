@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPrefixed(t *testing.T) {
+func TestPrefixDisplay(t *testing.T) {
 	long := strings.Repeat("x", maxLine)
 	for _, c := range []struct{ name, in, want string }{
 		{"line", "hello\n", "[d0]:hello\n"},
@@ -20,7 +20,7 @@ func TestPrefixed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []int{1 + len(c.in)/50, 1 << 20} {
 				con := captureFiles(t)
-				w := &prefixed{sink: con.stderr, prefix: "[d0]:"}
+				w := &prefixDisplay{sink: con.stderr, prefix: "[d0]:"}
 				for rest := []byte(c.in); len(rest) > 0; {
 					n := min(size, len(rest))
 					w.show(rest[:n])
@@ -38,7 +38,7 @@ func TestPrefixed(t *testing.T) {
 	}
 }
 
-func FuzzPrefixed(f *testing.F) {
+func FuzzPrefixDisplay(f *testing.F) {
 	f.Add([]byte("a\r\n\rb\n"), 2)
 	con, err := NewConsole(devNull(f), devNull(f))
 	if err != nil {
@@ -47,7 +47,7 @@ func FuzzPrefixed(f *testing.F) {
 	f.Cleanup(con.Close)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		size = max(1, size%100)
-		w := &prefixed{sink: con.stdout, prefix: "P"}
+		w := &prefixDisplay{sink: con.stdout, prefix: "P"}
 		for rest := b; len(rest) > 0; {
 			n := min(size, len(rest))
 			w.show(rest[:n])
