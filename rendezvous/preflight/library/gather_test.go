@@ -195,7 +195,7 @@ func TestWorkers(t *testing.T) {
 	const wheel, system = venvSite + "/nvidia/nccl/lib/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
 	for program, want := range map[string]struct{ nccl, unknown string }{
 		"/job/direct": {nccl: wheel}, "/job/env": {nccl: wheel}, "/job/split": {nccl: wheel}, "/venv/bin/python3": {nccl: wheel},
-		"":                      {nccl: wheel}, // no program to run: what python3 here would load
+		"":                     {nccl: wheel}, // no program to run: what python3 here would load
 		"/job/all_reduce_perf": {nccl: system},
 		"/job/plain":           {}, "/job/main.go": {}, "/job": {},
 		"/job/shell": {unknown: "what bash starts is not known"}, "/bin/bash": {unknown: "what bash starts is not known"},

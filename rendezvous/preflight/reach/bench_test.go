@@ -20,7 +20,7 @@ func BenchmarkReach(b *testing.B) {
 				}
 				f := s.run()
 				for b.Loop() {
-					judge(f)
+					compare(f)
 				}
 			})
 		}

@@ -23,19 +23,19 @@ func (e *evidence) finding(say phrases, consequence string) []preflight.Finding 
 	}
 	w := describer{evidence: e, say: say, names: e.Names()}
 	var text []string
-	for i, g := range w.alike(faults) {
+	for i, g := range w.groupAlike(faults) {
 		if i == maxSentences {
-			text = append(text, "And more.")
+			text = append(text, "There are more faults.")
 			break
 		}
 		text = append(text, w.sentence(g))
 	}
 	steps := e.otherNetwork()
 	if steps == nil {
-		steps = w.fix(faults[0])
+		steps = w.steps(faults[0])
 	}
 	return []preflight.Finding{{
-		Text:   strings.Join(text, " ") + " " + e.meaning() + consequence + ".",
+		Text:   strings.Join(text, " ") + " " + e.resultMeanings() + consequence + ".",
 		Values: e.Complete(w.values(faults)),
 		Steps:  steps,
 		Matrix: e.draw(),
@@ -102,9 +102,9 @@ func (w *describer) results(f fault) string {
 	return ": " + strings.Join(words, " or ")
 }
 
-// alike groups the faults that one sentence can describe: points with the same
+// groupAlike groups the faults that one sentence can describe: points with the same
 // fault.
-func (w *describer) alike(faults []fault) [][]fault {
+func (w *describer) groupAlike(faults []fault) [][]fault {
 	var out [][]fault
 	at := map[string]int{}
 	for _, f := range faults {
@@ -112,7 +112,7 @@ func (w *describer) alike(faults []fault) [][]fault {
 			out = append(out, []fault{f})
 			continue
 		}
-		key := fmt.Sprint(!f.both && f.from.kind == anyone, f.both, w.results(f))
+		key := fmt.Sprint(!f.both && f.from.kind == anyNode, f.both, w.results(f))
 		i, ok := at[key]
 		if !ok {
 			i = len(out)
@@ -128,9 +128,9 @@ func (w *describer) alike(faults []fault) [][]fault {
 // one point.
 func (f *fault) point() (id int, ok bool) {
 	switch {
-	case f.from.kind == onePoint && f.to.kind == anyone:
+	case f.from.kind == onePoint && f.to.kind == anyNode:
 		return f.from.id, true
-	case f.from.kind == anyone && f.to.kind == onePoint:
+	case f.from.kind == anyNode && f.to.kind == onePoint:
 		return f.to.id, true
 	}
 	return 0, false
@@ -148,15 +148,15 @@ func (w *describer) sentence(alike []fault) string {
 	}
 	switch from, to := f.from, f.to; {
 	case f.islands != nil:
-		return fmt.Sprintf(w.say.islands, len(f.islands)) + why
+		return fmt.Sprintf(w.say.groups, len(f.islands)) + why
 	case points != nil && f.both:
-		return fmt.Sprintf(w.say.cutOff, w.list(points)) + why
-	case points != nil && from.kind == anyone:
-		return fmt.Sprintf(w.say.unreached, w.list(points)) + why
+		return fmt.Sprintf(w.say.point, w.list(points)) + why
+	case points != nil && from.kind == anyNode:
+		return fmt.Sprintf(w.say.toPoint, w.list(points)) + why
 	case points != nil:
-		return fmt.Sprintf(w.say.mute, w.list(points)) + why
-	case from.kind == anyone:
-		return w.say.nobody + why
+		return fmt.Sprintf(w.say.fromPoint, w.list(points)) + why
+	case from.kind == anyNode:
+		return w.say.everywhere + why
 	case f.isPair() && f.both:
 		return fmt.Sprintf(w.say.pair, w.name(from.id), w.name(to.id)) + why
 	case f.isPair() && w.works(to.id, from.id):
@@ -164,13 +164,13 @@ func (w *describer) sentence(alike []fault) string {
 	case f.isPair():
 		return fmt.Sprintf(w.say.oneWay, w.name(from.id), w.name(to.id)) + why
 	case from == to:
-		return w.say.none + " within " + w.nets[from.id] + why
+		return w.say.between + " within " + w.nets[from.id] + why
 	case f.both && w.say.undirected:
-		return w.say.none + " between " + w.side(from) + " and " + w.side(to) + why
+		return w.say.between + " between " + w.side(from) + " and " + w.side(to) + why
 	case f.both:
-		return w.say.none + " between " + w.side(from) + " and " + w.side(to) + ", in neither direction" + why
+		return w.say.between + " between " + w.side(from) + " and " + w.side(to) + ", in neither direction" + why
 	default:
-		return w.say.none + " from " + w.side(from) + " to " + w.side(to) + why
+		return w.say.between + " from " + w.side(from) + " to " + w.side(to) + why
 	}
 }
 
@@ -186,17 +186,17 @@ func (e *evidence) works(from, to int) bool {
 	return slices.ContainsFunc(e.cells, func(c cell) bool { return !c.bad && c.from == from && c.to == to })
 }
 
-// meaning explains the results of the bad cells.
-func (e *evidence) meaning() string {
+// resultMeanings explains the results of the bad cells.
+func (e *evidence) resultMeanings() string {
 	var out strings.Builder
 	for _, m := range []struct {
 		result preflight.Result
 		text   string
 	}{
-		{preflight.Refused, "Refused: an agent listens there, so the address leads to another machine, or a firewall rejects."},
-		{preflight.NoRoute, "No route: this network is not reached from there, the machine does not answer in its own subnet, or a firewall says so."},
-		{preflight.TimedOut, "Timed out: a firewall drops the packets without a word, or they take a wrong way."},
-		{preflight.Reset, "Reset: a proxy or firewall in between breaks the connection, or the address exists twice."},
+		{preflight.Refused, "Refused: an agent listens there, so the address leads to another machine, or a firewall rejects the connection."},
+		{preflight.NoRoute, "No route: there is no route to this network, the machine does not answer in its own subnet, or a firewall rejects the connection."},
+		{preflight.TimedOut, "Timed out: a firewall drops the packets, or they take a wrong route."},
+		{preflight.Reset, "Reset: a proxy or a firewall breaks the connection, or two machines have the address."},
 		{preflight.Denied, "Denied: the connecting node's own firewall or SELinux forbids it."},
 		{preflight.NoAddress, "No address: the connecting node no longer has the address that it would use."},
 	} {
@@ -239,19 +239,19 @@ func (w *describer) values(faults []fault) []preflight.Value {
 				add(fmt.Sprintf("group %d", i+1), len(g) < len(f.islands[0]), g...)
 			}
 		case isPoint && f.both:
-			add(w.say.isCutOff+why, true, w.points[id].node)
-		case isPoint && from.kind == anyone:
-			add(w.say.isUnreached+why, true, w.points[id].node)
+			add(w.say.node.point+why, true, w.points[id].node)
+		case isPoint && from.kind == anyNode:
+			add(w.say.node.toPoint+why, true, w.points[id].node)
 		case isPoint:
-			add(w.say.isMute+why, true, w.points[id].node)
-		case from.kind == anyone:
-			add(w.say.nobody+why, false, w.members(0)...)
+			add(w.say.node.fromPoint+why, true, w.points[id].node)
+		case from.kind == anyNode:
+			add(w.say.everywhere+why, false, w.members(0)...)
 		case f.isPair() && w.say.undirected:
-			add(w.say.isCutOff, true, w.points[from.id].node, w.points[to.id].node)
+			add(w.say.node.point, true, w.points[from.id].node, w.points[to.id].node)
 		case f.isPair() && f.both:
-			add(fmt.Sprintf(w.say.isPair, w.name(to.id))+why, true, w.points[from.id].node)
+			add(fmt.Sprintf(w.say.node.pair, w.name(to.id))+why, true, w.points[from.id].node)
 		case f.isPair():
-			add(fmt.Sprintf(w.say.isOneWay, w.name(to.id))+why, true, w.points[from.id].node)
+			add(fmt.Sprintf(w.say.node.oneWay, w.name(to.id))+why, true, w.points[from.id].node)
 		default:
 			for _, s := range []side{from, to} {
 				if s.kind == oneNet {

@@ -5,5 +5,5 @@
 //
 // Invariants: a fault explains a failed path only if every path that the fault
 // covers failed, so one success clears the fault. A healthy fleet costs one
-// look at each probe.
+// pass over its probes.
 package reach

@@ -21,17 +21,17 @@ type evidence struct {
 	cells []cell
 }
 
-// judged keeps the paths for which judge returns a probe: a bad probe, or a
-// good one if no probe is bad. It returns nil if no path is bad.
-func (m *matrix) judged(judge func(*path) (p *preflight.Probe, bad bool)) *evidence {
-	e, sick := &evidence{matrix: m}, false
+// classify keeps the paths for which of returns a probe: a bad probe, or a good
+// one if no probe is bad. It returns nil if no path is bad.
+func (m *matrix) classify(of func(*path) (p *preflight.Probe, bad bool)) *evidence {
+	e, anyBad := &evidence{matrix: m}, false
 	for _, x := range m.paths {
-		if p, bad := judge(x); p != nil {
+		if p, bad := of(x); p != nil {
 			e.cells = append(e.cells, cell{x, bad, p})
-			sick = sick || bad
+			anyBad = anyBad || bad
 		}
 	}
-	if !sick {
+	if !anyBad {
 		return nil
 	}
 	return e
@@ -49,7 +49,7 @@ type side struct {
 type kind int
 
 const (
-	anyone kind = iota
+	anyNode kind = iota
 	onePoint
 	oneNet
 )
@@ -99,7 +99,7 @@ func (f *fault) isPair() bool { return f.from.kind == onePoint && f.to.kind == o
 // comes first.
 func (f *fault) rank() int {
 	switch a, b := f.from.kind, f.to.kind; {
-	case a == anyone || b == anyone:
+	case a == anyNode || b == anyNode:
 		return 0
 	case a == oneNet && b == oneNet:
 		return 1
@@ -225,7 +225,7 @@ const islandPairs = 4
 // cell between the groups: a subnet that is split. Nodes that another fault
 // explains do not count.
 func (e *evidence) joinIslands(faults []fault) []fault {
-	blamed, pairs := map[int]bool{}, 0
+	explained, pairs := map[int]bool{}, 0
 	for _, f := range faults {
 		if f.isPair() {
 			pairs++
@@ -233,14 +233,14 @@ func (e *evidence) joinIslands(faults []fault) []fault {
 		}
 		for _, s := range []side{f.from, f.to} {
 			if s.kind == onePoint {
-				blamed[e.points[s.id].node] = true
+				explained[e.points[s.id].node] = true
 			}
 		}
 	}
 	if pairs < islandPairs {
 		return faults
 	}
-	groups := e.connected(blamed)
+	groups := e.connected(explained)
 	island := map[int]int{} // of each node, from 1
 	for g, nodes := range groups {
 		for _, n := range nodes {
@@ -266,12 +266,12 @@ func (e *evidence) joinIslands(faults []fault) []fault {
 }
 
 // connected groups the nodes that good cells connect, the largest group first.
-// It leaves out the nodes in out.
-func (e *evidence) connected(out map[int]bool) [][]int {
+// It leaves out the excluded nodes.
+func (e *evidence) connected(excluded map[int]bool) [][]int {
 	next := map[int][]int{} // neighbours of each node
 	for _, c := range e.cells {
 		from, to := e.nodes(c)
-		if out[from] || out[to] {
+		if excluded[from] || excluded[to] {
 			continue
 		}
 		next[from], next[to] = append(next[from], from), append(next[to], to)

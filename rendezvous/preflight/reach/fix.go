@@ -12,25 +12,24 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// fix says what to do and where to look, by the first cell of the largest
-// fault.
-func (w *describer) fix(f fault) []preflight.Step {
+// steps says what to do about a fault, by its first cell.
+func (w *describer) steps(f fault) []preflight.Step {
 	p := w.cells[f.cells[0]].probe
 	from, to := preflight.NodeName(p.From, w.names), preflight.NodeName(p.To, w.names)
 	source, target := hostOf(p.Source), hostOf(p.Target)
 	// An address may have a zone, whose name comes from another node.
 	quotedSource, quotedTarget := term.Command(source), term.Command(target)
-	route := preflight.ToLook.Step("which way the packets take", fmt.Sprintf("ip route get %s from %s", quotedTarget, quotedSource)).On([]int{p.From})
+	route := preflight.ToLook.Step("which route the packets take", fmt.Sprintf("ip route get %s from %s", quotedTarget, quotedSource)).On([]int{p.From})
 	switch p.Result {
 	case preflight.Denied:
 		return []preflight.Step{
-			preflight.ByHand.Step("ask the administrator of " + from + " to let it open connections: its own firewall or SELinux forbids them"),
+			preflight.ByHand.Step("ask the administrator of " + from + " to let it open connections: its firewall or SELinux forbids them"),
 			preflight.ToLook.Step("what forbids it", "nft list ruleset; iptables -S OUTPUT; getenforce").On([]int{p.From}),
 		}
 	case preflight.NoAddress:
 		return []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of " + from + " to give it its address " + source + " again, or choose another interface with --iface"),
-			preflight.ToLook.Step("which it has", "ip -br addr").On([]int{p.From}),
+			preflight.ToLook.Step("which addresses it has", "ip -br addr").On([]int{p.From}),
 		}
 	case preflight.NoRoute:
 		return []preflight.Step{
@@ -40,7 +39,7 @@ func (w *describer) fix(f fault) []preflight.Step {
 	default:
 		return []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of the firewall to let all TCP ports through between " + source + " of " + from + " and " + target + " of " + to + ", and so between all nodes, in both directions; or choose another network with --iface"),
-			preflight.ToLook.Step("the node's own firewall", "ip -br addr; nft list ruleset; iptables -S").On([]int{p.To}), route,
+			preflight.ToLook.Step("the firewall of the node", "ip -br addr; nft list ruleset; iptables -S").On([]int{p.To}), route,
 		}
 	}
 }
@@ -67,9 +66,8 @@ func (e *evidence) otherNetwork() []preflight.Step {
 	return nil
 }
 
-// bootstrapOnly returns the steps for interfaces that carry data and lead
-// nowhere while the bootstrap's interface works: use only that one. Otherwise
-// it returns nil.
+// bootstrapOnly returns the steps that use only the bootstrap's interface, if it
+// works and other interfaces that carry data do not. Otherwise it returns nil.
 func (e *evidence) bootstrapOnly() []preflight.Step {
 	name := "" // of the bootstrap's interface
 	for p := range e.ValidProbes {
@@ -121,7 +119,7 @@ func (e *evidence) smallerMTU() []preflight.Step {
 	if ip, err := netip.ParseAddr(to.addr); err == nil && !ip.Is4() {
 		head = 48
 	}
-	look := preflight.ToLook.Step("whether the path passes so much", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, term.Command(from.addr), term.Command(to.addr))).On([]int{from.node})
+	show := preflight.ToLook.Step("whether the path passes packets of this size", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, term.Command(from.addr), term.Command(to.addr))).On([]int{from.node})
 	steps := e.StepsFor(e.AllNodes(), preflight.AsRoot, "set an MTU that the path passes", func(i int, n *preflight.Facts) []string {
 		var lines []string
 		for _, l := range n.Listeners {
@@ -133,7 +131,7 @@ func (e *evidence) smallerMTU() []preflight.Step {
 		return lines
 	})
 	if len(steps) > 0 {
-		steps = append(steps, look)
+		steps = append(steps, show)
 	}
-	return preflight.Either(steps, preflight.ByHand.Step(fmt.Sprintf("ask the administrator of the network to have the switches pass packets of %d bytes", size)))
+	return preflight.Either(steps, preflight.ByHand.Step(fmt.Sprintf("ask the administrator of the network to let the switches pass packets of %d bytes", size)))
 }

@@ -15,20 +15,20 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	if !slices.ContainsFunc(f.Probes, func(p preflight.Probe) bool { return !p.Result.Passed() || p.Result == preflight.Stalled }) {
 		return nil
 	}
-	twice := holders(f)
+	holders := nodesByAddress(f)
 	names := f.Names()
 	byID := map[string]int{}
 	for i, n := range f.Known() {
 		byID[n.Node.ID] = i
 	}
-	what := map[string][]int{} // what is wrong at an address → the nodes that published it
+	faults := map[string][]int{} // what is wrong at an address: the nodes that published it
 	var order []string
 	note := func(node int, text string) {
-		if what[text] == nil {
+		if faults[text] == nil {
 			order = append(order, text)
 		}
-		if !slices.Contains(what[text], node) {
-			what[text] = append(what[text], node)
+		if !slices.Contains(faults[text], node) {
+			faults[text] = append(faults[text], node)
 		}
 	}
 	var sample *preflight.Probe
@@ -36,24 +36,24 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 		host := hostOf(p.Target)
 		switch {
 		case p.Result == preflight.Stranger && p.Answer != "":
-			who, known := byID[p.Answer]
+			node, known := byID[p.Answer]
 			text := host + ": another node of this job answered"
 			if known {
-				text = host + ": " + names[who] + " answered"
+				text = host + ": " + names[node] + " answered"
 			}
 			note(p.To, text)
 		case p.Result == preflight.Stranger:
 			note(p.To, host+": a program answered that is not of this job")
 		case p.Result.Failed() || p.Result == preflight.Stalled:
 			for _, a := range []string{host, hostOf(p.Source)} {
-				if len(twice[a]) < 2 {
+				if len(holders[a]) < 2 {
 					continue
 				}
 				if sample == nil {
 					sample = p
 				}
-				for _, n := range twice[a] {
-					note(n, fmt.Sprintf("%s: held by %d nodes", a, len(twice[a])))
+				for _, n := range holders[a] {
+					note(n, fmt.Sprintf("%s: %d nodes have it", a, len(holders[a])))
 				}
 			}
 			continue
@@ -69,14 +69,14 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	}
 	var values []preflight.Value
 	for _, text := range order {
-		slices.Sort(what[text])
-		values = append(values, preflight.Value{Value: text, Nodes: what[text], Odd: true})
+		slices.Sort(faults[text])
+		values = append(values, preflight.Value{Value: text, Nodes: faults[text], Odd: true})
 	}
 	return preflight.IfAny(f.Complete(values), preflight.Finding{
 		Severity: preflight.Error,
-		Text:     "Connections to these nodes reach another machine: the address exists twice in the network, or is translated (NAT, a proxy). Ranks would talk to the wrong one.",
+		Text:     "Connections to these nodes reach another machine: two machines have the address, or it is translated (NAT, a proxy). Ranks would connect to the wrong machine.",
 		Steps: []preflight.Step{
-			preflight.ByHand.Step("ask the administrator of the network which machine holds the address, and for one of its own for every node"),
+			preflight.ByHand.Step("ask the administrator of the network which machine has the address, and to give every node an address of its own"),
 			preflight.ToLook.Step("which machine answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", term.Command(hostOf(sample.Target)), term.Command(hostOf(sample.Source)))).On([]int{sample.From}),
 		},
 	})
@@ -93,11 +93,11 @@ func translated(f *preflight.Fleet) []preflight.Finding {
 	}
 	return preflight.IfAny(f.Faults(func(i int, _ *preflight.Facts) string { return values[i] }), preflight.Finding{
 		Severity: preflight.Warning,
-		Text:     "Connections from these nodes arrive from another address than the one they are sent from: they pass a translation (NAT, masquerading). It works as long as no node has to connect back to that address.",
+		Text:     "Connections from these nodes arrive with another source address: it is translated (NAT, masquerading). That works as long as no node has to connect back to that address.",
 		Steps: []preflight.Step{
-			preflight.ByHand.Step("ask the administrator of the network to take the translation out of the way between the nodes"),
+			preflight.ByHand.Step("ask the administrator of the network to remove the translation between the nodes"),
 			preflight.ToLook.Step("where the translation is", "iptables -t nat -S; nft list ruleset"),
-			preflight.ToContainer.Step("a container needs the machine's network (in Kubernetes hostNetwork: true)", "--network=host").Alternative(),
+			preflight.ToContainer.Step("give the container the machine's network (in Kubernetes hostNetwork: true)", "--network=host").Alternative(),
 		},
 	})
 }

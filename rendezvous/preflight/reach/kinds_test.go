@@ -23,10 +23,10 @@ func rails(n int, second string) *simnet {
 	return newSimnet(nodes)
 }
 
-// only returns the only finding, which must be of the rule id.
-func only(t *testing.T, id string, f *preflight.Fleet) preflight.Finding {
+// onlyFinding returns the only finding, which must be of the rule id.
+func onlyFinding(t *testing.T, id string, f *preflight.Fleet) preflight.Finding {
 	t.Helper()
-	found := judge(f)
+	found := compare(f)
 	if len(found) != 1 || found[0].ID != id {
 		t.Fatalf("not %s alone: %+v", id, found)
 	}
@@ -41,7 +41,7 @@ func TestDataInterfacesThatLeadNowhere(t *testing.T) {
 		}
 		return preflight.OK
 	}
-	x := only(t, "I03", s.run())
+	x := onlyFinding(t, "I03", s.run())
 	if x.Severity != preflight.Error || !strings.HasPrefix(x.Text, "No connection within 172.18.0.0/16: refused.") ||
 		!strings.Contains(x.Fix, "gorun -x NCCL_SOCKET_IFNAME==eth0 ...") || !strings.Contains(x.Fix, "br-1234") {
 		t.Errorf("%+v", x)
@@ -56,8 +56,8 @@ func TestOneDataInterfaceOfOneNode(t *testing.T) {
 		}
 		return preflight.OK
 	}
-	x := only(t, "I03", s.run())
-	if !strings.HasPrefix(x.Text, "No connection to or from node2 (eth1 10.0.1.3): no route.") || !slices.Equal(odd(x), []int{2}) {
+	x := onlyFinding(t, "I03", s.run())
+	if !strings.HasPrefix(x.Text, "No connection to or from node2 (eth1 10.0.1.3): no route.") || !slices.Equal(oddNodes(x), []int{2}) {
 		t.Errorf("%+v", x)
 	}
 }
@@ -71,8 +71,8 @@ func TestLargeWritesThatVanish(t *testing.T) {
 			}
 			return preflight.OK
 		}
-		x := only(t, "I05", s.run())
-		if x.Severity != preflight.Error || n > 2 && (!slices.Equal(odd(x), []int{1}) || !strings.HasPrefix(x.Text, "Large packets do not pass to or from node1 (eth0 10.0.0.2): stalled.")) ||
+		x := onlyFinding(t, "I05", s.run())
+		if x.Severity != preflight.Error || n > 2 && (!slices.Equal(oddNodes(x), []int{1}) || !strings.HasPrefix(x.Text, "Large packets do not pass to or from node1 (eth0 10.0.0.2): stalled.")) ||
 			!strings.Contains(x.Fix, "ip link set dev eth0 mtu 1500") {
 			t.Errorf("%d nodes: %+v", n, x)
 		}
@@ -87,8 +87,8 @@ func TestFirewallThatChoosesByPort(t *testing.T) {
 		}
 		return preflight.OK
 	}
-	x := only(t, "I04", s.run())
-	if x.Severity != preflight.Error || !slices.Equal(odd(x), []int{2}) || !strings.Contains(x.Text, "32768-60999") {
+	x := onlyFinding(t, "I04", s.run())
+	if x.Severity != preflight.Error || !slices.Equal(oddNodes(x), []int{2}) || !strings.Contains(x.Text, "32768-60999") {
 		t.Errorf("%+v", x)
 	}
 }
@@ -108,12 +108,12 @@ func TestFirewallOverAPartOfTheRange(t *testing.T) {
 				}
 				return preflight.OK
 			}
-			x := only(t, "I04", s.run())
-			whom := []int{1}
+			x := onlyFinding(t, "I04", s.run())
+			want := []int{1}
 			if n == 2 && own { // two nodes do not show whose firewall it is
-				whom = []int{0}
+				want = []int{0}
 			}
-			if !slices.Equal(odd(x), whom) || len(x.Values) != 1 {
+			if !slices.Equal(oddNodes(x), want) || len(x.Values) != 1 {
 				t.Fatalf("%d nodes, own %v: %+v", n, own, x)
 			}
 			value, last := x.Values[0].Value, x.Steps[0]
@@ -128,9 +128,9 @@ func TestFirewallOverAPartOfTheRange(t *testing.T) {
 	}
 }
 
-// poorly makes the connections between a node and the others lose packets or be
+// degrade makes the connections between a node and the others lose packets or be
 // slow.
-func (s *simnet) poorly(node int, how func(i int, p *preflight.Probe)) *preflight.Fleet {
+func (s *simnet) degrade(node int, how func(i int, p *preflight.Probe)) *preflight.Fleet {
 	f := s.run()
 	for i := range f.Probes {
 		p := &f.Probes[i]
@@ -144,15 +144,15 @@ func (s *simnet) poorly(node int, how func(i int, p *preflight.Probe)) *prefligh
 	return f
 }
 
-func TestPacketsThatGetLost(t *testing.T) {
+func TestPacketLoss(t *testing.T) {
 	for _, n := range []int{2, 4, 40} {
 		lost := func(i int, p *preflight.Probe) {
 			if i%3 == 0 {
 				p.Resent = 1
 			}
 		}
-		x := only(t, "I15", flat(n).poorly(1, lost))
-		if x.Severity != preflight.Warning || !slices.Contains(marked(x), 1) || n > 2 && !slices.Equal(odd(x), []int{1}) {
+		x := onlyFinding(t, "I15", flat(n).degrade(1, lost))
+		if x.Severity != preflight.Warning || !slices.Contains(marked(x), 1) || n > 2 && !slices.Equal(oddNodes(x), []int{1}) {
 			t.Errorf("%d nodes: %+v", n, x)
 		}
 		if n > 16 {
@@ -160,7 +160,7 @@ func TestPacketsThatGetLost(t *testing.T) {
 		}
 		// A probe that stalls or gets no answer on such a path belongs to the
 		// same finding.
-		x = only(t, "I15", flat(n).poorly(1, func(i int, p *preflight.Probe) {
+		x = onlyFinding(t, "I15", flat(n).degrade(1, func(i int, p *preflight.Probe) {
 			lost(i, p)
 			switch {
 			case p.Large && p.Use == preflight.UseBootstrap:
@@ -177,19 +177,19 @@ func TestPacketsThatGetLost(t *testing.T) {
 	}
 	// One segment that is sent again does not count as loss.
 	s := flat(4)
-	f := s.poorly(1, func(i int, p *preflight.Probe) {
+	f := s.degrade(1, func(i int, p *preflight.Probe) {
 		if p.Large && p.Use == preflight.UseData {
 			p.Resent = 1
 		}
 	})
-	if found := judge(f); len(found) > 0 {
+	if found := compare(f); len(found) > 0 {
 		t.Errorf("%+v", found)
 	}
 }
 
-func TestPathsThatAreSlow(t *testing.T) {
+func TestSlowPaths(t *testing.T) {
 	for _, n := range []int{2, 4, 16} {
-		x := only(t, "I16", flat(n).poorly(1, func(_ int, p *preflight.Probe) {
+		x := onlyFinding(t, "I16", flat(n).degrade(1, func(_ int, p *preflight.Probe) {
 			if p.Large {
 				p.Mbit = 9.5
 			}
@@ -198,7 +198,7 @@ func TestPathsThatAreSlow(t *testing.T) {
 		if x.Severity != preflight.Warning || !slices.Contains(marked(x), 1) || !strings.Contains(x.Text, "9.5 Mbit/s") {
 			t.Errorf("%d nodes: %+v", n, x)
 		}
-		x = only(t, "I16", flat(n).poorly(1, func(i int, p *preflight.Probe) {
+		x = onlyFinding(t, "I16", flat(n).degrade(1, func(i int, p *preflight.Probe) {
 			switch {
 			case p.Large && p.Use == preflight.UseBootstrap:
 				p.Result = preflight.Slow
@@ -228,17 +228,17 @@ func TestPortsThatWereNotTried(t *testing.T) {
 		for i := range s.fleet.Nodes {
 			s.fleet.Nodes[i].Network.PortFirst, s.fleet.Nodes[i].Network.PortLast = r[0], r[1]
 		}
-		if x := only(t, "I04", s.run()); x.Severity != preflight.Note || !strings.Contains(x.Values[0].Value, fmt.Sprintf("NCCL listens on %d-%d", r[0], r[1])) {
+		if x := onlyFinding(t, "I04", s.run()); x.Severity != preflight.Note || !strings.Contains(x.Values[0].Value, fmt.Sprintf("NCCL listens on %d-%d", r[0], r[1])) {
 			t.Errorf("%+v", x)
 		}
 	}
 	s.fleet.Probes = nil
-	if found := ask("I04", &s.fleet); len(found) > 0 {
+	if found := findings("I04", &s.fleet); len(found) > 0 {
 		t.Errorf("nothing was tried, and: %+v", found)
 	}
 }
 
-func TestSomebodyElseAnswers(t *testing.T) {
+func TestAnotherAgentAnswers(t *testing.T) {
 	s := flat(4)
 	f := s.run()
 	for i := range f.Probes {
@@ -246,14 +246,14 @@ func TestSomebodyElseAnswers(t *testing.T) {
 			p.Result, p.Answer = preflight.Stranger, "id3"
 		}
 	}
-	x := only(t, "I06", f)
-	if x.Severity != preflight.Error || !slices.Equal(odd(x), []int{2}) || !strings.Contains(x.Values[0].Value, "10.0.0.3: node3 answered") {
+	x := onlyFinding(t, "I06", f)
+	if x.Severity != preflight.Error || !slices.Equal(oddNodes(x), []int{2}) || !strings.Contains(x.Values[0].Value, "10.0.0.3: node3 answered") {
 		t.Errorf("%+v", x)
 	}
 	for i := range f.Probes {
 		f.Probes[i].Answer = ""
 	}
-	if x := only(t, "I06", f); !strings.Contains(x.Values[0].Value, "that is not of this job") {
+	if x := onlyFinding(t, "I06", f); !strings.Contains(x.Values[0].Value, "that is not of this job") {
 		t.Errorf("%+v", x)
 	}
 }
@@ -268,11 +268,11 @@ func TestAddressThatTwoNodesHold(t *testing.T) {
 		}
 		return preflight.OK
 	}
-	found := ask("I06", s.run()) // the facts show it, too
-	if len(found) != 2 || !slices.Equal(odd(found[1]), []int{1, 2}) || !strings.Contains(found[1].Values[0].Value, "10.0.0.2: held by 2 nodes") {
+	found := findings("I06", s.run()) // the facts show it, too
+	if len(found) != 2 || !slices.Equal(oddNodes(found[1]), []int{1, 2}) || !strings.Contains(found[1].Values[0].Value, "10.0.0.2: 2 nodes have it") {
 		t.Errorf("%+v", found)
 	}
-	if found := ask("I02", &s.fleet); len(found) > 0 {
+	if found := findings("I02", &s.fleet); len(found) > 0 {
 		t.Errorf("%+v", found)
 	}
 	s.connect = func(p preflight.Probe) preflight.Result {
@@ -281,7 +281,7 @@ func TestAddressThatTwoNodesHold(t *testing.T) {
 		}
 		return preflight.OK
 	}
-	if found := ask("I04", s.run()); len(found) > 0 {
+	if found := findings("I04", s.run()); len(found) > 0 {
 		t.Errorf("an address that two nodes hold is taken for a firewall: %+v", found)
 	}
 }
@@ -299,7 +299,7 @@ func TestAddressThatTwoAgentsOfOneMachineShare(t *testing.T) {
 		}
 		return preflight.OK
 	}
-	if x := only(t, "I02", s.run()); !slices.Equal(odd(x), []int{1, 2}) {
+	if x := onlyFinding(t, "I02", s.run()); !slices.Equal(oddNodes(x), []int{1, 2}) {
 		t.Errorf("%+v", x)
 	}
 }
@@ -312,7 +312,7 @@ func TestTranslationIsAWarning(t *testing.T) {
 			p.Result, p.Seen = preflight.OtherSource, "192.0.2.7"
 		}
 	}
-	x := only(t, "I02", f)
+	x := onlyFinding(t, "I02", f)
 	if x.Severity != preflight.Warning || x.Values[0].Value != "10.0.0.2 arrives as 192.0.2.7" {
 		t.Errorf("%+v", x)
 	}
@@ -336,10 +336,9 @@ func TestNodesOfOneMachine(t *testing.T) {
 	}
 }
 
-// TestNonsenseAmongTheProbes checks that no nonsense in probes, which come from
-// other nodes, stops the rules, and that the same probes give the same
-// findings.
-func TestNonsenseAmongTheProbes(t *testing.T) {
+// TestInvalidProbes checks that invalid probes, which may come from other nodes,
+// do not stop the rules, and that the same probes give the same findings.
+func TestInvalidProbes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -364,7 +363,7 @@ func TestNonsenseAmongTheProbes(t *testing.T) {
 		first := preflight.Compare(&s.fleet, rules.All(), preflight.Options{})
 		preflight.Render(first, s.fleet.Names(), preflight.Style{})
 		if again := preflight.Compare(&s.fleet, rules.All(), preflight.Options{}); !reflect.DeepEqual(first, again) {
-			t.Fatalf("seed %d: two judgements of the same probes:\n%+v\n%+v", seed, first, again)
+			t.Fatalf("seed %d: two results for the same probes:\n%+v\n%+v", seed, first, again)
 		}
 	}
 }

@@ -19,17 +19,17 @@ type point struct {
 
 // path is a cell of the matrix: all probes from one point to another.
 type path struct {
-	from, to int // indices of matrix.points
-	probes   []*preflight.Probe
-	back     *path              // the other direction, nil if it was not probed
-	passed   bool               // a probe reached the node
-	broken   []*preflight.Probe // failed, though the path is neither slow nor lossy
-	doubtful bool               // several nodes hold one of its addresses: I06 covers its probes
+	from, to  int // indices of matrix.points
+	probes    []*preflight.Probe
+	back      *path              // the other direction, nil if it was not probed
+	passed    bool               // a probe reached the node
+	broken    []*preflight.Probe // failed, though the path is neither slow nor lossy
+	ambiguous bool               // several nodes have one of its addresses: I06 covers its probes
 	quality
 }
 
 // selective reports whether one port of the path was open and another closed.
-func (p *path) selective() bool { return p.passed && len(p.broken) > 0 && !p.doubtful }
+func (p *path) selective() bool { return p.passed && len(p.broken) > 0 && !p.ambiguous }
 
 // first returns the first probe for which is holds, nil if there is none.
 func (p *path) first(is func(*preflight.Probe) bool) *preflight.Probe {
@@ -48,7 +48,7 @@ type matrix struct {
 }
 
 // matrixOf returns the matrix of the fleet's probes, nil if no probe is
-// suspicious. A healthy fleet costs one look at each probe.
+// suspicious.
 func matrixOf(f *preflight.Fleet, suspicious func(*preflight.Probe) bool) *matrix {
 	type key struct{}
 	for p := range f.ValidProbes {
@@ -75,16 +75,16 @@ func newMatrix(f *preflight.Fleet) *matrix {
 		x.probes = append(x.probes, p)
 		x.passed = x.passed || p.Result.Passed()
 	}
-	held, filtered := holders(f), m.filtered()
+	holders, filtered := nodesByAddress(f), m.filtered()
 	for _, x := range m.paths {
 		from, to := m.points[x.from].addr, m.points[x.to].addr
 		x.back = at[[2]int{x.to, x.from}]
-		x.doubtful = len(held[from]) > 1 || len(held[to]) > 1
+		x.ambiguous = len(holders[from]) > 1 || len(holders[to]) > 1
 		x.measure(filtered[x.from] || filtered[x.to])
 	}
 	for _, x := range m.paths {
 		for _, p := range x.probes {
-			if p.Result.Failed() && !x.excuses(p) {
+			if p.Result.Failed() && !x.isDueToPath(p) {
 				x.broken = append(x.broken, p)
 			}
 		}
@@ -130,25 +130,25 @@ func interfaces(f *preflight.Fleet) map[point]string {
 	return out
 }
 
-// holders returns the nodes that publish each address, ascending. Of nodes that
+// nodesByAddress returns the nodes that publish each address, ascending. Of nodes that
 // share a machine and its network, and so the addresses, it returns only one.
-func holders(f *preflight.Fleet) map[string][]int {
-	held, place := map[string][]int{}, f.View().Place
+func nodesByAddress(f *preflight.Fleet) map[string][]int {
+	nodes, place := map[string][]int{}, f.View().Place
 	for i, n := range f.Known() {
 		for _, l := range n.Listeners {
 			a := hostOf(l.Addr)
-			if !slices.ContainsFunc(held[a], func(k int) bool { return place[k] == place[i] }) {
-				held[a] = append(held[a], i)
+			if !slices.ContainsFunc(nodes[a], func(k int) bool { return place[k] == place[i] }) {
+				nodes[a] = append(nodes[a], i)
 			}
 		}
 	}
-	return held
+	return nodes
 }
 
 // filtered returns the points with some open and some closed ports, and the
 // points whose probes found that.
 func (m *matrix) filtered() map[int]bool {
-	open, out := map[string]bool{}, map[string]bool{}
+	open, filtered := map[string]bool{}, map[string]bool{}
 	for _, x := range m.paths {
 		if x.passed {
 			open[m.points[x.to].addr] = true
@@ -157,20 +157,20 @@ func (m *matrix) filtered() map[int]bool {
 	for _, x := range m.paths {
 		closed := func(p *preflight.Probe) bool { return p.Result.Failed() && p.Result != preflight.Failed }
 		if open[m.points[x.to].addr] && x.first(closed) != nil {
-			out[m.points[x.from].addr], out[m.points[x.to].addr] = true, true
+			filtered[m.points[x.from].addr], filtered[m.points[x.to].addr] = true, true
 		}
 	}
 	points := map[int]bool{}
 	for i, p := range m.points {
-		if out[p.addr] {
+		if filtered[p.addr] {
 			points[i] = true
 		}
 	}
 	return points
 }
 
-// network returns the subnet that a node's address is in. An address that
-// stands for itself, as a pod's does, counts as part of its neighbours' subnet.
+// network returns the subnet of a node's address. An address without a subnet,
+// such as a pod's, counts as part of its neighbours' subnet.
 func network(f *preflight.Fleet, node int, addr string) string {
 	ip, err := netip.ParseAddr(addr)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestEveryFixOfProbes(t *testing.T) {
 		id      string
 		nodes   []simnode
 		connect func(*simnet) func(preflight.Probe) preflight.Result
-		people  string // why no line does it; "" if a line does
+		byHand  string // why no line fixes it; "" if a line does
 	}{
 		"a path that 1500 bytes pass": {"I05", spread(3, 1), func(s *simnet) func(preflight.Probe) preflight.Result { return mtu(s, 1500) }, ""},
 		"a data network that leads nowhere": {"I03", []simnode{{"eth0 10.0.0.1/24", "br-1 172.18.0.1/16"}, {"eth0 10.0.0.2/24", "br-1 172.18.0.2/16"}}, func(*simnet) func(preflight.Probe) preflight.Result {
@@ -72,21 +72,21 @@ func TestEveryFixOfProbes(t *testing.T) {
 		}, ""},
 		"lost packets":  {"I15", spread(3, 1), firewall(preflight.Lossy), network},
 		"a slow path":   {"I16", spread(3, 1), firewall(preflight.Slow), network},
-		"somebody else": {"I06", spread(3, 1), firewall(preflight.Stranger), network},
+		"another agent": {"I06", spread(3, 1), firewall(preflight.Stranger), network},
 		"a translation": {"I02", spread(3, 1), firewall(preflight.OtherSource), network},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSimnet(c.nodes)
 			s.connect = c.connect(s)
-			found := ask(c.id, s.run())
+			found := findings(c.id, s.run())
 			if len(found) == 0 || len(found[0].Steps) == 0 {
 				t.Fatalf("no fix: %+v", found)
 			}
 			first := found[0].Steps[0]
-			if (first.Place == preflight.ByHand) != (c.people != "") || c.people != "" && !strings.HasPrefix(first.Text, "ask the administrator of ") {
-				t.Fatalf("for a person: %q; %+v", c.people, first)
+			if (first.Place == preflight.ByHand) != (c.byHand != "") || c.byHand != "" && !strings.HasPrefix(first.Text, "ask the administrator of ") {
+				t.Fatalf("for a person: %q; %+v", c.byHand, first)
 			}
-			if c.people != "" {
+			if c.byHand != "" {
 				return
 			}
 			for _, step := range found[0].Steps {
@@ -95,7 +95,7 @@ func TestEveryFixOfProbes(t *testing.T) {
 				}
 				s.paste(t, step)
 			}
-			if again := ask(c.id, s.run()); len(again) > 0 {
+			if again := findings(c.id, s.run()); len(again) > 0 {
 				t.Errorf("after %q: %+v", found[0].Fix, again)
 			}
 		})

@@ -14,17 +14,17 @@ import (
 // checkPorts applies I04. The ports of the agents are a sample of the ports
 // that NCCL would listen on.
 func checkPorts(f *preflight.Fleet) []preflight.Finding {
-	return slices.Concat(closedPorts(f), untried(f))
+	return slices.Concat(closedPorts(f), portsNotTried(f))
 }
 
 // closedPorts finds ports that are closed beside open ports of the same
 // address.
 func closedPorts(f *preflight.Fleet) []preflight.Finding {
-	m := matrixOf(f, failed)
+	m := matrixOf(f, hasFailed)
 	if m == nil {
 		return nil
 	}
-	e := m.judged(func(p *path) (*preflight.Probe, bool) {
+	e := m.classify(func(p *path) (*preflight.Probe, bool) {
 		sampled := func(x *preflight.Probe) bool { return x.Use == preflight.UsePorts }
 		switch {
 		case p.selective():
@@ -42,7 +42,7 @@ func closedPorts(f *preflight.Fleet) []preflight.Finding {
 		for _, i := range fault.cells {
 			c := e.cells[i]
 			from, to := e.nodes(c)
-			if fault.from.kind == onePoint && fault.to.kind == anyone && !fault.both {
+			if fault.from.kind == onePoint && fault.to.kind == anyNode && !fault.both {
 				to = from // the node's own firewall
 			}
 			if byNode[to] == nil {
@@ -56,7 +56,7 @@ func closedPorts(f *preflight.Fleet) []preflight.Finding {
 			}
 		}
 	}
-	found := e.finding(choosing(), "A firewall chooses by port. "+strings.TrimSuffix(ephemeral(f), "."))
+	found := e.finding(choosing(), "A firewall lets only some ports through. "+strings.TrimSuffix(describePorts(f), "."))
 	for i := range found {
 		found[i].Values = f.Faults(func(i int, _ *preflight.Facts) string { return byNode[i].String() })
 		found[i].Steps = openPorts(f, all)
@@ -133,9 +133,9 @@ func (x span) String() string {
 	return where + " " + what
 }
 
-// untried returns a note if --port-range confines gorun's ports to another
+// portsNotTried returns a note if --port-range confines gorun's ports to another
 // range than NCCL's, or to a part of it.
-func untried(f *preflight.Fleet) []preflight.Finding {
+func portsNotTried(f *preflight.Fleet) []preflight.Finding {
 	if f.Probes == nil {
 		return nil
 	}
@@ -156,13 +156,13 @@ func untried(f *preflight.Fleet) []preflight.Finding {
 		return fmt.Sprintf("tried ports %d to %d, NCCL listens on %d-%d", lo, hi, first, last)
 	}), preflight.Finding{
 		Severity: preflight.Note,
-		Text:     "gorun's ports are confined to another range than the one that NCCL takes its ports from, or to a part of it: whether the rest is open between the nodes was not tried.",
-		Steps:    []preflight.Step{preflight.ByHand.Step("nothing has to be done if all of it is open; gorun tries it when it runs without --port-range")},
+		Text:     "--port-range confines gorun to other ports than NCCL's, or to a part of them: whether the rest is open between the nodes was not tried.",
+		Steps:    []preflight.Step{preflight.ByHand.Step("nothing has to be done if all ports are open; without --port-range gorun tries them")},
 	})
 }
 
-// ephemeral says on which ports NCCL listens.
-func ephemeral(f *preflight.Fleet) string {
+// describePorts says on which ports NCCL listens.
+func describePorts(f *preflight.Fleet) string {
 	if first, last := portRange(f); first > 0 {
 		return fmt.Sprintf("NCCL listens on any port of %d-%d.", first, last)
 	}
@@ -180,8 +180,8 @@ func openPorts(f *preflight.Fleet, tried sample) []preflight.Step {
 		return nil
 	}
 	ask := []preflight.Step{
-		preflight.ByHand.Step(fmt.Sprintf("ask the administrator of the firewall to let TCP ports %d-%d through between the nodes, in both directions: NCCL and Gloo cannot be told to use others", first, last)),
-		preflight.ToLook.Step("to find it", "nft list ruleset; iptables -S"),
+		preflight.ByHand.Step(fmt.Sprintf("ask the administrator of the firewall to let TCP ports %d-%d through between the nodes, in both directions: NCCL and Gloo have no setting for other ports", first, last)),
+		preflight.ToLook.Step("which firewall it is", "nft list ruleset; iptables -S"),
 	}
 	var widest span
 	for _, s := range tried.spans() {
@@ -192,7 +192,7 @@ func openPorts(f *preflight.Fleet, tried sample) []preflight.Step {
 	if widest.last-widest.first < enoughPorts {
 		return ask
 	}
-	return preflight.Either([]preflight.Step{preflight.AsRoot.Step("have the kernel give programs only ports that are open",
+	return preflight.Either([]preflight.Step{preflight.AsRoot.Step("let the kernel give programs only ports that are open",
 		fmt.Sprintf("sysctl -w net.ipv4.ip_local_port_range='%d %d'", widest.first, widest.last)).Everywhere()}, ask...)
 }
 

@@ -12,17 +12,17 @@ func qualityRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "I15", Name: "packet-loss", Severity: preflight.Warning,
-			Meaning: "No packets get lost between the nodes; an error where 64 KiB did not arrive within 3 s.",
+			Meaning: "No packets get lost between the nodes; if 64 KiB do not arrive within 3 s, it is an error.",
 			Users:   "A job that is many times slower than it should be; time-outs at random.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the network to look for errors and drops at the switches' ports between the nodes, and at cables and transceivers; or choose another interface with --iface"),
-				preflight.ToLook.Step("what the nodes themselves count", "ip -s -s link; nstat -az TcpRetransSegs"),
+				preflight.ToLook.Step("what the nodes count", "ip -s -s link; nstat -az TcpRetransSegs"),
 			},
 			Check: checkLoss,
 		},
 		{
 			ID: "I16", Name: "slow-path", Severity: preflight.Warning,
-			Meaning: "The way between the nodes carries 25 Mbit/s; an error where 64 KiB did not arrive within 3 s.",
+			Meaning: "The path between nodes carries 25 Mbit/s; if 64 KiB do not arrive within 3 s, it is an error.",
 			Users:   "A slow job: every collective waits for the slowest path.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the network what limits the rate between the nodes, or choose another interface with --iface"),
@@ -37,9 +37,9 @@ const (
 	// enoughTries is how many connections of a path must have lost no packet
 	// before the path counts as free of loss.
 	enoughTries = 6
-	// enoughHits is how many connections must have lost packets. One connection
-	// may have lost some because a machine was busy for a moment.
-	enoughHits = 2
+	// enoughLosses is how many connections must have lost packets. One
+	// connection may have lost some because a machine was busy for a moment.
+	enoughLosses = 2
 	// enoughShare is the limit of loss: one of so many segments must have got
 	// lost.
 	enoughShare = 50
@@ -47,10 +47,10 @@ const (
 
 // quality is how well a path transports data.
 type quality struct {
-	tries, hits  int              // connections, and the connections that sent something again
-	sent, resent int              // segments
-	mbit         float64          // the slowest rate that was measured; 0: no path was too slow
-	ended        preflight.Result // Slow or Lossy if that ended a connection, Slow before Lossy
+	tries, losses int              // connections, and the connections that sent something again
+	sent, resent  int              // segments
+	mbit          float64          // the slowest rate that was measured; 0: no path was too slow
+	ended         preflight.Result // Slow or Lossy if that ended a connection, Slow before Lossy
 }
 
 // slow reports whether the path is too slow. Packets that overflow its queue
@@ -59,7 +59,7 @@ func (q *quality) slow() bool { return q.ended == preflight.Slow || q.mbit > 0 }
 
 // lossy reports whether the path loses packets although it is not slow.
 func (q *quality) lossy() bool {
-	return !q.slow() && (q.ended == preflight.Lossy || q.hits >= enoughHits && q.resent*enoughShare >= q.sent)
+	return !q.slow() && (q.ended == preflight.Lossy || q.losses >= enoughLosses && q.resent*enoughShare >= q.sent)
 }
 
 // measure sums up the connections of a path. Behind a firewall that closes
@@ -75,7 +75,7 @@ func (p *path) measure(filtered bool) {
 		}
 		p.tries++
 		if lost > 0 {
-			p.hits++
+			p.losses++
 		}
 		p.sent, p.resent = p.sent+x.Sent, p.resent+lost
 		if x.Mbit > 0 && (p.mbit == 0 || x.Mbit < p.mbit) {
@@ -87,10 +87,10 @@ func (p *path) measure(filtered bool) {
 	}
 }
 
-// excuses reports whether a probe failed because the path is slow or loses
+// isDueToPath reports whether a probe failed because the path is slow or loses
 // packets in one of the directions, while other probes passed. Then the port is
 // not closed.
-func (p *path) excuses(x *preflight.Probe) bool {
+func (p *path) isDueToPath(x *preflight.Probe) bool {
 	if p.tries == 0 || x.Result != preflight.Failed && x.Result != preflight.TimedOut {
 		return false
 	}
@@ -99,14 +99,14 @@ func (p *path) excuses(x *preflight.Probe) bool {
 	return slow || lossy && x.Result == preflight.Failed
 }
 
-// poor reports whether a probe saw loss or a slow path.
-func poor(p *preflight.Probe) bool {
+// isPoor reports whether a probe saw loss or a slow path.
+func isPoor(p *preflight.Probe) bool {
 	return p.Resent > 0 || p.Mbit > 0 || p.Result == preflight.Lossy || p.Result == preflight.Slow
 }
 
-// became returns a copy of a path's first probe, with the result of the path as
+// withResult returns a copy of a path's first probe, with the result of the path as
 // a whole.
-func (p *path) became(r preflight.Result) *preflight.Probe {
+func (p *path) withResult(r preflight.Result) *preflight.Probe {
 	x := *p.probes[0]
 	x.Result = r
 	return &x
@@ -114,14 +114,14 @@ func (p *path) became(r preflight.Result) *preflight.Probe {
 
 // checkLoss applies I15.
 func checkLoss(f *preflight.Fleet) []preflight.Finding {
-	m := matrixOf(f, poor)
+	m := matrixOf(f, isPoor)
 	if m == nil {
 		return nil
 	}
 	worst, severity := &quality{}, preflight.Warning
-	e := m.judged(func(p *path) (*preflight.Probe, bool) {
+	e := m.classify(func(p *path) (*preflight.Probe, bool) {
 		switch {
-		case p.doubtful: // I06 covers it
+		case p.ambiguous: // I06 covers it
 			return nil, false
 		case p.lossy():
 			if p.resent*max(worst.sent, 1) > worst.resent*p.sent {
@@ -130,13 +130,13 @@ func checkLoss(f *preflight.Fleet) []preflight.Finding {
 			if p.ended == preflight.Lossy {
 				severity = preflight.Error
 			}
-			return p.became(preflight.Lossy), true
-		case p.slow(), p.hits > 0, p.tries < enoughTries:
+			return p.withResult(preflight.Lossy), true
+		case p.slow(), p.losses > 0, p.tries < enoughTries:
 			return nil, false
 		}
 		return p.probes[0], false
 	})
-	what := "A bad cable, a port with errors, an overloaded switch or a firewall that limits does that. Training would be many times slower, or time out"
+	what := "The cause may be a bad cable, a port with errors, an overloaded switch or a firewall that limits the rate. Training would be many times slower, or time out"
 	if worst.resent > 0 {
 		what = fmt.Sprintf("Of %d segments that one node sent to another, %d had to be sent again. ", worst.sent, worst.resent) + what
 	}
@@ -145,14 +145,14 @@ func checkLoss(f *preflight.Fleet) []preflight.Finding {
 
 // checkRate applies I16.
 func checkRate(f *preflight.Fleet) []preflight.Finding {
-	m := matrixOf(f, poor)
+	m := matrixOf(f, isPoor)
 	if m == nil {
 		return nil
 	}
 	rate, severity := 0.0, preflight.Warning
-	e := m.judged(func(p *path) (*preflight.Probe, bool) {
+	e := m.classify(func(p *path) (*preflight.Probe, bool) {
 		switch {
-		case p.doubtful, p.lossy(): // I06 and I15 cover these
+		case p.ambiguous, p.lossy(): // I06 and I15 cover these
 			return nil, false
 		case p.slow():
 			if p.mbit > 0 && (rate == 0 || p.mbit < rate) {
@@ -161,11 +161,11 @@ func checkRate(f *preflight.Fleet) []preflight.Finding {
 			if p.ended == preflight.Slow {
 				severity = preflight.Error
 			}
-			return p.became(preflight.Slow), true
+			return p.withResult(preflight.Slow), true
 		}
 		return p.first(func(x *preflight.Probe) bool { return x.Large && x.Result == preflight.OK }), false
 	})
-	what := "What is sent waits in a queue, and every collective would wait for it"
+	what := "Packets wait in a queue, and every collective would wait for them"
 	if rate > 0 {
 		what = fmt.Sprintf("%.2g Mbit/s were seen. ", rate) + what
 	}

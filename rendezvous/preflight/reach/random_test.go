@@ -23,7 +23,7 @@ type breakage struct {
 // breakNodes makes some nodes unreachable, mute or both.
 func breakNodes(r *rand.Rand, n int) breakage {
 	way := r.IntN(3)
-	nodes := some(r, n, 1+r.IntN(max(1, min(n/5, 24))))
+	nodes := drawNumbers(r, n, 1+r.IntN(max(1, min(n/5, 24))))
 	broken := make([]bool, n)
 	for _, i := range nodes {
 		broken[i] = true
@@ -36,7 +36,7 @@ func breakNodes(r *rand.Rand, n int) breakage {
 
 // breakNets cuts the way between two subnets.
 func breakNets(r *rand.Rand, n, subnets int) breakage {
-	k := some(r, subnets, 2)
+	k := drawNumbers(r, subnets, 2)
 	net := func(i int) int { return i * subnets / n }
 	one := r.IntN(2) == 0
 	return breakage{
@@ -116,7 +116,7 @@ func TestReachNamesRandomBreakage(t *testing.T) {
 						p.Result = result
 					}
 				}
-				got := judge(&s.fleet)
+				got := compare(&s.fleet)
 				if len(got) != 1 || got[0].ID != id {
 					t.Fatalf("seed %d, %d nodes, %s: %+v", seed, n, b.name, got)
 				}

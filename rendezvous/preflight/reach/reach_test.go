@@ -11,7 +11,7 @@ import (
 func TestReachOfHealthyFleets(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 63, 64, 65, 1000} {
 		f := flat(n).run()
-		if got := judge(f); len(got) > 0 {
+		if got := compare(f); len(got) > 0 {
 			t.Errorf("%d nodes: %+v", n, got)
 		}
 	}
@@ -59,7 +59,7 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 		},
 		{
 			"a firewall on one node", three, hit(func(_, to int) bool { return to == 1 }, preflight.TimedOut),
-			"No node can connect to node1 (eth0 10.0.0.2): timed out.", "on node1:\n  ip -br addr; nft list ruleset; iptables -S\nwhich way the packets take, on node0:\n  ip route get 10.0.0.2 from 10.0.0.1",
+			"No node can connect to node1 (eth0 10.0.0.2): timed out.", "on node1:\n  ip -br addr; nft list ruleset; iptables -S\nwhich route the packets take, on node0:\n  ip route get 10.0.0.2 from 10.0.0.1",
 			[]int{1},
 		},
 		{
@@ -68,7 +68,7 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 			[]int{2},
 		},
 		{
-			"an address is gone", three, hit(func(from, _ int) bool { return from == 2 }, preflight.NoAddress),
+			"a missing address", three, hit(func(from, _ int) bool { return from == 2 }, preflight.NoAddress),
 			"node2 (eth0 10.0.0.3) can connect to no node: no address.", "ask the administrator of node2 to give it its address 10.0.0.3 again",
 			[]int{2},
 		},
@@ -95,18 +95,18 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSimnet(c.nodes)
 			s.connect = c.connect
-			got := ask("I02", s.run())
+			got := findings("I02", s.run())
 			if len(got) != 1 {
 				t.Fatalf("%d findings: %+v", len(got), got)
 			}
-			if !strings.HasPrefix(got[0].Text, c.text) || !strings.Contains(got[0].Fix, c.fix) || !slices.Equal(odd(got[0]), c.odd) {
-				t.Errorf("text %q\nfix %q\nodd %v", got[0].Text, got[0].Fix, odd(got[0]))
+			if !strings.HasPrefix(got[0].Text, c.text) || !strings.Contains(got[0].Fix, c.fix) || !slices.Equal(oddNodes(got[0]), c.odd) {
+				t.Errorf("text %q\nfix %q\nodd %v", got[0].Text, got[0].Fix, oddNodes(got[0]))
 			}
 			if got[0].Matrix == nil || len(got[0].Matrix.Nodes) != min(12, len(c.nodes)) {
 				t.Errorf("matrix %+v", got[0].Matrix)
 			}
-			if again := ask("I03", &s.fleet); len(again) > 0 { // on the same addresses
-				t.Errorf("told twice: %+v", again)
+			if again := findings("I03", &s.fleet); len(again) > 0 { // on the same addresses
+				t.Errorf("a second finding: %+v", again)
 			}
 			if shown := preflight.Render(got, s.fleet.Names(), preflight.Style{}); !strings.Contains(shown, "fix:") {
 				t.Errorf("%s", shown)
@@ -123,7 +123,7 @@ func TestReachMatrixIsSmallAndShowsTheFailures(t *testing.T) {
 		}
 		return preflight.OK
 	}
-	m := ask("I02", s.run())[0].Matrix
+	m := findings("I02", s.run())[0].Matrix
 	column := slices.Index(m.Nodes, 700)
 	if column < 0 || len(m.Nodes) > 12 {
 		t.Fatalf("%+v", m.Nodes)

@@ -94,13 +94,13 @@ func (s *simnet) run() *preflight.Fleet {
 // reachIDs returns the ids of the rules that use probes.
 func reachIDs() []string { return []string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"} }
 
-// ask returns the findings of one rule.
-func ask(id string, f *preflight.Fleet) []preflight.Finding {
-	return slices.DeleteFunc(judge(f), func(x preflight.Finding) bool { return x.ID != id })
+// findings returns the findings of one rule.
+func findings(id string, f *preflight.Fleet) []preflight.Finding {
+	return slices.DeleteFunc(compare(f), func(x preflight.Finding) bool { return x.ID != id })
 }
 
-// judge returns the findings of all rules about probes.
-func judge(f *preflight.Fleet) []preflight.Finding {
+// compare returns the findings of all rules about probes.
+func compare(f *preflight.Fleet) []preflight.Finding {
 	var others []string
 	for _, r := range rules.All() {
 		if !slices.Contains(reachIDs(), r.ID) {
@@ -110,8 +110,8 @@ func judge(f *preflight.Fleet) []preflight.Finding {
 	return preflight.Compare(f, rules.All(), preflight.Options{Ignore: others})
 }
 
-// odd returns the nodes that a finding names, ascending.
-func odd(x preflight.Finding) []int {
+// oddNodes returns the nodes that a finding names, ascending.
+func oddNodes(x preflight.Finding) []int {
 	var out []int
 	for _, v := range x.Values {
 		if v.Odd {
@@ -122,8 +122,8 @@ func odd(x preflight.Finding) []int {
 	return slices.Compact(out)
 }
 
-// some draws k different numbers below n, ascending.
-func some(r *rand.Rand, n, k int) []int {
+// drawNumbers draws k different numbers below n, ascending.
+func drawNumbers(r *rand.Rand, n, k int) []int {
 	out := r.Perm(n)[:k]
 	slices.Sort(out)
 	return out

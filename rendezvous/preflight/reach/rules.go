@@ -12,7 +12,7 @@ func Rules() []preflight.Rule {
 	return append([]preflight.Rule{
 		{
 			ID: "I02", Name: "reach-bootstrap", Severity: preflight.Error,
-			Meaning: "Nodes connect to each other, in both directions, from and to the address that NCCL's bootstrap (or Gloo) would use; another source address on arrival is a warning.",
+			Meaning: "Nodes connect to each other, in both directions, from and to the address that NCCL's bootstrap (or Gloo) would use; a source address that arrives changed is a warning.",
 			Users:   "`connect to ... returned Connection refused`, `timed out` or `No route to host`, `exceeded error retry count`, `Software caused connection abort` (before 2.24), `Gloo connectFullMesh failed`, or a hang in init.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("use a network that all nodes share", "--iface auto").Everywhere(),
@@ -25,18 +25,18 @@ func Rules() []preflight.Rule {
 			Meaning: "When sockets carry the data, nodes connect to each other on every interface that NCCL would use, the k-th with the k-th.",
 			Users:   "Init works, and the first collective hangs or ends with `connect to 172.18.0.1<...> returned Connection refused`.",
 			Steps: []preflight.Step{
-				preflight.EveryRank("use one interface alone that leads to the other nodes", "NCCL_SOCKET_IFNAME", "=eth0"),
-				preflight.ByHand.Step("ask the administrator of the network to connect the others of the nodes with each other").Alternative(),
+				preflight.EveryRank("use one interface only, which leads to the other nodes", "NCCL_SOCKET_IFNAME", "=eth0"),
+				preflight.ByHand.Step("ask the administrator of the network to connect the other interfaces of the nodes with each other").Alternative(),
 			},
 			Check: checkData,
 		},
 		{
 			ID: "I04", Name: "port-range", Severity: preflight.Error,
-			Meaning: "If one port of an address can be connected to, so can the others: NCCL, Gloo and the store listen on any port of net.ipv4.ip_local_port_range. Each node listens on 16 ports spread over it (with --port-range: over that, and a note says what was not tried).",
+			Meaning: "If one port of an address accepts connections, so do the others: NCCL, Gloo and the store listen on any port of net.ipv4.ip_local_port_range. Each node listens on 16 ports of that range (with --port-range: of that one, and a note says which ports were not tried).",
 			Users:   "Works sometimes; time-outs at random.",
 			Steps: []preflight.Step{
-				preflight.ByHand.Step("ask the administrator of the firewalls to let all TCP ports of net.ipv4.ip_local_port_range through between the nodes, in both directions: NCCL and Gloo cannot be told to use others"),
-				preflight.ToLook.Step("to find it", "nft list ruleset; iptables -S"),
+				preflight.ByHand.Step("ask the administrator of the firewalls to let all TCP ports of net.ipv4.ip_local_port_range through between the nodes, in both directions: NCCL and Gloo have no setting for other ports"),
+				preflight.ToLook.Step("which firewall it is", "nft list ruleset; iptables -S"),
 			},
 			Check: checkPorts,
 		},
@@ -45,20 +45,20 @@ func Rules() []preflight.Rule {
 
 func checkBootstrap(f *preflight.Fleet) []preflight.Finding {
 	var all []preflight.Finding
-	if m := matrixOf(f, failed); m != nil {
+	if m := matrixOf(f, hasFailed); m != nil {
 		all = append(all, m.connecting(preflight.UseBootstrap).finding(connecting(), "NCCL's bootstrap would hang, or fail with the same error")...)
 		all = append(all, m.connecting(preflight.UseGloo).finding(connecting(), "Gloo connects every process to every other, and would fail")...)
 	}
 	return append(all, translated(f)...)
 }
 
-func failed(p *preflight.Probe) bool { return p.Result.Failed() }
+func hasFailed(p *preflight.Probe) bool { return p.Result.Failed() }
 
-// connecting classifies whether connections for one use can be made at all.
-// Other rules cover paths that are selective, doubtful, slow or lossy.
+// connecting finds paths on which connections for one use cannot be made. Other
+// rules cover paths that are selective, ambiguous, slow or lossy.
 func (m *matrix) connecting(use preflight.Use) *evidence {
-	return m.judged(func(p *path) (*preflight.Probe, bool) {
-		if !p.selective() && !p.doubtful {
+	return m.classify(func(p *path) (*preflight.Probe, bool) {
+		if !p.selective() && !p.ambiguous {
 			i := slices.IndexFunc(p.broken, func(x *preflight.Probe) bool { return x.Use == use })
 			bootstrap := func(x *preflight.Probe) bool { return x.Use == preflight.UseBootstrap && x.Result.Failed() }
 			if i >= 0 && (use != preflight.UseData || p.first(bootstrap) == nil) { // else I02 covers it
@@ -70,7 +70,7 @@ func (m *matrix) connecting(use preflight.Use) *evidence {
 }
 
 func checkData(f *preflight.Fleet) []preflight.Finding {
-	m := matrixOf(f, failed)
+	m := matrixOf(f, hasFailed)
 	if m == nil {
 		return nil
 	}
@@ -84,16 +84,16 @@ func checkData(f *preflight.Fleet) []preflight.Finding {
 	return found
 }
 
-// StalledPaths finds paths that small packets pass and large packets do not:
-// what the probes contribute to I05.
+// StalledPaths finds paths that only small packets pass. It is what the probes
+// contribute to I05.
 func StalledPaths(f *preflight.Fleet) []preflight.Finding {
 	stalled := func(p *preflight.Probe) bool { return p.Result == preflight.Stalled }
 	m := matrixOf(f, stalled)
 	if m == nil {
 		return nil
 	}
-	e := m.judged(func(p *path) (*preflight.Probe, bool) {
-		if !p.doubtful && !p.lossy() && !p.slow() { // else I06, I15 or I16 covers it
+	e := m.classify(func(p *path) (*preflight.Probe, bool) {
+		if !p.ambiguous && !p.lossy() && !p.slow() { // else I06, I15 or I16 covers it
 			if x := p.first(stalled); x != nil {
 				return x, true
 			}
@@ -102,7 +102,7 @@ func StalledPaths(f *preflight.Fleet) []preflight.Finding {
 			return x.Large && (x.Result == preflight.OK || x.Result == preflight.OtherSource)
 		}), false
 	})
-	found := e.finding(writing(), "Connections are made, and of 64 KiB not all arrive: packets as large as the interface's MTU vanish on the way. The first large transfer would stall")
+	found := e.finding(writing(), "Connections are made, but 64 KiB do not arrive: packets as large as the interface's MTU get lost. The first large transfer would stall")
 	for i := range found {
 		found[i].Severity, found[i].Steps = preflight.Error, e.smallerMTU()
 	}
