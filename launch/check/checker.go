@@ -81,7 +81,7 @@ func ValidateIgnore(words []string) error {
 	}
 	all := rules.All()
 	for _, word := range words {
-		if !slices.ContainsFunc(all, func(r preflight.Rule) bool { return r.Called(word) }) {
+		if !slices.ContainsFunc(all, func(r preflight.Rule) bool { return r.IsNamed(word) }) {
 			return fmt.Errorf("cannot use --ignore %s: there is no such check; it takes ids such as V01 and names such as nccl-version (docs/checks.md lists them)", word)
 		}
 	}

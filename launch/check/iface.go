@@ -12,7 +12,7 @@ import (
 )
 
 // ifaceSource is the source of a variable that --iface set.
-const ifaceSource = preflight.AskedSource
+const ifaceSource = preflight.IfaceSource
 
 // candidate is the use of a listener that only --iface auto may choose.
 const candidate preflight.Use = "candidate"

@@ -27,7 +27,7 @@ func unify(p *Policy, before *preflight.Fleet, reports []envprop.Report) unified
 	f := *before
 	f.Nodes = slices.Clone(before.Nodes)
 	if p.Iface == "auto" && len(f.Nodes) > 1 { // a single node has no other node to reach
-		f.Asked = chooseInterfaces(f.Nodes)
+		f.IfaceError = chooseInterfaces(f.Nodes)
 	}
 	d := envprop.Unify(reports, envprop.Policy{Conflict: p.Conflict, Trusted: p.Trusted, Chosen: chosenVariables(f.Nodes)})
 	for i := range f.Nodes {

@@ -107,7 +107,7 @@ func (f *Fleet) family(p netif.Proposal, ranks []int) string {
 	if !f.View().NCCL {
 		return ""
 	}
-	takes := func(family string) bool {
+	picksAll := func(family string) bool {
 		for k, want := range p.Nodes {
 			n := &f.Nodes[ranks[k]]
 			c := netif.NCCL(n.Network, func(name string) string {
@@ -125,9 +125,9 @@ func (f *Fleet) family(p netif.Proposal, ranks []int) string {
 		}
 		return true
 	}
-	if !takes("") {
+	if !picksAll("") {
 		for _, family := range []string{"AF_INET", "AF_INET6"} {
-			if takes(family) {
+			if picksAll(family) {
 				return "-x NCCL_SOCKET_FAMILY=" + family
 			}
 		}
@@ -135,7 +135,8 @@ func (f *Fleet) family(p netif.Proposal, ranks []int) string {
 	return ""
 }
 
-// obstacle names the nodes that are not on the network that most nodes share.
+// obstacle returns the step that names the nodes outside the network that most
+// nodes share.
 func (f *Fleet) obstacle(p netif.Proposal, ranks []int) []Step {
 	names := f.Names()
 	var lines []string

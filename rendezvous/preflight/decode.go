@@ -28,21 +28,21 @@ func Encode(f Facts) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the facts of this node: %w", err)
 	}
-	if len(b) <= MaxSize && bounded(reflect.ValueOf(f)) == nil { // as nearly always
+	if len(b) <= MaxSize && bounded(reflect.ValueOf(f)) == nil {
 		return b, nil
 	}
 	for list, text := maxList, maxString; ; list, text = list/4, text/4 {
-		var own Facts // a copy, so that the caller's facts stay as they are
-		if err := json.Unmarshal(b, &own); err != nil {
+		var copied Facts // the caller's facts stay as they are
+		if err := json.Unmarshal(b, &copied); err != nil {
 			return nil, fmt.Errorf("cannot write the facts of this node: %w", err)
 		}
 		t := trimmer{list: list, text: text}
-		t.walk(reflect.ValueOf(&own).Elem())
+		t.walk(reflect.ValueOf(&copied).Elem())
 		if t.cut {
 			why := fmt.Sprintf("there is more than fits: lists are cut to %d entries, texts to %d bytes", list, text)
-			own.Unknown = append(own.Unknown[:min(len(own.Unknown), list-1)], Unknown{Source: "facts", Why: why})
+			copied.Unknown = append(copied.Unknown[:min(len(copied.Unknown), list-1)], Unknown{Source: "facts", Why: why})
 		}
-		out, err := json.Marshal(own)
+		out, err := json.Marshal(copied)
 		if err != nil || len(out) <= MaxSize {
 			return out, err
 		}

@@ -62,7 +62,7 @@ func TestEncodeStaysWithinBounds(t *testing.T) {
 		t.Errorf("it does not say that something is missing: %+v", got.Unknown)
 	}
 	if got.Network.Interfaces[1].Name != "eth0" {
-		t.Errorf("the first interfaces are gone: %+v", got.Network.Interfaces)
+		t.Errorf("the first interfaces are missing: %+v", got.Network.Interfaces)
 	}
 	if len(n.Program.Args) != before || n.Program.Args[0] != strings.Repeat("x", 300) {
 		t.Error("the caller's facts have changed")
@@ -83,9 +83,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"nothing", "", "not JSON"},
 		{"a list", "[]", "it holds a JSON list, not the facts of a node"},
 		{"a number", "7.5", "it holds a JSON number, not the facts of a node"},
-		{"an address that is none", with(func(n *preflight.Facts) { n.Network.Addresses[0].IP = "garbage" }), `at "garbage", which is not an IP address`},
+		{"an invalid address", with(func(n *preflight.Facts) { n.Network.Addresses[0].IP = "garbage" }), `at "garbage", which is not an IP address`},
 		{"an address with a long prefix", with(func(n *preflight.Facts) { n.Network.Addresses[0].Bits = 33 }), "127.0.0.1/33"},
-		{"a host name that is nowhere", with(func(n *preflight.Facts) { n.Network.Hostname = []string{"node1"} }), `at "node1", which is not an IP address`},
+		{"a host name with an invalid address", with(func(n *preflight.Facts) { n.Network.Hostname = []string{"node1"} }), `at "node1", which is not an IP address`},
 		{"another format", `{"format":2}`, "use the same gorun on every node"},
 		{"no format", `{}`, "format 0"},
 		{"a string for a number", `{"format":1,"host":{"cpus":"many"}}`, "not as gorun writes them"},
@@ -94,10 +94,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a long list", with(func(n *preflight.Facts) { n.Program.Args = make([]string, 1025) }), "facts.Program.Args: a list of 1025 entries"},
 		{"an escape in a name", with(func(n *preflight.Facts) { n.Node.Host = "a\x1b[2J" }), "facts.Node.Host: a text with control characters"},
 		{"a line break in a list", with(func(n *preflight.Facts) { n.Settings[0].Value = "a\nb" }), "control characters"},
-		{"a text that turns round", with(func(n *preflight.Facts) { n.Node.Host = "a\u202eb" }), "control characters"},
+		{"a text that changes its direction", with(func(n *preflight.Facts) { n.Node.Host = "a\u202eb" }), "control characters"},
 		{"too many workers", with(func(n *preflight.Facts) { n.Node.Workers = 1<<16 + 1 }), "65537 workers"},
 		{"a negative number of workers", with(func(n *preflight.Facts) { n.Node.Workers = -1 }), "-1 workers"},
-		{"a listener that is no address", with(func(n *preflight.Facts) {
+		{"a listener at a host name", with(func(n *preflight.Facts) {
 			n.Listeners = []preflight.Listener{{"eth0", "example.com", 22, preflight.UseData, nil}}
 		}), `"example.com", which is not an IP address`},
 		{"a listener without port", with(func(n *preflight.Facts) {

@@ -22,9 +22,9 @@ type Facts struct {
 	Network   netif.Facts        `json:"network"`
 	RDMA      rdma.Facts         `json:"rdma"`
 	Settings  []ncclenv.Value    `json:"settings,omitempty"`   // effective NCCL_, TORCH_, GLOO_, ... as the workers will have them
-	ConfFiles []ncclenv.ConfFile `json:"conf_files,omitempty"` // nccl.conf files that were looked at and exist
+	ConfFiles []ncclenv.ConfFile `json:"conf_files,omitempty"` // nccl.conf files that exist
 	Files     []ncclenv.Named    `json:"files,omitempty"`      // files that variables of Settings name
-	Lost      *Lost              `json:"lost,omitempty"`       // nil: no wrapper stands in front of the program, or nothing was tried behind it
+	Lost      *Lost              `json:"lost,omitempty"`       // nil: the program has no wrapper, or nothing was tried behind it
 	Listeners []Listener         `json:"listeners,omitempty"`  // ports for the probes of the other nodes
 	Unknown   []Unknown          `json:"unknown,omitempty"`    // what could not be learnt
 	TookMS    float64            `json:"took_ms"`              // time of gathering, milliseconds
@@ -183,7 +183,7 @@ type Unknown struct {
 // These are the sources of Unknown that rules ask for.
 const (
 	LostSource  = "delivery" // no program could look behind the wrapper
-	AskedSource = "--iface"  // --iface could not be followed on the node
+	IfaceSource = "--iface"  // --iface could not be followed on the node
 )
 
 // Env returns the value that the node's workers have of a variable, "" if it is

@@ -1,6 +1,6 @@
 package preflight
 
-// Severity says how grave a finding is.
+// Severity says how bad a finding is.
 type Severity string
 
 const (

@@ -5,13 +5,12 @@ import (
 	"fmt"
 )
 
-// Fleet is the facts of all nodes of a world and the probes between them, once
-// these were made.
+// Fleet is the facts of all nodes of a world and the probes between them.
 type Fleet struct {
-	Nodes  []Facts // in the order of group ranks; facts of a node that sent none have Format 0
-	Probes []Probe // of all nodes; nil before the probes were made
-	Asked  string  // why --iface auto has no answer; "" when it has one or is not used
-	Master string  // host:port of the store of the workers; "" when no job is started
+	Nodes      []Facts // in the order of group ranks; facts of a node that sent none have Format 0
+	Probes     []Probe // of all nodes; nil before the probes were made
+	IfaceError string  // why --iface auto has no answer; "" when it has one or is not used
+	Master     string  // host:port of the store of the workers; "" when no job is started
 
 	// Differences are found when one environment is decided from the
 	// environments of all nodes; they are sorted by name. Settings are what
@@ -38,17 +37,17 @@ type Difference struct {
 // rank.
 func (f *Fleet) Names() []string {
 	names := make([]string, len(f.Nodes))
-	hosts, long := map[string]int{}, map[string]int{}
+	hosts, fullNames := map[string]int{}, map[string]int{}
 	for _, n := range f.Known() {
 		hosts[n.Node.Host]++
-		long[n.Node.Name]++
+		fullNames[n.Node.Name]++
 	}
 	for i := range f.Nodes {
 		n := f.Nodes[i].Node
 		switch {
 		case n.Host != "" && hosts[n.Host] == 1:
 			names[i] = n.Host
-		case n.Name != "" && long[n.Name] == 1:
+		case n.Name != "" && fullNames[n.Name] == 1:
 			names[i] = n.Name
 		default:
 			names[i] = fmt.Sprintf("node %d", i)

@@ -135,7 +135,7 @@ func WithSteps(found []Finding, steps func() []Step) []Finding {
 	return found
 }
 
-// Describe adds to each value what is known of its nodes.
+// Describe adds to each value what describes its nodes.
 func (f *Fleet) Describe(values []Value, what func(i int) string) {
 	for i := range values {
 		if text := Detail(values[i].Nodes, what); text != "" {
@@ -144,8 +144,8 @@ func (f *Fleet) Describe(values []Value, what func(i int) string) {
 	}
 }
 
-// Detail returns what is known of the first node, and says whether it is the
-// same on the other nodes.
+// Detail returns what describes the first node, and says if the other nodes
+// differ from it.
 func Detail(nodes []int, what func(i int) string) string {
 	text := what(nodes[0])
 	if text != "" && slices.ContainsFunc(nodes, func(i int) bool { return what(i) != text }) {

@@ -76,7 +76,7 @@ func TestPairs(t *testing.T) {
 		}
 	}
 	if n := strings.Count(got, "\n"); n > 20 {
-		t.Errorf("%d lines for two troubles:\n%s", n, got)
+		t.Errorf("%d lines for two failures:\n%s", n, got)
 	}
 }
 

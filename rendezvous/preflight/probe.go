@@ -20,7 +20,7 @@ type Probe struct {
 	Silent  int     `json:"silent,omitempty"`   // segments of Resent that were the first of a connection without an answer, before another connection got one
 	Mbit    float64 `json:"mbit_s,omitempty"`   // rate at which 64 KiB left, if the path was too slow for them; 0: the path was fast enough
 	RoundMS float64 `json:"round_ms,omitempty"` // from the question to the answer
-	Ahead   int64   `json:"ahead_ns,omitempty"` // of the other side's clock from this one's, give or take half of RoundMS
+	Ahead   int64   `json:"ahead_ns,omitempty"` // of the other side's clock from this one's, which may be wrong by half of RoundMS
 }
 
 // Result is the outcome of a probe.
@@ -37,7 +37,7 @@ const (
 	Reset       Result = "reset"        // ECONNRESET: a proxy, or a duplicate address
 	Denied      Result = "denied"       // EPERM, EACCES: this node's own firewall or SELinux
 	NoAddress   Result = "no address"   // EADDRNOTAVAIL: the source address is not on this node
-	Stranger    Result = "other agent"  // another agent answered: a duplicate or translated address
+	OtherAgent  Result = "other agent"  // another agent answered: a duplicate or translated address
 	OtherSource Result = "other source" // all arrived, but the other side saw another source address: NAT
 	Failed      Result = "failed"       // anything else; Text says what
 )

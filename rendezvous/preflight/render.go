@@ -53,11 +53,12 @@ func counts(n map[Severity]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func Plural(n int, what string) string {
+// Plural returns a number with its noun: "1 node", "2 nodes".
+func Plural(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // writer collects the lines of a table.
@@ -87,10 +88,10 @@ func (w *writer) value(v Value) {
 	if v.Odd {
 		mark = "  > "
 	}
-	who := wrap(w.nodesAndRanks(v), left)
-	what := wrap(Clean(v.Value, 2000), max(20, w.Width-left-len(mark)-2))
-	for i := range max(len(who), len(what)) {
-		line := mark + fmt.Sprintf("%-*s", left, at(who, i)) + "  " + at(what, i)
+	nodes := wrap(w.nodesAndRanks(v), left)
+	values := wrap(Clean(v.Value, 2000), max(20, w.Width-left-len(mark)-2))
+	for i := range max(len(nodes), len(values)) {
+		line := mark + fmt.Sprintf("%-*s", left, lineAt(nodes, i)) + "  " + lineAt(values, i)
 		w.WriteString(strings.TrimRight(line, " ") + "\n")
 		mark = "    "
 	}
@@ -220,9 +221,8 @@ func (w *writer) matrix(m *Matrix) {
 	w.pairs(m)
 }
 
-// grid draws a row for each node that connected and a column for each node that
-// was connected to. It uses words if they fit, else letters with an
-// explanation.
+// grid draws a row for each node that connects and a column for each target. It
+// uses words if they fit, else letters with an explanation.
 func (w *writer) grid(m *Matrix) {
 	cell := func(i, j int) string {
 		if i >= len(m.Cells) || j >= len(m.Cells[i]) || i == j && m.Cells[i][j] == "" {
@@ -295,7 +295,7 @@ func letter(result string) string {
 		return "D"
 	case NoAddress:
 		return "A"
-	case Stranger:
+	case OtherAgent:
 		return "O"
 	case Failed:
 		return "F"

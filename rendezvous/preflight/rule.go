@@ -19,8 +19,8 @@ type Rule struct {
 	Check func(*Fleet) []Finding
 }
 
-// Called reports whether a word is the rule's id or name, in any case.
-func (r *Rule) Called(word string) bool {
+// IsNamed reports whether a word is the rule's id or name, in any case.
+func (r *Rule) IsNamed(word string) bool {
 	return strings.EqualFold(word, r.ID) || strings.EqualFold(word, r.Name)
 }
 
@@ -37,7 +37,7 @@ func Compare(f *Fleet, rules []Rule, o Options) []Finding {
 	g.view = newView(f)
 	var all []Finding
 	for _, r := range rules {
-		if slices.ContainsFunc(o.Ignore, r.Called) || o.Only != nil && !slices.ContainsFunc(o.Only, r.Called) {
+		if slices.ContainsFunc(o.Ignore, r.IsNamed) || o.Only != nil && !slices.ContainsFunc(o.Only, r.IsNamed) {
 			continue
 		}
 		all = append(all, r.apply(&g)...)
@@ -64,9 +64,9 @@ func (r *Rule) addSteps(f *Fleet, x *Finding) {
 	if x.Steps == nil {
 		x.Steps = slices.Clone(r.Steps)
 	}
-	who := Marked(x.Values)
+	marked := Marked(x.Values)
 	for k := range x.Steps {
-		x.Steps[k].setNodes(who, len(f.Nodes))
+		x.Steps[k].setNodes(marked, len(f.Nodes))
 	}
 	names := f.Names()
 	x.Fix = describeSteps(x.Steps, func(nodes []int) string {
@@ -77,7 +77,7 @@ func (r *Rule) addSteps(f *Fleet, x *Finding) {
 	})
 }
 
-// Worst returns the gravest severity of the findings, "" without findings.
+// Worst returns the worst severity of the findings, "" without findings.
 func Worst(found []Finding) Severity {
 	var worst Severity
 	for _, x := range found {
@@ -88,7 +88,7 @@ func Worst(found []Finding) Severity {
 	return worst
 }
 
-// order returns 0 for the gravest severity and more for the others.
+// order returns 0 for the worst severity and more for the others.
 func (s Severity) order() int {
 	switch s {
 	case Error:
@@ -114,5 +114,5 @@ func (r *Rule) Example() string {
 	})
 }
 
-// WorseThan reports whether s is graver than t.
+// WorseThan reports whether s is worse than t.
 func (s Severity) WorseThan(t Severity) bool { return s.order() < t.order() }

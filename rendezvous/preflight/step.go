@@ -12,7 +12,7 @@ import (
 // Step is one part of what to do about a finding.
 type Step struct {
 	Place Place    `json:"place"`
-	Text  string   `json:"text,omitempty"`  // what it does; with ByHand: what a person has to do, and which person
+	Text  string   `json:"text,omitempty"`  // what it does; with ByHand: what a person has to do
 	Nodes []int    `json:"nodes,omitempty"` // group ranks of the nodes where it is done; empty: all nodes, or, on gorun's command line, any node
 	Lines []string `json:"lines,omitempty"` // lines to paste
 	Or    bool     `json:"or,omitempty"`    // the step begins another way, which needs no step before it
@@ -29,7 +29,7 @@ const (
 	ToGorun     Place = "gorun"     // options for the command line of gorun
 	ToContainer Place = "container" // options for the command that starts the node's container, as docker run has them
 	ToProgram   Place = "program"   // the beginning of the command line of the wrapper before the workers' program
-	ToLook      Place = "look"      // commands for any shell, which change nothing
+	ToShow      Place = "look"      // commands for any shell, which change nothing
 	ByHand      Place = "hand"      // no line to paste
 )
 
@@ -90,8 +90,8 @@ func Marked(values []Value) []int {
 }
 
 // describeSteps writes steps as text: prose, and lines to paste, which begin
-// with two blanks. called names nodes.
-func describeSteps(steps []Step, called func(nodes []int) string) string {
+// with two blanks. nameOf names nodes.
+func describeSteps(steps []Step, nameOf func(nodes []int) string) string {
 	var b strings.Builder
 	for i, s := range steps {
 		if i > 0 {
@@ -100,7 +100,7 @@ func describeSteps(steps []Step, called func(nodes []int) string) string {
 		if s.Or {
 			b.WriteString("or ")
 		}
-		head := s.location(called)
+		head := s.location(nameOf)
 		switch {
 		case len(s.Lines) == 0:
 			b.WriteString(s.Text)
@@ -127,13 +127,13 @@ func describeSteps(steps []Step, called func(nodes []int) string) string {
 }
 
 // location says where the lines of a step are pasted, "" if the lines show it.
-func (s *Step) location(called func(nodes []int) string) string {
+func (s *Step) location(nameOf func(nodes []int) string) string {
 	on := ""
 	switch {
 	case s.Nodes != nil:
-		on = "on " + called(s.Nodes)
+		on = "on " + nameOf(s.Nodes)
 	case s.Everyone:
-		on = "on " + called(nil)
+		on = "on " + nameOf(nil)
 	}
 	switch s.Place {
 	case AsRoot:

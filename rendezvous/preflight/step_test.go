@@ -13,7 +13,7 @@ func TestStepsSayWhere(t *testing.T) {
 		AsRoot.Step("raise it", "sysctl -w a=1").Everywhere(),
 		ToGorun.Step("give all ranks one value", "-x A=1").Alternative(),
 		ToContainer.Step("", "--shm-size=8g").Alternative(),
-		ToLook.Step("look", "ip link").On([]int{2}),
+		ToShow.Step("show it", "ip link").On([]int{2}),
 		ByHand.Step("ask").Alternative(),
 	}}
 	for _, c := range []struct {
@@ -35,7 +35,7 @@ func TestStepsSayWhere(t *testing.T) {
 			"raise it, on all nodes, as root:\n  sysctl -w a=1\n" +
 			"or give all ranks one value:\n  gorun -x A=1 ...\n" +
 			"or where the container is started, " + c.want + ":\n  docker run --shm-size=8g ...\n" +
-			"look, on node3:\n  ip link\n" +
+			"show it, on node3:\n  ip link\n" +
 			"or ask"
 		if x.Fix != want {
 			t.Errorf("%v: %s\nwant %s", c.values, x.Fix, want)

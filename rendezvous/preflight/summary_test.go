@@ -19,9 +19,9 @@ func TestSummary(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, "node4") {
-		t.Errorf("a node that told nothing is in\n%s", got)
+		t.Errorf("a node without facts is in\n%s", got)
 	}
 	if got := preflight.Summary(&preflight.Fleet{Nodes: make([]preflight.Facts, 2)}); got != "" {
-		t.Errorf("of nodes that told nothing: %s", got)
+		t.Errorf("of nodes without facts: %s", got)
 	}
 }

@@ -38,8 +38,8 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
-// at returns the i-th line, "" after the last.
-func at(lines []string, i int) string {
+// lineAt returns the i-th line, "" after the last.
+func lineAt(lines []string, i int) string {
 	if i < len(lines) {
 		return lines[i]
 	}

@@ -21,7 +21,7 @@ type View struct {
 	Choice    []netif.Choice // of addresses, by NCCL or Gloo
 	Transport []Transport    // NCCL's, of each node with a GPU driver
 	Ports     [][]rdma.HCA   // of such a node: the ports that NCCL would use
-	kept      map[any]any    // by Once
+	cached    map[any]any    // by Once
 }
 
 // Transport is the network over which NCCL moves data.
@@ -121,23 +121,22 @@ func (v *View) chooseTransports(f *Fleet) {
 	}
 }
 
-// Once returns the value that look returned when Once was first called with
+// Once returns the value that compute returned when Once was first called with
 // this key. With it the rules of one package share results. A key has a type of
 // that package.
-func (v *View) Once(key any, look func() any) any {
-	x, ok := v.kept[key]
+func (v *View) Once(key any, compute func() any) any {
+	x, ok := v.cached[key]
 	if !ok {
-		x = look()
-		if v.kept == nil {
-			v.kept = map[any]any{}
+		x = compute()
+		if v.cached == nil {
+			v.cached = map[any]any{}
 		}
-		v.kept[key] = x
+		v.cached[key] = x
 	}
 	return x
 }
 
-// Between reports whether the nodes talk over a network with a library that
-// gorun knows.
+// Between reports whether the nodes are in several places and use NCCL or Gloo.
 func (v *View) Between() bool { return v.Places > 1 && (v.NCCL || v.Gloo) }
 
 // Locate numbers the machines of the nodes and their places. Nodes of one place
@@ -160,7 +159,7 @@ func (f *Fleet) Locate() (machines, places []int) {
 		}
 		return number[s]
 	}
-	copied := f.copied()
+	copies := f.copiedBootIDs()
 	for i, n := range f.Known() {
 		machine, net := n.Host.BootID, n.Host.NS.Net
 		switch {
@@ -168,8 +167,8 @@ func (f *Fleet) Locate() (machines, places []int) {
 			machines[i] = count(spot{alone: i + 1})
 			places[i] = machines[i]
 			continue
-		case copied[machine]:
-			machine += "\x00" + n.routable()
+		case copies[machine]:
+			machine += "\x00" + n.routableAddresses()
 		}
 		machines[i] = count(spot{machine: machine})
 		s := spot{machine: machine, net: net}
@@ -181,12 +180,12 @@ func (f *Fleet) Locate() (machines, places []int) {
 	return machines, places
 }
 
-// copied returns the boot ids that several machines have. A copy of a running
+// copiedBootIDs returns the boot ids that several machines have. A copy of a running
 // machine keeps its boot id until it is restarted. Nodes with one boot id are
 // on different machines if they have different GPUs at one PCI address, or if
 // they are in one network namespace and each has an address that the other
 // lacks.
-func (f *Fleet) copied() map[string]bool {
+func (f *Fleet) copiedBootIDs() map[string]bool {
 	type slot struct{ boot, pci string }
 	type space struct{ boot, net string }
 	gpus, first, copied := map[slot]string{}, map[space]*Facts{}, map[string]bool{}
@@ -206,31 +205,31 @@ func (f *Fleet) copied() map[string]bool {
 			gpus[s] = d.UUID
 		}
 		s := space{boot, n.Host.NS.Net}
-		if one := first[s]; one == nil {
+		if other := first[s]; other == nil {
 			first[s] = n
-		} else if n.Host.NS.Net != "" && n.has(n.Node.Addr) && one.has(one.Node.Addr) && !n.has(one.Node.Addr) && !one.has(n.Node.Addr) {
+		} else if n.Host.NS.Net != "" && n.hasAddress(n.Node.Addr) && other.hasAddress(other.Node.Addr) && !n.hasAddress(other.Node.Addr) && !other.hasAddress(n.Node.Addr) {
 			copied[boot] = true
 		}
 	}
 	return copied
 }
 
-// has reports whether one of the node's interfaces has the address.
-func (n *Facts) has(addr string) bool {
+// hasAddress reports whether one of the node's interfaces has the address.
+func (n *Facts) hasAddress(addr string) bool {
 	ip, err := netip.ParseAddr(addr)
 	if err != nil {
 		return false
 	}
 	for _, a := range n.Network.Addresses {
-		if own, err := netip.ParseAddr(a.IP); err == nil && own.WithZone("") == ip.WithZone("") {
+		if addr, err := netip.ParseAddr(a.IP); err == nil && addr.WithZone("") == ip.WithZone("") {
 			return true
 		}
 	}
 	return false
 }
 
-// routable lists the node's addresses that have a meaning beyond a link.
-func (n *Facts) routable() string {
+// routableAddresses lists the node's addresses that have a meaning beyond a link.
+func (n *Facts) routableAddresses() string {
 	var b strings.Builder
 	for _, a := range n.Network.Addresses {
 		if ip, err := netip.ParseAddr(a.IP); err == nil && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {

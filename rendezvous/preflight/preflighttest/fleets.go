@@ -121,6 +121,7 @@ func OnOneMachine(f *preflight.Fleet) *preflight.Fleet {
 // Set gives the node's workers a variable.
 func Set(n *preflight.Facts, name, value string) { SetFrom(n, name, value, ncclenv.Environment) }
 
+// SetFrom gives the node's workers a variable that source sets.
 func SetFrom(n *preflight.Facts, name, value, source string) {
 	n.Settings = append(n.Settings, ncclenv.Value{Name: name, Value: value, Source: source})
 	slices.SortFunc(n.Settings, func(a, b ncclenv.Value) int { return strings.Compare(a.Name, b.Name) })

@@ -54,7 +54,7 @@ func (t Target) is(from int, r preflight.Probe) bool {
 func results() []preflight.Result {
 	return []preflight.Result{
 		preflight.OK, preflight.Refused, preflight.NoRoute, preflight.TimedOut, preflight.Stalled, preflight.Reset,
-		preflight.Denied, preflight.NoAddress, preflight.Stranger, preflight.OtherSource, preflight.Failed,
+		preflight.Denied, preflight.NoAddress, preflight.OtherAgent, preflight.OtherSource, preflight.Failed,
 		preflight.Lossy, preflight.Slow,
 	}
 }

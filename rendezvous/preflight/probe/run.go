@@ -231,20 +231,20 @@ func (c *client) exchange(conn net.Conn, t Target, r *preflight.Probe) (prefligh
 	heard := time.Now()
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return preflight.Stranger, "it closed the connection without an answer"
+		return preflight.OtherAgent, "it closed the connection without an answer"
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return preflight.Failed, fmt.Sprintf("connected, but no answer within %s", c.options.Exchange)
 	case isNetwork(err):
 		return classify(err)
 	case err != nil:
-		return preflight.Stranger, err.Error()
+		return preflight.OtherAgent, err.Error()
 	}
 	round := heard.Sub(asked)
 	r.RoundMS = float64(round.Microseconds()) / 1000
 	r.Ahead = answer.clock - asked.Add(round/2).UnixNano()
 	r.Answer, r.Seen = answer.id, answer.seen.String()
 	if answer.id != t.ID {
-		return preflight.Stranger, "another node of this job answered"
+		return preflight.OtherAgent, "another node of this job answered"
 	}
 	if size > 0 {
 		if result, text := c.load(conn, size, r); result != preflight.OK {
@@ -276,7 +276,7 @@ func (c *client) load(conn net.Conn, size int, r *preflight.Probe) (preflight.Re
 	case err != nil:
 		return classify(err)
 	case b[0] != received:
-		return preflight.Stranger, errMagic.Error()
+		return preflight.OtherAgent, errMagic.Error()
 	}
 	if suspect(info, took) {
 		r.Mbit = mbit(size, took)

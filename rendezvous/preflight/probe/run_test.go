@@ -64,17 +64,17 @@ func TestResults(t *testing.T) {
 	}{
 		{"refused", at(closed.Addr().String()), preflight.Refused, "connect: connection refused"},
 		{"closes", at(impostor(t, func(c net.Conn) { _, _ = io.CopyN(io.Discard, c, 1) })), preflight.Reset, "connection reset"},
-		{"closes in peace", at(impostor(t, func(c net.Conn) { _, _ = readHello(c, []byte("other")) })), preflight.Stranger, "closed the connection"},
-		{"speaks otherwise", at(impostor(t, func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n"); hold(c) })), preflight.Stranger, "does not speak"},
+		{"closes in peace", at(impostor(t, func(c net.Conn) { _, _ = readHello(c, []byte("other")) })), preflight.OtherAgent, "closed the connection"},
+		{"speaks otherwise", at(impostor(t, func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n"); hold(c) })), preflight.OtherAgent, "does not speak"},
 		{"is silent", at(impostor(t, hold)), preflight.Failed, "no answer within"},
 		{"knows another key", at(impostor(t, func(c net.Conn) {
 			h, _ := readHello(c, o.key())
 			_, _ = c.Write(rawReply([]byte("x"), h.nonce, "b", "127.0.0.1"))
 			hold(c)
-		})), preflight.Stranger, "job's key"},
-		{"repeats an old answer", at(exchange(func(c net.Conn, h hello) { h.nonce[0]++; say(c, h, "b", "127.0.0.1"); hold(c) })), preflight.Stranger, "job's key"},
-		{"sees no address", at(exchange(func(c net.Conn, h hello) { say(c, h, "b", "here"); hold(c) })), preflight.Stranger, "source address"},
-		{"is another node", at(exchange(func(c net.Conn, h hello) { say(c, h, "c", "127.0.0.1"); hold(c) })), preflight.Stranger, "another node of this job"},
+		})), preflight.OtherAgent, "job's key"},
+		{"repeats an old answer", at(exchange(func(c net.Conn, h hello) { h.nonce[0]++; say(c, h, "b", "127.0.0.1"); hold(c) })), preflight.OtherAgent, "job's key"},
+		{"sees no address", at(exchange(func(c net.Conn, h hello) { say(c, h, "b", "here"); hold(c) })), preflight.OtherAgent, "source address"},
+		{"is another node", at(exchange(func(c net.Conn, h hello) { say(c, h, "c", "127.0.0.1"); hold(c) })), preflight.OtherAgent, "another node of this job"},
 		{"takes no payload", at(exchange(func(c net.Conn, h hello) {
 			say(c, h, "b", "127.0.0.1")
 			_, _ = c.Read(make([]byte, 1))
@@ -85,7 +85,7 @@ func TestResults(t *testing.T) {
 			_, _ = io.CopyN(io.Discard, c, payload)
 			_, _ = c.Write(make([]byte, 10000))
 			hold(c)
-		})), preflight.Stranger, "does not speak"},
+		})), preflight.OtherAgent, "does not speak"},
 		{"gives half of the payload", at(exchange(func(c net.Conn, h hello) {
 			say(c, h, "b", "127.0.0.1")
 			_, _ = io.CopyN(io.Discard, c, payload)
@@ -131,7 +131,7 @@ func TestResults(t *testing.T) {
 	t.Run("other key", func(t *testing.T) {
 		o := o
 		o.Key = "job 2"
-		if r := one(t, o, good); r.Result != preflight.Stranger {
+		if r := one(t, o, good); r.Result != preflight.OtherAgent {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -19,27 +19,27 @@ func (w *describer) steps(f fault) []preflight.Step {
 	source, target := hostOf(p.Source), hostOf(p.Target)
 	// An address may have a zone, whose name comes from another node.
 	quotedSource, quotedTarget := term.Command(source), term.Command(target)
-	route := preflight.ToLook.Step("which route the packets take", fmt.Sprintf("ip route get %s from %s", quotedTarget, quotedSource)).On([]int{p.From})
+	route := preflight.ToShow.Step("which route the packets take", fmt.Sprintf("ip route get %s from %s", quotedTarget, quotedSource)).On([]int{p.From})
 	switch p.Result {
 	case preflight.Denied:
 		return []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of " + from + " to let it open connections: its firewall or SELinux forbids them"),
-			preflight.ToLook.Step("what forbids it", "nft list ruleset; iptables -S OUTPUT; getenforce").On([]int{p.From}),
+			preflight.ToShow.Step("what forbids it", "nft list ruleset; iptables -S OUTPUT; getenforce").On([]int{p.From}),
 		}
 	case preflight.NoAddress:
 		return []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of " + from + " to give it its address " + source + " again, or choose another interface with --iface"),
-			preflight.ToLook.Step("which addresses it has", "ip -br addr").On([]int{p.From}),
+			preflight.ToShow.Step("which addresses it has", "ip -br addr").On([]int{p.From}),
 		}
 	case preflight.NoRoute:
 		return []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of the network to route between " + source + " of " + from + " and " + target + " of " + to + ", or choose interfaces of one network with --iface"), route,
-			preflight.ToLook.Step("whether the interface is up", "ip -br link; ip -br addr").On([]int{p.To}),
+			preflight.ToShow.Step("whether the interface is up", "ip -br link; ip -br addr").On([]int{p.To}),
 		}
 	default:
 		return []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of the firewall to let all TCP ports through between " + source + " of " + from + " and " + target + " of " + to + ", and so between all nodes, in both directions; or choose another network with --iface"),
-			preflight.ToLook.Step("the firewall of the node", "ip -br addr; nft list ruleset; iptables -S").On([]int{p.To}), route,
+			preflight.ToShow.Step("the firewall of the node", "ip -br addr; nft list ruleset; iptables -S").On([]int{p.To}), route,
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (e *evidence) smallerMTU() []preflight.Step {
 	if ip, err := netip.ParseAddr(to.addr); err == nil && !ip.Is4() {
 		head = 48
 	}
-	show := preflight.ToLook.Step("whether the path passes packets of this size", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, term.Command(from.addr), term.Command(to.addr))).On([]int{from.node})
+	show := preflight.ToShow.Step("whether the path passes packets of this size", fmt.Sprintf("ping -c 3 -W 2 -M do -s %d -I %s %s", pass-head, term.Command(from.addr), term.Command(to.addr))).On([]int{from.node})
 	steps := e.StepsFor(e.AllNodes(), preflight.AsRoot, "set an MTU that the path passes", func(i int, n *preflight.Facts) []string {
 		var lines []string
 		for _, l := range n.Listeners {

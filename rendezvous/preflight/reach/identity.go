@@ -35,14 +35,14 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 	for p := range f.ValidProbes {
 		host := hostOf(p.Target)
 		switch {
-		case p.Result == preflight.Stranger && p.Answer != "":
+		case p.Result == preflight.OtherAgent && p.Answer != "":
 			node, known := byID[p.Answer]
 			text := host + ": another node of this job answered"
 			if known {
 				text = host + ": " + names[node] + " answered"
 			}
 			note(p.To, text)
-		case p.Result == preflight.Stranger:
+		case p.Result == preflight.OtherAgent:
 			note(p.To, host+": a program answered that is not of this job")
 		case p.Result.Failed() || p.Result == preflight.Stalled:
 			for _, a := range []string{host, hostOf(p.Source)} {
@@ -77,7 +77,7 @@ func DuplicateAddresses(f *preflight.Fleet) []preflight.Finding {
 		Text:     "Connections to these nodes reach another machine: two machines have the address, or it is translated (NAT, a proxy). Ranks would connect to the wrong machine.",
 		Steps: []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of the network which machine has the address, and to give every node an address of its own"),
-			preflight.ToLook.Step("which machine answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", term.Command(hostOf(sample.Target)), term.Command(hostOf(sample.Source)))).On([]int{sample.From}),
+			preflight.ToShow.Step("which machine answers", fmt.Sprintf("ip neigh show %[1]s; ip route get %[1]s from %[2]s", term.Command(hostOf(sample.Target)), term.Command(hostOf(sample.Source)))).On([]int{sample.From}),
 		},
 	})
 }
@@ -96,7 +96,7 @@ func translated(f *preflight.Fleet) []preflight.Finding {
 		Text:     "Connections from these nodes arrive with another source address: it is translated (NAT, masquerading). That works as long as no node has to connect back to that address.",
 		Steps: []preflight.Step{
 			preflight.ByHand.Step("ask the administrator of the network to remove the translation between the nodes"),
-			preflight.ToLook.Step("where the translation is", "iptables -t nat -S; nft list ruleset"),
+			preflight.ToShow.Step("where the translation is", "iptables -t nat -S; nft list ruleset"),
 			preflight.ToContainer.Step("give the container the machine's network (in Kubernetes hostNetwork: true)", "--network=host").Alternative(),
 		},
 	})

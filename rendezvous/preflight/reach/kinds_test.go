@@ -243,7 +243,7 @@ func TestAnotherAgentAnswers(t *testing.T) {
 	f := s.run()
 	for i := range f.Probes {
 		if p := &f.Probes[i]; p.To == 2 && p.From != 3 {
-			p.Result, p.Answer = preflight.Stranger, "id3"
+			p.Result, p.Answer = preflight.OtherAgent, "id3"
 		}
 	}
 	x := onlyFinding(t, "I06", f)

@@ -72,7 +72,7 @@ func TestEveryFixOfProbes(t *testing.T) {
 		}, ""},
 		"lost packets":  {"I15", spread(3, 1), firewall(preflight.Lossy), network},
 		"a slow path":   {"I16", spread(3, 1), firewall(preflight.Slow), network},
-		"another agent": {"I06", spread(3, 1), firewall(preflight.Stranger), network},
+		"another agent": {"I06", spread(3, 1), firewall(preflight.OtherAgent), network},
 		"a translation": {"I02", spread(3, 1), firewall(preflight.OtherSource), network},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func (s *simnet) paste(t *testing.T, step preflight.Step) {
 		for _, line := range step.Lines {
 			words := strings.Fields(line)
 			switch {
-			case step.Place == preflight.ToLook:
+			case step.Place == preflight.ToShow:
 			case step.Nodes != nil && !slices.Contains(step.Nodes, i):
 			case step.Place == preflight.AsRoot && strings.HasPrefix(line, "ip link set dev eth0 mtu "):
 				n.Network.Interfaces[0].MTU, _ = strconv.Atoi(words[6])

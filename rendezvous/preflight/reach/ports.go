@@ -181,7 +181,7 @@ func openPorts(f *preflight.Fleet, tried sample) []preflight.Step {
 	}
 	ask := []preflight.Step{
 		preflight.ByHand.Step(fmt.Sprintf("ask the administrator of the firewall to let TCP ports %d-%d through between the nodes, in both directions: NCCL and Gloo have no setting for other ports", first, last)),
-		preflight.ToLook.Step("which firewall it is", "nft list ruleset; iptables -S"),
+		preflight.ToShow.Step("which firewall it is", "nft list ruleset; iptables -S"),
 	}
 	var widest span
 	for _, s := range tried.spans() {

@@ -16,7 +16,7 @@ func qualityRules() []preflight.Rule {
 			Users:   "A job that is many times slower than it should be; time-outs at random.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the network to look for errors and drops at the switches' ports between the nodes, and at cables and transceivers; or choose another interface with --iface"),
-				preflight.ToLook.Step("what the nodes count", "ip -s -s link; nstat -az TcpRetransSegs"),
+				preflight.ToShow.Step("what the nodes count", "ip -s -s link; nstat -az TcpRetransSegs"),
 			},
 			Check: checkLoss,
 		},
@@ -26,7 +26,7 @@ func qualityRules() []preflight.Rule {
 			Users:   "A slow job: every collective waits for the slowest path.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the network what limits the rate between the nodes, or choose another interface with --iface"),
-				preflight.ToLook.Step("what limits it on the nodes themselves", "tc -s qdisc; ip -s link"),
+				preflight.ToShow.Step("what limits it on the nodes themselves", "tc -s qdisc; ip -s link"),
 			},
 			Check: checkRate,
 		},

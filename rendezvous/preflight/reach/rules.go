@@ -36,7 +36,7 @@ func Rules() []preflight.Rule {
 			Users:   "Works sometimes; time-outs at random.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the firewalls to let all TCP ports of net.ipv4.ip_local_port_range through between the nodes, in both directions: NCCL and Gloo have no setting for other ports"),
-				preflight.ToLook.Step("which firewall it is", "nft list ruleset; iptables -S"),
+				preflight.ToShow.Step("which firewall it is", "nft list ruleset; iptables -S"),
 			},
 			Check: checkPorts,
 		},

@@ -24,7 +24,7 @@ func adapterRules() []preflight.Rule {
 			Steps: []preflight.Step{
 				preflight.EveryRank("use only ports that every node has", "NCCL_IB_HCA", "=mlx5_0,mlx5_1"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to repair the ports that are down").Alternative(),
-				preflight.ToLook.Step("which ports are up", "ibstat"),
+				preflight.ToShow.Step("which ports are up", "ibstat"),
 			},
 			Check: checkAdapters,
 		},
@@ -35,7 +35,7 @@ func adapterRules() []preflight.Rule {
 			Steps: []preflight.Step{
 				preflight.EveryRank("leave the choice to NCCL (2.21 or newer)", "NCCL_IB_GID_INDEX", "-1"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to give the adapter's interface an IPv4 address, from which the GID comes").Alternative(),
-				preflight.ToLook.Step("which GIDs there are", "show_gids"),
+				preflight.ToShow.Step("which GIDs there are", "show_gids"),
 			},
 			Check: checkGIDs,
 		},
@@ -78,7 +78,7 @@ func checkAdapters(f *preflight.Fleet) []preflight.Finding {
 		return strings.Trim(strings.Join(slices.Compact(list), " and "), " ")
 	})), preflight.Finding{Severity: preflight.Warning, Text: "The adapters run at different rates; every collective waits for the slowest.", Steps: []preflight.Step{
 		preflight.ByHand.Step("ask the administrator of the fabric to look at the cables and ports that are slower than the others"),
-		preflight.ToLook.Step("which ports they are", "ibstat"),
+		preflight.ToShow.Step("which ports they are", "ibstat"),
 	}})...)
 }
 
@@ -104,7 +104,7 @@ func commonPorts(f *preflight.Fleet) []preflight.Step {
 	}
 	repair := []preflight.Step{
 		preflight.ByHand.Step("ask the administrator of the nodes to repair the ports that are down, or to give all nodes the same number of ports of one link layer"),
-		preflight.ToLook.Step("which ports are up", "ibstat").Everywhere(),
+		preflight.ToShow.Step("which ports are up", "ibstat").Everywhere(),
 	}
 	var best []string // port names that all nodes have
 	count, link := 0, ""
@@ -219,7 +219,7 @@ func chooseGID(f *preflight.Fleet) []preflight.Step {
 	}
 	repair := []preflight.Step{
 		preflight.ByHand.Step("ask the administrator of the marked nodes to give the adapters' interfaces IPv4 addresses, from which the GIDs of RoCE v2 come"),
-		preflight.ToLook.Step("which GIDs there are", "show_gids").Everywhere(),
+		preflight.ToShow.Step("which GIDs there are", "show_gids").Everywhere(),
 	}
 	if forced && len(kinds) == 1 && !slices.Contains(slices.Collect(maps.Values(kinds)), true) {
 		return preflight.Either([]preflight.Step{preflight.EveryRank("leave the choice to NCCL", name, "-1")}, repair...)

@@ -26,7 +26,7 @@ func agreeRules() []preflight.Rule {
 			Users:   "A difference between nodes that no environment shows.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("make the file the same on all nodes, or remove it everywhere; write NAME=value without blanks and quotes"),
-				preflight.ToLook.Step("what is in it", "cat -A /etc/nccl.conf"),
+				preflight.ToShow.Step("what is in it", "cat -A /etc/nccl.conf"),
 			},
 			Check: checkConf,
 		},

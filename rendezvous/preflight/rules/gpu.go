@@ -33,7 +33,7 @@ func gpuRules() []preflight.Rule {
 			Users:   "`nvmlInit_v2() failed`, `nvmlDeviceGetHandleByIndex(5) failed: Unknown Error`, `GPU is lost`.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("leave the marked nodes out of the job, and ask their administrator to reset the GPUs or to restart the machine"),
-				preflight.ToLook.Step("what the driver says", "nvidia-smi -q -d ECC,PAGE_RETIREMENT"),
+				preflight.ToShow.Step("what the driver says", "nvidia-smi -q -d ECC,PAGE_RETIREMENT"),
 			},
 			Check: checkNVML,
 		},

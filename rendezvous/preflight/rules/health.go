@@ -19,7 +19,7 @@ func healthRules() []preflight.Rule {
 			Users:   "CUDA error 802, `system not yet initialized`; `Failed to bind NVLink SHARP (NVLS) Multicast memory`.",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("start the Fabric Manager of the driver's version, and reset the GPUs if it starts after them", "systemctl restart nvidia-fabricmanager"),
-				preflight.ToLook.Step("the state of the fabric", "nvidia-smi -q | grep -A3 Fabric"),
+				preflight.ToShow.Step("the state of the fabric", "nvidia-smi -q | grep -A3 Fabric"),
 			},
 			Check: checkFabric,
 		},
@@ -43,7 +43,7 @@ func healthRules() []preflight.Rule {
 			Users:   "Xid 48, 63, 64, 94 or 95 in the kernel's log and the end of a worker, hours later.",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("reset the GPUs when no process uses them", "nvidia-smi --gpu-reset"),
-				preflight.ToLook.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
+				preflight.ToShow.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to replace a GPU that has no spare row of memory left").Alternative(),
 			},
 			Check: checkGPUMemory,
@@ -54,7 +54,7 @@ func healthRules() []preflight.Rule {
 			Users:   "Half the bandwidth; `Cuda failure 'peer access is not supported between these two devices'`.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the marked nodes to reset the GPUs, and to repair the machine if the links stay down"),
-				preflight.ToLook.Step("which links are up", "nvidia-smi nvlink -s"),
+				preflight.ToShow.Step("which links are up", "nvidia-smi nvlink -s"),
 			},
 			Check: checkLinks,
 		},
@@ -64,7 +64,7 @@ func healthRules() []preflight.Rule {
 			Users:   "One slow rank, for which all others wait.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the marked nodes to look at cooling and power"),
-				preflight.ToLook.Step("what holds the clocks down", "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
+				preflight.ToShow.Step("what holds the clocks down", "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
 			},
 			Check: checkClocks,
 		},
@@ -267,7 +267,7 @@ func checkGPUMemory(f *preflight.Fleet) []preflight.Finding {
 		}
 		return strings.Join(what, ", ")
 	})
-	look := preflight.ToLook.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
+	look := preflight.ToShow.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
 	wornOut, pending := isWornOut.nodes(f), isPending.nodes(f)
 	return append(preflight.IfAny(pending, preflight.Finding{Text: "The memory of GPUs that the job will use has errors.", Steps: append(isPending.nvidiaSMI(f, preflight.Marked(pending), "reset them when no process uses them", "--gpu-reset"), look)}),
 		preflight.IfAny(wornOut, preflight.Finding{Text: "The memory of GPUs that the job will use is worn out.", Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(wornOut)) + " to replace the GPUs"), look}})...)

@@ -47,7 +47,7 @@ func choiceRules() []preflight.Rule {
 			Users:   "Since 2.28.3 NCCL leaves the interface out without a message; before, it takes it and cannot connect.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the marked nodes to look at the cable and the switch port of the interface, or leave it out with --iface"),
-				preflight.ToLook.Step("which interfaces have a carrier", "ip -br link"),
+				preflight.ToShow.Step("which interfaces have a carrier", "ip -br link"),
 			},
 			Check: checkRunning,
 		},
@@ -287,7 +287,7 @@ func checkRunning(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	look := preflight.ToLook.Step("which interfaces have a carrier", "ip -br link")
+	look := preflight.ToShow.Step("which interfaces have a carrier", "ip -br link")
 	repair := func(values []preflight.Value) preflight.Step {
 		return preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to look at the cable, the transceiver and the switch port")
 	}
@@ -306,7 +306,7 @@ func ifaceRules() []preflight.Rule {
 		Steps: []preflight.Step{
 			preflight.ToGorun.Step("let gorun find a network that every node has", "--iface auto").Everywhere(),
 			preflight.ByHand.Step("start gorun without --iface").Alternative(),
-			preflight.ToLook.Step("what each node has", "ip -br addr").Everywhere(),
+			preflight.ToShow.Step("what each node has", "ip -br addr").Everywhere(),
 		},
 		Check: checkIface,
 	}}
@@ -315,14 +315,14 @@ func ifaceRules() []preflight.Rule {
 func checkIface(f *preflight.Fleet) []preflight.Finding {
 	values := f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, u := range n.Unknown {
-			if u.Source == preflight.AskedSource {
+			if u.Source == preflight.IfaceSource {
 				add(u.Why)
 			}
 		}
 	})
 	switch {
-	case f.Asked != "":
-		return []preflight.Finding{{Text: "--iface auto finds no choice that all nodes share: " + f.Asked + ".", Values: values, Steps: otherNetwork(f)}}
+	case f.IfaceError != "":
+		return []preflight.Finding{{Text: "--iface auto finds no choice that all nodes share: " + f.IfaceError + ".", Values: values, Steps: otherNetwork(f)}}
 	case len(values) > 0:
 		return []preflight.Finding{{Text: "--iface does not fit every node.", Values: values, Steps: otherNetwork(f)}}
 	}
@@ -332,7 +332,7 @@ func checkIface(f *preflight.Fleet) []preflight.Finding {
 // ignoresIface reports whether --iface set the variables of other nodes but not
 // of this node.
 func ignoresIface(n *preflight.Facts) bool {
-	return slices.ContainsFunc(n.Unknown, func(u preflight.Unknown) bool { return u.Source == preflight.AskedSource })
+	return slices.ContainsFunc(n.Unknown, func(u preflight.Unknown) bool { return u.Source == preflight.IfaceSource })
 }
 
 // otherNetwork returns the step that names a network that every node has, if there
@@ -342,7 +342,7 @@ func otherNetwork(f *preflight.Fleet) []preflight.Step {
 	if len(steps) == 0 {
 		return nil
 	}
-	return preflight.Either(steps[:1:1], preflight.ByHand.Step("start gorun without --iface"), preflight.ToLook.Step("what each node has", "ip -br addr").Everywhere())
+	return preflight.Either(steps[:1:1], preflight.ByHand.Step("start gorun without --iface"), preflight.ToShow.Step("what each node has", "ip -br addr").Everywhere())
 }
 
 // slaveWithoutCarrier names a slave of a bond that has no carrier.

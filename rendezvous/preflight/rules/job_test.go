@@ -127,9 +127,9 @@ func jobCases() map[string][]ruleCase {
 		},
 		"I14": {
 			{name: "a name that one node lacks", base: preflighttest.CPUs, severity: preflight.Error, change: func(f *preflight.Fleet) {
-				f.Nodes[2].Unknown = []preflight.Unknown{{Source: preflight.AskedSource, Why: "this node has no interface bond0"}}
+				f.Nodes[2].Unknown = []preflight.Unknown{{Source: preflight.IfaceSource, Why: "this node has no interface bond0"}}
 			}, says: []string{"node3 (ranks 8-11) this node has no interface bond0"}},
-			{name: "auto without an answer", base: preflighttest.CPUs, severity: preflight.Error, change: func(f *preflight.Fleet) { f.Asked = "3 of 4 nodes have an address in 10.0.0.0/16" }, says: []string{"--iface auto finds no choice", "3 of 4 nodes"}},
+			{name: "auto without an answer", base: preflighttest.CPUs, severity: preflight.Error, change: func(f *preflight.Fleet) { f.IfaceError = "3 of 4 nodes have an address in 10.0.0.0/16" }, says: []string{"--iface auto finds no choice", "3 of 4 nodes"}},
 			{name: "without --iface", base: preflighttest.CPUs, change: func(*preflight.Fleet) {}},
 		},
 		"F01": {
@@ -137,7 +137,7 @@ func jobCases() map[string][]ruleCase {
 				f.Nodes[3].Unknown = []preflight.Unknown{{Source: "gpu", Why: "nothing came within 12s"}}
 			}, says: []string{"node4 (ranks 24-31) gpu: nothing came within 12s"}},
 			{name: "what --iface lacks is I14's", change: func(f *preflight.Fleet) {
-				f.Nodes[3].Unknown = []preflight.Unknown{{Source: preflight.AskedSource, Why: "no bond0"}}
+				f.Nodes[3].Unknown = []preflight.Unknown{{Source: preflight.IfaceSource, Why: "no bond0"}}
 			}},
 			{name: "no facts", severity: preflight.Note, change: func(f *preflight.Fleet) { f.Nodes[3] = preflight.Facts{} }, says: []string{"node 3 the node sent no facts"}},
 			{name: "what no check needs", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { f.Nodes[3].Unknown = []preflight.Unknown{{Source: "gpu", Why: "no time"}} }},

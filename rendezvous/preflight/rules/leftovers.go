@@ -90,7 +90,7 @@ func otherGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 		steps = nil
 	}
 	steps = preflight.Either(steps, preflight.ByHand.Step("end these processes, or ask their owners to end them"))
-	return append(steps, preflight.ToLook.Step("which processes they are", "nvidia-smi").On(nodes))
+	return append(steps, preflight.ToShow.Step("which processes they are", "nvidia-smi").On(nodes))
 }
 
 // gpuNumber returns the number of a GPU in PCI order, as nvidia-smi shows it.

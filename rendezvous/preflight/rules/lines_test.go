@@ -19,7 +19,7 @@ func TestLinesAreNoOtherNodesWord(t *testing.T) {
 		f.Nodes[i].Network.Interfaces[1].Name = "e;id"
 		f.Nodes[i].Network.Addresses = f.Nodes[i].Network.Addresses[3:] // so that no other interface can be proposed
 	}
-	for _, result := range []preflight.Result{preflight.TimedOut, preflight.NoRoute, preflight.Denied, preflight.NoAddress, preflight.Stalled, preflight.Stranger} {
+	for _, result := range []preflight.Result{preflight.TimedOut, preflight.NoRoute, preflight.Denied, preflight.NoAddress, preflight.Stalled, preflight.OtherAgent} {
 		f.Probes = []preflight.Probe{{From: 0, To: 1, Use: preflight.UseBootstrap, Source: addr[0], Target: addr[1] + ":40001", Large: true, Result: result}}
 		steps := 0
 		for _, x := range preflight.Compare(f, All(), preflight.Options{}) {

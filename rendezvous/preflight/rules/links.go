@@ -39,7 +39,7 @@ func linkRules() []preflight.Rule {
 			Users:   "A slow job: every collective waits for the slowest link.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the marked nodes to look at the cable, the switch port and autonegotiation"),
-				preflight.ToLook.Step("how fast the link is", "ethtool eth0"),
+				preflight.ToShow.Step("how fast the link is", "ethtool eth0"),
 			},
 			Check: checkSpeed,
 		},
@@ -231,7 +231,7 @@ func checkSpeed(f *preflight.Fleet) []preflight.Finding {
 	f.Describe(values, func(i int) string { p, _ := f.BootstrapAddress(i); return p.String() })
 	return preflight.WithSteps(preflight.IfAny(values, preflight.Finding{Text: "Some nodes are connected by much slower links than others; every collective waits for them."}), func() []preflight.Step {
 		return append([]preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to look at the cable, the switch port and autonegotiation")},
-			f.StepsFor(preflight.Marked(values), preflight.ToLook, "how fast the link is", func(i int, n *preflight.Facts) []string {
+			f.StepsFor(preflight.Marked(values), preflight.ToShow, "how fast the link is", func(i int, n *preflight.Facts) []string {
 				var lines []string
 				for _, p := range f.DataAddresses(i) {
 					if link := n.Network.Interface(p.Index); link != nil {

@@ -136,7 +136,7 @@ func (s *scene) chosen(f *preflight.Fleet) [][]envprop.Chosen {
 	}
 	p := netif.Suggest(nodes, reached)
 	if s.iface == "auto" && !p.Works() {
-		f.Asked = p.Why
+		f.IfaceError = p.Why
 		return nil
 	}
 	for i := range f.Nodes {
@@ -145,7 +145,7 @@ func (s *scene) chosen(f *preflight.Fleet) [][]envprop.Chosen {
 			name, err = netif.ByRequest(f.Nodes[i].Network, s.iface)
 		}
 		if err != nil {
-			f.Nodes[i].Unknown = append(f.Nodes[i].Unknown, preflight.Unknown{Source: preflight.AskedSource, Why: err.Error()})
+			f.Nodes[i].Unknown = append(f.Nodes[i].Unknown, preflight.Unknown{Source: preflight.IfaceSource, Why: err.Error()})
 			continue
 		}
 		for _, v := range [][2]string{{"NCCL_SOCKET_IFNAME", "=" + name}, {"GLOO_SOCKET_IFNAME", name}, {"TP_SOCKET_IFNAME", name}, {"UCX_NET_DEVICES", name}} {
@@ -260,7 +260,7 @@ func (p *pasted) person(t *testing.T, id string, way []preflight.Step) bool {
 	person, changes := false, false
 	for _, step := range way {
 		p.check(t, step)
-		changes = changes || step.Place != preflight.ToLook
+		changes = changes || step.Place != preflight.ToShow
 		if step.Place == preflight.ByHand {
 			person = true
 			key := listed(id, step.Text)
@@ -475,8 +475,8 @@ func (s *scene) flag(t *testing.T, i int, words []string) {
 			s.options[i].Unset = append(s.options[i].Unset, value)
 		case "--iface":
 			s.iface = value
-			n.Unknown = slices.DeleteFunc(n.Unknown, func(u preflight.Unknown) bool { return u.Source == preflight.AskedSource })
-			s.fleet.Asked = ""
+			n.Unknown = slices.DeleteFunc(n.Unknown, func(u preflight.Unknown) bool { return u.Source == preflight.IfaceSource })
+			s.fleet.IfaceError = ""
 		case "--nproc-per-node":
 			workers, err := strconv.Atoi(value)
 			if err != nil {

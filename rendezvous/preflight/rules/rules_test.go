@@ -93,7 +93,7 @@ func (c *ruleCase) run(t *testing.T, id string) {
 		}
 	}
 	for _, x := range found {
-		if x.Text == "" || x.Fix == "" || len(x.Values) == 0 && f.Asked == "" {
+		if x.Text == "" || x.Fix == "" || len(x.Values) == 0 && f.IfaceError == "" {
 			t.Errorf("a finding without text, fix or values: %+v", x)
 		}
 	}

@@ -38,7 +38,7 @@ func checkUnknown(f *preflight.Fleet) []preflight.Finding {
 // isNeeded reports whether a rule that concerns the fleet needs the source.
 func isNeeded(v *preflight.View, source string) bool {
 	switch source {
-	case preflight.AskedSource: // I14 needs it
+	case preflight.IfaceSource: // I14 needs it
 		return false
 	case "gpu", "rdma", "library", "settings":
 		return v.NCCL
