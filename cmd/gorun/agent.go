@@ -48,7 +48,7 @@ func runAgent(ctx context.Context, o *jobOptions) error {
 		return err
 	}
 	defer life.Close()
-	life.Listens() // until now the keeper held signals back
+	life.SendReady() // until now the keeper held signals back
 	opts, err := agentOptions(o, place)
 	if err != nil && place.index == 0 {
 		return unreported(opts.Spec, err)

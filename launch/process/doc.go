@@ -21,8 +21,9 @@
 //     opened (the tee of "exec gorun > >(tee log)"). The table waits for such
 //     inherited children, but never signals them.
 //   - A tree ends from its root: when a leftover ends, its children become children
-//     of this process, and the end is an event (SIGCHLD). So a new look after each
-//     end, until no leftover remains, finds all leftovers, even while they fork.
+//     of this process, and the end is an event (SIGCHLD). So a search
+//     after each end, until no leftover remains, finds all of them, even while they
+//     fork.
 //   - A child gets the descriptors of its [Spec] and no others, the default signal
 //     dispositions, and the soft limit of open files that this program was started
 //     with. Signals that the caller of this program ignored on purpose (nohup's

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// playFlag, then a mode of play, makes the test binary one of the processes
+	// helperFlag, then a mode of runHelper, makes the test binary one of the processes
 	// under test. It is an argument and no variable, because processes inherit the
 	// environment: an agent would take itself for a keeper and start agents.
-	playFlag = "-play"
-	envToken = "PROCESS_TEST_TOKEN" // marks all processes that one test started
-	patience = 20 * time.Second
+	helperFlag = "-helper"
+	envToken   = "PROCESS_TEST_TOKEN" // marks all processes that one test started
+	patience   = 20 * time.Second
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == playFlag {
-		os.Exit(play(os.Args[2]))
+	if len(os.Args) == 3 && os.Args[1] == helperFlag {
+		os.Exit(runHelper(os.Args[2]))
 	}
 	os.Exit(m.Run())
 }
 
-// bench holds one test's table and the processes that it started.
-type bench struct {
+// testTable holds one test's table and the processes that it started.
+type testTable struct {
 	testing.TB
 	*Table
 	token string
@@ -45,7 +45,7 @@ type bench struct {
 
 var tokens atomic.Int64
 
-func newBench(t testing.TB) *bench {
+func newTestTable(t testing.TB) *testTable {
 	t.Helper()
 	table, err := Open()
 	if err != nil {
@@ -55,7 +55,7 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{TB: t, Table: table, out: r, write: w, lines: bufio.NewReader(r)}
+	b := &testTable{TB: t, Table: table, out: r, write: w, lines: bufio.NewReader(r)}
 	b.token = fmt.Sprintf("%s=%d.%d", envToken, os.Getpid(), tokens.Add(1))
 	t.Cleanup(func() {
 		if _, err := b.Stop(context.Background(), StopOptions{}, b.procs...); err != nil {
@@ -69,7 +69,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-func (b *bench) start(s Spec) *Process {
+func (b *testTable) start(s Spec) *Process {
 	b.Helper()
 	if s.Env == nil {
 		s.Env = os.Environ()
@@ -90,21 +90,21 @@ func shell(script string) Spec {
 	return Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Session: true}
 }
 
-// shellThen runs a script and then, in the same process, the test binary in a mode of play.
+// shellThen runs a script and then, in the same process, the test binary in a mode of runHelper.
 func shellThen(script, mode string) Spec {
-	return Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script + ` exec "$0" "$@"`, os.Args[0], playFlag, mode}, Session: true}
+	return Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script + ` exec "$0" "$@"`, os.Args[0], helperFlag, mode}, Session: true}
 }
 
-func (b *bench) shell(script string) *Process { b.Helper(); return b.start(shell(script)) }
+func (b *testTable) shell(script string) *Process { b.Helper(); return b.start(shell(script)) }
 
-// helper starts the test binary in a mode of play.
-func (b *bench) helper(mode string) *Process {
+// helper starts the test binary in a mode of runHelper.
+func (b *testTable) helper(mode string) *Process {
 	b.Helper()
-	return b.start(Spec{Path: "/proc/self/exe", Args: []string{"helper", playFlag, mode}, Session: true})
+	return b.start(Spec{Path: "/proc/self/exe", Args: []string{"helper", helperFlag, mode}, Session: true})
 }
 
 // line returns the next line that a process of this bench prints.
-func (b *bench) line() string {
+func (b *testTable) line() string {
 	b.Helper()
 	b.out.SetReadDeadline(time.Now().Add(patience))
 	s, err := b.lines.ReadString('\n')
@@ -115,7 +115,7 @@ func (b *bench) line() string {
 }
 
 // expect reads lines, in any order, until each of want has come.
-func (b *bench) expect(want ...string) {
+func (b *testTable) expect(want ...string) {
 	b.Helper()
 	missing := map[string]int{}
 	for _, w := range want {
@@ -130,7 +130,7 @@ func (b *bench) expect(want ...string) {
 	}
 }
 
-func (b *bench) exit(p *Process) Exit {
+func (b *testTable) exit(p *Process) Exit {
 	b.Helper()
 	select {
 	case <-p.Done():
@@ -141,7 +141,7 @@ func (b *bench) exit(p *Process) Exit {
 	}
 }
 
-func (b *bench) stop(o StopOptions, procs ...*Process) (killed int) {
+func (b *testTable) stop(o StopOptions, procs ...*Process) (killed int) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -168,7 +168,7 @@ func alive(token string) (pids []int) {
 	return pids
 }
 
-func (b *bench) nothingLeft() {
+func (b *testTable) nothingLeft() {
 	b.Helper()
 	for _, pid := range alive(b.token) {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -179,7 +179,7 @@ func (b *bench) nothingLeft() {
 
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) { // sleep: between two looks
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) { // sleep: polls a condition
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
@@ -192,8 +192,8 @@ func daemon(says string) string {
 	return `(setsid sh -c 'trap "" TERM INT HUP; echo ` + says + `; sleep 1000; :' &);`
 }
 
-// play runs the test binary as one of the processes under test.
-func play(mode string) int {
+// runHelper runs the test binary as one of the processes under test.
+func runHelper(mode string) int {
 	mode, arg, _ := strings.Cut(mode, ":")
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, err)
@@ -232,26 +232,26 @@ func play(mode string) int {
 	case "forwarded":
 		fmt.Println(Forwarded())
 	case "pid1":
-		return playPID1()
+		return runPID1()
 	case "keeper":
-		return playKeeper(arg)
+		return runKeeper(arg)
 	case "agent":
-		return playAgent(arg)
+		return runAgent(arg)
 	default:
 		return fail(fmt.Errorf("no mode %q", mode))
 	}
 	return 0
 }
 
-// playKeeper runs a keeper of the number of agents that arg says.
-func playKeeper(arg string) int {
+// runKeeper runs a keeper of the number of agents that arg says.
+func runKeeper(arg string) int {
 	n, _ := strconv.Atoi(arg)
 	k := Keeper{OnExit: func(i int, e Exit, killed int) {
 		fmt.Printf("agent %d %v, killed %v\n", i, e, killed > 0)
 	}}
 	for i := range n {
 		k.Agents = append(k.Agents, Spec{
-			Path: "/proc/self/exe", Args: []string{"agent", playFlag, fmt.Sprintf("agent:%d", i)},
+			Path: "/proc/self/exe", Args: []string{"agent", helperFlag, fmt.Sprintf("agent:%d", i)},
 			Stdout: os.Stdout, Stderr: os.Stderr,
 		})
 	}
@@ -265,10 +265,10 @@ func playKeeper(arg string) int {
 	return 0
 }
 
-// playAgent starts a worker and a daemon that both ignore signals. It waits for
+// runAgent starts a worker and a daemon that both ignore signals. It waits for
 // SIGTERM (then it ends and leaves all of it) or for the keeper's end (then it
 // stops all of it).
-func playAgent(name string) int {
+func runAgent(name string) int {
 	table, err := Open()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -281,7 +281,7 @@ func playAgent(name string) int {
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
-	line.Listens()
+	line.SendReady()
 	s := shell(daemon("daemon "+name) + ` trap "" TERM; echo worker ` + name + `; sleep 1000; :`)
 	s.Stdout = os.Stdout
 	p, err := table.Start(s)
@@ -305,8 +305,8 @@ func playAgent(name string) int {
 	}
 }
 
-// playPID1 makes orphans that end, as PID 1, and checks that none stays a zombie.
-func playPID1() int {
+// runPID1 makes orphans that end, as PID 1, and checks that none stays a zombie.
+func runPID1() int {
 	table, err := Open()
 	if err != nil {
 		fmt.Println(err)
@@ -321,7 +321,7 @@ func playPID1() int {
 	zombies := func() (n int) {
 		pids, _ := table.fs.children(os.Getpid())
 		for _, pid := range pids {
-			if s, err := table.fs.stat(pid); err == nil && s.dead() {
+			if s, err := table.fs.stat(pid); err == nil && s.isZombie() {
 				n++
 			}
 		}
@@ -329,7 +329,7 @@ func playPID1() int {
 	}
 	end := time.Now().Add(patience)
 	for zombies() > 0 && time.Now().Before(end) {
-		time.Sleep(time.Millisecond) // sleep: between two looks
+		time.Sleep(time.Millisecond) // sleep: polls a condition
 	}
 	_, err = table.Stop(context.Background(), StopOptions{Grace: time.Second}, p)
 	fmt.Printf("pid %d zombies %d stop %v\n", os.Getpid(), zombies(), err)

@@ -25,7 +25,7 @@ type Keeper struct {
 	// what different living agents leave.
 	Agents []Spec
 	// Signals are passed on, each once to each living agent (not to its group). The
-	// keeper holds them back until all agents take signals ([Lifeline.Listens]) or
+	// keeper holds them back until all agents take signals ([Lifeline.SendReady]) or
 	// should do so. Usually they are [Forwarded] through signal.Notify.
 	Signals <-chan os.Signal
 	// OnExit, if set, is called by Run for each agent that has ended, after
@@ -61,26 +61,26 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	defer table.Close()
-	theirs, ours, err := newLifeline()
+	agentEnd, keeperEnd, err := newLifeline()
 	if err != nil {
 		return err
 	}
-	defer ours.Close()
+	defer keeperEnd.Close()
 
 	agents := make([]*Process, len(k.Agents))
 	for i, spec := range k.Agents {
 		spec.Group = true
-		spec.ExtraFiles = append([]*os.File{theirs}, spec.ExtraFiles...)
+		spec.ExtraFiles = append([]*os.File{agentEnd}, spec.ExtraFiles...)
 		if agents[i], err = table.Start(spec); err != nil {
-			theirs.Close()
+			agentEnd.Close()
 			_, stopErr := table.Stop(ctx, StopOptions{}, agents[:i]...)
 			return errors.Join(err, stopErr)
 		}
 	}
-	theirs.Close()
+	agentEnd.Close()
 	listen := make(chan struct{})
-	go func() { // ends when ours is closed
-		if _, err := io.ReadFull(ours, make([]byte, len(agents))); err == nil {
+	go func() { // ends when keeperEnd is closed
+		if _, err := io.ReadFull(keeperEnd, make([]byte, len(agents))); err == nil {
 			close(listen)
 		}
 	}()
@@ -88,7 +88,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // newLifeline returns the two ends of a lifeline.
-func newLifeline() (theirs, ours *os.File, err error) {
+func newLifeline() (agentEnd, keeperEnd *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot make the lifeline: %w", err)
@@ -126,7 +126,7 @@ func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process, lis
 		}
 		held = nil
 	}
-	late := time.After(listenTimeout)
+	listenElapsed := time.After(listenTimeout)
 	for left := len(agents); left > 0; {
 		select {
 		case sig, open := <-signals:
@@ -142,7 +142,7 @@ func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process, lis
 		case <-listen:
 			listen = nil
 			pass()
-		case <-late:
+		case <-listenElapsed:
 			listen = nil
 			pass()
 		case e := <-ends:

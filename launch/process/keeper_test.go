@@ -21,7 +21,7 @@ func contains(s string, parts ...string) bool {
 
 // keeper starts a keeper of n agents, waits until all processes are up, and returns
 // the agents' pids. Each agent has a worker and a daemon, each with a sleep.
-func (b *bench) keeper(n int) (keeper *Process, agents []int) {
+func (b *testTable) keeper(n int) (keeper *Process, agents []int) {
 	b.Helper()
 	keeper = b.helper(fmt.Sprintf("keeper:%d", n))
 	agents = make([]int, n)
@@ -38,7 +38,7 @@ func (b *bench) keeper(n int) (keeper *Process, agents []int) {
 }
 
 func TestKeeperKillsWhatAKilledAgentLeft(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	keeper, agents := b.keeper(1)
 	syscall.Kill(agents[0], syscall.SIGKILL)
 	b.expect("agent 0 was killed by SIGKILL, killed true")
@@ -49,7 +49,7 @@ func TestKeeperKillsWhatAKilledAgentLeft(t *testing.T) {
 }
 
 // nothingLeftBut checks that all of the test's processes except p have ended.
-func (b *bench) nothingLeftBut(p *Process) {
+func (b *testTable) nothingLeftBut(p *Process) {
 	b.Helper()
 	for _, pid := range alive(b.token) {
 		if pid != p.Pid() {
@@ -59,7 +59,7 @@ func (b *bench) nothingLeftBut(p *Process) {
 }
 
 func TestKeeperKillsWhatAnExitedAgentLeft(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	keeper, _ := b.keeper(1)
 	syscall.Kill(keeper.Pid(), syscall.SIGTERM) // passed on
 	b.expect("agent 0 got terminated")
@@ -69,7 +69,7 @@ func TestKeeperKillsWhatAnExitedAgentLeft(t *testing.T) {
 }
 
 func TestKeeperSparesTheOtherAgent(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	keeper, agents := b.keeper(2)
 	// A keeper, two agents, two workers and two daemons, each with a sleep.
 	until(t, "all 11 processes are there", func() bool { return len(alive(b.token)) == 11 })
@@ -85,8 +85,8 @@ func TestKeeperSparesTheOtherAgent(t *testing.T) {
 	b.nothingLeft()
 }
 
-func TestAgentSeesKeepersDeath(t *testing.T) {
-	b := newBench(t)
+func TestAgentSeesKeeperEnd(t *testing.T) {
+	b := newTestTable(t)
 	keeper, _ := b.keeper(2)
 	syscall.Kill(keeper.Pid(), syscall.SIGKILL)
 	b.expect("agent 0 is alone", "agent 1 is alone")
@@ -94,7 +94,7 @@ func TestAgentSeesKeepersDeath(t *testing.T) {
 }
 
 func TestKeeperForwardsOnce(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	keeper, agents := b.keeper(2)
 	// Signal the whole group, as a terminal does: the agents are not in it.
 	if err := keeper.Signal(syscall.SIGUSR1); err != nil {
@@ -162,15 +162,15 @@ func TestKeeperRun(t *testing.T) {
 
 func TestLifeline(t *testing.T) {
 	pair := func() (fd int, keepers *os.File) {
-		theirs, ours, err := newLifeline()
+		agentEnd, keeperEnd, err := newLifeline()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer theirs.Close()
-		if fd, err = syscall.Dup(int(theirs.Fd())); err != nil {
+		defer agentEnd.Close()
+		if fd, err = syscall.Dup(int(agentEnd.Fd())); err != nil {
 			t.Fatal(err)
 		}
-		return fd, ours
+		return fd, keeperEnd
 	}
 	r, w := pair()
 	l, err := OpenLifeline(r)
@@ -182,7 +182,7 @@ func TestLifeline(t *testing.T) {
 		t.Error("lost while the other end is open")
 	default:
 	}
-	l.Listens() // the byte is not read, as with a keeper that is killed at once
+	l.SendReady() // the byte is not read, as with a keeper that is killed at once
 	w.Close()
 	until(t, "lost", func() bool {
 		select {

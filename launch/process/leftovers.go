@@ -23,11 +23,11 @@ func (s stat) String() string {
 // leftovers returns the children of this process that the table neither started nor
 // inherited. These are orphans whose parent has ended, as zombies too until they
 // are waited for. leftovers leaves out the children in the session or group of a
-// process of the table that lives and is not being stopped. kept are the process
-// groups that no signal to a leftover's group may reach: the groups of this process
-// and of inherited children. The lock is held, so that no leftover can be waited
-// for before the caller has signalled it.
-func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool, err error) {
+// process of the table that lives and is not being stopped. protected holds the
+// process groups that no signal may reach: those of this process and of inherited
+// children. The lock is held, so that no leftover can be waited for before the
+// caller has signalled it.
+func (t *Table) leftovers(stopped map[int]bool) (left []stat, protected map[int]bool, err error) {
 	if childless() {
 		return nil, nil, nil
 	}
@@ -35,7 +35,7 @@ func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool,
 	if err != nil {
 		return nil, nil, err
 	}
-	kept = map[int]bool{syscall.Getpgrp(): true}
+	protected = map[int]bool{syscall.Getpgrp(): true}
 	owned := func(pid int) bool { return t.living[pid] != nil && !stopped[pid] }
 	for _, pid := range children {
 		if t.living[pid] != nil {
@@ -46,18 +46,18 @@ func (t *Table) leftovers(stopped map[int]bool) (left []stat, kept map[int]bool,
 		case err != nil:
 			return nil, nil, err
 		case t.inherited[pid]:
-			kept[s.group] = true
+			protected[s.group] = true
 		case !owned(s.session) && !owned(s.group):
 			left = append(left, s)
 		}
 	}
-	return left, kept, nil
+	return left, protected, nil
 }
 
-// killBelow sends SIGKILL to all descendants of the processes that do not end.
-// Otherwise the descendants of a process that hangs in the kernel would outlive
-// this process.
-func (s *stopping) killBelow() {
+// killDescendants sends SIGKILL to all descendants of the processes that do not
+// end. Otherwise the descendants of a process that hangs in the kernel would
+// outlive this process.
+func (s *stopping) killDescendants() {
 	var roots []identity
 	s.table.mu.Lock()
 	for _, p := range s.procs {
@@ -72,7 +72,7 @@ func (s *stopping) killBelow() {
 		roots = append(roots, l.identity())
 	}
 	for _, id := range s.table.fs.descendants(roots) {
-		killExactly(s.table.fs, id)
+		killIdentity(s.table.fs, id)
 	}
 }
 
@@ -106,10 +106,10 @@ func (f procfs) descendants(roots []identity) []identity {
 	return all
 }
 
-// killExactly sends SIGKILL to the process of an identity, and to no later process
+// killIdentity sends SIGKILL to the process of an identity, and to no later process
 // with the same pid. A pid file descriptor refers to the process for which it was
-// opened; killExactly then compares the identity.
-func killExactly(fs procfs, id identity) {
+// opened; killIdentity then compares the identity.
+func killIdentity(fs procfs, id identity) {
 	fd, err := unix.PidfdOpen(id.pid, 0)
 	if err == nil {
 		defer unix.Close(fd)

@@ -26,16 +26,16 @@ type Lifeline struct {
 func OpenLifeline(fd int) (*Lifeline, error) {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("cannot watch over the keeper: descriptor %d: %w", fd, err)
+		return nil, fmt.Errorf("cannot watch the keeper: descriptor %d: %w", fd, err)
 	}
 	if st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
-		return nil, fmt.Errorf("cannot watch over the keeper: descriptor %d is not a socket", fd)
+		return nil, fmt.Errorf("cannot watch the keeper: descriptor %d is not a socket", fd)
 	}
 	syscall.CloseOnExec(fd)
 	// A read of a socket that does not block waits in the poller, so Close can
 	// interrupt it.
 	if err := syscall.SetNonblock(fd, true); err != nil {
-		return nil, fmt.Errorf("cannot watch over the keeper: descriptor %d: %w", fd, err)
+		return nil, fmt.Errorf("cannot watch the keeper: descriptor %d: %w", fd, err)
 	}
 	l := &Lifeline{
 		end:  os.NewFile(uintptr(fd), "lifeline"),
@@ -53,10 +53,10 @@ func (l *Lifeline) watch() {
 	}
 }
 
-// Listens tells the keeper that this agent takes signals. An earlier signal would
-// have killed the agent, so the keeper passes signals on only now. Listens ignores
-// a lost keeper, which Lost reports.
-func (l *Lifeline) Listens() { _, _ = l.end.Write([]byte{1}) }
+// SendReady sends the keeper the byte that says that this agent takes signals. An
+// earlier signal would have killed the agent, so the keeper passes signals on only
+// now. SendReady ignores a lost keeper, which Lost reports.
+func (l *Lifeline) SendReady() { _, _ = l.end.Write([]byte{1}) }
 
 // Lost is closed when the keeper has ended, in whatever way.
 func (l *Lifeline) Lost() <-chan struct{} { return l.lost }

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +11,7 @@ import (
 )
 
 func TestExit(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	for _, tt := range []struct {
 		script string
 		want   Exit
@@ -40,7 +39,7 @@ func TestExit(t *testing.T) {
 }
 
 func TestSpec(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	dir := t.TempDir()
 	s := shell(`read x; echo "$0 $GREETING $PWD [$x] $(cat <&4)"; cat <&3`)
 	s.Args = append(s.Args, "name")
@@ -82,7 +81,7 @@ func TestSpec(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
 		name = dir + "/" + name
@@ -125,7 +124,7 @@ func TestStartErrors(t *testing.T) {
 // TestAround checks that Around starts the process, and that its error counts if it
 // does not.
 func TestAround(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	s := shell("echo started")
 	calls := 0
 	s.Around = func(start func() error) error { calls++; return start() }
@@ -158,7 +157,7 @@ func TestAround(t *testing.T) {
 }
 
 func TestSignal(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	// The group gets the signal: the shell and its child.
 	p := b.shell(`trap 'echo shell; exit 4' USR1; sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.01; done' & wait; wait`)
 	b.expect("ready")
@@ -177,7 +176,7 @@ func TestSignal(t *testing.T) {
 // TestFastExits checks that a process that ends before Start has returned is
 // collected, and that nothing stays behind: no zombie, no descriptor.
 func TestFastExits(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	before := openFiles(t)
 	procs := make([]*Process, 1000)
 	for i := range procs {
@@ -212,7 +211,7 @@ func TestDescriptorsDoNotLeak(t *testing.T) {
 	}
 	defer syscall.Close(pipe[0])
 	defer syscall.Close(pipe[1])
-	b := newBench(t)
+	b := newTestTable(t)
 	p := b.helper("fds")
 	stdout, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", b.write.Fd()))
 	if err != nil {
@@ -238,7 +237,7 @@ func TestDescriptorsDoNotLeak(t *testing.T) {
 // TestChildrenGetOriginalLimitsAndSignals checks that children do not get what the
 // Go runtime changes for itself.
 func TestChildrenGetOriginalLimitsAndSignals(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	b.start(shellThen(`ulimit -Sn 256; trap "" HUP;`, `run:ulimit -Sn; grep -E "Sig(Ign|Blk)" /proc/self/status | tr -d "\t" | sed 's/Ign:.*\(.......\)$/Ign:\1/'`))
 	// Bit 0 is SIGHUP. The bits above the low 28 are signals of libc, which some
 	// callers have ignored.
@@ -249,7 +248,7 @@ func TestChildrenGetOriginalLimitsAndSignals(t *testing.T) {
 }
 
 func TestInheritedChildrenAreLeftAlone(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	up := t.TempDir() + "/up"
 	p := b.start(shellThen(`sleep 1000 & echo $!;`,
 		fmt.Sprintf("run:"+`(setsid sh -c 'trap "" TERM; echo > %[1]s; sleep 1000; :' &); until [ -e %[1]s ]; do sleep 0.01; done`, up)))
@@ -266,8 +265,8 @@ func TestInheritedChildrenAreLeftAlone(t *testing.T) {
 
 func TestOpenInForeignProc(t *testing.T) {
 	needUnshare(t)
-	b := newBench(t)
-	b.start(Spec{Path: "/usr/bin/unshare", Args: []string{"unshare", "--pid", "--fork", "--kill-child", os.Args[0], playFlag, "open"}})
+	b := newTestTable(t)
+	b.start(Spec{Path: "/usr/bin/unshare", Args: []string{"unshare", "--pid", "--fork", "--kill-child", os.Args[0], helperFlag, "open"}})
 	if got := b.line(); !strings.Contains(got, "--mount-proc") {
 		t.Errorf("got %q", got)
 	}
@@ -275,8 +274,8 @@ func TestOpenInForeignProc(t *testing.T) {
 
 func TestPID1(t *testing.T) {
 	needUnshare(t)
-	b := newBench(t)
-	b.start(Spec{Path: "/usr/bin/unshare", Args: []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", os.Args[0], playFlag, "pid1"}})
+	b := newTestTable(t)
+	b.start(Spec{Path: "/usr/bin/unshare", Args: []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", os.Args[0], helperFlag, "pid1"}})
 	b.expect("pid 1 zombies 0 stop <nil>")
 }
 
@@ -289,63 +288,4 @@ func needUnshare(t *testing.T) {
 		t.Fatal("a pid namespace needs root and unshare(1)")
 	}
 	t.Skip("a pid namespace needs root and unshare(1)")
-}
-
-func BenchmarkStart8True(b *testing.B) {
-	table, err := Open()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer table.Close()
-	for b.Loop() {
-		var procs [8]*Process
-		for i := range procs {
-			if procs[i], err = table.Start(Spec{Path: "/bin/true", Session: true}); err != nil {
-				b.Fatal(err)
-			}
-		}
-		for _, p := range procs {
-			<-p.Done()
-		}
-	}
-}
-
-// BenchmarkReaction measures the time from a process's end to Done.
-func BenchmarkReaction(b *testing.B) {
-	table, err := Open()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer table.Close()
-	for b.Loop() {
-		b.StopTimer()
-		p, err := table.Start(Spec{Path: "/bin/sleep", Args: []string{"sleep", "1000"}})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
-		p.Signal(syscall.SIGKILL)
-		<-p.Done()
-	}
-}
-
-func BenchmarkStop8(b *testing.B) {
-	table, err := Open()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer table.Close()
-	for b.Loop() {
-		b.StopTimer()
-		var procs [8]*Process
-		for i := range procs {
-			if procs[i], err = table.Start(Spec{Path: "/bin/sleep", Args: []string{"sleep", "1000"}, Session: true}); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.StartTimer()
-		if _, err := table.Stop(context.Background(), StopOptions{Grace: patience}, procs[:]...); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

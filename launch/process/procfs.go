@@ -20,7 +20,7 @@ type procfs struct {
 	lists bool // the kernel lists children (CONFIG_PROC_CHILDREN)
 }
 
-// stat holds what this package needs of /proc/PID/stat.
+// stat holds what this package reads of /proc/PID/stat.
 type stat struct {
 	pid     int
 	name    string
@@ -32,9 +32,9 @@ type stat struct {
 	start   uint64 // clock ticks after boot; with the pid it identifies a process for ever
 }
 
-// dead reports whether only a zombie is left. The leader of a process that still
+// isZombie reports whether only a zombie is left. The leader of a process that still
 // runs in other threads looks like a zombie, too.
-func (s stat) dead() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
+func (s stat) isZombie() bool { return (s.state == 'Z' || s.state == 'X') && s.threads <= 1 }
 
 // openProcfs returns the /proc at root. It must belong to the pid namespace of this
 // process: in another namespace the numbers name other processes.
@@ -59,7 +59,7 @@ func (f procfs) children(pid int) ([]int, error) {
 	}
 	tasks := f.root + "/" + strconv.Itoa(pid) + "/task/"
 	tids, err := readNumbers(tasks)
-	if gone(err) {
+	if hasEnded(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -68,7 +68,7 @@ func (f procfs) children(pid int) ([]int, error) {
 	var pids []int
 	for _, tid := range tids {
 		list, err := readFile(tasks + strconv.Itoa(tid) + "/children")
-		if err != nil && !gone(err) {
+		if err != nil && !hasEnded(err) {
 			return nil, err
 		}
 		for _, field := range bytes.Fields(list) {
@@ -165,7 +165,7 @@ func readNumbers(dir string) ([]int, error) {
 	return numbers, err
 }
 
-// gone reports whether err says that the process (or thread) has ended.
-func gone(err error) bool {
+// hasEnded reports whether err says that the process (or thread) has ended.
+func hasEnded(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)
 }

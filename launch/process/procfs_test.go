@@ -56,8 +56,8 @@ func TestDead(t *testing.T) {
 		{stat{state: 'Z', threads: 3}, false}, // only the leading thread has ended
 		{stat{state: 'S', threads: 1}, false},
 	} {
-		if tt.s.dead() != tt.want {
-			t.Errorf("%+v: dead %v", tt.s, tt.s.dead())
+		if tt.s.isZombie() != tt.want {
+			t.Errorf("%+v: zombie %v", tt.s, tt.s.isZombie())
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestOpenProcfs(t *testing.T) {
 // TestChildrenOfTheRealProc checks that the answers are the same on a kernel
 // without lists of children.
 func TestChildrenOfTheRealProc(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	if !b.fs.lists {
 		t.Skip("this kernel has no lists of children")
 	}

@@ -23,7 +23,7 @@ const (
 // error.
 func (t *Table) Run(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
 	var out bytes.Buffer
-	exit, err := t.Stream(ctx, path, argv, env, dir, &head{&out, maxOutput})
+	exit, err := t.Stream(ctx, path, argv, env, dir, &limitedWriter{&out, maxOutput})
 	return out.Bytes(), exit, err
 }
 
@@ -40,13 +40,13 @@ func (t *Table) Stream(ctx context.Context, path string, argv, env []string, dir
 	if err != nil {
 		return 0, err
 	}
-	killed := make(chan struct{}) // closed when everything that it started has ended, or cannot be ended
-	spare := context.AfterFunc(ctx, func() {
+	killed := make(chan struct{}) // closed when everything that the program started has ended, or cannot be ended
+	stopKill := context.AfterFunc(ctx, func() {
 		defer close(killed)
 		_, _ = t.Stop(context.Background(), StopOptions{}, p)
 		_ = rd.SetReadDeadline(time.Now())
 	})
-	go func() { // a process that it left may hold the pipe open for ever
+	go func() { // a process that the program left may hold the pipe open for ever
 		<-p.Done()
 		_ = rd.SetReadDeadline(time.Now().Add(outputTimeout))
 	}()
@@ -55,21 +55,20 @@ func (t *Table) Stream(ctx context.Context, path string, argv, env []string, dir
 	case <-p.Done():
 	case <-killed:
 	}
-	if !spare() {
+	if !stopKill() {
 		<-killed
 		return 0, ctx.Err()
 	}
-	e := p.Exit()
-	return e.Status(), nil
+	return p.Exit().Status(), nil
 }
 
-// head keeps the first bytes that are written to it.
-type head struct {
+// limitedWriter keeps the first bytes that are written to it.
+type limitedWriter struct {
 	to   *bytes.Buffer
 	left int
 }
 
-func (h *head) Write(p []byte) (int, error) {
+func (h *limitedWriter) Write(p []byte) (int, error) {
 	keep := p[:min(len(p), h.left)]
 	h.left -= len(keep)
 	h.to.Write(keep)

@@ -14,7 +14,7 @@ import (
 )
 
 func TestRun(t *testing.T) {
-	table := newBench(t).Table
+	table := newTestTable(t).Table
 	sh := func(ctx context.Context, script string) (string, int, error) {
 		out, code, err := table.Run(ctx, "/bin/sh", []string{"sh", "-c", script}, []string{"WORD=hi", "PATH=/bin:/usr/bin"}, "/")
 		return string(out), code, err
@@ -70,10 +70,10 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestBrokenOffHelperIsGone checks that the processes of a helper that was broken
-// off have ended when Run returns, and so make no more files.
-func TestBrokenOffHelperIsGone(t *testing.T) {
-	table := newBench(t).Table
+// TestCancelledRunLeavesNoProcess checks that the processes of a cancelled helper
+// have ended when Run returns, and so make no more files.
+func TestCancelledRunLeavesNoProcess(t *testing.T) {
+	table := newTestTable(t).Table
 	note := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

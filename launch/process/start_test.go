@@ -13,7 +13,7 @@ import (
 // TestStartAll checks that several programs start in the order of their Specs and
 // live on, and that after one that cannot be started no further one starts.
 func TestStartAll(t *testing.T) {
-	table := newBench(t).Table
+	table := newTestTable(t).Table
 	var specs []Spec
 	var ins, outs, theirs []*os.File
 	for range 8 {

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// linger is how long leftovers have between SIGTERM and SIGKILL. They get no
-	// grace period, because the process that could have ended them has ended.
-	linger = 100 * time.Millisecond
-	// deepAfter is the time after SIGKILL, and the interval, after which Stop
+	// leftoverGrace is how long leftovers have between SIGTERM and SIGKILL. They get no
+	// other grace period, because the process that could have ended them has ended.
+	leftoverGrace = 100 * time.Millisecond
+	// treeSearchAfter is the time after SIGKILL, and the interval, after which Stop
 	// searches the whole tree. It looks for descendants of a process that takes
 	// long to end (a GPU driver that cleans up, a file system that does not
 	// answer).
-	deepAfter = 50 * time.Millisecond
+	treeSearchAfter = 50 * time.Millisecond
 	// KillTimeout is how long Stop waits for the effect of SIGKILL.
 	KillTimeout = 10 * time.Second
 )
@@ -74,8 +74,8 @@ func (t *Table) Stop(ctx context.Context, o StopOptions, procs ...*Process) (kil
 	cancelled := ctx.Done()
 	for {
 		t.mu.Lock()
-		changed := t.changed() // before the look, so that no later end is missed
-		s.look(time.Now())
+		changed := t.changed() // before step, so that no later end is missed
+		s.step(time.Now())
 		t.mu.Unlock()
 		if s.living+len(s.left) == 0 && s.err == nil {
 			return len(s.killed), nil
@@ -84,9 +84,9 @@ func (t *Table) Stop(ctx context.Context, o StopOptions, procs ...*Process) (kil
 		if s.killing && now.After(s.deadline) {
 			return len(s.killed), s.failure()
 		}
-		if s.killing && now.After(s.deepAt) {
-			s.killBelow()
-			s.deepAt = time.Now().Add(deepAfter)
+		if s.killing && now.After(s.treeSearchAt) {
+			s.killDescendants()
+			s.treeSearchAt = time.Now().Add(treeSearchAfter)
 		}
 		timer.Reset(time.Until(s.next()))
 		select {
@@ -104,17 +104,17 @@ type stopping struct {
 	table *Table
 	procs []*Process
 
-	graceEnd time.Time
-	endedAt  time.Time // when Stop saw that the last of procs had ended
-	killing  bool      // everything gets SIGKILL now
-	deadline time.Time // while killing: when to give up
-	deepAt   time.Time // while killing: when to search the whole tree
+	graceEnd     time.Time
+	endedAt      time.Time // when Stop saw that the last of procs had ended
+	killing      bool      // everything gets SIGKILL now
+	deadline     time.Time // while killing: when to give up
+	treeSearchAt time.Time // while killing: when to search the whole tree
 
 	termAt          map[identity]time.Time // leftovers that got SIGTERM, and the time
 	signalledGroups map[int]bool           // process groups that got SIGTERM or the first signal
 	killed          map[identity]bool      // leftovers that got SIGKILL
 
-	// What the last look found.
+	// What the last step found.
 	living int    // how many of procs live
 	left   []stat // leftovers
 	err    error  // why the leftovers could not be read
@@ -124,13 +124,13 @@ func (s *stopping) kill(now time.Time) {
 	if !s.killing {
 		s.killing = true
 		s.deadline = now.Add(KillTimeout)
-		s.deepAt = now.Add(deepAfter)
+		s.treeSearchAt = now.Add(treeSearchAfter)
 	}
 }
 
-// look counts what still lives and sends the signals that are due. The lock is
+// step counts what still lives and sends the signals that are due. The lock is
 // held.
-func (s *stopping) look(now time.Time) {
+func (s *stopping) step(now time.Time) {
 	living := make(map[int]bool)
 	for _, p := range s.procs {
 		if s.table.living[p.pid] == p {
@@ -141,7 +141,7 @@ func (s *stopping) look(now time.Time) {
 	if s.living == 0 && s.endedAt.IsZero() {
 		s.endedAt = now
 	}
-	if !now.Before(s.graceEnd) || s.living == 0 && now.Sub(s.endedAt) >= linger {
+	if !now.Before(s.graceEnd) || s.living == 0 && now.Sub(s.endedAt) >= leftoverGrace {
 		s.kill(now)
 	}
 	if s.killing {
@@ -151,29 +151,29 @@ func (s *stopping) look(now time.Time) {
 			}
 		}
 	}
-	var kept map[int]bool
-	if s.left, kept, s.err = s.table.leftovers(living); s.err != nil {
+	var protected map[int]bool
+	if s.left, protected, s.err = s.table.leftovers(living); s.err != nil {
 		return
 	}
 	for _, l := range s.left {
-		s.treat(l, kept, now)
+		s.signalLeftover(l, protected, now)
 	}
 }
 
-// treat sends a leftover the signal that is due, together with the rest of its
-// group unless kept has the group.
-func (s *stopping) treat(l stat, kept map[int]bool, now time.Time) {
-	if l.dead() {
+// signalLeftover sends a leftover the signal that is due, together with the rest of its
+// group unless the group is protected.
+func (s *stopping) signalLeftover(l stat, protected map[int]bool, now time.Time) {
+	if l.isZombie() {
 		return // it will be waited for soon
 	}
-	group := l.group > 1 && !kept[l.group] // 1 and 0 stand for a group of another pid namespace
+	group := l.group > 1 && !protected[l.group] // 1 and 0 stand for a group of another pid namespace
 	target := l.pid
 	if group {
 		target = -l.group
 	}
 	termAt, termed := s.termAt[l.identity()]
 	switch {
-	case s.killing || termed && now.Sub(termAt) >= linger:
+	case s.killing || termed && now.Sub(termAt) >= leftoverGrace:
 		syscall.Kill(target, syscall.SIGKILL)
 		s.killed[l.identity()] = true
 	case !termed && (s.living == 0 || s.endedLeader(l.session)):
@@ -199,10 +199,10 @@ func (s *stopping) endedLeader(session int) bool {
 	return false
 }
 
-// next returns when to look again if nothing changes.
+// next returns when the next step is due if nothing changes.
 func (s *stopping) next() time.Time {
 	if s.killing {
-		return s.deepAt
+		return s.treeSearchAt
 	}
 	next := s.graceEnd
 	earlier := func(t time.Time) {
@@ -211,11 +211,11 @@ func (s *stopping) next() time.Time {
 		}
 	}
 	if s.living == 0 {
-		earlier(s.endedAt.Add(linger))
+		earlier(s.endedAt.Add(leftoverGrace))
 	}
 	for _, l := range s.left {
 		if at, ok := s.termAt[l.identity()]; ok && !s.killed[l.identity()] {
-			earlier(at.Add(linger))
+			earlier(at.Add(leftoverGrace))
 		}
 	}
 	return next
@@ -224,7 +224,7 @@ func (s *stopping) next() time.Time {
 // failure describes the processes that SIGKILL did not end.
 func (s *stopping) failure() error {
 	if s.err != nil {
-		return fmt.Errorf("cannot tell whether processes were left behind: %w", s.err)
+		return fmt.Errorf("cannot find out which processes are left: %w", s.err)
 	}
 	var names []string
 	for _, p := range s.procs {
@@ -236,7 +236,7 @@ func (s *stopping) failure() error {
 		if st, err := s.table.fs.stat(p.pid); err == nil && st.parent == s.table.self {
 			names = append(names, st.String())
 		} else {
-			names = append(names, fmt.Sprintf("process %d (gone, but its end was collected by something other than its table)", p.pid))
+			names = append(names, fmt.Sprintf("process %d (it has ended, but something other than its table collected its end)", p.pid))
 		}
 	}
 	for _, l := range s.left {

@@ -10,7 +10,7 @@ import (
 
 const stubborn = `trap "" TERM; echo ready; sleep 1000; :`
 
-func TestStopLadder(t *testing.T) {
+func TestStopSignals(t *testing.T) {
 	for _, tt := range []struct {
 		name, script string
 		o            StopOptions
@@ -23,7 +23,7 @@ func TestStopLadder(t *testing.T) {
 		{"no grace", `echo ready; sleep 1000; :`, StopOptions{}, Exit{Code: -1, Signal: syscall.SIGKILL}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newTestTable(t)
 			p, q := b.shell(tt.script), b.shell(tt.script)
 			b.expect("ready", "ready")
 			begin := time.Now()
@@ -43,8 +43,8 @@ func TestStopLadder(t *testing.T) {
 	}
 }
 
-func TestStopStopped(t *testing.T) {
-	b := newBench(t)
+func TestStopEndsStoppedProcess(t *testing.T) {
+	b := newTestTable(t)
 	p := b.shell(`echo ready; kill -STOP $$; sleep 1000; :`)
 	b.expect("ready")
 	until(t, "the process is stopped", func() bool {
@@ -73,7 +73,7 @@ func TestStopLeftovers(t *testing.T) {
 		{"daemon of a daemon", `(setsid sh -c '(setsid sh -c "trap \"\" TERM; echo up; sleep 1000; :" &); trap "" TERM; echo up; sleep 1000; :' &); sleep 1000; :`, []string{"up", "up"}, -1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newTestTable(t)
 			p := b.shell(tt.script)
 			b.expect(tt.lines...)
 			killed := b.stop(StopOptions{Grace: time.Hour}, p)
@@ -88,7 +88,7 @@ func TestStopLeftovers(t *testing.T) {
 // TestStopInOwnGroup checks that the signals do not reach this test: a process
 // without a group of its own, and its orphan, are in the test's group.
 func TestStopInOwnGroup(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	p := b.start(Spec{Path: "/bin/sh", Args: []string{"sh", "-c", `(sh -c '` + stubborn + `' &); sleep 1000; :`}})
 	b.expect("ready")
 	// Its sleeps remain when the shells end, and are found as well.
@@ -100,9 +100,9 @@ func TestStopInOwnGroup(t *testing.T) {
 // period, what an ended process left in its session ends at once. A daemon, which
 // could belong to any process, stays until the last process has ended.
 func TestStopLeftoversDuringGrace(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	ended := b.shell(`sh -c '` + stubborn + `' &`)
-	slow := b.shell(`(setsid sh -c 'trap "echo told" TERM; echo daemon; while :; do sleep 0.01; done' &);` + stubborn)
+	slow := b.shell(`(setsid sh -c 'trap "echo signalled" TERM; echo daemon; while :; do sleep 0.01; done' &);` + stubborn)
 	b.expect("ready", "ready", "daemon")
 	b.exit(ended)
 	ctx, cut := context.WithCancel(context.Background())
@@ -111,7 +111,7 @@ func TestStopLeftoversDuringGrace(t *testing.T) {
 		_, err := b.Stop(ctx, StopOptions{Grace: time.Hour}, ended, slow)
 		done <- err
 	}()
-	until(t, "the session of the ended process is gone", func() bool {
+	until(t, "the session of the ended process is empty", func() bool {
 		for _, pid := range alive(b.token) {
 			if s, err := b.fs.stat(pid); err == nil && s.session == ended.Pid() {
 				return false
@@ -129,12 +129,12 @@ func TestStopLeftoversDuringGrace(t *testing.T) {
 	b.nothingLeft()
 	fmt.Fprintln(b.write, "end")
 	if line := b.line(); line != "end" {
-		t.Errorf("the daemon was %s to end although a process had grace left", line)
+		t.Errorf("the daemon printed %q although a process had grace left", line)
 	}
 }
 
-func TestSecondStopCutsTheFirst(t *testing.T) {
-	b := newBench(t)
+func TestSecondStopShortensTheFirst(t *testing.T) {
+	b := newTestTable(t)
 	p := b.shell(stubborn)
 	b.expect("ready")
 	first := make(chan error, 1)
@@ -154,7 +154,7 @@ func TestSecondStopCutsTheFirst(t *testing.T) {
 }
 
 func TestStopSparesOthers(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	p := b.shell(daemon("up") + "sleep 1000; :")
 	other := b.shell(`(sh -c 'echo orphan; sleep 1000; :' &); sh -c 'echo below; sleep 1000; :'; :`)
 	group := Spec{Path: "/bin/sh", Args: []string{"sh", "-c", `(sh -c 'echo orphan; sleep 1000; :' &); sleep 1000; :`}, Group: true}
@@ -172,10 +172,10 @@ func TestStopSparesOthers(t *testing.T) {
 	}
 }
 
-// TestStopForkStorm checks that processes that appear while Stop kills are found as
+// TestStopEndsForkStorm checks that processes that appear while Stop kills are found as
 // well.
-func TestStopForkStorm(t *testing.T) {
-	b := newBench(t)
+func TestStopEndsForkStorm(t *testing.T) {
+	b := newTestTable(t)
 	p := b.shell(`
 		storm() {
 			if [ $1 -gt 0 ]; then
@@ -193,10 +193,10 @@ func TestStopForkStorm(t *testing.T) {
 	}
 }
 
-// TestKillBelow checks that the walk of the tree finds a process below a process
+// TestKillDescendants checks that the walk of the tree finds a process below a process
 // that does not end.
-func TestKillBelow(t *testing.T) {
-	b := newBench(t)
+func TestKillDescendants(t *testing.T) {
+	b := newTestTable(t)
 	p := b.shell(`sh -c 'setsid sh -c "echo up; sleep 1000; :"; :'; echo freed; sleep 1000; :`)
 	b.expect("up")
 	s := &stopping{table: b.Table, procs: []*Process{p}}
@@ -208,7 +208,7 @@ func TestKillBelow(t *testing.T) {
 		return b.fs.descendants([]identity{st.identity(), {pid: p.Pid(), start: 1}}) // the second has another start time
 	}
 	until(t, "three processes below", func() bool { return len(below()) == 3 })
-	s.killBelow()
+	s.killDescendants()
 	b.expect("freed")
 	select {
 	case <-p.Done():
@@ -218,7 +218,7 @@ func TestKillBelow(t *testing.T) {
 }
 
 func TestFailureNamesWhatIsLeft(t *testing.T) {
-	b := newBench(t)
+	b := newTestTable(t)
 	p := b.shell(`sleep 1000; :`)
 	s := &stopping{table: b.Table, procs: []*Process{p}}
 	for i := range 10 {
