@@ -19,14 +19,14 @@ func parseContainer(argv []string) (layer, error) {
 	if err != nil {
 		return layer{}, err
 	}
-	if len(rest) > 0 && rest[0] == "container" {
+	if rest[0] == "container" && len(rest) > 1 {
 		rest = rest[1:]
 	}
 	head := slices.Concat(argv[:1], g.words(global))
 	switch {
-	case len(rest) > 0 && rest[0] == "run":
+	case rest[0] == "run":
 		return parseRun(head, rest[1:])
-	case len(rest) > 0 && rest[0] == "exec":
+	case rest[0] == "exec":
 		return parseExec(head, rest[1:])
 	}
 	return layer{}, errUnread
@@ -57,9 +57,6 @@ func parseRun(head, args []string) (layer, error) {
 	opts, rest, err := g.scan(args)
 	if err != nil {
 		return layer{}, err
-	}
-	if len(rest) == 0 {
-		return layer{}, errMissing
 	}
 	image, words := rest[:1], g.words(opts)
 	l := containerLayer(head[0], "run", opts)

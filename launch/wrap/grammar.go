@@ -27,24 +27,20 @@ type option struct {
 // errMissing is the error of a command line without a program.
 var errMissing = errors.New("it names no program")
 
-// scan splits the words after a program's name into options and the rest.
+// scan splits the words after a program's name into options and the rest. It is an
+// error if there is no rest.
 func (g grammar) scan(args []string) (opts []option, rest []string, err error) {
-	for len(args) > 0 {
+	for len(args) > 0 && args[0] != "--" {
 		word := args[0]
+		var some []option
 		switch {
-		case word == "--":
-			return opts, args[1:], nil
 		case g.assigned && isAssignment(word):
-			opts = append(opts, option{"=", word, []string{word}})
-			args = args[1:]
-			continue
+			some, args = []option{{"=", word, []string{word}}}, args[1:]
 		case len(word) < 2 || word[0] != '-':
 			return opts, args, nil
-		}
-		var some []option
-		if strings.HasPrefix(word, "--") {
+		case word[1] == '-':
 			some, args, err = g.longOption(args)
-		} else {
+		default:
 			some, args, err = g.shortOptions(args)
 		}
 		if err != nil {
@@ -52,7 +48,10 @@ func (g grammar) scan(args []string) (opts []option, rest []string, err error) {
 		}
 		opts = append(opts, some...)
 	}
-	return opts, nil, nil
+	if len(args) < 2 {
+		return nil, nil, errMissing
+	}
+	return opts, args[1:], nil // args[0] is "--"
 }
 
 func (g grammar) longOption(args []string) ([]option, []string, error) {

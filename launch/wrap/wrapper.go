@@ -83,7 +83,7 @@ func before(words ...[]string) func(program []string) []string {
 func parseEnv(argv []string) (layer, error) {
 	g := grammar{values: "-u -C -a --unset --chdir --argv0", refuse: "-S --split-string -0 --null"}
 	opts, rest, err := g.scan(argv[1:])
-	if err == nil && len(rest) > 0 && rest[0] == "-" {
+	if err == nil && rest[0] == "-" {
 		var more []option
 		more, rest, err = g.scan(slices.Concat([]string{"-i"}, rest[1:]))
 		opts = append(opts, more...)
@@ -91,17 +91,14 @@ func parseEnv(argv []string) (layer, error) {
 	if err != nil {
 		return layer{}, err
 	}
-	settings := rest
-	for len(rest) > 0 && isAssignment(rest[0]) {
-		rest = rest[1:]
-	}
-	settings = settings[:len(settings)-len(rest)]
-	if len(rest) == 0 {
+	i := slices.IndexFunc(rest, func(word string) bool { return !isAssignment(word) })
+	if i < 0 {
 		return layer{}, errMissing
 	}
+	settings, program := rest[:i], rest[i:]
 	isEmpty := has(opts, "-i", "--ignore-environment")
 	l := layer{
-		name: "env", lossless: !isEmpty, program: rest, assigned: slices.Concat(settings, valuesOf(opts, "-u", "--unset")),
+		name: "env", lossless: !isEmpty, program: program, assigned: slices.Concat(settings, valuesOf(opts, "-u", "--unset")),
 		replace: before(argv[:1], g.words(opts), settings),
 	}
 	if isEmpty {
@@ -126,9 +123,6 @@ func parseSudo(argv []string) (layer, error) {
 	opts, rest, err := g.scan(argv[1:])
 	if err != nil {
 		return layer{}, err
-	}
-	if len(rest) == 0 {
-		return layer{}, errMissing
 	}
 	preserved := strings.Split(strings.Join(valuesOf(opts, "--preserve-env"), ","), ",")
 	all := has(opts, "-E") || slices.ContainsFunc(opts, func(o option) bool { return o.name == "--preserve-env" && o.value == "" })
@@ -160,9 +154,6 @@ func parseSSH(argv []string) (layer, error) {
 	more, rest, err := g.scan(rest[1:]) // options may also stand behind the host
 	if err != nil {
 		return layer{}, err
-	}
-	if len(rest) == 0 {
-		return layer{}, errMissing
 	}
 	var sent []string
 	for _, o := range valuesOf(append(opts, more...), "-o") {
@@ -205,9 +196,6 @@ func parseSrun(argv []string) (layer, error) {
 	if err != nil {
 		return layer{}, err
 	}
-	if len(rest) == 0 {
-		return layer{}, errMissing
-	}
 	if slices.Contains(rest, ":") {
 		return layer{}, errUnread
 	}
@@ -231,7 +219,7 @@ func parseShell(argv []string) (layer, error) {
 	g := grammar{values: "-o -O --rcfile --init-file", drop: "-c -s"}
 	opts, rest, err := g.scan(argv[1:])
 	login, hasText := has(opts, "-l", "--login", "-i"), has(opts, "-c")
-	if err != nil || len(rest) == 0 || !hasText && !login {
+	if err != nil || !hasText && !login {
 		return layer{}, nil
 	}
 	head := before(argv[:1], g.words(opts), []string{"-c"})
