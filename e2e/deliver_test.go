@@ -109,7 +109,7 @@ func TestPreviewStartsNoWrapper(t *testing.T) {
 			j.env = append(j.env, "HOME="+j.dir)
 			a := j.run("node", "bash", "-lc", "true")
 			j.end(patience, 0, a)
-			has(t, a.out.String(), "not tried: what of it arrives behind bash -l (E03)")
+			has(t, a.out.String(), "not checked: which of these variables reach the program behind bash -l (E03)")
 			if _, err := os.Stat(j.dir + "/started"); err == nil {
 				t.Error("the login shell was started")
 			}

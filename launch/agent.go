@@ -34,7 +34,7 @@ import (
 // base holds what all parts of an agent share.
 type base struct {
 	opts    Options
-	born    time.Time
+	started time.Time
 	node    rendezvous.Node // has its addresses once the session is open
 	console *console.Console
 	events  *queue
@@ -72,7 +72,7 @@ type UsageError = spec.UsageError
 // returns an error only for what happened before there was a job to report on;
 // --report has that error too.
 func Run(ctx context.Context, opts Options) (code int, err error) {
-	b := &base{opts: opts, born: time.Now(), events: newQueue(), pool: accept.NewPool(accept.Bounds{})}
+	b := &base{opts: opts, started: time.Now(), events: newQueue(), pool: accept.NewPool(accept.Bounds{})}
 	prefix := "gorun"
 	if opts.Local != nil {
 		prefix = "gorun[" + opts.Local.Addr + "]"
@@ -96,7 +96,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		if err == nil || opts.quiet() {
 			return
 		}
-		if err := ReportError(b.opts.Spec, b.born, err); err != nil {
+		if err := ReportError(b.opts.Spec, b.started, err); err != nil {
 			b.console.Say("%v", err)
 		}
 	}()
@@ -148,7 +148,7 @@ func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
 			}
 		}
 		ctx = context.WithoutCancel(ctx) // the job still has to end in order
-		if o := a.handle(ctx, signalEvent{unix.SIGTERM}); o != nil {
+		if o := a.handle(ctx, signalReceived{unix.SIGTERM}); o != nil {
 			return *o
 		}
 	}
@@ -160,25 +160,25 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 	switch e := e.(type) {
 	case rendezvous.Event:
 		event = e
-	case builtEvent:
-		a.build.built = &e
-		event = a.ready()
-	case placedEvent:
-		a.sayPlaced(a.placement.Plan().Notes, a.placement.Plan().Warnings)
-		event = a.ready()
-	case signalEvent:
-		event = a.signalled(e.sig)
-	case keeperEvent:
+	case programBuilt:
+		a.build.result = &e
+		event = a.readyEvent()
+	case workersPlaced:
+		a.printPlacementNotes(a.placement.Plan().Notes, a.placement.Plan().Warnings)
+		event = a.readyEvent()
+	case signalReceived:
+		event = a.handleSignal(e.sig)
+	case keeperEnded:
 		return a.abandon()
-	case failedEvent:
-		event = rendezvous.StopJob{Cause: a.self(e.kind, e.text)}
-	case reportEvent:
+	case partFailed:
+		event = rendezvous.StopJob{Cause: a.nodeCause(e.kind, e.text)}
+	case failureReported:
 		a.workers.reportFailure(e.Report)
-	case endedEvent:
+	case workersEnded:
 		a.workers.killAt = time.Now()
-	case foundEvent:
-		a.tell(e.Finding)
-	case statusEvent:
+	case gpuFindingReceived:
+		a.addFinding(e.Finding)
+	case statusDelayElapsed:
 		a.status.Open(ctx, a.node)
 	case status.Call:
 		var done func()
@@ -253,8 +253,8 @@ func (a *agent) answer(ctx context.Context, c rendezvous.Ask) {
 	a.check.Answer(ctx, c)
 }
 
-// tell prints a finding about the running job and keeps it for gorun status.
-func (a *agent) tell(f preflight.Finding) {
+// addFinding prints a finding about the running job and keeps it for gorun status.
+func (a *agent) addFinding(f preflight.Finding) {
 	a.console.Say("%s", f.Text)
 	if f.ID != "" {
 		a.status.AddFinding(f)

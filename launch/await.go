@@ -15,9 +15,9 @@ type stopped struct{ cause rendezvous.Cause }
 
 func (s *stopped) Error() string { return s.cause.Line() }
 
-// abandonAfter bounds the wait for a call that ignores its context: a look-up in a
+// cancelTimeout bounds the wait for a call that ignores its context: a look-up in a
 // C library, a child process that hangs in a driver.
-const abandonAfter = time.Second
+const cancelTimeout = time.Second
 
 // await calls f, which may take long, before the loop runs. Now and then it prints
 // what it waits for ("looking up the endpoint"). It returns a *stopped when a
@@ -42,19 +42,19 @@ func await[T any](ctx context.Context, b *base, what string, f func(context.Cont
 		case r := <-done:
 			return r.value, r.err
 		case s := <-b.opts.Signals:
-			if sig := s.(syscall.Signal); ends(sig) {
-				cause = withSignal(b.self(rendezvous.KindStopped, ""), sig)
+			if sig := s.(syscall.Signal); endsJob(sig) {
+				cause = withSignal(b.nodeCause(rendezvous.KindStopped, ""), sig)
 			}
 		case <-b.opts.Keeper:
-			cause = b.keeperGone()
+			cause = b.keeperCause()
 		case <-ctx.Done():
-			cause = withSignal(b.self(rendezvous.KindStopped, ""), unix.SIGTERM)
+			cause = withSignal(b.nodeCause(rendezvous.KindStopped, ""), unix.SIGTERM)
 		}
 	}
 	cancel()
 	select {
 	case <-done:
-	case <-time.After(abandonAfter):
+	case <-time.After(cancelTimeout):
 	}
 	var none T
 	return none, fmt.Errorf("%s: %w", what, &stopped{cause})

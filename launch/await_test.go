@@ -32,9 +32,9 @@ func TestAwaitHeedsSignals(t *testing.T) {
 			signals <- unix.SIGINT
 		}()
 		began := time.Now()
-		_, err := await(t.Context(), b, "asking", func(context.Context) (int, error) { <-stuck; return 0, nil })
+		_, err := await(t.Context(), b, "askingDriver", func(context.Context) (int, error) { <-stuck; return 0, nil })
 		stop, ok := errors.AsType[*stopped](err)
-		if !ok || stop.cause.Code() != 130 || time.Since(began) > 3*time.Second+abandonAfter {
+		if !ok || stop.cause.Code() != 130 || time.Since(began) > 3*time.Second+cancelTimeout {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})

@@ -10,12 +10,12 @@ import (
 )
 
 // build holds the workers' program. The agent finds the program at once, and builds
-// it while the nodes meet.
+// it while the nodes join.
 type build struct {
-	subject program.Subject // what is known before the build
-	program program.Program // set once Ready was sent
-	built   *builtEvent     // until Ready is sent
-	shown   bool            // the compiler's output stands on the terminal
+	subject       program.Subject // what is known before the build
+	program       program.Program // set once Ready was sent
+	result        *programBuilt   // until Ready is sent
+	outputPrinted bool            // the terminal shows the output of the Go tool
 }
 
 // prepareProgram finds the program and starts to build it.
@@ -27,7 +27,7 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 	}
 	if sp.Program == "" { // gorun check
 		a.build.subject = in.Unnamed()
-		a.events.Put(builtEvent{})
+		a.events.Put(programBuilt{})
 		return nil
 	}
 	plan, err := program.Check(in)
@@ -43,7 +43,11 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 		if err == nil {
 			p, err = plan.Build(ctx)
 		}
-		a.events.Put(builtEvent{p, failureCode(plan), err})
+		code := rendezvous.ExitUsage
+		if plan.NeedsBuild() {
+			code = 1
+		}
+		a.events.Put(programBuilt{p, code, err})
 	}
 	if err != nil || !plan.NeedsBuild() {
 		build()
@@ -53,67 +57,48 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 	return nil
 }
 
-// failureCode returns the exit code for a program that cannot be started. A program
-// that does not build has failed; any other is a usage error.
-func failureCode(plan program.Plan) int {
-	if plan.NeedsBuild() {
-		return 1
-	}
-	return rendezvous.ExitUsage
-}
-
-// ready returns the event by which the machine learns whether the program can be
+// readyEvent returns the event by which the machine learns whether the program can be
 // started here, with the GPUs and CPUs that it should have; nil if that is not
 // known yet. Only now, and not during the build, is this node's address certain.
-func (a *agent) ready() rendezvous.Event {
-	if a.build.built == nil {
+func (a *agent) readyEvent() rendezvous.Event {
+	if a.build.result == nil {
 		return nil
 	}
-	e := *a.build.built
+	e := *a.build.result
 	if e.err == nil {
 		if !a.placement.IsDone() {
 			return nil
 		}
 		e.err, e.code = a.placement.Err(), rendezvous.ExitUsage
 	}
-	a.build.built, a.build.program = nil, e.program
-	if e.err == nil {
-		return rendezvous.Ready{}
+	a.build.result, a.build.program = nil, e.program
+	if e.err != nil {
+		return rendezvous.Ready{Cause: a.programCause(e)}
 	}
-	return rendezvous.Ready{Cause: a.unfit(e)}
+	return rendezvous.Ready{}
 }
 
-// unfit returns the cause for a program that cannot be started here. If this node
-// waits for others, unfit prints the cause now.
-func (a *agent) unfit(e builtEvent) *rendezvous.Cause {
-	c := a.self(rendezvous.KindStart, e.err.Error())
+// programCause returns the cause for a program that cannot be started here. If this
+// node waits for others, programCause prints the error now.
+func (a *agent) programCause(e programBuilt) *rendezvous.Cause {
+	c := a.nodeCause(rendezvous.KindStart, e.err.Error())
 	c.ExitCode = e.code
-	build, unbuilt := errors.AsType[*program.BuildError](e.err)
-	if unbuilt {
-		c.Message, c.Traceback = build.Short(), build.Output
+	failed, isBuild := errors.AsType[*program.BuildError](e.err)
+	if isBuild {
+		c.Message, c.Traceback = failed.Short(), failed.Output
 	}
 	switch {
 	case a.opts.Spec.MaxNodes == 1 || a.opts.Local != nil: // the job's report comes soon
-	case unbuilt:
-		a.build.shown = true
+	case isBuild:
+		a.build.outputPrinted = true
 		a.console.Say("%v", e.err)
-		a.console.Say("the other nodes are told when they are here")
+		a.console.Say("the other nodes get this error when they join")
 	default:
-		a.console.Say("%v; the other nodes are told when they are here", e.err)
+		a.console.Say("%v; the other nodes get this error when they join", e.err)
 	}
 	return &c
 }
 
 // wrapper returns the wrappers in front of the workers' program. The error is about
 // a wrapper whose command line is not understood.
-func (b *build) wrapper() (wrap.Prefix, error) {
-	s := &b.subject
-	if s.Path == "" || s.Title == "" || s.Python != "" { // gorun starts nothing, or knows the program
-		return wrap.Prefix{}, nil
-	}
-	argv := []string{s.Title}
-	for _, arg := range s.Args {
-		argv = append(argv, program.Substitute(arg, wrap.ProbeRank))
-	}
-	return wrap.Parse(argv)
-}
+func (b *build) wrapper() (wrap.Prefix, error) { return wrap.Parse(b.subject.Words(wrap.ProbeRank)) }

@@ -16,9 +16,9 @@ import (
 func (a *agent) conclude(o rendezvous.Outcome) {
 	a.console.Clear()
 	e := report.Ending{
-		Job:     report.Job{File: a.opts.Spec.ReportFile, RunID: a.node.RunID, Started: a.born},
+		Job:     report.Job{File: a.opts.Spec.ReportFile, RunID: a.node.RunID, Started: a.started},
 		Program: a.opts.Spec.Program, Node: a.node.ID,
-		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildShown: a.build.shown,
+		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildShown: a.build.outputPrinted,
 		Say: a.console.Say, Out: a.console,
 	}
 	if a.build.program.Title != "" {

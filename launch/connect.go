@@ -48,7 +48,7 @@ func (a *agent) findSecret(ctx context.Context) error {
 	a.secrets = secrets{s, s.For(a.opts.Spec.RunID)}
 	a.opts.Spec.Trusted = s.Given()
 	a.opts.Env = slices.DeleteFunc(slices.Clone(a.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, secret.Env+"=") })
-	if warning != "" && a.opts.warns() {
+	if warning != "" && a.opts.printsWarnings() {
 		a.note(warning)
 	}
 	return nil
@@ -74,7 +74,7 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 			_, err := await(ctx, a.base, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 			return err
 		},
-		Failed: func(kind rendezvous.Kind, text string) { a.events.Put(failedEvent{kind, text}) },
+		Failed: func(kind rendezvous.Kind, text string) { a.events.Put(partFailed{kind, text}) },
 	}
 	if local := a.opts.Local; local != nil {
 		o.Local.Addr = local.Addr
@@ -109,14 +109,14 @@ func (o *Options) elsewhere(flag, value string) string {
 	return term.Command(ncclenv.ShownWords(command)...)
 }
 
-// warnOfStrangers warns what other machines can do to a job that has no secret and
+// warnWithoutSecret warns what other machines can do to a job that has no secret and
 // that they can reach.
-func (a *agent) warnOfStrangers() {
+func (a *agent) warnWithoutSecret() {
 	ip, err := netip.ParseAddr(a.node.Addr)
-	if a.secrets.run.Given() || a.opts.Spec.MaxNodes == 1 || err == nil && ip.IsLoopback() || !a.opts.warns() {
+	if a.secrets.run.Given() || a.opts.Spec.MaxNodes == 1 || err == nil && ip.IsLoopback() || !a.opts.printsWarnings() {
 		return
 	}
-	a.console.Say("warning: this job has no secret: whoever reaches its ports can join it, set variables of its workers, or end it; " +
+	a.console.Say("warning: this job has no secret: any program that reaches its ports can join it, set variables of its workers, or end it; " +
 		"give every node the same --secret-file FILE, made with: openssl rand -hex 32 >FILE")
 	if at := a.env.request.CredentialAt(); at != "" {
 		a.console.Say("warning: %s travels to the other nodes in clear: give every node the same --secret-file", at)

@@ -41,7 +41,7 @@ func (e *environment) find(ctx context.Context) error {
 	if err != nil {
 		return &UsageError{Err: err}
 	}
-	if e.opts.warns() {
+	if e.opts.printsWarnings() {
 		for _, note := range r.Notes {
 			e.note(note)
 		}

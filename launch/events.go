@@ -15,20 +15,20 @@ import (
 
 // These are the agent's events that are not the machine's.
 type (
-	signalEvent struct{ sig syscall.Signal }
-	keeperEvent struct{} // the keeper has ended
-	builtEvent  struct {
+	signalReceived struct{ sig syscall.Signal }
+	keeperEnded    struct{} // the keeper has ended
+	programBuilt   struct {
 		program program.Program
 		code    int // exit code if err is not nil
 		err     error
 	}
-	placedEvent struct{}                    // the devices are known
-	reportEvent struct{ socket.Report }     // a worker has failed
-	endedEvent  struct{}                    // the workers have ended; the agent now waits for their GPUs
-	foundEvent  struct{ preflight.Finding } // about the GPUs of the running workers
-	statusEvent struct{}                    // opens the status socket if the workers have not started yet
-	// failedEvent reports an error after which this node cannot stay in the job.
-	failedEvent struct {
+	workersPlaced      struct{}                    // the devices are known
+	failureReported    struct{ socket.Report }     // a worker has failed
+	workersEnded       struct{}                    // the workers have ended; the agent now waits for their GPUs
+	gpuFindingReceived struct{ preflight.Finding } // about the GPUs of the running workers
+	statusDelayElapsed struct{}                    // opens the status socket if the workers have not started yet
+	// partFailed reports an error after which this node cannot stay in the job.
+	partFailed struct {
 		kind rendezvous.Kind
 		text string
 	}
@@ -42,8 +42,8 @@ func newQueue() *queue { return &queue{drive.NewQueue[any]()} }
 // post puts an event of the machine into the queue.
 func (q *queue) post(e rendezvous.Event) { q.Put(e) }
 
-// watch turns signals and the end of the keeper into events.
-func (a *agent) watch(ctx context.Context) {
+// watchSignals turns signals and the end of the keeper into events.
+func (a *agent) watchSignals(ctx context.Context) {
 	a.wg.Go(func() {
 		keeper := a.opts.Keeper
 		for {
@@ -51,61 +51,61 @@ func (a *agent) watch(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case s := <-a.opts.Signals:
-				a.events.Put(signalEvent{s.(syscall.Signal)})
+				a.events.Put(signalReceived{s.(syscall.Signal)})
 			case <-keeper:
 				keeper = nil
-				a.events.Put(keeperEvent{})
+				a.events.Put(keeperEnded{})
 			}
 		}
 	})
 }
 
-// ends reports whether a signal ends the job. The other signals are for the
+// endsJob reports whether a signal ends the job. The other signals are for the
 // workers.
-func ends(sig syscall.Signal) bool {
+func endsJob(sig syscall.Signal) bool {
 	return sig != unix.SIGWINCH && sig != unix.SIGUSR1 && sig != unix.SIGUSR2
 }
 
-// signalled ends the job at the first signal, and at once at a second one.
-func (a *agent) signalled(sig syscall.Signal) rendezvous.Event {
-	if !ends(sig) {
+// handleSignal ends the job at the first signal, and at once at a second one.
+func (a *agent) handleSignal(sig syscall.Signal) rendezvous.Event {
+	if !endsJob(sig) {
 		a.workers.signal(sig)
 		return nil
 	}
 	a.signals++
-	return rendezvous.StopJob{Cause: withSignal(a.self(rendezvous.KindStopped, ""), sig), Kill: a.signals > 1}
+	return rendezvous.StopJob{Cause: withSignal(a.nodeCause(rendezvous.KindStopped, ""), sig), Kill: a.signals > 1}
 }
 
 // abandon ends this agent without a message to the other nodes. For them the node
 // is lost, as if all of it had been killed: that may happen at the next moment
 // (docker kill). Run kills the node's workers before its connections end.
 func (a *agent) abandon() *rendezvous.Outcome {
-	c := a.keeperGone()
+	c := a.keeperCause()
 	a.console.Announce("%s; killing the workers of this node", c.Line())
 	return &rendezvous.Outcome{Code: c.Code(), Cause: &c, Failures: []rendezvous.Cause{c}}
 }
 
-// self returns a cause that concerns this node as a whole.
-func (a *agent) self(k rendezvous.Kind, text string) rendezvous.Cause {
-	c := a.base.self(k, text)
+// nodeCause returns a cause that concerns this node as a whole.
+func (a *agent) nodeCause(k rendezvous.Kind, text string) rendezvous.Cause {
+	c := a.base.nodeCause(k, text)
 	if w := a.machine.World(); w != nil {
 		c.GroupRank = w.Index(a.node.ID)
 	}
 	return c
 }
 
-// self returns a cause that concerns this node as a whole, before it is in a world.
-func (b *base) self(k rendezvous.Kind, text string) rendezvous.Cause {
+// nodeCause returns a cause that concerns this node as a whole, before it is in a world.
+func (b *base) nodeCause(k rendezvous.Kind, text string) rendezvous.Cause {
 	return rendezvous.Cause{
 		Kind: k, Node: b.node.ID, Host: b.node.Host, Addr: b.node.Addr, GroupRank: -1, Rank: -1, LocalRank: -1,
 		Message: text, Time: time.Now(),
 	}
 }
 
-// keeperGone returns the cause for an agent whose keeper was killed. The agent
+// keeperCause returns the cause for an agent whose keeper was killed. The agent
 // ends, because nothing would clean up after it.
-func (b *base) keeperGone() rendezvous.Cause {
-	return b.self(rendezvous.KindLost, "gorun's own first process, the keeper, was killed")
+func (b *base) keeperCause() rendezvous.Cause {
+	return b.nodeCause(rendezvous.KindLost, "gorun's own first process, the keeper, was killed")
 }
 
 // withSignal returns the cause with its signal set.

@@ -26,7 +26,7 @@ func (s *supervisor) newWatcher() *gpuwatch.Watcher {
 		RankGPUs: p.Owned(), Earlier: found.Survey.Processes, ReleaseTimeout: want.Release,
 		AbortOnError: want.OnError == spec.AbortOnGPUError, AbortWithoutPlan: want.Place.Mode == place.None,
 		Wait: &s.wg, Say: s.note,
-		OnFinding: func(f preflight.Finding) { s.events.Put(foundEvent{f}) },
+		OnFinding: func(f preflight.Finding) { s.events.Put(gpuFindingReceived{f}) },
 	})
 }
 
@@ -56,14 +56,14 @@ func (r *round) gpuRanks() []gpuwatch.Rank {
 	return all
 }
 
-// releaser returns a function that waits until the GPUs are free after the workers
+// deviceRelease returns a function that waits until the GPUs are free after the workers
 // of a round have ended. It returns nil if there is nothing to wait for.
-func (s *supervisor) releaser(p *workers.Plan) func(ctx context.Context, pids []int) {
+func (s *supervisor) deviceRelease(p *workers.Plan) func(ctx context.Context, pids []int) {
 	if s.gpus == nil || !s.gpus.NeedsRelease() {
 		return nil
 	}
 	return func(ctx context.Context, pids []int) {
-		s.events.Put(endedEvent{})
+		s.events.Put(workersEnded{})
 		s.gpus.WaitReleased(ctx, identity(p), pids)
 	}
 }

@@ -214,7 +214,7 @@ func newPlayer(t *testing.T, i, n int, dir string) *player {
 	p := &player{table: &fakeTable{killed: make(chan struct{})}, signals: make(chan os.Signal, 4), keeper: make(chan struct{}), over: make(chan struct{})}
 	addr := fmt.Sprintf("10.0.0.%d", i+1)
 	b := &base{
-		born: time.Now(), events: newQueue(), console: &console.Console{Console: term.NewConsole(&p.said, "gorun", nil)},
+		started: time.Now(), events: newQueue(), console: &console.Console{Console: term.NewConsole(&p.said, "gorun", nil)},
 		opts: Options{Signals: p.signals, Keeper: p.keeper, Spec: spec.Spec{End: spec.End{ShutdownTimeout: 30 * time.Second}, Nodes: spec.Nodes{MinNodes: n, MaxNodes: n}}},
 		node: rendezvous.Node{
 			ID: rendezvous.NodeID(fmt.Sprintf("agent%d", i)), RunID: "run", Protocol: rendezvous.Protocol, Host: fmt.Sprintf("n%d", i), Addr: addr,
@@ -234,7 +234,7 @@ func newPlayer(t *testing.T, i, n int, dir string) *player {
 	}
 	places := place.NewPlacement(place.Config{Driver: noGPUs{}})
 	places.Make(t.Context(), place.Workers{Count: 2})
-	silent := status.NewService(status.ServiceOptions{NoSocket: true, Started: b.born, Wait: &b.wg, Say: b.console.Say})
+	silent := status.NewService(status.ServiceOptions{NoSocket: true, Started: b.started, Wait: &b.wg, Say: b.console.Say})
 	p.agent = &agent{
 		base: b, env: environment{base: b}, status: silent, placement: places, session: &meet.Session{Store: &meet.Store{}},
 		workers: &supervisor{
@@ -258,11 +258,11 @@ func (p *player) run(ctx context.Context, net *memory.Net, peers []rendezvous.Pe
 		Streams: end, Post: p.events.post, Wait: &p.wg,
 	}
 	p.events.post(rendezvous.Peers{All: peers})
-	p.events.Put(builtEvent{program: program.Program{Path: "/prog", Argv: func(int) []string { return []string{"prog"} }}, code: 1, err: p.err})
+	p.events.Put(programBuilt{program: program.Program{Path: "/prog", Argv: func(int) []string { return []string{"prog"} }}, code: 1, err: p.err})
 	if p.check != nil {
 		p.check.Start(ctx, p.node)
 	}
-	p.watch(ctx)
+	p.watchSignals(ctx)
 	go p.console.Run()
 	go func() {
 		defer close(p.over)
@@ -446,7 +446,7 @@ func TestLoopBuildFails(t *testing.T) {
 			t.Errorf("node %d: %+v, %d rounds", i, p.outcome.Load().Cause, p.table.started())
 		}
 	}
-	if said := f.agents[1].said.String(); !strings.Contains(said, "no such package; the other nodes are told") {
+	if said := f.agents[1].said.String(); !strings.Contains(said, "no such package; the other nodes get this error when they join") {
 		t.Errorf("it says: %s", said)
 	}
 }
@@ -456,7 +456,7 @@ func TestLoopBuildFails(t *testing.T) {
 func TestLoopFailedPart(t *testing.T) {
 	f := play(t, 2, nil, func(f *fleet) {
 		f.started(1)
-		f.agents[0].events.Put(failedEvent{rendezvous.KindRendezvous, "etcd is gone"})
+		f.agents[0].events.Put(partFailed{rendezvous.KindRendezvous, "etcd is gone"})
 	})
 	f.check(rendezvous.ExitRendezvous, rendezvous.KindRendezvous, -1)
 }

@@ -43,9 +43,9 @@ type LocalNode struct {
 // machine.
 func (o *Options) quiet() bool { return o.Local != nil && o.Local.Index > 0 }
 
-// warns reports whether this agent prints warnings. With JSON output a program reads,
+// printsWarnings reports whether this agent prints warnings. With JSON output a program reads,
 // not a user; and the first node of a machine prints what concerns all nodes there.
-func (o *Options) warns() bool {
+func (o *Options) printsWarnings() bool {
 	c := o.Spec.Check
 	return !o.quiet() && (c == nil || !c.JSON)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // asking names what takes long.
-const asking = "asking the driver for the GPUs of this node"
+const askingDriver = "asking the driver for the GPUs of this node"
 
 // newDriver returns the GPU driver. A child process calls it, because it may hang
 // or crash.
@@ -35,17 +35,17 @@ func (a *agent) countWorkers(ctx context.Context) (int, error) {
 	if n.Count > 0 {
 		return n.Count, nil
 	}
-	notes, err := await(ctx, a.base, asking, func(ctx context.Context) ([]string, error) { return a.placement.AskDriver(ctx, n.Of) })
+	notes, err := await(ctx, a.base, askingDriver, func(ctx context.Context) ([]string, error) { return a.placement.AskDriver(ctx, n.Of) })
 	if err != nil {
 		return 0, err
 	}
-	a.sayPlaced(notes, nil)
+	a.printPlacementNotes(notes, nil)
 	return a.placement.Count(n.Of)
 }
 
-// sayPlaced prints what was found. The agents of --local-nodes share a terminal, so
+// printPlacementNotes prints what was found. The agents of --local-nodes share a terminal, so
 // only the first of them announces what concerns the machine.
-func (b *base) sayPlaced(notes, warnings []string) {
+func (b *base) printPlacementNotes(notes, warnings []string) {
 	for _, note := range notes {
 		b.console.Announce("%s", note)
 	}
@@ -63,7 +63,7 @@ func (a *agent) placeWorkers(ctx context.Context) {
 	}
 	find := func() {
 		a.placement.Make(ctx, w)
-		a.events.Put(placedEvent{})
+		a.events.Put(workersPlaced{})
 	}
 	if !a.placement.HasGPUs() {
 		find()
@@ -72,7 +72,7 @@ func (a *agent) placeWorkers(ctx context.Context) {
 	a.wg.Go(find)
 	if a.opts.Spec.MaxNodes > 1 {
 		a.wg.Go(func() {
-			defer a.console.While(asking)()
+			defer a.console.While(askingDriver)()
 			_ = a.placement.Wait(ctx)
 		})
 	}
@@ -90,7 +90,7 @@ func (a *agent) waitForPlacement(ctx context.Context) error {
 		}
 		return nil
 	}
-	_, err := await(ctx, a.base, asking, func(ctx context.Context) (struct{}, error) { return struct{}{}, a.placement.Wait(ctx) })
+	_, err := await(ctx, a.base, askingDriver, func(ctx context.Context) (struct{}, error) { return struct{}{}, a.placement.Wait(ctx) })
 	if _, ended := errors.AsType[*stopped](err); ended || err == nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func TestSayPlaced(t *testing.T) {
 			a.console.Run()
 			close(ended)
 		}()
-		a.sayPlaced([]string{"the GPUs differ"}, []string{"few CPUs"})
+		a.printPlacementNotes([]string{"the GPUs differ"}, []string{"few CPUs"})
 		a.console.Close()
 		<-ended
 		if out.String() != want {

@@ -47,7 +47,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		return &UsageError{Err: err}
 	}
 	if err := a.node.Validate(); err != nil {
-		return &UsageError{Err: fmt.Errorf("this node can be part of no job: %w", err)}
+		return &UsageError{Err: fmt.Errorf("this node cannot join a job: %w", err)}
 	}
 	lack, err := a.workers.prepareOutput()
 	if err != nil {
@@ -60,31 +60,31 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	a.placeWorkers(ctx)
-	door, err := socket.Open(ctx, a.pool, a.opts.Scratch.Socket(), func(r socket.Report) { a.events.Put(reportEvent{r}) })
-	if noPlace(err) {
+	door, err := socket.Open(ctx, a.pool, a.opts.Scratch.Socket(), func(r socket.Report) { a.events.Put(failureReported{r}) })
+	if isUnwritable(err) {
 		lack = append(lack, "GORUN_WORKER_SOCKET")
 		door, err = socket.Nowhere(), nil
 	}
 	if err != nil {
 		return err
 	}
-	if len(lack) > 0 && a.opts.warns() {
-		a.console.Say("there is no folder for temporary files that can be written, so workers have no %s; TMPDIR names one", strings.Join(lack, " and no "))
+	if len(lack) > 0 && a.opts.printsWarnings() {
+		a.console.Say("no folder for temporary files can be written, so workers have no %s; set TMPDIR to a folder that can", strings.Join(lack, " and no "))
 	}
 	a.workers.socket, a.workers.placement = door, a.placement
 	a.wg.Go(func() { _ = door.Serve(ctx) })
 	if err := a.connect(ctx, identity); err != nil {
 		return err
 	}
-	a.warnOfStrangers()
-	time.AfterFunc(statusAfter, func() { a.events.Put(statusEvent{}) })
+	a.warnWithoutSecret()
+	time.AfterFunc(statusDelay, func() { a.events.Put(statusDelayElapsed{}) })
 	if a.check != nil {
 		a.check.Start(ctx, a.node)
 	}
 	if err := a.waitForPlacement(ctx); err != nil {
 		return err
 	}
-	a.watch(ctx)
+	a.watchSignals(ctx)
 	return nil
 }
 
@@ -112,13 +112,13 @@ func (s *supervisor) prepareOutput() (lack []string, err error) {
 	if sp.Check != nil || sp.Dry != nil { // gorun starts no worker that could write
 		out.redirect, out.tee, logDir = logs.StdSpec{}, logs.StdSpec{}, ""
 	}
-	s.noteNoWorker("--redirects", out.redirect)
-	s.noteNoWorker("--tee", out.tee)
+	s.noteUnusedFlag("--redirects", out.redirect)
+	s.noteUnusedFlag("--tee", out.tee)
 	written := out.redirect.Any(s.node.Workers) || out.tee.Any(s.node.Workers)
 	out.folders, err = logs.NewFolders(logs.FolderOptions{
 		Base: logDir, Temp: s.opts.Scratch.Logs(written), RunID: sp.RunID, Workers: s.node.Workers,
 	})
-	if sp.LogDir == "" && !written && noPlace(err) { // otherwise the user wants files
+	if sp.LogDir == "" && !written && isUnwritable(err) { // otherwise the user wants files
 		lack = append(lack, "TORCHELASTIC_ERROR_FILE")
 		out.folders, err = &logs.Folders{}, nil
 	}
@@ -132,9 +132,9 @@ func (s *supervisor) prepareOutput() (lack []string, err error) {
 	return lack, nil
 }
 
-// noPlace reports whether an error says that nothing can be written there. A job
+// isUnwritable reports whether an error says that nothing can be written there. A job
 // that needs no files must not end for that.
-func noPlace(err error) bool {
+func isUnwritable(err error) bool {
 	for _, e := range []error{unix.EROFS, unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENOSPC, unix.EDQUOT} {
 		if errors.Is(err, e) {
 			return true
@@ -143,10 +143,10 @@ func noPlace(err error) bool {
 	return false
 }
 
-// noteNoWorker announces that a flag has an effect only on workers that other nodes
+// noteUnusedFlag announces that a flag has an effect only on workers that other nodes
 // may have. torchrun accepts that silently, and nodes may have different numbers of
 // workers.
-func (s *supervisor) noteNoWorker(flag string, std logs.StdSpec) {
+func (s *supervisor) noteUnusedFlag(flag string, std logs.StdSpec) {
 	if std.Any(math.MaxInt) && !std.Any(s.node.Workers) {
 		s.console.Announce("%s %s has no effect on this node: its local ranks are below %d", flag, std, s.node.Workers)
 	}

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statusAfter is the time after which an agent that still waits for others opens
+// statusDelay is the time after which an agent that still waits for others opens
 // its status socket. Any other agent is about to start its workers, and the socket
 // must not delay them.
-const statusAfter = 100 * time.Millisecond
+const statusDelay = 100 * time.Millisecond
 
 // newStatus returns the service that answers the users of this node.
 func (a *agent) newStatus() *status.Service {
 	return status.NewService(status.ServiceOptions{
-		Started: a.born, Secret: a.secrets.given, Pool: a.pool, Wait: &a.wg, Say: a.console.Say,
+		Started: a.started, Secret: a.secrets.given, Pool: a.pool, Wait: &a.wg, Say: a.console.Say,
 		Call: func(c status.Call) { a.events.Put(c) },
 	})
 }
@@ -38,7 +38,7 @@ func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 		if w := a.machine.World(); w != nil {
 			aborted.Nodes, aborted.Workers = len(w.Members), w.Size
 		}
-		cause := withSignal(a.self(rendezvous.KindAborted, c.AbortText(a.node.Name())), unix.SIGTERM)
+		cause := withSignal(a.nodeCause(rendezvous.KindAborted, c.AbortText(a.node.Name())), unix.SIGTERM)
 		event = rendezvous.StopJob{Cause: cause, Kill: a.signals > 1}
 		done = func() { c.Reply(status.Reply{Aborted: &aborted}) }
 	default:
@@ -49,6 +49,6 @@ func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 
 // report sends the coordinator this node's status.
 func (a *agent) report(serial int) {
-	all, round := a.workers.list()
+	all, round := a.workers.listWorkers()
 	a.status.Report(a.node, round, all, func(body []byte) { a.events.post(rendezvous.Reported{Serial: serial, Body: body}) })
 }

@@ -43,10 +43,10 @@ type supervisor struct {
 
 // round is the round that runs on this node, or the last one that ran.
 type round struct {
-	plan        *workers.Plan
-	confFiles   func() []ncclenv.File // the nccl.conf files as they were at its first call
-	workers     *workers.Round
-	endArrivals context.CancelFunc // stops the watch for missing workers; nil: there is none
+	plan         *workers.Plan
+	confFiles    func() []ncclenv.File // the nccl.conf files as they were at its first call
+	workers      *workers.Round
+	stopArrivals context.CancelFunc // stops the watch for missing workers; nil: there is none
 }
 
 // output says where the workers' output goes.
@@ -84,7 +84,7 @@ func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
 	}
 	s.watchGPUs(ctx, r)
 	if p.Group == 0 && server != nil && !s.opts.quiet() {
-		ctx, r.endArrivals = context.WithCancel(ctx)
+		ctx, r.stopArrivals = context.WithCancel(ctx)
 		expected := s.arrivals(r)
 		s.wg.Go(func() { expected.Watch(ctx, s.note) })
 	}
@@ -100,10 +100,10 @@ func (s *supervisor) options(p *workers.Plan) workers.Options {
 				LocalRank: local, Dir: p.Folder, Console: s.out,
 				Redirect: s.output.redirect.For(local), Tee: s.output.tee.For(local),
 				Prefix: logs.DefaultPrefix(m.Role, local),
-				OnLoss: func(path string, err error) { s.sayLoss(m.FirstRank+local, path, err) },
+				OnLoss: func(path string, err error) { s.printLogError(m.FirstRank+local, path, err) },
 			})
 		},
-		ReportedFailure: s.socket.ReportedFailure, Release: s.releaser(p), Post: s.events.post,
+		ReportedFailure: s.socket.ReportedFailure, Release: s.deviceRelease(p), Post: s.events.post,
 	}
 }
 
@@ -125,11 +125,11 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 	if s.gpus != nil {
 		s.gpus.EndRound()
 	}
-	if r.endArrivals != nil {
-		r.endArrivals()
-		r.endArrivals = nil
+	if r.stopArrivals != nil {
+		r.stopArrivals()
+		r.stopArrivals = nil
 		if text := s.arrivals(r).Missing(); text != "" {
-			s.console.Say("when it failed, %s", text)
+			s.console.Say("when the round failed, %s", text)
 		}
 	}
 	s.wg.Go(func() {
@@ -182,8 +182,8 @@ func (s *supervisor) reportFailure(r socket.Report) {
 	}
 }
 
-// list lists the workers of the round. It also returns the round's number.
-func (s *supervisor) list() (all []workers.Worker, round int) {
+// listWorkers lists the workers of the round. It also returns the round's number.
+func (s *supervisor) listWorkers() (all []workers.Worker, round int) {
 	if s.current == nil {
 		return nil, 0
 	}
@@ -204,11 +204,11 @@ func (r *round) pids() map[int]int {
 	return all
 }
 
-// sayLoss says that a log file does not get what a worker prints. A full disk costs
+// printLogError says that a log file does not get what a worker prints. A full disk costs
 // the log, not the job.
-func (s *supervisor) sayLoss(rank int, path string, err error) {
+func (s *supervisor) printLogError(rank int, path string, err error) {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the message below names the path
 	}
-	s.console.Say("rank %d: cannot write %s: %v; what it prints is no longer kept there", rank, path, err)
+	s.console.Say("rank %d: cannot write %s: %v; its output is no longer kept there", rank, path, err)
 }

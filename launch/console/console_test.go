@@ -20,7 +20,7 @@ func TestDescribe(t *testing.T) {
 	}{
 		{rendezvous.Status{Phase: "seeking", Left: 61 * time.Second, Note: "refused"}, "looking for the other nodes, 1m1s left (refused)"},
 		{rendezvous.Status{Phase: "seeking", Max: 1, Note: "refused"}, "looking for the endpoint's node (refused)"},
-		{rendezvous.Status{Phase: "checking", Came: 1, Waiting: []string{"a"}}, "this node is looked at, waiting for a"},
+		{rendezvous.Status{Phase: "checking", Came: 1, Waiting: []string{"a"}}, "this node is checked, waiting for a"},
 		{rendezvous.Status{Phase: "accepting", Came: 1, Waiting: []string{"a"}}, "this node is here, not ready yet: a"},
 		{rendezvous.Status{Phase: "recovering"}, "the coordinator was lost, asking the survivors"},
 		{rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a"}, Left: time.Second}, "have 1 of 2 nodes (a), 1 missing, 1s left"},

@@ -76,7 +76,7 @@ func describe(s *rendezvous.Status) string {
 		b.WriteString(left)
 	case "checking":
 		if came(s) == 1 {
-			b.WriteString("this node is looked at")
+			b.WriteString("this node is checked")
 		} else {
 			fmt.Fprintf(&b, "all %d nodes are here and are compared", came(s))
 		}

@@ -79,7 +79,7 @@ func (r *Request) byGPU() (all []claim, doubt string) {
 func (r *Request) byWorker() ([]claim, error) {
 	nodes := slices.DeleteFunc(slices.Clone(r.Topology.Nodes), func(n Node) bool { return len(n.CPUs.And(r.CPUs)) == 0 })
 	if len(nodes) == 0 {
-		return nil, fmt.Errorf("--numa-binding %s: this process may use CPUs %v, and none of them is on a NUMA node that /sys tells of", r.Mode, r.CPUs)
+		return nil, fmt.Errorf("--numa-binding %s: this process may use CPUs %v, and none of them is on a NUMA node that /sys lists", r.Mode, r.CPUs)
 	}
 	all := make([]claim, len(r.Workers))
 	for w := range all {

@@ -139,7 +139,7 @@ func TestWrapperIsNotTried(t *testing.T) {
 			if err := write(&b); err != nil {
 				t.Fatal(err)
 			}
-			if said := strings.Contains(b.String(), "not tried: what of it arrives behind sudo docker run (E03)"); said != (wrapper != "") {
+			if said := strings.Contains(b.String(), "not checked: which of these variables reach the program behind sudo docker run (E03)"); said != (wrapper != "") {
 				t.Errorf("%s", b.String())
 			}
 		}

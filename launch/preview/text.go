@@ -88,13 +88,13 @@ func environment(b *strings.Builder, n *Node) {
 		write(fmt.Sprintf("rank %d", r.Rank), r.Env, false)
 	}
 	if len(n.Removed) > 0 {
-		fmt.Fprintf(b, "  taken away:\n")
+		fmt.Fprintf(b, "  removed:\n")
 		for _, v := range n.Removed {
 			line(b, v.Name, v)
 		}
 	}
 	if n.Wrapper != "" {
-		fmt.Fprintf(b, "  not tried: what of it arrives behind %s (E03), which would have to be started; gorun check does that\n", term.Quoted(n.Wrapper))
+		fmt.Fprintf(b, "  not checked: which of these variables reach the program behind %s (E03); gorun check starts %[1]s to check it\n", term.Quoted(n.Wrapper))
 	}
 }
 

@@ -85,19 +85,19 @@ func (in Input) startable(name, path string) error {
 	if err := access(path, unix.X_OK); err != nil {
 		return fmt.Errorf("cannot start %s: it may not be executed by this user, or lies on a file system mounted noexec (%w)", name, err)
 	}
-	starter := ""
+	interpreter := ""
 	if head, err := firstBytes(path); err == nil && bytes.HasPrefix(head, []byte("#!")) {
 		line, _, whole := strings.Cut(string(head[2:]), "\n")
 		if words := strings.Fields(line); whole && len(words) > 0 {
-			starter = words[0]
+			interpreter = words[0]
 		}
 	} else if isELF(head) {
-		starter, _ = ldso.Interpreter(path)
+		interpreter, _ = ldso.Interpreter(path)
 	}
-	if !filepath.IsAbs(starter) || isExecutable(starter) {
+	if !filepath.IsAbs(interpreter) || isExecutable(interpreter) {
 		return nil
 	}
-	return fmt.Errorf("cannot start %s: what starts it, %s, is missing or may not be executed", name, starter)
+	return fmt.Errorf("cannot start %s: its interpreter, %s, is missing or may not be executed", name, interpreter)
 }
 
 // access returns the kernel's answer for this process, which runs as the workers'

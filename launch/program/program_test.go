@@ -146,6 +146,24 @@ func TestCheckErrors(t *testing.T) {
 	}
 }
 
+// TestWords checks that only a program that gorun executes as the user named it has
+// words.
+func TestWords(t *testing.T) {
+	root := node(t)
+	for name, want := range map[string][]string{"tool": {"tool", "5"}, "./script": {"./script", "5"}, "train.py": nil, "gopkg": nil} {
+		plan, err := Check(Input{Program: name, Args: []string{"$local_rank"}, Dir: root + "/w", Env: []string{"PATH=" + root + "/bin"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := plan.Subject().Words(5); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if got := (Input{Dir: root}).Unnamed().Words(5); got != nil {
+		t.Errorf("no program: %q", got)
+	}
+}
+
 func TestArgv(t *testing.T) {
 	root := node(t)
 	args := []string{"--rank=${local_rank}", "$$HOME", ""}

@@ -36,6 +36,19 @@ func (p Plan) Subject() Subject {
 	return s
 }
 
+// Words returns the command line of a worker. It is nil if gorun starts nothing, or
+// if the program is Python or built by gorun.
+func (s Subject) Words(localRank int) []string {
+	if s.Path == "" || s.Title == "" || s.Python != "" {
+		return nil
+	}
+	words := []string{s.Title}
+	for _, arg := range s.Args {
+		words = append(words, Substitute(arg, localRank))
+	}
+	return words
+}
+
 // Unnamed returns the subject without a named program: the Python that would run a
 // script, if there is one.
 func (in Input) Unnamed() Subject {

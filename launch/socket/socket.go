@@ -59,7 +59,7 @@ func Open(ctx context.Context, pool *accept.Pool, path string, failed func(Repor
 	lc := net.ListenConfig{Control: private}
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the worker socket: %w (is %s too long a path, or no place for sockets? TMPDIR names another)", err, filepath.Dir(path))
+		return nil, fmt.Errorf("cannot open the worker socket: %w (is the path of %s too long, or does that folder take no sockets? TMPDIR can name another)", err, filepath.Dir(path))
 	}
 	s := Nowhere()
 	s.l, s.failed = pool.Listen(l), failed
