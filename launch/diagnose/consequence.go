@@ -34,7 +34,7 @@ func IsConsequence(tail []string) bool {
 // showsLostPeer reports whether the last lines of a program without Python's
 // tracebacks show a lost peer.
 func showsLostPeer(lines []string) bool {
-	words := 0
+	read := 0 // lines that may say why the program ended
 	lost := false
 	for i := len(lines) - 1; i >= 0; i-- {
 		line := lines[i]
@@ -42,11 +42,11 @@ func showsLostPeer(lines []string) bool {
 		case uninformative().MatchString(line):
 			continue
 		case lostPeer().MatchString(line) && !workerFault().MatchString(line):
-			lost = lost || words < lastLines
+			lost = lost || read < lastLines
 		case workerFault().MatchString(line) || nativeFailure().MatchString(line):
 			return false
 		}
-		words++
+		read++
 	}
 	return lost
 }

@@ -5,7 +5,7 @@ package diagnose
 type finder struct {
 	class [256]uint8 // all bytes of no word are class 0
 	width int        // number of classes
-	next  []uint32   // state*width+class → state*width, with hit set where words end
+	next  []uint32   // state*width+class → state*width, with matchBit set where words end
 	found [][]uint16 // by state: the entries whose words end there
 }
 

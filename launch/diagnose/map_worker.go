@@ -19,7 +19,7 @@ const (
 	rowPeerException     = "x94"  // an exception that shows a lost peer
 	rowLauncherException = "x57"  // an exception of a launcher
 	rowNoStderr          = "x58"  // an exit code and nothing on stderr
-	rowLastLine          = "x59"  // an exit code after last words on stderr
+	rowLastLine          = "x59"  // an exit code after a last line on stderr
 	rowNoModule          = "x61"  // a traceback of a missing module
 	noLine               = `\b\B` // matches nothing
 )
@@ -136,10 +136,10 @@ func lostRows() []Row {
 		return Row{Key: key, Checks: ids("X-ABORTED"), Class: Consequence, Pattern: pattern, Cause: cause, Fix: earlier, Seen: seen, Source: source}
 	}
 	weak := func(r Row) Row { r.Weak = true; return r }
-	own := func(r Row) Row { r.PeerLost = true; return r }
+	peerLost := func(r Row) Row { r.PeerLost = true; return r }
 	return []Row{
-		own(aborted("66", `NCCL (?:WARN|INFO) .*Accept failed Resource temporarily unavailable`, "NCCL was aborted while it accepted connections; the text about a resource is left from an earlier call", "2.12.7-2.29.7", "nccl#1668, #1610; src/proxy.cc")),
-		own(aborted("67", `Could not receive type from localRank \d+, res=3`, "the communicator of this node was aborted", "2.12.7+", "src/proxy.cc")),
+		peerLost(aborted("66", `NCCL (?:WARN|INFO) .*Accept failed Resource temporarily unavailable`, "NCCL was aborted while it accepted connections; the text about a resource is left from an earlier call", "2.12.7-2.29.7", "nccl#1668, #1610; src/proxy.cc")),
+		peerLost(aborted("67", `Could not receive type from localRank \d+, res=3`, "the communicator of this node was aborted", "2.12.7+", "src/proxy.cc")),
 		aborted("68a", `Failed to execute operation \w+ from rank \d+, retcode 3`, "NCCL's helper thread was stopped by an abort", "2.12.7+", "src/proxy.cc"),
 		{
 			Key: "68b", Checks: ids("X-ABORTED"), Class: Hint, IfAlone: true, Pattern: `Failed to execute operation \w+ from rank \d+, retcode \d+|Error encountered progressing operation=\w+, res=[124-9]`,
@@ -147,7 +147,7 @@ func lostRows() []Row {
 		},
 		lost("69", `Connection closed by remote peer ?(?P<peer>\S*)`, "the connection's peer had ended or aborted", peer, "2.3.7+", "src/misc/socket.cc:58"),
 		lost("70", `Call to \w+ (?:from|to) (?P<peer>\S+) failed ?: `+connectionClosed, "the connection's peer had ended or aborted, or a firewall reset the connection", peer, "2.8+", "socket.cc:30"),
-		own(aborted("71", `Socket recv failed while polling for opId`, "NCCL's helper thread of a rank on this node had ended", "2.17.1+", "src/proxy.cc")),
+		peerLost(aborted("71", `Socket recv failed while polling for opId`, "NCCL's helper thread of a rank on this node had ended", "2.17.1+", "src/proxy.cc")),
 		lost("73", `remote process exited or there was a network error|ncclRemoteError`, "a peer had ended or could not be reached", peer, "2.13.4+", "nccl#795; src/init.cc"),
 		{
 			Key: "74", Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Consequence, PeerLost: true, Pattern: `Watchdog caught collective operation timeout`,

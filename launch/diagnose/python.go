@@ -9,9 +9,11 @@ type exception struct {
 	file    string   // the innermost frame: `  File "…", line 1, in f`
 	script  string   // the innermost frame outside libraries
 	source  string   // the line of source of the innermost frame
-	// launcher means that a frame is of a launcher.
-	launcher bool
-	chained  bool // Python raised it from the exception before it, or while that one was handled
+	// fromLauncher means that a frame is of a launcher.
+	fromLauncher bool
+	// chained means that Python raised it from the exception before it, or while the
+	// program handled that one.
+	chained bool
 }
 
 // maxMessageLines bounds the lines of an exception's message.
@@ -132,7 +134,7 @@ func (e *exception) readFrame(line string) {
 	e.file, e.source = line, ""
 	switch {
 	case launcherFile().MatchString(line):
-		e.launcher = true
+		e.fromLauncher = true
 	case !libraryFile().MatchString(line):
 		e.script = line
 	}

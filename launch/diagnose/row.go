@@ -35,10 +35,10 @@ type Row struct {
 	// Pattern is an RE2 expression. It matches anywhere in a line, in any case.
 	// Its named groups may be rank and rank2 (to blame), pid, pid2, peer and host.
 	Pattern string
-	Cause   string // what it means: half a sentence
-	Fix     string // what to do
-	Seen    string // releases that print it, as far as known
-	Source  string // where the text or its meaning comes from
+	Cause   string // its meaning: half a sentence
+	Fix     string // the next step for the user
+	Seen    string // releases that print it
+	Source  string // the source of the text or of its meaning
 
 	// Quote is a text. A finding shows its first line that contains the text, if it
 	// has such a line.

@@ -14,7 +14,7 @@ const (
 	// in pieces.
 	blockSize = 256 << 10
 	// maxMatched is how much of a line the expressions read, in bytes, around
-	// the first known word.
+	// the first word of the finder.
 	maxMatched = 8 << 10
 	// learnLines is how many lines at the front of a log are all read, because
 	// their prefixes name the ranks that print into the log.

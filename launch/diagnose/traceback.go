@@ -124,7 +124,7 @@ func (e *exception) meaning() (key string, class Class) {
 		return "", ""
 	case name == "KeyboardInterrupt", name == "SystemExit", name == "SignalException":
 		return rowStopException, Consequence
-	case e.launcher && e.script == "":
+	case e.fromLauncher && e.script == "":
 		return rowLauncherException, Hint
 	case e.lostPeer():
 		return rowPeerException, Consequence

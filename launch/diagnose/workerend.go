@@ -169,7 +169,7 @@ func (s *Scanner) endEvents() []*event {
 		case unix.SIGKILL:
 			key = rowKilled
 		case unix.SIGTERM, unix.SIGABRT, unix.SIGINT, unix.SIGHUP:
-			continue // the worker was stopped, or it aborted and its own lines say why
+			continue // the worker was stopped, or its own lines explain the abort
 		}
 		e.row = s.m.byKey[key]
 		e.class = e.row.Class
