@@ -11,9 +11,9 @@ func (e *event) isDirect() bool { return e.class == Primary && !e.row.Weak && !e
 
 // promoteEarliestHint makes the earliest Ordered hint a cause if there are direct
 // causes and the hint came before all of them.
-func promoteEarliestHint(known map[string]*hypothesis) {
+func promoteEarliestHint(all []*hypothesis) {
 	var hint *event
-	for _, h := range known {
+	for _, h := range all {
 		for _, e := range h.events {
 			if h.row.Ordered {
 				e.class = h.row.Class // an earlier call may have changed it
@@ -27,7 +27,7 @@ func promoteEarliestHint(known map[string]*hypothesis) {
 		return
 	}
 	class := hint.class
-	for _, h := range known {
+	for _, h := range all {
 		for _, e := range h.events {
 			if e.isDirect() {
 				if !comparable(hint, e) || before(e, hint) {
@@ -41,9 +41,9 @@ func promoteEarliestHint(known map[string]*hypothesis) {
 }
 
 // combine returns the events that only several lines together show.
-func (s *Scanner) combine(known map[string]*hypothesis) []*event {
+func (s *Scanner) combine(all []*hypothesis) []*event {
 	var direct, weaker []*event
-	for _, h := range known {
+	for _, h := range all {
 		for _, e := range h.events {
 			switch {
 			case e.isDirect():

@@ -109,11 +109,11 @@ func (s *Scanner) hypotheses() []*hypothesis {
 			add(key, g.row, e, count)
 		}
 	}
-	promoteEarliestHint(all)
-	for _, e := range s.combine(all) {
+	promoteEarliestHint(byKey(all))
+	for _, e := range s.combine(byKey(all)) {
 		add(e.row.Key, e.row, e, 1)
 	}
-	list := slices.Collect(maps.Values(all))
+	list := byKey(all)
 	lostPeer, better := false, false
 	for _, h := range list {
 		s.rate(h)
@@ -124,6 +124,16 @@ func (s *Scanner) hypotheses() []*hypothesis {
 		if h.tier == tierHint && (lostPeer && h.row.IfAlone || better && h.row.Last) {
 			h.tier = tierConsequence
 		}
+	}
+	return list
+}
+
+// byKey returns hypotheses in the order of their keys. The result of Findings must
+// not depend on the order of a map, because times and lines may contradict each other.
+func byKey(all map[string]*hypothesis) []*hypothesis {
+	var list []*hypothesis
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[key])
 	}
 	return list
 }

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -161,5 +162,21 @@ func TestOrderOfSeveralLogs(t *testing.T) {
 	}
 	if found := scan(t, "x_1/attempt_0/3/stderr.log", "torch.OutOfMemoryError: CUDA out of memory\n"); found[0].Rank != 3 {
 		t.Errorf("attempt_0/3: %+v", found[0])
+	}
+}
+
+// TestFindingsHaveOneOrder shows that findings have one order, even where lines with
+// and without times contradict each other.
+func TestFindingsHaveOneOrder(t *testing.T) {
+	const (
+		untimed = "[rank1]: torch.OutOfMemoryError: CUDA out of memory\n"
+		later   = "2026-11-21T16:39:59Z [rank0]: OSError: [Errno 28] No space left on device\n"
+		earlier = "2026-11-21T16:39:58Z node1:1:2 [0] NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000\n"
+	)
+	want := scan(t, "a.log", later, "b.log", untimed+earlier)
+	for range 50 {
+		if got := scan(t, "a.log", later, "b.log", untimed+earlier); !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v, then %+v", want, got)
+		}
 	}
 }

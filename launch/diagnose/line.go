@@ -97,6 +97,8 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 	}
 	s.readTraceback(l)
 	if l.number%1024 == 0 {
-		s.endStaleTracebacks(l)
+		s.endTracebacks(func(t *tracebackReader) bool {
+			return l.number-t.firstLine > maxFollowed || l.number < t.firstLine
+		})
 	}
 }

@@ -184,9 +184,7 @@ func (s *Scanner) needsEveryLine() bool {
 
 // endLog ends the tracebacks that are open at the end of a log.
 func (s *Scanner) endLog() {
-	for key, t := range s.tracebacks {
-		s.endTraceback(t, key)
-	}
+	s.endTracebacks(func(*tracebackReader) bool { return true })
 	s.followed = nil
 }
 

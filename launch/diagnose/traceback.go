@@ -2,7 +2,9 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -57,22 +59,25 @@ func (s *Scanner) readTraceback(l *line) {
 	}
 }
 
-// endStaleTracebacks ends the tracebacks that began more than maxFollowed lines
-// before l.
-func (s *Scanner) endStaleTracebacks(l *line) {
+// endTracebacks ends the tracebacks that isOver selects, in the order of their first
+// lines.
+func (s *Scanner) endTracebacks(isOver func(*tracebackReader) bool) {
+	var over []streamKey
 	for key, t := range s.tracebacks {
-		if l.number-t.firstLine > maxFollowed || l.number < t.firstLine {
-			s.endTraceback(t, key)
+		if isOver(t) {
+			over = append(over, key)
 		}
 	}
-}
-
-// endTraceback ends a stream's traceback as it is.
-func (s *Scanner) endTraceback(t *tracebackReader, key streamKey) {
-	if e, ok := t.end(); ok {
-		s.recordException(t, e, 0)
+	slices.SortFunc(over, func(a, b streamKey) int {
+		return cmp.Or(cmp.Compare(s.tracebacks[a].firstLine, s.tracebacks[b].firstLine), cmp.Compare(a.label, b.label))
+	})
+	for _, key := range over {
+		t := s.tracebacks[key]
+		if e, ok := t.end(); ok {
+			s.recordException(t, e, 0)
+		}
+		delete(s.tracebacks, key)
 	}
-	delete(s.tracebacks, key)
 }
 
 // recordException records an exception. end is the number of the line that ended
