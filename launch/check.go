@@ -21,13 +21,13 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 	policy := check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, Trusted: sp.Trusted, MaxNodes: sp.MaxNodes}
 	gpu := a.placement.Driver.HasDriver()
 	wrapper, parseErr := a.build.wrapper()
-	if !policy.Wanted(gpu || wrapper.Loses() || parseErr != nil || len(wrapper.Forced(nil)) > 0) {
+	if !policy.Needed(gpu || wrapper.Loses() || parseErr != nil || len(wrapper.Forced(nil)) > 0) {
 		return nil
 	}
 	s := a.build.subject
 	o := check.Options{
 		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.env.request, Key: a.secrets.probeKey(sp.RunID), Post: a.events.post, Wait: &a.wg,
-		Console: a.console, Quiet: a.opts.quiet(), Found: a.status.SetFindings, Pool: a.pool,
+		Console: a.console, Quiet: a.opts.quiet(), OnFindings: a.status.SetFindings, Pool: a.pool,
 		Facts: gather.Options{
 			Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
 			Run:     a.table.Run,
@@ -35,7 +35,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 	}
 	if sp.Preflight != spec.PreflightOff {
 		if gpu {
-			o.Facts.GPU = func(ctx context.Context) (preflight.GPU, []string) { return check.WaitForGPU(ctx, a.placement) }
+			o.Facts.GPU = func(ctx context.Context) (preflight.GPU, []string) { return check.WaitForGPUFacts(ctx, a.placement) }
 		}
 		o.Facts.Lost = a.wrapperSource(wrapper, parseErr).Start(ctx)
 	}

@@ -10,41 +10,41 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// answer holds the results of a question's probes. It also holds, by the answering
-// node's clock, when the question came and when the answer left. With the times of
-// the coordinator they give the offset of the clock, as in NTP.
+// answer holds the results of a question's probes. Received and Sent are times of the
+// answering node's clock. With the coordinator's times they give the offset of the
+// clock, as in NTP.
 type answer struct {
 	Probes   json.RawMessage `json:"probes"`
-	Came     int64           `json:"came_unix_ns"`
-	Left     int64           `json:"left_unix_ns"`
-	Mistaken string          `json:"mistaken,omitempty"` // why the node did not carry out the question
+	Received int64           `json:"came_unix_ns"`
+	Sent     int64           `json:"left_unix_ns"`
+	Error    string          `json:"mistaken,omitempty"` // why the node ran no probes
 }
 
 // Answer runs the probes that the coordinator asks for.
 func (x *Checker) Answer(ctx context.Context, q rendezvous.Ask) {
-	came := time.Now()
+	received := time.Now()
 	if x.stop != nil { // a new question cancels the previous answer
 		x.stop()
 	}
 	ctx, x.stop = context.WithCancel(ctx)
 	x.opts.Wait.Go(func() {
-		a := answer{Came: came.UnixNano()}
+		a := answer{Received: received.UnixNano()}
 		plan, err := probe.Decode(q.Body)
 		if err != nil {
-			a.Mistaken = err.Error()
-			x.opts.Console.Say("preflight: the coordinator's question is not obeyed: %v", err)
+			a.Error = err.Error()
+			x.opts.Console.Say("preflight: cannot run the probes that the coordinator asks for: %v", err)
 		} else {
-			done := x.announce(len(plan.Targets))
-			a.Probes = marshal(probe.Run(ctx, x.probing(), plan))
+			done := x.reportSlowProbes(len(plan.Targets))
+			a.Probes = marshal(probe.Run(ctx, x.probeOptions(), plan))
 			done()
 		}
-		a.Left = time.Now().UnixNano()
+		a.Sent = time.Now().UnixNano()
 		x.opts.Post(rendezvous.Answered{Serial: q.Serial, Body: marshal(a)})
 	})
 }
 
-// announce says what the node waits for, if the probes take longer than 2 s.
-func (x *Checker) announce(targets int) (done func()) {
+// reportSlowProbes prints what the node waits for if the probes take longer than 2 s.
+func (x *Checker) reportSlowProbes(targets int) (done func()) {
 	t := time.AfterFunc(2*time.Second, func() {
 		x.opts.Console.Say("preflight: waiting for %d connections to the other nodes, at most 9s", targets)
 	})
@@ -60,14 +60,14 @@ func marshal(v any) json.RawMessage {
 	return b
 }
 
-// round returns how long question and answer were on their way.
-func (a answer) round(asked, heard time.Time) time.Duration {
-	return heard.Sub(asked) - time.Duration(a.Left-a.Came)
+// roundTrip returns how long question and answer took on the network.
+func (a answer) roundTrip(asked, heard time.Time) time.Duration {
+	return heard.Sub(asked) - time.Duration(a.Sent-a.Received)
 }
 
 // offset returns the offset of the answering node's clock to the coordinator's.
 func (a answer) offset(asked, heard time.Time) time.Duration {
-	out := a.Came - asked.UnixNano()
-	back := a.Left - heard.UnixNano()
-	return time.Duration(out/2 + back/2)
+	there := a.Received - asked.UnixNano()
+	back := a.Sent - heard.UnixNano()
+	return time.Duration(there/2 + back/2)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// Policy holds what the user asked of the comparison.
+// Policy holds the user's options for the comparison.
 type Policy struct {
 	spec.Checks
 	Conflict envprop.Conflict
@@ -35,15 +35,15 @@ type Options struct {
 	Env     []string        // of gorun
 	Request envprop.Request // what the user asks of the workers' environment on this node
 	Facts   gather.Options  // Program, Run, GPU and Lost; Start fills in the others
-	Pool    *accept.Pool    // of the connections to the probes' ports
-	Key     string          // the probes of this job's nodes prove it to each other; not empty
+	Pool    *accept.Pool    // counts the connections to the probes' ports
+	Key     string          // probes prove it to the nodes of this job; not empty
 
 	Post    func(rendezvous.Event)
 	Console Console
 	Quiet   bool // another agent at this terminal shows the tables
-	// Found receives the findings about a world that starts all the same.
-	Found func([]preflight.Finding)
-	Wait  *sync.WaitGroup // for all goroutines
+	// OnFindings receives the findings about a world that starts.
+	OnFindings func([]preflight.Finding)
+	Wait       *sync.WaitGroup // for all goroutines
 }
 
 // Console is the terminal. Any goroutine may write to it.
@@ -60,21 +60,19 @@ type Checker struct {
 	node rendezvous.Node
 
 	mu      sync.Mutex
-	warned  map[string]bool // tables and notes that were shown
+	shown   map[string]bool // tables and notes that were shown
 	sources probe.Ports     // ports from which probes connect
 }
 
-// Wanted reports whether the nodes of a job are compared. They are if there are
-// several nodes, because these need one environment. A single node is compared if
-// it is special: it has GPUs, or a wrapper in front of the program. And gorun check
-// does nothing else.
-func (p *Policy) Wanted(special bool) bool {
+// Needed reports whether the job needs a comparison. Several nodes need one, because
+// they need one environment. A single node needs one if it is special: it has GPUs, or
+// a wrapper in front of the program. gorun check always needs one.
+func (p *Policy) Needed(special bool) bool {
 	return p.Check != nil || p.MaxNodes > 1 || p.Preflight != spec.PreflightOff && special
 }
 
-// ValidateIgnore returns an error for a word of --ignore that is neither a check's
-// id nor its name. Otherwise a misspelt check would still run, and the user would
-// not see why.
+// ValidateIgnore returns an error for a word of --ignore that is neither the id nor the
+// name of a check. Without the error a misspelt check would still run.
 func ValidateIgnore(words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -90,7 +88,7 @@ func ValidateIgnore(words []string) error {
 
 // New returns the checker of a node.
 func New(o Options) *Checker {
-	return &Checker{opts: o, warned: map[string]bool{}}
+	return &Checker{opts: o, shown: map[string]bool{}}
 }
 
 // Start gathers the facts of the node, whose addresses are known now. It posts them
@@ -110,14 +108,14 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 			rank = -1
 		}
 		o := x.opts.Facts
-		o.Env, o.Whole = x.expected(), x.opts.Check != nil
+		o.Env, o.Whole = x.workerEnvironment(), x.opts.Check != nil
 		o.Node = preflight.Node{
 			ID: string(n.ID), Name: n.Name(), Host: n.Host, Addr: n.Addr, Version: n.Version, Protocol: n.Protocol,
 			Workers: n.Workers, Role: n.Role, NodeRank: rank, RunID: n.RunID,
 		}
 		f := gather.Facts(ctx, o)
 		x.applyIface(&f)
-		x.listen(ctx, &f)
+		x.listenForProbes(ctx, &f)
 		body, err := preflight.Encode(f)
 		if err != nil {
 			x.opts.Console.Say("preflight: %v", err)
@@ -133,24 +131,24 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 func (x *Checker) Compare(ctx context.Context, c rendezvous.Compare) {
 	x.opts.Wait.Go(func() {
 		v := Decide(&x.opts.Policy, c)
-		v.date(time.Now())
+		v.setTime(time.Now())
 		for _, note := range v.Notes {
-			if x.isNew(note) {
+			if x.isFirst(note) {
 				x.opts.Console.Say("%s", note)
 			}
 		}
-		if v.Warnings != "" && x.isNew(v.Warnings) && !x.opts.Quiet {
+		if v.Warnings != "" && x.isFirst(v.Warnings) && !x.opts.Quiet {
 			x.opts.Console.Table(v.Warnings)
 		}
 		if v.Env != nil {
-			x.opts.Found(v.Findings)
+			x.opts.OnFindings(v.Findings)
 		}
 		x.opts.Post(v.Compared)
 	})
 }
 
-// date sets the time at which the world was refused.
-func (v *Decision) date(now time.Time) {
+// setTime sets the time at which the world was refused.
+func (v *Decision) setTime(now time.Time) {
 	if v.Outcome == nil || v.Outcome.Cause == nil {
 		return
 	}
@@ -160,14 +158,14 @@ func (v *Decision) date(now time.Time) {
 	}
 }
 
-// isNew reports whether a table or a note was not shown before. So a restart does
-// not show it again.
-func (x *Checker) isNew(table string) bool {
+// isFirst reports whether a table or a note was not shown before. A restart must not
+// show it again.
+func (x *Checker) isFirst(table string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	seen := x.warned[table]
-	x.warned[table] = true
-	return !seen
+	known := x.shown[table]
+	x.shown[table] = true
+	return !known
 }
 
 // save writes the facts to the file of gorun check --save.
@@ -185,8 +183,9 @@ func (x *Checker) save(body []byte) {
 	}
 }
 
-// listen opens the ports that the other nodes probe. It closes them when ctx ends.
-func (x *Checker) listen(ctx context.Context, f *preflight.Facts) {
+// listenForProbes opens the ports that the other nodes probe. It closes them when ctx
+// ends.
+func (x *Checker) listenForProbes(ctx context.Context, f *preflight.Facts) {
 	if x.opts.MaxNodes == 1 {
 		return
 	}
@@ -196,10 +195,10 @@ func (x *Checker) listen(ctx context.Context, f *preflight.Facts) {
 	}
 	ports := x.opts.Ports
 	if ports.Hi == 0 { // the ports that the workers' libraries would get
-		ports = ephemeral(f.Network)
+		ports = ephemeralPorts(f.Network)
 	}
 	x.setSources(f.Network)
-	s, errs := probe.Listen(x.probing(), addrs, ports)
+	s, errs := probe.Listen(x.probeOptions(), addrs, ports)
 	for _, err := range errs {
 		f.Unknown = append(f.Unknown, preflight.Unknown{Source: "probe", Why: err.Error()})
 	}
@@ -207,18 +206,18 @@ func (x *Checker) listen(ctx context.Context, f *preflight.Facts) {
 	x.opts.Wait.Go(func() { s.Serve(ctx) })
 }
 
-// ephemeral returns the ports that the kernel assigns to programs.
-func ephemeral(n netif.Facts) probe.Ports {
+// ephemeralPorts returns the ports that the kernel assigns to programs.
+func ephemeralPorts(n netif.Facts) probe.Ports {
 	return probe.Ports{Lo: n.PortFirst, Hi: n.PortLast, Reserved: n.Reserved}
 }
 
 func (x *Checker) setSources(n netif.Facts) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.sources = ephemeral(n)
+	x.sources = ephemeralPorts(n)
 }
 
-func (x *Checker) probing() probe.Options {
+func (x *Checker) probeOptions() probe.Options {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return probe.Options{Key: x.opts.Key, ID: string(x.node.ID), Ports: x.sources, Pool: x.opts.Pool}

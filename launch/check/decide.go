@@ -17,58 +17,58 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// Decision is the result of a comparison: what the state machine gets, and what the
-// terminal of the coordinator shows.
+// Decision is the result of a comparison: the event for the state machine, and what the
+// coordinator prints.
 type Decision struct {
 	rendezvous.Compared
-	Warnings string              // table for a job that starts all the same; "": there is none
-	Notes    []string            // on the environment of such a job
-	Findings []preflight.Finding // of such a job
+	Warnings string              // table for a job that starts; "": there is none
+	Notes    []string            // on the environment of a job that starts
+	Findings []preflight.Finding // of a job that starts
 }
 
 // Decide decides whether a world may start, and with what environment. It is pure:
 // the same facts and answers always lead to the same decision.
 func Decide(p *Policy, c rendezvous.Compare) Decision {
 	v := Decision{Compared: rendezvous.Compared{Serial: c.Serial}}
-	all := unify(p, assemble(c), reports(c))
+	all := unify(p, buildFleet(c), decodeReports(c))
 	fleet := all.fleet
 	plans := probe.Plans(fleet)
 	if c.Answers != nil {
 		addAnswers(fleet, plans, c)
 	}
-	found := findingsOf(p, fleet)
-	refused := refuses(p, found)
+	found := runChecks(p, fleet)
+	refused := isRefused(p, found)
 	switch {
 	case refused && c.Questions == 1 && isTransient(found):
 		// A node that was busy for some seconds must not end the job.
-		if v.Ask = questions(fleet, plans); v.Ask == nil {
-			v.Outcome = refuse(p, found, fleet)
+		if v.Ask = probeQuestions(fleet, plans); v.Ask == nil {
+			v.Outcome = refuseOutcome(p, found, fleet)
 		}
 	case refused && len(c.New) > 0 && len(c.New) < len(fleet.Nodes) && p.Check == nil:
-		v.Outcome, v.Only = dismiss(p, c, all, found)
+		v.Outcome, v.Only = refuseNewNodes(p, c, all, found)
 		if v.Outcome == nil {
-			v.Outcome = refuse(p, found, fleet)
+			v.Outcome = refuseOutcome(p, found, fleet)
 		}
 	case c.Late:
 	case c.Answers == nil && p.Preflight != spec.PreflightOff:
-		// Probe also when the facts already refuse the job: then one table shows
-		// both.
-		if v.Ask = questions(fleet, plans); v.Ask == nil && refused {
-			v.Outcome = refuse(p, found, fleet)
+		// Run the probes even if the facts already refuse the job, so that one table
+		// shows all errors.
+		if v.Ask = probeQuestions(fleet, plans); v.Ask == nil && refused {
+			v.Outcome = refuseOutcome(p, found, fleet)
 		}
 	case refused:
-		v.Outcome = refuse(p, found, fleet)
+		v.Outcome = refuseOutcome(p, found, fleet)
 	}
 	if v.Outcome != nil || v.Ask != nil || c.Late {
 		return v
 	}
 	if p.Check != nil {
-		v.Outcome = pass(p, found, fleet)
+		v.Outcome = passOutcome(p, found, fleet)
 		return v
 	}
 	var err error
 	if v.Env, err = all.encode(); err != nil {
-		v.Outcome = refuse(p, []preflight.Finding{tooMuch(err)}, fleet)
+		v.Outcome = refuseOutcome(p, []preflight.Finding{environmentTooLarge(err)}, fleet)
 		return v
 	}
 	v.Findings, v.Notes = found, all.notes
@@ -76,9 +76,9 @@ func Decide(p *Policy, c rendezvous.Compare) Decision {
 	return v
 }
 
-// findingsOf runs the checks. With --preflight off it runs only the check for one
+// runChecks runs the checks. With --preflight off it runs only the check for one
 // environment.
-func findingsOf(p *Policy, f *preflight.Fleet) []preflight.Finding {
+func runChecks(p *Policy, f *preflight.Fleet) []preflight.Finding {
 	o := preflight.Options{Ignore: p.Ignore}
 	if p.Preflight == spec.PreflightOff {
 		o.Only = []string{"E01"}
@@ -86,21 +86,21 @@ func findingsOf(p *Policy, f *preflight.Fleet) []preflight.Finding {
 	return preflight.Compare(f, rules.All(), o)
 }
 
-// refuses reports whether these findings refuse the job. With --preflight off they
+// isRefused reports whether these findings refuse the job. With --preflight off they
 // do so only with --env-conflict=error.
-func refuses(p *Policy, found []preflight.Finding) bool {
+func isRefused(p *Policy, found []preflight.Finding) bool {
 	strict := p.Preflight == spec.PreflightError || p.Check != nil || p.Preflight == spec.PreflightOff && p.Conflict == envprop.ConflictError
 	return strict && preflight.Worst(found) == preflight.Error
 }
 
-// assemble returns the fleet of the facts that the members sent.
-func assemble(c rendezvous.Compare) *preflight.Fleet {
+// buildFleet returns the fleet of the facts that the members sent.
+func buildFleet(c rendezvous.Compare) *preflight.Fleet {
 	f := &preflight.Fleet{Nodes: make([]preflight.Facts, len(c.World.Members)), Master: c.World.Store}
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range c.World.Members {
 		group.Go(func() error {
-			f.Nodes[i] = facts(&c.World.Members[i], c.Facts[i])
+			f.Nodes[i] = decodeFacts(&c.World.Members[i], c.Facts[i])
 			return nil
 		})
 	}
@@ -108,9 +108,9 @@ func assemble(c rendezvous.Compare) *preflight.Fleet {
 	return f
 }
 
-// facts returns the facts that a member sent. If they are not valid, it returns
+// decodeFacts returns the facts that a member sent. If they are not valid, it returns
 // what the world knows about the member.
-func facts(m *rendezvous.Member, body []byte) preflight.Facts {
+func decodeFacts(m *rendezvous.Member, body []byte) preflight.Facts {
 	f, err := preflight.Decode(body)
 	if err != nil || f.Node.ID != string(m.ID) {
 		f = preflight.Facts{Node: preflight.Node{ID: string(m.ID), Name: m.Name(), Host: m.Host, Addr: m.Addr}}
@@ -130,8 +130,8 @@ func addAnswers(f *preflight.Fleet, plans []probe.Plan, c rendezvous.Compare) {
 		if got, err := probe.DecodeReport(a.Probes, plans[i]); err == nil {
 			f.Probes = append(f.Probes, got...)
 		}
-		if a.Came > 0 && a.Left >= a.Came {
-			setClock(&f.Nodes[i].Node, a.offset(c.Asked, c.Heard[i]), a.round(c.Asked, c.Heard[i]))
+		if a.Received > 0 && a.Sent >= a.Received {
+			setClock(&f.Nodes[i].Node, a.offset(c.Asked, c.Heard[i]), a.roundTrip(c.Asked, c.Heard[i]))
 		}
 	}
 	k := c.World.Index(c.World.Coordinator)
@@ -155,9 +155,9 @@ func setClock(n *preflight.Node, offset, round time.Duration) {
 	}
 }
 
-// questions returns the plans of the probes, one for each node. It returns nil when
+// probeQuestions returns the plans of the probes, one for each node. It returns nil when
 // there is nothing to ask, because all nodes share one machine.
-func questions(f *preflight.Fleet, plans []probe.Plan) []json.RawMessage {
+func probeQuestions(f *preflight.Fleet, plans []probe.Plan) []json.RawMessage {
 	machines, _ := f.Locate()
 	apart := slices.ContainsFunc(machines, func(m int) bool { return m != machines[0] })
 	if !apart && !slices.ContainsFunc(plans, func(p probe.Plan) bool { return len(p.Targets) > 0 }) {

@@ -34,7 +34,7 @@ func ConfFiles(ctx context.Context, env []string, dir string) []ncclenv.File {
 	ctx, cancel := context.WithTimeout(ctx, confTime)
 	defer cancel()
 	found := make(chan []ncclenv.File, 1)
-	go func() { // not awaited: a file system that hangs must not hold the agent
+	go func() { // not awaited: a file system may hang
 		files, _ := ncclenv.Files(ncclenv.Options{Env: env, Dir: dir})
 		found <- files
 	}()
@@ -46,38 +46,38 @@ func ConfFiles(ctx context.Context, env []string, dir string) []ncclenv.File {
 	}
 }
 
-// expected returns the workers' environment as far as this node decides it, for its
-// facts. The requests of other nodes come on top when the environment is decided.
-func (x *Checker) expected() []string {
-	mine := x.opts.Request
-	mine.Asks = slices.DeleteFunc(slices.Clone(mine.Asks), func(a envprop.Ask) bool { return a.To.By == envprop.ByNode })
+// workerEnvironment returns the workers' environment for this node's facts. It leaves
+// out what other nodes request; the coordinator adds that later.
+func (x *Checker) workerEnvironment() []string {
+	request := x.opts.Request
+	request.Asks = slices.DeleteFunc(slices.Clone(request.Asks), func(a envprop.Ask) bool { return a.To.By == envprop.ByNode })
 	node := envprop.Node{Host: x.node.Host, Addr: x.node.Addr, Role: x.node.Role}
-	a := envprop.Local{Node: node, Env: x.opts.Env, Request: mine}.Assignment(0)
+	a := envprop.Local{Node: node, Env: x.opts.Env, Request: request}.Assignment(0)
 	env := slices.DeleteFunc(slices.Clone(x.opts.Env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return a.Removes(name)
 	})
-	for _, s := range slices.Concat(mine.Keep().Set, a.Set) { // of two entries of a name the later counts
+	for _, s := range slices.Concat(request.Keep().Set, a.Set) { // of two entries of a name the later counts
 		env = append(env, s.Name+"="+s.Value.Reveal())
 	}
 	return env
 }
 
-// reports returns the members' reports. An invalid report counts as not sent.
-func reports(c rendezvous.Compare) []envprop.Report {
+// decodeReports returns the members' reports. An invalid report counts as not sent.
+func decodeReports(c rendezvous.Compare) []envprop.Report {
 	list := make([]envprop.Report, len(c.World.Members))
 	for i := range list {
 		if i < len(c.Envs) && c.Envs[i] != nil {
 			list[i], _ = envprop.DecodeReport(c.Envs[i])
 		}
-		m := &c.World.Members[i] // the world decides this, not the report
+		m := &c.World.Members[i] // from the world, because a report may claim to be of another node
 		list[i].Node = envprop.Node{Host: m.Host, Addr: m.Addr, Role: m.Role}
 	}
 	return list
 }
 
-// shown returns the value of a variable as findings show it.
-func shown(name string, g envprop.Group) string {
+// formatValue returns the value of a variable as findings show it.
+func formatValue(name string, g envprop.Group) string {
 	if !g.Set {
 		return name + " unset"
 	}

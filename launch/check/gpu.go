@@ -14,9 +14,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// WaitForGPU waits for the plan. It returns what the preflight compares of the GPUs,
+// WaitForGPUFacts waits for the plan. It returns what the preflight compares of the GPUs,
 // and texts that say what stays unknown.
-func WaitForGPU(ctx context.Context, p *place.Placement) (preflight.GPU, []string) {
+func WaitForGPUFacts(ctx context.Context, p *place.Placement) (preflight.GPU, []string) {
 	open := p.Driver.HasDeviceFile()
 	switch {
 	case !p.HasGPUs():
@@ -31,11 +31,12 @@ func WaitForGPU(ctx context.Context, p *place.Placement) (preflight.GPU, []strin
 	return gpuFacts(p.Plan(), p.Env, open), nil
 }
 
-// gpuFacts returns a node's facts about its GPUs: what the driver said, and what the
-// plan gives to the workers. given says whether this node may call its driver.
-func gpuFacts(p *place.Plan, env []string, given bool) preflight.GPU {
+// gpuFacts returns a node's facts about its GPUs: what the driver reports, and what
+// the plan gives to the workers. hasDeviceFile says whether this node can call its
+// driver.
+func gpuFacts(p *place.Plan, env []string, hasDeviceFile bool) preflight.GPU {
 	s := p.Inventory.Survey
-	if unused(s, given) {
+	if isUnused(s, hasDeviceFile) {
 		return preflight.GPU{}
 	}
 	f := preflight.GPU{Driver: s.Driver, NVML: s.NVML, Shared: p.Shared}
@@ -46,7 +47,7 @@ func gpuFacts(p *place.Plan, env []string, given bool) preflight.GPU {
 		f.Error = s.Err.Error()
 	}
 	for _, g := range s.GPUs {
-		f.Devices = append(f.Devices, described(g))
+		f.Devices = append(f.Devices, deviceFacts(g))
 	}
 	visible := p.Inventory.Visibility.Visible
 	if !p.Inventory.Known {
@@ -55,14 +56,14 @@ func gpuFacts(p *place.Plan, env []string, given bool) preflight.GPU {
 	for _, g := range visible {
 		f.Visible = append(f.Visible, g.UUID)
 	}
-	for _, h := range s.Processes {
-		f.Busy = append(f.Busy, holder(h))
+	for _, process := range s.Processes {
+		f.Busy = append(f.Busy, processFacts(process))
 	}
 	return f
 }
 
-// described returns the preflight's description of a GPU.
-func described(g device.GPU) preflight.Device {
+// deviceFacts returns the preflight's description of a GPU.
+func deviceFacts(g device.GPU) preflight.Device {
 	d := preflight.Device{
 		Index: g.Index, UUID: g.UUID, PCI: g.PCI, Name: g.Name, Error: g.Error, Denied: g.Denied, NUMA: g.NUMA, MIG: g.MIG,
 	}
@@ -75,28 +76,28 @@ func described(g device.GPU) preflight.Device {
 	return d
 }
 
-// unused reports whether the workers have no GPU, whatever the machine has. The
+// isUnused reports whether the workers have no GPU, whatever the machine has. The
 // driver may list no GPU, as in a Slurm job that asked for none. Or a container got
 // no GPU and sees only the driver's version in /proc.
-func unused(s device.Survey, given bool) bool {
-	return s.Err == nil && len(s.GPUs) == 0 || s.Err != nil && !given
+func isUnused(s device.Survey, hasDeviceFile bool) bool {
+	return s.Err == nil && len(s.GPUs) == 0 || s.Err != nil && !hasDeviceFile
 }
 
-// holder describes a process that computes on a GPU, as far as this user may see
+// processFacts describes a process that computes on a GPU, as far as this user may see
 // it.
-func holder(h device.Process) preflight.Holder {
-	out := preflight.Holder{GPU: h.UUID, PID: h.PID, MemMiB: int64(h.MemMiB)}
-	dir := filepath.Join("/proc", strconv.Itoa(h.PID))
+func processFacts(p device.Process) preflight.Holder {
+	out := preflight.Holder{GPU: p.UUID, PID: p.PID, MemMiB: int64(p.MemMiB)}
+	dir := filepath.Join("/proc", strconv.Itoa(p.PID))
 	if b, err := os.ReadFile(filepath.Join(dir, "comm")); err == nil {
 		out.Name = strings.TrimSpace(string(b))
 	}
-	out.User = owner(dir)
+	out.User = userOf(dir)
 	return out
 }
 
-// owner returns the user id of the process of a folder in /proc. A user name would
+// userOf returns the user id of the process of a folder in /proc. A user name would
 // need a directory service, which may hang.
-func owner(dir string) string {
+func userOf(dir string) string {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return ""

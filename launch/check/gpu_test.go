@@ -10,9 +10,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// TestUnused checks that the state of the machine's driver has no effect on a job
+// TestUnusedGPUsHaveNoFacts checks that the state of the machine's driver has no effect on a job
 // without GPUs.
-func TestUnused(t *testing.T) {
+func TestUnusedGPUsHaveNoFacts(t *testing.T) {
 	gpus := device.Survey{Driver: true, GPUs: []device.GPU{{UUID: "GPU-1"}}}
 	silent := device.Survey{Driver: true, Err: errors.New("no libnvidia-ml")}
 	for name, c := range map[string]struct {
@@ -36,12 +36,12 @@ func TestGPUFacts(t *testing.T) {
 	state := preflight.DeviceState{Capability: "9.0", NICs: []string{"mlx5_0"}}
 	all := []device.GPU{
 		{Index: 0, UUID: "GPU-0", State: &state, Instances: []device.Instance{{UUID: "MIG-1"}}},
-		{Index: 1, UUID: "GPU-1", Error: "sick"},
+		{Index: 1, UUID: "GPU-1", Error: "lost"},
 	}
 	slots := []place.Slot{{GPUs: []string{"GPU-0"}}}
 	devices := []preflight.Device{
 		{Index: 0, UUID: "GPU-0", Instances: []string{"MIG-1"}, DeviceState: state},
-		{Index: 1, UUID: "GPU-1", Error: "sick"},
+		{Index: 1, UUID: "GPU-1", Error: "lost"},
 	}
 	survey := device.Survey{Driver: true, GPUs: all, NVML: "12"}
 	for name, c := range map[string]struct {
@@ -52,11 +52,11 @@ func TestGPUFacts(t *testing.T) {
 			place.Plan{Slots: slots, Inventory: place.Inventory{Known: true, Visibility: device.Visibility{Visible: all[:1]}, Survey: survey}},
 			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-0"}, Owned: []string{"GPU-0"}},
 		},
-		"shared GPUs belong to nobody": {
+		"shared GPUs belong to no rank": {
 			place.Plan{Slots: slots, Shared: true, Inventory: place.Inventory{Known: true, Visibility: device.Visibility{Visible: all[:1]}, Survey: survey}},
 			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-0"}, Shared: true},
 		},
-		"a sick GPU, so that none was seen": {
+		"a failing GPU, so that none is known": {
 			place.Plan{Inventory: place.Inventory{Survey: survey}},
 			preflight.GPU{Driver: true, NVML: "12", Devices: devices, Visible: []string{"GPU-1"}},
 		},

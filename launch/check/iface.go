@@ -14,13 +14,13 @@ import (
 // ifaceSource is the source of a variable that --iface set.
 const ifaceSource = preflight.IfaceSource
 
-// candidate is the use of a listener that only --iface auto may choose.
-const candidate preflight.Use = "candidate"
+// useCandidate is the use of a listener that only --iface auto may choose.
+const useCandidate preflight.Use = "candidate"
 
-// variables lists the variables that bind a worker's libraries to one interface.
+// interfaceVariables lists the variables that bind a worker's libraries to one interface.
 // NCCL takes a name as a prefix unless it begins with "="; the other libraries take
 // exact names only.
-func variables(iface string) [][2]string {
+func interfaceVariables(iface string) [][2]string {
 	return [][2]string{
 		{"NCCL_SOCKET_IFNAME", "=" + iface},
 		{"GLOO_SOCKET_IFNAME", iface},
@@ -31,7 +31,7 @@ func variables(iface string) [][2]string {
 
 // IfaceNames lists the variables that --iface sets.
 func IfaceNames() (names []string) {
-	for _, kv := range variables("") {
+	for _, kv := range interfaceVariables("") {
 		names = append(names, kv[0])
 	}
 	return names
@@ -40,7 +40,7 @@ func IfaceNames() (names []string) {
 // useInterface changes the facts to those of a node whose workers use one
 // interface.
 func useInterface(f *preflight.Facts, iface string) {
-	for _, kv := range variables(iface) {
+	for _, kv := range interfaceVariables(iface) {
 		f.Settings = slices.DeleteFunc(slices.Clone(f.Settings), func(v ncclenv.Value) bool { return v.Name == kv[0] })
 		f.Settings = append(f.Settings, ncclenv.Value{Name: kv[0], Value: kv[1], Source: ifaceSource})
 	}
@@ -61,8 +61,8 @@ func chosenVariables(nodes []preflight.Facts) [][]envprop.Chosen {
 	out := make([][]envprop.Chosen, len(nodes))
 	for i := range nodes {
 		for _, v := range nodes[i].Settings {
-			ours := slices.ContainsFunc(variables(""), func(kv [2]string) bool { return kv[0] == v.Name })
-			if ours && v.Source == ifaceSource { // do not trust the source alone: a node's facts may contain anything
+			isInterface := slices.ContainsFunc(interfaceVariables(""), func(kv [2]string) bool { return kv[0] == v.Name })
+			if isInterface && v.Source == ifaceSource { // a node may send any source
 				out[i] = append(out[i], envprop.Chosen{Name: v.Name, Value: v.Value, Rule: "the interface that --iface means on this node", Asked: true})
 			}
 		}
@@ -85,7 +85,7 @@ func chooseInterfaces(nodes []preflight.Facts) (why string) {
 		f.Listeners = slices.Clone(f.Listeners)
 		var chosen []preflight.Listener
 		for _, l := range f.Listeners {
-			if l.Use == candidate && l.Addr == pick.IP {
+			if l.Use == useCandidate && l.Addr == pick.IP {
 				l.Use = mainUse(f)
 				chosen = append(chosen, l)
 			}
@@ -145,7 +145,7 @@ func probeAddresses(f *preflight.Facts, all bool) []probe.Address {
 	}
 	if all {
 		for _, a := range f.Network.Addresses {
-			add(a.Label, a.IP, candidate)
+			add(a.Label, a.IP, useCandidate)
 		}
 	}
 	return out

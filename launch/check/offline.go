@@ -25,7 +25,7 @@ func Offline(p Policy, files []string, out io.Writer) (code int, err error) {
 	if err := ValidateIgnore(p.Ignore); err != nil {
 		return rendezvous.ExitUsage, err
 	}
-	a := archive{file: map[string]string{}}
+	a := savedFleet{source: map[string]string{}}
 	for _, name := range files {
 		if err := a.read(name); err != nil {
 			return rendezvous.ExitUsage, err
@@ -36,8 +36,8 @@ func Offline(p Policy, files []string, out io.Writer) (code int, err error) {
 		reports = append(reports, reportOf(&a.fleet.Nodes[i]))
 	}
 	fleet := unify(&p, &a.fleet, reports).fleet
-	found := findingsOf(&p, fleet)
-	o := pass(&p, found, fleet)
+	found := runChecks(&p, fleet)
+	o := passOutcome(&p, found, fleet)
 	if preflight.Worst(found) == preflight.Error {
 		o.Code = rendezvous.ExitPreflight
 	}
@@ -80,7 +80,7 @@ func Print(out io.Writer, v *rendezvous.CheckResult, asJSON bool) error {
 		_, err := fmt.Fprintf(out, "%s\n", Findings(v))
 		return err
 	case v.Table == "":
-		_, err := fmt.Fprintf(out, "preflight: nothing found on %s\n%s", nodes(v.Nodes), v.Summary)
+		_, err := fmt.Fprintf(out, "preflight: nothing found on %s\n%s", countNodes(v.Nodes), v.Summary)
 		return err
 	default:
 		_, err := io.WriteString(out, v.Table)
@@ -91,21 +91,21 @@ func Print(out io.Writer, v *rendezvous.CheckResult, asJSON bool) error {
 	}
 }
 
-func nodes(n int) string {
+func countNodes(n int) string {
 	if n == 1 {
 		return "1 node"
 	}
 	return fmt.Sprintf("%d nodes", n)
 }
 
-// archive is a fleet that is read from files.
-type archive struct {
-	fleet preflight.Fleet
-	file  map[string]string // the file with the facts of a node, by marks that identify the node
+// savedFleet is a fleet from files.
+type savedFleet struct {
+	fleet  preflight.Fleet
+	source map[string]string // the file with the facts of a node, by keys that identify the node
 }
 
 // read adds the facts of one file, one JSON value for each node.
-func (a *archive) read(name string) error {
+func (a *savedFleet) read(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (a *archive) read(name string) error {
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("%s is empty: gorun check --save writes such files", name)
 		case err != nil:
-			return fmt.Errorf("%s is no file of gorun check --save: %w", name, err)
+			return fmt.Errorf("%s is not a file of gorun check --save: %w", name, err)
 		case len(a.fleet.Nodes) == maxNodes:
 			return fmt.Errorf("%s: more than %d nodes", name, maxNodes)
 		}
@@ -136,26 +136,26 @@ func (a *archive) read(name string) error {
 	}
 }
 
-// add adds the facts of one node. It refuses a node that is there already: compared
-// with itself the node would look like two nodes that agree.
-func (a *archive) add(n preflight.Facts, name string) error {
-	var marks []string
+// add adds the facts of one node. It refuses a node that the fleet already has, because
+// the node would agree with itself.
+func (a *savedFleet) add(n preflight.Facts, name string) error {
+	var keys []string
 	if n.Node.ID != "" {
-		marks = append(marks, "id "+n.Node.ID)
+		keys = append(keys, "id "+n.Node.ID)
 	}
 	if h := n.Host; h.BootID != "" && h.NS.Net != "" && n.Node.Addr != "" { // the same node, saved twice
-		marks = append(marks, fmt.Sprintf("at %q %q %q", h.BootID, h.NS.Net, n.Node.Addr))
+		keys = append(keys, fmt.Sprintf("at %q %q %q", h.BootID, h.NS.Net, n.Node.Addr))
 	}
-	for _, m := range marks {
-		first, there := a.file[m]
+	for _, key := range keys {
+		first, ok := a.source[key]
 		host := cmp.Or(n.Node.Host, n.Node.Addr, "one node")
 		switch {
-		case there && first == name:
+		case ok && first == name:
 			return fmt.Errorf("%s is given twice: both are facts of %s", name, host)
-		case there:
-			return fmt.Errorf("%s and %s are both facts of %s: give those of every node once", first, name, host)
+		case ok:
+			return fmt.Errorf("%s and %s are both facts of %s: give the facts of each node once", first, name, host)
 		}
-		a.file[m] = name
+		a.source[key] = name
 	}
 	a.fleet.Nodes = append(a.fleet.Nodes, n)
 	return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// saved writes the facts of nodes as gorun check --save does.
-func saved(t *testing.T, name string, nodes ...preflight.Facts) string {
+// saveFacts writes the facts of nodes as gorun check --save does.
+func saveFacts(t *testing.T, name string, nodes ...preflight.Facts) string {
 	t.Helper()
 	var text []byte
 	for _, n := range nodes {
@@ -33,36 +33,36 @@ func saved(t *testing.T, name string, nodes ...preflight.Facts) string {
 	return path
 }
 
-func offline(files ...string) (out string, code int, err error) {
+func runOffline(files ...string) (out string, code int, err error) {
 	var b bytes.Buffer
-	s := run()
+	s := strictPolicy()
 	s.Check = &spec.Check{}
 	code, err = Offline(*s, files, &b)
 	return b.String(), code, err
 }
 
-// TestOfflineWantsEveryNodeOnce checks that a node given twice is an error, because
+// TestOfflineRefusesANodeGivenTwice checks that a node given twice is an error, because
 // it would agree with itself.
-func TestOfflineWantsEveryNodeOnce(t *testing.T) {
-	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
+func TestOfflineRefusesANodeGivenTwice(t *testing.T) {
+	a, b := gpuNode(0, "2.27.5", 22705), gpuNode(1, "2.27.5", 22705)
 	again := b
 	again.Node.ID = "another agent"
 	later := a
 	later.Host.NS.Net, later.Node.Addr = "net:[7]", "192.168.0.77" // a container
 	later.Node.ID = "a container"
-	one, two := saved(t, "n1.json", a), saved(t, "n2.json", b)
+	one, two := saveFacts(t, "n1.json", a), saveFacts(t, "n2.json", b)
 	for _, c := range []struct {
 		name  string
 		files []string
 		want  string // part of the error
 	}{
-		{"each once", []string{one, two, saved(t, "n3.json", later)}, ""},
+		{"each once", []string{one, two, saveFacts(t, "n3.json", later)}, ""},
 		{"one file twice", []string{one, two, two}, two + " is given twice: both are facts of node1"},
-		{"a copy", []string{one, two, saved(t, "copy.json", b)}, "copy.json are both facts of node1"},
-		{"saved twice", []string{one, two, saved(t, "again.json", again)}, "again.json are both facts of node1"},
-		{"twice in one file", []string{saved(t, "all.json", a, b, b)}, "all.json is given twice: both are facts of node1"},
+		{"a copy", []string{one, two, saveFacts(t, "copy.json", b)}, "copy.json are both facts of node1"},
+		{"saved twice", []string{one, two, saveFacts(t, "again.json", again)}, "again.json are both facts of node1"},
+		{"twice in one file", []string{saveFacts(t, "all.json", a, b, b)}, "all.json is given twice: both are facts of node1"},
 	} {
-		_, code, err := offline(c.files...)
+		_, code, err := runOffline(c.files...)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s: %v", c.name, err)
@@ -75,10 +75,10 @@ func TestOfflineWantsEveryNodeOnce(t *testing.T) {
 // TestFindingsNameTheirNodes checks that the JSON findings have the names of the
 // nodes.
 func TestFindingsNameTheirNodes(t *testing.T) {
-	s := run()
+	s := strictPolicy()
 	s.Check = &spec.Check{JSON: true}
 	var b bytes.Buffer
-	a, c := saved(t, "n1.json", machine(0, "2.27.5", 22705)), saved(t, "n2.json", machine(1, "2.19.3", 21903))
+	a, c := saveFacts(t, "n1.json", gpuNode(0, "2.27.5", 22705)), saveFacts(t, "n2.json", gpuNode(1, "2.19.3", 21903))
 	if _, err := Offline(*s, []string{a, c}, &b); err != nil {
 		t.Fatal(err)
 	}
@@ -94,9 +94,9 @@ func TestFindingsNameTheirNodes(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden file anew")
 
-// TestJSON checks that the JSON of gorun check stays the same: its names are
+// TestCheckJSON checks that the JSON of gorun check stays the same: its names are
 // stable.
-func TestJSON(t *testing.T) {
+func TestCheckJSON(t *testing.T) {
 	found := []preflight.Finding{{
 		ID: "V01", Severity: preflight.Error, Title: "nccl-version", Text: "the nodes have two versions",
 		Values: []preflight.Value{{Value: "2.27.5", Nodes: []int{0}, Ranks: []preflight.Range{{First: 0, Last: 7}}}, {Value: "2.19.3", Nodes: []int{1}, Odd: true}},

@@ -12,8 +12,8 @@ import (
 // first.
 const maxTable = 64 << 10
 
-// refuse returns the outcome of a job that preflight refuses.
-func refuse(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
+// refuseOutcome returns the outcome of a job that preflight refuses.
+func refuseOutcome(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
 	c := rendezvous.Cause{
 		Kind: rendezvous.KindPreflight, GroupRank: -1, Rank: -1, LocalRank: -1,
 		ExitCode: rendezvous.ExitPreflight, Message: "preflight refuses this job: " + summary(found),
@@ -23,8 +23,8 @@ func refuse(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvou
 	}
 }
 
-// pass returns the outcome of a gorun check that found no error.
-func pass(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
+// passOutcome returns the outcome of a gorun check that found no error.
+func passOutcome(p *Policy, found []preflight.Finding, f *preflight.Fleet) *rendezvous.Outcome {
 	o := &rendezvous.Outcome{Preflight: resultOf(found, f, true)}
 	if p.Check.Strict && preflight.Worst(found) == preflight.Warning {
 		o.Code = 1

@@ -11,22 +11,22 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// unified is a fleet with one decided environment.
-type unified struct {
-	before  *preflight.Fleet // as its nodes reported themselves
-	reports []envprop.Report
-	fleet   *preflight.Fleet // as its workers will see the nodes
-	members []envprop.Assignment
-	notes   []string
+// unifiedFleet is a fleet with one decided environment.
+type unifiedFleet struct {
+	reported *preflight.Fleet // as its nodes reported it
+	reports  []envprop.Report
+	fleet    *preflight.Fleet // as its workers will see it
+	members  []envprop.Assignment
+	notes    []string
 }
 
 // unify gives the nodes one environment. The first node is group rank 0, and its
 // values count. After a restart that is the surviving node of the lowest group
 // rank, so values change only with the first node.
-func unify(p *Policy, before *preflight.Fleet, reports []envprop.Report) unified {
+func unify(p *Policy, before *preflight.Fleet, reports []envprop.Report) unifiedFleet {
 	f := *before
 	f.Nodes = slices.Clone(before.Nodes)
-	if p.Iface == "auto" && len(f.Nodes) > 1 { // a single node has no other node to reach
+	if p.Iface == "auto" && len(f.Nodes) > 1 { // a single node reaches no other node
 		f.IfaceError = chooseInterfaces(f.Nodes)
 	}
 	d := envprop.Unify(reports, envprop.Policy{Conflict: p.Conflict, Trusted: p.Trusted, Chosen: chosenVariables(f.Nodes)})
@@ -35,13 +35,13 @@ func unify(p *Policy, before *preflight.Fleet, reports []envprop.Report) unified
 		apply(&f.Nodes[i], d.Members[i])
 	}
 	for _, x := range d.Differences {
-		f.Differences = append(f.Differences, difference(x))
+		f.Differences = append(f.Differences, convertDifference(x))
 	}
-	return unified{before, reports, &f, d.Members, d.Notes}
+	return unifiedFleet{before, reports, &f, d.Members, d.Notes}
 }
 
 // encode encodes the assignment of each member's workers.
-func (d unified) encode() ([][]byte, error) {
+func (d unifiedFleet) encode() ([][]byte, error) {
 	out := make([][]byte, len(d.members))
 	for i, m := range d.members {
 		var err error
@@ -66,7 +66,7 @@ func apply(f *preflight.Facts, a envprop.Assignment) {
 		switch {
 		case set:
 		case v.Source == ncclenv.Environment && a.Removes(v.Name):
-			if len(v.Hidden) > 0 { // a value of a conf file counts again
+			if len(v.Hidden) > 0 { // the value of the conf file counts again
 				list = append(list, ncclenv.Value{Name: v.Name, Value: v.Hidden[0].Value, Source: v.Hidden[0].Source, Hidden: v.Hidden[1:]})
 			}
 		default:
@@ -110,17 +110,18 @@ func keepListeners(f *preflight.Facts, now []probe.Address) {
 	f.Listeners = kept
 }
 
-// difference converts a difference for the rules and their readers.
-func difference(x envprop.Difference) preflight.Difference {
+// convertDifference converts a difference for the rules and their readers.
+func convertDifference(x envprop.Difference) preflight.Difference {
 	d := preflight.Difference{Name: x.Name, Text: x.Text, Asked: x.Asked, Left: x.Left, Error: x.Error, Targeted: x.Targeted}
 	for _, g := range x.Groups {
-		d.Values = append(d.Values, preflight.Value{Value: shown(x.Name, g), Nodes: g.Nodes})
+		d.Values = append(d.Values, preflight.Value{Value: formatValue(x.Name, g), Nodes: g.Nodes})
 	}
 	return d
 }
 
-// tooMuch returns the finding that an environment is too large for its node.
-func tooMuch(err error) preflight.Finding {
+// environmentTooLarge returns the finding about an environment that is too large to
+// send.
+func environmentTooLarge(err error) preflight.Finding {
 	return preflight.Finding{
 		ID: "E01", Title: "env-must-agree", Severity: preflight.Error, Text: err.Error() + ".",
 		Fix:   "ask for fewer variables with -x and --env-file",

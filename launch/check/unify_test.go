@@ -12,9 +12,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// given lists what the workers of a member get, as NAME=value, and what they lose,
+// assignedVariables lists what the workers of a member get, as NAME=value, and what they lose,
 // as "-NAME".
-func given(t *testing.T, v Decision, i int) (list []string) {
+func assignedVariables(t *testing.T, v Decision, i int) (list []string) {
 	t.Helper()
 	if i >= len(v.Env) {
 		t.Fatalf("no environment for node %d: %+v", i, v)
@@ -32,8 +32,8 @@ func given(t *testing.T, v Decision, i int) (list []string) {
 	return list
 }
 
-// tells adds a node's report on its environment to a comparison.
-func tells(t *testing.T, c *rendezvous.Compare, i int, env []string, o envprop.Options) {
+// sendReport adds a node's report on its environment to a comparison.
+func sendReport(t *testing.T, c *rendezvous.Compare, i int, env []string, o envprop.Options) {
 	t.Helper()
 	r, err := envprop.NewRequest(o, env)
 	if err != nil {
@@ -50,13 +50,13 @@ func tells(t *testing.T, c *rendezvous.Compare, i int, env []string, o envprop.O
 	c.Envs[i] = body
 }
 
-// bare returns a comparison without the preflight.
-func bare(conflict envprop.Conflict, nodes int) (*Policy, rendezvous.Compare) {
-	s := run()
+// withoutPreflight returns a comparison without the preflight.
+func withoutPreflight(conflict envprop.Conflict, nodes int) (*Policy, rendezvous.Compare) {
+	s := strictPolicy()
 	s.Preflight, s.Conflict = spec.PreflightOff, conflict
 	c := rendezvous.Compare{Serial: 7}
 	for i := range nodes {
-		m := machine(i, "", 0)
+		m := gpuNode(i, "", 0)
 		c.World.Members = append(c.World.Members, rendezvous.Member{ID: rendezvous.NodeID(m.Node.ID), Host: m.Node.Host, Addr: m.Node.Addr, Workers: 1, FirstRank: i, Role: "default"})
 		c.Facts = append(c.Facts, []byte("null"))
 	}
@@ -65,29 +65,29 @@ func bare(conflict envprop.Conflict, nodes int) (*Policy, rendezvous.Compare) {
 
 func TestOneEnvironment(t *testing.T) {
 	for name, c := range map[string]struct {
-		conflict  envprop.Conflict
-		env       [2][]string
-		asks      [2]envprop.Options
-		want      [2][]string
-		refused   bool
-		tells     []string // parts of the table
-		keepsBack string   // text that must not be shown anywhere
+		conflict envprop.Conflict
+		env      [2][]string
+		asks     [2]envprop.Options
+		want     [2][]string
+		refused  bool
+		table    []string // parts of the table
+		hidden   string   // must not be in any text
 	}{
 		"nothing": {},
-		"the first node's word": {
+		"the first node's value": {
 			env:   [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}},
 			want:  [2][]string{nil, {"NCCL_ALGO=Ring"}},
-			tells: []string{"warning E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "every rank gets what node", "node0", "node1"},
+			table: []string{"warning E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "every rank gets what node", "node0", "node1"},
 		},
 		"the first node has none": {
 			env:   [2][]string{nil, {"NCCL_ALGO=Tree"}},
 			want:  [2][]string{nil, {"-NCCL_ALGO"}},
-			tells: []string{"warning E01", "NCCL_ALGO unset"},
+			table: []string{"warning E01", "NCCL_ALGO unset"},
 		},
 		"a conflict is an error": {
 			conflict: envprop.ConflictError, refused: true,
 			env:   [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}},
-			tells: []string{"error E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"},
+			table: []string{"error E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree"},
 		},
 		"-x settles a conflict": {
 			conflict: envprop.ConflictError,
@@ -105,19 +105,19 @@ func TestOneEnvironment(t *testing.T) {
 		"a credential": {
 			env:  [2][]string{{"HF_TOKEN=hunter2"}},
 			asks: [2]envprop.Options{{X: []string{"HF_TOKEN"}}, {X: []string{"HF_TOKEN=hunter2too"}}},
-			want: [2][]string{{"HF_TOKEN=hunter2"}, {"HF_TOKEN=hunter2"}}, tells: []string{"HF_TOKEN is asked for with different values"},
-			keepsBack: "hunter2",
+			want: [2][]string{{"HF_TOKEN=hunter2"}, {"HF_TOKEN=hunter2"}}, table: []string{"HF_TOKEN is asked for with different values"},
+			hidden: "hunter2",
 		},
 		"forced apart": { // without the preflight the job starts all the same
 			asks:  [2]envprop.Options{{X: []string{"node=1:GLOO_DEVICE_TRANSPORT=TCP_TLS"}}},
 			want:  [2][]string{nil, {"GLOO_DEVICE_TRANSPORT=TCP_TLS"}},
-			tells: []string{"error E01"},
+			table: []string{"error E01"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, cmp := bare(c.conflict, 2)
+			s, cmp := withoutPreflight(c.conflict, 2)
 			for i := range 2 {
-				tells(t, &cmp, i, c.env[i], c.asks[i])
+				sendReport(t, &cmp, i, c.env[i], c.asks[i])
 			}
 			v := Decide(s, cmp)
 			table := v.Warnings
@@ -128,20 +128,20 @@ func TestOneEnvironment(t *testing.T) {
 				table = v.Outcome.Preflight.Table
 			} else {
 				for i := range 2 {
-					if got := given(t, v, i); !slices.Equal(got, c.want[i]) {
+					if got := assignedVariables(t, v, i); !slices.Equal(got, c.want[i]) {
 						t.Errorf("node %d gets %q, want %q", i, got, c.want[i])
 					}
 				}
 			}
-			if (c.tells == nil) != (table == "") {
+			if (c.table == nil) != (table == "") {
 				t.Errorf("the table:\n%s", table)
 			}
-			for _, text := range c.tells {
+			for _, text := range c.table {
 				if !strings.Contains(table, text) {
 					t.Errorf("no %q in the table:\n%s", text, table)
 				}
 			}
-			if c.keepsBack != "" && strings.Contains(table+strings.Join(v.Notes, "\n"), c.keepsBack) {
+			if c.hidden != "" && strings.Contains(table+strings.Join(v.Notes, "\n"), c.hidden) {
 				t.Errorf("a credential is shown:\n%s", table)
 			}
 		})
@@ -151,11 +151,11 @@ func TestOneEnvironment(t *testing.T) {
 // TestRulesSeeWhatWorkersGet checks that rules see the variables that workers will
 // have, and their effects.
 func TestRulesSeeWhatWorkersGet(t *testing.T) {
-	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
-	c := compare(t, a, b)
-	tells(t, &c, 0, nil, envprop.Options{X: []string{"NCCL_SOCKET_IFNAME==mgmt0", "NCCL_P2P_DISABLE=1", "NCCL_PSK=hunter2"}})
-	tells(t, &c, 1, nil, envprop.Options{})
-	d := unify(run(), assemble(c), reports(c))
+	a, b := gpuNode(0, "2.27.5", 22705), gpuNode(1, "2.27.5", 22705)
+	c := compareRequest(t, a, b)
+	sendReport(t, &c, 0, nil, envprop.Options{X: []string{"NCCL_SOCKET_IFNAME==mgmt0", "NCCL_P2P_DISABLE=1", "NCCL_PSK=hunter2"}})
+	sendReport(t, &c, 1, nil, envprop.Options{})
+	d := unify(strictPolicy(), buildFleet(c), decodeReports(c))
 	for i, f := range d.fleet.Nodes {
 		if v, ok := ncclenv.Find(f.Settings, "NCCL_P2P_DISABLE"); !ok || v.Value != "1" {
 			t.Errorf("node %d: settings %v", i, f.Settings)
@@ -166,8 +166,8 @@ func TestRulesSeeWhatWorkersGet(t *testing.T) {
 		if len(f.Listeners) != 1 || f.Listeners[0].Iface != "mgmt0" || f.Listeners[0].Use != preflight.UseBootstrap {
 			t.Errorf("node %d is probed at %v", i, f.Listeners)
 		}
-		if len(d.before.Nodes[i].Settings) > 0 || len(d.before.Nodes[i].Listeners) != 2 {
-			t.Errorf("node %d: the facts that it told have changed", i)
+		if len(d.reported.Nodes[i].Settings) > 0 || len(d.reported.Nodes[i].Listeners) != 2 {
+			t.Errorf("node %d: the facts that it sent have changed", i)
 		}
 	}
 	if _, ok := ncclenv.Find(d.fleet.Nodes[0].Settings, "NCCL_SOCKET_IFNAME"); !ok {
@@ -175,10 +175,10 @@ func TestRulesSeeWhatWorkersGet(t *testing.T) {
 	}
 }
 
-// TestTakenAwayFromFacts checks that a value of a conf file counts again when the
+// TestConfFileValueCountsAgain checks that a value of a conf file counts again when the
 // variable that hid it is removed.
-func TestTakenAwayFromFacts(t *testing.T) {
-	f := machine(0, "2.27.5", 22705)
+func TestConfFileValueCountsAgain(t *testing.T) {
+	f := gpuNode(0, "2.27.5", 22705)
 	f.Settings = []ncclenv.Value{
 		{Name: "NCCL_ALGO", Value: "Ring", Source: ncclenv.Environment, Hidden: []ncclenv.From{{Value: "Tree", Source: "/etc/nccl.conf"}}},
 		{Name: "NCCL_DEBUG", Value: "INFO", Source: ncclenv.Environment},
@@ -190,18 +190,18 @@ func TestTakenAwayFromFacts(t *testing.T) {
 	}
 }
 
-// TestNewcomerWithAnotherValue checks that a new node with another value is refused
+// TestNewNodeWithAnotherValue checks that a new node with another value is refused
 // if that refuses a job, and otherwise gets the others' value.
-func TestNewcomerWithAnotherValue(t *testing.T) {
+func TestNewNodeWithAnotherValue(t *testing.T) {
 	for _, conflict := range []envprop.Conflict{envprop.ConflictFirst, envprop.ConflictError} {
-		s, c := bare(conflict, 3)
+		s, c := withoutPreflight(conflict, 3)
 		c.New = []int{2}
 		for i, algo := range []string{"Ring", "Ring", "Tree"} {
-			tells(t, &c, i, []string{"NCCL_ALGO=" + algo}, envprop.Options{})
+			sendReport(t, &c, i, []string{"NCCL_ALGO=" + algo}, envprop.Options{})
 		}
 		v := Decide(s, c)
 		switch {
-		case conflict == envprop.ConflictFirst && (v.Outcome != nil || !slices.Equal(given(t, v, 2), []string{"NCCL_ALGO=Ring"})):
+		case conflict == envprop.ConflictFirst && (v.Outcome != nil || !slices.Equal(assignedVariables(t, v, 2), []string{"NCCL_ALGO=Ring"})):
 			t.Errorf("first: %+v", v)
 		case conflict == envprop.ConflictError && !slices.Equal(v.Only, []rendezvous.NodeID{"id2"}):
 			t.Errorf("error: %+v", v)
@@ -209,30 +209,30 @@ func TestNewcomerWithAnotherValue(t *testing.T) {
 	}
 }
 
-// TestReportsAreNotBelieved checks that an invalid report counts as no report, and
+// TestInvalidReportsChangeNothing checks that an invalid report counts as no report, and
 // that no node can report as another node.
-func TestReportsAreNotBelieved(t *testing.T) {
-	s, c := bare(envprop.ConflictFirst, 2)
-	tells(t, &c, 0, []string{"NCCL_ALGO=Ring"}, envprop.Options{})
+func TestInvalidReportsChangeNothing(t *testing.T) {
+	s, c := withoutPreflight(envprop.ConflictFirst, 2)
+	sendReport(t, &c, 0, []string{"NCCL_ALGO=Ring"}, envprop.Options{})
 	c.Envs[1] = []byte(`{"format":99}`)
-	if v := Decide(s, c); v.Outcome != nil || !slices.Equal(given(t, v, 1), []string{"NCCL_ALGO=Ring"}) {
+	if v := Decide(s, c); v.Outcome != nil || !slices.Equal(assignedVariables(t, v, 1), []string{"NCCL_ALGO=Ring"}) {
 		t.Errorf("%+v", v)
 	}
-	tells(t, &c, 1, nil, envprop.Options{X: []string{"node=0:X=1"}})
+	sendReport(t, &c, 1, nil, envprop.Options{X: []string{"node=0:X=1"}})
 	body, err := envprop.NewReport(envprop.Node{Host: "node0"}, nil, nil, envprop.Request{}).Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Envs[1] = body
-	if r := reports(c); r[1].Node.Host != "node1" {
+	if r := decodeReports(c); r[1].Node.Host != "node1" {
 		t.Errorf("a report of %q", r[1].Node.Host)
 	}
 }
 
-// TestTableNamesWhatOthersGive checks that the table names variables of other nodes
+// TestTableNamesVariablesOfOtherNodes checks that the table names variables of other nodes
 // that a wrapper loses.
-func TestTableNamesWhatOthersGive(t *testing.T) {
-	a, b := machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)
+func TestTableNamesVariablesOfOtherNodes(t *testing.T) {
+	a, b := gpuNode(0, "2.27.5", 22705), gpuNode(1, "2.27.5", 22705)
 	for i, f := range []*preflight.Facts{&a, &b} {
 		f.Program = preflight.Program{Title: "docker", Args: []string{"run", "-e", "NCCL_DEBUG", "image", "train"}}
 		f.Lost = &preflight.Lost{Wrapper: "docker run", Closed: true, Passed: []string{"RANK"}}
@@ -240,11 +240,11 @@ func TestTableNamesWhatOthersGive(t *testing.T) {
 			f.Lost.Missing, f.Lost.Fix = []string{"NCCL_PROTO"}, []string{"pass it on:", "  docker run -e NCCL_PROTO ..."}
 		}
 	}
-	c := compare(t, a, b)
-	tells(t, &c, 0, nil, envprop.Options{X: []string{"MINE=1", "NCCL_DEBUG=INFO"}})
-	tells(t, &c, 1, nil, envprop.Options{})
-	d := unify(run(), assemble(c), reports(c))
-	found := findingsOf(run(), d.fleet)
+	c := compareRequest(t, a, b)
+	sendReport(t, &c, 0, nil, envprop.Options{X: []string{"MINE=1", "NCCL_DEBUG=INFO"}})
+	sendReport(t, &c, 1, nil, envprop.Options{})
+	d := unify(strictPolicy(), buildFleet(c), decodeReports(c))
+	found := runChecks(strictPolicy(), d.fleet)
 	i := slices.IndexFunc(found, func(x preflight.Finding) bool { return x.ID == "E03" })
 	if i < 0 || found[i].Severity != preflight.Warning || !strings.Contains(found[i].Fix, "docker run -e NCCL_PROTO -e MINE ...") {
 		t.Fatalf("%+v", found)
@@ -252,7 +252,7 @@ func TestTableNamesWhatOthersGive(t *testing.T) {
 	if table := preflight.Render(found, d.fleet.Names(), preflight.Style{}); !strings.Contains(table, "behind docker run: probably without MINE") {
 		t.Errorf("%s", table)
 	}
-	if d.before.Nodes[0].Lost.Untried != nil {
-		t.Error("the facts that it told have changed")
+	if d.reported.Nodes[0].Lost.Untried != nil {
+		t.Error("the facts that it sent have changed")
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/probe"
 )
 
-// hears adds the answers of nodes to a comparison; some nodes are not reached.
-func hears(c rendezvous.Compare, unreached func(from, to int) bool) rendezvous.Compare {
+// withProbes adds the answers of nodes to a comparison; some nodes are not reached.
+func withProbes(c rendezvous.Compare, unreached func(from, to int) bool) rendezvous.Compare {
 	c.Questions, c.Heard = 2, make([]time.Time, len(c.World.Members))
-	for _, plan := range probe.Plans(assemble(c)) {
+	for _, plan := range probe.Plans(buildFleet(c)) {
 		var got []preflight.Probe
 		for _, t := range plan.Targets {
 			p := preflight.Probe{From: plan.Node, To: t.To, Use: t.Use, Iface: t.Iface, Source: t.Source, Target: t.Target, Large: t.Large, Result: preflight.OK}
@@ -30,72 +30,72 @@ func hears(c rendezvous.Compare, unreached func(from, to int) bool) rendezvous.C
 	return c
 }
 
-// TestNewcomerIsDismissedByItsProbes checks that only a new node that no node
+// TestNewNodeIsRefusedByItsProbes checks that only a new node that no node
 // reaches is refused. If the old nodes do not reach each other, no new node is to
 // blame.
-func TestNewcomerIsDismissedByItsProbes(t *testing.T) {
+func TestNewNodeIsRefusedByItsProbes(t *testing.T) {
 	fleet := func() rendezvous.Compare {
 		var all []preflight.Facts
 		for i := range 4 {
-			all = append(all, machine(i, "2.27.5", 22705))
+			all = append(all, gpuNode(i, "2.27.5", 22705))
 		}
-		c := compare(t, all...)
+		c := compareRequest(t, all...)
 		c.New = []int{2, 3}
 		return c
 	}
-	v := Decide(run(), hears(fleet(), func(from, to int) bool { return from == 3 || to == 3 }))
+	v := Decide(strictPolicy(), withProbes(fleet(), func(from, to int) bool { return from == 3 || to == 3 }))
 	if v.Outcome == nil || !slices.Equal(v.Only, []rendezvous.NodeID{"id3"}) {
 		t.Errorf("node 3 is not reached: %v, %+v", v.Only, v.Outcome)
 	}
-	v = Decide(run(), hears(fleet(), func(from, to int) bool { return from+to == 1 }))
+	v = Decide(strictPolicy(), withProbes(fleet(), func(from, to int) bool { return from+to == 1 }))
 	if v.Outcome == nil || len(v.Only) > 0 {
 		t.Errorf("the old nodes do not reach each other: %v, %+v", v.Only, v.Outcome)
 	}
 }
 
-// TestProbesAreAskedTwice checks that an error that only a probe finds is probed
+// TestProbeErrorIsProbedAgain checks that an error that only a probe finds is probed
 // again before the job is refused.
-func TestProbesAreAskedTwice(t *testing.T) {
-	c := hears(compare(t, machine(0, "2.27.5", 22705), machine(1, "2.27.5", 22705)), func(from, _ int) bool { return from == 0 })
+func TestProbeErrorIsProbedAgain(t *testing.T) {
+	c := withProbes(compareRequest(t, gpuNode(0, "2.27.5", 22705), gpuNode(1, "2.27.5", 22705)), func(from, _ int) bool { return from == 0 })
 	c.Questions = 1
-	if v := Decide(run(), c); len(v.Ask) != 2 || v.Outcome != nil {
+	if v := Decide(strictPolicy(), c); len(v.Ask) != 2 || v.Outcome != nil {
 		t.Errorf("after one question: %+v", v)
 	}
 	c.Questions = 2
-	if v := Decide(run(), c); v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight {
+	if v := Decide(strictPolicy(), c); v.Outcome == nil || v.Outcome.Code != rendezvous.ExitPreflight {
 		t.Errorf("after two: %+v", v)
 	}
 }
 
-// TestManyNewcomers checks that of many new nodes those that the findings name are
+// TestManyNewNodes checks that of many new nodes those that the findings name are
 // refused.
-func TestManyNewcomers(t *testing.T) {
+func TestManyNewNodes(t *testing.T) {
 	var all []preflight.Facts
-	for i := range 2 * maxTried {
-		all = append(all, machine(i, "2.27.5", 22705))
+	for i := range 2 * maxSeparate {
+		all = append(all, gpuNode(i, "2.27.5", 22705))
 	}
 	all[20].Libraries.NCCL.Version, all[20].Libraries.NCCL.Code = "2.19.3", 21903
-	c := compare(t, all...)
+	c := compareRequest(t, all...)
 	for i := 8; i < len(all); i++ {
 		c.New = append(c.New, i)
 	}
-	if v := Decide(run(), c); v.Outcome == nil || !slices.Equal(v.Only, []rendezvous.NodeID{"id20"}) {
+	if v := Decide(strictPolicy(), c); v.Outcome == nil || !slices.Equal(v.Only, []rendezvous.NodeID{"id20"}) {
 		t.Errorf("%v, %+v", v.Only, v.Outcome)
 	}
 }
 
-// TestNonsenseIsNotBelieved checks that invalid facts and answers set no variable
+// TestInvalidFactsChangeNothing checks that invalid facts and answers set no variable
 // and no clock.
-func TestNonsenseIsNotBelieved(t *testing.T) {
-	a := machine(0, "2.27.5", 22705)
-	a.Settings = append(a.Settings, variable("LD_PRELOAD", "/evil.so"), variable("GLOO_SOCKET_IFNAME", "eth0"))
+func TestInvalidFactsChangeNothing(t *testing.T) {
+	a := gpuNode(0, "2.27.5", 22705)
+	a.Settings = append(a.Settings, ifaceVariable("LD_PRELOAD", "/evil.so"), ifaceVariable("GLOO_SOCKET_IFNAME", "eth0"))
 	if got := chosenVariables([]preflight.Facts{a}); len(got[0]) != 1 || got[0][0].Name != "GLOO_SOCKET_IFNAME" || got[0][0].Value != "eth0" {
 		t.Errorf("chosen %v", got)
 	}
-	c := hears(compare(t, a, machine(1, "2.27.5", 22705)), func(int, int) bool { return false })
+	c := withProbes(compareRequest(t, a, gpuNode(1, "2.27.5", 22705)), func(int, int) bool { return false })
 	c.Asked, c.Heard[1] = time.Unix(1e9, 0), time.Unix(1e9, 0)
 	c.Answers[1] = json.RawMessage("null")
-	f := assemble(c)
+	f := buildFleet(c)
 	if addAnswers(f, probe.Plans(f), c); f.Nodes[1].Node.Offset != 0 {
 		t.Errorf("offset %d", f.Nodes[1].Node.Offset)
 	}
@@ -112,6 +112,6 @@ func TestValidateIgnore(t *testing.T) {
 	}
 }
 
-func variable(name, value string) ncclenv.Value {
+func ifaceVariable(name, value string) ncclenv.Value {
 	return ncclenv.Value{Name: name, Value: value, Source: ifaceSource}
 }

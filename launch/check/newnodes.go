@@ -8,27 +8,27 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// maxTried bounds the number of new nodes that are compared with the others one by
-// one. A comparison of ten thousand nodes takes a second.
-const maxTried = 16
+// maxSeparate bounds the number of new nodes that refuseNewNodes compares with the
+// others one by one. A comparison of ten thousand nodes takes a second.
+const maxSeparate = 16
 
-// dismiss refuses the new nodes that do not fit to the others. It returns nil if
+// refuseNewNodes refuses the new nodes that do not fit the others. It returns nil if
 // the others alone do not fit either.
-func dismiss(p *Policy, c rendezvous.Compare, all unified, found []preflight.Finding) (*rendezvous.Outcome, []rendezvous.NodeID) {
+func refuseNewNodes(p *Policy, c rendezvous.Compare, all unifiedFleet, found []preflight.Finding) (*rendezvous.Outcome, []rendezvous.NodeID) {
 	isNew := func(i int) bool { return slices.Contains(c.New, i) }
 	fits := func(leave func(i int) bool) bool {
-		return !refuses(p, findingsOf(p, all.without(p, leave).fleet))
+		return !isRefused(p, runChecks(p, all.without(p, leave).fleet))
 	}
 	if !fits(isNew) {
 		return nil, nil
 	}
 	var odd []int
-	if len(c.New) <= maxTried {
+	if len(c.New) <= maxSeparate {
 		odd = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool {
 			return fits(func(i int) bool { return i != n && isNew(i) })
 		})
 	} else {
-		odd = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool { return !blamed(found, n) })
+		odd = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool { return !isBlamed(found, n) })
 	}
 	if len(odd) == 0 { // each node fits alone, but not all together
 		odd = c.New
@@ -37,13 +37,13 @@ func dismiss(p *Policy, c rendezvous.Compare, all unified, found []preflight.Fin
 	for _, n := range odd {
 		ids = append(ids, c.World.Members[n].ID)
 	}
-	return refuse(p, found, all.fleet), ids
+	return refuseOutcome(p, found, all.fleet), ids
 }
 
 // without unifies the fleet again without some nodes. It leaves out the probes from
 // and to these nodes.
-func (d unified) without(p *Policy, leave func(i int) bool) unified {
-	before := *d.before
+func (d unifiedFleet) without(p *Policy, leave func(i int) bool) unifiedFleet {
+	before := *d.reported
 	before.Nodes, before.Probes = slices.Clone(before.Nodes), d.fleet.Probes
 	for i := range before.Nodes {
 		from := &d.fleet.Nodes[i].Node
@@ -78,8 +78,8 @@ func without(f *preflight.Fleet, leave func(i int) bool) *preflight.Fleet {
 	return part
 }
 
-// blamed reports whether a finding of severity error names the node as odd.
-func blamed(found []preflight.Finding, node int) bool {
+// isBlamed reports whether a finding of severity error names the node as odd.
+func isBlamed(found []preflight.Finding, node int) bool {
 	return slices.ContainsFunc(found, func(x preflight.Finding) bool {
 		return x.Severity == preflight.Error && slices.ContainsFunc(x.Values, func(v preflight.Value) bool {
 			return v.Odd && slices.Contains(v.Nodes, node)
