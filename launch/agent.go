@@ -76,6 +76,8 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	prefix := "gorun"
 	if opts.Local != nil {
 		prefix = "gorun[" + opts.Local.Addr + "]"
+	} else if opts.quiet() { // all nodes print to one place
+		prefix = "gorun[" + hostName() + "]"
 	}
 	out, err := logs.NewConsole(opts.Stdout, opts.Stderr)
 	if err != nil {
@@ -86,14 +88,14 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	if opts.Local != nil { // several agents share the terminal
 		terminal = nil
 	}
-	b.console = &console.Console{Console: term.NewConsole(out.Stderr(), prefix, terminal), Quiet: opts.quiet()}
+	b.console = &console.Console{Console: term.NewConsole(out.Stderr(), prefix, terminal), Quiet: opts.quiet(), Alone: !opts.shares()}
 	go b.console.Run()
 	defer b.console.Close()
 	for _, n := range opts.Spec.Notes {
 		b.console.Announce("%s", n)
 	}
 	defer func() {
-		if err == nil || opts.quiet() {
+		if err == nil || opts.shares() {
 			return
 		}
 		if err := ReportError(b.opts.Spec, b.started, err); err != nil {

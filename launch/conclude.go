@@ -18,8 +18,9 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 	e := report.Ending{
 		Job:     report.Job{File: a.opts.Spec.ReportFile, RunID: a.node.RunID, Started: a.started},
 		Program: a.opts.Spec.Program, Node: a.node.ID,
-		Quiet: a.opts.quiet(), Shared: a.opts.Local != nil, BuildShown: a.build.outputPrinted,
-		Say: a.console.Say, Out: a.console,
+		Brief: a.brief(o), NoFiles: a.opts.shares(), Shared: a.opts.Local != nil || a.opts.Spec.ReportOn == spec.ReportFirst,
+		BuildShown: a.build.outputPrinted,
+		Say:        a.console.Say, Out: a.console,
 	}
 	if a.build.program.Title != "" {
 		e.Program = a.build.program.Title
@@ -32,10 +33,19 @@ func (a *agent) conclude(o rendezvous.Outcome) {
 	e.Write(o)
 }
 
+// brief reports whether another node prints the report. The second node prints it in
+// the place of a first node that is lost.
+func (a *agent) brief(o rendezvous.Outcome) bool {
+	if c := o.Cause; c != nil && c.Kind == rendezvous.KindLost && c.GroupRank == 0 && a.opts.Local == nil && a.node.NodeRank == 1 {
+		return false
+	}
+	return a.opts.quiet()
+}
+
 // showFindings shows why the nodes were not started, or what gorun check found.
 func (a *agent) showFindings(o rendezvous.Outcome) {
 	switch c := a.opts.Spec.Check; {
-	case a.opts.quiet():
+	case a.brief(o):
 		if c == nil {
 			a.console.Say("%s; exit code %d", o.Cause.Line(), o.Code)
 		}

@@ -39,12 +39,18 @@ type LocalNode struct {
 	Secret   []byte                                // shared by this job's agents only, if the user gives no secret; nil: there is none
 }
 
-// quiet reports whether this agent leaves the full report to the first node of the
-// machine.
-func (o *Options) quiet() bool { return o.Local != nil && o.Local.Index > 0 }
+// shares reports whether the first node of this machine writes the job's files and
+// prints what concerns the job.
+func (o *Options) shares() bool { return o.Local != nil && o.Local.Index > 0 }
 
-// printsWarnings reports whether this agent prints warnings. With JSON output a program reads,
-// not a user; and the first node of a machine prints what concerns all nodes there.
+// quiet reports whether this agent leaves what concerns the job to the first node:
+// that of this machine, or of the job if the output of all nodes goes to one place.
+func (o *Options) quiet() bool {
+	return o.shares() || o.Spec.ReportOn == spec.ReportFirst && o.Spec.NodeRank > 0
+}
+
+// printsWarnings reports whether this agent prints warnings. With JSON output a program
+// reads, not a user; and the first node prints what concerns all nodes.
 func (o *Options) printsWarnings() bool {
 	c := o.Spec.Check
 	return !o.quiet() && (c == nil || !c.JSON)

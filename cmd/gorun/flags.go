@@ -143,6 +143,7 @@ func jobFlags() []flagGroup {
 			{name: "redirects", short: "r", arg: "WHAT", usage: "streams to files: 0 none, 1 stdout, 2 stderr, 3 both; per local rank: 0:3,1:0 (default 0)", values: teeValues()},
 			{name: "tee", short: "t", arg: "WHAT", usage: "as --redirects, and to the terminal too (default 0)", values: teeValues()},
 			{name: "report", arg: "FILE", usage: "write how the job ended to FILE, as JSON"},
+			{name: "report-on", arg: "all|first|auto", usage: "nodes that print the report and the job's warnings; auto: the first one under srun and mpirun, else all (default auto)"},
 			{name: "shutdown-timeout", arg: "SECONDS", usage: "time between SIGTERM and SIGKILL (default 30)"},
 			{name: "dry-run", usage: "let the nodes meet, print world, commands and environment, and start nothing"},
 		}},

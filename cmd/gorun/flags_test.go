@@ -29,7 +29,7 @@ func TestParseRun(t *testing.T) {
 		{"--nproc_per 4 x", flags{"nproc_per_node": "4"}, "x"},
 		{"--redirect=3 x", flags{"redirects": "3"}, "x"},
 		{"--re=3 x", flags{"redirects": "3"}, "x"}, // as in torchrun, which has no --report
-		{"--rep f x", flags{"report": "f"}, "x"},
+		{"--secret f x", flags{"secret_file": "f"}, "x"},
 		{"--stand x", flags{"standalone": "1"}, "x"},
 		{"--standalone=false x", flags{"standalone": "0"}, "x"},
 		{"-r3 -t 0:3,1:0 x", flags{"redirects": "3", "tee": "0:3,1:0"}, "x"},

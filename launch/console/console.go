@@ -1,7 +1,7 @@
 // Package console prints an agent's messages to its user: lines, tables, and what
 // the job waits for.
 //
-// Invariants: of several agents on one machine only the first prints what concerns
+// Invariants: of several agents with one terminal only the first prints what concerns
 // all of them. Any goroutine may call the methods, and no method waits for the
 // terminal.
 package console
@@ -17,9 +17,11 @@ import (
 // Console prints an agent's messages. Say prints what concerns this agent.
 type Console struct {
 	*term.Console
-	// Quiet means that the first agent of this machine prints what concerns all
-	// agents.
+	// Quiet means that another agent prints what concerns all agents.
 	Quiet bool
+	// Alone means that this is the machine's only agent. Then it prints itself that it
+	// does not find the others, because no other agent knows.
+	Alone bool
 }
 
 const (
@@ -27,7 +29,7 @@ const (
 	lookEvery  = time.Second // between two checks of a wait
 )
 
-// Announce prints what concerns all agents of this machine.
+// Announce prints what concerns all agents.
 func (c *Console) Announce(format string, args ...any) {
 	if !c.Quiet {
 		c.Say(format, args...)
@@ -41,7 +43,7 @@ func (c *Console) AnnounceRarely(kind, line string) {
 	}
 }
 
-// Table prints a table that concerns all agents of this machine.
+// Table prints a table that concerns all agents.
 func (c *Console) Table(lines string) {
 	if !c.Quiet {
 		c.Console.Table(lines)
@@ -80,7 +82,7 @@ func (c *Console) Status(s *rendezvous.Status) {
 		return
 	}
 	arrived := s.Phase == "forming" && came(s) >= s.Max || s.Phase == "seeking" && s.Max == 1
-	if c.Quiet || arrived && s.Note == "" {
+	if c.Quiet && !(c.Alone && s.Phase == "seeking") || arrived && s.Note == "" {
 		return // there is nothing to wait for
 	}
 	w := term.Wait{Line: describe(s), State: stateOf(*s), Shared: workersWrite(s.Phase)}

@@ -47,17 +47,20 @@ func TestStatusSpeaksOfOthers(t *testing.T) {
 	two := &rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a"}}
 	for name, c := range map[string]struct {
 		quiet  bool
+		alone  bool
 		status *rendezvous.Status
 		want   string
 	}{
 		"others are missing": {status: two, want: "have 1 of 2 nodes (a), 1 missing"},
 		"quiet":              {quiet: true, status: two},
+		"it finds no node":   {quiet: true, alone: true, status: &rendezvous.Status{Phase: "seeking", Max: 2}, want: "looking for the other nodes"},
+		"another agent says": {quiet: true, status: &rendezvous.Status{Phase: "seeking", Max: 2}},
 		"alone":              {status: &rendezvous.Status{Phase: "seeking", Min: 1, Max: 1, Left: 9 * time.Minute}},
 		"alone, refused":     {status: &rendezvous.Status{Phase: "seeking", Min: 1, Max: 1, Note: "refused"}, want: "the endpoint's node (refused)"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
-			said := &Console{term.NewConsole(&out, "gorun", nil), c.quiet}
+			said := &Console{Console: term.NewConsole(&out, "gorun", nil), Quiet: c.quiet, Alone: c.alone}
 			go said.Run()
 			time.Sleep(3 * time.Second)
 			said.Status(c.status)
@@ -76,7 +79,7 @@ func TestWhile(t *testing.T) {
 		for _, quiet := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
-				c := &Console{term.NewConsole(&out, "gorun", nil), quiet}
+				c := &Console{Console: term.NewConsole(&out, "gorun", nil), Quiet: quiet}
 				go c.Run()
 				stop := c.While("asking the driver")
 				time.Sleep(takes)

@@ -18,7 +18,8 @@ type Ending struct {
 	Node       rendezvous.NodeID // of this agent
 	ErrorFile  string            // TORCHELASTIC_ERROR_FILE in gorun's environment; "": none
 	Findings   json.RawMessage   // findings of the preflight that ended the job
-	Quiet      bool              // another agent at this terminal writes the full report
+	Brief      bool              // another agent prints the report, and this one a line
+	NoFiles    bool              // another agent of this machine writes the files
 	Shared     bool              // agents of several nodes share this terminal
 	BuildShown bool              // the terminal already shows the compiler's output
 	Say        func(format string, args ...any)
@@ -29,7 +30,7 @@ type Ending struct {
 // gorun's own error file.
 func (e *Ending) Write(o rendezvous.Outcome) {
 	var found []diagnose.Finding
-	if !e.Quiet {
+	if !e.Brief || e.Job.File != "" {
 		found = Explain(o)
 	}
 	kind := outcomeOf(o)
@@ -44,7 +45,7 @@ func (e *Ending) Write(o rendezvous.Outcome) {
 	default:
 		e.writeText(o, found)
 	}
-	if e.Quiet {
+	if e.NoFiles {
 		return
 	}
 	e.copyErrorFile(o.Cause)
@@ -80,7 +81,7 @@ func RefusedByChecks(o rendezvous.Outcome) bool {
 	return o.Preflight != nil && o.Cause != nil && o.Cause.Kind == rendezvous.KindPreflight
 }
 
-// writeText prints the failure: the full report, or one line for a quiet agent.
+// writeText prints the failure: the full report, or one line for a brief agent.
 func (e *Ending) writeText(o rendezvous.Outcome, found []diagnose.Finding) {
 	cause, others := e.withoutBuildOutput(*o.Cause), failures(o)
 	for i, f := range others {
@@ -88,7 +89,7 @@ func (e *Ending) writeText(o rendezvous.Outcome, found []diagnose.Finding) {
 			others[i] = e.withoutBuildOutput(f)
 		}
 	}
-	if e.Quiet {
+	if e.Brief {
 		e.Say("job failed: %s; exit code %d", cause.Line(), o.Code)
 		return
 	}
@@ -105,7 +106,7 @@ func (e *Ending) withoutBuildOutput(c rendezvous.Cause) rendezvous.Cause {
 	const text = "the program does not build"
 	here := c.Node == e.Node
 	switch {
-	case e.Quiet && c.Kind == rendezvous.KindStart && c.Rank < 0:
+	case e.Brief && c.Kind == rendezvous.KindStart && c.Rank < 0:
 		c.Message, c.Traceback = "", "" // the first node shows them
 	case !isBuildError(&c):
 	case here && e.BuildShown:

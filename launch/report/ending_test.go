@@ -67,9 +67,9 @@ func TestEachEndIsReportedOnce(t *testing.T) {
 			t.Errorf("%s: said %q, text %q, report %+v", name, printed, text, r)
 		}
 	}
-	printed, text, r := writeEnding(t, Ending{Quiet: true}, rendezvous.Outcome{Code: 3, Cause: &rendezvous.Cause{Kind: rendezvous.KindExit, ExitCode: 3}})
+	printed, text, r := writeEnding(t, Ending{Brief: true, NoFiles: true}, rendezvous.Outcome{Code: 3, Cause: &rendezvous.Cause{Kind: rendezvous.KindExit, ExitCode: 3}})
 	if r != nil || text != "" || strings.Count(printed, "\n") != 1 {
-		t.Errorf("a quiet agent said %q and %q, and wrote %+v", printed, text, r)
+		t.Errorf("a brief agent said %q and %q, and wrote %+v", printed, text, r)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestBuildOutputIsShownOnce(t *testing.T) {
 		"here, and seen before": {Ending{Node: "n1", BuildShown: true}, false},
 		"on another node":       {Ending{Node: "n2"}, false},
 		"at the same terminal":  {Ending{Node: "n2", Shared: true}, true},
-		"there, by another":     {Ending{Node: "n2", Shared: true, Quiet: true}, false},
+		"there, by another":     {Ending{Node: "n2", Shared: true, Brief: true, NoFiles: true}, false},
 	} {
 		printed, text, _ := writeEnding(t, c.e, rendezvous.Outcome{Code: 1, Cause: &cause})
 		if strings.Contains(printed+text, "OUTPUT") != c.shown {

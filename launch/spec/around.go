@@ -112,6 +112,23 @@ func dropMeeting(values map[string]surroundings.Value) {
 	delete(values, "rdzv_endpoint")
 }
 
+// reportOn decides which nodes print the report: by default the first one where a
+// program collects the output of all nodes in one place.
+func (in *input) reportOn(s *Spec) {
+	switch v := in.text("report_on", "auto"); v.text {
+	case string(ReportAll), string(ReportFirst):
+		s.ReportOn = ReportOn(v.text)
+	case "auto":
+		s.ReportOn = ReportAll
+		switch s.Surroundings.Kind {
+		case surroundings.SlurmStep, surroundings.OpenMPI, surroundings.Hydra:
+			s.ReportOn = ReportFirst
+		}
+	default:
+		in.fail("%s is %q: it must be all, first or auto", v.from, v.text)
+	}
+}
+
 // nameNode sets the names under which the scheduler knows this node and another one.
 func (in *input) nameNode(s *Spec) {
 	if s.LocalNodes == 0 && s.MaxNodes > 1 {

@@ -101,6 +101,27 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
+// TestReportOn checks that one node reports where all nodes print to one place.
+func TestReportOn(t *testing.T) {
+	for _, tt := range []struct {
+		around surroundings.Surroundings
+		flag   string
+		want   ReportOn // "": refused
+	}{
+		{slurmStep(), "", ReportFirst},
+		{slurmStep(), "all", ReportAll},
+		{pod(), "auto", ReportAll},
+		{surroundings.Surroundings{}, "", ReportAll},
+		{surroundings.Surroundings{}, "first", ReportFirst},
+		{surroundings.Surroundings{}, "last", ""},
+	} {
+		s, err := Raw{Flags: flags{"report_on": tt.flag}, Command: []string{"train.py"}, Surroundings: found(tt.around)}.Resolve(func(string) (string, bool) { return "", false })
+		if s.ReportOn != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%s, %q: %q, %v", tt.around.Name, tt.flag, s.ReportOn, err)
+		}
+	}
+}
+
 // TestForgottenSrun checks that a batch script of several nodes is refused with the
 // line to type.
 func TestForgottenSrun(t *testing.T) {

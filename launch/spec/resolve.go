@@ -29,6 +29,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	in.devices(&s)
 	in.network(&s)
 	in.shutdown(&s)
+	in.reportOn(&s)
 	in.program(&s)
 	in.nodes(&s)
 	in.preflight(&s)

@@ -31,7 +31,7 @@ func defaults() Spec {
 			JoinTimeout: 10 * time.Minute, LastCallTimeout: 30 * time.Second,
 			KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10,
 		}},
-		End: End{ShutdownTimeout: 30 * time.Second}, Role: "default",
+		End: End{ShutdownTimeout: 30 * time.Second, ReportOn: ReportAll}, Role: "default",
 		Devices: Devices{OnError: AbortOnGPUError, Release: 50 * time.Second},
 		Output:  Output{Redirects: "0", Tee: "0"}, Checks: Checks{Preflight: PreflightError},
 		Env: Env{Conflict: envprop.ConflictFirst}, Command: Command{Program: "train.py", Args: []string{"--lr", "1"}},

@@ -94,7 +94,18 @@ type Nodes struct {
 type End struct {
 	MaxRestarts     int
 	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once
+	ReportOn        ReportOn
 }
+
+// ReportOn says which nodes print the report and the warnings of the whole job.
+type ReportOn string
+
+// These are the values of ReportOn. With ReportFirst every other node prints one line
+// about the end.
+const (
+	ReportAll   ReportOn = "all"
+	ReportFirst ReportOn = "first" // the node with rank 0, where ranks are given
+)
 
 // Output says where the workers' output and the report go.
 type Output struct {
