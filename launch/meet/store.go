@@ -86,7 +86,7 @@ func (s *Store) renew() error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	server := tcpstore.New(tcpstore.Options{MaxBytes: storeBytes(host.MemoryMax()), Allow: s.door.allows, TurnedAway: s.door.turnedAway})
+	server := tcpstore.New(tcpstore.Options{MaxBytes: storeBytes(host.MemoryMax()), Allow: s.door.allows, Refused: s.door.turnedAway})
 	s.cancel, s.server = cancel, server
 	s.offer = net.JoinHostPort(s.addr, portOf(l))
 	s.wg.Go(func() { _ = server.Serve(ctx, s.pool.Listen(l)) })

@@ -10,7 +10,7 @@ import (
 // keeps a flood of tiny entries within the budget.
 const entryOverhead = 128
 
-var errFull = errors.New("asked the store to hold more bytes than it may (Options.MaxBytes)")
+var errFull = errors.New("asked the store to hold more than Options.MaxBytes bytes")
 
 // budget counts the bytes that peers make the server hold.
 type budget struct {
@@ -18,8 +18,8 @@ type budget struct {
 	used atomic.Int64
 }
 
-// take charges n bytes (n may be 0 or less) or fails and charges nothing.
-func (b *budget) take(n int64) error {
+// charge adds n bytes (n may be 0 or less), or fails and adds nothing.
+func (b *budget) charge(n int64) error {
 	if b.used.Add(n) > b.max && n > 0 {
 		b.used.Add(-n)
 		return errFull
@@ -27,4 +27,4 @@ func (b *budget) take(n int64) error {
 	return nil
 }
 
-func (b *budget) give(n int64) { b.used.Add(-n) }
+func (b *budget) release(n int64) { b.used.Add(-n) }

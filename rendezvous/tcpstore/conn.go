@@ -16,14 +16,14 @@ type conn struct {
 	in      input
 	out     output
 	dialect dialect
-	prove   func() // nil: the connection has proven itself
+	prove   func() // called with the first request; nil: already called
 
 	session
 	remote   netip.AddrPort
 	since    time.Time
 	pid      int
 	requests int64
-	arrived  bool // its process counts as arrived
+	counted  bool // store.processes has its process
 }
 
 func newConn(nc net.Conn, s *store, o Options) *conn {
@@ -51,11 +51,11 @@ func remoteOf(nc net.Conn) netip.AddrPort {
 
 // serve answers requests until the connection ends.
 func (c *conn) serve() error {
-	defer func() { c.in.budget.give(c.in.taken) }()
+	defer func() { c.in.budget.release(c.in.charged) }()
 	for {
-		// serve checks hasMail after it cleared a deadline and before the read
-		// blocks. A session that posts mail sets the deadline afterwards. So
-		// one of the two sees the other.
+		// serve checks hasMail after it has cleared the deadline and before the
+		// read blocks. A session that posts mail sets hasMail and then the
+		// deadline. So the mail is either seen here or interrupts the read.
 		if c.hasMail.Load() {
 			mail, err := c.store.drain(&c.session)
 			if err != nil {
@@ -85,7 +85,7 @@ func (c *conn) serve() error {
 // frame reads the rest of a frame, runs its command and answers.
 func (c *conn) frame(code byte) error {
 	if c.dialect == dialectUnknown {
-		done, err := c.greet(code)
+		done, err := c.detectDialect(code)
 		if done || err != nil {
 			return err
 		}
@@ -94,14 +94,14 @@ func (c *conn) frame(code byte) error {
 	if !ok {
 		return fmt.Errorf("sent the unknown command %d", code)
 	}
-	if err := c.obey(cmd); err != nil {
+	if err := c.run(cmd); err != nil {
 		return err
 	}
 	return c.out.flush()
 }
 
-// greet detects the dialect; done is true if the frame was VALIDATE.
-func (c *conn) greet(code byte) (done bool, err error) {
+// detectDialect sets the dialect; done is true if the frame was VALIDATE.
+func (c *conn) detectDialect(code byte) (done bool, err error) {
 	if command(code) == cmdValidate {
 		p, err := c.in.buf.Peek(4)
 		if err != nil {
@@ -128,11 +128,11 @@ func (c *conn) apply(f func() error) error {
 		c.store.requests++
 		if c.dialect == dialectLegacy {
 			// A legacy client cancels a wait silently when its time is over. It
-			// would take a later answer for the answer to another request.
+			// would read a later answer as the answer to another request.
 			c.store.cancel(&c.session)
 		}
 		err := f() // f may be a PING, which sets the pid
-		c.store.arrive(c)
+		c.store.noteProcess(c)
 		return err
 	})
 	c.out.raw(mail)

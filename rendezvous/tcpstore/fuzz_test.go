@@ -49,7 +49,7 @@ func FuzzConn(f *testing.F) {
 		s.store.mu.Lock()
 		defer s.store.mu.Unlock()
 		if len(s.store.waits)+len(s.store.watches)+s.store.waiting != 0 {
-			t.Error("someone still waits or watches")
+			t.Error("a wait or a watch is left")
 		}
 		for key := range s.store.values {
 			s.store.delete(key)

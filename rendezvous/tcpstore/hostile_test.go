@@ -85,7 +85,7 @@ func TestAnnouncedIsNotAllocated(t *testing.T) {
 	}
 }
 
-func TestBudget(t *testing.T) {
+func TestMaxBytesBoundsEveryCommand(t *testing.T) {
 	value := strings.Repeat("v", 100<<10)
 	keys := []any{100}
 	for range 100 {
@@ -124,7 +124,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-func TestMaxClients(t *testing.T) {
+func TestMaxClientsBoundsConnections(t *testing.T) {
 	s, addr := start(t, Options{MaxClients: 2})
 	a, b := dialModern(t, addr), dialModern(t, addr)
 	a.call(frame(7), encode(0))
@@ -135,25 +135,26 @@ func TestMaxClients(t *testing.T) {
 	dialModern(t, addr).call(frame(7), encode(0))
 }
 
-// TestDeafReader checks that a client which asks and never reads loses its
-// connection, and that other clients are served meanwhile and afterwards.
-func TestDeafReader(t *testing.T) {
+// TestClientThatNeverReadsIsClosed checks that a client which sends requests and
+// never reads loses its connection, and that other clients are served meanwhile
+// and afterwards.
+func TestClientThatNeverReadsIsClosed(t *testing.T) {
 	s, addr := start(t, Options{WriteTimeout: 300 * time.Millisecond})
 	other := dialModern(t, addr)
 	other.call(append(frame(1, "k", strings.Repeat("v", MaxValue)), frame(7)...), encode(1))
-	deaf := dialModern(t, addr)
-	deaf.send(bytes.Repeat(frame(3, "k"), 10))
-	until(t, "the deaf one's end", func() bool {
+	silent := dialModern(t, addr)
+	silent.send(bytes.Repeat(frame(3, "k"), 10))
+	until(t, "the end of the connection", func() bool {
 		other.call(frame(4, "n", 0), encode(0))
 		return s.Stats().Rejected == 1
 	})
-	if err := s.Stats().LastRejection; !strings.Contains(err.Error(), errDeaf.Error()) {
+	if err := s.Stats().LastRejection; !strings.Contains(err.Error(), errNotReading.Error()) {
 		t.Error(err)
 	}
 	other.call(frame(7), encode(2))
 }
 
-func TestDeafWatcher(t *testing.T) {
+func TestWatcherThatNeverReadsIsClosed(t *testing.T) {
 	s, addr := start(t, Options{WriteTimeout: 200 * time.Millisecond})
 	w, c := dial(t, addr), dialModern(t, addr)
 	w.call(frame(7, "k"), []byte{watchRegistered})
@@ -165,28 +166,28 @@ func TestDeafWatcher(t *testing.T) {
 	until(t, "its bytes back", func() bool { return s.Stats().Bytes == MaxValue+1+entryOverhead })
 }
 
-// TestTurnedAway checks that a client from another address is not served, and
-// that its address is reported.
-func TestTurnedAway(t *testing.T) {
-	away := make(chan netip.Addr, 10)
+// TestClientFromAnotherAddressIsRefused checks that Options.Allow decides, and that
+// Options.Refused gets the address.
+func TestClientFromAnotherAddressIsRefused(t *testing.T) {
+	refused := make(chan netip.Addr, 10)
 	s, addr := start(t, Options{
-		Allow:      func(ip netip.Addr) bool { return ip == netip.MustParseAddr("127.0.0.1") },
-		TurnedAway: func(ip netip.Addr) { away <- ip },
+		Allow:   func(ip netip.Addr) bool { return ip == netip.MustParseAddr("127.0.0.1") },
+		Refused: func(ip netip.Addr) { refused <- ip },
 	})
-	stranger := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
-	nc, err := stranger.Dial("tcp", addr)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+	nc, err := dialer.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
 	(&client{t, nc}).expectEnd()
 	select {
-	case ip := <-away:
+	case ip := <-refused:
 		if ip.String() != "127.0.0.9" {
-			t.Errorf("%s is named", ip)
+			t.Errorf("%s is refused", ip)
 		}
 	case <-time.After(patience):
-		t.Fatal("nobody is named")
+		t.Fatal("Options.Refused is not called")
 	}
 	dialModern(t, addr).call(frame(7), encode(0))
 	if st := s.Stats(); st.Rejected != 1 || st.Accepted != 1 {
@@ -194,9 +195,9 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
-// TestSilentClients checks that the oldest silent connections make room, and
-// that connections which have spoken stay.
-func TestSilentClients(t *testing.T) {
+// TestSilentClientsMakeRoom checks that the oldest silent connections make room,
+// and that connections which have sent a request stay.
+func TestSilentClientsMakeRoom(t *testing.T) {
 	pool := accept.NewPool(accept.Bounds{Total: 8, Unproven: 4, PerSource: 4, Proof: time.Millisecond, Grace: time.Nanosecond})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -33,7 +33,7 @@ type input struct {
 
 	inFrame bool
 	until   time.Time // deadline of the present frame, once a read had to wait
-	taken   int64     // budget that the present frame holds
+	charged int64     // budget that the present frame holds
 }
 
 func (in *input) init(conn net.Conn, b *budget, timeout time.Duration) {
@@ -82,8 +82,8 @@ func (in *input) start() (code byte, interrupted bool, err error) {
 // end ends a frame and releases its budget: its values have been stored or are
 // garbage.
 func (in *input) end() error {
-	in.budget.give(in.taken)
-	in.inFrame, in.taken = false, 0
+	in.budget.release(in.charged)
+	in.inFrame, in.charged = false, 0
 	if in.until.IsZero() {
 		return nil
 	}
@@ -91,10 +91,10 @@ func (in *input) end() error {
 	return in.conn.SetReadDeadline(time.Time{})
 }
 
-func (in *input) take(n int64) error {
-	err := in.budget.take(n)
+func (in *input) charge(n int64) error {
+	err := in.budget.charge(n)
 	if err == nil {
-		in.taken += n
+		in.charged += n
 	}
 	return err
 }
@@ -140,7 +140,7 @@ func (in *input) key() (string, error) {
 		p, err := in.bytes(n)
 		return string(p), err
 	}
-	if err := in.take(int64(n) + entryOverhead); err != nil {
+	if err := in.charge(int64(n) + entryOverhead); err != nil {
 		return "", err
 	}
 	p, err := in.buf.Peek(n)
@@ -162,14 +162,14 @@ func (in *input) value() ([]byte, error) {
 
 // bytes reads n bytes and allocates at most about twice what has arrived.
 func (in *input) bytes(n int) ([]byte, error) {
-	if err := in.take(entryOverhead); err != nil {
+	if err := in.charge(entryOverhead); err != nil {
 		return nil, err
 	}
 	var p []byte
 	for len(p) < n {
 		have := len(p)
 		step := min(n-have, max(have, firstChunk))
-		if err := in.take(int64(step)); err != nil {
+		if err := in.charge(int64(step)); err != nil {
 			return nil, err
 		}
 		p = slices.Grow(p, step)[:have+step]

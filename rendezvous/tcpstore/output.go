@@ -55,7 +55,7 @@ func (o *output) write(p []byte) {
 			_, o.err = o.conn.Write(p[:n])
 		}
 		if errors.Is(o.err, os.ErrDeadlineExceeded) {
-			o.err = errDeaf
+			o.err = errNotReading
 		}
 		p = p[n:]
 	}

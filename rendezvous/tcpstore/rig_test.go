@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -115,7 +116,7 @@ func encode(fields ...any) (p []byte) {
 			p = binary.LittleEndian.AppendUint64(p, uint64(len(v)))
 			p = append(p, v...)
 		default:
-			panic("encode: what is this?")
+			panic(fmt.Sprintf("encode: %T is no field", v))
 		}
 	}
 	return p
@@ -124,14 +125,15 @@ func encode(fields ...any) (p []byte) {
 // until polls a condition.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) { // sleep: between two looks
+	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) { // sleep: between two polls
 		if time.Now().After(end) {
 			t.Fatalf("waited %v for: %s", patience, what)
 		}
 	}
 }
 
-func waiting(t testing.TB, s *Server, n int) {
+// awaitWaiting waits until n clients wait.
+func awaitWaiting(t testing.TB, s *Server, n int) {
 	t.Helper()
 	until(t, "clients that wait", func() bool { return s.Stats().Waiting == n })
 }

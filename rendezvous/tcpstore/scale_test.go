@@ -118,7 +118,7 @@ func TestTenThousandClients(t *testing.T) {
 	used := memory() - before
 	t.Logf("memory per waiting client: %d bytes (heap and stacks of the server)", used/uint64(clients))
 	if used/uint64(clients) > 32<<10 {
-		t.Error("that is too much")
+		t.Error("a waiting client needs more than 32 KiB")
 	}
 	begin = time.Now()
 	cl := s.Clients()
@@ -160,7 +160,7 @@ func scaleProcess(t *testing.T, addr string, n int) *bufio.Scanner {
 func expectLine(t *testing.T, o *bufio.Scanner, want string) {
 	t.Helper()
 	if !o.Scan() || o.Text() != want {
-		t.Fatalf("the clients say %q (%v), want %q", o.Text(), o.Err(), want)
+		t.Fatalf("the clients print %q (%v), want %q", o.Text(), o.Err(), want)
 	}
 }
 

@@ -28,11 +28,10 @@ type Options struct {
 	// WriteTimeout is how long a client may take to accept each MiB of a reply.
 	// Default 30 s.
 	WriteTimeout time.Duration
-	// Allow reports whether clients may come from an address. Nil: from
-	// anywhere. TurnedAway, if not nil, is called for each connection that
-	// Allow refuses.
-	Allow      func(netip.Addr) bool
-	TurnedAway func(netip.Addr)
+	// Allow reports whether clients at an address are served; nil: all are.
+	// Refused, if not nil, is called for each connection that Allow refuses.
+	Allow   func(netip.Addr) bool
+	Refused func(netip.Addr)
 }
 
 func (o Options) withDefaults() Options {
@@ -100,7 +99,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 				continue
 			}
 			accept.Tolerate(nc)
-			// Stats shows what goes wrong with one connection.
+			// Stats shows the error of a connection.
 			conns.Go(func() { _ = s.ServeConn(ctx, nc) })
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return nil
@@ -117,17 +116,17 @@ func (s *Server) allow(nc net.Conn) bool {
 		return true
 	}
 	s.store.mu.Lock()
-	_ = s.reject(&conn{remote: from}, errors.New("comes from an address that is not of this job"))
+	_ = s.reject(&conn{remote: from}, errors.New("has an address that no node of this job has"))
 	s.store.mu.Unlock()
-	if s.options.TurnedAway != nil {
-		s.options.TurnedAway(from.Addr())
+	if s.options.Refused != nil {
+		s.options.Refused(from.Addr())
 	}
 	return false
 }
 
 // ServeConn serves one connection until it or ctx ends, and closes it. If the
 // caller has read bytes from the connection, nc.Read must return them first.
-// The error says what the client did wrong. It is nil if the client just left.
+// The error says what the client did wrong. It is nil if the client disconnected.
 func (s *Server) ServeConn(ctx context.Context, nc net.Conn) error {
 	defer nc.Close()
 	c, err := s.admit(nc)
@@ -141,15 +140,15 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn) error {
 	if !stop() {
 		closing.Wait()
 	}
-	if ctx.Err() != nil || left(err) {
+	if ctx.Err() != nil || isDisconnect(err) {
 		err = nil
 	}
 	return s.dismiss(c, err)
 }
 
-// left reports whether a connection ended because the peer or the network was
-// lost, perhaps in the middle of a request. A crash looks like that.
-func left(err error) bool {
+// isDisconnect reports whether a connection ended because the peer or the network was
+// lost, perhaps in the middle of a request, as after a crash.
+func isDisconnect(err error) bool {
 	if _, ok := errors.AsType[*net.OpError](err); ok {
 		return true
 	}
@@ -166,7 +165,7 @@ func (s *Server) admit(nc net.Conn) (*conn, error) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	if len(s.conns) >= s.options.MaxClients {
-		return nil, s.reject(c, fmt.Errorf("is one more than the %d clients allowed", s.options.MaxClients))
+		return nil, s.reject(c, fmt.Errorf("exceeds the limit of %d clients", s.options.MaxClients))
 	}
 	s.accepted++
 	s.conns[c] = struct{}{}

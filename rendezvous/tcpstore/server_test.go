@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func TestClients(t *testing.T) {
+func TestClientsListsConnections(t *testing.T) {
 	s, addr := start(t, Options{})
 	before := time.Now()
 	silent := dial(t, addr)
@@ -22,7 +22,7 @@ func TestClients(t *testing.T) {
 	w := dialModern(t, addr)
 	w.call(frame(13, uint32(4711)), encode(uint32(4711)))
 	w.send(frame(6, 2, "a", "b"))
-	waiting(t, s, 1)
+	awaitWaiting(t, s, 1)
 
 	got := s.Clients()
 	for i, c := range []*client{silent, w} {
@@ -52,7 +52,7 @@ func TestServeConn(t *testing.T) {
 	c := &client{t, here}
 	c.call(frame(3, "n", 1), encode(1))
 	c.send(frame(5, 1, "missing"))
-	waiting(t, s, 1)
+	awaitWaiting(t, s, 1)
 	cancel()
 	c.expectEnd()
 	if err := <-done; err != nil {
@@ -83,7 +83,7 @@ func TestServeEndsEverything(t *testing.T) {
 			idle.call(frame(7), encode(0))
 			waiter.send(frame(6, 1, "k"))
 			half.send(frame(1, "k", "value")[:5])
-			waiting(t, s, 1)
+			awaitWaiting(t, s, 1)
 			until(t, "all connections", func() bool { return s.Stats().Connections == 3 })
 			end(cancel, l)
 			if err := <-done; err != nil {
@@ -103,14 +103,14 @@ func TestServeEndsEverything(t *testing.T) {
 	until(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// flaky fails the first accepts.
-type flaky struct {
+// failingListener fails the first accepts.
+type failingListener struct {
 	net.Listener
 	fails int
 	err   error
 }
 
-func (l *flaky) Accept() (net.Conn, error) {
+func (l *failingListener) Accept() (net.Conn, error) {
 	if l.fails--; l.fails >= 0 {
 		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", l.err)}
 	}
@@ -122,7 +122,7 @@ func TestAcceptErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := New(Options{}).Serve(context.Background(), &flaky{l, 1, syscall.ENOTSOCK}); !errors.Is(err, syscall.ENOTSOCK) {
+	if err := New(Options{}).Serve(context.Background(), &failingListener{l, 1, syscall.ENOTSOCK}); !errors.Is(err, syscall.ENOTSOCK) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // legacy watcher that reads too slowly reaches it.
 const maxMail = 16 << 20
 
-// errDeaf ends a connection that does not read its messages.
-var errDeaf = errors.New("does not read what it has asked for")
+// errNotReading ends a connection that does not read its replies or messages.
+var errNotReading = errors.New("does not read the replies to its requests")
 
 // session is one connection as the store sees it. The store's lock guards all
 // fields but hasMail and wake.
@@ -21,20 +21,20 @@ type session struct {
 	wake func() // interrupts the connection's read; called without the lock
 
 	missing  int // keys that the pending wait still lacks; 0: no wait
-	awaits   []await
+	pending  []pendingKey
 	waitCost int64
 	watched  []string
 	mail     []byte // messages to be written before the next reply
-	deaf     bool   // mail went over maxMail
+	overflow bool   // mail was dropped, because it exceeds maxMail or the budget
 	hasMail  atomic.Bool
 }
 
-// await is a session's place in the queue for a key.
-type await struct {
-	key     string
-	by      *session
-	elem    *list.Element
-	arrived bool
+// pendingKey is a session's place in the queue for a key.
+type pendingKey struct {
+	key   string
+	by    *session
+	elem  *list.Element
+	isSet bool
 }
 
 // apply runs f under the lock for self and then wakes the sessions whose waits
@@ -43,7 +43,7 @@ type await struct {
 func (s *store) apply(self *session, f func() error) (mail []byte, err error) {
 	s.mu.Lock()
 	err = f()
-	mail, deaf := s.collect(self)
+	mail, overflow := s.collect(self)
 	posted := s.posted
 	s.posted = nil
 	s.mu.Unlock()
@@ -52,18 +52,18 @@ func (s *store) apply(self *session, f func() error) (mail []byte, err error) {
 			w.wake()
 		}
 	}
-	if err == nil && deaf {
-		err = errDeaf
+	if err == nil && overflow {
+		err = errNotReading
 	}
 	return mail, err
 }
 
 // collect empties self's mailbox.
-func (s *store) collect(self *session) (mail []byte, deaf bool) {
+func (s *store) collect(self *session) (mail []byte, overflow bool) {
 	mail, self.mail = self.mail, nil
-	s.budget.give(int64(len(mail)))
+	s.budget.release(int64(len(mail)))
 	self.hasMail.Store(false)
-	return mail, self.deaf
+	return mail, self.overflow
 }
 
 // drain returns the messages for self.
@@ -71,15 +71,15 @@ func (s *store) drain(self *session) ([]byte, error) {
 	return s.apply(self, func() error { return nil })
 }
 
-// post leaves a message for to. If there is no room for it, to's connection
-// ends.
+// post leaves a message for a session. If there is no room for it, the
+// session's connection ends.
 func (s *store) post(to *session, msg ...byte) {
 	if len(to.mail) == 0 {
 		s.posted = append(s.posted, to)
 	}
 	to.hasMail.Store(true)
-	if len(to.mail)+len(msg) > maxMail || s.budget.take(int64(len(msg))) != nil {
-		to.deaf = true
+	if len(to.mail)+len(msg) > maxMail || s.budget.charge(int64(len(msg))) != nil {
+		to.overflow = true
 		return
 	}
 	to.mail = append(to.mail, msg...)
@@ -101,18 +101,18 @@ func (s *store) wait(self *session, keys []string) (ready bool, err error) {
 	if len(lacking) == 0 {
 		return true, nil
 	}
-	if err := s.budget.take(cost); err != nil {
+	if err := s.budget.charge(cost); err != nil {
 		return false, err
 	}
 	self.waitCost, self.missing = cost, len(lacking)
-	self.awaits = make([]await, len(lacking))
+	self.pending = make([]pendingKey, len(lacking))
 	for i, key := range lacking {
 		l := s.waits[key]
 		if l == nil {
 			l = list.New()
 			s.waits[key] = l
 		}
-		a := &self.awaits[i]
+		a := &self.pending[i]
 		a.key, a.by, a.elem = key, self, l.PushBack(a)
 	}
 	s.waiting++
@@ -124,12 +124,12 @@ func (s *store) cancel(self *session) {
 	if self.missing == 0 {
 		return
 	}
-	for _, a := range self.awaits {
+	for _, a := range self.pending {
 		l := s.waits[a.key]
 		if l == nil {
 			continue
 		}
-		l.Remove(a.elem) // has no effect if it has left the list
+		l.Remove(a.elem) // has no effect if the list does not contain it
 		if l.Len() == 0 {
 			delete(s.waits, a.key)
 		}
@@ -138,42 +138,42 @@ func (s *store) cancel(self *session) {
 }
 
 func (s *store) finish(w *session) {
-	s.budget.give(w.waitCost)
-	w.awaits, w.waitCost, w.missing = nil, 0, 0
+	s.budget.release(w.waitCost)
+	w.pending, w.waitCost, w.missing = nil, 0, 0
 	s.waiting--
 }
 
-// arrived notes for every session that waits for key that key has been set.
-func (s *store) arrived(key string) {
+// wakeWaiters notes for every session that waits for key that key has been set.
+func (s *store) wakeWaiters(key string) {
 	l := s.waits[key]
 	if l == nil {
 		return
 	}
 	delete(s.waits, key)
 	for l.Len() > 0 {
-		s.hit(l.Remove(l.Front()).(*await))
+		s.noteSet(l.Remove(l.Front()).(*pendingKey))
 	}
 }
 
-// arrivedOne ends the oldest wait that lacks only key, because a queued value
+// wakeOldestWaiter ends the oldest wait that lacks only key, because a queued value
 // is for one session.
-func (s *store) arrivedOne(key string) {
+func (s *store) wakeOldestWaiter(key string) {
 	l := s.waits[key]
 	if l == nil {
 		return
 	}
-	for l.Len() > 0 && !s.hit(l.Remove(l.Front()).(*await)) {
+	for l.Len() > 0 && !s.noteSet(l.Remove(l.Front()).(*pendingKey)) {
 	}
 	if l.Len() == 0 {
 		delete(s.waits, key)
 	}
 }
 
-// hit notes that a's key has been set, and reports whether it was the last key
-// of the wait.
-func (s *store) hit(a *await) bool {
+// noteSet notes that the key of a wait has been set, and reports whether that ended
+// the wait.
+func (s *store) noteSet(a *pendingKey) bool {
 	w := a.by
-	a.arrived = true
+	a.isSet = true
 	if w.missing--; w.missing > 0 {
 		return false
 	}
@@ -184,7 +184,7 @@ func (s *store) hit(a *await) bool {
 
 // watch makes self receive every change of key.
 func (s *store) watch(self *session, key string) error {
-	if err := s.budget.take(int64(len(key)) + entryOverhead); err != nil {
+	if err := s.budget.charge(int64(len(key)) + entryOverhead); err != nil {
 		return err
 	}
 	s.watches[key] = append(s.watches[key], self)
@@ -212,7 +212,7 @@ func (s *store) notify(kind byte, key string, old, value []byte) {
 func (s *store) leave(self *session) {
 	s.cancel(self)
 	for _, key := range self.watched {
-		s.budget.give(int64(len(key)) + entryOverhead)
+		s.budget.release(int64(len(key)) + entryOverhead)
 		rest := slices.DeleteFunc(s.watches[key], func(w *session) bool { return w == self })
 		if len(rest) == 0 {
 			delete(s.watches, key)

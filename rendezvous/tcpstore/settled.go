@@ -20,8 +20,8 @@ const settledKey = "gorun/settled"
 // not use the store.
 const settleTime = time.Minute
 
-// process is a client that has spoken to the store. Its pid identifies it or,
-// if it does not send that, its connection.
+// process is a client that has sent a request. Its pid identifies it or, if it
+// does not send one, its connection.
 type process struct {
 	from netip.AddrPort
 	pid  int
@@ -34,37 +34,35 @@ func (s *Server) Expect(workers int) {
 	s.store.expected = workers
 }
 
-// maxEarly bounds the processes that are kept before Expect sets their number.
-const maxEarly = 1 << 16
+// maxUnexpected bounds the processes that are kept before Expect sets their number.
+const maxUnexpected = 1 << 16
 
-// arrive notes that a client has spoken. It keeps at most as many processes as
-// are expected. The first processes may arrive before Expect is called, and
-// never speak again.
-func (s *store) arrive(c *conn) {
+// noteProcess notes that a client has sent a request. It keeps at most as many
+// processes as are expected. The first processes may send all their requests
+// before Expect is called.
+func (s *store) noteProcess(c *conn) {
 	most := s.expected
 	if most == 0 {
-		most = maxEarly
+		most = maxUnexpected
 	}
-	if c.arrived || len(s.came) >= most {
+	if c.counted || len(s.processes) >= most {
 		return
 	}
-	c.arrived = true
+	c.counted = true
 	p := process{c.remote, c.pid}
 	if c.pid != 0 {
 		p.from = netip.AddrPortFrom(c.remote.Addr(), 0)
 	}
-	if !s.came[p] {
-		s.came[p] = true
+	if !s.processes[p] {
+		s.processes[p] = true
 		s.changed = time.Now()
 	}
 }
 
-// complete reports whether as many processes as there are workers have spoken to
-// the store, whether or not they are still connected.
-func (s *store) complete() bool { return s.expected > 0 && len(s.came) >= s.expected }
+func (s *store) complete() bool { return s.expected > 0 && len(s.processes) >= s.expected }
 
-// Complete reports whether all workers that are expected have spoken to the
-// store, whether or not they are still connected.
+// Complete reports whether as many processes as workers are expected have sent a
+// request, whether or not they are still connected.
 func (s *Server) Complete() bool {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -72,16 +70,16 @@ func (s *Server) Complete() bool {
 }
 
 // settled reports whether the workers have exchanged their addresses: all have
-// spoken, none waits for a key, and nothing has been written for settleTime.
-// Reads do not count, because torch's watchdogs read a key every second while
-// they live.
+// sent a request, none waits for a key, and nothing has been written for
+// settleTime. Reads do not count, because torch's watchdogs read a key every
+// second while they live.
 func (s *store) settled() bool {
 	return s.complete() && s.waiting == 0 && time.Since(s.changed) >= settleTime
 }
 
-// Settled asks the store at addr (host:port) whether all workers that it
-// expects have settled: they have spoken, and the store has been silent for a
-// minute. The question does not count as arriving.
+// Settled asks the store at addr (host:port) whether all workers that it expects
+// have settled: they have sent requests, and the store has been silent for a
+// minute. The call itself does not count as a worker's request.
 func Settled(ctx context.Context, addr string) (bool, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
@@ -91,7 +89,7 @@ func Settled(ctx context.Context, addr string) (bool, error) {
 	defer nc.Close()
 	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	reply := make([]byte, 1)
-	if _, err = nc.Write(askSettled()); err == nil {
+	if _, err = nc.Write(settledRequest()); err == nil {
 		_, err = io.ReadFull(nc, reply)
 	}
 	if err != nil {
@@ -100,9 +98,9 @@ func Settled(ctx context.Context, addr string) (bool, error) {
 	return reply[0] == checkReady, nil
 }
 
-// askSettled returns the bytes that open a connection and ask whether the
+// settledRequest returns the bytes that open a connection and ask whether the
 // workers have settled.
-func askSettled() []byte {
+func settledRequest() []byte {
 	var b bytes.Buffer
 	b.WriteByte(byte(cmdValidate))
 	_ = binary.Write(&b, binary.LittleEndian, uint32(validateMagic))

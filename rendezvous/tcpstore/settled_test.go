@@ -22,19 +22,19 @@ func (p pipes) open() *client {
 	return &client{p.t, ours}
 }
 
-// come connects a process that begins to speak.
-func (p pipes) come(pid uint32) *client {
+// connect makes a process that has sent a request.
+func (p pipes) connect(pid uint32) *client {
 	c := p.open()
 	c.send([]byte{0x00, 0xCE, 0xF7, 0x85, 0x3C})
 	c.call(frame(byte(cmdPing), pid), encode(pid))
 	return c
 }
 
-// settled asks as another agent would.
+// settled asks the store as Settled does.
 func (p pipes) settled() bool {
 	c := p.open()
 	defer c.Close()
-	c.send(askSettled())
+	c.send(settledRequest())
 	reply := make([]byte, 1)
 	if _, err := io.ReadFull(c, reply); err != nil {
 		p.t.Fatal(err)
@@ -42,7 +42,7 @@ func (p pipes) settled() bool {
 	return bytes.Equal(reply, []byte{checkReady})
 }
 
-func TestSettled(t *testing.T) {
+func TestWorkersSettleAfterAMinuteOfSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipes{t, New(Options{})}
 		is := func(want bool, when string) {
@@ -53,35 +53,35 @@ func TestSettled(t *testing.T) {
 		}
 		pass := func(d time.Duration) { time.Sleep(d) } // of the bubble
 		pass(time.Hour)
-		is(false, "nobody is expected")
+		is(false, "no worker is expected")
 		p.s.Expect(3)
-		is(false, "nobody has come")
+		is(false, "no worker has sent a request")
 		complete := func(want bool, when string) {
 			t.Helper()
 			if p.s.Complete() != want {
 				t.Errorf("%s: complete is %v", when, !want)
 			}
 		}
-		a, a2 := p.come(1), p.come(1) // torch's watchdog has a connection of its own
+		a, a2 := p.connect(1), p.connect(1) // torch's watchdog has a connection of its own
 		defer a2.Close()
-		complete(false, "one of three has come")
-		b := p.come(2)
+		complete(false, "one of three has sent a request")
+		b := p.connect(2)
 		pass(time.Hour)
-		is(false, "two of three have come")
-		c := p.come(3)
+		is(false, "two of three have sent a request")
+		c := p.connect(3)
 		defer c.Close()
 		pass(settleTime - time.Second)
-		is(false, "the last has just come")
+		is(false, "the last has just sent its first request")
 		a.call(frame(byte(cmdAdd), "n", 1), encode(1))
 		pass(settleTime - time.Second)
-		is(false, "somebody has just written")
+		is(false, "a worker has just written")
 		b.send(frame(byte(cmdWait), 1, "id"))
 		pass(time.Hour)
-		is(false, "somebody waits")
+		is(false, "a worker waits")
 		a.send(frame(byte(cmdSet), "id", "x"))
 		b.expect([]byte{waitStop})
 		b.Close() // Go workers leave once they have exchanged addresses
-		complete(true, "all came, one has left")
+		complete(true, "all sent requests, one has disconnected")
 		for range 70 {
 			a.call(frame(byte(cmdCheck), 1, "dump"), []byte{checkNotReady})
 			pass(time.Second)
@@ -94,28 +94,28 @@ func TestSettled(t *testing.T) {
 	})
 }
 
-// TestExpectedLate checks workers that come, and send all that they ever send,
-// before Expect sets their number.
-func TestExpectedLate(t *testing.T) {
+// TestRequestsBeforeExpectCount checks workers that send all their requests before
+// Expect sets their number.
+func TestRequestsBeforeExpectCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipes{t, New(Options{})}
 		for pid := range uint32(3) {
-			defer p.come(pid + 1).Close()
+			defer p.connect(pid + 1).Close()
 		}
 		p.s.Expect(3)
 		if !p.s.Complete() {
-			t.Error("who came early is not counted")
+			t.Error("early workers are not counted")
 		}
 		time.Sleep(settleTime) // of the bubble
 		if !p.settled() {
-			t.Error("they have met")
+			t.Error("the workers have not settled")
 		}
 	})
 }
 
-// TestSettledAsks checks that a question does not count as an arrival, and that
-// it ends with its context.
-func TestSettledAsks(t *testing.T) {
+// TestSettledIsNoWorkersRequest checks that a call of Settled does not count as a
+// worker, and that it ends with its context.
+func TestSettledIsNoWorkersRequest(t *testing.T) {
 	s, addr := start(t, Options{})
 	s.Expect(1)
 	for range 3 {
@@ -134,6 +134,6 @@ func TestSettledAsks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := Settled(ctx, l.Addr().String()); err == nil {
-		t.Error("nobody answered, without an error")
+		t.Error("no error without a server")
 	}
 }

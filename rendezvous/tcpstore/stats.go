@@ -14,7 +14,7 @@ type Stats struct {
 	Bytes         int64 // charged to Options.MaxBytes
 	Requests      int64 // since the start
 	Accepted      int64 // connections since the start
-	Rejected      int64 // connections that ended because of what they sent or did not read
+	Rejected      int64 // connections refused or ended because of what they sent or did not read
 	LastRejection error // nil if none
 }
 
@@ -46,9 +46,9 @@ type Client struct {
 	PID    int            // from PING, which newer torch sends at once; 0: unknown
 	Since  time.Time      // when it was accepted
 
-	// Requests counts the requests so far. A process has arrived at the store
-	// if one of its connections has a request: torch before 2.1 also opens a
-	// connection for callbacks, which normally stays silent.
+	// Requests counts the requests so far. A process uses the store if one of
+	// its connections has a request: torch before 2.1 also opens a connection
+	// for callbacks, which normally stays silent.
 	Requests int64
 
 	// Waiting names up to 8 keys that the client waits for and that have not
@@ -64,11 +64,11 @@ func (s *Server) Clients() []Client {
 	clients := make([]Client, 0, len(s.conns))
 	for c := range s.conns {
 		cl := Client{Remote: c.remote, PID: c.pid, Since: c.since, Requests: c.requests, WaitingFor: c.missing}
-		for _, a := range c.awaits {
+		for _, a := range c.pending {
 			if len(cl.Waiting) == maxShown {
 				break
 			}
-			if !a.arrived {
+			if !a.isSet {
 				cl.Waiting = append(cl.Waiting, a.key)
 			}
 		}

@@ -20,26 +20,26 @@ type store struct {
 	budget  budget
 	values  map[string][]byte
 	queues  map[string][][]byte
-	waits   map[string]*list.List // of *await, oldest first
+	waits   map[string]*list.List // of *pendingKey, oldest first
 	watches map[string][]*session // legacy WATCH_KEY
 	waiting int                   // sessions with a pending wait
 	posted  []*session            // sessions that got mail since mu was locked
 
 	requests int64 // since the start
 
-	expected int              // number of workers; 0: not known
-	came     map[process]bool // at most as many as are expected
-	changed  time.Time        // time of the last change of a value, a queue or came
+	expected  int              // number of workers; 0: not known
+	processes map[process]bool // that have sent a request; at most as many as are expected
+	changed   time.Time        // time of the last change of a value, a queue or processes
 }
 
 func newStore(maxBytes int64) *store {
 	return &store{
-		budget:  budget{max: maxBytes},
-		values:  make(map[string][]byte),
-		queues:  make(map[string][][]byte),
-		waits:   make(map[string]*list.List),
-		watches: make(map[string][]*session),
-		came:    make(map[process]bool),
+		budget:    budget{max: maxBytes},
+		values:    make(map[string][]byte),
+		queues:    make(map[string][][]byte),
+		waits:     make(map[string]*list.List),
+		watches:   make(map[string][]*session),
+		processes: make(map[process]bool),
 	}
 }
 
@@ -68,12 +68,12 @@ func (s *store) set(key string, value []byte) error {
 	if !existed {
 		cost += int64(len(key)) + entryOverhead
 	}
-	if err := s.budget.take(cost); err != nil {
+	if err := s.budget.charge(cost); err != nil {
 		return err
 	}
 	s.values[key] = value
 	s.changed = time.Now()
-	s.arrived(key)
+	s.wakeWaiters(key)
 	if existed {
 		s.notify(watchUpdated, key, old, value)
 	} else {
@@ -131,7 +131,7 @@ func (s *store) append(key string, data []byte) error {
 	if !existed {
 		return s.set(key, data)
 	}
-	if err := s.budget.take(int64(len(data))); err != nil {
+	if err := s.budget.charge(int64(len(data))); err != nil {
 		return err
 	}
 	// Replies in progress read old's length only, and only this store appends
@@ -148,7 +148,7 @@ func (s *store) delete(key string) int64 {
 	if !existed {
 		return 0
 	}
-	s.budget.give(int64(len(key)+len(old)) + entryOverhead)
+	s.budget.release(int64(len(key)+len(old)) + entryOverhead)
 	delete(s.values, key)
 	s.changed = time.Now()
 	s.notify(watchDeleted, key, old, nil)
@@ -156,12 +156,12 @@ func (s *store) delete(key string) int64 {
 }
 
 func (s *store) push(key string, value []byte) error {
-	if err := s.budget.take(int64(len(key)+len(value)) + entryOverhead); err != nil {
+	if err := s.budget.charge(int64(len(key)+len(value)) + entryOverhead); err != nil {
 		return err
 	}
 	s.queues[key] = append(s.queues[key], value)
 	s.changed = time.Now()
-	s.arrivedOne(key)
+	s.wakeOldestWaiter(key)
 	return nil
 }
 
@@ -173,7 +173,7 @@ func (s *store) pop(key string) (value []byte, length int64) {
 	}
 	value, q[0] = q[0], nil
 	s.changed = time.Now()
-	s.budget.give(int64(len(key)+len(value)) + entryOverhead)
+	s.budget.release(int64(len(key)+len(value)) + entryOverhead)
 	if len(q) == 1 {
 		delete(s.queues, key)
 	} else {

@@ -26,7 +26,7 @@ func torchPython(t *testing.T) (python, version string) {
 		}
 	}
 	if os.Getenv("CI") == "true" {
-		t.Fatal("no Python with torch.distributed was found; CI has to test against the real client")
+		t.Fatal("no Python with torch.distributed was found; CI must test against the real client")
 	}
 	t.Skip("no Python with torch.distributed was found: nothing is tested against the real client")
 	return "", ""
@@ -186,7 +186,7 @@ func TestTorchProcessGroup(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { runTorch(t, python, torchAllReduce, append(env, "RANK=0")...) })
-	// The first rank has arrived and waits for the other, which Stats shows.
+	// Stats shows that rank 0 waits for rank 1.
 	until(t, "rank 0 to wait", func() bool { return s.Stats().Waiting == 1 })
 	for _, c := range s.Clients() {
 		if c.Requests > 0 {

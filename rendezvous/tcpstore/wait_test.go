@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWaitIsWokenBy(t *testing.T) {
+func TestEveryWriteEndsAWait(t *testing.T) {
 	f := func(c command, fields ...any) []byte { return frame(byte(c), fields...) }
 	for name, req := range map[string][]byte{
 		"SET":         f(cmdSet, "k", "v"),
@@ -25,13 +25,13 @@ func TestWaitIsWokenBy(t *testing.T) {
 			} else {
 				legacy.send(frame(5, 1, "k"))
 			}
-			waiting(t, s, len(waiters))
+			awaitWaiting(t, s, len(waiters))
 			other.send(req)
 			for _, w := range waiters {
 				w.expect([]byte{waitStop})
 			}
-			waiting(t, s, 0)
-			modern.call(f(cmdCheck, 1, "k"), []byte{checkReady}) // not a byte too many
+			awaitWaiting(t, s, 0)
+			modern.call(f(cmdCheck, 1, "k"), []byte{checkReady}) // and no other byte
 		})
 	}
 }
@@ -41,7 +41,7 @@ func TestWaitForSeveral(t *testing.T) {
 	w, c := dialModern(t, addr), dialModern(t, addr)
 	c.call(append(frame(1, "b", ""), frame(7)...), encode(1))
 	w.send(frame(6, 4, "a", "b", "c", "a"))
-	waiting(t, s, 1)
+	awaitWaiting(t, s, 1)
 	c.call(append(frame(1, "a", "1"), frame(8, "a")...), encode(1)) // set once is enough
 	if st := s.Stats(); st.Waiting != 1 {
 		t.Fatalf("released before the last key: %+v", st)
@@ -62,14 +62,14 @@ func TestCancelWait(t *testing.T) {
 	w, c := dialModern(t, addr), dialModern(t, addr)
 
 	w.send(frame(6, 1, "k"))
-	waiting(t, s, 1)
+	awaitWaiting(t, s, 1)
 	w.call(frame(12), []byte{waitCanceled})
 	c.call(frame(4, "k", 1), encode(1))
 	w.call(frame(7), encode(1)) // no late answer to the wait
 
 	// The answer and the cancellation may cross; the client reads both.
 	w.send(frame(6, 1, "l"))
-	waiting(t, s, 1)
+	awaitWaiting(t, s, 1)
 	c.call(frame(4, "l", 1), encode(1))
 	w.call(frame(12), []byte{waitStop, waitCanceled})
 }
@@ -81,20 +81,20 @@ func TestLegacyWaitThatTimedOut(t *testing.T) {
 	s, addr := start(t, Options{})
 	w, c := dial(t, addr), dial(t, addr)
 	w.send(frame(5, 1, "k"))
-	waiting(t, s, 1)
+	awaitWaiting(t, s, 1)
 	w.call(frame(6), encode(0))
-	waiting(t, s, 0)
+	awaitWaiting(t, s, 0)
 	c.call(frame(3, "k", 1), encode(1))
 	w.call(frame(2, "k"), encode("1"))
 }
 
-func TestQueueWakesOneInOrder(t *testing.T) {
+func TestQueueWakesTheOldestWaiter(t *testing.T) {
 	s, addr := start(t, Options{})
 	var w [3]*client
 	for i := range w {
 		w[i] = dialModern(t, addr)
 		w[i].send(frame(6, 1, "q"))
-		waiting(t, s, i+1)
+		awaitWaiting(t, s, i+1)
 	}
 	c := dialModern(t, addr)
 	for i := range w {
@@ -107,19 +107,19 @@ func TestQueueWakesOneInOrder(t *testing.T) {
 	}
 }
 
-func TestWaiterThatLeaves(t *testing.T) {
+func TestWaiterThatDisconnectsIsForgotten(t *testing.T) {
 	s, addr := start(t, Options{})
 	w, c := dialModern(t, addr), dialModern(t, addr)
 	w.send(frame(6, 2, "k", "l"))
 	c.send(frame(6, 1, "k"))
-	waiting(t, s, 2)
+	awaitWaiting(t, s, 2)
 	w.Close()
-	waiting(t, s, 1)
+	awaitWaiting(t, s, 1)
 	o := dialModern(t, addr)
 	o.call(frame(4, "k", 1), encode(1))
 	c.expect([]byte{waitStop})
 	o.call(frame(8, "k"), encode(1))
-	until(t, "all bytes to be given back", func() bool { return s.Stats().Bytes == 0 })
+	until(t, "all bytes to be released", func() bool { return s.Stats().Bytes == 0 })
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	if n := len(s.store.waits); n != 0 {
@@ -134,11 +134,11 @@ func TestReleaseWithinAFrame(t *testing.T) {
 	w, c := dialModern(t, addr), dialModern(t, addr)
 	for range 50 {
 		w.send(frame(6, 1, "k"))
-		waiting(t, s, 1)
+		awaitWaiting(t, s, 1)
 		get := frame(3, "k")
 		w.send(get[:5])
 		c.send(frame(1, "k", "v"))
-		waiting(t, s, 0)
+		awaitWaiting(t, s, 0)
 		w.send(get[5:])
 		w.expect(append([]byte{waitStop}, encode("v")...))
 		c.call(frame(8, "k"), encode(1))

@@ -101,9 +101,8 @@ func play(t *testing.T, c *client, script []step) {
 	c.expectEnd()
 }
 
-// TestBytewise checks that a connection is understood if its bytes arrive one
-// at a time.
-func TestBytewise(t *testing.T) {
+// TestRequestsInSingleBytes checks a connection whose bytes arrive one at a time.
+func TestRequestsInSingleBytes(t *testing.T) {
 	for _, first := range [][]byte{{}, {0x00, 0xCE, 0xF7, 0x85, 0x3C}} {
 		_, addr := start(t, Options{})
 		set, get := byte(0), byte(2)

@@ -1,7 +1,7 @@
 package tcpstore
 
-// obey reads a command's fields, runs the command and queues its reply.
-func (c *conn) obey(cmd command) error {
+// run reads a command's fields, runs the command and queues its reply.
+func (c *conn) run(cmd command) error {
 	switch cmd {
 	case cmdPing:
 		nonce, err := c.in.uint32()
@@ -28,7 +28,7 @@ func (c *conn) obey(cmd command) error {
 		if err != nil {
 			return err
 		}
-		return c.obeyKeys(cmd, keys)
+		return c.runKeysCommand(cmd, keys)
 	case cmdMultiSet:
 		return c.multiSet()
 	}
@@ -38,17 +38,17 @@ func (c *conn) obey(cmd command) error {
 	}
 	switch cmd {
 	case cmdSet, cmdAppend, cmdQueuePush:
-		return c.store1(cmd, key)
+		return c.storeValue(cmd, key)
 	case cmdCompareSet:
 		return c.compareSet(key)
 	case cmdAdd:
 		return c.add(key)
 	}
-	return c.obeyKey(cmd, key)
+	return c.runKeyCommand(cmd, key)
 }
 
-// obeyKeys runs a command that has only a list of keys.
-func (c *conn) obeyKeys(cmd command, keys []string) error {
+// runKeysCommand runs a command that has only a list of keys.
+func (c *conn) runKeysCommand(cmd command, keys []string) error {
 	s := c.store
 	switch cmd {
 	case cmdCheck:
@@ -95,8 +95,8 @@ func (c *conn) obeyKeys(cmd command, keys []string) error {
 	}
 }
 
-// obeyKey runs a command that has only a key.
-func (c *conn) obeyKey(cmd command, key string) error {
+// runKeyCommand runs a command that has only a key.
+func (c *conn) runKeyCommand(cmd command, key string) error {
 	s := c.store
 	switch cmd {
 	case cmdGet:
@@ -130,8 +130,8 @@ func (c *conn) obeyKey(cmd command, key string) error {
 	}
 }
 
-// store1 runs a command that stores one value and has no reply.
-func (c *conn) store1(cmd command, key string) error {
+// storeValue runs a command that stores one value and has no reply.
+func (c *conn) storeValue(cmd command, key string) error {
 	value, err := c.in.value()
 	if err != nil {
 		return err
