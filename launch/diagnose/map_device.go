@@ -6,7 +6,7 @@ func deviceRows() []Row {
 		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call, start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not hide the error with NCCL_MULTI_RANK_GPU_ENABLE"
 		drain  = "take the node out of the job (drain it) and reset or replace the GPU"
 		nvml   = "`nvidia-smi` must work for all GPUs of the node: reboot after a driver upgrade, drain a node with a broken GPU"
-		memory = "smaller batches or sequences, activation checkpointing, sharding; if it happens at the start: `nvidia-smi` shows other processes on the GPU"
+		memory = "use smaller batches or sequences, activation checkpointing or sharding; if it happens at the start, `nvidia-smi` shows other processes on the GPU"
 	)
 	return []Row{
 		{
@@ -23,7 +23,7 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "49", Checks: ids("D02"), Class: Primary, Pattern: `invalid device ordinal`,
-			Cause: "a worker asked for a GPU that it cannot see: more workers than visible GPUs", Fix: "--nproc-per-node gpu, or make more GPUs visible (CUDA_VISIBLE_DEVICES, Slurm --gpus-per-node, the container)", Seen: "CUDA", Source: "nccl-tests#300",
+			Cause: "a worker asked for a GPU that it cannot see: more workers than visible GPUs", Fix: "use --nproc-per-node gpu, or make more GPUs visible (CUDA_VISIBLE_DEVICES, Slurm --gpus-per-node, the container)", Seen: "CUDA", Source: "nccl-tests#300",
 		},
 		{
 			Key: "50", Checks: ids("V03"), Class: Primary, Pattern: `CUDA driver version is insufficient`,
@@ -31,7 +31,7 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "51", Checks: ids("D03"), Class: Primary, Pattern: `Cuda failure.*(?:system not yet initialized|\b802\b)|CUDA error: system not yet initialized`,
-			Cause: "the fabric manager of this NVSwitch node does not run", Fix: "systemctl start nvidia-fabricmanager (of the driver's version); reset the GPUs after its restart", Seen: "CUDA 802", Source: "pytorch#35710, nccl-tests#264",
+			Cause: "the fabric manager of this NVSwitch node does not run", Fix: "run systemctl start nvidia-fabricmanager (of the driver's version); reset the GPUs after its restart", Seen: "CUDA 802", Source: "pytorch#35710, nccl-tests#264",
 		},
 		{
 			Key: "52", Checks: ids("S01", "X-CUDAOOM"), Class: Primary, Pattern: `Cuda failure.*out of memory`,
@@ -43,15 +43,15 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "54", Checks: ids("D10"), Class: Primary, Pattern: `Cuda failure.*unknown error|CUDA unknown error|CUDA error: unknown error`,
-			Cause: "the driver's device files or modules are not in order (CUDA 999)", Fix: "nvidia-modprobe -u; in a container --gpus all", Seen: "CUDA 999", Source: "section 4",
+			Cause: "the driver's device files or modules are not in order (CUDA 999)", Fix: "run nvidia-modprobe -u; in a container use --gpus all", Seen: "CUDA 999", Source: "section 4",
 		},
 		{
 			Key: "x01", Checks: ids("D10"), Class: Primary, Pattern: `no CUDA-capable device is detected|No CUDA GPUs are available`,
-			Cause: "the worker sees no GPU", Fix: "in a container --gpus all; check CUDA_VISIBLE_DEVICES and the scheduler's GPU option", Seen: "CUDA 100", Source: "section 4.2",
+			Cause: "the worker sees no GPU", Fix: "in a container use --gpus all; check CUDA_VISIBLE_DEVICES and the scheduler's GPU option", Seen: "CUDA 100", Source: "section 4.2",
 		},
 		{
 			Key: "x02", Checks: ids("D09"), Class: Primary, Pattern: `all CUDA-capable devices are busy or unavailable`,
-			Cause: "another process has the GPU, which is in exclusive mode", Fix: "nvidia-smi -c 0", Seen: "CUDA 46", Source: "section 4",
+			Cause: "another process has the GPU, which is in exclusive mode", Fix: "run nvidia-smi -c 0", Seen: "CUDA 46", Source: "section 4",
 		},
 		{
 			Key: "x03", Checks: ids("G01"), Class: Primary, Pattern: `uncorrectable (?:ECC|NVLink) error|CUDA error: .*(?:ECC error|hardware error|GPU is lost)`,
@@ -79,19 +79,19 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "57", Checks: ids("D04", "D10"), Class: Primary, Pattern: `Failed to open libnvidia-ml\.so\.1`,
-			Cause: "the container has no libnvidia-ml", Fix: "NVIDIA_DRIVER_CAPABILITIES=compute,utility", Seen: "all", Source: "src/os/linux.cc:615",
+			Cause: "the container has no libnvidia-ml", Fix: "set NVIDIA_DRIVER_CAPABILITIES=compute,utility", Seen: "all", Source: "src/os/linux.cc:615",
 		},
 		{
 			Key: "58", Checks: ids("D10"), Class: Primary, Pattern: `Failed to find CUDA library`,
-			Cause: "there is no libcuda.so.1", Fix: "start the container with --gpus all, or install the driver", Seen: "2.13.4-2.20.5", Source: "src/misc/cudawrap.cc",
+			Cause: "the node or the container has no libcuda.so.1", Fix: "start the container with --gpus all, or install the driver", Seen: "2.13.4-2.20.5", Source: "src/misc/cudawrap.cc",
 		},
 		{
 			Key: "77", Checks: ids("D03", "E02"), Class: Primary, Pattern: `MNNVL \(cliqueSize \d+\) is available but not (?:working|supported)`,
-			Cause: "the nodes have NVLink between them, but its IMEX daemon or channels are missing", Fix: "start nvidia-imex and map /dev/nvidia-caps-imex-channels, or NCCL_MNNVL_ENABLE=0 on all ranks", Seen: "2.25+", Source: "src/mnnvl.cc",
+			Cause: "the nodes have NVLink between them, but its IMEX daemon or channels are missing", Fix: "start nvidia-imex and map /dev/nvidia-caps-imex-channels, or set NCCL_MNNVL_ENABLE=0 on all ranks", Seen: "2.25+", Source: "src/mnnvl.cc",
 		},
 		{
 			Key: "78", Checks: ids("D03", "E02"), Class: Primary, Pattern: `Failed to bind NVLink SHARP \(NVLS\) Multicast memory`,
-			Cause: "NVLink SHARP does not work: the fabric manager is in a wrong state, or another process uses it", Fix: "restart nvidia-fabricmanager and reset the GPUs, or NCCL_NVLS_ENABLE=0 on all ranks", Seen: "2.27.3+", Source: "nccl#976, #1705; src/transport/nvls.cc:376",
+			Cause: "NVLink SHARP does not work: the fabric manager is in a wrong state, or another process uses it", Fix: "restart nvidia-fabricmanager and reset the GPUs, or set NCCL_NVLS_ENABLE=0 on all ranks", Seen: "2.27.3+", Source: "nccl#976, #1705; src/transport/nvls.cc:376",
 		},
 		{
 			Key: "79", Checks: ids("G02", "E02"), Class: Hint, Weak: true, Pattern: `P2P is disabled between NVLINK connected GPUs`,

@@ -3,7 +3,7 @@ package diagnose
 // networkRows returns the rows about interfaces and connections over TCP.
 func networkRows() []Row {
 	const (
-		iface = "set NCCL_SOCKET_IFNAME to the interface of the common network (`=eth0` is exact), or gorun --iface; `gorun check` shows each node's choice"
+		iface = "set NCCL_SOCKET_IFNAME to the interface of the common network (`=eth0` is exact), or use gorun --iface; `gorun check` shows each node's choice"
 		reach = "`gorun check` on all nodes names the nodes that cannot reach each other; choose the common network with --iface, or open the ports between the nodes"
 		ib    = "install rdma-core and map /dev/infiniband into the container on every node, or unset NCCL_NET"
 	)
@@ -59,7 +59,7 @@ func networkRows() []Row {
 		},
 		{
 			Key: "22", Checks: ids("I09", "I01"), Class: Hint, Weak: true, Pattern: `(?:Bootstrap|NET/\w+|OOB).*:fe80:`,
-			Cause: "an IPv6 link-local address carries data", Fix: "NCCL_SOCKET_FAMILY=AF_INET", Seen: "all", Source: "nccl#975, #1515",
+			Cause: "an IPv6 link-local address carries data", Fix: "set NCCL_SOCKET_FAMILY=AF_INET", Seen: "all", Source: "nccl#975, #1515",
 		},
 		{
 			Key: "23", Checks: ids("N01"), Class: Primary, Pattern: `Error: network \S+ not found`,
@@ -75,7 +75,7 @@ func networkRows() []Row {
 		},
 		{
 			Key: "42", Checks: ids("N01", "N02"), Class: Primary, Pattern: `(?:socketFinalizeAccept|wrong type).*wrong type \d+ != \d+`,
-			Cause: "peers use different networks (3 is sockets, 4 InfiniBand), or another program connected", Fix: "make the same network usable on all nodes, or NCCL_NET=Socket (or IB) on all; `gorun check` names the odd node", Seen: "2.16.2-2.30.4", Source: "nccl-tests#188",
+			Cause: "peers use different networks (3 is sockets, 4 InfiniBand), or another program connected", Fix: "make the same network usable on all nodes, or set NCCL_NET=Socket (or IB) on all; `gorun check` names the odd node", Seen: "2.16.2-2.30.4", Source: "nccl-tests#188",
 		},
 		{
 			Key: "43", Checks: ids("N01"), Class: Hint, Pattern: `wrong socket type \(peer \d+ != expected \d+`,
@@ -91,11 +91,11 @@ func networkRows() []Row {
 		},
 		{
 			Key: "90", Checks: ids("I08"), Class: Primary, Pattern: `Unable to find address for:\s*\S*`,
-			Cause: "GLOO_SOCKET_IFNAME names no interface of this node: Gloo needs one full name, no prefix and no list", Fix: "GLOO_SOCKET_IFNAME=eth0 with the node's own name, or gorun --iface", Seen: "gloo", Source: "gloo device.cc",
+			Cause: "GLOO_SOCKET_IFNAME names no interface of this node: Gloo needs one full name, no prefix and no list", Fix: "set GLOO_SOCKET_IFNAME=eth0 with the node's own name, or use gorun --iface", Seen: "gloo", Source: "gloo device.cc",
 		},
 		{
 			Key: "91", Checks: ids("I07"), Class: Hint, Pattern: `connectFullMesh failed`,
-			Cause: "Gloo's connections between ranks failed: a hostname that resolves to loopback, or blocked ports", Fix: "GLOO_SOCKET_IFNAME=eth0 (or gorun --iface), or correct the host's line in /etc/hosts", Seen: "gloo", Source: "gloo",
+			Cause: "Gloo's connections between ranks failed: a hostname that resolves to loopback, or blocked ports", Fix: "set GLOO_SOCKET_IFNAME=eth0 (or use gorun --iface), or correct the host's line in /etc/hosts", Seen: "gloo", Source: "gloo",
 		},
 		{
 			Key: "x11", Checks: ids("X-DNS"), Class: Primary, Weak: true, Pattern: `Temporary failure in name resolution|Name or service not known|nodename nor servname provided|gai error: -?\d+|Could not resolve host|getaddrinfo\S* failed|no such host`,
@@ -111,11 +111,11 @@ func networkRows() []Row {
 		},
 		{
 			Key: "94", Checks: ids("L06"), Class: Primary, Pattern: `nf_conntrack: (?:nf_conntrack: )?table full`,
-			Cause: "the kernel's table of connections is full and drops packets", Fix: "sysctl -w net.netfilter.nf_conntrack_max=1048576", Seen: "kernel", Source: "kubernetes#71261",
+			Cause: "the kernel's table of connections is full and drops packets", Fix: "run sysctl -w net.netfilter.nf_conntrack_max=1048576", Seen: "kernel", Source: "kubernetes#71261",
 		},
 		{
 			Key: "95", Checks: ids("L06"), Class: Primary, Pattern: `neighbo?ur.* table overflow`,
-			Cause: "the kernel's neighbour table is full", Fix: "sysctl -w net.ipv4.neigh.default.gc_thresh3=65536 (gc_thresh2 and gc_thresh1 below it)", Seen: "kernel", Source: "arp(7)",
+			Cause: "the kernel's neighbour table is full", Fix: "run sysctl -w net.ipv4.neigh.default.gc_thresh3=65536 (gc_thresh2 and gc_thresh1 below it)", Seen: "kernel", Source: "arp(7)",
 		},
 	}
 }

@@ -3,10 +3,10 @@ package diagnose
 // systemRows returns the rows about the limits of the system and its memory.
 func systemRows() []Row {
 	const (
-		shm     = "docker run --shm-size=8g or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm"
-		nofile  = "ulimit -n 131072; LimitNOFILE= for the service, --ulimit nofile= for the container"
-		threads = "--pids-limit=-1 for the container; TasksMax=infinity and LimitNPROC=infinity for the service"
-		host    = "fewer dataloader workers or smaller shards in memory, or a higher limit (container memory, Slurm --mem)"
+		shm     = "use docker run --shm-size=8g or --ipc=host; in Kubernetes mount an emptyDir of medium Memory at /dev/shm"
+		nofile  = "set ulimit -n 131072: LimitNOFILE= for the service, --ulimit nofile= for the container"
+		threads = "set --pids-limit=-1 for the container; TasksMax=infinity and LimitNPROC=infinity for the service"
+		host    = "use fewer dataloader workers or smaller shards in memory, or a higher limit (container memory, Slurm --mem)"
 	)
 	return []Row{
 		{
@@ -23,11 +23,11 @@ func systemRows() []Row {
 		},
 		{
 			Key: "62", Checks: ids("L11"), Class: Hint, Weak: true, Pattern: `unlink shared memory \S+ failed,? ?(?:error:)? ?.*No such file or directory`,
-			Cause: "files in /dev/shm were deleted while they were in use: systemd's RemoveIPC, a cleaner, or an abort", Fix: "RemoveIPC=no in /etc/systemd/logind.conf, and no cleaner for /dev/shm", Seen: "2.16.2+", Source: "src/os/linux.cc:861",
+			Cause: "files in /dev/shm were deleted while they were in use: systemd's RemoveIPC, a cleaner, or an abort", Fix: "set RemoveIPC=no in /etc/systemd/logind.conf, and use no cleaner for /dev/shm", Seen: "2.16.2+", Source: "src/os/linux.cc:861",
 		},
 		{
 			Key: "61", Checks: ids("L01", "H01"), Class: Primary, Pattern: `Error while (?:creating|attaching to) shared memory segment`,
-			Cause: "/dev/shm is full, or containers that do not share it have the same hostname", Fix: shm + "; a hostname of its own for each container", Seen: "2.4.2+", Source: "src/os/linux.cc:842",
+			Cause: "/dev/shm is full, or containers that do not share it have the same hostname", Fix: shm + "; give each container its own hostname", Seen: "2.4.2+", Source: "src/os/linux.cc:842",
 		},
 		{
 			Key: "63", Checks: ids("L02"), Class: Primary, Catchable: true, Pattern: `Too many open files`,
@@ -47,7 +47,7 @@ func systemRows() []Row {
 		},
 		{
 			Key: "x24", Checks: ids("X-SEGV"), Class: Primary, Pattern: `Segfault encountered|Caught signal 11 \(Segmentation fault|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|\bSegmentation fault\b|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
-			Cause: "the worker crashed in native code", Fix: "python -X faulthandler, and a core file (ulimit -c unlimited) for the stack; mixed builds of torch and its extensions are the usual reason", Seen: "OS", Source: "section 6.5",
+			Cause: "the worker crashed in native code", Fix: "run python -X faulthandler, or keep a core file (ulimit -c unlimited), to see the stack; the usual reason is mixed builds of torch and its extensions", Seen: "OS", Source: "section 6.5",
 		},
 		{
 			Key: "x25", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Pattern: `DefaultCPUAllocator: (?:can't allocate|not enough) memory|\bMemoryError\b|std::bad_alloc|(?:OSError|RuntimeError)\b.*Cannot allocate memory|fork: Cannot allocate memory`,
@@ -63,15 +63,15 @@ func systemRows() []Row {
 		},
 		{
 			Key: "x27", Checks: ids("X-DATALOADER"), Class: Primary, Catchable: true, Pattern: `Caught \w+ in DataLoader worker process`,
-			Cause: "the dataset raised an exception in a worker of the dataloader", Fix: "the original traceback is below it; num_workers=0 shows it directly", Seen: "torch", Source: "torch/_utils.py",
+			Cause: "the dataset raised an exception in a worker of the dataloader", Fix: "read the original traceback below that line; num_workers=0 shows it directly", Seen: "torch", Source: "torch/_utils.py",
 		},
 		{
 			Key: "x28", Checks: ids("X-DATALOADER"), Class: Primary, Catchable: true, Pattern: `DataLoader worker \(pid.*(?:killed by signal|exited unexpectedly)|DataLoader timed out after`,
-			Cause: "a worker of the dataloader ended or hung", Fix: "num_workers=0 shows the error; look for the OOM killer in dmesg, and check the storage", Seen: "torch", Source: "dataloader.py",
+			Cause: "a worker of the dataloader ended or hung", Fix: "run with num_workers=0 to see the error; look for the OOM killer in dmesg, and check the storage", Seen: "torch", Source: "dataloader.py",
 		},
 		{
 			Key: "x29", Checks: ids("X-DISK"), Class: Primary, Catchable: true, Pattern: `No space left on device|Disk quota exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
-			Cause: "a disk is full, read-only or broken", Fix: "`df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
+			Cause: "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
 		},
 	}
 }

@@ -3,17 +3,17 @@ package diagnose
 // verbsRows returns the rows about InfiniBand and RoCE.
 func verbsRows() []Row {
 	const (
-		memlock = "ulimit -l unlimited: docker --ulimit memlock=-1, LimitMEMLOCK=infinity for slurmd or containerd"
+		memlock = "set ulimit -l unlimited: docker --ulimit memlock=-1, LimitMEMLOCK=infinity for slurmd or containerd"
 		fabric  = "check the port's counters (link_downed, symbol_error) and the switch; take the node out of the job"
 	)
 	return []Row{
 		{
 			Key: "25", Checks: ids("N01"), Class: Harmless, Weak: true, IfInfiniBand: true, Pattern: `Failed to open libibverbs\.so`,
-			Cause: "there is no libibverbs, so InfiniBand cannot be used (harmless if sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.3.7-2.29.7, INFO since 2.16", Source: "nccl#444, cupy#9090",
+			Cause: "the node has no libibverbs, so InfiniBand does not work (harmless if sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.3.7-2.29.7, INFO since 2.16", Source: "nccl#444, cupy#9090",
 		},
 		{
 			Key: "26", Checks: ids("N01"), Class: Harmless, Weak: true, IfInfiniBand: true, Pattern: `Cou(?:nt|ld) not open libibverbs`,
-			Cause: "there is no libibverbs, so InfiniBand cannot be used (harmless if sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.30.3+", Source: "src/misc/ibvsymbols.cc",
+			Cause: "the node has no libibverbs, so InfiniBand does not work (harmless if sockets carry the data)", Fix: "install rdma-core on every node, or unset NCCL_NET", Seen: "2.30.3+", Source: "src/misc/ibvsymbols.cc",
 		},
 		{
 			Key: "27", Checks: ids("N05"), Class: Primary, Pattern: `dlvsym failed on ibv_`,
@@ -21,7 +21,7 @@ func verbsRows() []Row {
 		},
 		{
 			Key: "28", Checks: ids("N05"), Class: Primary, Pattern: `NET/IB\s*:\s*Unable to open device`,
-			Cause: "an adapter cannot be opened: permissions of /dev/infiniband, or the container's cgroup", Fix: "docker --device /dev/infiniband --cap-add IPC_LOCK; install the adapter's verbs provider in the image", Seen: "all", Source: "net_ib/init.cc",
+			Cause: "an adapter cannot be opened: permissions of /dev/infiniband, or the container's cgroup", Fix: "use docker --device /dev/infiniband --cap-add IPC_LOCK; install the adapter's verbs provider in the image", Seen: "all", Source: "net_ib/init.cc",
 		},
 		{
 			Key: "29", Checks: ids("N04"), Class: Primary, Pattern: `ibv_modify_qp failed with (?:(?:error )?Invalid argument|(?:error )?22\b)`,
@@ -29,7 +29,7 @@ func verbsRows() []Row {
 		},
 		{
 			Key: "30", Checks: ids("N09", "N04"), Class: Primary, Pattern: `ibv_modify_qp failed with (?:(?:error )?Connection timed out|(?:error )?110\b)`,
-			Cause: "adapters of different rails cannot reach each other, or RoCE's ARP is not answered", Fix: "NCCL_CROSS_NIC=0 on a fabric of rails, and the same order of adapters on all nodes", Seen: "all; with the number 2.22+", Source: "src/misc/ibvwrap.cc:376",
+			Cause: "adapters of different rails cannot reach each other, or RoCE's ARP is not answered", Fix: "set NCCL_CROSS_NIC=0 on a fabric of rails, and use the same order of adapters on all nodes", Seen: "all; with the number 2.22+", Source: "src/misc/ibvwrap.cc:376",
 		},
 		{
 			Key: "31", Checks: ids("L03"), Class: Primary, Pattern: `ibv_reg_mr\w* failed with (?:error )?(?:12 )?Cannot allocate memory`,
@@ -49,7 +49,7 @@ func verbsRows() []Row {
 		},
 		{
 			Key: "36", Checks: ids("N07"), Class: Primary, Pattern: `Got completion from peer (?P<peer>\S+).*vendor.?err.? ?81\b`,
-			Cause: "the adapter cannot access the memory: the program freed it, or relaxed ordering or dmabuf do not work here", Fix: "NCCL_IB_PCI_RELAXED_ORDERING=0 on all ranks; modprobe nvidia-peermem on every node", Seen: "all", Source: "nccl issues",
+			Cause: "the adapter cannot access the memory: the program freed it, or relaxed ordering or dmabuf do not work here", Fix: "set NCCL_IB_PCI_RELAXED_ORDERING=0 on all ranks; run modprobe nvidia-peermem on every node", Seen: "all", Source: "nccl issues",
 		},
 		{
 			Key: "35", Checks: ids("X-PEER-LOST"), Class: Consequence, PeerLost: true, Pattern: `Got completion from peer (?P<peer>\S+).*(?:(?:status=|error )(?:[A-Z_]+)?\(?5\)?(?:[ ,]|$)|WR_FLUSH_ERR)`,

@@ -6,7 +6,7 @@ func versionRows() []Row {
 	const (
 		sameNCCL = "install the same NCCL (nvidia-nccl-cuXX) on all nodes; `gorun check` says which node loads which file"
 		sameEnv  = "give all ranks the same NCCL_* variables and /etc/nccl.conf; `gorun check` lists what differs"
-		ranks    = "RANK must be 0..WORLD_SIZE-1, each once, and WORLD_SIZE the same everywhere: do not set them by hand"
+		ranks    = "do not set RANK and WORLD_SIZE by hand: each RANK from 0 to WORLD_SIZE-1 must exist once, and WORLD_SIZE must be the same on all ranks"
 	)
 	return []Row{
 		{
@@ -91,7 +91,7 @@ func versionRows() []Row {
 		},
 		{
 			Key: "89", Checks: ids("V02"), Class: Primary, Pattern: `libnccl\.so\.2:\s*cannot open shared object file`,
-			Cause: "libnccl.so.2 is missing; uninstalling one nvidia-nccl-cuXX wheel removes the file of another", Fix: "pip install --force-reinstall nvidia-nccl-cuXX of torch's CUDA version", Seen: "ld.so", Source: "section 1.4",
+			Cause: "libnccl.so.2 is missing; uninstalling one nvidia-nccl-cuXX wheel removes the file of another", Fix: "run pip install --force-reinstall nvidia-nccl-cuXX of torch's CUDA version", Seen: "ld.so", Source: "section 1.4",
 		},
 	}
 }

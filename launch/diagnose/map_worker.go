@@ -82,7 +82,7 @@ func workerRows() []Row {
 		},
 		{
 			Key: rowException, Checks: ids("X-PYEXC"), Class: Primary, Catchable: true, Pattern: noLine,
-			Cause: "the worker raised an exception", Fix: "correct the program at the line that is named", Seen: "Python", Source: "traceback",
+			Cause: "the worker raised an exception", Fix: "correct the program at that line", Seen: "Python", Source: "traceback",
 		},
 		{
 			Key: rowLauncherException, Checks: ids("X-PYEXC"), Class: Hint, Last: true, Pattern: noLine,
@@ -102,7 +102,7 @@ func workerRows() []Row {
 		},
 		{
 			Key: rowLastLine, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
-			Cause: "the worker ended with an exit code; this is its last line on stderr", Fix: "correct what that line names: the program, its arguments, its files", Seen: "gorun", Source: "report",
+			Cause: "the worker ended with an exit code; this is its last line on stderr", Fix: "correct the program, its arguments or its files, as that line says", Seen: "gorun", Source: "report",
 		},
 		{
 			Key: "x60", Checks: ids("X-ARGS"), Class: Hint, Pattern: `(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,
@@ -118,7 +118,7 @@ func workerRows() []Row {
 		},
 		{
 			Key: "x53", Checks: ids("X-USAGE"), Class: Primary, Pattern: `gorun\S*: rank (?P<rank>\d+) on .* could not be started`,
-			Cause: "the program could not be started on a node", Fix: "the same program and interpreter must be at the same path on every node", Seen: "gorun", Source: "report",
+			Cause: "the program could not be started on a node", Fix: "put the same program and interpreter at the same path on every node", Seen: "gorun", Source: "report",
 		},
 	}
 }
@@ -157,7 +157,7 @@ func lostRows() []Row {
 		lost("x80", `gloo/transport/\S+:\d+\].*`+connectionClosed, "a peer of Gloo had ended", peer, "gloo", "gloo/transport/tcp/pair.cc"),
 		lost("x81", `gloo/transport/\S+:\d+\] Timed out waiting \d+ ?ms for (?:recv|send) operation`, "a peer of Gloo did not answer in time", peer, "gloo", "gloo/transport/tcp/unbound_buffer.cc"),
 		lost("x82", `NCCL communicator was aborted on rank`, "torch aborted the communicator", earlier, "torch", "ProcessGroupNCCL.cpp"),
-		lost("x83", `dump signal .*(?:from|by) (?:another |other )?rank`, "another rank's watchdog had fired", earlier, "torch", "ProcessGroupNCCL.cpp"),
+		lost("x83", `dump signal .*(?:from|by) (?:another |other )?rank`, "another rank's watchdog had timed out", earlier, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x84", `Connection was likely closed\. Did the remote server shutdown or crash|This may indicate a possible application crash on rank 0`, "the store's process (rank 0 under torchrun) had ended", peer, "torch", "TCPStore.cpp"),
 		lost("x85", `store->\w+\(.*got error: .*`+connectionClosed, "the store's process had ended", peer, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x86", `TCPStore.*`+connectionClosed, "the store's process had ended", peer, "torch", "TCPStore.cpp"),

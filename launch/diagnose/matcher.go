@@ -43,8 +43,8 @@ func newMatcher() *matcher {
 		}
 	}
 	m.jobLines = jobLines()
-	for _, f := range m.jobLines {
-		words = append(words, f.words)
+	for _, l := range m.jobLines {
+		words = append(words, l.words)
 	}
 	m.finder = newFinder(words)
 	return m
@@ -62,7 +62,7 @@ func (m *matcher) match(words *entries, text []byte) (*compiledRow, []int) {
 	return nil, nil
 }
 
-// group returns what the group of that name matched, "" if it did not match.
+// group returns the match of the named group, "" if it has none.
 func (c *compiledRow) group(name string, text []byte, at []int) string {
 	if i := slices.Index(c.re().SubexpNames(), name); i > 0 && at[2*i] >= 0 {
 		return strings.Trim(string(text[at[2*i]:at[2*i+1]]), `"'(),;`)

@@ -1,5 +1,7 @@
 package diagnose
 
+import "cmp"
+
 // stamp is a wall clock's time without its year, which many logs leave out.
 type stamp struct {
 	sec  int64 // since the year began, with 31 days in every month; 0: unknown
@@ -31,13 +33,7 @@ func (t stamp) cmp(u stamp) int {
 	case d == 0 && t.nano >= 0 && u.nano >= 0:
 		d = int64(t.nano - u.nano)
 	}
-	switch {
-	case d < 0:
-		return -1
-	case d > 0:
-		return 1
-	}
-	return 0
+	return cmp.Compare(d, 0)
 }
 
 // timeReader reads the parts of a time from the front of p. failed stays set after
