@@ -5,20 +5,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gorun/gorun/internal/term"
-
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// nameRules returns E03: whether the environment reaches the workers.
-func nameRules() []preflight.Rule {
+// deliveryRules returns E03: whether the environment reaches the workers.
+func deliveryRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E03", Name: "env-delivered", Severity: preflight.Error,
-		Meaning: "No node lost variables that the others have, and no wrapper (docker run, ssh, sudo, srun, env -i, a login shell) keeps them from the workers: a program that prints its environment is started through it, in the place of the worker's, with what a rank, its devices and this node's -x, --env-file and --iface give it. What only another node gives is judged by its name, where no strange name arrives; otherwise, and in what `--dry-run` and `gorun env` show, it is not tried. Only the five without which a worker cannot find its place are an error, and those in a job of several workers.",
+		Meaning: "No node lost variables that the others have, and no wrapper (docker run, ssh, sudo, srun, env -i, a login shell) keeps them from the workers. Through the wrapper, in the place of the worker's program, gorun starts a program that prints its environment, with what a rank, its devices and this node's -x, --env-file and --iface give it. A variable that only another node gives is not sent; it counts as lost where no unknown name arrives. `--dry-run` and `gorun env` start nothing and go by the wrapper's options. Only the five variables without which a worker cannot find its place are an error, in a job of several workers.",
 		Users:   "As E01 and I01; a container that ignores NCCL_SOCKET_IFNAME; workers that do not know their rank.",
 		Steps: []preflight.Step{
-			preflight.ToProgram.Step("pass the variables on, where a program stands in front of the workers'",
+			preflight.ToProgram.Step("pass the variables on, where a wrapper stands before the workers' program",
 				"docker run -e RANK -e LOCAL_RANK -e WORLD_SIZE -e MASTER_ADDR -e MASTER_PORT -e NCCL_SOCKET_IFNAME",
 				"sudo --preserve-env=RANK,LOCAL_RANK,WORLD_SIZE,MASTER_ADDR,MASTER_PORT,NCCL_SOCKET_IFNAME"),
 			preflight.EveryRank("give the node what the others have", "NCCL_SOCKET_IFNAME", "=eth0").Alternative(),
@@ -29,9 +28,8 @@ func nameRules() []preflight.Rule {
 }
 
 func checkDelivered(f *preflight.Fleet) []preflight.Finding {
-	v := f.View()
 	all := undelivered(f)
-	if !v.NCCL && !v.Gloo {
+	if v := f.View(); !v.NCCL && !v.Gloo {
 		return all
 	}
 	return append(all, missingVariables(f)...)
@@ -43,8 +41,8 @@ func checkDelivered(f *preflight.Fleet) []preflight.Finding {
 // nodes set is a warning, because that may be intended.
 func missingVariables(f *preflight.Fleet) []preflight.Finding {
 	nodes := settled(f)
-	perNode := map[string]bool{} // by name: whether it may differ between nodes
-	meant := map[string]bool{}   // names that most nodes have, or all must have
+	perNode := map[string]bool{}  // by name: whether it may differ between nodes
+	expected := map[string]bool{} // names that most nodes have, or all must have
 	for _, u := range usages(f) {
 		if u.nodes == nodes || 2*u.nodes < nodes || !reads(f, u.name) {
 			continue
@@ -52,9 +50,9 @@ func missingVariables(f *preflight.Fleet) []preflight.Finding {
 		if s, ok := ncclenv.Lookup(u.name); ok && !s.Ours {
 			switch s.Scope {
 			case ncclenv.Node, ncclenv.NodeKeepAll:
-				perNode[u.name], meant[u.name] = true, 2*u.nodes > nodes
+				perNode[u.name], expected[u.name] = true, 2*u.nodes > nodes
 			case ncclenv.All, ncclenv.AllSoft:
-				perNode[u.name], meant[u.name] = false, true
+				perNode[u.name], expected[u.name] = false, true
 			}
 		}
 	}
@@ -62,43 +60,38 @@ func missingVariables(f *preflight.Fleet) []preflight.Finding {
 		return nil
 	}
 	missing := func(n *preflight.Facts) (names []string) {
-		single := true
-		for name, own := range perNode {
+		if !n.KnowsSettings() || ignoresIface(n) {
+			return nil
+		}
+		for name := range perNode {
 			if _, set := n.Setting(name); !set {
 				names = append(names, name)
-				single = single && !own
 			}
 		}
-		if !n.KnowsSettings() || ignoresIface(n) || len(names) == 1 && single {
+		if len(names) == 1 && !perNode[names[0]] {
 			return nil
 		}
 		slices.Sort(names)
 		return names
 	}
-	find := func(grave bool) []preflight.Value {
-		return f.Faults(func(_ int, n *preflight.Facts) string {
-			names := missing(n)
-			sure := slices.ContainsFunc(names, func(name string) bool { return meant[name] })
-			if len(names) == 0 || grave != (sure && (len(names) > 1 || n.Host.Container != "")) {
-				return ""
-			}
-			text := "without " + strings.Join(names, ", ")
-			if n.Host.Container != "" {
-				text += " (in a container: " + n.Host.Container + ")"
-			}
-			return text
-		})
-	}
-	grave, slight := find(true), find(false)
-	all := preflight.IfAny(grave, preflight.Finding{
-		Text:  "A node's environment lacks variables that the other nodes have: they did not reach it, as when a container or a remote shell is started without them.",
-		Steps: supply(f, preflight.Marked(grave), missing),
+	return bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		names := missing(n)
+		if len(names) == 0 {
+			return
+		}
+		text := "without " + strings.Join(names, ", ")
+		if n.Host.Container != "" {
+			text += " (in a container: " + n.Host.Container + ")"
+		}
+		isExpected := slices.ContainsFunc(names, func(name string) bool { return expected[name] })
+		add(errorIf(isExpected && (len(names) > 1 || n.Host.Container != "")), text)
+	}, func(level preflight.Severity, nodes []int) preflight.Finding {
+		x := preflight.Finding{Text: "A node's environment lacks a variable that the other nodes have.", Steps: supply(f, nodes, missing)}
+		if level == preflight.Error {
+			x.Text = "A node's environment lacks variables that the other nodes have. They did not reach the node: a container or a remote shell may have been started without them."
+		}
+		return x
 	})
-	return append(all, preflight.IfAny(slight, preflight.Finding{
-		Severity: preflight.Warning,
-		Text:     "A node's environment lacks a variable that the other nodes have.",
-		Steps:    supply(f, preflight.Marked(slight), missing),
-	})...)
 }
 
 // supply returns the steps that give nodes the variables that they lack. Where
@@ -107,38 +100,33 @@ func missingVariables(f *preflight.Fleet) []preflight.Finding {
 func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []string) []preflight.Step {
 	var names []string
 	for _, i := range nodes {
-		for _, name := range missing(&f.Nodes[i]) {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
+		names = append(names, missing(&f.Nodes[i])...)
 	}
 	slices.Sort(names)
-	var options, own []string
-	for _, name := range names {
+	var options, perNode []string
+	for _, name := range slices.Compact(names) {
 		value, alike := "", true
 		for _, n := range f.Known() {
-			have, set := n.Setting(name)
-			alike = alike && (!set || value == "" || have == value)
-			if set {
-				value = have
+			if v, set := n.Setting(name); set {
+				alike = alike && (value == "" || v == value)
+				value = v
 			}
 		}
 		if strings.HasSuffix(name, "SOCKET_IFNAME") {
 			alike = alike && !slices.ContainsFunc(nodes, func(i int) bool { return !hasAddress(&f.Nodes[i], strings.TrimPrefix(value, "=")) })
 		}
-		if !alike || strings.Contains(value, ncclenv.Hidden) {
-			own = append(own, name)
-			continue
+		if alike && !strings.Contains(value, ncclenv.Hidden) {
+			options = append(options, "-x "+term.Command(name+"="+value))
+		} else {
+			perNode = append(perNode, name)
 		}
-		options = append(options, "-x "+term.Command(name+"="+value))
 	}
 	var steps []preflight.Step
 	if options != nil {
 		steps = append(steps, preflight.ToGorun.Step("give the node what the others have", strings.Join(options, " ")))
 	}
-	if own != nil {
-		steps = append(steps, preflight.ByHand.Step("set "+strings.Join(own, ", ")+" on "+f.NamesOf(nodes)+", too, to what is right there"))
+	if perNode != nil {
+		steps = append(steps, preflight.ByHand.Step("set "+strings.Join(perNode, ", ")+" on "+f.NamesOf(nodes)+", too, to what is right there"))
 	}
 	return steps
 }
@@ -157,30 +145,24 @@ func reads(f *preflight.Fleet, name string) bool {
 // differently from what the user wants, and a note if only some programs read
 // the variables.
 func undelivered(f *preflight.Fleet) []preflight.Finding {
-	var all []preflight.Finding
-	for _, grade := range []struct {
-		severity preflight.Severity
-		text     string
-	}{
-		{preflight.Error, "Variables without which workers cannot find their place do not arrive behind the program that starts them."},
-		{preflight.Warning, "Variables do not arrive behind the program that starts the workers."},
-		{preflight.Note, "Variables that only some programs read do not arrive behind the program that starts the workers."},
-	} {
-		x := preflight.Finding{Severity: grade.severity, Text: grade.text}
-		most := 0 // number of names: the fix of the node that loses most is right for the others, too
-		values := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
-			if severityOfLoss(f, n.Lost) != grade.severity {
-				return
-			}
-			if names := len(n.Lost.Missing) + len(n.Lost.Changed) + len(n.Lost.Forced) + len(n.Lost.Untried); names > most {
-				x.Steps, most = steps(n.Lost), names
-			}
-			add(describe(n.Lost))
-			add(n.Lost.Unseen)
-		}))
-		all = append(all, preflight.IfAny(values, x)...)
+	texts := map[preflight.Severity]string{
+		preflight.Error:   "Variables without which workers cannot find their place do not arrive behind the program that starts them.",
+		preflight.Warning: "Variables do not arrive behind the program that starts the workers.",
+		preflight.Note:    "Variables that only some programs read do not arrive behind the program that starts the workers.",
 	}
-	return all
+	return bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
+		if s := severityOfLoss(f, n.Lost); s != "" {
+			add(s, describe(n.Lost))
+			add(s, n.Lost.Unseen)
+		}
+	}, func(s preflight.Severity, nodes []int) preflight.Finding {
+		most := slices.MaxFunc(nodes, func(a, b int) int { return countLost(f.Nodes[a].Lost) - countLost(f.Nodes[b].Lost) })
+		return preflight.Finding{Text: texts[s], Steps: steps(f.Nodes[most].Lost)} // the fix of the node that loses most is right for the others, too
+	})
+}
+
+func countLost(l *preflight.Lost) int {
+	return len(l.Missing) + len(l.Changed) + len(l.Forced) + len(l.Untried)
 }
 
 // severityOfLoss returns the severity of what a wrapper does not pass on, "" if
@@ -210,8 +192,8 @@ func isImportant(name string) bool {
 	if name == "TORCHELASTIC_USE_AGENT_STORE" {
 		return true
 	}
-	for _, own := range []string{"TORCHELASTIC_", "GORUN_", "GROUP_", "ROLE_", "LOCAL_WORLD_SIZE"} {
-		if strings.HasPrefix(name, own) {
+	for _, prefix := range []string{"TORCHELASTIC_", "GORUN_", "GROUP_", "ROLE_", "LOCAL_WORLD_SIZE"} {
+		if strings.HasPrefix(name, prefix) {
 			return false
 		}
 	}
@@ -271,7 +253,7 @@ func steps(l *preflight.Lost) (steps []preflight.Step) {
 	switch engine, _, _ := strings.Cut(l.Wrapper, " "); {
 	case len(names) == 0:
 		return []preflight.Step{preflight.ByHand.Step("do not give " + strings.Join(l.Forced, ", ") + " a value of your own on the command line: every worker has another")}
-	case engine == "docker" || engine == "podman" || engine == "nerdctl":
+	case engine == "docker" || engine == "podman":
 		return []preflight.Step{preflight.ToProgram.Step("pass them on", l.Wrapper+" -e "+strings.Join(names, " -e "))}
 	}
 	return []preflight.Step{preflight.ByHand.Step("start gorun behind " + l.Wrapper + ", or have it pass on " + strings.Join(names, ", "))}

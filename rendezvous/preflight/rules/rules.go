@@ -15,7 +15,7 @@ func All() []preflight.Rule {
 		choiceRules(), linkRules(), glooRules(), reach.Rules(), ifaceRules(),
 		jobRules(), programRules(),
 		transportRules(), adapterRules(),
-		agreeRules(), forcedRules(), unreadRules(), nameRules(), namedFileRules(),
+		agreeRules(), forcedRules(), unreadRules(), deliveryRules(), namedFileRules(),
 		gpuRules(), deviceRules(), healthRules(), modelRules(), hostRules(),
 		memoryRules(), limitRules(), workerLimitRules(),
 		leftoverRules(),
