@@ -3,19 +3,18 @@ package wrap
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
 // Bounds of what gorun reads of start files.
 const (
 	maxFiles = 200
-	maxFile  = 256 << 10 // bytes
+	maxFile  = 256 << 10 // bytes; a longer file counts with its beginning
 )
 
 // fix says how to get the variables through: for each wrapper whose options do not
@@ -83,17 +82,12 @@ func startFile(root, home, name string) string {
 	return ""
 }
 
-// sets reports whether the file of a shell assigns or unsets the variable.
+// sets reports whether the text of a start file assigns or unsets the variable.
 func sets(file, name string) bool {
-	f, err := os.Open(file)
+	text, _, err := smallfile.Read(file, maxFile)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false
-	}
-	text, _ := io.ReadAll(io.LimitReader(f, maxFile))
 	for line := range bytes.Lines(text) {
 		words := strings.FieldsFunc(string(line), func(r rune) bool { return strings.ContainsRune(" \t\n;&|(){}", r) })
 		for i, word := range words {

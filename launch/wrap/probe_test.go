@@ -90,7 +90,7 @@ while [ $# -gt 0 ]; do case $1 in
 esac; done
 image=$1; shift
 [ $image = absent ] && { echo "docker: Error response from daemon: No such image: absent" >&2; exit 125; }
-[ $image = busy ] && sleep 1000
+[ $image = hanging ] && sleep 1000
 [ $image = scratch ] && { echo "exec: env: not found" >&2; [ ${entry[0]} = env ] && exit 127; }
 [ $image = tuned ] && pass+=(NCCL_ALGO=Tree)
 exec env -i PATH="$PATH" "${pass[@]}" "${entry[@]}" "$@"`,
@@ -307,7 +307,7 @@ func TestHangingProbeIsEnded(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, err := b.probe(ctx, "sudo docker run busy program"); err == nil || !strings.Contains(err.Error(), "nothing came from behind sudo docker run") {
+	if _, err := b.probe(ctx, "sudo docker run hanging program"); err == nil || !strings.Contains(err.Error(), "nothing came from behind sudo docker run") {
 		t.Error(err)
 	}
 	for pid := range strings.FieldsSeq(b.file("pids")) {
@@ -316,7 +316,7 @@ func TestHangingProbeIsEnded(t *testing.T) {
 		}
 	}
 	if want := fmt.Sprintf("rm -f gorun-probe-%d\n", os.Getpid()); !strings.HasSuffix(b.file("docker.log"), want) {
-		t.Errorf("docker was told:\n%swant at last %s", b.file("docker.log"), want)
+		t.Errorf("the calls of docker:\n%swant at last %s", b.file("docker.log"), want)
 	}
 }
 

@@ -18,13 +18,13 @@ func Settle(f *preflight.Facts, a envprop.Assignment) {
 		return
 	}
 	l := *f.Lost
-	var idle []string
+	var dropped []string // names that do not count
 	for _, list := range []*[]string{&l.Missing, &l.Changed} {
 		*list = slices.DeleteFunc(slices.Clone(*list), func(name string) bool {
 			given := slices.ContainsFunc(a.Set, func(s envprop.Setting) bool { return s.Name == name })
 			counts := given || !slices.Contains(l.Perhaps, name) && !a.Removes(name)
 			if !counts {
-				idle = append(idle, name)
+				dropped = append(dropped, name)
 			}
 			return !counts
 		})
@@ -36,11 +36,11 @@ func Settle(f *preflight.Facts, a envprop.Assignment) {
 		}
 	}
 	switch {
-	case l.Closed && len(idle)+len(l.Untried) > 0:
+	case l.Closed && len(dropped)+len(l.Untried) > 0:
 		l.Fix = fixOf(f.Program, l)
-	case len(idle) > 0: // the lines name start files, each about one variable
+	case len(dropped) > 0: // the lines name start files, each about one variable
 		l.Fix = slices.DeleteFunc(slices.Clone(l.Fix), func(line string) bool {
-			return slices.ContainsFunc(idle, func(name string) bool { return mentioned([]string{line}, name) })
+			return slices.ContainsFunc(dropped, func(name string) bool { return mentioned([]string{line}, name) })
 		})
 	}
 	f.Lost = &l
