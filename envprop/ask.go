@@ -10,9 +10,9 @@ import (
 type Ask struct {
 	To    Target
 	Name  string // of --unset it may be a pattern
-	Value Value  // nothing with --unset
+	Value Value  // empty with --unset
 	Kind  Kind   // FromFlag, FromUnset or FromEnvFile
-	Whole bool   // the user wrote this very name, no pattern that matches it
+	Whole bool   // true: the user wrote this name, not a pattern that matches it
 	At    string // the argument without its value, or "job.env:3"
 }
 
@@ -34,8 +34,8 @@ func (a *Ask) weight() int {
 }
 
 // parseFlag reads the argument of -x (FromFlag) or --unset (FromUnset). Given says
-// whether the argument has a value. Without one, the values are this node's own:
-// of the variable, or of all variables that match a pattern. Errors do not show the
+// whether the argument has a value. Without one, the values are this node's:
+// that of the variable, or those of all variables that match a pattern. Errors do not show the
 // value.
 func parseFlag(kind Kind, arg string) (a Ask, given bool, err error) {
 	fail := func(err error) (Ask, bool, error) {
@@ -58,13 +58,13 @@ func parseFlag(kind Kind, arg string) (a Ask, given bool, err error) {
 	case given && kind == FromUnset:
 		return fail(errors.New("a name is expected, without a value"))
 	case given && !a.Whole:
-		return fail(errors.New("a pattern takes the values of this node: it cannot be given one"))
+		return fail(errors.New("a pattern sends the values of this node: it cannot have a value"))
 	case a.Whole:
 		err = checkName(name)
 	default:
 		err = checkPattern(name)
 		if kind == FromUnset && strings.ContainsRune(meta, rune(name[0])) {
-			err = errors.New("it could take PATH and HOME away: begin the pattern with letters")
+			err = errors.New("the pattern could remove PATH and HOME: begin it with letters")
 		}
 	}
 	if err == nil && given {

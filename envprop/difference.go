@@ -103,7 +103,7 @@ func (u *unifier) difference(v ncclenv.Variable, name string, asked int, before,
 		return nil // each node got what it asked for itself
 	}
 	wanted := make([]state, len(before))
-	for _, o := range u.offers.rivals[name] {
+	for _, o := range u.offers.competing[name] {
 		wanted[o.node] = state{true, true, o.ask.Value}
 	}
 	if x.Groups = groups(wanted); len(x.Groups) > 1 {

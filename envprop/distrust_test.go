@@ -7,52 +7,52 @@ import (
 	"testing"
 )
 
-// Without a secret what runs code is each node's own business, whatever way another
-// node would set it or take it away; with one all travels.
+// Without a secret no node can set or remove a variable that runs code for another node.
+// With a secret all variables travel.
 func TestUntrustedNodes(t *testing.T) {
 	t.Parallel()
-	victim := fake{env: []string{"PATH=/bin", "PYTHONPATH=/mine", "PYTHONSAFEPATH=1", "NCCL_TUNER_PLUGIN=tune", "PLAIN=2"}}
+	second := fake{env: []string{"PATH=/bin", "PYTHONPATH=/mine", "PYTHONSAFEPATH=1", "NCCL_TUNER_PLUGIN=tune", "PLAIN=2"}}
 	for name, c := range map[string]struct {
-		stranger        fake
+		other           fake
 		names           []string
-		closed, trusted string // what the victim's workers see
-		says            string
+		closed, trusted string // what the second node's workers see
+		note            string
 	}{
-		"-x":                {fake{x: []string{"LD_PRELOAD=/evil.so", "SEED=1"}}, []string{"LD_PRELOAD", "SEED"}, "1", "/evil.so+1", "-x LD_PRELOAD of n0.cluster is left out"},
-		"-x for one":        {fake{x: []string{"node=1:BROWSER=sh"}}, []string{"BROWSER"}, "", "sh", "-x node=1:BROWSER of n0.cluster"},
-		"-x for a rank":     {fake{x: []string{"node=1:NODE_OPTIONS=-r x"}}, []string{"NODE_OPTIONS"}, "", "-r x", "-x node=1:NODE_OPTIONS"},
-		"a pattern":         {fake{env: []string{"PYTHONWARNINGS=evil", "MY=1"}, x: []string{"PYTHONW*", "M*"}}, []string{"PYTHONWARNINGS", "MY"}, "1", "1+evil", "-x PYTHONW*"},
-		"env file":          {fake{file: "PATH=/evil\nSEED=1\n"}, []string{"PATH", "SEED"}, "/bin+1", "/evil+1", "job.env:1 of n0.cluster"},
-		"first node":        {fake{env: []string{"NCCL_NET_PLUGIN=/evil.so", "NCCL_ALGO=Ring"}}, []string{"NCCL_NET_PLUGIN", "NCCL_ALGO"}, "Ring", "Ring+/evil.so", ""},
-		"first has none":    {fake{}, []string{"NCCL_TUNER_PLUGIN"}, "", "", ""},
-		"no plugin":         {fake{x: []string{"NCCL_NET_PLUGIN=none"}}, []string{"NCCL_NET_PLUGIN"}, "none", "none", ""},
-		"--unset":           {fake{unset: []string{"PYTHONSAFEPATH", "PLAIN"}}, []string{"PYTHONSAFEPATH", "PLAIN"}, "1", "", "--unset PYTHONSAFEPATH"},
-		"--unset pattern":   {fake{unset: []string{"P*"}}, []string{"PATH", "PYTHONPATH", "PLAIN"}, "/bin+/mine", "", ""},
-		"what both ask":     {fake{x: []string{"HOME=/a"}}, []string{"HOME"}, "", "/a", "-x HOME"},
-		"a harmless cousin": {fake{env: []string{"PYTHONHASHSEED=7"}}, []string{"PYTHONHASHSEED"}, "7", "7", ""},
+		"-x":                  {fake{x: []string{"LD_PRELOAD=/evil.so", "SEED=1"}}, []string{"LD_PRELOAD", "SEED"}, "1", "/evil.so+1", "-x LD_PRELOAD of n0.cluster is left out"},
+		"-x for one":          {fake{x: []string{"node=1:BROWSER=sh"}}, []string{"BROWSER"}, "", "sh", "-x node=1:BROWSER of n0.cluster"},
+		"-x for a rank":       {fake{x: []string{"node=1:NODE_OPTIONS=-r x"}}, []string{"NODE_OPTIONS"}, "", "-r x", "-x node=1:NODE_OPTIONS"},
+		"a pattern":           {fake{env: []string{"PYTHONWARNINGS=evil", "MY=1"}, x: []string{"PYTHONW*", "M*"}}, []string{"PYTHONWARNINGS", "MY"}, "1", "1+evil", "-x PYTHONW*"},
+		"env file":            {fake{file: "PATH=/evil\nSEED=1\n"}, []string{"PATH", "SEED"}, "/bin+1", "/evil+1", "job.env:1 of n0.cluster"},
+		"first node":          {fake{env: []string{"NCCL_NET_PLUGIN=/evil.so", "NCCL_ALGO=Ring"}}, []string{"NCCL_NET_PLUGIN", "NCCL_ALGO"}, "Ring", "Ring+/evil.so", ""},
+		"first has none":      {fake{}, []string{"NCCL_TUNER_PLUGIN"}, "", "", ""},
+		"no plugin":           {fake{x: []string{"NCCL_NET_PLUGIN=none"}}, []string{"NCCL_NET_PLUGIN"}, "none", "none", ""},
+		"--unset":             {fake{unset: []string{"PYTHONSAFEPATH", "PLAIN"}}, []string{"PYTHONSAFEPATH", "PLAIN"}, "1", "", "--unset PYTHONSAFEPATH"},
+		"--unset pattern":     {fake{unset: []string{"P*"}}, []string{"PATH", "PYTHONPATH", "PLAIN"}, "/bin+/mine", "", ""},
+		"what both ask":       {fake{x: []string{"HOME=/a"}}, []string{"HOME"}, "", "/a", "-x HOME"},
+		"a harmless variable": {fake{env: []string{"PYTHONHASHSEED=7"}}, []string{"PYTHONHASHSEED"}, "7", "7", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			nodes := []fake{c.stranger, victim}
+			nodes := []fake{c.other, second}
 			for _, trusted := range []bool{false, true} {
 				d := Unify(reports(t, nodes), Policy{Trusted: trusted})
-				want, said := c.closed, strings.Join(d.Notes, "\n")
+				want, notes := c.closed, strings.Join(d.Notes, "\n")
 				if trusted {
 					want = c.trusted
 				}
 				if got := effective(nodes, d, c.names...)[1]; got != want {
-					t.Errorf("trusted %v: the victim's workers get %q, want %q", trusted, got, want)
+					t.Errorf("trusted %v: the second node's workers get %q, want %q", trusted, got, want)
 				}
-				if trusted && said != "" || !trusted && (c.says == "") != (said == "") || !trusted && !strings.Contains(said, c.says) {
-					t.Errorf("trusted %v: it says %q, want %q", trusted, said, c.says)
+				if trusted && notes != "" || !trusted && (c.note == "") != (notes == "") || !trusted && !strings.Contains(notes, c.note) {
+					t.Errorf("trusted %v: notes %q, want %q", trusted, notes, c.note)
 				}
 			}
 		})
 	}
 }
 
-// A node's own wishes hold for itself, secret or not.
-func TestOwnWishesWithoutSecret(t *testing.T) {
+// Without a secret a node still follows its own requests.
+func TestNodeFollowsItsOwnRequests(t *testing.T) {
 	t.Parallel()
 	nodes := []fake{
 		{x: []string{"LD_PRELOAD=/first.so", "node=1:PYTHONPATH=/evil"}},
@@ -65,11 +65,11 @@ func TestOwnWishesWithoutSecret(t *testing.T) {
 	}
 }
 
-// A coordinator that obeys no rule cannot make a node run its code.
+// A malicious coordinator cannot make a node run its code.
 func TestDistrustedCoordinator(t *testing.T) {
 	t.Parallel()
-	victim := fake{env: []string{"PATH=/bin", "PYTHONPATH=/mine", "NCCL_NET_PLUGIN=mine"}, x: []string{"LD_PRELOAD=/mine.so"}, unset: []string{"PERL5LIB"}}
-	own := Unify([]Report{{}, victim.report(t, 1)}, Policy{}).Members[1]
+	second := fake{env: []string{"PATH=/bin", "PYTHONPATH=/mine", "NCCL_NET_PLUGIN=mine"}, x: []string{"LD_PRELOAD=/mine.so"}, unset: []string{"PERL5LIB"}}
+	own := Unify([]Report{{}, second.report(t, 1)}, Policy{}).Members[1]
 	set := func(name, value string) Setting {
 		return Setting{name, NewValue(name, value), Source{Kind: FromFlag, Node: "n0", At: "-x " + name}}
 	}
@@ -85,10 +85,10 @@ func TestDistrustedCoordinator(t *testing.T) {
 		names = append(names, s.Name)
 	}
 	if want := []string{"BROWSER", "LD_PRELOAD"}; !slices.Equal(names, want) {
-		t.Errorf("it leaves %v, want %v", names, want)
+		t.Errorf("it rejects %v, want %v", names, want)
 	}
 	var got []string
-	for _, s := range NewBase(append(victim.env, "PLAIN=2", "PERL5LIB=/x")).Apply(safe).Explain(Vars{}) {
+	for _, s := range NewBase(append(second.env, "PLAIN=2", "PERL5LIB=/x")).Apply(safe).Explain(Vars{}) {
 		if s.Source.Kind != FromGorun {
 			got = append(got, fmt.Sprint(s.Name, "=", s.Value.Reveal()))
 		}
@@ -98,7 +98,7 @@ func TestDistrustedCoordinator(t *testing.T) {
 	}
 }
 
-// Ten thousand nodes that start one command are decided for in the time of a few.
+// BenchmarkUntrusted decides for ten thousand nodes that start the same command.
 func BenchmarkUntrusted(b *testing.B) {
 	var nodes []Report
 	for i := range 10000 {

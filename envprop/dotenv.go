@@ -23,9 +23,9 @@ type envLine struct {
 // parseEnvFile reads dotenv syntax:
 //
 //	# a comment
-//	export NAME=value      # "export" may stand or not
-//	NAME = value           # blanks around = and the value do not belong to them
-//	NAME='as it stands'    # one line
+//	export NAME=value      # "export" is optional
+//	NAME = value           # blanks around = and the value are ignored
+//	NAME='unchanged'       # one line
 //	NAME="with \n \r \t \" \\ \$, and
 //	further lines"
 //
@@ -48,7 +48,7 @@ func parseEnvFile(file string, text []byte) ([]envLine, error) {
 		begin := p.line
 		l, ok, err := p.next()
 		if err == nil && ok && first[l.name] != 0 {
-			err = fmt.Errorf("%s is set in line %d already", l.name, first[l.name])
+			err = fmt.Errorf("line %[2]d sets %[1]s already", l.name, first[l.name])
 		}
 		if err == nil && len(lines) == maxAsks {
 			err = fmt.Errorf("more than %d variables", maxAsks)
@@ -83,8 +83,8 @@ type envParser struct {
 	line int // number of the next line
 }
 
-// take removes the next line, without its end.
-func (p *envParser) take() string {
+// nextLine removes the next line, without its end.
+func (p *envParser) nextLine() string {
 	text, rest, _ := strings.Cut(p.rest, "\n")
 	p.rest = rest
 	p.line++
@@ -93,7 +93,7 @@ func (p *envParser) take() string {
 
 // next reads a variable. ok is false for a line without a variable.
 func (p *envParser) next() (l envLine, ok bool, err error) {
-	text := strings.TrimLeft(p.take(), blanks)
+	text := strings.TrimLeft(p.nextLine(), blanks)
 	if text == "" || text[0] == '#' {
 		return l, false, nil
 	}
@@ -102,10 +102,10 @@ func (p *envParser) next() (l envLine, ok bool, err error) {
 	}
 	name, value, assigned := strings.Cut(text, "=")
 	if !assigned {
-		return l, false, errors.New("no '=' in it: NAME=value is expected")
+		return l, false, errors.New("no '=' in this line: NAME=value is expected")
 	}
 	l.name = strings.TrimRight(name, blanks)
-	if !isName(l.name) { // it may be a line of a key: it is not shown
+	if !isName(l.name) { // the error does not show it, because it may be a line of a key
 		return l, false, errors.New("what stands before '=' is not the name of a variable")
 	}
 	if err := checkName(l.name); err != nil {
@@ -129,7 +129,7 @@ func (p *envParser) next() (l envLine, ok bool, err error) {
 const blanks = " \t"
 
 // errExpands does not show the place, because it may be within a password.
-var errExpands = errors.New("a shell would expand the $ or ` in this value, and nothing is expanded here: write single quotes around it if it is meant as it stands")
+var errExpands = errors.New("a shell would expand the $ or ` in this value, but gorun expands nothing: write single quotes around the value to keep it unchanged")
 
 func plain(text string) (string, error) {
 	for i := range len(text) {
@@ -143,7 +143,7 @@ func plain(text string) (string, error) {
 	case strings.ContainsAny(text, "$`"):
 		return "", errExpands
 	case strings.ContainsAny(text, `"'`):
-		return "", errors.New("a quote within an unquoted value: write quotes around the whole of it")
+		return "", errors.New("a quote within an unquoted value: write quotes around the whole value")
 	}
 	return text, nil
 }
@@ -182,7 +182,7 @@ func (p *envParser) double(text string) (string, error) {
 			return "", errors.New("no double quote ends the value")
 		}
 		value.WriteByte('\n')
-		text = p.take()
+		text = p.nextLine()
 	}
 }
 

@@ -35,30 +35,30 @@ func TestParseEnvFile(t *testing.T) {
 
 func TestEnvFileErrorsNameTheLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"A=1\nB":                "job.env:2: no '='",
-		"\nexport A\n":          "job.env:2: no '='",
-		"\n\n=1":                "job.env:3: what stands before '='",
-		"A B=1":                 "job.env:1: what stands before '='",
-		"hush/Hush+==":          "job.env:1: what stands before '='",
-		"A=1\nRANK=0":           "job.env:2: RANK is gorun's own",
-		"A=1\n\nA=2":            "job.env:3: A is set in line 1 already",
-		"A=$HOME/hush":          "job.env:1: a shell would expand",
-		"A=\"${HUSH}hush\"":     "job.env:1: a shell would expand",
-		"A=`hush`":              "job.env:1: a shell would expand",
-		"A='hush":               "job.env:1: no single quote",
-		"A='hush\n'":            "job.env:1: no single quote",
-		"B=1\nA=\"hush\n\nB=1":  "job.env:2: no double quote",
-		"A=\"hush\"hush":        "job.env:1: text behind",
-		"A='hush' hush":         "job.env:1: text behind",
-		"A=\"\\x\"":             "job.env:1: unknown escape",
-		"A=\"hush\\\nhush\"":    "job.env:1: a line ends with \\",
-		"A=hu\"sh":              "job.env:1: a quote within",
-		"A=1\nB=\xffhush":       "job.env:2: not UTF-8",
-		"A=1\nB=hush\x00":       "job.env:2: the value of B has a zero byte",
-		"A=\"1\n2\n\"\nB=\"\n3": "job.env:4: no double quote",
+		"A=1\nB":                 "job.env:2: no '='",
+		"\nexport A\n":           "job.env:2: no '='",
+		"\n\n=1":                 "job.env:3: what stands before '='",
+		"A B=1":                  "job.env:1: what stands before '='",
+		"s3cret/Hush+==":         "job.env:1: what stands before '='",
+		"A=1\nRANK=0":            "job.env:2: only gorun sets RANK",
+		"A=1\n\nA=2":             "job.env:3: line 1 sets A already",
+		"A=$HOME/s3cret":         "job.env:1: a shell would expand",
+		"A=\"${HUSH}s3cret\"":    "job.env:1: a shell would expand",
+		"A=`s3cret`":             "job.env:1: a shell would expand",
+		"A='s3cret":              "job.env:1: no single quote",
+		"A='s3cret\n'":           "job.env:1: no single quote",
+		"B=1\nA=\"s3cret\n\nB=1": "job.env:2: no double quote",
+		"A=\"s3cret\"s3cret":     "job.env:1: text behind",
+		"A='s3cret' s3cret":      "job.env:1: text behind",
+		"A=\"\\x\"":              "job.env:1: unknown escape",
+		"A=\"s3cret\\\ns3cret\"": "job.env:1: a line ends with \\",
+		"A=hu\"sh":               "job.env:1: a quote within",
+		"A=1\nB=\xffs3cret":      "job.env:2: not UTF-8",
+		"A=1\nB=s3cret\x00":      "job.env:2: the value of B has a zero byte",
+		"A=\"1\n2\n\"\nB=\"\n3":  "job.env:4: no double quote",
 	} {
 		_, err := parseEnvFile("job.env", []byte(text))
-		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(strings.ToLower(err.Error()), "hush") {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(strings.ToLower(err.Error()), "s3cret") {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestExplainSaysWhereFrom(t *testing.T) {
 	nodes := []fake{
-		{env: []string{"NCCL_ALGO=Ring", "HF_TOKEN=hush"}, x: []string{"HF_TOKEN"}, file: "FILED=1"},
+		{env: []string{"NCCL_ALGO=Ring", "HF_TOKEN=s3cret"}, x: []string{"HF_TOKEN"}, file: "FILED=1"},
 		{env: []string{"PATH=/bin", "NCCL_IB_HCA=mlx5", "NCCL_PROTO=LL", "RANK=99", "odd"}, conf: "NCCL_ALGO=Tree\nNCCL_DEBUG=WARN", unset: []string{"TORCH_*"}},
 	}
 	d := Unify(reports(t, nodes), Policy{Chosen: [][]Chosen{nil, {{"NCCL_SOCKET_IFNAME", "=eth0", "--iface eth0", true}}}})
@@ -78,8 +78,8 @@ func TestApply(t *testing.T) {
 	}{
 		{"nothing", Assignment{}, "1 2 3 4"},
 		{"set", Assignment{Set: []Setting{{"A", NewValue("A", "x"), user}, {"RANK", NewValue("RANK", "9"), user}}}, "x 2 3 4"},
-		{"the user's is away", Assignment{Unset: []Removal{{Name: "OMP_NUM_THREADS", Source: user}, {Name: "TORCH_*", Source: user}, {Name: "B", Source: user}}}, "1 - - -"},
-		{"the first node's is computed", Assignment{Unset: []Removal{{Name: "TORCH_NCCL_ASYNC_ERROR_HANDLING", Source: first}}}, "1 2 1 4"},
+		{"removed by the user", Assignment{Unset: []Removal{{Name: "OMP_NUM_THREADS", Source: user}, {Name: "TORCH_*", Source: user}, {Name: "B", Source: user}}}, "1 - - -"},
+		{"removed by the first node", Assignment{Unset: []Removal{{Name: "TORCH_NCCL_ASYNC_ERROR_HANDLING", Source: first}}}, "1 2 1 4"},
 		{"set counts over unset", Assignment{Set: []Setting{{"A", NewValue("A", "x"), user}}, Unset: []Removal{{Name: "A", Source: user}}}, "x 2 3 4"},
 	} {
 		env := asMap(t, b.Apply(c.a).Worker(vars()))
@@ -109,7 +109,7 @@ func TestDiff(t *testing.T) {
 		}
 		return s.Value.String()
 	}
-	for _, c := range Diff(list("A=1", "B=1", "C=1", "K_TOKEN=hush1"), list("A=1", "B=2", "D=1", "K_TOKEN=hush2")) {
+	for _, c := range Diff(list("A=1", "B=1", "C=1", "K_TOKEN=s3cret1"), list("A=1", "B=2", "D=1", "K_TOKEN=s3cret2")) {
 		got = append(got, c.Name+": "+show(c.Before)+" "+show(c.After))
 	}
 	if want := "[B: 1 2 C: 1 - D: - 1 K_TOKEN: (hidden) (hidden)]"; fmt.Sprint(got) != want {
@@ -154,11 +154,11 @@ func TestThreads(t *testing.T) {
 			if got := b.OMPNote(w); (got == "") != (note == "") || !strings.HasPrefix(got, note) || strings.Contains(got, "\n") {
 				t.Errorf("%s, %q: %q, want %q", c.name, set, got, note)
 			} else if c.want == "1" && strings.Contains(got, "--omp") {
-				t.Errorf("%s: %q offers what is there", c.name, got)
+				t.Errorf("%s: %q proposes the current setting", c.name, got)
 			}
 		}
-		away := NewBase(nil).Apply(Assignment{Unset: []Removal{{Name: "OMP_*", Source: Source{Kind: FromUnset}}}})
-		if _, set := asMap(t, away.Worker(w))["OMP_NUM_THREADS"]; set || away.OMPNote(w) != "" {
+		without := NewBase(nil).Apply(Assignment{Unset: []Removal{{Name: "OMP_*", Source: Source{Kind: FromUnset}}}})
+		if _, set := asMap(t, without.Worker(w))["OMP_NUM_THREADS"]; set || without.OMPNote(w) != "" {
 			t.Errorf("%s: --unset 'OMP_*' does not count", c.name)
 		}
 	}
@@ -173,8 +173,8 @@ func TestReserved(t *testing.T) {
 		}
 	}
 	for v := range ncclenv.Variables() {
-		if v.Ours && !reserved(v.Name) {
-			t.Errorf("the catalogue calls %s gorun's", v.Name)
+		if v.SetByGorun && !reserved(v.Name) {
+			t.Errorf("%s is not reserved, but the catalogue says that gorun sets it", v.Name)
 		}
 	}
 }

@@ -8,36 +8,36 @@ import (
 	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
-// stuck is a variable that an nccl.conf sets on nodes that should not have it.
-type stuck struct {
+// confValue is a variable that an nccl.conf sets on nodes that should not have it.
+type confValue struct {
 	name, file string
 	nodes      []int
 }
 
-// under keeps the value of an nccl.conf, which counts when nothing is exported. gorun
-// cannot take this value away.
-func (u *unifier) under(name string, m *member, after *state) {
+// keepConfValue keeps the value of an nccl.conf. NCCL uses it when the variable is not
+// exported, and gorun cannot change the file.
+func (u *unifier) keepConfValue(name string, m *member, after *state) {
 	o := m.report.find(name)
 	if o == nil {
 		return
 	}
-	file := o.Under
+	file := o.Overridden
 	if o.Conf != "" {
 		file = o.Conf
 		after.set, after.value = true, o.Value
 	} else if file != "" {
-		after.set, after.value = true, NewValue(name, "what "+file+" says")
+		after.set, after.value = true, NewValue(name, "the value in "+file)
 	}
 	if file == "" {
 		return
 	}
-	for i := range u.stuck {
-		if s := &u.stuck[i]; s.name == name && s.file == file {
+	for i := range u.confValues {
+		if s := &u.confValues[i]; s.name == name && s.file == file {
 			s.nodes = append(s.nodes, m.rank)
 			return
 		}
 	}
-	u.stuck = append(u.stuck, stuck{name, file, []int{m.rank}})
+	u.confValues = append(u.confValues, confValue{name, file, []int{m.rank}})
 }
 
 // remove adds the user's removals to the assignments. A pattern also removes
@@ -47,12 +47,12 @@ func (u *unifier) remove(d *Decision) {
 		a := &d.Members[i]
 		for _, o := range u.offers.removals {
 			sets := slices.ContainsFunc(a.Set, func(s Setting) bool { return s.Name == o.ask.Name })
-			gone := slices.ContainsFunc(a.Unset, func(r Removal) bool { return r.Name == o.ask.Name })
+			removes := slices.ContainsFunc(a.Unset, func(r Removal) bool { return r.Name == o.ask.Name })
 			others := !u.offers.trusted && !u.members[i].asks(o.ask)
 			if others && o.ask.Whole && ncclenv.RunsCode(o.ask.Name) {
 				continue
 			}
-			if u.members[i].means(o.ask.To) && !sets && !gone {
+			if u.members[i].isIncludedIn(o.ask.To) && !sets && !removes {
 				s := u.source(o)
 				s.Rule = ""
 				a.Unset = append(a.Unset, Removal{o.ask.Name, s, others && !o.ask.Whole})
@@ -69,30 +69,30 @@ func (m *member) asks(removal *Ask) bool {
 	})
 }
 
-// wish is a request without its node: nodes that start the same command have equal
-// wishes.
-type wish struct {
+// requestKey identifies a request without its node: nodes that start the same command
+// have equal keys.
+type requestKey struct {
 	to         Target
 	name, text string
 	kind       Kind
 }
 
-// without lists the group ranks of at most two nodes that a wish targets and that do
-// not ask for it themselves. Most nodes of a large job have the same wishes, so known
-// keeps the result of each wish.
-func (u *unifier) without(a *Ask, known map[wish][]int) []int {
-	w := wish{a.To, a.Name, a.Value.Reveal(), a.Kind}
+// nodesWithout lists the group ranks of at most two nodes that a request targets and that
+// do not make it themselves. Most nodes of a large job make the same requests, so known
+// keeps the result of each.
+func (u *unifier) nodesWithout(a *Ask, known map[requestKey][]int) []int {
+	w := requestKey{a.To, a.Name, a.Value.Reveal(), a.Kind}
 	if list, ok := known[w]; ok {
 		return list
 	}
 	var list []int
 	for i := range u.members {
 		m := &u.members[i]
-		if m.report.Format == 0 || !m.means(a.To) || len(list) == 2 {
+		if m.report.Format == 0 || !m.isIncludedIn(a.To) || len(list) == 2 {
 			continue
 		}
-		own, ok := m.own(a.Name)
-		if !ok || own.ask.Kind != a.Kind || own.ask.Value.Reveal() != w.text {
+		o, ok := m.ownRequest(a.Name)
+		if !ok || o.ask.Kind != a.Kind || o.ask.Value.Reveal() != w.text {
 			list = append(list, i)
 		}
 	}
@@ -100,28 +100,28 @@ func (u *unifier) without(a *Ask, known map[wish][]int) []int {
 	return list
 }
 
-// kept lists the requests of a node that other nodes do not obey, because they do not
-// trust it. The list has no values.
-func (u *unifier) kept(from *member, known map[wish][]int) []string {
+// rejected lists the requests of a node that other nodes do not follow, because they do
+// not trust it. The list has no values.
+func (u *unifier) rejected(from *member, known map[requestKey][]int) []string {
 	var list []string
 	for k := range from.report.Asks {
 		a := &from.report.Asks[k]
-		if a.Kind == FromUnset && !a.Whole || u.offers.obeyed(a) || slices.Contains(list, a.At) {
+		if a.Kind == FromUnset && !a.Whole || u.offers.isFollowed(a) || slices.Contains(list, a.At) {
 			continue
 		}
-		if slices.ContainsFunc(u.without(a, known), func(rank int) bool { return rank != from.rank }) {
+		if slices.ContainsFunc(u.nodesWithout(a, known), func(rank int) bool { return rank != from.rank }) {
 			list = append(list, a.At)
 		}
 	}
 	return list
 }
 
-// noteKept adds a note for each node whose requests other nodes do not obey.
-func (u *unifier) noteKept(d *Decision) {
+// noteRejected adds a note for each node whose requests other nodes do not follow.
+func (u *unifier) noteRejected(d *Decision) {
 	const most = 8
-	known := map[wish][]int{}
+	known := map[requestKey][]int{}
 	for i := range u.members {
-		list := u.kept(&u.members[i], known)
+		list := u.rejected(&u.members[i], known)
 		if len(list) == 0 {
 			continue
 		}
@@ -129,15 +129,15 @@ func (u *unifier) noteKept(d *Decision) {
 		if n := len(list) - most; n > 0 {
 			list, more = list[:most], fmt.Sprintf(" and %d more", n)
 		}
-		d.Notes = append(d.Notes, fmt.Sprintf("%s%s of %s is left out on the other nodes: %s", line(strings.Join(list, ", ")), more, u.reports[i].Node.called(i), Distrusted))
+		d.Notes = append(d.Notes, fmt.Sprintf("%s%s of %s is left out on the other nodes: %s", line(strings.Join(list, ", ")), more, u.reports[i].Node.displayName(i), Distrusted))
 	}
 }
 
-// Distrusted says why a value of another node does not count, and what to do.
-const Distrusted = "it could run code there, which takes a secret; give every node the same --secret-file, or the variable"
+// Distrusted says why a node does not take a value of another node, and what to do.
+const Distrusted = "it could run code there, and the nodes have no secret; give every node the same --secret-file, or set the variable on each node"
 
 // note adds notes about targets that no node has, about requests that other nodes do
-// not obey, and about nccl.conf files whose values stay. It bounds all notes.
+// not follow, and about nccl.conf files whose values stay. It bounds all notes.
 func (u *unifier) note(d *Decision) {
 	has := map[Target]bool{}
 	for i := range u.members {
@@ -150,17 +150,17 @@ func (u *unifier) note(d *Decision) {
 		for _, a := range u.reports[i].Asks {
 			if !has[a.To] && !said[a.At] {
 				said[a.At] = true
-				d.Notes = append(d.Notes, fmt.Sprintf("%s: no node of this job is meant by %s", line(a.At), strings.TrimSuffix(a.To.String(), ":")))
+				d.Notes = append(d.Notes, fmt.Sprintf("%s: no node of this job is %s", line(a.At), strings.TrimSuffix(a.To.String(), ":")))
 			}
 		}
 	}
-	u.noteKept(d)
-	for _, s := range u.stuck {
-		where := u.reports[s.nodes[0]].Node.called(s.nodes[0])
+	u.noteRejected(d)
+	for _, s := range u.confValues {
+		where := u.reports[s.nodes[0]].Node.displayName(s.nodes[0])
 		if more := len(s.nodes) - 1; more > 0 {
 			where += fmt.Sprintf(" and %d nodes more", more)
 		}
-		d.Notes = append(d.Notes, fmt.Sprintf("%s: %s on %s sets it, and gorun cannot take that away: remove it there, or give it a value with -x %s=...", s.name, line(s.file), where, s.name))
+		d.Notes = append(d.Notes, fmt.Sprintf("%s: %s on %s sets it, and gorun cannot change that file: delete the line there, or set a value with -x %s=...", s.name, line(s.file), where, s.name))
 	}
 	if n := len(d.Notes); n > maxNotes {
 		d.Notes = append(d.Notes[:maxNotes], fmt.Sprintf("and %d notes more about the environment", n-maxNotes))
@@ -171,14 +171,14 @@ const maxNotes = 64
 
 // Distrust returns the part of an assignment that a node takes from nodes that have
 // proven no secret to it. Of the variables that make programs run or load code, the
-// node takes only what it asks for itself. Own is the assignment that the node would
-// decide alone. Left are the values that it does not take.
+// node takes only what it asks for itself. own is the assignment that the node would
+// decide alone. left lists the values that it does not take.
 func (a Assignment) Distrust(own Assignment) (safe Assignment, left []Setting) {
 	for _, s := range a.Set {
 		switch {
-		case !ncclenv.RunsCodeWith(s.Name, s.Value.Reveal()) && !own.sets(s.Name):
+		case !ncclenv.RunsCodeWith(s.Name, s.Value.Reveal()) && !own.setsCode(s.Name):
 			safe.Set = append(safe.Set, s)
-		case !own.gives(s):
+		case !own.hasSetting(s):
 			left = append(left, s)
 		}
 	}
@@ -208,12 +208,12 @@ func mustAgree(name string) bool {
 	return isReported(name) && (v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft)
 }
 
-// sets reports whether an assignment sets a variable that runs code.
-func (a Assignment) sets(name string) bool {
+// setsCode reports whether an assignment sets a variable that runs code.
+func (a Assignment) setsCode(name string) bool {
 	return ncclenv.RunsCode(name) && slices.ContainsFunc(a.Set, func(t Setting) bool { return t.Name == name })
 }
 
-// gives reports whether an assignment sets a variable to the same value.
-func (a Assignment) gives(s Setting) bool {
+// hasSetting reports whether an assignment sets a variable to the same value.
+func (a Assignment) hasSetting(s Setting) bool {
 	return slices.ContainsFunc(a.Set, func(t Setting) bool { return t.Name == s.Name && t.Value.Reveal() == s.Value.Reveal() })
 }

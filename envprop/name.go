@@ -13,7 +13,7 @@ const (
 	maxText = 128<<10 - 1
 )
 
-// meta has the characters that are special in a pattern of path.Match.
+// meta lists the characters that are special in a pattern of path.Match.
 const meta = `*?[\`
 
 func isPattern(s string) bool { return strings.ContainsAny(s, meta) }
@@ -31,7 +31,7 @@ func checkName(name string) error {
 		return fmt.Errorf("%q is not the name of a variable: letters, digits and _ are allowed, and no digit first", name)
 	}
 	if reserved(name) {
-		return fmt.Errorf("%s is gorun's own: every worker gets it from gorun, or none does", name)
+		return fmt.Errorf("only gorun sets %s: leave it out", name)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func reserved(name string) bool {
 	return false
 }
 
-// matches reports whether a name or pattern means the variable of this name.
+// matches reports whether a pattern, or a name, matches the name of a variable.
 func matches(pattern, name string) bool {
 	if pattern == name {
 		return true

@@ -13,36 +13,36 @@ type offers struct {
 	// best has the winning ask by variable and target. Of several nodes' asks with the
 	// highest weight the first node's wins.
 	best map[string]map[Target]offer
-	// own has, by node, that node's own asks for all nodes. Where nodes may differ, a
+	// perNode has, by node, that node's own asks for all nodes. Where nodes may differ, a
 	// node's own ask wins over another node's ask of the same weight.
-	own []map[string]offer
-	// rivals are the asks for all nodes that have the weight of the best ask; of each
+	perNode []map[string]offer
+	// competing are the asks for all nodes that have the weight of the best ask; of each
 	// node the last such ask.
-	rivals map[string][]offer
+	competing map[string][]offer
 	// removals are the distinct removals, by name and by pattern.
 	removals []offer
 	// trusted says that variables that run code travel too (Policy.Trusted).
 	trusted bool
 }
 
-func collect(reports []Report, trusted bool) offers {
+func indexOffers(reports []Report, trusted bool) offers {
 	x := offers{
-		trusted: trusted,
-		best:    map[string]map[Target]offer{},
-		own:     make([]map[string]offer, len(reports)),
-		rivals:  map[string][]offer{},
+		trusted:   trusted,
+		best:      map[string]map[Target]offer{},
+		perNode:   make([]map[string]offer, len(reports)),
+		competing: map[string][]offer{},
 	}
-	type thing struct {
+	type subject struct {
 		to   Target
 		name string
 	}
-	seen := map[thing]bool{}
+	seen := map[subject]bool{}
 	for i := range reports {
 		asks := reports[i].Asks
 		for k := range asks {
 			o := offer{i, &asks[k]}
 			if o.ask.Kind == FromUnset {
-				if t := (thing{o.ask.To, o.ask.Name}); !seen[t] {
+				if t := (subject{o.ask.To, o.ask.Name}); !seen[t] {
 					seen[t] = true
 					x.removals = append(x.removals, o)
 				}
@@ -50,7 +50,7 @@ func collect(reports []Report, trusted bool) offers {
 			if o.ask.Kind == FromUnset && !o.ask.Whole {
 				continue
 			}
-			x.keep(o)
+			x.add(o)
 		}
 	}
 	for name, byTarget := range x.best {
@@ -58,23 +58,23 @@ func collect(reports []Report, trusted bool) offers {
 		if !ok || b.ask.Kind == FromUnset {
 			continue
 		}
-		for i := range x.own {
-			if o, ok := x.own[i][name]; ok && o.ask.weight() == b.ask.weight() {
-				x.rivals[name] = append(x.rivals[name], o)
+		for i := range x.perNode {
+			if o, ok := x.perNode[i][name]; ok && o.ask.weight() == b.ask.weight() {
+				x.competing[name] = append(x.competing[name], o)
 			}
 		}
 	}
 	return x
 }
 
-// keep records an offer where it wins over the offers so far.
-func (x *offers) keep(o offer) {
+// add records an offer where it wins over the offers so far.
+func (x *offers) add(o offer) {
 	name, to, w := o.ask.Name, o.ask.To, o.ask.weight()
 	if x.best[name] == nil {
 		x.best[name] = map[Target]offer{}
 	}
-	if !x.obeyed(o.ask) {
-		return // by the node itself alone: member.own
+	if !x.isFollowed(o.ask) {
+		return // only the node itself follows it: member.ownRequest
 	}
 	if b, ok := x.best[name][to]; !ok || w > b.ask.weight() || w == b.ask.weight() && b.node == o.node {
 		x.best[name][to] = o
@@ -82,11 +82,11 @@ func (x *offers) keep(o offer) {
 	if to != (Target{}) {
 		return
 	}
-	if x.own[o.node] == nil {
-		x.own[o.node] = map[string]offer{}
+	if x.perNode[o.node] == nil {
+		x.perNode[o.node] = map[string]offer{}
 	}
-	if b, ok := x.own[o.node][name]; !ok || w >= b.ask.weight() {
-		x.own[o.node][name] = o
+	if b, ok := x.perNode[o.node][name]; !ok || w >= b.ask.weight() {
+		x.perNode[o.node][name] = o
 	}
 }
 
@@ -97,8 +97,8 @@ type member struct {
 	targets []Target
 }
 
-// means reports whether a target includes this node.
-func (m *member) means(t Target) bool {
+// isIncludedIn reports whether a target includes this node.
+func (m *member) isIncludedIn(t Target) bool {
 	for _, own := range m.targets {
 		if own == t {
 			return true
@@ -107,30 +107,30 @@ func (m *member) means(t Target) bool {
 	return false
 }
 
-// travels reports whether a node may take a value of a variable from another one.
-func (x *offers) travels(name string, v Value) bool {
+// mayTravel reports whether a node may take a value of a variable from another one.
+func (x *offers) mayTravel(name string, v Value) bool {
 	return x.trusted || !ncclenv.RunsCodeWith(name, v.Reveal())
 }
 
-// obeyed reports whether other nodes obey a node's ask.
-func (x *offers) obeyed(a *Ask) bool {
+// isFollowed reports whether other nodes follow a node's ask.
+func (x *offers) isFollowed(a *Ask) bool {
 	if a.Kind == FromUnset {
 		return x.trusted || !ncclenv.RunsCode(a.Name)
 	}
-	return x.travels(a.Name, a.Value)
+	return x.mayTravel(a.Name, a.Value)
 }
 
-// removes reports whether a pattern that takes variables away may take this one
+// mayRemove reports whether a pattern that takes variables away may take this one
 // from a node.
-func (x *offers) removes(pattern *Ask, name string, m *member) bool {
+func (x *offers) mayRemove(pattern *Ask, name string, m *member) bool {
 	return x.trusted || !ncclenv.RunsCode(name) || m.asks(pattern)
 }
 
-// own returns the winning request among this node's own requests for a variable.
-func (m *member) own(name string) (won offer, ok bool) {
+// ownRequest returns the winning request among this node's own requests for a variable.
+func (m *member) ownRequest(name string) (won offer, ok bool) {
 	for k := range m.report.Asks {
 		a := &m.report.Asks[k]
-		if m.means(a.To) && (a.Whole && a.Name == name || !a.Whole && matches(a.Name, name)) && (!ok || a.weight() >= won.ask.weight()) {
+		if m.isIncludedIn(a.To) && (a.Whole && a.Name == name || !a.Whole && matches(a.Name, name)) && (!ok || a.weight() >= won.ask.weight()) {
 			won, ok = offer{m.rank, a}, true
 		}
 	}
@@ -148,12 +148,12 @@ func (x *offers) winner(name string, m *member, scope ncclenv.Scope) (won offer,
 			won, ok = o, true
 		}
 	}
-	if o, mine := m.own(name); mine && !x.trusted && ncclenv.RunsCode(name) {
+	if o, mine := m.ownRequest(name); mine && !x.trusted && ncclenv.RunsCode(name) {
 		try(o)
 	}
 	switch scope {
 	case ncclenv.Node, ncclenv.NodeKeepAll, ncclenv.Rank, ncclenv.Never: // the node's own request first
-		if o, mine := x.own[m.rank][name]; mine {
+		if o, mine := x.perNode[m.rank][name]; mine {
 			try(o)
 		}
 	}
@@ -165,7 +165,7 @@ func (x *offers) winner(name string, m *member, scope ncclenv.Scope) (won offer,
 		}
 	}
 	for _, o := range x.removals { // patterns: whole names are among the best
-		if !o.ask.Whole && x.removes(o.ask, name, m) && m.means(o.ask.To) && matches(o.ask.Name, name) {
+		if !o.ask.Whole && x.mayRemove(o.ask, name, m) && m.isIncludedIn(o.ask.To) && matches(o.ask.Name, name) {
 			try(o)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/gorun/gorun/envprop/ncclenv"
 )
 
-// hush is in every credential of these tests, and may be in nothing printed.
-const hush = "hush-hush"
+// credential is in every credential of these tests. No output may show it.
+const credential = "s3cret-value"
 
 // draw makes a random world.
 func draw(r *rand.Rand) []fake {
@@ -31,10 +31,10 @@ func draw(r *rand.Rand) []fake {
 	assign := func() string {
 		n := name()
 		if ncclenv.Credential(n) {
-			return n + "=" + hush + pick("1", "2")
+			return n + "=" + credential + pick("1", "2")
 		}
 		if n == "MINE" || n == "NCCL_DEBUG" { // what must agree has no such values
-			return n + "=http://u:" + hush + "@h/"
+			return n + "=http://u:" + credential + "@h/"
 		}
 		return n + "=" + pick("", "1", "2")
 	}
@@ -48,23 +48,23 @@ func draw(r *rand.Rand) []fake {
 			role:  pick("ps", "worker"),
 		}
 		if r.IntN(4) == 0 {
-			nodes[i].conf = pick("NCCL_ALGO=1", "NCCL_PROTO=2\nNCCL_ALGO=3", "HF_TOKEN="+hush)
+			nodes[i].conf = pick("NCCL_ALGO=1", "NCCL_PROTO=2\nNCCL_ALGO=3", "HF_TOKEN="+credential)
 		}
 		if r.IntN(3) == 0 {
-			nodes[i].file = pick("MINE='9'", "NCCL_ALGO=9\nHF_TOKEN="+hush)
+			nodes[i].file = pick("MINE='9'", "NCCL_ALGO=9\nHF_TOKEN="+credential)
 		}
 	}
 	return nodes
 }
 
-func TestUnifyHoldsItsPromises(t *testing.T) {
+func TestUnifyInRandomWorlds(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for k := range 300 {
 		r := rand.New(rand.NewPCG(seed, uint64(k)))
 		nodes := draw(r)
 		list := reports(t, nodes)
-		// By way of the wire, as in a job; and in another order of map and entries.
+		// Encoded and decoded, as in a job.
 		wired := make([]Report, len(list))
 		for i := range list {
 			b, err := list[i].Encode()
@@ -81,11 +81,12 @@ func TestUnifyHoldsItsPromises(t *testing.T) {
 		}
 		checkAgrees(t, k, nodes, d)
 		checkSettles(t, k, nodes, d)
-		checkHushed(t, k, list, d)
+		checkHidesCredentials(t, k, list, d)
 	}
 }
 
-// checkAgrees: what must agree has one value, or a difference says why not.
+// checkAgrees checks that a variable that must agree has one value, or that a difference
+// reports it.
 func checkAgrees(t *testing.T, k int, nodes []fake, d Decision) {
 	t.Helper()
 	for _, name := range []string{"NCCL_ALGO", "NCCL_PROTO", "UCX_IB_SL", "NCCL_NEW"} {
@@ -93,7 +94,7 @@ func checkAgrees(t *testing.T, k int, nodes []fake, d Decision) {
 		at := slices.IndexFunc(d.Differences, func(x Difference) bool { return x.Name == name })
 		same := len(slices.Compact(slices.Clone(got))) == 1
 		if left := at >= 0 && d.Differences[at].Left; !same && !left {
-			t.Fatalf("%d: %s is %q and nobody says so: %+v", k, name, got, nodes)
+			t.Fatalf("%d: %s is %q and no difference reports it: %+v", k, name, got, nodes)
 		}
 	}
 }
@@ -122,14 +123,14 @@ func checkSettles(t *testing.T, k int, nodes []fake, d Decision) {
 	}
 }
 
-// checkHushed checks that no output shows a credential, and that no node sends a
+// checkHidesCredentials checks that no output shows a credential, and that no node sends a
 // credential that no request names.
-func checkHushed(t *testing.T, k int, list []Report, d Decision) {
+func checkHidesCredentials(t *testing.T, k int, list []Report, d Decision) {
 	t.Helper()
 	var final []Setting
 	for i, a := range d.Members {
-		b := NewBase([]string{"HF_TOKEN=" + hush, "U=http://u:" + hush + "@h"}).Apply(a)
-		final = append(final, b.Explain(Vars{Ranks: Ranks{Rank: i}, Round: Round{WorldToken: hush}})...)
+		b := NewBase([]string{"HF_TOKEN=" + credential, "U=http://u:" + credential + "@h"}).Apply(a)
+		final = append(final, b.Explain(Vars{Ranks: Ranks{Rank: i}, Round: Round{WorldToken: credential}})...)
 	}
 	for _, v := range []any{list, d, final, Diff(final, nil)} {
 		text, err := json.Marshal(v)
@@ -137,20 +138,20 @@ func checkHushed(t *testing.T, k int, list []Report, d Decision) {
 			t.Fatal(err)
 		}
 		for _, printed := range []string{string(text), fmt.Sprint(v), fmt.Sprintf("%v", v), fmt.Sprintf("%+v", v), fmt.Sprintf("%#v", v), fmt.Sprintf("%q", v), fmt.Sprintf("%x", v)} {
-			if strings.Contains(printed, hush) || strings.Contains(printed, fmt.Sprintf("%x", hush)) {
+			if strings.Contains(printed, credential) || strings.Contains(printed, fmt.Sprintf("%x", credential)) {
 				t.Fatalf("%d: a credential is shown: %s", k, printed)
 			}
 		}
 	}
 	for _, r := range list {
-		for _, o := range r.Own {
-			if o.Value.Secret() {
-				t.Fatalf("%d: %s travels unasked", k, o.Name)
+		for _, o := range r.Values {
+			if o.Value.HasCredential() {
+				t.Fatalf("%d: %s is sent without a request", k, o.Name)
 			}
 		}
 		for _, a := range r.Asks {
-			if a.Value.Secret() && (a.Kind != FromFlag || !a.Whole) && ncclenv.Credential(a.Name) {
-				t.Fatalf("%d: %s travels by %s", k, a.Name, a.At)
+			if a.Value.HasCredential() && (a.Kind != FromFlag || !a.Whole) && ncclenv.Credential(a.Name) {
+				t.Fatalf("%d: %s is sent by %s", k, a.Name, a.At)
 			}
 		}
 	}
@@ -158,7 +159,7 @@ func checkHushed(t *testing.T, k int, list []Report, d Decision) {
 
 func TestValueShowsNoCredential(t *testing.T) {
 	for _, name := range []string{"HF_TOKEN", "AWS_ACCESS_KEY_ID", "DBPASSWORD", "MY_SECRET", "SSH_AUTH_SOCK", "GITHUB_X", "WANDB_API_KEY", "GORUN_WORLD_TOKEN", "MYSQL_PWD"} {
-		v := NewValue(name, hush)
+		v := NewValue(name, credential)
 		all := struct {
 			V Value
 			v Value
@@ -167,19 +168,19 @@ func TestValueShowsNoCredential(t *testing.T) {
 		}{v, v, &v, map[string]Value{"a": v}}
 		text, err := json.Marshal(map[string]any{"a": v, "b": []Value{v}, "c": &v})
 		printed := fmt.Sprint(v, &v, all) + fmt.Sprintf("%v %+v %#v %+v %#v %s", v, v, v, all, all, text)
-		if err != nil || strings.Contains(printed, hush) || !v.Secret() || v.Reveal() != hush {
+		if err != nil || strings.Contains(printed, credential) || !v.HasCredential() || v.Reveal() != credential {
 			t.Errorf("%s: %s, %v", name, printed, err)
 		}
 	}
 	for _, name := range []string{"NCCL_IB_PKEY", "TOKENIZERS_PARALLELISM", "PWD", "MONKEY", "NCCL_ALGO", "COMPASS", "KEYBOARD"} {
-		if v := NewValue(name, "x"); v.Secret() || v.String() != "x" {
+		if v := NewValue(name, "x"); v.HasCredential() || v.String() != "x" {
 			t.Errorf("%s is hidden", name)
 		}
 	}
 	if v := NewValue("A", "x\x1b[2J\ny"); v.String() != `"x\x1b[2J\ny"` {
 		t.Errorf("a terminal would obey %s", v)
 	}
-	if v := NewValue("A", strings.Repeat("x", 100_000)); v.Secret() || len(v.String()) > 10_000 || len(v.Reveal()) != 100_000 {
+	if v := NewValue("A", strings.Repeat("x", 100_000)); v.HasCredential() || len(v.String()) > 10_000 || len(v.Reveal()) != 100_000 {
 		t.Error("a long value is not merely shortened")
 	}
 }

@@ -23,16 +23,16 @@ type Node struct {
 type Report struct {
 	Format int // 0: the node sent no report
 	Node   Node
-	Own    []Own // by name
+	Values []NodeValue // of governed variables, by name
 	Asks   []Ask
 }
 
-// Own is the effective value of a governed variable on a node.
-type Own struct {
-	Name  string
-	Value Value
-	Conf  string // the nccl.conf that sets it; "" when it is exported
-	Under string // the nccl.conf that would set it were it not exported
+// NodeValue is the effective value of a governed variable on a node.
+type NodeValue struct {
+	Name       string
+	Value      Value
+	Conf       string // the nccl.conf that sets it; "" when it is exported
+	Overridden string // the nccl.conf that would set it were it not exported
 }
 
 // NewReport returns the report of a node whose workers would have this environment
@@ -41,16 +41,16 @@ type Own struct {
 // one rank or the contract with workers.
 func NewReport(n Node, env []string, files []ncclenv.File, r Request) Report {
 	report := Report{Format: format, Node: n, Asks: r.Asks}
-	all := map[string]*Own{}
+	all := map[string]*NodeValue{}
 	add := func(name, text, conf string) {
 		if have := all[name]; have != nil {
-			if have.Conf == "" && have.Under == "" {
-				have.Under = conf
+			if have.Conf == "" && have.Overridden == "" {
+				have.Overridden = conf
 			}
 			return
 		}
-		if isReported(name) && !ncclenv.Secret(name, text) && checkValue(name, text) == nil {
-			all[name] = &Own{Name: name, Value: NewValue(name, text), Conf: conf}
+		if isReported(name) && !ncclenv.HasCredential(name, text) && checkValue(name, text) == nil {
+			all[name] = &NodeValue{Name: name, Value: NewValue(name, text), Conf: conf}
 		}
 	}
 	exported := environment(env)
@@ -62,11 +62,11 @@ func NewReport(n Node, env []string, files []ncclenv.File, r Request) Report {
 			if _, hidden := exported[e.Name]; hidden && all[e.Name] == nil {
 				continue
 			}
-			add(e.Name, e.Value, place(f.Facts.Path))
+			add(e.Name, e.Value, shownPath(f.Facts.Path))
 		}
 	}
 	for _, name := range names(all) {
-		report.Own = append(report.Own, *all[name])
+		report.Values = append(report.Values, *all[name])
 	}
 	return report
 }
@@ -74,7 +74,7 @@ func NewReport(n Node, env []string, files []ncclenv.File, r Request) Report {
 // isReported reports whether a node reports its own value of a variable.
 func isReported(name string) bool {
 	v, ok := ncclenv.Governed(name)
-	if !ok || v.Ours || checkName(name) != nil || ncclenv.Credential(name) {
+	if !ok || v.SetByGorun || checkName(name) != nil || ncclenv.Credential(name) {
 		return false
 	}
 	switch v.Scope {
@@ -86,10 +86,10 @@ func isReported(name string) bool {
 }
 
 // find returns the node's own value of a variable, or nil.
-func (r *Report) find(name string) *Own {
-	i, ok := slices.BinarySearchFunc(r.Own, name, func(o Own, name string) int { return strings.Compare(o.Name, name) })
+func (r *Report) find(name string) *NodeValue {
+	i, ok := slices.BinarySearchFunc(r.Values, name, func(o NodeValue, name string) int { return strings.Compare(o.Name, name) })
 	if !ok || r.Format == 0 {
 		return nil
 	}
-	return &r.Own[i]
+	return &r.Values[i]
 }

@@ -23,10 +23,10 @@ type EnvFile struct {
 
 // Request is what one node asks for, with the values that it gives.
 type Request struct {
-	Asks  []Ask    // sent to all nodes; of two with one weight the later counts
-	Stay  []Ask    // of env files: credentials, for this node's own workers
-	Lack  []string // names of -x NAME that have no value here: another node may give one
-	Notes []string // for the user, one line each
+	Asks      []Ask    // sent to all nodes; of two with one weight the later counts
+	LocalAsks []Ask    // of env files: credentials, for this node's own workers
+	Missing   []string // names of -x NAME that have no value here: another node may give one
+	Notes     []string // for the user, one line each
 }
 
 // NewRequest reads what the user asked for on a node with this environment.
@@ -44,17 +44,17 @@ type Request struct {
 // and the line.
 func NewRequest(o Options, env []string) (Request, error) {
 	var r Request
-	filed := map[string]envLine{}
+	fromFiles := map[string]envLine{}
 	for _, f := range o.Files {
 		lines, err := parseEnvFile(f.Name, f.Text)
 		if err != nil {
 			return Request{}, err
 		}
 		for _, l := range lines {
-			filed[l.name] = l
-			ask := Ask{Name: l.name, Value: NewValue(l.name, l.value), Kind: FromEnvFile, Whole: true, At: fmt.Sprintf("%s:%d", place(f.Name), l.line)}
+			fromFiles[l.name] = l
+			ask := Ask{Name: l.name, Value: NewValue(l.name, l.value), Kind: FromEnvFile, Whole: true, At: fmt.Sprintf("%s:%d", shownPath(f.Name), l.line)}
 			if ncclenv.Credential(l.name) {
-				r.Stay = append(r.Stay, ask)
+				r.LocalAsks = append(r.LocalAsks, ask)
 				continue
 			}
 			r.Asks = append(r.Asks, ask)
@@ -71,11 +71,11 @@ func NewRequest(o Options, env []string) (Request, error) {
 		switch {
 		case given:
 			if ncclenv.Credential(ask.Name) {
-				r.note("%s: its value stands in the list of processes; set it in the environment and write -x %s%s", ask.At, ask.To, ask.Name)
+				r.note("%s: other users see this value in the list of processes; set it in the environment and write -x %s%s", ask.At, ask.To, ask.Name)
 			}
 			r.add(ask)
 		case ask.Whole:
-			if err := r.take(ask, own, filed); err != nil {
+			if err := r.addNodeValue(ask, own, fromFiles); err != nil {
 				return Request{}, err
 			}
 		default:
@@ -92,7 +92,7 @@ func NewRequest(o Options, env []string) (Request, error) {
 	if len(r.Asks) > maxAsks {
 		return Request{}, fmt.Errorf("%d variables are asked for with -x, --unset and --env-file, at most %d are allowed", len(r.Asks), maxAsks)
 	}
-	for _, a := range r.Stay {
+	for _, a := range r.LocalAsks {
 		if !named[a.Name] {
 			r.note("%s of %s stays on this node, as it looks like a credential: add -x %s to give it to every node", a.Name, a.At, a.Name)
 		}
@@ -100,10 +100,10 @@ func NewRequest(o Options, env []string) (Request, error) {
 	return r, nil
 }
 
-// Keep returns the part of the request that only this node's own workers get.
-func (r Request) Keep() Assignment {
+// LocalAssignment returns the part of the request that only this node's own workers get.
+func (r Request) LocalAssignment() Assignment {
 	var a Assignment
-	for _, ask := range r.Stay {
+	for _, ask := range r.LocalAsks {
 		a.Set = append(a.Set, Setting{ask.Name, ask.Value, Source{Kind: ask.Kind, At: ask.At}})
 	}
 	return a
@@ -122,13 +122,13 @@ func (r *Request) add(a Ask) {
 	}
 }
 
-// take adds the ask of -x NAME, with this node's value.
-func (r *Request) take(a Ask, own map[string]string, filed map[string]envLine) error {
+// addNodeValue adds the ask of -x NAME, with this node's value.
+func (r *Request) addNodeValue(a Ask, own map[string]string, fromFiles map[string]envLine) error {
 	text, ok := own[a.Name]
 	if !ok {
-		l, in := filed[a.Name]
+		l, in := fromFiles[a.Name]
 		if !in {
-			r.Lack = append(r.Lack, a.Name)
+			r.Missing = append(r.Missing, a.Name)
 			r.note("%s: not set on this node", a.At)
 			return nil
 		}
@@ -152,7 +152,7 @@ func (r *Request) expand(a Ask, own map[string]string) {
 		}
 		found = true
 		v, governed := ncclenv.Governed(name)
-		if ncclenv.Secret(name, own[name]) || ncclenv.Credential(name) || governed && (v.Scope == ncclenv.Never || v.Scope == ncclenv.Rank) {
+		if ncclenv.HasCredential(name, own[name]) || ncclenv.Credential(name) || governed && (v.Scope == ncclenv.Never || v.Scope == ncclenv.Rank) {
 			left = append(left, name)
 			continue
 		}
@@ -164,9 +164,9 @@ func (r *Request) expand(a Ask, own map[string]string) {
 	case !found:
 		r.note("%s: no variable of this node matches", a.At)
 	case n > 8:
-		r.note("%s leaves %s and %d more on this node: name in full what is to travel", a.At, strings.Join(left[:8], ", "), n-8)
+		r.note("%s does not send %s and %d more: to send one of them, write its full name", a.At, strings.Join(left[:8], ", "), n-8)
 	case n > 0:
-		r.note("%s leaves %s on this node: name in full what is to travel", a.At, strings.Join(left, ", "))
+		r.note("%s does not send %s: to send one of them, write its full name", a.At, strings.Join(left, ", "))
 	}
 }
 
@@ -207,7 +207,7 @@ func (l Local) Assignment(rank int) Assignment {
 }
 
 // base returns what the node's workers have in common besides any decision.
-func (l Local) base() Base { return NewBase(l.Env).Apply(l.Request.Keep()) }
+func (l Local) base() Base { return NewBase(l.Env).Apply(l.Request.LocalAssignment()) }
 
 // Guess returns what the node's workers will have in common, as far as this node
 // decides it.
@@ -237,7 +237,7 @@ func (l Local) Decided(decision []byte, rank int, trusted bool) (b Base, refused
 // other nodes, or "" if none does.
 func (r Request) CredentialAt() string {
 	for _, ask := range r.Asks {
-		if ncclenv.Credential(ask.Name) || ask.Value.Secret() {
+		if ncclenv.Credential(ask.Name) || ask.Value.HasCredential() {
 			return ask.At
 		}
 	}

@@ -34,24 +34,24 @@ func TestParseFlag(t *testing.T) {
 		"=x":                                "a name is missing",
 		"A B=x":                             `"A B" is not the name`,
 		"1A=x":                              "no digit first",
-		"NCCL_*=1":                          "a pattern takes the values of this node",
+		"NCCL_*=1":                          "a pattern sends the values of this node",
 		"NCCL_[=1":                          "a pattern",
 		"NCCL_[":                            "is not a pattern",
-		"RANK=3":                            "RANK is gorun's own",
-		"GORUN_SECRET":                      "GORUN_SECRET is gorun's own",
-		"GORUN_INTERNAL_X=1":                "gorun's own",
-		"node=1:MASTER_ADDR=1":              "MASTER_ADDR is gorun's own",
-		"node1:A=1":                         "-x node1:A: a host or an address names no node here: write node=I:",
-		"10.0.0.1:A=x:y":                    "-x 10.0.0.1:A: a host or an address",
-		"[fd00::1]:A":                       "a host or an address",
+		"RANK=3":                            "only gorun sets RANK",
+		"GORUN_SECRET":                      "only gorun sets GORUN_SECRET",
+		"GORUN_INTERNAL_X=1":                "only gorun sets",
+		"node=1:MASTER_ADDR=1":              "only gorun sets MASTER_ADDR",
+		"node1:A=1":                         "-x node1:A: a target is node=I: or role=R:, not a host or an address",
+		"10.0.0.1:A=x:y":                    "-x 10.0.0.1:A: a target is",
+		"[fd00::1]:A":                       "not a host or an address",
 		"role=ps:node=1:A=1":                "one target",
 		"node=1:role=ps:A=1":                "one target",
 		"role=ps:node1:A=1":                 "one target",
 		"role=ps":                           "role=0:NAME=value",
-		"role=:A=1":                         "names no node",
+		"role=:A=1":                         "is not a target",
 		"node=x:A=1":                        "a node's group rank is expected",
 		"node=01:A=1":                       "a node's group rank is expected",
-		":A=1":                              "a host or an address",
+		":A=1":                              "not a host or an address",
 		"A=x\x00y":                          "zero byte",
 		"A=" + strings.Repeat("x", 200_000): "bytes with its value",
 		strings.Repeat("A", 300):            "at most 256",
@@ -61,7 +61,7 @@ func TestParseFlag(t *testing.T) {
 			t.Errorf("%.40q: %v; want %q", arg, err, want)
 		}
 	}
-	for arg, want := range map[string]string{"A=1": "without a value", "*": "take PATH", "?ATH": "take PATH", "node=1:*": "take PATH", "node1:A": "a host or an address"} {
+	for arg, want := range map[string]string{"A=1": "without a value", "*": "remove PATH", "?ATH": "remove PATH", "node=1:*": "remove PATH", "node1:A": "not a host or an address"} {
 		if _, _, err := parseFlag(FromUnset, arg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--unset %s: %v; want %q", arg, err, want)
 		}
@@ -73,10 +73,10 @@ func TestParseFlag(t *testing.T) {
 
 // An error never shows what was to be the value.
 func TestFlagErrorsHideValues(t *testing.T) {
-	for _, arg := range []string{"RANK=hush", "A B=hush", "NCCL_*=hush", "role=ps:A B=hush", "node=x:HF_TOKEN=hush", "A=hush\x00", "=hush", "node=0:RANK=hush:hush", "node1:A=hush", "role=ps:node1:A=hush", "node=1:role=ps:A=hush"} {
+	for _, arg := range []string{"RANK=s3cret", "A B=s3cret", "NCCL_*=s3cret", "role=ps:A B=s3cret", "node=x:HF_TOKEN=s3cret", "A=s3cret\x00", "=s3cret", "node=0:RANK=s3cret:s3cret", "node1:A=s3cret", "role=ps:node1:A=s3cret", "node=1:role=ps:A=s3cret"} {
 		for _, kind := range []Kind{FromFlag, FromUnset} {
 			_, _, err := parseFlag(kind, arg)
-			if err == nil || strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "\n") {
+			if err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s %q: %v", kind, arg, err)
 			}
 		}
@@ -85,8 +85,8 @@ func TestFlagErrorsHideValues(t *testing.T) {
 
 func TestNewRequest(t *testing.T) {
 	env := []string{
-		"NCCL_ALGO=Ring", "NCCL_PSK=hush", "NCCL_COMM_ID=1", "NCCL_DEBUG_FILE=/x", "NCCL_DEBUG=INFO", "NCCL_DEBUG=WARN",
-		"PATH=/bin", "HF_TOKEN=hush", "MINE=1", "RANK=0", "broken", "PROXY_URL=http://u:hush@h",
+		"NCCL_ALGO=Ring", "NCCL_PSK=s3cret", "NCCL_COMM_ID=1", "NCCL_DEBUG_FILE=/x", "NCCL_DEBUG=INFO", "NCCL_DEBUG=WARN",
+		"PATH=/bin", "HF_TOKEN=s3cret", "MINE=1", "RANK=0", "broken", "PROXY_URL=http://u:s3cret@h",
 	}
 	for _, c := range []struct {
 		name  string
@@ -96,19 +96,19 @@ func TestNewRequest(t *testing.T) {
 	}{
 		{"a name", Options{X: []string{"MINE"}}, []string{"MINE=1"}, nil},
 		{"a name with a credential", Options{X: []string{"HF_TOKEN"}}, []string{"HF_TOKEN=(hidden)"}, nil},
-		{"a value of a credential", Options{X: []string{"HF_TOKEN=hush"}}, []string{"HF_TOKEN=(hidden)"}, []string{"list of processes"}},
+		{"a value of a credential", Options{X: []string{"HF_TOKEN=s3cret"}}, []string{"HF_TOKEN=(hidden)"}, []string{"list of processes"}},
 		{"not set", Options{X: []string{"NONE"}}, nil, []string{"-x NONE: not set on this node"}},
 		{
 			"a pattern",
 			Options{X: []string{"NCCL_*"}},
 			[]string{"NCCL_ALGO=Ring", "NCCL_DEBUG=WARN"},
-			[]string{"leaves NCCL_COMM_ID, NCCL_DEBUG_FILE, NCCL_PSK on this node"},
+			[]string{"does not send NCCL_COMM_ID, NCCL_DEBUG_FILE, NCCL_PSK:"},
 		},
 		{
 			"all",
 			Options{X: []string{"*"}},
 			[]string{"MINE=1", "NCCL_ALGO=Ring", "NCCL_DEBUG=WARN"},
-			[]string{"leaves HF_TOKEN, NCCL_COMM_ID, NCCL_DEBUG_FILE, NCCL_PSK, PATH, PROXY_URL on"},
+			[]string{"does not send HF_TOKEN, NCCL_COMM_ID, NCCL_DEBUG_FILE, NCCL_PSK, PATH, PROXY_URL:"},
 		},
 		{"nothing matches", Options{X: []string{"XX*"}}, nil, []string{"no variable of this node matches"}},
 		{"of one machine", Options{X: []string{"PATH"}}, []string{"PATH=/bin"}, []string{"every node gets this one value, though it names one machine"}},
@@ -122,11 +122,11 @@ func TestNewRequest(t *testing.T) {
 		},
 		{
 			"a credential of a file stays",
-			Options{Files: []EnvFile{{"a.env", []byte("\nAWS_REGION=hush")}}},
+			Options{Files: []EnvFile{{"a.env", []byte("\nAWS_REGION=s3cret")}}},
 			nil,
 			[]string{"AWS_REGION of a.env:2 stays on this node, as it looks like a credential: add -x AWS_REGION"},
 		},
-		{"named, it goes", Options{X: []string{"X_KEY"}, Files: []EnvFile{{"a.env", []byte("X_KEY=hush")}}}, []string{"X_KEY=(hidden)"}, nil},
+		{"named, it goes", Options{X: []string{"X_KEY"}, Files: []EnvFile{{"a.env", []byte("X_KEY=s3cret")}}}, []string{"X_KEY=(hidden)"}, nil},
 		{"unset", Options{Unset: []string{"MINE", "node=1:NCCL_*"}}, []string{"MINE=", "NCCL_*="}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestNewRequest(t *testing.T) {
 				}
 			}
 			text, err := json.Marshal(r)
-			if all := fmt.Sprintf("%v %+v %#v %s", r, r, r, text); err != nil || strings.Contains(all, "hush") {
+			if all := fmt.Sprintf("%v %+v %#v %s", r, r, r, text); err != nil || strings.Contains(all, "s3cret") {
 				t.Errorf("a credential is shown: %v %s", err, all)
 			}
 		})
@@ -176,13 +176,13 @@ func TestNewRequestRefuses(t *testing.T) {
 	}
 }
 
-func TestKeepIsForTheOwnWorkers(t *testing.T) {
-	r, err := NewRequest(Options{Files: []EnvFile{{"a.env", []byte("HF_TOKEN=hush\nA=1")}}}, nil)
+func TestLocalAsksReachOnlyTheNodesWorkers(t *testing.T) {
+	r, err := NewRequest(Options{Files: []EnvFile{{"a.env", []byte("HF_TOKEN=s3cret\nA=1")}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := asMap(t, NewBase([]string{"HF_TOKEN=old"}).Apply(r.Keep()).Worker(vars()))
-	if _, travels := env["A"]; env["HF_TOKEN"] != "hush" || travels {
+	env := asMap(t, NewBase([]string{"HF_TOKEN=old"}).Apply(r.LocalAssignment()).Worker(vars()))
+	if _, travels := env["A"]; env["HF_TOKEN"] != "s3cret" || travels {
 		t.Errorf("HF_TOKEN=%q, A set: %v", env["HF_TOKEN"], travels)
 	}
 }

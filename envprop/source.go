@@ -76,8 +76,8 @@ type Removal struct {
 	Spares bool `json:"spares,omitempty"`
 }
 
-// takes reports whether the removal means a variable.
-func (r Removal) takes(name string) bool {
+// removes reports whether the removal includes a variable.
+func (r Removal) removes(name string) bool {
 	return matches(r.Name, name) && !(r.Spares && ncclenv.RunsCode(name))
 }
 
@@ -90,10 +90,11 @@ type Assignment struct {
 
 // Removes reports whether the assignment takes a variable away.
 func (a Assignment) Removes(name string) bool {
-	return slices.ContainsFunc(a.Unset, func(r Removal) bool { return r.takes(name) })
+	return slices.ContainsFunc(a.Unset, func(r Removal) bool { return r.removes(name) })
 }
 
-// rule says why a variable is treated as it is; "" for a variable that is not governed.
+// rule returns the scope of a variable and why it has that scope. It returns "" for a
+// variable that is not governed.
 func rule(name string) string {
 	if v, ok := ncclenv.Governed(name); ok {
 		return string(v.Scope) + ": " + v.Text
@@ -125,7 +126,7 @@ func (b Base) Explain(w Vars, files ...ncclenv.File) []Setting {
 	}
 	for _, f := range files {
 		for _, e := range f.Entries {
-			add(e.Name, e.Value, Source{Kind: FromConf, At: place(f.Facts.Path), Rule: rule(e.Name)})
+			add(e.Name, e.Value, Source{Kind: FromConf, At: shownPath(f.Facts.Path), Rule: rule(e.Name)})
 		}
 	}
 	slices.SortFunc(all, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })

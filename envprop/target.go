@@ -29,7 +29,7 @@ func cutTarget(arg string) (t Target, rest string, err error) {
 		return t, rest, err
 	}
 	if second, _, err := cutOne(rest); err != nil || second != (Target{}) {
-		return t, rest, errors.New("it has one target, node=I: or role=R: in front of the name")
+		return t, rest, errors.New("only one target is allowed before the name, node=I: or role=R:")
 	}
 	return t, rest, nil
 }
@@ -43,18 +43,18 @@ func cutOne(arg string) (t Target, rest string, err error) {
 		}
 		name, rest, ok := strings.Cut(after, ":")
 		if !ok {
-			return t, arg, fmt.Errorf("%s= is followed by which one, a colon and a variable: %s=0:NAME=value", by, by)
+			return t, arg, fmt.Errorf("%s= needs a value, a colon and a variable: %s=0:NAME=value", by, by)
 		}
 		t = Target{by, name}
 		return t, rest, t.check()
 	}
 	if head, _, _ := strings.Cut(arg, "="); strings.Contains(head, ":") {
-		return t, arg, errors.New("a host or an address names no node here: write node=I: with its group rank, or role=R: with its role")
+		return t, arg, errors.New("a target is node=I: or role=R:, not a host or an address; node=0: is the first node")
 	}
 	return t, arg, nil
 }
 
-// check returns an error for a target that no node could have.
+// check returns an error for a target that cannot match a node.
 func (t Target) check() error {
 	switch t.By {
 	case "":
@@ -67,10 +67,10 @@ func (t Target) check() error {
 		}
 	case ByRole:
 		if t.Name == "" || len(t.Name) > maxName || line(t.Name) != t.Name || strings.ContainsAny(t.Name, " \t") {
-			return fmt.Errorf("%s names no node", t)
+			return fmt.Errorf("%s is not a target", t)
 		}
 	default:
-		return fmt.Errorf("%q is no way to name a node", string(t.By))
+		return fmt.Errorf("%q is not a kind of target", string(t.By))
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (t Target) String() string {
 	return string(t.By) + "=" + line(t.Name) + ":"
 }
 
-// weight orders targets; the one with fewer nodes weighs more. A node wins over a
+// weight orders targets. A target with fewer nodes has more weight. A node wins over a
 // role, and a role over all nodes.
 func (t Target) weight() int {
 	switch t.By {
@@ -101,8 +101,8 @@ func (n Node) targets(rank int) []Target {
 	return []Target{{}, {ByRole, n.Role}, {ByNode, strconv.Itoa(rank)}}
 }
 
-// called returns the name of a node for people.
-func (n Node) called(rank int) string {
+// displayName returns the name of a node for people.
+func (n Node) displayName(rank int) string {
 	switch {
 	case n.Host != "":
 		return line(n.Host)

@@ -25,7 +25,7 @@ import (
 // An assignment contains only what changes a node. The first node is the node with
 // the lowest group rank that sent a report.
 func Unify(reports []Report, p Policy) Decision {
-	u := unifier{policy: p, reports: reports, offers: collect(reports, p.Trusted), first: -1}
+	u := unifier{policy: p, reports: reports, offers: indexOffers(reports, p.Trusted), first: -1}
 	u.members = make([]member, len(reports))
 	for i := range reports {
 		u.members[i] = member{i, &reports[i], reports[i].Node.targets(i)}
@@ -45,12 +45,12 @@ func Unify(reports []Report, p Policy) Decision {
 }
 
 type unifier struct {
-	policy  Policy
-	reports []Report
-	members []member
-	offers  offers
-	first   int // group rank of the first node, -1 when there are no reports
-	stuck   []stuck
+	policy     Policy
+	reports    []Report
+	members    []member
+	offers     offers
+	first      int // group rank of the first node, -1 when there are no reports
+	confValues []confValue
 }
 
 // names lists the variables that need a decision.
@@ -60,7 +60,7 @@ func (u *unifier) names() []string {
 		all[name] = true
 	}
 	for i := range u.reports {
-		for _, o := range u.reports[i].Own {
+		for _, o := range u.reports[i].Values {
 			if _, seen := all[o.Name]; !seen {
 				all[o.Name] = isReported(o.Name)
 			}
@@ -84,8 +84,8 @@ type state struct {
 
 func (s state) same(t state) bool { return s.set == t.set && s.value.Reveal() == t.value.Reveal() }
 
-// of returns the state of a variable that a node reports.
-func (r *Report) of(name string) state {
+// stateOf returns the state of a variable that a node reports.
+func (r *Report) stateOf(name string) state {
 	s := state{known: r.Format != 0}
 	if o := r.find(name); o != nil {
 		s.set, s.value = true, o.Value
@@ -101,7 +101,7 @@ func (u *unifier) decide(name string, d *Decision) *Difference {
 	asked := 0
 	for i := range u.members {
 		m := &u.members[i]
-		own := m.report.of(name)
+		own := m.report.stateOf(name)
 		before[i], after[i] = own, own
 		a := &d.Members[i]
 		o, wanted := u.offers.winner(name, m, v.Scope)
@@ -110,47 +110,47 @@ func (u *unifier) decide(name string, d *Decision) *Difference {
 		case wanted && o.ask.Kind == FromUnset:
 			asked++
 			after[i] = state{known: own.known}
-			u.under(name, m, &after[i])
+			u.keepConfValue(name, m, &after[i])
 		case wanted:
 			asked++
 			after[i] = u.put(a, Setting{name, o.ask.Value, u.source(o)}, own.known)
-		case offered && (chosen.Asked || !agree && !own.set || agree && !u.has(name)):
+		case offered && (chosen.Asked || !agree && !own.set || agree && !u.firstHas(name)):
 			after[i] = u.put(a, Setting{name, NewValue(name, chosen.Value), Source{Kind: FromGorun, Rule: chosen.Rule}}, own.known)
 		case agree:
-			u.word(name, m, a, &after[i])
+			u.assignFirst(name, m, a, &after[i])
 		}
 	}
 	return u.difference(v, name, asked, before, after)
 }
 
-// has reports whether the first node has a value of its own.
-func (u *unifier) has(name string) bool {
+// firstHas reports whether the first node has a value of its own.
+func (u *unifier) firstHas(name string) bool {
 	return u.first >= 0 && u.reports[u.first].find(name) != nil
 }
 
-// word gives a node the first node's state of a variable.
-func (u *unifier) word(name string, m *member, a *Assignment, after *state) {
+// assignFirst gives a node the first node's state of a variable.
+func (u *unifier) assignFirst(name string, m *member, a *Assignment, after *state) {
 	if u.first < 0 {
 		return
 	}
 	first := &u.reports[u.first]
-	word := first.of(name)
-	if after.known && word.same(*after) {
+	want := first.stateOf(name)
+	if after.known && want.same(*after) {
 		return
 	}
-	source := Source{Kind: FromFirst, Node: first.Node.called(u.first), Rule: rule(name)}
+	source := Source{Kind: FromFirst, Node: first.Node.displayName(u.first), Rule: rule(name)}
 	switch {
-	case word.set && !u.offers.travels(name, word.value):
-	case word.set:
+	case want.set && !u.offers.mayTravel(name, want.value):
+	case want.set:
 		source.At = first.find(name).Conf
-		*after = u.put(a, Setting{name, word.value, source}, after.known)
+		*after = u.put(a, Setting{name, want.value, source}, after.known)
 	case after.set:
 		o := m.report.find(name)
 		*after = state{known: true}
 		if o.Conf == "" {
 			a.Unset = append(a.Unset, Removal{Name: name, Source: source})
 		}
-		u.under(name, m, after)
+		u.keepConfValue(name, m, after)
 	}
 }
 
@@ -162,7 +162,7 @@ func (u *unifier) put(a *Assignment, s Setting, known bool) state {
 
 // source returns where the value of an offer comes from.
 func (u *unifier) source(o offer) Source {
-	return Source{Kind: o.ask.Kind, Node: u.reports[o.node].Node.called(o.node), At: o.ask.At, Rule: rule(o.ask.Name)}
+	return Source{Kind: o.ask.Kind, Node: u.reports[o.node].Node.displayName(o.node), At: o.ask.At, Rule: rule(o.ask.Name)}
 }
 
 // chosen returns the value of a variable that gorun computed for a node.

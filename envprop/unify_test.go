@@ -123,7 +123,7 @@ func TestUnify(t *testing.T) {
 			[]fake{env(), {conf: "NCCL_ALGO=Tree", env: []string{"NCCL_ALGO=Ring"}}},
 			"NCCL_ALGO",
 			[]string{"", "Tree"},
-			"- first node", "NCCL_ALGO: unset on node 0, what /etc/nccl.conf says on node 1",
+			"- first node", "NCCL_ALGO: unset on node 0, the value in /etc/nccl.conf on node 1",
 		},
 
 		// Requests.
@@ -211,7 +211,7 @@ func TestConflict(t *testing.T) {
 		{"should agree", []fake{env("UCX_IB_SL=1"), env()}, false, false, false, false},
 		{"costs clarity only", []fake{env("TORCH_NCCL_BLOCKING_WAIT=1"), env()}, false, false, false, false},
 		{"left by a file", []fake{env(), {conf: "NCCL_ALGO=Ring"}}, true, true, true, false},
-		{"left at the user's word", []fake{{x: []string{"node=0:NCCL_ALGO=Ring"}}, env()}, true, true, true, false},
+		{"left because the user asks for it", []fake{{x: []string{"node=0:NCCL_ALGO=Ring"}}, env()}, true, true, true, false},
 		{"suspicious", []fake{env("NCCL_P2P_DISABLE=1"), env()}, false, false, true, false},
 		{"asked", []fake{{x: []string{"NCCL_ALGO=Ring"}}, {x: []string{"NCCL_ALGO=Tree"}}}, false, true, false, true},
 		{"asked, not governed", []fake{{x: []string{"MINE=Ring"}}, {x: []string{"MINE=Tree"}}}, false, false, false, true},
@@ -253,7 +253,7 @@ func TestChosen(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	// What must agree: only where the first node is silent.
+	// What must agree: only where the first node has no value.
 	for first, want := range map[string]string{"": "[7 7]", "NCCL_SOCKET_MAGIC=5": "[5 5]"} {
 		nodes := []fake{env(first), env("NCCL_SOCKET_MAGIC=6")}
 		c := []Chosen{{Name: "NCCL_SOCKET_MAGIC", Value: "7"}}
@@ -280,8 +280,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Without reports there is nothing to agree with.
-func TestUnifySilentNodes(t *testing.T) {
+// A node that sent no report has no influence, and gets what must agree.
+func TestUnifyNodesWithoutReport(t *testing.T) {
 	if d := Unify(nil, Policy{}); d.Members == nil || len(d.Members)+len(d.Differences) != 0 {
 		t.Errorf("%+v", d)
 	}
@@ -289,10 +289,10 @@ func TestUnifySilentNodes(t *testing.T) {
 	list[0].Format = 0
 	d := Unify(list, Policy{})
 	if len(d.Differences) != 0 || len(d.Members[1].Set)+len(d.Members[2].Set) != 0 {
-		t.Errorf("the silent node has a say: %+v", d)
+		t.Errorf("a node without a report has influence: %+v", d)
 	}
 	if s := d.Members[0].Set; len(s) != 1 || s[0].Value.Reveal() != "Tree" {
-		t.Errorf("the silent node gets %+v", s)
+		t.Errorf("the node without a report gets %+v", s)
 	}
 }
 

@@ -12,14 +12,14 @@ import (
 // ncclenv.Hidden or "***" instead. Reveal is only for workers and for encrypted
 // connections.
 type Value struct {
-	shown  string
-	raw    *string // nil: as shown; fmt does not look behind a pointer
-	secret bool
+	shown         string
+	raw           *string // nil: as shown; fmt does not look behind a pointer
+	hasCredential bool
 }
 
 // NewValue makes the value of a variable of this name.
 func NewValue(name, text string) Value {
-	v := Value{shown: ncclenv.Shown(name, text), secret: ncclenv.Secret(name, text)}
+	v := Value{shown: ncclenv.Shown(name, text), hasCredential: ncclenv.HasCredential(name, text)}
 	if v.shown != text {
 		v.raw = &text
 	}
@@ -34,8 +34,8 @@ func (v Value) Reveal() string {
 	return v.shown
 }
 
-// Secret reports whether the value has a part that must not be shown.
-func (v Value) Secret() bool { return v.secret }
+// HasCredential reports whether the value has a part that must not be shown.
+func (v Value) HasCredential() bool { return v.hasCredential }
 
 // String returns one line for a terminal. It is quoted if it has characters that a
 // terminal might obey.
@@ -50,9 +50,9 @@ func (v Value) MarshalText() ([]byte, error) { return []byte(v.shown), nil }
 // line makes a text from the network or a file safe for a terminal.
 func line(s string) string { return term.Quoted(s) }
 
-// place makes the name of a file safe for a terminal and cuts it to the bytes that may
+// shownPath makes the name of a file safe for a terminal and cuts it to the bytes that may
 // be sent.
-func place(s string) string {
+func shownPath(s string) string {
 	const most = maxNote / 2
 	if s = line(s); len(s) > most {
 		s = line(term.Cut(s, most-len("...")))

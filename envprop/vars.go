@@ -55,7 +55,7 @@ func (v Vars) list() []computed {
 	const place = "its place in the job"
 	text := func(name, value string) computed { return computed{Variable{name, value}, false, place} }
 	number := func(name string, n int) computed { return text(name, strconv.Itoa(n)) }
-	ours := func(name, value string) computed {
+	optional := func(name, value string) computed {
 		return computed{Variable{name, value}, value == "", "for its workers"}
 	}
 	return []computed{
@@ -77,12 +77,12 @@ func (v Vars) list() []computed {
 		// connect to it like every other rank instead of opening its own.
 		text("TORCHELASTIC_USE_AGENT_STORE", "True"),
 		text("TORCHELASTIC_ERROR_FILE", v.ErrorFile),
-		ours(contract.EnvRunID, v.RunID),
+		optional(contract.EnvRunID, v.RunID),
 		number(contract.EnvRound, v.Number),
-		ours(contract.EnvSocket, v.WorkerSocket),
-		ours(contract.EnvDevice, v.Device),
-		ours(contract.EnvAddr, v.NodeAddr),
-		ours(contract.EnvToken, v.WorldToken),
+		optional(contract.EnvSocket, v.WorkerSocket),
+		optional(contract.EnvDevice, v.Device),
+		optional(contract.EnvAddr, v.NodeAddr),
+		optional(contract.EnvToken, v.WorldToken),
 	}
 }
 
@@ -95,8 +95,8 @@ func (v Vars) unlessSet() []computed {
 	}
 }
 
-// pinned reports whether the worker's devices decide a variable.
-func (d Devices) pinned(name string) bool {
+// isPinned reports whether the worker's devices decide a variable.
+func (d Devices) isPinned(name string) bool {
 	for _, v := range d.Pinned {
 		if v.Name == name {
 			return true

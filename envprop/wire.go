@@ -48,13 +48,13 @@ type wireAsk struct {
 // clear, so the result is for an encrypted connection, never for a file or a terminal.
 func (r Report) Encode() ([]byte, error) {
 	w := wireReport{Format: r.Format, Node: r.Node}
-	for _, o := range r.Own {
-		w.Own = append(w.Own, wireValue{o.Name, []byte(o.Value.Reveal()), o.Conf, o.Under})
+	for _, o := range r.Values {
+		w.Own = append(w.Own, wireValue{o.Name, []byte(o.Value.Reveal()), o.Conf, o.Overridden})
 	}
 	for _, a := range r.Asks {
 		w.Asks = append(w.Asks, wireAsk{wireValue{Name: a.Name, Text: []byte(a.Value.Reveal())}, a.To, a.Kind, a.Whole, a.At})
 	}
-	return encode(w, MaxReport, "what this node tells of its environment")
+	return encode(w, MaxReport, "this node's report of its environment")
 }
 
 // DecodeReport reads another node's report, which may hold any bytes. It returns an
@@ -65,24 +65,24 @@ func DecodeReport(data []byte) (Report, error) {
 		return Report{}, err
 	}
 	if w.Format != format {
-		return Report{}, fmt.Errorf("an environment of format %d, and %d is known: run the same gorun on every node", w.Format, format)
+		return Report{}, fmt.Errorf("an environment of format %d, but this gorun reads format %d: run the same gorun on every node", w.Format, format)
 	}
 	if len(w.Own) > maxOwn || len(w.Asks) > maxAsks {
 		return Report{}, fmt.Errorf("an environment of %d variables and %d requests, at most %d and %d are allowed", len(w.Own), len(w.Asks), maxOwn, maxAsks)
 	}
-	if err := texts(maxName, w.Node.Host, w.Node.Addr, w.Node.Role); err != nil {
+	if err := checkTexts(maxName, w.Node.Host, w.Node.Addr, w.Node.Role); err != nil {
 		return Report{}, err
 	}
 	r := Report{Format: w.Format, Node: w.Node}
 	for i, o := range w.Own {
 		v, err := o.value()
-		if err := cmp.Or(err, checkName(o.Name), texts(maxNote, o.Conf, o.Under)); err != nil {
+		if err := cmp.Or(err, checkName(o.Name), checkTexts(maxNote, o.Conf, o.Under)); err != nil {
 			return Report{}, err
 		}
 		if i > 0 && w.Own[i-1].Name >= o.Name {
-			return Report{}, fmt.Errorf("%s is not in its place among the variables", o.Name)
+			return Report{}, fmt.Errorf("the variables are not sorted by name: %s", o.Name)
 		}
-		r.Own = append(r.Own, Own{o.Name, v, o.Conf, o.Under})
+		r.Values = append(r.Values, NodeValue{o.Name, v, o.Conf, o.Under})
 	}
 	for _, a := range w.Asks {
 		ask := Ask{To: a.To, Name: a.Name, Kind: a.Kind, Whole: a.Whole, At: a.At}
@@ -100,13 +100,13 @@ func DecodeReport(data []byte) (Report, error) {
 
 // check returns an error for an ask that no request can have.
 func (a *Ask) check() error {
-	if err := cmp.Or(a.To.check(), texts(maxNote, a.At)); err != nil {
+	if err := cmp.Or(a.To.check(), checkTexts(maxNote, a.At)); err != nil {
 		return err
 	}
 	switch a.Kind {
 	case FromUnset:
 		if a.Value.Reveal() != "" || a.Whole == isPattern(a.Name) || a.Name == "" || strings.ContainsRune(meta, rune(a.Name[0])) {
-			return errors.New("a request that takes a variable away is none")
+			return errors.New("an invalid request to remove a variable")
 		}
 		if !a.Whole {
 			return checkPattern(a.Name)
@@ -140,7 +140,7 @@ func (a Assignment) Encode() ([]byte, error) {
 	for _, s := range a.Set {
 		w.Set = append(w.Set, wireSetting{wireValue{Name: s.Name, Text: []byte(s.Value.Reveal())}, s.Source})
 	}
-	return encode(w, MaxAssignment, "what a node's workers are given")
+	return encode(w, MaxAssignment, "the environment of a node's workers")
 }
 
 // DecodeAssignment reads what another node decided, with errors as DecodeReport.
@@ -150,7 +150,7 @@ func DecodeAssignment(data []byte) (Assignment, error) {
 		return Assignment{}, err
 	}
 	if w.Format != format || len(w.Set) > maxSet || len(w.Unset) > maxSet {
-		return Assignment{}, fmt.Errorf("an environment of format %d with %d and %d variables is not known here", w.Format, len(w.Set), len(w.Unset))
+		return Assignment{}, fmt.Errorf("an environment of format %d with %d values and %d removals is not supported", w.Format, len(w.Set), len(w.Unset))
 	}
 	var a Assignment
 	for _, s := range w.Set {
@@ -176,17 +176,17 @@ func DecodeAssignment(data []byte) (Assignment, error) {
 func (s Source) check() error {
 	switch s.Kind {
 	case FromFlag, FromUnset, FromEnvFile, FromFirst, FromGorun:
-		return texts(maxNote, s.Node, s.At, s.Rule)
+		return checkTexts(maxNote, s.Node, s.At, s.Rule)
 	default:
-		return errors.New("a value of an unknown source")
+		return errors.New("a value from an unknown source")
 	}
 }
 
-// texts returns an error for words that are too long or unsafe for a terminal.
-func texts(most int, words ...string) error {
+// checkTexts returns an error for a text that is too long or unsafe for a terminal.
+func checkTexts(most int, words ...string) error {
 	for _, w := range words {
 		if len(w) > most || line(w) != w {
-			return fmt.Errorf("a word of the environment has more than %d bytes, or what cannot be printed", most)
+			return fmt.Errorf("a text of the environment has more than %d bytes, or characters that cannot be printed", most)
 		}
 	}
 	return nil

@@ -10,16 +10,16 @@ import (
 
 func TestReportTravels(t *testing.T) {
 	r := fake{
-		env:  []string{"NCCL_ALGO=Ring", "HF_TOKEN=hush", "NCCL_TOPO_FILE=/x\xff", "HOME=/home", "CUDA_VISIBLE_DEVICES=1", "MINE=1", "NCCL_PSK=hush"},
-		conf: "NCCL_ALGO=Tree\nNCCL_PROTO=LL\nMY_KEY=hush\nNCCL_TOPO_FILE=/y", x: []string{"HF_TOKEN", "node=1:MINE"}, unset: []string{"FOO_*"}, file: "A=1\nB_KEY=hush",
+		env:  []string{"NCCL_ALGO=Ring", "HF_TOKEN=s3cret", "NCCL_TOPO_FILE=/x\xff", "HOME=/home", "CUDA_VISIBLE_DEVICES=1", "MINE=1", "NCCL_PSK=s3cret"},
+		conf: "NCCL_ALGO=Tree\nNCCL_PROTO=LL\nMY_KEY=s3cret\nNCCL_TOPO_FILE=/y", x: []string{"HF_TOKEN", "node=1:MINE"}, unset: []string{"FOO_*"}, file: "A=1\nB_KEY=s3cret",
 	}.report(t, 0)
 	var own []string
-	for _, o := range r.Own {
-		own = append(own, o.Name+"="+o.Value.Reveal()+"|"+o.Conf+"|"+o.Under)
+	for _, o := range r.Values {
+		own = append(own, o.Name+"="+o.Value.Reveal()+"|"+o.Conf+"|"+o.Overridden)
 	}
 	want := "NCCL_ALGO=Ring||/etc/nccl.conf NCCL_PROTO=LL|/etc/nccl.conf| NCCL_TOPO_FILE=/x\xff||/etc/nccl.conf"
 	if got := strings.Join(own, " "); got != want {
-		t.Errorf("it tells of %q, want %q", got, want)
+		t.Errorf("it reports %q, want %q", got, want)
 	}
 	b, err := r.Encode()
 	if err != nil {
@@ -49,7 +49,7 @@ func TestDecodeReportRefuses(t *testing.T) {
 		"too long":            `{"format":1,"x":"` + strings.Repeat("x", MaxReport) + `"}`,
 		"a bad host":          `{"format":1,"node":{"Host":"a\u001b[2J"}}`,
 		"a long host":         `{"format":1,"node":{"Host":"` + strings.Repeat("x", 300) + `"}}`,
-		"gorun's own":         own(`{"n":"RANK"}`),
+		"reserved":            own(`{"n":"RANK"}`),
 		"no name":             own(`{"n":"A B"}`),
 		"out of order":        own(`{"n":"B"},{"n":"A"}`),
 		"twice":               own(`{"n":"A"},{"n":"A"}`),
@@ -60,8 +60,8 @@ func TestDecodeReportRefuses(t *testing.T) {
 		"a reserved request":  ask(`{"n":"GORUN_SECRET","kind":"-x","whole":true}`),
 		"a pattern of -x":     ask(`{"n":"A*","kind":"-x"}`),
 		"a broken pattern":    ask(`{"n":"A[","kind":"--unset"}`),
-		"to take all away":    ask(`{"n":"*","kind":"--unset"}`),
-		"to take nothing":     ask(`{"n":"","kind":"--unset"}`),
+		"to remove all":       ask(`{"n":"*","kind":"--unset"}`),
+		"to remove none":      ask(`{"n":"","kind":"--unset"}`),
 		"a pattern in full":   ask(`{"n":"A*","kind":"--unset","whole":true}`),
 		"a value to unset":    ask(`{"n":"A","v":"QQ==","kind":"--unset","whole":true}`),
 		"a file for one node": ask(`{"n":"A","kind":"env file","whole":true,"to":{"By":"role","Name":"x"}}`),
@@ -78,7 +78,7 @@ func TestDecodeReportRefuses(t *testing.T) {
 }
 
 func TestAssignmentTravels(t *testing.T) {
-	nodes := []fake{{env: []string{"HF_TOKEN=hush", "NCCL_ALGO=\xff"}, x: []string{"HF_TOKEN"}, unset: []string{"A", "NCCL_I*"}}, env("NCCL_PROTO=LL")}
+	nodes := []fake{{env: []string{"HF_TOKEN=s3cret", "NCCL_ALGO=\xff"}, x: []string{"HF_TOKEN"}, unset: []string{"A", "NCCL_I*"}}, env("NCCL_PROTO=LL")}
 	a := Unify(reports(t, nodes), Policy{}).Members[1]
 	b, err := a.Encode()
 	if err != nil {
@@ -88,14 +88,14 @@ func TestAssignmentTravels(t *testing.T) {
 		t.Errorf("%v\n%+v\n%+v", err, a, back)
 	}
 	for name, text := range map[string]string{
-		"nothing":           ``,
-		"no format":         `{}`,
-		"too long":          `"` + strings.Repeat("x", MaxAssignment) + `"`,
-		"gorun's own":       `{"format":1,"set":[{"n":"WORLD_SIZE","source":{"kind":"-x"}}]}`,
-		"no source":         `{"format":1,"set":[{"n":"A"}]}`,
-		"to unset its own":  `{"format":1,"unset":[{"name":"RANK","source":{"kind":"--unset"}}]}`,
-		"a broken pattern":  `{"format":1,"unset":[{"name":"A[","source":{"kind":"--unset"}}]}`,
-		"terminal's orders": `{"format":1,"unset":[{"name":"A","source":{"kind":"--unset","rule":"\u001b"}}]}`,
+		"nothing":            ``,
+		"no format":          `{}`,
+		"too long":           `"` + strings.Repeat("x", MaxAssignment) + `"`,
+		"reserved":           `{"format":1,"set":[{"n":"WORLD_SIZE","source":{"kind":"-x"}}]}`,
+		"no source":          `{"format":1,"set":[{"n":"A"}]}`,
+		"to unset its own":   `{"format":1,"unset":[{"name":"RANK","source":{"kind":"--unset"}}]}`,
+		"a broken pattern":   `{"format":1,"unset":[{"name":"A[","source":{"kind":"--unset"}}]}`,
+		"control characters": `{"format":1,"unset":[{"name":"A","source":{"kind":"--unset","rule":"\u001b"}}]}`,
 	} {
 		if a, err := DecodeAssignment([]byte(text)); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, %+v", name, err, a)
@@ -124,7 +124,7 @@ func FuzzDecodeReport(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(r, back) {
 			t.Fatalf("%v\n%s\n%s", err, data, b)
 		}
-		// Whatever a node reports, other nodes accept the decision.
+		// Other nodes accept the decision for any report.
 		d := Unify([]Report{r, {Format: 1}, r}, Policy{})
 		for _, a := range d.Members {
 			b, err := a.Encode()

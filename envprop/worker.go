@@ -29,15 +29,15 @@ import (
 // to each other. No worker sees one.
 const InternalPrefix = "GORUN_INTERNAL_"
 
-// secret names the variable with the job's secret; workers do not get it.
+// secret is the name of the variable with the job's secret. Workers do not get it.
 const secret = "GORUN_SECRET"
 
 // Base is what the workers of a node have in common.
 type Base struct {
-	entries []entry
-	set     map[string]bool // names that Worker does not compute: they are set, or the user took them away
-	gone    []string        // patterns of such names
-	lost    []Removal       // variables that the node has and its workers do not get
+	entries         []entry
+	set             map[string]bool // names that Worker does not compute: they are set, or the user removed them
+	removedPatterns []string        // patterns of such names
+	removed         []Removal       // variables that the node has and its workers do not get
 }
 
 // entry is a variable of the workers.
@@ -69,19 +69,19 @@ func NewBase(env []string) Base {
 
 // Apply returns the base with the node's assignment; b stays as it is.
 func (b Base) Apply(a Assignment) Base {
-	next := Base{set: maps.Clone(b.set), gone: slices.Clone(b.gone), lost: slices.Clone(b.lost)}
+	next := Base{set: maps.Clone(b.set), removedPatterns: slices.Clone(b.removedPatterns), removed: slices.Clone(b.removed)}
 	if next.set == nil {
 		next.set = map[string]bool{}
 	}
-	put := make(map[string]bool, len(a.Set))
+	sets := make(map[string]bool, len(a.Set))
 	for _, s := range a.Set {
-		put[s.Name] = true
+		sets[s.Name] = true
 	}
 	for _, e := range b.entries {
-		switch away := slices.IndexFunc(a.Unset, func(r Removal) bool { return r.takes(e.name) }); {
-		case put[e.name]:
-		case away >= 0:
-			next.lost = append(next.lost, Removal{Name: e.name, Source: a.Unset[away].Source})
+		switch removal := slices.IndexFunc(a.Unset, func(r Removal) bool { return r.removes(e.name) }); {
+		case sets[e.name]:
+		case removal >= 0:
+			next.removed = append(next.removed, Removal{Name: e.name, Source: a.Unset[removal].Source})
 		default:
 			next.entries = append(next.entries, e)
 		}
@@ -91,14 +91,14 @@ func (b Base) Apply(a Assignment) Base {
 		case r.Source.Kind != FromUnset:
 			delete(next.set, r.Name) // what gorun computes counts again
 		case isPattern(r.Name):
-			next.gone = append(next.gone, r.Name)
+			next.removedPatterns = append(next.removedPatterns, r.Name)
 		default:
 			next.set[r.Name] = true
 		}
 	}
 	for _, s := range a.Set {
 		if checkName(s.Name) != nil {
-			continue // gorun's own, which every worker gets below
+			continue // gorun sets it in worker
 		}
 		next.entries = append(next.entries, entry{s.Name + "=" + s.Value.Reveal(), s.Name, s.Source})
 		next.set[s.Name] = true
@@ -106,9 +106,8 @@ func (b Base) Apply(a Assignment) Base {
 	return next
 }
 
-// Lost returns the variables that the node has and that were taken away from its
-// workers.
-func (b Base) Lost() []Removal { return b.lost }
+// Removed returns the variables that the node has and its workers do not get.
+func (b Base) Removed() []Removal { return b.removed }
 
 // Worker returns the environment of one worker.
 func (b Base) Worker(v Vars) []string {
@@ -125,7 +124,7 @@ func (b Base) Worker(v Vars) []string {
 func (b Base) worker(v Vars) []entry {
 	var all []entry
 	for _, e := range b.entries {
-		if !v.pinned(e.name) {
+		if !v.isPinned(e.name) {
 			all = append(all, e)
 		}
 	}
@@ -133,12 +132,12 @@ func (b Base) worker(v Vars) []entry {
 		all = append(all, entry{c.Name + "=" + c.Value, c.Name, Source{Kind: FromGorun, Rule: rule}})
 	}
 	for _, c := range v.list() {
-		if !c.omit && !v.pinned(c.Name) {
+		if !c.omit && !v.isPinned(c.Name) {
 			add(c.Variable, c.rule)
 		}
 	}
 	for _, c := range v.unlessSet() {
-		if !c.omit && !v.pinned(c.Name) && !b.has(c.Name) {
+		if !c.omit && !v.isPinned(c.Name) && !b.has(c.Name) {
 			add(c.Variable, c.rule)
 		}
 	}
@@ -149,9 +148,9 @@ func (b Base) worker(v Vars) []entry {
 }
 
 // has reports whether gorun does not compute a variable, because it is set or the user
-// took it away.
+// removed it.
 func (b Base) has(name string) bool {
-	return b.set[name] || slices.ContainsFunc(b.gone, func(pattern string) bool { return matches(pattern, name) })
+	return b.set[name] || slices.ContainsFunc(b.removedPatterns, func(pattern string) bool { return matches(pattern, name) })
 }
 
 func nameOf(entry string) string {

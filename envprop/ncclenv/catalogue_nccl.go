@@ -1,8 +1,8 @@
 package ncclenv
 
-// ncclRows are the variables that NCCL reads, and what depends on them. A release is
-// the first one that reads the variable. It comes from NCCL's documentation of its
-// environment or, for variables that this leaves out, from that release's source.
+// ncclRows lists the variables that NCCL reads, and what depends on them. since is the
+// first release of NCCL that reads the variable, according to NCCL's documentation of its
+// environment, or to that release's source if the documentation lacks the variable.
 var ncclRows = [...]row{
 	// Algorithms and buffers: both ends of a connection compute sizes from them.
 	{"NCCL_ALGO", 2500, All, "the ranks run different algorithms: a hang, \"message truncated\" or wrong results; since 2.24 a list that leaves a function without an algorithm is an error"},
@@ -22,7 +22,7 @@ var ncclRows = [...]row{
 	{"NCCL_NET_PLUGIN", 21100, All, "a network plugin on some of the nodes: a silent hang"},
 	{"NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_FILE", 21900, All, "each rank's tuner chooses for itself: different algorithms, a hang or truncated messages"},
 	{"NCCL_PROFILER_PLUGIN", 22300, Node, "slow, or a crash on the node that has it"},
-	{"NCCL_ENV_PLUGIN", 22800, All, "the plugin gives values that nobody else sees"},
+	{"NCCL_ENV_PLUGIN", 22800, All, "the plugin sets values on its node only"},
 	{"NCCL_IB_DISABLE", 0, All, "one side uses IB and the other sockets: a hang or \"wrong type\"; set everywhere, it makes the network 10 to 100 times slower"},
 	{"NCCL_IB_HCA", 0, Node, "a different number of adapters on two nodes hangs silently"},
 	{"NCCL_IB_GID_INDEX", 0, Node, "an index that is right on one node and wrong on another: \"ibv_modify_qp failed with 22 Invalid argument\"; since 2.21 NCCL finds it better itself"},
@@ -56,7 +56,7 @@ var ncclRows = [...]row{
 	{"NCCL_SOCKET_IFNAME", 0, Node, "an interface that the other nodes cannot reach: connection refused or timed out"},
 	{"NCCL_SOCKET_RETRY_CNT NCCL_SOCKET_RETRY_SLEEP_MSEC", 22400, AllSoft, "one node gives up connecting earlier"},
 	{"NCCL_SOCKET_POLL_TIMEOUT_MSEC", 22800, Node, "only the CPU time of connecting differs"},
-	{"NCCL_SOCKET_MAGIC", 23007, All, "peers take each other for strangers and hang up: a hang at the first connection"},
+	{"NCCL_SOCKET_MAGIC", 23007, All, "peers refuse each other's connections: a hang at the first connection"},
 	{"NCCL_PSK", 23200, All, "one side speaks TLS and the other does not: connecting fails"},
 	{"NCCL_OOB_NET_ENABLE", 22300, All, "a part of the ranks meets over the network plugin and waits for the others: a hang"},
 	{"NCCL_OOB_NET_IFNAME", 22300, Node, "a device that is not there: the ranks cannot meet"},

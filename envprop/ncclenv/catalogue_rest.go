@@ -40,14 +40,14 @@ var restRows = [...]row{
 	{"PYTHONUNBUFFERED PYTHONFAULTHANDLER PYTHONDONTWRITEBYTECODE PYTHONWARNINGS", 0, Free, debugText},
 }
 
-// placed lists endings of names. A variable of any family of restRows whose name ends
+// pathEndings lists endings of names. A variable of any family of restRows whose name ends
 // so describes the node's own files, image or interfaces.
-const placed = `
+const pathEndings = `
 _HOME _DIR _DIRS _PATH _PATHS _ROOT _PREFIX _FILE _LIB _LIBS _LIBRARY _LIBRARIES _INC _INCLUDE
 _VERSION _IFNAME
 `
 
-const placedText = "it names files, an image or an interface of the node"
+const pathText = "it names files, an image or an interface of the node"
 
 // Governed finds the entry of a variable that a job governs: in the catalogue, else
 // among the families that are governed as a whole. A variable without an entry is the
@@ -62,9 +62,9 @@ func Governed(name string) (Variable, bool) {
 	}
 	v, ok := x.family(name)
 	if ok {
-		for end := range strings.FieldsSeq(placed) {
+		for end := range strings.FieldsSeq(pathEndings) {
 			if strings.HasSuffix(name, end) {
-				v.Scope, v.Text = Node, placedText
+				v.Scope, v.Text = Node, pathText
 				break
 			}
 		}

@@ -44,11 +44,11 @@ func TestCatalogueIsSound(t *testing.T) {
 
 func TestLookup(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		entry string
-		scope Scope
-		since int
-		ours  bool
+		name       string
+		entry      string
+		scope      Scope
+		since      int
+		setByGorun bool
 	}{
 		{"NCCL_PROTO", "NCCL_PROTO", All, 2500, false},
 		{"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", Node, 0, false},
@@ -73,7 +73,7 @@ func TestLookup(t *testing.T) {
 		{"http_proxy", "http_proxy", Never, 0, false},
 	} {
 		v, ok := Lookup(c.name)
-		if !ok || v.Name != c.entry || v.Scope != c.scope || v.Since != c.since || v.Ours != c.ours {
+		if !ok || v.Name != c.entry || v.Scope != c.scope || v.Since != c.since || v.SetByGorun != c.setByGorun {
 			t.Errorf("Lookup(%s) = %+v, %v; want %+v", c.name, v, ok, c)
 		}
 	}

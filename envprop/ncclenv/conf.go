@@ -36,7 +36,7 @@ func ParseConf(path string, text []byte) File {
 	f := File{Facts: ConfFile{Path: path, Hash: hex.EncodeToString(hash[:])}}
 	if len(text) > maxConf {
 		text = text[:maxConf]
-		f.Facts.Error = fmt.Sprintf("longer than %d bytes: the rest was not looked at", maxConf)
+		f.Facts.Error = fmt.Sprintf("longer than %d bytes: gorun did not read the rest", maxConf)
 	}
 	first := map[string]int{} // name to its line
 	number := 0
@@ -53,17 +53,17 @@ func ParseConf(path string, text []byte) File {
 		}
 		if i := bytes.IndexByte(line, 0); i >= 0 {
 			line = line[:i]
-			fault("a zero byte ends what NCCL reads of it")
+			fault("NCCL reads the line only up to its zero byte")
 		}
 		name, value, ok := strings.Cut(string(line), "=")
 		if !ok {
 			if strings.TrimSpace(name) != "" {
-				fault("no '=': NCCL passes over it")
+				fault("no '=': NCCL skips the line")
 			}
 			continue
 		}
 		if name == "" {
-			fault("no name before '=': NCCL passes over it")
+			fault("no name before '=': NCCL skips the line")
 			continue
 		}
 		name, value = cut(name), cut(value)
@@ -71,11 +71,11 @@ func ParseConf(path string, text []byte) File {
 			fault("%s", odd)
 		}
 		if at, twice := first[name]; twice {
-			fault("%s is set in line %d already, which counts", printable(name), at)
+			fault("NCCL uses the earlier value of %s, in line %d", printable(name), at)
 			continue
 		}
 		if len(f.Entries) == maxEntries {
-			f.Facts.Error = fmt.Sprintf("more than %d variables: the rest was not looked at", maxEntries)
+			f.Facts.Error = fmt.Sprintf("more than %d variables: gorun did not read the rest", maxEntries)
 			break
 		}
 		first[name] = number
@@ -88,7 +88,7 @@ func ParseConf(path string, text []byte) File {
 // cut shortens a name or value as NCCL does.
 func cut(s string) string { return s[:min(len(s), cutAt)] }
 
-// oddities returns what a person probably did not mean. It never repeats a value,
+// oddities returns what the user probably did not intend. It never repeats a value,
 // because the value may be a secret.
 func oddities(name, value string) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }

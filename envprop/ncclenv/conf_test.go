@@ -30,7 +30,7 @@ func TestParseConf(t *testing.T) {
 		{"variable", "NCCL_DEBUG_FILE=$HOME/log\n", []Entry{{"NCCL_DEBUG_FILE", "$HOME/log"}}, []string{"keeps its $"}},
 		{"no =", "NCCL_NET IB\n  \n", nil, []string{"line 1: no '='"}},
 		{"no name", "=IB\n", nil, []string{"no name"}},
-		{"twice", "A=1\nB=2\nA=3\n", []Entry{{"A", "1"}, {"B", "2"}}, []string{"line 3: A is set in line 1 already"}},
+		{"twice", "A=1\nB=2\nA=3\n", []Entry{{"A", "1"}, {"B", "2"}}, []string{"line 3: NCCL uses the earlier value of A, in line 1"}},
 		{"zero byte", "A=1\x002\nB=3\n", []Entry{{"A", "1"}, {"B", "3"}}, []string{"zero byte"}},
 		{"cut", "A=" + long + "\n", []Entry{{"A", long[:1023]}}, []string{"after 1023 bytes"}},
 		{"byte order mark", "\ufeffA=1\n", []Entry{{"\ufeffA", "1"}}, []string{"the name is"}},

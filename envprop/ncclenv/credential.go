@@ -58,17 +58,17 @@ func credentialWord(words []string, i int) bool {
 	}
 	switch {
 	case strings.Contains(word, "TOKEN"):
-		return !tokensOfText(words, i)
+		return !isTextToken(words, i)
 	case strings.HasSuffix(word, "PASS"):
-		return !passOfAnotherKind(word)
+		return !isOtherPass(word)
 	default:
 		return strings.HasSuffix(word, "AUTH")
 	}
 }
 
-// tokensOfText reports whether a word is about what a language model reads:
+// isTextToken reports whether a word is about what a language model reads:
 // TOKENIZERS_PARALLELISM, MAX_TOKENS, PAD_TOKEN, TOKEN_LIMIT.
-func tokensOfText(words []string, i int) bool {
+func isTextToken(words []string, i int) bool {
 	at := strings.LastIndex(words[i], "TOKEN")
 	head, tail := words[i][:at], words[i][at+len("TOKEN"):]
 	if strings.HasPrefix(tail, "IZ") || strings.HasPrefix(tail, "IS") {
@@ -94,9 +94,9 @@ func tokensOfText(words []string, i int) bool {
 	}
 }
 
-// passOfAnotherKind reports whether PASS in a word is no password: COMPASS_DIR and
+// isOtherPass reports whether PASS in a word is no password: COMPASS_DIR and
 // SSH_ASKPASS, a program, are not SSHPASS.
-func passOfAnotherKind(word string) bool {
+func isOtherPass(word string) bool {
 	for _, end := range [...]string{"ASKPASS", "BANDPASS", "BYPASS", "COMPASS", "HIGHPASS", "LOWPASS", "MULTIPASS", "OVERPASS", "SURPASS", "TRESPASS", "UNDERPASS"} {
 		if strings.HasSuffix(word, end) {
 			return true

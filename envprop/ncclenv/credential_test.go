@@ -14,7 +14,7 @@ func TestCredential(t *testing.T) {
 		SECRETKEYS CLIENT_SECRETS SECRET_1 WANDB_KEYS PRIVATE_KEYS API_KEY_2 KEY1 TS_AUTHKEY STORAGE_ACCOUNTKEY DEPLOY_SSHKEYS
 		OAUTH OAUTH2 MY_OAUTH HTTP_BASICAUTH GH_PAT GH_PAT_2 PAT CREDS MY_CRED SESSION_COOKIES JWT AZURE_SAS
 		CONNECTION_STRING AZURE_STORAGE_CONNECTION_STRING ConnectionStrings__Main DB_CONN_STR MONGO_CONNECTIONSTRING`) {
-		if !Credential(name) || !Secret(name, "x") || Secret(name, "") || Shown(name, "x") != Hidden {
+		if !Credential(name) || !HasCredential(name, "x") || HasCredential(name, "") || Shown(name, "x") != Hidden {
 			t.Errorf("%s is told", name)
 		}
 	}
@@ -45,18 +45,18 @@ func TestOnlyOneKnownNameIsACredential(t *testing.T) {
 
 func TestShown(t *testing.T) {
 	for value, want := range map[string]string{
-		"Server=db;Uid=me;Password=hush;Port=1":                       "Server=db;Uid=me;Password=(hidden)",
-		"DefaultEndpointsProtocol=https;AccountKey=hush==;Suffix=net": "DefaultEndpointsProtocol=https;AccountKey=(hidden)",
-		"Endpoint=sb://h/;SharedAccessKey=hush":                       "Endpoint=sb://h/;SharedAccessKey=(hidden)",
-		"https://h/data?sv=1&sig=hush":                                "https://h/data?sv=1&sig=(hidden)",
-		"jdbc:mysql://h/db?user=me&password=hush":                     "jdbc:mysql://h/db?user=me&password=(hidden)",
-		"postgres://me:hush@h/db":                                     "postgres://***@h/db",
-		`{"lr": 1, "hub_token": "hush"}`:                              `{"lr": 1, "hub_token": (hidden)`,
-		`{'apiKey':'hush'}`:                                           `{'apiKey':(hidden)`,
-		"--lr 1 --wandb-key hush --steps 3":                           "--lr 1 --wandb-key (hidden)",
-		"--use-auth-token --steps 3":                                  "--use-auth-token --steps 3",
-		"Authorization: Bearer hush":                                  "Authorization: (hidden)",
-		"trainer.hub_token=hush":                                      "trainer.hub_token=(hidden)",
+		"Server=db;Uid=me;Password=s3cret;Port=1":                       "Server=db;Uid=me;Password=(hidden)",
+		"DefaultEndpointsProtocol=https;AccountKey=s3cret==;Suffix=net": "DefaultEndpointsProtocol=https;AccountKey=(hidden)",
+		"Endpoint=sb://h/;SharedAccessKey=s3cret":                       "Endpoint=sb://h/;SharedAccessKey=(hidden)",
+		"https://h/data?sv=1&sig=s3cret":                                "https://h/data?sv=1&sig=(hidden)",
+		"jdbc:mysql://h/db?user=me&password=s3cret":                     "jdbc:mysql://h/db?user=me&password=(hidden)",
+		"postgres://me:s3cret@h/db":                                     "postgres://***@h/db",
+		`{"lr": 1, "hub_token": "s3cret"}`:                              `{"lr": 1, "hub_token": (hidden)`,
+		`{'apiKey':'s3cret'}`:                                           `{'apiKey':(hidden)`,
+		"--lr 1 --wandb-key s3cret --steps 3":                           "--lr 1 --wandb-key (hidden)",
+		"--use-auth-token --steps 3":                                    "--use-auth-token --steps 3",
+		"Authorization: Bearer s3cret":                                  "Authorization: (hidden)",
+		"trainer.hub_token=s3cret":                                      "trainer.hub_token=(hidden)",
 
 		"/usr/bin:/opt/token:/home/key":             "/usr/bin:/opt/token:/home/key",
 		"max_split_size_mb:128,garbage:0.8":         "max_split_size_mb:128,garbage:0.8",
@@ -74,34 +74,34 @@ func TestShown(t *testing.T) {
 		if got := Shown("A", value); got != want {
 			t.Errorf("%s: %s, want %s", value, got, want)
 		}
-		if Secret("A", value) != (value != want) || ShownText(value) != want {
-			t.Errorf("%s: Secret and ShownText know better", value)
+		if HasCredential("A", value) != (value != want) || ShownText(value) != want {
+			t.Errorf("%s: HasCredential and ShownText differ from Shown", value)
 		}
 	}
-	if Secret("A", strings.Repeat("x", 1<<20)) {
-		t.Error("Secret is not about what a value has within")
+	if HasCredential("A", strings.Repeat("x", 1<<20)) {
+		t.Error("a long value counts as a credential")
 	}
 	// Nor does the bound cut off what marks a password.
-	if got := Shown("A", strings.Repeat("x", maxValue-15)+" ftp://me:hush@h"); strings.Contains(got, "hu") {
+	if got := Shown("A", strings.Repeat("x", maxValue-15)+" ftp://me:s3cret@h"); strings.Contains(got, "s3") {
 		t.Errorf("...%s", got[maxValue-20:])
 	}
 }
 
 func TestShownWords(t *testing.T) {
 	for line, want := range map[string]string{
-		"env|WANDB_API_KEY=hush more|A=1|train":                     "env|WANDB_API_KEY=(hidden)|A=1|train",
-		"docker|run|-e|HF_TOKEN=hush|-e|HF_TOKEN|image":             "docker|run|-e|HF_TOKEN=(hidden)|-e|HF_TOKEN|image",
-		"docker|run|--env=HF_TOKEN=hush|-eHF_TOKEN=hush|image":      "docker|run|--env=HF_TOKEN=(hidden)|-eHF_TOKEN=(hidden)|image",
-		"docker|run|-eAWS_PROFILE=hush|-v|/run/secrets:/s|image":    "docker|run|-eAWS_PROFILE=(hidden)|-v|/run/secrets:/s|image",
-		"srun|--export=ALL,HF_TOKEN=hush|train":                     "srun|--export=ALL,HF_TOKEN=(hidden)|train",
-		"bash|-lc|cd /x; HF_TOKEN='a hush' python train.py":         "bash|-lc|cd /x; HF_TOKEN=(hidden)",
-		"bash|-lc|exec train --api-key hush":                        "bash|-lc|exec train --api-key (hidden)",
-		"train|--api-key|hush|--lr|3":                               "train|--api-key|(hidden)|--lr|3",
-		"train|--api_key=hush|-token|hush|--lr=3":                   "train|--api_key=(hidden)|-token|(hidden)|--lr=3",
+		"env|WANDB_API_KEY=s3cret more|A=1|train":                   "env|WANDB_API_KEY=(hidden)|A=1|train",
+		"docker|run|-e|HF_TOKEN=s3cret|-e|HF_TOKEN|image":           "docker|run|-e|HF_TOKEN=(hidden)|-e|HF_TOKEN|image",
+		"docker|run|--env=HF_TOKEN=s3cret|-eHF_TOKEN=s3cret|image":  "docker|run|--env=HF_TOKEN=(hidden)|-eHF_TOKEN=(hidden)|image",
+		"docker|run|-eAWS_PROFILE=s3cret|-v|/run/secrets:/s|image":  "docker|run|-eAWS_PROFILE=(hidden)|-v|/run/secrets:/s|image",
+		"srun|--export=ALL,HF_TOKEN=s3cret|train":                   "srun|--export=ALL,HF_TOKEN=(hidden)|train",
+		"bash|-lc|cd /x; HF_TOKEN='a s3cret' python train.py":       "bash|-lc|cd /x; HF_TOKEN=(hidden)",
+		"bash|-lc|exec train --api-key s3cret":                      "bash|-lc|exec train --api-key (hidden)",
+		"train|--api-key|s3cret|--lr|3":                             "train|--api-key|(hidden)|--lr|3",
+		"train|--api_key=s3cret|-token|s3cret|--lr=3":               "train|--api_key=(hidden)|-token|(hidden)|--lr=3",
 		"train|--use-auth-token|--lr|3":                             "train|--use-auth-token|--lr|3",
-		"curl|-H|Authorization: Bearer hush":                        "curl|-H|Authorization: (hidden)",
-		"train|--repo|https://me:hush@h/r":                          "train|--repo|https://***@h/r",
-		"train|--config|{\\\"hub_token\\\": \\\"hush\\\"}":          "train|--config|{\\\"hub_token\\\": (hidden)",
+		"curl|-H|Authorization: Bearer s3cret":                      "curl|-H|Authorization: (hidden)",
+		"train|--repo|https://me:s3cret@h/r":                        "train|--repo|https://***@h/r",
+		"train|--config|{\\\"hub_token\\\": \\\"s3cret\\\"}":        "train|--config|{\\\"hub_token\\\": (hidden)",
 		"sudo|--askpass|train|--max-tokens|512|--tokenizer|gpt2||x": "sudo|--askpass|train|--max-tokens|512|--tokenizer|gpt2||x",
 		"train|key|value|--author|me|--pad-token|<pad>|data/key":    "train|key|value|--author|me|--pad-token|<pad>|data/key",
 	} {
@@ -120,7 +120,7 @@ func FuzzNamedIsHidden(f *testing.F) {
 	f.Add("{\"", "hub", "\": ", "\"}")
 	f.Add("a --", "api", " ", "")
 	f.Fuzz(func(t *testing.T, before, name, separator, after string) {
-		const secret = "<<hush>>"
+		const secret = "<<s3cret>>"
 		if nameEnd(name, 0) != len(name) || len(name) > 200 || strings.Contains(before, secret) || strings.Contains(name, secret) {
 			t.Skip()
 		}

@@ -36,7 +36,7 @@ func Gather(_ context.Context, o Options) (values []Value, confs []ConfFile, unk
 // Files reads the conf files that NCCL would read, in its order. Unknown lists what it
 // could not find out.
 func Files(o Options) (files []File, unknown []string) {
-	look := func(path string, named bool) {
+	readConf := func(path string, named bool) {
 		f, err := o.read(path)
 		if errors.Is(err, os.ErrNotExist) && !named {
 			return
@@ -48,16 +48,16 @@ func Files(o Options) (files []File, unknown []string) {
 	}
 	if named := environ.Get(o.Env, "NCCL_CONF_FILE"); named != "" && (o.NCCL == 0 || o.NCCL >= 22300) {
 		if named != os.DevNull { // /dev/null means: no user file
-			look(named, true)
+			readConf(named, true)
 		}
 	} else if home, sure := o.home(); home != "" {
 		path := filepath.Join(home, ".nccl.conf")
-		look(path, false)
+		readConf(path, false)
 		if !sure && len(files) > 0 {
-			unknown = append(unknown, fmt.Sprintf("whether NCCL reads %s: it asks the password database for the home of user %d, who is not in /etc/passwd", path, os.Getuid()))
+			unknown = append(unknown, fmt.Sprintf("whether NCCL reads %s: NCCL takes the home of user %d from the password database, and /etc/passwd does not list this user", path, os.Getuid()))
 		}
 	}
-	look("/etc/nccl.conf", false)
+	readConf("/etc/nccl.conf", false)
 	return files, unknown
 }
 

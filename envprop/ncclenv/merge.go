@@ -25,7 +25,7 @@ func Merge(env []string, files []File) []Value {
 	var names []string
 	for _, entry := range env {
 		name, value, ok := strings.Cut(entry, "=")
-		if !ok || !matters(name) {
+		if !ok || !isRelevant(name) {
 			continue
 		}
 		if all[name] == nil {
@@ -62,9 +62,9 @@ func Find(values []Value, name string) (Value, bool) {
 	return values[i], true
 }
 
-// matters reports whether a variable of the environment can decide whether
+// isRelevant reports whether a variable of the environment can decide whether
 // ranks work together.
-func matters(name string) bool {
+func isRelevant(name string) bool {
 	switch name {
 	case "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
 		"grpc_proxy", "no_grpc_proxy", "VIRTUAL_ENV", "CONDA_PREFIX":

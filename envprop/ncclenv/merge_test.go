@@ -149,7 +149,7 @@ func TestGather(t *testing.T) {
 			[]string{"/home/me/.nccl.conf"},
 			"U", 0,
 		},
-		{"relative name", map[string]string{"work/x.conf": "NCCL_PROTO=N"}, []string{"NCCL_CONF_FILE=x.conf"}, 0, []string{"x.conf"}, "N", 0},
+		{"relative name", map[string]string{"job/x.conf": "NCCL_PROTO=N"}, []string{"NCCL_CONF_FILE=x.conf"}, 0, []string{"x.conf"}, "N", 0},
 		{"no user file wanted", map[string]string{"etc/passwd": passwd(), "home/me/.nccl.conf": "NCCL_PROTO=U"}, []string{"NCCL_CONF_FILE=/dev/null"}, 0, nil, "", 0},
 		{"environment wins", map[string]string{"etc/nccl.conf": "NCCL_PROTO=S"}, []string{"NCCL_PROTO=E"}, 0, []string{"/etc/nccl.conf"}, "E", 0},
 	} {

@@ -13,9 +13,9 @@ type Named struct {
 	Error string `json:"error,omitempty"` // why it cannot be read
 }
 
-// naming lists the variables that name one file, or a plugin by its path. Other code
+// fileVariables lists the variables that name one file, or a plugin by its path. Other code
 // looks for nccl.conf files and for NCCL's net and tuner plugins.
-var naming = []string{
+var fileVariables = []string{
 	"NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE", "NCCL_PROFILER_PLUGIN", "NCCL_ENV_PLUGIN", "NCCL_GIN_PLUGIN",
 }
 
@@ -23,7 +23,7 @@ var naming = []string{
 func NamedFiles(o Options, values []Value) []Named {
 	var all []Named
 	for _, v := range values {
-		if !slices.Contains(naming, v.Name) || v.Value == "" || strings.HasSuffix(v.Name, "_PLUGIN") && !strings.Contains(v.Value, "/") {
+		if !slices.Contains(fileVariables, v.Name) || v.Value == "" || strings.HasSuffix(v.Name, "_PLUGIN") && !strings.Contains(v.Value, "/") {
 			continue
 		}
 		full := v.Value

@@ -94,5 +94,5 @@ func Known(name string) bool {
 			return true
 		}
 	}
-	return index().others[name]
+	return index().knownNames[name]
 }

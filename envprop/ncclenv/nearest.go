@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// checked lists the families whose names Misspelt looks up. The library that reads a
+// checkedFamilies lists the families whose names Misspelt looks up. The library that reads a
 // family ignores unknown names in silence.
-var checked = [...]string{"TORCH_NCCL_", "TORCH_FR_", "NCCL_", "GLOO_SOCKET_", "TP_SOCKET_"}
+var checkedFamilies = [...]string{"TORCH_NCCL_", "TORCH_FR_", "NCCL_", "GLOO_SOCKET_", "TP_SOCKET_"}
 
 // maxName bounds the names that are compared, in bytes. The longest known name has 58.
 const maxName = 96
@@ -17,19 +17,19 @@ const maxName = 96
 // NCCL's, PyTorch's or Gloo's, and the known name that it resembles most, if
 // one is near.
 func Misspelt(name string) (nearest string, unknown bool) {
-	for _, prefix := range checked {
+	for _, prefix := range checkedFamilies {
 		if rest, ok := strings.CutPrefix(name, prefix); ok && rest != "" && !Known(name) {
-			return near(name, prefix), true
+			return nearestInFamily(name, prefix), true
 		}
 	}
 	return "", false
 }
 
-// near returns the known name of the family that Nearest finds for this one.
-func near(name, prefix string) string {
+// nearestInFamily returns the known name of the family that Nearest finds for this one.
+func nearestInFamily(name, prefix string) string {
 	rest := Nearest(name[len(prefix):], func(yield func(string) bool) {
 		x := index()
-		for _, known := range []iter.Seq[string]{maps.Keys(x.entries), maps.Keys(x.others)} {
+		for _, known := range []iter.Seq[string]{maps.Keys(x.entries), maps.Keys(x.knownNames)} {
 			for k := range known {
 				if rest, ok := strings.CutPrefix(k, prefix); ok && !yield(rest) {
 					return

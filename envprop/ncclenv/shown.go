@@ -18,8 +18,8 @@ func Shown(name, value string) string {
 	return value
 }
 
-// Secret reports whether Shown hides a part of the value because it is a credential.
-func Secret(name, value string) bool {
+// HasCredential reports whether Shown hides a part of the value because it is a credential.
+func HasCredential(name, value string) bool {
 	return value != "" && (Credential(name) || withoutNamed(withoutUser(value, isProxy(name))) != value)
 }
 

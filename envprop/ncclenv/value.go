@@ -13,7 +13,7 @@ type Value struct {
 	Hidden []From `json:"hidden,omitempty"` // values of other sources, which do not count
 }
 
-// From is a value that another source gave.
+// From is a value from another source, which does not count.
 type From struct {
 	Value  string `json:"value"`
 	Source string `json:"source"`

@@ -30,11 +30,11 @@ func (s Scope) Travels() bool { return s == All || s == AllSoft || s == NodeKeep
 
 // Variable is an entry of the catalogue.
 type Variable struct {
-	Name  string // a name, or the prefix of a family followed by "*"
-	Since int    // first NCCL that reads it, as ncclGetVersion gives it (21800: 2.18.0); 0: every one in use, or not NCCL's
-	Scope Scope
-	Ours  bool   // gorun sets it for every worker, so an inherited value does not matter
-	Text  string // what a difference or a wrong value leads to, as part of a sentence
+	Name       string // a name, or the prefix of a family followed by "*"
+	Since      int    // first NCCL that reads it, as ncclGetVersion gives it (21800: 2.18.0); 0: every one in use, or not NCCL's
+	Scope      Scope
+	SetByGorun bool   // gorun sets it for every worker, so an inherited value does not matter
+	Text       string // what a difference or a wrong value leads to, as part of a sentence
 }
 
 // row describes variables of the catalogue that have all but the name in common.
@@ -50,15 +50,15 @@ func Variables() iter.Seq[Variable] { return rows(ncclRows[:], otherRows[:]) }
 
 // rows yields the variables of a part of the table.
 func rows(parts ...[]row) iter.Seq[Variable] {
-	ours := map[string]bool{}
+	set := map[string]bool{}
 	for name := range strings.FieldsSeq(contract) {
-		ours[name] = true
+		set[name] = true
 	}
 	return func(yield func(Variable) bool) {
 		for _, part := range parts {
 			for _, r := range part {
 				for name := range strings.FieldsSeq(r.names) {
-					if !yield(Variable{Name: name, Since: r.since, Scope: r.scope, Ours: ours[name], Text: r.text}) {
+					if !yield(Variable{Name: name, Since: r.since, Scope: r.scope, SetByGorun: set[name], Text: r.text}) {
 						return
 					}
 				}
@@ -79,9 +79,9 @@ func Lookup(name string) (Variable, bool) {
 
 // lookup indexes the catalogue, because rules look up every variable of every node.
 type lookup struct {
-	entries  map[string]Variable
-	families []Variable      // the longest first
-	others   map[string]bool // known names without an entry
+	entries    map[string]Variable
+	families   []Variable      // the longest first
+	knownNames map[string]bool // known names without an entry
 }
 
 // family returns the longest family that a name belongs to.
@@ -101,7 +101,7 @@ var (
 )
 
 func newLookup(all iter.Seq[Variable], others string) lookup {
-	x := lookup{entries: map[string]Variable{}, others: map[string]bool{}}
+	x := lookup{entries: map[string]Variable{}, knownNames: map[string]bool{}}
 	for v := range all {
 		if strings.HasSuffix(v.Name, "*") {
 			x.families = append(x.families, v)
@@ -111,7 +111,7 @@ func newLookup(all iter.Seq[Variable], others string) lookup {
 	}
 	slices.SortStableFunc(x.families, func(a, b Variable) int { return len(b.Name) - len(a.Name) })
 	for name := range strings.FieldsSeq(others) {
-		x.others[name] = true
+		x.knownNames[name] = true
 	}
 	return x
 }

@@ -57,7 +57,7 @@ func (x *Checker) workerEnvironment() []string {
 		name, _, _ := strings.Cut(entry, "=")
 		return a.Removes(name)
 	})
-	for _, s := range slices.Concat(request.Keep().Set, a.Set) { // of two entries of a name the later counts
+	for _, s := range slices.Concat(request.LocalAssignment().Set, a.Set) { // of two entries of a name the later counts
 		env = append(env, s.Name+"="+s.Value.Reveal())
 	}
 	return env

@@ -64,7 +64,7 @@ type Variable struct {
 // read.
 func New(p *workers.Plan, files []ncclenv.File, errorFile func(local int) string) Node {
 	m := p.Member()
-	n := Node{Node: p.Group, Host: m.Host, Addr: m.Addr, Removed: Removals(p.Base.Lost())}
+	n := Node{Node: p.Group, Host: m.Host, Addr: m.Addr, Removed: Removals(p.Base.Removed())}
 	for local := range m.Workers {
 		n.Ranks = append(n.Ranks, Rank{
 			Rank: m.FirstRank + local, LocalRank: local, Command: ncclenv.ShownWords(p.Command(local)), Devices: p.Places.Slot(local).GPUs,
@@ -82,7 +82,7 @@ func Variables(settings []envprop.Setting, key string) []Variable {
 	for _, s := range settings {
 		text, _ := s.Value.MarshalText() // never fails
 		v := variable(s.Name, string(text), s.Source)
-		if s.Value.Secret() {
+		if s.Value.HasCredential() {
 			v.Mark = mark(key, s)
 		}
 		list = append(list, v)

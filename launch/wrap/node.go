@@ -80,7 +80,7 @@ func (n *Node) sent() Sent {
 // lists those that the workers may get once all nodes are known: variables for
 // certain nodes, variables without a value here, and variables that gorun chooses.
 func (n *Node) asked() (asked, perhaps []string) {
-	for _, ask := range n.Request.Stay {
+	for _, ask := range n.Request.LocalAsks {
 		asked = append(asked, ask.Name)
 	}
 	for _, ask := range n.Request.Asks {
@@ -92,7 +92,7 @@ func (n *Node) asked() (asked, perhaps []string) {
 			perhaps = append(perhaps, ask.Name)
 		}
 	}
-	for _, name := range n.Request.Lack { // another node may set it
+	for _, name := range n.Request.Missing { // another node may set it
 		if n.Trusted || !ncclenv.RunsCode(name) {
 			perhaps = append(perhaps, name)
 		}

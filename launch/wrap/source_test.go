@@ -47,7 +47,7 @@ func newTestSource(t *testing.T, x []string, profile string, devices ...string) 
 		t.Fatal(err)
 	}
 	alone := envprop.Unify([]envprop.Report{envprop.NewReport(envprop.Node{}, env, nil, r)}, envprop.Policy{}).Members[0]
-	s.Node.Request, s.Node.Base = r, s.Node.Base.Apply(r.Keep()).Apply(alone)
+	s.Node.Request, s.Node.Base = r, s.Node.Base.Apply(r.LocalAssignment()).Apply(alone)
 	return s
 }
 

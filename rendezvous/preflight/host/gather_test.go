@@ -234,7 +234,7 @@ func TestDeviceThatIsAPipeDoesNotBlock(t *testing.T) {
 }
 
 func TestLogFolder(t *testing.T) {
-	root := fake(t, map[string]string{"logs/": "", "work/out/": ""})
+	root := fake(t, map[string]string{"logs/": "", "job/out/": ""})
 	host, _ := os.Hostname()
 	for _, c := range []struct {
 		name, path string

@@ -47,7 +47,7 @@ func missingVariables(f *preflight.Fleet) []preflight.Finding {
 		if u.nodes == nodes || 2*u.nodes < nodes || !reads(f, u.name) {
 			continue
 		}
-		if s, ok := ncclenv.Lookup(u.name); ok && !s.Ours {
+		if s, ok := ncclenv.Lookup(u.name); ok && !s.SetByGorun {
 			switch s.Scope {
 			case ncclenv.Node, ncclenv.NodeKeepAll:
 				perNode[u.name], expected[u.name] = true, 2*u.nodes > nodes
