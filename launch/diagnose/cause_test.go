@@ -141,11 +141,9 @@ func TestEndWithoutStderr(t *testing.T) {
 			t.Errorf("%s: want %s, got %+v", c.name, c.row, found)
 		}
 	}
-	for tail, row := range map[string]string{"\n": rowNoStderr, "loading\n": rowLastLine} {
+	for tail, row := range map[string]string{"": rowNoStderr, "loading": rowLastLine} {
 		s := NewScanner()
-		if err := s.Read(t.Context(), Log{Name: "stderr", Rank: 3, Local: 1, Host: "node2", Tail: true}, strings.NewReader(tail)); err != nil {
-			t.Fatal(err)
-		}
+		s.ReadStderr(3, 1, "node2", tail)
 		s.RecordEnd(78973, 1)
 		if found := s.Findings(); len(found) != 1 || found[0].Row != row {
 			t.Errorf("%q: want %s, got %+v", tail, row, found)
@@ -188,9 +186,7 @@ func TestLastLineIsTheReason(t *testing.T) {
 		{"an exception", "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 'lr'\ndone", "X-PYEXC", rowException, "KeyError: 'lr' (t.py:1)"},
 	} {
 		s := NewScanner()
-		if err := s.Read(t.Context(), Log{Name: "stderr", Rank: 3, Local: 1, Host: "node2", Tail: true}, strings.NewReader(c.tail+"\n")); err != nil {
-			t.Fatal(err)
-		}
+		s.ReadStderr(3, 1, "node2", c.tail)
 		s.RecordEnd(78973, 1)
 		for where, found := range map[string][]Finding{
 			"last words": s.Findings(),

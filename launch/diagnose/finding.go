@@ -84,7 +84,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 		Rank: e.rank, Local: e.local, Host: e.host, Peer: e.peer, File: s.logs[e.log].Name, Line: e.number,
 		Count: h.count, Text: e.text, Meaning: h.row.Cause, Fix: h.row.Fix,
 	}
-	if s.logs[e.log].Tail {
+	if s.logs[e.log].isTail {
 		f.Line = 0
 	}
 	if versions := s.job.versionsText(); versions != "" && f.ID == "V01" {

@@ -102,7 +102,7 @@ func (s *Scanner) hypotheses() []*hypothesis {
 			}
 			if g.row.Key == rowCrashed && s.isRASCrash(e) {
 				crash := *e
-				crash.row = s.m.byKey[rowRAS]
+				crash.row = s.matcher.byKey[rowRAS]
 				add(rowRAS, crash.row, &crash, count)
 				continue
 			}

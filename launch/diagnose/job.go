@@ -165,7 +165,7 @@ func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
 	case !known && len(s.job.buses) < maxEntries:
 		s.job.buses[key] = rank
 	case known && other != rank && s.job.sharedGPU == nil:
-		e := s.newEvent(s.m.byKey[rowSharedGPU], l)
+		e := s.newEvent(s.matcher.byKey[rowSharedGPU], l)
 		e.class = Hint
 		e.named = []int{min(other, rank), max(other, rank)}
 		s.job.sharedGPU = e

@@ -20,7 +20,7 @@ func (s *Scanner) readText(p []byte, when stamp) {
 	p = bytes.TrimRight(p, "\r\n")
 	var words entries
 	hasWord, first := false, 0 // first: where the first word ends
-	s.m.finder.all(p, func(e, end int) {
+	s.matcher.finder.all(p, func(e, end int) {
 		if !hasWord {
 			hasWord, first = true, end
 		}
@@ -53,11 +53,11 @@ func (s *Scanner) readText(p []byte, when stamp) {
 	l.raw = l.raw[:min(len(l.raw), maxMatched)]
 	s.hasText = s.hasText || len(bytes.TrimSpace(l.raw)) > 0
 	log := &s.logs[l.stream.log]
-	if log.Tail && len(bytes.TrimSpace(p)) > 0 {
+	if log.isTail && len(bytes.TrimSpace(p)) > 0 {
 		s.lastLine = plainText(p) // with its prefixes, because log.Fatal begins with the time
 	}
 	switch {
-	case log.Tail:
+	case log.isTail:
 		l.when = stamp{}
 	case l.when.isKnown():
 		s.now = l.when
@@ -86,12 +86,12 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 	s.job.recordWriter(l)
 	s.countLaterLines(l)
 	if hasWord {
-		for i, f := range s.m.jobLines {
-			if l.words.has(len(s.m.rows) + i) {
+		for i, f := range s.matcher.jobLines {
+			if l.words.has(len(s.matcher.rows) + i) {
 				f.read(s, l)
 			}
 		}
-		if row, at := s.m.match(&l.words, l.raw); row != nil {
+		if row, at := s.matcher.match(&l.words, l.raw); row != nil {
 			s.recordMatch(row, at, l)
 		}
 	}

@@ -12,14 +12,9 @@ type Log struct {
 	// Local is the local rank that wrote it; -1 as for Rank.
 	Local int
 	Host  string
-	// Tail marks the end of one worker's output. Such logs come in the order of
-	// the failures. Times and numbers of their lines mean nothing.
-	Tail bool
-}
-
-// Stderr returns the Log of the end of a worker's standard error.
-func Stderr(rank, local int, host string) Log {
-	return Log{Name: "stderr", Rank: rank, Local: local, Host: host, Tail: true}
+	// isTail means that it is the end of one worker's output. Such logs come in the
+	// order of the failures. Times and numbers of their lines mean nothing.
+	isTail bool
 }
 
 var (

@@ -45,7 +45,7 @@ func (r *report) readLine(s *Scanner, l *line) {
 		r.inQuote, r.inStderr = false, string(m[1]) == "stderr"
 		switch value := m[2]; string(m[1]) {
 		case "time":
-			r.worker = *s.newEvent(s.m.byKey[rowNoReason], l)
+			r.worker = *s.newEvent(s.matcher.byKey[rowNoReason], l)
 			r.ofGorun, r.hasStderr = false, false
 			if t, _ := readTime(value); t.isKnown() {
 				r.worker.when = t

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 )
 
 const (
@@ -27,8 +28,8 @@ const (
 // Scanner reads the logs of one job and explains why the job failed. Its memory is
 // bounded, however much it reads. Only one goroutine may use it.
 type Scanner struct {
-	m    *matcher
-	logs []Log
+	matcher *matcher
+	logs    []Log
 
 	current
 	notText []string        // names of logs that are not text
@@ -42,13 +43,13 @@ type Scanner struct {
 
 // current is the state of the scanner in the log that it reads.
 type current struct {
-	number       int64 // of the line, from 1
-	now          stamp // the last time in the log
-	report       report
-	isDockerJSON bool   // docker wrapped its lines in JSON
-	hasText      bool   // a line is not empty
-	lastLine     string // the last such line, if the log is the end of a worker's output
-	formatKnown  bool   // the scanner knows whether it is text
+	number        int64 // of the line, from 1
+	now           stamp // the last time in the log
+	report        report
+	isDockerJSON  bool   // docker wrapped its lines in JSON
+	hasText       bool   // a line is not empty
+	lastLine      string // the last such line, if the log is the end of a worker's output
+	formatChecked bool   // the scanner knows whether it is text
 }
 
 // streamKey names a stream of lines: the log, and the hash of the prefixes that
@@ -69,7 +70,7 @@ type line struct {
 
 // NewScanner returns a scanner that has read nothing.
 func NewScanner() *Scanner {
-	return &Scanner{m: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, job: newJob()}
+	return &Scanner{matcher: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, job: newJob()}
 }
 
 // Read reads a log to its end and unpacks gzip. Where lines have no time, the logs
@@ -88,6 +89,13 @@ func (s *Scanner) Read(ctx context.Context, log Log, r io.Reader) error {
 		return s.read(ctx, z)
 	}
 	return s.read(ctx, in)
+}
+
+// ReadStderr reads the end of a worker's standard error.
+func (s *Scanner) ReadStderr(rank, local int, host, text string) {
+	log := Log{Name: "stderr", Rank: rank, Local: local, Host: host, isTail: true}
+	// Only a text that looks like gzip has an error.
+	_ = s.Read(context.Background(), log, strings.NewReader(text+"\n"))
 }
 
 // NotText returns the names of the logs that are not text, in their order. They have
@@ -131,8 +139,8 @@ func (s *Scanner) read(ctx context.Context, r io.Reader) error {
 // readBlock reads whole lines. It only counts lines without a word of the finder,
 // as most lines of a log are.
 func (s *Scanner) readBlock(p []byte) {
-	if !s.formatKnown && len(p) > 0 {
-		s.formatKnown = true
+	if !s.formatChecked && len(p) > 0 {
+		s.formatChecked = true
 		if log := s.logs[len(s.logs)-1]; isBinary(p) {
 			s.notText = append(s.notText, log.Name)
 		}
@@ -142,7 +150,7 @@ func (s *Scanner) readBlock(p []byte) {
 			p = p[s.readFirstLine(p):]
 			continue
 		}
-		at := s.m.finder.first(p)
+		at := s.matcher.finder.first(p)
 		if at < 0 {
 			s.number += int64(bytes.Count(p, []byte{'\n'}))
 			return

@@ -114,7 +114,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		s.job.failed = true
 		return
 	}
-	ev := s.newEvent(s.m.byKey[key], &t.last)
+	ev := s.newEvent(s.matcher.byKey[key], &t.last)
 	ev.class = class
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at

@@ -47,7 +47,7 @@ func (s *Scanner) readWatchdog(l *line) {
 		}
 		return
 	}
-	w := collectiveTimeout{group: pg, seq: number(seqField(), l.raw), numel: number(numelField(), l.raw), event: s.newEvent(s.m.byKey[rowTimeout], l)}
+	w := collectiveTimeout{group: pg, seq: number(seqField(), l.raw), numel: number(numelField(), l.raw), event: s.newEvent(s.matcher.byKey[rowTimeout], l)}
 	if m := opField().FindSubmatch(l.raw); m != nil {
 		w.op = string(m[1])
 	}
@@ -162,7 +162,7 @@ func (j *job) findDesync() (behind []int, text string) {
 // that of the first rank to blame, or else the first time-out.
 func (s *Scanner) watchdogEvent(key string, ranks []int, text string) *event {
 	e := *s.job.firstTimeout
-	e.row = s.m.byKey[key]
+	e.row = s.matcher.byKey[key]
 	e.class = e.row.Class
 	e.text, e.named, e.pid = text, ranks, 0
 	e.host = ""

@@ -50,7 +50,7 @@ func (s *Scanner) readElastic(l *line) {
 	if m == nil {
 		return
 	}
-	e := s.newEvent(s.m.byKey[rowNoReason], l)
+	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
 	e.local, _ = strconv.Atoi(string(m[2]))
 	e.pid, _ = strconv.Atoi(string(m[3]))
 	code, _ := strconv.Atoi(string(m[1]))
@@ -63,7 +63,7 @@ func (s *Scanner) readGorun(l *line) {
 	if m == nil {
 		return
 	}
-	e := s.newEvent(s.m.byKey[rowNoReason], l)
+	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
 	e.rank, _ = strconv.Atoi(string(m[1]))
 	e.host = plainText(m[2])
 	e.pid, _ = strconv.Atoi(string(m[3]))
@@ -83,7 +83,7 @@ func (s *Scanner) readSrun(l *line) {
 	}
 	l.host = plainText(m[1])
 	l.task, _ = strconv.Atoi(string(m[2]))
-	e := s.newEvent(s.m.byKey[rowNoReason], l)
+	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
 	switch {
 	case bytes.HasPrefix(m[3], []byte("Killed")):
 		s.addEnd(workerEnd{event: e, code: -9})
@@ -140,8 +140,8 @@ func (s *Scanner) RecordEnd(pid, code int) {
 	if code < 0 {
 		text = fmt.Sprintf("was killed by signal %d", -code)
 	}
-	s.addEnd(workerEnd{code: code, isRoot: true, noStderr: log.Tail && !s.hasText, lastLine: s.lastLine, event: &event{
-		row: s.m.byKey[rowNoReason], log: n, number: s.number, text: text,
+	s.addEnd(workerEnd{code: code, isRoot: true, noStderr: log.isTail && !s.hasText, lastLine: s.lastLine, event: &event{
+		row: s.matcher.byKey[rowNoReason], log: n, number: s.number, text: text,
 		origin: origin{rank: log.Rank, local: log.Local, task: -1, pid: pid, host: log.Host}, stream: streamKey{log: n},
 	}})
 }
@@ -171,7 +171,7 @@ func (s *Scanner) endEvents() []*event {
 		case unix.SIGTERM, unix.SIGABRT, unix.SIGINT, unix.SIGHUP:
 			continue // the worker was stopped, or its own lines explain the abort
 		}
-		e.row = s.m.byKey[key]
+		e.row = s.matcher.byKey[key]
 		e.class = e.row.Class
 		if key == rowKilled && !end.isRoot {
 			e.class = Consequence // the launcher killed it as a last resort

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,8 +30,7 @@ func Explain(o rendezvous.Outcome) []diagnose.Finding {
 		if len(c.Tail) == 0 {
 			lines = c.Traceback
 		}
-		// Neither the reader nor this context can fail.
-		_ = s.Read(context.Background(), diagnose.Stderr(c.Rank, c.LocalRank, c.Host), strings.NewReader(lines+"\n"))
+		s.ReadStderr(c.Rank, c.LocalRank, c.Host, lines)
 		switch {
 		case c.Signal != 0:
 			s.RecordEnd(c.PID, -int(c.Signal))

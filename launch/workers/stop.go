@@ -135,8 +135,7 @@ func (r *Round) witnesses(last map[*worker][]string) []rendezvous.Cause {
 		c := r.cause(rendezvous.KindWitness, w)
 		c.Tail, c.Consequence = tail, true
 		s := diagnose.NewScanner()
-		// Neither the reader nor this context can fail.
-		_ = s.Read(context.Background(), diagnose.Stderr(c.Rank, c.LocalRank, c.Host), strings.NewReader(strings.Join(tail, "\n")+"\n"))
+		s.ReadStderr(c.Rank, c.LocalRank, c.Host, strings.Join(tail, "\n"))
 		if found := s.Findings(); len(found) > 0 && found[0].Severity == diagnose.SeverityCause {
 			all = append(all, c)
 		}
