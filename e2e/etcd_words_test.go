@@ -44,7 +44,7 @@ func TestEtcdWords(t *testing.T) {
 		{"http against https", s, nil, 75, []string{s + " speaks TLS: write https://"}},
 		{"https against http", "https://" + p, nil, 75, []string{p + " does not use TLS: write http://"}},
 		{"unknown CA", s, ca(secure.TLS.OtherCA), 75, []string{s, "give the CA that has signed it"}},
-		{"no client certificate", s, []string{"--etcd-cacert", secure.TLS.CA}, 75, []string{s, "wants a client's certificate"}},
+		{"no client certificate", s, []string{"--etcd-cacert", secure.TLS.CA}, 75, []string{s, "requires a client certificate"}},
 		{"wrong server name", s, ca(secure.TLS.CA, "--etcd-server-name", "etcd.example"), 75, []string{s, "etcd.example"}},
 		{"no user", l, nil, 75, []string{l, "give a user and a password"}},
 		{"wrong password", l, []string{"--etcd-user", "u:x"}, 75, []string{l, `refuses user "u"`}},

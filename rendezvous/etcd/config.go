@@ -20,7 +20,7 @@ import (
 type Config struct {
 	ID      rendezvous.NodeID
 	Name    string // for messages
-	RunID   string // agents of another run are not seen
+	RunID   string // part of every key
 	Control string // host:port of this agent's control plane
 
 	Endpoints []string // host:port, or a URL with http:// or https://
@@ -33,9 +33,9 @@ type Config struct {
 	LostTimeout time.Duration // how long a running job may do without etcd; 60 s if zero
 	Grace       time.Duration // what stopping the workers may take at most
 
-	// Lost is called at most once, from Run's goroutines, and must not block. It says
-	// that this agent sealed the world that runs and cannot keep the run id any
-	// longer.
+	// Lost is called when this agent sealed the running world and cannot keep the run
+	// id any longer. It is called at most once for each lease of the run id, from Run's
+	// goroutines, and must not block.
 	Lost func(error)
 	// Clock returns the time since some moment. It is the machine's time since boot
 	// if nil.
@@ -45,13 +45,13 @@ type Config struct {
 // TLS of the connection to etcd. With any of it given, an endpoint without a
 // scheme means https.
 type TLS struct {
-	CA         string // file with the authorities to believe; the system's if empty
+	CA         string // file with the trusted authorities; the system's if empty
 	Cert, Key  string // files of this client's certificate
-	From       Files  // where the files were named, for messages: "--etcd-cacert"
+	From       Files  // flag or variable that named each file, for messages: "--etcd-cacert"
 	ServerName string // name that the server's certificate must have; the endpoint's host if empty
 }
 
-// Files is something for each file of TLS.
+// Files has one text for each file of TLS.
 type Files struct{ CA, Cert, Key string }
 
 // Etcd is one agent among the others.
@@ -65,8 +65,8 @@ type Etcd struct {
 const (
 	defaultTTL  = 5 * time.Second
 	defaultLost = time.Minute
-	// callLimit is the time for one request. Another member of the cluster may answer
-	// the next one.
+	// callLimit bounds one request. Another member of the cluster may answer the next
+	// one.
 	callLimit = 2 * time.Second
 )
 
@@ -86,11 +86,11 @@ func New(cfg Config) (*Etcd, error) {
 	}
 	switch {
 	case cfg.TTL < time.Second || cfg.LostTimeout < time.Second || cfg.Grace < 0:
-		return nil, fmt.Errorf("etcd: a lease of %v, %v without etcd and a grace of %v: the first two must be at least 1s, the third not negative", cfg.TTL, cfg.LostTimeout, cfg.Grace)
+		return nil, fmt.Errorf("etcd: lease %v, lost timeout %v, grace period %v: the first two must be at least 1s, the third not negative", cfg.TTL, cfg.LostTimeout, cfg.Grace)
 	case (cfg.User == "") != (cfg.Password == ""):
 		return nil, errors.New("etcd: user and password must be given together")
 	case len(cfg.Endpoints) == 0:
-		return nil, errors.New("etcd: no endpoint is given; write its host:port")
+		return nil, errors.New("etcd: no endpoint is given; give its host:port")
 	}
 	t, err := cfg.TLS.load()
 	if err != nil {
@@ -108,11 +108,11 @@ func New(cfg Config) (*Etcd, error) {
 		client: clientv3.Config{
 			Endpoints: urls, TLS: t, Username: cfg.User, Password: cfg.Password, Logger: zap.NewNop(),
 			DialTimeout: callLimit, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-			MaxCallRecvMsgSize: 16 << 20, // the keys of as many nodes as one round has room for
+			MaxCallRecvMsgSize: 16 << 20, // the keys of as many nodes as fit one round
 			DialOptions:        []grpc.DialOption{grpc.WithNoProxy()},
 		},
 	}
-	if cfg.TLS.ServerName != "" { // else gRPC takes the endpoint's host, whatever the TLS configuration says
+	if cfg.TLS.ServerName != "" { // else gRPC verifies the endpoint's host and ignores TLS.ServerName
 		e.client.DialOptions = append(e.client.DialOptions, grpc.WithAuthority(cfg.TLS.ServerName))
 	}
 	e.client.DialOptions = append(e.client.DialOptions, e.dialOptions()...)
@@ -120,7 +120,7 @@ func New(cfg Config) (*Etcd, error) {
 	return e, nil
 }
 
-// load returns nil if no TLS is asked for.
+// load reads the files. It returns nil if no field is set.
 func (t TLS) load() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil
@@ -164,6 +164,7 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
+// of ends the name of a file with the flag or variable that named it.
 func of(source string) string {
 	if source == "" {
 		return ""
@@ -188,7 +189,7 @@ func urls(endpoints []string, secure bool) ([]string, error) {
 			return nil, fmt.Errorf("etcd: %q is no endpoint; write host:port, http://host:port or https://host:port", e)
 		}
 		if secure && s == "http" {
-			return nil, fmt.Errorf("etcd: %s means no TLS, but certificates are given; write https://%s", e, host)
+			return nil, fmt.Errorf("etcd: %s means no TLS, but TLS options are given; write https://%s", e, host)
 		}
 		if len(out) > 0 && !strings.HasPrefix(out[0], s+"://") {
 			return nil, fmt.Errorf("etcd: %s and %s: either all endpoints use TLS or none does", out[0], e)

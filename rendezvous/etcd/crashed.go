@@ -26,43 +26,43 @@ func (e *Etcd) remove(ctx context.Context, r entry[round]) error {
 	return err
 }
 
-// mayLive says why a sealed round of another job may still live. It is "" if all of
-// the round's members have left or expired, and nothing listens at their addresses.
-func (e *Etcd) mayLive(ctx context.Context, r entry[round]) (string, error) {
+// stillRunning says why the job of a sealed round may still run. It is "" if all of the
+// round's members have left or expired, and nothing listens at their addresses.
+func (e *Etcd) stillRunning(ctx context.Context, r entry[round]) (why string, err error) {
 	if r.value == nil {
-		return e.foreign(e.keys.round), nil
+		return e.foreignKey(e.keys.round), nil
 	}
-	marks, err := e.marks(ctx, r.value.ids())
+	nodes, err := e.readNodes(ctx, r.value.ids())
 	if err != nil {
 		return "", err
 	}
-	job := fmt.Sprintf("a job of this run id is in etcd at %s, led by %s (round %d)", e.at(), r.value.Control, r.value.Round)
-	var left []string
+	job := fmt.Sprintf("a job with this run id is in etcd at %s, coordinated by %s (round %d)", e.at(), r.value.Control, r.value.Round)
+	var addrs []string
 	for _, m := range r.value.Members {
-		if _, there := marks[m.ID]; there {
+		if _, found := nodes[m.ID]; found {
 			return job + "; waiting for its end", nil
 		}
-		if !plausible(m.Control) {
-			return e.foreign(e.keys.round), nil
+		if !isControlAddress(m.Control) {
+			return e.foreignKey(e.keys.round), nil
 		}
-		left = append(left, m.Control)
+		addrs = append(addrs, m.Control)
 	}
-	slices.Sort(left)
-	left = slices.Compact(left)
-	if len(left) > maxAsked {
-		return fmt.Sprintf("%s; its nodes have left etcd, but are too many to ask each of them; waiting for its end, or until you delete the key %s", job, e.keys.round), nil
+	slices.Sort(addrs)
+	addrs = slices.Compact(addrs)
+	if len(addrs) > maxProbed {
+		return fmt.Sprintf("%s; its nodes have left etcd, but they are too many to probe (%d addresses); waiting for its end, or until you delete the key %s", job, len(addrs), e.keys.round), nil
 	}
-	if at := answering(ctx, left); at != "" {
-		return fmt.Sprintf("%s; its nodes have left etcd, but %s; waiting for its end", job, at), nil
+	if found := findListener(ctx, addrs); found != "" {
+		return fmt.Sprintf("%s; its nodes have left etcd, but %s; waiting for its end", job, found), nil
 	}
 	return "", nil
 }
 
-// maxAsked bounds the connections that a record makes this agent try.
-const maxAsked = 4096
+// maxProbed bounds the addresses of one round that this agent connects to.
+const maxProbed = 4096
 
-// plausible reports whether text is the address of a node's control plane.
-func plausible(addr string) bool {
+// isControlAddress reports whether text can be the address of a control plane.
+func isControlAddress(addr string) bool {
 	host, port, err := net.SplitHostPort(addr)
 	n, bad := strconv.ParseUint(port, 10, 16)
 	if err != nil || bad != nil || n == 0 {
@@ -77,9 +77,9 @@ func plausible(addr string) bool {
 	})
 }
 
-// answering returns one of the addresses that does not refuse connections, and how it
-// answers. It is "" if all refuse.
-func answering(ctx context.Context, addrs []string) string {
+// findListener returns one of the addresses that does not refuse connections, and what
+// it does. It returns "" if all refuse.
+func findListener(ctx context.Context, addrs []string) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	next := make(chan string)
@@ -88,7 +88,7 @@ func answering(ctx context.Context, addrs []string) string {
 	for range min(32, len(addrs)) {
 		wg.Go(func() {
 			for a := range next {
-				if why := unrefused(ctx, a); why != "" {
+				if why := probeAddress(ctx, a); why != "" {
 					select {
 					case found <- a + " " + why:
 						cancel()
@@ -99,7 +99,7 @@ func answering(ctx context.Context, addrs []string) string {
 		})
 	}
 	for _, a := range addrs {
-		next <- a // after an end each takes no time
+		next <- a // after cancel each takes no time
 	}
 	close(next)
 	wg.Wait()
@@ -111,7 +111,8 @@ func answering(ctx context.Context, addrs []string) string {
 	}
 }
 
-func unrefused(ctx context.Context, addr string) string {
+// probeAddress returns "" if an address refuses connections, else what it does.
+func probeAddress(ctx context.Context, addr string) string {
 	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
 	switch {
 	case err == nil:

@@ -12,9 +12,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestCutAgentKnowsFirst checks that an agent that is cut off posts Unconfirmed
-// before its key can vanish, and is there again when the link is mended.
-func TestCutAgentKnowsFirst(t *testing.T) {
+// TestCutAgentPostsUnconfirmedFirst checks that an agent that is cut off posts
+// Unconfirmed before its key expires, and registers again when the link works again.
+func TestCutAgentPostsUnconfirmedFirst(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	link := etcdtest.NewProxy(t, c.Endpoints()[0])
 	far := start(t, config(1, link.Addr()))
@@ -22,13 +22,13 @@ func TestCutAgentKnowsFirst(t *testing.T) {
 	meet(t, far, near)
 	far.e.Vacate(4)
 	eventually(t, func() bool { return strings.Contains(value(t, c, far.e.keys.self), `"vacated":4`) }, func() string { return "not vacated" })
-	vanished := make(chan bool, 1)
+	unconfirmed := make(chan bool, 1)
 	watch := c.Client().Watch(t.Context(), far.e.keys.self)
 	go func() {
 		for r := range watch {
 			for _, ev := range r.Events {
 				if ev.Type == clientv3.EventTypeDelete {
-					vanished <- latest[rendezvous.Unconfirmed](far).On
+					unconfirmed <- latest[rendezvous.Unconfirmed](far).On
 					return
 				}
 			}
@@ -36,18 +36,18 @@ func TestCutAgentKnowsFirst(t *testing.T) {
 	}()
 	link.Cut()
 	select {
-	case knew := <-vanished:
-		if !knew {
-			t.Error("its key was gone before it knew")
+	case ok := <-unconfirmed:
+		if !ok {
+			t.Error("its key expired before it posted Unconfirmed")
 		}
 	case <-time.After(patience):
 		t.Fatal("the key stays")
 	}
 	if meet(t, near) != near {
-		t.Error("nobody took over")
+		t.Error("the other agent does not take the coordinator's key")
 	}
 	link.Mend()
-	eventually(t, func() bool { return !latest[rendezvous.Unconfirmed](far).On }, func() string { return "it does not come back" })
+	eventually(t, func() bool { return !latest[rendezvous.Unconfirmed](far).On }, func() string { return "it stays unconfirmed" })
 	meet(t, near, far)
 	if v := value(t, c, far.e.keys.self); !strings.Contains(v, `"vacated":4`) {
 		t.Errorf("registered anew as %s", v)
@@ -66,10 +66,9 @@ func value(t *testing.T, c *etcdtest.Cluster, key string) string {
 	return ""
 }
 
-// TestAwakenedAgentKnowsFirst checks that an agent whose clock has jumped, because
-// its process was stopped, posts Unconfirmed before any other event, however new that
-// is.
-func TestAwakenedAgentKnowsFirst(t *testing.T) {
+// TestAgentPostsUnconfirmedFirstAfterSleep checks that an agent whose clock has jumped,
+// because its process was stopped, posts Unconfirmed before any other event.
+func TestAgentPostsUnconfirmedFirstAfterSleep(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	var slept atomic.Int64
 	conf := config(1, c.Endpoints()...)
@@ -86,16 +85,16 @@ func TestAwakenedAgentKnowsFirst(t *testing.T) {
 	defer r.mu.Unlock()
 	after := r.events[n:]
 	if l, ok := after[0].(rendezvous.Unconfirmed); !ok || !l.On {
-		t.Errorf("first came %+v", after[0])
+		t.Errorf("the first event is %+v", after[0])
 	}
 	if !slices.Contains(after, rendezvous.Event(rendezvous.Unconfirmed{})) {
-		t.Errorf("sealed without a membership that is certain: %+v", after)
+		t.Errorf("sealed without a confirmed membership: %+v", after)
 	}
 }
 
-// TestNoMajority checks that without etcd's majority a seal waits and says why, and
-// that a running job goes on until LostTimeout.
-func TestNoMajority(t *testing.T) {
+// TestJobEndsAfterLostTimeoutWithoutMajority checks that without etcd's majority a seal
+// waits and says why, and that a running job goes on until LostTimeout.
+func TestJobEndsAfterLostTimeoutWithoutMajority(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	conf := config(1, c.Endpoints()...)
 	conf.LostTimeout = 4 * time.Second
@@ -112,10 +111,10 @@ func TestNoMajority(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(patience):
-		t.Fatal("the job is not given up")
+		t.Fatal("Config.Lost is not called")
 	}
 	if !latest[rendezvous.Unconfirmed](r).On {
-		t.Error("a node without etcd is certain of its membership")
+		t.Error("a node without etcd has a confirmed membership")
 	}
 	if err := c.Restart(0); err != nil {
 		t.Fatal(err)
@@ -125,9 +124,8 @@ func TestNoMajority(t *testing.T) {
 	}
 }
 
-// TestShortLossOfMajority checks that a majority that is back in time has cost
-// nothing.
-func TestShortLossOfMajority(t *testing.T) {
+// TestJobSurvivesShortLossOfMajority checks a majority that is back before LostTimeout.
+func TestJobSurvivesShortLossOfMajority(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	a, b := start(t, config(1, c.Endpoints()...)), start(t, config(2, c.Endpoints()...))
 	a = meet(t, a, b)
@@ -139,7 +137,7 @@ func TestShortLossOfMajority(t *testing.T) {
 	}
 	got := a.seal(t.Context(), rendezvous.Seal{Serial: 2, World: world("j", 1, a)})
 	waits(t, a, got, "")
-	eventually(t, func() bool { return latest[rendezvous.Unconfirmed](b).On }, func() string { return "nobody notices" })
+	eventually(t, func() bool { return latest[rendezvous.Unconfirmed](b).On }, func() string { return "not unconfirmed" })
 	for i := range 2 {
 		if err := c.Cont(i); err != nil {
 			t.Fatal(err)
@@ -158,9 +156,8 @@ func TestShortLossOfMajority(t *testing.T) {
 	}
 }
 
-// TestLeaderDies checks that any one of etcd's members may end at any time, the
-// leader too.
-func TestLeaderDies(t *testing.T) {
+// TestJobSurvivesLossOfEtcdsLeader checks that etcd's leader may end at any time.
+func TestJobSurvivesLossOfEtcdsLeader(t *testing.T) {
 	for name, end := range map[string]func(c *etcdtest.Cluster, i int) error{
 		"killed":  func(c *etcdtest.Cluster, i int) error { c.Kill(i); return nil },
 		"stopped": func(c *etcdtest.Cluster, i int) error { return c.Stop(i) },
@@ -181,26 +178,25 @@ func TestLeaderDies(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.sealed(rendezvous.Seal{Serial: 2, World: world("j", 1, a)})
-			eventually(t, func() bool { return latest[rendezvous.Elsewhere](b).Round == 1 }, func() string { return "not told" })
-			third := start(t, config(3, c.Endpoints()...))
+			eventually(t, func() bool { return latest[rendezvous.Elsewhere](b).Round == 1 }, func() string { return "no Elsewhere" })
+			newcomer := start(t, config(3, c.Endpoints()...))
 			eventually(t, func() bool {
-				return slices.ContainsFunc(latest[rendezvous.Peers](a).All, func(p rendezvous.Peer) bool { return p.ID == third.id })
-			}, func() string { return "who leads does not see the new one" })
-			t.Logf("lapsed meanwhile: %+v", all[rendezvous.Unconfirmed](a))
+				return slices.ContainsFunc(latest[rendezvous.Peers](a).All, func(p rendezvous.Peer) bool { return p.ID == newcomer.id })
+			}, func() string { return "the coordinator does not see the new agent" })
+			t.Logf("unconfirmed meanwhile: %+v", all[rendezvous.Unconfirmed](a))
 		})
 	}
 }
 
-// TestCompaction checks that an agent that was cut off while etcd forgot the past
-// sees the present.
-func TestCompaction(t *testing.T) {
+// TestCompactionHidesNoSeal checks that an agent that was cut off while etcd compacted
+// its history sees the newest seal.
+func TestCompactionHidesNoSeal(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	link := etcdtest.NewProxy(t, c.Endpoints()[0])
 	far, near := start(t, config(1, link.Addr())), start(t, config(2, c.Endpoints()...))
-	a := meet(t, far, near)
-	_ = a
+	meet(t, far, near)
 	near.sealed(rendezvous.Seal{World: world("j", 0, near, far)})
-	eventually(t, func() bool { return len(all[rendezvous.Elsewhere](far)) > 0 }, func() string { return "not told" })
+	eventually(t, func() bool { return len(all[rendezvous.Elsewhere](far)) > 0 }, func() string { return "no Elsewhere" })
 	link.Cut()
 	near.sealed(rendezvous.Seal{World: world("j", 1, near, far)})
 	near.sealed(rendezvous.Seal{World: world("j", 2, near, far)})
@@ -213,29 +209,29 @@ func TestCompaction(t *testing.T) {
 	}
 	link.Reset()
 	link.Mend()
-	eventually(t, func() bool { return latest[rendezvous.Elsewhere](far).Round == 2 }, func() string { return "it lives in the past" })
+	eventually(t, func() bool { return latest[rendezvous.Elsewhere](far).Round == 2 }, func() string { return "it does not see round 2" })
 	near.sealed(rendezvous.Seal{World: world("j", 3, near, far)})
-	eventually(t, func() bool { return latest[rendezvous.Elsewhere](far).Round == 3 }, func() string { return "it watches no more" })
+	eventually(t, func() bool { return latest[rendezvous.Elsewhere](far).Round == 3 }, func() string { return "it does not see round 3" })
 }
 
-// TestDeletedKeys checks that each agent notices that a key on which it relies was
-// deleted by hand.
-func TestDeletedKeys(t *testing.T) {
+// TestDeletedKeysAreNoticed checks that each agent notices that a key on which it relies
+// was deleted by hand.
+func TestDeletedKeysAreNoticed(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
 	if _, err := c.Client().Delete(t.Context(), b.e.keys.self); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { l := all[rendezvous.Unconfirmed](b); return len(l) == 2 && l[0].On && !l[1].On }, func() string { return "its key is gone and it does not know" })
+	eventually(t, func() bool { l := all[rendezvous.Unconfirmed](b); return len(l) == 2 && l[0].On && !l[1].On }, func() string { return "it does not notice that its key was deleted" })
 	if _, err := c.Client().Delete(t.Context(), a.e.keys.round); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case err := <-a.lost:
-		if !strings.Contains(err.Error(), "gone from etcd") {
+		if !strings.Contains(err.Error(), a.e.keys.round+" was deleted") {
 			t.Error(err)
 		}
 	case <-time.After(patience):
-		t.Error("the run id is free and the job goes on")
+		t.Error("Config.Lost is not called")
 	}
 }

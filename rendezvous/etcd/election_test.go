@@ -8,9 +8,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// TestOneHolder checks that one of ten agents may form the first world, and that
-// another may when it ends, the oldest before the others.
-func TestOneHolder(t *testing.T) {
+// TestOldestAgentCoordinates checks that the oldest of ten agents may form the first
+// world, and that another may when it ends.
+func TestOldestAgentCoordinates(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	calm := func(i int) Config {
 		conf := config(i, c.Endpoints()...)
@@ -36,7 +36,7 @@ func TestOneHolder(t *testing.T) {
 	eventually(t, func() bool {
 		p := latest[rendezvous.Peers](first)
 		return p.Whole && len(p.All) == 10
-	}, func() string { return "who leads does not see all" })
+	}, func() string { return "the coordinator does not see all agents" })
 	for _, r := range rs[1:] {
 		for _, p := range all[rendezvous.Peers](r) {
 			if p.Whole {
@@ -47,7 +47,7 @@ func TestOneHolder(t *testing.T) {
 	if err := first.stop(); err != nil {
 		t.Error(err)
 	}
-	meet(t, rs[1:]...) // mostly on the second, but time decides, not only age
+	meet(t, rs[1:]...) // mostly on the second; after a second, others may be faster
 	for _, r := range rs[1:] {
 		if got := r.e.oldest(t.Context()); got != (r == second) {
 			t.Errorf("%s is the oldest: %v", r.id, got)
@@ -63,9 +63,9 @@ func TestOneHolder(t *testing.T) {
 	}
 }
 
-// TestRunsDoNotMeet checks that a run id is taken as it is, whatever characters it
-// has.
-func TestRunsDoNotMeet(t *testing.T) {
+// TestRunsAreApart checks that agents of different runs do not see each other, whatever
+// characters the run ids have.
+func TestRunsAreApart(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	for i, run := range []string{"a", "a/job", "a%2Fjob", "", "..", "\n\x00\xff"} {
 		conf := config(i, c.Endpoints()...)
@@ -77,9 +77,9 @@ func TestRunsDoNotMeet(t *testing.T) {
 	}
 }
 
-// TestElectionIsUnique checks that of agents that start at once exactly one holds the
-// key.
-func TestElectionIsUnique(t *testing.T) {
+// TestOneOfManyAgentsCoordinates checks that exactly one of the agents that start at
+// once gets the coordinator's key.
+func TestOneOfManyAgentsCoordinates(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	var rs []*rig
 	for i := range 10 {

@@ -12,23 +12,23 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// TestWords checks that what only the user can mend ends Run at once, in one line
-// that names the endpoint.
-func TestWords(t *testing.T) {
+// TestRunEndsWithWhatOnlyTheUserCanCorrect checks that such an error ends Run at once,
+// in one line that names the endpoint.
+func TestRunEndsWithWhatOnlyTheUserCanCorrect(t *testing.T) {
 	plain := etcdtest.Start(t, etcdtest.Options{})
 	secure := etcdtest.Start(t, etcdtest.Options{TLS: true, ClientCert: true})
 	locked := etcdtest.Start(t, etcdtest.Options{User: "u", Password: "p", Prefix: "/other/"})
 	other := etcdtest.Start(t, etcdtest.Options{})
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
-	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	sshd, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { mute.Close() })
+	t.Cleanup(func() { sshd.Close() })
 	go func() {
 		for {
-			c, err := mute.Accept()
+			c, err := sshd.Accept()
 			if err != nil {
 				return
 			}
@@ -52,7 +52,7 @@ func TestWords(t *testing.T) {
 		{"plain against TLS", secure.Endpoints()[0], nil, "speaks TLS: write https://"},
 		{"another CA", secure.Endpoints()[0], func(c *Config) { c.TLS = with(func(t *TLS) { t.CA = secure.TLS.OtherCA }) }, "give the CA that has signed it"},
 		{"the system's CAs", "https://" + secure.Endpoints()[0], nil, "give the CA that has signed it"},
-		{"no client certificate", secure.Endpoints()[0], func(c *Config) { c.TLS = TLS{CA: secure.TLS.CA} }, "wants a client's certificate"},
+		{"no client certificate", secure.Endpoints()[0], func(c *Config) { c.TLS = TLS{CA: secure.TLS.CA} }, "requires a client certificate"},
 		{"another name", secure.Endpoints()[0], func(c *Config) { c.TLS = with(func(t *TLS) { t.ServerName = "etcd.example" }) }, "etcd.example"},
 		{"no user", locked.Endpoints()[0], nil, "give a user and a password"},
 		{"wrong password", locked.Endpoints()[0], func(c *Config) { c.User, c.Password = "u", "x" }, `refuses user "u"`},
@@ -60,7 +60,7 @@ func TestWords(t *testing.T) {
 		{"no permission", locked.Endpoints()[0], func(c *Config) { c.User, c.Password = "u", "p" }, `does not let user "u" read and write keys below /gorun/run/`},
 		{"a web server", strings.TrimPrefix(web.URL, "http://"), nil, "is not etcd"},
 		{"two clusters", plain.Endpoints()[0], func(c *Config) { c.Endpoints = append(c.Endpoints, other.Endpoints()...) }, "are two etcd clusters: name one"},
-		{"another program", mute.Addr().String(), nil, "is not etcd"},
+		{"another program", sshd.Addr().String(), nil, "is not etcd"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestWords(t *testing.T) {
 					t.Log(err)
 				}
 			case <-time.After(patience):
-				t.Errorf("it goes on: %+v", latest[rendezvous.Peers](r))
+				t.Errorf("Run does not end: %+v", latest[rendezvous.Peers](r))
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestWords(t *testing.T) {
 			c.Endpoints, c.User, c.Password, c.Prefix = locked.Endpoints(), "u", "p", "/other/"
 		},
 		"one of three is right": func(c *Config) {
-			c.Endpoints = []string{mute.Addr().String(), plain.Endpoints()[0], "127.0.0.1:1"}
+			c.Endpoints = []string{sshd.Addr().String(), plain.Endpoints()[0], "127.0.0.1:1"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,9 +108,9 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestUnreachable checks that an endpoint that may still come is waited for, and that
-// the wait is shown.
-func TestUnreachable(t *testing.T) {
+// TestRunWaitsForAnUnreachableEndpoint checks that Run waits for an endpoint that may
+// still come, and says why.
+func TestRunWaitsForAnUnreachableEndpoint(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	c.Kill(0)
 	silent := etcdtest.NewProxy(t, c.Endpoints()[0])
@@ -124,7 +124,7 @@ func TestUnreachable(t *testing.T) {
 		eventually(t, func() bool { return strings.Contains(latest[rendezvous.Peers](r).Trouble, want) },
 			func() string { return "it says: " + latest[rendezvous.Peers](r).Trouble })
 		if first := all[rendezvous.Peers](r)[0].Trouble; !strings.Contains(first, want) {
-			t.Errorf("its first word has no reason: %s", first)
+			t.Errorf("its first Peers has no reason: %s", first)
 		}
 		if p := latest[rendezvous.Peers](r).All; len(p) != 1 || p[0].Endpoint != -1 {
 			t.Errorf("%+v", p)

@@ -9,42 +9,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// part is a group of keys that an agent follows.
-type part struct {
-	prefix string
-	learn  func(all []*mvccpb.KeyValue, rev int64) // takes all keys as read at a revision
-	right  func(rev int64)                         // takes a revision at which they were found to be as known; may be nil
-	known  map[string]int64
+// keyGroup is a group of keys that an agent follows.
+type keyGroup struct {
+	prefix  string
+	apply   func(all []*mvccpb.KeyValue, rev int64) // takes all keys as they were at a revision
+	confirm func(rev int64)                         // takes a later revision at which they were the same; may be nil
+	known   map[string]int64                        // ModRevision of each key
 }
 
-// content is what a part had at a revision.
-type content struct {
-	kvs []*mvccpb.KeyValue
-	rev int64
-}
-
-func (p *part) take(c content) {
-	p.known = make(map[string]int64, len(c.kvs))
-	for _, kv := range c.kvs {
-		p.known[string(kv.Key)] = kv.ModRevision
-	}
-	p.learn(c.kvs, c.rev)
-}
-
-// followJob follows the coordinator's and the round's key. An agent that has just
-// registered knows them already and leaves the machine to newcomers.
+// followJob follows the coordinator's and the round's key.
 func (e *Etcd) followJob(ctx context.Context) error {
-	p := &part{prefix: e.keys.job, learn: e.learn}
-	select {
-	case <-ctx.Done():
-	case c := <-e.gates.met:
-		p.take(c)
-		e.report(nil)
-		pause(ctx, 100*time.Millisecond)
-		e.watch(ctx, p, c.rev+1)
-	case <-time.After(time.Second):
-	}
-	return e.follow(ctx, p)
+	return e.follow(ctx, &keyGroup{prefix: e.keys.job, apply: e.applyJobKeys})
 }
 
 // followNodes follows all nodes' keys, once this agent leads.
@@ -54,52 +29,55 @@ func (e *Etcd) followNodes(ctx context.Context) error {
 		return nil
 	case <-e.gates.led:
 	}
-	return e.follow(ctx, &part{prefix: e.keys.nodes, learn: e.learnNodes, right: e.confirmNodes})
+	return e.follow(ctx, &keyGroup{prefix: e.keys.nodes, apply: e.applyNodeKeys, confirm: e.confirmNodeKeys})
 }
 
-// follow reads the keys of a part, watches them from there on, and begins anew
-// when the watch breaks, or when a look at the revisions shows that it has
-// missed something.
-func (e *Etcd) follow(ctx context.Context, p *part) error {
+// follow reads the keys of a group and watches them. It begins again when the watch
+// breaks, or when a comparison of revisions shows that the watch has missed a change.
+func (e *Etcd) follow(ctx context.Context, g *keyGroup) error {
 	for ctx.Err() == nil {
-		c, err := e.load(ctx, p)
+		rev, err := e.load(ctx, g)
 		if err != nil {
-			e.fail(ctx, err)
+			e.reportError(ctx, err)
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
-		p.take(c)
-		e.report(nil)
-		e.watch(ctx, p, c.rev+1)
+		e.setTrouble(nil)
+		e.watch(ctx, g, rev+1)
 	}
 	return nil
 }
 
-// fail reports an error of a request, unless the error only means that Run ends.
-func (e *Etcd) fail(ctx context.Context, err error) {
+// reportError shows the error of a request, unless the error only means that Run ends.
+func (e *Etcd) reportError(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		e.report(e.explain(err))
+		e.setTrouble(e.explain(err))
 	}
 }
 
-// load reads a part.
-func (e *Etcd) load(ctx context.Context, p *part) (content, error) {
+// load reads a group and returns its revision.
+func (e *Etcd) load(ctx context.Context, g *keyGroup) (rev int64, err error) {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	got, err := e.session.cl.Get(ctx, p.prefix, clientv3.WithPrefix())
+	got, err := e.session.cl.Get(ctx, g.prefix, clientv3.WithPrefix())
 	if err != nil {
-		return content{}, err
+		return 0, err
 	}
-	return content{got.Kvs, got.Header.Revision}, nil
+	g.known = make(map[string]int64, len(got.Kvs))
+	for _, kv := range got.Kvs {
+		g.known[string(kv.Key)] = kv.ModRevision
+	}
+	g.apply(got.Kvs, got.Header.Revision)
+	return got.Header.Revision, nil
 }
 
-// watch follows a part from a revision until that does not work any more.
-func (e *Etcd) watch(ctx context.Context, p *part, rev int64) {
+// watch follows a group from a revision until the watch breaks.
+func (e *Etcd) watch(ctx context.Context, g *keyGroup, rev int64) {
 	wctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	events := e.session.cl.Watch(wctx, p.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev))
-	look := time.NewTicker(e.lookEvery())
-	defer look.Stop()
+	events := e.session.cl.Watch(wctx, g.prefix, clientv3.WithPrefix(), clientv3.WithRev(rev))
+	compare := time.NewTicker(e.compareEvery())
+	defer compare.Stop()
 	for {
 		select {
 		case got, ok := <-events:
@@ -108,50 +86,53 @@ func (e *Etcd) watch(ctx context.Context, p *part, rev int64) {
 			}
 			for _, ev := range got.Events {
 				if ev.Type == clientv3.EventTypeDelete {
-					delete(p.known, string(ev.Kv.Key))
+					delete(g.known, string(ev.Kv.Key))
 				} else {
-					p.known[string(ev.Kv.Key)] = ev.Kv.ModRevision
+					g.known[string(ev.Kv.Key)] = ev.Kv.ModRevision
 				}
-				e.see(ev.Kv)
+				e.applyChange(ev.Kv)
 			}
-		case <-look.C:
-			if !e.look(ctx, p) {
+		case <-compare.C:
+			if !e.compareRevisions(ctx, g) {
 				return
 			}
 		}
 	}
 }
 
-// lookEvery is how long a change may stay unseen if the watch is silent.
-func (e *Etcd) lookEvery() time.Duration { return min(max(e.cfg.TTL/3, time.Second), 5*time.Second) }
+// compareEvery is how long a change may stay unseen if the watch is silent.
+func (e *Etcd) compareEvery() time.Duration {
+	return min(max(e.cfg.TTL/3, time.Second), 5*time.Second)
+}
 
-// look compares revisions. A watch may be behind for a moment, which costs a needless
-// load. It also checks that this agent's own key is still there.
-func (e *Etcd) look(ctx context.Context, p *part) bool {
+// compareRevisions reports whether etcd has a group's keys as the watch has shown them.
+// A watch that is only late costs a needless load. compareRevisions also checks that
+// this agent's own key is still there.
+func (e *Etcd) compareRevisions(ctx context.Context, g *keyGroup) bool {
 	e.mu.Lock()
 	id := e.node.lease
 	e.mu.Unlock()
 	got, err := e.txn(ctx, nil, []clientv3.Op{
-		clientv3.OpGet(p.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+		clientv3.OpGet(g.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
 		clientv3.OpGet(e.keys.self, clientv3.WithKeysOnly()),
 	}, nil)
 	if err != nil {
-		e.fail(ctx, err)
-		return ctx.Err() == nil // the watch may be sound
+		e.reportError(ctx, err)
+		return ctx.Err() == nil // the watch may still work
 	}
-	e.report(nil)
+	e.setTrouble(nil)
 	if len(got.Responses[1].GetResponseRange().Kvs) == 0 && id != 0 {
-		e.expel(id, "somebody has deleted this node's key in etcd")
+		e.endMembership(id, "this node's key "+e.keys.self+" was deleted in etcd at "+e.at())
 	}
 	now := map[string]int64{}
 	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
 		now[string(kv.Key)] = kv.ModRevision
 	}
-	if !maps.Equal(now, p.known) {
+	if !maps.Equal(now, g.known) {
 		return false
 	}
-	if p.right != nil {
-		p.right(got.Header.Revision)
+	if g.confirm != nil {
+		g.confirm(got.Header.Revision)
 	}
 	return true
 }

@@ -11,149 +11,100 @@ import (
 type jobLease struct {
 	id        leaseID
 	job       string
-	confirmed time.Duration // as state.confirmed
-	rev       int64         // of the round's key that this agent wrote last under it, 0: none yet
-	ended     bool          // the key is not this agent's any more
-	deleted   bool          // because the key is deleted
-	told      bool          // Lost was called
+	keeping   context.Context // ends with the keeping of the lease
+	drop      func()          // ends keeping
+	confirmed time.Duration   // when the last request was sent that etcd granted
+	rev       int64           // of the round's key that this agent wrote last under it; 0: none yet
+	ended     bool            // the key is not this agent's any more
+	deleted   bool            // ended because the key is deleted
+	reported  bool            // Config.Lost was called
 }
 
-// jobTTL returns the lease's time. Until LostTimeout the sealer tries on, then all
-// nodes stop.
+// jobTTL returns the lease's time. The sealer tries to renew it for LostTimeout, and
+// then all nodes stop.
 func (e *Etcd) jobTTL() time.Duration { return e.cfg.LostTimeout + e.cfg.Grace + 10*time.Second }
 
-// jobFor returns a lease for the round's key of a job. job is "" while the job has no
-// name yet.
-func (e *Etcd) jobFor(ctx context.Context, job string) (leaseID, error) {
-	select {
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-e.gates.granting:
-	}
-	defer func() { e.gates.granting <- struct{}{} }()
-	if id := e.jobHas(job); id != 0 {
-		return id, nil
+// leaseFor returns a lease for the round's key of a job. Only a Seal calls it.
+func (e *Etcd) leaseFor(ctx context.Context, job string) (leaseID, error) {
+	e.mu.Lock()
+	j := e.job
+	usable := j != nil && j.job == job && !j.ended && e.cfg.Clock()-j.confirmed < e.cfg.LostTimeout
+	e.mu.Unlock()
+	if usable {
+		return j.id, nil
 	}
 	sent := e.cfg.Clock()
-	id, err := e.grant(ctx, e.session.cl, e.jobTTL())
+	id, err := e.grant(ctx, e.jobTTL())
 	if err != nil {
 		return 0, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.job = &jobLease{id: id, job: job, confirmed: sent}
-	e.wakes.hold.wake()
+	e.setJob(&jobLease{id: id, job: job, confirmed: sent})
 	return id, nil
 }
 
-// jobHas returns the lease of a job, 0 if it has none. A lease without a job becomes
-// the lease of this job.
-func (e *Etcd) jobHas(job string) leaseID {
+// setJob makes keepJob keep another lease, or none.
+func (e *Etcd) setJob(j *jobLease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	j := e.job
-	switch {
-	case j == nil:
-		return 0
-	case job == "": // a Seal was quicker
-		return j.id
-	case j.job != "" && j.job != job || j.ended || e.cfg.Clock()-j.confirmed >= e.cfg.LostTimeout:
-		return 0
+	if e.job != nil {
+		e.job.drop()
 	}
-	j.job = job
-	return j.id
-}
-
-// foresee gets the lease of the first world's key while other agents still come.
-func (e *Etcd) foresee(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-	case <-e.gates.led:
-		_, _ = e.jobFor(ctx, "") // a Seal asks again
-	}
-	return nil
-}
-
-func (e *Etcd) forgetJob(id leaseID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.job != nil && e.job.id == id {
-		e.job = nil
-		e.wakes.hold.wake()
+	if e.job = j; j != nil {
+		j.keeping, j.drop = context.WithCancel(e.session.running)
+		e.wakes.job.wake()
 	}
 }
 
 // keepJob keeps the job's lease while this agent is the last sealer.
 func (e *Etcd) keepJob(ctx context.Context) error {
-	var kept leaseID
-	stop, done := func() {}, make(chan struct{})
-	close(done)
 	for {
 		select {
 		case <-ctx.Done():
-			stop()
-			<-done
 			return nil
-		case <-e.wakes.hold:
+		case <-e.wakes.job:
 		}
 		e.mu.Lock()
-		var id leaseID
-		if j := e.job; j != nil && !j.ended {
-			id = j.id
-		}
+		j := e.job
 		e.mu.Unlock()
-		if id == kept {
+		if j == nil {
 			continue
 		}
-		stop()
-		<-done
-		kept, done = id, make(chan struct{})
-		if id == 0 {
-			close(done)
-			continue
+		confirm := func(sent time.Duration) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			j.confirmed = max(j.confirmed, sent)
 		}
-		var kctx context.Context
-		kctx, stop = context.WithCancel(ctx)
-		go func() {
-			defer close(done)
-			if e.keep(kctx, id, min(e.jobTTL()/10, 5*time.Second), nil, func(sent time.Duration) { e.confirmJob(id, sent) }) {
-				e.jobEnded(id)
-			}
-		}()
+		if e.keep(j.keeping, j.id, min(e.jobTTL()/10, 5*time.Second), nil, confirm) {
+			e.mu.Lock()
+			e.endJob(j, true) // etcd deletes the key with the lease
+			e.mu.Unlock()
+		}
 	}
 }
 
-func (e *Etcd) confirmJob(id leaseID, sent time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.job != nil && e.job.id == id {
-		e.job.confirmed = max(e.job.confirmed, sent)
+// endJob notes that the round's key is not this agent's any more, because it was
+// deleted or because another agent has sealed a world. The caller holds mu.
+func (e *Etcd) endJob(j *jobLease, deleted bool) {
+	if !j.ended {
+		j.ended, j.deleted = true, deleted && j.rev != 0 && e.unseal.what == nil
+		j.drop()
 	}
 }
 
-// jobEnded notes that etcd does not know the lease any more, so the key is deleted.
-func (e *Etcd) jobEnded(id leaseID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if j := e.job; j != nil && j.id == id && !j.ended {
-		j.ended, j.deleted = true, j.rev != 0 && e.unseal.what == nil
-	}
-}
-
-// jobLost says, once, that the job must end. mu is held.
-func (e *Etcd) jobLost() error {
+// reportJobLost returns, once, why the job must end. The caller holds mu.
+func (e *Etcd) reportJobLost() error {
 	j := e.job
-	if j == nil || j.rev == 0 || j.told || e.unseal.what != nil {
+	if j == nil || j.rev == 0 || j.reported || e.unseal.what != nil {
 		return nil
 	}
 	since := e.cfg.Clock() - j.confirmed
 	switch {
 	case j.deleted:
-		j.told = true
-		return fmt.Errorf("the key %s is gone from etcd at %s; the job ends, since others may take its run id now", e.keys.round, e.at())
+		j.reported = true
+		return fmt.Errorf("the key %s was deleted in etcd at %s; this job ends, because another job can take its run id now", e.keys.round, e.at())
 	case !j.ended && since >= e.cfg.LostTimeout:
-		j.told = true
-		return fmt.Errorf("etcd at %s has not answered for %v; the job ends, since others may take its run id soon", e.at(), since.Round(time.Second))
+		j.reported = true
+		return fmt.Errorf("etcd at %s has not answered for %v; this job ends, because another job can take its run id soon", e.at(), since.Round(time.Second))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -14,12 +15,12 @@ import (
 
 // keys are the names of one run's keys, as this agent uses them.
 type keys struct {
-	all         string // what all begin with
-	job         string // what coordinator and round begin with
+	all         string // prefix of all of them
+	job         string // prefix of coordinator and round
 	coordinator string
 	round       string
-	nodes       string // what all nodes begin with
-	self        string // this agent's node
+	nodes       string // prefix of all nodes
+	self        string // this agent's own
 }
 
 func newKeys(prefix, run string, id rendezvous.NodeID) keys {
@@ -32,8 +33,8 @@ func newKeys(prefix, run string, id rendezvous.NodeID) keys {
 
 func (k keys) node(id rendezvous.NodeID) string { return k.nodes + url.PathEscape(string(id)) }
 
-// Values are text. A value that another agent or person has written is bounded before
-// it is read and checked before it is used.
+// Bounds of a value, which is text. A value is bounded before it is decoded, and checked
+// before it is used, because any client of etcd may have written it.
 const (
 	maxAgent   = 8 << 10
 	maxRound   = 1536 << 10    // what etcd takes in one request by default
@@ -47,15 +48,15 @@ type agent struct {
 	ID      rendezvous.NodeID `json:"id"`
 	Name    string            `json:"name"`
 	Control string            `json:"control"`
-	Vacated int               `json:"vacated"` // no worker of this round or an earlier one is there; -1: nothing said
+	Vacated int               `json:"vacated"` // no worker of this round or an earlier one is there; -1: unknown
 }
 
 func (a agent) peer(endpoint int) rendezvous.Peer {
 	return rendezvous.Peer{ID: a.ID, Name: a.Name, Control: a.Control, Endpoint: endpoint}
 }
 
-// round is the value of the round's key: a line of JSON, then a line for each
-// member, since all agents read it as soon as it is written.
+// round is the value of the round's key: a line of JSON, then a short line for each
+// member, because all agents read it as soon as it is written.
 type round struct {
 	Job     string            `json:"job"`
 	Term    int               `json:"term"`
@@ -73,12 +74,7 @@ type member struct {
 
 // has reports whether a node is a member.
 func (r *round) has(id rendezvous.NodeID) bool {
-	for _, m := range r.Members {
-		if m.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Members, func(m member) bool { return m.ID == id })
 }
 
 func (r *round) ids() []rendezvous.NodeID {
@@ -108,7 +104,7 @@ func decodeAgent(b []byte) (*agent, error) {
 	if a.ID == "" || a.Vacated < -1 || a.Vacated > maxCount {
 		return nil, errors.New("it is not gorun's")
 	}
-	return &a, words(string(a.ID), a.Name, a.Control)
+	return &a, checkWords(string(a.ID), a.Name, a.Control)
 }
 
 func (r *round) encode() string {
@@ -139,17 +135,17 @@ func decodeRound(b []byte) (*round, error) {
 		if !ok || id == "" {
 			return nil, errors.New("it is not gorun's")
 		}
-		if err := words(id, control); err != nil {
+		if err := checkWords(id, control); err != nil {
 			return nil, err
 		}
 		r.Members = append(r.Members, member{rendezvous.NodeID(id), control})
 	}
-	return &r, words(r.Job, r.Digest, string(r.Sealer), r.Control)
+	return &r, checkWords(r.Job, r.Digest, string(r.Sealer), r.Control)
 }
 
-// words refuses what is too long or would reach a terminal as more than text.
-func words(ws ...string) error {
-	for _, w := range ws {
+// checkWords refuses words that are too long or not fit for a terminal.
+func checkWords(words ...string) error {
+	for _, w := range words {
 		if len(w) > maxWord || strings.ContainsFunc(w, term.Unfit) || !utf8.ValidString(w) {
 			return errors.New("it has control characters, or names that are too long")
 		}
@@ -157,16 +153,12 @@ func words(ws ...string) error {
 	return nil
 }
 
-// clip shortens a name that is only shown.
+// clip makes a text from elsewhere short and fit for a terminal.
 func clip(s string) string {
-	s = strings.Map(func(r rune) rune {
+	return term.Truncate(strings.Map(func(r rune) rune {
 		if term.Unfit(r) {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(s, ""))
-	if len(s) > 256 {
-		s = strings.ToValidUTF8(s[:256], "")
-	}
-	return s
+	}, strings.ToValidUTF8(s, "")), 256)
 }

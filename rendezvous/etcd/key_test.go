@@ -34,9 +34,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestHostileKeys checks that no text below the prefix ends an agent or reaches the
-// terminal.
-func TestHostileKeys(t *testing.T) {
+// TestHostileKeysAreIgnored checks that no value below the prefix ends an agent or
+// reaches the terminal.
+func TestHostileKeysAreIgnored(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
 	put := func(key, value string) {

@@ -13,40 +13,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gone reports whether an error says that etcd does not know the lease.
-func gone(err error) bool { return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) }
+// isLeaseNotFound reports whether a request failed because etcd does not know the lease.
+func isLeaseNotFound(err error) bool {
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
+}
 
-// keep asks etcd to keep a lease that was just granted every so often until ctx ends
-// or etcd does not know the lease (true). It asks at once when now is given. It calls
-// confirm with the time at which a granted request was sent. The client's own keeper
-// does not report that time, and its single requests each open a stream, for which
-// etcd checks the password anew.
+// keep renews a lease that was just granted, every so often and when now signals, until
+// ctx ends or etcd does not know the lease (true). It calls confirm with the time at
+// which each granted request was sent. The etcd client's own keeper does not report
+// that time. Its single requests each open a stream, for which etcd checks the password
+// again.
 func (e *Etcd) keep(ctx context.Context, id leaseID, every time.Duration, now signal, confirm func(sent time.Duration)) bool {
 	var s *stream
 	defer func() { s.end() }()
 	shortest := every / 3
-	patience := shortest
+	limit := shortest // of one request
 	for await(ctx, now, every); ctx.Err() == nil; {
 		var err error
 		if s == nil {
-			s, err = e.open(ctx, every) // which may take the time of a password's check
+			s, err = e.open(ctx, every) // may take as long as the check of a password
 		}
 		sent := e.cfg.Clock()
 		if err == nil {
-			err = s.ask(id, patience)
+			err = s.renew(id, limit)
 		}
 		switch {
 		case err == nil:
 			confirm(sent)
 			took := e.cfg.Clock() - sent
-			patience = max(shortest, 2*min(took, every))
+			limit = max(shortest, 2*min(took, every))
 			await(ctx, now, max(0, every-took))
-		case gone(err):
+		case isLeaseNotFound(err):
 			return ctx.Err() == nil
 		default: // the next stream goes to another member of the cluster
 			s.end()
 			s = nil
-			patience = min(patience*3/2, every)
+			limit = min(limit*3/2, every)
 			pause(ctx, max(shortest/4, 10*time.Millisecond))
 		}
 	}
@@ -83,8 +85,8 @@ func (s *stream) end() {
 	}
 }
 
-// ask sends one request and awaits the answer. After an error the stream is over.
-func (s *stream) ask(id leaseID, limit time.Duration) error {
+// renew sends one request and waits for the answer. After an error the stream is over.
+func (s *stream) renew(id leaseID, limit time.Duration) error {
 	defer time.AfterFunc(limit, s.halt).Stop()
 	if err := s.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
 		return err
@@ -109,11 +111,11 @@ func sinceBoot() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// trusted returns how long a membership that etcd granted counts as certain. The rest
-// of its time is for saying so.
-func (e *Etcd) trusted() time.Duration { return e.cfg.TTL * 4 / 5 }
+// trustTime returns how long a membership counts as confirmed after etcd granted it. The
+// rest of its time is for stopping the workers.
+func (e *Etcd) trustTime() time.Duration { return e.cfg.TTL * 4 / 5 }
 
-// emit posts an event, after Unconfirmed if it is time for that.
+// emit posts an event. It posts Unconfirmed first if that is due.
 func (e *Etcd) emit(ev rendezvous.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,20 +123,21 @@ func (e *Etcd) emit(ev rendezvous.Event) {
 	e.post(ev)
 }
 
-// checkLease posts Unconfirmed if the membership is not certain any more. mu is held.
+// checkLease posts Unconfirmed if the membership is not confirmed any more. The caller
+// holds mu.
 func (e *Etcd) checkLease() {
-	if e.node.lease == 0 || e.node.lapsed {
+	if e.node.lease == 0 || e.node.unconfirmed {
 		return
 	}
-	if since := e.cfg.Clock() - e.node.confirmed; since >= e.trusted() {
-		e.lapse(fmt.Sprintf("etcd at %s has not confirmed this node for %v", e.at(), since.Round(100*time.Millisecond)))
+	if since := e.cfg.Clock() - e.node.confirmed; since >= e.trustTime() {
+		e.postUnconfirmed(fmt.Sprintf("etcd at %s has not confirmed this node for %v", e.at(), since.Round(100*time.Millisecond)))
 	}
 }
 
-// lapse posts Unconfirmed. mu is held.
-func (e *Etcd) lapse(why string) {
-	if !e.node.lapsed {
-		e.node.lapsed = true
+// postUnconfirmed posts Unconfirmed once. The caller holds mu.
+func (e *Etcd) postUnconfirmed(why string) {
+	if !e.node.unconfirmed {
+		e.node.unconfirmed = true
 		e.post(rendezvous.Unconfirmed{On: true, Text: why})
 		e.wakes.renew.wake()
 	}
@@ -149,34 +152,34 @@ func (e *Etcd) confirm(id leaseID, sent time.Duration) {
 	}
 	e.checkLease() // the process may have been stopped until now
 	e.node.confirmed = max(e.node.confirmed, sent)
-	if e.node.lapsed && e.cfg.Clock()-e.node.confirmed < e.trusted() {
-		e.node.lapsed = false
+	if e.node.unconfirmed && e.cfg.Clock()-e.node.confirmed < e.trustTime() {
+		e.node.unconfirmed = false
 		e.post(rendezvous.Unconfirmed{})
 		e.wakes.contest.wake()
 	}
 }
 
-// certain returns the lease of a membership that is certain now, else 0.
-func (e *Etcd) certain() leaseID {
+// confirmedLease returns the lease of a membership that is confirmed now, else 0.
+func (e *Etcd) confirmedLease() leaseID {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.checkLease()
-	if e.node.lapsed {
+	if e.node.unconfirmed {
 		return 0
 	}
 	return e.node.lease
 }
 
-// tick checks the lease as time passes.
+// tick checks the node's and the job's lease as time passes.
 func (e *Etcd) tick(ctx context.Context) error {
 	for {
 		e.mu.Lock()
 		e.checkLease()
-		wait := e.trusted() / 8
-		if e.node.lease != 0 && !e.node.lapsed {
-			wait = min(wait, e.node.confirmed+e.trusted()-e.cfg.Clock())
+		wait := e.trustTime() / 8
+		if e.node.lease != 0 && !e.node.unconfirmed {
+			wait = min(wait, e.node.confirmed+e.trustTime()-e.cfg.Clock())
 		}
-		err := e.jobLost()
+		err := e.reportJobLost()
 		e.mu.Unlock()
 		if err != nil && e.cfg.Lost != nil {
 			e.cfg.Lost(err)
@@ -187,14 +190,8 @@ func (e *Etcd) tick(ctx context.Context) error {
 	}
 }
 
-// pause reports whether d has passed before ctx ended.
+// pause waits for d and reports whether ctx goes on.
 func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	await(ctx, nil, d)
+	return ctx.Err() == nil
 }

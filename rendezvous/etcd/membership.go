@@ -9,97 +9,87 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// register keeps this agent registered, under a new lease where etcd has ended the
-// old one. It returns an error only at the first try, if only the user can mend it.
-func (e *Etcd) register(ctx context.Context) error {
+// keepRegistered keeps this agent registered, under a new lease where etcd has ended the
+// old one. It returns an error only at the first try, if only the user can correct it.
+func (e *Etcd) keepRegistered(ctx context.Context) error {
 	every := e.cfg.TTL / 3
 	for first, wait := true, 50*time.Millisecond; ctx.Err() == nil; {
-		id, keeping, err := e.enrol(ctx)
+		id, keeping, err := e.register(ctx)
 		if err != nil {
 			t := e.explain(err)
 			if t.final && first {
 				return t
 			}
-			e.report(t)
+			e.setTrouble(t)
 			pause(ctx, wait)
 			wait = min(2*wait, time.Second)
 			continue
 		}
 		first, wait = false, 50*time.Millisecond
 		if e.keep(keeping, id, every, e.wakes.renew, func(sent time.Duration) { e.confirm(id, sent) }) {
-			e.expel(id, "etcd at "+e.at()+" has ended this node's membership")
+			e.endMembership(id, "etcd at "+e.at()+" has ended this node's membership")
 		}
 	}
 	return nil
 }
 
-// enrol writes this agent's key under a new lease. It writes the coordinator's key
-// too if no agent has it and nothing is sealed.
-func (e *Etcd) enrol(ctx context.Context) (leaseID, context.Context, error) {
-	sent, id := e.session.early.sent, e.session.early.id
-	if e.session.early = (early{}); id == 0 || e.cfg.Clock()-sent > e.cfg.TTL/4 {
-		var err error
-		sent = e.cfg.Clock()
-		if id, err = e.grant(ctx, e.session.cl, e.cfg.TTL); err != nil {
-			return 0, nil, err
-		}
+// register writes this agent's key under a new lease. It writes the coordinator's key
+// too if no agent has it and nothing is sealed. keeping ends with the membership.
+func (e *Etcd) register(ctx context.Context) (id leaseID, keeping context.Context, err error) {
+	sent := e.cfg.Clock()
+	if id, err = e.grant(ctx, e.cfg.TTL); err != nil {
+		return 0, nil, err
 	}
 	e.mu.Lock()
-	vacated, hold := e.node.vacated, e.leading || e.unseal.what != nil
+	vacated, abstain := e.node.vacated, e.leading || e.unseal.what != nil
 	e.mu.Unlock()
 	put := []clientv3.Op{clientv3.OpPut(e.keys.self, encode(e.self(vacated)), clientv3.WithLease(id))}
 	coordinate := []clientv3.Op{clientv3.OpPut(e.keys.coordinator, encode(e.self(-1)), clientv3.WithLease(id))}
-	look := []clientv3.Op{clientv3.OpGet(e.keys.job, clientv3.WithPrefix())}
-	then := slices.Concat(put, coordinate, look)
-	if hold {
-		then = slices.Concat(put, look)
+	read := []clientv3.Op{clientv3.OpGet(e.keys.job, clientv3.WithPrefix())}
+	if abstain {
+		coordinate = nil
 	}
-	got, err := e.txn(ctx, e.vacant(), then, slices.Concat(put, look))
+	got, err := e.txn(ctx, e.noCoordinator(), slices.Concat(put, coordinate, read), slices.Concat(put, read))
 	if err != nil {
-		_ = e.revoke(context.WithoutCancel(ctx), id) // it may have been granted, and leases may be what has run out
+		_ = e.revoke(context.WithoutCancel(ctx), id) // the txn may have failed because etcd has no room for more
 		return 0, nil, err
 	}
-	c := content{got.Responses[len(got.Responses)-1].GetResponseRange().Kvs, got.Header.Revision}
-	e.learn(c.kvs, c.rev)
-	select {
-	case e.gates.met <- c:
-	default: // not the first time
-	}
+	e.applyJobKeys(got.Responses[len(got.Responses)-1].GetResponseRange().Kvs, got.Header.Revision)
 	keeping, drop := context.WithCancel(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.node.lease, e.node.drop, e.node.written, e.node.confirmed = id, drop, vacated, sent
-	if e.cfg.Clock()-sent < e.trusted() && e.node.lapsed {
-		e.node.lapsed = false
+	if e.cfg.Clock()-sent < e.trustTime() && e.node.unconfirmed {
+		e.node.unconfirmed = false
 		e.post(rendezvous.Unconfirmed{})
 	}
-	e.wakes.chore.wake()
+	e.wakes.update.wake()
 	e.wakes.contest.wake()
 	return id, keeping, nil
 }
 
-// vacant returns the conditions that no agent may form a world yet and that no world
-// is sealed.
-func (e *Etcd) vacant() []clientv3.Cmp {
+// noCoordinator returns the conditions that no agent has the coordinator's key and that
+// no world is sealed.
+func (e *Etcd) noCoordinator() []clientv3.Cmp {
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(e.keys.coordinator), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(e.keys.round), "=", 0),
 	}
 }
 
-// self returns what this agent says of itself.
+// self returns this agent as its keys describe it.
 func (e *Etcd) self(vacated int) agent {
 	return agent{ID: e.cfg.ID, Name: clip(e.cfg.Name), Control: e.cfg.Control, Vacated: vacated}
 }
 
-// expel notes that the membership under a lease has ended.
-func (e *Etcd) expel(id leaseID, why string) {
+// endMembership notes that the membership under a lease has ended, and posts why.
+func (e *Etcd) endMembership(id leaseID, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.node.lease != id {
 		return
 	}
-	e.lapse(why)
+	e.postUnconfirmed(why)
 	e.node.lease = 0
 	e.node.drop()
 }
@@ -109,44 +99,44 @@ func (e *Etcd) Vacate(round int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.node.vacated = max(e.node.vacated, round)
-	e.wakes.chore.wake()
+	e.wakes.update.wake()
 }
 
-// Unseal implements rendezvous.Fence. Run still tries what is not done when its ctx
-// ends.
+// Unseal implements rendezvous.Fence. If it is not done when Run's ctx ends, Run still
+// tries for leaveLimit.
 func (e *Etcd) Unseal(job string, round int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.unseal.what, e.unseal.owed = &rendezvous.Unseal{Job: job, Round: round}, true
-	e.wakes.chore.wake()
+	e.unseal.what, e.unseal.pending = &rendezvous.Unseal{Job: job, Round: round}, true
+	e.wakes.update.wake()
 }
 
-// chores does what Vacate and Unseal ask for.
-func (e *Etcd) chores(ctx context.Context) error {
+// runUpdates does what Vacate and Unseal ask for.
+func (e *Etcd) runUpdates(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.wakes.chore:
+		case <-e.wakes.update:
 		}
-		for wait := 50 * time.Millisecond; (!e.mark(ctx) || !e.settle(ctx)) && pause(ctx, wait); wait = min(2*wait, time.Second) {
+		for wait := 50 * time.Millisecond; (!e.writeVacated(ctx) || !e.runUnseal(ctx)) && pause(ctx, wait); wait = min(2*wait, time.Second) {
 		}
 	}
 }
 
-// mark writes the round that Vacate named into this node's key and reports whether it
-// stands there. A node that is not registered writes it when it registers.
-func (e *Etcd) mark(ctx context.Context) bool {
+// writeVacated writes the round that Vacate named into this node's key and reports
+// whether that is done. An agent that is not registered writes it when it registers.
+func (e *Etcd) writeVacated(ctx context.Context) bool {
 	e.mu.Lock()
-	id, vacated, told := e.node.lease, e.node.vacated, e.node.written
+	id, vacated, written := e.node.lease, e.node.vacated, e.node.written
 	e.mu.Unlock()
-	if id == 0 || told >= vacated {
+	if id == 0 || written >= vacated {
 		return true
 	}
 	got, err := e.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.LeaseValue(e.keys.self), "=", id)},
 		[]clientv3.Op{clientv3.OpPut(e.keys.self, encode(e.self(vacated)), clientv3.WithLease(id))}, nil)
 	if err != nil {
-		return gone(err)
+		return isLeaseNotFound(err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,30 +147,30 @@ func (e *Etcd) mark(ctx context.Context) bool {
 	return true
 }
 
-// clear deletes the key of the round that this agent sealed, if the job has ended
-// without Unseal and yet no worker of it can live anywhere. It also ends the lease
+// removeOwnRound deletes the key of the round that this agent sealed, if the job has
+// ended without Unseal and no worker of it can run anywhere. It also ends the lease
 // for a key that was never written.
-func (e *Etcd) clear(ctx context.Context) {
+func (e *Etcd) removeOwnRound(ctx context.Context) {
 	e.mu.Lock()
 	j, r := e.job, e.seen.round
 	e.mu.Unlock()
 	if j != nil && j.rev == 0 && r.lease != j.id {
 		_ = e.revoke(ctx, j.id)
 	}
-	if j == nil || j.rev == 0 || j.ended || r.lease != j.id || !e.mark(ctx) {
+	if j == nil || j.rev == 0 || j.ended || r.lease != j.id || !e.writeVacated(ctx) {
 		return
 	}
-	if why, err := e.mayLive(ctx, r); why == "" && err == nil {
+	if why, err := e.stillRunning(ctx, r); why == "" && err == nil {
 		_ = e.remove(ctx, r)
 	}
 }
 
-// settle does what Unseal asks for and reports whether nothing is left to do.
-func (e *Etcd) settle(ctx context.Context) bool {
+// runUnseal does what Unseal asks for and reports whether that is done.
+func (e *Etcd) runUnseal(ctx context.Context) bool {
 	e.mu.Lock()
-	over, owed, job := e.unseal.what, e.unseal.owed, e.job
+	over, pending := e.unseal.what, e.unseal.pending
 	e.mu.Unlock()
-	if !owed {
+	if !pending {
 		return true
 	}
 	select {
@@ -189,27 +179,29 @@ func (e *Etcd) settle(ctx context.Context) bool {
 	case <-e.gates.sealing:
 	}
 	defer func() { e.gates.sealing <- struct{}{} }()
-	if job != nil && job.job == over.Job { // first, so that a seal that is still on its way fails
+	e.mu.Lock()
+	job := e.job
+	e.mu.Unlock()
+	if job != nil && job.job == over.Job { // first, because a seal whose answer is missing may still be written
 		if e.revoke(ctx, job.id) != nil {
 			return false
 		}
-		e.forgetJob(job.id)
+		e.setJob(nil)
 	}
-	s := &seal{Etcd: e}
-	r, holder, err := s.read(ctx)
+	r, coordinator, err := e.readJob(ctx)
 	if err != nil {
 		return false
 	}
 	if v := r.value; v != nil && v.Job == over.Job && v.Round <= over.Round && e.remove(ctx, r) != nil {
 		return false
 	}
-	if holder.value != nil && holder.value.ID == e.cfg.ID {
-		if _, err := e.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.keys.coordinator), "=", holder.rev)}, []clientv3.Op{clientv3.OpDelete(e.keys.coordinator)}, nil); err != nil {
+	if coordinator.value != nil && coordinator.value.ID == e.cfg.ID {
+		if _, err := e.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(e.keys.coordinator), "=", coordinator.rev)}, []clientv3.Op{clientv3.OpDelete(e.keys.coordinator)}, nil); err != nil {
 			return false
 		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.unseal.owed = e.unseal.what != over
-	return !e.unseal.owed
+	e.unseal.pending = e.unseal.what != over
+	return !e.unseal.pending
 }

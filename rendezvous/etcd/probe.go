@@ -17,29 +17,29 @@ import (
 	"syscall"
 )
 
-// examine looks at all endpoints when none of them can be used, because gRPC does not
-// distinguish a wrong scheme, certificate or address. It reports each finding at
-// once. What only the user can mend comes first. It returns nil if nothing is seen.
-func (e *Etcd) examine(ctx context.Context) *trouble {
+// probeEndpoints finds out why no endpoint can be used, because gRPC does not
+// distinguish a wrong scheme, certificate or address. It posts each trouble at once. A
+// final trouble comes before others. It returns nil if it finds none.
+func (e *Etcd) probeEndpoints(ctx context.Context) *trouble {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	found := make([]*trouble, len(e.client.Endpoints))
 	for i, url := range e.client.Endpoints {
 		wg.Go(func() {
-			t := e.probe(ctx, url)
+			t := e.probeEndpoint(ctx, url)
 			mu.Lock()
 			defer mu.Unlock()
 			if found[i] = t; t != nil && ctx.Err() == nil {
-				e.hint(joined(found))
+				e.postTrouble(joinTroubles(found))
 			}
 		})
 	}
 	wg.Wait()
-	return joined(found)
+	return joinTroubles(found)
 }
 
-// joined combines the troubles of several endpoints.
-func joined(found []*trouble) *trouble {
+// joinTroubles combines the troubles of several endpoints. A final one comes alone.
+func joinTroubles(found []*trouble) *trouble {
 	var texts []string
 	for _, t := range found {
 		switch {
@@ -56,8 +56,8 @@ func joined(found []*trouble) *trouble {
 	return passing("%s", strings.Join(texts, "; "))
 }
 
-// probe says what is wrong with an endpoint, nil if nothing can be seen.
-func (e *Etcd) probe(ctx context.Context, url string) *trouble {
+// probeEndpoint returns what is wrong with an endpoint, nil if it finds nothing.
+func (e *Etcd) probeEndpoint(ctx context.Context, url string) *trouble {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	res, body, err := get(ctx, hostOf(url), e.client.TLS)
@@ -82,24 +82,24 @@ func (e *Etcd) probe(ctx context.Context, url string) *trouble {
 	return final("%s is not etcd: it answers as another web server (%q)", host, clip(res.Status))
 }
 
-// unreachable says why an endpoint could not even be asked.
+// unreachable explains why an endpoint did not answer an HTTP request.
 func (e *Etcd) unreachable(ctx context.Context, url string, err error) *trouble {
 	host := hostOf(url)
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return final("etcd at %s shows a certificate of an authority that is not believed here: give the CA that has signed it", host)
+		return final("etcd at %s has a certificate of an unknown authority: give the CA that has signed it", host)
 	}
 	if bad, ok := errors.AsType[x509.HostnameError](err); ok {
-		return final("etcd at %s shows a certificate for another name (%s): give the server name that it has", host, clip(bad.Error()))
+		return final("etcd at %s has a certificate for another name (%s): give that name as the server name", host, clip(bad.Error()))
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return final("etcd at %s shows a certificate that does not hold: %s", host, clip(bad.Err.Error()))
+		return final("etcd at %s has an invalid certificate: %s", host, clip(bad.Err.Error()))
 	}
 	if bad, ok := errors.AsType[*net.DNSError](err); ok {
 		return passing("the name of the etcd endpoint %s cannot be resolved: %s", host, clip(bad.Err))
 	}
 	if why, ok := alert(err); ok && e.client.TLS != nil {
 		if len(e.client.TLS.Certificates) == 0 {
-			return final("etcd at %s wants a client's certificate (%s): give one and its key", host, why)
+			return final("etcd at %s requires a client certificate (%s): give one and its key", host, why)
 		}
 		return final("etcd at %s refuses this client's certificate: %s", host, why)
 	}
@@ -121,11 +121,11 @@ func (e *Etcd) unreachable(ctx context.Context, url string, err error) *trouble 
 	for errors.Unwrap(inner) != nil {
 		inner = errors.Unwrap(inner)
 	}
-	return passing("cannot talk to etcd at %s: %s", host, clip(inner.Error()))
+	return passing("cannot reach etcd at %s: %s", host, clip(inner.Error()))
 }
 
-// alert returns why the other side has ended TLS. It goes by the error's type,
-// because the text may come from a server.
+// alert returns why the other side has ended TLS. It checks the error's type, because
+// its text may come from a server.
 func alert(err error) (why string, ok bool) {
 	bad, ok := errors.AsType[*net.OpError](err)
 	if !ok || bad.Op != "remote error" {
@@ -140,8 +140,8 @@ func speaksHTTP(ctx context.Context, host string) bool {
 	return err == nil && res.StatusCode == http.StatusOK
 }
 
-// get asks for the version over a connection of its own. The standard client
-// would write to stderr about servers that speak first.
+// get asks for the version over a new connection. The standard library's client would
+// write to stderr about servers that send before they receive.
 func get(ctx context.Context, host string, t *tls.Config) (*http.Response, string, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
 	if err != nil {
@@ -169,9 +169,10 @@ func get(ctx context.Context, host string, t *tls.Config) (*http.Response, strin
 	return res, string(body), nil
 }
 
-// speaksTLS reports whether a TLS handshake gets anywhere.
+// speaksTLS reports whether the other side answers a TLS handshake, if only by an
+// alert.
 func speaksTLS(ctx context.Context, host string) bool {
-	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} // nothing is said over it
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} // nothing is sent over it
 	c, err := d.DialContext(ctx, "tcp", host)
 	if err != nil {
 		_, ok := alert(err)

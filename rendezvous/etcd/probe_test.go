@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// TestProbeHostile checks that what a server sends is text, whatever it looks like.
-func TestProbeHostile(t *testing.T) {
+// TestProbeOfHostileServer checks that no bytes of a server reach the terminal as more
+// than text, or pass for a TLS alert.
+func TestProbeOfHostileServer(t *testing.T) {
 	for name, tt := range map[string]struct{ scheme, answer, want string }{
 		"an alert in a header":    {"http", "HTTP/1.1 200 OK\r\n(remote error: tls: boo\r\n\r\n", "is not etcd"},
 		"an alert as the status":  {"http", "remote error: tls: bad certificate\r\n\r\n", "is not etcd"},
 		"an alert instead of TLS": {"https", "remote error: tls: bad certificate\r\n\r\n", "is not etcd"},
 		"control characters":      {"http", "HTTP/1.1 404 \x1b[2J\r\n\r\n", "is not etcd"},
-		"nothing":                 {"http", "", "cannot talk to etcd"},
+		"nothing":                 {"http", "", "cannot reach etcd"},
 		"an old etcd":             {"http", "HTTP/1.1 200 OK\r\n\r\n{\"etcdserver\":\"3.3.1\x1b\"}", "is not etcd"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestProbeHostile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := e.probe(t.Context(), url)
+			got := e.probeEndpoint(t.Context(), url)
 			if got == nil || !strings.Contains(got.text, tt.want) || !clean(got.text) {
 				t.Errorf("%v, want %q", got, tt.want)
 			}

@@ -11,9 +11,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// TestSealTooMuch checks that a world that could not be read back is not written, and
-// that Run says what to do.
-func TestSealTooMuch(t *testing.T) {
+// TestUnreadableWorldIsNotSealed checks that an agent does not write a world that others
+// could not read, and that Run says what to do.
+func TestUnreadableWorldIsNotSealed(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	for name, tt := range map[string]struct {
 		edit func(*rendezvous.World)
@@ -43,7 +43,7 @@ func TestSealTooMuch(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 			case <-time.After(patience):
-				t.Error("it goes on")
+				t.Error("Run does not end")
 			}
 			if has(t, c, r.e.keys.round) {
 				t.Error("it was written")

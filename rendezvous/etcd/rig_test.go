@@ -16,7 +16,7 @@ import (
 // may be overloaded.
 const patience = 2 * time.Minute
 
-// rig is one agent and what it has posted.
+// rig is one agent and the events that it has posted.
 type rig struct {
 	t    *testing.T
 	e    *Etcd
@@ -151,7 +151,7 @@ func meet(t *testing.T, rs ...*rig) *rig {
 			return r
 		}
 	}
-	t.Fatalf("a stranger %s", holder)
+	t.Fatalf("%s is none of them", holder)
 	return nil
 }
 

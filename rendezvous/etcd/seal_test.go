@@ -23,11 +23,11 @@ func pair(t *testing.T, c *etcdtest.Cluster) (a, b *rig) {
 	return a, b
 }
 
-// waits reports whether a seal goes on, and for what.
+// waits checks that a seal goes on and posts what it waits for.
 func waits(t *testing.T, r *rig, got chan rendezvous.Sealed, what string) {
 	t.Helper()
 	eventually(t, func() bool { return strings.Contains(latest[rendezvous.Waiting](r).Text, what) },
-		func() string { return "no word of " + what + " in " + latest[rendezvous.Waiting](r).Text })
+		func() string { return "no " + what + " in " + latest[rendezvous.Waiting](r).Text })
 	select {
 	case s := <-got:
 		t.Fatalf("it did not wait: %+v", s)
@@ -46,22 +46,21 @@ func answer(t *testing.T, got chan rendezvous.Sealed) rendezvous.Sealed {
 	return rendezvous.Sealed{}
 }
 
-func TestSealIsToldToAll(t *testing.T) {
+func TestSealReachesAllAgents(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
 	for _, r := range []*rig{a, b} {
 		eventually(t, func() bool {
 			e := latest[rendezvous.Elsewhere](r)
 			return e.Job == "j" && e.Round == 0 && e.Term == 1 && len(e.Members) == 2 && e.Control == a.e.cfg.Control
-		}, func() string { return "not told" })
+		}, func() string { return "no Elsewhere" })
 	}
 	a.sealed(rendezvous.Seal{Serial: 2, World: world("j", 1, a, b)})
-	eventually(t, func() bool { return latest[rendezvous.Elsewhere](b).Round == 1 }, func() string { return "not told of the next" })
+	eventually(t, func() bool { return latest[rendezvous.Elsewhere](b).Round == 1 }, func() string { return "no Elsewhere of round 1" })
 }
 
-// TestOneOfTwoSeals checks that the seal of a coordinator that others believed lost
-// does not succeed.
-func TestOneOfTwoSeals(t *testing.T) {
+// TestSealOfAReplacedCoordinatorFails checks two coordinators that both seal.
+func TestSealOfAReplacedCoordinatorFails(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
 	b.e.Lead()
@@ -76,13 +75,13 @@ func TestOneOfTwoSeals(t *testing.T) {
 	}
 	b.sealed(rendezvous.Seal{Serial: 3, World: world("j", 3, b, a)}) // a follows b now
 	if s := answer(t, a.seal(t.Context(), rendezvous.Seal{Serial: 3, World: world("j", 3, a, b)})); !s.Refused {
-		t.Errorf("behind the other's back: %+v", s)
+		t.Errorf("a round that the other has sealed: %+v", s)
 	}
 }
 
-// TestWhoIsLeftOutMustBeIdle checks that a seal waits for each member of the last
-// sealed world that it leaves out, until that member certainly runs no worker.
-func TestWhoIsLeftOutMustBeIdle(t *testing.T) {
+// TestSealWaitsForMembersThatItLeavesOut checks that a seal waits for each member of
+// the last sealed world that it leaves out, until that member certainly runs no worker.
+func TestSealWaitsForMembersThatItLeavesOut(t *testing.T) {
 	tests := []struct {
 		name string
 		free func(t *testing.T, b *rig)
@@ -95,7 +94,7 @@ func TestWhoIsLeftOutMustBeIdle(t *testing.T) {
 			}
 		}, nil},
 		{"it answers and is idle", nil, func(s *rendezvous.Seal, b *rig) { s.Here = append(s.Here, b.id) }},
-		{"it is dead", nil, func(s *rendezvous.Seal, b *rig) { s.Lost = append(s.Lost, b.id) }},
+		{"it is lost", nil, func(s *rendezvous.Seal, b *rig) { s.Lost = append(s.Lost, b.id) }},
 	}
 	c := etcdtest.Start(t, etcdtest.Options{})
 	for _, tt := range tests {
@@ -111,7 +110,7 @@ func TestWhoIsLeftOutMustBeIdle(t *testing.T) {
 			} else {
 				cancel()
 				if s := answer(t, got); s.OK || s.Refused || s.Text == "" {
-					t.Errorf("given up: %+v", s)
+					t.Errorf("ended without an answer: %+v", s)
 				}
 				tt.edit(&s, b)
 				got = a.seal(t.Context(), s)
@@ -124,9 +123,9 @@ func TestWhoIsLeftOutMustBeIdle(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft checks that etcd is empty after a job's end, whichever agent
+// TestEtcdIsEmptyAfterTheJob checks that etcd is empty after a job's end, whichever agent
 // coordinated it.
-func TestNothingIsLeft(t *testing.T) {
+func TestEtcdIsEmptyAfterTheJob(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
 	const last = 20 // many rounds leave no leases either
@@ -148,9 +147,9 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestUnsealIsForItsRound checks that an Unseal of an earlier coordinator does not
-// give away what a later one holds.
-func TestUnsealIsForItsRound(t *testing.T) {
+// TestUnsealSparesLaterRounds checks that an Unseal of an earlier coordinator does not
+// delete the key of a later one.
+func TestUnsealSparesLaterRounds(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
 	b.sealed(rendezvous.Seal{World: world("j", 1, b, a)})
@@ -159,13 +158,13 @@ func TestUnsealIsForItsRound(t *testing.T) {
 		t.Error(err)
 	}
 	if !has(t, c, a.e.keys.round) {
-		t.Error("the later round's key is gone")
+		t.Error("the later round's key was deleted")
 	}
 }
 
-// TestCorpse checks that a crashed job's key does not keep its run id, and that the
-// key of a job whose nodes have only lost etcd does.
-func TestCorpse(t *testing.T) {
+// TestCrashedJobFreesItsRunID checks that the key of a crashed job does not keep the run
+// id, and that the key of a job whose nodes have only lost etcd does.
+func TestCrashedJobFreesItsRunID(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -194,39 +193,39 @@ func TestCorpse(t *testing.T) {
 	if err := next.stop(); err != nil {
 		t.Error(err)
 	}
-	third := start(t, config(3, c.Endpoints()...)) // and without a seal
-	meet(t, third)
-	if has(t, c, third.e.keys.round) {
-		t.Error("the dead job's key is still there")
+	last := start(t, config(3, c.Endpoints()...)) // does not seal
+	meet(t, last)
+	if has(t, c, last.e.keys.round) {
+		t.Error("the crashed job's key is still there")
 	}
 }
 
-// TestDeadMembershipEnds checks that a node that is known to be lost is taken out of
-// etcd.
-func TestDeadMembershipEnds(t *testing.T) {
+// TestSealEndsLostMemberships checks that a seal removes a node that is known to be lost
+// from etcd.
+func TestSealEndsLostMemberships(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
 	a.sealed(rendezvous.Seal{World: world("j", 1, a), Lost: []rendezvous.NodeID{b.id}})
-	eventually(t, func() bool { return len(all[rendezvous.Unconfirmed](b)) >= 2 }, func() string { return "who was taken for dead does not know" })
+	eventually(t, func() bool { return len(all[rendezvous.Unconfirmed](b)) >= 2 }, func() string { return "the removed agent does not notice" })
 	if l := all[rendezvous.Unconfirmed](b); !l[0].On || l[0].Text == "" || l[1].On {
 		t.Errorf("%+v", l)
 	}
 	a.sealed(rendezvous.Seal{World: world("j", 2, a), Here: []rendezvous.NodeID{b.id}})
 }
 
-// TestSealedAndNeverStarted checks a coordinator that crashed after its first seal
-// and before any worker started. The job belongs to its members. No other agent
-// begins before their memberships have ended, whatever they have vacated.
-func TestSealedAndNeverStarted(t *testing.T) {
+// TestJobBelongsToItsMembersAfterTheFirstSeal checks a coordinator that crashed after
+// its first seal and before any worker started. No other agent may form a world before
+// the members' memberships have ended, whatever they have vacated.
+func TestJobBelongsToItsMembersAfterTheFirstSeal(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	a, b := pair(t, c)
-	third := start(t, config(3, c.Endpoints()...))
-	meet(t, a, b, third)
+	other := start(t, config(3, c.Endpoints()...))
+	meet(t, a, b, other)
 	if err := a.stop(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, func() bool { return strings.Contains(latest[rendezvous.Peers](third).Trouble, "waiting for its end") },
-		func() string { return "it says: " + latest[rendezvous.Peers](third).Trouble })
+	eventually(t, func() bool { return strings.Contains(latest[rendezvous.Peers](other).Trouble, "waiting for its end") },
+		func() string { return "it says: " + latest[rendezvous.Peers](other).Trouble })
 	if h := b.holder(); h != "" {
 		t.Errorf("%s may form a world while node b may run one", h)
 	}
@@ -234,6 +233,6 @@ func TestSealedAndNeverStarted(t *testing.T) {
 	if err := b.stop(); err != nil {
 		t.Error(err)
 	}
-	meet(t, third)
-	eventually(t, func() bool { return latest[rendezvous.Peers](third).Trouble == "" }, func() string { return "still in trouble" })
+	meet(t, other)
+	eventually(t, func() bool { return latest[rendezvous.Peers](other).Trouble == "" }, func() string { return "still in trouble" })
 }

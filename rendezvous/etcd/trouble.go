@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// trouble is why etcd cannot be used, in one line. A final one does not pass
-// by itself.
+// trouble is why etcd cannot be used, in one line. Waiting does not solve a final
+// trouble.
 type trouble struct {
 	text  string
 	final bool
@@ -32,7 +32,7 @@ func passing(format string, args ...any) *trouble {
 	return &trouble{fmt.Sprintf(format, args...), false}
 }
 
-// explain says what an error of a request means.
+// explain turns the error of a request into a text for the user.
 func (e *Etcd) explain(err error) *trouble {
 	if t, ok := errors.AsType[*trouble](err); ok {
 		return t
@@ -50,13 +50,13 @@ func (e *Etcd) explain(err error) *trouble {
 	case is(rpctypes.ErrAuthFailed):
 		return final("etcd at %s refuses user %q: the user or the password is wrong", e.at(), e.cfg.User)
 	case is(rpctypes.ErrUserEmpty) && e.cfg.User == "":
-		return final("etcd at %s lets only known users in: give a user and a password", e.at())
+		return final("etcd at %s requires a user: give a user and a password", e.at())
 	case is(rpctypes.ErrPermissionDenied):
-		who := fmt.Sprintf("user %q", e.cfg.User)
+		client := fmt.Sprintf("user %q", e.cfg.User)
 		if e.cfg.User == "" {
-			who = "this client"
+			client = "this client"
 		}
-		return final("etcd at %s does not let %s read and write keys below %s: grant that, or choose another prefix", e.at(), who, e.keys.all)
+		return final("etcd at %s does not let %s read and write keys below %s: grant that, or choose another prefix", e.at(), client, e.keys.all)
 	case is(rpctypes.ErrRequestTooLarge):
 		return final("etcd at %s does not take a record of this many nodes: raise its --max-request-bytes, or use fewer nodes or --rdzv-backend gossip", e.at())
 	case is(rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrNotLeader):
@@ -81,34 +81,35 @@ func plain(err error) string {
 	return clip(text)
 }
 
-// connect opens the client and returns when an endpoint answers that is part of
-// a cluster with a leader. Its error is final.
+// connect opens the client and returns when an endpoint answers that is part of a
+// cluster with a leader. Its error is final.
 func (e *Etcd) connect(ctx context.Context) error {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		t := e.greet(ctx)
+		t := e.connectOnce(ctx)
 		switch {
 		case ctx.Err() != nil || t == nil:
 			return nil
 		case t.final:
 			return t
 		}
-		e.hint(t)
+		e.postTrouble(t)
 		pause(ctx, wait)
 	}
 }
 
-// hint shows the user why etcd does not answer, before anything else runs.
-func (e *Etcd) hint(t *trouble) {
-	e.report(t)
+// postTrouble posts why etcd does not answer. It replaces publish, which does not run
+// yet.
+func (e *Etcd) postTrouble(t *trouble) {
+	e.setTrouble(t)
 	if p, ok := e.peers(); ok {
 		e.emit(p)
 	}
 }
 
-// greet tries all endpoints, and looks for the reason when the answer is late. A
-// client of etcd takes long to say that an endpoint is of no use, and does not say
+// connectOnce tries all endpoints, and probes them when no answer comes at once. An
+// etcd client takes long to report that an endpoint is useless, and does not report
 // why.
-func (e *Etcd) greet(ctx context.Context) *trouble {
+func (e *Etcd) connectOnce(ctx context.Context) *trouble {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	pctx, cancel := context.WithCancel(ctx)
@@ -116,10 +117,10 @@ func (e *Etcd) greet(ctx context.Context) *trouble {
 	found := make(chan *trouble, 1)
 	wg.Go(func() {
 		if pause(pctx, 300*time.Millisecond) {
-			found <- e.examine(pctx)
+			found <- e.probeEndpoints(pctx)
 		}
 	})
-	t := e.ask(ctx)
+	t := e.openClient(ctx)
 	if t == nil || t.final {
 		return t
 	}
@@ -131,30 +132,23 @@ func (e *Etcd) greet(ctx context.Context) *trouble {
 	}
 }
 
-// ask opens the client, if an endpoint answers as it should.
-func (e *Etcd) ask(ctx context.Context) *trouble {
-	conf := e.client
-	cl, err := clientv3.New(conf)
+// openClient opens the client, if an endpoint answers as it should.
+func (e *Etcd) openClient(ctx context.Context) *trouble {
+	cl, err := clientv3.New(e.client)
 	if err != nil {
 		return e.explain(err)
 	}
-	answers := make(chan greeting, len(conf.Endpoints))
+	answers := make(chan endpointStatus, len(e.client.Endpoints))
 	sctx, cancel := context.WithTimeout(ctx, callLimit)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	granted := make(chan early, 1)
-	wg.Go(func() {
-		sent := e.cfg.Clock()
-		id, _ := e.grant(sctx, cl, e.cfg.TTL) // register asks again
-		granted <- early{id, sent}
-	})
-	for _, u := range conf.Endpoints {
+	for _, u := range e.client.Endpoints {
 		wg.Go(func() { answers <- e.status(sctx, cl, u) })
 	}
-	var first greeting
+	var first endpointStatus
 	var worst *trouble
-	for range conf.Endpoints {
+	for range e.client.Endpoints {
 		a := <-answers
 		switch {
 		case a.trouble != nil:
@@ -163,7 +157,7 @@ func (e *Etcd) ask(ctx context.Context) *trouble {
 			}
 		case first.cluster == 0:
 			first = a
-			time.AfterFunc(250*time.Millisecond, cancel) // the others' answers are only compared with it
+			time.AfterFunc(250*time.Millisecond, cancel) // the other answers only serve to compare clusters
 		case a.cluster != first.cluster:
 			cl.Close()
 			return final("%s and %s are two etcd clusters: name one", hostOf(first.url), hostOf(a.url))
@@ -173,22 +167,22 @@ func (e *Etcd) ask(ctx context.Context) *trouble {
 		cl.Close()
 		return worst
 	}
-	e.session.cl, e.session.early = cl, <-granted
+	e.session.cl = cl
 	e.session.cluster.Store(first.cluster)
 	return nil
 }
 
-// greeting is what an endpoint reports of itself.
-type greeting struct {
+// endpointStatus is how an endpoint answers.
+type endpointStatus struct {
 	url     string
 	cluster uint64
 	trouble *trouble
 }
 
-// status asks one endpoint for its greeting.
-func (e *Etcd) status(ctx context.Context, cl *clientv3.Client, url string) greeting {
+// status asks one endpoint for its status.
+func (e *Etcd) status(ctx context.Context, cl *clientv3.Client, url string) endpointStatus {
 	st, err := cl.Status(ctx, url)
-	a := greeting{url: url}
+	a := endpointStatus{url: url}
 	switch {
 	case err != nil:
 		a.trouble = e.explain(err)

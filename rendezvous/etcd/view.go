@@ -14,36 +14,36 @@ import (
 // view is what this agent has seen of the run's keys.
 type view struct {
 	jobs        bool  // the job's keys have been read
-	at          int64 // the revision at which that was done last: older changes are known
-	latest      int64 // their latest change that a watch reported
+	at          int64 // revision of that read: older changes are known
+	latest      int64 // revision of their latest change that a watch reported
 	coordinator entry[agent]
 	round       entry[round]
 	whole       bool  // the nodes' keys have been read
-	nodesAt     int64 // the revision at which that was done, or found to be right, last
+	nodesAt     int64 // last revision at which nodes was as in etcd
 	nodes       map[string]entry[agent]
-	shown       map[rendezvous.NodeID]bool // every node that it has ever had
+	everSeen    map[rendezvous.NodeID]bool // every node that nodes has ever had
 }
 
-// complete reports whether a node that is not in the view is certainly no member any
-// more. It is not certain while the view is older than the world that this agent has
-// sealed last and has not shown all of that world: a watch begins 100 ms behind, and
-// a network may be cut meanwhile. mu is held.
+// complete reports whether a node that the view lacks is certainly no member. It is not
+// certain if the view is older than the world that this agent has sealed last, and has
+// never had some node of that world: a watch begins 100 ms late, and the network may be
+// cut meanwhile. The caller holds mu.
 func (e *Etcd) complete() bool {
 	v := &e.seen
 	if !v.whole || v.nodesAt >= e.sealed.rev {
 		return v.whole
 	}
-	return !slices.ContainsFunc(e.sealed.members, func(id rendezvous.NodeID) bool { return !v.shown[id] })
+	return !slices.ContainsFunc(e.sealed.members, func(id rendezvous.NodeID) bool { return !v.everSeen[id] })
 }
 
-// entry is one key. Its value is nil if it makes no sense, though the key is there.
+// entry is one key. Its value is nil if decode refuses it.
 type entry[T any] struct {
-	rev   int64 // of its last change, 0: there is no such key
+	rev   int64 // of its last change; 0: there is no such key
 	lease leaseID
 	value *T
 }
 
-// entryOf makes an entry of a key, an empty one of nil.
+// entryOf makes the entry of a key, an empty one if kv is nil.
 func entryOf[T any](kv *mvccpb.KeyValue, decode func([]byte) (*T, error)) entry[T] {
 	if kv == nil {
 		return entry[T]{}
@@ -55,9 +55,8 @@ func entryOf[T any](kv *mvccpb.KeyValue, decode func([]byte) (*T, error)) entry[
 	return e
 }
 
-// learn takes the job's keys into the view, all of them as they were at a revision.
-// An agent that has written to etcd need not wait for a watch.
-func (e *Etcd) learn(kvs []*mvccpb.KeyValue, rev int64) {
+// applyJobKeys updates the view with all of the job's keys as they were at a revision.
+func (e *Etcd) applyJobKeys(kvs []*mvccpb.KeyValue, rev int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if rev < e.seen.latest || rev <= e.seen.at {
@@ -74,8 +73,8 @@ func (e *Etcd) learn(kvs []*mvccpb.KeyValue, rev int64) {
 	e.wakes.contest.wake()
 }
 
-// learnNodes takes all nodes' keys into the view.
-func (e *Etcd) learnNodes(kvs []*mvccpb.KeyValue, rev int64) {
+// applyNodeKeys updates the view with all nodes' keys as they were at a revision.
+func (e *Etcd) applyNodeKeys(kvs []*mvccpb.KeyValue, rev int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen.whole, e.seen.nodes, e.seen.nodesAt = true, make(map[string]entry[agent], len(kvs)), rev
@@ -85,17 +84,17 @@ func (e *Etcd) learnNodes(kvs []*mvccpb.KeyValue, rev int64) {
 	e.wakes.changed.wake()
 }
 
-// confirmNodes notes that the nodes' keys are in etcd, at a revision, as in the view.
-func (e *Etcd) confirmNodes(rev int64) {
+// confirmNodeKeys notes that the view has the nodes' keys as they were at a revision.
+func (e *Etcd) confirmNodeKeys(rev int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen.nodesAt = max(e.seen.nodesAt, rev)
 	e.wakes.changed.wake()
 }
 
-// see takes a change of one of the run's keys into the view. Deleted keys have no
-// CreateRevision.
-func (e *Etcd) see(kv *mvccpb.KeyValue) {
+// applyChange updates the view with a change of one of the run's keys. Deleted keys have
+// no CreateRevision.
+func (e *Etcd) applyChange(kv *mvccpb.KeyValue) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key, now := string(kv.Key), kv
@@ -104,7 +103,7 @@ func (e *Etcd) see(kv *mvccpb.KeyValue) {
 	}
 	if strings.HasPrefix(key, e.keys.job) {
 		if kv.ModRevision <= e.seen.at {
-			return // that view had it
+			return // the view has it
 		}
 		e.seen.latest = max(e.seen.latest, kv.ModRevision)
 		switch key {
@@ -123,10 +122,10 @@ func (e *Etcd) see(kv *mvccpb.KeyValue) {
 func (e *Etcd) setNode(key string, kv *mvccpb.KeyValue) {
 	if a := entryOf(kv, decodeAgent); a.value != nil && e.keys.node(a.value.ID) == key {
 		e.seen.nodes[key] = a
-		if e.seen.shown == nil {
-			e.seen.shown = map[rendezvous.NodeID]bool{}
+		if e.seen.everSeen == nil {
+			e.seen.everSeen = map[rendezvous.NodeID]bool{}
 		}
-		e.seen.shown[a.value.ID] = true
+		e.seen.everSeen[a.value.ID] = true
 	} else {
 		delete(e.seen.nodes, key)
 	}
@@ -134,22 +133,21 @@ func (e *Etcd) setNode(key string, kv *mvccpb.KeyValue) {
 
 func (e *Etcd) setCoordinator(kv *mvccpb.KeyValue) { e.seen.coordinator = entryOf(kv, decodeAgent) }
 
-// setRound takes the round's key as it was at a revision.
+// setRound sets the round's key as it was at a revision.
 func (e *Etcd) setRound(kv *mvccpb.KeyValue, rev int64) {
 	old := e.seen.round.rev
 	e.seen.round = entryOf(kv, decodeRound)
 	if e.seen.round.rev != old {
-		e.elsewhere(rev)
+		e.postElsewhere(rev)
 	}
 }
 
-// elsewhere posts what was sealed, with mu held, and compares it with what this
-// agent has sealed itself: rev is the revision of the change.
-func (e *Etcd) elsewhere(rev int64) {
+// postElsewhere posts the sealed round after a change at revision rev. It also ends the
+// job's lease of this agent if another agent has sealed a world, or if the key was
+// deleted. The caller holds mu.
+func (e *Etcd) postElsewhere(rev int64) {
 	if j := e.job; j != nil && j.rev != 0 && rev > j.rev && e.seen.round.lease != j.id {
-		j.ended = true // by another agent's seal, or by a deletion
-		j.deleted = e.seen.round.rev == 0 && e.unseal.what == nil
-		e.wakes.hold.wake()
+		e.endJob(j, e.seen.round.rev == 0)
 	}
 	if r := e.seen.round.value; r != nil {
 		e.checkLease()
@@ -157,7 +155,8 @@ func (e *Etcd) elsewhere(rev int64) {
 	}
 }
 
-// publish posts Peers at changes, all nodes at most every few milliseconds.
+// publish posts Peers after changes. It pauses after each list of all nodes, so that
+// several changes are one event.
 func (e *Etcd) publish(ctx context.Context) error {
 	var last *rendezvous.Peers
 	for {
@@ -181,49 +180,46 @@ func same(a, b rendezvous.Peers) bool {
 }
 
 // peers returns all nodes to an agent that leads. Otherwise it returns this agent and
-// the agent that may form the first world. It has nothing to say before it has read
-// the keys once, or failed to.
-func (e *Etcd) peers() (rendezvous.Peers, bool) {
+// the agent that may form the first world. ok is false until this agent has read the
+// keys once, or has failed to.
+func (e *Etcd) peers() (p rendezvous.Peers, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	agents := map[rendezvous.NodeID]agent{}
+	coordinator := e.seen.coordinator.value
+	if coordinator != nil {
+		agents[coordinator.ID] = *coordinator
+	}
 	all := e.leading && e.seen.whole
-	p := rendezvous.Peers{Trouble: cmp.Or(e.trouble, e.blocked), Whole: all && e.complete()}
-	holder := e.seen.coordinator.value
-	add := func(a agent) {
+	if all {
+		for _, n := range e.seen.nodes {
+			agents[n.value.ID] = *n.value
+		}
+	}
+	agents[e.cfg.ID] = e.self(-1)
+	p = rendezvous.Peers{Trouble: cmp.Or(e.trouble, e.blocked), Whole: all && e.complete()}
+	for id, a := range agents {
 		endpoint := -1
-		if holder != nil && holder.ID == a.ID {
+		if coordinator != nil && coordinator.ID == id {
 			endpoint = 0
 		}
 		p.All = append(p.All, a.peer(endpoint))
-	}
-	add(e.self(-1))
-	met := map[rendezvous.NodeID]bool{e.cfg.ID: true}
-	if all {
-		for _, n := range e.seen.nodes {
-			if !met[n.value.ID] {
-				met[n.value.ID] = true
-				add(*n.value)
-			}
-		}
-	}
-	if holder != nil && !met[holder.ID] {
-		add(*holder)
 	}
 	slices.SortFunc(p.All, func(a, b rendezvous.Peer) int { return cmp.Compare(a.ID, b.ID) })
 	return p, e.seen.jobs || e.trouble != ""
 }
 
-// report keeps why etcd cannot be asked, for the user. nil means that it can.
-func (e *Etcd) report(t *trouble) {
+// setTrouble sets why etcd does not answer, for the user; nil means that it does.
+func (e *Etcd) setTrouble(t *trouble) {
 	text := ""
 	if t != nil {
 		text = t.Error()
 	}
-	e.say(&e.trouble, text)
+	e.setText(&e.trouble, text)
 }
 
-// say sets one of the texts that Peers shows.
-func (e *Etcd) say(which *string, text string) {
+// setText sets one of the texts that Peers shows.
+func (e *Etcd) setText(which *string, text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if *which != text {

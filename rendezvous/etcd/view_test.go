@@ -7,9 +7,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// A node that is not in the view is certainly no member only if the view cannot be
-// older than the world.
-func TestViewIsComplete(t *testing.T) {
+// TestViewIsCompleteIfNotOlderThanTheWorld checks when a node that the view lacks is
+// certainly no member.
+func TestViewIsCompleteIfNotOlderThanTheWorld(t *testing.T) {
 	e, err := New(Config{ID: "a", Name: "a", RunID: "run", Control: "127.0.0.1:1", Endpoints: []string{"127.0.0.1:2"}})
 	if err != nil {
 		t.Fatal(err)
@@ -24,20 +24,20 @@ func TestViewIsComplete(t *testing.T) {
 		}
 	}
 	is(false, "nothing was read")
-	e.learnNodes([]*mvccpb.KeyValue{node("a")}, 5)
+	e.applyNodeKeys([]*mvccpb.KeyValue{node("a")}, 5)
 	is(true, "no world")
 	e.sealed = sealed{9, []rendezvous.NodeID{"a", "b"}}
 	is(false, "b, a member at 9, was not seen at 5")
-	e.confirmNodes(8)
+	e.confirmNodeKeys(8)
 	is(false, "nor at 8")
-	e.see(node("b"))
+	e.applyChange(node("b"))
 	is(true, "b came")
-	gone := node("b")
-	gone.CreateRevision = 0
-	e.see(gone)
+	deleted := node("b")
+	deleted.CreateRevision = 0
+	e.applyChange(deleted)
 	is(true, "b came and went")
 	e.sealed.members = append(e.sealed.members, "c")
 	is(false, "c was not seen")
-	e.confirmNodes(9)
-	is(true, "c is gone at 9")
+	e.confirmNodeKeys(9)
+	is(true, "c was not in etcd at 9")
 }
