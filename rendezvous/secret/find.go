@@ -9,9 +9,9 @@ import (
 // Env is the variable that has the secret's text. No worker sees it.
 const Env = "GORUN_SECRET"
 
-// Find returns the secret of a file, else (file is "") of GORUN_SECRET, else none.
-// The warning is one line for the user, mostly "". A variable that is set to nothing
-// is an error, because the user meant to set a secret.
+// Find returns the secret in a file, in GORUN_SECRET if file is "", or none. The warning
+// is one line for the user or "". An empty variable is an error, because the user meant
+// to set a secret.
 func Find(file string, lookup func(string) (string, bool)) (s Secret, warning string, err error) {
 	if file != "" {
 		return load(file)
@@ -26,7 +26,7 @@ func Find(file string, lookup func(string) (string, bool)) (s Secret, warning st
 	return s, "", nil
 }
 
-// load reads no more of a file than a secret may have.
+// load reads the secret in a file.
 func load(file string) (Secret, string, error) {
 	text, mode, err := smallfile.Read(file, Max+len("\r\n"))
 	var s Secret

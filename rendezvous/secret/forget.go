@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// Forget overwrites what GORUN_SECRET holds in the memory that other processes of
-// the same user see as /proc/PID/environ. What this process itself has read of its
-// environment stays.
+// Forget overwrites GORUN_SECRET in the memory that other processes of the same user
+// see as /proc/PID/environ. os.Getenv still returns the value.
 func Forget() error {
 	if _, set := os.LookupEnv(Env); !set {
 		return nil
@@ -44,7 +43,7 @@ func Forget() error {
 }
 
 // environStart returns the address of this process's environment (proc(5): env_start,
-// the 50th field of stat). The second field may hold blanks.
+// the 50th field of stat). The second field may contain blanks.
 func environStart() (int64, error) {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {

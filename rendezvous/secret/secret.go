@@ -1,13 +1,13 @@
-// Package secret derives keys from what the agents of a job prove to each other: one
-// text that every node gets from a file or GORUN_SECRET, and that never travels.
+// Package secret derives keys from a job's secret: one text that every node gets from a
+// file or GORUN_SECRET, and that never travels. The agents prove it to each other.
 //
-// Invariants: the text itself is not kept; each use has a key of its own, so that a
-// leaked key helps with no other use; the same text gives the same keys on every node
-// of a run, and others in another run; printing a Secret, or a struct that has one,
+// Invariants: the text itself is not kept. Each use has a key of its own, so that a
+// leaked key helps with no other use. The same text gives the same keys on every node
+// of a run, and other keys in another run. Printing a Secret, or a struct that has one,
 // shows no key.
 //
-// No listener learns a key from what the agents send. But a listener that guesses the
-// text can verify the guess offline. So the text must be drawn at random.
+// An eavesdropper learns no key from what the agents send. But one that guesses the text
+// can verify the guess offline, so the text must be random.
 package secret
 
 import (
@@ -23,9 +23,9 @@ const (
 	Max = 4 << 10
 )
 
-// Secret is what the nodes of a job have in common. The zero value is no secret.
+// Secret derives the keys of a job. The zero value is no secret.
 type Secret struct {
-	expand func(info string) ([]byte, error) // fmt cannot look into a function
+	expand func(info string) ([]byte, error) // a function, because fmt prints no function's variables
 }
 
 // salt and info keep these keys apart from any other use of the same text.
@@ -35,8 +35,8 @@ const (
 	runInfo = "gorun run 1: "
 )
 
-// New makes a secret of its text, without the line ends behind it. An error says
-// what is wrong with the text and does not show it.
+// New makes a secret from its text, without trailing line ends. An error says what is
+// wrong with the text and does not show it.
 func New(text []byte) (Secret, error) {
 	for len(text) > 0 && (text[len(text)-1] == '\n' || text[len(text)-1] == '\r') {
 		text = text[:len(text)-1]
@@ -53,21 +53,21 @@ func New(text []byte) (Secret, error) {
 	if err != nil {
 		return Secret{}, fmt.Errorf("cannot derive a key: %w", err)
 	}
-	return expanding(root), nil
+	return fromRoot(root), nil
 }
 
-func expanding(root []byte) Secret {
+func fromRoot(root []byte) Secret {
 	return Secret{func(info string) ([]byte, error) { return hkdf.Expand(sha256.New, root, info, 32) }}
 }
 
-// For returns the secret of one run. Its keys reveal nothing of the keys of another
-// run with the same text, so that an agent of one run is a stranger to the other.
+// For returns the secret of one run. Its keys reveal nothing of the keys of another run
+// with the same text, so agents of different runs do not accept each other.
 func (s Secret) For(runID string) Secret {
 	if !s.Given() {
 		return s
 	}
 	key := s.key(runInfo + runID)
-	return expanding(key[:])
+	return fromRoot(key[:])
 }
 
 // advice says how to make a good secret.
@@ -87,9 +87,8 @@ func (s Secret) String() string {
 // GoString returns the same as String, so that %#v shows nothing either.
 func (s Secret) GoString() string { return s.String() }
 
-// Key derives the key of one use. Keys of different uses reveal nothing of each
-// other. Key panics without a secret, because such a key would protect nothing and
-// look as if it did.
+// Key derives the key of one use. Keys of different uses reveal nothing of each other.
+// Key panics without a secret, because such a key would protect nothing.
 func (s Secret) Key(purpose string) [32]byte {
 	if !s.Given() {
 		panic("secret: a key without a secret")
@@ -105,8 +104,8 @@ func (s Secret) key(info string) [32]byte {
 	return [32]byte(key)
 }
 
-// Prove answers a nonce that the other side has drawn at random. Each direction needs
-// a purpose of its own, so that an answer cannot be sent back as the sender's own.
+// Prove returns the proof for a random nonce of the other side. Each direction needs a
+// purpose of its own, so that a proof that is sent back does not count.
 func (s Secret) Prove(purpose string, nonce []byte) []byte {
 	key := s.Key("prove " + purpose)
 	h := hmac.New(sha256.New, key[:])
@@ -115,7 +114,7 @@ func (s Secret) Prove(purpose string, nonce []byte) []byte {
 }
 
 // Verify reports whether proof is what Prove returns, in constant time. Without a
-// secret nothing is proven.
+// secret it is false.
 func (s Secret) Verify(purpose string, nonce, proof []byte) bool {
 	return s.Given() && hmac.Equal(proof, s.Prove(purpose, nonce))
 }

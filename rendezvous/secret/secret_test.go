@@ -53,8 +53,9 @@ func TestKeysDiffer(t *testing.T) {
 	}
 }
 
-// What one run proves does not count in another run with the same text.
-func TestKeysAreOfOneRun(t *testing.T) {
+// TestRunsHaveDifferentKeys checks that a proof of one run does not count in another run
+// with the same text.
+func TestRunsHaveDifferentKeys(t *testing.T) {
 	root := made(t, text)
 	seen := map[[32]byte]string{}
 	for _, run := range []string{"", "a", "b", "a b", "gossip"} {
@@ -67,18 +68,18 @@ func TestKeysAreOfOneRun(t *testing.T) {
 		}
 	}
 	if seen[root.Key("gossip")] != "" || root.For("a").Key("x") != made(t, text).For("a").Key("x") {
-		t.Error("a run has the key of none, or two keys")
+		t.Error("a run has the key of no run, or two keys")
 	}
 	proof := root.For("a").Prove("probe", []byte("nonce"))
 	if root.For("b").Verify("probe", []byte("nonce"), proof) || !root.For("a").Verify("probe", []byte("nonce"), proof) {
 		t.Error("a proof counts in another run, or not in its own")
 	}
 	if (Secret{}).For("a").Given() {
-		t.Error("a run makes a secret of none")
+		t.Error("a run has a secret without a text")
 	}
 }
 
-func TestProve(t *testing.T) {
+func TestProofIsOfOneSecretPurposeAndNonce(t *testing.T) {
 	s, other, nonce := made(t, text), made(t, text+"x"), []byte("nonce")
 	proof := s.Prove("status", nonce)
 	if !s.Verify("status", nonce, proof) {
@@ -107,9 +108,9 @@ func TestNoKeyWithoutSecret(t *testing.T) {
 	Secret{}.Key("x")
 }
 
-// TestNeverShown checks that no key is shown, not even of a field whose methods fmt
+// TestPrintingShowsNoKey checks that no key is shown, not even of a field whose methods fmt
 // cannot call.
-func TestNeverShown(t *testing.T) {
+func TestPrintingShowsNoKey(t *testing.T) {
 	s := made(t, text)
 	holder := struct {
 		hidden Secret
@@ -138,7 +139,7 @@ func TestNeverShown(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFindReadsFileThenVariable(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		file := filepath.Join(dir, name)
@@ -166,8 +167,8 @@ func TestFind(t *testing.T) {
 		{"file before variable", good, "another text, long enough", text, "", ""},
 		{"variable", "", text, text, "", ""},
 		{"as long as may be", write("most", most+"\r\n", 0o600), "unset", most, "", ""},
-		{"everybody's file", write("open", text, 0o644), "unset", text, "chmod 600 " + filepath.Join(dir, "open"), ""},
-		{"the group's file", write("group", text, 0o640), "unset", text, "mode 0640", ""},
+		{"file that all can read", write("open", text, 0o644), "unset", text, "chmod 600 " + filepath.Join(dir, "open"), ""},
+		{"file that the group can read", write("group", text, 0o640), "unset", text, "mode 0640", ""},
 		{"empty variable", "", "", "", "", "GORUN_SECRET: it is empty"},
 		{"short variable", "", "hunter2", "", "", "GORUN_SECRET: it has 7 bytes, at least 16"},
 		{"empty file", write("empty", "\n", 0o600), "unset", "", "", "it is empty"},
@@ -200,7 +201,7 @@ func TestFind(t *testing.T) {
 				t.Errorf("warning %q, want %q", warning, tt.warning)
 			}
 			if time.Since(began) > 5*time.Second {
-				t.Error("it waits")
+				t.Error("Find waits")
 			}
 		})
 	}

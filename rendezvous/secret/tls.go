@@ -14,10 +14,10 @@ import (
 // ErrMismatch is the error of a TLS handshake with an agent that has another secret.
 var ErrMismatch = errors.New("it has another secret (or none), or is of another run")
 
-// TLS returns the configuration of either side of a connection, nil without a secret.
-// Both sides show the certificate of one key, which is derived from the secret, and
-// prove that they have that key. Nothing else in a certificate counts: neither names
-// nor dates, as clocks of nodes may be wrong.
+// TLS returns the configuration for both sides of a connection, nil without a secret.
+// Both sides have the certificate of one key, which is derived from the secret, and
+// prove that they have that key. Names and dates in a certificate do not count, because
+// the clocks of nodes may be wrong.
 func (s Secret) TLS() (*tls.Config, error) {
 	if !s.Given() {
 		return nil, nil
@@ -25,19 +25,18 @@ func (s Secret) TLS() (*tls.Config, error) {
 	seed := s.Key("tls")
 	key := ed25519.NewKeyFromSeed(seed[:])
 	public := key.Public().(ed25519.PublicKey)
-	ever := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
-	cert, err := x509.CreateCertificate(nil, ever, ever, public, key)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
+	cert, err := x509.CreateCertificate(nil, template, template, public, key)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a certificate of the secret: %w", err)
+		return nil, fmt.Errorf("cannot make a certificate from the secret: %w", err)
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// These take half the time of the default, which withstands a quantum
-		// computer in decades. What agents send each other has no value by then. P256
-		// is for FIPS.
+		// These take half the time of the default, which withstands a future quantum
+		// computer. What agents send has no value by then. FIPS needs P256.
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256},
 		Certificates:     []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}},
-		// There is no authority and no name to verify. VerifyConnection does it all.
+		// There is no authority and no name to verify. VerifyConnection verifies the key.
 		InsecureSkipVerify:     true,
 		ClientAuth:             tls.RequireAnyClientCert,
 		SessionTicketsDisabled: true,

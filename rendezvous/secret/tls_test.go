@@ -22,16 +22,16 @@ func config(t testing.TB, text string) *tls.Config {
 	return c
 }
 
-// shake makes a handshake and sends one byte each way, which shows whether both
+// handshake makes a handshake and sends one byte each way, which shows whether both
 // sides accept each other.
-func shake(t testing.TB, server, client *tls.Config) (in, out error) {
+func handshake(t testing.TB, server, client *tls.Config) (in, out error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	talk := func(c *tls.Conn) error {
+	exchange := func(c *tls.Conn) error {
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		if err := c.Handshake(); err != nil {
@@ -47,7 +47,7 @@ func shake(t testing.TB, server, client *tls.Config) (in, out error) {
 	go func() {
 		c, err := l.Accept()
 		if err == nil {
-			err = talk(tls.Server(c, server))
+			err = exchange(tls.Server(c, server))
 		}
 		done <- err
 	}()
@@ -55,12 +55,12 @@ func shake(t testing.TB, server, client *tls.Config) (in, out error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out = talk(tls.Client(c, client))
+	out = exchange(tls.Client(c, client))
 	return <-done, out
 }
 
-// stranger has a certificate of its own and accepts any.
-func stranger(t testing.TB) *tls.Config {
+// anyCertificate returns a configuration with a new certificate that accepts any other.
+func anyCertificate(t testing.TB) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -74,31 +74,31 @@ func stranger(t testing.TB) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}, InsecureSkipVerify: true, ClientAuth: tls.RequireAnyClientCert}
 }
 
-func TestTLS(t *testing.T) {
+func TestTLSNeedsTheSameSecret(t *testing.T) {
 	if c, err := (Secret{}).TLS(); c != nil || err != nil {
 		t.Errorf("without a secret: %v, %v", c, err)
 	}
-	ours := config(t, text)
-	if in, out := shake(t, config(t, text), ours); in != nil || out != nil {
+	job := config(t, text)
+	if in, out := handshake(t, config(t, text), job); in != nil || out != nil {
 		t.Fatalf("the same secret: %v, %v", in, out)
 	}
 	anonymous := &tls.Config{InsecureSkipVerify: true}
-	// The thief shows our certificate, which every peer can see, without its key.
-	thief := stranger(t)
-	thief.Certificates[0].Certificate = ours.Certificates[0].Certificate
-	old := ours.Clone()
+	// stolen has the job's certificate, which every peer can see, without its key.
+	stolen := anyCertificate(t)
+	stolen.Certificates[0].Certificate = job.Certificates[0].Certificate
+	old := job.Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	for name, other := range map[string]*tls.Config{
-		"another secret": config(t, text+"x"), "a stranger": stranger(t), "anonymous": anonymous, "a stolen certificate": thief, "TLS 1.2": old,
+		"another secret": config(t, text+"x"), "a new certificate": anyCertificate(t), "anonymous": anonymous, "a stolen certificate": stolen, "TLS 1.2": old,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if in, _ := shake(t, ours, other); in == nil {
+			if in, _ := handshake(t, job, other); in == nil {
 				t.Error("accepted as a client")
 			}
 			if len(other.Certificates) == 0 {
 				return
 			}
-			_, out := shake(t, other, ours)
+			_, out := handshake(t, other, job)
 			if out == nil {
 				t.Error("accepted as a server")
 			}
@@ -109,15 +109,15 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestWrongClocks checks that dates of certificates do not count.
-func TestWrongClocks(t *testing.T) {
+// TestDatesOfCertificatesDoNotCount checks clocks far from the certificates' dates.
+func TestDatesOfCertificatesDoNotCount(t *testing.T) {
 	for _, now := range []time.Time{time.Unix(-1e9, 0), time.Unix(0, 0), time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		c := config(t, text)
 		c.Time = func() time.Time { return now }
-		if in, out := shake(t, config(t, text), c); in != nil || out != nil {
+		if in, out := handshake(t, config(t, text), c); in != nil || out != nil {
 			t.Errorf("a client of %v: %v, %v", now, in, out)
 		}
-		if in, out := shake(t, c, config(t, text)); in != nil || out != nil {
+		if in, out := handshake(t, c, config(t, text)); in != nil || out != nil {
 			t.Errorf("a server of %v: %v, %v", now, in, out)
 		}
 	}
@@ -126,7 +126,7 @@ func TestWrongClocks(t *testing.T) {
 func BenchmarkHandshake(b *testing.B) {
 	c := config(b, text)
 	for b.Loop() {
-		if in, out := shake(b, c, c); in != nil || out != nil {
+		if in, out := handshake(b, c, c); in != nil || out != nil {
 			b.Fatal(in, out)
 		}
 	}
