@@ -19,7 +19,7 @@ import (
 const (
 	// welcomeTime bounds reaching the agent and its welcome.
 	welcomeTime = 10 * time.Second
-	// deliverTime bounds handing a frame to the agent.
+	// deliverTime bounds sending a frame to the agent.
 	deliverTime = 5 * time.Second
 	// maxMessage is the longest message in a fail frame, in bytes. Escaped as JSON (at
 	// worst six bytes for one) it still fits a frame.
@@ -33,8 +33,8 @@ type agent struct {
 	wmu  sync.Mutex
 }
 
-// dialAgent says hello on the socket and waits for the welcome. The error is an
-// *AbortError if the round is over already.
+// dialAgent sends a hello on the socket and waits for the welcome. The error is an
+// *AbortError if the round has been aborted already.
 func dialAgent(ctx context.Context, path string, rank, round int) (*agent, error) {
 	ctx, cancel := context.WithTimeout(ctx, welcomeTime)
 	defer cancel()
@@ -74,9 +74,9 @@ func (a *agent) listen() *AbortError {
 	for {
 		f, err := readFrame(a.r)
 		if err != nil {
-			text := "the agent of this node sent something that is no frame: " + err.Error()
+			text := "the agent of this node sent an invalid frame: " + err.Error()
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isNet(err) {
-				text = "the agent of this node is gone"
+				text = "the agent of this node is lost"
 			}
 			host, _ := os.Hostname()
 			return aborted(&contract.Cause{Kind: "lost", Host: host, Rank: -1, Text: text, Time: time.Now()})

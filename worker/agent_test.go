@@ -73,7 +73,7 @@ func (a *fakeAgent) conn(t testing.TB) net.Conn {
 	case c := <-a.conns:
 		return c
 	case <-time.After(5 * time.Second):
-		t.Fatal("no worker came")
+		t.Fatal("no worker connected")
 		return nil
 	}
 }
@@ -84,7 +84,7 @@ func (a *fakeAgent) frame(t testing.TB) contract.Frame {
 	case f := <-a.frames:
 		return f
 	case <-time.After(5 * time.Second):
-		t.Fatal("no frame came")
+		t.Fatal("no frame arrived")
 		return contract.Frame{}
 	}
 }
@@ -94,7 +94,7 @@ func abortLine(text string) string {
 	return string(b) + "\n"
 }
 
-func TestConversation(t *testing.T) {
+func TestFramesOfAWorker(t *testing.T) {
 	a := newAgent(t, "")
 	w := world(t, 2, 4, "", a.path)
 	if f := a.frame(t); f.Type != contract.TypeHello || f.Rank != 2 || f.PID == 0 || f.Version != contract.Version {
@@ -121,14 +121,14 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// What the agent sends, or stops to send, ends the world with the right cause.
+// TestAgentEndsTheWorld checks the cause for each frame of the agent, and for its end.
 func TestAgentEndsTheWorld(t *testing.T) {
 	for _, tc := range []struct{ name, sends, kind, text string }{
 		{"abort", abortLine("rank 3 exited with code 7"), "exit", "gorun: aborted: rank 3 exited with code 7"},
 		{"unknown first", `{"type":"news","x":[1]}` + "\n" + abortLine("x"), "exit", "gorun: aborted: x"},
 		{"abort without cause", `{"type":"abort"}` + "\n", "", "gorun: aborted: the agent gave no cause"},
-		{"end", "", "lost", "gorun: aborted: the agent of this node is gone"},
-		{"half a frame", `{"type":"abo`, "lost", "gorun: aborted: the agent of this node is gone"},
+		{"end", "", "lost", "gorun: aborted: the agent of this node is lost"},
+		{"half a frame", `{"type":"abo`, "lost", "gorun: aborted: the agent of this node is lost"},
 		{"not JSON", "hello?\n", "lost", "gorun: aborted: the agent of this node sent"},
 		{"too long", strings.Repeat("x", contract.MaxFrame+1) + "\n", "lost", "gorun: aborted: the agent of this node sent"},
 	} {
@@ -141,7 +141,7 @@ func TestAgentEndsTheWorld(t *testing.T) {
 			select {
 			case <-w.Context().Done():
 			case <-time.After(5 * time.Second):
-				t.Fatal("the world goes on")
+				t.Fatal("the world does not end")
 			}
 			err := context.Cause(w.Context())
 			abort, ok := errors.AsType[*AbortError](err)
@@ -172,9 +172,9 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// One rank never joins; the others block in every kind of call when the agent
-// aborts. All return within 100 ms, with the cause.
-func TestAbortFreesWhateverBlocks(t *testing.T) {
+// TestAbortEndsBlockedCalls checks that every kind of call returns within 100 ms of an
+// abort, with the cause, although one rank never joins.
+func TestAbortEndsBlockedCalls(t *testing.T) {
 	big := make([]float32, 1<<22) // more than sockets hold
 	for name, call := range map[string]func(context.Context, *Comm) error{
 		"all-reduce small": func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []int64{1}, Sum) },
@@ -186,7 +186,7 @@ func TestAbortFreesWhateverBlocks(t *testing.T) {
 		"receive":   func(ctx context.Context, c *Comm) error { return Recv(ctx, c, []int64{1}, 3) },
 		"send":      func(ctx context.Context, c *Comm) error { return Send(ctx, c, big, 3) },
 	} {
-		for _, joined := range []bool{false, true} { // is rank 3 in the store, at least?
+		for _, joined := range []bool{false, true} { // is rank 3 in the store?
 			t.Run(fmt.Sprintf("%s/%v", name, joined), func(t *testing.T) {
 				const size = 4
 				addr, a := serveStore(t), newAgent(t, "")
@@ -215,7 +215,7 @@ func TestAbortFreesWhateverBlocks(t *testing.T) {
 					})
 				}
 				started.Wait()
-				time.Sleep(30 * time.Millisecond) // sleep: lets them get as far as they can; correct without
+				time.Sleep(30 * time.Millisecond) // sleep: lets the calls block; the test is correct without
 				at := time.Now()
 				for _, conn := range conns {
 					io.WriteString(conn, abortLine("rank 3 exited with code 7"))
@@ -243,7 +243,8 @@ func TestAbortFreesWhateverBlocks(t *testing.T) {
 	}
 }
 
-// A peer dies first and the agent's word comes a moment later: the word counts.
+// TestAbortIsPreferredToALostPeer checks an abort that comes a moment after a peer is
+// lost: the call returns the abort.
 func TestAbortIsPreferredToALostPeer(t *testing.T) {
 	addr, a := serveStore(t), newAgent(t, "")
 	w0, conn0 := world(t, 0, 2, addr, a.path), a.conn(t)

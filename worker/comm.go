@@ -14,7 +14,7 @@ import (
 )
 
 // causeTime is how long a call that failed because of a peer waits for the agent's
-// abort, which says what really happened.
+// abort, which has the cause.
 const causeTime = 50 * time.Millisecond
 
 // backend runs collectives. Over TCP it is a collective.Group. A library with its own
@@ -39,8 +39,8 @@ type backend interface {
 type Comm struct {
 	w *World
 	b backend
-	// forget stops the watch of the world's context. The end of that context breaks b.
-	forget func() bool
+	// unwatch stops the watch of the world's context. The end of that context breaks b.
+	unwatch func() bool
 }
 
 // Comm returns the world's communicator. The first call announces this rank in the
@@ -70,9 +70,9 @@ func (w *World) Comm(ctx context.Context) (*Comm, error) {
 		return nil, fmt.Errorf("gorun: rank %d cannot join the others: %w", w.set.Rank, err)
 	}
 	w.comm = &Comm{
-		w:      w,
-		b:      collective.New(mesh, w.set.Rank, w.set.Size),
-		forget: context.AfterFunc(w.ctx, func() { mesh.Break(context.Cause(w.ctx)) }),
+		w:       w,
+		b:       collective.New(mesh, w.set.Rank, w.set.Size),
+		unwatch: context.AfterFunc(w.ctx, func() { mesh.Break(context.Cause(w.ctx)) }),
 	}
 	return w.comm, nil
 }
@@ -80,7 +80,7 @@ func (w *World) Comm(ctx context.Context) (*Comm, error) {
 // mesh opens this rank's part of the TCP mesh.
 func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 	if w.set.Store == "" {
-		return nil, errors.New("MASTER_ADDR and MASTER_PORT are not set, so there is no store to meet at; gorun and torchrun set them")
+		return nil, errors.New("MASTER_ADDR and MASTER_PORT are not set, so this rank has no store; gorun and torchrun set them")
 	}
 	c, err := store.Dial(ctx, w.set.Store)
 	if err != nil {
@@ -89,7 +89,7 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 	defer c.Close()
 	d := directory{
 		addr: w.set.Store,
-		// A store may outlive a round, and keys of an earlier round must not be found.
+		// A store may outlive a round, so keys of an earlier round need another name.
 		prefix: fmt.Sprintf("gorun/worker/%d.%d/", w.set.Round, w.set.RestartCount),
 	}
 	cfg := tcp.Config{Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Host: w.set.NodeAddr, Directory: d}
@@ -120,7 +120,7 @@ func (d directory) Publish(ctx context.Context, rank int, addr string) error {
 	defer c.Close()
 	got, err := c.CompareSet(ctx, d.key(rank), nil, []byte(addr))
 	if err == nil && string(got) != addr {
-		err = fmt.Errorf("another process, at %q, has announced itself as rank %d: are two started with the same RANK?", got, rank)
+		err = fmt.Errorf("another process, at %q, is registered as rank %d: do two processes have the same RANK?", got, rank)
 	}
 	return err
 }
@@ -146,10 +146,10 @@ func (d directory) token(ctx context.Context, c *store.Client, rank int) (string
 	return string(token), err
 }
 
-// close says goodbye to the other ranks, unless the world has ended already.
+// close closes the connections to the other ranks.
 func (c *Comm) close() error {
-	if c.forget != nil {
-		c.forget()
+	if c.unwatch != nil {
+		c.unwatch()
 	}
 	return c.b.Close()
 }

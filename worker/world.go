@@ -94,7 +94,7 @@ func (w *World) Fail(err error) error {
 	}
 	f := contract.Frame{Type: contract.TypeFail, Rank: w.set.Rank, Message: message(err)}
 	if err := w.agent.send(f); err != nil {
-		return fmt.Errorf("cannot tell the agent that rank %d failed: %w", w.set.Rank, err)
+		return fmt.Errorf("cannot report to the agent that rank %d failed: %w", w.set.Rank, err)
 	}
 	return nil
 }

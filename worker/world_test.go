@@ -144,7 +144,7 @@ func TestWorldOfOne(t *testing.T) {
 		"broadcast":  Broadcast(ctx, c, buf, 0),
 		"barrier":    Barrier(ctx, c),
 		"circle":     SendRecv(ctx, c, []int64{1}, 0, make([]int64, 1), 0),
-		"fail":       w.Fail(errors.New("nobody hears it")),
+		"fail":       w.Fail(errors.New("no agent")),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -212,7 +212,7 @@ func TestCollectivesOverTheStore(t *testing.T) {
 	}
 }
 
-func TestMismatchIsSaid(t *testing.T) {
+func TestMismatchNamesBothCalls(t *testing.T) {
 	errs := ranks(t, 2, func(w *World, c *Comm) error {
 		if w.Rank() == 0 {
 			return AllReduce(t.Context(), c, make([]float32, 3), Sum)
@@ -226,7 +226,7 @@ func TestMismatchIsSaid(t *testing.T) {
 	}
 }
 
-func TestNoStore(t *testing.T) {
+func TestCommNeedsAStore(t *testing.T) {
 	w := world(t, 0, 2, "", "")
 	if _, err := w.Comm(t.Context()); err == nil || !strings.Contains(err.Error(), "MASTER_ADDR") {
 		t.Errorf("error %v", err)
@@ -237,7 +237,7 @@ func TestNoStore(t *testing.T) {
 	}
 }
 
-func TestTwoProcessesWithTheSameRank(t *testing.T) {
+func TestSecondProcessOfARankIsRefused(t *testing.T) {
 	addr := serveStore(t)
 	if _, err := world(t, 1, 2, addr, "").Comm(t.Context()); err != nil {
 		t.Fatal(err)
@@ -247,8 +247,8 @@ func TestTwoProcessesWithTheSameRank(t *testing.T) {
 	}
 }
 
-// Linking this package must cost a program nothing but the standard library.
-func TestDependencies(t *testing.T) {
+// TestWorkerImportsOnlyTheStandardLibrary checks what a program links with this package.
+func TestWorkerImportsOnlyTheStandardLibrary(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps",
 		"-f", "{{.ImportPath}} {{.Standard}}", ".").Output()
 	if err != nil {
@@ -269,7 +269,7 @@ func TestDependencies(t *testing.T) {
 		}
 	}
 	if n < 5 {
-		t.Errorf("found only %d packages: does the test still look at the right ones?\n%s", n, out)
+		t.Errorf("found only %d packages: does the test list the right ones?\n%s", n, out)
 	}
 }
 

@@ -15,19 +15,19 @@ import (
 	"github.com/gorun/gorun/worker/tcp"
 )
 
-// book is a tcp.Directory in memory.
-type book struct {
+// memoryDirectory is a tcp.Directory in memory.
+type memoryDirectory struct {
 	addrs []string
 	known []chan struct{}
 }
 
-func (b *book) Publish(_ context.Context, rank int, addr string) error {
+func (b *memoryDirectory) Publish(_ context.Context, rank int, addr string) error {
 	b.addrs[rank] = addr
 	close(b.known[rank])
 	return nil
 }
 
-func (b *book) Lookup(ctx context.Context, rank int) (string, error) {
+func (b *memoryDirectory) Lookup(ctx context.Context, rank int) (string, error) {
 	select {
 	case <-b.known[rank]:
 		return b.addrs[rank], nil
@@ -38,7 +38,7 @@ func (b *book) Lookup(ctx context.Context, rank int) (string, error) {
 
 func groups(t testing.TB, size int) []*collective.Group {
 	t.Helper()
-	b := &book{addrs: make([]string, size), known: make([]chan struct{}, size)}
+	b := &memoryDirectory{addrs: make([]string, size), known: make([]chan struct{}, size)}
 	gs := make([]*collective.Group, size)
 	for r := range gs {
 		b.known[r] = make(chan struct{})
@@ -138,8 +138,8 @@ func TestAllReduceEqualsTheSequentialResult(t *testing.T) {
 	}
 }
 
-// Sums of arbitrary floats depend on the order, but not on the rank; a NaN with
-// a payload shows that even the operands' order is the same.
+// TestAllRanksHaveTheSameBits checks sums of arbitrary floats, which depend on the order
+// of operations. A NaN with a payload shows that even the operands' order is the same.
 func TestAllRanksHaveTheSameBits(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4, 7, 8} {
 		for _, n := range []int{9, 1000, 50_000} {
@@ -248,9 +248,9 @@ func TestSendAndReceiveRoundTheRing(t *testing.T) {
 	}
 }
 
-// Whatever ranks disagree about, all of them end with an error and at least one
-// says what both did.
-func TestMismatch(t *testing.T) {
+// TestMismatchEndsAllRanks checks that ranks with different calls all get an error, and
+// that at least one error names both calls.
+func TestMismatchEndsAllRanks(t *testing.T) {
 	ctx := t.Context()
 	type call = func(*collective.Group) error
 	f32 := func(n int, op collective.Op) call {
@@ -298,7 +298,7 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-func TestBadArguments(t *testing.T) {
+func TestBadArgumentsAreRefused(t *testing.T) {
 	gs := groups(t, 2)
 	b := collective.Of([]int64{1})
 	for name, err := range map[string]error{

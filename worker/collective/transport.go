@@ -22,7 +22,7 @@ type Transport interface {
 	// Break makes every blocked call and every later call return why, and sends why to
 	// the ranks that this one is connected to. The first reason stays.
 	Break(why error)
-	// Close says goodbye to the others and releases everything.
+	// Close sends a bye to the other ranks and releases everything.
 	Close() error
 }
 

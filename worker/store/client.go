@@ -12,17 +12,17 @@ import (
 )
 
 // helloTime bounds connecting and the first exchange. A server that does not speak the
-// protocol must not hold a worker up.
+// protocol must not delay a worker.
 const helloTime = 10 * time.Second
 
 // Client is one connection to a store. Its methods may be called from several
-// goroutines; they take turns. After an error that is not about an argument the
-// connection is closed and every later call fails.
+// goroutines; they run one after the other. After an error that is not about an argument
+// the connection is closed and every later call fails.
 type Client struct {
 	addr string
 	conn net.Conn
 	r    *bufio.Reader
-	turn chan struct{} // holds one element while a call uses conn and r
+	turn chan struct{} // has a token while a call uses conn and r
 	err  error         // why the connection cannot be used any more; guarded by turn
 }
 
@@ -42,7 +42,7 @@ func Dial(ctx context.Context, addr string) (*Client, error) {
 	nonce := uint32(os.Getpid())
 	req := newRequest(cmdValidate).u32(magic)
 	req.b = append(req.b, newRequest(cmdPing).u32(nonce).b...)
-	err = c.do(hello, "greet", "", req, func(r *bufio.Reader) error {
+	err = c.do(hello, "check", "", req, func(r *bufio.Reader) error {
 		got, err := readU32(r)
 		if err == nil && got != nonce {
 			return errors.New("it does not speak torch's TCPStore protocol (wrong answer to PING)")
@@ -55,7 +55,7 @@ func Dial(ctx context.Context, addr string) (*Client, error) {
 	return c, nil
 }
 
-// LocalAddr returns this side's address, from which the store is reached.
+// LocalAddr returns this side's address of the connection.
 func (c *Client) LocalAddr() net.Addr { return c.conn.LocalAddr() }
 
 // Close ends the connection. It may be called at any time and more than once. A call

@@ -44,7 +44,7 @@ func dial(t *testing.T, addr string) *Client {
 	return c
 }
 
-func TestCalls(t *testing.T) {
+func TestCallsOfTheRealStore(t *testing.T) {
 	ctx, addr := t.Context(), serveStore(t)
 	c := dial(t, addr)
 	must := func(err error) {
@@ -158,7 +158,7 @@ func TestClientIsUselessAfterACancelledRequest(t *testing.T) {
 	}
 }
 
-// serve answers the greeting and then every connection with reply.
+// serve answers each connection with reply, after the PING if greet is true.
 func serve(t *testing.T, greet bool, reply []byte) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -184,10 +184,10 @@ func serve(t *testing.T, greet bool, reply []byte) string {
 	return ln.Addr().String()
 }
 
-func TestHostileReplies(t *testing.T) {
+func TestHostileRepliesGiveErrors(t *testing.T) {
 	if _, err := Dial(t.Context(), serve(t, false, []byte("HTTP/1.1 400 Bad Request\r\n"))); err == nil ||
 		!strings.Contains(err.Error(), "TCPStore") {
-		t.Errorf("Dial to a stranger: %v", err)
+		t.Errorf("Dial to a web server: %v", err)
 	}
 	if _, err := Dial(t.Context(), serve(t, false, nil)); err == nil {
 		t.Error("Dial to a closed connection succeeded")

@@ -30,7 +30,7 @@ const (
 	cmdPing       = 13
 )
 
-// magic follows VALIDATE. By it a server distinguishes a client from a stranger.
+// magic follows VALIDATE and identifies a client of this protocol.
 const magic = 0x3C85F7CE
 
 // request collects one request: a command byte and its fields, little-endian.

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// maxStrangers is how many connections may be in a handshake at once.
-const maxStrangers = 256
+// maxHandshakes is how many accepted connections may be in a handshake at once.
+const maxHandshakes = 256
 
 // accept takes connections until the mesh ends.
 func (m *Mesh) accept() {
-	places := make(chan struct{}, maxStrangers)
+	slots := make(chan struct{}, maxHandshakes)
 	for {
 		conn, err := m.ln.Accept()
 		if err != nil {
@@ -24,9 +24,9 @@ func (m *Mesh) accept() {
 			continue
 		}
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 			m.wg.Go(func() {
-				defer func() { <-places }()
+				defer func() { <-slots }()
 				m.answer(conn)
 			})
 		default:
@@ -79,7 +79,7 @@ func (m *Mesh) adopt(p *peer, conn net.Conn) {
 	m.mu.Lock()
 	if m.life.Err() != nil {
 		m.mu.Unlock()
-		l.lastWords(m.last, time.Now().Add(goodbyeTime))
+		l.sendLast(m.last, time.Now().Add(byeTime))
 		conn.Close()
 		return
 	}

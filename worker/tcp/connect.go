@@ -15,8 +15,8 @@ const (
 	// handshakeTime bounds dialling and a handshake; neither side computes anything
 	// in it.
 	handshakeTime = 10 * time.Second
-	// busyPause is the wait before a rank dials again a rank that answered that it is
-	// dialling itself. That rank's connection normally arrives long before.
+	// busyPause is the wait after answerBusy before a rank dials again. The connection of
+	// the other rank normally arrives long before.
 	busyPause = 100 * time.Millisecond
 )
 
@@ -114,7 +114,7 @@ func (m *Mesh) lookup(ctx context.Context, p *peer) (string, error) {
 	return m.cfg.Directory.Lookup(ctx, p.rank)
 }
 
-var errBusy = errors.New("the other side is calling, too")
+var errBusy = errors.New("the other rank is dialling, too")
 
 // dial makes p ready, or returns errBusy if the other side's connection comes first.
 func (m *Mesh) dial(ctx context.Context, p *peer, addr string) error {
@@ -148,7 +148,7 @@ func (m *Mesh) dial(ctx context.Context, p *peer, addr string) error {
 	return fmt.Errorf("%s is not a rank of this world (answer %d)", addr, answer)
 }
 
-// call connects, says hello and returns the answer.
+// call connects, sends a hello and returns the answer.
 func (m *Mesh) call(ctx context.Context, rank int, addr string) (net.Conn, byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()

@@ -2,8 +2,8 @@
 // that exchanges messages has one connection, made when it is first needed.
 //
 // Invariants: a connection counts only after a handshake that proves the world's token.
-// A stranger, whatever it sends, costs its own connection and takes one of maxStrangers
-// places for at most handshakeTime. Each connection has one reader, owned by the Mesh;
+// Any other program loses its connection, and uses one of maxHandshakes slots for at most
+// handshakeTime. Each connection has one reader, owned by the Mesh;
 // Close waits for all readers. Breaking the mesh closes every connection, so no call
 // blocks after it.
 package tcp

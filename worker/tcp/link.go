@@ -36,18 +36,18 @@ func (l *link) write(h header, payload []byte) error {
 	bufs := net.Buffers{h.encode(), payload}
 	if _, err := bufs.WriteTo(l.conn); err != nil {
 		select {
-		case <-l.done: // the reader has the peer's goodbye or reason
+		case <-l.done: // the reader has received the peer's bye or reason
 			return l.err
-		case <-time.After(goodbyeTime): // the reader has not ended
-			return l.gone(err)
+		case <-time.After(byeTime): // the reader has not ended
+			return l.lost(err)
 		}
 	}
 	return nil
 }
 
-// lastWords writes a frame. While a message is being written it writes nothing, and the
-// peer sees only the connection's end.
-func (l *link) lastWords(frame []byte, deadline time.Time) {
+// sendLast writes a frame, unless a message is being written. Then the peer sees only
+// the end of the connection.
+func (l *link) sendLast(frame []byte, deadline time.Time) {
 	if l.wmu.TryLock() {
 		defer l.wmu.Unlock()
 		l.conn.SetWriteDeadline(deadline)
@@ -65,7 +65,7 @@ func (l *link) receive(want collective.Call, into []byte) error {
 	}
 }
 
-// read is the link's reader. It ends with the connection.
+// read reads messages until the connection ends.
 func (l *link) read() {
 	defer close(l.done)
 	defer l.conn.Close()
@@ -73,7 +73,7 @@ func (l *link) read() {
 	b := make([]byte, headerSize)
 	for {
 		if _, err := io.ReadFull(r, b); err != nil {
-			l.err = l.gone(err)
+			l.err = l.lost(err)
 			return
 		}
 		h, err := parseHeader(b)
@@ -90,22 +90,22 @@ func (l *link) read() {
 			if _, err := io.ReadFull(r, reason); err != nil {
 				reason = []byte("no reason given")
 			}
-			l.err = l.m.gaveUp(h, l.peer, reason)
-			// The ranks that wait for this one must get the reason too, even if this one
-			// waits for nothing now.
+			l.err = l.m.brokenError(h, l.peer, reason)
+			// Ranks that wait for this rank must get the reason, even if this rank waits
+			// for nothing now.
 			l.m.Break(l.err)
 			return
 		}
 		select {
 		case p := <-l.posts:
 			if l.err = l.fill(r, h, p); l.err != nil {
-				l.m.Break(l.err) // before the connection closes, so that the peer hears why
+				l.m.Break(l.err) // before the connection closes, so that the peer gets the reason
 				p.done <- l.err
 				return
 			}
 			p.done <- nil
 		case <-l.m.life.Done():
-			l.err = l.gone(ErrClosed)
+			l.err = l.lost(ErrClosed)
 			return
 		}
 	}
@@ -123,12 +123,13 @@ func (l *link) fill(r io.Reader, h header, p *post) error {
 		}
 	}
 	if _, err := io.ReadFull(r, p.into); err != nil {
-		return l.gone(err)
+		return l.lost(err)
 	}
 	return nil
 }
 
-func (l *link) gone(err error) error {
+// lost returns the error for a connection that has ended. Package diagnose knows its text.
+func (l *link) lost(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("its connection closed")
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/gorun/gorun/worker/collective"
 )
 
-// goodbyeTime bounds sending the other ranks the last frame. A peer that does not read
+// byeTime bounds sending the last frame to the other ranks. A peer that does not read
 // must not delay the return of an aborted call.
-const goodbyeTime = 20 * time.Millisecond
+const byeTime = 20 * time.Millisecond
 
 // ErrClosed is the reason of every call after Close.
 var ErrClosed = errors.New("the communicator is closed")
@@ -113,24 +113,24 @@ func (m *Mesh) failure(err error) error {
 // Break is described at collective.Transport.
 func (m *Mesh) Break(why error) {
 	rank, reason := m.cfg.Rank, why.Error()
-	if told, ok := errors.AsType[*toldError](why); ok { // pass on the first rank's reason
-		rank, reason = told.rank, told.reason
+	if received, ok := errors.AsType[*peerReason](why); ok { // pass on the first rank's reason
+		rank, reason = received.rank, received.text
 	}
 	last := header{frame: frameBroken, call: collective.Call{Root: int32(rank)}}
 	m.stop(why, last, []byte(reason[:min(len(reason), maxReason)]))
 }
 
-// toldError is the reason that another rank sent for giving up.
-type toldError struct {
-	rank   int
-	reason string
+// peerReason is the reason that another rank sent for breaking its mesh.
+type peerReason struct {
+	rank int
+	text string
 }
 
-func (e *toldError) Error() string { return "gave up: " + e.reason }
+func (e *peerReason) Error() string { return "gave up: " + e.text }
 
-// gaveUp returns the error for a frameBroken from peer. The error names the rank that
-// gave up first, or peer if the frame's rank is not of this world.
-func (m *Mesh) gaveUp(h header, peer int, reason []byte) error {
+// brokenError returns the error for a frameBroken from peer. The error names the rank
+// that gave up first, or peer if the frame's rank is not of this world.
+func (m *Mesh) brokenError(h header, peer int, reason []byte) error {
 	rank := int(h.call.Root)
 	if rank < 0 || rank >= m.cfg.Size {
 		rank = peer
@@ -141,10 +141,11 @@ func (m *Mesh) gaveUp(h header, peer int, reason []byte) error {
 		}
 		return ' '
 	}, string(reason))
-	return &collective.PeerError{Rank: rank, Err: &toldError{rank, text}}
+	return &collective.PeerError{Rank: rank, Err: &peerReason{rank, text}}
 }
 
-// Close says goodbye, closes all connections and waits for their readers.
+// Close sends a bye to the other ranks, closes all connections and waits for their
+// readers.
 func (m *Mesh) Close() error {
 	m.stop(ErrClosed, header{frame: frameBye}, nil)
 	m.endOfOpen(ErrClosed)
@@ -165,9 +166,9 @@ func (m *Mesh) stop(why error, last header, payload []byte) {
 	m.end(why)
 	links := m.links
 	m.mu.Unlock()
-	deadline := time.Now().Add(goodbyeTime)
+	deadline := time.Now().Add(byeTime)
 	for _, l := range links {
-		l.lastWords(m.last, deadline)
+		l.sendLast(m.last, deadline)
 		l.conn.Close()
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/gorun/gorun/worker/collective"
 )
 
-// book is a Directory in memory.
-type book struct {
+// memoryDirectory is a Directory in memory.
+type memoryDirectory struct {
 	mu    sync.Mutex
 	addrs map[int]string
 }
 
-func (b *book) Publish(_ context.Context, rank int, addr string) error {
+func (b *memoryDirectory) Publish(_ context.Context, rank int, addr string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.addrs[rank] = addr
 	return nil
 }
 
-func (b *book) Lookup(ctx context.Context, rank int) (string, error) {
+func (b *memoryDirectory) Lookup(ctx context.Context, rank int) (string, error) {
 	for {
 		b.mu.Lock()
 		addr, ok := b.addrs[rank]
@@ -43,7 +43,7 @@ func (b *book) Lookup(ctx context.Context, rank int) (string, error) {
 	}
 }
 
-func open(t *testing.T, b *book, rank, size int, token string) *Mesh {
+func open(t *testing.T, b *memoryDirectory, rank, size int, token string) *Mesh {
 	t.Helper()
 	m, err := Open(t.Context(), Config{Rank: rank, Size: size, Token: token, Host: "127.0.0.1", Directory: b})
 	if err != nil {
@@ -54,7 +54,7 @@ func open(t *testing.T, b *book, rank, size int, token string) *Mesh {
 }
 
 func meshes(t *testing.T, size int) []*Mesh {
-	b := &book{addrs: map[int]string{}}
+	b := &memoryDirectory{addrs: map[int]string{}}
 	ms := make([]*Mesh, size)
 	for r := range ms {
 		ms[r] = open(t, b, r, size, "token")
@@ -83,9 +83,9 @@ func within(t *testing.T, limit time.Duration, f func() error) error {
 	}
 }
 
-// Both ranks of every pair dial at the same moment; one connection results and
-// what either side sends arrives on it.
-func TestSimultaneousConnect(t *testing.T) {
+// TestSimultaneousDialsMakeOneConnection checks ranks that dial each other at the same
+// moment. What either side sends arrives.
+func TestSimultaneousDialsMakeOneConnection(t *testing.T) {
 	for range 20 {
 		ms := meshes(t, 4)
 		var wg sync.WaitGroup
@@ -121,7 +121,8 @@ func TestSimultaneousConnect(t *testing.T) {
 	}
 }
 
-// What was sent before a Close arrives, even if the receiver asks later.
+// TestMessagesOutliveTheirSender checks that what was sent before a Close arrives, even
+// if the receiver calls Recv later.
 func TestMessagesOutliveTheirSender(t *testing.T) {
 	ms := meshes(t, 2)
 	big := make([]byte, 1<<16)
@@ -169,12 +170,12 @@ func TestBreakReachesRanksThatWait(t *testing.T) {
 		}
 	}
 	// A rank that dials a rank that gave up gets the reason too.
-	late := open(t, ms[0].cfg.Directory.(*book), 3, 4, "token")
+	late := open(t, ms[0].cfg.Directory.(*memoryDirectory), 3, 4, "token")
 	err := within(t, time.Second, func() error { return late.Recv(t.Context(), 2, call(0), nil) })
 	if want := "rank 0 gave up: out of luck"; err == nil || err.Error() != want {
 		t.Errorf("late call: %v", err)
 	}
-	again := open(t, ms[0].cfg.Directory.(*book), 1, 4, "token")
+	again := open(t, ms[0].cfg.Directory.(*memoryDirectory), 1, 4, "token")
 	err = within(t, time.Second, func() error { return again.Recv(t.Context(), 2, call(0), nil) })
 	if err == nil || !strings.Contains(err.Error(), "has ended before") {
 		t.Errorf("second call by rank 1: %v", err)
@@ -194,7 +195,7 @@ func waitFor(t *testing.T, cond func() bool) {
 	}
 }
 
-func TestCancelEndsWhateverBlocks(t *testing.T) {
+func TestCancelEndsBlockedCalls(t *testing.T) {
 	why := errors.New("enough")
 	big := make([]byte, 64<<20) // more than sockets hold
 	for name, f := range map[string]func(context.Context, []*Mesh) error{
@@ -203,7 +204,7 @@ func TestCancelEndsWhateverBlocks(t *testing.T) {
 			return ms[0].Send(ctx, 1, call(0), big)
 		},
 		"lookup": func(ctx context.Context, _ []*Mesh) error {
-			return open(t, &book{addrs: map[int]string{}}, 0, 2, "x").Recv(ctx, 1, call(0), nil)
+			return open(t, &memoryDirectory{addrs: map[int]string{}}, 0, 2, "x").Recv(ctx, 1, call(0), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +223,7 @@ func TestCancelEndsWhateverBlocks(t *testing.T) {
 	}
 }
 
-func TestMismatchNamesBoth(t *testing.T) {
+func TestMismatchNamesBothRanks(t *testing.T) {
 	ms := meshes(t, 2)
 	other := call(3)
 	other.Type = collective.Float32
@@ -239,7 +240,7 @@ func TestMismatchNamesBoth(t *testing.T) {
 	}
 }
 
-func TestDeadPeerIsNamed(t *testing.T) {
+func TestLostPeerIsNamed(t *testing.T) {
 	ms := meshes(t, 3)
 	if err := ms[2].Send(t.Context(), 0, call(0), nil); err != nil {
 		t.Fatal(err)
@@ -259,9 +260,10 @@ func TestDeadPeerIsNamed(t *testing.T) {
 	}
 }
 
-// Strangers lose their connection; the ranks do not notice them.
-func TestStrangers(t *testing.T) {
-	b := &book{addrs: map[int]string{}}
+// TestOtherProgramsLoseTheirConnection checks connections without a valid hello: the
+// ranks do not notice them.
+func TestOtherProgramsLoseTheirConnection(t *testing.T) {
+	b := &memoryDirectory{addrs: map[int]string{}}
 	ms := []*Mesh{open(t, b, 0, 2, "token"), open(t, b, 1, 2, "token")}
 	good := func() []byte { return newHello("token", 1, 0).encode() }
 	for name, bytes := range map[string][]byte{
@@ -290,23 +292,24 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A rank that proves itself and then sends rubbish costs its own connection.
-func TestRubbishAfterTheHandshake(t *testing.T) {
-	for name, rubbish := range map[string][]byte{
-		"text":        []byte(strings.Repeat("rubbish ", 20)),
+// TestInvalidFrameEndsItsConnection checks a rank that sends invalid frames after the
+// handshake.
+func TestInvalidFrameEndsItsConnection(t *testing.T) {
+	for name, invalid := range map[string][]byte{
+		"text":        []byte(strings.Repeat("invalid ", 20)),
 		"long reason": header{frame: frameBroken, length: 1 << 40}.encode(),
 		"long bye":    header{frame: frameBye, length: 1}.encode(),
 		"wrong size":  header{frame: uint8(collective.KindSend), call: call(0), length: 1 << 60}.encode(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &book{addrs: map[int]string{}}
+			b := &memoryDirectory{addrs: map[int]string{}}
 			m := open(t, b, 0, 3, "token")
 			conn, err := net.Dial("tcp", b.addrs[0])
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			fmt.Fprintf(conn, "%s%s", newHello("token", 1, 0).encode(), rubbish)
+			fmt.Fprintf(conn, "%s%s", newHello("token", 1, 0).encode(), invalid)
 			err = within(t, 5*time.Second, func() error { return m.Recv(t.Context(), 1, call(0), nil) })
 			var peer *collective.PeerError
 			if !errors.As(err, &peer) || peer.Rank != 1 {

@@ -66,7 +66,7 @@ func parseHello(b []byte, token string, rank, size int) (from int, err error) {
 		return 0, errors.New("a rank of another world")
 	}
 	if h.to != uint32(rank) || h.from == uint32(rank) || h.from >= uint32(size) {
-		return 0, fmt.Errorf("rank %d calls rank %d, this is rank %d of %d", h.from, h.to, rank, size)
+		return 0, fmt.Errorf("rank %d dials rank %d, this is rank %d of %d", h.from, h.to, rank, size)
 	}
 	return int(h.from), nil
 }
