@@ -2,10 +2,6 @@ package rendezvous
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -142,64 +138,4 @@ type Status struct {
 	Job     string        `json:"job,omitempty"`
 	Note    string        `json:"note,omitempty"`
 	Refused []string      `json:"refused,omitempty"` // nodes that were refused and why, a line each
-}
-
-const rosterFields = 9
-
-// Roster writes the members of a world as text: a line each, fields between tabs.
-// Every node reads the whole world of every round, and as JSON that is most of the
-// work of a round of thousands of nodes. ok is false if a name contains a tab or an
-// end of line. No world that a node accepts has such a name.
-func Roster(members []Member) (text string, ok bool) {
-	var b strings.Builder
-	for i := range members {
-		m := &members[i]
-		fields := [rosterFields]string{
-			string(m.ID), m.Host, m.Addr, m.Control, m.Role, m.Env,
-			strconv.Itoa(m.Workers), strconv.Itoa(m.FirstRank), strconv.Itoa(m.RoleRank),
-		}
-		for j, f := range fields {
-			if strings.ContainsAny(f, "\t\n") {
-				return "", false
-			}
-			if j > 0 {
-				b.WriteByte('\t')
-			}
-			b.WriteString(f)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String(), true
-}
-
-// ParseRoster reads what Roster has written. It does not validate the members.
-func ParseRoster(text string) ([]Member, error) {
-	n := strings.Count(text, "\n")
-	if n > MaxNodes {
-		return nil, fmt.Errorf("a world of %d nodes", n)
-	}
-	members := make([]Member, 0, n)
-	for text != "" {
-		line, rest, ok := strings.Cut(text, "\n")
-		if !ok {
-			return nil, errors.New("a world's last line has no end")
-		}
-		text = rest
-		var fields [rosterFields]string
-		for j := range fields {
-			fields[j], line, ok = strings.Cut(line, "\t")
-			if ok != (j < rosterFields-1) {
-				return nil, fmt.Errorf("node %d of a world has not %d fields", len(members), rosterFields)
-			}
-		}
-		m := Member{ID: NodeID(fields[0]), Host: fields[1], Addr: fields[2], Control: fields[3], Role: fields[4], Env: fields[5]}
-		for j, to := range []*int{&m.Workers, &m.FirstRank, &m.RoleRank} {
-			var err error
-			if *to, err = strconv.Atoi(fields[6+j]); err != nil {
-				return nil, fmt.Errorf("node %d of a world: %w", len(members), err)
-			}
-		}
-		members = append(members, m)
-	}
-	return members, nil
 }

@@ -25,7 +25,7 @@ const (
 type jsonCodec struct{}
 
 func (jsonCodec) Marshal(v any) ([]byte, error) {
-	if l, ok := v.(*letter); ok {
+	if l, ok := v.(*outgoing); ok {
 		return l.data()
 	}
 	return json.Marshal(v)

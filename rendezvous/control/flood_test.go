@@ -103,14 +103,14 @@ func TestMarshalledOnce(t *testing.T) {
 	p := New(quick())
 	outcome := &rendezvous.Outcome{Code: 7}
 	msg := rendezvous.Message{Type: rendezvous.MsgFinish, Outcome: outcome}
-	one, two := p.letter(msg), p.letter(msg)
+	one, two := p.outgoing(msg), p.outgoing(msg)
 	first, err := jsonCodec{}.Marshal(one)
 	second, _ := jsonCodec{}.Marshal(two)
 	if err != nil || len(first) == 0 || &first[0] != &second[0] {
 		t.Errorf("%q and %q (%v) are two texts", first, second, err)
 	}
 	msg.Outcome = &rendezvous.Outcome{Code: 8}
-	if other, _ := (jsonCodec{}).Marshal(p.letter(msg)); string(other) == string(first) {
+	if other, _ := (jsonCodec{}).Marshal(p.outgoing(msg)); string(other) == string(first) {
 		t.Errorf("another message is sent as %s", other)
 	}
 }

@@ -56,7 +56,7 @@ func (in *inbox) full() bool {
 
 // outbox is what one side of a stream has to write.
 type outbox struct {
-	queue []*letter
+	queue []*outgoing
 	since time.Time     // when the message that is being written was begun; zero: none is
 	more  chan struct{} // has a token while the queue has something or closed has changed
 }
@@ -117,7 +117,7 @@ func (l *link) hush(on bool) {
 }
 
 // send queues a message. A peer that leaves too many unread is lost.
-func (l *link) send(m *letter) {
+func (l *link) send(m *outgoing) {
 	l.mu.Lock()
 	full := len(l.out.queue) >= maxQueued
 	if !l.closed && !full {

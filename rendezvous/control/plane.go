@@ -50,7 +50,7 @@ type Plane struct {
 	mu     sync.Mutex
 	next   rendezvous.Conn
 	links  map[rendezvous.Conn]*link
-	latest *letter   // that was sent
+	latest *outgoing // that was sent
 	roster *roster   // of the latest world that was sent
 	beaten time.Time // the last heartbeat
 	away   time.Time // the last heartbeat that came much too late
@@ -137,7 +137,7 @@ func (p *Plane) join(s grpc.ServerStream) error {
 	l := p.open(s, func(msg *rendezvous.Message) {
 		if msg.Node != nil {
 			msg.Node.Proven = msg.Proof.Shows(msg.Node.ID, nonce)
-			msg.Node.Seen = from
+			msg.Node.SourceIP = from
 		}
 	})
 	if l == nil {
@@ -212,7 +212,7 @@ func (p *Plane) Send(id rendezvous.Conn, msg rendezvous.Message) {
 		if msg.Type == rendezvous.MsgHello && p.opts.Identity != nil {
 			msg.Proof = p.opts.Identity.Prove(l.nonce)
 		}
-		l.send(p.letter(msg))
+		l.send(p.outgoing(msg))
 	}
 }
 
@@ -254,7 +254,7 @@ func (p *Plane) beat(now time.Time) {
 	}
 	p.beaten = now
 	p.mu.Unlock()
-	ping := newLetter(rendezvous.Message{Type: msgPing}, nil)
+	ping := newOutgoing(rendezvous.Message{Type: msgPing}, nil)
 	for _, l := range p.all() {
 		heard, stuck := l.state(now)
 		if p.opts.Hush > 0 && now.Sub(heard) >= p.opts.Hush {
