@@ -79,7 +79,7 @@ func TestSpareTakesOver(t *testing.T) {
 						j.end(patience, 0, a)
 					}
 					if i != victim && i < 3 {
-						a.says(fmt.Sprintf("(127.0.0.%d) was lost: its agent closed the connection without a word", victim+1))
+						a.says(fmt.Sprintf("(127.0.0.%d) was lost: its agent closed the connection without a message", victim+1))
 					}
 				}
 			})

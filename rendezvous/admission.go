@@ -19,14 +19,14 @@ func (c *coordinator) helloReceived(conn Conn, msg Message) {
 	why := c.refusal(conn, n, last)
 	if why == "" && last != nil && last.World != nil {
 		if err := last.World.validate(); err != nil {
-			why = fmt.Sprintf("the last world that it tells of makes no sense: %v", err)
+			why = fmt.Sprintf("its report of the last world is not valid: %v", err)
 		} else if w := last.World; w.RunID != c.m.self.RunID {
-			why = fmt.Sprintf("the last world that it tells of is run %q's", clip(w.RunID))
+			why = fmt.Sprintf("its last world belongs to run %q", clip(w.RunID))
 		}
 	}
 	if why != "" {
-		ours := n.RunID == c.m.self.RunID && n.Validate() == nil && (n.Protocol != Protocol || !c.unproven(conn, n))
-		c.noteRefusal(refusedNode{clip(n.Name()), why, ours})
+		sameRun := n.RunID == c.m.self.RunID && n.Validate() == nil && (n.Protocol != Protocol || !c.unproven(conn, n))
+		c.noteRefusal(refusedNode{clip(n.Name()), why, sameRun})
 		c.m.send(conn, false, Message{Type: MsgRefuse, Text: why})
 		c.m.emit(Close{conn})
 		return
@@ -36,19 +36,19 @@ func (c *coordinator) helloReceived(conn Conn, msg Message) {
 		c.m.emit(Close{old.conn})
 	}
 	c.forgetRefusal(clip(n.Name()))
-	s := c.seats.arrive(conn, n)
+	s := c.seats.add(conn, n)
 	s.fits = !c.m.cfg.Check || !n.Facts
 	clear := last == nil || last.World == nil || last.Over
 	c.move(s, map[bool]seatState{false: seatClearing, true: seatWaiting}[clear])
-	if c.round.state == roundRunning && !c.knows(last) {
-		as := "it takes part in the next round"
+	if c.round.state == roundRunning && !c.wasMember(last) {
+		next := "it takes part in the next round"
 		if len(c.round.world.Members) >= c.m.self.Max {
-			as = "it waits as a hot spare"
+			next = "it waits as a hot spare"
 		}
-		c.m.emit(Note{Text: fmt.Sprintf("%s came: %s", n.Name(), as), Kind: "came"})
+		c.m.emit(Note{Text: fmt.Sprintf("%s came: %s", n.Name(), next), Kind: "came"})
 	}
 	if last != nil && last.World != nil {
-		c.takeBack(s, last)
+		c.readmit(s, last)
 	}
 	if c.round.state == roundRunning && !s.inWorld() { // it must not succeed this coordinator by what an earlier world says
 		c.send(s, Message{Type: MsgStatus, Status: c.status()})
@@ -64,7 +64,7 @@ func (c *coordinator) helloAfterEnd(conn Conn, msg Message) {
 		return
 	}
 	c.m.send(conn, false, Message{Type: MsgFinish, Outcome: c.job.outcome})
-	c.move(c.seats.arrive(conn, n), seatWaiting)
+	c.move(c.seats.add(conn, n), seatWaiting)
 }
 
 // unproven reports whether a node has not proven an id that it must prove. An id is
@@ -80,29 +80,29 @@ func concerns(n Node, last *Last, w *World) bool {
 	return w == nil || w.Index(n.ID) >= 0 || last != nil && last.World != nil && last.World.Job == w.Job
 }
 
-// knows reports whether a node was in a world of this job before. If another node has
-// its place by now, the node waits for a new place and gets the job's outcome.
-func (c *coordinator) knows(last *Last) bool {
+// wasMember reports whether a node was in a world of this job before. If another node
+// has its place by now, the node waits for a new place and gets the job's outcome.
+func (c *coordinator) wasMember(last *Last) bool {
 	return last != nil && last.World != nil && last.World.Job == c.job.id
 }
 
-// takeBack takes over what a node that lost its coordinator knows of the last
+// readmit takes from a node that lost its coordinator the node's state in the last
 // world, and the outcome if that coordinator had decided one.
-func (c *coordinator) takeBack(s *seat, last *Last) {
+func (c *coordinator) readmit(s *seat, last *Last) {
 	w := last.World
 	c.mergeLast(s, last)
 	if s.state == seatClearing {
-		c.stopLeftovers(s, w.Round)
+		c.stopOldWorkers(s, w.Round)
 	}
 	undecided := c.round.state == roundRecovering || c.round.state == roundStopping || c.round.state == roundForming
 	if last.Outcome != nil && undecided && c.job.last != nil && c.job.last.Digest() == w.Digest() {
-		c.announce(*last.Outcome)
+		c.sendOutcome(*last.Outcome)
 	}
 }
 
-// stopLeftovers stops the workers of a round that goes on without the node.
-func (c *coordinator) stopLeftovers(s *seat, round int) {
-	cause := c.m.here(KindLost, "its round went on without it")
+// stopOldWorkers stops the workers of a round that goes on without the node.
+func (c *coordinator) stopOldWorkers(s *seat, round int) {
+	cause := c.m.nodeCause(KindLost, "its round went on without it")
 	c.send(s, Message{Type: MsgAbort, Round: round, Cause: &cause})
 }
 
@@ -146,7 +146,7 @@ func (c *coordinator) mergeLast(s *seat, last *Last) {
 	c.addFailures(last.Failures...)
 	c.round.ends = append(c.round.ends, last.Ends...)
 	if c.round.state == roundStopping && !last.Over {
-		cause := c.round.first()
+		cause := c.round.firstCause()
 		c.send(s, Message{Type: MsgAbort, Round: c.round.world.Round, Cause: &cause})
 	}
 }
@@ -166,7 +166,7 @@ func (c *coordinator) adoptLater(s *seat, w *World) {
 			c.move(o, seatWaiting)
 		default:
 			c.move(o, seatClearing)
-			c.stopLeftovers(o, before)
+			c.stopOldWorkers(o, before)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (c *coordinator) refusal(conn Conn, n Node, last *Last) string {
 	case n.RunID != me.RunID:
 		return fmt.Sprintf("it belongs to run %q, this is run %q; give both the same --rdzv-id, or another --rdzv-endpoint", clip(n.RunID), me.RunID)
 	case invalid != nil:
-		return fmt.Sprintf("what it says of itself makes no sense: %v", invalid)
+		return fmt.Sprintf("its description of itself is not valid: %v", invalid)
 	case c.unproven(conn, n):
 		return fmt.Sprintf("it does not prove that the id %q is its own", clip(string(n.ID)))
 	case n.ID == me.ID && conn != Self:
@@ -209,8 +209,8 @@ func nnodes(n Node) string {
 	return fmt.Sprintf("%d:%d", n.Min, n.Max)
 }
 
-// Bounds of what is remembered of refused nodes. Strangers can cause as many refusals
-// as they like.
+// Bounds of what is remembered of refused nodes. Other programs can cause any number
+// of refusals.
 const (
 	maxRefused      = 16
 	maxRefusedText  = 2 << 10 // bytes of a line
@@ -228,7 +228,7 @@ type refusals struct {
 // refusedNode is a node that was refused.
 type refusedNode struct {
 	name, why string // without a name: why names it
-	ours      bool   // a node of this job: a stranger's refusal leaves nothing incomplete
+	sameRun   bool   // a node of this job: the job may be incomplete without it
 }
 
 // line names the node and the reason.
@@ -242,7 +242,7 @@ func (r refusedNode) line() string {
 // noteRefusal remembers a refused node and names it to the nodes that wait. A job
 // whose workers run lacks no node.
 func (c *coordinator) noteRefusal(r refusedNode) {
-	r.ours = r.ours && !c.round.working()
+	r.sameRun = r.sameRun && !c.round.hasWorkers()
 	known := &c.refused.nodes
 	i := slices.IndexFunc(*known, func(o refusedNode) bool { return o.name == r.name && (r.name != "" || o.why == r.why) })
 	switch {
@@ -280,7 +280,7 @@ func (c *coordinator) incomplete(n int) bool {
 	r := &c.refused
 	missing := 0
 	for _, o := range r.nodes {
-		if o.ours {
+		if o.sameRun {
 			missing++
 		}
 	}
@@ -298,15 +298,15 @@ func (c *coordinator) incomplete(n int) bool {
 func (c *coordinator) endIncomplete() {
 	var lines []string
 	for _, o := range c.refused.nodes {
-		if o.ours {
+		if o.sameRun {
 			lines = append(lines, o.line())
 		}
 	}
-	text := fmt.Sprintf("the job cannot be complete: it has %d of %s nodes, %s, and nobody came instead within %v; correct that node's command and start all nodes again",
+	text := fmt.Sprintf("the job cannot be complete: it has %d of %s nodes, %s, and no other node came within %v; correct that node's command and start all nodes again",
 		len(c.seats.here), nnodes(c.m.self), cmp.Or(strings.Join(lines, "; "), "the others were refused"), c.m.cfg.LastCall)
 	c.round.failures = nil
-	c.addFailures(c.m.here(KindRendezvous, text))
-	c.decide()
+	c.addFailures(c.m.nodeCause(KindRendezvous, text))
+	c.endJob()
 }
 
 // showRefused shows at this terminal which nodes were refused, each once.
@@ -320,9 +320,9 @@ func (m *Machine) showRefused(lines []string) {
 	}
 }
 
-// strangerRefused notes an agent that was refused before it could say hello.
-func (m *Machine) strangerRefused(e Refused) {
-	r := refusedNode{cut(e.Name, maxWord), e.Why, e.Ours}
+// agentRefused notes an agent that was refused before it could say hello.
+func (m *Machine) agentRefused(e Refused) {
+	r := refusedNode{cut(e.Name, maxWord), e.Why, e.SameRun}
 	if m.coord != nil {
 		m.coord.noteRefusal(r)
 		return
@@ -360,7 +360,7 @@ func (c *coordinator) shouldGrow() bool {
 func (c *coordinator) grow() {
 	for _, s := range c.seats.here {
 		if s.state == seatWaiting && s.fits {
-			cause := c.m.here(KindJoined, "")
+			cause := c.m.nodeCause(KindJoined, "")
 			cause.Node, cause.Host, cause.Addr, cause.GroupRank = s.node.ID, s.node.Host, s.node.Addr, -1
 			c.addFailures(cause)
 		}
@@ -369,11 +369,11 @@ func (c *coordinator) grow() {
 	c.abort(false)
 }
 
-// canSpare reports whether the job can go on without a node whose agent was stopped.
-// SIGTERM takes one node out of an elastic job that has enough others, for example
-// when its machine is reclaimed. Every other signal ends the job. A node of the last
-// world must remain to coordinate the next one.
-func (c *coordinator) canSpare(s *seat, msg Message) bool {
+// canRunWithout reports whether the job can go on without a node whose agent was
+// stopped. SIGTERM takes one node out of an elastic job that has enough others, for
+// example when its machine is reclaimed. Every other signal ends the job. A node of the
+// last world must remain to coordinate the next one.
+func (c *coordinator) canRunWithout(s *seat, msg Message) bool {
 	f := msg.Failures[0]
 	if c.m.self.Min == c.m.self.Max || c.job.final || c.job.last == nil || msg.Kill || f.Kind != KindStopped || f.Signal != syscall.SIGTERM {
 		return false
@@ -381,14 +381,14 @@ func (c *coordinator) canSpare(s *seat, msg Message) bool {
 	if c.round.state == roundRecovering || c.round.state == roundDecided {
 		return false
 	}
-	rest, heir := 0, false
+	rest, hasSuccessor := 0, false
 	for _, o := range c.seats.here {
 		if o != s && o.leaving == nil && !(o.state == seatDone && c.round.state == roundRunning) {
 			rest++
-			heir = heir || o.conn == Self || c.job.last.Index(o.node.ID) >= 0
+			hasSuccessor = hasSuccessor || o.conn == Self || c.job.last.Index(o.node.ID) >= 0
 		}
 	}
-	return rest >= c.m.self.Min && heir
+	return rest >= c.m.self.Min && hasSuccessor
 }
 
 // letLeave takes a node out of the job, which goes on.
@@ -399,7 +399,7 @@ func (c *coordinator) letLeave(s *seat, why Cause) {
 	switch {
 	case c.round.state == roundForming:
 		c.releaseLeaving()
-	case c.round.offering():
+	case c.round.isOffering():
 		c.burn()
 		c.releaseLeaving()
 	default:
@@ -411,19 +411,19 @@ func (c *coordinator) letLeave(s *seat, why Cause) {
 // releaseLeaving ends the part of the leaving nodes. It returns true if this node is
 // one of them. Another member coordinates from now on.
 func (c *coordinator) releaseLeaving() bool {
-	var own *seat
+	var local *seat
 	for _, s := range slices.Clone(c.seats.here) {
 		switch {
 		case s.leaving == nil:
 		case s.conn == Self:
-			own = s
+			local = s
 		default:
-			c.send(s, Message{Type: MsgFinish, Outcome: parting(s.leaving)})
-			s.cleared = true
+			c.send(s, Message{Type: MsgFinish, Outcome: partingOutcome(s.leaving)})
+			s.wasIdle = true
 			c.dismiss(s, seatLeft)
 		}
 	}
-	if own == nil {
+	if local == nil {
 		return false
 	}
 	for _, s := range c.seats.here {
@@ -435,19 +435,21 @@ func (c *coordinator) releaseLeaving() bool {
 	c.m.emit(Note{Text: fmt.Sprintf("%s leaves the job; another node coordinates it", c.m.self.Name())})
 	c.m.coord = nil
 	c.m.mem.link.open = false
-	c.m.finish(*parting(own.leaving))
+	c.m.finish(*partingOutcome(local.leaving))
 	return true
 }
 
-// parting returns the outcome for a node that leaves the job.
-func parting(why *Cause) *Outcome { return &Outcome{Code: why.Code(), Cause: why, Parting: true} }
+// partingOutcome returns the outcome for a node that leaves the job.
+func partingOutcome(why *Cause) *Outcome {
+	return &Outcome{Code: why.Code(), Cause: why, Parting: true}
+}
 
 // handoverReceived goes on without the coordinator, which has left the job in order.
 // The next member in line forms the next round.
 func (m *Machine) handoverReceived(msg Message) {
 	at := m.mem.link.at
 	m.unfollow()
-	m.shun(at, m.cfg.Rejoin)                                          // the backend may still name it
+	m.avoidAddress(at, m.cfg.Rejoin)                                  // the backend may still name it
 	if w := m.mem.work.sealed; w == nil || w.Digest() != msg.Digest { // has no place in the last world: it will be called
 		m.mem.search.spare, m.joinBy = true, m.now.Add(m.cfg.Join)
 		return
@@ -485,17 +487,17 @@ func (c *coordinator) drop(s *seat, silent bool, text string) {
 	c.disconnect(s, seatAbsent)
 	switch {
 	case c.round.state == roundDecided:
-	case !inWorld || c.round.state == roundForming || c.round.offering():
+	case !inWorld || c.round.state == roundForming || c.round.isOffering():
 		next := "the job"
 		if c.job.last != nil {
 			next = "the next round"
 		}
 		c.m.emit(Note{Text: fmt.Sprintf("%s left before %s started: %s", s.node.Name(), next, lostText(silent, text)), Kind: "left"})
-		if c.round.offering() && inWorld {
+		if c.round.isOffering() && inWorld {
 			c.burn()
 		}
 	case was == seatStopped || was == seatDone && c.round.state == roundRunning || s.leaving != nil:
-		s.cleared = true
+		s.wasIdle = true
 	default:
 		i := c.round.world.Index(s.node.ID)
 		c.addFailures(Cause{

@@ -85,13 +85,13 @@ func TestStoppedCoordinatorGivesWay(t *testing.T) {
 	if m.coord == nil || m.coord.round.state != roundRecovering {
 		t.Fatal("it has not taken over")
 	}
-	stop := m.here(KindStopped, "")
+	stop := m.nodeCause(KindStopped, "")
 	stop.Signal = 2
 	m.Step(m.now, StopJob{Cause: stop})
 	m.Step(m.now, Received{77, Message{Type: MsgRedirect, Addr: "b1", Term: m.coord.job.term}}) // before c0
 	cmds := m.Step(m.now, Dialed{"b1", 78})
-	told := sent(cmds, MsgFailed)
-	if len(sent(cmds, MsgHello)) != 1 || len(told) != 1 || told[0].Failures[0].Kind != KindStopped || m.coord != nil {
+	failed := sent(cmds, MsgFailed)
+	if len(sent(cmds, MsgHello)) != 1 || len(failed) != 1 || failed[0].Failures[0].Kind != KindStopped || m.coord != nil {
 		t.Errorf("%+v, still coordinates: %v", cmds, m.coord != nil)
 	}
 }

@@ -105,7 +105,7 @@ func (c *cast) dies(i int) {
 // end it.
 func (c *cast) signalled(i int, sig syscall.Signal, kill bool) {
 	c.t.Helper()
-	cause := c.m.here(KindStopped, "")
+	cause := c.m.nodeCause(KindStopped, "")
 	cause.Signal = sig
 	if i == 0 {
 		c.step(StopJob{Cause: cause, Kill: kill})
@@ -170,14 +170,14 @@ func (c *cast) ended(code int, members ...int) {
 	}
 	for _, i := range members {
 		if got := c.sentTo(i, MsgFinish); len(got) != 1 || got[0].Outcome.Code != code {
-			c.t.Errorf("member %d is told %+v", i, got)
+			c.t.Errorf("member %d gets %+v", i, got)
 		}
 	}
 }
 
 func (c *cast) standing(id NodeID) Standing {
-	v := c.m.coord.combine(nil)
-	i := slices.IndexFunc(v.Nodes, func(n Seen) bool { return n.ID == id })
+	v := c.m.coord.buildView(nil)
+	i := slices.IndexFunc(v.Nodes, func(n NodeView) bool { return n.ID == id })
 	if i < 0 {
 		return ""
 	}

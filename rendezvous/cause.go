@@ -71,8 +71,9 @@ func (c *Cause) final() bool {
 	return c.Kind == KindStopped || c.Kind == KindAborted || c.Kind == KindAgent || c.Kind == KindRendezvous || c.Kind == KindPreflight
 }
 
-// moves reports whether the cause is a change of the job's nodes and not a failure.
-func (c *Cause) moves() bool { return c.Kind == KindJoined || c.Kind == KindLeft }
+// changesNodes reports whether the cause is a change of the job's nodes and not a
+// failure.
+func (c *Cause) changesNodes() bool { return c.Kind == KindJoined || c.Kind == KindLeft }
 
 // Cause is one failure: what failed, where, when and why. The first primary failure
 // of a round is the round's cause, the same on every node.
@@ -150,9 +151,9 @@ func (c *Cause) Line() string {
 	if c.Addr != "" && c.Addr != c.Host {
 		at = fmt.Sprintf("%s (%s)", c.Host, c.Addr)
 	}
-	who := "node " + at
+	subject := "node " + at
 	if c.Rank >= 0 {
-		who = fmt.Sprintf("rank %d on %s, pid %d", c.Rank, at, c.PID)
+		subject = fmt.Sprintf("rank %d on %s, pid %d", c.Rank, at, c.PID)
 	}
 	var what string
 	switch c.Kind {
@@ -180,30 +181,30 @@ func (c *Cause) Line() string {
 		what = "left the job"
 	}
 	if c.Message == "" {
-		return who + " " + what
+		return subject + " " + what
 	}
-	return who + " " + what + ": " + c.Message
+	return subject + " " + what + ": " + c.Message
 }
 
-// here makes a Cause that concerns this node as a whole.
-func (m *Machine) here(k Kind, text string) Cause {
+// nodeCause makes a Cause that concerns this node as a whole.
+func (m *Machine) nodeCause(k Kind, text string) Cause {
 	return Cause{
 		Kind: k, Node: m.self.ID, Host: m.self.Host, Addr: m.self.Addr,
-		GroupRank: m.group(), Rank: -1, LocalRank: -1, Message: text, Time: m.now,
+		GroupRank: m.groupRank(), Rank: -1, LocalRank: -1, Message: text, Time: m.now,
 	}
 }
 
-// group returns this node's group rank in the last world, -1 without one.
-func (m *Machine) group() int {
+// groupRank returns this node's group rank in the last world, -1 without one.
+func (m *Machine) groupRank() int {
 	if m.mem.work.sealed == nil {
 		return -1
 	}
 	return m.mem.work.sealed.Index(m.self.ID)
 }
 
-// aged marks how long ago the failures were seen here. Clocks of nodes differ,
+// withAges marks how long ago the failures were seen here. Clocks of nodes differ,
 // durations do not.
-func (m *Machine) aged(fs []Cause) []Cause {
+func (m *Machine) withAges(fs []Cause) []Cause {
 	out := slices.Clone(fs)
 	for i := range out {
 		out[i].Age = max(0, m.now.Sub(out[i].Time))

@@ -29,16 +29,16 @@ const (
 // of all nodes are compared. If that raises a question, every node is asked it and
 // all is compared again. The machine does not interpret facts, questions and answers.
 type check struct {
-	serial    int               // of the last Compare or question
-	rank      map[NodeID]int    // group ranks
-	comparing bool              // a Compare is on its way
-	questions int               // that were asked
-	answers   []json.RawMessage // by group rank, to the last question; nil while nothing was asked
-	missing   int               // answers that have not come
-	asked     time.Time
-	heard     []time.Time // by group rank
-	askedBy   time.Time   // when the answers are no longer awaited
-	passed    *Outcome    // of gorun check, once every node has accepted: it starts nothing
+	serial     int               // of the last Compare or question
+	rank       map[NodeID]int    // group ranks
+	comparing  bool              // a Compare is on its way
+	questions  int               // that were asked
+	answers    []json.RawMessage // by group rank, to the last question; nil while nothing was asked
+	missing    int               // answers that have not come
+	askedAt    time.Time
+	answeredAt []time.Time // by group rank
+	askedBy    time.Time   // when the answers are no longer awaited
+	passed     *Outcome    // of gorun check, once every node has accepted: it starts nothing
 }
 
 // startCheck begins the check of the world. At a restart all facts are known.
@@ -66,13 +66,13 @@ func (x *check) waitsFor(s *seat) bool {
 // compare compares the members once their facts and answers are here.
 func (c *coordinator) compare() {
 	x := c.check
-	late := !x.askedBy.IsZero() && !c.m.now.Before(x.askedBy)
+	elapsed := !x.askedBy.IsZero() && !c.m.now.Before(x.askedBy)
 	switch {
 	case x.comparing:
 		return
 	case x.answers == nil && slices.ContainsFunc(c.seats.members(), x.waitsFor):
 		return
-	case x.missing > 0 && !late:
+	case x.missing > 0 && !elapsed:
 		return
 	}
 	facts := make([]json.RawMessage, len(c.round.world.Members))
@@ -89,7 +89,7 @@ func (c *coordinator) compare() {
 			fresh = append(fresh, i)
 		}
 	}
-	c.m.emit(Compare{Serial: x.serial, World: *c.round.world, New: fresh, Facts: facts, Envs: envs, Questions: x.questions, Answers: x.answers, Asked: x.asked, Heard: x.heard})
+	c.m.emit(Compare{Serial: x.serial, World: *c.round.world, New: fresh, Facts: facts, Envs: envs, Questions: x.questions, Answers: x.answers, AskedAt: x.askedAt, AnsweredAt: x.answeredAt})
 }
 
 // compareNewcomer compares a node that came while a world runs with the members. A
@@ -107,8 +107,8 @@ func (c *coordinator) compareNewcomer(s *seat) {
 		facts[i], envs[i] = seated[p.ID].facts, seated[p.ID].env
 	}
 	serial := c.nextSerial()
-	c.late[serial] = s.node.ID
-	c.m.emit(Compare{Serial: serial, World: w, New: []int{w.Index(s.node.ID)}, Late: true, Facts: facts, Envs: envs})
+	c.newcomerChecks[serial] = s.node.ID
+	c.m.emit(Compare{Serial: serial, World: w, New: []int{w.Index(s.node.ID)}, WorldRuns: true, Facts: facts, Envs: envs})
 }
 
 // reject ends these nodes' part in the job, which goes on without them. It reports
@@ -138,9 +138,9 @@ func (c *coordinator) nextSerial() int {
 	return c.serial
 }
 
-// comparedLate takes the result for a newcomer, which may have a place in the next
+// newcomerCompared takes the result for a newcomer, which may have a place in the next
 // world by now.
-func (c *coordinator) comparedLate(id NodeID, o *Outcome) {
+func (c *coordinator) newcomerCompared(id NodeID, o *Outcome) {
 	s := c.seats.find(id)
 	switch {
 	case s == nil || !s.connected() || c.round.state == roundDecided:
@@ -148,7 +148,7 @@ func (c *coordinator) comparedLate(id NodeID, o *Outcome) {
 		s.fits = true
 	case !s.inWorld():
 		c.reject([]NodeID{id}, *o)
-	case c.round.offering():
+	case c.round.isOffering():
 		c.reject([]NodeID{id}, *o)
 		c.burn()
 	}
@@ -156,9 +156,9 @@ func (c *coordinator) comparedLate(id NodeID, o *Outcome) {
 
 // compared takes the result of a Compare.
 func (c *coordinator) compared(e Compared) {
-	if id, ok := c.late[e.Serial]; ok {
-		delete(c.late, e.Serial)
-		c.comparedLate(id, e.Outcome)
+	if id, ok := c.newcomerChecks[e.Serial]; ok {
+		delete(c.newcomerChecks, e.Serial)
+		c.newcomerCompared(id, e.Outcome)
 		return
 	}
 	x := c.check
@@ -176,19 +176,19 @@ func (c *coordinator) compared(e Compared) {
 	case e.Outcome != nil:
 		o := *e.Outcome
 		o.Rounds = c.job.records
-		c.announce(o)
+		c.sendOutcome(o)
 	case len(e.Ask) == n && x.questions < maxQuestions:
 		x.questions++
 		x.serial = c.nextSerial()
 		x.answers, x.missing = make([]json.RawMessage, n), n
-		x.asked, x.heard, x.askedBy = c.m.now, make([]time.Time, n), c.m.now.Add(askTimeout)
+		x.askedAt, x.answeredAt, x.askedBy = c.m.now, make([]time.Time, n), c.m.now.Add(askTimeout)
 		for _, s := range c.seats.members() {
 			c.send(s, Message{Type: MsgAsk, Serial: x.serial, Body: e.Ask[x.rank[s.node.ID]]})
 		}
 	default:
 		for _, s := range c.seats.members() {
 			if i := x.rank[s.node.ID]; i < len(e.Env) {
-				s.given, c.round.world.Members[i].Env = e.Env[i], envHash(e.Env[i])
+				s.workerEnv, c.round.world.Members[i].Env = e.Env[i], envHash(e.Env[i])
 			}
 		}
 		c.offer()
@@ -198,7 +198,7 @@ func (c *coordinator) compared(e Compared) {
 // bounded returns what a node sent, or null if it is more than limit bytes.
 func (c *coordinator) bounded(s *seat, body json.RawMessage, limit int) json.RawMessage {
 	if len(body) > limit {
-		c.m.emit(Note{Text: fmt.Sprintf("what %s tells of itself has %d bytes, more than %d; it is not looked at", s.node.Name(), len(body), limit)})
+		c.m.emit(Note{Text: fmt.Sprintf("gorun ignores what %s sent: it has %d bytes, at most %d are allowed", s.node.Name(), len(body), limit)})
 		body = nil
 	}
 	if body == nil {
@@ -211,7 +211,7 @@ func (c *coordinator) bounded(s *seat, body json.RawMessage, limit int) json.Raw
 func (c *coordinator) factsReceived(s *seat, msg Message) {
 	body := c.bounded(s, msg.Body, maxFacts)
 	if len(msg.Env) > MaxEnv {
-		c.m.emit(Note{Text: fmt.Sprintf("what %s tells of its environment has %d bytes, more than %d; it is not looked at", s.node.Name(), len(msg.Env), MaxEnv)})
+		c.m.emit(Note{Text: fmt.Sprintf("gorun ignores the environment of %s: it has %d bytes, at most %d are allowed", s.node.Name(), len(msg.Env), MaxEnv)})
 		msg.Env = nil
 	}
 	if s.facts != nil {
@@ -231,7 +231,7 @@ func (c *coordinator) answerReceived(s *seat, msg Message) {
 		return
 	}
 	if i := x.rank[s.node.ID]; x.answers[i] == nil {
-		x.answers[i], x.heard[i] = body, c.m.now
+		x.answers[i], x.answeredAt[i] = body, c.m.now
 		x.missing--
 	}
 }
@@ -239,7 +239,7 @@ func (c *coordinator) answerReceived(s *seat, msg Message) {
 // factsGathered sends the facts of this node.
 func (m *Machine) factsGathered(e Facts) {
 	m.mem.program.facts = &e
-	m.tell(Message{Type: MsgFacts, Body: e.Body, Env: e.Env})
+	m.sendToCoordinator(Message{Type: MsgFacts, Body: e.Body, Env: e.Env})
 }
 
 // questionReceived passes the coordinator's question to the agent.
@@ -249,7 +249,7 @@ func (m *Machine) questionReceived(msg Message) {
 	}
 }
 
-// answerGiven sends the agent's answer.
-func (m *Machine) answerGiven(e Answered) {
-	m.tell(Message{Type: MsgAnswer, Serial: e.Serial, Body: e.Body})
+// localAnswerReceived sends the agent's answer.
+func (m *Machine) localAnswerReceived(e Answered) {
+	m.sendToCoordinator(Message{Type: MsgAnswer, Serial: e.Serial, Body: e.Body})
 }

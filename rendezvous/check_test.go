@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// compared1 returns a coordinator that compares nodes, with n members that sent their
+// newCompared returns a coordinator that compares nodes, with n members that sent their
 // facts, and the Compare of their world.
-func compared1(t *testing.T, n, least int) (*Machine, Compare) {
+func newCompared(t *testing.T, n, least int) (*Machine, Compare) {
 	t.Helper()
 	m := boss(t, n, least)
 	m.cfg.Check = true
@@ -62,7 +62,7 @@ func passes(t *testing.T, m *Machine, c Compare) []Command {
 
 // A node that came while a world was checked is compared with the world that runs, as
 // a later newcomer is. It is compared once, however often it sends its facts.
-func TestNodeThatCameDuringTheExaminationIsExamined(t *testing.T) {
+func TestNodeThatCameDuringTheCheckIsCompared(t *testing.T) {
 	m := boss(t, 3, 2)
 	m.cfg.Check = true
 	joins(m, 1, 3, 2)
@@ -73,18 +73,18 @@ func TestNodeThatCameDuringTheExaminationIsExamined(t *testing.T) {
 		t.Fatal("it was compared with a world that is not decided")
 	}
 	got := compares(t, passes(t, m, c))
-	if len(got) != 1 || !got[0].Late || len(got[0].World.Members) != 4 {
+	if len(got) != 1 || !got[0].WorldRuns || len(got[0].World.Members) != 4 {
 		t.Fatalf("compared: %+v", got)
 	}
 	again := m.Step(m.now, Received{Conn(3), Message{Type: MsgFacts, Body: json.RawMessage(`"other"`)}})
 	if len(again) != 0 {
-		t.Errorf("facts that are told again lead to %v", again)
+		t.Errorf("facts that come again lead to %v", again)
 	}
 }
 
 // The status names the nodes that the check waits for: first for facts, then for
 // answers.
-func TestStatusNamesWhoIsWaitedFor(t *testing.T) {
+func TestStatusNamesTheNodesThatTheCheckAwaits(t *testing.T) {
 	m := boss(t, 2, 2)
 	m.cfg.Check = true
 	joins(m, 1, 2, 2)
@@ -110,8 +110,8 @@ func TestStatusNamesWhoIsWaitedFor(t *testing.T) {
 // A check result against the coordinator's own node ends the job. The coordinator
 // cannot go on without its node and must not ask for ever.
 func TestCoordinatorCannotDismissItself(t *testing.T) {
-	m, c := compared1(t, 2, 2)
-	cause := m.here(KindPreflight, "unfit")
+	m, c := newCompared(t, 2, 2)
+	cause := m.nodeCause(KindPreflight, "unfit")
 	m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: ExitPreflight, Cause: &cause}, Only: []NodeID{m.self.ID}})
 	if m.coord.round.state != roundDecided || m.coord.job.outcome.Code != ExitPreflight {
 		t.Errorf("%v, %+v", m.coord.round.state, m.coord.job.outcome)
@@ -119,8 +119,8 @@ func TestCoordinatorCannotDismissItself(t *testing.T) {
 }
 
 // An answer to one coordinator does not count at the next one.
-func TestAnswersToAnotherCoordinatorDoNotFit(t *testing.T) {
-	one, c := compared1(t, 2, 2)
+func TestAnswersToAnotherCoordinatorAreIgnored(t *testing.T) {
+	one, c := newCompared(t, 2, 2)
 	later := New(one.cfg, one.now.Add(time.Second))
 	later.coordinate()
 	if c.Serial >= later.coord.serial && c.Serial <= later.coord.serial+1000 {
@@ -140,7 +140,7 @@ func TestEnvironmentGoesToItsNode(t *testing.T) {
 		m.Step(m.now, Received{Conn(i + 1), Message{Type: MsgHello, Node: &node}})
 		env := []byte{byte('a' + i)}
 		if i == 1 {
-			env = make([]byte, MaxEnv+1) // is not looked at
+			env = make([]byte, MaxEnv+1) // too long, so ignored
 		}
 		cmds = m.Step(m.now, Received{Conn(i + 1), Message{Type: MsgFacts, Body: json.RawMessage(`"facts"`), Env: env}})
 	}
@@ -203,15 +203,15 @@ func TestEnvironmentBelongsToTheWorld(t *testing.T) {
 
 // gorun check starts nothing, and still hears from every node whether its program
 // could be started.
-func TestCheckHearsWhetherProgramsStart(t *testing.T) {
+func TestCheckReportsProgramsThatCannotStart(t *testing.T) {
 	for _, fenced := range []bool{false, true} {
-		m, c := compared1(t, 1, 1)
+		m, c := newCompared(t, 1, 1)
 		m.cfg.Fenced = fenced
 		found := &CheckResult{Table: "found"}
 		proposed := m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: 1, Preflight: found}})
 		i := slices.IndexFunc(proposed, func(c Command) bool { s, ok := c.(Send); return ok && s.Msg.Type == MsgPropose })
 		if i < 0 || m.coord.round.state != roundProposing {
-			t.Fatalf("nobody is asked: %v", proposed)
+			t.Fatalf("no member is asked: %v", proposed)
 		}
 		w := proposed[i].(Send).Msg.World
 		m.Step(m.now, Received{Conn(1), Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: w.Digest()}})
@@ -219,7 +219,7 @@ func TestCheckHearsWhetherProgramsStart(t *testing.T) {
 			t.Errorf("%v, %+v", m.coord.round.state, o)
 		}
 	}
-	m, c := compared1(t, 1, 1)
+	m, c := newCompared(t, 1, 1)
 	found := &CheckResult{Table: "found"}
 	m.Step(m.now, Compared{Serial: c.Serial, Outcome: &Outcome{Code: 1, Preflight: found}})
 	cause := Cause{Kind: KindStart, Node: c.World.Members[1].ID, Rank: -1, ExitCode: ExitUsage, Message: "no such program"}

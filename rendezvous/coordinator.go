@@ -17,14 +17,14 @@ type coordinator struct {
 	job   job
 	round round
 
-	check    *check         // of the world, from checking on
-	late     map[int]NodeID // newcomers that are compared with a running world, by serial
-	sealing  sealing
-	calls    map[string]call // by address, not answered yet
-	refused  refusals
-	survey   survey
-	serial   int       // of the last question; begins with the time, which no other coordinator's answer has
-	statusAt time.Time // when the waiting nodes get the next status
+	check          *check         // of the world, from checking on
+	newcomerChecks map[int]NodeID // newcomers that are compared with a running world, by serial
+	sealing        sealing
+	calls          map[string]call // by address, not answered yet
+	refused        refusals
+	survey         survey
+	serial         int       // of the last question; begins with the time, which no other coordinator's answer has
+	statusAt       time.Time // when the waiting nodes get the next status
 }
 
 // job is what lasts from round to round.
@@ -34,7 +34,7 @@ type job struct {
 	maxRestarts          int
 	last                 *World // the last one that was committed
 	records              []Record
-	took                 bool // the job was taken over from a lost coordinator
+	takeover             bool // the job was taken over from a lost coordinator
 	final                bool // no further round follows; this agent decides for its node alone
 	outcome              *Outcome
 }
@@ -42,24 +42,24 @@ type job struct {
 // newCoordinator starts as a first coordinator, or as the successor of another one.
 func newCoordinator(m *Machine) *coordinator {
 	c := &coordinator{
-		m: m, seats: seats{byID: map[NodeID]*seat{}}, calls: map[string]call{}, late: map[int]NodeID{},
+		m: m, seats: seats{byID: map[NodeID]*seat{}}, calls: map[string]call{}, newcomerChecks: map[int]NodeID{},
 		job:      job{id: m.cfg.Token(), term: 1, maxRestarts: m.cfg.MaxRestarts},
 		round:    round{state: roundForming, deadline: m.joinBy},
 		statusAt: m.now.Add(statusEvery), serial: int(m.now.UnixNano()),
 	}
 	if m.mem.work.sealed != nil {
-		c.succeed(m.mem.work.sealed)
+		c.takeOver(m.mem.work.sealed)
 	}
 	return c
 }
 
-// succeed goes on from the last world of another coordinator, which was lost or
+// takeOver goes on from the last world of another coordinator, which was lost or
 // has handed the job over.
-func (c *coordinator) succeed(w *World) {
+func (c *coordinator) takeOver(w *World) {
 	m := c.m
 	c.job = job{
 		id: w.Job, term: w.Term + 1, round: w.Round, restart: w.Restart, maxRestarts: w.MaxRestarts,
-		last: w, took: true, final: !m.cfg.Takeover,
+		last: w, takeover: true, final: !m.cfg.Takeover,
 	}
 	c.round = round{state: roundRecovering, world: w, deadline: m.now.Add(m.cfg.Rejoin), began: m.now}
 	for id, ended := range m.mem.search.unreachable {
@@ -68,7 +68,7 @@ func (c *coordinator) succeed(w *World) {
 		}
 	}
 	for _, p := range w.Members {
-		if _, gone := m.mem.search.unreachable[p.ID]; !gone && p.ID != m.self.ID && !c.job.final {
+		if _, unreachable := m.mem.search.unreachable[p.ID]; !unreachable && p.ID != m.self.ID && !c.job.final {
 			c.move(c.seats.get(p.ID), seatMissing)
 		}
 	}
@@ -88,20 +88,20 @@ func (c *coordinator) wakeups() []time.Time {
 	if c.round.state == roundChecking {
 		w = append(w, c.check.askedBy)
 	}
-	if c.round.offering() { // Step must see when this process was stopped for a while
+	if c.round.isOffering() { // Step must see when this process was stopped for a while
 		w = append(w, c.m.now.Add(c.m.cfg.Rejoin/4))
 	}
 	if c.round.state != roundRunning {
 		w = append(w, c.round.deadline)
 	}
-	if c.round.state != roundDecided && (c.round.state != roundRunning || c.queued()) {
+	if c.round.state != roundDecided && (c.round.state != roundRunning || c.hasWaitingNode()) {
 		w = append(w, c.statusAt)
 	}
 	return w
 }
 
-// queued reports whether a node waits for a place in the next round.
-func (c *coordinator) queued() bool {
+// hasWaitingNode reports whether a node waits for a place in the next round.
+func (c *coordinator) hasWaitingNode() bool {
 	return slices.ContainsFunc(c.seats.here, func(s *seat) bool { return !s.inWorld() })
 }
 
@@ -168,7 +168,7 @@ func (c *coordinator) receive(conn Conn, msg Message) {
 		switch {
 		case c.round.state == roundDecided:
 			c.dismiss(s, seatLeft)
-		case !s.inWorld(): // it was let go while it waited for a place
+		case !s.inWorld(): // it was dismissed while it waited for a place
 			c.dismiss(s, seatAbsent)
 		}
 	}
@@ -209,7 +209,7 @@ func (c *coordinator) dismiss(s *seat, to seatState) {
 }
 
 // formWorld proposes a world as soon as enough nodes are here.
-func (c *coordinator) formWorld(late bool) {
+func (c *coordinator) formWorld(elapsed bool) {
 	me := c.m.self
 	n := 0
 	for _, s := range c.seats.here {
@@ -217,7 +217,7 @@ func (c *coordinator) formWorld(late bool) {
 			n++
 		}
 	}
-	ok := n >= me.Min && c.whyBarred() == ""
+	ok := n >= me.Min && c.quorumProblem() == ""
 	switch {
 	case ok && n >= me.Max:
 		c.propose()
@@ -230,16 +230,16 @@ func (c *coordinator) formWorld(late bool) {
 	}
 	switch {
 	case c.round.state != roundForming:
-	case late:
+	case elapsed:
 		c.joinElapsed()
 	case c.incomplete(n):
 		c.endIncomplete()
 	}
 }
 
-// whyBarred says why these nodes may not form a world although they are enough.
-// Another part of a cut network might form one too. The result is empty if they may.
-func (c *coordinator) whyBarred() string {
+// quorumProblem returns why these nodes may not form a world although they are enough:
+// another part of a cut network might form a world too. It is empty if they may.
+func (c *coordinator) quorumProblem() string {
 	if c.m.cfg.Fenced { // it decides when it is asked to seal
 		return c.sealing.refused
 	}
@@ -288,7 +288,7 @@ func (c *coordinator) propose() {
 	chosen = chosen[:min(len(chosen), c.m.self.Max)]
 	var nodes []Node
 	for _, s := range c.seats.here {
-		s.given = nil
+		s.workerEnv = nil
 		if slices.Contains(chosen, s) {
 			c.move(s, seatProposed)
 			nodes = append(nodes, s.node)
@@ -314,7 +314,7 @@ func (c *coordinator) offer() {
 	c.round.digest = c.round.world.Digest()
 	c.enter(roundProposing, sameDeadline)
 	for _, s := range c.seats.members() {
-		msg := Message{Type: MsgPropose, World: c.round.world, Env: s.given}
+		msg := Message{Type: MsgPropose, World: c.round.world, Env: s.workerEnv}
 		if s.node.ID == c.round.world.Members[0].ID {
 			msg.Clients = c.clients()
 		}
@@ -326,7 +326,7 @@ func (c *coordinator) offer() {
 func (c *coordinator) clients() []string {
 	all := map[string]bool{}
 	for _, s := range c.seats.members() {
-		for _, at := range append([]string{s.node.Addr, s.node.Seen}, s.node.Networks...) {
+		for _, at := range append([]string{s.node.Addr, s.node.SourceIP}, s.node.Networks...) {
 			all[at] = true
 		}
 	}
@@ -376,7 +376,7 @@ func (c *coordinator) joinElapsed() {
 	if len(st.Waiting) > 0 {
 		text += "; not ready: " + strings.Join(st.Waiting, ", ")
 	}
-	if why := c.whyBarred(); why != "" {
+	if why := c.quorumProblem(); why != "" {
 		text += "; " + why
 	}
 	if lines := c.refused.lines(); len(lines) > 0 {
@@ -391,23 +391,23 @@ func (c *coordinator) joinElapsed() {
 		text += ". Check that gorun was started on the others with the same " + cmp.Or(c.m.cfg.Flags, "--rdzv-endpoint and --rdzv-id") + ", and that they reach " + c.m.cfg.Where
 	}
 	c.round.failures = nil
-	c.addFailures(c.m.here(KindRendezvous, text))
-	c.decide()
+	c.addFailures(c.m.nodeCause(KindRendezvous, text))
+	c.endJob()
 }
 
 // tick moves the round on as far as the seats and the time allow.
 func (c *coordinator) tick() {
 	now := c.m.now
-	late := !c.round.deadline.IsZero() && !now.Before(c.round.deadline)
+	elapsed := !c.round.deadline.IsZero() && !now.Before(c.round.deadline)
 	switch c.round.state {
 	case roundRecovering:
-		if late || c.job.final || c.allBack() {
+		if elapsed || c.job.final || c.allBack() {
 			c.resume()
 		}
 	case roundForming:
-		c.formWorld(late)
+		c.formWorld(elapsed)
 	case roundChecking:
-		if late {
+		if elapsed {
 			c.joinElapsed()
 		} else {
 			c.compare()
@@ -417,40 +417,40 @@ func (c *coordinator) tick() {
 		case c.seats.all(seatAccepted):
 			switch {
 			case c.check != nil && c.check.passed != nil:
-				c.announce(*c.check.passed)
+				c.sendOutcome(*c.check.passed)
 			case c.m.cfg.Fenced:
 				c.seal()
 			default:
 				c.commit()
 			}
-		case late:
+		case elapsed:
 			c.joinElapsed()
 		}
 	case roundSealing:
-		if late {
+		if elapsed {
 			c.joinElapsed()
 		}
 	case roundRunning:
 		if c.seats.all(seatDone) {
 			c.recordRound(nil)
-			c.announce(Outcome{Rounds: c.job.records})
+			c.sendOutcome(Outcome{Rounds: c.job.records})
 		} else if c.shouldGrow() {
 			c.grow()
 		}
 	case roundStopping:
 		if c.seats.all(seatStopped) {
-			c.conclude()
+			c.endRound()
 		}
 	case roundDecided:
-		blind := c.job.took && c.m.cfg.Fenced && !c.m.peers.whole // other nodes may wait for the outcome
-		if late || len(c.seats.here) == 0 && !c.seats.awaited() && !blind {
+		mayMissNodes := c.job.takeover && c.m.cfg.Fenced && !c.m.peers.whole // other nodes may wait for the outcome
+		if elapsed || len(c.seats.here) == 0 && !c.seats.awaited() && !mayMissNodes {
 			for _, s := range slices.Clone(c.seats.here) {
 				c.dismiss(s, seatLeft)
 			}
 			c.m.finish(*c.job.outcome)
 		}
 	}
-	if c.m.coord != c || c.round.state == roundDecided || now.Before(c.statusAt) || c.round.state == roundRunning && !c.queued() {
+	if c.m.coord != c || c.round.state == roundDecided || now.Before(c.statusAt) || c.round.state == roundRunning && !c.hasWaitingNode() {
 		return
 	}
 	c.statusAt = now.Add(statusEvery)
@@ -483,25 +483,25 @@ func (c *coordinator) resume() {
 		if c.seats.member(p.ID) == nil {
 			c.addFailures(Cause{
 				Kind: KindLost, Node: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: i, Rank: -1, LocalRank: -1,
-				Message: "it was not among the nodes that were left after the loss of the coordinator", Time: c.m.now,
+				Message: "it did not come back after the loss of the coordinator", Time: c.m.now,
 			})
 		}
 	}
-	if len(c.round.failures) == 0 { // every node is back, and none knows what the lost coordinator had decided
-		c.addFailures(c.m.here(KindLost, "the coordinator's connection broke"))
+	if len(c.round.failures) == 0 { // every node is back, without a decision of the lost coordinator
+		c.addFailures(c.m.nodeCause(KindLost, "the coordinator's connection broke"))
 	}
 	c.abort(false)
 }
 
-// conclude ends the round after its last worker has ended.
-func (c *coordinator) conclude() {
-	cause := c.round.first()
+// endRound ends the round after its last worker has ended.
+func (c *coordinator) endRound() {
+	cause := c.round.firstCause()
 	c.recordRound(&cause)
 	// The job is to end, whatever came first; or a node cannot start workers.
 	over := slices.ContainsFunc(c.round.failures, func(f failure) bool { return f.final() || f.Kind == KindStart })
-	counts := !cause.moves()
+	counts := !cause.changesNodes()
 	if over || c.job.final || counts && c.job.restart >= c.job.maxRestarts {
-		c.decide()
+		c.endJob()
 		return
 	}
 	if counts {
@@ -522,8 +522,8 @@ func (c *coordinator) conclude() {
 	c.round.failures = nil
 }
 
-// decide ends the job with its cause.
-func (c *coordinator) decide() {
+// endJob ends the job with its cause.
+func (c *coordinator) endJob() {
 	cause := c.cause()
 	o := Outcome{Code: cause.Code(), Cause: &cause, Rounds: c.job.records}
 	if c.round.state == roundProposing && c.check != nil && c.check.passed != nil { // a program cannot be started
@@ -533,11 +533,11 @@ func (c *coordinator) decide() {
 	for _, f := range c.round.failures {
 		o.Failures = append(o.Failures, texts.spend(f.Cause))
 	}
-	c.announce(o)
+	c.sendOutcome(o)
 }
 
-// announce sends the outcome of the job to every node.
-func (c *coordinator) announce(o Outcome) {
+// sendOutcome sends the outcome of the job to every node.
+func (c *coordinator) sendOutcome(o Outcome) {
 	c.job.outcome = &o
 	c.unseal()
 	c.enter(roundDecided, ackTimeout)
@@ -555,19 +555,19 @@ func (c *coordinator) failureReceived(s *seat, msg Message, current bool) {
 	}
 	ends := slices.ContainsFunc(msg.Failures, func(f Cause) bool { return f.final() })
 	switch {
-	case ends && !s.inWorld() && !aborts(msg.Failures) && (c.round.offering() || c.round.working()):
+	case ends && !s.inWorld() && !aborts(msg.Failures) && (c.round.isOffering() || c.round.hasWorkers()):
 		f := msg.Failures[0]
-		c.send(s, Message{Type: MsgFinish, Outcome: parting(&f)})
+		c.send(s, Message{Type: MsgFinish, Outcome: partingOutcome(&f)})
 	case s.leaving != nil:
-	case ends && c.canSpare(s, msg):
+	case ends && c.canRunWithout(s, msg):
 		c.letLeave(s, msg.Failures[0])
-	case c.round.working() && (current || ends):
+	case c.round.hasWorkers() && (current || ends):
 		c.addFailures(msg.Failures...)
 		c.abort(msg.Kill)
 	case (c.round.state == roundProposing || c.round.state == roundSealing) && current, ends && c.round.state != roundRecovering:
 		c.round.failures = nil
 		c.addFailures(msg.Failures...)
-		c.decide()
+		c.endJob()
 	case ends:
 		c.addFailures(msg.Failures...)
 	}
@@ -579,10 +579,10 @@ func (c *coordinator) addFailures(fs ...Cause) { c.round.add(c.m.now, fs...) }
 // cause returns why the job ends. That is its first failure, unless another round
 // would have followed it and an order ended the job.
 func (c *coordinator) cause() Cause {
-	if order := c.round.aborted(); order != nil && c.job.restart < c.job.maxRestarts {
+	if order := c.round.abortOrder(); order != nil && c.job.restart < c.job.maxRestarts {
 		return *order
 	}
-	return c.round.first()
+	return c.round.firstCause()
 }
 
 // abort stops the workers of the round everywhere.
@@ -593,7 +593,7 @@ func (c *coordinator) abort(kill bool) {
 	if c.round.state != roundStopping {
 		c.enter(roundStopping, 0)
 	}
-	cause := c.round.first()
+	cause := c.round.firstCause()
 	for _, s := range c.seats.members() {
 		c.send(s, Message{Type: MsgAbort, Round: c.round.world.Round, Cause: &cause, Kill: kill})
 	}

@@ -15,7 +15,7 @@ func TestSpareTakesALostPlaceAtOnce(t *testing.T) {
 	}
 	c.pass(statusEvery)
 	if got := c.sentTo(3, MsgStatus); len(got) == 0 || got[0].Status.Phase != "running" || got[0].Status.Members != 3 {
-		t.Errorf("it is told %+v", got)
+		t.Errorf("it gets %+v", got)
 	}
 	c.runs(0, 0, "id0 id1 id2")
 	c.dies(1)
@@ -29,23 +29,23 @@ func TestUnfitSpareIsDismissed(t *testing.T) {
 	c.m.cfg.Check = true
 	c.comes(2)
 	asked := all[Compare](c)
-	if len(asked) != 1 || !asked[0].Late {
+	if len(asked) != 1 || !asked[0].WorldRuns {
 		t.Fatalf("asked: %+v", asked)
 	}
 	c.pass(10 * c.m.cfg.LastCall)
 	c.runs(0, 0, "id0 id1") // it was not compared yet
 	c.step(Compared{Serial: asked[0].Serial, Outcome: &Outcome{Code: ExitPreflight}})
 	if got := c.sentTo(2, MsgFinish); len(got) != 1 || got[0].Outcome.Code != ExitPreflight || c.standing("id2") != "" {
-		t.Errorf("it is told %+v", got)
+		t.Errorf("it gets %+v", got)
 	}
 	c.pass(10 * c.m.cfg.LastCall)
 	c.runs(0, 0, "id0 id1")
 }
 
-// TestLateVerdictDoesNotDismissMembers checks what happens when the result for a
+// TestLateCheckResultDoesNotDismissMembers checks what happens when the result for a
 // newcomer comes after it got a place. A world that is offered does not start without
 // it.
-func TestLateVerdictDoesNotDismissMembers(t *testing.T) {
+func TestLateCheckResultDoesNotDismissMembers(t *testing.T) {
 	t.Run("its world is being offered", func(t *testing.T) {
 		c := newCast(t, 3, 2, 3, nil)
 		c.m.cfg.Check = true
@@ -98,7 +98,7 @@ func TestGrowth(t *testing.T) {
 		{name: "it shall not grow", n: 2, most: 3, come: 1, wait: true},
 		{name: "it is about to end", n: 2, most: 3, come: 1, done: true},
 		{name: "it is full", n: 3, most: 3, come: 1},
-		{name: "nobody came", n: 2, most: 3},
+		{name: "no node came", n: 2, most: 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

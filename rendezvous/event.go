@@ -106,9 +106,9 @@ type (
 	// Refused says that an agent was refused here before it could say hello. Ours
 	// means that it is of this run and, if the run has a secret, has proven that.
 	Refused struct {
-		Name string // "": Why names it
-		Why  string
-		Ours bool
+		Name    string // "": Why names it
+		Why     string
+		SameRun bool
 	}
 	// Query says that a person at this node asks how the job stands. Present answers
 	// it.
@@ -180,16 +180,16 @@ type (
 	// Late means that the world runs already without the new node, which waits for
 	// the next round.
 	Compare struct {
-		Serial    int
-		World     World
-		New       []int
-		Late      bool
-		Facts     []json.RawMessage
-		Envs      [][]byte
-		Questions int
-		Answers   []json.RawMessage
-		Asked     time.Time   // when the question left
-		Heard     []time.Time // when each answer came
+		Serial     int
+		World      World
+		New        []int
+		WorldRuns  bool
+		Facts      []json.RawMessage
+		Envs       [][]byte
+		Questions  int
+		Answers    []json.RawMessage
+		AskedAt    time.Time   // when the question left
+		AnsweredAt []time.Time // when each answer came
 	}
 	// Ask is the coordinator's question to this node. Answered answers it.
 	Ask struct {

@@ -32,7 +32,7 @@ func TestStopAtEveryPhase(t *testing.T) {
 						}
 					}
 				}
-				cause := m.here(KindStopped, "")
+				cause := m.nodeCause(KindStopped, "")
 				cause.Signal = 15
 				play(m.now, StopJob{Cause: cause, Kill: kill})
 				m.now = m.now.Add(time.Millisecond)
@@ -74,7 +74,7 @@ func TestPrimaryCause(t *testing.T) {
 	if len(got) == 0 {
 		t.Fatal("no abort")
 	}
-	if c := m.coord.round.first(); c.Rank != 2 {
+	if c := m.coord.round.firstCause(); c.Rank != 2 {
 		t.Errorf("the cause is rank %d", c.Rank)
 	}
 }
@@ -88,13 +88,13 @@ func TestManyFailuresAreBounded(t *testing.T) {
 	if n := len(m.coord.round.failures); n != maxFailures {
 		t.Errorf("%d failures are kept", n)
 	}
-	if c := m.coord.round.first(); c.Rank != 3*maxFailures-1 {
+	if c := m.coord.round.firstCause(); c.Rank != 3*maxFailures-1 {
 		t.Errorf("the cause is rank %d", c.Rank)
 	}
 }
 
-// TestWhoLeavesEarly checks that the note says what the node did not wait for.
-func TestWhoLeavesEarly(t *testing.T) {
+// TestNodeThatLeavesEarly checks that the note says what the node did not wait for.
+func TestNodeThatLeavesEarly(t *testing.T) {
 	notes := func(m *Machine) (out string) {
 		for _, c := range m.Step(m.now, Closed{Conn: 1, Text: "reset"}) {
 			if n, ok := c.(Note); ok {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// sealing is what the coordinator knows of the fence.
+// sealing is the state of the coordinator's Seal.
 type sealing struct {
 	serial   int    // of the last Seal
 	waitsFor string // what that Seal waits for
@@ -43,11 +43,11 @@ func (c *coordinator) sealed(e Sealed) {
 	case e.Ended: // a node that was cut off does not run a job again that others have ended
 		c.sealing.refused = e.Text
 		c.round.failures = nil
-		c.addFailures(c.m.here(KindRendezvous, "the job ended without this node: "+e.Text))
-		c.decide()
+		c.addFailures(c.m.nodeCause(KindRendezvous, "the job ended without this node: "+e.Text))
+		c.endJob()
 	case e.Refused:
 		c.sealing.refused = e.Text
-		c.m.emit(Note{Text: "the job went on elsewhere: " + e.Text})
+		c.m.emit(Note{Text: "other nodes go on with the job: " + e.Text})
 		c.burn()
 	default:
 		c.burn()
@@ -55,7 +55,8 @@ func (c *coordinator) sealed(e Sealed) {
 }
 
 // unseal gives the run id back if no worker of the job can live anywhere. Otherwise
-// the record ends with the lease of its node, which is certainly idle then.
+// the record ends with the lease of the node that sealed the world. That node's workers
+// have certainly ended then.
 func (c *coordinator) unseal() {
 	if !c.m.cfg.Fenced || c.job.last == nil || c.sealing.refused != "" {
 		return
@@ -68,7 +69,7 @@ func (c *coordinator) unseal() {
 		switch s.state {
 		case seatLost, seatExpired, seatLeft, seatWaiting, seatDone, seatStopped:
 		default:
-			if !s.cleared && (!s.connected() || c.round.world == c.job.last) {
+			if !s.wasIdle && (!s.connected() || c.round.world == c.job.last) {
 				return
 			}
 		}
@@ -94,8 +95,8 @@ func (m *Machine) sealedElsewhere(e Elsewhere) {
 	}
 	m.mem.search.leader = Message{Addr: e.Control, Term: e.Term, Job: e.Job, Round: e.Round}
 	m.mem.search.sealed = e
-	if c := m.coord; c != nil && (c.job.last == nil || c.round.state == roundRecovering || c.round.state == roundForming || c.round.offering()) {
-		c.sealing.refused = "a world of this run was sealed by " + e.Control // what this one saw of the others is old
+	if c := m.coord; c != nil && (c.job.last == nil || c.round.state == roundRecovering || c.round.state == roundForming || c.round.isOffering()) {
+		c.sealing.refused = "a world of this run was sealed by " + e.Control // what this agent saw of the others is old
 	}
 	if m.coord == nil && !m.mem.link.open {
 		m.adoptSealed()
@@ -110,12 +111,12 @@ func (m *Machine) adoptSealed() {
 	if w == nil || w == m.mem.work.sealed || w.Job != e.Job || w.Term != e.Term || w.Round != e.Round {
 		return
 	}
-	m.mem.work.sealed, m.mem.search.spare, m.mem.link.follows = w, false, false
+	m.mem.work.sealed, m.mem.search.spare, m.mem.link.committed = w, false, false
 	m.mem.search.until = m.now.Add(m.cfg.Rejoin)
 }
 
-// leader returns the address of a coordinator that the fence knows of and that is
-// worth a try now.
+// leader returns the address of a coordinator that the fence has seen and that may
+// be dialled now.
 func (m *Machine) leader() string {
 	addr := m.mem.search.leader.Addr
 	if addr == "" || m.now.Before(m.avoid[addr]) {
@@ -133,35 +134,35 @@ func (m *Machine) silenceChanged(e Silence) {
 	}
 }
 
-// judgeSilence decides by the fence what silence means. While the fence confirms this
+// handleSilence decides by the fence what silence means. While the fence confirms this
 // agent, a silent peer whose membership has ended is lost. While the fence does not
 // confirm it, others may see the end of this agent's membership. A silent peer may
 // then go on without this node, whose workers must stop at once.
-func (m *Machine) judgeSilence() {
+func (m *Machine) handleSilence() {
 	if !m.cfg.Fenced || m.ended {
 		return
 	}
-	if mem := &m.mem; mem.link.open && m.fence.silent[mem.link.conn] && (m.fence.unconfirmed || mem.work.sealed != nil && !m.sees(mem.work.sealed.Coordinator)) {
+	if mem := &m.mem; mem.link.open && m.fence.silent[mem.link.conn] && (m.fence.unconfirmed || mem.work.sealed != nil && !m.isVisible(mem.work.sealed.Coordinator)) {
 		conn := mem.link.conn
 		m.emit(Close{conn})
-		m.streamClosed(Closed{Conn: conn, Silent: true, Text: m.silence()})
+		m.streamClosed(Closed{Conn: conn, Silent: true, Text: m.silenceText()})
 	}
 	if c := m.coord; c != nil {
 		for _, s := range c.silentMembers() {
-			if s.inWorld() && (m.fence.unconfirmed || m.peers.whole && !m.sees(s.node.ID)) {
+			if s.inWorld() && (m.fence.unconfirmed || m.peers.whole && !m.isVisible(s.node.ID)) {
 				m.emit(Close{s.conn})
-				c.streamClosed(s.conn, true, m.silence())
+				c.streamClosed(s.conn, true, m.silenceText())
 				delete(m.fence.silent, s.conn)
 			}
 		}
 		if m.peers.whole && m.peers.changed {
 			m.peers.changed = false
 			c.markExpired()
-			if c.sealing.refused != "" && m.mem.search.leader.Addr != "" && !m.reachable(m.mem.search.leader.Addr) {
+			if c.sealing.refused != "" && m.mem.search.leader.Addr != "" && !m.isShownAt(m.mem.search.leader.Addr) {
 				c.sealing.refused = "" // the agents that went on without this node have ended
 			}
 		}
-		if m.fence.unconfirmed && !c.round.killed && c.round.working() && c.noteMissing() {
+		if m.fence.unconfirmed && !c.round.killed && c.round.hasWorkers() && c.noteMissing() {
 			c.round.killed = true
 			c.abort(true)
 		}
@@ -169,12 +170,12 @@ func (m *Machine) judgeSilence() {
 	orphan := !m.mem.link.open || m.coord != nil && m.coord.round.state == roundRecovering
 	if w := m.mem.work.state; m.fence.unconfirmed && orphan && (w == workRunning || w == workStopping) && !m.mem.work.killed {
 		m.mem.work.killed = true
-		m.stopWorkers(m.here(KindLost, m.silence()), true)
+		m.stopWorkers(m.nodeCause(KindLost, m.silenceText()), true)
 	}
 }
 
-// silence says why a silent node counts as lost.
-func (m *Machine) silence() string {
+// silenceText says why a silent node counts as lost.
+func (m *Machine) silenceText() string {
 	if m.fence.unconfirmed {
 		return "silent, and " + m.fence.why
 	}
@@ -189,11 +190,11 @@ func (c *coordinator) silentMembers() []*seat {
 	return slices.DeleteFunc(c.seats.members(), func(s *seat) bool { return !c.m.fence.silent[s.conn] })
 }
 
-// sees reports whether the backend shows an agent.
-func (m *Machine) sees(id NodeID) bool { return m.peers.known[id] }
+// isVisible reports whether the backend shows an agent.
+func (m *Machine) isVisible(id NodeID) bool { return m.peers.known[id] }
 
-// reachable reports whether the backend shows an agent at this address.
-func (m *Machine) reachable(control string) bool {
+// isShownAt reports whether the backend shows an agent at this address.
+func (m *Machine) isShownAt(control string) bool {
 	return slices.ContainsFunc(m.peers.all, func(p Peer) bool { return p.Control == control })
 }
 
@@ -204,7 +205,7 @@ func (c *coordinator) markExpired() {
 		return
 	}
 	for _, p := range c.job.last.Members {
-		s, seen := c.seats.get(p.ID), c.m.sees(p.ID)
+		s, seen := c.seats.get(p.ID), c.m.isVisible(p.ID)
 		switch {
 		case seen && s.state == seatExpired: // it is a member again
 			c.move(s, seatAbsent)
@@ -225,7 +226,7 @@ func (c *coordinator) noteMissing() bool {
 		any = true
 		c.addFailures(Cause{
 			Kind: KindLost, Node: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: i, Rank: -1, LocalRank: -1,
-			Message: c.m.silence(), Time: c.m.now,
+			Message: c.m.silenceText(), Time: c.m.now,
 		})
 	}
 	return any

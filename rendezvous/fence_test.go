@@ -47,15 +47,15 @@ func TestSealComesFirst(t *testing.T) {
 		t.Error("it does not start")
 	}
 	if st := c.sentTo(4, MsgStatus); len(st) != 1 || st[0].Status.Phase != "running" {
-		t.Errorf("who has no place is told %+v", st)
+		t.Errorf("a node without a place gets %+v", st)
 	}
 	c.runs(1, 1, "id0 id1 id3")
 }
 
-// TestDeadThoughNotSeen checks a lost node that the fence does not show. The fence's
-// view may be late, so the node may still have a membership. Its loss is known, and
-// the fence learns of it.
-func TestDeadThoughNotSeen(t *testing.T) {
+// TestLostNodeIsNamedToTheFence checks a lost node that the fence does not show. The
+// fence's view may be late, so the node may still have a membership. Its loss is known,
+// and the fence learns of it.
+func TestLostNodeIsNamedToTheFence(t *testing.T) {
 	c := newCast(t, 3, 3, 3, fenced)
 	c.comes(3)
 	c.step(Peers{All: []Peer{c.m.peers.all[0]}, Whole: true})
@@ -67,7 +67,7 @@ func TestDeadThoughNotSeen(t *testing.T) {
 	}
 }
 
-func TestFirstWorldIsNoLaterOne(t *testing.T) {
+func TestFirstSealIsNotLater(t *testing.T) {
 	m := boss(t, 1, 2)
 	m.cfg.Fenced = true
 	c := &cast{t: t, m: m, now: m.now, least: 2, most: 2, mute: map[Conn]bool{}}
@@ -107,10 +107,10 @@ func TestSealThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestOutvoted checks that a refused coordinator follows, with all its members, the
-// coordinator that the fence names. If that coordinator is lost it tries again, with
-// a later round.
-func TestOutvoted(t *testing.T) {
+// TestRefusedCoordinatorFollows checks that a refused coordinator follows, with all its
+// members, the coordinator that the fence names. If that coordinator is lost it tries
+// again, with a later round.
+func TestRefusedCoordinatorFollows(t *testing.T) {
 	there := func(c *cast, addrs ...string) Peers {
 		p := Peers{Whole: true}
 		for _, a := range addrs {
@@ -135,7 +135,7 @@ func TestOutvoted(t *testing.T) {
 				t.Error("it does not follow")
 			}
 			if r := c.sentTo(1, MsgRedirect); len(r) != 1 || r[0].Addr != "c7" {
-				t.Errorf("its members are told %+v", r)
+				t.Errorf("its members get %+v", r)
 			}
 			continue
 		}
@@ -170,9 +170,9 @@ func TestYieldingEndsTheSeal(t *testing.T) {
 	}
 }
 
-// TestElsewhereThatIsOld checks that an Elsewhere that the machine knows already, or
+// TestOldElsewhereIsIgnored checks that an Elsewhere that the machine knows already, or
 // cannot use, changes nothing.
-func TestElsewhereThatIsOld(t *testing.T) {
+func TestOldElsewhereIsIgnored(t *testing.T) {
 	for name, e := range map[string]Elsewhere{
 		"its own":           {Term: 9, Round: 9, Control: "c0"},
 		"another job":       {Job: "x", Term: 9, Round: 9, Control: "c7"},

@@ -205,9 +205,9 @@ func TestHostileSeats(t *testing.T) {
 	}
 }
 
-// TestStrangersStartNothing checks that no message of a stream other than the
+// TestMessagesOfOtherAgentsStartNothing checks that no message of a stream other than the
 // coordinator's or a seat's makes this agent stop its workers.
-func TestStrangersStartNothing(t *testing.T) {
+func TestMessagesOfOtherAgentsStartNothing(t *testing.T) {
 	for _, msg := range hostile() {
 		m, c := states()["stranger"]()
 		for _, cmd := range m.Step(m.now, Received{c, msg}) {

@@ -27,7 +27,7 @@ func TestIdentity(t *testing.T) {
 // TestSeatsAreNotTaken checks that only the node itself takes its seat anew, at a
 // coordinator that saw it come and at a successor that knows its id from the world.
 func TestSeatsAreNotTaken(t *testing.T) {
-	claim := func(m *Machine, conn Conn, proven bool) (told []Message) {
+	claim := func(m *Machine, conn Conn, proven bool) (answers []Message) {
 		node := seatNode(1, 2, 2)
 		node.Proven = proven
 		return sent(m.Step(m.now, Received{conn, Message{Type: MsgHello, Node: &node}}), MsgRefuse)
@@ -52,13 +52,13 @@ func TestSeatsAreNotTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := make()
 			seats := len(m.coord.seats.here)
-			if told := claim(m, 7, false); len(told) != 1 || len(m.coord.seats.here) != seats || m.coord.seats.at(7) != nil {
-				t.Errorf("a stranger has the seat, or is not told: %v", told)
+			if answers := claim(m, 7, false); len(answers) != 1 || len(m.coord.seats.here) != seats || m.coord.seats.at(7) != nil {
+				t.Errorf("another agent has the seat, or gets no answer: %v", answers)
 			}
 		})
 	}
 	m := tests["running"]()
-	if told := claim(m, 7, true); len(told) != 0 || m.coord.seats.at(7) == nil || m.coord.seats.at(1) != nil {
-		t.Errorf("the node itself does not get its seat: %v", told)
+	if answers := claim(m, 7, true); len(answers) != 0 || m.coord.seats.at(7) == nil || m.coord.seats.at(1) != nil {
+		t.Errorf("the node itself does not get its seat: %v", answers)
 	}
 }

@@ -34,7 +34,7 @@ func TestLeaving(t *testing.T) {
 				return
 			}
 			if got := c.sentTo(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 || !got[0].Outcome.Parting || got[0].Outcome.Cause.Kind != KindStopped {
-				t.Errorf("it is told %+v", got)
+				t.Errorf("it gets %+v", got)
 			}
 			c.pass(c.m.cfg.LastCall)
 			c.runs(1, 0, "id0 id2")
@@ -50,7 +50,7 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-func TestLeaverDiesOrIsKilledMeanwhile(t *testing.T) {
+func TestLeavingNodeIsLostOrKilled(t *testing.T) {
 	for name, more := range map[string]func(*cast){
 		"dies":                 func(c *cast) { c.dies(1) },
 		"falls silent":         func(c *cast) { c.step(Closed{Conn: 1, Silent: true, Text: "silent"}) },
@@ -73,9 +73,9 @@ func TestLeaverDiesOrIsKilledMeanwhile(t *testing.T) {
 	}
 }
 
-// TestLeaverBetweenRounds checks that a node that leaves while the next world forms
+// TestNodeLeavesBetweenRounds checks that a node that leaves while the next world forms
 // may go at once, and is in no world that starts.
-func TestLeaverBetweenRounds(t *testing.T) {
+func TestNodeLeavesBetweenRounds(t *testing.T) {
 	for _, offered := range []bool{false, true} {
 		c := newCast(t, 4, 2, 5, nil)
 		c.dies(3)
@@ -90,7 +90,7 @@ func TestLeaverBetweenRounds(t *testing.T) {
 		c.mute[2] = false
 		c.signalled(1, syscall.SIGTERM, false)
 		if got := c.sentTo(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 {
-			t.Fatalf("%s: it is told %+v", want, got)
+			t.Fatalf("%s: it gets %+v", want, got)
 		}
 		c.pass(c.m.cfg.LastCall)
 		c.pass(c.m.cfg.LastCall)
@@ -100,9 +100,9 @@ func TestLeaverBetweenRounds(t *testing.T) {
 	}
 }
 
-// TestLeaverAfterOthersWereDone checks that a node that was done with the last round
+// TestNodeLeavesAfterOthersWereDone checks that a node that was done with the last round
 // is one of the nodes that the next round can have.
-func TestLeaverAfterOthersWereDone(t *testing.T) {
+func TestNodeLeavesAfterOthersWereDone(t *testing.T) {
 	c := newCast(t, 4, 2, 5, nil)
 	c.says(2, Message{Type: MsgDone, Round: c.m.World().Round})
 	c.dies(3)
@@ -120,7 +120,7 @@ func TestCoordinatorLeaves(t *testing.T) {
 	c.signalled(0, syscall.SIGTERM, false)
 	for i := range 3 {
 		if got := c.sentTo(i+1, MsgHandover); len(got) != 1 || got[0].Round != 1 || got[0].Restart != 0 || got[0].Digest != w.Digest() {
-			t.Errorf("member %d is told %+v", i+1, got)
+			t.Errorf("member %d gets %+v", i+1, got)
 		}
 	}
 	if got := all[Finish](c); len(got) != 1 || got[0].Outcome.Code != 143 {
@@ -128,18 +128,18 @@ func TestCoordinatorLeaves(t *testing.T) {
 	}
 }
 
-// TestCoordinatorWithoutAnHeir checks that a spare has no world to go on from.
-func TestCoordinatorWithoutAnHeir(t *testing.T) {
+// TestCoordinatorWithoutASuccessor checks that a spare has no world to go on from.
+func TestCoordinatorWithoutASuccessor(t *testing.T) {
 	c := newCast(t, 1, 1, 2, nil)
 	c.comes(1)
 	c.signalled(0, syscall.SIGTERM, false)
 	c.ended(143, 1)
 }
 
-// TestHandedOver checks that the first member in line forms the next round at once. A
+// TestHandover checks that the first member in line forms the next round at once. A
 // node without a place in the last world waits to be called, however long it has
 // waited.
-func TestHandedOver(t *testing.T) {
+func TestHandover(t *testing.T) {
 	handover := func(m *Machine, c Conn, digest string) []Command {
 		m.Step(m.now, Received{c, Message{Type: MsgAbort, Round: m.World().Round, Cause: &Cause{Kind: KindLeft}}})
 		m.Step(m.now, Over{Round: m.World().Round})
@@ -189,7 +189,7 @@ func TestSpareOutlivesTheCoordinator(t *testing.T) {
 	if m.ended || m.coord != nil {
 		t.Fatalf("ended %v, coordinates %v", m.ended, m.coord != nil)
 	}
-	for m.mem.end.byeBy.IsZero() && !m.ended {
+	for m.mem.end.finishBy.IsZero() && !m.ended {
 		next := m.Next()
 		if next.IsZero() {
 			t.Fatal("it waits for ever")

@@ -33,7 +33,7 @@
 //
 //	without a stream     absent ─► missing ─► lost      (its process has ended)
 //	                              absent ◄─► expired   (the fence ended its membership)
-//	                              sought ─► lost       (it is called to hear the outcome)
+//	                              called ─► lost       (it is called to hear the outcome)
 //	                                        left       (it left in order)
 //	without a place      clearing ─► waiting
 //	in the world         proposed ─► accepted ─► running ─► done ─► stopped
@@ -106,7 +106,7 @@ func New(cfg Config, now time.Time) *Machine {
 // Step takes one event, at a time that never goes back, and returns the commands to
 // carry out, in order.
 func (m *Machine) Step(now time.Time, e Event) []Command {
-	away := now.Sub(m.now) >= m.cfg.Rejoin/2
+	paused := now.Sub(m.now) >= m.cfg.Rejoin/2
 	if now.After(m.now) {
 		m.now = now
 	}
@@ -114,7 +114,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	if m.ended {
 		return nil
 	}
-	if away && m.coord != nil && m.coord.round.offering() {
+	if paused && m.coord != nil && m.coord.round.isOffering() {
 		m.coord.burn() // this process was stopped for a while: the members may have gone on
 	}
 	switch e := e.(type) {
@@ -141,7 +141,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	case Facts:
 		m.factsGathered(e)
 	case Answered:
-		m.answerGiven(e)
+		m.localAnswerReceived(e)
 	case Compared:
 		if m.coord != nil {
 			m.coord.compared(e)
@@ -161,14 +161,14 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 			m.coord.sealing.waitsFor = e.Text
 		}
 	case Refused:
-		m.strangerRefused(e)
+		m.agentRefused(e)
 	case Query:
 		m.queryReceived()
 	case Reported:
-		m.reportGiven(e)
+		m.localReportReceived(e)
 	case Tick:
 	}
-	m.judgeSilence()
+	m.handleSilence()
 	m.settle()
 	return m.out
 }
@@ -244,10 +244,10 @@ func (m *Machine) Next() time.Time {
 // first.
 func (m *Machine) World() *World { return m.mem.work.sealed }
 
-// internalError ends the job because this agent's own bookkeeping makes no sense.
+// internalError ends the job because this agent's own state is impossible.
 func (m *Machine) internalError(err error) {
 	m.emit(Note{Text: err.Error(), Kind: "internal"})
-	m.stopJob(StopJob{Cause: m.here(KindAgent, err.Error())})
+	m.stopJob(StopJob{Cause: m.nodeCause(KindAgent, err.Error())})
 }
 
 // emit adds a command.
@@ -309,7 +309,7 @@ func (m *Machine) finish(o Outcome) {
 		m.leaving = &o
 		cause := o.Cause
 		if cause == nil {
-			cause = &Cause{Kind: KindLost, Node: m.self.ID, Host: m.self.Host, GroupRank: m.group(), Rank: -1, LocalRank: -1, Message: "the job ended without this node", Time: m.now}
+			cause = &Cause{Kind: KindLost, Node: m.self.ID, Host: m.self.Host, GroupRank: m.groupRank(), Rank: -1, LocalRank: -1, Message: "the job ended without this node", Time: m.now}
 		}
 		m.stopWorkers(*cause, false)
 		return

@@ -71,36 +71,36 @@ type member struct {
 
 // link is the stream to the coordinator.
 type link struct {
-	open    bool   // there is a coordinator at conn
-	conn    Conn   // while open
-	at      string // the coordinator's address, "" for Self
-	follows bool   // the coordinator at conn committed the sealed world
-	dialing string // address, "" if not dialing
-	lastErr string // the last failed attempt to reach a coordinator
-	silent  bool   // the coordinator fell silent: a node that does not answer now may have gone on without this one
-	summons Message
-	shownAt time.Time
+	open      bool   // there is a coordinator at conn
+	conn      Conn   // while open
+	at        string // the coordinator's address, "" for Self
+	committed bool   // the coordinator at conn committed the sealed world
+	dialing   string // address, "" if not dialing
+	lastErr   string // the last failed attempt to reach a coordinator
+	silent    bool   // the coordinator fell silent: a node that does not answer now may have gone on without this one
+	caller    Message
+	shownAt   time.Time
 }
 
 // program is what must be ready before this node accepts a world.
 type program struct {
-	ready    bool
-	unfit    *Cause   // it cannot be started here
-	proposed *Message // not answered yet: the program is still being built
-	facts    *Facts   // of this node; nil: not gathered yet
+	ready        bool
+	startFailure *Cause   // it cannot be started here
+	proposed     *Message // not answered yet: the program is still being built
+	facts        *Facts   // of this node; nil: not gathered yet
 }
 
 // end is how the job ends for this agent.
 type end struct {
-	stop    *Cause // why this agent is to end the job
-	killBy  time.Time
-	outcome *Outcome
-	byeBy   time.Time
+	stop     *Cause // why this agent is to end the job
+	killBy   time.Time
+	outcome  *Outcome
+	finishBy time.Time
 }
 
-// placed reports whether this agent is a member of the last world, as far as it
+// hasPlace reports whether this agent is a member of the last world, as far as it
 // knows.
-func (mem *member) placed() bool { return mem.work.sealed != nil && !mem.search.spare }
+func (mem *member) hasPlace() bool { return mem.work.sealed != nil && !mem.search.spare }
 
 // newMember makes the member of an agent that starts now.
 func newMember(now time.Time) member {
@@ -116,7 +116,7 @@ func (m *Machine) moveWork(to workState) {
 
 // wakeups are the times at which the member has something to do.
 func (mem *member) wakeups(m *Machine) []time.Time {
-	w := []time.Time{mem.search.until, mem.end.byeBy, mem.end.killBy, mem.work.vacateAt}
+	w := []time.Time{mem.search.until, mem.end.finishBy, mem.end.killBy, mem.work.vacateAt}
 	if !mem.link.open {
 		w = append(w, m.joinBy, mem.link.shownAt.Add(statusEvery))
 		for addr, t := range m.avoid {
@@ -130,8 +130,8 @@ func (mem *member) wakeups(m *Machine) []time.Time {
 	return w
 }
 
-// tell sends a message to the coordinator, if there is a coordinator.
-func (m *Machine) tell(msg Message) {
+// sendToCoordinator sends a message to the coordinator, if there is a coordinator.
+func (m *Machine) sendToCoordinator(msg Message) {
 	if m.mem.link.open {
 		m.send(m.mem.link.conn, true, msg)
 	}
@@ -144,23 +144,23 @@ func (m *Machine) follow(c Conn, at string) {
 	node := m.self
 	msg := Message{Type: MsgHello, Node: &node, Job: m.mem.search.job}
 	if m.mem.work.accepted != nil {
-		msg.Last = m.last()
+		msg.Last = m.lastState()
 	}
-	m.tell(msg)
+	m.sendToCoordinator(msg)
 	if m.mem.program.facts != nil {
-		m.tell(Message{Type: MsgFacts, Body: m.mem.program.facts.Body, Env: m.mem.program.facts.Env})
+		m.sendToCoordinator(Message{Type: MsgFacts, Body: m.mem.program.facts.Body, Env: m.mem.program.facts.Env})
 	}
 	if m.mem.end.stop != nil {
-		m.tell(Message{Type: MsgFailed, Failures: m.aged([]Cause{*m.mem.end.stop})})
+		m.sendToCoordinator(Message{Type: MsgFailed, Failures: m.withAges([]Cause{*m.mem.end.stop})})
 	}
 }
 
-// last returns what the next coordinator must know of this node's last world.
-func (m *Machine) last() *Last {
+// lastState returns what the next coordinator must know of this node's last world.
+func (m *Machine) lastState() *Last {
 	mem := &m.mem
 	l := &Last{
 		World: mem.work.accepted, Started: mem.work.sealed == mem.work.accepted, Done: mem.work.state == workDone,
-		Over: mem.work.state == workIdle, Failures: m.aged(mem.work.failures), Ends: mem.work.ends, Outcome: mem.end.outcome,
+		Over: mem.work.state == workIdle, Failures: m.withAges(mem.work.failures), Ends: mem.work.ends, Outcome: mem.end.outcome,
 	}
 	if mem.work.abortedBy != nil && len(l.Failures) == 0 {
 		l.Failures = []Cause{*mem.work.abortedBy}
@@ -190,7 +190,7 @@ func (m *Machine) fromCoordinator(msg Message) {
 	case MsgRefuse:
 		m.refusalReceived(msg.Text)
 	case MsgRedirect:
-		if mem.link.follows && mem.work.state != workIdle { // it committed the world and now denies it
+		if mem.link.committed && mem.work.state != workIdle { // it committed the world and now denies it
 			m.emit(Close{mem.link.conn})
 			m.coordinatorLost(Closed{Conn: mem.link.conn, Text: "it does not coordinate any more"})
 			return
@@ -217,9 +217,9 @@ func (m *Machine) fromCoordinator(msg Message) {
 			return
 		}
 		if mem.end.outcome == nil {
-			mem.end.outcome, mem.end.byeBy = msg.Outcome, m.now.Add(ackTimeout/2)
+			mem.end.outcome, mem.end.finishBy = msg.Outcome, m.now.Add(ackTimeout/2)
 		}
-		m.tell(Message{Type: MsgAck})
+		m.sendToCoordinator(Message{Type: MsgAck})
 	}
 }
 
@@ -233,25 +233,25 @@ func (m *Machine) memberTick() {
 	switch {
 	case m.ended:
 	case mem.end.outcome != nil && m.coord == nil:
-		if !m.now.Before(mem.end.byeBy) {
+		if !m.now.Before(mem.end.finishBy) {
 			m.finish(*mem.end.outcome)
 		} else if !mem.link.open && mem.work.sealed != nil {
-			m.seek()
+			m.findCoordinator()
 		}
 	case !mem.end.killBy.IsZero() && !m.now.Before(mem.end.killBy) && mem.work.state == workIdle:
-		m.finish(m.alone(*mem.end.stop))
+		m.finish(m.localOutcome(*mem.end.stop))
 	case m.coord != nil:
-		m.seekBetter()
+		m.findBetterCoordinator()
 	case mem.link.open:
-	case mem.end.stop != nil && !mem.placed():
-		m.finish(m.alone(*mem.end.stop))
-	case !mem.placed() && !m.now.Before(m.joinBy):
-		m.finish(m.alone(m.here(KindRendezvous, m.noCoordinator())))
+	case mem.end.stop != nil && !mem.hasPlace():
+		m.finish(m.localOutcome(*mem.end.stop))
+	case !mem.hasPlace() && !m.now.Before(m.joinBy):
+		m.finish(m.localOutcome(m.nodeCause(KindRendezvous, m.noCoordinator())))
 	default:
-		m.seek()
+		m.findCoordinator()
 		if !mem.link.open && m.coord == nil && !m.now.Before(mem.link.shownAt.Add(statusEvery)) {
 			mem.link.shownAt = m.now
-			m.emit(Show{m.seekStatus()})
+			m.emit(Show{m.searchStatus()})
 		}
 	}
 }
@@ -262,14 +262,14 @@ func (m *Machine) startWorkers(w *World) {
 	m.moveWork(workRunning)
 	mem.work.sealed, mem.work.killed, mem.work.vacateAt = w, false, time.Time{}
 	mem.work.forget()
-	mem.link.follows = true
+	mem.link.committed = true
 	mem.search.spare, mem.search.unreachable = false, map[NodeID]bool{} // a node that was lost once may be in it
 	m.emit(Show{nil})
 	m.emit(Start{*w, w.Index(m.self.ID), mem.work.env})
 }
 
-// alone makes an outcome that this agent decides without the others.
-func (m *Machine) alone(c Cause) Outcome {
+// localOutcome makes an outcome that this agent decides without the others.
+func (m *Machine) localOutcome(c Cause) Outcome {
 	return Outcome{Code: c.Code(), Cause: &c, Failures: []Cause{c}}
 }
 
@@ -285,8 +285,8 @@ func (m *Machine) noCoordinator() string {
 	return text + "; check that gorun runs on the endpoint's node, that the address is right and that no firewall drops the port"
 }
 
-// seekStatus returns what an agent without a coordinator waits for.
-func (m *Machine) seekStatus() *Status {
+// searchStatus returns what an agent without a coordinator waits for.
+func (m *Machine) searchStatus() *Status {
 	s := &Status{Phase: "seeking", Min: m.self.Min, Max: m.self.Max, Left: m.joinBy.Sub(m.now), Note: m.mem.link.lastErr, Here: []string{m.self.Name()}}
 	if !m.mem.search.until.IsZero() {
 		s.Phase, s.Left = "recovering", m.mem.search.until.Sub(m.now)
@@ -297,15 +297,15 @@ func (m *Machine) seekStatus() *Status {
 // programReady notes that the program can be started here, or cannot, and answers a
 // proposal that waited for that.
 func (m *Machine) programReady(cause *Cause) {
-	m.mem.program.ready, m.mem.program.unfit = true, cause
+	m.mem.program.ready, m.mem.program.startFailure = true, cause
 	if m.mem.program.proposed != nil {
 		msg := *m.mem.program.proposed
 		m.mem.program.proposed = nil
-		m.answer(msg)
+		m.accept(msg)
 	}
 }
 
-// proposalReceived answers a proposal, or refuses what makes no sense.
+// proposalReceived answers a proposal, or refuses a world that is not valid.
 func (m *Machine) proposalReceived(msg Message) {
 	mem, w := &m.mem, msg.World
 	if w == nil || mem.work.state != workIdle || mem.work.accepted != nil && (w.Round <= mem.work.accepted.Round || w.Term < mem.work.accepted.Term) {
@@ -323,30 +323,30 @@ func (m *Machine) proposalReceived(msg Message) {
 		err = fmt.Errorf("this node has %d workers of role %q in it, not %d of %q", w.Members[i].Workers, w.Members[i].Role, m.self.Workers, m.self.Role)
 	}
 	if err == nil && (w.Members[i].Env != envHash(msg.Env) || len(msg.Env) > MaxGiven) {
-		err = errors.New("the environment that came with it is not the one that belongs to it")
+		err = errors.New("its environment does not have the hash that the world names")
 	}
 	if err != nil {
-		c := m.here(KindRendezvous, fmt.Sprintf("%s cannot take part in the world that the coordinator proposes: %v", m.self.Name(), err))
-		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: []Cause{c}})
+		c := m.nodeCause(KindRendezvous, fmt.Sprintf("%s cannot take part in the world that the coordinator proposes: %v", m.self.Name(), err))
+		m.sendToCoordinator(Message{Type: MsgFailed, Round: w.Round, Failures: []Cause{c}})
 		return
 	}
-	m.answer(msg)
+	m.accept(msg)
 }
 
-// answer accepts a proposed world once the program can be started here.
-func (m *Machine) answer(msg Message) {
+// accept accepts a proposed world once the program can be started here.
+func (m *Machine) accept(msg Message) {
 	w := msg.World
 	switch {
 	case !m.mem.program.ready:
 		m.mem.program.proposed = &msg
-	case m.mem.program.unfit != nil:
-		m.tell(Message{Type: MsgFailed, Round: w.Round, Failures: m.aged([]Cause{*m.mem.program.unfit})})
+	case m.mem.program.startFailure != nil:
+		m.sendToCoordinator(Message{Type: MsgFailed, Round: w.Round, Failures: m.withAges([]Cause{*m.mem.program.startFailure})})
 	default:
 		m.mem.work.accepted, m.mem.work.digest, m.mem.work.env = w, w.Digest(), msg.Env
 		if len(msg.Clients) > 0 {
 			m.emit(Admit{msg.Clients})
 		}
-		m.tell(Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: m.mem.work.digest})
+		m.sendToCoordinator(Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: m.mem.work.digest})
 	}
 }
 
@@ -383,9 +383,9 @@ func (m *Machine) stopWorkers(c Cause, kill bool) {
 
 // reportOver says to the coordinator that no worker of a round lives here.
 func (m *Machine) reportOver(round int) {
-	m.tell(Message{
+	m.sendToCoordinator(Message{
 		Type: MsgOver, Round: round, Store: m.self.Store,
-		Failures: m.aged(m.mem.work.failures), Ends: m.mem.work.ends,
+		Failures: m.withAges(m.mem.work.failures), Ends: m.mem.work.ends,
 	})
 }
 
@@ -397,7 +397,7 @@ func (m *Machine) workerFailed(e Failed) {
 	}
 	mem.work.failures = append(mem.work.failures, e.Cause)
 	m.stopWorkers(e.Cause, false)
-	m.tell(Message{Type: MsgFailed, Round: e.Round, Failures: m.aged([]Cause{e.Cause})})
+	m.sendToCoordinator(Message{Type: MsgFailed, Round: e.Round, Failures: m.withAges([]Cause{e.Cause})})
 }
 
 // workersDone handles the success of the round here: every worker ended with 0.
@@ -408,7 +408,7 @@ func (m *Machine) workersDone(e Done) {
 	}
 	m.moveWork(workDone)
 	mem.work.ends = e.Ends
-	m.tell(Message{Type: MsgDone, Round: e.Round, Ends: e.Ends})
+	m.sendToCoordinator(Message{Type: MsgDone, Round: e.Round, Ends: e.Ends})
 }
 
 // workersStopped handles the end of the round here: no worker of it lives any more.
@@ -427,7 +427,7 @@ func (m *Machine) workersStopped(e Over) {
 	mem.work.failures, mem.work.ends = append(mine, e.Failures...), e.Ends
 	if m.cfg.Fenced {
 		mem.work.vacateAt = m.now // at once for a coordinator that this node does not follow
-		if mem.link.follows {
+		if mem.link.committed {
 			mem.work.vacateAt = m.now.Add(vacateAfter)
 		}
 	}
@@ -452,5 +452,5 @@ func (m *Machine) stopJob(e StopJob) {
 		round = mem.work.sealed.Round
 	}
 	m.stopWorkers(*mem.end.stop, e.Kill)
-	m.tell(Message{Type: MsgFailed, Round: round, Kill: e.Kill, Failures: m.aged([]Cause{*mem.end.stop})})
+	m.sendToCoordinator(Message{Type: MsgFailed, Round: round, Kill: e.Kill, Failures: m.withAges([]Cause{*mem.end.stop})})
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// TestLapsed checks that an agent that the fence does not confirm goes on while it
-// hears the others. When it hears nothing, its workers and those of its members are
-// killed.
-func TestLapsed(t *testing.T) {
+// TestUnconfirmedMembership checks that an agent that the fence does not confirm goes
+// on while it hears the others. When it hears nothing, its workers and those of its
+// members are killed.
+func TestUnconfirmedMembership(t *testing.T) {
 	unconfirmed, silent := Unconfirmed{On: true, Text: "no answer"}, Silence{Conn: 1, On: true}
 	tests := []struct {
 		name   string
 		events []Event
 		killed bool
 	}{
-		{"everyone is heard", []Event{unconfirmed}, false},
+		{"no stream is silent", []Event{unconfirmed}, false},
 		{"silence alone", []Event{silent}, false},
 		{"unconfirmed, then silence", []Event{unconfirmed, silent}, true},
 		{"silence, then unconfirmed", []Event{silent, unconfirmed}, true},
@@ -83,9 +83,9 @@ func TestLapsed(t *testing.T) {
 	}
 }
 
-// TestLapseKeepsTheGracePeriod checks that a failure unrelated to the membership
-// keeps its grace period.
-func TestLapseKeepsTheGracePeriod(t *testing.T) {
+// TestUnconfirmedMembershipKeepsTheGracePeriod checks that a failure unrelated to the
+// membership keeps its grace period.
+func TestUnconfirmedMembershipKeepsTheGracePeriod(t *testing.T) {
 	c := newCast(t, 3, 3, 3, fenced)
 	c.mute[Self], c.mute[2] = true, true
 	c.step(Unconfirmed{On: true, Text: "no answer"})
@@ -106,7 +106,7 @@ func TestLapseKeepsTheGracePeriod(t *testing.T) {
 	}
 	c.step(Silence{Conn: 2, On: true}) // now it may be left out
 	if a := c.sentTo(1, MsgAbort); len(a) == 0 || !a[len(a)-1].Kill {
-		t.Errorf("whoever still runs is told %+v", a)
+		t.Errorf("a node that still runs gets %+v", a)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestLapseKeepsTheGracePeriod(t *testing.T) {
 // ends. A peer that is heard, or is still a member, or is perhaps not shown, is not
 // lost.
 func TestEndedMembership(t *testing.T) {
-	who := func(whole bool, ids ...NodeID) Peers {
+	shown := func(whole bool, ids ...NodeID) Peers {
 		p := Peers{Whole: whole}
 		for _, id := range ids {
 			p.All = append(p.All, Peer{ID: id, Control: "c" + string(id[2:]), Endpoint: -1})
@@ -127,10 +127,10 @@ func TestEndedMembership(t *testing.T) {
 		quiet bool
 		lost  bool
 	}{
-		{"quiet and gone", who(true, "id0", "id2"), true, true},
-		{"quiet and a member", who(true, "id0", "id1", "id2"), true, false},
-		{"quiet, not everyone is shown", who(false, "id0", "id2"), true, false},
-		{"heard and gone", who(true, "id0", "id2"), false, false},
+		{"silent and expired", shown(true, "id0", "id2"), true, true},
+		{"silent and a member", shown(true, "id0", "id1", "id2"), true, false},
+		{"silent, not all nodes are shown", shown(false, "id0", "id2"), true, false},
+		{"not silent and expired", shown(true, "id0", "id2"), false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,9 +162,9 @@ func TestEndedMembership(t *testing.T) {
 	}
 }
 
-// TestBury checks that a successor does not wait for members whose membership has
-// ended.
-func TestBury(t *testing.T) {
+// TestExpiredMembersAreNotAwaited checks that a successor does not wait for members
+// whose membership has ended.
+func TestExpiredMembersAreNotAwaited(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		m := third(t, true)
 		m.cfg.Fenced = true
@@ -173,7 +173,7 @@ func TestBury(t *testing.T) {
 		if m.coord == nil || m.coord.seats.ended("id1") != whole || m.coord.seats.ended("boss") != whole {
 			t.Errorf("whole %v: %+v", whole, m.coord)
 		}
-		if buried := m.coord.round.state != roundRecovering; buried != whole {
+		if recovered := m.coord.round.state != roundRecovering; recovered != whole {
 			t.Errorf("whole %v: phase %s", whole, m.coord.round.state)
 		}
 	}
@@ -235,12 +235,12 @@ func TestUnseal(t *testing.T) {
 		end  func(*cast)
 		want bool
 	}{
-		{"everyone is done", func(c *cast) {
+		{"all are done", func(c *cast) {
 			c.says(1, Message{Type: MsgDone})
 			c.says(2, Message{Type: MsgDone})
 			c.step(Done{})
 		}, true},
-		{"everyone has stopped", func(c *cast) { c.signalled(1, 2, false) }, true},
+		{"all have stopped", func(c *cast) { c.signalled(1, 2, false) }, true},
 		{"one is dead", func(c *cast) {
 			c.mute[Self] = true // its workers take longer than the call that finds the other node lost
 			c.dies(1)

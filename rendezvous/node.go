@@ -43,7 +43,7 @@ type Node struct {
 	Max      int    `json:"max"`
 	Facts    bool   `json:"facts"` // it will send facts
 	Proven   bool   `json:"-"`     // the control plane has seen a Proof of ID
-	Seen     string `json:"-"`     // IP address that its stream comes from
+	SourceIP string `json:"-"`     // IP address that its stream comes from
 	// Networks are the addresses, and networks of addresses, that its workers may
 	// have: it serves them to the store of a world.
 	Networks []string `json:"networks,omitempty"`
@@ -65,7 +65,7 @@ func displayName(host, addr string) string {
 	}
 }
 
-// Peer is what a backend knows of an agent: enough to call it.
+// Peer is an agent as a backend shows it: enough to call it.
 type Peer struct {
 	ID       NodeID
 	Name     string // for messages

@@ -58,7 +58,7 @@ func TestSurvey(t *testing.T) {
 	cmds := m.Step(m.now, Received{2, Message{Type: MsgQuery, Serial: -7}})
 	got := sent(surveyed(t, m, cmds, 1, 2, 3), MsgView)
 	if len(got) != 1 || got[0].Serial != -7 {
-		t.Fatalf("told: %+v", got)
+		t.Fatalf("got %+v", got)
 	}
 	var v View
 	if err := json.Unmarshal(got[0].Body, &v); err != nil {
@@ -94,7 +94,7 @@ func TestSurveyIsShared(t *testing.T) {
 	}
 	got := surveyed(t, m, cmds, 1, 2)
 	if len(sent(got, MsgView)) != 2 || len(views(t, got)) != 1 {
-		t.Fatalf("told %d members and this agent %d times", len(sent(got, MsgView)), len(views(t, got)))
+		t.Fatalf("%d members and this agent %d times got a view", len(sent(got, MsgView)), len(views(t, got)))
 	}
 	soon := m.Step(m.now.Add(viewFresh/2), Received{1, Message{Type: MsgQuery, Serial: -3}})
 	if len(sent(soon, MsgInquire)) != 0 || len(sent(soon, MsgView)) != 1 {
@@ -106,8 +106,8 @@ func TestSurveyIsShared(t *testing.T) {
 	}
 }
 
-// A member that is stuck, lost or babbling costs others a second at most, and is
-// shown with what is known of it.
+// A member that is silent, lost or faulty costs others a second at most, and is
+// shown with a reason.
 func TestSurveyOfTroubledNodes(t *testing.T) {
 	long := json.RawMessage(`"` + strings.Repeat("x", maxReport) + `"`)
 	tests := []struct {
@@ -117,7 +117,7 @@ func TestSurveyOfTroubledNodes(t *testing.T) {
 		trouble string
 	}{
 		{"silent", func(*Machine, int) []Command { return nil }, true, "has not answered"},
-		{"gone", func(m *Machine, _ int) []Command { return m.Step(m.now, Closed{Conn: 2, Text: "reset"}) }, false, "not connected"},
+		{"lost", func(m *Machine, _ int) []Command { return m.Step(m.now, Closed{Conn: 2, Text: "reset"}) }, false, "not connected"},
 		{"too long", func(m *Machine, s int) []Command {
 			return m.Step(m.now, Received{2, Message{Type: MsgReport, Serial: s, Body: long}})
 		}, false, "too long"},
@@ -126,7 +126,7 @@ func TestSurveyOfTroubledNodes(t *testing.T) {
 		}, false, "too long"},
 		{"no JSON", func(m *Machine, s int) []Command {
 			return m.Step(m.now, Received{2, Message{Type: MsgReport, Serial: s, Body: []byte("{")}})
-		}, false, "no sense"},
+		}, false, "its report is not valid JSON"},
 		{"another question's", func(m *Machine, s int) []Command {
 			return m.Step(m.now, Received{2, Message{Type: MsgReport, Serial: s - 1, Body: body("old")}})
 		}, true, "has not answered"},
@@ -151,7 +151,7 @@ func TestSurveyOfTroubledNodes(t *testing.T) {
 			if len(vs) != 1 {
 				t.Fatalf("%d views", len(vs))
 			}
-			i := slices.IndexFunc(vs[0].Nodes, func(n Seen) bool { return n.ID == "id2" })
+			i := slices.IndexFunc(vs[0].Nodes, func(n NodeView) bool { return n.ID == "id2" })
 			if i < 0 || !strings.Contains(vs[0].Nodes[i].Trouble, tt.trouble) || vs[0].Nodes[i].Report != nil {
 				t.Errorf("%+v", vs[0].Nodes)
 			}
@@ -167,33 +167,33 @@ func TestViewIsBounded(t *testing.T) {
 	for _, s := range m.coord.seats.here {
 		reports[s] = json.RawMessage(`"` + strings.Repeat("x", maxReport-2) + `"`)
 	}
-	v := m.coord.combine(reports)
-	told := 0
+	v := m.coord.buildView(reports)
+	withReport := 0
 	for _, s := range v.Nodes {
 		if s.Report != nil {
-			told++
+			withReport++
 		} else if s.Trouble == "" {
 			t.Errorf("%s has no report and nothing says why", s.ID)
 		}
 	}
-	if told != maxView/maxReport {
-		t.Errorf("%d reports", told)
+	if withReport != maxView/maxReport {
+		t.Errorf("%d reports", withReport)
 	}
 }
 
 // A view that is written down fits into a message: first without reports, then
 // without nodes.
-func TestWrittenViewIsBounded(t *testing.T) {
+func TestMarshalledViewIsBounded(t *testing.T) {
 	var v View
 	for range 100 {
-		v.Nodes = append(v.Nodes, Seen{Host: "h", Report: json.RawMessage(`"` + strings.Repeat("<", 1000) + `"`)})
+		v.Nodes = append(v.Nodes, NodeView{Host: "h", Report: json.RawMessage(`"` + strings.Repeat("<", 1000) + `"`)})
 	}
 	for limit, want := range map[int]struct {
 		nodes  int
 		report bool
 	}{1 << 20: {100, true}, 100 << 10: {100, false}, 1 << 10: {0, false}} {
 		full := View{Nodes: slices.Clone(v.Nodes)}
-		b := full.written(limit)
+		b := full.marshal(limit)
 		var got View
 		if err := json.Unmarshal(b, &got); err != nil || len(b) > limit || len(got.Nodes) != want.nodes {
 			t.Fatalf("%d bytes of %d, %d nodes, %v", len(b), limit, len(got.Nodes), err)
@@ -206,7 +206,7 @@ func TestWrittenViewIsBounded(t *testing.T) {
 
 // Without a coordinator, or with a silent one, an agent reports what it knows itself,
 // and says so.
-func TestOwnView(t *testing.T) {
+func TestLocalView(t *testing.T) {
 	for name, want := range map[string]struct{ phase, note string }{
 		"seeking": {"seeking", "no coordinator has answered"},
 		"member":  {"seeking", "has not answered"},
@@ -228,7 +228,7 @@ func TestOwnView(t *testing.T) {
 			if len(vs) != 1 || vs[0].Phase != want.phase || !strings.Contains(vs[0].Note, want.note) {
 				t.Fatalf("%+v", vs)
 			}
-			i := slices.IndexFunc(vs[0].Nodes, func(n Seen) bool { return n.ID == m.self.ID })
+			i := slices.IndexFunc(vs[0].Nodes, func(n NodeView) bool { return n.ID == m.self.ID })
 			if i < 0 || string(vs[0].Nodes[i].Report) != `"own"` {
 				t.Errorf("its own report is missing: %+v", vs[0].Nodes)
 			}
@@ -240,7 +240,7 @@ func TestOwnView(t *testing.T) {
 }
 
 // An agent without an answer of its own node answers all the same.
-func TestOwnViewWithoutOwnReport(t *testing.T) {
+func TestLocalViewWithoutAReport(t *testing.T) {
 	m, _ := states()["seeking"]()
 	m.Step(m.now, Query{})
 	for end := m.now.Add(queryTime + 2*reportTime); ; {
@@ -283,7 +283,7 @@ func TestOrderFromASpare(t *testing.T) {
 		if ended := len(aborts) == 2; ended != ends {
 			t.Errorf("%s: %v", kind, got)
 		} else if ends && (aborts[0].Cause.Line() != "enough" || aborts[0].Cause.Code() != 143) {
-			t.Errorf("told: %+v", aborts[0].Cause)
+			t.Errorf("got %+v", aborts[0].Cause)
 		}
 	}
 }

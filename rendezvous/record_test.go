@@ -35,17 +35,17 @@ func TestOutcomeOfManyRestarts(t *testing.T) {
 				Tail: strings.Split(strings.Repeat(words+"\n", 20), "\n"), Traceback: strings.Repeat(words, 50),
 			})
 		}
-		cause := c.round.first()
+		cause := c.round.firstCause()
 		c.recordRound(&cause)
 	}
-	c.decide()
+	c.endJob()
 	o := c.job.outcome
 	b, err := json.Marshal(Message{Type: MsgFinish, Outcome: o})
 	if err != nil || len(b) > maxMessage/2 {
 		t.Fatalf("%d bytes of %d (%v)", len(b), maxMessage, err)
 	}
 	if o.Cause.Rank != 0 || len(o.Cause.Tail) != 20 || len(o.Failures) != maxFailures || len(o.Failures[0].Tail) != 20 || o.Failures[maxFailures-1].Message != words {
-		t.Errorf("the failures are not told: %d of them", len(o.Failures))
+		t.Errorf("the outcome has %d failures", len(o.Failures))
 	}
 	if len(o.Rounds) != restarts+1 {
 		t.Fatalf("%d rounds", len(o.Rounds))
@@ -62,12 +62,12 @@ func TestOutcomeOfManyRestarts(t *testing.T) {
 		}
 	}
 	if inFull != maxInFull/(nodes+nodes*perNode) {
-		t.Errorf("%d rounds are told in full", inFull)
+		t.Errorf("%d rounds are in full", inFull)
 	}
 }
 
-// TestSmallJobsAreToldInFull checks that nothing is dropped from what fits.
-func TestSmallJobsAreToldInFull(t *testing.T) {
+// TestRecordsOfSmallJobsAreComplete checks that nothing is dropped from what fits.
+func TestRecordsOfSmallJobsAreComplete(t *testing.T) {
 	var rs []Record
 	for i := range 100 {
 		rs = shorten(append(rs, Record{

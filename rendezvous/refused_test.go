@@ -39,12 +39,12 @@ func (c *cast) refusedTo(i int) []string {
 	return all[len(all)-1].Status.Refused
 }
 
-func TestEveryWaitingNodeHearsOfTheRefused(t *testing.T) {
+func TestEveryWaitingNodeNamesTheRefused(t *testing.T) {
 	c := waiting(t, 4, 2)
 	c.misfit(3, nil)
 	for _, i := range []int{1, 2} {
 		if got := c.refusedTo(i); len(got) != 1 || !strings.Contains(got[0], "n3") || !strings.Contains(got[0], "--nnodes") {
-			t.Errorf("member %d is told at once: %q", i, got)
+			t.Errorf("member %d gets at once: %q", i, got)
 		}
 	}
 	if !strings.Contains(c.notes(), "n3") {
@@ -75,7 +75,7 @@ func TestIncompleteJobEnds(t *testing.T) {
 		{"the last node was refused", 2, nil, true},
 		{"another one may still come", 1, nil, false},
 		{"a stranger was refused", 2, func(n *Node) { n.RunID = "another" }, false},
-		{"one that makes no sense was refused", 2, func(n *Node) { n.Workers = -1 }, false},
+		{"one that is not valid was refused", 2, func(n *Node) { n.Workers = -1 }, false},
 		{"of another gorun", 2, func(n *Node) { n.Protocol++ }, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		c.misfit(Conn(100+i), func(n *Node) { n.Host = fmt.Sprint("stranger", i); n.RunID = "another" })
 	}
 	if got := len(c.refusedTo(1)); got > maxRefused {
-		t.Errorf("%d refusals are told", got)
+		t.Errorf("%d refusals are shown", got)
 	}
 	for _, n := range all[Note](c) {
 		if n.Kind == "" {

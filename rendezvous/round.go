@@ -63,13 +63,13 @@ func (r *round) transition(to roundState) error {
 	return nil
 }
 
-// offering reports whether a world is on its way to be sealed.
-func (r *round) offering() bool {
+// isOffering reports whether a world is on its way to be sealed.
+func (r *round) isOffering() bool {
 	return r.state == roundChecking || r.state == roundProposing || r.state == roundSealing
 }
 
-// working reports whether workers of the world may live.
-func (r *round) working() bool { return r.state == roundRunning || r.state == roundStopping }
+// hasWorkers reports whether workers of the world may live.
+func (r *round) hasWorkers() bool { return r.state == roundRunning || r.state == roundStopping }
 
 // failure is a Cause with the time at which it happened by the coordinator's clock.
 type failure struct {
@@ -103,14 +103,14 @@ func (r *round) add(now time.Time, fs ...Cause) {
 	}
 }
 
-// first returns the round's cause: the earliest failure that is not a consequence of
+// firstCause returns the round's cause: the earliest failure that is not a consequence of
 // another one. A change of the nodes and a witness are not failures.
-func (r *round) first() Cause {
+func (r *round) firstCause() Cause {
 	weight := func(f failure) int {
 		switch {
 		case f.Kind == KindWitness:
 			return 3
-		case f.moves():
+		case f.changesNodes():
 			return 2
 		case f.Consequence:
 			return 1
@@ -123,9 +123,9 @@ func (r *round) first() Cause {
 	}).Cause
 }
 
-// aborted returns the failure by which the whole job was ordered to end, nil if it
+// abortOrder returns the failure by which the whole job was ordered to end, nil if it
 // was not.
-func (r *round) aborted() *Cause {
+func (r *round) abortOrder() *Cause {
 	for i := range r.failures {
 		if r.failures[i].Kind == KindAborted {
 			return &r.failures[i].Cause

@@ -76,9 +76,9 @@ func TestBurntRoundsAreNotUsedAgain(t *testing.T) {
 	}
 }
 
-// TestMembersBringWhatTheyPromised checks that a proposal is above all that its
+// TestProposalExceedsAcceptedRounds checks that a proposal is above all that its
 // members have accepted elsewhere.
-func TestMembersBringWhatTheyPromised(t *testing.T) {
+func TestProposalExceedsAcceptedRounds(t *testing.T) {
 	m := boss(t, 1, 2)
 	old := newWorld([]Node{seatNode(1, 1, 2)}, World{Term: 7, Round: 12})
 	got := sent(hello(m, 1, 1, 2, &Last{World: &old, Over: true}), MsgPropose)
@@ -97,7 +97,7 @@ func TestBusyMembersAreWaitedFor(t *testing.T) {
 		t.Fatalf("proposed while workers run: %+v", got)
 	}
 	if got := sent(cmds, MsgAbort); len(got) != 1 || got[0].Round != old.Round || got[0].Cause == nil {
-		t.Errorf("nobody stops the workers: %+v", got)
+		t.Errorf("no agent stops the workers: %+v", got)
 	}
 	got := sent(m.Step(m.now, Received{1, Message{Type: MsgOver, Round: old.Round, Store: "fresh"}}), MsgPropose)
 	if len(got) != 1 || got[0].World.Members[1].ID != "id1" {
@@ -105,9 +105,9 @@ func TestBusyMembersAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestNonsenseIsRefused checks that nothing that makes no sense is accepted or
+// TestInvalidProposalIsRefused checks that nothing that is not valid is accepted or
 // seated.
-func TestNonsenseIsRefused(t *testing.T) {
+func TestInvalidProposalIsRefused(t *testing.T) {
 	for _, msg := range hostile() {
 		switch {
 		case msg.World != nil:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// search is what a member knows of the next coordinator.
+// search is the state of a member's search for the next coordinator.
 type search struct {
 	until       time.Time       // no coordinator since the last world: deadline
 	unreachable map[NodeID]bool // members of the last world that cannot be asked; true: their process has ended
@@ -20,9 +20,9 @@ type search struct {
 	job   string // of that world
 }
 
-// seek looks for a coordinator: before the first world among the agents that
+// findCoordinator looks for a coordinator: before the first world among the agents that
 // serve an endpoint, afterwards among the members of the last world, in order.
-func (m *Machine) seek() {
+func (m *Machine) findCoordinator() {
 	mem := &m.mem
 	if mem.link.dialing != "" {
 		return
@@ -30,8 +30,8 @@ func (m *Machine) seek() {
 	addr, self := m.firstChoice()
 	if led := m.leader(); led != "" {
 		addr, self = led, false
-	} else if mem.placed() {
-		addr, self = m.successor()
+	} else if mem.hasPlace() {
+		addr, self = m.nextCoordinator()
 	} else if addr == "" && !self {
 		addr = m.anyAgent()
 	}
@@ -86,15 +86,15 @@ func (m *Machine) anyAgent() string {
 	}
 	for _, addr := range at {
 		if addr != "" && addr != m.self.Control && !m.now.Before(m.avoid[addr]) {
-			m.shun(addr, statusEvery)
+			m.avoidAddress(addr, statusEvery)
 			return addr
 		}
 	}
 	return ""
 }
 
-// shun keeps an address from being dialled for a while.
-func (m *Machine) shun(addr string, d time.Duration) {
+// avoidAddress keeps an address from being dialled for a while.
+func (m *Machine) avoidAddress(addr string, d time.Duration) {
 	if t := m.now.Add(d); t.After(m.avoid[addr]) {
 		m.avoid[addr] = t
 	}
@@ -105,7 +105,7 @@ func (m *Machine) streamOpened(e Dialed) {
 	if m.coord != nil && m.coord.callAnswered(e) {
 		return
 	}
-	follow := m.coord != nil && (m.mayYield() || m.mem.link.summons.Addr == e.Addr && m.mayFollow(m.mem.link.summons))
+	follow := m.coord != nil && (m.mayYield() || m.mem.link.caller.Addr == e.Addr && m.mayFollow(m.mem.link.caller))
 	if m.mem.link.dialing != e.Addr || m.coord != nil && !follow || m.coord == nil && m.mem.link.open {
 		m.emit(Close{e.Conn})
 		if m.mem.link.dialing == e.Addr {
@@ -125,19 +125,19 @@ func (m *Machine) dialFailed(e DialFailed) {
 		return
 	}
 	m.mem.link.dialing, m.mem.link.lastErr = "", e.Text
-	m.shun(e.Addr, m.cfg.Retry)
+	m.avoidAddress(e.Addr, m.cfg.Retry)
 	if e.Addr == m.mem.search.leader.Addr {
 		if e.Refused {
 			m.mem.search.leader = Message{} // it is lost; the fence will name its successor
 		} else {
-			m.shun(e.Addr, statusEvery)
+			m.avoidAddress(e.Addr, statusEvery)
 		}
 	}
 	if m.coord != nil { // this agent goes on coordinating
-		m.shun(e.Addr, statusEvery)
+		m.avoidAddress(e.Addr, statusEvery)
 		return
 	}
-	if m.mem.placed() {
+	if m.mem.hasPlace() {
 		m.markUnreachable(e.Addr, e.Refused && !m.mem.link.silent)
 	}
 }
@@ -147,10 +147,10 @@ func (m *Machine) dialFailed(e DialFailed) {
 func (m *Machine) redirectReceived(addr string) {
 	from := m.mem.link.at
 	m.unfollow()
-	if m.mem.placed() && m.mem.search.until.IsZero() {
+	if m.mem.hasPlace() && m.mem.search.until.IsZero() {
 		m.mem.search.until = m.now.Add(m.cfg.Rejoin)
 	}
-	m.shun(from, m.cfg.Retry)
+	m.avoidAddress(from, m.cfg.Retry)
 	if addr != "" && addr != from && addr != m.self.Control && words(addr) == nil && !m.now.Before(m.avoid[addr]) {
 		m.mem.link.dialing = addr
 		m.emit(Dial{addr})
@@ -162,13 +162,13 @@ func (m *Machine) unfollow() {
 	if m.mem.link.open && m.mem.link.conn != Self {
 		m.emit(Close{m.mem.link.conn})
 	}
-	m.mem.link.open, m.mem.link.at, m.mem.program.proposed, m.mem.link.follows = false, "", nil, false
+	m.mem.link.open, m.mem.link.at, m.mem.program.proposed, m.mem.link.committed = false, "", nil, false
 }
 
 // refusalReceived ends the agent, because the coordinator does not accept it.
 func (m *Machine) refusalReceived(text string) {
 	m.unfollow()
-	o := m.alone(m.here(KindRendezvous, "the coordinator refused this node: "+text))
+	o := m.localOutcome(m.nodeCause(KindRendezvous, "the coordinator refused this node: "+text))
 	o.Parting = true
 	m.finish(o)
 }
@@ -181,13 +181,13 @@ func (m *Machine) mayYield() bool {
 	return m.coord != nil && m.coord.job.last == nil && m.coord.round.state == roundForming && m.mem.end.stop == nil
 }
 
-// seekBetter dials the agent that should coordinate rather than this one.
-func (m *Machine) seekBetter() {
+// findBetterCoordinator dials the agent that should coordinate rather than this one.
+func (m *Machine) findBetterCoordinator() {
 	if m.mem.link.dialing != "" {
 		return
 	}
 	if led := m.leader(); led != "" && m.mayFollow(m.mem.search.leader) {
-		m.mem.link.summons, m.mem.link.dialing = m.mem.search.leader, led
+		m.mem.link.caller, m.mem.link.dialing = m.mem.search.leader, led
 		m.emit(Dial{led})
 		return
 	}
@@ -212,7 +212,7 @@ func (m *Machine) yield(to string) {
 		}
 	}
 	m.coord = nil
-	m.mem.link.open, m.mem.link.at, m.mem.program.proposed, m.mem.link.follows = false, "", nil, false
+	m.mem.link.open, m.mem.link.at, m.mem.program.proposed, m.mem.link.committed = false, "", nil, false
 }
 
 // coordinate makes this agent the coordinator.
@@ -226,8 +226,8 @@ func (m *Machine) coordinate() {
 	m.follow(Self, "")
 }
 
-// successor returns the member of the last world whose turn it is to coordinate.
-func (m *Machine) successor() (addr string, self bool) {
+// nextCoordinator returns the member of the last world whose turn it is to coordinate.
+func (m *Machine) nextCoordinator() (addr string, self bool) {
 	if !m.now.Before(m.mem.search.until) {
 		return "", true
 	}
@@ -260,25 +260,25 @@ func (m *Machine) markUnreachable(control string, ended bool) {
 func (m *Machine) coordinatorLost(e Closed) {
 	mem := &m.mem
 	at := mem.link.at
-	mem.link.open, mem.link.at, mem.program.proposed, mem.link.follows = false, "", nil, false
+	mem.link.open, mem.link.at, mem.program.proposed, mem.link.committed = false, "", nil, false
 	if mem.end.outcome != nil {
 		if e.Clean || mem.work.sealed == nil {
 			m.finish(*mem.end.outcome)
 			return
 		}
 		// The coordinator crashed while it sent the outcome: pass it on.
-		mem.end.byeBy = m.now.Add(ackTimeout)
-		mem.search.until = mem.end.byeBy
+		mem.end.finishBy = m.now.Add(ackTimeout)
+		mem.search.until = mem.end.finishBy
 		m.markUnreachable(at, !e.Silent)
 		return
 	}
-	m.shun(at, m.cfg.Retry)
+	m.avoidAddress(at, m.cfg.Retry)
 	mem.link.lastErr, mem.link.silent = e.Text, e.Silent
 	if mem.search.spare { // the job's next coordinator has as long as for any rendezvous
 		m.joinBy = m.now.Add(m.cfg.Join)
 	}
 	m.adoptSealed()
-	if !mem.placed() {
+	if !mem.hasPlace() {
 		return
 	}
 	lost := m.lostMember(at, e)
@@ -294,7 +294,7 @@ func (m *Machine) coordinatorLost(e Closed) {
 	if mem.work.abortedBy != nil {
 		lost = *mem.work.abortedBy
 	}
-	if mem.work.state == workRunning { // what is done stays done: the job may succeed without a word from here
+	if mem.work.state == workRunning { // workers that are done need no stop: the job may succeed without this node
 		m.stopWorkers(lost, false)
 	}
 	if mem.search.until.IsZero() { // the search goes on, it does not begin again
@@ -308,7 +308,7 @@ func (m *Machine) coordinatorLost(e Closed) {
 // lostMember returns the cause for the loss of the member of the last world at that
 // address.
 func (m *Machine) lostMember(control string, e Closed) Cause {
-	c := m.here(KindLost, lostText(e.Silent, e.Text))
+	c := m.nodeCause(KindLost, lostText(e.Silent, e.Text))
 	c.Node, c.Host, c.Addr, c.GroupRank = "", control, "", -1
 	for i, p := range m.mem.work.sealed.Members {
 		if p.Control == control {
@@ -325,11 +325,11 @@ const ConnectionEnded = "the connection ended"
 func lostText(silent bool, text string) string {
 	switch {
 	case !silent && text == ConnectionEnded:
-		return "its agent closed the connection without a word; it was killed or crashed"
+		return "its agent closed the connection without a message; it was killed or crashed"
 	case silent:
 		return "no sign of life from its agent (" + text + "); the node or the network between is down"
 	}
-	return "its agent closed the connection without a word (" + text + "); it was killed or crashed"
+	return "its agent closed the connection without a message (" + text + "); it was killed or crashed"
 }
 
 // call is an attempt of a coordinator to reach an agent that should have a stream. An
@@ -355,10 +355,10 @@ func (c *coordinator) call(addr string, to call) {
 // agents that look for this job where it no longer is, as the endpoint's agent may be
 // lost.
 func (c *coordinator) callMissing() {
-	if c.job.last == nil || c.job.final || c.round.state == roundDecided && !c.job.took {
+	if c.job.last == nil || c.job.final || c.round.state == roundDecided && !c.job.takeover {
 		return
 	}
-	if !c.round.working() && c.round.state != roundDecided {
+	if !c.round.hasWorkers() && c.round.state != roundDecided {
 		for _, p := range c.job.last.Members {
 			if !c.seats.connected(p.ID) && !c.seats.ended(p.ID) {
 				c.call(p.Control, call{id: p.ID})
@@ -374,10 +374,10 @@ func (c *coordinator) callMissing() {
 		}
 		if c.round.state == roundDecided { // a spare of the lost coordinator: it must hear how the job ended
 			s := c.seats.get(p.ID)
-			if s.state == seatSought || s.state == seatLost || s.state == seatLeft {
+			if s.state == seatCalled || s.state == seatLost || s.state == seatLeft {
 				continue
 			}
-			c.move(s, seatSought)
+			c.move(s, seatCalled)
 		}
 		c.call(p.Control, call{id: p.ID})
 	}
@@ -405,7 +405,7 @@ func (c *coordinator) callFailed(e DialFailed) bool {
 	s := c.seats.find(to.id)
 	switch {
 	case !ok || s == nil || s.connected():
-	case s.state == seatSought:
+	case s.state == seatCalled:
 		c.move(s, seatLost)
 	case to.broken && e.Refused && s.state != seatLost && s.state != seatLeft:
 		c.move(s, seatLost)
@@ -432,7 +432,7 @@ func (m *Machine) callReceived(msg Message) {
 		m.mem.search.leader = Message{Addr: msg.Addr, Term: msg.Term, Job: msg.Job, Round: msg.Round}
 		return
 	}
-	m.mem.link.summons, m.mem.link.dialing = msg, msg.Addr
+	m.mem.link.caller, m.mem.link.dialing = msg, msg.Addr
 	m.emit(Dial{msg.Addr})
 }
 
@@ -469,7 +469,7 @@ func (m *Machine) mayFollow(other Message) bool {
 		return true
 	case c.job.final || c.job.last == nil:
 		return false
-	case c.round.offering():
+	case c.round.isOffering():
 		return other.Job == c.job.id && other.Round > c.job.last.Round
 	default:
 		return (c.round.state == roundRecovering || c.round.state == roundForming) && !c.precedes(other)

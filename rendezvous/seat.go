@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// seatState says what the coordinator knows of one node. See the package comment
+// seatState is the state of one node for its coordinator. See the package comment
 // for the diagram.
 type seatState int
 
@@ -14,7 +14,7 @@ const (
 	// The node has no stream.
 	seatAbsent  seatState = iota // it may be alive
 	seatMissing                  // it may be alive and is expected to come back
-	seatSought                   // it is called to hear how the job ended
+	seatCalled                   // it is called to hear how the job ended
 	seatLost                     // its process is known to have ended
 	seatExpired                  // its membership in the fence has ended, and may begin again
 	seatLeft                     // it left in order
@@ -34,18 +34,18 @@ const (
 // String is the state as an internal error names it.
 func (s seatState) String() string {
 	return [...]string{
-		"absent", "missing", "sought", "lost", "expired", "left",
+		"absent", "missing", "called", "lost", "expired", "left",
 		"clearing", "waiting", "proposed", "accepted", "running", "done", "stopped",
 	}[s]
 }
 
 // seatTransitions has the states that may follow each state.
 var seatTransitions = [...][]seatState{
-	seatAbsent:   {seatMissing, seatSought, seatLost, seatExpired, seatClearing, seatWaiting},
-	seatMissing:  {seatSought, seatLost, seatExpired, seatClearing, seatWaiting},
-	seatSought:   {seatLost, seatWaiting},
+	seatAbsent:   {seatMissing, seatCalled, seatLost, seatExpired, seatClearing, seatWaiting},
+	seatMissing:  {seatCalled, seatLost, seatExpired, seatClearing, seatWaiting},
+	seatCalled:   {seatLost, seatWaiting},
 	seatLost:     {seatClearing, seatWaiting},
-	seatExpired:  {seatAbsent, seatSought, seatLost, seatClearing, seatWaiting},
+	seatExpired:  {seatAbsent, seatCalled, seatLost, seatClearing, seatWaiting},
 	seatLeft:     {seatClearing, seatWaiting},
 	seatClearing: {seatAbsent, seatLeft, seatWaiting, seatRunning, seatDone},
 	seatWaiting:  {seatAbsent, seatLeft, seatProposed, seatRunning, seatDone, seatStopped},
@@ -63,15 +63,15 @@ type seat struct {
 	node    Node
 	leaving *Cause // why it leaves the job, which goes on without it; nil: it stays
 	fits    bool   // its facts, if it has any, fit the running world
-	cleared bool   // no worker of the last world lived there when its stream ended
+	wasIdle bool   // no worker of the last world lived there when its stream ended
 
-	facts json.RawMessage // nil: not received yet
-	env   []byte          // what it says of its environment, received with the facts
-	given []byte          // the environment of its workers in the world that is offered
+	facts     json.RawMessage // nil: not received yet
+	env       []byte          // what it says of its environment, received with the facts
+	workerEnv []byte          // the environment of its workers in the world that is offered
 }
 
 // transition takes the seat to another state. It refuses an impossible one, which is
-// an error of gorun's own.
+// an internal error.
 func (s *seat) transition(to seatState) error {
 	if !slices.Contains(seatTransitions[s.state], to) {
 		return fmt.Errorf("internal error: the seat of node %s cannot go from %s to %s", s.node.ID, s.state, to)
@@ -92,21 +92,21 @@ func (s *seat) ended() bool {
 }
 
 // awaited reports whether the end of the job waits for the node.
-func (s *seat) awaited() bool { return s.state == seatMissing || s.state == seatSought }
+func (s *seat) awaited() bool { return s.state == seatMissing || s.state == seatCalled }
 
 // forget drops what only a node with a stream needs. A node may leave a megabyte
 // behind.
 func (s *seat) forget() {
-	*s = seat{state: s.state, node: Node{ID: s.node.ID}, cleared: s.cleared}
+	*s = seat{state: s.state, node: Node{ID: s.node.ID}, wasIdle: s.wasIdle}
 }
 
-// seats holds all nodes that a coordinator knows of.
+// seats holds all nodes of a job that its coordinator has met.
 type seats struct {
 	here []*seat // with a stream, in order of arrival
 	byID map[NodeID]*seat
 }
 
-// find returns the seat of a node, nil if the coordinator never heard of it.
+// find returns the seat of a node, nil if there is none.
 func (t *seats) find(id NodeID) *seat { return t.byID[id] }
 
 // get returns the seat of a node and makes an absent one if there is none.
@@ -166,8 +166,8 @@ func (t *seats) awaited() bool {
 	return false
 }
 
-// arrive gives a node that has come the last place in the order of arrival.
-func (t *seats) arrive(conn Conn, n Node) *seat {
+// add gives a node that has come the last place in the order of arrival.
+func (t *seats) add(conn Conn, n Node) *seat {
 	s := &seat{conn: conn, node: n}
 	if old := t.byID[n.ID]; old != nil && !old.connected() {
 		s.state = old.state

@@ -26,8 +26,8 @@ func TestImpossibleTransitions(t *testing.T) {
 	}
 }
 
-// TestEveryStateIsKnown checks that each state has a name and an entry in its table.
-func TestEveryStateIsKnown(t *testing.T) {
+// TestEveryStateHasAName checks that each state has a name and an entry in its table.
+func TestEveryStateHasAName(t *testing.T) {
 	names := map[string]bool{}
 	for s := seatAbsent; s <= seatStopped; s++ {
 		names[s.String()] = true

@@ -14,7 +14,7 @@ const (
 	maxWhole  = 24 << 20  // a view that is written down: it must fit into a message
 )
 
-// View is how a job stands, as one agent knows it. The machine does not look into
+// View is how a job stands, as one agent knows it. The machine does not read
 // reports.
 type View struct {
 	RunID       string `json:"run_id"`
@@ -32,10 +32,10 @@ type View struct {
 	Age time.Duration `json:"age_ns,omitempty"`
 	// Failure says in one line why the round is being stopped, or why the one
 	// before it was.
-	Failure string  `json:"failure,omitempty"`
-	Status  *Status `json:"status,omitempty"` // what a job that does not run waits for
-	Nodes   []Seen  `json:"nodes"`            // members by group rank, then the others as they came
-	Note    string  `json:"note,omitempty"`   // why the view is not complete
+	Failure string     `json:"failure,omitempty"`
+	Status  *Status    `json:"status,omitempty"` // what a job that does not run waits for
+	Nodes   []NodeView `json:"nodes"`            // members by group rank, then the others as they came
+	Note    string     `json:"note,omitempty"`   // why the view is not complete
 }
 
 // Standing says how a node takes part in its job.
@@ -49,8 +49,8 @@ const (
 	NodeUnknown Standing = "unknown" // the agent that made the view does not coordinate
 )
 
-// Seen is one node in a View.
-type Seen struct {
+// NodeView is one node in a View.
+type NodeView struct {
 	ID        NodeID   `json:"id"`
 	Host      string   `json:"host"`
 	Addr      string   `json:"addr"`
@@ -63,15 +63,15 @@ type Seen struct {
 	Trouble string          `json:"trouble,omitempty"`
 }
 
-// combine makes a view of the seats' reports.
-func (c *coordinator) combine(reports map[*seat]json.RawMessage) View {
+// buildView makes a view of the seats' reports.
+func (c *coordinator) buildView(reports map[*seat]json.RawMessage) View {
 	me := c.m.self
 	v := View{
 		RunID: me.RunID, Job: c.job.id, Phase: c.round.state.String(), Round: c.job.round, Restart: c.job.restart, MaxRestarts: c.job.maxRestarts,
 		Min: me.Min, Max: me.Max, Coordinator: me.ID,
 	}
-	held := c.round.world != nil && c.round.state != roundForming
-	if held {
+	hasWorld := c.round.world != nil && c.round.state != roundForming
+	if hasWorld {
 		v.Round, v.Restart, v.Size = c.round.world.Round, c.round.world.Restart, c.round.world.Size
 	}
 	switch c.round.state {
@@ -85,50 +85,50 @@ func (c *coordinator) combine(reports map[*seat]json.RawMessage) View {
 	case c.round.state == roundDecided && c.job.outcome.Cause != nil:
 		v.Failure = cut(c.job.outcome.Cause.Line(), maxText)
 	case c.round.state == roundStopping && len(c.round.failures) > 0:
-		first := c.round.first()
+		first := c.round.firstCause()
 		v.Failure = cut(first.Line(), maxText)
 	case len(c.job.records) > 0 && c.job.records[len(c.job.records)-1].Cause != nil:
 		v.Failure = cut(c.job.records[len(c.job.records)-1].Cause.Line(), maxText)
 	}
 	room := maxView
-	if held {
+	if hasWorld {
 		for i := range c.round.world.Members {
-			n := seenMember(&c.round.world.Members[i], i)
+			n := memberView(&c.round.world.Members[i], i)
 			n.Standing, n.Trouble = NodeLost, "it is not connected"
 			if s := c.seats.member(n.ID); s != nil {
 				n.Standing = NodeActive
-				n.take(s, reports, &room)
+				n.addReport(s, reports, &room)
 			}
 			v.Nodes = append(v.Nodes, n)
 		}
 	}
 	for _, s := range c.seats.here {
-		if held && s.inWorld() {
+		if hasWorld && s.inWorld() {
 			continue
 		}
-		n := Seen{ID: s.node.ID, Host: s.node.Host, Addr: s.node.Addr, GroupRank: -1, FirstRank: -1, Workers: s.node.Workers, Standing: NodeWaiting}
-		if held {
+		n := NodeView{ID: s.node.ID, Host: s.node.Host, Addr: s.node.Addr, GroupRank: -1, FirstRank: -1, Workers: s.node.Workers, Standing: NodeWaiting}
+		if hasWorld {
 			n.Standing = NodeSpare
 		}
-		n.take(s, reports, &room)
+		n.addReport(s, reports, &room)
 		v.Nodes = append(v.Nodes, n)
 	}
 	return v
 }
 
-// seenMember returns a member of the world as a view shows it.
-func seenMember(p *Member, group int) Seen {
-	return Seen{ID: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: group, FirstRank: p.FirstRank, Workers: p.Workers, Standing: NodeUnknown}
+// memberView returns a member of the world as a view shows it.
+func memberView(p *Member, group int) NodeView {
+	return NodeView{ID: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: group, FirstRank: p.FirstRank, Workers: p.Workers, Standing: NodeUnknown}
 }
 
-// take adds a node's report while there is room for it.
-func (n *Seen) take(s *seat, reports map[*seat]json.RawMessage, room *int) {
+// addReport adds a node's report while there is room for it.
+func (n *NodeView) addReport(s *seat, reports map[*seat]json.RawMessage, room *int) {
 	body, ok := reports[s]
 	switch {
 	case !ok:
 		n.Trouble = "it has not answered within " + surveyTime.String()
 	case body == nil:
-		n.Trouble = "what it tells of itself is too long"
+		n.Trouble = "its report is too long"
 	case len(body) > *room:
 		n.Trouble = tooMany
 	default:
@@ -137,12 +137,12 @@ func (n *Seen) take(s *seat, reports map[*seat]json.RawMessage, room *int) {
 	}
 }
 
-// ownView returns what a member knows without its coordinator.
-func (m *Machine) ownView(body json.RawMessage) View {
-	v := View{RunID: m.self.RunID, Phase: "seeking", Min: m.self.Min, Max: m.self.Max, Nodes: []Seen{}}
+// localView returns what a member knows without its coordinator.
+func (m *Machine) localView(body json.RawMessage) View {
+	v := View{RunID: m.self.RunID, Phase: "seeking", Min: m.self.Min, Max: m.self.Max, Nodes: []NodeView{}}
 	w := m.mem.work.sealed
 	if w == nil {
-		v.Status = m.seekStatus()
+		v.Status = m.searchStatus()
 	} else {
 		v.Job, v.Round, v.Restart, v.MaxRestarts, v.Size = w.Job, w.Round, w.Restart, w.MaxRestarts, w.Size
 		v.Phase = [...]string{"recovering", "running", "running", "stopping"}[m.mem.work.state]
@@ -150,7 +150,7 @@ func (m *Machine) ownView(body json.RawMessage) View {
 			v.Failure = cut(m.mem.work.abortedBy.Line(), maxText)
 		}
 		for i := range w.Members {
-			v.Nodes = append(v.Nodes, seenMember(&w.Members[i], i))
+			v.Nodes = append(v.Nodes, memberView(&w.Members[i], i))
 		}
 	}
 	switch {
@@ -163,10 +163,10 @@ func (m *Machine) ownView(body json.RawMessage) View {
 	default:
 		v.Note = "the coordinator was lost; this is what one node knows"
 	}
-	i := slices.IndexFunc(v.Nodes, func(n Seen) bool { return n.ID == m.self.ID })
+	i := slices.IndexFunc(v.Nodes, func(n NodeView) bool { return n.ID == m.self.ID })
 	if i < 0 {
 		i = len(v.Nodes)
-		v.Nodes = append(v.Nodes, Seen{
+		v.Nodes = append(v.Nodes, NodeView{
 			ID: m.self.ID, Host: m.self.Host, Addr: m.self.Addr, GroupRank: -1, FirstRank: -1, Workers: m.self.Workers, Standing: NodeWaiting,
 		})
 	} else if m.mem.work.state != workIdle {
@@ -176,12 +176,12 @@ func (m *Machine) ownView(body json.RawMessage) View {
 	return v
 }
 
-// written returns the view as JSON of at most limit bytes. A report that is not JSON
+// marshal returns the view as JSON of at most limit bytes. A report that is not JSON
 // is left out.
-func (v View) written(limit int) json.RawMessage {
+func (v View) marshal(limit int) json.RawMessage {
 	for i := range v.Nodes {
 		if n := &v.Nodes[i]; n.Report != nil && !json.Valid(n.Report) {
-			n.Report, n.Trouble = nil, "what it tells of itself makes no sense"
+			n.Report, n.Trouble = nil, "its report is not valid JSON"
 		}
 	}
 	b := v.json()
@@ -192,13 +192,13 @@ func (v View) written(limit int) json.RawMessage {
 		b = v.json()
 	}
 	if len(b) > limit {
-		v.Nodes, v.Status, v.Note = []Seen{}, nil, tooMany
+		v.Nodes, v.Status, v.Note = []NodeView{}, nil, tooMany
 		b = v.json()
 	}
 	return b
 }
 
-const tooMany = "there are too many nodes to tell of"
+const tooMany = "there are too many nodes to show their reports"
 
 // json returns the view as JSON.
 func (v View) json() []byte {
@@ -223,7 +223,7 @@ const (
 type query struct {
 	serial int       // counts down from 0, so that no survey's serial is the same
 	by     time.Time // zero: nothing is asked
-	own    bool      // without the coordinator: only this agent's report is awaited
+	local  bool      // without the coordinator: only this agent's report is awaited
 }
 
 // queryReceived asks the coordinator how the job stands.
@@ -233,22 +233,22 @@ func (m *Machine) queryReceived() {
 		return
 	}
 	q.serial--
-	q.by, q.own = m.now.Add(queryTime), false
-	m.tell(Message{Type: MsgQuery, Serial: q.serial})
+	q.by, q.local = m.now.Add(queryTime), false
+	m.sendToCoordinator(Message{Type: MsgQuery, Serial: q.serial})
 }
 
 // queryTick stops waiting for a coordinator that is lost or silent, and then for this
 // agent's own report.
 func (m *Machine) queryTick() {
 	q := &m.query
-	late := !m.now.Before(q.by)
+	elapsed := !m.now.Before(q.by)
 	switch {
 	case q.by.IsZero():
-	case !q.own && (late || !m.mem.link.open):
-		q.own, q.by = true, m.now.Add(reportTime)
+	case !q.local && (elapsed || !m.mem.link.open):
+		q.local, q.by = true, m.now.Add(reportTime)
 		m.emit(Report{q.serial})
-	case q.own && late:
-		m.present(m.ownView(nil).written(maxWhole))
+	case q.local && elapsed:
+		m.present(m.localView(nil).marshal(maxWhole))
 	}
 }
 
@@ -258,25 +258,25 @@ func (m *Machine) present(view json.RawMessage) {
 	m.emit(Present{view})
 }
 
-// reportGiven takes the agent's report about its node, for this member's query or for
-// the coordinator's survey.
-func (m *Machine) reportGiven(e Reported) {
+// localReportReceived takes the agent's report about its node, for this member's query
+// or for the coordinator's survey.
+func (m *Machine) localReportReceived(e Reported) {
 	q := &m.query
 	switch {
-	case !q.by.IsZero() && q.own && e.Serial == q.serial:
-		m.present(m.ownView(e.Body).written(maxWhole))
+	case !q.by.IsZero() && q.local && e.Serial == q.serial:
+		m.present(m.localView(e.Body).marshal(maxWhole))
 	case e.Serial > 0:
 		if len(e.Body) > maxReport {
 			e.Body = nil
 		}
-		m.tell(Message{Type: MsgReport, Serial: e.Serial, Body: e.Body})
+		m.sendToCoordinator(Message{Type: MsgReport, Serial: e.Serial, Body: e.Body})
 	}
 }
 
 // viewReceived presents the coordinator's view.
 func (m *Machine) viewReceived(msg Message) {
 	q := &m.query
-	if !q.by.IsZero() && !q.own && msg.Serial == q.serial && len(msg.Body) > 0 {
+	if !q.by.IsZero() && !q.local && msg.Serial == q.serial && len(msg.Body) > 0 {
 		m.present(msg.Body)
 	}
 }
@@ -339,7 +339,7 @@ func (c *coordinator) surveyTick() {
 			return
 		}
 	}
-	v.view, v.taken, v.by = c.combine(v.reports).written(maxWhole), c.m.now, time.Time{}
+	v.view, v.taken, v.by = c.buildView(v.reports).marshal(maxWhole), c.m.now, time.Time{}
 	for _, s := range c.seats.here { // in a fixed order
 		if serial, ok := v.askers[s]; ok {
 			c.send(s, Message{Type: MsgView, Serial: serial, Body: v.view})
@@ -397,7 +397,7 @@ func (c *coordinator) status() *Status {
 			st.Note = "the job ends then unless a node that was refused is started again, corrected"
 		}
 		if len(c.seats.here) >= c.m.self.Min {
-			st.Note = c.whyBarred()
+			st.Note = c.quorumProblem()
 			if !c.round.lastCall.IsZero() {
 				st.Left, st.Note = c.round.lastCall.Sub(c.m.now), "last call for more nodes"
 			}

@@ -205,8 +205,8 @@ const (
 	maxFailures = 1024 // of one round that are kept, the earliest ones
 )
 
-// validate says why a world that came from the network makes no sense. What
-// passes can be counted, indexed and numbered without a further look.
+// validate returns why a world that came from the network is not valid. A valid world
+// can be counted, indexed and numbered without another check.
 func (w *World) validate() error {
 	if n := len(w.Members); n == 0 || n > MaxNodes {
 		return fmt.Errorf("it has %d nodes", n)
@@ -243,7 +243,7 @@ func (w *World) validate() error {
 	return nil
 }
 
-// Validate says why a node's description of itself makes no sense.
+// Validate returns why a node's description of itself is not valid.
 func (n *Node) Validate() error {
 	if n.ID == "" {
 		return errors.New("it has no id")

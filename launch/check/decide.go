@@ -49,7 +49,7 @@ func Decide(p *Policy, c rendezvous.Compare) Decision {
 		if v.Outcome == nil {
 			v.Outcome = refuseOutcome(p, found, fleet)
 		}
-	case c.Late:
+	case c.WorldRuns:
 	case c.Answers == nil && p.Preflight != spec.PreflightOff:
 		// Run the probes even if the facts already refuse the job, so that one table
 		// shows all errors.
@@ -59,7 +59,7 @@ func Decide(p *Policy, c rendezvous.Compare) Decision {
 	case refused:
 		v.Outcome = refuseOutcome(p, found, fleet)
 	}
-	if v.Outcome != nil || v.Ask != nil || c.Late {
+	if v.Outcome != nil || v.Ask != nil || c.WorldRuns {
 		return v
 	}
 	if p.Check != nil {
@@ -131,7 +131,7 @@ func addAnswers(f *preflight.Fleet, plans []probe.Plan, c rendezvous.Compare) {
 			f.Probes = append(f.Probes, got...)
 		}
 		if a.Received > 0 && a.Sent >= a.Received {
-			setClock(&f.Nodes[i].Node, a.offset(c.Asked, c.Heard[i]), a.roundTrip(c.Asked, c.Heard[i]))
+			setClock(&f.Nodes[i].Node, a.offset(c.AskedAt, c.AnsweredAt[i]), a.roundTrip(c.AskedAt, c.AnsweredAt[i]))
 		}
 	}
 	k := c.World.Index(c.World.Coordinator)

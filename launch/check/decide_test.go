@@ -90,7 +90,7 @@ func errorIDs(t *testing.T, v *rendezvous.CheckResult) []string {
 // nothing unless answers has their answer.
 func withAnswers(c rendezvous.Compare, answers ...json.RawMessage) rendezvous.Compare {
 	n := len(c.World.Members)
-	c.Answers, c.Heard, c.Questions = make([]json.RawMessage, n), make([]time.Time, n), 1
+	c.Answers, c.AnsweredAt, c.Questions = make([]json.RawMessage, n), make([]time.Time, n), 1
 	copy(c.Answers, answers)
 	return c
 }
@@ -134,12 +134,12 @@ func TestNewNodeIsRefusedAlone(t *testing.T) {
 		t.Errorf("want the job refused: %+v", v)
 	}
 	c = compareRequest(t, gpuNode(0, "2.27.5", 22705), gpuNode(1, "2.19.3", 21903))
-	c.New, c.Late = []int{1}, true
+	c.New, c.WorldRuns = []int{1}, true
 	if v := Decide(strictPolicy(), c); v.Outcome == nil || len(v.Only) != 1 {
 		t.Errorf("a late node that does not fit is not refused: %+v", v)
 	}
 	c = compareRequest(t, gpuNode(0, "2.27.5", 22705), gpuNode(1, "2.27.5", 22705))
-	c.New, c.Late = []int{1}, true
+	c.New, c.WorldRuns = []int{1}, true
 	if v := Decide(strictPolicy(), c); v.Outcome != nil || v.Ask != nil {
 		t.Errorf("a late node that fits gets an answer: %+v", v)
 	}
@@ -283,7 +283,7 @@ func TestClockOfTheShortestRoundTrip(t *testing.T) {
 		received := asked.Add(time.Duration(c.question + c.lag))
 		a.Received, a.Sent = received.UnixNano(), received.UnixNano()
 		x = withAnswers(x, nil, marshal(a))
-		x.Asked, x.Heard[1] = asked, asked.Add(time.Duration(c.lag))
+		x.AskedAt, x.AnsweredAt[1] = asked, asked.Add(time.Duration(c.lag))
 		found := slices.ContainsFunc(Decide(strictPolicy("I01", "R02"), x).Findings, func(f preflight.Finding) bool { return f.ID == "H02" })
 		if found != c.found {
 			t.Errorf("%s: found %v", c.name, found)

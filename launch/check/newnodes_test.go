@@ -15,7 +15,7 @@ import (
 
 // withProbes adds the answers of nodes to a comparison; some nodes are not reached.
 func withProbes(c rendezvous.Compare, unreached func(from, to int) bool) rendezvous.Compare {
-	c.Questions, c.Heard = 2, make([]time.Time, len(c.World.Members))
+	c.Questions, c.AnsweredAt = 2, make([]time.Time, len(c.World.Members))
 	for _, plan := range probe.Plans(buildFleet(c)) {
 		var got []preflight.Probe
 		for _, t := range plan.Targets {
@@ -93,7 +93,7 @@ func TestInvalidFactsChangeNothing(t *testing.T) {
 		t.Errorf("chosen %v", got)
 	}
 	c := withProbes(compareRequest(t, a, gpuNode(1, "2.27.5", 22705)), func(int, int) bool { return false })
-	c.Asked, c.Heard[1] = time.Unix(1e9, 0), time.Unix(1e9, 0)
+	c.AskedAt, c.AnsweredAt[1] = time.Unix(1e9, 0), time.Unix(1e9, 0)
 	c.Answers[1] = json.RawMessage("null")
 	f := buildFleet(c)
 	if addAnswers(f, probe.Plans(f), c); f.Nodes[1].Node.Offset != 0 {

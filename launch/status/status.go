@@ -89,7 +89,7 @@ func Decode(view []byte) (Status, error) {
 }
 
 // decodeNode returns the state of one node, and the node's report.
-func decodeNode(seen *rendezvous.Seen, v *rendezvous.View) (NodeStatus, NodeReport) {
+func decodeNode(seen *rendezvous.NodeView, v *rendezvous.View) (NodeStatus, NodeReport) {
 	n := NodeStatus{
 		Host: shortText(seen.Host), Addr: shortText(seen.Addr), GroupRank: seen.GroupRank, FirstRank: seen.FirstRank, Workers: seen.Workers,
 		Standing: shortText(string(seen.Standing)), Trouble: shortText(seen.Trouble), Ranks: []Rank{},

@@ -45,7 +45,7 @@ func exampleView() rendezvous.View {
 	return rendezvous.View{
 		RunID: "train", Phase: "stopping", Round: 4, Restart: 1, MaxRestarts: 3, Size: 4, Min: 2, Max: 2, Coordinator: "a",
 		Age: 61 * time.Second, Failure: "rank 0 exited with code 3", Status: &rendezvous.Status{Waiting: []string{"n1 (10.0.0.1)"}},
-		Nodes: []rendezvous.Seen{
+		Nodes: []rendezvous.NodeView{
 			{ID: "a", Host: "n1", Addr: "10.0.0.1", GroupRank: 0, FirstRank: 0, Workers: 2, Standing: rendezvous.NodeActive, Report: exampleNode().Encode()},
 			{ID: "b", Host: "n2", Addr: "10.0.0.2", GroupRank: 1, FirstRank: 2, Workers: 2, Standing: rendezvous.NodeLost, Trouble: "it is not connected"},
 			{ID: "c", Host: "n3", Addr: "10.0.0.3", GroupRank: -1, FirstRank: -1, Workers: 2, Standing: rendezvous.NodeSpare, Report: NodeReport{PID: 30, Up: 1000, State: Idle}.Encode()},
@@ -122,7 +122,7 @@ func TestTableOfManyRanks(t *testing.T) {
 		case 6:
 			n.Ranks[7].Output, n.Ranks[7].Seen = nil, SeenStderr // the output is unknown
 		}
-		v.Nodes = append(v.Nodes, rendezvous.Seen{
+		v.Nodes = append(v.Nodes, rendezvous.NodeView{
 			ID: rendezvous.NodeID(fmt.Sprint(g)), Host: fmt.Sprint("n", g), GroupRank: g, FirstRank: g * 8, Workers: 8,
 			Standing: rendezvous.NodeActive, Report: n.Encode(),
 		})
@@ -146,7 +146,7 @@ func TestTableOfManyRanks(t *testing.T) {
 func TestRanksOfAnEarlierRound(t *testing.T) {
 	old := exampleNode()
 	old.Round, old.State = 3, Done
-	s := decode(t, rendezvous.View{Round: 4, Size: 2, Nodes: []rendezvous.Seen{{Host: "n", Workers: 2, Standing: rendezvous.NodeActive, Report: old.Encode()}}})
+	s := decode(t, rendezvous.View{Round: 4, Size: 2, Nodes: []rendezvous.NodeView{{Host: "n", Workers: 2, Standing: rendezvous.NodeActive, Report: old.Encode()}}})
 	if n := s.Nodes[0]; len(n.Ranks) != 0 || n.State != Idle || n.PID != 11 {
 		t.Errorf("%+v", n)
 	}
@@ -163,7 +163,7 @@ func TestReportIsBounded(t *testing.T) {
 	if len(b) > 256<<10 || !json.Valid(b) {
 		t.Errorf("%d bytes", len(b))
 	}
-	s := decode(t, rendezvous.View{Nodes: []rendezvous.Seen{{Workers: 4096, Report: b}}})
+	s := decode(t, rendezvous.View{Nodes: []rendezvous.NodeView{{Workers: 4096, Report: b}}})
 	if len(s.Nodes[0].Ranks) != maxRanks || s.Nodes[0].Omitted != 4096-maxRanks {
 		t.Errorf("%d ranks, %d left out", len(s.Nodes[0].Ranks), s.Nodes[0].Omitted)
 	}

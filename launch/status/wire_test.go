@@ -62,7 +62,7 @@ func (e *endlessReader) Read(p []byte) (int, error) {
 // FuzzView checks that any view of an agent becomes a status that can be printed,
 // and that cannot control the terminal.
 func FuzzView(f *testing.F) {
-	v := rendezvous.View{RunID: "r", Phase: "running", Size: 2, Coordinator: "a", Status: &rendezvous.Status{Waiting: []string{"n"}}, Nodes: []rendezvous.Seen{
+	v := rendezvous.View{RunID: "r", Phase: "running", Size: 2, Coordinator: "a", Status: &rendezvous.Status{Waiting: []string{"n"}}, Nodes: []rendezvous.NodeView{
 		{ID: "a", Host: "n", Addr: "10.0.0.1", Workers: 2, Standing: rendezvous.NodeActive, Report: exampleNode().Encode()},
 		{ID: "b", GroupRank: -1, FirstRank: -1, Standing: rendezvous.NodeSpare, Trouble: "it has not answered"},
 	}}

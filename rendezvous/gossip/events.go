@@ -106,7 +106,7 @@ func (g *Gossip) refusal(m meta) rendezvous.Refused {
 	if m.Run != g.cfg.RunID {
 		return rendezvous.Refused{Name: m.Name, Why: fmt.Sprintf("it belongs to run %q, this is run %q; give both the same --rdzv-id, or another --rdzv-endpoint", m.Run, g.cfg.RunID)}
 	}
-	return rendezvous.Refused{Name: m.Name, Why: fmt.Sprintf("it speaks protocol %d, this job speaks %d; start the same gorun on every node", m.Protocol, g.protocol), Ours: true}
+	return rendezvous.Refused{Name: m.Name, Why: fmt.Sprintf("it speaks protocol %d, this job speaks %d; start the same gorun on every node", m.Protocol, g.protocol), SameRun: true}
 }
 
 // maxID bounds the bytes of an agent's id; an Identity's has 16.

@@ -71,7 +71,7 @@ func (x *checker) compare(a *Agent, c rendezvous.Compare) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i, m := range c.World.Members {
-		if f := c.Facts[i]; f != nil && string(f) != factsOf(m.ID) || x.facts[m.ID] && !c.Late && f == nil {
+		if f := c.Facts[i]; f != nil && string(f) != factsOf(m.ID) || x.facts[m.ID] && !c.WorldRuns && f == nil {
 			a.ledger.fault("%s compares %s as the facts of %s", a.label, f, m.ID)
 		}
 		if e := c.Envs[i]; (c.Facts[i] != nil) != (e != nil) || e != nil && string(e) != envOf(m.ID) {
@@ -93,7 +93,7 @@ func (x *checker) compare(a *Agent, c rendezvous.Compare) {
 			x.dismissed[id] = true
 		}
 		e.Outcome, e.Only = &refusal, []rendezvous.NodeID{id}
-	case c.Late:
+	case c.WorldRuns:
 	case n == 4:
 		a.ledger.note("%s refuses the world of round %d", a.label, c.World.Round)
 		e.Outcome = &refusal

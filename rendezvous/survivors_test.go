@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestWhoMayGoOn checks which members of the last world have no vote.
-func TestWhoMayGoOn(t *testing.T) {
+// TestMajorityOfTheLastWorldGoesOn checks which members of the last world have no vote.
+func TestMajorityOfTheLastWorldGoesOn(t *testing.T) {
 	refused := func(addr string) Event { return DialFailed{Addr: addr, Refused: true, Text: "refused"} }
 	tests := []struct {
 		name   string
@@ -15,8 +15,8 @@ func TestWhoMayGoOn(t *testing.T) {
 	}{
 		{"two of five fall silent", []Event{Closed{Conn: 1, Silent: true}, Closed{Conn: 2, Silent: true}}, true},
 		{"three of five fall silent", []Event{Closed{Conn: 1, Silent: true}, Closed{Conn: 2, Silent: true}, Closed{Conn: 3, Silent: true}}, false},
-		{"three streams break, nobody is known to be dead", []Event{Closed{Conn: 1}, Closed{Conn: 2}, Closed{Conn: 3}}, false},
-		{"three break, two are dead", []Event{Closed{Conn: 1}, Closed{Conn: 2}, Closed{Conn: 3}, refused("c1"), refused("c2")}, true},
+		{"three streams break, no process is known to have ended", []Event{Closed{Conn: 1}, Closed{Conn: 2}, Closed{Conn: 3}}, false},
+		{"three break, two are lost", []Event{Closed{Conn: 1}, Closed{Conn: 2}, Closed{Conn: 3}, refused("c1"), refused("c2")}, true},
 		{"three break and do not answer", []Event{Closed{Conn: 1}, Closed{Conn: 2}, Closed{Conn: 3}, DialFailed{Addr: "c1"}, DialFailed{Addr: "c2"}}, false},
 		{"silence, then refusal", []Event{Closed{Conn: 1, Silent: true}, Closed{Conn: 2, Silent: true}, Closed{Conn: 3, Silent: true}, Tick{}, refused("c1"), refused("c2")}, false},
 	}
@@ -49,20 +49,20 @@ func TestWhoMayGoOn(t *testing.T) {
 				step(Tick{})
 			}
 			if got := proposed > 0 || m.coord.round.state == roundProposing || m.coord.round.state == roundRunning; got != tt.goesOn {
-				t.Errorf("goes on: %v (%s; %s)", got, m.coord.round.state, m.coord.whyBarred())
+				t.Errorf("goes on: %v (%s; %s)", got, m.coord.round.state, m.coord.quorumProblem())
 			}
 		})
 	}
 }
 
-// TestOrphansKnowLittle checks that a refused connection proves a loss after a broken
-// stream, but not after silence.
-func TestOrphansKnowLittle(t *testing.T) {
+// TestRefusalProvesALossOnlyAfterABreak checks that a refused connection proves a loss
+// after a broken stream, but not after silence.
+func TestRefusalProvesALossOnlyAfterABreak(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		m := third(t, silent)
 		m.Step(m.now, DialFailed{Addr: "c1", Refused: true, Text: "refused"})
 		if m.coord == nil {
-			t.Fatal("nobody coordinates")
+			t.Fatal("no agent coordinates")
 		}
 		for _, id := range []NodeID{"id1", "boss"} {
 			if m.coord.seats.ended(id) == silent {
@@ -125,7 +125,7 @@ func TestOutcomeIsPassedOn(t *testing.T) {
 	m.Step(m.now, Closed{Conn: c, Text: "reset"})
 	m.Step(m.now, DialFailed{Addr: "c9", Refused: true})
 	if m.coord == nil {
-		t.Fatal("nobody coordinates")
+		t.Fatal("no agent coordinates")
 	}
 	m.coord.seats.get("id1").state = seatMissing // it has not come yet
 	node := seatNode(1, 3, 1)
@@ -137,9 +137,9 @@ func TestOutcomeIsPassedOn(t *testing.T) {
 	}
 }
 
-// TestWitness checks that a node that accepted a world and lost its coordinator asks
-// the members.
-func TestWitness(t *testing.T) {
+// TestUncommittedMemberAsksTheOthers checks that a node that accepted a world and lost
+// its coordinator asks the members.
+func TestUncommittedMemberAsksTheOthers(t *testing.T) {
 	m, c := states()["member"]()
 	w := newWorld([]Node{m.self, seatNode(1, 3, 1), {ID: "boss", RunID: "r", Control: "c9", Workers: 1}}, World{Term: 1, Coordinator: "boss"})
 	m.Step(m.now, Received{c, Message{Type: MsgPropose, World: &w}})
@@ -148,7 +148,7 @@ func TestWitness(t *testing.T) {
 	for end := m.now.Add(10 * time.Second); m.mem.link.dialing != "c1"; {
 		next := m.Next()
 		if next.IsZero() || next.After(end) {
-			t.Fatalf("it waits without a word to the others (dialing %q)", m.mem.link.dialing)
+			t.Fatalf("it waits without a message to the others (dialing %q)", m.mem.link.dialing)
 		}
 		m.Step(next, DialFailed{Addr: m.mem.link.dialing, Refused: true})
 		m.Step(next, Tick{})
@@ -174,9 +174,9 @@ func TestTheSearchForACoordinatorEnds(t *testing.T) {
 	}
 }
 
-// TestWhoLostItsPlaceWaits checks a member whose stream broke and whose place another
+// TestNodeWithoutItsPlaceWaits checks a member whose stream broke and whose place another
 // node took meanwhile. It is not a stranger and learns how its job ends.
-func TestWhoLostItsPlaceWaits(t *testing.T) {
+func TestNodeWithoutItsPlaceWaits(t *testing.T) {
 	m := runs(t, 2, 3) // of at most 3 nodes
 	old := *m.World()
 	m.Step(m.now, Closed{Conn: 2, Text: "reset"})
@@ -188,14 +188,14 @@ func TestWhoLostItsPlaceWaits(t *testing.T) {
 	}
 	stranger := hello(m, 4, 2, 3, nil)
 	if got := sent(stranger, MsgRefuse); len(got) != 0 {
-		t.Errorf("who comes later is no spare: %+v", stranger)
+		t.Errorf("a node that comes later is no spare: %+v", stranger)
 	}
 	node := seatNode(2, 2, 3)
 	back := m.Step(m.now, Received{5, Message{Type: MsgHello, Node: &node, Last: &Last{World: &old, Started: true, Over: true}}})
 	if got := sent(back, MsgRefuse); len(got) != 0 {
 		t.Fatalf("it is refused: %s", got[0].Text)
 	}
-	failed := m.here(KindExit, "boom")
+	failed := m.nodeCause(KindExit, "boom")
 	failed.Rank, failed.ExitCode = 0, 9
 	m.coord.job.restart = m.coord.job.maxRestarts
 	m.Step(m.now, Failed{Round: m.World().Round, Cause: failed})
