@@ -75,6 +75,7 @@ func (s *Source) find(ctx context.Context) (*preflight.Lost, error) {
 		if lost = p.withheld(sent); !anyLost(lost) {
 			return nil, err
 		}
+		lost.Assumed = lost.Assumed || s.Dry
 	}
 	placed := n.Devices(ctx)
 	if ctx.Err() != nil {

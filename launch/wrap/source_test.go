@@ -182,7 +182,7 @@ func TestDryRunStartsNoWrapper(t *testing.T) {
 		t.Errorf("%+v", lost)
 	}
 	lost := s.lost(t, "env", "-i", "bash", "-lc", "./train")
-	if !slices.Contains(lost.Missing, "RANK") || lost.Assumed || lost.Unseen != "" || len(lost.Fix) == 0 {
+	if !slices.Contains(lost.Missing, "RANK") || !lost.Assumed || lost.Unseen != "" || len(lost.Fix) == 0 {
 		t.Errorf("%+v", lost)
 	}
 	s.Wait.Wait()

@@ -77,7 +77,7 @@ type Lost struct {
 	Forced  []string `json:"forced,omitempty"`  // essential to workers, but the command line sets one value for all
 	Fix     []string `json:"fix,omitempty"`     // lines of a Finding.Fix
 	Unseen  string   `json:"unseen,omitempty"`  // why no program could look behind the wrapper; the names are then the variables that its options withhold
-	Assumed bool     `json:"assumed,omitempty"` // the wrapper's configuration may still pass the names on; no program saw their loss
+	Assumed bool     `json:"assumed,omitempty"` // no program saw the loss, and it is not certain: nothing was tried, or the wrapper's configuration may pass the names on
 
 	// The fields below concern names that are given only once the facts of all
 	// nodes are there.
