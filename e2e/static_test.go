@@ -147,7 +147,7 @@ func TestMasterOfOneNode(t *testing.T) {
 					`echo at $MASTER_ADDR:$MASTER_PORT; exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT`)
 				j.end(patience, 0, a)
 				a.prints("at "+want+":"+port+"\n", 1)
-				told := strings.Contains(a.err.String(), "--master-addr "+addr+" is ignored, since the job has one node and ")
+				told := strings.Contains(a.err.String(), "--master-addr "+addr+" is ignored, because the job has one node and ")
 				if told != (addr != want) {
 					t.Errorf("a word about the address: %v", told)
 				}

@@ -203,7 +203,7 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	switch c := c.(type) {
 	case rendezvous.Admit:
-		a.session.Store.Admit(c.Clients)
+		a.session.Store.AllowClients(c.Clients)
 	case rendezvous.Start:
 		a.start(ctx, c)
 	case rendezvous.Stop:
@@ -233,7 +233,7 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 		a.console.Announce("restart %d of %d: %d workers on %d nodes", w.Restart, w.MaxRestarts, w.Size, len(w.Members))
 	}
 	a.status.SetJob(c.World.Job)
-	a.session.Joined()
+	a.session.MarkJoined()
 	env, err := a.env.round(c)
 	p := a.workers.plan(c, a.build.program, env)
 	p.Err = cmp.Or(err, p.Err)

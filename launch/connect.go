@@ -69,12 +69,12 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 	sp := &a.opts.Spec
 	o := meet.Options{
 		Network: sp.Network, Node: a.node, Identity: identity, Secret: a.secrets.run, Pool: a.pool, Grace: sp.ShutdownTimeout,
-		Quiet: a.opts.shares(), Post: a.events.post, Note: a.console.AnnounceRarely, Elsewhere: a.opts.elsewhere,
+		Quiet: a.opts.shares(), Post: a.events.post, Note: a.console.AnnounceRarely, SuggestCommand: a.opts.elsewhere,
 		Wait: func(ctx context.Context, what string, f func(context.Context) error) error {
 			_, err := await(ctx, a.base, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 			return err
 		},
-		Failed: func(kind rendezvous.Kind, text string) { a.events.Put(partFailed{kind, text}) },
+		OnFailure: func(kind rendezvous.Kind, text string) { a.events.Put(partFailed{kind, text}) },
 	}
 	if local := a.opts.Local; local != nil {
 		o.Local.Addr = local.Addr

@@ -37,7 +37,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		a.node.NodeRank = a.opts.Local.Index
 	}
 	var identity *rendezvous.Identity
-	if !meet.Alone(&sp.Network, sp.MaxNodes) { // what others need of this node takes two milliseconds to make
+	if !meet.IsAlone(&sp.Network, sp.MaxNodes) { // what others need of this node takes two milliseconds to make
 		identity = rendezvous.NewIdentity()
 		a.node.ID, a.node.Networks = identity.ID(), meet.Networks(ctx)
 	}

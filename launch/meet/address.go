@@ -15,9 +15,9 @@ import (
 
 // address describes where this node is in the network.
 type address struct {
-	own    string // IP address at which the other nodes reach it
-	bind   string // IP address to listen at: own, or all addresses if no interface has own (NAT)
-	serves int    // index of the endpoint whose address is this machine's; -1: none
+	ip       string // at which the other nodes reach this node
+	bind     string // IP address to listen at: ip, or all addresses if no interface has ip (NAT)
+	endpoint int    // index of the endpoint whose address is this machine's; -1: none
 }
 
 // findAddress looks up this node and the endpoints.
@@ -26,35 +26,35 @@ func (s *Session) findAddress(ctx context.Context, n *spec.Network) (address, er
 	for _, e := range n.Endpoints {
 		names = append(names, e.Host)
 	}
-	return wait(ctx, s, "looking up "+strings.Join(names, ", "), func(ctx context.Context) (address, error) { return findAddress(ctx, n) })
+	return waitFor(ctx, s, "looking up "+strings.Join(names, ", "), func(ctx context.Context) (address, error) { return findAddress(ctx, n) })
 }
 
 // findAddress decides the node's address. It is --local-addr; otherwise that of the
 // scheduler's name of this node; otherwise the endpoint's own address if this machine
 // has it; otherwise the source address of the route to an endpoint.
 func findAddress(ctx context.Context, n *spec.Network) (address, error) {
-	at := address{serves: -1}
+	at := address{endpoint: -1}
 	if n.LocalAddr != "" {
 		ips, err := lookupLocal(ctx, n.LocalAddr)
 		if err != nil {
 			return at, err
 		}
-		at.own = ips[0].String()
+		at.ip = ips[0].String()
 	} else if n.Host != "" {
-		at.own = addressOf(ctx, n.Host, n.Peer)
+		at.ip = addressOf(ctx, n.Host, n.Peer)
 	}
 	reach := ""
 	for i, e := range n.Endpoints {
 		ips, err := lookup(ctx, e.Host)
 		if err != nil {
-			continue // not known yet; the wait for the others reports it
+			continue // unknown yet; the wait for the other nodes reports it
 		}
 		for _, ip := range ips {
-			here := e.Host == n.Host || isLocal(ip) && (at.own == "" || at.own == ip.String())
-			if here && at.serves < 0 {
-				at.serves = i
-				if at.own == "" {
-					at.own = outward(ip, e.Host)
+			here := e.Host == n.Host || isLocal(ip) && (at.ip == "" || at.ip == ip.String())
+			if here && at.endpoint < 0 {
+				at.endpoint = i
+				if at.ip == "" {
+					at.ip = externalAddress(ip, e.Host)
 				}
 			}
 		}
@@ -63,21 +63,21 @@ func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 		}
 	}
 	if h := n.Conf.IsHost; h != nil {
-		at.serves = map[bool]int{true: 0, false: -1}[*h]
+		at.endpoint = map[bool]int{true: 0, false: -1}[*h]
 	}
-	if at.own == "" {
-		at.own = sourceTo(reach)
+	if at.ip == "" {
+		at.ip = sourceAddress(reach)
 	}
-	if n.Backend == spec.EtcdV3 && n.LocalAddr == "" && strings.HasPrefix(at.own, "127.") {
+	if n.Backend == spec.EtcdV3 && n.LocalAddr == "" && strings.HasPrefix(at.ip, "127.") {
 		// Many users run a member of etcd on every node. Other nodes do not reach
 		// this node at the member's loopback address.
-		at.own = cmp.Or(sourceTo(""), at.own)
+		at.ip = cmp.Or(sourceAddress(""), at.ip)
 	}
-	if at.own == "" {
+	if at.ip == "" {
 		return at, fmt.Errorf("cannot find this node's address: %s cannot be resolved and there is no default route; give --local-addr", n.Endpoints[0].Host)
 	}
-	at.bind = at.own
-	if ip, err := netip.ParseAddr(at.own); err == nil && !isLocal(ip) {
+	at.bind = at.ip
+	if ip, err := netip.ParseAddr(at.ip); err == nil && !isLocal(ip) {
 		at.bind = "0.0.0.0"
 		if ip.Is6() {
 			at.bind = "::"
@@ -158,22 +158,22 @@ func isLocal(ip netip.Addr) bool {
 	return false
 }
 
-// outward replaces a loopback address that a host name stands for (Debian's
+// externalAddress replaces a loopback address that a host name stands for (Debian's
 // /etc/hosts maps a machine's own name to 127.0.1.1), because the other nodes need
 // a real address. A user who writes localhost or 127.x means it.
-func outward(ip netip.Addr, host string) string {
+func externalAddress(ip netip.Addr, host string) string {
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || !ip.IsLoopback() {
 		return ip.String()
 	}
-	if s := sourceTo("192.0.2.1"); s != "" {
+	if s := sourceAddress("192.0.2.1"); s != "" {
 		return s
 	}
 	return ip.String()
 }
 
-// sourceTo returns the address from which this machine would send to ip. Connecting
+// sourceAddress returns the address from which this machine would send to ip. Connecting
 // a UDP socket asks the routing table and sends nothing.
-func sourceTo(ip string) string {
+func sourceAddress(ip string) string {
 	if ip == "" {
 		ip = "192.0.2.1" // TEST-NET-1: the default route
 	}

@@ -13,8 +13,8 @@ import (
 
 func TestFindAddress(t *testing.T) {
 	yes, no := true, false
-	const away = "192.0.2.7" // TEST-NET-1: no machine has it
-	outside := sourceTo(away)
+	const elsewhere = "192.0.2.7" // TEST-NET-1: no machine has it
+	outside := sourceAddress(elsewhere)
 	at := func(hosts ...string) (es []spec.Endpoint) {
 		for _, h := range hosts {
 			es = append(es, spec.Endpoint{Host: h, Port: 29400})
@@ -30,16 +30,16 @@ func TestFindAddress(t *testing.T) {
 		err       string
 	}{
 		{name: "the endpoint is here", endpoints: at("127.0.0.5"), want: address{"127.0.0.5", "127.0.0.5", 0}},
-		{name: "the second endpoint is here", endpoints: at(away, "127.0.0.5"), want: address{"127.0.0.5", "127.0.0.5", 1}},
+		{name: "the second endpoint is here", endpoints: at(elsewhere, "127.0.0.5"), want: address{"127.0.0.5", "127.0.0.5", 1}},
 		{name: "two are here: the first", endpoints: at("127.0.0.5", "127.0.0.6"), want: address{"127.0.0.5", "127.0.0.5", 0}},
 		{name: "localhost means it", endpoints: at("localhost"), want: address{"127.0.0.1", "127.0.0.1", 0}},
-		{name: "own address given", local: "127.0.0.3", endpoints: at("127.0.0.5"), want: address{"127.0.0.3", "127.0.0.3", -1}},
-		{name: "own address is the endpoint's", local: "127.0.0.5", endpoints: at(away, "127.0.0.5"), want: address{"127.0.0.5", "127.0.0.5", 1}},
-		{name: "an address behind NAT", local: away, endpoints: at("127.0.0.5"), want: address{away, "0.0.0.0", -1}},
+		{name: "--local-addr", local: "127.0.0.3", endpoints: at("127.0.0.5"), want: address{"127.0.0.3", "127.0.0.3", -1}},
+		{name: "--local-addr is the endpoint's", local: "127.0.0.5", endpoints: at(elsewhere, "127.0.0.5"), want: address{"127.0.0.5", "127.0.0.5", 1}},
+		{name: "an address behind NAT", local: elsewhere, endpoints: at("127.0.0.5"), want: address{elsewhere, "0.0.0.0", -1}},
 		{name: "and of IPv6", local: "2001:db8::7", endpoints: at("127.0.0.5"), want: address{"2001:db8::7", "::", -1}},
 		{name: "is_host says no", endpoints: at("127.0.0.5"), isHost: &no, want: address{"127.0.0.5", "127.0.0.5", -1}},
-		{name: "is_host says yes", local: "127.0.0.3", endpoints: at(away), isHost: &yes, want: address{"127.0.0.3", "127.0.0.3", 0}},
-		{name: "no such own address", local: "no-such-host.invalid", endpoints: at("127.0.0.5"), err: "--local-addr no-such-host.invalid"},
+		{name: "is_host says yes", local: "127.0.0.3", endpoints: at(elsewhere), isHost: &yes, want: address{"127.0.0.3", "127.0.0.3", 0}},
+		{name: "no such --local-addr", local: "no-such-host.invalid", endpoints: at("127.0.0.5"), err: "--local-addr no-such-host.invalid"},
 		{name: "IPv6 loopback", endpoints: at("::1"), want: address{"::1", "::1", 0}},
 	}
 	if outside != "" {
@@ -50,7 +50,7 @@ func TestFindAddress(t *testing.T) {
 			isHost    *bool
 			want      address
 			err       string
-		}{name: "the endpoint is elsewhere", endpoints: at(away), want: address{outside, outside, -1}})
+		}{name: "the endpoint is elsewhere", endpoints: at(elsewhere), want: address{outside, outside, -1}})
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,18 +113,18 @@ func TestIsLocal(t *testing.T) {
 	}
 }
 
-func TestOutward(t *testing.T) {
+func TestExternalAddress(t *testing.T) {
 	loop := netip.MustParseAddr("127.0.1.1")
-	real := sourceTo("192.0.2.1")
+	real := sourceAddress("192.0.2.1")
 	if real == "" {
 		real = "127.0.1.1" // no route to other machines: the address of the name
 	}
 	for host, want := range map[string]string{"127.0.1.1": "127.0.1.1", "localhost": "127.0.1.1", "myself": real} {
-		if got := outward(loop, host); got != want {
+		if got := externalAddress(loop, host); got != want {
 			t.Errorf("%s: %s, want %s", host, got, want)
 		}
 	}
-	if got := outward(netip.MustParseAddr("192.0.2.9"), "myself"); got != "192.0.2.9" {
+	if got := externalAddress(netip.MustParseAddr("192.0.2.9"), "myself"); got != "192.0.2.9" {
 		t.Error(got)
 	}
 }

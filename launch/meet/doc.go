@@ -4,7 +4,7 @@
 //
 // Invariants: a port is bound before it is announced. Every port except the port
 // that the user named is within Network.Ports. A Session does nothing until Run,
-// and Run returns after everything that it started has ended. Each failure of a
-// part is reported at once, and the other parts continue, so that the other nodes
-// learn of the failure.
+// and Run returns after everything that it started has ended. A part that fails is
+// reported at once. The other parts continue, so that the other nodes learn of the
+// failure.
 package meet

@@ -21,8 +21,8 @@ import (
 // cause only this node leaves.
 var ErrOver = gossip.ErrOver
 
-// retry is the pause between two attempts to reach a coordinator.
-const retry = 50 * time.Millisecond
+// retryPause is the pause between two attempts to reach a coordinator.
+const retryPause = 50 * time.Millisecond
 
 // Options holds what a node needs to meet the others.
 type Options struct {
@@ -32,26 +32,26 @@ type Options struct {
 	Secret   secret.Secret        // secret of this run
 	Pool     *accept.Pool         // counts the connections to every port
 	Grace    time.Duration        // from SIGTERM to SIGKILL
-	Quiet    bool                 // another agent of this machine reports strangers
+	Quiet    bool                 // another agent of this machine reports other secrets
 	Local    Local
 
 	// Wait calls f and prints what it waits for ("looking up n1"). It returns early
 	// when a signal ends the agent; f may still run then.
 	Wait func(ctx context.Context, what string, f func(context.Context) error) error
-	// Post receives the machine's events. It never blocks, nor do the functions
-	// below.
+	// Post receives the state machine's events. Post and the functions below never
+	// block.
 	Post func(rendezvous.Event)
-	// Failed receives an error after which this node cannot stay in the job.
-	Failed func(kind rendezvous.Kind, text string)
+	// OnFailure receives an error after which this node cannot stay in the job.
+	OnFailure func(kind rendezvous.Kind, text string)
 	// Note receives a line for the user. Lines of one kind may come often.
 	Note func(kind, text string)
-	// Elsewhere returns the user's own command with another value of a flag, as
-	// text, or "" if there is none.
-	Elsewhere func(flag, value string) string
+	// SuggestCommand returns the user's command with another value of a flag, "" if
+	// there is none.
+	SuggestCommand func(flag, value string) string
 }
 
-// Local is this agent's place among several agents of one machine. They find each
-// other without an endpoint from the user.
+// Local is set for several agents of one machine. They find each other without an
+// endpoint from the user.
 type Local struct {
 	Addr     string                                // 127.0.0.1, .2, ...; "": the agent is the only one
 	Endpoint func(context.Context) (string, error) // waits for the first agent's endpoint; nil for the first agent
@@ -61,67 +61,67 @@ type Local struct {
 // Session is a node's connection to the other nodes.
 type Session struct {
 	Node    rendezvous.Node   // with its addresses
-	Config  rendezvous.Config // the part of a machine's configuration that the network decides
+	Config  rendezvous.Config // the part of the state machine's configuration that the network decides
 	Streams drive.Streams     // nil: the node is alone
 	Fence   rendezvous.Fence  // nil: the backend has none
 	Store   *Store
 
 	opts  Options
 	parts []part
-	known []rendezvous.Peer // peers that are known from the start
+	peers []rendezvous.Peer // peers that the node knows before Run
 
-	mu     sync.Mutex
-	joined bool            // the node has been in a world
-	parted bool            // another secret ended the job
-	others map[string]bool // hosts with another secret that were reported
+	mu           sync.Mutex
+	joined       bool            // the node has been in a world
+	ended        bool            // reportOtherSecret has ended the job
+	otherSecrets map[string]bool // reported hosts with another secret
 }
 
 // part is a part of the session that runs until ctx ends.
 type part func(ctx context.Context) error
 
-// way is the result of a backend: how this node meets the others.
-type way struct {
-	node      rendezvous.Node // with its addresses
-	endpoints int             // number of endpoints
-	where     string          // the endpoints, for messages
-	takeover  bool            // another node may become coordinator
-	known     []rendezvous.Peer
-	fence     rendezvous.Fence
-	store     *Store
-	control   net.Listener // listens for streams; nil: this node only dials
-	parts     []part
+// backend is the part of a session that depends on how nodes find each other.
+type backend struct {
+	node          rendezvous.Node // with its addresses
+	endpointCount int             // number of endpoints
+	endpointNames string          // the endpoints, for messages
+	takeover      bool            // another node may become coordinator
+	peers         []rendezvous.Peer
+	fence         rendezvous.Fence
+	store         *Store
+	control       net.Listener // listens for streams; nil: this node only dials
+	parts         []part
 }
 
-// Alone reports whether a job of at most this number of nodes has only this node.
-func Alone(n *spec.Network, most int) bool {
+// IsAlone reports whether a job of at most this number of nodes has only this node.
+func IsAlone(n *spec.Network, most int) bool {
 	return n.Backend == spec.Standalone || n.Backend == spec.Static && most == 1
 }
 
 // Open binds this node's ports. The caller must call Run next.
 func Open(ctx context.Context, o Options) (*Session, error) {
-	s := &Session{opts: o, others: map[string]bool{}}
+	s := &Session{opts: o, otherSecrets: map[string]bool{}}
 	tls, err := o.Secret.TLS()
 	if err != nil {
 		return nil, err
 	}
-	find, alone := s.findGossip, Alone(&o.Network, o.Node.Max)
+	openBackend, alone := s.openGossip, IsAlone(&o.Network, o.Node.Max)
 	switch {
 	case alone:
-		find = s.findNone
+		openBackend = s.openAlone
 	case o.Network.Backend == spec.Static:
-		find = s.findStatic
+		openBackend = s.openStatic
 	case o.Network.Backend == spec.EtcdV3:
-		find = s.findEtcd
+		openBackend = s.openEtcd
 	}
-	w, err := find(ctx)
+	b, err := openBackend(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.node.Store = w.store.Offer()
-	s.Node, s.Fence, s.Store, s.parts, s.known = w.node, w.fence, w.store, w.parts, w.known
-	s.Config = s.machine(&w)
+	b.node.Store = b.store.Offer()
+	s.Node, s.Fence, s.Store, s.parts, s.peers = b.node, b.fence, b.store, b.parts, b.peers
+	s.Config = s.machineConfig(&b)
 	if !alone {
-		s.serveControl(w.control, tls)
+		s.serveControl(b.control, tls)
 	}
 	return s, nil
 }
@@ -132,33 +132,33 @@ func (s *Session) Run(ctx context.Context) {
 	for _, serve := range s.parts {
 		wg.Go(func() {
 			if err := serve(ctx); err != nil {
-				s.fail(err)
+				s.reportFailure(err)
 			}
 		})
 	}
-	if s.known != nil {
-		s.opts.Post(rendezvous.Peers{All: s.known})
+	if s.peers != nil {
+		s.opts.Post(rendezvous.Peers{All: s.peers})
 	}
 	<-ctx.Done()
-	s.Store.end()
+	s.Store.close()
 	wg.Wait()
 }
 
-// Joined records that the node is in a world. From then on agents with another
-// secret cannot be the nodes that this node looks for.
-func (s *Session) Joined() {
+// MarkJoined records that the node is in a world. From then on an agent with another
+// secret cannot be the node that this node looks for.
+func (s *Session) MarkJoined() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joined = true
 }
 
-// machine returns the network's part of a machine's configuration.
-func (s *Session) machine(w *way) rendezvous.Config {
+// machineConfig returns the network's part of the state machine's configuration.
+func (s *Session) machineConfig(b *backend) rendezvous.Config {
 	c := &s.opts.Network.Conf
 	return rendezvous.Config{
-		Self: w.node, Proofs: true, Endpoints: w.endpoints, Where: w.where, Flags: sharedFlags(&s.opts.Network),
-		Takeover: w.takeover, Fenced: w.fence != nil,
-		Timeouts: rendezvous.Timeouts{Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silence(c), Retry: retry},
+		Self: b.node, Proofs: true, Endpoints: b.endpointCount, Where: b.endpointNames, Flags: sharedFlags(&s.opts.Network),
+		Takeover: b.takeover, Fenced: b.fence != nil,
+		Timeouts: rendezvous.Timeouts{Join: c.JoinTimeout, LastCall: c.LastCallTimeout, Rejoin: silenceLimit(c), Retry: retryPause},
 	}
 }
 
@@ -171,8 +171,8 @@ func sharedFlags(n *spec.Network) string {
 	return strings.Join(n.MeetBy, " and ")
 }
 
-// silence returns the time after which a silent node counts as lost.
-func silence(c *spec.Conf) time.Duration {
+// silenceLimit returns the time after which a silent node is lost.
+func silenceLimit(c *spec.Conf) time.Duration {
 	return time.Duration(c.KeepAliveMaxAttempt) * c.KeepAliveInterval
 }
 
@@ -182,9 +182,9 @@ func silence(c *spec.Conf) time.Duration {
 func (s *Session) serveControl(l net.Listener, tls *tls.Config) {
 	c := &s.opts.Network.Conf
 	o := control.Options{
-		Interval: c.KeepAliveInterval, Silence: silence(c), Dial: min(3*time.Second, silence(c)/3),
-		Post: s.opts.Post, Failed: s.fail,
-		Identity: s.opts.Identity, TLS: tls, Other: s.reportOther, Stranger: s.reportStranger,
+		Interval: c.KeepAliveInterval, Silence: silenceLimit(c), Dial: min(3*time.Second, silenceLimit(c)/3),
+		Post: s.opts.Post, Failed: s.reportFailure,
+		Identity: s.opts.Identity, TLS: tls, Other: s.reportOtherSecret, Stranger: s.reportForeignTLS,
 	}
 	if s.Fence != nil {
 		// The plane reports a node as silent after 30 % of the time after which the
@@ -203,8 +203,8 @@ func (s *Session) serveControl(l net.Listener, tls *tls.Config) {
 	})
 }
 
-// wait calls f through Options.Wait.
-func wait[T any](ctx context.Context, s *Session, what string, f func(context.Context) (T, error)) (value T, err error) {
+// waitFor calls f through Options.Wait.
+func waitFor[T any](ctx context.Context, s *Session, what string, f func(context.Context) (T, error)) (value T, err error) {
 	got := make(chan T, 1) // f may outlive the wait
 	err = s.opts.Wait(ctx, what, func(ctx context.Context) error {
 		v, err := f(ctx)

@@ -21,36 +21,36 @@ import (
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
-// agent receives what a Session reports.
-type agent struct {
-	mu     sync.Mutex
-	events []rendezvous.Event
-	failed []string // "kind: text"
-	notes  []string // "kind: text"
-	waits  []string
+// recorder records what a Session reports.
+type recorder struct {
+	mu       sync.Mutex
+	events   []rendezvous.Event
+	failures []string // "kind: text"
+	notes    []string // "kind: text"
+	waits    []string
 }
 
-func (a *agent) add(to *[]string, line string) {
+func (a *recorder) add(to *[]string, line string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	*to = append(*to, line)
 }
 
-// saw reports whether an event came for which fit is true.
-func (a *agent) saw(fit func(rendezvous.Event) bool) bool {
+// hasEvent reports whether an event came for which fit is true.
+func (a *recorder) hasEvent(fit func(rendezvous.Event) bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.ContainsFunc(a.events, fit)
 }
 
-func (a *agent) post(e rendezvous.Event) {
+func (a *recorder) post(e rendezvous.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.events = append(a.events, e)
 }
 
 // options returns the options of a node that meets others as n says.
-func (a *agent) options(n spec.Network, most int) Options {
+func (a *recorder) options(n spec.Network, most int) Options {
 	id := rendezvous.NewIdentity()
 	n.Conf = spec.Conf{JoinTimeout: time.Minute, KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10}
 	return Options{
@@ -60,15 +60,15 @@ func (a *agent) options(n spec.Network, most int) Options {
 			a.add(&a.waits, what)
 			return f(ctx)
 		},
-		Post:      a.post,
-		Failed:    func(k rendezvous.Kind, text string) { a.add(&a.failed, string(k)+": "+text) },
-		Note:      func(kind, text string) { a.add(&a.notes, kind+": "+text) },
-		Elsewhere: func(flag, value string) string { return "gorun --" + flag + "=" + value },
+		Post:           a.post,
+		OnFailure:      func(k rendezvous.Kind, text string) { a.add(&a.failures, string(k)+": "+text) },
+		Note:           func(kind, text string) { a.add(&a.notes, kind+": "+text) },
+		SuggestCommand: func(flag, value string) string { return "gorun --" + flag + "=" + value },
 	}
 }
 
-// run opens a session and runs it until the test ends.
-func run(t *testing.T, o Options) (s *Session, end func()) {
+// runSession opens a session and runs it until the test ends.
+func runSession(t *testing.T, o Options) (s *Session, end func()) {
 	t.Helper()
 	s, err := Open(t.Context(), o)
 	if err != nil {
@@ -110,7 +110,7 @@ func reachable(at string) bool {
 	return err == nil
 }
 
-func freeAt(t *testing.T, host string) int {
+func freePortOf(t *testing.T, host string) int {
 	t.Helper()
 	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
@@ -137,7 +137,7 @@ func TestAlone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := &agent{}
+			a := &recorder{}
 			tt.n.Backend = spec.Standalone
 			o := a.options(tt.n, 1)
 			if tt.err != "" {
@@ -147,7 +147,7 @@ func TestAlone(t *testing.T) {
 				}
 				return
 			}
-			s, end := run(t, o)
+			s, end := runSession(t, o)
 			host, _, _ := net.SplitHostPort(s.Node.Store)
 			if s.Node.Addr != tt.addr || host != tt.master || s.Streams != nil || s.Fence != nil || s.Config.Takeover || !reachable(s.Node.Store) {
 				t.Errorf("%+v", s.Node)
@@ -156,7 +156,7 @@ func TestAlone(t *testing.T) {
 				t.Errorf("notes: %q", a.notes)
 			}
 			eventually(t, "it does not find itself", func() bool {
-				return a.saw(func(e rendezvous.Event) bool {
+				return a.hasEvent(func(e rendezvous.Event) bool {
 					p, ok := e.(rendezvous.Peers)
 					return ok && len(p.All) == 1 && p.All[0].ID == s.Node.ID
 				})
@@ -173,7 +173,7 @@ func TestAlone(t *testing.T) {
 // that the other one announces.
 func TestGossip(t *testing.T) {
 	announced := make(chan string, 1)
-	var agents [2]agent
+	var agents [2]recorder
 	var sessions [2]*Session
 	for i := range sessions {
 		o := agents[i].options(spec.Network{Backend: spec.Gossip}, 2)
@@ -183,12 +183,12 @@ func TestGossip(t *testing.T) {
 		} else {
 			o.Local.Endpoint = func(context.Context) (string, error) { return <-announced, nil }
 		}
-		sessions[i], _ = run(t, o)
+		sessions[i], _ = runSession(t, o)
 	}
 	for i, s := range sessions {
 		other := sessions[1-i].Node
 		eventually(t, "a node does not see the other one", func() bool {
-			return agents[i].saw(func(e rendezvous.Event) bool {
+			return agents[i].hasEvent(func(e rendezvous.Event) bool {
 				p, ok := e.(rendezvous.Peers)
 				return ok && slices.ContainsFunc(p.All, func(p rendezvous.Peer) bool { return p.ID == other.ID && p.Control == other.Control })
 			})
@@ -197,36 +197,36 @@ func TestGossip(t *testing.T) {
 			t.Errorf("node %d: %+v serves %d", i, s.Config, s.Node.Endpoint)
 		}
 	}
-	if want := []string{"waiting for the first node of this machine to say where to meet", "looking up 127.0.0.1"}; !slices.Equal(agents[1].waits, want) {
+	if want := []string{"waiting for the endpoint of this machine's first node", "looking up 127.0.0.1"}; !slices.Equal(agents[1].waits, want) {
 		t.Errorf("waits: %q", agents[1].waits)
 	}
 }
 
 // TestStatic checks that the one port that the user named serves streams and store.
 func TestStatic(t *testing.T) {
-	n := spec.Network{Backend: spec.Static, MasterPort: freeAt(t, "127.0.0.1"), MeetBy: []string{"--master-addr", "--master-port"}}
+	n := spec.Network{Backend: spec.Static, MasterPort: freePortOf(t, "127.0.0.1"), MeetBy: []string{"--master-addr", "--master-port"}}
 	n.Endpoints = []spec.Endpoint{{Host: "127.0.0.1", Port: n.MasterPort}}
 	at := n.Endpoints[0].String()
-	var first, second agent
-	master, _ := run(t, first.options(n, 2))
+	var first, second recorder
+	master, _ := runSession(t, first.options(n, 2))
 	if master.Node.Control != at || master.Node.Store != at || master.Config.Takeover || master.Config.Flags != "--master-addr and --master-port" {
 		t.Errorf("%+v, %+v", master.Node, master.Config)
 	}
 	o := second.options(n, 2)
 	o.Node.NodeRank = 1
-	other, _ := run(t, o)
+	other, _ := runSession(t, o)
 	if other.Node.Store != "" || other.Node.Control != "" || other.Store.Server() != nil {
 		t.Errorf("%+v", other.Node)
 	}
 	eventually(t, "it does not know the master", func() bool {
-		return second.saw(func(e rendezvous.Event) bool {
+		return second.hasEvent(func(e rendezvous.Event) bool {
 			p, ok := e.(rendezvous.Peers)
 			return ok && len(p.All) == 1 && p.All[0].Control == at
 		})
 	})
 	other.Streams.Dial(t.Context(), at)
 	eventually(t, "it does not reach the master", func() bool {
-		return second.saw(func(e rendezvous.Event) bool { _, ok := e.(rendezvous.Dialed); return ok })
+		return second.hasEvent(func(e rendezvous.Event) bool { _, ok := e.(rendezvous.Dialed); return ok })
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -243,7 +243,7 @@ func TestStaticPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	a := &agent{}
+	a := &recorder{}
 	n := spec.Network{Backend: spec.Static, MasterPort: l.Addr().(*net.TCPAddr).Port, MeetBy: []string{"--master-addr", "--master-port"}}
 	n.Endpoints = []spec.Endpoint{{Host: "127.0.0.1", Port: n.MasterPort}}
 	_, err = Open(t.Context(), a.options(n, 2))
@@ -256,8 +256,8 @@ func TestStaticPortTaken(t *testing.T) {
 	}
 }
 
-func TestEtcdBadFile(t *testing.T) {
-	a := &agent{}
+func TestEtcdWithoutItsCertificate(t *testing.T) {
+	a := &recorder{}
 	n := spec.Network{Backend: spec.EtcdV3, Endpoints: []spec.Endpoint{{Host: "127.0.0.1", Port: 1}}}
 	n.Etcd = spec.Etcd{TLS: true, CACert: filepath.Join(t.TempDir(), "none.pem"), TTL: 5 * time.Second}
 	var usage *spec.UsageError
@@ -266,11 +266,11 @@ func TestEtcdBadFile(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks that Open returns the error of a wait that a signal ended.
-func TestInterrupted(t *testing.T) {
+// TestOpenReturnsTheErrorOfAWait checks that Open returns the error of a wait that a signal ended.
+func TestOpenReturnsTheErrorOfAWait(t *testing.T) {
 	stop := errors.New("received SIGTERM")
 	for _, b := range []spec.Backend{spec.Gossip, spec.EtcdV3, spec.Static, spec.Standalone} {
-		a := &agent{}
+		a := &recorder{}
 		n := spec.Network{Backend: b, LocalAddr: "127.0.0.1", Endpoints: []spec.Endpoint{{Host: "127.0.0.1", Port: 1}}}
 		o := a.options(n, 2)
 		o.Wait = func(context.Context, string, func(context.Context) error) error { return stop }
@@ -280,7 +280,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-func TestFail(t *testing.T) {
+func TestReportFailure(t *testing.T) {
 	for _, tt := range []struct {
 		err       error
 		kind      rendezvous.Kind
@@ -291,14 +291,14 @@ func TestFail(t *testing.T) {
 		{&gossip.Foreign{Text: "another job", OtherJob: true}, rendezvous.KindRendezvous, true},
 		{&gossip.PortTaken{Endpoint: "n:1"}, rendezvous.KindAgent, true},
 		{&secret.Mismatch{At: "n:1"}, rendezvous.KindRendezvous, true},
-		{fmt.Errorf("no more: %w", &apart{errors.New("etcd is gone")}), rendezvous.KindRendezvous, false},
+		{fmt.Errorf("no more: %w", &backendError{errors.New("etcd does not answer")}), rendezvous.KindRendezvous, false},
 	} {
-		a := &agent{}
+		a := &recorder{}
 		n := spec.Network{Backend: spec.Gossip, Endpoints: []spec.Endpoint{{Host: "127.0.0.1", Port: 1}}}
 		s := &Session{opts: a.options(n, 2)}
-		s.fail(tt.err)
-		if len(a.failed) != 1 || !strings.HasPrefix(a.failed[0], string(tt.kind)+": "+tt.err.Error()) || strings.Contains(a.failed[0], "gorun --rdzv-endpoint=127.0.0.1:") != tt.elsewhere {
-			t.Errorf("%v: %q", tt.err, a.failed)
+		s.reportFailure(tt.err)
+		if len(a.failures) != 1 || !strings.HasPrefix(a.failures[0], string(tt.kind)+": "+tt.err.Error()) || strings.Contains(a.failures[0], "gorun --rdzv-endpoint=127.0.0.1:") != tt.elsewhere {
+			t.Errorf("%v: %q", tt.err, a.failures)
 		}
 	}
 }
@@ -317,24 +317,24 @@ func TestOtherSecret(t *testing.T) {
 	}{
 		{name: "a static node looks for the master", backend: spec.Static, dialed: true, failed: 1},
 		{name: "a quiet one, too", backend: spec.Static, dialed: true, quiet: true, failed: 1},
-		{name: "another node comes to it", backend: spec.Static, refused: maxOthers},
-		{name: "it has met the others", backend: spec.Static, dialed: true, joined: true, refused: maxOthers},
-		{name: "gossip", backend: spec.Gossip, dialed: true, refused: maxOthers},
+		{name: "another node comes to it", backend: spec.Static, refused: maxOtherSecrets},
+		{name: "it has joined a world", backend: spec.Static, dialed: true, joined: true, refused: maxOtherSecrets},
+		{name: "gossip", backend: spec.Gossip, dialed: true, refused: maxOtherSecrets},
 		{name: "another agent of this machine reports it", backend: spec.Gossip, dialed: true, quiet: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := &agent{}
+			a := &recorder{}
 			o := a.options(spec.Network{Backend: tt.backend, Endpoints: []spec.Endpoint{{Host: "127.0.0.1", Port: 1}}}, 2)
 			o.Quiet = tt.quiet
-			s := &Session{opts: o, others: map[string]bool{}}
+			s := &Session{opts: o, otherSecrets: map[string]bool{}}
 			if tt.joined {
-				s.Joined()
+				s.MarkJoined()
 			}
-			for i := range 3 * maxOthers {
-				s.reportOther(fmt.Sprintf("192.0.2.%d", i/2), tt.dialed)
+			for i := range 3 * maxOtherSecrets {
+				s.reportOtherSecret(fmt.Sprintf("192.0.2.%d", i/2), tt.dialed)
 			}
-			if len(a.failed) != tt.failed || len(a.events) != tt.refused {
-				t.Errorf("failed %q, refused %d", a.failed, len(a.events))
+			if len(a.failures) != tt.failed || len(a.events) != tt.refused {
+				t.Errorf("failed %q, refused %d", a.failures, len(a.events))
 			}
 		})
 	}

@@ -57,7 +57,7 @@ func portOf(l net.Listener) string {
 	return port
 }
 
-// listenAt binds the port that the user named.
+// listenAt binds a port that the user named.
 func listenAt(addr string, port int) (net.Listener, error) {
 	l, err := listenTCP(addr, port)
 	if err != nil {
@@ -67,15 +67,15 @@ func listenAt(addr string, port int) (net.Listener, error) {
 }
 
 const (
-	portsTried   = 50
-	portsTriedIn = time.Second // also if a firewall drops the packets
+	maxTriedPorts = 50
+	maxTryTime    = time.Second // also if a firewall drops the packets
 )
 
 // freePort returns the next port of a host at which no program answers now. Every
 // node of the job finds the same port.
 func freePort(at spec.Endpoint) int {
-	end := time.Now().Add(portsTriedIn)
-	for port := at.Port + 1; port <= min(at.Port+portsTried, 1<<16-1) && time.Now().Before(end); port++ {
+	end := time.Now().Add(maxTryTime)
+	for port := at.Port + 1; port <= min(at.Port+maxTriedPorts, 1<<16-1) && time.Now().Before(end); port++ {
 		c, err := net.DialTimeout("tcp", net.JoinHostPort(at.Host, strconv.Itoa(port)), time.Until(end))
 		if err == nil {
 			c.Close()

@@ -13,17 +13,17 @@ import (
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
-// Store serves one store for the workers in advance: the store that this node
-// offers for the next round. Each store serves one round and is then thrown away.
-// The zero Store serves nothing, because another node has the store.
+// Store serves the store that this node offers to the workers of the next round. Each
+// round gets a new store. The zero Store serves nothing, because another node has the
+// store.
 type Store struct {
-	open func() (net.Listener, error) // binds the port of the next store
-	addr string                       // host that the workers get
-	pool *accept.Pool                 // of their connections
-	door door
+	open   func() (net.Listener, error) // binds the port of the next store
+	addr   string                       // host of the store for workers
+	pool   *accept.Pool                 // counts the workers' connections
+	filter clientFilter
 
 	mu     sync.Mutex // a round may end at the same time as the agent
-	over   bool
+	closed bool
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
 	offer  string
@@ -33,9 +33,9 @@ type Store struct {
 // newStore binds the first store; workers reach it at addr.
 func (s *Session) newStore(addr string, open func() (net.Listener, error)) (*Store, error) {
 	st := &Store{open: open, addr: addr, pool: s.opts.Pool}
-	st.door.open = s.opts.Network.StoreOpen
-	st.door.turnedAway = func(ip netip.Addr) {
-		s.opts.Note("store", fmt.Sprintf("the workers' store turned a connection from %s away, which is no address of this job's nodes; if a worker has it, give every node --store-open", ip))
+	st.filter.open = s.opts.Network.StoreOpen
+	st.filter.onRefused = func(ip netip.Addr) {
+		s.opts.Note("store", fmt.Sprintf("the workers' store refused a connection from %s, which is not an address of this job's nodes; if a worker has this address, give every node --store-open", ip))
 	}
 	return st, st.renew()
 }
@@ -54,13 +54,13 @@ func (s *Store) Server() *tcpstore.Server {
 	return s.server
 }
 
-// Admit admits the workers of a world, and no longer those of the last world.
-func (s *Store) Admit(clients []string) { s.door.admit(clients) }
+// AllowClients lets the workers of a world connect. The workers of the last world can
+// no longer connect.
+func (s *Store) AllowClients(clients []string) { s.filter.setClients(clients) }
 
 // Next returns the store that this node offers after a round of the world, in which
-// it had the group rank. It keeps the last store if no worker has used it, or if no
-// worker will use the next store. An elastic job may always have a next round,
-// because nodes come and go.
+// it had the group rank. It keeps the last store if no worker has used it, or if there
+// is no next round. An elastic job may always have a next round.
 func (s *Store) Next(w *rendezvous.World, group int, elastic bool) (string, error) {
 	host, _, _ := net.SplitHostPort(w.Store)
 	last := w.Restart >= w.MaxRestarts && !elastic
@@ -72,12 +72,12 @@ func (s *Store) Next(w *rendezvous.World, group int, elastic bool) (string, erro
 	return s.Offer(), nil
 }
 
-// renew ends the present store, if any, and serves an empty one. After end it
+// renew ends the present store, if any, and serves an empty one. After close it
 // serves nothing.
 func (s *Store) renew() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.open == nil {
+	if s.closed || s.open == nil {
 		return nil
 	}
 	s.stop()
@@ -86,28 +86,28 @@ func (s *Store) renew() error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	server := tcpstore.New(tcpstore.Options{MaxBytes: storeBytes(host.MemoryMax()), Allow: s.door.allows, Refused: s.door.turnedAway})
+	server := tcpstore.New(tcpstore.Options{MaxBytes: storeBytes(host.MemoryMax()), Allow: s.filter.isAllowed, Refused: s.filter.onRefused})
 	s.cancel, s.server = cancel, server
 	s.offer = net.JoinHostPort(s.addr, portOf(l))
 	s.wg.Go(func() { _ = server.Serve(ctx, s.pool.Listen(l)) })
 	return nil
 }
 
-// storeBytes returns how many bytes a store may hold if a cgroup allows this much
-// memory.
+// storeBytes returns how many bytes a store may hold if a cgroup allows this many
+// bytes of memory.
 func storeBytes(allowed int64) int64 {
-	const most = 1 << 30
+	const limit = 1 << 30
 	if allowed < 0 { // unlimited or unknown
-		return most
+		return limit
 	}
-	return min(max(allowed/4, 1<<20), most)
+	return min(max(allowed/4, 1<<20), limit)
 }
 
-// end stops serving for ever and waits until the store has ended.
-func (s *Store) end() {
+// close ends the store for ever and waits for its end.
+func (s *Store) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 	s.stop()
 }
 

@@ -19,7 +19,7 @@ func TestStore(t *testing.T) {
 		}
 		return net.Listen("tcp", "127.0.0.1:0")
 	}}
-	t.Cleanup(s.end)
+	t.Cleanup(s.close)
 	reach := func(at string) bool {
 		c, err := net.Dial("tcp", at)
 		if err == nil {
@@ -56,15 +56,15 @@ func TestStore(t *testing.T) {
 	if err := s.renew(); err == nil {
 		t.Error("no error without a port")
 	}
-	s.end()
+	s.close()
 	if err := s.renew(); err != nil || opened != 3 {
 		t.Errorf("opened %d times, the last one after the end (%v)", opened, err)
 	}
 }
 
-// TestNextStore checks that a store that no worker has used also serves the next
+// TestUnusedStoreServesTheNextRound checks that a store that no worker has used also serves the next
 // round.
-func TestNextStore(t *testing.T) {
+func TestUnusedStoreServesTheNextRound(t *testing.T) {
 	first := rendezvous.World{Store: "n0:29500", Restart: 0, MaxRestarts: 1}
 	last := first
 	last.Restart = 1
@@ -84,7 +84,7 @@ func TestNextStore(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &Store{addr: "127.0.0.1", open: func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }}
-			defer s.end()
+			defer s.close()
 			if err := s.renew(); err != nil {
 				t.Fatal(err)
 			}

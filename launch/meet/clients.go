@@ -11,23 +11,23 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
-// door decides which addresses may connect to the workers' store, whose clients
-// cannot prove anything. It allows the addresses of this machine and of the nodes
-// of the world.
-type door struct {
-	open       bool // to all addresses (--store-open)
-	turnedAway func(netip.Addr)
+// clientFilter decides which addresses may connect to the workers' store. The store's
+// protocol has no secret. The filter allows the addresses of this machine and of the
+// nodes of the world.
+type clientFilter struct {
+	open      bool // all addresses may connect (--store-open)
+	onRefused func(netip.Addr)
 
 	mu       sync.Mutex
 	hosts    map[netip.Addr]bool // addresses of the world's nodes
 	networks []netip.Prefix      // networks of the world's nodes
-	own      []netip.Prefix      // addresses and networks of this machine
-	ownAt    time.Time           // when own was looked up
+	local    []netip.Prefix      // addresses and networks of this machine
+	localAt  time.Time           // when local was looked up
 }
 
-// admit replaces the last world's addresses and networks by those of a new world.
-// It ignores a text that is neither.
-func (d *door) admit(clients []string) {
+// setClients replaces the last world's addresses and networks by those of a new world.
+// It ignores other texts.
+func (f *clientFilter) setClients(clients []string) {
 	hosts, networks := map[netip.Addr]bool{}, []netip.Prefix(nil)
 	for _, text := range clients {
 		if ip, err := netip.ParseAddr(text); err == nil {
@@ -36,32 +36,32 @@ func (d *door) admit(clients []string) {
 			networks = append(networks, p)
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.hosts, d.networks = hosts, networks
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hosts, f.networks = hosts, networks
 }
 
-// allows reports whether a client may connect from an address.
-func (d *door) allows(ip netip.Addr) bool {
+// isAllowed reports whether a client may connect from an address.
+func (f *clientFilter) isAllowed(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
-	if d.open || ip.IsLoopback() {
+	if f.open || ip.IsLoopback() {
 		return true
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	within := func(p netip.Prefix) bool { return p.Contains(ip) }
-	if d.hosts[ip] || slices.ContainsFunc(d.networks, within) {
+	if f.hosts[ip] || slices.ContainsFunc(f.networks, within) {
 		return true
 	}
-	if now := time.Now(); now.Sub(d.ownAt) >= time.Second { // a container's bridge may be new
-		d.own, d.ownAt = nil, now
+	if now := time.Now(); now.Sub(f.localAt) >= time.Second { // a container's bridge may be new
+		f.local, f.localAt = nil, now
 		for _, text := range Networks(context.Background()) {
 			if p, err := prefix(text); err == nil {
-				d.own = append(d.own, p)
+				f.local = append(f.local, p)
 			}
 		}
 	}
-	return slices.ContainsFunc(d.own, within)
+	return slices.ContainsFunc(f.local, within)
 }
 
 // prefix reads an address or a network.

@@ -8,32 +8,32 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
 )
 
-// TestStoreDoor checks that the store's clients may come from this machine,
+// TestClientFilter checks that the store's clients may come from this machine,
 // including its containers, and from the nodes of the world, until the next world.
-func TestStoreDoor(t *testing.T) {
-	d := &door{}
+func TestClientFilter(t *testing.T) {
+	d := &clientFilter{}
 	ask := func(want bool, ips ...string) {
 		t.Helper()
 		for _, ip := range ips {
-			if got := d.allows(netip.MustParseAddr(ip)); got != want {
+			if got := d.isAllowed(netip.MustParseAddr(ip)); got != want {
 				t.Errorf("%s: %v", ip, got)
 			}
 		}
 	}
-	own := []string{"127.0.0.1", "127.0.0.6", "::1", "::ffff:127.0.0.9"}
+	local := []string{"127.0.0.1", "127.0.0.6", "::1", "::ffff:127.0.0.9"}
 	for _, at := range Networks(t.Context()) {
 		if p, err := prefix(at); err != nil {
 			t.Errorf("%q: %v", at, err)
 		} else {
-			own = append(own, p.Addr().String())
+			local = append(local, p.Addr().String())
 		}
 	}
-	ask(true, own...)
+	ask(true, local...)
 	ask(false, "192.0.2.7", "2001:db8::7")
-	d.admit([]string{"192.0.2.7", "2001:db8::7", "198.51.100.0/24", "0.0.0.0/0", "::/0", "nonsense", ""})
+	d.setClients([]string{"192.0.2.7", "2001:db8::7", "198.51.100.0/24", "0.0.0.0/0", "::/0", "nonsense", ""})
 	ask(true, "192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7", "198.51.100.9")
 	ask(false, "192.0.2.8", "2001:db8::8", "203.0.113.1")
-	d.admit([]string{"203.0.113.1"})
+	d.setClients([]string{"203.0.113.1"})
 	ask(true, "203.0.113.1")
 	ask(false, "192.0.2.7", "198.51.100.9")
 	d.open = true
