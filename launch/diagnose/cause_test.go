@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestNativeFramesAreNoTraceback shows that frames of a crash handler are no traceback,
-// whatever follows them.
+// TestNativeFramesAreNoTraceback shows that frames of a crash handler do not begin a
+// traceback.
 func TestNativeFramesAreNoTraceback(t *testing.T) {
 	log := "!!!!!!! Segfault encountered !!!!!!!\n  File \"./misc/sigaction.c\", line 0, in __restore_rt\n  File \"<unknown>\", line 0, in at::native::add(at::Tensor const&)\n" +
 		"E1121 03:00:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -11) local_rank: 1 (pid: 77) of binary: python\n"
@@ -37,8 +37,8 @@ func TestPodNamesSeparateLocalRanks(t *testing.T) {
 	}
 }
 
-// TestSchedulerEndsTheJob shows that a scheduler which ends a job explains
-// what the workers print afterwards, and nothing that they printed before.
+// TestSchedulerEndsTheJob shows that the end by a scheduler explains the later output
+// of the workers, but not the earlier.
 func TestSchedulerEndsTheJob(t *testing.T) {
 	const (
 		limit   = "slurmstepd: error: *** STEP 42.0 ON gpu01 CANCELLED AT 2026-11-21T03:00:00 DUE TO TIME LIMIT ***\n"
@@ -73,8 +73,8 @@ func TestSchedulerEndsTheJob(t *testing.T) {
 	}
 }
 
-// TestLauncherTracebackComesLast shows that a launcher's own traceback explains
-// nothing if another line does, whatever prefix the log has.
+// TestLauncherTracebackComesLast shows that a launcher's traceback is the cause only
+// if no other line is, with any prefix of the log.
 func TestLauncherTracebackComesLast(t *testing.T) {
 	const launcher = "Traceback (most recent call last):\n  File \"/opt/venv/bin/torchrun\", line 8, in <module>\n    sys.exit(main())\n" +
 		"  File \"/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py\", line 355, in wrapper\n    return f(*args, **kwargs)\n" +
@@ -102,8 +102,8 @@ func TestLauncherTracebackComesLast(t *testing.T) {
 	}
 }
 
-// TestHandledErrorIsDoubtful shows that an error with more output after
-// it, and no other sign of a failure, is reported as doubtful.
+// TestHandledErrorIsDoubtful shows that an error is doubtful if more output follows it
+// and no other line shows a failure.
 func TestHandledErrorIsDoubtful(t *testing.T) {
 	const caught = "Traceback (most recent call last):\n  File \"a.py\", line 3, in load\nFileNotFoundError: cache.json\n"
 	const elastic = "E1121 03:10:01.000000 1 torch/distributed/elastic/multiprocessing/api.py:870] failed (exitcode: 1) local_rank: 2 (pid: 102) of binary: python\n"
@@ -112,8 +112,8 @@ func TestHandledErrorIsDoubtful(t *testing.T) {
 		doubtful  bool
 	}{
 		{"more output", caught + "rebuilding\nepoch 1\n", true},
-		{"the last words", "epoch 1\n" + caught, false},
-		{"a chain of the last words", caught + "\nDuring handling of the above exception, another exception occurred:\n\n" + caught, false},
+		{"the last line", "epoch 1\n" + caught, false},
+		{"a chain of the last lines", caught + "\nDuring handling of the above exception, another exception occurred:\n\n" + caught, false},
 		{"an exit code", caught + "rebuilding\n" + elastic, false},
 		{"a peer that lost it", caught + "syncing\n" + "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:1111\n", false},
 		{"another one that was the last", caught + "rebuilding\n" + strings.ReplaceAll(caught, "cache", "data"), false},
@@ -126,15 +126,15 @@ func TestHandledErrorIsDoubtful(t *testing.T) {
 	}
 }
 
-// TestEndWithoutStderr shows that the reason of a worker which wrote
-// nothing to its standard error is elsewhere.
+// TestEndWithoutStderr shows that a worker without output on standard error has a row
+// of its own, which points to its stdout.
 func TestEndWithoutStderr(t *testing.T) {
 	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n%s  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n  error_file: <N/A>\n%s" +
 		"============================================================\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
 	const node, words = "  node      : 1 (10.0.0.2)\n", "  stderr    : loading\n"
 	for _, c := range []struct{ name, log, row string }{
 		{"gorun's report", fmt.Sprintf(fields, node, ""), rowNoStderr},
-		{"... with its words", fmt.Sprintf(fields, node, words), rowLastLine},
+		{"... with stderr", fmt.Sprintf(fields, node, words), rowLastLine},
 		{"torchrun's report", fmt.Sprintf(fields, "", ""), rowNoReason},
 	} {
 		if found := scan(t, "job.log", c.log); len(found) != 1 || found[0].Row != c.row || found[0].blamed() != "rank 3 on node2" {
@@ -170,8 +170,8 @@ func TestBinaryLogsAreNamed(t *testing.T) {
 	}
 }
 
-// TestLastLineIsTheReason shows that a worker's last words on standard error
-// are the reason of its exit code, in its own output as in gorun's report.
+// TestLastLineIsTheReason shows that a worker's last line on standard error is the
+// reason of its exit code, in the worker's output and in gorun's report.
 func TestLastLineIsTheReason(t *testing.T) {
 	t.Parallel()
 	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n  node      : 1 (10.0.0.2)\n" +
@@ -189,8 +189,8 @@ func TestLastLineIsTheReason(t *testing.T) {
 		s.ReadStderr(3, 1, "node2", c.tail)
 		s.RecordEnd(78973, 1)
 		for where, found := range map[string][]Finding{
-			"last words": s.Findings(),
-			"report":     scan(t, "job.log", fmt.Sprintf(fields, strings.ReplaceAll(c.tail, "\n", "\n    "))),
+			"stderr": s.Findings(),
+			"report": scan(t, "job.log", fmt.Sprintf(fields, strings.ReplaceAll(c.tail, "\n", "\n    "))),
 		} {
 			if len(found) == 0 || found[0].ID != c.id || found[0].Row != c.row || !strings.HasSuffix(found[0].Text, c.text) || found[0].Severity != SeverityCause || found[0].Rank != 3 {
 				t.Errorf("%s, %s: %+v", c.name, where, found)

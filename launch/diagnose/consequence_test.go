@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestIsConsequence reads samples of what workers wrote last: lost-* of workers
-// that lost a peer, own-* of workers that failed by themselves. lost-gloo-*,
-// lost-store-reset-bare and own-valueerror were recorded from torch 1.13 with
-// gloo, with two or three ranks of which one had been killed. The others follow
-// the messages of the versions that they name.
+// TestIsConsequence reads the last lines of workers: lost-* of workers that lost a
+// peer, cause-* of workers that failed by themselves. lost-gloo-*,
+// lost-store-reset-bare and cause-valueerror were recorded from torch 1.13 with gloo,
+// after one of two or three ranks had been killed. The others follow the messages of
+// the versions that they name.
 func TestIsConsequence(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) < 20 {
@@ -39,11 +39,11 @@ func TestIsConsequence(t *testing.T) {
 		})
 	}
 	if IsConsequence(nil) {
-		t.Error("a worker that said nothing is called a consequence")
+		t.Error("a worker without output failed as a consequence")
 	}
 }
 
-// TestEachLostPeerLine checks every expression of the lost-peer list by itself.
+// TestEachLostPeerLine checks lines of lost peers, and lines that only look like them.
 func TestEachLostPeerLine(t *testing.T) {
 	for _, line := range []string{
 		"RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Connection closed by peer [127.0.0.1]:40123",
@@ -85,11 +85,11 @@ func FuzzIsConsequence(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		lines := strings.Split(s, "\n")
 		if got := IsConsequence(lines); got != IsConsequence(lines) {
-			t.Error("two verdicts on one text")
+			t.Error("one text has two answers")
 		}
-		if own := append(lines, "Traceback (most recent call last):", "ValueError: mine"); IsConsequence(own) &&
+		if failed := append(lines, "Traceback (most recent call last):", "ValueError: x"); IsConsequence(failed) &&
 			!strings.Contains(s, "above exception") && !strings.Contains(s, "Exception ignored") {
-			t.Error("a failure of its own is called a consequence")
+			t.Error("a failure of the worker itself is called a consequence")
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // TestChecksAreThoseOfGorunCheck shows that `gorun check` has every check that
-// a finding names as looked for beforehand.
+// findings name as one of its own.
 func TestChecksAreThoseOfGorunCheck(t *testing.T) {
 	checks := read(t, "../../docs/checks.md")
 	for _, r := range Rows() {
@@ -19,8 +19,7 @@ func TestChecksAreThoseOfGorunCheck(t *testing.T) {
 	}
 }
 
-// TestDocumentation compares docs/explain.md with the map, so that they cannot
-// differ.
+// TestDocumentation shows that docs/explain.md is written from the map.
 func TestDocumentation(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# What gorun explain knows

@@ -27,17 +27,17 @@ type Finding struct {
 	// printed more after the line, so it may have handled the error.
 	Doubtful bool `json:"doubtful,omitempty"`
 
-	// Rank is the rank to blame or, for a consequence, the first affected; -1
-	// if the log does not say. Ranks are all such ranks, ascending, at most 64.
+	// Rank is the rank to blame or, for a consequence, the first affected rank; -1:
+	// unknown. Ranks are all such ranks, ascending, at most 64.
 	Rank  int   `json:"rank"`
 	Ranks []int `json:"ranks,omitempty"`
-	// Local is that rank's local rank on Host; -1 if the log does not say.
+	// Local is that rank's local rank on Host; -1: unknown.
 	Local int    `json:"local_rank"`
 	Host  string `json:"host,omitempty"`
-	Peer  string `json:"peer,omitempty"` // the peer that the line names as lost or not reached
+	Peer  string `json:"peer,omitempty"` // the lost or unreachable peer that the line names
 
 	File  string `json:"file"` // of the first line; "-" for standard input
-	Line  int64  `json:"line"` // from 1; 0: no single line
+	Line  int64  `json:"line"` // from 1; 0: none
 	Count int64  `json:"count"`
 	Text  string `json:"text"` // that line, without prefixes and colours
 

@@ -28,9 +28,8 @@ func TestHealthyLogsYieldNothing(t *testing.T) {
 	}
 }
 
-// TestSurvivedExceptionIsNoCause shows that an exception which the
-// program caught and logged is no finding. Beside a failure it is less probable
-// than what ended the job.
+// TestSurvivedExceptionIsNoCause shows that an exception that the program caught and
+// logged has no finding. Beside a failure it is a consequence.
 func TestSurvivedExceptionIsNoCause(t *testing.T) {
 	caught := "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"log.py\", line 8, in upload\n[rank1]:     send()\n[rank1]: HTTPError: 500 Server Error\n"
 	on := strings.Repeat("[rank1]: step\n", 30)
@@ -67,8 +66,8 @@ func TestMissingLibibverbs(t *testing.T) {
 	}
 }
 
-// TestEarlierCauseExplainsLaterLines shows that a line is a consequence if another line can
-// explain it.
+// TestEarlierCauseExplainsLaterLines shows that a line is a consequence if another
+// line can explain it.
 func TestEarlierCauseExplainsLaterLines(t *testing.T) {
 	const (
 		retry   = "node1:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<5> with error 12, opcode 0, len 0, vendor err 129 (Recv)\n"
@@ -113,8 +112,8 @@ func TestEarlierCauseExplainsLaterLines(t *testing.T) {
 	}
 }
 
-// TestSurvivedWarningIsNoCause shows that a warning of NCCL at the start of a
-// job which then ran for long is no cause.
+// TestSurvivedWarningIsNoCause shows that a warning of NCCL is no cause if the job
+// then ran for long.
 func TestSurvivedWarningIsNoCause(t *testing.T) {
 	warned := "[default1]:node1:1:2 [0] NCCL WARN NET/IB : Unable to open device mlx5_0\n"
 	on := strings.Repeat("[default1]:step\n", survivedAfter+1)
@@ -144,8 +143,8 @@ func TestKernelLineNamesTheRank(t *testing.T) {
 	}
 }
 
-// TestOrderOfSeveralLogs shows that logs without times count in the order of reading,
-// logs with times in the order of the times.
+// TestOrderOfSeveralLogs shows that the order of logs is that of reading, and that of
+// times if lines have times.
 func TestOrderOfSeveralLogs(t *testing.T) {
 	first := "2026-11-21T16:39:58.100Z [rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
 	second := "2026-11-21T16:39:59.100Z [rank0]: OSError: [Errno 28] No space left on device\n"

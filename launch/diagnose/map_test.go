@@ -56,7 +56,7 @@ func TestEachRowHasASample(t *testing.T) {
 	}
 }
 
-// matchRow matches as for a line of a log: words first, then expressions.
+// matchRow returns the key of the row that matches a line, "" for none.
 func matchRow(text string) string {
 	m := sharedMatcher()
 	var words entries
@@ -118,7 +118,7 @@ func TestRowsAreComplete(t *testing.T) {
 	}
 }
 
-// TestHealthyLinesMatchNoRow checks words that logs of jobs which work contain.
+// TestHealthyLinesMatchNoRow checks lines of jobs that work.
 func TestHealthyLinesMatchNoRow(t *testing.T) {
 	for _, line := range []string{
 		"step 12 loss 2.31 error 0 failed 0 timeouts 0",

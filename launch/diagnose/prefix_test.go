@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// linesOfRanks returns what four ranks print when rank 2 runs out of memory.
+// linesOfRanks returns the output of four ranks of which rank 2 runs out of memory.
 func linesOfRanks() [][]string {
 	var ranks [][]string
 	for r := range 4 {
@@ -39,7 +39,7 @@ func linesOfRanks() [][]string {
 	return ranks
 }
 
-// linePrefixes are what launchers and collectors make of a line of rank r.
+// linePrefixes add the prefixes of launchers and collectors to line n of rank r.
 var linePrefixes = map[string]func(r, n int, line string) string{
 	"plain":   func(_, _ int, line string) string { return line },
 	"tee":     func(r, _ int, line string) string { return fmt.Sprintf("[default%d]:%s", r, line) },

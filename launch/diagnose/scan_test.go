@@ -12,8 +12,8 @@ import (
 	"testing/iotest"
 )
 
-// TestFindingsDoNotDependOnTheReader shows that the same text gives the same findings,
-// whatever the pieces in which it is read.
+// TestFindingsDoNotDependOnTheReader shows that the same text gives the same findings
+// in pieces of any size.
 func TestFindingsDoNotDependOnTheReader(t *testing.T) {
 	for name := range failedJobs {
 		log := read(t, "testdata/explain/"+name+".log")
@@ -27,10 +27,10 @@ func TestFindingsDoNotDependOnTheReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		for how, r := range map[string]io.Reader{
-			"bytes": iotest.OneByteReader(strings.NewReader(log)),
-			"halfs": iotest.HalfReader(strings.NewReader(log)),
-			"end":   iotest.DataErrReader(strings.NewReader(log)),
-			"gzip":  &zipped,
+			"bytes":  iotest.OneByteReader(strings.NewReader(log)),
+			"halves": iotest.HalfReader(strings.NewReader(log)),
+			"end":    iotest.DataErrReader(strings.NewReader(log)),
+			"gzip":   &zipped,
 		} {
 			s := NewScanner()
 			if err := s.Read(context.Background(), LogOf("x.log"), r); err != nil {
@@ -40,7 +40,7 @@ func TestFindingsDoNotDependOnTheReader(t *testing.T) {
 				t.Errorf("%s by %s: %s, want %s", name, how, got, want)
 			}
 			if got := fmt.Sprint(s.Findings()); got != want {
-				t.Errorf("%s: asked again: %s, want %s", name, got, want)
+				t.Errorf("%s: second call: %s, want %s", name, got, want)
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func TestFindingsDoNotDependOnTheReader(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	s := NewScanner()
-	broken := errors.New("disk is gone")
+	broken := errors.New("the disk failed")
 	err := s.Read(context.Background(), LogOf("x"), io.MultiReader(strings.NewReader("[rank1]: torch.OutOfMemoryError: CUDA out of memory\n"), iotest.ErrReader(broken)))
 	if !errors.Is(err, broken) {
 		t.Errorf("err = %v", err)
@@ -77,7 +77,7 @@ type emptyReader struct{}
 
 func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
-// repeatingReader reads as n bytes of text, over and over.
+// repeatingReader reads as text over and over, left bytes in all.
 type repeatingReader struct {
 	text []byte
 	at   int
@@ -99,8 +99,7 @@ func (r *repeatingReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestMemoryIsBounded shows that what the Scanner keeps does not grow with the
-// log, whatever is in it.
+// TestMemoryIsBounded shows that the memory of the Scanner does not grow with any log.
 func TestMemoryIsBounded(t *testing.T) {
 	many := func(format string, n int) string {
 		var b strings.Builder
@@ -145,8 +144,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLongLines shows that what is found in a line does not depend on the
-// line's length.
+// TestLongLines shows that the findings of a line do not depend on its length.
 func TestLongLines(t *testing.T) {
 	fault := "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000"
 	for _, n := range []int{10, maxMatched, blockSize - 10, blockSize, 3 * blockSize} {
