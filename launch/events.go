@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"os"
 	"syscall"
 	"time"
 
@@ -42,8 +43,36 @@ func newQueue() *queue { return &queue{drive.NewQueue[any]()} }
 // post puts an event of the machine into the queue.
 func (q *queue) post(e rendezvous.Event) { q.Put(e) }
 
+// repeatedWithin is the time in which two signals of one kind are one where the
+// sender repeats itself: scancel sends SIGTERM to the step, and srun passes on its
+// own one to the same tasks.
+const repeatedWithin = 2 * time.Second
+
+// signalFilter recognises repeated signals.
+type signalFilter struct {
+	within time.Duration // 0: no signal is a repetition
+	last   map[os.Signal]time.Time
+}
+
+// isRepeated reports whether a signal that comes now repeats an earlier one.
+func (f *signalFilter) isRepeated(sig os.Signal, now time.Time) bool {
+	last, seen := f.last[sig]
+	if seen && now.Sub(last) < f.within {
+		return true
+	}
+	if f.last == nil {
+		f.last = map[os.Signal]time.Time{}
+	}
+	f.last[sig] = now
+	return false
+}
+
 // watchSignals turns signals and the end of the keeper into events.
 func (a *agent) watchSignals(ctx context.Context) {
+	var filter signalFilter
+	if a.opts.Spec.Surroundings.IsSlurm() {
+		filter.within = repeatedWithin
+	}
 	a.wg.Go(func() {
 		keeper := a.opts.Keeper
 		for {
@@ -51,7 +80,9 @@ func (a *agent) watchSignals(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case s := <-a.opts.Signals:
-				a.events.Put(signalReceived{s.(syscall.Signal)})
+				if !filter.isRepeated(s, time.Now()) {
+					a.events.Put(signalReceived{s.(syscall.Signal)})
+				}
 			case <-keeper:
 				keeper = nil
 				a.events.Put(keeperEnded{})

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -104,6 +105,21 @@ func (k *keeper) result(err error) error {
 	return nil
 }
 
+// untilStepEnds returns a context that ends with the slurmstepd that started this
+// process. Slurm gives the node to another job then, so nothing may be left there.
+func untilStepEnds(ctx context.Context, sp spec.Spec) (step context.Context, stop func(), err error) {
+	if !sp.Surroundings.IsSlurm() {
+		return ctx, func() {}, nil
+	}
+	daemon, err := process.FindAncestor("slurmstepd")
+	if err != nil || daemon == nil { // the shell of salloc has none
+		return ctx, func() {}, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	daemon.Watch(func() { cancel(errors.New("the slurmstepd of this step has ended")) })
+	return ctx, daemon.Close, nil
+}
+
 // runKeeper starts the agents and waits for them.
 func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 	n := max(1, sp.LocalNodes)
@@ -122,6 +138,11 @@ func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 			ExtraFiles: give(i),
 		})
 	}
+	ctx, stop, err := untilStepEnds(ctx, sp)
+	if err != nil {
+		return k.result(err)
+	}
+	defer stop()
 	return k.result(k.Run(ctx))
 }
 

@@ -21,6 +21,11 @@ type Surroundings struct {
 	Used     []Used // sorted by flag
 }
 
+// IsSlurm reports whether Slurm started this process.
+func (s Surroundings) IsSlurm() bool {
+	return s.Kind == surroundings.SlurmStep || s.Kind == surroundings.SlurmBatch
+}
+
 // Used is the value of a flag that comes from the surroundings.
 type Used struct {
 	Flag string `json:"flag"` // without dashes in front: "nnodes"
