@@ -64,14 +64,14 @@ func TestStatusOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	need(t, os.Geteuid() == 0, "root, to become another user")
 	j := newJob(t)
-	j.env = []string{"GORUN_SECRET=" + oneSecret}
+	j.env = []string{"GORUN_SECRET=" + jobSecret}
 	a := j.node(1, "1", sh(stay)...)
 	a.prints("up", 1)
 	bin := reachable(t, os.Getenv(envGorun))
 	for _, tt := range []struct {
 		secret string
 		ok     bool
-	}{{"", false}, {otherSecret, false}, {oneSecret, true}} {
+	}{{"", false}, {otherSecret, false}, {jobSecret, true}} {
 		for _, command := range []string{"status", "abort"} {
 			cmd := a.client(command)
 			cmd.Path, cmd.Dir = bin, "/"

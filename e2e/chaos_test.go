@@ -55,7 +55,7 @@ func TestChaos(t *testing.T) {
 		}
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Log(p)
-			newArena(t, p, cluster).play()
+			newChaosJob(t, p, cluster).runPlan()
 		})
 	}
 	if cluster != nil && !t.Failed() {
@@ -98,57 +98,57 @@ func (p plan) String() string {
 	return fmt.Sprintf("%s, %s, %d to %d nodes on %d hosts, %d workers, %d restarts, %d actions, stubborn %v", backend, where, p.min, p.max, p.hosts, p.workers, p.restarts, p.actions, p.stubborn)
 }
 
-// play runs the job from its start to its end, and checks the result.
-func (a *arena) play() {
+// runPlan runs the job from its start to its end, and checks the result.
+func (a *chaosJob) runPlan() {
 	for h := 1; h <= a.hosts; h++ {
 		a.start(h)
 		if a.rnd.IntN(2) == 0 {
-			a.pass(time.Second / 2)
+			a.waitUpTo(time.Second / 2)
 		}
 	}
-	a.pass(3 * time.Second)
+	a.waitUpTo(3 * time.Second)
 	for range a.actions {
-		a.act()
-		a.pass(2 * time.Second)
+		a.disturb()
+		a.waitUpTo(2 * time.Second)
 	}
-	for len(a.later) > 0 { // continue what was stopped, join what was cut
-		a.pass(time.Second)
+	for len(a.undoActions) > 0 { // continue what was stopped, join what was cut
+		a.waitUpTo(time.Second)
 	}
-	a.note("nothing is broken any more")
-	a.pass(3 * time.Second)
+	a.note("the disturbance is over")
+	a.waitUpTo(3 * time.Second)
 	a.touch("go")
 	deadline := time.Now().Add(chaosLimit)
-	for _, p := range a.players {
+	for _, p := range a.all {
 		p.wait(time.Until(deadline))
 	}
-	a.judge()
+	a.checkEnd()
 }
 
-// judge asserts what must hold after the job has ended.
-func (a *arena) judge() {
-	a.uniform()
-	for _, o := range notes[overlap](a.dir, "overlap.*") {
+// checkEnd asserts what must hold after the job has ended.
+func (a *chaosJob) checkEnd() {
+	a.checkWorldsAgree()
+	for _, o := range readNotes[overlap](a.dir, "overlap.*") {
 		switch {
 		case o.New.Round == o.Old.Round:
 			a.Errorf("two worlds in one round: %v", o)
 		case o.New.Node == o.Old.Node:
 			a.Errorf("two rounds on a node: %v", o)
-		case !a.halted && (a.plan.etcd || !a.severed):
+		case !a.hasStopped && (a.plan.etcd || !a.hasCut):
 			a.Errorf("two rounds at once: %v", o)
 		}
 	}
-	for _, p := range a.players {
-		a.Logf("%s started %v: exit code %d, %s; %s", p.name, p.born.Round(time.Millisecond), p.code, p.fate, p.lastLine())
-		if !slices.Contains([]int{0, 5, 75, 137}, p.code) && p.fate == "" {
+	for _, p := range a.all {
+		a.Logf("%s started %v: exit code %d, %s; %s", p.name, p.born.Round(time.Millisecond), p.code, p.faults, p.lastLine())
+		if !slices.Contains([]int{0, 5, 75, 137}, p.code) && p.faults == "" {
 			a.Errorf("%s: exit code %d", p.name, p.code)
 		}
 	}
-	if gap := a.gap(); gap > time.Second { // then nodes may have lost each other without a cut
+	if gap := a.longestPause(); gap > time.Second { // then nodes may have lost each other without a cut
 		a.Logf("this machine stood still for %v: who tells what is not compared", gap)
 		return
 	}
-	for _, same := range a.together() {
-		same = slices.DeleteFunc(same, func(p *player) bool { return p.fate != "" }) // agents that the test did nothing to
+	for _, same := range a.groupByJob() {
+		same = slices.DeleteFunc(same, func(p *chaosAgent) bool { return p.faults != "" }) // agents that the test did nothing to
 		for i, p := range same {
 			switch first := same[0]; {
 			case i > 0 && first.code != p.code:
@@ -160,13 +160,13 @@ func (a *arena) judge() {
 	}
 }
 
-// together groups the agents by job. When a job has ended, agents that start later make
+// groupByJob groups the agents by job. When a job has ended, agents that start later make
 // another one. An agent that never had a place is in no group.
-func (a *arena) together() [][]*player {
-	var jobs [][]*player
+func (a *chaosJob) groupByJob() [][]*chaosAgent {
+	var jobs [][]*chaosAgent
 	var worlds []map[string]bool
-	for _, p := range a.players {
-		mine, members := map[string]bool{}, []*player{p}
+	for _, p := range a.all {
+		mine, members := map[string]bool{}, []*chaosAgent{p}
 		for line := range strings.Lines(p.out.String()) {
 			if _, token, ok := strings.Cut(strings.TrimSpace(line), ", world "); ok {
 				mine[token] = true

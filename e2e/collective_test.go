@@ -93,7 +93,7 @@ func collective(mode string) int {
 	}
 	mark := filepath.Join(os.Getenv(envDir), "waits.")
 	if w.Rank() == 1 {
-		return die(ctx, w, mode, mark)
+		return failAsRank1(ctx, w, mode, mark)
 	}
 	if err := os.WriteFile(mark+fmt.Sprint(w.Rank()), nil, 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -105,8 +105,8 @@ func collective(mode string) int {
 	return 1
 }
 
-// die is rank 1. It fails once the others are in the collective.
-func die(ctx context.Context, w *worker.World, mode, mark string) int {
+// failAsRank1 is rank 1. It fails once the others are in the collective.
+func failAsRank1(ctx context.Context, w *worker.World, mode, mark string) int {
 	for n := 0; n < w.Size()-1 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // sleep: between two looks
 		files, _ := filepath.Glob(mark + "*")
 		n = len(files)

@@ -33,8 +33,8 @@ func (g *gpuHost) run(args ...string) *agent {
 	return g.launch(g.m.Host, g.m.on(g.command(args...)))
 }
 
-// happens adds an event to the file.
-func (g *gpuHost) happens(line string) {
+// addEvent adds an event to the file.
+func (g *gpuHost) addEvent(line string) {
 	g.Helper()
 	f, err := os.OpenFile(g.live, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -153,7 +153,7 @@ func TestPin(t *testing.T) {
 // Two containers of one machine that give the same GPUs to their workers.
 func TestPinTwoContainers(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, twin()).healthy()
+	f := newFleet(t, twoMachines()).healthy()
 	f.machines[1].write("boot_id", "00000000-0000-4000-8000-000000000001\n")
 	f.machines[1].nvml("gpus 2 host node1")
 	j := f.job(t)
@@ -181,7 +181,7 @@ func TestGPURelease(t *testing.T) {
 }
 
 // Ctrl-C twice ends the wait for the GPUs.
-func TestGPUReleaseHurry(t *testing.T) {
+func TestSecondCtrlCEndsGPURelease(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
 	a := g.run(sh(`echo busy 0 $$ >>$LIVE; echo up; exec sleep 100`)...)

@@ -13,8 +13,8 @@ import (
 // printEnv is a worker that writes down its environment.
 var printEnv = sh(`env -0 >$E2E_DIR/env.$RANK`)
 
-// pair starts two nodes of one worker. Each node has its own environment and flags.
-func (j *job) pair(env, flags [2][]string, program ...string) []*agent {
+// startPair starts two nodes of one worker. Each node has its own environment and flags.
+func (j *job) startPair(env, flags [2][]string, program ...string) []*agent {
 	j.Helper()
 	var agents []*agent
 	common := j.env
@@ -34,7 +34,7 @@ func TestOneEnvironment(t *testing.T) {
 		t.Run(preflight, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--preflight", preflight)
-			agents := j.pair([2][]string{
+			agents := j.startPair([2][]string{
 				{"NCCL_ALGO=Ring", "NCCL_SOCKET_IFNAME=eth7", "E2E_OWN=a", "NCCL_DEBUG_SUBSYS=NET"},
 				{"NCCL_ALGO=Tree", "NCCL_SOCKET_IFNAME=eth8", "E2E_OWN=b", "NCCL_PROTO=LL"},
 			}, [2][]string{}, printEnv...)
@@ -71,7 +71,7 @@ func TestConflictRefused(t *testing.T) {
 		t.Run(preflight, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--env-conflict", "error", "--preflight", preflight)
-			agents := j.pair(env, [2][]string{}, printEnv...)
+			agents := j.startPair(env, [2][]string{}, printEnv...)
 			j.end(patience, 78, agents...)
 			for _, a := range agents {
 				has(t, a.err.String(), "error E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "127.0.0.1", "127.0.0.2")
@@ -84,7 +84,7 @@ func TestConflictRefused(t *testing.T) {
 	t.Run("settled", func(t *testing.T) {
 		t.Parallel()
 		j := newJob(t, "--env-conflict", "error")
-		j.end(patience, 0, j.pair(env, [2][]string{1: {"-x", "NCCL_ALGO=Ring,Tree"}}, printEnv...)...)
+		j.end(patience, 0, j.startPair(env, [2][]string{1: {"-x", "NCCL_ALGO=Ring,Tree"}}, printEnv...)...)
 		for rank := range 2 {
 			if got := j.environ(rank)["NCCL_ALGO"]; got != "Ring,Tree" {
 				t.Errorf("rank %d: NCCL_ALGO=%q", rank, got)
@@ -95,14 +95,14 @@ func TestConflictRefused(t *testing.T) {
 
 // -x, --env-file and --unset of any node count for all nodes, or for the nodes that they
 // name.
-func TestAskedEnvironment(t *testing.T) {
+func TestRequestedEnvironment(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	file := filepath.Join(j.dir, "job.env")
 	if err := os.WriteFile(file, []byte("# of the job\nFROM_FILE='a b'\nBOTH=file\nexport SEED=1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	agents := j.pair([2][]string{{"GONE=1", "MY_A=1", "MY_B=2"}, {"GONE=2", "GONE_TOO=3"}}, [2][]string{
+	agents := j.startPair([2][]string{{"GONE=1", "MY_A=1", "MY_B=2"}, {"GONE=2", "GONE_TOO=3"}}, [2][]string{
 		{"--role", "ps", "-x", "MY_*", "-x", "BOTH=flag", "-x", "role=ps:OMP_NUM_THREADS=3"},
 		{"--role", "trainer", "--env-file", file, "--unset", "GONE*", "-x", "node=0:ONLY=first, and alone", "-x", "node=1:NODE=one"},
 	}, printEnv...)
@@ -127,7 +127,7 @@ func TestAskedEnvironment(t *testing.T) {
 }
 
 // A single node obeys them too, without any check.
-func TestAskedEnvironmentAlone(t *testing.T) {
+func TestRequestedEnvironmentOfOneNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")
 	j.env = []string{"GONE=1"}
@@ -177,7 +177,7 @@ func TestCredentialIsNotShown(t *testing.T) {
 	const secret = "hunter2-of-the-end-to-end-tests"
 	j := newJob(t)
 	facts, report := filepath.Join(j.dir, "facts"), filepath.Join(j.dir, "report")
-	agents := j.pair([2][]string{1: {"HF_TOKEN=" + secret, "NCCL_PSK=" + secret, "NCCL_ALGO_TOKENS=" + secret}}, [2][]string{
+	agents := j.startPair([2][]string{1: {"HF_TOKEN=" + secret, "NCCL_PSK=" + secret, "NCCL_ALGO_TOKENS=" + secret}}, [2][]string{
 		{"--report", report}, {"-x", "HF_TOKEN", "-x", "NCCL_PSK"},
 	}, "--no-python", "env", "WANDB_API_KEY="+secret, "sh", "-c", `env -0 >$E2E_DIR/env.$RANK; `+untilGo+`; exit $RANK`, "--hub-token", secret)
 	for _, a := range agents {
@@ -232,9 +232,9 @@ func TestCredentialIsNotShown(t *testing.T) {
 // Between machines a credential is sent in clear unless there is a secret.
 func TestCredentialInClear(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, twin())
+	f := newFleet(t, twoMachines())
 	f.machines[1].env = append(f.machines[1].env, "HF_TOKEN=hunter2")
-	for name, flags := range map[string][]string{"without": nil, "with": newJob(t).secretFile(oneSecret)} {
+	for name, flags := range map[string][]string{"without": nil, "with": newJob(t).secretFile(jobSecret)} {
 		j := f.job(t, append(flags, "--preflight", "off")...)
 		agents := []*agent{f.start(j, 1, "2", printEnv...), f.start(j, 2, "2", with(printEnv, "-x", "HF_TOKEN")...)}
 		j.end(patience, 0, agents...)
@@ -295,7 +295,7 @@ func TestEnvironmentIsShown(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, first...)
 			j.id = "e2e-0"
-			agents := j.pair(env, flags, program...)
+			agents := j.startPair(env, flags, program...)
 			j.end(patience, 0, agents...)
 			for i, a := range agents {
 				golden(t, fmt.Sprintf("../env/%s-%d.txt", name, i), shownEnv(a.out.String()))
@@ -308,7 +308,7 @@ func TestEnvironmentIsShown(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
 		j := newJob(t, "env", "--env-conflict", "error")
-		agents := j.pair(env, flags, program...)
+		agents := j.startPair(env, flags, program...)
 		j.end(patience, 78, agents...)
 		if agents[0].out.String() != "" {
 			t.Errorf("it prints %s", agents[0].out.String())
@@ -320,7 +320,7 @@ func TestEnvironmentIsShown(t *testing.T) {
 func TestEnvironmentOfRunningJob(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	agents := j.pair([2][]string{{"NCCL_ALGO=Ring", "E2E_ODD=a\tb"}, {"NCCL_ALGO=Tree"}}, [2][]string{{"--nproc-per-node", "2"}, {"-x", "SEED=7"}},
+	agents := j.startPair([2][]string{{"NCCL_ALGO=Ring", "E2E_ODD=a\tb"}, {"NCCL_ALGO=Tree"}}, [2][]string{{"--nproc-per-node", "2"}, {"-x", "SEED=7"}},
 		sh(`env -0 >$E2E_DIR/env.$RANK; `+untilGo)...)
 	for _, a := range agents {
 		a.prints("up", 1)
@@ -386,7 +386,7 @@ func (j *job) eventuallyWritten(name string) {
 
 // Without a secret no node lets another node run code in its workers. With a secret, -x
 // can do as much as the job's own command.
-func TestStrangersCodeStaysAway(t *testing.T) {
+func TestNoCodeFromOtherNodesWithoutSecret(t *testing.T) {
 	t.Parallel()
 	for _, trusted := range []bool{false, true} {
 		t.Run(fmt.Sprint("secret ", trusted), func(t *testing.T) {
@@ -397,7 +397,7 @@ func TestStrangersCodeStaysAway(t *testing.T) {
 				env = [2][]string{{"GORUN_SECRET=0123456789abcdef"}, {"GORUN_SECRET=0123456789abcdef"}}
 			}
 			env[1] = append(env[1], "NCCL_NET_PLUGIN=none", "PYTHONSAFEPATH=1")
-			agents := j.pair(env, [2][]string{0: {"-x", "PYTHONPATH=/stranger", "-x", "SEED=1", "--unset", "PYTHONSAFE*"}}, printEnv...)
+			agents := j.startPair(env, [2][]string{0: {"-x", "PYTHONPATH=/stranger", "-x", "SEED=1", "--unset", "PYTHONSAFE*"}}, printEnv...)
 			j.end(patience, 0, agents...)
 			victim := j.environ(1)
 			if got := victim["PYTHONPATH"] == "/stranger" && victim["PYTHONSAFEPATH"] == ""; got != trusted || victim["SEED"] != "1" {

@@ -14,7 +14,7 @@ import (
 func TestEtcdLeaderKilled(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
-	j := overEtcd(t, c, "--max-restarts", "1")
+	j := newEtcdJob(t, c, "--max-restarts", "1")
 	agents := j.nodes(3, sh(`[ $RANK.$TORCHELASTIC_RESTART_COUNT = 1.0 ] && { echo up; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; echo up; `+round)...)
 	for _, a := range agents {
 		a.prints("up", 1)
@@ -29,7 +29,7 @@ func TestEtcdLeaderKilled(t *testing.T) {
 	}
 	j.touch("go")
 	j.end(patience, 0, agents...)
-	nothingIn(t, c)
+	wantEtcdEmpty(t, c)
 }
 
 // Without a majority in etcd no round begins, but workers go on. When the majority is
@@ -37,7 +37,7 @@ func TestEtcdLeaderKilled(t *testing.T) {
 func TestEtcdMajorityPaused(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
-	j := overEtcd(t, c, "--max-restarts", "1", "--rdzv-conf", "ttl=3")
+	j := newEtcdJob(t, c, "--max-restarts", "1", "--rdzv-conf", "ttl=3")
 	agents := j.nodes(2, sh(`[ $RANK.$TORCHELASTIC_RESTART_COUNT = 1.0 ] && { echo up; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; echo up; `+round)...)
 	for _, a := range agents {
 		a.prints("up", 1)
@@ -81,7 +81,7 @@ func TestEtcdMajorityPaused(t *testing.T) {
 func TestEtcdLost(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
-	j := overEtcd(t, c, "--rdzv-conf", "lost_timeout=3")
+	j := newEtcdJob(t, c, "--rdzv-conf", "lost_timeout=3")
 	agents := j.nodes(3, sh(round)...)
 	for _, a := range agents {
 		a.prints("round 0", 1)
@@ -109,7 +109,7 @@ func TestCutFromEtcdOnly(t *testing.T) {
 			t.Parallel()
 			c := etcdtest.Start(t, etcdtest.Options{})
 			link := etcdtest.NewProxy(t, c.Endpoints()[0])
-			j := overEtcd(t, c, "--rdzv-conf", "ttl=3,lost_timeout=20")
+			j := newEtcdJob(t, c, "--rdzv-conf", "ttl=3,lost_timeout=20")
 			direct := j.endpoint
 			for i := range 3 {
 				j.endpoint = direct
@@ -150,7 +150,7 @@ func TestCutFromEtcdOnly(t *testing.T) {
 				}
 			}
 			t.Log(cut.err)
-			nothingIn(t, c)
+			wantEtcdEmpty(t, c)
 		})
 	}
 }

@@ -17,15 +17,15 @@ func (j *job) inEtcd(endpoints ...string) *job {
 	return j
 }
 
-// overEtcd makes a job that meets in a cluster.
-func overEtcd(t testing.TB, c *etcdtest.Cluster, flags ...string) *job {
+// newEtcdJob makes a job that meets in a cluster.
+func newEtcdJob(t testing.TB, c *etcdtest.Cluster, flags ...string) *job {
 	t.Helper()
 	return newJob(t, flags...).inEtcd(c.Endpoints()...)
 }
 
-// eitherWay runs a story once over gossip and once over its own etcd, in which no key
+// forEachBackend runs a story once over gossip and once over its own etcd, in which no key
 // may be left.
-func eitherWay(t *testing.T, story func(t *testing.T, newJob func(flags ...string) *job)) {
+func forEachBackend(t *testing.T, story func(t *testing.T, newJob func(flags ...string) *job)) {
 	t.Run("gossip", func(t *testing.T) {
 		t.Parallel()
 		story(t, func(flags ...string) *job { return newJob(t, flags...) })
@@ -33,15 +33,15 @@ func eitherWay(t *testing.T, story func(t *testing.T, newJob func(flags ...strin
 	t.Run("etcd", func(t *testing.T) {
 		t.Parallel()
 		c := etcdtest.Start(t, etcdtest.Options{})
-		story(t, func(flags ...string) *job { return overEtcd(t, c, flags...) })
+		story(t, func(flags ...string) *job { return newEtcdJob(t, c, flags...) })
 		// The keys of a killed node stay until its lease ends, five seconds later.
 		eventually(t, patience, "nothing is left in etcd", func() bool { return len(keysIn(t, c)) == 0 })
-		nothingIn(t, c)
+		wantEtcdEmpty(t, c)
 	})
 }
 
-// nothingIn asserts that the jobs, which ended in order, left no keys in etcd.
-func nothingIn(t testing.TB, c *etcdtest.Cluster) {
+// wantEtcdEmpty asserts that the jobs, which ended in order, left no keys in etcd.
+func wantEtcdEmpty(t testing.TB, c *etcdtest.Cluster) {
 	t.Helper()
 	if keys := keysIn(t, c); len(keys) > 0 {
 		t.Errorf("left in etcd: %v", keys)
@@ -69,24 +69,24 @@ func TestEtcd(t *testing.T) {
 			t.Parallel()
 			c := etcdtest.Start(t, etcdtest.Options{Members: members})
 			t.Run("success", func(t *testing.T) {
-				j := overEtcd(t, c)
-				agents := j.nodes(3, sh(tellWho)...)
+				j := newEtcdJob(t, c)
+				agents := j.nodes(3, sh(printRank)...)
 				j.end(patience, 0, agents...)
 				for rank, a := range agents {
 					a.prints(fmt.Sprint("rank ", rank, " of 3"), 1)
 				}
-				nothingIn(t, c)
+				wantEtcdEmpty(t, c)
 			})
 			t.Run("failure", func(t *testing.T) {
-				j := overEtcd(t, c)
+				j := newEtcdJob(t, c)
 				agents := j.nodes(3, with(onRank("4", "echo oops >&2; exit 3"), "--nproc-per-node", "2")...)
 				j.end(patience, 3, agents...)
 				j.causes(agents, "rank 4 on", "127.0.0.3", "exited with code 3")
 				j.agree(agents...)
-				nothingIn(t, c)
+				wantEtcdEmpty(t, c)
 			})
 			t.Run("Ctrl-C", func(t *testing.T) {
-				j := overEtcd(t, c)
+				j := newEtcdJob(t, c)
 				agents := j.nodes(3, sh(stay)...)
 				for _, a := range agents {
 					a.prints("up", 1)
@@ -98,10 +98,10 @@ func TestEtcd(t *testing.T) {
 				j.end(patience, 130, agents...)
 				j.causes(agents, "stopped:", "127.0.0.3", "received SIGINT")
 				j.agree(agents...)
-				nothingIn(t, c)
+				wantEtcdEmpty(t, c)
 			})
 			t.Run("Ctrl-C while waiting", func(t *testing.T) {
-				j := overEtcd(t, c)
+				j := newEtcdJob(t, c)
 				agents := []*agent{j.node(1, "3", sh(stay)...), j.node(2, "3", sh(stay)...)}
 				for _, a := range agents {
 					a.says("have 2 of 3 nodes")
@@ -109,7 +109,7 @@ func TestEtcd(t *testing.T) {
 				agents[0].signal(syscall.SIGINT)
 				j.end(patience, 130, agents...)
 				j.agree(agents...)
-				nothingIn(t, c)
+				wantEtcdEmpty(t, c)
 			})
 		})
 	}
@@ -123,8 +123,8 @@ func TestEtcdNames(t *testing.T) {
 	old := newJob(t, "--rdzv-backend", "etcd-v2")
 	old.endpoint = c.Endpoints()[0]
 	local := newJob(t, "--local-nodes", "3", "--rdzv-backend", "etcd", "--rdzv-endpoint", c.Endpoints()[0])
-	agents := old.nodes(2, sh(tellWho)...)
-	three := local.run("local", with(sh(tellWho), "--rdzv-id", local.id)...)
+	agents := old.nodes(2, sh(printRank)...)
+	three := local.run("local", with(sh(printRank), "--rdzv-id", local.id)...)
 	old.end(patience, 0, agents...)
 	local.end(patience, 0, three)
 	for rank, a := range agents {
@@ -134,7 +134,7 @@ func TestEtcdNames(t *testing.T) {
 	for rank := range 3 {
 		three.prints(fmt.Sprintf("rank %d of 3 in %s\n", rank, local.id), 1)
 	}
-	nothingIn(t, c)
+	wantEtcdEmpty(t, c)
 }
 
 // The keys that a killed job left in etcd end with its leases. Its run id can be used at
@@ -144,7 +144,7 @@ func TestEtcdJobKilled(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	const conf = "ttl=2,lost_timeout=2"
 	killed := func(t *testing.T) *job {
-		j := overEtcd(t, c, "--rdzv-conf", conf, "--shutdown-timeout", "1")
+		j := newEtcdJob(t, c, "--rdzv-conf", conf, "--shutdown-timeout", "1")
 		agents := j.nodes(2, sh(stay)...)
 		for _, a := range agents {
 			a.prints("up", 1)
@@ -158,10 +158,10 @@ func TestEtcdJobKilled(t *testing.T) {
 	}
 	t.Run("again", func(t *testing.T) {
 		first := killed(t)
-		again := overEtcd(t, c, "--rdzv-conf", conf)
+		again := newEtcdJob(t, c, "--rdzv-conf", conf)
 		again.id = first.id
 		began := time.Now()
-		agents := again.nodes(2, sh(tellWho)...)
+		agents := again.nodes(2, sh(printRank)...)
 		again.end(patience, 0, agents...)
 		t.Logf("the same run id again: done %v after the kill", time.Since(began).Round(time.Millisecond))
 	})

@@ -20,11 +20,11 @@ type fleet struct {
 
 // nic is an interface of a machine, in the order of their indexes.
 type nic struct {
-	name  string
-	addrs string // with prefix lengths, separated by blanks
-	net   string // the switch at the other end of its cable; empty: "lan"
-	extra string // further arguments of "ip link set"
-	loose bool   // true: the cable is not plugged in
+	name      string
+	addrs     string // with prefix lengths, separated by blanks
+	net       string // the switch at the other end of its cable; empty: "lan"
+	extra     string // further arguments of "ip link set"
+	unplugged bool   // true: the cable is not plugged in
 }
 
 // mgmt is the network in which agents meet when machines have an interface in
@@ -33,8 +33,8 @@ const mgmt = "mgmt"
 
 func eth0(addrs string) []nic { return []nic{{name: "eth0", addrs: addrs}} }
 
-// twin returns the interfaces of two machines in one network.
-func twin() [][]nic { return [][]nic{eth0("10.77.0.1/24"), eth0("10.77.0.2/24")} }
+// twoMachines returns the interfaces of two machines in one network.
+func twoMachines() [][]nic { return [][]nic{eth0("10.77.0.1/24"), eth0("10.77.0.2/24")} }
 
 // newFleet makes one machine for each list of interfaces.
 func newFleet(t testing.TB, nics [][]nic) *fleet {
@@ -80,7 +80,7 @@ func (f *fleet) wire() {
 			}
 			port := fmt.Sprintf("p%d.%d", i+1, k)
 			fmt.Fprintf(&plug, "link add %s mtu 9216 type veth peer name %s netns %s\n", port, n.name, m.Net)
-			if !n.loose {
+			if !n.unplugged {
 				fmt.Fprintf(&plug, "link set %s master %s up\n", port, net)
 			}
 			for _, addr := range strings.Fields(n.addrs) {

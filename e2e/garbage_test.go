@@ -35,8 +35,8 @@ func garbage() [][]byte {
 	}
 }
 
-// throw sends all garbage to one address, and leaves many silent connections.
-func throw(t testing.TB, network, addr string) {
+// sendGarbage sends all garbage to one address, and leaves many silent connections.
+func sendGarbage(t testing.TB, network, addr string) {
 	var wg sync.WaitGroup
 	for _, data := range garbage() {
 		wg.Go(func() {
@@ -83,18 +83,18 @@ func TestGarbage(t *testing.T) {
 			} else {
 				agents = []*agent{j.node(1, "2", script...)}
 				agents[0].says("have 1 of 2 nodes")
-				bombard(t, agents[0])
+				sendGarbageToAll(t, agents[0])
 				agents = append(agents, j.node(2, "2", script...))
 			}
 			for _, a := range agents {
 				a.prints("up", 1)
-				bombard(t, a)
+				sendGarbageToAll(t, a)
 				_, socket, _ := strings.Cut(a.out.String(), "socket ")
 				socket, _, _ = strings.Cut(socket, "\n")
 				if socket == "" {
 					t.Fatalf("worker socket %q", socket)
 				}
-				throw(t, "unix", socket)
+				sendGarbage(t, "unix", socket)
 			}
 			j.touch("go")
 			j.end(soon, 0, agents...)
@@ -102,8 +102,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// bombard throws garbage at every port and socket at which the agent listens.
-func bombard(t testing.TB, a *agent) {
+// sendGarbageToAll sends garbage to every port and socket at which the agent listens.
+func sendGarbageToAll(t testing.TB, a *agent) {
 	t.Helper()
 	p := portsOf(t, a.pid())
 	if a.name != "node 1" && len(p.tcp) == 0 {
@@ -111,7 +111,7 @@ func bombard(t testing.TB, a *agent) {
 	}
 	for network, list := range map[string][]netip.AddrPort{"tcp": p.tcp, "udp": p.udp} {
 		for _, at := range list {
-			throw(t, network, at.String())
+			sendGarbage(t, network, at.String())
 		}
 	}
 }

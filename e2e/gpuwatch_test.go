@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// meets makes a bash script a worker that connects to the store, as torch does.
-const meets = `exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; printf '\x00\xCE\xF7\x85\x3C\x0D\x'$((RANK+1))'\0\0\0' >&3; `
+// connectToStore makes a bash script a worker that connects to the store, as torch does.
+const connectToStore = `exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; printf '\x00\xCE\xF7\x85\x3C\x0D\x'$((RANK+1))'\0\0\0' >&3; `
 
 // bash is sh for scripts that need bash.
 func bash(t testing.TB, script string) []string {
@@ -20,8 +20,8 @@ func bash(t testing.TB, script string) []string {
 	return append([]string{path}, sh(script)[1:]...)
 }
 
-// done makes the file for which workers wait, so that they end.
-func (g *gpuHost) done(file string) {
+// writeLive makes an empty file whose name begins with g.live. Workers wait for one.
+func (g *gpuHost) writeLive(file string) {
 	g.Helper()
 	if err := os.WriteFile(g.live+file, nil, 0o644); err != nil {
 		g.Fatal(err)
@@ -38,12 +38,12 @@ func TestGPUMisplaced(t *testing.T) {
 		t.Skip("it takes more than a minute")
 	}
 	g := newGPUHost(t, 4)
-	script := bash(t, meets+`echo busy 0 $$ >>$LIVE
+	script := bash(t, connectToStore+`echo busy 0 $$ >>$LIVE
 [ $RANK != 3 ] || (setsid sh -c 'echo busy 1 $$ >>$LIVE; exec sleep 1000' </dev/null >/dev/null 2>&1 &)
 until [ -e $LIVE.end ]; do sleep 0.2; done`)
 	start := time.Now()
 	a := g.run(with(script, "--local-nodes", "2", "--nproc-per-node", "2")...)
-	g.happens(fmt.Sprint("busy 2 ", os.Getpid())) // in another container than gorun
+	g.addEvent(fmt.Sprint("busy 2 ", os.Getpid())) // in another container than gorun
 	const fix = ": call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive"
 	for _, want := range []string{"its own is GPU 1" + fix, "its own is GPU 2" + fix, "its own is GPU 3" + fix} {
 		// If the driver is late at the first reading, gorun asks again half a minute later.
@@ -56,7 +56,7 @@ until [ -e $LIVE.end ]; do sleep 0.2; done`)
 		return strings.Contains(a.err.String(), " also runs on GPU 1, its own is GPU 3"+fix) || strings.Contains(a.err.String(), " runs on GPU 1, its own is GPU 3"+fix)
 	})
 	a.says(fmt.Sprintf("pid %d (", os.Getpid()))
-	g.done(".end")
+	g.writeLive(".end")
 	g.end(patience, 0, a)
 	has(t, a.err.String(), "runs on GPU 2, the GPU of rank 2, with 1024 MiB of its memory; gorun does not know whether it belongs to this job")
 	for _, wrong := range []string{"rank 0 (pid", "not of this job", "the GPU of rank 0", "the GPU of rank 1"} {
@@ -72,20 +72,20 @@ func TestGPUError(t *testing.T) {
 	g := newGPUHost(t, 2)
 	a := g.run(with(sh(`echo up; exec sleep 100`), "--nproc-per-node", "2")...)
 	a.prints("up", 2)
-	g.happens("xid 1 13") // an error of a program, not of the GPU
-	g.happens("xid 1 79")
+	g.addEvent("xid 1 13") // an error of a program, not of the GPU
+	g.addEvent("xid 1 79")
 	g.end(patience, 1, a)
 	g.causes([]*agent{a}, "rank 1", "GPU 1 (GPU-node1-0001) of rank 1", "Xid 79", "fallen off the bus")
 	a.says("Xid 13")
 }
 
 // A user may prefer to go on.
-func TestGPUErrorIsOnlyTold(t *testing.T) {
+func TestGPUErrorWarnsOnly(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
 	a := g.run(with(sh(`echo up; until [ -e $LIVE.end ]; do sleep 0.1; done`), "--nproc-per-node", "2", "--on-gpu-error=warn")...)
 	a.prints("up", 2)
-	g.happens("xid 0 48")
+	g.addEvent("xid 0 48")
 	a.says("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
 	if err := os.WriteFile(g.live+".end", nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -101,15 +101,15 @@ func TestGPUErrorAgain(t *testing.T) {
 	a := g.run(with(sh(`trap 'until [ -e $LIVE.go ]; do sleep 0.05; done; exit 1' TERM; echo up; while :; do sleep 0.05; done`),
 		"--nproc-per-node", "2", "--max-restarts", "2")...)
 	a.prints("up", 2)
-	g.happens("xid 1 94")
+	g.addEvent("xid 1 94")
 	a.says("stopping the workers")
-	g.happens("xid 0 48")
+	g.addEvent("xid 0 48")
 	a.says("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
-	g.done(".go")
+	g.writeLive(".go")
 	a.prints("up", 4)
-	g.happens("xid 1 94")
+	g.addEvent("xid 1 94")
 	a.prints("up", 6)
-	g.happens("xid 0 48")
+	g.addEvent("xid 0 48")
 	g.end(patience, 1, a)
 	g.causes([]*agent{a}, "rank 0", "GPU 0 (GPU-node1-0000) of rank 0", "Xid 48")
 }
@@ -127,9 +127,9 @@ func TestGPUReleaseContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = container.Process.Kill(); _ = container.Wait() }()
-	g.happens(fmt.Sprint("busy 0 ", container.Process.Pid))
-	g.done(".go")
+	g.addEvent(fmt.Sprint("busy 0 ", container.Process.Pid))
+	g.writeLive(".go")
 	a.says(fmt.Sprintf("waiting until the GPUs are free (at most 50s): GPU 0: pid %d (sleep)", container.Process.Pid))
-	g.done("") // the driver lists no process any more
+	g.writeLive("") // the driver lists no process any more
 	g.end(patience, 0, a)
 }

@@ -42,8 +42,8 @@ func (j *job) members(n int) (peers []rendezvous.Peer) {
 	return peers
 }
 
-// claim says hello to a coordinator with the id of another node, and returns the answer.
-func (j *job) claim(coordinator string, id rendezvous.NodeID) (refusal string) {
+// helloAs says hello to a coordinator with the given id, and returns the answer.
+func (j *job) helloAs(coordinator string, id rendezvous.NodeID) (refusal string) {
 	j.Helper()
 	events := make(chan rendezvous.Event, 64)
 	var plane *control.Plane
@@ -83,7 +83,7 @@ func (j *job) claim(coordinator string, id rendezvous.NodeID) (refusal string) {
 }
 
 // A stranger that knows a member's id cannot take its place.
-func TestIDIsNoProof(t *testing.T) {
+func TestIDAloneIsRefused(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--preflight", "off")
 	agents := j.nodes(2, sh(untilGo)...)
@@ -95,7 +95,7 @@ func TestIDIsNoProof(t *testing.T) {
 	if coordinator.Endpoint < 0 {
 		coordinator, victim = victim, coordinator
 	}
-	if told := j.claim(coordinator.Control, victim.ID); !strings.HasPrefix(told, "refuse: it does not prove") {
+	if told := j.helloAs(coordinator.Control, victim.ID); !strings.HasPrefix(told, "refuse: it does not prove") {
 		t.Errorf("the stranger is told %q", told)
 	}
 	agents[0].says("refused stranger (127.0.0.9): it does not prove that the id")
@@ -104,7 +104,7 @@ func TestIDIsNoProof(t *testing.T) {
 }
 
 // However many hellos an agent refuses, it prints at most one line a second about them.
-func TestManyHellosAreFewLines(t *testing.T) {
+func TestRefusalLinesAreLimited(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	first := j.node(1, "2", sh("exit 0")...)
@@ -115,7 +115,7 @@ func TestManyHellosAreFewLines(t *testing.T) {
 	for range 10 {
 		wg.Go(func() {
 			for range 30 {
-				if told := j.claim(at, "stranger"); !strings.HasPrefix(told, "refuse") {
+				if told := j.helloAs(at, "stranger"); !strings.HasPrefix(told, "refuse") {
 					t.Errorf("the stranger is told %q", told)
 				}
 			}

@@ -19,7 +19,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == playFlag {
-		os.Exit(play(os.Args[2:]))
+		os.Exit(runAsWorker(os.Args[2:]))
 	}
 	flag.Parse()
 	// The tests mostly wait.

@@ -14,7 +14,7 @@ const nodeKills = 5
 // processes survives.
 func TestNodeKilled(t *testing.T) {
 	t.Parallel()
-	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		flags := []string{"--max-restarts", "1000", "--rdzv-conf", "last_call_timeout=0.1", "--on-join=restart"}
 		script := sh(`[ -z "$E2E_DAEMON" ] || { setsid sleep 300 & } ; echo rank $RANK of $WORLD_SIZE; while [ ! -e $E2E_DIR/go ]; do sleep 0.02; done`)
 		j := newJob(flags...)

@@ -154,14 +154,14 @@ func TestOutputUntouched(t *testing.T) {
 	a := j.run("alone", sh(`cat $E2E_DIR/bytes; cat $E2E_DIR/bytes >&2`)...)
 	j.end(patience, 0, a)
 	if got := a.out.String(); got != string(want) {
-		t.Errorf("stdout: %d bytes, want %d, equal up to %d", len(got), len(want), same(got, string(want)))
+		t.Errorf("stdout: %d bytes, want %d, equal up to %d", len(got), len(want), commonLength(got, string(want)))
 	}
 	if got := a.err.String(); got != string(want) {
-		t.Errorf("stderr: %d bytes, want %d, equal up to %d", len(got), len(want), same(got, string(want)))
+		t.Errorf("stderr: %d bytes, want %d, equal up to %d", len(got), len(want), commonLength(got, string(want)))
 	}
 }
 
-func same(a, b string) int {
+func commonLength(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
@@ -184,7 +184,7 @@ func TestStandardInput(t *testing.T) {
 
 // If the reader of gorun's output ends, the job goes on and its report is correct. Only
 // the agent's later lines are lost.
-func TestReaderIsGone(t *testing.T) {
+func TestOutputReaderEnds(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {

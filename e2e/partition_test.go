@@ -16,8 +16,8 @@ const (
 	detectionConf = "keep_alive_interval=0.3,keep_alive_max_attempt=5"
 )
 
-// noting is a worker that notes when it got SIGTERM.
-const noting = `trap "date +%s%N >$E2E_DIR/stopped.$TORCHELASTIC_RESTART_COUNT.$RANK; exit 0" TERM; ` +
+// noteTerm is a worker that notes when it got SIGTERM.
+const noteTerm = `trap "date +%s%N >$E2E_DIR/stopped.$TORCHELASTIC_RESTART_COUNT.$RANK; exit 0" TERM; ` +
 	`echo up $RANK of $WORLD_SIZE; while :; do sleep 0.02; done`
 
 // When a node is cut off, both sides notice it, stop their workers, say why, and end.
@@ -28,7 +28,7 @@ func TestPartition(t *testing.T) {
 			t.Parallel()
 			l := newLAN(t, 3)
 			j := newJob(t, "--rdzv-conf", detectionConf)
-			agents := l.nodes(j, "3", sh(noting)...)
+			agents := l.nodes(j, "3", sh(noteTerm)...)
 			for _, a := range agents {
 				a.prints("up", 1)
 			}
@@ -62,7 +62,7 @@ func TestElasticPartition(t *testing.T) {
 			t.Parallel()
 			l := newLAN(t, 3)
 			j := newJob(t, "--max-restarts", "1", "--rdzv-conf", detectionConf+",last_call_timeout=1,join_timeout=6")
-			agents := l.nodes(j, "2:3", sh(`[ $TORCHELASTIC_RESTART_COUNT = 1 ] && { echo again $RANK of $WORLD_SIZE; exit 0; }; `+noting)...)
+			agents := l.nodes(j, "2:3", sh(`[ $TORCHELASTIC_RESTART_COUNT = 1 ] && { echo again $RANK of $WORLD_SIZE; exit 0; }; `+noteTerm)...)
 			for _, a := range agents {
 				a.prints("of 3", 1)
 			}
@@ -120,7 +120,7 @@ func TestHealedPartition(t *testing.T) {
 			for i, a := range j.agents {
 				if slices.Contains(c.stops, i+1) {
 					eventually(t, patience, a.name+" stops its worker", func() bool {
-						return slices.ContainsFunc(notes[seat](j.dir, "stopped.*"), func(s seat) bool { return s.Node == a.name })
+						return slices.ContainsFunc(readNotes[workerNote](j.dir, "stopped.*"), func(s workerNote) bool { return s.Node == a.name })
 					})
 				} else {
 					a.prints(fmt.Sprintf("of %d restart 1", 4-len(c.stops)), 1)
@@ -131,7 +131,7 @@ func TestHealedPartition(t *testing.T) {
 				a.prints("of 4 restart 1", 1)
 				t.Logf("%s is in the world of all %v after the network healed", a.name, time.Since(healed).Round(time.Millisecond))
 			}
-			j.alone()
+			j.checkNoOverlap()
 			j.touch("go")
 			j.end(patience, 0, j.agents...)
 		})

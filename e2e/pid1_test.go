@@ -56,7 +56,7 @@ func TestPID1(t *testing.T) {
 }
 
 // A PID 1 that waits for nothing but gorun finds no zombie of gorun's.
-func TestPID1WaitsForNobody(t *testing.T) {
+func TestPID1FindsNoZombie(t *testing.T) {
 	t.Parallel()
 	const first = `import os, subprocess, sys, time
 codes = [subprocess.Popen(sys.argv[1:]).wait() for _ in range(5)]
@@ -73,7 +73,7 @@ print('codes', codes, 'zombies', dead, flush=True)`
 func TestPID1Signal(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	a := j.container(with(sh(trapping), "--standalone")...)
+	a := j.container(with(sh(noteSignals), "--standalone")...)
 	a.prints("up", 1)
 	pid := 0
 	for _, p := range j.processes() {
@@ -88,7 +88,7 @@ func TestPID1Signal(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.end(soon, 143, a)
-	if got := j.got(0); got != "TERM" {
+	if got := j.signalsOf(0); got != "TERM" {
 		t.Errorf("the worker got %q", got)
 	}
 }

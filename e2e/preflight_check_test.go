@@ -58,7 +58,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, twin()).healthy()
+			f := newFleet(t, twoMachines()).healthy()
 			if c.setup != nil {
 				c.setup(f)
 			}
@@ -87,7 +87,7 @@ func TestCheck(t *testing.T) {
 // the same code.
 func TestCheckMissingProgram(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, twin())
+	f := newFleet(t, twoMachines())
 	f.machines[0].write(script, "print('up')")
 	j := f.job(t)
 	agents := f.check(j, script)
@@ -103,7 +103,7 @@ func TestCheckMissingProgram(t *testing.T) {
 // With --json every node prints the same list.
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, twin()).healthy()
+	f := newFleet(t, twoMachines()).healthy()
 	f.machines[1].wheel("2.19.3")
 	j := f.job(t)
 	agents := f.check(j, "--json", script)
@@ -174,7 +174,7 @@ func TestCheckRefuses(t *testing.T) {
 }
 
 // gorun check does not mention what gorun sets for workers, because it starts none.
-func TestCheckIsSilentOfWorkers(t *testing.T) {
+func TestCheckDoesNotMentionWorkers(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	cmd := j.command()
@@ -188,7 +188,7 @@ func TestCheckIsSilentOfWorkers(t *testing.T) {
 // The report of a refused job has its findings, its time and its code.
 func TestRefusedReport(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, twin()).healthy()
+	f := newFleet(t, twoMachines()).healthy()
 	f.machines[1].wheel("2.19.3")
 	j := f.job(t)
 	j.refused(f.all(j, "--report", j.dir+"/report", script)...)

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// until makes the script of every machine run until the job's folder has a file
+// writeUntilGo makes the script of every machine run until the job's folder has a file
 // go. In the first round rank 0 ends it with a file fail, and rank 1 takes its
 // time to end.
-func (f *fleet) until() {
+func (f *fleet) writeUntilGo() {
 	for _, m := range f.machines {
 		m.write(script, `import os, signal, sys, time
 dir, rank = os.environ["E2E_DIR"], os.environ["RANK"]
@@ -31,8 +31,8 @@ while not os.path.exists(dir + "/go"):
 // their processes: R05 is not looked at.
 func elastic(t *testing.T, setup func(*fleet), flags ...string) (f *fleet, j *job, two []*agent) {
 	t.Helper()
-	f = newFleet(t, append(twin(), eth0("10.77.0.3/24"))).healthy()
-	f.until()
+	f = newFleet(t, append(twoMachines(), eth0("10.77.0.3/24"))).healthy()
+	f.writeUntilGo()
 	setup(f)
 	j = f.job(t, append([]string{"--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1", "--ignore", "R05,L02"}, flags...)...)
 	for i := range 2 {
@@ -127,7 +127,7 @@ func TestPreflightChoice(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, twin()).healthy()
+			f := newFleet(t, twoMachines()).healthy()
 			f.machines[1].wheel("2.19.3")
 			j := f.job(t, c.flags...)
 			agents := f.all(j, script)

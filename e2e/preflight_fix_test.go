@@ -18,7 +18,7 @@ func TestFixesArePasted(t *testing.T) {
 	everywhere := func(env ...string) func(*fleet) { return func(f *fleet) { f.setenv(env...) } }
 	for _, c := range []struct {
 		name  string
-		nics  [][]nic // nil: twin
+		nics  [][]nic // nil: twoMachines
 		setup func(*fleet)
 		flags []string
 		id    string
@@ -28,7 +28,7 @@ func TestFixesArePasted(t *testing.T) {
 		{name: "a network that no node has", setup: everywhere("NCCL_NET=IB"), id: "N01", paste: "--unset NCCL_NET"},
 		{name: "a family that no node has", setup: everywhere("NCCL_SOCKET_FAMILY=AF_INET6", "NCCL_SOCKET_IFNAME==eth0"), id: "I09", paste: "-x NCCL_SOCKET_FAMILY=AF_INET"},
 		{name: "left from debugging", setup: everywhere("NCCL_P2P_DISABLE=1"), id: "E02", paste: "--unset NCCL_P2P_DISABLE"},
-		{name: "a container without the environment", nics: append(twin(), eth0("10.77.0.3/24")), setup: func(f *fleet) {
+		{name: "a container without the environment", nics: append(twoMachines(), eth0("10.77.0.3/24")), setup: func(f *fleet) {
 			for _, m := range f.machines[:2] {
 				m.env = append(m.env, "NCCL_SOCKET_IFNAME=eth0")
 			}
@@ -51,13 +51,13 @@ func TestFixesArePasted(t *testing.T) {
 			t.Parallel()
 			nics := c.nics
 			if nics == nil {
-				nics = twin()
+				nics = twoMachines()
 			}
 			f := newFleet(t, nics).healthy()
 			if c.setup != nil {
 				c.setup(f)
 			}
-			before := f.examine(t, c.flags, nil)
+			before := f.checkAfterFix(t, c.flags, nil)
 			k := slices.IndexFunc(before, func(x preflight.Finding) bool { return x.ID == c.id })
 			if k < 0 || len(before[k].Steps) == 0 || !strings.Contains(before[k].Fix, c.paste) {
 				t.Fatalf("%s with %q in its fix is not among %+v", c.id, c.paste, before)
@@ -67,7 +67,7 @@ func TestFixesArePasted(t *testing.T) {
 			if end := slices.IndexFunc(way[1:], func(s preflight.Step) bool { return s.Or }); end >= 0 {
 				way = way[:end+1]
 			}
-			for _, x := range f.examine(t, c.flags, way) {
+			for _, x := range f.checkAfterFix(t, c.flags, way) {
 				worse := x.Severity == preflight.Error && !slices.ContainsFunc(before, func(y preflight.Finding) bool { return x.ID == y.ID })
 				if x.ID == c.id && x.Text == before[k].Text || worse {
 					t.Errorf("after\n%s\n%s %s: %s %+v", before[k].Fix, x.Severity, x.ID, x.Text, x.Values)
@@ -77,8 +77,8 @@ func TestFixesArePasted(t *testing.T) {
 	}
 }
 
-// examine runs gorun check on every machine, after a fix was pasted there.
-func (f *fleet) examine(t *testing.T, flags []string, way []preflight.Step) (found []preflight.Finding) {
+// checkAfterFix runs gorun check on every machine, after a fix was pasted there.
+func (f *fleet) checkAfterFix(t *testing.T, flags []string, way []preflight.Step) (found []preflight.Finding) {
 	t.Helper()
 	j := f.job(t, flags...)
 	var agents []*agent

@@ -27,7 +27,7 @@ func TestHealthyFleet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, twin())
+			f := newFleet(t, twoMachines())
 			worker := setup(f)
 			j := f.job(t, "--nproc-per-node", "2")
 			agents := f.all(j, worker...)
@@ -54,7 +54,7 @@ func TestPreflightGloo(t *testing.T) {
 		text  []string
 	}{
 		"the host's name is loopback": {
-			twin(),
+			twoMachines(),
 			func(f *fleet) {
 				f.machines[1].write("/etc/hosts", "127.0.0.1 localhost\n127.0.1.1 node2\n10.77.0.1 node1\n")
 			},
@@ -62,13 +62,13 @@ func TestPreflightGloo(t *testing.T) {
 			[]string{"> node2 (rank 1)", "127.0.1.1", "loopback"},
 		},
 		"no interface of that name": {
-			twin(),
+			twoMachines(),
 			func(f *fleet) { f.setenv("GLOO_SOCKET_IFNAME=eth") },
 			[]string{"error I08"},
 			[]string{"GLOO_SOCKET_IFNAME=eth", "eth0"},
 		},
 		"a firewall": {
-			apart(2),
+			separateNetworks(2),
 			func(f *fleet) {
 				f.setenv("GLOO_SOCKET_IFNAME=eth0")
 				f.firewall(2, "reject with tcp reset")

@@ -13,35 +13,35 @@ import (
 // Findings about a node's GPUs, limits, files and environment.
 func TestPreflightHost(t *testing.T) {
 	t.Parallel()
-	for _, s := range []scene{
+	for _, s := range []preflightCase{
 		{
 			name:  "a GPU is lost",
-			nics:  twin(),
+			nics:  twoMachines(),
 			setup: func(f *fleet) { f.machines[1].nvml("gpus 2 host node2 broken 1") },
 			finds: []string{"error D04"}, text: []string{"> node2 (rank 1)", "GPU 1", "GPU is lost"},
 		},
 		{
 			name:  "the driver was upgraded under a running kernel module",
-			nics:  twin(),
+			nics:  twoMachines(),
 			setup: func(f *fleet) { f.machines[1].nvml("init 18") },
 			finds: []string{"error D04"}, text: []string{"> node2 (rank 1)", "Driver/library version mismatch"},
 		},
 		{
 			name:  "the driver hangs",
-			nics:  twin(),
+			nics:  twoMachines(),
 			setup: func(f *fleet) { f.machines[1].nvml("gpus 2 sleep 60") },
 			finds: []string{"error D04"}, text: []string{"> node2 (rank 1)", "no answer within 20s"},
 		},
 		{
 			name:  "more workers than GPUs",
-			nics:  twin(),
+			nics:  twoMachines(),
 			setup: func(f *fleet) { f.machines[1].env = append(f.machines[1].env, "CUDA_VISIBLE_DEVICES=1") },
 			flags: []string{"--nproc-per-node", "2"},
 			finds: []string{"error D02"}, text: []string{"node2", "2 workers, 1 GPU visible of 2"},
 		},
 		{
 			name: "somebody computes on a GPU",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				f.machines[1].nvml("gpus 2 host node2 busy 0 1")
 			},
@@ -49,7 +49,7 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name: "a container lost its environment",
-			nics: append(twin(), eth0("10.77.0.3/24")),
+			nics: append(twoMachines(), eth0("10.77.0.3/24")),
 			setup: func(f *fleet) {
 				for _, m := range f.machines[:2] {
 					m.env = append(m.env, "NCCL_SOCKET_IFNAME=eth0")
@@ -60,13 +60,13 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name:  "a conf file on one node",
-			nics:  twin(),
+			nics:  twoMachines(),
 			setup: func(f *fleet) { f.machines[1].write("/etc/nccl.conf", "NCCL_BUFFSIZE=8388608\n") },
 			finds: []string{"error E01", "warning E05"}, text: []string{"NCCL_BUFFSIZE unset", "NCCL_BUFFSIZE=8388608", "/etc/nccl.conf", "node2"},
 		},
 		{
 			name: "few open files",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				f.machines[0].gpus(8)
 				f.machines[1].gpus(8)
@@ -77,7 +77,7 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name: "few processes",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				f.machines[1].Limits[unix.RLIMIT_NPROC] = 3000
 				f.machines[1].Drop = []uintptr{unix.CAP_SYS_RESOURCE}
@@ -86,7 +86,7 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name: "locked memory is limited",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				for _, m := range f.machines {
 					m.adapter()
@@ -98,7 +98,7 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name: "an adapter on one node only",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				f.machines[0].adapter()
 			},
@@ -106,14 +106,14 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name:  "a small /dev/shm",
-			nics:  twin(),
+			nics:  twoMachines(),
 			setup: func(f *fleet) { f.machines[1].SHM = "64k" },
 			flags: []string{"--nproc-per-node", "2"},
 			finds: []string{"error L01"}, text: []string{"> node2"},
 		},
 		{
 			name: "a topology file on one node",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				f.setenv("NCCL_TOPO_FILE=/etc/topo.xml")
 				f.machines[0].write("/etc/topo.xml", "<system/>")
@@ -122,14 +122,14 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name:  "a read-only /dev/shm",
-			nics:  twin(),
+			nics:  twoMachines(),
 			setup: func(f *fleet) { f.machines[1].SHM = "8g,ro" },
 			flags: []string{"--nproc-per-node", "2"},
 			finds: []string{"error L01"}, text: []string{"> node2", "read-only file system"},
 		},
 		{
 			name: "half of libnccl",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				m := f.machines[1]
 				path := m.file(m.site() + "/nvidia/nccl/lib/libnccl.so.2")
@@ -145,7 +145,7 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name: "a copy of a running machine",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				f.machines[1].Host = f.machines[0].Host
 				f.machines[1].write("boot_id", "00000000-0000-4000-8000-000000000001\n")
@@ -154,13 +154,13 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name:  "another script",
-			nics:  twin(),
+			nics:  twoMachines(),
 			setup: func(f *fleet) { f.machines[1].write(script, "print('up')") },
 			finds: []string{"error R03"}, text: []string{"node1", "node2"},
 		},
 		{
 			name: "another module beside the script",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				f.machines[0].write("/opt/train/model/net.py", "width = 1")
 				f.machines[1].write("/opt/train/model/net.py", "width = 2")
@@ -169,7 +169,7 @@ func TestPreflightHost(t *testing.T) {
 		},
 		{
 			name: "two wheels of NCCL",
-			nics: twin(),
+			nics: twoMachines(),
 			setup: func(f *fleet) {
 				m := f.machines[1]
 				m.write(m.site()+"/nvidia_nccl_cu11-2.21.5.dist-info/METADATA", "Name: nvidia-nccl-cu11\n")
@@ -177,7 +177,7 @@ func TestPreflightHost(t *testing.T) {
 			finds: []string{"error V02"}, text: []string{"> node2", "nvidia-nccl-cu11 2.21.5", "nvidia-nccl-cu12 2.27.5"},
 		},
 	} {
-		t.Run(s.name, s.play)
+		t.Run(s.name, s.run)
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// scene is a fleet with something odd, and the expected findings.
-type scene struct {
+// preflightCase is a fleet with something odd, and the expected findings.
+type preflightCase struct {
 	name  string
 	nics  [][]nic
 	setup func(*fleet) // runs after the healthy parts are set up
@@ -15,9 +15,9 @@ type scene struct {
 	text  []string // parts of the table
 }
 
-// play runs a job of scripts on the scene's machines. Errors refuse it on every
+// run runs a job of scripts on the machines of the case. Errors refuse it on every
 // node; with warnings only it runs, and the coordinator shows the table.
-func (s scene) play(t *testing.T) {
+func (s preflightCase) run(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, s.nics).healthy()
 	if s.setup != nil {
@@ -43,9 +43,9 @@ func (s scene) play(t *testing.T) {
 	has(t, table, s.text...)
 }
 
-// apart gives n machines a network to meet in, and another in which NCCL takes
+// separateNetworks gives n machines a network to meet in, and another in which NCCL takes
 // eth0, whose addresses are 10.37.8.1 and on.
-func apart(n int) [][]nic {
+func separateNetworks(n int) [][]nic {
 	var out [][]nic
 	for i := range n {
 		out = append(out, []nic{
@@ -70,7 +70,7 @@ func (f *fleet) firewall(host int, verdict string) {
 
 func TestPreflightNetwork(t *testing.T) {
 	t.Parallel()
-	for _, s := range []scene{
+	for _, s := range []preflightCase{
 		{
 			name: "one network, different names",
 			nics: [][]nic{eth0("10.77.0.1/24"), {{name: "ens1f0np0", addrs: "10.77.0.2/24"}}},
@@ -90,7 +90,7 @@ func TestPreflightNetwork(t *testing.T) {
 		},
 		{
 			name: "large packets vanish",
-			nics: apart(2),
+			nics: separateNetworks(2),
 			setup: func(f *fleet) { // the switch passes less than its ports claim
 				f.nft(2, `table inet e2e { chain in { type filter hook input priority 0; iifname "eth0" meta l4proto tcp meta length > 1400 drop; }; }`)
 			},
@@ -120,13 +120,13 @@ func TestPreflightNetwork(t *testing.T) {
 		},
 		{
 			name:  "a firewall drops",
-			nics:  apart(3),
+			nics:  separateNetworks(3),
 			setup: func(f *fleet) { f.firewall(3, "drop") },
 			finds: []string{"error I02"}, text: []string{"node3", "timed out"},
 		},
 		{
 			name: "a firewall rejects a part of the ports",
-			nics: apart(2),
+			nics: separateNetworks(2),
 			setup: func(f *fleet) {
 				f.nft(2, `table inet e2e { chain in { type filter hook input priority 0; iifname "eth0" tcp dport 50000-60999 tcp flags & (syn|ack) == syn reject with tcp reset; }; }`)
 			},
@@ -134,7 +134,7 @@ func TestPreflightNetwork(t *testing.T) {
 		},
 		{
 			name: "other versions, and a firewall that rejects",
-			nics: apart(2),
+			nics: separateNetworks(2),
 			setup: func(f *fleet) {
 				f.firewall(2, "reject with tcp reset")
 				f.machines[0].wheel("2.27.5")
@@ -144,14 +144,14 @@ func TestPreflightNetwork(t *testing.T) {
 		},
 		{
 			name:  "a firewall rejects",
-			nics:  apart(3),
+			nics:  separateNetworks(3),
 			setup: func(f *fleet) { f.firewall(2, "reject with tcp reset") },
 			finds: []string{"error I02"}, text: []string{"node2", "refused"},
 		},
 		{
 			name: "a duplicate address",
 			nics: func() [][]nic {
-				nics := apart(3)
+				nics := separateNetworks(3)
 				nics[2][0].addrs = nics[1][0].addrs
 				return nics
 			}(),
@@ -159,13 +159,13 @@ func TestPreflightNetwork(t *testing.T) {
 		},
 		{
 			name:  "the interface that is asked for is down",
-			nics:  apart(2),
+			nics:  separateNetworks(2),
 			setup: func(f *fleet) { f.setenv("NCCL_SOCKET_IFNAME=eth0"); f.batch(2, "link set eth0 down\n") },
 			finds: []string{"error I02", "warning I12"}, text: []string{"> node2 (rank 1)", "eth0 has no carrier"},
 		},
 		{
 			name: "a cable is not plugged in",
-			nics: func() [][]nic { nics := apart(2); nics[1][0].loose = true; return nics }(),
+			nics: func() [][]nic { nics := separateNetworks(2); nics[1][0].unplugged = true; return nics }(),
 			setup: func(f *fleet) {
 				f.setenv("NCCL_SOCKET_IFNAME=eth0")
 				for _, m := range f.machines {
@@ -176,11 +176,11 @@ func TestPreflightNetwork(t *testing.T) {
 		},
 		{
 			name:  "loopback is asked for",
-			nics:  twin(),
+			nics:  twoMachines(),
 			setup: func(f *fleet) { f.setenv("NCCL_SOCKET_IFNAME=^docker0") },
 			finds: []string{"error I01"}, text: []string{"loopback"},
 		},
 	} {
-		t.Run(s.name, s.play)
+		t.Run(s.name, s.run)
 	}
 }

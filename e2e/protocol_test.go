@@ -90,7 +90,7 @@ func (j *job) hello(at netip.AddrPort) string {
 func TestOtherProtocolAtEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	j.squat(fmt.Sprintf(`{"p":%d,"r":%q,"n":"old","c":"127.0.0.1:9","e":0}`, otherProtocol, j.id))
+	j.serveEndpoint(fmt.Sprintf(`{"p":%d,"r":%q,"n":"old","c":"127.0.0.1:9","e":0}`, otherProtocol, j.id))
 	a := j.node(2, "2", sh("exit 0")...)
 	j.end(patience, 75, a)
 	j.causes(j.agents, j.endpoint, fmt.Sprint("protocol ", otherProtocol), fmt.Sprint("speaks ", rendezvous.Protocol))
@@ -100,7 +100,7 @@ func TestOtherProtocolAtEndpoint(t *testing.T) {
 func TestNoGorunAtEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	j.squat("consul")
+	j.serveEndpoint("consul")
 	a := j.node(2, "2", sh("exit 0")...)
 	j.end(patience, 75, a)
 	j.causes(j.agents, j.endpoint, "not gorun")
@@ -127,8 +127,8 @@ func TestStrangersInGossip(t *testing.T) {
 	j.end(patience, 0, first, second)
 }
 
-// squat makes a stranger serve the job's endpoint.
-func (j *job) squat(meta string) {
+// serveEndpoint makes a stranger serve the job's endpoint.
+func (j *job) serveEndpoint(meta string) {
 	j.Helper()
 	list, err := j.gossip(meta, "127.0.0.1:0")
 	if err != nil {
@@ -146,7 +146,7 @@ func (j *job) gossip(meta, at string) (*memberlist.Memberlist, error) {
 	c.BindAddr, c.BindPort = addr.Addr().String(), int(addr.Port())
 	c.AdvertiseAddr, c.AdvertisePort = c.BindAddr, c.BindPort
 	c.Logger = log.New(io.Discard, "", 0)
-	c.Delegate = says(meta)
+	c.Delegate = metadata(meta)
 	c.EnableCompression = !strings.HasPrefix(meta, "{") // what is no gorun does, by default
 	list, err := memberlist.Create(c)
 	if err != nil {
@@ -156,11 +156,11 @@ func (j *job) gossip(meta, at string) (*memberlist.Memberlist, error) {
 	return list, nil
 }
 
-// says is a memberlist delegate that only has metadata.
-type says string
+// metadata is a memberlist delegate that only has metadata.
+type metadata string
 
-func (s says) NodeMeta(int) []byte           { return []byte(s) }
-func (says) NotifyMsg([]byte)                {}
-func (says) GetBroadcasts(int, int) [][]byte { return nil }
-func (says) LocalState(bool) []byte          { return nil }
-func (says) MergeRemoteState([]byte, bool)   {}
+func (s metadata) NodeMeta(int) []byte           { return []byte(s) }
+func (metadata) NotifyMsg([]byte)                {}
+func (metadata) GetBroadcasts(int, int) [][]byte { return nil }
+func (metadata) LocalState(bool) []byte          { return nil }
+func (metadata) MergeRemoteState([]byte, bool)   {}

@@ -96,7 +96,7 @@ func TestConsequenceComesFirst(t *testing.T) {
 
 // A rank that fails because a peer is lost is never the root cause, on any node.
 // E2E_ROUNDS says how often the test tries it.
-func TestConsequenceIsNoCause(t *testing.T) {
+func TestConsequenceIsNotTheCause(t *testing.T) {
 	t.Parallel()
 	py := python(t, "torch")
 	rounds := 4

@@ -10,7 +10,7 @@ import (
 // does not wait for ever: it ends after a last call.
 func TestRefusedNodeEndsTheWait(t *testing.T) {
 	t.Parallel()
-	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		j := newJob("--rdzv-conf", "join_timeout=600,last_call_timeout=2")
 		good := []*agent{j.node(1, "3", "/bin/true"), j.node(2, "3", "/bin/true")}
 		good[0].says("have 2 of 3")

@@ -73,8 +73,8 @@ func (j *job) report(name string) jsonReport {
 	return r
 }
 
-// reported runs two nodes of two workers, each with a report.
-func (j *job) reported(code int, program []string) []jsonReport {
+// runWithReports runs two nodes of two workers, each with a report.
+func (j *job) runWithReports(code int, program []string) []jsonReport {
 	j.Helper()
 	for i := range 2 {
 		j.node(i+1, "2", with(program, "--nproc-per-node", "2", "--report", fmt.Sprint(j.dir, "/report.", i))...)
@@ -94,7 +94,7 @@ func (j *job) reported(code int, program []string) []jsonReport {
 func TestReportOfSuccess(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	for i, r := range j.reported(0, sh("exit 0")) {
+	for i, r := range j.runWithReports(0, sh("exit 0")) {
 		if r.Outcome != "succeeded" || r.Cause != nil || len(r.Failures) != 0 || len(r.Rounds) != 1 || len(r.Rounds[0].Nodes) != 2 {
 			t.Fatalf("report %d: %+v", i, r)
 		}
@@ -115,7 +115,7 @@ func TestReportOfSuccess(t *testing.T) {
 func TestReportOfFailure(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")
-	for i, r := range j.reported(3, onRank("2", "echo the last words >&2; exit 3")) {
+	for i, r := range j.runWithReports(3, onRank("2", "echo the last words >&2; exit 3")) {
 		if r.Outcome != "failed" || r.Cause == nil || len(r.Failures) == 0 || len(r.Rounds) != 2 || r.Rounds[1].Restart != 1 {
 			t.Fatalf("report %d: %+v", i, r)
 		}
@@ -160,7 +160,7 @@ func TestReportOfStop(t *testing.T) {
 
 // If the report's folder does not exist, gorun says so before the job. If the report
 // cannot be written, gorun says so after the job, and the exit code stays.
-func TestReportNowhere(t *testing.T) {
+func TestReportCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	early := j.run("early", with(sh("exit 4"), "--report", j.dir+"/no/such/folder")...)

@@ -36,7 +36,7 @@ func TestRestartsAreCountedForTheJob(t *testing.T) {
 
 // A job that cannot restart, because no node takes the place of a lost one, says why it
 // wanted to restart.
-func TestNobodyReplacesTheLost(t *testing.T) {
+func TestLostNodeIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "join_timeout=2")
 	agents := j.nodes(2, sh("echo up; "+stay)...)

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	oneSecret   = "one secret of the end-to-end tests"
-	otherSecret = "another secret of the end-to-end tests"
-	sameSecret  = "has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own"
+	jobSecret       = "one secret of the end-to-end tests"
+	otherSecret     = "another secret of the end-to-end tests"
+	otherSecretText = "has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own"
 )
 
 // secretFile writes a secret and returns the flags for it.
@@ -40,31 +40,31 @@ func TestSecret(t *testing.T) {
 			j := newJob(t, "--max-restarts", "1", "--preflight", "warn")
 			report := filepath.Join(j.dir, "report")
 			script := sh(`env -0 >$E2E_DIR/env.$RANK; exit $((1 - TORCHELASTIC_RESTART_COUNT))`)
-			file := j.secretFile(oneSecret)
+			file := j.secretFile(jobSecret)
 			var agents []*agent
 			switch kind {
 			case "gossip":
 				agents = append(agents, j.node(1, "2", with(script, append(file, "--report", report)...)...))
-				j.env = []string{"GORUN_SECRET=" + oneSecret}
+				j.env = []string{"GORUN_SECRET=" + jobSecret}
 				agents = append(agents, j.node(2, "2", script...))
 			case "static":
-				j.env = []string{"GORUN_SECRET=" + oneSecret}
+				j.env = []string{"GORUN_SECRET=" + jobSecret}
 				agents = j.static(2, script...)
 			case "local nodes":
-				j.env = []string{"GORUN_SECRET=" + oneSecret}
+				j.env = []string{"GORUN_SECRET=" + jobSecret}
 				agents = []*agent{j.run("all", with(script, "--local-nodes", "2", "--report", report)...)}
 			}
 			j.end(patience, 0, agents...)
 			for rank := range 2 {
 				for name, value := range j.environ(rank) {
-					if name == "GORUN_SECRET" || strings.Contains(value, oneSecret) {
+					if name == "GORUN_SECRET" || strings.Contains(value, jobSecret) {
 						t.Errorf("rank %d has %s=%s", rank, name, value)
 					}
 				}
 			}
 			told, _ := os.ReadFile(report)
 			for _, a := range agents {
-				if all := a.out.String() + a.err.String() + string(told); strings.Contains(all, oneSecret) {
+				if all := a.out.String() + a.err.String() + string(told); strings.Contains(all, jobSecret) {
 					t.Errorf("%s tells the secret: %s", a.name, all)
 				}
 				if strings.Contains(a.err.String(), "secret") {
@@ -85,13 +85,13 @@ func TestSecretIsNotInEnviron(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, c.flags...)
-			j.env = []string{"GORUN_SECRET=" + oneSecret}
+			j.env = []string{"GORUN_SECRET=" + jobSecret}
 			a := j.run("job", sh(`echo up; exec sleep 1000`)...)
 			a.prints("up", c.nodes)
 			all := j.processes()
 			for _, p := range all {
 				env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
-				if err != nil || bytes.Contains(env, []byte(oneSecret)) {
+				if err != nil || bytes.Contains(env, []byte(jobSecret)) {
 					t.Errorf("process %d (%s) shows the secret, or nothing (%v)", p.pid, p.cmdline, err)
 				}
 			}
@@ -105,10 +105,10 @@ func TestSecretIsNotInEnviron(t *testing.T) {
 }
 
 // Saved facts do not contain the secret.
-func TestSecretIsNoFact(t *testing.T) {
+func TestSecretIsNotInFacts(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	j.env = []string{"GORUN_SECRET=" + oneSecret}
+	j.env = []string{"GORUN_SECRET=" + jobSecret}
 	facts := filepath.Join(j.dir, "facts")
 	a := j.run("check", "check", "--save", facts, "--json")
 	a.wait(patience)
@@ -116,7 +116,7 @@ func TestSecretIsNoFact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !json.Valid(b) || bytes.Contains(b, []byte(oneSecret)) || bytes.Contains(b, []byte("GORUN_SECRET")) {
+	if !json.Valid(b) || bytes.Contains(b, []byte(jobSecret)) || bytes.Contains(b, []byte("GORUN_SECRET")) {
 		t.Errorf("the facts:\n%s", b)
 	}
 	if strings.Contains(a.err.String()+a.out.String(), "secret") {
@@ -130,8 +130,8 @@ func TestSecretIsNoFact(t *testing.T) {
 func TestOtherSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ first, second, run string }{
-		"different": {oneSecret, otherSecret, ""}, "the second has none": {oneSecret, "", ""}, "the first has none": {"", oneSecret, ""},
-		"another run": {oneSecret, oneSecret, "another"},
+		"different": {jobSecret, otherSecret, ""}, "the second has none": {jobSecret, "", ""}, "the first has none": {"", jobSecret, ""},
+		"another run": {jobSecret, jobSecret, "another"},
 	} {
 		for _, kind := range []string{"gossip", "static"} {
 			t.Run(kind+", "+name, func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestOtherSecret(t *testing.T) {
 				first.says("have 1 of 2 nodes")
 				second := start(1, c.second, c.run)
 				j.end(soon, 75, second)
-				j.causes([]*agent{second}, j.endpoint+" "+sameSecret)
-				first.says("127.0.0.1 " + sameSecret)
+				j.causes([]*agent{second}, j.endpoint+" "+otherSecretText)
+				first.says("127.0.0.1 " + otherSecretText)
 				if out := first.out.String() + second.out.String(); strings.Contains(out, "up") || !first.running() {
 					t.Errorf("workers were started, or the first agent ended: %s", out)
 				}
@@ -170,12 +170,12 @@ func TestOtherSecretEndsInTime(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=3")
 	agents := []*agent{
-		j.node(1, "2", append(j.secretFile(oneSecret), sh("echo up")...)...),
+		j.node(1, "2", append(j.secretFile(jobSecret), sh("echo up")...)...),
 		j.node(2, "2", append(j.secretFile(otherSecret), sh("echo up")...)...),
 	}
 	j.end(patience, 75, agents...)
 	for _, a := range agents {
-		if !strings.Contains(a.err.String(), sameSecret) || a.out.String() != "" {
+		if !strings.Contains(a.err.String(), otherSecretText) || a.out.String() != "" {
 			t.Errorf("%s says: %s%s", a.name, a.out, a.err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestGarbageAndSecret(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
-			j.env = []string{"GORUN_SECRET=" + oneSecret}
+			j.env = []string{"GORUN_SECRET=" + jobSecret}
 			script := sh(untilGo)
 			var agents []*agent
 			if kind == "static" {
@@ -197,12 +197,12 @@ func TestGarbageAndSecret(t *testing.T) {
 			} else {
 				agents = []*agent{j.node(1, "2", script...)}
 				agents[0].says("have 1 of 2 nodes")
-				bombard(t, agents[0])
+				sendGarbageToAll(t, agents[0])
 				agents = append(agents, j.node(2, "2", script...))
 			}
 			for _, a := range agents {
 				a.prints("up", 1)
-				bombard(t, a)
+				sendGarbageToAll(t, a)
 			}
 			j.touch("go")
 			j.end(soon, 0, agents...)
@@ -214,7 +214,7 @@ func TestGarbageAndSecret(t *testing.T) {
 // none, on every node.
 func TestSecretWarning(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"with": oneSecret, "without": ""} {
+	for name, text := range map[string]string{"with": jobSecret, "without": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLAN(t, 2)

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trapping is a worker that notes which signals it gets and ends with 0.
-const trapping = `for s in TERM INT HUP QUIT; do trap "echo $s >>$E2E_DIR/got.$RANK; exit 0" $s; done; ` + stay
+// noteSignals is a worker that notes which signals it gets and ends with 0.
+const noteSignals = `for s in TERM INT HUP QUIT; do trap "echo $s >>$E2E_DIR/got.$RANK; exit 0" $s; done; ` + stay
 
-// got returns the signals that a worker noted.
-func (j *job) got(rank int) string {
+// signalsOf returns the signals that a worker noted.
+func (j *job) signalsOf(rank int) string {
 	b, _ := os.ReadFile(filepath.Join(j.dir, fmt.Sprint("got.", rank)))
 	return strings.Join(strings.Fields(string(b)), " ")
 }
@@ -34,7 +34,7 @@ func TestSignalEndsJob(t *testing.T) {
 					t.Skip("this signal is ignored here, as under nohup, and gorun respects that")
 				}
 				j := newJob(t)
-				agents := j.nodes(2, with(sh(trapping), "--nproc-per-node", "2")...)
+				agents := j.nodes(2, with(sh(noteSignals), "--nproc-per-node", "2")...)
 				for _, a := range agents {
 					a.prints("up", 2)
 				}
@@ -43,7 +43,7 @@ func TestSignalEndsJob(t *testing.T) {
 				j.causes(agents, "stopped:", "127.0.0."+fmt.Sprint(victim+1), "received "+unix.SignalName(sig))
 				j.agree(agents...)
 				for rank := range 4 {
-					if got, want := j.got(rank), strings.TrimPrefix(unix.SignalName(sig), "SIG"); got != want {
+					if got, want := j.signalsOf(rank), strings.TrimPrefix(unix.SignalName(sig), "SIG"); got != want {
 						t.Errorf("rank %d got %q, want %q", rank, got, want)
 					}
 				}
@@ -113,12 +113,12 @@ func TestUserSignals(t *testing.T) {
 	}
 	for i, want := range []string{"USR1", "USR1 USR2"} {
 		agents[0].signal([]syscall.Signal{unix.SIGUSR1, unix.SIGUSR2}[i])
-		eventually(t, patience, "both workers got "+want, func() bool { return j.got(0) == want && j.got(1) == want })
+		eventually(t, patience, "both workers got "+want, func() bool { return j.signalsOf(0) == want && j.signalsOf(1) == want })
 	}
 	j.touch("go")
 	j.end(soon, 0, agents...)
 	for rank, want := range []string{"USR1 USR2", "USR1 USR2", "", ""} {
-		if got := j.got(rank); got != want {
+		if got := j.signalsOf(rank); got != want {
 			t.Errorf("rank %d got %q, want %q", rank, got, want)
 		}
 	}

@@ -17,7 +17,7 @@ const round = `now() { date +%s%N >$E2E_DIR/$1.$GORUN_ROUND.$RANK.new; mv $E2E_D
 // starts no workers, and ends with the job.
 func TestSpare(t *testing.T) {
 	t.Parallel()
-	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		j := newJob()
 		two := j.nodes(2, sh(round)...)
 		for _, a := range two {
@@ -51,7 +51,7 @@ func TestSpareTakesOver(t *testing.T) {
 	for victim, where := range []string{"first", "second", "third"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
-			eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+			forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 				j := newJob("--max-restarts", "1")
 				agents := j.nodes(3, sh(round)...)
 				for _, a := range agents {
@@ -91,7 +91,7 @@ func TestSpareTakesOver(t *testing.T) {
 // cause is the spare's too.
 func TestSpareWithoutRestarts(t *testing.T) {
 	t.Parallel()
-	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		for victim, name := range []string{"coordinator", "member"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -116,9 +116,9 @@ func TestSpareWithoutRestarts(t *testing.T) {
 }
 
 // A spare that leaves does not disturb the job, and a later spare can replace it.
-func TestSpareGoes(t *testing.T) {
+func TestSpareLeaves(t *testing.T) {
 	t.Parallel()
-	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		j := newJob("--max-restarts", "1")
 		agents := j.nodes(2, sh(round)...)
 		for _, a := range agents {

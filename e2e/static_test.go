@@ -103,7 +103,7 @@ func TestStaticMasterMissing(t *testing.T) {
 }
 
 // The master that waits in vain names the flags that this job meets by.
-func TestStaticNobodyComes(t *testing.T) {
+func TestStaticNodesMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=1", "--nnodes", "2", "--node-rank", "0")
 	_, port, _ := net.SplitHostPort(j.endpoint)

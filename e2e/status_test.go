@@ -113,7 +113,7 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 		signal(syscall.SIGCONT)
 		eventually(t, patience, "all nodes answer again", func() bool {
 			s := other.status()
-			return !slices.ContainsFunc(s.Nodes, func(n stood) bool { return !n.Answered })
+			return !slices.ContainsFunc(s.Nodes, func(n nodeStatus) bool { return !n.Answered })
 		})
 	}
 	agents[0].signal(syscall.SIGTERM)
@@ -173,7 +173,7 @@ func TestStatusWatch(t *testing.T) {
 		t.Errorf("exit codes %d and %d", one, two)
 	}
 	for line := range strings.Lines(outs[1].String()) {
-		var s standing
+		var s jobStatus
 		if err := json.Unmarshal([]byte(line), &s); err != nil || len(s.Nodes) != 1 {
 			t.Errorf("%v: %q", err, line)
 		}

@@ -44,14 +44,14 @@ func TestCtrlC(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
-			a, ptmx := j.terminal(with(sh(trapping), flags...)...)
+			a, ptmx := j.terminal(with(sh(noteSignals), flags...)...)
 			a.prints("up", 2)
 			if _, err := ptmx.Write([]byte{3}); err != nil {
 				t.Fatal(err)
 			}
 			j.end(soon, 130, a)
 			for rank := range 2 {
-				if got := j.got(rank); got != "INT" {
+				if got := j.signalsOf(rank); got != "INT" {
 					t.Errorf("rank %d got %q, want one INT", rank, got)
 				}
 			}
@@ -81,7 +81,7 @@ func TestWindowSize(t *testing.T) {
 }
 
 // If gorun runs on a terminal, the workers' standard error is a terminal too, because
-// progress bars look at it. Otherwise it is none.
+// progress bars test for one. Otherwise it is a pipe.
 func TestWorkerSeesTerminal(t *testing.T) {
 	t.Parallel()
 	script := `for fd in 1 2; do if [ -t $fd ]; then echo $fd is a terminal; else echo $fd is none; fi; done`
@@ -97,7 +97,7 @@ func TestWorkerSeesTerminal(t *testing.T) {
 }
 
 // A job survives its closed terminal. Only gorun's lines there are lost.
-func TestNobodyReads(t *testing.T) {
+func TestClosedTerminal(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	for range 100 {
@@ -118,7 +118,7 @@ func TestNobodyReads(t *testing.T) {
 
 // On a terminal a wait is one line that is rewritten, never wider than the
 // terminal, and nothing of it is left when the job starts or ends.
-func TestWaitIsOneLine(t *testing.T) {
+func TestWaitIsRewrittenInOneLine(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a, ptmx := j.terminal("--nnodes", "2", "--rdzv-endpoint", j.endpoint, "--rdzv-id", j.id, "--local-addr", "127.0.0.1", "/bin/echo", "done")

@@ -15,7 +15,7 @@ import (
 // If a node cannot use etcd, it says why within seconds, in one line that names the
 // endpoint. It waits until the end of the rendezvous for trouble that may pass, but not
 // for trouble that only the user can repair. Both give 75; an unusable file gives 2.
-func TestEtcdWords(t *testing.T) {
+func TestEtcdErrorsNameTheEndpoint(t *testing.T) {
 	t.Parallel()
 	plain := etcdtest.Start(t, etcdtest.Options{})
 	secure := etcdtest.Start(t, etcdtest.Options{TLS: true, ClientCert: true})
@@ -84,7 +84,7 @@ func TestEtcdWords(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, c.flags...).inEtcd(c.at)
 			j.env = c.env
-			agents := j.nodes(2, sh(tellWho)...)
+			agents := j.nodes(2, sh(printRank)...)
 			j.end(patience, 0, agents...)
 			agents[1].prints("rank 1 of 2", 1)
 		})

@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// standing has the fields of gorun status --json that the tests read.
-type standing struct {
-	RunID     string  `json:"run_id"`
-	State     string  `json:"state"`
-	Round     int     `json:"round"`
-	Restart   int     `json:"restart"`
-	Max       int     `json:"max_restarts"`
-	WorldSize int     `json:"world_size"`
-	Failure   string  `json:"last_failure"`
-	Note      string  `json:"note"`
-	Nodes     []stood `json:"nodes"`
+// jobStatus has the fields of gorun status --json that the tests read.
+type jobStatus struct {
+	RunID     string       `json:"run_id"`
+	State     string       `json:"state"`
+	Round     int          `json:"round"`
+	Restart   int          `json:"restart"`
+	Max       int          `json:"max_restarts"`
+	WorldSize int          `json:"world_size"`
+	Failure   string       `json:"last_failure"`
+	Note      string       `json:"note"`
+	Nodes     []nodeStatus `json:"nodes"`
 }
 
-// stood is one node of a job.
-type stood struct {
+// nodeStatus is one node of a job.
+type nodeStatus struct {
 	Addr      string `json:"addr"`
 	GroupRank int    `json:"group_rank"`
 	Standing  string `json:"standing"`
@@ -80,7 +80,7 @@ func ask(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
 }
 
 // status asks the agent for the status of its job.
-func (a *agent) status() (s standing) {
+func (a *agent) status() (s jobStatus) {
 	a.j.Helper()
 	out, said, code := ask(a.j, a.client("status", "--json"))
 	if code != 0 {

@@ -10,10 +10,10 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// firstOf returns when the first worker with that restart count started. ok is false
+// firstStart returns when the first worker with that restart count started. ok is false
 // while there is no such worker.
-func (j *job) firstOf(restart int) (first time.Time, ok bool) {
-	for _, s := range notes[seat](j.dir, "seat.*") {
+func (j *job) firstStart(restart int) (first time.Time, ok bool) {
+	for _, s := range readNotes[workerNote](j.dir, "seat.*") {
 		if s.Restart == restart && (!ok || s.Time.Before(first)) {
 			first, ok = s.Time, true
 		}
@@ -51,19 +51,19 @@ func TestCutFromEverything(t *testing.T) {
 				}
 				cut := l.cut(victim)
 				next := time.Time{}
-				eventually(t, 2*patience, "the next round starts", func() (ok bool) { next, ok = j.firstOf(1); return ok })
+				eventually(t, 2*patience, "the next round starts", func() (ok bool) { next, ok = j.firstStart(1); return ok })
 				for i, a := range j.agents {
 					if i != victim-1 {
 						a.prints("of 3 restart 1", 1)
 					}
 				}
-				for _, s := range notes[seat](j.dir, "stopped.*") {
+				for _, s := range readNotes[workerNote](j.dir, "stopped.*") {
 					if s.Node == l.addr(victim) {
 						t.Logf("workers of the node that was cut off stopped %v after the cut, the next round began %v after it",
 							s.Time.Sub(cut).Round(time.Millisecond), next.Sub(cut).Round(time.Millisecond))
 					}
 				}
-				j.alone()
+				j.checkNoOverlap()
 				j.touch("go")
 				others := slices.Delete(slices.Clone(j.agents), victim-1, victim)
 				j.end(patience, 0, others...)
@@ -111,9 +111,9 @@ func TestEvenPartition(t *testing.T) {
 				}
 				t.Logf("%s says: %s", a.name, a.lastLine())
 			}
-			j.uniform()
+			j.checkWorldsAgree()
 			if backend == "etcd" {
-				j.alone()
+				j.checkNoOverlap()
 			}
 			j.touch("go")
 			j.end(patience, 0, near...)

@@ -30,11 +30,11 @@ type place struct {
 
 // enter enters the machine and runs the program. It returns only when it fails.
 func enter(args []string) int {
-	fmt.Fprintf(os.Stderr, "[e2e: cannot enter the machine: %v]\n", enterPlace(args))
+	fmt.Fprintf(os.Stderr, "[e2e: cannot enter the machine: %v]\n", enterMachine(args))
 	return 1
 }
 
-func enterPlace(args []string) error {
+func enterMachine(args []string) error {
 	if len(args) < 2 {
 		return errors.New("a place and a program are needed")
 	}

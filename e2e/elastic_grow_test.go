@@ -16,9 +16,9 @@ import (
 
 // An elastic job takes a new node in after a last call, or at once when the job is full.
 // The next round has more workers, and is no restart.
-func TestGrows(t *testing.T) {
+func TestNewNodeJoins(t *testing.T) {
 	t.Parallel()
-	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		logs := t.TempDir()
 		j := newJob("--rdzv-conf", "last_call_timeout=1", "--on-join=restart", "--log-dir", logs, "--tee", "1")
 		j.node(1, "1:3", sh(round)...).prints("round 0 rank 0 of 1 restart 0", 1)
@@ -56,9 +56,9 @@ func TestGrows(t *testing.T) {
 }
 
 // With --on-join=wait a new node waits for the next round.
-func TestGrowthWaits(t *testing.T) {
+func TestNewNodeWaits(t *testing.T) {
 	t.Parallel()
-	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		j := newJob("--rdzv-conf", "last_call_timeout=0.5", "--on-join=wait", "--max-restarts", "1")
 		script := sh(`[ $TORCHELASTIC_RESTART_COUNT = 0 ] && { echo first $RANK of $WORLD_SIZE; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; ` + round)
 		first := j.node(1, "1:2", script...)
@@ -86,7 +86,7 @@ func TestNodeTakenOut(t *testing.T) {
 	for victim, where := range []string{"coordinator", "member"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
-			eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+			forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 				j := newJob("--rdzv-conf", "last_call_timeout=0.5")
 				first := j.node(1, "2:3", sh(round)...)
 				first.says("have 1 of 2 to 3 nodes") // it coordinates
@@ -125,7 +125,7 @@ func TestFreshStoreAfterGrowth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eitherWay(t, func(t *testing.T, newJob func(...string) *job) {
+	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		j := newJob("--rdzv-conf", "last_call_timeout=0.5")
 		j.node(1, "1:2", self, playFlag, playStore).prints("rank 0 of 1: 1 in the store, which was empty: true", 1)
 		j.node(2, "1:2", self, playFlag, playStore).prints("rank 1 of 2: 2 in the store, which was empty: true", 1)

@@ -40,7 +40,7 @@ func TestRightNodeAfterRefusal(t *testing.T) {
 }
 
 // Agents with different --nnodes do not make a job.
-func TestOtherSize(t *testing.T) {
+func TestOtherNnodesIsRefused(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	first := j.node(1, "2", sh("exit 0")...)
@@ -52,7 +52,7 @@ func TestOtherSize(t *testing.T) {
 }
 
 // One node too many waits as a spare and does not disturb the job.
-func TestOneTooMany(t *testing.T) {
+func TestNodeAboveNumberIsSpare(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	two := j.nodes(2, sh(untilGo)...)
@@ -70,7 +70,7 @@ func TestOneTooMany(t *testing.T) {
 }
 
 // When a node is missing, the others give up in time and say which nodes came.
-func TestOneMissing(t *testing.T) {
+func TestMissingNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=3")
 	two := []*agent{j.node(1, "3", sh("exit 0")...), j.node(2, "3", sh("exit 0")...)}

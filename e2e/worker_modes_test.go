@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// play runs the test binary as a worker. Every mode ends by itself.
-func play(args []string) int {
+// runAsWorker runs the test binary as a worker. Every mode ends by itself.
+func runAsWorker(args []string) int {
 	if len(args) > 0 && args[0] == playHost {
 		return enter(args[1:])
 	}
@@ -18,7 +18,7 @@ func play(args []string) int {
 	case playKilled, playFails:
 		return collective(args[0])
 	case playWorld:
-		return beInWorld()
+		return recordWorld()
 	case playStore:
 		return countInStore()
 	default:

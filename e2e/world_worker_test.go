@@ -18,8 +18,8 @@ import (
 // ignores SIGTERM.
 const playWorld = "world"
 
-// seat is a worker's place in a world, written by the worker itself.
-type seat struct {
+// workerNote is a worker's place in a world, written by the worker.
+type workerNote struct {
 	Round, Restart, Rank, Size int
 	Token, Node                string
 	PID                        int
@@ -27,9 +27,9 @@ type seat struct {
 }
 
 // overlap is a worker of another world that was alive when one started.
-type overlap struct{ New, Old seat }
+type overlap struct{ New, Old workerNote }
 
-func beInWorld() int {
+func recordWorld() int {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	dir := os.Getenv(envDir)
@@ -37,19 +37,19 @@ func beInWorld() int {
 		n, _ := strconv.Atoi(os.Getenv(name))
 		return n
 	}
-	s := seat{
+	s := workerNote{
 		Round: number("GORUN_ROUND"), Restart: number("TORCHELASTIC_RESTART_COUNT"), Rank: number("RANK"), Size: number("WORLD_SIZE"),
 		Token: os.Getenv("GORUN_WORLD_TOKEN"), Node: os.Getenv("GORUN_NODE_ADDR"), PID: os.Getpid(), Time: time.Now(),
 	}
 	// It first writes its note and then reads the others', so that of two workers that
 	// start at the same time at least one sees the other.
-	if err := note(dir, fmt.Sprint("seat.", s.PID), s); err != nil {
+	if err := writeNote(dir, fmt.Sprint("seat.", s.PID), s); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	for _, o := range notes[seat](dir, "seat.*") {
-		if o.Token != s.Token && o.lives() {
-			if err := note(dir, fmt.Sprintf("overlap.%d.%d", s.PID, o.PID), overlap{s, o}); err != nil {
+	for _, o := range readNotes[workerNote](dir, "seat.*") {
+		if o.Token != s.Token && o.isAlive() {
+			if err := writeNote(dir, fmt.Sprintf("overlap.%d.%d", s.PID, o.PID), overlap{s, o}); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
 			}
@@ -63,7 +63,7 @@ func beInWorld() int {
 		case <-term:
 			if _, err := os.Stat(filepath.Join(dir, "stubborn")); err != nil {
 				s.Time = time.Now()
-				_ = note(dir, fmt.Sprint("stopped.", s.PID), s)
+				_ = writeNote(dir, fmt.Sprint("stopped.", s.PID), s)
 				return 0
 			}
 		case <-tick.C:
@@ -77,8 +77,8 @@ func beInWorld() int {
 	}
 }
 
-// lives reports whether the worker's process runs or is stopped.
-func (s seat) lives() bool {
+// isAlive reports whether the worker's process runs or is stopped.
+func (s workerNote) isAlive() bool {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", s.PID))
 	if err != nil || !hasToken(environ, "GORUN_WORLD_TOKEN="+s.Token) {
 		return false
@@ -96,8 +96,8 @@ func (o overlap) String() string {
 		o.New.Rank, o.New.Round, o.New.Token, o.New.Node, o.Old.Rank, o.Old.Round, o.Old.Token, o.Old.Node, o.Old.PID)
 }
 
-// note writes a file atomically.
-func note(dir, name string, v any) error {
+// writeNote writes a file atomically.
+func writeNote(dir, name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func note(dir, name string, v any) error {
 	return os.Rename(tmp, filepath.Join(dir, name))
 }
 
-// notes reads what workers wrote.
-func notes[T any](dir, pattern string) []T {
+// readNotes reads what workers wrote.
+func readNotes[T any](dir, pattern string) []T {
 	files, _ := filepath.Glob(filepath.Join(dir, pattern))
 	var out []T
 	for _, f := range files {
@@ -133,24 +133,24 @@ func (j *job) world() []string {
 	return []string{self, playFlag, playWorld}
 }
 
-// alone asserts that no worker of one world was alive when a worker of another world
+// checkNoOverlap asserts that no worker of one world was alive when a worker of another world
 // started, and that the workers of each world agree about their world.
-func (j *job) alone() {
+func (j *job) checkNoOverlap() {
 	j.Helper()
-	for _, o := range notes[overlap](j.dir, "overlap.*") {
+	for _, o := range readNotes[overlap](j.dir, "overlap.*") {
 		j.Errorf("%v", o)
 	}
-	j.uniform()
+	j.checkWorldsAgree()
 }
 
-// uniform asserts that the workers of each world agree about its round and size.
-func (j *job) uniform() {
+// checkWorldsAgree asserts that the workers of each world agree about its round and size.
+func (j *job) checkWorldsAgree() {
 	j.Helper()
-	worlds := map[string]seat{}
+	worlds := map[string]workerNote{}
 	taken := map[string]int{}
-	for _, s := range notes[seat](j.dir, "seat.*") {
+	for _, s := range readNotes[workerNote](j.dir, "seat.*") {
 		if w, ok := worlds[s.Token]; ok && (w.Round != s.Round || w.Size != s.Size || w.Restart != s.Restart) {
-			j.Errorf("one world, told in two ways: %+v and %+v", w, s)
+			j.Errorf("workers of one world disagree about it: %+v and %+v", w, s)
 		}
 		worlds[s.Token] = s
 		place := fmt.Sprintf("%s/%d", s.Token, s.Rank)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// stale makes the report of an earlier job that went well.
-func (j *job) stale() string {
+// writeOldReport makes the report of an earlier job that went well.
+func (j *job) writeOldReport() string {
 	return j.write("report", `{"outcome": "succeeded"}`, 0o600)
 }
 
@@ -32,7 +32,7 @@ func TestReportWithoutJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
-			file := j.stale()
+			file := j.writeOldReport()
 			cmd := j.command(append([]string{"--report", file}, c.args...)...)
 			if name == "in a folder gone" {
 				// PWD would still name the folder.
@@ -66,7 +66,7 @@ func TestReportOfKilledAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, c.flags...)
-			a := j.run("job", append([]string{"--rdzv-id", "mine", "--report", j.stale()}, sh(stay)...)...)
+			a := j.run("job", append([]string{"--rdzv-id", "mine", "--report", j.writeOldReport()}, sh(stay)...)...)
 			a.prints("up", max(1, len(c.flags)))
 			if c.victim < 0 {
 				j.kill(a.pid())

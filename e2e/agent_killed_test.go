@@ -116,12 +116,12 @@ func TestAgentKilledWhileSealing(t *testing.T) {
 		victim, delay := rnd.IntN(3), time.Duration(rnd.IntN(100_000))*time.Microsecond
 		t.Run(fmt.Sprintf("%d node %d after %v", i, victim+1, delay), func(t *testing.T) {
 			t.Parallel()
-			killedAtStart(t, victim, delay)
+			testKilledAtStart(t, victim, delay)
 		})
 	}
 }
 
-func killedAtStart(t *testing.T, victim int, delay time.Duration) {
+func testKilledAtStart(t *testing.T, victim int, delay time.Duration) {
 	j := newJob(t, "--rdzv-conf", "join_timeout=2")
 	agents := j.nodes(3, sh("sleep 0.2")...)
 	timer := time.After(delay)

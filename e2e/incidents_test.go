@@ -16,9 +16,9 @@ import (
 
 // Both nodes have a system NCCL 2.17.1, and wheels of two versions in their virtual
 // environments. torch loads the wheel, and the finding names the wheel's path.
-func TestStoryVersions(t *testing.T) {
+func TestIncidentVersions(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, twin()).healthy()
+	f := newFleet(t, twoMachines()).healthy()
 	for i, version := range []string{"2.14.3", "2.19.3"} {
 		f.machines[i].systemNCCL("2.17.1")
 		f.machines[i].wheel(version)
@@ -42,7 +42,7 @@ func backup() [][]nic {
 
 // 10.37.8.72 and 10.37.12.78 cannot reach each other. gorun proposes the network that
 // the nodes have in common, and takes it when the user allows that.
-func TestStorySubnets(t *testing.T) {
+func TestIncidentSubnets(t *testing.T) {
 	t.Parallel()
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
@@ -86,9 +86,9 @@ func TestStorySubnets(t *testing.T) {
 
 // NCCL_NET=IB is forced where libibverbs is missing, and so is an address family without
 // any address.
-func TestStoryForced(t *testing.T) {
+func TestIncidentForcedNetwork(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, twin()).healthy()
+	f := newFleet(t, twoMachines()).healthy()
 	for _, m := range f.machines {
 		m.env = append(m.env, "NCCL_NET=IB", "NCCL_SOCKET_FAMILY=AF_INET6")
 	}
@@ -102,7 +102,7 @@ func TestStoryForced(t *testing.T) {
 // Two ranks use one device, in an all-to-all job whose most visible lines are about
 // something else. The report, and explain on the captured output, name the device and
 // its ranks, whichever rank ended first.
-func TestStoryAllToAll(t *testing.T) {
+func TestIncidentAllToAll(t *testing.T) {
 	t.Parallel()
 	logs, err := filepath.Abs("testdata/alltoall")
 	if err != nil {
@@ -111,7 +111,7 @@ func TestStoryAllToAll(t *testing.T) {
 	for name, first := range map[string]string{"culprit": "1", "victim": "3"} {
 		t.Run(name+" ends first", func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, twin())
+			f := newFleet(t, twoMachines())
 			j := f.job(t, "--nproc-per-node", "2")
 			// In the order of the ranks, so that the output is always the same.
 			agents := f.all(j, sh(`while [ $(ls $E2E_DIR | wc -l) -lt $RANK ]; do sleep 0.01; done
@@ -144,7 +144,7 @@ func TestStoryAllToAll(t *testing.T) {
 
 // With NCCL 2.26.5 a query of RAS can crash a rank. gorun makes no query, and warns a
 // user that enables RAS.
-func TestStoryRAS(t *testing.T) {
+func TestIncidentRAS(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string][]string{
 		"asked":     {"NCCL_RAS_ENABLE=1", "NCCL_RAS_ADDR=localhost:28028"},
@@ -152,7 +152,7 @@ func TestStoryRAS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, twin()).healthy()
+			f := newFleet(t, twoMachines()).healthy()
 			var queries atomic.Int64
 			for i, m := range f.machines {
 				m.wheel("2.26.5")

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// tellWho is a worker that prints its rank, the world's size and the run id.
-const tellWho = `echo "rank $RANK of $WORLD_SIZE in $TORCHELASTIC_RUN_ID"; sleep 0.3`
+// printRank is a worker that prints its rank, the world's size and the run id.
+const printRank = `echo "rank $RANK of $WORLD_SIZE in $TORCHELASTIC_RUN_ID"; sleep 0.3`
 
 // Two jobs on one machine do not see each other, however they are started.
 func TestTwoJobsAtOnce(t *testing.T) {
 	t.Parallel()
 	a, b := newJob(t), newJob(t)
-	as, bs := a.nodes(2, sh(tellWho)...), b.nodes(2, sh(tellWho)...)
+	as, bs := a.nodes(2, sh(printRank)...), b.nodes(2, sh(printRank)...)
 	a.end(patience, 0, as...)
 	b.end(patience, 0, bs...)
 	for rank := range 2 {
@@ -26,7 +26,7 @@ func TestTwoJobsAtOnce(t *testing.T) {
 func TestLocalNodesTwice(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--local-nodes", "3")
-	good := j.run("good", sh(tellWho)...)
+	good := j.run("good", sh(printRank)...)
 	bad := j.run("bad", onRank("2", "exit 7")...)
 	alone := j.run("standalone", append([]string{"--standalone"}, sh("exit 0")...)...)
 	j.end(patience, 0, good)
@@ -40,7 +40,7 @@ func TestLocalNodesTwice(t *testing.T) {
 
 // One local node is a node alone; and each of many has a rank of its own, also when
 // they are more than a finding about ranks shows.
-func TestLocalNodesOneAndMany(t *testing.T) {
+func TestNumberOfLocalNodes(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 26} {
 		j := newJob(t, "--local-nodes", fmt.Sprint(n))
@@ -56,6 +56,6 @@ func TestLocalNodesOneAndMany(t *testing.T) {
 func TestStandaloneTwice(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--nproc-per-node", "2")
-	a, b := j.run("a", sh(tellWho)...), j.run("b", sh(tellWho)...)
+	a, b := j.run("a", sh(printRank)...), j.run("b", sh(printRank)...)
 	j.end(patience, 0, a, b)
 }

@@ -8,7 +8,7 @@ import (
 // The rank that ends first says only that it was aborted. The rank that knows why hangs,
 // and is stopped. The report shows what this rank had written, and does not call it a
 // failure.
-func TestWitness(t *testing.T) {
+func TestEvidenceOfAStoppedWorkerIsReported(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--shutdown-timeout", "1")
 	agents := j.nodes(2, sh(`

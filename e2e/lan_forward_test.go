@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// doors is the switch's own address, at which hosts reach programs outside.
-const doors = "10.77.0.254"
+// switchAddr is the switch's own address, at which hosts reach programs outside.
+const switchAddr = "10.77.0.254"
 
 // etcd makes a cluster outside reachable for the hosts, and returns the endpoints at
 // which they reach it.
 func (l *lan) etcd(targets []string) []string {
 	l.Helper()
-	l.ip(0, "addr add "+doors+"/24 dev br0")
+	l.ip(0, "addr add "+switchAddr+"/24 dev br0")
 	var out []string
 	for _, target := range targets {
-		in := l.listen(0, doors+":0")
+		in := l.listen(0, switchAddr+":0")
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
 		wg.Go(func() {

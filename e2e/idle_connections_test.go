@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// fewFiles limits the files that an agent may open.
-func (j *job) fewFiles(cmd *exec.Cmd) *exec.Cmd {
+// withFewFiles limits the files that an agent may open.
+func (j *job) withFewFiles(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Args = append([]string{"/bin/sh", "-c", `ulimit -n 200; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 	return cmd
 }
 
-// occupy opens silent connections to every port and socket of an agent: more than the
+// openIdle opens silent connections to every port and socket of an agent: more than the
 // agent may have files.
-func occupy(t testing.TB, a *agent) {
+func openIdle(t testing.TB, a *agent) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for _, at := range portsOf(t, a.pid()).tcp {
@@ -43,7 +43,7 @@ func TestIdleConnections(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--max-restarts", "1", "--preflight", "off", "-t", "3", "--log-dir", t.TempDir())
-			j.env = []string{"GORUN_SECRET=" + oneSecret}
+			j.env = []string{"GORUN_SECRET=" + jobSecret}
 			_, port, _ := strings.Cut(j.endpoint, ":")
 			script := sh(`echo up; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { until [ -e $E2E_DIR/go ]; do sleep 0.05; done; exit 3; }`)
 			start := func(rank string) *agent {
@@ -53,15 +53,15 @@ func TestIdleConnections(t *testing.T) {
 				} else {
 					args = append([]string{"--rdzv-endpoint", j.endpoint, "--local-addr", "127.0.0.1"}, args...)
 				}
-				return j.launch("node "+rank, j.fewFiles(j.command(args...)))
+				return j.launch("node "+rank, j.withFewFiles(j.command(args...)))
 			}
 			first := start("0")
 			first.says("have 1 of 2 nodes")
-			occupy(t, first)
+			openIdle(t, first)
 			agents := []*agent{first, start("1")}
 			for _, a := range agents {
 				a.prints("up", 4)
-				occupy(t, a)
+				openIdle(t, a)
 			}
 			j.touch("go")
 			j.end(patience, 0, agents...)

@@ -11,40 +11,40 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// arena is one job that is broken at random.
-type arena struct {
+// chaosJob is a job that a test disturbs at random.
+type chaosJob struct {
 	*job
 	plan
-	net     *lan              // nil: loopback
-	cluster *etcdtest.Cluster // nil: gossip
-	players []*player
-	began   time.Time
-	later   []later
-	halted  bool // true: an agent or keeper was stopped
-	severed bool // true: a link was cut
-	down    int  // number of etcd members that do not run
-	gap     func() time.Duration
+	net          *lan              // nil: loopback
+	cluster      *etcdtest.Cluster // nil: gossip
+	all          []*chaosAgent
+	began        time.Time
+	undoActions  []undoAction
+	hasStopped   bool // true: an agent or keeper was stopped
+	hasCut       bool // true: a link was cut
+	down         int  // number of etcd members that do not run
+	longestPause func() time.Duration
 }
 
-// player is one agent. Its fate says what the test did to it; "" for nothing.
-type player struct {
+// chaosAgent is one agent. faults says what the test did to it; "" for nothing.
+type chaosAgent struct {
 	*agent
 	host   int
 	born   time.Duration
-	fate   string
+	faults string
 	frozen bool
 }
 
-// later undoes an action at a later time.
-type later struct {
+// undoAction undoes an action at a later time.
+type undoAction struct {
 	at time.Time
 	do func()
 }
 
-func newArena(t *testing.T, p plan, c *etcdtest.Cluster) *arena {
-	a := &arena{plan: p, began: time.Now(), gap: watchMachine(t)}
+func newChaosJob(t *testing.T, p plan, c *etcdtest.Cluster) *chaosJob {
+	a := &chaosJob{plan: p, began: time.Now(), longestPause: watchMachine(t)}
 	t.Cleanup(func() { // runs after the job's own, so that no stopped process stays
-		for _, l := range a.later {
+		for _, l := range a.undoActions {
 			l.do()
 		}
 	})
@@ -80,30 +80,30 @@ func newArena(t *testing.T, p plan, c *etcdtest.Cluster) *arena {
 	return a
 }
 
-func (a *arena) note(format string, args ...any) {
+func (a *chaosJob) note(format string, args ...any) {
 	a.Helper()
 	a.Logf("%6.2fs %s", time.Since(a.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // start starts an agent on a host.
-func (a *arena) start(host int) {
+func (a *chaosJob) start(host int) {
 	nnodes := fmt.Sprintf("%d:%d", a.min, a.max)
-	p := &player{host: host, born: time.Since(a.began)}
+	p := &chaosAgent{host: host, born: time.Since(a.began)}
 	if a.net != nil {
 		p.agent = a.net.node(a.job, host, a.endpoint, nnodes, a.world()...)
 	} else {
 		p.agent = a.node(host, nnodes, a.world()...)
 	}
 	a.note("start %s, pid %d", p.name, p.keeper())
-	a.players = append(a.players, p)
+	a.all = append(a.all, p)
 }
 
-// pass waits up to d and runs the undo actions that are due.
-func (a *arena) pass(d time.Duration) {
+// waitUpTo waits up to d and runs the undo actions that are due.
+func (a *chaosJob) waitUpTo(d time.Duration) {
 	d = time.Duration(a.rnd.Int64N(int64(d)))
 	for end := time.Now().Add(d); ; time.Sleep(5 * time.Millisecond) { // sleep: between two looks
 		now := time.Now()
-		a.later = slices.DeleteFunc(a.later, func(l later) bool {
+		a.undoActions = slices.DeleteFunc(a.undoActions, func(l undoAction) bool {
 			due := !now.Before(l.at)
 			if due {
 				l.do()
@@ -117,39 +117,39 @@ func (a *arena) pass(d time.Duration) {
 }
 
 // undo schedules an action, which runs after at most d.
-func (a *arena) undo(d time.Duration, do func()) {
-	a.later = append(a.later, later{time.Now().Add(time.Duration(a.rnd.Int64N(int64(d)))), do})
+func (a *chaosJob) undo(d time.Duration, do func()) {
+	a.undoActions = append(a.undoActions, undoAction{time.Now().Add(time.Duration(a.rnd.Int64N(int64(d)))), do})
 }
 
-// act breaks something at random, or starts an agent on a host without one.
-func (a *arena) act() {
+// disturb breaks something at random, or starts an agent on a host without one.
+func (a *chaosJob) disturb() {
 	switch n := a.rnd.IntN(12); {
 	case n < 2:
-		a.worker()
+		a.disturbWorker()
 	case n < 6:
-		a.gorun()
+		a.disturbGorun()
 	case n < 8 && a.cluster != nil:
-		a.member()
+		a.disturbEtcd()
 	case n < 10 && a.net != nil:
-		a.link()
+		a.cutHost()
 	default:
-		a.fill()
+		a.startMissing()
 	}
 }
 
-// fill starts an agent on a host that has none.
-func (a *arena) fill() {
+// startMissing starts an agent on a host that has none.
+func (a *chaosJob) startMissing() {
 	for h := 1; h <= a.hosts; h++ {
-		if !slices.ContainsFunc(a.players, func(p *player) bool { return p.host == h && p.running() }) {
+		if !slices.ContainsFunc(a.all, func(p *chaosAgent) bool { return p.host == h && p.running() }) {
 			a.start(h)
 			return
 		}
 	}
 }
 
-// worker kills or stops a worker, or lets one fail.
-func (a *arena) worker() {
-	seats := slices.DeleteFunc(notes[seat](a.dir, "seat.*"), func(s seat) bool { return !s.lives() })
+// disturbWorker kills or stops a worker, or lets one fail.
+func (a *chaosJob) disturbWorker() {
+	seats := slices.DeleteFunc(readNotes[workerNote](a.dir, "seat.*"), func(s workerNote) bool { return !s.isAlive() })
 	if len(seats) == 0 {
 		return
 	}
@@ -162,7 +162,7 @@ func (a *arena) worker() {
 		a.note("stop the worker of rank %d, round %d, on %s, for good", s.Rank, s.Round, s.Node)
 		a.send(s.PID, syscall.SIGSTOP)
 		a.undo(5*time.Second, func() { // because the job would run for ever
-			if s.lives() {
+			if s.isAlive() {
 				a.note("kill it")
 				a.send(s.PID, syscall.SIGKILL)
 			}
@@ -173,10 +173,10 @@ func (a *arena) worker() {
 	}
 }
 
-// gorun kills or stops an agent or its keeper.
-func (a *arena) gorun() {
-	var up []*player
-	for _, p := range a.players {
+// disturbGorun kills or stops an agent or its keeper.
+func (a *chaosJob) disturbGorun() {
+	var up []*chaosAgent
+	for _, p := range a.all {
 		if p.running() && !p.frozen && p.findPid() != 0 {
 			up = append(up, p)
 		}
@@ -191,12 +191,12 @@ func (a *arena) gorun() {
 	}
 	if a.rnd.IntN(3) > 0 || pid == 0 {
 		a.note("kill the %s of %s", what, p.name)
-		p.fate += what + " killed "
+		p.faults += what + " killed "
 		a.send(pid, syscall.SIGKILL)
 		return
 	}
 	a.note("stop the %s of %s", what, p.name)
-	p.fate, p.frozen, a.halted = p.fate+what+" stopped ", true, true
+	p.faults, p.frozen, a.hasStopped = p.faults+what+" stopped ", true, true
 	a.send(pid, syscall.SIGSTOP)
 	a.undo(6*time.Second, func() {
 		a.note("let the %s of %s go on", what, p.name)
@@ -205,14 +205,14 @@ func (a *arena) gorun() {
 	})
 }
 
-// link cuts a host off.
-func (a *arena) link() {
+// cutHost cuts a host off.
+func (a *chaosJob) cutHost() {
 	h := 1 + a.rnd.IntN(a.hosts)
 	a.note("cut %s off", a.net.addr(h))
-	a.severed = true
-	for _, p := range a.players {
+	a.hasCut = true
+	for _, p := range a.all {
 		if p.host == h && p.running() {
-			p.fate += "cut "
+			p.faults += "cut "
 		}
 	}
 	a.net.cut(h)
@@ -222,8 +222,8 @@ func (a *arena) link() {
 	})
 }
 
-// member kills or stops a member of etcd.
-func (a *arena) member() {
+// disturbEtcd kills or stops a member of etcd.
+func (a *chaosJob) disturbEtcd() {
 	i := a.rnd.IntN(3)
 	if a.down>>i&1 == 1 {
 		return
@@ -247,7 +247,7 @@ func (a *arena) member() {
 	})
 }
 
-func (a *arena) send(pid int, sig syscall.Signal) {
+func (a *chaosJob) send(pid int, sig syscall.Signal) {
 	if err := syscall.Kill(pid, sig); err != nil && err != syscall.ESRCH {
 		a.Errorf("cannot send %v to %d: %v", sig, pid, err)
 	}

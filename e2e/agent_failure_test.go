@@ -15,7 +15,7 @@ import (
 
 // When one node's gorun cannot go on, every node ends with the same code and the same
 // first cause.
-func TestTroubleOfOneNode(t *testing.T) {
+func TestAgentCannotGoOn(t *testing.T) {
 	t.Parallel()
 	_, err := exec.LookPath("prlimit")
 	need(t, err == nil, "prlimit")
@@ -122,7 +122,7 @@ func TestSignalAtStart(t *testing.T) {
 
 // While workers take their time to end, gorun says how long they may and how to
 // have it faster.
-func TestStoppingSpeaks(t *testing.T) {
+func TestStoppingIsReported(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.run("gorun", sh(`trap "" TERM INT; `+stay)...)
@@ -149,7 +149,7 @@ func TestReportNamesLogs(t *testing.T) {
 
 // The port of a node's own endpoint belongs to another program: it says so soon,
 // long before the nodes' time is over.
-func TestOwnPortIsTaken(t *testing.T) {
+func TestEndpointPortInUse(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -33,7 +33,7 @@ func docker(j *job) (programs func() string) {
 
 // A container without -e: every node says which variables do not arrive, and prints a
 // line that passes them on. That line works.
-func TestStoryContainerWithoutEnvironment(t *testing.T) {
+func TestContainerWithoutEnvironment(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--no-python", "--nproc-per-node", "2")
 	programs := docker(j)
@@ -83,7 +83,7 @@ func TestWrapperOfOneNode(t *testing.T) {
 
 // The variables of -x and of a rank's devices have to arrive too. gorun checks the
 // options of a command line without starting its wrappers.
-func TestLostRequests(t *testing.T) {
+func TestWrapperLosesRequestedVariables(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--no-python", "--nproc-per-node", "2")
 	j.write(".bash_profile", "unset MYVAR\nexport CUDA_VISIBLE_DEVICES=0\n", 0o600)
