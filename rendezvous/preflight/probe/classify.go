@@ -17,7 +17,7 @@ import (
 func classify(err error) (preflight.Result, string) {
 	var no syscall.Errno
 	if errors.As(err, &no) {
-		return meaning(no), words(err, no)
+		return resultOf(no), errorText(err, no)
 	}
 	var timeout net.Error
 	switch {
@@ -30,7 +30,7 @@ func classify(err error) (preflight.Result, string) {
 	return preflight.Failed, term.Truncate(err.Error(), maxText)
 }
 
-func meaning(no syscall.Errno) preflight.Result {
+func resultOf(no syscall.Errno) preflight.Result {
 	switch no {
 	case syscall.ECONNREFUSED:
 		return preflight.Refused
@@ -48,9 +48,9 @@ func meaning(no syscall.Errno) preflight.Result {
 	return preflight.Failed
 }
 
-// words returns the failed call and the errno's text, without the addresses,
+// errorText returns the failed call and the errno's text, without the addresses,
 // which the finding shows anyway.
-func words(err error, no syscall.Errno) string {
+func errorText(err error, no syscall.Errno) string {
 	var call *os.SyscallError
 	if errors.As(err, &call) {
 		return call.Syscall + ": " + no.Error()

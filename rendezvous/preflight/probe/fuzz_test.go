@@ -58,7 +58,7 @@ func FuzzServer(f *testing.F) {
 	f.Add(append(fuzzHello.encode(fuzzKey), make([]byte, 100)...))
 	f.Add(append(fuzzHello.encode(fuzzKey), make([]byte, 99)...))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, _ := Listen(Options{Key: "job 1", ID: "b", Exchange: patience}, nil, Ports{})
+		s, _ := Listen(Options{Key: "job 1", ID: "b", Exchange: testTimeout}, nil, Ports{})
 		talk(t, data, func(ctx context.Context, c net.Conn) { s.answer(ctx, c) })
 	})
 }
@@ -87,11 +87,11 @@ func talk(t *testing.T, data []byte, side func(context.Context, net.Conn)) {
 	read := make(chan struct{})
 	go func() { defer close(read); _, _ = io.Copy(io.Discard, here) }()
 	go func() {
-		_ = here.SetWriteDeadline(time.Now().Add(patience))
+		_ = here.SetWriteDeadline(time.Now().Add(testTimeout))
 		_, _ = here.Write(data)
 		here.Close()
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	side(ctx, there)
 	there.Close()
@@ -134,7 +134,7 @@ func FuzzReport(f *testing.F) {
 			return
 		}
 		for _, r := range got {
-			if !p.Targets[0].is(4, r) || shown(r.Text) != r.Text {
+			if !p.Targets[0].matches(4, r) || printable(r.Text) != r.Text {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -161,8 +161,8 @@ func (l *lab) results(from, to int) []preflight.Result {
 	return slices.Compact(out)
 }
 
-// found returns the findings about reach, as text.
-func (l *lab) found() map[string]string {
+// findings returns the findings about reach, as text.
+func (l *lab) findings() map[string]string {
 	out := map[string]string{}
 	for _, x := range preflight.Compare(&l.fleet, rules.All(), preflight.Options{}) {
 		if slices.Contains([]string{"I02", "I03", "I04", "I05", "I06", "I15", "I16"}, x.ID) {
@@ -199,9 +199,9 @@ func (l *lab) firewall(host int, args string) {
 
 func (l *lab) eventually(what string, ok func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(patience); !ok(); {
+	for deadline := time.Now().Add(testTimeout); !ok(); {
 		if time.Now().After(deadline) {
-			l.Fatalf("not within %s: %s", patience, what)
+			l.Fatalf("not within %s: %s", testTimeout, what)
 		}
 		time.Sleep(10 * time.Millisecond) // sleep: poll of another process's state
 	}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// list decodes a JSON array of at most limit elements and allocates nothing for
+// decodeList decodes a JSON array of at most limit elements and allocates nothing for
 // more. Empty input and null are empty lists.
-func list[T any](data []byte, limit int) ([]T, error) {
+func decodeList[T any](data []byte, limit int) ([]T, error) {
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil
 	}

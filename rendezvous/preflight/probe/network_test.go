@@ -16,10 +16,10 @@ func (l *lab) expect(from, to int, want ...preflight.Result) {
 	}
 }
 
-// says checks the only finding.
-func (l *lab) says(id string, parts ...string) {
+// expectFinding checks the only finding.
+func (l *lab) expectFinding(id string, parts ...string) {
 	l.Helper()
-	found := l.found()
+	found := l.findings()
 	if len(found) != 1 {
 		l.Errorf("%d findings: %q", len(found), found)
 	}
@@ -32,41 +32,41 @@ func (l *lab) says(id string, parts ...string) {
 
 func TestNetworkThatWorks(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "bond0 10.77.0.2/24", "ens7 10.77.0.3/24")
+	l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "bond0 10.77.0.2/24", "ens7 10.77.0.3/24")
 	for _, p := range l.probe().Probes {
 		if p.Result != preflight.OK || p.Seen != p.Source || p.Large == (p.Use == preflight.UsePorts) || p.RoundMS <= 0 || p.Sent < 2 {
 			t.Errorf("%+v", p)
 		}
 	}
-	if found := l.found(); len(found) > 0 {
+	if found := l.findings(); len(found) > 0 {
 		t.Errorf("%q", found)
 	}
 }
 
 func TestNetworkOfTwoSubnets(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, everyday(), "eth0 10.37.8.71/24", "eth0 10.37.8.72/24", "eth1 10.37.12.78/24")
+	l := newLab(t, defaultPorts(), "eth0 10.37.8.71/24", "eth0 10.37.8.72/24", "eth1 10.37.12.78/24")
 	l.probe()
 	l.expect(0, 1, preflight.OK)
 	l.expect(0, 2, preflight.NoRoute)
 	l.expect(2, 1, preflight.NoRoute)
-	l.says("I02", "No connection to or from host2 (eth1 10.37.12.78): no route.")
+	l.expectFinding("I02", "No connection to or from host2 (eth1 10.37.12.78): no route.")
 }
 
 func TestNetworkWithAFirewallThatDrops(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	l.firewall(1, "-A INPUT -p tcp --syn -j DROP")
 	l.probe()
 	l.expect(0, 1, preflight.TimedOut)
 	l.expect(2, 1, preflight.TimedOut)
 	l.expect(1, 0, preflight.OK)
-	l.says("I02", "No node can connect to host1 (eth0 10.77.0.2): timed out.")
+	l.expectFinding("I02", "No node can connect to host1 (eth0 10.77.0.2): timed out.")
 }
 
 func TestNetworkWithAFirewallThatRejects(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	l.firewall(1, "-A INPUT -p tcp --syn -s 10.77.0.1 -j REJECT --reject-with tcp-reset")
 	l.firewall(1, "-A INPUT -p tcp --syn -s 10.77.0.3 -j REJECT --reject-with icmp-host-prohibited")
 	l.probe()
@@ -74,11 +74,11 @@ func TestNetworkWithAFirewallThatRejects(t *testing.T) {
 	if got := l.results(2, 1); !slices.Contains(got, preflight.NoRoute) || slices.Contains(got, preflight.OK) { // the kernel limits the rate of such answers
 		t.Errorf("2 -> 1: %q", got)
 	}
-	l.says("I02", "No node can connect to host1 (eth0 10.77.0.2): ", "refused")
+	l.expectFinding("I02", "No node can connect to host1 (eth0 10.77.0.2): ", "refused")
 }
 
-// everyday returns the ports that Linux gives programs.
-func everyday() Ports { return Ports{Lo: 32768, Hi: 60999} }
+// defaultPorts returns the ports that Linux gives programs.
+func defaultPorts() Ports { return Ports{Lo: 32768, Hi: 60999} }
 
 func TestNetworkWithAFirewallThatChoosesByPort(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestNetworkWithAFirewallThatChoosesByPort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+			l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 			l.firewall(c.host, c.rule)
 			l.probe()
 			if c.host == 1 {
@@ -104,7 +104,7 @@ func TestNetworkWithAFirewallThatChoosesByPort(t *testing.T) {
 				l.expect(2, 1, preflight.OK, c.want)
 				l.expect(0, 1, preflight.OK)
 			}
-			l.says("I04", "Some ports of ", c.says, string(c.want)+" (", "open (")
+			l.expectFinding("I04", "Some ports of ", c.says, string(c.want)+" (", "open (")
 		})
 	}
 }
@@ -116,10 +116,10 @@ func TestNetworkThatLosesPackets(t *testing.T) {
 	for _, share := range []string{"0.15", "0.3"} {
 		t.Run(share, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
+			l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
 			l.firewall(1, "-A INPUT -i eth0 -m statistic --mode random --probability "+share+" -j DROP")
 			l.probe()
-			l.says("I15", "had to be sent again")
+			l.expectFinding("I15", "had to be sent again")
 		})
 	}
 }
@@ -129,13 +129,13 @@ func TestNetworkThatIsSlow(t *testing.T) {
 	for _, rate := range []string{"1mbit", "10mbit"} {
 		t.Run(rate, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
+			l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
 			l.do("tc", "-n", l.host(-1), "qdisc", "replace", "dev", "p1", "root", "tbf", "rate", rate, "burst", "32k", "latency", "100ms")
 			for i := range l.fleet.Nodes { // one payload, of which half passes at once
 				l.fleet.Nodes[i].Listeners = l.fleet.Nodes[i].Listeners[:1]
 			}
 			l.probe()
-			l.says("I16", "Mbit/s were seen")
+			l.expectFinding("I16", "Mbit/s were seen")
 		})
 	}
 }
@@ -145,7 +145,7 @@ func TestNetworkThatIsSlow(t *testing.T) {
 // larger, as switches do.
 func TestNetworkThatDropsLargePackets(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	for i := range l.nodes {
 		l.ip(i, "link set eth0 mtu 9000")
 		l.ip(i, "link set eth0 gso_max_segs 1") // a veth does not split large packets
@@ -155,7 +155,7 @@ func TestNetworkThatDropsLargePackets(t *testing.T) {
 	l.expect(0, 2, preflight.OK)
 	l.expect(0, 1, preflight.OK, preflight.Stalled) // small packets pass
 	l.expect(1, 2, preflight.OK, preflight.Stalled)
-	l.says("I05", "Large packets do not pass to or from host1 (eth0 10.77.0.2): stalled.")
+	l.expectFinding("I05", "Large packets do not pass to or from host1 (eth0 10.77.0.2): stalled.")
 }
 
 // TestNetworkWithAnAddressTwice checks that an address which two hosts hold is
@@ -169,37 +169,37 @@ func TestNetworkWithAnAddressTwice(t *testing.T) {
 	if slices.Equal(l.results(0, 1), l.results(0, 2)) && slices.Contains(l.results(0, 1), preflight.OK) {
 		t.Error("both hold the address, and both answered as themselves")
 	}
-	l.says("I06", "10.77.0.2", "[1 2]")
+	l.expectFinding("I06", "10.77.0.2", "[1 2]")
 }
 
 func TestNetworkWithAnInterfaceDown(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	l.ip(1, "link set eth0 down")
 	l.probe()
 	l.expect(0, 2, preflight.OK)
 	l.expect(0, 1, preflight.NoRoute)
 	l.expect(1, 0, preflight.NoRoute)
-	l.says("I02", "No connection to or from host1 (eth0 10.77.0.2): no route.")
+	l.expectFinding("I02", "No connection to or from host1 (eth0 10.77.0.2): no route.")
 }
 
-func TestNetworkAfterAnAddressIsGone(t *testing.T) {
+func TestNetworkAfterAnAddressIsRemoved(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
+	l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24", "eth0 10.77.0.3/24")
 	l.ip(1, "addr del 10.77.0.2/24 dev eth0")
 	l.probe()
 	l.expect(1, 0, preflight.NoAddress)
 	l.expect(0, 1, preflight.NoRoute)
-	l.says("I02", "host1 (eth0 10.77.0.2)", "no address")
+	l.expectFinding("I02", "host1 (eth0 10.77.0.2)", "no address")
 }
 
 func TestNetworkThatTranslates(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, everyday(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
+	l := newLab(t, defaultPorts(), "eth0 10.77.0.1/24", "eth0 10.77.0.2/24")
 	l.ip(0, "addr add 10.77.0.99/24 dev eth0")
 	l.firewall(0, "-t nat -A POSTROUTING -p tcp -j SNAT --to-source 10.77.0.99")
 	l.probe()
 	l.expect(0, 1, preflight.OtherSource)
 	l.expect(1, 0, preflight.OK)
-	l.says("I02", "10.77.0.1 arrives as 10.77.0.99")
+	l.expectFinding("I02", "10.77.0.1 arrives as 10.77.0.99")
 }

@@ -16,7 +16,7 @@ const nodeFlag = "-node"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == nodeFlag {
-		os.Exit(beNode())
+		os.Exit(runNode())
 	}
 	os.Exit(m.Run())
 }
@@ -28,9 +28,9 @@ type order struct {
 	Ports Ports
 }
 
-// beNode listens as its order says, answers with its listeners, and runs a plan
+// runNode listens as its order says, answers with its listeners, and runs a plan
 // for each further line until its input ends.
-func beNode() int {
+func runNode() int {
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, MaxBytes)
 	out := json.NewEncoder(os.Stdout)

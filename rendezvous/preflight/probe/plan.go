@@ -54,15 +54,15 @@ func Decode(data []byte) (Plan, error) {
 		return Plan{}, fmt.Errorf("a plan of probes of %d bytes; at most %d are allowed", len(data), MaxBytes)
 	}
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return Plan{}, fmt.Errorf("a plan of probes that is none: %w", err)
+		return Plan{}, fmt.Errorf("not a plan of probes: %w", err)
 	}
-	targets, err := list[Target](raw.Targets, MaxTargets)
+	targets, err := decodeList[Target](raw.Targets, MaxTargets)
 	if err != nil {
-		return Plan{}, fmt.Errorf("a plan of probes that is none: %w", err)
+		return Plan{}, fmt.Errorf("not a plan of probes: %w", err)
 	}
 	p := Plan{Node: raw.Node, Targets: targets}
 	if err := p.validate(); err != nil {
-		return Plan{}, fmt.Errorf("a plan of probes that makes no sense: %w", err)
+		return Plan{}, fmt.Errorf("an invalid plan of probes: %w", err)
 	}
 	return p, nil
 }
@@ -79,7 +79,7 @@ func (p Plan) validate() error {
 		peers[t.To]++
 		switch {
 		case seen[t]:
-			return fmt.Errorf("target %d: it is there twice", i)
+			return fmt.Errorf("target %d: it is twice in the plan", i)
 		case len(peers) > MaxPeers:
 			return fmt.Errorf("more than %d nodes", MaxPeers)
 		case peers[t.To] > perNode:
@@ -99,7 +99,7 @@ func (t Target) validate(self int) error {
 	switch {
 	case err != nil:
 		return err
-	case !single(source) || !single(target.Addr()) || target.Port() == 0:
+	case !isOneHost(source) || !isOneHost(target.Addr()) || target.Port() == 0:
 		return fmt.Errorf("from %s to %s: not an address of one host", t.Source, t.Target)
 	case source.Is4() != target.Addr().Is4():
 		return fmt.Errorf("from %s to %s: two families", t.Source, t.Target)
@@ -113,8 +113,8 @@ func (t Target) validate(self int) error {
 	return nil
 }
 
-// single reports whether a connection to the address leads to one other host.
-func single(a netip.Addr) bool {
+// isOneHost reports whether a connection to the address leads to one other host.
+func isOneHost(a netip.Addr) bool {
 	return a.IsValid() && !a.Is4In6() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() &&
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && len(a.Zone()) <= maxName
 }

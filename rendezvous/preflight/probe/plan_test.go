@@ -25,7 +25,7 @@ func fleet(nodes ...[]preflight.Listener) *preflight.Fleet {
 	return f
 }
 
-func TestPlansMeetTheAddressesOfTheSameUse(t *testing.T) {
+func TestPlansPairAddressesOfTheSameUse(t *testing.T) {
 	const boot, data, gloo = preflight.UseBootstrap, preflight.UseData, preflight.UseGloo
 	f := fleet(
 		[]preflight.Listener{listener("10.0.0.1", 11, boot), listener("10.0.0.1", 12, data), listener("10.1.0.1", 13, data)},
@@ -79,7 +79,7 @@ func TestPlansBeginWithEveryPartner(t *testing.T) {
 	}
 }
 
-func TestLinkLocalAddressesAreMeantOnTheOwnLink(t *testing.T) {
+func TestLinkLocalTargetsGetTheSourcesZone(t *testing.T) {
 	f := fleet(
 		[]preflight.Listener{listener("fe80::1%eth0", 11, preflight.UseBootstrap)},
 		[]preflight.Listener{listener("fe80::2%ens7", 21, preflight.UseBootstrap)},
@@ -134,23 +134,23 @@ func TestDecodeRefuses(t *testing.T) {
 		return out
 	}
 	for name, ts := range map[string][]Target{
-		"no source":          alter(func(g *Target) { g.Source = "" }),
-		"a name":             alter(func(g *Target) { g.Target = "metadata.internal:80" }),
-		"no port":            alter(func(g *Target) { g.Target = "10.0.0.2:0" }),
-		"everyone":           alter(func(g *Target) { g.Target = "255.255.255.255:9" }),
-		"many":               alter(func(g *Target) { g.Target = "224.0.0.1:9" }),
-		"itself":             alter(func(g *Target) { g.Target = "127.0.0.1:22" }),
-		"itself in disguise": alter(func(g *Target) { g.Target = "[::ffff:127.0.0.1]:22" }),
-		"nobody":             alter(func(g *Target) { g.Target = "0.0.0.0:22" }),
-		"two families":       alter(func(g *Target) { g.Target = "[fd00::2]:22" }),
-		"its own node":       alter(func(g *Target) { g.To = 0 }),
-		"a strange node":     alter(func(g *Target) { g.To = -1 }),
-		"a strange use":      alter(func(g *Target) { g.Use = "ssh" }),
-		"a long name":        alter(func(g *Target) { g.Iface = strings.Repeat("x", maxName+1) }),
-		"the same twice":     {good, good},
-		"a scan of a host":   many(perNode+1, func(i int, g *Target) { g.Target = fmt.Sprintf("10.0.0.2:%d", i+1) }),
-		"a scan of a net":    many(MaxPeers+1, func(i int, g *Target) { g.To, g.Target = i+1, fmt.Sprintf("10.0.0.%d:22", i%250+1) }),
-		"too many":           many(MaxTargets+1, func(i int, g *Target) { g.To, g.Target = i%100+1, fmt.Sprintf("10.0.0.2:%d", i+1) }),
+		"no source":            alter(func(g *Target) { g.Source = "" }),
+		"a name":               alter(func(g *Target) { g.Target = "metadata.internal:80" }),
+		"no port":              alter(func(g *Target) { g.Target = "10.0.0.2:0" }),
+		"broadcast":            alter(func(g *Target) { g.Target = "255.255.255.255:9" }),
+		"many":                 alter(func(g *Target) { g.Target = "224.0.0.1:9" }),
+		"itself":               alter(func(g *Target) { g.Target = "127.0.0.1:22" }),
+		"itself, IPv4 in IPv6": alter(func(g *Target) { g.Target = "[::ffff:127.0.0.1]:22" }),
+		"no address":           alter(func(g *Target) { g.Target = "0.0.0.0:22" }),
+		"two families":         alter(func(g *Target) { g.Target = "[fd00::2]:22" }),
+		"its own node":         alter(func(g *Target) { g.To = 0 }),
+		"a strange node":       alter(func(g *Target) { g.To = -1 }),
+		"a strange use":        alter(func(g *Target) { g.Use = "ssh" }),
+		"a long name":          alter(func(g *Target) { g.Iface = strings.Repeat("x", maxName+1) }),
+		"the same twice":       {good, good},
+		"a scan of a host":     many(perNode+1, func(i int, g *Target) { g.Target = fmt.Sprintf("10.0.0.2:%d", i+1) }),
+		"a scan of a net":      many(MaxPeers+1, func(i int, g *Target) { g.To, g.Target = i+1, fmt.Sprintf("10.0.0.%d:22", i%250+1) }),
+		"too many":             many(MaxTargets+1, func(i int, g *Target) { g.To, g.Target = i%100+1, fmt.Sprintf("10.0.0.2:%d", i+1) }),
 	} {
 		data, err := json.Marshal(Plan{Targets: ts})
 		if err != nil {

@@ -35,16 +35,16 @@ func Plans(f *preflight.Fleet) []Plan {
 			if places[i] >= 0 && places[i] == places[j] {
 				continue
 			}
-			ts := meet(&sides[i], &sides[j])
+			ts := pairEnds(&sides[i], &sides[j])
 			for k := range ts {
-				ts[k].To, ts[k].ID, ts[k].Large = j, f.Nodes[j].Node.ID, large(i, j, n)
+				ts[k].To, ts[k].ID, ts[k].Large = j, f.Nodes[j].Node.ID, isLarge(i, j, n)
 			}
 			if len(ts) > 0 {
 				out[i].Targets = append(out[i].Targets, ts[0])
 				rest = append(rest, ts[1:]...)
 			}
-			if n <= small || distance(i, j, n) == 1 {
-				last = append(last, more(ts, &f.Nodes[j])...)
+			if n <= smallFleet || distance(i, j, n) == 1 {
+				last = append(last, furtherPorts(ts, &f.Nodes[j])...)
 			}
 		}
 		out[i].Targets = slices.Concat(out[i].Targets, rest, last)
@@ -67,7 +67,7 @@ func newSide(f *preflight.Facts) side {
 		for _, l := range f.Listeners {
 			addr, err := netip.ParseAddr(l.Addr)
 			addr = addr.Unmap()
-			if l.Use != use || err != nil || !single(addr) || l.Port < 1 || l.Port > 65535 || len(l.Iface) > maxName {
+			if l.Use != use || err != nil || !isOneHost(addr) || l.Port < 1 || l.Port > 65535 || len(l.Iface) > maxName {
 				continue
 			}
 			if out = append(out, end{l.Iface, addr, strconv.Itoa(l.Port)}); len(out) == limit {
@@ -84,9 +84,9 @@ func newSide(f *preflight.Facts) side {
 	}
 }
 
-// more returns further ports of the addresses that a node is probed at, each
+// furtherPorts returns further ports of the addresses that a node is probed at, each
 // address from one source only.
-func more(ts []Target, f *preflight.Facts) []Target {
+func furtherPorts(ts []Target, f *preflight.Facts) []Target {
 	type path struct{ source, target string }
 	tried := map[path][]string{}
 	var paths []path
@@ -104,7 +104,7 @@ func more(ts []Target, f *preflight.Facts) []Target {
 	for i, k := range paths {
 		quota := (maxMore - len(out)) / (len(paths) - i)
 		var ports []string
-		for _, port := range open(f, k.target) {
+		for _, port := range openPorts(f, k.target) {
 			if !slices.Contains(tried[k], port) {
 				ports = append(ports, port)
 			}
@@ -119,9 +119,9 @@ func more(ts []Target, f *preflight.Facts) []Target {
 	return out
 }
 
-// open returns the ports of a node's address. The zone by which this side names
+// openPorts returns the ports of a node's address. The zone by which this side names
 // the address does not matter.
-func open(f *preflight.Facts, host string) (ports []string) {
+func openPorts(f *preflight.Facts, host string) (ports []string) {
 	want, _ := netip.ParseAddr(host)
 	for _, l := range f.Listeners {
 		addr, err := netip.ParseAddr(l.Addr)
@@ -137,8 +137,8 @@ func open(f *preflight.Facts, host string) (ports []string) {
 	return ports
 }
 
-// meet pairs the ends of two nodes.
-func meet(from, to *side) []Target {
+// pairEnds pairs the ends of two nodes.
+func pairEnds(from, to *side) []Target {
 	var out []Target
 	pair := func(use preflight.Use, a, b []end) {
 		if len(a) == 0 || len(b) == 0 {

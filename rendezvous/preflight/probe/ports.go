@@ -9,10 +9,10 @@ const (
 	// maxParts is how many ports of an address are opened at most. A firewall
 	// that closes an eighth of the range closes at least one of them.
 	maxParts = 16
-	// perPort is how many ports a range must have for each port that is opened,
+	// portsPerPart is how many ports a range must have for each port that is opened,
 	// because gorun's other listeners and other agents share a range that the
 	// user asked for.
-	perPort = 8
+	portsPerPart = 8
 	// partTries is how many ports of a part are tried if other programs hold
 	// them.
 	partTries = 16
@@ -35,11 +35,11 @@ func (p Ports) parts() [][]int {
 		return [][]int{{0}}
 	}
 	size := p.Hi - p.Lo + 1
-	out := make([][]int, max(1, min(maxParts, size/perPort)))
+	out := make([][]int, max(1, min(maxParts, size/portsPerPart)))
 	for i := range out {
 		first, end := p.Lo+i*size/len(out), p.Lo+(i+1)*size/len(out)
 		for range partTries {
-			if port := first + rand.IntN(end-first); p.given(port) && !slices.Contains(out[i], port) {
+			if port := first + rand.IntN(end-first); p.isAllowed(port) && !slices.Contains(out[i], port) {
 				out[i] = append(out[i], port)
 			}
 		}
@@ -52,10 +52,10 @@ func (p Ports) parts() [][]int {
 // some ports.
 func (p Ports) quarters() (out [4][]int) {
 	for i, quarter := range rand.Perm(len(out)) {
-		if size := p.Hi - p.Lo + 1; p.valid() && size >= len(out)*perPort {
+		if size := p.Hi - p.Lo + 1; p.valid() && size >= len(out)*portsPerPart {
 			part := Ports{Lo: p.Lo + quarter*size/len(out), Hi: p.Lo + (quarter+1)*size/len(out) - 1, Reserved: p.Reserved}
 			for range 4 {
-				if port := part.Lo + rand.IntN(part.Hi-part.Lo+1); part.given(port) {
+				if port := part.Lo + rand.IntN(part.Hi-part.Lo+1); part.isAllowed(port) {
 					out[i] = append(out[i], port)
 				}
 			}
@@ -74,9 +74,9 @@ func (p Ports) all() []int {
 	for i := range out {
 		out[i] += p.Lo
 	}
-	return slices.DeleteFunc(out, func(port int) bool { return !p.given(port) })
+	return slices.DeleteFunc(out, func(port int) bool { return !p.isAllowed(port) })
 }
 
-func (p Ports) given(port int) bool {
+func (p Ports) isAllowed(port int) bool {
 	return !slices.ContainsFunc(p.Reserved, func(s [2]int) bool { return port >= s[0] && port <= s[1] })
 }

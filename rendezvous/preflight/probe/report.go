@@ -21,32 +21,33 @@ func DecodeReport(data []byte, p Plan) ([]preflight.Probe, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("a report of probes of %d bytes; at most %d are allowed", len(data), MaxBytes)
 	}
-	got, err := list[preflight.Probe](data, len(p.Targets))
+	got, err := decodeList[preflight.Probe](data, len(p.Targets))
 	if err != nil {
-		return nil, fmt.Errorf("a report of probes that is none: %w", err)
+		return nil, fmt.Errorf("not a report of probes: %w", err)
 	}
 	at := 0
 	for i, r := range got {
-		for at < len(p.Targets) && !p.Targets[at].is(p.Node, r) {
+		for at < len(p.Targets) && !p.Targets[at].matches(p.Node, r) {
 			at++
 		}
 		if at == len(p.Targets) {
-			return nil, fmt.Errorf("a report of probes has a result that is not of the plan: node %d to %s", r.From, shown(r.Target))
+			return nil, fmt.Errorf("a report of probes has a result that is not of the plan: node %d to %s", r.From, printable(r.Target))
 		}
 		at++
 		if !slices.Contains(results(), r.Result) {
-			return nil, fmt.Errorf("a report of probes has the result %q", shown(string(r.Result)))
+			return nil, fmt.Errorf("a report of probes has the result %q", printable(string(r.Result)))
 		}
 		if len(r.Answer) > maxID || len(r.Seen) > maxSeen || r.TookMS < 0 || r.RoundMS < 0 || r.Mbit < 0 ||
 			r.Sent < 0 || r.Sent > maxSegments || r.Resent < 0 || r.Resent > maxSegments || r.Silent < 0 || r.Silent > r.Resent {
-			return nil, fmt.Errorf("a report of probes makes no sense at result %d", i)
+			return nil, fmt.Errorf("a report of probes has an invalid result at %d", i)
 		}
-		got[i].Text, got[i].Seen, got[i].Answer = shown(r.Text), shown(r.Seen), shown(r.Answer)
+		got[i].Text, got[i].Seen, got[i].Answer = printable(r.Text), printable(r.Seen), printable(r.Answer)
 	}
 	return got, nil
 }
 
-func (t Target) is(from int, r preflight.Probe) bool {
+// matches reports whether a result is of the target.
+func (t Target) matches(from int, r preflight.Probe) bool {
 	return r.From == from && r.To == t.To && r.Use == t.Use && r.Iface == t.Iface &&
 		r.Source == t.Source && r.Target == t.Target && r.Large == t.Large
 }
@@ -59,5 +60,5 @@ func results() []preflight.Result {
 	}
 }
 
-// shown bounds a text of another node and makes it fit for a terminal.
-func shown(s string) string { return term.Printable(term.Truncate(s, maxText)) }
+// printable bounds a text of another node and makes it fit for a terminal.
+func printable(s string) string { return term.Printable(term.Truncate(s, maxText)) }

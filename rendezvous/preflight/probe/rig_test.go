@@ -10,18 +10,18 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// patience bounds the wait for a condition before the test fails.
-const patience = 20 * time.Second
+// testTimeout bounds the wait for a condition before the test fails.
+const testTimeout = 20 * time.Second
 
-// patient returns options whose deadlines do not pass.
-func patient(id string) Options {
-	return Options{Key: "job 1", ID: id, Connect: patience, Exchange: patience, Total: 3 * patience}
+// longOptions returns options whose deadlines do not pass.
+func longOptions(id string) Options {
+	return Options{Key: "job 1", ID: id, Connect: testTimeout, Exchange: testTimeout, Total: 3 * testTimeout}
 }
 
-// hurried returns options whose exchange ends in a time that a test can wait
+// shortOptions returns options whose exchange ends in a time that a test can wait
 // for.
-func hurried(id string) Options {
-	o := patient(id)
+func shortOptions(id string) Options {
+	o := longOptions(id)
 	o.Exchange = 300 * time.Millisecond
 	return o
 }
@@ -44,7 +44,7 @@ func serve(t testing.TB, o Options, ips ...string) *Server {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Error("the server does not stop with its owner")
 		}
 	})
@@ -60,8 +60,8 @@ func target(s *Server, i int) Target {
 	}
 }
 
-// one runs a single probe.
-func one(t testing.TB, o Options, g Target) preflight.Probe {
+// runOne runs a single probe.
+func runOne(t testing.TB, o Options, g Target) preflight.Probe {
 	t.Helper()
 	got := Run(t.Context(), o, Plan{Targets: []Target{g}})
 	if len(got) != 1 {
@@ -86,7 +86,7 @@ func impostor(t testing.TB, f func(net.Conn)) string {
 			}
 			go func() {
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(patience))
+				_ = c.SetDeadline(time.Now().Add(testTimeout))
 				f(c)
 			}()
 		}

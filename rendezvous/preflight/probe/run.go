@@ -70,12 +70,10 @@ func Run(ctx context.Context, o Options, p Plan) []preflight.Probe {
 	return slices.Clip(out)
 }
 
-const (
-	// again is the time after which another try begins beside a try that has
-	// not ended. The third and the fourth try begin after twice and four times
-	// as long.
-	again = 500 * time.Millisecond
-)
+// retryDelay is the time after which another try begins beside a try that has
+// not ended. The third and the fourth try begin after twice and four times as
+// long.
+const retryDelay = 500 * time.Millisecond
 
 // client makes one probe after the other.
 type client struct {
@@ -96,12 +94,12 @@ func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 	all, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begin, from := time.Now(), c.options.Ports.quarters()
-	done := make(chan found, len(from))
+	done := make(chan tryResult, len(from))
 	try := func(k int) {
 		p := *r
 		go func() { done <- c.try(all, t, begin, c.dialer(source, from[k]), &p) }()
 	}
-	timer := time.NewTimer(again)
+	timer := time.NewTimer(retryDelay)
 	defer timer.Stop()
 	try(0)
 	sent, resent, silent := 0, 0, 0
@@ -113,43 +111,43 @@ func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 			if f.silent {
 				silent++
 			}
-			if f.probe.Result != "" && (r.Result == "" || says(f.probe.Result) > says(r.Result)) {
+			if f.probe.Result != "" && (r.Result == "" || decisiveness(f.probe.Result) > decisiveness(r.Result)) {
 				*r = *f.probe
 			}
-			if says(f.probe.Result) == decided {
+			if decisiveness(f.probe.Result) == decided {
 				cancel()
 			}
 		case <-timer.C:
 			if begun < len(from) && all.Err() == nil {
 				try(begun)
-				timer.Reset(again << (begun - 1))
+				timer.Reset(retryDelay << (begun - 1))
 				begun++
 			}
 		}
 	}
-	if over(ctx) && says(r.Result) != decided {
+	if isOver(ctx) && decisiveness(r.Result) != decided {
 		r.Result = ""
 	}
-	if time.Duration(r.RoundMS*float64(time.Millisecond)) < again/2 { // else an answer may just have been on its way
+	if time.Duration(r.RoundMS*float64(time.Millisecond)) < retryDelay/2 { // else an answer may have been on its way
 		r.Silent = silent
 	}
 	r.Sent, r.Resent = sent+r.Silent, resent+r.Silent
 	if r.Mbit > 0 && r.Result == preflight.OK {
-		r.Mbit = c.gauge(ctx, t, c.dialer(source, from[0]))
+		r.Mbit = c.measureRate(ctx, t, c.dialer(source, from[0]))
 	}
 }
 
-// found is the result of one try.
-type found struct {
+// tryResult is the result of one try.
+type tryResult struct {
 	probe  *preflight.Probe
 	silent bool // no connection after a time that should have been enough
 }
 
-// decided is what says returns for a result that no other try can change.
+// decided is the decisiveness of a result that no other try can change.
 const decided = 5
 
-// says ranks a result by how much it says. A try that got further says more.
-func says(r preflight.Result) int {
+// decisiveness ranks a result by how much it shows. A try that got further says more.
+func decisiveness(r preflight.Result) int {
 	switch r {
 	case "":
 		return 0
@@ -183,35 +181,35 @@ func (c *client) dialer(source netip.Addr, ports []int) dialer {
 type dialer func(ctx context.Context, target string, deadline time.Time) (net.Conn, error)
 
 // try connects once. There is no result if ctx ended first.
-func (c *client) try(ctx context.Context, t Target, begin time.Time, dial dialer, r *preflight.Probe) found {
+func (c *client) try(ctx context.Context, t Target, begin time.Time, dial dialer, r *preflight.Probe) tryResult {
 	delay := time.Since(begin)
 	conn, err := dial(ctx, t.Target, begin.Add(c.options.Connect))
 	if err != nil {
-		if ctx.Err() != nil || over(ctx) {
-			return found{r, time.Since(begin)-delay >= again}
+		if ctx.Err() != nil || isOver(ctx) {
+			return tryResult{r, time.Since(begin)-delay >= retryDelay}
 		}
 		r.Result, r.Text = classify(err)
 		if r.Result == preflight.TimedOut {
 			r.Text = fmt.Sprintf("no connection within %s", c.options.Connect)
 		}
-		return found{probe: r}
+		return tryResult{probe: r}
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	_ = conn.SetDeadline(time.Now().Add(max(c.options.Exchange-delay, again)))
+	_ = conn.SetDeadline(time.Now().Add(max(c.options.Exchange-delay, retryDelay)))
 	result, text := c.exchange(conn, t, r)
 	r.Sent, r.Resent = segments(tcpInfo(conn))
-	if ctx.Err() == nil && !over(ctx) {
+	if ctx.Err() == nil && !isOver(ctx) {
 		r.Result, r.Text = result, text
 	}
-	return found{probe: r}
+	return tryResult{probe: r}
 }
 
-// over reports whether the time of all probes is over. The dialer checks the
+// isOver reports whether the time of all probes is over. The dialer checks the
 // deadline of ctx against a clock of its own, and may end a moment before ctx
 // does.
-func over(ctx context.Context) bool {
+func isOver(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
@@ -223,12 +221,12 @@ func (c *client) exchange(conn net.Conn, t Target, r *preflight.Probe) (prefligh
 		size = payload
 	}
 	h := newHello(c.options.ID, uint32(size))
-	asked := time.Now()
+	sentAt := time.Now()
 	if _, err := conn.Write(h.encode(c.key)); err != nil {
 		return classify(err)
 	}
 	answer, err := readReply(conn, c.key, h.nonce)
-	heard := time.Now()
+	receivedAt := time.Now()
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return preflight.OtherAgent, "it closed the connection without an answer"
@@ -239,9 +237,9 @@ func (c *client) exchange(conn net.Conn, t Target, r *preflight.Probe) (prefligh
 	case err != nil:
 		return preflight.OtherAgent, err.Error()
 	}
-	round := heard.Sub(asked)
+	round := receivedAt.Sub(sentAt)
 	r.RoundMS = float64(round.Microseconds()) / 1000
-	r.Ahead = answer.clock - asked.Add(round/2).UnixNano()
+	r.Ahead = answer.clock - sentAt.Add(round/2).UnixNano()
 	r.Answer, r.Seen = answer.id, answer.seen.String()
 	if answer.id != t.ID {
 		return preflight.OtherAgent, "another node of this job answered"
@@ -272,30 +270,30 @@ func (c *client) load(conn net.Conn, size int, r *preflight.Probe) (preflight.Re
 	case errors.Is(err, os.ErrDeadlineExceeded) && arrived >= size:
 		return preflight.Failed, fmt.Sprintf("%d KiB arrived, but no answer to them within %s", size>>10, c.options.Exchange)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return c.stuck(info, arrived, "to it", r, took)
+		return c.classifyStall(info, arrived, "to it", r, took)
 	case err != nil:
 		return classify(err)
 	case b[0] != received:
 		return preflight.OtherAgent, errMagic.Error()
 	}
-	if suspect(info, took) {
+	if isSuspect(info, took) {
 		r.Mbit = mbit(size, took)
 	}
 	begin = time.Now()
 	n, err := io.CopyN(io.Discard, conn, int64(size))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return c.stuck(tcpInfo(conn), int(n), "from it", r, time.Since(begin))
+		return c.classifyStall(tcpInfo(conn), int(n), "from it", r, time.Since(begin))
 	case err != nil:
 		return classify(err)
 	}
 	return preflight.OK, ""
 }
 
-// gauge returns the rate, in Mbit/s, of a path on which a payload waited in a
+// measureRate returns the rate, in Mbit/s, of a path on which a payload waited in a
 // queue. It returns 0 if the wait was chance, because a busy machine delays
 // packets, too.
-func (c *client) gauge(ctx context.Context, t Target, dial dialer) float64 {
+func (c *client) measureRate(ctx context.Context, t Target, dial dialer) float64 {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Exchange)
 	defer cancel()
 	conn, err := dial(ctx, t.Target, time.Time{})
@@ -317,21 +315,21 @@ func (c *client) gauge(ctx context.Context, t Target, dial dialer) float64 {
 		_, _ = io.ReadFull(conn, make([]byte, 1))
 	}
 	took, info := time.Since(begin), tcpInfo(conn)
-	if rate := mbit(int(info.Bytes_acked), took); suspect(info, took) && slow(info, rate) {
+	if rate := mbit(int(info.Bytes_acked), took); isSuspect(info, took) && slow(info, rate) {
 		return rate
 	}
 	return 0
 }
 
-// stuck says why a payload did not arrive. If no byte arrived, the cause is the
+// classifyStall says why a payload did not arrive. If no byte arrived, the cause is the
 // size of the packets. Otherwise packets got lost, or the path is slow: then
 // they wait in a queue, and the round trip grows.
-func (c *client) stuck(info *unix.TCPInfo, arrived int, way string, r *preflight.Probe, took time.Duration) (preflight.Result, string) {
+func (c *client) classifyStall(info *unix.TCPInfo, arrived int, way string, r *preflight.Probe, took time.Duration) (preflight.Result, string) {
 	text := fmt.Sprintf("%d of %d KiB %s arrived within %s", arrived>>10, payload>>10, way, c.options.Exchange)
 	switch {
 	case arrived <= 0:
 		return preflight.Stalled, text
-	case info.Total_retrans+info.Rcv_ooopack > 0 && !queued(info):
+	case info.Total_retrans+info.Rcv_ooopack > 0 && !isQueued(info):
 		return preflight.Lossy, text
 	}
 	if way == "to it" {

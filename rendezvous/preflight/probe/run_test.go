@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-func TestNodesThatReachEachOther(t *testing.T) {
+func TestNodesReachEachOther(t *testing.T) {
 	s := serve(t, Options{Key: "job 1", ID: "b"}, "127.0.0.1", "127.0.0.2", "127.0.0.1")
 	var p Plan
 	for i := range s.Listeners() {
@@ -27,7 +27,7 @@ func TestNodesThatReachEachOther(t *testing.T) {
 		t.Fatalf("%d results of %d probes", len(got), len(p.Targets))
 	}
 	for i, r := range got {
-		if r.Result != preflight.OK || r.Seen != "127.0.0.9" || r.Answer != "b" || !p.Targets[i].is(0, r) || r.TookMS <= 0 {
+		if r.Result != preflight.OK || r.Seen != "127.0.0.9" || r.Answer != "b" || !p.Targets[i].matches(0, r) || r.TookMS <= 0 {
 			t.Errorf("probe %d: %+v", i, r)
 		}
 	}
@@ -35,8 +35,8 @@ func TestNodesThatReachEachOther(t *testing.T) {
 
 // TestResults checks that each fault of the other side has its own result.
 func TestResults(t *testing.T) {
-	o := patient("a")
-	s := serve(t, patient("b"), "127.0.0.1")
+	o := longOptions("a")
+	s := serve(t, longOptions("b"), "127.0.0.1")
 	good := target(s, 0)
 	at := func(addr string) Target { g := good; g.Target = addr; return g }
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,8 +64,8 @@ func TestResults(t *testing.T) {
 	}{
 		{"refused", at(closed.Addr().String()), preflight.Refused, "connect: connection refused"},
 		{"closes", at(impostor(t, func(c net.Conn) { _, _ = io.CopyN(io.Discard, c, 1) })), preflight.Reset, "connection reset"},
-		{"closes in peace", at(impostor(t, func(c net.Conn) { _, _ = readHello(c, []byte("other")) })), preflight.OtherAgent, "closed the connection"},
-		{"speaks otherwise", at(impostor(t, func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n"); hold(c) })), preflight.OtherAgent, "does not speak"},
+		{"closes without an error", at(impostor(t, func(c net.Conn) { _, _ = readHello(c, []byte("other")) })), preflight.OtherAgent, "closed the connection"},
+		{"speaks another protocol", at(impostor(t, func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-OpenSSH_9.2p1 Debian\r\n"); hold(c) })), preflight.OtherAgent, "does not speak"},
 		{"is silent", at(impostor(t, hold)), preflight.Failed, "no answer within"},
 		{"knows another key", at(impostor(t, func(c net.Conn) {
 			h, _ := readHello(c, o.key())
@@ -112,10 +112,10 @@ func TestResults(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			o := o
-			if says(c.want) != decided {
-				o = hurried("a") // the test waits for a deadline
+			if decisiveness(c.want) != decided {
+				o = shortOptions("a") // the test waits for a deadline
 			}
-			r := one(t, o, c.target)
+			r := runOne(t, o, c.target)
 			if r.Result != c.want || !strings.Contains(r.Text, c.text) {
 				t.Errorf("%q, %q; want %q, %q", r.Result, r.Text, c.want, c.text)
 			}
@@ -124,14 +124,14 @@ func TestResults(t *testing.T) {
 	t.Run("source is not here", func(t *testing.T) {
 		g := good
 		g.Source = "203.0.113.7"
-		if r := one(t, o, g); r.Result != preflight.NoAddress || r.Text != "bind: cannot assign requested address" {
+		if r := runOne(t, o, g); r.Result != preflight.NoAddress || r.Text != "bind: cannot assign requested address" {
 			t.Errorf("%+v", r)
 		}
 	})
 	t.Run("other key", func(t *testing.T) {
 		o := o
 		o.Key = "job 2"
-		if r := one(t, o, good); r.Result != preflight.OtherAgent {
+		if r := runOne(t, o, good); r.Result != preflight.OtherAgent {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -142,7 +142,7 @@ func TestResults(t *testing.T) {
 // result.
 func TestAllProbesTogetherAreBounded(t *testing.T) {
 	silent := impostor(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
-	o := patient("a")
+	o := longOptions("a")
 	o.Exchange, o.Total, o.Parallel = 200*time.Millisecond, 2*time.Second, 4
 	var p Plan
 	for range 100 {
@@ -164,7 +164,7 @@ func TestRunStopsWithItsOwner(t *testing.T) {
 	silent := impostor(t, func(c net.Conn) { cancel(); _, _ = io.Copy(io.Discard, c) })
 	o := Options{Key: "job 1", ID: "a", Exchange: time.Hour, Total: time.Hour}
 	if got := Run(ctx, o, Plan{Targets: []Target{{To: 1, Source: "127.0.0.1", Target: silent}}}); len(got) != 0 {
-		t.Errorf("judged without a result: %+v", got)
+		t.Errorf("a result without an answer: %+v", got)
 	}
 }
 

@@ -46,22 +46,22 @@ func Schedule(n int) [][]int {
 		if i > 0 {
 			out[i] = append(out[i], 0)
 		}
-		behind := func(j int) int { return (j - i + n) % n }
-		slices.SortFunc(out[i], func(a, b int) int { return behind(a) - behind(b) })
+		ahead := func(j int) int { return (j - i + n) % n }
+		slices.SortFunc(out[i], func(a, b int) int { return ahead(a) - ahead(b) })
 		out[i] = slices.Compact(out[i])
 	}
 	return out
 }
 
-// small is the largest number of nodes that send payloads between all pairs.
-const small = 16
+// smallFleet is the largest number of nodes that send payloads between all pairs.
+const smallFleet = 16
 
-// large reports whether the probe from node i to node j of n sends a payload.
+// isLarge reports whether the probe from node i to node j of n sends a payload.
 // In a small fleet all probes do, in a large one those at a distance of a power
 // of two.
-func large(i, j, n int) bool {
+func isLarge(i, j, n int) bool {
 	d := distance(i, j, n)
-	return n <= small || d&(d-1) == 0
+	return n <= smallFleet || d&(d-1) == 0
 }
 
 // distance returns how far apart two of n nodes are around the ring.

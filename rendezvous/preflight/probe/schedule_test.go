@@ -61,10 +61,10 @@ func TestLargeProbes(t *testing.T) {
 				if i == j {
 					continue
 				}
-				if large(i, j, n) != large(j, i, n) {
+				if isLarge(i, j, n) != isLarge(j, i, n) {
 					t.Fatalf("%d nodes: %d and %d do not agree", n, i, j)
 				}
-				if large(i, j, n) {
+				if isLarge(i, j, n) {
 					count++
 				}
 			}

@@ -29,7 +29,7 @@ type Server struct {
 	options   Options
 	key       []byte
 	listeners []preflight.Listener
-	open      []net.Listener
+	sockets   []net.Listener
 	zeros     []byte
 }
 
@@ -62,14 +62,14 @@ func Listen(o Options, addrs []Address, ports Ports) (*Server, []error) {
 func (s *Server) bind(ip string, ports Ports) ([]int, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil || addr.IsUnspecified() || addr.IsMulticast() {
-		return nil, errors.New("it is no address of one host")
+		return nil, errors.New("it is not an address of one host")
 	}
 	var out []int
 	try := func(candidates []int) error {
 		for _, p := range candidates {
 			l, e := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(p)))
 			if e == nil {
-				s.open = append(s.open, s.options.Pool.Listen(l))
+				s.sockets = append(s.sockets, s.options.Pool.Listen(l))
 				out = append(out, l.Addr().(*net.TCPAddr).Port)
 				return nil
 			}
@@ -100,7 +100,7 @@ func (s *Server) Listeners() []preflight.Listener { return slices.Clone(s.listen
 
 // Close closes a server that is not serving.
 func (s *Server) Close() {
-	for _, l := range s.open {
+	for _, l := range s.sockets {
 		l.Close()
 	}
 }
@@ -111,7 +111,7 @@ func (s *Server) Serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, l := range s.open {
+	for _, l := range s.sockets {
 		all.Go(func() { s.accept(ctx, l, &all) })
 	}
 	<-ctx.Done()

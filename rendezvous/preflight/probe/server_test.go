@@ -21,7 +21,7 @@ func send(t *testing.T, to string, data []byte) []byte {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	if _, err := c.Write(data); err != nil {
 		return nil // closed meanwhile
 	}
@@ -32,8 +32,8 @@ func send(t *testing.T, to string, data []byte) []byte {
 	return got
 }
 
-func TestHostileClientsGetNothingAndDisturbNobody(t *testing.T) {
-	o := hurried("b")
+func TestHostileClientsGetNoAnswer(t *testing.T) {
+	o := shortOptions("b")
 	s := serve(t, o, "127.0.0.1")
 	good := target(s, 0)
 	key := o.key()
@@ -59,8 +59,8 @@ func TestHostileClientsGetNothingAndDisturbNobody(t *testing.T) {
 			if got := send(t, good.Target, data); len(got) != want {
 				t.Errorf("%d bytes of an answer, want %d", len(got), want)
 			}
-			if r := one(t, patient("a"), good); r.Result != preflight.OK {
-				t.Errorf("the next one: %+v", r)
+			if r := runOne(t, longOptions("a"), good); r.Result != preflight.OK {
+				t.Errorf("the next client: %+v", r)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func TestHostileClientsGetNothingAndDisturbNobody(t *testing.T) {
 // TestIdleConnectionsMakeRoom checks that connections that send nothing make
 // room for the nodes' connections.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
-	o := patient("b")
+	o := longOptions("b")
 	o.Pool = accept.NewPool(accept.Bounds{Unproven: 4, PerSource: 2, Proof: time.Hour, Grace: time.Nanosecond})
 	s := serve(t, o, "127.0.0.1")
 	g := target(s, 0)
@@ -81,7 +81,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		defer c.Close()
 	}
 	for range 5 {
-		if r := one(t, patient("a"), g); r.Result != preflight.OK {
+		if r := runOne(t, longOptions("a"), g); r.Result != preflight.OK {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -111,7 +111,7 @@ func TestServerStopsWithItsOwner(t *testing.T) {
 	cancel()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("a client holds the server up")
 	}
 	if _, err := net.Dial("tcp", target(s, 0).Target); err == nil {

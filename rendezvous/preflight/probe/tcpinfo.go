@@ -37,26 +37,26 @@ func segments(info *unix.TCPInfo) (sent, resent int) {
 	return 1 + int(info.Data_segs_out), int(info.Total_retrans - min(info.Total_retrans, info.Dsack_dups))
 }
 
-// grown returns how much longer the round trip is than the shortest one.
-func grown(info *unix.TCPInfo) time.Duration {
+// queueDelay returns how much longer the round trip is than the shortest one.
+func queueDelay(info *unix.TCPInfo) time.Duration {
 	return time.Duration(info.Rtt-min(info.Rtt, info.Min_rtt)) * time.Microsecond
 }
 
-// queued reports whether packets waited in a queue on the way, longer than
+// isQueued reports whether packets waited in a queue on the way, longer than
 // receivers that delay acknowledgements (by 40 ms) explain where packets get
 // lost.
-func queued(info *unix.TCPInfo) bool { return grown(info) > 100*time.Millisecond }
+func isQueued(info *unix.TCPInfo) bool { return queueDelay(info) > 100*time.Millisecond }
 
-// suspect reports whether the path may have been too slow for a payload that
+// isSuspect reports whether the path may have been too slow for a payload that
 // took this long: longer than TCP needs to find the rate.
-func suspect(info *unix.TCPInfo, took time.Duration) bool {
+func isSuspect(info *unix.TCPInfo, took time.Duration) bool {
 	return took > 12*time.Millisecond+8*time.Duration(info.Min_rtt)*time.Microsecond
 }
 
 // slow reports whether a path with this rate is too slow, and not only slowed
 // by lost packets: then the packets that do arrive are delivered fast.
 func slow(info *unix.TCPInfo, rate float64) bool {
-	return rate < slowMbit && float64(info.Delivery_rate)*8/1e6 < slowMbit && grown(info) > 8*time.Millisecond
+	return rate < slowMbit && float64(info.Delivery_rate)*8/1e6 < slowMbit && queueDelay(info) > 8*time.Millisecond
 }
 
 // mbit returns a rate in Mbit/s.

@@ -87,7 +87,7 @@ func readReply(from io.Reader, key []byte, nonce [nonceSize]byte) (reply, error)
 	r.clock = int64(binary.BigEndian.Uint64(clock))
 	var err error
 	if r.seen, err = netip.ParseAddr(seen); err != nil {
-		return reply{}, fmt.Errorf("the source address seen is none: %q", seen)
+		return reply{}, fmt.Errorf("the source address is invalid: %q", seen)
 	}
 	return r, nil
 }
