@@ -46,7 +46,7 @@ func modules(ctx context.Context, root string, p preflight.Program) (list []pref
 		if ctx.Err() != nil {
 			return nil, false, fmt.Errorf("the program's folder: %w", context.Cause(ctx))
 		}
-		entries, whole := read(top, folders[0])
+		entries, whole := listFolder(top, folders[0])
 		more = more || !whole
 		if folders[0] != "." && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "pyvenv.cfg" }) {
 			continue
@@ -55,7 +55,7 @@ func modules(ctx context.Context, root string, p preflight.Program) (list []pref
 			name := path.Join(folders[0], e.Name())
 			switch {
 			case name == own, strings.HasPrefix(e.Name(), "."):
-			case e.IsDir() && !importable(e.Name()):
+			case e.IsDir() && !isImportable(e.Name()):
 			case e.IsDir() && (len(folders) == maxModuleFolders || strings.Count(name, "/") == maxModuleDepth-1):
 				more = true
 			case e.IsDir():
@@ -100,19 +100,19 @@ func folder(root string, p preflight.Program) (dir, own string) {
 	return dir, own
 }
 
-// importable reports whether Python could import from a folder of this name,
+// isImportable reports whether Python could import from a folder of this name,
 // that is, whether the name is an identifier. So site-packages is left out, and
 // so is a run's output in a folder named after its date.
-func importable(name string) bool {
+func isImportable(name string) bool {
 	if slices.Contains([]string{"node_modules", "__pycache__"}, name) || name[0] >= '0' && name[0] <= '9' {
 		return false
 	}
 	return !strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// read lists a folder by name. whole is false if the folder has too many
+// listFolder lists a folder by name. whole is false if the folder has too many
 // entries or cannot be read.
-func read(top *os.Root, dir string) (entries []fs.DirEntry, whole bool) {
+func listFolder(top *os.Root, dir string) (entries []fs.DirEntry, whole bool) {
 	f, err := top.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, false

@@ -11,8 +11,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight"
 )
 
-// laid creates a folder with files and a script.
-func laid(t *testing.T, files ...string) preflight.Program {
+// writeProgram creates a folder with files and a script.
+func writeProgram(t *testing.T, files ...string) preflight.Program {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range append(files, "train.py") {
@@ -36,7 +36,7 @@ func paths(list []preflight.Module) string {
 }
 
 func TestModules(t *testing.T) {
-	p := laid(t, "b.py", "a.py", "pkg/x.py", "pkg/sub/y.py", "data.txt", ".git/z.py", "lib/site-packages/q.py", "pkg/__pycache__/x.py", "venv/pyvenv.cfg", "venv/bin/v.py", "1/2.py", "run-7/x.py", "p/q/r/s/deep.py")
+	p := writeProgram(t, "b.py", "a.py", "pkg/x.py", "pkg/sub/y.py", "data.txt", ".git/z.py", "lib/site-packages/q.py", "pkg/__pycache__/x.py", "venv/pyvenv.cfg", "venv/bin/v.py", "1/2.py", "run-7/x.py", "p/q/r/s/deep.py")
 	dir := filepath.Dir(p.Script)
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "secret.py"), nil, 0o600); err != nil {
@@ -88,21 +88,21 @@ func TestModulesBounds(t *testing.T) {
 	for i := range maxModules + 5 {
 		files = append(files, fmt.Sprintf("m%03d.py", i))
 	}
-	if list, more, err := modules(t.Context(), "", laid(t, files...)); len(list) != maxModules || !more || err != nil {
+	if list, more, err := modules(t.Context(), "", writeProgram(t, files...)); len(list) != maxModules || !more || err != nil {
 		t.Errorf("%d files, more %v, %v", len(list), more, err)
 	}
 	files = []string{"x.py"}
 	for i := range maxModuleEntries + 1 {
 		files = append(files, fmt.Sprintf("data/%d.py", i))
 	}
-	if list, more, err := modules(t.Context(), "", laid(t, files...)); paths(list) != "x.py" || !more || err != nil {
+	if list, more, err := modules(t.Context(), "", writeProgram(t, files...)); paths(list) != "x.py" || !more || err != nil {
 		t.Errorf("%d files, more %v, %v", len(list), more, err)
 	}
 	files = nil
 	for i := range maxModuleFolders + 9 {
 		files = append(files, fmt.Sprintf("d%03d/x.py", i))
 	}
-	if list, more, err := modules(t.Context(), "", laid(t, files...)); len(list) >= maxModuleFolders || len(list) < maxModuleFolders/2 || !more || err != nil {
+	if list, more, err := modules(t.Context(), "", writeProgram(t, files...)); len(list) >= maxModuleFolders || len(list) < maxModuleFolders/2 || !more || err != nil {
 		t.Errorf("%d folders, more %v, %v", len(list), more, err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rdma"
 )
 
-// unnamed is the run id of jobs that have none; many jobs share it.
-const unnamed = "none"
+// defaultRunID is the run id of jobs that have none; many jobs share it.
+const defaultRunID = "none"
 
 // brief reports whether the worker is a plain program of a node without GPUs.
 // For such a worker no rule needs limits or what /sys knows of interfaces, and
@@ -23,7 +23,7 @@ func (o Options) brief() bool { return !o.Whole && o.GPU == nil && o.Program.Pyt
 
 func (o Options) host(ctx context.Context) (func(*preflight.Facts), []string) {
 	in := host.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, Driver: o.GPU != nil, Brief: o.brief()}
-	if o.GPU != nil && o.Node.RunID != unnamed { // only jobs with GPUs justify reading every process
+	if o.GPU != nil && o.Node.RunID != defaultRunID { // only jobs with GPUs justify reading every process
 		in.RunID = o.Node.RunID
 	}
 	f, unknown := host.Gather(ctx, in)
@@ -42,7 +42,7 @@ func (o Options) library(ctx context.Context) (func(*preflight.Facts), []string)
 func (o Options) network(ctx context.Context) (func(*preflight.Facts), []string) {
 	in := netif.Options{Root: o.Root, Brief: o.brief()}
 	if o.Program.Python != "" {
-		in.Ask = nameServer
+		in.NameServer = nameServer
 	}
 	f, unknown := netif.Gather(ctx, in)
 	return func(all *preflight.Facts) { all.Network = f }, unknown

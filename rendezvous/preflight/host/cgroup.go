@@ -12,7 +12,7 @@ const maxDepth = 32
 // MemoryMax returns the most memory that the cgroup of this process allows it,
 // in bytes. It returns Unlimited or Unknown if there is no such number.
 func MemoryMax() int64 {
-	l := unread()
+	l := unknownLimits()
 	Options{}.cgroup(&l)
 	return l.MemMax
 }
@@ -24,12 +24,12 @@ func (o Options) cgroup(l *Limits) {
 	const mount = "/sys/fs/cgroup"
 	pids, memory := room{Unknown, Unknown}, room{Unknown, Unknown}
 	if o.head(mount+"/cgroup.controllers", 1) != nil { // version 2 alone
-		own := cgroupPath(text, "")
-		pids = o.tightest(mount, own, "pids.max", "pids.current")
-		memory = o.tightest(mount, own, "memory.max", "memory.current")
+		group := cgroupPath(text, "")
+		pids = o.tightestLimit(mount, group, "pids.max", "pids.current")
+		memory = o.tightestLimit(mount, group, "memory.max", "memory.current")
 	} else {
-		pids = o.tightest(mount+"/pids", cgroupPath(text, "pids"), "pids.max", "pids.current")
-		memory = o.tightest(mount+"/memory", cgroupPath(text, "memory"), "memory.limit_in_bytes", "memory.usage_in_bytes")
+		pids = o.tightestLimit(mount+"/pids", cgroupPath(text, "pids"), "pids.max", "pids.current")
+		memory = o.tightestLimit(mount+"/memory", cgroupPath(text, "memory"), "memory.limit_in_bytes", "memory.usage_in_bytes")
 	}
 	l.PidsMax, l.PidsCurrent = pids.most, pids.used
 	l.MemMax, l.MemCurrent = memory.most, memory.used
@@ -61,11 +61,11 @@ type room struct{ most, used int64 }
 
 func (r room) left() int64 { return r.most - max(r.used, 0) }
 
-// tightest reads the limits of a group and of its ancestors up to the mount. In
+// tightestLimit reads the limits of a group and of its ancestors up to the mount. In
 // a container the path may be the host's while the mount is the container's
-// own, so tightest skips folders that do not exist. A group that limits nothing
+// own, so tightestLimit skips folders that do not exist. A group that limits nothing
 // has no file at the root.
-func (o Options) tightest(mount, group, most, used string) room {
+func (o Options) tightestLimit(mount, group, most, used string) room {
 	best, found := room{Unknown, Unknown}, false
 	for range maxDepth {
 		dir := path.Join(mount, group)

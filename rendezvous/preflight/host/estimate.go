@@ -1,5 +1,7 @@
 package host
 
+import "cmp"
+
 // The estimates below are orders of magnitude, to be shown beside the limit
 // ("estimated need / limit"). Sources: NCCL's documentation ("a 144-rank job with
 // the device API needs more than 32 K files") and sources, nccl#290 for the size
@@ -10,7 +12,6 @@ type Load struct {
 	Ranks    int // number of ranks of the whole job
 	Local    int // number of ranks on the node
 	Channels int // NCCL's, per peer; 0: 2, as over sockets
-	Sockets  int // of a connection: NCCL_NSOCKS_PERTHREAD x NCCL_SOCKET_NTHREADS; 0: 1
 }
 
 // Sizes that the estimates are made of.
@@ -23,21 +24,21 @@ const (
 	ThreadsWanted = 4096    // processes and threads that a rank should be allowed
 )
 
-// Files estimates how many files a worker opens if all ranks talk to all over
+// Files estimates how many files a worker opens if all ranks connect to all over
 // sockets: 4 for every rank, and a connection to send and one to receive, for
 // each channel, to every rank of another node.
 func (l Load) Files() int64 {
-	channels, sockets := int64(orElse(l.Channels, 2)), int64(orElse(l.Sockets, 1))
+	channels := int64(cmp.Or(max(l.Channels, 0), 2))
 	remote := int64(max(l.Ranks-l.Local, 0))
-	return filesPerPeer*int64(max(l.Ranks, 0)) + 2*channels*sockets*remote
+	return filesPerPeer*int64(max(l.Ranks, 0)) + 2*channels*remote
 }
 
 // FilesLeast estimates the files that every worker needs for its first
 // collective: its own and its libraries', the other ranks of its node, and two
 // neighbours on a ring. It is gorun's own estimate and meant to be low.
 func (l Load) FilesLeast() int64 {
-	const own, neighbours = 80, 16
-	return own + neighbours + 8*int64(max(l.Local, 0))
+	const perWorker, neighbours = 80, 16
+	return perWorker + neighbours + 8*int64(max(l.Local, 0))
 }
 
 // FilesWanted returns the limit of open files (ulimit -n) to advise for a job.
@@ -58,7 +59,7 @@ func (l Load) SHM() int64 {
 	if l.Local < 2 {
 		return 0
 	}
-	return int64(l.Local) * int64(orElse(l.Channels, 2)) * segmentBytes
+	return int64(l.Local) * int64(cmp.Or(max(l.Channels, 0), 2)) * segmentBytes
 }
 
 // Threads estimates the processes and threads of the node's workers.
@@ -70,10 +71,3 @@ func (l Load) Threads() int64 {
 // many nodes, each with so many network cards; gc_thresh3 should be four times
 // as large.
 func Neighbours(nodes, cards int) int64 { return int64(max(nodes, 0)) * int64(max(cards, 1)) }
-
-func orElse(n, otherwise int) int {
-	if n > 0 {
-		return n
-	}
-	return otherwise
-}

@@ -11,8 +11,8 @@ func TestEstimates(t *testing.T) {
 		{Load{}, 0, 0},
 		{Load{Ranks: 1, Local: 1}, 4, 0},
 		{Load{Ranks: 8, Local: 8}, 32, 8 * 2 * segmentBytes},
-		{Load{Ranks: 256, Local: 8, Channels: 2, Sockets: 4}, 1024 + 16*248, 8 * 2 * segmentBytes},
-		{Load{Ranks: 1024, Local: 8, Channels: 2, Sockets: 8}, 4096 + 32*1016, 8 * 2 * segmentBytes},
+		{Load{Ranks: 256, Local: 8, Channels: 8}, 1024 + 16*248, 8 * 8 * segmentBytes},
+		{Load{Ranks: 1024, Local: 8, Channels: 16}, 4096 + 32*1016, 8 * 16 * segmentBytes},
 		{Load{Ranks: 2, Local: 8}, 8, 8 * 2 * segmentBytes}, // nonsense gives no negative need
 	} {
 		if got := c.load.Files(); got != c.files {
@@ -24,9 +24,9 @@ func TestEstimates(t *testing.T) {
 	}
 	// The advised limits cover the estimates for the jobs that the table names.
 	for _, l := range []Load{
-		{Ranks: 64, Local: 8, Channels: 2, Sockets: 8},
-		{Ranks: 1024, Local: 8, Channels: 2, Sockets: 8},
-		{Ranks: 8192, Local: 8, Channels: 2, Sockets: 8},
+		{Ranks: 64, Local: 8, Channels: 16},
+		{Ranks: 1024, Local: 8, Channels: 16},
+		{Ranks: 8192, Local: 8, Channels: 16},
 	} {
 		if l.Files() > FilesWanted(l.Ranks) {
 			t.Errorf("%+v: %d files, advised %d", l, l.Files(), FilesWanted(l.Ranks))

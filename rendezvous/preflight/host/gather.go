@@ -13,47 +13,47 @@ type Options struct {
 	Root   string   // folder that contains /proc, /sys, /dev and /etc; "" for the real ones. Limits are always the real ones.
 	Env    []string // the workers' environment, as KEY=VALUE
 	Dir    string   // the workers' working directory, for a relative NCCL_DEBUG_FILE
-	RunID  string   // look for live processes of this run; "": do not look. Set it only if the user chose the run id.
+	RunID  string   // search for live processes of this run; "": do not search. Set it only if the user chose the run id.
 	Log    string   // NCCL_DEBUG_FILE, if a conf file sets it; "": the value in Env
 	Brief  bool     // read the identity only: for workers that use no library of GPUs and no torch
-	Driver bool     // there is a GPU driver: open its device files and look for NCCL's leftovers
+	Driver bool     // there is a GPU driver: open its device files and search for NCCL's leftovers
 }
 
 // Gather reads the facts. Unknown says what could not be learnt.
 func Gather(ctx context.Context, o Options) (f Facts, unknown []string) {
 	f = Facts{UnixNano: time.Now().UnixNano()}
-	lacks := func(why string) {
+	addUnknown := func(why string) {
 		if why != "" {
 			unknown = append(unknown, why)
 		}
 	}
 	if o.Brief {
-		lacks(o.identity(&f))
-		f.Limits, f.Sysctl, f.SHM.Free = unread(), Sysctl{Unknown, Unknown, Unknown, Unknown, Unknown}, Unknown
-		f.Limits.deadly()
+		addUnknown(o.identity(&f))
+		f.Limits, f.Sysctl, f.SHM.Free = unknownLimits(), Sysctl{Unknown, Unknown, Unknown, Unknown, Unknown}, Unknown
+		f.Limits.readFatal()
 		return f, unknown
 	}
 	ctx, cancel := context.WithTimeout(ctx, blockTime)
 	defer cancel()
-	devices := start("opening the GPU's device files", o.devices)
-	logs := start("looking at the folder of NCCL_DEBUG_FILE", o.logs)
-	segments := start("looking for what earlier jobs left in /dev/shm", func() (Leftover, string) { return o.segments(ctx) })
-	jobs := start("looking for processes of an earlier job", func() ([]Job, string) { return o.jobs(ctx) })
+	devices := startBackground("opening the GPU's device files", o.devices)
+	logs := startBackground("checking the folder of NCCL_DEBUG_FILE", o.logs)
+	segments := startBackground("searching /dev/shm for what earlier jobs left", func() (Leftover, string) { return o.segments(ctx) })
+	jobs := startBackground("searching for processes of an earlier job", func() ([]Job, string) { return o.jobs(ctx) })
 
-	lacks(o.identity(&f))
-	lacks(o.shm(&f.SHM))
-	lacks(o.limits(&f.Limits))
+	addUnknown(o.identity(&f))
+	addUnknown(o.shm(&f.SHM))
+	addUnknown(o.limits(&f.Limits))
 	f.Sysctl = o.sysctl()
 
 	var why string
 	f.Leftover, why = segments.wait(ctx)
-	lacks(why)
+	addUnknown(why)
 	f.Leftover.Jobs, why = jobs.wait(ctx)
-	lacks(why)
+	addUnknown(why)
 	f.Leftover.Log, why = logs.wait(ctx)
-	lacks(why)
+	addUnknown(why)
 	f.DevNodes, why = devices.wait(ctx)
-	lacks(why)
+	addUnknown(why)
 	return f, unknown
 }
 

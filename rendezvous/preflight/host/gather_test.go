@@ -214,7 +214,7 @@ func TestGatherGivesUp(t *testing.T) {
 	// tests the wait itself instead of a device whose open blocks.
 	stuck := make(chan struct{})
 	defer close(stuck)
-	b := start("opening a device", func() (int, string) { <-stuck; return 1, "" })
+	b := startBackground("opening a device", func() (int, string) { <-stuck; return 1, "" })
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if n, why := b.wait(ctx); n != 0 || why != "opening a device took too long" {

@@ -35,7 +35,7 @@ func (o Options) jobs(ctx context.Context) (jobs []Job, why string) {
 	buf := make([]byte, 0, 16<<10)
 	for _, pid := range o.names("/proc", maxPIDs, isNumber) {
 		if ctx.Err() != nil {
-			return jobs, "whether processes of an earlier job of this run live: there are too many processes to look at"
+			return jobs, "whether processes of an earlier job of this run live: there are too many processes to read"
 		}
 		var st unix.Stat_t
 		if unix.Stat(o.Root+"/proc/"+pid, &st) != nil || st.Uid != uid {

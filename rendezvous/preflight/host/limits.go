@@ -16,7 +16,7 @@ func (o Options) limits(l *Limits) (why string) {
 	l.NProc = soft(unix.RLIMIT_NPROC)
 	l.Stack = soft(unix.RLIMIT_STACK)
 	l.AS = soft(unix.RLIMIT_AS)
-	l.deadly()
+	l.readFatal()
 	l.ThreadsMax = o.number("/proc/sys/kernel/threads-max")
 	l.PIDMax = o.number("/proc/sys/kernel/pid_max")
 	l.Caps = capabilities()
@@ -29,8 +29,8 @@ func (o Options) limits(l *Limits) (why string) {
 	return ""
 }
 
-// deadly sets the limits at which any process fails or is killed.
-func (l *Limits) deadly() {
+// readFatal sets the limits at which any process fails or is killed.
+func (l *Limits) readFatal() {
 	for resource, to := range map[int]**int64{unix.RLIMIT_DATA: &l.Data, unix.RLIMIT_FSIZE: &l.FSize, unix.RLIMIT_CPU: &l.CPU} {
 		if soft, _ := rlimit(resource); soft != Unknown {
 			*to = &soft
@@ -76,8 +76,8 @@ func capabilities() uint64 {
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
 }
 
-// unread returns limits that were not read.
-func unread() Limits {
+// unknownLimits returns limits that were not read.
+func unknownLimits() Limits {
 	return Limits{
 		NoFileSoft: Unknown, NoFileHard: Unknown, MemLock: Unknown, MemLockSoft: Unknown, NProc: Unknown, PidsMax: Unknown,
 		PidsCurrent: Unknown, ThreadsMax: Unknown, PIDMax: Unknown, Stack: Unknown, AS: Unknown, MemMax: Unknown, MemCurrent: Unknown,

@@ -147,6 +147,6 @@ func FuzzProc(f *testing.F) {
 			t.Error("hasEntry depends on what is before")
 		}
 		size := map[string]int64{"/dev/shm/nccl-used": 1}
-		forgetMapped(size, text)
+		deleteMapped(size, text)
 	})
 }

@@ -88,7 +88,7 @@ func (o Options) segments(ctx context.Context) (left Leftover, why string) {
 		if budget -= len(maps); budget < 0 || len(maps) == maxMaps || ctx.Err() != nil {
 			return left, "which of /dev/shm/nccl-* are in use: there is too much to read in /proc/*/maps"
 		}
-		forgetMapped(size, maps)
+		deleteMapped(size, maps)
 	}
 	left.Unsure = len(size) > 0 && o.link("pid") != initPIDNamespace
 	for _, n := range size {
@@ -98,9 +98,9 @@ func (o Options) segments(ctx context.Context) (left Leftover, why string) {
 	return left, ""
 }
 
-// forgetMapped removes the files that a list of mappings names (proc(5): the path
+// deleteMapped removes the files that a list of mappings names (proc(5): the path
 // begins at the first '/').
-func forgetMapped(size map[string]int64, maps []byte) {
+func deleteMapped(size map[string]int64, maps []byte) {
 	for line := range bytes.Lines(maps) {
 		i := bytes.Index(line, []byte("/dev/shm/nccl-"))
 		if i < 0 {
@@ -118,12 +118,12 @@ func (o Options) processes(uid uint32) []string {
 	if uid == 0 {
 		return pids
 	}
-	own := pids[:0]
+	owned := pids[:0]
 	for _, pid := range pids {
 		var st unix.Stat_t
 		if unix.Stat(o.Root+"/proc/"+pid, &st) == nil && st.Uid == uid {
-			own = append(own, pid)
+			owned = append(owned, pid)
 		}
 	}
-	return own
+	return owned
 }

@@ -64,20 +64,20 @@ func Open(path string) (f *File, err error) {
 	}
 	if f.File, err = elf.NewFile(&bounded{file, maxHeaders}); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, f.cut()
+			return nil, f.errCutOff()
 		}
 		return nil, err
 	}
-	there := (uint64(f.Size) + pageSize - 1) / pageSize * pageSize
+	mapped := (uint64(f.Size) + pageSize - 1) / pageSize * pageSize
 	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && (p.Filesz > there || p.Off > there-p.Filesz) {
-			return nil, f.cut()
+		if p.Type == elf.PT_LOAD && (p.Filesz > mapped || p.Off > mapped-p.Filesz) {
+			return nil, f.errCutOff()
 		}
 	}
 	return f, nil
 }
 
-func (f *File) cut() error {
+func (f *File) errCutOff() error {
 	return fmt.Errorf("the file is cut off after %d bytes", f.Size)
 }
 
@@ -101,7 +101,7 @@ func (f *File) interpreter() (string, error) {
 
 // Needed returns the names of the libraries that the file needs.
 func (f *File) Needed() (names []string, err error) {
-	defer recovered(&err)
+	defer recoverDamage(&err)
 	return f.ImportedLibraries()
 }
 
@@ -109,7 +109,7 @@ func (f *File) Needed() (names []string, err error) {
 // symbol versions that it defines or needs, of the libraries that it needs, and
 // its own name.
 func (f *File) Names() (names []string, err error) {
-	defer recovered(&err)
+	defer recoverDamage(&err)
 	s := f.Section(".dynstr")
 	if s == nil {
 		return nil, nil
@@ -121,7 +121,7 @@ func (f *File) Names() (names []string, err error) {
 	return strings.Split(string(text), "\x00"), nil
 }
 
-func recovered(err *error) {
+func recoverDamage(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("damaged headers: %v", r)
 	}
@@ -152,8 +152,8 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, off)
 }
 
-// foreign returns the error for a file of another machine type.
-func (f *File) foreign() error {
+// checkMachine returns the error for a file of another machine type.
+func (f *File) checkMachine() error {
 	if machine := machineOf(runtime.GOARCH); f.Class != elf.ELFCLASS64 || machine != elf.EM_NONE && f.Machine != machine {
 		return fmt.Errorf("it is built for %s, %s", f.Machine, f.Class)
 	}

@@ -9,7 +9,7 @@
 // its search.
 //
 // Invariants: a child ends within two seconds, and its output is bounded by the
-// Runner. Odd output and hostile files are errors, never panics. Only the
+// Runner. Unexpected output and hostile files are errors, never panics. Only the
 // loader of glibc is asked, because others, such as musl's, print something
 // else.
 package ldso
@@ -36,9 +36,9 @@ type Runner func(ctx context.Context, path string, argv, env []string, dir strin
 // slow file system.
 const limit = 2 * time.Second
 
-// shell is a program that every machine has. It stands for any program in
+// anyProgram is a program that every machine has. It stands for any program in
 // questions to the loader.
-const shell = "/bin/sh"
+const anyProgram = "/bin/sh"
 
 // Loader is the loader as the workers would start it.
 type Loader struct {
@@ -53,21 +53,21 @@ type Loader struct {
 // nothing.
 func (l Loader) List(ctx context.Context, program string, open ...string) (Answer, error) {
 	if program == "" {
-		program = shell
+		program = anyProgram
 	}
 	interp, err := Interpreter(program)
 	if err != nil || interp == "" {
 		return Answer{}, err
 	}
-	if !ofGlibc(interp) {
+	if !isGlibcLoader(interp) {
 		return Answer{}, fmt.Errorf("%s is not the loader of glibc", interp)
 	}
 	if l.Run == nil {
 		return Answer{}, errors.New("the loader was not asked")
 	}
 	for _, name := range open {
-		if !askable(name) {
-			return Answer{}, unaskable(name)
+		if !canPreload(name) {
+			return Answer{}, errCannotPreload(name)
 		}
 	}
 	preload := slices.Concat(Preloads(l.Env), open)
@@ -94,9 +94,9 @@ func (l Loader) List(ctx context.Context, program string, open ...string) (Answe
 	return a, nil
 }
 
-// ofGlibc reports by its name whether a loader is glibc's. Alpine has a link of
+// isGlibcLoader reports by its name whether a loader is glibc's. Alpine has a link of
 // that name to musl's loader.
-func ofGlibc(interp string) bool {
+func isGlibcLoader(interp string) bool {
 	real, err := filepath.EvalSymlinks(interp)
 	base := filepath.Base(interp)
 	return err == nil && !strings.Contains(real, "musl") && (strings.HasPrefix(base, "ld-linux") || strings.HasPrefix(base, "ld64.so"))
@@ -106,7 +106,7 @@ func ofGlibc(interp string) bool {
 // leaves out names without an answer.
 func (l Loader) Find(ctx context.Context, names []string) (map[string]Request, error) {
 	found := map[string]Request{}
-	ask := func(names ...string) error {
+	find := func(names ...string) error {
 		a, err := l.List(ctx, "", names...)
 		for _, r := range a.Requests {
 			if _, known := found[r.Name]; !known && slices.Contains(names, r.Name) {
@@ -116,18 +116,18 @@ func (l Loader) Find(ctx context.Context, names []string) (map[string]Request, e
 		return err
 	}
 	for _, name := range names {
-		if !askable(name) {
-			found[name] = Request{Name: name, Err: unaskable(name).Error()}
+		if !canPreload(name) {
+			found[name] = Request{Name: name, Err: errCannotPreload(name).Error()}
 		}
 	}
-	if err := ask(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !askable(name) })...); err != nil {
+	if err := find(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !canPreload(name) })...); err != nil {
 		return nil, err
 	}
 	for _, name := range names {
 		// The loader does not search for the SONAME of a library that it has
 		// mapped, and a damaged library may end the loader early.
 		if _, known := found[name]; !known {
-			if err := ask(name); err != nil {
+			if err := find(name); err != nil {
 				return found, err
 			}
 		}
@@ -135,10 +135,10 @@ func (l Loader) Find(ctx context.Context, names []string) (map[string]Request, e
 	return found, nil
 }
 
-// askable reports whether a name can be an element of LD_PRELOAD as it is.
-func askable(name string) bool { return !strings.ContainsAny(name, ": \t\n$") }
+// canPreload reports whether a name can be an element of LD_PRELOAD as it is.
+func canPreload(name string) bool { return !strings.ContainsAny(name, ": \t\n$") }
 
-func unaskable(name string) error {
+func errCannotPreload(name string) error {
 	return fmt.Errorf("the loader cannot be asked for %q, whose name has a space, a colon or a dollar sign", name)
 }
 
@@ -165,7 +165,7 @@ func Interpreter(program string) (string, error) {
 		return "", fmt.Errorf("%s: %w", program, err)
 	}
 	defer f.Close()
-	if err := f.foreign(); err != nil {
+	if err := f.checkMachine(); err != nil {
 		return "", fmt.Errorf("%s: %w", program, err)
 	}
 	// The kernel starts such a program without the LD_ variables, but --list

@@ -39,7 +39,7 @@ func folder(t *testing.T) func(string) string {
 
 func glibc(t *testing.T) {
 	t.Helper()
-	interp, err := Interpreter(shell)
+	interp, err := Interpreter(anyProgram)
 	need(t, err == nil && strings.HasPrefix(filepath.Base(interp), "ld-linux"), "glibc")
 }
 
@@ -136,7 +136,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, r, want)
 		}
 	}
-	if p := found["libother.so"].Passed; len(p) != 1 || p[0].Path != in("libother.so") || !strings.HasPrefix(p[0].Err, "it is built for") {
+	if p := found["libother.so"].Rejected; len(p) != 1 || p[0].Path != in("libother.so") || !strings.HasPrefix(p[0].Err, "it is built for") {
 		t.Errorf("passed: %+v", p)
 	}
 	// This is the SONAME of a library that is mapped under another name.
@@ -152,7 +152,7 @@ func TestListOfOddPrograms(t *testing.T) {
 	glibc(t)
 	in := folder(t)
 	b := ldsotest.Bytes(t, ldsotest.Library{Program: true, Needed: []string{"libnccl.so.2"}})
-	interp, err := Interpreter(shell)
+	interp, err := Interpreter(anyProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,10 +182,10 @@ func TestListOfOddPrograms(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
-	if _, err := (Loader{Run: started}).List(t.Context(), shell, "/a folder/lib.so"); err == nil {
+	if _, err := (Loader{Run: started}).List(t.Context(), anyProgram, "/a folder/lib.so"); err == nil {
 		t.Error("a name with a space is asked for")
 	}
-	if _, err := (Loader{}).List(t.Context(), shell); err == nil {
+	if _, err := (Loader{}).List(t.Context(), anyProgram); err == nil {
 		t.Error("no runner, no error")
 	}
 }
@@ -203,7 +203,7 @@ func TestLoaderOfGlibc(t *testing.T) {
 		if err := os.Symlink(target, in(name)); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := ofGlibc(in(name)), name == "ld-linux-aarch64.so.1"; got != want {
+		if got, want := isGlibcLoader(in(name)), name == "ld-linux-aarch64.so.1"; got != want {
 			t.Errorf("%s -> %s: %v, want %v", name, target, got, want)
 		}
 	}

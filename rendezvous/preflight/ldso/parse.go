@@ -19,19 +19,19 @@ type Answer struct {
 
 // Request is a library that a program or a library asks for.
 type Request struct {
-	Name   string
-	By     string   // the file that asks
-	Path   string   // the file that the loader finds, "" for none
-	Why    string   // how the loader finds it: "RPATH of /.../libtorch_cuda.so", "LD_LIBRARY_PATH", "ld.so.cache"
-	Err    string   // why there is no Path
-	Passed []Passed // files of that name that the loader tried before and did not take
+	Name     string
+	By       string     // the file that asks
+	Path     string     // the file that the loader finds, "" for none
+	Why      string     // how the loader finds it: "RPATH of /.../libtorch_cuda.so", "LD_LIBRARY_PATH", "ld.so.cache"
+	Err      string     // why there is no Path
+	Rejected []Rejected // files of that name that the loader tried before and did not accept
 
 	tried    []place
 	searched []string
 }
 
-// Passed is a file that the loader did not take.
-type Passed struct {
+// Rejected is a file that the loader did not accept.
+type Rejected struct {
 	Path, Why string
 	Err       string
 }
@@ -82,7 +82,7 @@ func parse(out string) Answer {
 	return p.Answer
 }
 
-// cut splits "BEGIN name MIDDLE ... END rest".
+// splitLine splits "BEGIN name MIDDLE ... END rest".
 func cut(line, begin, middle, end string) (name, rest string, ok bool) {
 	line, ok = strings.CutPrefix(line, begin)
 	name, line, found := strings.Cut(line, middle)
@@ -148,7 +148,7 @@ func (r *Request) finish(dir string) {
 	}
 	switch {
 	case r.Err == "" && isFile(last.path):
-		r.Path, r.Why = tidy(last.path), last.named()
+		r.Path, r.Why = cleanPath(last.path), last.describe()
 		r.tried = r.tried[:len(r.tried)-1]
 	case r.Err == "": // the output ends here
 		r.Err = absent
@@ -158,36 +158,36 @@ func (r *Request) finish(dir string) {
 		if !isFile(t.path) {
 			continue
 		}
-		passed := Passed{Path: tidy(t.path), Why: t.named()}
-		err := refusal(t.path)
-		passed.Err = err.Error()
+		rejected := Rejected{Path: cleanPath(t.path), Why: t.describe()}
+		err := loadError(t.path)
+		rejected.Err = err.Error()
 		if errors.Is(err, fs.ErrPermission) {
-			denied = passed.Path + ": permission denied; "
+			denied = rejected.Path + ": permission denied; "
 		}
-		r.Passed = append(r.Passed, passed)
+		r.Rejected = append(r.Rejected, rejected)
 	}
 	switch {
 	case strings.HasPrefix(r.Err, absent):
 		r.Err = fmt.Sprintf("%s: not found (%ssearched: %s)", r.Name, denied, strings.Join(slices.Compact(r.searched), ", "))
 	case r.Err != "":
-		r.Err = fmt.Sprintf("%s: the loader gives up at %s (%s): %s", r.Name, tidy(last.path), last.named(), r.Err)
+		r.Err = fmt.Sprintf("%s: the loader gives up at %s (%s): %s", r.Name, cleanPath(last.path), last.describe(), r.Err)
 	}
 }
 
-// refusal returns why the loader does not take a file that it has tried.
-func refusal(path string) error {
+// loadError returns why the loader does not take a file that it has tried.
+func loadError(path string) error {
 	f, err := Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := f.foreign(); err != nil {
+	if err := f.checkMachine(); err != nil {
 		return err
 	}
 	return errors.New("it cannot be mapped")
 }
 
-func (p place) named() string {
+func (p place) describe() string {
 	if p.why == systemPath {
 		return "default folder " + filepath.Dir(p.path)
 	}
@@ -199,8 +199,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// tidy returns the path without "..", if that leads to the same file.
-func tidy(path string) string {
+// cleanPath returns the path without "..", if that leads to the same file.
+func cleanPath(path string) string {
 	clean := filepath.Clean(path)
 	if clean == path {
 		return path

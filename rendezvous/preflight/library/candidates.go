@@ -15,57 +15,57 @@ import (
 // it.
 const maxGlob = 64
 
-// candidates lists every other libnccl on the node.
-func (g *gatherer) candidates(p *python) {
-	loses := "the worker does not ask the loader for libnccl"
+// addCandidates lists every other libnccl on the node.
+func (g *gatherer) addCandidates(p *python) {
+	reason := "the worker does not ask the loader for libnccl"
 	if n := g.facts.NCCL; n != nil {
-		loses = "the worker gets " + n.Path
+		reason = "the worker gets " + n.Path
 	} else if g.facts.NCCLError != "" {
-		loses = "not on the worker's way"
+		reason = "the loader does not come to it"
 	}
 	// First come those that a program without RPATH would get, in the loader's
 	// order.
-	later := "; " + loses
+	later := "; " + reason
 	if g.route != "" {
 		later = ": comes after " + g.route
 	}
 	if found := g.dlopen["libnccl.so.2"]; found.Path != "" {
-		g.add(found.Path, found.Why+later)
+		g.addCandidate(found.Path, found.Why+later)
 	}
 	for _, dir := range g.facts.LDPath {
-		g.add(g.absolute(filepath.Join(dir, "libnccl.so.2")), "LD_LIBRARY_PATH"+later)
+		g.addCandidate(g.absolute(filepath.Join(dir, "libnccl.so.2")), "LD_LIBRARY_PATH"+later)
 	}
 	for _, pattern := range []string{"/usr/lib/*/libnccl.so.2", "/usr/lib/libnccl.so.2", "/usr/lib64/libnccl.so.2", "/usr/local/lib/libnccl.so.2"} {
 		for _, path := range g.glob(g.Root + pattern) {
-			g.add(path, "folder of the system; "+loses)
+			g.addCandidate(path, "folder of the system; "+reason)
 		}
 	}
 	if p != nil {
 		for _, s := range p.sites {
 			if path := g.wheelNCCL(s); path != "" {
-				g.add(path, "wheel in "+s.dir+"; "+loses)
+				g.addCandidate(path, "wheel in "+s.dir+"; "+reason)
 			}
 		}
 		if p.prefix != "" && p.prefix != "/usr" {
-			g.add(filepath.Join(p.prefix, "lib/libnccl.so.2"), "Python's prefix "+p.prefix+"; "+loses)
+			g.addCandidate(filepath.Join(p.prefix, "lib/libnccl.so.2"), "Python's prefix "+p.prefix+"; "+reason)
 		}
 	}
 	if conda := g.env.get("CONDA_PREFIX"); filepath.IsAbs(conda) {
-		g.add(filepath.Join(conda, "lib/libnccl.so.2"), "CONDA_PREFIX; "+loses)
+		g.addCandidate(filepath.Join(conda, "lib/libnccl.so.2"), "CONDA_PREFIX; "+reason)
 	}
 	for _, pattern := range []string{
 		"/usr/local/cuda*/lib64/libnccl.so.2", "/usr/local/nccl*/lib/libnccl.so.2", "/opt/nccl/build/lib/libnccl.so.2",
 		"/opt/nvidia/hpc_sdk/*/*/comm_libs/nccl/lib/libnccl.so.2", "/opt/nvidia/hpc_sdk/*/*/comm_libs/*/nccl/lib/libnccl.so.2",
 	} {
 		for _, path := range g.glob(g.Root + pattern) {
-			g.add(path, "on no path that the loader searches; "+loses)
+			g.addCandidate(path, "on no path that the loader searches; "+reason)
 		}
 	}
-	g.others(loses)
+	g.addPackageLibraries(reason)
 }
 
-// others lists libraries that a Python package opens itself.
-func (g *gatherer) others(loses string) {
+// addPackageLibraries lists libraries that a Python package opens itself.
+func (g *gatherer) addPackageLibraries(reason string) {
 	const second = ": a second NCCL in the process, if "
 	home := g.env.get("HOME")
 	cupy := g.env.get("CUPY_CUDA_LIB_PATH")
@@ -74,21 +74,21 @@ func (g *gatherer) others(loses string) {
 	}
 	if filepath.IsAbs(cupy) {
 		for _, path := range g.glob(cupy + "/*/nccl/*/lib/libnccl.so.*") {
-			g.add(path, "CuPy's library folder: it wins where CuPy is imported before torch; "+loses)
+			g.addCandidate(path, "CuPy's library folder: it is loaded if CuPy is imported before torch; "+reason)
 		}
 	}
 	if path := g.env.get("VLLM_NCCL_SO_PATH"); path != "" {
-		g.add(g.absolute(path), "VLLM_NCCL_SO_PATH"+second+"vLLM runs in it; "+loses)
+		g.addCandidate(g.absolute(path), "VLLM_NCCL_SO_PATH"+second+"vLLM runs in it; "+reason)
 	}
 	if filepath.IsAbs(home) {
 		for _, path := range g.glob(home + "/.config/vllm/nccl/*/libnccl.so.*") {
-			g.add(path, "vllm-nccl's folder"+second+"an old vLLM runs in it; "+loses)
+			g.addCandidate(path, "vllm-nccl's folder"+second+"an old vLLM runs in it; "+reason)
 		}
 	}
 }
 
-// add lists a libnccl that the facts do not have under another name.
-func (g *gatherer) add(path, why string) {
+// addCandidate lists a libnccl that the facts do not have under another name.
+func (g *gatherer) addCandidate(path, why string) {
 	if len(g.facts.Candidates) == maxCandidates || g.ctx.Err() != nil {
 		return
 	}

@@ -51,7 +51,7 @@ func TestDriver(t *testing.T) {
 		t.Errorf("driver %q, NVML %q", f.Driver, f.NVML)
 	}
 	want := []library.CUDA{
-		{Path: s.at(dir + "libcuda.so.1"), Version: "550.54.15", Wins: true, Why: "LD_LIBRARY_PATH"},
+		{Path: s.at(dir + "libcuda.so.1"), Version: "550.54.15", Loaded: true, Why: "LD_LIBRARY_PATH"},
 		{Path: s.at("/usr/local/cuda-12.4/lib64/stubs/libcuda.so"), Stub: true, Why: "stubs folder in LD_LIBRARY_PATH: taken by programs that open libcuda.so"},
 		{Path: s.at("/usr/local/cuda-12.4/compat/libcuda.so.1"), Version: "560.28.03", Why: "forward compatibility, not searched"},
 	}
@@ -61,7 +61,7 @@ func TestDriver(t *testing.T) {
 	// The link puts the stub first in the loader's order.
 	s.link("libcuda.so", "/usr/local/cuda-12.4/lib64/stubs/libcuda.so.1")
 	f, _ = s.gather(library.Options{Program: "/job", Env: []string{"LD_LIBRARY_PATH=" + s.at("/usr/local/cuda-12.4/lib64/stubs") + ":" + s.at(dir)}})
-	if c := f.CUDA[0]; !c.Stub || !c.Wins || c.Why != "LD_LIBRARY_PATH" || len(f.CUDA) != 2 {
+	if c := f.CUDA[0]; !c.Stub || !c.Loaded || c.Why != "LD_LIBRARY_PATH" || len(f.CUDA) != 2 {
 		t.Errorf("libcuda %+v", f.CUDA)
 	}
 	s = newScene(t)

@@ -22,7 +22,7 @@ func (g *gatherer) driver() {
 		}
 	}
 	if found := g.dlopen["libnvidia-ml.so.1"]; found.Path != "" {
-		g.facts.NVML = numberAfter(found.Path, "libnvidia-ml.so.")
+		g.facts.NVML = versionInName(found.Path, "libnvidia-ml.so.")
 	}
 	g.cuda()
 }
@@ -42,22 +42,22 @@ func parseDriver(text string) string {
 // cuda lists the libcuda.so.1 that dlopen returns, and others.
 func (g *gatherer) cuda() {
 	var seen []fs.FileInfo
-	add := func(path, why string, wins bool) {
+	add := func(path, why string, loaded bool) {
 		info, err := os.Stat(path)
 		if err != nil || !info.Mode().IsRegular() || contains(seen, info) || len(g.facts.CUDA) == maxCandidates {
 			return
 		}
 		seen = append(seen, info)
 		g.facts.CUDA = append(g.facts.CUDA, CUDA{
-			Path: path, Version: numberAfter(path, "libcuda.so."), Stub: isStub(path), Why: why, Wins: wins,
+			Path: path, Version: versionInName(path, "libcuda.so."), Stub: isStub(path), Why: why, Loaded: loaded,
 		})
 	}
 	found := g.dlopen["libcuda.so.1"]
 	if found.Path != "" {
 		add(found.Path, found.Why, true)
 	}
-	for _, p := range found.Passed {
-		add(p.Path, p.Why+"; the loader does not take it: "+p.Err, false)
+	for _, p := range found.Rejected {
+		add(p.Path, p.Why+"; the loader does not accept it: "+p.Err, false)
 	}
 	for _, dir := range g.facts.LDPath {
 		if isStubs(dir) {

@@ -20,7 +20,7 @@ type Facts struct {
 	Python     string   `json:"python,omitempty"`     // "3.11": of the interpreter
 	Sites      []string `json:"sites,omitempty"`      // site directories searched, in order
 	Driver     string   `json:"driver,omitempty"`     // kernel module's version
-	CUDA       []CUDA   `json:"cuda,omitempty"`       // libcuda.so.1 candidates, the winner first if there is one
+	CUDA       []CUDA   `json:"cuda,omitempty"`       // libcuda.so.1 candidates, the loaded one first
 	NVML       string   `json:"nvml,omitempty"`       // version in the name of the file behind libnvidia-ml.so.1
 	LDPath     []string `json:"ld_library_path,omitempty"`
 	Preload    []string `json:"ld_preload,omitempty"`
@@ -51,6 +51,6 @@ type CUDA struct {
 	Path    string `json:"path"`
 	Version string `json:"version,omitempty"` // driver version in the real file's name: "550.54.15"
 	Stub    bool   `json:"stub,omitempty"`    // in a stubs directory
-	Wins    bool   `json:"wins,omitempty"`    // dlopen("libcuda.so.1") returns this one; if no entry has Wins, dlopen finds none
+	Loaded  bool   `json:"wins,omitempty"`    // dlopen("libcuda.so.1") returns this file; if no entry has Loaded, dlopen finds none
 	Why     string `json:"why"`
 }

@@ -51,7 +51,7 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 	g := &gatherer{Options: o, ctx: ctx, env: env, loader: ldso.Loader{Run: o.Run, Env: o.Env, Dir: o.Dir}}
 	g.facts.LDPath = split(env.get("LD_LIBRARY_PATH"), ":;")
 	g.facts.Preload = split(env.get("LD_PRELOAD"), ": ")
-	g.askByName()
+	g.findByName()
 
 	w := g.worker()
 	var py *python
@@ -62,10 +62,10 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 		py = g.python(w)
 		g.predictPython(py)
 	case noWorker:
-		if py = g.anyPython(); py != nil {
+		if py = g.defaultPython(); py != nil {
 			g.predictPython(py)
 		}
-		g.predictAnything()
+		g.predictAny()
 	case unknownWorker:
 		g.addUnknown(w.why)
 	}
@@ -76,7 +76,7 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 			g.facts.Wheels = append(g.facts.Wheels, s.wheels...)
 		}
 	}
-	g.candidates(py)
+	g.addCandidates(py)
 	if w.kind == pythonWorker && !g.torch && len(g.facts.Candidates) > 0 {
 		g.addUnknown("no torch in the site directories of " + py.exe + ": whether the worker loads an NCCL, and which, is not known")
 	}
@@ -98,9 +98,9 @@ func (g *gatherer) addNoAnswer(err error) {
 	g.noAnswer = true
 }
 
-// askByName asks the loader which NCCL and which libraries of the driver any
+// findByName asks the loader which NCCL and which libraries of the driver any
 // program gets.
-func (g *gatherer) askByName() {
+func (g *gatherer) findByName() {
 	if g.Brief {
 		return
 	}

@@ -15,7 +15,7 @@ func (g *gatherer) nccl(path, why string) NCCL {
 	n := NCCL{Path: path, Why: why}
 	found, err := g.readVersion(&n, libraryBound)
 	if !found {
-		g.guess(&n)
+		g.guessVersion(&n)
 	}
 	if err != nil && n.Version == "" && n.Error == "" {
 		g.addUnknown(fmt.Sprintf("cannot read the NCCL version of %s: %v", path, err))
@@ -40,9 +40,9 @@ func (g *gatherer) readVersion(n *NCCL, limit bound) (found bool, err error) {
 	return found, err
 }
 
-// guess takes the version from the name of the file behind the links, or from
+// guessVersion takes the version from the name of the file behind the links, or from
 // the wheel that owns it.
-func (g *gatherer) guess(n *NCCL) {
+func (g *gatherer) guessVersion(n *NCCL) {
 	real, err := filepath.EvalSymlinks(n.Path)
 	if err != nil {
 		return
@@ -76,9 +76,9 @@ func (g *gatherer) wheelVersion(path string) string {
 	return wheels[0].Version
 }
 
-// numberAfter returns the version in the name of the file behind the links:
+// versionInName returns the version in the name of the file behind the links:
 // "550.54.15" of libcuda.so.550.54.15. The plain ".1" is no version.
-func numberAfter(path, prefix string) string {
+func versionInName(path, prefix string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return ""

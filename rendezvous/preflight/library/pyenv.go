@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// unshim returns the interpreter behind pyenv's script of that name. It returns
+// resolveShim returns the interpreter behind pyenv's script of that name. It returns
 // any other path as it is.
-func (g *gatherer) unshim(path string) string {
+func (g *gatherer) resolveShim(path string) string {
 	shims := filepath.Dir(path)
 	root := filepath.Dir(shims)
 	if filepath.Base(shims) != "shims" || !isDir(filepath.Join(root, "versions")) {

@@ -31,7 +31,7 @@ type flags struct {
 
 // python finds the worker's interpreter and where it looks for packages.
 func (g *gatherer) python(w worker) *python {
-	p := &python{exe: g.unshim(w.path)}
+	p := &python{exe: g.resolveShim(w.path)}
 	p.flags = readFlags(w.args)
 	if w.script != "" {
 		p.flags.script = w.script
@@ -76,9 +76,9 @@ func (g *gatherer) python(w worker) *python {
 	return p
 }
 
-// anyPython returns the interpreter that gorun would start for a script if
+// defaultPython returns the interpreter that gorun would start for a script if
 // there is no program to run; nil if there is no interpreter.
-func (g *gatherer) anyPython() *python {
+func (g *gatherer) defaultPython() *python {
 	path := g.lookPath(g.env.get("PYTHON_EXEC"))
 	if venv := g.env.get("VIRTUAL_ENV"); path == "" && venv != "" {
 		if name := filepath.Join(venv, "bin/python"); isFile(name) {

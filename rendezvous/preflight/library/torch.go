@@ -84,7 +84,7 @@ func (g *gatherer) predictPython(p *python) {
 	g.torch = true
 	g.facts.Torch, g.facts.TorchCUDA = t.version, t.cuda
 	lib := filepath.Join(t.dir, "lib")
-	g.tryTorch(lib)
+	g.checkTorch(lib)
 	if t.version != "" && t.cuda == "" && !isFile(filepath.Join(lib, "libtorch_cuda.so")) {
 		return // a build without CUDA: it does not ask for NCCL
 	}
@@ -108,10 +108,10 @@ func (g *gatherer) predictPython(p *python) {
 		g.addNoAnswer(err)
 		return
 	}
-	wheel, request := g.firstWheel(p), a.First(isNCCL)
-	lacks, stopped := "", a.Stopped
+	wheel, request := g.firstWheelNCCL(p), a.First(isNCCL)
+	missing, stopped := "", a.Stopped
 	if hasDeps {
-		lacks = lacksOf(a, lib, deps)
+		missing = missingLibrary(a, lib, deps)
 	}
 	for _, r := range a.Requests {
 		if r.Err != "" && slices.Contains(open, r.Name) && stopped == "" {
@@ -119,24 +119,24 @@ func (g *gatherer) predictPython(p *python) {
 		}
 	}
 	switch {
-	case wheel != "" && lacks != "":
-		n := g.nccl(wheel, "torch preloads it, as "+lacks+" is not found by the loader alone")
+	case wheel != "" && missing != "":
+		n := g.nccl(wheel, "torch preloads it, as "+missing+" is not found by the loader alone")
 		g.facts.NCCL = &n
 	case wheel != "" && request != nil && request.Path == "" && !hasDeps:
 		n := g.nccl(wheel, "torch preloads it, as the loader alone does not find it")
 		g.facts.NCCL = &n
 	case request != nil:
-		g.take(request)
+		g.usePrediction(request)
 	case stopped != "":
 		g.addUnknown("cannot follow torch's libraries: " + stopped)
 	default:
-		g.static(a)
+		g.findStatic(a)
 	}
 }
 
-// tryTorch opens torch's own libraries as the loader would. A copy that is cut
+// checkTorch opens torch's own libraries as the loader would. A copy that is cut
 // off, or a file mode that denies the user access, ends the import.
-func (g *gatherer) tryTorch(lib string) {
+func (g *gatherer) checkTorch(lib string) {
 	for _, name := range []string{"libc10.so", "libc10_cuda.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so"} {
 		path := filepath.Join(lib, name)
 		if _, err := os.Stat(path); err != nil {
@@ -152,9 +152,9 @@ func (g *gatherer) tryTorch(lib string) {
 	}
 }
 
-// static looks for an NCCL that is linked into libtorch_cuda, which then does
+// findStatic looks for an NCCL that is linked into libtorch_cuda, which then does
 // not ask for libnccl.
-func (g *gatherer) static(a ldso.Answer) {
+func (g *gatherer) findStatic(a ldso.Answer) {
 	for _, o := range a.Requests {
 		if !strings.HasPrefix(filepath.Base(o.Path), "libtorch_cuda.so") {
 			continue
@@ -162,7 +162,7 @@ func (g *gatherer) static(a ldso.Answer) {
 		n := NCCL{Path: o.Path, Static: true, Why: "linked statically into libtorch_cuda.so"}
 		found, err := g.readVersion(&n, staticBound)
 		if err != nil {
-			g.addUnknown("torch does not need libnccl.so; whether it holds NCCL itself is not known: " + err.Error())
+			g.addUnknown("torch does not need libnccl.so; whether it contains NCCL is not known: " + err.Error())
 		}
 		if found {
 			g.facts.NCCL = &n
@@ -171,9 +171,9 @@ func (g *gatherer) static(a ldso.Answer) {
 	}
 }
 
-// lacksOf names a library of NVIDIA's that the loader does not find for
+// missingLibrary names a library of NVIDIA's that the loader does not find for
 // libtorch_global_deps, before it comes to an NCCL; "" for none.
-func lacksOf(a ldso.Answer, lib, deps string) string {
+func missingLibrary(a ldso.Answer, lib, deps string) string {
 	for _, r := range a.Requests {
 		name := filepath.Base(r.Name)
 		stem, _, _ := strings.Cut(name, ".")
@@ -187,8 +187,8 @@ func lacksOf(a ldso.Answer, lib, deps string) string {
 	return ""
 }
 
-// firstWheel returns the libnccl that torch's own preload takes; "" for none.
-func (g *gatherer) firstWheel(p *python) string {
+// firstWheelNCCL returns the libnccl that torch's own preload takes; "" for none.
+func (g *gatherer) firstWheelNCCL(p *python) string {
 	for _, s := range p.sites {
 		if path := g.wheelNCCL(s); path != "" {
 			return path
@@ -197,17 +197,17 @@ func (g *gatherer) firstWheel(p *python) string {
 	return ""
 }
 
-// take makes the outcome of a request for libnccl the prediction, and lists the
+// usePrediction makes the outcome of a request for libnccl the prediction, and lists the
 // files that the loader passed over.
-func (g *gatherer) take(r *ldso.Request) {
+func (g *gatherer) usePrediction(r *ldso.Request) {
 	if r.Path == "" {
 		g.facts.NCCLError = r.By + " needs " + r.Err
 	} else {
 		n := g.nccl(r.Path, r.Why)
 		g.facts.NCCL, g.route = &n, r.Why
 	}
-	for _, p := range r.Passed {
-		g.add(p.Path, p.Why+"; the loader does not take it: "+p.Err)
+	for _, p := range r.Rejected {
+		g.addCandidate(p.Path, p.Why+"; the loader does not accept it: "+p.Err)
 	}
 }
 
@@ -219,15 +219,15 @@ func (g *gatherer) predictProgram(path string) {
 	case err != nil:
 		g.addNoAnswer(err)
 	case request != nil:
-		g.take(request)
+		g.usePrediction(request)
 	case a.Stopped != "":
 		g.addUnknown("cannot follow what the program needs: " + a.Stopped)
 	}
 }
 
-// predictAnything predicts what any program here would get if there is no
+// predictAny predicts what any program here would get if there is no
 // program to run and no torch.
-func (g *gatherer) predictAnything() {
+func (g *gatherer) predictAny() {
 	if g.torch || g.facts.NCCL != nil || g.facts.NCCLError != "" {
 		return
 	}

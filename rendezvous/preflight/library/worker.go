@@ -58,17 +58,17 @@ func (g *gatherer) worker() worker {
 		text := string(head)
 		switch {
 		case err != nil:
-			return unknown("cannot tell which libraries the worker loads: " + err.Error())
+			return unknownProgram("which libraries the worker loads is not known: " + err.Error())
 		case isPython(w.path) && !strings.HasPrefix(text, "#!"):
 			w.kind = pythonWorker
 			return w
 		case strings.HasPrefix(text, elf.ELFMAG):
 			if base := filepath.Base(w.path); slices.Contains(wrappers, base) {
-				return unknown("what " + base + " starts is not known, so the NCCL that workers load is not predicted")
+				return unknownProgram("what " + base + " starts is not known, so the NCCL that workers load is unknown")
 			}
 			return worker{kind: elfWorker, path: w.path}
 		case !strings.HasPrefix(text, "#!"):
-			return unknown(w.path + " is neither an ELF file nor a script with #!, so the NCCL that workers load is not predicted")
+			return unknownProgram(w.path + " is neither an ELF file nor a script with #!, so the NCCL that workers load is unknown")
 		}
 		if isPython(w.path) {
 			w.kind = pythonWorker // a version manager's shim
@@ -76,7 +76,7 @@ func (g *gatherer) worker() worker {
 		}
 		next, arg := g.interpreter(text)
 		if next == "" {
-			return unknown("the interpreter of " + w.path + " is not found, so the NCCL that workers load is not predicted")
+			return unknownProgram("the interpreter of " + w.path + " is not found, so the NCCL that workers load is unknown")
 		}
 		w.args = slices.Concat(arg, []string{w.path}, w.args)
 		w.path = next
@@ -85,10 +85,10 @@ func (g *gatherer) worker() worker {
 			return w
 		}
 	}
-	return unknown(g.Program + ": too many scripts that run scripts")
+	return unknownProgram(g.Program + ": too many scripts that run scripts")
 }
 
-func unknown(why string) worker { return worker{kind: unknownWorker, why: why} }
+func unknownProgram(why string) worker { return worker{kind: unknownWorker, why: why} }
 
 func isPython(path string) bool { return strings.HasPrefix(filepath.Base(path), "python") }
 

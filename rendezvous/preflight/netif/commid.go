@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// hint is the effect of NCCL_COMM_ID on the choice of interfaces.
-type hint struct {
+// commID is the effect of NCCL_COMM_ID on the choice of interfaces.
+type commID struct {
 	Choice
 	fatal bool // NCCL stops here, or only a name server knows the address
 }
@@ -15,13 +15,13 @@ type hint struct {
 // address. The family filter, RUNNING and the list of names do not matter here.
 //
 // Source: ncclSocketGetAddrFromString, ncclFindInterfaceMatchSubnet.
-func (s search) subnet(id string) hint {
+func (s search) subnet(id string) commID {
 	ip, known, ok := commAddr(id)
 	switch {
 	case !ok:
-		return hint{Choice{Why: "NCCL_COMM_ID=" + id + " is not <IPv4 or host name>:<port> or [<IPv6>]:<port>"}, true}
+		return commID{Choice{Why: "NCCL_COMM_ID=" + id + " is not <IPv4 or host name>:<port> or [<IPv6>]:<port>"}, true}
 	case !known:
-		return hint{Choice{Unknown: true, Why: "NCCL_COMM_ID=" + id + " names a host, and its subnet decides"}, true}
+		return commID{Choice{Unknown: true, Why: "NCCL_COMM_ID=" + id + " names a host, and its subnet decides"}, true}
 	}
 	for _, a := range s.facts.Addresses {
 		own, err := netip.ParseAddr(a.IP)
@@ -29,13 +29,13 @@ func (s search) subnet(id string) hint {
 			continue
 		}
 		if n, err := own.Prefix(a.Bits); err == nil && n.Contains(ip.WithZone("")) {
-			return hint{Choice: Choice{
+			return commID{Choice: Choice{
 				Picked: []Pick{a.pick()},
 				Why:    "NCCL_COMM_ID=" + id + " is in the subnet of " + a.Label + ", which decides instead of NCCL_SOCKET_IFNAME",
 			}}
 		}
 	}
-	return hint{Choice: Choice{Why: "NCCL_COMM_ID=" + id + " is in no subnet of this node's"}}
+	return commID{Choice: Choice{Why: "NCCL_COMM_ID=" + id + " is in no subnet of this node's"}}
 }
 
 // commAddr reads NCCL_COMM_ID; known is false for a host name.

@@ -18,21 +18,21 @@ type Options struct {
 	Root string // "" is "/"; tests use it to fake /sys, /proc and /etc
 	Host string // "" is the machine's host name
 
-	// Ask is how long the name server may be asked for the host name if
-	// /etc/hosts does not have it. With 0 it is not asked, and Facts.HostKnown
-	// stays false. Only Gloo needs the answer.
-	Ask time.Duration
+	// NameServer is how long the name server may take to look up the host name
+	// if /etc/hosts does not have it. With 0 it is not asked, and
+	// Facts.HostKnown stays false. Only Gloo needs the answer.
+	NameServer time.Duration
 
 	Brief bool // read addresses only, not what /proc and /sys know of interfaces
 
 	dump func(request int) ([]byte, error) // for tests: a netlink dump
 }
 
-// maxSys is how many interfaces are looked up in /sys: four reads each.
+// maxSys is how many interfaces Gather reads from /sys, with four reads each.
 const maxSys = 64
 
 // Gather reads the node's network. The strings say what stays unknown and why.
-// Without Options.Ask it blocks on nothing.
+// Without Options.NameServer it blocks on nothing.
 func Gather(ctx context.Context, o Options) (Facts, []string) {
 	f := Facts{RPFilter: -1, ARPIgnore: -1}
 	var unknown []string
@@ -91,13 +91,13 @@ func (o Options) devices(f *Facts) {
 			}
 		}
 	}
-	looked := 0
+	count := 0
 	for n := range f.Interfaces {
 		i := &f.Interfaces[n]
-		if !wanted[i.Name] || i.Loopback || looked == maxSys || !filepath.IsLocal(i.Name) {
+		if !wanted[i.Name] || i.Loopback || count == maxSys || !filepath.IsLocal(i.Name) {
 			continue
 		}
-		looked++
+		count++
 		dir := "/sys/class/net/" + i.Name + "/"
 		// In a network namespace /sys may still show the interfaces of another
 		// namespace.

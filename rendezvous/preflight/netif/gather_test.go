@@ -114,7 +114,7 @@ func TestAnUnansweredNameServerDoesNotHoldUp(t *testing.T) {
 	root := fakeRoot(t, map[string]string{"etc/hosts": "", "etc/nsswitch.conf": "hosts: dns"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	o := Options{Root: root, Host: "no-such-host.invalid", Ask: time.Hour, dump: dumps}
+	o := Options{Root: root, Host: "no-such-host.invalid", NameServer: time.Hour, dump: dumps}
 	f := Facts{}
 	if err := o.resolve(ctx, &f); err == nil || f.HostKnown {
 		t.Errorf("%v, %+v", err, f)

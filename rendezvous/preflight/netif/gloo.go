@@ -45,10 +45,10 @@ func Gloo(f Facts, env func(string) string) Choice {
 func glooNames(f Facts, list string) Choice {
 	c := Choice{Why: "GLOO_SOCKET_IFNAME=" + list}
 	for name := range strings.SplitSeq(strings.TrimSuffix(list, ","), ",") {
-		p, ok := f.first(name)
+		p, ok := f.firstAddress(name)
 		if !ok {
-			return Choice{Why: fmt.Sprintf("GLOO_SOCKET_IFNAME=%s: no interface with an address is called exactly %q; Gloo takes full names, no prefixes and no ^ or =; there are %s",
-				list, name, search{facts: f}.have())}
+			return Choice{Why: fmt.Sprintf("GLOO_SOCKET_IFNAME=%s: no interface with an address is called exactly %q; Gloo takes full names, no prefixes and no ^ or =; the node has %s",
+				list, name, search{facts: f}.listLabels())}
 		}
 		if c.Picked = append(c.Picked, p); len(c.Picked) == maxInterfaces {
 			break
@@ -57,9 +57,9 @@ func glooNames(f Facts, list string) Choice {
 	return c
 }
 
-// first returns the first address of a name in getifaddrs' order, which a
+// firstAddress returns the first address of a name in getifaddrs' order, which a
 // library takes for that name.
-func (f Facts) first(name string) (Pick, bool) {
+func (f Facts) firstAddress(name string) (Pick, bool) {
 	for _, a := range f.Addresses {
 		if a.Label == name {
 			return a.pick(), true

@@ -44,17 +44,17 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 		case "files", "resolve": // systemd-resolved reads the file, too, and then gives myhostname's answer
 			ips, f.HostFrom = parseHosts(o.file("/etc/hosts"), f.Host), "/etc/hosts"
 			if len(ips) == 0 && source == "resolve" {
-				ips, f.HostFrom = f.global(), source
+				ips, f.HostFrom = f.globalAddresses(), source
 			}
 		case "myhostname":
-			ips, f.HostFrom = f.global(), source
+			ips, f.HostFrom = f.globalAddresses(), source
 		case "dns":
-			if o.Ask <= 0 {
+			if o.NameServer <= 0 {
 				f.HostFrom, f.HostError = "", f.Host+" is not in /etc/hosts, and the name server was not asked"
 				return nil
 			}
 			var err error
-			if ips, err = o.ask(ctx, f.Host); err != nil {
+			if ips, err = o.lookUp(ctx, f.Host); err != nil {
 				f.HostFrom, f.HostError, f.HostSilent = "", err.Error(), true
 				return err
 			}
@@ -67,7 +67,7 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 		}
 		if len(ips) > 0 {
 			f.HostKnown = true
-			f.Hostname = f.sorted(ips)
+			f.Hostname = f.sortAddresses(ips)
 			return nil
 		}
 	}
@@ -79,9 +79,9 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// ask asks the name server. An answer that there is no such name is no error.
-func (o Options) ask(ctx context.Context, host string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.Ask)
+// lookUp asks the name server. An answer that there is no such name is no error.
+func (o Options) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.NameServer)
 	defer cancel()
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	var dns *net.DNSError
@@ -89,7 +89,7 @@ func (o Options) ask(ctx context.Context, host string) ([]netip.Addr, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking for %s for %s: %w", host, o.Ask, err)
+		return nil, fmt.Errorf("asking for %s for %s: %w", host, o.NameServer, err)
 	}
 	return ips, nil
 }
@@ -134,8 +134,8 @@ func parseHosts(text, host string) []netip.Addr {
 	return ips
 }
 
-// global returns the node's addresses that others could reach.
-func (f Facts) global() []netip.Addr {
+// globalAddresses returns the node's addresses that others could reach.
+func (f Facts) globalAddresses() []netip.Addr {
 	var ips []netip.Addr
 	for _, a := range f.Addresses {
 		if ip, err := netip.ParseAddr(a.IP); err == nil && ip.IsGlobalUnicast() {
@@ -147,11 +147,11 @@ func (f Facts) global() []netip.Addr {
 	return ips
 }
 
-// sorted puts addresses in the order of getaddrinfo with its default table (RFC
+// sortAddresses puts addresses in the order of getaddrinfo with its default table (RFC
 // 3484 as in glibc). Addresses that cannot be reached come last, IPv6 before
 // IPv4, near before far; otherwise the order stays.
-func (f Facts) sorted(ips []netip.Addr) []string {
-	v6 := slices.ContainsFunc(f.global(), func(ip netip.Addr) bool { return !ip.Is4() })
+func (f Facts) sortAddresses(ips []netip.Addr) []string {
+	v6 := slices.ContainsFunc(f.globalAddresses(), func(ip netip.Addr) bool { return !ip.Is4() })
 	rank := func(ip netip.Addr) int {
 		r := 0
 		if !ip.Is4() && !ip.IsLoopback() && !v6 {

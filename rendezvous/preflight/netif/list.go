@@ -45,9 +45,9 @@ func ParseList(s string, most int) List {
 	return l
 }
 
-// Takes reports whether the list selects a name; port is -1 for an interface.
+// Selects reports whether the list selects a name; port is -1 for an interface.
 // An empty list selects every name, and an empty exclusion none.
-func (l List) Takes(name string, port int) bool {
+func (l List) Selects(name string, port int) bool {
 	return l.matches(name, port) != l.Not
 }
 

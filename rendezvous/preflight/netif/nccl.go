@@ -121,7 +121,7 @@ func (s search) find(l List) Choice {
 		if err != nil || s.family == "AF_INET" && !ip.Is4() || s.family == "AF_INET6" && ip.Is4() {
 			continue
 		}
-		if !ip.Is4() && ip.IsLoopback() || !l.Takes(a.Label, -1) {
+		if !ip.Is4() && ip.IsLoopback() || !l.Selects(a.Label, -1) {
 			continue
 		}
 		if !s.links[a.Index].Running {
@@ -158,7 +158,7 @@ func (s search) explain(c Choice, why string) Choice {
 	}
 	switch {
 	case len(c.Picked) == 0:
-		why += "; nothing is left of " + s.have()
+		why += "; nothing is left of " + s.listLabels()
 	case s.links[c.Picked[0].Index].Loopback:
 		why += "; " + c.Picked[0].Iface + " comes first, which no other node can reach"
 	}
@@ -166,8 +166,8 @@ func (s search) explain(c Choice, why string) Choice {
 	return c
 }
 
-// have lists the names that have addresses, for messages.
-func (s search) have() string {
+// listLabels lists the names that have addresses, for messages.
+func (s search) listLabels() string {
 	var names []string
 	for _, a := range s.facts.Addresses {
 		if names = addOnce(names, a.Label); len(names) > 8 {

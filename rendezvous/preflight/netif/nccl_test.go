@@ -145,7 +145,7 @@ func FuzzNCCLIfname(f *testing.F) {
 		}
 		Gloo(facts, vars("GLOO_SOCKET_IFNAME="+list))
 		if name, err := ByRequest(facts, list); err == nil {
-			if _, ok := facts.first(name); !ok {
+			if _, ok := facts.firstAddress(name); !ok {
 				t.Errorf("--iface %q gives %q, which is not there", list, name)
 			}
 		}

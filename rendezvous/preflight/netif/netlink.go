@@ -55,7 +55,7 @@ func attributes(b []byte) iter.Seq2[uint16, []byte] {
 
 func align(n int) int { return (n + 3) &^ 3 }
 
-var errTooMany = errors.New("the node has more interfaces or addresses than gorun looks at")
+var errTooMany = errors.New("the node has more interfaces or addresses than gorun reads")
 
 // parseLinks reads the answer to RTM_GETLINK, in its order.
 func parseLinks(dump []byte) ([]Interface, error) {

@@ -17,7 +17,7 @@ func ByRequest(f Facts, request string) (iface string, err error) {
 	if !ok {
 		return f.byName(request)
 	}
-	best, found := reach{}, false
+	best, found := reachable{}, false
 	var near string
 	for _, r := range f.reachable() {
 		if !prefix.Contains(r.addr) {
@@ -36,10 +36,10 @@ func ByRequest(f Facts, request string) (iface string, err error) {
 		return best.pick.Iface, nil
 	case near != "":
 		return "", fmt.Errorf("this node's only address in %s cannot be used: %s", request, near)
-	case loops(prefix):
-		return "", fmt.Errorf("only loopback is in %s, which no other node reaches; this node has %s", request, f.list())
+	case isLoopback(prefix):
+		return "", fmt.Errorf("only loopback is in %s, which no other node reaches; this node has %s", request, f.listAddresses())
 	default:
-		return "", fmt.Errorf("this node has no address in %s; it has %s", request, f.list())
+		return "", fmt.Errorf("this node has no address in %s; it has %s", request, f.listAddresses())
 	}
 }
 
@@ -55,8 +55,8 @@ func network(s string) (netip.Prefix, bool) {
 	return netip.PrefixFrom(ip.WithZone(""), ip.BitLen()), true
 }
 
-// loops reports whether a network is part of 127.0.0.0/8 or ::1.
-func loops(p netip.Prefix) bool {
+// isLoopback reports whether a network is part of 127.0.0.0/8 or ::1.
+func isLoopback(p netip.Prefix) bool {
 	return p.Addr().IsLoopback() && (p.Addr().Is4() && p.Bits() >= 8 || p.Bits() == p.Addr().BitLen())
 }
 
@@ -64,7 +64,7 @@ func (f Facts) byName(name string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "^=,/: ") {
 		return "", fmt.Errorf("--iface %q is neither one interface's name nor a network such as 10.37.8.0/24", name)
 	}
-	if p, ok := f.first(name); ok {
+	if p, ok := f.firstAddress(name); ok {
 		if i, known := byIndex(f)[p.Index]; known && !i.Running {
 			return "", fmt.Errorf("interface %s of this node is down or has no carrier", name)
 		}
@@ -72,14 +72,14 @@ func (f Facts) byName(name string) (string, error) {
 	}
 	for _, i := range f.Interfaces {
 		if i.Name == name {
-			return "", fmt.Errorf("interface %s of this node has no address; it has %s", name, f.list())
+			return "", fmt.Errorf("interface %s of this node has no address; it has %s", name, f.listAddresses())
 		}
 	}
-	return "", fmt.Errorf("this node has no interface %s; it has %s", name, f.list())
+	return "", fmt.Errorf("this node has no interface %s; it has %s", name, f.listAddresses())
 }
 
-// list names the addresses that are not loopback, for messages.
-func (f Facts) list() string {
+// listAddresses names the addresses that are not loopback, for messages.
+func (f Facts) listAddresses() string {
 	var out []string
 	for _, a := range f.Addresses {
 		ip, err := netip.ParseAddr(a.IP)

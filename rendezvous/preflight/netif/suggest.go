@@ -28,8 +28,8 @@ func (p Proposal) Works() bool {
 	return len(p.Nodes) > 0 && !slices.ContainsFunc(p.Nodes, func(n Proposed) bool { return n.Iface == "" })
 }
 
-// candidates is how many networks are tried: those that most nodes have.
-const candidates = 8
+// maxNetworks is how many networks are tried: those that most nodes have.
+const maxNetworks = 8
 
 // Suggest finds what nodes should use if their automatic choices do not reach
 // each other. Of the networks in which every node has an address it takes the
@@ -38,10 +38,10 @@ const candidates = 8
 // unknown, or nil). It never proposes loopback, link-local addresses, bridges
 // and veths of containers, or addresses that two nodes share.
 func Suggest(nodes []Facts, reached []string) Proposal {
-	all := make([][]reach, len(nodes))
+	all := make([][]reachable, len(nodes))
 	count := map[netip.Prefix]int{}
 	for n, f := range nodes {
-		all[n] = slices.DeleteFunc(f.reachable(), func(r reach) bool { return r.why != "" || r.class == inner })
+		all[n] = slices.DeleteFunc(f.reachable(), func(r reachable) bool { return r.why != "" || r.class == inner })
 		for _, p := range networks(all[n]) {
 			count[p]++
 		}
@@ -50,8 +50,8 @@ func Suggest(nodes []Facts, reached []string) Proposal {
 		return cmp.Or(count[b]-count[a], a.Addr().Compare(b.Addr()), a.Bits()-b.Bits())
 	})
 	var best *trial
-	for _, p := range order[:min(len(order), candidates)] {
-		t := try(nodes, all, p)
+	for _, p := range order[:min(len(order), maxNetworks)] {
+		t := tryNetwork(nodes, all, p)
 		if best == nil || t.better(best, reached) {
 			best = t
 		}
@@ -67,13 +67,13 @@ func Suggest(nodes []Facts, reached []string) Proposal {
 	}
 	p := Proposal{Nodes: make([]Proposed, len(nodes)), Why: "no node has an address that others could reach"}
 	for n, f := range nodes {
-		p.Nodes[n].Why = "has " + f.list()
+		p.Nodes[n].Why = "has " + f.listAddresses()
 	}
 	return p
 }
 
 // networks returns the networks of a node, each once.
-func networks(list []reach) []netip.Prefix {
+func networks(list []reachable) []netip.Prefix {
 	var out []netip.Prefix
 	for _, r := range list {
 		p, err := r.addr.Prefix(r.pick.Bits)
@@ -88,16 +88,16 @@ func networks(list []reach) []netip.Prefix {
 type trial struct {
 	Proposal
 	missing int // nodes without a part
-	worst   reach
+	worst   reachable
 }
 
-// try gives each node its best address in a network.
-func try(nodes []Facts, all [][]reach, network netip.Prefix) *trial {
+// tryNetwork gives each node its best address in a network.
+func tryNetwork(nodes []Facts, all [][]reachable, network netip.Prefix) *trial {
 	t := &trial{Proposal: Proposal{Network: network.String(), Nodes: make([]Proposed, len(nodes))}}
-	owner := map[netip.Addr]reach{}
+	owner := map[netip.Addr]reachable{}
 	found := 0
 	for n := range nodes {
-		var pick *reach
+		var pick *reachable
 		for i := range all[n] {
 			if r := &all[n][i]; network.Contains(r.addr) && (pick == nil || r.better(*pick)) {
 				pick = r
@@ -105,7 +105,7 @@ func try(nodes []Facts, all [][]reach, network netip.Prefix) *trial {
 		}
 		if pick == nil {
 			t.missing++
-			t.Nodes[n].Why = cmp.Or(nodes[n].unfit(network), "has no address in "+t.Network+" but "+nodes[n].list())
+			t.Nodes[n].Why = cmp.Or(nodes[n].whyUnusable(network), "has no address in "+t.Network+" but "+nodes[n].listAddresses())
 			continue
 		}
 		// Agents with the same hardware address share a machine.
@@ -130,9 +130,9 @@ func try(nodes []Facts, all [][]reach, network netip.Prefix) *trial {
 	return t
 }
 
-// unfit says why a node's address in a network cannot be used, "" if the node
+// whyUnusable says why a node's address in a network cannot be used, "" if the node
 // has no address there.
-func (f Facts) unfit(network netip.Prefix) string {
+func (f Facts) whyUnusable(network netip.Prefix) string {
 	for _, r := range f.reachable() {
 		if network.Contains(r.addr) && r.why != "" {
 			return "cannot use its address in " + network.String() + ": " + r.why
@@ -148,12 +148,12 @@ func (t *trial) better(o *trial, reached []string) bool {
 	if t.worst.better(o.worst) != o.worst.better(t.worst) {
 		return t.worst.better(o.worst)
 	}
-	return t.known(reached) > o.known(reached)
+	return t.countReached(reached) > o.countReached(reached)
 }
 
-// known returns the number of nodes that are reached by the proposed address
+// countReached returns the number of nodes that are reached by the proposed address
 // already.
-func (t *trial) known(reached []string) int {
+func (t *trial) countReached(reached []string) int {
 	n := 0
 	for i, p := range t.Nodes {
 		if i < len(reached) && p.IP != "" && p.IP == reached[i] {
@@ -164,14 +164,14 @@ func (t *trial) known(reached []string) int {
 }
 
 // byReached proposes the interfaces of the addresses that agents use.
-func byReached(all [][]reach, reached []string) (Proposal, bool) {
+func byReached(all [][]reachable, reached []string) (Proposal, bool) {
 	if len(reached) != len(all) {
 		return Proposal{}, false
 	}
 	p := Proposal{Nodes: make([]Proposed, len(all)), Why: "the nodes have no network in common, but these are the addresses by which the agents reach each other"}
 	var v4 bool
 	for n, list := range all {
-		i := slices.IndexFunc(list, func(r reach) bool { return r.pick.IP == reached[n] })
+		i := slices.IndexFunc(list, func(r reachable) bool { return r.pick.IP == reached[n] })
 		if i < 0 || n > 0 && v4 != list[i].addr.Is4() {
 			return Proposal{}, false
 		}

@@ -57,7 +57,7 @@ func (g *gatherer) names() []string {
 		names = append(names, pluginNames(asked, "libnccl-net")...)
 	}
 	names = append(names, pluginNames(environ.Get(g.o.Env, "NCCL_TUNER_PLUGIN"), "libnccl-tuner")...)
-	for _, driver := range g.configured() {
+	for _, driver := range g.configuredDrivers() {
 		names = append(names, providerLibrary(driver))
 	}
 	slices.Sort(names)

@@ -17,10 +17,10 @@ const sinceAutoGID = 22100
 func (p Port) GID(env func(string) string, code int) (g GID, why string, ok bool) {
 	if p.Link == "InfiniBand" {
 		index := int(number(env, "NCCL_IB_ROUTABLE_FLID_GID_INDEX", 1))
-		if g, ok := p.at(index); ok && flid(g) != 0 {
+		if g, ok := p.entry(index); ok && flid(g) != 0 {
 			return g, "InfiniBand with a routable identifier", true
 		}
-		g, ok := p.at(0)
+		g, ok := p.entry(0)
 		return g, "InfiniBand uses the first", ok
 	}
 	automatic := int64(-1)
@@ -32,11 +32,11 @@ func (p Port) GID(env func(string) string, code int) (g GID, why string, ok bool
 		if env("NCCL_IB_GID_INDEX") == "" {
 			why = "NCCL before 2.21 uses the first unless NCCL_IB_GID_INDEX says another"
 		}
-		g, ok := p.at(int(min(index, maxGIDs)))
+		g, ok := p.entry(int(min(index, maxGIDs)))
 		return g, why, ok
 	}
-	r := rule(env)
-	cur, _ := p.at(0)
+	r := newGIDRule(env)
+	cur, _ := p.entry(0)
 	for _, next := range p.GIDs {
 		if next.Index > 0 && r.prefers(next, cur) {
 			cur = next
@@ -45,7 +45,7 @@ func (p Port) GID(env func(string) string, code int) (g GID, why string, ok bool
 	return cur, "NCCL prefers " + r.String(), cur.GID != ""
 }
 
-func (p Port) at(index int) (GID, bool) {
+func (p Port) entry(index int) (GID, bool) {
 	for _, g := range p.GIDs {
 		if g.Index == index {
 			return g, true
@@ -61,7 +61,7 @@ type gidRule struct {
 	within  netip.Prefix
 }
 
-func rule(env func(string) string) gidRule {
+func newGIDRule(env func(string) string) gidRule {
 	r := gidRule{v4: env("NCCL_IB_ADDR_FAMILY") != "AF_INET6", version: int(number(env, "NCCL_IB_ROCE_VERSION_NUM", 2))}
 	if p, err := netip.ParsePrefix(env("NCCL_IB_ADDR_RANGE")); err == nil && p.Addr().Is4() == r.v4 {
 		r.within = p
@@ -84,7 +84,7 @@ func (r gidRule) String() string {
 // prefers reports whether NCCL replaces cur by next on its way through the
 // table.
 func (r gidRule) prefers(next, cur GID) bool {
-	n, c := addr(next), addr(cur)
+	n, c := addressOf(next), addressOf(cur)
 	if !r.matches(n) {
 		return false
 	}
@@ -92,16 +92,16 @@ func (r gidRule) prefers(next, cur GID) bool {
 	if v4(n) != v4(c) && v4(n) == r.v4 {
 		return true
 	}
-	if v4(n) != r.v4 || !valid(n) {
+	if v4(n) != r.v4 || !isValid(n) {
 		return false
 	}
-	return (version(cur) != version(next) || !valid(c)) && version(next) == r.version
+	return (version(cur) != version(next) || !isValid(c)) && version(next) == r.version
 }
 
 func (r gidRule) matches(a netip.Addr) bool { return !r.within.IsValid() || r.within.Contains(a) }
 
-// addr returns the address in a GID, as IPv4 if it is one.
-func addr(g GID) netip.Addr {
+// addressOf returns the address in a GID, as IPv4 if it is one.
+func addressOf(g GID) netip.Addr {
 	a, err := netip.ParseAddr(g.GID)
 	if err != nil {
 		return netip.IPv6Unspecified()
@@ -109,8 +109,8 @@ func addr(g GID) netip.Addr {
 	return a.Unmap()
 }
 
-// valid reports whether NCCL accepts the address: neither empty nor link-local.
-func valid(a netip.Addr) bool {
+// isValid reports whether NCCL accepts the address: neither empty nor link-local.
+func isValid(a netip.Addr) bool {
 	return !a.IsUnspecified() && !(a.Is6() && a.IsLinkLocalUnicast())
 }
 

@@ -43,7 +43,7 @@ func hcas(f Facts, env func(string) string) (used []HCA, not []string) {
 				not = append(not, h.String()+" is "+p.State)
 			case p.Link != "InfiniBand" && p.Link != "Ethernet":
 				not = append(not, h.String()+" has the link layer "+p.Link)
-			case !list.Takes(d.Name, p.Number):
+			case !list.Selects(d.Name, p.Number):
 				not = append(not, h.String()+" is not in NCCL_IB_HCA")
 			case len(used) == maxHCAs:
 				not = append(not, h.String()+" is one too many")
@@ -76,7 +76,7 @@ func verbsUsable(f Facts, env func(string) string) string {
 	}
 	var first string
 	for _, h := range used {
-		why := f.closed(h.Device)
+		why := f.whyClosed(h.Device)
 		if why == "" {
 			return ""
 		}
@@ -87,8 +87,8 @@ func verbsUsable(f Facts, env func(string) string) string {
 	return first
 }
 
-// closed says what keeps libibverbs from a device that /sys shows.
-func (f Facts) closed(device string) string {
+// whyClosed says what keeps libibverbs from a device that /sys shows.
+func (f Facts) whyClosed(device string) string {
 	i := slices.IndexFunc(f.Devices, func(d Device) bool { return d.Name == device })
 	if i < 0 {
 		return ""

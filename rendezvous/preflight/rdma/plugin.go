@@ -92,8 +92,8 @@ func (g *gatherer) load(ctx context.Context, p *Plugin, prefix, must string) boo
 			break
 		}
 		p.Error = cmp.Or(found.Err, name+": the loader gave no answer")
-		if n := len(found.Passed); n > 0 { // the file exists but cannot be loaded
-			p.Path = found.Passed[n-1].Path
+		if n := len(found.Rejected); n > 0 { // the file exists but cannot be loaded
+			p.Path = found.Rejected[n-1].Path
 		}
 	}
 	if p.Error != "" {

@@ -50,7 +50,7 @@ func (g *gatherer) devices(ctx context.Context) []Device {
 		slices.SortFunc(d.Ports, func(a, b Port) int { return a.Number - b.Number })
 		out = append(out, d)
 	}
-	g.nameVerbs(out)
+	g.setVerbs(out)
 	return out
 }
 

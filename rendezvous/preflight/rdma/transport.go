@@ -27,7 +27,7 @@ func Transport(f Facts, env func(string) string, code int) (kind, why, err strin
 	case want == "":
 	case strings.EqualFold(want, "Socket"):
 		return "Socket", "NCCL_NET=" + want, ""
-	case !gathered(f):
+	case !isKnown(f):
 	case strings.EqualFold(want, "IB"):
 		if verbs == "" {
 			return "IB", "NCCL_NET=" + want, ""
@@ -42,7 +42,7 @@ func Transport(f Facts, env func(string) string, code int) (kind, why, err strin
 		return "", "NCCL_NET=" + want, notFound(want, code) + ": NCCL itself has only IB and Socket, and " + missing
 	}
 	switch {
-	case !gathered(f):
+	case !isKnown(f):
 		return "", "what the node has for RDMA is not known", ""
 	case plugin != nil:
 		return filepath.Base(plugin.Path), "NCCL takes the net plugin " + plugin.Path + " if it works", ""
@@ -56,22 +56,22 @@ func Transport(f Facts, env func(string) string, code int) (kind, why, err strin
 	return "Socket", why, ""
 }
 
-// gathered reports whether Gather made the facts. Gather always sets something
+// isKnown reports whether Gather made the facts. Gather always sets something
 // about libibverbs.
-func gathered(f Facts) bool {
+func isKnown(f Facts) bool {
 	return f.Verbs != Library{} || len(f.Devices) > 0
 }
 
-// Without reports whether the environment keeps NCCL from every plugin of a
+// DisablesPlugins reports whether the environment keeps NCCL from every plugin of a
 // kind, "net" or "tuner", whatever the node had when the facts were gathered.
-func Without(env func(string) string, kind string) bool {
+func DisablesPlugins(env func(string) string, kind string) bool {
 	return strings.EqualFold(env("NCCL_"+strings.ToUpper(kind)+"_PLUGIN"), "none")
 }
 
 // netPlugin returns the first net plugin that NCCL can load. missing says why
 // another plugin that the user asked for cannot be loaded.
 func netPlugin(f Facts, env func(string) string) (p *Plugin, missing string) {
-	if Without(env, "net") {
+	if DisablesPlugins(env, "net") {
 		return nil, ""
 	}
 	for i := range f.Plugin {

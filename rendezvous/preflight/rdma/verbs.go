@@ -39,7 +39,7 @@ func (g *gatherer) verbs() Library {
 	for _, name := range g.verbsNames() {
 		found := g.found[name]
 		if found.Path == "" {
-			if missed = found.Err; len(found.Passed) > 0 {
+			if missed = found.Err; len(found.Rejected) > 0 {
 				break
 			}
 			continue
@@ -88,7 +88,7 @@ func (g *gatherer) providers(verbs string) []string {
 			}
 		}
 	}
-	for _, driver := range g.configured() {
+	for _, driver := range g.configuredDrivers() {
 		// This is the same library under the name by which programs link to it.
 		if g.found[providerLibrary(driver)].Path != "" {
 			add(driver)
@@ -98,8 +98,8 @@ func (g *gatherer) providers(verbs string) []string {
 	return out
 }
 
-// configured returns the drivers that libibverbs' configuration names.
-func (g *gatherer) configured() (drivers []string) {
+// configuredDrivers returns the drivers that libibverbs' configuration names.
+func (g *gatherer) configuredDrivers() (drivers []string) {
 	names, _ := smallfile.Names(g.o.Root+"/etc/libibverbs.d", 64)
 	for _, name := range names {
 		if driver, ok := strings.CutSuffix(name, ".driver"); ok {
@@ -121,8 +121,8 @@ func providerOf(file string) (driver string, ok bool) {
 	return driver, ok && driver != ""
 }
 
-// nameVerbs finds each device's file in /dev/infiniband.
-func (g *gatherer) nameVerbs(devices []Device) {
+// setVerbs finds each device's file in /dev/infiniband.
+func (g *gatherer) setVerbs(devices []Device) {
 	if len(devices) == 0 {
 		return
 	}

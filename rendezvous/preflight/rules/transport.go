@@ -149,7 +149,7 @@ func groupByPlugin(f *preflight.Fleet, kind string) []preflight.Value {
 
 // firstPlugin returns the first plugin of a kind that NCCL can load.
 func firstPlugin(n *preflight.Facts, kind string) *rdma.Plugin {
-	if rdma.Without(n.Env, kind) {
+	if rdma.DisablesPlugins(n.Env, kind) {
 		return nil
 	}
 	for i := range n.RDMA.Plugin {
@@ -162,7 +162,7 @@ func firstPlugin(n *preflight.Facts, kind string) *rdma.Plugin {
 
 // pluginError says why a plugin that the user asks for cannot be loaded.
 func pluginError(n *preflight.Facts, kind string) string {
-	if rdma.Without(n.Env, kind) {
+	if rdma.DisablesPlugins(n.Env, kind) {
 		return ""
 	}
 	for _, p := range n.RDMA.Plugin {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// reach is an address by which other nodes might reach this one.
-type reach struct {
+// reachable is an address by which other nodes might reach this one.
+type reachable struct {
 	addr  netip.Addr
 	pick  Pick
 	mac   string
@@ -27,7 +27,7 @@ const (
 )
 
 // better reports whether r is preferable to o.
-func (r reach) better(o reach) bool {
+func (r reachable) better(o reachable) bool {
 	switch {
 	case r.class != o.class:
 		return r.class > o.class
@@ -40,14 +40,14 @@ func (r reach) better(o reach) bool {
 
 // reachable lists the addresses that are neither loopback nor link-local, in
 // getifaddrs' order.
-func (f Facts) reachable() []reach {
+func (f Facts) reachable() []reachable {
 	links := byIndex(f)
 	type family struct {
 		label string
 		v4    bool
 	}
 	seen := map[family]string{}
-	var out []reach
+	var out []reachable
 	for _, a := range f.Addresses {
 		ip, err := netip.ParseAddr(a.IP)
 		if err != nil {
@@ -61,7 +61,7 @@ func (f Facts) reachable() []reach {
 			continue
 		}
 		i := links[a.Index]
-		r := reach{addr: ip, pick: a.pick(), mac: i.MAC, speed: i.Speed, class: f.class(i)}
+		r := reachable{addr: ip, pick: a.pick(), mac: i.MAC, speed: i.Speed, class: f.class(i)}
 		switch {
 		case strings.Contains(a.Label, ":"):
 			r.why = a.IP + " has the label " + a.Label + ", which NCCL_SOCKET_IFNAME cannot name"

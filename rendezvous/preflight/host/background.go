@@ -2,11 +2,11 @@ package host
 
 import "context"
 
-// beside is work that may block: opening a device, reading a remote file system
+// background is work that may block: opening a device, reading a remote file system
 // or the /proc files of a process that hangs. Nothing can interrupt such work
 // in the kernel. If it does not end in time, its goroutine stays behind, and
 // nothing else does.
-type beside[T any] struct {
+type background[T any] struct {
 	what string
 	done chan answer[T]
 }
@@ -16,8 +16,8 @@ type answer[T any] struct {
 	why   string // what stays unknown
 }
 
-func start[T any](what string, work func() (T, string)) beside[T] {
-	b := beside[T]{what, make(chan answer[T], 1)}
+func startBackground[T any](what string, work func() (T, string)) background[T] {
+	b := background[T]{what, make(chan answer[T], 1)}
 	go func() {
 		value, why := work()
 		b.done <- answer[T]{value, why}
@@ -26,7 +26,7 @@ func start[T any](what string, work func() (T, string)) beside[T] {
 }
 
 // wait returns the answer, or why there is none if ctx ends first.
-func (b beside[T]) wait(ctx context.Context) (value T, why string) {
+func (b background[T]) wait(ctx context.Context) (value T, why string) {
 	select {
 	case a := <-b.done:
 		return a.value, a.why
