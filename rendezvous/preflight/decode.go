@@ -21,8 +21,8 @@ const (
 )
 
 // Encode writes the facts as Decode accepts them. A character that cannot be
-// printed becomes "?". Facts that are too large lose the ends of their lists and
-// strings, and a line in Unknown says so.
+// printed becomes "?". Facts that are too large lose the ends of their lists
+// and strings, and a line in Unknown says so.
 func Encode(f Facts) ([]byte, error) {
 	b, err := json.Marshal(f)
 	if err != nil {

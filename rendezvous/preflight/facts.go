@@ -87,8 +87,8 @@ type Lost struct {
 	Untried []string `json:"untried,omitempty"` // given, not among what was sent, and not likely to arrive
 }
 
-// EssentialVariables returns the variables without which a worker cannot find its
-// place.
+// EssentialVariables returns the variables without which a worker cannot find
+// its place.
 func EssentialVariables() []string {
 	return []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 }
@@ -154,8 +154,8 @@ type Holder struct {
 	MemMiB int64  `json:"mem_mib,omitempty"`
 }
 
-// Listener is a port that the agent opened at one of its addresses for the probes
-// of other nodes.
+// Listener is a port that the agent opened at one of its addresses for the
+// probes of other nodes.
 type Listener struct {
 	Iface string `json:"iface"`
 	Addr  string `json:"addr"` // IP address, with its zone if it has one

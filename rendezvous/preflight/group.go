@@ -154,8 +154,8 @@ func Detail(nodes []int, what func(i int) string) string {
 	return text
 }
 
-// HasMajority reports whether the first group is larger than every other one, so
-// that the others should be made equal to it.
+// HasMajority reports whether the first group is larger than every other one,
+// so that the others should be made equal to it.
 func HasMajority(values []Value) bool { return len(values) > 1 && values[1].Odd }
 
 // NodesOutside returns the nodes that are not in the k-th group, ascending.

@@ -180,11 +180,11 @@ func (f *Fleet) Locate() (machines, places []int) {
 	return machines, places
 }
 
-// copiedBootIDs returns the boot ids that several machines have. A copy of a running
-// machine keeps its boot id until it is restarted. Nodes with one boot id are
-// on different machines if they have different GPUs at one PCI address, or if
-// they are in one network namespace and each has an address that the other
-// lacks.
+// copiedBootIDs returns the boot ids that several machines have. A copy of a
+// running machine keeps its boot id until it is restarted. Nodes with one boot
+// id are on different machines if they have different GPUs at one PCI address,
+// or if they are in one network namespace and each has an address that the
+// other lacks.
 func (f *Fleet) copiedBootIDs() map[string]bool {
 	type slot struct{ boot, pci string }
 	type space struct{ boot, net string }
@@ -228,7 +228,8 @@ func (n *Facts) hasAddress(addr string) bool {
 	return false
 }
 
-// routableAddresses lists the node's addresses that have a meaning beyond a link.
+// routableAddresses lists the node's addresses that have a meaning beyond a
+// link.
 func (n *Facts) routableAddresses() string {
 	var b strings.Builder
 	for _, a := range n.Network.Addresses {

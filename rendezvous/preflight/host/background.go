@@ -2,10 +2,10 @@ package host
 
 import "context"
 
-// background is work that may block: opening a device, reading a remote file system
-// or the /proc files of a process that hangs. Nothing can interrupt such work
-// in the kernel. If it does not end in time, its goroutine stays behind, and
-// nothing else does.
+// background is work that may block: opening a device, reading a remote file
+// system or the /proc files of a process that hangs. Nothing can interrupt such
+// work in the kernel. If it does not end in time, its goroutine stays behind,
+// and nothing else does.
 type background[T any] struct {
 	what string
 	done chan answer[T]

@@ -61,10 +61,10 @@ type room struct{ most, used int64 }
 
 func (r room) left() int64 { return r.most - max(r.used, 0) }
 
-// tightestLimit reads the limits of a group and of its ancestors up to the mount. In
-// a container the path may be the host's while the mount is the container's
-// own, so tightestLimit skips folders that do not exist. A group that limits nothing
-// has no file at the root.
+// tightestLimit reads the limits of a group and of its ancestors up to the
+// mount. In a container the path may be the host's while the mount is the
+// container's own, so tightestLimit skips folders that do not exist. A group
+// that limits nothing has no file at the root.
 func (o Options) tightestLimit(mount, group, most, used string) room {
 	best, found := room{Unknown, Unknown}, false
 	for range maxDepth {

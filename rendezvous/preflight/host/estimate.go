@@ -3,9 +3,10 @@ package host
 import "cmp"
 
 // The estimates below are orders of magnitude, to be shown beside the limit
-// ("estimated need / limit"). Sources: NCCL's documentation ("a 144-rank job with
-// the device API needs more than 32 K files") and sources, nccl#290 for the size
-// of a shared memory segment, and the defaults of Docker (64 MB of /dev/shm).
+// ("estimated need / limit"). Sources: NCCL's documentation ("a 144-rank job
+// with the device API needs more than 32 K files") and sources, nccl#290 for
+// the size of a shared memory segment, and the defaults of Docker (64 MB of
+// /dev/shm).
 
 // Load is what the needs of a node's workers depend on.
 type Load struct {
@@ -24,9 +25,9 @@ const (
 	ThreadsWanted = 4096    // processes and threads that a rank should be allowed
 )
 
-// Files estimates how many files a worker opens if all ranks connect to all over
-// sockets: 4 for every rank, and a connection to send and one to receive, for
-// each channel, to every rank of another node.
+// Files estimates how many files a worker opens if all ranks connect to all
+// over sockets: 4 for every rank, and a connection to send and one to receive,
+// for each channel, to every rank of another node.
 func (l Load) Files() int64 {
 	channels := int64(cmp.Or(max(l.Channels, 0), 2))
 	remote := int64(max(l.Ranks-l.Local, 0))

@@ -59,7 +59,8 @@ type SHM struct {
 	Error string `json:"error,omitempty"` // why no file can be created there: "no such file or directory", "read-only file system"
 }
 
-// Limits are what a worker would get. Bytes or counts, Unlimited (-1), or -2 for unknown.
+// Limits are what a worker would get. Bytes or counts, Unlimited (-1), or -2
+// for unknown.
 type Limits struct {
 	NoFileSoft  int64  `json:"nofile_soft"`
 	NoFileHard  int64  `json:"nofile_hard"`

@@ -98,8 +98,8 @@ func (o Options) segments(ctx context.Context) (left Leftover, why string) {
 	return left, ""
 }
 
-// deleteMapped removes the files that a list of mappings names (proc(5): the path
-// begins at the first '/').
+// deleteMapped removes the files that a list of mappings names (proc(5): the
+// path begins at the first '/').
 func deleteMapped(size map[string]int64, maps []byte) {
 	for line := range bytes.Lines(maps) {
 		i := bytes.Index(line, []byte("/dev/shm/nccl-"))

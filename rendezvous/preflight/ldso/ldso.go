@@ -9,8 +9,8 @@
 // its search.
 //
 // Invariants: a child ends within two seconds, and its output is bounded by the
-// Runner. Unexpected output and hostile files are errors, never panics. Only the
-// loader of glibc is asked, because others, such as musl's, print something
+// Runner. Unexpected output and hostile files are errors, never panics. Only
+// the loader of glibc is asked, because others, such as musl's, print something
 // else.
 package ldso
 
@@ -94,8 +94,8 @@ func (l Loader) List(ctx context.Context, program string, open ...string) (Answe
 	return a, nil
 }
 
-// isGlibcLoader reports by its name whether a loader is glibc's. Alpine has a link of
-// that name to musl's loader.
+// isGlibcLoader reports by its name whether a loader is glibc's. Alpine has a
+// link of that name to musl's loader.
 func isGlibcLoader(interp string) bool {
 	real, err := filepath.EvalSymlinks(interp)
 	base := filepath.Base(interp)

@@ -59,9 +59,9 @@ const (
 	systemPath = "system search path"
 )
 
-// parse reads what ld.so --list prints with LD_DEBUG=libs,files. The texts are those
-// of glibc's elf/dl-load.c and elf/rtld.c. A line of LD_DEBUG begins with the number
-// of the process.
+// parse reads what ld.so --list prints with LD_DEBUG=libs,files. The texts are
+// those of glibc's elf/dl-load.c and elf/rtld.c. A line of LD_DEBUG begins with
+// the number of the process.
 func parse(out string) Answer {
 	p := parser{}
 	for line := range strings.Lines(out) {

@@ -40,8 +40,8 @@ func (g *gatherer) readVersion(n *NCCL, limit bound) (found bool, err error) {
 	return found, err
 }
 
-// guessVersion takes the version from the name of the file behind the links, or from
-// the wheel that owns it.
+// guessVersion takes the version from the name of the file behind the links, or
+// from the wheel that owns it.
 func (g *gatherer) guessVersion(n *NCCL) {
 	real, err := filepath.EvalSymlinks(n.Path)
 	if err != nil {

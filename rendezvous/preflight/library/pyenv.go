@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// resolveShim returns the interpreter behind pyenv's script of that name. It returns
-// any other path as it is.
+// resolveShim returns the interpreter behind pyenv's script of that name. It
+// returns any other path as it is.
 func (g *gatherer) resolveShim(path string) string {
 	shims := filepath.Dir(path)
 	root := filepath.Dir(shims)

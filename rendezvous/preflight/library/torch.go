@@ -134,8 +134,8 @@ func (g *gatherer) predictPython(p *python) {
 	}
 }
 
-// checkTorch opens torch's own libraries as the loader would. A copy that is cut
-// off, or a file mode that denies the user access, ends the import.
+// checkTorch opens torch's own libraries as the loader would. A copy that is
+// cut off, or a file mode that denies the user access, ends the import.
 func (g *gatherer) checkTorch(lib string) {
 	for _, name := range []string{"libc10.so", "libc10_cuda.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so"} {
 		path := filepath.Join(lib, name)
@@ -152,8 +152,8 @@ func (g *gatherer) checkTorch(lib string) {
 	}
 }
 
-// findStatic looks for an NCCL that is linked into libtorch_cuda, which then does
-// not ask for libnccl.
+// findStatic looks for an NCCL that is linked into libtorch_cuda, which then
+// does not ask for libnccl.
 func (g *gatherer) findStatic(a ldso.Answer) {
 	for _, o := range a.Requests {
 		if !strings.HasPrefix(filepath.Base(o.Path), "libtorch_cuda.so") {
@@ -187,7 +187,8 @@ func missingLibrary(a ldso.Answer, lib, deps string) string {
 	return ""
 }
 
-// firstWheelNCCL returns the libnccl that torch's own preload takes; "" for none.
+// firstWheelNCCL returns the libnccl that torch's own preload takes; "" for
+// none.
 func (g *gatherer) firstWheelNCCL(p *python) string {
 	for _, s := range p.sites {
 		if path := g.wheelNCCL(s); path != "" {
@@ -197,8 +198,8 @@ func (g *gatherer) firstWheelNCCL(p *python) string {
 	return ""
 }
 
-// usePrediction makes the outcome of a request for libnccl the prediction, and lists the
-// files that the loader passed over.
+// usePrediction makes the outcome of a request for libnccl the prediction, and
+// lists the files that the loader passed over.
 func (g *gatherer) usePrediction(r *ldso.Request) {
 	if r.Path == "" {
 		g.facts.NCCLError = r.By + " needs " + r.Err

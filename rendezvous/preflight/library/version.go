@@ -50,8 +50,8 @@ func versionCode(major, minor, patch int) int {
 }
 
 // parseVersion reads what follows "NCCL version ":
-// (\d+)\.(\d+)\.(\d+)(\S*?)\+cuda(\d+)\.(\d+). A home build may have the names of
-// the macros after +cuda (NVIDIA/nccl#268).
+// (\d+)\.(\d+)\.(\d+)(\S*?)\+cuda(\d+)\.(\d+). A home build may have the names
+// of the macros after +cuda (NVIDIA/nccl#268).
 func parseVersion(b []byte) (v version, ok bool) {
 	b = b[:min(len(b), maxVersion)]
 	end := bytes.IndexFunc(b, func(c rune) bool { return c <= ' ' || c > '~' })

@@ -57,8 +57,8 @@ func glooNames(f Facts, list string) Choice {
 	return c
 }
 
-// firstAddress returns the first address of a name in getifaddrs' order, which a
-// library takes for that name.
+// firstAddress returns the first address of a name in getifaddrs' order, which
+// a library takes for that name.
 func (f Facts) firstAddress(name string) (Pick, bool) {
 	for _, a := range f.Addresses {
 		if a.Label == name {

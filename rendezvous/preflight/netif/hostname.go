@@ -79,7 +79,8 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// lookUp asks the name server. An answer that there is no such name is no error.
+// lookUp asks the name server. An answer that there is no such name is no
+// error.
 func (o Options) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.NameServer)
 	defer cancel()
@@ -147,9 +148,9 @@ func (f Facts) globalAddresses() []netip.Addr {
 	return ips
 }
 
-// sortAddresses puts addresses in the order of getaddrinfo with its default table (RFC
-// 3484 as in glibc). Addresses that cannot be reached come last, IPv6 before
-// IPv4, near before far; otherwise the order stays.
+// sortAddresses puts addresses in the order of getaddrinfo with its default
+// table (RFC 3484 as in glibc). Addresses that cannot be reached come last,
+// IPv6 before IPv4, near before far; otherwise the order stays.
 func (f Facts) sortAddresses(ips []netip.Addr) []string {
 	v6 := slices.ContainsFunc(f.globalAddresses(), func(ip netip.Addr) bool { return !ip.Is4() })
 	rank := func(ip netip.Addr) int {

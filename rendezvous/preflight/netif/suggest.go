@@ -130,8 +130,8 @@ func tryNetwork(nodes []Facts, all [][]reachable, network netip.Prefix) *trial {
 	return t
 }
 
-// whyUnusable says why a node's address in a network cannot be used, "" if the node
-// has no address there.
+// whyUnusable says why a node's address in a network cannot be used, "" if the
+// node has no address there.
 func (f Facts) whyUnusable(network netip.Prefix) string {
 	for _, r := range f.reachable() {
 		if network.Contains(r.addr) && r.why != "" {
@@ -151,8 +151,8 @@ func (t *trial) better(o *trial, reached []string) bool {
 	return t.countReached(reached) > o.countReached(reached)
 }
 
-// countReached returns the number of nodes that are reached by the proposed address
-// already.
+// countReached returns the number of nodes that are reached by the proposed
+// address already.
 func (t *trial) countReached(reached []string) int {
 	n := 0
 	for i, p := range t.Nodes {

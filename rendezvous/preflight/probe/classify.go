@@ -48,8 +48,8 @@ func resultOf(no syscall.Errno) preflight.Result {
 	return preflight.Failed
 }
 
-// errorText returns the failed call and the errno's text, without the addresses,
-// which the finding shows anyway.
+// errorText returns the failed call and the errno's text, without the
+// addresses, which the finding shows anyway.
 func errorText(err error, no syscall.Errno) string {
 	var call *os.SyscallError
 	if errors.As(err, &call) {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// decodeList decodes a JSON array of at most limit elements and allocates nothing for
-// more. Empty input and null are empty lists.
+// decodeList decodes a JSON array of at most limit elements and allocates
+// nothing for more. Empty input and null are empty lists.
 func decodeList[T any](data []byte, limit int) ([]T, error) {
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil

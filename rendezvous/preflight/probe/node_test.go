@@ -28,8 +28,8 @@ type order struct {
 	Ports Ports
 }
 
-// runNode listens as its order says, answers with its listeners, and runs a plan
-// for each further line until its input ends.
+// runNode listens as its order says, answers with its listeners, and runs a
+// plan for each further line until its input ends.
 func runNode() int {
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, MaxBytes)

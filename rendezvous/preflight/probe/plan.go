@@ -113,7 +113,8 @@ func (t Target) validate(self int) error {
 	return nil
 }
 
-// isOneHost reports whether a connection to the address leads to one other host.
+// isOneHost reports whether a connection to the address leads to one other
+// host.
 func isOneHost(a netip.Addr) bool {
 	return a.IsValid() && !a.Is4In6() && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() &&
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && len(a.Zone()) <= maxName

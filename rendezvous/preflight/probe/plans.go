@@ -84,8 +84,8 @@ func newSide(f *preflight.Facts) side {
 	}
 }
 
-// furtherPorts returns further ports of the addresses that a node is probed at, each
-// address from one source only.
+// furtherPorts returns further ports of the addresses that a node is probed at,
+// each address from one source only.
 func furtherPorts(ts []Target, f *preflight.Facts) []Target {
 	type path struct{ source, target string }
 	tried := map[path][]string{}
@@ -119,8 +119,8 @@ func furtherPorts(ts []Target, f *preflight.Facts) []Target {
 	return out
 }
 
-// openPorts returns the ports of a node's address. The zone by which this side names
-// the address does not matter.
+// openPorts returns the ports of a node's address. The zone by which this side
+// names the address does not matter.
 func openPorts(f *preflight.Facts, host string) (ports []string) {
 	want, _ := netip.ParseAddr(host)
 	for _, l := range f.Listeners {

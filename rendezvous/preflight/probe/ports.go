@@ -9,9 +9,9 @@ const (
 	// maxParts is how many ports of an address are opened at most. A firewall
 	// that closes an eighth of the range closes at least one of them.
 	maxParts = 16
-	// portsPerPart is how many ports a range must have for each port that is opened,
-	// because gorun's other listeners and other agents share a range that the
-	// user asked for.
+	// portsPerPart is how many ports a range must have for each port that is
+	// opened, because gorun's other listeners and other agents share a range
+	// that the user asked for.
 	portsPerPart = 8
 	// partTries is how many ports of a part are tried if other programs hold
 	// them.

@@ -18,15 +18,16 @@ func longOptions(id string) Options {
 	return Options{Key: "job 1", ID: id, Connect: testTimeout, Exchange: testTimeout, Total: 3 * testTimeout}
 }
 
-// shortOptions returns options whose exchange ends in a time that a test can wait
-// for.
+// shortOptions returns options whose exchange ends in a time that a test can
+// wait for.
 func shortOptions(id string) Options {
 	o := longOptions(id)
 	o.Exchange = 300 * time.Millisecond
 	return o
 }
 
-// serve starts a server on addresses of this machine and stops it with the test.
+// serve starts a server on addresses of this machine and stops it with the
+// test.
 func serve(t testing.TB, o Options, ips ...string) *Server {
 	t.Helper()
 	var addrs []Address

@@ -146,7 +146,8 @@ type tryResult struct {
 // decided is the decisiveness of a result that no other try can change.
 const decided = 5
 
-// decisiveness ranks a result by how much it shows. A try that got further says more.
+// decisiveness ranks a result by how much it shows. A try that got further says
+// more.
 func decisiveness(r preflight.Result) int {
 	switch r {
 	case "":
@@ -290,9 +291,9 @@ func (c *client) load(conn net.Conn, size int, r *preflight.Probe) (preflight.Re
 	return preflight.OK, ""
 }
 
-// measureRate returns the rate, in Mbit/s, of a path on which a payload waited in a
-// queue. It returns 0 if the wait was chance, because a busy machine delays
-// packets, too.
+// measureRate returns the rate, in Mbit/s, of a path on which a payload waited
+// in a queue. It returns 0 if the wait was chance, because a busy machine
+// delays packets, too.
 func (c *client) measureRate(ctx context.Context, t Target, dial dialer) float64 {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Exchange)
 	defer cancel()
@@ -321,9 +322,9 @@ func (c *client) measureRate(ctx context.Context, t Target, dial dialer) float64
 	return 0
 }
 
-// classifyStall says why a payload did not arrive. If no byte arrived, the cause is the
-// size of the packets. Otherwise packets got lost, or the path is slow: then
-// they wait in a queue, and the round trip grows.
+// classifyStall says why a payload did not arrive. If no byte arrived, the
+// cause is the size of the packets. Otherwise packets got lost, or the path is
+// slow: then they wait in a queue, and the round trip grows.
 func (c *client) classifyStall(info *unix.TCPInfo, arrived int, way string, r *preflight.Probe, took time.Duration) (preflight.Result, string) {
 	text := fmt.Sprintf("%d of %d KiB %s arrived within %s", arrived>>10, payload>>10, way, c.options.Exchange)
 	switch {

@@ -53,7 +53,8 @@ func Schedule(n int) [][]int {
 	return out
 }
 
-// smallFleet is the largest number of nodes that send payloads between all pairs.
+// smallFleet is the largest number of nodes that send payloads between all
+// pairs.
 const smallFleet = 16
 
 // isLarge reports whether the probe from node i to node j of n sends a payload.

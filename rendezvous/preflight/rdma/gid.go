@@ -109,7 +109,8 @@ func addressOf(g GID) netip.Addr {
 	return a.Unmap()
 }
 
-// isValid reports whether NCCL accepts the address: neither empty nor link-local.
+// isValid reports whether NCCL accepts the address: neither empty nor
+// link-local.
 func isValid(a netip.Addr) bool {
 	return !a.IsUnspecified() && !(a.Is6() && a.IsLinkLocalUnicast())
 }

@@ -54,8 +54,8 @@ func (m machine) library(name string, symbols ...string) {
 	m.libraryAt("usr/lib64/"+name, symbols...)
 }
 
-// libraryAt writes a shared library that exports the symbols; those with a dot are
-// versions.
+// libraryAt writes a shared library that exports the symbols; those with a dot
+// are versions.
 func (m machine) libraryAt(path string, symbols ...string) {
 	m.Helper()
 	l := ldsotest.Library{Soname: filepath.Base(path)}

@@ -62,8 +62,9 @@ func isKnown(f Facts) bool {
 	return f.Verbs != Library{} || len(f.Devices) > 0
 }
 
-// DisablesPlugins reports whether the environment keeps NCCL from every plugin of a
-// kind, "net" or "tuner", whatever the node had when the facts were gathered.
+// DisablesPlugins reports whether the environment keeps NCCL from every plugin
+// of a kind, "net" or "tuner", whatever the node had when the facts were
+// gathered.
 func DisablesPlugins(env func(string) string, kind string) bool {
 	return strings.EqualFold(env("NCCL_"+strings.ToUpper(kind)+"_PLUGIN"), "none")
 }

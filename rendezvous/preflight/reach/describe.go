@@ -102,8 +102,8 @@ func (w *describer) results(f fault) string {
 	return ": " + strings.Join(words, " or ")
 }
 
-// groupAlike groups the faults that one sentence can describe: points with the same
-// fault.
+// groupAlike groups the faults that one sentence can describe: points with the
+// same fault.
 func (w *describer) groupAlike(faults []fault) [][]fault {
 	var out [][]fault
 	at := map[string]int{}

@@ -66,8 +66,9 @@ func (e *evidence) otherNetwork() []preflight.Step {
 	return nil
 }
 
-// bootstrapOnly returns the steps that use only the bootstrap's interface, if it
-// works and other interfaces that carry data do not. Otherwise it returns nil.
+// bootstrapOnly returns the steps that use only the bootstrap's interface, if
+// it works and other interfaces that carry data do not. Otherwise it returns
+// nil.
 func (e *evidence) bootstrapOnly() []preflight.Step {
 	name := "" // of the bootstrap's interface
 	for p := range e.ValidProbes {

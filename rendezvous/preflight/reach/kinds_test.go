@@ -128,8 +128,8 @@ func TestFirewallOverAPartOfTheRange(t *testing.T) {
 	}
 }
 
-// degrade makes the connections between a node and the others lose packets or be
-// slow.
+// degrade makes the connections between a node and the others lose packets or
+// be slow.
 func (s *simnet) degrade(node int, how func(i int, p *preflight.Probe)) *preflight.Fleet {
 	f := s.run()
 	for i := range f.Probes {
@@ -336,8 +336,9 @@ func TestNodesOfOneMachine(t *testing.T) {
 	}
 }
 
-// TestInvalidProbes checks that invalid probes, which may come from other nodes,
-// do not stop the rules, and that the same probes give the same findings.
+// TestInvalidProbes checks that invalid probes, which may come from other
+// nodes, do not stop the rules, and that the same probes give the same
+// findings.
 func TestInvalidProbes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -130,8 +130,9 @@ func interfaces(f *preflight.Fleet) map[point]string {
 	return out
 }
 
-// nodesByAddress returns the nodes that publish each address, ascending. Of nodes that
-// share a machine and its network, and so the addresses, it returns only one.
+// nodesByAddress returns the nodes that publish each address, ascending. Of
+// nodes that share a machine and its network, and so the addresses, it returns
+// only one.
 func nodesByAddress(f *preflight.Fleet) map[string][]int {
 	nodes, place := map[string][]int{}, f.View().Place
 	for i, n := range f.Known() {

@@ -133,8 +133,8 @@ func (x span) String() string {
 	return where + " " + what
 }
 
-// portsNotTried returns a note if --port-range confines gorun's ports to another
-// range than NCCL's, or to a part of it.
+// portsNotTried returns a note if --port-range confines gorun's ports to
+// another range than NCCL's, or to a part of it.
 func portsNotTried(f *preflight.Fleet) []preflight.Finding {
 	if f.Probes == nil {
 		return nil

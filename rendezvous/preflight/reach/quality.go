@@ -104,8 +104,8 @@ func isPoor(p *preflight.Probe) bool {
 	return p.Resent > 0 || p.Mbit > 0 || p.Result == preflight.Lossy || p.Result == preflight.Slow
 }
 
-// withResult returns a copy of a path's first probe, with the result of the path as
-// a whole.
+// withResult returns a copy of a path's first probe, with the result of the
+// path as a whole.
 func (p *path) withResult(r preflight.Result) *preflight.Probe {
 	x := *p.probes[0]
 	x.Result = r

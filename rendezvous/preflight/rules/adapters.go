@@ -142,7 +142,8 @@ func commonPorts(f *preflight.Fleet) []preflight.Step {
 	}), repair...)
 }
 
-// listInactive lists the ports that NCCL leaves out because they are not active.
+// listInactive lists the ports that NCCL leaves out because they are not
+// active.
 func listInactive(n *preflight.Facts) string {
 	var list []string
 	for _, d := range n.RDMA.Devices {

@@ -7,7 +7,8 @@ import (
 )
 
 func deviceCases() map[string][]ruleCase {
-	// own puts the first two nodes onto one machine, in containers, and gives them GPUs.
+	// own puts the first two nodes onto one machine, in containers, and gives
+	// them GPUs.
 	own := func(f *preflight.Fleet, first, second []string) {
 		f.Nodes[1].Host = f.Nodes[0].Host
 		f.Nodes[1].Host.NS.Net = "net:[7]"

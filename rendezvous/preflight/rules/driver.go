@@ -34,8 +34,8 @@ func checkDriver(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// driverMismatch says which library does not fit the kernel module. A libcuda of the
-// forward compatibility package is newer on purpose.
+// driverMismatch says which library does not fit the kernel module. A libcuda
+// of the forward compatibility package is newer on purpose.
 func driverMismatch(n *preflight.Facts) string {
 	l := n.Libraries
 	switch {
@@ -100,8 +100,8 @@ func minimumDriver(cuda string) string {
 	}
 }
 
-// isOlder compares versions number by number. Text that is not a number ends the
-// comparison.
+// isOlder compares versions number by number. Text that is not a number ends
+// the comparison.
 func isOlder(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range max(len(x), len(y)) {

@@ -152,8 +152,8 @@ func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
 	return x
 }
 
-// confirmSteps returns the step that gives every rank the first node's value. No
-// difference is left after it.
+// confirmSteps returns the step that gives every rank the first node's value.
+// No difference is left after it.
 func confirmSteps(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
 	const text, refuse = "set the same on every node, or confirm ", " (--env-conflict=error refuses such a job)"
 	first := d.Values[0].Nodes[:1]
@@ -167,7 +167,8 @@ func confirmSteps(f *preflight.Fleet, d preflight.Difference) []preflight.Step {
 	return []preflight.Step{preflight.ToGorun.Step(text+"that it is unset"+refuse, "--unset "+d.Name)}
 }
 
-// joinOptions makes one step of the options for gorun that several findings have.
+// joinOptions makes one step of the options for gorun that several findings
+// have.
 func joinOptions(a, b []preflight.Step) []preflight.Step {
 	for _, s := range b {
 		k := slices.IndexFunc(a, func(t preflight.Step) bool { return t.Place == preflight.ToGorun && s.Place == preflight.ToGorun })
@@ -188,8 +189,9 @@ func hasFacts(f *preflight.Fleet, values []preflight.Value) bool {
 	})
 }
 
-// mergeDisagreement adds a disagreement, or joins it with one of the same kind between the
-// same groups of nodes. So a node that lost its environment gives one finding.
+// mergeDisagreement adds a disagreement, or joins it with one of the same kind
+// between the same groups of nodes. So a node that lost its environment gives
+// one finding.
 func mergeDisagreement(all []disagreement, x disagreement) []disagreement {
 	for i := range all {
 		y := &all[i]
@@ -360,9 +362,9 @@ func checkNamedFiles(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// oneValueSteps returns the step that gives every rank one value of a variable. It
-// takes the value that most nodes have, no value if at least half of the nodes
-// set none, or else the first node's value.
+// oneValueSteps returns the step that gives every rank one value of a variable.
+// It takes the value that most nodes have, no value if at least half of the
+// nodes set none, or else the first node's value.
 func oneValueSteps(f *preflight.Fleet, name string, values []preflight.Value) []preflight.Step {
 	good := 0
 	if !preflight.HasMajority(values) {
@@ -377,8 +379,8 @@ func oneValueSteps(f *preflight.Fleet, name string, values []preflight.Value) []
 	return unsetVariables(f, "unset it", func(s ncclenv.Value) bool { return s.Name == name })
 }
 
-// unsetVariables returns the steps that remove settings from all nodes that have
-// them.
+// unsetVariables returns the steps that remove settings from all nodes that
+// have them.
 func unsetVariables(f *preflight.Fleet, text string, is func(ncclenv.Value) bool) []preflight.Step {
 	var names []string
 	for _, n := range f.Known() {

@@ -300,8 +300,8 @@ func checkDistinctGPUs(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// distributeGPUs returns the steps that give each agent of a machine GPUs of its own,
-// if there are enough for all workers.
+// distributeGPUs returns the steps that give each agent of a machine GPUs of
+// its own, if there are enough for all workers.
 func distributeGPUs(f *preflight.Fleet, shared map[int][]*sharedGPUs) []preflight.Step {
 	v := f.View()
 	share := preflight.ToGorun.Step("share them on purpose", "--oversubscribe-gpus").Everywhere()
@@ -432,8 +432,8 @@ func modelRules() []preflight.Rule {
 	}
 }
 
-// listModels returns the names of the node's GPUs, each once, in the order of the
-// bus.
+// listModels returns the names of the node's GPUs, each once, in the order of
+// the bus.
 func listModels(n *preflight.Facts) []string {
 	var names []string
 	for _, d := range n.GPU.Devices {

@@ -99,8 +99,8 @@ func checkHostID(f *preflight.Fleet) []preflight.Finding {
 	return append(all, checkHosts(f)...)
 }
 
-// checkHosts finds nodes of one machine that NCCL takes for one host though they
-// share no memory, or for two hosts though they share it.
+// checkHosts finds nodes of one machine that NCCL takes for one host though
+// they share no memory, or for two hosts though they share it.
 func checkHosts(f *preflight.Fleet) []preflight.Finding {
 	v := f.View()
 	type machine struct {
@@ -164,8 +164,8 @@ func checkClock(f *preflight.Fleet) []preflight.Finding {
 	}), preflight.Finding{Text: "Clocks differ from the coordinator's: events of several nodes are in the wrong order in logs."})
 }
 
-// roundingStep returns a tenth of the offset's magnitude, so that similar offsets form
-// one group.
+// roundingStep returns a tenth of the offset's magnitude, so that similar
+// offsets form one group.
 func roundingStep(d time.Duration) time.Duration {
 	s := 100 * time.Millisecond
 	for ; s < d/10; s *= 10 {

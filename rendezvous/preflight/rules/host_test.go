@@ -16,7 +16,8 @@ func hostCases() map[string][]ruleCase {
 		f.Nodes[1].RDMA = f.Nodes[0].RDMA
 		f.Nodes[1].GPU.Devices = f.Nodes[0].GPU.Devices
 	}
-	// copied makes node 1 a copy of the running node 0, with GPUs and addresses of its own.
+	// copied makes node 1 a copy of the running node 0, with GPUs and addresses
+	// of its own.
 	copied := func(f *preflight.Fleet) {
 		f.Nodes[1].Host.BootID, f.Nodes[1].Host.Hostname = f.Nodes[0].Host.BootID, f.Nodes[0].Host.Hostname
 	}

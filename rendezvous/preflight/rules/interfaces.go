@@ -99,8 +99,8 @@ func checkChoice(f *preflight.Fleet) []preflight.Finding {
 	return append(checkSubnets(f), checkInterfaceCounts(f)...)
 }
 
-// checkSubnets warns if the nodes' first addresses are in several networks, unless
-// probes have shown that the networks reach each other.
+// checkSubnets warns if the nodes' first addresses are in several networks,
+// unless probes have shown that the networks reach each other.
 func checkSubnets(f *preflight.Fleet) []preflight.Finding {
 	if tried, bad := wasProbed(f, preflight.UseBootstrap); tried && !bad {
 		return nil
@@ -118,7 +118,8 @@ func checkSubnets(f *preflight.Fleet) []preflight.Finding {
 	}))
 }
 
-// checkInterfaceCounts warns if nodes have different numbers of interfaces that carry data.
+// checkInterfaceCounts warns if nodes have different numbers of interfaces that
+// carry data.
 func checkInterfaceCounts(f *preflight.Fleet) []preflight.Finding {
 	values := f.Differing(func(i int, _ *preflight.Facts) string {
 		picks := f.DataAddresses(i)
@@ -158,7 +159,8 @@ func withConfFile(n *preflight.Facts, why string) string {
 	return strings.Replace(why, setting, setting+" ("+from+")", 1)
 }
 
-// describeConfFile says where the user's variable is set, "" for the environment.
+// describeConfFile says where the user's variable is set, "" for the
+// environment.
 func describeConfFile(n *preflight.Facts) string {
 	const name = "NCCL_SOCKET_IFNAME"
 	if confFile(n, name) == "" {
@@ -167,8 +169,8 @@ func describeConfFile(n *preflight.Facts) string {
 	return "; " + withConfFile(n, name+"="+n.Env(name))
 }
 
-// wasProbed reports whether addresses of this use were probed, and whether a probe
-// failed.
+// wasProbed reports whether addresses of this use were probed, and whether a
+// probe failed.
 func wasProbed(f *preflight.Fleet, use preflight.Use) (tried, bad bool) {
 	for _, p := range f.Probes {
 		if p.Use == use {
@@ -250,8 +252,8 @@ func checkVirtual(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(values, preflight.Finding{Text: "The workers would use an interface that ends on its machine, or a tunnel.", Steps: directInterfaces(f, values)})
 }
 
-// directInterfaces proposes interfaces that are neither bridges nor tunnels, if all nodes
-// have such interfaces.
+// directInterfaces proposes interfaces that are neither bridges nor tunnels, if
+// all nodes have such interfaces.
 func directInterfaces(f *preflight.Fleet, values []preflight.Value) []preflight.Step {
 	if len(values) == 0 {
 		return nil
@@ -335,8 +337,8 @@ func ignoresIface(n *preflight.Facts) bool {
 	return slices.ContainsFunc(n.Unknown, func(u preflight.Unknown) bool { return u.Source == preflight.IfaceSource })
 }
 
-// otherNetwork returns the step that names a network that every node has, if there
-// is one.
+// otherNetwork returns the step that names a network that every node has, if
+// there is one.
 func otherNetwork(f *preflight.Fleet) []preflight.Step {
 	steps := f.Proposal()
 	if len(steps) == 0 {

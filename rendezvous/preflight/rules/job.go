@@ -17,7 +17,8 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// jobRules returns R01, R02 and R04 to R07: what the nodes report about the job.
+// jobRules returns R01, R02 and R04 to R07: what the nodes report about the
+// job.
 func jobRules() []preflight.Rule {
 	return []preflight.Rule{
 		{

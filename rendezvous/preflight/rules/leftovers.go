@@ -165,8 +165,8 @@ func checkDebugFile(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// fileForEachRank returns the step that gives each rank its own file for NCCL's log, in
-// the folder of the first file.
+// fileForEachRank returns the step that gives each rank its own file for NCCL's
+// log, in the folder of the first file.
 func fileForEachRank(f *preflight.Fleet) []preflight.Step {
 	for _, n := range f.Known() {
 		if name := n.Env("NCCL_DEBUG_FILE"); name != "" {

@@ -80,7 +80,8 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(low, preflight.Finding{Severity: preflight.Warning, Text: fmt.Sprintf("For a job of %s a limit of %d open files is advised.", preflight.Plural(v.Ranks, "rank"), want), Steps: most(preflight.Marked(low))})
 }
 
-// raiseLimit returns the steps that lift a limit of the nodes' shells or containers.
+// raiseLimit returns the steps that lift a limit of the nodes' shells or
+// containers.
 func raiseLimit(f *preflight.Fleet, nodes []int, what string, limit int64) []preflight.Step {
 	value, options := strconv.FormatInt(limit, 10), map[string]string{"nofile": "-n", "memlock": "-l", "nproc": "-u", "as": "-v", "cpu": "-t", "fsize": "-f", "data": "-d"}
 	docker := value
@@ -176,8 +177,8 @@ func moreThreads(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return steps
 }
 
-// threadLimit returns the tightest limit on the node's processes and threads, -1 if
-// none is known.
+// threadLimit returns the tightest limit on the node's processes and threads,
+// -1 if none is known.
 func threadLimit(n *preflight.Facts) (what string, limit int64) {
 	l := n.Host.Limits
 	limit = -1
@@ -272,8 +273,8 @@ func smallTables(f *preflight.Fleet, i int, n *preflight.Facts) (low []kernelTab
 	return low
 }
 
-// workerLimitRules returns L08: limits at which a worker fails or is killed while it
-// works.
+// workerLimitRules returns L08: limits at which a worker fails or is killed
+// while it works.
 func workerLimitRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "L08", Name: "worker-limits", Severity: preflight.Warning,

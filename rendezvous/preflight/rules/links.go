@@ -166,8 +166,8 @@ func checkDuplicates(f *preflight.Fleet) []preflight.Finding {
 	})...)
 }
 
-// duplicates finds keys that several nodes have. Nodes with the same number in place
-// may share a key.
+// duplicates finds keys that several nodes have. Nodes with the same number in
+// place may share a key.
 func duplicates(f *preflight.Fleet, place []int, keys func(i int, n *preflight.Facts) []string) []preflight.Value {
 	type owner struct {
 		node int
@@ -269,7 +269,8 @@ func checkSameSubnet(f *preflight.Fleet) []preflight.Finding {
 	return preflight.IfAny(values, preflight.Finding{Text: "Two interfaces of a node are in one subnet, and the kernel is not set for that: answers may leave by the other interface."})
 }
 
-// interfaceInSubnet names another interface of the node in the subnet of an address.
+// interfaceInSubnet names another interface of the node in the subnet of an
+// address.
 func interfaceInSubnet(n *preflight.Facts, p netif.Pick) string {
 	net := p.Subnet()
 	if net == "" || p.LocalOnly() != "" {

@@ -557,8 +557,8 @@ func (s *scene) docker(t *testing.T, i int, words []string) {
 	}
 }
 
-// passOn makes the wrapper before the workers' program pass on the variables that
-// these words name.
+// passOn makes the wrapper before the workers' program pass on the variables
+// that these words name.
 func passOn(n *preflight.Facts, words []string) {
 	if l := n.Lost; l != nil {
 		for _, list := range []*[]string{&l.Missing, &l.Changed, &l.Forced, &l.Untried} {

@@ -116,8 +116,8 @@ func programFile(p preflight.Program) string {
 	return cmp.Or(p.Script, p.Path, p.Title)
 }
 
-// isSystemProgram reports whether the program came with the machine. Two releases of a
-// distribution have different programs.
+// isSystemProgram reports whether the program came with the machine. Two
+// releases of a distribution have different programs.
 func isSystemProgram(p preflight.Program) bool {
 	dir := path.Dir(programFile(p)) + "/"
 	return slices.ContainsFunc([]string{"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/lib/"}, func(prefix string) bool { return strings.HasPrefix(dir, prefix) })
@@ -129,9 +129,9 @@ func shortHash(hash string) string { return hash[:min(len(hash), 12)] }
 // shownModules bounds the files of one kind that a value names.
 const shownModules = 4
 
-// differingModules says for each node how its modules differ from the modules that most
-// nodes of its role have. If equally many nodes have two versions, the version
-// of the lower group rank counts.
+// differingModules says for each node how its modules differ from the modules
+// that most nodes of its role have. If equally many nodes have two versions,
+// the version of the lower group rank counts.
 func differingModules(f *preflight.Fleet) []preflight.Value {
 	type version struct {
 		node  *preflight.Facts
@@ -167,7 +167,8 @@ func differingModules(f *preflight.Fleet) []preflight.Value {
 	})
 }
 
-// moduleDigest returns a text that is the same for the same modules, and never empty.
+// moduleDigest returns a text that is the same for the same modules, and never
+// empty.
 func moduleDigest(n *preflight.Facts) string {
 	var b strings.Builder
 	for _, m := range n.Program.Modules {
@@ -177,8 +178,8 @@ func moduleDigest(n *preflight.Facts) string {
 	return b.String()
 }
 
-// compareModules names the files in which a node's modules differ from others. If a
-// list was cut, it compares only the files that both lists have.
+// compareModules names the files in which a node's modules differ from others.
+// If a list was cut, it compares only the files that both lists have.
 func compareModules(most, node preflight.Program) string {
 	var different, missing, additional []string
 	hashes := map[string]string{}

@@ -49,8 +49,8 @@ func transportRules() []preflight.Rule {
 	}
 }
 
-// usesAdapters reports whether NCCL on this node moves data to other nodes through
-// adapters, either by itself or by a plugin.
+// usesAdapters reports whether NCCL on this node moves data to other nodes
+// through adapters, either by itself or by a plugin.
 func usesAdapters(f *preflight.Fleet, i int) bool {
 	kind := f.View().Transport[i].Kind
 	return f.View().Places > 1 && kind != "" && kind != "Socket" && len(f.Nodes[i].RDMA.Devices) > 0

@@ -117,8 +117,8 @@ func versionOf(code int) string {
 	return fmt.Sprintf("%d.%d.%d", code/10000, code/100%100, code%100)
 }
 
-// describeNCCL says which file has the version, why the loader takes it, and which
-// other files it does not take.
+// describeNCCL says which file has the version, why the loader takes it, and
+// which other files it does not take.
 func describeNCCL(n *preflight.Facts) string {
 	x := n.Libraries.NCCL
 	text := x.Path
@@ -198,9 +198,9 @@ func provideNCCL(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return preflight.Either(steps, preflight.ByHand.Step("ask the administrator to install NCCL (libnccl2) in a folder that the loader searches, or name its folder in LD_LIBRARY_PATH"))
 }
 
-// wheelFaults finds faults of NCCL's wheels. They are errors in the site directory
-// from which the workers load NCCL, or if they find no NCCL. In other site
-// directories they are warnings.
+// wheelFaults finds faults of NCCL's wheels. They are errors in the site
+// directory from which the workers load NCCL, or if they find no NCCL. In other
+// site directories they are warnings.
 func wheelFaults(f *preflight.Fleet, severity preflight.Severity) []preflight.Finding {
 	of := func(n *preflight.Facts) []library.Wheel {
 		if !n.GPU.Driver {
@@ -223,8 +223,8 @@ func wheelFaults(f *preflight.Fleet, severity preflight.Severity) []preflight.Fi
 	return append(all, find("An NCCL wheel is installed, but its libnccl.so.2 is missing: uninstalling another nvidia-nccl wheel deletes it.", wheelWithoutFile)...)
 }
 
-// keepOneWheel returns the lines that leave one wheel of NCCL in a site directory:
-// the wheel of torch's CUDA.
+// keepOneWheel returns the lines that leave one wheel of NCCL in a site
+// directory: the wheel of torch's CUDA.
 func keepOneWheel(n *preflight.Facts, site string) []string {
 	var keep *library.Wheel
 	major, _, _ := strings.Cut(n.Libraries.TorchCUDA, ".")
@@ -307,8 +307,8 @@ func siteOf(path string) string {
 	return site
 }
 
-// pipCommand returns the command of the node's Python that installs packages. Debian's
-// own Python refuses without the variable; an older pip ignores it.
+// pipCommand returns the command of the node's Python that installs packages.
+// Debian's own Python refuses without the variable; an older pip ignores it.
 func pipCommand(n *preflight.Facts) string {
 	python := cmp.Or(n.Program.Python, "python3")
 	command := term.Command(python) + " -m pip"
@@ -318,10 +318,10 @@ func pipCommand(n *preflight.Facts) string {
 	return command
 }
 
-// installWheel returns the lines that put a wheel of NCCL into a site directory and
-// uninstall the others first, because the wheels of several CUDAs own the same
-// file. The directory where pip installs by default is not where the workers
-// look first if PYTHONPATH names the site directory.
+// installWheel returns the lines that put a wheel of NCCL into a site directory
+// and uninstall the others first, because the wheels of several CUDAs own the
+// same file. The directory where pip installs by default is not where the
+// workers look first if PYTHONPATH names the site directory.
 func installWheel(n *preflight.Facts, site, name, version string) []string {
 	wheel := term.Command(name + "==" + version)
 	if isOutsidePip(n, site) {
@@ -343,8 +343,8 @@ func installWheel(n *preflight.Facts, site, name, version string) []string {
 	return []string{pipCommand(n) + " uninstall -y " + strings.Join(others, " "), again}
 }
 
-// isOutsidePip reports whether pip installs elsewhere, because PYTHONPATH names the
-// directory or another Python owns it.
+// isOutsidePip reports whether pip installs elsewhere, because PYTHONPATH names
+// the directory or another Python owns it.
 func isOutsidePip(n *preflight.Facts, site string) bool {
 	x := n.Libraries.NCCL
 	return isInPythonPath(n, site) || x != nil && strings.Contains(x.Path, wheelFolder) && siteOf(x.Path) != site
@@ -357,8 +357,8 @@ func isInPythonPath(n *preflight.Facts, site string) bool {
 	})
 }
 
-// wheelOfNCCL returns the package that the node's NCCL is from, nil if it is from no
-// package.
+// wheelOfNCCL returns the package that the node's NCCL is from, nil if it is
+// from no package.
 func wheelOfNCCL(n *preflight.Facts) *library.Wheel {
 	x := loadedNCCL(n)
 	if x == nil || !strings.Contains(x.Path, wheelFolder) {
