@@ -46,7 +46,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 // wrapperSource returns the source of what the wrappers lose.
 func (a *agent) wrapperSource(p wrap.Prefix, parseErr error) wrap.Source {
 	sp := &a.opts.Spec
-	l := wrap.Source{
+	s := wrap.Source{
 		ParseErr: parseErr, Dry: sp.Dry != nil, Quiet: a.opts.quiet(), Wait: &a.wg,
 		Probe: wrap.Options{
 			Prefix: p, Path: a.build.subject.Path, Dir: a.opts.Dir, Table: a.table, Name: "gorun-probe-" + string(a.node.ID),
@@ -58,7 +58,7 @@ func (a *agent) wrapperSource(p wrap.Prefix, parseErr error) wrap.Source {
 		},
 	}
 	if sp.Iface != "" {
-		l.Node.Chosen = check.IfaceNames()
+		s.Node.Chosen = check.IfaceNames()
 	}
-	return l
+	return s
 }

@@ -260,8 +260,8 @@ func paste(t *testing.T, line, fix string) string {
 	return before + name + " " + options + " " + strings.Join(rest, " ")
 }
 
-// TestUnknownNameShowsClosedWrapper checks that a name that no wrapper knows shows whether
-// unsent names would arrive.
+// TestUnknownNameShowsClosedWrapper checks that a name that no wrapper knows shows
+// whether names that were not sent would arrive.
 func TestUnknownNameShowsClosedWrapper(t *testing.T) {
 	for line, closed := range map[string]bool{
 		"docker run -e RANK -e MINE image program": true, "bash -lc program": false, "sudo -E program": false, "env -i RANK=8 program": true,

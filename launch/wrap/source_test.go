@@ -19,8 +19,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 )
 
-// newTestSource returns the source of a node that can probe a wrapper: it has a home with start files,
-// and known devices.
+// newTestSource returns the source of a node that can probe a wrapper. The node has
+// a home with start files, and known devices.
 func newTestSource(t *testing.T, x []string, profile string, devices ...string) *Source {
 	t.Helper()
 	home := t.TempDir()
