@@ -15,9 +15,9 @@ import (
 	"github.com/gorun/gorun/launch/console"
 )
 
-// TestAwaitHeedsSignals checks that await heeds signals even if the function that
-// it calls does not.
-func TestAwaitHeedsSignals(t *testing.T) {
+// TestSignalEndsAwait checks that a signal ends await even if the function that it
+// calls ignores its context.
+func TestSignalEndsAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal, 4)
 		b := &base{opts: Options{Signals: signals}, console: &console.Console{Console: term.NewConsole(io.Discard, "gorun", nil)}}

@@ -11,9 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/internal/environ"
-	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
@@ -69,7 +67,7 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 	sp := &a.opts.Spec
 	o := meet.Options{
 		Network: sp.Network, Node: a.node, Identity: identity, Secret: a.secrets.run, Pool: a.pool, Grace: sp.ShutdownTimeout,
-		Quiet: a.opts.shares(), Post: a.events.post, Note: a.console.AnnounceRarely, SuggestCommand: a.opts.elsewhere,
+		Quiet: a.opts.shares(), Post: a.events.post, Note: a.console.AnnounceRarely, CommandWith: a.opts.CommandWith,
 		Wait: func(ctx context.Context, what string, f func(context.Context) error) error {
 			_, err := await(ctx, a.base, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 			return err
@@ -94,19 +92,6 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 	c.MaxRestarts, c.Check, c.Grow, c.Token = sp.MaxRestarts, a.check != nil, !sp.JoinWaits, rand.Text
 	a.machine = &drive.Machine{Machine: rendezvous.New(c, time.Now()), Streams: s.Streams, Fence: s.Fence, Post: a.events.post, Wait: &a.wg}
 	return nil
-}
-
-// elsewhere returns the user's own command with another value of a flag, or "" if
-// there is none.
-func (o *Options) elsewhere(flag, value string) string {
-	if o.Elsewhere == nil {
-		return ""
-	}
-	command := o.Elsewhere(flag, value)
-	if command == nil {
-		return ""
-	}
-	return term.Command(ncclenv.ShownWords(command)...)
 }
 
 // warnWithoutSecret warns what other machines can do to a job that has no secret and

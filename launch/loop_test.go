@@ -154,34 +154,34 @@ func (c fakeChecker) Compare(_ context.Context, r rendezvous.Compare) {
 
 func (c fakeChecker) Answer(context.Context, rendezvous.Ask) {}
 
-// player is an agent with fake workers. It meets the others in memory.
-type player struct {
+// testAgent is an agent with fake workers. It joins the others in memory.
+type testAgent struct {
 	*agent
 	table   *fakeTable
 	signals chan os.Signal
 	keeper  chan struct{}
-	said    bytes.Buffer
+	output  bytes.Buffer
 	outcome atomic.Pointer[rendezvous.Outcome]
 	err     error         // error of the build
-	over    chan struct{} // closed when the agent has ended
+	ended   chan struct{} // closed when the agent has ended
 	cancel  context.CancelFunc
 }
 
-// fleet holds the agents of one job, with two workers each.
-type fleet struct {
+// testJob holds the agents of one job, with two workers each.
+type testJob struct {
 	t      *testing.T
-	agents []*player
+	agents []*testAgent
 }
 
-// play runs a job of n agents until they have ended, while do acts on them. tune,
+// runJob runs a job of n agents until they have ended, while do acts on them. prepare,
 // if not nil, changes each agent before it starts.
-func play(t *testing.T, n int, tune func(i int, p *player), do func(f *fleet)) *fleet {
+func runJob(t *testing.T, n int, prepare func(i int, p *testAgent), do func(f *testJob)) *testJob {
 	t.Helper()
 	dirs := make([]string, n)
 	for i := range dirs {
 		dirs[i] = t.TempDir()
 	}
-	f := &fleet{t: t}
+	f := &testJob{t: t}
 	synctest.Test(t, func(t *testing.T) {
 		net := memory.NewNet(memory.NetOptions{
 			Delay: func(string, string, int) time.Duration { return time.Millisecond },
@@ -189,32 +189,32 @@ func play(t *testing.T, n int, tune func(i int, p *player), do func(f *fleet)) *
 		})
 		var peers []rendezvous.Peer
 		for i := range n {
-			p := newPlayer(t, i, n, dirs[i])
+			p := newTestAgent(t, i, n, dirs[i])
 			f.agents = append(f.agents, p)
 			peers = append(peers, rendezvous.Peer{ID: p.node.ID, Name: p.node.Name(), Control: p.node.Control, Endpoint: p.node.Endpoint})
-			if tune != nil {
-				tune(i, p)
+			if prepare != nil {
+				prepare(i, p)
 			}
 		}
 		for _, p := range f.agents {
 			p.run(t.Context(), net, peers)
 		}
 		do(f)
-		f.until("all agents have ended", func() bool {
-			return !slices.ContainsFunc(f.agents, func(p *player) bool { return p.outcome.Load() == nil })
+		f.waitUntil("all agents have ended", func() bool {
+			return !slices.ContainsFunc(f.agents, func(p *testAgent) bool { return p.outcome.Load() == nil })
 		})
 		for _, p := range f.agents {
-			<-p.over
+			<-p.ended
 		}
 	})
 	return f
 }
 
-func newPlayer(t *testing.T, i, n int, dir string) *player {
-	p := &player{table: &fakeTable{killed: make(chan struct{})}, signals: make(chan os.Signal, 4), keeper: make(chan struct{}), over: make(chan struct{})}
+func newTestAgent(t *testing.T, i, n int, dir string) *testAgent {
+	p := &testAgent{table: &fakeTable{killed: make(chan struct{})}, signals: make(chan os.Signal, 4), keeper: make(chan struct{}), ended: make(chan struct{})}
 	addr := fmt.Sprintf("10.0.0.%d", i+1)
 	b := &base{
-		started: time.Now(), events: newQueue(), console: &console.Console{Console: term.NewConsole(&p.said, "gorun", nil)},
+		started: time.Now(), events: newQueue(), console: &console.Console{Console: term.NewConsole(&p.output, "gorun", nil)},
 		opts: Options{Signals: p.signals, Keeper: p.keeper, Spec: spec.Spec{End: spec.End{ShutdownTimeout: 30 * time.Second}, Nodes: spec.Nodes{MinNodes: n, MaxNodes: n}}},
 		node: rendezvous.Node{
 			ID: rendezvous.NodeID(fmt.Sprintf("agent%d", i)), RunID: "run", Protocol: rendezvous.Protocol, Host: fmt.Sprintf("n%d", i), Addr: addr,
@@ -238,7 +238,7 @@ func newPlayer(t *testing.T, i, n int, dir string) *player {
 	p.agent = &agent{
 		base: b, env: environment{base: b}, status: silent, placement: places, session: &meet.Session{Store: &meet.Store{}},
 		workers: &supervisor{
-			base: b, processes: p.table, output: output{folders: folders, redirect: files}, socket: socket.Nowhere(),
+			base: b, processes: p.table, output: output{folders: folders, redirect: files}, socket: socket.NewUnreachable(),
 			store: &meet.Store{}, placement: places,
 		},
 	}
@@ -246,7 +246,7 @@ func newPlayer(t *testing.T, i, n int, dir string) *player {
 }
 
 // run starts the agent's loop.
-func (p *player) run(ctx context.Context, net *memory.Net, peers []rendezvous.Peer) {
+func (p *testAgent) run(ctx context.Context, net *memory.Net, peers []rendezvous.Peer) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	end := net.Attach(p.node.Control, p.events.post)
 	p.wg.Go(func() { end.Serve(ctx) })
@@ -265,7 +265,7 @@ func (p *player) run(ctx context.Context, net *memory.Net, peers []rendezvous.Pe
 	p.watchSignals(ctx)
 	go p.console.Run()
 	go func() {
-		defer close(p.over)
+		defer close(p.ended)
 		o := p.loop(ctx)
 		p.workers.close()
 		if o.Cause != nil && o.Cause.Kind == rendezvous.KindLost && o.Cause.Node == p.node.ID {
@@ -278,8 +278,8 @@ func (p *player) run(ctx context.Context, net *memory.Net, peers []rendezvous.Pe
 	}()
 }
 
-// until waits until a condition holds.
-func (f *fleet) until(what string, ok func() bool) {
+// waitUntil waits until a condition holds.
+func (f *testJob) waitUntil(what string, ok func() bool) {
 	f.t.Helper()
 	for limit := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		synctest.Wait()
@@ -288,23 +288,23 @@ func (f *fleet) until(what string, ok func() bool) {
 		}
 		if time.Now().After(limit) {
 			for _, p := range f.agents {
-				f.t.Logf("%s: %+v, it said:\n%s", p.node.Host, p.outcome.Load(), p.said.String())
+				f.t.Logf("%s: %+v, it printed:\n%s", p.node.Host, p.outcome.Load(), p.output.String())
 			}
-			f.t.Fatalf("it does not come true that %s", what)
+			f.t.Fatalf("still not true: %s", what)
 		}
 	}
 }
 
-// started waits until every agent has started the workers of this number of rounds.
-func (f *fleet) started(rounds int) {
+// waitForRounds waits until every agent has started the workers of this number of rounds.
+func (f *testJob) waitForRounds(rounds int) {
 	f.t.Helper()
-	f.until(fmt.Sprintf("the workers of %d rounds were started", rounds), func() bool {
-		return !slices.ContainsFunc(f.agents, func(p *player) bool { return p.table.started() != rounds })
+	f.waitUntil(fmt.Sprintf("the workers of %d rounds were started", rounds), func() bool {
+		return !slices.ContainsFunc(f.agents, func(p *testAgent) bool { return p.table.started() != rounds })
 	})
 }
 
 // endAll ends the workers that run on every node.
-func (f *fleet) endAll(code int) {
+func (f *testJob) endAll(code int) {
 	for _, p := range f.agents {
 		for local := range 2 {
 			p.table.end(local, code)
@@ -312,8 +312,8 @@ func (f *fleet) endAll(code int) {
 	}
 }
 
-// check compares the outcome of every agent.
-func (f *fleet) check(code int, kind rendezvous.Kind, rank int) {
+// checkOutcomes compares the outcome of every agent.
+func (f *testJob) checkOutcomes(code int, kind rendezvous.Kind, rank int) {
 	f.t.Helper()
 	for _, p := range f.agents {
 		o := p.outcome.Load()
@@ -323,12 +323,12 @@ func (f *fleet) check(code int, kind rendezvous.Kind, rank int) {
 	}
 }
 
-func TestLoopSucceeds(t *testing.T) {
-	f := play(t, 2, nil, func(f *fleet) {
-		f.started(1)
+func TestJobSucceeds(t *testing.T) {
+	f := runJob(t, 2, nil, func(f *testJob) {
+		f.waitForRounds(1)
 		f.endAll(0)
 	})
-	f.check(0, "", 0)
+	f.checkOutcomes(0, "", 0)
 	for i, p := range f.agents {
 		for local := range 2 {
 			rank, size := p.table.env(local, "RANK"), p.table.env(local, "WORLD_SIZE")
@@ -339,34 +339,34 @@ func TestLoopSucceeds(t *testing.T) {
 	}
 }
 
-// TestLoopAborts checks that the first failure stops the workers of every node.
-func TestLoopAborts(t *testing.T) {
-	f := play(t, 2, nil, func(f *fleet) {
-		f.started(1)
+// TestFirstFailureStopsEveryNode checks that the first failure stops the workers of every node.
+func TestFirstFailureStopsEveryNode(t *testing.T) {
+	f := runJob(t, 2, nil, func(f *testJob) {
+		f.waitForRounds(1)
 		f.agents[1].table.end(1, 7)
 	})
-	f.check(7, rendezvous.KindExit, 3)
+	f.checkOutcomes(7, rendezvous.KindExit, 3)
 	for i, p := range f.agents {
 		stops := p.table.stopped()
 		if len(stops) == 0 || stops[0].Grace != 30*time.Second || stops[0].Signal != syscall.SIGTERM {
 			t.Errorf("node %d stops its workers with %+v", i, stops)
 		}
-		if !strings.Contains(p.said.String(), "rank 3 on n1 (10.0.0.2), pid 101 exited with code 7; stopping the workers") {
-			t.Errorf("node %d says:\n%s", i, p.said.String())
+		if !strings.Contains(p.output.String(), "rank 3 on n1 (10.0.0.2), pid 101 exited with code 7; stopping the workers") {
+			t.Errorf("node %d says:\n%s", i, p.output.String())
 		}
 	}
 }
 
-// TestLoopRestarts checks that a round follows a failed one, and that the job
+// TestFailedRoundIsFollowedByARestart checks that a round follows a failed one, and that the job
 // succeeds.
-func TestLoopRestarts(t *testing.T) {
-	f := play(t, 2, func(_ int, p *player) { p.opts.Spec.MaxRestarts = 1 }, func(f *fleet) {
-		f.started(1)
+func TestFailedRoundIsFollowedByARestart(t *testing.T) {
+	f := runJob(t, 2, func(_ int, p *testAgent) { p.opts.Spec.MaxRestarts = 1 }, func(f *testJob) {
+		f.waitForRounds(1)
 		f.agents[0].table.end(0, 1)
-		f.started(2)
+		f.waitForRounds(2)
 		f.endAll(0)
 	})
-	f.check(0, "", 0)
+	f.checkOutcomes(0, "", 0)
 	for i, p := range f.agents {
 		if got := p.table.env(0, "TORCHELASTIC_RESTART_COUNT"); got != "1" {
 			t.Errorf("node %d: restart count %s", i, got)
@@ -374,42 +374,42 @@ func TestLoopRestarts(t *testing.T) {
 	}
 }
 
-// TestLoopSignals checks that the first signal stops the workers and a second one
+// TestSecondSignalKillsTheWorkers checks that the first signal stops the workers and a second one
 // kills them. Other signals go to the workers.
-func TestLoopSignals(t *testing.T) {
+func TestSecondSignalKillsTheWorkers(t *testing.T) {
 	for _, second := range []bool{false, true} {
 		var took time.Duration
-		f := play(t, 2, func(_ int, p *player) { p.table.stuck = true }, func(f *fleet) {
-			f.started(1)
+		f := runJob(t, 2, func(_ int, p *testAgent) { p.table.stuck = true }, func(f *testJob) {
+			f.waitForRounds(1)
 			p := f.agents[1]
 			p.signals <- unix.SIGUSR1
-			f.until("the workers got SIGUSR1", func() bool { return p.table.proc(1).got.Load() == unix.SIGUSR1 })
+			f.waitUntil("the workers got SIGUSR1", func() bool { return p.table.proc(1).got.Load() == unix.SIGUSR1 })
 			began := time.Now()
 			p.signals <- unix.SIGTERM
-			f.until("both nodes stop their workers", func() bool {
-				return !slices.ContainsFunc(f.agents, func(p *player) bool { return len(p.table.stopped()) == 0 })
+			f.waitUntil("both nodes stop their workers", func() bool {
+				return !slices.ContainsFunc(f.agents, func(p *testAgent) bool { return len(p.table.stopped()) == 0 })
 			})
 			if second {
 				p.signals <- unix.SIGTERM
 			}
-			f.until("the agents end", func() bool { return f.agents[0].outcome.Load() != nil && f.agents[1].outcome.Load() != nil })
+			f.waitUntil("the agents end", func() bool { return f.agents[0].outcome.Load() != nil && f.agents[1].outcome.Load() != nil })
 			took = time.Since(began)
 		})
-		f.check(143, rendezvous.KindStopped, -1)
+		f.checkOutcomes(143, rendezvous.KindStopped, -1)
 		if killed := took < 10*time.Second; killed != second {
 			t.Errorf("second signal %v: the job ended after %v", second, took)
 		}
 	}
 }
 
-// TestLoopKeeperGone checks that an agent without a keeper ends at once, with its
+// TestLostKeeperEndsTheAgent checks that an agent without a keeper ends at once, with its
 // workers. For the other agent the node is lost.
-func TestLoopKeeperGone(t *testing.T) {
-	f := play(t, 2, nil, func(f *fleet) {
-		f.started(1)
+func TestLostKeeperEndsTheAgent(t *testing.T) {
+	f := runJob(t, 2, nil, func(f *testJob) {
+		f.waitForRounds(1)
 		close(f.agents[1].keeper)
 	})
-	f.check(137, rendezvous.KindLost, -1)
+	f.checkOutcomes(137, rendezvous.KindLost, -1)
 	for i, p := range f.agents {
 		if id := p.outcome.Load().Cause.Node; id != f.agents[1].node.ID {
 			t.Errorf("node %d blames %s", i, id)
@@ -420,10 +420,10 @@ func TestLoopKeeperGone(t *testing.T) {
 	}
 }
 
-// TestLoopRefused checks that no worker starts if the check refuses the nodes.
-func TestLoopRefused(t *testing.T) {
-	f := play(t, 2, func(_ int, p *player) { p.check, p.node.Facts = fakeChecker{p.agent}, true }, func(*fleet) {})
-	f.check(rendezvous.ExitPreflight, rendezvous.KindPreflight, -1)
+// TestRefusedNodesStartNoWorker checks that no worker starts if the check refuses the nodes.
+func TestRefusedNodesStartNoWorker(t *testing.T) {
+	f := runJob(t, 2, func(_ int, p *testAgent) { p.check, p.node.Facts = fakeChecker{p.agent}, true }, func(*testJob) {})
+	f.checkOutcomes(rendezvous.ExitPreflight, rendezvous.KindPreflight, -1)
 	for i, p := range f.agents {
 		if p.table.started() > 0 {
 			t.Errorf("node %d starts workers", i)
@@ -431,53 +431,53 @@ func TestLoopRefused(t *testing.T) {
 	}
 }
 
-// TestLoopBuildFails checks that every node ends with the error of the node whose
+// TestFailedBuildEndsEveryNode checks that every node ends with the error of the node whose
 // program does not build. That node prints the error at once.
-func TestLoopBuildFails(t *testing.T) {
-	tune := func(i int, p *player) {
+func TestFailedBuildEndsEveryNode(t *testing.T) {
+	prepare := func(i int, p *testAgent) {
 		if i == 1 {
 			p.err = errors.New("no such package")
 		}
 	}
-	f := play(t, 2, tune, func(*fleet) {})
-	f.check(1, rendezvous.KindStart, -1)
+	f := runJob(t, 2, prepare, func(*testJob) {})
+	f.checkOutcomes(1, rendezvous.KindStart, -1)
 	for i, p := range f.agents {
 		if p.outcome.Load().Cause.Node != f.agents[1].node.ID || p.table.started() > 0 {
 			t.Errorf("node %d: %+v, %d rounds", i, p.outcome.Load().Cause, p.table.started())
 		}
 	}
-	if said := f.agents[1].said.String(); !strings.Contains(said, "no such package; the other nodes get this error when they join") {
+	if said := f.agents[1].output.String(); !strings.Contains(said, "no such package; the other nodes get this error when they join") {
 		t.Errorf("it says: %s", said)
 	}
 }
 
-// TestLoopFailedPart checks that an error of the session ends the job on every
+// TestFailedSessionEndsTheJob checks that an error of the session ends the job on every
 // node.
-func TestLoopFailedPart(t *testing.T) {
-	f := play(t, 2, nil, func(f *fleet) {
-		f.started(1)
+func TestFailedSessionEndsTheJob(t *testing.T) {
+	f := runJob(t, 2, nil, func(f *testJob) {
+		f.waitForRounds(1)
 		f.agents[0].events.Put(partFailed{rendezvous.KindRendezvous, "etcd is gone"})
 	})
-	f.check(rendezvous.ExitRendezvous, rendezvous.KindRendezvous, -1)
+	f.checkOutcomes(rendezvous.ExitRendezvous, rendezvous.KindRendezvous, -1)
 }
 
-// TestLoopCancelled checks that the end of its context ends the job in order.
-func TestLoopCancelled(t *testing.T) {
-	f := play(t, 1, nil, func(f *fleet) {
-		f.started(1)
+// TestEndOfContextEndsTheJob checks that the end of its context ends the job in order.
+func TestEndOfContextEndsTheJob(t *testing.T) {
+	f := runJob(t, 1, nil, func(f *testJob) {
+		f.waitForRounds(1)
 		f.agents[0].cancel()
 	})
-	f.check(143, rendezvous.KindStopped, -1)
+	f.checkOutcomes(143, rendezvous.KindStopped, -1)
 	if len(f.agents[0].table.stopped()) == 0 {
 		t.Error("the workers are not stopped")
 	}
 }
 
-// TestLoopAnswers checks that the reply to a query has every node while the workers
+// TestQueryAndAbortAreAnswered checks that the reply to a query has every node while the workers
 // run, and that an abort ends the job.
-func TestLoopAnswers(t *testing.T) {
-	f := play(t, 2, nil, func(f *fleet) {
-		f.started(1)
+func TestQueryAndAbortAreAnswered(t *testing.T) {
+	f := runJob(t, 2, nil, func(f *testJob) {
+		f.waitForRounds(1)
 		p := f.agents[1]
 		query, reply := status.NewCall(status.Request{Type: status.TypeStatus})
 		p.events.Put(query)
@@ -490,5 +490,5 @@ func TestLoopAnswers(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
-	f.check(143, rendezvous.KindAborted, -1)
+	f.checkOutcomes(143, rendezvous.KindAborted, -1)
 }

@@ -24,9 +24,9 @@ type Options struct {
 	Scratch scratch.Tag      // of temporary files
 	Local   *LocalNode       // set for --local-nodes
 
-	// Elsewhere returns the user's own command with another value of a flag, or nil if
-	// there is none. Elsewhere itself may be nil.
-	Elsewhere func(flag, value string) []string
+	// CommandWith returns the user's own command with another value of a flag, without
+	// credentials; nil: there is no command line.
+	CommandWith func(flag, value string) string
 }
 
 // LocalNode describes an agent's place among the agents that --local-nodes started

@@ -8,9 +8,9 @@ import (
 	"github.com/gorun/gorun/launch/console"
 )
 
-// TestSayPlaced checks that the first agent announces what concerns the machine,
+// TestFirstAgentPrintsNotesOnTheMachine checks that the first agent announces what concerns the machine,
 // and each agent what concerns its own workers.
-func TestSayPlaced(t *testing.T) {
+func TestFirstAgentPrintsNotesOnTheMachine(t *testing.T) {
 	for index, want := range []string{"gorun: the GPUs differ\ngorun: few CPUs\n", "gorun: few CPUs\n"} {
 		var out strings.Builder
 		a := &base{console: &console.Console{Console: term.NewConsole(&out, "gorun", nil), Quiet: index > 0}}

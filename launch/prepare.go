@@ -60,10 +60,10 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	a.placeWorkers(ctx)
-	door, err := socket.Open(ctx, a.pool, a.opts.Scratch.Socket(), func(r socket.Report) { a.events.Put(failureReported{r}) })
+	server, err := socket.Open(ctx, a.pool, a.opts.Scratch.Socket(), func(r socket.Report) { a.events.Put(failureReported{r}) })
 	if isUnwritable(err) {
 		lack = append(lack, "GORUN_WORKER_SOCKET")
-		door, err = socket.Nowhere(), nil
+		server, err = socket.NewUnreachable(), nil
 	}
 	if err != nil {
 		return err
@@ -71,8 +71,8 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	if len(lack) > 0 && a.opts.printsWarnings() {
 		a.console.Say("no folder for temporary files can be written, so workers have no %s; set TMPDIR to a folder that can", strings.Join(lack, " and no "))
 	}
-	a.workers.socket, a.workers.placement = door, a.placement
-	a.wg.Go(func() { _ = door.Serve(ctx) })
+	a.workers.socket, a.workers.placement = server, a.placement
+	a.wg.Go(func() { _ = server.Serve(ctx) })
 	if err := a.connect(ctx, identity); err != nil {
 		return err
 	}

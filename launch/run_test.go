@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// try runs an agent in this process and checks that nothing of it is left. It
+// runAgent runs an agent in this process and checks that nothing of it is left. It
 // returns the exit code and what the agent printed.
-func try(t *testing.T, flags map[string]string, command []string, opts Options) (int, string) {
+func runAgent(t *testing.T, flags map[string]string, command []string, opts Options) (int, string) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -43,16 +43,16 @@ func try(t *testing.T, flags map[string]string, command []string, opts Options) 
 	return code, string(text)
 }
 
-// TestSignalBeforeTheJob checks that an agent that waits for its place in the
+// TestSignalEndsAnAgentThatJoins checks that an agent that waits for its place in the
 // network ends at once, says why and returns the signal's code.
-func TestSignalBeforeTheJob(t *testing.T) {
+func TestSignalEndsAnAgentThatJoins(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	endpoint := func(ctx context.Context) (string, error) {
 		signals <- unix.SIGTERM
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	code, said := try(t, map[string]string{"local_nodes": "2", "no_python": "1"}, []string{"/bin/true"}, Options{
+	code, said := runAgent(t, map[string]string{"local_nodes": "2", "no_python": "1"}, []string{"/bin/true"}, Options{
 		Dir: "/", Signals: signals, Local: &LocalNode{Index: 1, Addr: "127.0.0.2", Endpoint: endpoint},
 	})
 	if code != 143 || !strings.Contains(said, "received SIGTERM") {
@@ -60,9 +60,9 @@ func TestSignalBeforeTheJob(t *testing.T) {
 	}
 }
 
-// TestSignalDuringTheBuild checks that the build ends with the agent and leaves
+// TestSignalEndsABuild checks that the build ends with the agent and leaves
 // nothing.
-func TestSignalDuringTheBuild(t *testing.T) {
+func TestSignalEndsABuild(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"prog.go": "package main",
@@ -82,7 +82,7 @@ func TestSignalDuringTheBuild(t *testing.T) {
 		signals <- unix.SIGINT
 	}()
 	env := []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
-	code, said := try(t, nil, []string{"./prog.go"}, Options{Dir: dir, Env: env, Signals: signals})
+	code, said := runAgent(t, nil, []string{"./prog.go"}, Options{Dir: dir, Env: env, Signals: signals})
 	if code != 130 || !strings.Contains(said, "received SIGINT") {
 		t.Errorf("%d: %s", code, said)
 	}

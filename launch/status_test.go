@@ -6,9 +6,9 @@ import (
 	"github.com/gorun/gorun/launch/status"
 )
 
-// TestUnknownRequest checks that a request of a later gorun is answered, but not
+// TestUnknownRequestIsAnswered checks that a request of a later gorun is answered, but not
 // carried out.
-func TestUnknownRequest(t *testing.T) {
+func TestUnknownRequestIsAnswered(t *testing.T) {
 	a := &agent{}
 	call, reply := status.NewCall(status.Request{Type: "later"})
 	event, done := a.reply(call)

@@ -75,7 +75,7 @@ func agentOptions(o *jobOptions, place agentPlace) (launch.Options, error) {
 		Spec: sp, Version: version(), Env: os.Environ(),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Self: selfPath, Probe: []string{"gorun", probeCommand},
-		Scratch: scratch.Tag(place.tag), Elsewhere: o.commandWith,
+		Scratch: scratch.Tag(place.tag), CommandWith: o.shownCommandWith,
 	}
 	_ = os.Unsetenv(secret.Env) // the agent's children do not get it
 	if opts.Dir, err = os.Getwd(); err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/spec/surroundings"
@@ -107,6 +109,12 @@ func (o *jobOptions) commandLine(without string) []string {
 // commandWith returns gorun's command line with another value of a flag, for the user.
 func (o *jobOptions) commandWith(flag, value string) []string {
 	return append([]string{"gorun"}, o.line(append([]string{"--" + flag + "=" + value}, o.commandLine(flag)...))...)
+}
+
+// shownCommandWith returns the command line of commandWith as text without
+// credentials.
+func (o *jobOptions) shownCommandWith(flag, value string) string {
+	return term.Command(ncclenv.ShownWords(o.commandWith(flag, value))...)
 }
 
 // line puts the command in front of its arguments, unless it is run.

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	lookEvery = 5 * time.Second
-	lateAfter = 30 * time.Second // time between the first arrival and the first line about the others
-	maxNamed  = 16
+	checkInterval  = 5 * time.Second
+	reportInterval = 30 * time.Second // time between the first arrival and the first line about the others
+	maxNamed       = 16
 )
 
 // Store is the part of the store that the package uses.
@@ -38,7 +38,7 @@ type Round struct {
 
 // Watch says every half minute which workers the others wait for, until ctx ends.
 func (r Round) Watch(ctx context.Context, say func(text string)) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	var said time.Time
 	for {
@@ -47,7 +47,7 @@ func (r Round) Watch(ctx context.Context, say func(text string)) {
 			return
 		case now := <-tick.C:
 			clients := r.Store.Clients()
-			if len(clients) == 0 || now.Sub(clients[0].Since) < lateAfter || now.Sub(said) < lateAfter {
+			if len(clients) == 0 || now.Sub(clients[0].Since) < reportInterval || now.Sub(said) < reportInterval {
 				continue
 			}
 			if text := r.Missing(); text != "" {

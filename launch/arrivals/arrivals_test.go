@@ -21,7 +21,7 @@ type store struct {
 func (s *store) Clients() []tcpstore.Client { return s.clients }
 func (s *store) Complete() bool             { return s.complete.Load() }
 
-func TestMissing(t *testing.T) {
+func TestMissingNamesWorkers(t *testing.T) {
 	client := func(addr string, pid int, requests int64) tcpstore.Client {
 		return tcpstore.Client{Remote: netip.AddrPortFrom(netip.MustParseAddr(addr), 4000), PID: pid, Requests: requests}
 	}
@@ -37,8 +37,8 @@ func TestMissing(t *testing.T) {
 		clients []tcpstore.Client
 		want    string
 	}{
-		{"nobody uses the store", two, nil, ""},
-		{"everybody", loop, []tcpstore.Client{client("127.0.0.1", 7, 1), client("127.0.0.1", 8, 1)}, ""},
+		{"no worker uses the store", two, nil, ""},
+		{"all workers", loop, []tcpstore.Client{client("127.0.0.1", 7, 1), client("127.0.0.1", 8, 1)}, ""},
 		{
 			"a rank of this node", two,
 			[]tcpstore.Client{client("10.0.0.1", 100, 3), client("10.0.0.2", 50, 3), client("10.0.0.2", 51, 3)},
@@ -55,7 +55,7 @@ func TestMissing(t *testing.T) {
 			"2 of 4 workers have connected to the store; missing: all 2 workers of b (10.0.0.2)",
 		},
 		{
-			"nodes at one address cannot be told apart", loop,
+			"nodes at one address cannot be distinguished", loop,
 			[]tcpstore.Client{client("127.0.0.1", 0, 1)},
 			"1 of 2 workers have connected to the store",
 		},
@@ -74,9 +74,9 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestWatch checks that the missing workers are named half a minute after the first
+// TestWatchReportsEveryHalfMinute checks that the missing workers are named half a minute after the first
 // arrival, and then every half minute until all have connected.
-func TestWatch(t *testing.T) {
+func TestWatchReportsEveryHalfMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -25,8 +25,8 @@ type Console struct {
 }
 
 const (
-	spareEvery = time.Minute // between two lines of a spare, which may wait for days
-	lookEvery  = time.Second // between two checks of a wait
+	spareInterval = time.Minute // between two lines of a spare, which may wait for days
+	checkInterval = time.Second // between two checks of a wait
 )
 
 // Announce prints what concerns all agents.
@@ -56,7 +56,7 @@ func (c *Console) While(what string) (stop func()) {
 	began, done := time.Now(), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick, pace := time.NewTicker(lookEvery), term.NewPace(began)
+		tick, pace := time.NewTicker(checkInterval), term.NewPace(began)
 		defer tick.Stop()
 		for {
 			select {
@@ -81,13 +81,13 @@ func (c *Console) Status(s *rendezvous.Status) {
 		c.Clear()
 		return
 	}
-	arrived := s.Phase == "forming" && came(s) >= s.Max || s.Phase == "seeking" && s.Max == 1
-	if c.Quiet && !(c.Alone && s.Phase == "seeking") || arrived && s.Note == "" {
+	complete := s.Phase == "forming" && arrived(s) >= s.Max || s.Phase == "seeking" && s.Max == 1
+	if c.Quiet && !(c.Alone && s.Phase == "seeking") || complete && s.Note == "" {
 		return // there is nothing to wait for
 	}
 	w := term.Wait{Line: describe(s), State: stateOf(*s), Shared: workersWrite(s.Phase)}
 	if s.Phase == "running" {
-		w.AtLeast = spareEvery
+		w.AtLeast = spareInterval
 	}
 	c.Wait(w)
 }

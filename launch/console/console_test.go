@@ -12,7 +12,7 @@ import (
 	"github.com/gorun/gorun/internal/term"
 )
 
-func TestDescribe(t *testing.T) {
+func TestDescribeStatus(t *testing.T) {
 	many := append(strings.Split(strings.Repeat("n ", 16), " ")[:16], "24 more")
 	tests := []struct {
 		s    rendezvous.Status
@@ -41,9 +41,9 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestStatusSpeaksOfOthers checks that a job of one node waits for no other node,
+// TestStatusNamesOtherNodes checks that a job of one node waits for no other node,
 // and that only one agent of a machine prints.
-func TestStatusSpeaksOfOthers(t *testing.T) {
+func TestStatusNamesOtherNodes(t *testing.T) {
 	two := &rendezvous.Status{Phase: "forming", Min: 2, Max: 2, Here: []string{"a"}}
 	for name, c := range map[string]struct {
 		quiet  bool
@@ -72,9 +72,9 @@ func TestStatusSpeaksOfOthers(t *testing.T) {
 	}
 }
 
-// TestWhile checks that While says after five seconds what it waits for, and then
+// TestWhilePrintsEverLessOften checks that While says after five seconds what it waits for, and then
 // ever less often.
-func TestWhile(t *testing.T) {
+func TestWhilePrintsEverLessOften(t *testing.T) {
 	for lines, takes := range []time.Duration{4 * time.Second, 6 * time.Second, 16 * time.Second, 36 * time.Second} {
 		for _, quiet := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {

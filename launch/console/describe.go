@@ -25,13 +25,13 @@ func stateOf(s rendezvous.Status) string {
 	return describe(&s)
 }
 
-// came returns how many nodes have come. With many nodes the status does not name
+// arrived returns how many nodes have come. With many nodes the status does not name
 // all of them.
-func came(s *rendezvous.Status) int { return max(s.Came, len(s.Here)) }
+func arrived(s *rendezvous.Status) int { return max(s.Came, len(s.Here)) }
 
-// all begins a sentence about the nodes that have come.
-func all(s *rendezvous.Status) string {
-	if n := came(s); n != 1 {
+// allNodes begins a sentence about the nodes that have come.
+func allNodes(s *rendezvous.Status) string {
+	if n := arrived(s); n != 1 {
 		return fmt.Sprintf("all %d nodes are", n)
 	}
 	return "this node is"
@@ -64,35 +64,35 @@ func describe(s *rendezvous.Status) string {
 	case "recovering":
 		fmt.Fprintf(&b, "the coordinator was lost, asking the survivors%s", left)
 	case "forming":
-		missing := max(0, s.Min-came(s))
+		missing := max(0, s.Min-arrived(s))
 		if s.Min == s.Max {
-			fmt.Fprintf(&b, "have %d of %d nodes (%s)", came(s), s.Max, strings.Join(s.Here, ", "))
+			fmt.Fprintf(&b, "have %d of %d nodes (%s)", arrived(s), s.Max, strings.Join(s.Here, ", "))
 		} else {
-			fmt.Fprintf(&b, "have %d of %d to %d nodes (%s)", came(s), s.Min, s.Max, strings.Join(s.Here, ", "))
+			fmt.Fprintf(&b, "have %d of %d to %d nodes (%s)", arrived(s), s.Min, s.Max, strings.Join(s.Here, ", "))
 		}
 		if missing > 0 {
 			fmt.Fprintf(&b, ", %d missing", missing)
 		}
 		b.WriteString(left)
 	case "checking":
-		if came(s) == 1 {
+		if arrived(s) == 1 {
 			b.WriteString("this node is checked")
 		} else {
-			fmt.Fprintf(&b, "all %d nodes are here and are compared", came(s))
+			fmt.Fprintf(&b, "all %d nodes are here and are compared", arrived(s))
 		}
 		if len(s.Waiting) > 0 {
 			fmt.Fprintf(&b, ", waiting for %s", strings.Join(s.Waiting, ", "))
 		}
 		b.WriteString(left)
 	case "accepting":
-		fmt.Fprintf(&b, "%s here, not ready yet: %s%s", all(s), strings.Join(s.Waiting, ", "), left)
+		fmt.Fprintf(&b, "%s here, not ready yet: %s%s", allNodes(s), strings.Join(s.Waiting, ", "), left)
 	case "stopping":
 		fmt.Fprintf(&b, "waiting until the workers have stopped on %s", strings.Join(s.Waiting, ", "))
 		if s.Left > 0 {
 			fmt.Fprintf(&b, ", SIGKILL in %v", s.Left.Round(time.Second))
 		}
 	case "sealing":
-		fmt.Fprintf(&b, "%s ready%s", all(s), left)
+		fmt.Fprintf(&b, "%s ready%s", allNodes(s), left)
 	case "running":
 		as := "gets a place when the next round starts"
 		if s.Members >= s.Max {

@@ -40,7 +40,7 @@ func (s *Session) openAlone(ctx context.Context) (backend, error) {
 		case err != nil:
 			return b, err
 		case found.why != "":
-			s.opts.Note("", fmt.Sprintf("%s %s is ignored, because the job has one node and %s; MASTER_ADDR is %s", n.MeetBy[0], n.MasterAddr, found.why, master))
+			s.opts.Note("", fmt.Sprintf("%s %s is ignored, because the job has one node and %s; MASTER_ADDR is %s", n.MasterFrom[0], n.MasterAddr, found.why, master))
 		default:
 			master, bind = n.MasterAddr, found.ip
 		}

@@ -39,19 +39,15 @@ func (s *Session) reportFailure(err error) {
 // suggestPort returns the end of a sentence about a taken port: the user's command with
 // another port.
 func (s *Session) suggestPort(at spec.Endpoint) string {
-	if s.opts.SuggestCommand == nil {
+	if s.opts.CommandWith == nil {
 		return ""
 	}
 	at.Port = freePort(at)
 	flag, value := "rdzv-endpoint", at.String()
-	if by := s.opts.Network.MeetBy; len(by) > 0 && strings.Contains(strings.ToLower(by[0]), "master") {
+	if by := s.opts.Network.MasterFrom; len(by) > 0 && strings.Contains(strings.ToLower(by[0]), "master") {
 		flag, value = "master-port", strconv.Itoa(at.Port)
 	}
-	command := s.opts.SuggestCommand(flag, value)
-	if command == "" {
-		return ""
-	}
-	return "; if this is another job, give all its nodes another port; on this node: " + command
+	return "; if this is another job, give all its nodes another port; on this node: " + s.opts.CommandWith(flag, value)
 }
 
 // reportOtherSecret reports that the agent on a host has another secret. A static node

@@ -45,9 +45,9 @@ type Options struct {
 	OnFailure func(kind rendezvous.Kind, text string)
 	// Note receives a line for the user. Lines of one kind may come often.
 	Note func(kind, text string)
-	// SuggestCommand returns the user's command with another value of a flag, "" if
+	// CommandWith returns the user's command with another value of a flag; nil:
 	// there is none.
-	SuggestCommand func(flag, value string) string
+	CommandWith func(flag, value string) string
 }
 
 // Local is set for several agents of one machine. They find each other without an
@@ -168,7 +168,7 @@ func sharedFlags(n *spec.Network) string {
 	if n.Backend != spec.Static {
 		return ""
 	}
-	return strings.Join(n.MeetBy, " and ")
+	return strings.Join(n.MasterFrom, " and ")
 }
 
 // silenceLimit returns the time after which a silent node is lost.

@@ -63,7 +63,7 @@ func (a *recorder) options(n spec.Network, most int) Options {
 		Post:           a.post,
 		OnFailure:      func(k rendezvous.Kind, text string) { a.add(&a.failures, string(k)+": "+text) },
 		Note:           func(kind, text string) { a.add(&a.notes, kind+": "+text) },
-		SuggestCommand: func(flag, value string) string { return "gorun --" + flag + "=" + value },
+		CommandWith: func(flag, value string) string { return "gorun --" + flag + "=" + value },
 	}
 }
 
@@ -132,8 +132,8 @@ func TestAlone(t *testing.T) {
 		{"no address", spec.Network{}, "127.0.0.1", "127.0.0.1", "", ""},
 		{"--local-addr", spec.Network{LocalAddr: "127.0.0.4"}, "127.0.0.4", "127.0.0.4", "", ""},
 		{"no such --local-addr", spec.Network{LocalAddr: "no-such-host.invalid"}, "", "", "", "no-such-host.invalid"},
-		{"--master-addr", spec.Network{MasterAddr: "127.0.0.7", MeetBy: []string{"--master-addr"}}, "127.0.0.1", "127.0.0.7", "", ""},
-		{"another machine's", spec.Network{MasterAddr: "192.0.2.7", MeetBy: []string{"MASTER_ADDR"}}, "127.0.0.1", "127.0.0.1", ": MASTER_ADDR 192.0.2.7 is ignored", ""},
+		{"--master-addr", spec.Network{MasterAddr: "127.0.0.7", MasterFrom: []string{"--master-addr"}}, "127.0.0.1", "127.0.0.7", "", ""},
+		{"another machine's", spec.Network{MasterAddr: "192.0.2.7", MasterFrom: []string{"MASTER_ADDR"}}, "127.0.0.1", "127.0.0.1", ": MASTER_ADDR 192.0.2.7 is ignored", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestGossip(t *testing.T) {
 
 // TestStatic checks that the one port that the user named serves streams and store.
 func TestStatic(t *testing.T) {
-	n := spec.Network{Backend: spec.Static, MasterPort: freePortOf(t, "127.0.0.1"), MeetBy: []string{"--master-addr", "--master-port"}}
+	n := spec.Network{Backend: spec.Static, MasterPort: freePortOf(t, "127.0.0.1"), MasterFrom: []string{"--master-addr", "--master-port"}}
 	n.Endpoints = []spec.Endpoint{{Host: "127.0.0.1", Port: n.MasterPort}}
 	at := n.Endpoints[0].String()
 	var first, second recorder
@@ -244,7 +244,7 @@ func TestStaticPortTaken(t *testing.T) {
 	}
 	defer l.Close()
 	a := &recorder{}
-	n := spec.Network{Backend: spec.Static, MasterPort: l.Addr().(*net.TCPAddr).Port, MeetBy: []string{"--master-addr", "--master-port"}}
+	n := spec.Network{Backend: spec.Static, MasterPort: l.Addr().(*net.TCPAddr).Port, MasterFrom: []string{"--master-addr", "--master-port"}}
 	n.Endpoints = []spec.Endpoint{{Host: "127.0.0.1", Port: n.MasterPort}}
 	_, err = Open(t.Context(), a.options(n, 2))
 	if err == nil {

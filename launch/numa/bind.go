@@ -63,7 +63,7 @@ func (b Binding) bind(start func() error) error {
 	// This fails only if the cpuset changed meanwhile to other CPUs. gorun's
 	// thread then stays on the worker's CPUs, which costs the worker little.
 	defer func() { _ = unix.SchedSetaffinityDynamic(0, old) }()
-	defer b.prefer()()
+	defer b.setMemoryPolicy()()
 	return start()
 }
 
@@ -71,11 +71,11 @@ func (b Binding) bind(start func() error) error {
 // for at most as many.
 const maxNodes = 1024
 
-// prefer sets the memory policy and returns a function that restores the
+// setMemoryPolicy sets the memory policy and returns a function that restores the
 // earlier one. Setting may fail (Docker's seccomp filter, a kernel without NUMA
 // or, for several nodes, before 5.15). The kernel's default then remains:
 // memory of the node whose CPU asks, and that CPU is bound.
-func (b Binding) prefer() (restore func()) {
+func (b Binding) setMemoryPolicy() (restore func()) {
 	restore = func() {}
 	if len(b.Memory) == 0 {
 		return restore

@@ -17,9 +17,9 @@ import (
 	"github.com/gorun/gorun/launch/process"
 )
 
-// look starts a real child through the table, as a worker is started, and
+// runBound starts a real child through the table, as a worker is started, and
 // returns what the child reports of itself.
-func look(t *testing.T, table *process.Table, b Binding) (status, maps string) {
+func runBound(t *testing.T, table *process.Table, b Binding) (status, maps string) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestBind(t *testing.T) {
 		if len(memory) > 0 {
 			b.Memory = memory[:1]
 		}
-		status, maps := look(t, table, b)
+		status, maps := runBound(t, table, b)
 		if got := field(status, "Cpus_allowed_list"); got != own.String() {
 			t.Errorf("bound to CPUs %v, the child has %q", own, got)
 		}
@@ -119,7 +119,7 @@ func TestBind(t *testing.T) {
 		}
 	}
 
-	status2, maps := look(t, table, Binding{CPUs: cpus})
+	status2, maps := runBound(t, table, Binding{CPUs: cpus})
 	if got := field(status2, "Cpus_allowed_list"); got != cpus.String() || strings.Contains(maps, "prefer") {
 		t.Errorf("not bound, and the child has CPUs %s and\n%s", got, maps)
 	}

@@ -11,14 +11,14 @@ type claim struct {
 	worker int  // local rank; -1: a GPU that no worker of this agent owns
 	node   Node // whose CPUs may be used; ID Unknown: all CPUs
 	what   string
-	nth    int // among the claims on this node, from 0
-	of     int // claims on this node
+	index  int // among the claims on this node, from 0
+	count  int // claims on this node
 }
 
 // claims returns all claims in the order of the GPUs, or of the workers where
 // there are no GPUs. doubt says why all of them use the node of all CPUs.
 func (r *Request) claims() (all []claim, doubt string, err error) {
-	if r.bare() {
+	if r.areCPUWorkers() {
 		all, err = r.byWorker()
 	} else {
 		all, doubt = r.byGPU()
@@ -26,7 +26,7 @@ func (r *Request) claims() (all []claim, doubt string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	count := map[int]int{}
+	total := map[int]int{}
 	for i := range all {
 		c := &all[i]
 		wide := c.node.CPUs
@@ -34,17 +34,17 @@ func (r *Request) claims() (all []claim, doubt string, err error) {
 		if len(c.node.CPUs) == 0 && c.worker >= 0 {
 			return nil, "", fmt.Errorf("--numa-binding %s: %s is on NUMA node %d (CPUs %v), and this process may use CPUs %v only: give the job CPUs of that node, or leave out --numa-binding", r.Mode, c.what, c.node.ID, wide, r.CPUs)
 		}
-		c.nth = count[c.node.ID]
-		count[c.node.ID]++
+		c.index = total[c.node.ID]
+		total[c.node.ID]++
 	}
 	for i := range all {
-		all[i].of = count[all[i].node.ID]
+		all[i].count = total[all[i].node.ID]
 	}
 	return all, doubt, nil
 }
 
-// bare reports whether the workers count as workers that compute on CPUs.
-func (r *Request) bare() bool {
+// areCPUWorkers reports whether the workers count as workers that compute on CPUs.
+func (r *Request) areCPUWorkers() bool {
 	return slices.ContainsFunc(r.Workers, func(own []int) bool { return len(own) == 0 })
 }
 
@@ -114,31 +114,31 @@ func (c *claim) cpus(r Request) (Set, error) {
 		}
 		return all.And(r.CPUs), nil
 	case r.Mode == Exclusive:
-		cores := within(r.Topology.Cores, c.node.CPUs)
-		each, more := len(cores)/c.of, len(cores)%c.of // the first claims get the remaining cores
+		cores := intersectEach(r.Topology.Cores, c.node.CPUs)
+		each, more := len(cores)/c.count, len(cores)%c.count // the first claims get the remaining cores
 		if each == 0 {
-			return nil, fmt.Errorf("--numa-binding exclusive: %s cannot be divided among %d GPUs or workers: use --numa-binding node, or give the job more CPUs", c.room(len(cores)), c.of)
+			return nil, fmt.Errorf("--numa-binding exclusive: %s cannot be divided among %d GPUs or workers: use --numa-binding node, or give the job more CPUs", c.describeCores(len(cores)), c.count)
 		}
-		first := c.nth*each + min(c.nth, more)
-		if c.nth < more {
+		first := c.index*each + min(c.index, more)
+		if c.index < more {
 			each++
 		}
-		return slices.Concat(cores[first : first+each]...).tidy(), nil
+		return slices.Concat(cores[first : first+each]...).sorted(), nil
 	case r.Mode == CoreComplex:
-		parts := within(r.Topology.Complexes, c.node.CPUs)
+		parts := intersectEach(r.Topology.Complexes, c.node.CPUs)
 		if len(parts) == 0 {
 			return c.node.CPUs, nil
 		}
 		// The groups with most CPUs come first, because a mask may leave little
 		// of some.
 		slices.SortStableFunc(parts, func(a, b Set) int { return cmp.Compare(len(b), len(a)) })
-		return parts[c.nth%len(parts)], nil
+		return parts[c.index%len(parts)], nil
 	}
 	return c.node.CPUs, nil
 }
 
-// room says how many cores the claim's node has.
-func (c *claim) room(cores int) string {
+// describeCores says how many cores the claim's node has.
+func (c *claim) describeCores(cores int) string {
 	text := fmt.Sprintf("%d physical cores", cores)
 	if cores == 1 {
 		text = "1 physical core"
@@ -149,8 +149,8 @@ func (c *claim) room(cores int) string {
 	return fmt.Sprintf("%s of NUMA node %d", text, c.node.ID)
 }
 
-// within returns the parts of groups that lie in a set.
-func within(groups []Set, in Set) []Set {
+// intersectEach returns the parts of groups that lie in a set.
+func intersectEach(groups []Set, in Set) []Set {
 	var all []Set
 	for _, g := range groups {
 		if part := g.And(in); len(part) > 0 {

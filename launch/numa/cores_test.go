@@ -19,7 +19,7 @@ func TestCores(t *testing.T) {
 		{"1", "0,2", 2},
 		{"", "0,2", 2},
 		{"rubbish", "0,2", 2},
-		{"0", "0,2", 2}, // a kernel whose scheduler does not look
+		{"0", "0,2", 2}, // a kernel whose scheduler ignores SMT
 	} {
 		root := fstest.MapFS{}
 		for cpu := range cpus {

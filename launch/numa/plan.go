@@ -25,9 +25,9 @@ func ParseMode(text string) (Mode, error) {
 	return "", fmt.Errorf("cannot use --numa-binding %s: it is neither node, socket, exclusive nor core-complex", text)
 }
 
-// enough is the number of CPUs below which NCCL's own threads wait for the
+// minCPUs is the number of CPUs below which NCCL's own threads wait for the
 // program's.
-const enough = 4
+const minCPUs = 4
 
 // Request is the input of a plan.
 type Request struct {
@@ -70,13 +70,13 @@ type Binding struct {
 // Make returns the plan for a request.
 func Make(r Request) (Plan, error) {
 	own := len(r.Workers)
-	if r.Mode != "" && r.bare() { // count all workers of the machine, as if one agent had them
+	if r.Mode != "" && r.areCPUWorkers() { // count all workers of the machine, as if one agent had them
 		r.Workers = make([][]int, max(r.Machine, r.Skip+own))
 	} else {
 		r.Skip = 0
 	}
 	p := Plan{Workers: make([]Binding, len(r.Workers))}
-	if err := p.place(r); err != nil {
+	if err := p.bindWorkers(r); err != nil {
 		return Plan{}, err
 	}
 	for i := range p.Workers {
@@ -86,14 +86,14 @@ func Make(r Request) (Plan, error) {
 		}
 		w.Bound = len(w.Memory) > 0 || !slices.Equal(w.CPUs, r.CPUs)
 	}
-	p.share(r)
+	p.countThreads(r)
 	p.Workers = p.Workers[r.Skip:][:own]
-	p.warn(r)
+	p.warnOfFewCPUs(r)
 	return p, nil
 }
 
-// place sets every worker's CPUs and memory.
-func (p *Plan) place(r Request) error {
+// bindWorkers sets every worker's CPUs and memory.
+func (p *Plan) bindWorkers(r Request) error {
 	if r.Mode == "" {
 		for i := range p.Workers {
 			p.Workers[i].CPUs = r.CPUs
@@ -118,8 +118,8 @@ func (p *Plan) place(r Request) error {
 	return nil
 }
 
-// share computes each worker's part of the cores.
-func (p *Plan) share(r Request) {
+// countThreads computes each worker's part of the cores.
+func (p *Plan) countThreads(r Request) {
 	parts := make([]float64, len(p.Workers))
 	for _, core := range r.Topology.Cores {
 		var users []int
@@ -137,14 +137,14 @@ func (p *Plan) share(r Request) {
 	}
 }
 
-// warn adds a warning about workers with few CPUs.
-func (p *Plan) warn(r Request) {
+// warnOfFewCPUs adds a warning about workers with few CPUs.
+func (p *Plan) warnOfFewCPUs(r Request) {
 	if r.Mode == "" {
 		return
 	}
 	var few []string
 	for i, w := range p.Workers {
-		if len(w.CPUs) < enough {
+		if len(w.CPUs) < minCPUs {
 			few = append(few, fmt.Sprintf("%d (CPUs %v)", i, w.CPUs))
 		}
 	}
@@ -152,8 +152,8 @@ func (p *Plan) warn(r Request) {
 		return
 	}
 	shown := few
-	if len(shown) > enough {
-		shown = append(slices.Clone(few[:enough]), fmt.Sprintf("and %d more", len(few)-enough))
+	if len(shown) > minCPUs {
+		shown = append(slices.Clone(few[:minCPUs]), fmt.Sprintf("and %d more", len(few)-minCPUs))
 	}
-	p.Warnings = append(p.Warnings, fmt.Sprintf("--numa-binding %s leaves fewer than %d CPUs to local rank %s; NCCL's threads need some beside the program's", r.Mode, enough, strings.Join(shown, ", ")))
+	p.Warnings = append(p.Warnings, fmt.Sprintf("--numa-binding %s leaves fewer than %d CPUs to local rank %s; NCCL's threads need some beside the program's", r.Mode, minCPUs, strings.Join(shown, ", ")))
 }

@@ -39,7 +39,7 @@ var (
 	flat = tree{sockets: 1, cores: 8, smt: 1, gpus: on(-1)}
 )
 
-func TestMake(t *testing.T) {
+func TestMakeBindsNearGPUs(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		machine tree
@@ -73,7 +73,7 @@ func TestMake(t *testing.T) {
 			name: "the fullest core complex first", machine: tree{nodes: 1, sockets: 1, cores: 12, smt: 1, perL3: 4, gpus: on(0, 0)}, mode: CoreComplex, allowed: "2-11", workers: each(2),
 			want: []string{"4-7 0 4", "8-11 0 4"},
 		},
-		{name: "no caches told", machine: vm, mode: CoreComplex, workers: [][]int{{}, {}}, want: []string{"0-7 0 8", "8-15 1 8"}},
+		{name: "no caches listed", machine: vm, mode: CoreComplex, workers: [][]int{{}, {}}, want: []string{"0-7 0 8", "8-15 1 8"}},
 		{name: "an inherited mask", machine: xeon, mode: ByNode, allowed: "4-11,16-63", workers: each(3), want: []string{"4-11,32-47 0 8", "4-11,32-47 0 8", "16-31,48-63 1 16"}},
 		{name: "an inherited mask, exclusive", machine: xeon, mode: Exclusive, allowed: "4-11,36-43", workers: [][]int{{0}, {1}}, want: []string{"4-7,36-39 0 4", "8-11,40-43 0 4"}},
 		{name: "memory that may not be used", machine: xeon, mode: ByNode, memory: "1", workers: [][]int{{0}, {2}}, want: []string{"0-15,32-47  16", "16-31,48-63 1 16"}},
@@ -88,7 +88,7 @@ func TestMake(t *testing.T) {
 			warns: []string{"workers are not brought near their GPUs"},
 		},
 		{
-			name: "one GPU in doubt", machine: tree{nodes: 2, sockets: 2, cores: 8, smt: 1, gpus: on(1, far)}, mode: Exclusive, workers: each(2), want: []string{"0-7  8", "8-15  8"},
+			name: "one GPU in doubt", machine: tree{nodes: 2, sockets: 2, cores: 8, smt: 1, gpus: on(1, firstEmptyNode)}, mode: Exclusive, workers: each(2), want: []string{"0-7  8", "8-15  8"},
 			warns: []string{"GPU 0000:11:00.0"},
 		},
 		{name: "a kernel without NUMA", machine: flat, mode: ByNode, workers: each(1), want: []string{"0-7  8"}},
@@ -254,7 +254,7 @@ func TestExclusiveIsExclusive(t *testing.T) {
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestReadTopology(t *testing.T) {
 	top, err := Read(epyc.fs(), []string{gpu(2), "", "0000:ff:00.0"})
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestReadThisMachine(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParseSetAndMode(t *testing.T) {
 	for text, want := range map[string]string{"": "", "\n": "", "3\n": "3", "0-3,8,10-11": "0-3,8,10-11", "5,4,4,3": "3-5", "0-1,1-2": "0-2"} {
 		if s, err := ParseSet(text); err != nil || s.String() != want {
 			t.Errorf("%q: %v, %v", text, s, err)

@@ -24,7 +24,7 @@ const (
 func Quota(root fs.FS) float64 {
 	text, _ := readText(root, "proc/self/cgroup")
 	least := 0.0
-	take := func(cpus float64) {
+	lower := func(cpus float64) {
 		if cpus > 0 && (least == 0 || cpus < least) {
 			least = cpus
 		}
@@ -37,20 +37,20 @@ func Quota(root fs.FS) float64 {
 		}
 		switch controllers := strings.Split(parts[1], ","); {
 		case parts[1] == "":
-			ascend(cgroupDir, parts[2], func(dir string) { take(quota2(root, dir)) })
+			visitAncestors(cgroupDir, parts[2], func(dir string) { lower(quota2(root, dir)) })
 		case slices.Contains(controllers, "cpu"):
 			for _, mount := range slices.Compact([]string{"cpu", parts[1]}) {
-				ascend(path.Join(cgroupDir, mount), parts[2], func(dir string) { take(quota1(root, dir)) })
+				visitAncestors(path.Join(cgroupDir, mount), parts[2], func(dir string) { lower(quota1(root, dir)) })
 			}
 		}
 	}
 	return least
 }
 
-// ascend calls visit for a group's folder and those of its ancestors, up to the
+// visitAncestors calls visit for a group's folder and those of its ancestors, up to the
 // mount. In a container the path may be the machine's, while the mount is the
 // container's own. A folder that is missing has no limit.
-func ascend(mount, group string, visit func(dir string)) {
+func visitAncestors(mount, group string, visit func(dir string)) {
 	group = path.Clean("/" + group)
 	for range maxDepth {
 		visit(path.Join(mount, group))

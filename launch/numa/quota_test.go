@@ -12,7 +12,7 @@ func TestQuota(t *testing.T) {
 		files map[string]string
 		want  float64
 	}{
-		{"nothing is told", nil, 0},
+		{"no cgroup file", nil, 0},
 		{"no limit", map[string]string{"proc/self/cgroup": "0::/a\n", v2 + "/a/cpu.max": "max 100000\n"}, 0},
 		{"a container", map[string]string{"proc/self/cgroup": "0::/\n", v2 + "/cpu.max": "1600000 100000\n"}, 16},
 		{"a container that knows its name on the machine", map[string]string{"proc/self/cgroup": "0::/kubepods/pod1/c\n", v2 + "/cpu.max": "150000 100000\n"}, 1.5},

@@ -80,9 +80,9 @@ func (s Set) And(t Set) Set {
 }
 
 // Or returns what is in either set.
-func (s Set) Or(t Set) Set { return slices.Concat(s, t).tidy() }
+func (s Set) Or(t Set) Set { return slices.Concat(s, t).sorted() }
 
-func (s Set) tidy() Set {
+func (s Set) sorted() Set {
 	slices.Sort(s)
 	return slices.Compact(s)
 }

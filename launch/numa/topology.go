@@ -54,7 +54,7 @@ func Read(root fs.FS, gpus []string) (Topology, error) {
 		return t, err
 	}
 	t.Cores = Cores(root, online)
-	t.Complexes = shares(online, func(cpu int) Set { return lastCache(root, cpu) })
+	t.Complexes = groupBy(online, func(cpu int) Set { return lastCache(root, cpu) })
 	for _, pci := range gpus {
 		if pci != "" {
 			t.GPUs[pci] = t.nodeOf(root, pci)
@@ -111,23 +111,23 @@ func Cores(root fs.FS, cpus Set) []Set {
 		return append(s, cpu) // a core of its own if the file is missing
 	}
 	// The file says that no core has two threads. It also says so if only the
-	// scheduler (CONFIG_SCHED_SMT) knows of none, so one core is looked at.
-	if smt, _ := readText(root, cpuDir+"/smt/active"); smt == "0" && len(cpus) > 0 && len(siblings(cpus[0]).tidy()) == 1 {
+	// scheduler (CONFIG_SCHED_SMT) knows of none, so Cores also reads the siblings of one CPU.
+	if smt, _ := readText(root, cpuDir+"/smt/active"); smt == "0" && len(cpus) > 0 && len(siblings(cpus[0]).sorted()) == 1 {
 		siblings = func(cpu int) Set { return Set{cpu} }
 	}
-	return shares(cpus, siblings)
+	return groupBy(cpus, siblings)
 }
 
-// shares groups CPUs that share something. It does not ask about a CPU that a
+// groupBy groups CPUs that share something. It does not ask about a CPU that a
 // group already names, which keeps the number of files small on large machines.
-func shares(cpus Set, with func(cpu int) Set) []Set {
+func groupBy(cpus Set, with func(cpu int) Set) []Set {
 	var groups []Set
 	seen := map[int]bool{}
 	for _, cpu := range cpus {
 		if seen[cpu] {
 			continue
 		}
-		group := with(cpu).tidy().And(cpus)
+		group := with(cpu).sorted().And(cpus)
 		for _, c := range group {
 			seen[c] = true
 		}

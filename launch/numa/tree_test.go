@@ -16,7 +16,7 @@ type tree struct {
 	gpus    map[string]string // PCI address: numa_node
 }
 
-const far = 1000 // nodes without CPUs have numbers from here on
+const firstEmptyNode = 1000 // nodes without CPUs have numbers from here on
 
 func (m tree) fs() fstest.MapFS {
 	f := fstest.MapFS{}
@@ -69,9 +69,9 @@ func (m tree) fs() fstest.MapFS {
 		for n, cpus := range ofNode {
 			put(cpus.String(), "%s/node%d/cpulist", nodeDir, n)
 		}
-		put("", "%s/node%d/cpulist", nodeDir, far) // memory behind CXL
-		put(fmt.Sprintf("0-%d,%d", m.nodes-1, far), "%s/online", nodeDir)
-		put(fmt.Sprintf("0-%d,%d", m.nodes-1, far), "%s/has_memory", nodeDir)
+		put("", "%s/node%d/cpulist", nodeDir, firstEmptyNode) // memory behind CXL
+		put(fmt.Sprintf("0-%d,%d", m.nodes-1, firstEmptyNode), "%s/online", nodeDir)
+		put(fmt.Sprintf("0-%d,%d", m.nodes-1, firstEmptyNode), "%s/has_memory", nodeDir)
 	}
 	for pci, node := range m.gpus {
 		put(node, "%s/%s/numa_node", pciDir, pci)

@@ -83,23 +83,23 @@ func Variables(settings []envprop.Setting, key string) []Variable {
 		text, _ := s.Value.MarshalText() // never fails
 		v := variable(s.Name, string(text), s.Source)
 		if s.Value.HasCredential() {
-			v.Mark = mark(key, s)
+			v.Mark = markOf(key, s)
 		}
 		list = append(list, v)
 	}
 	return list
 }
 
-func mark(key string, s envprop.Setting) string {
+func markOf(key string, s envprop.Setting) string {
 	h := hmac.New(sha256.New, []byte(key))
 	_, _ = fmt.Fprintf(h, "%s=%s", s.Name, s.Value.Reveal()) // never fails
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // Removals converts removed variables to the form that is shown.
-func Removals(gone []envprop.Removal) []Variable {
+func Removals(removed []envprop.Removal) []Variable {
 	var list []Variable
-	for _, r := range gone {
+	for _, r := range removed {
 		list = append(list, variable(r.Name, "", r.Source))
 	}
 	return list

@@ -20,11 +20,11 @@ func node(i int, env ...[]Variable) Node {
 	return n
 }
 
-func own(name, value string) Variable {
+func fromNode(name, value string) Variable {
 	return Variable{Name: name, Value: value, Kind: envprop.FromOwn}
 }
 
-func ours(name, value string) Variable {
+func fromGorun(name, value string) Variable {
 	return Variable{Name: name, Value: value, Kind: envprop.FromGorun, Rule: "why"}
 }
 
@@ -44,8 +44,8 @@ func TestSelect(t *testing.T) {
 // from.
 func TestDiff(t *testing.T) {
 	all := []Node{
-		node(0, []Variable{own("PATH", "/bin"), own("IF", "eth0"), ours("RANK", "0")}, []Variable{own("PATH", "/bin"), own("IF", "eth0"), ours("RANK", "1")}),
-		node(1, []Variable{own("PATH", "/bin"), own("IF", "eth1"), ours("RANK", "2"), own("ONE", "1")}),
+		node(0, []Variable{fromNode("PATH", "/bin"), fromNode("IF", "eth0"), fromGorun("RANK", "0")}, []Variable{fromNode("PATH", "/bin"), fromNode("IF", "eth0"), fromGorun("RANK", "1")}),
+		node(1, []Variable{fromNode("PATH", "/bin"), fromNode("IF", "eth1"), fromGorun("RANK", "2"), fromNode("ONE", "1")}),
 	}
 	var names []string
 	for _, n := range Diff(all) {
@@ -125,10 +125,10 @@ func TestTextIsPrintable(t *testing.T) {
 	}
 }
 
-// TestWrapperIsNotTried checks that a preview starts nothing, and says what it did
+// TestPreviewStartsNoWrapper checks that a preview starts nothing, and says what it did
 // not try.
-func TestWrapperIsNotTried(t *testing.T) {
-	n := node(0, []Variable{own("A", "1")})
+func TestPreviewStartsNoWrapper(t *testing.T) {
+	n := node(0, []Variable{fromNode("A", "1")})
 	for _, write := range []func(*bytes.Buffer) error{
 		func(b *bytes.Buffer) error { return WriteText(b, []Node{n}) },
 		func(b *bytes.Buffer) error { return WritePlan(b, n) },
@@ -146,11 +146,11 @@ func TestWrapperIsNotTried(t *testing.T) {
 	}
 }
 
-// TestTextTellsOnce checks that the text shows once what all ranks of a node share,
+// TestTextShowsSharedVariablesOnce checks that the text shows once what all ranks of a node share,
 // and what each rank has for itself.
-func TestTextTellsOnce(t *testing.T) {
+func TestTextShowsSharedVariablesOnce(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteText(&b, []Node{node(0, []Variable{own("A", "1"), ours("RANK", "0")}, []Variable{own("A", "1"), ours("RANK", "1")})}); err != nil {
+	if err := WriteText(&b, []Node{node(0, []Variable{fromNode("A", "1"), fromGorun("RANK", "0")}, []Variable{fromNode("A", "1"), fromGorun("RANK", "1")})}); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()
@@ -162,7 +162,7 @@ func TestTextTellsOnce(t *testing.T) {
 // TestSurroundings checks that a preview names each flag that comes from the
 // surroundings, with its source.
 func TestSurroundings(t *testing.T) {
-	n := node(0, []Variable{own("A", "1")})
+	n := node(0, []Variable{fromNode("A", "1")})
 	n.Surroundings, n.Flags = "Slurm step 12.0", []spec.Used{{Flag: "nnodes", Text: "2", From: "SLURM_STEP_NUM_NODES"}}
 	for _, write := range []func(*bytes.Buffer) error{
 		func(b *bytes.Buffer) error { return WriteText(b, []Node{n}) },

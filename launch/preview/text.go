@@ -45,7 +45,7 @@ func WriteText(w io.Writer, nodes []Node) error {
 		n := &nodes[i]
 		fmt.Fprintf(&b, "node %d, %s: %s\n", n.Node, n.Name(), ranks(n.Ranks))
 		surroundings(&b, n)
-		environment(&b, n)
+		writeEnvironment(&b, n)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -61,7 +61,7 @@ func surroundings(b *strings.Builder, n *Node) {
 	}
 }
 
-func environment(b *strings.Builder, n *Node) {
+func writeEnvironment(b *strings.Builder, n *Node) {
 	common := map[Variable]int{}
 	for _, r := range n.Ranks {
 		for _, v := range r.Env {
@@ -78,7 +78,7 @@ func environment(b *strings.Builder, n *Node) {
 				fmt.Fprintf(b, "  %s:\n", title)
 				head = true
 			}
-			line(b, v.Name+"="+term.Quoted(v.Value), v)
+			writeVariable(b, v.Name+"="+term.Quoted(v.Value), v)
 		}
 	}
 	if len(n.Ranks) > 0 {
@@ -90,7 +90,7 @@ func environment(b *strings.Builder, n *Node) {
 	if len(n.Removed) > 0 {
 		fmt.Fprintf(b, "  removed:\n")
 		for _, v := range n.Removed {
-			line(b, v.Name, v)
+			writeVariable(b, v.Name, v)
 		}
 	}
 	if n.Wrapper != "" {
@@ -105,8 +105,8 @@ func title(all []Rank) string {
 	return fmt.Sprintf("all %d ranks", len(all))
 }
 
-// line writes a variable and its source.
-func line(b *strings.Builder, what string, v Variable) {
+// writeVariable writes a variable and its source.
+func writeVariable(b *strings.Builder, what string, v Variable) {
 	source := v.source()
 	text := source.String()
 	switch scope, _, found := strings.Cut(v.Rule, ":"); {
@@ -159,8 +159,8 @@ func WritePlan(w io.Writer, n Node) error {
 		}
 	}
 	b.WriteString("  environment, besides this node's own (gorun env shows that, too):\n")
-	only := Diff([]Node{n})
-	environment(&b, &only[0])
+	changed := Diff([]Node{n})
+	writeEnvironment(&b, &changed[0])
 	_, err := io.WriteString(w, b.String())
 	return err
 }

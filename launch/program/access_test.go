@@ -13,9 +13,9 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
-// TestCheckAsItsUser checks that files are tried as the workers' user: a mode that
+// TestFilesAreTriedAsTheWorkersUser checks that files are tried as the workers' user: a mode that
 // lets another user execute or read them is not enough.
-func TestCheckAsItsUser(t *testing.T) {
+func TestFilesAreTriedAsTheWorkersUser(t *testing.T) {
 	elf := string(ldsotest.Bytes(t, ldsotest.Library{Program: true}))
 	interp, err := ldso.Interpreter("/bin/sh")
 	if err != nil || len(interp) < len("/no/such/ld.so") {
@@ -47,9 +47,9 @@ func TestCheckAsItsUser(t *testing.T) {
 	switch {
 	case os.Geteuid() == 0:
 	case os.Getenv("CI") == "true":
-		t.Fatal("not root, who alone may be another user")
+		t.Fatal("only root can act as another user")
 	default:
-		t.Skip("not root, who alone may be another user")
+		t.Skip("only root can act as another user")
 	}
 	runtime.LockOSThread() // not unlocked, so that the thread ends with the goroutine
 	const nobody = 65534

@@ -65,7 +65,7 @@ func removeEmpty(root string) {
 func memoryDir() string {
 	const memory = "/dev/shm"
 	var fs unix.Statfs_t
-	if !takesFiles(os.Getenv("TMPDIR")) && unix.Statfs(memory, &fs) == nil && fs.Type == unix.TMPFS_MAGIC && takesFiles(memory) {
+	if !isWritable(os.Getenv("TMPDIR")) && unix.Statfs(memory, &fs) == nil && fs.Type == unix.TMPFS_MAGIC && isWritable(memory) {
 		return memory
 	}
 	return tempDir()
@@ -75,7 +75,7 @@ func memoryDir() string {
 // files: the first of these in which a file can be made.
 func tempDir() string {
 	for _, dir := range []string{os.Getenv("TMPDIR"), os.Getenv("TEMP"), os.Getenv("TMP"), "/tmp", "/var/tmp", "/usr/tmp", "."} {
-		if takesFiles(dir) {
+		if isWritable(dir) {
 			if path, err := filepath.Abs(dir); err == nil {
 				return path
 			}
@@ -84,6 +84,6 @@ func tempDir() string {
 	return os.TempDir() // the error of a later call names it
 }
 
-func takesFiles(dir string) bool {
+func isWritable(dir string) bool {
 	return dir != "" && unix.Access(filepath.Clean(dir)+"/.", unix.W_OK|unix.X_OK) == nil
 }

@@ -61,13 +61,13 @@ func Open(ctx context.Context, pool *accept.Pool, path string, failed func(Repor
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the worker socket: %w (is the path of %s too long, or does that folder take no sockets? TMPDIR can name another)", err, filepath.Dir(path))
 	}
-	s := Nowhere()
+	s := NewUnreachable()
 	s.l, s.failed = pool.Listen(l), failed
 	return s, nil
 }
 
-// Nowhere returns a server that no worker can reach.
-func Nowhere() *Server {
+// NewUnreachable returns a server that no worker can reach.
+func NewUnreachable() *Server {
 	return &Server{conns: map[net.Conn]bool{}, peers: map[int]*peer{}}
 }
 
@@ -110,7 +110,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.mu.Lock()
 		s.conns[c] = false
 		s.mu.Unlock()
-		wg.Go(func() { s.converse(c) })
+		wg.Go(func() { s.serveWorker(c) })
 	}
 }
 
@@ -128,8 +128,8 @@ func (s *Server) current() int {
 	return s.round
 }
 
-// converse serves one worker.
-func (s *Server) converse(c net.Conn) {
+// serveWorker serves one worker.
+func (s *Server) serveWorker(c net.Conn) {
 	defer func() {
 		s.mu.Lock()
 		delete(s.conns, c)
@@ -196,8 +196,8 @@ func (s *Server) Abort(c rendezvous.Cause) {
 	s.mu.Lock()
 	s.cause = cause
 	conns := make([]net.Conn, 0, len(s.conns))
-	for c, greeted := range s.conns {
-		if greeted { // the others get it with their welcome
+	for c, welcomed := range s.conns {
+		if welcomed { // the others get it with their welcome
 			conns = append(conns, c)
 		}
 	}

@@ -72,7 +72,7 @@ func connect(t *testing.T, s *Server, say string) *client {
 	return p
 }
 
-const greet = `{"type":"hello","rank":3,"pid":77,"version":1}` + "\n"
+const hello = `{"type":"hello","rank":3,"pid":77,"version":1}` + "\n"
 
 // next returns the next frame, an empty one at the end of the connection.
 func (p *client) next() contract.Frame {
@@ -95,9 +95,9 @@ func poll(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestTalk(t *testing.T) {
+func TestWorkerReportsAndIsAborted(t *testing.T) {
 	s, reported := openTestSocket(t)
-	p := connect(t, s, greet)
+	p := connect(t, s, hello)
 	if f := p.next(); f.Type != contract.TypeWelcome || f.Version != contract.Version {
 		t.Fatalf("%+v", f)
 	}
@@ -111,14 +111,14 @@ func TestTalk(t *testing.T) {
 	if f := p.next(); f.Type != contract.TypeAbort || f.Cause == nil || f.Cause.Rank != 1 || f.Cause.ExitCode != 9 || !strings.Contains(f.Cause.Text, "boom") {
 		t.Fatalf("%+v", f)
 	}
-	late := connect(t, s, greet)
+	late := connect(t, s, hello)
 	if a, b := late.next(), late.next(); a.Type != contract.TypeWelcome || b.Type != contract.TypeAbort {
-		t.Errorf("a late comer hears %q and %q", a.Type, b.Type)
+		t.Errorf("a worker that connects late gets %q and %q", a.Type, b.Type)
 	}
 	s.Begin(1)
-	fresh := connect(t, s, greet+`{"type":"bye"}`+"\n")
+	fresh := connect(t, s, hello+`{"type":"bye"}`+"\n")
 	if a, b := fresh.next(), fresh.next(); a.Type != contract.TypeWelcome || b.Type != "" {
-		t.Errorf("in the next round one hears %q and %q", a.Type, b.Type)
+		t.Errorf("in the next round a worker gets %q and %q", a.Type, b.Type)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestTalk(t *testing.T) {
 func TestReportsBelongToTheirRound(t *testing.T) {
 	s, reported := openTestSocket(t)
 	s.Begin(4)
-	old := connect(t, s, greet)
+	old := connect(t, s, hello)
 	old.next()
 	s.Begin(5)
 	fmt.Fprintln(old, `{"type":"fail","message":"late"}`)
@@ -135,14 +135,14 @@ func TestReportsBelongToTheirRound(t *testing.T) {
 	if got := reported(); got[0] != "round 4 rank 3: late" {
 		t.Errorf("%q", got)
 	}
-	hello := func(round int) string {
+	helloOf := func(round int) string {
 		return fmt.Sprintf(`{"type":"hello","rank":3,"version":1,"round":%d}`+"\n"+`{"type":"fail","message":"of %d"}`+"\n", round, round)
 	}
-	if f := connect(t, s, hello(4)).next(); f.Type != "" {
-		t.Errorf("one of an earlier round is greeted with %+v", f)
+	if f := connect(t, s, helloOf(4)).next(); f.Type != "" {
+		t.Errorf("a worker of an earlier round gets %+v", f)
 	}
-	if f := connect(t, s, hello(5)).next(); f.Type != contract.TypeWelcome {
-		t.Errorf("one of this round is greeted with %+v", f)
+	if f := connect(t, s, helloOf(5)).next(); f.Type != contract.TypeWelcome {
+		t.Errorf("a worker of this round gets %+v", f)
 	}
 	poll(t, "no report", func() bool { return len(reported()) > 1 })
 	if got := reported(); len(got) != 2 || got[1] != "round 5 rank 3: of 5" {
@@ -150,15 +150,15 @@ func TestReportsBelongToTheirRound(t *testing.T) {
 	}
 }
 
-// TestAbortIsHeardOnce checks that a worker, whenever it connects, gets its welcome
+// TestAbortArrivesOnce checks that a worker, whenever it connects, gets its welcome
 // first and then one abort.
-func TestAbortIsHeardOnce(t *testing.T) {
+func TestAbortArrivesOnce(t *testing.T) {
 	s, _ := openTestSocket(t)
 	var peers []*client
 	var wg sync.WaitGroup
 	wg.Go(func() { s.Abort(rendezvous.Cause{Kind: rendezvous.KindExit, Rank: -1}) })
 	for range 50 {
-		peers = append(peers, connect(t, s, greet+`{"type":"bye"}`+"\n"))
+		peers = append(peers, connect(t, s, hello+`{"type":"bye"}`+"\n"))
 	}
 	wg.Wait()
 	for _, p := range peers {
@@ -167,18 +167,18 @@ func TestAbortIsHeardOnce(t *testing.T) {
 			types = append(types, f.Type)
 		}
 		if got := strings.Join(types, " "); got != "welcome abort" && got != "welcome" { // a worker that left first
-			t.Fatalf("heard %q", got)
+			t.Fatalf("got %q", got)
 		}
 	}
 	silent := connect(t, s, "")
 	s.Abort(rendezvous.Cause{Kind: rendezvous.KindExit, Rank: -1})
-	fmt.Fprint(silent, greet)
+	fmt.Fprint(silent, hello)
 	if a, b := silent.next(), silent.next(); a.Type != contract.TypeWelcome || b.Type != contract.TypeAbort {
 		t.Errorf("%q, then %q", a.Type, b.Type)
 	}
 }
 
-func TestHostileFrames(t *testing.T) {
+func TestBadFramesEndTheConnection(t *testing.T) {
 	s, reported := openTestSocket(t)
 	for _, junk := range []string{
 		"nonsense\n", "\x00\x01\x02\n", `{"type":"hello"` + "\n", `[]` + "\n", `{"type":5}` + "\n",
@@ -190,20 +190,20 @@ func TestHostileFrames(t *testing.T) {
 			t.Errorf("%.40q was answered with %+v", junk, f)
 		}
 	}
-	connect(t, s, `{"type":"fail","message":"before hello"}`+"\n"+greet).next()
+	connect(t, s, `{"type":"fail","message":"before hello"}`+"\n"+hello).next()
 	if got := reported(); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
 	connect(t, s, "half a fra").Close()
-	if f := connect(t, s, greet).next(); f.Type != contract.TypeWelcome {
+	if f := connect(t, s, hello).next(); f.Type != contract.TypeWelcome {
 		t.Errorf("%+v", f)
 	}
 }
 
-// TestLongCauses checks that causes fit into a frame whatever they hold.
-func TestLongCauses(t *testing.T) {
+// TestLongCauseFitsAFrame checks that causes fit into a frame whatever they hold.
+func TestLongCauseFitsAFrame(t *testing.T) {
 	s, _ := openTestSocket(t)
-	p := connect(t, s, greet)
+	p := connect(t, s, hello)
 	p.next()
 	s.Abort(rendezvous.Cause{Kind: rendezvous.KindStart, Rank: -1, Host: strings.Repeat("h", 1<<20), Message: strings.Repeat("<\x01", 1<<20)})
 	if f := p.next(); f.Type != contract.TypeAbort || f.Cause == nil {
@@ -215,14 +215,14 @@ func TestLongCauses(t *testing.T) {
 // is not lost.
 func TestReportedFailure(t *testing.T) {
 	s, _ := openTestSocket(t)
-	connect(t, s, greet+`{"type":"fail","message":"the end"}`+"\n").Close()
-	poll(t, "its last words are lost", func() bool {
+	connect(t, s, hello+`{"type":"fail","message":"the end"}`+"\n").Close()
+	poll(t, "the report is lost", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return s.ReportedFailure(ctx, 3) == "the end"
 	})
 	if got := s.ReportedFailure(t.Context(), 4); got != "" {
-		t.Errorf("of a stranger: %q", got)
+		t.Errorf("of a rank that never connected: %q", got)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	}
 	info, err := os.Stat(s.Path())
 	if err != nil || info.Mode() != os.ModeSocket|0o600 {
-		t.Errorf("mode %v, %v; want that nobody else can connect", info.Mode(), err)
+		t.Errorf("mode %v, %v; want only this user to connect", info.Mode(), err)
 	}
 	cancel()
 	if err := s.Serve(ctx); err != nil {

@@ -84,7 +84,7 @@ func (s *Spec) alone(m meeting) {
 	s.Backend, s.MinNodes, s.MaxNodes = Standalone, 1, 1
 	s.MasterPort = m.port
 	if m.addr.given {
-		s.MasterAddr, s.MeetBy = m.addr.text, []string{m.addr.from}
+		s.MasterAddr, s.MasterFrom = m.addr.text, []string{m.addr.from}
 	}
 }
 
@@ -165,7 +165,7 @@ func (in *input) static(s *Spec, m meeting) {
 		in.fail("cannot use --nnodes %d:%d with the static rendezvous, whose size is fixed: give --nnodes N, or --rdzv-endpoint without --rdzv-backend static", s.MinNodes, s.MaxNodes)
 	}
 	at := Endpoint{"127.0.0.1", DefaultMasterPort}
-	s.MeetBy = []string{m.addr.from, m.portFlag.from}
+	s.MasterFrom = []string{m.addr.from, m.portFlag.from}
 	if m.portFlag.given {
 		at.Port = m.port
 	}
@@ -185,7 +185,7 @@ func (in *input) static(s *Spec, m meeting) {
 		if m.addr.given && m.addr.text != list[0].Host || m.portFlag.given && m.port != list[0].Port {
 			s.note("--master-addr and --master-port are ignored: %s %s decides", m.endpoint.from, m.endpoint.text)
 		}
-		at, s.MeetBy = list[0], []string{m.endpoint.from}
+		at, s.MasterFrom = list[0], []string{m.endpoint.from}
 	}
 	if at.Port == 0 && s.MaxNodes > 1 {
 		in.fail("cannot use port 0 (any free port) with several nodes: the others cannot know it")

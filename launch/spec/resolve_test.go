@@ -46,7 +46,7 @@ func gossip(s *Spec, nodes int, at ...Endpoint) {
 func static(s *Spec, nodes, rank int, host string, port int) {
 	s.Backend, s.Endpoints, s.NodeRank = Static, []Endpoint{{host, port}}, rank
 	s.MinNodes, s.MaxNodes, s.MasterAddr, s.MasterPort = nodes, nodes, host, port
-	s.MeetBy = []string{"--master-addr", "--master-port"}
+	s.MasterFrom = []string{"--master-addr", "--master-port"}
 }
 
 func TestResolve(t *testing.T) {
@@ -87,7 +87,7 @@ func TestResolve(t *testing.T) {
 			name: "PET master of a static job", env: env{"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.2", "PET_MASTER_PORT": "5", "PET_NODE_RANK": "1"},
 			want: func(s *Spec) {
 				static(s, 2, 1, "127.0.0.2", 5)
-				s.MeetBy = []string{"PET_MASTER_ADDR", "PET_MASTER_PORT"}
+				s.MasterFrom = []string{"PET_MASTER_ADDR", "PET_MASTER_PORT"}
 			},
 		},
 		{
@@ -136,7 +136,7 @@ func TestResolve(t *testing.T) {
 		{name: "master port of one node", flags: flags{"master_port": "29501"}, want: func(s *Spec) { s.MasterPort = 29501 }},
 		{
 			name: "master of one node", flags: flags{"master_port": "29501"}, env: env{"PET_MASTER_ADDR": "a"},
-			want: func(s *Spec) { s.MasterAddr, s.MasterPort, s.MeetBy = "a", 29501, []string{"PET_MASTER_ADDR"} },
+			want: func(s *Spec) { s.MasterAddr, s.MasterPort, s.MasterFrom = "a", 29501, []string{"PET_MASTER_ADDR"} },
 		},
 		{
 			name: "master means static", flags: flags{"nnodes": "2", "master_addr": "a"},
@@ -149,13 +149,13 @@ func TestResolve(t *testing.T) {
 		{name: "static by name", flags: flags{"rdzv_backend": "static"}, want: func(s *Spec) { static(s, 1, 0, "127.0.0.1", 29500) }},
 		{
 			name: "static with endpoint", flags: flags{"rdzv_backend": "static", "nnodes": "2", "rdzv_endpoint": "a:7"},
-			want: func(s *Spec) { static(s, 2, 0, "a", 7); s.MeetBy = []string{"--rdzv-endpoint"} },
+			want: func(s *Spec) { static(s, 2, 0, "a", 7); s.MasterFrom = []string{"--rdzv-endpoint"} },
 		},
 		{
 			name: "static endpoint wins over master", flags: flags{"rdzv_backend": "static", "nnodes": "2", "rdzv_endpoint": "a", "master_addr": "b", "master_port": "8"},
 			want: func(s *Spec) {
 				static(s, 2, 0, "a", 8)
-				s.MeetBy = []string{"--rdzv-endpoint"}
+				s.MasterFrom = []string{"--rdzv-endpoint"}
 				s.Notes = []string{"--master-addr and --master-port are ignored: --rdzv-endpoint a decides"}
 			},
 		},

@@ -160,10 +160,10 @@ type Network struct {
 	// that the user named no address, and 0 means any free port.
 	MasterAddr string
 	MasterPort int
-	// MeetBy lists the flags or variables that name the two, for messages; the one
+	// MasterFrom lists the flags or variables that name the two, for messages; the one
 	// for the address comes first. It is nil if no flag or variable can name them,
 	// or only the port.
-	MeetBy []string
+	MasterFrom []string
 	// Ports bounds all other ports that gorun opens.
 	Ports PortRange
 

@@ -13,9 +13,9 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// TestPlanOfAWorker checks what one worker is started with: its ranks, the store,
+// TestPlanGivesEachWorkerItsRanks checks what one worker is started with: its ranks, the store,
 // its devices, and the substituted command.
-func TestPlanOfAWorker(t *testing.T) {
+func TestPlanGivesEachWorkerItsRanks(t *testing.T) {
 	p := Plan{
 		World: rendezvous.World{
 			Round: 2, Restart: 1, MaxRestarts: 3, RunID: "run", Size: 5, Store: "[fd00::1]:29500", Roles: map[string]int{"r": 2},
@@ -53,9 +53,9 @@ func TestPlanOfAWorker(t *testing.T) {
 	}
 }
 
-// TestRoundWithoutPlan checks that workers that cannot be started fail the round.
-func TestRoundWithoutPlan(t *testing.T) {
-	b := newBench(t, 2)
+// TestUnusablePlanEndsTheRound checks that workers that cannot be started fail the round.
+func TestUnusablePlanEndsTheRound(t *testing.T) {
+	b := newTestRound(t, 2)
 	b.round.opts.Plan.Err = errors.New("cannot decode the environment")
 	b.round.Start()
 	if c := b.posted[0].(rendezvous.Failed).Cause; len(b.posted) != 1 || c.Kind != rendezvous.KindStart || c.Message != "cannot decode the environment" || len(b.table.procs) > 0 {

@@ -44,12 +44,12 @@ type Round struct {
 	opts           Options
 	deviceWait     context.Context // ends when SkipDeviceWait is called
 	skipDeviceWait context.CancelFunc
-	follows        sync.WaitGroup
+	followers      sync.WaitGroup
 
 	mu       sync.Mutex
 	state    state
 	workers  []*worker     // workers that were started
-	living   int           // workers that have not ended
+	running  int           // workers that have not ended
 	posted   bool          // Failed was posted
 	stopping chan struct{} // closed by the first stop
 	stopAt   time.Time     // time of the first stop
@@ -86,7 +86,7 @@ func (r *Round) Start() {
 	r.mu.Lock()
 	err := cmp.Or(r.applyEvent(eventStart), r.opts.Plan.Err)
 	if err == nil {
-		r.living = n
+		r.running = n
 	}
 	r.mu.Unlock()
 	prepared := make([]*worker, n)
@@ -153,7 +153,7 @@ func (r *Round) follow(w *worker) {
 		_ = w.out.Close()
 	default:
 		w.out.CloseChildEnds()
-		r.follows.Go(func() {
+		r.followers.Go(func() {
 			<-w.proc.Done()
 			r.workerEnded(w)
 		})
@@ -164,7 +164,7 @@ func (r *Round) follow(w *worker) {
 func (r *Round) workerEnded(w *worker) {
 	exit := w.proc.Exit()
 	r.mu.Lock()
-	r.living--
+	r.running--
 	byStop := r.wasStopped() && exit.At.After(r.stopAt)
 	r.mu.Unlock()
 	switch {
@@ -181,7 +181,7 @@ func (r *Round) wasStopped() bool { return r.state == stateStopping || r.state =
 // postDone posts Done when all workers were started and have ended with 0.
 func (r *Round) postDone() {
 	r.mu.Lock()
-	all := r.state == stateRunning && r.living == 0
+	all := r.state == stateRunning && r.running == 0
 	if all {
 		_ = r.applyEvent(eventSucceeded)
 	}

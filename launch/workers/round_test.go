@@ -104,23 +104,23 @@ func (f *fakeTable) Stop(o process.StopOptions, procs []Process) error {
 	return nil
 }
 
-// bench holds a round with fake processes.
-type bench struct {
-	t      *testing.T
-	table  *fakeTable
-	round  *Round
-	dir    string
-	says   map[int]string // by rank: what a worker reports before it ends
-	waited []int          // pids whose devices Release waited for
+// testRound holds a round with fake processes.
+type testRound struct {
+	t       *testing.T
+	table   *fakeTable
+	round   *Round
+	dir     string
+	reports map[int]string // by rank: what a worker reports before it ends
+	waited  []int          // pids whose devices Release waited for
 
 	mu     sync.Mutex
 	posted []rendezvous.Event
 }
 
-// newBench returns a round of n workers on the second of two nodes.
-func newBench(t *testing.T, n int) *bench {
+// newTestRound returns a round of n workers on the second of two nodes.
+func newTestRound(t *testing.T, n int) *testRound {
 	t.Helper()
-	b := &bench{t: t, table: &fakeTable{refuse: -1, killed: make(chan struct{})}, dir: t.TempDir(), says: map[int]string{}}
+	b := &testRound{t: t, table: &fakeTable{refuse: -1, killed: make(chan struct{})}, dir: t.TempDir(), reports: map[int]string{}}
 	files, err := logs.ParseStd("3")
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func newBench(t *testing.T, n int) *bench {
 		Open: func(local int) (*logs.Worker, error) {
 			return logs.Open(logs.WorkerOptions{LocalRank: local, Dir: b.dir, Redirect: files.For(local)})
 		},
-		ReportedFailure: func(_ context.Context, rank int) string { return b.says[rank] },
+		ReportedFailure: func(_ context.Context, rank int) string { return b.reports[rank] },
 		Release:         func(_ context.Context, pids []int) { b.waited = pids },
 		Post: func(e rendezvous.Event) {
 			b.mu.Lock()
@@ -152,7 +152,7 @@ func newBench(t *testing.T, n int) *bench {
 }
 
 // write writes what a worker would write to one of its files.
-func (b *bench) write(local int, file, text string) {
+func (b *testRound) write(local int, file, text string) {
 	b.t.Helper()
 	if err := os.WriteFile(filepath.Join(b.dir, strconv.Itoa(local), file), []byte(text), 0o600); err != nil {
 		b.t.Fatal(err)
@@ -160,7 +160,7 @@ func (b *bench) write(local int, file, text string) {
 }
 
 // fill puts a folder in the place of a worker's file.
-func (b *bench) fill(local int, file string) {
+func (b *testRound) fill(local int, file string) {
 	b.t.Helper()
 	if err := os.MkdirAll(filepath.Join(b.dir, strconv.Itoa(local), file), 0o700); err != nil {
 		b.t.Fatal(err)
@@ -168,7 +168,7 @@ func (b *bench) fill(local int, file string) {
 }
 
 // events returns the posted events once nothing moves any more.
-func (b *bench) events() []rendezvous.Event {
+func (b *testRound) events() []rendezvous.Event {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +176,7 @@ func (b *bench) events() []rendezvous.Event {
 }
 
 // failed returns the only event, a Failed.
-func (b *bench) failed() rendezvous.Cause {
+func (b *testRound) failed() rendezvous.Cause {
 	b.t.Helper()
 	all := b.events()
 	if len(all) != 1 {
@@ -191,9 +191,9 @@ func (b *bench) failed() rendezvous.Cause {
 
 const lostPeer = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Connection closed by peer [127.0.0.1]:40123\n"
 
-func TestAllSucceed(t *testing.T) {
+func TestRoundIsDoneWhenAllSucceed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 2)
+		b := newTestRound(t, 2)
 		b.round.Start()
 		s := b.table.specs[1]
 		if s.Path != "/prog" || !s.Session || s.Death != syscall.SIGKILL || s.Args[1] != "1" || environ.Get(s.Env, "TORCHELASTIC_ERROR_FILE") != filepath.Join(b.dir, "1", "error.json") {
@@ -228,7 +228,7 @@ func TestAllSucceed(t *testing.T) {
 // stop does to them is no failure.
 func TestFailureThenStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 2)
+		b := newTestRound(t, 2)
 		b.round.Start()
 		b.write(1, "stderr.log", "boom\n")
 		b.table.procs[1].end(9, 0)
@@ -251,22 +251,22 @@ func TestFailureThenStop(t *testing.T) {
 	})
 }
 
-// TestConsequenceWaits checks that the failure of a worker that lost a peer waits
+// TestConsequenceWaitsForItsCause checks that the failure of a worker that lost a peer waits
 // for a cause.
-func TestConsequenceWaits(t *testing.T) {
+func TestConsequenceWaitsForItsCause(t *testing.T) {
 	tests := map[string]struct {
-		then func(b *bench)
+		then func(b *testRound)
 		rank int // rank of the posted failure; -1: none is posted
 		took time.Duration
 	}{
-		"the peer fails a little later": {func(b *bench) { time.Sleep(peerWait / 2); b.table.procs[1].end(3, 0) }, 5, peerWait / 2},
-		"no peer fails":                 {func(*bench) { time.Sleep(peerWait) }, 4, peerWait},
-		"the round is stopped":          {func(b *bench) { b.round.Stop(process.StopOptions{Grace: time.Minute}) }, -1, 0},
+		"the peer fails a little later": {func(b *testRound) { time.Sleep(peerWait / 2); b.table.procs[1].end(3, 0) }, 5, peerWait / 2},
+		"no peer fails":                 {func(*testRound) { time.Sleep(peerWait) }, 4, peerWait},
+		"the round is stopped":          {func(b *testRound) { b.round.Stop(process.StopOptions{Grace: time.Minute}) }, -1, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, 2)
+				b := newTestRound(t, 2)
 				b.round.Start()
 				b.write(0, "stderr.log", lostPeer)
 				began := time.Now()
@@ -294,23 +294,23 @@ func TestConsequenceWaits(t *testing.T) {
 // code, and that a signal wins over its report.
 func TestFindCause(t *testing.T) {
 	tests := map[string]struct {
-		prepare func(b *bench)
+		prepare func(b *testRound)
 		code    int
 		signal  syscall.Signal
 		kind    rendezvous.Kind
 		message string
 	}{
-		"a report":             {func(b *bench) { b.says[4] = "loss is NaN" }, 3, 0, rendezvous.KindReport, "loss is NaN"},
-		"a report and a crash": {func(b *bench) { b.says[4] = "loss is NaN" }, -1, syscall.SIGSEGV, rendezvous.KindSignal, ""},
-		"out of memory":        {func(*bench) {}, -1, syscall.SIGKILL, rendezvous.KindSignal, ""},
-		"an error file": {func(b *bench) {
+		"a report":             {func(b *testRound) { b.reports[4] = "loss is NaN" }, 3, 0, rendezvous.KindReport, "loss is NaN"},
+		"a report and a crash": {func(b *testRound) { b.reports[4] = "loss is NaN" }, -1, syscall.SIGSEGV, rendezvous.KindSignal, ""},
+		"out of memory":        {func(*testRound) {}, -1, syscall.SIGKILL, rendezvous.KindSignal, ""},
+		"an error file": {func(b *testRound) {
 			b.write(0, "error.json", `{"message":{"message":"ValueError: x","extraInfo":{"py_callstack":"Traceback","timestamp":"1700000000"}}}`)
 		}, 1, 0, rendezvous.KindExit, "ValueError: x"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, 1)
+				b := newTestRound(t, 1)
 				b.round.Start()
 				tt.prepare(b)
 				b.table.procs[0].end(tt.code, tt.signal)
@@ -322,22 +322,22 @@ func TestFindCause(t *testing.T) {
 	}
 }
 
-// TestStartFails checks that a failed start is the round's failure, whatever the
+// TestFailedStartEndsTheRound checks that a failed start is the round's failure, whatever the
 // others do.
-func TestStartFails(t *testing.T) {
+func TestFailedStartEndsTheRound(t *testing.T) {
 	tests := map[string]struct {
-		prepare func(b *bench)
+		prepare func(b *testRound)
 		started int
 		code    int
 	}{
-		"the second process":  {func(b *bench) { b.table.refuse = 1 }, 1, 126},
-		"the first process":   {func(b *bench) { b.table.refuse = 0 }, 0, 126},
-		"the second's output": {func(b *bench) { b.fill(1, "stderr.log") }, 0, 1},
+		"the second process":  {func(b *testRound) { b.table.refuse = 1 }, 1, 126},
+		"the first process":   {func(b *testRound) { b.table.refuse = 0 }, 0, 126},
+		"the second's output": {func(b *testRound) { b.fill(1, "stderr.log") }, 0, 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, 3)
+				b := newTestRound(t, 3)
 				tt.prepare(b)
 				b.round.Start()
 				if c := b.failed(); c.Kind != rendezvous.KindStart || c.ExitCode != tt.code || c.Rank != -1 || c.GroupRank != 1 {
@@ -355,10 +355,10 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestSecondStart checks that a round starts only once.
-func TestSecondStart(t *testing.T) {
+// TestRoundStartsOnce checks that a round starts only once.
+func TestRoundStartsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 1)
+		b := newTestRound(t, 1)
 		b.round.Start()
 		b.round.Start()
 		if c := b.failed(); len(b.table.procs) != 1 {
@@ -367,11 +367,11 @@ func TestSecondStart(t *testing.T) {
 	})
 }
 
-// TestSecondStop checks that a second Stop shortens the first, and that only the
+// TestSecondStopShortensTheFirst checks that a second Stop shortens the first, and that only the
 // first one reports.
-func TestSecondStop(t *testing.T) {
+func TestSecondStopShortensTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 1)
+		b := newTestRound(t, 1)
 		b.table.stuck = true
 		b.round.Start()
 		began, first := time.Now(), make(chan rendezvous.Over)
@@ -382,14 +382,14 @@ func TestSecondStop(t *testing.T) {
 		time.Sleep(time.Second)
 		b.round.SkipDeviceWait()
 		if _, ok := b.round.Stop(process.StopOptions{}); ok {
-			t.Error("the second stop tells")
+			t.Error("the second stop reports")
 		}
 		over := <-first
 		if took := time.Since(began); took > 2*time.Second || len(over.Ends) != 1 || over.Ends[0].Signal != syscall.SIGKILL || len(over.Failures) != 0 {
 			t.Errorf("after %v: %+v", took, over)
 		}
 		if b.waited != nil {
-			t.Errorf("in a hurry it waited for the devices of %v", b.waited)
+			t.Errorf("it did not skip the wait for the devices of %v", b.waited)
 		}
 		if got := b.events(); len(got) != 0 {
 			t.Errorf("posted: %+v", got)
@@ -397,11 +397,11 @@ func TestSecondStop(t *testing.T) {
 	})
 }
 
-// TestStopFails checks that a process that cannot be ended is a failure of the
+// TestProcessThatCannotEndIsAFailure checks that a process that cannot be ended is a failure of the
 // agent, and is not awaited.
-func TestStopFails(t *testing.T) {
+func TestProcessThatCannotEndIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 1)
+		b := newTestRound(t, 1)
 		b.table.err = errors.New("cannot end process 100")
 		b.round.Start()
 		over, ok := b.round.Stop(process.StopOptions{Grace: time.Minute})
@@ -411,12 +411,12 @@ func TestStopFails(t *testing.T) {
 	})
 }
 
-// TestWitnesses checks that a stopped worker is a witness if its output explained
+// TestStoppedWorkerExplainsAFailure checks that a stopped worker is a witness if its output explained
 // the failure of another worker. What it writes after the stop explains nothing.
-func TestWitnesses(t *testing.T) {
+func TestStoppedWorkerExplainsAFailure(t *testing.T) {
 	const shared = "n1:77:88 [0] init.cc:943 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000\n"
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 5)
+		b := newTestRound(t, 5)
 		b.round.Start()
 		for _, local := range []int{1, 2, 3} {
 			b.write(local, "stderr.log", shared)
@@ -437,13 +437,13 @@ func TestWitnesses(t *testing.T) {
 	})
 }
 
-// TestFailFromOutside checks that a worker's own report, or an error of a device,
+// TestReportOrDeviceFailsTheRound checks that a worker's own report, or an error of a device,
 // fails a round whose worker lives.
-func TestFailFromOutside(t *testing.T) {
+func TestReportOrDeviceFailsTheRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 1)
+		b := newTestRound(t, 1)
 		b.round.Start()
-		b.round.FailWorker(99, "nobody")
+		b.round.FailWorker(99, "from no worker")
 		b.write(0, "stderr.log", "words\n")
 		if !b.round.FailDevice(4, "Xid 79") {
 			t.Error("the round is not being stopped")
@@ -467,7 +467,7 @@ func TestFailFromOutside(t *testing.T) {
 // exit code 0 has failed, even if its end is known first.
 func TestReportAfterDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, 1)
+		b := newTestRound(t, 1)
 		b.round.Start()
 		b.table.procs[0].end(0, 0)
 		b.events()
@@ -479,9 +479,9 @@ func TestReportAfterDone(t *testing.T) {
 	})
 }
 
-// TestRealProcesses checks a round of real processes: one fails; after Stop the
+// TestRoundOfRealProcesses checks a round of real processes: one fails; after Stop the
 // other and its leftovers have ended, and all their output is kept.
-func TestRealProcesses(t *testing.T) {
+func TestRoundOfRealProcesses(t *testing.T) {
 	table, err := process.Open()
 	if err != nil {
 		t.Fatal(err)

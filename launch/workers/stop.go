@@ -81,7 +81,7 @@ func (r *Round) end(o process.StopOptions) error {
 	err := r.opts.Table.Stop(o, r.procs())
 	ended := make(chan struct{})
 	go func() {
-		r.follows.Wait()
+		r.followers.Wait()
 		close(ended)
 	}()
 	var limit <-chan time.Time
