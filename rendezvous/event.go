@@ -282,7 +282,7 @@ type (
 		Ended   bool   // Refused, as the job is over
 		Text    string // why not
 	}
-	// Waiting says what a Seal that goes on waits for.
+	// Waiting says why a Seal that goes on waits.
 	Waiting struct {
 		Serial int
 		Text   string

@@ -8,7 +8,7 @@ import (
 // sealing is the state of the coordinator's Seal.
 type sealing struct {
 	serial   int    // of the last Seal
-	waitsFor string // what that Seal waits for
+	waitsFor string // why that Seal waits
 	refused  string // why the fence refused: another agent coordinates; "" if it did not
 }
 
@@ -16,7 +16,7 @@ type sealing struct {
 // The fence itself knows which memberships have ended.
 func (c *coordinator) seal() {
 	c.enter(roundSealing, sameDeadline)
-	c.sealing.serial, c.sealing.waitsFor = c.nextSerial(), "its answer"
+	c.sealing.serial, c.sealing.waitsFor = c.nextSerial(), c.m.cfg.Where+" has not answered yet"
 	cmd := Seal{Serial: c.sealing.serial, World: *c.round.world, Later: c.job.last != nil}
 	for _, s := range c.seats.here {
 		if s.state == seatWaiting {

@@ -214,15 +214,15 @@ func TestJobThatHasEnded(t *testing.T) {
 func TestJoinTimeoutWhileSealing(t *testing.T) {
 	c, cmd := asks(t)
 	c.step(Waiting{cmd.Serial - 1, "nonsense"})
-	c.step(Waiting{cmd.Serial, "n9 to stop its workers"})
-	if st := c.m.coord.status(); st.Phase != "sealing" || st.Note != "n9 to stop its workers" {
+	c.step(Waiting{cmd.Serial, "n9 must stop its workers"})
+	if st := c.m.coord.status(); st.Phase != "sealing" || st.Note != "n9 must stop its workers" {
 		t.Errorf("status %+v", st)
 	}
 	for left := c.m.cfg.Join; left >= 0 && c.m.coord.round.state != roundDecided; left -= statusEvery {
 		c.pass(statusEvery)
 	}
 	c.ended(ExitRendezvous, 1)
-	if why := c.m.coord.job.outcome.Cause.Message; !strings.Contains(why, "waiting for n9 to stop its workers") {
+	if why := c.m.coord.job.outcome.Cause.Message; !strings.Contains(why, ": n9 must stop its workers") {
 		t.Errorf("it says %q", why)
 	}
 	if len(all[GiveUp](c)) == 0 && len(all[Unseal](c)) == 0 {

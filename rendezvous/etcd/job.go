@@ -101,10 +101,10 @@ func (e *Etcd) reportJobLost() error {
 	switch {
 	case j.deleted:
 		j.reported = true
-		return fmt.Errorf("the key %s was deleted in etcd at %s; this job ends, because another job can take its run id now", e.keys.round, e.at())
+		return fmt.Errorf("the key %s was deleted in etcd at %s; the job ends, because another job can take its run id now", e.keys.round, e.at())
 	case !j.ended && since >= e.cfg.LostTimeout:
 		j.reported = true
-		return fmt.Errorf("etcd at %s has not answered for %v; this job ends, because another job can take its run id soon", e.at(), since.Round(time.Second))
+		return fmt.Errorf("etcd at %s has not answered for %v; the job ends, because another job can take its run id soon", e.at(), since.Round(time.Second))
 	}
 	return nil
 }

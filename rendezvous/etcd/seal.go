@@ -40,7 +40,7 @@ type seal struct {
 	base   int64  // revision of the round's key when this seal first read it; -1: not read yet
 }
 
-// errBusy says that the seal must wait. Its text completes "waiting for".
+// errBusy says why the seal must wait.
 type errBusy struct{ text string }
 
 func (b errBusy) Error() string { return b.text }
@@ -57,7 +57,7 @@ func (s *seal) run(ctx context.Context) rendezvous.Sealed {
 	out := rendezvous.Sealed{Serial: s.Serial}
 	select {
 	case <-ctx.Done():
-		out.Text = "etcd at " + s.at() + " to answer"
+		out.Text = "etcd at " + s.at() + " has not answered yet"
 		return out
 	case <-s.gates.started:
 	}
@@ -66,7 +66,7 @@ func (s *seal) run(ctx context.Context) rendezvous.Sealed {
 	defer context.AfterFunc(s.session.running, cancel)()
 	select {
 	case <-ctx.Done():
-		out.Text = "an earlier seal to end"
+		out.Text = "an earlier seal has not ended yet"
 		return out
 	case <-s.gates.sealing:
 	}
@@ -172,17 +172,17 @@ func (s *seal) try(ctx context.Context) error {
 	switch {
 	case isLeaseNotFound(err):
 		s.setJob(nil) // the node's lease may have ended instead, which keepRegistered finds
-		return errBusy{"etcd at " + s.at() + " to grant a new lease"}
+		return errBusy{"etcd at " + s.at() + " has ended the lease of this node or of the job"}
 	case err != nil:
 		return err
 	case !got.Succeeded:
-		return errBusy{"another agent's write to etcd at " + s.at()}
+		return errBusy{"another agent writes to etcd at " + s.at() + " at the same time"}
 	}
 	return s.finish(job, got.Header.Revision, r)
 }
 
 func (s *seal) unconfirmedError() error {
-	return errBusy{"etcd at " + s.at() + " to confirm this node's membership"}
+	return errBusy{"etcd at " + s.at() + " does not confirm this node's membership"}
 }
 
 // finish notes that the record is in etcd.
@@ -283,7 +283,7 @@ func (s *seal) checkIdle(ctx context.Context, v *round) error {
 		if n > 3 {
 			busy, more = busy[:3], fmt.Sprintf(" and %d more", n-3)
 		}
-		return errBusy{fmt.Sprintf("%s%s to stop the workers of round %d, or to lose the lease in etcd (at most %v after its last renewal)", strings.Join(busy, ", "), more, v.Round, s.cfg.TTL)}
+		return errBusy{fmt.Sprintf("%s%s must first stop the workers of round %d, or lose the lease in etcd (at most %v after its last renewal)", strings.Join(busy, ", "), more, v.Round, s.cfg.TTL)}
 	}
 	return nil
 }
