@@ -50,8 +50,8 @@ func (h *head) readRank(p []byte) {
 	}
 }
 
-// removeOtherBracket removes `[default0]:`, `[1,3]<stderr>:`, `[3] ` and `[  12.345678] `.
-// It reads `[host:pid]` and leaves it in the line.
+// removeOtherBracket removes `[default0]:`, `[1,3]<stderr>:`, `[3] ` and
+// `[  12.345678] `. It reads `[host:pid]` and leaves it in the line.
 func (h *head) removeOtherBracket(line, in, after []byte, colon bool) (rest []byte, more bool) {
 	n, left := digits(in)
 	switch {

@@ -10,8 +10,8 @@ const maxPods = 256
 
 var jsonStart = []byte(`{"log":`)
 
-// unwrapDockerJSON returns the text and the time of a line of docker's json-file driver.
-// ok reports whether p is such a line.
+// unwrapDockerJSON returns the text and the time of a line of docker's json-file
+// driver. ok reports whether p is such a line.
 func unwrapDockerJSON(p []byte) (inner []byte, when stamp, ok bool) {
 	if !bytes.HasPrefix(p, jsonStart) {
 		return nil, stamp{}, false

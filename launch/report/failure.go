@@ -19,7 +19,7 @@ const maxTextLines = 200
 func failureLines(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string {
 	lines := []string{fmt.Sprintf("[%d]:", n)}
 	field := func(name, value string) {
-		// All lines of a field but the first are indented by 4, deeper than the
+		// The lines of a field after the first are indented by 4, deeper than the
 		// fields. So no text of a worker looks like a field.
 		for i, line := range strings.Split(value, "\n") {
 			if i == 0 {
@@ -116,8 +116,8 @@ func exitText(c *rendezvous.Cause) string {
 	return fmt.Sprintf("%s (pid: %d)", code, c.PID)
 }
 
-// tracebackText returns the worker's own traceback, or what is known without one. If
-// whole is false, it returns only the line that matters.
+// tracebackText returns the worker's traceback or, without one, its message or signal.
+// If whole is false, it returns one line.
 func tracebackText(c *rendezvous.Cause, whole bool) string {
 	text := strings.TrimRight(c.Traceback, "\n")
 	switch {
