@@ -45,7 +45,7 @@ func newSimulant(n rendezvous.Node, b rendezvous.Backend, l net.Listener) *simul
 	}, time.Now())
 	o := control.Options{Interval: time.Second, Silence: silence, Dial: 3 * time.Second, Post: a.events.Put, Failed: a.failed}
 	if fences {
-		o.Interval, o.Hush = leaseTTL/8, leaseTTL*3/10
+		o.Interval, o.SilentAfter = leaseTTL/8, leaseTTL*3/10
 	}
 	a.plane = control.New(o)
 	a.machine = &drive.Machine{Machine: m, Streams: a.plane, Fence: fence, Post: a.events.Put, Wait: &a.parts}

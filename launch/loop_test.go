@@ -184,8 +184,8 @@ func runJob(t *testing.T, n int, prepare func(i int, p *testAgent), do func(f *t
 	f := &testJob{t: t}
 	synctest.Test(t, func(t *testing.T) {
 		net := memory.NewNet(memory.NetOptions{
-			Delay: func(string, string, int) time.Duration { return time.Millisecond },
-			Hush:  time.Second, Silence: 3 * time.Second, Dial: time.Second,
+			Delay:       func(string, string, int) time.Duration { return time.Millisecond },
+			SilentAfter: time.Second, Silence: 3 * time.Second, Dial: time.Second,
 		})
 		var peers []rendezvous.Peer
 		for i := range n {

@@ -190,7 +190,7 @@ func (s *Session) serveControl(l net.Listener, tls *tls.Config) {
 		// The plane reports a node as silent after 30 % of the time after which the
 		// node's membership ends. By then it has asked the node for a sign of life twice.
 		ttl := s.opts.Network.Etcd.TTL
-		o.Hush, o.Interval = ttl*3/10, min(c.KeepAliveInterval, ttl/8)
+		o.SilentAfter, o.Interval = ttl*3/10, min(c.KeepAliveInterval, ttl/8)
 	}
 	plane := control.New(o)
 	s.Streams = plane

@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// acceptor remembers the connections that it accepted. A gRPC server that stops waits
-// for each connection that has not greeted yet until its ConnectionTimeout, and
-// offers no other way to end those.
-type acceptor struct {
+// trackingListener remembers the connections that it accepted. A gRPC server that stops
+// waits for each connection without a preface until its ConnectionTimeout,
+// and offers no other way to end those.
+type trackingListener struct {
 	net.Listener
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 }
 
-func newAcceptor(l net.Listener) *acceptor {
-	return &acceptor{Listener: l, conns: map[net.Conn]bool{}}
+func newTrackingListener(l net.Listener) *trackingListener {
+	return &trackingListener{Listener: l, conns: map[net.Conn]bool{}}
 }
 
-func (a *acceptor) Accept() (net.Conn, error) {
+func (a *trackingListener) Accept() (net.Conn, error) {
 	c, err := a.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -27,11 +27,11 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.conns[c] = true
-	return &accepted{c, a}, nil
+	return &trackedConn{c, a}, nil
 }
 
 // closeAll closes what is still open.
-func (a *acceptor) closeAll() {
+func (a *trackingListener) closeAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for c := range a.conns {
@@ -40,16 +40,16 @@ func (a *acceptor) closeAll() {
 	a.conns = map[net.Conn]bool{}
 }
 
-// accepted is a connection that the acceptor forgets when it is closed.
-type accepted struct {
+// trackedConn is a connection that the trackingListener forgets when it is closed.
+type trackedConn struct {
 	net.Conn
-	a *acceptor
+	a *trackingListener
 }
 
 // NetConn returns the connection below.
-func (c *accepted) NetConn() net.Conn { return c.Conn }
+func (c *trackedConn) NetConn() net.Conn { return c.Conn }
 
-func (c *accepted) Close() error {
+func (c *trackedConn) Close() error {
 	c.a.mu.Lock()
 	delete(c.a.conns, c.Conn)
 	c.a.mu.Unlock()

@@ -54,7 +54,7 @@ func TestOpenStreamsOutliveTheListener(t *testing.T) {
 			t.Error("no reason")
 		}
 	case <-limit:
-		t.Fatal("nobody is told that the port is gone")
+		t.Fatal("the loss of the port is not reported")
 	}
 	a.p.Send(at, rendezvous.Message{Text: "hi"})
 	select {
@@ -63,6 +63,6 @@ func TestOpenStreamsOutliveTheListener(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	case <-limit:
-		t.Fatal("the open stream is gone")
+		t.Fatal("the open stream has ended")
 	}
 }

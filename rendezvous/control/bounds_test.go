@@ -35,7 +35,7 @@ func TestSlowReader(t *testing.T) {
 	x.cut()
 }
 
-// TestStuckReader checks that even a few messages that the peer does not take end a
+// TestStuckReader checks that even a few messages that the peer does not read end a
 // stream in time.
 func TestStuckReader(t *testing.T) {
 	opts := quick()

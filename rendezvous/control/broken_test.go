@@ -13,8 +13,8 @@ func TestBrokenConnection(t *testing.T) {
 	x := newProxy(t, b.addr)
 	at, in := pair(a, b, x.addr(), "hi")
 	x.cut()
-	for who, c := range map[*agent]rendezvous.Conn{a: at, b: in} {
-		if c := await(who, func(e rendezvous.Closed) bool { return e.Conn == c }); c.Clean || c.Silent || c.Text != rendezvous.ConnectionEnded && c.Text != "the connection was reset" {
+	for side, c := range map[*agent]rendezvous.Conn{a: at, b: in} {
+		if c := await(side, func(e rendezvous.Closed) bool { return e.Conn == c }); c.Clean || c.Silent || c.Text != rendezvous.ConnectionEnded && c.Text != "the connection was reset" {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -41,8 +41,8 @@ func TestSilence(t *testing.T) {
 	}
 	x.silence()
 	began := time.Now()
-	for who, c := range map[*agent]rendezvous.Conn{a: at, b: in} {
-		if c := await(who, func(e rendezvous.Closed) bool { return e.Conn == c }); c.Clean || !c.Silent {
+	for side, c := range map[*agent]rendezvous.Conn{a: at, b: in} {
+		if c := await(side, func(e rendezvous.Closed) bool { return e.Conn == c }); c.Clean || !c.Silent {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -57,7 +57,7 @@ func TestStoppedAgent(t *testing.T) {
 	a, b := start(t, quick()), start(t, quick())
 	at, _ := pair(a, b, b.addr, "hi")
 	a.p.mu.Lock()
-	a.p.away = time.Now() // what beat notes after a stop
+	a.p.lateBeat = time.Now() // what beat notes after a stop
 	a.p.opts.Interval = time.Hour
 	a.p.mu.Unlock()
 	b.stop()
@@ -66,23 +66,23 @@ func TestStoppedAgent(t *testing.T) {
 	}
 }
 
-func TestBeatNotesItsOwnAbsence(t *testing.T) {
+func TestLateBeatIsNoted(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p := New(Options{Interval: time.Second, Silence: 3 * time.Second})
-	p.beaten = now
+	p.lastBeat = now
 	p.beat(now.Add(time.Second))
-	if p.wasAway(now.Add(2 * time.Second)) {
+	if p.wasStopped(now.Add(2 * time.Second)) {
 		t.Error("away although the heart beats")
 	}
-	if !p.wasAway(now.Add(5 * time.Second)) {
+	if !p.wasStopped(now.Add(5 * time.Second)) {
 		t.Error("not away although the heart stood still")
 	}
 	p.beat(now.Add(5 * time.Second))
-	if !p.wasAway(now.Add(5500 * time.Millisecond)) {
+	if !p.wasStopped(now.Add(5500 * time.Millisecond)) {
 		t.Error("forgotten at once")
 	}
 	p.beat(now.Add(6 * time.Second))
-	if p.wasAway(now.Add(6500 * time.Millisecond)) {
+	if p.wasStopped(now.Add(6500 * time.Millisecond)) {
 		t.Error("never forgotten")
 	}
 }

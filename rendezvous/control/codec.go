@@ -32,7 +32,7 @@ func (jsonCodec) Marshal(v any) ([]byte, error) {
 }
 
 func (jsonCodec) Unmarshal(data []byte, v any) error {
-	if a, ok := v.(*arrival); ok {
+	if a, ok := v.(*incoming); ok {
 		a.size = len(data)
 		return unmarshal(data, &a.msg)
 	}
@@ -41,8 +41,8 @@ func (jsonCodec) Unmarshal(data []byte, v any) error {
 
 func (jsonCodec) Name() string { return "json" }
 
-// arrival is a message that came in.
-type arrival struct {
+// incoming is a message that came in.
+type incoming struct {
 	msg  rendezvous.Message
 	size int // bytes
 }

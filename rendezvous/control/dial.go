@@ -26,7 +26,7 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 		return
 	}
 	p.wg.Go(func() {
-		tcp, err := (&net.Dialer{Timeout: p.opts.Dial, Control: smallSegments}).DialContext(ctx, "tcp", addr)
+		tcp, err := (&net.Dialer{Timeout: p.opts.Dial, Control: limitSegments}).DialContext(ctx, "tcp", addr)
 		answered := err == nil || errors.Is(err, syscall.ECONNRESET)
 		if err == nil {
 			err = p.dialed(ctx, addr, tcp)
@@ -35,7 +35,7 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 			return
 		}
 		if _, other := errors.AsType[*secret.Mismatch](err); answered && !other {
-			err = cmp.Or(p.dies(ctx, addr), err)
+			err = cmp.Or(p.waitForRefusal(ctx, addr), err)
 		}
 		p.opts.Post(rendezvous.DialFailed{Addr: addr, Refused: errors.Is(err, syscall.ECONNREFUSED), Text: err.Error()})
 	})
@@ -46,18 +46,18 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 // silently, the finding about just that must arrive.
 const segment = 1220
 
-// smallSegments limits both directions: what this side sends and, through the
+// limitSegments limits both directions: what this side sends and, through the
 // connection's first packet, what the other side sends.
-func smallSegments(_, _ string, c syscall.RawConn) error {
+func limitSegments(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, segment)
 	})
 }
 
-// dies waits a moment for the refusal of an address that has just answered, and
+// waitForRefusal waits a moment for the refusal of an address that has just answered, and
 // returns it, nil if none comes. A process that is killed loses its sockets one after
 // the other. An agent that saw its stream break may find its listener still there.
-func (p *Plane) dies(ctx context.Context, addr string) error {
+func (p *Plane) waitForRefusal(ctx context.Context, addr string) error {
 	for range 10 {
 		select {
 		case <-ctx.Done():
@@ -79,8 +79,8 @@ func (p *Plane) dies(ctx context.Context, addr string) error {
 
 // dialed runs the stream on a connection to its end.
 func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
-	given := make(chan net.Conn, 1)
-	given <- tcp
+	conns := make(chan net.Conn, 1)
+	conns <- tcp
 	defer tcp.Close()
 	var other atomic.Bool
 	creds := newGuard(p.opts.TLS, func(net.Addr) { other.Store(true) }, nil)
@@ -89,10 +89,10 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			select {
-			case c := <-given:
+			case c := <-conns:
 				return c, nil
 			default: // one connection a stream: gRPC must not replace a broken one without the state machine
-				return nil, errors.New("the connection is gone")
+				return nil, errors.New("the connection has ended")
 			}
 		}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
@@ -110,7 +110,7 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 	var head metadata.MD
 	if err == nil {
 		if head, err = s.Header(); err == nil && len(head.Get(greeting)) == 0 {
-			err = cmp.Or(s.RecvMsg(new(rendezvous.Message)), errors.New("it does not greet")) // says why
+			err = cmp.Or(s.RecvMsg(new(rendezvous.Message)), errors.New("it sent no gorun header")) // says why
 		}
 		if err == nil && (!giveUp.Stop() || !attempt()) {
 			err = context.DeadlineExceeded

@@ -76,7 +76,7 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// TestGarbageAtThePort checks that strangers disturb no stream.
+// TestGarbageAtThePort checks that other programs disturb no stream.
 func TestGarbageAtThePort(t *testing.T) {
 	noLeak(t)
 	a, b := start(t, quick()), start(t, quick())

@@ -17,13 +17,14 @@ import (
 // This file has everything that is more than a json.Marshal of each message. A
 // coordinator encodes a message once for all members (outgoing), and a world's members
 // follow the JSON as lines of text (roster). Both stay because they were measured, in
-// the benchmark fleet with 1,000 agents by gossip on 2 cores, medians of three runs:
+// the benchmark fleet with 1,000 agents by gossip on 2 busy cores, best of three
+// alternating runs:
 //
-//	                                  this file   JSON, encoded once   JSON alone
-//	the last node joins      time        0.65 s               2.0 s        6.7 s
-//	                         CPU          1.2 s               3.7 s        8.5 s
-//	all nodes join at once   time         2.7 s               5.5 s       12.1 s
-//	                         CPU          6.2 s               9.2 s       15.2 s
+//	                                this file   JSON, encoded once   JSON alone
+//	the last node joins      time      0.64 s               1.5 s        2.5 s
+//	                         CPU        1.2 s               2.9 s        4.8 s
+//	all nodes join at once   time       2.3 s               4.7 s        4.5 s
+//	                         CPU        6.1 s               8.4 s        9.0 s
 //
 // A proposal of 1,000 nodes has 119 kB instead of 210 kB. Reading it takes a node
 // 0.34 ms instead of 2.8 ms, and writing the next one takes the coordinator 0.17 ms

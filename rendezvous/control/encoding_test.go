@@ -23,7 +23,7 @@ func TestMessageKeepsItsWorld(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got arrival
+			var got incoming
 			if err := (jsonCodec{}).Unmarshal(b, &got); err != nil || !reflect.DeepEqual(got.msg, msg) || got.size != len(b) {
 				t.Errorf("%s: %v: %+v of %d bytes in %q", name, err, got.msg, got.size, b)
 			}
@@ -33,7 +33,7 @@ func TestMessageKeepsItsWorld(t *testing.T) {
 		"{\"type\":\"propose\"}\n", "{\"type\":\"propose\",\"world\":{\"members\":[{}]}}\na\t\t\t\t\t\t1\t0\t0\n",
 		"{\"type\":\"propose\",\"world\":{}}\nx\n", "\n",
 	} {
-		if err := (jsonCodec{}).Unmarshal([]byte(bad), &arrival{}); err == nil {
+		if err := (jsonCodec{}).Unmarshal([]byte(bad), &incoming{}); err == nil {
 			t.Errorf("%q is a message", bad)
 		}
 	}

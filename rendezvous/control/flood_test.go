@@ -36,12 +36,12 @@ func TestFlood(t *testing.T) {
 	if n := len(b.texts(in)); n != 1+maxWaiting {
 		t.Errorf("%d messages wait, not %d", n-1, maxWaiting)
 	}
-	pair(other, b, b.addr, "nobody waits for the flood to end")
+	pair(other, b, b.addr, "no message waits for the flood to end")
 	for end := time.Now().Add(3 * opts.Silence / 2); time.Now().Before(end); <-time.After(opts.Interval) {
 		b.check()
 		for _, e := range b.all() {
 			if c, ok := e.(rendezvous.Closed); ok {
-				t.Fatalf("who is not listened to counts as silent: %+v", c)
+				t.Fatalf("a peer that is not read counts as silent: %+v", c)
 			}
 		}
 	}
@@ -68,8 +68,8 @@ func TestFloodOfBytes(t *testing.T) {
 // TestEndsInAFlood checks that unread messages delay neither the end of their stream
 // nor the end of the agents.
 func TestEndsInAFlood(t *testing.T) {
-	for _, who := range []string{"the reader closes", "the reader ends", "the sender ends", "the connection breaks"} {
-		t.Run(who, func(t *testing.T) {
+	for _, end := range []string{"the reader closes", "the reader ends", "the sender ends", "the connection breaks"} {
+		t.Run(end, func(t *testing.T) {
 			noLeak(t)
 			a, b := start(t, quick()), start(t, quick())
 			x := newProxy(t, b.addr)
@@ -77,7 +77,7 @@ func TestEndsInAFlood(t *testing.T) {
 			b.rest(true)
 			a.sendAll(at)
 			b.held(in)
-			switch who {
+			switch end {
 			case "the reader closes":
 				b.p.Close(in)
 				await(a, func(c rendezvous.Closed) bool { return c.Conn == at && c.Clean })
@@ -98,8 +98,8 @@ func TestEndsInAFlood(t *testing.T) {
 	}
 }
 
-// TestMarshalledOnce checks that a message to many streams is made into bytes once.
-func TestMarshalledOnce(t *testing.T) {
+// TestMessageIsEncodedOnce checks that a message to many streams is encoded once.
+func TestMessageIsEncodedOnce(t *testing.T) {
 	p := New(quick())
 	outcome := &rendezvous.Outcome{Code: 7}
 	msg := rendezvous.Message{Type: rendezvous.MsgFinish, Outcome: outcome}

@@ -42,28 +42,28 @@ func (g *guard) Clone() credentials.TransportCredentials {
 	return &c
 }
 
-// noSecret is a fatal TLS alert (handshake_failure). An agent sends it to an agent
+// secretAlert is a fatal TLS alert (handshake_failure). An agent sends it to an agent
 // with another secret where TLS itself would not, because one of them speaks no TLS.
-const noSecret = "\x15\x03\x03\x00\x02\x02\x28"
+const secretAlert = "\x15\x03\x03\x00\x02\x02\x28"
 
 // ServerHandshake runs within the server's ConnectionTimeout.
 func (g *guard) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	in := &opened{Conn: raw}
+	in := &peekedConn{Conn: raw}
 	first, err := in.peek(3)
 	if err != nil {
 		return nil, nil, err
 	}
-	speaks := map[string]bool{"PRI": false, "\x16\x03\x01": true} // HTTP/2's preface, TLS's hello
-	if tls, known := speaks[first]; known && tls != g.tls {
-		if tls && wantedName(in) != serverName {
+	isTLS := map[string]bool{"PRI": false, "\x16\x03\x01": true} // HTTP/2's preface, TLS's hello
+	if tls, known := isTLS[first]; known && tls != g.tls {
+		if tls && requestedName(in) != serverName {
 			g.stranger(raw.RemoteAddr())
-			return nil, nil, errors.New("something that is no agent speaks TLS")
+			return nil, nil, errors.New("a program that is not an agent speaks TLS")
 		}
 		g.refuse(raw)
 		return nil, nil, secret.ErrMismatch
 	}
 	conn, info, err := g.TransportCredentials.ServerHandshake(in)
-	if differ(err) {
+	if isSecretMismatch(err) {
 		g.other(raw.RemoteAddr())
 	}
 	return conn, transportInfo{info, raw}, err
@@ -86,73 +86,74 @@ func connOf(ctx context.Context) net.Conn {
 	return nil
 }
 
-// wantedName returns the server name that a TLS client asks for, "" if it names none.
-func wantedName(in net.Conn) (name string) {
-	_ = tls.Server(deaf{in}, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+// requestedName returns the server name that a TLS client asks for, "" if it names none.
+func requestedName(in net.Conn) (name string) {
+	_ = tls.Server(readOnlyConn{in}, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		name = hello.ServerName
-		return nil, errors.New("that is all")
+		return nil, errors.New("the name is known")
 	}}).Handshake()
 	return name
 }
 
-// deaf is a connection to which nothing is written.
-type deaf struct{ net.Conn }
+// readOnlyConn is a connection to which nothing is written.
+type readOnlyConn struct{ net.Conn }
 
-func (deaf) Write(b []byte) (int, error) { return len(b), nil }
+func (readOnlyConn) Write(b []byte) (int, error) { return len(b), nil }
 
-// refuse lets both sides know. It reads for a moment what the other side has sent,
-// because closing a connection with unread input takes back what was sent on it.
+// refuse reports the refusal on both sides. It reads for a moment what the other side
+// has sent, because closing a connection with unread input takes back what was sent on
+// it.
 func (g *guard) refuse(raw net.Conn) {
 	g.other(raw.RemoteAddr())
 	_ = raw.SetDeadline(time.Now().Add(time.Second))
-	_, _ = io.WriteString(raw, noSecret)
+	_, _ = io.WriteString(raw, secretAlert)
 	_, _ = io.Copy(io.Discard, io.LimitReader(raw, 64<<10))
 }
 
 func (g *guard) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if !g.tls {
-		return g.TransportCredentials.ClientHandshake(ctx, authority, &opened{Conn: raw, alert: g.other})
+		return g.TransportCredentials.ClientHandshake(ctx, authority, &peekedConn{Conn: raw, alert: g.other})
 	}
 	conn, info, err := g.TransportCredentials.ClientHandshake(ctx, authority, raw)
-	if differ(err) {
+	if isSecretMismatch(err) {
 		g.other(raw.RemoteAddr())
 	}
 	return conn, info, err
 }
 
-// differ reports whether a handshake failed because of the secret: this side says so,
-// or the other side does.
-func differ(err error) bool {
+// isSecretMismatch reports whether a handshake failed because of the secret: this side
+// says so, or the other side does.
+func isSecretMismatch(err error) bool {
 	remote, ok := errors.AsType[*net.OpError](err)
 	return ok && remote.Op == "remote error" || errors.Is(err, secret.ErrMismatch)
 }
 
-// opened is a connection whose first bytes from the other side can be looked at.
-type opened struct {
+// peekedConn is a connection whose first bytes from the other side can be read in advance.
+type peekedConn struct {
 	net.Conn
-	heard  bool
-	unread []byte
-	alert  func(net.Addr) // called when the first bytes are a TLS alert; may be nil
+	hasRead bool
+	unread  []byte
+	alert   func(net.Addr) // called when the first bytes are a TLS alert; may be nil
 }
 
 // peek waits for the first n bytes, which later Reads return.
-func (o *opened) peek(n int) (string, error) {
+func (o *peekedConn) peek(n int) (string, error) {
 	b := make([]byte, n)
 	_, err := io.ReadFull(o.Conn, b)
 	o.unread = b
 	return string(b), err
 }
 
-func (o *opened) Read(b []byte) (int, error) {
+func (o *peekedConn) Read(b []byte) (int, error) {
 	if len(o.unread) > 0 {
 		n := copy(b, o.unread)
 		o.unread = o.unread[n:]
 		return n, nil
 	}
 	n, err := o.Conn.Read(b)
-	if n > 0 && !o.heard {
-		o.heard = true
-		if b[0] == noSecret[0] && o.alert != nil {
+	if n > 0 && !o.hasRead {
+		o.hasRead = true
+		if b[0] == secretAlert[0] && o.alert != nil {
 			o.alert(o.RemoteAddr())
 			return 0, secret.ErrMismatch
 		}

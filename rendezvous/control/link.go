@@ -21,9 +21,9 @@ type link struct {
 	id rendezvous.Conn
 	s  stream
 
-	nonce   string                    // of the other side, for this side's hello; "" where it has none
-	look    func(*rendezvous.Message) // gets each message that comes in first; may be nil
-	greeted func()                    // is called after each message that came in; may be nil
+	nonce      string                    // of the other side, for this side's hello; "" where it has none
+	annotate   func(*rendezvous.Message) // gets each message that comes in first; may be nil
+	onReceived func()                    // is called after each message that came in; may be nil
 
 	mu     sync.Mutex
 	in     inbox
@@ -42,7 +42,7 @@ type inbox struct {
 	last    time.Time // when the latest message came in
 	waiting []int     // bytes of each message that was reported and not handled
 	held    bool      // the reader waits for room
-	hushed  bool      // the peer was reported with Silence
+	silent  bool      // the peer was reported with Silence
 }
 
 // full reports whether the reader must wait until a message is handled.
@@ -61,7 +61,7 @@ type outbox struct {
 	more  chan struct{} // has a token while the queue has something or closed has changed
 }
 
-// wake makes the writer look.
+// wake makes the writer check the queue.
 func (out *outbox) wake() {
 	select {
 	case out.more <- struct{}{}:
@@ -84,9 +84,9 @@ func newLink(p *Plane, id rendezvous.Conn, s stream) *link {
 	return l
 }
 
-// state returns when the peer was last heard, and since when it has not taken a
+// state returns when the latest message came in, and since when the peer has not read a
 // message. A peer that this side does not read does not count as silent.
-func (l *link) state(now time.Time) (heard, stuck time.Time) {
+func (l *link) state(now time.Time) (last, stuckSince time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.in.held {
@@ -105,11 +105,11 @@ func (l *link) post(e rendezvous.Event, last bool) {
 	}
 }
 
-// hush reports with Silence that nothing comes in, or that something comes again.
-func (l *link) hush(on bool) {
+// reportSilence reports with Silence that nothing comes in, or that something comes again.
+func (l *link) reportSilence(on bool) {
 	l.mu.Lock()
-	changed := l.in.hushed != on && !l.closed
-	l.in.hushed = on
+	changed := l.in.silent != on && !l.closed
+	l.in.silent = on
 	l.mu.Unlock()
 	if changed {
 		l.post(rendezvous.Silence{Conn: l.id, On: on}, false)
@@ -125,7 +125,7 @@ func (l *link) send(m *outgoing) {
 	}
 	l.mu.Unlock()
 	if full {
-		l.end(ending{silent: true, text: "it does not take its messages"})
+		l.end(ending{silent: true, text: "it does not read its messages"})
 	}
 	l.out.wake()
 }
@@ -158,7 +158,7 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 	case e = <-l.ended:
 	case <-ctx.Done():
 		e = ending{text: rendezvous.ConnectionEnded}
-		select { // the reader knows better why
+		select { // the reader has the more precise reason
 		case e = <-l.ended:
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -174,19 +174,19 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 	}
 	l.p.forget(l.id)
 	l.mu.Lock()
-	quiet := l.closed
+	closedHere := l.closed
 	l.closed = true
 	l.room.Broadcast()
 	l.mu.Unlock()
 	l.out.wake()
-	if !quiet {
-		if l.p.wasAway(time.Now()) { // what ended meanwhile proves nothing
+	if !closedHere {
+		if l.p.wasStopped(time.Now()) { // what ended meanwhile proves nothing
 			e.clean, e.silent = false, true
 			e.text += "; this agent itself did not run for a while"
 		}
 		l.post(rendezvous.Closed{Conn: l.id, Clean: e.clean, Silent: e.silent, Text: e.text}, true)
 	}
-	if e.clean || quiet {
+	if e.clean || closedHere {
 		return nil
 	}
 	return errors.New(e.text)
@@ -196,13 +196,13 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 func (l *link) read() {
 	for {
 		l.waitForRoom()
-		var a arrival
+		var a incoming
 		if err := l.s.RecvMsg(&a); err != nil {
 			l.end(ending{clean: errors.Is(err, io.EOF), text: brief(err)})
 			return
 		}
-		if l.look != nil {
-			l.look(&a.msg)
+		if l.annotate != nil {
+			l.annotate(&a.msg)
 		}
 		l.mu.Lock()
 		l.in.last = time.Now()
@@ -211,9 +211,9 @@ func (l *link) read() {
 			l.in.waiting = append(l.in.waiting, a.size)
 		}
 		l.mu.Unlock()
-		l.hush(false)
-		if report && l.greeted != nil {
-			l.greeted()
+		l.reportSilence(false)
+		if report && l.onReceived != nil {
+			l.onReceived()
 		}
 		if report {
 			l.post(rendezvous.Received{Conn: l.id, Msg: a.msg}, false)
@@ -262,7 +262,7 @@ func (l *link) write(closing chan<- struct{}) {
 					if s, ok := status.FromError(err); ok && s.Code() == codes.ResourceExhausted {
 						l.end(ending{text: "a message is too large: " + brief(err)})
 					}
-					return // else the reader learns why
+					return // otherwise the reader gets the reason
 				}
 			}
 			if len(batch) == 0 {

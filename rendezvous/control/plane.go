@@ -20,12 +20,12 @@ import (
 
 // Options of a Plane.
 type Options struct {
-	Interval time.Duration // between two signs of life on a stream
-	Silence  time.Duration // without any sign of life the stream ends
-	Hush     time.Duration // without any sign of life it is reported with Silence; 0: never
-	Dial     time.Duration // limit of one attempt to connect
-	Post     func(rendezvous.Event)
-	Failed   func(error) // no agent can connect any more; the streams that are open go on
+	Interval    time.Duration // between two signs of life on a stream
+	Silence     time.Duration // without any sign of life the stream ends
+	SilentAfter time.Duration // without any sign of life it is reported with Silence; 0: never
+	Dial        time.Duration // limit of one attempt to connect
+	Post        func(rendezvous.Event)
+	Failed      func(error) // no agent can connect any more; the streams that are open go on
 
 	Identity *rendezvous.Identity // of the id in this agent's hello; nil: it proves none
 
@@ -47,14 +47,14 @@ type Plane struct {
 	opts Options
 	wg   sync.WaitGroup
 
-	mu     sync.Mutex
-	next   rendezvous.Conn
-	links  map[rendezvous.Conn]*link
-	latest *outgoing // that was sent
-	roster *roster   // of the latest world that was sent
-	beaten time.Time // the last heartbeat
-	away   time.Time // the last heartbeat that came much too late
-	ended  bool
+	mu       sync.Mutex
+	next     rendezvous.Conn
+	links    map[rendezvous.Conn]*link
+	latest   *outgoing // that was sent
+	roster   *roster   // of the latest world that was sent
+	lastBeat time.Time // the last heartbeat
+	lateBeat time.Time // the last heartbeat that was much too late
+	ended    bool
 }
 
 // New makes a plane that does nothing until Serve.
@@ -79,14 +79,14 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) {
 	)
 	srv.RegisterService(serviceDesc(), p)
 	accepting := make(chan error, 1)
-	in := newAcceptor(l)
+	in := newTrackingListener(l)
 	if l != nil {
 		go func() { accepting <- srv.Serve(in) }()
 	}
 	heart := time.NewTicker(p.opts.Interval)
 	defer heart.Stop()
 	p.mu.Lock()
-	p.beaten = time.Now()
+	p.lastBeat = time.Now()
 	p.mu.Unlock()
 	for ctx.Err() == nil {
 		select {
@@ -148,7 +148,7 @@ func (p *Plane) join(s grpc.ServerStream) error {
 		return err
 	}
 	if c := connOf(s.Context()); c != nil {
-		l.greeted = func() { accept.Prove(c) }
+		l.onReceived = func() { accept.Prove(c) }
 		defer accept.Doubt(c) // the client has closed it by now, or wants nothing good
 	}
 	return l.run(s.Context(), nil)
@@ -169,8 +169,8 @@ func (p *Plane) stranger(a net.Addr) {
 	}
 }
 
-// open makes a link. look gets each message that comes in first. It may be nil.
-func (p *Plane) open(s stream, look func(*rendezvous.Message)) *link {
+// open makes a link. annotate gets each message that comes in first. It may be nil.
+func (p *Plane) open(s stream, annotate func(*rendezvous.Message)) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended || len(p.links) >= maxStreams {
@@ -178,7 +178,7 @@ func (p *Plane) open(s stream, look func(*rendezvous.Message)) *link {
 	}
 	p.next++
 	l := newLink(p, p.next, s)
-	l.look = look
+	l.annotate = annotate
 	p.links[l.id] = l
 	return l
 }
@@ -249,35 +249,35 @@ func (p *Plane) breakAll() {
 // beat sends a sign of life on every stream and ends the silent ones.
 func (p *Plane) beat(now time.Time) {
 	p.mu.Lock()
-	if now.Sub(p.beaten) >= 2*p.opts.Interval {
-		p.away = now
+	if now.Sub(p.lastBeat) >= 2*p.opts.Interval {
+		p.lateBeat = now
 	}
-	p.beaten = now
+	p.lastBeat = now
 	p.mu.Unlock()
 	ping := newOutgoing(rendezvous.Message{Type: msgPing}, nil)
 	for _, l := range p.all() {
-		heard, stuck := l.state(now)
-		if p.opts.Hush > 0 && now.Sub(heard) >= p.opts.Hush {
-			l.hush(true)
+		last, stuckSince := l.state(now)
+		if p.opts.SilentAfter > 0 && now.Sub(last) >= p.opts.SilentAfter {
+			l.reportSilence(true)
 		}
-		if quiet := now.Sub(heard); quiet >= p.opts.Silence {
-			l.end(ending{silent: true, text: fmt.Sprintf("silent for %v", quiet.Round(100*time.Millisecond))})
+		if silentFor := now.Sub(last); silentFor >= p.opts.Silence {
+			l.end(ending{silent: true, text: fmt.Sprintf("silent for %v", silentFor.Round(100*time.Millisecond))})
 			continue
 		}
-		if !stuck.IsZero() && now.Sub(stuck) >= p.opts.Silence {
-			l.end(ending{silent: true, text: "it does not take its messages"})
+		if !stuckSince.IsZero() && now.Sub(stuckSince) >= p.opts.Silence {
+			l.end(ending{silent: true, text: "it does not read its messages"})
 			continue
 		}
 		l.send(ping)
 	}
 }
 
-// wasAway reports whether this agent itself did not run lately, because its process
+// wasStopped reports whether this agent itself did not run lately, because its process
 // was stopped or its machine suspended. The others have given it up meanwhile. What
 // it finds broken or refused now does not prove that they are lost.
-func (p *Plane) wasAway(now time.Time) bool {
+func (p *Plane) wasStopped(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	late := !p.beaten.IsZero() && now.Sub(p.beaten) >= 2*p.opts.Interval
-	return !p.ended && (late || !p.away.IsZero() && now.Sub(p.away) < p.opts.Interval)
+	late := !p.lastBeat.IsZero() && now.Sub(p.lastBeat) >= 2*p.opts.Interval
+	return !p.ended && (late || !p.lateBeat.IsZero() && now.Sub(p.lateBeat) < p.opts.Interval)
 }

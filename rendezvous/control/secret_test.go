@@ -71,7 +71,7 @@ func TestSameSecret(t *testing.T) {
 	await(b, func(c rendezvous.Closed) bool { return c.Conn == in && c.Clean })
 	b.wantAll(in, 1)
 	if atA.all()+atB.all() != "" {
-		t.Errorf("strangers: %s; %s", atA.all(), atB.all())
+		t.Errorf("other agents: %s; %s", atA.all(), atB.all())
 	}
 }
 
@@ -108,10 +108,10 @@ func TestOtherSecret(t *testing.T) {
 	}
 }
 
-// TestStrangersAtTLS checks a client that speaks no TLS, breaks off, or is silent. It
+// TestOtherClientsAtTLS checks a client that speaks no TLS, breaks off, or is silent. It
 // gets nothing out of a server with a secret, does not count as an agent with another
 // secret, and disturbs no stream.
-func TestStrangersAtTLS(t *testing.T) {
+func TestOtherClientsAtTLS(t *testing.T) {
 	noLeak(t)
 	a, _ := startWith(t, ours)
 	b, atB := startWith(t, ours)
@@ -132,7 +132,7 @@ func TestStrangersAtTLS(t *testing.T) {
 	await(b, func(r rendezvous.Received) bool { return r.Conn == in && r.Msg.Text == fmt.Sprint("n", burst-1) })
 	b.wantAll(in, 1)
 	if s := atB.all(); strings.Count(s, "127.0.0.1") > 1 { // a client that begins with an alert has another secret
-		t.Errorf("strangers: %s", s)
+		t.Errorf("other agents: %s", s)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestTLSWithoutASecret(t *testing.T) {
 			t.Error("it is answered")
 		}
 	}
-	eventually(t, func() bool { return strings.Count(seen.all(), "127.0.0.1") == 2 }, func() string { return "strangers: " + seen.all() })
+	eventually(t, func() bool { return strings.Count(seen.all(), "127.0.0.1") == 2 }, func() string { return "other agents: " + seen.all() })
 	if secrets.all() != "" {
 		t.Errorf("other secrets: %s", secrets.all())
 	}

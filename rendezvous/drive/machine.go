@@ -42,7 +42,7 @@ func (m *Machine) Step(ctx context.Context, e rendezvous.Event) iter.Seq[rendezv
 			if !yield(c) {
 				return
 			}
-			m.do(ctx, c)
+			m.execute(ctx, c)
 		}
 		if r, ok := e.(rendezvous.Received); ok {
 			m.Streams.Handled(r.Conn)
@@ -50,8 +50,8 @@ func (m *Machine) Step(ctx context.Context, e rendezvous.Event) iter.Seq[rendezv
 	}
 }
 
-// do executes a command about streams or the fence.
-func (m *Machine) do(ctx context.Context, c rendezvous.Command) {
+// execute executes a command about streams or the fence.
+func (m *Machine) execute(ctx context.Context, c rendezvous.Command) {
 	switch c := c.(type) {
 	case rendezvous.Dial:
 		m.Streams.Dial(ctx, c.Addr)
@@ -62,22 +62,22 @@ func (m *Machine) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Lead:
 		m.Fence.Lead()
 	case rendezvous.Seal:
-		m.drop()
+		m.giveUpSeal()
 		attempt, cancel := context.WithCancel(ctx)
 		m.giveUp = cancel
 		m.Wait.Go(func() { m.Post(m.Fence.Seal(attempt, c)) })
 	case rendezvous.GiveUp:
-		m.drop()
+		m.giveUpSeal()
 	case rendezvous.Vacate:
 		m.Fence.Vacate(c.Round)
 	case rendezvous.Unseal:
-		m.drop()
+		m.giveUpSeal()
 		m.Fence.Unseal(c.Job, c.Round)
 	}
 }
 
-// drop gives up a Seal that goes on.
-func (m *Machine) drop() {
+// giveUpSeal gives up a Seal that goes on.
+func (m *Machine) giveUpSeal() {
 	if m.giveUp != nil {
 		m.giveUp()
 		m.giveUp = nil

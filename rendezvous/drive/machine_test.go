@@ -136,7 +136,7 @@ func TestFence(t *testing.T) {
 				m.Fence, m.Post, m.Wait = p, q.Put, &wg
 				ctx, cancel := context.WithCancel(t.Context())
 				for _, c := range tt.commands {
-					m.do(ctx, c)
+					m.execute(ctx, c)
 					synctest.Wait()
 				}
 				if got := p.take(); got != tt.want {

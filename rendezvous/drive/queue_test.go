@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-func TestQueue(t *testing.T) {
+func TestQueueKeepsTheOrder(t *testing.T) {
 	q := NewQueue[[2]int]()
 	const writers, each = 8, 200
 	var wg sync.WaitGroup
@@ -27,7 +27,7 @@ func TestQueue(t *testing.T) {
 		select {
 		case <-q.ready:
 		case <-time.After(5 * time.Second):
-			t.Fatalf("no word of the rest after %d", n)
+			t.Fatalf("no further event after %d", n)
 		}
 		for _, p := range q.Take() {
 			if p[1] != next[p[0]] {

@@ -15,17 +15,17 @@ type End struct {
 	addr string
 	post func(rendezvous.Event)
 
-	next  rendezvous.Conn
-	halfs map[rendezvous.Conn]*half
-	open  bool // Serve runs
-	dead  bool // nothing is reported any more
+	next   rendezvous.Conn
+	halves map[rendezvous.Conn]*half
+	open   bool // Serve runs
+	closed bool // nothing is reported any more
 }
 
 // Attach makes an end that can be reached while Serve runs. post never blocks.
 func (n *Net) Attach(addr string, post func(rendezvous.Event)) *End {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	e := &End{net: n, addr: addr, post: post, halfs: map[rendezvous.Conn]*half{}}
+	e := &End{net: n, addr: addr, post: post, halves: map[rendezvous.Conn]*half{}}
 	n.ends[addr] = e
 	return e
 }
@@ -34,7 +34,7 @@ func (n *Net) Attach(addr string, post func(rendezvous.Event)) *End {
 // sent on them.
 func (e *End) Serve(ctx context.Context) {
 	e.net.mu.Lock()
-	e.open = !e.dead
+	e.open = !e.closed
 	e.net.mu.Unlock()
 	<-ctx.Done()
 	e.shut(rendezvous.Closed{Clean: true, Text: "closed"})
@@ -47,12 +47,12 @@ func (e *End) shut(why rendezvous.Closed) {
 	n := e.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if e.dead {
+	if e.closed {
 		return
 	}
-	e.open, e.dead = false, true
+	e.open, e.closed = false, true
 	for c := rendezvous.Conn(1); c <= e.next; c++ {
-		if h := e.halfs[c]; h != nil && !h.over {
+		if h := e.halves[c]; h != nil && !h.over {
 			e.part(h, why)
 		}
 	}
@@ -62,7 +62,7 @@ func (e *End) shut(why rendezvous.Closed) {
 func (e *End) part(h *half, why rendezvous.Closed) {
 	e.net.end(h)
 	why.Conn = h.peer.conn
-	e.net.ship(h.peer, parcel{event: why, last: true})
+	e.net.send(h.peer, delivery{event: why, last: true})
 }
 
 // Dial opens a stream and reports Dialed or DialFailed.
@@ -71,7 +71,7 @@ func (e *End) Dial(ctx context.Context, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	wait := n.delay(e.addr, addr)
-	if n.stuck(e.addr, addr) {
+	if n.blocked(e.addr, addr) {
 		wait = n.opts.Dial
 	}
 	time.AfterFunc(wait, func() {
@@ -79,10 +79,10 @@ func (e *End) Dial(ctx context.Context, addr string) {
 		defer n.mu.Unlock()
 		to := n.ends[addr]
 		switch {
-		case e.dead:
+		case e.closed:
 		case ctx.Err() != nil:
 			e.post(rendezvous.DialFailed{Addr: addr, Text: ctx.Err().Error()})
-		case n.stuck(e.addr, addr):
+		case n.blocked(e.addr, addr):
 			e.post(rendezvous.DialFailed{Addr: addr, Text: fmt.Sprintf("%s did not answer within %v", addr, n.opts.Dial)})
 		case to == nil || !to.open:
 			e.post(rendezvous.DialFailed{Addr: addr, Refused: true, Text: addr + ": connection refused"})
@@ -97,7 +97,7 @@ func (e *End) Dial(ctx context.Context, addr string) {
 func (e *End) half() *half {
 	e.next++
 	h := &half{end: e, conn: e.next}
-	e.halfs[e.next] = h
+	e.halves[e.next] = h
 	e.net.halves = append(e.net.halves, h)
 	return h
 }
@@ -114,8 +114,8 @@ func (e *End) Send(c rendezvous.Conn, msg rendezvous.Message) {
 	}
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
-	if h := e.halfs[c]; h != nil && !h.over {
-		e.net.ship(h.peer, parcel{event: rendezvous.Received{Conn: h.peer.conn, Msg: copied}})
+	if h := e.halves[c]; h != nil && !h.over {
+		e.net.send(h.peer, delivery{event: rendezvous.Received{Conn: h.peer.conn, Msg: copied}})
 	}
 }
 
@@ -126,7 +126,7 @@ func (e *End) Handled(rendezvous.Conn) {}
 func (e *End) Close(c rendezvous.Conn) {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
-	if h := e.halfs[c]; h != nil && !h.over {
+	if h := e.halves[c]; h != nil && !h.over {
 		e.part(h, rendezvous.Closed{Clean: true, Text: "closed"})
 	}
 }

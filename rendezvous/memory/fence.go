@@ -23,7 +23,7 @@ func (f *Fence) Lead() {
 	f.mu.Lock()
 	f.leads = true
 	f.mu.Unlock()
-	f.now()
+	f.confirmSoon()
 }
 
 // Vacate implements rendezvous.Fence.
@@ -31,7 +31,7 @@ func (f *Fence) Vacate(round int) {
 	f.mu.Lock()
 	f.vacated = max(f.vacated, round)
 	f.mu.Unlock()
-	f.now()
+	f.confirmSoon()
 }
 
 // Unseal implements rendezvous.Fence.
@@ -39,25 +39,25 @@ func (f *Fence) Unseal(job string, round int) {
 	h := f.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sweep()
+	h.expireMembers()
 	if r := h.runs[f.cfg.RunID]; r != nil && r.record != nil && f.reaches() &&
 		r.record.elsewhere.Job == job && r.record.elsewhere.Round == round {
 		r.record = nil
-		h.tidy(f.cfg.RunID)
-		h.stir()
+		h.updateRun(f.cfg.RunID)
+		h.wakeMembers()
 	}
 }
 
 // Seal implements rendezvous.Fence.
 func (f *Fence) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
 	<-f.posts
-	answer, said := rendezvous.Sealed{Serial: c.Serial}, ""
+	answer, reported := rendezvous.Sealed{Serial: c.Serial}, ""
 	var base *record // that stood when this began
 	for begun := false; ; {
 		time.Sleep(f.lag / 2) // a member's confirmations and its seals travel separately
 		h := f.hub
 		h.mu.Lock()
-		h.sweep()
+		h.expireMembers()
 		wait := "the hub does not answer"
 		if ctx.Err() == nil && f.reaches() {
 			r := h.runs[f.cfg.RunID]
@@ -67,23 +67,23 @@ func (f *Fence) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
 				if !begun {
 					begun, base = true, r.record
 				}
-				answer.Text, wait = f.verdict(r, base, c)
+				answer.Text, wait = f.refusal(r, base, c)
 				answer.Refused = answer.Text != ""
 				answer.Ended = answer.Text == ended
 				if answer.OK = !answer.Refused && wait == ""; answer.OK {
-					r.record = f.record(c.World)
-					h.tidy(f.cfg.RunID)
-					h.stir()
+					r.record = f.newRecord(c.World)
+					h.updateRun(f.cfg.RunID)
+					h.wakeMembers()
 				}
 			}
 		}
-		changed, next := h.changed, h.soonest()
+		changed, next := h.changed, h.nextExpiry()
 		h.mu.Unlock()
 		if answer.OK || answer.Refused {
 			return answer
 		}
-		if wait != said {
-			said = wait
+		if wait != reported {
+			reported = wait
 			f.post(rendezvous.Waiting{Serial: c.Serial, Text: wait})
 		}
 		pause := time.NewTimer(max(time.Until(next), time.Microsecond))
@@ -102,8 +102,8 @@ func (f *Fence) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
 // ended says why a later world of a job is refused whose record was deleted.
 const ended = "no world of this job is sealed any more"
 
-// verdict says why a world cannot be sealed, or what node the seal waits for.
-func (f *Fence) verdict(r *run, base *record, c rendezvous.Seal) (refused, wait string) {
+// refusal says why a world cannot be sealed, or what node the seal waits for.
+func (f *Fence) refusal(r *run, base *record, c rendezvous.Seal) (refused, wait string) {
 	rec, w := r.record, &c.World
 	if c.Later && (rec == nil || rec.elsewhere.Job != w.Job) {
 		return ended, ""
@@ -132,7 +132,7 @@ func (f *Fence) verdict(r *run, base *record, c rendezvous.Seal) (refused, wait 
 	return "", strings.Join(waits, ", ")
 }
 
-func (f *Fence) record(w rendezvous.World) *record {
+func (f *Fence) newRecord(w rendezvous.World) *record {
 	e := rendezvous.Elsewhere{Job: w.Job, Term: w.Term, Round: w.Round, Control: f.cfg.Peer.Control}
 	for _, m := range w.Members {
 		e.Members = append(e.Members, m.ID)

@@ -15,7 +15,7 @@ type Hub struct {
 	mu      sync.Mutex
 	runs    map[string]*run
 	apart   map[rendezvous.NodeID]bool // cut off
-	ended   map[rendezvous.NodeID]bool // agents that have ended, as any agent could see
+	ended   map[rendezvous.NodeID]bool // agents that have ended, as every agent could find out
 	down    bool
 	changed chan struct{} // closed at the next change
 }
@@ -50,7 +50,7 @@ func (h *Hub) Cut(id rendezvous.NodeID, cut bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.apart[id] = cut
-	h.stir()
+	h.wakeMembers()
 }
 
 // Halt makes the hub unavailable to all, as a store that lost its majority, or
@@ -58,21 +58,21 @@ func (h *Hub) Cut(id rendezvous.NodeID, cut bool) {
 func (h *Hub) Halt(down bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sweep()
+	h.expireMembers()
 	h.down = down
 	for _, r := range h.runs {
 		for _, e := range r.members {
 			e.ends = time.Now().Add(h.ttl)
 		}
 	}
-	h.stir()
+	h.wakeMembers()
 }
 
 // Left returns what the hub still keeps of a run, a line each.
 func (h *Hub) Left(runID string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sweep()
+	h.expireMembers()
 	r := h.runs[runID]
 	if r == nil {
 		return nil
@@ -87,15 +87,15 @@ func (h *Hub) Left(runID string) []string {
 	return left
 }
 
-// stir wakes all members that wait for a change.
-func (h *Hub) stir() {
+// wakeMembers wakes all members that wait for a change.
+func (h *Hub) wakeMembers() {
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
 
-// sweep ends the memberships that were not confirmed in time. Every look at the hub's
-// content sweeps first, because the hub has no clock of its own.
-func (h *Hub) sweep() {
+// expireMembers ends the memberships that were not confirmed in time. Every look at the
+// hub's content calls expireMembers first, because the hub has no clock of its own.
+func (h *Hub) expireMembers() {
 	if h.down {
 		return
 	}
@@ -104,15 +104,15 @@ func (h *Hub) sweep() {
 		n := len(r.members)
 		r.members = slices.DeleteFunc(r.members, func(e *entry) bool { return !now.Before(e.ends) })
 		ended = ended || len(r.members) < n
-		h.tidy(id)
+		h.updateRun(id)
 	}
 	if ended {
-		h.stir()
+		h.wakeMembers()
 	}
 }
 
-// tidy settles what depends on the current members.
-func (h *Hub) tidy(runID string) {
+// updateRun sets what depends on the current members.
+func (h *Hub) updateRun(runID string) {
 	r := h.runs[runID]
 	if r.record != nil && !slices.ContainsFunc(r.record.elsewhere.Members, func(id rendezvous.NodeID) bool { return r.find(id) != nil || !h.ended[id] }) {
 		r.record = nil // nothing of that world lives
@@ -137,8 +137,8 @@ func (r *run) find(id rendezvous.NodeID) *entry {
 	return nil
 }
 
-// soonest returns when the next membership ends, unless it is confirmed.
-func (h *Hub) soonest() time.Time {
+// nextExpiry returns when the next membership ends, unless it is confirmed.
+func (h *Hub) nextExpiry() time.Time {
 	next := time.Now().Add(h.ttl)
 	if h.down {
 		return next

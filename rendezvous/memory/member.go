@@ -30,15 +30,15 @@ type Member struct {
 	mu      sync.Mutex
 	leads   bool
 	vacated int
-	gone    bool // Run has ended, or the agent was killed
-	kick    chan struct{}
+	ended   bool // Run has ended, or the agent was killed
+	wake    chan struct{}
 }
 
 // Join makes an agent's membership, which begins with Run.
 func (h *Hub) Join(cfg Config) *Member {
 	lag := fnv.New64a()
 	_, _ = lag.Write([]byte(cfg.Peer.ID))
-	return &Member{hub: h, lag: time.Duration(lag.Sum64() % uint64(time.Millisecond)), cfg: cfg, vacated: -1, kick: make(chan struct{}, 1), posts: make(chan struct{})}
+	return &Member{hub: h, lag: time.Duration(lag.Sum64() % uint64(time.Millisecond)), cfg: cfg, vacated: -1, wake: make(chan struct{}, 1), posts: make(chan struct{})}
 }
 
 // JoinFenced is Join with everything that rendezvous.Fence asks for.
@@ -55,7 +55,7 @@ func (m *Member) Kill() {
 	m.hub.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.gone = true
+	m.ended = true
 }
 
 // Run implements rendezvous.Backend.
@@ -63,7 +63,7 @@ func (m *Member) Run(ctx context.Context, post func(rendezvous.Event)) error {
 	m.post = post
 	close(m.posts)
 	defer m.leave()
-	confirmed, lapsed := time.Now(), false
+	confirmed, unconfirmed := time.Now(), false
 	var seen rendezvous.Peers
 	var sealed rendezvous.Elsewhere
 	for {
@@ -73,13 +73,13 @@ func (m *Member) Run(ctx context.Context, post func(rendezvous.Event)) error {
 		if s.ok {
 			confirmed = now
 		}
-		if m.fenced && lapsed != (now.Sub(confirmed) >= m.hub.ttl/2) {
-			lapsed = !lapsed
+		if m.fenced && unconfirmed != (now.Sub(confirmed) >= m.hub.ttl/2) {
+			unconfirmed = !unconfirmed
 			text := ""
-			if lapsed {
+			if unconfirmed {
 				text = fmt.Sprintf("the hub has not answered for %v", now.Sub(confirmed).Round(time.Millisecond))
 			}
-			post(rendezvous.Unconfirmed{On: lapsed, Text: text})
+			post(rendezvous.Unconfirmed{On: unconfirmed, Text: text})
 		}
 		if s.ok && !reflect.DeepEqual(seen, s.peers) {
 			seen = s.peers
@@ -100,14 +100,14 @@ func (m *Member) Run(ctx context.Context, post func(rendezvous.Event)) error {
 			return nil
 		case <-pause.C:
 		case <-s.changed:
-		case <-m.kick:
+		case <-m.wake:
 		}
 		pause.Stop()
 	}
 }
 
-// sight is what the hub answered.
-type sight struct {
+// answer is the answer of the hub.
+type answer struct {
 	ok      bool // it answered
 	peers   rendezvous.Peers
 	sealed  *rendezvous.Elsewhere
@@ -116,12 +116,12 @@ type sight struct {
 }
 
 // confirm reports to the hub that this agent lives and takes the hub's answer.
-func (m *Member) confirm() sight {
+func (m *Member) confirm() answer {
 	h := m.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sweep()
-	s := sight{next: h.soonest(), changed: h.changed}
+	h.expireMembers()
+	s := answer{next: h.nextExpiry(), changed: h.changed}
 	if !m.reaches() {
 		return s
 	}
@@ -138,15 +138,15 @@ func (m *Member) confirm() sight {
 	if e == nil {
 		e = &entry{peer: m.cfg.Peer}
 		r.members = append(r.members, e)
-		h.tidy(m.cfg.RunID)
-		h.stir()
+		h.updateRun(m.cfg.RunID)
+		h.wakeMembers()
 	}
 	e.ends = time.Now().Add(h.ttl)
 	if e.vacated != vacated {
 		e.vacated = vacated
-		h.stir()
+		h.wakeMembers()
 	}
-	s.changed, s.next = h.changed, h.soonest()
+	s.changed, s.next = h.changed, h.nextExpiry()
 	s.peers = m.view(r, leads)
 	if r.record != nil {
 		s.sealed = &r.record.elsewhere
@@ -177,7 +177,7 @@ func (m *Member) view(r *run, leads bool) rendezvous.Peers {
 func (m *Member) reaches() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.gone && !m.hub.down && !m.hub.apart[m.cfg.Peer.ID]
+	return !m.ended && !m.hub.down && !m.hub.apart[m.cfg.Peer.ID]
 }
 
 // leave ends the membership, if the agent reaches the hub.
@@ -185,26 +185,26 @@ func (m *Member) leave() {
 	h := m.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sweep()
-	tell := m.reaches()
+	h.expireMembers()
+	reached := m.reaches()
 	h.ended[m.cfg.Peer.ID] = true
 	m.mu.Lock()
-	m.gone = true
+	m.ended = true
 	m.mu.Unlock()
 	r := h.runs[m.cfg.RunID]
-	if !tell || r == nil {
+	if !reached || r == nil {
 		return
 	}
 	if e := r.find(m.cfg.Peer.ID); e != nil {
 		e.ends = time.Now()
-		h.sweep()
+		h.expireMembers()
 	}
 }
 
-// now makes Run report to the hub at once what has changed.
-func (m *Member) now() {
+// confirmSoon makes Run report to the hub at once what has changed.
+func (m *Member) confirmSoon() {
 	select {
-	case m.kick <- struct{}{}:
+	case m.wake <- struct{}{}:
 	default:
 	}
 }

@@ -11,10 +11,10 @@ import (
 type NetOptions struct {
 	// Delay is how long the n-th thing that travels from one address to another is on
 	// its way. It may depend on nothing else, so that a schedule can be replayed.
-	Delay   func(from, to string, n int) time.Duration
-	Hush    time.Duration // of a cut, after which its streams count as silent (rendezvous.Silence)
-	Silence time.Duration // of a cut, after which they end
-	Dial    time.Duration // limit of one attempt to connect
+	Delay       func(from, to string, n int) time.Duration
+	SilentAfter time.Duration // of a cut, after which its streams count as silent (rendezvous.Silence)
+	Silence     time.Duration // of a cut, after which they end
+	Dial        time.Duration // limit of one attempt to connect
 	// Repeat reports whether the n-th message from one address to another comes a
 	// second time, and how much later. If Repeat is nil, none does.
 	Repeat func(from, to string, n int) (later time.Duration, ok bool)
@@ -40,19 +40,19 @@ func NewNet(opts NetOptions) *Net {
 
 // half is one end of a stream.
 type half struct {
-	end   *End
-	conn  rendezvous.Conn
-	peer  *half
-	known bool // the agent has heard of the stream
-	over  bool // nothing more is reported to it
-	queue []parcel
-	ready time.Time // when what was sent last arrives here
-	quiet bool
-	since time.Time // of the cut, zero: there is none
+	end    *End
+	conn   rendezvous.Conn
+	peer   *half
+	known  bool // the stream was reported to the agent
+	over   bool // nothing more is reported to it
+	queue  []delivery
+	ready  time.Time // when what was sent last arrives here
+	silent bool
+	since  time.Time // of the cut, zero: there is none
 }
 
-// parcel is something on its way to a half.
-type parcel struct {
+// delivery is something on its way to a half.
+type delivery struct {
 	event rendezvous.Event
 	last  bool
 	at    time.Time // when it arrives, unless it is held up
@@ -65,10 +65,10 @@ func pair(a, b string) [2]string {
 	return [2]string{a, b}
 }
 
-// stuck reports whether nothing moves between two addresses.
-func (n *Net) stuck(a, b string) bool { return n.apart[pair(a, b)] || n.frozen[a] || n.frozen[b] }
+// blocked reports whether nothing moves between two addresses.
+func (n *Net) blocked(a, b string) bool { return n.apart[pair(a, b)] || n.frozen[a] || n.frozen[b] }
 
-func (n *Net) cut(h *half) bool { return n.stuck(h.end.addr, h.peer.end.addr) }
+func (n *Net) cut(h *half) bool { return n.blocked(h.end.addr, h.peer.end.addr) }
 
 // delay returns the delay of the next thing from a to b.
 func (n *Net) delay(a, b string) time.Duration {
@@ -77,8 +77,8 @@ func (n *Net) delay(a, b string) time.Duration {
 	return n.opts.Delay(a, b, n.sent[k])
 }
 
-// ship sends something to a half, after all that was sent to it before.
-func (n *Net) ship(to *half, p parcel) {
+// send sends something to a half, after all that was sent to it before.
+func (n *Net) send(to *half, p delivery) {
 	now := time.Now()
 	at := now.Add(n.delay(to.peer.end.addr, to.end.addr))
 	if !at.After(to.ready) {
@@ -98,12 +98,12 @@ func (n *Net) deliver(h *half) {
 	for !n.cut(h) && len(h.queue) > 0 && !h.queue[0].at.After(time.Now()) {
 		p := h.queue[0]
 		h.queue = h.queue[1:]
-		n.hand(h, p)
+		n.deliverOne(h, p)
 	}
 }
 
-func (n *Net) hand(h *half, p parcel) {
-	if h.over || h.end.dead {
+func (n *Net) deliverOne(h *half, p delivery) {
+	if h.over || h.end.closed {
 		return
 	}
 	if p.last {
@@ -123,7 +123,7 @@ func (n *Net) hand(h *half, p parcel) {
 			time.AfterFunc(later, func() {
 				n.mu.Lock()
 				defer n.mu.Unlock()
-				if !h.over && !h.end.dead && !n.cut(h) {
+				if !h.over && !h.end.closed && !n.cut(h) {
 					h.end.post(p.event)
 				}
 			})
@@ -176,7 +176,7 @@ func (n *Net) change(concerns func(*half) bool, do func()) {
 		case cut:
 			n.silence(h)
 		default:
-			n.mend(h)
+			n.reconnect(h)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (n *Net) Reset(a, b string) {
 	for _, h := range append([]*half(nil), n.halves...) {
 		if h.end.addr == a && h.peer.end.addr == b && !h.over {
 			for _, o := range []*half{h, h.peer} {
-				n.ship(o, parcel{event: rendezvous.Closed{Conn: o.conn, Text: "connection reset"}, last: true})
+				n.send(o, delivery{event: rendezvous.Closed{Conn: o.conn, Text: "connection reset"}, last: true})
 			}
 		}
 	}
@@ -202,28 +202,28 @@ func (n *Net) silence(h *half) {
 		return func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			if !h.over && !h.end.dead && h.known && h.since.Equal(since) {
+			if !h.over && !h.end.closed && h.known && h.since.Equal(since) {
 				do()
 			}
 		}
 	}
 	// No two streams notice at the same moment, so that a schedule can be replayed.
 	apart := n.opts.Delay(h.end.addr, h.peer.end.addr, int(h.conn)) / 100
-	time.AfterFunc(n.opts.Hush+apart, still(func() {
-		h.quiet = true
+	time.AfterFunc(n.opts.SilentAfter+apart, still(func() {
+		h.silent = true
 		h.end.post(rendezvous.Silence{Conn: h.conn, On: true})
 	}))
 	time.AfterFunc(n.opts.Silence+apart, still(func() {
 		n.end(h)
 		h.end.post(rendezvous.Closed{Conn: h.conn, Silent: true, Text: "silent for " + n.opts.Silence.String()})
-		n.ship(h.peer, parcel{event: rendezvous.Closed{Conn: h.peer.conn, Text: "connection reset"}, last: true})
+		n.send(h.peer, delivery{event: rendezvous.Closed{Conn: h.peer.conn, Text: "connection reset"}, last: true})
 	}))
 }
 
-func (n *Net) mend(h *half) {
+func (n *Net) reconnect(h *half) {
 	h.since = time.Time{}
-	if h.quiet && !h.over && !h.end.dead {
-		h.quiet = false
+	if h.silent && !h.over && !h.end.closed {
+		h.silent = false
 		h.end.post(rendezvous.Silence{Conn: h.conn})
 	}
 	n.deliver(h)

@@ -20,21 +20,21 @@ const firstByte = 30 * time.Second
 // Share is one listening port seen as two listeners.
 type Share struct {
 	l    net.Listener
-	grpc *half
+	grpc *listener
 
 	mu     sync.Mutex
-	others *half
+	others *listener
 }
 
 // New splits l. Nothing is accepted before Serve.
 func New(l net.Listener) *Share {
 	s := &Share{l: l}
-	s.grpc, s.others = s.half(), s.half()
+	s.grpc, s.others = s.newListener(), s.newListener()
 	return s
 }
 
-func (s *Share) half() *half {
-	return &half{addr: s.l.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
+func (s *Share) newListener() *listener {
+	return &listener{addr: s.l.Addr(), conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
 // GRPC returns the listener of connections that open with HTTP/2's preface or as TLS.
@@ -46,11 +46,11 @@ func (s *Share) Others() net.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.others.Close()
-	s.others = s.half()
+	s.others = s.newListener()
 	return s.others
 }
 
-func (s *Share) current() *half {
+func (s *Share) current() *listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.others
@@ -74,11 +74,11 @@ func (s *Share) Serve(ctx context.Context) error {
 			}
 			return fmt.Errorf("cannot accept on %s: %w", s.l.Addr(), err)
 		}
-		wg.Go(func() { s.sort(ctx, c) })
+		wg.Go(func() { s.route(ctx, c) })
 	}
 }
 
-func (s *Share) sort(ctx context.Context, c net.Conn) {
+func (s *Share) route(ctx context.Context, c net.Conn) {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	_ = c.SetReadDeadline(time.Now().Add(firstByte))
@@ -96,10 +96,11 @@ func (s *Share) sort(ctx context.Context, c net.Conn) {
 	if !stop() {
 		return
 	}
-	to.give(ctx, &peeked{c, r})
+	to.deliver(ctx, &peeked{c, r})
 }
 
-// peeked gives back what was read to look at.
+// peeked is a connection whose first bytes were read in advance. Read returns them
+// first.
 type peeked struct {
 	net.Conn
 	r *bufio.Reader
@@ -115,32 +116,32 @@ func (p *peeked) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// half is one of the two listeners.
-type half struct {
+// listener is one of the two listeners.
+type listener struct {
 	addr  net.Addr
 	conns chan net.Conn
 	once  sync.Once
 	done  chan struct{}
 }
 
-func (h *half) give(ctx context.Context, c net.Conn) {
+func (l *listener) deliver(ctx context.Context, c net.Conn) {
 	select {
-	case h.conns <- c:
-	case <-h.done:
+	case l.conns <- c:
+	case <-l.done:
 		c.Close()
 	case <-ctx.Done():
 		c.Close()
 	}
 }
 
-func (h *half) Accept() (net.Conn, error) {
+func (l *listener) Accept() (net.Conn, error) {
 	select {
-	case c := <-h.conns:
+	case c := <-l.conns:
 		return c, nil
-	case <-h.done:
+	case <-l.done:
 		return nil, net.ErrClosed
 	}
 }
 
-func (h *half) Close() error   { h.once.Do(func() { close(h.done) }); return nil }
-func (h *half) Addr() net.Addr { return h.addr }
+func (l *listener) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
+func (l *listener) Addr() net.Addr { return l.addr }

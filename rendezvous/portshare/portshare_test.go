@@ -103,7 +103,7 @@ func answer(t *testing.T, l net.Listener, n int) string {
 	}
 }
 
-func TestSorting(t *testing.T) {
+func TestConnectionsAreSorted(t *testing.T) {
 	s, _ := serve(t)
 	others := s.Others()
 	long := strings.Repeat("0123456789", 1000)
@@ -153,9 +153,9 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// TestOthersIsFresh checks that a new listener closes the old one and gets what comes
+// TestOthersReplacesItsListener checks that a new listener closes the old one and gets what comes
 // next.
-func TestOthersIsFresh(t *testing.T) {
+func TestOthersReplacesItsListener(t *testing.T) {
 	s, _ := serve(t)
 	old := s.Others()
 	waiting := make(chan error, 1)
@@ -176,14 +176,14 @@ func TestOthersIsFresh(t *testing.T) {
 	next.Close()
 	c := dial(t, s, "\x01")
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("a connection to a closed half: %v", err)
+		t.Errorf("a connection to a closed listener: %v", err)
 	}
 	dial(t, s, "\x02")
 	dial(t, s, preface)
 	answer(t, s.GRPC(), len(preface)) // the other half is not affected
 }
 
-func TestEnd(t *testing.T) {
+func TestEndClosesListeners(t *testing.T) {
 	t.Run("by the context", func(t *testing.T) {
 		s, stop := serve(t)
 		others := s.Others()
@@ -195,7 +195,7 @@ func TestEnd(t *testing.T) {
 			}
 		}
 		if _, err := stuck.Read(make([]byte, 1)); err == nil {
-			t.Error("a connection that nobody accepted stays open")
+			t.Error("a connection that was not accepted stays open")
 		}
 	})
 	t.Run("by the port", func(t *testing.T) {

@@ -22,44 +22,44 @@ type Agent struct {
 	end     End
 	events  *drive.Queue[rendezvous.Event]
 	stop    context.CancelFunc
-	gone    chan struct{} // is closed when all its goroutines have ended
+	ended   chan struct{} // is closed when all its goroutines have ended
 	wg      sync.WaitGroup
-	conduct
+	behaviour
 
 	mu sync.Mutex
-	condition
+	agentState
 }
 
-// conduct is how an agent and its workers behave.
-type conduct struct {
-	takes  time.Duration // to stop workers
-	kills  time.Duration // to kill them
-	plan   func(rendezvous.World) (after time.Duration, code int, ok bool)
-	fuse   func(rendezvous.Command) bool // true: the agent is killed before this command
-	killed func()                        // reports the kill to the backend
-	checks *checker                      // nil: nodes are not compared
+// behaviour is how an agent and its workers behave.
+type behaviour struct {
+	stopTime   time.Duration // to stop workers
+	killTime   time.Duration // to kill them
+	plan       func(rendezvous.World) (after time.Duration, code int, ok bool)
+	killBefore func(rendezvous.Command) bool // true: the agent is killed before this command
+	killed     func()                        // reports the kill to the backend
+	checks     *checker                      // nil: nodes are not compared
 }
 
-// condition is what has become of an agent, guarded by its mu.
-type condition struct {
-	world    *rendezvous.World // whose workers run, or ran last
-	running  bool
-	dying    *time.Timer        // until the workers that are being stopped have ended
-	failures []rendezvous.Cause // of workers of this round
-	leads    bool               // it has coordinated others
-	lapsed   bool
-	outcome  *rendezvous.Outcome
-	failed   error // of the backend
-	status   *rendezvous.Status
-	crashed  bool
-	stopping bool
-	thaw     chan struct{} // is closed when the process goes on; nil: it runs
-	thawed   time.Time     // when it last did
+// agentState is what has become of an agent, guarded by its mu.
+type agentState struct {
+	world       *rendezvous.World // whose workers run, or ran last
+	running     bool
+	stopTimer   *time.Timer        // until the workers that are being stopped have ended
+	failures    []rendezvous.Cause // of workers of this round
+	leads       bool               // it has coordinated others
+	unconfirmed bool
+	outcome     *rendezvous.Outcome
+	failed      error // of the backend
+	status      *rendezvous.Status
+	crashed     bool
+	stopping    bool
+	thaw        chan struct{} // is closed when the process goes on; nil: it runs
+	thawed      time.Time     // when it last did
 }
 
 // run is the agent's life. Only it touches the machine.
 func (a *Agent) run(ctx context.Context) {
-	defer close(a.gone)
+	defer close(a.ended)
 	defer a.wg.Wait()
 	defer a.stop()
 	a.wg.Go(func() { a.end.Serve(ctx) })
@@ -74,7 +74,7 @@ func (a *Agent) run(ctx context.Context) {
 	})
 	for e := range drive.Events(ctx, a.machine, a.events) {
 		a.waitThawed(ctx)
-		if ctx.Err() != nil || a.handle(ctx, a.seen(e)) {
+		if ctx.Err() != nil || a.handle(ctx, a.afterThaw(e)) {
 			return
 		}
 	}
@@ -84,19 +84,19 @@ func (a *Agent) run(ctx context.Context) {
 func (a *Agent) handle(ctx context.Context, e rendezvous.Event) (last bool) {
 	switch e := e.(type) {
 	case rendezvous.Unconfirmed:
-		a.ledger.note("%s: lapsed %v: %s", a.label, e.On, e.Text)
+		a.ledger.note("%s: unconfirmed %v: %s", a.label, e.On, e.Text)
 		a.mu.Lock()
-		a.lapsed = e.On
+		a.unconfirmed = e.On
 		a.mu.Unlock()
 	case rendezvous.Sealed:
 		a.ledger.note("%s: seal %d: ok %v, refused %v, ended %v %s", a.label, e.Serial, e.OK, e.Refused, e.Ended, e.Text)
 	}
 	for c := range a.machine.Step(ctx, e) {
-		if a.fuse != nil && a.fuse(c) {
+		if a.killBefore != nil && a.killBefore(c) {
 			a.ledger.note("%s: in front of %T", a.label, c)
 			a.Crash()
 		}
-		if ctx.Err() != nil || look(a, func() bool { return a.crashed }) {
+		if ctx.Err() != nil || locked(a, func() bool { return a.crashed }) {
 			return true
 		}
 		if f, ok := c.(rendezvous.Finish); ok {
@@ -114,7 +114,7 @@ func (a *Agent) handle(ctx context.Context, e rendezvous.Event) (last bool) {
 func (a *Agent) do(c rendezvous.Command) {
 	switch c := c.(type) {
 	case rendezvous.Send:
-		a.sends(c.Msg)
+		a.noteSent(c.Msg)
 	case rendezvous.Start:
 		if a.checks != nil {
 			a.checks.started(a, c)
@@ -133,7 +133,7 @@ func (a *Agent) do(c rendezvous.Command) {
 	case rendezvous.Note:
 		a.ledger.note("%s notes: %s", a.label, c.Text)
 		if c.Kind == "internal" {
-			a.ledger.fault("%s: %s", a.label, c.Text)
+			a.ledger.breach("%s: %s", a.label, c.Text)
 		}
 	case rendezvous.Vacate:
 		a.ledger.note("%s vacates round %d", a.label, c.Round)
@@ -144,7 +144,7 @@ func (a *Agent) do(c rendezvous.Command) {
 	}
 }
 
-func (a *Agent) sends(msg rendezvous.Message) {
+func (a *Agent) noteSent(msg rendezvous.Message) {
 	switch msg.Type {
 	case rendezvous.MsgAccept:
 		a.ledger.accepted(a.Node.ID, msg.Digest)
@@ -201,7 +201,7 @@ func (a *Agent) Freeze(d time.Duration, net interface{ Freeze(addr string, on bo
 }
 
 func (a *Agent) waitThawed(ctx context.Context) {
-	if thaw := look(a, func() chan struct{} { return a.thaw }); thaw != nil {
+	if thaw := locked(a, func() chan struct{} { return a.thaw }); thaw != nil {
 		select {
 		case <-thaw:
 		case <-ctx.Done():
@@ -209,11 +209,11 @@ func (a *Agent) waitThawed(ctx context.Context) {
 	}
 }
 
-// seen returns an event as the agent takes it after its process was stopped. Package
+// afterThaw returns an event as the agent takes it after its process was stopped. Package
 // control knows then that a stream's end proves nothing.
-func (a *Agent) seen(e rendezvous.Event) rendezvous.Event {
+func (a *Agent) afterThaw(e rendezvous.Event) rendezvous.Event {
 	c, ok := e.(rendezvous.Closed)
-	if ok && look(a, func() bool { return !a.thawed.IsZero() && time.Since(a.thawed) < time.Second }) {
+	if ok && locked(a, func() bool { return !a.thawed.IsZero() && time.Since(a.thawed) < time.Second }) {
 		c.Clean, c.Silent = false, true
 		return c
 	}
@@ -240,8 +240,8 @@ func (a *Agent) Crash() {
 	a.ledger.over(a.Node.ID, "it was killed")
 }
 
-// look returns what f reads of an agent that lives.
-func look[T any](a *Agent, f func() T) T {
+// locked returns what f reads of an agent, under its lock.
+func locked[T any](a *Agent, f func() T) T {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return f()
@@ -249,12 +249,12 @@ func look[T any](a *Agent, f func() T) T {
 
 // Outcome returns how the job ended here, nil while it has not.
 func (a *Agent) Outcome() *rendezvous.Outcome {
-	return look(a, func() *rendezvous.Outcome { return a.outcome })
+	return locked(a, func() *rendezvous.Outcome { return a.outcome })
 }
 
 // Running returns the world whose workers run here, nil if none do.
 func (a *Agent) Running() *rendezvous.World {
-	return look(a, func() *rendezvous.World {
+	return locked(a, func() *rendezvous.World {
 		if !a.running {
 			return nil
 		}
@@ -263,12 +263,12 @@ func (a *Agent) Running() *rendezvous.World {
 }
 
 func (a *Agent) String() string {
-	return look(a, func() string {
+	return locked(a, func() string {
 		switch {
 		case a.crashed:
 			return a.label + " was killed"
 		case a.outcome != nil:
-			return a.label + " ended with " + told(a.outcome)
+			return a.label + " ended with " + describe(a.outcome)
 		case a.running:
 			return fmt.Sprintf("%s runs round %d of %d nodes", a.label, a.world.Round, len(a.world.Members))
 		case a.status != nil:
@@ -286,7 +286,7 @@ func (a *Agent) start(w rendezvous.World) {
 		a.ledger.over(a.Node.ID, "it was killed")
 		return
 	}
-	a.world, a.running, a.stopping, a.dying, a.failures = &w, true, false, nil, nil
+	a.world, a.running, a.stopping, a.stopTimer, a.failures = &w, true, false, nil, nil
 	if a.plan == nil {
 		return
 	}
@@ -309,7 +309,7 @@ func (a *Agent) Done() { a.done(a.round()) }
 func (a *Agent) Fail(code int) { a.fail(a.round(), code) }
 
 func (a *Agent) round() int {
-	return look(a, func() int {
+	return locked(a, func() int {
 		if a.world == nil {
 			return -1
 		}
@@ -351,7 +351,7 @@ func (a *Agent) fail(round, code int) {
 // mustStopWithin is longer than the workers of a schedule take to stop.
 const mustStopWithin = 2 * time.Second
 
-// stopWorkers posts Over when the workers have ended: after takes, or after kills
+// stopWorkers posts Over when the workers have ended: after stopTime, or after killTime
 // from the moment at which a kill is asked for.
 func (a *Agent) stopWorkers(c rendezvous.Stop) {
 	a.mu.Lock()
@@ -359,20 +359,20 @@ func (a *Agent) stopWorkers(c rendezvous.Stop) {
 	if a.crashed {
 		return
 	}
-	takes := a.takes
+	takes := a.stopTime
 	if c.Kill {
-		takes = min(a.kills, takes)
+		takes = min(a.killTime, takes)
 	}
-	if a.dying != nil {
-		if c.Kill && a.dying.Stop() {
+	if a.stopTimer != nil {
+		if c.Kill && a.stopTimer.Stop() {
 			a.ledger.note("%s kills the workers of round %d", a.label, c.Round)
-			a.dying.Reset(takes)
+			a.stopTimer.Reset(takes)
 		}
 		return
 	}
 	a.ledger.note("%s stops the workers of round %d (kill %v): %s", a.label, c.Round, c.Kill, c.Cause.Line())
 	a.stopping = true
-	a.dying = time.AfterFunc(takes, func() {
+	a.stopTimer = time.AfterFunc(takes, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.crashed {

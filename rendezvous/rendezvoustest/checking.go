@@ -50,9 +50,9 @@ func factsOf(id rendezvous.NodeID) string { return fmt.Sprintf("%q", id) }
 
 func envOf(id rendezvous.NodeID) string { return "env of " + string(id) }
 
-// tell lets an agent gather its facts some time after its start. One agent in eight
+// gatherFacts lets an agent gather its facts some time after its start. One agent in eight
 // gathers none.
-func (x *checker) tell(a *Agent) {
+func (x *checker) gatherFacts(a *Agent) {
 	rng := x.draw(a.Node.ID, "facts", 0)
 	if a.Node.Facts = rng.IntN(8) > 0; !a.Node.Facts {
 		return
@@ -60,7 +60,7 @@ func (x *checker) tell(a *Agent) {
 	x.mu.Lock()
 	x.facts[a.Node.ID] = true
 	x.mu.Unlock()
-	time.AfterFunc(below(rng, 1500*time.Millisecond), func() {
+	time.AfterFunc(randomBelow(rng, 1500*time.Millisecond), func() {
 		a.events.Put(rendezvous.Facts{Body: json.RawMessage(factsOf(a.Node.ID)), Env: []byte(envOf(a.Node.ID))})
 	})
 }
@@ -72,13 +72,13 @@ func (x *checker) compare(a *Agent, c rendezvous.Compare) {
 	defer x.mu.Unlock()
 	for i, m := range c.World.Members {
 		if f := c.Facts[i]; f != nil && string(f) != factsOf(m.ID) || x.facts[m.ID] && !c.WorldRuns && f == nil {
-			a.ledger.fault("%s compares %s as the facts of %s", a.label, f, m.ID)
+			a.ledger.breach("%s compares %s as the facts of %s", a.label, f, m.ID)
 		}
 		if e := c.Envs[i]; (c.Facts[i] != nil) != (e != nil) || e != nil && string(e) != envOf(m.ID) {
-			a.ledger.fault("%s compares %q as the environment of %s", a.label, e, m.ID)
+			a.ledger.breach("%s compares %q as the environment of %s", a.label, e, m.ID)
 		}
 		if c.Answers != nil && c.Answers[i] != nil && (string(c.Answers[i]) != factsOf(m.ID) || !x.asked[m.ID][c.Serial-1]) {
-			a.ledger.fault("%s compares %s as the answer of %s to question %d", a.label, c.Answers[i], m.ID, c.Serial-1)
+			a.ledger.breach("%s compares %s as the answer of %s to question %d", a.label, c.Answers[i], m.ID, c.Serial-1)
 		}
 	}
 	rng := x.draw(a.Node.ID, "compare", c.Serial)
@@ -107,7 +107,7 @@ func (x *checker) compare(a *Agent, c rendezvous.Compare) {
 			e.Env = append(e.Env, given(&c.World, i))
 		}
 	}
-	time.AfterFunc(below(rng, 300*time.Millisecond), func() { a.events.Put(e) })
+	time.AfterFunc(randomBelow(rng, 300*time.Millisecond), func() { a.events.Put(e) })
 }
 
 // ask answers a question. One in fifty is never answered.
@@ -119,7 +119,7 @@ func (x *checker) ask(a *Agent, c rendezvous.Ask) {
 	}
 	x.asked[a.Node.ID][c.Serial] = true
 	if rng := x.draw(a.Node.ID, "ask", c.Serial); rng.IntN(50) > 0 {
-		time.AfterFunc(below(rng, time.Second), func() { a.events.Put(rendezvous.Answered(c)) })
+		time.AfterFunc(randomBelow(rng, time.Second), func() { a.events.Put(rendezvous.Answered(c)) })
 	}
 }
 
@@ -129,13 +129,13 @@ func (x *checker) started(a *Agent, c rendezvous.Start) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.passed[worldKey(&c.World)] {
-		a.ledger.fault("%s starts round %d, which was not checked", a.label, c.World.Round)
+		a.ledger.breach("%s starts round %d, which was not checked", a.label, c.World.Round)
 	}
 	if want := given(&c.World, c.Index); string(c.Env) != string(want) {
-		a.ledger.fault("%s starts round %d with the environment %q", a.label, c.World.Round, c.Env)
+		a.ledger.breach("%s starts round %d with the environment %q", a.label, c.World.Round, c.Env)
 	}
 }
 
-func below(rng *rand.Rand, limit time.Duration) time.Duration {
+func randomBelow(rng *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(limit)))
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // elastic returns the cases of spares, growth and shrinking.
-func elastic() []trial {
-	return []trial{
+func elastic() []testCase {
+	return []testCase{
 		{name: "last call", play: func(r *Rig) {
 			j := r.Job(2, 4)
 			as := r.Team(j, 3)
@@ -18,12 +18,12 @@ func elastic() []trial {
 			j = r.Job(2, 3)
 			j.LastCall = 20 * time.Second
 			as = r.Team(j, 2)
-			r.Await("two wait", func() bool { return waits(as, 2) })
+			r.Await("two wait", func() bool { return showsCame(as, 2) })
 			as = append(as, r.Start(j, 2)) // full: it waits for no other node
 			r.Within(10*time.Second, "the third node ends the last call", func() bool { return as[2].Running() != nil })
 			r.World(0, as...)
 			r.Success(as...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "a spare takes the place of a lost node", play: func(r *Rig) {
 			j := r.Job(4, 4)
@@ -35,9 +35,9 @@ func elastic() []trial {
 			if spare.Running() != nil {
 				r.Errorf("the spare runs")
 			}
-			lost := But(as, r.Coordinator(as...))[1]
+			lost := Without(as, r.Coordinator(as...))[1]
 			lost.Crash()
-			all := append(But(as, lost), spare)
+			all := append(Without(as, lost), spare)
 			v := r.World(w.Round+1, all...)
 			for _, a := range as {
 				if a != lost && v.Index(a.Node.ID) != w.Index(a.Node.ID) {
@@ -48,9 +48,9 @@ func elastic() []trial {
 				r.Errorf("the spare has not the lost node's rank: %s, before %s", ranks(v), ranks(w))
 			}
 			r.Success(all...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
-		{name: "a spare that nobody needs", play: func(r *Rig) {
+		{name: "a spare that is not needed", play: func(r *Rig) {
 			j := r.Job(2, 2)
 			as := r.Team(j, 2)
 			r.World(0, as...)
@@ -60,9 +60,9 @@ func elastic() []trial {
 				a.Done()
 			}
 			if o := r.End(append(as, spare)...); o.Code != 0 {
-				r.Errorf("ended with %s", told(&o))
+				r.Errorf("ended with %s", describe(&o))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "grows when a node comes", play: func(r *Rig) {
 			j := r.Job(2, 3)
@@ -75,16 +75,16 @@ func elastic() []trial {
 				r.Errorf("restart %d, %s", v.Restart, ranks(v))
 			}
 			r.Success(as...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "shrinks", play: func(r *Rig) {
 			j := r.Job(2, 4)
 			j.Restarts = 2
 			as := r.Team(j, 4)
 			w := r.World(0, as...)
-			lost := But(as, r.Coordinator(as...))[0]
+			lost := Without(as, r.Coordinator(as...))[0]
 			lost.Crash()
-			rest := But(as, lost)
+			rest := Without(as, lost)
 			v := r.World(w.Round+1, rest...)
 			for i, a := range rest {
 				if v.Index(a.Node.ID) != i {
@@ -92,7 +92,7 @@ func elastic() []trial {
 				}
 			}
 			r.Success(rest...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "shrinks below the minimum", play: func(r *Rig) {
 			j := r.Job(3, 4)
@@ -100,14 +100,14 @@ func elastic() []trial {
 			as := r.Team(j, 4)
 			r.World(0, as...)
 			c := r.Coordinator(as...)
-			lost := But(as, c)[:2]
+			lost := Without(as, c)[:2]
 			lost[0].Crash()
 			lost[1].Crash()
-			o := r.End(But(as, lost...)...)
+			o := r.End(Without(as, lost...)...)
 			if o.Code != rendezvous.ExitRendezvous || !strings.Contains(o.Cause.Message, "2 of 3:4") {
-				r.Errorf("ended with %s", told(&o))
+				r.Errorf("ended with %s", describe(&o))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 	}
 }

@@ -9,17 +9,17 @@ import (
 )
 
 // failing returns the cases of how a job ends, and how it goes on.
-func failing() []trial {
-	all := []trial{
+func failing() []testCase {
+	all := []testCase{
 		{name: "a worker fails", play: func(r *Rig) {
 			j := r.Job(3, 3)
 			as := r.Team(j, 3)
 			r.World(0, as...)
 			as[1].Fail(7)
 			if o := r.End(as...); o.Code != 7 || o.Cause.Rank != 1 {
-				r.Errorf("ended with %s", told(&o))
+				r.Errorf("ended with %s", describe(&o))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "restart keeps ranks", play: func(r *Rig) {
 			j := r.Job(4, 4)
@@ -36,20 +36,20 @@ func failing() []trial {
 			}
 			as[3].Fail(9)
 			if o := r.End(as...); o.Code != 9 || len(o.Rounds) != 3 {
-				r.Errorf("ended with %s after %d rounds", told(&o), len(o.Rounds))
+				r.Errorf("ended with %s after %d rounds", describe(&o), len(o.Rounds))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "a node is lost", play: func(r *Rig) {
 			j := r.Job(3, 3)
 			as := r.Team(j, 3)
 			w := r.World(0, as...)
-			lost := But(as, r.Coordinator(as...))[0]
+			lost := Without(as, r.Coordinator(as...))[0]
 			lost.Crash()
-			if o := r.End(But(as, lost)...); o.Cause == nil || o.Cause.Kind != rendezvous.KindLost || o.Cause.GroupRank != w.Index(lost.Node.ID) {
-				r.Errorf("ended with %s", told(&o))
+			if o := r.End(Without(as, lost)...); o.Cause == nil || o.Cause.Kind != rendezvous.KindLost || o.Cause.GroupRank != w.Index(lost.Node.ID) {
+				r.Errorf("ended with %s", describe(&o))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "the coordinator's node is lost", play: func(r *Rig) {
 			j := r.Job(3, 3)
@@ -57,8 +57,8 @@ func failing() []trial {
 			r.World(0, as...)
 			lost := r.Coordinator(as...)
 			lost.Crash()
-			if o := r.End(But(as, lost)...); o.Cause == nil || o.Cause.Kind != rendezvous.KindLost || o.Code != rendezvous.ExitLost {
-				r.Errorf("ended with %s", told(&o))
+			if o := r.End(Without(as, lost)...); o.Cause == nil || o.Cause.Kind != rendezvous.KindLost || o.Code != rendezvous.ExitLost {
+				r.Errorf("ended with %s", describe(&o))
 			}
 		}},
 		{name: "no node serves an endpoint", endpoints: true, play: func(r *Rig) {
@@ -66,7 +66,7 @@ func failing() []trial {
 			j.Join = 3 * time.Second
 			for _, a := range []*Agent{r.Start(j, 1), r.Start(j, 2)} {
 				if o := r.End(a); o.Code != rendezvous.ExitRendezvous {
-					r.Errorf("ended with %s", told(&o))
+					r.Errorf("ended with %s", describe(&o))
 				}
 			}
 		}},
@@ -80,25 +80,25 @@ func failing() []trial {
 		{name: "stop while nodes are missing", play: func(r *Rig) {
 			j := r.Job(3, 3)
 			as := r.Team(j, 2)
-			r.Await("both wait", func() bool { return waits(as[:1], 2) && waits(as[1:], 2) })
+			r.Await("both wait", func() bool { return showsCame(as[:1], 2) && showsCame(as[1:], 2) })
 			as[1].StopJob(syscall.SIGINT)
 			if o := r.End(as...); o.Code != 128+int(syscall.SIGINT) {
-				r.Errorf("ended with %s", told(&o))
+				r.Errorf("ended with %s", describe(&o))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 	}
 	for i := range 3 {
-		all = append(all, trial{name: fmt.Sprintf("stop at node %d", i), play: func(r *Rig) {
+		all = append(all, testCase{name: fmt.Sprintf("stop at node %d", i), play: func(r *Rig) {
 			j := r.Job(3, 3)
-			j.Restarts, j.Takes = 5, 200*time.Millisecond
+			j.Restarts, j.StopTime = 5, 200*time.Millisecond
 			as := r.Team(j, 3)
 			r.World(0, as...)
 			as[i].StopJob(syscall.SIGTERM)
 			if o := r.End(as...); o.Code != 128+int(syscall.SIGTERM) || o.Cause.Node != as[i].Node.ID {
-				r.Errorf("ended with %s", told(&o))
+				r.Errorf("ended with %s", describe(&o))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}})
 	}
 	for _, c := range []trouble{
@@ -108,7 +108,7 @@ func failing() []trial {
 		{"trouble after a failure", rendezvous.KindAgent, 0, true, rendezvous.KindExit},
 	} {
 		for victim := range 2 {
-			all = append(all, trial{name: fmt.Sprintf("%s at node %d", c.name, victim), play: func(r *Rig) { c.play(r, victim) }})
+			all = append(all, testCase{name: fmt.Sprintf("%s at node %d", c.name, victim), play: func(r *Rig) { c.play(r, victim) }})
 		}
 	}
 	return all
@@ -126,23 +126,23 @@ type trouble struct {
 
 func (c trouble) play(r *Rig, victim int) {
 	j := r.Job(3+c.missing, 3+c.missing)
-	j.Restarts, j.Takes = 3, 300*time.Millisecond
+	j.Restarts, j.StopTime = 3, 300*time.Millisecond
 	as := r.Team(j, 3)
 	code := rendezvous.ExitRendezvous
 	if c.missing > 0 {
-		r.Await("all wait", func() bool { return waits(as, 3) })
+		r.Await("all wait", func() bool { return showsCame(as, 3) })
 	} else {
 		r.World(0, as...)
 	}
 	if c.fails {
 		as[2].Fail(5)
-		r.Await("its workers are being stopped", func() bool { return look(as[victim], func() bool { return as[victim].stopping }) })
+		r.Await("its workers are being stopped", func() bool { return locked(as[victim], func() bool { return as[victim].stopping }) })
 		code = 5
 	} else if c.kind == rendezvous.KindAgent {
 		code = 1
 	}
 	as[victim].events.Put(rendezvous.StopJob{Cause: as[victim].cause(c.kind, "no port is left")})
 	if o := r.End(as...); o.Code != code || o.Cause == nil || o.Cause.Kind != c.by {
-		r.Errorf("ended with %s", told(&o))
+		r.Errorf("ended with %s", describe(&o))
 	}
 }

@@ -7,33 +7,33 @@ import (
 )
 
 // fencing returns the cases that only a Fence can promise to a whole job. See also
-// promises.
-func fencing() []trial {
-	all := []trial{
-		alone("a member is cut off from everything", func(c *Agent, as []*Agent) *Agent { return But(as, c)[0] }),
-		alone("the coordinator is cut off from everything", func(c *Agent, _ []*Agent) *Agent { return c }),
+// fencePromises.
+func fencing() []testCase {
+	all := []testCase{
+		cutOffCase("a member is cut off from everything", func(c *Agent, as []*Agent) *Agent { return Without(as, c)[0] }),
+		cutOffCase("the coordinator is cut off from everything", func(c *Agent, _ []*Agent) *Agent { return c }),
 		{name: "a node is cut off from the backend alone", fences: true, cuts: true, play: func(r *Rig) {
 			j := r.Job(3, 3)
 			j.Restarts = 1
 			as := r.Team(j, 3)
 			w := r.World(0, as...)
 			r.Fleet.Cut(as[2].Node.ID, true)
-			r.Await("its membership lapses", func() bool { return look(as[2], func() bool { return as[2].lapsed }) })
+			r.Await("its membership lapses", func() bool { return locked(as[2], func() bool { return as[2].unconfirmed }) })
 			time.Sleep(r.Traits.TTL)
 			if v := r.World(0, as...); v.Round != w.Round {
 				r.Errorf("round %d ended although all are connected", w.Round)
 			}
 			r.Fleet.Cut(as[2].Node.ID, false)
-			r.Await("its membership is confirmed", func() bool { return look(as[2], func() bool { return !as[2].lapsed }) })
+			r.Await("its membership is confirmed", func() bool { return locked(as[2], func() bool { return !as[2].unconfirmed }) })
 			as[0].Fail(3)
 			r.World(w.Round+1, as...)
 			r.Success(as...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
-		{name: "the backend is away while nodes meet", fences: true, halts: true, play: func(r *Rig) {
+		{name: "the backend is down while nodes meet", fences: true, halts: true, play: func(r *Rig) {
 			j := r.Job(2, 2)
 			first := r.Start(j, 0)
-			r.Await("the first node coordinates", func() bool { return waits([]*Agent{first}, 1) })
+			r.Await("the first node coordinates", func() bool { return showsCame([]*Agent{first}, 1) })
 			r.Fleet.Halt(true)
 			second := r.Start(j, 1)
 			time.Sleep(2 * r.Traits.TTL)
@@ -43,16 +43,16 @@ func fencing() []trial {
 			r.Fleet.Halt(false)
 			r.World(0, first, second)
 			r.Success(first, second)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
-		{name: "the backend is away while workers run", fences: true, halts: true, play: func(r *Rig) {
+		{name: "the backend is down while workers run", fences: true, halts: true, play: func(r *Rig) {
 			j := r.Job(3, 3)
 			j.Restarts = 2
 			as := r.Team(j, 3)
 			w := r.World(0, as...)
 			r.Fleet.Halt(true)
 			r.Await("all memberships lapse", func() bool {
-				return !slices.ContainsFunc(as, func(a *Agent) bool { return look(a, func() bool { return !a.lapsed }) })
+				return !slices.ContainsFunc(as, func(a *Agent) bool { return locked(a, func() bool { return !a.unconfirmed }) })
 			})
 			time.Sleep(2 * r.Traits.TTL)
 			if v := r.World(0, as...); v.Round != w.Round {
@@ -67,9 +67,9 @@ func fencing() []trial {
 			r.Fleet.Halt(false)
 			r.World(w.Round+1, as...)
 			r.Success(as...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
-		{name: "the backend is away when a job ends", fences: true, halts: true, play: func(r *Rig) {
+		{name: "the backend is down when a job ends", fences: true, halts: true, play: func(r *Rig) {
 			j := r.Job(3, 3)
 			as := r.Team(j, 3)
 			r.World(0, as...)
@@ -78,26 +78,26 @@ func fencing() []trial {
 			o := r.End(as...)
 			r.Fleet.Halt(false)
 			if o.Code != 128+int(syscall.SIGINT) {
-				r.Errorf("ended with %s", told(&o))
+				r.Errorf("ended with %s", describe(&o))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 	}
-	return append(all, promises()...)
+	return append(all, fencePromises()...)
 }
 
-// alone cuts one agent of four off, from the others and from the backend. Its
+// cutOffCase cuts one agent of four off, from the others and from the backend. Its
 // workers take far longer to stop than its membership lasts.
-func alone(name string, pick func(coordinator *Agent, as []*Agent) *Agent) trial {
-	return trial{name: name, fences: true, cuts: true, play: func(r *Rig) {
+func cutOffCase(name string, pick func(coordinator *Agent, as []*Agent) *Agent) testCase {
+	return testCase{name: name, fences: true, cuts: true, play: func(r *Rig) {
 		j := r.Job(3, 4)
 		j.Restarts, j.Join = 2, 4*r.Timing.Silence
 		as := r.Team(j, 4)
 		w := r.World(0, as...)
 		odd := pick(r.Coordinator(as...), as)
-		rest := But(as, odd)
+		rest := Without(as, odd)
 		odd.mu.Lock()
-		odd.takes = time.Hour
+		odd.stopTime = time.Hour
 		odd.mu.Unlock()
 		r.Cut([]*Agent{odd}, rest, true)
 		r.Fleet.Cut(odd.Node.ID, true)
@@ -114,9 +114,9 @@ func alone(name string, pick func(coordinator *Agent, as []*Agent) *Agent) trial
 		l.mu.Unlock()
 		r.Success(rest...)
 		if o := r.End(odd); o.Code == 0 {
-			r.Errorf("who was cut off ended with %s", told(&o))
+			r.Errorf("the node that was cut off ended with %s", describe(&o))
 		}
 		r.Fleet.Cut(odd.Node.ID, false)
-		r.Nothing(j)
+		r.AwaitClean(j)
 	}}
 }

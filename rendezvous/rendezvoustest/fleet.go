@@ -38,7 +38,7 @@ type Fleet interface {
 type Seat struct {
 	Node      *rendezvous.Node
 	Index     int                    // of the node in its run, from 0
-	Endpoints int                    // nodes below this index serve an endpoint, if the backend knows of such
+	Endpoints int                    // nodes below this index serve an endpoint, if the backend has endpoints
 	Host      func(index int) string // IP address of a node of this run
 }
 
@@ -53,19 +53,19 @@ type Traits struct {
 
 // Timing of a job. Everything is well below what a person would choose.
 type Timing struct {
-	Interval time.Duration // between signs of life on a stream
-	Hush     time.Duration
-	Silence  time.Duration
-	Dial     time.Duration
-	Rejoin   time.Duration
-	Limit    time.Duration // within which a case expects anything to happen
+	Interval    time.Duration // between signs of life on a stream
+	SilentAfter time.Duration
+	Silence     time.Duration
+	Dial        time.Duration
+	Rejoin      time.Duration
+	Limit       time.Duration // within which a case expects anything to happen
 }
 
 // timing fits the time after which the backend's memberships end.
 func timing(tr Traits) Timing {
 	ttl := max(tr.TTL, 2*time.Second)
 	return Timing{
-		Interval: ttl / 12, Hush: ttl / 4, Silence: ttl + ttl/4, Dial: ttl / 3, Rejoin: ttl + ttl/4,
+		Interval: ttl / 12, SilentAfter: ttl / 4, Silence: ttl + ttl/4, Dial: ttl / 3, Rejoin: ttl + ttl/4,
 		Limit: 60 * time.Second,
 	}
 }

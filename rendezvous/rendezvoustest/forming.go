@@ -10,8 +10,8 @@ import (
 )
 
 // forming returns the cases of how nodes come together.
-func forming() []trial {
-	return []trial{
+func forming() []testCase {
+	return []testCase{
 		{name: "one node", play: func(r *Rig) {
 			j := r.Job(1, 1)
 			as := r.Team(j, 1)
@@ -19,7 +19,7 @@ func forming() []trial {
 				r.Errorf("%+v", w)
 			}
 			r.Success(as...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "eight nodes in any order", play: func(r *Rig) {
 			seed := rand.Uint64()
@@ -36,7 +36,7 @@ func forming() []trial {
 				}
 			}
 			r.Success(as...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "node ranks", play: func(r *Rig) {
 			as := r.Team(r.Job(4, 4), 4, func(a *Agent) { a.Node.NodeRank = 3 - int(a.label[1]-'0') })
@@ -66,7 +66,7 @@ func forming() []trial {
 			as := r.Team(j, 2)
 			slow := r.Start(j, 2, unready)
 			as = append(as, slow)
-			r.Await("somebody waits for the fourth node", func() bool { return waits(as, 3) })
+			r.Await("an agent waits for the fourth node", func() bool { return showsCame(as, 3) })
 			as = append(as, r.Start(j, 3))
 			r.Await("all wait for the slow node", func() bool {
 				return phase(as[0]) == "accepting" && phase(as[3]) == "accepting"
@@ -94,11 +94,11 @@ func forming() []trial {
 			}
 			bs[1].Fail(3)
 			if o := r.End(bs...); o.Code != 3 {
-				r.Errorf("the other run ended with %s", told(&o))
+				r.Errorf("the other run ended with %s", describe(&o))
 			}
 			r.Success(as...)
-			r.Nothing(j)
-			r.Nothing(k)
+			r.AwaitClean(j)
+			r.AwaitClean(k)
 		}},
 		{name: "join time-out", play: func(r *Rig) {
 			j := r.Job(3, 3)
@@ -106,14 +106,14 @@ func forming() []trial {
 			as := r.Team(j, 2)
 			o := r.End(as...)
 			if o.Code != rendezvous.ExitRendezvous {
-				r.Errorf("ended with %s", told(&o))
+				r.Errorf("ended with %s", describe(&o))
 			}
 			for _, want := range []string{"2 of 3", "n0", "n1"} {
 				if o.Cause == nil || !strings.Contains(o.Cause.Message, want) {
-					r.Errorf("%s does not say %q", told(&o), want)
+					r.Errorf("%s does not say %q", describe(&o), want)
 				}
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "the same run id again", play: func(r *Rig) {
 			j := r.Job(2, 2)
@@ -125,7 +125,7 @@ func forming() []trial {
 				r.Errorf("the second job has the first one's identity %q", v.Job)
 			}
 			r.Success(second...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "all killed and the same run id again", play: func(r *Rig) {
 			j := r.Job(3, 3)
@@ -139,7 +139,7 @@ func forming() []trial {
 				r.Errorf("the second job has the first one's identity %q", v.Job)
 			}
 			r.Success(second...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 	}
 }
@@ -148,7 +148,7 @@ func forming() []trial {
 func unready(a *Agent) { a.events.Take() }
 
 func phase(a *Agent) string {
-	return look(a, func() string {
+	return locked(a, func() string {
 		if a.status == nil {
 			return ""
 		}
@@ -156,10 +156,10 @@ func phase(a *Agent) string {
 	})
 }
 
-// waits reports whether the status of one of these agents shows that so many came.
-func waits(as []*Agent, came int) bool {
+// showsCame reports whether the status of one of these agents shows that so many came.
+func showsCame(as []*Agent, came int) bool {
 	for _, a := range as {
-		if look(a, func() bool { return a.status != nil && a.status.Came == came }) {
+		if locked(a, func() bool { return a.status != nil && a.status.Came == came }) {
 			return true
 		}
 	}

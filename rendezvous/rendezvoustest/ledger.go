@@ -25,7 +25,7 @@ type Ledger struct {
 	frozen  map[rendezvous.NodeID]time.Time // until when the node's process is stopped
 	ended   map[rendezvous.NodeID]bool      // agents that crashed or finished
 	made    []rendezvous.World              // worlds that were started, in that order
-	swift   bool                            // nothing keeps an agent from hearing of a failure soon
+	prompt  bool                            // every agent learns of a failure in time
 }
 
 // span is the life of a node's workers of one round.
@@ -39,7 +39,7 @@ func newLedger(fenced bool) *Ledger {
 	return &Ledger{
 		fenced: fenced, began: time.Now(), worlds: map[string]rendezvous.World{}, accepts: map[string]map[rendezvous.NodeID]bool{},
 		alive: map[rendezvous.NodeID]*rendezvous.World{}, spans: map[rendezvous.NodeID][]span{}, labels: map[rendezvous.NodeID]string{},
-		frozen: map[rendezvous.NodeID]time.Time{}, ended: map[rendezvous.NodeID]bool{}, swift: true,
+		frozen: map[rendezvous.NodeID]time.Time{}, ended: map[rendezvous.NodeID]bool{}, prompt: true,
 	}
 }
 
@@ -54,16 +54,16 @@ func (l *Ledger) noteLocked(f string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf("%9.3f ", time.Since(l.began).Seconds())+fmt.Sprintf(f, args...))
 }
 
-func (l *Ledger) breach(f string, args ...any) {
+func (l *Ledger) breachLocked(f string, args ...any) {
 	l.noteLocked("BREACH: "+f, args...)
 	l.broken = append(l.broken, fmt.Sprintf(f, args...))
 }
 
-// fault notes what must not happen.
-func (l *Ledger) fault(f string, args ...any) {
+// breach notes what must not happen.
+func (l *Ledger) breach(f string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.breach(f, args...)
+	l.breachLocked(f, args...)
 }
 
 func (l *Ledger) accepted(id rendezvous.NodeID, digest string) {
@@ -79,25 +79,25 @@ func (l *Ledger) accepted(id rendezvous.NodeID, digest string) {
 func (l *Ledger) started(id rendezvous.NodeID, w rendezvous.World) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d, who := w.Digest(), l.labels[id]
-	l.noteLocked("%s starts round %d of %s (term %d, %s) with %d nodes", who, w.Round, w.Job, w.Term, d[:6], len(w.Members))
+	d, label := w.Digest(), l.labels[id]
+	l.noteLocked("%s starts round %d of %s (term %d, %s) with %d nodes", label, w.Round, w.Job, w.Term, d[:6], len(w.Members))
 	key := fmt.Sprintf("%s/%d", w.Job, w.Round)
 	if old, ok := l.worlds[key]; ok && old.Digest() != d && (l.fenced || l.lives(old)) {
-		l.breach("two worlds in round %d: %s and %s", w.Round, old.Digest()[:6], d[:6])
+		l.breachLocked("two worlds in round %d: %s and %s", w.Round, old.Digest()[:6], d[:6])
 	}
 	l.worlds[key] = w
 	l.checkSplit(w, d)
 	if l.alive[id] != nil {
-		l.breach("%s starts round %d while round %d runs there", who, w.Round, l.alive[id].Round)
+		l.breachLocked("%s starts round %d while round %d runs there", label, w.Round, l.alive[id].Round)
 	}
 	for _, m := range w.Members {
 		if m.ID != w.Coordinator && !l.accepts[d][m.ID] {
-			l.breach("%s starts round %d, which %s has not accepted", who, w.Round, l.labels[m.ID])
+			l.breachLocked("%s starts round %d, which %s has not accepted", label, w.Round, l.labels[m.ID])
 		}
 	}
 	for o, lives := range l.alive {
 		if (l.fenced || w.Index(o) >= 0) && lives.Digest() != d && l.acts(o) && (!l.fenced || l.acts(id)) {
-			l.breach("round %d of %s starts on %s while round %d of %s runs on %s", w.Round, w.Job, who, lives.Round, lives.Job, l.labels[o])
+			l.breachLocked("round %d of %s starts on %s while round %d of %s runs on %s", w.Round, w.Job, label, lives.Round, lives.Job, l.labels[o])
 		}
 	}
 	l.alive[id] = &w
@@ -134,7 +134,7 @@ func (l *Ledger) checkSplit(w rendezvous.World, digest string) {
 		next := !slices.ContainsFunc(l.made, func(o rendezvous.World) bool { return between(v.Round, o.Round, w.Round) })
 		shares := slices.ContainsFunc(v.Members, func(m rendezvous.Member) bool { return w.Index(m.ID) >= 0 })
 		if next && !shares && l.lives(v) {
-			l.breach("round %d (restart %d) and round %d (restart %d) have no node in common", v.Round, v.Restart, w.Round, w.Restart)
+			l.breachLocked("round %d (restart %d) and round %d (restart %d) have no node in common", v.Round, v.Restart, w.Round, w.Restart)
 		}
 	}
 	l.made = append(l.made, w)
@@ -146,8 +146,8 @@ func (l *Ledger) mustStop(w rendezvous.World, within time.Duration) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for id, lives := range l.alive {
-			if l.swift && lives.Job == w.Job && lives.Round == w.Round {
-				l.breach("%s still runs round %d, %v after its failure", l.labels[id], w.Round, within)
+			if l.prompt && lives.Job == w.Job && lives.Round == w.Round {
+				l.breachLocked("%s still runs round %d, %v after its failure", l.labels[id], w.Round, within)
 			}
 		}
 	})
@@ -168,14 +168,14 @@ func (l *Ledger) over(id rendezvous.NodeID, why string) {
 func (l *Ledger) finished(id rendezvous.NodeID, o rendezvous.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.noteLocked("%s finishes: %s", l.labels[id], told(&o))
+	l.noteLocked("%s finishes: %s", l.labels[id], describe(&o))
 	l.ended[id] = true
 	if l.alive[id] != nil {
-		l.breach("%s finishes while its workers run", l.labels[id])
+		l.breachLocked("%s finishes while its workers run", l.labels[id])
 	}
 }
 
-func told(o *rendezvous.Outcome) string {
+func describe(o *rendezvous.Outcome) string {
 	if o == nil {
 		return "nothing"
 	}

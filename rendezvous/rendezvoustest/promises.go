@@ -17,7 +17,7 @@ type client struct {
 	node  rendezvous.Node
 	fence rendezvous.Fence
 	stop  context.CancelFunc
-	gone  chan struct{}
+	ended chan struct{}
 
 	mu     sync.Mutex
 	events []rendezvous.Event
@@ -32,7 +32,7 @@ func (r *Rig) clients(j Job, n int) []*client {
 		if err != nil {
 			r.Fatal(err)
 		}
-		c := &client{r: r, gone: make(chan struct{}), node: rendezvous.Node{
+		c := &client{r: r, ended: make(chan struct{}), node: rendezvous.Node{
 			ID: rendezvous.NodeID(fmt.Sprintf("%s%03d", r.name, r.seq)), RunID: j.Run, Protocol: rendezvous.Protocol, Host: fmt.Sprintf("n%d", i),
 			Addr: j.host(r)(i), Control: l.Addr().String(), Workers: 1, NodeRank: -1, Endpoint: -1,
 		}}
@@ -44,7 +44,7 @@ func (r *Rig) clients(j Job, n int) []*client {
 		ctx, cancel := context.WithCancel(r.ctx)
 		c.stop = cancel
 		go func() {
-			defer close(c.gone)
+			defer close(c.ended)
 			defer l.Close()
 			if err := c.fence.Run(ctx, c.post); err != nil {
 				r.Errorf("%s: %v", c.node.Host, err)
@@ -52,7 +52,7 @@ func (r *Rig) clients(j Job, n int) []*client {
 		}()
 		r.Cleanup(func() {
 			cancel()
-			<-c.gone
+			<-c.ended
 		})
 		r.Await("a membership", func() bool { return slices.Contains(c.sees(), c.node.ID) })
 		cs = append(cs, c)
@@ -61,7 +61,7 @@ func (r *Rig) clients(j Job, n int) []*client {
 	i := slices.IndexFunc(cs, func(c *client) bool { return c.node.ID == cs[0].marked() })
 	cs[0], cs[i] = cs[i], cs[0]
 	cs[0].fence.Lead()
-	r.Await("who leads sees everyone", func() bool { return len(cs[0].sees()) == n })
+	r.Await("the leading agent sees all agents", func() bool { return len(cs[0].sees()) == n })
 	return cs
 }
 
@@ -123,8 +123,8 @@ func (c *client) seal(limit time.Duration, s rendezvous.Seal) rendezvous.Sealed 
 	return c.fence.Seal(ctx, s)
 }
 
-// must seals a world that the fence has no reason to refuse.
-func (c *client) must(s rendezvous.Seal) {
+// mustSeal seals a world that the fence has no reason to refuse.
+func (c *client) mustSeal(s rendezvous.Seal) {
 	c.r.Helper()
 	if got := c.seal(c.r.Timing.Limit, s); !got.OK {
 		c.r.Fatalf("round %d was not sealed: %+v", s.World.Round, got)
@@ -138,14 +138,14 @@ func ids(cs ...*client) (out []rendezvous.NodeID) {
 	return out
 }
 
-// promises returns the cases of a Fence without machines.
-func promises() []trial {
+// fencePromises returns the cases of a Fence without machines.
+func fencePromises() []testCase {
 	// releases makes a case in which a world that leaves out a node of the last one
 	// waits until that node releases it.
-	releases := func(name string, cuts bool, release func(*Rig, *client)) trial {
-		return trial{name: "a seal waits for a node that " + name, fences: true, cuts: cuts, play: func(r *Rig) {
+	releases := func(name string, cuts bool, release func(*Rig, *client)) testCase {
+		return testCase{name: "a seal waits for a node that " + name, fences: true, cuts: cuts, play: func(r *Rig) {
 			cs := r.clients(r.Job(1, 1), 3)
-			cs[0].must(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs...)})
+			cs[0].mustSeal(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs...)})
 			next := rendezvous.Seal{Serial: 2, World: world("a", 1, 1, cs[0], cs[:2]...)}
 			ctx, cancel := context.WithCancel(r.ctx)
 			answer := make(chan rendezvous.Sealed, 1)
@@ -161,13 +161,13 @@ func promises() []trial {
 			}
 			release(r, cs[2])
 			next.Serial = 3
-			cs[0].must(next)
+			cs[0].mustSeal(next)
 			if l, ok := latest[rendezvous.Unconfirmed](cs[2]); cuts && (!ok || !l.On) {
-				r.Error("the node that was cut off was not told before the others")
+				r.Error("the node that was cut off did not learn it before the others")
 			}
 		}}
 	}
-	return []trial{
+	return []testCase{
 		{name: "one of many first worlds is sealed", fences: true, play: func(r *Rig) {
 			j := r.Job(1, 1)
 			cs := r.clients(j, 5)
@@ -195,28 +195,28 @@ func promises() []trial {
 		{name: "a stale coordinator cannot seal", fences: true, play: func(r *Rig) {
 			cs := r.clients(r.Job(1, 1), 2)
 			old, successor := cs[0], cs[1]
-			old.must(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, old, cs...)})
+			old.mustSeal(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, old, cs...)})
 			successor.fence.Lead()
-			successor.must(rendezvous.Seal{Serial: 1, World: world("a", 2, 1, successor, successor), Lost: ids(old)})
+			successor.mustSeal(rendezvous.Seal{Serial: 1, World: world("a", 2, 1, successor, successor), Lost: ids(old)})
 			if got := old.seal(r.Timing.Limit, rendezvous.Seal{Serial: 2, World: world("a", 1, 1, old, cs...)}); got.OK || !got.Refused || got.Text == "" {
 				r.Errorf("the old coordinator's next world: %+v", got)
 			}
-			r.Await("the old one hears who leads", func() bool {
+			r.Await("the old one learns which agent leads", func() bool {
 				e, ok := latest[rendezvous.Elsewhere](old)
 				return ok && e.Control == successor.node.Control && e.Term == 2 && e.Round == 1 && e.Job == "a" && slices.Equal(e.Members, ids(successor))
 			})
 		}},
 		{name: "a seal that goes on is refused when another is done", fences: true, play: func(r *Rig) {
 			cs := r.clients(r.Job(1, 1), 3)
-			cs[0].must(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs...)})
+			cs[0].mustSeal(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs...)})
 			answer := make(chan rendezvous.Sealed, 1)
 			go func() {
 				answer <- cs[0].seal(r.Timing.Limit, rendezvous.Seal{Serial: 2, World: world("a", 1, 1, cs[0], cs[0])})
 			}()
 			r.Await("the first one waits", func() bool { w, ok := latest[rendezvous.Waiting](cs[0]); return ok && w.Serial == 2 })
-			cs[1].must(rendezvous.Seal{Serial: 1, World: world("a", 2, 1, cs[1], cs[1:]...), Here: ids(cs[0])})
+			cs[1].mustSeal(rendezvous.Seal{Serial: 1, World: world("a", 2, 1, cs[1], cs[1:]...), Here: ids(cs[0])})
 			if got := <-answer; !got.Refused || got.OK || got.Serial != 2 {
-				r.Errorf("the first one was told %+v", got)
+				r.Errorf("the first one got %+v", got)
 			}
 		}},
 		{name: "one agent is marked", fences: true, play: func(r *Rig) {
@@ -230,16 +230,16 @@ func promises() []trial {
 			})
 			i := slices.IndexFunc(cs, func(c *client) bool { return c.node.ID == first })
 			cs[i].stop()
-			<-cs[i].gone
+			<-cs[i].ended
 			rest := slices.Delete(slices.Clone(cs), i, i+1)
 			r.Await("another one is marked after it left", func() bool {
 				m := rest[0].marked()
 				return m != first && m != "" && m == rest[1].marked()
 			})
 		}},
-		{name: "a world can be sealed at once with those who answer", fences: true, play: func(r *Rig) {
+		{name: "a world can be sealed at once with the nodes that answer", fences: true, play: func(r *Rig) {
 			cs := r.clients(r.Job(1, 1), 4)
-			cs[0].must(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs...)})
+			cs[0].mustSeal(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs...)})
 			s := rendezvous.Seal{Serial: 2, World: world("a", 1, 1, cs[0], cs[:2]...), Here: ids(cs[2]), Lost: ids(cs[3])}
 			if got := cs[0].seal(r.Traits.TTL/2, s); !got.OK {
 				r.Errorf("%+v", got)
@@ -248,7 +248,7 @@ func promises() []trial {
 		{name: "a job that is over makes room", fences: true, play: func(r *Rig) {
 			j := r.Job(1, 1)
 			cs := r.clients(j, 2)
-			cs[0].must(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs[0])})
+			cs[0].mustSeal(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs[0])})
 			cs[0].fence.Unseal("a", 0)
 			r.Await("the other agent may form a world", func() bool {
 				return cs[1].seal(r.Traits.TTL, rendezvous.Seal{Serial: 1, World: world("b", 1, 0, cs[1], cs[1])}).OK
@@ -260,13 +260,13 @@ func promises() []trial {
 			cs[1].fence.Unseal("b", 0)
 			for _, c := range cs {
 				c.stop()
-				<-c.gone
+				<-c.ended
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "a job that is over is not run again", fences: true, play: func(r *Rig) {
 			cs := r.clients(r.Job(1, 1), 2)
-			cs[0].must(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs...)})
+			cs[0].mustSeal(rendezvous.Seal{Serial: 1, World: world("a", 1, 0, cs[0], cs...)})
 			cs[0].fence.Unseal("a", 0)
 			r.Await("the other agent hears that", func() bool {
 				s := cs[1].seal(r.Traits.TTL, rendezvous.Seal{Serial: 1, World: world("a", 2, 1, cs[1], cs[1]), Here: ids(cs[0])})
@@ -279,7 +279,7 @@ func promises() []trial {
 		releases("vacates", false, func(_ *Rig, c *client) { c.fence.Vacate(0) }),
 		releases("leaves", false, func(_ *Rig, c *client) {
 			c.stop()
-			<-c.gone
+			<-c.ended
 		}),
 		releases("is cut off", true, func(r *Rig, c *client) { r.Fleet.Cut(c.node.ID, true) }),
 	}

@@ -37,11 +37,11 @@ type Job struct {
 	Run       string // run id
 	Min, Max  int
 	Restarts  int
-	Endpoints int // nodes that serve an endpoint, where the backend knows of such; 1 for 0
+	Endpoints int // nodes that serve an endpoint, where the backend has endpoints; 1 for 0
 	Join      time.Duration
 	LastCall  time.Duration
 	Grow      bool
-	Takes     time.Duration // to stop workers
+	StopTime  time.Duration // to stop workers
 
 	checks *checker // compares the nodes; nil: they are not compared
 	number int      // of the rig's jobs
@@ -62,7 +62,7 @@ func newRig(t testing.TB, f Fleet, wires Wiring, tm Timing) *Rig {
 	t.Cleanup(func() {
 		cancel()
 		for _, a := range r.agents {
-			<-a.gone
+			<-a.ended
 		}
 		for run, l := range r.runs {
 			l.mu.Lock()
@@ -81,7 +81,7 @@ func newRig(t testing.TB, f Fleet, wires Wiring, tm Timing) *Rig {
 // Job makes a job of n to m nodes with an id of its own.
 func (r *Rig) Job(least, most int) Job {
 	r.jobs++
-	return Job{Run: fmt.Sprintf("%s-%d", r.name, r.jobs), number: r.jobs, Min: least, Max: most, Join: 30 * time.Second, LastCall: 500 * time.Millisecond, Takes: 20 * time.Millisecond}
+	return Job{Run: fmt.Sprintf("%s-%d", r.name, r.jobs), number: r.jobs, Min: least, Max: most, Join: 30 * time.Second, LastCall: 500 * time.Millisecond, StopTime: 20 * time.Millisecond}
 }
 
 // Start starts the agent of the i-th node of a job. It waits for Ready if it must.
@@ -100,15 +100,15 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 			ID: rendezvous.NodeID(fmt.Sprintf("%s%03d", r.name, r.seq)), RunID: j.Run, Protocol: rendezvous.Protocol, Version: "test",
 			Host: fmt.Sprintf("n%d", i), Addr: host, Store: host + ":2", Workers: 1, NodeRank: -1, Endpoint: -1, Min: j.Min, Max: j.Max,
 		},
-		label: fmt.Sprintf("n%d", i), ledger: l, events: drive.NewQueue[rendezvous.Event](), gone: make(chan struct{}),
-		conduct: conduct{takes: j.Takes, kills: 5 * time.Millisecond},
+		label: fmt.Sprintf("n%d", i), ledger: l, events: drive.NewQueue[rendezvous.Event](), ended: make(chan struct{}),
+		behaviour: behaviour{stopTime: j.StopTime, killTime: 5 * time.Millisecond},
 	}
 	a.events.Put(rendezvous.Ready{})
 	for _, f := range shape {
 		f(a)
 	}
 	if a.checks = j.checks; a.checks != nil {
-		a.checks.tell(a)
+		a.checks.gatherFacts(a)
 	}
 	end, err := r.wires.Attach(host, a.events.Put)
 	if err != nil {
@@ -203,8 +203,8 @@ func (r *Rig) End(as ...*Agent) rendezvous.Outcome {
 	})
 	first := as[0].Outcome()
 	for _, a := range as {
-		if o := a.Outcome(); o.Code != first.Code || told(o) != told(first) {
-			r.Errorf("%s ended with %s, %s with %s", as[0].label, told(first), a.label, told(o))
+		if o := a.Outcome(); o.Code != first.Code || describe(o) != describe(first) {
+			r.Errorf("%s ended with %s, %s with %s", as[0].label, describe(first), a.label, describe(o))
 		}
 	}
 	return *first
@@ -217,7 +217,7 @@ func (r *Rig) Success(as ...*Agent) {
 		a.Done()
 	}
 	if o := r.End(as...); o.Code != 0 {
-		r.Errorf("ended with %s, not with success", told(&o))
+		r.Errorf("ended with %s, not with success", describe(&o))
 	}
 }
 
@@ -229,7 +229,7 @@ func (r *Rig) Coordinator(as ...*Agent) *Agent {
 	r.Await("a coordinator", func() bool {
 		for _, a := range as {
 			w := a.Running()
-			leads := look(a, func() bool { return a.leads })
+			leads := locked(a, func() bool { return a.leads })
 			if w == nil && leads || w != nil && w.Coordinator == a.Node.ID {
 				c = a
 				return true
@@ -240,16 +240,16 @@ func (r *Rig) Coordinator(as ...*Agent) *Agent {
 	return c
 }
 
-// But returns all of these agents without some.
-func But(as []*Agent, without ...*Agent) []*Agent {
+// Without returns all of these agents without some.
+func Without(as []*Agent, without ...*Agent) []*Agent {
 	return slices.DeleteFunc(slices.Clone(as), func(a *Agent) bool { return slices.Contains(without, a) })
 }
 
-// Nothing waits until the backend has forgotten the run.
-func (r *Rig) Nothing(j Job) { r.Helper(); r.nothing(j, 0) }
+// AwaitClean waits until the backend has forgotten the run.
+func (r *Rig) AwaitClean(j Job) { r.Helper(); r.awaitClean(j, 0) }
 
-// nothing is Nothing with more time.
-func (r *Rig) nothing(j Job, longer time.Duration) {
+// awaitClean is AwaitClean with more time.
+func (r *Rig) awaitClean(j Job, longer time.Duration) {
 	r.Helper()
 	var left []string
 	r.Within(r.Traits.TTL*3+5*time.Second+longer, "nothing is left in the backend", func() bool {

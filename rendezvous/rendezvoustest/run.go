@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// trial is one case.
-type trial struct {
+// testCase is one case.
+type testCase struct {
 	name                string
 	fences, cuts, halts bool // it needs a fleet that does
 	endpoints           bool // it needs a fleet that does not fence: nodes serve endpoints
 	play                func(*Rig)
 }
 
-func trials() []trial {
-	var all []trial
-	for _, ts := range [][]trial{forming(), failing(), coordinating(), elastic(), refusing(), parting(), fencing()} {
+func testCases() []testCase {
+	var all []testCase
+	for _, ts := range [][]testCase{forming(), failing(), coordinating(), elastic(), refusing(), partitions(), fencing()} {
 		all = append(all, ts...)
 	}
 	return all
 }
 
-func (tr trial) fits(t Traits) bool {
+func (tr testCase) fits(t Traits) bool {
 	return (!tr.fences || t.Fences) && (!tr.endpoints || !t.Fences) && (!tr.cuts || t.Cuts) && (!tr.halts || t.Halts)
 }
 
 // Run plays every case that the fleet can play in real time, with control planes on
 // loopback. It plays two at a time, but cases that halt the backend one by one.
 func Run(t *testing.T, f Fleet) {
-	run := func(tr trial) func(*testing.T) {
+	run := func(tr testCase) func(*testing.T) {
 		return func(t *testing.T) {
 			if !tr.halts {
 				t.Parallel()
@@ -42,13 +42,13 @@ func Run(t *testing.T, f Fleet) {
 		}
 	}
 	t.Run("together", func(t *testing.T) {
-		for _, tr := range trials() {
+		for _, tr := range testCases() {
 			if tr.fits(f.Traits()) && !tr.halts {
 				t.Run(tr.name, run(tr))
 			}
 		}
 	})
-	for _, tr := range trials() {
+	for _, tr := range testCases() {
 		if tr.fits(f.Traits()) && tr.halts {
 			t.Run(tr.name, run(tr))
 		}
@@ -58,7 +58,7 @@ func Run(t *testing.T, f Fleet) {
 // Simulate plays every case in virtual time, each with a fleet of its own.
 func Simulate(t *testing.T, fleet func() Fleet) {
 	traits := fleet().Traits()
-	for _, tr := range trials() {
+	for _, tr := range testCases() {
 		if !tr.fits(traits) {
 			continue
 		}

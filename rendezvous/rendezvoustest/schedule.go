@@ -18,7 +18,7 @@ import (
 // random: nodes come late and too many, are killed between any two commands, freeze,
 // are cut off from each other and from the backend, are shown an outdated view,
 // messages come twice, streams break, workers fail, nodes do not fit, jobs are
-// stopped, the backend is away. All comes from the seed. It returns what happened.
+// stopped, the backend is down. All comes from the seed. It returns what happened.
 func Play(t *testing.T, seed uint64, fleet func() Fleet) (lines []string) {
 	return inSchedule(t, seed, fleet, (*schedule).play)
 }
@@ -41,7 +41,7 @@ func inSchedule(t *testing.T, seed uint64, fleet func() Fleet, play func(*schedu
 		f := fleet()
 		tm := timing(f.Traits())
 		s := &schedule{rng: rand.New(rand.NewPCG(seed, 7)), seed: seed, cut: map[*Agent]bool{}, stopped: map[*Agent]bool{}}
-		o := memory.NetOptions{Delay: jitter(seed), Hush: tm.Hush, Silence: tm.Silence, Dial: tm.Dial}
+		o := memory.NetOptions{Delay: jitter(seed), SilentAfter: tm.SilentAfter, Silence: tm.Silence, Dial: tm.Dial}
 		if s.rng.IntN(3) == 0 {
 			o.Repeat = repeat(seed)
 		}
@@ -78,8 +78,8 @@ type schedule struct {
 	apart   bool            // agents that are no longer together end by what each of them knows
 }
 
-// some returns a random time below d that no other event has.
-func (s *schedule) some(d time.Duration) time.Duration {
+// randomTime returns a random time below d that no other event has.
+func (s *schedule) randomTime(d time.Duration) time.Duration {
 	return time.Duration(s.rng.Int64N(int64(d)))/1000*1000 + time.Duration(s.rng.IntN(1000))
 }
 
@@ -87,12 +87,12 @@ func (s *schedule) pick() *Agent { return s.agents[s.rng.IntN(len(s.agents))] }
 
 func (s *schedule) ledger() *Ledger { return s.runs[s.job.Run] }
 
-// slow notes that from now on an agent may learn late of a failure.
-func (s *schedule) slow() {
+// allowDelays notes that from now on an agent may learn late of a failure.
+func (s *schedule) allowDelays() {
 	l := s.ledger()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.swift = false
+	l.prompt = false
 }
 
 func (s *schedule) play() {
@@ -105,31 +105,31 @@ func (s *schedule) play() {
 	}
 	n := max(1, s.job.Min+s.rng.IntN(most-s.job.Min+2))
 	for i := range n {
-		time.Sleep(s.some(200 * time.Millisecond))
-		s.enter(i)
+		time.Sleep(s.randomTime(200 * time.Millisecond))
+		s.startNode(i)
 	}
 	for range s.rng.IntN(6) {
-		time.Sleep(s.some(4 * time.Second))
-		s.fault()
+		time.Sleep(s.randomTime(4 * time.Second))
+		s.injectFault()
 	}
 	time.Sleep(20 * time.Second) // every cut has healed by then
 	s.ends()
 	s.compare()
-	s.Nothing(s.job)
+	s.AwaitClean(s.job)
 }
 
 // ends waits until every agent has ended.
 func (s *schedule) ends() {
 	s.Within(5*time.Minute, fmt.Sprintf("all agents of seed %d end", s.seed), func() bool {
 		return !slices.ContainsFunc(s.agents, func(a *Agent) bool {
-			return look(a, func() bool { return !a.crashed && a.outcome == nil })
+			return locked(a, func() bool { return !a.crashed && a.outcome == nil })
 		})
 	})
 }
 
-func (s *schedule) enter(i int) {
+func (s *schedule) startNode(i int) {
 	s.Start(s.job, i, func(a *Agent) {
-		a.takes = s.some(600 * time.Millisecond)
+		a.stopTime = s.randomTime(600 * time.Millisecond)
 		luck := rand.New(rand.NewPCG(s.seed, uint64(len(s.agents)+100)))
 		a.plan = func(rendezvous.World) (time.Duration, int, bool) {
 			after, code := time.Duration(luck.Int64N(int64(6*time.Second))), 0
@@ -140,24 +140,24 @@ func (s *schedule) enter(i int) {
 		}
 		if s.rng.IntN(8) == 0 {
 			left := s.rng.IntN(80)
-			a.fuse = func(rendezvous.Command) bool { left--; return left == 0 }
+			a.killBefore = func(rendezvous.Command) bool { left--; return left == 0 }
 		}
 	})
 }
 
-func (s *schedule) fault() {
-	a, lasts := s.pick(), s.some(10*time.Second)
+func (s *schedule) injectFault() {
+	a, lasts := s.pick(), s.randomTime(10*time.Second)
 	switch s.rng.IntN(11) {
 	case 0:
 		a.Crash()
 		if i := s.index(a); s.rng.IntN(3) == 0 && (s.Traits.Fences || i >= s.job.Endpoints) { // at an endpoint that would be a new job
-			time.Sleep(s.some(3 * time.Second))
-			s.enter(i)
+			time.Sleep(s.randomTime(3 * time.Second))
+			s.startNode(i)
 		}
 	case 1, 2:
-		s.slow()
+		s.allowDelays()
 		away := s.rng.IntN(3) // from all, from the backend, from other agents
-		others := But(s.agents, a)
+		others := Without(s.agents, a)
 		s.cut[a] = true
 		s.part(a, others, away, true)
 		time.AfterFunc(lasts, func() { s.part(a, others, away, false) })
@@ -166,13 +166,13 @@ func (s *schedule) fault() {
 		s.stopped[a] = true
 		a.signal(sig, s.rng.IntN(4) == 0)
 		if s.rng.IntN(3) == 0 {
-			time.AfterFunc(s.some(time.Second), func() { a.signal(sig, true) })
+			time.AfterFunc(s.randomTime(time.Second), func() { a.signal(sig, true) })
 		}
 	case 4:
-		s.enter(len(s.agents))
+		s.startNode(len(s.agents))
 	case 5:
-		s.slow()
-		a.ledger.note("the backend is away for %v", lasts)
+		s.allowDelays()
+		a.ledger.note("the backend is down for %v", lasts)
 		s.Fleet.Halt(true)
 		time.Sleep(lasts)
 		a.ledger.note("the backend is back")
@@ -192,9 +192,9 @@ func (s *schedule) fault() {
 	case 9:
 		agents := slices.Clone(s.agents)
 		s.split()
-		time.AfterFunc(lasts, func() { s.mend(agents) })
+		time.AfterFunc(lasts, func() { s.healNetwork(agents) })
 	case 10:
-		s.misinform(a)
+		s.showOldPeers(a)
 	}
 }
 
@@ -205,7 +205,7 @@ func (s *schedule) index(a *Agent) (i int) {
 }
 
 func (s *schedule) freeze(a *Agent, d time.Duration) {
-	s.slow()
+	s.allowDelays()
 	a.Freeze(d, s.wire)
 	s.Fleet.Cut(a.Node.ID, true)
 	time.AfterFunc(d+time.Microsecond, func() { s.Fleet.Cut(a.Node.ID, false) })
@@ -213,7 +213,7 @@ func (s *schedule) freeze(a *Agent, d time.Duration) {
 
 // split cuts the network in two. The backend is on either side, on both or on none.
 func (s *schedule) split() {
-	s.slow()
+	s.allowDelays()
 	s.apart = true
 	with, without := s.rng.IntN(4) != 0, s.rng.IntN(4) == 0
 	group := map[*Agent]bool{}
@@ -234,8 +234,8 @@ func (s *schedule) split() {
 	}
 }
 
-// mend makes one network of all agents again.
-func (s *schedule) mend(agents []*Agent) {
+// healNetwork makes one network of all agents again.
+func (s *schedule) healNetwork(agents []*Agent) {
 	s.ledger().note("the network is whole again")
 	for i, a := range agents {
 		s.Fleet.Cut(a.Node.ID, false)
@@ -246,9 +246,9 @@ func (s *schedule) mend(agents []*Agent) {
 	}
 }
 
-// misinform shows an agent a wrong view for a while: fewer agents, or lost ones as
+// showOldPeers shows an agent a wrong view for a while: fewer agents, or lost ones as
 // well. A fence is never wrong.
-func (s *schedule) misinform(a *Agent) {
+func (s *schedule) showOldPeers(a *Agent) {
 	if s.Traits.Fences {
 		return
 	}
@@ -264,10 +264,10 @@ func (s *schedule) misinform(a *Agent) {
 	}
 	old := peers(func(*Agent) bool { return s.rng.IntN(3) > 0 })
 	for range 1 + s.rng.IntN(3) {
-		time.AfterFunc(s.some(time.Second), func() { a.events.Put(old) })
+		time.AfterFunc(s.randomTime(time.Second), func() { a.events.Put(old) })
 	}
 	time.Sleep(1100 * time.Millisecond)
-	a.events.Put(peers(func(o *Agent) bool { return look(o, func() bool { return !o.crashed && o.outcome == nil }) }))
+	a.events.Put(peers(func(o *Agent) bool { return locked(o, func() bool { return !o.crashed && o.outcome == nil }) }))
 }
 
 // part cuts an agent off, or reconnects it.
@@ -303,8 +303,8 @@ func (s *schedule) compare() {
 		if a.crashed || a.world == nil || s.cut[a] || s.stopped[a] || s.dismissed(a) {
 			continue
 		}
-		if b := last[a.world.Job]; b.world.Round == a.world.Round && told(a.outcome) != told(b.outcome) {
-			s.Errorf("seed %d: %s ended with %s, %s with %s", s.seed, a.label, told(a.outcome), b.label, told(b.outcome))
+		if b := last[a.world.Job]; b.world.Round == a.world.Round && describe(a.outcome) != describe(b.outcome) {
+			s.Errorf("seed %d: %s ended with %s, %s with %s", s.seed, a.label, describe(a.outcome), b.label, describe(b.outcome))
 		}
 	}
 }
@@ -325,10 +325,10 @@ func (s *schedule) playHealed() {
 			a.plan = func(rendezvous.World) (time.Duration, int, bool) { return time.Until(ends), 0, true }
 		})
 	}
-	time.Sleep(3*time.Second + s.some(4*time.Second))
+	time.Sleep(3*time.Second + s.randomTime(4*time.Second))
 	s.split()
-	time.Sleep(s.some(25 * time.Second))
-	s.mend(s.agents)
+	time.Sleep(s.randomTime(25 * time.Second))
+	s.healNetwork(s.agents)
 	s.ends()
 	last := s.agents[0].world
 	for _, a := range s.agents {
@@ -354,7 +354,7 @@ func (s *schedule) playLostAt(n int) {
 				}
 				return 300 * time.Millisecond, code, true
 			}
-			a.fuse = func(c rendezvous.Command) bool {
+			a.killBefore = func(c rendezvous.Command) bool {
 				once.Lock()
 				defer once.Unlock()
 				if _, leads := c.(rendezvous.Lead); first == nil && (leads || !s.Traits.Fences && i == 0) {

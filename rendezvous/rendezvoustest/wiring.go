@@ -43,7 +43,7 @@ func (s simulated) Attach(host string, post func(rendezvous.Event)) (End, error)
 }
 
 func simulate(t Timing, delay func(from, to string, n int) time.Duration) Wiring {
-	return simulated{port: new(int), Net: memory.NewNet(memory.NetOptions{Delay: delay, Hush: t.Hush, Silence: t.Silence, Dial: t.Dial})}
+	return simulated{port: new(int), Net: memory.NewNet(memory.NetOptions{Delay: delay, SilentAfter: t.SilentAfter, Silence: t.Silence, Dial: t.Dial})}
 }
 
 // loopback joins control planes with bridges, one for each direction of dialing
@@ -64,10 +64,10 @@ func newLoopback(t Timing) *loopback {
 
 type planeEnd struct {
 	*control.Plane
-	w    *loopback
-	l    net.Listener
-	post func(rendezvous.Event)
-	dead bool
+	w      *loopback
+	l      net.Listener
+	post   func(rendezvous.Event)
+	killed bool
 }
 
 func (w *loopback) Attach(host string, post func(rendezvous.Event)) (End, error) {
@@ -77,7 +77,7 @@ func (w *loopback) Attach(host string, post func(rendezvous.Event)) (End, error)
 	}
 	e := &planeEnd{w: w, l: l, post: post}
 	e.Plane = control.New(control.Options{
-		Interval: w.timing.Interval, Silence: w.timing.Silence, Hush: w.timing.Hush, Dial: w.timing.Dial,
+		Interval: w.timing.Interval, Silence: w.timing.Silence, SilentAfter: w.timing.SilentAfter, Dial: w.timing.Dial,
 		Post:   func(ev rendezvous.Event) { post(w.named(ev)) },
 		Failed: func(err error) { panic(fmt.Sprint("rendezvoustest: ", err)) },
 	})
@@ -124,7 +124,7 @@ func (e *planeEnd) Kill() {
 	e.w.refuse(e.Addr())
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
-	e.dead = true
+	e.killed = true
 	for k, b := range e.w.bridges {
 		if k[0] == e.Addr() || k[1] == e.Addr() {
 			b.refuse()
@@ -141,7 +141,7 @@ func (w *loopback) bridge(by *planeEnd, to string) (string, error) {
 	defer w.mu.Unlock()
 	from := by.Addr()
 	k := [2]string{from, to}
-	if by.dead {
+	if by.killed {
 		return "", net.ErrClosed
 	}
 	if !w.ends[to] {
@@ -209,7 +209,7 @@ type bridge struct {
 	wg sync.WaitGroup
 
 	mu    sync.Mutex
-	whole *sync.Cond
+	uncut *sync.Cond
 	cut   bool
 	conns map[net.Conn]bool
 }
@@ -220,14 +220,14 @@ func newBridge(to string) (*bridge, error) {
 		return nil, err
 	}
 	b := &bridge{to: to, l: l, conns: map[net.Conn]bool{}}
-	b.whole = sync.NewCond(&b.mu)
+	b.uncut = sync.NewCond(&b.mu)
 	b.wg.Go(func() {
 		for {
 			near, err := l.Accept()
 			if err != nil {
 				return
 			}
-			b.wg.Go(func() { b.carry(near) })
+			b.wg.Go(func() { b.forward(near) })
 		}
 	})
 	return b, nil
@@ -239,7 +239,7 @@ func (b *bridge) set(cut bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cut = cut
-	b.whole.Broadcast()
+	b.uncut.Broadcast()
 }
 
 // refuse lets no new connection in. Those that are open stay open.
@@ -255,15 +255,15 @@ func (b *bridge) reset() {
 	}
 }
 
-func (b *bridge) pass() {
+func (b *bridge) waitUncut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.cut {
-		b.whole.Wait()
+		b.uncut.Wait()
 	}
 }
 
-func (b *bridge) hold(c net.Conn, on bool) {
+func (b *bridge) track(c net.Conn, on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if on {
@@ -274,29 +274,29 @@ func (b *bridge) hold(c net.Conn, on bool) {
 	_ = c.Close()
 }
 
-func (b *bridge) carry(near net.Conn) {
-	b.hold(near, true)
-	defer b.hold(near, false)
-	b.pass()
+func (b *bridge) forward(near net.Conn) {
+	b.track(near, true)
+	defer b.track(near, false)
+	b.waitUncut()
 	far, err := net.Dial("tcp", b.to)
 	if err != nil {
 		return
 	}
-	b.hold(far, true)
-	defer b.hold(far, false)
+	b.track(far, true)
+	defer b.track(far, false)
 	var back sync.WaitGroup
-	back.Go(func() { b.pump(near, far) })
-	b.pump(far, near)
+	back.Go(func() { b.copy(near, far) })
+	b.copy(far, near)
 	back.Wait()
 }
 
-func (b *bridge) pump(to, from net.Conn) {
+func (b *bridge) copy(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		b.pass()
+		b.waitUncut()
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return

@@ -7,20 +7,20 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// parting returns the cases of cuts of the network between nodes.
-func parting() []trial {
-	apart := func(name string, withLeader bool) trial {
-		return trial{name: name, play: func(r *Rig) {
+// partitions returns the cases of cuts of the network between nodes.
+func partitions() []testCase {
+	apart := func(name string, withLeader bool) testCase {
+		return testCase{name: name, play: func(r *Rig) {
 			j := r.Job(2, 5)
 			j.Restarts, j.Join = 2, 4*r.Timing.Silence
 			as := r.Team(j, 5)
 			w := r.World(0, as...)
 			c := r.Coordinator(as...)
-			few := But(as, c)[:2]
+			few := Without(as, c)[:2]
 			if withLeader {
-				few = []*Agent{c, But(as, c)[0]}
+				few = []*Agent{c, Without(as, c)[0]}
 			}
-			many := But(as, few...)
+			many := Without(as, few...)
 			r.Cut(few, many, true)
 			for _, a := range few {
 				if r.Traits.Cuts {
@@ -38,27 +38,27 @@ func parting() []trial {
 			r.Cut(few, many, false)
 			for _, a := range few {
 				if o := r.End(a); o.Code == 0 || a.Running() != nil {
-					r.Errorf("%s of the smaller part ended with %s", a.label, told(&o))
+					r.Errorf("%s of the smaller part ended with %s", a.label, describe(&o))
 				}
 			}
 			if v.Job != w.Job {
 				r.Errorf("job %s became %s", w.Job, v.Job)
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}}
 	}
-	healed := func(name string, withLeader bool) trial {
-		return trial{name: name, play: func(r *Rig) {
+	healed := func(name string, withLeader bool) testCase {
+		return testCase{name: name, play: func(r *Rig) {
 			j := r.Job(2, 5)
 			j.Restarts, j.Join, j.Grow = 5, 10*r.Timing.Silence, true
 			as := r.Team(j, 5)
 			w := r.World(0, as...)
 			c := r.Coordinator(as...)
-			few := But(as, c)[:2]
+			few := Without(as, c)[:2]
 			if withLeader {
-				few = []*Agent{c, But(as, c)[0]}
+				few = []*Agent{c, Without(as, c)[0]}
 			}
-			many := But(as, few...)
+			many := Without(as, few...)
 			cut := func(on bool) {
 				r.Cut(few, many, on)
 				for _, a := range few {
@@ -73,10 +73,10 @@ func parting() []trial {
 			cut(false)
 			r.World(v.Round+1, as...)
 			r.Success(as...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}}
 	}
-	return []trial{
+	return []testCase{
 		apart("the coordinator is in the larger part", false),
 		apart("the coordinator is in the smaller part", true),
 		healed("a healed cut, the coordinator was in the larger part", false),
@@ -86,16 +86,16 @@ func parting() []trial {
 			as := r.Team(j, 3)
 			w := r.World(0, as...)
 			c := r.Coordinator(as...)
-			others := But(as, c)
+			others := Without(as, c)
 			r.Cut([]*Agent{c}, others, true)
 			others[0].Done() // learns of it late
-			time.Sleep(r.Timing.Hush / 2)
+			time.Sleep(r.Timing.SilentAfter / 2)
 			r.Cut([]*Agent{c}, others, false)
 			r.Success(as...)
 			if len(c.Outcome().Rounds) != 1 || c.Outcome().Rounds[0].World.Round != w.Round {
 				r.Errorf("%d rounds", len(c.Outcome().Rounds))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 		{name: "cut while the world is proposed", play: func(r *Rig) {
 			j := r.Job(2, 3)
@@ -120,42 +120,42 @@ func parting() []trial {
 			r.Await("the slow node waits for a place", func() bool { return phase(as[2]) == "running" })
 			r.Success(fast...)
 			if o := r.End(as[2]); o.Code != 0 && o.Code != rendezvous.ExitRendezvous {
-				r.Errorf("the slow node ended with %s", told(&o))
+				r.Errorf("the slow node ended with %s", describe(&o))
 			}
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}},
 	}
 }
 
 // refusing returns the cases in which a node cannot take part, learns why, and harms
 // no other node.
-func refusing() []trial {
-	refuse := func(name, want string, shape func(*Agent)) trial {
-		return trial{name: name, play: func(r *Rig) {
+func refusing() []testCase {
+	refuse := func(name, want string, shape func(*Agent)) testCase {
+		return testCase{name: name, play: func(r *Rig) {
 			j := r.Job(3, 3)
 			as := r.Team(j, 2)
-			r.Await("both wait", func() bool { return waits(as, 2) })
+			r.Await("both wait", func() bool { return showsCame(as, 2) })
 			odd := r.Start(j, 7, shape)
 			o := r.End(odd)
 			if o.Code != rendezvous.ExitRendezvous || !strings.Contains(o.Cause.Message, want) {
-				r.Errorf("ended with %s, which does not say %q", told(&o), want)
+				r.Errorf("ended with %s, which does not say %q", describe(&o), want)
 			}
 			as = append(as, r.Start(j, 2))
 			r.World(0, as...)
 			r.Success(as...)
-			r.Nothing(j)
+			r.AwaitClean(j)
 		}}
 	}
-	return []trial{
+	return []testCase{
 		refuse("another protocol", "speaks protocol", func(a *Agent) { a.Node.Protocol++ }),
 		refuse("another --nnodes", "--nnodes", func(a *Agent) { a.Node.Min, a.Node.Max = 1, 5 }),
 		{name: "one node rank twice", play: func(r *Rig) {
 			j := r.Job(3, 3)
 			as := r.Team(j, 2, func(a *Agent) { a.Node.NodeRank = int(a.label[1] - '0') })
-			r.Await("both wait", func() bool { return waits(as, 2) })
+			r.Await("both wait", func() bool { return showsCame(as, 2) })
 			odd := r.Start(j, 7, func(a *Agent) { a.Node.NodeRank = 1 })
 			if o := r.End(odd); o.Code != rendezvous.ExitRendezvous || !strings.Contains(o.Cause.Message, "is taken by n1") {
-				r.Errorf("ended with %s", told(&o))
+				r.Errorf("ended with %s", describe(&o))
 			}
 			as = append(as, r.Start(j, 2))
 			r.World(0, as...)
