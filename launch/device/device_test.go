@@ -250,7 +250,7 @@ func TestRealChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("GPUs: %+v", gpus)
-	if !HasDriver("") {
+	if !c.HasDriver() {
 		c.Root = fakeRoot(t) // ask NVML although there is no driver
 		if gpus, err := c.List(t.Context()); err == nil || len(gpus) > 0 || !strings.Contains(err.Error(), "NVML") {
 			t.Errorf("without a driver: %v, %v", gpus, err)

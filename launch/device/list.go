@@ -110,26 +110,15 @@ func (c Child) Processes(ctx context.Context) ([]Process, error) {
 
 // HasDriver reports whether the node has a driver. Without a driver no child
 // process is needed. A container may see the driver in /proc only.
-func HasDriver(root string) bool {
-	return HasDeviceFile(root) || anyExists(root, "proc/driver/nvidia/version")
-}
+func (c Child) HasDriver() bool { return c.HasDeviceFile() || c.exists("proc/driver/nvidia/version") }
 
 // HasDeviceFile reports whether the node has the file through which programs call
 // the driver. Under WSL this file is /dev/dxg.
-func HasDeviceFile(root string) bool { return anyExists(root, "dev/nvidiactl", "dev/dxg") }
+func (c Child) HasDeviceFile() bool { return c.exists("dev/nvidiactl") || c.exists("dev/dxg") }
 
-// HasDriver reports whether the child's machine has a driver.
-func (c Child) HasDriver() bool { return HasDriver(c.Root) }
-
-// HasDeviceFile reports whether programs on the child's machine can call the
-// driver.
-func (c Child) HasDeviceFile() bool { return HasDeviceFile(c.Root) }
-
-func anyExists(root string, names ...string) bool {
-	return slices.ContainsFunc(names, func(name string) bool {
-		_, err := os.Lstat(filepath.Join("/", root, name))
-		return err == nil
-	})
+func (c Child) exists(name string) bool {
+	_, err := os.Lstat(filepath.Join("/", c.Root, name))
+	return err == nil
 }
 
 func (c Child) probe(ctx context.Context, from Source) (Report, error) {

@@ -19,7 +19,8 @@ func TestHasDriver(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(root, file), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := [2]bool{HasDriver(root), HasDeviceFile(root)}; got != want {
+		c := Child{Root: root}
+		if got := [2]bool{c.HasDriver(), c.HasDeviceFile()}; got != want {
 			t.Errorf("%s: has driver, has device file: %v, want %v", file, got, want)
 		}
 	}

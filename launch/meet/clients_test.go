@@ -30,7 +30,7 @@ func TestClientFilter(t *testing.T) {
 	}
 	ask(true, local...)
 	ask(false, "192.0.2.7", "2001:db8::7")
-	d.setClients([]string{"192.0.2.7", "2001:db8::7", "198.51.100.0/24", "0.0.0.0/0", "::/0", "nonsense", ""})
+	d.setClients([]string{"192.0.2.7", "2001:db8::7", "198.51.100.0/24", "0.0.0.0/0", "::/0", "no address", ""})
 	ask(true, "192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7", "198.51.100.9")
 	ask(false, "192.0.2.8", "2001:db8::8", "203.0.113.1")
 	d.setClients([]string{"203.0.113.1"})

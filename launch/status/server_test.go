@@ -119,7 +119,7 @@ func TestBrokenAgentsHideNoOther(t *testing.T) {
 	startServer(t, answerAbort)
 	pid := 1<<22 + os.Getpid() // no process has it
 	listenRaw(t, os.Geteuid(), pid, func(net.Conn) {})
-	listenRaw(t, os.Geteuid(), pid+1, func(c net.Conn) { _, _ = io.WriteString(c, "nonsense\n") })
+	listenRaw(t, os.Geteuid(), pid+1, func(c net.Conn) { _, _ = io.WriteString(c, "no frame\n") })
 	listenRaw(t, os.Geteuid(), pid+2, func(c net.Conn) { c.Close() })
 	_, f := findAgent(t, &Client{UID: os.Geteuid()})
 	if !slices.Contains(f.NoAnswer, pid) || slices.Contains(f.NoAnswer, pid+1) || slices.Contains(f.NoAnswer, pid+2) {
