@@ -40,7 +40,7 @@ type Worker struct {
 	terminal   *os.File // the terminal whose window size the pty has
 
 	startCopies sync.Once
-	consoleCtx  context.Context // done when output that the console does not take is dropped
+	consoleCtx  context.Context // its end drops the output that the console has not taken
 	giveUp      context.CancelFunc
 }
 
