@@ -153,8 +153,8 @@ func TestEnvironmentErrors(t *testing.T) {
 		"reserved":        {[]string{"-x", "RANK=5"}, "-x RANK: "},
 		"no name":         {[]string{"-x", "A B=1"}, "\"A B\""},
 		"a host":          {[]string{"-x", "node1:A=1"}, "-x node1:A: "},
-		"no such policy":  {[]string{"--env-conflict", "last"}, "first or error"},
-		"no such threads": {[]string{"--omp", "many"}, "neither cores nor torchrun"},
+		"no such policy":  {[]string{"--env-conflict", "last"}, "--env-conflict last"},
+		"no such threads": {[]string{"--omp", "many"}, "--omp"},
 		"a value to lose": {[]string{"--unset", "A=1"}, "--unset A: "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -340,7 +340,7 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 	got := j.environ(1)
 	for _, v := range n.Ranks[0].Env {
 		if v.Value != "(hidden)" && got[v.Name] != v.Value {
-			t.Errorf("%s is %q in the worker, %q in what is told", v.Name, got[v.Name], v.Value)
+			t.Errorf("%s is %q in the worker, %q in the answer", v.Name, got[v.Name], v.Value)
 		}
 		if v.Name == "SEED" && (v.Kind != "-x" || v.At != "-x SEED") {
 			t.Errorf("SEED is from %q, %q", v.Kind, v.At)
@@ -351,7 +351,7 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 		delete(got, name)
 	}
 	if len(got) > 0 {
-		t.Errorf("it is not told of %v", got)
+		t.Errorf("the answer lacks %v", got)
 	}
 	out, _, _ = ask(t, agents[1].client("env"))
 	has(t, out, "node 1, ", "rank 2", "NCCL_ALGO=Ring", "first node", "SEED=7")
@@ -360,11 +360,11 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--rank", "2"}, 1, "rank 2 of the job is not on this machine: ask on"},
-		{[]string{"--rank", "x"}, 2, "not a whole number"},
-		{[]string{"--node", "3"}, 1, "node 3 of the job is not on this machine: ask on"},
-		{[]string{"-x", "A=1"}, 2, "-x (--export) needs a PROGRAM"},
-		{[]string{"--nnodes", "2"}, 2, "--nnodes needs a PROGRAM"},
+		{[]string{"--rank", "2"}, 1, "rank 2 of the job"},
+		{[]string{"--rank", "x"}, 2, "--rank"},
+		{[]string{"--node", "3"}, 1, "node 3 of the job"},
+		{[]string{"-x", "A=1"}, 2, "-x (--export)"},
+		{[]string{"--nnodes", "2"}, 2, "--nnodes"},
 		{[]string{"--rank", "0", "--node", "0"}, 2, "--rank together with --node"},
 	} {
 		if _, said, code := ask(t, agents[0].client("env", c.args...)); code != c.code || !strings.Contains(said, c.want) {

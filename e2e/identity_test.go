@@ -95,8 +95,8 @@ func TestIDAloneIsRefused(t *testing.T) {
 	if coordinator.Endpoint < 0 {
 		coordinator, victim = victim, coordinator
 	}
-	if told := j.helloAs(coordinator.Control, victim.ID); !strings.HasPrefix(told, "refuse: it does not prove") {
-		t.Errorf("the stranger is told %q", told)
+	if answer := j.helloAs(coordinator.Control, victim.ID); !strings.HasPrefix(answer, "refuse: it does not prove") {
+		t.Errorf("the answer is %q", answer)
 	}
 	agents[0].says("refused stranger (127.0.0.9): it does not prove that the id")
 	j.touch("go")
@@ -115,8 +115,8 @@ func TestRefusalLinesAreLimited(t *testing.T) {
 	for range 10 {
 		wg.Go(func() {
 			for range 30 {
-				if told := j.helloAs(at, "stranger"); !strings.HasPrefix(told, "refuse") {
-					t.Errorf("the stranger is told %q", told)
+				if answer := j.helloAs(at, "stranger"); !strings.HasPrefix(answer, "refuse") {
+					t.Errorf("the answer is %q", answer)
 				}
 			}
 		})

@@ -29,7 +29,7 @@ get SIGTERM, and SIGKILL after --shutdown-timeout or after a second gorun abort.
 Every node reports who ended the job, and the message, as its cause, and ends
 with 143 as after SIGTERM. No restart follows.
 
-The exit code is 0 when the order has been taken, 1 when no job runs here or
+The exit code is 0 when an agent accepted the order, 1 when no job runs here or
 none answers, 2 when several run and none was chosen.`,
 		Example: `  gorun abort -m "wrong learning rate"
   gorun abort --run-id train`,
@@ -47,7 +47,7 @@ none answers, 2 when several run and none was chosen.`,
 		},
 	}
 	o.target.addFlags(cmd)
-	cmd.Flags().StringVarP(&o.message, "message", "m", "", "`TEXT` that says why: every node tells it")
+	cmd.Flags().StringVarP(&o.message, "message", "m", "", "`TEXT` that says why: every node prints it")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func runAbort(ctx context.Context, t *target, r status.Request, out io.Writer) e
 		return err
 	}
 	if reply.Aborted == nil {
-		return errors.New("the agent did not say what it aborted; are its gorun and this one the same?")
+		return errors.New("the agent did not say what it aborted: run the same gorun as the job")
 	}
 	_, err = fmt.Fprintln(out, reply.Aborted)
 	return err
@@ -68,10 +68,10 @@ func runAbort(ctx context.Context, t *target, r status.Request, out io.Writer) e
 func (o *abortOptions) request() (status.Request, error) {
 	message := strings.TrimSpace(o.message)
 	if len(message) > status.MaxMessage {
-		return status.Request{}, usagef("the message has %d bytes, at most %d are told", len(message), status.MaxMessage)
+		return status.Request{}, usagef("the message has %d bytes, more than %d: shorten it", len(message), status.MaxMessage)
 	}
 	if strings.ContainsFunc(message, term.Unfit) {
-		return status.Request{}, usagef("the message has line ends or other characters that cannot be seen: write it in one line")
+		return status.Request{}, usagef("the message has line ends or invisible characters: write it in one line")
 	}
 	return status.Request{Type: status.TypeAbort, Message: message, User: status.UserName()}, nil
 }

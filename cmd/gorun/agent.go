@@ -51,7 +51,7 @@ func runAgent(ctx context.Context, o *jobOptions) error {
 	life.SendReady() // until now the keeper held signals back
 	opts, err := agentOptions(o, place)
 	if err != nil && place.index == 0 {
-		return unreported(opts.Spec, err)
+		return reportError(opts.Spec, err)
 	}
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func agentOptions(o *jobOptions, place agentPlace) (launch.Options, error) {
 		Self: selfPath, Probe: []string{"gorun", probeCommand},
 		Scratch: scratch.Tag(place.tag), CommandWith: o.shownCommandWith,
 	}
-	_ = os.Unsetenv(secret.Env) // the agent's children do not get it
+	_ = os.Unsetenv(secret.Env) // else the agent's children would get it
 	if opts.Dir, err = os.Getwd(); err != nil {
 		return opts, fmt.Errorf("cannot find the working directory: %w", err)
 	}
@@ -123,9 +123,9 @@ func localNode(index, count int) (*launch.LocalNode, error) {
 			b := make([]byte, endpointRecord)
 			if _, err := io.ReadFull(pipe, b); err != nil {
 				if errors.Is(err, io.EOF) {
-					return "", errors.New("node 0 ended before it said where to meet")
+					return "", errors.New("node 0 ended before it announced the endpoint")
 				}
-				return "", fmt.Errorf("node 0 has not said within %v where to meet: %w", endpointWait, err)
+				return "", fmt.Errorf("node 0 has not announced the endpoint within %v: %w", endpointWait, err)
 			}
 			return strings.TrimSpace(string(b)), nil
 		},

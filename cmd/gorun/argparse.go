@@ -136,19 +136,19 @@ func longFlag(cmd *cobra.Command, name string) (*pflag.Flag, error) {
 	if f := cmd.Flags().Lookup(name); f != nil {
 		return f, nil
 	}
-	var torchruns, own []*pflag.Flag
+	var torchruns, gorunOnly []*pflag.Flag
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch {
 		case name == "" || f.Hidden || !strings.HasPrefix(f.Name, name):
 		case f.Name == "help" || spec.IsTorchruns(f.Name):
 			torchruns = append(torchruns, f)
 		default:
-			own = append(own, f)
+			gorunOnly = append(gorunOnly, f)
 		}
 	})
 	found := torchruns
 	if len(found) == 0 {
-		found = own
+		found = gorunOnly
 	}
 	switch len(found) {
 	case 0:
@@ -201,7 +201,7 @@ func checkProgramName(cmd *cobra.Command, flags, program []string) error {
 	}
 	if cmd.Name() == "run" && len(flags) == 0 {
 		if like := nearest(name, slices.Values(commands)); like != "" {
-			return fmt.Errorf("%s is no command: did you mean gorun %s? To run a program of that name: gorun run %[1]s", name, like)
+			return fmt.Errorf("%s is not a command: did you mean gorun %s? To run a program of that name: gorun run %[1]s", name, like)
 		}
 		return nil
 	}
@@ -212,10 +212,10 @@ func checkProgramName(cmd *cobra.Command, flags, program []string) error {
 		return nil
 	}
 	if cmd.Name() != "run" {
-		return fmt.Errorf("%s stands where a program is expected: gorun %s takes its place, one command is enough", name, cmd.Name())
+		return fmt.Errorf("%s is a second command: leave it out, or give gorun %s a program", name, cmd.Name())
 	}
 	flag, _, _ := strings.Cut(flags[0], "=")
-	return fmt.Errorf("%s stands behind flags, where a program is expected: the command comes first, as in gorun %[1]s %s", name, flag)
+	return fmt.Errorf("%s comes after flags: the command comes first, as in gorun %[1]s %s", name, flag)
 }
 
 // nearest returns the word that the user may have meant. It begins with the typed text,
@@ -232,15 +232,15 @@ func nearest(typed string, words iter.Seq[string]) string {
 // unknownFlag returns the error for a flag that a command does not have; name begins with
 // dashes.
 func unknownFlag(cmd *cobra.Command, name string) error {
-	bare := strings.TrimLeft(name, "-")
-	if isJob(cmd) && slices.Contains(commandNames(cmd.Root()), bare) {
-		return fmt.Errorf("unknown flag %s: did you mean the command gorun %s?", name, bare)
+	word := strings.TrimLeft(name, "-")
+	if isJob(cmd) && slices.Contains(commandNames(cmd.Root()), word) {
+		return fmt.Errorf("unknown flag %s: did you mean the command gorun %s?", name, word)
 	}
-	like := nearest(bare, func(yield func(string) bool) {
+	like := nearest(word, func(yield func(string) bool) {
 		more := true
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { more = more && (f.Hidden || yield(f.Name)) })
 	})
-	if like != "" && len(bare) > 1 {
+	if like != "" && len(word) > 1 {
 		return fmt.Errorf("unknown flag %s: did you mean --%s?", name, like)
 	}
 	help := "gorun " + cmd.Name() + " --help"

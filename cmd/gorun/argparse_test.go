@@ -31,7 +31,7 @@ func TestDidYouMean(t *testing.T) {
 		"status -z":         "unknown flag -z: gorun status --help lists all",
 		"status --json=2":   "--json is a switch",
 		"status --pid=":     `--pid "" is not a whole number`,
-		"status --pid 0":    "--pid 0 is no pid",
+		"status --pid 0":    "--pid 0 is not a pid",
 		"status --run-id=":  "--run-id without an id",
 		"abort -m":          "--message needs a value: --message TEXT",
 		"explain --jsn":     "did you mean --json?",
@@ -52,7 +52,7 @@ func TestDidYouMean(t *testing.T) {
 func TestMistakenForAProgram(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for args, want := range map[string]string{
-		"stat":                   "stat is no command: did you mean gorun status? To run a program of that name: gorun run stat",
+		"stat":                   "stat is not a command: did you mean gorun status? To run a program of that name: gorun run stat",
 		"stat -c %s f":           "gorun run stat",
 		"chek --nnodes 2 x":      "did you mean gorun check?",
 		"statsu":                 "did you mean gorun status?",
@@ -61,8 +61,8 @@ func TestMistakenForAProgram(t *testing.T) {
 		"ver":                    "did you mean gorun version?",
 		"--nnodes 1 status":      "the command comes first, as in gorun status --nnodes",
 		"--nnodes 1 explain":     "the command comes first",
-		"check run --nnodes 2 x": "run stands where a program is expected: gorun check takes its place",
-		"env --rank 0 run x":     "gorun env takes its place",
+		"check run --nnodes 2 x": "run is a second command: leave it out, or give gorun check a program",
+		"env --rank 0 run x":     "give gorun env a program",
 		// These are programs.
 		"true":              "",
 		"ls":                "",

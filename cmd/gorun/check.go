@@ -62,15 +62,15 @@ func runCheckFiles(o *jobOptions, out io.Writer) error {
 	raw.Command = nil
 	delete(raw.Flags, "from")
 	sp, err := raw.Resolve(os.LookupEnv)
-	late := slices.IndexFunc(files, looksLikeFlag)
+	misplaced := slices.IndexFunc(files, looksLikeFlag)
 	switch {
 	case err != nil:
 	case len(files) == 0:
 		err = errors.New("--from needs files: gorun check --from a.json b.json")
-	case late > 0:
-		err = fmt.Errorf("%s comes after a file: flags come first, as in gorun check --from %s %s", files[late], files[late], files[0])
+	case misplaced > 0:
+		err = fmt.Errorf("%s comes after a file: flags come first, as in gorun check --from %s %s", files[misplaced], files[misplaced], files[0])
 	case raw.Flags["save"] != "":
-		err = errors.New("cannot use --save together with --from: it writes the facts of this node, which --from does not look at")
+		err = errors.New("cannot use --save together with --from: it writes the facts of this node, which --from does not read")
 	}
 	if err != nil {
 		return &launch.UsageError{Err: err}

@@ -35,11 +35,11 @@ func newEnvCommand() *cobra.Command {
 	var o jobOptions
 	cmd := &cobra.Command{
 		Use:   "env [flags] [PROGRAM [ARGS...]]",
-		Short: "Tell which environment each rank gets, or got",
-		Long: `Tell which environment each rank of this node gets, and where every value comes
-from. Put the word env into the command line of your job: the nodes meet, and
-nothing is started. It takes every flag of gorun run (gorun help flags). Without
-a PROGRAM it tells what the ranks of a running job got.
+		Short: "Show the environment that each rank gets, or got",
+		Long: `Show the environment that each rank of this node gets, and where every value
+comes from. Put the word env into the command line of your job: the nodes meet,
+and nothing is started. It takes every flag of gorun run (gorun help flags).
+Without a PROGRAM it shows what the ranks of a running job got.
 
 Credentials are hidden. It ends with 0; 1 when no job runs here or none of its
 agents answers; 2 when several run and none was chosen; 75 and 78 as a job does.`,
@@ -75,11 +75,11 @@ func runEnv(ctx context.Context, o *jobOptions, std streams) error {
 	if err != nil {
 		return err
 	}
-	mine := preview.Select(nodes, shown.Wants)
-	if len(mine) == 0 {
-		return fmt.Errorf("%s of the job is not on this machine: ask on the one that has it", shown.What())
+	selected := preview.Select(nodes, shown.Wants)
+	if len(selected) == 0 {
+		return fmt.Errorf("%s of the job is not on this machine: run gorun env on the machine that has it", shown.What())
 	}
-	return preview.Print(std.out, mine, shown.Diff, shown.JSON)
+	return preview.Print(std.out, selected, shown.Diff, shown.JSON)
 }
 
 // envTarget returns the job that the user means when there is no program.
@@ -94,7 +94,7 @@ func envTarget(o *jobOptions) (*target, error) {
 		if f.Shorthand != "" {
 			name = "-" + f.Shorthand + " (" + name + ")"
 		}
-		err = fmt.Errorf("%s needs a PROGRAM: without one gorun env tells what the ranks of a running job got", name)
+		err = fmt.Errorf("%s needs a PROGRAM: without one gorun env shows what the ranks of a running job got", name)
 	})
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func envTarget(o *jobOptions) (*target, error) {
 	t := &target{runID: cmp.Or(flags["run_id"], flags["rdzv_id"]), secretFile: flags["secret_file"]}
 	if text, ok := flags["pid"]; ok {
 		if t.pid, err = strconv.Atoi(text); err != nil || t.pid <= 0 {
-			return nil, fmt.Errorf("--pid %q is no pid", text)
+			return nil, fmt.Errorf("--pid %q is not a pid", text)
 		}
 	}
 	return t, nil
@@ -122,7 +122,7 @@ func (t *target) environments(ctx context.Context) ([]preview.Node, error) {
 		reply, err := t.client.Ask(ctx, a, status.Request{Type: status.TypeEnv})
 		var n preview.Node
 		if err == nil && json.Unmarshal(reply.Env, &n) != nil {
-			err = errors.New("an agent's answer makes no sense: are its gorun and this one the same?")
+			err = errors.New("an agent's answer cannot be read: run the same gorun as the job")
 		}
 		if err != nil {
 			failed = cmp.Or(failed, err)

@@ -56,7 +56,7 @@ func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 		}
 	}
 	for _, name := range s.NotText() {
-		fmt.Fprintf(std.err, "gorun: %s is no text: give explain what the job printed\n", name)
+		fmt.Fprintf(std.err, "gorun: %s is not text: give gorun explain the output of a job\n", name)
 	}
 	if !o.json {
 		return diagnose.WriteText(std.out, s.Findings())

@@ -40,7 +40,7 @@ func TestExplainCommand(t *testing.T) {
 		{"", []string{log}, 0, log + ":1: "},
 		{"step 1\n", nil, 0, "nothing found"},
 		{"step 1\n", []string{"--json"}, 0, "[]\n"},
-		{"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10", 500), nil, 0, "gorun: - is no text: give explain what the job printed\n"},
+		{"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10", 500), nil, 0, "gorun: - is not text: give gorun explain the output of a job\n"},
 		{"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10", 500), []string{"--json"}, 0, "[]\n"},
 		{"", []string{filepath.Join(dir, "none")}, 2, ""},
 		{"", []string{log, dir}, 2, ""},

@@ -102,7 +102,7 @@ func jobFlags() []flagGroup {
 			{name: "master-port", arg: "PORT", usage: "static, or one node: port on that node (default 29500; one node: a free one)"},
 			{name: "port-range", arg: "A-B", usage: "open ports in this range only"},
 			{name: "store-open", usage: "the workers' store answers any address, not only those of the job's nodes"},
-			{name: "secret-file", arg: "FILE", usage: "what only the nodes of this job know; whoever does not is not heard (or GORUN_SECRET)"},
+			{name: "secret-file", arg: "FILE", usage: "file with a secret that the job's nodes share; nodes without it are refused (or GORUN_SECRET)"},
 		}},
 		{"etcd", []jobFlag{
 			{name: "etcd-cacert", arg: "FILE", usage: "authorities that the servers' certificates must come from (or ETCDCTL_CACERT)"},
@@ -110,7 +110,7 @@ func jobFlags() []flagGroup {
 			{name: "etcd-key", arg: "FILE", usage: "its key (or ETCDCTL_KEY)"},
 			{name: "etcd-server-name", arg: "NAME", usage: "name in the servers' certificates (default: that of the endpoint)"},
 			{name: "etcd-user", arg: "USER[:PASSWORD]", usage: "user to log in as (or ETCDCTL_USER)"},
-			{name: "etcd-password", arg: "PASSWORD", usage: "its password; others see it in the list of processes, ETCDCTL_PASSWORD they do not"},
+			{name: "etcd-password", arg: "PASSWORD", usage: "its password; other users see it in the list of processes, unlike ETCDCTL_PASSWORD"},
 		}},
 		{"Program", []jobFlag{
 			{name: "module", short: "m", usage: "run the program as a Python module, like python -m"},
@@ -129,12 +129,12 @@ func jobFlags() []flagGroup {
 		{"Environment", []jobFlag{
 			{name: "export", short: "x", arg: "NAME[=VALUE]", usage: "give every node's workers this value, or this node's; also 'NCCL_*'; node=I:NAME and role=R:NAME for some nodes", many: true},
 			{name: "env-file", arg: "FILE", usage: "likewise for the NAME=VALUE lines of a file", many: true},
-			{name: "unset", arg: "NAME", usage: "take it away from every node's workers", many: true},
+			{name: "unset", arg: "NAME", usage: "remove it from every node's workers", many: true},
 			{name: "env-conflict", arg: "first|error", usage: "variables that must agree and do not: all get what the first node has, or the job is refused (default first)"},
-			{name: "omp", arg: "cores|torchrun", usage: "what OMP_NUM_THREADS is where nobody sets it: a fair share of the cores, or 1 (default cores)"},
+			{name: "omp", arg: "cores|torchrun", usage: "what OMP_NUM_THREADS is where it is not set: a fair share of the cores, or 1 (default cores)"},
 		}},
 		{"Preflight", []jobFlag{
-			{name: "preflight", arg: "error|warn|off", usage: "what becomes of a check that fails: the job is refused, or told of it; off: no checks (default error)"},
+			{name: "preflight", arg: "error|warn|off", usage: "what a failed check does: it refuses the job, or is only printed; off: no checks (default error)"},
 			{name: "ignore", arg: "ID,...", usage: "checks whose findings do not count, such as V01,I05", list: true},
 			{name: "iface", arg: "auto|NAME|CIDR", usage: "interface for NCCL, Gloo, TensorPipe and UCX on every node, each by its own name for it"},
 		}},

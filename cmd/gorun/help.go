@@ -22,7 +22,7 @@ const firstScreen = `gorun starts the workers of a training job on one node or m
   gorun --standalone --nproc-per-node gpu train.py        a worker for each GPU
   gorun --nnodes 2 --rdzv-endpoint node1 train.py         the same on both nodes
   gorun check --nnodes 2 --rdzv-endpoint node1 train.py   compare, start nothing
-  gorun status --watch                                    how the job stands
+  gorun status --watch                                    the job's state
   gorun explain job.log                                   why a job failed
 
       --nnodes N|MIN:MAX              number of nodes, or its bounds
@@ -51,8 +51,8 @@ var manPage string
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND|flags|man]", DisableFlagsInUseLine: true,
-		Short: "Tell more of a command",
-		Long:  "Tell more of a command, list all flags, or print the manual page, to be read\nwith: gorun help man | man -l -",
+		Short: "Show the help of a command",
+		Long:  "Show the help of a command, list all flags, or print the manual page, to be\nread with: gorun help man | man -l -",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runHelp(cmd.Root(), strings.Join(args, " "), streamsOf(cmd))
 		},
@@ -94,7 +94,7 @@ func runHelp(root *cobra.Command, topic string, std streams) error {
 	if like := nearest(topic, slices.Values(known)); like != "" {
 		return usagef("there is no help for %q: did you mean gorun help %s?", topic, like)
 	}
-	return usagef("there is no help for %q: it knows %s", topic, strings.Join(known, ", "))
+	return usagef("there is no help for %q: the topics are %s", topic, strings.Join(known, ", "))
 }
 
 // commandNames returns the names of the commands that are not hidden.

@@ -27,18 +27,18 @@ import (
 const selfPath = "/proc/self/exe"
 
 // survivePipes makes a write to a closed terminal or pipe fail. By default SIGPIPE would
-// end this process, and a line that nobody can read must not end the job. Workers get
+// end this process, and a line that is lost must not end the job. Workers get
 // the default.
 func survivePipes() { signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) }
 
 // keeper is a process.Keeper with the results of its agents.
 type keeper struct {
 	process.Keeper
-	job    spec.Spec
-	born   time.Time
-	code   int          // exit code of the first agent that failed
-	ended  bool         // true: at least one agent has ended
-	killed process.Exit // how the agent ended that writes the report, if a signal killed it
+	job     spec.Spec
+	started time.Time
+	code    int          // exit code of the first agent that failed
+	ended   bool         // true: at least one agent has ended
+	killed  process.Exit // how the agent ended that writes the report, if a signal killed it
 }
 
 // replaceWait is the time in which the other local nodes may end by themselves after the
@@ -47,7 +47,7 @@ const replaceWait = 5 * time.Second
 
 // newKeeper returns a keeper without agents.
 func newKeeper(job spec.Spec) *keeper {
-	k := &keeper{job: job, born: time.Now()}
+	k := &keeper{job: job, started: time.Now()}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, process.Forwarded()...)
 	survivePipes()
@@ -64,7 +64,7 @@ func newKeeper(job spec.Spec) *keeper {
 		if i == 0 && e.Signal != 0 {
 			k.killed = e
 		}
-		if job.LocalNodes > 1 && job.Backend == spec.Gossip && e.Signal != 0 { // the others would wait for a node that nobody starts again
+		if job.LocalNodes > 1 && job.Backend == spec.Gossip && e.Signal != 0 { // the others would wait for this node, and nothing starts it again
 			time.AfterFunc(replaceWait, func() {
 				select {
 				case signals <- syscall.SIGTERM:
@@ -86,9 +86,9 @@ func (k *keeper) result(err error) error {
 	var unwritten error
 	switch {
 	case err != nil && !k.ended:
-		unwritten = launch.ReportError(k.job, k.born, err)
+		unwritten = launch.ReportError(k.job, k.started, err)
 	case k.killed.Signal != 0:
-		unwritten = report.Job{File: k.job.ReportFile, RunID: k.job.RunID, Started: k.born}.WriteKilled(k.killed, k.code)
+		unwritten = report.Job{File: k.job.ReportFile, RunID: k.job.RunID, Started: k.started}.WriteKilled(k.killed, k.code)
 	}
 	if unwritten != nil {
 		fmt.Fprintf(os.Stderr, "gorun: %v\n", unwritten)

@@ -72,7 +72,7 @@ func TestExitCodes(t *testing.T) {
 	tests := []struct {
 		args []string
 		code int
-		says string // once in the output, if not empty
+		text string // once in the output, if not empty
 	}{
 		{job("exit 0"), 0, ""},
 		{job("exit 7", "run", "--standalone"), 7, "Root Cause"},
@@ -99,14 +99,14 @@ func TestExitCodes(t *testing.T) {
 		cmd := gorun(ctx, tt.args...)
 		out, _ := cmd.CombinedOutput()
 		cancel()
-		if code := cmd.ProcessState.ExitCode(); code != tt.code || tt.says != "" && strings.Count(string(out), tt.says) != 1 {
-			t.Errorf("%v: exit code %d, want %d, and once %q in\n%s", tt.args, code, tt.code, tt.says, out)
+		if code := cmd.ProcessState.ExitCode(); code != tt.code || tt.text != "" && strings.Count(string(out), tt.text) != 1 {
+			t.Errorf("%v: exit code %d, want %d, and once %q in\n%s", tt.args, code, tt.code, tt.text, out)
 		}
 	}
 }
 
-// What starts no worker leaves no file, whatever the flags of the job are.
-func TestNoWorkerNoFile(t *testing.T) {
+// A command that starts no worker writes no file, with any flags.
+func TestJobWithoutWorkersWritesNoFile(t *testing.T) {
 	for _, first := range []string{"check", "env", "--dry-run"} {
 		dir := t.TempDir()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -121,18 +121,18 @@ func TestNoWorkerNoFile(t *testing.T) {
 	}
 }
 
-// Whichever of keeper and agent is ended, in whatever way, nothing is left.
-func TestNothingIsLeft(t *testing.T) {
+// A signal that ends the keeper or the agent leaves no process.
+func TestNoProcessIsLeft(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		for _, who := range []string{"keeper", "agent"} {
-			t.Run(fmt.Sprintf("%v to %s", sig, who), func(t *testing.T) { end(t, who, sig) })
+		for _, victim := range []string{"keeper", "agent"} {
+			t.Run(fmt.Sprintf("%v to %s", sig, victim), func(t *testing.T) { signalAndCheck(t, victim, sig) })
 		}
 	}
 }
 
-// end sends a signal to one of the two processes. The pipe of standard error ends
-// with the last process that has it.
-func end(t *testing.T, who string, sig syscall.Signal) {
+// signalAndCheck sends a signal to the keeper or the agent. The pipe of standard error
+// ends with the last process that has it.
+func signalAndCheck(t *testing.T, victim string, sig syscall.Signal) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func end(t *testing.T, who string, sig syscall.Signal) {
 	if pid["agent"] == pid["keeper"] {
 		t.Fatal("the keeper and the agent are one process")
 	}
-	if err := syscall.Kill(pid[who], sig); err != nil {
+	if err := syscall.Kill(pid[victim], sig); err != nil {
 		t.Fatal(err)
 	}
 	rest, err := io.ReadAll(lines)
@@ -174,13 +174,13 @@ func end(t *testing.T, who string, sig syscall.Signal) {
 	cmd.Wait()
 	want := 143
 	if sig == syscall.SIGKILL {
-		want = map[string]int{"keeper": -1, "agent": 137}[who]
+		want = map[string]int{"keeper": -1, "agent": 137}[victim]
 	}
 	if code := cmd.ProcessState.ExitCode(); code != want {
 		t.Errorf("exit code %d, want %d\n%s", code, want, rest)
 	}
 	said := strings.Contains(string(rest), "gorun: the agent was killed by SIGKILL; ")
-	if wanted := sig == syscall.SIGKILL && who == "agent"; said != wanted {
+	if wanted := sig == syscall.SIGKILL && victim == "agent"; said != wanted {
 		t.Errorf("said %v, want %v:\n%s", said, wanted, rest)
 	}
 }

@@ -132,17 +132,17 @@ func runJob(ctx context.Context, o *jobOptions) error {
 	}
 	sp, err := o.resolve()
 	if err != nil {
-		return unreported(sp, &launch.UsageError{Err: err})
+		return reportError(sp, &launch.UsageError{Err: err})
 	}
 	if t := sp.Surroundings.Task; t.Count > 1 {
-		return unreported(sp, usagef("%s has %d tasks on this node, and gorun starts all workers of a node: give it one task a node, as srun --ntasks-per-node=1 does", sp.Surroundings.Name, t.Count))
+		return reportError(sp, usagef("%s has %d tasks on this node, and gorun starts all workers of a node: give it one task a node, as srun --ntasks-per-node=1 does", sp.Surroundings.Name, t.Count))
 	}
 	return runKeeper(ctx, sp, o)
 }
 
-// unreported writes the error to the file of --report, because no other code does so
+// reportError writes the error to the file of --report, because no other code does so
 // before launch.Run, and returns it.
-func unreported(sp spec.Spec, err error) error {
+func reportError(sp spec.Spec, err error) error {
 	if err := launch.ReportError(sp, time.Time{}, err); err != nil {
 		fmt.Fprintf(os.Stderr, "gorun: %v\n", err)
 	}

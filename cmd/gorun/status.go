@@ -30,12 +30,12 @@ func newStatusCommand() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [flags]",
-		Short: "Tell how a running job stands",
-		Long: `Tell how a job stands of which an agent runs on this machine: its nodes, ranks,
+		Short: "Show the state of a running job",
+		Long: `Show the state of a job that has an agent on this machine: its nodes, ranks,
 pids, round, restarts, states, and when each worker last printed something.
 No worker is disturbed.
 
-The exit code is 0 when a job told its state, 1 when none runs here or none
+The exit code is 0 when an agent answered, 1 when no job runs here or none
 answers, 2 when several run and none was chosen.`,
 		Example: `  gorun status
   gorun status --watch
@@ -51,8 +51,8 @@ answers, 2 when several run and none was chosen.`,
 	}
 	o.target.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON object; with --watch one a line")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print anew every second until the job ends")
-	cmd.Flags().BoolVar(&o.ranks, "ranks", false, "show every rank, also of more than 64")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print every second until the job ends")
+	cmd.Flags().BoolVar(&o.ranks, "ranks", false, "show every rank, even if there are more than 64")
 	return cmd
 }
 
@@ -63,10 +63,10 @@ func runStatus(ctx context.Context, o *statusOptions, out io.Writer) error {
 	defer tick.Stop()
 	for seen, failed := false, 0; ; {
 		reply, err := t.ask(ctx, status.Request{Type: status.TypeStatus})
-		_, gone := errors.AsType[*noJob](err)
+		_, ended := errors.AsType[*noJob](err)
 		switch {
-		case gone && seen:
-			t.note("the job runs here no more")
+		case ended && seen:
+			t.note("the job no longer runs here")
 			return nil
 		case err != nil && seen && failed < maxMissed: // the job may be ending now
 			failed++

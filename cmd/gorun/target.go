@@ -46,7 +46,7 @@ func (t *target) addFlags(cmd *cobra.Command) {
 func (t *target) complete(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	if given("pid") && t.pid <= 0 {
-		return usagef("--pid %d is no pid", t.pid)
+		return usagef("--pid %d is not a pid", t.pid)
 	}
 	if given("secret-file") && t.secretFile == "" {
 		return usagef("cannot use --secret-file without a file")

@@ -15,7 +15,7 @@ func TestCredential(t *testing.T) {
 		OAUTH OAUTH2 MY_OAUTH HTTP_BASICAUTH GH_PAT GH_PAT_2 PAT CREDS MY_CRED SESSION_COOKIES JWT AZURE_SAS
 		CONNECTION_STRING AZURE_STORAGE_CONNECTION_STRING ConnectionStrings__Main DB_CONN_STR MONGO_CONNECTIONSTRING`) {
 		if !Credential(name) || !HasCredential(name, "x") || HasCredential(name, "") || Shown(name, "x") != Hidden {
-			t.Errorf("%s is told", name)
+			t.Errorf("%s is not hidden", name)
 		}
 	}
 	for name := range strings.FieldsSeq(`NCCL_IB_PKEY NCCL_IB_PKEY_VALUE NCCL_PAT_ENABLE NCCL_ALGO NCCL_DEBUG_FILE PWD OLDPWD PATH PATTERN
