@@ -72,7 +72,7 @@ func (e *End) Dial(ctx context.Context, addr string) {
 	defer n.mu.Unlock()
 	wait := n.delay(e.addr, addr)
 	if n.blocked(e.addr, addr) {
-		wait = n.opts.Dial
+		wait = n.opts.Dial + wait/100 // no two attempts fail at one moment, so that a schedule can be replayed
 	}
 	time.AfterFunc(wait, func() {
 		n.mu.Lock()

@@ -47,7 +47,7 @@ func TestSchedules(t *testing.T) {
 // be of no use.
 func TestReplay(t *testing.T) {
 	for _, fences := range []bool{true, false} {
-		for seed := range uint64(20) {
+		for seed := range uint64(100) {
 			var once []string
 			for range 3 {
 				lines := rendezvoustest.Play(t, seed, func() rendezvoustest.Fleet { return newFleet(fences) })
