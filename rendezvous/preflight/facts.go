@@ -204,6 +204,16 @@ func (n *Facts) Setting(name string) (string, bool) {
 	return "", false
 }
 
+// EnvWith returns Env with another value of one variable; "" unsets it.
+func (n *Facts) EnvWith(name, value string) func(string) string {
+	return func(s string) string {
+		if s == name {
+			return value
+		}
+		return n.Env(s)
+	}
+}
+
 // SettingSource returns where a variable is set: ncclenv.Environment or the
 // path of a conf file; "" if it is unset.
 func (n *Facts) SettingSource(name string) string {

@@ -205,15 +205,9 @@ func chooseGID(f *preflight.Fleet) []preflight.Step {
 		}
 		_, set := n.Setting(name)
 		forced = forced || set
-		env := func(s string) string {
-			if s == name {
-				return "-1"
-			}
-			return n.Env(s)
-		}
 		for _, h := range v.Ports[i] {
 			if h.Link == "Ethernet" {
-				g, _, ok := h.GID(env, n.NCCLCode())
+				g, _, ok := h.GID(n.EnvWith(name, "-1"), n.NCCLCode())
 				kinds[gidKind(g)] = kinds[gidKind(g)] || !ok
 			}
 		}

@@ -181,7 +181,7 @@ func wasProbed(f *preflight.Fleet, use preflight.Use) (tried, bad bool) {
 	return tried, bad
 }
 
-// familyExcludesAll reports whether NCCL would find an interface without
+// familyExcludesAll reports whether NCCL finds no interface because of
 // NCCL_SOCKET_FAMILY.
 func familyExcludesAll(n *preflight.Facts) bool {
 	if n.Env("NCCL_SOCKET_FAMILY") == "" {
@@ -190,13 +190,7 @@ func familyExcludesAll(n *preflight.Facts) bool {
 	if c := netif.NCCL(n.Network, n.Env, n.NCCLCode()); c.Unknown || len(c.Picked) > 0 {
 		return false
 	}
-	free := func(name string) string {
-		if name == "NCCL_SOCKET_FAMILY" {
-			return ""
-		}
-		return n.Env(name)
-	}
-	return len(netif.NCCL(n.Network, free, n.NCCLCode()).Picked) > 0
+	return len(netif.NCCL(n.Network, n.EnvWith("NCCL_SOCKET_FAMILY", ""), n.NCCLCode()).Picked) > 0
 }
 
 func checkFamily(f *preflight.Fleet) []preflight.Finding {
@@ -218,13 +212,7 @@ func commonFamily(f *preflight.Fleet) []preflight.Step {
 	for _, family := range []string{"AF_INET", "AF_INET6"} {
 		all := true
 		for _, n := range f.Known() {
-			env := func(name string) string {
-				if name == "NCCL_SOCKET_FAMILY" {
-					return family
-				}
-				return n.Env(name)
-			}
-			all = all && len(netif.NCCL(n.Network, env, n.NCCLCode()).Picked) > 0
+			all = all && len(netif.NCCL(n.Network, n.EnvWith("NCCL_SOCKET_FAMILY", family), n.NCCLCode()).Picked) > 0
 		}
 		if all {
 			return []preflight.Step{preflight.EveryRank("force the family that all nodes have", "NCCL_SOCKET_FAMILY", family)}

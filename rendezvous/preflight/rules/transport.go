@@ -87,12 +87,7 @@ func checkKind(f *preflight.Fleet) []preflight.Finding {
 func unsetNet(f *preflight.Fleet) []preflight.Step {
 	kinds := map[string]bool{}
 	for _, n := range f.Known() {
-		kind, _, _ := rdma.Transport(n.RDMA, func(name string) string {
-			if name == "NCCL_NET" {
-				return ""
-			}
-			return n.Env(name)
-		}, n.NCCLCode())
+		kind, _, _ := rdma.Transport(n.RDMA, n.EnvWith("NCCL_NET", ""), n.NCCLCode())
 		kinds[kind] = true
 	}
 	var steps []preflight.Step
