@@ -12,7 +12,7 @@ type Rule struct {
 	Name     string   // "nccl-version": unique, too; --ignore takes either
 	Severity Severity // of its findings, unless a finding has its own
 	Meaning  string   // what is compared, and what must hold
-	Users    string   // what users see without the check
+	Symptom  string   // what users see without the check
 	Steps    []Step   // what to do about a finding without steps of its own, for the nodes that the finding marks; also an example for people
 	// Check is pure and reads only nodes whose facts are known. Compare sets
 	// ID, Title and Fix. It also sets Severity and Steps if they are empty.

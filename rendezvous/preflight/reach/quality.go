@@ -13,7 +13,7 @@ func qualityRules() []preflight.Rule {
 		{
 			ID: "I15", Name: "packet-loss", Severity: preflight.Warning,
 			Meaning: "No packets get lost between the nodes; if 64 KiB do not arrive within 3 s, it is an error.",
-			Users:   "A job that is many times slower than it should be; time-outs at random.",
+			Symptom: "A job that is many times slower than it should be; time-outs at random.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the network to look for errors and drops at the switches' ports between the nodes, and at cables and transceivers; or choose another interface with --iface"),
 				preflight.ToShow.Step("what the nodes count", "ip -s -s link; nstat -az TcpRetransSegs"),
@@ -23,7 +23,7 @@ func qualityRules() []preflight.Rule {
 		{
 			ID: "I16", Name: "slow-path", Severity: preflight.Warning,
 			Meaning: "The path between nodes carries 25 Mbit/s; if 64 KiB do not arrive within 3 s, it is an error.",
-			Users:   "A slow job: every collective waits for the slowest path.",
+			Symptom: "A slow job: every collective waits for the slowest path.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the network what limits the rate between the nodes, or choose another interface with --iface"),
 				preflight.ToShow.Step("what limits it on the nodes themselves", "tc -s qdisc; ip -s link"),

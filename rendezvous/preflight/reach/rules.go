@@ -13,7 +13,7 @@ func Rules() []preflight.Rule {
 		{
 			ID: "I02", Name: "reach-bootstrap", Severity: preflight.Error,
 			Meaning: "Nodes connect to each other, in both directions, from and to the address that NCCL's bootstrap (or Gloo) would use; a source address that arrives changed is a warning.",
-			Users:   "`connect to ... returned Connection refused`, `timed out` or `No route to host`, `exceeded error retry count`, `Software caused connection abort` (before 2.24), `Gloo connectFullMesh failed`, or a hang in init.",
+			Symptom: "`connect to ... returned Connection refused`, `timed out` or `No route to host`, `exceeded error retry count`, `Software caused connection abort` (before 2.24), `Gloo connectFullMesh failed`, or a hang in init.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("use a network that all nodes share", "--iface auto").Everywhere(),
 				preflight.ByHand.Step("ask the administrator of the firewalls to let all TCP ports through between the nodes, in both directions").Alternative(),
@@ -23,7 +23,7 @@ func Rules() []preflight.Rule {
 		{
 			ID: "I03", Name: "reach-data", Severity: preflight.Error,
 			Meaning: "When sockets carry the data, nodes connect to each other on every interface that NCCL would use, the k-th with the k-th.",
-			Users:   "Init works, and the first collective hangs or ends with `connect to 172.18.0.1<...> returned Connection refused`.",
+			Symptom: "Init works, and the first collective hangs or ends with `connect to 172.18.0.1<...> returned Connection refused`.",
 			Steps: []preflight.Step{
 				preflight.EveryRank("use one interface only, which leads to the other nodes", "NCCL_SOCKET_IFNAME", "=eth0"),
 				preflight.ByHand.Step("ask the administrator of the network to connect the other interfaces of the nodes with each other").Alternative(),
@@ -33,7 +33,7 @@ func Rules() []preflight.Rule {
 		{
 			ID: "I04", Name: "port-range", Severity: preflight.Error,
 			Meaning: "If one port of an address accepts connections, so do the others: NCCL, Gloo and the store listen on any port of net.ipv4.ip_local_port_range. Each node listens on 16 ports of that range (with --port-range: of that one, and a note says which ports were not tried).",
-			Users:   "Works sometimes; time-outs at random.",
+			Symptom: "Works sometimes; time-outs at random.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the firewalls to let all TCP ports of net.ipv4.ip_local_port_range through between the nodes, in both directions: NCCL and Gloo have no setting for other ports"),
 				preflight.ToShow.Step("which firewall it is", "nft list ruleset; iptables -S"),

@@ -20,7 +20,7 @@ func adapterRules() []preflight.Rule {
 		{
 			ID: "N03", Name: "hca-count", Severity: preflight.Error,
 			Meaning: "NCCL uses the same number of active adapter ports on every node, of the same link layer; other rates are a warning.",
-			Users:   "A silent hang; `Detected mixed local Net device counts`.",
+			Symptom: "A silent hang; `Detected mixed local Net device counts`.",
 			Steps: []preflight.Step{
 				preflight.EveryRank("use only ports that every node has", "NCCL_IB_HCA", "=mlx5_0,mlx5_1"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to repair the ports that are down").Alternative(),
@@ -31,7 +31,7 @@ func adapterRules() []preflight.Rule {
 		{
 			ID: "N04", Name: "roce-gid", Severity: preflight.Error,
 			Meaning: "On RoCE the entry of the address table (GID) that NCCL uses exists, and is of the same version and family on every node; a link-local one is a warning.",
-			Users:   "`Call to ibv_modify_qp failed with 22 Invalid argument`, `status=IBV_WC_RETRY_EXC_ERR(12)`.",
+			Symptom: "`Call to ibv_modify_qp failed with 22 Invalid argument`, `status=IBV_WC_RETRY_EXC_ERR(12)`.",
 			Steps: []preflight.Step{
 				preflight.EveryRank("leave the choice to NCCL (2.21 or newer)", "NCCL_IB_GID_INDEX", "-1"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to give the adapter's interface an IPv4 address, from which the GID comes").Alternative(),

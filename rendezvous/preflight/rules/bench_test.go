@@ -12,11 +12,11 @@ import (
 // fleets in which something differs on every tenth node.
 func BenchmarkCompare(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000} {
-		for _, sick := range []bool{false, true} {
+		for _, faulty := range []bool{false, true} {
 			f := preflighttest.H100s(nodes)
 			name := fmt.Sprintf("nodes=%d/healthy", nodes)
-			if sick {
-				name = fmt.Sprintf("nodes=%d/sick", nodes)
+			if faulty {
+				name = fmt.Sprintf("nodes=%d/faulty", nodes)
 				for i := 0; i < nodes; i += 10 {
 					n := &f.Nodes[i]
 					nccl(n, "2.19.3", 21903)
@@ -30,8 +30,8 @@ func BenchmarkCompare(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				for b.Loop() {
 					found := preflight.Compare(f, All(), preflight.Options{})
-					if sick == (preflight.Worst(found) != preflight.Error) {
-						b.Fatalf("worst %q, sick %v", preflight.Worst(found), sick)
+					if faulty == (preflight.Worst(found) != preflight.Error) {
+						b.Fatalf("worst %q, faulty %v", preflight.Worst(found), faulty)
 					}
 				}
 			})

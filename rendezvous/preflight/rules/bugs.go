@@ -12,7 +12,7 @@ func bugRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "V04", Name: "nccl-known-bug", Severity: preflight.Warning,
 		Meaning: "What the job asks for has no known fault in the NCCL that it loads: RAS queries, NVLS, and different numbers of workers on the nodes. RAS that is on by default, in a release in which a query can crash the job, is a note.",
-		Users:   "A segmentation fault in NCCL's RAS thread while communicators are made, or a hang.",
+		Symptom: "A segmentation fault in NCCL's RAS thread while communicators are made, or a hang.",
 		Steps:   []preflight.Step{preflight.ByHand.Step("install a release of NCCL without the fault, on all nodes")},
 		Check:   checkBugs,
 	}}

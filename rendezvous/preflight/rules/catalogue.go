@@ -29,8 +29,8 @@ Checks of NCCL concern a job only when a node of it has an NVIDIA driver, checks
 	}
 	for _, r := range rules {
 		fmt.Fprintf(&b, "\n## %s %s\n%s\n", r.ID, r.Name, r.Meaning)
-		if r.Users != "" {
-			fmt.Fprintf(&b, "\n*Without this check:* %s\n", r.Users)
+		if r.Symptom != "" {
+			fmt.Fprintf(&b, "\n*Without this check:* %s\n", r.Symptom)
 		}
 		fmt.Fprintf(&b, "\n*Fix:* %s\n", fixMarkdown(r.Example()))
 	}

@@ -20,8 +20,8 @@ func address(n *preflight.Facts, label, ip string, bits int) {
 	}
 }
 
-// drop removes an interface's addresses.
-func drop(n *preflight.Facts, labels ...string) {
+// dropAddresses removes an interface's addresses.
+func dropAddresses(n *preflight.Facts, labels ...string) {
 	var left []netif.Address
 	for _, a := range n.Network.Addresses {
 		keep := true
@@ -80,7 +80,7 @@ func choiceCases() map[string][]ruleCase {
 			}},
 			{name: "IPv6 on one node", severity: preflight.Error, odd: []int{1}, change: func(f *preflight.Fleet) {
 				n := &f.Nodes[1]
-				drop(n, "eth0", "docker0")
+				dropAddresses(n, "eth0", "docker0")
 				n.Network.Addresses = append(n.Network.Addresses, netif.Address{Index: 2, Label: "eth0", IP: "2001:db8::2", Bits: 64})
 				preflighttest.Set(n, "NCCL_SOCKET_IFNAME", "eth")
 			}, says: []string{"IPv6: eth0 2001:db8::2", "IPv4"}},
@@ -145,7 +145,7 @@ func choiceCases() map[string][]ruleCase {
 				})
 				for i := range 2 {
 					ip := f.Nodes[i].Node.Addr
-					drop(&f.Nodes[i], "eth0")
+					dropAddresses(&f.Nodes[i], "eth0")
 					f.Nodes[i].Network.Addresses = append(f.Nodes[i].Network.Addresses, netif.Address{Index: 2, Label: "eth0", IP: ip, Bits: 16})
 				}
 			}, says: []string{"NCCL_SOCKET_FAMILY=AF_INET6 leaves only IPv6"}},
@@ -219,7 +219,7 @@ func choiceCases() map[string][]ruleCase {
 			{name: "a prefix", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{0, 1, 2, 3}, change: everywhere("GLOO_SOCKET_IFNAME", "eth"), says: []string{"GLOO_SOCKET_IFNAME=eth: there are lo, eth0, docker0"}},
 			{name: "a name that one node lacks", severity: preflight.Error, odd: []int{1}, change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { preflighttest.Set(n, "TP_SOCKET_IFNAME", "eth0") })
-				drop(&f.Nodes[1], "eth0")
+				dropAddresses(&f.Nodes[1], "eth0")
 			}},
 			{name: "other numbers of names", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{3}, change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { preflighttest.Set(n, "GLOO_SOCKET_IFNAME", "eth0") })

@@ -15,7 +15,7 @@ func deliveryRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E03", Name: "env-delivered", Severity: preflight.Error,
 		Meaning: "No node lost variables that the others have, and no wrapper (docker run, ssh, sudo, srun, env -i, a login shell) keeps them from the workers. Through the wrapper, in the place of the worker's program, gorun starts a program that prints its environment, with what a rank, its devices and this node's -x, --env-file and --iface give it. A variable that only another node gives is not sent; it counts as lost where no unknown name arrives. `--dry-run` and `gorun env` start nothing and go by the wrapper's options. Only the five variables without which a worker cannot find its place are an error, in a job of several workers.",
-		Users:   "As E01 and I01; a container that ignores NCCL_SOCKET_IFNAME; workers that do not know their rank.",
+		Symptom: "As E01 and I01; a container that ignores NCCL_SOCKET_IFNAME; workers that do not know their rank.",
 		Steps: []preflight.Step{
 			preflight.ToProgram.Step("pass the variables on, where a wrapper stands before the workers' program",
 				"docker run -e RANK -e LOCAL_RANK -e WORLD_SIZE -e MASTER_ADDR -e MASTER_PORT -e NCCL_SOCKET_IFNAME",
@@ -40,7 +40,7 @@ func checkDelivered(f *preflight.Fleet) []preflight.Finding {
 // whose values differ on the other nodes. A variable that only half of the
 // nodes set is a warning, because that may be intended.
 func missingVariables(f *preflight.Fleet) []preflight.Finding {
-	nodes := settled(f)
+	nodes := countSettings(f)
 	perNode := map[string]bool{}  // by name: whether it may differ between nodes
 	expected := map[string]bool{} // names that most nodes have, or all must have
 	for _, u := range usages(f) {

@@ -16,14 +16,14 @@ func agreeRules() []preflight.Rule {
 		{
 			ID: "E01", Name: "env-must-agree", Severity: preflight.Error,
 			Meaning: "Variables that must be the same on every rank are the same; unset differs from set. gorun gives every rank the value of the first node, or of `-x`, and warns of the difference; with `--env-conflict=error` it refuses the job. A difference that gorun cannot remove is an error, or a warning if it only costs speed or clarity: a conf file sets what the first node does not set, `-x` gives different nodes different values, or, without a secret, the variable could run code and no node accepts it from another.",
-			Users:   "`message truncated : receiving X bytes instead of Y`, `collective mismatch error`, wrong results, or a hang.",
+			Symptom: "`message truncated : receiving X bytes instead of Y`, `collective mismatch error`, wrong results, or a hang.",
 			Steps:   []preflight.Step{preflight.ToGorun.Step("give every rank one value", "-x NCCL_ALGO=Ring")},
 			Check:   checkAgree,
 		},
 		{
 			ID: "E05", Name: "conf-file", Severity: preflight.Warning,
 			Meaning: "The nccl.conf files are the same on every node and have no faults: NCCL removes neither blanks nor quotes.",
-			Users:   "A difference between nodes that no environment shows.",
+			Symptom: "A difference between nodes that no environment shows.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("make the file the same on all nodes, or remove it everywhere; write NAME=value without blanks and quotes"),
 				preflight.ToShow.Step("what is in it", "cat -A /etc/nccl.conf"),
@@ -71,8 +71,8 @@ func usages(f *preflight.Fleet) []*usage {
 	return list
 }
 
-// settled returns the number of nodes that know their variables.
-func settled(f *preflight.Fleet) int {
+// countSettings returns the number of nodes that know their variables.
+func countSettings(f *preflight.Fleet) int {
 	count := 0
 	for _, n := range f.Known() {
 		if n.KnowsSettings() {
@@ -291,7 +291,7 @@ func unreadRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E04", Name: "env-unknown", Severity: preflight.Warning,
 		Meaning: "Variables of NCCL, torch and Gloo have names that something reads.",
-		Users:   "Nothing: a name that no library reads has no effect and no message.",
+		Symptom: "Nothing: a name that no library reads has no effect and no message.",
 		Steps:   []preflight.Step{preflight.ToGorun.Step("unset it, or write its name correctly", "--unset NCCL_SOCKET_IFNAMES")},
 		Check:   checkNames,
 	}}
@@ -337,7 +337,7 @@ func namedFileRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E06", Name: "env-files", Severity: preflight.Warning,
 		Meaning: "The files that NCCL_TOPO_FILE, NCCL_GRAPH_FILE, NCCL_TUNER_CONFIG_FILE and, by their paths, NCCL_PROFILER_PLUGIN, NCCL_ENV_PLUGIN and NCCL_GIN_PLUGIN name exist on every node and can be read; the graph's, and a plugin that must be on all nodes, is an error. N02 checks NCCL's net and tuner plugins, E05 its conf files.",
-		Users:   "`Could not open XML graph file`; otherwise nothing: NCCL runs without the file there, and with it on the other nodes.",
+		Symptom: "`Could not open XML graph file`; otherwise nothing: NCCL runs without the file there, and with it on the other nodes.",
 		Steps:   []preflight.Step{preflight.ByHand.Step("put the file on the marked nodes, where the job's user may read it")},
 		Check:   checkNamedFiles,
 	}}

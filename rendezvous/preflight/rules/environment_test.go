@@ -34,14 +34,14 @@ func environmentCases() map[string][]ruleCase {
 			{
 				name: "another protocol from a conf file", severity: preflight.Error, odd: []int{1}, change: func(f *preflight.Fleet) {
 					preflighttest.SetFrom(&f.Nodes[1], "NCCL_PROTO", "LL", "/etc/nccl.conf")
-					leaves(f, "NCCL_PROTO")
+					addDifference(f, "NCCL_PROTO")
 				},
 				says: []string{"NCCL_PROTO=LL: from /etc/nccl.conf", "NCCL_PROTO unset", "on node2, as root: sed -i '/^NCCL_PROTO=/d' /etc/nccl.conf"},
 			},
 			{
 				name: "one of two nodes has a conf file", nodes: 2, severity: preflight.Error, odd: nil, change: func(f *preflight.Fleet) {
 					preflighttest.SetFrom(&f.Nodes[1], "NCCL_ALGO", "Ring", "/etc/nccl.conf")
-					leaves(f, "NCCL_ALGO")
+					addDifference(f, "NCCL_ALGO")
 				},
 				says: []string{"on node2, as root: sed -i '/^NCCL_ALGO=/d' /etc/nccl.conf"},
 			},
@@ -53,14 +53,14 @@ func environmentCases() map[string][]ruleCase {
 					preflighttest.Set(&f.Nodes[2], "NCCL_IB_HCA", "mlx5")
 					f.Nodes = append(f.Nodes, preflighttest.H100s(5).Nodes[4])
 					preflighttest.SetFrom(&f.Nodes[4], "NCCL_ALGO", "Ring", "/etc/nccl.conf")
-					leaves(f, "NCCL_ALGO")
+					addDifference(f, "NCCL_ALGO")
 				},
 				says: []string{"gorun -x NCCL_ALGO=Ring ..."},
 			},
 			{name: "two values that -x gives", nodes: 2, severity: preflight.Error, odd: nil, change: func(f *preflight.Fleet) {
 				preflighttest.Set(&f.Nodes[0], "NCCL_ALGO", "Ring")
 				preflighttest.Set(&f.Nodes[1], "NCCL_ALGO", "Tree")
-				leaves(f, "NCCL_ALGO")
+				addDifference(f, "NCCL_ALGO")
 			}},
 			{name: "several variables of one node", severity: preflight.Error, odd: []int{3}, change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) {
@@ -68,21 +68,21 @@ func environmentCases() map[string][]ruleCase {
 					preflighttest.Set(n, "NCCL_BUFFSIZE", "8388608")
 				})
 				f.Nodes[3].Settings = f.Nodes[3].Settings[:0]
-				leaves(f, "NCCL_ALGO")
-				leaves(f, "NCCL_BUFFSIZE")
+				addDifference(f, "NCCL_ALGO")
+				addDifference(f, "NCCL_BUFFSIZE")
 			}, says: []string{"NCCL_ALGO unset, NCCL_BUFFSIZE unset", "Several variables"}},
 			{name: "torch's watchdog", severity: preflight.Warning, odd: []int{0}, change: func(f *preflight.Fleet) {
 				preflighttest.Set(&f.Nodes[0], "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "60")
-				leaves(f, "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC")
+				addDifference(f, "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC")
 			}},
 			{name: "a variable that this NCCL does not read", change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { nccl(n, "2.20.5", 22005) })
 				preflighttest.SetFrom(&f.Nodes[0], "NCCL_NET_MERGE_LEVEL", "LOC", "/etc/nccl.conf")
-				leaves(f, "NCCL_NET_MERGE_LEVEL")
+				addDifference(f, "NCCL_NET_MERGE_LEVEL")
 			}},
 			{name: "a conf file without GPUs", base: preflighttest.CPUs, change: func(f *preflight.Fleet) {
 				preflighttest.SetFrom(&f.Nodes[0], "NCCL_ALGO", "Ring", "/etc/nccl.conf")
-				leaves(f, "NCCL_ALGO")
+				addDifference(f, "NCCL_ALGO")
 			}},
 			{name: "the first value counts", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{0, 2, 3}, change: func(f *preflight.Fleet) {
 				f.Differences = []preflight.Difference{{Name: "NCCL_ALGO", Text: "a hang", Values: []preflight.Value{{Value: "NCCL_ALGO=Ring", Nodes: []int{1}}, {Value: "NCCL_ALGO unset", Nodes: []int{0, 2, 3}}}}}
@@ -122,7 +122,7 @@ func environmentCases() map[string][]ruleCase {
 				preflighttest.Set(&f.Nodes[0], "NCCL_COMM_ID", "10.0.0.1:5000")
 				preflighttest.Set(&f.Nodes[1], "NCCL_SHM_DISABLE", "1")
 			}, says: []string{"NCCL_COMM_ID=", "NCCL_SHM_DISABLE=1"}},
-			{name: "INFO in a large job", nodes: 128, severity: preflight.Warning, odd: upTo(128), change: func(f *preflight.Fleet) {
+			{name: "INFO in a large job", nodes: 128, severity: preflight.Warning, odd: firstNodes(128), change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { n.Settings = nil; preflighttest.Set(n, "NCCL_DEBUG", "INFO") })
 			}},
 			{name: "INFO in a small job", change: func(f *preflight.Fleet) {
@@ -196,13 +196,13 @@ func environmentCases() map[string][]ruleCase {
 			{name: "well written", change: all("NCCL_SOCKET_IFNAME", "=eth0")},
 		},
 		"E06": {
-			{name: "a topology on three nodes", severity: preflight.Warning, odd: []int{3}, change: func(f *preflight.Fleet) { named(f, "NCCL_TOPO_FILE", "/etc/topo.xml", 3) }, says: []string{"NCCL_TOPO_FILE=/etc/topo.xml: no such file"}},
-			{name: "a graph", severity: preflight.Error, odd: []int{3}, change: func(f *preflight.Fleet) { named(f, "NCCL_GRAPH_FILE", "/etc/graph.xml", 3) }},
+			{name: "a topology on three nodes", severity: preflight.Warning, odd: []int{3}, change: func(f *preflight.Fleet) { nameFile(f, "NCCL_TOPO_FILE", "/etc/topo.xml", 3) }, says: []string{"NCCL_TOPO_FILE=/etc/topo.xml: no such file"}},
+			{name: "a graph", severity: preflight.Error, odd: []int{3}, change: func(f *preflight.Fleet) { nameFile(f, "NCCL_GRAPH_FILE", "/etc/graph.xml", 3) }},
 			{name: "a file of a variable that workers do not get", change: func(f *preflight.Fleet) {
 				f.Nodes[3].Files = []ncclenv.Named{{Name: "NCCL_TOPO_FILE", Path: "/etc/topo.xml", Error: "no such file or directory"}}
 			}},
-			{name: "everywhere", change: func(f *preflight.Fleet) { named(f, "NCCL_TOPO_FILE", "/etc/topo.xml", -1) }},
-			{name: "without GPUs", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { named(f, "NCCL_GRAPH_FILE", "/etc/graph.xml", 3) }},
+			{name: "everywhere", change: func(f *preflight.Fleet) { nameFile(f, "NCCL_TOPO_FILE", "/etc/topo.xml", -1) }},
+			{name: "without GPUs", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { nameFile(f, "NCCL_GRAPH_FILE", "/etc/graph.xml", 3) }},
 		},
 		"E05": {
 			{name: "a file on one node", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) { f.Nodes[1].ConfFiles = conf("aa") }, says: []string{"/etc/nccl.conf (aa): sets NCCL_IB_TC", "no nccl.conf"}},
@@ -235,14 +235,14 @@ func TestUnknownDelivery(t *testing.T) {
 	f := preflighttest.CPUs(2)
 	everyNode(f, func(n *preflight.Facts) { n.Libraries = library.Facts{} })
 	f.Nodes[1].Unknown = []preflight.Unknown{{Source: preflight.LostSource, Why: "docker: its command line is not understood here"}, {Source: "gpu", Why: "no answer"}}
-	found := of("F01", preflight.Compare(f, All(), preflight.Options{}))
+	found := findingsOf("F01", preflight.Compare(f, All(), preflight.Options{}))
 	if len(found) != 1 || len(found[0].Values) != 1 || found[0].Values[0].Value != "delivery: docker: its command line is not understood here" {
 		t.Errorf("%+v", found)
 	}
 }
 
-// leaves makes the nodes' workers differ in a variable, as their settings do.
-func leaves(f *preflight.Fleet, name string) {
+// addDifference makes the nodes' workers differ in a variable, as their settings do.
+func addDifference(f *preflight.Fleet, name string) {
 	v, _ := ncclenv.Lookup(name)
 	d := preflight.Difference{Name: name, Text: v.Text, Left: true, Error: !v.Soft()}
 	for i, n := range f.Known() {
@@ -260,8 +260,8 @@ func leaves(f *preflight.Fleet, name string) {
 	f.Differences = append(f.Differences, d)
 }
 
-// named gives all workers a variable that names a file, which one node lacks.
-func named(f *preflight.Fleet, name, path string, lacks int) {
+// nameFile gives all workers a variable that names a file, which one node lacks.
+func nameFile(f *preflight.Fleet, name, path string, lacks int) {
 	for i := range f.Nodes {
 		preflighttest.Set(&f.Nodes[i], name, path)
 		file := ncclenv.Named{Name: name, Path: path}

@@ -63,13 +63,13 @@ func TestInventedNamesAreBounded(t *testing.T) {
 	for i := range 1024 {
 		preflighttest.Set(&f.Nodes[7], fmt.Sprintf("NCCL_SOCKET_IFNAME%s%d", strings.Repeat("X", 70), i), "1")
 		preflighttest.Set(&f.Nodes[7], fmt.Sprint("FI_", i), "1")
-		leaves(f, fmt.Sprint("FI_", i))
+		addDifference(f, fmt.Sprint("FI_", i))
 	}
 	found := preflight.Compare(f, All(), preflight.Options{})
-	if x := of("E04", found); len(x) != 1 || len(x[0].Values) > preflight.MaxValues {
+	if x := findingsOf("E04", found); len(x) != 1 || len(x[0].Values) > preflight.MaxValues {
 		t.Errorf("E04: %d findings", len(x))
 	}
-	x := of("E01", found)
+	x := findingsOf("E01", found)
 	if len(x) != 1 || !slices.Equal(oddNodes(x...), []int{7}) {
 		t.Fatalf("E01: %d findings of nodes %v", len(x), oddNodes(x...))
 	}

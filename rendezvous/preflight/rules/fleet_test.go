@@ -15,8 +15,8 @@ func everyNode(f *preflight.Fleet, change func(n *preflight.Facts)) {
 	}
 }
 
-// of returns the findings of one rule.
-func of(id string, found []preflight.Finding) []preflight.Finding {
+// findingsOf returns the findings of one rule.
+func findingsOf(id string, found []preflight.Finding) []preflight.Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(x preflight.Finding) bool { return x.ID != id })
 }
 
@@ -67,8 +67,8 @@ func TestHealthyFleetsYieldNothing(t *testing.T) {
 	}
 }
 
-// upTo returns the numbers below n.
-func upTo(n int) []int {
+// firstNodes returns the numbers below n.
+func firstNodes(n int) []int {
 	list := make([]int, n)
 	for i := range list {
 		list[i] = i

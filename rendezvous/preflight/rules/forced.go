@@ -15,7 +15,7 @@ func forcedRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "E02", Name: "env-forced", Severity: preflight.Warning,
 		Meaning: "No value is forced that is dangerous or slow by itself; one from a conf file that is merely slow or narrow is a note.",
-		Users:   "A slow job, corrupt data, or a hang whose cause is a variable left from debugging.",
+		Symptom: "A slow job, corrupt data, or a hang whose cause is a variable left from debugging.",
 		Steps:   []preflight.Step{preflight.ToGorun.Step("unless you need it, unset it", "--unset NCCL_P2P_DISABLE")},
 		Check:   checkForced,
 	}}

@@ -14,7 +14,7 @@ func glooRules() []preflight.Rule {
 		{
 			ID: "I07", Name: "gloo-hostname", Severity: preflight.Error,
 			Meaning: "Where GLOO_SOCKET_IFNAME is not set, the node's host name resolves to an address of the node that other nodes can reach; a name server that does not answer is a warning.",
-			Users:   "`Gloo connectFullMesh failed with ...`, `connect [127.0.1.1]:...: Connection refused`.",
+			Symptom: "`Gloo connectFullMesh failed with ...`, `connect [127.0.1.1]:...: Connection refused`.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("let gorun name an interface of a network that all nodes share", "--iface auto").Everywhere(),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to give the host name the node's address in /etc/hosts instead of 127.0.1.1").Alternative(),
@@ -24,7 +24,7 @@ func glooRules() []preflight.Rule {
 		{
 			ID: "I08", Name: "gloo-exact", Severity: preflight.Error,
 			Meaning: "GLOO_SOCKET_IFNAME and TP_SOCKET_IFNAME hold full names of interfaces of the node, and GLOO_SOCKET_IFNAME as many on every node.",
-			Users:   "`Unable to find address for: eth`.",
+			Symptom: "`Unable to find address for: eth`.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("let gorun give Gloo and TensorPipe the full name on each node", "--iface auto").Everywhere(),
 				preflight.InShell.Step("write the full name; ^, = and prefixes are NCCL's only", "export GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0").Alternative(),

@@ -19,7 +19,7 @@ func gpuRules() []preflight.Rule {
 		{
 			ID: "D02", Name: "enough-gpu", Severity: preflight.Error,
 			Meaning: "A node has at least as many visible GPUs as workers; on a single machine, with --oversubscribe-gpus, and for a program of which gorun sees neither NCCL nor torch, it is a warning.",
-			Users:   "`invalid device ordinal`, `no CUDA-capable device`, `Duplicate GPU detected`.",
+			Symptom: "`invalid device ordinal`, `no CUDA-capable device`, `Duplicate GPU detected`.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("start as many workers as there are GPUs", "--nproc-per-node 4").Everywhere(),
 				preflight.ByHand.Step("make more GPUs visible: CUDA_VISIBLE_DEVICES, --gres of Slurm, --gpus of docker run").Alternative(),
@@ -30,7 +30,7 @@ func gpuRules() []preflight.Rule {
 		{
 			ID: "D04", Name: "nvml-all", Severity: preflight.Error,
 			Meaning: "NVML works, for every GPU of the machine: NCCL asks for all of them, also for those that the job does not use.",
-			Users:   "`nvmlInit_v2() failed`, `nvmlDeviceGetHandleByIndex(5) failed: Unknown Error`, `GPU is lost`.",
+			Symptom: "`nvmlInit_v2() failed`, `nvmlDeviceGetHandleByIndex(5) failed: Unknown Error`, `GPU is lost`.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("leave the marked nodes out of the job, and ask their administrator to reset the GPUs or to restart the machine"),
 				preflight.ToShow.Step("what the driver says", "nvidia-smi -q -d ECC,PAGE_RETIREMENT"),
@@ -40,7 +40,7 @@ func gpuRules() []preflight.Rule {
 		{
 			ID: "D10", Name: "device-nodes", Severity: preflight.Error,
 			Meaning: "The device files of the driver can be opened; a node whose workers load NCCL has a driver if other nodes of its role have one.",
-			Users:   "`CUDA unknown error` (999), `no CUDA-capable device is detected`.",
+			Symptom: "`CUDA unknown error` (999), `no CUDA-capable device is detected`.",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("load the driver's modules and create its files", "nvidia-modprobe -u -c 0"),
 				preflight.ToContainer.Step("give the container its GPUs", "--gpus all").Alternative(),
@@ -50,7 +50,7 @@ func gpuRules() []preflight.Rule {
 		{
 			ID: "T03", Name: "stub-libs", Severity: preflight.Error,
 			Meaning: "The libcuda.so.1 that workers load is the driver's, not a stub to link with; a folder of stubs in LD_LIBRARY_PATH is a warning.",
-			Users:   "CUDA error 34, `stub library`.",
+			Symptom: "CUDA error 34, `stub library`.",
 			Steps:   []preflight.Step{preflight.InShell.Step("remove the folder that ends in /stubs", "export LD_LIBRARY_PATH=/usr/local/cuda/lib64")},
 			Check:   checkStubs,
 		},
@@ -274,7 +274,7 @@ func deviceRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "D01", Name: "distinct-gpu", Severity: preflight.Error,
 		Meaning: "No two agents of one machine (several containers, --local-nodes) give the same GPU to their workers; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
-		Users:   "`Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000`, or `out of memory` and half the speed.",
+		Symptom: "`Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000`, or `out of memory` and half the speed.",
 		Steps: []preflight.Step{
 			preflight.ToGorun.Step("share them on purpose", "--oversubscribe-gpus").Everywhere(),
 			preflight.ByHand.Step("give each agent GPUs of its own, with CUDA_VISIBLE_DEVICES or the option --gpus of docker run").Alternative(),
@@ -418,14 +418,14 @@ func modelRules() []preflight.Rule {
 		{
 			ID: "D05", Name: "gpu-model", Severity: preflight.Warning,
 			Meaning: "All nodes have GPUs of one model.",
-			Users:   "Every rank waits for the slowest; out of memory on some nodes only; other algorithms on some ranks.",
+			Symptom: "Every rank waits for the slowest; out of memory on some nodes only; other algorithms on some ranks.",
 			Steps:   []preflight.Step{preflight.ByHand.Step("start the job on nodes of one kind, or give the larger nodes no more work than the smaller ones can do")},
 			Check:   checkModel,
 		},
 		{
 			ID: "D08", Name: "cuda-order", Severity: preflight.Warning,
 			Meaning: "On a node with GPUs of several models CUDA_DEVICE_ORDER is PCI_BUS_ID, so that CUDA numbers them as NVML and nvidia-smi do.",
-			Users:   "LOCAL_RANK is another GPU than nvidia-smi shows under that number, far from the rank's network card.",
+			Symptom: "LOCAL_RANK is another GPU than nvidia-smi shows under that number, far from the rank's network card.",
 			Steps:   []preflight.Step{preflight.EveryRank("number the GPUs by their place on the bus", "CUDA_DEVICE_ORDER", "PCI_BUS_ID")},
 			Check:   checkOrder,
 		},

@@ -34,7 +34,7 @@ func gpuCases() map[string][]ruleCase {
 		},
 		"D04": {
 			{name: "NVML does not work", nodes: 1, severity: preflight.Error, odd: []int{0}, change: func(f *preflight.Fleet) { f.Nodes[0].GPU.Error = "Driver/library version mismatch" }, says: []string{"Driver/library version mismatch"}},
-			{name: "a sick GPU", severity: preflight.Error, odd: []int{2}, change: func(f *preflight.Fleet) { f.Nodes[2].GPU.Devices[5].Error = "GPU is lost" }, says: []string{"GPU 5 (0000:15:00.0): GPU is lost"}},
+			{name: "a faulty GPU", severity: preflight.Error, odd: []int{2}, change: func(f *preflight.Fleet) { f.Nodes[2].GPU.Devices[5].Error = "GPU is lost" }, says: []string{"GPU 5 (0000:15:00.0): GPU is lost"}},
 			{name: "no driver", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { f.Nodes[0].GPU.Error = "no library" }},
 		},
 		"D05": {

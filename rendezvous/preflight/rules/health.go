@@ -16,7 +16,7 @@ func healthRules() []preflight.Rule {
 		{
 			ID: "D03", Name: "fabric-manager", Severity: preflight.Error,
 			Meaning: "On machines with NVSwitch the Fabric Manager has made the GPUs ready; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
-			Users:   "CUDA error 802, `system not yet initialized`; `Failed to bind NVLink SHARP (NVLS) Multicast memory`.",
+			Symptom: "CUDA error 802, `system not yet initialized`; `Failed to bind NVLink SHARP (NVLS) Multicast memory`.",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("start the Fabric Manager of the driver's version, and reset the GPUs if it starts after them", "systemctl restart nvidia-fabricmanager"),
 				preflight.ToShow.Step("the state of the fabric", "nvidia-smi -q | grep -A3 Fabric"),
@@ -26,21 +26,21 @@ func healthRules() []preflight.Rule {
 		{
 			ID: "D06", Name: "mig", Severity: preflight.Error,
 			Meaning: "No two workers get MIG instances of one GPU; on instances of different GPUs they lack NVLink and peer-to-peer, which is a warning.",
-			Users:   "`Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000`, `invalid usage`; slow collectives.",
+			Symptom: "`Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000`, `invalid usage`; slow collectives.",
 			Steps:   []preflight.Step{preflight.AsRoot.Step("use whole GPUs, when no process computes on them", "nvidia-smi -mig 0")},
 			Check:   checkMIG,
 		},
 		{
 			ID: "D09", Name: "compute-mode", Severity: preflight.Error,
 			Meaning: "The workers may compute on their GPUs: none is in the mode Prohibited, and none in Exclusive_Process when another process holds it or workers share it; for a program of which gorun sees neither NCCL nor torch, it is a warning.",
-			Users:   "`all CUDA-capable devices are busy or unavailable`.",
+			Symptom: "`all CUDA-capable devices are busy or unavailable`.",
 			Steps:   []preflight.Step{preflight.AsRoot.Step("let processes share them", "nvidia-smi -c 0")},
 			Check:   checkComputeMode,
 		},
 		{
 			ID: "G01", Name: "gpu-health", Severity: preflight.Warning,
 			Meaning: "The memory of the workers' GPUs has had no uncorrected errors since the driver was loaded, no rows or pages of it wait for a reset to be replaced, and no row could not be replaced.",
-			Users:   "Xid 48, 63, 64, 94 or 95 in the kernel's log and the end of a worker, hours later.",
+			Symptom: "Xid 48, 63, 64, 94 or 95 in the kernel's log and the end of a worker, hours later.",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("reset the GPUs when no process uses them", "nvidia-smi --gpu-reset"),
 				preflight.ToShow.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
@@ -51,7 +51,7 @@ func healthRules() []preflight.Rule {
 		{
 			ID: "G02", Name: "nvlink", Severity: preflight.Warning,
 			Meaning: "As many NVLinks are up on each of the workers' GPUs as on the others of its model.",
-			Users:   "Half the bandwidth; `Cuda failure 'peer access is not supported between these two devices'`.",
+			Symptom: "Half the bandwidth; `Cuda failure 'peer access is not supported between these two devices'`.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the marked nodes to reset the GPUs, and to repair the machine if the links stay down"),
 				preflight.ToShow.Step("which links are up", "nvidia-smi nvlink -s"),
@@ -61,7 +61,7 @@ func healthRules() []preflight.Rule {
 		{
 			ID: "G03", Name: "gpu-clocks", Severity: preflight.Warning,
 			Meaning: "Neither heat nor the power supply holds down the clocks of the workers' GPUs.",
-			Users:   "One slow rank, for which all others wait.",
+			Symptom: "One slow rank, for which all others wait.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the marked nodes to look at cooling and power"),
 				preflight.ToShow.Step("what holds the clocks down", "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),

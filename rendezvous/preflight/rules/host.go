@@ -17,7 +17,7 @@ func hostRules() []preflight.Rule {
 		{
 			ID: "H01", Name: "host-id", Severity: preflight.Error,
 			Meaning: "NCCL takes no two machines for one, because of NCCL_HOSTID or because copies of a running machine share a host name and a boot id. Containers of one machine share /dev/shm if NCCL takes them for one host, and only then (else a warning).",
-			Users:   "`Error while attaching to shared memory segment /dev/shm/nccl-...`, `Duplicate GPU detected` across machines, or the network used inside a machine.",
+			Symptom: "`Error while attaching to shared memory segment /dev/shm/nccl-...`, `Duplicate GPU detected` across machines, or the network used inside a machine.",
 			Steps: []preflight.Step{
 				preflight.InShell.Step("give the containers that share memory one host id", "export NCCL_HOSTID=$(cat /proc/sys/kernel/random/boot_id)-$(stat -c %d /dev/shm)"),
 				preflight.ToContainer.Step("give the containers the machine's /dev/shm", "--ipc=host").Alternative(),
@@ -27,21 +27,21 @@ func hostRules() []preflight.Rule {
 		{
 			ID: "H02", Name: "clock", Severity: preflight.Warning,
 			Meaning: "No clock differs from the coordinator's by more than 100 ms and half of the shortest round trip, which is how far the measurement may be wrong.",
-			Users:   "Logs of several nodes in the wrong order: the wrong rank is blamed.",
+			Symptom: "Logs of several nodes in the wrong order: the wrong rank is blamed.",
 			Steps:   []preflight.Step{preflight.AsRoot.Step("synchronise the clock", "chronyc makestep || systemctl restart systemd-timesyncd")},
 			Check:   checkClock,
 		},
 		{
 			ID: "H03", Name: "arch", Severity: preflight.Warning,
 			Meaning: "All nodes have the same architecture and CPU vendor (an error where the loaded NCCL cannot mix architectures); different kernels are a note.",
-			Users:   "A hang with CPUs of several vendors (NCCL 2.18.1 to 2.19.3) or architectures (before 2.24).",
+			Symptom: "A hang with CPUs of several vendors (NCCL 2.18.1 to 2.19.3) or architectures (before 2.24).",
 			Steps:   []preflight.Step{preflight.ByHand.Step("use machines of one kind, or upgrade NCCL")},
 			Check:   checkArch,
 		},
 		{
 			ID: "H04", Name: "sysfs", Severity: preflight.Error,
 			Meaning: "/sys/class/pci_bus can be read, from which NCCL learns how GPUs and network cards are connected; a missing /proc/driver/nvidia is a warning.",
-			Users:   "`Could not find real path of /sys/class/pci_bus/...`.",
+			Symptom: "`Could not find real path of /sys/class/pci_bus/...`.",
 			Steps: []preflight.Step{
 				preflight.ToContainer.Step("give the container the machine's /sys", "-v /sys:/sys:ro"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to mount /sys (and /proc) where the workers run").Alternative(),

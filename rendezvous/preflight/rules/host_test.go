@@ -9,8 +9,8 @@ import (
 )
 
 func hostCases() map[string][]ruleCase {
-	// beside puts node 1 into a container on the machine of node 0.
-	beside := func(f *preflight.Fleet) {
+	// sameMachine puts node 1 into a container on the machine of node 0.
+	sameMachine := func(f *preflight.Fleet) {
 		f.Nodes[1].Host.BootID = f.Nodes[0].Host.BootID
 		f.Nodes[1].Host.NS.Net = "net:[7]"
 		f.Nodes[1].RDMA = f.Nodes[0].RDMA
@@ -28,10 +28,10 @@ func hostCases() map[string][]ruleCase {
 				preflighttest.Set(&f.Nodes[3], "NCCL_HOSTID", "a")
 			}, says: []string{"NCCL_HOSTID=a", "unset NCCL_HOSTID"}},
 			{name: "one name, two /dev/shm", severity: preflight.Warning, odd: []int{0, 1}, change: func(f *preflight.Fleet) {
-				beside(f)
+				sameMachine(f)
 				f.Nodes[1].Host.Hostname, f.Nodes[1].Host.SHM.Dev = f.Nodes[0].Host.Hostname, 99
 			}, says: []string{"host node1, /dev/shm on device 24", "host node1, /dev/shm on device 99"}},
-			{name: "two names on one machine", severity: preflight.Warning, odd: []int{0, 1}, change: beside, says: []string{"takes them for several hosts"}},
+			{name: "two names on one machine", severity: preflight.Warning, odd: []int{0, 1}, change: sameMachine, says: []string{"takes them for several hosts"}},
 			{name: "copies of a machine", severity: preflight.Error, odd: []int{0, 1}, change: copied, says: []string{"host name node1, boot id boot0", "export NCCL_HOSTID=$("}},
 			{name: "copies of a machine that say only their addresses", severity: preflight.Error, odd: []int{0, 1}, change: func(f *preflight.Fleet) {
 				copied(f)
@@ -47,14 +47,14 @@ func hostCases() map[string][]ruleCase {
 			}},
 			{name: "copies with names of their own", change: func(f *preflight.Fleet) { f.Nodes[1].Host.BootID = f.Nodes[0].Host.BootID }},
 			{name: "united on purpose", change: func(f *preflight.Fleet) {
-				beside(f)
+				sameMachine(f)
 				preflighttest.Set(&f.Nodes[0], "NCCL_HOSTID", "a")
 				preflighttest.Set(&f.Nodes[1], "NCCL_HOSTID", "a")
 			}},
 			{name: "ids of their own", change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { preflighttest.Set(n, "NCCL_HOSTID", n.Node.ID) })
 			}},
-			{name: "without GPUs", base: preflighttest.CPUs, change: beside},
+			{name: "without GPUs", base: preflighttest.CPUs, change: sameMachine},
 		},
 		"H02": {
 			{name: "behind and ahead", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1, 3}, change: func(f *preflight.Fleet) {

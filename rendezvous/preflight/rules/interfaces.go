@@ -17,7 +17,7 @@ func choiceRules() []preflight.Rule {
 		{
 			ID: "I01", Name: "iface-selected", Severity: preflight.Error,
 			Meaning: "On every node NCCL finds an interface; between machines neither loopback nor link-local (unless all are IPv4 link-local), and of the same address family everywhere; other subnets or other numbers of interfaces are a warning.",
-			Users:   "`Bootstrap : no socket interface found`, `connect to 127.0.0.1<...>`, `fe80::...%ib0`, `Connection refused`, or a hang in init.",
+			Symptom: "`Bootstrap : no socket interface found`, `connect to 127.0.0.1<...>`, `fe80::...%ib0`, `Connection refused`, or a hang in init.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("let gorun name an interface of a network that all nodes share", "--iface auto").Everywhere(),
 				preflight.InShell.Step("name it by hand; = makes NCCL compare the whole name", "export NCCL_SOCKET_IFNAME==eth0").Everywhere().Alternative(),
@@ -27,14 +27,14 @@ func choiceRules() []preflight.Rule {
 		{
 			ID: "I09", Name: "family", Severity: preflight.Error,
 			Meaning: "NCCL_SOCKET_FAMILY names a family of which the chosen interfaces have an address.",
-			Users:   "`no socket interface found`.",
+			Symptom: "`no socket interface found`.",
 			Steps:   []preflight.Step{preflight.ToGorun.Step("force the family that all nodes have", "-x NCCL_SOCKET_FAMILY=AF_INET")},
 			Check:   checkFamily,
 		},
 		{
 			ID: "I10", Name: "virtual-nic", Severity: preflight.Warning,
 			Meaning: "No chosen interface is a bridge of containers, a tunnel or another interface that ends on its machine.",
-			Users:   "A peer that advertises 172.17.0.1 or 172.21.0.1; connections that are refused or time out after init.",
+			Symptom: "A peer that advertises 172.17.0.1 or 172.21.0.1; connections that are refused or time out after init.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("let gorun name an interface of a network that all nodes share", "--iface auto").Everywhere(),
 				preflight.ToGorun.Step("exclude interfaces that end on the machine", "-x 'NCCL_SOCKET_IFNAME=^docker,lo,br-,virbr,veth,cni,flannel,cali,tun,wg'").Alternative(),
@@ -44,7 +44,7 @@ func choiceRules() []preflight.Rule {
 		{
 			ID: "I12", Name: "running", Severity: preflight.Warning,
 			Meaning: "The interfaces that the user named, and the slaves of a bond, have a carrier.",
-			Users:   "Since 2.28.3 NCCL leaves the interface out without a message; before, it takes it and cannot connect.",
+			Symptom: "Since 2.28.3 NCCL leaves the interface out without a message; before, it takes it and cannot connect.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the marked nodes to look at the cable and the switch port of the interface, or leave it out with --iface"),
 				preflight.ToShow.Step("which interfaces have a carrier", "ip -br link"),
@@ -292,7 +292,7 @@ func ifaceRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "I14", Name: "iface-asked", Severity: preflight.Error,
 		Meaning: "What --iface names exists on every node: the interface, an address in the network, or with auto a network that all nodes share.",
-		Users:   "Nothing else: only gorun reads --iface.",
+		Symptom: "Nothing else: only gorun reads --iface.",
 		Steps: []preflight.Step{
 			preflight.ToGorun.Step("let gorun find a network that every node has", "--iface auto").Everywhere(),
 			preflight.ByHand.Step("start gorun without --iface").Alternative(),

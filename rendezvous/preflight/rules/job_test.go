@@ -52,30 +52,30 @@ func jobCases() map[string][]ruleCase {
 			{name: "other arguments", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) { f.Nodes[1].Program.Args = []string{"--lr", "3e-5"} }, says: []string{"--lr 3e-5"}},
 			{name: "another Python", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{2}, change: func(f *preflight.Fleet) { f.Nodes[2].Libraries.Python = "3.10" }},
 			{name: "a module", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{2}, change: func(f *preflight.Fleet) {
-				beside(f)
+				addModules(f)
 				f.Nodes[2].Program.Modules[1].Hash = "b2"
 			}, says: []string{"differs: net.py"}, omits: []string{"data.py"}},
 			{name: "modules that are missing or too many", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1, 2}, change: func(f *preflight.Fleet) {
-				beside(f)
+				addModules(f)
 				f.Nodes[1].Program.Modules = f.Nodes[1].Program.Modules[1:]
 				f.Nodes[2].Program.Modules = append(f.Nodes[2].Program.Modules, preflight.Module{Path: "old.py", Hash: "c"})
 			}, says: []string{"is missing: data.py", "is only here: old.py"}},
 			{name: "a module on one of two nodes", base: preflighttest.CPUs, nodes: 2, severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
-				beside(f)
+				addModules(f)
 				f.Nodes[0].Program.Modules[0].Hash = "a2"
 			}, says: []string{"differs: data.py"}},
-			{name: "no modules on one node", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: func(f *preflight.Fleet) { beside(f); f.Nodes[3].Program.Modules = nil }},
+			{name: "no modules on one node", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: func(f *preflight.Fleet) { addModules(f); f.Nodes[3].Program.Modules = nil }},
 			{name: "modules beyond the bounds", base: preflighttest.CPUs, change: func(f *preflight.Fleet) {
-				beside(f)
+				addModules(f)
 				everyNode(f, func(n *preflight.Facts) { n.Program.More = true })
 				f.Nodes[1].Program.Modules = f.Nodes[1].Program.Modules[:1]
 			}},
 			{name: "modules of another role", base: preflighttest.CPUs, change: func(f *preflight.Fleet) {
-				beside(f)
+				addModules(f)
 				f.Nodes[3].Program.Modules, f.Nodes[3].Node.Role = nil, "evaluator"
 			}},
 			{name: "modules that are not known", base: preflighttest.CPUs, change: func(f *preflight.Fleet) {
-				beside(f)
+				addModules(f)
 				f.Nodes[3].Program.Modules, f.Nodes[3].Unknown = nil, []preflight.Unknown{{Source: "modules", Why: "nothing came within 1s"}}
 			}},
 			{name: "a system program", base: preflighttest.CPUs, change: func(f *preflight.Fleet) {
@@ -94,9 +94,9 @@ func jobCases() map[string][]ruleCase {
 			{name: "the same", base: preflighttest.CPUs, change: func(*preflight.Fleet) {}},
 		},
 		"R05": {
-			{name: "a process of the same run", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{1}, change: leftJob, says: []string{`pid 4242 (python) of run "run42"`}},
+			{name: "a process of the same run", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{1}, change: addLeftoverJob, says: []string{`pid 4242 (python) of run "run42"`}},
 			{name: "several runs", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{1}, change: func(f *preflight.Fleet) { f.Nodes[1].Node.RunID = "run41" }},
-			{name: "agents of one machine", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { preflighttest.OnOneMachine(f); leftJob(f) }},
+			{name: "agents of one machine", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { preflighttest.OnOneMachine(f); addLeftoverJob(f) }},
 		},
 		"R06": {
 			{name: "a proxy for all", severity: preflight.Warning, odd: []int{2}, change: func(f *preflight.Fleet) { preflighttest.Set(&f.Nodes[2], "http_proxy", "http://proxy.example:3128") }, says: []string{"http for 10.0.0.1 goes to proxy.example:3128"}},
@@ -149,7 +149,7 @@ func jobCases() map[string][]ruleCase {
 	}
 }
 
-func leftJob(f *preflight.Fleet) {
+func addLeftoverJob(f *preflight.Fleet) {
 	f.Nodes[1].Host.Leftover.Jobs = []host.Job{{PID: 4242, RunID: "run42", Name: "python"}}
 }
 
@@ -159,8 +159,8 @@ func rankInOrder(f *preflight.Fleet) {
 	}
 }
 
-// beside gives all nodes the same modules.
-func beside(f *preflight.Fleet) {
+// addModules gives all nodes the same modules.
+func addModules(f *preflight.Fleet) {
 	everyNode(f, func(n *preflight.Facts) {
 		n.Program.Modules = []preflight.Module{{Path: "data.py", Hash: "a"}, {Path: "net.py", Hash: "b"}}
 	})

@@ -19,14 +19,14 @@ func leftoverRules() []preflight.Rule {
 		{
 			ID: "S01", Name: "leftovers", Severity: preflight.Warning,
 			Meaning: "No other process computes on the GPUs that the job will use, and no segments of ended ranks fill /dev/shm.",
-			Users:   "`Cuda failure 'out of memory'` at init; a slow rank; `No space left on device` in /dev/shm.",
+			Symptom: "`Cuda failure 'out of memory'` at init; a slow rank; `No space left on device` in /dev/shm.",
 			Steps:   []preflight.Step{preflight.InShell.Step("remove what ended ranks left", `find /dev/shm -maxdepth 1 -name 'nccl-*' -user "$(id -un)" -delete`)},
 			Check:   checkLeftovers,
 		},
 		{
 			ID: "T01", Name: "debug-file", Severity: preflight.Warning,
 			Meaning: "NCCL_DEBUG_FILE names a file of its own for each rank, in a folder that exists and is writable.",
-			Users:   "Ranks overwrite each other's log, or NCCL writes none: the line with the cause is lost.",
+			Symptom: "Ranks overwrite each other's log, or NCCL writes none: the line with the cause is lost.",
 			Steps:   []preflight.Step{preflight.EveryRank("put the host and the process id into the name", "NCCL_DEBUG_FILE", "/tmp/nccl.%h.%p.log")},
 			Check:   checkDebugFile,
 		},

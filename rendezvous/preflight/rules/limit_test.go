@@ -8,7 +8,7 @@ import (
 )
 
 func limitCases() map[string][]ruleCase {
-	blind := func(f *preflight.Fleet) {
+	withoutHostFacts := func(f *preflight.Fleet) {
 		everyNode(f, func(n *preflight.Facts) { n.Host = host.Facts{BootID: n.Host.BootID} })
 	}
 	small := func(n *preflight.Facts) { n.Host.SHM.Size, n.Host.SHM.Free = 64<<20, 60<<20 }
@@ -63,7 +63,7 @@ func limitCases() map[string][]ruleCase {
 			{name: "nothing is limited", change: limit(func(l *host.Limits) {
 				l.CPU, l.FSize, l.Data = number(host.Unlimited), number(host.Unlimited), number(host.Unlimited)
 			})},
-			{name: "not known", base: preflighttest.CPUs, change: blind},
+			{name: "not known", base: preflighttest.CPUs, change: withoutHostFacts},
 		},
 		"L02": {
 			{name: "too few for anything", severity: preflight.Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = 128, 128 }), says: []string{"hard limit 128, about 160 needed"}},
@@ -71,7 +71,7 @@ func limitCases() map[string][]ruleCase {
 			{name: "fewer than advised", severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = 4096, 4096 }), says: []string{"65536 open files is advised"}},
 			{name: "fewer than advised on one node", nodes: 1, change: func(f *preflight.Fleet) { f.Nodes[0].Host.Limits.NoFileHard = 4096 }},
 			{name: "no limit", change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = -1, -1 })},
-			{name: "not known", change: blind},
+			{name: "not known", change: withoutHostFacts},
 			{name: "without GPUs", base: preflighttest.CPUs, change: limit(func(l *host.Limits) { l.NoFileHard, l.NoFileSoft = 8, 8 })},
 		},
 		"L03": {
@@ -85,14 +85,14 @@ func limitCases() map[string][]ruleCase {
 				})
 			}},
 			{name: "one node", nodes: 1, change: func(f *preflight.Fleet) { f.Nodes[0].Host.Limits.MemLockSoft = 8 << 20 }},
-			{name: "not known", change: blind},
+			{name: "not known", change: withoutHostFacts},
 		},
 		"L04": {
 			{name: "the cgroup is full", severity: preflight.Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.PidsMax, l.PidsCurrent = 600, 200 }), says: []string{"left by the cgroup's pids.max 400, about 512 needed"}},
 			{name: "ulimit", severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.NProc = 1024 }), says: []string{"ulimit -u 1024, about 512 needed; 4096 advised"}},
 			{name: "just enough", severity: preflight.Warning, odd: []int{1}, change: limit(func(l *host.Limits) { l.NProc = 512 }), says: []string{"ulimit -u 512, all of it needed; 4096 advised"}},
 			{name: "ulimit for root", change: limit(func(l *host.Limits) { l.NProc, l.Caps = 1024, capSysResource })},
-			{name: "not known", change: blind},
+			{name: "not known", change: withoutHostFacts},
 			{name: "without GPUs", base: preflighttest.CPUs, change: limit(func(l *host.Limits) { l.NProc = 10 })},
 		},
 		"L05": {
@@ -129,7 +129,7 @@ func limitCases() map[string][]ruleCase {
 				})
 			}},
 			{name: "without GPUs", base: preflighttest.CPUs, nodes: 300, change: func(f *preflight.Fleet) { f.Nodes[0].Host.Sysctl.GCThresh3 = 1024 }},
-			{name: "not known", nodes: 300, change: blind},
+			{name: "not known", nodes: 300, change: withoutHostFacts},
 		},
 		"L07": {
 			{name: "a tight cgroup", nodes: 1, severity: preflight.Warning, odd: []int{0}, change: func(f *preflight.Fleet) {
@@ -138,7 +138,7 @@ func limitCases() map[string][]ruleCase {
 			{name: "a limited address space", severity: preflight.Error, odd: []int{1}, change: limit(func(l *host.Limits) { l.AS = 64 << 30 }), says: []string{"sudo prlimit --pid $$ --as=unlimited:unlimited"}},
 			{name: "enough", change: limit(func(l *host.Limits) { l.MemMax, l.MemCurrent = 900<<30, 3<<30 })},
 			{name: "without GPUs", base: preflighttest.CPUs, change: limit(func(l *host.Limits) { l.AS, l.MemMax, l.MemCurrent = 1, 1, 1 })},
-			{name: "not known", change: blind},
+			{name: "not known", change: withoutHostFacts},
 		},
 	}
 }

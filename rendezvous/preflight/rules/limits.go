@@ -17,7 +17,7 @@ func limitRules() []preflight.Rule {
 		{
 			ID: "L02", Name: "nofile", Severity: preflight.Error,
 			Meaning: "A worker may open as many files as it needs at least; a hard limit below the advice for the job's size is a warning.",
-			Users:   "`Too many open files`.",
+			Symptom: "`Too many open files`.",
 			Steps: []preflight.Step{
 				preflight.InShell.Step("raise the limit of open files; for a service that starts the jobs set LimitNOFILE=", "sudo prlimit --pid $$ --nofile=131072:131072"),
 				preflight.ToContainer.Step("", "--ulimit nofile=131072:131072").Alternative(),
@@ -27,7 +27,7 @@ func limitRules() []preflight.Rule {
 		{
 			ID: "L04", Name: "nproc", Severity: preflight.Error,
 			Meaning: "The node may start the threads that its workers need; a limit below 4096 is a warning.",
-			Users:   "`pthread_create ... Resource temporarily unavailable`, `Thread creation failed`.",
+			Symptom: "`pthread_create ... Resource temporarily unavailable`, `Thread creation failed`.",
 			Steps: []preflight.Step{
 				preflight.InShell.Step("raise the limit of processes; for a service that starts the jobs set LimitNPROC= and TasksMax=", "sudo prlimit --pid $$ --nproc=65536:65536"),
 				preflight.ToContainer.Step("", "--pids-limit=-1").Alternative(),
@@ -37,7 +37,7 @@ func limitRules() []preflight.Rule {
 		{
 			ID: "L06", Name: "kernel-tables", Severity: preflight.Warning,
 			Meaning: "The kernel's tables of neighbours and tracked connections and the queue of new connections are large enough for the job, and at least 1,000 ports are for sockets that ask for any (net.ipv4.ip_local_port_range).",
-			Users:   "`Cannot assign requested address`, `Address already in use`, `No buffer space available`, `neighbor table overflow` and `table full, dropping packet` in dmesg, slow or failing connections at the start.",
+			Symptom: "`Cannot assign requested address`, `Address already in use`, `No buffer space available`, `neighbor table overflow` and `table full, dropping packet` in dmesg, slow or failing connections at the start.",
 			Steps:   []preflight.Step{preflight.AsRoot.Step("make them larger", "sysctl -w net.core.somaxconn=16384 net.ipv4.neigh.default.gc_thresh3=16384", "sysctl -w net.netfilter.nf_conntrack_max=1048576")},
 			Check:   checkTables,
 		},
@@ -279,7 +279,7 @@ func workerLimitRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "L08", Name: "worker-limits", Severity: preflight.Warning,
 		Meaning: "No limit of a process (ulimit) ends a worker after some CPU time (-t), limits the size of its files (-f) or its memory (-d; -v where CUDA is not used, else see L07); a limit of files below the size of NCCL's segments in /dev/shm is an error.",
-		Users:   "`CPU time limit exceeded` (exit code 152), `File size limit exceeded` (153), `File too large`, `Cannot allocate memory`, in the middle of the job.",
+		Symptom: "`CPU time limit exceeded` (exit code 152), `File size limit exceeded` (153), `File too large`, `Cannot allocate memory`, in the middle of the job.",
 		Steps: []preflight.Step{
 			preflight.InShell.Step("raise the limit; for a service that starts the jobs set LimitCPU=", "sudo prlimit --pid $$ --cpu=unlimited:unlimited"),
 			preflight.ToContainer.Step("", "--ulimit cpu=-1:-1").Alternative(),

@@ -8,10 +8,10 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/preflighttest"
 )
 
-// TestLinesAreNoOtherNodesWord checks that a text from another node stays one
+// TestTextsOfOtherNodesAreQuoted checks that a text from another node stays one
 // word in a line, and that no line from another node does more than start one
 // program.
-func TestLinesAreNoOtherNodesWord(t *testing.T) {
+func TestTextsOfOtherNodesAreQuoted(t *testing.T) {
 	addr := []string{"x;id", "y;id"} // Decode lets no such address through
 	f := preflighttest.H100s(2)
 	for i := range f.Nodes {

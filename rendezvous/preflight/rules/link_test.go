@@ -54,19 +54,19 @@ func linkCases() map[string][]ruleCase {
 			{name: "beside InfiniBand", change: func(f *preflight.Fleet) { eth0(&f.Nodes[2]).Speed = 1000 }},
 		},
 		"I13": {
-			{name: "two in one subnet", severity: preflight.Warning, odd: []int{1}, change: twin, says: []string{"eth0 and eth1 in 10.0.0.0/16, rp_filter 2, arp_ignore 0"}},
-			{name: "and the kernel is set for it", change: func(f *preflight.Fleet) { twin(f); f.Nodes[1].Network.ARPIgnore = 1 }},
-			{name: "but with strict filtering", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) { twin(f); f.Nodes[1].Network.ARPIgnore, f.Nodes[1].Network.RPFilter = 1, 1 }},
-			{name: "not known", change: func(f *preflight.Fleet) { twin(f); f.Nodes[1].Network.ARPIgnore = -1 }},
+			{name: "two in one subnet", severity: preflight.Warning, odd: []int{1}, change: addSecondInterface, says: []string{"eth0 and eth1 in 10.0.0.0/16, rp_filter 2, arp_ignore 0"}},
+			{name: "and the kernel is set for it", change: func(f *preflight.Fleet) { addSecondInterface(f); f.Nodes[1].Network.ARPIgnore = 1 }},
+			{name: "but with strict filtering", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) { addSecondInterface(f); f.Nodes[1].Network.ARPIgnore, f.Nodes[1].Network.RPFilter = 1, 1 }},
+			{name: "not known", change: func(f *preflight.Fleet) { addSecondInterface(f); f.Nodes[1].Network.ARPIgnore = -1 }},
 			{name: "the other is down", change: func(f *preflight.Fleet) {
-				twin(f)
+				addSecondInterface(f)
 				f.Nodes[1].Network.Interfaces[3].Running = false
 			}},
 		},
 	}
 }
 
-// twin gives node 1 a second interface in the subnet of the first.
-func twin(f *preflight.Fleet) {
+// addSecondInterface gives node 1 a second interface in the subnet of the first.
+func addSecondInterface(f *preflight.Fleet) {
 	iface(&f.Nodes[1], netif.Interface{Index: 9, Name: "eth1", MTU: 9000, Up: true, Running: true, Device: true}, "10.0.9.9", 16)
 }

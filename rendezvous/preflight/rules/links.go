@@ -19,14 +19,14 @@ func linkRules() []preflight.Rule {
 		{
 			ID: "I05", Name: "mtu", Severity: preflight.Warning,
 			Meaning: "The interfaces that carry data have the same MTU on every node; a large write that does not arrive is an error.",
-			Users:   "Init works, and the first large transfer stalls.",
+			Symptom: "Init works, and the first large transfer stalls.",
 			Steps:   []preflight.Step{preflight.AsRoot.Step("set one MTU that every switch between the nodes passes", "ip link set dev eth0 mtu 1500").Everywhere()},
 			Check:   checkMTU,
 		},
 		{
 			ID: "I06", Name: "dup-address", Severity: preflight.Error,
 			Meaning: "No address, hardware address or GUID that workers use belongs to two nodes.",
-			Users:   "Connections that fail at times, data at the wrong host, `Connection reset by peer`.",
+			Symptom: "Connections that fail at times, data at the wrong host, `Connection reset by peer`.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the network to give every node an address of its own"),
 				preflight.ToContainer.Step("give the container the machine's network instead of a private one", "--network=host").Alternative(),
@@ -36,7 +36,7 @@ func linkRules() []preflight.Rule {
 		{
 			ID: "I11", Name: "speed", Severity: preflight.Warning,
 			Meaning: "The interfaces that carry data are at most twice as fast on one node as on another.",
-			Users:   "A slow job: every collective waits for the slowest link.",
+			Symptom: "A slow job: every collective waits for the slowest link.",
 			Steps: []preflight.Step{
 				preflight.ByHand.Step("ask the administrator of the marked nodes to look at the cable, the switch port and autonegotiation"),
 				preflight.ToShow.Step("how fast the link is", "ethtool eth0"),
@@ -46,7 +46,7 @@ func linkRules() []preflight.Rule {
 		{
 			ID: "I13", Name: "multi-subnet", Severity: preflight.Warning,
 			Meaning: "A chosen interface shares its subnet with no other interface of the node, unless ARP and reverse path filtering are set for it.",
-			Users:   "Answers leave by another interface than the requests arrived at, and are dropped.",
+			Symptom: "Answers leave by another interface than the requests arrived at, and are dropped.",
 			Steps:   []preflight.Step{preflight.AsRoot.Step("make the kernel keep the interfaces apart", "sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2")},
 			Check:   checkSameSubnet,
 		},

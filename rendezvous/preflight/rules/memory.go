@@ -14,7 +14,7 @@ func memoryRules() []preflight.Rule {
 		{
 			ID: "L01", Name: "shm", Severity: preflight.Error,
 			Meaning: "Files can be created in /dev/shm (a warning where no two ranks of NCCL share a machine), and it has room for the segments of the node's ranks; a size below 1 GiB is a warning.",
-			Users:   "`failed to extend /dev/shm/nccl-... No space left on device (28)`, `Bus error` (signal 7).",
+			Symptom: "`failed to extend /dev/shm/nccl-... No space left on device (28)`, `Bus error` (signal 7).",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("make /dev/shm larger", "mount -o remount,size=8G /dev/shm"),
 				preflight.ToContainer.Step("", "--shm-size=8g").Alternative(),
@@ -25,7 +25,7 @@ func memoryRules() []preflight.Rule {
 		{
 			ID: "L03", Name: "memlock", Severity: preflight.Error,
 			Meaning: "Where NCCL uses InfiniBand or RoCE, locked memory is not limited; a limit of 1 GiB or more is a warning.",
-			Users:   "`Call to ibv_reg_mr_iova2 failed ... Cannot allocate memory`, `ibv_create_qp failed`.",
+			Symptom: "`Call to ibv_reg_mr_iova2 failed ... Cannot allocate memory`, `ibv_create_qp failed`.",
 			Steps: []preflight.Step{
 				preflight.InShell.Step("raise the limit; for a service that starts the containers or the jobs (containerd, docker, slurmd) set LimitMEMLOCK=infinity", "sudo prlimit --pid $$ --memlock=unlimited:unlimited"),
 				preflight.ToContainer.Step("", "--ulimit memlock=-1:-1").Alternative(),
@@ -35,7 +35,7 @@ func memoryRules() []preflight.Rule {
 		{
 			ID: "L05", Name: "stack", Severity: preflight.Warning,
 			Meaning: "The stack is limited where NCCL before 2.28 uses NVLink across nodes: an unlimited one gives its threads too small a stack.",
-			Users:   "A segmentation fault in a thread of NCCL.",
+			Symptom: "A segmentation fault in a thread of NCCL.",
 			Steps: []preflight.Step{
 				preflight.InShell.Step("limit it", "ulimit -S -s 8192"),
 				preflight.ByHand.Step("install NCCL 2.28 or newer on all nodes").Alternative(),
@@ -45,7 +45,7 @@ func memoryRules() []preflight.Rule {
 		{
 			ID: "L07", Name: "memory", Severity: preflight.Warning,
 			Meaning: "The cgroup leaves every worker 1 GiB; a limit of the address space, with which CUDA fails, is an error.",
-			Users:   "Exit code 137, or `CUDA error: out of memory` at the start.",
+			Symptom: "Exit code 137, or `CUDA error: out of memory` at the start.",
 			Steps: []preflight.Step{
 				preflight.ToContainer.Step("give the container more memory", "--memory=64g"),
 				preflight.ByHand.Step("ask the scheduler for more memory (--mem of Slurm, resources.limits of Kubernetes)").Alternative(),

@@ -46,7 +46,7 @@ func TestLinesOfFixesRun(t *testing.T) {
 			if c.severity == "" {
 				continue
 			}
-			for _, x := range of(id, preflight.Compare(c.fleet(), All(), preflight.Options{})) {
+			for _, x := range findingsOf(id, preflight.Compare(c.fleet(), All(), preflight.Options{})) {
 				for _, s := range x.Steps {
 					for _, line := range s.Lines {
 						lines[line] = s.Place == preflight.InShell || s.Place == preflight.AsRoot

@@ -30,8 +30,8 @@ type scene struct {
 	iface   string
 }
 
-// copied returns a copy of the scene, on which a fix is tried.
-func (s *scene) copied(t *testing.T) *scene {
+// clone returns a copy of the scene, on which a fix is tried.
+func (s *scene) clone(t *testing.T) *scene {
 	t.Helper()
 	own := *s.fleet
 	own.Nodes = make([]preflight.Facts, len(s.fleet.Nodes))
@@ -60,7 +60,7 @@ func (s *scene) copied(t *testing.T) *scene {
 // rules.
 func (s *scene) compare(t *testing.T) []preflight.Finding {
 	t.Helper()
-	f := s.copied(t).fleet
+	f := s.clone(t).fleet
 	var reports []envprop.Report
 	for i := range f.Nodes {
 		reports = append(reports, s.report(t, i, &f.Nodes[i]))
@@ -83,7 +83,7 @@ func (s *scene) compare(t *testing.T) []preflight.Finding {
 		f.Differences = made
 	}
 	for i := range f.Nodes {
-		give(&f.Nodes[i], d.Members[i])
+		setSettings(&f.Nodes[i], d.Members[i])
 	}
 	return preflight.Compare(f, All(), preflight.Options{})
 }
@@ -155,8 +155,8 @@ func (s *scene) chosen(f *preflight.Fleet) [][]envprop.Chosen {
 	return out
 }
 
-// give gives the node's workers the decided settings.
-func give(n *preflight.Facts, a envprop.Assignment) {
+// setSettings gives the node's workers the decided settings.
+func setSettings(n *preflight.Facts, a envprop.Assignment) {
 	var list []ncclenv.Value
 	for _, v := range n.Settings {
 		switch {
@@ -176,8 +176,8 @@ func give(n *preflight.Facts, a envprop.Assignment) {
 	n.Settings = list
 }
 
-// ways splits the steps of a fix where another way begins.
-func ways(steps []preflight.Step) [][]preflight.Step {
+// alternatives splits the steps of a fix where another way begins.
+func alternatives(steps []preflight.Step) [][]preflight.Step {
 	var out [][]preflight.Step
 	for i, s := range steps {
 		if i == 0 || s.Or {
@@ -201,7 +201,7 @@ func TestEveryFixWorksWhenPasted(t *testing.T) {
 			t.Run(id+" "+c.name, func(t *testing.T) {
 				s := &scene{fleet: c.fleet()}
 				before := s.compare(t)
-				for _, x := range of(id, before) {
+				for _, x := range findingsOf(id, before) {
 					if x.Matrix != nil { // TestEveryFixOfProbes tries it
 						continue
 					}
@@ -210,10 +210,10 @@ func TestEveryFixWorksWhenPasted(t *testing.T) {
 			})
 		}
 	}
-	seen.shellReads(t)
+	seen.parseWithShell(t)
 	for _, r := range All() {
 		switch {
-		case reached(r.ID):
+		case isProbed(r.ID):
 		case r.Steps == nil:
 			t.Errorf("%s: no steps", r.ID)
 		case !seen.rules[r.ID]:
@@ -224,7 +224,7 @@ func TestEveryFixWorksWhenPasted(t *testing.T) {
 
 // pasted records what was tried.
 type pasted struct {
-	rules, people map[string]bool
+	rules, byHand map[string]bool
 	lines         map[string]bool
 }
 
@@ -232,9 +232,9 @@ func newPasted() *pasted {
 	return &pasted{map[string]bool{}, map[string]bool{}, map[string]bool{}}
 }
 
-// reached reports whether probes make the finding. TestEveryFixOfProbes tries
+// isProbed reports whether probes make the finding. TestEveryFixOfProbes tries
 // its fix.
-func reached(id string) bool {
+func isProbed(id string) bool {
 	return slices.ContainsFunc(reach.Rules(), func(r preflight.Rule) bool { return r.ID == id })
 }
 
@@ -243,9 +243,9 @@ func (p *pasted) try(t *testing.T, s *scene, before []preflight.Finding, x prefl
 	if len(x.Steps) == 0 {
 		t.Errorf("no steps: %s", x.Fix)
 	}
-	for _, way := range ways(x.Steps) {
+	for _, way := range alternatives(x.Steps) {
 		p.rules[x.ID] = true
-		if p.person(t, x.ID, way) {
+		if p.isByHand(t, x.ID, way) {
 			continue
 		}
 		for _, wrong := range s.after(t, way, before, x) {
@@ -254,33 +254,33 @@ func (p *pasted) try(t *testing.T, s *scene, before []preflight.Finding, x prefl
 	}
 }
 
-// person checks a way without a fleet, and reports whether it is for a person.
-func (p *pasted) person(t *testing.T, id string, way []preflight.Step) bool {
+// isByHand checks a way without a fleet, and reports whether a person has to do it.
+func (p *pasted) isByHand(t *testing.T, id string, way []preflight.Step) bool {
 	t.Helper()
-	person, changes := false, false
+	byHand, changes := false, false
 	for _, step := range way {
 		p.check(t, step)
 		changes = changes || step.Place != preflight.ToShow
 		if step.Place == preflight.ByHand {
-			person = true
-			key := listed(id, step.Text)
+			byHand = true
+			key := reasonKey(id, step.Text)
 			if key == "" {
-				t.Errorf("not in forPeople: %s %q", id, step.Text)
+				t.Errorf("not in stepsByHand: %s %q", id, step.Text)
 			}
-			p.people[key] = true
+			p.byHand[key] = true
 		}
 	}
 	if !changes {
-		t.Errorf("%s: a way that changes nothing, and asks nobody: %+v", id, way)
+		t.Errorf("%s: a way that changes nothing, and no person does: %+v", id, way)
 	}
-	return person
+	return byHand
 }
 
 // after says what is wrong after a way was pasted: the finding is still there,
 // or there is a new one.
 func (s *scene) after(t *testing.T, way []preflight.Step, before []preflight.Finding, x preflight.Finding) (wrong []string) {
 	t.Helper()
-	then := s.copied(t)
+	then := s.clone(t)
 	for _, step := range way {
 		then.paste(t, step)
 	}
@@ -300,11 +300,11 @@ func (s *scene) after(t *testing.T, way []preflight.Step, before []preflight.Fin
 func TestEveryFixOfTheCatalogueWorks(t *testing.T) {
 	all, seen := cases(), newPasted()
 	for _, r := range All() {
-		if reached(r.ID) {
+		if isProbed(r.ID) {
 			continue
 		}
-		for _, way := range ways(r.Steps) {
-			if seen.person(t, r.ID, way) {
+		for _, way := range alternatives(r.Steps) {
+			if seen.isByHand(t, r.ID, way) {
 				continue
 			}
 			works := false
@@ -314,7 +314,7 @@ func TestEveryFixOfTheCatalogueWorks(t *testing.T) {
 				}
 				s := &scene{fleet: c.fleet()}
 				before := s.compare(t)
-				for _, x := range of(r.ID, before) {
+				for _, x := range findingsOf(r.ID, before) {
 					rule := preflight.Rule{ID: x.ID, Check: func(*preflight.Fleet) []preflight.Finding {
 						return []preflight.Finding{{Values: x.Values, Steps: slices.Clone(way)}}
 					}}
@@ -327,16 +327,16 @@ func TestEveryFixOfTheCatalogueWorks(t *testing.T) {
 			}
 		}
 	}
-	seen.shellReads(t)
+	seen.parseWithShell(t)
 }
 
 func overlap(a, b []int) bool {
 	return slices.ContainsFunc(a, func(i int) bool { return slices.Contains(b, i) })
 }
 
-// listed finds a text in forPeople.
-func listed(id, text string) string {
-	for key := range forPeople() {
+// reasonKey finds a text in stepsByHand.
+func reasonKey(id, text string) string {
+	for key := range stepsByHand() {
 		if rule, begin, _ := strings.Cut(key, " "); rule == id && strings.HasPrefix(text, begin) {
 			return key
 		}
@@ -368,8 +368,8 @@ func (p *pasted) check(t *testing.T, s preflight.Step) {
 	}
 }
 
-// shellReads makes a shell parse all lines without running them.
-func (p *pasted) shellReads(t *testing.T) {
+// parseWithShell makes a shell parse all lines without running them.
+func (p *pasted) parseWithShell(t *testing.T) {
 	t.Helper()
 	lines := slices.Sorted(maps.Keys(p.lines))
 	cmd := exec.CommandContext(t.Context(), "bash", "-n")
@@ -663,7 +663,7 @@ func (s *scene) command(t *testing.T, i int, words []string, line string) {
 		}
 	case "unset":
 		for _, name := range args {
-			give(n, envprop.Assignment{Unset: []envprop.Removal{{Name: name}}})
+			setSettings(n, envprop.Assignment{Unset: []envprop.Removal{{Name: name}}})
 			if name == "CUDA_VISIBLE_DEVICES" {
 				seeGPUs(n, nil)
 			}
@@ -756,7 +756,7 @@ func (s *scene) command(t *testing.T, i int, words []string, line string) {
 // export changes the environment, and what depends on it, as an export in a
 // shell does.
 func export(n *preflight.Facts, name, value string) {
-	give(n, envprop.Assignment{Set: []envprop.Setting{{Name: name, Value: envprop.NewValue(name, value)}}})
+	setSettings(n, envprop.Assignment{Set: []envprop.Setting{{Name: name, Value: envprop.NewValue(name, value)}}})
 	switch name {
 	case "LD_LIBRARY_PATH":
 		n.Libraries.LDPath = strings.Split(value, ":")
@@ -884,9 +884,9 @@ func codeOf(version string) int {
 	return a*10000 + b*100 + c
 }
 
-// forPeople returns the steps that no line does, by rule and by the beginning
+// stepsByHand returns the steps that no line does, by rule and by the beginning
 // of their text, and why.
-func forPeople() map[string]string {
+func stepsByHand() map[string]string {
 	const (
 		driver  = "a driver, a machine or its GPUs are others' to change"
 		cable   = "a cable, a port or a switch"

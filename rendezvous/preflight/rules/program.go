@@ -17,7 +17,7 @@ func programRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "R03", Name: "script-same", Severity: preflight.Error,
 		Meaning: "The program that the user named (of each role) and torch are the same on every node; other arguments, another Python and other modules are a warning. Modules are Python files in the folder of the script (for -m, in the working directory) and up to 3 folders below, where their names can be imported, without virtual environments: up to 256 files in 64 folders of up to 512 entries, compared by their sizes and first 64 KiB. System programs may differ.",
-		Users:   "The ranks run different code: a hang, or `shape mismatch`.",
+		Symptom: "The ranks run different code: a hang, or `shape mismatch`.",
 		Steps:   []preflight.Step{preflight.ByHand.Step("copy the program to all nodes again, or start it from a shared file system")},
 		Check:   checkProgram,
 	}}

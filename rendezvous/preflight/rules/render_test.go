@@ -75,7 +75,7 @@ func TestStories(t *testing.T) {
 			for i := 100; i < 140; i++ {
 				preflighttest.Set(&f.Nodes[i], "NCCL_PROTO", "LL")
 			}
-			leaves(f, "NCCL_PROTO")
+			addDifference(f, "NCCL_PROTO")
 			f.Differences[0].Left, f.Differences[0].Error = false, false
 		}},
 	} {
@@ -146,7 +146,7 @@ func TestTableKeepsItsWidth(t *testing.T) {
 	for id, list := range cases() {
 		for _, c := range list {
 			f := c.fleet()
-			for line := range strings.Lines(preflight.Render(of(id, preflight.Compare(f, All(), preflight.Options{})), f.Names(), preflight.Style{Notes: true})) {
+			for line := range strings.Lines(preflight.Render(findingsOf(id, preflight.Compare(f, All(), preflight.Options{})), f.Names(), preflight.Style{Notes: true})) {
 				line = strings.TrimRight(line, "\n")
 				command := strings.HasPrefix(line, "         ") // may be pasted
 				if n := utf8.RuneCountInString(line); n > 100 && !command && strings.Contains(strings.TrimSpace(line[40:]), " ") {

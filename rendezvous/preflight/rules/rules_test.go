@@ -60,7 +60,7 @@ func TestRules(t *testing.T) {
 
 func (c *ruleCase) run(t *testing.T, id string) {
 	f := c.fleet()
-	found := of(id, preflight.Compare(f, All(), preflight.Options{}))
+	found := findingsOf(id, preflight.Compare(f, All(), preflight.Options{}))
 	table := preflight.Render(found, f.Names(), preflight.Style{Notes: true})
 	if c.severity == "" {
 		if len(found) > 0 {
@@ -126,10 +126,10 @@ func TestRulesAreDescribed(t *testing.T) {
 			t.Errorf("%s %s: an id has three characters, and id and name are unique", r.ID, r.Name)
 		}
 		seen[r.ID], names[r.Name] = true, true
-		if r.Name == "" || r.Meaning == "" || r.Users == "" || r.Example() == "" || !slices.Contains([]preflight.Severity{preflight.Error, preflight.Warning, preflight.Note}, r.Severity) || r.Check == nil {
+		if r.Name == "" || r.Meaning == "" || r.Symptom == "" || r.Example() == "" || !slices.Contains([]preflight.Severity{preflight.Error, preflight.Warning, preflight.Note}, r.Severity) || r.Check == nil {
 			t.Errorf("%s: incomplete", r.ID)
 		}
-		if strings.HasPrefix(r.Example(), "  ") || !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Users, ".") {
+		if strings.HasPrefix(r.Example(), "  ") || !strings.HasSuffix(r.Meaning, ".") || !strings.HasSuffix(r.Symptom, ".") {
 			t.Errorf("%s: a fix begins with prose, and meaning and what users see end with a full stop", r.ID)
 		}
 	}
@@ -138,11 +138,11 @@ func TestRulesAreDescribed(t *testing.T) {
 func TestIgnore(t *testing.T) {
 	f := preflighttest.H100s(2)
 	f.Nodes[1].Libraries.NCCL.Code, f.Nodes[1].Libraries.NCCL.Version = 21903, "2.19.3"
-	if found := preflight.Compare(f, All(), preflight.Options{}); len(of("V01", found)) != 1 {
+	if found := preflight.Compare(f, All(), preflight.Options{}); len(findingsOf("V01", found)) != 1 {
 		t.Fatalf("V01 finds nothing: %+v", found)
 	}
 	for _, word := range []string{"V01", "v01", "nccl-version", "NCCL-version"} {
-		if found := preflight.Compare(f, All(), preflight.Options{Ignore: []string{word}}); len(of("V01", found)) != 0 {
+		if found := preflight.Compare(f, All(), preflight.Options{Ignore: []string{word}}); len(findingsOf("V01", found)) != 0 {
 			t.Errorf("%s is ignored, and found all the same: %+v", word, found)
 		}
 	}

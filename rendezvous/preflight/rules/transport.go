@@ -19,7 +19,7 @@ func transportRules() []preflight.Rule {
 		{
 			ID: "N01", Name: "net-kind", Severity: preflight.Error,
 			Meaning: "NCCL moves data over the same kind of network on every node, and the network that NCCL_NET forces exists.",
-			Users:   "`Error: network IB not found.`, `Failed to initialize any NET plugin`, `socketFinalizeAccept: wrong type 4 != 3`, or a silent hang.",
+			Symptom: "`Error: network IB not found.`, `Failed to initialize any NET plugin`, `socketFinalizeAccept: wrong type 4 != 3`, or a silent hang.",
 			Steps: []preflight.Step{
 				preflight.EveryRank("force sockets, which all nodes have and which are slower than InfiniBand", "NCCL_NET", "Socket"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to repair the network that the other nodes use").Alternative(),
@@ -29,7 +29,7 @@ func transportRules() []preflight.Rule {
 		{
 			ID: "N02", Name: "plugin-same", Severity: preflight.Error,
 			Meaning: "NCCL's net and tuner plugins are the same files on every node, or on none.",
-			Users:   "A silent hang, or an address family that does not exist.",
+			Symptom: "A silent hang, or an address family that does not exist.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("let NCCL load no plugin on any node", "-x NCCL_NET_PLUGIN=none -x NCCL_TUNER_PLUGIN=none"),
 				preflight.ByHand.Step("install the same plugin on all nodes").Alternative(),
@@ -39,7 +39,7 @@ func transportRules() []preflight.Rule {
 		{
 			ID: "N05", Name: "ib-perm", Severity: preflight.Error,
 			Meaning: "Where active adapters are, libibverbs, its provider library and the files of /dev/infiniband are usable; when no node can use them, or all nodes can use equally many, it is a warning.",
-			Users:   "`NET/IB : Unable to open device mlx5_0`, or NCCL falls back to sockets without a message.",
+			Symptom: "`NET/IB : Unable to open device mlx5_0`, or NCCL falls back to sockets without a message.",
 			Steps: []preflight.Step{
 				preflight.ToContainer.Step("give the container the adapters, and an image with rdma-core and the provider library", "--device=/dev/infiniband --cap-add=IPC_LOCK"),
 				preflight.ByHand.Step("ask the administrator of the marked nodes to install rdma-core with the provider library, and to let the job's user open /dev/infiniband").Alternative(),

@@ -7,7 +7,7 @@ func unknownRules() []preflight.Rule {
 	return []preflight.Rule{{
 		ID: "F01", Name: "facts-unknown", Severity: preflight.Note,
 		Meaning: "Every node could learn what the checks need. A fact that stayed unknown counts neither as good nor as bad.",
-		Users:   "A fault that no check saw.",
+		Symptom: "A fault that no check saw.",
 		Steps:   []preflight.Step{preflight.ByHand.Step("nothing has to be done; if you need the check, let the node read what it could not read")},
 		Check:   checkUnknown,
 	}}

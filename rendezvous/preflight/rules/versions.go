@@ -19,14 +19,14 @@ func versionRules() []preflight.Rule {
 		{
 			ID: "V01", Name: "nccl-version", Severity: preflight.Error,
 			Meaning: "The NCCL that the workers will load has the same version on every node; a different build of it is a warning.",
-			Users:   "`Message truncated : received 64 bytes instead of 172`, `family 0 is neither AF_INET(2) nor AF_INET6(10)`, `Mismatched NCCL version detected`, or a hang in the first collective.",
+			Symptom: "`Message truncated : received 64 bytes instead of 172`, `family 0 is neither AF_INET(2) nor AF_INET6(10)`, `Mismatched NCCL version detected`, or a hang in the first collective.",
 			Steps:   []preflight.Step{preflight.InShell.Step("install the NCCL that the other nodes have, for instance", "python3 -m pip install --force-reinstall --no-deps nvidia-nccl-cu12==2.27.5")},
 			Check:   checkNCCLVersion,
 		},
 		{
 			ID: "V02", Name: "nccl-single", Severity: preflight.Error,
 			Meaning: "A worker finds its NCCL and can load it (the file can be read and is complete), and no two wheels own the same file; in a site directory from which the workers load no NCCL it is a warning.",
-			Users:   "Another version than the one that was installed, `libnccl.so.2: cannot open shared object file`, `undefined symbol: ncclCommShrink`.",
+			Symptom: "Another version than the one that was installed, `libnccl.so.2: cannot open shared object file`, `undefined symbol: ncclCommShrink`.",
 			Steps: []preflight.Step{preflight.InShell.Step("uninstall every nvidia-nccl-cu* wheel before you install the one of torch's CUDA, for instance",
 				"python3 -m pip uninstall -y nvidia-nccl-cu11 nvidia-nccl-cu12",
 				"python3 -m pip install --no-deps nvidia-nccl-cu12==2.27.5")},
@@ -35,14 +35,14 @@ func versionRules() []preflight.Rule {
 		{
 			ID: "V03", Name: "driver-cuda", Severity: preflight.Error,
 			Meaning: "The NVIDIA driver is new enough for the CUDA of NCCL and torch, and libcuda and NVML belong to the driver that runs; drivers that differ between nodes are a warning.",
-			Users:   "`CUDA driver version is insufficient for CUDA runtime version`, `Failed to initialize NVML: Driver/library version mismatch`, CUDA error 803 or 804.",
+			Symptom: "`CUDA driver version is insufficient for CUDA runtime version`, `Failed to initialize NVML: Driver/library version mismatch`, CUDA error 803 or 804.",
 			Steps:   []preflight.Step{preflight.ByHand.Step("ask the administrator of the marked nodes to install a newer driver, or install builds of torch and NCCL for the CUDA of that driver")},
 			Check:   checkDriver,
 		},
 		{
 			ID: "V05", Name: "torch-loads", Severity: preflight.Error,
 			Meaning: "The libraries in torch's folder can be read by the workers' user, and are complete.",
-			Users:   "`cannot open shared object file: Permission denied`, `file too short`, or `Bus error` (signal 7) at import torch.",
+			Symptom: "`cannot open shared object file: Permission denied`, `file too short`, or `Bus error` (signal 7) at import torch.",
 			Steps:   []preflight.Step{preflight.ByHand.Step("install that torch again, so that the user who starts the workers may read it")},
 			Check: func(f *preflight.Fleet) []preflight.Finding {
 				return preflight.IfAny(preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
