@@ -24,7 +24,7 @@ func TestNamedPipeForFile(t *testing.T) {
 		"secret file": {[]string{"--standalone", "--secret-file", fifo}, 2, "it is a pipe"},
 		"CA":          {append(etcd, "--etcd-cacert", fifo), 2, "it is a pipe"},
 		"key":         {append(etcd, "--etcd-cert", fifo, "--etcd-key", fifo), 2, "it is a pipe"},
-		"report":      {[]string{"--standalone", "--report", fifo}, 0, "a named pipe that nobody reads"},
+		"report":      {[]string{"--standalone", "--report", fifo}, 0, "a named pipe that no program reads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -39,29 +39,29 @@ func (c *Conn) Close() error {
 // expire closes the connection if it is still unproven.
 func (c *Conn) expire() {
 	c.pool.mu.Lock()
-	late := c.state == unproven && time.Since(c.since) >= c.pool.bounds.Proof
-	if late {
+	expired := c.state == unproven && time.Since(c.since) >= c.pool.bounds.Proof
+	if expired {
 		c.pool.remove(c)
 	}
 	c.pool.mu.Unlock()
-	if late {
+	if expired {
 		c.Conn.Close()
 	}
 }
 
-// Prove marks a connection as proven: it belongs to a client. It then has no deadline,
-// and no newcomer takes its place. A connection that no Pool counts needs no proof.
-// Prove finds the Conn below wrappers that have a method NetConn.
-func Prove(c net.Conn) {
-	if counted := find(c); counted != nil {
-		counted.prove()
+// MarkProven marks a connection as proven: it then has no deadline, and the Pool does not
+// close it for a new one. MarkProven does nothing for a connection that no Pool counts.
+// It finds the Conn below wrappers that have a method NetConn.
+func MarkProven(c net.Conn) {
+	if counted := countedConn(c); counted != nil {
+		counted.markProven()
 	}
 }
 
-// Tolerate removes the deadline of an unproven connection, which may then be silent for
-// any time. Newcomers may still take its place until it is proven.
-func Tolerate(c net.Conn) {
-	if counted := find(c); counted != nil {
+// RemoveDeadline removes the deadline of an unproven connection, which may then be silent
+// for any time. The Pool may still close it for a new one until it is proven.
+func RemoveDeadline(c net.Conn) {
+	if counted := countedConn(c); counted != nil {
 		counted.pool.mu.Lock()
 		defer counted.pool.mu.Unlock()
 		if counted.state == unproven {
@@ -70,15 +70,15 @@ func Tolerate(c net.Conn) {
 	}
 }
 
-// Doubt marks a connection as unproven again, because its purpose is over.
-func Doubt(c net.Conn) {
-	if counted := find(c); counted != nil {
-		counted.doubt()
+// MarkUnproven marks a connection as unproven again, because its purpose is over.
+func MarkUnproven(c net.Conn) {
+	if counted := countedConn(c); counted != nil {
+		counted.markUnproven()
 	}
 }
 
-// find returns the Conn below a connection, nil if there is none.
-func find(c net.Conn) *Conn {
+// countedConn returns the Conn below a connection, nil if there is none.
+func countedConn(c net.Conn) *Conn {
 	for {
 		if counted, ok := c.(*Conn); ok {
 			return counted
@@ -91,20 +91,20 @@ func find(c net.Conn) *Conn {
 	}
 }
 
-func (c *Conn) prove() {
+func (c *Conn) markProven() {
 	p := c.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.state != unproven {
 		return
 	}
-	p.unprove(c)
+	p.removeUnproven(c)
 	c.state = proven
 	s := p.sources[c.from]
-	p.change(s, func() { s.proven++ })
+	p.updateSource(s, func() { s.proven++ })
 }
 
-func (c *Conn) doubt() {
+func (c *Conn) markUnproven() {
 	p := c.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,6 +112,6 @@ func (c *Conn) doubt() {
 		return
 	}
 	s := p.sources[c.from]
-	p.change(s, func() { s.proven-- })
+	p.updateSource(s, func() { s.proven-- })
 	p.add(c, s)
 }

@@ -39,7 +39,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		switch {
-		case err == nil && (l.pool == nil || find(c) != nil): // no Pool counts, or another Listener has counted it
+		case err == nil && (l.pool == nil || countedConn(c) != nil): // no Pool counts, or another Listener has counted it
 			return c, nil
 		case err == nil:
 			if counted, ok := l.pool.admit(c); ok {
@@ -47,11 +47,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 			}
 			c.Close()
 			continue
-		case !passing(err):
+		case !isTemporary(err):
 			return nil, err
 		}
 		if l.pool != nil {
-			l.pool.shed()
+			l.pool.freeDescriptor()
 		}
 		pause = min(max(2*pause, 2*time.Millisecond), maxPause)
 		t := time.NewTimer(pause)
@@ -64,9 +64,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// passing reports whether an accept can be tried again (accept(2)), because there was no
+// isTemporary reports whether an accept can be tried again (accept(2)), because there was no
 // descriptor or no memory, or the client left.
-func passing(err error) bool {
+func isTemporary(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {
 			return true

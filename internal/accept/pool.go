@@ -27,7 +27,8 @@ type Bounds struct {
 	PerSource int
 	// Proof is how long a connection may be unproven. Default 10 s.
 	Proof time.Duration
-	// Grace is how long an unproven connection is safe from newcomers. Default 1 s.
+	// Grace is how long the Pool does not close an unproven connection for a new one.
+	// Default 1 s.
 	Grace time.Duration
 }
 
@@ -102,12 +103,12 @@ func (p *Pool) admit(raw net.Conn) (*Conn, bool) {
 	}
 	switch {
 	case len(s.unproven) >= p.bounds.PerSource && s.proven == 0:
-		if !p.drop(s, false) {
+		if !p.closeOldest(s, false) {
 			return nil, false
 		}
 	case p.unproven >= p.bounds.Unproven && len(s.unproven) >= s.proven || p.open >= p.bounds.Total:
-		most := p.most()
-		if most == nil || !p.drop(most, most.excess() > s.excess()+1) {
+		most := p.largestSource()
+		if most == nil || !p.closeOldest(most, most.excess() > s.excess()+1) {
 			return nil, false
 		}
 	}
@@ -121,21 +122,21 @@ func (p *Pool) admit(raw net.Conn) (*Conn, bool) {
 func (p *Pool) add(c *Conn, s *source) {
 	c.state = unproven
 	c.since = time.Now()
-	p.change(s, func() { s.unproven = append(s.unproven, c) })
+	p.updateSource(s, func() { s.unproven = append(s.unproven, c) })
 	c.limit = time.AfterFunc(p.bounds.Proof, func() { c.expire() })
 }
 
-// change runs f, which changes a source, and updates the Pool's sum of excess. The
+// updateSource runs f, which changes a source, and updates the Pool's sum of excess. The
 // caller holds mu.
-func (p *Pool) change(s *source, f func()) {
+func (p *Pool) updateSource(s *source, f func()) {
 	p.unproven -= s.excess()
 	f()
 	p.unproven += s.excess()
 }
 
-// most returns the source with unproven connections that has to make room first, nil if
+// largestSource returns the source with unproven connections that has to make room first, nil if
 // there is none. The caller holds mu.
-func (p *Pool) most() *source {
+func (p *Pool) largestSource() *source {
 	var most *source
 	for _, s := range p.sources {
 		if len(s.unproven) > 0 && (most == nil || most.less(s)) {
@@ -145,9 +146,9 @@ func (p *Pool) most() *source {
 	return most
 }
 
-// drop closes a source's oldest unproven connection. Without young it spares a
+// closeOldest closes a source's oldest unproven connection. Without young it spares a
 // connection within its Grace and returns false. The caller holds mu.
-func (p *Pool) drop(s *source, young bool) bool {
+func (p *Pool) closeOldest(s *source, young bool) bool {
 	c := s.unproven[0]
 	if !young && time.Since(c.since) < p.bounds.Grace {
 		return false
@@ -161,10 +162,10 @@ func (p *Pool) drop(s *source, young bool) bool {
 func (p *Pool) remove(c *Conn) {
 	switch c.state {
 	case unproven:
-		p.unprove(c)
+		p.removeUnproven(c)
 	case proven:
 		s := p.sources[c.from]
-		p.change(s, func() { s.proven-- })
+		p.updateSource(s, func() { s.proven-- })
 	case closed:
 		return
 	}
@@ -175,24 +176,24 @@ func (p *Pool) remove(c *Conn) {
 	}
 }
 
-// unprove takes a connection out of the unproven ones. The caller holds mu.
-func (p *Pool) unprove(c *Conn) {
+// removeUnproven removes a connection from the unproven ones. The caller holds mu.
+func (p *Pool) removeUnproven(c *Conn) {
 	c.limit.Stop()
 	s := p.sources[c.from]
-	p.change(s, func() {
+	p.updateSource(s, func() {
 		if i := slices.Index(s.unproven, c); i >= 0 {
 			s.unproven = slices.Delete(s.unproven, i, i+1)
 		}
 	})
 }
 
-// shed closes the oldest unproven connection of the source with the largest excess,
+// freeDescriptor closes the oldest unproven connection of the source with the largest excess,
 // because the process has no descriptor left.
-func (p *Pool) shed() {
+func (p *Pool) freeDescriptor() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if most := p.most(); most != nil {
-		p.drop(most, true)
+	if most := p.largestSource(); most != nil {
+		p.closeOldest(most, true)
 	}
 }
 

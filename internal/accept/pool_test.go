@@ -51,7 +51,8 @@ func (q *queue) dial(t *testing.T, ip string) (client net.Conn) {
 	return client
 }
 
-// accepts serves a Pool's listener in a synctest bubble and gives what it took.
+// accepts serves a Pool's listener in a synctest bubble. taken has the accepted
+// connections.
 func accepts(t *testing.T, b Bounds) (q *queue, p *Pool, taken chan net.Conn) {
 	q, p, taken = newQueue(), NewPool(b), make(chan net.Conn, 10_000)
 	l := p.Listen(q)
@@ -93,9 +94,9 @@ func count(cs []net.Conn) (n int) {
 	return n
 }
 
-// TestIdle: connections that prove nothing are bounded for each address and in
-// all, end at their deadline, and make room for the nodes of a job meanwhile.
-func TestIdle(t *testing.T) {
+// TestIdleConnectionsMakeRoom checks that unproven connections are bounded for each
+// address and in all, end at their deadline, and make room for the nodes of a job.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _, taken := accepts(t, Bounds{Total: 100, Unproven: 40, PerSource: 10, Proof: 10 * time.Second, Grace: time.Second})
 		var idle []net.Conn
@@ -131,7 +132,7 @@ func TestIdle(t *testing.T) {
 		}
 		for range len(taken) {
 			if c := <-taken; c.RemoteAddr().String() == "192.0.2.99:1" {
-				Prove(c)
+				MarkProven(c)
 				defer c.Close()
 			}
 		}
@@ -142,9 +143,9 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// TestBurst: a burst of nodes from one address gets in as fast as they prove
-// themselves; those that came first are not sacrificed to those that came last.
-func TestBurst(t *testing.T) {
+// TestBurstIsServedInOrder checks a burst of nodes from one address: the Pool accepts
+// them as fast as they prove themselves, and does not close the first for the last.
+func TestBurstIsServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, p, taken := accepts(t, Bounds{Total: 2000, Unproven: 40, PerSource: 10})
 		var nodes []net.Conn
@@ -158,7 +159,7 @@ func TestBurst(t *testing.T) {
 		var served []net.Conn
 		for range 10 {
 			c := <-taken
-			Prove(c)
+			MarkProven(c)
 			served = append(served, c)
 		}
 		// The address is known by now: its workers come all at once.
@@ -178,9 +179,9 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestReserve: proven connections leave descriptors for the process, too, and
-// doubted ones have a deadline again.
-func TestReserve(t *testing.T) {
+// TestProvenConnectionsLeaveDescriptors checks that proven connections are bounded, too,
+// and that a connection that is unproven again has a deadline again.
+func TestProvenConnectionsLeaveDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _, taken := accepts(t, Bounds{Total: 20, Unproven: 10, PerSource: 10})
 		var nodes, served []net.Conn
@@ -189,16 +190,16 @@ func TestReserve(t *testing.T) {
 			synctest.Wait()
 			if len(taken) > 0 {
 				c := <-taken
-				Prove(struct{ wrapped }{wrapped{c}})
+				MarkProven(struct{ wrapped }{wrapped{c}})
 				served = append(served, c)
 			}
 		}
 		if n := count(nodes); n != 20 {
 			t.Errorf("%d connections are open, not 20", n)
 		}
-		Doubt(served[0])
-		Doubt(served[1])
-		Tolerate(served[1])
+		MarkUnproven(served[0])
+		MarkUnproven(served[1])
+		RemoveDeadline(served[1])
 		time.Sleep(time.Minute)
 		if n := count(nodes); n != 19 || isOpen(nodes[0]) {
 			t.Errorf("%d connections are open, not 19", n)
@@ -214,9 +215,9 @@ type wrapped struct{ net.Conn }
 
 func (w wrapped) NetConn() net.Conn { return w.Conn }
 
-// TestNoDescriptors: a listener outlives that, with a Pool or without, closes an
-// idle connection for it, and ends while it waits.
-func TestNoDescriptors(t *testing.T) {
+// TestListenerSurvivesLackOfDescriptors checks that a listener goes on, with a Pool or
+// without, closes an idle connection, and can be closed while it waits.
+func TestListenerSurvivesLackOfDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _, taken := accepts(t, Bounds{Total: 20})
 		idle := q.dial(t, "192.0.2.1")
@@ -248,7 +249,7 @@ func TestNoDescriptors(t *testing.T) {
 	q := newQueue()
 	q.next <- errors.New("no socket")
 	if _, err := NewPool(Bounds{}).Listen(q).Accept(); err == nil {
-		t.Error("a listener that is no more accepts")
+		t.Error("Accept hides that the listener has failed")
 	}
 }
 
@@ -264,7 +265,7 @@ func TestSourceOf(t *testing.T) {
 	}
 }
 
-func TestDefaults(t *testing.T) {
+func TestDefaultBoundsFitTheProcess(t *testing.T) {
 	b := Bounds{}.withDefaults()
 	if b.Total <= 0 || b.Total > openFiles()-min(openFiles()/4, 1024) || b.Unproven > b.Total || b.PerSource > b.Unproven {
 		t.Errorf("%+v of %d open files", b, openFiles())
@@ -274,20 +275,20 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestSilentCompanion: an address keeps a silent connection beside each that has
-// proven itself, above the bound of unproven ones, and no more.
-func TestSilentCompanion(t *testing.T) {
+// TestSilentConnectionBesideEachProvenOne checks that an address keeps one silent
+// connection for each proven one, above the bound of unproven ones, and no more.
+func TestSilentConnectionBesideEachProvenOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _, taken := accepts(t, Bounds{Total: 100, Unproven: 4, PerSource: 2, Proof: 10 * time.Second, Grace: time.Second})
 		var silent []net.Conn
 		for range 20 {
 			q.dial(t, "192.0.2.1")
 			speaking := <-taken
-			Prove(speaking)
+			MarkProven(speaking)
 			defer speaking.Close()
 			silent = append(silent, q.dial(t, "192.0.2.1"))
 			mute := <-taken
-			Tolerate(mute)
+			RemoveDeadline(mute)
 			defer mute.Close()
 			time.Sleep(2 * time.Second)
 		}
@@ -302,9 +303,9 @@ func TestSilentCompanion(t *testing.T) {
 		if n := count(silent); n > 24 {
 			t.Errorf("%d silent connections are open beside 20 that speak", n)
 		}
-		stranger := q.dial(t, "192.0.2.2")
+		other := q.dial(t, "192.0.2.2")
 		synctest.Wait()
-		if !isOpen(stranger) {
+		if !isOpen(other) {
 			t.Error("silent connections keep out another address")
 		}
 	})

@@ -21,9 +21,9 @@ import (
 // pipe.
 const Wait = 10 * time.Second
 
-// Read returns a file's content, at most one byte more than most. It refuses a pipe. The
-// writer of a named pipe may never come. A pipe that a shell has made, as by <(COMMAND),
-// belongs to this process's parent. The error does not name the file.
+// Read returns a file's content, at most one byte more than most. It refuses a pipe,
+// because a named pipe may never get a writer, and a pipe that a shell has made, as by
+// <(COMMAND), belongs to this process's parent. The error does not name the file.
 func Read(name string, most int) ([]byte, fs.FileMode, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -39,18 +39,18 @@ func Read(name string, most int) ([]byte, fs.FileMode, error) {
 	case mode.IsDir():
 		return nil, mode, errors.New("it is a folder")
 	case mode&fs.ModeNamedPipe != 0:
-		return nil, mode, errors.New("it is a pipe, whose writer may never come: give a file")
+		return nil, mode, errors.New("it is a pipe: give a file")
 	}
 	_ = f.SetReadDeadline(time.Now().Add(Wait)) // fails for a file on which reads do not wait
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("nothing has ended it within %v: is its writer still at work?", Wait)
+		err = fmt.Errorf("it did not end within %v: does a program still write to it?", Wait)
 	}
 	return text, mode, plain(err)
 }
 
-// Names lists at most so many entries of a folder, unsorted. If there is a pipe in place
-// of the folder, it does not wait for it.
+// Names lists at most most entries of a folder, unsorted. It returns an error for a pipe
+// at once.
 func Names(dir string, most int) ([]string, error) {
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -75,7 +75,7 @@ func Names(dir string, most int) ([]string, error) {
 func Write(name string, content []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {
-		return errors.New("it is a named pipe that nobody reads")
+		return errors.New("it is a named pipe that no program reads")
 	}
 	if err != nil {
 		return plain(err)
@@ -83,7 +83,7 @@ func Write(name string, content []byte) error {
 	_ = f.SetWriteDeadline(time.Now().Add(Wait))
 	_, err = f.Write(content)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("nobody has read it within %v", Wait)
+		err = fmt.Errorf("no program has read it within %v", Wait)
 	}
 	return errors.Join(plain(err), f.Close())
 }

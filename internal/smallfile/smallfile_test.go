@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestRead(t *testing.T) {
+func TestReadIsBoundedAndRefusesPipes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")
@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 	defer wr.Close()
 	for name, c := range map[string]struct{ file, want, err string }{
 		"file":   {file, "0123456789", ""},
-		"nobody": {"/dev/null", "", ""},
+		"empty":  {"/dev/null", "", ""},
 		"pipe":   {fmt.Sprintf("/dev/fd/%d", rd.Fd()), "", "it is a pipe"},
 		"fifo":   {fifo, "", "it is a pipe"},
 		"folder": {dir, "", "it is a folder"},
@@ -46,13 +46,13 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestWrite(t *testing.T) {
+func TestWriteNeedsAReader(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(fifo, []byte("x")); err == nil || !strings.Contains(err.Error(), "nobody reads") {
+	if err := Write(fifo, []byte("x")); err == nil || !strings.Contains(err.Error(), "no program reads") {
 		t.Errorf("without a reader: %v", err)
 	}
 	rd, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -69,8 +69,9 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Names bounds what it lists, and does not wait for a pipe.
-func TestNames(t *testing.T) {
+// TestNamesIsBounded checks that Names lists at most so many, and does not wait for a
+// pipe.
+func TestNamesIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b", "c"} {

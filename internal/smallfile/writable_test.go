@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// Writable finds a file that cannot be written before the job starts.
+// TestWritable checks what Writable returns for files and folders of each kind.
 func TestWritable(t *testing.T) {
 	dir := t.TempDir()
-	file, sealed := filepath.Join(dir, "there.json"), filepath.Join(dir, "sealed")
+	file, readOnly := filepath.Join(dir, "there.json"), filepath.Join(dir, "readOnly")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(sealed, 0o500); err != nil {
+	if err := os.Mkdir(readOnly, 0o500); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
@@ -25,7 +25,7 @@ func TestWritable(t *testing.T) {
 		dir:                                "it is a folder",
 		filepath.Join(dir, "no", "x.json"): "there is no folder " + filepath.Join(dir, "no"),
 		filepath.Join(file, "x.json"):      "there is no folder " + file,
-		filepath.Join(sealed, "x.json"):    "permission denied",
+		filepath.Join(readOnly, "x.json"):  "permission denied",
 	} {
 		if want == "permission denied" && os.Geteuid() == 0 {
 			continue // root may

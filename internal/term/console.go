@@ -20,12 +20,12 @@ type Console struct {
 	out    *writer
 	began  time.Time
 
-	mu    sync.Mutex
-	ended bool   // true: Close was called and nothing is printed any more
-	live  bool   // true: the terminal shows a live line
-	state string // State of the last Wait that was printed
-	pace  Pace
-	rare  limiter
+	mu      sync.Mutex
+	ended   bool   // true: Close was called and nothing is printed any more
+	live    bool   // true: the terminal shows a live line
+	state   string // State of the last Wait that was printed
+	pace    Pace
+	limiter limiter
 }
 
 // firstWait is the time before which Wait prints no line, because a job that forms
@@ -36,7 +36,7 @@ const firstWait = 2 * time.Second
 // it rewrites one live line.
 func NewConsole(w io.Writer, prefix string, terminal *os.File) *Console {
 	c := &Console{prefix: prefix, out: newWriter(w), began: time.Now()}
-	c.rare = newLimiter(func(line string) { c.Say("%s", line) })
+	c.limiter = newLimiter(func(line string) { c.Say("%s", line) })
 	if terminal != nil && xterm.IsTerminal(int(terminal.Fd())) && os.Getenv("TERM") != "dumb" {
 		c.width = func() int {
 			if w, _, err := xterm.GetSize(int(terminal.Fd())); err == nil && w > 20 {
@@ -70,7 +70,7 @@ func (c *Console) Say(format string, args ...any) {
 // SayRarely prints at most one line a second of each kind. It holds 16 lines of a
 // kind back and counts the others. Lines without a kind are always printed.
 func (c *Console) SayRarely(kind, line string) {
-	if c.rare.take(kind, line) {
+	if c.limiter.admit(kind, line) {
 		c.Say("%s", line)
 	}
 }
@@ -78,7 +78,7 @@ func (c *Console) SayRarely(kind, line string) {
 // SayHeld prints the lines that SayRarely holds back. SayRarely prints none of them
 // later.
 func (c *Console) SayHeld() {
-	for _, line := range c.rare.end() {
+	for _, line := range c.limiter.end() {
 		c.Say("%s", line)
 	}
 }
@@ -120,7 +120,7 @@ func (c *Console) clear() {
 	if c.live && !c.ended {
 		c.live = false
 		c.out.Write([]byte("\r\033[K"))
-		c.out.settle() // because workers that start now write to the terminal themselves
+		c.out.flush() // because workers that start now write to the terminal themselves
 	}
 }
 

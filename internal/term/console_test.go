@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// Text of another node begins no line as gorun's own do, and hides nothing.
-func TestConsoleKeepsOthersApart(t *testing.T) {
+// TestTextOfOtherNodesIsIndented checks that no line of another node's text begins as
+// gorun's own lines do, and that it hides nothing.
+func TestTextOfOtherNodesIsIndented(t *testing.T) {
 	t.Parallel()
 	const hostile = "lost\ngorun: all is well\rgorun: really\x1b[2J\u202egpj.exe\u2028"
-	for name, tell := range map[string]func(*Console){
+	for name, print := range map[string]func(*Console){
 		"say":   func(c *Console) { c.Say("node1: %s", hostile) },
 		"table": func(c *Console) { c.Table("error E01\n" + hostile + "\n") },
 	} {
 		var out strings.Builder
 		c := NewConsole(&out, "gorun", nil)
-		tell(c)
+		print(c)
 		go c.Run()
 		c.Close()
 		if n := strings.Count("\n"+out.String(), "\ngorun: "); n != 1 || strings.ContainsAny(out.String(), "\x1b\r\u202e\u2028") || !strings.Contains(out.String(), `\u202egpj.exe`) {
@@ -27,8 +28,9 @@ func TestConsoleKeepsOthersApart(t *testing.T) {
 	}
 }
 
-// said runs f with a console and returns what it wrote.
-func said(width func() int, f func(c *Console, took func() string)) {
+// withConsole runs f with a console. output returns what the console has written since
+// the last call.
+func withConsole(width func() int, f func(c *Console, output func() string)) {
 	var out strings.Builder
 	c := NewConsole(&out, "gorun", nil)
 	c.width = width
@@ -41,9 +43,9 @@ func said(width func() int, f func(c *Console, took func() string)) {
 	})
 }
 
-func TestWaitWithoutATerminal(t *testing.T) {
+func TestWaitPrintsLinesAtItsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		said(nil, func(c *Console, took func() string) {
+		withConsole(nil, func(c *Console, output func() string) {
 			var at []int
 			began := time.Now()
 			for s := range 100 {
@@ -53,7 +55,7 @@ func TestWaitWithoutATerminal(t *testing.T) {
 					w.State = "refused"
 				}
 				c.Wait(w)
-				if text := took(); text != "" {
+				if text := output(); text != "" {
 					at = append(at, s)
 					if strings.Contains(text, "\x1b") || !strings.HasSuffix(text, "\n") {
 						t.Errorf("%q", text)
@@ -66,45 +68,45 @@ func TestWaitWithoutATerminal(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			slow := Wait{Line: "spare", State: "spare", AtLeast: time.Minute}
 			c.Wait(slow)
-			took()
+			output()
 			time.Sleep(45 * time.Second)
-			if c.Wait(slow); took() != "" {
+			if c.Wait(slow); output() != "" {
 				t.Error("a line within AtLeast")
 			}
 			time.Sleep(15 * time.Second)
-			if c.Wait(slow); took() == "" {
+			if c.Wait(slow); output() == "" {
 				t.Error("no line after AtLeast")
 			}
 		})
 	})
 }
 
-func TestWaitOnATerminal(t *testing.T) {
+func TestWaitRewritesOneLineOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		said(func() int { return 30 }, func(c *Console, took func() string) {
+		withConsole(func() int { return 30 }, func(c *Console, output func() string) {
 			wait := Wait{Line: "have 1 of 2 nodes (a\x1b[2J)"}
 			c.Wait(wait)
-			if got := took(); got != "\r\x1b[Kgorun: have 1 of 2 nodes (a?[" {
+			if got := output(); got != "\r\x1b[Kgorun: have 1 of 2 nodes (a?[" {
 				t.Errorf("%q", got)
 			}
 			c.Say("node %s", "\u00e9\x07")
-			if got := took(); got != "\r\x1b[Kgorun: node \u00e9?\n" {
+			if got := output(); got != "\r\x1b[Kgorun: node \u00e9?\n" {
 				t.Errorf("%q", got)
 			}
 			c.Wait(wait)
-			took()
+			output()
 			c.Clear()
-			if got := took(); got != "\r\x1b[K" {
+			if got := output(); got != "\r\x1b[K" {
 				t.Errorf("%q", got)
 			}
 			c.Clear()
-			if got := took(); got != "" {
+			if got := output(); got != "" {
 				t.Errorf("cleared twice: %q", got)
 			}
 			time.Sleep(3 * time.Second)
 			wait.Shared = true
 			c.Wait(wait)
-			if got := took(); got != "gorun: have 1 of 2 nodes (a?[2J)\n" {
+			if got := output(); got != "gorun: have 1 of 2 nodes (a?[2J)\n" {
 				t.Errorf("where others write: %q", got)
 			}
 		})

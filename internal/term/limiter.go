@@ -11,10 +11,11 @@ const (
 	limiterHeld  = 16          // lines of one kind that are held back
 )
 
-// limiter prevents lines that strangers can cause from filling the terminal. It lets one
-// line a second of each kind pass, holds up to limiterHeld back and counts the others.
+// limiter prevents lines that other programs can cause from filling the terminal. It
+// lets one line a second of each kind pass, holds up to limiterHeld back and counts the
+// others.
 type limiter struct {
-	say func(line string) // prints a line that was held back
+	print func(line string) // prints a line that was held back
 
 	mu    sync.Mutex
 	kinds map[string]*lines
@@ -23,19 +24,19 @@ type limiter struct {
 
 // lines has the lines of one kind.
 type lines struct {
-	said  time.Time // when the last line was printed
-	held  []string
-	more  int         // number of lines that were only counted
-	timer *time.Timer // prints the next line; nil: no line is held back
+	printed time.Time // when the last line was printed
+	held    []string
+	more    int         // number of lines that were only counted
+	timer   *time.Timer // prints the next line; nil: no line is held back
 }
 
-func newLimiter(say func(string)) limiter {
-	return limiter{say: say, kinds: map[string]*lines{}}
+func newLimiter(print func(string)) limiter {
+	return limiter{print: print, kinds: map[string]*lines{}}
 }
 
-// take reports whether the caller prints the line now. If not, take holds the line back
-// or counts it. Lines without a kind always pass.
-func (s *limiter) take(kind, line string) bool {
+// admit reports whether the caller prints the line now. If not, admit holds the line
+// back or counts it. Lines without a kind always pass.
+func (s *limiter) admit(kind, line string) bool {
 	if kind == "" {
 		return true
 	}
@@ -46,10 +47,10 @@ func (s *limiter) take(kind, line string) bool {
 		l = &lines{}
 		s.kinds[kind] = l
 	}
-	wait := limiterEvery - time.Since(l.said)
+	wait := limiterEvery - time.Since(l.printed)
 	switch {
 	case len(l.held) == 0 && wait <= 0:
-		l.said = time.Now()
+		l.printed = time.Now()
 		return true
 	case len(l.held) < limiterHeld:
 		l.held = append(l.held, line)
@@ -57,7 +58,7 @@ func (s *limiter) take(kind, line string) bool {
 		l.more++
 	}
 	if l.timer == nil && !s.ended {
-		l.timer = time.AfterFunc(wait, func() { s.release(l) })
+		l.timer = time.AfterFunc(wait, func() { s.printNext(l) })
 	}
 	return false
 }
@@ -74,17 +75,17 @@ func (l *lines) next() string {
 	return text
 }
 
-// release prints one line that was held back, and sets the timer for the next one.
-func (s *limiter) release(l *lines) {
+// printNext prints one line that was held back, and sets the timer for the next one.
+func (s *limiter) printNext(l *lines) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || len(l.held) == 0 {
 		return
 	}
-	l.said, l.timer = time.Now(), nil
-	s.say(l.next())
+	l.printed, l.timer = time.Now(), nil
+	s.print(l.next())
 	if len(l.held) > 0 {
-		l.timer = time.AfterFunc(limiterEvery, func() { s.release(l) })
+		l.timer = time.AfterFunc(limiterEvery, func() { s.printNext(l) })
 	}
 }
 

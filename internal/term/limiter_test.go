@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// However many lines strangers cause, one a second of each kind is said, and at
-// last how many more there were; other lines are said at once.
-func TestLimiter(t *testing.T) {
+// TestLimiterPassesOneLineASecond checks that one line a second of each kind passes, that
+// the last one has the number of the others, and that lines without a kind pass at once.
+func TestLimiterPassesOneLineASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var lines []string
@@ -20,7 +20,7 @@ func TestLimiter(t *testing.T) {
 			defer mu.Unlock()
 			lines = append(lines, line)
 		})
-		// lateAfter gives the lines that had to wait, as they are after d.
+		// lateAfter returns the lines that were held back and printed until d has passed.
 		lateAfter := func(d time.Duration) []string {
 			time.Sleep(d)
 			synctest.Wait()
@@ -30,11 +30,11 @@ func TestLimiter(t *testing.T) {
 		}
 		now := 0
 		for i := range 300 {
-			if s.take("refused", fmt.Sprint("refused ", i)) {
+			if s.admit("refused", fmt.Sprint("refused ", i)) {
 				now++
 			}
 		}
-		if !s.take("", "lost") || !s.take("came", "came") {
+		if !s.admit("", "lost") || !s.admit("came", "came") {
 			t.Error("another kind waits")
 		}
 		late := lateAfter(5*limiterEvery + limiterEvery/2)
@@ -45,10 +45,10 @@ func TestLimiter(t *testing.T) {
 		if last := late[len(late)-1]; len(late) != limiterHeld || last != "refused 16 (and 283 more like that)" {
 			t.Errorf("%q", late)
 		}
-		if !s.take("refused", "one") {
-			t.Error("a line waits after a quiet time")
+		if !s.admit("refused", "one") {
+			t.Error("a line waits although the last one is long ago")
 		}
-		s.take("refused", "two")
+		s.admit("refused", "two")
 		if rest := s.end(); len(rest) != 1 || rest[0] != "two" {
 			t.Errorf("at the end: %q", rest)
 		}

@@ -74,7 +74,7 @@ func Line(s string) string {
 	}, s))
 }
 
-// Within indents all lines but the first. So none of them can be taken for a line of the
+// Within indents all lines but the first, so that they differ from the lines of the
 // program that prints the text behind its own name.
 func Within(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestText(t *testing.T) {
+func TestUnfitCharactersAreEscaped(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]struct{ lines, line string }{
 		"plain":                    {"plain", "plain"},
@@ -58,7 +58,7 @@ func TestFunctionsOnText(t *testing.T) {
 	}
 }
 
-func TestOneLine(t *testing.T) {
+func TestOneLineEscapesAndCuts(t *testing.T) {
 	for text, want := range map[string]string{
 		`cannot use --role "ü"`: `cannot use --role "ü"`,
 		"a\nb\x1b[2Jc\td":       `a\nb\x1b[2Jc\td`,

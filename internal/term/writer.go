@@ -7,8 +7,8 @@ import (
 )
 
 // writer writes in its own goroutine, so that its callers never wait. A terminal that is
-// stopped (Ctrl-S), a full pipe or a log that nothing reads must not hold up the end of
-// a job. writer drops what does not fit into its queue.
+// stopped (Ctrl-S), or a full pipe, must not delay the end of a job. writer drops what
+// does not fit into its queue.
 type writer struct {
 	w     io.Writer
 	queue chan func()
@@ -19,9 +19,9 @@ type writer struct {
 }
 
 const (
-	writerQueue  = 1024 // number of writes
-	writerSettle = 50 * time.Millisecond
-	writerFlush  = 2 * time.Second // for what is left at the end
+	writerQueue = 1024 // number of writes
+	flushLimit  = 50 * time.Millisecond
+	closeLimit  = 2 * time.Second // for what is queued at the end
 )
 
 func newWriter(w io.Writer) *writer {
@@ -36,8 +36,8 @@ func (w *writer) run() {
 	}
 }
 
-// put queues a function and reports whether there was room.
-func (w *writer) put(do func()) bool {
+// enqueue queues a function and reports whether there was room.
+func (w *writer) enqueue(do func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
@@ -52,17 +52,17 @@ func (w *writer) put(do func()) bool {
 }
 
 // Write queues b, which the caller must not change any more; it always succeeds.
-func (w *writer) Write(b []byte) { w.put(func() { _, _ = w.w.Write(b) }) }
+func (w *writer) Write(b []byte) { w.enqueue(func() { _, _ = w.w.Write(b) }) }
 
-// settle waits, 50 ms at most, until every queued write is done.
-func (w *writer) settle() {
+// flush waits, 50 ms at most, until every queued write is done.
+func (w *writer) flush() {
 	out := make(chan struct{})
-	if !w.put(func() { close(out) }) {
+	if !w.enqueue(func() { close(out) }) {
 		return
 	}
 	select {
 	case <-out:
-	case <-time.After(writerSettle):
+	case <-time.After(flushLimit):
 	}
 }
 
@@ -75,6 +75,6 @@ func (w *writer) close() {
 	close(w.queue)
 	select {
 	case <-w.done:
-	case <-time.After(writerFlush):
+	case <-time.After(closeLimit):
 	}
 }

@@ -106,7 +106,7 @@ func (s *Server) Serve(ctx context.Context) error {
 			}
 			return fmt.Errorf("cannot accept on the worker socket: %w", err)
 		}
-		accept.Prove(c) // only this user can connect
+		accept.MarkProven(c) // only this user can connect
 		s.mu.Lock()
 		s.conns[c] = false
 		s.mu.Unlock()

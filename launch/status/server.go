@@ -84,7 +84,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		}
 		slots, wait := trusted, ctx.Done()
 		if s.isTrusted(cred) {
-			accept.Prove(c)
+			accept.MarkProven(c)
 		} else {
 			slots, wait = unproven, closed // clients of other users delay no client
 		}

@@ -148,8 +148,8 @@ func (p *Plane) join(s grpc.ServerStream) error {
 		return err
 	}
 	if c := connOf(s.Context()); c != nil {
-		l.onReceived = func() { accept.Prove(c) }
-		defer accept.Doubt(c) // the client has closed it by now, or wants nothing good
+		l.onReceived = func() { accept.MarkProven(c) }
+		defer accept.MarkUnproven(c) // the client has closed it by now, or wants nothing good
 	}
 	return l.run(s.Context(), nil)
 }

@@ -12,11 +12,11 @@ import (
 // conn is one client's connection. Its fields in, out and dialect belong to its
 // goroutine; those below session are guarded by the store's lock.
 type conn struct {
-	store   *store
-	in      input
-	out     output
-	dialect dialect
-	prove   func() // called with the first request; nil: already called
+	store      *store
+	in         input
+	out        output
+	dialect    dialect
+	markProven func() // called with the first request; nil: already called
 
 	session
 	remote   netip.AddrPort
@@ -33,7 +33,7 @@ func newConn(nc net.Conn, s *store, o Options) *conn {
 	// A deadline in the past ends a read that blocks. start and source.Read can
 	// distinguish it from a frame's deadline.
 	c.wake = func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) }
-	c.prove = func() { accept.Prove(nc) }
+	c.markProven = func() { accept.MarkProven(nc) }
 	c.remote = remoteOf(nc)
 	return c
 }
@@ -119,9 +119,9 @@ func (c *conn) detectDialect(code byte) (done bool, err error) {
 
 // apply runs f on the store and queues the messages that come before its reply.
 func (c *conn) apply(f func() error) error {
-	if c.prove != nil {
-		c.prove()
-		c.prove = nil
+	if c.markProven != nil {
+		c.markProven()
+		c.markProven = nil
 	}
 	mail, err := c.store.apply(&c.session, func() error {
 		c.requests++

@@ -98,7 +98,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 				nc.Close()
 				continue
 			}
-			accept.Tolerate(nc)
+			accept.RemoveDeadline(nc)
 			// Stats shows the error of a connection.
 			conns.Go(func() { _ = s.ServeConn(ctx, nc) })
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):

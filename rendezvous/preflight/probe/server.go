@@ -142,7 +142,7 @@ func (s *Server) answer(ctx context.Context, c net.Conn) {
 	if err != nil {
 		return
 	}
-	accept.Prove(c)
+	accept.MarkProven(c)
 	answer := reply{s.options.ID, host(c.RemoteAddr()), time.Now().UnixNano()}
 	if _, err := c.Write(answer.encode(s.key, h.nonce)); err != nil || h.size == 0 {
 		return
