@@ -21,18 +21,18 @@ func TestAbort(t *testing.T) {
 			j := newJob(t, "--max-restarts", "3")
 			agents := j.nodes(2, sh(stay)...)
 			for _, a := range agents {
-				a.prints("up", 1)
+				a.waitForStdout("up", 1)
 			}
 			agents = append(agents, j.node(3, "2", sh(stay)...))
-			agents[2].says("the job runs on ")
-			out, said, code := ask(t, agents[from].client("abort", "-m", "wrong learning rate"))
+			agents[2].waitForStderr("the job runs on ")
+			out, said, code := runClient(t, agents[from].client("abort", "-m", "wrong learning rate"))
 			if code != 0 || !strings.Contains(out, "aborted run "+j.id) || from < 2 && !strings.Contains(out, ": 2 nodes") {
 				t.Errorf("exit code %d, %q, %q", code, out, said)
 			}
-			j.end(patience, 143, agents...)
-			j.causes(agents, "the job was aborted by ", fmt.Sprintf("(127.0.0.%d): wrong learning rate", from+1))
-			j.agree(agents...)
-			j.nothingLeft()
+			j.wantExit(patience, 143, agents...)
+			j.wantCause(agents, "the job was aborted by ", fmt.Sprintf("(127.0.0.%d): wrong learning rate", from+1))
+			j.wantSameCause(agents...)
+			j.wantNoProcess()
 		})
 	}
 }
@@ -43,19 +43,19 @@ func TestSecondAbortKills(t *testing.T) {
 	j := newJob(t, "--shutdown-timeout", "300")
 	agents := j.nodes(2, sh(`trap "" TERM; echo up; while :; do sleep 0.1; done`)...)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	for range 2 {
 		if !agents[1].running() {
 			t.Fatal("one order was enough")
 		}
-		if _, said, code := ask(t, agents[1].client("abort")); code != 0 {
+		if _, said, code := runClient(t, agents[1].client("abort")); code != 0 {
 			t.Fatalf("exit code %d, %s", code, said)
 		}
-		agents[0].says("the job was aborted")
+		agents[0].waitForStderr("the job was aborted")
 	}
-	j.end(patience, 143, agents...)
-	j.agree(agents...)
+	j.wantExit(patience, 143, agents...)
+	j.wantSameCause(agents...)
 }
 
 // Another user gets no status and cannot abort the job, unless this user proves the
@@ -66,7 +66,7 @@ func TestStatusOfAnotherUser(t *testing.T) {
 	j := newJob(t)
 	j.env = []string{"GORUN_SECRET=" + jobSecret}
 	a := j.node(1, "1", sh(stay)...)
-	a.prints("up", 1)
+	a.waitForStdout("up", 1)
 	bin := reachable(t, os.Getenv(envGorun))
 	for _, tt := range []struct {
 		secret string
@@ -79,7 +79,7 @@ func TestStatusOfAnotherUser(t *testing.T) {
 			if tt.secret != "" {
 				cmd.Env = append(os.Environ(), "GORUN_SECRET="+tt.secret)
 			}
-			out, said, code := ask(t, cmd)
+			out, said, code := runClient(t, cmd)
 			switch {
 			case tt.ok && (code != 0 || !strings.Contains(out, j.id)):
 				t.Errorf("%s with the secret: exit code %d, %q, %q", command, code, out, said)
@@ -91,7 +91,7 @@ func TestStatusOfAnotherUser(t *testing.T) {
 			}
 		}
 	}
-	j.end(patience, 143, a)
+	j.wantExit(patience, 143, a)
 }
 
 // reachable copies a program to a folder in which every user may run it.
@@ -120,31 +120,31 @@ func TestStatusChoosesTheJob(t *testing.T) {
 	one.id, two.id = id+"0", id+"1"
 	agents := []*agent{one.node(1, "1", sh(stay)...), two.node(1, "1", sh(stay)...)}
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
-	_, said, code := ask(t, exec.Command(os.Getenv(envGorun), "abort"))
+	_, said, code := runClient(t, exec.Command(os.Getenv(envGorun), "abort"))
 	if code != 2 || !strings.Contains(said, "run "+id+"0, ") || !strings.Contains(said, "run "+id+"1, ") || !strings.Contains(said, fmt.Sprint(agents[0].keeper())) {
 		t.Errorf("with two jobs: exit code %d, %q", code, said)
 	}
-	_, said, code = ask(t, exec.Command(os.Getenv(envGorun), "status", "--run-id", id))
+	_, said, code = runClient(t, exec.Command(os.Getenv(envGorun), "status", "--run-id", id))
 	if code != 1 || !strings.Contains(said, fmt.Sprintf("no gorun job %q", id)) {
 		t.Errorf("with a wrong run id: exit code %d, %q", code, said)
 	}
-	if out, said, code := ask(t, exec.Command(os.Getenv(envGorun), "abort", "--rdzv-id", id+"1")); code != 0 || out != "aborted run "+id+"1: 1 node\n" {
+	if out, said, code := runClient(t, exec.Command(os.Getenv(envGorun), "abort", "--rdzv-id", id+"1")); code != 0 || out != "aborted run "+id+"1: 1 node\n" {
 		t.Errorf("of one: exit code %d, %q, %q", code, out, said)
 	}
-	two.end(patience, 143, agents[1])
+	two.wantExit(patience, 143, agents[1])
 	if !agents[0].running() {
 		t.Error("the other job ended, too")
 	}
 	agents[0].signal(syscall.SIGTERM)
-	one.end(patience, 143, agents[0])
-	_, said, code = ask(t, agents[0].client("status"))
+	one.wantExit(patience, 143, agents[0])
+	_, said, code = runClient(t, agents[0].client("status"))
 	if code != 1 || !strings.Contains(said, "no gorun job of this user") {
 		t.Errorf("after the end: exit code %d, %q", code, said)
 	}
 	for _, args := range [][]string{{"status", "--what"}, {"status", "x"}, {"abort", "-m", "two\nlines"}, {"abort", "-m", strings.Repeat("x", 5000)}, {"status", "--pid", "-4"}} {
-		if _, said, code := ask(t, exec.Command(os.Getenv(envGorun), args...)); code != 2 || strings.Count(said, "\n") != 1 {
+		if _, said, code := runClient(t, exec.Command(os.Getenv(envGorun), args...)); code != 2 || strings.Count(said, "\n") != 1 {
 			t.Errorf("%q: exit code %d, %q", args[:2], code, said)
 		}
 	}

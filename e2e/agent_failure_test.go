@@ -28,12 +28,12 @@ func TestAgentCannotGoOn(t *testing.T) {
 			j := newJob(t, "--max-restarts", fmt.Sprint(restarts))
 			agents := j.nodes(2, sh(starve)...)
 			for _, a := range agents {
-				a.prints("up", 1)
+				a.waitForStdout("up", 1)
 			}
 			j.touch("go")
-			j.end(soon, 7, agents...)
-			j.causes(agents, "rank 0", "exited with code 7")
-			j.agree(agents...)
+			j.wantExit(soon, 7, agents...)
+			j.wantCause(agents, "rank 0", "exited with code 7")
+			j.wantSameCause(agents...)
 			for _, a := range agents {
 				said := strings.Contains(a.err.String(), "cannot open a store for the next round")
 				if said != (restarts > 0) {
@@ -66,12 +66,12 @@ func TestKilledAgentLeavesNoFiles(t *testing.T) {
 			j := newJob(t, flags...)
 			j.env = []string{"TMPDIR=" + j.dir}
 			a := j.run("gorun", sh(stay)...)
-			a.prints("up", 1)
+			a.waitForStdout("up", 1)
 			if n := len(left(j)); n == 0 {
 				t.Error("no socket: this test looks at the wrong folder")
 			}
 			j.kill(a.pid())
-			j.end(soon, 137, a)
+			j.wantExit(soon, 137, a)
 			if names := left(j); len(names) > 0 {
 				t.Errorf("left: %v", names)
 			}
@@ -91,7 +91,7 @@ func TestKilledAgentLeavesNoFiles(t *testing.T) {
 			t.Errorf("no folder for the build: %v", left(j))
 		}
 		j.kill(a.pid())
-		j.end(soon, 137, a)
+		j.wantExit(soon, 137, a)
 		if names := left(j); len(names) > 0 {
 			t.Errorf("left: %v", names)
 		}
@@ -126,11 +126,11 @@ func TestStoppingIsReported(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.run("gorun", sh(`trap "" TERM INT; `+stay)...)
-	a.prints("up", 1)
+	a.waitForStdout("up", 1)
 	a.signal(syscall.SIGINT)
-	a.says("s (Ctrl-C again kills them now)")
+	a.waitForStderr("s (Ctrl-C again kills them now)")
 	a.signal(syscall.SIGINT)
-	j.end(soon, 130, a)
+	j.wantExit(soon, 130, a)
 }
 
 // The report of a failure names the files that have the worker's output.
@@ -138,7 +138,7 @@ func TestReportNamesLogs(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.run("gorun", with(sh("echo out; echo err >&2; exit 3"), "-r", "1", "-t", "2", "--log-dir", j.dir)...)
-	j.end(soon, 3, a)
+	j.wantExit(soon, 3, a)
 	for _, name := range []string{"stdout.log", "stderr.log"} {
 		found, _ := filepath.Glob(filepath.Join(j.dir, "*", "attempt_0", "0", name))
 		if len(found) != 1 || !strings.Contains(a.err.String(), found[0]) {
@@ -167,6 +167,6 @@ func TestEndpointPortInUse(t *testing.T) {
 	}()
 	j := newJob(t)
 	j.endpoint = l.Addr().String()
-	j.end(patience, 1, j.node(1, "2", sh("exit 0")...))
-	j.causes(j.agents, j.endpoint, "used by another program")
+	j.wantExit(patience, 1, j.node(1, "2", sh("exit 0")...))
+	j.wantCause(j.agents, j.endpoint, "used by another program")
 }

@@ -22,7 +22,7 @@ func TestAgentKilled(t *testing.T) {
 				j := newJob(t)
 				agents := j.nodes(3, with(sh(daemon+stay), "--nproc-per-node", "2")...)
 				for _, a := range agents {
-					a.prints("up", 2)
+					a.waitForStdout("up", 2)
 				}
 				pid := agents[victim].keeper()
 				if what == "agent" {
@@ -30,7 +30,7 @@ func TestAgentKilled(t *testing.T) {
 				}
 				killed := time.Now()
 				j.kill(pid)
-				j.end(patience, 137, agents...)
+				j.wantExit(patience, 137, agents...)
 				var others []*agent
 				for i, a := range agents {
 					if took := a.ended.Sub(killed); took > soon {
@@ -40,14 +40,14 @@ func TestAgentKilled(t *testing.T) {
 						others = append(others, a)
 					}
 				}
-				j.causes(others, "127.0.0."+fmt.Sprint(victim+1), "was lost")
+				j.wantCause(others, "127.0.0."+fmt.Sprint(victim+1), "was lost")
 				if what == "agent" {
 					if !strings.Contains(agents[victim].err.String(), "gorun: the agent was killed by SIGKILL;") {
 						t.Errorf("the keeper of the killed agent does not say so: %s", agents[victim].err)
 					}
 				}
-				j.agree(others...)
-				j.nothingLeft()
+				j.wantSameCause(others...)
+				j.wantNoProcess()
 				t.Logf("all gone after %v", time.Since(killed).Round(time.Millisecond))
 			})
 		}
@@ -63,10 +63,10 @@ func TestAgentOfLocalNodesKilled(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--local-nodes", "2", "--max-restarts", fmt.Sprint(victim))
 			a := j.run("both", sh(stay)...)
-			a.prints("up", 2)
+			a.waitForStdout("up", 2)
 			j.kill(j.agentOfLocalNode(victim))
-			j.end(patience, 137, a)
-			a.says(fmt.Sprintf("gorun: the agent of node %d was killed by SIGKILL;", victim))
+			j.wantExit(patience, 137, a)
+			a.waitForStderr(fmt.Sprintf("gorun: the agent of node %d was killed by SIGKILL;", victim))
 		})
 	}
 }
@@ -94,13 +94,13 @@ func TestAgentKilledWhileWaiting(t *testing.T) {
 			j := newJob(t)
 			two := []*agent{j.node(1, "3", sh("exit 0")...), j.node(2, "3", sh("exit 0")...)}
 			for _, a := range two {
-				a.says("have 2 of 3 nodes")
+				a.waitForStderr("have 2 of 3 nodes")
 			}
 			j.kill(two[victim].pid())
-			j.end(patience, 137, two[victim])
+			j.wantExit(patience, 137, two[victim])
 			again := j.node(victim+1, "3", sh("exit 0")...)
 			third := j.node(3, "3", sh("exit 0")...)
-			j.end(patience, 0, two[1-victim], again, third)
+			j.wantExit(patience, 0, two[1-victim], again, third)
 		})
 	}
 }

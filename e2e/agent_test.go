@@ -72,14 +72,14 @@ func (a *agent) running() bool {
 	}
 }
 
-// prints waits until the agent has printed the text n times to standard output.
-func (a *agent) prints(text string, n int) {
+// waitForStdout waits until the agent has printed the text n times to standard output.
+func (a *agent) waitForStdout(text string, n int) {
 	a.j.Helper()
 	eventually(a.j, patience, a.name+" prints "+text, func() bool { return strings.Count(a.out.String(), text) >= n })
 }
 
-// says waits until the agent has printed the text to standard error.
-func (a *agent) says(text string) {
+// waitForStderr waits until the agent has printed the text to standard error.
+func (a *agent) waitForStderr(text string) {
 	a.j.Helper()
 	eventually(a.j, patience, a.name+" says "+text, func() bool { return strings.Contains(a.err.String(), text) })
 }

@@ -35,9 +35,9 @@ func TestCollectiveAborts(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--nproc-per-node", "2", "--shutdown-timeout", "5")
 			agents := j.nodes(2, self, playFlag, c.mode)
-			j.end(patience, c.code, agents...)
-			j.causes(agents, "rank 1 on", c.text)
-			j.agree(agents...)
+			j.wantExit(patience, c.code, agents...)
+			j.wantCause(agents, "rank 1 on", c.text)
+			j.wantSameCause(agents...)
 			out := agents[0].out.String() + agents[1].out.String()
 			for _, rank := range []int{0, 2, 3} {
 				line := fmt.Sprintf("rank %d returned: ", rank)
@@ -59,9 +59,9 @@ func TestExampleAllReduce(t *testing.T) {
 	j := newJob(t, "--local-nodes", "2", "--nproc-per-node", "2")
 	j.wd = ".."
 	a := j.run("allreduce", "./examples/allreduce")
-	j.end(4*patience, 0, a)
-	a.prints("allreduce: 4 ranks, float32 x 1048576: sum verified", 1)
-	a.prints("send/receive ring verified", 1)
+	j.wantExit(4*patience, 0, a)
+	a.waitForStdout("allreduce: 4 ranks, float32 x 1048576: sum verified", 1)
+	a.waitForStdout("send/receive ring verified", 1)
 }
 
 // Modes of play in which rank 1 fails while the others wait for it.

@@ -56,7 +56,7 @@ func TestPin(t *testing.T) {
 		env   []string
 		code  int
 		want  []string // RANK LOCAL_RANK CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER GORUN_DEVICE
-		says  string
+		text  string
 	}{
 		"as torchrun's scripts want it": {
 			flags: "--nproc-per-node 2",
@@ -65,7 +65,7 @@ func TestPin(t *testing.T) {
 		"all": {
 			flags: "--nproc-per-node gpu --gpus-per-worker 2",
 			want:  []string{"0 0 " + all + " PCI_BUS_ID " + a + "," + b, "1 1 " + all + " PCI_BUS_ID " + c + "," + d},
-			says:  "each worker sees all GPUs and owns 2 of them",
+			text:  "each worker sees all GPUs and owns 2 of them",
 		},
 		"exclusive": {
 			flags: "--nproc-per-node 2 --pin=exclusive",
@@ -82,7 +82,7 @@ func TestPin(t *testing.T) {
 		},
 		"what is visible": {
 			flags: "--nproc-per-node gpu", env: []string{"CUDA_VISIBLE_DEVICES=2,GPU-node1-0000,0"},
-			want: []string{"0 0 " + c + " PCI_BUS_ID " + c}, says: "so CUDA ignores it and what follows",
+			want: []string{"0 0 " + c + " PCI_BUS_ID " + c}, text: "so CUDA ignores it and what follows",
 		},
 		"reversed": {
 			flags: "--nproc-per-node gpu", env: []string{"CUDA_VISIBLE_DEVICES=" + b + "," + a},
@@ -101,24 +101,24 @@ func TestPin(t *testing.T) {
 		},
 		"hidden, but asked for": {
 			flags: "--nproc-per-node 2 --pin=exclusive", env: []string{"CUDA_VISIBLE_DEVICES="}, code: 2,
-			says: "gorun: no GPU is visible on node node1: CUDA_VISIBLE_DEVICES= hides all; make some visible, or leave out --pin=exclusive\n",
+			text: "gorun: no GPU is visible on node node1: CUDA_VISIBLE_DEVICES= hides all; make some visible, or leave out --pin=exclusive\n",
 		},
 		"others than Slurm gave": {
 			flags: "--nproc-per-node 2", env: []string{"SLURM_STEP_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"},
-			want: []string{"0 0  - -", "1 1  - -"}, says: "SLURM_STEP_GPUS=2,3 does not give 2 of the 2 GPUs that CUDA shows\n",
+			want: []string{"0 0  - -", "1 1  - -"}, text: "SLURM_STEP_GPUS=2,3 does not give 2 of the 2 GPUs that CUDA shows\n",
 		},
 		"others than Slurm gave, asked for": {
 			flags: "--nproc-per-node 2 --pin=exclusive", env: []string{"SLURM_STEP_GPUS=2,3", "CUDA_VISIBLE_DEVICES=0,1"}, code: 2,
-			says: "gorun: no GPU is visible on node node1: SLURM_STEP_GPUS=2,3 does not give 2 of the 2 GPUs that CUDA shows; make some visible, or leave out --pin=exclusive\n",
+			text: "gorun: no GPU is visible on node node1: SLURM_STEP_GPUS=2,3 does not give 2 of the 2 GPUs that CUDA shows; make some visible, or leave out --pin=exclusive\n",
 		},
 		"more workers than GPUs": {
-			flags: "--nproc-per-node 5", code: 2, says: "gorun: 5 workers, but 4 GPUs are visible on node node1: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none\n",
+			flags: "--nproc-per-node 5", code: 2, text: "gorun: 5 workers, but 4 GPUs are visible on node node1: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none\n",
 		},
 		"more workers than GPUs, not for these": {
 			flags: "--nproc-per-node 5 --pin=none", want: []string{"0 0 - - -", "1 1 - - -", "2 2 - - -", "3 3 - - -", "4 4 - - -"},
 		},
 		"more nodes than GPUs": {
-			flags: "--local-nodes 2 --nproc-per-node 3", code: 2, says: "3 workers after the 3 of this machine's other nodes, but 4 GPUs are visible",
+			flags: "--local-nodes 2 --nproc-per-node 3", code: 2, text: "3 workers after the 3 of this machine's other nodes, but 4 GPUs are visible",
 		},
 		"shared": {
 			flags: "--nproc-per-node 5 --pin=exclusive --oversubscribe-gpus",
@@ -134,7 +134,7 @@ func TestPin(t *testing.T) {
 			g.m.env = append(g.m.env, tt.env...)
 			script := sh(`echo $RANK $LOCAL_RANK "${CUDA_VISIBLE_DEVICES--}" ${CUDA_DEVICE_ORDER--} ${GORUN_DEVICE--}`)
 			x := g.run(append(strings.Fields(tt.flags), script...)...)
-			g.end(patience, tt.code, x)
+			g.wantExit(patience, tt.code, x)
 			var got []string
 			for line := range strings.Lines(x.out.String()) {
 				got = append(got, strings.TrimSpace(line))
@@ -143,8 +143,8 @@ func TestPin(t *testing.T) {
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("the workers have\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
-			if !strings.Contains(x.err.String(), tt.says) {
-				t.Errorf("it does not say %q", tt.says)
+			if !strings.Contains(x.err.String(), tt.text) {
+				t.Errorf("it does not say %q", tt.text)
 			}
 		})
 	}
@@ -158,9 +158,9 @@ func TestPinTwoContainers(t *testing.T) {
 	f.machines[1].nvml("gpus 2 host node1")
 	j := f.job(t)
 	agents := f.all(j, script)
-	j.end(patience, 78, agents...)
-	finds(t, agents[0].err.String(), "error D01", "warning H01")
-	has(t, agents[0].err.String(), "GPU-node1-0000")
+	j.wantExit(patience, 78, agents...)
+	wantFindings(t, agents[0].err.String(), "error D01", "warning H01")
+	wantParts(t, agents[0].err.String(), "GPU-node1-0000")
 }
 
 // A restart waits until the GPUs are free, and names the processes that hold them.
@@ -169,15 +169,15 @@ func TestGPURelease(t *testing.T) {
 	g := newGPUHost(t, 2)
 	// The driver still lists the worker's process after it has ended.
 	a := g.run(with(sh(`echo up $$; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || { echo busy 0 $$ >>$LIVE; exit 3; }`), "--max-restarts", "1")...)
-	a.says("waiting until the GPUs are free (at most 50s): GPU 0: pid ")
+	a.waitForStderr("waiting until the GPUs are free (at most 50s): GPU 0: pid ")
 	if n := strings.Count(a.out.String(), "up"); n != 1 {
 		t.Errorf("%d workers were started before the GPU was free", n)
 	}
 	if err := os.WriteFile(g.live, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	g.end(patience, 0, a)
-	a.prints("up", 2)
+	g.wantExit(patience, 0, a)
+	a.waitForStdout("up", 2)
 }
 
 // Ctrl-C twice ends the wait for the GPUs.
@@ -185,11 +185,11 @@ func TestSecondCtrlCEndsGPURelease(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
 	a := g.run(sh(`echo busy 0 $$ >>$LIVE; echo up; exec sleep 100`)...)
-	a.prints("up", 1)
+	a.waitForStdout("up", 1)
 	a.signal(syscall.SIGINT)
-	a.says("waiting until the GPUs are free")
+	a.waitForStderr("waiting until the GPUs are free")
 	a.signal(syscall.SIGINT)
-	g.end(patience, 130, a)
+	g.wantExit(patience, 130, a)
 }
 
 // The wait for the GPUs ends after the user's timeout.
@@ -198,7 +198,7 @@ func TestGPUReleaseTimeout(t *testing.T) {
 	for limit, says := range map[string]string{"4": "the GPUs are not free after 4s: GPU 0: pid ", "0": ""} {
 		g := newGPUHost(t, 2)
 		a := g.run(with(sh(`echo busy 0 $$ >>$LIVE; exit 3`), "--gpu-release-timeout", limit)...)
-		g.end(patience, 3, a)
+		g.wantExit(patience, 3, a)
 		if said := strings.Contains(a.err.String(), "the GPUs are not free"); said != (says != "") || !strings.Contains(a.err.String(), says) {
 			t.Errorf("--gpu-release-timeout %s: want %q", limit, says)
 		}
@@ -218,13 +218,13 @@ func TestNUMABinding(t *testing.T) {
 	j := newJob(t)
 	mask := sh(`grep Cpus_allowed_list: /proc/self/status`)
 	a := j.run("node", with(mask, "--nproc-per-node", "2", "--numa-binding", "node")...)
-	j.end(patience, 0, a)
-	a.prints("Cpus_allowed_list:", 2)
+	j.wantExit(patience, 0, a)
+	a.waitForStdout("Cpus_allowed_list:", 2)
 	if len(distinct) < 2 {
 		t.Skip("exclusive: this machine has one core")
 	}
 	a = j.run("exclusive", with(mask, "--nproc-per-node", "2", "--numa-binding", "exclusive")...)
-	j.end(patience, 0, a)
+	j.wantExit(patience, 0, a)
 	var lists []string
 	for line := range strings.Lines(a.out.String()) {
 		lists = append(lists, line)

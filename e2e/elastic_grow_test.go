@@ -21,21 +21,21 @@ func TestNewNodeJoins(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		logs := t.TempDir()
 		j := newJob("--rdzv-conf", "last_call_timeout=1", "--on-join=restart", "--log-dir", logs, "--tee", "1")
-		j.node(1, "1:3", sh(round)...).prints("round 0 rank 0 of 1 restart 0", 1)
-		j.node(2, "1:3", sh(round)...).prints("rank 1 of 2 restart 0", 1)
+		j.node(1, "1:3", sh(round)...).waitForStdout("round 0 rank 0 of 1 restart 0", 1)
+		j.node(2, "1:3", sh(round)...).waitForStdout("rank 1 of 2 restart 0", 1)
 		first := j.agents[0]
-		first.prints("rank 0 of 2 restart 0", 1)
-		j.node(3, "1:3", sh(round)...).prints("rank 2 of 3 restart 0", 1)
-		first.prints("rank 0 of 3 restart 0", 1)
+		first.waitForStdout("rank 0 of 2 restart 0", 1)
+		j.node(3, "1:3", sh(round)...).waitForStdout("rank 2 of 3 restart 0", 1)
+		first.waitForStdout("rank 0 of 3 restart 0", 1)
 		for _, a := range j.agents {
 			if s := a.status(); s.Restart != 0 || s.WorldSize != 3 {
 				t.Errorf("%s: %+v", a.name, s)
 			}
 		}
 		spare := j.node(4, "1:3", sh(round)...)
-		spare.says("hot spare")
+		spare.waitForStderr("hot spare")
 		j.touch("go")
-		j.end(patience, 0, j.agents...)
+		j.wantExit(patience, 0, j.agents...)
 		t.Log(first.err)
 		for i, size := range []string{"of 1", "of 2", "of 3"} {
 			name := "attempt_0"
@@ -62,17 +62,17 @@ func TestNewNodeWaits(t *testing.T) {
 		j := newJob("--rdzv-conf", "last_call_timeout=0.5", "--on-join=wait", "--max-restarts", "1")
 		script := sh(`[ $TORCHELASTIC_RESTART_COUNT = 0 ] && { echo first $RANK of $WORLD_SIZE; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; ` + round)
 		first := j.node(1, "1:2", script...)
-		first.prints("first 0 of 1", 1)
+		first.waitForStdout("first 0 of 1", 1)
 		second := j.node(2, "1:2", script...)
-		second.says("this node gets a place when the next round starts")
+		second.waitForStderr("this node gets a place when the next round starts")
 		if s := first.status(); s.WorldSize != 1 || len(s.Nodes) != 2 || s.Nodes[1].Standing != "spare" {
 			t.Errorf("%+v", s)
 		}
 		j.touch("fail")
-		first.prints("rank 0 of 2 restart 1", 1)
-		second.prints("rank 1 of 2 restart 1", 1)
+		first.waitForStdout("rank 0 of 2 restart 1", 1)
+		second.waitForStdout("rank 1 of 2 restart 1", 1)
 		j.touch("go")
-		j.end(patience, 0, first, second)
+		j.wantExit(patience, 0, first, second)
 		if n := strings.Count(first.out.String(), "\n"); n != 2 {
 			t.Errorf("%d rounds: %s", n, first.out)
 		}
@@ -89,19 +89,19 @@ func TestNodeTakenOut(t *testing.T) {
 			forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 				j := newJob("--rdzv-conf", "last_call_timeout=0.5")
 				first := j.node(1, "2:3", sh(round)...)
-				first.says("have 1 of 2 to 3 nodes") // it coordinates
+				first.waitForStderr("have 1 of 2 to 3 nodes") // it coordinates
 				three := []*agent{first, j.node(2, "2:3", sh(round)...), j.node(3, "2:3", sh(round)...)}
 				for _, a := range three {
-					a.prints("of 3 restart 0", 1)
+					a.waitForStdout("of 3 restart 0", 1)
 				}
 				three[victim].signal(syscall.SIGTERM)
-				j.end(patience, 143, three[victim])
-				j.causes(three[victim:victim+1], "received SIGTERM")
+				j.wantExit(patience, 143, three[victim])
+				j.wantCause(three[victim:victim+1], "received SIGTERM")
 				rank := 0
 				for i, a := range three {
 					if i != victim {
-						a.prints(fmt.Sprintf("rank %d of 2 restart 0", rank), 1)
-						a.says(fmt.Sprintf("(127.0.0.%d) left", victim+1))
+						a.waitForStdout(fmt.Sprintf("rank %d of 2 restart 0", rank), 1)
+						a.waitForStderr(fmt.Sprintf("(127.0.0.%d) left", victim+1))
 						rank++
 					}
 				}
@@ -109,8 +109,8 @@ func TestNodeTakenOut(t *testing.T) {
 				three[2].signal(syscall.SIGINT)
 				for i, a := range three {
 					if i != victim {
-						j.end(patience, 130, a)
-						j.causes([]*agent{a}, "(127.0.0.3) received SIGINT")
+						j.wantExit(patience, 130, a)
+						j.wantCause([]*agent{a}, "(127.0.0.3) received SIGINT")
 					}
 				}
 			})
@@ -127,11 +127,11 @@ func TestFreshStoreAfterGrowth(t *testing.T) {
 	}
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		j := newJob("--rdzv-conf", "last_call_timeout=0.5")
-		j.node(1, "1:2", self, playFlag, playStore).prints("rank 0 of 1: 1 in the store, which was empty: true", 1)
-		j.node(2, "1:2", self, playFlag, playStore).prints("rank 1 of 2: 2 in the store, which was empty: true", 1)
-		j.agents[0].prints("rank 0 of 2: 2 in the store, which was empty: true", 1)
+		j.node(1, "1:2", self, playFlag, playStore).waitForStdout("rank 0 of 1: 1 in the store, which was empty: true", 1)
+		j.node(2, "1:2", self, playFlag, playStore).waitForStdout("rank 1 of 2: 2 in the store, which was empty: true", 1)
+		j.agents[0].waitForStdout("rank 0 of 2: 2 in the store, which was empty: true", 1)
 		j.touch("go")
-		j.end(patience, 0, j.agents...)
+		j.wantExit(patience, 0, j.agents...)
 	})
 }
 

@@ -38,7 +38,7 @@ func TestOneEnvironment(t *testing.T) {
 				{"NCCL_ALGO=Ring", "NCCL_SOCKET_IFNAME=eth7", "E2E_OWN=a", "NCCL_DEBUG_SUBSYS=NET"},
 				{"NCCL_ALGO=Tree", "NCCL_SOCKET_IFNAME=eth8", "E2E_OWN=b", "NCCL_PROTO=LL"},
 			}, [2][]string{}, printEnv...)
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			for rank, want := range []map[string]string{
 				{"NCCL_ALGO": "Ring", "NCCL_SOCKET_IFNAME": "eth7", "E2E_OWN": "a", "NCCL_DEBUG_SUBSYS": "NET"},
 				{"NCCL_ALGO": "Ring", "NCCL_SOCKET_IFNAME": "eth8", "E2E_OWN": "b", "NCCL_DEBUG_SUBSYS": ""},
@@ -54,7 +54,7 @@ func TestOneEnvironment(t *testing.T) {
 				}
 			}
 			said := agents[0].err.String() + agents[1].err.String()
-			has(t, said, "warning E01", "NCCL_ALGO=Ring, NCCL_PROTO unset", "NCCL_ALGO=Tree, NCCL_PROTO=LL", "127.0.0.1", "127.0.0.2")
+			wantParts(t, said, "warning E01", "NCCL_ALGO=Ring, NCCL_PROTO unset", "NCCL_ALGO=Tree, NCCL_PROTO=LL", "127.0.0.1", "127.0.0.2")
 			if strings.Contains(said, "NCCL_SOCKET_IFNAME") || strings.Count(said, "warning E01") != 1 {
 				t.Errorf("they say:\n%s", said)
 			}
@@ -72,9 +72,9 @@ func TestConflictRefused(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--env-conflict", "error", "--preflight", preflight)
 			agents := j.startPair(env, [2][]string{}, printEnv...)
-			j.end(patience, 78, agents...)
+			j.wantExit(patience, 78, agents...)
 			for _, a := range agents {
-				has(t, a.err.String(), "error E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "127.0.0.1", "127.0.0.2")
+				wantParts(t, a.err.String(), "error E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "127.0.0.1", "127.0.0.2")
 			}
 			if left, _ := filepath.Glob(j.dir + "/env.*"); left != nil {
 				t.Errorf("workers were started: %v", left)
@@ -84,7 +84,7 @@ func TestConflictRefused(t *testing.T) {
 	t.Run("settled", func(t *testing.T) {
 		t.Parallel()
 		j := newJob(t, "--env-conflict", "error")
-		j.end(patience, 0, j.startPair(env, [2][]string{1: {"-x", "NCCL_ALGO=Ring,Tree"}}, printEnv...)...)
+		j.wantExit(patience, 0, j.startPair(env, [2][]string{1: {"-x", "NCCL_ALGO=Ring,Tree"}}, printEnv...)...)
 		for rank := range 2 {
 			if got := j.environ(rank)["NCCL_ALGO"]; got != "Ring,Tree" {
 				t.Errorf("rank %d: NCCL_ALGO=%q", rank, got)
@@ -106,7 +106,7 @@ func TestRequestedEnvironment(t *testing.T) {
 		{"--role", "ps", "-x", "MY_*", "-x", "BOTH=flag", "-x", "role=ps:OMP_NUM_THREADS=3"},
 		{"--role", "trainer", "--env-file", file, "--unset", "GONE*", "-x", "node=0:ONLY=first, and alone", "-x", "node=1:NODE=one"},
 	}, printEnv...)
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 	for rank, want := range []map[string]string{
 		{
 			"MY_A": "1", "MY_B": "2", "BOTH": "flag", "FROM_FILE": "a b", "SEED": "1", "GONE": "", "GONE_TOO": "",
@@ -131,7 +131,7 @@ func TestRequestedEnvironmentOfOneNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")
 	j.env = []string{"GONE=1"}
-	j.end(patience, 0, j.run("alone", with(printEnv, "-x", "HERE=1", "--unset", "GONE", "-x", "node=0:ZERO=0", "-x", "node=1:NOT=1")...))
+	j.wantExit(patience, 0, j.run("alone", with(printEnv, "-x", "HERE=1", "--unset", "GONE", "-x", "node=0:ZERO=0", "-x", "node=1:NOT=1")...))
 	env := j.environ(0)
 	if _, set := env["GONE"]; set || env["HERE"] != "1" || env["ZERO"] != "0" || env["NOT"] != "" {
 		t.Errorf("HERE=%q ZERO=%q NOT=%q, GONE is set: %v", env["HERE"], env["ZERO"], env["NOT"], set)
@@ -161,8 +161,8 @@ func TestEnvironmentErrors(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--standalone")
 			a := j.run(name, with(sh("exit 0"), c.flags...)...)
-			j.end(patience, 2, a)
-			j.causes([]*agent{a}, c.want)
+			j.wantExit(patience, 2, a)
+			j.wantCause([]*agent{a}, c.want)
 			if strings.Contains(a.err.String(), "hunter2") {
 				t.Errorf("it says:\n%s", a.err.String())
 			}
@@ -181,23 +181,23 @@ func TestCredentialIsNotShown(t *testing.T) {
 		{"--report", report}, {"-x", "HF_TOKEN", "-x", "NCCL_PSK"},
 	}, "--no-python", "env", "WANDB_API_KEY="+secret, "sh", "-c", `env -0 >$E2E_DIR/env.$RANK; `+untilGo+`; exit $RANK`, "--hub-token", secret)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	shown := ""
 	for _, a := range agents {
 		for _, args := range [][]string{{"status", "--json"}, {"env"}, {"env", "--json"}, {"env", "--diff"}} {
-			out, said, code := ask(t, a.client(args[0], args[1:]...))
+			out, said, code := runClient(t, a.client(args[0], args[1:]...))
 			if code != 0 {
 				t.Errorf("%v: exit code %d: %s", args, code, said)
 			}
 			if args[0] == "env" {
-				has(t, out, "HF_TOKEN", "(hidden)")
+				wantParts(t, out, "HF_TOKEN", "(hidden)")
 			}
 			shown += out + said
 		}
 	}
 	j.touch("go")
-	j.end(patience, 1, agents...)
+	j.wantExit(patience, 1, agents...)
 	for _, mode := range []string{"check", "env", "dry"} {
 		flags := map[string][]string{"check": {"check", "--save", facts, "--json"}, "env": {"env"}, "dry": {"run", "--dry-run"}}[mode]
 		all := newJob(t)
@@ -237,7 +237,7 @@ func TestCredentialInClear(t *testing.T) {
 	for name, flags := range map[string][]string{"without": nil, "with": newJob(t).secretFile(jobSecret)} {
 		j := f.job(t, append(flags, "--preflight", "off")...)
 		agents := []*agent{f.start(j, 1, "2", printEnv...), f.start(j, 2, "2", with(printEnv, "-x", "HF_TOKEN")...)}
-		j.end(patience, 0, agents...)
+		j.wantExit(patience, 0, agents...)
 		if said := strings.Contains(agents[1].err.String(), "warning: -x HF_TOKEN travels to the other nodes in clear"); said != (flags == nil) {
 			t.Errorf("%s a secret: a warning: %v", name, said)
 		}
@@ -257,13 +257,13 @@ func TestNextFirstNodeDecides(t *testing.T) {
 		agents = append(agents, j.node(i+1, "2:3", sh(`echo got $NCCL_ALGO; while [ $WORLD_SIZE = 3 ]; do sleep 0.05; done`)...))
 	}
 	for _, a := range agents {
-		a.prints("got Ring", 1)
+		a.waitForStdout("got Ring", 1)
 	}
 	j.kill(agents[0].pid())
 	for _, a := range agents[1:] {
-		a.prints("got Tree", 1)
+		a.waitForStdout("got Tree", 1)
 	}
-	j.end(patience, 0, agents[1:]...)
+	j.wantExit(patience, 0, agents[1:]...)
 }
 
 // shownEnv makes the output of gorun env and --dry-run the same on every machine.
@@ -296,7 +296,7 @@ func TestEnvironmentIsShown(t *testing.T) {
 			j := newJob(t, first...)
 			j.id = "e2e-0"
 			agents := j.startPair(env, flags, program...)
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			for i, a := range agents {
 				golden(t, fmt.Sprintf("../env/%s-%d.txt", name, i), shownEnv(a.out.String()))
 			}
@@ -309,7 +309,7 @@ func TestEnvironmentIsShown(t *testing.T) {
 		t.Parallel()
 		j := newJob(t, "env", "--env-conflict", "error")
 		agents := j.startPair(env, flags, program...)
-		j.end(patience, 78, agents...)
+		j.wantExit(patience, 78, agents...)
 		if agents[0].out.String() != "" {
 			t.Errorf("it prints %s", agents[0].out.String())
 		}
@@ -323,9 +323,9 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 	agents := j.startPair([2][]string{{"NCCL_ALGO=Ring", "E2E_ODD=a\tb"}, {"NCCL_ALGO=Tree"}}, [2][]string{{"--nproc-per-node", "2"}, {"-x", "SEED=7"}},
 		sh(`env -0 >$E2E_DIR/env.$RANK; `+untilGo)...)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
-	out, said, code := ask(t, agents[0].client("env", "--json", "--rank", "1"))
+	out, said, code := runClient(t, agents[0].client("env", "--json", "--rank", "1"))
 	var n struct {
 		Node  int `json:"node"`
 		Ranks []struct {
@@ -353,8 +353,8 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 	if len(got) > 0 {
 		t.Errorf("the answer lacks %v", got)
 	}
-	out, _, _ = ask(t, agents[1].client("env"))
-	has(t, out, "node 1, ", "rank 2", "NCCL_ALGO=Ring", "first node", "SEED=7")
+	out, _, _ = runClient(t, agents[1].client("env"))
+	wantParts(t, out, "node 1, ", "rank 2", "NCCL_ALGO=Ring", "first node", "SEED=7")
 	for _, c := range []struct {
 		args []string
 		code int
@@ -367,12 +367,12 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 		{[]string{"--nnodes", "2"}, 2, "--nnodes"},
 		{[]string{"--rank", "0", "--node", "0"}, 2, "--rank together with --node"},
 	} {
-		if _, said, code := ask(t, agents[0].client("env", c.args...)); code != c.code || !strings.Contains(said, c.want) {
+		if _, said, code := runClient(t, agents[0].client("env", c.args...)); code != c.code || !strings.Contains(said, c.want) {
 			t.Errorf("%v: exit code %d, %s; want %d, %s", c.args, code, said, c.code, c.want)
 		}
 	}
 	j.touch("go")
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 }
 
 // eventuallyWritten waits for a file of the job's folder that is not empty.
@@ -398,7 +398,7 @@ func TestNoCodeFromOtherNodesWithoutSecret(t *testing.T) {
 			}
 			env[1] = append(env[1], "NCCL_NET_PLUGIN=none", "PYTHONSAFEPATH=1")
 			agents := j.startPair(env, [2][]string{0: {"-x", "PYTHONPATH=/stranger", "-x", "SEED=1", "--unset", "PYTHONSAFE*"}}, printEnv...)
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			victim := j.environ(1)
 			if got := victim["PYTHONPATH"] == "/stranger" && victim["PYTHONSAFEPATH"] == ""; got != trusted || victim["SEED"] != "1" {
 				t.Errorf("the other node's worker: PYTHONPATH=%q, PYTHONSAFEPATH=%q, SEED=%q", victim["PYTHONPATH"], victim["PYTHONSAFEPATH"], victim["SEED"])

@@ -59,8 +59,8 @@ func TestEtcdErrorsNameTheEndpoint(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, append(c.flags, "--rdzv-conf", "join_timeout=8")...).inEtcd(c.at)
 			a := j.node(1, "1", sh("echo started")...)
-			j.end(patience, c.code, a)
-			j.causes(j.agents, c.texts...)
+			j.wantExit(patience, c.code, a)
+			j.wantCause(j.agents, c.texts...)
 			if took := a.ended.Sub(a.began); took > 8*time.Second+soon {
 				t.Errorf("it took %v", took)
 			}
@@ -85,8 +85,8 @@ func TestEtcdErrorsNameTheEndpoint(t *testing.T) {
 			j := newJob(t, c.flags...).inEtcd(c.at)
 			j.env = c.env
 			agents := j.nodes(2, sh(printRank)...)
-			j.end(patience, 0, agents...)
-			agents[1].prints("rank 1 of 2", 1)
+			j.wantExit(patience, 0, agents...)
+			agents[1].waitForStdout("rank 1 of 2", 1)
 		})
 	}
 }

@@ -17,7 +17,7 @@ func TestEtcdLeaderKilled(t *testing.T) {
 	j := newEtcdJob(t, c, "--max-restarts", "1")
 	agents := j.nodes(3, sh(`[ $RANK.$TORCHELASTIC_RESTART_COUNT = 1.0 ] && { echo up; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; echo up; `+round)...)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	leader := -1
 	eventually(t, patience, "somebody leads etcd", func() bool { leader = c.Leader(); return leader >= 0 })
@@ -25,10 +25,10 @@ func TestEtcdLeaderKilled(t *testing.T) {
 	eventually(t, patience, "another one leads", func() bool { l := c.Leader(); return l >= 0 && l != leader })
 	j.touch("fail")
 	for _, a := range agents {
-		a.prints("of 3 restart 1", 1)
+		a.waitForStdout("of 3 restart 1", 1)
 	}
 	j.touch("go")
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 	wantEtcdEmpty(t, c)
 }
 
@@ -40,7 +40,7 @@ func TestEtcdMajorityPaused(t *testing.T) {
 	j := newEtcdJob(t, c, "--max-restarts", "1", "--rdzv-conf", "ttl=3")
 	agents := j.nodes(2, sh(`[ $RANK.$TORCHELASTIC_RESTART_COUNT = 1.0 ] && { echo up; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; echo up; `+round)...)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	for i := range 2 {
 		if err := c.Stop(i); err != nil {
@@ -49,11 +49,11 @@ func TestEtcdMajorityPaused(t *testing.T) {
 	}
 	const note = "the workers go on as long as this node's connection to the others does"
 	for _, a := range agents {
-		a.says(note)
+		a.waitForStderr(note)
 	}
 	j.touch("fail")
-	agents[0].says("exited with code 5")
-	agents[0].says("does not confirm this node's membership") // what it waits for
+	agents[0].waitForStderr("exited with code 5")
+	agents[0].waitForStderr("does not confirm this node's membership") // what it waits for
 	for _, a := range agents {
 		if strings.Contains(a.out.String(), "restart 1") {
 			t.Errorf("%s began a round without etcd", a.name)
@@ -65,10 +65,10 @@ func TestEtcdMajorityPaused(t *testing.T) {
 		}
 	}
 	for _, a := range agents {
-		a.prints("of 2 restart 1", 1)
+		a.waitForStdout("of 2 restart 1", 1)
 	}
 	j.touch("go")
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 	t.Log(agents[0].err)
 	// A lease whose grant was lost on the way has no keys. It ends by itself.
 	if keys := keysIn(t, c); len(keys) > 0 {
@@ -84,20 +84,20 @@ func TestEtcdLost(t *testing.T) {
 	j := newEtcdJob(t, c, "--rdzv-conf", "lost_timeout=3")
 	agents := j.nodes(3, sh(round)...)
 	for _, a := range agents {
-		a.prints("round 0", 1)
+		a.waitForStdout("round 0", 1)
 	}
 	lost := time.Now()
 	c.Kill(0)
 	c.Kill(1)
-	j.end(patience, 75, agents...)
+	j.wantExit(patience, 75, agents...)
 	for rank, a := range agents {
 		after := j.stamp(fmt.Sprint("stopped.0.", rank)).Sub(lost)
 		if after < 1500*time.Millisecond { // etcd's last answer was at most a third of a lease old
 			t.Errorf("%s: workers were stopped after %v", a.name, after)
 		}
 	}
-	j.causes(agents, "has not answered for", "the job ends")
-	j.agree(agents...)
+	j.wantCause(agents, "has not answered for", "the job ends")
+	j.wantSameCause(agents...)
 	t.Logf("%v after etcd's majority: %s", agents[0].ended.Sub(lost).Round(100*time.Millisecond), agents[0].err)
 }
 
@@ -118,15 +118,15 @@ func TestCutFromEtcdOnly(t *testing.T) {
 				}
 				a := j.node(i+1, "3", sh(round)...)
 				if i == 0 {
-					a.says("have 1 of 3 nodes") // it coordinates
+					a.waitForStderr("have 1 of 3 nodes") // it coordinates
 				}
 			}
 			for _, a := range j.agents {
-				a.prints("round 0", 1)
+				a.waitForStdout("round 0", 1)
 			}
 			link.Cut()
 			cut := j.agents[victim]
-			cut.says("the workers go on as long as this node's connection to the others does")
+			cut.waitForStderr("the workers go on as long as this node's connection to the others does")
 			eventually(t, patience, "its membership has ended", func() bool {
 				nodes := 0
 				for _, k := range keysIn(t, c) {
@@ -141,9 +141,9 @@ func TestCutFromEtcdOnly(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			link.Mend()
-			cut.says("answers again")
+			cut.waitForStderr("answers again")
 			j.touch("go")
-			j.end(patience, 0, j.agents...)
+			j.wantExit(patience, 0, j.agents...)
 			for _, a := range j.agents {
 				if strings.Count(a.out.String(), "round") != 1 {
 					t.Errorf("%s: %s", a.name, a.out)

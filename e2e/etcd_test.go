@@ -71,44 +71,44 @@ func TestEtcd(t *testing.T) {
 			t.Run("success", func(t *testing.T) {
 				j := newEtcdJob(t, c)
 				agents := j.nodes(3, sh(printRank)...)
-				j.end(patience, 0, agents...)
+				j.wantExit(patience, 0, agents...)
 				for rank, a := range agents {
-					a.prints(fmt.Sprint("rank ", rank, " of 3"), 1)
+					a.waitForStdout(fmt.Sprint("rank ", rank, " of 3"), 1)
 				}
 				wantEtcdEmpty(t, c)
 			})
 			t.Run("failure", func(t *testing.T) {
 				j := newEtcdJob(t, c)
 				agents := j.nodes(3, with(onRank("4", "echo oops >&2; exit 3"), "--nproc-per-node", "2")...)
-				j.end(patience, 3, agents...)
-				j.causes(agents, "rank 4 on", "127.0.0.3", "exited with code 3")
-				j.agree(agents...)
+				j.wantExit(patience, 3, agents...)
+				j.wantCause(agents, "rank 4 on", "127.0.0.3", "exited with code 3")
+				j.wantSameCause(agents...)
 				wantEtcdEmpty(t, c)
 			})
 			t.Run("Ctrl-C", func(t *testing.T) {
 				j := newEtcdJob(t, c)
 				agents := j.nodes(3, sh(stay)...)
 				for _, a := range agents {
-					a.prints("up", 1)
+					a.waitForStdout("up", 1)
 				}
 				if keys := keysIn(t, c); len(keys) != 5 { // one for each node, the coordinator's key and the round's
 					t.Errorf("keys of a running job: %v", keys)
 				}
 				agents[2].signal(syscall.SIGINT)
-				j.end(patience, 130, agents...)
-				j.causes(agents, "stopped:", "127.0.0.3", "received SIGINT")
-				j.agree(agents...)
+				j.wantExit(patience, 130, agents...)
+				j.wantCause(agents, "stopped:", "127.0.0.3", "received SIGINT")
+				j.wantSameCause(agents...)
 				wantEtcdEmpty(t, c)
 			})
 			t.Run("Ctrl-C while waiting", func(t *testing.T) {
 				j := newEtcdJob(t, c)
 				agents := []*agent{j.node(1, "3", sh(stay)...), j.node(2, "3", sh(stay)...)}
 				for _, a := range agents {
-					a.says("have 2 of 3 nodes")
+					a.waitForStderr("have 2 of 3 nodes")
 				}
 				agents[0].signal(syscall.SIGINT)
-				j.end(patience, 130, agents...)
-				j.agree(agents...)
+				j.wantExit(patience, 130, agents...)
+				j.wantSameCause(agents...)
 				wantEtcdEmpty(t, c)
 			})
 		})
@@ -125,14 +125,14 @@ func TestEtcdNames(t *testing.T) {
 	local := newJob(t, "--local-nodes", "3", "--rdzv-backend", "etcd", "--rdzv-endpoint", c.Endpoints()[0])
 	agents := old.nodes(2, sh(printRank)...)
 	three := local.run("local", with(sh(printRank), "--rdzv-id", local.id)...)
-	old.end(patience, 0, agents...)
-	local.end(patience, 0, three)
+	old.wantExit(patience, 0, agents...)
+	local.wantExit(patience, 0, three)
 	for rank, a := range agents {
-		a.says("etcd-v2 is taken for etcd: gorun speaks etcd's API v3")
-		a.prints(fmt.Sprintf("rank %d of 2 in %s\n", rank, old.id), 1)
+		a.waitForStderr("etcd-v2 is taken for etcd: gorun speaks etcd's API v3")
+		a.waitForStdout(fmt.Sprintf("rank %d of 2 in %s\n", rank, old.id), 1)
 	}
 	for rank := range 3 {
-		three.prints(fmt.Sprintf("rank %d of 3 in %s\n", rank, local.id), 1)
+		three.waitForStdout(fmt.Sprintf("rank %d of 3 in %s\n", rank, local.id), 1)
 	}
 	wantEtcdEmpty(t, c)
 }
@@ -147,10 +147,10 @@ func TestEtcdJobKilled(t *testing.T) {
 		j := newEtcdJob(t, c, "--rdzv-conf", conf, "--shutdown-timeout", "1")
 		agents := j.nodes(2, sh(stay)...)
 		for _, a := range agents {
-			a.prints("up", 1)
+			a.waitForStdout("up", 1)
 		}
 		j.killAll()
-		j.end(patience, 137, agents...)
+		j.wantExit(patience, 137, agents...)
 		if keys := keysIn(t, c); len(keys) != 4 {
 			t.Errorf("keys of a job that was killed just now: %v", keys)
 		}
@@ -162,7 +162,7 @@ func TestEtcdJobKilled(t *testing.T) {
 		again.id = first.id
 		began := time.Now()
 		agents := again.nodes(2, sh(printRank)...)
-		again.end(patience, 0, agents...)
+		again.wantExit(patience, 0, agents...)
 		t.Logf("the same run id again: done %v after the kill", time.Since(began).Round(time.Millisecond))
 	})
 	t.Run("leases", func(t *testing.T) {

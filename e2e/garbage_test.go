@@ -82,12 +82,12 @@ func TestGarbage(t *testing.T) {
 				agents = j.static(2, script...)
 			} else {
 				agents = []*agent{j.node(1, "2", script...)}
-				agents[0].says("have 1 of 2 nodes")
+				agents[0].waitForStderr("have 1 of 2 nodes")
 				sendGarbageToAll(t, agents[0])
 				agents = append(agents, j.node(2, "2", script...))
 			}
 			for _, a := range agents {
-				a.prints("up", 1)
+				a.waitForStdout("up", 1)
 				sendGarbageToAll(t, a)
 				_, socket, _ := strings.Cut(a.out.String(), "socket ")
 				socket, _, _ = strings.Cut(socket, "\n")
@@ -97,7 +97,7 @@ func TestGarbage(t *testing.T) {
 				sendGarbage(t, "unix", socket)
 			}
 			j.touch("go")
-			j.end(soon, 0, agents...)
+			j.wantExit(soon, 0, agents...)
 		})
 	}
 }

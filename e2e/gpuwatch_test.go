@@ -55,10 +55,10 @@ until [ -e $LIVE.end ]; do sleep 0.2; done`)
 	eventually(t, patience, "a word about rank 3's other process", func() bool {
 		return strings.Contains(a.err.String(), " also runs on GPU 1, its own is GPU 3"+fix) || strings.Contains(a.err.String(), " runs on GPU 1, its own is GPU 3"+fix)
 	})
-	a.says(fmt.Sprintf("pid %d (", os.Getpid()))
+	a.waitForStderr(fmt.Sprintf("pid %d (", os.Getpid()))
 	g.writeLive(".end")
-	g.end(patience, 0, a)
-	has(t, a.err.String(), "runs on GPU 2, the GPU of rank 2, with 1024 MiB of its memory; gorun does not know whether it belongs to this job")
+	g.wantExit(patience, 0, a)
+	wantParts(t, a.err.String(), "runs on GPU 2, the GPU of rank 2, with 1024 MiB of its memory; gorun does not know whether it belongs to this job")
 	for _, wrong := range []string{"rank 0 (pid", "not of this job", "the GPU of rank 0", "the GPU of rank 1"} {
 		if strings.Contains(a.err.String(), wrong) {
 			t.Errorf("it says %q", wrong)
@@ -71,12 +71,12 @@ func TestGPUError(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
 	a := g.run(with(sh(`echo up; exec sleep 100`), "--nproc-per-node", "2")...)
-	a.prints("up", 2)
+	a.waitForStdout("up", 2)
 	g.addEvent("xid 1 13") // an error of a program, not of the GPU
 	g.addEvent("xid 1 79")
-	g.end(patience, 1, a)
-	g.causes([]*agent{a}, "rank 1", "GPU 1 (GPU-node1-0001) of rank 1", "Xid 79", "fallen off the bus")
-	a.says("Xid 13")
+	g.wantExit(patience, 1, a)
+	g.wantCause([]*agent{a}, "rank 1", "GPU 1 (GPU-node1-0001) of rank 1", "Xid 79", "fallen off the bus")
+	a.waitForStderr("Xid 13")
 }
 
 // A user may prefer to go on.
@@ -84,13 +84,13 @@ func TestGPUErrorWarnsOnly(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
 	a := g.run(with(sh(`echo up; until [ -e $LIVE.end ]; do sleep 0.1; done`), "--nproc-per-node", "2", "--on-gpu-error=warn")...)
-	a.prints("up", 2)
+	a.waitForStdout("up", 2)
 	g.addEvent("xid 0 48")
-	a.says("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
+	a.waitForStderr("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
 	if err := os.WriteFile(g.live+".end", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	g.end(patience, 0, a)
+	g.wantExit(patience, 0, a)
 }
 
 // The same error ends each round in which it happens. gorun reports an error that
@@ -100,18 +100,18 @@ func TestGPUErrorAgain(t *testing.T) {
 	g := newGPUHost(t, 2)
 	a := g.run(with(sh(`trap 'until [ -e $LIVE.go ]; do sleep 0.05; done; exit 1' TERM; echo up; while :; do sleep 0.05; done`),
 		"--nproc-per-node", "2", "--max-restarts", "2")...)
-	a.prints("up", 2)
+	a.waitForStdout("up", 2)
 	g.addEvent("xid 1 94")
-	a.says("stopping the workers")
+	a.waitForStderr("stopping the workers")
 	g.addEvent("xid 0 48")
-	a.says("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
+	a.waitForStderr("GPU 0 (GPU-node1-0000) of rank 0: Xid 48")
 	g.writeLive(".go")
-	a.prints("up", 4)
+	a.waitForStdout("up", 4)
 	g.addEvent("xid 1 94")
-	a.prints("up", 6)
+	a.waitForStdout("up", 6)
 	g.addEvent("xid 0 48")
-	g.end(patience, 1, a)
-	g.causes([]*agent{a}, "rank 0", "GPU 0 (GPU-node1-0000) of rank 0", "Xid 48")
+	g.wantExit(patience, 1, a)
+	g.wantCause([]*agent{a}, "rank 0", "GPU 0 (GPU-node1-0000) of rank 0", "Xid 48")
 }
 
 // gorun waits for a worker's container that outlives the worker. The container is no
@@ -120,7 +120,7 @@ func TestGPUReleaseContainer(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
 	a := g.run(with(sh(`[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; echo token $GORUN_WORLD_TOKEN; until [ -e $LIVE.go ]; do sleep 0.1; done; exit 3`), "--max-restarts", "1")...)
-	a.prints("token", 1)
+	a.waitForStdout("token", 1)
 	container := exec.Command("sleep", "1000")
 	container.Env = []string{"RANK=0", "GORUN_WORLD_TOKEN=" + strings.Fields(a.out.String())[1]}
 	if err := container.Start(); err != nil {
@@ -129,7 +129,7 @@ func TestGPUReleaseContainer(t *testing.T) {
 	defer func() { _ = container.Process.Kill(); _ = container.Wait() }()
 	g.addEvent(fmt.Sprint("busy 0 ", container.Process.Pid))
 	g.writeLive(".go")
-	a.says(fmt.Sprintf("waiting until the GPUs are free (at most 50s): GPU 0: pid %d (sleep)", container.Process.Pid))
+	a.waitForStderr(fmt.Sprintf("waiting until the GPUs are free (at most 50s): GPU 0: pid %d (sleep)", container.Process.Pid))
 	g.writeLive("") // the driver lists no process any more
-	g.end(patience, 0, a)
+	g.wantExit(patience, 0, a)
 }

@@ -88,7 +88,7 @@ func TestIDAloneIsRefused(t *testing.T) {
 	j := newJob(t, "--preflight", "off")
 	agents := j.nodes(2, sh(untilGo)...)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	peers := j.members(2)
 	coordinator, victim := peers[0], peers[1]
@@ -98,9 +98,9 @@ func TestIDAloneIsRefused(t *testing.T) {
 	if answer := j.helloAs(coordinator.Control, victim.ID); !strings.HasPrefix(answer, "refuse: it does not prove") {
 		t.Errorf("the answer is %q", answer)
 	}
-	agents[0].says("refused stranger (127.0.0.9): it does not prove that the id")
+	agents[0].waitForStderr("refused stranger (127.0.0.9): it does not prove that the id")
 	j.touch("go")
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 }
 
 // However many hellos an agent refuses, it prints at most one line a second about them.
@@ -108,7 +108,7 @@ func TestRefusalLinesAreLimited(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	first := j.node(1, "2", sh("exit 0")...)
-	first.says("have 1 of 2 nodes")
+	first.waitForStderr("have 1 of 2 nodes")
 	at := j.members(1)[0].Control
 	began := time.Now()
 	var wg sync.WaitGroup
@@ -125,7 +125,7 @@ func TestRefusalLinesAreLimited(t *testing.T) {
 	if n, most := strings.Count(first.err.String(), "refused stranger"), 2+int(time.Since(began)/time.Second); n > most {
 		t.Errorf("%d lines in %v", n, time.Since(began))
 	}
-	j.end(patience, 0, j.node(2, "2", sh("exit 0")...), first)
+	j.wantExit(patience, 0, j.node(2, "2", sh("exit 0")...), first)
 	if !strings.Contains(first.err.String(), "more like that)") {
 		t.Errorf("it does not say how many there were: %s", first.err)
 	}

@@ -56,17 +56,17 @@ func TestIdleConnections(t *testing.T) {
 				return j.launch("node "+rank, j.withFewFiles(j.command(args...)))
 			}
 			first := start("0")
-			first.says("have 1 of 2 nodes")
+			first.waitForStderr("have 1 of 2 nodes")
 			openIdle(t, first)
 			agents := []*agent{first, start("1")}
 			for _, a := range agents {
-				a.prints("up", 4)
+				a.waitForStdout("up", 4)
 				openIdle(t, a)
 			}
 			j.touch("go")
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			for _, a := range agents {
-				a.prints("up", 8)
+				a.waitForStdout("up", 8)
 			}
 		})
 	}

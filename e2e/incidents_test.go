@@ -25,8 +25,8 @@ func TestIncidentVersions(t *testing.T) {
 	}
 	j := f.job(t)
 	table := j.refused(f.all(j, script)...)
-	finds(t, table, "error V01")
-	has(t, table, "node1", "2.14.3", "node2", "2.19.3", "2.17.1")
+	wantFindings(t, table, "error V01")
+	wantParts(t, table, "node1", "2.14.3", "node2", "2.19.3", "2.17.1")
 	golden(t, "versions.txt", table)
 }
 
@@ -49,7 +49,7 @@ func TestIncidentSubnets(t *testing.T) {
 		f := newFleet(t, backup()).healthy()
 		j := f.job(t)
 		table := j.refused(f.all(j, script)...)
-		has(t, table, "error I02", "10.37.8.72", "10.37.12.78", "gorun --iface 10.37.8.0/24")
+		wantParts(t, table, "error I02", "10.37.8.72", "10.37.12.78", "gorun --iface 10.37.8.0/24")
 		golden(t, "subnets.txt", table)
 	})
 	t.Run("no network in common", func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestIncidentSubnets(t *testing.T) {
 		f := newFleet(t, nics).healthy()
 		j := f.job(t)
 		table := j.refused(f.all(j, script)...)
-		has(t, table, "error I02")
+		wantParts(t, table, "error I02")
 		golden(t, "subnets-apart.txt", table)
 	})
 	for _, iface := range []string{"auto", "10.37.8.0/24"} {
@@ -73,9 +73,9 @@ func TestIncidentSubnets(t *testing.T) {
 			f := newFleet(t, backup()).healthy()
 			j := f.job(t, "--iface", iface)
 			agents := f.all(j, script)
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			for i, name := range []string{"eth0", "eth1"} {
-				agents[i].prints("NCCL_SOCKET_IFNAME=="+name+" GLOO_SOCKET_IFNAME="+name+" TP_SOCKET_IFNAME="+name+" UCX_NET_DEVICES="+name+"\n", 1)
+				agents[i].waitForStdout("NCCL_SOCKET_IFNAME=="+name+" GLOO_SOCKET_IFNAME="+name+" TP_SOCKET_IFNAME="+name+" UCX_NET_DEVICES="+name+"\n", 1)
 				if table := agents[i].table(); table != "" {
 					t.Errorf("%s says:\n%s", agents[i].name, table)
 				}
@@ -94,8 +94,8 @@ func TestIncidentForcedNetwork(t *testing.T) {
 	}
 	j := f.job(t)
 	table := j.refused(f.all(j, script)...)
-	finds(t, table, "error N01", "error I09")
-	has(t, table, "libibverbs.so.1", "NCCL_NET=IB", "AF_INET6")
+	wantFindings(t, table, "error N01", "error I09")
+	wantParts(t, table, "libibverbs.so.1", "NCCL_NET=IB", "AF_INET6")
 	golden(t, "forced.txt", table)
 }
 
@@ -118,14 +118,14 @@ func TestIncidentAllToAll(t *testing.T) {
 				cat `+logs+`/rank$RANK.log >&2; touch $E2E_DIR/$RANK
 				while [ ! -e $E2E_DIR/3 ]; do sleep 0.01; done
 				[ $RANK = `+first+` ] || sleep 30; exit 1`)...)
-			j.end(patience, 1, agents...)
-			j.agree(agents...)
+			j.wantExit(patience, 1, agents...)
+			j.wantSameCause(agents...)
 			captured := ""
 			for _, a := range agents {
 				captured += a.out.String() + a.err.String()
 			}
 			for _, a := range agents {
-				has(t, a.err.String(), "likely cause: ranks 0, 1 on node1: two ranks use the same GPU [D01]", "set_device(LOCAL_RANK)")
+				wantParts(t, a.err.String(), "likely cause: ranks 0, 1 on node1: two ranks use the same GPU [D01]", "set_device(LOCAL_RANK)")
 			}
 			cmd := exec.Command(os.Getenv(envGorun), "explain", "-")
 			cmd.Stdin = strings.NewReader(captured)
@@ -134,7 +134,7 @@ func TestIncidentAllToAll(t *testing.T) {
 				t.Errorf("gorun explain: %v", err)
 			}
 			cause, _, _ := strings.Cut(string(out), "\n\n")
-			has(t, cause, "two ranks use the same GPU [D01]", "blame: ranks 0, 1 on node1", "1a000", "set_device(LOCAL_RANK)")
+			wantParts(t, cause, "two ranks use the same GPU [D01]", "blame: ranks 0, 1 on node1", "1a000", "set_device(LOCAL_RANK)")
 			// Both ranks report it, and either report may arrive first.
 			cause = strings.NewReplacer("node1:4243:4311", "node1:4242:4310", "rank 1 and rank 0", "rank 0 and rank 1").Replace(cause)
 			golden(t, "alltoall.txt", regexp.MustCompile(`(?m)^  -:\d+:`).ReplaceAllString(cause+"\n", "  -:LINE:"))
@@ -161,16 +161,16 @@ func TestIncidentRAS(t *testing.T) {
 			}
 			j := f.job(t)
 			agents := f.all(j, script)
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			if n := queries.Load(); n != 0 {
 				t.Errorf("RAS was asked %d times", n)
 			}
 			table := agents[0].table() + agents[1].table()
 			if env == nil {
-				finds(t, table)
+				wantFindings(t, table)
 				return
 			}
-			finds(t, table, "warning V04")
+			wantFindings(t, table, "warning V04")
 			golden(t, "ras.txt", table)
 		})
 	}

@@ -45,7 +45,7 @@ func newJob(t testing.TB, flags ...string) *job {
 		endpoint: fmt.Sprintf("127.0.0.1:%d", freePort(t)), dir: t.TempDir(), flags: flags,
 	}
 	t.Cleanup(func() {
-		j.nothingLeft()
+		j.wantNoProcess()
 		j.killAll()
 		for _, a := range j.agents {
 			<-a.done
@@ -154,8 +154,8 @@ func with(program []string, flags ...string) []string {
 	return append(append([]string{}, flags...), program...)
 }
 
-// end waits until all agents have ended, each with code.
-func (j *job) end(limit time.Duration, code int, agents ...*agent) {
+// wantExit waits until all agents have ended, each with code.
+func (j *job) wantExit(limit time.Duration, code int, agents ...*agent) {
 	j.Helper()
 	deadline := time.Now().Add(limit)
 	for _, a := range agents {
@@ -165,9 +165,9 @@ func (j *job) end(limit time.Duration, code int, agents ...*agent) {
 	}
 }
 
-// causes asserts that the last line of each agent, which names the cause, has all the
+// wantCause asserts that the last line of each agent, which names the cause, has all the
 // texts.
-func (j *job) causes(agents []*agent, texts ...string) {
+func (j *job) wantCause(agents []*agent, texts ...string) {
 	j.Helper()
 	for _, a := range agents {
 		line := a.lastLine()
@@ -179,8 +179,8 @@ func (j *job) causes(agents []*agent, texts ...string) {
 	}
 }
 
-// agree asserts that all agents name the same cause.
-func (j *job) agree(agents ...*agent) {
+// wantSameCause asserts that all agents name the same cause.
+func (j *job) wantSameCause(agents ...*agent) {
 	j.Helper()
 	for _, a := range agents[1:] {
 		if a.lastLine() != agents[0].lastLine() {

@@ -18,7 +18,7 @@ func TestNamedPipeForFile(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags []string
 		code  int
-		says  string
+		text  string
 	}{
 		"env file":    {[]string{"--standalone", "--env-file", fifo}, 2, "gorun: --env-file " + fifo + ": it is a pipe"},
 		"secret file": {[]string{"--standalone", "--secret-file", fifo}, 2, "it is a pipe"},
@@ -30,8 +30,8 @@ func TestNamedPipeForFile(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			a := j.run("job", append(c.flags, "--no-python", "true")...)
-			j.end(patience, c.code, a)
-			has(t, a.err.String(), c.says)
+			j.wantExit(patience, c.code, a)
+			wantParts(t, a.err.String(), c.text)
 		})
 	}
 }

@@ -19,7 +19,7 @@ func TestNodeKilled(t *testing.T) {
 		script := sh(`[ -z "$E2E_DAEMON" ] || { setsid sleep 300 & } ; echo rank $RANK of $WORLD_SIZE; while [ ! -e $E2E_DIR/go ]; do sleep 0.02; done`)
 		j := newJob(flags...)
 		first := j.node(1, "1:2", script...)
-		first.prints("rank 0 of 1", 1)
+		first.waitForStdout("rank 0 of 1", 1)
 		for i := range nodeKills {
 			way := []string{"keeper", "agent", "container", "both", "container"}[i%5]
 			other := newJob(flags...) // the same job, with processes of its own
@@ -33,8 +33,8 @@ func TestNodeKilled(t *testing.T) {
 			} else {
 				second = other.node(2, "1:2", script...)
 			}
-			second.prints("rank 1 of 2", 1)
-			first.prints("rank 0 of 2", i+1)
+			second.waitForStdout("rank 1 of 2", 1)
+			first.waitForStdout("rank 0 of 2", i+1)
 			switch way {
 			case "keeper":
 				j.kill(second.keeper())
@@ -53,12 +53,12 @@ func TestNodeKilled(t *testing.T) {
 			if !first.running() {
 				t.Fatalf("%d, %s: the first node ended with %d: %s", i, way, first.code, first.lastLine())
 			}
-			other.nothingLeft()
+			other.wantNoProcess()
 			if code := second.wait(patience); code != 137 && way != "container" { // unshare has a code of its own
 				t.Errorf("%d, %s: exit code %d", i, way, code)
 			}
 		}
 		j.touch("go")
-		j.end(patience, 0, first)
+		j.wantExit(patience, 0, first)
 	})
 }

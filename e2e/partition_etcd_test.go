@@ -40,13 +40,13 @@ func TestCutFromEverything(t *testing.T) {
 					a := l.node(j, i, endpoint, "3", j.world()...)
 					switch i {
 					case 1:
-						a.says("have 1 of 3 nodes") // it coordinates
+						a.waitForStderr("have 1 of 3 nodes") // it coordinates
 					case 3:
 						for _, a := range j.agents {
-							a.prints("round 0 ", 1)
+							a.waitForStdout("round 0 ", 1)
 						}
 					case 4:
-						a.says("hot spare")
+						a.waitForStderr("hot spare")
 					}
 				}
 				cut := l.cut(victim)
@@ -54,7 +54,7 @@ func TestCutFromEverything(t *testing.T) {
 				eventually(t, 2*patience, "the next round starts", func() (ok bool) { next, ok = j.firstStart(1); return ok })
 				for i, a := range j.agents {
 					if i != victim-1 {
-						a.prints("of 3 restart 1", 1)
+						a.waitForStdout("of 3 restart 1", 1)
 					}
 				}
 				for _, s := range readNotes[workerNote](j.dir, "stopped.*") {
@@ -66,7 +66,7 @@ func TestCutFromEverything(t *testing.T) {
 				j.checkNoOverlap()
 				j.touch("go")
 				others := slices.Delete(slices.Clone(j.agents), victim-1, victim)
-				j.end(patience, 0, others...)
+				j.wantExit(patience, 0, others...)
 				lost := j.agents[victim-1]
 				if code := lost.wait(2 * patience); code != 137 && code != 75 {
 					t.Errorf("%s: exit code %d", lost.name, code)
@@ -95,12 +95,12 @@ func TestEvenPartition(t *testing.T) {
 				l.node(j, i, endpoint, "2:4", with(j.world(), "--rdzv-conf", conf)...)
 			}
 			for _, a := range j.agents {
-				a.prints("of 4 restart 0", 1)
+				a.waitForStdout("of 4 restart 0", 1)
 			}
 			l.split(3, 4)
 			near, far := j.agents[:2], j.agents[2:]
 			for _, a := range near {
-				a.prints("of 2 restart 1", 1)
+				a.waitForStdout("of 2 restart 1", 1)
 			}
 			for _, a := range far {
 				if code := a.wait(2 * patience); code != 75 && code != 137 {
@@ -116,7 +116,7 @@ func TestEvenPartition(t *testing.T) {
 				j.checkNoOverlap()
 			}
 			j.touch("go")
-			j.end(patience, 0, near...)
+			j.wantExit(patience, 0, near...)
 		})
 	}
 }

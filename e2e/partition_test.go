@@ -30,10 +30,10 @@ func TestPartition(t *testing.T) {
 			j := newJob(t, "--rdzv-conf", detectionConf)
 			agents := l.nodes(j, "3", sh(noteTerm)...)
 			for _, a := range agents {
-				a.prints("up", 1)
+				a.waitForStdout("up", 1)
 			}
 			cut := l.cut(victim)
-			j.end(patience, 137, agents...)
+			j.wantExit(patience, 137, agents...)
 			for rank, a := range agents {
 				stopped := j.stamp(fmt.Sprint("stopped.0.", rank)).Sub(cut)
 				t.Logf("%s: workers stopped %v after the cut, agent ended %v after it", a.name,
@@ -46,9 +46,9 @@ func TestPartition(t *testing.T) {
 				}
 			}
 			others := slices.Delete(slices.Clone(agents), victim-1, victim)
-			j.causes(others, l.addr(victim), "was lost")
-			j.agree(others...)
-			j.causes(agents[victim-1:victim], "was lost")
+			j.wantCause(others, l.addr(victim), "was lost")
+			j.wantSameCause(others...)
+			j.wantCause(agents[victim-1:victim], "was lost")
 		})
 	}
 }
@@ -64,13 +64,13 @@ func TestElasticPartition(t *testing.T) {
 			j := newJob(t, "--max-restarts", "1", "--rdzv-conf", detectionConf+",last_call_timeout=1,join_timeout=6")
 			agents := l.nodes(j, "2:3", sh(`[ $TORCHELASTIC_RESTART_COUNT = 1 ] && { echo again $RANK of $WORLD_SIZE; exit 0; }; `+noteTerm)...)
 			for _, a := range agents {
-				a.prints("of 3", 1)
+				a.waitForStdout("of 3", 1)
 			}
 			l.cut(victim)
 			others := slices.Delete(slices.Clone(agents), victim-1, victim)
-			j.end(patience, 0, others...)
+			j.wantExit(patience, 0, others...)
 			for rank, a := range others {
-				a.prints(fmt.Sprintf("again %d of 2", rank), 1)
+				a.waitForStdout(fmt.Sprintf("again %d of 2", rank), 1)
 			}
 			alone := agents[victim-1]
 			if code := alone.wait(patience); code != 75 && code != 137 {
@@ -114,7 +114,7 @@ func TestHealedPartition(t *testing.T) {
 				l.node(j, i, strings.Join(at, ","), "2:4", with(j.world(), "--node-rank", fmt.Sprint(i-1), "--rdzv-conf", conf)...)
 			}
 			for _, a := range j.agents {
-				a.prints("of 4 restart 0", 1)
+				a.waitForStdout("of 4 restart 0", 1)
 			}
 			l.split(c.stops...)
 			for i, a := range j.agents {
@@ -123,17 +123,17 @@ func TestHealedPartition(t *testing.T) {
 						return slices.ContainsFunc(readNotes[workerNote](j.dir, "stopped.*"), func(s workerNote) bool { return s.Node == a.name })
 					})
 				} else {
-					a.prints(fmt.Sprintf("of %d restart 1", 4-len(c.stops)), 1)
+					a.waitForStdout(fmt.Sprintf("of %d restart 1", 4-len(c.stops)), 1)
 				}
 			}
 			healed := l.join(c.stops...)
 			for _, a := range j.agents {
-				a.prints("of 4 restart 1", 1)
+				a.waitForStdout("of 4 restart 1", 1)
 				t.Logf("%s is in the world of all %v after the network healed", a.name, time.Since(healed).Round(time.Millisecond))
 			}
 			j.checkNoOverlap()
 			j.touch("go")
-			j.end(patience, 0, j.agents...)
+			j.wantExit(patience, 0, j.agents...)
 		})
 	}
 }

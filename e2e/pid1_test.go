@@ -46,8 +46,8 @@ func TestPID1(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			a := j.container(with(sh(orphans+c.end), "--standalone")...)
-			j.end(patience, c.code, a)
-			a.prints("zombies 0\n", 1)
+			j.wantExit(patience, c.code, a)
+			a.waitForStdout("zombies 0\n", 1)
 			if !strings.Contains(a.out.String(), "keeper is "+os.Getenv(envGorun)) {
 				t.Errorf("PID 1 was not gorun: %s", a.out)
 			}
@@ -65,8 +65,8 @@ dead = [s for s in (open(f'/proc/{p}/stat').read() for p in os.listdir('/proc') 
 print('codes', codes, 'zombies', dead, flush=True)`
 	j := newJob(t)
 	a := j.below([]string{python(t, "subprocess"), "-c", first}, with(sh("exit 0"), "--standalone")...)
-	j.end(patience, 0, a)
-	a.prints("codes [0, 0, 0, 0, 0] zombies []\n", 1)
+	j.wantExit(patience, 0, a)
+	a.waitForStdout("codes [0, 0, 0, 0, 0] zombies []\n", 1)
 }
 
 // The signals of `docker stop` and of Ctrl-C reach the workers through PID 1.
@@ -74,7 +74,7 @@ func TestPID1Signal(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.container(with(sh(noteSignals), "--standalone")...)
-	a.prints("up", 1)
+	a.waitForStdout("up", 1)
 	pid := 0
 	for _, p := range j.processes() {
 		if p.parent == a.keeper() {
@@ -87,7 +87,7 @@ func TestPID1Signal(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	j.end(soon, 143, a)
+	j.wantExit(soon, 143, a)
 	if got := j.signalsOf(0); got != "TERM" {
 		t.Errorf("the worker got %q", got)
 	}
@@ -98,7 +98,7 @@ func TestPID1AgentKilled(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.container(with(sh(stay), "--standalone")...)
-	a.prints("up", 1)
+	a.waitForStdout("up", 1)
 	keeper := 0
 	for _, p := range j.processes() {
 		if p.parent == a.keeper() {
@@ -110,5 +110,5 @@ func TestPID1AgentKilled(t *testing.T) {
 			j.kill(p.pid)
 		}
 	}
-	j.end(soon, 137, a)
+	j.wantExit(soon, 137, a)
 }

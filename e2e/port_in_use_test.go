@@ -12,12 +12,12 @@ func TestSecondJobAtOneEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	for _, a := range j.nodes(2, sh(stay)...) {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	second := newJob(t)
 	second.endpoint = j.endpoint
 	nodes := second.nodes(2, "/bin/echo", "it's $HOME")
-	second.end(patience, 75, nodes...)
+	second.wantExit(patience, 75, nodes...)
 	var again []*agent
 	for _, a := range nodes {
 		_, command, ok := strings.Cut(a.lastLine(), "this one with: gorun ")
@@ -29,10 +29,10 @@ func TestSecondJobAtOneEndpoint(t *testing.T) {
 		pasted.Env, pasted.SysProcAttr = cmd.Env, cmd.SysProcAttr
 		again = append(again, second.launch(a.name, pasted))
 	}
-	second.end(patience, 0, again...)
+	second.wantExit(patience, 0, again...)
 	for _, a := range again {
-		a.prints("it's $HOME\n", 1)
+		a.waitForStdout("it's $HOME\n", 1)
 	}
 	j.agents[0].signal(15)
-	j.end(patience, 143, j.agents...)
+	j.wantExit(patience, 143, j.agents...)
 }

@@ -71,7 +71,7 @@ func TestPortRange(t *testing.T) {
 	j := newJob(t, "--port-range", fmt.Sprintf("%d-%d", lo, lo+19))
 	agents := j.nodes(2, sh(`echo up $MASTER_PORT; while [ ! -e $E2E_DIR/go ]; do sleep 0.05; done`)...)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	endpoint := netip.MustParseAddrPort(j.endpoint)
 	for i, a := range agents {
@@ -90,7 +90,7 @@ func TestPortRange(t *testing.T) {
 		}
 	}
 	j.touch("go")
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 }
 
 // A range without room is an error that says so.
@@ -102,7 +102,7 @@ func TestPortRangeFull(t *testing.T) {
 	if code := a.wait(patience); code == 0 {
 		t.Error("exit code 0")
 	}
-	j.causes(j.agents, fmt.Sprintf("%d-%d", lo, lo), "all are taken")
+	j.wantCause(j.agents, fmt.Sprintf("%d-%d", lo, lo), "all are taken")
 }
 
 // freeRange returns the first of n free ports in a row.

@@ -64,10 +64,10 @@ func TestCheck(t *testing.T) {
 			}
 			j := f.job(t)
 			agents := f.check(j, append(c.flags, script)...)
-			j.end(patience, c.code, agents...)
+			j.wantExit(patience, c.code, agents...)
 			for _, a := range agents {
-				finds(t, a.out.String(), c.finds...)
-				has(t, a.out.String(), c.prints)
+				wantFindings(t, a.out.String(), c.finds...)
+				wantParts(t, a.out.String(), c.prints)
 				if a.out.String() != agents[0].out.String() {
 					t.Errorf("%s prints:\n%s\n%s prints:\n%s", agents[0].name, agents[0].out, a.name, a.out)
 				}
@@ -91,9 +91,9 @@ func TestCheckMissingProgram(t *testing.T) {
 	f.machines[0].write(script, "print('up')")
 	j := f.job(t)
 	agents := f.check(j, script)
-	j.end(patience, 2, agents...)
+	j.wantExit(patience, 2, agents...)
 	for _, a := range agents {
-		has(t, a.err.String(), "node node2 (10.77.0.2) could not be started: no such program: "+script)
+		wantParts(t, a.err.String(), "node node2 (10.77.0.2) could not be started: no such program: "+script)
 		if a.out.String() != "" {
 			t.Errorf("%s prints:\n%s", a.name, a.out)
 		}
@@ -107,7 +107,7 @@ func TestCheckJSON(t *testing.T) {
 	f.machines[1].wheel("2.19.3")
 	j := f.job(t)
 	agents := f.check(j, "--json", script)
-	j.end(patience, 78, agents...)
+	j.wantExit(patience, 78, agents...)
 	offline, code := j.offline("--json")
 	if code != 78 {
 		t.Errorf("from the saved facts: exit code %d", code)
@@ -142,8 +142,8 @@ func TestCheckAlone(t *testing.T) {
 	cmd := j.command()
 	cmd.Args = append([]string{cmd.Path, "check"}, j.flags...)
 	a := j.launch(m.Host, m.on(cmd))
-	j.end(patience, 78, a)
-	finds(t, a.out.String(), "error D04")
+	j.wantExit(patience, 78, a)
+	wantFindings(t, a.out.String(), "error D04")
 }
 
 // gorun check refuses what it cannot do, before it does anything.
@@ -153,7 +153,7 @@ func TestCheckRefuses(t *testing.T) {
 	there := j.dir + "/facts.json"
 	for _, c := range []struct {
 		args []string
-		says string
+		text string
 	}{
 		{[]string{"check", "--save", "/no/such/folder/x.json"}, "--save /no/such/folder/x.json: there is no folder /no/such/folder"},
 		{[]string{"check", "--ignore", "v01,nccl-versoin"}, "cannot use --ignore nccl-versoin: there is no such check"},
@@ -164,8 +164,8 @@ func TestCheckRefuses(t *testing.T) {
 		cmd := j.command()
 		cmd.Args = append(cmd.Args[:1], c.args...)
 		b, err := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(b), c.says) {
-			t.Errorf("%q: %v, want exit code 2 and %q:\n%s", c.args, err, c.says, b)
+		if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(b), c.text) {
+			t.Errorf("%q: %v, want exit code 2 and %q:\n%s", c.args, err, c.text, b)
 		}
 	}
 	if _, err := os.Stat(there); err == nil {

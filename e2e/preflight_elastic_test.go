@@ -39,7 +39,7 @@ func elastic(t *testing.T, setup func(*fleet), flags ...string) (f *fleet, j *jo
 		two = append(two, f.start(j, i+1, "2:3", script))
 	}
 	for _, a := range two {
-		a.prints("of 2", 1)
+		a.waitForStdout("of 2", 1)
 	}
 	return f, j, two
 }
@@ -54,17 +54,17 @@ func TestPreflightLateNode(t *testing.T) {
 			f, j, two := elastic(t, func(f *fleet) { f.machines[2].wheel("2.19.3") })
 			if restart {
 				j.touch("fail")
-				two[0].says("stopping the workers")
+				two[0].waitForStderr("stopping the workers")
 			}
 			late := f.start(j, 3, "2:3", script)
-			table := j.away(late)
-			finds(t, table, "error V01")
-			has(t, table, "> node3 (rank 2)", "2.19.3", "node1, node2 (ranks 0-1)", "2.27.5")
+			table := j.wantRefused(late)
+			wantFindings(t, table, "error V01")
+			wantParts(t, table, "> node3 (rank 2)", "2.19.3", "node1, node2 (ranks 0-1)", "2.27.5")
 			if restart {
-				two[0].prints("of 2", 2)
+				two[0].waitForStdout("of 2", 2)
 			}
 			j.touch("go")
-			j.end(patience, 0, two...)
+			j.wantExit(patience, 0, two...)
 			for _, a := range two {
 				if strings.Contains(a.out.String(), "of 3") || a.table() != "" {
 					t.Errorf("%s: %s%s", a.name, a.out, a.err)
@@ -88,12 +88,12 @@ func TestPreflightAtRestart(t *testing.T) {
 			f, j, two := elastic(t, func(*fleet) {}, "--on-join", how)
 			third := f.start(j, 3, "2:3", script)
 			if wait {
-				third.says("the job runs on ")
+				third.waitForStderr("the job runs on ")
 				j.touch("fail")
 			}
-			third.prints("up 2 of 3", 1)
+			third.waitForStdout("up 2 of 3", 1)
 			j.touch("go")
-			j.end(patience, 0, append(two, third)...)
+			j.wantExit(patience, 0, append(two, third)...)
 			for _, a := range j.agents {
 				if a.table() != "" {
 					t.Errorf("%s: %s", a.name, a.err)
@@ -103,10 +103,10 @@ func TestPreflightAtRestart(t *testing.T) {
 	}
 }
 
-// away asserts that only this agent was refused, and returns its table.
-func (j *job) away(a *agent) string {
+// wantRefused asserts that only this agent was refused, and returns its table.
+func (j *job) wantRefused(a *agent) string {
 	j.Helper()
-	j.end(patience, 78, a)
+	j.wantExit(patience, 78, a)
 	if out := a.out.String(); out != "" {
 		j.Errorf("%s: a worker was started: %s", a.name, out)
 	}
@@ -131,13 +131,13 @@ func TestPreflightChoice(t *testing.T) {
 			f.machines[1].wheel("2.19.3")
 			j := f.job(t, c.flags...)
 			agents := f.all(j, script)
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			tables := 0
 			for _, a := range agents {
-				a.prints("up", 1)
+				a.waitForStdout("up", 1)
 				if table := a.table(); table != "" {
 					tables++
-					finds(t, table, c.finds...)
+					wantFindings(t, table, c.finds...)
 				}
 			}
 			if want := min(1, len(c.finds)); tables != want {

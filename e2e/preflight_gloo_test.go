@@ -31,9 +31,9 @@ func TestHealthyFleet(t *testing.T) {
 			worker := setup(f)
 			j := f.job(t, "--nproc-per-node", "2")
 			agents := f.all(j, worker...)
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			for _, a := range agents {
-				a.prints("up", 2)
+				a.waitForStdout("up", 2)
 				for line := range strings.Lines(a.err.String()) {
 					if strings.Contains(line, "preflight: ") && !strings.Contains(line, "preflight: waiting ") {
 						t.Errorf("%s: %s", a.name, line)
@@ -86,8 +86,8 @@ func TestPreflightGloo(t *testing.T) {
 			c.setup(f)
 			j := f.job(t)
 			table := j.refused(f.all(j, script)...)
-			finds(t, table, c.finds...)
-			has(t, table, c.text...)
+			wantFindings(t, table, c.finds...)
+			wantParts(t, table, c.text...)
 		})
 	}
 }

@@ -33,14 +33,14 @@ func (s preflightCase) run(t *testing.T) {
 	if errors {
 		table = j.refused(agents...)
 	} else {
-		j.end(patience, 0, agents...)
+		j.wantExit(patience, 0, agents...)
 		for _, a := range agents {
-			a.prints("up", 1)
+			a.waitForStdout("up", 1)
 			table += a.table()
 		}
 	}
-	finds(t, table, s.finds...)
-	has(t, table, s.text...)
+	wantFindings(t, table, s.finds...)
+	wantParts(t, table, s.text...)
 }
 
 // separateNetworks gives n machines a network to meet in, and another in which NCCL takes

@@ -56,8 +56,8 @@ func hasToken(environ []byte, token string) bool {
 	return false
 }
 
-// nothingLeft asserts that no process of the job lives.
-func (j *job) nothingLeft() {
+// wantNoProcess asserts that no process of the job lives.
+func (j *job) wantNoProcess() {
 	j.Helper()
 	var left []proc
 	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) { // sleep: between two looks

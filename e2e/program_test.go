@@ -45,9 +45,9 @@ func TestProgramMissingOnOneNode(t *testing.T) {
 					}
 					agents[i] = j.node(i+1, "2", args...)
 				}
-				j.end(soon, 2, agents...)
-				j.causes(agents, agents[victim].name, "could not be started", bad[len(bad)-1])
-				j.agree(agents...)
+				j.wantExit(soon, 2, agents...)
+				j.wantCause(agents, agents[victim].name, "could not be started", bad[len(bad)-1])
+				j.wantSameCause(agents...)
 				if _, err := os.Stat(j.dir + "/started"); err == nil {
 					t.Error("a worker was started")
 				}
@@ -62,9 +62,9 @@ func TestProgramNotExecutableByKernel(t *testing.T) {
 	j := newJob(t)
 	bad := j.write("prog", "#!/nonexistent/interpreter\n", 0o700)
 	agents := []*agent{j.node(1, "2", sh(stay)...), j.node(2, "2", bad)}
-	j.end(patience, 2, agents...)
-	j.causes(agents, "127.0.0.2", "could not be started", bad)
-	j.agree(agents...)
+	j.wantExit(patience, 2, agents...)
+	j.wantCause(agents, "127.0.0.2", "could not be started", bad)
+	j.wantSameCause(agents...)
 }
 
 // A Go package that does not compile on one node ends the job with 1. That node prints
@@ -74,10 +74,10 @@ func TestGoPackageDoesNotCompile(t *testing.T) {
 	j := newJob(t)
 	j.goPackages()
 	agents := []*agent{j.node(1, "2", j.dir+"/good"), j.node(2, "2", j.dir+"/bad")}
-	j.end(2*patience, 1, agents...)
-	j.causes(agents, "127.0.0.2", "could not be started")
-	agents[1].saysOnce("undefined: undefinedThing", "undefined: otherThing")
-	j.causes(agents[:1], "cannot build "+j.dir+"/bad: ./more.go:3:9: undefined: undefinedThing")
+	j.wantExit(2*patience, 1, agents...)
+	j.wantCause(agents, "127.0.0.2", "could not be started")
+	agents[1].wantStderrOnce("undefined: undefinedThing", "undefined: otherThing")
+	j.wantCause(agents[:1], "cannot build "+j.dir+"/bad: ./more.go:3:9: undefined: undefinedThing")
 	if strings.Contains(agents[0].err.String(), "otherThing") {
 		t.Error("a node shows what another node's compiler said")
 	}
@@ -93,9 +93,9 @@ func TestGoPackageDoesNotCompileHere(t *testing.T) {
 			j := newJob(t, flags...)
 			j.goPackages()
 			a := j.run("job", "--report", j.dir+"/report", j.dir+"/bad")
-			j.end(2*patience, 1, a)
-			j.causes(j.agents, "could not be started", "does not build")
-			a.saysOnce("undefined: undefinedThing", "undefined: otherThing")
+			j.wantExit(2*patience, 1, a)
+			j.wantCause(j.agents, "could not be started", "does not build")
+			a.wantStderrOnce("undefined: undefinedThing", "undefined: otherThing")
 			if c := j.report("report").Cause; c == nil || !strings.Contains(c.Message, "undefined: undefinedThing") || !strings.Contains(c.Traceback, "undefined: otherThing") {
 				t.Errorf("cause %+v", c)
 			}
@@ -113,8 +113,8 @@ func (j *job) goPackages() {
 	j.write("bad/more.go", "package main\n\nvar _ = undefinedThing\nvar _ = otherThing\n", 0o600)
 }
 
-// saysOnce asserts that the agent has printed each of the texts once.
-func (a *agent) saysOnce(texts ...string) {
+// wantStderrOnce asserts that the agent has printed each of the texts once.
+func (a *agent) wantStderrOnce(texts ...string) {
 	a.j.Helper()
 	for _, text := range texts {
 		if n := strings.Count(a.err.String(), text); n != 1 {
@@ -128,8 +128,8 @@ func TestProgramMissingOnLocalNodes(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--local-nodes", "3")
 	a := j.run("job", "./e2e-no-such-program")
-	j.end(soon, 2, a)
-	j.causes(j.agents, "no such program: ./e2e-no-such-program")
+	j.wantExit(soon, 2, a)
+	j.wantCause(j.agents, "no such program: ./e2e-no-such-program")
 	if n := strings.Count(a.err.String(), "no such program"); n > 2 {
 		t.Errorf("told %d times", n)
 	}
@@ -140,6 +140,6 @@ func TestProgramMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.run("alone", "e2e-no-such-program")
-	j.end(soon, 2, a)
-	j.causes(j.agents, "gorun: no such program: e2e-no-such-program")
+	j.wantExit(soon, 2, a)
+	j.wantCause(j.agents, "gorun: no such program: e2e-no-such-program")
 }

@@ -24,7 +24,7 @@ func TestOtherProtocolOnControlPlane(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	first := j.node(1, "2", sh("exit 0")...)
-	first.says("have 1 of 2 nodes")
+	first.waitForStderr("have 1 of 2 nodes")
 	refused := 0
 	for _, at := range portsOf(t, first.pid()).tcp {
 		if text := j.hello(at); text != "" {
@@ -39,7 +39,7 @@ func TestOtherProtocolOnControlPlane(t *testing.T) {
 	if refused != 1 {
 		t.Errorf("%d ports refused the hello, want the one of the control plane", refused)
 	}
-	j.end(patience, 0, j.node(2, "2", sh("exit 0")...), first)
+	j.wantExit(patience, 0, j.node(2, "2", sh("exit 0")...), first)
 }
 
 // hello says hello with another protocol and returns the refusal; "" if no agent at that
@@ -92,8 +92,8 @@ func TestOtherProtocolAtEndpoint(t *testing.T) {
 	j := newJob(t)
 	j.serveEndpoint(fmt.Sprintf(`{"p":%d,"r":%q,"n":"old","c":"127.0.0.1:9","e":0}`, otherProtocol, j.id))
 	a := j.node(2, "2", sh("exit 0")...)
-	j.end(patience, 75, a)
-	j.causes(j.agents, j.endpoint, fmt.Sprint("protocol ", otherProtocol), fmt.Sprint("speaks ", rendezvous.Protocol))
+	j.wantExit(patience, 75, a)
+	j.wantCause(j.agents, j.endpoint, fmt.Sprint("protocol ", otherProtocol), fmt.Sprint("speaks ", rendezvous.Protocol))
 }
 
 // If a program that is not gorun serves the endpoint, gorun says so.
@@ -102,8 +102,8 @@ func TestNoGorunAtEndpoint(t *testing.T) {
 	j := newJob(t)
 	j.serveEndpoint("consul")
 	a := j.node(2, "2", sh("exit 0")...)
-	j.end(patience, 75, a)
-	j.causes(j.agents, j.endpoint, "not gorun")
+	j.wantExit(patience, 75, a)
+	j.wantCause(j.agents, j.endpoint, "not gorun")
 }
 
 // Strangers that join the gossip do not disturb the job.
@@ -111,7 +111,7 @@ func TestStrangersInGossip(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	first := j.node(1, "2", sh(untilGo)...)
-	first.says("have 1 of 2 nodes")
+	first.waitForStderr("have 1 of 2 nodes")
 	for i, meta := range []string{
 		"", "consul", `{"p":99}`, strings.Repeat("[", 500), `{"p":1,"r":"other","n":"x","c":"127.0.0.1:9","e":0}`,
 	} {
@@ -122,9 +122,9 @@ func TestStrangersInGossip(t *testing.T) {
 		_, _ = list.Join([]string{j.endpoint})
 	}
 	second := j.node(2, "2", sh(untilGo)...)
-	second.prints("up", 1)
+	second.waitForStdout("up", 1)
 	j.touch("go")
-	j.end(patience, 0, first, second)
+	j.wantExit(patience, 0, first, second)
 }
 
 // serveEndpoint makes a stranger serve the job's endpoint.

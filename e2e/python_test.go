@@ -32,9 +32,9 @@ func TestExampleDDP(t *testing.T) {
 	j := newJob(t)
 	j.wd, j.env = "..", []string{"PYTHON_EXEC=" + py, "GLOO_SOCKET_IFNAME=lo"}
 	agents := j.nodes(2, "--nproc-per-node", "2", "examples/ddp/train.py")
-	j.end(4*patience, 0, agents...)
-	agents[0].prints("ddp: 4 ranks on ", 1)
-	agents[0].prints("parameters identical", 1)
+	j.wantExit(4*patience, 0, agents...)
+	agents[0].waitForStdout("ddp: 4 ranks on ", 1)
+	agents[0].waitForStdout("parameters identical", 1)
 }
 
 // The failing example's report is torchrun's, with the exception.
@@ -54,8 +54,8 @@ func TestExampleFailing(t *testing.T) {
 			j := newJob(t)
 			j.wd, j.env = "..", []string{"PYTHON_EXEC=" + py}
 			agents := j.nodes(2, append([]string{"--nproc-per-node", "2", "examples/failing/train.py", "--after", "0.2"}, c.args...)...)
-			j.end(patience, c.code, agents...)
-			j.agree(agents...)
+			j.wantExit(patience, c.code, agents...)
+			j.wantSameCause(agents...)
 			for _, a := range agents {
 				for _, want := range []string{
 					"examples/failing/train.py FAILED", "Root Cause (first observed failure):", "<NO_OTHER_FAILURES>", c.report,
@@ -87,9 +87,9 @@ func TestConsequenceComesFirst(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			agents := j.nodes(2, sh(`if [ $RANK = 0 ]; then touch $E2E_DIR/gone; `+lost+`; fi; until [ -e $E2E_DIR/gone ]; do sleep 0.01; done; `+c.other)...)
-			j.end(patience, c.code, agents...)
-			j.causes(agents, c.cause)
-			j.agree(agents...)
+			j.wantExit(patience, c.code, agents...)
+			j.wantCause(agents, c.cause)
+			j.wantSameCause(agents...)
 		})
 	}
 }
@@ -113,8 +113,8 @@ func TestConsequenceIsNotTheCause(t *testing.T) {
 	if rounds%2 == 1 {
 		code = 1
 	}
-	j.end(time.Duration(rounds)*patience, code, agents...)
-	j.agree(agents...)
+	j.wantExit(time.Duration(rounds)*patience, code, agents...)
+	j.wantSameCause(agents...)
 	for i, a := range agents {
 		r := j.report(fmt.Sprint("report.", i))
 		if len(r.Rounds) != rounds {

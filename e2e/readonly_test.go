@@ -24,7 +24,7 @@ func TestEveryPlaceReadOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags []string
 		code  int
-		says  string
+		text  string
 	}{
 		"job":         {[]string{"--standalone", "--nproc-per-node", "2"}, 0, "no TORCHELASTIC_ERROR_FILE and no GORUN_WORKER_SOCKET; TMPDIR"},
 		"local nodes": {[]string{"--local-nodes", "2"}, 0, "no TORCHELASTIC_ERROR_FILE and no GORUN_WORKER_SOCKET; TMPDIR"},
@@ -37,10 +37,10 @@ func TestEveryPlaceReadOnly(t *testing.T) {
 			cmd.Args = slices.Concat([]string{path, "--mount", "sh", "-c", readOnly, "sh", cmd.Path}, cmd.Args[1:])
 			cmd.Path = path
 			a := j.launch("job", cmd)
-			j.end(patience, c.code, a)
-			has(t, a.err.String(), c.says)
+			j.wantExit(patience, c.code, a)
+			wantParts(t, a.err.String(), c.text)
 			if c.code == 0 {
-				has(t, a.out.String(), "up 0 none none", "up 1 none none")
+				wantParts(t, a.out.String(), "up 0 none none", "up 1 none none")
 			}
 		})
 	}

@@ -16,17 +16,17 @@ func TestSameNodeRank(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	first := j.node(1, "2", with(sh("exit 0"), "--node-rank", "0")...)
-	first.says("have 1 of 2 nodes")
+	first.waitForStderr("have 1 of 2 nodes")
 	second := j.node(2, "2", with(sh("exit 0"), "--node-rank", "0")...)
-	j.end(soon, 75, second)
-	j.causes([]*agent{second}, "--node-rank 0", "127.0.0.1")
-	first.says("refused")
+	j.wantExit(soon, 75, second)
+	j.wantCause([]*agent{second}, "--node-rank 0", "127.0.0.1")
+	first.waitForStderr("refused")
 	if !first.running() {
 		t.Fatalf("the first agent ended with %d", first.code)
 	}
 	first.signal(syscall.SIGTERM)
-	j.end(soon, 143, first)
-	j.causes([]*agent{first}, "received SIGTERM")
+	j.wantExit(soon, 143, first)
+	j.wantCause([]*agent{first}, "received SIGTERM")
 }
 
 // The right node still completes a job that refused a wrong one.
@@ -34,9 +34,9 @@ func TestRightNodeAfterRefusal(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	first := j.node(1, "2", with(sh("exit 0"), "--node-rank", "0")...)
-	first.says("have 1 of 2 nodes")
-	j.end(soon, 75, j.node(2, "2", with(sh("exit 0"), "--node-rank", "0")...))
-	j.end(soon, 0, j.node(2, "2", with(sh("exit 0"), "--node-rank", "1")...), first)
+	first.waitForStderr("have 1 of 2 nodes")
+	j.wantExit(soon, 75, j.node(2, "2", with(sh("exit 0"), "--node-rank", "0")...))
+	j.wantExit(soon, 0, j.node(2, "2", with(sh("exit 0"), "--node-rank", "1")...), first)
 }
 
 // Agents with different --nnodes do not make a job.
@@ -44,11 +44,11 @@ func TestOtherNnodesIsRefused(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	first := j.node(1, "2", sh("exit 0")...)
-	first.says("have 1 of 2 nodes")
+	first.waitForStderr("have 1 of 2 nodes")
 	other := j.node(2, "3", sh("exit 0")...)
-	j.end(soon, 75, other)
-	j.causes([]*agent{other}, "--nnodes 3", "--nnodes 2", "127.0.0.1")
-	j.end(soon, 0, j.node(3, "2", sh("exit 0")...), first)
+	j.wantExit(soon, 75, other)
+	j.wantCause([]*agent{other}, "--nnodes 3", "--nnodes 2", "127.0.0.1")
+	j.wantExit(soon, 0, j.node(3, "2", sh("exit 0")...), first)
 }
 
 // One node too many waits as a spare and does not disturb the job.
@@ -57,13 +57,13 @@ func TestNodeAboveNumberIsSpare(t *testing.T) {
 	j := newJob(t)
 	two := j.nodes(2, sh(untilGo)...)
 	for _, a := range two {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	third := j.node(3, "2", sh(untilGo)...)
-	third.says("the job runs on ")
-	third.says("127.0.0.2); this node is a hot spare and takes the place of one that is lost")
+	third.waitForStderr("the job runs on ")
+	third.waitForStderr("127.0.0.2); this node is a hot spare and takes the place of one that is lost")
 	j.touch("go")
-	j.end(soon, 0, append(two, third)...)
+	j.wantExit(soon, 0, append(two, third)...)
 	if n := strings.Count(two[0].out.String()+two[1].out.String()+third.out.String(), "up"); n != 2 {
 		t.Errorf("%d workers were started", n)
 	}
@@ -74,9 +74,9 @@ func TestMissingNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=3")
 	two := []*agent{j.node(1, "3", sh("exit 0")...), j.node(2, "3", sh("exit 0")...)}
-	j.end(patience, 75, two...)
-	j.causes(two, "2 of 3 nodes", "3s", "127.0.0.1", "127.0.0.2", "--rdzv-endpoint", j.endpoint)
-	j.agree(two...)
+	j.wantExit(patience, 75, two...)
+	j.wantCause(two, "2 of 3 nodes", "3s", "127.0.0.1", "127.0.0.2", "--rdzv-endpoint", j.endpoint)
+	j.wantSameCause(two...)
 	for _, a := range two {
 		if took := a.ended.Sub(a.began); took < 2900*time.Millisecond || took > 3*time.Second+soon {
 			t.Errorf("%s gave up after %v", a.name, took)
@@ -89,8 +89,8 @@ func TestEndpointMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=2")
 	a := j.node(2, "2", sh("exit 0")...)
-	j.end(patience, 75, a)
-	j.causes(j.agents, j.endpoint, j.id, "2s", "refused")
+	j.wantExit(patience, 75, a)
+	j.wantCause(j.agents, j.endpoint, j.id, "2s", "refused")
 }
 
 // An endpoint belongs to one run. Another run is refused with both run ids.
@@ -101,14 +101,14 @@ func TestOtherRunID(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			first := j.node(1, "2", sh("exit 0")...)
-			first.says("have 1 of 2 nodes")
+			first.waitForStderr("have 1 of 2 nodes")
 			run := j.id
 			j.id = "stranger"
 			other := j.node(addr, "2", sh("exit 0")...)
 			j.id = run
-			j.end(patience, 75, other)
-			j.causes([]*agent{other}, `"stranger"`, run, j.endpoint)
-			j.end(patience, 0, j.node(3, "2", sh("exit 0")...), first)
+			j.wantExit(patience, 75, other)
+			j.wantCause([]*agent{other}, `"stranger"`, run, j.endpoint)
+			j.wantExit(patience, 0, j.node(3, "2", sh("exit 0")...), first)
 		})
 	}
 }

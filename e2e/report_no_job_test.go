@@ -20,7 +20,7 @@ func TestReportWithoutJob(t *testing.T) {
 		args []string
 		code int
 		kind string
-		says string
+		text string
 	}{
 		"no program":       {[]string{"e2e-no-such-program"}, 2, "start", "no such program: e2e-no-such-program"},
 		"bad flag value":   {[]string{"--nnodes", "many", "/bin/true"}, 2, "start", "many"},
@@ -40,10 +40,10 @@ func TestReportWithoutJob(t *testing.T) {
 				cmd.Path, cmd.Args = "/bin/sh", append(gone, cmd.Args...)
 			}
 			a := j.launch("bad", cmd)
-			j.end(soon, c.code, a)
+			j.wantExit(soon, c.code, a)
 			r := j.report("report")
 			if r.ExitCode != c.code || r.Outcome != "failed" || r.Cause == nil || r.Cause.Kind != c.kind || r.Cause.ExitCode != c.code ||
-				r.Cause.Rank != -1 || !strings.Contains(r.Cause.Message, c.says) || len(r.Rounds) != 0 || len(r.Failures) != 1 {
+				r.Cause.Rank != -1 || !strings.Contains(r.Cause.Message, c.text) || len(r.Rounds) != 0 || len(r.Failures) != 1 {
 				t.Errorf("%+v, cause %+v", r, r.Cause)
 			}
 		})
@@ -67,13 +67,13 @@ func TestReportOfKilledAgent(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, c.flags...)
 			a := j.run("job", append([]string{"--rdzv-id", "mine", "--report", j.writeOldReport()}, sh(stay)...)...)
-			a.prints("up", max(1, len(c.flags)))
+			a.waitForStdout("up", max(1, len(c.flags)))
 			if c.victim < 0 {
 				j.kill(a.pid())
 			} else {
 				j.kill(j.agentOfLocalNode(c.victim))
 			}
-			j.end(patience, 137, a)
+			j.wantExit(patience, 137, a)
 			r := j.report("report")
 			if r.RunID != "mine" || r.ExitCode != 137 || r.Outcome != "failed" || r.Cause == nil || r.Cause.Kind != "lost" ||
 				!strings.Contains(r.Cause.Message, c.by) {
@@ -96,7 +96,7 @@ func TestReportToStdout(t *testing.T) {
 	io.WriteString(f, "before\n")
 	cmd := j.command(append([]string{"--report", "/dev/stdout"}, sh("echo worker")...)...)
 	cmd.Stdout = f
-	j.end(patience, 0, j.launch("job", cmd))
+	j.wantExit(patience, 0, j.launch("job", cmd))
 	io.WriteString(f, "after\n")
 	b, err := os.ReadFile(f.Name())
 	if got := string(b); err != nil || !strings.HasPrefix(got, "before\nworker\n{") || !strings.HasSuffix(got, "}\nafter\n") {

@@ -79,7 +79,7 @@ func (j *job) runWithReports(code int, program []string) []jsonReport {
 	for i := range 2 {
 		j.node(i+1, "2", with(program, "--nproc-per-node", "2", "--report", fmt.Sprint(j.dir, "/report.", i))...)
 	}
-	j.end(patience, code, j.agents...)
+	j.wantExit(patience, code, j.agents...)
 	var out []jsonReport
 	for i := range 2 {
 		r := j.report(fmt.Sprint("report.", i))
@@ -139,7 +139,7 @@ func TestReportOfRendezvousFailure(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=1")
 	a := j.node(1, "2", with(sh("exit 0"), "--report", j.dir+"/report")...)
-	j.end(patience, 75, a)
+	j.wantExit(patience, 75, a)
 	r := j.report("report")
 	if r.Outcome != "rendezvous" || r.ExitCode != 75 || r.Cause == nil || r.Cause.Kind != "rendezvous" || r.Cause.ExitCode != 75 || !strings.Contains(r.Cause.Message, "1 of 2 nodes") {
 		t.Errorf("%+v", r)
@@ -150,9 +150,9 @@ func TestReportOfStop(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.run("alone", with(sh(stay), "--report", j.dir+"/report")...)
-	a.prints("up", 1)
+	a.waitForStdout("up", 1)
 	a.signal(15)
-	j.end(soon, 143, a)
+	j.wantExit(soon, 143, a)
 	if r := j.report("report"); r.Outcome != "stopped" || r.Cause == nil || r.Cause.Kind != "stopped" || r.Cause.Signal != 15 || r.Cause.ExitCode != 143 {
 		t.Errorf("%+v", r)
 	}
@@ -164,14 +164,14 @@ func TestReportCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	early := j.run("early", with(sh("exit 4"), "--report", j.dir+"/no/such/folder")...)
-	j.end(soon, 2, early)
-	early.says("there is no folder")
+	j.wantExit(soon, 2, early)
+	early.waitForStderr("there is no folder")
 	folder := j.run("folder", with(sh("exit 4"), "--report", j.dir)...)
-	j.end(soon, 2, folder)
-	folder.says("it is a folder")
+	j.wantExit(soon, 2, folder)
+	folder.waitForStderr("it is a folder")
 	late := j.run("late", with(sh("exit 4"), "--report", "/dev/full")...)
-	j.end(soon, 4, late)
-	late.says("cannot write the report of --report")
+	j.wantExit(soon, 4, late)
+	late.waitForStderr("cannot write the report of --report")
 }
 
 // Every node shows the time of the error file that a worker wrote. gorun ignores an
@@ -187,9 +187,9 @@ func TestReportTimeOfErrorFile(t *testing.T) {
 	} {
 		j := newJob(t)
 		agents := j.nodes(2, onRank("1", `echo '{"message": {"message": "E: x", "extraInfo": {"timestamp": `+text+`}}}' >$TORCHELASTIC_ERROR_FILE; exit 6`)...)
-		j.end(patience, 6, agents...)
+		j.wantExit(patience, 6, agents...)
 		for _, a := range agents {
-			a.says("  time      : " + want)
+			a.waitForStderr("  time      : " + want)
 		}
 	}
 }

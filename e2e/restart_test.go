@@ -13,14 +13,14 @@ func TestRestart(t *testing.T) {
 	agents := j.nodes(2, with(sh(`r=$TORCHELASTIC_RESTART_COUNT; echo start $RANK $r of $TORCHELASTIC_MAX_RESTARTS; touch $E2E_DIR/start.$r.$RANK; `+
 		`[ $r = 2 ] && exit 0; `+
 		`[ $RANK = 3 ] && { while [ $(ls $E2E_DIR/start.$r.* | wc -l) -lt 4 ]; do sleep 0.01; done; exit 9; }; `+stay), "--nproc-per-node", "2")...)
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 	for rank := range 4 {
 		for restart := range 3 {
-			agents[rank/2].prints(fmt.Sprintf("start %d %d of 2\n", rank, restart), 1)
+			agents[rank/2].waitForStdout(fmt.Sprintf("start %d %d of 2\n", rank, restart), 1)
 		}
 	}
-	agents[0].says("restart 1 of 2")
-	agents[1].says("restart 2 of 2")
+	agents[0].waitForStderr("restart 1 of 2")
+	agents[1].waitForStderr("restart 2 of 2")
 }
 
 // The job counts restarts, not each agent. With one restart, a failure on one node and
@@ -29,9 +29,9 @@ func TestRestartsAreCountedForTheJob(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")
 	agents := j.nodes(2, sh(`[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit $((11 + RANK)); `+stay)...)
-	j.end(patience, 12, agents...)
-	j.causes(agents, "rank 1", "exited with code 12")
-	j.agree(agents...)
+	j.wantExit(patience, 12, agents...)
+	j.wantCause(agents, "rank 1", "exited with code 12")
+	j.wantSameCause(agents...)
 }
 
 // A job that cannot restart, because no node takes the place of a lost one, says why it
@@ -41,12 +41,12 @@ func TestLostNodeIsNotReplaced(t *testing.T) {
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "join_timeout=2")
 	agents := j.nodes(2, sh("echo up; "+stay)...)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	j.kill(agents[1].pid())
-	j.end(patience, 75, agents[0])
-	j.causes(agents[:1], "1 of 2 nodes came within 2s", "127.0.0.2) was lost")
-	j.end(patience, 137, agents[1])
+	j.wantExit(patience, 75, agents[0])
+	j.wantCause(agents[:1], "1 of 2 nodes came within 2s", "127.0.0.2) was lost")
+	j.wantExit(patience, 137, agents[1])
 }
 
 // No worker of a round starts while a worker of the previous round lives on any node.
@@ -57,7 +57,7 @@ func TestRoundsDoNotOverlap(t *testing.T) {
 	agents := j.nodes(2, with(sh(`r=$TORCHELASTIC_RESTART_COUNT; echo `+now+` >$E2E_DIR/begin.$r.$RANK; `+
 		`trap "sleep 0.$((RANK * 2)); echo \`+now+` >$E2E_DIR/end.$r.$RANK; exit 0" TERM; echo up; [ $r = 2 ] && exit 0; `+
 		`[ $RANK = 0 ] && { sleep 0.3; echo `+now+` >$E2E_DIR/end.$r.0; exit 1; }; while :; do sleep 0.02; done`), "--nproc-per-node", "2")...)
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 	for r := range 2 {
 		for a := range 4 {
 			for b := range 4 {
@@ -80,18 +80,18 @@ func TestElastic(t *testing.T) {
 				j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1")
 				agents := j.nodesOf("1:2", 2, sh(`echo up $RANK of $WORLD_SIZE, $TORCHELASTIC_RESTART_COUNT restarts; [ $WORLD_SIZE = 1 ] || { `+stay+`; }`)...)
 				for _, a := range agents {
-					a.prints("of 2, 0 restarts", 1)
+					a.waitForStdout("of 2, 0 restarts", 1)
 				}
 				pid := agents[victim].pid()
 				if what == "keeper" {
 					pid = agents[victim].keeper()
 				}
 				j.kill(pid)
-				j.end(patience, 137, agents[victim])
+				j.wantExit(patience, 137, agents[victim])
 				other := agents[1-victim]
-				j.end(patience, 0, other)
-				other.prints("up 0 of 1, 1 restarts", 1)
-				other.says("127.0.0." + fmt.Sprint(victim+1))
+				j.wantExit(patience, 0, other)
+				other.waitForStdout("up 0 of 1, 1 restarts", 1)
+				other.waitForStderr("127.0.0." + fmt.Sprint(victim+1))
 			})
 		}
 	}
@@ -103,13 +103,13 @@ func TestElasticGrows(t *testing.T) {
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1", "--on-join=wait")
 	script := `echo up $RANK of $WORLD_SIZE; [ $WORLD_SIZE = 2 ] && exit 0; while [ ! -e $E2E_DIR/fail ]; do sleep 0.05; done; exit 5`
 	first := j.node(1, "1:2", sh(script)...)
-	first.prints("up 0 of 1", 1)
+	first.waitForStdout("up 0 of 1", 1)
 	second := j.node(2, "1:2", sh(script)...)
-	second.says("the job runs on ")
+	second.waitForStderr("the job runs on ")
 	j.touch("fail")
-	j.end(patience, 0, first, second)
-	first.prints("up 0 of 2", 1)
-	second.prints("up 1 of 2", 1)
+	j.wantExit(patience, 0, first, second)
+	first.waitForStdout("up 0 of 2", 1)
+	second.waitForStdout("up 1 of 2", 1)
 }
 
 // nodesOf starts n agents of a job with these bounds of --nnodes.

@@ -54,7 +54,7 @@ func TestSecret(t *testing.T) {
 				j.env = []string{"GORUN_SECRET=" + jobSecret}
 				agents = []*agent{j.run("all", with(script, "--local-nodes", "2", "--report", report)...)}
 			}
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			for rank := range 2 {
 				for name, value := range j.environ(rank) {
 					if name == "GORUN_SECRET" || strings.Contains(value, jobSecret) {
@@ -62,9 +62,9 @@ func TestSecret(t *testing.T) {
 					}
 				}
 			}
-			told, _ := os.ReadFile(report)
+			shown, _ := os.ReadFile(report)
 			for _, a := range agents {
-				if all := a.out.String() + a.err.String() + string(told); strings.Contains(all, jobSecret) {
+				if all := a.out.String() + a.err.String() + string(shown); strings.Contains(all, jobSecret) {
 					t.Errorf("%s tells the secret: %s", a.name, all)
 				}
 				if strings.Contains(a.err.String(), "secret") {
@@ -87,7 +87,7 @@ func TestSecretIsNotInEnviron(t *testing.T) {
 			j := newJob(t, c.flags...)
 			j.env = []string{"GORUN_SECRET=" + jobSecret}
 			a := j.run("job", sh(`echo up; exec sleep 1000`)...)
-			a.prints("up", c.nodes)
+			a.waitForStdout("up", c.nodes)
 			all := j.processes()
 			for _, p := range all {
 				env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
@@ -99,7 +99,7 @@ func TestSecretIsNotInEnviron(t *testing.T) {
 				t.Errorf("only %d processes were looked at: %v", len(all), all)
 			}
 			a.signal(syscall.SIGTERM)
-			j.end(patience, 143, a)
+			j.wantExit(patience, 143, a)
 		})
 	}
 }
@@ -151,15 +151,15 @@ func TestOtherSecret(t *testing.T) {
 					}, args...)...)
 				}
 				first := start(0, c.first, "")
-				first.says("have 1 of 2 nodes")
+				first.waitForStderr("have 1 of 2 nodes")
 				second := start(1, c.second, c.run)
-				j.end(soon, 75, second)
-				j.causes([]*agent{second}, j.endpoint+" "+otherSecretText)
-				first.says("127.0.0.1 " + otherSecretText)
+				j.wantExit(soon, 75, second)
+				j.wantCause([]*agent{second}, j.endpoint+" "+otherSecretText)
+				first.waitForStderr("127.0.0.1 " + otherSecretText)
 				if out := first.out.String() + second.out.String(); strings.Contains(out, "up") || !first.running() {
 					t.Errorf("workers were started, or the first agent ended: %s", out)
 				}
-				j.end(patience, 0, start(1, c.first, ""), first)
+				j.wantExit(patience, 0, start(1, c.first, ""), first)
 			})
 		}
 	}
@@ -173,7 +173,7 @@ func TestOtherSecretEndsInTime(t *testing.T) {
 		j.node(1, "2", append(j.secretFile(jobSecret), sh("echo up")...)...),
 		j.node(2, "2", append(j.secretFile(otherSecret), sh("echo up")...)...),
 	}
-	j.end(patience, 75, agents...)
+	j.wantExit(patience, 75, agents...)
 	for _, a := range agents {
 		if !strings.Contains(a.err.String(), otherSecretText) || a.out.String() != "" {
 			t.Errorf("%s says: %s%s", a.name, a.out, a.err)
@@ -196,16 +196,16 @@ func TestGarbageAndSecret(t *testing.T) {
 				agents = j.static(2, script...)
 			} else {
 				agents = []*agent{j.node(1, "2", script...)}
-				agents[0].says("have 1 of 2 nodes")
+				agents[0].waitForStderr("have 1 of 2 nodes")
 				sendGarbageToAll(t, agents[0])
 				agents = append(agents, j.node(2, "2", script...))
 			}
 			for _, a := range agents {
-				a.prints("up", 1)
+				a.waitForStdout("up", 1)
 				sendGarbageToAll(t, a)
 			}
 			j.touch("go")
-			j.end(soon, 0, agents...)
+			j.wantExit(soon, 0, agents...)
 		})
 	}
 }
@@ -220,7 +220,7 @@ func TestSecretWarning(t *testing.T) {
 			l := newLAN(t, 2)
 			j := newJob(t)
 			agents := l.nodes(j, "2", append(j.secretFile(text), sh("exit 0")...)...)
-			j.end(patience, 0, agents...)
+			j.wantExit(patience, 0, agents...)
 			for _, a := range agents {
 				want := 0
 				if text == "" {
@@ -254,8 +254,8 @@ func TestBadSecret(t *testing.T) {
 				flags = []string{"--secret-file", strings.TrimPrefix(c.file, "empty")}
 			}
 			a := j.run(name, with(sh("echo up"), flags...)...)
-			j.end(soon, 2, a)
-			j.causes([]*agent{a}, c.text)
+			j.wantExit(soon, 2, a)
+			j.wantCause([]*agent{a}, c.text)
 			if s := a.err.String() + a.out.String(); strings.Contains(s, "hunter2") || strings.Contains(s, "up") {
 				t.Errorf("it says: %s", s)
 			}

@@ -36,12 +36,12 @@ func TestSignalEndsJob(t *testing.T) {
 				j := newJob(t)
 				agents := j.nodes(2, with(sh(noteSignals), "--nproc-per-node", "2")...)
 				for _, a := range agents {
-					a.prints("up", 2)
+					a.waitForStdout("up", 2)
 				}
 				agents[victim].signal(sig)
-				j.end(soon, 128+int(sig), agents...)
-				j.causes(agents, "stopped:", "127.0.0."+fmt.Sprint(victim+1), "received "+unix.SignalName(sig))
-				j.agree(agents...)
+				j.wantExit(soon, 128+int(sig), agents...)
+				j.wantCause(agents, "stopped:", "127.0.0."+fmt.Sprint(victim+1), "received "+unix.SignalName(sig))
+				j.wantSameCause(agents...)
 				for rank := range 4 {
 					if got, want := j.signalsOf(rank), strings.TrimPrefix(unix.SignalName(sig), "SIG"); got != want {
 						t.Errorf("rank %d got %q, want %q", rank, got, want)
@@ -62,21 +62,21 @@ func TestSecondSignalKills(t *testing.T) {
 			j := newJob(t)
 			agents := j.nodes(2, with(sh(`trap "" TERM INT; `+stay), "--nproc-per-node", "2")...)
 			for _, a := range agents {
-				a.prints("up", 2)
+				a.waitForStdout("up", 2)
 			}
 			agents[victim].signal(unix.SIGINT)
 			for _, a := range agents {
-				a.says("stopping the workers")
+				a.waitForStderr("stopping the workers")
 			}
 			second := time.Now()
 			agents[victim].signal(unix.SIGINT)
-			j.end(soon, 130, agents...)
+			j.wantExit(soon, 130, agents...)
 			for _, a := range agents {
 				if took := a.ended.Sub(second); took > 2*time.Second {
 					t.Errorf("%s ended %v after the second signal", a.name, took)
 				}
 			}
-			j.nothingLeft()
+			j.wantNoProcess()
 		})
 	}
 }
@@ -90,11 +90,11 @@ func TestSignalWhileWaiting(t *testing.T) {
 			j := newJob(t, "--rdzv-conf", "join_timeout=6")
 			two := []*agent{j.node(1, "3", sh("exit 0")...), j.node(2, "3", sh("exit 0")...)}
 			for _, a := range two {
-				a.says("have 2 of 3 nodes")
+				a.waitForStderr("have 2 of 3 nodes")
 			}
 			two[victim].signal(unix.SIGTERM)
-			j.end(soon, 143, two[victim])
-			j.causes(two[victim:victim+1], "received SIGTERM")
+			j.wantExit(soon, 143, two[victim])
+			j.wantCause(two[victim:victim+1], "received SIGTERM")
 			if code := two[1-victim].wait(patience); code != 143 && code != 75 {
 				t.Errorf("the other ended with %d", code)
 			}
@@ -109,14 +109,14 @@ func TestUserSignals(t *testing.T) {
 	note := `for s in USR1 USR2; do trap "echo $s >>$E2E_DIR/got.$RANK" $s; done; `
 	agents := j.nodes(2, with(sh(note+untilGo), "--nproc-per-node", "2")...)
 	for _, a := range agents {
-		a.prints("up", 2)
+		a.waitForStdout("up", 2)
 	}
 	for i, want := range []string{"USR1", "USR1 USR2"} {
 		agents[0].signal([]syscall.Signal{unix.SIGUSR1, unix.SIGUSR2}[i])
 		eventually(t, patience, "both workers got "+want, func() bool { return j.signalsOf(0) == want && j.signalsOf(1) == want })
 	}
 	j.touch("go")
-	j.end(soon, 0, agents...)
+	j.wantExit(soon, 0, agents...)
 	for rank, want := range []string{"USR1 USR2", "USR1 USR2", "", ""} {
 		if got := j.signalsOf(rank); got != want {
 			t.Errorf("rank %d got %q, want %q", rank, got, want)

@@ -21,20 +21,20 @@ func TestSpare(t *testing.T) {
 		j := newJob()
 		two := j.nodes(2, sh(round)...)
 		for _, a := range two {
-			a.prints("of 2", 1)
+			a.waitForStdout("of 2", 1)
 		}
 		third := j.node(3, "2", sh(round)...)
-		third.says("this node is a hot spare and takes the place of one that is lost")
+		third.waitForStderr("this node is a hot spare and takes the place of one that is lost")
 		for _, a := range append(two, third) {
 			s := a.status()
 			if len(s.Nodes) != 3 || s.Nodes[2].Addr != "127.0.0.3" || s.Nodes[2].Standing != "spare" || s.WorldSize != 2 {
 				t.Errorf("%s: %+v", a.name, s)
 			}
 		}
-		table, _, _ := ask(t, third.client("status"))
+		table, _, _ := runClient(t, third.client("status"))
 		t.Logf("%s\n%s", third.err, table)
 		j.touch("go")
-		j.end(patience, 0, j.agents...)
+		j.wantExit(patience, 0, j.agents...)
 		if out := third.out.String(); out != "" {
 			t.Errorf("the spare started a worker: %s", out)
 		}
@@ -55,17 +55,17 @@ func TestSpareTakesOver(t *testing.T) {
 				j := newJob("--max-restarts", "1")
 				agents := j.nodes(3, sh(round)...)
 				for _, a := range agents {
-					a.prints("round 0 ", 1)
+					a.waitForStdout("round 0 ", 1)
 				}
 				spare := j.node(4, "3", sh(round)...)
-				spare.says("hot spare")
+				spare.waitForStderr("hot spare")
 				killed := time.Now()
 				j.kill(agents[victim].pid())
 				for rank, a := range agents {
 					if rank == victim {
 						a = spare
 					}
-					a.prints(fmt.Sprintf("rank %d of 3 restart 1", rank), 1)
+					a.waitForStdout(fmt.Sprintf("rank %d of 3 restart 1", rank), 1)
 				}
 				took := time.Duration(0)
 				for rank := range agents {
@@ -73,13 +73,13 @@ func TestSpareTakesOver(t *testing.T) {
 				}
 				t.Logf("the last worker of the next round started %v after the kill", took.Round(time.Millisecond))
 				j.touch("go")
-				j.end(patience, 137, agents[victim])
+				j.wantExit(patience, 137, agents[victim])
 				for i, a := range append(agents, spare) {
 					if i != victim {
-						j.end(patience, 0, a)
+						j.wantExit(patience, 0, a)
 					}
 					if i != victim && i < 3 {
-						a.says(fmt.Sprintf("(127.0.0.%d) was lost: its agent closed the connection without a message", victim+1))
+						a.waitForStderr(fmt.Sprintf("(127.0.0.%d) was lost: its agent closed the connection without a message", victim+1))
 					}
 				}
 			})
@@ -98,18 +98,18 @@ func TestSpareWithoutRestarts(t *testing.T) {
 				j := newJob()
 				j.TB = t
 				agents := []*agent{j.node(1, "2", sh(round)...)}
-				agents[0].says("have 1 of 2 nodes") // it coordinates
+				agents[0].waitForStderr("have 1 of 2 nodes") // it coordinates
 				agents = append(agents, j.node(2, "2", sh(round)...))
 				for _, a := range agents {
-					a.prints("round 0 ", 1)
+					a.waitForStdout("round 0 ", 1)
 				}
 				spare := j.node(3, "2", sh(round)...)
-				spare.says("hot spare")
+				spare.waitForStderr("hot spare")
 				j.kill(agents[victim].pid())
-				j.end(patience, 137, j.agents...)
+				j.wantExit(patience, 137, j.agents...)
 				rest := agents[1-victim]
-				j.causes([]*agent{rest, spare}, fmt.Sprintf("127.0.0.%d", 1+victim), "was lost")
-				j.agree(rest, spare)
+				j.wantCause([]*agent{rest, spare}, fmt.Sprintf("127.0.0.%d", 1+victim), "was lost")
+				j.wantSameCause(rest, spare)
 			})
 		}
 	})
@@ -122,19 +122,19 @@ func TestSpareLeaves(t *testing.T) {
 		j := newJob("--max-restarts", "1")
 		agents := j.nodes(2, sh(round)...)
 		for _, a := range agents {
-			a.prints("round 0 ", 1)
+			a.waitForStdout("round 0 ", 1)
 		}
 		gone := j.node(3, "2", sh(round)...)
-		gone.says("hot spare")
+		gone.waitForStderr("hot spare")
 		j.kill(gone.pid())
-		j.end(patience, 137, gone)
+		j.wantExit(patience, 137, gone)
 		spare := j.node(4, "2", sh(round)...)
-		spare.says("hot spare")
+		spare.waitForStderr("hot spare")
 		j.kill(agents[0].pid())
-		agents[1].prints("rank 1 of 2 restart 1", 1)
-		spare.prints("rank 0 of 2 restart 1", 1)
+		agents[1].waitForStdout("rank 1 of 2 restart 1", 1)
+		spare.waitForStdout("rank 0 of 2 restart 1", 1)
 		j.touch("go")
-		j.end(patience, 0, agents[1], spare)
-		j.end(patience, 137, agents[0])
+		j.wantExit(patience, 0, agents[1], spare)
+		j.wantExit(patience, 137, agents[0])
 	})
 }

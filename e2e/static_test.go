@@ -31,8 +31,8 @@ func TestStaticNeedsOnePort(t *testing.T) {
 	j := newJob(t, "--max-restarts", "1")
 	agents := j.static(2, with(sh(`echo at $RANK $MASTER_ADDR:$MASTER_PORT; [ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 1 ] && exit 3; `+untilGo),
 		"--nproc-per-node", "2")...)
-	agents[0].prints("up", 2)
-	agents[1].prints("up", 2)
+	agents[0].waitForStdout("up", 2)
+	agents[1].waitForStdout("up", 2)
 	for i, a := range agents {
 		p := portsOf(t, a.pid())
 		if len(p.udp) > 0 {
@@ -46,9 +46,9 @@ func TestStaticNeedsOnePort(t *testing.T) {
 		}
 	}
 	j.touch("go")
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 	for rank := range 4 {
-		agents[rank/2].prints(fmt.Sprintf("at %d %s\n", rank, j.endpoint), 1)
+		agents[rank/2].waitForStdout(fmt.Sprintf("at %d %s\n", rank, j.endpoint), 1)
 	}
 }
 
@@ -57,9 +57,9 @@ func TestStaticFails(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	agents := j.static(3, onRank("1", "exit 6")...)
-	j.end(patience, 6, agents...)
-	j.causes(agents, "rank 1 on", "exited with code 6")
-	j.agree(agents...)
+	j.wantExit(patience, 6, agents...)
+	j.wantCause(agents, "rank 1 on", "exited with code 6")
+	j.wantSameCause(agents...)
 }
 
 // The loss of the master, or of another node, ends the job everywhere with 137.
@@ -71,16 +71,16 @@ func TestStaticNodeLost(t *testing.T) {
 			j := newJob(t, "--max-restarts", "0")
 			agents := j.static(2, sh(stay)...)
 			for _, a := range agents {
-				a.prints("up", 1)
+				a.waitForStdout("up", 1)
 			}
 			killed := time.Now()
 			j.kill(agents[victim].pid())
-			j.end(patience, 137, agents...)
+			j.wantExit(patience, 137, agents...)
 			if took := time.Since(killed); took > soon {
 				t.Errorf("took %v", took)
 			}
 			survivor := agents[1-victim]
-			j.causes([]*agent{survivor}, "was lost")
+			j.wantCause([]*agent{survivor}, "was lost")
 			for _, jargon := range []string{"context canceled", "EOF"} {
 				if strings.Contains(survivor.err.String(), jargon) {
 					t.Errorf("it speaks of %q", jargon)
@@ -98,8 +98,8 @@ func TestStaticMasterMissing(t *testing.T) {
 	a := j.run("node 1", append([]string{
 		"--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", port,
 	}, sh("exit 0")...)...)
-	j.end(patience, 75, a)
-	j.causes(j.agents, j.endpoint, "refused")
+	j.wantExit(patience, 75, a)
+	j.wantCause(j.agents, j.endpoint, "refused")
 }
 
 // The master that waits in vain names the flags that this job meets by.
@@ -108,11 +108,11 @@ func TestStaticNodesMissing(t *testing.T) {
 	j := newJob(t, "--rdzv-conf", "join_timeout=1", "--nnodes", "2", "--node-rank", "0")
 	_, port, _ := net.SplitHostPort(j.endpoint)
 	a := j.run("by master", append([]string{"--master-addr", "127.0.0.1", "--master-port", port}, sh("exit 0")...)...)
-	j.end(patience, 75, a)
-	j.causes([]*agent{a}, "with the same --master-addr and --master-port, and that they reach "+j.endpoint)
+	j.wantExit(patience, 75, a)
+	j.wantCause([]*agent{a}, "with the same --master-addr and --master-port, and that they reach "+j.endpoint)
 	a = j.run("by endpoint", append([]string{"--rdzv-backend", "static", "--rdzv-endpoint", j.endpoint}, sh("exit 0")...)...)
-	j.end(patience, 75, a)
-	j.causes([]*agent{a}, "with the same --rdzv-endpoint, and that")
+	j.wantExit(patience, 75, a)
+	j.wantCause([]*agent{a}, "with the same --rdzv-endpoint, and that")
 }
 
 // Two nodes with one rank: the second is refused.
@@ -126,11 +126,11 @@ func TestStaticSameNodeRank(t *testing.T) {
 		}, sh("exit 0")...)...)
 	}
 	first, second := node("0"), node("1")
-	first.says("have 2 of 3 nodes")
+	first.waitForStderr("have 2 of 3 nodes")
 	third := node("1")
-	j.end(soon, 75, third)
-	j.causes([]*agent{third}, "--node-rank 1")
-	j.end(soon, 0, node("2"), first, second)
+	j.wantExit(soon, 75, third)
+	j.wantCause([]*agent{third}, "--node-rank 1")
+	j.wantExit(soon, 0, node("2"), first, second)
 }
 
 // On one node the address that the user gave is the store's, if it can be.
@@ -145,11 +145,11 @@ func TestMasterOfOneNode(t *testing.T) {
 				port := fmt.Sprint(freePort(t))
 				a := j.run("a", "--master-addr", addr, "--master-port", port, "--no-python", "bash", "-c",
 					`echo at $MASTER_ADDR:$MASTER_PORT; exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT`)
-				j.end(patience, 0, a)
-				a.prints("at "+want+":"+port+"\n", 1)
-				told := strings.Contains(a.err.String(), "--master-addr "+addr+" is ignored, because the job has one node and ")
-				if told != (addr != want) {
-					t.Errorf("a word about the address: %v", told)
+				j.wantExit(patience, 0, a)
+				a.waitForStdout("at "+want+":"+port+"\n", 1)
+				shown := strings.Contains(a.err.String(), "--master-addr "+addr+" is ignored, because the job has one node and ")
+				if shown != (addr != want) {
+					t.Errorf("a word about the address: %v", shown)
 				}
 			})
 		}

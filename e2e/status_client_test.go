@@ -58,9 +58,9 @@ func (a *agent) client(command string, args ...string) *exec.Cmd {
 	return exec.Command(os.Getenv(envGorun), append([]string{command, "--pid", fmt.Sprint(a.keeper())}, args...)...)
 }
 
-// ask runs a client and returns its standard output, its standard error and its exit
+// runClient runs a client and returns its standard output, its standard error and its exit
 // code.
-func ask(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
+func runClient(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -82,7 +82,7 @@ func ask(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
 // status asks the agent for the status of its job.
 func (a *agent) status() (s jobStatus) {
 	a.j.Helper()
-	out, said, code := ask(a.j, a.client("status", "--json"))
+	out, said, code := runClient(a.j, a.client("status", "--json"))
 	if code != 0 {
 		a.j.Fatalf("status of %s: exit code %d: %s", a.name, code, said)
 	}

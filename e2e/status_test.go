@@ -25,13 +25,13 @@ func TestStatusFromEveryNode(t *testing.T) {
 	script = with(script, "--nproc-per-node", "2")
 	agents := j.nodes(2, script...)
 	for _, a := range agents {
-		a.prints("up 0", 2)
+		a.waitForStdout("up 0", 2)
 	}
 	agents = append(agents, j.node(3, "2", script...))
-	agents[2].says("the job runs on ")
+	agents[2].waitForStderr("the job runs on ")
 	j.touch("fail")
 	for _, a := range agents[:2] {
-		a.prints("up 1", 2)
+		a.waitForStdout("up 1", 2)
 	}
 	for _, a := range agents {
 		eventually(t, patience, "all ranks run again, by "+a.name, func() bool {
@@ -69,16 +69,16 @@ func TestStatusFromEveryNode(t *testing.T) {
 	eventually(t, patience, "the silence of rank 2 grows", func() bool { return age() > first+200 })
 	j.touch("speak")
 	eventually(t, patience, "its word is seen", func() bool { return age() < 200 })
-	out, said, code := ask(t, agents[2].client("status"))
+	out, said, code := runClient(t, agents[2].client("status"))
 	for _, want := range []string{"run " + j.id + ": running", "restart 1 of 2", "127.0.0.3)  spare", "RANK", "nodes: 2 active, 1 waiting; ranks: 4 (4 running)"} {
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("no %q in the table (exit code %d, %s):\n%s", want, code, said, out)
 		}
 	}
-	if _, said, code := ask(t, agents[0].client("abort")); code != 0 {
+	if _, said, code := runClient(t, agents[0].client("abort")); code != 0 {
 		t.Errorf("abort: %d, %s", code, said)
 	}
-	j.end(patience, 143, agents...)
+	j.wantExit(patience, 143, agents...)
 }
 
 // A stopped agent hangs no gorun status, on whichever node the user asks.
@@ -87,7 +87,7 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 	j := newJob(t, "--rdzv-conf", "keep_alive_max_attempt=60")
 	agents := j.nodes(2, sh(stay)...)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	for victim, a := range agents {
 		other, pid := agents[1-victim], a.pid()
@@ -106,7 +106,7 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 		} else if s.State != "running" || !strings.Contains(s.Note, "has not answered") || !s.Nodes[1].Answered || s.Nodes[0].Answered {
 			t.Errorf("%+v", s)
 		}
-		out, said, code := ask(t, asking)
+		out, said, code := runClient(t, asking)
 		if code != 1 || out != "" || !strings.Contains(said, fmt.Sprint(pid)) || !strings.Contains(said, "did not answer") {
 			t.Errorf("of the stopped one: exit code %d, %q, %q", code, out, said)
 		}
@@ -117,7 +117,7 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 		})
 	}
 	agents[0].signal(syscall.SIGTERM)
-	j.end(patience, 143, agents...)
+	j.wantExit(patience, 143, agents...)
 }
 
 // Many calls of gorun status at the same time all get an answer, and do not disturb the
@@ -127,19 +127,19 @@ func TestManyStatusCalls(t *testing.T) {
 	j := newJob(t)
 	agents := j.nodes(2, sh(`echo up; while [ ! -e $E2E_DIR/go ]; do sleep 0.02; done`)...)
 	for _, a := range agents {
-		a.prints("up", 1)
+		a.waitForStdout("up", 1)
 	}
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
-			if out, said, code := ask(t, agents[i%2].client("status")); code != 0 || !strings.Contains(out, j.id) {
+			if out, said, code := runClient(t, agents[i%2].client("status")); code != 0 || !strings.Contains(out, j.id) {
 				t.Errorf("call %d: exit code %d, %q, %q", i, code, out, said)
 			}
 		})
 	}
 	wg.Wait()
 	j.touch("go")
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 }
 
 // --watch prints the status every second until the job ends; Ctrl-C ends it with 130.
@@ -147,7 +147,7 @@ func TestStatusWatch(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.run("alone", with(sh(stay), "--standalone")...)
-	a.prints("up", 1)
+	a.waitForStdout("up", 1)
 	var outs [2]output
 	var cmds [2]*exec.Cmd
 	for i := range cmds {
@@ -167,7 +167,7 @@ func TestStatusWatch(t *testing.T) {
 	}
 	_ = cmds[0].Wait()
 	a.signal(syscall.SIGTERM)
-	j.end(patience, 143, a)
+	j.wantExit(patience, 143, a)
 	_ = cmds[1].Wait()
 	if one, two := cmds[0].ProcessState.ExitCode(), cmds[1].ProcessState.ExitCode(); one != 130 || two != 0 {
 		t.Errorf("exit codes %d and %d", one, two)

@@ -25,7 +25,7 @@ func TestStoreAnswersItsJob(t *testing.T) {
 		script := []string{"bash", "-c", `echo "store $MASTER_ADDR $MASTER_PORT: $(` + askStore + `)"; ` + untilGo}
 		agents := []*agent{l.node(j, 1, l.addr(1), "2", script...), l.node(j, 2, l.addr(1), "2", script...)}
 		for _, a := range agents {
-			a.prints("up", 1)
+			a.waitForStdout("up", 1)
 		}
 		_, at, _ := strings.Cut(agents[0].out.String(), "store ")
 		at, _, _ = strings.Cut(at, ":")
@@ -40,7 +40,7 @@ func TestStoreAnswersItsJob(t *testing.T) {
 			t.Errorf("a stranger gets %q; open: %v", got, open)
 		}
 		if !open {
-			agents[0].says("turned a connection from " + l.addr(3) + " away")
+			agents[0].waitForStderr("turned a connection from " + l.addr(3) + " away")
 			// The third host becomes a container of the first one's.
 			l.ip(1, "link add cbr0 type bridge forward_delay 0 stp_state 0")
 			l.ip(1, "addr add 172.31.7.1/24 dev cbr0")
@@ -54,7 +54,7 @@ func TestStoreAnswersItsJob(t *testing.T) {
 			l.ip(3, "link del eth1")
 		}
 		j.touch("go")
-		j.end(patience, 0, agents...)
+		j.wantExit(patience, 0, agents...)
 		for _, a := range agents {
 			if !strings.Contains(a.out.String(), at+": 8") {
 				t.Errorf("%s is not served: %s", a.name, a.out)

@@ -16,7 +16,7 @@ func TestManyMessagesOnOneStream(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	first := j.node(1, "3", sh("exit 0")...)
-	first.says("have 1 of 3 nodes")
+	first.waitForStderr("have 1 of 3 nodes")
 	events, ended := make(chan rendezvous.Event, 1024), make(chan struct{})
 	var plane *control.Plane
 	identity := rendezvous.NewIdentity()
@@ -66,5 +66,5 @@ func TestManyMessagesOnOneStream(t *testing.T) {
 		}
 	}
 	first.signal(syscall.SIGINT)
-	j.end(patience, 130, first)
+	j.wantExit(patience, 130, first)
 }

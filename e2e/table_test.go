@@ -33,7 +33,7 @@ func (a *agent) table() string {
 // worker. It returns the table.
 func (j *job) refused(agents ...*agent) string {
 	j.Helper()
-	j.end(patience, 78, agents...)
+	j.wantExit(patience, 78, agents...)
 	table := agents[0].table()
 	if table == "" {
 		j.Errorf("%s: no table", agents[0].name)
@@ -46,7 +46,7 @@ func (j *job) refused(agents ...*agent) string {
 			j.Errorf("%s: a worker was started: %s", a.name, out)
 		}
 	}
-	j.nothingLeft()
+	j.wantNoProcess()
 	return table
 }
 
@@ -77,8 +77,8 @@ func golden(t testing.TB, name, table string) {
 
 var findingHead = regexp.MustCompile(`(?m)^(error|warning|note) ([A-Z]\d\d) `)
 
-// found lists a table's findings: "error V01", ...
-func found(table string) []string {
+// findingsIn lists a table's findings: "error V01", ...
+func findingsIn(table string) []string {
 	var out []string
 	for _, m := range findingHead.FindAllStringSubmatch(table, -1) {
 		if s := m[1] + " " + m[2]; !slices.Contains(out, s) {
@@ -88,10 +88,10 @@ func found(table string) []string {
 	return out
 }
 
-// finds asserts which findings a table has, no less and no more.
-func finds(t testing.TB, table string, want ...string) {
+// wantFindings asserts which findings a table has, no less and no more.
+func wantFindings(t testing.TB, table string, want ...string) {
 	t.Helper()
-	got := found(table)
+	got := findingsIn(table)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -99,8 +99,8 @@ func finds(t testing.TB, table string, want ...string) {
 	}
 }
 
-// has asserts that a text has all the parts.
-func has(t testing.TB, text string, parts ...string) {
+// wantParts asserts that a text has all the parts.
+func wantParts(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(text, p) {

@@ -45,11 +45,11 @@ func TestCtrlC(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			a, ptmx := j.terminal(with(sh(noteSignals), flags...)...)
-			a.prints("up", 2)
+			a.waitForStdout("up", 2)
 			if _, err := ptmx.Write([]byte{3}); err != nil {
 				t.Fatal(err)
 			}
-			j.end(soon, 130, a)
+			j.wantExit(soon, 130, a)
 			for rank := range 2 {
 				if got := j.signalsOf(rank); got != "INT" {
 					t.Errorf("rank %d got %q, want one INT", rank, got)
@@ -70,12 +70,12 @@ func TestWindowSize(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			a, ptmx := j.terminal(with(sh(script), flags...)...)
-			a.prints("up", 2)
+			a.waitForStdout("up", 2)
 			if err := pty.Setsize(ptmx, &pty.Winsize{Rows: 33, Cols: 77}); err != nil {
 				t.Fatal(err)
 			}
-			a.prints("fits", 2)
-			j.end(soon, 0, a)
+			a.waitForStdout("fits", 2)
+			j.wantExit(soon, 0, a)
 		})
 	}
 }
@@ -87,13 +87,13 @@ func TestWorkerSeesTerminal(t *testing.T) {
 	script := `for fd in 1 2; do if [ -t $fd ]; then echo $fd is a terminal; else echo $fd is none; fi; done`
 	j := newJob(t)
 	a, _ := j.terminal(with(sh(script), "--standalone")...)
-	j.end(soon, 0, a)
-	a.prints("1 is a terminal", 1)
-	a.prints("2 is a terminal", 1)
+	j.wantExit(soon, 0, a)
+	a.waitForStdout("1 is a terminal", 1)
+	a.waitForStdout("2 is a terminal", 1)
 	b := j.run("pipes", with(sh(script), "--standalone")...)
-	j.end(soon, 0, b)
-	b.prints("1 is none", 1)
-	b.prints("2 is none", 1)
+	j.wantExit(soon, 0, b)
+	b.waitForStdout("1 is none", 1)
+	b.waitForStdout("2 is none", 1)
 }
 
 // A job survives its closed terminal. Only gorun's lines there are lost.
@@ -125,9 +125,9 @@ func TestWaitIsRewrittenInOneLine(t *testing.T) {
 	if err := pty.Setsize(ptmx, &pty.Winsize{Rows: 24, Cols: 40}); err != nil {
 		t.Fatal(err)
 	}
-	a.prints("have 1 of 2", 3)
-	j.end(patience, 0, j.node(2, "2", "/bin/true"), a)
-	a.prints("done", 1) // what the terminal has may still be on its way to the test
+	a.waitForStdout("have 1 of 2", 3)
+	j.wantExit(patience, 0, j.node(2, "2", "/bin/true"), a)
+	a.waitForStdout("done", 1) // what the terminal has may still be on its way to the test
 	text := a.out.String()
 	for line := range strings.SplitSeq(text, "\n") {
 		drawn := strings.Split(strings.TrimSuffix(line, "\r"), "\r\x1b[K")

@@ -33,9 +33,9 @@ func TestWorkerFails(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			agents := j.nodes(2, with(onRank("2", c.script), "--nproc-per-node", "2")...)
-			j.end(patience, c.code, agents...)
-			j.causes(agents, "rank 2 on ", c.text, "; exit code ")
-			j.agree(agents...)
+			j.wantExit(patience, c.code, agents...)
+			j.wantCause(agents, "rank 2 on ", c.text, "; exit code ")
+			j.wantSameCause(agents...)
 			if c.name == "exit" {
 				for _, a := range agents {
 					if !strings.Contains(a.err.String(), "stderr    : oops") {
@@ -54,8 +54,8 @@ func TestWorkerIgnoresTerm(t *testing.T) {
 	script := `trap "" TERM; touch $E2E_DIR/ready.$RANK; while :; do sleep 0.1; done`
 	fail := `while [ ! -e $E2E_DIR/ready.1 ]; do sleep 0.01; done; date +%s%N >$E2E_DIR/failed; exit 3`
 	agents := j.nodes(2, with(sh(`[ $RANK = 0 ] && { `+fail+`; }; `+script), "--shutdown-timeout", "1")...)
-	j.end(patience, 3, agents...)
-	j.agree(agents...)
+	j.wantExit(patience, 3, agents...)
+	j.wantSameCause(agents...)
 	for _, a := range agents {
 		took := a.ended.Sub(j.stamp("failed"))
 		if took < 900*time.Millisecond || took > time.Second+soon {
@@ -78,7 +78,7 @@ func TestWorkerLeavesDaemons(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--shutdown-timeout", "1")
 			agents := j.nodes(2, sh(daemons+c.script)...)
-			j.end(patience, c.code, agents...)
+			j.wantExit(patience, c.code, agents...)
 		})
 	}
 }

@@ -42,17 +42,17 @@ func TestContainerWithoutEnvironment(t *testing.T) {
 		return j.nodes(2, line...)
 	}
 	table := j.refused(run()...)
-	finds(t, table, "error E03")
-	has(t, table, "both nodes", "behind docker run: without RANK", "NCCL_ALGO", "docker run -e RANK -e LOCAL_RANK")
+	wantFindings(t, table, "error E03")
+	wantParts(t, table, "both nodes", "behind docker run: without RANK", "NCCL_ALGO", "docker run -e RANK -e LOCAL_RANK")
 	if strings.Contains(programs(), "echo") {
 		t.Errorf("the program was started: %s", programs())
 	}
 	_, fix, _ := strings.Cut(table, "  docker run ")
 	fix, _, _ = strings.Cut(fix, " ...")
 	agents := run(strings.Fields(fix)...)
-	j.end(patience, 0, agents...)
+	j.wantExit(patience, 0, agents...)
 	for i, a := range agents {
-		a.prints("rank="+string(rune('0'+2*i))+" algo=Ring store=yes\n", 1)
+		a.waitForStdout("rank="+string(rune('0'+2*i))+" algo=Ring store=yes\n", 1)
 		if table := a.table(); table != "" {
 			t.Errorf("%s says:\n%s", a.name, table)
 		}
@@ -67,15 +67,15 @@ func TestWrapperOfOneNode(t *testing.T) {
 	docker(j)
 	j.env = append(j.env, "HOME="+j.dir)
 	a := j.run("node", "bash", "-lc", "echo $NCCL_ALGO")
-	j.end(patience, 0, a)
-	has(t, a.table(), "warning E03", "behind bash -l: changed: NCCL_ALGO", j.dir+"/.bash_profile sets or unsets NCCL_ALGO")
+	j.wantExit(patience, 0, a)
+	wantParts(t, a.table(), "warning E03", "behind bash -l: changed: NCCL_ALGO", j.dir+"/.bash_profile sets or unsets NCCL_ALGO")
 
 	a = j.run("node", "docker", "run", "image", "true")
-	j.end(patience, 0, a)
-	has(t, a.table(), "warning E03", "behind docker run: without RANK")
+	j.wantExit(patience, 0, a)
+	wantParts(t, a.table(), "warning E03", "behind docker run: without RANK")
 
 	a = j.run("node", "timeout", "60", "sh", "-c", "exec true")
-	j.end(patience, 0, a)
+	j.wantExit(patience, 0, a)
 	if table := a.table(); table != "" {
 		t.Errorf("a program that hands everything on: %s", table)
 	}
@@ -89,13 +89,13 @@ func TestWrapperLosesRequestedVariables(t *testing.T) {
 	j.write(".bash_profile", "unset MYVAR\nexport CUDA_VISIBLE_DEVICES=0\n", 0o600)
 	j.env = append(j.env, "HOME="+j.dir)
 	a := j.run("node", "--virtual-local-rank", "-x", "MYVAR=1", "bash", "-lc", "true")
-	j.end(patience, 0, a)
-	has(t, a.table(), "warning E03", "behind bash -l: without MYVAR; changed: CUDA_VISIBLE_DEVICES",
+	j.wantExit(patience, 0, a)
+	wantParts(t, a.table(), "warning E03", "behind bash -l: without MYVAR; changed: CUDA_VISIBLE_DEVICES",
 		j.dir+"/.bash_profile sets or unsets MYVAR", j.dir+"/.bash_profile sets or unsets CUDA_VISIBLE_DEVICES")
 
 	a = j.run("node", "env", "RANK=3", "true")
-	j.end(patience, 0, a)
-	has(t, a.table(), "warning E03", "behind env: set by the command line: RANK", "do not give RANK a value of your own")
+	j.wantExit(patience, 0, a)
+	wantParts(t, a.table(), "warning E03", "behind env: set by the command line: RANK", "do not give RANK a value of your own")
 }
 
 // A preview starts no wrapper, and says so.
@@ -108,8 +108,8 @@ func TestPreviewStartsNoWrapper(t *testing.T) {
 			j.write(".bash_profile", "echo >> "+j.dir+"/started\n", 0o600)
 			j.env = append(j.env, "HOME="+j.dir)
 			a := j.run("node", "bash", "-lc", "true")
-			j.end(patience, 0, a)
-			has(t, a.out.String(), "not checked: which of these variables reach the program behind bash -l (E03)")
+			j.wantExit(patience, 0, a)
+			wantParts(t, a.out.String(), "not checked: which of these variables reach the program behind bash -l (E03)")
 			if _, err := os.Stat(j.dir + "/started"); err == nil {
 				t.Error("the login shell was started")
 			}
