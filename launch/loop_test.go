@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -22,7 +21,7 @@ import (
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/place"
-	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/process/processtest"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/launch/spec"
@@ -33,107 +32,6 @@ import (
 	"github.com/gorun/gorun/rendezvous/memory"
 	"golang.org/x/sys/unix"
 )
-
-// fakeTable starts fakeProcesses.
-type fakeTable struct {
-	stuck bool // SIGTERM does not end the processes
-
-	mu     sync.Mutex
-	rounds [][]process.Spec
-	procs  []*fakeProcess // processes of the last round
-	stops  []process.StopOptions
-	killed chan struct{} // closed by the first Stop without grace
-}
-
-type fakeProcess struct {
-	pid  int
-	done chan struct{}
-	once sync.Once
-	exit process.Exit
-	got  atomic.Value // the last signal
-}
-
-func (p *fakeProcess) Pid() int                        { return p.pid }
-func (p *fakeProcess) Done() <-chan struct{}           { return p.done }
-func (p *fakeProcess) Exit() process.Exit              { <-p.done; return p.exit }
-func (p *fakeProcess) Signal(sig syscall.Signal) error { p.got.Store(sig); return nil }
-
-func (p *fakeProcess) end(code int, sig syscall.Signal) {
-	p.once.Do(func() {
-		p.exit = process.Exit{Code: code, Signal: sig, At: time.Now()}
-		close(p.done)
-	})
-}
-
-func (f *fakeTable) StartAll(specs []process.Spec) ([]workers.Process, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.rounds, f.procs = append(f.rounds, specs), nil
-	var all []workers.Process
-	for i := range specs {
-		p := &fakeProcess{pid: 100 + i, done: make(chan struct{})}
-		f.procs, all = append(f.procs, p), append(all, p)
-	}
-	return all, nil
-}
-
-func (f *fakeTable) Stop(o process.StopOptions, procs []workers.Process) error {
-	f.mu.Lock()
-	f.stops = append(f.stops, o)
-	if o.Grace == 0 {
-		select {
-		case <-f.killed:
-		default:
-			close(f.killed)
-		}
-	}
-	stuck := f.stuck
-	f.mu.Unlock()
-	sig := syscall.SIGTERM
-	if stuck && o.Grace > 0 {
-		select {
-		case <-f.killed:
-		case <-time.After(o.Grace):
-		}
-		sig = syscall.SIGKILL
-	}
-	time.Sleep(time.Millisecond)
-	for _, p := range procs {
-		p.(*fakeProcess).end(-1, sig)
-	}
-	return nil
-}
-
-// started returns the number of rounds whose workers were started.
-func (f *fakeTable) started() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.rounds)
-}
-
-// stopped lists how the workers were stopped.
-func (f *fakeTable) stopped() []process.StopOptions {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.stops)
-}
-
-// env returns a variable of a worker of the last round.
-func (f *fakeTable) env(local int, name string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return environ.Get(f.rounds[len(f.rounds)-1][local].Env, name)
-}
-
-// end ends a worker of the last round.
-func (f *fakeTable) end(local, code int) { f.proc(local).end(code, 0) }
-
-// proc returns a worker of the last round.
-func (f *fakeTable) proc(local int) *fakeProcess {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.procs[local]
-}
 
 // noGPUs is a node without a driver.
 type noGPUs struct{ place.Driver }
@@ -157,7 +55,7 @@ func (c fakeChecker) Answer(context.Context, rendezvous.Ask) {}
 // testAgent is an agent with fake workers. It joins the others in memory.
 type testAgent struct {
 	*agent
-	table   *fakeTable
+	table   *processtest.Table[workers.Process]
 	signals chan os.Signal
 	keeper  chan struct{}
 	output  bytes.Buffer
@@ -211,7 +109,7 @@ func runJob(t *testing.T, n int, prepare func(i int, p *testAgent), do func(f *t
 }
 
 func newTestAgent(t *testing.T, i, n int, dir string) *testAgent {
-	p := &testAgent{table: &fakeTable{killed: make(chan struct{})}, signals: make(chan os.Signal, 4), keeper: make(chan struct{}), ended: make(chan struct{})}
+	p := &testAgent{table: processtest.NewTable[workers.Process](), signals: make(chan os.Signal, 4), keeper: make(chan struct{}), ended: make(chan struct{})}
 	addr := fmt.Sprintf("10.0.0.%d", i+1)
 	b := &base{
 		started: time.Now(), events: newQueue(), console: &console.Console{Console: term.NewConsole(&p.output, "gorun", nil)},
@@ -299,7 +197,7 @@ func (f *testJob) waitUntil(what string, ok func() bool) {
 func (f *testJob) waitForRounds(rounds int) {
 	f.t.Helper()
 	f.waitUntil(fmt.Sprintf("the workers of %d rounds were started", rounds), func() bool {
-		return !slices.ContainsFunc(f.agents, func(p *testAgent) bool { return p.table.started() != rounds })
+		return !slices.ContainsFunc(f.agents, func(p *testAgent) bool { return p.table.Rounds() != rounds })
 	})
 }
 
@@ -307,7 +205,7 @@ func (f *testJob) waitForRounds(rounds int) {
 func (f *testJob) endAll(code int) {
 	for _, p := range f.agents {
 		for local := range 2 {
-			p.table.end(local, code)
+			p.table.Processes()[local].End(code, 0)
 		}
 	}
 }
@@ -331,7 +229,7 @@ func TestJobSucceeds(t *testing.T) {
 	f.checkOutcomes(0, "", 0)
 	for i, p := range f.agents {
 		for local := range 2 {
-			rank, size := p.table.env(local, "RANK"), p.table.env(local, "WORLD_SIZE")
+			rank, size := environ.Get(p.table.Specs()[local].Env, "RANK"), environ.Get(p.table.Specs()[local].Env, "WORLD_SIZE")
 			if rank != fmt.Sprint(2*i+local) || size != "4" {
 				t.Errorf("node %d, local rank %d: rank %s of %s", i, local, rank, size)
 			}
@@ -343,11 +241,11 @@ func TestJobSucceeds(t *testing.T) {
 func TestFirstFailureStopsEveryNode(t *testing.T) {
 	f := runJob(t, 2, nil, func(f *testJob) {
 		f.waitForRounds(1)
-		f.agents[1].table.end(1, 7)
+		f.agents[1].table.Processes()[1].End(7, 0)
 	})
 	f.checkOutcomes(7, rendezvous.KindExit, 3)
 	for i, p := range f.agents {
-		stops := p.table.stopped()
+		stops := p.table.Stops()
 		if len(stops) == 0 || stops[0].Grace != 30*time.Second || stops[0].Signal != syscall.SIGTERM {
 			t.Errorf("node %d stops its workers with %+v", i, stops)
 		}
@@ -362,13 +260,13 @@ func TestFirstFailureStopsEveryNode(t *testing.T) {
 func TestFailedRoundIsFollowedByARestart(t *testing.T) {
 	f := runJob(t, 2, func(_ int, p *testAgent) { p.opts.Spec.MaxRestarts = 1 }, func(f *testJob) {
 		f.waitForRounds(1)
-		f.agents[0].table.end(0, 1)
+		f.agents[0].table.Processes()[0].End(1, 0)
 		f.waitForRounds(2)
 		f.endAll(0)
 	})
 	f.checkOutcomes(0, "", 0)
 	for i, p := range f.agents {
-		if got := p.table.env(0, "TORCHELASTIC_RESTART_COUNT"); got != "1" {
+		if got := environ.Get(p.table.Specs()[0].Env, "TORCHELASTIC_RESTART_COUNT"); got != "1" {
 			t.Errorf("node %d: restart count %s", i, got)
 		}
 	}
@@ -379,15 +277,15 @@ func TestFailedRoundIsFollowedByARestart(t *testing.T) {
 func TestSecondSignalKillsTheWorkers(t *testing.T) {
 	for _, second := range []bool{false, true} {
 		var took time.Duration
-		f := runJob(t, 2, func(_ int, p *testAgent) { p.table.stuck = true }, func(f *testJob) {
+		f := runJob(t, 2, func(_ int, p *testAgent) { p.table.IgnoresTERM = true }, func(f *testJob) {
 			f.waitForRounds(1)
 			p := f.agents[1]
 			p.signals <- unix.SIGUSR1
-			f.waitUntil("the workers got SIGUSR1", func() bool { return p.table.proc(1).got.Load() == unix.SIGUSR1 })
+			f.waitUntil("the workers got SIGUSR1", func() bool { return slices.Contains(p.table.Processes()[1].Signals(), unix.SIGUSR1) })
 			began := time.Now()
 			p.signals <- unix.SIGTERM
 			f.waitUntil("both nodes stop their workers", func() bool {
-				return !slices.ContainsFunc(f.agents, func(p *testAgent) bool { return len(p.table.stopped()) == 0 })
+				return !slices.ContainsFunc(f.agents, func(p *testAgent) bool { return len(p.table.Stops()) == 0 })
 			})
 			if second {
 				p.signals <- unix.SIGTERM
@@ -414,7 +312,7 @@ func TestLostKeeperEndsTheAgent(t *testing.T) {
 		if id := p.outcome.Load().Cause.Node; id != f.agents[1].node.ID {
 			t.Errorf("node %d blames %s", i, id)
 		}
-		if len(p.table.stopped()) == 0 {
+		if len(p.table.Stops()) == 0 {
 			t.Errorf("node %d does not stop its workers", i)
 		}
 	}
@@ -425,7 +323,7 @@ func TestRefusedNodesStartNoWorker(t *testing.T) {
 	f := runJob(t, 2, func(_ int, p *testAgent) { p.check, p.node.Facts = fakeChecker{p.agent}, true }, func(*testJob) {})
 	f.checkOutcomes(rendezvous.ExitPreflight, rendezvous.KindPreflight, -1)
 	for i, p := range f.agents {
-		if p.table.started() > 0 {
+		if p.table.Rounds() > 0 {
 			t.Errorf("node %d starts workers", i)
 		}
 	}
@@ -442,8 +340,8 @@ func TestFailedBuildEndsEveryNode(t *testing.T) {
 	f := runJob(t, 2, prepare, func(*testJob) {})
 	f.checkOutcomes(1, rendezvous.KindStart, -1)
 	for i, p := range f.agents {
-		if p.outcome.Load().Cause.Node != f.agents[1].node.ID || p.table.started() > 0 {
-			t.Errorf("node %d: %+v, %d rounds", i, p.outcome.Load().Cause, p.table.started())
+		if p.outcome.Load().Cause.Node != f.agents[1].node.ID || p.table.Rounds() > 0 {
+			t.Errorf("node %d: %+v, %d rounds", i, p.outcome.Load().Cause, p.table.Rounds())
 		}
 	}
 	if said := f.agents[1].output.String(); !strings.Contains(said, "no such package; the other nodes get this error when they join") {
@@ -468,7 +366,7 @@ func TestEndOfContextEndsTheJob(t *testing.T) {
 		f.agents[0].cancel()
 	})
 	f.checkOutcomes(143, rendezvous.KindStopped, -1)
-	if len(f.agents[0].table.stopped()) == 0 {
+	if len(f.agents[0].table.Stops()) == 0 {
 		t.Error("the workers are not stopped")
 	}
 }

@@ -60,9 +60,9 @@ func (a *recorder) options(n spec.Network, most int) Options {
 			a.add(&a.waits, what)
 			return f(ctx)
 		},
-		Post:           a.post,
-		OnFailure:      func(k rendezvous.Kind, text string) { a.add(&a.failures, string(k)+": "+text) },
-		Note:           func(kind, text string) { a.add(&a.notes, kind+": "+text) },
+		Post:        a.post,
+		OnFailure:   func(k rendezvous.Kind, text string) { a.add(&a.failures, string(k)+": "+text) },
+		Note:        func(kind, text string) { a.add(&a.notes, kind+": "+text) },
 		CommandWith: func(flag, value string) string { return "gorun --" + flag + "=" + value },
 	}
 }

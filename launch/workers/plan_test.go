@@ -58,7 +58,7 @@ func TestUnusablePlanEndsTheRound(t *testing.T) {
 	b := newTestRound(t, 2)
 	b.round.opts.Plan.Err = errors.New("cannot decode the environment")
 	b.round.Start()
-	if c := b.posted[0].(rendezvous.Failed).Cause; len(b.posted) != 1 || c.Kind != rendezvous.KindStart || c.Message != "cannot decode the environment" || len(b.table.procs) > 0 {
+	if c := b.posted[0].(rendezvous.Failed).Cause; len(b.posted) != 1 || c.Kind != rendezvous.KindStart || c.Message != "cannot decode the environment" || len(b.table.Processes()) > 0 {
 		t.Errorf("%+v", b.posted)
 	}
 }

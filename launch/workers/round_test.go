@@ -18,96 +18,15 @@ import (
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/process/processtest"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// fakeTable starts fakeProcesses. SIGTERM ends them unless they ignore it.
-type fakeTable struct {
-	refuse int   // this process and all later ones cannot be started; -1: none
-	err    error // error of Stop
-
-	mu     sync.Mutex
-	specs  []process.Spec
-	procs  []*fakeProcess
-	stops  []process.StopOptions
-	stuck  bool          // SIGTERM does not end it
-	killed chan struct{} // closed by a Stop without grace
-}
-
-type fakeProcess struct {
-	pid     int
-	done    chan struct{}
-	once    sync.Once
-	exit    process.Exit
-	signals []syscall.Signal
-}
-
-func (p *fakeProcess) Pid() int              { return p.pid }
-func (p *fakeProcess) Done() <-chan struct{} { return p.done }
-func (p *fakeProcess) Exit() process.Exit    { <-p.done; return p.exit }
-func (p *fakeProcess) Signal(sig syscall.Signal) error {
-	p.signals = append(p.signals, sig)
-	return nil
-}
-
-// end ends a process a moment from now, so not at the time of another event.
-func (p *fakeProcess) end(code int, sig syscall.Signal) {
-	time.Sleep(time.Millisecond)
-	p.once.Do(func() {
-		p.exit = process.Exit{Code: code, Signal: sig, At: time.Now()}
-		close(p.done)
-	})
-}
-
-func (f *fakeTable) StartAll(specs []process.Spec) ([]Process, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.specs = specs
-	all := make([]Process, len(specs))
-	for i := range specs {
-		if f.refuse >= 0 && i >= f.refuse {
-			return all, os.ErrPermission
-		}
-		p := &fakeProcess{pid: 100 + i, done: make(chan struct{})}
-		f.procs = append(f.procs, p)
-		all[i] = p
-	}
-	return all, nil
-}
-
-func (f *fakeTable) Stop(o process.StopOptions, procs []Process) error {
-	f.mu.Lock()
-	f.stops = append(f.stops, o)
-	if o.Grace == 0 && f.killed != nil {
-		close(f.killed)
-		f.killed = nil
-	}
-	killed, stuck, err := f.killed, f.stuck, f.err
-	f.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	sig := syscall.SIGTERM
-	if o.Grace == 0 || stuck {
-		sig = syscall.SIGKILL
-	}
-	if stuck && o.Grace > 0 {
-		select {
-		case <-killed:
-		case <-time.After(o.Grace):
-		}
-	}
-	for _, p := range procs {
-		p.(*fakeProcess).end(-1, sig)
-	}
-	return nil
-}
-
 // testRound holds a round with fake processes.
 type testRound struct {
 	t       *testing.T
-	table   *fakeTable
+	table   *processtest.Table[Process]
 	round   *Round
 	dir     string
 	reports map[int]string // by rank: what a worker reports before it ends
@@ -120,7 +39,7 @@ type testRound struct {
 // newTestRound returns a round of n workers on the second of two nodes.
 func newTestRound(t *testing.T, n int) *testRound {
 	t.Helper()
-	b := &testRound{t: t, table: &fakeTable{refuse: -1, killed: make(chan struct{})}, dir: t.TempDir(), reports: map[int]string{}}
+	b := &testRound{t: t, table: processtest.NewTable[Process](), dir: t.TempDir(), reports: map[int]string{}}
 	files, err := logs.ParseStd("3")
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +64,7 @@ func newTestRound(t *testing.T, n int) *testRound {
 		},
 	})
 	t.Cleanup(func() {
-		b.table.err = nil
+		b.table.StopErr = nil
 		b.round.Close()
 	})
 	return b
@@ -195,29 +114,29 @@ func TestRoundIsDoneWhenAllSucceed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestRound(t, 2)
 		b.round.Start()
-		s := b.table.specs[1]
+		s := b.table.Specs()[1]
 		if s.Path != "/prog" || !s.Session || s.Death != syscall.SIGKILL || s.Args[1] != "1" || environ.Get(s.Env, "TORCHELASTIC_ERROR_FILE") != filepath.Join(b.dir, "1", "error.json") {
 			t.Errorf("started with %+v", s)
 		}
 		b.round.Signal(syscall.SIGUSR1)
-		if p := b.table.procs[1]; !slices.Equal(p.signals, []syscall.Signal{syscall.SIGUSR1}) {
-			t.Errorf("signals %v", p.signals)
+		if p := b.table.Processes()[1]; !slices.Equal(p.Signals(), []syscall.Signal{syscall.SIGUSR1}) {
+			t.Errorf("signals %v", p.Signals())
 		}
-		b.table.procs[1].end(0, 0)
+		b.table.Processes()[1].End(0, 0)
 		if got := b.events(); len(got) != 0 {
 			t.Fatalf("events while one runs: %+v", got)
 		}
 		if all := b.round.Workers(); len(all) != 2 || all[0].Exit != nil || all[1].Exit == nil || all[1].PID != 101 || all[1].Rank != 5 || all[1].Stopped {
 			t.Errorf("%+v", all)
 		}
-		b.table.procs[0].end(0, 0)
+		b.table.Processes()[0].End(0, 0)
 		all := b.events()
 		done, ok := all[0].(rendezvous.Done)
 		if len(all) != 1 || !ok || done.Round != 7 || len(done.Ends) != 2 || done.Ends[1].Rank != 5 || done.Ends[1].LocalRank != 1 || done.Ends[1].PID != 101 {
 			t.Errorf("events: %+v", all)
 		}
 		b.round.Close() // kills what they left behind
-		if got := b.table.stops; len(got) != 1 || got[0].Grace != 0 {
+		if got := b.table.Stops(); len(got) != 1 || got[0].Grace != 0 {
 			t.Errorf("stops: %+v", got)
 		}
 	})
@@ -231,7 +150,7 @@ func TestFailureThenStop(t *testing.T) {
 		b := newTestRound(t, 2)
 		b.round.Start()
 		b.write(1, "stderr.log", "boom\n")
-		b.table.procs[1].end(9, 0)
+		b.table.Processes()[1].End(9, 0)
 		c := b.failed()
 		if c.Kind != rendezvous.KindExit || c.ExitCode != 9 || c.Rank != 5 || c.LocalRank != 1 || c.GroupRank != 1 || c.Node != "b" ||
 			c.Host != "h" || c.Addr != "10.0.0.2" || c.Role != "r" || c.PID != 101 || !slices.Equal(c.Tail, []string{"boom"}) || c.Consequence {
@@ -259,7 +178,7 @@ func TestConsequenceWaitsForItsCause(t *testing.T) {
 		rank int // rank of the posted failure; -1: none is posted
 		took time.Duration
 	}{
-		"the peer fails a little later": {func(b *testRound) { time.Sleep(peerWait / 2); b.table.procs[1].end(3, 0) }, 5, peerWait / 2},
+		"the peer fails a little later": {func(b *testRound) { time.Sleep(peerWait / 2); b.table.Processes()[1].End(3, 0) }, 5, peerWait / 2},
 		"no peer fails":                 {func(*testRound) { time.Sleep(peerWait) }, 4, peerWait},
 		"the round is stopped":          {func(b *testRound) { b.round.Stop(process.StopOptions{Grace: time.Minute}) }, -1, 0},
 	}
@@ -270,7 +189,7 @@ func TestConsequenceWaitsForItsCause(t *testing.T) {
 				b.round.Start()
 				b.write(0, "stderr.log", lostPeer)
 				began := time.Now()
-				b.table.procs[0].end(1, 0)
+				b.table.Processes()[0].End(1, 0)
 				if got := b.events(); len(got) != 0 {
 					t.Fatalf("posted at once: %+v", got)
 				}
@@ -313,12 +232,22 @@ func TestFindCause(t *testing.T) {
 				b := newTestRound(t, 1)
 				b.round.Start()
 				tt.prepare(b)
-				b.table.procs[0].end(tt.code, tt.signal)
+				b.table.Processes()[0].End(tt.code, tt.signal)
 				if c := b.failed(); c.Kind != tt.kind || c.Message != tt.message || c.Signal != tt.signal {
 					t.Errorf("%+v", c)
 				}
 			})
 		})
+	}
+}
+
+// refuseFrom returns a Refuse for this process and all later ones.
+func refuseFrom(first int) func(int) error {
+	return func(i int) error {
+		if i >= first {
+			return os.ErrPermission
+		}
+		return nil
 	}
 }
 
@@ -330,8 +259,8 @@ func TestFailedStartEndsTheRound(t *testing.T) {
 		started int
 		code    int
 	}{
-		"the second process":  {func(b *testRound) { b.table.refuse = 1 }, 1, 126},
-		"the first process":   {func(b *testRound) { b.table.refuse = 0 }, 0, 126},
+		"the second process":  {func(b *testRound) { b.table.Refuse = refuseFrom(1) }, 1, 126},
+		"the first process":   {func(b *testRound) { b.table.Refuse = refuseFrom(0) }, 0, 126},
 		"the second's output": {func(b *testRound) { b.fill(1, "stderr.log") }, 0, 1},
 	}
 	for name, tt := range tests {
@@ -343,8 +272,8 @@ func TestFailedStartEndsTheRound(t *testing.T) {
 				if c := b.failed(); c.Kind != rendezvous.KindStart || c.ExitCode != tt.code || c.Rank != -1 || c.GroupRank != 1 {
 					t.Errorf("%+v", c)
 				}
-				for _, p := range b.table.procs {
-					p.end(0, 0)
+				for _, p := range b.table.Processes() {
+					p.End(0, 0)
 				}
 				b.failed() // no Done
 				if over, ok := b.round.Stop(process.StopOptions{Grace: time.Minute}); !ok || len(over.Ends) != tt.started {
@@ -361,8 +290,8 @@ func TestRoundStartsOnce(t *testing.T) {
 		b := newTestRound(t, 1)
 		b.round.Start()
 		b.round.Start()
-		if c := b.failed(); len(b.table.procs) != 1 {
-			t.Errorf("%d processes, %+v", len(b.table.procs), c)
+		if c := b.failed(); len(b.table.Processes()) != 1 {
+			t.Errorf("%d processes, %+v", len(b.table.Processes()), c)
 		}
 	})
 }
@@ -372,7 +301,7 @@ func TestRoundStartsOnce(t *testing.T) {
 func TestSecondStopShortensTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestRound(t, 1)
-		b.table.stuck = true
+		b.table.IgnoresTERM = true
 		b.round.Start()
 		began, first := time.Now(), make(chan rendezvous.Over)
 		go func() {
@@ -402,7 +331,7 @@ func TestSecondStopShortensTheFirst(t *testing.T) {
 func TestProcessThatCannotEndIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestRound(t, 1)
-		b.table.err = errors.New("cannot end process 100")
+		b.table.StopErr = errors.New("cannot end process 100")
 		b.round.Start()
 		over, ok := b.round.Stop(process.StopOptions{Grace: time.Minute})
 		if !ok || len(over.Ends) != 0 || len(over.Failures) != 1 || over.Failures[0].Kind != rendezvous.KindAgent || over.Failures[0].Message != "cannot end process 100" {
@@ -422,7 +351,7 @@ func TestStoppedWorkerExplainsAFailure(t *testing.T) {
 			b.write(local, "stderr.log", shared)
 		}
 		b.write(4, "stderr.log", "hello\n")
-		b.table.procs[0].end(1, 0)
+		b.table.Processes()[0].End(1, 0)
 		b.failed()
 		over, _ := b.round.Stop(process.StopOptions{Grace: time.Minute})
 		var ranks []int
@@ -469,7 +398,7 @@ func TestReportAfterDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestRound(t, 1)
 		b.round.Start()
-		b.table.procs[0].end(0, 0)
+		b.table.Processes()[0].End(0, 0)
 		b.events()
 		b.round.FailWorker(4, "loss is NaN")
 		all := b.events()
