@@ -15,6 +15,7 @@ import (
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/spec/surroundings"
+	"github.com/gorun/gorun/rendezvous"
 )
 
 func newRunCommand() *cobra.Command {
@@ -131,11 +132,14 @@ func runJob(ctx context.Context, o *jobOptions) error {
 		return runAgent(ctx, o)
 	}
 	sp, err := o.resolve()
+	if err != nil && sp.Surroundings.Task.Local > 0 { // the first task of this node prints the same
+		return exitStatus(rendezvous.ExitUsage)
+	}
 	if err != nil {
 		return reportError(sp, &launch.UsageError{Err: err})
 	}
-	if t := sp.Surroundings.Task; t.Count > 1 {
-		return reportError(sp, usagef("%s has %d tasks on this node, and gorun starts all workers of a node: give it one task a node, as srun --ntasks-per-node=1 does", sp.Surroundings.Name, t.Count))
+	if sp.Surroundings.Task.Count > 1 {
+		return runTask(ctx, sp, o)
 	}
 	return runKeeper(ctx, sp, o)
 }

@@ -38,7 +38,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 		in.rendezvous(&s)
 	}
 	if in.err != nil {
-		return Spec{RunID: s.RunID, Output: Output{ReportFile: s.ReportFile}}, in.err
+		return Spec{RunID: s.RunID, Output: Output{ReportFile: s.ReportFile}, Surroundings: around}, in.err
 	}
 	return s, nil
 }
