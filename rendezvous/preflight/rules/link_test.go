@@ -56,7 +56,10 @@ func linkCases() map[string][]ruleCase {
 		"I13": {
 			{name: "two in one subnet", severity: preflight.Warning, odd: []int{1}, change: addSecondInterface, says: []string{"eth0 and eth1 in 10.0.0.0/16, rp_filter 2, arp_ignore 0"}},
 			{name: "and the kernel is set for it", change: func(f *preflight.Fleet) { addSecondInterface(f); f.Nodes[1].Network.ARPIgnore = 1 }},
-			{name: "but with strict filtering", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) { addSecondInterface(f); f.Nodes[1].Network.ARPIgnore, f.Nodes[1].Network.RPFilter = 1, 1 }},
+			{name: "but with strict filtering", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
+				addSecondInterface(f)
+				f.Nodes[1].Network.ARPIgnore, f.Nodes[1].Network.RPFilter = 1, 1
+			}},
 			{name: "not known", change: func(f *preflight.Fleet) { addSecondInterface(f); f.Nodes[1].Network.ARPIgnore = -1 }},
 			{name: "the other is down", change: func(f *preflight.Fleet) {
 				addSecondInterface(f)
