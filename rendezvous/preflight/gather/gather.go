@@ -84,9 +84,9 @@ func Facts(ctx context.Context, o Options) preflight.Facts {
 	return g.Facts
 }
 
-// source gathers the facts of one source. take puts what it found into the
-// facts.
-type source func(context.Context) (take func(*preflight.Facts), unknown []string)
+// source gathers the facts of one source. set puts them into the facts of the
+// node.
+type source func(context.Context) (set func(*preflight.Facts), unknown []string)
 
 // gathering collects the results of the sources.
 type gathering struct {
@@ -99,27 +99,27 @@ type pending struct {
 	name  string
 	limit time.Duration
 	done  chan struct{}
-	late  <-chan struct{}
+	over  <-chan struct{}
 	stop  context.CancelFunc
-	given bool // under gathering.mu: the source has answered, or its time is over
+	ended bool // under gathering.mu: the source has answered, or its time is over
 }
 
 // source starts one source.
 func (g *gathering) source(ctx context.Context, name string, limit time.Duration, run source) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
-	p := &pending{name: name, limit: limit, done: make(chan struct{}), late: ctx.Done(), stop: cancel}
+	p := &pending{name: name, limit: limit, done: make(chan struct{}), over: ctx.Done(), stop: cancel}
 	g.pending = append(g.pending, p)
 	go func() {
 		defer close(p.done)
-		take, unknown := run(ctx)
+		set, unknown := run(ctx)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if p.given {
+		if p.ended {
 			return
 		}
-		p.given = true
-		if take != nil {
-			take(&g.Facts)
+		p.ended = true
+		if set != nil {
+			set(&g.Facts)
 		}
 		for _, why := range unknown {
 			g.Unknown = append(g.Unknown, preflight.Unknown{Source: name, Why: why})
@@ -136,12 +136,12 @@ func (g *gathering) wait(name string) {
 		}
 		select {
 		case <-p.done:
-		case <-p.late:
+		case <-p.over:
 		}
 		p.stop()
 		g.mu.Lock()
-		if !p.given {
-			p.given = true
+		if !p.ended {
+			p.ended = true
 			g.Unknown = append(g.Unknown, preflight.Unknown{Source: p.name, Why: fmt.Sprintf("nothing came within %v", p.limit)})
 		}
 		g.mu.Unlock()

@@ -209,7 +209,7 @@ func TestChildFiles(t *testing.T) {
 	}
 }
 
-func TestGatherGivesUp(t *testing.T) {
+func TestGatherEndsWithItsContext(t *testing.T) {
 	// A pipe without a writer does not block an open with O_NONBLOCK, so this
 	// tests the wait itself instead of a device whose open blocks.
 	stuck := make(chan struct{})

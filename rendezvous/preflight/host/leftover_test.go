@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestSegmentsThatNobodyMaps(t *testing.T) {
+func TestSegmentsThatNoProcessMaps(t *testing.T) {
 	root := fake(t, map[string]string{
 		"dev/shm/nccl-used":     strings.Repeat("x", 8192),
 		"dev/shm/nccl-stale1":   strings.Repeat("x", 8192),

@@ -23,11 +23,11 @@ func TestOtherCandidates(t *testing.T) {
 	s.lib("/usr/local/nccl2/lib/libnccl.so.2.12.10", ldsotest.Library{Soname: "libnccl.so.2"}) // without a version string
 	s.link("libnccl.so.2.12.10", "/usr/local/nccl2/lib/libnccl.so.2")
 	f, unknown := s.gather(library.Options{Program: "/job", Env: []string{"CONDA_PREFIX=" + s.at("/opt/conda"), "VLLM_NCCL_SO_PATH=vllm/libnccl.so.2.18.1"}})
-	s.loses(f, "/opt/conda/lib/libnccl.so.2", "2.18.3", "CONDA_PREFIX")
-	s.loses(f, "/usr/local/nccl2/lib/libnccl.so.2", "2.12.10", "version from the file's name")
-	s.loses(f, "/opt/nvidia/hpc_sdk/Linux_x86_64/23.9/comm_libs/12.2/nccl/lib/libnccl.so.2", "2.18.6", "on no path that the loader searches")
-	s.loses(f, "/home/u/.cupy/cuda_lib/12.x/nccl/2.16.5/lib/libnccl.so.2.16.5", "2.16.5", "CuPy")
-	s.loses(f, "/job/vllm/libnccl.so.2.18.1", "2.18.1", "VLLM_NCCL_SO_PATH")
+	s.expectCandidate(f, "/opt/conda/lib/libnccl.so.2", "2.18.3", "CONDA_PREFIX")
+	s.expectCandidate(f, "/usr/local/nccl2/lib/libnccl.so.2", "2.12.10", "version from the file's name")
+	s.expectCandidate(f, "/opt/nvidia/hpc_sdk/Linux_x86_64/23.9/comm_libs/12.2/nccl/lib/libnccl.so.2", "2.18.6", "on no path that the loader searches")
+	s.expectCandidate(f, "/home/u/.cupy/cuda_lib/12.x/nccl/2.16.5/lib/libnccl.so.2.16.5", "2.16.5", "CuPy")
+	s.expectCandidate(f, "/job/vllm/libnccl.so.2.18.1", "2.18.1", "VLLM_NCCL_SO_PATH")
 	if len(f.Candidates) != 6 || len(unknown) != 0 || f.NCCL != nil { // one file under /usr/local/cuda and cuda-12.2
 		t.Errorf("candidates %+v, unknown %q", f.Candidates, unknown)
 	}

@@ -46,9 +46,9 @@ func TestTorchWheelBesideSystem(t *testing.T) {
 
 	f, unknown := s.gather(library.Options{Program: python, Python: python, Args: []string{"-u", "train.py"}, Script: "train.py"})
 	const wheel = venvSite + "/nvidia/nccl/lib/libnccl.so.2"
-	s.wins(f, wheel, "2.19.3", "RPATH of "+s.at(venvSite)+"/torch/lib/libtorch_cuda.so")
-	s.loses(f, "/opt/nccl/build/lib/libnccl.so.2", "2.14.3", "LD_LIBRARY_PATH: comes after RPATH of")
-	s.loses(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "LD_LIBRARY_PATH: comes after RPATH of")
+	s.expectLoaded(f, wheel, "2.19.3", "RPATH of "+s.at(venvSite)+"/torch/lib/libtorch_cuda.so")
+	s.expectCandidate(f, "/opt/nccl/build/lib/libnccl.so.2", "2.14.3", "LD_LIBRARY_PATH: comes after RPATH of")
+	s.expectCandidate(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "LD_LIBRARY_PATH: comes after RPATH of")
 	if len(f.Candidates) != 2 || len(unknown) != 0 {
 		t.Errorf("candidates %+v, unknown %q", f.Candidates, unknown)
 	}
@@ -63,8 +63,8 @@ func TestTorchWheelBesideSystem(t *testing.T) {
 	}
 
 	f, _ = s.gather(library.Options{Python: python, Env: []string{"LD_PRELOAD=" + s.at("/opt/nccl/build/lib/libnccl.so.2")}})
-	s.wins(f, "/opt/nccl/build/lib/libnccl.so.2", "2.14.3", "LD_PRELOAD")
-	s.loses(f, wheel, "2.19.3", "the worker gets "+s.at("/opt/nccl"))
+	s.expectLoaded(f, "/opt/nccl/build/lib/libnccl.so.2", "2.14.3", "LD_PRELOAD")
+	s.expectCandidate(f, wheel, "2.19.3", "the worker gets "+s.at("/opt/nccl"))
 	if !slices.Equal(f.Preload, []string{s.at("/opt/nccl/build/lib/libnccl.so.2")}) {
 		t.Errorf("LD_PRELOAD %q", f.Preload)
 	}
@@ -78,8 +78,8 @@ func TestTorchWithRunpath(t *testing.T) {
 	s.torch(venvSite, ldsotest.Library{Needed: []string{"libnccl.so.2"}, Runpath: ncclRPATH})
 	s.lib("/opt/lib/libnccl.so.2", ldsotest.Library{Soname: "libnccl.so.2", Text: ldsotest.NCCL("2.14.3", "11.8")})
 	f, _ := s.gather(library.Options{Python: python, Env: []string{"LD_LIBRARY_PATH=" + s.at("/opt/lib")}})
-	s.wins(f, "/opt/lib/libnccl.so.2", "2.14.3", "LD_LIBRARY_PATH")
-	s.loses(f, venvSite+"/nvidia/nccl/lib/libnccl.so.2", "2.19.3", "wheel in "+s.at(venvSite))
+	s.expectLoaded(f, "/opt/lib/libnccl.so.2", "2.14.3", "LD_LIBRARY_PATH")
+	s.expectCandidate(f, venvSite+"/nvidia/nccl/lib/libnccl.so.2", "2.19.3", "wheel in "+s.at(venvSite))
 }
 
 func TestTwoWheelsAndAMissingFile(t *testing.T) {
@@ -110,8 +110,8 @@ func TestStaticTorch(t *testing.T) {
 	s.system("2.17.1", "12.1")
 	s.torch(venvSite, ldsotest.Library{Text: strings.Repeat("NCCL version of nothing\x00", 20000) + ldsotest.NCCL("2.14.3", "11.7")})
 	f, unknown := s.gather(library.Options{Python: python})
-	s.wins(f, venvSite+"/torch/lib/libtorch_cuda.so", "2.14.3", "statically")
-	s.loses(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "the worker gets "+s.at(venvSite))
+	s.expectLoaded(f, venvSite+"/torch/lib/libtorch_cuda.so", "2.14.3", "statically")
+	s.expectCandidate(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "the worker gets "+s.at(venvSite))
 	if !f.NCCL.Static || len(unknown) != 0 {
 		t.Errorf("%+v, unknown %q", f.NCCL, unknown)
 	}
@@ -138,10 +138,10 @@ func TestTorchPreloads(t *testing.T) {
 	}
 	deps()
 	f, _ := s.gather(library.Options{Python: python})
-	s.wins(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "LD_LIBRARY_PATH")
+	s.expectLoaded(f, "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "2.17.1", "LD_LIBRARY_PATH")
 	deps("libcublas.so.12")
 	f, _ = s.gather(library.Options{Python: python})
-	s.wins(f, userSite+"/nvidia/nccl/lib/libnccl.so.2", "2.19.3", "torch preloads it, as libcublas.so.12 is not found")
+	s.expectLoaded(f, userSite+"/nvidia/nccl/lib/libnccl.so.2", "2.19.3", "torch preloads it, as libcublas.so.12 is not found")
 }
 
 func TestUserSite(t *testing.T) {
@@ -216,7 +216,7 @@ func TestWorkers(t *testing.T) {
 			t.Errorf("%q: got %s, unknown %q, want %+v", program, got, unknown, want)
 		}
 		if want.nccl == "" {
-			s.loses(f, system, "2.17.1", "the worker does not ask the loader for libnccl")
+			s.expectCandidate(f, system, "2.17.1", "the worker does not ask the loader for libnccl")
 		}
 		if (f.Worker != "") != (program == "/job/all_reduce_perf" || program == "/job/plain") {
 			t.Errorf("%q: worker %q", program, f.Worker)
@@ -224,7 +224,7 @@ func TestWorkers(t *testing.T) {
 	}
 	// Without Python and torch, Gather predicts what a program here would get.
 	f, _ := s.gather(library.Options{Env: []string{"PATH=/none"}})
-	s.wins(f, system, "2.17.1", "what a program that needs libnccl.so.2 would get: LD_LIBRARY_PATH")
+	s.expectLoaded(f, system, "2.17.1", "what a program that needs libnccl.so.2 would get: LD_LIBRARY_PATH")
 }
 
 // TestHostileFiles checks that Gather ends and returns something, whatever

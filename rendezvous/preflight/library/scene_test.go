@@ -124,8 +124,8 @@ func (s *scene) gather(o library.Options) (library.Facts, []string) {
 	return library.Gather(s.t.Context(), o)
 }
 
-// wins checks the prediction.
-func (s *scene) wins(f library.Facts, path, version, why string) {
+// expectLoaded checks the prediction.
+func (s *scene) expectLoaded(f library.Facts, path, version, why string) {
 	s.t.Helper()
 	switch n := f.NCCL; {
 	case n == nil:
@@ -135,8 +135,8 @@ func (s *scene) wins(f library.Facts, path, version, why string) {
 	}
 }
 
-// loses checks that a candidate is listed.
-func (s *scene) loses(f library.Facts, path, version, why string) {
+// expectCandidate checks that a candidate is listed.
+func (s *scene) expectCandidate(f library.Facts, path, version, why string) {
 	s.t.Helper()
 	for _, c := range f.Candidates {
 		if c.Path == s.at(path) {

@@ -82,7 +82,7 @@ func TestGatherReadsSysAndProc(t *testing.T) {
 	}
 }
 
-func TestTheHostNameGoesThroughNSSwitch(t *testing.T) {
+func TestHostNameFollowsNSSwitch(t *testing.T) {
 	for _, c := range []struct {
 		name, nsswitch, hosts string
 		want, from            string
@@ -110,7 +110,7 @@ func TestTheHostNameGoesThroughNSSwitch(t *testing.T) {
 	}
 }
 
-func TestAnUnansweredNameServerDoesNotHoldUp(t *testing.T) {
+func TestSilentNameServerDoesNotDelayGather(t *testing.T) {
 	root := fakeRoot(t, map[string]string{"etc/hosts": "", "etc/nsswitch.conf": "hosts: dns"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -151,9 +151,9 @@ func TestSuggestFindsWhatAllNodesHave(t *testing.T) {
 	}
 }
 
-// TestTheProposedNameGivesTheProposedAddress checks that libraries take the
+// TestProposedNameGivesProposedAddress checks that libraries take the
 // proposed address under the proposed name.
-func TestTheProposedNameGivesTheProposedAddress(t *testing.T) {
+func TestProposedNameGivesProposedAddress(t *testing.T) {
 	f := []Facts{
 		node(t, "lo 127.0.0.1/8", "eth1 10.9.0.1/24 hw", "eth10 10.1.0.1/24 hw", "eth10 10.1.0.9/24", "eth10:1 10.1.0.8/24"),
 		node(t, "lo 127.0.0.1/8", "eth1 10.8.0.1/24 hw", "eth2 10.1.0.2/24 hw"),
@@ -167,16 +167,16 @@ func TestTheProposedNameGivesTheProposedAddress(t *testing.T) {
 	}
 }
 
-// TestSuggestTellsOfACarrierThatIsMissing checks a node whose cable is
+// TestSuggestNamesMissingCarrier checks a node whose cable is
 // unplugged. The node still has the address.
-func TestSuggestTellsOfACarrierThatIsMissing(t *testing.T) {
+func TestSuggestNamesMissingCarrier(t *testing.T) {
 	p := Suggest([]Facts{node(t, "eth0 10.1.0.1/24 hw"), node(t, "eth0 10.2.0.2/24 hw", "eth1 10.1.0.2/24 hw down")}, nil)
 	if why := p.Nodes[1].Why; p.Works() || !strings.Contains(why, "eth1 is down or has no carrier") || strings.Contains(why, "no address") {
 		t.Errorf("%q", why)
 	}
 }
 
-func TestByRequestFindsTheNodesOwnName(t *testing.T) {
+func TestByRequestFindsTheNodesInterface(t *testing.T) {
 	f := node(t, "lo 127.0.0.1/8", "eth0 10.37.8.72/24 hw speed=1000", "eth0 10.40.0.1/24", "eth0:1 10.41.0.1/24",
 		"docker0 10.37.200.1/24 kind=bridge", "bond0 10.37.9.1/24 kind=bond speed=100000", "eth5 10.50.0.1/24 hw down", "eth6 - hw", "eth0 fd00::1/64")
 	for _, c := range []struct{ request, want, err string }{
