@@ -236,3 +236,28 @@ func TestJobBelongsToItsMembersAfterTheFirstSeal(t *testing.T) {
 	meet(t, other)
 	eventually(t, func() bool { return latest[rendezvous.Peers](other).Trouble == "" }, func() string { return "still in trouble" })
 }
+
+// TestEndOfTheJobIsNoLossForAnEarlierSealer checks that an agent that has sealed an
+// earlier round does not report the run id as lost when the last sealer deletes the
+// round's key.
+func TestEndOfTheJobIsNoLossForAnEarlierSealer(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	a, b := pair(t, c)
+	b.sealed(rendezvous.Seal{World: world("j", 1, b, a)})
+	eventually(t, func() bool { return latest[rendezvous.Elsewhere](a).Round == 1 }, func() string { return "no Elsewhere of round 1" })
+	b.e.Unseal("j", 1)
+	deleted := func() (bool, error) {
+		a.e.mu.Lock()
+		defer a.e.mu.Unlock()
+		return a.e.seen.round.rev == 0, a.e.reportJobLost()
+	}
+	eventually(t, func() bool { ok, _ := deleted(); return ok }, func() string { return "it does not see the deletion" })
+	if _, err := deleted(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-a.lost:
+		t.Error(err)
+	default:
+	}
+}
