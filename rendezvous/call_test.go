@@ -26,7 +26,7 @@ func TestCallsReachAnotherCoordinator(t *testing.T) {
 	late, c := states()["forming"]() // it found no other agent and forms a world of its own
 	cmds := late.Step(late.now, Received{c, Message{Type: MsgRedirect, Addr: "c5", Term: 2}})
 	if len(cmds) == 0 {
-		t.Fatal("the call is not heard")
+		t.Fatal("the call is ignored")
 	}
 	dials := 0
 	for _, cmd := range cmds {

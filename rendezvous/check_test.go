@@ -12,7 +12,7 @@ import (
 // facts, and the Compare of their world.
 func newCompared(t *testing.T, n, least int) (*Machine, Compare) {
 	t.Helper()
-	m := boss(t, n, least)
+	m := coordinating(t, n, least)
 	m.cfg.Check = true
 	var cmds []Command
 	for i := range n {
@@ -60,10 +60,11 @@ func passes(t *testing.T, m *Machine, c Compare) []Command {
 	return all
 }
 
-// A node that came while a world was checked is compared with the world that runs, as
-// a later newcomer is. It is compared once, however often it sends its facts.
+// TestNodeThatCameDuringTheCheckIsCompared checks that a node that came while a world
+// was checked is compared with the world that runs, as a later newcomer is. It is
+// compared once, however often it sends its facts.
 func TestNodeThatCameDuringTheCheckIsCompared(t *testing.T) {
-	m := boss(t, 3, 2)
+	m := coordinating(t, 3, 2)
 	m.cfg.Check = true
 	joins(m, 1, 3, 2)
 	joins(m, 2, 3, 2)
@@ -82,10 +83,10 @@ func TestNodeThatCameDuringTheCheckIsCompared(t *testing.T) {
 	}
 }
 
-// The status names the nodes that the check waits for: first for facts, then for
-// answers.
+// TestStatusNamesTheNodesThatTheCheckAwaits checks that the status names the nodes that
+// the check waits for: first for facts, then for answers.
 func TestStatusNamesTheNodesThatTheCheckAwaits(t *testing.T) {
-	m := boss(t, 2, 2)
+	m := coordinating(t, 2, 2)
 	m.cfg.Check = true
 	joins(m, 1, 2, 2)
 	slow := seatNode(2, 2, 2)
@@ -107,8 +108,9 @@ func TestStatusNamesTheNodesThatTheCheckAwaits(t *testing.T) {
 	}
 }
 
-// A check result against the coordinator's own node ends the job. The coordinator
-// cannot go on without its node and must not ask for ever.
+// TestCoordinatorCannotDismissItself checks that a check result against the
+// coordinator's own node ends the job. The coordinator cannot go on without its node
+// and must not ask for ever.
 func TestCoordinatorCannotDismissItself(t *testing.T) {
 	m, c := newCompared(t, 2, 2)
 	cause := m.nodeCause(KindPreflight, "unfit")
@@ -118,7 +120,8 @@ func TestCoordinatorCannotDismissItself(t *testing.T) {
 	}
 }
 
-// An answer to one coordinator does not count at the next one.
+// TestAnswersToAnotherCoordinatorAreIgnored checks that an answer to one coordinator
+// does not count at the next one.
 func TestAnswersToAnotherCoordinatorAreIgnored(t *testing.T) {
 	one, c := newCompared(t, 2, 2)
 	later := New(one.cfg, one.now.Add(time.Second))
@@ -128,10 +131,11 @@ func TestAnswersToAnotherCoordinatorAreIgnored(t *testing.T) {
 	}
 }
 
-// A node's description of its environment comes with its facts. The environment of
-// its workers goes to that node alone, and the world has the hash.
+// TestEnvironmentGoesToItsNode checks that a node's description of its environment
+// comes with its facts. The environment of its workers goes to that node alone, and the
+// world has the hash.
 func TestEnvironmentGoesToItsNode(t *testing.T) {
-	m := boss(t, 2, 2)
+	m := coordinating(t, 2, 2)
 	m.cfg.Check = true
 	var cmds []Command
 	for i := range 2 {
@@ -165,8 +169,8 @@ func TestEnvironmentGoesToItsNode(t *testing.T) {
 	}
 }
 
-// A member accepts no world with an environment that is not its own, and starts with
-// its own.
+// TestEnvironmentBelongsToTheWorld checks that a member accepts no world with an
+// environment that is not its own, and starts with its own.
 func TestEnvironmentBelongsToTheWorld(t *testing.T) {
 	for name, c := range map[string]struct {
 		env      string
@@ -201,8 +205,8 @@ func TestEnvironmentBelongsToTheWorld(t *testing.T) {
 	}
 }
 
-// gorun check starts nothing, and still hears from every node whether its program
-// could be started.
+// TestCheckReportsProgramsThatCannotStart checks that gorun check starts nothing, and
+// still hears from every node whether its program could be started.
 func TestCheckReportsProgramsThatCannotStart(t *testing.T) {
 	for _, fenced := range []bool{false, true} {
 		m, c := newCompared(t, 1, 1)

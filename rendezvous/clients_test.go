@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// The node whose store a world has learns where its workers connect from, before
-// it accepts; the others do not.
+// TestClientsOfTheStore checks that the node whose store a world has learns where its
+// workers connect from, before it accepts; the others do not.
 func TestClientsOfTheStore(t *testing.T) {
-	m := boss(t, 1, 2)
+	m := coordinating(t, 1, 2)
 	m.self.Addr, m.self.Networks = "192.0.2.1", []string{"192.0.2.1", "172.17.0.0/16"}
 	m.coord.seats.here[0].node = m.self
 	node := seatNode(1, 1, 2)

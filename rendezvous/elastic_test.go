@@ -8,37 +8,37 @@ import (
 // TestSpareTakesALostPlaceAtOnce checks that a spare needs no last call, and that its
 // status says meanwhile what it waits for.
 func TestSpareTakesALostPlaceAtOnce(t *testing.T) {
-	c := newCast(t, 3, 3, 3, nil)
-	c.comes(3)
+	c := newTestJob(t, 3, 3, 3, nil)
+	c.join(3)
 	if len(c.sentTo(3, MsgRefuse)) != 0 || !strings.Contains(c.notes(), "hot spare") || c.standing("id3") != NodeSpare {
 		t.Fatalf("it is no spare (%s; %s)", c.notes(), c.standing("id3"))
 	}
-	c.pass(statusEvery)
+	c.advance(statusEvery)
 	if got := c.sentTo(3, MsgStatus); len(got) == 0 || got[0].Status.Phase != "running" || got[0].Status.Members != 3 {
 		t.Errorf("it gets %+v", got)
 	}
 	c.runs(0, 0, "id0 id1 id2")
-	c.dies(1)
+	c.lose(1)
 	c.runs(1, 1, "id0 id3 id2")
 }
 
 // TestUnfitSpareIsDismissed checks that an unfit spare costs the job nothing, whether
 // the job could grow or not.
 func TestUnfitSpareIsDismissed(t *testing.T) {
-	c := newCast(t, 2, 1, 4, elastic)
+	c := newTestJob(t, 2, 1, 4, elastic)
 	c.m.cfg.Check = true
-	c.comes(2)
+	c.join(2)
 	asked := all[Compare](c)
 	if len(asked) != 1 || !asked[0].WorldRuns {
 		t.Fatalf("asked: %+v", asked)
 	}
-	c.pass(10 * c.m.cfg.LastCall)
+	c.advance(10 * c.m.cfg.LastCall)
 	c.runs(0, 0, "id0 id1") // it was not compared yet
 	c.step(Compared{Serial: asked[0].Serial, Outcome: &Outcome{Code: ExitPreflight}})
 	if got := c.sentTo(2, MsgFinish); len(got) != 1 || got[0].Outcome.Code != ExitPreflight || c.standing("id2") != "" {
 		t.Errorf("it gets %+v", got)
 	}
-	c.pass(10 * c.m.cfg.LastCall)
+	c.advance(10 * c.m.cfg.LastCall)
 	c.runs(0, 0, "id0 id1")
 }
 
@@ -47,34 +47,34 @@ func TestUnfitSpareIsDismissed(t *testing.T) {
 // it.
 func TestLateCheckResultDoesNotDismissMembers(t *testing.T) {
 	t.Run("its world is being offered", func(t *testing.T) {
-		c := newCast(t, 3, 2, 3, nil)
+		c := newTestJob(t, 3, 2, 3, nil)
 		c.m.cfg.Check = true
-		c.comes(3)
+		c.join(3)
 		late := all[Compare](c)[0]
 		c.m.cfg.Check = false
-		c.mute[2] = true
-		c.dies(1)
-		c.says(2, Message{Type: MsgOver, Round: 0})
+		c.silent[2] = true
+		c.lose(1)
+		c.receive(2, Message{Type: MsgOver, Round: 0})
 		if c.m.coord.round.state != roundProposing || c.m.coord.round.world.Index("id3") < 0 {
 			t.Fatalf("phase %s", c.m.coord.round.state)
 		}
-		c.mute[2] = false
+		c.silent[2] = false
 		c.step(Compared{Serial: late.Serial, Outcome: &Outcome{Code: ExitPreflight}})
-		c.pass(c.m.cfg.LastCall)
+		c.advance(c.m.cfg.LastCall)
 		if w := c.m.World(); w.Round < 2 || w.Index("id3") >= 0 {
 			t.Errorf("round %d of %s", w.Round, c.members())
 		}
 	})
 	t.Run("its workers are being stopped", func(t *testing.T) {
-		c := newCast(t, 3, 2, 3, nil)
+		c := newTestJob(t, 3, 2, 3, nil)
 		c.m.cfg.Check = true
-		c.comes(3)
+		c.join(3)
 		late := all[Compare](c)[0]
 		c.m.cfg.Check = false
-		c.dies(1)
+		c.lose(1)
 		c.runs(1, 1, "id0 id3 id2")
-		c.mute[3] = true
-		c.dies(2)
+		c.silent[3] = true
+		c.lose(2)
 		c.step(Compared{Serial: late.Serial, Outcome: &Outcome{Code: ExitPreflight}})
 		if c.m.coord.round.state != roundStopping || len(c.sentTo(3, MsgFinish)) != 0 {
 			t.Errorf("%s, with %+v for it", c.m.coord.round.state, c.sentTo(3, MsgFinish))
@@ -102,13 +102,13 @@ func TestGrowth(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := newCast(t, tt.n, 1, tt.most, func(cfg *Config) { cfg.Grow, cfg.MaxRestarts = !tt.wait, 0 })
+			c := newTestJob(t, tt.n, 1, tt.most, func(cfg *Config) { cfg.Grow, cfg.MaxRestarts = !tt.wait, 0 })
 			before := c.members()
 			if tt.done {
-				c.says(1, Message{Type: MsgDone, Round: 0})
+				c.receive(1, Message{Type: MsgDone, Round: 0})
 			}
 			for i := range tt.come {
-				c.comes(tt.n + i)
+				c.join(tt.n + i)
 			}
 			if got := c.m.World().Round == 1; got != tt.atOnce {
 				t.Fatalf("grown at once: %v", got)
@@ -116,12 +116,12 @@ func TestGrowth(t *testing.T) {
 			if next := c.m.Next(); tt.yet && !tt.atOnce && next.After(c.m.now.Add(c.m.cfg.LastCall)) {
 				t.Errorf("it does not ask for the end of the last call (%v)", next)
 			}
-			c.pass(c.m.cfg.LastCall - 1)
+			c.advance(c.m.cfg.LastCall - 1)
 			if got := c.m.World().Round == 1; got != tt.atOnce {
 				t.Fatalf("grown before the last call has ended: %v", got)
 			}
-			c.pass(1)
-			c.pass(c.m.cfg.LastCall) // of the next round, for still more
+			c.advance(1)
+			c.advance(c.m.cfg.LastCall) // of the next round, for still more
 			w := c.m.World()
 			if !tt.yet {
 				c.runs(0, 0, before)
@@ -140,19 +140,19 @@ func TestGrowth(t *testing.T) {
 // TestFailureWhileGrowing checks that a failure during growth counts, because the
 // round ended by it, too.
 func TestFailureWhileGrowing(t *testing.T) {
-	c := newCast(t, 2, 1, 3, elastic)
-	c.mute[1] = true
-	c.comes(2)
-	c.says(1, Message{Type: MsgFailed, Round: 0, Failures: []Cause{{Kind: KindExit, Node: "id1", Rank: 1, ExitCode: 5}}})
-	c.mute[1] = false
-	c.says(1, Message{Type: MsgOver, Round: 0})
+	c := newTestJob(t, 2, 1, 3, elastic)
+	c.silent[1] = true
+	c.join(2)
+	c.receive(1, Message{Type: MsgFailed, Round: 0, Failures: []Cause{{Kind: KindExit, Node: "id1", Rank: 1, ExitCode: 5}}})
+	c.silent[1] = false
+	c.receive(1, Message{Type: MsgOver, Round: 0})
 	c.runs(1, 1, "id0 id1 id2")
 }
 
 // TestFirstWorldHasTheEndpoints checks that the nodes left out could not make another
 // world.
 func TestFirstWorldHasTheEndpoints(t *testing.T) {
-	m := boss(t, 2, 3)
+	m := coordinating(t, 2, 3)
 	m.cfg.Endpoints = 3
 	var cmds []Command
 	for i, endpoint := range []int{-1, -1, 1} { // three places for four nodes

@@ -39,7 +39,7 @@ func TestStopAtEveryPhase(t *testing.T) {
 				play(m.now, DialFailed{Addr: "c9", Refused: true})
 				play(m.now, Over{}) // of a stop that was on its way
 				for _, c := range []Conn{c, 9} {
-					play(m.now, Closed{Conn: c, Text: "gone"})
+					play(m.now, Closed{Conn: c, Text: "ended"})
 				}
 				for end := m.now.Add(30 * time.Second); finish == nil; {
 					next := m.Next()
@@ -103,7 +103,7 @@ func TestNodeThatLeavesEarly(t *testing.T) {
 		}
 		return out
 	}
-	first := boss(t, 2, 3)
+	first := coordinating(t, 2, 3)
 	hello(first, 1, 2, 3, nil)
 	if got := notes(first); !strings.Contains(got, "left before the job started") {
 		t.Errorf("before the first world: %q", got)

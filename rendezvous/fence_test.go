@@ -9,14 +9,14 @@ import (
 
 // asks brings a job of three nodes, one of which is lost, and with one more that
 // waits, to the point where its next world is to be sealed.
-func asks(t *testing.T) (*cast, Seal) {
+func asks(t *testing.T) (*testJob, Seal) {
 	t.Helper()
-	c := newCast(t, 3, 3, 3, fenced)
+	c := newTestJob(t, 3, 3, 3, fenced)
 	first := c.members()
-	c.comes(3)
-	c.comes(4)
+	c.join(3)
+	c.join(4)
 	c.seals, c.log = false, nil
-	c.dies(2)
+	c.lose(2)
 	got := all[Seal](c)
 	if len(got) != 2 || c.m.coord.round.state != roundSealing || first != "id0 id1 id2" {
 		t.Fatalf("%d seals, phase %s", len(got), c.m.coord.round.state)
@@ -25,7 +25,7 @@ func asks(t *testing.T) (*cast, Seal) {
 	return c, got[1]
 }
 
-func committed(c *cast) bool { return len(c.sentTo(1, MsgCommit)) > 0 }
+func committed(c *testJob) bool { return len(c.sentTo(1, MsgCommit)) > 0 }
 
 // TestSealComesFirst checks that nothing starts without the fence's word, although
 // all members have accepted, and that only its word on this very world counts.
@@ -56,11 +56,11 @@ func TestSealComesFirst(t *testing.T) {
 // fence's view may be late, so the node may still have a membership. Its loss is known,
 // and the fence learns of it.
 func TestLostNodeIsNamedToTheFence(t *testing.T) {
-	c := newCast(t, 3, 3, 3, fenced)
-	c.comes(3)
+	c := newTestJob(t, 3, 3, 3, fenced)
+	c.join(3)
 	c.step(Peers{All: []Peer{c.m.peers.all[0]}, Whole: true})
 	c.seals, c.log = false, nil
-	c.dies(2)
+	c.lose(2)
 	got := all[Seal](c)
 	if len(got) == 0 || !slices.Equal(got[len(got)-1].Lost, []NodeID{"id2"}) {
 		t.Errorf("%+v", got)
@@ -68,10 +68,10 @@ func TestLostNodeIsNamedToTheFence(t *testing.T) {
 }
 
 func TestFirstSealIsNotLater(t *testing.T) {
-	m := boss(t, 1, 2)
+	m := coordinating(t, 1, 2)
 	m.cfg.Fenced = true
-	c := &cast{t: t, m: m, now: m.now, least: 2, most: 2, mute: map[Conn]bool{}}
-	c.comes(1)
+	c := &testJob{t: t, m: m, now: m.now, least: 2, most: 2, silent: map[Conn]bool{}}
+	c.join(1)
 	if got := all[Seal](c); len(got) != 1 || got[0].Later || len(all[Lead](c)) != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -80,10 +80,10 @@ func TestFirstSealIsNotLater(t *testing.T) {
 // TestSealThatIsGivenUp checks that the round is burnt and the next one asked for.
 // The fence's answer to the earlier Seal does not count any more.
 func TestSealThatIsGivenUp(t *testing.T) {
-	for name, end := range map[string]func(*cast, Seal){
-		"by the fence":    func(c *cast, s Seal) { c.step(Sealed{Serial: s.Serial, Text: "no"}) },
-		"a member leaves": func(c *cast, _ Seal) { c.step(Closed{Conn: 3, Text: "reset"}) },
-		"it was stopped":  func(c *cast, _ Seal) { c.pass(10 * time.Second) },
+	for name, end := range map[string]func(*testJob, Seal){
+		"by the fence":    func(c *testJob, s Seal) { c.step(Sealed{Serial: s.Serial, Text: "no"}) },
+		"a member leaves": func(c *testJob, _ Seal) { c.step(Closed{Conn: 3, Text: "reset"}) },
+		"it was stopped":  func(c *testJob, _ Seal) { c.advance(10 * time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, old := asks(t)
@@ -111,14 +111,14 @@ func TestSealThatIsGivenUp(t *testing.T) {
 // members, the coordinator that the fence names. If that coordinator is lost it tries
 // again, with a later round.
 func TestRefusedCoordinatorFollows(t *testing.T) {
-	there := func(c *cast, addrs ...string) Peers {
+	there := func(c *testJob, addrs ...string) Peers {
 		p := Peers{Whole: true}
 		for _, a := range addrs {
 			p.All = append(p.All, Peer{ID: NodeID("id" + a[1:]), Control: a, Endpoint: -1})
 		}
 		return p
 	}
-	for _, gone := range []bool{false, true} {
+	for _, lost := range []bool{false, true} {
 		c, cmd := asks(t)
 		c.step(there(c, "c0", "c1", "c3", "c4", "c7"))
 		c.step(Sealed{Serial: cmd.Serial, Refused: true, Text: "c7 has sealed round 5"})
@@ -129,7 +129,7 @@ func TestRefusedCoordinatorFollows(t *testing.T) {
 		if d := all[Dial](c); !slices.Contains(d, Dial{"c7"}) {
 			t.Fatalf("it dials %+v", d)
 		}
-		if !gone {
+		if !lost {
 			c.step(Dialed{"c7", 70})
 			if c.m.coord != nil || len(c.sentTo(70, MsgHello)) != 1 {
 				t.Error("it does not follow")
@@ -140,7 +140,7 @@ func TestRefusedCoordinatorFollows(t *testing.T) {
 			continue
 		}
 		c.step(DialFailed{Addr: "c7", Text: "timed out"})
-		c.pass(time.Second)
+		c.advance(time.Second)
 		if len(all[Seal](c)) != 0 {
 			t.Fatal("it tries again while the other one may live")
 		}
@@ -156,10 +156,10 @@ func TestRefusedCoordinatorFollows(t *testing.T) {
 // TestYieldingEndsTheSeal checks a first coordinator that learns while it seals that
 // it is not the first.
 func TestYieldingEndsTheSeal(t *testing.T) {
-	m := boss(t, 1, 2)
+	m := coordinating(t, 1, 2)
 	m.cfg.Fenced = true
-	c := &cast{t: t, m: m, now: m.now, least: 2, most: 2, mute: map[Conn]bool{}}
-	c.comes(1)
+	c := &testJob{t: t, m: m, now: m.now, least: 2, most: 2, silent: map[Conn]bool{}}
+	c.join(1)
 	if m.coord.round.state != roundSealing {
 		t.Fatalf("phase %s", m.coord.round.state)
 	}
@@ -182,12 +182,12 @@ func TestOldElsewhereIsIgnored(t *testing.T) {
 		"an unusable place": {Term: 9, Round: 9, Control: "\x1b[2J"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCast(t, 2, 2, 2, fenced)
+			c := newTestJob(t, 2, 2, 2, fenced)
 			if e.Job == "" {
 				e.Job = c.m.World().Job
 			}
 			c.step(e)
-			c.pass(time.Second)
+			c.advance(time.Second)
 			if c.m.leader() != "" || len(all[Dial](c)) != 0 {
 				t.Errorf("it looks for %q", c.m.leader())
 			}
@@ -219,7 +219,7 @@ func TestJoinTimeoutWhileSealing(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	for left := c.m.cfg.Join; left >= 0 && c.m.coord.round.state != roundDecided; left -= statusEvery {
-		c.pass(statusEvery)
+		c.advance(statusEvery)
 	}
 	c.ended(ExitRendezvous, 1)
 	if why := c.m.coord.job.outcome.Cause.Message; !strings.Contains(why, ": n9 must stop its workers") {

@@ -62,7 +62,7 @@ func hostile() []Message {
 }
 
 // states brings a machine to each of the situations in which a message can
-// come; conn is a stranger's stream, its own coordinator's or a seat's.
+// come; conn is an unknown stream, its own coordinator's or a seat's.
 func states() map[string]func() (*Machine, Conn) {
 	now := time.Unix(0, 0)
 	machine := func(endpoint int) *Machine {
@@ -99,7 +99,7 @@ func states() map[string]func() (*Machine, Conn) {
 		"seeking":    func() (*Machine, Conn) { return machine(-1), 7 },
 		"member":     func() (*Machine, Conn) { return member(), 9 },
 		"working":    func() (*Machine, Conn) { return works(), 9 },
-		"stranger":   func() (*Machine, Conn) { return works(), 7 },
+		"unknown":    func() (*Machine, Conn) { return works(), 7 },
 		"forming":    func() (*Machine, Conn) { return machine(0), 7 },
 		"leading":    func() (*Machine, Conn) { return leads(), 7 },
 		"recovering": func() (*Machine, Conn) { m := works(); m.Step(now, Closed{Conn: 9, Silent: true}); return m, 7 },
@@ -107,9 +107,9 @@ func states() map[string]func() (*Machine, Conn) {
 	}
 }
 
-// settleDown gives the machine the time to act on what it heard, and checks
+// settleAndCheck gives the machine the time to act on what it received, and checks
 // that it asks for a bounded number of ticks.
-func settleDown(t *testing.T, m *Machine) {
+func settleAndCheck(t *testing.T, m *Machine) {
 	t.Helper()
 	end := m.now.Add(3 * time.Minute)
 	for range 20_000 {
@@ -148,7 +148,7 @@ func TestHostileMessages(t *testing.T) {
 					}
 					sound(t, cmd)
 				}
-				settleDown(t, m)
+				settleAndCheck(t, m)
 			}
 		})
 	}
@@ -175,15 +175,15 @@ func TestHostileSeats(t *testing.T) {
 			return Message{Type: MsgFailed, Round: w.Round, Failures: []Cause{{Kind: KindStopped, Signal: 15}}}
 		},
 	}
-	for state, prepare := range map[string]func(*cast){
-		"running":   func(*cast) {},
-		"stopping":  func(c *cast) { c.mute[1], c.mute[2] = true, true; c.dies(3) },
-		"forming":   func(c *cast) { c.dies(3) },
-		"accepting": func(c *cast) { c.dies(3); c.mute[1] = true; c.pass(c.m.cfg.LastCall) },
+	for state, prepare := range map[string]func(*testJob){
+		"running":   func(*testJob) {},
+		"stopping":  func(c *testJob) { c.silent[1], c.silent[2] = true, true; c.lose(3) },
+		"forming":   func(c *testJob) { c.lose(3) },
+		"accepting": func(c *testJob) { c.lose(3); c.silent[1] = true; c.advance(c.m.cfg.LastCall) },
 	} {
 		t.Run(state, func(t *testing.T) {
 			for i := range len(kinds) * len(kinds) * len(kinds) {
-				c := newCast(t, 4, 2, 4, nil)
+				c := newTestJob(t, 4, 2, 4, nil)
 				prepare(c)
 				if got := c.m.coord.round.state.String(); got != state {
 					t.Fatalf("the round is %s", got)
@@ -194,14 +194,14 @@ func TestHostileSeats(t *testing.T) {
 					}
 					i /= len(kinds)
 				}
-				settleDown(t, c.m)
+				settleAndCheck(t, c.m)
 			}
 		})
 	}
 	for _, msg := range hostile() {
-		c := newCast(t, 4, 2, 4, nil)
+		c := newTestJob(t, 4, 2, 4, nil)
 		sound(t, c.m.Step(c.m.now, Received{1, msg})...)
-		settleDown(t, c.m)
+		settleAndCheck(t, c.m)
 	}
 }
 
@@ -209,11 +209,11 @@ func TestHostileSeats(t *testing.T) {
 // coordinator's or a seat's makes this agent stop its workers.
 func TestMessagesOfOtherAgentsStartNothing(t *testing.T) {
 	for _, msg := range hostile() {
-		m, c := states()["stranger"]()
+		m, c := states()["unknown"]()
 		for _, cmd := range m.Step(m.now, Received{c, msg}) {
 			switch cmd.(type) {
 			case Start, Stop, Finish:
-				t.Errorf("%s from a stranger: %#v", msg.Type, cmd)
+				t.Errorf("%s from an unknown stream: %#v", msg.Type, cmd)
 			}
 		}
 	}
@@ -236,9 +236,9 @@ func FuzzMessages(f *testing.F) {
 			m, c := all[name]()
 			sound(t, m.Step(m.now, Received{c, first})...)
 			sound(t, m.Step(m.now, Received{c, second})...)
-			settleDown(t, m)
+			settleAndCheck(t, m)
 			sound(t, m.Step(m.now, Closed{Conn: c})...)
-			settleDown(t, m)
+			settleAndCheck(t, m)
 		}
 	})
 }

@@ -24,8 +24,8 @@ func TestLeaving(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := newCast(t, tt.n, tt.least, tt.most, func(cfg *Config) { cfg.MaxRestarts = 0 })
-			c.signalled(1, tt.sig, tt.kill)
+			c := newTestJob(t, tt.n, tt.least, tt.most, func(cfg *Config) { cfg.MaxRestarts = 0 })
+			c.signal(1, tt.sig, tt.kill)
 			if !tt.leaves {
 				c.ended(128+int(tt.sig), 1, 2)
 				if c.m.coord.job.outcome.Parting {
@@ -36,7 +36,7 @@ func TestLeaving(t *testing.T) {
 			if got := c.sentTo(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 || !got[0].Outcome.Parting || got[0].Outcome.Cause.Kind != KindStopped {
 				t.Errorf("it gets %+v", got)
 			}
-			c.pass(c.m.cfg.LastCall)
+			c.advance(c.m.cfg.LastCall)
 			c.runs(1, 0, "id0 id2")
 			if len(c.sentTo(2, MsgFinish)) != 0 {
 				t.Error("another one ends, too")
@@ -44,30 +44,30 @@ func TestLeaving(t *testing.T) {
 			if r := c.m.coord.job.records; len(r) != 1 || r[0].Cause.Kind != KindLeft || r[0].Cause.Node != "id1" {
 				t.Errorf("recorded: %+v", r)
 			}
-			c.signalled(2, term, false) // now it would be below its minimum
+			c.signal(2, term, false) // now it would be below its minimum
 			c.ended(143, 2)
 		})
 	}
 }
 
 func TestLeavingNodeIsLostOrKilled(t *testing.T) {
-	for name, more := range map[string]func(*cast){
-		"dies":                 func(c *cast) { c.dies(1) },
-		"falls silent":         func(c *cast) { c.step(Closed{Conn: 1, Silent: true, Text: "silent"}) },
-		"gets a second signal": func(c *cast) { c.signalled(1, syscall.SIGINT, true); c.says(1, Message{Type: MsgOver, Round: 0}) },
-		"tells the signal over": func(c *cast) {
-			c.says(1, Message{Type: MsgOver, Round: 0, Failures: []Cause{{Kind: KindStopped, Node: "id1", Rank: -1, Signal: 15}}})
+	for name, more := range map[string]func(*testJob){
+		"dies":                 func(c *testJob) { c.lose(1) },
+		"falls silent":         func(c *testJob) { c.step(Closed{Conn: 1, Silent: true, Text: "silent"}) },
+		"gets a second signal": func(c *testJob) { c.signal(1, syscall.SIGINT, true); c.receive(1, Message{Type: MsgOver, Round: 0}) },
+		"tells the signal over": func(c *testJob) {
+			c.receive(1, Message{Type: MsgOver, Round: 0, Failures: []Cause{{Kind: KindStopped, Node: "id1", Rank: -1, Signal: 15}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCast(t, 3, 1, 4, func(cfg *Config) { cfg.MaxRestarts = 0 })
-			c.mute[1] = true
-			c.signalled(1, syscall.SIGTERM, false)
+			c := newTestJob(t, 3, 1, 4, func(cfg *Config) { cfg.MaxRestarts = 0 })
+			c.silent[1] = true
+			c.signal(1, syscall.SIGTERM, false)
 			if c.m.coord.round.state != roundStopping {
 				t.Fatalf("phase %s", c.m.coord.round.state)
 			}
 			more(c)
-			c.pass(c.m.cfg.LastCall)
+			c.advance(c.m.cfg.LastCall)
 			c.runs(1, 0, "id0 id2")
 		})
 	}
@@ -77,23 +77,23 @@ func TestLeavingNodeIsLostOrKilled(t *testing.T) {
 // may go at once, and is in no world that starts.
 func TestNodeLeavesBetweenRounds(t *testing.T) {
 	for _, offered := range []bool{false, true} {
-		c := newCast(t, 4, 2, 5, nil)
-		c.dies(3)
+		c := newTestJob(t, 4, 2, 5, nil)
+		c.lose(3)
 		if offered {
-			c.mute[2] = true
-			c.pass(c.m.cfg.LastCall)
+			c.silent[2] = true
+			c.advance(c.m.cfg.LastCall)
 		}
 		want := map[bool]roundState{false: roundForming, true: roundProposing}[offered]
 		if c.m.coord.round.state != want {
 			t.Fatalf("phase %s, want %s", c.m.coord.round.state, want)
 		}
-		c.mute[2] = false
-		c.signalled(1, syscall.SIGTERM, false)
+		c.silent[2] = false
+		c.signal(1, syscall.SIGTERM, false)
 		if got := c.sentTo(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 {
 			t.Fatalf("%s: it gets %+v", want, got)
 		}
-		c.pass(c.m.cfg.LastCall)
-		c.pass(c.m.cfg.LastCall)
+		c.advance(c.m.cfg.LastCall)
+		c.advance(c.m.cfg.LastCall)
 		if w := c.m.World(); c.members() != "id0 id2" || w.Restart != 1 || w.Round == 0 {
 			t.Errorf("%s: round %d, restart %d of %s", want, w.Round, w.Restart, c.members())
 		}
@@ -103,21 +103,21 @@ func TestNodeLeavesBetweenRounds(t *testing.T) {
 // TestNodeLeavesAfterOthersWereDone checks that a node that was done with the last round
 // is one of the nodes that the next round can have.
 func TestNodeLeavesAfterOthersWereDone(t *testing.T) {
-	c := newCast(t, 4, 2, 5, nil)
-	c.says(2, Message{Type: MsgDone, Round: c.m.World().Round})
-	c.dies(3)
-	c.signalled(1, syscall.SIGTERM, false)
-	c.pass(c.m.cfg.LastCall)
+	c := newTestJob(t, 4, 2, 5, nil)
+	c.receive(2, Message{Type: MsgDone, Round: c.m.World().Round})
+	c.lose(3)
+	c.signal(1, syscall.SIGTERM, false)
+	c.advance(c.m.cfg.LastCall)
 	c.runs(1, 1, "id0 id2")
 }
 
 // TestCoordinatorLeaves checks that a leaving coordinator ends with 143 after the
 // round, and that all members of the round learn which one to form next.
 func TestCoordinatorLeaves(t *testing.T) {
-	c := newCast(t, 3, 2, 3, nil)
+	c := newTestJob(t, 3, 2, 3, nil)
 	w := *c.m.World()
-	c.comes(3) // a spare
-	c.signalled(0, syscall.SIGTERM, false)
+	c.join(3) // a spare
+	c.signal(0, syscall.SIGTERM, false)
 	for i := range 3 {
 		if got := c.sentTo(i+1, MsgHandover); len(got) != 1 || got[0].Round != 1 || got[0].Restart != 0 || got[0].Digest != w.Digest() {
 			t.Errorf("member %d gets %+v", i+1, got)
@@ -130,9 +130,9 @@ func TestCoordinatorLeaves(t *testing.T) {
 
 // TestCoordinatorWithoutASuccessor checks that a spare has no world to go on from.
 func TestCoordinatorWithoutASuccessor(t *testing.T) {
-	c := newCast(t, 1, 1, 2, nil)
-	c.comes(1)
-	c.signalled(0, syscall.SIGTERM, false)
+	c := newTestJob(t, 1, 1, 2, nil)
+	c.join(1)
+	c.signal(0, syscall.SIGTERM, false)
 	c.ended(143, 1)
 }
 

@@ -27,14 +27,14 @@ func TestUnconfirmedMembership(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run("coordinator: "+tt.name, func(t *testing.T) {
-			c := newCast(t, 3, 3, 3, fenced)
-			c.comes(3)
+			c := newTestJob(t, 3, 3, 3, fenced)
+			c.join(3)
 			c.log = nil
-			c.mute[Self], c.mute[2] = true, true
+			c.silent[Self], c.silent[2] = true, true
 			for _, e := range tt.events {
 				c.step(e)
 			}
-			c.pass(time.Second)
+			c.advance(time.Second)
 			stops, aborts := all[Stop](c), c.sentTo(2, MsgAbort)
 			if !tt.killed {
 				if len(stops)+len(aborts)+len(all[Close](c)) != 0 {
@@ -86,11 +86,11 @@ func TestUnconfirmedMembership(t *testing.T) {
 // TestUnconfirmedMembershipKeepsTheGracePeriod checks that a failure unrelated to the
 // membership keeps its grace period.
 func TestUnconfirmedMembershipKeepsTheGracePeriod(t *testing.T) {
-	c := newCast(t, 3, 3, 3, fenced)
-	c.mute[Self], c.mute[2] = true, true
+	c := newTestJob(t, 3, 3, 3, fenced)
+	c.silent[Self], c.silent[2] = true, true
 	c.step(Unconfirmed{On: true, Text: "no answer"})
-	c.says(1, Message{Type: MsgFailed, Round: 0, Failures: []Cause{{Kind: KindExit, Node: "id1", Rank: 1, ExitCode: 5}}})
-	c.pass(time.Second)
+	c.receive(1, Message{Type: MsgFailed, Round: 0, Failures: []Cause{{Kind: KindExit, Node: "id1", Rank: 1, ExitCode: 5}}})
+	c.advance(time.Second)
 	for _, s := range all[Stop](c) {
 		if s.Kill {
 			t.Error("its own workers are killed")
@@ -111,7 +111,7 @@ func TestUnconfirmedMembershipKeepsTheGracePeriod(t *testing.T) {
 }
 
 // TestEndedMembership checks that a silent peer is lost as soon as its membership
-// ends. A peer that is heard, or is still a member, or is perhaps not shown, is not
+// ends. A peer that sends, or is still a member, or is perhaps not shown, is not
 // lost.
 func TestEndedMembership(t *testing.T) {
 	shown := func(whole bool, ids ...NodeID) Peers {
@@ -122,10 +122,10 @@ func TestEndedMembership(t *testing.T) {
 		return p
 	}
 	tests := []struct {
-		name  string
-		peers Peers
-		quiet bool
-		lost  bool
+		name   string
+		peers  Peers
+		silent bool
+		lost   bool
 	}{
 		{"silent and expired", shown(true, "id0", "id2"), true, true},
 		{"silent and a member", shown(true, "id0", "id1", "id2"), true, false},
@@ -134,16 +134,16 @@ func TestEndedMembership(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := newCast(t, 3, 2, 3, fenced)
+			c := newTestJob(t, 3, 2, 3, fenced)
 			c.step(tt.peers)
-			c.step(Silence{Conn: 1, On: tt.quiet})
+			c.step(Silence{Conn: 1, On: tt.silent})
 			if got := len(c.sentTo(2, MsgAbort)) > 0; got != tt.lost {
 				t.Fatalf("lost: %v", got)
 			}
 			if !tt.lost {
 				return
 			}
-			c.pass(c.m.cfg.LastCall)
+			c.advance(c.m.cfg.LastCall)
 			c.runs(1, 1, "id0 id2")
 			if got := all[Seal](c); len(got) != 1 || len(got[0].Lost) != 0 { // it may come back before that
 				t.Errorf("sealed with %+v", got)
@@ -232,31 +232,31 @@ func TestVacate(t *testing.T) {
 func TestUnseal(t *testing.T) {
 	tests := []struct {
 		name string
-		end  func(*cast)
+		end  func(*testJob)
 		want bool
 	}{
-		{"all are done", func(c *cast) {
-			c.says(1, Message{Type: MsgDone})
-			c.says(2, Message{Type: MsgDone})
+		{"all are done", func(c *testJob) {
+			c.receive(1, Message{Type: MsgDone})
+			c.receive(2, Message{Type: MsgDone})
 			c.step(Done{})
 		}, true},
-		{"all have stopped", func(c *cast) { c.signalled(1, 2, false) }, true},
-		{"one is dead", func(c *cast) {
-			c.mute[Self] = true // its workers take longer than the call that finds the other node lost
-			c.dies(1)
+		{"all have stopped", func(c *testJob) { c.signal(1, 2, false) }, true},
+		{"one is lost", func(c *testJob) {
+			c.silent[Self] = true // its workers take longer than the call that finds the other node lost
+			c.lose(1)
 			c.step(Over{})
 		}, true},
-		{"one is silent", func(c *cast) { c.step(Closed{Conn: 1, Silent: true, Text: "silent"}) }, false},
-		{"one was done and left", func(c *cast) {
-			c.says(1, Message{Type: MsgDone})
+		{"one is silent", func(c *testJob) { c.step(Closed{Conn: 1, Silent: true, Text: "silent"}) }, false},
+		{"one was done and left", func(c *testJob) {
+			c.receive(1, Message{Type: MsgDone})
 			c.step(Closed{Conn: 1, Text: "reset"})
-			c.says(2, Message{Type: MsgDone})
+			c.receive(2, Message{Type: MsgDone})
 			c.step(Done{})
 		}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := newCast(t, 3, 3, 3, func(cfg *Config) { cfg.Fenced, cfg.MaxRestarts = true, 0 })
+			c := newTestJob(t, 3, 3, 3, func(cfg *Config) { cfg.Fenced, cfg.MaxRestarts = true, 0 })
 			w := c.m.World()
 			tt.end(c)
 			if c.m.coord.round.state != roundDecided {

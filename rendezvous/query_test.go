@@ -50,8 +50,8 @@ func surveyed(t *testing.T, m *Machine, cmds []Command, from ...int) []Command {
 	return all
 }
 
-// A survey asks all nodes, spares too. Every asker gets the view once all have
-// answered.
+// TestSurvey checks that a survey asks all nodes, spares too. Every asker gets the view
+// once all have answered.
 func TestSurvey(t *testing.T) {
 	m := runs(t, 2, 3) // the coordinator and two members
 	hello(m, 3, 2, 3, nil)
@@ -81,8 +81,8 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// A survey asks each node once for many queries that come at the same time, or soon
-// after.
+// TestSurveyIsShared checks that a survey asks each node once for many queries that
+// come at the same time, or soon after.
 func TestSurveyIsShared(t *testing.T) {
 	m := runs(t, 2, 3)
 	cmds := m.Step(m.now, Received{1, Message{Type: MsgQuery, Serial: -1}})
@@ -106,8 +106,8 @@ func TestSurveyIsShared(t *testing.T) {
 	}
 }
 
-// A member that is silent, lost or faulty costs others a second at most, and is
-// shown with a reason.
+// TestSurveyOfTroubledNodes checks that a member that is silent, lost or faulty costs
+// others a second at most, and is shown with a reason.
 func TestSurveyOfTroubledNodes(t *testing.T) {
 	long := json.RawMessage(`"` + strings.Repeat("x", maxReport) + `"`)
 	tests := []struct {
@@ -159,7 +159,7 @@ func TestSurveyOfTroubledNodes(t *testing.T) {
 	}
 }
 
-// A view's size is bounded, however many nodes there are.
+// TestViewIsBounded checks that a view's size is bounded, however many nodes there are.
 func TestViewIsBounded(t *testing.T) {
 	const n = 2 * maxView / maxReport
 	m := runs(t, n, n+1)
@@ -181,8 +181,8 @@ func TestViewIsBounded(t *testing.T) {
 	}
 }
 
-// A view that is written down fits into a message: first without reports, then
-// without nodes.
+// TestMarshalledViewIsBounded checks that a view that is written down fits into a
+// message: first without reports, then without nodes.
 func TestMarshalledViewIsBounded(t *testing.T) {
 	var v View
 	for range 100 {
@@ -204,8 +204,8 @@ func TestMarshalledViewIsBounded(t *testing.T) {
 	}
 }
 
-// Without a coordinator, or with a silent one, an agent reports what it knows itself,
-// and says so.
+// TestLocalView checks that without a coordinator, or with a silent one, an agent
+// reports what it knows itself, and says so.
 func TestLocalView(t *testing.T) {
 	for name, want := range map[string]struct{ phase, note string }{
 		"seeking": {"seeking", "no coordinator has answered"},
@@ -239,7 +239,8 @@ func TestLocalView(t *testing.T) {
 	}
 }
 
-// An agent without an answer of its own node answers all the same.
+// TestLocalViewWithoutAReport checks that an agent without an answer of its own node
+// answers all the same.
 func TestLocalViewWithoutAReport(t *testing.T) {
 	m, _ := states()["seeking"]()
 	m.Step(m.now, Query{})
@@ -254,8 +255,8 @@ func TestLocalViewWithoutAReport(t *testing.T) {
 	}
 }
 
-// The coordinator's view reaches the agent that asked. A view for another query does
-// not.
+// TestViewOfAMember checks that the coordinator's view reaches the agent that asked. A
+// view for another query does not.
 func TestViewOfAMember(t *testing.T) {
 	m, c := states()["working"]()
 	asked := sent(m.Step(m.now, Query{}), MsgQuery)
@@ -271,8 +272,8 @@ func TestViewOfAMember(t *testing.T) {
 	}
 }
 
-// An order to end the job ends it for all nodes, also from a node that has no place
-// in it. A signal there ends that node's part only.
+// TestOrderFromASpare checks that an order to end the job ends it for all nodes, also
+// from a node that has no place in it. A signal there ends that node's part only.
 func TestOrderFromASpare(t *testing.T) {
 	for kind, ends := range map[Kind]bool{KindStopped: false, KindAborted: true} {
 		m := runs(t, 2, 3)
@@ -288,8 +289,9 @@ func TestOrderFromASpare(t *testing.T) {
 	}
 }
 
-// The order is the cause of a job's end if the job would have been started again. If
-// it would have ended anyway, the failure before the order is.
+// TestOrderAfterAFailure checks that the order is the cause of a job's end if the job
+// would have been started again. If it would have ended anyway, the failure before the
+// order is.
 func TestOrderAfterAFailure(t *testing.T) {
 	for restarts, want := range map[int]Kind{0: KindExit, 3: KindAborted} {
 		m := runs(t, 1, 2)

@@ -16,7 +16,7 @@ const maxMessage = 32 << 20
 func TestOutcomeOfManyRestarts(t *testing.T) {
 	const nodes, perNode, restarts = 128, 32, 60
 	words := strings.Repeat("last words ", 8)
-	c := boss(t, 1, 2).coord
+	c := coordinating(t, 1, 2).coord
 	for r := range restarts + 1 {
 		members := make([]Node, nodes)
 		for i := range members {
@@ -95,7 +95,7 @@ func TestTheLatestRoundsAreKept(t *testing.T) {
 // agent.
 func TestTextsOfCausesAreBounded(t *testing.T) {
 	long := strings.Repeat("\u00e9", 1<<20)
-	c := boss(t, 1, 2).coord
+	c := coordinating(t, 1, 2).coord
 	c.addFailures(Cause{Kind: KindExit, Host: long, Addr: long, Role: long, Message: long, Traceback: long + "the end", ErrorFile: long, Tail: []string{long, "last"}})
 	many := make([]string, 1<<16)
 	c.addFailures(Cause{Kind: KindExit, Rank: 1, Tail: many, Logs: many})

@@ -8,19 +8,19 @@ import (
 )
 
 // waiting makes a coordinator that waits for n nodes, and seats members 1 to came.
-func waiting(t *testing.T, n, came int) *cast {
+func waiting(t *testing.T, n, came int) *testJob {
 	t.Helper()
-	c := &cast{t: t, m: boss(t, n-1, n), now: time.Unix(0, 0), least: n, most: n, mute: map[Conn]bool{}, seals: true}
+	c := &testJob{t: t, m: coordinating(t, n-1, n), now: time.Unix(0, 0), least: n, most: n, silent: map[Conn]bool{}, seals: true}
 	c.m.cfg.LastCall, c.m.cfg.Join = 10*time.Second, 10*time.Minute
 	for i := range came {
-		c.comes(i + 1)
+		c.join(i + 1)
 	}
 	c.log = nil
 	return c
 }
 
-// misfit says hello with another --nnodes than the job's.
-func (c *cast) misfit(conn Conn, change func(*Node)) {
+// sendUnfitHello says hello with another --nnodes than the job's.
+func (c *testJob) sendUnfitHello(conn Conn, change func(*Node)) {
 	c.t.Helper()
 	n := seatNode(int(conn), c.most, c.least)
 	n.Min, n.Max = c.least, c.most+1
@@ -31,7 +31,7 @@ func (c *cast) misfit(conn Conn, change func(*Node)) {
 }
 
 // refusedTo returns the lines about refused nodes that a waiting member got last.
-func (c *cast) refusedTo(i int) []string {
+func (c *testJob) refusedTo(i int) []string {
 	all := c.sentTo(i, MsgStatus)
 	if len(all) == 0 {
 		return nil
@@ -41,7 +41,7 @@ func (c *cast) refusedTo(i int) []string {
 
 func TestEveryWaitingNodeNamesTheRefused(t *testing.T) {
 	c := waiting(t, 4, 2)
-	c.misfit(3, nil)
+	c.sendUnfitHello(3, nil)
 	for _, i := range []int{1, 2} {
 		if got := c.refusedTo(i); len(got) != 1 || !strings.Contains(got[0], "n3") || !strings.Contains(got[0], "--nnodes") {
 			t.Errorf("member %d gets at once: %q", i, got)
@@ -74,18 +74,18 @@ func TestIncompleteJobEnds(t *testing.T) {
 	}{
 		{"the last node was refused", 2, nil, true},
 		{"another one may still come", 1, nil, false},
-		{"a stranger was refused", 2, func(n *Node) { n.RunID = "another" }, false},
+		{"a node of another run was refused", 2, func(n *Node) { n.RunID = "another" }, false},
 		{"one that is not valid was refused", 2, func(n *Node) { n.Workers = -1 }, false},
 		{"of another gorun", 2, func(n *Node) { n.Protocol++ }, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := waiting(t, 4, tt.came)
-			c.misfit(3, tt.odd)
-			c.pass(c.m.cfg.LastCall - time.Second)
+			c.sendUnfitHello(3, tt.odd)
+			c.advance(c.m.cfg.LastCall - time.Second)
 			if c.m.coord.round.state != roundForming {
 				t.Fatalf("no time to correct it: %s", c.m.coord.round.state)
 			}
-			c.pass(time.Second)
+			c.advance(time.Second)
 			if !tt.ends {
 				if c.m.coord.round.state != roundForming {
 					t.Fatalf("phase %s", c.m.coord.round.state)
@@ -102,31 +102,32 @@ func TestIncompleteJobEnds(t *testing.T) {
 
 func TestRefusedNodeReturns(t *testing.T) {
 	c := waiting(t, 4, 2)
-	c.misfit(3, nil)
-	c.pass(c.m.cfg.LastCall / 2)
-	c.comes(3)
-	c.pass(c.m.cfg.LastCall)
+	c.sendUnfitHello(3, nil)
+	c.advance(c.m.cfg.LastCall / 2)
+	c.join(3)
+	c.advance(c.m.cfg.LastCall)
 	c.runs(0, 0, "id0 id1 id2 id3")
 }
 
-// A later round does not lack a node that was refused while workers ran.
+// TestRefusedWhileWorkersRun checks that a later round does not lack a node that was
+// refused while workers ran.
 func TestRefusedWhileWorkersRun(t *testing.T) {
 	c := waiting(t, 3, 2)
 	c.runs(0, 0, "id0 id1 id2")
-	c.misfit(7, nil)
-	c.dies(2)
-	c.pass(2 * c.m.cfg.LastCall)
+	c.sendUnfitHello(7, nil)
+	c.lose(2)
+	c.advance(2 * c.m.cfg.LastCall)
 	if c.m.coord.round.state != roundForming {
 		t.Fatalf("the job does not wait for the lost node: %s", c.m.coord.round.state)
 	}
-	c.comes(3)
+	c.join(3)
 	c.runs(1, 1, "id0 id1 id3")
 }
 
 func TestRefusalsAreBounded(t *testing.T) {
 	c := waiting(t, 4, 2)
 	for i := range 300 {
-		c.misfit(Conn(100+i), func(n *Node) { n.Host = fmt.Sprint("stranger", i); n.RunID = "another" })
+		c.sendUnfitHello(Conn(100+i), func(n *Node) { n.Host = fmt.Sprint("stranger", i); n.RunID = "another" })
 	}
 	if got := len(c.refusedTo(1)); got > maxRefused {
 		t.Errorf("%d refusals are shown", got)

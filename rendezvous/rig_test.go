@@ -24,8 +24,8 @@ func worldOf(m *Machine, term, round int, token string) *World {
 // simTimeouts are the Timeouts of most machines in tests.
 var simTimeouts = Timeouts{Join: time.Minute, LastCall: time.Second, Rejoin: 5 * time.Second, Retry: 50 * time.Millisecond}
 
-// boss returns a coordinator with seats for n members, at conns 1 to n.
-func boss(t *testing.T, n, least int) *Machine {
+// coordinating returns a coordinator with seats for n members, at conns 1 to n.
+func coordinating(t *testing.T, n, least int) *Machine {
 	t.Helper()
 	now := time.Unix(0, 0)
 	m := New(Config{
@@ -56,7 +56,7 @@ func hello(m *Machine, i, n, least int, last *Last) []Command {
 // runs brings all n members and their coordinator into a round.
 func runs(t *testing.T, n, least int) *Machine {
 	t.Helper()
-	m := boss(t, n, least)
+	m := coordinating(t, n, least)
 	var cmds []Command
 	for i := range n {
 		cmds = hello(m, i+1, n, least, nil)

@@ -66,10 +66,10 @@ func TestOnlyTheAcceptedWorldStarts(t *testing.T) {
 }
 
 func TestBurntRoundsAreNotUsedAgain(t *testing.T) {
-	m := boss(t, 2, 3)
+	m := coordinating(t, 2, 3)
 	hello(m, 1, 2, 3, nil)
 	first := sent(hello(m, 2, 2, 3, nil), MsgPropose)
-	m.Step(m.now, Closed{Conn: 2, Text: "gone"})
+	m.Step(m.now, Closed{Conn: 2, Text: "ended"})
 	second := sent(hello(m, 3, 2, 3, nil), MsgPropose) // a newcomer that has promised nothing
 	if len(second) == 0 || second[0].World.Round <= first[0].World.Round {
 		t.Errorf("%+v, then %+v", first, second)
@@ -79,7 +79,7 @@ func TestBurntRoundsAreNotUsedAgain(t *testing.T) {
 // TestProposalExceedsAcceptedRounds checks that a proposal is above all that its
 // members have accepted elsewhere.
 func TestProposalExceedsAcceptedRounds(t *testing.T) {
-	m := boss(t, 1, 2)
+	m := coordinating(t, 1, 2)
 	old := newWorld([]Node{seatNode(1, 1, 2)}, World{Term: 7, Round: 12})
 	got := sent(hello(m, 1, 1, 2, &Last{World: &old, Over: true}), MsgPropose)
 	if len(got) != 1 || got[0].World.Round <= 12 || got[0].World.Term < 7 {
@@ -90,7 +90,7 @@ func TestProposalExceedsAcceptedRounds(t *testing.T) {
 // TestBusyMembersAreWaitedFor checks that no proposal includes a node where workers
 // live.
 func TestBusyMembersAreWaitedFor(t *testing.T) {
-	m := boss(t, 1, 2)
+	m := coordinating(t, 1, 2)
 	old := newWorld([]Node{seatNode(1, 1, 2)}, World{Term: 1})
 	cmds := hello(m, 1, 1, 2, &Last{World: &old, Started: true})
 	if got := sent(cmds, MsgPropose); len(got) != 0 {
@@ -116,7 +116,7 @@ func TestInvalidProposalIsRefused(t *testing.T) {
 				t.Errorf("accepted %.300s", fmt.Sprint(*msg.World))
 			}
 		case msg.Type == MsgHello && msg.Node != nil && (msg.Last != nil && msg.Last.World != nil || msg.Last == nil && msg.Node.Min == 2):
-			m := boss(t, 3, 2)
+			m := coordinating(t, 3, 2)
 			node := *msg.Node
 			node.Min, node.Max = m.self.Min, m.self.Max
 			if node.ID == "id00" {
@@ -135,7 +135,7 @@ func TestInvalidProposalIsRefused(t *testing.T) {
 // process was stopped count no more.
 func TestStoppedCoordinatorCommitsNothing(t *testing.T) {
 	for away, starts := range map[time.Duration]bool{time.Second: true, 10 * time.Second: false} {
-		m := boss(t, 2, 3)
+		m := coordinating(t, 2, 3)
 		hello(m, 1, 2, 3, nil)
 		cmds := hello(m, 2, 2, 3, nil)
 		m.now = m.now.Add(statusEvery)

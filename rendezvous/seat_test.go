@@ -13,7 +13,7 @@ func TestImpossibleTransitions(t *testing.T) {
 		"round": func(c *coordinator) { c.enter(roundProposing, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCast(t, 2, 2, 3, nil)
+			c := newTestJob(t, 2, 2, 3, nil)
 			move(c.m.coord)
 			if s := c.m.coord.seats.at(1).state; s != seatRunning || c.m.coord.round.state != roundRunning {
 				t.Fatalf("the seat is %s, the round %s", s, c.m.coord.round.state)
@@ -43,15 +43,15 @@ func TestEveryStateHasAName(t *testing.T) {
 // TestNodesThatLeaveCostLittle checks that the coordinator keeps the state of a node
 // that left and no facts. Before the first world it keeps nothing.
 func TestNodesThatLeaveCostLittle(t *testing.T) {
-	m := boss(t, 2, 3)
+	m := coordinating(t, 2, 3)
 	hello(m, 1, 1, 3, nil)
 	m.Step(m.now, Closed{Conn: 1, Text: "reset"})
 	if s := m.coord.seats.find("id1"); s != nil {
 		t.Errorf("before the first world: %+v", s)
 	}
-	c := newCast(t, 3, 2, 4, func(cfg *Config) { cfg.MaxRestarts = 3 })
-	c.says(1, Message{Type: MsgFacts, Body: []byte(`"facts"`), Env: []byte("env")})
-	c.dies(1)
+	c := newTestJob(t, 3, 2, 4, func(cfg *Config) { cfg.MaxRestarts = 3 })
+	c.receive(1, Message{Type: MsgFacts, Body: []byte(`"facts"`), Env: []byte("env")})
+	c.lose(1)
 	if s := c.m.coord.seats.find("id1"); s == nil || s.state != seatLost || s.facts != nil || s.env != nil || s.node.Control != "" {
 		t.Errorf("of a lost member: %+v", s)
 	}
@@ -60,8 +60,8 @@ func TestNodesThatLeaveCostLittle(t *testing.T) {
 // TestLaterWorldIsAdopted checks that a survivor reports a later world to the next
 // coordinator. A node without a place in that world stops its workers and waits.
 func TestLaterWorldIsAdopted(t *testing.T) {
-	c := newCast(t, 3, 2, 4, nil)
-	c.mute[2] = true
+	c := newTestJob(t, 3, 2, 4, nil)
+	c.silent[2] = true
 	c.m.coord.round.state = roundRecovering
 	late := seatNode(3, c.most-1, c.least)
 	w := newWorld([]Node{c.m.self, seatNode(1, c.most-1, c.least), late}, World{Round: 1, Job: c.m.coord.job.id})
@@ -71,7 +71,7 @@ func TestLaterWorldIsAdopted(t *testing.T) {
 			t.Errorf("%s is %s, not %s", id, s.state, want)
 		}
 	}
-	c.says(2, Message{Type: MsgOver, Round: 0})
+	c.receive(2, Message{Type: MsgOver, Round: 0})
 	if s := c.m.coord.seats.find("id2"); s.state != seatWaiting {
 		t.Errorf("id2 is %s after its workers ended", s.state)
 	}

@@ -73,7 +73,7 @@ func TestRefusalProvesALossOnlyAfterABreak(t *testing.T) {
 }
 
 // TestSuccessorsWait checks that a successor that learns that the job is decided
-// waits a moment for the nodes that have not heard.
+// waits a moment for the nodes without it.
 func TestSuccessorsWait(t *testing.T) {
 	m, c := states()["working"]()
 	m.Step(m.now, Done{Round: 0})
@@ -175,7 +175,7 @@ func TestTheSearchForACoordinatorEnds(t *testing.T) {
 }
 
 // TestNodeWithoutItsPlaceWaits checks a member whose stream broke and whose place another
-// node took meanwhile. It is not a stranger and learns how its job ends.
+// node took meanwhile. It is of this job and learns how its job ends.
 func TestNodeWithoutItsPlaceWaits(t *testing.T) {
 	m := runs(t, 2, 3) // of at most 3 nodes
 	old := *m.World()
@@ -186,9 +186,9 @@ func TestNodeWithoutItsPlaceWaits(t *testing.T) {
 	if w := m.World(); w.Round == 0 || w.Index("id3") < 0 || w.Index("id2") >= 0 {
 		t.Fatalf("the spare did not take the place: %+v", w)
 	}
-	stranger := hello(m, 4, 2, 3, nil)
-	if got := sent(stranger, MsgRefuse); len(got) != 0 {
-		t.Errorf("a node that comes later is no spare: %+v", stranger)
+	later := hello(m, 4, 2, 3, nil)
+	if got := sent(later, MsgRefuse); len(got) != 0 {
+		t.Errorf("a node that comes later is no spare: %+v", later)
 	}
 	node := seatNode(2, 2, 3)
 	back := m.Step(m.now, Received{5, Message{Type: MsgHello, Node: &node, Last: &Last{World: &old, Started: true, Over: true}}})
@@ -201,12 +201,12 @@ func TestNodeWithoutItsPlaceWaits(t *testing.T) {
 	m.Step(m.now, Failed{Round: m.World().Round, Cause: failed})
 	m.Step(m.now, Received{1, Message{Type: MsgOver, Round: m.World().Round}})
 	m.Step(m.now, Received{3, Message{Type: MsgOver, Round: m.World().Round}})
-	heard := false
+	isSent := false
 	for _, c := range m.Step(m.now, Over{Round: m.World().Round, Failures: []Cause{failed}}) {
 		s, ok := c.(Send)
-		heard = heard || ok && s.Conn == 5 && s.Msg.Type == MsgFinish && s.Msg.Outcome.Code == 9
+		isSent = isSent || ok && s.Conn == 5 && s.Msg.Type == MsgFinish && s.Msg.Outcome.Code == 9
 	}
-	if !heard {
+	if !isSent {
 		t.Error("it does not hear how the job ended")
 	}
 }

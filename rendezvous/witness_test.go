@@ -6,7 +6,7 @@ import (
 )
 
 // TestSpareAsksAnyAgent checks a spare after the loss of the coordinator, which served
-// the only endpoint. The present coordinator may never have heard of this spare.
+// the only endpoint. The present coordinator may not know this spare.
 func TestSpareAsksAnyAgent(t *testing.T) {
 	now := time.Unix(0, 0)
 	self := Node{ID: "spare", RunID: "r", Protocol: Protocol, Addr: "a", Control: "spare:1", Workers: 1, NodeRank: -1, Endpoint: -1, Min: 2, Max: 2}

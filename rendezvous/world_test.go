@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Each field of a world is part of its digest, and no two neighbours mix.
+// TestDigest checks that each field of a world is part of its digest, and no two
+// neighbours mix.
 func TestDigest(t *testing.T) {
 	fresh := func() *World {
 		return &World{RunID: "r", Job: "j", Roles: map[string]int{"a": 1}, Members: []Member{{ID: "x"}, {ID: "y"}}}

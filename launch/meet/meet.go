@@ -184,7 +184,7 @@ func (s *Session) serveControl(l net.Listener, tls *tls.Config) {
 	o := control.Options{
 		Interval: c.KeepAliveInterval, Silence: silenceLimit(c), Dial: min(3*time.Second, silenceLimit(c)/3),
 		Post: s.opts.Post, Failed: s.reportFailure,
-		Identity: s.opts.Identity, TLS: tls, Other: s.reportOtherSecret, Stranger: s.reportForeignTLS,
+		Identity: s.opts.Identity, TLS: tls, OtherSecret: s.reportOtherSecret, ForeignTLS: s.reportForeignTLS,
 	}
 	if s.Fence != nil {
 		// The plane reports a node as silent after 30 % of the time after which the

@@ -28,13 +28,13 @@ func (f *failing) Accept() (net.Conn, error) {
 // over them why the job ends.
 func TestOpenStreamsOutliveTheListener(t *testing.T) {
 	noLeak(t)
-	a := start(t, quick())
+	a := start(t, shortTimes())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	failed, got := make(chan error, 1), make(chan rendezvous.Event, 16)
-	opts := quick()
+	opts := shortTimes()
 	opts.Post = func(e rendezvous.Event) { got <- e }
 	opts.Failed = func(err error) { failed <- err }
 	p := New(opts)

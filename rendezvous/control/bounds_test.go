@@ -11,7 +11,7 @@ import (
 // TestSlowReader checks that a peer that takes nothing ends its own stream only.
 func TestSlowReader(t *testing.T) {
 	noLeak(t)
-	opts := quick()
+	opts := shortTimes()
 	opts.Silence = time.Minute // so that the full queue ends the stream
 	a, b := start(t, opts), start(t, opts)
 	x := newProxy(t, b.addr)
@@ -38,9 +38,9 @@ func TestSlowReader(t *testing.T) {
 // TestStuckReader checks that even a few messages that the peer does not read end a
 // stream in time.
 func TestStuckReader(t *testing.T) {
-	opts := quick()
+	opts := shortTimes()
 	opts.Interval, opts.Silence = 50*time.Millisecond, 400*time.Millisecond
-	a, b := start(t, quick()), start(t, opts)
+	a, b := start(t, shortTimes()), start(t, opts)
 	at, in := pair(a, b, b.addr, "hi")
 	b.p.find(in).setSending(time.Now().Add(-time.Second)) // as SendMsg would, blocked by flow control
 	if c := await(b, func(c rendezvous.Closed) bool { return c.Conn == in }); !c.Silent || c.Text != "it does not read its messages" {
@@ -52,7 +52,7 @@ func TestStuckReader(t *testing.T) {
 // TestTooLarge checks that a message over the limit ends its stream, with the reason.
 func TestTooLarge(t *testing.T) {
 	noLeak(t)
-	a, b := start(t, quick()), start(t, quick())
+	a, b := start(t, shortTimes()), start(t, shortTimes())
 	at, in := pair(a, b, b.addr, "hi")
 	a.p.Send(at, rendezvous.Message{Type: rendezvous.MsgStatus, Text: strings.Repeat("x", maxMessage+1)})
 	if c := await(a, func(c rendezvous.Closed) bool { return c.Conn == at }); c.Clean || !strings.Contains(c.Text, "large") {

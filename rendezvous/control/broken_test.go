@@ -9,7 +9,7 @@ import (
 
 func TestBrokenConnection(t *testing.T) {
 	noLeak(t)
-	a, b := start(t, quick()), start(t, quick())
+	a, b := start(t, shortTimes()), start(t, shortTimes())
 	x := newProxy(t, b.addr)
 	at, in := pair(a, b, x.addr(), "hi")
 	x.cut()
@@ -28,7 +28,7 @@ func TestBrokenConnection(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	noLeak(t)
-	opts := quick()
+	opts := shortTimes()
 	opts.Interval, opts.Silence = 50*time.Millisecond, 300*time.Millisecond
 	a, b := start(t, opts), start(t, opts)
 	x := newProxy(t, b.addr)
@@ -36,7 +36,7 @@ func TestSilence(t *testing.T) {
 	// The loop takes longer than Silence. Signs of life keep the stream open.
 	for end := time.Now().Add(2 * opts.Silence); time.Now().Before(end); <-time.After(opts.Interval) {
 		if n := len(a.all()) + len(b.all()); n != 2 {
-			t.Fatalf("%d events on a quiet stream: %v %v", n, a.all(), b.all())
+			t.Fatalf("%d events on an idle stream: %v %v", n, a.all(), b.all())
 		}
 	}
 	x.silence()
@@ -54,7 +54,7 @@ func TestSilence(t *testing.T) {
 // TestStoppedAgent checks that an agent that did not run for a while does not take
 // the others for lost.
 func TestStoppedAgent(t *testing.T) {
-	a, b := start(t, quick()), start(t, quick())
+	a, b := start(t, shortTimes()), start(t, shortTimes())
 	at, _ := pair(a, b, b.addr, "hi")
 	a.p.mu.Lock()
 	a.p.lateBeat = time.Now() // what beat notes after a stop

@@ -37,7 +37,7 @@ func (a *agent) wantAll(c rendezvous.Conn, skip int) {
 func TestCloseDeliversWhatWasSent(t *testing.T) {
 	t.Run("by the dialer", func(t *testing.T) {
 		noLeak(t)
-		a, b := start(t, quick()), start(t, quick())
+		a, b := start(t, shortTimes()), start(t, shortTimes())
 		at, in := pair(a, b, b.addr, "hi")
 		a.sendAll(at)
 		a.p.Close(at)
@@ -54,7 +54,7 @@ func TestCloseDeliversWhatWasSent(t *testing.T) {
 	})
 	t.Run("by the server", func(t *testing.T) {
 		noLeak(t)
-		a, b := start(t, quick()), start(t, quick())
+		a, b := start(t, shortTimes()), start(t, shortTimes())
 		at, in := pair(a, b, b.addr, "hi")
 		b.sendAll(in)
 		b.p.Close(in)
@@ -65,7 +65,7 @@ func TestCloseDeliversWhatWasSent(t *testing.T) {
 	})
 	t.Run("by the dialer's end", func(t *testing.T) {
 		noLeak(t)
-		a, b := start(t, quick()), start(t, quick())
+		a, b := start(t, shortTimes()), start(t, shortTimes())
 		at, in := pair(a, b, b.addr, "hi")
 		a.sendAll(at)
 		a.stop()
@@ -74,7 +74,7 @@ func TestCloseDeliversWhatWasSent(t *testing.T) {
 	})
 	t.Run("by the server's end", func(t *testing.T) {
 		noLeak(t)
-		a, b := start(t, quick()), start(t, quick())
+		a, b := start(t, shortTimes()), start(t, shortTimes())
 		at, in := pair(a, b, b.addr, "hi")
 		b.sendAll(in)
 		b.stop()
@@ -85,7 +85,7 @@ func TestCloseDeliversWhatWasSent(t *testing.T) {
 
 // TestDialContextEndsOnlyTheAttempt checks that an agent that ends still delivers.
 func TestDialContextEndsOnlyTheAttempt(t *testing.T) {
-	a, b := start(t, quick()), start(t, quick())
+	a, b := start(t, shortTimes()), start(t, shortTimes())
 	ctx, cancel := context.WithCancel(t.Context())
 	a.p.Dial(ctx, b.addr)
 	d := await[rendezvous.Dialed](a, nil)
@@ -97,10 +97,10 @@ func TestDialContextEndsOnlyTheAttempt(t *testing.T) {
 func TestManyStreams(t *testing.T) {
 	noLeak(t)
 	const n = 64
-	b := start(t, quick())
+	b := start(t, shortTimes())
 	var as []*agent
 	for range n {
-		as = append(as, start(t, quick()))
+		as = append(as, start(t, shortTimes()))
 		as[len(as)-1].p.Dial(t.Context(), b.addr)
 	}
 	for i, a := range as {

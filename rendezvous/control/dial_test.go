@@ -57,7 +57,7 @@ func TestDialFails(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			opts := quick()
+			opts := shortTimes()
 			opts.Dial = 500 * time.Millisecond
 			a := start(t, opts)
 			began := time.Now()
@@ -79,7 +79,7 @@ func TestDialFails(t *testing.T) {
 // TestGarbageAtThePort checks that other programs disturb no stream.
 func TestGarbageAtThePort(t *testing.T) {
 	noLeak(t)
-	a, b := start(t, quick()), start(t, quick())
+	a, b := start(t, shortTimes()), start(t, shortTimes())
 	at, in := pair(a, b, b.addr, "hi")
 	noise := make([]byte, 64<<10)
 	_, _ = rand.Read(noise)
@@ -106,7 +106,7 @@ func TestGarbageAtThePort(t *testing.T) {
 }
 
 func TestDialAfterTheEnd(t *testing.T) {
-	a, b := start(t, quick()), start(t, quick())
+	a, b := start(t, shortTimes()), start(t, shortTimes())
 	a.stop()
 	a.p.Dial(t.Context(), b.addr)
 	if e := await[rendezvous.DialFailed](a, nil); e.Refused {

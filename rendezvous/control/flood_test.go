@@ -24,7 +24,7 @@ func (a *agent) held(c rendezvous.Conn) {
 // for a while. Nothing is lost, and the others do not notice.
 func TestFlood(t *testing.T) {
 	noLeak(t)
-	opts := quick()
+	opts := shortTimes()
 	opts.Interval = 50 * time.Millisecond
 	a, other := start(t, opts), start(t, opts)
 	opts.Silence = time.Second
@@ -52,7 +52,7 @@ func TestFlood(t *testing.T) {
 
 // TestFloodOfBytes checks that large messages count by their size.
 func TestFloodOfBytes(t *testing.T) {
-	a, b := start(t, quick()), start(t, quick())
+	a, b := start(t, shortTimes()), start(t, shortTimes())
 	at, in := pair(a, b, b.addr, "hi")
 	b.rest(true)
 	big := rendezvous.Message{Type: rendezvous.MsgStatus, Text: strings.Repeat("x", maxWaitingBytes/4)}
@@ -71,7 +71,7 @@ func TestEndsInAFlood(t *testing.T) {
 	for _, end := range []string{"the reader closes", "the reader ends", "the sender ends", "the connection breaks"} {
 		t.Run(end, func(t *testing.T) {
 			noLeak(t)
-			a, b := start(t, quick()), start(t, quick())
+			a, b := start(t, shortTimes()), start(t, shortTimes())
 			x := newProxy(t, b.addr)
 			at, in := pair(a, b, x.addr(), "hi")
 			b.rest(true)
@@ -100,7 +100,7 @@ func TestEndsInAFlood(t *testing.T) {
 
 // TestMessageIsEncodedOnce checks that a message to many streams is encoded once.
 func TestMessageIsEncodedOnce(t *testing.T) {
-	p := New(quick())
+	p := New(shortTimes())
 	outcome := &rendezvous.Outcome{Code: 7}
 	msg := rendezvous.Message{Type: rendezvous.MsgFinish, Outcome: outcome}
 	one, two := p.outgoing(msg), p.outgoing(msg)

@@ -18,22 +18,22 @@ import (
 // another secret, or without the secret that this agent has, from any other program.
 type guard struct {
 	credentials.TransportCredentials
-	tls      bool
-	other    func(net.Addr) // an agent has another secret
-	stranger func(net.Addr) // something that is not an agent speaks TLS; nil: it is not reported
+	tls        bool
+	other      func(net.Addr) // an agent has another secret
+	foreignTLS func(net.Addr) // something that is not an agent speaks TLS; nil: it is not reported
 }
 
 // serverName is the server name that agents ask for in TLS. It distinguishes them
 // from other programs.
 const serverName = "control.gorun"
 
-func newGuard(cfg *tls.Config, other, stranger func(net.Addr)) *guard {
+func newGuard(cfg *tls.Config, other, foreignTLS func(net.Addr)) *guard {
 	if cfg == nil {
-		return &guard{insecure.NewCredentials(), false, other, stranger}
+		return &guard{insecure.NewCredentials(), false, other, foreignTLS}
 	}
 	cfg = cfg.Clone()
 	cfg.ServerName = serverName
-	return &guard{credentials.NewTLS(cfg), true, other, stranger}
+	return &guard{credentials.NewTLS(cfg), true, other, foreignTLS}
 }
 
 func (g *guard) Clone() credentials.TransportCredentials {
@@ -56,7 +56,7 @@ func (g *guard) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, e
 	isTLS := map[string]bool{"PRI": false, "\x16\x03\x01": true} // HTTP/2's preface, TLS's hello
 	if tls, known := isTLS[first]; known && tls != g.tls {
 		if tls && requestedName(in) != serverName {
-			g.stranger(raw.RemoteAddr())
+			g.foreignTLS(raw.RemoteAddr())
 			return nil, nil, errors.New("a program that is not an agent speaks TLS")
 		}
 		g.refuse(raw)

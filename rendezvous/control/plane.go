@@ -30,13 +30,13 @@ type Options struct {
 	Identity *rendezvous.Identity // of the id in this agent's hello; nil: it proves none
 
 	TLS *tls.Config // of both sides (secret.Secret.TLS); nil: streams are not protected
-	// Other, if not nil, is called when the agent at an IP address has another secret
+	// OtherSecret, if not nil, is called when the agent at an IP address has another secret
 	// than this one, or only one of the two has any. dialed means that this agent
 	// dialed the other one, and that DialFailed follows.
-	Other func(ip string, dialed bool)
-	// Stranger, if not nil, is called when something at an IP address that is not an
+	OtherSecret func(ip string, dialed bool)
+	// ForeignTLS, if not nil, is called when something at an IP address that is not an
 	// agent speaks TLS to this agent, which has no secret.
-	Stranger func(ip string)
+	ForeignTLS func(ip string)
 }
 
 // Plane is one agent's end of the control plane. It serves the streams of others and
@@ -73,7 +73,7 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(1), grpc.MaxHeaderListSize(8<<10),
 		grpc.ConnectionTimeout(10*time.Second),
-		grpc.Creds(newGuard(p.opts.TLS, func(a net.Addr) { p.other(a, false) }, p.stranger)),
+		grpc.Creds(newGuard(p.opts.TLS, func(a net.Addr) { p.other(a, false) }, p.foreignTLS)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Minute}), // a connection without a stream
 		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(32<<10),
 	)
@@ -157,15 +157,15 @@ func (p *Plane) join(s grpc.ServerStream) error {
 // other reports an agent that has another secret.
 func (p *Plane) other(a net.Addr, dialed bool) {
 	ip, _, err := net.SplitHostPort(a.String())
-	if err == nil && p.opts.Other != nil {
-		p.opts.Other(ip, dialed)
+	if err == nil && p.opts.OtherSecret != nil {
+		p.opts.OtherSecret(ip, dialed)
 	}
 }
 
-// stranger reports something that is not an agent.
-func (p *Plane) stranger(a net.Addr) {
-	if ip, _, err := net.SplitHostPort(a.String()); err == nil && p.opts.Stranger != nil {
-		p.opts.Stranger(ip)
+// foreignTLS reports something that is not an agent.
+func (p *Plane) foreignTLS(a net.Addr) {
+	if ip, _, err := net.SplitHostPort(a.String()); err == nil && p.opts.ForeignTLS != nil {
+		p.opts.ForeignTLS(ip)
 	}
 }
 

@@ -26,7 +26,7 @@ type agent struct {
 	lazy   bool // it handles nothing
 }
 
-func quick() Options {
+func shortTimes() Options {
 	return Options{Interval: time.Second, Silence: 10 * time.Second, Dial: 2 * time.Second}
 }
 

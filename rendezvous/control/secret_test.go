@@ -35,7 +35,7 @@ const (
 	theirs = "the secret of that job"
 )
 
-// others collects the calls of Options.Other.
+// others collects the calls of Options.OtherSecret.
 type others struct {
 	mu   sync.Mutex
 	list []string
@@ -55,8 +55,8 @@ func (o *others) all() string {
 
 func startWith(t *testing.T, text string) (*agent, *others) {
 	o := &others{}
-	opts := quick()
-	opts.TLS, opts.Other = tlsOf(t, text), o.add
+	opts := shortTimes()
+	opts.TLS, opts.OtherSecret = tlsOf(t, text), o.add
 	return start(t, opts), o
 }
 
@@ -159,7 +159,7 @@ func TestAnotherServer(t *testing.T) {
 					_, _ = io.WriteString(conn, c.say)
 				}
 			}()
-			opts := quick()
+			opts := shortTimes()
 			opts.TLS, opts.Dial = tlsOf(t, ours), 500*time.Millisecond
 			a := start(t, opts)
 			a.p.Dial(t.Context(), l.Addr().String())
@@ -175,8 +175,8 @@ func TestAnotherServer(t *testing.T) {
 func TestTLSWithoutASecret(t *testing.T) {
 	noLeak(t)
 	seen, secrets := &others{}, &others{}
-	opts := quick()
-	opts.Other, opts.Stranger = secrets.add, func(ip string) { seen.add(ip, false) }
+	opts := shortTimes()
+	opts.OtherSecret, opts.ForeignTLS = secrets.add, func(ip string) { seen.add(ip, false) }
 	b := start(t, opts)
 	for _, name := range []string{"", "example.org"} {
 		raw, err := net.Dial("tcp", b.addr)

@@ -141,8 +141,8 @@ func TestSilentConnections(t *testing.T) {
 	for range 100 {
 		silent = append(silent, dial(t, s, ""))
 	}
-	gone := dial(t, s, "")
-	gone.Close()
+	closed := dial(t, s, "")
+	closed.Close()
 	dial(t, s, "\x00")
 	answer(t, others, 1)
 	stop()

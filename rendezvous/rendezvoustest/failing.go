@@ -104,7 +104,7 @@ func failing() []testCase {
 	for _, c := range []trouble{
 		{"trouble while nodes are missing", rendezvous.KindAgent, 1, false, rendezvous.KindAgent},
 		{"trouble while workers run", rendezvous.KindAgent, 0, false, rendezvous.KindAgent},
-		{"a stranger's endpoint", rendezvous.KindRendezvous, 1, false, rendezvous.KindRendezvous},
+		{"another job's endpoint", rendezvous.KindRendezvous, 1, false, rendezvous.KindRendezvous},
 		{"trouble after a failure", rendezvous.KindAgent, 0, true, rendezvous.KindExit},
 	} {
 		for victim := range 2 {

@@ -18,7 +18,7 @@ func fencing() []testCase {
 			as := r.Team(j, 3)
 			w := r.World(0, as...)
 			r.Fleet.Cut(as[2].Node.ID, true)
-			r.Await("its membership lapses", func() bool { return locked(as[2], func() bool { return as[2].unconfirmed }) })
+			r.Await("its membership is not confirmed", func() bool { return locked(as[2], func() bool { return as[2].unconfirmed }) })
 			time.Sleep(r.Traits.TTL)
 			if v := r.World(0, as...); v.Round != w.Round {
 				r.Errorf("round %d ended although all are connected", w.Round)
@@ -51,7 +51,7 @@ func fencing() []testCase {
 			as := r.Team(j, 3)
 			w := r.World(0, as...)
 			r.Fleet.Halt(true)
-			r.Await("all memberships lapse", func() bool {
+			r.Await("no membership is confirmed", func() bool {
 				return !slices.ContainsFunc(as, func(a *Agent) bool { return locked(a, func() bool { return !a.unconfirmed }) })
 			})
 			time.Sleep(2 * r.Traits.TTL)

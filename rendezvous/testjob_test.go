@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// cast is a coordinator and members that play along. They accept what is proposed and
-// stop their workers on request, unless they are mute.
-type cast struct {
-	t     *testing.T
-	m     *Machine
-	now   time.Time
-	least int
-	most  int
-	mute  map[Conn]bool
-	seals bool // the fence agrees to everything
-	log   []Command
+// testJob is a coordinator and members that play along. They accept what is proposed and
+// stop their workers on request, unless they are silent.
+type testJob struct {
+	t      *testing.T
+	m      *Machine
+	now    time.Time
+	least  int
+	most   int
+	silent map[Conn]bool
+	seals  bool // the fence agrees to everything
+	log    []Command
 }
 
-// newCast brings a coordinator and members 1 to n-1 into a round of a job of
+// newTestJob brings a coordinator and members 1 to n-1 into a round of a job of
 // least to most nodes.
-func newCast(t *testing.T, n, least, most int, set func(*Config)) *cast {
+func newTestJob(t *testing.T, n, least, most int, set func(*Config)) *testJob {
 	t.Helper()
-	c := &cast{t: t, m: boss(t, most-1, least), now: time.Unix(0, 0), least: least, most: most, mute: map[Conn]bool{}, seals: true}
+	c := &testJob{t: t, m: coordinating(t, most-1, least), now: time.Unix(0, 0), least: least, most: most, silent: map[Conn]bool{}, seals: true}
 	if set != nil {
 		set(&c.m.cfg)
 		c.m.coord.job.maxRestarts = c.m.cfg.MaxRestarts
 	}
 	for i := range n - 1 {
-		c.comes(i + 1)
+		c.join(i + 1)
 	}
-	c.pass(c.m.cfg.LastCall)
+	c.advance(c.m.cfg.LastCall)
 	if c.m.mem.work.state != workRunning {
 		t.Fatalf("no round (%s)", c.m.coord.round.state)
 	}
@@ -46,7 +46,7 @@ func elastic(cfg *Config) { cfg.Grow = true }
 func fenced(cfg *Config)  { cfg.Fenced = true }
 
 // step feeds an event and what the others answer to it, all at one instant.
-func (c *cast) step(e Event) {
+func (c *testJob) step(e Event) {
 	c.t.Helper()
 	for queue := []Event{e}; len(queue) > 0; queue = queue[1:] {
 		cmds := c.m.Step(c.now, queue[0])
@@ -54,7 +54,7 @@ func (c *cast) step(e Event) {
 		for _, cmd := range cmds {
 			switch cmd := cmd.(type) {
 			case Stop:
-				if !c.mute[Self] {
+				if !c.silent[Self] {
 					queue = append(queue, Over{Round: cmd.Round})
 				}
 			case Seal:
@@ -64,7 +64,7 @@ func (c *cast) step(e Event) {
 			case Send:
 				msg := cmd.Msg
 				switch {
-				case c.mute[cmd.Conn]:
+				case c.silent[cmd.Conn]:
 				case msg.Type == MsgPropose:
 					w := msg.World
 					queue = append(queue, Received{cmd.Conn, Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: w.Digest()}})
@@ -76,34 +76,34 @@ func (c *cast) step(e Event) {
 	}
 }
 
-func (c *cast) pass(d time.Duration) {
+func (c *testJob) advance(d time.Duration) {
 	c.t.Helper()
 	c.now = c.now.Add(d)
 	c.step(Tick{})
 }
 
-func (c *cast) says(i int, msg Message) { c.t.Helper(); c.step(Received{Conn(i), msg}) }
+func (c *testJob) receive(i int, msg Message) { c.t.Helper(); c.step(Received{Conn(i), msg}) }
 
-func (c *cast) comes(i int) {
+func (c *testJob) join(i int) {
 	c.t.Helper()
 	node := seatNode(i, c.most-1, c.least)
 	node.Facts = c.m.cfg.Check
-	c.says(i, Message{Type: MsgHello, Node: &node})
+	c.receive(i, Message{Type: MsgHello, Node: &node})
 	if node.Facts {
-		c.says(i, Message{Type: MsgFacts, Body: json.RawMessage(`"facts"`)})
+		c.receive(i, Message{Type: MsgFacts, Body: json.RawMessage(`"facts"`)})
 	}
 }
 
-// dies ends the agent's process. Its host refuses to be called.
-func (c *cast) dies(i int) {
+// lose ends the agent's process. Its host refuses to be called.
+func (c *testJob) lose(i int) {
 	c.t.Helper()
 	c.step(Closed{Conn: Conn(i), Text: "reset"})
 	c.step(DialFailed{Addr: seatNode(i, 1, 1).Control, Refused: true, Text: "refused"})
 }
 
-// signalled sends a signal to a member's agent, or to the coordinator's own (0), to
+// signal sends a signal to a member's agent, or to the coordinator's own (0), to
 // end it.
-func (c *cast) signalled(i int, sig syscall.Signal, kill bool) {
+func (c *testJob) signal(i int, sig syscall.Signal, kill bool) {
 	c.t.Helper()
 	cause := c.m.nodeCause(KindStopped, "")
 	cause.Signal = sig
@@ -113,11 +113,11 @@ func (c *cast) signalled(i int, sig syscall.Signal, kill bool) {
 	}
 	node := seatNode(i, 1, 1)
 	cause.Node, cause.Host = node.ID, node.Host
-	c.says(i, Message{Type: MsgFailed, Round: c.m.World().Round, Kill: kill, Failures: []Cause{cause}})
+	c.receive(i, Message{Type: MsgFailed, Round: c.m.World().Round, Kill: kill, Failures: []Cause{cause}})
 }
 
 // sentTo returns the messages of one type that a member got.
-func (c *cast) sentTo(i int, t Type) (out []Message) {
+func (c *testJob) sentTo(i int, t Type) (out []Message) {
 	for _, cmd := range c.log {
 		if s, ok := cmd.(Send); ok && s.Conn == Conn(i) && s.Msg.Type == t {
 			out = append(out, s.Msg)
@@ -126,7 +126,7 @@ func (c *cast) sentTo(i int, t Type) (out []Message) {
 	return out
 }
 
-func all[C Command](c *cast) (out []C) {
+func all[C Command](c *testJob) (out []C) {
 	for _, cmd := range c.log {
 		if cmd, ok := cmd.(C); ok {
 			out = append(out, cmd)
@@ -135,7 +135,7 @@ func all[C Command](c *cast) (out []C) {
 	return out
 }
 
-func (c *cast) notes() string {
+func (c *testJob) notes() string {
 	var out []string
 	for _, n := range all[Note](c) {
 		out = append(out, n.Text)
@@ -144,7 +144,7 @@ func (c *cast) notes() string {
 }
 
 // members returns the ids of the world that runs, in the order of group ranks.
-func (c *cast) members() string {
+func (c *testJob) members() string {
 	var ids []string
 	for _, p := range c.m.World().Members {
 		ids = append(ids, string(p.ID))
@@ -153,7 +153,7 @@ func (c *cast) members() string {
 }
 
 // runs checks what runs now.
-func (c *cast) runs(round, restart int, members string) {
+func (c *testJob) runs(round, restart int, members string) {
 	c.t.Helper()
 	w := c.m.World()
 	if c.m.mem.work.state != workRunning || w.Round != round || w.Restart != restart || c.members() != members {
@@ -163,7 +163,7 @@ func (c *cast) runs(round, restart int, members string) {
 }
 
 // ended checks that the job ends with this code for all given members.
-func (c *cast) ended(code int, members ...int) {
+func (c *testJob) ended(code int, members ...int) {
 	c.t.Helper()
 	if c.m.coord == nil || c.m.coord.round.state != roundDecided || c.m.coord.job.outcome.Code != code {
 		c.t.Fatalf("the job does not end with %d", code)
@@ -175,7 +175,7 @@ func (c *cast) ended(code int, members ...int) {
 	}
 }
 
-func (c *cast) standing(id NodeID) Standing {
+func (c *testJob) standing(id NodeID) Standing {
 	v := c.m.coord.buildView(nil)
 	i := slices.IndexFunc(v.Nodes, func(n NodeView) bool { return n.ID == id })
 	if i < 0 {
