@@ -136,7 +136,7 @@ func newTestAgent(t *testing.T, i, n int, dir string) *testAgent {
 	p.agent = &agent{
 		base: b, env: environment{base: b}, status: silent, placement: places, session: &meet.Session{Store: &meet.Store{}},
 		workers: &supervisor{
-			base: b, processes: p.table, output: output{folders: folders, redirect: files}, socket: socket.NewUnreachable(),
+			base: b, processes: p.table, output: logs.Output{Folders: folders, Redirect: files}, socket: socket.NewUnreachable(),
 			store: &meet.Store{}, placement: places,
 		},
 	}

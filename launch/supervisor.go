@@ -30,7 +30,7 @@ type supervisor struct {
 	*base
 	processes workers.Table
 	out       *logs.Console // prints the workers' output
-	output    output
+	output    logs.Output
 	socket    *socket.Server
 	store     *meet.Store
 	placement *place.Placement
@@ -49,19 +49,13 @@ type round struct {
 	stopArrivals context.CancelFunc // stops the watch for missing workers; nil: there is none
 }
 
-// output says where the workers' output goes.
-type output struct {
-	folders       *logs.Folders
-	redirect, tee logs.StdSpec
-}
-
 func newSupervisor(b *base, out *logs.Console) *supervisor {
 	return &supervisor{base: b, processes: workers.Processes(b.table), out: out}
 }
 
 // plan returns what this node's workers of a round are started with.
 func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env envprop.Base) *workers.Plan {
-	folder, err := s.output.folders.Make(c.World.Restart)
+	folder, err := s.output.Folders.Make(c.World.Restart)
 	return &workers.Plan{
 		World: c.World, Group: c.Index, Program: prog, Base: env, Places: s.placement.Plan(),
 		Folder: folder, Dir: s.opts.Dir, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: err,
@@ -98,7 +92,7 @@ func (s *supervisor) options(p *workers.Plan) workers.Options {
 		Open: func(local int) (*logs.Worker, error) {
 			return logs.Open(logs.WorkerOptions{
 				LocalRank: local, Dir: p.Folder, Console: s.out,
-				Redirect: s.output.redirect.For(local), Tee: s.output.tee.For(local),
+				Redirect: s.output.Redirect.For(local), Tee: s.output.Tee.For(local),
 				Prefix: logs.DefaultPrefix(m.Role, local),
 				OnLoss: func(path string, err error) { s.printLogError(m.FirstRank+local, path, err) },
 			})
@@ -159,8 +153,8 @@ func (s *supervisor) close() {
 
 // removeFolders removes the log folders that are empty.
 func (s *supervisor) removeFolders() {
-	if s.output.folders != nil {
-		s.output.folders.RemoveEmpty()
+	if s.output.Folders != nil {
+		s.output.Folders.RemoveEmpty()
 	}
 }
 

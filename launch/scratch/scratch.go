@@ -6,6 +6,7 @@
 package scratch
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,6 +41,17 @@ func (t Tag) Remove() {
 	_ = os.RemoveAll(t.Build())
 	removeEmpty(t.Logs(true))
 	removeEmpty(t.Logs(false))
+}
+
+// IsUnwritable reports whether an error says that nothing can be written at a place.
+// A job that needs no files must not end for that.
+func IsUnwritable(err error) bool {
+	for _, e := range []error{unix.EROFS, unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENOSPC, unix.EDQUOT} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // removeEmpty removes the folders of a tree that contain no file.
