@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"syscall"
@@ -128,7 +129,7 @@ func (a *agent) nodeCause(k rendezvous.Kind, text string) rendezvous.Cause {
 // nodeCause returns a cause that concerns this node as a whole, before it is in a world.
 func (b *base) nodeCause(k rendezvous.Kind, text string) rendezvous.Cause {
 	return rendezvous.Cause{
-		Kind: k, Node: b.node.ID, Host: b.node.Host, Addr: b.node.Addr, GroupRank: -1, Rank: -1, LocalRank: -1,
+		Kind: k, Node: b.node.ID, Host: cmp.Or(b.node.Host, hostName()), Addr: b.node.Addr, GroupRank: -1, Rank: -1, LocalRank: -1,
 		Message: text, Time: time.Now(),
 	}
 }
