@@ -34,7 +34,7 @@ func abort(bound time.Duration) []scenario {
 				only: []string{nameGorun, "torchrun", "mpirun", "hydra", "srun -K"},
 				run: func(ctx context.Context, l *lab, p *peer) ([]reading, error) {
 					victim++
-					return killWorker(ctx, l, p, abortion{s, f, victim, bound})
+					return killWorker(ctx, l, p, workerKill{s, f, victim, bound})
 				},
 			})
 		}
@@ -42,14 +42,14 @@ func abort(bound time.Duration) []scenario {
 	return all
 }
 
-type abortion struct {
+type workerKill struct {
 	shape  shape
 	fault  fault
 	victim int // counted modulo the workers, in the order of their start
 	bound  time.Duration
 }
 
-func killWorker(ctx context.Context, l *lab, p *peer, a abortion) (_ []reading, err error) {
+func killWorker(ctx context.Context, l *lab, p *peer, a workerKill) (_ []reading, err error) {
 	j, err := startJob(l, p, a.shape, nil)
 	if err != nil {
 		return nil, err

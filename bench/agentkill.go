@@ -35,7 +35,7 @@ func agentKill(bound time.Duration) []scenario {
 }
 
 type agentFault struct {
-	victim int  // a worker of the node, as for abortion
+	victim int  // a worker of the node, as for workerKill
 	keeper bool // true: kill the agent's parent, not the agent
 	bound  time.Duration
 }

@@ -185,7 +185,7 @@ func TestNoEtcd(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	l := &lab{scratch: t.TempDir(), gorun: "gorun"}
 	l.startEtcd()
-	if l.etcd != nil || l.etcdWhy != "missing: etcd" || l.aside() != nil {
+	if l.etcd != nil || l.etcdWhy != "missing: etcd" || l.otherProcesses() != nil {
 		t.Fatalf("%+v", l)
 	}
 	for _, p := range peers(t.Context(), l) {

@@ -70,7 +70,7 @@ func sealFleet(ctx context.Context, l *lab, p *peer, n int, late bool) ([]readin
 	var begin int64
 	for i := range n {
 		if late && i == n-1 {
-			if err := agents[0].awaits(ctx, n-1); err != nil {
+			if err := agents[0].waitForNodes(ctx, n-1); err != nil {
 				return nil, err
 			}
 		}
@@ -160,13 +160,13 @@ func (f *fleet) backend(n *rendezvous.Node, i int) (rendezvous.Backend, error) {
 		return nil, err
 	}
 	n.Endpoint = g.Serves()
-	return gossiping{g}, nil
+	return gossipBackend{g}, nil
 }
 
-// gossiping makes a rendezvous.Backend of gossip.
-type gossiping struct{ *gossip.Gossip }
+// gossipBackend makes a rendezvous.Backend of gossip.
+type gossipBackend struct{ *gossip.Gossip }
 
-func (g gossiping) Run(ctx context.Context, post func(rendezvous.Event)) error {
+func (g gossipBackend) Run(ctx context.Context, post func(rendezvous.Event)) error {
 	return g.Gossip.Run(ctx, func(p rendezvous.Peers) { post(p) })
 }
 

@@ -24,7 +24,7 @@ type job struct {
 	dir      string // output of the launchers and the file of started workers
 	cmds     []*exec.Cmd
 	begin    int64  // monotonic ns, before the first launcher was started
-	aside    []int  // descendants of this process that do not belong to the job
+	others   []int  // descendants of this process that do not belong to the job
 	memory   string // folder in memory for the files that a killed launcher leaves; "": there is none
 	finished chan struct{}
 	end      int64 // monotonic ns, after the last launcher ended; valid after finished
@@ -36,8 +36,8 @@ func startJob(l *lab, p *peer, s shape, program []string) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{dir: dir, aside: l.aside(), finished: make(chan struct{})}
-	if !p.litters {
+	j := &job{dir: dir, others: l.otherProcesses(), finished: make(chan struct{})}
+	if !p.leavesFiles {
 		j.memory, _ = os.MkdirTemp("/dev/shm", "bench")
 	}
 	if program == nil {
@@ -61,7 +61,7 @@ func startJob(l *lab, p *peer, s shape, program []string) (*job, error) {
 	for _, line := range lines {
 		cmd := exec.Command(line[0], line[1:]...)
 		cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
-		if p.litters {
+		if p.leavesFiles {
 			cmd.Env = append(cmd.Env, "TMPDIR="+dir, "BENCH_TMPDIR="+dir)
 		} else if j.memory != "" {
 			cmd.Env = append(cmd.Env, "TMPDIR="+j.memory)
@@ -181,7 +181,7 @@ func (j *job) close() error {
 
 // below returns the processes of the job and those that they left behind.
 func (j *job) below() []process {
-	return slices.DeleteFunc(descendants(), func(p process) bool { return slices.Contains(j.aside, p.pid) })
+	return slices.DeleteFunc(descendants(), func(p process) bool { return slices.Contains(j.others, p.pid) })
 }
 
 // kill sends SIGKILL to every process that still runs and returns their number.

@@ -178,8 +178,8 @@ func (l *lab) startEtcd() {
 	}
 }
 
-// aside returns the descendants of this process that belong to no job.
-func (l *lab) aside() []int {
+// otherProcesses returns the descendants of this process that belong to no job.
+func (l *lab) otherProcesses() []int {
 	if l.etcd == nil {
 		return nil
 	}

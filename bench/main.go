@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string) (err error) {
 		l.startEtcd()
 	}
 
-	who := choose(peers(ctx, l), o.peers)
+	selectedPeers := choose(peers(ctx, l), o.peers)
 	m := describeMachine()
 	fmt.Printf("%s; workers in %s; medians of interleaved rounds\n", m, l.compiler)
 	var all []row
@@ -102,7 +102,7 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 		result := result{Time: time.Now().UTC(), Machine: m}
 		for _, sc := range scenarios(r.measure, o) {
-			each, err := sc.runAll(ctx, l, who, e)
+			each, err := sc.runAll(ctx, l, selectedPeers, e)
 			if err != nil {
 				return errors.Join(err, printTable(os.Stdout, all))
 			}

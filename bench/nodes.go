@@ -86,7 +86,7 @@ func measureMemory(ctx context.Context, l *lab, p *peer, s shape) (_ []reading, 
 		{metric: "an agent, PSS", value: per(u.agent.pss, u.agents), unit: "MiB"},
 		{metric: "an agent, RSS", value: per(u.agent.rss, u.agents), unit: "MiB"},
 	}
-	if p.ours() && u.keepers > 0 {
+	if p.isGorun() && u.keepers > 0 {
 		all = append(all,
 			reading{metric: "a keeper, PSS", value: per(u.keeper.pss, u.keepers), unit: "MiB"},
 			reading{metric: "a keeper, RSS", value: per(u.keeper.rss, u.keepers), unit: "MiB"})

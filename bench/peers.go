@@ -21,10 +21,10 @@ func (s shape) String() string { return fmt.Sprintf("%d x %d", s.nodes, s.perNod
 
 // peer is a launcher that is measured.
 type peer struct {
-	name    string
-	missing string // why it cannot run here, "" if it can
-	env     []string
-	litters bool // true: it leaves files in TMPDIR, so it gets a TMPDIR of its own
+	name        string
+	missing     string // why it cannot run here, "" if it can
+	env         []string
+	leavesFiles bool // true: it leaves files in TMPDIR, so it gets a TMPDIR of its own
 	// commands returns the commands that a user runs for the job: one, or one a
 	// node. For one node they are the peer's usual commands for one node.
 	commands func(l *lab, s shape, program []string) ([][]string, error)
@@ -36,8 +36,8 @@ const (
 	nameFloor = "floor"
 )
 
-// ours reports whether the peer is gorun, with either backend.
-func (p *peer) ours() bool { return p.name == nameGorun || p.name == nameEtcd }
+// isGorun reports whether the peer is gorun, with either backend.
+func (p *peer) isGorun() bool { return p.name == nameGorun || p.name == nameEtcd }
 
 // peers returns gorun and all launchers that it is compared with. They include the
 // missing ones, so that the table shows them as missing.
@@ -47,9 +47,9 @@ func peers(ctx context.Context, l *lab) []*peer {
 	all := []*peer{
 		{name: nameGorun, missing: l.gorunWhy, commands: gorunCommands},
 		{name: nameEtcd, missing: cmp.Or(l.gorunWhy, l.etcdWhy), commands: etcdCommands},
-		{name: "torchrun", missing: torchMissing(ctx), litters: true, commands: torchrunCommands},
+		{name: "torchrun", missing: torchMissing(ctx), leavesFiles: true, commands: torchrunCommands},
 		{
-			name: "mpirun", missing: missing(mpirun), litters: true,
+			name: "mpirun", missing: missing(mpirun), leavesFiles: true,
 			env: []string{
 				"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 				"OMPI_MCA_oob_tcp_if_include=lo",

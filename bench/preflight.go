@@ -124,7 +124,7 @@ func simulated(n, odd int) *preflight.Fleet {
 // explainCost reads a long log whose last lines are about a failure.
 func explainCost(ctx context.Context, _ *lab, _ *peer) ([]reading, error) {
 	const size = 256 << 20
-	log := &endless{
+	log := &repeatedLog{
 		left: size, body: []byte("[rank3]: 2026-11-21 12:00:00 step 123456 loss 2.345 lr 3e-4 grad_norm 1.25 tokens/s 123456 errors 0\n"),
 		tail: []byte("node7:42:43 [1] init.cc:904 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000\n"),
 	}
@@ -141,15 +141,15 @@ func explainCost(ctx context.Context, _ *lab, _ *peer) ([]reading, error) {
 	return one(reading{value: size / float64(1<<20) / took.Seconds(), unit: "MiB/s"}), nil
 }
 
-// endless is a log of equal lines and a last one.
-type endless struct {
+// repeatedLog is a log of equal lines and a last one.
+type repeatedLog struct {
 	left int
 	body []byte
 	tail []byte
 	rest []byte
 }
 
-func (e *endless) Read(p []byte) (n int, err error) {
+func (e *repeatedLog) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		if len(e.rest) == 0 {
 			switch {

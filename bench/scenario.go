@@ -55,7 +55,7 @@ func (t *turns) due(round int, e effort) bool {
 		return false
 	}
 	done := float64(round) / float64(e.reps)
-	return t.peer.ours() || float64(t.spent)/float64(e.budget) <= done
+	return t.peer.isGorun() || float64(t.spent)/float64(e.budget) <= done
 }
 
 // runAll runs the scenario in interleaved rounds, so that a drift of the machine affects

@@ -60,8 +60,8 @@ func (a *simulant) failed(err error) {
 	a.once.Do(func() { close(a.started) })
 }
 
-// awaits waits until the coordinator, on this agent, says that n nodes have joined.
-func (a *simulant) awaits(ctx context.Context, n int) error {
+// waitForNodes waits until the coordinator, on this agent, says that n nodes have joined.
+func (a *simulant) waitForNodes(ctx context.Context, n int) error {
 	for {
 		a.mu.Lock()
 		st := a.waits

@@ -28,15 +28,15 @@ func spares() []scenario {
 			measure: "spare", name: name, only: []string{nameGorun, nameEtcd},
 			run: func(ctx context.Context, l *lab, p *peer) ([]reading, error) {
 				victim++
-				return replace(ctx, l, p, s, coordinator, victim)
+				return replaceNode(ctx, l, p, s, coordinator, victim)
 			},
 		})
 	}
 	return all
 }
 
-// standing is what gorun status reports about a job.
-type standing struct {
+// jobStatus is what gorun status reports about a job.
+type jobStatus struct {
 	Coordinator string `json:"coordinator"`
 	Nodes       []struct {
 		Host, Addr, Standing string
@@ -44,7 +44,7 @@ type standing struct {
 	} `json:"nodes"`
 }
 
-func replace(ctx context.Context, l *lab, p *peer, s shape, coordinator bool, victim int) (_ []reading, err error) {
+func replaceNode(ctx context.Context, l *lab, p *peer, s shape, coordinator bool, victim int) (_ []reading, err error) {
 	j, err := startJob(l, p, s, nil)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func replace(ctx context.Context, l *lab, p *peer, s shape, coordinator bool, vi
 	if err != nil {
 		return nil, err
 	}
-	st, err := complete(ctx, l, s)
+	st, err := waitForJob(ctx, l, s)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, j.lastOutput())
 	}
@@ -86,12 +86,12 @@ func replace(ctx context.Context, l *lab, p *peer, s shape, coordinator bool, vi
 	return one(reading{metric: "last worker starts again", value: ms(last - begin), unit: "ms"}), nil
 }
 
-// complete waits until all nodes are in the job or wait as spares.
-func complete(ctx context.Context, l *lab, s shape) (standing, error) {
+// waitForJob waits until all nodes are in the job or wait as spares.
+func waitForJob(ctx context.Context, l *lab, s shape) (jobStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
 	for {
-		var st standing
+		var st jobStatus
 		out, err := exec.CommandContext(ctx, l.gorun, "status", "--json", "--run-id", l.runID()).Output()
 		if err == nil {
 			err = json.Unmarshal(out, &st)

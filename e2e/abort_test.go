@@ -29,7 +29,7 @@ func TestAbort(t *testing.T) {
 			if code != 0 || !strings.Contains(out, "aborted run "+j.id) || from < 2 && !strings.Contains(out, ": 2 nodes") {
 				t.Errorf("exit code %d, %q, %q", code, out, said)
 			}
-			j.wantExit(patience, 143, agents...)
+			j.wantExit(longWait, 143, agents...)
 			j.wantCause(agents, "the job was aborted by ", fmt.Sprintf("(127.0.0.%d): wrong learning rate", from+1))
 			j.wantSameCause(agents...)
 			j.wantNoProcess()
@@ -54,7 +54,7 @@ func TestSecondAbortKills(t *testing.T) {
 		}
 		agents[0].waitForStderr("the job was aborted")
 	}
-	j.wantExit(patience, 143, agents...)
+	j.wantExit(longWait, 143, agents...)
 	j.wantSameCause(agents...)
 }
 
@@ -91,7 +91,7 @@ func TestStatusOfAnotherUser(t *testing.T) {
 			}
 		}
 	}
-	j.wantExit(patience, 143, a)
+	j.wantExit(longWait, 143, a)
 }
 
 // reachable copies a program to a folder in which every user may run it.
@@ -133,12 +133,12 @@ func TestStatusChoosesTheJob(t *testing.T) {
 	if out, said, code := runClient(t, exec.Command(os.Getenv(envGorun), "abort", "--rdzv-id", id+"1")); code != 0 || out != "aborted run "+id+"1: 1 node\n" {
 		t.Errorf("of one: exit code %d, %q, %q", code, out, said)
 	}
-	two.wantExit(patience, 143, agents[1])
+	two.wantExit(longWait, 143, agents[1])
 	if !agents[0].running() {
 		t.Error("the other job ended, too")
 	}
 	agents[0].signal(syscall.SIGTERM)
-	one.wantExit(patience, 143, agents[0])
+	one.wantExit(longWait, 143, agents[0])
 	_, said, code = runClient(t, agents[0].client("status"))
 	if code != 1 || !strings.Contains(said, "no gorun job of this user") {
 		t.Errorf("after the end: exit code %d, %q", code, said)

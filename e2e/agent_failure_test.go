@@ -31,7 +31,7 @@ func TestAgentCannotGoOn(t *testing.T) {
 				a.waitForStdout("up", 1)
 			}
 			j.touch("go")
-			j.wantExit(soon, 7, agents...)
+			j.wantExit(shortWait, 7, agents...)
 			j.wantCause(agents, "rank 0", "exited with code 7")
 			j.wantSameCause(agents...)
 			for _, a := range agents {
@@ -71,7 +71,7 @@ func TestKilledAgentLeavesNoFiles(t *testing.T) {
 				t.Error("no socket: this test looks at the wrong folder")
 			}
 			j.kill(a.pid())
-			j.wantExit(soon, 137, a)
+			j.wantExit(shortWait, 137, a)
 			if names := left(j); len(names) > 0 {
 				t.Errorf("left: %v", names)
 			}
@@ -83,7 +83,7 @@ func TestKilledAgentLeavesNoFiles(t *testing.T) {
 		tool := j.write("bin/go", "#!/bin/sh\nmkdir ${GOTMPDIR:-$TMPDIR}/go-build1\necho building\ntouch $E2E_DIR/builds\nexec sleep 1000\n", 0o700)
 		j.env = []string{"TMPDIR=" + j.dir, "PATH=" + filepath.Dir(tool) + ":" + os.Getenv("PATH")}
 		a := j.run("gorun", j.write("prog.go", "package main\n", 0o600))
-		eventually(t, patience, "the build has begun", func() bool {
+		eventually(t, longWait, "the build has begun", func() bool {
 			_, err := os.Stat(filepath.Join(j.dir, "builds"))
 			return err == nil
 		})
@@ -91,7 +91,7 @@ func TestKilledAgentLeavesNoFiles(t *testing.T) {
 			t.Errorf("no folder for the build: %v", left(j))
 		}
 		j.kill(a.pid())
-		j.wantExit(soon, 137, a)
+		j.wantExit(shortWait, 137, a)
 		if names := left(j); len(names) > 0 {
 			t.Errorf("left: %v", names)
 		}
@@ -130,7 +130,7 @@ func TestStoppingIsReported(t *testing.T) {
 	a.signal(syscall.SIGINT)
 	a.waitForStderr("s (Ctrl-C again kills them now)")
 	a.signal(syscall.SIGINT)
-	j.wantExit(soon, 130, a)
+	j.wantExit(shortWait, 130, a)
 }
 
 // The report of a failure names the files that have the worker's output.
@@ -138,7 +138,7 @@ func TestReportNamesLogs(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.run("gorun", with(sh("echo out; echo err >&2; exit 3"), "-r", "1", "-t", "2", "--log-dir", j.dir)...)
-	j.wantExit(soon, 3, a)
+	j.wantExit(shortWait, 3, a)
 	for _, name := range []string{"stdout.log", "stderr.log"} {
 		found, _ := filepath.Glob(filepath.Join(j.dir, "*", "attempt_0", "0", name))
 		if len(found) != 1 || !strings.Contains(a.err.String(), found[0]) {
@@ -167,6 +167,6 @@ func TestEndpointPortInUse(t *testing.T) {
 	}()
 	j := newJob(t)
 	j.endpoint = l.Addr().String()
-	j.wantExit(patience, 1, j.node(1, "2", sh("exit 0")...))
+	j.wantExit(longWait, 1, j.node(1, "2", sh("exit 0")...))
 	j.wantCause(j.agents, j.endpoint, "used by another program")
 }

@@ -30,10 +30,10 @@ func TestAgentKilled(t *testing.T) {
 				}
 				killed := time.Now()
 				j.kill(pid)
-				j.wantExit(patience, 137, agents...)
+				j.wantExit(longWait, 137, agents...)
 				var others []*agent
 				for i, a := range agents {
-					if took := a.ended.Sub(killed); took > soon {
+					if took := a.ended.Sub(killed); took > shortWait {
 						t.Errorf("%s ended %v after the kill", a.name, took)
 					}
 					if i != victim {
@@ -65,7 +65,7 @@ func TestAgentOfLocalNodesKilled(t *testing.T) {
 			a := j.run("both", sh(stay)...)
 			a.waitForStdout("up", 2)
 			j.kill(j.agentOfLocalNode(victim))
-			j.wantExit(patience, 137, a)
+			j.wantExit(longWait, 137, a)
 			a.waitForStderr(fmt.Sprintf("gorun: the agent of node %d was killed by SIGKILL;", victim))
 		})
 	}
@@ -74,7 +74,7 @@ func TestAgentOfLocalNodesKilled(t *testing.T) {
 // agentOfLocalNode waits for the agent of node i and returns its pid.
 func (j *job) agentOfLocalNode(i int) (pid int) {
 	j.Helper()
-	eventually(j, patience, fmt.Sprintf("node %d has an agent", i), func() bool {
+	eventually(j, longWait, fmt.Sprintf("node %d has an agent", i), func() bool {
 		for _, p := range j.processes() {
 			if strings.Contains(p.cmdline, fmt.Sprintf("agent-of-keeper=%d/", i)) {
 				pid = p.pid
@@ -97,10 +97,10 @@ func TestAgentKilledWhileWaiting(t *testing.T) {
 				a.waitForStderr("have 2 of 3 nodes")
 			}
 			j.kill(two[victim].pid())
-			j.wantExit(patience, 137, two[victim])
+			j.wantExit(longWait, 137, two[victim])
 			again := j.node(victim+1, "3", sh("exit 0")...)
 			third := j.node(3, "3", sh("exit 0")...)
-			j.wantExit(patience, 0, two[1-victim], again, third)
+			j.wantExit(longWait, 0, two[1-victim], again, third)
 		})
 	}
 }
@@ -135,7 +135,7 @@ func testKilledAtStart(t *testing.T, victim int, delay time.Duration) {
 	}
 	codes := map[int]bool{}
 	for i, a := range agents {
-		code := a.wait(patience)
+		code := a.wait(longWait)
 		if i != victim {
 			codes[code] = true
 		}

@@ -75,13 +75,13 @@ func (a *agent) running() bool {
 // waitForStdout waits until the agent has printed the text n times to standard output.
 func (a *agent) waitForStdout(text string, n int) {
 	a.j.Helper()
-	eventually(a.j, patience, a.name+" prints "+text, func() bool { return strings.Count(a.out.String(), text) >= n })
+	eventually(a.j, longWait, a.name+" prints "+text, func() bool { return strings.Count(a.out.String(), text) >= n })
 }
 
 // waitForStderr waits until the agent has printed the text to standard error.
 func (a *agent) waitForStderr(text string) {
 	a.j.Helper()
-	eventually(a.j, patience, a.name+" says "+text, func() bool { return strings.Contains(a.err.String(), text) })
+	eventually(a.j, longWait, a.name+" says "+text, func() bool { return strings.Contains(a.err.String(), text) })
 }
 
 func (a *agent) lastLine() string {
@@ -103,7 +103,7 @@ func (a *agent) signal(sig syscall.Signal) {
 func (a *agent) pid() int {
 	a.j.Helper()
 	pid := 0
-	eventually(a.j, patience, a.name+" has an agent below its keeper", func() bool {
+	eventually(a.j, longWait, a.name+" has an agent below its keeper", func() bool {
 		pid = a.findPid()
 		return pid != 0
 	})

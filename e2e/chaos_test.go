@@ -59,7 +59,7 @@ func TestChaos(t *testing.T) {
 		})
 	}
 	if cluster != nil && !t.Failed() {
-		eventually(t, 2*patience, "nothing is left in etcd", func() bool { return len(keysIn(t, cluster)) == 0 })
+		eventually(t, 2*longWait, "nothing is left in etcd", func() bool { return len(keysIn(t, cluster)) == 0 })
 	}
 }
 

@@ -35,7 +35,7 @@ func TestCollectiveAborts(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--nproc-per-node", "2", "--shutdown-timeout", "5")
 			agents := j.nodes(2, self, playFlag, c.mode)
-			j.wantExit(patience, c.code, agents...)
+			j.wantExit(longWait, c.code, agents...)
 			j.wantCause(agents, "rank 1 on", c.text)
 			j.wantSameCause(agents...)
 			out := agents[0].out.String() + agents[1].out.String()
@@ -59,7 +59,7 @@ func TestExampleAllReduce(t *testing.T) {
 	j := newJob(t, "--local-nodes", "2", "--nproc-per-node", "2")
 	j.wd = ".."
 	a := j.run("allreduce", "./examples/allreduce")
-	j.wantExit(4*patience, 0, a)
+	j.wantExit(4*longWait, 0, a)
 	a.waitForStdout("allreduce: 4 ranks, float32 x 1048576: sum verified", 1)
 	a.waitForStdout("send/receive ring verified", 1)
 }
@@ -75,7 +75,7 @@ func collective(mode string) int {
 	// What is tested is the abort through the worker socket, not the signal that
 	// follows it for programs that have none.
 	signal.Ignore(syscall.SIGTERM)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), longWait)
 	defer cancel()
 	w, err := worker.Init(ctx)
 	if err != nil {

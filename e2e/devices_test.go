@@ -134,7 +134,7 @@ func TestPin(t *testing.T) {
 			g.m.env = append(g.m.env, tt.env...)
 			script := sh(`echo $RANK $LOCAL_RANK "${CUDA_VISIBLE_DEVICES--}" ${CUDA_DEVICE_ORDER--} ${GORUN_DEVICE--}`)
 			x := g.run(append(strings.Fields(tt.flags), script...)...)
-			g.wantExit(patience, tt.code, x)
+			g.wantExit(longWait, tt.code, x)
 			var got []string
 			for line := range strings.Lines(x.out.String()) {
 				got = append(got, strings.TrimSpace(line))
@@ -158,7 +158,7 @@ func TestPinTwoContainers(t *testing.T) {
 	f.machines[1].nvml("gpus 2 host node1")
 	j := f.job(t)
 	agents := f.all(j, script)
-	j.wantExit(patience, 78, agents...)
+	j.wantExit(longWait, 78, agents...)
 	wantFindings(t, agents[0].err.String(), "error D01", "warning H01")
 	wantParts(t, agents[0].err.String(), "GPU-node1-0000")
 }
@@ -176,7 +176,7 @@ func TestGPURelease(t *testing.T) {
 	if err := os.WriteFile(g.live, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	g.wantExit(patience, 0, a)
+	g.wantExit(longWait, 0, a)
 	a.waitForStdout("up", 2)
 }
 
@@ -189,7 +189,7 @@ func TestSecondCtrlCEndsGPURelease(t *testing.T) {
 	a.signal(syscall.SIGINT)
 	a.waitForStderr("waiting until the GPUs are free")
 	a.signal(syscall.SIGINT)
-	g.wantExit(patience, 130, a)
+	g.wantExit(longWait, 130, a)
 }
 
 // The wait for the GPUs ends after the user's timeout.
@@ -198,7 +198,7 @@ func TestGPUReleaseTimeout(t *testing.T) {
 	for limit, says := range map[string]string{"4": "the GPUs are not free after 4s: GPU 0: pid ", "0": ""} {
 		g := newGPUHost(t, 2)
 		a := g.run(with(sh(`echo busy 0 $$ >>$LIVE; exit 3`), "--gpu-release-timeout", limit)...)
-		g.wantExit(patience, 3, a)
+		g.wantExit(longWait, 3, a)
 		if said := strings.Contains(a.err.String(), "the GPUs are not free"); said != (says != "") || !strings.Contains(a.err.String(), says) {
 			t.Errorf("--gpu-release-timeout %s: want %q", limit, says)
 		}
@@ -218,13 +218,13 @@ func TestNUMABinding(t *testing.T) {
 	j := newJob(t)
 	mask := sh(`grep Cpus_allowed_list: /proc/self/status`)
 	a := j.run("node", with(mask, "--nproc-per-node", "2", "--numa-binding", "node")...)
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	a.waitForStdout("Cpus_allowed_list:", 2)
 	if len(distinct) < 2 {
 		t.Skip("exclusive: this machine has one core")
 	}
 	a = j.run("exclusive", with(mask, "--nproc-per-node", "2", "--numa-binding", "exclusive")...)
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	var lists []string
 	for line := range strings.Lines(a.out.String()) {
 		lists = append(lists, line)

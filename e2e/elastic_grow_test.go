@@ -35,7 +35,7 @@ func TestNewNodeJoins(t *testing.T) {
 		spare := j.node(4, "1:3", sh(round)...)
 		spare.waitForStderr("hot spare")
 		j.touch("go")
-		j.wantExit(patience, 0, j.agents...)
+		j.wantExit(longWait, 0, j.agents...)
 		t.Log(first.err)
 		for i, size := range []string{"of 1", "of 2", "of 3"} {
 			name := "attempt_0"
@@ -72,7 +72,7 @@ func TestNewNodeWaits(t *testing.T) {
 		first.waitForStdout("rank 0 of 2 restart 1", 1)
 		second.waitForStdout("rank 1 of 2 restart 1", 1)
 		j.touch("go")
-		j.wantExit(patience, 0, first, second)
+		j.wantExit(longWait, 0, first, second)
 		if n := strings.Count(first.out.String(), "\n"); n != 2 {
 			t.Errorf("%d rounds: %s", n, first.out)
 		}
@@ -95,7 +95,7 @@ func TestNodeTakenOut(t *testing.T) {
 					a.waitForStdout("of 3 restart 0", 1)
 				}
 				three[victim].signal(syscall.SIGTERM)
-				j.wantExit(patience, 143, three[victim])
+				j.wantExit(longWait, 143, three[victim])
 				j.wantCause(three[victim:victim+1], "received SIGTERM")
 				rank := 0
 				for i, a := range three {
@@ -109,7 +109,7 @@ func TestNodeTakenOut(t *testing.T) {
 				three[2].signal(syscall.SIGINT)
 				for i, a := range three {
 					if i != victim {
-						j.wantExit(patience, 130, a)
+						j.wantExit(longWait, 130, a)
 						j.wantCause([]*agent{a}, "(127.0.0.3) received SIGINT")
 					}
 				}
@@ -131,7 +131,7 @@ func TestFreshStoreAfterGrowth(t *testing.T) {
 		j.node(2, "1:2", self, playFlag, playStore).waitForStdout("rank 1 of 2: 2 in the store, which was empty: true", 1)
 		j.agents[0].waitForStdout("rank 0 of 2: 2 in the store, which was empty: true", 1)
 		j.touch("go")
-		j.wantExit(patience, 0, j.agents...)
+		j.wantExit(longWait, 0, j.agents...)
 	})
 }
 
@@ -139,7 +139,7 @@ func TestFreshStoreAfterGrowth(t *testing.T) {
 const playStore = "store"
 
 func countInStore() int {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), longWait)
 	defer cancel()
 	c, err := store.Dial(ctx, net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT")))
 	if err != nil {

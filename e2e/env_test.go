@@ -22,7 +22,7 @@ func TestEnvironment(t *testing.T) {
 		j.node(1, "2", with(sh(`env -0 >$E2E_DIR/env.$RANK`), "--nproc-per-node", "1")...),
 		j.node(2, "2", with(sh(`env -0 >$E2E_DIR/env.$RANK`), "--nproc-per-node", "3")...),
 	}
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 	first := j.environ(0)
 	for rank := range 4 {
 		env := j.environ(rank)
@@ -99,7 +99,7 @@ func TestOMPNumThreads(t *testing.T) {
 				cmd.Env = append(cmd.Env, c.given)
 			}
 			a := j.launch(name, cmd)
-			j.wantExit(patience, 0, a)
+			j.wantExit(longWait, 0, a)
 			a.waitForStdout("omp "+c.want+"\n", 1)
 			if noted := strings.Contains(a.err.String(), "OMP_NUM_THREADS"); noted != (name == "several" || name == "torchrun") {
 				t.Errorf("a note about OMP_NUM_THREADS: %v", noted)
@@ -119,12 +119,12 @@ func TestStoreOfEveryRound(t *testing.T) {
 	for round := range 2 {
 		for rank := range 2 {
 			var at string
-			eventually(t, patience, "the store's address", func() bool {
+			eventually(t, longWait, "the store's address", func() bool {
 				b, _ := os.ReadFile(fmt.Sprintf("%s/store.%d.%d", j.dir, round, rank))
 				at = strings.TrimSpace(string(b))
 				return strings.HasSuffix(string(b), "\n")
 			})
-			c, err := net.DialTimeout("tcp", at, soon)
+			c, err := net.DialTimeout("tcp", at, shortWait)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func TestStoreOfEveryRound(t *testing.T) {
 		}
 		j.touch(fmt.Sprint("go.", round))
 	}
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 	if len(seen) != 2 {
 		t.Errorf("stores of two rounds: %v", slices.Collect(maps.Keys(seen)))
 	}

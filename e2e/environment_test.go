@@ -38,7 +38,7 @@ func TestOneEnvironment(t *testing.T) {
 				{"NCCL_ALGO=Ring", "NCCL_SOCKET_IFNAME=eth7", "E2E_OWN=a", "NCCL_DEBUG_SUBSYS=NET"},
 				{"NCCL_ALGO=Tree", "NCCL_SOCKET_IFNAME=eth8", "E2E_OWN=b", "NCCL_PROTO=LL"},
 			}, [2][]string{}, printEnv...)
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			for rank, want := range []map[string]string{
 				{"NCCL_ALGO": "Ring", "NCCL_SOCKET_IFNAME": "eth7", "E2E_OWN": "a", "NCCL_DEBUG_SUBSYS": "NET"},
 				{"NCCL_ALGO": "Ring", "NCCL_SOCKET_IFNAME": "eth8", "E2E_OWN": "b", "NCCL_DEBUG_SUBSYS": ""},
@@ -72,7 +72,7 @@ func TestConflictRefused(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--env-conflict", "error", "--preflight", preflight)
 			agents := j.startPair(env, [2][]string{}, printEnv...)
-			j.wantExit(patience, 78, agents...)
+			j.wantExit(longWait, 78, agents...)
 			for _, a := range agents {
 				wantParts(t, a.err.String(), "error E01", "NCCL_ALGO=Ring", "NCCL_ALGO=Tree", "127.0.0.1", "127.0.0.2")
 			}
@@ -84,7 +84,7 @@ func TestConflictRefused(t *testing.T) {
 	t.Run("settled", func(t *testing.T) {
 		t.Parallel()
 		j := newJob(t, "--env-conflict", "error")
-		j.wantExit(patience, 0, j.startPair(env, [2][]string{1: {"-x", "NCCL_ALGO=Ring,Tree"}}, printEnv...)...)
+		j.wantExit(longWait, 0, j.startPair(env, [2][]string{1: {"-x", "NCCL_ALGO=Ring,Tree"}}, printEnv...)...)
 		for rank := range 2 {
 			if got := j.environ(rank)["NCCL_ALGO"]; got != "Ring,Tree" {
 				t.Errorf("rank %d: NCCL_ALGO=%q", rank, got)
@@ -106,7 +106,7 @@ func TestRequestedEnvironment(t *testing.T) {
 		{"--role", "ps", "-x", "MY_*", "-x", "BOTH=flag", "-x", "role=ps:OMP_NUM_THREADS=3"},
 		{"--role", "trainer", "--env-file", file, "--unset", "GONE*", "-x", "node=0:ONLY=first, and alone", "-x", "node=1:NODE=one"},
 	}, printEnv...)
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 	for rank, want := range []map[string]string{
 		{
 			"MY_A": "1", "MY_B": "2", "BOTH": "flag", "FROM_FILE": "a b", "SEED": "1", "GONE": "", "GONE_TOO": "",
@@ -131,7 +131,7 @@ func TestRequestedEnvironmentOfOneNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")
 	j.env = []string{"GONE=1"}
-	j.wantExit(patience, 0, j.run("alone", with(printEnv, "-x", "HERE=1", "--unset", "GONE", "-x", "node=0:ZERO=0", "-x", "node=1:NOT=1")...))
+	j.wantExit(longWait, 0, j.run("alone", with(printEnv, "-x", "HERE=1", "--unset", "GONE", "-x", "node=0:ZERO=0", "-x", "node=1:NOT=1")...))
 	env := j.environ(0)
 	if _, set := env["GONE"]; set || env["HERE"] != "1" || env["ZERO"] != "0" || env["NOT"] != "" {
 		t.Errorf("HERE=%q ZERO=%q NOT=%q, GONE is set: %v", env["HERE"], env["ZERO"], env["NOT"], set)
@@ -161,7 +161,7 @@ func TestEnvironmentErrors(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--standalone")
 			a := j.run(name, with(sh("exit 0"), c.flags...)...)
-			j.wantExit(patience, 2, a)
+			j.wantExit(longWait, 2, a)
 			j.wantCause([]*agent{a}, c.want)
 			if strings.Contains(a.err.String(), "hunter2") {
 				t.Errorf("it says:\n%s", a.err.String())
@@ -197,13 +197,13 @@ func TestCredentialIsNotShown(t *testing.T) {
 		}
 	}
 	j.touch("go")
-	j.wantExit(patience, 1, agents...)
+	j.wantExit(longWait, 1, agents...)
 	for _, mode := range []string{"check", "env", "dry"} {
 		flags := map[string][]string{"check": {"check", "--save", facts, "--json"}, "env": {"env"}, "dry": {"run", "--dry-run"}}[mode]
 		all := newJob(t)
 		all.env = []string{"HF_TOKEN=" + secret, "NCCL_PSK=" + secret, "TORCH_HUB_TOKENS=" + secret, "MY_CONNECTION_STRING=" + secret, "DB=Password=" + secret}
 		a := all.run(mode, append(flags, "-x", "HF_TOKEN", "-x", "NCCL_PSK", "-x", "*", "--no-python", "env", "WANDB_API_KEY="+secret, "true", "--hub-token", secret)...)
-		a.wait(patience)
+		a.wait(longWait)
 		shown += a.out.String() + a.err.String()
 	}
 	for _, name := range []string{facts, report} {
@@ -237,7 +237,7 @@ func TestCredentialInClear(t *testing.T) {
 	for name, flags := range map[string][]string{"without": nil, "with": newJob(t).secretFile(jobSecret)} {
 		j := f.job(t, append(flags, "--preflight", "off")...)
 		agents := []*agent{f.start(j, 1, "2", printEnv...), f.start(j, 2, "2", with(printEnv, "-x", "HF_TOKEN")...)}
-		j.wantExit(patience, 0, agents...)
+		j.wantExit(longWait, 0, agents...)
 		if said := strings.Contains(agents[1].err.String(), "warning: -x HF_TOKEN travels to the other nodes in clear"); said != (flags == nil) {
 			t.Errorf("%s a secret: a warning: %v", name, said)
 		}
@@ -263,7 +263,7 @@ func TestNextFirstNodeDecides(t *testing.T) {
 	for _, a := range agents[1:] {
 		a.waitForStdout("got Tree", 1)
 	}
-	j.wantExit(patience, 0, agents[1:]...)
+	j.wantExit(longWait, 0, agents[1:]...)
 }
 
 // shownEnv makes the output of gorun env and --dry-run the same on every machine.
@@ -296,7 +296,7 @@ func TestEnvironmentIsShown(t *testing.T) {
 			j := newJob(t, first...)
 			j.id = "e2e-0"
 			agents := j.startPair(env, flags, program...)
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			for i, a := range agents {
 				golden(t, fmt.Sprintf("../env/%s-%d.txt", name, i), shownEnv(a.out.String()))
 			}
@@ -309,7 +309,7 @@ func TestEnvironmentIsShown(t *testing.T) {
 		t.Parallel()
 		j := newJob(t, "env", "--env-conflict", "error")
 		agents := j.startPair(env, flags, program...)
-		j.wantExit(patience, 78, agents...)
+		j.wantExit(longWait, 78, agents...)
 		if agents[0].out.String() != "" {
 			t.Errorf("it prints %s", agents[0].out.String())
 		}
@@ -372,13 +372,13 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 		}
 	}
 	j.touch("go")
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 }
 
 // eventuallyWritten waits for a file of the job's folder that is not empty.
 func (j *job) eventuallyWritten(name string) {
 	j.Helper()
-	eventually(j, patience, name, func() bool {
+	eventually(j, longWait, name, func() bool {
 		info, err := os.Stat(filepath.Join(j.dir, name))
 		return err == nil && info.Size() > 0
 	})
@@ -398,7 +398,7 @@ func TestNoCodeFromOtherNodesWithoutSecret(t *testing.T) {
 			}
 			env[1] = append(env[1], "NCCL_NET_PLUGIN=none", "PYTHONSAFEPATH=1")
 			agents := j.startPair(env, [2][]string{0: {"-x", "PYTHONPATH=/stranger", "-x", "SEED=1", "--unset", "PYTHONSAFE*"}}, printEnv...)
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			victim := j.environ(1)
 			if got := victim["PYTHONPATH"] == "/stranger" && victim["PYTHONSAFEPATH"] == ""; got != trusted || victim["SEED"] != "1" {
 				t.Errorf("the other node's worker: PYTHONPATH=%q, PYTHONSAFEPATH=%q, SEED=%q", victim["PYTHONPATH"], victim["PYTHONSAFEPATH"], victim["SEED"])

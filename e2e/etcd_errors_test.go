@@ -59,9 +59,9 @@ func TestEtcdErrorsNameTheEndpoint(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, append(c.flags, "--rdzv-conf", "join_timeout=8")...).inEtcd(c.at)
 			a := j.node(1, "1", sh("echo started")...)
-			j.wantExit(patience, c.code, a)
+			j.wantExit(longWait, c.code, a)
 			j.wantCause(j.agents, c.texts...)
-			if took := a.ended.Sub(a.began); took > 8*time.Second+soon {
+			if took := a.ended.Sub(a.began); took > 8*time.Second+shortWait {
 				t.Errorf("it took %v", took)
 			}
 			if strings.Contains(a.out.String(), "started") {
@@ -85,7 +85,7 @@ func TestEtcdErrorsNameTheEndpoint(t *testing.T) {
 			j := newJob(t, c.flags...).inEtcd(c.at)
 			j.env = c.env
 			agents := j.nodes(2, sh(printRank)...)
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			agents[1].waitForStdout("rank 1 of 2", 1)
 		})
 	}

@@ -20,15 +20,15 @@ func TestEtcdLeaderKilled(t *testing.T) {
 		a.waitForStdout("up", 1)
 	}
 	leader := -1
-	eventually(t, patience, "somebody leads etcd", func() bool { leader = c.Leader(); return leader >= 0 })
+	eventually(t, longWait, "somebody leads etcd", func() bool { leader = c.Leader(); return leader >= 0 })
 	c.Kill(leader)
-	eventually(t, patience, "another one leads", func() bool { l := c.Leader(); return l >= 0 && l != leader })
+	eventually(t, longWait, "another one leads", func() bool { l := c.Leader(); return l >= 0 && l != leader })
 	j.touch("fail")
 	for _, a := range agents {
 		a.waitForStdout("of 3 restart 1", 1)
 	}
 	j.touch("go")
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 	wantEtcdEmpty(t, c)
 }
 
@@ -68,7 +68,7 @@ func TestEtcdMajorityPaused(t *testing.T) {
 		a.waitForStdout("of 2 restart 1", 1)
 	}
 	j.touch("go")
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 	t.Log(agents[0].err)
 	// A lease whose grant was lost on the way has no keys. It ends by itself.
 	if keys := keysIn(t, c); len(keys) > 0 {
@@ -89,7 +89,7 @@ func TestEtcdLost(t *testing.T) {
 	lost := time.Now()
 	c.Kill(0)
 	c.Kill(1)
-	j.wantExit(patience, 75, agents...)
+	j.wantExit(longWait, 75, agents...)
 	for rank, a := range agents {
 		after := j.stamp(fmt.Sprint("stopped.0.", rank)).Sub(lost)
 		if after < 1500*time.Millisecond { // etcd's last answer was at most a third of a lease old
@@ -127,7 +127,7 @@ func TestCutFromEtcdOnly(t *testing.T) {
 			link.Cut()
 			cut := j.agents[victim]
 			cut.waitForStderr("the workers go on as long as this node's connection to the others does")
-			eventually(t, patience, "its membership has ended", func() bool {
+			eventually(t, longWait, "its membership has ended", func() bool {
 				nodes := 0
 				for _, k := range keysIn(t, c) {
 					if strings.Contains(k, "/node/") {
@@ -143,7 +143,7 @@ func TestCutFromEtcdOnly(t *testing.T) {
 			link.Mend()
 			cut.waitForStderr("answers again")
 			j.touch("go")
-			j.wantExit(patience, 0, j.agents...)
+			j.wantExit(longWait, 0, j.agents...)
 			for _, a := range j.agents {
 				if strings.Count(a.out.String(), "round") != 1 {
 					t.Errorf("%s: %s", a.name, a.out)

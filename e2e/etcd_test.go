@@ -35,7 +35,7 @@ func forEachBackend(t *testing.T, story func(t *testing.T, newJob func(flags ...
 		c := etcdtest.Start(t, etcdtest.Options{})
 		story(t, func(flags ...string) *job { return newEtcdJob(t, c, flags...) })
 		// The keys of a killed node stay until its lease ends, five seconds later.
-		eventually(t, patience, "nothing is left in etcd", func() bool { return len(keysIn(t, c)) == 0 })
+		eventually(t, longWait, "nothing is left in etcd", func() bool { return len(keysIn(t, c)) == 0 })
 		wantEtcdEmpty(t, c)
 	})
 }
@@ -71,7 +71,7 @@ func TestEtcd(t *testing.T) {
 			t.Run("success", func(t *testing.T) {
 				j := newEtcdJob(t, c)
 				agents := j.nodes(3, sh(printRank)...)
-				j.wantExit(patience, 0, agents...)
+				j.wantExit(longWait, 0, agents...)
 				for rank, a := range agents {
 					a.waitForStdout(fmt.Sprint("rank ", rank, " of 3"), 1)
 				}
@@ -80,7 +80,7 @@ func TestEtcd(t *testing.T) {
 			t.Run("failure", func(t *testing.T) {
 				j := newEtcdJob(t, c)
 				agents := j.nodes(3, with(onRank("4", "echo oops >&2; exit 3"), "--nproc-per-node", "2")...)
-				j.wantExit(patience, 3, agents...)
+				j.wantExit(longWait, 3, agents...)
 				j.wantCause(agents, "rank 4 on", "127.0.0.3", "exited with code 3")
 				j.wantSameCause(agents...)
 				wantEtcdEmpty(t, c)
@@ -95,7 +95,7 @@ func TestEtcd(t *testing.T) {
 					t.Errorf("keys of a running job: %v", keys)
 				}
 				agents[2].signal(syscall.SIGINT)
-				j.wantExit(patience, 130, agents...)
+				j.wantExit(longWait, 130, agents...)
 				j.wantCause(agents, "stopped:", "127.0.0.3", "received SIGINT")
 				j.wantSameCause(agents...)
 				wantEtcdEmpty(t, c)
@@ -107,7 +107,7 @@ func TestEtcd(t *testing.T) {
 					a.waitForStderr("have 2 of 3 nodes")
 				}
 				agents[0].signal(syscall.SIGINT)
-				j.wantExit(patience, 130, agents...)
+				j.wantExit(longWait, 130, agents...)
 				j.wantSameCause(agents...)
 				wantEtcdEmpty(t, c)
 			})
@@ -125,8 +125,8 @@ func TestEtcdNames(t *testing.T) {
 	local := newJob(t, "--local-nodes", "3", "--rdzv-backend", "etcd", "--rdzv-endpoint", c.Endpoints()[0])
 	agents := old.nodes(2, sh(printRank)...)
 	three := local.run("local", with(sh(printRank), "--rdzv-id", local.id)...)
-	old.wantExit(patience, 0, agents...)
-	local.wantExit(patience, 0, three)
+	old.wantExit(longWait, 0, agents...)
+	local.wantExit(longWait, 0, three)
 	for rank, a := range agents {
 		a.waitForStderr("etcd-v2 is taken for etcd: gorun speaks etcd's API v3")
 		a.waitForStdout(fmt.Sprintf("rank %d of 2 in %s\n", rank, old.id), 1)
@@ -150,7 +150,7 @@ func TestEtcdJobKilled(t *testing.T) {
 			a.waitForStdout("up", 1)
 		}
 		j.killAll()
-		j.wantExit(patience, 137, agents...)
+		j.wantExit(longWait, 137, agents...)
 		if keys := keysIn(t, c); len(keys) != 4 {
 			t.Errorf("keys of a job that was killed just now: %v", keys)
 		}
@@ -162,12 +162,12 @@ func TestEtcdJobKilled(t *testing.T) {
 		again.id = first.id
 		began := time.Now()
 		agents := again.nodes(2, sh(printRank)...)
-		again.wantExit(patience, 0, agents...)
+		again.wantExit(longWait, 0, agents...)
 		t.Logf("the same run id again: done %v after the kill", time.Since(began).Round(time.Millisecond))
 	})
 	t.Run("leases", func(t *testing.T) {
 		killed(t)
 		// The round's lease is the longest: lost_timeout, the grace and ten seconds.
-		eventually(t, patience, "everything is gone with the leases", func() bool { return len(keysIn(t, c)) == 0 })
+		eventually(t, longWait, "everything is gone with the leases", func() bool { return len(keysIn(t, c)) == 0 })
 	})
 }

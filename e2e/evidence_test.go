@@ -21,7 +21,7 @@ func TestEvidenceOfAStoppedWorkerIsReported(t *testing.T) {
 		sleep 0.2
 		echo 'n1:41:44 [0] proxy.cc:1458 NCCL WARN [Service thread] Accept failed Resource temporarily unavailable' >&2
 		exit 3`)...)
-	j.wantExit(patience, 3, agents...)
+	j.wantExit(longWait, 3, agents...)
 	for _, a := range agents {
 		said := a.err.String()
 		if !strings.Contains(said, "likely cause: ") || !strings.Contains(said, "[D01]") {

@@ -97,7 +97,7 @@ func TestGarbage(t *testing.T) {
 				sendGarbage(t, "unix", socket)
 			}
 			j.touch("go")
-			j.wantExit(soon, 0, agents...)
+			j.wantExit(shortWait, 0, agents...)
 		})
 	}
 }

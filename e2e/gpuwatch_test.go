@@ -47,17 +47,17 @@ until [ -e $LIVE.end ]; do sleep 0.2; done`)
 	const fix = ": call torch.cuda.set_device(LOCAL_RANK) or use --pin=exclusive"
 	for _, want := range []string{"its own is GPU 1" + fix, "its own is GPU 2" + fix, "its own is GPU 3" + fix} {
 		// If the driver is late at the first reading, gorun asks again half a minute later.
-		eventually(t, 6*patience, "a word with "+want, func() bool { return strings.Count(a.err.String(), " runs on GPU 0, "+want) == 1 })
+		eventually(t, 6*longWait, "a word with "+want, func() bool { return strings.Count(a.err.String(), " runs on GPU 0, "+want) == 1 })
 	}
 	if took := time.Since(start); took < time.Minute {
 		t.Errorf("the driver was asked after %v, while the workers met", took)
 	}
-	eventually(t, patience, "a word about rank 3's other process", func() bool {
+	eventually(t, longWait, "a word about rank 3's other process", func() bool {
 		return strings.Contains(a.err.String(), " also runs on GPU 1, its own is GPU 3"+fix) || strings.Contains(a.err.String(), " runs on GPU 1, its own is GPU 3"+fix)
 	})
 	a.waitForStderr(fmt.Sprintf("pid %d (", os.Getpid()))
 	g.writeLive(".end")
-	g.wantExit(patience, 0, a)
+	g.wantExit(longWait, 0, a)
 	wantParts(t, a.err.String(), "runs on GPU 2, the GPU of rank 2, with 1024 MiB of its memory; gorun does not know whether it belongs to this job")
 	for _, wrong := range []string{"rank 0 (pid", "not of this job", "the GPU of rank 0", "the GPU of rank 1"} {
 		if strings.Contains(a.err.String(), wrong) {
@@ -74,7 +74,7 @@ func TestGPUError(t *testing.T) {
 	a.waitForStdout("up", 2)
 	g.addEvent("xid 1 13") // an error of a program, not of the GPU
 	g.addEvent("xid 1 79")
-	g.wantExit(patience, 1, a)
+	g.wantExit(longWait, 1, a)
 	g.wantCause([]*agent{a}, "rank 1", "GPU 1 (GPU-node1-0001) of rank 1", "Xid 79", "fallen off the bus")
 	a.waitForStderr("Xid 13")
 }
@@ -90,7 +90,7 @@ func TestGPUErrorWarnsOnly(t *testing.T) {
 	if err := os.WriteFile(g.live+".end", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	g.wantExit(patience, 0, a)
+	g.wantExit(longWait, 0, a)
 }
 
 // The same error ends each round in which it happens. gorun reports an error that
@@ -110,7 +110,7 @@ func TestGPUErrorAgain(t *testing.T) {
 	g.addEvent("xid 1 94")
 	a.waitForStdout("up", 6)
 	g.addEvent("xid 0 48")
-	g.wantExit(patience, 1, a)
+	g.wantExit(longWait, 1, a)
 	g.wantCause([]*agent{a}, "rank 0", "GPU 0 (GPU-node1-0000) of rank 0", "Xid 48")
 }
 
@@ -131,5 +131,5 @@ func TestGPUReleaseContainer(t *testing.T) {
 	g.writeLive(".go")
 	a.waitForStderr(fmt.Sprintf("waiting until the GPUs are free (at most 50s): GPU 0: pid %d (sleep)", container.Process.Pid))
 	g.writeLive("") // the driver lists no process any more
-	g.wantExit(patience, 0, a)
+	g.wantExit(longWait, 0, a)
 }

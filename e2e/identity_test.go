@@ -23,7 +23,7 @@ func (j *job) members(n int) (peers []rendezvous.Peer) {
 	if err != nil {
 		j.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), longWait)
 	defer cancel()
 	_ = g.Run(ctx, func(p rendezvous.Peers) {
 		peers = nil
@@ -48,7 +48,7 @@ func (j *job) helloAs(coordinator string, id rendezvous.NodeID) (refusal string)
 	events := make(chan rendezvous.Event, 64)
 	var plane *control.Plane
 	plane = control.New(control.Options{
-		Interval: time.Second, Silence: patience, Dial: soon,
+		Interval: time.Second, Silence: longWait, Dial: shortWait,
 		Post: func(e rendezvous.Event) {
 			if r, ok := e.(rendezvous.Received); ok {
 				plane.Handled(r.Conn)
@@ -62,7 +62,7 @@ func (j *job) helloAs(coordinator string, id rendezvous.NodeID) (refusal string)
 	defer wg.Wait()
 	defer cancel()
 	plane.Dial(ctx, coordinator)
-	for limit := time.After(soon); ; {
+	for limit := time.After(shortWait); ; {
 		select {
 		case <-limit:
 			return "nothing"
@@ -100,7 +100,7 @@ func TestIDAloneIsRefused(t *testing.T) {
 	}
 	agents[0].waitForStderr("refused stranger (127.0.0.9): it does not prove that the id")
 	j.touch("go")
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 }
 
 // However many hellos an agent refuses, it prints at most one line a second about them.
@@ -125,7 +125,7 @@ func TestRefusalLinesAreLimited(t *testing.T) {
 	if n, most := strings.Count(first.err.String(), "refused stranger"), 2+int(time.Since(began)/time.Second); n > most {
 		t.Errorf("%d lines in %v", n, time.Since(began))
 	}
-	j.wantExit(patience, 0, j.node(2, "2", sh("exit 0")...), first)
+	j.wantExit(longWait, 0, j.node(2, "2", sh("exit 0")...), first)
 	if !strings.Contains(first.err.String(), "more like that)") {
 		t.Errorf("it does not say how many there were: %s", first.err)
 	}

@@ -64,7 +64,7 @@ func TestIdleConnections(t *testing.T) {
 				openIdle(t, a)
 			}
 			j.touch("go")
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			for _, a := range agents {
 				a.waitForStdout("up", 8)
 			}

@@ -73,7 +73,7 @@ func TestIncidentSubnets(t *testing.T) {
 			f := newFleet(t, backup()).healthy()
 			j := f.job(t, "--iface", iface)
 			agents := f.all(j, script)
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			for i, name := range []string{"eth0", "eth1"} {
 				agents[i].waitForStdout("NCCL_SOCKET_IFNAME=="+name+" GLOO_SOCKET_IFNAME="+name+" TP_SOCKET_IFNAME="+name+" UCX_NET_DEVICES="+name+"\n", 1)
 				if table := agents[i].table(); table != "" {
@@ -118,7 +118,7 @@ func TestIncidentAllToAll(t *testing.T) {
 				cat `+logs+`/rank$RANK.log >&2; touch $E2E_DIR/$RANK
 				while [ ! -e $E2E_DIR/3 ]; do sleep 0.01; done
 				[ $RANK = `+first+` ] || sleep 30; exit 1`)...)
-			j.wantExit(patience, 1, agents...)
+			j.wantExit(longWait, 1, agents...)
 			j.wantSameCause(agents...)
 			captured := ""
 			for _, a := range agents {
@@ -161,7 +161,7 @@ func TestIncidentRAS(t *testing.T) {
 			}
 			j := f.job(t)
 			agents := f.all(j, script)
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			if n := queries.Load(); n != 0 {
 				t.Errorf("RAS was asked %d times", n)
 			}

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	envToken = "E2E_TOKEN" // marks every process of a job
-	envDir   = "E2E_DIR"   // the job's folder, for its workers
-	patience = 30 * time.Second
-	soon     = 5 * time.Second // bound for what must not take long, on a busy machine
+	envToken  = "E2E_TOKEN"      // marks every process of a job
+	envDir    = "E2E_DIR"        // the job's folder, for its workers
+	longWait  = 30 * time.Second // bound for what must happen at all
+	shortWait = 5 * time.Second  // bound for what must not take long, on a busy machine
 )
 
 // job has the agents of one run on this machine and all that they started.

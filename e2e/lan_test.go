@@ -33,7 +33,7 @@ func newLAN(t testing.TB, n int) *lan {
 		l.ip(i, "link set lo up")
 		l.ip(i, "link set eth0 up")
 	}
-	eventually(t, patience, "the switch forwards", func() bool {
+	eventually(t, longWait, "the switch forwards", func() bool {
 		out, _ := exec.Command("bridge", "-n", l.host(0), "link", "show").Output()
 		return strings.Count(string(out), "state forwarding") == n
 	})

@@ -30,7 +30,7 @@ func TestNamedPipeForFile(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			a := j.run("job", append(c.flags, "--no-python", "true")...)
-			j.wantExit(patience, c.code, a)
+			j.wantExit(longWait, c.code, a)
 			wantParts(t, a.err.String(), c.text)
 		})
 	}

@@ -47,18 +47,18 @@ func TestNodeKilled(t *testing.T) {
 			case "container": // with its PID 1 the kernel kills all others, in any order
 				j.kill(second.pid())
 			}
-			eventually(t, patience, fmt.Sprintf("the first node goes on alone (%d, %s)", i, way), func() bool {
+			eventually(t, longWait, fmt.Sprintf("the first node goes on alone (%d, %s)", i, way), func() bool {
 				return strings.Count(first.out.String(), "rank 0 of 1") >= i+2 || !first.running()
 			})
 			if !first.running() {
 				t.Fatalf("%d, %s: the first node ended with %d: %s", i, way, first.code, first.lastLine())
 			}
 			other.wantNoProcess()
-			if code := second.wait(patience); code != 137 && way != "container" { // unshare has a code of its own
+			if code := second.wait(longWait); code != 137 && way != "container" { // unshare has a code of its own
 				t.Errorf("%d, %s: exit code %d", i, way, code)
 			}
 		}
 		j.touch("go")
-		j.wantExit(patience, 0, first)
+		j.wantExit(longWait, 0, first)
 	})
 }

@@ -21,7 +21,7 @@ func TestTeeKeepsLinesWhole(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--nproc-per-node", "4", "--tee", "3", "--log-dir", t.TempDir())
 	a := j.run("alone", sh(loud)...)
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	for stream, text := range map[string]string{"out": a.out.String(), "err": a.err.String()} {
 		line := regexp.MustCompile(fmt.Sprintf(`^\[default([0-3])\]:%s of ([0-3]) line (\d+) end$`, stream))
 		next := map[string]int{}
@@ -71,7 +71,7 @@ func TestTeeKeepsLinesWholeBetweenAgents(t *testing.T) {
 	if lines != 3*2*200 {
 		t.Errorf("%d lines, want %d (%v)", lines, 3*2*200, in.Err())
 	}
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 }
 
 // On a full disk a job loses only its log files, and gorun says so for each.
@@ -86,7 +86,7 @@ func TestLogFolderIsFull(t *testing.T) {
 	j := newJob(t, "--standalone", "--nproc-per-node", "2", "--tee", "3", "--log-dir", logs)
 	more := strings.ReplaceAll(loud, " end", " end, and each file alone is more than fits") // 2000 lines of 60 bytes
 	a := j.run("alone", sh(more)...)
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	for rank := range 2 {
 		for stream, text := range map[string]string{"out": a.out.String(), "err": a.err.String()} {
 			if n := strings.Count(text, fmt.Sprintf("[default%d]:%s of", rank, stream)); n != 2000 {
@@ -106,7 +106,7 @@ func TestRedirectsLayout(t *testing.T) {
 	logs := t.TempDir()
 	j := newJob(t, "--nproc-per-node", "2", "--redirects", "3", "--log-dir", logs, "--max-restarts", "1")
 	a := j.nodes(2, sh(`echo out $RANK; echo err $RANK >&2; [ $TORCHELASTIC_RESTART_COUNT = 1 ]`)...)
-	j.wantExit(patience, 0, a...)
+	j.wantExit(longWait, 0, a...)
 	for _, a := range a {
 		if strings.Contains(a.out.String()+a.err.String(), "err ") || a.out.String() != "" {
 			t.Errorf("%s shows what was redirected", a.name)
@@ -152,7 +152,7 @@ func TestOutputUntouched(t *testing.T) {
 	j := newJob(t, "--standalone")
 	j.write("bytes", string(want), 0o600)
 	a := j.run("alone", sh(`cat $E2E_DIR/bytes; cat $E2E_DIR/bytes >&2`)...)
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	if got := a.out.String(); got != string(want) {
 		t.Errorf("stdout: %d bytes, want %d, equal up to %d", len(got), len(want), commonLength(got, string(want)))
 	}
@@ -176,7 +176,7 @@ func TestStandardInput(t *testing.T) {
 	cmd := j.command(sh("cat")...)
 	cmd.Stdin = bytes.NewReader(bytes.Repeat([]byte("a line of input\n"), 10_000))
 	a := j.launch("alone", cmd)
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	if n := len(a.out.String()); n != 160_000 {
 		t.Errorf("%d bytes came through, want 160000", n)
 	}
@@ -203,7 +203,7 @@ func TestOutputReaderEnds(t *testing.T) {
 	r.Close()
 	first.waitForStdout("more", 20)
 	j.touch("go")
-	j.wantExit(soon, 3, first, second)
+	j.wantExit(shortWait, 3, first, second)
 	j.wantCause([]*agent{first}, "rank 1", "exited with code 3")
 }
 
@@ -213,7 +213,7 @@ func TestRedirectsOfNoWorker(t *testing.T) {
 	j := newJob(t, "--standalone")
 	a := j.run("other ranks", with(sh("echo hello"), "-r", "10:3", "-t", "0:0")...)
 	b := j.run("this rank", with(sh("echo hello"), "-r", "0:1")...)
-	j.wantExit(patience, 0, a, b)
+	j.wantExit(longWait, 0, a, b)
 	a.waitForStdout("hello", 1)
 	a.waitForStderr("--redirects 10:3 has no effect on this node: its local ranks are below 1")
 	if strings.Contains(a.err.String(), "output is in") || strings.Contains(a.err.String(), "--tee") {

@@ -13,8 +13,8 @@ func TestTwoJobsAtOnce(t *testing.T) {
 	t.Parallel()
 	a, b := newJob(t), newJob(t)
 	as, bs := a.nodes(2, sh(printRank)...), b.nodes(2, sh(printRank)...)
-	a.wantExit(patience, 0, as...)
-	b.wantExit(patience, 0, bs...)
+	a.wantExit(longWait, 0, as...)
+	b.wantExit(longWait, 0, bs...)
 	for rank := range 2 {
 		as[rank].waitForStdout(fmt.Sprintf("rank %d of 2 in %s\n", rank, a.id), 1)
 		bs[rank].waitForStdout(fmt.Sprintf("rank %d of 2 in %s\n", rank, b.id), 1)
@@ -29,9 +29,9 @@ func TestLocalNodesTwice(t *testing.T) {
 	good := j.run("good", sh(printRank)...)
 	bad := j.run("bad", onRank("2", "exit 7")...)
 	alone := j.run("standalone", append([]string{"--standalone"}, sh("exit 0")...)...)
-	j.wantExit(patience, 0, good)
-	j.wantExit(patience, 7, bad)
-	j.wantExit(patience, 2, alone) // contradicts --local-nodes
+	j.wantExit(longWait, 0, good)
+	j.wantExit(longWait, 7, bad)
+	j.wantExit(longWait, 2, alone) // contradicts --local-nodes
 	for rank := range 3 {
 		good.waitForStdout(fmt.Sprintf("rank %d of 3", rank), 1)
 	}
@@ -45,7 +45,7 @@ func TestNumberOfLocalNodes(t *testing.T) {
 	for _, n := range []int{1, 26} {
 		j := newJob(t, "--local-nodes", fmt.Sprint(n))
 		a := j.run("all", sh(`echo "$GROUP_RANK of $GROUP_WORLD_SIZE at $GORUN_NODE_ADDR"`)...)
-		j.wantExit(patience, 0, a)
+		j.wantExit(longWait, 0, a)
 		for i := range n {
 			a.waitForStdout(fmt.Sprintf("%d of %d at 127.0.0.%d\n", i, n, i+1), 1)
 		}
@@ -57,5 +57,5 @@ func TestStandaloneTwice(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--nproc-per-node", "2")
 	a, b := j.run("a", sh(printRank)...), j.run("b", sh(printRank)...)
-	j.wantExit(patience, 0, a, b)
+	j.wantExit(longWait, 0, a, b)
 }

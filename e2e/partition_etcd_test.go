@@ -51,7 +51,7 @@ func TestCutFromEverything(t *testing.T) {
 				}
 				cut := l.cut(victim)
 				next := time.Time{}
-				eventually(t, 2*patience, "the next round starts", func() (ok bool) { next, ok = j.firstStart(1); return ok })
+				eventually(t, 2*longWait, "the next round starts", func() (ok bool) { next, ok = j.firstStart(1); return ok })
 				for i, a := range j.agents {
 					if i != victim-1 {
 						a.waitForStdout("of 3 restart 1", 1)
@@ -66,9 +66,9 @@ func TestCutFromEverything(t *testing.T) {
 				j.checkNoOverlap()
 				j.touch("go")
 				others := slices.Delete(slices.Clone(j.agents), victim-1, victim)
-				j.wantExit(patience, 0, others...)
+				j.wantExit(longWait, 0, others...)
 				lost := j.agents[victim-1]
-				if code := lost.wait(2 * patience); code != 137 && code != 75 {
+				if code := lost.wait(2 * longWait); code != 137 && code != 75 {
 					t.Errorf("%s: exit code %d", lost.name, code)
 				}
 				t.Logf("%s says: %s", lost.name, lost.lastLine())
@@ -103,7 +103,7 @@ func TestEvenPartition(t *testing.T) {
 				a.waitForStdout("of 2 restart 1", 1)
 			}
 			for _, a := range far {
-				if code := a.wait(2 * patience); code != 75 && code != 137 {
+				if code := a.wait(2 * longWait); code != 75 && code != 137 {
 					t.Errorf("%s: exit code %d", a.name, code)
 				}
 				if strings.Contains(a.out.String(), "restart 1") {
@@ -116,7 +116,7 @@ func TestEvenPartition(t *testing.T) {
 				j.checkNoOverlap()
 			}
 			j.touch("go")
-			j.wantExit(patience, 0, near...)
+			j.wantExit(longWait, 0, near...)
 		})
 	}
 }

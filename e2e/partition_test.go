@@ -33,7 +33,7 @@ func TestPartition(t *testing.T) {
 				a.waitForStdout("up", 1)
 			}
 			cut := l.cut(victim)
-			j.wantExit(patience, 137, agents...)
+			j.wantExit(longWait, 137, agents...)
 			for rank, a := range agents {
 				stopped := j.stamp(fmt.Sprint("stopped.0.", rank)).Sub(cut)
 				t.Logf("%s: workers stopped %v after the cut, agent ended %v after it", a.name,
@@ -68,12 +68,12 @@ func TestElasticPartition(t *testing.T) {
 			}
 			l.cut(victim)
 			others := slices.Delete(slices.Clone(agents), victim-1, victim)
-			j.wantExit(patience, 0, others...)
+			j.wantExit(longWait, 0, others...)
 			for rank, a := range others {
 				a.waitForStdout(fmt.Sprintf("again %d of 2", rank), 1)
 			}
 			alone := agents[victim-1]
-			if code := alone.wait(patience); code != 75 && code != 137 {
+			if code := alone.wait(longWait); code != 75 && code != 137 {
 				t.Errorf("%s ended with %d", alone.name, code)
 			}
 			if strings.Contains(alone.out.String(), "again") {
@@ -119,7 +119,7 @@ func TestHealedPartition(t *testing.T) {
 			l.split(c.stops...)
 			for i, a := range j.agents {
 				if slices.Contains(c.stops, i+1) {
-					eventually(t, patience, a.name+" stops its worker", func() bool {
+					eventually(t, longWait, a.name+" stops its worker", func() bool {
 						return slices.ContainsFunc(readNotes[workerNote](j.dir, "stopped.*"), func(s workerNote) bool { return s.Node == a.name })
 					})
 				} else {
@@ -133,7 +133,7 @@ func TestHealedPartition(t *testing.T) {
 			}
 			j.checkNoOverlap()
 			j.touch("go")
-			j.wantExit(patience, 0, j.agents...)
+			j.wantExit(longWait, 0, j.agents...)
 		})
 	}
 }

@@ -46,7 +46,7 @@ func TestPID1(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			a := j.container(with(sh(orphans+c.end), "--standalone")...)
-			j.wantExit(patience, c.code, a)
+			j.wantExit(longWait, c.code, a)
 			a.waitForStdout("zombies 0\n", 1)
 			if !strings.Contains(a.out.String(), "keeper is "+os.Getenv(envGorun)) {
 				t.Errorf("PID 1 was not gorun: %s", a.out)
@@ -65,7 +65,7 @@ dead = [s for s in (open(f'/proc/{p}/stat').read() for p in os.listdir('/proc') 
 print('codes', codes, 'zombies', dead, flush=True)`
 	j := newJob(t)
 	a := j.below([]string{python(t, "subprocess"), "-c", first}, with(sh("exit 0"), "--standalone")...)
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	a.waitForStdout("codes [0, 0, 0, 0, 0] zombies []\n", 1)
 }
 
@@ -87,7 +87,7 @@ func TestPID1Signal(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	j.wantExit(soon, 143, a)
+	j.wantExit(shortWait, 143, a)
 	if got := j.signalsOf(0); got != "TERM" {
 		t.Errorf("the worker got %q", got)
 	}
@@ -110,5 +110,5 @@ func TestPID1AgentKilled(t *testing.T) {
 			j.kill(p.pid)
 		}
 	}
-	j.wantExit(soon, 137, a)
+	j.wantExit(shortWait, 137, a)
 }

@@ -17,7 +17,7 @@ func TestSecondJobAtOneEndpoint(t *testing.T) {
 	second := newJob(t)
 	second.endpoint = j.endpoint
 	nodes := second.nodes(2, "/bin/echo", "it's $HOME")
-	second.wantExit(patience, 75, nodes...)
+	second.wantExit(longWait, 75, nodes...)
 	var again []*agent
 	for _, a := range nodes {
 		_, command, ok := strings.Cut(a.lastLine(), "this one with: gorun ")
@@ -29,10 +29,10 @@ func TestSecondJobAtOneEndpoint(t *testing.T) {
 		pasted.Env, pasted.SysProcAttr = cmd.Env, cmd.SysProcAttr
 		again = append(again, second.launch(a.name, pasted))
 	}
-	second.wantExit(patience, 0, again...)
+	second.wantExit(longWait, 0, again...)
 	for _, a := range again {
 		a.waitForStdout("it's $HOME\n", 1)
 	}
 	j.agents[0].signal(15)
-	j.wantExit(patience, 143, j.agents...)
+	j.wantExit(longWait, 143, j.agents...)
 }

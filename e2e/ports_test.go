@@ -90,7 +90,7 @@ func TestPortRange(t *testing.T) {
 		}
 	}
 	j.touch("go")
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 }
 
 // A range without room is an error that says so.
@@ -99,7 +99,7 @@ func TestPortRangeFull(t *testing.T) {
 	lo := freeRange(t, 1)
 	j := newJob(t, "--port-range", fmt.Sprintf("%d-%d", lo, lo))
 	a := j.node(1, "2", sh("exit 0")...)
-	if code := a.wait(patience); code == 0 {
+	if code := a.wait(longWait); code == 0 {
 		t.Error("exit code 0")
 	}
 	j.wantCause(j.agents, fmt.Sprintf("%d-%d", lo, lo), "all are taken")

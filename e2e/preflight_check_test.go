@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 			}
 			j := f.job(t)
 			agents := f.check(j, append(c.flags, script)...)
-			j.wantExit(patience, c.code, agents...)
+			j.wantExit(longWait, c.code, agents...)
 			for _, a := range agents {
 				wantFindings(t, a.out.String(), c.finds...)
 				wantParts(t, a.out.String(), c.prints)
@@ -91,7 +91,7 @@ func TestCheckMissingProgram(t *testing.T) {
 	f.machines[0].write(script, "print('up')")
 	j := f.job(t)
 	agents := f.check(j, script)
-	j.wantExit(patience, 2, agents...)
+	j.wantExit(longWait, 2, agents...)
 	for _, a := range agents {
 		wantParts(t, a.err.String(), "node node2 (10.77.0.2) could not be started: no such program: "+script)
 		if a.out.String() != "" {
@@ -107,7 +107,7 @@ func TestCheckJSON(t *testing.T) {
 	f.machines[1].wheel("2.19.3")
 	j := f.job(t)
 	agents := f.check(j, "--json", script)
-	j.wantExit(patience, 78, agents...)
+	j.wantExit(longWait, 78, agents...)
 	offline, code := j.offline("--json")
 	if code != 78 {
 		t.Errorf("from the saved facts: exit code %d", code)
@@ -142,7 +142,7 @@ func TestCheckAlone(t *testing.T) {
 	cmd := j.command()
 	cmd.Args = append([]string{cmd.Path, "check"}, j.flags...)
 	a := j.launch(m.Host, m.on(cmd))
-	j.wantExit(patience, 78, a)
+	j.wantExit(longWait, 78, a)
 	wantFindings(t, a.out.String(), "error D04")
 }
 

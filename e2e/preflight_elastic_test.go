@@ -64,7 +64,7 @@ func TestPreflightLateNode(t *testing.T) {
 				two[0].waitForStdout("of 2", 2)
 			}
 			j.touch("go")
-			j.wantExit(patience, 0, two...)
+			j.wantExit(longWait, 0, two...)
 			for _, a := range two {
 				if strings.Contains(a.out.String(), "of 3") || a.table() != "" {
 					t.Errorf("%s: %s%s", a.name, a.out, a.err)
@@ -93,7 +93,7 @@ func TestPreflightAtRestart(t *testing.T) {
 			}
 			third.waitForStdout("up 2 of 3", 1)
 			j.touch("go")
-			j.wantExit(patience, 0, append(two, third)...)
+			j.wantExit(longWait, 0, append(two, third)...)
 			for _, a := range j.agents {
 				if a.table() != "" {
 					t.Errorf("%s: %s", a.name, a.err)
@@ -106,7 +106,7 @@ func TestPreflightAtRestart(t *testing.T) {
 // wantRefused asserts that only this agent was refused, and returns its table.
 func (j *job) wantRefused(a *agent) string {
 	j.Helper()
-	j.wantExit(patience, 78, a)
+	j.wantExit(longWait, 78, a)
 	if out := a.out.String(); out != "" {
 		j.Errorf("%s: a worker was started: %s", a.name, out)
 	}
@@ -131,7 +131,7 @@ func TestPreflightChoice(t *testing.T) {
 			f.machines[1].wheel("2.19.3")
 			j := f.job(t, c.flags...)
 			agents := f.all(j, script)
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			tables := 0
 			for _, a := range agents {
 				a.waitForStdout("up", 1)

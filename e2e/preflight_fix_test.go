@@ -102,7 +102,7 @@ func (f *fleet) checkAfterFix(t *testing.T, flags []string, way []preflight.Step
 		agents = append(agents, j.launch(m.Host, m.on(cmd)))
 	}
 	for _, a := range agents {
-		if code := a.wait(patience); code != 0 && code != 78 {
+		if code := a.wait(longWait); code != 0 && code != 78 {
 			t.Fatalf("%s: exit code %d: %s", a.name, code, a.err.String())
 		}
 	}

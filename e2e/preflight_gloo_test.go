@@ -31,7 +31,7 @@ func TestHealthyFleet(t *testing.T) {
 			worker := setup(f)
 			j := f.job(t, "--nproc-per-node", "2")
 			agents := f.all(j, worker...)
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			for _, a := range agents {
 				a.waitForStdout("up", 2)
 				for line := range strings.Lines(a.err.String()) {

@@ -33,7 +33,7 @@ func (s preflightCase) run(t *testing.T) {
 	if errors {
 		table = j.refused(agents...)
 	} else {
-		j.wantExit(patience, 0, agents...)
+		j.wantExit(longWait, 0, agents...)
 		for _, a := range agents {
 			a.waitForStdout("up", 1)
 			table += a.table()

@@ -60,7 +60,7 @@ func hasToken(environ []byte, token string) bool {
 func (j *job) wantNoProcess() {
 	j.Helper()
 	var left []proc
-	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) { // sleep: between two looks
+	for deadline := time.Now().Add(shortWait); ; time.Sleep(10 * time.Millisecond) { // sleep: between two looks
 		if left = j.processes(); len(left) == 0 {
 			return
 		}

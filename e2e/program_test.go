@@ -45,7 +45,7 @@ func TestProgramMissingOnOneNode(t *testing.T) {
 					}
 					agents[i] = j.node(i+1, "2", args...)
 				}
-				j.wantExit(soon, 2, agents...)
+				j.wantExit(shortWait, 2, agents...)
 				j.wantCause(agents, agents[victim].name, "could not be started", bad[len(bad)-1])
 				j.wantSameCause(agents...)
 				if _, err := os.Stat(j.dir + "/started"); err == nil {
@@ -62,7 +62,7 @@ func TestProgramNotExecutableByKernel(t *testing.T) {
 	j := newJob(t)
 	bad := j.write("prog", "#!/nonexistent/interpreter\n", 0o700)
 	agents := []*agent{j.node(1, "2", sh(stay)...), j.node(2, "2", bad)}
-	j.wantExit(patience, 2, agents...)
+	j.wantExit(longWait, 2, agents...)
 	j.wantCause(agents, "127.0.0.2", "could not be started", bad)
 	j.wantSameCause(agents...)
 }
@@ -74,7 +74,7 @@ func TestGoPackageDoesNotCompile(t *testing.T) {
 	j := newJob(t)
 	j.goPackages()
 	agents := []*agent{j.node(1, "2", j.dir+"/good"), j.node(2, "2", j.dir+"/bad")}
-	j.wantExit(2*patience, 1, agents...)
+	j.wantExit(2*longWait, 1, agents...)
 	j.wantCause(agents, "127.0.0.2", "could not be started")
 	agents[1].wantStderrOnce("undefined: undefinedThing", "undefined: otherThing")
 	j.wantCause(agents[:1], "cannot build "+j.dir+"/bad: ./more.go:3:9: undefined: undefinedThing")
@@ -93,7 +93,7 @@ func TestGoPackageDoesNotCompileHere(t *testing.T) {
 			j := newJob(t, flags...)
 			j.goPackages()
 			a := j.run("job", "--report", j.dir+"/report", j.dir+"/bad")
-			j.wantExit(2*patience, 1, a)
+			j.wantExit(2*longWait, 1, a)
 			j.wantCause(j.agents, "could not be started", "does not build")
 			a.wantStderrOnce("undefined: undefinedThing", "undefined: otherThing")
 			if c := j.report("report").Cause; c == nil || !strings.Contains(c.Message, "undefined: undefinedThing") || !strings.Contains(c.Traceback, "undefined: otherThing") {
@@ -128,7 +128,7 @@ func TestProgramMissingOnLocalNodes(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--local-nodes", "3")
 	a := j.run("job", "./e2e-no-such-program")
-	j.wantExit(soon, 2, a)
+	j.wantExit(shortWait, 2, a)
 	j.wantCause(j.agents, "no such program: ./e2e-no-such-program")
 	if n := strings.Count(a.err.String(), "no such program"); n > 2 {
 		t.Errorf("told %d times", n)
@@ -140,6 +140,6 @@ func TestProgramMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	a := j.run("alone", "e2e-no-such-program")
-	j.wantExit(soon, 2, a)
+	j.wantExit(shortWait, 2, a)
 	j.wantCause(j.agents, "gorun: no such program: e2e-no-such-program")
 }

@@ -39,7 +39,7 @@ func TestOtherProtocolOnControlPlane(t *testing.T) {
 	if refused != 1 {
 		t.Errorf("%d ports refused the hello, want the one of the control plane", refused)
 	}
-	j.wantExit(patience, 0, j.node(2, "2", sh("exit 0")...), first)
+	j.wantExit(longWait, 0, j.node(2, "2", sh("exit 0")...), first)
 }
 
 // hello says hello with another protocol and returns the refusal; "" if no agent at that
@@ -66,7 +66,7 @@ func (j *job) hello(at netip.AddrPort) string {
 		var event rendezvous.Event
 		select {
 		case event = <-events:
-		case <-time.After(soon):
+		case <-time.After(shortWait):
 			j.Errorf("%v answers nothing", at)
 			return ""
 		}
@@ -92,7 +92,7 @@ func TestOtherProtocolAtEndpoint(t *testing.T) {
 	j := newJob(t)
 	j.serveEndpoint(fmt.Sprintf(`{"p":%d,"r":%q,"n":"old","c":"127.0.0.1:9","e":0}`, otherProtocol, j.id))
 	a := j.node(2, "2", sh("exit 0")...)
-	j.wantExit(patience, 75, a)
+	j.wantExit(longWait, 75, a)
 	j.wantCause(j.agents, j.endpoint, fmt.Sprint("protocol ", otherProtocol), fmt.Sprint("speaks ", rendezvous.Protocol))
 }
 
@@ -102,7 +102,7 @@ func TestNoGorunAtEndpoint(t *testing.T) {
 	j := newJob(t)
 	j.serveEndpoint("consul")
 	a := j.node(2, "2", sh("exit 0")...)
-	j.wantExit(patience, 75, a)
+	j.wantExit(longWait, 75, a)
 	j.wantCause(j.agents, j.endpoint, "not gorun")
 }
 
@@ -124,7 +124,7 @@ func TestStrangersInGossip(t *testing.T) {
 	second := j.node(2, "2", sh(untilGo)...)
 	second.waitForStdout("up", 1)
 	j.touch("go")
-	j.wantExit(patience, 0, first, second)
+	j.wantExit(longWait, 0, first, second)
 }
 
 // serveEndpoint makes a stranger serve the job's endpoint.

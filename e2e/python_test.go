@@ -14,7 +14,7 @@ import (
 // python is an interpreter with the module, Debian's first, which has its torch.
 func python(t testing.TB, module string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*longWait)
 	defer cancel()
 	for _, p := range []string{"/usr/bin/python3", "python3"} {
 		if exec.CommandContext(ctx, p, "-c", "import "+module).Run() == nil {
@@ -32,7 +32,7 @@ func TestExampleDDP(t *testing.T) {
 	j := newJob(t)
 	j.wd, j.env = "..", []string{"PYTHON_EXEC=" + py, "GLOO_SOCKET_IFNAME=lo"}
 	agents := j.nodes(2, "--nproc-per-node", "2", "examples/ddp/train.py")
-	j.wantExit(4*patience, 0, agents...)
+	j.wantExit(4*longWait, 0, agents...)
 	agents[0].waitForStdout("ddp: 4 ranks on ", 1)
 	agents[0].waitForStdout("parameters identical", 1)
 }
@@ -54,7 +54,7 @@ func TestExampleFailing(t *testing.T) {
 			j := newJob(t)
 			j.wd, j.env = "..", []string{"PYTHON_EXEC=" + py}
 			agents := j.nodes(2, append([]string{"--nproc-per-node", "2", "examples/failing/train.py", "--after", "0.2"}, c.args...)...)
-			j.wantExit(patience, c.code, agents...)
+			j.wantExit(longWait, c.code, agents...)
 			j.wantSameCause(agents...)
 			for _, a := range agents {
 				for _, want := range []string{
@@ -87,7 +87,7 @@ func TestConsequenceComesFirst(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			agents := j.nodes(2, sh(`if [ $RANK = 0 ]; then touch $E2E_DIR/gone; `+lost+`; fi; until [ -e $E2E_DIR/gone ]; do sleep 0.01; done; `+c.other)...)
-			j.wantExit(patience, c.code, agents...)
+			j.wantExit(longWait, c.code, agents...)
 			j.wantCause(agents, c.cause)
 			j.wantSameCause(agents...)
 		})
@@ -113,7 +113,7 @@ func TestConsequenceIsNotTheCause(t *testing.T) {
 	if rounds%2 == 1 {
 		code = 1
 	}
-	j.wantExit(time.Duration(rounds)*patience, code, agents...)
+	j.wantExit(time.Duration(rounds)*longWait, code, agents...)
 	j.wantSameCause(agents...)
 	for i, a := range agents {
 		r := j.report(fmt.Sprint("report.", i))

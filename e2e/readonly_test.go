@@ -37,7 +37,7 @@ func TestEveryPlaceReadOnly(t *testing.T) {
 			cmd.Args = slices.Concat([]string{path, "--mount", "sh", "-c", readOnly, "sh", cmd.Path}, cmd.Args[1:])
 			cmd.Path = path
 			a := j.launch("job", cmd)
-			j.wantExit(patience, c.code, a)
+			j.wantExit(longWait, c.code, a)
 			wantParts(t, a.err.String(), c.text)
 			if c.code == 0 {
 				wantParts(t, a.out.String(), "up 0 none none", "up 1 none none")

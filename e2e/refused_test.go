@@ -15,14 +15,14 @@ func TestRefusedNodeEndsTheWait(t *testing.T) {
 		good := []*agent{j.node(1, "3", "/bin/true"), j.node(2, "3", "/bin/true")}
 		good[0].waitForStderr("have 2 of 3")
 		odd := j.node(3, "4", "/bin/true")
-		j.wantExit(patience, 75, odd)
+		j.wantExit(longWait, 75, odd)
 		for _, a := range good {
 			a.waitForStderr("refused ")
 			a.waitForStderr("(127.0.0.3): it was started with --nnodes 4")
 		}
-		j.wantExit(patience, 75, good...)
+		j.wantExit(longWait, 75, good...)
 		for _, a := range good {
-			if took := a.ended.Sub(odd.ended); took > 2*time.Second+soon { // time for the last call and for the end
+			if took := a.ended.Sub(odd.ended); took > 2*time.Second+shortWait { // time for the last call and for the end
 				t.Errorf("%s ended %v after the other node", a.name, took)
 			}
 		}
@@ -37,9 +37,9 @@ func TestRefusedNodeIsCorrected(t *testing.T) {
 	j := newJob(t, "--rdzv-conf", "last_call_timeout=20")
 	first := j.node(1, "2", "/bin/true")
 	odd := j.node(2, "3", "/bin/true")
-	j.wantExit(patience, 75, odd)
+	j.wantExit(longWait, 75, odd)
 	first.waitForStderr("(127.0.0.2): it was started with --nnodes 3")
-	j.wantExit(patience, 0, j.node(2, "2", "/bin/true"), first)
+	j.wantExit(longWait, 0, j.node(2, "2", "/bin/true"), first)
 }
 
 // Strangers, of another run or without the secret, are named and change nothing.
@@ -50,15 +50,15 @@ func TestStrangersDoNotEndTheWait(t *testing.T) {
 	first := j.node(1, "2", "/bin/true")
 	j.env[0] = "GORUN_SECRET=" + strings.Repeat("b", 40)
 	stranger := j.run("127.0.0.2", "--nnodes", "2", "--rdzv-endpoint", j.endpoint, "--rdzv-id", j.id, "--rdzv-conf", "join_timeout=3", "--local-addr", "127.0.0.2", "/bin/true")
-	j.wantExit(patience, 75, stranger)
+	j.wantExit(longWait, 75, stranger)
 	first.waitForStderr("has another secret") // the address that it dialed from
 	j.env[0] = "GORUN_SECRET=" + strings.Repeat("a", 40)
-	j.wantExit(patience, 0, j.node(2, "2", "/bin/true"), first)
+	j.wantExit(longWait, 0, j.node(2, "2", "/bin/true"), first)
 	other := newJob(t)
 	first = other.node(1, "2", "/bin/true")
 	other.id += "x"
-	j.wantExit(patience, 75, other.node(2, "2", "/bin/true"))
+	j.wantExit(longWait, 75, other.node(2, "2", "/bin/true"))
 	first.waitForStderr("(127.0.0.2): it belongs to run")
 	other.id = strings.TrimSuffix(other.id, "x")
-	j.wantExit(patience, 0, other.node(3, "2", "/bin/true"), first)
+	j.wantExit(longWait, 0, other.node(3, "2", "/bin/true"), first)
 }

@@ -18,14 +18,14 @@ func TestSameNodeRank(t *testing.T) {
 	first := j.node(1, "2", with(sh("exit 0"), "--node-rank", "0")...)
 	first.waitForStderr("have 1 of 2 nodes")
 	second := j.node(2, "2", with(sh("exit 0"), "--node-rank", "0")...)
-	j.wantExit(soon, 75, second)
+	j.wantExit(shortWait, 75, second)
 	j.wantCause([]*agent{second}, "--node-rank 0", "127.0.0.1")
 	first.waitForStderr("refused")
 	if !first.running() {
 		t.Fatalf("the first agent ended with %d", first.code)
 	}
 	first.signal(syscall.SIGTERM)
-	j.wantExit(soon, 143, first)
+	j.wantExit(shortWait, 143, first)
 	j.wantCause([]*agent{first}, "received SIGTERM")
 }
 
@@ -35,8 +35,8 @@ func TestRightNodeAfterRefusal(t *testing.T) {
 	j := newJob(t)
 	first := j.node(1, "2", with(sh("exit 0"), "--node-rank", "0")...)
 	first.waitForStderr("have 1 of 2 nodes")
-	j.wantExit(soon, 75, j.node(2, "2", with(sh("exit 0"), "--node-rank", "0")...))
-	j.wantExit(soon, 0, j.node(2, "2", with(sh("exit 0"), "--node-rank", "1")...), first)
+	j.wantExit(shortWait, 75, j.node(2, "2", with(sh("exit 0"), "--node-rank", "0")...))
+	j.wantExit(shortWait, 0, j.node(2, "2", with(sh("exit 0"), "--node-rank", "1")...), first)
 }
 
 // Agents with different --nnodes do not make a job.
@@ -46,9 +46,9 @@ func TestOtherNnodesIsRefused(t *testing.T) {
 	first := j.node(1, "2", sh("exit 0")...)
 	first.waitForStderr("have 1 of 2 nodes")
 	other := j.node(2, "3", sh("exit 0")...)
-	j.wantExit(soon, 75, other)
+	j.wantExit(shortWait, 75, other)
 	j.wantCause([]*agent{other}, "--nnodes 3", "--nnodes 2", "127.0.0.1")
-	j.wantExit(soon, 0, j.node(3, "2", sh("exit 0")...), first)
+	j.wantExit(shortWait, 0, j.node(3, "2", sh("exit 0")...), first)
 }
 
 // One node too many waits as a spare and does not disturb the job.
@@ -63,7 +63,7 @@ func TestNodeAboveNumberIsSpare(t *testing.T) {
 	third.waitForStderr("the job runs on ")
 	third.waitForStderr("127.0.0.2); this node is a hot spare and takes the place of one that is lost")
 	j.touch("go")
-	j.wantExit(soon, 0, append(two, third)...)
+	j.wantExit(shortWait, 0, append(two, third)...)
 	if n := strings.Count(two[0].out.String()+two[1].out.String()+third.out.String(), "up"); n != 2 {
 		t.Errorf("%d workers were started", n)
 	}
@@ -74,11 +74,11 @@ func TestMissingNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=3")
 	two := []*agent{j.node(1, "3", sh("exit 0")...), j.node(2, "3", sh("exit 0")...)}
-	j.wantExit(patience, 75, two...)
+	j.wantExit(longWait, 75, two...)
 	j.wantCause(two, "2 of 3 nodes", "3s", "127.0.0.1", "127.0.0.2", "--rdzv-endpoint", j.endpoint)
 	j.wantSameCause(two...)
 	for _, a := range two {
-		if took := a.ended.Sub(a.began); took < 2900*time.Millisecond || took > 3*time.Second+soon {
+		if took := a.ended.Sub(a.began); took < 2900*time.Millisecond || took > 3*time.Second+shortWait {
 			t.Errorf("%s gave up after %v", a.name, took)
 		}
 	}
@@ -89,7 +89,7 @@ func TestEndpointMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=2")
 	a := j.node(2, "2", sh("exit 0")...)
-	j.wantExit(patience, 75, a)
+	j.wantExit(longWait, 75, a)
 	j.wantCause(j.agents, j.endpoint, j.id, "2s", "refused")
 }
 
@@ -106,9 +106,9 @@ func TestOtherRunID(t *testing.T) {
 			j.id = "stranger"
 			other := j.node(addr, "2", sh("exit 0")...)
 			j.id = run
-			j.wantExit(patience, 75, other)
+			j.wantExit(longWait, 75, other)
 			j.wantCause([]*agent{other}, `"stranger"`, run, j.endpoint)
-			j.wantExit(patience, 0, j.node(3, "2", sh("exit 0")...), first)
+			j.wantExit(longWait, 0, j.node(3, "2", sh("exit 0")...), first)
 		})
 	}
 }

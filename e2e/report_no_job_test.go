@@ -40,7 +40,7 @@ func TestReportWithoutJob(t *testing.T) {
 				cmd.Path, cmd.Args = "/bin/sh", append(gone, cmd.Args...)
 			}
 			a := j.launch("bad", cmd)
-			j.wantExit(soon, c.code, a)
+			j.wantExit(shortWait, c.code, a)
 			r := j.report("report")
 			if r.ExitCode != c.code || r.Outcome != "failed" || r.Cause == nil || r.Cause.Kind != c.kind || r.Cause.ExitCode != c.code ||
 				r.Cause.Rank != -1 || !strings.Contains(r.Cause.Message, c.text) || len(r.Rounds) != 0 || len(r.Failures) != 1 {
@@ -73,7 +73,7 @@ func TestReportOfKilledAgent(t *testing.T) {
 			} else {
 				j.kill(j.agentOfLocalNode(c.victim))
 			}
-			j.wantExit(patience, 137, a)
+			j.wantExit(longWait, 137, a)
 			r := j.report("report")
 			if r.RunID != "mine" || r.ExitCode != 137 || r.Outcome != "failed" || r.Cause == nil || r.Cause.Kind != "lost" ||
 				!strings.Contains(r.Cause.Message, c.by) {
@@ -96,7 +96,7 @@ func TestReportToStdout(t *testing.T) {
 	io.WriteString(f, "before\n")
 	cmd := j.command(append([]string{"--report", "/dev/stdout"}, sh("echo worker")...)...)
 	cmd.Stdout = f
-	j.wantExit(patience, 0, j.launch("job", cmd))
+	j.wantExit(longWait, 0, j.launch("job", cmd))
 	io.WriteString(f, "after\n")
 	b, err := os.ReadFile(f.Name())
 	if got := string(b); err != nil || !strings.HasPrefix(got, "before\nworker\n{") || !strings.HasSuffix(got, "}\nafter\n") {

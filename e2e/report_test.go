@@ -79,7 +79,7 @@ func (j *job) runWithReports(code int, program []string) []jsonReport {
 	for i := range 2 {
 		j.node(i+1, "2", with(program, "--nproc-per-node", "2", "--report", fmt.Sprint(j.dir, "/report.", i))...)
 	}
-	j.wantExit(patience, code, j.agents...)
+	j.wantExit(longWait, code, j.agents...)
 	var out []jsonReport
 	for i := range 2 {
 		r := j.report(fmt.Sprint("report.", i))
@@ -139,7 +139,7 @@ func TestReportOfRendezvousFailure(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=1")
 	a := j.node(1, "2", with(sh("exit 0"), "--report", j.dir+"/report")...)
-	j.wantExit(patience, 75, a)
+	j.wantExit(longWait, 75, a)
 	r := j.report("report")
 	if r.Outcome != "rendezvous" || r.ExitCode != 75 || r.Cause == nil || r.Cause.Kind != "rendezvous" || r.Cause.ExitCode != 75 || !strings.Contains(r.Cause.Message, "1 of 2 nodes") {
 		t.Errorf("%+v", r)
@@ -152,7 +152,7 @@ func TestReportOfStop(t *testing.T) {
 	a := j.run("alone", with(sh(stay), "--report", j.dir+"/report")...)
 	a.waitForStdout("up", 1)
 	a.signal(15)
-	j.wantExit(soon, 143, a)
+	j.wantExit(shortWait, 143, a)
 	if r := j.report("report"); r.Outcome != "stopped" || r.Cause == nil || r.Cause.Kind != "stopped" || r.Cause.Signal != 15 || r.Cause.ExitCode != 143 {
 		t.Errorf("%+v", r)
 	}
@@ -164,13 +164,13 @@ func TestReportCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	early := j.run("early", with(sh("exit 4"), "--report", j.dir+"/no/such/folder")...)
-	j.wantExit(soon, 2, early)
+	j.wantExit(shortWait, 2, early)
 	early.waitForStderr("there is no folder")
 	folder := j.run("folder", with(sh("exit 4"), "--report", j.dir)...)
-	j.wantExit(soon, 2, folder)
+	j.wantExit(shortWait, 2, folder)
 	folder.waitForStderr("it is a folder")
 	late := j.run("late", with(sh("exit 4"), "--report", "/dev/full")...)
-	j.wantExit(soon, 4, late)
+	j.wantExit(shortWait, 4, late)
 	late.waitForStderr("cannot write the report of --report")
 }
 
@@ -187,7 +187,7 @@ func TestReportTimeOfErrorFile(t *testing.T) {
 	} {
 		j := newJob(t)
 		agents := j.nodes(2, onRank("1", `echo '{"message": {"message": "E: x", "extraInfo": {"timestamp": `+text+`}}}' >$TORCHELASTIC_ERROR_FILE; exit 6`)...)
-		j.wantExit(patience, 6, agents...)
+		j.wantExit(longWait, 6, agents...)
 		for _, a := range agents {
 			a.waitForStderr("  time      : " + want)
 		}

@@ -13,7 +13,7 @@ func TestRestart(t *testing.T) {
 	agents := j.nodes(2, with(sh(`r=$TORCHELASTIC_RESTART_COUNT; echo start $RANK $r of $TORCHELASTIC_MAX_RESTARTS; touch $E2E_DIR/start.$r.$RANK; `+
 		`[ $r = 2 ] && exit 0; `+
 		`[ $RANK = 3 ] && { while [ $(ls $E2E_DIR/start.$r.* | wc -l) -lt 4 ]; do sleep 0.01; done; exit 9; }; `+stay), "--nproc-per-node", "2")...)
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 	for rank := range 4 {
 		for restart := range 3 {
 			agents[rank/2].waitForStdout(fmt.Sprintf("start %d %d of 2\n", rank, restart), 1)
@@ -29,7 +29,7 @@ func TestRestartsAreCountedForTheJob(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")
 	agents := j.nodes(2, sh(`[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit $((11 + RANK)); `+stay)...)
-	j.wantExit(patience, 12, agents...)
+	j.wantExit(longWait, 12, agents...)
 	j.wantCause(agents, "rank 1", "exited with code 12")
 	j.wantSameCause(agents...)
 }
@@ -44,9 +44,9 @@ func TestLostNodeIsNotReplaced(t *testing.T) {
 		a.waitForStdout("up", 1)
 	}
 	j.kill(agents[1].pid())
-	j.wantExit(patience, 75, agents[0])
+	j.wantExit(longWait, 75, agents[0])
 	j.wantCause(agents[:1], "1 of 2 nodes came within 2s", "127.0.0.2) was lost")
-	j.wantExit(patience, 137, agents[1])
+	j.wantExit(longWait, 137, agents[1])
 }
 
 // No worker of a round starts while a worker of the previous round lives on any node.
@@ -57,7 +57,7 @@ func TestRoundsDoNotOverlap(t *testing.T) {
 	agents := j.nodes(2, with(sh(`r=$TORCHELASTIC_RESTART_COUNT; echo `+now+` >$E2E_DIR/begin.$r.$RANK; `+
 		`trap "sleep 0.$((RANK * 2)); echo \`+now+` >$E2E_DIR/end.$r.$RANK; exit 0" TERM; echo up; [ $r = 2 ] && exit 0; `+
 		`[ $RANK = 0 ] && { sleep 0.3; echo `+now+` >$E2E_DIR/end.$r.0; exit 1; }; while :; do sleep 0.02; done`), "--nproc-per-node", "2")...)
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 	for r := range 2 {
 		for a := range 4 {
 			for b := range 4 {
@@ -87,9 +87,9 @@ func TestElastic(t *testing.T) {
 					pid = agents[victim].keeper()
 				}
 				j.kill(pid)
-				j.wantExit(patience, 137, agents[victim])
+				j.wantExit(longWait, 137, agents[victim])
 				other := agents[1-victim]
-				j.wantExit(patience, 0, other)
+				j.wantExit(longWait, 0, other)
 				other.waitForStdout("up 0 of 1, 1 restarts", 1)
 				other.waitForStderr("127.0.0." + fmt.Sprint(victim+1))
 			})
@@ -107,7 +107,7 @@ func TestElasticGrows(t *testing.T) {
 	second := j.node(2, "1:2", sh(script)...)
 	second.waitForStderr("the job runs on ")
 	j.touch("fail")
-	j.wantExit(patience, 0, first, second)
+	j.wantExit(longWait, 0, first, second)
 	first.waitForStdout("up 0 of 2", 1)
 	second.waitForStdout("up 1 of 2", 1)
 }

@@ -54,7 +54,7 @@ func TestSecret(t *testing.T) {
 				j.env = []string{"GORUN_SECRET=" + jobSecret}
 				agents = []*agent{j.run("all", with(script, "--local-nodes", "2", "--report", report)...)}
 			}
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			for rank := range 2 {
 				for name, value := range j.environ(rank) {
 					if name == "GORUN_SECRET" || strings.Contains(value, jobSecret) {
@@ -99,7 +99,7 @@ func TestSecretIsNotInEnviron(t *testing.T) {
 				t.Errorf("only %d processes were looked at: %v", len(all), all)
 			}
 			a.signal(syscall.SIGTERM)
-			j.wantExit(patience, 143, a)
+			j.wantExit(longWait, 143, a)
 		})
 	}
 }
@@ -111,7 +111,7 @@ func TestSecretIsNotInFacts(t *testing.T) {
 	j.env = []string{"GORUN_SECRET=" + jobSecret}
 	facts := filepath.Join(j.dir, "facts")
 	a := j.run("check", "check", "--save", facts, "--json")
-	a.wait(patience)
+	a.wait(longWait)
 	b, err := os.ReadFile(facts)
 	if err != nil {
 		t.Fatal(err)
@@ -153,13 +153,13 @@ func TestOtherSecret(t *testing.T) {
 				first := start(0, c.first, "")
 				first.waitForStderr("have 1 of 2 nodes")
 				second := start(1, c.second, c.run)
-				j.wantExit(soon, 75, second)
+				j.wantExit(shortWait, 75, second)
 				j.wantCause([]*agent{second}, j.endpoint+" "+otherSecretText)
 				first.waitForStderr("127.0.0.1 " + otherSecretText)
 				if out := first.out.String() + second.out.String(); strings.Contains(out, "up") || !first.running() {
 					t.Errorf("workers were started, or the first agent ended: %s", out)
 				}
-				j.wantExit(patience, 0, start(1, c.first, ""), first)
+				j.wantExit(longWait, 0, start(1, c.first, ""), first)
 			})
 		}
 	}
@@ -173,7 +173,7 @@ func TestOtherSecretEndsInTime(t *testing.T) {
 		j.node(1, "2", append(j.secretFile(jobSecret), sh("echo up")...)...),
 		j.node(2, "2", append(j.secretFile(otherSecret), sh("echo up")...)...),
 	}
-	j.wantExit(patience, 75, agents...)
+	j.wantExit(longWait, 75, agents...)
 	for _, a := range agents {
 		if !strings.Contains(a.err.String(), otherSecretText) || a.out.String() != "" {
 			t.Errorf("%s says: %s%s", a.name, a.out, a.err)
@@ -205,7 +205,7 @@ func TestGarbageAndSecret(t *testing.T) {
 				sendGarbageToAll(t, a)
 			}
 			j.touch("go")
-			j.wantExit(soon, 0, agents...)
+			j.wantExit(shortWait, 0, agents...)
 		})
 	}
 }
@@ -220,7 +220,7 @@ func TestSecretWarning(t *testing.T) {
 			l := newLAN(t, 2)
 			j := newJob(t)
 			agents := l.nodes(j, "2", append(j.secretFile(text), sh("exit 0")...)...)
-			j.wantExit(patience, 0, agents...)
+			j.wantExit(longWait, 0, agents...)
 			for _, a := range agents {
 				want := 0
 				if text == "" {
@@ -254,7 +254,7 @@ func TestBadSecret(t *testing.T) {
 				flags = []string{"--secret-file", strings.TrimPrefix(c.file, "empty")}
 			}
 			a := j.run(name, with(sh("echo up"), flags...)...)
-			j.wantExit(soon, 2, a)
+			j.wantExit(shortWait, 2, a)
 			j.wantCause([]*agent{a}, c.text)
 			if s := a.err.String() + a.out.String(); strings.Contains(s, "hunter2") || strings.Contains(s, "up") {
 				t.Errorf("it says: %s", s)

@@ -39,7 +39,7 @@ func TestSignalEndsJob(t *testing.T) {
 					a.waitForStdout("up", 2)
 				}
 				agents[victim].signal(sig)
-				j.wantExit(soon, 128+int(sig), agents...)
+				j.wantExit(shortWait, 128+int(sig), agents...)
 				j.wantCause(agents, "stopped:", "127.0.0."+fmt.Sprint(victim+1), "received "+unix.SignalName(sig))
 				j.wantSameCause(agents...)
 				for rank := range 4 {
@@ -70,7 +70,7 @@ func TestSecondSignalKills(t *testing.T) {
 			}
 			second := time.Now()
 			agents[victim].signal(unix.SIGINT)
-			j.wantExit(soon, 130, agents...)
+			j.wantExit(shortWait, 130, agents...)
 			for _, a := range agents {
 				if took := a.ended.Sub(second); took > 2*time.Second {
 					t.Errorf("%s ended %v after the second signal", a.name, took)
@@ -93,9 +93,9 @@ func TestSignalWhileWaiting(t *testing.T) {
 				a.waitForStderr("have 2 of 3 nodes")
 			}
 			two[victim].signal(unix.SIGTERM)
-			j.wantExit(soon, 143, two[victim])
+			j.wantExit(shortWait, 143, two[victim])
 			j.wantCause(two[victim:victim+1], "received SIGTERM")
-			if code := two[1-victim].wait(patience); code != 143 && code != 75 {
+			if code := two[1-victim].wait(longWait); code != 143 && code != 75 {
 				t.Errorf("the other ended with %d", code)
 			}
 		})
@@ -113,10 +113,10 @@ func TestUserSignals(t *testing.T) {
 	}
 	for i, want := range []string{"USR1", "USR1 USR2"} {
 		agents[0].signal([]syscall.Signal{unix.SIGUSR1, unix.SIGUSR2}[i])
-		eventually(t, patience, "both workers got "+want, func() bool { return j.signalsOf(0) == want && j.signalsOf(1) == want })
+		eventually(t, longWait, "both workers got "+want, func() bool { return j.signalsOf(0) == want && j.signalsOf(1) == want })
 	}
 	j.touch("go")
-	j.wantExit(soon, 0, agents...)
+	j.wantExit(shortWait, 0, agents...)
 	for rank, want := range []string{"USR1 USR2", "USR1 USR2", "", ""} {
 		if got := j.signalsOf(rank); got != want {
 			t.Errorf("rank %d got %q, want %q", rank, got, want)

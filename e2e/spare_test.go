@@ -34,7 +34,7 @@ func TestSpare(t *testing.T) {
 		table, _, _ := runClient(t, third.client("status"))
 		t.Logf("%s\n%s", third.err, table)
 		j.touch("go")
-		j.wantExit(patience, 0, j.agents...)
+		j.wantExit(longWait, 0, j.agents...)
 		if out := third.out.String(); out != "" {
 			t.Errorf("the spare started a worker: %s", out)
 		}
@@ -73,10 +73,10 @@ func TestSpareTakesOver(t *testing.T) {
 				}
 				t.Logf("the last worker of the next round started %v after the kill", took.Round(time.Millisecond))
 				j.touch("go")
-				j.wantExit(patience, 137, agents[victim])
+				j.wantExit(longWait, 137, agents[victim])
 				for i, a := range append(agents, spare) {
 					if i != victim {
-						j.wantExit(patience, 0, a)
+						j.wantExit(longWait, 0, a)
 					}
 					if i != victim && i < 3 {
 						a.waitForStderr(fmt.Sprintf("(127.0.0.%d) was lost: its agent closed the connection without a message", victim+1))
@@ -106,7 +106,7 @@ func TestSpareWithoutRestarts(t *testing.T) {
 				spare := j.node(3, "2", sh(round)...)
 				spare.waitForStderr("hot spare")
 				j.kill(agents[victim].pid())
-				j.wantExit(patience, 137, j.agents...)
+				j.wantExit(longWait, 137, j.agents...)
 				rest := agents[1-victim]
 				j.wantCause([]*agent{rest, spare}, fmt.Sprintf("127.0.0.%d", 1+victim), "was lost")
 				j.wantSameCause(rest, spare)
@@ -127,14 +127,14 @@ func TestSpareLeaves(t *testing.T) {
 		gone := j.node(3, "2", sh(round)...)
 		gone.waitForStderr("hot spare")
 		j.kill(gone.pid())
-		j.wantExit(patience, 137, gone)
+		j.wantExit(longWait, 137, gone)
 		spare := j.node(4, "2", sh(round)...)
 		spare.waitForStderr("hot spare")
 		j.kill(agents[0].pid())
 		agents[1].waitForStdout("rank 1 of 2 restart 1", 1)
 		spare.waitForStdout("rank 0 of 2 restart 1", 1)
 		j.touch("go")
-		j.wantExit(patience, 0, agents[1], spare)
-		j.wantExit(patience, 137, agents[0])
+		j.wantExit(longWait, 0, agents[1], spare)
+		j.wantExit(longWait, 137, agents[0])
 	})
 }

@@ -46,7 +46,7 @@ func TestStaticNeedsOnePort(t *testing.T) {
 		}
 	}
 	j.touch("go")
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 	for rank := range 4 {
 		agents[rank/2].waitForStdout(fmt.Sprintf("at %d %s\n", rank, j.endpoint), 1)
 	}
@@ -57,7 +57,7 @@ func TestStaticFails(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	agents := j.static(3, onRank("1", "exit 6")...)
-	j.wantExit(patience, 6, agents...)
+	j.wantExit(longWait, 6, agents...)
 	j.wantCause(agents, "rank 1 on", "exited with code 6")
 	j.wantSameCause(agents...)
 }
@@ -75,8 +75,8 @@ func TestStaticNodeLost(t *testing.T) {
 			}
 			killed := time.Now()
 			j.kill(agents[victim].pid())
-			j.wantExit(patience, 137, agents...)
-			if took := time.Since(killed); took > soon {
+			j.wantExit(longWait, 137, agents...)
+			if took := time.Since(killed); took > shortWait {
 				t.Errorf("took %v", took)
 			}
 			survivor := agents[1-victim]
@@ -98,7 +98,7 @@ func TestStaticMasterMissing(t *testing.T) {
 	a := j.run("node 1", append([]string{
 		"--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", port,
 	}, sh("exit 0")...)...)
-	j.wantExit(patience, 75, a)
+	j.wantExit(longWait, 75, a)
 	j.wantCause(j.agents, j.endpoint, "refused")
 }
 
@@ -108,10 +108,10 @@ func TestStaticNodesMissing(t *testing.T) {
 	j := newJob(t, "--rdzv-conf", "join_timeout=1", "--nnodes", "2", "--node-rank", "0")
 	_, port, _ := net.SplitHostPort(j.endpoint)
 	a := j.run("by master", append([]string{"--master-addr", "127.0.0.1", "--master-port", port}, sh("exit 0")...)...)
-	j.wantExit(patience, 75, a)
+	j.wantExit(longWait, 75, a)
 	j.wantCause([]*agent{a}, "with the same --master-addr and --master-port, and that they reach "+j.endpoint)
 	a = j.run("by endpoint", append([]string{"--rdzv-backend", "static", "--rdzv-endpoint", j.endpoint}, sh("exit 0")...)...)
-	j.wantExit(patience, 75, a)
+	j.wantExit(longWait, 75, a)
 	j.wantCause([]*agent{a}, "with the same --rdzv-endpoint, and that")
 }
 
@@ -128,9 +128,9 @@ func TestStaticSameNodeRank(t *testing.T) {
 	first, second := node("0"), node("1")
 	first.waitForStderr("have 2 of 3 nodes")
 	third := node("1")
-	j.wantExit(soon, 75, third)
+	j.wantExit(shortWait, 75, third)
 	j.wantCause([]*agent{third}, "--node-rank 1")
-	j.wantExit(soon, 0, node("2"), first, second)
+	j.wantExit(shortWait, 0, node("2"), first, second)
 }
 
 // On one node the address that the user gave is the store's, if it can be.
@@ -145,7 +145,7 @@ func TestMasterOfOneNode(t *testing.T) {
 				port := fmt.Sprint(freePort(t))
 				a := j.run("a", "--master-addr", addr, "--master-port", port, "--no-python", "bash", "-c",
 					`echo at $MASTER_ADDR:$MASTER_PORT; exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT`)
-				j.wantExit(patience, 0, a)
+				j.wantExit(longWait, 0, a)
 				a.waitForStdout("at "+want+":"+port+"\n", 1)
 				shown := strings.Contains(a.err.String(), "--master-addr "+addr+" is ignored, because the job has one node and ")
 				if shown != (addr != want) {

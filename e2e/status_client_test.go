@@ -50,7 +50,7 @@ func (a *agent) client(command string, args ...string) *exec.Cmd {
 	a.j.Helper()
 	if a.running() {
 		name := fmt.Sprintf("@gorun.%d.%d", os.Getuid(), a.pid())
-		eventually(a.j, patience, a.name+" can be asked", func() bool {
+		eventually(a.j, longWait, a.name+" can be asked", func() bool {
 			sockets, _ := os.ReadFile("/proc/net/unix")
 			return strings.Contains(string(sockets), name) || !a.running()
 		})
@@ -68,7 +68,7 @@ func runClient(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stop := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	stop := time.AfterFunc(longWait, func() { _ = cmd.Process.Kill() })
 	err := cmd.Wait()
 	if !stop.Stop() {
 		t.Fatalf("%v has not ended after %v", cmd.Args, time.Since(began))

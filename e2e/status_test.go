@@ -34,7 +34,7 @@ func TestStatusFromEveryNode(t *testing.T) {
 		a.waitForStdout("up 1", 2)
 	}
 	for _, a := range agents {
-		eventually(t, patience, "all ranks run again, by "+a.name, func() bool {
+		eventually(t, longWait, "all ranks run again, by "+a.name, func() bool {
 			s := a.status()
 			return s.State == "running" && s.Restart == 1 && len(s.Nodes) == 3 && len(s.Nodes[1].Ranks) == 2
 		})
@@ -66,9 +66,9 @@ func TestStatusFromEveryNode(t *testing.T) {
 	}
 	age := func() int64 { return *agents[0].status().Nodes[1].Ranks[0].Output }
 	first := age()
-	eventually(t, patience, "the silence of rank 2 grows", func() bool { return age() > first+200 })
+	eventually(t, longWait, "the silence of rank 2 grows", func() bool { return age() > first+200 })
 	j.touch("speak")
-	eventually(t, patience, "its word is seen", func() bool { return age() < 200 })
+	eventually(t, longWait, "its word is seen", func() bool { return age() < 200 })
 	out, said, code := runClient(t, agents[2].client("status"))
 	for _, want := range []string{"run " + j.id + ": running", "restart 1 of 2", "127.0.0.3)  spare", "RANK", "nodes: 2 active, 1 waiting; ranks: 4 (4 running)"} {
 		if code != 0 || !strings.Contains(out, want) {
@@ -78,7 +78,7 @@ func TestStatusFromEveryNode(t *testing.T) {
 	if _, said, code := runClient(t, agents[0].client("abort")); code != 0 {
 		t.Errorf("abort: %d, %s", code, said)
 	}
-	j.wantExit(patience, 143, agents...)
+	j.wantExit(longWait, 143, agents...)
 }
 
 // A stopped agent hangs no gorun status, on whichever node the user asks.
@@ -111,13 +111,13 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 			t.Errorf("of the stopped one: exit code %d, %q, %q", code, out, said)
 		}
 		signal(syscall.SIGCONT)
-		eventually(t, patience, "all nodes answer again", func() bool {
+		eventually(t, longWait, "all nodes answer again", func() bool {
 			s := other.status()
 			return !slices.ContainsFunc(s.Nodes, func(n nodeStatus) bool { return !n.Answered })
 		})
 	}
 	agents[0].signal(syscall.SIGTERM)
-	j.wantExit(patience, 143, agents...)
+	j.wantExit(longWait, 143, agents...)
 }
 
 // Many calls of gorun status at the same time all get an answer, and do not disturb the
@@ -139,7 +139,7 @@ func TestManyStatusCalls(t *testing.T) {
 	}
 	wg.Wait()
 	j.touch("go")
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 }
 
 // --watch prints the status every second until the job ends; Ctrl-C ends it with 130.
@@ -156,18 +156,18 @@ func TestStatusWatch(t *testing.T) {
 		if err := cmds[i].Start(); err != nil {
 			t.Fatal(err)
 		}
-		stop := time.AfterFunc(patience, func() { _ = cmds[i].Process.Kill() })
+		stop := time.AfterFunc(longWait, func() { _ = cmds[i].Process.Kill() })
 		t.Cleanup(func() { stop.Stop() })
 	}
 	for i := range outs {
-		eventually(t, patience, "it tells again", func() bool { return strings.Count(outs[i].String(), "\n") >= 2 })
+		eventually(t, longWait, "it tells again", func() bool { return strings.Count(outs[i].String(), "\n") >= 2 })
 	}
 	if err := cmds[0].Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmds[0].Wait()
 	a.signal(syscall.SIGTERM)
-	j.wantExit(patience, 143, a)
+	j.wantExit(longWait, 143, a)
 	_ = cmds[1].Wait()
 	if one, two := cmds[0].ProcessState.ExitCode(), cmds[1].ProcessState.ExitCode(); one != 130 || two != 0 {
 		t.Errorf("exit codes %d and %d", one, two)

@@ -50,11 +50,11 @@ func TestStoreAnswersItsJob(t *testing.T) {
 			l.ip(3, "addr add 172.31.7.2/24 dev eth1")
 			l.ip(3, "link set eth1 up")
 			l.ip(3, "route add "+addr+"/32 via 172.31.7.1 src 172.31.7.2")
-			eventually(t, soon, "a container is served", func() bool { return stranger() == "8" })
+			eventually(t, shortWait, "a container is served", func() bool { return stranger() == "8" })
 			l.ip(3, "link del eth1")
 		}
 		j.touch("go")
-		j.wantExit(patience, 0, agents...)
+		j.wantExit(longWait, 0, agents...)
 		for _, a := range agents {
 			if !strings.Contains(a.out.String(), at+": 8") {
 				t.Errorf("%s is not served: %s", a.name, a.out)

@@ -42,7 +42,7 @@ func TestManyMessagesOnOneStream(t *testing.T) {
 	for _, at := range portsOf(t, first.pid()).tcp { // one of them speaks gorun's protocol
 		plane.Dial(ctx, at.String())
 	}
-	for end, left := time.After(patience), false; !left; {
+	for end, left := time.After(longWait), false; !left; {
 		select {
 		case event := <-events:
 			switch e := event.(type) {
@@ -66,5 +66,5 @@ func TestManyMessagesOnOneStream(t *testing.T) {
 		}
 	}
 	first.signal(syscall.SIGINT)
-	j.wantExit(patience, 130, first)
+	j.wantExit(longWait, 130, first)
 }

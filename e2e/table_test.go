@@ -33,7 +33,7 @@ func (a *agent) table() string {
 // worker. It returns the table.
 func (j *job) refused(agents ...*agent) string {
 	j.Helper()
-	j.wantExit(patience, 78, agents...)
+	j.wantExit(longWait, 78, agents...)
 	table := agents[0].table()
 	if table == "" {
 		j.Errorf("%s: no table", agents[0].name)

@@ -49,13 +49,13 @@ func TestCtrlC(t *testing.T) {
 			if _, err := ptmx.Write([]byte{3}); err != nil {
 				t.Fatal(err)
 			}
-			j.wantExit(soon, 130, a)
+			j.wantExit(shortWait, 130, a)
 			for rank := range 2 {
 				if got := j.signalsOf(rank); got != "INT" {
 					t.Errorf("rank %d got %q, want one INT", rank, got)
 				}
 			}
-			eventually(t, soon, "the reason", func() bool { return strings.Contains(a.out.String(), "received SIGINT") })
+			eventually(t, shortWait, "the reason", func() bool { return strings.Contains(a.out.String(), "received SIGINT") })
 		})
 	}
 }
@@ -75,7 +75,7 @@ func TestWindowSize(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.waitForStdout("fits", 2)
-			j.wantExit(soon, 0, a)
+			j.wantExit(shortWait, 0, a)
 		})
 	}
 }
@@ -87,11 +87,11 @@ func TestWorkerSeesTerminal(t *testing.T) {
 	script := `for fd in 1 2; do if [ -t $fd ]; then echo $fd is a terminal; else echo $fd is none; fi; done`
 	j := newJob(t)
 	a, _ := j.terminal(with(sh(script), "--standalone")...)
-	j.wantExit(soon, 0, a)
+	j.wantExit(shortWait, 0, a)
 	a.waitForStdout("1 is a terminal", 1)
 	a.waitForStdout("2 is a terminal", 1)
 	b := j.run("pipes", with(sh(script), "--standalone")...)
-	j.wantExit(soon, 0, b)
+	j.wantExit(shortWait, 0, b)
 	b.waitForStdout("1 is none", 1)
 	b.waitForStdout("2 is none", 1)
 }
@@ -126,7 +126,7 @@ func TestWaitIsRewrittenInOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.waitForStdout("have 1 of 2", 3)
-	j.wantExit(patience, 0, j.node(2, "2", "/bin/true"), a)
+	j.wantExit(longWait, 0, j.node(2, "2", "/bin/true"), a)
 	a.waitForStdout("done", 1) // what the terminal has may still be on its way to the test
 	text := a.out.String()
 	for line := range strings.SplitSeq(text, "\n") {

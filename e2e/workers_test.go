@@ -33,7 +33,7 @@ func TestWorkerFails(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
 			agents := j.nodes(2, with(onRank("2", c.script), "--nproc-per-node", "2")...)
-			j.wantExit(patience, c.code, agents...)
+			j.wantExit(longWait, c.code, agents...)
 			j.wantCause(agents, "rank 2 on ", c.text, "; exit code ")
 			j.wantSameCause(agents...)
 			if c.name == "exit" {
@@ -54,11 +54,11 @@ func TestWorkerIgnoresTerm(t *testing.T) {
 	script := `trap "" TERM; touch $E2E_DIR/ready.$RANK; while :; do sleep 0.1; done`
 	fail := `while [ ! -e $E2E_DIR/ready.1 ]; do sleep 0.01; done; date +%s%N >$E2E_DIR/failed; exit 3`
 	agents := j.nodes(2, with(sh(`[ $RANK = 0 ] && { `+fail+`; }; `+script), "--shutdown-timeout", "1")...)
-	j.wantExit(patience, 3, agents...)
+	j.wantExit(longWait, 3, agents...)
 	j.wantSameCause(agents...)
 	for _, a := range agents {
 		took := a.ended.Sub(j.stamp("failed"))
-		if took < 900*time.Millisecond || took > time.Second+soon {
+		if took < 900*time.Millisecond || took > time.Second+shortWait {
 			t.Errorf("%s ended %v after the failure, with a grace period of 1 s", a.name, took)
 		}
 	}
@@ -78,7 +78,7 @@ func TestWorkerLeavesDaemons(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--shutdown-timeout", "1")
 			agents := j.nodes(2, sh(daemons+c.script)...)
-			j.wantExit(patience, c.code, agents...)
+			j.wantExit(longWait, c.code, agents...)
 		})
 	}
 }

@@ -50,7 +50,7 @@ func TestContainerWithoutEnvironment(t *testing.T) {
 	_, fix, _ := strings.Cut(table, "  docker run ")
 	fix, _, _ = strings.Cut(fix, " ...")
 	agents := run(strings.Fields(fix)...)
-	j.wantExit(patience, 0, agents...)
+	j.wantExit(longWait, 0, agents...)
 	for i, a := range agents {
 		a.waitForStdout("rank="+string(rune('0'+2*i))+" algo=Ring store=yes\n", 1)
 		if table := a.table(); table != "" {
@@ -67,15 +67,15 @@ func TestWrapperOfOneNode(t *testing.T) {
 	docker(j)
 	j.env = append(j.env, "HOME="+j.dir)
 	a := j.run("node", "bash", "-lc", "echo $NCCL_ALGO")
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	wantParts(t, a.table(), "warning E03", "behind bash -l: changed: NCCL_ALGO", j.dir+"/.bash_profile sets or unsets NCCL_ALGO")
 
 	a = j.run("node", "docker", "run", "image", "true")
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	wantParts(t, a.table(), "warning E03", "behind docker run: without RANK")
 
 	a = j.run("node", "timeout", "60", "sh", "-c", "exec true")
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	if table := a.table(); table != "" {
 		t.Errorf("a program that hands everything on: %s", table)
 	}
@@ -89,12 +89,12 @@ func TestWrapperLosesRequestedVariables(t *testing.T) {
 	j.write(".bash_profile", "unset MYVAR\nexport CUDA_VISIBLE_DEVICES=0\n", 0o600)
 	j.env = append(j.env, "HOME="+j.dir)
 	a := j.run("node", "--virtual-local-rank", "-x", "MYVAR=1", "bash", "-lc", "true")
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	wantParts(t, strings.Join(strings.Fields(a.table()), " "), "warning E03", "behind bash -l: without MYVAR; changed: CUDA_VISIBLE_DEVICES",
 		j.dir+"/.bash_profile sets or unsets MYVAR", j.dir+"/.bash_profile sets or unsets CUDA_VISIBLE_DEVICES")
 
 	a = j.run("node", "env", "RANK=3", "true")
-	j.wantExit(patience, 0, a)
+	j.wantExit(longWait, 0, a)
 	wantParts(t, a.table(), "warning E03", "behind env: set by the command line: RANK", "do not give RANK a value of your own")
 }
 
@@ -108,7 +108,7 @@ func TestPreviewStartsNoWrapper(t *testing.T) {
 			j.write(".bash_profile", "echo >> "+j.dir+"/started\n", 0o600)
 			j.env = append(j.env, "HOME="+j.dir)
 			a := j.run("node", "bash", "-lc", "true")
-			j.wantExit(patience, 0, a)
+			j.wantExit(longWait, 0, a)
 			wantParts(t, a.out.String(), "not checked: which of these variables reach the program behind bash -l (E03)")
 			if _, err := os.Stat(j.dir + "/started"); err == nil {
 				t.Error("the login shell was started")

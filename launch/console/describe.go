@@ -37,8 +37,8 @@ func allNodes(s *rendezvous.Status) string {
 	return "this node is"
 }
 
-// Stopping adds what this node knows to a status: the time until SIGKILL, and how a
-// user who has sent this number of signals can have it now.
+// Stopping adds to a status the time until SIGKILL, and how many times the user must
+// still press Ctrl-C to kill the workers now. signals is the number that has come.
 func Stopping(s rendezvous.Status, left time.Duration, signals int) *rendezvous.Status {
 	s.Left = max(0, left)
 	if s.Left > 0 && signals < 2 {
