@@ -246,18 +246,18 @@ func TestEndOfTheJobIsNoLossForAnEarlierSealer(t *testing.T) {
 	b.sealed(rendezvous.Seal{World: world("j", 1, b, a)})
 	eventually(t, func() bool { return latest[rendezvous.Elsewhere](a).Round == 1 }, func() string { return "no Elsewhere of round 1" })
 	b.e.Unseal("j", 1)
-	deleted := func() (bool, error) {
+	var lost error
+	eventually(t, func() bool {
 		a.e.mu.Lock()
 		defer a.e.mu.Unlock()
-		return a.e.seen.round.rev == 0, a.e.reportJobLost()
-	}
-	eventually(t, func() bool { ok, _ := deleted(); return ok }, func() string { return "it does not see the deletion" })
-	if _, err := deleted(); err != nil {
-		t.Error(err)
-	}
+		lost = a.e.reportJobLost()
+		return a.e.seen.round.rev == 0
+	}, func() string { return "it does not see the deletion" })
 	select {
-	case err := <-a.lost:
-		t.Error(err)
+	case lost = <-a.lost:
 	default:
+	}
+	if lost != nil {
+		t.Error(lost)
 	}
 }
