@@ -146,7 +146,7 @@ func TestGatherHere(t *testing.T) {
 		t.Errorf("shm %+v", f.SHM)
 	}
 	if f.DevNodes != nil || f.Leftover.Jobs != nil || f.Leftover.SHMFiles != 0 {
-		t.Errorf("looked for what nobody asked for: %+v", f)
+		t.Errorf("read what was not requested: %+v", f)
 	}
 }
 

@@ -59,7 +59,7 @@ func FuzzServer(f *testing.F) {
 	f.Add(append(fuzzHello.encode(fuzzKey), make([]byte, 99)...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, _ := Listen(Options{Key: "job 1", ID: "b", Exchange: testTimeout}, nil, Ports{})
-		talk(t, data, func(ctx context.Context, c net.Conn) { s.answer(ctx, c) })
+		runPeer(t, data, func(ctx context.Context, c net.Conn) { s.answer(ctx, c) })
 	})
 }
 
@@ -70,7 +70,7 @@ func FuzzClient(f *testing.F) {
 	f.Add(rawReply(fuzzKey, [nonceSize]byte{}, "b", "10.0.0.1"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := client{options: Options{Key: "job 1", ID: "a"}, key: fuzzKey, zeros: make([]byte, payload)}
-		talk(t, data, func(_ context.Context, conn net.Conn) {
+		runPeer(t, data, func(_ context.Context, conn net.Conn) {
 			defer conn.Close()
 			var r preflight.Probe
 			switch result, _ := c.exchange(conn, Target{ID: "b", Large: true}, &r); result {
@@ -81,8 +81,8 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// talk runs one side of a connection whose other side sends data and leaves.
-func talk(t *testing.T, data []byte, side func(context.Context, net.Conn)) {
+// runPeer runs one side of a connection whose other side sends data and leaves.
+func runPeer(t *testing.T, data []byte, side func(context.Context, net.Conn)) {
 	here, there := net.Pipe()
 	read := make(chan struct{})
 	go func() { defer close(read); _, _ = io.Copy(io.Discard, here) }()

@@ -20,7 +20,7 @@ type breakage struct {
 	cuts  func(from, to int) bool
 }
 
-// breakNodes makes some nodes unreachable, mute or both.
+// breakNodes closes some nodes in one direction or in both.
 func breakNodes(r *rand.Rand, n int) breakage {
 	way := r.IntN(3)
 	nodes := drawNumbers(r, n, 1+r.IntN(max(1, min(n/5, 24))))

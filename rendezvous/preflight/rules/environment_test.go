@@ -241,7 +241,8 @@ func TestUnknownDelivery(t *testing.T) {
 	}
 }
 
-// addDifference makes the nodes' workers differ in a variable, as their settings do.
+// addDifference makes the nodes' workers differ in a variable, as their
+// settings do.
 func addDifference(f *preflight.Fleet, name string) {
 	v, _ := ncclenv.Lookup(name)
 	d := preflight.Difference{Name: name, Text: v.Text, Left: true, Error: !v.Soft()}
@@ -260,7 +261,8 @@ func addDifference(f *preflight.Fleet, name string) {
 	f.Differences = append(f.Differences, d)
 }
 
-// nameFile gives all workers a variable that names a file, which one node lacks.
+// nameFile gives all workers a variable that names a file, which one node
+// lacks.
 func nameFile(f *preflight.Fleet, name, path string, lacks int) {
 	for i := range f.Nodes {
 		preflighttest.Set(&f.Nodes[i], name, path)

@@ -69,7 +69,8 @@ func linkCases() map[string][]ruleCase {
 	}
 }
 
-// addSecondInterface gives node 1 a second interface in the subnet of the first.
+// addSecondInterface gives node 1 a second interface in the subnet of the
+// first.
 func addSecondInterface(f *preflight.Fleet) {
 	iface(&f.Nodes[1], netif.Interface{Index: 9, Name: "eth1", MTU: 9000, Up: true, Running: true, Device: true}, "10.0.9.9", 16)
 }

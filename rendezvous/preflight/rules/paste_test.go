@@ -254,7 +254,8 @@ func (p *pasted) try(t *testing.T, s *scene, before []preflight.Finding, x prefl
 	}
 }
 
-// isByHand checks a way without a fleet, and reports whether a person has to do it.
+// isByHand checks a way without a fleet, and reports whether a person has to do
+// it.
 func (p *pasted) isByHand(t *testing.T, id string, way []preflight.Step) bool {
 	t.Helper()
 	byHand, changes := false, false
@@ -893,7 +894,7 @@ func stepsByHand() map[string]string {
 		network = "addresses, routes and firewalls are others' to change"
 		build   = "another release of a library is a choice"
 		user    = "only its user knows which of them is meant"
-		limits  = "who made the container or the job sets its limits"
+		limits  = "the limits belong to the container or the job"
 	)
 	return map[string]string{
 		"D01 give each agent GPUs of its own":                   user,

@@ -176,7 +176,7 @@ func TestEndOfTable(t *testing.T) {
 	nccl(&f.Nodes[1], "2.19.3", 21903)
 	found := preflight.Compare(f, All(), preflight.Options{})
 	if got := preflight.Render(found, f.Names(), preflight.Style{}); !strings.Contains(got, "--preflight=warn starts") || !strings.Contains(got, "--ignore V01 ") {
-		t.Errorf("a job is not told how to go on:\n%s", got)
+		t.Errorf("the table does not say how to start the job:\n%s", got)
 	}
 	if got := preflight.Render(found, f.Names(), preflight.Style{Check: true}); strings.Contains(got, "--preflight") || !strings.Contains(got, "--ignore V01 leaves these checks out.") {
 		t.Errorf("of gorun check:\n%s", got)
