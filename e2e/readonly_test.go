@@ -26,8 +26,8 @@ func TestEveryPlaceReadOnly(t *testing.T) {
 		code  int
 		text  string
 	}{
-		"job":         {[]string{"--standalone", "--nproc-per-node", "2"}, 0, "no TORCHELASTIC_ERROR_FILE and no GORUN_WORKER_SOCKET; TMPDIR"},
-		"local nodes": {[]string{"--local-nodes", "2"}, 0, "no TORCHELASTIC_ERROR_FILE and no GORUN_WORKER_SOCKET; TMPDIR"},
+		"job":         {[]string{"--standalone", "--nproc-per-node", "2"}, 0, "no TORCHELASTIC_ERROR_FILE and no GORUN_WORKER_SOCKET; set TMPDIR"},
+		"local nodes": {[]string{"--local-nodes", "2"}, 0, "no TORCHELASTIC_ERROR_FILE and no GORUN_WORKER_SOCKET; set TMPDIR"},
 		"with files":  {[]string{"--standalone", "-t", "3"}, 2, "name one with --log-dir"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func (in *input) surroundings() Surroundings {
 	in.around = in.fitting(found)
 	for _, name := range slices.Sorted(maps.Keys(in.around)) {
 		v := in.around[name]
-		if !in.asked(name).given {
+		if !in.fromUser(name).given {
 			s.Used = append(s.Used, Used{strings.ReplaceAll(name, "_", "-"), v.Text, v.From})
 		}
 	}
@@ -68,14 +68,14 @@ func (in *input) surroundings() Surroundings {
 // allocation and for no other nodes.
 func (in *input) fitting(found surroundings.Surroundings) map[string]surroundings.Value {
 	values := maps.Clone(found.Values)
-	if in.asked("local_nodes").given || in.asked("standalone").given {
+	if in.fromUser("local_nodes").given || in.fromUser("standalone").given {
 		delete(values, "nnodes")
 		dropMeeting(values)
 		delete(values, "rdzv_id")
 		return values
 	}
 	nodes, max := found.Nodes, found.Nodes // of the allocation, of the job
-	asked := in.asked("nnodes")
+	asked := in.fromUser("nnodes")
 	if asked.given {
 		if _, n, err := ParseNodes(asked.text); err == nil {
 			max = n
@@ -95,7 +95,7 @@ func (in *input) fitting(found surroundings.Surroundings) map[string]surrounding
 	if rank, err := strconv.Atoi(values["node_rank"].Text); err == nil && rank >= max {
 		delete(values, "node_rank")
 	}
-	if in.asked("rdzv_endpoint").given || in.asked("master_addr").given || in.asked("master_port").given {
+	if in.fromUser("rdzv_endpoint").given || in.fromUser("master_addr").given || in.fromUser("master_port").given {
 		delete(values, "rdzv_endpoint")
 	}
 	switch in.text("rdzv_backend", "").text {
@@ -146,7 +146,7 @@ func (in *input) nameNode(s *Spec) {
 // by mistake is refused.
 func (in *input) checkAllocation(s *Spec, nnodes value) {
 	found := in.found
-	if s.Surroundings.Kind == surroundings.None || s.LocalNodes > 0 || in.on("standalone") {
+	if s.Surroundings.Kind == surroundings.None || s.LocalNodes > 0 || in.isOn("standalone") {
 		return
 	}
 	switch {

@@ -56,8 +56,8 @@ func (in *input) devices(s *Spec) {
 		return err
 	})
 	d.Place.PerWorker, _ = in.number("gpus_per_worker", 0, 1)
-	d.Place.Virtual = in.on("virtual_local_rank")
-	d.Place.Oversubscribe = in.on("oversubscribe_gpus")
+	d.Place.Virtual = in.isOn("virtual_local_rank")
+	d.Place.Oversubscribe = in.isOn("oversubscribe_gpus")
 	d.Place.ByGPU = s.Nproc.Of == "gpu"
 	in.check(d.Place.Check())
 	v := in.text("on_gpu_error", string(AbortOnGPUError))

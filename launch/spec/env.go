@@ -41,7 +41,7 @@ func (in *input) environment(s *Spec) {
 	default:
 		in.fail("cannot use %s: %q is neither cores nor torchrun", v.from, v.text)
 	}
-	dry := in.on("dry_run")
+	dry := in.isOn("dry_run")
 	switch {
 	case in.raw.Show:
 		for _, name := range []string{"run_id", "pid"} {
@@ -63,7 +63,7 @@ func (r Raw) Shown() (Shown, error) {
 }
 
 func (in *input) shown() Shown {
-	s := Shown{Diff: in.on("diff"), JSON: in.on("json")}
+	s := Shown{Diff: in.isOn("diff"), JSON: in.isOn("json")}
 	s.Rank, _ = in.number("rank", -1, 0)
 	s.Node, _ = in.number("node", -1, 0)
 	if s.Rank >= 0 && s.Node >= 0 {

@@ -61,8 +61,8 @@ func (in *input) etcd(s *Spec, m meeting) {
 		}
 	}
 	s.Endpoints = list
-	in.unused(s, EtcdV3, m.addr)
-	in.unused(s, EtcdV3, m.portFlag)
+	in.noteUnused(s, EtcdV3, m.addr)
+	in.noteUnused(s, EtcdV3, m.portFlag)
 }
 
 // cutScheme removes http:// and https:// from etcd's endpoints. scheme is "" if no
@@ -71,16 +71,16 @@ func cutScheme(endpoints string) (bare, scheme string, err error) {
 	var list []string
 	for part := range strings.SplitSeq(endpoints, ",") {
 		part = strings.TrimSpace(part)
-		own, host, found := strings.Cut(part, "://")
+		this, host, found := strings.Cut(part, "://")
 		switch {
 		case !found:
 			host = part
-		case own != "http" && own != "https":
+		case this != "http" && this != "https":
 			return "", "", fmt.Errorf("%q begins with neither http:// nor https://", ncclenv.ShownAddress(part))
-		case scheme != "" && own != scheme:
+		case scheme != "" && this != scheme:
 			return "", "", fmt.Errorf("%s and %s:// in one list: either all of etcd's endpoints use TLS or none does", ncclenv.ShownAddress(part), scheme)
 		default:
-			scheme = own
+			scheme = this
 		}
 		list = append(list, strings.TrimSuffix(host, "/"))
 	}
@@ -92,7 +92,7 @@ func cutScheme(endpoints string) (bare, scheme string, err error) {
 // names are those of torchrun's two etcd rendezvous and of etcdctl.
 func (in *input) etcdConf(s *Spec, pairs map[string]string) {
 	e := &s.Etcd
-	take := func(flag, variable string, keys ...string) value {
+	read := func(flag, variable string, keys ...string) value {
 		v := in.text("etcd_"+flag, "")
 		for _, k := range keys {
 			if text := pairs[k]; text != "" && !v.given {
@@ -107,12 +107,12 @@ func (in *input) etcdConf(s *Spec, pairs map[string]string) {
 		}
 		return v
 	}
-	ca := take("cacert", "ETCDCTL_CACERT", "ca_cert", "cacert")
-	cert := take("cert", "ETCDCTL_CERT", "ssl_cert", "cert")
-	key := take("key", "ETCDCTL_KEY", "ssl_cert_key", "key")
-	name := take("server_name", "", "server_name")
-	e.User = take("user", "ETCDCTL_USER", "user").text
-	e.Password = take("password", "ETCDCTL_PASSWORD", "password").text
+	ca := read("cacert", "ETCDCTL_CACERT", "ca_cert", "cacert")
+	cert := read("cert", "ETCDCTL_CERT", "ssl_cert", "cert")
+	key := read("key", "ETCDCTL_KEY", "ssl_cert_key", "key")
+	name := read("server_name", "", "server_name")
+	e.User = read("user", "ETCDCTL_USER", "user").text
+	e.Password = read("password", "ETCDCTL_PASSWORD", "password").text
 	if user, password, ok := strings.Cut(e.User, ":"); ok && e.Password == "" { // etcdctl accepts this form, too
 		e.User, e.Password = user, password
 	}
@@ -173,9 +173,9 @@ func (in *input) etcdTLS(s *Spec, protocol string, ca, cert, key, name value) {
 	e.TLS = e.TLS || e.CACert != "" || e.Cert != "" || e.ServerName != ""
 }
 
-// etcdless notes the flags that only etcd uses. It does not print their values,
+// noteEtcdFlags notes the flags that only etcd uses. It does not print their values,
 // which may be secret.
-func (in *input) etcdless(s *Spec) {
+func (in *input) noteEtcdFlags(s *Spec) {
 	for _, name := range etcdFlags {
 		if v := in.text(name, ""); v.given {
 			s.note("%s has no meaning with the %s rendezvous and is ignored", v.from, s.Backend)

@@ -8,10 +8,10 @@ import (
 // rendezvous decides how the nodes meet and reads the settings of that way.
 func (in *input) rendezvous(s *Spec) {
 	m := in.meeting()
-	if in.on("standalone") {
+	if in.isOn("standalone") {
 		in.standalone(s, m)
 	} else {
-		in.choose(s, m)
+		in.chooseBackend(s, m)
 	}
 	text := in.get("rdzv_conf")
 	pairs, err := ParseConf(text.text)
@@ -22,13 +22,13 @@ func (in *input) rendezvous(s *Spec) {
 	if s.Backend == EtcdV3 {
 		in.etcdConf(s, pairs)
 	} else {
-		in.etcdless(s)
+		in.noteEtcdFlags(s)
 	}
 	conf, err := resolveConf(pairs, s.Backend)
 	in.check(err)
 	s.Conf, s.Notes = conf.Conf, append(s.Notes, conf.notes...)
 	in.onJoin(s)
-	s.StoreOpen = in.on("store_open")
+	s.StoreOpen = in.isOn("store_open")
 	if s.NodeRank < 0 {
 		s.NodeRank = conf.rank
 	}
@@ -76,11 +76,11 @@ func (in *input) standalone(s *Spec, m meeting) {
 		s.note("node rank %d is ignored: --standalone is the only node", s.NodeRank)
 	}
 	s.NodeRank, s.RunID = 0, newRunID()
-	s.alone(m)
+	s.setStandalone(m)
 }
 
-// alone makes this node the whole job.
-func (s *Spec) alone(m meeting) {
+// setStandalone makes this node the whole job.
+func (s *Spec) setStandalone(m meeting) {
 	s.Backend, s.MinNodes, s.MaxNodes = Standalone, 1, 1
 	s.MasterPort = m.port
 	if m.addr.given {
@@ -88,10 +88,10 @@ func (s *Spec) alone(m meeting) {
 	}
 }
 
-// choose picks the backend. Without a named backend torchrun takes static. gorun
+// chooseBackend picks the backend. Without a named backend torchrun takes static. gorun
 // takes gossip if there is an endpoint, because an endpoint is mostly given for
 // gossip. One node needs no rendezvous at all.
-func (in *input) choose(s *Spec, m meeting) {
+func (in *input) chooseBackend(s *Spec, m meeting) {
 	name := m.backend.text
 	switch {
 	case m.backend.given || s.LocalNodes > 0:
@@ -109,11 +109,11 @@ func (in *input) choose(s *Spec, m meeting) {
 	case isEtcd(name):
 		in.etcd(s, m)
 	case s.LocalNodes == 1:
-		in.unused(s, Standalone, m.portFlag)
-		s.alone(meeting{})
+		in.noteUnused(s, Standalone, m.portFlag)
+		s.setStandalone(meeting{})
 	case s.LocalNodes > 0:
 		s.Backend = Gossip
-		in.unused(s, Gossip, m.portFlag)
+		in.noteUnused(s, Gossip, m.portFlag)
 	case name == "c10d" || name == string(Gossip):
 		in.gossip(s, m)
 	case name == string(Static):
@@ -122,8 +122,8 @@ func (in *input) choose(s *Spec, m meeting) {
 		if s.MinNodes > 1 {
 			in.fail("cannot use --rdzv-backend standalone with --nnodes %d: it is for one node", s.MinNodes)
 		}
-		in.unused(s, Standalone, m.endpoint)
-		s.alone(m)
+		in.noteUnused(s, Standalone, m.endpoint)
+		s.setStandalone(m)
 	default:
 		in.fail("cannot use --rdzv-backend %s: this build has gossip (also called c10d), etcd, static and standalone", name)
 	}
@@ -134,7 +134,7 @@ func (in *input) gossip(s *Spec, m meeting) {
 		if s.MaxNodes > 1 {
 			in.fail("cannot use --rdzv-backend %s without --rdzv-endpoint HOST[:PORT] when --nnodes is above 1", m.backend.text)
 		}
-		s.alone(m)
+		s.setStandalone(m)
 		return
 	}
 	list, err := ParseEndpoints(m.endpoint.text, DefaultPort)
@@ -150,12 +150,12 @@ func (in *input) gossip(s *Spec, m meeting) {
 		if s.MinNodes > 1 || len(list) > 1 {
 			in.fail("cannot use %s %s: port 0 (any free port) is for one node, the others cannot know it", m.endpoint.from, e)
 		}
-		s.alone(m)
+		s.setStandalone(m)
 		return
 	}
 	s.Backend, s.Endpoints = Gossip, list
-	in.unused(s, Gossip, m.addr)
-	in.unused(s, Gossip, m.portFlag)
+	in.noteUnused(s, Gossip, m.addr)
+	in.noteUnused(s, Gossip, m.portFlag)
 }
 
 // static lets the nodes meet at one fixed place. The endpoint names it or, in most
@@ -194,8 +194,8 @@ func (in *input) static(s *Spec, m meeting) {
 	s.MasterAddr, s.MasterPort = at.Host, at.Port
 }
 
-// unused notes a flag that has no meaning here. torchrun ignores it silently.
-func (in *input) unused(s *Spec, b Backend, v value) {
+// noteUnused notes a flag that has no meaning here. torchrun ignores it silently.
+func (in *input) noteUnused(s *Spec, b Backend, v value) {
 	if v.given {
 		s.note("%s %s has no meaning with the %s rendezvous and is ignored", v.from, v.text, b)
 	}

@@ -52,7 +52,7 @@ func (in *input) preflight(s *Spec) {
 		in.fail("cannot use %s together with --preflight off: interfaces are chosen by comparing the nodes", v.from)
 	}
 	if in.raw.Check {
-		s.Check = &Check{Strict: in.on("strict"), JSON: in.on("json"), Save: in.file("save")}
+		s.Check = &Check{Strict: in.isOn("strict"), JSON: in.isOn("json"), Save: in.file("save")}
 		if s.Check.Save != "" && s.LocalNodes > 1 {
 			in.fail("cannot use --save together with --local-nodes %d: one file has room for one node, and all of them are this machine", s.LocalNodes)
 		}

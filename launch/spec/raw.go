@@ -65,15 +65,15 @@ type value struct {
 // get finds a flag: the command line wins over GORUN_<NAME>, that over PET_<NAME>,
 // and that over the surroundings.
 func (in *input) get(name string) value {
-	v := in.asked(name)
+	v := in.fromUser(name)
 	if a, ok := in.around[name]; ok && !v.given {
 		return value{text: a.Text, from: a.From, given: true, env: true}
 	}
 	return v
 }
 
-// asked finds what the user asks for by a flag or its variables.
-func (in *input) asked(name string) value {
+// fromUser finds what the user asks for by a flag or its variables.
+func (in *input) fromUser(name string) value {
 	flag := "--" + strings.ReplaceAll(name, "_", "-")
 	if text, ok := in.raw.Flags[name]; ok {
 		return value{text: text, from: flag, given: true}
@@ -112,7 +112,7 @@ func (in *input) list(name string) []string {
 	if texts, ok := in.raw.Lists[name]; ok {
 		return texts
 	}
-	if v := in.asked(name); v.given {
+	if v := in.fromUser(name); v.given {
 		return strings.Fields(v.text)
 	}
 	return nil
@@ -151,9 +151,9 @@ func (in *input) number(name string, unset, min int) (int, value) {
 	return n, v
 }
 
-// on returns the state of a switch. torchrun reads the variables of switches with
+// isOn reports whether a switch is on. torchrun reads the variables of switches with
 // int(): 0 is off, any other number is on, text is an error.
-func (in *input) on(name string) bool {
+func (in *input) isOn(name string) bool {
 	v := in.get(name)
 	if !v.given {
 		return false

@@ -18,7 +18,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 			Tee:        in.text("tee", "0").text,
 			ReportFile: in.file("report"),
 		},
-		Command: Command{NoPython: in.on("no_python"), Module: in.on("module")},
+		Command: Command{NoPython: in.isOn("no_python"), Module: in.isOn("module")},
 	}
 	if s.ReportFile != "" && (r.Check || r.Show) {
 		s.note("--report %s is ignored: no job is started whose end could be reported", s.ReportFile)
@@ -144,7 +144,7 @@ func (in *input) localNodes(s *Spec, nnodes value) {
 	in.conflict(s, in.text("master_addr", ""), "chooses the addresses itself")
 	in.conflict(s, in.text("local_addr", ""), "gives each node an address of its own, 127.0.0.1, .2, ...")
 	s.LocalAddr = ""
-	if in.on("standalone") {
+	if in.isOn("standalone") {
 		in.fail("cannot use --standalone together with --local-nodes: it is for one node")
 	}
 	b := in.text("rdzv_backend", "")
