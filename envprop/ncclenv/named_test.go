@@ -16,7 +16,7 @@ func TestNamedFiles(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "w/topo.xml"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600); err != nil { // which blocks nobody
+	if err := syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600); err != nil { // must not block
 		t.Fatal(err)
 	}
 	got := NamedFiles(Options{Root: root, Dir: "/w"}, []Value{
