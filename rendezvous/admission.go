@@ -322,7 +322,7 @@ func (m *Machine) showRefused(lines []string) {
 
 // agentRefused notes an agent that was refused before it could say hello.
 func (m *Machine) agentRefused(e Refused) {
-	r := refusedNode{cut(e.Name, maxWord), e.Why, e.SameRun}
+	r := refusedNode{cut(e.Name, maxName), e.Why, e.SameRun}
 	if m.coord != nil {
 		m.coord.noteRefusal(r)
 		return

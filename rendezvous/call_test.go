@@ -80,7 +80,7 @@ func TestDoneMembersMayComeBack(t *testing.T) {
 // once, one decides for all. It learns of an order to end the job that the other one
 // got.
 func TestStoppedCoordinatorGivesWay(t *testing.T) {
-	m := third(t, false)
+	m := secondOfThree(t, false)
 	m.Step(m.now, DialFailed{Addr: "c1", Text: "timed out"})
 	if m.coord == nil || m.coord.round.state != roundRecovering {
 		t.Fatal("it has not taken over")

@@ -176,7 +176,7 @@ func (c *coordinator) receive(conn Conn, msg Message) {
 
 // overReceived notes that no worker of a round lives on a node any more.
 func (c *coordinator) overReceived(s *seat, msg Message, current bool) {
-	if msg.Store != "" && words(msg.Store) == nil {
+	if msg.Store != "" && checkNames(msg.Store) == nil {
 		s.node.Store = msg.Store
 	}
 	if s.state == seatClearing {

@@ -90,7 +90,7 @@ func (m *Machine) sealedElsewhere(e Elsewhere) {
 	if last != nil && (e.Job != last.Job || e.Term < last.Term || e.Term == last.Term && e.Round <= last.Round) {
 		return
 	}
-	if e.Control == m.self.Control || words(e.Control) != nil {
+	if e.Control == m.self.Control || checkNames(e.Control) != nil {
 		return
 	}
 	m.mem.search.leader = Message{Addr: e.Control, Term: e.Term, Job: e.Job, Round: e.Round}

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// asks brings a job of three nodes, one of which is lost, and with one more that
+// newSealing brings a job of three nodes, one of which is lost, and with one more that
 // waits, to the point where its next world is to be sealed.
-func asks(t *testing.T) (*testJob, Seal) {
+func newSealing(t *testing.T) (*testJob, Seal) {
 	t.Helper()
 	c := newTestJob(t, 3, 3, 3, fenced)
 	first := c.members()
@@ -30,7 +30,7 @@ func committed(c *testJob) bool { return len(c.sentTo(1, MsgCommit)) > 0 }
 // TestSealComesFirst checks that nothing starts without the fence's word, although
 // all members have accepted, and that only its word on this very world counts.
 func TestSealComesFirst(t *testing.T) {
-	c, cmd := asks(t)
+	c, cmd := newSealing(t)
 	if committed(c) || c.m.mem.work.state != workIdle {
 		t.Fatal("it starts unsealed")
 	}
@@ -86,7 +86,7 @@ func TestSealThatIsGivenUp(t *testing.T) {
 		"it was stopped":  func(c *testJob, _ Seal) { c.advance(10 * time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, old := asks(t)
+			c, old := newSealing(t)
 			end(c, old)
 			got := all[Seal](c)
 			if len(got) != 1 || got[0].World.Round <= old.World.Round || got[0].Serial == old.Serial {
@@ -119,7 +119,7 @@ func TestRefusedCoordinatorFollows(t *testing.T) {
 		return p
 	}
 	for _, lost := range []bool{false, true} {
-		c, cmd := asks(t)
+		c, cmd := newSealing(t)
 		c.step(there(c, "c0", "c1", "c3", "c4", "c7"))
 		c.step(Sealed{Serial: cmd.Serial, Refused: true, Text: "c7 has sealed round 5"})
 		if !strings.Contains(c.notes(), "c7 has sealed round 5") || len(all[Seal](c)) != 0 || c.m.coord.round.state != roundForming {
@@ -198,7 +198,7 @@ func TestOldElsewhereIsIgnored(t *testing.T) {
 
 // TestJobThatHasEnded checks that such a job is not run again.
 func TestJobThatHasEnded(t *testing.T) {
-	c, cmd := asks(t)
+	c, cmd := newSealing(t)
 	c.step(Sealed{Serial: cmd.Serial, Refused: true, Ended: true, Text: "no record"})
 	c.ended(ExitRendezvous, 1, 3, 4)
 	if why := c.m.coord.job.outcome.Cause.Message; !strings.Contains(why, "no record") {
@@ -212,7 +212,7 @@ func TestJobThatHasEnded(t *testing.T) {
 // TestJoinTimeoutWhileSealing checks that the cause names what the seal waits for, as
 // the status does.
 func TestJoinTimeoutWhileSealing(t *testing.T) {
-	c, cmd := asks(t)
+	c, cmd := newSealing(t)
 	c.step(Waiting{cmd.Serial - 1, "nonsense"})
 	c.step(Waiting{cmd.Serial, "n9 must stop its workers"})
 	if st := c.m.coord.status(); st.Phase != "sealing" || st.Note != "n9 must stop its workers" {

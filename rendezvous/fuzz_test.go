@@ -117,14 +117,14 @@ func settleAndCheck(t *testing.T, m *Machine) {
 		if next.IsZero() || next.After(end) {
 			return
 		}
-		sound(t, m.Step(next, Tick{})...)
+		checkCommands(t, m.Step(next, Tick{})...)
 	}
 	t.Fatal("the machine asks for tick after tick")
 }
 
-// sound checks that no message takes a seat, a round or the workers where they
+// checkCommands checks that no message takes a seat, a round or the workers where they
 // cannot go.
-func sound(t *testing.T, cmds ...Command) {
+func checkCommands(t *testing.T, cmds ...Command) {
 	t.Helper()
 	for _, cmd := range cmds {
 		if n, ok := cmd.(Note); ok && n.Kind == "internal" {
@@ -146,7 +146,7 @@ func TestHostileMessages(t *testing.T) {
 					if _, ok := cmd.(Finish); ok && running != workIdle {
 						t.Fatalf("%+v ended an agent whose workers run", msg)
 					}
-					sound(t, cmd)
+					checkCommands(t, cmd)
 				}
 				settleAndCheck(t, m)
 			}
@@ -190,7 +190,7 @@ func TestHostileSeats(t *testing.T) {
 				}
 				for range 3 {
 					if c.m.coord != nil {
-						sound(t, c.m.Step(c.m.now, Received{1, kinds[i%len(kinds)](*c.m.coord.round.world)})...)
+						checkCommands(t, c.m.Step(c.m.now, Received{1, kinds[i%len(kinds)](*c.m.coord.round.world)})...)
 					}
 					i /= len(kinds)
 				}
@@ -200,7 +200,7 @@ func TestHostileSeats(t *testing.T) {
 	}
 	for _, msg := range hostile() {
 		c := newTestJob(t, 4, 2, 4, nil)
-		sound(t, c.m.Step(c.m.now, Received{1, msg})...)
+		checkCommands(t, c.m.Step(c.m.now, Received{1, msg})...)
 		settleAndCheck(t, c.m)
 	}
 }
@@ -234,10 +234,10 @@ func FuzzMessages(f *testing.F) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			m, c := all[name]()
-			sound(t, m.Step(m.now, Received{c, first})...)
-			sound(t, m.Step(m.now, Received{c, second})...)
+			checkCommands(t, m.Step(m.now, Received{c, first})...)
+			checkCommands(t, m.Step(m.now, Received{c, second})...)
 			settleAndCheck(t, m)
-			sound(t, m.Step(m.now, Closed{Conn: c})...)
+			checkCommands(t, m.Step(m.now, Closed{Conn: c})...)
 			settleAndCheck(t, m)
 		}
 	})

@@ -39,7 +39,7 @@ func TestSeatsAreNotTaken(t *testing.T) {
 			return m
 		},
 		"taken over": func() *Machine {
-			m := third(t, false)
+			m := secondOfThree(t, false)
 			m.cfg.Proofs = true
 			m.Step(m.now, DialFailed{Addr: "c1", Refused: true, Text: "refused"})
 			if m.coord == nil {

@@ -166,7 +166,7 @@ func TestEndedMembership(t *testing.T) {
 // whose membership has ended.
 func TestExpiredMembersAreNotAwaited(t *testing.T) {
 	for _, whole := range []bool{false, true} {
-		m := third(t, true)
+		m := secondOfThree(t, true)
 		m.cfg.Fenced = true
 		m.Step(m.now, DialFailed{Addr: "c1", Text: "timed out"})
 		m.Step(m.now, Peers{All: []Peer{{ID: m.self.ID, Control: "c0"}}, Whole: whole})

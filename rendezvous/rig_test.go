@@ -78,9 +78,9 @@ func acceptAll(t *testing.T, m *Machine, cmds []Command) {
 	}
 }
 
-// third makes the machine the second of three members whose coordinator, the last
+// secondOfThree makes the machine the second of three members whose coordinator, the last
 // one, is lost. The first one is asked now.
-func third(t *testing.T, silent bool) *Machine {
+func secondOfThree(t *testing.T, silent bool) *Machine {
 	t.Helper()
 	m, c := states()["member"]()
 	w := newWorld([]Node{seatNode(1, 3, 1), m.self, {ID: "boss", RunID: "r", Control: "c9", Workers: 1}}, World{Term: 1, Coordinator: "boss"})

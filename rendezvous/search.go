@@ -151,7 +151,7 @@ func (m *Machine) redirectReceived(addr string) {
 		m.mem.search.until = m.now.Add(m.cfg.Rejoin)
 	}
 	m.avoidAddress(from, m.cfg.Retry)
-	if addr != "" && addr != from && addr != m.self.Control && words(addr) == nil && !m.now.Before(m.avoid[addr]) {
+	if addr != "" && addr != from && addr != m.self.Control && checkNames(addr) == nil && !m.now.Before(m.avoid[addr]) {
 		m.mem.link.dialing = addr
 		m.emit(Dial{addr})
 	}
@@ -418,7 +418,7 @@ func (c *coordinator) callFailed(e DialFailed) bool {
 
 // callReceived handles the call of a coordinator that this agent does not follow.
 func (m *Machine) callReceived(msg Message) {
-	if msg.Addr == "" || msg.Addr == m.self.Control || words(msg.Addr) != nil || m.mem.end.outcome != nil {
+	if msg.Addr == "" || msg.Addr == m.self.Control || checkNames(msg.Addr) != nil || m.mem.end.outcome != nil {
 		return
 	}
 	if m.coord == nil && m.mem.link.open {

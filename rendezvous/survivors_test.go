@@ -59,7 +59,7 @@ func TestMajorityOfTheLastWorldGoesOn(t *testing.T) {
 // after a broken stream, but not after silence.
 func TestRefusalProvesALossOnlyAfterABreak(t *testing.T) {
 	for _, silent := range []bool{true, false} {
-		m := third(t, silent)
+		m := secondOfThree(t, silent)
 		m.Step(m.now, DialFailed{Addr: "c1", Refused: true, Text: "refused"})
 		if m.coord == nil {
 			t.Fatal("no agent coordinates")
@@ -158,7 +158,7 @@ func TestUncommittedMemberAsksTheOthers(t *testing.T) {
 // TestTheSearchForACoordinatorEnds checks that agents that know of no coordinator,
 // one after the other, do not keep a survivor from taking over in time.
 func TestTheSearchForACoordinatorEnds(t *testing.T) {
-	m := third(t, false)
+	m := secondOfThree(t, false)
 	began := m.now
 	for conn := Conn(20); m.coord == nil; conn++ {
 		if m.now.Sub(began) > 2*m.cfg.Rejoin {

@@ -200,7 +200,7 @@ const (
 	MaxNodes    = 100_000
 	MaxWorkers  = 4096 // of one node
 	MaxNetworks = 256  // of one node
-	maxWord     = 1024 // bytes of a host name, an address, a role
+	maxName     = 1024 // bytes of a host name, an address, a role
 	maxCount    = 1 << 30
 	maxFailures = 1024 // of one round that are kept, the earliest ones
 )
@@ -216,13 +216,13 @@ func (w *World) validate() error {
 			return fmt.Errorf("it counts to %d (term %d, round %d, restart %d of %d)", n, w.Term, w.Round, w.Restart, w.MaxRestarts)
 		}
 	}
-	if err := words(string(w.Coordinator), w.Job, w.Token, w.Store); err != nil {
+	if err := checkNames(string(w.Coordinator), w.Job, w.Token, w.Store); err != nil {
 		return err
 	}
 	seen, roles, size := make(map[NodeID]bool, len(w.Members)), map[string]int{}, 0
 	for i := range w.Members {
 		m := &w.Members[i]
-		if err := words(string(m.ID), m.Host, m.Addr, m.Control, m.Role, m.Env); err != nil {
+		if err := checkNames(string(m.ID), m.Host, m.Addr, m.Control, m.Role, m.Env); err != nil {
 			return fmt.Errorf("node %d: %w", i, err)
 		}
 		switch {
@@ -248,13 +248,13 @@ func (n *Node) Validate() error {
 	if n.ID == "" {
 		return errors.New("it has no id")
 	}
-	if err := words(string(n.ID), n.Version, n.Host, n.Addr, n.Control, n.Store, n.Role); err != nil {
+	if err := checkNames(string(n.ID), n.Version, n.Host, n.Addr, n.Control, n.Store, n.Role); err != nil {
 		return err
 	}
 	if len(n.Networks) > MaxNetworks {
 		return fmt.Errorf("it has %d addresses, at most %d are allowed", len(n.Networks), MaxNetworks)
 	}
-	if err := words(n.Networks...); err != nil {
+	if err := checkNames(n.Networks...); err != nil {
 		return err
 	}
 	if n.Workers < 1 || n.Workers > MaxWorkers {
@@ -263,11 +263,11 @@ func (n *Node) Validate() error {
 	return nil
 }
 
-// words checks names that are shown to people and put into environments.
-func words(ws ...string) error {
+// checkNames checks names that are shown to people and put into environments.
+func checkNames(ws ...string) error {
 	for _, s := range ws {
-		if len(s) > maxWord {
-			return fmt.Errorf("a name has %d bytes, at most %d are allowed", len(s), maxWord)
+		if len(s) > maxName {
+			return fmt.Errorf("a name has %d bytes, at most %d are allowed", len(s), maxName)
 		}
 		if strings.ContainsFunc(s, term.Unfit) {
 			return fmt.Errorf("a name has control characters: %q", s)
@@ -277,7 +277,7 @@ func words(ws ...string) error {
 }
 
 // clip shortens a name that is only shown.
-func clip(s string) string { return cut(s, maxWord) }
+func clip(s string) string { return cut(s, maxName) }
 
 // cut shortens a text to n bytes and says so.
 func cut(s string, n int) string {

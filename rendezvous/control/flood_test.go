@@ -30,7 +30,7 @@ func TestFlood(t *testing.T) {
 	opts.Silence = time.Second
 	b := start(t, opts)
 	at, in := pair(a, b, b.addr, "hi")
-	b.rest(true)
+	b.pauseHandling(true)
 	a.sendAll(at)
 	b.held(in)
 	if n := len(b.texts(in)); n != 1+maxWaiting {
@@ -45,7 +45,7 @@ func TestFlood(t *testing.T) {
 			}
 		}
 	}
-	b.rest(false)
+	b.pauseHandling(false)
 	await(b, func(r rendezvous.Received) bool { return r.Conn == in && r.Msg.Text == fmt.Sprint("n", burst-1) })
 	b.wantAll(in, 1)
 }
@@ -54,7 +54,7 @@ func TestFlood(t *testing.T) {
 func TestFloodOfBytes(t *testing.T) {
 	a, b := start(t, shortTimes()), start(t, shortTimes())
 	at, in := pair(a, b, b.addr, "hi")
-	b.rest(true)
+	b.pauseHandling(true)
 	big := rendezvous.Message{Type: rendezvous.MsgStatus, Text: strings.Repeat("x", maxWaitingBytes/4)}
 	for range 100 {
 		a.p.Send(at, big)
@@ -74,7 +74,7 @@ func TestEndsInAFlood(t *testing.T) {
 			a, b := start(t, shortTimes()), start(t, shortTimes())
 			x := newProxy(t, b.addr)
 			at, in := pair(a, b, x.addr(), "hi")
-			b.rest(true)
+			b.pauseHandling(true)
 			a.sendAll(at)
 			b.held(in)
 			switch end {

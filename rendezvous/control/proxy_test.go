@@ -39,8 +39,8 @@ func newProxy(t *testing.T, to string) *proxy {
 			x.mu.Lock()
 			x.open = append(x.open, c, d)
 			x.mu.Unlock()
-			x.wg.Go(func() { x.pump(c, d) })
-			x.wg.Go(func() { x.pump(d, c) })
+			x.wg.Go(func() { x.copy(c, d) })
+			x.wg.Go(func() { x.copy(d, c) })
 		}
 	})
 	t.Cleanup(func() {
@@ -53,7 +53,7 @@ func newProxy(t *testing.T, to string) *proxy {
 
 func (x *proxy) addr() string { return x.l.Addr().String() }
 
-func (x *proxy) pump(from, to net.Conn) {
+func (x *proxy) copy(from, to net.Conn) {
 	defer to.Close()
 	buf := make([]byte, 32<<10)
 	for {

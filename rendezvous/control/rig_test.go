@@ -23,7 +23,7 @@ type agent struct {
 
 	mu     sync.Mutex
 	events []rendezvous.Event
-	lazy   bool // it handles nothing
+	paused bool // it handles nothing
 }
 
 func shortTimes() Options {
@@ -38,7 +38,7 @@ func start(t *testing.T, opts Options) *agent {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.events = append(a.events, e)
-		if r, ok := e.(rendezvous.Received); ok && !a.lazy {
+		if r, ok := e.(rendezvous.Received); ok && !a.paused {
 			a.p.Handled(r.Conn)
 		}
 	}
@@ -66,13 +66,13 @@ func start(t *testing.T, opts Options) *agent {
 	return a
 }
 
-// rest makes the agent leave what comes in unhandled, or handle it again.
-func (a *agent) rest(lazy bool) {
+// pauseHandling makes the agent leave what comes in unhandled, or handle it again.
+func (a *agent) pauseHandling(on bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.lazy = lazy
+	a.paused = on
 	for _, e := range a.events {
-		if r, ok := e.(rendezvous.Received); ok && !lazy {
+		if r, ok := e.(rendezvous.Received); ok && !on {
 			a.p.Handled(r.Conn)
 		}
 	}

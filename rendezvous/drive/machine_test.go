@@ -13,27 +13,27 @@ import (
 	"github.com/gorun/gorun/rendezvous"
 )
 
-// seeker returns the machine of a node that no agent answers.
-func seeker(join time.Duration) *Machine {
+// newSearchingMachine returns the machine of a node that no agent answers.
+func newSearchingMachine(join time.Duration) *Machine {
 	self := rendezvous.Node{ID: "a", RunID: "run", Protocol: rendezvous.Protocol, Workers: 1, NodeRank: -1, Endpoint: -1, Min: 2, Max: 2}
 	return &Machine{Machine: rendezvous.New(rendezvous.Config{Self: self, Endpoints: 1, Timeouts: rendezvous.Timeouts{Join: join, Rejoin: time.Second}}, time.Now())}
 }
 
-// tape writes down what is asked of streams and fence.
-type tape struct {
+// recorder writes down what is asked of streams and fence.
+type recorder struct {
 	mu    sync.Mutex
 	lines []string
 	seals []context.Context // of all Seals that have begun
 }
 
-func (p *tape) add(f string, args ...any) {
+func (p *recorder) add(f string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lines = append(p.lines, fmt.Sprintf(f, args...))
 }
 
 // take returns the lines since the last call.
-func (p *tape) take() string {
+func (p *recorder) take() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := strings.Join(p.lines, ", ")
@@ -41,19 +41,21 @@ func (p *tape) take() string {
 	return out
 }
 
-func (p *tape) Dial(_ context.Context, addr string)               { p.add("dial %s", addr) }
-func (p *tape) Send(c rendezvous.Conn, msg rendezvous.Message)    { p.add("send %d %s", c, msg.Type) }
-func (p *tape) Handled(c rendezvous.Conn)                         { p.add("handled %d", c) }
-func (p *tape) Close(c rendezvous.Conn)                           { p.add("close %d", c) }
-func (p *tape) Lead()                                             { p.add("lead") }
-func (p *tape) Vacate(round int)                                  { p.add("vacate %d", round) }
-func (p *tape) Run(context.Context, func(rendezvous.Event)) error { return nil }
+func (p *recorder) Dial(_ context.Context, addr string)               { p.add("dial %s", addr) }
+func (p *recorder) Send(c rendezvous.Conn, msg rendezvous.Message)    { p.add("send %d %s", c, msg.Type) }
+func (p *recorder) Handled(c rendezvous.Conn)                         { p.add("handled %d", c) }
+func (p *recorder) Close(c rendezvous.Conn)                           { p.add("close %d", c) }
+func (p *recorder) Lead()                                             { p.add("lead") }
+func (p *recorder) Vacate(round int)                                  { p.add("vacate %d", round) }
+func (p *recorder) Run(context.Context, func(rendezvous.Event)) error { return nil }
 
 // Unseal writes down how many Seals have not been given up.
-func (p *tape) Unseal(job string, round int) { p.add("unseal %s %d, %d go on", job, round, p.goOn()) }
+func (p *recorder) Unseal(job string, round int) {
+	p.add("unseal %s %d, %d go on", job, round, p.goOn())
+}
 
 // Seal goes on until it is given up.
-func (p *tape) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
+func (p *recorder) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
 	p.add("seal %d, %d go on", c.Serial, p.goOn())
 	p.mu.Lock()
 	p.seals = append(p.seals, ctx)
@@ -62,7 +64,7 @@ func (p *tape) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
 	return rendezvous.Sealed{Serial: c.Serial}
 }
 
-func (p *tape) goOn() (n int) {
+func (p *recorder) goOn() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, ctx := range p.seals {
@@ -91,7 +93,7 @@ func TestStep(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m, p := seeker(time.Hour), &tape{}
+			m, p := newSearchingMachine(time.Hour), &recorder{}
 			m.Streams = p
 			for range m.Step(t.Context(), rendezvous.Tick{}) { // what it says of itself at first
 			}
@@ -131,8 +133,8 @@ func TestFence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var wg sync.WaitGroup
-				p, q := &tape{}, NewQueue[rendezvous.Event]()
-				m := seeker(time.Hour)
+				p, q := &recorder{}, NewQueue[rendezvous.Event]()
+				m := newSearchingMachine(time.Hour)
 				m.Fence, m.Post, m.Wait = p, q.Put, &wg
 				ctx, cancel := context.WithCancel(t.Context())
 				for _, c := range tt.commands {

@@ -47,7 +47,7 @@ func TestQueueKeepsTheOrder(t *testing.T) {
 // and that there are none when it has ended.
 func TestTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, q := seeker(time.Hour), NewQueue[any]()
+		m, q := newSearchingMachine(time.Hour), NewQueue[any]()
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
@@ -100,7 +100,7 @@ func TestEventsEnd(t *testing.T) {
 		q.Put(i)
 	}
 	var got []any
-	for e := range Events(ctx, seeker(time.Hour), q) {
+	for e := range Events(ctx, newSearchingMachine(time.Hour), q) {
 		got = append(got, e)
 		cancel()
 	}
