@@ -120,7 +120,7 @@ func (p *Plane) dialed(ctx context.Context, addr string, tcp net.Conn) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case other.Load():
-		p.other(tcp.RemoteAddr(), true)
+		p.otherSecret(tcp.RemoteAddr(), true)
 		return &secret.Mismatch{At: addr}
 	case life.Err() != nil:
 		return fmt.Errorf("%s accepts connections, but no gorun answered within %v; is the port used by another program?", addr, p.opts.Dial)

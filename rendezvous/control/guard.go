@@ -18,22 +18,22 @@ import (
 // another secret, or without the secret that this agent has, from any other program.
 type guard struct {
 	credentials.TransportCredentials
-	tls        bool
-	other      func(net.Addr) // an agent has another secret
-	foreignTLS func(net.Addr) // something that is not an agent speaks TLS; nil: it is not reported
+	tls         bool
+	otherSecret func(net.Addr) // an agent has another secret
+	foreignTLS  func(net.Addr) // something that is not an agent speaks TLS; nil: it is not reported
 }
 
 // serverName is the server name that agents ask for in TLS. It distinguishes them
 // from other programs.
 const serverName = "control.gorun"
 
-func newGuard(cfg *tls.Config, other, foreignTLS func(net.Addr)) *guard {
+func newGuard(cfg *tls.Config, otherSecret, foreignTLS func(net.Addr)) *guard {
 	if cfg == nil {
-		return &guard{insecure.NewCredentials(), false, other, foreignTLS}
+		return &guard{insecure.NewCredentials(), false, otherSecret, foreignTLS}
 	}
 	cfg = cfg.Clone()
 	cfg.ServerName = serverName
-	return &guard{credentials.NewTLS(cfg), true, other, foreignTLS}
+	return &guard{credentials.NewTLS(cfg), true, otherSecret, foreignTLS}
 }
 
 func (g *guard) Clone() credentials.TransportCredentials {
@@ -64,7 +64,7 @@ func (g *guard) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, e
 	}
 	conn, info, err := g.TransportCredentials.ServerHandshake(in)
 	if isSecretMismatch(err) {
-		g.other(raw.RemoteAddr())
+		g.otherSecret(raw.RemoteAddr())
 	}
 	return conn, transportInfo{info, raw}, err
 }
@@ -104,7 +104,7 @@ func (readOnlyConn) Write(b []byte) (int, error) { return len(b), nil }
 // has sent, because closing a connection with unread input takes back what was sent on
 // it.
 func (g *guard) refuse(raw net.Conn) {
-	g.other(raw.RemoteAddr())
+	g.otherSecret(raw.RemoteAddr())
 	_ = raw.SetDeadline(time.Now().Add(time.Second))
 	_, _ = io.WriteString(raw, secretAlert)
 	_, _ = io.Copy(io.Discard, io.LimitReader(raw, 64<<10))
@@ -112,11 +112,11 @@ func (g *guard) refuse(raw net.Conn) {
 
 func (g *guard) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if !g.tls {
-		return g.TransportCredentials.ClientHandshake(ctx, authority, &peekedConn{Conn: raw, alert: g.other})
+		return g.TransportCredentials.ClientHandshake(ctx, authority, &peekedConn{Conn: raw, alert: g.otherSecret})
 	}
 	conn, info, err := g.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if isSecretMismatch(err) {
-		g.other(raw.RemoteAddr())
+		g.otherSecret(raw.RemoteAddr())
 	}
 	return conn, info, err
 }

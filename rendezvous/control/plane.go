@@ -73,7 +73,7 @@ func (p *Plane) Serve(ctx context.Context, l net.Listener) {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(1), grpc.MaxHeaderListSize(8<<10),
 		grpc.ConnectionTimeout(10*time.Second),
-		grpc.Creds(newGuard(p.opts.TLS, func(a net.Addr) { p.other(a, false) }, p.foreignTLS)),
+		grpc.Creds(newGuard(p.opts.TLS, func(a net.Addr) { p.otherSecret(a, false) }, p.foreignTLS)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: time.Minute}), // a connection without a stream
 		grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(32<<10),
 	)
@@ -154,8 +154,8 @@ func (p *Plane) join(s grpc.ServerStream) error {
 	return l.run(s.Context(), nil)
 }
 
-// other reports an agent that has another secret.
-func (p *Plane) other(a net.Addr, dialed bool) {
+// otherSecret reports an agent that has another secret.
+func (p *Plane) otherSecret(a net.Addr, dialed bool) {
 	ip, _, err := net.SplitHostPort(a.String())
 	if err == nil && p.opts.OtherSecret != nil {
 		p.opts.OtherSecret(ip, dialed)

@@ -50,7 +50,7 @@ func (f *Fence) Unseal(job string, round int) {
 
 // Seal implements rendezvous.Fence.
 func (f *Fence) Seal(ctx context.Context, c rendezvous.Seal) rendezvous.Sealed {
-	<-f.posts
+	<-f.ready
 	answer, reported := rendezvous.Sealed{Serial: c.Serial}, ""
 	var base *record // that stood when this began
 	for begun := false; ; {

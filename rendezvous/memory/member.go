@@ -25,7 +25,7 @@ type Member struct {
 	fenced bool
 	lag    time.Duration          // of its way to the hub, slightly different for each agent
 	post   func(rendezvous.Event) // set by Run
-	posts  chan struct{}          // closed when post is set
+	ready  chan struct{}          // closed when post is set
 
 	mu      sync.Mutex
 	leads   bool
@@ -38,7 +38,7 @@ type Member struct {
 func (h *Hub) Join(cfg Config) *Member {
 	lag := fnv.New64a()
 	_, _ = lag.Write([]byte(cfg.Peer.ID))
-	return &Member{hub: h, lag: time.Duration(lag.Sum64() % uint64(time.Millisecond)), cfg: cfg, vacated: -1, wake: make(chan struct{}, 1), posts: make(chan struct{})}
+	return &Member{hub: h, lag: time.Duration(lag.Sum64() % uint64(time.Millisecond)), cfg: cfg, vacated: -1, wake: make(chan struct{}, 1), ready: make(chan struct{})}
 }
 
 // JoinFenced is Join with everything that rendezvous.Fence asks for.
@@ -61,7 +61,7 @@ func (m *Member) Kill() {
 // Run implements rendezvous.Backend.
 func (m *Member) Run(ctx context.Context, post func(rendezvous.Event)) error {
 	m.post = post
-	close(m.posts)
+	close(m.ready)
 	defer m.leave()
 	confirmed, unconfirmed := time.Now(), false
 	var seen rendezvous.Peers

@@ -40,7 +40,7 @@ type behaviour struct {
 	checks     *checker                      // nil: nodes are not compared
 }
 
-// agentState is what has become of an agent, guarded by its mu.
+// agentState is the state of an agent, guarded by its mu.
 type agentState struct {
 	world       *rendezvous.World // whose workers run, or ran last
 	running     bool
