@@ -48,7 +48,7 @@ func glooNames(f Facts, list string) Choice {
 		p, ok := f.firstAddress(name)
 		if !ok {
 			return Choice{Why: fmt.Sprintf("GLOO_SOCKET_IFNAME=%s: no interface with an address is called exactly %q; Gloo takes full names, no prefixes and no ^ or =; the node has %s",
-				list, name, search{facts: f}.listLabels())}
+				list, name, f.ListLabels())}
 		}
 		if c.Picked = append(c.Picked, p); len(c.Picked) == maxInterfaces {
 			break

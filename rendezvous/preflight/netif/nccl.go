@@ -158,7 +158,7 @@ func (s search) explain(c Choice, why string) Choice {
 	}
 	switch {
 	case len(c.Picked) == 0:
-		why += "; nothing is left of " + s.listLabels()
+		why += "; nothing is left of " + s.facts.ListLabels()
 	case s.links[c.Picked[0].Index].Loopback:
 		why += "; " + c.Picked[0].Iface + " comes first, which no other node can reach"
 	}
@@ -166,10 +166,10 @@ func (s search) explain(c Choice, why string) Choice {
 	return c
 }
 
-// listLabels lists the names that have addresses, for messages.
-func (s search) listLabels() string {
+// ListLabels lists the names that have addresses, for messages.
+func (f Facts) ListLabels() string {
 	var names []string
-	for _, a := range s.facts.Addresses {
+	for _, a := range f.Addresses {
 		if names = addOnce(names, a.Label); len(names) > 8 {
 			names[8] = "..."
 			break

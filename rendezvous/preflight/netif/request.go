@@ -37,9 +37,9 @@ func ByRequest(f Facts, request string) (iface string, err error) {
 	case near != "":
 		return "", fmt.Errorf("this node's only address in %s cannot be used: %s", request, near)
 	case isLoopback(prefix):
-		return "", fmt.Errorf("only loopback is in %s, which no other node reaches; this node has %s", request, f.listAddresses())
+		return "", fmt.Errorf("only loopback is in %s, which no other node reaches; this node has %s", request, f.ListAddresses())
 	default:
-		return "", fmt.Errorf("this node has no address in %s; it has %s", request, f.listAddresses())
+		return "", fmt.Errorf("this node has no address in %s; it has %s", request, f.ListAddresses())
 	}
 }
 
@@ -72,14 +72,14 @@ func (f Facts) byName(name string) (string, error) {
 	}
 	for _, i := range f.Interfaces {
 		if i.Name == name {
-			return "", fmt.Errorf("interface %s of this node has no address; it has %s", name, f.listAddresses())
+			return "", fmt.Errorf("interface %s of this node has no address; it has %s", name, f.ListAddresses())
 		}
 	}
-	return "", fmt.Errorf("this node has no interface %s; it has %s", name, f.listAddresses())
+	return "", fmt.Errorf("this node has no interface %s; it has %s", name, f.ListAddresses())
 }
 
-// listAddresses names the addresses that are not loopback, for messages.
-func (f Facts) listAddresses() string {
+// ListAddresses names the addresses that are not loopback, for messages.
+func (f Facts) ListAddresses() string {
 	var out []string
 	for _, a := range f.Addresses {
 		ip, err := netip.ParseAddr(a.IP)

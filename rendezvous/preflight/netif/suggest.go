@@ -67,7 +67,7 @@ func Suggest(nodes []Facts, reached []string) Proposal {
 	}
 	p := Proposal{Nodes: make([]Proposed, len(nodes)), Why: "no node has an address that others could reach"}
 	for n, f := range nodes {
-		p.Nodes[n].Why = "has " + f.listAddresses()
+		p.Nodes[n].Why = "has " + f.ListAddresses()
 	}
 	return p
 }
@@ -105,7 +105,7 @@ func tryNetwork(nodes []Facts, all [][]reachable, network netip.Prefix) *trial {
 		}
 		if pick == nil {
 			t.missing++
-			t.Nodes[n].Why = cmp.Or(nodes[n].whyUnusable(network), "has no address in "+t.Network+" but "+nodes[n].listAddresses())
+			t.Nodes[n].Why = cmp.Or(nodes[n].whyUnusable(network), "has no address in "+t.Network+" but "+nodes[n].ListAddresses())
 			continue
 		}
 		// Agents with the same hardware address share a machine.

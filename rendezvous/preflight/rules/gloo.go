@@ -77,7 +77,7 @@ func checkGlooExact(f *preflight.Fleet) []preflight.Finding {
 			}
 			for want := range strings.SplitSeq(value, ",") {
 				if !hasAddress(n, want) {
-					return name + "=" + value + ": there are " + listLabels(n)
+					return name + "=" + value + ": there are " + n.Network.ListLabels()
 				}
 			}
 			return ""
@@ -97,19 +97,4 @@ func checkGlooExact(f *preflight.Fleet) []preflight.Finding {
 // hasAddress reports whether an interface of exactly this name has an address.
 func hasAddress(n *preflight.Facts, label string) bool {
 	return slices.ContainsFunc(n.Network.Addresses, func(a netif.Address) bool { return a.Label == label })
-}
-
-// listLabels lists the names that have addresses, for messages.
-func listLabels(n *preflight.Facts) string {
-	var list []string
-	for _, a := range n.Network.Addresses {
-		if len(list) > 7 {
-			list = append(list, "...")
-			break
-		}
-		if len(list) == 0 || list[len(list)-1] != a.Label {
-			list = append(list, a.Label)
-		}
-	}
-	return strings.Join(list, ", ")
 }

@@ -142,7 +142,7 @@ func checkMaster(f *preflight.Fleet) []preflight.Finding {
 	return []preflight.Finding{{
 		Severity: preflight.Warning,
 		Text:     "The store's address is not an address of node 0: it is translated (NAT), or belongs to another machine.",
-		Values:   f.Complete([]preflight.Value{{Value: preflight.Clean(f.Master, 80) + "; the node has " + listAddresses(&f.Nodes[0]), Nodes: []int{0}, Odd: true}}),
+		Values:   f.Complete([]preflight.Value{{Value: preflight.Clean(f.Master, 80) + "; the node has " + f.Nodes[0].Network.ListAddresses(), Nodes: []int{0}, Odd: true}}),
 		Steps:    masterSteps(f),
 	}}
 }
@@ -176,23 +176,6 @@ func masterSteps(f *preflight.Fleet) []preflight.Step {
 		return []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf([]int{0}) + " to connect it to a network that the other nodes reach")}
 	}
 	return []preflight.Step{preflight.ToGorun.Step("let node 0 announce an address that the others reach", "--local-addr "+term.Command(best)).On([]int{0})}
-}
-
-// listAddresses lists the node's addresses that are not loopback.
-func listAddresses(n *preflight.Facts) string {
-	var list []string
-	for _, a := range n.Network.Addresses {
-		if ip, err := netip.ParseAddr(a.IP); err != nil || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
-			continue
-		}
-		if list = append(list, a.Label+" "+a.IP); len(list) == 6 {
-			break
-		}
-	}
-	if len(list) == 0 {
-		return "none but loopback"
-	}
-	return strings.Join(list, ", ")
 }
 
 func checkGorun(f *preflight.Fleet) []preflight.Finding {

@@ -41,7 +41,7 @@ func jobCases() map[string][]ruleCase {
 				f.Master = "169.254.3.1:29500"
 			}},
 			{name: "link-local, as no other node", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{0}, change: func(f *preflight.Fleet) { f.Master = "169.254.3.1:29500" }},
-			{name: "a foreign address", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{0}, change: func(f *preflight.Fleet) { f.Master = "192.168.1.1:29500" }, says: []string{"the node has eth0 10.0.0.1, docker0 172.17.0.1"}},
+			{name: "a foreign address", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{0}, change: func(f *preflight.Fleet) { f.Master = "192.168.1.1:29500" }, says: []string{"the node has eth0 (10.0.0.1/16), docker0 (172.17.0.1/16)"}},
 			{name: "a name", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { f.Master = "node1:29500" }},
 			{name: "no job", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { f.Master = "" }},
 			{name: "interfaces not known", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { f.Master = "192.168.1.1:29500"; f.Nodes[0].Network = netif.Facts{} }},
