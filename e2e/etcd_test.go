@@ -128,7 +128,7 @@ func TestEtcdNames(t *testing.T) {
 	old.wantExit(longWait, 0, agents...)
 	local.wantExit(longWait, 0, three)
 	for rank, a := range agents {
-		a.waitForStderr("etcd-v2 is taken for etcd: gorun speaks etcd's API v3")
+		a.waitForStderr("etcd-v2 means etcd here: gorun uses etcd's API v3")
 		a.waitForStdout(fmt.Sprintf("rank %d of 2 in %s\n", rank, old.id), 1)
 	}
 	for rank := range 3 {

@@ -354,7 +354,7 @@ func TestFailedBuildEndsEveryNode(t *testing.T) {
 func TestFailedSessionEndsTheJob(t *testing.T) {
 	f := runJob(t, 2, nil, func(f *testJob) {
 		f.waitForRounds(1)
-		f.agents[0].events.Put(partFailed{rendezvous.KindRendezvous, "etcd is gone"})
+		f.agents[0].events.Put(partFailed{rendezvous.KindRendezvous, "etcd does not answer"})
 	})
 	f.checkOutcomes(rendezvous.ExitRendezvous, rendezvous.KindRendezvous, -1)
 }

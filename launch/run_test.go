@@ -22,16 +22,16 @@ func runAgent(t *testing.T, flags map[string]string, command []string, opts Opti
 		t.Fatal(err)
 	}
 	defer null.Close()
-	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	printed, err := os.Create(filepath.Join(t.TempDir(), "printed"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer said.Close()
+	defer printed.Close()
 	raw := spec.Raw{Flags: flags, Command: command}
 	if opts.Spec, err = raw.Resolve(func(string) (string, bool) { return "", false }); err != nil {
 		t.Fatal(err)
 	}
-	opts.Stdin, opts.Stdout, opts.Stderr, opts.Scratch = null, null, said, "test"
+	opts.Stdin, opts.Stdout, opts.Stderr, opts.Scratch = null, null, printed, "test"
 	code, err := Run(t.Context(), opts)
 	if err != nil {
 		t.Error(err)
@@ -39,7 +39,7 @@ func runAgent(t *testing.T, flags map[string]string, command []string, opts Opti
 	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	text, _ := os.ReadFile(said.Name())
+	text, _ := os.ReadFile(printed.Name())
 	return code, string(text)
 }
 
@@ -52,11 +52,11 @@ func TestSignalEndsAnAgentThatJoins(t *testing.T) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	}
-	code, said := runAgent(t, map[string]string{"local_nodes": "2", "no_python": "1"}, []string{"/bin/true"}, Options{
+	code, printed := runAgent(t, map[string]string{"local_nodes": "2", "no_python": "1"}, []string{"/bin/true"}, Options{
 		Dir: "/", Signals: signals, Local: &LocalNode{Index: 1, Addr: "127.0.0.2", Endpoint: endpoint},
 	})
-	if code != 143 || !strings.Contains(said, "received SIGTERM") {
-		t.Errorf("%d: %s", code, said)
+	if code != 143 || !strings.Contains(printed, "received SIGTERM") {
+		t.Errorf("%d: %s", code, printed)
 	}
 }
 
@@ -82,8 +82,8 @@ func TestSignalEndsABuild(t *testing.T) {
 		signals <- unix.SIGINT
 	}()
 	env := []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
-	code, said := runAgent(t, nil, []string{"./prog.go"}, Options{Dir: dir, Env: env, Signals: signals})
-	if code != 130 || !strings.Contains(said, "received SIGINT") {
-		t.Errorf("%d: %s", code, said)
+	code, printed := runAgent(t, nil, []string{"./prog.go"}, Options{Dir: dir, Env: env, Signals: signals})
+	if code != 130 || !strings.Contains(printed, "received SIGINT") {
+		t.Errorf("%d: %s", code, printed)
 	}
 }

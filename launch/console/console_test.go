@@ -60,11 +60,11 @@ func TestStatusNamesOtherNodes(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
-			said := &Console{Console: term.NewConsole(&out, "gorun", nil), Quiet: c.quiet, Alone: c.alone}
-			go said.Run()
+			printer := &Console{Console: term.NewConsole(&out, "gorun", nil), Quiet: c.quiet, Alone: c.alone}
+			go printer.Run()
 			time.Sleep(3 * time.Second)
-			said.Status(c.status)
-			said.Close()
+			printer.Status(c.status)
+			printer.Close()
 			if got := out.String(); (got != "") != (c.want != "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s: %q", name, got)
 			}

@@ -105,7 +105,7 @@ func TestWithheld(t *testing.T) {
 func TestUnknownSlot(t *testing.T) {
 	var p Plan
 	if s := p.Slot(7); s.GPUs != nil || s.Binding.Bound || s.Devices.Pinned != nil {
-		t.Errorf("a worker that nobody knows has %+v", s)
+		t.Errorf("a worker outside the plan has %+v", s)
 	}
 }
 

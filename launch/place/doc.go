@@ -1,5 +1,5 @@
 // Package place decides which part of its node the worker of each local rank gets:
-// the GPUs that it owns and the variables that tell its process so, the CPUs and
+// the GPUs that it owns and the variables that name them to its process, the CPUs and
 // memory to which it is bound, and its number of threads.
 //
 // Make is pure. Config.Plan first asks the GPU driver, through its Driver, and

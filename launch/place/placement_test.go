@@ -59,7 +59,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestWaitForPlan checks that a plan is awaited no longer than its context lives.
+// TestWaitForPlan checks that the wait for a plan ends with its context.
 func TestWaitForPlan(t *testing.T) {
 	if !device.Linked {
 		t.Skip("built without NVML")

@@ -52,8 +52,8 @@ func TestFilesAreTriedAsTheWorkersUser(t *testing.T) {
 		t.Skip("only root can act as another user")
 	}
 	runtime.LockOSThread() // not unlocked, so that the thread ends with the goroutine
-	const nobody = 65534
-	if err := unix.Setfsuid(nobody); err != nil {
+	const otherUser = 65534
+	if err := unix.Setfsuid(otherUser); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Setfsuid(0) }() // the user that removes the files

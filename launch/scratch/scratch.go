@@ -1,4 +1,4 @@
-// Package scratch names the files and folders that an agent uses while it lives:
+// Package scratch names the files and folders that an agent uses while it runs:
 // sockets, log files, programs that it builds.
 //
 // Invariants: all names contain the agent's Tag. The keeper that chose the tag can

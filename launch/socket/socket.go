@@ -38,12 +38,12 @@ type Server struct {
 
 	mu    sync.Mutex
 	round int               // the round that runs, or the last one that ran
-	conns map[net.Conn]bool // true: the worker has said hello
+	conns map[net.Conn]bool // true: the worker has sent its hello
 	cause *contract.Cause   // cause of the abort in progress, for workers that connect late
 	peers map[int]*peer     // workers of this round, by rank
 }
 
-// peer is a worker that has said hello.
+// peer is a worker that has sent its hello.
 type peer struct {
 	failure string        // the failure that it reported; the server's mu guards it
 	ended   chan struct{} // closed when its connection ends

@@ -41,7 +41,7 @@ func (in *input) etcd(s *Spec, m meeting) {
 	s.Backend = EtcdV3
 	s.Etcd = Etcd{Prefix: defaultEtcdPrefix, TTL: defaultEtcdTTL, LostTimeout: defaultEtcdLost}
 	if m.backend.text == "etcd-v2" {
-		s.note("%s etcd-v2 is taken for etcd: gorun speaks etcd's API v3", m.backend.from)
+		s.note("%s etcd-v2 means etcd here: gorun uses etcd's API v3", m.backend.from)
 	}
 	if !m.endpoint.given {
 		in.fail("cannot use --rdzv-backend %s without --rdzv-endpoint HOST[:PORT],... of etcd", m.backend.text)

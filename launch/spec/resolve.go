@@ -21,7 +21,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 		Command: Command{NoPython: in.isOn("no_python"), Module: in.isOn("module")},
 	}
 	if s.ReportFile != "" && (r.Check || r.Show) {
-		s.note("--report %s is ignored: no job is started whose end could be reported", s.ReportFile)
+		s.note("--report %s is ignored: no job is started", s.ReportFile)
 		s.ReportFile = ""
 	}
 	s.MaxRestarts, _ = in.number("max_restarts", 0, 0)

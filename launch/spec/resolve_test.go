@@ -284,7 +284,7 @@ func TestResolveErrors(t *testing.T) {
 		{"node rank too high", flags{"nnodes": "2", "rdzv_endpoint": "a", "node_rank": "2"}, nil, "ranks go from 0 to 1"},
 		{"conf rank too high", flags{"nnodes": "2", "master_addr": "a", "rdzv_conf": "rank=2"}, nil, "ranks go from 0 to 1"},
 		{"module and no python", flags{"module": "1", "no_python": "1"}, nil, "--no-python together with -m"},
-		{"nobody to meet", flags{"nnodes": "2"}, nil, "give --rdzv-endpoint"},
+		{"no meeting place", flags{"nnodes": "2"}, nil, "give --rdzv-endpoint"},
 		{"gossip without endpoint", flags{"nnodes": "2", "rdzv_backend": "c10d"}, nil, "without --rdzv-endpoint"},
 		{"backend", flags{"rdzv_backend": "zookeeper"}, nil, "this build has gossip (also called c10d), etcd, static and standalone"},
 		{"etcd without endpoint", flags{"rdzv_backend": "etcd-v2"}, nil, "without --rdzv-endpoint HOST[:PORT],... of etcd"},

@@ -118,7 +118,7 @@ type Output struct {
 // Checks says how the nodes are compared.
 type Checks struct {
 	Preflight Preflight
-	Ignore    []string // checks whose findings are dropped, by id or name as the user wrote it: "V01", "nccl-version"
+	Ignore    []string // checks to ignore, by id or name as the user wrote it: "V01", "nccl-version"
 	// Iface says which interface the workers' libraries use: "" leaves it to them,
 	// "auto" finds a common choice; any other text is the name of an interface or a
 	// network in CIDR.

@@ -367,7 +367,7 @@ func TestStoppedWorkerExplainsAFailure(t *testing.T) {
 }
 
 // TestReportOrDeviceFailsTheRound checks that a worker's own report, or an error of a device,
-// fails a round whose worker lives.
+// fails a round in which every worker runs.
 func TestReportOrDeviceFailsTheRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestRound(t, 1)
