@@ -55,12 +55,12 @@ func TestDecided(t *testing.T) {
 		want    []string
 		refused int
 	}{{true, []string{"2", "sh", "/other.so", "secret"}, 0}, {false, []string{"2", "", "/mine.so", "secret"}, 2}} {
-		b, refused, err := l.Decided(decision, 1, tt.trusted)
+		b, refused, err := l.ApplyDecision(decision, 1, tt.trusted)
 		if got := values(b, names...); err != nil || !slices.Equal(got, tt.want) || len(refused) != tt.refused {
 			t.Errorf("trusted %v: %q, refused %v, %v; want %q", tt.trusted, got, refused, err, tt.want)
 		}
 	}
-	b, _, err := l.Decided([]byte("{"), 1, true)
+	b, _, err := l.ApplyDecision([]byte("{"), 1, true)
 	if got := values(b, names...); err == nil || !slices.Equal(got, []string{"1", "", "", "secret"}) {
 		t.Errorf("a decision that cannot be read: %q, %v", got, err)
 	}

@@ -218,11 +218,11 @@ func (l Local) Guess() Base {
 	return l.base().Apply(l.Assignment(0))
 }
 
-// Decided returns what the node's workers have in common after the coordinator's
+// ApplyDecision returns what the node's workers have in common after the coordinator's
 // decision, which Assignment.Encode made. If the nodes do not trust each other, it
 // leaves out the values that could run code here and that the node did not ask for.
 // A coordinator of this version leaves them out itself.
-func (l Local) Decided(decision []byte, rank int, trusted bool) (b Base, refused []Setting, err error) {
+func (l Local) ApplyDecision(decision []byte, rank int, trusted bool) (b Base, refused []Setting, err error) {
 	given, err := DecodeAssignment(decision)
 	if err != nil {
 		return l.base(), nil, err

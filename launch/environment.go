@@ -62,7 +62,7 @@ func (e *environment) round(c rendezvous.Start) (envprop.Base, error) {
 	if c.Env == nil { // this node is alone and needs no answer from others
 		return e.local().Guess(), nil
 	}
-	b, refused, err := e.local().Decided(c.Env, max(0, c.World.Index(e.node.ID)), e.opts.Spec.Trusted)
+	b, refused, err := e.local().ApplyDecision(c.Env, max(0, c.World.Index(e.node.ID)), e.opts.Spec.Trusted)
 	for _, s := range refused {
 		note := fmt.Sprintf("%s (%s) is not taken: %s", s.Name, s.Source, envprop.Distrusted)
 		if !slices.Contains(e.refused, note) && len(e.refused) < maxRefused {
