@@ -29,7 +29,7 @@ func cutTarget(arg string) (t Target, rest string, err error) {
 		return t, rest, err
 	}
 	if second, _, err := cutOne(rest); err != nil || second != (Target{}) {
-		return t, rest, errors.New("only one target is allowed before the name, node=I: or role=R:")
+		return t, rest, errors.New("only one target, node=I: or role=R:, is allowed before the name")
 	}
 	return t, rest, nil
 }
