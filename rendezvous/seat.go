@@ -100,7 +100,7 @@ func (s *seat) forget() {
 	*s = seat{state: s.state, node: Node{ID: s.node.ID}, wasIdle: s.wasIdle}
 }
 
-// seats holds all nodes of a job that its coordinator has met.
+// seats holds the seats of all nodes of a job.
 type seats struct {
 	here []*seat // with a stream, in order of arrival
 	byID map[NodeID]*seat

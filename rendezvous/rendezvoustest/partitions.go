@@ -9,33 +9,31 @@ import (
 
 // partitions returns the cases of cuts of the network between nodes.
 func partitions() []testCase {
+	// divided runs a job of five agents and cuts two of them off.
+	divided := func(r *Rig, j Job, withLeader bool) (w rendezvous.World, as, few, many []*Agent) {
+		as = r.Team(j, 5)
+		w = r.World(0, as...)
+		c := r.Coordinator(as...)
+		few = Without(as, c)[:2]
+		if withLeader {
+			few = []*Agent{c, Without(as, c)[0]}
+		}
+		many = Without(as, few...)
+		r.Divide(few, many, true)
+		return w, as, few, many
+	}
+	stopped := func(r *Rig, few []*Agent) {
+		r.Await("the smaller part has stopped its workers", func() bool { return few[0].Running() == nil && few[1].Running() == nil })
+	}
 	apart := func(name string, withLeader bool) testCase {
 		return testCase{name: name, play: func(r *Rig) {
 			j := r.Job(2, 5)
 			j.Restarts, j.Join = 2, 4*r.Timing.Silence
-			as := r.Team(j, 5)
-			w := r.World(0, as...)
-			c := r.Coordinator(as...)
-			few := Without(as, c)[:2]
-			if withLeader {
-				few = []*Agent{c, Without(as, c)[0]}
-			}
-			many := Without(as, few...)
-			r.Cut(few, many, true)
-			for _, a := range few {
-				if r.Traits.Cuts {
-					r.Fleet.Cut(a.Node.ID, true)
-				}
-			}
+			w, _, few, many := divided(r, j, withLeader)
 			v := r.World(w.Round+1, many...)
-			r.Await("the smaller part has stopped its workers", func() bool { return few[0].Running() == nil && few[1].Running() == nil })
+			stopped(r, few)
 			r.Success(many...)
-			for _, a := range few {
-				if r.Traits.Cuts {
-					r.Fleet.Cut(a.Node.ID, false)
-				}
-			}
-			r.Cut(few, many, false)
+			r.Divide(few, many, false)
 			for _, a := range few {
 				if o := r.End(a); o.Code == 0 || a.Running() != nil {
 					r.Errorf("%s of the smaller part ended with %s", a.label, describe(&o))
@@ -51,26 +49,10 @@ func partitions() []testCase {
 		return testCase{name: name, play: func(r *Rig) {
 			j := r.Job(2, 5)
 			j.Restarts, j.Join, j.Grow = 5, 10*r.Timing.Silence, true
-			as := r.Team(j, 5)
-			w := r.World(0, as...)
-			c := r.Coordinator(as...)
-			few := Without(as, c)[:2]
-			if withLeader {
-				few = []*Agent{c, Without(as, c)[0]}
-			}
-			many := Without(as, few...)
-			cut := func(on bool) {
-				r.Cut(few, many, on)
-				for _, a := range few {
-					if r.Traits.Cuts {
-						r.Fleet.Cut(a.Node.ID, on)
-					}
-				}
-			}
-			cut(true)
+			w, as, few, many := divided(r, j, withLeader)
 			v := r.World(w.Round+1, many...)
-			r.Await("the smaller part has stopped its workers", func() bool { return few[0].Running() == nil && few[1].Running() == nil })
-			cut(false)
+			stopped(r, few)
+			r.Divide(few, many, false)
 			r.World(v.Round+1, as...)
 			r.Success(as...)
 			r.AwaitClean(j)
@@ -107,16 +89,10 @@ func partitions() []testCase {
 				r.Skip("the slow node coordinates")
 			}
 			slow, fast := as[2:], as[:2]
-			r.Cut(slow, fast, true)
-			if r.Traits.Cuts {
-				r.Fleet.Cut(as[2].Node.ID, true)
-			}
+			r.Divide(slow, fast, true)
 			as[2].Ready()
 			r.World(0, fast...)
-			if r.Traits.Cuts {
-				r.Fleet.Cut(as[2].Node.ID, false)
-			}
-			r.Cut(slow, fast, false)
+			r.Divide(slow, fast, false)
 			r.Await("the slow node waits for a place", func() bool { return phase(as[2]) == "running" })
 			r.Success(fast...)
 			if o := r.End(as[2]); o.Code != 0 && o.Code != rendezvous.ExitRendezvous {

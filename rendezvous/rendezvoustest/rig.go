@@ -161,6 +161,17 @@ func (r *Rig) Cut(as, bs []*Agent, cut bool) {
 	}
 }
 
+// Divide is Cut, and cuts the first group off from the backend as well, where the
+// fleet can do that.
+func (r *Rig) Divide(as, bs []*Agent, cut bool) {
+	r.Cut(as, bs, cut)
+	for _, a := range as {
+		if r.Traits.Cuts {
+			r.Fleet.Cut(a.Node.ID, cut)
+		}
+	}
+}
+
 // Await waits for a condition.
 func (r *Rig) Await(what string, ok func() bool) {
 	r.Helper()
