@@ -30,7 +30,7 @@ type Ending struct {
 // gorun's own error file.
 func (e *Ending) Write(o rendezvous.Outcome) {
 	var found []diagnose.Finding
-	if !e.Brief || e.Job.File != "" {
+	if !e.Brief || e.Job.File != "" && !e.NoFiles {
 		found = Explain(o)
 	}
 	kind := outcomeOf(o)
