@@ -56,6 +56,7 @@ type agent struct {
 	machine   *drive.Machine
 	status    *status.Service
 	signals   int // number of signals that asked the job to end
+	slurm     slurmLimit
 }
 
 // checker is the part of a [check.Checker] that the loop uses.
@@ -137,6 +138,10 @@ func (a *agent) run(ctx context.Context) (code int, err error) {
 	if err := a.workers.showErr; err != nil && outcome.Code == 0 {
 		return 1, err
 	}
+	if code := a.opts.Spec.RequeueExitCode; code > 0 && outcome.Cause != nil && outcome.Cause.IsTransient() {
+		a.console.Announce("another try may help: exit code %d instead of %d (--requeue-exit-code)", code, outcome.Code)
+		outcome.Code = code
+	}
 	a.conclude(outcome)
 	return outcome.Code, nil
 }
@@ -160,6 +165,12 @@ func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
 func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome) {
 	var event rendezvous.Event // for the machine; nil: there is none
 	switch e := e.(type) {
+	case rendezvous.Failed:
+		if !a.holdDeath(e) {
+			event = e
+		}
+	case deathHeld:
+		event = e.Failed
 	case rendezvous.Event:
 		event = e
 	case programBuilt:
@@ -169,7 +180,7 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 		a.printPlacementNotes(a.placement.Plan().Notes, a.placement.Plan().Warnings)
 		event = a.readyEvent()
 	case signalReceived:
-		event = a.handleSignal(e.sig)
+		event = a.handleSignal(ctx, e.sig)
 	case keeperEnded:
 		return a.abandon()
 	case partFailed:
@@ -180,6 +191,13 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 		a.workers.killAt = time.Now()
 	case gpuFindingReceived:
 		a.addFinding(e.Finding)
+	case killWaitDue:
+		a.askKillWait(ctx)
+	case killWaitReceived:
+		a.slurm.killWait = e.wait
+		a.setSlurmLimit()
+	case slurmLimitElapsed:
+		a.killAtSlurmLimit()
 	case statusDelayElapsed:
 		a.status.Open(ctx, a.node)
 	case status.Call:
@@ -210,7 +228,7 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 		a.workers.stop(c)
 	case rendezvous.Show:
 		if c.Status != nil && c.Status.Phase == "stopping" {
-			c.Status = console.Stopping(*c.Status, time.Until(a.workers.killAt), a.signals)
+			c.Status = a.stopping(*c.Status)
 		}
 		a.console.Status(c.Status)
 	case rendezvous.Compare:

@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/gorun/gorun/launch/console"
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/slurm"
 	"github.com/gorun/gorun/launch/socket"
+	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
 	"github.com/gorun/gorun/rendezvous/preflight"
@@ -29,6 +33,10 @@ type (
 	workersEnded       struct{}                    // the workers have ended; the agent now waits for their GPUs
 	gpuFindingReceived struct{ preflight.Finding } // about the GPUs of the running workers
 	statusDelayElapsed struct{}                    // opens the status socket if the workers have not started yet
+	killWaitDue        struct{}                    // Slurm is to be asked for its KillWait
+	killWaitReceived   struct{ wait time.Duration }
+	slurmLimitElapsed  struct{} // Slurm kills everything soon
+	deathHeld          struct{ rendezvous.Failed }
 	// partFailed reports an error after which this node cannot stay in the job.
 	partFailed struct {
 		kind rendezvous.Kind
@@ -68,6 +76,74 @@ func (f *signalFilter) isRepeated(sig os.Signal, now time.Time) bool {
 	return false
 }
 
+// slurmLimit bounds how long this node may take to end once Slurm has asked it to end:
+// Slurm kills everything after KillWait.
+type slurmLimit struct {
+	on       bool          // Slurm started this agent
+	asked    bool          // for KillWait
+	killWait time.Duration // Slurm's default until the answer is there
+	began    time.Time     // when Slurm's first signal came
+}
+
+// askKillWait asks Slurm beside the loop, once.
+func (a *agent) askKillWait(ctx context.Context) {
+	if !a.slurm.on || a.slurm.asked {
+		return
+	}
+	a.slurm.asked = true
+	a.wg.Go(func() {
+		if wait, err := slurm.AskKillWait(ctx, a.table, a.opts.Env); err == nil { // else Slurm's default is as good as any
+			a.events.Put(killWaitReceived{wait})
+		}
+	})
+}
+
+// setSlurmLimit tells the supervisor by when its workers must have ended.
+func (a *agent) setSlurmLimit() {
+	if a.slurm.began.IsZero() {
+		return
+	}
+	limit := a.slurm.began.Add(slurm.Grace(a.slurm.killWait))
+	a.workers.limit = limit
+	time.AfterFunc(time.Until(limit), func() { a.events.Put(slurmLimitElapsed{}) })
+}
+
+// killAtSlurmLimit kills the workers, so that the report is printed before Slurm kills
+// this agent.
+func (a *agent) killAtSlurmLimit() {
+	r := a.workers.current
+	if r == nil || time.Now().Before(a.workers.limit) { // a later answer moved the limit
+		return
+	}
+	if slices.ContainsFunc(r.workers.Workers(), func(w workers.Worker) bool { return w.Exit == nil }) {
+		a.console.Announce("Slurm kills this job soon (its KillWait is %v); killing the workers", a.slurm.killWait)
+	}
+	a.workers.stop(rendezvous.Stop{Round: r.plan.World.Round, Cause: withSignal(a.nodeCause(rendezvous.KindStopped, ""), unix.SIGTERM), Kill: true})
+}
+
+// stopping adds to a status when the workers get SIGKILL.
+func (a *agent) stopping(s rendezvous.Status) *rendezvous.Status {
+	signals := a.signals
+	if a.slurm.on {
+		signals = console.NoHint // srun has the terminal
+	}
+	return console.Stopping(s, time.Until(a.workers.killTime()), signals)
+}
+
+// heldDeath is how long the death of a worker by SIGTERM waits for a SIGTERM to this
+// agent. Slurm may send its SIGTERM to all processes of a step, and then no worker has
+// failed.
+const heldDeath = 250 * time.Millisecond
+
+// holdDeath reports whether a failure waits. It comes back as a deathHeld.
+func (a *agent) holdDeath(f rendezvous.Failed) bool {
+	if !a.slurm.on || a.signals > 0 || f.Cause.Kind != rendezvous.KindSignal || f.Cause.Signal != unix.SIGTERM {
+		return false
+	}
+	time.AfterFunc(heldDeath, func() { a.events.Put(deathHeld{f}) })
+	return true
+}
+
 // watchSignals turns signals and the end of the keeper into events.
 func (a *agent) watchSignals(ctx context.Context) {
 	var filter signalFilter
@@ -99,12 +175,17 @@ func endsJob(sig syscall.Signal) bool {
 }
 
 // handleSignal ends the job at the first signal, and at once at a second one.
-func (a *agent) handleSignal(sig syscall.Signal) rendezvous.Event {
+func (a *agent) handleSignal(ctx context.Context, sig syscall.Signal) rendezvous.Event {
 	if !endsJob(sig) {
 		a.workers.signal(sig)
 		return nil
 	}
 	a.signals++
+	if a.slurm.on && a.signals == 1 {
+		a.slurm.began = time.Now()
+		a.askKillWait(ctx)
+		a.setSlurmLimit()
+	}
 	return rendezvous.StopJob{Cause: withSignal(a.nodeCause(rendezvous.KindStopped, ""), sig), Kill: a.signals > 1}
 }
 

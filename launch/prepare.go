@@ -11,6 +11,7 @@ import (
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/scratch"
+	"github.com/gorun/gorun/launch/slurm"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -77,6 +78,9 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	a.warnWithoutSecret()
+	if a.slurm = (slurmLimit{on: sp.Surroundings.IsSlurm(), killWait: slurm.DefaultKillWait}); a.slurm.on {
+		time.AfterFunc(slurm.AskDelay(sp.MaxNodes), func() { a.events.Put(killWaitDue{}) })
+	}
 	time.AfterFunc(statusDelay, func() { a.events.Put(statusDelayElapsed{}) })
 	if a.check != nil {
 		a.check.Start(ctx, a.node)

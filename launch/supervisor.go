@@ -38,6 +38,7 @@ type supervisor struct {
 	current   *round            // nil: no worker was started yet
 	gpus      *gpuwatch.Watcher // nil: the workers use none
 	killAt    time.Time         // when workers that are being stopped get SIGKILL
+	limit     time.Time         // when workers must have ended at the latest; zero: no limit
 	showErr   error             // why a dry run shows nothing
 }
 
@@ -141,6 +142,14 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 		}
 		s.events.post(over)
 	})
+}
+
+// killTime returns when workers that are being stopped get SIGKILL, with the limit.
+func (s *supervisor) killTime() time.Time {
+	if !s.limit.IsZero() && s.limit.Before(s.killAt) {
+		return s.limit
+	}
+	return s.killAt
 }
 
 // close kills the processes that successful workers left behind, and prints the

@@ -145,6 +145,21 @@ func (c *Cause) Code() int {
 	}
 }
 
+// IsTransient reports whether the same job may succeed at another time or on other
+// nodes: a node or a GPU was lost, the nodes did not meet, an agent lacked a resource, or
+// SIGTERM ended the job from outside (a time limit, preemption, a machine that shuts
+// down). Failures of the program, orders of a person and findings of the preflight are
+// not transient.
+func (c *Cause) IsTransient() bool {
+	switch c.Kind {
+	case KindLost, KindGPU, KindRendezvous, KindAgent:
+		return true
+	case KindStopped, KindSignal:
+		return c.Signal == syscall.SIGTERM
+	}
+	return false
+}
+
 // Line describes the cause in one line, without a trailing full stop.
 func (c *Cause) Line() string {
 	at := c.Host

@@ -74,6 +74,9 @@ func newKeeper(job spec.Spec) *keeper {
 		}
 		if k.code == 0 {
 			k.code = e.Status()
+			if e.Signal != 0 && job.RequeueExitCode > 0 { // for the other nodes this one is lost
+				k.code = job.RequeueExitCode
+			}
 		}
 	}
 	return k

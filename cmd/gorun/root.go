@@ -17,6 +17,7 @@ import (
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/device"
+	"github.com/gorun/gorun/launch/spec/surroundings"
 	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/secret"
@@ -27,7 +28,18 @@ func run(args []string) int {
 	if err := secret.Forget(); err != nil {
 		fmt.Fprintf(os.Stderr, "gorun: warning: %v\n", err)
 	}
-	return exitCode(execute(newRootCommand(), args))
+	err := execute(newRootCommand(), args)
+	if _, wrong := errors.AsType[*launch.UsageError](err); wrong && standsBy() {
+		return rendezvous.ExitUsage
+	}
+	return exitCode(err)
+}
+
+// standsBy reports whether another task of this node has the same command line and
+// prints what is wrong with it.
+func standsBy() bool {
+	around, err := surroundings.Find(os.LookupEnv, surroundings.ThisHost())
+	return err == nil && around.Task.Local > 0
 }
 
 // execute runs the command that the arguments name.

@@ -37,11 +37,14 @@ func allNodes(s *rendezvous.Status) string {
 	return "this node is"
 }
 
+// NoHint is a number of signals for Stopping where no Ctrl-C reaches the agent.
+const NoHint = 2
+
 // Stopping adds to a status the time until SIGKILL, and how many times the user must
 // still press Ctrl-C to kill the workers now. signals is the number that has come.
 func Stopping(s rendezvous.Status, left time.Duration, signals int) *rendezvous.Status {
 	s.Left = max(0, left)
-	if s.Left > 0 && signals < 2 {
+	if s.Left > 0 && signals < NoHint {
 		s.Note = [...]string{"Ctrl-C twice", "Ctrl-C again"}[signals] + " kills them now"
 	}
 	return &s

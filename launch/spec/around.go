@@ -134,6 +134,16 @@ func (in *input) reportOn(s *Spec) {
 	}
 }
 
+// requeueExitCode reads the exit code of an end after which another try may help. Codes
+// above 125 have a meaning for shells, and 0 to 2 for gorun.
+func (in *input) requeueExitCode(s *Spec) {
+	code, v := in.number("requeue_exit_code", 0, 3)
+	if code > 125 {
+		in.fail("%s is %d: it must be 3 to 125", v.from, code)
+	}
+	s.RequeueExitCode = code
+}
+
 // nameNode sets the names under which the scheduler knows this node and another one.
 func (in *input) nameNode(s *Spec) {
 	if s.LocalNodes == 0 && s.MaxNodes > 1 {
@@ -146,6 +156,9 @@ func (in *input) nameNode(s *Spec) {
 // by mistake is refused.
 func (in *input) checkAllocation(s *Spec, nnodes value) {
 	found := in.found
+	if n := s.Surroundings.Restarts; n > 0 && s.Surroundings.IsSlurm() {
+		s.note("Slurm has started this job again %s (SLURM_RESTART_COUNT=%d)", times(n), n)
+	}
 	if s.Surroundings.Kind == surroundings.None || s.LocalNodes > 0 || in.isOn("standalone") {
 		return
 	}
@@ -158,6 +171,13 @@ func (in *input) checkAllocation(s *Spec, nnodes value) {
 	case found.Nodes > s.MaxNodes:
 		s.note("%s has %d nodes, and the job uses %d of them (%s)", found.Name, found.Nodes, s.MaxNodes, nnodes.from)
 	}
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // line returns the user's command line for messages.

@@ -122,6 +122,22 @@ func TestReportOn(t *testing.T) {
 	}
 }
 
+// TestSlurmsRestartsAreShown checks the line about SLURM_RESTART_COUNT.
+func TestSlurmsRestartsAreShown(t *testing.T) {
+	for restarts, want := range map[int][]string{
+		0: nil,
+		1: {"Slurm has started this job again once (SLURM_RESTART_COUNT=1)"},
+		3: {"Slurm has started this job again 3 times (SLURM_RESTART_COUNT=3)"},
+	} {
+		around := slurmStep()
+		around.Restarts = restarts
+		s, err := Raw{Command: []string{"train.py"}, Surroundings: found(around)}.Resolve(func(string) (string, bool) { return "", false })
+		if err != nil || !slices.Equal(s.Notes, want) {
+			t.Errorf("%d: %q, %v; want %q", restarts, s.Notes, err, want)
+		}
+	}
+}
+
 // TestForgottenSrun checks that a batch script of several nodes is refused with the
 // line to type.
 func TestForgottenSrun(t *testing.T) {

@@ -30,6 +30,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	in.network(&s)
 	in.shutdown(&s)
 	in.reportOn(&s)
+	in.requeueExitCode(&s)
 	in.program(&s)
 	in.nodes(&s)
 	in.preflight(&s)

@@ -219,6 +219,7 @@ func TestResolve(t *testing.T) {
 			name: "flag wins over torch's variable", flags: flags{"shutdown_timeout": "5s"}, env: env{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "-1"},
 			want: func(s *Spec) { s.ShutdownTimeout = 5 * time.Second },
 		},
+		{name: "a code for another try", flags: flags{"requeue_exit_code": "75"}, want: func(s *Spec) { s.RequeueExitCode = 75 }},
 		{name: "zero grace", flags: flags{"shutdown_timeout": "0"}, want: func(s *Spec) { s.ShutdownTimeout = 0 }},
 	}
 	for _, tt := range tests {
@@ -293,6 +294,8 @@ func TestResolveErrors(t *testing.T) {
 		{"etcd user alone", flags{"rdzv_backend": "etcd", "rdzv_endpoint": "a", "etcd_user": "me"}, nil, "the etcd user me without a password"},
 		{"etcd ttl", flags{"rdzv_backend": "etcd", "rdzv_endpoint": "a", "rdzv_conf": "ttl=1"}, nil, "ttl: 1s is less than 2s"},
 		{"on join", flags{"nnodes": "1:2", "rdzv_endpoint": "a", "on_join": "stop"}, nil, "neither restart nor wait"},
+		{"a code for another try that is gorun's", flags{"requeue_exit_code": "2"}, nil, "--requeue-exit-code"},
+		{"a code for another try that is a signal's", nil, env{"GORUN_REQUEUE_EXIT_CODE": "137"}, "GORUN_REQUEUE_EXIT_CODE"},
 		{"bad endpoint", flags{"rdzv_endpoint": "http://a"}, nil, "--rdzv-endpoint"},
 		{"port 0 of several", flags{"nnodes": "2", "rdzv_endpoint": "a:0"}, nil, "port 0"},
 		{"elastic static", flags{"nnodes": "1:2", "master_addr": "a"}, nil, "size is fixed"},

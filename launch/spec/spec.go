@@ -95,6 +95,7 @@ type End struct {
 	MaxRestarts     int
 	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once
 	ReportOn        ReportOn
+	RequeueExitCode int // of an end after which another try may help; 0: the cause's own code
 }
 
 // ReportOn says which nodes print the report and the warnings of the whole job.
