@@ -22,14 +22,14 @@ type Difference struct {
 	Text  string        `json:"text,omitempty"`  // what a difference leads to, as part of a sentence
 	// Groups are the nodes by value: the group of the first node first, then by size.
 	Groups []Group `json:"groups"`
-	// Asked says that users asked for different values with -x or --env-file on
+	// Requested says that users asked for different values with -x or --env-file on
 	// different nodes. Groups are then the requests.
-	Asked bool `json:"asked,omitempty"`
-	// Left says that the workers still differ after the decision. Groups are then the
+	Requested bool `json:"asked,omitempty"`
+	// Remains says that the workers still differ after the decision. Groups are then the
 	// values that they get. Otherwise Groups are the nodes' values, and every node gets
 	// the first node's value.
-	Left bool `json:"left,omitempty"`
-	// Targeted says that Left is true because the user asks for a value on some nodes
+	Remains bool `json:"left,omitempty"`
+	// Targeted says that Remains is true because the user asks for a value on some nodes
 	// only.
 	Targeted bool `json:"targeted,omitempty"`
 	// Error says that the job must not start. The variable has to agree, and it still
@@ -66,48 +66,48 @@ func (x Difference) String() string {
 		parts = append(parts, what+" on "+nodes)
 	}
 	text := x.Name + ": " + strings.Join(parts, ", ")
-	if x.Asked {
-		text = x.Name + " is asked for with different values: " + strings.Join(parts, ", ")
+	if x.Requested {
+		text = x.Name + " is requested with different values: " + strings.Join(parts, ", ")
 	}
-	if !x.Left && !x.Error {
+	if !x.Remains && !x.Error {
 		text += "; every node gets that of node " + fmt.Sprint(x.Groups[0].Nodes[0])
 	}
 	return text
 }
 
 // difference compares the nodes and returns nil when there is nothing to report.
-// Asked is the number of nodes for which a user's request decided.
-func (u *unifier) difference(v ncclenv.Variable, name string, asked int, before, after []state) *Difference {
+// Requests is the number of nodes for which a user's request decided.
+func (u *unifier) difference(v ncclenv.Variable, name string, requests int, before, after []state) *Difference {
 	x := Difference{Name: name, Scope: v.Scope, Text: v.Text}
 	matter := v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft || v.Scope == ncclenv.NodeKeepAll
 	if matter {
 		if x.Groups = groups(after); len(x.Groups) > 1 {
-			x.Left, x.Error, x.Targeted = true, !v.Soft(), asked > 0
+			x.Remains, x.Error, x.Targeted = true, !v.Soft(), requests > 0
 			if !u.offers.trusted && ncclenv.RunsCode(name) {
 				x.Text += "; without a secret no node takes it from another one"
 			}
 			return &x
 		}
 	}
-	if matter && asked == 0 {
+	if matter && requests == 0 {
 		if x.Groups = groups(before); len(x.Groups) > 1 {
 			x.Error = u.policy.Conflict == ConflictError && !v.Soft()
 			return &x
 		}
 	}
 	if !u.offers.trusted && ncclenv.RunsCode(name) {
-		return nil // each node got what it asked for itself
+		return nil // each node got what its own user requested
 	}
 	switch v.Scope {
 	case ncclenv.Node, ncclenv.NodeKeepAll, ncclenv.Rank, ncclenv.Never:
-		return nil // each node got what it asked for itself
+		return nil // each node got what its own user requested
 	}
 	wanted := make([]state, len(before))
 	for _, o := range u.offers.competing[name] {
-		wanted[o.node] = state{true, true, o.ask.Value}
+		wanted[o.node] = state{true, true, o.override.Value}
 	}
 	if x.Groups = groups(wanted); len(x.Groups) > 1 {
-		x.Asked = true
+		x.Requested = true
 		x.Error = u.policy.Conflict == ConflictError && matter && !v.Soft()
 		return &x
 	}

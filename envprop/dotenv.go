@@ -11,8 +11,8 @@ import (
 // MaxEnvFile bounds an env file, in bytes.
 const MaxEnvFile = 1 << 20
 
-// maxAsks bounds what one node asks for, and the lines of an env file.
-const maxAsks = 1024
+// maxOverrides bounds the requests of one node, and the lines of an env file.
+const maxOverrides = 1024
 
 // envLine is a variable of an env file.
 type envLine struct {
@@ -50,8 +50,8 @@ func parseEnvFile(file string, text []byte) ([]envLine, error) {
 		if err == nil && ok && first[l.name] != 0 {
 			err = fmt.Errorf("line %[2]d sets %[1]s already", l.name, first[l.name])
 		}
-		if err == nil && len(lines) == maxAsks {
-			err = fmt.Errorf("more than %d variables", maxAsks)
+		if err == nil && len(lines) == maxOverrides {
+			err = fmt.Errorf("more than %d variables", maxOverrides)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", file, begin, err)

@@ -66,7 +66,7 @@ func TestEnvFileErrorsNameTheLine(t *testing.T) {
 		t.Error(err)
 	}
 	var many strings.Builder
-	for i := range maxAsks + 1 {
+	for i := range maxOverrides + 1 {
 		fmt.Fprintf(&many, "A%d=1\n", i)
 	}
 	if _, err := parseEnvFile("f", []byte(many.String())); err == nil || !strings.HasPrefix(err.Error(), "f:1025: more than 1024") {

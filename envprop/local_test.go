@@ -30,16 +30,16 @@ func values(b Base, names ...string) []string {
 // itself, credentials of env files included.
 func TestGuess(t *testing.T) {
 	l := fake{env: []string{"A=1", "B=1", "HOME=/h"}, x: []string{"A=2", "node=1:HOME=/x"}, unset: []string{"B"}, file: "C=3\nHF_TOKEN=secret\n"}.local(t)
-	if got, want := values(l.Guess(), "A", "B", "C", "HF_TOKEN", "HOME"), []string{"2", "", "3", "secret", "/h"}; !slices.Equal(got, want) {
+	if got, want := values(l.ExpectedBase(), "A", "B", "C", "HF_TOKEN", "HOME"), []string{"2", "", "3", "secret", "/h"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := values(fake{env: []string{"A=1"}}.local(t).Guess(), "A"); got[0] != "1" {
+	if got := values(fake{env: []string{"A=1"}}.local(t).ExpectedBase(), "A"); got[0] != "1" {
 		t.Errorf("without a request: %q", got)
 	}
 }
 
 // TestDecided checks that a node without a secret refuses what could run code, and
-// keeps what it asks for itself.
+// keeps what its own user requested.
 func TestDecided(t *testing.T) {
 	l := fake{env: []string{"A=1"}, x: []string{"LD_PRELOAD=/mine.so"}, file: "HF_TOKEN=secret\n"}.local(t)
 	source := Source{Kind: FromFlag, Node: "n0"}

@@ -93,7 +93,7 @@ func checkAgrees(t *testing.T, k int, nodes []fake, d Decision) {
 		got := effective(nodes, d, name)
 		at := slices.IndexFunc(d.Differences, func(x Difference) bool { return x.Name == name })
 		same := len(slices.Compact(slices.Clone(got))) == 1
-		if left := at >= 0 && d.Differences[at].Left; !same && !left {
+		if left := at >= 0 && d.Differences[at].Remains; !same && !left {
 			t.Fatalf("%d: %s is %q and no difference reports it: %+v", k, name, got, nodes)
 		}
 	}
@@ -111,7 +111,7 @@ func checkSettles(t *testing.T, k int, nodes []fake, d Decision) {
 		}
 	}
 	for _, x := range d.Differences {
-		if x.Left {
+		if x.Remains {
 			return
 		}
 	}
@@ -149,8 +149,8 @@ func checkHidesCredentials(t *testing.T, k int, list []Report, d Decision) {
 				t.Fatalf("%d: %s is sent without a request", k, o.Name)
 			}
 		}
-		for _, a := range r.Asks {
-			if a.Value.HasCredential() && (a.Kind != FromFlag || !a.Whole) && ncclenv.Credential(a.Name) {
+		for _, a := range r.Overrides {
+			if a.Value.HasCredential() && (a.Kind != FromFlag || !a.Exact) && ncclenv.Credential(a.Name) {
 				t.Fatalf("%d: %s is sent by %s", k, a.Name, a.At)
 			}
 		}

@@ -21,10 +21,10 @@ type Node struct {
 // of the facts that the preflight keeps, because it may hold a credential that the
 // user asked for with -x, and Encode writes that in clear.
 type Report struct {
-	Format int // 0: the node sent no report
-	Node   Node
-	Values []NodeValue // of governed variables, by name
-	Asks   []Ask
+	Format    int // 0: the node sent no report
+	Node      Node
+	Values    []NodeValue // of governed variables, by name
+	Overrides []Override
 }
 
 // NodeValue is the effective value of a governed variable on a node.
@@ -40,7 +40,7 @@ type NodeValue struct {
 // like a credential or contains one, and every variable that belongs to one machine,
 // one rank or the contract with workers.
 func NewReport(n Node, env []string, files []ncclenv.File, r Request) Report {
-	report := Report{Format: format, Node: n, Asks: r.Asks}
+	report := Report{Format: format, Node: n, Overrides: r.Overrides}
 	all := map[string]*NodeValue{}
 	add := func(name, text, conf string) {
 		if have := all[name]; have != nil {

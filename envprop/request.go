@@ -21,12 +21,12 @@ type EnvFile struct {
 	Text []byte
 }
 
-// Request is what one node asks for, with the values that it gives.
+// Request is what the user of one node requests, with the values that the node gives.
 type Request struct {
-	Asks      []Ask    // sent to all nodes; of two with one weight the later counts
-	LocalAsks []Ask    // of env files: credentials, for this node's own workers
-	Missing   []string // names of -x NAME that have no value here: another node may give one
-	Notes     []string // for the user, one line each
+	Overrides      []Override // sent to all nodes; of two with one weight the later counts
+	LocalOverrides []Override // of env files: credentials, for this node's own workers
+	Missing        []string   // names of -x NAME that have no value here: another node may give one
+	Notes          []string   // for the user, one line each
 }
 
 // NewRequest reads what the user asked for on a node with this environment.
@@ -52,47 +52,47 @@ func NewRequest(o Options, env []string) (Request, error) {
 		}
 		for _, l := range lines {
 			fromFiles[l.name] = l
-			ask := Ask{Name: l.name, Value: NewValue(l.name, l.value), Kind: FromEnvFile, Whole: true, At: fmt.Sprintf("%s:%d", shownPath(f.Name), l.line)}
+			override := Override{Name: l.name, Value: NewValue(l.name, l.value), Kind: FromEnvFile, Exact: true, At: fmt.Sprintf("%s:%d", shownPath(f.Name), l.line)}
 			if ncclenv.Credential(l.name) {
-				r.LocalAsks = append(r.LocalAsks, ask)
+				r.LocalOverrides = append(r.LocalOverrides, override)
 				continue
 			}
-			r.Asks = append(r.Asks, ask)
+			r.Overrides = append(r.Overrides, override)
 		}
 	}
 	own := environment(env)
 	named := map[string]bool{}
 	for _, arg := range o.X {
-		ask, given, err := parseFlag(FromFlag, arg)
+		override, given, err := parseFlag(FromFlag, arg)
 		if err != nil {
 			return Request{}, err
 		}
-		named[ask.Name] = true
+		named[override.Name] = true
 		switch {
 		case given:
-			if ncclenv.Credential(ask.Name) {
-				r.note("%s: other users see this value in the list of processes; set it in the environment and write -x %s%s", ask.At, ask.To, ask.Name)
+			if ncclenv.Credential(override.Name) {
+				r.note("%s: other users see this value in the list of processes; set it in the environment and write -x %s%s", override.At, override.To, override.Name)
 			}
-			r.add(ask)
-		case ask.Whole:
-			if err := r.addNodeValue(ask, own, fromFiles); err != nil {
+			r.add(override)
+		case override.Exact:
+			if err := r.addNodeValue(override, own, fromFiles); err != nil {
 				return Request{}, err
 			}
 		default:
-			r.expand(ask, own)
+			r.expand(override, own)
 		}
 	}
 	for _, arg := range o.Unset {
-		ask, _, err := parseFlag(FromUnset, arg)
+		override, _, err := parseFlag(FromUnset, arg)
 		if err != nil {
 			return Request{}, err
 		}
-		r.add(ask)
+		r.add(override)
 	}
-	if len(r.Asks) > maxAsks {
-		return Request{}, fmt.Errorf("%d variables are asked for with -x, --unset and --env-file, at most %d are allowed", len(r.Asks), maxAsks)
+	if len(r.Overrides) > maxOverrides {
+		return Request{}, fmt.Errorf("%d variables are requested with -x, --unset and --env-file, at most %d are allowed", len(r.Overrides), maxOverrides)
 	}
-	for _, a := range r.LocalAsks {
+	for _, a := range r.LocalOverrides {
 		if !named[a.Name] {
 			r.note("%s of %s stays on this node, as it looks like a credential: add -x %s to give it to every node", a.Name, a.At, a.Name)
 		}
@@ -103,8 +103,8 @@ func NewRequest(o Options, env []string) (Request, error) {
 // LocalAssignment returns the part of the request that only this node's own workers get.
 func (r Request) LocalAssignment() Assignment {
 	var a Assignment
-	for _, ask := range r.LocalAsks {
-		a.Set = append(a.Set, Setting{ask.Name, ask.Value, Source{Kind: ask.Kind, At: ask.At}})
+	for _, override := range r.LocalOverrides {
+		a.Set = append(a.Set, Setting{override.Name, override.Value, Source{Kind: override.Kind, At: override.At}})
 	}
 	return a
 }
@@ -113,17 +113,17 @@ func (r *Request) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// add appends an ask. It adds a note if the value belongs to one machine and goes to
+// add appends a request. It adds a note if the value belongs to one machine and goes to
 // others.
-func (r *Request) add(a Ask) {
-	r.Asks = append(r.Asks, a)
+func (r *Request) add(a Override) {
+	r.Overrides = append(r.Overrides, a)
 	if v, ok := ncclenv.Governed(a.Name); ok && a.Kind == FromFlag && a.To == (Target{}) && (v.Scope == ncclenv.Never || v.Scope == ncclenv.Rank) {
 		r.note("%s: every node gets this one value, though %s", a.At, v.Text)
 	}
 }
 
-// addNodeValue adds the ask of -x NAME, with this node's value.
-func (r *Request) addNodeValue(a Ask, own map[string]string, fromFiles map[string]envLine) error {
+// addNodeValue adds the request of -x NAME, with this node's value.
+func (r *Request) addNodeValue(a Override, own map[string]string, fromFiles map[string]envLine) error {
 	text, ok := own[a.Name]
 	if !ok {
 		l, in := fromFiles[a.Name]
@@ -142,8 +142,8 @@ func (r *Request) addNodeValue(a Ask, own map[string]string, fromFiles map[strin
 	return nil
 }
 
-// expand adds the asks of -x with a pattern.
-func (r *Request) expand(a Ask, own map[string]string) {
+// expand adds the requests of -x with a pattern.
+func (r *Request) expand(a Override, own map[string]string) {
 	var left []string
 	found := false
 	for _, name := range names(own) {
@@ -158,7 +158,7 @@ func (r *Request) expand(a Ask, own map[string]string) {
 		}
 		one := a
 		one.Name, one.Value = name, NewValue(name, own[name])
-		r.Asks = append(r.Asks, one)
+		r.Overrides = append(r.Overrides, one)
 	}
 	switch n := len(left); {
 	case !found:
@@ -191,7 +191,7 @@ func names[V any](m map[string]V) []string {
 }
 
 // Local is a node before the coordinator's decision: its environment, and what its
-// user asks for there.
+// user requests there.
 type Local struct {
 	Node    Node
 	Env     []string
@@ -209,10 +209,10 @@ func (l Local) Assignment(rank int) Assignment {
 // base returns what the node's workers have in common besides any decision.
 func (l Local) base() Base { return NewBase(l.Env).Apply(l.Request.LocalAssignment()) }
 
-// Guess returns what the node's workers will have in common, as far as this node
+// ExpectedBase returns what the node's workers will have in common, as far as this node
 // decides it.
-func (l Local) Guess() Base {
-	if len(l.Request.Asks) == 0 {
+func (l Local) ExpectedBase() Base {
+	if len(l.Request.Overrides) == 0 {
 		return l.base()
 	}
 	return l.base().Apply(l.Assignment(0))
@@ -220,7 +220,7 @@ func (l Local) Guess() Base {
 
 // ApplyDecision returns what the node's workers have in common after the coordinator's
 // decision, which Assignment.Encode made. If the nodes do not trust each other, it
-// leaves out the values that could run code here and that the node did not ask for.
+// leaves out the values that could run code here and that this node did not request.
 // A coordinator of this version leaves them out itself.
 func (l Local) ApplyDecision(decision []byte, rank int, trusted bool) (b Base, refused []Setting, err error) {
 	given, err := DecodeAssignment(decision)
@@ -228,17 +228,17 @@ func (l Local) ApplyDecision(decision []byte, rank int, trusted bool) (b Base, r
 		return l.base(), nil, err
 	}
 	if !trusted {
-		given, refused = given.Distrust(l.Assignment(rank))
+		given, refused = given.FilterUntrusted(l.Assignment(rank))
 	}
 	return l.base().Apply(given), refused, nil
 }
 
-// CredentialAt returns where the user asks for the first credential that travels to
+// CredentialAt returns where the user requests the first credential that travels to
 // other nodes, or "" if none does.
 func (r Request) CredentialAt() string {
-	for _, ask := range r.Asks {
-		if ncclenv.Credential(ask.Name) || ask.Value.HasCredential() {
-			return ask.At
+	for _, override := range r.Overrides {
+		if ncclenv.Credential(override.Name) || override.Value.HasCredential() {
+			return override.At
 		}
 	}
 	return ""

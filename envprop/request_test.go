@@ -66,7 +66,7 @@ func TestParseFlag(t *testing.T) {
 			t.Errorf("--unset %s: %v; want %q", arg, err, want)
 		}
 	}
-	if a, _, err := parseFlag(FromUnset, "role=ps:NCCL_*"); err != nil || a.Whole || a.Name != "NCCL_*" || a.Kind != FromUnset {
+	if a, _, err := parseFlag(FromUnset, "role=ps:NCCL_*"); err != nil || a.Exact || a.Name != "NCCL_*" || a.Kind != FromUnset {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -135,7 +135,7 @@ func TestNewRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			var asks []string
-			for _, a := range r.Asks {
+			for _, a := range r.Overrides {
 				asks = append(asks, fmt.Sprintf("%s=%s", a.Name, a.Value))
 			}
 			if fmt.Sprint(asks) != fmt.Sprint(c.asks) {
@@ -158,7 +158,7 @@ func TestNewRequest(t *testing.T) {
 }
 
 func TestNewRequestRefuses(t *testing.T) {
-	many := make([]string, maxAsks+1)
+	many := make([]string, maxOverrides+1)
 	for i := range many {
 		many[i] = fmt.Sprintf("V%d=1", i)
 	}
@@ -203,7 +203,7 @@ func FuzzFlag(f *testing.F) {
 			}
 			return
 		}
-		if set && !a.Whole { // patterns do not travel, what they match does
+		if set && !a.Exact { // patterns do not travel, what they match does
 			return
 		}
 		if err := a.check(); err != nil && len(a.At) <= maxNote {

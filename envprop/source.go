@@ -71,14 +71,14 @@ type Setting struct {
 type Removal struct {
 	Name   string `json:"name"` // of --unset it may be a pattern
 	Source Source `json:"source"`
-	// Spares says that variables that make programs run or load code stay, because the
+	// KeepsCode says that variables that make programs run or load code stay, because the
 	// pattern comes from another node that is not trusted.
-	Spares bool `json:"spares,omitempty"`
+	KeepsCode bool `json:"spares,omitempty"`
 }
 
 // removes reports whether the removal includes a variable.
 func (r Removal) removes(name string) bool {
-	return matches(r.Name, name) && !(r.Spares && ncclenv.RunsCode(name))
+	return matches(r.Name, name) && !(r.KeepsCode && ncclenv.RunsCode(name))
 }
 
 // Assignment is what the decision changes on one node. Unset is applied first; then
@@ -91,6 +91,58 @@ type Assignment struct {
 // Removes reports whether the assignment takes a variable away.
 func (a Assignment) Removes(name string) bool {
 	return slices.ContainsFunc(a.Unset, func(r Removal) bool { return r.removes(name) })
+}
+
+// UntrustedReason says why a node does not take a value of another node, and what to do.
+const UntrustedReason = "it could run code there, and the nodes have no secret; give every node the same --secret-file, or set the variable on each node"
+
+// FilterUntrusted returns the part of an assignment that a node takes from nodes that have
+// proven no secret to it. Of the variables that make programs run or load code, the
+// node takes only what its own user requested. own is the assignment that the node would
+// decide alone. left lists the values that it does not take.
+func (a Assignment) FilterUntrusted(own Assignment) (safe Assignment, left []Setting) {
+	for _, s := range a.Set {
+		switch {
+		case !ncclenv.RunsCodeWith(s.Name, s.Value.Reveal()) && !own.setsCode(s.Name):
+			safe.Set = append(safe.Set, s)
+		case !own.hasSetting(s):
+			left = append(left, s)
+		}
+	}
+	for _, s := range own.Set {
+		if ncclenv.RunsCode(s.Name) {
+			safe.Set = append(safe.Set, s)
+		}
+	}
+	for _, r := range a.Unset {
+		if r.KeepsCode = isPattern(r.Name); r.KeepsCode || !ncclenv.RunsCode(r.Name) || mustAgree(r.Name) {
+			safe.Unset = append(safe.Unset, r)
+		}
+	}
+	for _, r := range own.Unset {
+		if isPattern(r.Name) || ncclenv.RunsCode(r.Name) {
+			safe.Unset = append(safe.Unset, r)
+		}
+	}
+	slices.SortStableFunc(safe.Set, func(x, y Setting) int { return strings.Compare(x.Name, y.Name) })
+	return safe, left
+}
+
+// mustAgree reports whether all nodes get the first node's value of a variable, or
+// none where the first node has none.
+func mustAgree(name string) bool {
+	v, _ := ncclenv.Governed(name)
+	return isReported(name) && (v.Scope == ncclenv.All || v.Scope == ncclenv.AllSoft)
+}
+
+// setsCode reports whether an assignment sets a variable that runs code.
+func (a Assignment) setsCode(name string) bool {
+	return ncclenv.RunsCode(name) && slices.ContainsFunc(a.Set, func(t Setting) bool { return t.Name == name })
+}
+
+// hasSetting reports whether an assignment sets a variable to the same value.
+func (a Assignment) hasSetting(s Setting) bool {
+	return slices.ContainsFunc(a.Set, func(t Setting) bool { return t.Name == s.Name && t.Value.Reveal() == s.Value.Reveal() })
 }
 
 // rule returns the scope of a variable and why it has that scope. It returns "" for a

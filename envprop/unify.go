@@ -11,7 +11,7 @@ import (
 // Unify decides the environment from the reports of all nodes, by group rank. It is
 // pure and decides each variable separately:
 //
-//   - What the user asks for counts first (Ask.weight). If several nodes' requests
+//   - What the user asks for counts first (Override.weight). If several nodes' requests
 //     have equal weight, the first node's request counts; where nodes may differ, a
 //     node's own request counts.
 //   - A variable that must or should agree gets one value: the first node's effective
@@ -107,14 +107,14 @@ func (u *unifier) decide(name string, d *Decision) *Difference {
 		o, wanted := u.offers.winner(name, m, v.Scope)
 		chosen, offered := u.chosen(name, i)
 		switch {
-		case wanted && o.ask.Kind == FromUnset:
+		case wanted && o.override.Kind == FromUnset:
 			asked++
 			after[i] = state{known: own.known}
 			u.keepConfValue(name, m, &after[i])
 		case wanted:
 			asked++
-			after[i] = u.put(a, Setting{name, o.ask.Value, u.source(o)}, own.known)
-		case offered && (chosen.Asked || !agree && !own.set || agree && !u.firstHas(name)):
+			after[i] = u.put(a, Setting{name, o.override.Value, u.source(o)}, own.known)
+		case offered && (chosen.Requested || !agree && !own.set || agree && !u.firstHas(name)):
 			after[i] = u.put(a, Setting{name, NewValue(name, chosen.Value), Source{Kind: FromGorun, Rule: chosen.Rule}}, own.known)
 		case agree:
 			u.assignFirst(name, m, a, &after[i])
@@ -162,7 +162,7 @@ func (u *unifier) put(a *Assignment, s Setting, known bool) state {
 
 // source returns where the value of an offer comes from.
 func (u *unifier) source(o offer) Source {
-	return Source{Kind: o.ask.Kind, Node: u.reports[o.node].Node.displayName(o.node), At: o.ask.At, Rule: rule(o.ask.Name)}
+	return Source{Kind: o.override.Kind, Node: u.reports[o.node].Node.displayName(o.node), At: o.override.At, Rule: rule(o.override.Name)}
 }
 
 // chosen returns the value of a variable that gorun computed for a node.
@@ -208,11 +208,11 @@ type Policy struct {
 }
 
 // Chosen is a value that gorun computed for one node. It counts where the node has no
-// value. With Asked (--iface eth0) it also wins over the node's own value.
+// value. With Requested (--iface eth0) it also wins over the node's own value.
 type Chosen struct {
 	Name, Value string
 	Rule        string // why, as part of a sentence
-	Asked       bool
+	Requested   bool
 }
 
 // Decision is the environment of a world.

@@ -137,7 +137,7 @@ func TestUnify(t *testing.T) {
 			"MINE",
 			[]string{"1", "1"},
 			"-x, -x",
-			"MINE is asked for with different values: 1 on node 0, 2 on node 1; every node gets that of node 0",
+			"MINE is requested with different values: 1 on node 0, 2 on node 1; every node gets that of node 0",
 		},
 		{"-x differs where nodes may", []fake{{x: []string{"NCCL_SOCKET_IFNAME=a"}}, {x: []string{"NCCL_SOCKET_IFNAME=b"}}, env()}, "NCCL_SOCKET_IFNAME", []string{"a", "b", "a"}, "-x, -x, -x", ""},
 		{"a pattern leaves nodes their own", []fake{{env: []string{"NCCL_SOCKET_IFNAME=a"}, x: []string{"NCCL_*"}}, env("NCCL_SOCKET_IFNAME=b"), env()}, "NCCL_SOCKET_IFNAME", []string{"a", "b", "a"}, "-x, - -x", ""},
@@ -221,7 +221,7 @@ func TestConflict(t *testing.T) {
 			if len(d.Differences) != 1 {
 				t.Fatalf("%s: %v", c.name, d.Differences)
 			}
-			if x := d.Differences[0]; x.Error != want || x.Left != c.left || x.Asked != c.asked {
+			if x := d.Differences[0]; x.Error != want || x.Remains != c.left || x.Requested != c.asked {
 				t.Errorf("%s, %q: %+v", c.name, policy, x)
 			}
 		}

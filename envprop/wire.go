@@ -30,13 +30,13 @@ func (w wireValue) value() (Value, error) {
 }
 
 type wireReport struct {
-	Format int         `json:"format"`
-	Node   Node        `json:"node"`
-	Own    []wireValue `json:"own,omitempty"`
-	Asks   []wireAsk   `json:"asks,omitempty"`
+	Format    int            `json:"format"`
+	Node      Node           `json:"node"`
+	Own       []wireValue    `json:"own,omitempty"`
+	Overrides []wireOverride `json:"asks,omitempty"`
 }
 
-type wireAsk struct {
+type wireOverride struct {
 	wireValue
 	To    Target `json:"to,omitzero"`
 	Kind  Kind   `json:"kind"`
@@ -51,8 +51,8 @@ func (r Report) Encode() ([]byte, error) {
 	for _, o := range r.Values {
 		w.Own = append(w.Own, wireValue{o.Name, []byte(o.Value.Reveal()), o.Conf, o.Overridden})
 	}
-	for _, a := range r.Asks {
-		w.Asks = append(w.Asks, wireAsk{wireValue{Name: a.Name, Text: []byte(a.Value.Reveal())}, a.To, a.Kind, a.Whole, a.At})
+	for _, a := range r.Overrides {
+		w.Overrides = append(w.Overrides, wireOverride{wireValue{Name: a.Name, Text: []byte(a.Value.Reveal())}, a.To, a.Kind, a.Exact, a.At})
 	}
 	return encode(w, MaxReport, "this node's report of its environment")
 }
@@ -67,8 +67,8 @@ func DecodeReport(data []byte) (Report, error) {
 	if w.Format != format {
 		return Report{}, fmt.Errorf("an environment of format %d, but this gorun reads format %d: run the same gorun on every node", w.Format, format)
 	}
-	if len(w.Own) > maxOwn || len(w.Asks) > maxAsks {
-		return Report{}, fmt.Errorf("an environment of %d variables and %d requests, at most %d and %d are allowed", len(w.Own), len(w.Asks), maxOwn, maxAsks)
+	if len(w.Own) > maxOwn || len(w.Overrides) > maxOverrides {
+		return Report{}, fmt.Errorf("an environment of %d variables and %d requests, at most %d and %d are allowed", len(w.Own), len(w.Overrides), maxOwn, maxOverrides)
 	}
 	if err := checkTexts(maxName, w.Node.Host, w.Node.Addr, w.Node.Role); err != nil {
 		return Report{}, err
@@ -84,36 +84,36 @@ func DecodeReport(data []byte) (Report, error) {
 		}
 		r.Values = append(r.Values, NodeValue{o.Name, v, o.Conf, o.Under})
 	}
-	for _, a := range w.Asks {
-		ask := Ask{To: a.To, Name: a.Name, Kind: a.Kind, Whole: a.Whole, At: a.At}
+	for _, a := range w.Overrides {
+		override := Override{To: a.To, Name: a.Name, Kind: a.Kind, Exact: a.Whole, At: a.At}
 		var err error
-		if ask.Value, err = a.value(); err != nil {
+		if override.Value, err = a.value(); err != nil {
 			return Report{}, err
 		}
-		if err := ask.check(); err != nil {
+		if err := override.check(); err != nil {
 			return Report{}, err
 		}
-		r.Asks = append(r.Asks, ask)
+		r.Overrides = append(r.Overrides, override)
 	}
 	return r, nil
 }
 
-// check returns an error for an ask that no request can have.
-func (a *Ask) check() error {
+// check returns an error for an override that no request can have.
+func (a *Override) check() error {
 	if err := cmp.Or(a.To.check(), checkTexts(maxNote, a.At)); err != nil {
 		return err
 	}
 	switch a.Kind {
 	case FromUnset:
-		if a.Value.Reveal() != "" || a.Whole == isPattern(a.Name) || a.Name == "" || strings.ContainsRune(meta, rune(a.Name[0])) {
+		if a.Value.Reveal() != "" || a.Exact == isPattern(a.Name) || a.Name == "" || strings.ContainsRune(meta, rune(a.Name[0])) {
 			return errors.New("an invalid request to remove a variable")
 		}
-		if !a.Whole {
+		if !a.Exact {
 			return checkPattern(a.Name)
 		}
 	case FromFlag:
 	case FromEnvFile:
-		if a.To != (Target{}) || !a.Whole {
+		if a.To != (Target{}) || !a.Exact {
 			return errors.New("a line of an env file is for all nodes")
 		}
 	default:

@@ -31,7 +31,7 @@ func TestReportTravels(t *testing.T) {
 	}
 	big := Report{Format: 1}
 	for range 11 {
-		big.Asks = append(big.Asks, Ask{Name: "A", Value: NewValue("A", strings.Repeat("x", 100_000)), Kind: FromFlag, Whole: true})
+		big.Overrides = append(big.Overrides, Override{Name: "A", Value: NewValue("A", strings.Repeat("x", 100_000)), Kind: FromFlag, Exact: true})
 	}
 	if _, err := big.Encode(); err == nil || !strings.Contains(err.Error(), "ask for fewer variables") {
 		t.Error(err)
@@ -69,7 +69,7 @@ func TestDecodeReportRefuses(t *testing.T) {
 		"a nameless target":   ask(`{"n":"A","kind":"-x","to":{"By":"host"}}`),
 		"another host's form": ask(`{"n":"A","kind":"-x","to":{"By":"host","Name":"N1"}}`),
 		"a bad place":         ask(`{"n":"A","kind":"-x","at":"\u0007"}`),
-		"too many":            ask(strings.Repeat(`{"n":"A","kind":"-x"},`, maxAsks) + `{"n":"A","kind":"-x"}`),
+		"too many":            ask(strings.Repeat(`{"n":"A","kind":"-x"},`, maxOverrides) + `{"n":"A","kind":"-x"}`),
 	} {
 		if r, err := DecodeReport([]byte(text)); err == nil || strings.Contains(err.Error(), "\n") || len(err.Error()) > 500 {
 			t.Errorf("%s: %v, %+v", name, err, r)

@@ -129,7 +129,7 @@ func (a *agent) run(ctx context.Context) (code int, err error) {
 		return 1, err
 	} else {
 		outcome = a.loop(ctx)
-		if !outcome.Parting {
+		if !outcome.OnlyThisNode {
 			end = meet.ErrOver
 		}
 	}

@@ -37,7 +37,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 		if gpu {
 			o.Facts.GPU = func(ctx context.Context) (preflight.GPU, []string) { return check.WaitForGPUFacts(ctx, a.placement) }
 		}
-		o.Facts.Lost = a.wrapperSource(wrapper, parseErr).Start(ctx)
+		o.Facts.WrapperLoss = a.wrapperSource(wrapper, parseErr).Start(ctx)
 	}
 	a.check, a.node.Facts = check.New(o), true
 	return nil
@@ -53,7 +53,7 @@ func (a *agent) wrapperSource(p wrap.Prefix, parseErr error) wrap.Source {
 			Say: a.console.Say,
 		},
 		Node: wrap.Node{
-			Env: a.opts.Env, Base: a.env.local().Guess(), Role: sp.Role, Request: a.env.request, Trusted: sp.Trusted,
+			Env: a.opts.Env, Base: a.env.local().ExpectedBase(), Role: sp.Role, Request: a.env.request, Trusted: sp.Trusted,
 			Placed: place.Names(), Devices: a.placement.VariableNames,
 		},
 	}

@@ -60,11 +60,11 @@ func (e *environment) local() envprop.Local {
 // round returns what the workers of a round have in common on this node.
 func (e *environment) round(c rendezvous.Start) (envprop.Base, error) {
 	if c.Env == nil { // this node is alone and needs no answer from others
-		return e.local().Guess(), nil
+		return e.local().ExpectedBase(), nil
 	}
 	b, refused, err := e.local().ApplyDecision(c.Env, max(0, c.World.Index(e.node.ID)), e.opts.Spec.Trusted)
 	for _, s := range refused {
-		note := fmt.Sprintf("%s (%s) is not taken: %s", s.Name, s.Source, envprop.Distrusted)
+		note := fmt.Sprintf("%s (%s) is not taken: %s", s.Name, s.Source, envprop.UntrustedReason)
 		if !slices.Contains(e.refused, note) && len(e.refused) < maxRefused {
 			e.refused = append(e.refused, note)
 			e.note(note)

@@ -441,7 +441,7 @@ func (c *coordinator) releaseLeaving() bool {
 
 // partingOutcome returns the outcome for a node that leaves the job.
 func partingOutcome(why *Cause) *Outcome {
-	return &Outcome{Code: why.Code(), Cause: why, Parting: true}
+	return &Outcome{Code: why.Code(), Cause: why, OnlyThisNode: true}
 }
 
 // handoverReceived goes on without the coordinator, which has left the job in order.

@@ -21,8 +21,8 @@ const (
 // Bounds of what one node says of its environment, and of the environment that it
 // gets, in bytes.
 const (
-	MaxEnv   = 1 << 20
-	MaxGiven = 2 << 20
+	MaxEnv        = 1 << 20
+	MaxAssignment = 2 << 20
 )
 
 // check is the comparison of a world's nodes before the world is proposed. The facts
@@ -114,7 +114,7 @@ func (c *coordinator) compareNewcomer(s *seat) {
 // reject ends these nodes' part in the job, which goes on without them. It reports
 // whether there was one. The coordinator cannot reject its own node.
 func (c *coordinator) reject(ids []NodeID, o Outcome) (any bool) {
-	o.Parting = true
+	o.OnlyThisNode = true
 	for _, id := range ids {
 		s := c.seats.find(id)
 		if s == nil || !s.connected() || s.conn == Self {

@@ -442,7 +442,7 @@ func (c *coordinator) tick() {
 			c.endRound()
 		}
 	case roundDecided:
-		mayMissNodes := c.job.takeover && c.m.cfg.Fenced && !c.m.peers.whole // other nodes may wait for the outcome
+		mayMissNodes := c.job.takeover && c.m.cfg.Fenced && !c.m.peers.complete // other nodes may wait for the outcome
 		if elapsed || len(c.seats.here) == 0 && !c.seats.awaited() && !mayMissNodes {
 			for _, s := range slices.Clone(c.seats.here) {
 				c.dismiss(s, seatLeft)

@@ -21,9 +21,9 @@ type (
 	// Peers says that the backend sees exactly these agents, this one included.
 	// Trouble is why it may not see more, for the user.
 	Peers struct {
-		All     []Peer
-		Whole   bool // of a Fence: these are all whose membership has not ended
-		Trouble string
+		All      []Peer
+		Complete bool // of a Fence: these are all whose membership has not ended
+		Trouble  string
 	}
 	// Dialed says that the stream that Dial asked for is open.
 	Dialed struct {
@@ -94,7 +94,7 @@ type (
 	// with Only, the part of these nodes in it. An Outcome without a Cause ends the
 	// job when every member has accepted the world. Ask, one body a member, asks the
 	// members (at most twice a world). Otherwise the world is offered. Env is the
-	// environment of its workers, for each member (MaxGiven bytes at most). Only that
+	// environment of its workers, for each member (MaxAssignment bytes at most). Only that
 	// member gets it. The world has the hash of it.
 	Compared struct {
 		Serial  int
@@ -103,7 +103,7 @@ type (
 		Ask     []json.RawMessage
 		Env     [][]byte
 	}
-	// Refused says that an agent was refused here before it could say hello. Ours
+	// Refused says that an agent was refused here before its hello. SameRun
 	// means that it is of this run and, if the run has a secret, has proven that.
 	Refused struct {
 		Name    string // "": Why names it
@@ -177,7 +177,7 @@ type (
 	// Facts, Envs and Answers (to the last question, the Questions-th) stand in the
 	// order of group ranks, with nil for a member without any. New are the group
 	// ranks of nodes that no committed world has had, nil in a job's first world.
-	// Late means that the world runs already without the new node, which waits for
+	// WorldRuns means that the world runs already without the new node, which waits for
 	// the next round.
 	Compare struct {
 		Serial     int
@@ -203,8 +203,8 @@ type (
 	// Show says at the terminal what the job waits for. A nil Status means that it
 	// waits for nothing any more.
 	Show struct{ Status *Status }
-	// Note is one line for the terminal. Strangers may cause lines of one Kind
-	// without end, except of the Kind "".
+	// Note is one line for the terminal. Other machines may cause any number of lines of one
+	// Kind, except of the Kind "".
 	Note struct{ Text, Kind string }
 )
 
@@ -239,7 +239,7 @@ type Backend interface {
 //
 // A Fence marks the one agent that may form the first world with Endpoint 0 in Peers,
 // all others with -1. An agent that does not lead needs to see only that agent. To an
-// agent that leads the Fence shows all agents, and says so with Whole.
+// agent that leads the Fence shows all agents, and says so with Complete.
 type Fence interface {
 	Backend
 	// Lead says that this agent coordinates from now on and must see every agent.

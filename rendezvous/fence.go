@@ -149,13 +149,13 @@ func (m *Machine) handleSilence() {
 	}
 	if c := m.coord; c != nil {
 		for _, s := range c.silentMembers() {
-			if s.inWorld() && (m.fence.unconfirmed || m.peers.whole && !m.isVisible(s.node.ID)) {
+			if s.inWorld() && (m.fence.unconfirmed || m.peers.complete && !m.isVisible(s.node.ID)) {
 				m.emit(Close{s.conn})
 				c.streamClosed(s.conn, true, m.silenceText())
 				delete(m.fence.silent, s.conn)
 			}
 		}
-		if m.peers.whole && m.peers.changed {
+		if m.peers.complete && m.peers.changed {
 			m.peers.changed = false
 			c.markExpired()
 			if c.sealing.refused != "" && m.mem.search.leader.Addr != "" && !m.isShownAt(m.mem.search.leader.Addr) {

@@ -58,7 +58,7 @@ func TestSealComesFirst(t *testing.T) {
 func TestLostNodeIsNamedToTheFence(t *testing.T) {
 	c := newTestJob(t, 3, 3, 3, fenced)
 	c.join(3)
-	c.step(Peers{All: []Peer{c.m.peers.all[0]}, Whole: true})
+	c.step(Peers{All: []Peer{c.m.peers.all[0]}, Complete: true})
 	c.seals, c.log = false, nil
 	c.lose(2)
 	got := all[Seal](c)
@@ -112,7 +112,7 @@ func TestSealThatIsGivenUp(t *testing.T) {
 // again, with a later round.
 func TestRefusedCoordinatorFollows(t *testing.T) {
 	there := func(c *testJob, addrs ...string) Peers {
-		p := Peers{Whole: true}
+		p := Peers{Complete: true}
 		for _, a := range addrs {
 			p.All = append(p.All, Peer{ID: NodeID("id" + a[1:]), Control: a, Endpoint: -1})
 		}

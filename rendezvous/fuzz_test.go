@@ -40,7 +40,7 @@ func hostile() []Message {
 	bound.Env = envHash([]byte("other"))
 	for _, m := range []Member{me, bound} { // an environment that does not belong to the world, or that is missing
 		lone := &World{RunID: "r", Term: 1, Members: []Member{m}, Size: 1, Roles: map[string]int{"": 1}}
-		out = append(out, Message{Type: MsgPropose, World: lone, Env: []byte("env")}, Message{Type: MsgPropose, World: lone, Env: make([]byte, MaxGiven+1)})
+		out = append(out, Message{Type: MsgPropose, World: lone, Env: []byte("env")}, Message{Type: MsgPropose, World: lone, Env: make([]byte, MaxAssignment+1)})
 	}
 	out = append(out, Message{Type: MsgFacts, Body: json.RawMessage("{}"), Env: make([]byte, MaxEnv+1)})
 	for _, n := range nodes {

@@ -28,12 +28,12 @@ func TestLeaving(t *testing.T) {
 			c.signal(1, tt.sig, tt.kill)
 			if !tt.leaves {
 				c.ended(128+int(tt.sig), 1, 2)
-				if c.m.coord.job.outcome.Parting {
+				if c.m.coord.job.outcome.OnlyThisNode {
 					t.Error("the others would take it for their own")
 				}
 				return
 			}
-			if got := c.sentTo(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 || !got[0].Outcome.Parting || got[0].Outcome.Cause.Kind != KindStopped {
+			if got := c.sentTo(1, MsgFinish); len(got) != 1 || got[0].Outcome.Code != 143 || !got[0].Outcome.OnlyThisNode || got[0].Outcome.Cause.Kind != KindStopped {
 				t.Errorf("it gets %+v", got)
 			}
 			c.advance(c.m.cfg.LastCall)

@@ -89,10 +89,10 @@ type localMessage struct {
 
 // peers are the agents that the backend shows.
 type peers struct {
-	all     []Peer
-	known   map[NodeID]bool
-	whole   bool // all is every agent whose membership has not ended
-	changed bool // all, or the streams, since expired nodes were marked
+	all      []Peer
+	known    map[NodeID]bool
+	complete bool // all is every agent whose membership has not ended
+	changed  bool // all, or the streams, since expired nodes were marked
 }
 
 // New makes the machine of an agent that starts now.
@@ -175,7 +175,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 
 // peersChanged takes what the backend shows.
 func (m *Machine) peersChanged(e Peers) {
-	m.peers = peers{all: e.All, whole: e.Whole, changed: true, known: make(map[NodeID]bool, len(e.All))}
+	m.peers = peers{all: e.All, complete: e.Complete, changed: true, known: make(map[NodeID]bool, len(e.All))}
 	for _, p := range e.All {
 		m.peers.known[p.ID] = true
 	}

@@ -322,7 +322,7 @@ func (m *Machine) proposalReceived(msg Message) {
 	case w.Members[i].Workers != m.self.Workers || w.Members[i].Role != m.self.Role:
 		err = fmt.Errorf("this node has %d workers of role %q in it, not %d of %q", w.Members[i].Workers, w.Members[i].Role, m.self.Workers, m.self.Role)
 	}
-	if err == nil && (w.Members[i].Env != envHash(msg.Env) || len(msg.Env) > MaxGiven) {
+	if err == nil && (w.Members[i].Env != envHash(msg.Env) || len(msg.Env) > MaxAssignment) {
 		err = errors.New("its environment does not have the hash that the world names")
 	}
 	if err != nil {

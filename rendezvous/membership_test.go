@@ -115,7 +115,7 @@ func TestUnconfirmedMembershipKeepsTheGracePeriod(t *testing.T) {
 // lost.
 func TestEndedMembership(t *testing.T) {
 	shown := func(whole bool, ids ...NodeID) Peers {
-		p := Peers{Whole: whole}
+		p := Peers{Complete: whole}
 		for _, id := range ids {
 			p.All = append(p.All, Peer{ID: id, Control: "c" + string(id[2:]), Endpoint: -1})
 		}
@@ -169,7 +169,7 @@ func TestExpiredMembersAreNotAwaited(t *testing.T) {
 		m := secondOfThree(t, true)
 		m.cfg.Fenced = true
 		m.Step(m.now, DialFailed{Addr: "c1", Text: "timed out"})
-		m.Step(m.now, Peers{All: []Peer{{ID: m.self.ID, Control: "c0"}}, Whole: whole})
+		m.Step(m.now, Peers{All: []Peer{{ID: m.self.ID, Control: "c0"}}, Complete: whole})
 		if m.coord == nil || m.coord.seats.ended("id1") != whole || m.coord.seats.ended("boss") != whole {
 			t.Errorf("whole %v: %+v", whole, m.coord)
 		}

@@ -112,8 +112,8 @@ type Outcome struct {
 	Rounds   []Record `json:"rounds,omitempty"`   // in their order
 	// Preflight is what the check found, when it ended the job.
 	Preflight *CheckResult `json:"preflight,omitempty"`
-	// Parting means that only this node ends and the job goes on without it.
-	Parting bool `json:"parting,omitempty"`
+	// OnlyThisNode means that only this node ends and the job goes on without it.
+	OnlyThisNode bool `json:"parting,omitempty"`
 }
 
 // CheckResult is what the check of a world found.

@@ -72,7 +72,7 @@ func TestSurvey(t *testing.T) {
 		if i == 3 {
 			standing, group = NodeSpare, -1
 		}
-		if n.Standing != standing || n.GroupRank != group || len(n.Report) == 0 || n.Trouble != "" {
+		if n.Participation != standing || n.GroupRank != group || len(n.Report) == 0 || n.Trouble != "" {
 			t.Errorf("node %d: %+v", i, n)
 		}
 	}

@@ -105,7 +105,7 @@ func (m *Machine) streamOpened(e Dialed) {
 	if m.coord != nil && m.coord.callAnswered(e) {
 		return
 	}
-	follow := m.coord != nil && (m.mayYield() || m.mem.link.caller.Addr == e.Addr && m.mayFollow(m.mem.link.caller))
+	follow := m.coord != nil && (m.mayStepDown() || m.mem.link.caller.Addr == e.Addr && m.mayFollow(m.mem.link.caller))
 	if m.mem.link.dialing != e.Addr || m.coord != nil && !follow || m.coord == nil && m.mem.link.open {
 		m.emit(Close{e.Conn})
 		if m.mem.link.dialing == e.Addr {
@@ -114,7 +114,7 @@ func (m *Machine) streamOpened(e Dialed) {
 		return
 	}
 	if m.coord != nil {
-		m.yield(e.Addr)
+		m.stepDown(e.Addr)
 	}
 	m.follow(e.Conn, e.Addr)
 }
@@ -169,15 +169,15 @@ func (m *Machine) unfollow() {
 func (m *Machine) refusalReceived(text string) {
 	m.unfollow()
 	o := m.localOutcome(m.nodeCause(KindRendezvous, "the coordinator refused this node: "+text))
-	o.Parting = true
+	o.OnlyThisNode = true
 	m.finish(o)
 }
 
-// mayYield reports whether an agent that serves a better endpoint may coordinate
+// mayStepDown reports whether an agent that serves a better endpoint may coordinate
 // instead. It may only before the first world. Two agents can take themselves for the
 // first one for a moment, as their views of the others differ. The first world's need
 // for a majority of the endpoints keeps that harmless.
-func (m *Machine) mayYield() bool {
+func (m *Machine) mayStepDown() bool {
 	return m.coord != nil && m.coord.job.last == nil && m.coord.round.state == roundForming && m.mem.end.stop == nil
 }
 
@@ -191,7 +191,7 @@ func (m *Machine) findBetterCoordinator() {
 		m.emit(Dial{led})
 		return
 	}
-	if !m.mayYield() {
+	if !m.mayStepDown() {
 		return
 	}
 	if addr, self := m.firstChoice(); !self && addr != "" {
@@ -200,8 +200,8 @@ func (m *Machine) findBetterCoordinator() {
 	}
 }
 
-// yield sends this agent's nodes to a better coordinator.
-func (m *Machine) yield(to string) {
+// stepDown sends this agent's nodes to a better coordinator.
+func (m *Machine) stepDown(to string) {
 	if m.coord.round.state == roundSealing {
 		m.emit(GiveUp{})
 	}
@@ -463,7 +463,7 @@ func (c *coordinator) precedes(other Message) bool {
 func (m *Machine) mayFollow(other Message) bool {
 	c := m.coord
 	switch {
-	case m.mayYield():
+	case m.mayStepDown():
 		return true
 	case c.sealing.refused != "":
 		return true

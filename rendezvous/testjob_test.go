@@ -175,11 +175,11 @@ func (c *testJob) ended(code int, members ...int) {
 	}
 }
 
-func (c *testJob) standing(id NodeID) Standing {
+func (c *testJob) standing(id NodeID) Participation {
 	v := c.m.coord.buildView(nil)
 	i := slices.IndexFunc(v.Nodes, func(n NodeView) bool { return n.ID == id })
 	if i < 0 {
 		return ""
 	}
-	return v.Nodes[i].Standing
+	return v.Nodes[i].Participation
 }

@@ -9,9 +9,9 @@ import (
 
 // Limits of a view, in bytes.
 const (
-	maxReport = 256 << 10 // of one node
-	maxView   = 16 << 20  // all nodes' reports together; a node that would exceed it has none
-	maxWhole  = 24 << 20  // a view that is written down: it must fit into a message
+	maxReport      = 256 << 10 // of one node
+	maxView        = 16 << 20  // all nodes' reports together; a node that would exceed it has none
+	maxEncodedView = 24 << 20  // a view that is written down: it must fit into a message
 )
 
 // View is how a job stands, as one agent knows it. The machine does not read
@@ -38,26 +38,26 @@ type View struct {
 	Note    string     `json:"note,omitempty"`   // why the view is not complete
 }
 
-// Standing says how a node takes part in its job.
-type Standing string
+// Participation says how a node takes part in its job.
+type Participation string
 
 const (
-	NodeActive  Standing = "active"  // a member of the world
-	NodeSpare   Standing = "spare"   // waits for a place in the next round
-	NodeWaiting Standing = "waiting" // came while no world runs
-	NodeLost    Standing = "lost"    // a member that is not connected any more
-	NodeUnknown Standing = "unknown" // the agent that made the view does not coordinate
+	NodeActive  Participation = "active"  // a member of the world
+	NodeSpare   Participation = "spare"   // waits for a place in the next round
+	NodeWaiting Participation = "waiting" // came while no world runs
+	NodeLost    Participation = "lost"    // a member that is not connected any more
+	NodeUnknown Participation = "unknown" // the agent that made the view does not coordinate
 )
 
 // NodeView is one node in a View.
 type NodeView struct {
-	ID        NodeID   `json:"id"`
-	Host      string   `json:"host"`
-	Addr      string   `json:"addr"`
-	GroupRank int      `json:"group_rank"` // -1: none
-	FirstRank int      `json:"first_rank"` // -1: none
-	Workers   int      `json:"workers"`
-	Standing  Standing `json:"standing"`
+	ID            NodeID        `json:"id"`
+	Host          string        `json:"host"`
+	Addr          string        `json:"addr"`
+	GroupRank     int           `json:"group_rank"` // -1: none
+	FirstRank     int           `json:"first_rank"` // -1: none
+	Workers       int           `json:"workers"`
+	Participation Participation `json:"standing"`
 	// Report is the node's own report. Without a report, Trouble says why.
 	Report  json.RawMessage `json:"report,omitempty"`
 	Trouble string          `json:"trouble,omitempty"`
@@ -94,9 +94,9 @@ func (c *coordinator) buildView(reports map[*seat]json.RawMessage) View {
 	if hasWorld {
 		for i := range c.round.world.Members {
 			n := memberView(&c.round.world.Members[i], i)
-			n.Standing, n.Trouble = NodeLost, "it is not connected"
+			n.Participation, n.Trouble = NodeLost, "it is not connected"
 			if s := c.seats.member(n.ID); s != nil {
-				n.Standing = NodeActive
+				n.Participation = NodeActive
 				n.addReport(s, reports, &room)
 			}
 			v.Nodes = append(v.Nodes, n)
@@ -106,9 +106,9 @@ func (c *coordinator) buildView(reports map[*seat]json.RawMessage) View {
 		if hasWorld && s.inWorld() {
 			continue
 		}
-		n := NodeView{ID: s.node.ID, Host: s.node.Host, Addr: s.node.Addr, GroupRank: -1, FirstRank: -1, Workers: s.node.Workers, Standing: NodeWaiting}
+		n := NodeView{ID: s.node.ID, Host: s.node.Host, Addr: s.node.Addr, GroupRank: -1, FirstRank: -1, Workers: s.node.Workers, Participation: NodeWaiting}
 		if hasWorld {
-			n.Standing = NodeSpare
+			n.Participation = NodeSpare
 		}
 		n.addReport(s, reports, &room)
 		v.Nodes = append(v.Nodes, n)
@@ -118,7 +118,7 @@ func (c *coordinator) buildView(reports map[*seat]json.RawMessage) View {
 
 // memberView returns a member of the world as a view shows it.
 func memberView(p *Member, group int) NodeView {
-	return NodeView{ID: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: group, FirstRank: p.FirstRank, Workers: p.Workers, Standing: NodeUnknown}
+	return NodeView{ID: p.ID, Host: p.Host, Addr: p.Addr, GroupRank: group, FirstRank: p.FirstRank, Workers: p.Workers, Participation: NodeUnknown}
 }
 
 // addReport adds a node's report while there is room for it.
@@ -167,10 +167,10 @@ func (m *Machine) localView(body json.RawMessage) View {
 	if i < 0 {
 		i = len(v.Nodes)
 		v.Nodes = append(v.Nodes, NodeView{
-			ID: m.self.ID, Host: m.self.Host, Addr: m.self.Addr, GroupRank: -1, FirstRank: -1, Workers: m.self.Workers, Standing: NodeWaiting,
+			ID: m.self.ID, Host: m.self.Host, Addr: m.self.Addr, GroupRank: -1, FirstRank: -1, Workers: m.self.Workers, Participation: NodeWaiting,
 		})
 	} else if m.mem.work.state != workIdle {
-		v.Nodes[i].Standing = NodeActive
+		v.Nodes[i].Participation = NodeActive
 	}
 	v.Nodes[i].Report = body
 	return v
@@ -248,7 +248,7 @@ func (m *Machine) queryTick() {
 		q.local, q.by = true, m.now.Add(reportTime)
 		m.emit(Report{q.serial})
 	case q.local && elapsed:
-		m.present(m.localView(nil).marshal(maxWhole))
+		m.present(m.localView(nil).marshal(maxEncodedView))
 	}
 }
 
@@ -264,7 +264,7 @@ func (m *Machine) localReportReceived(e Reported) {
 	q := &m.query
 	switch {
 	case !q.by.IsZero() && q.local && e.Serial == q.serial:
-		m.present(m.localView(e.Body).marshal(maxWhole))
+		m.present(m.localView(e.Body).marshal(maxEncodedView))
 	case e.Serial > 0:
 		if len(e.Body) > maxReport {
 			e.Body = nil
@@ -339,7 +339,7 @@ func (c *coordinator) surveyTick() {
 			return
 		}
 	}
-	v.view, v.taken, v.by = c.buildView(v.reports).marshal(maxWhole), c.m.now, time.Time{}
+	v.view, v.taken, v.by = c.buildView(v.reports).marshal(maxEncodedView), c.m.now, time.Time{}
 	for _, s := range c.seats.here { // in a fixed order
 		if serial, ok := v.askers[s]; ok {
 			c.send(s, Message{Type: MsgView, Serial: serial, Body: v.view})

@@ -61,13 +61,13 @@ func marshal(v any) json.RawMessage {
 }
 
 // roundTrip returns how long question and answer took on the network.
-func (a answer) roundTrip(asked, heard time.Time) time.Duration {
-	return heard.Sub(asked) - time.Duration(a.Sent-a.Received)
+func (a answer) roundTrip(askedAt, answeredAt time.Time) time.Duration {
+	return answeredAt.Sub(askedAt) - time.Duration(a.Sent-a.Received)
 }
 
 // offset returns the offset of the answering node's clock to the coordinator's.
-func (a answer) offset(asked, heard time.Time) time.Duration {
-	there := a.Received - asked.UnixNano()
-	back := a.Sent - heard.UnixNano()
+func (a answer) offset(askedAt, answeredAt time.Time) time.Duration {
+	there := a.Received - askedAt.UnixNano()
+	back := a.Sent - answeredAt.UnixNano()
 	return time.Duration(there/2 + back/2)
 }

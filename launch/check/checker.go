@@ -34,7 +34,7 @@ type Options struct {
 	Ports   probe.Ports     // that the probes may open; zero: all
 	Env     []string        // of gorun
 	Request envprop.Request // what the user asks of the workers' environment on this node
-	Facts   gather.Options  // Program, Run, GPU and Lost; Start fills in the others
+	Facts   gather.Options  // Program, Run, GPU and WrapperLoss; Start fills in the others
 	Pool    *accept.Pool    // counts the connections to the probes' ports
 	Key     string          // probes prove it to the nodes of this job; not empty
 
@@ -108,7 +108,7 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
 			rank = -1
 		}
 		o := x.opts.Facts
-		o.Env, o.Whole = x.workerEnvironment(), x.opts.Check != nil
+		o.Env, o.EveryFact = x.workerEnvironment(), x.opts.Check != nil
 		o.Node = preflight.Node{
 			ID: string(n.ID), Name: n.Name(), Host: n.Host, Addr: n.Addr, Version: n.Version, Protocol: n.Protocol,
 			Workers: n.Workers, Role: n.Role, NodeRank: rank, RunID: n.RunID,

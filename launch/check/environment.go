@@ -50,7 +50,7 @@ func ConfFiles(ctx context.Context, env []string, dir string) []ncclenv.File {
 // out what other nodes request; the coordinator adds that later.
 func (x *Checker) workerEnvironment() []string {
 	request := x.opts.Request
-	request.Asks = slices.DeleteFunc(slices.Clone(request.Asks), func(a envprop.Ask) bool { return a.To.By == envprop.ByNode })
+	request.Overrides = slices.DeleteFunc(slices.Clone(request.Overrides), func(a envprop.Override) bool { return a.To.By == envprop.ByNode })
 	node := envprop.Node{Host: x.node.Host, Addr: x.node.Addr, Role: x.node.Role}
 	a := envprop.Local{Node: node, Env: x.opts.Env, Request: request}.Assignment(0)
 	env := slices.DeleteFunc(slices.Clone(x.opts.Env), func(entry string) bool {

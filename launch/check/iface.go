@@ -63,7 +63,7 @@ func chosenVariables(nodes []preflight.Facts) [][]envprop.Chosen {
 		for _, v := range nodes[i].Settings {
 			isInterface := slices.ContainsFunc(interfaceVariables(""), func(kv [2]string) bool { return kv[0] == v.Name })
 			if isInterface && v.Source == ifaceSource { // a node may send any source
-				out[i] = append(out[i], envprop.Chosen{Name: v.Name, Value: v.Value, Rule: "the interface that --iface means on this node", Asked: true})
+				out[i] = append(out[i], envprop.Chosen{Name: v.Name, Value: v.Value, Rule: "the interface that --iface means on this node", Requested: true})
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func unify(p *Policy, before *preflight.Fleet, reports []envprop.Report) unified
 	}
 	d := envprop.Unify(reports, envprop.Policy{Conflict: p.Conflict, Trusted: p.Trusted, Chosen: chosenVariables(f.Nodes)})
 	for i := range f.Nodes {
-		wrap.Settle(&f.Nodes[i], d.Members[i])
+		wrap.UpdateLoss(&f.Nodes[i], d.Members[i])
 		apply(&f.Nodes[i], d.Members[i])
 	}
 	for _, x := range d.Differences {
@@ -112,7 +112,7 @@ func keepListeners(f *preflight.Facts, now []probe.Address) {
 
 // convertDifference converts a difference for the rules and their readers.
 func convertDifference(x envprop.Difference) preflight.Difference {
-	d := preflight.Difference{Name: x.Name, Text: x.Text, Asked: x.Asked, Left: x.Left, Error: x.Error, Targeted: x.Targeted}
+	d := preflight.Difference{Name: x.Name, Text: x.Text, Requested: x.Requested, Remains: x.Remains, Error: x.Error, Targeted: x.Targeted}
 	for _, g := range x.Groups {
 		d.Values = append(d.Values, preflight.Value{Value: formatValue(x.Name, g), Nodes: g.Nodes})
 	}

@@ -105,7 +105,7 @@ func TestOneEnvironment(t *testing.T) {
 		"a credential": {
 			env:  [2][]string{{"HF_TOKEN=hunter2"}},
 			asks: [2]envprop.Options{{X: []string{"HF_TOKEN"}}, {X: []string{"HF_TOKEN=hunter2too"}}},
-			want: [2][]string{{"HF_TOKEN=hunter2"}, {"HF_TOKEN=hunter2"}}, table: []string{"HF_TOKEN is asked for with different values"},
+			want: [2][]string{{"HF_TOKEN=hunter2"}, {"HF_TOKEN=hunter2"}}, table: []string{"HF_TOKEN is requested with different values"},
 			hidden: "hunter2",
 		},
 		"forced apart": { // without the preflight the job starts all the same
@@ -235,9 +235,9 @@ func TestTableNamesVariablesOfOtherNodes(t *testing.T) {
 	a, b := gpuNode(0, "2.27.5", 22705), gpuNode(1, "2.27.5", 22705)
 	for i, f := range []*preflight.Facts{&a, &b} {
 		f.Program = preflight.Program{Title: "docker", Args: []string{"run", "-e", "NCCL_DEBUG", "image", "train"}}
-		f.Lost = &preflight.Lost{Wrapper: "docker run", Closed: true, Passed: []string{"RANK"}}
+		f.WrapperLoss = &preflight.WrapperLoss{Wrapper: "docker run", BlocksUnknown: true, Arrived: []string{"RANK"}}
 		if i == 1 { // a fix that is already there also passes the new name
-			f.Lost.Missing, f.Lost.Fix = []string{"NCCL_PROTO"}, []string{"pass it on:", "  docker run -e NCCL_PROTO ..."}
+			f.WrapperLoss.Missing, f.WrapperLoss.Fix = []string{"NCCL_PROTO"}, []string{"pass it on:", "  docker run -e NCCL_PROTO ..."}
 		}
 	}
 	c := compareRequest(t, a, b)
@@ -252,7 +252,7 @@ func TestTableNamesVariablesOfOtherNodes(t *testing.T) {
 	if table := preflight.Render(found, d.fleet.Names(), preflight.Style{}); !strings.Contains(table, "behind docker run: probably without MINE") {
 		t.Errorf("%s", table)
 	}
-	if d.reported.Nodes[0].Lost.Untried != nil {
+	if d.reported.Nodes[0].WrapperLoss.Unsent != nil {
 		t.Error("the facts that it sent have changed")
 	}
 }

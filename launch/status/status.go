@@ -92,7 +92,7 @@ func Decode(view []byte) (Status, error) {
 func decodeNode(seen *rendezvous.NodeView, v *rendezvous.View) (NodeStatus, NodeReport) {
 	n := NodeStatus{
 		Host: shortText(seen.Host), Addr: shortText(seen.Addr), GroupRank: seen.GroupRank, FirstRank: seen.FirstRank, Workers: seen.Workers,
-		Standing: shortText(string(seen.Standing)), Trouble: shortText(seen.Trouble), Ranks: []Rank{},
+		Standing: shortText(string(seen.Participation)), Trouble: shortText(seen.Trouble), Ranks: []Rank{},
 	}
 	var r NodeReport
 	if seen.Report == nil {

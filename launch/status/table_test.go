@@ -46,10 +46,10 @@ func exampleView() rendezvous.View {
 		RunID: "train", Phase: "stopping", Round: 4, Restart: 1, MaxRestarts: 3, Size: 4, Min: 2, Max: 2, Coordinator: "a",
 		Age: 61 * time.Second, Failure: "rank 0 exited with code 3", Status: &rendezvous.Status{Waiting: []string{"n1 (10.0.0.1)"}},
 		Nodes: []rendezvous.NodeView{
-			{ID: "a", Host: "n1", Addr: "10.0.0.1", GroupRank: 0, FirstRank: 0, Workers: 2, Standing: rendezvous.NodeActive, Report: exampleNode().Encode()},
-			{ID: "b", Host: "n2", Addr: "10.0.0.2", GroupRank: 1, FirstRank: 2, Workers: 2, Standing: rendezvous.NodeLost, Trouble: "it is not connected"},
-			{ID: "c", Host: "n3", Addr: "10.0.0.3", GroupRank: -1, FirstRank: -1, Workers: 2, Standing: rendezvous.NodeSpare, Report: NodeReport{PID: 30, Up: 1000, State: Idle}.Encode()},
-			{ID: "d", Host: "n4", Addr: "10.0.0.4", GroupRank: -1, FirstRank: -1, Workers: 2, Standing: rendezvous.NodeSpare, Trouble: "it has not answered within 1s"},
+			{ID: "a", Host: "n1", Addr: "10.0.0.1", GroupRank: 0, FirstRank: 0, Workers: 2, Participation: rendezvous.NodeActive, Report: exampleNode().Encode()},
+			{ID: "b", Host: "n2", Addr: "10.0.0.2", GroupRank: 1, FirstRank: 2, Workers: 2, Participation: rendezvous.NodeLost, Trouble: "it is not connected"},
+			{ID: "c", Host: "n3", Addr: "10.0.0.3", GroupRank: -1, FirstRank: -1, Workers: 2, Participation: rendezvous.NodeSpare, Report: NodeReport{PID: 30, Up: 1000, State: Idle}.Encode()},
+			{ID: "d", Host: "n4", Addr: "10.0.0.4", GroupRank: -1, FirstRank: -1, Workers: 2, Participation: rendezvous.NodeSpare, Trouble: "it has not answered within 1s"},
 		},
 	}
 }
@@ -124,7 +124,7 @@ func TestTableOfManyRanks(t *testing.T) {
 		}
 		v.Nodes = append(v.Nodes, rendezvous.NodeView{
 			ID: rendezvous.NodeID(fmt.Sprint(g)), Host: fmt.Sprint("n", g), GroupRank: g, FirstRank: g * 8, Workers: 8,
-			Standing: rendezvous.NodeActive, Report: n.Encode(),
+			Participation: rendezvous.NodeActive, Report: n.Encode(),
 		})
 	}
 	s := decode(t, v)
@@ -146,7 +146,7 @@ func TestTableOfManyRanks(t *testing.T) {
 func TestRanksOfAnEarlierRound(t *testing.T) {
 	old := exampleNode()
 	old.Round, old.State = 3, Done
-	s := decode(t, rendezvous.View{Round: 4, Size: 2, Nodes: []rendezvous.NodeView{{Host: "n", Workers: 2, Standing: rendezvous.NodeActive, Report: old.Encode()}}})
+	s := decode(t, rendezvous.View{Round: 4, Size: 2, Nodes: []rendezvous.NodeView{{Host: "n", Workers: 2, Participation: rendezvous.NodeActive, Report: old.Encode()}}})
 	if n := s.Nodes[0]; len(n.Ranks) != 0 || n.State != Idle || n.PID != 11 {
 		t.Errorf("%+v", n)
 	}

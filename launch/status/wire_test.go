@@ -63,8 +63,8 @@ func (e *endlessReader) Read(p []byte) (int, error) {
 // and that cannot control the terminal.
 func FuzzView(f *testing.F) {
 	v := rendezvous.View{RunID: "r", Phase: "running", Size: 2, Coordinator: "a", Status: &rendezvous.Status{Waiting: []string{"n"}}, Nodes: []rendezvous.NodeView{
-		{ID: "a", Host: "n", Addr: "10.0.0.1", Workers: 2, Standing: rendezvous.NodeActive, Report: exampleNode().Encode()},
-		{ID: "b", GroupRank: -1, FirstRank: -1, Standing: rendezvous.NodeSpare, Trouble: "it has not answered"},
+		{ID: "a", Host: "n", Addr: "10.0.0.1", Workers: 2, Participation: rendezvous.NodeActive, Report: exampleNode().Encode()},
+		{ID: "b", GroupRank: -1, FirstRank: -1, Participation: rendezvous.NodeSpare, Trouble: "it has not answered"},
 	}}
 	b, err := json.Marshal(v)
 	if err != nil {

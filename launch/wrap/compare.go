@@ -10,17 +10,17 @@ import (
 	"github.com/gorun/gorun/worker/contract"
 )
 
-// anyLost reports whether a variable does not reach the program as it was sent.
-func anyLost(l preflight.Lost) bool { return len(names(l)) > 0 }
+// hasLoss reports whether a variable does not reach the program as it was sent.
+func hasLoss(l preflight.WrapperLoss) bool { return len(names(l)) > 0 }
 
 // names lists all names that l calls lost.
-func names(l preflight.Lost) []string { return slices.Concat(l.Missing, l.Changed, l.Forced) }
+func names(l preflight.WrapperLoss) []string { return slices.Concat(l.Missing, l.Changed, l.Forced) }
 
 // Sent describes what a worker gets.
 type Sent struct {
-	Env   []string // NAME=value, as for a worker; of two entries of a name the later counts
-	Own   []string // names that gorun gives to every worker
-	Asked []string // names that the user asked for
+	Env       []string // NAME=value, as for a worker; of two entries of a name the later counts
+	Own       []string // names that gorun gives to every worker
+	Requested []string // names that the user requested
 }
 
 // unknownName is the name of a variable that no option and no list of a wrapper
@@ -38,8 +38,8 @@ func (s Sent) withUnknown() Sent {
 
 // compare finds which of the variables that matter did not arrive. It accepts what
 // the wrappers' command lines set or remove by name: the user means it.
-func (p Prefix) compare(sent Sent, got map[string]string) preflight.Lost {
-	var l preflight.Lost
+func (p Prefix) compare(sent Sent, got map[string]string) preflight.WrapperLoss {
+	var l preflight.WrapperLoss
 	values := map[string]string{}
 	var order []string
 	for _, e := range sent.Env {
@@ -50,13 +50,13 @@ func (p Prefix) compare(sent Sent, got map[string]string) preflight.Lost {
 		values[name] = value
 	}
 	if values[unknownName] == unknownValue && got[unknownName] != unknownValue {
-		l.Closed = true
+		l.BlocksUnknown = true
 		for name, value := range values {
 			if arrived, ok := got[name]; ok && arrived == value {
-				l.Passed = append(l.Passed, name)
+				l.Arrived = append(l.Arrived, name)
 			}
 		}
-		slices.Sort(l.Passed)
+		slices.Sort(l.Arrived)
 	}
 	slices.SortStableFunc(order, func(a, b string) int { return sent.weight(a) - sent.weight(b) })
 	for _, name := range order {
@@ -77,9 +77,9 @@ func (p Prefix) compare(sent Sent, got map[string]string) preflight.Lost {
 // withheld finds what does not arrive according to the wrappers' options. What
 // their configuration may still pass on is only assumed to be lost. withheld names
 // it only if nothing is lost for certain.
-func (p Prefix) withheld(sent Sent) preflight.Lost {
+func (p Prefix) withheld(sent Sent) preflight.WrapperLoss {
 	lost := p.dropped(sent, func(l layer) bool { return l.certain })
-	if !anyLost(lost) {
+	if !hasLoss(lost) {
 		lost = p.dropped(sent, func(layer) bool { return true })
 		lost.Assumed = true
 	}
@@ -87,7 +87,7 @@ func (p Prefix) withheld(sent Sent) preflight.Lost {
 }
 
 // dropped finds what the options of some layers do not pass on.
-func (p Prefix) dropped(sent Sent, counts func(layer) bool) preflight.Lost {
+func (p Prefix) dropped(sent Sent, counts func(layer) bool) preflight.WrapperLoss {
 	sent = sent.withUnknown()
 	got := map[string]string{}
 	for _, e := range sent.Env {
@@ -148,7 +148,7 @@ func (p Prefix) Forced(env []string) []string {
 // asked for it, or a library reads it to the harm of other nodes. What an image or
 // another host rightly sets for itself does not count.
 func (s Sent) matters(name string) bool {
-	if slices.Contains(s.Own, name) || slices.Contains(s.Asked, name) {
+	if slices.Contains(s.Own, name) || slices.Contains(s.Requested, name) {
 		return true
 	}
 	switch name {

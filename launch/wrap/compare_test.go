@@ -18,27 +18,27 @@ func TestCompare(t *testing.T) {
 			"NCCL_ALGO=Tree", "NCCL_SOCKET_IFNAME=eth0", "NCCL_ALGO=Ring", "CUDA_VISIBLE_DEVICES=0", "ROLE_NAME=default",
 			"WORLD_SIZE=11", "RANK=7", "MASTER_ADDR=192.0.2.1", "OMP_NUM_THREADS=4", "TORCHELASTIC_ERROR_FILE=/tmp/x", "CUDA_DEVICE_ORDER=PCI_BUS_ID",
 		},
-		Own:   []string{"WORLD_SIZE", "RANK", "MASTER_ADDR", "ROLE_NAME", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"},
-		Asked: []string{"MINE"},
+		Own:       []string{"WORLD_SIZE", "RANK", "MASTER_ADDR", "ROLE_NAME", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"},
+		Requested: []string{"MINE"},
 	}
 	for _, c := range []struct {
 		line string
 		got  string
-		want preflight.Lost
+		want preflight.WrapperLoss
 	}{
 		{
 			line: "sudo python", got: "PATH=/usr/bin",
-			want: preflight.Lost{Missing: []string{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MINE", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "CUDA_DEVICE_ORDER", "ROLE_NAME", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"}},
+			want: preflight.WrapperLoss{Missing: []string{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MINE", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "CUDA_DEVICE_ORDER", "ROLE_NAME", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"}},
 		},
 		{
 			line: "docker run image python",
 			got:  "CUDA_DEVICE_ORDER=PCI_BUS_ID RANK=7 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Tree NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=1 LD_LIBRARY_PATH=/image",
-			want: preflight.Lost{Changed: []string{"NCCL_ALGO", "OMP_NUM_THREADS"}},
+			want: preflight.WrapperLoss{Changed: []string{"NCCL_ALGO", "OMP_NUM_THREADS"}},
 		},
 		{
 			line: "docker run -e RANK=0 -e OMP_NUM_THREADS=1 -e NCCL_ALGO=Tree image python",
 			got:  "CUDA_DEVICE_ORDER=PCI_BUS_ID RANK=0 WORLD_SIZE=11 MASTER_ADDR=192.0.2.1 MINE=1 NCCL_ALGO=Tree NCCL_SOCKET_IFNAME=eth0 ROLE_NAME=default OMP_NUM_THREADS=1",
-			want: preflight.Lost{Forced: []string{"RANK"}},
+			want: preflight.WrapperLoss{Forced: []string{"RANK"}},
 		},
 		{
 			line: "sudo env -u NCCL_SOCKET_IFNAME python",
@@ -63,24 +63,24 @@ func TestCompare(t *testing.T) {
 func TestFix(t *testing.T) {
 	for _, c := range []struct {
 		line string
-		lost preflight.Lost
+		lost preflight.WrapperLoss
 		want string
 	}{
-		{"docker run -e NCCL_ALGO image x", preflight.Lost{Missing: []string{"RANK", "NCCL_IB_HCA"}}, "\n  docker run -e RANK -e NCCL_IB_HCA ..."},
-		{"sudo docker run -e RANK image x", preflight.Lost{Missing: []string{"RANK"}}, "\n  sudo --preserve-env=RANK ..."},
-		{"sudo docker run image x", preflight.Lost{Missing: []string{"RANK"}}, "\n  docker run -e RANK ..."},
-		{"podman run --env NCCL_* -e RANK image x", preflight.Lost{Missing: []string{"RANK", "NCCL_ALGO", "OMP_NUM_THREADS"}}, "\n  podman run -e OMP_NUM_THREADS ..."},
-		{"sudo docker run -e CUDA_VISIBLE_DEVICES image x", preflight.Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "GORUN_DEVICE", "MINE"}}, "\n  sudo --preserve-env=CUDA_VISIBLE_DEVICES,GORUN_DEVICE,MINE ..."},
-		{"docker run -e CUDA_VISIBLE_DEVICES=0 image x", preflight.Lost{Missing: []string{"CUDA_VISIBLE_DEVICES", "MINE"}}, "\n  docker run -e MINE ..."},
-		{"sudo x", preflight.Lost{Missing: []string{"RANK"}, Changed: []string{"NCCL_ALGO"}}, "\n  sudo --preserve-env=RANK,NCCL_ALGO ..."},
-		{"ssh host x", preflight.Lost{Missing: []string{"RANK", "NCCL_ALGO"}}, "\n  ssh -o SendEnv='RANK NCCL_ALGO' ..."},
-		{"sudo --preserve-env=RANK x", preflight.Lost{Missing: []string{"RANK"}}, "sudoers must allow it"},
-		{"sudo -E docker run image x", preflight.Lost{Missing: []string{"RANK"}}, "\n  docker run -e RANK ..."},
-		{"srun --export=NONE x", preflight.Lost{Missing: []string{"RANK"}}, "\n  srun --export=ALL ..."},
-		{"env -i x", preflight.Lost{Missing: []string{"RANK"}}, "leave out env's -i"},
-		{"bash -lc x", preflight.Lost{Changed: []string{"NCCL_ALGO"}}, "/etc/profile.d/nccl.sh sets or unsets NCCL_ALGO: take it out there, or start bash without -l"},
-		{"docker run image bash -lc x", preflight.Lost{Changed: []string{"NCCL_ALGO"}}, "start bash without -l"},
-		{"docker run -e RANK=0 image x", preflight.Lost{Forced: []string{"RANK"}}, "do not give RANK a value of your own"},
+		{"docker run -e NCCL_ALGO image x", preflight.WrapperLoss{Missing: []string{"RANK", "NCCL_IB_HCA"}}, "\n  docker run -e RANK -e NCCL_IB_HCA ..."},
+		{"sudo docker run -e RANK image x", preflight.WrapperLoss{Missing: []string{"RANK"}}, "\n  sudo --preserve-env=RANK ..."},
+		{"sudo docker run image x", preflight.WrapperLoss{Missing: []string{"RANK"}}, "\n  docker run -e RANK ..."},
+		{"podman run --env NCCL_* -e RANK image x", preflight.WrapperLoss{Missing: []string{"RANK", "NCCL_ALGO", "OMP_NUM_THREADS"}}, "\n  podman run -e OMP_NUM_THREADS ..."},
+		{"sudo docker run -e CUDA_VISIBLE_DEVICES image x", preflight.WrapperLoss{Missing: []string{"CUDA_VISIBLE_DEVICES", "GORUN_DEVICE", "MINE"}}, "\n  sudo --preserve-env=CUDA_VISIBLE_DEVICES,GORUN_DEVICE,MINE ..."},
+		{"docker run -e CUDA_VISIBLE_DEVICES=0 image x", preflight.WrapperLoss{Missing: []string{"CUDA_VISIBLE_DEVICES", "MINE"}}, "\n  docker run -e MINE ..."},
+		{"sudo x", preflight.WrapperLoss{Missing: []string{"RANK"}, Changed: []string{"NCCL_ALGO"}}, "\n  sudo --preserve-env=RANK,NCCL_ALGO ..."},
+		{"ssh host x", preflight.WrapperLoss{Missing: []string{"RANK", "NCCL_ALGO"}}, "\n  ssh -o SendEnv='RANK NCCL_ALGO' ..."},
+		{"sudo --preserve-env=RANK x", preflight.WrapperLoss{Missing: []string{"RANK"}}, "sudoers must allow it"},
+		{"sudo -E docker run image x", preflight.WrapperLoss{Missing: []string{"RANK"}}, "\n  docker run -e RANK ..."},
+		{"srun --export=NONE x", preflight.WrapperLoss{Missing: []string{"RANK"}}, "\n  srun --export=ALL ..."},
+		{"env -i x", preflight.WrapperLoss{Missing: []string{"RANK"}}, "leave out env's -i"},
+		{"bash -lc x", preflight.WrapperLoss{Changed: []string{"NCCL_ALGO"}}, "/etc/profile.d/nccl.sh sets or unsets NCCL_ALGO: take it out there, or start bash without -l"},
+		{"docker run image bash -lc x", preflight.WrapperLoss{Changed: []string{"NCCL_ALGO"}}, "start bash without -l"},
+		{"docker run -e RANK=0 image x", preflight.WrapperLoss{Forced: []string{"RANK"}}, "do not give RANK a value of your own"},
 	} {
 		p, err := Parse(words(c.line))
 		if err != nil {
@@ -148,7 +148,7 @@ func TestStartFile(t *testing.T) {
 // TestWithheld checks what does not arrive according to the options: for certain,
 // or assumed if a configuration may pass on more.
 func TestWithheld(t *testing.T) {
-	sent := Sent{Env: []string{"RANK=7", "WORLD_SIZE=11", "MINE=x"}, Own: []string{"RANK", "WORLD_SIZE"}, Asked: []string{"MINE"}}
+	sent := Sent{Env: []string{"RANK=7", "WORLD_SIZE=11", "MINE=x"}, Own: []string{"RANK", "WORLD_SIZE"}, Requested: []string{"MINE"}}
 	for line, want := range map[string]struct {
 		names   string
 		assumed bool

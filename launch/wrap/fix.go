@@ -21,7 +21,7 @@ const (
 // pass them on, or for every wrapper if the options do not explain the loss. setBy
 // finds the start file that sets a variable, or returns "". fix calls setBy only
 // for login shells of this machine.
-func (p Prefix) fix(lost preflight.Lost, setBy func(name string) string) string {
+func (p Prefix) fix(lost preflight.WrapperLoss, setBy func(name string) string) string {
 	lines := p.wrapperFixes(lost, setBy, false)
 	if lines == nil {
 		lines = p.wrapperFixes(lost, setBy, true)
@@ -32,7 +32,7 @@ func (p Prefix) fix(lost preflight.Lost, setBy func(name string) string) string 
 	return strings.Join(lines, "\n")
 }
 
-func (p Prefix) wrapperFixes(lost preflight.Lost, setBy func(name string) string, every bool) []string {
+func (p Prefix) wrapperFixes(lost preflight.WrapperLoss, setBy func(name string) string, every bool) []string {
 	var lines []string
 	isHere := true // no layer so far led to another file system
 	for _, l := range p.layers {

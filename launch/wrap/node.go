@@ -66,9 +66,9 @@ func (n *Node) sent() Sent {
 		name, _, _ := strings.Cut(e, "=")
 		s.Own = append(s.Own, name)
 	}
-	asked, perhaps := n.asked()
-	s.Asked = slices.Concat(asked, perhaps)
-	for _, name := range perhaps {
+	requested, conditional := n.requested()
+	s.Requested = slices.Concat(requested, conditional)
+	for _, name := range conditional {
 		if _, set := environ.Lookup(s.Env, name); !set {
 			s.Env = append(s.Env, name+"="+probeValue)
 		}
@@ -76,30 +76,30 @@ func (n *Node) sent() Sent {
 	return s
 }
 
-// asked lists the variables that the user asks for this node's workers. perhaps
+// requested lists the variables that the user requests for this node's workers. conditional
 // lists those that the workers may get once all nodes are known: variables for
 // certain nodes, variables without a value here, and variables that gorun chooses.
-func (n *Node) asked() (asked, perhaps []string) {
-	for _, ask := range n.Request.LocalAsks {
-		asked = append(asked, ask.Name)
+func (n *Node) requested() (requested, conditional []string) {
+	for _, override := range n.Request.LocalOverrides {
+		requested = append(requested, override.Name)
 	}
-	for _, ask := range n.Request.Asks {
+	for _, override := range n.Request.Overrides {
 		switch {
-		case ask.Kind == envprop.FromUnset:
-		case ask.To == envprop.Target{}:
-			asked = append(asked, ask.Name)
+		case override.Kind == envprop.FromUnset:
+		case override.To == envprop.Target{}:
+			requested = append(requested, override.Name)
 		default:
-			perhaps = append(perhaps, ask.Name)
+			conditional = append(conditional, override.Name)
 		}
 	}
 	for _, name := range n.Request.Missing { // another node may set it
 		if n.Trusted || !ncclenv.RunsCode(name) {
-			perhaps = append(perhaps, name)
+			conditional = append(conditional, name)
 		}
 	}
-	perhaps = append(perhaps, n.Chosen...)
-	slices.Sort(perhaps)
-	return asked, slices.DeleteFunc(slices.Compact(perhaps), func(name string) bool { return slices.Contains(asked, name) })
+	conditional = append(conditional, n.Chosen...)
+	slices.Sort(conditional)
+	return requested, slices.DeleteFunc(slices.Compact(conditional), func(name string) bool { return slices.Contains(requested, name) })
 }
 
 // mustAgree reports whether this node has a variable that must be the same on all

@@ -160,6 +160,6 @@ func FuzzParse(f *testing.F) {
 		_ = p.command(len(p.layers), "n", []string{"env", "-0"})
 		_ = p.cleanup("n")
 		_ = p.withheld(Sent{Env: []string{"RANK=1"}, Own: []string{"RANK"}})
-		_ = p.fix(preflight.Lost{Missing: preflight.EssentialVariables()}, func(string) string { return "" })
+		_ = p.fix(preflight.WrapperLoss{Missing: preflight.EssentialVariables()}, func(string) string { return "" })
 	})
 }

@@ -44,7 +44,7 @@ type Options struct {
 
 // Probe runs the wrappers with a program that prints its environment, and returns
 // what was lost on the way. The error says why that is not known.
-func Probe(ctx context.Context, o Options) (preflight.Lost, error) {
+func Probe(ctx context.Context, o Options) (preflight.WrapperLoss, error) {
 	p := o.Prefix
 	timeout := localTimeout
 	if p.isElsewhere() {
@@ -52,7 +52,7 @@ func Probe(ctx context.Context, o Options) (preflight.Lost, error) {
 	}
 	for _, l := range p.layers {
 		if _, set := environ.Lookup(o.Sent.Env, l.requires); !set && l.requires != "" {
-			return preflight.Lost{}, fmt.Errorf("%s is started outside of an allocation (no %s), where it would have to wait for one", l.name, l.requires)
+			return preflight.WrapperLoss{}, fmt.Errorf("%s is started outside of an allocation (no %s), where it would have to wait for one", l.name, l.requires)
 		}
 	}
 	probeCtx, cancel := context.WithTimeout(ctx, timeout)
@@ -65,7 +65,7 @@ func Probe(ctx context.Context, o Options) (preflight.Lost, error) {
 		out, err := o.run(probeCtx, p.command(len(p.layers), o.Name, program))
 		if probeCtx.Err() != nil {
 			o.cleanup(context.WithoutCancel(ctx))
-			return preflight.Lost{}, fmt.Errorf("nothing came from behind %s within %v", p.Name(), timeout)
+			return preflight.WrapperLoss{}, fmt.Errorf("nothing came from behind %s within %v", p.Name(), timeout)
 		}
 		got := parseOutput(out)
 		if err == nil && got[markerName] == markerValue {
@@ -75,7 +75,7 @@ func Probe(ctx context.Context, o Options) (preflight.Lost, error) {
 			failure = err
 		}
 	}
-	return preflight.Lost{}, fmt.Errorf("no environment could be printed behind %s: %w", p.Name(), failure)
+	return preflight.WrapperLoss{}, fmt.Errorf("no environment could be printed behind %s: %w", p.Name(), failure)
 }
 
 // printers lists programs that print the environment, in the order in which to try

@@ -47,12 +47,12 @@ func newTestNode(t *testing.T, fakes map[string]string) *testNode {
 }
 
 // probe runs a probe behind a command line.
-func (b *testNode) probe(ctx context.Context, line string) (preflight.Lost, error) {
+func (b *testNode) probe(ctx context.Context, line string) (preflight.WrapperLoss, error) {
 	b.Helper()
 	argv := words(line)
 	p, err := Parse(argv)
 	if err != nil {
-		return preflight.Lost{}, err
+		return preflight.WrapperLoss{}, err
 	}
 	if len(p.layers) == 0 {
 		b.Fatalf("%s is no wrapper", line)
@@ -64,7 +64,7 @@ func (b *testNode) probe(ctx context.Context, line string) (preflight.Lost, erro
 	}
 	return Probe(ctx, Options{
 		Prefix: p, Path: path, Dir: b.dir, Table: b.table, Name: fmt.Sprintf("gorun-probe-%d", os.Getpid()), Say: b.Logf,
-		Sent: Sent{Env: b.env, Own: []string{"RANK", "WORLD_SIZE"}, Asked: []string{"MINE"}},
+		Sent: Sent{Env: b.env, Own: []string{"RANK", "WORLD_SIZE"}, Requested: []string{"MINE"}},
 	})
 }
 
@@ -130,11 +130,11 @@ func TestProbe(t *testing.T) {
 	for _, c := range []struct {
 		line  string
 		setup func(*testNode)
-		want  preflight.Lost
+		want  preflight.WrapperLoss
 		err   string
 	}{
-		{line: "env -i program", want: preflight.Lost{Missing: all}},
-		{line: "env -i RANK=7 NCCL_ALGO=Tree program", want: preflight.Lost{Missing: []string{"WORLD_SIZE", "MINE"}}},
+		{line: "env -i program", want: preflight.WrapperLoss{Missing: all}},
+		{line: "env -i RANK=7 NCCL_ALGO=Tree program", want: preflight.WrapperLoss{Missing: []string{"WORLD_SIZE", "MINE"}}},
 		{line: "env A=1 program"},
 		{line: "timeout 60 program"},
 		{line: "nice -n 1 program"},
@@ -143,24 +143,24 @@ func TestProbe(t *testing.T) {
 		{
 			line:  "timeout 60 bash -lc program~--flag~&&~other",
 			setup: func(b *testNode) { b.write(".bash_profile", "echo Welcome; export NCCL_ALGO=Tree; unset WORLD_SIZE\n") },
-			want:  preflight.Lost{Missing: []string{"WORLD_SIZE"}, Changed: []string{"NCCL_ALGO"}},
+			want:  preflight.WrapperLoss{Missing: []string{"WORLD_SIZE"}, Changed: []string{"NCCL_ALGO"}},
 		},
-		{line: "docker run -it image program", want: preflight.Lost{Missing: all}},
+		{line: "docker run -it image program", want: preflight.WrapperLoss{Missing: all}},
 		{line: "docker run -e RANK -e WORLD_SIZE -e NCCL_ALGO -e MINE image program"},
-		{line: "docker run -e RANK -e WORLD_SIZE -e MINE tuned program", want: preflight.Lost{Changed: []string{"NCCL_ALGO"}}},
-		{line: "docker run scratch program", want: preflight.Lost{Missing: all}},
+		{line: "docker run -e RANK -e WORLD_SIZE -e MINE tuned program", want: preflight.WrapperLoss{Changed: []string{"NCCL_ALGO"}}},
+		{line: "docker run scratch program", want: preflight.WrapperLoss{Missing: all}},
 		{line: "docker run absent program", err: "No such image"},
-		{line: "sudo docker run -e RANK image program", want: preflight.Lost{Missing: all[1:]}, setup: func(b *testNode) {
+		{line: "sudo docker run -e RANK image program", want: preflight.WrapperLoss{Missing: all[1:]}, setup: func(b *testNode) {
 			b.write("sudo", "#!/bin/bash\nshift\nexec \"$@\"\n")
 		}},
-		{line: "sudo program", want: preflight.Lost{Missing: all}},
+		{line: "sudo program", want: preflight.WrapperLoss{Missing: all}},
 		{line: "sudo -E program"},
-		{line: "ssh host program", want: preflight.Lost{Missing: all}},
-		{line: "ssh -o SendEnv=RANK~WORLD_SIZE host program~&&~x", want: preflight.Lost{Missing: all[2:]}},
+		{line: "ssh host program", want: preflight.WrapperLoss{Missing: all}},
+		{line: "ssh -o SendEnv=RANK~WORLD_SIZE host program~&&~x", want: preflight.WrapperLoss{Missing: all[2:]}},
 		{line: "ssh mute program", err: "nothing was printed"},
 		{line: "ssh down program", err: "Connection refused"},
 		{line: "srun --export=NONE program", err: "outside of an allocation"},
-		{line: "srun --export=NONE program", setup: func(b *testNode) { b.env = append(b.env, "SLURM_JOB_ID=1") }, want: preflight.Lost{Missing: all}},
+		{line: "srun --export=NONE program", setup: func(b *testNode) { b.env = append(b.env, "SLURM_JOB_ID=1") }, want: preflight.WrapperLoss{Missing: all}},
 		{line: "srun program", setup: func(b *testNode) { b.env = append(b.env, "SLURM_JOB_ID=1") }},
 	} {
 		t.Run(c.line, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestFixIsPasted(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !anyLost(lost) {
+				if !hasLoss(lost) {
 					return
 				}
 				p, err := Parse(words(now))
@@ -271,8 +271,8 @@ func TestUnknownNameShowsClosedWrapper(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if passed := slices.Contains(got.Passed, "RANK") && slices.Contains(got.Passed, "MINE"); got.Closed != closed || passed != strings.Contains(line, "docker") {
-				t.Errorf("closed %v, passed %q", got.Closed, got.Passed)
+			if passed := slices.Contains(got.Arrived, "RANK") && slices.Contains(got.Arrived, "MINE"); got.BlocksUnknown != closed || passed != strings.Contains(line, "docker") {
+				t.Errorf("closed %v, passed %q", got.BlocksUnknown, got.Arrived)
 			}
 		})
 	}

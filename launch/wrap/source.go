@@ -24,7 +24,7 @@ type Source struct {
 // Start starts the probe. It returns a function that waits for what was lost, and
 // for why that stays unknown. Start returns nil when nothing can be lost. It starts
 // no wrapper that loses nothing: the command line says enough.
-func (s Source) Start(ctx context.Context) func(context.Context) (*preflight.Lost, []string) {
+func (s Source) Start(ctx context.Context) func(context.Context) (*preflight.WrapperLoss, []string) {
 	p := s.Probe.Prefix
 	s.Probe.Sent = s.Node.sent()
 	if s.ParseErr == nil && !p.Loses() {
@@ -32,11 +32,11 @@ func (s Source) Start(ctx context.Context) func(context.Context) (*preflight.Los
 		if len(forced) == 0 {
 			return nil
 		}
-		lost := &preflight.Lost{Wrapper: p.Name(), Forced: forced}
+		lost := &preflight.WrapperLoss{Wrapper: p.Name(), Forced: forced}
 		lost.Fix = p.fixLines(*lost, "")
-		return func(context.Context) (*preflight.Lost, []string) { return lost, nil }
+		return func(context.Context) (*preflight.WrapperLoss, []string) { return lost, nil }
 	}
-	var lost *preflight.Lost
+	var lost *preflight.WrapperLoss
 	err := s.ParseErr
 	done := make(chan struct{})
 	s.Wait.Go(func() {
@@ -48,7 +48,7 @@ func (s Source) Start(ctx context.Context) func(context.Context) (*preflight.Los
 			s.Probe.Say("preflight: cannot see which variables reach the program: %s", ncclenv.ShownText(err.Error()))
 		}
 	})
-	return func(ctx context.Context) (*preflight.Lost, []string) {
+	return func(ctx context.Context) (*preflight.WrapperLoss, []string) {
 		select {
 		case <-done:
 		case <-ctx.Done(): // the caller reports it
@@ -64,15 +64,15 @@ func (s Source) Start(ctx context.Context) func(context.Context) (*preflight.Los
 // find runs the probe with the environment of a made-up worker. Without a probe it
 // returns what the wrappers' options withhold, nil if that is nothing. The variables
 // of devices count only if a worker of this node gets them.
-func (s *Source) find(ctx context.Context) (*preflight.Lost, error) {
+func (s *Source) find(ctx context.Context) (*preflight.WrapperLoss, error) {
 	p, n, sent := s.Probe.Prefix, &s.Node, s.Probe.Sent
-	var lost preflight.Lost
+	var lost preflight.WrapperLoss
 	var err error
 	if !s.Dry {
 		lost, err = Probe(ctx, s.Probe)
 	}
 	if s.Dry || err != nil {
-		if lost = p.withheld(sent); !anyLost(lost) {
+		if lost = p.withheld(sent); !hasLoss(lost) {
 			return nil, err
 		}
 		lost.Assumed = lost.Assumed || s.Dry
@@ -83,27 +83,27 @@ func (s *Source) find(ctx context.Context) (*preflight.Lost, error) {
 	}
 	for _, list := range []*[]string{&lost.Missing, &lost.Changed, &lost.Forced} {
 		*list = slices.DeleteFunc(slices.Clone(*list), func(name string) bool {
-			return slices.Contains(n.Placed, name) && !slices.Contains(placed, name) && !slices.Contains(sent.Asked, name) && !n.mustAgree(name)
+			return slices.Contains(n.Placed, name) && !slices.Contains(placed, name) && !slices.Contains(sent.Requested, name) && !n.mustAgree(name)
 		})
 	}
 	home := environ.Get(n.Env, "HOME")
 	lost.Wrapper, lost.Fix = p.Name(), p.fixLines(lost, home)
-	_, perhaps := n.asked()
-	for _, name := range perhaps {
+	_, conditional := n.requested()
+	for _, name := range conditional {
 		if slices.Contains(lost.Missing, name) || slices.Contains(lost.Changed, name) {
-			lost.Perhaps = append(lost.Perhaps, name)
+			lost.Conditional = append(lost.Conditional, name)
 		}
 	}
 	if err != nil {
-		lost.Unseen = ncclenv.ShownText(err.Error())
+		lost.NoProbeReason = ncclenv.ShownText(err.Error())
 	}
 	return &lost, err
 }
 
 // fixLines returns the lines of the fix, none if nothing is lost. It looks for
 // start files in home.
-func (p Prefix) fixLines(lost preflight.Lost, home string) []string {
-	if !anyLost(lost) {
+func (p Prefix) fixLines(lost preflight.WrapperLoss, home string) []string {
+	if !hasLoss(lost) {
 		return nil
 	}
 	return strings.Split(p.fix(lost, func(name string) string { return startFile("", home, name) }), "\n")

@@ -52,7 +52,7 @@ func newTestSource(t *testing.T, x []string, profile string, devices ...string) 
 }
 
 // start reads the command line and starts the probe.
-func (s *Source) start(t *testing.T, argv ...string) func(context.Context) (*preflight.Lost, []string) {
+func (s *Source) start(t *testing.T, argv ...string) func(context.Context) (*preflight.WrapperLoss, []string) {
 	t.Helper()
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Source) start(t *testing.T, argv ...string) func(context.Context) (*pre
 }
 
 // lost returns what is lost behind a command line, nil if nothing is probed.
-func (s *Source) lost(t *testing.T, argv ...string) *preflight.Lost {
+func (s *Source) lost(t *testing.T, argv ...string) *preflight.WrapperLoss {
 	t.Helper()
 	wait := s.start(t, argv...)
 	if wait == nil {
@@ -90,7 +90,7 @@ func TestSource(t *testing.T) {
 		if !slices.Equal(lost.Missing, []string{"ELSEWHERE", "MYVAR"}) || !slices.Equal(lost.Changed, []string{"CUDA_VISIBLE_DEVICES"}) {
 			t.Errorf("%+v", lost)
 		}
-		if !slices.Equal(lost.Perhaps, []string{"ELSEWHERE"}) || lost.Closed {
+		if !slices.Equal(lost.Conditional, []string{"ELSEWHERE"}) || lost.BlocksUnknown {
 			t.Errorf("%+v", lost)
 		}
 		if fix := strings.Join(lost.Fix, "\n"); !strings.Contains(fix, ".bash_profile sets or unsets MYVAR") || !strings.Contains(fix, "unsets CUDA_VISIBLE_DEVICES") {
@@ -109,7 +109,7 @@ func TestSource(t *testing.T) {
 				t.Errorf("%s is not missing", name)
 			}
 		}
-		if !lost.Closed || !slices.Equal(lost.Perhaps, []string{"ELSEWHERE", "LACKING"}) {
+		if !lost.BlocksUnknown || !slices.Equal(lost.Conditional, []string{"ELSEWHERE", "LACKING"}) {
 			t.Errorf("%+v", lost)
 		}
 	})
@@ -165,7 +165,7 @@ func TestImageWithoutPrograms(t *testing.T) {
 	}
 	lost, unknown := s.start(t, docker, "run", "-e", "WORLD_SIZE", "image", "prog")(t.Context())
 	const why = `it ended with code 127 (docker: Error response from daemon: exec: "env": not found)`
-	if len(unknown) != 1 || !strings.Contains(unknown[0], why) || lost == nil || !strings.Contains(lost.Unseen, why) {
+	if len(unknown) != 1 || !strings.Contains(unknown[0], why) || lost == nil || !strings.Contains(lost.NoProbeReason, why) {
 		t.Fatalf("%+v, %q", lost, unknown)
 	}
 	if !slices.Contains(lost.Missing, "RANK") || slices.Contains(lost.Missing, "WORLD_SIZE") || len(lost.Fix) == 0 {
@@ -182,7 +182,7 @@ func TestDryRunStartsNoWrapper(t *testing.T) {
 		t.Errorf("%+v", lost)
 	}
 	lost := s.lost(t, "env", "-i", "bash", "-lc", "./train")
-	if !slices.Contains(lost.Missing, "RANK") || !lost.Assumed || lost.Unseen != "" || len(lost.Fix) == 0 {
+	if !slices.Contains(lost.Missing, "RANK") || !lost.Assumed || lost.NoProbeReason != "" || len(lost.Fix) == 0 {
 		t.Errorf("%+v", lost)
 	}
 	s.Wait.Wait()

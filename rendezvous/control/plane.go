@@ -149,7 +149,7 @@ func (p *Plane) join(s grpc.ServerStream) error {
 	}
 	if c := connOf(s.Context()); c != nil {
 		l.onReceived = func() { accept.MarkProven(c) }
-		defer accept.MarkUnproven(c) // the client has closed it by now, or wants nothing good
+		defer accept.MarkUnproven(c) // because the stream has ended
 	}
 	return l.run(s.Context(), nil)
 }

@@ -72,7 +72,7 @@ func (f *fleet) Halt(down bool) {
 	}
 }
 
-func (f *fleet) Left(runID string) ([]string, error) {
+func (f *fleet) Leftovers(runID string) ([]string, error) {
 	keys, err := f.cluster.Keys("/gorun/" + runID + "/")
 	slices.Sort(keys)
 	return keys, err

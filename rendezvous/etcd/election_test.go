@@ -35,11 +35,11 @@ func TestOldestAgentCoordinates(t *testing.T) {
 	first.e.Lead()
 	eventually(t, func() bool {
 		p := latest[rendezvous.Peers](first)
-		return p.Whole && len(p.All) == 10
+		return p.Complete && len(p.All) == 10
 	}, func() string { return "the coordinator does not see all agents" })
 	for _, r := range rs[1:] {
 		for _, p := range all[rendezvous.Peers](r) {
-			if p.Whole {
+			if p.Complete {
 				t.Errorf("%s sees all: %+v", r.id, p)
 			}
 		}

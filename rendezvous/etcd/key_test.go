@@ -52,7 +52,7 @@ func TestHostileKeysAreIgnored(t *testing.T) {
 		put(a.e.keys.job+"more", v)
 	}
 	put(a.e.keys.node("real"), encode(agent{ID: "real", Name: "real"}))
-	eventually(t, func() bool { p := latest[rendezvous.Peers](a); return p.Whole && len(p.All) == 3 }, func() string { return "it sees too much, or nothing more" })
+	eventually(t, func() bool { p := latest[rendezvous.Peers](a); return p.Complete && len(p.All) == 3 }, func() string { return "it sees too much, or nothing more" })
 	a.sealed(rendezvous.Seal{World: world("j", 1, a, b)})
 	for _, v := range bad {
 		put(a.e.keys.round, v)

@@ -169,14 +169,14 @@ func (e *Etcd) publish(ctx context.Context) error {
 			last = &p
 			e.emit(p)
 		}
-		if last != nil && last.Whole {
+		if last != nil && last.Complete {
 			pause(ctx, 5*time.Millisecond)
 		}
 	}
 }
 
 func same(a, b rendezvous.Peers) bool {
-	return a.Trouble == b.Trouble && a.Whole == b.Whole && slices.Equal(a.All, b.All)
+	return a.Trouble == b.Trouble && a.Complete == b.Complete && slices.Equal(a.All, b.All)
 }
 
 // peers returns all nodes to an agent that leads. Otherwise it returns this agent and
@@ -197,7 +197,7 @@ func (e *Etcd) peers() (p rendezvous.Peers, ok bool) {
 		}
 	}
 	agents[e.cfg.ID] = e.self(-1)
-	p = rendezvous.Peers{Trouble: cmp.Or(e.trouble, e.blocked), Whole: all && e.complete()}
+	p = rendezvous.Peers{Trouble: cmp.Or(e.trouble, e.blocked), Complete: all && e.complete()}
 	for id, a := range agents {
 		endpoint := -1
 		if coordinator != nil && coordinator.ID == id {

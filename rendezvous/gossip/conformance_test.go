@@ -97,7 +97,7 @@ func (f *fleet) Cut(rendezvous.NodeID, bool) {}
 
 func (f *fleet) Halt(bool) {}
 
-func (f *fleet) Left(string) ([]string, error) { return nil, nil }
+func (f *fleet) Leftovers(string) ([]string, error) { return nil, nil }
 
 func TestConformance(t *testing.T) {
 	rendezvoustest.Run(t, &fleet{runs: map[string][]*endpoint{}})

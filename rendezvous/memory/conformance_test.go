@@ -52,7 +52,7 @@ func (f *fleet) Kill(id rendezvous.NodeID) {
 	f.members[id].Kill()
 }
 
-func (f *fleet) Left(runID string) ([]string, error) { return f.Hub.Left(runID), nil }
+func (f *fleet) Leftovers(runID string) ([]string, error) { return f.Hub.Leftovers(runID), nil }
 
 func TestConformanceInVirtualTime(t *testing.T) {
 	t.Run("peers", func(t *testing.T) {

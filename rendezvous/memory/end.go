@@ -16,7 +16,7 @@ type End struct {
 	post func(rendezvous.Event)
 
 	next   rendezvous.Conn
-	halves map[rendezvous.Conn]*half
+	sides  map[rendezvous.Conn]*streamSide
 	open   bool // Serve runs
 	closed bool // nothing is reported any more
 }
@@ -25,7 +25,7 @@ type End struct {
 func (n *Net) Attach(addr string, post func(rendezvous.Event)) *End {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	e := &End{net: n, addr: addr, post: post, halves: map[rendezvous.Conn]*half{}}
+	e := &End{net: n, addr: addr, post: post, sides: map[rendezvous.Conn]*streamSide{}}
 	n.ends[addr] = e
 	return e
 }
@@ -52,14 +52,14 @@ func (e *End) shut(why rendezvous.Closed) {
 	}
 	e.open, e.closed = false, true
 	for c := rendezvous.Conn(1); c <= e.next; c++ {
-		if h := e.halves[c]; h != nil && !h.over {
+		if h := e.sides[c]; h != nil && !h.over {
 			e.part(h, why)
 		}
 	}
 }
 
-// part ends a half from this side.
-func (e *End) part(h *half, why rendezvous.Closed) {
+// part ends a stream from this side.
+func (e *End) part(h *streamSide, why rendezvous.Closed) {
 	e.net.end(h)
 	why.Conn = h.peer.conn
 	e.net.send(h.peer, delivery{event: why, last: true})
@@ -87,18 +87,18 @@ func (e *End) Dial(ctx context.Context, addr string) {
 		case to == nil || !to.open:
 			e.post(rendezvous.DialFailed{Addr: addr, Refused: true, Text: addr + ": connection refused"})
 		default:
-			near, far := e.half(), to.half()
+			near, far := e.newSide(), to.newSide()
 			near.peer, far.peer, near.known = far, near, true
 			e.post(rendezvous.Dialed{Addr: addr, Conn: near.conn})
 		}
 	})
 }
 
-func (e *End) half() *half {
+func (e *End) newSide() *streamSide {
 	e.next++
-	h := &half{end: e, conn: e.next}
-	e.halves[e.next] = h
-	e.net.halves = append(e.net.halves, h)
+	h := &streamSide{end: e, conn: e.next}
+	e.sides[e.next] = h
+	e.net.sides = append(e.net.sides, h)
 	return h
 }
 
@@ -114,7 +114,7 @@ func (e *End) Send(c rendezvous.Conn, msg rendezvous.Message) {
 	}
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
-	if h := e.halves[c]; h != nil && !h.over {
+	if h := e.sides[c]; h != nil && !h.over {
 		e.net.send(h.peer, delivery{event: rendezvous.Received{Conn: h.peer.conn, Msg: copied}})
 	}
 }
@@ -126,7 +126,7 @@ func (e *End) Handled(rendezvous.Conn) {}
 func (e *End) Close(c rendezvous.Conn) {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
-	if h := e.halves[c]; h != nil && !h.over {
+	if h := e.sides[c]; h != nil && !h.over {
 		e.part(h, rendezvous.Closed{Clean: true, Text: "closed"})
 	}
 }

@@ -68,8 +68,8 @@ func (h *Hub) Halt(down bool) {
 	h.wakeMembers()
 }
 
-// Left returns what the hub still keeps of a run, a line each.
-func (h *Hub) Left(runID string) []string {
+// Leftovers returns what the hub still keeps of a run, a line each.
+func (h *Hub) Leftovers(runID string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.expireMembers()

@@ -156,7 +156,7 @@ func (m *Member) confirm() answer {
 
 // view returns what this agent is shown.
 func (m *Member) view(r *run, leads bool) rendezvous.Peers {
-	p := rendezvous.Peers{Whole: m.fenced && leads}
+	p := rendezvous.Peers{Complete: m.fenced && leads}
 	for _, e := range r.members {
 		peer := e.peer
 		if m.fenced {

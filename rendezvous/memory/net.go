@@ -30,7 +30,7 @@ type Net struct {
 	apart  map[[2]string]bool // by both addresses, in order
 	frozen map[string]bool    // addresses of agents whose process is stopped
 	sent   map[[2]string]int  // by sender and receiver
-	halves []*half            // that are open
+	sides  []*streamSide      // that are open
 }
 
 // NewNet makes a net without agents.
@@ -38,11 +38,11 @@ func NewNet(opts NetOptions) *Net {
 	return &Net{opts: opts, ends: map[string]*End{}, apart: map[[2]string]bool{}, frozen: map[string]bool{}, sent: map[[2]string]int{}}
 }
 
-// half is one end of a stream.
-type half struct {
+// streamSide is one agent's side of a stream.
+type streamSide struct {
 	end    *End
 	conn   rendezvous.Conn
-	peer   *half
+	peer   *streamSide
 	known  bool // the stream was reported to the agent
 	over   bool // nothing more is reported to it
 	queue  []delivery
@@ -51,7 +51,7 @@ type half struct {
 	since  time.Time // of the cut, zero: there is none
 }
 
-// delivery is something on its way to a half.
+// delivery is something on its way to a side.
 type delivery struct {
 	event rendezvous.Event
 	last  bool
@@ -68,7 +68,7 @@ func pair(a, b string) [2]string {
 // blocked reports whether nothing moves between two addresses.
 func (n *Net) blocked(a, b string) bool { return n.apart[pair(a, b)] || n.frozen[a] || n.frozen[b] }
 
-func (n *Net) cut(h *half) bool { return n.blocked(h.end.addr, h.peer.end.addr) }
+func (n *Net) cut(h *streamSide) bool { return n.blocked(h.end.addr, h.peer.end.addr) }
 
 // delay returns the delay of the next thing from a to b.
 func (n *Net) delay(a, b string) time.Duration {
@@ -77,8 +77,8 @@ func (n *Net) delay(a, b string) time.Duration {
 	return n.opts.Delay(a, b, n.sent[k])
 }
 
-// send sends something to a half, after all that was sent to it before.
-func (n *Net) send(to *half, p delivery) {
+// send sends something to a side, after all that was sent to it before.
+func (n *Net) send(to *streamSide, p delivery) {
 	now := time.Now()
 	at := now.Add(n.delay(to.peer.end.addr, to.end.addr))
 	if !at.After(to.ready) {
@@ -94,7 +94,7 @@ func (n *Net) send(to *half, p delivery) {
 }
 
 // deliver hands over what has arrived.
-func (n *Net) deliver(h *half) {
+func (n *Net) deliver(h *streamSide) {
 	for !n.cut(h) && len(h.queue) > 0 && !h.queue[0].at.After(time.Now()) {
 		p := h.queue[0]
 		h.queue = h.queue[1:]
@@ -102,7 +102,7 @@ func (n *Net) deliver(h *half) {
 	}
 }
 
-func (n *Net) deliverOne(h *half, p delivery) {
+func (n *Net) deliverOne(h *streamSide, p delivery) {
 	if h.over || h.end.closed {
 		return
 	}
@@ -131,12 +131,12 @@ func (n *Net) deliverOne(h *half, p delivery) {
 	}
 }
 
-// end removes a half from the open ones.
-func (n *Net) end(h *half) {
+// end removes a side from the open ones.
+func (n *Net) end(h *streamSide) {
 	h.over = true
-	for i, o := range n.halves {
+	for i, o := range n.sides {
 		if o == h {
-			n.halves = append(n.halves[:i:i], n.halves[i+1:]...)
+			n.sides = append(n.sides[:i:i], n.sides[i+1:]...)
 			break
 		}
 	}
@@ -151,7 +151,7 @@ func (n *Net) Cut(a, b string, cut bool) {
 	if n.apart[k] == cut {
 		return
 	}
-	n.change(func(h *half) bool { return pair(h.end.addr, h.peer.end.addr) == k }, func() { n.apart[k] = cut })
+	n.change(func(h *streamSide) bool { return pair(h.end.addr, h.peer.end.addr) == k }, func() { n.apart[k] = cut })
 }
 
 // Freeze stops the process at an address, or lets it go on. Meanwhile nothing moves
@@ -159,20 +159,20 @@ func (n *Net) Cut(a, b string, cut bool) {
 func (n *Net) Freeze(addr string, on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.change(func(h *half) bool { return h.end.addr == addr || h.peer.end.addr == addr }, func() { n.frozen[addr] = on })
+	n.change(func(h *streamSide) bool { return h.end.addr == addr || h.peer.end.addr == addr }, func() { n.frozen[addr] = on })
 }
 
-// change lets halves notice that they are cut, or not cut any more.
-func (n *Net) change(concerns func(*half) bool, do func()) {
-	was := map[*half]bool{}
-	halves := append([]*half(nil), n.halves...)
-	for _, h := range halves {
-		was[h] = n.cut(h)
+// change lets the sides of streams notice that they are cut, or not cut any more.
+func (n *Net) change(concerns func(*streamSide) bool, do func()) {
+	wasCut := map[*streamSide]bool{}
+	sides := append([]*streamSide(nil), n.sides...)
+	for _, h := range sides {
+		wasCut[h] = n.cut(h)
 	}
 	do()
-	for _, h := range halves {
+	for _, h := range sides {
 		switch cut := n.cut(h); {
-		case !concerns(h) || cut == was[h]:
+		case !concerns(h) || cut == wasCut[h]:
 		case cut:
 			n.silence(h)
 		default:
@@ -185,17 +185,17 @@ func (n *Net) change(concerns func(*half) bool, do func()) {
 func (n *Net) Reset(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, h := range append([]*half(nil), n.halves...) {
+	for _, h := range append([]*streamSide(nil), n.sides...) {
 		if h.end.addr == a && h.peer.end.addr == b && !h.over {
-			for _, o := range []*half{h, h.peer} {
+			for _, o := range []*streamSide{h, h.peer} {
 				n.send(o, delivery{event: rendezvous.Closed{Conn: o.conn, Text: "connection reset"}, last: true})
 			}
 		}
 	}
 }
 
-// silence lets a half notice the cut.
-func (n *Net) silence(h *half) {
+// silence lets a side notice the cut.
+func (n *Net) silence(h *streamSide) {
 	since := time.Now()
 	h.since = since
 	still := func(do func()) func() {
@@ -220,7 +220,7 @@ func (n *Net) silence(h *half) {
 	}))
 }
 
-func (n *Net) reconnect(h *half) {
+func (n *Net) reconnect(h *streamSide) {
 	h.since = time.Time{}
 	if h.silent && !h.over && !h.end.closed {
 		h.silent = false

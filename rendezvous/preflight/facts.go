@@ -13,21 +13,21 @@ const Format = 1
 
 // Facts is what an agent learnt about its node.
 type Facts struct {
-	Format    int                `json:"format"`
-	Node      Node               `json:"node"`
-	Program   Program            `json:"program"`
-	Host      host.Facts         `json:"host"`
-	GPU       GPU                `json:"gpu"`
-	Libraries library.Facts      `json:"libraries"`
-	Network   netif.Facts        `json:"network"`
-	RDMA      rdma.Facts         `json:"rdma"`
-	Settings  []ncclenv.Value    `json:"settings,omitempty"`   // effective NCCL_, TORCH_, GLOO_, ... as the workers will have them
-	ConfFiles []ncclenv.ConfFile `json:"conf_files,omitempty"` // nccl.conf files that exist
-	Files     []ncclenv.Named    `json:"files,omitempty"`      // files that variables of Settings name
-	Lost      *Lost              `json:"lost,omitempty"`       // nil: the program has no wrapper, or nothing was tried behind it
-	Listeners []Listener         `json:"listeners,omitempty"`  // ports for the probes of the other nodes
-	Unknown   []Unknown          `json:"unknown,omitempty"`    // what could not be learnt
-	TookMS    float64            `json:"took_ms"`              // time of gathering, milliseconds
+	Format      int                `json:"format"`
+	Node        Node               `json:"node"`
+	Program     Program            `json:"program"`
+	Host        host.Facts         `json:"host"`
+	GPU         GPU                `json:"gpu"`
+	Libraries   library.Facts      `json:"libraries"`
+	Network     netif.Facts        `json:"network"`
+	RDMA        rdma.Facts         `json:"rdma"`
+	Settings    []ncclenv.Value    `json:"settings,omitempty"`   // effective NCCL_, TORCH_, GLOO_, ... as the workers will have them
+	ConfFiles   []ncclenv.ConfFile `json:"conf_files,omitempty"` // nccl.conf files that exist
+	Files       []ncclenv.Named    `json:"files,omitempty"`      // files that variables of Settings name
+	WrapperLoss *WrapperLoss       `json:"lost,omitempty"`       // nil: the program has no wrapper, or nothing was tried behind it
+	Listeners   []Listener         `json:"listeners,omitempty"`  // ports for the probes of the other nodes
+	Unknown     []Unknown          `json:"unknown,omitempty"`    // what could not be learnt
+	TookMS      float64            `json:"took_ms"`              // time of gathering, milliseconds
 }
 
 // Node names the agent and what it starts.
@@ -66,25 +66,23 @@ type Module struct {
 	Hash string `json:"hash"` // of its size and its beginning, or "unreadable"
 }
 
-// Lost is what a wrapper before the program (docker run, ssh, sudo) does not
-// pass on from a worker's environment: names of variables, as a program in the
-// worker's place saw them. If all lists of names are empty, every variable
-// arrives.
-type Lost struct {
-	Wrapper string   `json:"wrapper"`
-	Missing []string `json:"missing,omitempty"`
-	Changed []string `json:"changed,omitempty"`
-	Forced  []string `json:"forced,omitempty"`  // essential to workers, but the command line sets one value for all
-	Fix     []string `json:"fix,omitempty"`     // lines of a Finding.Fix
-	Unseen  string   `json:"unseen,omitempty"`  // why no program could look behind the wrapper; the names are then the variables that its options withhold
-	Assumed bool     `json:"assumed,omitempty"` // no program saw the loss, and it is not certain: nothing was tried, or the wrapper's configuration may pass the names on
+// WrapperLoss has the variables that a wrapper before the program (docker run, ssh,
+// sudo) does not pass on to a worker, as a program in the worker's place saw them. If
+// all lists of names are empty, every variable arrives.
+type WrapperLoss struct {
+	Wrapper       string   `json:"wrapper"`
+	Missing       []string `json:"missing,omitempty"`
+	Changed       []string `json:"changed,omitempty"`
+	Forced        []string `json:"forced,omitempty"`  // essential to workers, but the command line sets one value for all
+	Fix           []string `json:"fix,omitempty"`     // lines of a Finding.Fix
+	NoProbeReason string   `json:"unseen,omitempty"`  // why no program could run behind the wrapper; the names are then the variables that its options withhold
+	Assumed       bool     `json:"assumed,omitempty"` // the loss is not certain: no probe ran, or the wrapper's configuration may pass the names on
 
-	// The fields below concern names that are given only once the facts of all
-	// nodes are there.
-	Perhaps []string `json:"perhaps,omitempty"` // of the names above: the ones that count only if they are given
-	Closed  bool     `json:"closed,omitempty"`  // a made-up variable did not arrive
-	Passed  []string `json:"passed,omitempty"`  // with Closed: what arrived
-	Untried []string `json:"untried,omitempty"` // given, not among what was sent, and not likely to arrive
+	// The fields below concern variables that depend on the other nodes' facts.
+	Conditional   []string `json:"perhaps,omitempty"` // of the names above, those that count only if the workers get them
+	BlocksUnknown bool     `json:"closed,omitempty"`  // a made-up variable did not arrive, so the wrapper passes on known names only
+	Arrived       []string `json:"passed,omitempty"`  // with BlocksUnknown: the variables that arrived
+	Unsent        []string `json:"untried,omitempty"` // the workers get them, the probe did not send them, and they will probably not arrive
 }
 
 // EssentialVariables returns the variables without which a worker cannot find
@@ -182,8 +180,8 @@ type Unknown struct {
 
 // These are the sources of Unknown that rules ask for.
 const (
-	LostSource  = "delivery" // no program could look behind the wrapper
-	IfaceSource = "--iface"  // --iface could not be followed on the node
+	WrapperSource = "delivery" // no program could run behind the wrapper
+	IfaceSource   = "--iface"  // --iface could not be followed on the node
 )
 
 // Env returns the value that the node's workers have of a variable, "" if it is

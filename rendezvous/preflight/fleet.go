@@ -22,13 +22,13 @@ type Fleet struct {
 
 // Difference is a variable whose values differ between the nodes of a job.
 type Difference struct {
-	Name   string
-	Text   string  // what a difference leads to, as part of a sentence
-	Values []Value // group ranks by value; the first value is that of the node that decides
-	Asked  bool    // -x asks for different values, and Values are these
-	Left   bool    // workers still differ; else all get the first value
+	Name      string
+	Text      string  // what a difference leads to, as part of a sentence
+	Values    []Value // group ranks by value; the first value is that of the node that decides
+	Requested bool    // -x requests different values, and Values are these
+	Remains   bool    // workers still differ; else all get the first value
 
-	Targeted bool // with Left: because the user asks for a value on some nodes only
+	Targeted bool // with Remains: because the user requests a value on some nodes only
 	Error    bool // the job must not start with this difference
 }
 

@@ -30,8 +30,8 @@ type Fleet interface {
 	Cut(id rendezvous.NodeID, cut bool)
 	// Halt takes the whole backend away, or gives it back.
 	Halt(down bool)
-	// Left returns what the backend still holds of a run, a line each.
-	Left(runID string) ([]string, error)
+	// Leftovers returns what the backend still holds of a run, a line each.
+	Leftovers(runID string) ([]string, error)
 }
 
 // Seat is a node that needs a backend.

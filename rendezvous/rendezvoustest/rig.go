@@ -265,7 +265,7 @@ func (r *Rig) awaitClean(j Job, longer time.Duration) {
 	var left []string
 	r.Within(r.Traits.TTL*3+5*time.Second+longer, "nothing is left in the backend", func() bool {
 		var err error
-		left, err = r.Fleet.Left(j.Run)
+		left, err = r.Fleet.Leftovers(j.Run)
 		if err != nil {
 			left = []string{err.Error()}
 		}

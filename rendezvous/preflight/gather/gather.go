@@ -36,19 +36,19 @@ const (
 
 // Options says what the facts are about.
 type Options struct {
-	Root    string // prefix of /proc, /sys, /etc and the like, for tests
-	Node    preflight.Node
-	Program preflight.Program
-	Env     []string // of the workers
-	Whole   bool     // for gorun check: every fact, whatever the program is
+	Root      string // prefix of /proc, /sys, /etc and the like, for tests
+	Node      preflight.Node
+	Program   preflight.Program
+	Env       []string // of the workers
+	EveryFact bool     // for gorun check: every fact, whatever the program is
 	// Run starts the loader of the workers' program in a child process; nil:
 	// the loader is not asked.
 	Run ldso.Runner
 	// GPU asks the driver; nil: there is no driver.
 	GPU func(context.Context) (facts preflight.GPU, unknown []string)
-	// Lost looks behind the wrapper in front of the program; nil: there is no
+	// WrapperLoss looks behind the wrapper in front of the program; nil: there is no
 	// wrapper.
-	Lost func(context.Context) (facts *preflight.Lost, unknown []string)
+	WrapperLoss func(context.Context) (facts *preflight.WrapperLoss, unknown []string)
 
 	nccl int // version code, 0 unknown
 }
@@ -66,8 +66,8 @@ func Facts(ctx context.Context, o Options) preflight.Facts {
 	if o.GPU != nil {
 		g.source(ctx, "gpu", gpuTime, o.gpu)
 	}
-	if o.Lost != nil {
-		g.source(ctx, preflight.LostSource, lostTime, o.lost)
+	if o.WrapperLoss != nil {
+		g.source(ctx, preflight.WrapperSource, lostTime, o.lost)
 	}
 	g.wait("library") // NCCL's version decides how it reads its files
 	o.nccl = g.nccl()

@@ -83,7 +83,7 @@ func TestWorkerWithoutGPU(t *testing.T) {
 	if n := f.Libraries.NCCL; n == nil || n.Path != lib || n.Code != 22705 {
 		t.Errorf("NCCL %+v", n)
 	}
-	f = Facts(t.Context(), Options{Whole: true, Program: preflight.Program{Path: worker, Dir: dir}})
+	f = Facts(t.Context(), Options{EveryFact: true, Program: preflight.Program{Path: worker, Dir: dir}})
 	if f.Host.Limits.NoFileHard == host.Unknown {
 		t.Error("gorun check leaves limits out")
 	}

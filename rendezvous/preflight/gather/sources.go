@@ -19,7 +19,7 @@ const defaultRunID = "none"
 // brief reports whether the worker is a plain program of a node without GPUs.
 // For such a worker no rule needs limits or what /sys knows of interfaces, and
 // the job starts sooner without them.
-func (o Options) brief() bool { return !o.Whole && o.GPU == nil && o.Program.Python == "" }
+func (o Options) brief() bool { return !o.EveryFact && o.GPU == nil && o.Program.Python == "" }
 
 func (o Options) host(ctx context.Context) (func(*preflight.Facts), []string) {
 	in := host.Options{Root: o.Root, Env: o.Env, Dir: o.Program.Dir, Driver: o.GPU != nil, Brief: o.brief()}
@@ -67,8 +67,8 @@ func (o Options) gpu(ctx context.Context) (func(*preflight.Facts), []string) {
 }
 
 func (o Options) lost(ctx context.Context) (func(*preflight.Facts), []string) {
-	f, unknown := o.Lost(ctx)
-	return func(all *preflight.Facts) { all.Lost = f }, unknown
+	f, unknown := o.WrapperLoss(ctx)
+	return func(all *preflight.Facts) { all.WrapperLoss = f }, unknown
 }
 
 func (o Options) program(context.Context) (func(*preflight.Facts), []string) {

@@ -44,7 +44,7 @@ func missingVariables(f *preflight.Fleet) []preflight.Finding {
 	perNode := map[string]bool{}  // by name: whether it may differ between nodes
 	expected := map[string]bool{} // names that most nodes have, or all must have
 	for _, u := range usages(f) {
-		if u.nodes == nodes || 2*u.nodes < nodes || !reads(f, u.name) {
+		if u.nodes == nodes || 2*u.nodes < nodes || !isReadByLibraries(f, u.name) {
 			continue
 		}
 		if s, ok := ncclenv.Lookup(u.name); ok && !s.SetByGorun {
@@ -86,7 +86,7 @@ func missingVariables(f *preflight.Fleet) []preflight.Finding {
 		isExpected := slices.ContainsFunc(names, func(name string) bool { return expected[name] })
 		add(errorIf(isExpected && (len(names) > 1 || n.Host.Container != "")), text)
 	}, func(level preflight.Severity, nodes []int) preflight.Finding {
-		x := preflight.Finding{Text: "A node's environment lacks a variable that the other nodes have.", Steps: supply(f, nodes, missing)}
+		x := preflight.Finding{Text: "A node's environment lacks a variable that the other nodes have.", Steps: supplySteps(f, nodes, missing)}
 		if level == preflight.Error {
 			x.Text = "A node's environment lacks variables that the other nodes have. They did not reach the node: a container or a remote shell may have been started without them."
 		}
@@ -94,10 +94,10 @@ func missingVariables(f *preflight.Fleet) []preflight.Finding {
 	})
 }
 
-// supply returns the steps that give nodes the variables that they lack. Where
+// supplySteps returns the steps that give nodes the variables that they lack. Where
 // all other nodes have one value and it means something on the node, the step
 // sets that value.
-func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []string) []preflight.Step {
+func supplySteps(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []string) []preflight.Step {
 	var names []string
 	for _, i := range nodes {
 		names = append(names, missing(&f.Nodes[i])...)
@@ -131,8 +131,8 @@ func supply(f *preflight.Fleet, nodes []int, missing func(*preflight.Facts) []st
 	return steps
 }
 
-// reads reports whether a library of the workers reads variables of this name.
-func reads(f *preflight.Fleet, name string) bool {
+// isReadByLibraries reports whether a library of the workers reads variables of this name.
+func isReadByLibraries(f *preflight.Fleet, name string) bool {
 	prefixes := []string{"GLOO_", "TP_"}
 	if f.View().NCCL {
 		prefixes = []string{"NCCL_", "GLOO_", "TP_", "UCX_", "FI_", "OFI_"}
@@ -151,23 +151,23 @@ func undelivered(f *preflight.Fleet) []preflight.Finding {
 		preflight.Note:    "Variables that only some programs read do not arrive behind the program that starts the workers.",
 	}
 	return bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
-		if s := severityOfLoss(f, n.Lost); s != "" {
-			add(s, describe(n.Lost))
-			add(s, n.Lost.Unseen)
+		if s := severityOfLoss(f, n.WrapperLoss); s != "" {
+			add(s, describeLoss(n.WrapperLoss))
+			add(s, n.WrapperLoss.NoProbeReason)
 		}
 	}, func(s preflight.Severity, nodes []int) preflight.Finding {
-		most := slices.MaxFunc(nodes, func(a, b int) int { return countLost(f.Nodes[a].Lost) - countLost(f.Nodes[b].Lost) })
-		return preflight.Finding{Text: texts[s], Steps: steps(f.Nodes[most].Lost)} // the fix of the node that loses most is right for the others, too
+		most := slices.MaxFunc(nodes, func(a, b int) int { return countLost(f.Nodes[a].WrapperLoss) - countLost(f.Nodes[b].WrapperLoss) })
+		return preflight.Finding{Text: texts[s], Steps: wrapperSteps(f.Nodes[most].WrapperLoss)} // the fix of the node that loses most is right for the others, too
 	})
 }
 
-func countLost(l *preflight.Lost) int {
-	return len(l.Missing) + len(l.Changed) + len(l.Forced) + len(l.Untried)
+func countLost(l *preflight.WrapperLoss) int {
+	return len(l.Missing) + len(l.Changed) + len(l.Forced) + len(l.Unsent)
 }
 
 // severityOfLoss returns the severity of what a wrapper does not pass on, "" if
 // the wrapper passes everything on.
-func severityOfLoss(f *preflight.Fleet, l *preflight.Lost) preflight.Severity {
+func severityOfLoss(f *preflight.Fleet, l *preflight.WrapperLoss) preflight.Severity {
 	if l == nil {
 		return ""
 	}
@@ -175,11 +175,11 @@ func severityOfLoss(f *preflight.Fleet, l *preflight.Lost) preflight.Severity {
 	has := slices.ContainsFunc[[]string]
 	isEssential := func(name string) bool { return slices.Contains(preflight.EssentialVariables(), name) }
 	switch {
-	case has(lost, isEssential) && workers(f) > 1 && (f.View().NCCL || !l.Assumed):
+	case has(lost, isEssential) && countWorkers(f) > 1 && (f.View().NCCL || !l.Assumed):
 		return preflight.Error
-	case len(l.Forced) > 0, has(lost, isImportant), has(l.Untried, isImportant):
+	case len(l.Forced) > 0, has(lost, isImportant), has(l.Unsent, isImportant):
 		return preflight.Warning
-	case len(lost)+len(l.Untried) > 0:
+	case len(lost)+len(l.Unsent) > 0:
 		return preflight.Note
 	}
 	return ""
@@ -200,8 +200,8 @@ func isImportant(name string) bool {
 	return true
 }
 
-// workers returns the number of workers of all nodes that are known.
-func workers(f *preflight.Fleet) int {
+// countWorkers returns the number of workers of all nodes that are known.
+func countWorkers(f *preflight.Fleet) int {
 	sum := 0
 	for i := range f.Nodes {
 		sum += f.Nodes[i].Node.Workers
@@ -209,13 +209,13 @@ func workers(f *preflight.Fleet) int {
 	return sum
 }
 
-// describe names the variables, the important ones first.
-func describe(l *preflight.Lost) string {
+// describeLoss names the variables, the important ones first.
+func describeLoss(l *preflight.WrapperLoss) string {
 	var parts []string
 	for _, p := range []struct {
 		word  string
 		names []string
-	}{{"without ", l.Missing}, {"changed: ", l.Changed}, {"set by the command line: ", l.Forced}, {"probably without ", l.Untried}} {
+	}{{"without ", l.Missing}, {"changed: ", l.Changed}, {"set by the command line: ", l.Forced}, {"probably without ", l.Unsent}} {
 		if len(p.names) == 0 {
 			continue
 		}
@@ -229,10 +229,10 @@ func describe(l *preflight.Lost) string {
 	return "behind " + l.Wrapper + ": " + strings.Join(parts, "; ")
 }
 
-// steps turns the lines of Fix into steps. A line that begins with two blanks
+// wrapperSteps turns the lines of Fix into steps. A line that begins with two blanks
 // begins a command line. Another node sent the lines, so steps leaves out a
 // line that would do more in a shell than start one program.
-func steps(l *preflight.Lost) (steps []preflight.Step) {
+func wrapperSteps(l *preflight.WrapperLoss) (steps []preflight.Step) {
 	for _, line := range l.Fix {
 		command, ok := strings.CutPrefix(line, "  ")
 		ok = ok && !strings.ContainsAny(command, ";&|<>()`$\\\"#")
@@ -249,7 +249,7 @@ func steps(l *preflight.Lost) (steps []preflight.Step) {
 	if len(steps) > 0 {
 		return steps
 	}
-	names := slices.Concat(l.Missing, l.Changed, l.Untried)
+	names := slices.Concat(l.Missing, l.Changed, l.Unsent)
 	switch engine, _, _ := strings.Cut(l.Wrapper, " "); {
 	case len(names) == 0:
 		return []preflight.Step{preflight.ByHand.Step("do not give " + strings.Join(l.Forced, ", ") + " a value of your own on the command line: every worker has another")}

@@ -89,7 +89,7 @@ func checkAgree(f *preflight.Fleet) []preflight.Finding {
 			break
 		}
 		v, _ := ncclenv.Lookup(d.Name)
-		if strings.HasPrefix(d.Name, "NCCL_") && (d.Left && !f.View().NCCL || isUnread(f, v.Since)) {
+		if strings.HasPrefix(d.Name, "NCCL_") && (d.Remains && !f.View().NCCL || isUnread(f, v.Since)) {
 			continue
 		}
 		all = mergeDisagreement(all, newDisagreement(f, d))
@@ -108,7 +108,7 @@ type disagreement struct {
 }
 
 func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
-	x := disagreement{resolved: !d.Left && !d.Error}
+	x := disagreement{resolved: !d.Remains && !d.Error}
 	x.Severity, x.Values = preflight.Warning, slices.Clone(d.Values)
 	word := " should be the same on every rank: "
 	if d.Error {
@@ -120,7 +120,7 @@ func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
 	}
 	first := f.NamesOf(d.Values[0].Nodes[:1])
 	switch {
-	case d.Left:
+	case d.Remains:
 		slices.SortStableFunc(x.Values, func(a, b preflight.Value) int { return len(b.Nodes) - len(a.Nodes) })
 		for i := range x.Values {
 			x.Values[i].Odd = len(x.Values[i].Nodes) < len(x.Values[0].Nodes)
@@ -133,10 +133,10 @@ func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
 		default:
 			x.Steps = []preflight.Step{preflight.ByHand.Step("give " + d.Name + " one value on all nodes with -x, or none")}
 		}
-	case d.Asked:
-		x.Text = d.Name + " is asked for with different values."
+	case d.Requested:
+		x.Text = d.Name + " is requested with different values."
 		if x.resolved {
-			x.Text = d.Name + " is asked for with different values, and every rank gets that of " + first + "."
+			x.Text = d.Name + " is requested with different values, and every rank gets that of " + first + "."
 		}
 		x.Steps = []preflight.Step{preflight.ByHand.Step("give -x " + d.Name + "=VALUE on one node only, or the same on all; -x NODE:" + d.Name + "=VALUE is for that node only")}
 	default:
@@ -146,7 +146,7 @@ func newDisagreement(f *preflight.Fleet, d preflight.Difference) disagreement {
 		x.Steps = confirmSteps(f, d)
 	}
 	x.Values = f.Complete(x.Values)
-	if d.Left {
+	if d.Remains {
 		f.Describe(x.Values, func(i int) string { return confFile(&f.Nodes[i], d.Name) })
 	}
 	return x

@@ -14,15 +14,15 @@ func environmentCases() map[string][]ruleCase {
 	all := func(name, value string) func(*preflight.Fleet) {
 		return func(f *preflight.Fleet) { everyNode(f, func(n *preflight.Facts) { preflighttest.Set(n, name, value) }) }
 	}
-	behind := func(l preflight.Lost, nodes ...int) func(*preflight.Fleet) {
+	behind := func(l preflight.WrapperLoss, nodes ...int) func(*preflight.Fleet) {
 		return func(f *preflight.Fleet) {
 			l.Wrapper = "docker run"
 			for i := range f.Nodes {
 				preflighttest.Set(&f.Nodes[i], "NCCL_SOCKET_IFNAME", "=eth0")
-				f.Nodes[i].Lost = &preflight.Lost{Wrapper: "docker run"}
+				f.Nodes[i].WrapperLoss = &preflight.WrapperLoss{Wrapper: "docker run"}
 			}
 			for _, i := range nodes {
-				f.Nodes[i].Lost = &l
+				f.Nodes[i].WrapperLoss = &l
 			}
 		}
 	}
@@ -96,11 +96,11 @@ func environmentCases() map[string][]ruleCase {
 				f.Differences = []preflight.Difference{{Name: "NCCL_ALGO", Text: "a hang", Error: true, Values: []preflight.Value{{Value: "NCCL_ALGO=Ring", Nodes: []int{0, 2, 3}}, {Value: "NCCL_ALGO=Tree", Nodes: []int{1}}}}}
 			}, says: []string{"NCCL_ALGO must be the same on every rank: a hang", "on node1: gorun -x NCCL_ALGO ..."}, omits: []string{"every rank gets"}},
 			{name: "different values of -x", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
-				f.Differences = []preflight.Difference{{Name: "SEED", Asked: true, Values: []preflight.Value{{Value: "SEED=1", Nodes: []int{0}}, {Value: "SEED=2", Nodes: []int{1}}}}}
-			}, says: []string{"SEED is asked for with different values, and every rank gets that of node1"}},
+				f.Differences = []preflight.Difference{{Name: "SEED", Requested: true, Values: []preflight.Value{{Value: "SEED=1", Nodes: []int{0}}, {Value: "SEED=2", Nodes: []int{1}}}}}
+			}, says: []string{"SEED is requested with different values, and every rank gets that of node1"}},
 			{name: "nodes that sent no facts", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { n.Format = 0 })
-				f.Differences = []preflight.Difference{{Name: "GLOO_DEVICE_TRANSPORT", Text: "no connection", Left: true, Values: []preflight.Value{{Value: "GLOO_DEVICE_TRANSPORT=TCP", Nodes: []int{0, 2}}, {Value: "GLOO_DEVICE_TRANSPORT=TCP_TLS", Nodes: []int{1}}}}}
+				f.Differences = []preflight.Difference{{Name: "GLOO_DEVICE_TRANSPORT", Text: "no connection", Remains: true, Values: []preflight.Value{{Value: "GLOO_DEVICE_TRANSPORT=TCP", Nodes: []int{0, 2}}, {Value: "GLOO_DEVICE_TRANSPORT=TCP_TLS", Nodes: []int{1}}}}}
 			}},
 			{name: "no difference", change: all("NCCL_ALGO", "Ring,Tree")},
 		},
@@ -162,26 +162,26 @@ func environmentCases() map[string][]ruleCase {
 			{name: "only one node has it", change: func(f *preflight.Fleet) { preflighttest.Set(&f.Nodes[1], "NCCL_SOCKET_IFNAME", "=eth0") }},
 			{
 				name: "seen to be lost", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{1, 2},
-				change: behind(preflight.Lost{Missing: []string{"RANK", "NCCL_ALGO"}, Changed: []string{"OMP_NUM_THREADS"}, Fix: []string{"pass them on:", "  docker run -e RANK -e NCCL_ALGO ..."}}, 1, 2),
+				change: behind(preflight.WrapperLoss{Missing: []string{"RANK", "NCCL_ALGO"}, Changed: []string{"OMP_NUM_THREADS"}, Fix: []string{"pass them on:", "  docker run -e RANK -e NCCL_ALGO ..."}}, 1, 2),
 				says:   []string{"behind docker run: without RANK, NCCL_ALGO; changed: OMP_NUM_THREADS", "docker run -e RANK -e NCCL_ALGO ..."},
 			},
-			{name: "a rank that was changed", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{0}, change: behind(preflight.Lost{Changed: []string{"RANK"}}, 0)},
-			{name: "a rank that the user gives", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{0}, change: behind(preflight.Lost{Forced: []string{"RANK"}}, 0), says: []string{"set by the command line: RANK"}},
+			{name: "a rank that was changed", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{0}, change: behind(preflight.WrapperLoss{Changed: []string{"RANK"}}, 0)},
+			{name: "a rank that the user gives", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{0}, change: behind(preflight.WrapperLoss{Forced: []string{"RANK"}}, 0), says: []string{"set by the command line: RANK"}},
 			{
 				name: "an image that can print nothing", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{1},
-				change: behind(preflight.Lost{Missing: []string{"RANK"}, Unseen: "it ended with code 127 (exec: \"env\": not found)"}, 1), says: []string{"without RANK", `code 127 (exec: "env": not found)`},
+				change: behind(preflight.WrapperLoss{Missing: []string{"RANK"}, NoProbeReason: "it ended with code 127 (exec: \"env\": not found)"}, 1), says: []string{"without RANK", `code 127 (exec: "env": not found)`},
 			},
-			{name: "a rank of one worker", base: preflighttest.CPUs, nodes: 1, severity: preflight.Warning, odd: []int{0}, change: alone(behind(preflight.Lost{Missing: preflight.EssentialVariables()}, 0))},
-			{name: "a library's variable", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"NCCL_ALGO"}}, 3)},
-			{name: "the variable that says where the store is", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"TORCHELASTIC_USE_AGENT_STORE"}}, 3)},
-			{name: "what few programs read", base: preflighttest.CPUs, severity: preflight.Note, odd: []int{3}, change: behind(preflight.Lost{Missing: []string{"ROLE_NAME", "GORUN_ROUND"}}, 3)},
-			{name: "what only another node gives", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1}, change: behind(preflight.Lost{Untried: []string{"MINE"}}, 1), says: []string{"probably without MINE"}},
-			{name: "seen to arrive", change: behind(preflight.Lost{})},
+			{name: "a rank of one worker", base: preflighttest.CPUs, nodes: 1, severity: preflight.Warning, odd: []int{0}, change: alone(behind(preflight.WrapperLoss{Missing: preflight.EssentialVariables()}, 0))},
+			{name: "a library's variable", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: behind(preflight.WrapperLoss{Missing: []string{"NCCL_ALGO"}}, 3)},
+			{name: "the variable that says where the store is", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{3}, change: behind(preflight.WrapperLoss{Missing: []string{"TORCHELASTIC_USE_AGENT_STORE"}}, 3)},
+			{name: "what few programs read", base: preflighttest.CPUs, severity: preflight.Note, odd: []int{3}, change: behind(preflight.WrapperLoss{Missing: []string{"ROLE_NAME", "GORUN_ROUND"}}, 3)},
+			{name: "what only another node gives", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1}, change: behind(preflight.WrapperLoss{Unsent: []string{"MINE"}}, 1), says: []string{"probably without MINE"}},
+			{name: "seen to arrive", change: behind(preflight.WrapperLoss{})},
 			{
 				name: "assumed of the options", severity: preflight.Error, odd: []int{1},
-				change: behind(preflight.Lost{Missing: []string{"RANK"}, Assumed: true, Unseen: "a password is required"}, 1), says: []string{"without RANK", "a password is required"},
+				change: behind(preflight.WrapperLoss{Missing: []string{"RANK"}, Assumed: true, NoProbeReason: "a password is required"}, 1), says: []string{"without RANK", "a password is required"},
 			},
-			{name: "assumed without GPUs", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1}, change: behind(preflight.Lost{Missing: []string{"RANK"}, Assumed: true}, 1)},
+			{name: "assumed without GPUs", base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{1}, change: behind(preflight.WrapperLoss{Missing: []string{"RANK"}, Assumed: true}, 1)},
 		},
 		"E04": {
 			{name: "misspelt", severity: preflight.Warning, odd: []int{0, 1, 2, 3}, change: all("NCCL_SOCKET_IFNAMES", "eth0"), says: []string{"NCCL_SOCKET_IFNAMES: nothing reads it; did you mean NCCL_SOCKET_IFNAME?"}},
@@ -234,7 +234,7 @@ func conf(hash string) []ncclenv.ConfFile {
 func TestUnknownDelivery(t *testing.T) {
 	f := preflighttest.CPUs(2)
 	everyNode(f, func(n *preflight.Facts) { n.Libraries = library.Facts{} })
-	f.Nodes[1].Unknown = []preflight.Unknown{{Source: preflight.LostSource, Why: "docker: its command line is not understood here"}, {Source: "gpu", Why: "no answer"}}
+	f.Nodes[1].Unknown = []preflight.Unknown{{Source: preflight.WrapperSource, Why: "docker: its command line is not understood here"}, {Source: "gpu", Why: "no answer"}}
 	found := findingsOf("F01", preflight.Compare(f, All(), preflight.Options{}))
 	if len(found) != 1 || len(found[0].Values) != 1 || found[0].Values[0].Value != "delivery: docker: its command line is not understood here" {
 		t.Errorf("%+v", found)
@@ -245,7 +245,7 @@ func TestUnknownDelivery(t *testing.T) {
 // settings do.
 func addDifference(f *preflight.Fleet, name string) {
 	v, _ := ncclenv.Lookup(name)
-	d := preflight.Difference{Name: name, Text: v.Text, Left: true, Error: !v.Soft()}
+	d := preflight.Difference{Name: name, Text: v.Text, Remains: true, Error: !v.Soft()}
 	for i, n := range f.Known() {
 		text := name + " unset"
 		if value, set := n.Setting(name); set {

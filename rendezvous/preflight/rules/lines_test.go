@@ -36,8 +36,8 @@ func TestTextsOfOtherNodesAreQuoted(t *testing.T) {
 			t.Errorf("%s: no line", result)
 		}
 	}
-	l := preflight.Lost{Wrapper: "docker run", Missing: []string{"RANK"}, Fix: []string{"pass it on:", "  docker run -e RANK; reboot ..."}}
-	for _, s := range steps(&l) {
+	l := preflight.WrapperLoss{Wrapper: "docker run", Missing: []string{"RANK"}, Fix: []string{"pass it on:", "  docker run -e RANK; reboot ..."}}
+	for _, s := range wrapperSteps(&l) {
 		if len(s.Lines) > 0 {
 			t.Errorf("%q", s.Lines)
 		}

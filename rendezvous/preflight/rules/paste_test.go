@@ -69,7 +69,7 @@ func (s *scene) compare(t *testing.T) []preflight.Finding {
 	made := f.Differences
 	f.Differences = nil
 	for _, x := range d.Differences {
-		y := preflight.Difference{Name: x.Name, Text: x.Text, Asked: x.Asked, Left: x.Left, Error: x.Error, Targeted: x.Targeted}
+		y := preflight.Difference{Name: x.Name, Text: x.Text, Requested: x.Requested, Remains: x.Remains, Error: x.Error, Targeted: x.Targeted}
 		for _, g := range x.Groups {
 			text := x.Name + " unset"
 			if g.Set {
@@ -149,7 +149,7 @@ func (s *scene) chosen(f *preflight.Fleet) [][]envprop.Chosen {
 			continue
 		}
 		for _, v := range [][2]string{{"NCCL_SOCKET_IFNAME", "=" + name}, {"GLOO_SOCKET_IFNAME", name}, {"TP_SOCKET_IFNAME", name}, {"UCX_NET_DEVICES", name}} {
-			out[i] = append(out[i], envprop.Chosen{Name: v[0], Value: v[1], Asked: true})
+			out[i] = append(out[i], envprop.Chosen{Name: v[0], Value: v[1], Requested: true})
 		}
 	}
 	return out
@@ -561,8 +561,8 @@ func (s *scene) docker(t *testing.T, i int, words []string) {
 // passOn makes the wrapper before the workers' program pass on the variables
 // that these words name.
 func passOn(n *preflight.Facts, words []string) {
-	if l := n.Lost; l != nil {
-		for _, list := range []*[]string{&l.Missing, &l.Changed, &l.Forced, &l.Untried} {
+	if l := n.WrapperLoss; l != nil {
+		for _, list := range []*[]string{&l.Missing, &l.Changed, &l.Forced, &l.Unsent} {
 			*list = slices.DeleteFunc(*list, func(name string) bool {
 				return slices.ContainsFunc(words, func(w string) bool {
 					return slices.Contains(strings.FieldsFunc(w, func(r rune) bool { return r == ',' || r == '=' }), name)

@@ -76,7 +76,7 @@ func TestStories(t *testing.T) {
 				preflighttest.Set(&f.Nodes[i], "NCCL_PROTO", "LL")
 			}
 			addDifference(f, "NCCL_PROTO")
-			f.Differences[0].Left, f.Differences[0].Error = false, false
+			f.Differences[0].Remains, f.Differences[0].Error = false, false
 		}},
 	} {
 		t.Run(s.name, func(t *testing.T) {

@@ -18,7 +18,7 @@ func checkUnknown(f *preflight.Fleet) []preflight.Finding {
 	concerned := v.NCCL || v.Gloo
 	values := f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, u := range n.Unknown {
-			if u.Source == preflight.LostSource || concerned && isNeeded(v, u.Source) {
+			if u.Source == preflight.WrapperSource || concerned && isNeeded(v, u.Source) {
 				add(u.Source + ": " + u.Why)
 			}
 		}

@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// Ask is one thing that the user wants of the environment.
-type Ask struct {
+// Override is one change of the environment that the user requests: an argument of -x or
+// --unset, or a line of an env file.
+type Override struct {
 	To    Target
 	Name  string // of --unset it may be a pattern
 	Value Value  // empty with --unset
 	Kind  Kind   // FromFlag, FromUnset or FromEnvFile
-	Whole bool   // true: the user wrote this name, not a pattern that matches it
+	Exact bool   // true: the user wrote this name, not a pattern that matches it
 	At    string // the argument without its value, or "job.env:3"
 }
 
-// weight orders the asks for one variable of one node; the highest weight wins. -x
+// weight orders the overrides of one variable of one node; the highest weight wins. -x
 // and --unset win over an env file, then node= over role= over all nodes, then a
 // name over a pattern, then -x over --unset. Of two equal weights the later wins.
-func (a *Ask) weight() int {
+func (a *Override) weight() int {
 	w := 4 * a.To.weight()
 	if a.Kind != FromEnvFile {
 		w += 16
 	}
-	if a.Whole {
+	if a.Exact {
 		w += 2
 	}
 	if a.Kind != FromUnset {
@@ -37,8 +38,8 @@ func (a *Ask) weight() int {
 // whether the argument has a value. Without one, the values are this node's:
 // that of the variable, or those of all variables that match a pattern. Errors do not show the
 // value.
-func parseFlag(kind Kind, arg string) (a Ask, given bool, err error) {
-	fail := func(err error) (Ask, bool, error) {
+func parseFlag(kind Kind, arg string) (a Override, given bool, err error) {
+	fail := func(err error) (Override, bool, error) {
 		head, _, _ := strings.Cut(arg, "=")
 		for _, by := range []By{ByNode, ByRole} {
 			if after, ok := strings.CutPrefix(arg, string(by)+"="); ok && strings.Contains(after, ":") {
@@ -46,20 +47,20 @@ func parseFlag(kind Kind, arg string) (a Ask, given bool, err error) {
 				head = string(by) + "=" + after
 			}
 		}
-		return Ask{}, false, fmt.Errorf("%s %s: %w", kind, line(head), err)
+		return Override{}, false, fmt.Errorf("%s %s: %w", kind, line(head), err)
 	}
 	to, rest, err := cutTarget(arg)
 	if err != nil {
 		return fail(err)
 	}
 	name, value, given := strings.Cut(rest, "=")
-	a = Ask{To: to, Name: name, Kind: kind, Whole: !isPattern(name), At: string(kind) + " " + to.String() + name}
+	a = Override{To: to, Name: name, Kind: kind, Exact: !isPattern(name), At: string(kind) + " " + to.String() + name}
 	switch {
 	case given && kind == FromUnset:
 		return fail(errors.New("a name is expected, without a value"))
-	case given && !a.Whole:
+	case given && !a.Exact:
 		return fail(errors.New("a pattern sends the values of this node: it cannot have a value"))
-	case a.Whole:
+	case a.Exact:
 		err = checkName(name)
 	default:
 		err = checkPattern(name)

@@ -79,7 +79,7 @@ func TestDistrustedCoordinator(t *testing.T) {
 			{Name: "P*", Source: Source{Kind: FromUnset}}, {Name: "PYTHONPATH", Source: Source{Kind: FromUnset}}, {Name: "PLAIN", Source: Source{Kind: FromUnset}},
 		},
 	}
-	safe, left := given.Distrust(own)
+	safe, left := given.FilterUntrusted(own)
 	var names []string
 	for _, s := range left {
 		names = append(names, s.Name)
