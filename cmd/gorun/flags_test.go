@@ -162,7 +162,7 @@ func TestAgentsGetTheCommandLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := parseJob(append([]string{o.cmd.Name(), "--" + agentFlag + "=0/1/tag"}, o.commandLine("")...))
+		a, err := parseJob(append([]string{o.cmd.Name(), "--" + agentFlag + "=0/1/tag"}, o.commandLine()...))
 		if err != nil || a.cmd.Name() != o.cmd.Name() || !reflect.DeepEqual(a.raw, o.raw) || !slices.Equal(a.commandWith("n", "v"), o.commandWith("n", "v")) {
 			t.Errorf("%s: %+v, %v, want %+v", args, a.raw, err, o.raw)
 		}

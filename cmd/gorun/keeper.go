@@ -131,7 +131,7 @@ func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 	if err != nil {
 		return k.result(err)
 	}
-	line := o.commandLine("")
+	line := o.commandLine()
 	for i := range n {
 		place := agentPlace{index: i, count: n, tag: rand.Text()[:13]}
 		defer scratch.Tag(place.tag).Remove() // the files that a killed agent leaves

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,15 +76,15 @@ func (o *jobOptions) complete(cmd *cobra.Command, args []string) {
 // resolve returns what the user and the surroundings of this process mean.
 func (o *jobOptions) resolve() (spec.Spec, error) {
 	raw := o.raw
-	raw.Line = o.line(o.commandLine(""))
+	raw.Line = o.line(o.commandLine())
 	raw.Surroundings = func(lookup surroundings.Lookup) (surroundings.Surroundings, error) {
 		return surroundings.Find(lookup, surroundings.ThisHost())
 	}
 	return raw.Resolve(os.LookupEnv)
 }
 
-// commandLine returns arguments that give these options again, without one of the flags.
-func (o *jobOptions) commandLine(without string) []string {
+// commandLine returns arguments that give these options again, without some flags.
+func (o *jobOptions) commandLine(without ...string) []string {
 	var line []string
 	o.cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch v := f.Value.(type) {
@@ -93,7 +94,7 @@ func (o *jobOptions) commandLine(without string) []string {
 			}
 		default:
 			switch {
-			case f.Hidden || f.Name == without:
+			case f.Hidden || slices.Contains(without, f.Name):
 			case v.Type() == "bool" && v.String() == "true":
 				line = append(line, "--"+f.Name)
 			default:

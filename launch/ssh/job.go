@@ -1,0 +1,320 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// Options holds what a job on many hosts needs.
+type Options struct {
+	Hosts    []Host
+	Least    int      // number of hosts without which nothing starts
+	Command  []string // ssh and the first of its arguments
+	Env      []string // of ssh
+	Question Question
+	Program  Program
+	// Plan says what to run on the hosts that have come, by their index in Hosts.
+	Plan func(index []int, hellos []Hello) ([]Start, error)
+
+	Signals        <-chan os.Signal
+	Console        *term.Console
+	Stdout, Stderr io.Writer
+	Prefix         bool // begins each line with its host
+}
+
+// Times of a job.
+const (
+	parallel     = 32              // connections that are made at the same time
+	failedWait   = 3 * time.Second // for the other hosts, when one cannot be used
+	endWait      = 5 * time.Second // for the other hosts to end by themselves, when one has failed
+	killWait     = 5 * time.Second // from the second signal until everything is killed
+	abandonWait  = 5 * time.Second // from then until the connections are closed
+	mostNames    = 5               // hosts in a line about a wait
+	tickInterval = time.Second
+)
+
+// StoppedError means that a signal ended the job before it began.
+type StoppedError struct{ Signal syscall.Signal }
+
+func (e *StoppedError) Error() string {
+	return fmt.Sprintf("stopped by %s before the job began", unix.SignalName(e.Signal))
+}
+
+// NotStartedError means that nothing was started, because hosts cannot be used.
+type NotStartedError struct{ Usable, Hosts int }
+
+func (e *NotStartedError) Error() string {
+	return fmt.Sprintf("nothing was started: %d of %d hosts cannot be used", e.Hosts-e.Usable, e.Hosts)
+}
+
+// job is a job on many hosts.
+type job struct {
+	o       *Options
+	all     []*connection
+	signals int // signals that end the job
+}
+
+// Run runs the job and returns its exit code: that of the first host that failed. With
+// an error nothing was started.
+func Run(ctx context.Context, o Options) (code int, err error) {
+	path, err := exec.LookPath(o.Command[0])
+	if err != nil {
+		return 0, fmt.Errorf("cannot find ssh: %w", err)
+	}
+	question, err := o.Question.encode()
+	if err != nil {
+		return 0, err
+	}
+	table, err := process.Open()
+	if err != nil {
+		return 0, err
+	}
+	defer table.Close()
+	j := &job{o: &o}
+	stdout, stderr := &output{to: o.Stdout}, &output{to: o.Stderr}
+	for _, h := range o.Hosts {
+		j.all = append(j.all, newConnection(h, &o, stdout, stderr))
+	}
+	usable, err := j.connect(ctx, func(ctx context.Context, c *connection) error { return c.connect(ctx, table, path, question) })
+	if err == nil {
+		err = j.start(usable)
+	}
+	if err != nil {
+		for _, c := range j.all {
+			c.kill()
+		}
+		for _, c := range j.all {
+			<-c.done
+		}
+		return 0, err
+	}
+	return j.watch(ctx, usable), nil
+}
+
+// connect connects to all hosts and returns the indices of those that can be used.
+func (j *job) connect(ctx context.Context, connect func(context.Context, *connection) error) (usable []int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		index int
+		err   error
+	}
+	results := make(chan result, len(j.all))
+	places := make(chan struct{}, parallel)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for i, c := range j.all {
+		wg.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			if err := ctx.Err(); err != nil {
+				close(c.done)
+				results <- result{i, errors.New("not tried")}
+				return
+			}
+			results <- result{i, connect(ctx, c)}
+		})
+	}
+	tick := time.NewTicker(tickInterval)
+	defer tick.Stop()
+	var hurry <-chan time.Time
+	var stopped error
+	ok, pending, failed := map[int]bool{}, map[int]bool{}, 0
+	for i := range j.all {
+		pending[i] = true
+	}
+	for len(pending) > 0 {
+		select {
+		case r := <-results:
+			delete(pending, r.index)
+			if r.err == nil {
+				ok[r.index] = true
+				continue
+			}
+			failed++
+			if stopped == nil {
+				j.o.Console.Say("%s: %v", j.all[r.index].host, r.err)
+			}
+			if len(j.all)-failed < j.o.Least && hurry == nil {
+				hurry = time.After(failedWait)
+			}
+		case sig := <-j.o.Signals:
+			if s, isSignal := sig.(syscall.Signal); isSignal && endsJob(s) && stopped == nil {
+				stopped = &StoppedError{s}
+				cancel()
+			}
+		case <-hurry:
+			cancel()
+		case <-tick.C:
+			j.sayWait(pending)
+		}
+	}
+	j.o.Console.Clear()
+	for i := range j.all {
+		if ok[i] {
+			usable = append(usable, i)
+		}
+	}
+	switch {
+	case stopped != nil:
+		return nil, stopped
+	case len(usable) < j.o.Least:
+		return nil, &NotStartedError{len(usable), len(j.all)}
+	}
+	return usable, nil
+}
+
+// sayWait shows which hosts have not answered, and why.
+func (j *job) sayWait(pending map[int]bool) {
+	var names []string
+	for i, c := range j.all {
+		if !pending[i] {
+			continue
+		}
+		if len(names) == mostNames {
+			names = append(names, fmt.Sprintf("%d more", len(pending)-mostNames))
+			break
+		}
+		names = append(names, fmt.Sprintf("%s (%s)", c.host, c.waiting()))
+	}
+	line := fmt.Sprintf("%d of %d hosts have answered; waiting for %s", len(j.all)-len(pending), len(j.all), strings.Join(names, ", "))
+	j.o.Console.Wait(term.Wait{Line: line, State: fmt.Sprint(len(pending))})
+}
+
+// start tells the hosts what to run.
+func (j *job) start(usable []int) error {
+	hellos := make([]Hello, len(usable))
+	for i, index := range usable {
+		hellos[i] = j.all[index].hello
+	}
+	starts, err := j.o.Plan(usable, hellos)
+	if err != nil {
+		return err
+	}
+	lines := make([][]byte, len(starts))
+	for i, s := range starts {
+		if lines[i], err = s.line(); err != nil {
+			return err
+		}
+	}
+	for i, index := range usable {
+		c := j.all[index]
+		c.out.pass()
+		c.errs.pass()
+		c.send(lines[i])
+	}
+	return nil
+}
+
+// endsJob reports whether a signal ends the job. The others are for the workers.
+func endsJob(sig syscall.Signal) bool { return sig != unix.SIGUSR1 && sig != unix.SIGUSR2 }
+
+// watch passes signals on until the job has ended on all hosts, and returns its exit
+// code.
+func (j *job) watch(ctx context.Context, usable []int) int {
+	ended := make(chan *connection, len(usable))
+	living := map[*connection]bool{}
+	for _, i := range usable {
+		c := j.all[i]
+		living[c] = true
+		go func() {
+			<-c.done
+			ended <- c
+		}()
+	}
+	fixed := j.o.Least == len(j.o.Hosts)
+	tell := func(line []byte) {
+		for c := range living {
+			c.send(line)
+		}
+	}
+	var codes []int // of the hosts that said how they ended, in the order of their ends
+	lost := 0
+	var others, kill, abandon <-chan time.Time
+	cancelled := ctx.Done()
+	for len(living) > 0 {
+		select {
+		case c := <-ended:
+			delete(living, c)
+			code, ok := c.end()
+			if ok {
+				codes = append(codes, code)
+			} else {
+				lost++
+				j.sayLost(c)
+			}
+			if (code != 0 || !ok) && fixed && others == nil {
+				others = time.After(endWait)
+			}
+		case sig := <-j.o.Signals:
+			s, isSignal := sig.(syscall.Signal)
+			switch {
+			case !isSignal:
+				continue
+			case s == unix.SIGTSTP:
+				j.o.Console.Say("a job on other hosts cannot be stopped for a while: it goes on, and Ctrl-C ends it")
+				continue
+			case endsJob(s):
+				if j.signals++; j.signals == 2 {
+					kill = time.After(killWait)
+				}
+			}
+			tell(order{signal: s}.line())
+		case <-others: // a host has failed, and the others do not notice or wait for it
+			tell(order{signal: unix.SIGTERM}.line())
+		case <-cancelled:
+			cancelled = nil
+			kill = time.After(0)
+		case <-kill:
+			tell(order{kill: true}.line())
+			abandon = time.After(abandonWait)
+		case <-abandon:
+			for c := range living {
+				c.kill()
+			}
+		}
+	}
+	return result(codes, lost, fixed)
+}
+
+// sayLost says that a host's gorun did not say how it ended.
+func (j *job) sayLost(c *connection) {
+	text := c.errs.lastLine()
+	if e := c.process.Exit(); text == "" || e.Signal != 0 {
+		text = "ssh " + e.String()
+	}
+	j.o.Console.Say("%s: its connection is lost, and gorun there ends what it started: %s", c.host, text)
+}
+
+// result returns the exit code of the job. Of a job of fixed size all hosts have one
+// code, or the first one that failed says why. An elastic job has ended well if a host
+// has: a node may fail in it, and only a node of the last world ends with 0.
+func result(codes []int, lost int, fixed bool) int {
+	first := 0
+	for _, code := range codes {
+		if code == 0 && !fixed {
+			return 0
+		}
+		if first == 0 {
+			first = code
+		}
+	}
+	if first == 0 && lost > 0 {
+		return rendezvous.ExitLost
+	}
+	return first
+}
