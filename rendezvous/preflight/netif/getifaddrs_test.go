@@ -110,22 +110,34 @@ func TestAddressesAreGetifaddrs(t *testing.T) {
 		do(t, append([]string{"ip", "-n", ns}, strings.Fields(args)...)...)
 	}
 
-	// The kernel adds link-local IPv6 addresses after a while.
-	var got, want string
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		want = do(t, "ip", "netns", "exec", ns, program)
-		if got = inside(t, ns); got == want && strings.Count(want, "fe80::") >= 3 {
-			break
+	// The kernel adds link-local addresses and sets the running flag after a while, and
+	// later where other tests change links. Both lists are read again until the
+	// namespace is complete and nothing changed between the two readings.
+	lines := []string{"lo 127.0.0.1/8 running loopback\n", "eth0:1 10.1.0.2/24 running\n", "ppp0 10.8.0.1/32 running\n", "v0 10.3.0.1/24\n", "alpha 172.17.0.1/16", "fd00:9::1/64"}
+	lacks := func(list string) (missing []string) {
+		for _, line := range lines {
+			if !strings.Contains(list, line) {
+				missing = append(missing, line)
+			}
 		}
-		time.Sleep(20 * time.Millisecond) // sleep: between two looks at what the kernel adds by itself
+		if strings.Count(list, "fe80::") < 3 {
+			missing = append(missing, "three link-local addresses")
+		}
+		return missing
+	}
+	var got, want string
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		want = do(t, "ip", "netns", "exec", ns, program)
+		if got = inside(t, ns); got == want && len(lacks(want)) == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // sleep: between two readings of what the kernel adds by itself
 	}
 	if got != want {
 		t.Errorf("gathered:\n%s\ngetifaddrs:\n%s", got, want)
 	}
-	for _, line := range []string{"lo 127.0.0.1/8 running loopback", "eth0:1 10.1.0.2/24 running", "ppp0 10.8.0.1/32 running", "v0 10.3.0.1/24\n", "alpha 172.17.0.1/16", "fd00:9::1/64"} {
-		if !strings.Contains(want, line) {
-			t.Errorf("the namespace is not as meant, it lacks %q:\n%s", line, want)
-		}
+	if missing := lacks(want); len(missing) > 0 {
+		t.Errorf("the namespace lacks %q:\n%s", missing, want)
 	}
 }
 
