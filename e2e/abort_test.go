@@ -19,15 +19,15 @@ func TestAbort(t *testing.T) {
 		t.Run("on "+where, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--max-restarts", "3")
-			agents := j.nodes(2, sh(stay)...)
+			agents := j.nodes(2, sh(printRankForever)...)
 			for _, a := range agents {
 				a.waitForStdout("up", 1)
 			}
-			agents = append(agents, j.node(3, "2", sh(stay)...))
+			agents = append(agents, j.node(3, "2", sh(printRankForever)...))
 			agents[2].waitForStderr("the job runs on ")
-			out, said, code := runClient(t, agents[from].client("abort", "-m", "wrong learning rate"))
+			out, stderr, code := runClient(t, agents[from].client("abort", "-m", "wrong learning rate"))
 			if code != 0 || !strings.Contains(out, "aborted run "+j.id) || from < 2 && !strings.Contains(out, ": 2 nodes") {
-				t.Errorf("exit code %d, %q, %q", code, out, said)
+				t.Errorf("exit code %d, %q, %q", code, out, stderr)
 			}
 			j.wantExit(longWait, 143, agents...)
 			j.wantCause(agents, "the job was aborted by ", fmt.Sprintf("(127.0.0.%d): wrong learning rate", from+1))
@@ -49,8 +49,8 @@ func TestSecondAbortKills(t *testing.T) {
 		if !agents[1].running() {
 			t.Fatal("one order was enough")
 		}
-		if _, said, code := runClient(t, agents[1].client("abort")); code != 0 {
-			t.Fatalf("exit code %d, %s", code, said)
+		if _, stderr, code := runClient(t, agents[1].client("abort")); code != 0 {
+			t.Fatalf("exit code %d, %s", code, stderr)
 		}
 		agents[0].waitForStderr("the job was aborted")
 	}
@@ -65,7 +65,7 @@ func TestStatusOfAnotherUser(t *testing.T) {
 	need(t, os.Geteuid() == 0, "root, to become another user")
 	j := newJob(t)
 	j.env = []string{"GORUN_SECRET=" + jobSecret}
-	a := j.node(1, "1", sh(stay)...)
+	a := j.node(1, "1", sh(printRankForever)...)
 	a.waitForStdout("up", 1)
 	bin := reachable(t, os.Getenv(envGorun))
 	for _, tt := range []struct {
@@ -79,12 +79,12 @@ func TestStatusOfAnotherUser(t *testing.T) {
 			if tt.secret != "" {
 				cmd.Env = append(os.Environ(), "GORUN_SECRET="+tt.secret)
 			}
-			out, said, code := runClient(t, cmd)
+			out, stderr, code := runClient(t, cmd)
 			switch {
 			case tt.ok && (code != 0 || !strings.Contains(out, j.id)):
-				t.Errorf("%s with the secret: exit code %d, %q, %q", command, code, out, said)
-			case !tt.ok && (code != 1 || strings.Contains(out+said, j.id) || !strings.Contains(said, "no gorun job of this user")):
-				t.Errorf("%s with the secret %q: exit code %d, %q, %q", command, tt.secret, code, out, said)
+				t.Errorf("%s with the secret: exit code %d, %q, %q", command, code, out, stderr)
+			case !tt.ok && (code != 1 || strings.Contains(out+stderr, j.id) || !strings.Contains(stderr, "no gorun job of this user")):
+				t.Errorf("%s with the secret %q: exit code %d, %q, %q", command, tt.secret, code, out, stderr)
 			}
 			if !tt.ok && !a.running() {
 				t.Fatalf("%s with the secret %q ended the job", command, tt.secret)
@@ -118,20 +118,20 @@ func TestStatusChoosesTheJob(t *testing.T) {
 	one, two := newJob(t), newJob(t)
 	id := fmt.Sprintf("%s-%d-", one.id, os.Getpid())
 	one.id, two.id = id+"0", id+"1"
-	agents := []*agent{one.node(1, "1", sh(stay)...), two.node(1, "1", sh(stay)...)}
+	agents := []*agent{one.node(1, "1", sh(printRankForever)...), two.node(1, "1", sh(printRankForever)...)}
 	for _, a := range agents {
 		a.waitForStdout("up", 1)
 	}
-	_, said, code := runClient(t, exec.Command(os.Getenv(envGorun), "abort"))
-	if code != 2 || !strings.Contains(said, "run "+id+"0, ") || !strings.Contains(said, "run "+id+"1, ") || !strings.Contains(said, fmt.Sprint(agents[0].keeper())) {
-		t.Errorf("with two jobs: exit code %d, %q", code, said)
+	_, stderr, code := runClient(t, exec.Command(os.Getenv(envGorun), "abort"))
+	if code != 2 || !strings.Contains(stderr, "run "+id+"0, ") || !strings.Contains(stderr, "run "+id+"1, ") || !strings.Contains(stderr, fmt.Sprint(agents[0].keeper())) {
+		t.Errorf("with two jobs: exit code %d, %q", code, stderr)
 	}
-	_, said, code = runClient(t, exec.Command(os.Getenv(envGorun), "status", "--run-id", id))
-	if code != 1 || !strings.Contains(said, fmt.Sprintf("no gorun job %q", id)) {
-		t.Errorf("with a wrong run id: exit code %d, %q", code, said)
+	_, stderr, code = runClient(t, exec.Command(os.Getenv(envGorun), "status", "--run-id", id))
+	if code != 1 || !strings.Contains(stderr, fmt.Sprintf("no gorun job %q", id)) {
+		t.Errorf("with a wrong run id: exit code %d, %q", code, stderr)
 	}
-	if out, said, code := runClient(t, exec.Command(os.Getenv(envGorun), "abort", "--rdzv-id", id+"1")); code != 0 || out != "aborted run "+id+"1: 1 node\n" {
-		t.Errorf("of one: exit code %d, %q, %q", code, out, said)
+	if out, stderr, code := runClient(t, exec.Command(os.Getenv(envGorun), "abort", "--rdzv-id", id+"1")); code != 0 || out != "aborted run "+id+"1: 1 node\n" {
+		t.Errorf("of one: exit code %d, %q, %q", code, out, stderr)
 	}
 	two.wantExit(longWait, 143, agents[1])
 	if !agents[0].running() {
@@ -139,13 +139,13 @@ func TestStatusChoosesTheJob(t *testing.T) {
 	}
 	agents[0].signal(syscall.SIGTERM)
 	one.wantExit(longWait, 143, agents[0])
-	_, said, code = runClient(t, agents[0].client("status"))
-	if code != 1 || !strings.Contains(said, "no gorun job of this user") {
-		t.Errorf("after the end: exit code %d, %q", code, said)
+	_, stderr, code = runClient(t, agents[0].client("status"))
+	if code != 1 || !strings.Contains(stderr, "no gorun job of this user") {
+		t.Errorf("after the end: exit code %d, %q", code, stderr)
 	}
 	for _, args := range [][]string{{"status", "--what"}, {"status", "x"}, {"abort", "-m", "two\nlines"}, {"abort", "-m", strings.Repeat("x", 5000)}, {"status", "--pid", "-4"}} {
-		if _, said, code := runClient(t, exec.Command(os.Getenv(envGorun), args...)); code != 2 || strings.Count(said, "\n") != 1 {
-			t.Errorf("%q: exit code %d, %q", args[:2], code, said)
+		if _, stderr, code := runClient(t, exec.Command(os.Getenv(envGorun), args...)); code != 2 || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%q: exit code %d, %q", args[:2], code, stderr)
 		}
 	}
 }

@@ -35,9 +35,9 @@ func TestAgentCannotGoOn(t *testing.T) {
 			j.wantCause(agents, "rank 0", "exited with code 7")
 			j.wantSameCause(agents...)
 			for _, a := range agents {
-				said := strings.Contains(a.err.String(), "cannot open a store for the next round")
-				if said != (restarts > 0) {
-					t.Errorf("%s tells of the store: %v", a.name, said)
+				stderr := strings.Contains(a.err.String(), "cannot open a store for the next round")
+				if stderr != (restarts > 0) {
+					t.Errorf("%s tells of the store: %v", a.name, stderr)
 				}
 			}
 		})
@@ -65,7 +65,7 @@ func TestKilledAgentLeavesNoFiles(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, flags...)
 			j.env = []string{"TMPDIR=" + j.dir}
-			a := j.run("gorun", sh(stay)...)
+			a := j.run("gorun", sh(printRankForever)...)
 			a.waitForStdout("up", 1)
 			if n := len(left(j)); n == 0 {
 				t.Error("no socket: this test looks at the wrong folder")
@@ -113,8 +113,8 @@ func TestSignalAtStart(t *testing.T) {
 			// while it is hardly there.
 			own := a.cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled()
 			fine := []int{0, 128 + int(sig)}
-			if said := a.err.String(); !own && (!slices.Contains(fine, a.code) || strings.Contains(said, "the agent of node")) {
-				t.Errorf("%v after %d steps: exit code %d: %s", sig, i, a.code, said)
+			if stderr := a.err.String(); !own && (!slices.Contains(fine, a.code) || strings.Contains(stderr, "the agent of node")) {
+				t.Errorf("%v after %d steps: exit code %d: %s", sig, i, a.code, stderr)
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func TestSignalAtStart(t *testing.T) {
 func TestStoppingIsReported(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	a := j.run("gorun", sh(`trap "" TERM INT; `+stay)...)
+	a := j.run("gorun", sh(`trap "" TERM INT; `+printRankForever)...)
 	a.waitForStdout("up", 1)
 	a.signal(syscall.SIGINT)
 	a.waitForStderr("s (Ctrl-C again kills them now)")

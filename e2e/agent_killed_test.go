@@ -15,18 +15,18 @@ func TestAgentKilled(t *testing.T) {
 	t.Parallel()
 	daemon := `setsid sh -c '(trap "" TERM HUP; touch $E2E_DIR/d.$RANK; exec sleep 300) &' & ` +
 		`until [ -e $E2E_DIR/d.$RANK ]; do sleep 0.01; done; `
-	for victim, where := range map[int]string{0: "endpoint", 2: "member"} {
+	for target, where := range map[int]string{0: "endpoint", 2: "member"} {
 		for _, what := range []string{"agent", "keeper"} {
 			t.Run(what+" of "+where, func(t *testing.T) {
 				t.Parallel()
 				j := newJob(t)
-				agents := j.nodes(3, with(sh(daemon+stay), "--nproc-per-node", "2")...)
+				agents := j.nodes(3, with(sh(daemon+printRankForever), "--nproc-per-node", "2")...)
 				for _, a := range agents {
 					a.waitForStdout("up", 2)
 				}
-				pid := agents[victim].keeper()
+				pid := agents[target].keeper()
 				if what == "agent" {
-					pid = agents[victim].pid()
+					pid = agents[target].pid()
 				}
 				killed := time.Now()
 				j.kill(pid)
@@ -36,14 +36,14 @@ func TestAgentKilled(t *testing.T) {
 					if took := a.ended.Sub(killed); took > shortWait {
 						t.Errorf("%s ended %v after the kill", a.name, took)
 					}
-					if i != victim {
+					if i != target {
 						others = append(others, a)
 					}
 				}
-				j.wantCause(others, "127.0.0."+fmt.Sprint(victim+1), "was lost")
+				j.wantCause(others, "127.0.0."+fmt.Sprint(target+1), "was lost")
 				if what == "agent" {
-					if !strings.Contains(agents[victim].err.String(), "gorun: the agent was killed by SIGKILL;") {
-						t.Errorf("the keeper of the killed agent does not say so: %s", agents[victim].err)
+					if !strings.Contains(agents[target].err.String(), "gorun: the agent was killed by SIGKILL;") {
+						t.Errorf("the keeper of the killed agent does not say so: %s", agents[target].err)
 					}
 				}
 				j.wantSameCause(others...)
@@ -58,15 +58,15 @@ func TestAgentKilled(t *testing.T) {
 // for it to start again, even with restarts left.
 func TestAgentOfLocalNodesKilled(t *testing.T) {
 	t.Parallel()
-	for victim := range 2 {
-		t.Run(fmt.Sprint(victim), func(t *testing.T) {
+	for target := range 2 {
+		t.Run(fmt.Sprint(target), func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, "--local-nodes", "2", "--max-restarts", fmt.Sprint(victim))
-			a := j.run("both", sh(stay)...)
+			j := newJob(t, "--local-nodes", "2", "--max-restarts", fmt.Sprint(target))
+			a := j.run("both", sh(printRankForever)...)
 			a.waitForStdout("up", 2)
-			j.kill(j.agentOfLocalNode(victim))
+			j.kill(j.agentOfLocalNode(target))
 			j.wantExit(longWait, 137, a)
-			a.waitForStderr(fmt.Sprintf("gorun: the agent of node %d was killed by SIGKILL;", victim))
+			a.waitForStderr(fmt.Sprintf("gorun: the agent of node %d was killed by SIGKILL;", target))
 		})
 	}
 }
@@ -88,7 +88,7 @@ func (j *job) agentOfLocalNode(i int) (pid int) {
 // If an agent dies before the nodes are complete, another agent can take its place.
 func TestAgentKilledWhileWaiting(t *testing.T) {
 	t.Parallel()
-	for victim, where := range []string{"endpoint", "member"} {
+	for target, where := range []string{"endpoint", "member"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
@@ -96,11 +96,11 @@ func TestAgentKilledWhileWaiting(t *testing.T) {
 			for _, a := range two {
 				a.waitForStderr("have 2 of 3 nodes")
 			}
-			j.kill(two[victim].pid())
-			j.wantExit(longWait, 137, two[victim])
-			again := j.node(victim+1, "3", sh("exit 0")...)
+			j.kill(two[target].pid())
+			j.wantExit(longWait, 137, two[target])
+			again := j.node(target+1, "3", sh("exit 0")...)
 			third := j.node(3, "3", sh("exit 0")...)
-			j.wantExit(longWait, 0, two[1-victim], again, third)
+			j.wantExit(longWait, 0, two[1-target], again, third)
 		})
 	}
 }
@@ -113,30 +113,30 @@ func TestAgentKilledWhileSealing(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for i := range 30 {
-		victim, delay := rnd.IntN(3), time.Duration(rnd.IntN(100_000))*time.Microsecond
-		t.Run(fmt.Sprintf("%d node %d after %v", i, victim+1, delay), func(t *testing.T) {
+		target, delay := rnd.IntN(3), time.Duration(rnd.IntN(100_000))*time.Microsecond
+		t.Run(fmt.Sprintf("%d node %d after %v", i, target+1, delay), func(t *testing.T) {
 			t.Parallel()
-			testKilledAtStart(t, victim, delay)
+			testKilledAtStart(t, target, delay)
 		})
 	}
 }
 
-func testKilledAtStart(t *testing.T, victim int, delay time.Duration) {
+func testKilledAtStart(t *testing.T, target int, delay time.Duration) {
 	j := newJob(t, "--rdzv-conf", "join_timeout=2")
 	agents := j.nodes(3, sh("sleep 0.2")...)
 	timer := time.After(delay)
 	pid := 0
-	for pid == 0 && agents[victim].running() {
-		pid = agents[victim].findPid()
+	for pid == 0 && agents[target].running() {
+		pid = agents[target].findPid()
 	}
 	<-timer
-	if pid != 0 && agents[victim].running() {
+	if pid != 0 && agents[target].running() {
 		j.kill(pid)
 	}
 	codes := map[int]bool{}
 	for i, a := range agents {
 		code := a.wait(longWait)
-		if i != victim {
+		if i != target {
 			codes[code] = true
 		}
 	}

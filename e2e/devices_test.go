@@ -199,7 +199,7 @@ func TestGPUReleaseTimeout(t *testing.T) {
 		g := newGPUHost(t, 2)
 		a := g.run(with(sh(`echo busy 0 $$ >>$LIVE; exit 3`), "--gpu-release-timeout", limit)...)
 		g.wantExit(longWait, 3, a)
-		if said := strings.Contains(a.err.String(), "the GPUs are not free"); said != (says != "") || !strings.Contains(a.err.String(), says) {
+		if stderr := strings.Contains(a.err.String(), "the GPUs are not free"); stderr != (says != "") || !strings.Contains(a.err.String(), says) {
 			t.Errorf("--gpu-release-timeout %s: want %q", limit, says)
 		}
 	}

@@ -21,18 +21,18 @@ func TestNewNodeJoins(t *testing.T) {
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		logs := t.TempDir()
 		j := newJob("--rdzv-conf", "last_call_timeout=1", "--on-join=restart", "--log-dir", logs, "--tee", "1")
-		j.node(1, "1:3", sh(round)...).waitForStdout("round 0 rank 0 of 1 restart 0", 1)
-		j.node(2, "1:3", sh(round)...).waitForStdout("rank 1 of 2 restart 0", 1)
+		j.node(1, "1:3", sh(recordRound)...).waitForStdout("round 0 rank 0 of 1 restart 0", 1)
+		j.node(2, "1:3", sh(recordRound)...).waitForStdout("rank 1 of 2 restart 0", 1)
 		first := j.agents[0]
 		first.waitForStdout("rank 0 of 2 restart 0", 1)
-		j.node(3, "1:3", sh(round)...).waitForStdout("rank 2 of 3 restart 0", 1)
+		j.node(3, "1:3", sh(recordRound)...).waitForStdout("rank 2 of 3 restart 0", 1)
 		first.waitForStdout("rank 0 of 3 restart 0", 1)
 		for _, a := range j.agents {
 			if s := a.status(); s.Restart != 0 || s.WorldSize != 3 {
 				t.Errorf("%s: %+v", a.name, s)
 			}
 		}
-		spare := j.node(4, "1:3", sh(round)...)
+		spare := j.node(4, "1:3", sh(recordRound)...)
 		spare.waitForStderr("hot spare")
 		j.touch("go")
 		j.wantExit(longWait, 0, j.agents...)
@@ -60,7 +60,7 @@ func TestNewNodeWaits(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		j := newJob("--rdzv-conf", "last_call_timeout=0.5", "--on-join=wait", "--max-restarts", "1")
-		script := sh(`[ $TORCHELASTIC_RESTART_COUNT = 0 ] && { echo first $RANK of $WORLD_SIZE; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; ` + round)
+		script := sh(`[ $TORCHELASTIC_RESTART_COUNT = 0 ] && { echo first $RANK of $WORLD_SIZE; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; ` + recordRound)
 		first := j.node(1, "1:2", script...)
 		first.waitForStdout("first 0 of 1", 1)
 		second := j.node(2, "1:2", script...)
@@ -83,32 +83,32 @@ func TestNewNodeWaits(t *testing.T) {
 // the others go on, in their order, without a restart; SIGINT ends all.
 func TestNodeTakenOut(t *testing.T) {
 	t.Parallel()
-	for victim, where := range []string{"coordinator", "member"} {
+	for target, where := range []string{"coordinator", "member"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 				j := newJob("--rdzv-conf", "last_call_timeout=0.5")
-				first := j.node(1, "2:3", sh(round)...)
+				first := j.node(1, "2:3", sh(recordRound)...)
 				first.waitForStderr("have 1 of 2 to 3 nodes") // it coordinates
-				three := []*agent{first, j.node(2, "2:3", sh(round)...), j.node(3, "2:3", sh(round)...)}
+				three := []*agent{first, j.node(2, "2:3", sh(recordRound)...), j.node(3, "2:3", sh(recordRound)...)}
 				for _, a := range three {
 					a.waitForStdout("of 3 restart 0", 1)
 				}
-				three[victim].signal(syscall.SIGTERM)
-				j.wantExit(longWait, 143, three[victim])
-				j.wantCause(three[victim:victim+1], "received SIGTERM")
+				three[target].signal(syscall.SIGTERM)
+				j.wantExit(longWait, 143, three[target])
+				j.wantCause(three[target:target+1], "received SIGTERM")
 				rank := 0
 				for i, a := range three {
-					if i != victim {
+					if i != target {
 						a.waitForStdout(fmt.Sprintf("rank %d of 2 restart 0", rank), 1)
-						a.waitForStderr(fmt.Sprintf("(127.0.0.%d) left", victim+1))
+						a.waitForStderr(fmt.Sprintf("(127.0.0.%d) left", target+1))
 						rank++
 					}
 				}
-				t.Logf("%s\n%s", three[victim].err, three[2].err)
+				t.Logf("%s\n%s", three[target].err, three[2].err)
 				three[2].signal(syscall.SIGINT)
 				for i, a := range three {
-					if i != victim {
+					if i != target {
 						j.wantExit(longWait, 130, a)
 						j.wantCause([]*agent{a}, "(127.0.0.3) received SIGINT")
 					}

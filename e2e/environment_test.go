@@ -53,10 +53,10 @@ func TestOneEnvironment(t *testing.T) {
 					t.Errorf("rank %d: NCCL_PROTO=%q, which the first node does not have", rank, value)
 				}
 			}
-			said := agents[0].err.String() + agents[1].err.String()
-			wantParts(t, said, "warning E01", "NCCL_ALGO=Ring, NCCL_PROTO unset", "NCCL_ALGO=Tree, NCCL_PROTO=LL", "127.0.0.1", "127.0.0.2")
-			if strings.Contains(said, "NCCL_SOCKET_IFNAME") || strings.Count(said, "warning E01") != 1 {
-				t.Errorf("they say:\n%s", said)
+			stderr := agents[0].err.String() + agents[1].err.String()
+			wantParts(t, stderr, "warning E01", "NCCL_ALGO=Ring, NCCL_PROTO unset", "NCCL_ALGO=Tree, NCCL_PROTO=LL", "127.0.0.1", "127.0.0.2")
+			if strings.Contains(stderr, "NCCL_SOCKET_IFNAME") || strings.Count(stderr, "warning E01") != 1 {
+				t.Errorf("they say:\n%s", stderr)
 			}
 		})
 	}
@@ -186,14 +186,14 @@ func TestCredentialIsNotShown(t *testing.T) {
 	shown := ""
 	for _, a := range agents {
 		for _, args := range [][]string{{"status", "--json"}, {"env"}, {"env", "--json"}, {"env", "--diff"}} {
-			out, said, code := runClient(t, a.client(args[0], args[1:]...))
+			out, stderr, code := runClient(t, a.client(args[0], args[1:]...))
 			if code != 0 {
-				t.Errorf("%v: exit code %d: %s", args, code, said)
+				t.Errorf("%v: exit code %d: %s", args, code, stderr)
 			}
 			if args[0] == "env" {
 				wantParts(t, out, "HF_TOKEN", "(hidden)")
 			}
-			shown += out + said
+			shown += out + stderr
 		}
 	}
 	j.touch("go")
@@ -238,8 +238,8 @@ func TestCredentialInClear(t *testing.T) {
 		j := f.job(t, append(flags, "--preflight", "off")...)
 		agents := []*agent{f.start(j, 1, "2", printEnv...), f.start(j, 2, "2", with(printEnv, "-x", "HF_TOKEN")...)}
 		j.wantExit(longWait, 0, agents...)
-		if said := strings.Contains(agents[1].err.String(), "warning: -x HF_TOKEN travels to the other nodes in clear"); said != (flags == nil) {
-			t.Errorf("%s a secret: a warning: %v", name, said)
+		if stderr := strings.Contains(agents[1].err.String(), "warning: -x HF_TOKEN travels to the other nodes in clear"); stderr != (flags == nil) {
+			t.Errorf("%s a secret: a warning: %v", name, stderr)
 		}
 		if got := j.environ(0)["HF_TOKEN"]; got != "hunter2" {
 			t.Errorf("%s a secret: rank 0 has HF_TOKEN=%q", name, got)
@@ -325,7 +325,7 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 	for _, a := range agents {
 		a.waitForStdout("up", 1)
 	}
-	out, said, code := runClient(t, agents[0].client("env", "--json", "--rank", "1"))
+	out, stderr, code := runClient(t, agents[0].client("env", "--json", "--rank", "1"))
 	var n struct {
 		Node  int `json:"node"`
 		Ranks []struct {
@@ -334,7 +334,7 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 		} `json:"ranks"`
 	}
 	if err := json.Unmarshal([]byte(out), &n); err != nil || code != 0 || n.Node != 0 || len(n.Ranks) != 1 || n.Ranks[0].Rank != 1 {
-		t.Fatalf("exit code %d, %v, %s\n%s", code, err, out, said)
+		t.Fatalf("exit code %d, %v, %s\n%s", code, err, out, stderr)
 	}
 	j.eventuallyWritten("env.1")
 	got := j.environ(1)
@@ -367,8 +367,8 @@ func TestEnvironmentOfRunningJob(t *testing.T) {
 		{[]string{"--nnodes", "2"}, 2, "--nnodes"},
 		{[]string{"--rank", "0", "--node", "0"}, 2, "--rank together with --node"},
 	} {
-		if _, said, code := runClient(t, agents[0].client("env", c.args...)); code != c.code || !strings.Contains(said, c.want) {
-			t.Errorf("%v: exit code %d, %s; want %d, %s", c.args, code, said, c.code, c.want)
+		if _, stderr, code := runClient(t, agents[0].client("env", c.args...)); code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: exit code %d, %s; want %d, %s", c.args, code, stderr, c.code, c.want)
 		}
 	}
 	j.touch("go")
@@ -399,16 +399,16 @@ func TestNoCodeFromOtherNodesWithoutSecret(t *testing.T) {
 			env[1] = append(env[1], "NCCL_NET_PLUGIN=none", "PYTHONSAFEPATH=1")
 			agents := j.startPair(env, [2][]string{0: {"-x", "PYTHONPATH=/stranger", "-x", "SEED=1", "--unset", "PYTHONSAFE*"}}, printEnv...)
 			j.wantExit(longWait, 0, agents...)
-			victim := j.environ(1)
-			if got := victim["PYTHONPATH"] == "/stranger" && victim["PYTHONSAFEPATH"] == ""; got != trusted || victim["SEED"] != "1" {
-				t.Errorf("the other node's worker: PYTHONPATH=%q, PYTHONSAFEPATH=%q, SEED=%q", victim["PYTHONPATH"], victim["PYTHONSAFEPATH"], victim["SEED"])
+			target := j.environ(1)
+			if got := target["PYTHONPATH"] == "/stranger" && target["PYTHONSAFEPATH"] == ""; got != trusted || target["SEED"] != "1" {
+				t.Errorf("the other node's worker: PYTHONPATH=%q, PYTHONSAFEPATH=%q, SEED=%q", target["PYTHONPATH"], target["PYTHONSAFEPATH"], target["SEED"])
 			}
 			if own := j.environ(0); own["PYTHONPATH"] != "/stranger" {
 				t.Errorf("who asks gets it: PYTHONPATH=%q", own["PYTHONPATH"])
 			}
-			said := agents[0].err.String() + agents[1].err.String()
-			if got := strings.Contains(said, "-x PYTHONPATH of "); got == trusted {
-				t.Errorf("they say:\n%s", said)
+			stderr := agents[0].err.String() + agents[1].err.String()
+			if got := strings.Contains(stderr, "-x PYTHONPATH of "); got == trusted {
+				t.Errorf("they say:\n%s", stderr)
 			}
 		})
 	}

@@ -37,7 +37,7 @@ func TestEtcdErrorsNameTheEndpoint(t *testing.T) {
 		code     int
 		texts    []string
 	}{
-		{"nobody there", shut, nil, 75, []string{shut + " refuses connections"}},
+		{"refused", shut, nil, 75, []string{shut + " refuses connections"}},
 		{"no answer", silent.Addr(), nil, 75, []string{silent.Addr() + " does not answer"}},
 		{"no such name", "etcd.invalid:2379", nil, 75, []string{"etcd.invalid"}},
 		{"not etcd", w, nil, 75, []string{w, "not etcd"}},

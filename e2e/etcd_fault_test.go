@@ -15,7 +15,7 @@ func TestEtcdLeaderKilled(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	j := newEtcdJob(t, c, "--max-restarts", "1")
-	agents := j.nodes(3, sh(`[ $RANK.$TORCHELASTIC_RESTART_COUNT = 1.0 ] && { echo up; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; echo up; `+round)...)
+	agents := j.nodes(3, sh(`[ $RANK.$TORCHELASTIC_RESTART_COUNT = 1.0 ] && { echo up; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; echo up; `+recordRound)...)
 	for _, a := range agents {
 		a.waitForStdout("up", 1)
 	}
@@ -38,7 +38,7 @@ func TestEtcdMajorityPaused(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	j := newEtcdJob(t, c, "--max-restarts", "1", "--rdzv-conf", "ttl=3")
-	agents := j.nodes(2, sh(`[ $RANK.$TORCHELASTIC_RESTART_COUNT = 1.0 ] && { echo up; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; echo up; `+round)...)
+	agents := j.nodes(2, sh(`[ $RANK.$TORCHELASTIC_RESTART_COUNT = 1.0 ] && { echo up; while [ ! -e $E2E_DIR/fail ]; do sleep 0.02; done; exit 5; }; echo up; `+recordRound)...)
 	for _, a := range agents {
 		a.waitForStdout("up", 1)
 	}
@@ -82,7 +82,7 @@ func TestEtcdLost(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	j := newEtcdJob(t, c, "--rdzv-conf", "lost_timeout=3")
-	agents := j.nodes(3, sh(round)...)
+	agents := j.nodes(3, sh(recordRound)...)
 	for _, a := range agents {
 		a.waitForStdout("round 0", 1)
 	}
@@ -104,7 +104,7 @@ func TestEtcdLost(t *testing.T) {
 // A node that cannot reach etcd, but all other nodes, goes on with them.
 func TestCutFromEtcdOnly(t *testing.T) {
 	t.Parallel()
-	for victim, where := range []string{"coordinator", "member"} {
+	for target, where := range []string{"coordinator", "member"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			c := etcdtest.Start(t, etcdtest.Options{})
@@ -113,10 +113,10 @@ func TestCutFromEtcdOnly(t *testing.T) {
 			direct := j.endpoint
 			for i := range 3 {
 				j.endpoint = direct
-				if i == victim {
+				if i == target {
 					j.endpoint = link.Addr()
 				}
-				a := j.node(i+1, "3", sh(round)...)
+				a := j.node(i+1, "3", sh(recordRound)...)
 				if i == 0 {
 					a.waitForStderr("have 1 of 3 nodes") // it coordinates
 				}
@@ -125,7 +125,7 @@ func TestCutFromEtcdOnly(t *testing.T) {
 				a.waitForStdout("round 0", 1)
 			}
 			link.Cut()
-			cut := j.agents[victim]
+			cut := j.agents[target]
 			cut.waitForStderr("the workers go on as long as this node's connection to the others does")
 			eventually(t, longWait, "its membership has ended", func() bool {
 				nodes := 0

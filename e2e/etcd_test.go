@@ -87,7 +87,7 @@ func TestEtcd(t *testing.T) {
 			})
 			t.Run("Ctrl-C", func(t *testing.T) {
 				j := newEtcdJob(t, c)
-				agents := j.nodes(3, sh(stay)...)
+				agents := j.nodes(3, sh(printRankForever)...)
 				for _, a := range agents {
 					a.waitForStdout("up", 1)
 				}
@@ -102,7 +102,7 @@ func TestEtcd(t *testing.T) {
 			})
 			t.Run("Ctrl-C while waiting", func(t *testing.T) {
 				j := newEtcdJob(t, c)
-				agents := []*agent{j.node(1, "3", sh(stay)...), j.node(2, "3", sh(stay)...)}
+				agents := []*agent{j.node(1, "3", sh(printRankForever)...), j.node(2, "3", sh(printRankForever)...)}
 				for _, a := range agents {
 					a.waitForStderr("have 2 of 3 nodes")
 				}
@@ -145,7 +145,7 @@ func TestEtcdJobKilled(t *testing.T) {
 	const conf = "ttl=2,lost_timeout=2"
 	killed := func(t *testing.T) *job {
 		j := newEtcdJob(t, c, "--rdzv-conf", conf, "--shutdown-timeout", "1")
-		agents := j.nodes(2, sh(stay)...)
+		agents := j.nodes(2, sh(printRankForever)...)
 		for _, a := range agents {
 			a.waitForStdout("up", 1)
 		}

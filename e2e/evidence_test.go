@@ -23,11 +23,11 @@ func TestEvidenceOfAStoppedWorkerIsReported(t *testing.T) {
 		exit 3`)...)
 	j.wantExit(longWait, 3, agents...)
 	for _, a := range agents {
-		said := a.err.String()
-		if !strings.Contains(said, "likely cause: ") || !strings.Contains(said, "[D01]") {
+		stderr := a.err.String()
+		if !strings.Contains(stderr, "likely cause: ") || !strings.Contains(stderr, "[D01]") {
 			t.Errorf("%s does not name the likely cause", a.name)
 		}
-		if strings.Count(said, "rank      :") != 1 {
+		if strings.Count(stderr, "rank      :") != 1 {
 			t.Errorf("%s lists the witness as a failure", a.name)
 		}
 	}

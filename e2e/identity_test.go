@@ -91,11 +91,11 @@ func TestIDAloneIsRefused(t *testing.T) {
 		a.waitForStdout("up", 1)
 	}
 	peers := j.members(2)
-	coordinator, victim := peers[0], peers[1]
+	coordinator, target := peers[0], peers[1]
 	if coordinator.Endpoint < 0 {
-		coordinator, victim = victim, coordinator
+		coordinator, target = target, coordinator
 	}
-	if answer := j.helloAs(coordinator.Control, victim.ID); !strings.HasPrefix(answer, "refuse: it does not prove") {
+	if answer := j.helloAs(coordinator.Control, target.ID); !strings.HasPrefix(answer, "refuse: it does not prove") {
 		t.Errorf("the answer is %q", answer)
 	}
 	agents[0].waitForStderr("refused stranger (127.0.0.9): it does not prove that the id")

@@ -136,9 +136,15 @@ func (j *job) node(i int, nnodes string, args ...string) *agent {
 // nodes starts n agents at 127.0.0.1 to n.
 func (j *job) nodes(n int, args ...string) []*agent {
 	j.Helper()
+	return j.nodesOf(fmt.Sprint(n), n, args...)
+}
+
+// nodesOf starts n agents with --nnodes nnodes, at 127.0.0.1 and on.
+func (j *job) nodesOf(nnodes string, n int, args ...string) []*agent {
+	j.Helper()
 	var out []*agent
 	for i := range n {
-		out = append(out, j.node(i+1, fmt.Sprint(n), args...))
+		out = append(out, j.node(i+1, nnodes, args...))
 	}
 	return out
 }

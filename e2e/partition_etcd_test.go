@@ -26,7 +26,7 @@ func (j *job) firstStart(restart int) (first time.Time, ok bool) {
 func TestCutFromEverything(t *testing.T) {
 	t.Parallel()
 	for _, stubborn := range []bool{false, true} {
-		for victim, where := range map[int]string{1: "coordinator", 3: "member"} {
+		for target, where := range map[int]string{1: "coordinator", 3: "member"} {
 			t.Run(fmt.Sprintf("%s stubborn %v", where, stubborn), func(t *testing.T) {
 				t.Parallel()
 				c := etcdtest.Start(t, etcdtest.Options{})
@@ -49,25 +49,25 @@ func TestCutFromEverything(t *testing.T) {
 						a.waitForStderr("hot spare")
 					}
 				}
-				cut := l.cut(victim)
+				cut := l.cut(target)
 				next := time.Time{}
 				eventually(t, 2*longWait, "the next round starts", func() (ok bool) { next, ok = j.firstStart(1); return ok })
 				for i, a := range j.agents {
-					if i != victim-1 {
+					if i != target-1 {
 						a.waitForStdout("of 3 restart 1", 1)
 					}
 				}
 				for _, s := range readNotes[workerNote](j.dir, "stopped.*") {
-					if s.Node == l.addr(victim) {
+					if s.Node == l.addr(target) {
 						t.Logf("workers of the node that was cut off stopped %v after the cut, the next round began %v after it",
 							s.Time.Sub(cut).Round(time.Millisecond), next.Sub(cut).Round(time.Millisecond))
 					}
 				}
 				j.checkNoOverlap()
 				j.touch("go")
-				others := slices.Delete(slices.Clone(j.agents), victim-1, victim)
+				others := slices.Delete(slices.Clone(j.agents), target-1, target)
 				j.wantExit(longWait, 0, others...)
-				lost := j.agents[victim-1]
+				lost := j.agents[target-1]
 				if code := lost.wait(2 * longWait); code != 137 && code != 75 {
 					t.Errorf("%s: exit code %d", lost.name, code)
 				}

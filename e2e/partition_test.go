@@ -23,8 +23,8 @@ const noteTerm = `trap "date +%s%N >$E2E_DIR/stopped.$TORCHELASTIC_RESTART_COUNT
 // When a node is cut off, both sides notice it, stop their workers, say why, and end.
 func TestPartition(t *testing.T) {
 	t.Parallel()
-	for _, victim := range []int{1, 3} {
-		t.Run(fmt.Sprint("node ", victim), func(t *testing.T) {
+	for _, target := range []int{1, 3} {
+		t.Run(fmt.Sprint("node ", target), func(t *testing.T) {
 			t.Parallel()
 			l := newLAN(t, 3)
 			j := newJob(t, "--rdzv-conf", detectionConf)
@@ -32,7 +32,7 @@ func TestPartition(t *testing.T) {
 			for _, a := range agents {
 				a.waitForStdout("up", 1)
 			}
-			cut := l.cut(victim)
+			cut := l.cut(target)
 			j.wantExit(longWait, 137, agents...)
 			for rank, a := range agents {
 				stopped := j.stamp(fmt.Sprint("stopped.0.", rank)).Sub(cut)
@@ -45,10 +45,10 @@ func TestPartition(t *testing.T) {
 					t.Errorf("%s ended %v after the cut", a.name, took)
 				}
 			}
-			others := slices.Delete(slices.Clone(agents), victim-1, victim)
-			j.wantCause(others, l.addr(victim), "was lost")
+			others := slices.Delete(slices.Clone(agents), target-1, target)
+			j.wantCause(others, l.addr(target), "was lost")
 			j.wantSameCause(others...)
-			j.wantCause(agents[victim-1:victim], "was lost")
+			j.wantCause(agents[target-1:target], "was lost")
 		})
 	}
 }
@@ -57,8 +57,8 @@ func TestPartition(t *testing.T) {
 // stops and says why.
 func TestElasticPartition(t *testing.T) {
 	t.Parallel()
-	for _, victim := range []int{1, 3} {
-		t.Run(fmt.Sprint("node ", victim), func(t *testing.T) {
+	for _, target := range []int{1, 3} {
+		t.Run(fmt.Sprint("node ", target), func(t *testing.T) {
 			t.Parallel()
 			l := newLAN(t, 3)
 			j := newJob(t, "--max-restarts", "1", "--rdzv-conf", detectionConf+",last_call_timeout=1,join_timeout=6")
@@ -66,13 +66,13 @@ func TestElasticPartition(t *testing.T) {
 			for _, a := range agents {
 				a.waitForStdout("of 3", 1)
 			}
-			l.cut(victim)
-			others := slices.Delete(slices.Clone(agents), victim-1, victim)
+			l.cut(target)
+			others := slices.Delete(slices.Clone(agents), target-1, target)
 			j.wantExit(longWait, 0, others...)
 			for rank, a := range others {
 				a.waitForStdout(fmt.Sprintf("again %d of 2", rank), 1)
 			}
-			alone := agents[victim-1]
+			alone := agents[target-1]
 			if code := alone.wait(longWait); code != 75 && code != 137 {
 				t.Errorf("%s ended with %d", alone.name, code)
 			}

@@ -13,11 +13,11 @@ import (
 // agent's process is unshare, which ends with gorun's exit code.
 func (j *job) container(args ...string) *agent {
 	j.Helper()
-	return j.below(nil, args...)
+	return j.containerWithPID1(nil, args...)
 }
 
-// below is container with another program as PID 1, which starts gorun.
-func (j *job) below(first []string, args ...string) *agent {
+// containerWithPID1 is container with another program as PID 1, which starts gorun.
+func (j *job) containerWithPID1(first []string, args ...string) *agent {
 	j.Helper()
 	path, err := exec.LookPath("unshare")
 	need(j, err == nil && os.Getuid() == 0, "unshare and root, for gorun as PID 1")
@@ -64,7 +64,7 @@ time.sleep(0.2) # sleep: what is left stays
 dead = [s for s in (open(f'/proc/{p}/stat').read() for p in os.listdir('/proc') if p.isdigit()) if ') Z ' in s]
 print('codes', codes, 'zombies', dead, flush=True)`
 	j := newJob(t)
-	a := j.below([]string{python(t, "subprocess"), "-c", first}, with(sh("exit 0"), "--standalone")...)
+	a := j.containerWithPID1([]string{python(t, "subprocess"), "-c", first}, with(sh("exit 0"), "--standalone")...)
 	j.wantExit(longWait, 0, a)
 	a.waitForStdout("codes [0, 0, 0, 0, 0] zombies []\n", 1)
 }
@@ -97,7 +97,7 @@ func TestPID1Signal(t *testing.T) {
 func TestPID1AgentKilled(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	a := j.container(with(sh(stay), "--standalone")...)
+	a := j.container(with(sh(printRankForever), "--standalone")...)
 	a.waitForStdout("up", 1)
 	keeper := 0
 	for _, p := range j.processes() {

@@ -11,7 +11,7 @@ import (
 func TestSecondJobAtOneEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	for _, a := range j.nodes(2, sh(stay)...) {
+	for _, a := range j.nodes(2, sh(printRankForever)...) {
 		a.waitForStdout("up", 1)
 	}
 	second := newJob(t)

@@ -32,7 +32,7 @@ func TestProgramMissingOnOneNode(t *testing.T) {
 		},
 		"no permission on a binary": func(j *job) []string { return []string{j.write("prog", "\x7fELF", 0o600)} },
 	} {
-		for victim, where := range []string{"endpoint", "member"} {
+		for target, where := range []string{"endpoint", "member"} {
 			t.Run(name+" at "+where, func(t *testing.T) {
 				t.Parallel()
 				j := newJob(t)
@@ -40,13 +40,13 @@ func TestProgramMissingOnOneNode(t *testing.T) {
 				agents := make([]*agent, 2)
 				for i := range agents {
 					args := sh("touch $E2E_DIR/started")
-					if i == victim {
+					if i == target {
 						args = bad
 					}
 					agents[i] = j.node(i+1, "2", args...)
 				}
 				j.wantExit(shortWait, 2, agents...)
-				j.wantCause(agents, agents[victim].name, "could not be started", bad[len(bad)-1])
+				j.wantCause(agents, agents[target].name, "could not be started", bad[len(bad)-1])
 				j.wantSameCause(agents...)
 				if _, err := os.Stat(j.dir + "/started"); err == nil {
 					t.Error("a worker was started")
@@ -61,7 +61,7 @@ func TestProgramNotExecutableByKernel(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
 	bad := j.write("prog", "#!/nonexistent/interpreter\n", 0o700)
-	agents := []*agent{j.node(1, "2", sh(stay)...), j.node(2, "2", bad)}
+	agents := []*agent{j.node(1, "2", sh(printRankForever)...), j.node(2, "2", bad)}
 	j.wantExit(longWait, 2, agents...)
 	j.wantCause(agents, "127.0.0.2", "could not be started", bad)
 	j.wantSameCause(agents...)
@@ -79,7 +79,7 @@ func TestGoPackageDoesNotCompile(t *testing.T) {
 	agents[1].wantStderrOnce("undefined: undefinedThing", "undefined: otherThing")
 	j.wantCause(agents[:1], "cannot build "+j.dir+"/bad: ./more.go:3:9: undefined: undefinedThing")
 	if strings.Contains(agents[0].err.String(), "otherThing") {
-		t.Error("a node shows what another node's compiler said")
+		t.Error("a node shows another node's compiler output")
 	}
 }
 

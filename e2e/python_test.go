@@ -80,7 +80,7 @@ func TestConsequenceComesFirst(t *testing.T) {
 		cause string
 	}{
 		"the peer's end is slow": {"sleep 0.3; exit 7", 7, "rank 1 on"},
-		"the peer does not end":  {stay, 1, "rank 0 on"},
+		"the peer does not end":  {printRankForever, 1, "rank 0 on"},
 		"the peer ends in order": {"exit 0", 1, "rank 0 on"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,7 +55,7 @@ func TestReportOfKilledAgent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		flags  []string
-		victim int
+		target int
 		by     string
 	}{
 		"alone":  {nil, -1, "the agent was killed by SIGKILL"},
@@ -66,12 +66,12 @@ func TestReportOfKilledAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, c.flags...)
-			a := j.run("job", append([]string{"--rdzv-id", "mine", "--report", j.writeOldReport()}, sh(stay)...)...)
+			a := j.run("job", append([]string{"--rdzv-id", "mine", "--report", j.writeOldReport()}, sh(printRankForever)...)...)
 			a.waitForStdout("up", max(1, len(c.flags)))
-			if c.victim < 0 {
+			if c.target < 0 {
 				j.kill(a.pid())
 			} else {
-				j.kill(j.agentOfLocalNode(c.victim))
+				j.kill(j.agentOfLocalNode(c.target))
 			}
 			j.wantExit(longWait, 137, a)
 			r := j.report("report")

@@ -149,7 +149,7 @@ func TestReportOfRendezvousFailure(t *testing.T) {
 func TestReportOfStop(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	a := j.run("alone", with(sh(stay), "--report", j.dir+"/report")...)
+	a := j.run("alone", with(sh(printRankForever), "--report", j.dir+"/report")...)
 	a.waitForStdout("up", 1)
 	a.signal(15)
 	j.wantExit(shortWait, 143, a)

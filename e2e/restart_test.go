@@ -12,7 +12,7 @@ func TestRestart(t *testing.T) {
 	j := newJob(t, "--max-restarts", "2")
 	agents := j.nodes(2, with(sh(`r=$TORCHELASTIC_RESTART_COUNT; echo start $RANK $r of $TORCHELASTIC_MAX_RESTARTS; touch $E2E_DIR/start.$r.$RANK; `+
 		`[ $r = 2 ] && exit 0; `+
-		`[ $RANK = 3 ] && { while [ $(ls $E2E_DIR/start.$r.* | wc -l) -lt 4 ]; do sleep 0.01; done; exit 9; }; `+stay), "--nproc-per-node", "2")...)
+		`[ $RANK = 3 ] && { while [ $(ls $E2E_DIR/start.$r.* | wc -l) -lt 4 ]; do sleep 0.01; done; exit 9; }; `+printRankForever), "--nproc-per-node", "2")...)
 	j.wantExit(longWait, 0, agents...)
 	for rank := range 4 {
 		for restart := range 3 {
@@ -28,7 +28,7 @@ func TestRestart(t *testing.T) {
 func TestRestartsAreCountedForTheJob(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")
-	agents := j.nodes(2, sh(`[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit $((11 + RANK)); `+stay)...)
+	agents := j.nodes(2, sh(`[ $RANK = $TORCHELASTIC_RESTART_COUNT ] && exit $((11 + RANK)); `+printRankForever)...)
 	j.wantExit(longWait, 12, agents...)
 	j.wantCause(agents, "rank 1", "exited with code 12")
 	j.wantSameCause(agents...)
@@ -39,7 +39,7 @@ func TestRestartsAreCountedForTheJob(t *testing.T) {
 func TestLostNodeIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "join_timeout=2")
-	agents := j.nodes(2, sh("echo up; "+stay)...)
+	agents := j.nodes(2, sh("echo up; "+printRankForever)...)
 	for _, a := range agents {
 		a.waitForStdout("up", 1)
 	}
@@ -73,25 +73,25 @@ func TestRoundsDoNotOverlap(t *testing.T) {
 // An elastic job goes on with the nodes that are left, whichever node dies.
 func TestElastic(t *testing.T) {
 	t.Parallel()
-	for victim, where := range []string{"endpoint", "member"} {
+	for target, where := range []string{"endpoint", "member"} {
 		for _, what := range []string{"agent", "keeper"} {
 			t.Run(what+" of "+where, func(t *testing.T) {
 				t.Parallel()
 				j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1")
-				agents := j.nodesOf("1:2", 2, sh(`echo up $RANK of $WORLD_SIZE, $TORCHELASTIC_RESTART_COUNT restarts; [ $WORLD_SIZE = 1 ] || { `+stay+`; }`)...)
+				agents := j.nodesOf("1:2", 2, sh(`echo up $RANK of $WORLD_SIZE, $TORCHELASTIC_RESTART_COUNT restarts; [ $WORLD_SIZE = 1 ] || { `+printRankForever+`; }`)...)
 				for _, a := range agents {
 					a.waitForStdout("of 2, 0 restarts", 1)
 				}
-				pid := agents[victim].pid()
+				pid := agents[target].pid()
 				if what == "keeper" {
-					pid = agents[victim].keeper()
+					pid = agents[target].keeper()
 				}
 				j.kill(pid)
-				j.wantExit(longWait, 137, agents[victim])
-				other := agents[1-victim]
+				j.wantExit(longWait, 137, agents[target])
+				other := agents[1-target]
 				j.wantExit(longWait, 0, other)
 				other.waitForStdout("up 0 of 1, 1 restarts", 1)
-				other.waitForStderr("127.0.0." + fmt.Sprint(victim+1))
+				other.waitForStderr("127.0.0." + fmt.Sprint(target+1))
 			})
 		}
 	}
@@ -110,14 +110,4 @@ func TestElasticGrows(t *testing.T) {
 	j.wantExit(longWait, 0, first, second)
 	first.waitForStdout("up 0 of 2", 1)
 	second.waitForStdout("up 1 of 2", 1)
-}
-
-// nodesOf starts n agents of a job with these bounds of --nnodes.
-func (j *job) nodesOf(nnodes string, n int, args ...string) []*agent {
-	j.Helper()
-	var out []*agent
-	for i := range n {
-		out = append(out, j.node(i+1, nnodes, args...))
-	}
-	return out
 }

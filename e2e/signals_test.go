@@ -14,7 +14,7 @@ import (
 )
 
 // noteSignals is a worker that notes which signals it gets and ends with 0.
-const noteSignals = `for s in TERM INT HUP QUIT; do trap "echo $s >>$E2E_DIR/got.$RANK; exit 0" $s; done; ` + stay
+const noteSignals = `for s in TERM INT HUP QUIT; do trap "echo $s >>$E2E_DIR/got.$RANK; exit 0" $s; done; ` + printRankForever
 
 // signalsOf returns the signals that a worker noted.
 func (j *job) signalsOf(rank int) string {
@@ -27,7 +27,7 @@ func (j *job) signalsOf(rank int) string {
 func TestSignalEndsJob(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
-		for victim, where := range map[int]string{0: "endpoint", 1: "member"} {
+		for target, where := range map[int]string{0: "endpoint", 1: "member"} {
 			t.Run(unix.SignalName(sig)+" to "+where, func(t *testing.T) {
 				t.Parallel()
 				if signal.Ignored(sig) {
@@ -38,9 +38,9 @@ func TestSignalEndsJob(t *testing.T) {
 				for _, a := range agents {
 					a.waitForStdout("up", 2)
 				}
-				agents[victim].signal(sig)
+				agents[target].signal(sig)
 				j.wantExit(shortWait, 128+int(sig), agents...)
-				j.wantCause(agents, "stopped:", "127.0.0."+fmt.Sprint(victim+1), "received "+unix.SignalName(sig))
+				j.wantCause(agents, "stopped:", "127.0.0."+fmt.Sprint(target+1), "received "+unix.SignalName(sig))
 				j.wantSameCause(agents...)
 				for rank := range 4 {
 					if got, want := j.signalsOf(rank), strings.TrimPrefix(unix.SignalName(sig), "SIG"); got != want {
@@ -56,20 +56,20 @@ func TestSignalEndsJob(t *testing.T) {
 // first.
 func TestSecondSignalKills(t *testing.T) {
 	t.Parallel()
-	for victim, where := range []string{"endpoint", "member"} {
+	for target, where := range []string{"endpoint", "member"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
-			agents := j.nodes(2, with(sh(`trap "" TERM INT; `+stay), "--nproc-per-node", "2")...)
+			agents := j.nodes(2, with(sh(`trap "" TERM INT; `+printRankForever), "--nproc-per-node", "2")...)
 			for _, a := range agents {
 				a.waitForStdout("up", 2)
 			}
-			agents[victim].signal(unix.SIGINT)
+			agents[target].signal(unix.SIGINT)
 			for _, a := range agents {
 				a.waitForStderr("stopping the workers")
 			}
 			second := time.Now()
-			agents[victim].signal(unix.SIGINT)
+			agents[target].signal(unix.SIGINT)
 			j.wantExit(shortWait, 130, agents...)
 			for _, a := range agents {
 				if took := a.ended.Sub(second); took > 2*time.Second {
@@ -84,7 +84,7 @@ func TestSecondSignalKills(t *testing.T) {
 // A signal while the nodes meet ends that node; the others go on waiting.
 func TestSignalWhileWaiting(t *testing.T) {
 	t.Parallel()
-	for victim, where := range []string{"endpoint", "member"} {
+	for target, where := range []string{"endpoint", "member"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--rdzv-conf", "join_timeout=6")
@@ -92,10 +92,10 @@ func TestSignalWhileWaiting(t *testing.T) {
 			for _, a := range two {
 				a.waitForStderr("have 2 of 3 nodes")
 			}
-			two[victim].signal(unix.SIGTERM)
-			j.wantExit(shortWait, 143, two[victim])
-			j.wantCause(two[victim:victim+1], "received SIGTERM")
-			if code := two[1-victim].wait(longWait); code != 143 && code != 75 {
+			two[target].signal(unix.SIGTERM)
+			j.wantExit(shortWait, 143, two[target])
+			j.wantCause(two[target:target+1], "received SIGTERM")
+			if code := two[1-target].wait(longWait); code != 143 && code != 75 {
 				t.Errorf("the other ended with %d", code)
 			}
 		})

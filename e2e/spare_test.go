@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// round is a worker that notes its round. It stays until the job's folder has a file go.
-const round = `now() { date +%s%N >$E2E_DIR/$1.$GORUN_ROUND.$RANK.new; mv $E2E_DIR/$1.$GORUN_ROUND.$RANK.new $E2E_DIR/$1.$GORUN_ROUND.$RANK; }; ` +
+// recordRound is a worker that notes its round. It stays until the job's folder has a file go.
+const recordRound = `now() { date +%s%N >$E2E_DIR/$1.$GORUN_ROUND.$RANK.new; mv $E2E_DIR/$1.$GORUN_ROUND.$RANK.new $E2E_DIR/$1.$GORUN_ROUND.$RANK; }; ` +
 	`trap "now stopped; exit 0" TERM; now started; ` +
 	`echo round $GORUN_ROUND rank $RANK of $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT on $GORUN_NODE_ADDR; ` +
 	`while [ ! -e $E2E_DIR/go ]; do sleep 0.02; done`
@@ -19,11 +19,11 @@ func TestSpare(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		j := newJob()
-		two := j.nodes(2, sh(round)...)
+		two := j.nodes(2, sh(recordRound)...)
 		for _, a := range two {
 			a.waitForStdout("of 2", 1)
 		}
-		third := j.node(3, "2", sh(round)...)
+		third := j.node(3, "2", sh(recordRound)...)
 		third.waitForStderr("this node is a hot spare and takes the place of one that is lost")
 		for _, a := range append(two, third) {
 			s := a.status()
@@ -39,7 +39,7 @@ func TestSpare(t *testing.T) {
 			t.Errorf("the spare started a worker: %s", out)
 		}
 		if !strings.Contains(two[0].err.String()+two[1].err.String(), "(127.0.0.3) came: it waits as a hot spare") {
-			t.Error("nobody said that a spare came")
+			t.Error("no node reports a spare")
 		}
 	})
 }
@@ -48,21 +48,21 @@ func TestSpare(t *testing.T) {
 // the others keep their ranks.
 func TestSpareTakesOver(t *testing.T) {
 	t.Parallel()
-	for victim, where := range []string{"first", "second", "third"} {
+	for target, where := range []string{"first", "second", "third"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 				j := newJob("--max-restarts", "1")
-				agents := j.nodes(3, sh(round)...)
+				agents := j.nodes(3, sh(recordRound)...)
 				for _, a := range agents {
 					a.waitForStdout("round 0 ", 1)
 				}
-				spare := j.node(4, "3", sh(round)...)
+				spare := j.node(4, "3", sh(recordRound)...)
 				spare.waitForStderr("hot spare")
 				killed := time.Now()
-				j.kill(agents[victim].pid())
+				j.kill(agents[target].pid())
 				for rank, a := range agents {
-					if rank == victim {
+					if rank == target {
 						a = spare
 					}
 					a.waitForStdout(fmt.Sprintf("rank %d of 3 restart 1", rank), 1)
@@ -73,13 +73,13 @@ func TestSpareTakesOver(t *testing.T) {
 				}
 				t.Logf("the last worker of the next round started %v after the kill", took.Round(time.Millisecond))
 				j.touch("go")
-				j.wantExit(longWait, 137, agents[victim])
+				j.wantExit(longWait, 137, agents[target])
 				for i, a := range append(agents, spare) {
-					if i != victim {
+					if i != target {
 						j.wantExit(longWait, 0, a)
 					}
-					if i != victim && i < 3 {
-						a.waitForStderr(fmt.Sprintf("(127.0.0.%d) was lost: its agent closed the connection without a message", victim+1))
+					if i != target && i < 3 {
+						a.waitForStderr(fmt.Sprintf("(127.0.0.%d) was lost: its agent closed the connection without a message", target+1))
 					}
 				}
 			})
@@ -92,23 +92,23 @@ func TestSpareTakesOver(t *testing.T) {
 func TestSpareWithoutRestarts(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
-		for victim, name := range []string{"coordinator", "member"} {
+		for target, name := range []string{"coordinator", "member"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				j := newJob()
 				j.TB = t
-				agents := []*agent{j.node(1, "2", sh(round)...)}
+				agents := []*agent{j.node(1, "2", sh(recordRound)...)}
 				agents[0].waitForStderr("have 1 of 2 nodes") // it coordinates
-				agents = append(agents, j.node(2, "2", sh(round)...))
+				agents = append(agents, j.node(2, "2", sh(recordRound)...))
 				for _, a := range agents {
 					a.waitForStdout("round 0 ", 1)
 				}
-				spare := j.node(3, "2", sh(round)...)
+				spare := j.node(3, "2", sh(recordRound)...)
 				spare.waitForStderr("hot spare")
-				j.kill(agents[victim].pid())
+				j.kill(agents[target].pid())
 				j.wantExit(longWait, 137, j.agents...)
-				rest := agents[1-victim]
-				j.wantCause([]*agent{rest, spare}, fmt.Sprintf("127.0.0.%d", 1+victim), "was lost")
+				rest := agents[1-target]
+				j.wantCause([]*agent{rest, spare}, fmt.Sprintf("127.0.0.%d", 1+target), "was lost")
 				j.wantSameCause(rest, spare)
 			})
 		}
@@ -120,15 +120,15 @@ func TestSpareLeaves(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
 		j := newJob("--max-restarts", "1")
-		agents := j.nodes(2, sh(round)...)
+		agents := j.nodes(2, sh(recordRound)...)
 		for _, a := range agents {
 			a.waitForStdout("round 0 ", 1)
 		}
-		gone := j.node(3, "2", sh(round)...)
+		gone := j.node(3, "2", sh(recordRound)...)
 		gone.waitForStderr("hot spare")
 		j.kill(gone.pid())
 		j.wantExit(longWait, 137, gone)
-		spare := j.node(4, "2", sh(round)...)
+		spare := j.node(4, "2", sh(recordRound)...)
 		spare.waitForStderr("hot spare")
 		j.kill(agents[0].pid())
 		agents[1].waitForStdout("rank 1 of 2 restart 1", 1)

@@ -65,21 +65,21 @@ func TestStaticFails(t *testing.T) {
 // The loss of the master, or of another node, ends the job everywhere with 137.
 func TestStaticNodeLost(t *testing.T) {
 	t.Parallel()
-	for victim := range 2 {
-		t.Run(fmt.Sprint("node ", victim), func(t *testing.T) {
+	for target := range 2 {
+		t.Run(fmt.Sprint("node ", target), func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t, "--max-restarts", "0")
-			agents := j.static(2, sh(stay)...)
+			agents := j.static(2, sh(printRankForever)...)
 			for _, a := range agents {
 				a.waitForStdout("up", 1)
 			}
 			killed := time.Now()
-			j.kill(agents[victim].pid())
+			j.kill(agents[target].pid())
 			j.wantExit(longWait, 137, agents...)
 			if took := time.Since(killed); took > shortWait {
 				t.Errorf("took %v", took)
 			}
-			survivor := agents[1-victim]
+			survivor := agents[1-target]
 			j.wantCause([]*agent{survivor}, "was lost")
 			for _, jargon := range []string{"context canceled", "EOF"} {
 				if strings.Contains(survivor.err.String(), jargon) {

@@ -60,7 +60,7 @@ func (a *agent) client(command string, args ...string) *exec.Cmd {
 
 // runClient runs a client and returns its standard output, its standard error and its exit
 // code.
-func runClient(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
+func runClient(t testing.TB, cmd *exec.Cmd) (out, errText string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -82,9 +82,9 @@ func runClient(t testing.TB, cmd *exec.Cmd) (out, said string, code int) {
 // status asks the agent for the status of its job.
 func (a *agent) status() (s jobStatus) {
 	a.j.Helper()
-	out, said, code := runClient(a.j, a.client("status", "--json"))
+	out, stderr, code := runClient(a.j, a.client("status", "--json"))
 	if code != 0 {
-		a.j.Fatalf("status of %s: exit code %d: %s", a.name, code, said)
+		a.j.Fatalf("status of %s: exit code %d: %s", a.name, code, stderr)
 	}
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		a.j.Fatalf("status of %s: %v: %s", a.name, err, out)

@@ -69,14 +69,14 @@ func TestStatusFromEveryNode(t *testing.T) {
 	eventually(t, longWait, "the silence of rank 2 grows", func() bool { return age() > first+200 })
 	j.touch("speak")
 	eventually(t, longWait, "its word is seen", func() bool { return age() < 200 })
-	out, said, code := runClient(t, agents[2].client("status"))
+	out, stderr, code := runClient(t, agents[2].client("status"))
 	for _, want := range []string{"run " + j.id + ": running", "restart 1 of 2", "127.0.0.3)  spare", "RANK", "nodes: 2 active, 1 waiting; ranks: 4 (4 running)"} {
 		if code != 0 || !strings.Contains(out, want) {
-			t.Errorf("no %q in the table (exit code %d, %s):\n%s", want, code, said, out)
+			t.Errorf("no %q in the table (exit code %d, %s):\n%s", want, code, stderr, out)
 		}
 	}
-	if _, said, code := runClient(t, agents[0].client("abort")); code != 0 {
-		t.Errorf("abort: %d, %s", code, said)
+	if _, stderr, code := runClient(t, agents[0].client("abort")); code != 0 {
+		t.Errorf("abort: %d, %s", code, stderr)
 	}
 	j.wantExit(longWait, 143, agents...)
 }
@@ -85,12 +85,12 @@ func TestStatusFromEveryNode(t *testing.T) {
 func TestStatusWithAStoppedAgent(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "keep_alive_max_attempt=60")
-	agents := j.nodes(2, sh(stay)...)
+	agents := j.nodes(2, sh(printRankForever)...)
 	for _, a := range agents {
 		a.waitForStdout("up", 1)
 	}
-	for victim, a := range agents {
-		other, pid := agents[1-victim], a.pid()
+	for target, a := range agents {
+		other, pid := agents[1-target], a.pid()
 		signal := func(sig syscall.Signal) {
 			if err := syscall.Kill(pid, sig); err != nil {
 				t.Errorf("cannot signal %d: %v", pid, err)
@@ -99,16 +99,16 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 		asking := a.client("status") // which waits until it can be asked
 		signal(syscall.SIGSTOP)
 		s := other.status()
-		if victim == 1 { // the coordinator reports it
+		if target == 1 { // the coordinator reports it
 			if len(s.Nodes) != 2 || s.Nodes[1].Answered || !strings.Contains(s.Nodes[1].Trouble, "has not answered") || !s.Nodes[0].Answered {
 				t.Errorf("%+v", s)
 			}
 		} else if s.State != "running" || !strings.Contains(s.Note, "has not answered") || !s.Nodes[1].Answered || s.Nodes[0].Answered {
 			t.Errorf("%+v", s)
 		}
-		out, said, code := runClient(t, asking)
-		if code != 1 || out != "" || !strings.Contains(said, fmt.Sprint(pid)) || !strings.Contains(said, "did not answer") {
-			t.Errorf("of the stopped one: exit code %d, %q, %q", code, out, said)
+		out, stderr, code := runClient(t, asking)
+		if code != 1 || out != "" || !strings.Contains(stderr, fmt.Sprint(pid)) || !strings.Contains(stderr, "did not answer") {
+			t.Errorf("of the stopped one: exit code %d, %q, %q", code, out, stderr)
 		}
 		signal(syscall.SIGCONT)
 		eventually(t, longWait, "all nodes answer again", func() bool {
@@ -132,8 +132,8 @@ func TestManyStatusCalls(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
-			if out, said, code := runClient(t, agents[i%2].client("status")); code != 0 || !strings.Contains(out, j.id) {
-				t.Errorf("call %d: exit code %d, %q, %q", i, code, out, said)
+			if out, stderr, code := runClient(t, agents[i%2].client("status")); code != 0 || !strings.Contains(out, j.id) {
+				t.Errorf("call %d: exit code %d, %q, %q", i, code, out, stderr)
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func TestManyStatusCalls(t *testing.T) {
 func TestStatusWatch(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	a := j.run("alone", with(sh(stay), "--standalone")...)
+	a := j.run("alone", with(sh(printRankForever), "--standalone")...)
 	a.waitForStdout("up", 1)
 	var outs [2]output
 	var cmds [2]*exec.Cmd

@@ -62,7 +62,7 @@ func TestManyMessagesOnOneStream(t *testing.T) {
 				}
 			}
 		case <-end:
-			t.Fatal("the agent does not hear what was said last")
+			t.Fatal("the agent did not handle the last message")
 		}
 	}
 	first.signal(syscall.SIGINT)

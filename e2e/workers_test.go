@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// stay is a worker that runs until a signal ends it.
-const stay = `echo up $RANK; while :; do sleep 0.1; done`
+// printRankForever is a worker that runs until a signal ends it.
+const printRankForever = `echo up $RANK; while :; do sleep 0.1; done`
 
 // onRank makes rank r run a script while the others stay.
 func onRank(r, script string) []string {
-	return sh(`if [ "$RANK" = ` + r + ` ]; then ` + script + `; else ` + stay + `; fi`)
+	return sh(`if [ "$RANK" = ` + r + ` ]; then ` + script + `; else ` + printRankForever + `; fi`)
 }
 
 // However a worker fails, every node says which one and how, and exits with the
