@@ -14,6 +14,10 @@ type Vars struct {
 	ErrorFile    string // "" when no error file is kept
 	WorkerSocket string // "" leaves the variable out
 	NodeAddr     string // "" leaves the variable out
+	// Task is the environment of the scheduler's task in which the worker runs; nil: the
+	// worker runs in the agent's. It replaces what comes from the node's own
+	// environment, because a scheduler binds each task by variables of its own.
+	Task []string
 }
 
 // Ranks is a worker's place in its world.

@@ -122,6 +122,9 @@ func (b Base) Worker(v Vars) []string {
 // worker returns all entries of one worker: first the node's and then the computed
 // ones, both without the variables that the worker's devices decide; those come last.
 func (b Base) worker(v Vars) []entry {
+	if v.Task != nil {
+		b = b.ofTask(v.Task)
+	}
 	var all []entry
 	for _, e := range b.entries {
 		if !v.isPinned(e.name) {
@@ -145,6 +148,31 @@ func (b Base) worker(v Vars) []entry {
 		add(c, "its devices, see --pin")
 	}
 	return all
+}
+
+// ofTask returns the base of a worker that runs in a task with an environment of its
+// own. What a user asked for and what all nodes have to agree on stays.
+func (b Base) ofTask(env []string) Base {
+	task := NewBase(env)
+	own := make(map[string]entry, len(task.entries))
+	for _, e := range task.entries {
+		own[e.name] = e
+	}
+	next := Base{set: maps.Clone(task.set), removedPatterns: b.removedPatterns, removed: b.removed}
+	maps.Copy(next.set, b.set)
+	for _, e := range b.entries {
+		if e.source.Kind != FromOwn {
+			next.entries = append(next.entries, e)
+		} else if e, ok := own[e.name]; ok {
+			next.entries = append(next.entries, e)
+		}
+	}
+	for _, e := range task.entries { // variables that only the task has
+		if !b.has(e.name) {
+			next.entries = append(next.entries, e)
+		}
+	}
+	return next
 }
 
 // has reports whether gorun does not compute a variable, because it is set or the user

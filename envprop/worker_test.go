@@ -192,3 +192,34 @@ func TestWorkerPinned(t *testing.T) {
 		t.Errorf("%v", env)
 	}
 }
+
+// TestWorkerInATask checks that a worker in a scheduler's task has the task's own
+// variables in place of the node's, and keeps what users and gorun decide.
+func TestWorkerInATask(t *testing.T) {
+	base := NewBase([]string{"SLURM_PROCID=0", "CUDA_VISIBLE_DEVICES=0", "ONLY_FIRST=1", "REMOVED=1", "NCCL_DEBUG=INFO"}).Apply(Assignment{
+		Set:   []Setting{{Name: "NCCL_DEBUG", Value: NewValue("NCCL_DEBUG", "WARN"), Source: Source{Kind: FromFirst}}},
+		Unset: []Removal{{Name: "REMOVED", Source: Source{Kind: FromUnset}}},
+	})
+	v := vars()
+	v.Task = []string{
+		"SLURM_PROCID=3", "CUDA_VISIBLE_DEVICES=1", "ONLY_TASK=1", "REMOVED=1", "NCCL_DEBUG=TRACE", "RANK=9",
+		"GORUN_SECRET=s", "GORUN_INTERNAL_X=1", "OMP_NUM_THREADS=4",
+	}
+	got := asMap(t, base.Worker(v))
+	for name, want := range map[string]string{
+		"SLURM_PROCID": "3", "CUDA_VISIBLE_DEVICES": "1", "ONLY_TASK": "1", "NCCL_DEBUG": "WARN", "RANK": "5", "OMP_NUM_THREADS": "4",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	for _, name := range []string{"ONLY_FIRST", "REMOVED", "GORUN_SECRET", "GORUN_INTERNAL_X"} {
+		if v, ok := got[name]; ok {
+			t.Errorf("%s is %q", name, v)
+		}
+	}
+	v.Task = nil
+	if got := asMap(t, base.Worker(v)); got["SLURM_PROCID"] != "0" || got["ONLY_FIRST"] != "1" {
+		t.Errorf("without a task: %v", got)
+	}
+}

@@ -121,6 +121,7 @@ func (a *agent) run(ctx context.Context) (code int, err error) {
 	var end error
 	defer func() { cancel(end) }()
 	defer a.workers.removeFolders()
+	defer a.workers.closeTasks()
 	var outcome rendezvous.Outcome
 	err = a.prepare(ctx)
 	if stop, ok := errors.AsType[*stopped](err); ok {

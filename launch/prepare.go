@@ -47,6 +47,9 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	if err := a.node.Validate(); err != nil {
 		return &UsageError{Err: fmt.Errorf("this node cannot join a job: %w", err)}
 	}
+	if err := a.workers.receiveTasks(ctx); err != nil {
+		return err
+	}
 	if err := a.workers.prepareOutput(); err != nil {
 		return err
 	}

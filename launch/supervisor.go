@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/launch/arrivals"
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/gpuwatch"
@@ -19,6 +21,7 @@ import (
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/socket"
+	"github.com/gorun/gorun/launch/standby"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 	"golang.org/x/sys/unix"
@@ -29,7 +32,8 @@ import (
 type supervisor struct {
 	*base
 	processes workers.Table
-	out       *logs.Console // prints the workers' output
+	tasks     *standby.Tasks // of the workers, if each runs in a task of the scheduler; else nil
+	out       *logs.Console  // prints the workers' output
 	output    logs.Output
 	socket    *socket.Server
 	store     *meet.Store
@@ -57,10 +61,15 @@ func newSupervisor(b *base, out *logs.Console) *supervisor {
 // plan returns what this node's workers of a round are started with.
 func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env envprop.Base) *workers.Plan {
 	folder, err := s.output.Folders.Make(c.World.Restart)
-	return &workers.Plan{
+	p := &workers.Plan{
 		World: c.World, Group: c.Index, Program: prog, Base: env, Places: s.placement.Plan(),
 		Folder: folder, Dir: s.opts.Dir, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: err,
 	}
+	if s.tasks != nil {
+		_, set := environ.Lookup(s.opts.Env, "OMP_NUM_THREADS")
+		p.Tasks = s.tasks.Workers(!set && !s.opts.Spec.Env.TorchrunOMP)
+	}
+	return p
 }
 
 // start starts the workers of a plan and watches them.
@@ -91,8 +100,12 @@ func (s *supervisor) options(p *workers.Plan) workers.Options {
 	return workers.Options{
 		Plan: p, Table: s.processes,
 		Open: func(local int) (*logs.Worker, error) {
+			console := s.out
+			if s.tasks != nil && local > 0 {
+				console = s.tasks.Console(local)
+			}
 			return logs.Open(logs.WorkerOptions{
-				LocalRank: local, Dir: p.Folder, Console: s.out,
+				LocalRank: local, Dir: p.Folder, Console: console,
 				Redirect: s.output.Redirect.For(local), Tee: s.output.Tee.For(local),
 				Prefix: logs.DefaultPrefix(m.Role, local),
 				OnLoss: func(path string, err error) { s.printLogError(m.FirstRank+local, path, err) },
@@ -157,6 +170,38 @@ func (s *supervisor) killTime() time.Time {
 func (s *supervisor) close() {
 	if s.current != nil {
 		s.current.workers.Close()
+	}
+}
+
+// receiveTasks waits for the scheduler's tasks in which the workers will run
+// (--srun-tasks=workers).
+func (s *supervisor) receiveTasks(ctx context.Context) (err error) {
+	around := s.opts.Spec.Surroundings
+	count, name := around.Task.Count, around.Name
+	if !around.TaskWorkers || count < 2 {
+		return nil
+	}
+	s.tasks, err = standby.Listen(around.Task.Key, count, s.processes, func(local int) {
+		s.events.Put(partFailed{rendezvous.KindAgent, fmt.Sprintf("task %d of %s on this node has ended, and the worker of local rank %[1]d with it", local, name)})
+	})
+	if err != nil {
+		return err
+	}
+	s.tasks.Serve()
+	s.processes = s.tasks
+	_, err = await(ctx, s.base, fmt.Sprintf("waiting for the other %d tasks of %s on this node", count-1, name), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.tasks.Wait(ctx, taskArrival)
+	})
+	return err
+}
+
+// taskArrival bounds the wait for the other tasks of this node.
+const taskArrival = time.Minute
+
+// closeTasks ends the connections to the tasks.
+func (s *supervisor) closeTasks() {
+	if s.tasks != nil {
+		s.tasks.Close()
 	}
 }
 

@@ -88,6 +88,7 @@ func jobFlags() []flagGroup {
 			{name: "local-nodes", arg: "N", usage: "start N nodes on this machine, to try a job of several nodes"},
 			{name: "max-restarts", arg: "N", usage: "how often the workers are started again after a failure (default 0)"},
 			{name: "surroundings", arg: "auto|none", usage: "auto: nodes, rank, workers and meeting place come from Slurm, Kubernetes or mpirun where no flag says them (default auto)"},
+			{name: "srun-tasks", arg: "agent|workers", usage: "several tasks a node: the first one runs all workers, or each is a worker that Slurm binds to its CPUs and GPUs (default agent)"},
 			{name: "role", arg: "NAME", usage: "name of the workers' role, in ROLE_NAME and in prefixes of output (default \"default\")"},
 		}},
 		{"Rendezvous", []jobFlag{

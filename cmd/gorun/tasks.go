@@ -55,8 +55,10 @@ func standBy(ctx context.Context, sp spec.Spec) error {
 	say := time.AfterFunc(sayAfter, func() {
 		fmt.Fprintf(os.Stderr, "gorun: task %d of %s on this node waits for the first one, at most %v\n", sp.Surroundings.Task.Local, name, leaderArrival)
 	})
+	ended := startTaskHost(ctx, sp)
 	code, err := standby.Wait(ctx, key, leaderArrival, func() { say.Stop() })
 	say.Stop()
+	ended()
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

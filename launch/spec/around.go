@@ -19,6 +19,9 @@ type Surroundings struct {
 	Task     surroundings.Task
 	Restarts int    // how often the scheduler has started this job again
 	Used     []Used // sorted by flag
+	// TaskWorkers means that each task is the worker of its local rank
+	// (--srun-tasks=workers).
+	TaskWorkers bool
 }
 
 // IsSlurm reports whether Slurm started this process.
@@ -54,6 +57,9 @@ func (in *input) surroundings() Surroundings {
 	in.found = found
 	s := Surroundings{Kind: found.Kind, Name: found.Name, Task: found.Task, Restarts: found.Restarts}
 	in.around = in.fitting(found)
+	if s.TaskWorkers = in.taskWorkers(found); s.TaskWorkers {
+		in.around["nproc_per_node"] = surroundings.Value{Text: strconv.Itoa(found.Task.Count), From: "SLURM_STEP_TASKS_PER_NODE"}
+	}
 	for _, name := range slices.Sorted(maps.Keys(in.around)) {
 		v := in.around[name]
 		if !in.fromUser(name).given {
@@ -61,6 +67,34 @@ func (in *input) surroundings() Surroundings {
 		}
 	}
 	return s
+}
+
+// taskWorkers reports whether each task is a worker. The scheduler then decides which
+// CPUs and GPUs a worker has.
+func (in *input) taskWorkers(found surroundings.Surroundings) bool {
+	switch v := in.text("srun_tasks", "agent"); v.text {
+	case "agent":
+		return false
+	case "workers":
+		if found.Kind != surroundings.SlurmStep || in.raw.Check {
+			return false
+		}
+		if local := in.fromUser("local_nodes"); local.given {
+			in.fail("cannot use %s together with %s: each task is a worker of one node", local.from, v.from)
+		}
+		if n := in.fromUser("nproc_per_node"); n.given && n.text != strconv.Itoa(found.Task.Count) {
+			in.fail("cannot use %s %s: with %s=workers each of the %d tasks of this node is a worker", n.from, n.text, v.from, found.Task.Count)
+		}
+		for _, name := range []string{"pin", "map", "gpus_per_worker", "numa_binding", "virtual_local_rank", "oversubscribe_gpus"} {
+			if f := in.fromUser(name); f.given && f.text != "" && f.text != "0" && !(name == "pin" && f.text == "none") {
+				in.fail("cannot use %s: with %s=workers Slurm binds each worker, by srun's --gpus-per-task, --gpu-bind and --cpu-bind", f.from, v.from)
+			}
+		}
+		return true
+	default:
+		in.fail("%s is %q: it must be agent or workers", v.from, v.text)
+		return false
+	}
 }
 
 // fitting returns the values that fit what the user asks for. Number, rank, name and

@@ -59,6 +59,9 @@ func (in *input) devices(s *Spec) {
 	d.Place.Virtual = in.isOn("virtual_local_rank")
 	d.Place.Oversubscribe = in.isOn("oversubscribe_gpus")
 	d.Place.ByGPU = s.Nproc.Of == "gpu"
+	if s.Surroundings.TaskWorkers {
+		d.Place.Mode = place.None
+	}
 	in.check(d.Place.Check())
 	v := in.text("on_gpu_error", string(AbortOnGPUError))
 	if d.OnError = OnGPUError(v.text); d.OnError != AbortOnGPUError && d.OnError != WarnOnGPUError {

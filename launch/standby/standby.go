@@ -1,11 +1,14 @@
 // Package standby lets the tasks of one node share one agent. A scheduler may start
 // several tasks on a node (srun --ntasks-per-node 8), and a node has one agent: the
 // first task, the leader, runs it. The other tasks stand by and end with its exit
-// code, so that the scheduler sees one result.
+// code, so that the scheduler sees one result. If asked, each task also starts the worker
+// of its local rank ([Tasks], [RunWorkers]), so that the worker is bound, charged and
+// heard as the scheduler does it with that task.
 //
 // Invariants: only processes of the same user can connect. A task that stands by
 // always ends when the leader has ended, in whatever way. Every wait has a deadline,
-// except the wait for the end of the job.
+// except the wait for the end of the job. A task kills its worker, and what that left,
+// when the agent has ended. Messages are bounded.
 package standby
 
 import (

@@ -23,7 +23,14 @@ type Plan struct {
 	Dir     string   // the workers' working directory
 	Socket  string   // path of the worker socket; "": there is none
 	Stdin   *os.File // of every worker; nil: /dev/null
+	Tasks   []Task   // by local rank, of the scheduler's tasks in which the workers run; nil: they run in the agent's
 	Err     error    // why the workers cannot be started
+}
+
+// Task is what a worker has from the scheduler's task in which it runs.
+type Task struct {
+	Env     []string // nil: that of the agent
+	Threads envprop.Threads
 }
 
 // Member returns this node as a member of the world.
@@ -34,7 +41,7 @@ func (p *Plan) Vars(local int, errorFile string) envprop.Vars {
 	w, m := &p.World, p.Member()
 	host, port, _ := net.SplitHostPort(w.Store)
 	n, _ := strconv.Atoi(port)
-	return envprop.Vars{
+	v := envprop.Vars{
 		Ranks: envprop.Ranks{
 			Rank: m.FirstRank + local, LocalRank: local, GroupRank: p.Group, RoleRank: m.RoleRank + local,
 			WorldSize: w.Size, LocalWorldSize: m.Workers, GroupWorldSize: len(w.Members),
@@ -47,6 +54,10 @@ func (p *Plan) Vars(local int, errorFile string) envprop.Vars {
 		Devices:   p.Places.Slot(local).Devices,
 		ErrorFile: errorFile, WorkerSocket: p.Socket, NodeAddr: m.Addr,
 	}
+	if local < len(p.Tasks) {
+		v.Task, v.Devices.Threads = p.Tasks[local].Env, p.Tasks[local].Threads
+	}
+	return v
 }
 
 // Environ returns the environment of one worker.
